@@ -3,6 +3,7 @@
 #include "core/internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 enum { ALIGNMENT = 64, CHUNK = 64 * 1024, HUGE_PAGE = 2 * 1024 * 1024 };
@@ -86,6 +87,15 @@ void *attn_builder_alloc(attn_builder *b, int64_t count, size_t size) {
 
 void *attn_builder_scratch(attn_builder *b, int64_t count, size_t size) {
   return builder_alloc(b ? b->scratch : NULL, count, size);
+}
+
+attn_status attn_builder_keep(attn_builder *b, const void *value, size_t size, const void **kept) {
+  if (!value) return attn_null("plan memory", "value");
+  if (!kept) return attn_null("plan memory", "kept");
+  void *copy = b ? attn_builder_alloc(b, 1, size) : NULL;
+  if (b && !copy) return ATTN_ENOMEM;
+  *kept = copy ? memcpy(copy, value, size) : NULL;
+  return ATTN_OK;
 }
 
 attn_status attn_arena_own(attn_arena *a, void *handle, void (*release)(void *handle)) {

@@ -1,10 +1,10 @@
-/* attn_engines.h - the engines that most variants are made of, and the descriptors by which a variant says what it asks of
- * them, which checks hold it to: softmax over a pattern, features, compression, low rank. Part of attn_variant.h, which
- * includes it. */
+/* attn_engines.h - the descriptors that a variant is made of (attn_parts), which the engines follow and
+ * checks hold it to: patterns and selectors for a softmax, features, projections, weights of low rank. Part
+ * of attn_variant.h, which includes it. */
 #ifndef ATTN_ENGINES_H
 #define ATTN_ENGINES_H
 
-/* -- engine 1: softmax over a pattern (tiled, online softmax; never stores n x n) -- */
+/* -- a pattern: softmax over the keys that it names (tiled, online softmax; never stores n x n) -- */
 
 typedef struct attn_run {
   int64_t first, count, step; /* keys first, first + step, ... ; step >= 1 */
@@ -19,7 +19,8 @@ struct attn_pattern {
   int64_t max_runs;
   /* Queries of one group share a tile, so that their keys overlap; NULL: neighbours do. Pure. */
   int64_t (*group)(const void *state, int64_t position);
-  bool per_head; /* row depends on head */
+  bool per_head;       /* row depends on head */
+  bool per_head_later; /* without a builder: whether it does is not known yet */
   /* Runs of step 1 that the keys of a row make up; 0: max_runs, for all runs have step 1. */
   int64_t max_pieces;
 
@@ -89,20 +90,6 @@ typedef struct attn_tiling {
   attn_order order;
 } attn_tiling;
 
-/* pattern: copied; NULL for every key. state: what execute and inspect take, which are functions of a
- * variant. */
-ATTN_API attn_status attn_softmax_plan(attn_builder *, const attn_pattern *, attn_tiling, void **state);
-ATTN_API attn_status attn_softmax_execute(const void *state, const attn_call *);
-ATTN_API void attn_softmax_inspect(const void *state, const attn_context *, attn_view *);
-/* Pure, as is cost: the pattern's state may be NULL. */
-ATTN_API size_t attn_softmax_work_size(const attn_context *, const attn_pattern *, attn_tiling);
-/* The members of a variant that is a pattern: ATTN_VARIANT(name, ATTN_SOFTMAX(pattern), ...), where pattern
- * is its attn_variant.pattern. */
-ATTN_API attn_status attn_softmax_pattern_plan(attn_builder *, void **state);
-ATTN_API size_t attn_softmax_pattern_work_size(const attn_context *);
-#define ATTN_SOFTMAX(pattern_)                                                                         \
-  .pattern = pattern_, .plan = attn_softmax_pattern_plan, .work_size = attn_softmax_pattern_work_size, \
-  .execute = attn_softmax_execute, .inspect = attn_softmax_inspect
 /* Of so many query-key pairs of one head; those that causality and the problem's mask leave. */
 ATTN_API attn_cost attn_softmax_cost(const attn_context *, double pairs);
 ATTN_API double attn_visible_pairs(const attn_problem *);
@@ -112,7 +99,7 @@ ATTN_API void attn_visible_keys(const attn_call *, int64_t batch, int64_t head, 
 /* The first of the last `count` of these that no bias hides from query i of the head; *first if there are fewer. */
 ATTN_API int64_t attn_last_keys(const attn_call *, int64_t batch, int64_t head, int64_t i, int64_t count);
 
-/* The same with keys that are selected for each call. */
+/* Keys that are selected for each call. */
 #include "attn_selector.h"
 
 /* Adds keys first ... end - 1, which lie behind the others, to selection i: to its last run, where that has this
@@ -154,7 +141,7 @@ ATTN_API void attn_sign_order_sort(const attn_sign_order *, const attn_context *
 ATTN_API uint32_t attn_sign_order_place(const attn_sign_order *, const attn_problem *, const void *row,
                                         attn_dtype);
 
-/* -- engine 2: linear, o = phi(q)^T (sum_j phi(k_j) v_j^T) / phi(q)^T sum_j phi(k_j) -- */
+/* -- features: linear attention, o = phi(q)^T (sum_j phi(k_j) v_j^T) / phi(q)^T sum_j phi(k_j) -- */
 
 typedef enum { ATTN_QUERY, ATTN_KEY, ATTN_VALUE } attn_side;
 
@@ -227,45 +214,27 @@ typedef struct attn_feature_map {
   bool positions;      /* features depend on them */
   bool unnormalised;   /* o = phi(q)^T sum_j phi(k_j) v_j^T, without a denominator; every scale is 0 */
   double mul_add, exp; /* of map, for a row: multiply-adds, exponentials */
-  uint32_t lacks;      /* capabilities of the variant that it does not have with these parameters */
-  const attn_exemption *exempt; /* NULL: from nothing more than the variant */
   attn_feature_law law;
 } attn_feature_map;
 
-/* map: copied. State and purity as in engine 1. */
-ATTN_API attn_status attn_linear_plan(attn_builder *, const attn_feature_map *, void **state);
-ATTN_API attn_status attn_linear_execute(const void *state, const attn_call *);
-ATTN_API void attn_linear_inspect(const void *state, const attn_context *, attn_view *);
-ATTN_API size_t attn_linear_work_size(const attn_context *, const attn_feature_map *);
 ATTN_API attn_cost attn_linear_cost(const attn_context *, const attn_feature_map *);
-/* The members of a variant that is a feature map: ATTN_VARIANT(name, ATTN_LINEAR(features), ...), where features is its
- * attn_variant.features. */
-ATTN_API attn_status attn_linear_features_plan(attn_builder *, void **state);
-ATTN_API size_t attn_linear_features_work_size(const attn_context *);
-ATTN_API attn_cost attn_linear_features_cost(const attn_context *);
-#define ATTN_LINEAR(features_)                                                                 \
-  .features = features_, .plan = attn_linear_features_plan, .cost = attn_linear_features_cost, \
-  .work_size = attn_linear_features_work_size, .execute = attn_linear_execute,                 \
-  .inspect = attn_linear_inspect
+/* The attn_variant.cost of a variant that is a feature map. */
+ATTN_API attn_cost attn_features_cost(const attn_context *);
 
-/* -- engines 1 and 2 joined: exact keys of a head, and features of all others that a query sees, which are those of all
- * keys less the head's (core/engines/linear/residual.c) -- */
+/* -- a pattern or a selector with features: exact keys of a head, and features of all others that a query
+ * sees, which are those of all keys less the head's (core/engines/linear/residual.c) -- */
 
+/* Of a view. A row is NaN whose denominator is lost in rounding. */
 typedef struct attn_residual {
   const attn_pattern *pattern; /* the head's keys; or a selector without weights and without an order */
   const attn_selector *selector;
   const attn_feature_map *features; /* eps = 0 */
 } attn_residual;
 
-/* What is given: copied. State and purity as in engine 1. A row is NaN whose denominator is lost in rounding. */
-ATTN_API attn_status attn_residual_plan(attn_builder *, const attn_residual *, void **state);
-ATTN_API attn_status attn_residual_execute(const void *state, const attn_call *);
-ATTN_API void attn_residual_inspect(const void *state, const attn_context *, attn_view *);
-ATTN_API size_t attn_residual_work_size(const attn_context *, const attn_residual *);
 /* What it takes beside attn_softmax_cost of the head's pairs and attn_linear_cost of the map. */
 ATTN_API attn_cost attn_residual_cost(const attn_context *, const attn_feature_map *, double pairs);
 
-/* -- engine 3: compression of K and V to few slots, then engine 1 on those -- */
+/* -- a projection: compression of K and V to few slots, then softmax over those -- */
 
 /* y[slots, d] = (accumulate: +=) E[:, first .. first + rows) x with x [rows, d], rows first ... of the keys
  * or values of a kv head that exist: padding never enters. */
@@ -297,17 +266,12 @@ typedef struct attn_projection {
   int64_t columns; /* of a slab that are best projected together; 0: all d */
   /* Returns the slots in use: all, or fewer if there are fewer rows. */
   int64_t (*project)(const void *state, const attn_context *, const attn_slab *, void *scratch);
-  size_t (*scratch)(const void *state, const attn_context *); /* bytes; NULL: none */
+  size_t scratch; /* bytes */
   attn_projection_law law;
   bool shared;   /* keys and values have the same E, else independent ones */
   bool per_head; /* kv heads have independent ones, else the same */
 } attn_projection;
 
-/* projection: copied. State and purity as in engine 1. */
-ATTN_API attn_status attn_compression_plan(attn_builder *, const attn_projection *, void **state);
-ATTN_API attn_status attn_compression_execute(const void *state, const attn_call *);
-ATTN_API void attn_compression_inspect(const void *state, const attn_context *, attn_view *);
-ATTN_API size_t attn_compression_work_size(const attn_context *, const attn_projection *);
 ATTN_API attn_cost attn_compression_cost(const attn_context *, int64_t slots,
                                          double project_mul_add_per_column);
 

@@ -48,11 +48,11 @@ typedef struct attn_selector {
   bool every; /* selections are all visible keys whatever the data are: the engine attends as without one */
   bool weighted;  /* select writes weights */
   bool restricts; /* select heeds attn_picks.owned: it takes none of these keys, and draws among the others */
-  /* What select reads of a kv head, made once a call: bytes, and the function. NULL: nothing. */
-  size_t (*prepared_bytes)(const void *state, const attn_context *);
+  /* What select reads of a kv head, made once a call: bytes, and the function. 0 and NULL: nothing. */
+  size_t prepared_bytes;
   void (*prepare)(const void *state, const attn_call *, int64_t batch, int64_t kv_head, void *prepared,
                   void *scratch);
-  size_t (*scratch_bytes)(const void *state, const attn_context *); /* a thread's; NULL: none */
+  size_t scratch_bytes; /* of a thread */
   void (*select)(const void *state, const attn_call *, const attn_block *, const void *prepared, attn_picks *,
                  void *scratch);
   /* With ATTN_SHARE_TILE: the queries of a head in the order in which they are cut into blocks, [n_q], as prepare left
@@ -92,14 +92,6 @@ typedef struct attn_selector {
   double epsilon, delta;
   bool claimed;
 } attn_selector;
-
-/* selector: copied. state: what execute and inspect take, which are functions of a variant. EUNSUPPORTED: the problem's
- * mask is a user's graph. */
-ATTN_API attn_status attn_selection_plan(attn_builder *, const attn_selector *, void **state);
-ATTN_API attn_status attn_selection_execute(const void *state, const attn_call *);
-ATTN_API void attn_selection_inspect(const void *state, const attn_context *, attn_view *);
-/* Pure, as cost is to be: attn_softmax_cost of the pairs, and what ranking takes. */
-ATTN_API size_t attn_selection_work_size(const attn_context *, const attn_selector *);
 
 /* -- selectors that rank: a column stands for a key, or a page of `unit` keys -- */
 
@@ -156,11 +148,11 @@ typedef struct attn_ranker {
 ATTN_API double attn_rank_error(const attn_problem *, int64_t terms, double size);
 ATTN_API double attn_rank_score(const attn_query *, int64_t key, double product, double *error);
 
-/* Its state is the ranker itself. */
+/* The selector of a ranker, which is its state. */
 ATTN_API attn_selector attn_ranker_selector(const attn_context *, const attn_ranker *);
-/* As attn_selection_plan, whose execute and inspect they go with. ranker: copied. */
-ATTN_API attn_status attn_ranker_plan(attn_builder *, const attn_ranker *, void **state);
-ATTN_API size_t attn_ranker_work_size(const attn_context *, const attn_ranker *);
+/* The same of a copy in the plan's memory; without a builder (NULL) for its sizes. */
+ATTN_API attn_status attn_ranker_describe(attn_builder *, const attn_context *, const attn_ranker *,
+                                          attn_selector *);
 /* Of columns (an operation an element of K), ranking and attention. */
 ATTN_API attn_cost attn_ranker_cost(const attn_context *, const attn_ranker *);
 

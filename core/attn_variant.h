@@ -1,7 +1,7 @@
-/* attn_variant.h - what a variant is made of, for those who write one or look into a plan: capabilities, the
- * context and the builder, the view, memory; of the headers that it includes attn_arithmetic.h has what variants
- * compute with, attn_engines.h and attn_selector.h have the engines and their descriptors, attn_tools.h the readers of
- * files that parameters name. */
+/* attn_variant.h - what a variant is made of, for those who write one or look into a plan: capabilities,
+ * the context and the builder, the parts, the view, memory; of the headers that it includes
+ * attn_arithmetic.h has what variants compute with, attn_engines.h and attn_selector.h have the parts,
+ * attn_tools.h the readers of files that parameters name. */
 #ifndef ATTN_VARIANT_H
 #define ATTN_VARIANT_H
 
@@ -27,10 +27,15 @@ enum {                           /* attn_variant.caps and attn_view.caps */
        ATTN_CAP_DATA = 1u << 11,       /* which keys a query sees depends on Q and K */
        ATTN_CAP_POSITIONS = 1u << 12,  /* heeds attn_call.q_position and k_position */
        ATTN_CAP_HALF = 1u << 13,       /* tensors that are stored in 16 bits (attn_stride.stored) */
-       /* What the softmax engine gives every pattern. A pattern whose row and group accept every position 0 ... n_kv - 1
-        * declares ATTN_CAP_POSITIONS as well. */
+       ATTN_CAP_KEYS = 1u << 14, /* one softmax over keys that its parts name: a term of a join may be it */
+       ATTN_CAP_FEATURES = 1u << 15, /* sums of features: the last term of a join may be it */
+       /* What the softmax engine gives every pattern and selector; what the linear engine gives every feature map. A pattern
+	 * whose row and group accept every position 0 ... n_kv - 1 declares ATTN_CAP_POSITIONS as well. */
        ATTN_CAP_SOFTMAX = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
-                          ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK | ATTN_CAP_HALF,
+                          ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK | ATTN_CAP_HALF |
+                          ATTN_CAP_KEYS,
+       ATTN_CAP_LINEAR = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
+                         ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION | ATTN_CAP_HALF | ATTN_CAP_FEATURES,
 };
 
 /* What every variant is checked for unless it says that it cannot keep it, and why. */
@@ -59,16 +64,17 @@ typedef struct attn_context {
   const struct attn_expression *expression; /* attn_expression.h; NULL: the spec is a single name */
   const attn_kernels *kernels;
   int threads;
-  attn_blocks blocks;       /* what 0 means in a tiling, but for kernels with their own; none is 0 */
-  bool verify;              /* this is attn_plan_verify: a work size has room for redzones */
-  struct attn_probe *probe; /* the core's: where engines note what a work size is of; NULL */
+  attn_blocks blocks; /* what 0 means in a tiling, except of kernels with their own; none is 0 */
+  bool verify;        /* this is attn_plan_verify: a work size has room for redzones */
 } attn_context;
 
 typedef struct attn_builder attn_builder;
 ATTN_API const attn_context *attn_builder_context(const attn_builder *);
 /* count * size bytes, 64-byte aligned, owned by the plan. NULL with the error recorded. */
 ATTN_API void *attn_builder_alloc(attn_builder *, int64_t count, size_t size);
-/* The same, but released when the (outer) plan is made. */
+/* *kept: a copy of the value in the plan's memory; without a builder (NULL) NULL. */
+ATTN_API attn_status attn_builder_keep(attn_builder *, const void *value, size_t size, const void **kept);
+/* As attn_builder_alloc, but released when the (outer) plan is made. */
 ATTN_API void *attn_builder_scratch(attn_builder *, int64_t count, size_t size);
 /* Gives the plan a foreign handle, released with it, or at once if this or a later step of planning fails. */
 ATTN_API attn_status attn_builder_own(attn_builder *, void *handle, void (*release)(void *handle));
@@ -181,7 +187,7 @@ static inline void attn_prefetch_row(const void *x, int64_t columns, attn_dtype 
 
 #include "attn_engines.h"
 
-/* -- the variant -- */
+/* -- what a variant is made of -- */
 
 /* The parameter that buys accuracy. */
 typedef struct attn_budget {
@@ -191,9 +197,41 @@ typedef struct attn_budget {
   int64_t (*value)(const attn_context *, int64_t needed);
 } attn_budget;
 
+typedef struct attn_parts attn_parts;
+
+/* How attention is computed from parts: by an engine, or by a method of the variant that no engine makes. */
+typedef struct attn_method {
+  /* Bytes of work memory, of parts described with or without a builder; pure. NULL: none. */
+  attn_status (*work_size)(const attn_context *, const attn_parts *, size_t *);
+  /* *state: what execute and inspect take. The parts live as long as the plan. NULL: the state is NULL. */
+  attn_status (*plan)(attn_builder *, const attn_parts *, void **state);
+  attn_status (*execute)(const void *state, const attn_call *);
+  /* What is known beyond the parts. NULL: nothing. */
+  void (*inspect)(const void *state, const attn_context *, attn_view *);
+} attn_method;
+
+/* The parts of a variant with the parameters and the problem of a context. A part whose function is NULL is
+ * not there; with none, every query attends to every key (ATTN_CAP_EXACT). A pattern or a selector names
+ * keys; features sum over all keys, and beside a pattern or a selector over those that it leaves; a
+ * projection makes few keys of many. */
+struct attn_parts {
+  /* Set to the variant's beforehand: what these parameters change of it. */
+  uint32_t caps;
+  const char *seed;
+  const attn_exemption *exempt;
+  attn_pattern pattern;
+  attn_selector selector;
+  attn_feature_map features;
+  attn_projection projection;
+  attn_tiling tiling;        /* of a pattern or of every key */
+  const attn_method *method; /* NULL: that of the engine that accepts the parts */
+  /* What a method states of itself; an engine states its own rounding. */
+  attn_low_rank low_rank; /* rank 0: none */
+  attn_rounding rounding; /* unit 0: none */
+};
+
 /* What checks and plots may look into; pointers live as long as the plan, and are NULL where they mean
- * nothing. caps, seed, budget, exempt: the variant's, adjusted to these parameters. rounding.unit is 0 where no
- * descriptor is given. */
+ * nothing. caps, seed, exempt: those of the parts. rounding.unit is 0 where no descriptor is given. */
 struct attn_view {
   uint32_t caps;
   const char *seed; /* the parameter of which another value makes independent draws; NULL: nothing is drawn */
@@ -231,18 +269,11 @@ struct attn_variant {
   const char *expression;
   /* Conditions beyond caps, each with its reason; NULL: none. */
   attn_status (*applicable)(const attn_context *);
-  /* Of a variant of ATTN_SOFTMAX: its pattern. With a builder it prepares what the pattern's functions read;
-   * without one (NULL) they are not called, and state may be NULL. row NULL: with these parameters it is none, and
-   * plan asks for a selection. */
-  attn_status (*pattern)(attn_builder *, const attn_context *, attn_pattern *);
-  /* Of a variant of ATTN_LINEAR: its feature map. With a builder it prepares what map reads; without one (NULL) map is not
-   * called, and state may be NULL. */
-  attn_status (*features)(attn_builder *, const attn_context *, attn_feature_map *);
-  size_t (*work_size)(const attn_context *); /* pure, as is cost */
-  attn_cost (*cost)(const attn_context *);
-  attn_status (*plan)(attn_builder *, void **state);
-  attn_status (*execute)(const void *state, const attn_call *);
-  void (*inspect)(const void *state, const attn_context *, attn_view *);
+  /* Fills the parts. With a builder it prepares what their functions read; without one (NULL) sizes alone are
+   * asked for: no function of a part is called, and the states may be NULL. Sizes with a builder are at most
+   * those without. */
+  attn_status (*describe)(attn_builder *, const attn_context *, attn_parts *);
+  attn_cost (*cost)(const attn_context *); /* pure */
 };
 
 /* Ends a variant's file: ATTN_VARIANT(name, .summary = ..., and the other members). In the tree it defines

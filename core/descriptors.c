@@ -57,11 +57,15 @@ static attn_status check_law(const attn_variant *v, const char *seed, const attn
   return ATTN_OK;
 }
 
+enum { FIRST_WITH_PARTS = 9 };
+
 attn_status attn_variant_check(const attn_variant *v) {
   if (!v) return attn_null("register", "variant");
   if (v->abi != ATTN_ABI || v->size != sizeof *v)
-    return attn_fail(ATTN_EABI, "variant built for interface %u (%u bytes), this library has %u (%zu bytes)",
-                     (unsigned)v->abi, (unsigned)v->size, ATTN_ABI, sizeof *v);
+    return attn_fail(ATTN_EABI,
+                     "variant built for interface %u (%u bytes), this library has %u (%zu bytes)%s",
+                     (unsigned)v->abi, (unsigned)v->size, ATTN_ABI, sizeof *v,
+                     v->abi < FIRST_WITH_PARTS ? ": " ATTN_ABI_CHANGE : "");
   if (!v->name || !*v->name || strspn(v->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(v->name))
     return attn_fail(ATTN_EINVAL, "a variant's name is lower-case letters, digits and _");
   const struct {
@@ -70,12 +74,8 @@ attn_status attn_variant_check(const attn_variant *v) {
   } members[] = {{"summary", !v->summary},
                  {"cite", !v->cite},
                  {"params", !v->params},
-                 {"work_size", !v->work_size},
-                 {"cost", !v->cost},
-                 {"plan", !v->plan},
-                 {"execute", !v->execute},
-                 {"pattern", v->plan == attn_softmax_pattern_plan && !v->pattern},
-                 {"features", v->plan == attn_linear_features_plan && !v->features}};
+                 {"describe", !v->describe},
+                 {"cost", !v->cost}};
   for (size_t i = 0; i < sizeof members / sizeof *members; i++)
     if (members[i].missing)
       return attn_fail(ATTN_EINVAL, "variant %s: a required member is NULL: %s", v->name, members[i].name);
@@ -92,7 +92,6 @@ static bool countable(int64_t x) { return x >= 1 && x <= INT32_MAX; }
 static const char *const count = "1 ... 2^31 - 1", *const not_negative = "none below 0";
 
 attn_status attn_pattern_check(const char *variant, const attn_pattern *p) {
-  if (!p) return attn_fail(ATTN_EINVAL, "variant %s: its pattern is NULL", variant);
   if (!p->row) return attn_fail(ATTN_EINVAL, "variant %s: pattern.row is NULL", variant);
   if (!countable(p->max_runs)) return refuse(variant, "pattern.max_runs", count, (double)p->max_runs);
   if (p->max_pieces < 0) return refuse(variant, "pattern.max_pieces", not_negative, (double)p->max_pieces);
@@ -126,7 +125,7 @@ static attn_status weights_check(const char *variant, const attn_selector *x) {
   return ATTN_OK;
 }
 
-attn_status attn_selector_check(const char *variant, const attn_selector *x) {
+static attn_status selector_check(const char *variant, const attn_selector *x) {
   if (!x->select) return attn_fail(ATTN_EINVAL, "variant %s: selector.select is NULL", variant);
   if ((unsigned)x->share > ATTN_SHARE_TILE)
     return refuse(variant, "selector.share", "a way of sharing", (double)x->share);
@@ -151,8 +150,7 @@ attn_status attn_selector_check(const char *variant, const attn_selector *x) {
   return weights_check(variant, x);
 }
 
-attn_status attn_feature_map_check(const char *variant, const attn_feature_map *m) {
-  if (!m) return attn_fail(ATTN_EINVAL, "variant %s: its feature map is NULL", variant);
+static attn_status feature_map_check(const char *variant, const attn_feature_map *m) {
   if (!m->map) return attn_fail(ATTN_EINVAL, "variant %s: features.map is NULL", variant);
   if (!countable(m->columns)) return refuse(variant, "features.columns", count, (double)m->columns);
   if (!(m->eps >= 0 && isfinite(m->eps)))
@@ -176,8 +174,7 @@ attn_status attn_feature_map_check(const char *variant, const attn_feature_map *
   return ATTN_OK;
 }
 
-attn_status attn_projection_check(const char *variant, const attn_projection *p) {
-  if (!p) return attn_fail(ATTN_EINVAL, "variant %s: its projection is NULL", variant);
+static attn_status projection_check(const char *variant, const attn_projection *p) {
   if (!p->project) return attn_fail(ATTN_EINVAL, "variant %s: projection.project is NULL", variant);
   if (!countable(p->slots)) return refuse(variant, "projection.slots", count, (double)p->slots);
   if (p->slice && !countable(p->slice))
@@ -187,19 +184,6 @@ attn_status attn_projection_check(const char *variant, const attn_projection *p)
   if ((unsigned)p->law > ATTN_PROJECTION_AVERAGES)
     return refuse(variant, "projection.law", "a law of projections", (double)p->law);
   return ATTN_OK;
-}
-
-attn_status attn_no_state(const attn_context *c, const char *engine) {
-  return attn_fail(ATTN_EINVAL, "variant %s: its plan gave no state for the %s engine", c->variant->name,
-                   engine);
-}
-
-attn_status attn_engine_room(const attn_context *c, const char *engine, size_t bytes) {
-  size_t given = c->variant->work_size(c);
-  if (bytes == SIZE_MAX) return attn_last_status();
-  if (given >= bytes) return ATTN_OK;
-  return attn_fail(ATTN_EINVAL, "variant %s: work_size gives %zu bytes, the %s engine works in %zu",
-                   c->variant->name, given, engine, bytes);
 }
 
 static attn_status low_rank_check(const char *variant, const attn_low_rank *x) {
@@ -213,14 +197,6 @@ static attn_status low_rank_check(const char *variant, const attn_low_rank *x) {
   if (x->best && x->segment)
     return attn_fail(ATTN_EINVAL, "variant %s: low_rank.segment: what is best has no landmarks", variant);
   return ATTN_OK;
-}
-
-static attn_status residual_check(const char *variant, const attn_residual *x) {
-  if (!x->pattern == !x->selector)
-    return attn_fail(ATTN_EINVAL, "variant %s: a residual has a pattern or a selector, one of them", variant);
-  attn_status status =
-      x->pattern ? attn_pattern_check(variant, x->pattern) : attn_selector_check(variant, x->selector);
-  return status ? status : attn_feature_map_check(variant, x->features);
 }
 
 /* What the coarsest arithmetic in use, bf16's, may do to a number; a larger error is none of rounding, and no bound on
@@ -273,10 +249,9 @@ attn_status attn_rounding_check(const char *variant, const attn_problem *p, cons
 attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   attn_status status = check_law(v, view->seed, &view->budget);
   if (!status && view->pattern) status = attn_pattern_check(v->name, view->pattern);
-  if (!status && view->selector) status = attn_selector_check(v->name, view->selector);
-  if (!status && view->features) status = attn_feature_map_check(v->name, view->features);
-  if (!status && view->projection) status = attn_projection_check(v->name, view->projection);
+  if (!status && view->selector) status = selector_check(v->name, view->selector);
+  if (!status && view->features) status = feature_map_check(v->name, view->features);
+  if (!status && view->projection) status = projection_check(v->name, view->projection);
   if (!status && view->low_rank) status = low_rank_check(v->name, view->low_rank);
-  if (!status && view->residual) status = residual_check(v->name, view->residual);
   return status;
 }

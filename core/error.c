@@ -7,8 +7,6 @@
 #include <stdio.h>
 
 static _Thread_local char message[512] = "no error";
-static _Thread_local unsigned failures;
-static _Thread_local attn_status last;
 
 const char *attn_status_name(attn_status s) {
   static const char *const names[] = {
@@ -18,8 +16,6 @@ const char *attn_status_name(attn_status s) {
 }
 
 const char *attn_last_error(void) { return message; }
-unsigned attn_fail_count(void) { return failures; }
-attn_status attn_last_status(void) { return last; }
 
 attn_status attn_null(const char *function, const char *argument) {
   return attn_fail(ATTN_EINVAL, "%s: %s must not be NULL", function, argument);
@@ -34,8 +30,6 @@ attn_status attn_fail(attn_status status, const char *format, ...) {
   vsnprintf(text, sizeof text, format ? format : "no message", arguments);
   attn_locale_leave(outer);
   va_end(arguments);
-  failures++;
-  last = status;
   for (size_t i = 0; i < sizeof text; i++) {
     /* Text of a file or an argument must not contain line breaks or the terminal's control codes. */
     const bool control = (unsigned char)text[i] < ' ' || text[i] == 127;

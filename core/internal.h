@@ -65,36 +65,43 @@ void attn_store_outputs(const attn_call *, const void *o);
 /* Does a variant take the problem of its context? */
 attn_status attn_context_check(const attn_context *);
 
-/* What a work size is of, noted by the engine that was asked for it (attn_context.probe). */
-typedef struct attn_probe {
-  bool every, selects;    /* attends to every key; selects */
-  attn_selector selector; /* whose state may be gone */
-  size_t prepared, scratch;
-  bool maps; /* keys and queries to features */
-  attn_feature_map features;
-} attn_probe;
+/* -- parts and engines (parts.c) -- */
+
+/* One way to compute attention from parts; core/engines.def lists them. At most one accepts any parts. */
+typedef struct attn_engine {
+  const char *name;
+  bool (*accepts)(const attn_parts *); /* of the kinds of parts alone */
+  attn_method method;
+} attn_engine;
+
+enum { /* attn_parts_kinds */
+       ATTN_PART_PATTERN = 1u << 0,
+       ATTN_PART_SELECTOR = 1u << 1,
+       ATTN_PART_FEATURES = 1u << 2,
+       ATTN_PART_PROJECTION = 1u << 3,
+};
+unsigned attn_parts_kinds(const attn_parts *);
+/* The parts of the context's variant, checked, with their method. builder: NULL for their sizes. */
+attn_status attn_describe(attn_builder *, const attn_context *, attn_parts *);
+attn_status attn_parts_work_size(const attn_context *, const attn_parts *, size_t *bytes);
+/* What there is to see of parts, before their method's inspect adds to it. */
+attn_view attn_parts_view(const attn_variant *, const attn_parts *);
 
 /* EINVAL: "execute: q must not be NULL". */
 attn_status attn_null(const char *function, const char *argument);
-/* How often attn_fail was called by this thread, and with which status at last. */
-unsigned attn_fail_count(void);
-attn_status attn_last_status(void);
 
 /* Before threads are started: refused in a process that was forked when there were some, of which it has none. */
 attn_status attn_threads_enter(int threads);
 
+/* What to change in a variant for an older interface. */
+#define ATTN_ABI_CHANGE                                                         \
+  "since interface 9 .describe takes the place of .pattern, .features, .plan, " \
+  ".work_size, .execute and .inspect"
 /* EINVAL where what a variant says of itself cannot be followed; EABI: it was built for another interface. */
 attn_status attn_variant_check(const attn_variant *);
 attn_status attn_pattern_check(const char *variant, const attn_pattern *);
-attn_status attn_selector_check(const char *variant, const attn_selector *);
-attn_status attn_feature_map_check(const char *variant, const attn_feature_map *);
-attn_status attn_projection_check(const char *variant, const attn_projection *);
 attn_status attn_view_check(const attn_variant *, const attn_view *);
 attn_status attn_rounding_check(const char *variant, const attn_problem *, const attn_rounding *);
-/* EINVAL: the variant's plan gave its engine no state. */
-attn_status attn_no_state(const attn_context *, const char *engine);
-/* EINVAL: the variant's work memory is less than its engine works in. */
-attn_status attn_engine_room(const attn_context *, const char *engine, size_t bytes);
 
 /* Where a pattern's row writes its runs, with room behind them in which one too many is seen. */
 typedef struct attn_pattern_reader {
@@ -113,9 +120,11 @@ attn_pattern_reader attn_pattern_reader_make(const char *variant, const attn_pat
 attn_status attn_pattern_read(const attn_pattern_reader *, int64_t head, int64_t i, int64_t *count);
 /* Every row of every head twice: EINVAL as above, EFOREIGN where it is not the same again. */
 attn_status attn_pattern_verify(const char *variant, const attn_pattern *, const attn_problem *);
-/* attn_softmax_plan, and its size, of a context that the compression engine made. */
+/* The softmax engine within others. pattern: NULL for every key; the context's problem may be an inner
+ * one. */
 attn_status attn_softmax_prepare(attn_builder *, const attn_pattern *, attn_tiling, void **state);
 size_t attn_softmax_size(const attn_context *, const attn_pattern *, attn_tiling);
+attn_status attn_softmax_execute(const void *state, const attn_call *);
 /* Asks for the selections of an execution again, one after the other: its prepared keys are still in the call's work
  * memory. */
 typedef struct attn_picker {
@@ -125,6 +134,7 @@ typedef struct attn_picker {
   attn_picks picks;
   attn_block block; /* whose picks these are */
 } attn_picker;
+extern const attn_engine attn_engine_softmax, attn_engine_selection, attn_engine_residual;
 size_t attn_selection_picker_bytes(const attn_context *, const attn_selector *);
 attn_picker attn_selection_picker(const void *state, const attn_call *, void *memory);
 /* The runs of query row i, causality included. Returns their number. */

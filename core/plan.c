@@ -11,6 +11,7 @@ struct attn_plan {
   const attn_spec *spec;
   attn_problem problem;
   attn_context context;
+  attn_parts parts;
   void *state;
   size_t work_size;
 };
@@ -93,15 +94,22 @@ static attn_status make_context(const attn_problem *problem, const attn_options 
 
 enum { ALIGNMENT = 64 };
 
-/* The variant's work memory, and room to align the caller's pointer. */
-static attn_status plan_work_size(const attn_variant *v, const attn_context *c, size_t *out) {
-  unsigned failures = attn_fail_count();
-  size_t bytes = v->work_size(c);
-  if (bytes == SIZE_MAX && attn_fail_count() != failures) return attn_last_status(); /* an engine said why */
+/* The parts' work memory, and room to align the caller's pointer. */
+static attn_status aligned_work_size(const attn_context *c, const attn_parts *parts, size_t *out) {
+  size_t bytes;
+  const attn_status status = attn_parts_work_size(c, parts, &bytes);
+  if (status) return status;
   if (bytes > PTRDIFF_MAX - ALIGNMENT)
-    return attn_fail(ATTN_EINVAL, "variant %s: the size of its work memory overflows", v->name);
+    return attn_fail(ATTN_EINVAL, "variant %s: the size of its work memory overflows", c->variant->name);
   *out = bytes ? bytes + ALIGNMENT : 0;
   return ATTN_OK;
+}
+
+/* The same before there is a plan. */
+static attn_status estimate_work_size(const attn_context *c, size_t *out) {
+  attn_parts parts;
+  const attn_status status = attn_describe(NULL, c, &parts);
+  return status ? status : aligned_work_size(c, &parts, out);
 }
 
 attn_status attn_estimate_spec(const attn_problem *problem, const attn_spec *spec,
@@ -111,7 +119,7 @@ attn_status attn_estimate_spec(const attn_problem *problem, const attn_spec *spe
   if (!problem) return attn_null("estimate", "problem");
   if (!spec) return attn_null("estimate", "spec");
   attn_status status = make_context(problem, options, spec, &resolved, &c);
-  if (!status && work_size) status = plan_work_size(spec->variant, &c, work_size);
+  if (!status && work_size) status = estimate_work_size(&c, work_size);
   if (!status && cost) *cost = spec->variant->cost(&c);
   return status;
 }
@@ -129,6 +137,21 @@ attn_status attn_estimate(const attn_problem *problem, const char *text, const a
 
 static void release_spec(void *spec) { attn_spec_destroy(spec); }
 
+/* The parts, which may need no more work memory than was estimated, and what their method makes of them. */
+static attn_status plan_parts(attn_plan *plan, attn_builder *b) {
+  const attn_method *method;
+  size_t bytes = 0;
+  attn_status status = attn_describe(b, &plan->context, &plan->parts);
+  if (!status) status = aligned_work_size(&plan->context, &plan->parts, &bytes);
+  if (status) return status;
+  if (bytes > plan->work_size)
+    return attn_fail(ATTN_EINVAL,
+                     "variant %s: describe gives parts that work in %zu bytes, and without a builder in %zu",
+                     plan->context.variant->name, bytes, plan->work_size);
+  method = plan->parts.method;
+  return method->plan ? method->plan(b, &plan->parts, &plan->state) : ATTN_OK;
+}
+
 /* A plan in the caller's memory, which stays the caller's where this fails. */
 static attn_status make_plan(attn_plan **out, const attn_problem *problem, const attn_spec *spec,
                              const attn_options *options, attn_arena *arena, attn_arena *scratch) {
@@ -141,9 +164,9 @@ static attn_status make_plan(attn_plan **out, const attn_problem *problem, const
   if ((status = attn_score_check_arrays(&plan->problem))) return status;
   if ((status = attn_score_keep(&plan->problem, arena))) return status;
   attn_builder builder = {.context = plan->context, .arena = arena, .scratch = scratch};
-  if ((status = plan_work_size(spec->variant, &plan->context, &plan->work_size))) return status;
+  if ((status = estimate_work_size(&plan->context, &plan->work_size))) return status;
   if ((status = attn_threads_enter(plan->context.threads))) return status;
-  if ((status = spec->variant->plan(&builder, &plan->state))) return status;
+  if ((status = plan_parts(plan, &builder))) return status;
   *out = plan;
   return ATTN_OK;
 }
@@ -320,13 +343,12 @@ static attn_call call_of(const attn_context *c, const attn_tensors *x) {
 }
 
 static attn_status execute(const attn_plan *plan, attn_call call) {
-  const attn_variant *variant = plan->spec->variant;
   attn_status status = check_call(plan, &call, plan->work_size);
   if (status) return status;
   call.work = align(call.work);
   fenv_t outer;
   attn_float_enter(&outer);
-  status = variant->execute(plan->state, &call);
+  status = plan->parts.method->execute(plan->state, &call);
   attn_float_leave(&outer);
   return status;
 }
@@ -367,7 +389,7 @@ static attn_status verify_context(const attn_plan *plan, attn_context *c, size_t
   size_t bytes = 0;
   *c = plan->context;
   c->verify = true;
-  attn_status status = plan_work_size(plan->spec->variant, c, &bytes);
+  attn_status status = aligned_work_size(c, &plan->parts, &bytes);
   if (status) return status;
   *inside = bytes ? bytes - ALIGNMENT : 0;
   *all = bytes ? attn_size_sum(bytes, 2 * (size_t)VERIFY_MARGIN) : 0;
@@ -398,7 +420,7 @@ attn_status attn_plan_verify(const attn_plan *plan, const void *q, const void *k
   attn_float_enter(&outer);
   call.work = align(work);
   if (view.pattern) status = attn_pattern_verify(variant->name, view.pattern, &plan->problem);
-  if (!status) status = attn_verify_execute(variant, plan->state, &call, inside);
+  if (!status) status = attn_verify_execute(plan->parts.method, plan->state, &call, inside);
   attn_float_leave(&outer);
   return status;
 }
@@ -407,9 +429,8 @@ attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {
   if (!plan) return attn_null("inspect", "plan");
   if (!view) return attn_null("inspect", "view");
   const attn_variant *variant = plan->spec->variant;
-  *view = (attn_view){
-      .caps = variant->caps, .seed = variant->seed, .budget = variant->budget, .exempt = variant->exempt};
-  if (variant->inspect) variant->inspect(plan->state, &plan->context, view);
+  *view = attn_parts_view(variant, &plan->parts);
+  if (plan->parts.method->inspect) plan->parts.method->inspect(plan->state, &plan->context, view);
   view->caps = caps_left(view->caps, &plan->problem);
   attn_status status = attn_view_check(variant, view);
   return status ? status : attn_rounding_check(variant->name, &plan->problem, &view->rounding);

@@ -72,6 +72,12 @@ attn_status attn_variant_register(const attn_variant *v) {
   return ATTN_OK;
 }
 
+/* An older interface had functions that this one does not have. */
+static attn_status refuse_object(const char *why) {
+  if (!strstr(why, "undefined symbol: attn_")) return attn_fail(ATTN_ENOTFOUND, "plug-in: %s", why);
+  return attn_fail(ATTN_EABI, "plug-in: %s: built for another interface; " ATTN_ABI_CHANGE, why);
+}
+
 attn_status attn_plugin_load(const char *path) {
   if (!path) return attn_null("plug-in", "path");
   struct stat about;
@@ -85,7 +91,7 @@ attn_status attn_plugin_load(const char *path) {
   if (bare) sprintf(local, "./%s", path);
   void *handle = dlopen(local ? local : path, RTLD_NOW | RTLD_LOCAL);
   free(local);
-  if (!handle) return attn_fail(ATTN_ENOTFOUND, "plug-in: %s", dlerror());
+  if (!handle) return refuse_object(dlerror());
   const attn_variant *(*entry)(void) = NULL;
   *(void **)&entry = dlsym(handle, "attn_plugin");
   const attn_variant *v = entry ? entry() : NULL;

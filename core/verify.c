@@ -250,8 +250,9 @@ static void check_inputs(attn_guards *g, const attn_call *call, const uint64_t b
                         names[x]);
 }
 
-attn_status attn_verify_execute(const attn_variant *variant, const void *state, const attn_call *given,
+attn_status attn_verify_execute(const attn_method *method, const void *state, const attn_call *given,
                                 size_t bytes) {
+  const attn_variant *variant = given->context->variant;
   attn_guards g = {.variant = variant};
   attn_call call = *given;
   char *margin = call.work;
@@ -265,7 +266,7 @@ attn_status attn_verify_execute(const attn_variant *variant, const void *state, 
   }
   poison_outputs(&call);
   digest_inputs(&call, before);
-  attn_status status = variant->execute(state, &call);
+  attn_status status = method->execute(state, &call);
   /* Pieces first: they say best where it was. */
   for (size_t i = 0; i < g.count; i++) check_zone(&g, &g.zones[i]);
   if (bytes && !verify_painted(margin, VERIFY_MARGIN))

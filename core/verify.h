@@ -7,8 +7,8 @@
 /* Around the work memory. */
 enum { VERIFY_MARGIN = 4096 };
 
-/* Executes the variant in call->work, of `bytes` and a margin on both sides. */
-attn_status attn_verify_execute(const attn_variant *, const void *state, const attn_call *, size_t bytes);
+/* Executes the context's variant by its method in call->work, of `bytes` and a margin on both sides. */
+attn_status attn_verify_execute(const attn_method *, const void *state, const attn_call *, size_t bytes);
 
 /* Records a failure, unless there is one already; from any thread. */
 void attn_guards_fault(attn_guards *, attn_status, const char *format, ...);

@@ -165,25 +165,6 @@ static attn_status make_state(attn_builder *b, const attn_context *c, state **ou
   return ATTN_OK;
 }
 
-static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
-  const params *p = c->params;
-  state *s = NULL;
-  if (p->tail == UNIFORM) return ATTN_OK; /* no pattern, but a selection */
-  attn_status status = b ? make_state(b, c, &s) : ATTN_OK;
-  if (status) return status;
-  *out = (attn_pattern){.state = s,
-                        .row = row,
-                        .max_runs = p->random + 2,
-                        .group = group,
-                        .per_head = true,
-                        .sees = sees,
-                        .grain = p->block,
-                        .global = p->global > 0,
-                        .drawn = p->random,
-                        .candidate = candidate};
-  return ATTN_OK;
-}
-
 /* ---- tail=uniform --------------------------------------------------------------------------------------- */
 
 /* Appends the blocks first ... end - 1, as far as queries of the tile see them. */
@@ -272,46 +253,35 @@ static int64_t rows_of(const attn_context *c) {
   return rows;
 }
 
-static attn_selector selector_of(const attn_context *c, const state *s) {
-  return (attn_selector){.state = s,
-                         .share = ATTN_SHARE_TILE,
-                         .rows = rows_of(c),
-                         .max_runs = ((const params *)c->params)->random + 2,
-                         .weighted = true,
-                         .select = select,
-                         .always = always,
-                         .moments = moments,
-                         .log_weight = log_weight};
-}
-
-static attn_status plan(attn_builder *b, void **out) {
-  const attn_context *c = attn_builder_context(b);
-  state *s;
-  if (((const params *)c->params)->tail == DROP) return attn_softmax_pattern_plan(b, out);
-  const attn_status status = make_state(b, c, &s);
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const params *p = c->params;
+  state *s = NULL;
+  const attn_status status = b ? make_state(b, c, &s) : ATTN_OK;
   if (status) return status;
-  const attn_selector selector = selector_of(c, s);
-  return attn_selection_plan(b, &selector, out);
-}
-
-static size_t work_size(const attn_context *c) {
-  if (((const params *)c->params)->tail == DROP) return attn_softmax_pattern_work_size(c);
-  const attn_selector selector = selector_of(c, NULL);
-  return attn_selection_work_size(c, &selector);
-}
-
-static attn_status execute(const void *of_plan, const attn_call *call) {
-  const params *p = call->context->params;
-  return p->tail == DROP ? attn_softmax_execute(of_plan, call) : attn_selection_execute(of_plan, call);
-}
-
-static void inspect(const void *of_plan, const attn_context *c, attn_view *view) {
-  if (((const params *)c->params)->tail == DROP)
-    attn_softmax_inspect(of_plan, c, view);
-  else
-    attn_selection_inspect(of_plan, c, view);
   /* Where the queries of a tile were of one block, those of other positions may not be. */
-  if (((const params *)c->params)->tail != DROP) view->caps &= ~(uint32_t)ATTN_CAP_POSITIONS;
+  if (p->tail == UNIFORM) out->caps &= ~(uint32_t)ATTN_CAP_POSITIONS;
+  if (p->tail == UNIFORM)
+    out->selector = (attn_selector){.state = s,
+                                    .share = ATTN_SHARE_TILE,
+                                    .rows = rows_of(c),
+                                    .max_runs = p->random + 2,
+                                    .weighted = true,
+                                    .select = select,
+                                    .always = always,
+                                    .moments = moments,
+                                    .log_weight = log_weight};
+  else
+    out->pattern = (attn_pattern){.state = s,
+                                  .row = row,
+                                  .max_runs = p->random + 2,
+                                  .group = group,
+                                  .per_head = true,
+                                  .sees = sees,
+                                  .grain = p->block,
+                                  .global = p->global > 0,
+                                  .drawn = p->random,
+                                  .candidate = candidate};
+  return ATTN_OK;
 }
 
 /* Pairs of one head, with G = g b global keys:  (n_q - G) row + G n,  row = G + r b + w b, at most n.
@@ -341,5 +311,4 @@ ATTN_VARIANT(bigbird, .summary = "window, random and global blocks",
              .cite = "Zaheer et al. 2020, arXiv:2007.14062",
              .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_POSITIONS, .params = table,
              .params_size = sizeof(params), .seed = "seed", .budget = {"window", blocks_of},
-             .applicable = applicable, .pattern = pattern, .work_size = work_size, .cost = cost, .plan = plan,
-             .execute = execute, .inspect = inspect)
+             .applicable = applicable, .describe = describe, .cost = cost)

@@ -71,22 +71,18 @@ static layout lay_out(const attn_context *c, attn_carver *carver) {
                   .rows = attn_carve_slices(carver, c->threads, rows_bytes(p))};
 }
 
-static size_t work_size(const attn_context *c) {
+static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
   attn_carver counter = attn_carver_count(c);
+  (void)parts;
   lay_out(c, &counter);
-  return counter.used;
+  *bytes = counter.used;
+  return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
   attn_cost result = attn_softmax_cost(c, attn_visible_pairs(c->problem));
   result.bytes += 2 * (double)matrix_bytes(c->problem); /* S is written, P read */
   return result;
-}
-
-static attn_status plan(attn_builder *b, void **state) {
-  (void)b;
-  *state = NULL;
-  return ATTN_OK;
 }
 
 /* The keys up to the last that a row sees. */
@@ -258,9 +254,13 @@ static attn_status execute(const void *state, const attn_call *call) {
   return ATTN_OK;
 }
 
-static void inspect(const void *state, const attn_context *c, attn_view *view) {
-  (void)state;
-  view->rounding = attn_softmax_row_rounding(c);
+static const attn_method textbook = {.work_size = work_size, .execute = execute};
+
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b;
+  out->method = &textbook;
+  out->rounding = attn_softmax_row_rounding(c);
+  return ATTN_OK;
 }
 
 ATTN_VARIANT(full, .summary = "textbook attention, materialises the n x n matrix",
@@ -268,5 +268,4 @@ ATTN_VARIANT(full, .summary = "textbook attention, materialises the n x n matrix
                         "O(n^2 d) time, O(n^2) memory",
              .cite = "Vaswani et al. 2017, arXiv:1706.03762",
              .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_POSITIONS,
-             .params = table, .params_size = 0, .applicable = applicable, .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = execute, .inspect = inspect)
+             .params = table, .params_size = 0, .applicable = applicable, .describe = describe, .cost = cost)

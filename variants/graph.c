@@ -202,8 +202,8 @@ static attn_status load(const attn_context *c, state *s) {
   return status;
 }
 
-/* s NULL: before the file is read, with as many runs as a row may have. */
-static attn_pattern describe(const attn_context *c, const state *s) {
+/* s NULL: before the file is read, with as many runs as a row may have, of one head or of each. */
+static attn_pattern pattern_of(const attn_context *c, const state *s) {
   const params *p = c->params;
   const attn_problem *x = c->problem;
   int64_t runs = p->kind == NATTEN ? p->kernel : from_file(p) ? ceil_div(ceil_div(x->n_kv, p->block), 2) : 1;
@@ -214,26 +214,24 @@ static attn_pattern describe(const attn_context *c, const state *s) {
                         .max_runs = rows ? most : runs,
                         .group = group,
                         .per_head = rows && s->graph.heads > 1,
+                        .per_head_later = !s,
                         .sees = sees,
                         .grain = rows && s->graph.rows == s->graph.columns ? p->block : 0};
 }
 
-static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+static const attn_exemption shifted[] = {
+    {ATTN_EXEMPT_PREFIX, "kind=natten: windows near the lower edge depend on where the canvas ends"},
+    {.reason = NULL}};
+
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
   if (b && !s) return ATTN_ENOMEM;
   attn_status status = b ? load(c, s) : ATTN_OK;
   if (!status && s && from_file(s->p)) status = attn_graph_keep(b, &s->graph);
-  if (!status) *out = describe(c, s);
-  return status;
-}
-
-/* Whether the file is of one head or of each is not known yet. */
-static size_t work_size(const attn_context *c) {
-  attn_pattern shape = describe(c, NULL);
-  size_t shared = attn_softmax_work_size(c, &shape, (attn_tiling){0});
-  shape.per_head = true;
-  size_t apart = attn_softmax_work_size(c, &shape, (attn_tiling){0});
-  return shared > apart ? shared : apart;
+  if (status) return status;
+  out->pattern = pattern_of(c, s);
+  if (((const params *)c->params)->kind == NATTEN) out->exempt = shifted;
+  return ATTN_OK;
 }
 
 /* Counted, from the file too; of what no plan could hold, all pairs. */
@@ -242,20 +240,11 @@ static attn_cost cost(const attn_context *c) {
   state s = {.p = c->params};
   double pairs = -1;
   if (x->n_q <= COUNTED && !load(c, &s)) {
-    attn_pattern shape = describe(c, &s);
+    attn_pattern shape = pattern_of(c, &s);
     pairs = attn_pattern_pairs(&shape, x);
   }
   attn_graph_free(&s.graph);
   return attn_softmax_cost(c, pairs >= 0 ? pairs : attn_visible_pairs(x));
-}
-
-static const attn_exemption shifted[] = {
-    {ATTN_EXEMPT_PREFIX, "kind=natten: windows near the lower edge depend on where the canvas ends"},
-    {.reason = NULL}};
-
-static void inspect(const void *engine, const attn_context *c, attn_view *view) {
-  attn_softmax_inspect(engine, c, view);
-  if (((const params *)c->params)->kind == NATTEN) view->exempt = shifted;
 }
 
 ATTN_VARIANT(graph, .summary = "a mask or graph: documents, prefix, blocks, natten, tree, a file",
@@ -263,6 +252,4 @@ ATTN_VARIANT(graph, .summary = "a mask or graph: documents, prefix, blocks, natt
                         "the kernel's window, among its ancestors, or along the file's edges; O(pairs d)",
              .cite = "Velickovic et al. 2018, arXiv:1710.10903",
              .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_POSITIONS, .params = table,
-             .params_size = sizeof(params), .applicable = applicable, .pattern = pattern,
-             .plan = attn_softmax_pattern_plan, .work_size = work_size, .execute = attn_softmax_execute,
-             .inspect = inspect, .cost = cost)
+             .params_size = sizeof(params), .applicable = applicable, .describe = describe, .cost = cost)

@@ -90,8 +90,7 @@ static room lay_out(const attn_context *c, attn_carver *carver) {
                 .gram = attn_carve(carver, values * (p->d_v + 3), p->d_v + 1, sizeof(double))};
 }
 
-static size_t scratch_bytes(const void *unused, const attn_context *c) {
-  (void)unused;
+static size_t scratch_bytes(const attn_context *c) {
   attn_carver counter = {0};
   lay_out(c, &counter);
   return counter.used;
@@ -119,8 +118,7 @@ static prepared_head head_of(const attn_context *c, attn_carver *carver) {
                          .count = attn_carve(carver, group, 1, sizeof(int64_t))};
 }
 
-static size_t prepared_bytes(const void *unused, const attn_context *c) {
-  (void)unused;
+static size_t prepared_bytes(const attn_context *c) {
   attn_carver counter = {0};
   head_of(c, &counter);
   return counter.used;
@@ -374,48 +372,41 @@ static void moments(const void *state_, const attn_query *x, const int64_t *keys
 
 /* ---- planning ------------------------------------------------------------------------------------------- */
 
-static attn_selector selector_of(const attn_context *c, const state *s) {
-  const params *x = c->params;
-  const attn_problem *p = c->problem;
-  const bool lawful = x->exclude;
-  return (attn_selector){.state = s,
-                         .share = ATTN_SHARE_TILE,
-                         .rows = smaller(ATTN_TILE, x->block),
-                         .max_runs = smaller(p->n_kv, x->block + x->sample),
-                         .max_keys = smaller(p->n_kv, larger(x->exact_below, x->block + x->sample)),
-                         .every = blocks_of(x, p->n_kv) == 1,
-                         .weighted = true,
-                         .prepared_bytes = prepared_bytes,
-                         .prepare = prepare,
-                         .scratch_bytes = scratch_bytes,
-                         .select = select,
-                         .order = order,
-                         .always = always,
-                         .moments = lawful ? moments : NULL,
-                         .log_weight = lawful ? log_weight : NULL,
-                         .repeats = lawful};
-}
-
 static attn_status applicable(const attn_context *c) {
   if (c->problem->n_kv > INT32_MAX || c->problem->n_q > INT32_MAX)
     return attn_fail(ATTN_EUNSUPPORTED, "variant hyper: more than 2^31 - 1 queries or keys");
   return ATTN_OK;
 }
 
-static attn_status plan(attn_builder *b, void **out) {
-  const attn_context *c = attn_builder_context(b);
-  state *s = attn_builder_alloc(b, 1, sizeof *s);
-  if (!s) return ATTN_ENOMEM;
-  *s = (state){.p = *(const params *)c->params};
-  s->rows = smaller(ATTN_TILE, s->p.block);
-  const attn_status status = attn_sign_order_plan(b, s->p.bits, (uint64_t)s->p.hash_seed, PLANES, &s->hash);
-  const attn_selector selector = selector_of(c, s);
-  return status ? status : attn_selection_plan(b, &selector, out);
-}
-
-static size_t work_size(const attn_context *c) {
-  const attn_selector selector = selector_of(c, NULL);
-  return attn_selection_work_size(c, &selector);
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_exemption of_values[] = {
+      {ATTN_EXEMPT_ROWS, "the queries of a head are sorted together"},
+      {ATTN_EXEMPT_VALUES, "sampling=values draws keys by their values"},
+      {.reason = NULL}};
+  const params *x = c->params;
+  const attn_problem *p = c->problem;
+  const bool lawful = x->exclude;
+  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
+  if (b && !s) return ATTN_ENOMEM;
+  if (s) *s = (state){.p = *x, .rows = smaller(ATTN_TILE, x->block)};
+  if (x->sampling == VALUES) out->exempt = of_values;
+  out->selector = (attn_selector){.state = s,
+                                  .share = ATTN_SHARE_TILE,
+                                  .rows = smaller(ATTN_TILE, x->block),
+                                  .max_runs = smaller(p->n_kv, x->block + x->sample),
+                                  .max_keys = smaller(p->n_kv, larger(x->exact_below, x->block + x->sample)),
+                                  .every = blocks_of(x, p->n_kv) == 1,
+                                  .weighted = true,
+                                  .prepared_bytes = prepared_bytes(c),
+                                  .prepare = prepare,
+                                  .scratch_bytes = scratch_bytes(c),
+                                  .select = select,
+                                  .order = order,
+                                  .always = always,
+                                  .moments = lawful ? moments : NULL,
+                                  .log_weight = lawful ? log_weight : NULL,
+                                  .repeats = lawful};
+  return s ? attn_sign_order_plan(b, x->bits, (uint64_t)x->hash_seed, PLANES, &s->hash) : ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -431,15 +422,6 @@ static attn_cost cost(const attn_context *c) {
   return result;
 }
 
-static void inspect(const void *state_, const attn_context *c, attn_view *view) {
-  static const attn_exemption of_values[] = {
-      {ATTN_EXEMPT_ROWS, "the queries of a head are sorted together"},
-      {ATTN_EXEMPT_VALUES, "sampling=values draws keys by their values"},
-      {.reason = NULL}};
-  attn_selection_inspect(state_, c, view);
-  if (view && ((const params *)c->params)->sampling == VALUES) view->exempt = of_values;
-}
-
 static const attn_exemption of_sorting[] = {{ATTN_EXEMPT_ROWS, "the queries of a head are sorted together"},
                                             {.reason = NULL}};
 
@@ -451,5 +433,4 @@ ATTN_VARIANT(hyper, .summary = "sorted blocks of queries and keys, and keys draw
                      ATTN_CAP_DATA,
              .params = table, .params_size = sizeof(params), .seed = "seed",
              .budget = {.parameter = "sample"}, .exempt = of_sorting, .applicable = applicable,
-             .work_size = work_size, .cost = cost, .plan = plan, .execute = attn_selection_execute,
-             .inspect = inspect)
+             .describe = describe, .cost = cost)

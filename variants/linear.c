@@ -319,7 +319,7 @@ static uint32_t lacks(const params *p) {
   return lost;
 }
 
-static attn_status features_of(attn_builder *b, const attn_context *c, attn_feature_map *out) {
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   const params *p = c->params;
   const state shape = shape_of(c);
   state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
@@ -327,7 +327,9 @@ static attn_status features_of(attn_builder *b, const attn_context *c, attn_feat
   if (s) *s = shape;
   const attn_status status = s && *p->weights ? read_weights(b, s) : ATTN_OK;
   if (status) return status;
-  *out = (attn_feature_map){
+  out->caps &= ~lacks(p);
+  if (p->feature == COS && !p->length) out->exempt = own_length;
+  out->features = (attn_feature_map){
       .state = s,
       .columns = shape.columns,
       .eps = p->eps,
@@ -336,8 +338,6 @@ static attn_status features_of(attn_builder *b, const attn_context *c, attn_feat
       .unnormalised = p->normalise == NO,
       .mul_add = *p->weights ? (double)shape.inner * (double)c->problem->d_qk : 0,
       .exp = p->feature == ELU || p->feature == EXP || p->feature == HEDGEHOG ? (double)shape.columns : 0,
-      .lacks = lacks(p),
-      .exempt = p->feature == COS && !p->length ? own_length : NULL,
       .law = {.kind = ATTN_FEATURES_FIXED,
               .kernel = kernel,
               .degree = p->feature == TAYLOR && p->normalise == YES ? p->degree : 0}};
@@ -348,7 +348,5 @@ ATTN_VARIANT(linear, .summary = "fixed features without softmax (elu, Taylor, co
              .formula = "o_i = phi(q_i).sum_j phi(k_j) v_j / phi(q_i).sum_j phi(k_j), phi the fixed map "
                         "`feature`; O(n c d), c columns of phi",
              .cite = "Katharopoulos et al. 2020, arXiv:2006.16236",
-             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_POSITIONS |
-                     ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION | ATTN_CAP_HALF,
-             .params = table, .params_size = sizeof(params), .applicable = applicable,
-             ATTN_LINEAR(features_of))
+             .caps = ATTN_CAP_LINEAR | ATTN_CAP_POSITIONS, .params = table, .params_size = sizeof(params),
+             .applicable = applicable, .describe = describe, .cost = attn_features_cost)

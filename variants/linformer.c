@@ -215,9 +215,8 @@ static attn_transform_kind transform_kind(const params *p) {
   return p->projection == DCT ? ATTN_DCT : ATTN_WALSH;
 }
 
-static size_t project_scratch(const void *opaque, const attn_context *c) {
+static size_t project_scratch(const attn_context *c) {
   const params *p = c->params;
-  (void)opaque;
   if (transforms(p))
     return attn_transform_scratch(transform_kind(p), order_of(p, c->problem->n_kv), p->k, c->problem->dtype);
   return 64 + attn_gemm_scratch(c->kernels);
@@ -226,29 +225,6 @@ static size_t project_scratch(const void *opaque, const attn_context *c) {
 /* -- the variant -- */
 
 static bool drawless(const params *p) { return p->projection == POOL || p->projection == FILE_MATRIX; }
-
-static attn_projection describe(const state *s, const params *p) {
-  static const attn_projection_law laws[] = {ATTN_PROJECTION_GAUSSIAN, ATTN_PROJECTION_RADEMACHER,
-                                             ATTN_PROJECTION_SRHT,     ATTN_PROJECTION_DCT,
-                                             ATTN_PROJECTION_AVERAGES, ATTN_PROJECTION_UNKNOWN};
-  bool divisible = !transforms(p) && p->projection != POOL;
-  return (attn_projection){.state = s,
-                           .slots = p->k,
-                           .slice = divisible ? SLICE : 0,
-                           .columns = divisible       ? 0
-                                      : transforms(p) ? ATTN_TRANSFORM_COLUMNS
-                                                      : POOL_COLUMNS,
-                           .project = project,
-                           .scratch = project_scratch,
-                           .law = laws[p->projection],
-                           .shared = p->share == KV || drawless(p),
-                           .per_head = p->share_heads == NO && !drawless(p)};
-}
-
-static size_t work_size(const attn_context *c) {
-  attn_projection shape = describe(NULL, c->params);
-  return attn_compression_work_size(c, &shape);
-}
 
 static attn_cost cost(const attn_context *c) {
   const params *p = c->params;
@@ -291,26 +267,33 @@ static attn_status make_draws(attn_builder *b, state *s) {
   return status ? status : attn_builder_own(b, s->transform, release);
 }
 
-static attn_status plan(attn_builder *b, void **out) {
-  const attn_context *c = attn_builder_context(b);
-  state *s = attn_builder_alloc(b, 1, sizeof *s);
-  if (!s) return ATTN_ENOMEM;
-  *s = (state){.p = *(const params *)c->params, .n = c->problem->n_kv};
-  s->order = order_of(&s->p, s->n);
-  attn_projection projection = describe(s, c->params);
-  attn_status status = make_draws(b, s);
-  return status ? status : attn_compression_plan(b, &projection, out);
-}
-
 static const attn_exemption own_draws[] = {
     {ATTN_EXEMPT_GROUPS, "share_heads=no: each head of the keys has draws of its own"}, {.reason = NULL}};
 
-static void inspect(const void *engine, const attn_context *c, attn_view *view) {
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_projection_law laws[] = {ATTN_PROJECTION_GAUSSIAN, ATTN_PROJECTION_RADEMACHER,
+                                             ATTN_PROJECTION_SRHT,     ATTN_PROJECTION_DCT,
+                                             ATTN_PROJECTION_AVERAGES, ATTN_PROJECTION_UNKNOWN};
   const params *p = c->params;
-  attn_compression_inspect(engine, c, view);
-  if (p->share_heads != YES) view->exempt = own_draws;
-  if (p->projection == POOL) view->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
-  if (drawless(p)) view->seed = NULL;
+  const bool divisible = !transforms(p) && p->projection != POOL;
+  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
+  if (b && !s) return ATTN_ENOMEM;
+  if (s) *s = (state){.p = *p, .n = c->problem->n_kv, .order = order_of(p, c->problem->n_kv)};
+  out->projection = (attn_projection){.state = s,
+                                      .slots = p->k,
+                                      .slice = divisible ? SLICE : 0,
+                                      .columns = divisible       ? 0
+                                                 : transforms(p) ? ATTN_TRANSFORM_COLUMNS
+                                                                 : POOL_COLUMNS,
+                                      .project = project,
+                                      .scratch = project_scratch(c),
+                                      .law = laws[p->projection],
+                                      .shared = p->share == KV || drawless(p),
+                                      .per_head = p->share_heads == NO && !drawless(p)};
+  if (p->share_heads != YES) out->exempt = own_draws;
+  if (p->projection == POOL) out->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
+  if (drawless(p)) out->seed = NULL;
+  return s ? make_draws(b, s) : ATTN_OK;
 }
 
 ATTN_VARIANT(linformer, .summary = "keys and values projected to k rows",
@@ -318,5 +301,4 @@ ATTN_VARIANT(linformer, .summary = "keys and values projected to k rows",
              .cite = "Wang et al. 2020, arXiv:2006.04768",
              .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_HALF, .params = table,
              .params_size = sizeof(params), .seed = "seed", .budget = {"k", rows_of},
-             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
-             .execute = attn_compression_execute, .inspect = inspect)
+             .applicable = applicable, .describe = describe, .cost = cost)

@@ -122,19 +122,16 @@ static int64_t group(const void *opaque, int64_t position) {
   return is_global(p, position) ? -1 : position % p->dilation;
 }
 
-static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   const params *p = c->params;
-  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
-  if (b && !s) return ATTN_ENOMEM;
-  if (s) *s = (state){.params = p, .n = c->problem->n_kv};
-  *out = (attn_pattern){.state = s,
-                        .row = row,
-                        .max_runs = 2 + p->global_at.count,
-                        .group = group,
-                        .max_pieces = 2 + p->global_at.count + (p->dilation > 1 ? p->window : 0),
-                        .sees = sees,
-                        .reach = global_count(p) ? 0 : p->window / 2 * p->dilation};
-  return ATTN_OK;
+  const state s = {.params = p, .n = c->problem->n_kv};
+  out->pattern = (attn_pattern){.row = row,
+                                .max_runs = 2 + p->global_at.count,
+                                .group = group,
+                                .max_pieces = 2 + p->global_at.count + (p->dilation > 1 ? p->window : 0),
+                                .sees = sees,
+                                .reach = global_count(p) ? 0 : p->window / 2 * p->dilation};
+  return attn_builder_keep(b, &s, sizeof s, &out->pattern.state);
 }
 
 /* Means over the rows of one head, each pair counted once, with s = w/2 keys of a side that reach r = s D:
@@ -170,4 +167,4 @@ ATTN_VARIANT(longformer, .summary = "sliding window, dilation, global tokens",
              .cite = "Beltagy et al. 2020, arXiv:2004.05150",
              .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_POSITIONS, .params = table,
              .params_size = sizeof(params), .budget = {"window", window_of}, .applicable = applicable,
-             ATTN_SOFTMAX(pattern), .cost = cost)
+             .describe = describe, .cost = cost)

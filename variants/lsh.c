@@ -59,16 +59,14 @@ static room lay_out(const attn_context *c, attn_carver *carver) {
                 .kept = attn_carve(carver, c->problem->n_kv, 1, sizeof(uint16_t))};
 }
 
-static size_t scratch_bytes(const void *unused, const attn_context *c) {
-  (void)unused;
+static size_t scratch_bytes(const attn_context *c) {
   attn_carver counter = {0};
   lay_out(c, &counter);
   return counter.used;
 }
 
 /* The keys' buckets, [rounds][n_kv]. */
-static size_t prepared_bytes(const void *unused, const attn_context *c) {
-  (void)unused;
+static size_t prepared_bytes(const attn_context *c) {
   return attn_size_times((size_t)((const params *)c->params)->rounds * sizeof(uint16_t),
                          (size_t)c->problem->n_kv);
 }
@@ -139,20 +137,6 @@ static bool always(const void *unused, const attn_query *query, int64_t key) {
   return key >= attn_last_keys(query->call, query->batch, query->head, query->i, x->window);
 }
 
-static attn_selector selector_of(const attn_context *c, const state *s) {
-  return (attn_selector){.state = s,
-                         .share = ATTN_SHARE_ROW,
-                         .rows = ROWS,
-                         .max_runs = (c->problem->n_kv + 1) / 2,
-                         .prepared_bytes = prepared_bytes,
-                         .prepare = prepare,
-                         .scratch_bytes = scratch_bytes,
-                         .select = select,
-                         .always = always,
-                         .hashes = ((const params *)c->params)->rounds,
-                         .buckets = ((const params *)c->params)->buckets};
-}
-
 static attn_status applicable(const attn_context *c) {
   const params *x = c->params;
   if (x->buckets % 2)
@@ -163,8 +147,7 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-static attn_status plan(attn_builder *b, void **out) {
-  const attn_context *c = attn_builder_context(b);
+static attn_status make_state(attn_builder *b, const attn_context *c, state **out) {
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
   *s = (state){.p = *(const params *)c->params};
@@ -177,13 +160,27 @@ static attn_status plan(attn_builder *b, void **out) {
     attn_rng_init(&rng, (uint64_t)s->p.seed, 0x15b, (uint64_t)(round << 32 | column));
     attn_rng_normals(&rng, c->problem->d_qk, c->problem->dtype, s->r, l, s->half);
   }
-  const attn_selector selector = selector_of(c, s);
-  return attn_selection_plan(b, &selector, out);
+  *out = s;
+  return ATTN_OK;
 }
 
-static size_t work_size(const attn_context *c) {
-  const attn_selector selector = selector_of(c, NULL);
-  return attn_selection_work_size(c, &selector);
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const params *x = c->params;
+  state *s = NULL;
+  const attn_status status = b ? make_state(b, c, &s) : ATTN_OK;
+  if (!x->window) out->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
+  out->selector = (attn_selector){.state = s,
+                                  .share = ATTN_SHARE_ROW,
+                                  .rows = ROWS,
+                                  .max_runs = (c->problem->n_kv + 1) / 2,
+                                  .prepared_bytes = prepared_bytes(c),
+                                  .prepare = prepare,
+                                  .scratch_bytes = scratch_bytes(c),
+                                  .select = select,
+                                  .always = always,
+                                  .hashes = x->rounds,
+                                  .buckets = x->buckets};
+  return status;
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -202,16 +199,10 @@ static attn_cost cost(const attn_context *c) {
   return result;
 }
 
-static void inspect(const void *state_, const attn_context *c, attn_view *view) {
-  attn_selection_inspect(state_, c, view);
-  if (!((const params *)c->params)->window) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
-}
-
 ATTN_VARIANT(lsh, .summary = "attention to the keys that hashing puts into a query's bucket",
              .formula = "keys with h_t(k_j) = h_t(q_i) in any of `rounds` rounds, h_t = argmax [x R_t, -x "
                         "R_t], and the last `window`; O(n d rounds buckets + pairs d)",
              .cite = "Kitaev et al. 2020, arXiv:2001.04451",
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
              .params = table, .params_size = sizeof(params), .seed = "seed",
-             .budget = {.parameter = "rounds"}, .applicable = applicable, .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = inspect)
+             .budget = {.parameter = "rounds"}, .applicable = applicable, .describe = describe, .cost = cost)

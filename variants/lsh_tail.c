@@ -95,15 +95,13 @@ static int64_t window_of(const attn_query *x) {
   return attn_last_keys(x->call, x->batch, x->head, x->i, ((const params *)x->call->context->params)->window);
 }
 
-static size_t prepared_bytes(const void *unused, const attn_context *c) {
-  (void)unused;
+static size_t prepared_bytes(const attn_context *c) {
   attn_carver counter = {0};
   head_of(c, &counter);
   return counter.used;
 }
 
-static size_t scratch_bytes(const void *unused, const attn_context *c) {
-  (void)unused;
+static size_t scratch_bytes(const attn_context *c) {
   attn_carver counter = {0};
   lay_out(c, &counter);
   return counter.used;
@@ -322,23 +320,6 @@ static double log_weight(const void *state_, const attn_query *query, int64_t ke
 
 /* ---- the variant ---------------------------------------------------------------------------------------- */
 
-static attn_selector selector_of(const attn_context *c, const state *s) {
-  return (attn_selector){.state = s,
-                         .share = ATTN_SHARE_ROW,
-                         .rows = ROWS,
-                         .max_runs = c->problem->n_kv,
-                         .every = ((const params *)c->params)->k == 0,
-                         .weighted = true,
-                         .restricts = true,
-                         .prepared_bytes = prepared_bytes,
-                         .prepare = prepare,
-                         .scratch_bytes = scratch_bytes,
-                         .select = select,
-                         .always = always,
-                         .moments = moments,
-                         .log_weight = log_weight};
-}
-
 static attn_status applicable(const attn_context *c) {
   const params *x = c->params;
   if (x->hits > x->l)
@@ -351,20 +332,32 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-static attn_status plan(attn_builder *b, void **out) {
-  const attn_context *c = attn_builder_context(b);
-  state *s = attn_builder_alloc(b, 1, sizeof *s);
-  if (!s) return ATTN_ENOMEM;
-  *s = (state){.p = *(const params *)c->params};
-  const attn_status status =
-      attn_sign_tables_plan(b, s->p.k, s->p.l, (uint64_t)s->p.seed, PURPOSE, &s->tables);
-  const attn_selector selector = selector_of(c, s);
-  return status ? status : attn_selection_plan(b, &selector, out);
-}
-
-static size_t work_size(const attn_context *c) {
-  const attn_selector selector = selector_of(c, NULL);
-  return attn_selection_work_size(c, &selector);
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_exemption centred[] = {
+      {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX,
+       "centre=yes hashes keys less the mean of all keys of a head, also of later ones"},
+      {0, NULL}};
+  const params *x = c->params;
+  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
+  if (b && !s) return ATTN_ENOMEM;
+  if (s) *s = (state){.p = *x};
+  if (x->centre && x->k) out->exempt = centred;
+  if (!x->window) out->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
+  out->selector = (attn_selector){.state = s,
+                                  .share = ATTN_SHARE_ROW,
+                                  .rows = ROWS,
+                                  .max_runs = c->problem->n_kv,
+                                  .every = x->k == 0,
+                                  .weighted = true,
+                                  .restricts = true,
+                                  .prepared_bytes = prepared_bytes(c),
+                                  .prepare = prepare,
+                                  .scratch_bytes = scratch_bytes(c),
+                                  .select = select,
+                                  .always = always,
+                                  .moments = moments,
+                                  .log_weight = log_weight};
+  return s ? attn_sign_tables_plan(b, x->k, x->l, (uint64_t)x->seed, PURPOSE, &s->tables) : ATTN_OK;
 }
 
 /* The share of keys in directions of their own that a query meets: angles have the density sin^(d-2), and of one component
@@ -391,22 +384,10 @@ static attn_cost cost(const attn_context *c) {
   return result;
 }
 
-static void inspect(const void *state_, const attn_context *c, attn_view *view) {
-  static const attn_exemption centred[] = {
-      {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX,
-       "centre=yes hashes keys less the mean of all keys of a head, also of later ones"},
-      {0, NULL}};
-  const params *x = c->params;
-  attn_selection_inspect(state_, c, view);
-  if (x->centre && x->k) view->exempt = centred;
-  if (!x->window) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
-}
-
 ATTN_VARIANT(lsh_tail, .summary = "keys that hashing samples, weighted by their chances: an unbiased tail",
              .formula = "keys j that share k signs of random products with the query in `hits` of l tables, "
                         "each weighted exp(s_ij) / P(that); O(n d l k + pairs d)",
              .cite = "Chen et al. 2024, arXiv:2410.16179",
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
              .params = table, .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "l"},
-             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
-             .execute = attn_selection_execute, .inspect = inspect)
+             .applicable = applicable, .describe = describe, .cost = cost)

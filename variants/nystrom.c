@@ -71,7 +71,7 @@ enum { PURPOSE = 0x6e7973 }; /* "nys" */
 enum { FROM, TO, RATIO, PARTS };
 
 typedef struct state {
-  attn_low_rank law;
+  const attn_low_rank *law;
   params p;
   const attn_plan *parts[PARTS];
   const attn_kernels *wide; /* of fp64 */
@@ -118,28 +118,23 @@ static attn_status parts_size(const attn_context *c, size_t *work, attn_cost *co
 /* The law: of n rows, so many landmarks. */
 static void segment(const void *opaque, attn_side side, int64_t n, int64_t landmarks, int64_t l,
                     int64_t *first, int64_t *count) {
-  const state *s = opaque;
+  const params *x = opaque;
   *first = l * n / landmarks;
   *count = (l + 1) * n / landmarks - *first;
-  if (s->p.by == MEAN) return;
+  if (x->by == MEAN) return;
   attn_rng rng;
-  attn_rng_init(&rng, (uint64_t)s->p.seed, PURPOSE + (uint64_t)side, (uint64_t)l);
+  attn_rng_init(&rng, (uint64_t)x->seed, PURPOSE + (uint64_t)side, (uint64_t)l);
   *first += attn_rng_below(&rng, *count);
   *count = 1;
 }
 
-static attn_status plan(attn_builder *b, void **out) {
+static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
   const attn_context *c = attn_builder_context(b);
   attn_status status = ATTN_OK;
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
-  *s = (state){.p = *(const params *)c->params, .wide = attn_kernels_f64(c->kernels)};
-  s->law = (attn_low_rank){.state = s,
-                           .rank = s->p.landmarks,
-                           .middle = (attn_middle)s->p.middle,
-                           .iterations = s->p.iterations,
-                           .rcond = s->p.rcond,
-                           .segment = segment};
+  *s =
+      (state){.law = &parts->low_rank, .p = *(const params *)c->params, .wide = attn_kernels_f64(c->kernels)};
   for (int i = 0; i < PARTS && !status; i++) {
     const attn_problem problem = problem_of(c, i);
     status = attn_builder_plan(b, &problem, "tiled", &s->parts[i]);
@@ -210,13 +205,16 @@ static layout lay_out(const attn_context *c, size_t work, attn_carver *carver) {
                   .threads = attn_carve_slices(carver, c->threads, middle.used)};
 }
 
-static size_t work_size(const attn_context *c) {
+static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
   size_t work;
   attn_cost ignored;
   attn_carver counter = attn_carver_count(c);
-  if (parts_size(c, &work, &ignored)) return PTRDIFF_MAX;
+  const attn_status status = parts_size(c, &work, &ignored);
+  (void)parts;
+  if (status) return status;
   lay_out(c, work, &counter);
-  return counter.used;
+  *bytes = counter.used;
+  return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -253,7 +251,7 @@ static void prepare_head(const state *s, const attn_call *call, const layout *w,
   const attn_stride stride = keys ? p->k : p->q;
   double *to = (keys ? w->k : w->q) + line * size;
   memset(to, 0, (size_t)size * sizeof *to);
-  attn_landmarks(&s->law, keys ? ATTN_KEY : ATTN_QUERY,
+  attn_landmarks(s->law, keys ? ATTN_KEY : ATTN_QUERY,
                  attn_rows(keys ? call->k : call->q, stride, batch, head, p->dtype), stride.row,
                  attn_stored(stride, p->dtype), n, used, d, to);
   if (!keys) narrow_rows(to, size, p->dtype, w->q_rows, line * size);
@@ -366,14 +364,23 @@ static const attn_exemption few[] = {
      "fewer landmarks than a tile has queries: those of heads that share keys are summed together"},
     {.reason = NULL}};
 
-static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
-  const state *s = opaque;
-  (void)c;
-  view->low_rank = &s->law;
-  view->exempt = s->p.landmarks < ATTN_TILE ? few : shared;
-  if (s->p.by == MEAN) view->seed = NULL;
+static const attn_method landmarks = {.work_size = work_size, .plan = plan, .execute = execute};
+
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const params *x = c->params;
+  (void)b;
+  out->method = &landmarks;
+  out->low_rank = (attn_low_rank){.state = x,
+                                  .rank = x->landmarks,
+                                  .middle = (attn_middle)x->middle,
+                                  .iterations = x->iterations,
+                                  .rcond = x->rcond,
+                                  .segment = segment};
+  out->exempt = x->landmarks < ATTN_TILE ? few : shared;
+  if (x->by == MEAN) out->seed = NULL;
   /* Of the others sums are 1, and shifts cancel, as far as Z is an inverse and its rounding allow. */
-  if (s->p.middle == ATTN_MIDDLE_AGENTS) view->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
+  if (x->middle == ATTN_MIDDLE_AGENTS) out->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
+  return ATTN_OK;
 }
 
 ATTN_VARIANT(nystrom, .summary = "landmarks of queries and keys (Nystroemformer, agent attention)",
@@ -384,5 +391,4 @@ ATTN_VARIANT(nystrom, .summary = "landmarks of queries and keys (Nystroemformer,
              .cite = "Xiong et al. 2021, arXiv:2102.03902; Han et al. 2023, arXiv:2312.08874",
              .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_LSE | ATTN_CAP_HALF, .params = table,
              .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "landmarks"},
-             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan, .execute = execute,
-             .inspect = inspect)
+             .applicable = applicable, .describe = describe, .cost = cost)

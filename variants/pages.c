@@ -283,32 +283,22 @@ static attn_ranker ranker_of(const attn_context *c) {
                        .enclose = x->score == BOX || x->score == BALL ? enclose : NULL};
 }
 
-static attn_status plan(attn_builder *b, void **state) {
-  const attn_ranker ranker = ranker_of(attn_builder_context(b));
-  return attn_ranker_plan(b, &ranker, state);
-}
-
-static size_t work_size(const attn_context *c) {
-  const attn_ranker ranker = ranker_of(c);
-  return attn_ranker_work_size(c, &ranker);
-}
-
 static attn_cost cost(const attn_context *c) {
   const attn_ranker ranker = ranker_of(c);
   return attn_ranker_cost(c, &ranker);
 }
 
-static void inspect(const void *state, const attn_context *c, attn_view *view) {
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   static const attn_exemption of_tiles[] = {
       {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS,
        "share=tile ranks pages for all queries of a block, of which later ones are some"},
       {0, NULL}};
   static const attn_exemption of_groups[] = {
       {ATTN_EXEMPT_GROUPS, "share=group ranks pages for all heads of a kv head"}, {0, NULL}};
-  const int share = ((const params *)c->params)->share;
-  attn_selection_inspect(state, c, view);
-  if (share == ATTN_SHARE_TILE) view->exempt = of_tiles;
-  if (share == ATTN_SHARE_GROUP) view->exempt = of_groups;
+  const attn_ranker ranker = ranker_of(c);
+  if (ranker.share == ATTN_SHARE_TILE) out->exempt = of_tiles;
+  if (ranker.share == ATTN_SHARE_GROUP) out->exempt = of_groups;
+  return attn_ranker_describe(b, c, &ranker, &out->selector);
 }
 
 ATTN_VARIANT(
@@ -318,5 +308,5 @@ ATTN_VARIANT(
         "score bounds (box, ball) or averages (mean) q_i.k_j over the page; O(n (n / page + budget) d)",
     .cite = "Tang et al. 2024, arXiv:2406.10774; Lu et al. 2025, arXiv:2502.13189",
     .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
-    .params = table, .params_size = sizeof(params), .budget = {.parameter = "budget"}, .work_size = work_size,
-    .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = inspect)
+    .params = table, .params_size = sizeof(params), .budget = {.parameter = "budget"}, .describe = describe,
+    .cost = cost)

@@ -203,7 +203,7 @@ static uint32_t lacks(const params *p) {
   return p->kernel == RELU && !(p->eps > 0) ? ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX : 0;
 }
 
-static attn_status features_of(attn_builder *b, const attn_context *c, attn_feature_map *out) {
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   static const attn_features_kind kinds[] = {ATTN_FEATURES_POSITIVE, ATTN_FEATURES_HYPERBOLIC,
                                              ATTN_FEATURES_TRIG, ATTN_FEATURES_RELU, ATTN_FEATURES_POSITIVE};
   const params *p = c->params;
@@ -212,21 +212,22 @@ static attn_status features_of(attn_builder *b, const attn_context *c, attn_feat
   if (s) *s = (state){.p = *p, .d = c->problem->d_qk};
   const attn_status status = s ? prepare(b, c, s) : ATTN_OK;
   if (status) return status;
-  *out = (attn_feature_map){.state = s,
-                            .columns = columns_of(p),
-                            .eps = p->eps,
-                            .map = map,
-                            .mul_add = (double)p->features * (double)c->problem->d_qk,
-                            .exp = (double)columns_of(p),
-                            .lacks = lacks(p),
-                            .exempt = p->share_heads == YES ? NULL : own_draws,
-                            .law = {.kind = kinds[p->kernel],
-                                    .vectors = p->features,
-                                    .orthogonal = p->orthogonal == YES,
-                                    .fixed_length = p->orthogonal == YES && p->norm == SQRT_D,
-                                    .softmax = p->kernel != RELU,
-                                    .a = s ? s->a : 0,
-                                    .heads = p->share_heads == YES ? ATTN_DRAWS_SHARED : ATTN_DRAWS_APART}};
+  out->caps &= ~lacks(p);
+  if (p->share_heads == NO) out->exempt = own_draws;
+  out->features =
+      (attn_feature_map){.state = s,
+                         .columns = columns_of(p),
+                         .eps = p->eps,
+                         .map = map,
+                         .mul_add = (double)p->features * (double)c->problem->d_qk,
+                         .exp = (double)columns_of(p),
+                         .law = {.kind = kinds[p->kernel],
+                                 .vectors = p->features,
+                                 .orthogonal = p->orthogonal == YES,
+                                 .fixed_length = p->orthogonal == YES && p->norm == SQRT_D,
+                                 .softmax = p->kernel != RELU,
+                                 .a = s ? s->a : 0,
+                                 .heads = p->share_heads == YES ? ATTN_DRAWS_SHARED : ATTN_DRAWS_APART}};
   return ATTN_OK;
 }
 
@@ -234,7 +235,6 @@ ATTN_VARIANT(performer, .summary = "random features of the softmax kernel (FAVOR
              .formula = "o_i = phi(q_i).sum_j phi(k_j) v_j / phi(q_i).sum_j phi(k_j), phi of m = `features` "
                         "random vectors, E phi(q).phi(k) = exp(scale q.k); O(n m d)",
              .cite = "Choromanski et al. 2021, arXiv:2009.14794",
-             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_POSITIONS |
-                     ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION | ATTN_CAP_HALF,
-             .params = table, .params_size = sizeof(params), .seed = "seed",
-             .budget = {.parameter = "features"}, .applicable = applicable, ATTN_LINEAR(features_of))
+             .caps = ATTN_CAP_LINEAR | ATTN_CAP_POSITIONS, .params = table, .params_size = sizeof(params),
+             .seed = "seed", .budget = {.parameter = "features"}, .applicable = applicable,
+             .describe = describe, .cost = attn_features_cost)

@@ -103,8 +103,7 @@ static room lay_out(const attn_context *c, attn_carver *carver) {
                 .scores = attn_carve(carver, x->guarantee ? x->base : 0, 1, sizeof(double))};
 }
 
-static size_t scratch_bytes(const void *unused, const attn_context *c) {
-  (void)unused;
+static size_t scratch_bytes(const attn_context *c) {
   attn_carver counter = {0};
   lay_out(c, &counter);
   return counter.used;
@@ -357,28 +356,6 @@ static double log_weight(const void *state_, const attn_query *query, int64_t ke
 
 /* ---- the variant ---------------------------------------------------------------------------------------- */
 
-static attn_selector selector_of(const attn_context *c, const state *s) {
-  const params *x = c->params;
-  const int64_t n = c->problem->n_kv, most = x->guarantee ? n : smaller(x->count, n);
-  const bool promises = x->guarantee && !(x->max_share < 1);
-  return (attn_selector){.state = s,
-                         .share = ATTN_SHARE_ROW,
-                         .rows = ROWS,
-                         .max_runs = most,
-                         .max_keys = most,
-                         .every = !x->guarantee && !x->replacement && x->count >= n,
-                         .weighted = true,
-                         .restricts = true,
-                         .scratch_bytes = scratch_bytes,
-                         .select = select,
-                         .moments = moments,
-                         .log_weight = log_weight,
-                         .repeats = x->replacement,
-                         .epsilon = promises ? x->eps : 0,
-                         .delta = promises ? x->delta : 0,
-                         .claimed = x->guarantee == CLT};
-}
-
 static attn_status applicable(const attn_context *c) {
   if (c->problem->n_kv > INT32_MAX)
     return attn_fail(ATTN_EUNSUPPORTED, "variant sample: more than 2^31 - 1 keys");
@@ -395,19 +372,27 @@ static double quantile(double tail) {
   return low;
 }
 
-static attn_status plan(attn_builder *b, void **out) {
-  const attn_context *c = attn_builder_context(b);
-  state *s = attn_builder_alloc(b, 1, sizeof *s);
-  if (!s) return ATTN_ENOMEM;
-  *s = (state){.p = *(const params *)c->params};
-  s->z = quantile(s->p.delta / (s->p.quantile ? 2 : 1));
-  const attn_selector selector = selector_of(c, s);
-  return attn_selection_plan(b, &selector, out);
-}
-
-static size_t work_size(const attn_context *c) {
-  const attn_selector selector = selector_of(c, NULL);
-  return attn_selection_work_size(c, &selector);
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const params *x = c->params;
+  const int64_t n = c->problem->n_kv, most = x->guarantee ? n : smaller(x->count, n);
+  const bool promises = x->guarantee && !(x->max_share < 1);
+  const state s = {.p = *x, .z = quantile(x->delta / (x->quantile ? 2 : 1))};
+  out->selector = (attn_selector){.share = ATTN_SHARE_ROW,
+                                  .rows = ROWS,
+                                  .max_runs = most,
+                                  .max_keys = most,
+                                  .every = !x->guarantee && !x->replacement && x->count >= n,
+                                  .weighted = true,
+                                  .restricts = true,
+                                  .scratch_bytes = scratch_bytes(c),
+                                  .select = select,
+                                  .moments = moments,
+                                  .log_weight = log_weight,
+                                  .repeats = x->replacement,
+                                  .epsilon = promises ? x->eps : 0,
+                                  .delta = promises ? x->delta : 0,
+                                  .claimed = x->guarantee == CLT};
+  return attn_builder_keep(b, &s, sizeof s, &out->selector.state);
 }
 
 /* Of a row that sees n keys, with eps and delta for scores that are N(0, 1). */
@@ -433,5 +418,4 @@ ATTN_VARIANT(
     .cite = "Desai et al. 2025, arXiv:2510.05688; Maurer and Pontil 2009, arXiv:0907.3740",
     .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
     .params = table, .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "count"},
-    .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
-    .execute = attn_selection_execute, .inspect = attn_selection_inspect)
+    .applicable = applicable, .describe = describe, .cost = cost)

@@ -73,17 +73,14 @@ static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key
   return key / l == position / l || key % l >= l - p->summary;
 }
 
-static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   const params *p = c->params;
-  params *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
-  if (b && !s) return ATTN_ENOMEM;
-  if (s) *s = *p;
-  const bool blocks = p->mode == FIXED;
-  *out = (attn_pattern){.state = s,
-                        .row = row,
-                        .max_runs = blocks ? p->summary + 1 : 2,
-                        .max_pieces = c->problem->n_kv / p->stride + 2,
-                        .sees = sees};
+  (void)b;
+  out->pattern = (attn_pattern){.state = p,
+                                .row = row,
+                                .max_runs = p->mode == FIXED ? p->summary + 1 : 2,
+                                .max_pieces = c->problem->n_kv / p->stride + 2,
+                                .sees = sees};
   return ATTN_OK;
 }
 
@@ -126,4 +123,4 @@ ATTN_VARIANT(sparse_transformer, .summary = "every l-th key and the neighbourhoo
              .cite = "Child et al. 2019, arXiv:1904.10509",
              .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_POSITIONS, .params = table,
              .params_size = sizeof(params), .budget = {"stride", stride_of}, .applicable = applicable,
-             ATTN_SOFTMAX(pattern), .cost = cost)
+             .describe = describe, .cost = cost)

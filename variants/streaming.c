@@ -47,18 +47,15 @@ static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key
   return key < s->p.sink || (position - s->p.window < key && key <= position);
 }
 
-static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   const params *p = c->params;
-  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
-  if (b && !s) return ATTN_ENOMEM;
-  if (s) *s = (state){.p = *p, .n = c->problem->n_kv};
-  *out = (attn_pattern){.state = s,
-                        .row = row,
-                        .max_runs = 2,
-                        .sees = sees,
-                        .cache = p->sink + p->window,
-                        .reach = p->sink ? 0 : p->window - 1};
-  return ATTN_OK;
+  const state s = {.p = *p, .n = c->problem->n_kv};
+  out->pattern = (attn_pattern){.row = row,
+                                .max_runs = 2,
+                                .sees = sees,
+                                .cache = p->sink + p->window,
+                                .reach = p->sink ? 0 : p->window - 1};
+  return attn_builder_keep(b, &s, sizeof s, &out->pattern.state);
 }
 
 /* Keys that the positions before `end` see: the query at t - 1 sees min(t, most) of them. */
@@ -81,4 +78,4 @@ ATTN_VARIANT(streaming, .summary = "attention sinks and a sliding window",
              .cite = "Xiao et al. 2023, arXiv:2309.17453",
              .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_POSITIONS, .params = table,
              .params_size = sizeof(params), .budget = {"window", NULL}, .applicable = applicable,
-             ATTN_SOFTMAX(pattern), .cost = cost)
+             .describe = describe, .cost = cost)

@@ -89,10 +89,12 @@ static size_t room_bytes(const attn_context *c) {
   return counter.used;
 }
 
-static size_t work_size(const attn_context *c) {
+static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
   attn_carver counter = attn_carver_count(c);
+  (void)parts;
   attn_carve_slices(&counter, c->threads, room_bytes(c));
-  return counter.used;
+  *bytes = counter.used;
+  return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -104,16 +106,6 @@ static attn_cost cost(const attn_context *c) {
     result.mul_add += (double)(p->batch * p->heads) *
                       (scores ? (keys + 2 * n) * d * d + 15 * d * d * d : n * n * keys / 2 + 5 * n * n * n);
   return result;
-}
-
-/* The law, which inspect shows. */
-static attn_status plan(attn_builder *b, void **state) {
-  const params *x = attn_builder_context(b)->params;
-  attn_low_rank *law = attn_builder_alloc(b, 1, sizeof *law);
-  if (!law) return ATTN_ENOMEM;
-  *law = (attn_low_rank){.rank = x->r, .best = x->of == SCORES ? ATTN_BEST_SCORES : ATTN_BEST_WEIGHTS};
-  *state = law;
-  return ATTN_OK;
 }
 
 static double inner(const double *x, const double *y, int64_t n) {
@@ -286,26 +278,32 @@ static const attn_exemption of_scores[] = {
      "the best approximation of a head's scores hangs on all of its queries and keys"},
     {.reason = NULL}};
 
-static void inspect(const void *state, const attn_context *c, attn_view *view) {
+static const attn_method oracle = {.work_size = work_size, .execute = execute};
+
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   const attn_problem *p = c->problem;
-  const bool scores = ((const params *)c->params)->of == SCORES;
+  const params *x = c->params;
+  const bool scores = x->of == SCORES;
+  (void)b;
+  out->method = &oracle;
   if (!is_whole(c)) {
-    view->exempt = scores ? of_scores : of_weights;
-    view->low_rank = state;
-    if (scores) view->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX;
-    return;
+    out->exempt = scores ? of_scores : of_weights;
+    out->low_rank = (attn_low_rank){.rank = x->r, .best = scores ? ATTN_BEST_SCORES : ATTN_BEST_WEIGHTS};
+    if (scores) out->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX;
+    return ATTN_OK;
   }
-  view->caps |= ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION;
+  out->caps |= (ATTN_CAP_SOFTMAX & ~ATTN_CAP_KEYS) | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION;
   /* Of fp64 and a last rounding, in steps that are no longer than these. */
   const double unit = attn_numbers[p->dtype].unit;
-  view->rounding = (attn_rounding){.unit = unit,
-                                   .score = p->d_qk,
-                                   .value = p->n_kv,
-                                   .sum = p->n_kv,
-                                   .exp_error = 2 * unit,
-                                   .kappa_s = 1,
-                                   .kappa_d = 3,
-                                   .map = p->score.softcap > 0 ? 4 * unit : 0};
+  out->rounding = (attn_rounding){.unit = unit,
+                                  .score = p->d_qk,
+                                  .value = p->n_kv,
+                                  .sum = p->n_kv,
+                                  .exp_error = 2 * unit,
+                                  .kappa_s = 1,
+                                  .kappa_d = 3,
+                                  .map = p->score.softcap > 0 ? 4 * unit : 0};
+  return ATTN_OK;
 }
 
 ATTN_VARIANT(svd, .summary = "the best approximation of rank r of the weights or of the scores, an oracle",
@@ -315,5 +313,4 @@ ATTN_VARIANT(svd, .summary = "the best approximation of rank r of the weights or
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_SCORE | ATTN_CAP_MASK |
                      ATTN_CAP_HALF,
              .params = table, .params_size = sizeof(params), .budget = {.parameter = "r"},
-             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan, .execute = execute,
-             .inspect = inspect)
+             .applicable = applicable, .describe = describe, .cost = cost)

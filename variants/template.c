@@ -17,7 +17,7 @@ static const attn_param table[] = {
     {.name = NULL},
 };
 
-/* What pattern prepares and row reads; it lives in the plan's memory. */
+/* What describe prepares and row reads; it lives in the plan's memory. */
 typedef struct state {
   int64_t block, n;
 } state;
@@ -44,14 +44,12 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-/* With a builder, the state that row and sees read; without one, the sizes alone. */
-static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+/* What it is made of: a pattern. Without a builder sizes alone are asked for, and the state is NULL. */
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   const params *p = c->params;
-  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
-  if (b && !s) return ATTN_ENOMEM;
-  if (s) *s = (state){.block = p->block, .n = c->problem->n_kv};
-  *out = (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees, .grain = p->block};
-  return ATTN_OK;
+  const state s = {.block = p->block, .n = c->problem->n_kv};
+  out->pattern = (attn_pattern){.row = row, .max_runs = 1, .sees = sees, .grain = p->block};
+  return attn_builder_keep(b, &s, sizeof s, &out->pattern.state);
 }
 
 /* From the formula, before there is a plan. */
@@ -64,4 +62,4 @@ static attn_cost cost(const attn_context *c) {
 ATTN_VARIANT(template, .summary = "attention within blocks, the variant to copy",
              .formula = "keys floor(i / block) = floor(j / block); O(n block d)", .cite = "none",
              .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_POSITIONS, .params = table, .params_size = sizeof(params),
-             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)
+             .applicable = applicable, .describe = describe, .cost = cost)

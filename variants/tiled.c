@@ -41,14 +41,6 @@ static const attn_param table[] = {
     {.name = NULL},
 };
 
-static attn_tiling tiling(const attn_context *c) {
-  const params *p = c->params;
-  return (attn_tiling){.blocks = {p->block_q, p->block_k},
-                       .path = p->precision == BF16 ? ATTN_PATH_BF16 : (attn_path)p->path,
-                       .skip = p->skip,
-                       .order = (attn_order)p->order};
-}
-
 static attn_status applicable(const attn_context *c) {
   const params *p = c->params;
   if (p->precision == BF16 && p->path)
@@ -60,25 +52,25 @@ static attn_status applicable(const attn_context *c) {
                    p->precision == BF16 ? "precision=bf16" : "path=split");
 }
 
-static size_t work_size(const attn_context *c) { return attn_softmax_work_size(c, NULL, tiling(c)); }
-
 static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
-
-static attn_status plan(attn_builder *b, void **state) {
-  return attn_softmax_plan(b, NULL, tiling(attn_builder_context(b)), state);
-}
 
 static const attn_exemption shared[] = {
     {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS,
      "skip: 64 queries pass over a block together, so that other queries, and keys that these see, enter"},
     {.reason = NULL}};
 
-static void inspect(const void *state, const attn_context *c, attn_view *view) {
-  attn_softmax_inspect(state, c, view);
-  if (!(((const params *)c->params)->skip > 0)) return;
-  view->caps &= ~(uint32_t)(ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT);
-  view->caps |= ATTN_CAP_DATA;
-  view->exempt = shared;
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const params *p = c->params;
+  (void)b;
+  out->tiling = (attn_tiling){.blocks = {p->block_q, p->block_k},
+                              .path = p->precision == BF16 ? ATTN_PATH_BF16 : (attn_path)p->path,
+                              .skip = p->skip,
+                              .order = (attn_order)p->order};
+  if (!(p->skip > 0)) return ATTN_OK;
+  out->caps &= ~(uint32_t)(ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT);
+  out->caps |= ATTN_CAP_DATA;
+  out->exempt = shared;
+  return ATTN_OK;
 }
 
 ATTN_VARIANT(tiled, .summary = "exact attention by online softmax over blocks of keys",
@@ -87,5 +79,5 @@ ATTN_VARIANT(tiled, .summary = "exact attention by online softmax over blocks of
              .cite = "Dao et al. 2022, arXiv:2205.14135",
              .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_LSE |
                      ATTN_CAP_POSITIONS,
-             .params = table, .params_size = sizeof(params), .applicable = applicable, .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = attn_softmax_execute, .inspect = inspect)
+             .params = table, .params_size = sizeof(params), .applicable = applicable, .describe = describe,
+             .cost = cost)

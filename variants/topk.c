@@ -220,11 +220,6 @@ static size_t basis_bytes(const attn_context *c) {
   return bytes < 0x1p62 ? ((size_t)bytes + 63) / 64 * 64 : SIZE_MAX / 2;
 }
 
-static size_t loki_bytes(const void *ranker, const attn_context *c) {
-  const size_t own = basis_bytes(c), rest = attn_ranker_selector(c, ranker).scratch_bytes(ranker, c);
-  return rest < SIZE_MAX - own ? own + rest : SIZE_MAX;
-}
-
 static void loki_prepare(const void *ranker, const attn_call *call, int64_t batch, int64_t kv_head,
                          void *prepared, void *scratch) {
   attn_context c = *call->context;
@@ -251,31 +246,6 @@ static void loki_prepare(const void *ranker, const attn_call *call, int64_t batc
 
 /* ---- the variant ---------------------------------------------------------------------------------------- */
 
-/* loki states no law: a score would take a basis for every key. */
-static attn_selector selector_of(const attn_context *c, const attn_ranker *ranker) {
-  attn_selector selector = attn_ranker_selector(c, ranker);
-  if (((const params *)c->params)->by != LOKI) return selector;
-  selector.prepare = loki_prepare;
-  selector.scratch_bytes = loki_bytes;
-  selector.grain = 0;
-  return selector;
-}
-
-static attn_status plan(attn_builder *b, void **state) {
-  const attn_context *c = attn_builder_context(b);
-  attn_ranker *ranker = attn_builder_alloc(b, 1, sizeof *ranker);
-  if (!ranker) return ATTN_ENOMEM;
-  *ranker = ranker_of(c);
-  const attn_selector selector = selector_of(c, ranker);
-  return attn_selection_plan(b, &selector, state);
-}
-
-static size_t work_size(const attn_context *c) {
-  const attn_ranker ranker = ranker_of(c);
-  const attn_selector selector = selector_of(c, &ranker);
-  return attn_selection_work_size(c, &selector);
-}
-
 static attn_cost cost(const attn_context *c) {
   const attn_ranker ranker = ranker_of(c);
   const attn_problem *p = c->problem;
@@ -286,7 +256,8 @@ static attn_cost cost(const attn_context *c) {
   return result;
 }
 
-static void inspect(const void *state, const attn_context *c, attn_view *view) {
+/* loki states no law: a score would take a basis for every key. */
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   static const char basis[] = "the basis of by=loki is of all keys of a head, also of later ones",
                     group[] = "share=group ranks keys for all heads of a kv head";
   enum { OF_BASES = ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX };
@@ -294,10 +265,16 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
                               of_groups[] = {{ATTN_EXEMPT_GROUPS, group}, {0, NULL}},
                               of_both[] = {{OF_BASES, basis}, {ATTN_EXEMPT_GROUPS, group}, {0, NULL}};
   const params *x = c->params;
-  attn_selection_inspect(state, c, view);
-  if (x->share == ATTN_SHARE_GROUP) view->exempt = of_groups;
-  if (x->by == LOKI) view->exempt = x->share == ATTN_SHARE_GROUP ? of_both : of_bases;
-  if (x->by == RANDOM) view->seed = "seed";
+  const attn_ranker ranker = ranker_of(c);
+  const attn_status status = attn_ranker_describe(b, c, &ranker, &out->selector);
+  if (x->share == ATTN_SHARE_GROUP) out->exempt = of_groups;
+  if (x->by == RANDOM) out->seed = "seed";
+  if (x->by != LOKI) return status;
+  out->exempt = x->share == ATTN_SHARE_GROUP ? of_both : of_bases;
+  out->selector.prepare = loki_prepare;
+  out->selector.scratch_bytes = attn_size_sum(basis_bytes(c), out->selector.scratch_bytes);
+  out->selector.grain = 0;
+  return status;
 }
 
 ATTN_VARIANT(topk, .summary = "exact attention to the k keys of largest score",
@@ -307,5 +284,4 @@ ATTN_VARIANT(topk, .summary = "exact attention to the k keys of largest score",
                      "Singhania et al. 2024, arXiv:2406.02542",
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
              .params = table, .params_size = sizeof(params), .budget = {.parameter = "k"},
-             .work_size = work_size, .cost = cost, .plan = plan, .execute = attn_selection_execute,
-             .inspect = inspect)
+             .describe = describe, .cost = cost)

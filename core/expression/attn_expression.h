@@ -50,15 +50,11 @@ ATTN_API attn_status attn_spec_each(const attn_spec *, bool within, attn_spec_vi
  * ...), in which {k} is the value of the variant's parameter k. .caps, which must not be more than the expression keeps
  * (`attnlab describe` of the expression lists that), .params, .seed and .budget are the variant's own. */
 ATTN_API attn_status attn_expression_applicable(const attn_context *);
-ATTN_API attn_status attn_expression_plan(attn_builder *, void **state);
-ATTN_API attn_status attn_expression_execute(const void *state, const attn_call *);
-ATTN_API void attn_expression_inspect(const void *state, const attn_context *, attn_view *);
-ATTN_API size_t attn_expression_work_size(const attn_context *);
+ATTN_API attn_status attn_expression_describe(attn_builder *, const attn_context *, attn_parts *);
 ATTN_API attn_cost attn_expression_cost(const attn_context *);
-#define ATTN_EXPRESSION(text_)                                                                 \
-  .expression = text_, .applicable = attn_expression_applicable, .plan = attn_expression_plan, \
-  .execute = attn_expression_execute, .inspect = attn_expression_inspect,                      \
-  .work_size = attn_expression_work_size, .cost = attn_expression_cost
+#define ATTN_EXPRESSION(text_)                                                                         \
+  .expression = text_, .applicable = attn_expression_applicable, .describe = attn_expression_describe, \
+  .cost = attn_expression_cost
 
 #ifdef __cplusplus
 }

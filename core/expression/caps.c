@@ -69,15 +69,14 @@ bool expression_restricts(const attn_expression *e) {
   if (e->kind == ATTN_EXPRESSION_JOIN) return true; /* its terms were asked */
   if (e->kind != ATTN_EXPRESSION_ATOM) return false;
   if (e->atom->expression) return expression_restricts(e->atom->expression);
-  const attn_variant *v = e->atom->variant;
-  return v->pattern || v->caps & ATTN_CAP_EXACT || v->execute == attn_selection_execute;
+  return e->atom->variant->caps & (ATTN_CAP_KEYS | ATTN_CAP_EXACT);
 }
 
 bool expression_has_features(const attn_expression *e) {
   if (e->kind == ATTN_EXPRESSION_JOIN) return expression_has_features(e->terms[e->count - 1]);
   if (e->kind != ATTN_EXPRESSION_ATOM) return false;
   if (e->atom->expression) return expression_has_features(e->atom->expression);
-  return e->atom->variant->execute == attn_linear_execute;
+  return e->atom->variant->caps & ATTN_CAP_FEATURES;
 }
 
 static attn_status check_term(const attn_expression *e, const attn_expression *term) {

@@ -119,17 +119,23 @@ static layout lay_out(const dyadic *x, size_t work_size, attn_carver *carver) {
 
 /* -- planning -- */
 
-static bool has_pattern(const attn_expression *e) {
-  bool found = e->kind == ATTN_EXPRESSION_ATOM && e->atom->variant->pattern;
-  if (e->kind == ATTN_EXPRESSION_ATOM && e->atom->expression) return has_pattern(e->atom->expression);
-  for (int64_t t = 0; t < e->count; t++) found = found || has_pattern(e->terms[t]);
-  return found;
+/* c: of the whole. */
+static bool has_pattern(const attn_context *c, const attn_expression *e) {
+  bool found = false;
+  for (int64_t t = 0; t < e->count; t++) found = found || has_pattern(c, e->terms[t]);
+  if (e->kind != ATTN_EXPRESSION_ATOM) return found;
+  if (e->atom->expression) return has_pattern(c, e->atom->expression);
+  attn_context own = *c;
+  attn_parts parts;
+  own.variant = e->atom->variant;
+  own.params = e->atom->params;
+  return !attn_describe(NULL, &own, &parts) && parts.pattern.row;
 }
 
 /* Does it look at where a query stands among the keys? What it draws for a query follows from that, but for the vectors
  * of hashes, which are those of all queries. */
-static bool looks_at_places(const attn_expression *e, const attn_view *term) {
-  return has_pattern(e) || (term->seed && term->selector && !term->selector->hashes);
+static bool looks_at_places(const attn_context *c, const attn_expression *e, const attn_view *term) {
+  return has_pattern(c, e) || (term->seed && term->selector && !term->selector->hashes);
 }
 
 static attn_status inspect_term(attn_builder *b, dyadic *x, const attn_expression *e, const attn_plan *term) {
@@ -152,14 +158,17 @@ static attn_status inspect_term(attn_builder *b, dyadic *x, const attn_expressio
   for (const attn_exemption *own = view.exempt; own && own->reason; own++)
     shared = shared || (own->properties & (ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD));
   x->caps = view.caps | ATTN_CAP_CAUSAL;
-  return expression_exempt(b,
-                           (const attn_exemption *const[]){view.exempt, few, shared ? rows : NULL,
-                                                           looks_at_places(e, &view) ? places : NULL},
-                           4, &x->exempt);
+  return expression_exempt(
+      b,
+      (const attn_exemption *const[]){view.exempt, few, shared ? rows : NULL,
+                                      looks_at_places(&b->context, e, &view) ? places : NULL},
+      4, &x->exempt);
 }
 
-static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
+static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) {
+  const attn_expression *e = b->context.expression;
   dyadic *x = attn_builder_alloc(b, 1, sizeof *x);
+  (void)parts;
   if (!x) return ATTN_ENOMEM;
   attn_status status = measure(b->context.problem, e->base, x);
   const attn_plan *term = NULL;
@@ -185,7 +194,8 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->exempt = x->exempt;
 }
 
-static attn_status size(const attn_context *c, const attn_expression *e, size_t *work_size, attn_cost *cost) {
+static attn_status size(const attn_context *c, size_t *work_size, attn_cost *cost) {
+  const attn_expression *e = c->expression;
   dyadic x;
   size_t most = 0;
   if (!c->problem->causal)
@@ -293,4 +303,5 @@ static attn_status execute(const void *state, const attn_call *call) {
   return status;
 }
 
-const expression_kind expression_dyadic_run = {plan, execute, inspect, size};
+const expression_kind expression_dyadic_run = {.method = {expression_work_size, plan, execute, inspect},
+                                               .size = size};

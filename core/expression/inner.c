@@ -1,9 +1,10 @@
 /* inner.c - an expression that is another spec: a name for one variant. */
 #include "core/expression/run.h"
 
-static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
+static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) {
   const attn_plan *inner = NULL;
-  attn_status status = expression_plan_term(b, b->context.problem, e, &inner);
+  attn_status status = expression_plan_term(b, b->context.problem, b->context.expression, &inner);
+  (void)parts;
   *state = (void *)(uintptr_t)inner;
   return status;
 }
@@ -26,13 +27,14 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   if (inner.pattern || inner.caps & ATTN_CAP_EXACT) view->rounding = inner.rounding;
 }
 
-static attn_status size(const attn_context *c, const attn_expression *e, size_t *work_size, attn_cost *cost) {
+static attn_status size(const attn_context *c, size_t *work_size, attn_cost *cost) {
   size_t bytes = 0;
   attn_carver carver = attn_carver_count(c);
-  attn_status status = expression_size_term(c, c->problem, e, &bytes, cost);
+  attn_status status = expression_size_term(c, c->problem, c->expression, &bytes, cost);
   attn_carve(&carver, 1, 1, bytes);
   if (!status && work_size) *work_size = carver.used;
   return status;
 }
 
-const expression_kind expression_inner = {plan, execute, inspect, size};
+const expression_kind expression_inner = {.method = {expression_work_size, plan, execute, inspect},
+                                          .size = size};

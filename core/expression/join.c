@@ -4,6 +4,7 @@
 #include "core/expression/join.h"
 #include "core/expression/run.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Bytes of the selections of a block, beyond which it has fewer queries. */
@@ -16,15 +17,15 @@ static attn_status refuse(const term *t, const char *reason) {
 }
 
 /* Names for expressions are replaced by their terms. */
-static attn_status collect(const attn_context *c, const attn_expression *e, join *x) {
+static attn_status collect(attn_builder *b, const attn_context *c, const attn_expression *e, join *x) {
   attn_status status = ATTN_OK;
-  if (e->kind == ATTN_EXPRESSION_ATOM && e->atom->expression) return collect(c, e->atom->expression, x);
+  if (e->kind == ATTN_EXPRESSION_ATOM && e->atom->expression) return collect(b, c, e->atom->expression, x);
   if (e->kind == ATTN_EXPRESSION_ATOM) {
     if (x->count == EXPRESSION_ATOMS)
       return expression_refuse_part(ATTN_EUNSUPPORTED, e, "more than 16 terms");
-    return term_measure(c, e, &x->terms[x->count++]);
+    return term_describe(b, c, e, &x->terms[x->count++]);
   }
-  for (int64_t t = 0; t < e->count && !status; t++) status = collect(c, e->terms[t], x);
+  for (int64_t t = 0; t < e->count && !status; t++) status = collect(b, c, e->terms[t], x);
   return status;
 }
 
@@ -96,13 +97,13 @@ typedef struct room {
   void *scratch;  /* of a term */
 } room;
 
-static room lay_out(const join *x, const attn_context *c, attn_carver *carver) {
+static room lay_out(const join *x, attn_carver *carver) {
   const attn_selector *s = &x->selector;
   int64_t runs = 1, raw = 1;
   size_t scratch = 0;
   for (int64_t t = 0; t < x->count; t++) {
     const term *at = &x->terms[t];
-    const size_t bytes = term_scratch_bytes(at, c);
+    const size_t bytes = at->kind == TERM_SELECTOR ? at->selector.scratch_bytes : 0;
     runs = attn_max(runs, at->max_runs);
     if (at->kind == TERM_PATTERN) raw = attn_max(raw, at->pattern.max_runs);
     if (bytes > scratch) scratch = bytes;
@@ -118,35 +119,25 @@ static room lay_out(const join *x, const attn_context *c, attn_carver *carver) {
   return r;
 }
 
-static size_t scratch_bytes(const void *state, const attn_context *c) {
-  attn_carver counter = {0};
-  lay_out(state, c, &counter);
-  return counter.used;
-}
-
-size_t join_prepared_offset(const join *x, const attn_context *c, int64_t before) {
+size_t join_prepared_offset(const join *x, int64_t before) {
   size_t bytes = 0;
   for (int64_t t = 0; t < before; t++)
-    bytes = attn_size_sum(bytes, attn_size_sum(term_prepared_bytes(&x->terms[t], c), 63) & ~(size_t)63);
+    if (x->terms[t].kind == TERM_SELECTOR)
+      bytes = attn_size_sum(bytes, attn_size_sum(x->terms[t].selector.prepared_bytes, 63) & ~(size_t)63);
   return bytes;
-}
-
-static size_t prepared_bytes(const void *state, const attn_context *c) {
-  const join *x = state;
-  return join_prepared_offset(x, c, x->count);
 }
 
 void join_prepare(const join *x, const attn_call *call, int64_t batch, int64_t kv_head, int64_t terms,
                   void *prepared, void *scratch) {
   attn_carver carver = {.base = scratch};
-  const room r = lay_out(x, call->context, &carver);
+  const room r = lay_out(x, &carver);
   for (int64_t t = 0; t < terms; t++) {
     const attn_selector *of = &x->terms[t].selector;
     attn_context own;
     const attn_call inner = term_call(&x->terms[t], call, &own);
     if (x->terms[t].kind == TERM_SELECTOR && of->prepare)
-      of->prepare(of->state, &inner, batch, kv_head,
-                  (char *)prepared + join_prepared_offset(x, call->context, t), r.scratch);
+      of->prepare(of->state, &inner, batch, kv_head, (char *)prepared + join_prepared_offset(x, t),
+                  r.scratch);
   }
 }
 
@@ -163,8 +154,7 @@ static const int64_t *order(const void *state, const attn_call *call, const void
     attn_context own;
     const attn_call inner = term_call(&x->terms[t], call, &own);
     if (x->terms[t].kind == TERM_SELECTOR && of->order)
-      return of->order(of->state, &inner, (const char *)prepared + join_prepared_offset(x, call->context, t),
-                       head);
+      return of->order(of->state, &inner, (const char *)prepared + join_prepared_offset(x, t), head);
   }
   return NULL;
 }
@@ -219,7 +209,7 @@ void join_select(const join *x, const attn_call *call, const attn_block *block, 
   const bool tile = x->selector.share == ATTN_SHARE_TILE;
   const int64_t selections = tile ? 1 : block->count;
   attn_carver carver = {.base = scratch};
-  room r = lay_out(x, call->context, &carver);
+  room r = lay_out(x, &carver);
   const attn_run *raw = r.raw;
   bool sound = true;
   memset(out->counts, 0, (size_t)selections * sizeof *out->counts);
@@ -228,8 +218,7 @@ void join_select(const join *x, const attn_call *call, const attn_block *block, 
     const term_request asked = {.call = call,
                                 .block = block,
                                 .order = x->selector.order ? order(x, call, prepared, block->head) : NULL,
-                                .prepared =
-                                    (const char *)prepared + join_prepared_offset(x, call->context, t),
+                                .prepared = (const char *)prepared + join_prepared_offset(x, t),
                                 .owned = t && (tile || !term_shares(at)) ? out : NULL,
                                 .raw = (attn_run *)(uintptr_t)raw,
                                 .scratch = r.scratch};
@@ -244,59 +233,81 @@ static void select(const void *state, const attn_call *call, const attn_block *b
   join_select(x, call, block, prepared, x->count, picks, scratch);
 }
 
-/* -- planning -- */
+/* -- its parts -- */
 
-attn_status join_measure(const attn_context *c, const attn_expression *e, join *x) {
+/* Its selector, of the terms before the features. */
+static attn_status find_selector(const attn_context *c, join *x) {
+  attn_selector own = {.state = x, .select = select};
+  attn_carver counter = {0};
+  find_sizes(x, c->problem->n_kv, &own);
+  const attn_status status = find_blocks(x, &own);
+  if (status) return status;
+  for (int64_t t = 0; t < x->count; t++)
+    if (x->terms[t].kind == TERM_SELECTOR && x->terms[t].selector.order) own.order = order;
+  own.prepared_bytes = join_prepared_offset(x, x->count);
+  own.prepare = own.prepared_bytes ? prepare : NULL;
+  x->selector = own;
+  lay_out(x, &counter);
+  x->selector.scratch_bytes = counter.used;
+  return ATTN_OK;
+}
+
+/* What it keeps of what its terms keep. */
+static attn_status find_exemptions(attn_builder *b, join *x) {
+  const attn_exemption *lists[EXPRESSION_ATOMS];
+  const int64_t all = x->count + x->features;
+  x->caps = ~UINT32_C(0);
+  for (int64_t t = 0; t < all; t++) {
+    lists[t] = x->terms[t].exempt;
+    x->caps &= x->terms[t].caps | ATTN_CAP_EXACT | ATTN_CAP_LSE | ATTN_CAP_DATA;
+  }
+  if (!x->selector.every) x->caps &= ~(uint32_t)ATTN_CAP_EXACT;
+  return b ? expression_exempt(b, lists, all, &x->exempt) : ATTN_OK;
+}
+
+/* builder: NULL for its sizes. */
+static attn_status describe_terms(attn_builder *b, const attn_context *c, join *x) {
   *x = (join){.count = 0};
-  attn_selector own = {.state = x,
-                       .prepared_bytes = prepared_bytes,
-                       .prepare = prepare,
-                       .scratch_bytes = scratch_bytes,
-                       .select = select};
-  attn_status status = collect(c, e, x);
+  attn_status status = collect(b, c, c->expression, x);
   if (!status) status = check_rest(x);
   if (status) return status;
   x->features = x->terms[x->count - 1].kind == TERM_FEATURES;
   x->count -= x->features;
-  find_sizes(x, c->problem->n_kv, &own);
-  if ((status = find_blocks(x, &own))) return status;
-  for (int64_t t = 0; t < x->count; t++)
-    if (x->terms[t].kind == TERM_SELECTOR && x->terms[t].selector.order) own.order = order;
-  x->selector = own;
-  return ATTN_OK;
-}
-
-attn_status join_plan(attn_builder *b, const attn_expression *e, join *x) {
-  const attn_exemption *lists[EXPRESSION_ATOMS];
-  attn_status status = join_measure(&b->context, e, x);
-  const int64_t all = x->count + x->features;
-  x->caps = ~UINT32_C(0);
-  for (int64_t t = 0; t < all && !status; t++) {
-    status = term_plan(b, &x->terms[t]);
-    lists[t] = x->terms[t].view.exempt;
-    x->caps &= x->terms[t].view.caps | ATTN_CAP_EXACT | ATTN_CAP_LSE | ATTN_CAP_DATA;
-  }
-  if (!status) status = expression_exempt(b, lists, all, &x->exempt);
+  status = find_selector(c, x);
+  if (!status) status = find_exemptions(b, x);
   if (!status) join_state_law(x);
   return status;
 }
 
-static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
-  join *x = attn_builder_alloc(b, 1, sizeof *x);
-  attn_status status = x ? join_plan(b, e, x) : ATTN_ENOMEM;
-  return status ? status : attn_selection_plan(b, &x->selector, state);
+/* What the engine refuses, at the place of the features. */
+static attn_status check_features(const attn_context *c, const attn_parts *parts, const term *features) {
+  size_t ignored;
+  const attn_status status = attn_engine_residual.method.work_size(c, parts, &ignored);
+  char why[400];
+  if (!status || status == ATTN_ENOMEM) return status;
+  snprintf(why, sizeof why, "%s", attn_last_error());
+  return expression_refuse_part(status, features->of, why);
 }
 
-static void inspect(const void *state, const attn_context *c, attn_view *view) {
-  attn_selection_inspect(state, c, view);
-  const join *x = view->selector->state;
-  view->caps &= x->caps;
-  if (!x->selector.every) view->caps &= ~(uint32_t)ATTN_CAP_EXACT;
-  view->exempt = x->exempt;
+/* A head that is one pattern is attended to as one. */
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  join own, *x = b ? attn_builder_alloc(b, 1, sizeof *x) : &own;
+  if (!x) return ATTN_ENOMEM;
+  const attn_status status = describe_terms(b, c, x);
+  if (status) return status;
+  if (x->features && x->count == 1 && x->terms[0].kind == TERM_PATTERN)
+    out->pattern = x->terms[0].pattern;
+  else
+    out->selector = x->selector;
+  out->caps &= x->caps;
+  out->exempt = x->exempt;
+  if (!x->features) return ATTN_OK;
+  out->features = x->terms[x->count].features;
+  return check_features(c, out, &x->terms[x->count]);
 }
 
 /* Keys that several terms take are counted for each. */
-void join_cost(const attn_context *c, const join *x, attn_cost *cost) {
+static void head_cost(const attn_context *c, const join *x, attn_cost *cost) {
   if (x->selector.every) {
     *cost = attn_softmax_cost(c, attn_visible_pairs(c->problem));
     return;
@@ -309,13 +320,20 @@ void join_cost(const attn_context *c, const join *x, attn_cost *cost) {
   }
 }
 
-static attn_status size(const attn_context *c, const attn_expression *e, size_t *work_size, attn_cost *cost) {
+static attn_status size(const attn_context *c, size_t *work_size, attn_cost *cost) {
   join x;
-  attn_status status = join_measure(c, e, &x);
-  if (status) return status;
-  if (work_size) *work_size = attn_selection_work_size(c, &x.selector);
-  if (cost) join_cost(c, &x, cost);
-  return work_size && *work_size == SIZE_MAX ? attn_last_status() : ATTN_OK;
+  const attn_status status = describe_terms(NULL, c, &x);
+  (void)work_size; /* an engine's */
+  if (status || !cost) return status;
+  head_cost(c, &x, cost);
+  if (!x.features) return ATTN_OK;
+  /* The head takes an exponential a pair. */
+  const term *features = &x.terms[x.count];
+  const double pairs = cost->exp / (double)(c->problem->batch * c->problem->heads),
+               visible = attn_visible_pairs(c->problem);
+  expression_add_cost(cost, attn_residual_cost(c, &features->features, pairs < visible ? pairs : visible), 1);
+  expression_add_cost(cost, features->context.variant->cost(&features->context), 1);
+  return ATTN_OK;
 }
 
-const expression_kind expression_join = {plan, attn_selection_execute, inspect, size};
+const expression_kind expression_join = {.describe = describe, .size = size};

@@ -4,8 +4,8 @@
 
 #include "core/expression/term.h"
 
-/* The state of its selector. The terms but the last are its head, which is taken as it is; the last may have weights.
- * features: they take what remains, and are one more term, terms[count]. */
+/* The state of its selector, in the plan's memory. The terms except the last are its head, which is taken as
+ * it is; the last may have weights. features: they take what remains, and are one more term, terms[count]. */
 typedef struct join {
   int64_t count;
   bool features;
@@ -15,15 +15,8 @@ typedef struct join {
   uint32_t caps;
 } join;
 
-/* Pure; the selector's state is the join itself. */
-attn_status join_measure(const attn_context *, const attn_expression *, join *);
-/* Plans its terms, and states what it keeps of what they keep. */
-attn_status join_plan(attn_builder *, const attn_expression *, join *);
-/* The cost of its selections, each term's own. */
-void join_cost(const attn_context *, const join *, attn_cost *);
-
 /* Where a term's part of what is prepared begins. */
-size_t join_prepared_offset(const join *, const attn_context *, int64_t before);
+size_t join_prepared_offset(const join *, int64_t before);
 /* Prepares a kv head for the terms before this one. */
 void join_prepare(const join *, const attn_call *, int64_t batch, int64_t kv_head, int64_t terms,
                   void *prepared, void *scratch);

@@ -68,10 +68,9 @@ static void enclose(const void *state, const attn_query *query, int64_t units, d
 static attn_picks *head_of(const join *x, const attn_query *query) {
   const attn_problem *p = query->call->context->problem;
   const attn_selector *s = &x->selector;
-  const attn_context *c = query->call->context;
   const int64_t terms = x->count - 1;
-  const size_t prepared = join_prepared_offset(x, c, terms), /* of whole cache lines */
-      scratch = (s->scratch_bytes(x, c) + 64) & ~(size_t)63;
+  const size_t prepared = join_prepared_offset(x, terms), /* of whole cache lines */
+      scratch = (s->scratch_bytes + 64) & ~(size_t)63;
   attn_picks *out = malloc(sizeof *out + (size_t)s->max_runs * sizeof(attn_run) + sizeof(int64_t));
   char *room = out ? aligned_alloc(64, prepared + scratch) : NULL;
   if (!room) {

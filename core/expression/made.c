@@ -55,11 +55,8 @@ attn_status expression_make(const attn_expression *e, attn_variant **out) {
                               .params_size = draws ? sizeof(int64_t) : 0,
                               .seed = draws ? "seed" : NULL,
                               .applicable = attn_expression_applicable,
-                              .work_size = attn_expression_work_size,
-                              .cost = attn_expression_cost,
-                              .plan = attn_expression_plan,
-                              .execute = attn_expression_execute,
-                              .inspect = attn_expression_inspect};
+                              .describe = attn_expression_describe,
+                              .cost = attn_expression_cost};
   *out = &m->variant;
   return ATTN_OK;
 }

@@ -10,13 +10,12 @@ static const expression_kind *kind_of(const attn_context *c) {
                                                  [ATTN_EXPRESSION_DYADIC] = &expression_dyadic_run};
   const attn_expression *e = c->expression;
   if (e->kind == ATTN_EXPRESSION_ATOM && expression_restricts(e)) return &expression_join;
-  if (e->kind == ATTN_EXPRESSION_JOIN && expression_has_features(e)) return &expression_rest;
   return kinds[e->kind];
 }
 
 attn_status attn_expression_applicable(const attn_context *c) {
   if (!c || !c->expression) return attn_null("expression", "context");
-  const attn_status status = kind_of(c)->size(c, c->expression, NULL, NULL);
+  const attn_status status = kind_of(c)->size(c, NULL, NULL);
   if (!status || !c->variant->expression) return status;
   /* Positions in what a name stands for say nothing to who wrote the name alone. */
   char reason[512];
@@ -24,39 +23,23 @@ attn_status attn_expression_applicable(const attn_context *c) {
   return attn_fail(status, "variant %s: %s", c->variant->name, reason);
 }
 
-attn_status attn_expression_plan(attn_builder *b, void **state) {
-  if (!b) return attn_null("expression", "builder");
-  if (!state) return attn_null("expression", "state");
-  if (!b->context.expression) return attn_null("expression", "context's expression");
-  return kind_of(&b->context)->plan(b, b->context.expression, state);
+attn_status attn_expression_describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  if (!c || !c->expression) return attn_null("expression", "context");
+  if (!out) return attn_null("expression", "parts");
+  const expression_kind *kind = kind_of(c);
+  if (kind->describe) return kind->describe(b, c, out);
+  out->method = &kind->method;
+  return ATTN_OK;
 }
 
-attn_status attn_expression_execute(const void *state, const attn_call *call) {
-  if (!call) return attn_null("expression", "call");
-  if (!state) return attn_no_state(call->context, "expression");
-  return kind_of(call->context)->execute(state, call);
-}
-
-void attn_expression_inspect(const void *state, const attn_context *c, attn_view *view) {
-  if (!state || !c || !view) return;
-  const uint32_t stated = view->caps;
-  kind_of(c)->inspect(state, c, view);
-  /* A name may state less than its expression keeps; that it selects by data is no promise. */
-  view->caps &= stated | ATTN_CAP_DATA;
-}
-
-size_t attn_expression_work_size(const attn_context *c) {
-  size_t bytes = 0;
-  if (!c || !c->expression) {
-    attn_null("expression", "context");
-    return SIZE_MAX;
-  }
-  return kind_of(c)->size(c, c->expression, &bytes, NULL) ? SIZE_MAX : bytes;
+attn_status expression_work_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
+  (void)p;
+  return kind_of(c)->size(c, bytes, NULL);
 }
 
 attn_cost attn_expression_cost(const attn_context *c) {
   attn_cost cost = {0};
-  if (c && c->expression && kind_of(c)->size(c, c->expression, NULL, &cost)) return (attn_cost){0};
+  if (c && c->expression && kind_of(c)->size(c, NULL, &cost)) return (attn_cost){0};
   return cost;
 }
 

@@ -1,19 +1,19 @@
-/* run.h - how each kind of expression is planned and executed. */
+/* run.h - how each kind of expression is made: of parts that an engine takes, or by plans of its terms. */
 #ifndef ATTN_CORE_EXPRESSION_RUN_H
 #define ATTN_CORE_EXPRESSION_RUN_H
 
 #include "core/expression/expression.h"
 
-/* e: that of the context. Either result of size may be NULL. */
+/* The expression is that of the context. */
 typedef struct expression_kind {
-  attn_status (*plan)(attn_builder *, const attn_expression *e, void **state);
-  attn_status (*execute)(const void *state, const attn_call *);
-  void (*inspect)(const void *state, const attn_context *, attn_view *);
-  attn_status (*size)(const attn_context *, const attn_expression *e, size_t *work_size, attn_cost *);
+  /* Of a join its parts; NULL: they are the method, whose work_size is expression_work_size. */
+  attn_status (*describe)(attn_builder *, const attn_context *, attn_parts *);
+  attn_method method;
+  attn_status (*size)(const attn_context *, size_t *work_size, attn_cost *); /* either result may be NULL */
 } expression_kind;
 extern const expression_kind expression_inner; /* the plan of an atom */
-/* rest: a join whose last term is features. */
-extern const expression_kind expression_join, expression_rest, expression_sum, expression_dyadic_run;
+extern const expression_kind expression_join, expression_sum, expression_dyadic_run;
+attn_status expression_work_size(const attn_context *, const attn_parts *, size_t *);
 
 /* The plan of a term, and its size and cost; either may be NULL. */
 attn_status expression_plan_term(attn_builder *, const attn_problem *, const attn_expression *,

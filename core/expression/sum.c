@@ -28,12 +28,14 @@ static attn_problem problem_of(const attn_problem *p, int64_t term) {
   return term ? expression_packed(p) : attn_problem_unrounded(p);
 }
 
-static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
+static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) {
+  const attn_expression *e = b->context.expression;
   const attn_problem *p = b->context.problem;
   sum *s = attn_builder_alloc(b, 1, sizeof *s);
   const attn_plan **plans = s ? attn_builder_alloc(b, e->count, sizeof *plans) : NULL;
   double *gates = plans ? attn_builder_alloc(b, e->count, sizeof *gates) : NULL;
   const attn_exemption **lists = gates ? attn_builder_scratch(b, e->count, sizeof *lists) : NULL;
+  (void)parts;
   if (!lists) return ATTN_ENOMEM;
   *s = (sum){.count = e->count, .gates = gates, .plans = plans, .caps = ~UINT32_C(0)};
   attn_status status = ATTN_OK;
@@ -95,7 +97,8 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->exempt = s->exempt;
 }
 
-static attn_status size(const attn_context *c, const attn_expression *e, size_t *work_size, attn_cost *cost) {
+static attn_status size(const attn_context *c, size_t *work_size, attn_cost *cost) {
+  const attn_expression *e = c->expression;
   const attn_problem *p = c->problem;
   size_t most = 0;
   attn_status status = ATTN_OK;
@@ -113,4 +116,5 @@ static attn_status size(const attn_context *c, const attn_expression *e, size_t 
   return status;
 }
 
-const expression_kind expression_sum = {plan, execute, inspect, size};
+const expression_kind expression_sum = {.method = {expression_work_size, plan, execute, inspect},
+                                        .size = size};

@@ -12,59 +12,6 @@ static attn_status fail_here(const term *t, attn_status status) {
   return expression_refuse_part(status, t->of, why);
 }
 
-/* What the engine says to whom asks for the work memory. */
-static attn_status measure_engine(term *t) {
-  const attn_variant *v = t->context.variant;
-  attn_probe probe = {0};
-  t->context.probe = &probe;
-  const unsigned failures = attn_fail_count();
-  const size_t bytes = v->work_size(&t->context);
-  t->context.probe = NULL;
-  if (bytes == SIZE_MAX && attn_fail_count() != failures) return attn_last_status();
-  if (probe.maps && v->execute == attn_linear_execute) {
-    t->kind = TERM_FEATURES;
-    t->features = probe.features;
-    return ATTN_OK;
-  }
-  t->kind = probe.selects ? TERM_SELECTOR : TERM_EVERY;
-  t->max_runs = 1;
-  if (probe.selects ? probe.selector.every : probe.every) {
-    t->kind = TERM_EVERY;
-    return ATTN_OK;
-  }
-  if (!probe.selects && (v->execute == attn_softmax_execute || !(v->caps & ATTN_CAP_EXACT)))
-    return attn_fail(ATTN_EUNSUPPORTED, "cannot restrict itself to the keys that remain");
-  if (!probe.selects) return ATTN_OK;
-  t->selector = probe.selector;
-  t->max_runs = probe.selector.max_runs;
-  t->prepared = probe.prepared;
-  t->scratch = probe.scratch;
-  return ATTN_OK;
-}
-
-static attn_status measure_pattern(term *t) {
-  const attn_variant *v = t->context.variant;
-  attn_pattern p = {0};
-  attn_status status = v->pattern(NULL, &t->context, &p);
-  if (!status && !p.row) return measure_engine(t);
-  t->kind = TERM_PATTERN;
-  t->pattern = p;
-  t->max_runs = p.max_pieces ? p.max_pieces : p.max_runs;
-  return status;
-}
-
-attn_status term_measure(const attn_context *outer, const attn_expression *atom, term *out) {
-  const attn_spec *spec = atom->atom;
-  *out = (term){.of = atom, .context = *outer};
-  out->context.variant = spec->variant;
-  out->context.params = spec->params;
-  out->context.expression = spec->expression;
-  out->context.probe = NULL;
-  attn_status status = attn_context_check(&out->context);
-  if (!status) status = spec->variant->pattern ? measure_pattern(out) : measure_engine(out);
-  return status ? fail_here(out, status) : ATTN_OK;
-}
-
 /* Terms are joined in runs of step 1. */
 static attn_status check_pieces(const term *t, const attn_run *runs, int64_t count, int64_t query) {
   int64_t pieces = 0;
@@ -81,9 +28,9 @@ static attn_status check_pieces(const term *t, const attn_run *runs, int64_t cou
 static attn_status check_pattern(attn_builder *b, const term *t) {
   const attn_problem *p = t->context.problem;
   const char *name = t->context.variant->name;
-  attn_status status = attn_pattern_check(name, &t->pattern);
-  void *memory = status ? NULL : attn_builder_scratch(b, 1, attn_pattern_reader_bytes(&t->pattern, p));
-  if (!memory) return status ? status : ATTN_ENOMEM;
+  attn_status status = ATTN_OK;
+  void *memory = attn_builder_scratch(b, 1, attn_pattern_reader_bytes(&t->pattern, p));
+  if (!memory) return ATTN_ENOMEM;
   const attn_pattern_reader reader = attn_pattern_reader_make(name, &t->pattern, p, memory);
   int64_t count;
   for (int64_t head = 0; head < (t->pattern.per_head ? p->heads : 1) && !status; head++)
@@ -94,70 +41,54 @@ static attn_status check_pattern(attn_builder *b, const term *t) {
   return status;
 }
 
-/* What the join was made for is what work_size stated. */
-static attn_status take_selector(term *t, const attn_selector *x) {
-  const attn_selector *s = &t->selector;
-  if (!x) return attn_fail(ATTN_EINVAL, "variant %s: inspect names no selector", t->context.variant->name);
-  if (s->share != x->share || s->rows != x->rows || s->max_runs != x->max_runs ||
-      s->weighted != x->weighted || s->restricts != x->restricts || !s->order != !x->order)
-    return attn_fail(ATTN_EINVAL,
-                     "variant %s: plan states another selector than work_size: share, rows, max_runs, "
-                     "weighted, restricts or order",
-                     t->context.variant->name);
-  t->selector = *x;
-  return ATTN_OK;
-}
-
-static attn_status take_features(term *t, const attn_feature_map *x) {
-  if (!x) return attn_fail(ATTN_EINVAL, "variant %s: inspect names no features", t->context.variant->name);
-  t->features = *x;
-  return ATTN_OK;
-}
-
-attn_status term_plan(attn_builder *outer, term *t) {
-  const attn_variant *v = t->context.variant;
-  attn_builder own = {.context = t->context, .arena = outer->arena, .scratch = outer->scratch};
-  void *state = NULL;
-  attn_status status = ATTN_OK;
-  t->view = (attn_view){.caps = v->caps, .exempt = v->exempt};
-  if (t->kind == TERM_PATTERN) {
-    status = v->pattern(&own, &own.context, &t->pattern);
-    if (!status) status = check_pattern(outer, t);
-  } else if (t->kind != TERM_EVERY) {
-    status = v->plan(&own, &state);
-    if (!status && v->inspect) v->inspect(state, &t->context, &t->view);
-    if (!status) status = attn_view_check(v, &t->view);
-    if (!status && t->kind == TERM_SELECTOR) status = take_selector(t, t->view.selector);
-    if (!status && t->kind == TERM_FEATURES) status = take_features(t, t->view.features);
+/* What attends to every key says that it is exact. */
+static attn_status take_parts(term *t, const attn_parts *p) {
+  t->kind = TERM_EVERY;
+  t->caps = p->caps;
+  t->exempt = p->exempt;
+  t->pattern = p->pattern;
+  t->selector = p->selector;
+  t->features = p->features;
+  t->max_runs = 1;
+  switch (attn_parts_kinds(p)) {
+  case ATTN_PART_FEATURES:
+    t->kind = TERM_FEATURES;
+    return ATTN_OK;
+  case ATTN_PART_PATTERN:
+    t->kind = TERM_PATTERN;
+    t->max_runs = p->pattern.max_pieces ? p->pattern.max_pieces : p->pattern.max_runs;
+    return ATTN_OK;
+  case ATTN_PART_SELECTOR:
+    t->kind = p->selector.every ? TERM_EVERY : TERM_SELECTOR;
+    if (!p->selector.every) t->max_runs = p->selector.max_runs;
+    return ATTN_OK;
+  case 0:
+    if (p->caps & ATTN_CAP_EXACT) return ATTN_OK;
   }
-  if (status) return fail_here(t, status);
-  t->planned = true;
-  return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED, "cannot restrict itself to the keys that remain");
 }
 
-static attn_context context_of(const term *t, const attn_context *outer) {
-  attn_context own = t->context;
-  own.verify = outer->verify;
-  return own;
-}
-
-size_t term_prepared_bytes(const term *t, const attn_context *outer) {
-  const attn_context own = context_of(t, outer);
-  if (t->kind != TERM_SELECTOR) return 0;
-  if (!t->planned) return t->prepared;
-  return t->selector.prepared_bytes ? t->selector.prepared_bytes(t->selector.state, &own) : 0;
-}
-
-size_t term_scratch_bytes(const term *t, const attn_context *outer) {
-  const attn_context own = context_of(t, outer);
-  if (t->kind != TERM_SELECTOR) return 0;
-  if (!t->planned) return t->scratch;
-  return t->selector.scratch_bytes ? t->selector.scratch_bytes(t->selector.state, &own) : 0;
+attn_status term_describe(attn_builder *outer, const attn_context *c, const attn_expression *atom,
+                          term *out) {
+  const attn_spec *spec = atom->atom;
+  attn_parts parts;
+  *out = (term){.of = atom, .context = *c};
+  out->context.variant = spec->variant;
+  out->context.params = spec->params;
+  out->context.expression = spec->expression;
+  attn_builder own = {.context = out->context};
+  if (outer) own.arena = outer->arena, own.scratch = outer->scratch;
+  attn_status status = attn_context_check(&out->context);
+  if (!status) status = attn_describe(outer ? &own : NULL, &out->context, &parts);
+  if (!status) status = take_parts(out, &parts);
+  if (!status && outer && out->kind == TERM_PATTERN) status = check_pattern(outer, out);
+  return status ? fail_here(out, status) : ATTN_OK;
 }
 
 attn_call term_call(const term *t, const attn_call *outer, attn_context *own) {
   attn_call call = *outer;
-  *own = context_of(t, outer->context);
+  *own = t->context;
+  own->verify = outer->context->verify;
   call.context = own;
   return call;
 }

@@ -8,26 +8,23 @@
 /* TERM_FEATURES: it takes what remains, and can only be the last. */
 typedef enum { TERM_EVERY, TERM_PATTERN, TERM_SELECTOR, TERM_FEATURES } term_kind;
 
-/* A variant in its own context, where its functions find its parameters. */
+/* The parts of a variant, and its own context, where their functions find its parameters. */
 typedef struct term {
   term_kind kind;
   const attn_expression *of;
   attn_context context;
-  int64_t max_runs;     /* of step 1, of a query */
-  attn_pattern pattern; /* its functions, and those of the selector, once it is planned */
+  int64_t max_runs; /* of step 1, of a query */
+  attn_pattern pattern;
   attn_selector selector;
   attn_feature_map features;
-  size_t prepared, scratch; /* bytes, of a selector that is not planned */
-  bool planned;
-  attn_view view;
+  uint32_t caps;
+  const attn_exemption *exempt;
 } term;
 
-/* Pure. EUNSUPPORTED, with its place in the expression: the problem is not for it, or its keys cannot be told. */
-attn_status term_measure(const attn_context *outer, const attn_expression *atom, term *);
-attn_status term_plan(attn_builder *outer, term *);
+/* As attn_variant.describe. EUNSUPPORTED, with its place in the expression: the problem is not for it, or its
+ * keys cannot be told. */
+attn_status term_describe(attn_builder *outer, const attn_context *, const attn_expression *atom, term *);
 
-size_t term_prepared_bytes(const term *, const attn_context *outer);
-size_t term_scratch_bytes(const term *, const attn_context *outer);
 /* The call as the term's functions want it, whose context is kept in `own`. */
 attn_call term_call(const term *, const attn_call *outer, attn_context *own);
 

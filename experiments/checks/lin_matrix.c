@@ -28,9 +28,7 @@ void projector_free(projector *p) {
 }
 
 static void *scratch_make(const projector *p) {
-  const attn_projection *e = p->view.projection;
-  size_t bytes = e->scratch ? e->scratch(e->state, attn_plan_context(p->plan)) : 0;
-  return aligned_alloc(64, (bytes + 64) / 64 * 64);
+  return aligned_alloc(64, (p->view.projection->scratch + 64) / 64 * 64);
 }
 
 attn_status projector_apply(const projector *p, int64_t head, attn_side side, const double *x, int64_t keys,

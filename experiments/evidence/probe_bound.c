@@ -104,8 +104,7 @@ attn_status probe_project(const probe *p, attn_side side, const double *x, int64
                           int64_t *used) {
   const attn_projection *e = p->view.projection;
   const attn_context *c = attn_plan_context(p->plan);
-  size_t bytes = e->scratch ? e->scratch(e->state, c) : 0;
-  void *scratch = aligned_alloc(64, (bytes + 64) / 64 * 64);
+  void *scratch = aligned_alloc(64, (e->scratch + 64) / 64 * 64);
   if (!scratch) return attn_fail(ATTN_ENOMEM, "no memory for the scratch of a projection");
   attn_slab slab = {
       .head = p->kv_head, .side = side, .x = x, .x_row = d, .rows = p->head.keys, .d = d, .y = y, .y_row = d};

@@ -55,8 +55,7 @@ static attn_status projections_differ(const evidence *e, int64_t kv_head, bool *
   const attn_problem *p = e->problem;
   const attn_context *c = attn_plan_context(e->plan);
   size_t size = attn_dtype_size(p->dtype), slots = (size_t)x->slots * size;
-  size_t bytes = x->scratch ? x->scratch(x->state, c) : 0;
-  void *scratch = aligned_alloc(64, (bytes + 64) / 64 * 64);
+  void *scratch = aligned_alloc(64, (x->scratch + 64) / 64 * 64);
   char *column = malloc((size_t)p->n_kv * size), *y = calloc(2, slots);
   attn_status status =
       scratch && column && y ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory to project a column");

@@ -69,25 +69,17 @@ static double log_weight(const void *state, const attn_query *q, int64_t key) {
   return key == last_key(q->call, q->batch, q->i) ? 0 : -log(x->p);
 }
 
-static attn_selector selector_of(const attn_context *c) {
-  return (attn_selector){.share = ATTN_SHARE_ROW,
-                         .rows = 16,
-                         .max_runs = c->problem->n_kv,
-                         .weighted = true,
-                         .restricts = true,
-                         .select = select,
-                         .moments = moments,
-                         .log_weight = log_weight};
-}
-
-static attn_status plan(attn_builder *b, void **state) {
-  const attn_selector selector = selector_of(attn_builder_context(b));
-  return attn_selection_plan(b, &selector, state);
-}
-
-static size_t work_size(const attn_context *c) {
-  const attn_selector selector = selector_of(c);
-  return attn_selection_work_size(c, &selector);
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b;
+  out->selector = (attn_selector){.share = ATTN_SHARE_ROW,
+                                  .rows = 16,
+                                  .max_runs = c->problem->n_kv,
+                                  .weighted = true,
+                                  .restricts = true,
+                                  .select = select,
+                                  .moments = moments,
+                                  .log_weight = log_weight};
+  return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -98,5 +90,5 @@ static attn_cost cost(const attn_context *c) {
 ATTN_VARIANT(coin, .summary = "keys by the toss of a coin, weighted for all: an unbiased tail",
              .formula = "keys drawn with probability p, weighted 1 / p, and the last one; O(n^2 d p)",
              .cite = "an example", .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_MASK) | ATTN_CAP_LSE | ATTN_CAP_DATA,
-             .params = table, .params_size = sizeof(params), .seed = "seed", .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = attn_selection_inspect)
+             .params = table, .params_size = sizeof(params), .seed = "seed", .describe = describe,
+             .cost = cost)

@@ -34,20 +34,18 @@ static double kernel(const void *state, const attn_context *c, const attn_featur
   return sum;
 }
 
-/* What the engine asks of the map; what a state needs would be allocated by the builder, where there is one. */
-static attn_status features(attn_builder *b, const attn_context *c, attn_feature_map *out) {
+/* What it is made of: a feature map. A state that map needs would be kept by attn_builder_keep. */
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   (void)b;
-  *out = (attn_feature_map){.columns = c->problem->d_qk,
-                            .map = map,
-                            .exp = 2 * (double)c->problem->d_qk,
-                            .law = {.kind = ATTN_FEATURES_FIXED, .kernel = kernel}};
+  out->features = (attn_feature_map){.columns = c->problem->d_qk,
+                                     .map = map,
+                                     .exp = 2 * (double)c->problem->d_qk,
+                                     .law = {.kind = ATTN_FEATURES_FIXED, .kernel = kernel}};
   return ATTN_OK;
 }
 
 ATTN_VARIANT(
     features, .summary = "softplus features without softmax",
     .formula = "o_i = phi(q_i).sum_j phi(k_j) v_j / phi(q_i).sum_j phi(k_j), phi(x) = ln(1 + e^x); O(n d^2)",
-    .cite = "an example",
-    .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
-            ATTN_CAP_PERMUTATION,
-    .params = table, ATTN_LINEAR(features))
+    .cite = "an example", .caps = ATTN_CAP_LINEAR, .params = table, .describe = describe,
+    .cost = attn_features_cost)

@@ -41,14 +41,11 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
-  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
-  if (b && !s) return ATTN_ENOMEM;
-  if (s) *s = (state){.stride = ((const params *)c->params)->stride, .n = c->problem->n_kv};
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const state s = {.stride = ((const params *)c->params)->stride, .n = c->problem->n_kv};
   /* max_pieces: for expressions, which join runs of step 1. */
-  const int64_t most = c->problem->n_kv / ((const params *)c->params)->stride + 1;
-  *out = (attn_pattern){.state = s, .row = row, .max_runs = 1, .max_pieces = most, .sees = sees};
-  return ATTN_OK;
+  out->pattern = (attn_pattern){.row = row, .max_runs = 1, .max_pieces = s.n / s.stride + 1, .sees = sees};
+  return attn_builder_keep(b, &s, sizeof s, &out->pattern.state);
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -59,4 +56,4 @@ static attn_cost cost(const attn_context *c) {
 ATTN_VARIANT(strided, .summary = "every stride-th key from the query's own",
              .formula = "keys j with stride dividing i - j; O(n^2 d / stride)", .cite = "arXiv:1904.10509",
              .caps = ATTN_CAP_SOFTMAX, .params = table, .params_size = sizeof(params),
-             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)
+             .applicable = applicable, .describe = describe, .cost = cost)

@@ -57,10 +57,12 @@ static layout lay_out(const attn_context *c, attn_carver *carver) {
       .scratch = attn_carve_slices(carver, c->threads, attn_gemm_scratch(c->kernels))};
 }
 
-static size_t work_size(const attn_context *c) {
+static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
   attn_carver counter = attn_carver_count(c);
+  (void)parts;
   lay_out(c, &counter);
-  return counter.used;
+  *bytes = counter.used;
+  return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -74,12 +76,6 @@ static attn_status applicable(const attn_context *c) {
   if (attn_dtype_size(p->dtype) == sizeof(float) && !p->causal && p->batch == 1 && p->heads == p->kv_heads)
     return ATTN_OK;
   return attn_fail(ATTN_EUNSUPPORTED, "products: fp32, one batch entry, no groups, not causal");
-}
-
-static attn_status plan(attn_builder *b, void **state) {
-  (void)b;
-  *state = NULL;
-  return ATTN_OK;
 }
 
 static attn_status execute(const void *state, const attn_call *call) {
@@ -119,6 +115,13 @@ static attn_status execute(const void *state, const attn_call *call) {
   return ATTN_OK;
 }
 
+static attn_status describe_products(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_method method = {.work_size = work_size, .execute = execute};
+  (void)b, (void)c;
+  out->method = &method;
+  return ATTN_OK;
+}
+
 static const attn_param table[] = {{.name = NULL}};
 
 static const attn_variant products = {
@@ -129,10 +132,8 @@ static const attn_variant products = {
     .cite = "",
     .params = table,
     .applicable = applicable,
-    .work_size = work_size,
+    .describe = describe_products,
     .cost = cost,
-    .plan = plan,
-    .execute = execute,
 };
 
 /* -- libattn -- */

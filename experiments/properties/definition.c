@@ -121,9 +121,8 @@ static attn_status project_rows(const definition *d, attn_side side, const void 
   const attn_projection *e = d->view->projection;
   const int64_t n = keys_of(d);
   const bool direct = n > IDENTITY_MAX;
-  const size_t size = attn_dtype_size(t), columns = (size_t)(direct ? width : n),
-               bytes = e->scratch ? e->scratch(e->state, attn_plan_context(d->plan)) : 0;
-  void *scratch = aligned_alloc(64, (bytes + 64) / 64 * 64),
+  const size_t size = attn_dtype_size(t), columns = (size_t)(direct ? width : n);
+  void *scratch = aligned_alloc(64, (e->scratch + 64) / 64 * 64),
        *unit = calloc(direct ? 1 : (size_t)n, columns * size), *y = malloc((size_t)e->slots * columns * size);
   attn_status status = ATTN_OK;
   if (!scratch || !unit || !y) {

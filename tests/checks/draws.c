@@ -1,6 +1,6 @@
 /* draws.c - the joint law of a Performer's draws, and its features at the norms of a run: the performer itself,
  * whose p-values are not small, and the performer with a fault put before or behind its map. */
-#include "tests/support/checks_case.h"
+#include "tests/support/checks_shown.h"
 
 #include <stdio.h>
 
@@ -46,8 +46,7 @@ static void wrong_map(const void *state, const attn_context *c, const attn_featu
   free(longer);
 }
 
-static void wrong_inspect(const void *state, const attn_context *c, attn_view *view) {
-  real->inspect(state, c, view);
+static void show_wrong(attn_view *view) {
 #pragma omp critical
   {
     cr_assert_lt(wrong_count, (int)(sizeof wrong / sizeof *wrong));
@@ -67,7 +66,8 @@ static result_bound judged(const char *name, const char *parameters, attn_proble
   cr_assert_eq(attn_variant_find("performer", &real), ATTN_OK);
   other = *real;
   other.name = "wrong_performer";
-  other.inspect = wrong_inspect;
+  other.describe = shown_describe;
+  shown = (struct shown){"performer", show_wrong};
   attn_status status = attn_variant_register(&other);
   cr_assert(!status || status == ATTN_EEXIST);
   snprintf(spec, sizeof spec, "%s:%s", how == NO_FAULT ? "performer" : other.name, parameters);

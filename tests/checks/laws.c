@@ -17,11 +17,11 @@ static const char *new_name(const disguise *d, const attn_variant *real, const c
   return NULL;
 }
 
-typedef void (*inspection)(const void *, const attn_context *, attn_view *);
+typedef attn_status (*description)(attn_builder *, const attn_context *, attn_parts *);
 
-/* Registers the variant of the plan in disguise, and prints the plan's spec for it. inspect: in place of its
+/* Registers the variant of the plan in disguise, and prints the plan's spec for it. describe: in place of its
  * own, or NULL. Each disguise lasts as long as the program of its test. */
-static void disguise_make(disguise *d, const attn_plan *plan, inspection inspect, char *spec, size_t size) {
+static void disguise_make(disguise *d, const attn_plan *plan, description describe, char *spec, size_t size) {
   const attn_variant *real = attn_plan_variant(plan);
   d->variant = *real;
   snprintf(d->name, sizeof d->name, "strange_%s", real->name);
@@ -41,7 +41,7 @@ static void disguise_make(disguise *d, const attn_plan *plan, inspection inspect
   d->variant.params = d->table;
   d->variant.seed = new_name(d, real, real->seed);
   d->variant.budget.parameter = new_name(d, real, real->budget.parameter);
-  if (inspect) d->variant.inspect = inspect;
+  if (describe) d->variant.describe = describe;
   cr_assert_eq(attn_variant_register(&d->variant), ATTN_OK, "%s", attn_last_error());
 }
 
@@ -92,12 +92,9 @@ Test(checks_laws, landmarks_and_inverses) { expect_same("nystrom:landmarks=12,mi
 Test(checks_laws, chains_of_softmaxes) { expect_same("nystrom:landmarks=12,middle=agents"); }
 Test(checks_laws, rectified_features) { expect_same("performer:features=16,kernel=relu,norm=sqrt_d"); }
 
-/* -- views that are wrong or empty -- */
+/* -- descriptions that are wrong or empty -- */
 
 static const attn_variant *real;
-static attn_pattern pattern;
-static attn_feature_map features;
-static attn_projection projection;
 
 static int64_t (*honest)(const void *, int64_t, int64_t, attn_run *);
 
@@ -107,96 +104,78 @@ static int64_t short_row(const void *state, int64_t head, int64_t position, attn
   return count > 1 ? count - 1 : count;
 }
 
-static void inspect_short(const void *state, const attn_context *c, attn_view *view) {
-  real->inspect(state, c, view);
-  pattern = *view->pattern;
-  honest = pattern.row;
-  pattern.row = short_row;
-  view->pattern = &pattern;
+static attn_status describe_short(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const attn_status status = real->describe(b, c, out);
+  honest = out->pattern.row;
+  out->pattern.row = short_row;
+  return status;
 }
 
-static void inspect_short_sighted(const void *state, const attn_context *c, attn_view *view) {
-  real->inspect(state, c, view);
-  pattern = *view->pattern;
-  pattern.reach = 3;
-  view->pattern = &pattern;
+static attn_status describe_short_sighted(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const attn_status status = real->describe(b, c, out);
+  out->pattern.reach = 3;
+  return status;
 }
 
-/* The descriptors that an engine needs, and no law. */
-static void inspect_silent(const void *state, const attn_context *c, attn_view *view) {
-  real->inspect(state, c, view);
-  if (view->pattern) {
-    const attn_pattern *p = view->pattern;
-    pattern = (attn_pattern){.state = p->state,
-                             .row = p->row,
-                             .max_runs = p->max_runs,
-                             .group = p->group,
-                             .per_head = p->per_head};
-    view->pattern = &pattern;
-  }
-  if (view->features) {
-    features = *view->features;
-    features.law = (attn_feature_law){.kind = ATTN_FEATURES_UNKNOWN};
-    view->features = &features;
-  }
-  if (view->projection) {
-    projection = *view->projection;
-    projection.law = ATTN_PROJECTION_UNKNOWN;
-    view->projection = &projection;
-  }
+/* What an engine needs, and no law. */
+static attn_status describe_silent(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const attn_status status = real->describe(b, c, out);
+  const attn_pattern *p = &out->pattern;
+  out->pattern = (attn_pattern){
+      .state = p->state, .row = p->row, .max_runs = p->max_runs, .group = p->group, .per_head = p->per_head};
+  out->features.law = (attn_feature_law){.kind = ATTN_FEATURES_UNKNOWN};
+  out->projection.law = ATTN_PROJECTION_UNKNOWN;
+  return status;
 }
 
-static run_case *disguised(const char *spec, inspection inspect) {
+static run_case *disguised(const char *spec, description describe) {
   disguise *d = calloc(1, sizeof *d);
   char strange[300];
   run_case *plain = case_gaussian(spec, attn_problem_make(1, 2, 64, 8), 0.5);
   real = attn_plan_variant(plain->plan);
-  disguise_make(d, plain->plan, inspect, strange, sizeof strange);
+  disguise_make(d, plain->plan, describe, strange, sizeof strange);
   case_free(plain);
   return case_gaussian(strange, attn_problem_make(1, 2, 64, 8), 0.5);
 }
 
 Test(checks_laws, a_fault_is_found_under_any_name) {
-  run_case *c = disguised("bigbird:block=4,random=2,global=1", inspect_short);
+  run_case *c = disguised("bigbird:block=4,random=2,global=1", describe_short);
   expect_verdict(&c->e, "SP-0", VERDICT_VIOLATED, "a run short");
   case_free(c);
 }
 
 /* A budget whose parameter buys no vectors. */
-static void inspect_other_budget(const void *state, const attn_context *c, attn_view *view) {
-  real->inspect(state, c, view);
-  view->budget.parameter = view->seed;
-}
-
 Test(checks_laws, fresh_draws_need_no_budget) {
-  run_case *c = disguised("performer:features=64", inspect_other_budget);
+  static attn_variant own;
+  cr_assert_eq(attn_variant_find("performer", &real), ATTN_OK);
+  own = *real;
+  own.name = "unbuyable";
+  own.budget.parameter = own.seed;
+  cr_assert_eq(attn_variant_register(&own), ATTN_OK, "%s", attn_last_error());
+  run_case *c = case_gaussian("unbuyable:features=64", attn_problem_make(1, 2, 64, 8), 0.5);
   result_bound b = case_check(&c->e, "FAV-1");
   cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-4, "%d, p %g, %s", (int)b.verdict, b.p_value,
             b.message);
   case_free(c);
 }
 
-enum { INSPECTIONS = 16 };
-
-/* Another seed's rows have more runs. */
-static void inspect_growing(const void *state, const attn_context *c, attn_view *view) {
-  static attn_pattern grown[INSPECTIONS];
+/* Another seed's rows have more runs. A plan describes its sizes first. */
+static attn_status describe_growing(attn_builder *b, const attn_context *c, attn_parts *out) {
   static int count;
-  real->inspect(state, c, view);
-  cr_assert_lt(count, INSPECTIONS);
-  grown[count] = *view->pattern;
-  grown[count].max_runs += count;
-  view->pattern = &grown[count++];
+  const attn_status status = real->describe(b, c, out);
+  if (!b) count++;
+  out->pattern.max_runs += count;
+  return status;
 }
 
 Test(checks_laws, a_law_that_depends_on_the_seed) {
-  run_case *c = disguised("bigbird:block=4,random=2,global=1", inspect_growing);
+  run_case *c = disguised("bigbird:block=4,random=2,global=1", describe_growing);
   expect_verdict(&c->e, "SP-4", VERDICT_UNCERTIFIABLE, "more runs with another seed");
   case_free(c);
 }
 
 Test(checks_laws, keys_beyond_the_reach_are_found) {
-  run_case *c = disguised("longformer:window=8", inspect_short_sighted);
+  run_case *c = disguised("longformer:window=8", describe_short_sighted);
   expect_verdict(&c->e, "SP-0", VERDICT_VIOLATED, "a window of 4 keys to each side, said to reach 3");
   case_free(c);
 }
@@ -208,7 +187,7 @@ static void expect_told(const run_case *c, const char *name, check_verdict verdi
 }
 
 Test(checks_laws, a_pattern_without_law_is_told_so) {
-  run_case *c = disguised("bigbird:block=4,random=2,global=1", inspect_silent);
+  run_case *c = disguised("bigbird:block=4,random=2,global=1", describe_silent);
   expect_verdict(&c->e, "SP-0", VERDICT_UNCHECKED, "its rows against themselves");
   cr_expect_not_null(strstr(case_check(&c->e, "SP-0").message, "states no law (attn_pattern.sees)"));
   expect_told(c, "SP-4", VERDICT_NOT_APPLICABLE);
@@ -219,7 +198,7 @@ Test(checks_laws, a_pattern_without_law_is_told_so) {
 
 Test(checks_laws, features_without_law_are_told_so) {
   static const char *const names[] = {"FAV-1", "FAV-3", "FAV-4a", "FAV-4b", "FAV-5", "FAV-9", "FAV-10"};
-  run_case *c = disguised("performer:features=24", inspect_silent);
+  run_case *c = disguised("performer:features=24", describe_silent);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) expect_told(c, names[i], VERDICT_NOT_APPLICABLE);
   expect_verdict(&c->e, "FP-6", VERDICT_UNCHECKED, "its map against itself");
   cr_expect_not_null(strstr(case_check(&c->e, "FP-6").message, "states no law of its features"));
@@ -229,7 +208,7 @@ Test(checks_laws, features_without_law_are_told_so) {
 
 Test(checks_laws, projections_without_law_are_told_so) {
   static const char *const names[] = {"LIN-1", "LIN-2", "LIN-7"};
-  run_case *c = disguised("linformer:k=12", inspect_silent);
+  run_case *c = disguised("linformer:k=12", describe_silent);
   for (int i = 0; i < 3; i++) expect_told(c, names[i], VERDICT_NOT_APPLICABLE);
   expect_verdict(&c->e, "LIN-6", VERDICT_PASS, "of any projection");
   case_free(c);

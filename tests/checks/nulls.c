@@ -2,6 +2,7 @@
  * a variant's own algorithm, under its own parameters, view and bounds: each check rejects them on the input
  * recorded here, or is as blind to them as it declares, while the variant itself passes. */
 #include "tests/support/checks_fake.h"
+#include "tests/support/checks_shown.h"
 #include "tests/support/spec.h"
 
 #include "core/expression/attn_expression.h"
@@ -138,11 +139,31 @@ static attn_variant named(const char *expression) {
   return v;
 }
 
+enum { MOST = 24 };
+static attn_variant impostors[MOST];
+static const char *of[MOST];
+
+/* Plans what it stands in for, and shows that; executes the fake. */
+static attn_status impostor_plan(attn_builder *b, const attn_parts *parts, void **state) {
+  (void)parts;
+  return shown_plan_of(b, of[attn_builder_context(b)->variant - impostors], state);
+}
+
+static void impostor_inspect(const void *state, const attn_context *c, attn_view *view) {
+  (void)c;
+  cr_assert_eq(attn_plan_inspect(state, view), ATTN_OK, "%s", attn_last_error());
+}
+
+static attn_status impostor_describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_method method = {
+      .plan = impostor_plan, .execute = fake_execute, .inspect = impostor_inspect};
+  (void)b, (void)c;
+  out->method = &method;
+  return ATTN_OK;
+}
+
 /* The variant, or the expression, with another algorithm in the place of its own: the fake's. */
 static const char *impostor_of(const char *name) {
-  enum { MOST = 24 };
-  static attn_variant impostors[MOST];
-  static const char *of[MOST];
   static char names[MOST][16];
   const attn_variant *real;
   for (int i = 0; i < MOST; i++) {
@@ -155,7 +176,7 @@ static const char *impostor_of(const char *name) {
     else if (!attn_variant_find(name, &real))
       impostors[i] = *real;
     impostors[i].name = names[i];
-    impostors[i].execute = fake_execute;
+    impostors[i].describe = impostor_describe;
     cr_assert_eq(attn_variant_register(&impostors[i]), ATTN_OK, "%s", attn_last_error());
     return names[i];
   }

@@ -162,21 +162,20 @@ static void enclose_badly(const void *state, const attn_query *x, int64_t units,
   }
 }
 
-static void inspect_badly(const void *state, const attn_context *c, attn_view *view) {
-  static attn_selector told;
-  attn_selection_inspect(state, c, view);
-  told = *view->selector;
-  told.enclose = enclose_badly;
-  view->selector = &told;
+static const attn_variant *ranking;
+
+static attn_status describe_badly(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const attn_status status = ranking->describe(b, c, out);
+  out->selector.enclose = enclose_badly;
+  return status;
 }
 
 Test(checks_patterns, proxies_that_say_too_much) {
   static attn_variant telling;
-  const attn_variant *real;
-  cr_assert_eq(attn_variant_find("topk", &real), ATTN_OK);
-  telling = *real;
+  cr_assert_eq(attn_variant_find("topk", &ranking), ATTN_OK);
+  telling = *ranking;
   telling.name = "telling";
-  telling.inspect = inspect_badly;
+  telling.describe = describe_badly;
   cr_assert_eq(attn_variant_register(&telling), ATTN_OK);
   for (int side = -1; side < 2; side++) {
     widened = 1e-3 * side;

@@ -39,22 +39,21 @@ Test(checks_selections, hits_of_a_known_probability) {
 
 static int64_t more_hashes, more_buckets;
 
-static void inspect_misstated(const void *state, const attn_context *c, attn_view *view) {
-  static attn_selector told;
-  attn_selection_inspect(state, c, view);
-  told = *view->selector;
-  told.hashes += more_hashes;
-  told.buckets += more_buckets;
-  view->selector = &told;
+static const attn_variant *told_of;
+
+static attn_status describe_misstated(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const attn_status status = told_of->describe(b, c, out);
+  out->selector.hashes += more_hashes;
+  out->selector.buckets += more_buckets;
+  return status;
 }
 
 static void misstate(const char *of, const char *name, attn_variant *own,
-                     void (*inspect)(const void *, const attn_context *, attn_view *)) {
-  const attn_variant *real;
-  cr_assert_eq(attn_variant_find(of, &real), ATTN_OK);
-  *own = *real;
+                     attn_status (*describe)(attn_builder *, const attn_context *, attn_parts *)) {
+  cr_assert_eq(attn_variant_find(of, &told_of), ATTN_OK);
+  *own = *told_of;
   own->name = name;
-  own->inspect = inspect;
+  own->describe = describe;
   cr_assert_eq(attn_variant_register(own), ATTN_OK, "%s", attn_last_error());
 }
 
@@ -73,7 +72,7 @@ Test(checks_selections, hashes_of_the_library) {
 
 Test(checks_selections, hashes_that_are_misstated) {
   static attn_variant own;
-  misstate("lsh", "misstated", &own, inspect_misstated);
+  misstate("lsh", "misstated", &own, describe_misstated);
   for (int i = 0; i < 3; i++) {
     more_hashes = i == 1 ? 1 : 0;
     more_buckets = i == 2 ? 16 : 0;
@@ -207,17 +206,15 @@ static void enclose_too_low(const void *state, const attn_query *x, int64_t unit
   }
 }
 
-static void inspect_too_low(const void *state, const attn_context *c, attn_view *view) {
-  static attn_selector told;
-  attn_selection_inspect(state, c, view);
-  told = *view->selector;
-  told.enclose = enclose_too_low;
-  view->selector = &told;
+static attn_status describe_too_low(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const attn_status status = told_of->describe(b, c, out);
+  out->selector.enclose = enclose_too_low;
+  return status;
 }
 
 Test(checks_selections, a_page_that_states_too_little) {
   static attn_variant own;
-  misstate("pages", "too_low", &own, inspect_too_low);
+  misstate("pages", "too_low", &own, describe_too_low);
   for (int i = 0; i < 2; i++) {
     lowered = i;
     run_case *c = four_pages("too_low:page=2,budget=2");

@@ -233,12 +233,10 @@ Test(checks_tails, faults_are_found) {
 /* -- laws that are missing, misstated or about nothing -- */
 
 static void (*change)(attn_selector *);
-static void inspect_changed(const void *state, const attn_context *c, attn_view *view) {
-  static attn_selector told;
-  attn_selection_inspect(state, c, view);
-  told = *view->selector;
-  change(&told);
-  view->selector = &told;
+static attn_status describe_changed(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const attn_status status = attn_variant_planted_sample.describe(b, c, out);
+  change(&out->selector);
+  return status;
 }
 static void forget_law(attn_selector *x) {
   x->moments = NULL;
@@ -259,7 +257,7 @@ static run_case *changed(void (*how)(attn_selector *)) {
   static attn_variant own;
   own = attn_variant_planted_sample;
   own.name = "changed_sample";
-  own.inspect = inspect_changed;
+  own.describe = describe_changed;
   change = how;
   cr_assert_eq(attn_variant_register(&own), ATTN_OK, "%s", attn_last_error());
   return case_gaussian("changed_sample", case_problem(1, 2, 1, 96, 8, 4, false, ATTN_F32), 0.5);

@@ -9,24 +9,23 @@
 #include <stdio.h>
 #include <string.h>
 
-static size_t room = 1 << 22;
-static size_t work_size(const attn_context *c) {
-  (void)c;
-  return room;
-}
 static attn_cost cost(const attn_context *c) { return (attn_cost){.mul_add = (double)c->problem->n_q}; }
-static attn_status execute(const void *state, const attn_call *call) {
-  (void)state, (void)call;
-  return ATTN_OK;
-}
 
 static const attn_pattern *pattern;
 static const attn_feature_map *map;
 static const attn_projection *projection;
-static attn_status plan(attn_builder *b, void **state) {
-  return pattern ? attn_softmax_plan(b, pattern, (attn_tiling){.path = ATTN_PATH_AUTO}, state)
-         : map   ? attn_linear_plan(b, map, state)
-                 : attn_compression_plan(b, projection, state);
+static attn_parts besides; /* what else there is to say */
+static int64_t columns_later;
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)c;
+  if (pattern) out->pattern = *pattern;
+  if (map) out->features = *map;
+  if (projection) out->projection = *projection;
+  if (b) out->features.columns += columns_later;
+  if (besides.seed) out->seed = besides.seed;
+  out->method = besides.method;
+  out->rounding = besides.rounding;
+  return ATTN_OK;
 }
 
 static const attn_param none[] = {{.name = NULL}};
@@ -36,10 +35,8 @@ static attn_variant fake = {.abi = ATTN_ABI,
                             .summary = "one of each fault",
                             .cite = "none",
                             .params = none,
-                            .work_size = work_size,
-                            .cost = cost,
-                            .plan = plan,
-                            .execute = execute};
+                            .describe = describe,
+                            .cost = cost};
 
 static void expect(attn_status status, const char *word) {
   cr_expect(status == ATTN_EINVAL && strstr(attn_last_error(), word), "status %d, \"%s\" for %s", (int)status,
@@ -111,53 +108,44 @@ static bool candidate(const void *state, int64_t head, int64_t position, int64_t
   return block == 0;
 }
 
-Test(core_descriptors, a_linear_variant_without_features) {
-  const attn_variant old = fake;
-  fake = (attn_variant){.abi = old.abi, .size = old.size, .name = old.name, ATTN_LINEAR(NULL)};
-  fake.summary = old.summary, fake.cite = old.cite, fake.params = old.params;
-  expect(attn_variant_register(&fake), "NULL: features");
-}
-
-Test(core_descriptors, a_softmax_variant_without_a_pattern) {
-  const attn_variant old = fake;
-  fake = (attn_variant){.abi = old.abi, .size = old.size, .name = old.name, ATTN_SOFTMAX(NULL)};
-  fake.summary = old.summary, fake.cite = old.cite, fake.params = old.params, fake.cost = old.cost;
-  expect(attn_variant_register(&fake), "NULL: pattern");
-  fake = old;
-}
-
 Test(core_descriptors, a_missing_member_is_named) {
   const attn_variant old = fake;
-  fake.execute = NULL;
-  expect(attn_variant_register(&fake), "NULL: execute");
+  fake.describe = NULL;
+  expect(attn_variant_register(&fake), "NULL: describe");
   fake = old;
   fake.cite = NULL;
   expect(attn_variant_register(&fake), "NULL: cite");
   fake = old;
 }
 
-static attn_pattern made_pattern;
-static attn_status make_pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
-  (void)b, (void)c;
-  *out = made_pattern;
+static attn_status execute(const void *state, const attn_call *call) {
+  (void)state, (void)call;
   return ATTN_OK;
 }
 
-/* Its sizes are wanted before its plan. */
-Test(core_descriptors, a_softmax_variant_with_a_pattern_that_is_none) {
-  attn_variant softmax = {.abi = fake.abi, .size = fake.size, .name = fake.name, ATTN_SOFTMAX(make_pattern)};
-  softmax.summary = fake.summary, softmax.cite = fake.cite, softmax.params = fake.params;
-  softmax.cost = fake.cost;
+/* Sizes are wanted before a plan. */
+Test(core_descriptors, an_estimate_of_parts_that_are_none) {
+  const attn_problem problem = attn_problem_make(1, 1, 32, 8);
+  const attn_pattern wrong = {.row = row, .max_runs = -3};
+  size_t bytes = 7;
+  cr_assert_eq(attn_variant_register(&fake), ATTN_OK);
+  pattern = &wrong;
+  expect(attn_estimate(&problem, "fake", NULL, &bytes, NULL), "variant fake: pattern.max_runs = -3");
+  pattern = NULL;
+  expect(attn_estimate(&problem, "fake", NULL, &bytes, NULL), "describe gives no part");
+  cr_expect(bytes == 7);
+}
+
+Test(core_descriptors, methods) {
+  const attn_method empty = {.execute = NULL}, sound = {.execute = execute};
   const attn_problem problem = attn_problem_make(1, 1, 32, 8);
   attn_plan *made = NULL;
-  size_t bytes = 7;
-  cr_assert_eq(attn_variant_register(&softmax), ATTN_OK);
-  made_pattern = (attn_pattern){.row = row, .max_runs = -3};
-  expect(attn_plan_create(&made, &problem, "fake", NULL), "variant fake: pattern.max_runs = -3");
-  expect(attn_estimate(&problem, "fake", NULL, &bytes, NULL), "variant fake: pattern.max_runs = -3");
-  made_pattern = (attn_pattern){.max_runs = 3};
-  expect(attn_estimate(&problem, "fake", NULL, &bytes, NULL), "variant fake: pattern.row is NULL");
-  cr_expect(bytes == 7);
+  besides.method = &empty;
+  expect_plan("variant fake: its method's execute is NULL");
+  besides.method = &sound;
+  cr_expect_eq(attn_plan_create(&made, &problem, "fake", NULL), ATTN_OK, "%s", attn_last_error());
+  cr_expect_eq(attn_plan_work_size(made), 0);
+  attn_plan_destroy(made);
 }
 
 static void expect_pattern(attn_pattern p, const char *word) {
@@ -262,19 +250,25 @@ static int64_t project_none(const void *state, const attn_context *c, const attn
   return 0;
 }
 
-/* Less work memory than the engine uses. */
+/* More work memory with a builder than without. */
 Test(core_descriptors, work_that_is_too_small) {
   const attn_feature_map m = {.map = map_none, .columns = 4};
+  map = &m;
+  columns_later = 100;
+  expect_plan("variant fake: describe gives parts that work in");
+}
+
+Test(core_descriptors, parts_that_no_engine_takes_together) {
+  const attn_feature_map m = {.map = map_none, .columns = 4};
   const attn_projection e = {.project = project_none, .slots = 4};
-  const attn_pattern p = {.row = row, .max_runs = 3};
-  give(1, whole, whole, whole);
-  room = 32;
-  pattern = &p;
-  expect_plan("variant fake: work_size gives 32 bytes, the softmax engine works in");
-  pattern = NULL, map = &m;
-  expect_plan("the linear engine works in");
-  map = NULL, projection = &e;
-  expect_plan("the compression engine works in");
+  const attn_problem problem = attn_problem_make(1, 1, 32, 8);
+  attn_plan *made = NULL;
+  cr_assert_eq(attn_variant_register(&fake), ATTN_OK);
+  map = &m;
+  projection = &e;
+  cr_expect_eq(attn_plan_create(&made, &problem, "fake", NULL), ATTN_EUNSUPPORTED);
+  cr_expect(strstr(attn_last_error(), "softmax, selection, linear, residual, compression"), "%s",
+            attn_last_error());
 }
 
 static void expect_map(attn_feature_map m, const char *word) {
@@ -318,41 +312,20 @@ Test(core_descriptors, projections) {
                     "77");
 }
 
-static void inspect_nameless(const void *state, const attn_context *c, attn_view *view) {
-  attn_softmax_inspect(state, c, view);
-  view->budget.parameter = "nosuch";
-}
-
-Test(core_descriptors, views_that_name_no_parameter) {
-  const attn_problem problem = attn_problem_make(1, 1, 32, 8);
+Test(core_descriptors, parts_that_name_no_parameter) {
   const attn_pattern honest = {.row = row, .max_runs = 1};
-  attn_plan *made = NULL;
-  attn_view view;
   give(1, whole, whole, whole);
-  pattern = &honest;
-  fake.inspect = inspect_nameless;
-  cr_assert_eq(attn_variant_register(&fake), ATTN_OK);
-  cr_assert_eq(attn_plan_create(&made, &problem, "fake", NULL), ATTN_OK, "%s", attn_last_error());
-  expect(attn_plan_inspect(made, &view), "nosuch");
-  attn_plan_destroy(made);
-}
-
-static attn_rounding declared;
-static void inspect_rounding(const void *state, const attn_context *c, attn_view *view) {
-  attn_softmax_inspect(state, c, view);
-  view->rounding = declared;
+  besides.seed = "nosuch";
+  expect_pattern(honest, "nosuch");
 }
 
 static attn_status inspect_with(attn_rounding rounding) {
+  static const attn_method method = {.execute = execute};
   const attn_problem problem = attn_problem_make(1, 1, 32, 8);
-  const attn_pattern honest = {.row = row, .max_runs = 1};
   const attn_variant *found;
   attn_plan *made = NULL;
   attn_view view;
-  give(1, whole, whole, whole);
-  pattern = &honest;
-  fake.inspect = inspect_rounding;
-  declared = rounding;
+  besides = (attn_parts){.method = &method, .rounding = rounding};
   if (attn_variant_find("fake", &found)) cr_assert_eq(attn_variant_register(&fake), ATTN_OK);
   cr_assert_eq(attn_plan_create(&made, &problem, "fake", NULL), ATTN_OK, "%s", attn_last_error());
   const attn_status status = attn_plan_inspect(made, &view);

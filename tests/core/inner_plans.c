@@ -8,8 +8,9 @@ static bool fail_afterwards;
 static int64_t seen_threads;
 static const char *seen_isa;
 
-static attn_status plan(attn_builder *b, void **state) {
+static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) {
   const attn_context *c = attn_builder_context(b);
+  (void)parts;
   const attn_plan *inner = NULL;
   attn_status status = attn_builder_plan(b, c->problem, inner_spec, &inner);
   if (status) return status;
@@ -19,12 +20,14 @@ static attn_status plan(attn_builder *b, void **state) {
   *state = (void *)(uintptr_t)inner;
   return fail_afterwards ? attn_fail(ATTN_EFOREIGN, "afterwards") : ATTN_OK;
 }
-static size_t work_size(const attn_context *c) {
-  size_t bytes = 0;
+static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
+  size_t inner = 0;
   attn_carver carver = attn_carver_count(c);
-  if (attn_context_estimate(c, c->problem, inner_spec, &bytes, NULL)) return SIZE_MAX;
-  attn_carve(&carver, 1, 1, bytes);
-  return carver.used;
+  (void)parts;
+  const attn_status status = attn_context_estimate(c, c->problem, inner_spec, &inner, NULL);
+  attn_carve(&carver, 1, 1, inner);
+  *bytes = carver.used;
+  return status;
 }
 static attn_cost cost(const attn_context *c) {
   attn_cost out = {0};
@@ -39,6 +42,13 @@ static attn_status execute(const void *state, const attn_call *call) {
              : attn_plan_execute(state, call->q, call->k, call->v, call->kv_len, call->o, work);
 }
 
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_method method = {.work_size = work_size, .plan = plan, .execute = execute};
+  (void)b, (void)c;
+  out->method = &method;
+  return ATTN_OK;
+}
+
 static const attn_param none[] = {{.name = NULL}};
 static const attn_variant outer = {.abi = ATTN_ABI,
                                    .size = sizeof(attn_variant),
@@ -47,10 +57,8 @@ static const attn_variant outer = {.abi = ATTN_ABI,
                                    .cite = "none",
                                    .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
                                    .params = none,
-                                   .work_size = work_size,
-                                   .cost = cost,
-                                   .plan = plan,
-                                   .execute = execute};
+                                   .describe = describe,
+                                   .cost = cost};
 
 static void use_outer(const char *spec) {
   const attn_variant *known;

@@ -59,6 +59,10 @@ static void expect_refused(const char *path, attn_status expected, const char *w
 
 Test(core_plugin, refusals) {
   expect_refused(PLUGIN_DIR "/bad_abi.so", ATTN_EABI, "bad_abi.so");
+  expect_refused(PLUGIN_DIR "/bad_old.so", ATTN_EABI,
+                 ".describe takes the place of .pattern, .features, .plan");
+  expect_refused(PLUGIN_DIR "/bad_linked.so", ATTN_EABI,
+                 ".describe takes the place of .pattern, .features, .plan");
   expect_refused(PLUGIN_DIR "/bad_size.so", ATTN_EABI, "bad_size.so");
   expect_refused(PLUGIN_DIR "/bad_duplicate.so", ATTN_EEXIST, "tiled");
   expect_refused(PLUGIN_DIR "/bad_name.so", ATTN_EINVAL, "name");

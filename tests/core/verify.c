@@ -75,8 +75,6 @@ typedef enum {
   WORK_READ,
   INPUT_CHANGED,
   LSE_LEFT,
-  /* of any */
-  NO_STATE,
 } fault;
 
 static fault planted;
@@ -108,10 +106,6 @@ static int64_t project(const void *state, const attn_context *c, const attn_slab
   memset(scratch, 1, SCRATCH + (planted == SCRATCH_MORE));
   return planted == TOO_MANY ? SLOTS + 1 : planted == NEGATIVE ? -1 : SLOTS;
 }
-static size_t scratch(const void *state, const attn_context *c) {
-  (void)state, (void)c;
-  return SCRATCH;
-}
 
 static int64_t row(const void *state, int64_t head, int64_t position, attn_run *runs) {
   static int64_t calls;
@@ -121,18 +115,12 @@ static int64_t row(const void *state, int64_t head, int64_t position, attn_run *
 }
 
 static const attn_feature_map features = {.columns = COLUMNS, .map = map};
-static const attn_projection projection = {.slots = SLOTS, .project = project, .scratch = scratch};
+static const attn_projection projection = {.slots = SLOTS, .project = project, .scratch = SCRATCH};
 static const attn_pattern pattern = {.row = row, .max_runs = 1};
 
-static attn_status plan(attn_builder *b, void **state) {
-  if (planted == NO_STATE) return ATTN_OK;
-  if (planted < SLOT_LEFT) return attn_linear_plan(b, &features, state);
-  if (planted < CHANGING) return attn_compression_plan(b, &projection, state);
-  return planted < O_COLUMN_LEFT ? attn_softmax_plan(b, &pattern, (attn_tiling){0}, state) : ATTN_OK;
-}
-
 /* Zeros, by way of a slice of the work memory for each head. */
-static attn_status own_execute(const attn_call *call) {
+static attn_status execute(const void *state, const attn_call *call) {
+  (void)state;
   const attn_problem *p = call->context->problem;
   size_t bytes = (size_t)p->d_v * sizeof(float);
   attn_carver carver = attn_carver_at(call, call->work);
@@ -150,22 +138,26 @@ static attn_status own_execute(const attn_call *call) {
   return ATTN_OK;
 }
 
-static attn_status execute(const void *state, const attn_call *call) {
-  if (planted == NO_STATE) return attn_softmax_execute(state, call);
-  if (planted < SLOT_LEFT) return attn_linear_execute(state, call);
-  if (planted < CHANGING) return attn_compression_execute(state, call);
-  return planted < O_COLUMN_LEFT ? attn_softmax_execute(state, call) : own_execute(call);
-}
-static void inspect(const void *state, const attn_context *c, attn_view *view) {
-  if (planted >= CHANGING && planted < O_COLUMN_LEFT) attn_softmax_inspect(state, c, view);
-}
-static size_t work_size(const attn_context *c) {
+static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
   attn_carver carver = attn_carver_count(c);
+  (void)parts;
   attn_carve_slices(&carver, c->problem->heads, (size_t)c->problem->d_v * sizeof(float));
-  if (planted >= O_COLUMN_LEFT) return carver.used;
-  return planted < SLOT_LEFT  ? attn_linear_work_size(c, &features)
-         : planted < CHANGING ? attn_compression_work_size(c, &projection)
-                              : attn_softmax_work_size(c, &pattern, (attn_tiling){0});
+  *bytes = carver.used;
+  return ATTN_OK;
+}
+
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_method method = {.work_size = work_size, .execute = execute};
+  (void)b, (void)c;
+  if (planted < SLOT_LEFT)
+    out->features = features;
+  else if (planted < CHANGING)
+    out->projection = projection;
+  else if (planted < O_COLUMN_LEFT)
+    out->pattern = pattern;
+  else
+    out->method = &method;
+  return ATTN_OK;
 }
 static attn_cost cost(const attn_context *c) { return (attn_cost){.mul_add = (double)c->problem->n_q}; }
 
@@ -177,11 +169,8 @@ static const attn_variant planted_variant = {.abi = ATTN_ABI,
                                              .cite = "none",
                                              .caps = ATTN_CAP_LSE | ATTN_CAP_PADDING,
                                              .params = none,
-                                             .work_size = work_size,
-                                             .cost = cost,
-                                             .plan = plan,
-                                             .execute = execute,
-                                             .inspect = inspect};
+                                             .describe = describe,
+                                             .cost = cost};
 
 static void try_fault(fault which, bool lse, attn_status expected, const char *word) {
   attn_problem p = attn_problem_make(1, 2, N, D);
@@ -240,5 +229,4 @@ Test(core_verify, executions) {
   try_fault(WORK_BEFORE, false, ATTN_EFOREIGN, "execute wrote before its work memory");
   try_fault(WORK_READ, false, ATTN_EFOREIGN, "memory that nothing wrote");
   try_fault(INPUT_CHANGED, false, ATTN_EFOREIGN, "execute changed its input k");
-  try_fault(NO_STATE, false, ATTN_EINVAL, "no state");
 }

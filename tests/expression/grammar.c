@@ -174,15 +174,10 @@ Test(expression_grammar, variants_of_expressions) {
 }
 
 Test(expression_grammar, null_arguments) {
-  void *state = NULL;
-  attn_view view = {.caps = 0};
-  EXPECT_STATUS(attn_expression_plan(NULL, &state), ATTN_EINVAL);
-  EXPECT_STATUS(attn_expression_plan((attn_builder *)&view, NULL), ATTN_EINVAL);
-  EXPECT_STATUS(attn_expression_execute(&view, NULL), ATTN_EINVAL);
+  attn_parts parts;
+  EXPECT_STATUS(attn_expression_describe(NULL, NULL, &parts), ATTN_EINVAL);
   EXPECT_STATUS(attn_expression_applicable(NULL), ATTN_EINVAL);
-  EXPECT(attn_expression_work_size(NULL) == SIZE_MAX);
   EXPECT(!(attn_expression_cost(NULL).mul_add > 0));
-  attn_expression_inspect(NULL, NULL, &view);
 }
 
 /* Any text is refused with one line, or has a canonical text that stands for itself. */

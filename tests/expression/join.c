@@ -192,23 +192,17 @@ static void moments_of_thirds(const void *state, const attn_query *query, const 
   for (int64_t a = 0; a < count; a++)
     for (int64_t b = 0; b < count; b++) m[a * count + b] = keys[a] == keys[b] ? 3 : 1;
 }
-static attn_selector thirds_of(const attn_context *c) {
-  return (attn_selector){.share = ATTN_SHARE_ROW,
-                         .rows = 4,
-                         .max_runs = c->problem->n_kv,
-                         .weighted = true,
-                         .restricts = mind,
-                         .select = select_thirds,
-                         .moments = moments_of_thirds,
-                         .log_weight = weight_of_thirds};
-}
-static size_t thirds_size(const attn_context *c) {
-  const attn_selector x = thirds_of(c);
-  return attn_selection_work_size(c, &x);
-}
-static attn_status thirds_plan(attn_builder *b, void **state) {
-  const attn_selector x = thirds_of(attn_builder_context(b));
-  return attn_selection_plan(b, &x, state);
+static attn_status thirds_of(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b;
+  out->selector = (attn_selector){.share = ATTN_SHARE_ROW,
+                                  .rows = 4,
+                                  .max_runs = c->problem->n_kv,
+                                  .weighted = true,
+                                  .restricts = mind,
+                                  .select = select_thirds,
+                                  .moments = moments_of_thirds,
+                                  .log_weight = weight_of_thirds};
+  return ATTN_OK;
 }
 static attn_cost no_cost(const attn_context *c) {
   (void)c;
@@ -222,11 +216,8 @@ static const attn_variant thirds = {.abi = ATTN_ABI,
                                     .cite = "none",
                                     .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_DATA,
                                     .params = none,
-                                    .work_size = thirds_size,
-                                    .cost = no_cost,
-                                    .plan = thirds_plan,
-                                    .execute = attn_selection_execute,
-                                    .inspect = attn_selection_inspect};
+                                    .describe = thirds_of,
+                                    .cost = no_cost};
 
 static void use(const attn_variant *v) {
   const attn_variant *known;

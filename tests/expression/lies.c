@@ -93,7 +93,7 @@ static void expect_alone(const char *spec, const char *reason) {
 Test(expression_lies, of_one_term) {
   cr_assert_eq(attn_variant_register(&attn_variant_planted_coin), ATTN_OK, "%s", attn_last_error());
   expect_alone("streaming:sink=2,window=3 + planted_coin:fault=again", "a term before it owns");
-  expect_alone("streaming:sink=2,window=3 + planted_coin:fault=shifting", "plan states another selector");
+  expect_alone("streaming:sink=2,window=3 + planted_coin:fault=shifting", "and without a builder in");
   expect_alone("planted_coin:fault=order", "does not exist");
   expect_alone("(planted_coin:fault=order)", "does not exist");
   expect_alone("planted_coin:fault=order_twice", "it has already");
@@ -110,9 +110,9 @@ static int64_t torn_row(const void *state, int64_t head, int64_t position, attn_
   runs[1] = torn_run;
   return torn_count;
 }
-static attn_status torn_pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+static attn_status torn_parts(attn_builder *b, const attn_context *c, attn_parts *out) {
   (void)b, (void)c;
-  *out = (attn_pattern){.row = torn_row, .max_runs = 2};
+  out->pattern = (attn_pattern){.row = torn_row, .max_runs = 2};
   return ATTN_OK;
 }
 static attn_cost no_cost(const attn_context *c) {
@@ -127,7 +127,7 @@ static const attn_variant torn = {.abi = ATTN_ABI,
                                   .cite = "none",
                                   .caps = ATTN_CAP_SOFTMAX,
                                   .params = none,
-                                  ATTN_SOFTMAX(torn_pattern),
+                                  .describe = torn_parts,
                                   .cost = no_cost};
 
 static void expect_torn(attn_run run, int64_t count, const char *reason) {
@@ -154,10 +154,10 @@ static int64_t stepping_row(const void *state, int64_t head, int64_t position, a
   runs[0] = (attn_run){0, N / 7, 7};
   return 1;
 }
-static attn_status stepping_pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+static attn_status stepping_parts(attn_builder *b, const attn_context *c, attn_parts *out) {
   (void)b;
   const bool stated = c->params && *(const int64_t *)c->params;
-  *out = (attn_pattern){.row = stepping_row, .max_runs = 1, .max_pieces = stated ? N / 7 : 0};
+  out->pattern = (attn_pattern){.row = stepping_row, .max_runs = 1, .max_pieces = stated ? N / 7 : 0};
   return ATTN_OK;
 }
 static const attn_param stated_or_not[] = {
@@ -170,7 +170,7 @@ static const attn_variant stepping = {.abi = ATTN_ABI,
                                       .caps = ATTN_CAP_SOFTMAX,
                                       .params = stated_or_not,
                                       .params_size = sizeof(int64_t),
-                                      ATTN_SOFTMAX(stepping_pattern),
+                                      .describe = stepping_parts,
                                       .cost = no_cost};
 
 /* Alone the engine follows any steps; a join needs to know how many runs of step 1 they are. */

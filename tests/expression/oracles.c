@@ -116,9 +116,9 @@ static bool sees_nothing(const void *state, int64_t head, int64_t position, int6
   (void)state, (void)head, (void)position, (void)key;
   return false;
 }
-static attn_status nothing_of(attn_builder *b, const attn_context *c, attn_pattern *out) {
+static attn_status nothing_of(attn_builder *b, const attn_context *c, attn_parts *out) {
   (void)b, (void)c;
-  *out = (attn_pattern){.row = no_runs, .max_runs = 1, .sees = sees_nothing};
+  out->pattern = (attn_pattern){.row = no_runs, .max_runs = 1, .sees = sees_nothing};
   return ATTN_OK;
 }
 static attn_cost no_cost(const attn_context *c) {
@@ -133,7 +133,7 @@ static const attn_variant nothing = {.abi = ATTN_ABI,
                                      .cite = "none",
                                      .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
                                      .params = none,
-                                     ATTN_SOFTMAX(nothing_of),
+                                     .describe = nothing_of,
                                      .cost = no_cost};
 
 Test(expression_oracles, a_head_of_nothing_is_the_tail) {

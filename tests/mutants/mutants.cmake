@@ -135,8 +135,9 @@ mutant(state-not-cleared core/engines/linear/state.c repeat performer "a state s
 mutant(work-memory-overrun core/plan.c alignment tiled "aligning the work memory skips what was asked for"
   [[(uintptr_t)work + ALIGNMENT - 1]] [[(uintptr_t)work + 3 * ALIGNMENT - 1]])
 mutant(estimate-too-small core/plan.c estimate tiled "an estimate forgets the room for alignment"
-  [[if (!status && work_size) status = plan_work_size(spec->variant, &c, work_size);]]
-  [[if (!status && work_size) *work_size = spec->variant->work_size(&c);]])
+  [[if (!status && work_size) status = estimate_work_size(&c, work_size);]]
+  [[if (!status && work_size) status = estimate_work_size(&c, work_size);
+  if (!status && work_size && *work_size) *work_size -= ALIGNMENT;]])
 
 # -- selections --
 
@@ -645,7 +646,7 @@ mutant(hedgehog-half variants/linear.c PHI-1 "linear:feature=hedgehog" "the soft
 mutant(cosine-is-permutable variants/linear.c permutation linear "features of positions are declared permutable"
   [[uint32_t lost = @of == COS ? ATTN_CAP_PERMUTATION : 0@;]] [[0]])
 mutant(length-not-declared variants/linear.c PROP-PREFIX "linear:feature=cos" "angles in lengths of the sequence are no exemption"
-  [[.exempt = @p->feature == COS && !p->length ? own_length : NULL@,]] [[NULL]])
+  [[if (@p->feature == COS && !p->length@) out->exempt = own_length;]] [[false]])
 mutant(degree-one-more experiments/checks/fixed/taylor.c checks_fixed/features_that_a_polynomial_needs ""
   "one degree more than what is needed" [[while (relative_error(g, b) > tolerated) g++;]]
   [[while (relative_error(g++, b) > tolerated) {}]])
@@ -735,9 +736,9 @@ mutant(run-one-too-long core/contract.c core_descriptors/rows_that_are_none "" "
 mutant(runs-behind-unseen core/contract.c core_descriptors/rows_of_too_many_runs ""
   "a row may write more runs than it returns"
   [[memcmp(&x->runs[most], &paint, sizeof paint) != 0]] [[false]])
-mutant(room-unchecked core/descriptors.c core_descriptors/work_that_is_too_small ""
+mutant(room-unchecked core/plan.c core_descriptors/work_that_is_too_small ""
   "a work memory may be less than the engine works in"
-  [[given >= bytes]] [[true]])
+  [[bytes > plan->work_size]] [[false]])
 mutant(fork-unnoticed core/threads.c core_fork/after_threads "" "a forked process waits for threads that it does not have"
   [[atomic_store(&forked, true);]] [[;]])
 mutant(null-unchecked core/problem.c core_null/arguments "" "a problem that is NULL is read"
@@ -1127,11 +1128,6 @@ mutant(promise-of-anything core/descriptors.c expression_lies/broken_descriptors
 mutant(order-with-one-twice core/engines/softmax/asked.c expression_lies/of_one_term ""
   "an order may have a query twice"
   [=[(order[i] < 0 || order[i] >= n || @place[order[i]] >= 0@)]=] [[false]])
-mutant(term-shows-another-selector core/expression/term.c expression_lies/of_one_term ""
-  "a join goes on with a selector that it was not made for"
-  [[(@s->share != x->share || s->rows != x->rows || s->max_runs != x->max_runs ||
-      s->weighted != x->weighted || s->restricts != x->restricts || !s->order != !x->order@)]]
-  [[false]])
 
 # -- keys that are drawn and weighed --
 
@@ -1182,7 +1178,7 @@ mutant(tail-window-counts-the-hidden core/score.c variants_lsh_tail/a_window_cou
   "keys that a bias hides have places in the window" [[count -= @!attn_score_hides(p, batch, head, i, --end)@;]]
   [[(--end, 1)]])
 mutant(lsh-empty-rows-sum-to-one variants/lsh.c variants_lsh/without_a_window_rows_may_be_empty ""
-  "weights of rows that no key shares a bucket with are said to sum to 1" [[view->caps &= @~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX)@;]]
+  "weights of rows that no key shares a bucket with are said to sum to 1" [[if (!x->window) out->caps &= @~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX)@;]]
   [[~(uint32_t)0]])
 mutant(ranking-hidden-take-places core/engines/softmax/ranker.c checks_selections/what_biases_hide_takes_no_place ""
   "columns of which a row sees no key are ranked as others" [[if (@hidden(x, &of, chunk->first + j)@)]] [[false]])
@@ -1191,7 +1187,7 @@ mutant(tail-owned-again variants/lsh_tail.c variants_lsh_tail/keys_that_others_o
 mutant(tail-bucket-alone core/engines/hashing/tables.c LAW-1 "lsh_tail:k=12,l=100,hits=1" "signs that name no bucket are not compared"
   [[(!rest || @rest[at] == wanted@)]] [[true]])
 mutant(sample-quantile-of-one-side variants/sample.c VA-1 "sample:guarantee=clt,base=60,eps=0.2,replacement=yes"
-  "an event of two sides has the quantile of one" [[s->z = quantile(s->p.delta / @(s->p.quantile ? 2 : 1)@);]] [[1]])
+  "an event of two sides has the quantile of one" [[.z = quantile(x->delta / @(x->quantile ? 2 : 1)@)]] [[1]])
 mutant(sample-accuracy-in-percent variants/sample.c VA-1 "sample:guarantee=bernstein,base=48,eps=0.05"
   "the error that is asked for is read as percent" [[a = @x->eps@ * (owned / n + least),]] [[100 * x->eps]])
 mutant(sample-head-drawn-again variants/sample.c variants_sample/draws_follow_the_moments ""

@@ -11,7 +11,7 @@ set(mutants_sites "") # texts that mutants replace, by hash
 
 file(GLOB_RECURSE mutants_sources RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
      ${PROJECT_SOURCE_DIR}/core/*.[ch] ${PROJECT_SOURCE_DIR}/core/*.inc ${PROJECT_SOURCE_DIR}/variants/*.c
-     ${PROJECT_SOURCE_DIR}/variants/*.def ${PROJECT_SOURCE_DIR}/experiments/*.c ${PROJECT_SOURCE_DIR}/data/*.c)
+     ${PROJECT_SOURCE_DIR}/core/*.def ${PROJECT_SOURCE_DIR}/variants/*.def ${PROJECT_SOURCE_DIR}/experiments/*.c ${PROJECT_SOURCE_DIR}/data/*.c)
 foreach(source IN LISTS mutants_sources)
   file(READ ${PROJECT_SOURCE_DIR}/${source} "mutants_text_${source}")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${source})

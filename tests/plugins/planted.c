@@ -81,13 +81,18 @@ static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key
   return position / BLOCK == key / BLOCK;
 }
 
-static size_t work_size(const attn_context *c) { return (size_t)c->problem->n_kv * sizeof(double); }
+static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
+  (void)parts;
+  *bytes = (size_t)c->problem->n_kv * sizeof(double);
+  return ATTN_OK;
+}
 
 static attn_cost cost(const attn_context *c) {
   return attn_softmax_cost(c, (double)c->problem->n_q * BLOCK / (c->problem->causal ? 2 : 1));
 }
 
-static attn_status plan(attn_builder *b, void **out) {
+static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
+  (void)parts;
   const attn_context *c = attn_builder_context(b);
   const attn_problem *p = c->problem;
   state *s = attn_builder_alloc(b, 1, sizeof *s);
@@ -224,8 +229,15 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
                                    .kappa_d = 2};
 }
 
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_method method = {
+      .work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect};
+  (void)b, (void)c;
+  out->method = &method;
+  return ATTN_OK;
+}
+
 ATTN_VARIANT(planted, .summary = "blocks, with a fault to choose", .cite = "none",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
                      ATTN_CAP_SHIFT | ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .work_size = work_size, .cost = cost,
-             .plan = plan, .execute = execute, .inspect = inspect)
+             .params = table, .params_size = sizeof(params), .describe = describe, .cost = cost)

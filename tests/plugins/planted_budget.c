@@ -27,13 +27,10 @@ static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key
   return key - position <= s->half && position - key <= s->half;
 }
 
-static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
-  const params *p = c->params;
-  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
-  if (b && !s) return ATTN_ENOMEM;
-  if (s) *s = (state){.half = p->half, .n = c->problem->n_kv};
-  *out = (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees};
-  return ATTN_OK;
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const state s = {.half = ((const params *)c->params)->half, .n = c->problem->n_kv};
+  out->pattern = (attn_pattern){.row = row, .max_runs = 1, .sees = sees};
+  return attn_builder_keep(b, &s, sizeof s, &out->pattern.state);
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -48,4 +45,4 @@ static int64_t half_of(const attn_context *c, int64_t keys) {
 
 ATTN_VARIANT(planted_budget, .summary = "a window, sized by its half", .cite = "none",
              .caps = ATTN_CAP_SOFTMAX, .params = table, .params_size = sizeof(params),
-             .budget = {"half", half_of}, ATTN_SOFTMAX(pattern), .cost = cost)
+             .budget = {"half", half_of}, .describe = describe, .cost = cost)

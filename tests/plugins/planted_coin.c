@@ -32,7 +32,7 @@ typedef enum {
   ORDER,       /* queries in an order that has others than there are */
   ORDER_TWICE, /* ... that has one twice */
   ORDER_ROW,   /* an order of queries that share nothing */
-  SHIFTING,    /* plan states another selector than work_size */
+  SHIFTING,    /* with a builder it states more scratch than without */
   FAULTS
 } fault;
 static const char *const faults[] = {
@@ -118,10 +118,6 @@ static void select(const void *state, const attn_call *call, const attn_block *b
 }
 
 /* Of a call: the queries backwards. */
-static size_t prepared_bytes(const void *state, const attn_context *c) {
-  (void)state;
-  return (size_t)c->problem->n_q * sizeof(int64_t);
-}
 static void prepare(const void *state, const attn_call *call, int64_t batch, int64_t kv_head, void *prepared,
                     void *scratch) {
   const int64_t n = call->context->problem->n_q;
@@ -155,36 +151,28 @@ static double log_weight(const void *state, const attn_query *q, int64_t key) {
   return key == end_of(q->call, q->batch, q->i) - 1 ? 0 : -log(each);
 }
 
-static attn_selector selector_of(const attn_context *c, bool planned) {
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   const fault f = fault_of(c);
-  const bool ordered = f == ORDER || f == ORDER_TWICE || f == ORDER_ROW, shifts = f == SHIFTING && planned;
-  return (attn_selector){.share = f == ORDER || f == ORDER_TWICE ? ATTN_SHARE_TILE : ATTN_SHARE_ROW,
-                         .rows = shifts ? ROWS / 2 : ROWS,
-                         .max_runs = c->problem->n_kv,
-                         .weighted = f != LAW_ALONE,
-                         .restricts = true,
-                         .select = select,
-                         .prepared_bytes = ordered ? prepared_bytes : NULL,
-                         .prepare = ordered ? prepare : NULL,
-                         .order = ordered ? order : NULL,
-                         .moments = moments,
-                         .log_weight = f == LAW_HALF ? NULL : log_weight,
-                         .epsilon = f == DELTA     ? 0.1
-                                    : f == EPSILON ? -1
-                                                   : 0,
-                         .delta = f == DELTA     ? 2
-                                  : f == EPSILON ? 0.5
-                                                 : 0};
-}
-
-static attn_status plan(attn_builder *b, void **state) {
-  const attn_selector selector = selector_of(attn_builder_context(b), true);
-  return attn_selection_plan(b, &selector, state);
-}
-
-static size_t work_size(const attn_context *c) {
-  const attn_selector selector = selector_of(c, false);
-  return attn_selection_work_size(c, &selector);
+  const bool ordered = f == ORDER || f == ORDER_TWICE || f == ORDER_ROW, shifts = f == SHIFTING && b;
+  out->selector = (attn_selector){.share = f == ORDER || f == ORDER_TWICE ? ATTN_SHARE_TILE : ATTN_SHARE_ROW,
+                                  .rows = ROWS,
+                                  .max_runs = c->problem->n_kv,
+                                  .weighted = f != LAW_ALONE,
+                                  .restricts = true,
+                                  .scratch_bytes = shifts ? 1 << 20 : 0,
+                                  .select = select,
+                                  .prepared_bytes = ordered ? (size_t)c->problem->n_q * sizeof(int64_t) : 0,
+                                  .prepare = ordered ? prepare : NULL,
+                                  .order = ordered ? order : NULL,
+                                  .moments = moments,
+                                  .log_weight = f == LAW_HALF ? NULL : log_weight,
+                                  .epsilon = f == DELTA     ? 0.1
+                                             : f == EPSILON ? -1
+                                                            : 0,
+                                  .delta = f == DELTA     ? 2
+                                           : f == EPSILON ? 0.5
+                                                          : 0};
+  return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
@@ -192,5 +180,5 @@ static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_
 ATTN_VARIANT(planted_coin, .summary = "keys by the toss of a coin, with a fault to choose", .cite = "none",
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_PERMUTATION & ~ATTN_CAP_MASK) | ATTN_CAP_DATA |
                      ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .seed = "seed", .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = attn_selection_inspect)
+             .params = table, .params_size = sizeof(params), .seed = "seed", .describe = describe,
+             .cost = cost)

@@ -66,41 +66,33 @@ static double kernel(const void *state, const attn_context *c, const attn_featur
   return sum;
 }
 
-static attn_feature_map features_of(const attn_context *c) {
-  return (attn_feature_map){
-      .columns = c->problem->d_qk, .map = map, .law = {.kind = ATTN_FEATURES_FIXED, .kernel = kernel}};
-}
-
-static attn_pattern pattern_of(const attn_context *c, blocks *s) {
-  const bool lawless = fault_of(c) == LAWLESS;
-  if (s) *s = (blocks){c->problem->n_kv, lawless};
-  return (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = lawless ? NULL : sees, .grain = BLOCK};
-}
-
-static size_t work_size(const attn_context *c) {
-  const attn_feature_map features = features_of(c);
-  const attn_pattern pattern = pattern_of(c, NULL);
-  return fault_of(c) == RELU ? attn_linear_work_size(c, &features)
-                             : attn_softmax_work_size(c, &pattern, (attn_tiling){.path = ATTN_PATH_FMA});
-}
-
 static attn_cost cost(const attn_context *c) {
-  const attn_feature_map features = features_of(c);
-  if (fault_of(c) == RELU) return attn_linear_cost(c, &features);
+  if (fault_of(c) == RELU) return attn_features_cost(c);
   attn_cost all = attn_softmax_cost(c, (double)c->problem->n_q * BLOCK / (c->problem->causal ? 2 : 1));
   const double times = fault_of(c) == CHEAP ? 0.01 : fault_of(c) == DEAR ? 10 : 1;
   return (attn_cost){all.mul_add * times, all.exp * times, all.bytes * times};
 }
 
-/* The state is the engine's. */
-static attn_status plan(attn_builder *b, void **out) {
-  const attn_context *c = attn_builder_context(b);
-  const attn_feature_map features = features_of(c);
-  blocks *own = attn_builder_alloc(b, 1, sizeof *own);
-  if (!own) return ATTN_ENOMEM;
-  const attn_pattern pattern = pattern_of(c, own);
-  return fault_of(c) == RELU ? attn_linear_plan(b, &features, out)
-                             : attn_softmax_plan(b, &pattern, (attn_tiling){.path = ATTN_PATH_FMA}, out);
+/* -- a plan of itself without the fault, whose output and whose rounding are changed -- */
+
+static const char sound[] = "planted_declared";
+
+static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
+  size_t inner = 0;
+  attn_carver carver = attn_carver_count(c);
+  (void)parts;
+  const attn_status status = attn_context_estimate(c, c->problem, sound, &inner, NULL);
+  attn_carve(&carver, 1, 1, inner);
+  *bytes = carver.used;
+  return status;
+}
+
+static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
+  const attn_plan *inner = NULL;
+  (void)parts;
+  const attn_status status = attn_builder_plan(b, attn_builder_context(b)->problem, sound, &inner);
+  *out = (void *)(uintptr_t)inner;
+  return status;
 }
 
 static double factor_of(const attn_call *call) {
@@ -116,11 +108,15 @@ static double factor_of(const attn_call *call) {
   }
 }
 
-static attn_status execute(const void *engine, const attn_call *call) {
+static attn_status execute(const void *inner, const attn_call *call) {
   const attn_problem *p = call->context->problem;
   const double factor = factor_of(call);
-  attn_status status = fault_of(call->context) == RELU ? attn_linear_execute(engine, call)
-                                                       : attn_softmax_execute(engine, call);
+  attn_carver carver = attn_carver_at(call, call->work);
+  void *work = attn_carve(&carver, 1, 1, attn_plan_work_size(inner));
+  const attn_status status =
+      call->lse
+          ? attn_plan_execute_lse(inner, call->q, call->k, call->v, call->kv_len, call->o, call->lse, work)
+          : attn_plan_execute(inner, call->q, call->k, call->v, call->kv_len, call->o, work);
   for (int64_t line = 0; !status && factor > 1 && line < p->batch * p->heads; line++)
     for (int64_t i = 0; i < p->n_q; i++) {
       char *o = attn_at(attn_rows(call->o, p->o, line / p->heads, line % p->heads, p->dtype), i * p->o.row,
@@ -130,23 +126,42 @@ static attn_status execute(const void *engine, const attn_call *call) {
   return status;
 }
 
-static void inspect(const void *engine, const attn_context *c, attn_view *view) {
-  if (fault_of(c) == RELU) {
-    attn_linear_inspect(engine, c, view);
-    view->caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
-                 ATTN_CAP_PERMUTATION;
-    return;
-  }
-  attn_softmax_inspect(engine, c, view);
+static void inspect(const void *inner, const attn_context *c, attn_view *view) {
+  attn_view own;
+  if (attn_plan_inspect(inner, &own)) return;
+  view->pattern = own.pattern;
+  view->rounding = own.rounding;
   if (fault_of(c) == ROUNDING) view->rounding.weight = 0.03;
-  if (fault_of(c) == EXACT) view->caps |= ATTN_CAP_EXACT;
   if (fault_of(c) == LOOSE && c->problem->d_qk == 64) view->rounding.unit = view->rounding.weight = 0x1p-8;
   if (fault_of(c) == GENEROUS) view->rounding.weight = view->rounding.operand = 0x1p-8;
+}
+
+/* -- its parts -- */
+
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_method method = {
+      .work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect};
+  const fault f = fault_of(c);
+  const blocks own = {c->problem->n_kv, f == LAWLESS};
+  if (f == RELU) {
+    out->caps = ATTN_CAP_LINEAR & ~(uint32_t)ATTN_CAP_FEATURES;
+    out->features = (attn_feature_map){
+        .columns = c->problem->d_qk, .map = map, .law = {.kind = ATTN_FEATURES_FIXED, .kernel = kernel}};
+    return ATTN_OK;
+  }
+  if (f == ROUNDING || f == GENEROUS || f == LSE || f == LOOSE) {
+    out->method = &method;
+    return ATTN_OK;
+  }
+  if (f == EXACT) out->caps |= ATTN_CAP_EXACT;
+  out->tiling.path = ATTN_PATH_FMA;
+  out->pattern =
+      (attn_pattern){.row = row, .max_runs = 1, .sees = f == LAWLESS ? NULL : sees, .grain = BLOCK};
+  return attn_builder_keep(b, &own, sizeof own, &out->pattern.state);
 }
 
 ATTN_VARIANT(planted_declared, .summary = "blocks, or rectified features, that declare too much",
              .cite = "none",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
                      ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .work_size = work_size, .cost = cost,
-             .plan = plan, .execute = execute, .inspect = inspect)
+             .params = table, .params_size = sizeof(params), .describe = describe, .cost = cost)

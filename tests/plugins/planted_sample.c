@@ -100,11 +100,6 @@ static void select(const void *state, const attn_call *call, const attn_block *b
   }
 }
 
-static size_t scratch_bytes(const void *state, const attn_context *c) {
-  (void)state;
-  return (size_t)c->problem->n_kv * 2 * sizeof(int64_t);
-}
-
 /* -- the law -- */
 
 static void moments(const void *state, const attn_query *q, const int64_t *keys, int64_t count, double *m) {
@@ -137,29 +132,21 @@ static int64_t most_runs(const attn_context *c) {
   return most < n ? most : n;
 }
 
-static attn_selector selector_of(const attn_context *c) {
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   const params *x = c->params;
-  return (attn_selector){.share = ATTN_SHARE_ROW,
-                         .rows = ROWS,
-                         .max_runs = most_runs(c),
-                         .weighted = true,
-                         .scratch_bytes = scratch_bytes,
-                         .select = select,
-                         .moments = moments,
-                         .log_weight = log_weight,
-                         .repeats = x->replacement,
-                         .epsilon = x->fault == PROMISE ? 1e-6 : x->promise,
-                         .delta = x->fault == PROMISE || x->promise > 0 ? 0.5 : 0};
-}
-
-static attn_status plan(attn_builder *b, void **state) {
-  const attn_selector selector = selector_of(attn_builder_context(b));
-  return attn_selection_plan(b, &selector, state);
-}
-
-static size_t work_size(const attn_context *c) {
-  const attn_selector selector = selector_of(c);
-  return attn_selection_work_size(c, &selector);
+  (void)b;
+  out->selector = (attn_selector){.share = ATTN_SHARE_ROW,
+                                  .rows = ROWS,
+                                  .max_runs = most_runs(c),
+                                  .weighted = true,
+                                  .scratch_bytes = (size_t)c->problem->n_kv * 2 * sizeof(int64_t),
+                                  .select = select,
+                                  .moments = moments,
+                                  .log_weight = log_weight,
+                                  .repeats = x->replacement,
+                                  .epsilon = x->fault == PROMISE ? 1e-6 : x->promise,
+                                  .delta = x->fault == PROMISE || x->promise > 0 ? 0.5 : 0};
+  return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -170,5 +157,5 @@ ATTN_VARIANT(planted_sample, .summary = "a window and a uniform sample, with a f
              .cite = "none",
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_PERMUTATION & ~ATTN_CAP_MASK) | ATTN_CAP_DATA |
                      ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .seed = "seed", .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = attn_selection_inspect)
+             .params = table, .params_size = sizeof(params), .seed = "seed", .describe = describe,
+             .cost = cost)

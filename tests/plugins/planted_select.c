@@ -78,30 +78,17 @@ static void select(const void *state, const attn_call *call, const attn_block *b
   }
 }
 
-static size_t scratch_bytes(const void *state, const attn_context *c) {
-  (void)state;
-  return (size_t)c->problem->n_kv * (sizeof(double) + sizeof(bool));
-}
-
-static attn_selector selector_of(const attn_context *c) {
-  return (attn_selector){.share = ATTN_SHARE_ROW,
-                         .rows = ROWS,
-                         .max_runs = most_kept(c) + 1,
-                         .max_keys = most_kept(c),
-                         .scratch_bytes = scratch_bytes,
-                         .select = select,
-                         .grain = 1,
-                         .kept = most_kept(c)};
-}
-
-static attn_status plan(attn_builder *b, void **state) {
-  const attn_selector selector = selector_of(attn_builder_context(b));
-  return attn_selection_plan(b, &selector, state);
-}
-
-static size_t work_size(const attn_context *c) {
-  const attn_selector selector = selector_of(c);
-  return attn_selection_work_size(c, &selector);
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b;
+  out->selector = (attn_selector){.share = ATTN_SHARE_ROW,
+                                  .rows = ROWS,
+                                  .max_runs = most_kept(c) + 1,
+                                  .max_keys = most_kept(c),
+                                  .scratch_bytes = (size_t)c->problem->n_kv * (sizeof(double) + sizeof(bool)),
+                                  .select = select,
+                                  .grain = 1,
+                                  .kept = most_kept(c)};
+  return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -111,5 +98,4 @@ static attn_cost cost(const attn_context *c) {
 ATTN_VARIANT(planted_select, .summary = "five keys of largest score, with a fault to choose", .cite = "none",
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT & ~ATTN_CAP_SCORE & ~ATTN_CAP_MASK) | ATTN_CAP_DATA,
              .params = table, .params_size = sizeof(params), .budget = {.parameter = "k"},
-             .work_size = work_size, .cost = cost, .plan = plan, .execute = attn_selection_execute,
-             .inspect = attn_selection_inspect)
+             .describe = describe, .cost = cost)

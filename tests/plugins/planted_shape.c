@@ -87,7 +87,8 @@ typedef struct state {
   int *calls;
 } state;
 
-static attn_status plan(attn_builder *b, void **out) {
+static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
+  (void)parts;
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   int *calls = attn_builder_alloc(b, 1, sizeof *calls);
   if (!s || !calls) return ATTN_ENOMEM;
@@ -101,8 +102,10 @@ static attn_status plan(attn_builder *b, void **out) {
 static int64_t graph_runs(const attn_problem *p) {
   return p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern->max_runs : 1;
 }
-static size_t work_size(const attn_context *c) {
-  return (size_t)c->problem->n_kv * sizeof(double) + (size_t)graph_runs(c->problem) * sizeof(attn_run);
+static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
+  (void)parts;
+  *bytes = (size_t)c->problem->n_kv * sizeof(double) + (size_t)graph_runs(c->problem) * sizeof(attn_run);
+  return ATTN_OK;
 }
 static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
 
@@ -323,12 +326,14 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   return ATTN_OK;
 }
 
-static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
-  (void)opaque;
-  view->rounding = attn_softmax_row_rounding(c);
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_method method = {.work_size = work_size, .plan = plan, .execute = execute};
+  (void)b;
+  out->method = &method;
+  out->rounding = attn_softmax_row_rounding(c);
+  return ATTN_OK;
 }
 
 ATTN_VARIANT(planted_shape, .summary = "exact attention, with a fault of some shapes to choose",
              .cite = "none", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .work_size = work_size, .cost = cost,
-             .plan = plan, .execute = execute, .inspect = inspect)
+             .params = table, .params_size = sizeof(params), .describe = describe, .cost = cost)

@@ -70,7 +70,11 @@ typedef struct room {
 static size_t room_bytes(const attn_problem *p) {
   return (size_t)(p->n_kv + p->n_q) * sizeof(double) + (size_t)(p->n_q * (1 + p->d_v)) * sizeof(sum);
 }
-static size_t work_size(const attn_context *c) { return room_bytes(c->problem) * (size_t)c->threads; }
+static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
+  (void)parts;
+  *bytes = room_bytes(c->problem) * (size_t)c->threads;
+  return ATTN_OK;
+}
 static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
 
 static room room_at(const attn_call *call, int thread) {
@@ -203,36 +207,32 @@ static attn_status execute(const void *state, const attn_call *call) {
   return ATTN_OK;
 }
 
-static attn_status plan(attn_builder *b, void **state) {
-  (void)b;
-  *state = NULL;
-  return ATTN_OK;
-}
-
 /* The chains that the code above has, in the precision of its sums; a stored output rounds once. */
-static void inspect(const void *state, const attn_context *c, attn_view *view) {
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_method method = {.work_size = work_size, .execute = execute};
   const params *s = c->params;
   const attn_problem *p = c->problem;
   const double u = p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
   const int64_t steps = s->pass == PASS_TWO    ? 1
                         : s->pass == PASS_KEYS ? p->n_kv
                                                : (p->n_kv + s->step - 1) / s->step;
-  (void)state;
-  if (!s->described) return;
-  view->rounding = (attn_rounding){.unit = u,
-                                   .score = p->d_qk + 1,
-                                   .value = p->n_kv + 2 * steps + 2,
-                                   .sum = p->n_kv + 2 * steps + 2,
-                                   .block = s->pass == PASS_TWO    ? 0
-                                            : s->pass == PASS_KEYS ? 1
-                                                                   : s->step,
-                                   .exp_error = 4 * u,
-                                   .kappa_s = 4,
-                                   .kappa_d = 2};
+  (void)b;
+  out->method = &method;
+  if (!s->described) return ATTN_OK;
+  out->rounding = (attn_rounding){.unit = u,
+                                  .score = p->d_qk + 1,
+                                  .value = p->n_kv + 2 * steps + 2,
+                                  .sum = p->n_kv + 2 * steps + 2,
+                                  .block = s->pass == PASS_TWO    ? 0
+                                           : s->pass == PASS_KEYS ? 1
+                                                                  : s->step,
+                                  .exp_error = 4 * u,
+                                  .kappa_s = 4,
+                                  .kappa_d = 2};
+  return ATTN_OK;
 }
 
 ATTN_VARIANT(styles, .summary = "exact attention in many styles", .cite = "none",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
                      ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .work_size = work_size, .cost = cost,
-             .plan = plan, .execute = execute, .inspect = inspect)
+             .params = table, .params_size = sizeof(params), .describe = describe, .cost = cost)

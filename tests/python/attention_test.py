@@ -535,7 +535,7 @@ class Module(unittest.TestCase):
             yield
             library.library.cache_clear()
 
-        with fresh(), mock.patch.object(library, "ABI", 3), self.assertRaisesRegex(ImportError, "interface 8.* for 3"):
+        with fresh(), mock.patch.object(library, "ABI", 3), self.assertRaisesRegex(ImportError, "interface 9.* for 3"):
             attnlab.variants()
         with fresh(), mock.patch.dict(library.STRUCTS, problem=library.Stride), \
                 self.assertRaisesRegex(ImportError, "attn_problem has"):

@@ -75,25 +75,22 @@ static attn_status fake_execute(const void *state, const attn_call *c) {
   return ATTN_OK;
 }
 
-static size_t fake_work_size(const attn_context *c) {
-  (void)c;
-  return 0;
-}
-
 static attn_cost fake_cost(const attn_context *c) {
   (void)c;
   return (attn_cost){0};
-}
-
-static attn_status fake_plan(attn_builder *b, void **state) {
-  *state = attn_builder_alloc(b, 1, 1);
-  return *state ? ATTN_OK : ATTN_ENOMEM;
 }
 
 static void fake_inspect(const void *state, const attn_context *c, attn_view *view) {
   (void)state;
   (void)c;
   *view = fake.view;
+}
+
+static attn_status fake_describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_method method = {.execute = fake_execute, .inspect = fake_inspect};
+  (void)b, (void)c;
+  out->method = &method;
+  return ATTN_OK;
 }
 
 static const attn_variant fake_variant = {.abi = ATTN_ABI,
@@ -104,11 +101,8 @@ static const attn_variant fake_variant = {.abi = ATTN_ABI,
                                           .caps = FAKE_CAPS_ALL,
                                           .params = fake_table,
                                           .params_size = sizeof(fake_params),
-                                          .work_size = fake_work_size,
-                                          .cost = fake_cost,
-                                          .plan = fake_plan,
-                                          .execute = fake_execute,
-                                          .inspect = fake_inspect};
+                                          .describe = fake_describe,
+                                          .cost = fake_cost};
 
 /* A rounding descriptor that covers the fake's plain sums over up to 2^12 keys. */
 static const attn_rounding fake_rounding = {.unit = 0x1p-24,

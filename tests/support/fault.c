@@ -54,12 +54,16 @@ static attn_status applicable(const attn_context *c) {
 enum { SLICES = 2, SLICE = 40 };
 enum { WORK = 100, LINE = 64 }; /* the library may leave a cache line free around the work memory */
 
-static size_t work_size(const attn_context *c) {
+static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
   const fault mode = mode_of(c);
   attn_carver carver = attn_carver_count(c);
+  (void)parts;
   attn_carve_slices(&carver, SLICES, SLICE);
-  if (mode == INTO_SLICE) return carver.used;
-  return mode == HUGE_WORK ? (size_t)1 << 40 : mode == BEFORE_WORK || mode == BEHIND_WORK ? WORK : 0;
+  *bytes = mode == INTO_SLICE                           ? carver.used
+           : mode == HUGE_WORK                          ? (size_t)1 << 40
+           : mode == BEFORE_WORK || mode == BEHIND_WORK ? WORK
+                                                        : 0;
+  return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -72,7 +76,8 @@ typedef struct state {
   int *executions; /* of this plan */
 } state;
 
-static attn_status plan(attn_builder *b, void **out) {
+static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
+  (void)parts;
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
   s->mode = mode_of(attn_builder_context(b));
@@ -141,19 +146,22 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   return ATTN_OK;
 }
 
-static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
-  (void)opaque;
-  /* The reference in fp64, rounded once: chains of at most d, n and n additions. */
-  view->rounding = (attn_rounding){.unit = 0x1p-24,
-                                   .score = c->problem->d_qk,
-                                   .value = c->problem->n_kv,
-                                   .sum = c->problem->n_kv,
-                                   .exp_error = 0x1p-24,
-                                   .kappa_s = 1,
-                                   .kappa_d = 1};
+/* The reference in fp64, rounded once: chains of at most d, n and n additions. */
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_method method = {.work_size = work_size, .plan = plan, .execute = execute};
+  (void)b;
+  out->method = &method;
+  out->rounding = (attn_rounding){.unit = 0x1p-24,
+                                  .score = c->problem->d_qk,
+                                  .value = c->problem->n_kv,
+                                  .sum = c->problem->n_kv,
+                                  .exp_error = 0x1p-24,
+                                  .kappa_s = 1,
+                                  .kappa_d = 1};
+  return ATTN_OK;
 }
 
 ATTN_VARIANT(fault, .summary = "fails as told", .cite = "none",
              .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX,
-             .params = table, .params_size = sizeof(params), .applicable = applicable, .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = execute, .inspect = inspect)
+             .params = table, .params_size = sizeof(params), .applicable = applicable, .describe = describe,
+             .cost = cost)

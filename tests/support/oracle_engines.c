@@ -129,7 +129,7 @@ static int64_t project(const attn_plan *plan, const attn_projection *projection,
                        const void *x, int64_t stride, int64_t rows, void *y) {
   const attn_context *context = attn_plan_context(plan);
   int64_t d = which == TENSOR_K ? context->problem->d_qk : context->problem->d_v;
-  void *scratch = scratch_block(projection->scratch ? projection->scratch(projection->state, context) : 0);
+  void *scratch = scratch_block(projection->scratch);
   attn_slab slab = {.head = head,
                     .side = which == TENSOR_K ? ATTN_KEY : ATTN_VALUE,
                     .x = x,

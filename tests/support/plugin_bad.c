@@ -3,15 +3,9 @@
 
 #include <string.h>
 
-static size_t work_size(const attn_context *c) { return (size_t)c->problem->n_q; }
 static attn_cost cost(const attn_context *c) { return (attn_cost){.mul_add = (double)c->problem->n_q}; }
-static attn_status plan(attn_builder *b, void **state) {
-  (void)b;
-  *state = NULL;
-  return ATTN_OK;
-}
-static attn_status execute(const void *state, const attn_call *call) {
-  (void)state, (void)call;
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b, (void)c, (void)out;
   return ATTN_OK;
 }
 
@@ -22,19 +16,23 @@ static attn_variant variant = {.abi = ATTN_ABI,
                                .summary = "a plug-in with a fault",
                                .cite = "none",
                                .params = table,
-                               .work_size = work_size,
-                               .cost = cost,
-                               .plan = plan,
-                               .execute = execute};
+                               .describe = describe,
+                               .cost = cost};
+
+/* A function of the library that the plug-in needs. */
+unsigned BAD_SYMBOL(void);
+extern unsigned (*const bad_needs)(void);
+unsigned (*const bad_needs)(void) = BAD_SYMBOL;
 
 const attn_variant *BAD_ENTRY(void);
 const attn_variant *BAD_ENTRY(void) {
   if (strcmp(BAD, "abi") == 0) variant.abi = ATTN_ABI + 1;
+  if (strcmp(BAD, "old") == 0) variant.abi = 7;
   if (strcmp(BAD, "size") == 0) variant.size -= 8;
   if (strcmp(BAD, "duplicate") == 0) variant.name = "tiled";
   if (strcmp(BAD, "name") == 0) variant.name = "Bad name";
   if (strcmp(BAD, "nameless") == 0) variant.name = NULL;
-  if (strcmp(BAD, "incomplete") == 0) variant.execute = NULL;
+  if (strcmp(BAD, "incomplete") == 0) variant.describe = NULL;
   if (strcmp(BAD, "law") == 0) variant.seed = "draws";
   return strcmp(BAD, "null") == 0 ? NULL : &variant;
 }

@@ -14,7 +14,7 @@ static void projection_of(const char *settings, int64_t n, tensor side, int64_t 
   const attn_projection *x = view.projection;
   const attn_context *c = attn_plan_context(plan);
   double *identity = calloc((size_t)(n * n), sizeof *identity);
-  void *scratch = aligned_alloc(64, x->scratch(x->state, c) / 64 * 64 + 64);
+  void *scratch = aligned_alloc(64, x->scratch / 64 * 64 + 64);
   cr_assert(identity && scratch);
   for (int64_t i = 0; i < n; i++) identity[i * n + i] = 1;
   attn_slab slab = {.head = head,

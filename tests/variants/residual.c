@@ -10,8 +10,13 @@
 /* What the toy joins: parts of other plans. */
 static attn_residual parts;
 
-static attn_status plan(attn_builder *b, void **state) { return attn_residual_plan(b, &parts, state); }
-static size_t work_size(const attn_context *c) { return attn_residual_work_size(c, &parts); }
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b, (void)c;
+  if (parts.pattern) out->pattern = *parts.pattern;
+  if (parts.selector) out->selector = *parts.selector;
+  if (parts.features) out->features = *parts.features;
+  return ATTN_OK;
+}
 static attn_cost cost(const attn_context *c) { return attn_residual_cost(c, parts.features, 1); }
 static const attn_param table[] = {{.name = NULL}};
 static const attn_variant toy = {.abi = ATTN_ABI,
@@ -22,11 +27,8 @@ static const attn_variant toy = {.abi = ATTN_ABI,
                                  .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING |
                                          ATTN_CAP_STOCHASTIC | ATTN_CAP_LSE,
                                  .params = table,
-                                 .work_size = work_size,
-                                 .cost = cost,
-                                 .plan = plan,
-                                 .execute = attn_residual_execute,
-                                 .inspect = attn_residual_inspect};
+                                 .describe = describe,
+                                 .cost = cost};
 
 /* A selector looks into the call's context, where it finds the parameters of its own variant. */
 typedef struct guest {
@@ -38,16 +40,6 @@ static attn_call at_home(const guest *g, const attn_call *call) {
   attn_call own = *call;
   own.context = g->context;
   return own;
-}
-static size_t guest_prepared_bytes(const void *state, const attn_context *c) {
-  const guest *g = state;
-  (void)c;
-  return g->selector->prepared_bytes(g->selector->state, g->context);
-}
-static size_t guest_scratch_bytes(const void *state, const attn_context *c) {
-  const guest *g = state;
-  (void)c;
-  return g->selector->scratch_bytes(g->selector->state, g->context);
 }
 static void guest_prepare(const void *state, const attn_call *call, int64_t batch, int64_t head,
                           void *prepared, void *scratch) {
@@ -69,9 +61,9 @@ static attn_selector invite(const guest *g) {
                          .max_runs = x->max_runs,
                          .max_keys = x->max_keys,
                          .every = x->every,
-                         .prepared_bytes = x->prepared_bytes ? guest_prepared_bytes : NULL,
+                         .prepared_bytes = x->prepared_bytes,
                          .prepare = x->prepare ? guest_prepare : NULL,
-                         .scratch_bytes = x->scratch_bytes ? guest_scratch_bytes : NULL,
+                         .scratch_bytes = x->scratch_bytes,
                          .select = guest_select};
 }
 
@@ -410,8 +402,9 @@ Test(variants_residual, what_cannot_be_joined_is_named) {
   EXPECT_STATUS(attn_plan_create(&made, &in.problem, "toy_residual", NULL), ATTN_EUNSUPPORTED);
   EXPECT(strstr(attn_last_error(), "eps = 0.5"));
   parts = sound;
-  parts.selector = NULL;
-  EXPECT_STATUS(attn_plan_create(&made, &in.problem, "toy_residual", NULL), ATTN_EINVAL);
+  parts.pattern = &(attn_pattern){.row = no_runs, .max_runs = 1};
+  EXPECT_STATUS(attn_plan_create(&made, &in.problem, "toy_residual", NULL), ATTN_EUNSUPPORTED);
+  EXPECT(strstr(attn_last_error(), "no engine takes its parts together"));
   part(&j);
   inputs_free(&in);
 }

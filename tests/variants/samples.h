@@ -24,8 +24,7 @@ static inline sampler sampler_of(const char *spec, const inputs *in) {
                        .k = in->k,
                        .v = in->v,
                        .kv_len = in->padded ? in->kv_len : NULL};
-  const size_t prepared = s->prepared_bytes ? s->prepared_bytes(s->state, x.call.context) : 0,
-               scratch = s->scratch_bytes ? s->scratch_bytes(s->state, x.call.context) : 0,
+  const size_t prepared = s->prepared_bytes, scratch = s->scratch_bytes,
                runs = (size_t)(s->max_runs * s->rows);
   x.prepared = aligned_alloc(64, prepared / 64 * 64 + 64);
   x.scratch = aligned_alloc(64, scratch / 64 * 64 + 64);

@@ -323,16 +323,11 @@ static void toy_select(const void *state, const attn_call *call, const attn_bloc
   }
 }
 
-static attn_selector toy_selector(void) {
-  return (attn_selector){.share = toy_share, .rows = TOY_ROWS, .max_runs = PAGES, .select = toy_select};
-}
-static attn_status toy_plan(attn_builder *b, void **state) {
-  const attn_selector selector = toy_selector();
-  return attn_selection_plan(b, &selector, state);
-}
-static size_t toy_work_size(const attn_context *c) {
-  const attn_selector selector = toy_selector();
-  return attn_selection_work_size(c, &selector);
+static attn_status toy_describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b, (void)c;
+  out->selector =
+      (attn_selector){.share = toy_share, .rows = TOY_ROWS, .max_runs = PAGES, .select = toy_select};
+  return ATTN_OK;
 }
 static attn_cost toy_cost(const attn_context *c) {
   return attn_softmax_cost(c, attn_visible_pairs(c->problem));
@@ -345,11 +340,8 @@ static const attn_variant toy = {.abi = ATTN_ABI,
                                  .cite = "none",
                                  .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_DATA,
                                  .params = toy_table,
-                                 .work_size = toy_work_size,
-                                 .cost = toy_cost,
-                                 .plan = toy_plan,
-                                 .execute = attn_selection_execute,
-                                 .inspect = attn_selection_inspect};
+                                 .describe = toy_describe,
+                                 .cost = toy_cost};
 
 Test(variants_select, every_way_of_sharing) {
   cr_assert_eq(attn_variant_register(&toy), ATTN_OK);

@@ -42,25 +42,17 @@ static const int64_t *order_of(const void *state, const attn_call *call, const v
   return ((const toy_plan_state *)state)->order;
 }
 
-static attn_selector selector_of(const toy_plan_state *s) {
-  return (attn_selector){.state = s,
-                         .share = share,
-                         .rows = rows,
-                         .max_runs = MOST,
-                         .select = select_keys,
-                         .weighted = true,
-                         .order = turned ? order_of : NULL};
-}
-static attn_status plan(attn_builder *b, void **out) {
-  toy_plan_state *s = attn_builder_alloc(b, 1, sizeof *s);
-  if (!s) return ATTN_ENOMEM;
-  for (int64_t i = 0; i < N_Q; i++) s->order[i] = (i * 31 + 5) % N_Q;
-  const attn_selector selector = selector_of(s);
-  return attn_selection_plan(b, &selector, out);
-}
-static size_t work_size(const attn_context *c) {
-  const attn_selector selector = selector_of(NULL);
-  return attn_selection_work_size(c, &selector);
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  toy_plan_state s;
+  (void)c;
+  for (int64_t i = 0; i < N_Q; i++) s.order[i] = (i * 31 + 5) % N_Q;
+  out->selector = (attn_selector){.share = share,
+                                  .rows = rows,
+                                  .max_runs = MOST,
+                                  .select = select_keys,
+                                  .weighted = true,
+                                  .order = turned ? order_of : NULL};
+  return attn_builder_keep(b, &s, sizeof s, &out->selector.state);
 }
 static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
 static const attn_param table[] = {{.name = NULL}};
@@ -71,11 +63,8 @@ static const attn_variant toy = {.abi = ATTN_ABI,
                                  .cite = "none",
                                  .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_DATA,
                                  .params = table,
-                                 .work_size = work_size,
-                                 .cost = cost,
-                                 .plan = plan,
-                                 .execute = attn_selection_execute,
-                                 .inspect = attn_selection_inspect};
+                                 .describe = describe,
+                                 .cost = cost};
 
 static inputs make(attn_dtype t, bool causal) {
   attn_problem p = shape_problem((case_shape){2, HEADS, 2, N_Q, N_KV, D, D_V, causal, true}, t);

@@ -10,8 +10,8 @@
 #include <stdio.h>
 
 typedef struct compression {
-  attn_projection projection;
-  attn_problem inner; /* n_kv = slots, contiguous keys and values */
+  const attn_projection *projection; /* the parts' */
+  attn_problem inner;                /* n_kv = slots, contiguous keys and values */
   void *softmax;
 } compression;
 
@@ -66,7 +66,7 @@ static layout lay_out(const attn_context *c, const attn_projection *e, attn_carv
   layout l = {.k = attn_carve(carver, rows, p->d_qk, attn_dtype_size(p->dtype)),
               .v = attn_carve(carver, rows, p->d_v, attn_dtype_size(p->dtype)),
               .used = attn_carve(carver, p->batch, 1, sizeof(int64_t)),
-              .scratch = e->scratch ? attn_size_sum(e->scratch(e->state, c), 63) & ~(size_t)63 : 0,
+              .scratch = attn_size_sum(e->scratch, 63) & ~(size_t)63,
               .rows = rows_bytes(p, e)};
   l.scratch = attn_size_sum(l.scratch, l.rows);
   size_t projecting = attn_size_times(l.scratch, (size_t)c->threads);
@@ -75,37 +75,24 @@ static layout lay_out(const attn_context *c, const attn_projection *e, attn_carv
   return l;
 }
 
-size_t attn_compression_work_size(const attn_context *c, const attn_projection *e) {
-  if (!c) {
-    attn_null("compression engine", "context");
-    return SIZE_MAX;
-  }
-  if (attn_projection_check(c->variant->name, e)) return SIZE_MAX;
+static bool accepts(const attn_parts *p) { return attn_parts_kinds(p) == ATTN_PART_PROJECTION; }
+
+static attn_status work_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
   attn_carver counter = attn_carver_count(c);
-  lay_out(c, e, &counter);
-  return counter.used;
+  lay_out(c, &p->projection, &counter);
+  *bytes = counter.used;
+  return ATTN_OK;
 }
 
-attn_status attn_compression_plan(attn_builder *b, const attn_projection *e, void **state) {
-  if (!b) return attn_null("compression engine", "builder");
-  if (!state) return attn_null("compression engine", "state");
-  attn_status status =
-      attn_engine_room(&b->context, "compression", attn_compression_work_size(&b->context, e));
-  if (status) return status;
+static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
   compression *engine = attn_builder_alloc(b, 1, sizeof *engine);
   if (!engine) return ATTN_ENOMEM;
-  *engine = (compression){.projection = *e, .inner = inner_problem(b->context.problem, e->slots)};
+  *engine = (compression){.projection = &p->projection,
+                          .inner = inner_problem(b->context.problem, p->projection.slots)};
+  *state = engine;
   attn_builder inner = *b;
   inner.context.problem = &engine->inner;
-  status = attn_softmax_prepare(&inner, NULL, (attn_tiling){0}, &engine->softmax);
-  if (!status) *state = engine;
-  return status;
-}
-
-void attn_compression_inspect(const void *state, const attn_context *c, attn_view *view) {
-  const compression *engine = state;
-  (void)c;
-  if (engine && view) view->projection = &engine->projection;
+  return attn_softmax_prepare(&inner, NULL, (attn_tiling){0}, &engine->softmax);
 }
 
 /* The slots of one side of a head, as part `part` sums them. */
@@ -182,13 +169,11 @@ static void keep(fault *f, attn_status status) {
   }
 }
 
-attn_status attn_compression_execute(const void *state, const attn_call *call) {
-  if (!call) return attn_null("compression engine", "call");
+static attn_status execute(const void *state, const attn_call *call) {
   const compression *engine = state;
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
-  if (!engine) return attn_no_state(c, "compression");
-  const attn_projection *e = &engine->projection;
+  const attn_projection *e = engine->projection;
   attn_carver carver = attn_carver_at(call, call->work);
   layout l = lay_out(c, e, &carver);
   division by = divide(p, e);
@@ -224,6 +209,8 @@ attn_status attn_compression_execute(const void *state, const attn_call *call) {
                      .guards = call->guards};
   return attn_softmax_execute(engine->softmax, &inner);
 }
+
+const attn_engine attn_engine_compression = {"compression", accepts, {work_size, plan, execute, NULL}};
 
 attn_cost attn_compression_cost(const attn_context *c, int64_t slots, double project_mul_add_per_column) {
   if (!c) return (attn_cost){0};

@@ -57,14 +57,13 @@ static void judge(const attn_call *call, const attn_slab *slab, const verify_can
 }
 
 int64_t compression_project_watched(const attn_projection *e, const attn_call *call, const attn_slab *slab) {
-  size_t scratch_bytes = e->scratch ? e->scratch(e->state, call->context) : 0;
   attn_dtype t = call->context->problem->dtype;
   attn_slab own = *slab;
   own.y_row = slab->d + GAP;
   room y = {0}, scratch = {0};
   int64_t used = 0;
   if (!room_make(&y, (size_t)(e->slots * own.y_row) * attn_dtype_size(t)) ||
-      !room_make(&scratch, scratch_bytes)) {
+      !room_make(&scratch, e->scratch)) {
     attn_guards_fault(call->guards, ATTN_ENOMEM, "variant %s: no memory to watch project",
                       call->context->variant->name);
     goto out;
@@ -73,7 +72,7 @@ int64_t compression_project_watched(const attn_projection *e, const attn_call *c
   const verify_canvas slots = {y.at, e->slots, slab->d, own.y_row, e->slots, t};
   if (slab->accumulate) copy_slots(slab, &own, e->slots, t);
   verify_canvas_prepare(&slots, slab->accumulate);
-  verify_poison(scratch.at, scratch_bytes);
+  verify_poison(scratch.at, e->scratch);
   used = e->project(e->state, call->context, &own, scratch.at);
   judge(call, slab, &slots, &y, &scratch, used);
   copy_slots(&own, slab, e->slots, t);

@@ -209,58 +209,19 @@ size_t linear_work_size(const linear_shape *s) {
   return attn_size_sum(states_bytes(s), attn_size_times(worker_bytes(s), (size_t)s->c->threads));
 }
 
-size_t attn_linear_work_size(const attn_context *c, const attn_feature_map *map) {
-  if (!c) {
-    attn_null("linear engine", "context");
-    return SIZE_MAX;
-  }
-  if (attn_feature_map_check(c->variant->name, map)) return SIZE_MAX;
-  if (c->probe) *c->probe = (attn_probe){.maps = true, .features = *map};
-  linear_shape s = linear_shape_make(c, map);
-  return linear_work_size(&s);
-}
+static bool accepts(const attn_parts *p) { return attn_parts_kinds(p) == ATTN_PART_FEATURES; }
 
-attn_status attn_linear_plan(attn_builder *b, const attn_feature_map *map, void **state) {
-  if (!b) return attn_null("linear engine", "builder");
-  if (!state) return attn_null("linear engine", "state");
-  attn_status status = attn_engine_room(&b->context, "linear", attn_linear_work_size(&b->context, map));
-  if (status) return status;
-  attn_feature_map *copy = attn_builder_alloc(b, 1, sizeof *copy);
-  if (!copy) return ATTN_ENOMEM;
-  *copy = *map;
-  *state = copy;
+static attn_status work_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
+  const linear_shape s = linear_shape_make(c, &p->features);
+  *bytes = linear_work_size(&s);
   return ATTN_OK;
 }
 
-void attn_linear_inspect(const void *state, const attn_context *c, attn_view *view) {
-  const attn_feature_map *map = state;
-  (void)c;
-  if (!view) return;
-  view->features = map;
-  if (!map) return;
-  view->caps &= ~map->lacks;
-  if (map->exempt) view->exempt = map->exempt;
-}
-
-attn_status attn_linear_features_plan(attn_builder *b, void **state) {
-  if (!b) return attn_null("linear engine", "builder");
-  attn_feature_map map = {.state = NULL};
-  const attn_status status = b->context.variant->features(b, &b->context, &map);
-  return status ? status : attn_linear_plan(b, &map, state);
-}
-
-size_t attn_linear_features_work_size(const attn_context *c) {
-  attn_feature_map map = {.state = NULL};
-  if (!c) {
-    attn_null("linear engine", "context");
-    return SIZE_MAX;
-  }
-  return c->variant->features(NULL, c, &map) ? SIZE_MAX : attn_linear_work_size(c, &map);
-}
-
-attn_cost attn_linear_features_cost(const attn_context *c) {
-  attn_feature_map map = {.state = NULL};
-  return !c || c->variant->features(NULL, c, &map) ? (attn_cost){0} : attn_linear_cost(c, &map);
+/* The state is the map. */
+static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
+  (void)b;
+  *state = (void *)(uintptr_t)&p->features;
+  return ATTN_OK;
 }
 
 void linear_execute(const linear_shape *shape, const attn_call *call, void *work) {
@@ -297,9 +258,7 @@ void linear_execute(const linear_shape *shape, const attn_call *call, void *work
   }
 }
 
-attn_status attn_linear_execute(const void *state, const attn_call *call) {
-  if (!call) return attn_null("linear engine", "call");
-  if (!state) return attn_no_state(call->context, "linear");
+static attn_status execute(const void *state, const attn_call *call) {
   const attn_status status = linear_check(call);
   if (status) return status;
   linear_shape s = linear_shape_make(call->context, state);
@@ -307,6 +266,8 @@ attn_status attn_linear_execute(const void *state, const attn_call *call) {
   linear_execute(&s, call, call->work);
   return ATTN_OK;
 }
+
+const attn_engine attn_engine_linear = {"linear", accepts, {work_size, plan, execute, NULL}};
 
 attn_cost attn_linear_cost(const attn_context *c, const attn_feature_map *map) {
   if (!c || !map) return (attn_cost){0};
@@ -325,4 +286,9 @@ attn_cost attn_linear_cost(const attn_context *c, const attn_feature_map *map) {
     cost.exp += twice * map->exp;
   }
   return cost;
+}
+
+attn_cost attn_features_cost(const attn_context *c) {
+  attn_parts parts;
+  return !c || attn_describe(NULL, c, &parts) ? (attn_cost){0} : attn_linear_cost(c, &parts.features);
 }

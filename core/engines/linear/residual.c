@@ -14,13 +14,16 @@
 #include <math.h>
 
 typedef struct residual {
-  attn_pattern pattern;
-  attn_selector selector;
-  attn_feature_map features;
+  const attn_parts *parts;
   attn_residual of;     /* these */
-  void *head;           /* the engine's state */
+  void *head;           /* its engine's state */
   attn_problem problem; /* attn_problem_unrounded */
 } residual;
+
+/* The engine of the head, which looks at its own parts alone. */
+static const attn_method *head_of(const attn_parts *p) {
+  return p->pattern.row ? &attn_engine_softmax.method : &attn_engine_selection.method;
+}
 
 /* phi(q).phi(k) estimates the exponential of the score, or what else stands for it, times 1 / gain. */
 static double gain_of(const attn_feature_map *m) {
@@ -48,52 +51,48 @@ static int64_t chain_of(const attn_problem *p, int64_t columns) {
   return attn_min(SEGMENT, p->n_kv) + 3 * (SEGMENT / CHUNK + segments) + columns + CHUNK + chunks + 8;
 }
 
-static linear_residual shape_of(const attn_context *c, const attn_residual *x) {
+static linear_residual shape_of(const attn_context *c, const attn_parts *x) {
+  const bool pattern = x->pattern.row;
   const double chain =
-      (double)chain_of(c->problem, x->features->columns) * attn_numbers[c->problem->dtype].unit;
-  return (linear_residual){.pattern = x->pattern,
-                           .max_runs = x->pattern ? x->pattern->max_runs : x->selector->max_runs,
-                           .picker_bytes = x->selector ? attn_selection_picker_bytes(c, x->selector) : 0,
-                           .gain = log(gain_of(x->features)),
-                           .norms = !never_negative(&x->features->law),
+      (double)chain_of(c->problem, x->features.columns) * attn_numbers[c->problem->dtype].unit;
+  return (linear_residual){.pattern = pattern ? &x->pattern : NULL,
+                           .max_runs = pattern ? x->pattern.max_runs : x->selector.max_runs,
+                           .picker_bytes = pattern ? 0 : attn_selection_picker_bytes(c, &x->selector),
+                           .gain = log(gain_of(&x->features)),
+                           .norms = !never_negative(&x->features.law),
                            .rounding = chain < 1 ? chain / (1 - chain) : (double)INFINITY};
 }
 
 /* ---- planning ------------------------------------------------------------------------------------------- */
 
-static attn_status check(const attn_context *c, const attn_residual *x) {
+static bool accepts(const attn_parts *p) {
+  const unsigned kinds = attn_parts_kinds(p);
+  return kinds == (ATTN_PART_FEATURES | ATTN_PART_PATTERN) ||
+         kinds == (ATTN_PART_FEATURES | ATTN_PART_SELECTOR);
+}
+
+static attn_status check(const attn_context *c, const attn_parts *x) {
   const char *name = c->variant->name;
-  if (!x) return attn_null("residual", "residual");
-  if (!x->pattern == !x->selector)
-    return attn_fail(ATTN_EINVAL,
-                     "variant %s: a residual needs a pattern or a selector of its head, one of them", name);
-  attn_status status = attn_feature_map_check(name, x->features);
-  if (status) return status;
-  if (x->selector && x->selector->weighted)
+  if (x->selector.weighted)
     return attn_fail(
         ATTN_EUNSUPPORTED,
         "variant %s: keys with weights of their own stand for others, of which features cannot be "
         "the rest",
         name);
-  if (x->selector && x->selector->order)
+  if (x->selector.order)
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: features join no head that orders its queries", name);
-  if (x->features->unnormalised)
+  if (x->features.unnormalised)
     return attn_fail(ATTN_EUNSUPPORTED,
                      "variant %s: sums without a denominator cannot be joined with exact keys", name);
-  if (x->features->eps > 0)
+  if (x->features.eps > 0)
     return attn_fail(
         ATTN_EUNSUPPORTED,
         "variant %s: eps = %g adds the same to all features, which estimate nothing then; joined "
         "with exact keys they need eps = 0",
-        name, x->features->eps);
+        name, x->features.eps);
   if (!attn_problem_plain(c->problem))
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: features know scores as they are, and no mask", name);
   return ATTN_OK;
-}
-
-static size_t head_bytes(const attn_context *c, const attn_residual *x) {
-  return x->pattern ? attn_softmax_work_size(c, x->pattern, (attn_tiling){0})
-                    : attn_selection_work_size(c, x->selector);
 }
 
 /* The workspace: the head's log-sum-exp and its own, then the linear engine's. */
@@ -111,57 +110,46 @@ static layout lay_out(const linear_shape *s, size_t head, bool rounded, attn_car
       .o = attn_carve(carver, rounded ? p->batch * p->heads * p->n_q : 0, p->d_v, attn_dtype_size(p->dtype))};
 }
 
-size_t attn_residual_work_size(const attn_context *c, const attn_residual *x) {
-  if (!c) {
-    attn_null("residual", "context");
-    return SIZE_MAX;
-  }
-  if (check(c, x)) return SIZE_MAX;
+static attn_status work_size(const attn_context *c, const attn_parts *x, size_t *bytes) {
   const attn_problem problem = attn_problem_unrounded(c->problem);
   attn_context parts = *c;
   parts.problem = &problem;
-  const size_t head = head_bytes(&parts, x);
-  if (head == SIZE_MAX) return SIZE_MAX;
+  size_t head = 0;
+  attn_status status = check(c, x);
+  if (!status) status = head_of(x)->work_size(&parts, x, &head);
+  if (status) return status;
   const linear_residual own = shape_of(&parts, x);
-  linear_shape s = linear_shape_make(&parts, x->features);
+  linear_shape s = linear_shape_make(&parts, &x->features);
   s.residual = &own;
   attn_carver counter = attn_carver_count(c);
   lay_out(&s, head, c->problem->o.stored, &counter);
-  return counter.used;
+  *bytes = counter.used;
+  return ATTN_OK;
 }
 
-attn_status attn_residual_plan(attn_builder *b, const attn_residual *x, void **state) {
-  if (!b) return attn_null("residual", "builder");
-  if (!state) return attn_null("residual", "state");
-  const attn_context *c = &b->context;
-  attn_status status = check(c, x);
-  if (!status) status = attn_engine_room(c, "residual", attn_residual_work_size(c, x));
-  residual *r = status ? NULL : attn_builder_alloc(b, 1, sizeof *r);
-  if (!r) return status ? status : ATTN_ENOMEM;
-  *r = (residual){.features = *x->features,
-                  .of = {.features = &r->features},
-                  .problem = attn_problem_unrounded(c->problem)};
+static attn_status plan(attn_builder *b, const attn_parts *x, void **state) {
+  const bool pattern = x->pattern.row;
+  residual *r = attn_builder_alloc(b, 1, sizeof *r);
+  if (!r) return ATTN_ENOMEM;
+  *r = (residual){.parts = x,
+                  .of = {.pattern = pattern ? &x->pattern : NULL,
+                         .selector = pattern ? NULL : &x->selector,
+                         .features = &x->features},
+                  .problem = attn_problem_unrounded(b->context.problem)};
   attn_builder parts = *b;
   parts.context.problem = &r->problem;
-  if (x->pattern) {
-    r->pattern = *x->pattern;
-    r->of.pattern = &r->pattern;
-    status = attn_softmax_plan(&parts, &r->pattern, (attn_tiling){0}, &r->head);
-  } else {
-    r->selector = *x->selector;
-    r->of.selector = &r->selector;
-    status = attn_selection_plan(&parts, &r->selector, &r->head);
-  }
-  if (!status) *state = r;
-  return status;
+  *state = r;
+  return head_of(x)->plan(&parts, x, &r->head);
 }
 
-void attn_residual_inspect(const void *state, const attn_context *c, attn_view *view) {
+static void inspect(const void *state, const attn_context *c, attn_view *view) {
   const residual *r = state;
   (void)c;
-  if (!r || !view) return;
   view->residual = &r->of;
-  if (r->of.selector) view->caps |= ATTN_CAP_DATA;
+  if (view->selector) view->caps |= ATTN_CAP_DATA;
+  view->pattern = NULL;
+  view->selector = NULL;
+  view->features = NULL;
 }
 
 attn_cost attn_residual_cost(const attn_context *c, const attn_feature_map *map, double pairs) {
@@ -172,31 +160,32 @@ attn_cost attn_residual_cost(const attn_context *c, const attn_feature_map *map,
 
 /* ---- execution ------------------------------------------------------------------------------------------ */
 
-attn_status attn_residual_execute(const void *state, const attn_call *call) {
-  if (!call) return attn_null("residual", "call");
+static attn_status execute(const void *state, const attn_call *call) {
   const residual *r = state;
   const attn_context *c = call->context;
-  if (!r) return attn_no_state(c, "residual");
   attn_status status = linear_check(call);
   if (status) return status;
   const bool rounded = c->problem->o.stored;
+  size_t head = 0;
   attn_context parts = *c;
   parts.problem = &r->problem;
-  linear_shape s = linear_shape_make(&parts, &r->features);
-  linear_residual own = shape_of(&parts, &r->of);
+  if ((status = head_of(r->parts)->work_size(&parts, r->parts, &head))) return status;
+  linear_shape s = linear_shape_make(&parts, &r->parts->features);
+  linear_residual own = shape_of(&parts, r->parts);
   own.head = r->head;
   s.residual = &own;
   attn_carver carver = attn_carver_at(call, call->work);
-  const layout l = lay_out(&s, head_bytes(&parts, &r->of), rounded, &carver);
+  const layout l = lay_out(&s, head, rounded, &carver);
   attn_call joined = *call;
   joined.context = &parts;
   if (rounded) joined.o = l.o;
   own.call = joined;
   own.call.work = l.head;
   if (!call->lse) own.call.lse = l.lse;
-  status =
-      own.pattern ? attn_softmax_execute(r->head, &own.call) : attn_selection_execute(r->head, &own.call);
+  status = head_of(r->parts)->execute(r->head, &own.call);
   if (!status) linear_execute(&s, &joined, l.linear);
   if (!status && rounded) attn_store_outputs(call, l.o);
   return status;
 }
+
+const attn_engine attn_engine_residual = {"residual", accepts, {work_size, plan, execute, inspect}};

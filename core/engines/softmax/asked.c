@@ -91,12 +91,11 @@ attn_status attn_plan_select(const attn_plan *plan, const void *q, const void *k
   attn_arena arena = {.allocator = attn_allocator_libc};
   attn_carver room = {0};
   attn_picks_carve(x, attn_selection_rows(p, x), &room);
-  asked a = {
-      .x = x,
-      .call = &call,
-      .prepared = attn_arena_alloc(&arena, 1, (x->prepared_bytes ? x->prepared_bytes(x->state, c) : 0) + 64),
-      .scratch = attn_arena_alloc(&arena, 1, (x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0) + 64),
-      .place = attn_arena_alloc(&arena, x->order ? p->n_q : 1, sizeof(int64_t))};
+  asked a = {.x = x,
+             .call = &call,
+             .prepared = attn_arena_alloc(&arena, 1, x->prepared_bytes + 64),
+             .scratch = attn_arena_alloc(&arena, 1, x->scratch_bytes + 64),
+             .place = attn_arena_alloc(&arena, x->order ? p->n_q : 1, sizeof(int64_t))};
   room = (attn_carver){.base = attn_arena_alloc(&arena, 1, room.used + 64)};
   fenv_t outer;
   attn_float_enter(&outer);

@@ -204,7 +204,7 @@ attn_status attn_softmax_prepare(attn_builder *b, const attn_pattern *pattern, a
   const attn_problem *p = b->context.problem;
   attn_softmax *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
-  *s = (attn_softmax){.patterned = pattern};
+  *s = (attn_softmax){.dense = true};
   attn_status status = attn_softmax_score(b, &s->score);
   if (!status) status = find_pattern(b, pattern, &s->pattern);
   if (status) return status;
@@ -233,13 +233,9 @@ attn_status attn_softmax_prepare(attn_builder *b, const attn_pattern *pattern, a
   return status;
 }
 
-/* What no engine can follow. */
-static attn_status check_taken(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
+/* What the engine cannot follow. */
+static attn_status check_tiling(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
   const char *name = c->variant->name;
-  if (pattern) {
-    attn_status status = attn_pattern_check(name, pattern);
-    if (status) return status;
-  }
   if (tiling.blocks.query < 0 || tiling.blocks.query > ATTN_BLOCK_MAX || tiling.blocks.key < 0 ||
       tiling.blocks.key > ATTN_BLOCK_MAX)
     return attn_fail(ATTN_EINVAL, "variant %s: tiling of %lld queries and %lld keys, expected 0 ... %d", name,
@@ -251,28 +247,34 @@ static attn_status check_taken(const attn_context *c, const attn_pattern *patter
   return attn_softmax_skip_check(c, pattern, tiling);
 }
 
-size_t attn_softmax_work_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
-  if (!c) {
-    attn_null("softmax engine", "context");
-    return SIZE_MAX;
-  }
-  if (c->probe) *c->probe = (attn_probe){.every = !pattern && !(tiling.skip > 0)};
-  return check_taken(c, pattern, tiling) ? SIZE_MAX : attn_softmax_size(c, pattern, tiling);
+/* -- the engine -- */
+
+static const attn_pattern *pattern_of(const attn_parts *p) { return p->pattern.row ? &p->pattern : NULL; }
+
+static bool accepts(const attn_parts *p) {
+  return (attn_parts_kinds(p) | ATTN_PART_PATTERN) == ATTN_PART_PATTERN;
 }
 
-attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn_tiling tiling,
-                              void **state) {
-  if (!b) return attn_null("softmax engine", "builder");
-  if (!state) return attn_null("softmax engine", "state");
-  attn_status status = check_taken(&b->context, pattern, tiling);
-  if (!status)
-    status = attn_engine_room(&b->context, "softmax", attn_softmax_size(&b->context, pattern, tiling));
-  return status ? status : attn_softmax_prepare(b, pattern, tiling, state);
+static attn_status work_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
+  const attn_status status = check_tiling(c, pattern_of(p), p->tiling);
+  if (!status) *bytes = attn_softmax_size(c, pattern_of(p), p->tiling);
+  return status;
 }
 
-attn_status attn_softmax_pattern_plan(attn_builder *b, void **state) {
-  if (!b) return attn_null("softmax engine", "builder");
-  attn_pattern pattern = {0};
-  attn_status status = b->context.variant->pattern(b, &b->context, &pattern);
-  return status ? status : attn_softmax_plan(b, &pattern, (attn_tiling){0}, state);
+static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
+  return attn_softmax_prepare(b, pattern_of(p), p->tiling, state);
 }
+
+/* The pattern is seen as it is within the problem's graph. */
+static void inspect(const void *state, const attn_context *c, attn_view *view) {
+  const attn_softmax *s = state;
+  if (view->pattern) view->pattern = &s->pattern;
+  /* What a pattern has within the user's graph is known of the plan's positions. */
+  if (view->pattern && c->problem->mask.kind == ATTN_MASK_PATTERN)
+    view->caps &= ~(uint32_t)ATTN_CAP_POSITIONS;
+  if (s->skip.least > 0) view->selector = &s->visited;
+  view->rounding = attn_softmax_rounding(s, c);
+}
+
+const attn_engine attn_engine_softmax = {
+    "softmax", accepts, {work_size, plan, attn_softmax_execute, inspect}};

@@ -43,9 +43,9 @@ static room lay_out(const attn_context *c, const attn_ranker *x, attn_carver *ca
                 .weights = attn_carve(carver, x->mass > 0 ? l.columns : 0, 1, sizeof(double))};
 }
 
-static size_t scratch_bytes(const void *state, const attn_context *c) {
+static size_t scratch_bytes(const attn_context *c, const attn_ranker *x) {
   attn_carver counter = {0};
-  lay_out(c, state, &counter);
+  lay_out(c, x, &counter);
   return counter.used;
 }
 
@@ -55,9 +55,9 @@ static size_t chunk_bytes(const attn_context *c, const attn_ranker *x) {
   return (attn_gemm_packed_bytes(c->kernels, x->depth, CHUNK) + 63) & ~(size_t)63;
 }
 
-static size_t prepared_bytes(const void *state, const attn_context *c) {
-  const int64_t chunks = attn_ceil_div(layout_of(c, state).columns, CHUNK);
-  return attn_size_times(chunk_bytes(c, state), (size_t)chunks);
+static size_t prepared_bytes(const attn_context *c, const attn_ranker *x) {
+  const int64_t chunks = attn_ceil_div(layout_of(c, x).columns, CHUNK);
+  return attn_size_times(chunk_bytes(c, x), (size_t)chunks);
 }
 
 static void prepare(const void *state, const attn_call *call, int64_t batch, int64_t kv_head, void *prepared,
@@ -253,9 +253,9 @@ attn_selector attn_ranker_selector(const attn_context *c, const attn_ranker *x) 
                          .rows = x->share == ATTN_SHARE_TILE ? l.pool : l.selections,
                          .max_runs = kept + 2,
                          .max_keys = x->mass > 0 ? 0 : x->max_keys,
-                         .prepared_bytes = x->columns ? prepared_bytes : NULL,
+                         .prepared_bytes = x->columns ? prepared_bytes(c, x) : 0,
                          .prepare = x->columns ? prepare : NULL,
-                         .scratch_bytes = scratch_bytes,
+                         .scratch_bytes = scratch_bytes(c, x),
                          .select = select,
                          .grain = x->unit,
                          .kept = kept,
@@ -265,23 +265,13 @@ attn_selector attn_ranker_selector(const attn_context *c, const attn_ranker *x) 
                          .enclose = x->enclose ? enclose : NULL};
 }
 
-size_t attn_ranker_work_size(const attn_context *c, const attn_ranker *x) {
-  if (!c || !x) {
-    attn_null("ranker", c ? "ranker" : "context");
-    return SIZE_MAX;
-  }
-  const attn_selector selector = attn_ranker_selector(c, x);
-  return attn_selection_work_size(c, &selector);
-}
-
-attn_status attn_ranker_plan(attn_builder *b, const attn_ranker *x, void **state) {
-  if (!b) return attn_null("ranker", "builder");
-  if (!x) return attn_null("ranker", "ranker");
-  attn_ranker *own = attn_builder_alloc(b, 1, sizeof *own);
-  if (!own) return ATTN_ENOMEM;
-  *own = *x;
-  const attn_selector selector = attn_ranker_selector(&b->context, own);
-  return attn_selection_plan(b, &selector, state);
+attn_status attn_ranker_describe(attn_builder *b, const attn_context *c, const attn_ranker *x,
+                                 attn_selector *out) {
+  if (!c || !x || !out) return attn_null("ranker", !c ? "context" : !x ? "ranker" : "selector");
+  const void *kept;
+  const attn_status status = attn_builder_keep(b, x, sizeof *x, &kept);
+  if (!status) *out = attn_ranker_selector(c, kept ? kept : x);
+  return status;
 }
 
 attn_cost attn_ranker_cost(const attn_context *c, const attn_ranker *x) {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 typedef struct selection {
-  attn_selector selector;
+  const attn_selector *selector; /* the parts' */
   attn_softmax softmax;
   void *every; /* attention to all keys, where the selection is that; else NULL */
 } selection;
@@ -66,7 +66,7 @@ static worker carve_worker(const attn_context *c, const attn_selector *x, const 
                   .begin = attn_carve(carver, rows, 1, sizeof(int64_t)),
                   .end = attn_carve(carver, rows, 1, sizeof(int64_t)),
                   .seen = attn_carve(carver, s->blocks.key + 1, 1, sizeof(uint64_t)),
-                  .scratch = attn_carve(carver, 1, 1, x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0)};
+                  .scratch = attn_carve(carver, 1, 1, x->scratch_bytes)};
 }
 
 static layout lay_out(const attn_context *c, const attn_selector *x, attn_carver *carver) {
@@ -74,67 +74,44 @@ static layout lay_out(const attn_context *c, const attn_selector *x, attn_carver
   const softmax_shape s = shape_of(c, x);
   attn_carver one = attn_carver_count(c);
   carve_worker(c, x, &s, &one);
-  return (layout){.prepared = attn_carve_slices(carver, p->batch * p->kv_heads,
-                                                x->prepared_bytes ? x->prepared_bytes(x->state, c) : 0),
+  return (layout){.prepared = attn_carve_slices(carver, p->batch * p->kv_heads, x->prepared_bytes),
                   .threads = attn_carve_slices(carver, c->threads, one.used)};
 }
 
 /* ---- planning ------------------------------------------------------------------------------------------- */
 
-static attn_status check_selector(const attn_context *c, const attn_selector *x) {
-  const char *name = c->variant->name;
-  if (!x) return attn_fail(ATTN_EINVAL, "variant %s: its selector is NULL", name);
-  attn_status status = attn_selector_check(name, x);
-  if (!status && c->problem->mask.kind == ATTN_MASK_PATTERN)
-    status = attn_fail(ATTN_EUNSUPPORTED,
-                       "variant %s: a user's graph as a mask is not supported where keys are "
-                       "selected",
-                       name);
-  return status;
-}
+static bool accepts(const attn_parts *p) { return attn_parts_kinds(p) == ATTN_PART_SELECTOR; }
 
-size_t attn_selection_work_size(const attn_context *c, const attn_selector *x) {
-  if (!c) {
-    attn_null("selection", "context");
-    return SIZE_MAX;
-  }
-  if (check_selector(c, x)) return SIZE_MAX;
-  if (c->probe)
-    *c->probe = (attn_probe){.selects = true,
-                             .selector = *x,
-                             .prepared = x->prepared_bytes ? x->prepared_bytes(x->state, c) : 0,
-                             .scratch = x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0};
-  if (x->every) return attn_softmax_size(c, NULL, (attn_tiling){0});
+static attn_status work_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
+  if (c->problem->mask.kind == ATTN_MASK_PATTERN)
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant %s: a user's graph as a mask is not supported where keys are selected",
+                     c->variant->name);
   attn_carver counter = attn_carver_count(c);
-  lay_out(c, x, &counter);
-  return counter.used;
+  if (!p->selector.every) lay_out(c, &p->selector, &counter);
+  *bytes = p->selector.every ? attn_softmax_size(c, NULL, (attn_tiling){0}) : counter.used;
+  return ATTN_OK;
 }
 
-attn_status attn_selection_plan(attn_builder *b, const attn_selector *x, void **state) {
-  if (!b) return attn_null("selection", "builder");
-  if (!state) return attn_null("selection", "state");
-  attn_status status = check_selector(&b->context, x);
-  if (!status) status = attn_engine_room(&b->context, "selection", attn_selection_work_size(&b->context, x));
-  selection *s = status ? NULL : attn_builder_alloc(b, 1, sizeof *s);
-  if (!s) return status ? status : ATTN_ENOMEM;
+static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
+  const attn_selector *x = &p->selector;
   const int64_t n_kv = b->context.problem->n_kv;
-  *s = (selection){.selector = *x,
+  selection *s = attn_builder_alloc(b, 1, sizeof *s);
+  if (!s) return ATTN_ENOMEM;
+  *s = (selection){.selector = x,
                    .softmax = {.shape = shape_of(&b->context, x),
                                .max_runs = x->max_runs,
                                .most_keys = x->max_keys ? attn_min(x->max_keys, n_kv) : n_kv}};
-  status = x->every ? attn_softmax_prepare(b, NULL, (attn_tiling){0}, &s->every)
-                    : attn_softmax_score(b, &s->softmax.score);
-  if (!status) *state = s;
-  return status;
+  *state = s;
+  return x->every ? attn_softmax_prepare(b, NULL, (attn_tiling){0}, &s->every)
+                  : attn_softmax_score(b, &s->softmax.score);
 }
 
-void attn_selection_inspect(const void *state, const attn_context *c, attn_view *view) {
+static void inspect(const void *state, const attn_context *c, attn_view *view) {
   const selection *s = state;
-  if (!s || !c || !view) return;
-  view->selector = &s->selector;
   view->caps |= ATTN_CAP_DATA;
   view->rounding = attn_softmax_rounding(s->every ? s->every : &s->softmax, c);
-  if (s->every || s->selector.share == ATTN_SHARE_TILE) return;
+  if (s->every || s->selector->share == ATTN_SHARE_TILE) return;
   const int64_t steps = attn_min(c->problem->n_kv / s->softmax.shape.blocks.key, s->softmax.most_keys);
   view->rounding.value += 2 * steps; /* which may end before they are full */
   view->rounding.sum += 2 * steps;
@@ -159,7 +136,7 @@ static void note(fault *f, const attn_block *block, const char *of, int64_t row,
 
 static bool sound(const selection *s, const attn_call *call, const attn_block *block, int64_t i,
                   const worker *w, fault *f) {
-  const char *wrong = attn_picks_wrong(&s->selector, call->context->problem->n_kv, &w->picks, i);
+  const char *wrong = attn_picks_wrong(s->selector, call->context->problem->n_kv, &w->picks, i);
   if (wrong) note(f, block, "selection of query", w->rows[i], wrong);
   return !wrong;
 }
@@ -276,7 +253,7 @@ static void take_shared(const softmax_task *t, worker *w) {
 static void attend(const selection *s, const attn_call *call, const attn_block *block, int64_t first_head,
                    worker *w) {
   const attn_problem *p = call->context->problem;
-  const attn_selector *x = &s->selector;
+  const attn_selector *x = s->selector;
   const int64_t group = p->heads / p->kv_heads, kv_head = block->head / group,
                 heads = x->share == ATTN_SHARE_GROUP ? group : 1, keys = attn_call_keys(call, block->batch);
   const softmax_segment all = {0, keys, 1, true};
@@ -310,7 +287,7 @@ static double stage_clock(const attn_call *call) { return call->stages ? omp_get
 
 static void run_block(const selection *s, const attn_call *call, const attn_block *block,
                       const void *prepared, worker *w, fault *f) {
-  const attn_selector *x = &s->selector;
+  const attn_selector *x = s->selector;
   const attn_problem *p = call->context->problem;
   const int64_t heads = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1;
   const int64_t *order = x->order ? x->order(x->state, call, prepared, block->head) : NULL;
@@ -358,14 +335,12 @@ static int64_t block_count(const attn_problem *p, const attn_selector *x) {
   return p->batch * units * attn_ceil_div(p->n_q, attn_selection_rows(p, x));
 }
 
-attn_status attn_selection_execute(const void *state, const attn_call *call) {
-  if (!call) return attn_null("selection", "call");
+static attn_status execute(const void *state, const attn_call *call) {
   const selection *s = state;
   const attn_context *c = call->context;
-  if (!s) return attn_no_state(c, "selection");
   if (s->every) return attn_softmax_execute(s->every, call);
   const attn_problem *p = c->problem;
-  const attn_selector *x = &s->selector;
+  const attn_selector *x = s->selector;
   const softmax_shape *shape = &s->softmax.shape;
   const int64_t group = p->heads / p->kv_heads;
   attn_carver carver = attn_carver_at(call, call->work);
@@ -394,12 +369,14 @@ attn_status attn_selection_execute(const void *state, const attn_call *call) {
   return f.status ? attn_fail(f.status, "variant %s: %s", c->variant->name, f.text) : ATTN_OK;
 }
 
+const attn_engine attn_engine_selection = {"selection", accepts, {work_size, plan, execute, inspect}};
+
 /* ---- the selections of an execution, again --------------------------------------------------------------- */
 
 static void *carve_picker(const attn_context *c, const attn_selector *x, attn_carver *carver,
                           attn_picks *picks) {
   *picks = attn_picks_carve(x, attn_selection_rows(c->problem, x), carver);
-  return attn_carve(carver, 1, 1, x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0);
+  return attn_carve(carver, 1, 1, x->scratch_bytes);
 }
 
 size_t attn_selection_picker_bytes(const attn_context *c, const attn_selector *x) {
@@ -413,13 +390,13 @@ attn_picker attn_selection_picker(const void *state, const attn_call *call, void
   const selection *s = state;
   attn_picker out = {.call = call, .state = state, .memory = memory, .block = {.batch = -1}};
   attn_carver carver = attn_carver_at(call, memory);
-  out.scratch = carve_picker(call->context, &s->selector, &carver, &out.picks);
+  out.scratch = carve_picker(call->context, s->selector, &carver, &out.picks);
   return out;
 }
 
 int64_t attn_picker_row(attn_picker *a, int64_t batch, int64_t head, int64_t i, attn_run *runs) {
   const selection *s = a->state;
-  const attn_selector *x = &s->selector;
+  const attn_selector *x = s->selector;
   const attn_call *call = a->call;
   const attn_problem of_head = attn_call_problem(call, batch, head), *p = &of_head;
   if (x->every) {

@@ -134,8 +134,7 @@ static void visit(const void *state, const attn_call *call, const attn_block *bl
   picks->counts[0] = settle(picks->runs, visits.count);
 }
 
-static size_t visit_bytes(const void *state, const attn_context *c) {
-  const attn_softmax *s = state;
+static size_t visit_bytes(const attn_softmax *s, const attn_context *c) {
   attn_carver counter = {0};
   attn_softmax_carve(c, &s->shape, s->max_runs, &counter);
   return counter.used;
@@ -152,7 +151,7 @@ void attn_softmax_skip(const attn_context *c, attn_tiling tiling, attn_softmax *
                                .share = ATTN_SHARE_TILE,
                                .rows = attn_min(s->shape.blocks.query, ATTN_TILE),
                                .max_runs = steps + holes,
-                               .scratch_bytes = visit_bytes,
+                               .scratch_bytes = visit_bytes(s, c),
                                .select = visit,
                                .least = tiling.skip};
 }

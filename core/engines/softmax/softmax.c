@@ -347,10 +347,8 @@ static softmax_task unit_task(const attn_softmax *s, const attn_call *call, int6
 }
 
 attn_status attn_softmax_execute(const void *state, const attn_call *call) {
-  if (!call) return attn_null("softmax engine", "call");
   const attn_softmax *s = state;
   const attn_context *c = call->context;
-  if (!s) return attn_no_state(c, "softmax");
   const softmax_shape *shape = &s->shape;
   int64_t max_runs = s->max_runs, all = attn_softmax_units(c->problem, shape, s->tile_count);
   size_t share = attn_softmax_worker_bytes(c, shape, max_runs), left = attn_softmax_split_bytes(c, shape);
@@ -431,14 +429,4 @@ attn_rounding attn_softmax_rounding(const attn_softmax *s, const attn_context *c
   r.underflow = k->products > 1 ? 0x1p-123 : 0x1p-125;
   if (k->products == 1) r.operand = r.weight = attn_numbers[ATTN_BF16].unit;
   return r;
-}
-
-void attn_softmax_inspect(const void *state, const attn_context *c, attn_view *view) {
-  const attn_softmax *s = state;
-  if (!s || !c || !view) return;
-  if (s->patterned) view->pattern = &s->pattern;
-  /* What a pattern has within the user's graph is known of the plan's positions. */
-  if (s->patterned && c->problem->mask.kind == ATTN_MASK_PATTERN) view->caps &= ~(uint32_t)ATTN_CAP_POSITIONS;
-  if (s->skip.least > 0) view->selector = &s->visited;
-  view->rounding = attn_softmax_rounding(s, c);
 }

@@ -54,7 +54,6 @@ typedef struct softmax_skip {
 typedef struct attn_softmax {
   attn_pattern pattern; /* the variant's, within the problem's mask where that is a graph */
   bool dense;           /* no pattern: every key */
-  bool patterned;       /* by the variant */
   int64_t max_runs;     /* of a row */
   softmax_score score;
   softmax_skip skip;

@@ -81,7 +81,7 @@ int64_t attn_softmax_units(const attn_problem *p, const softmax_shape *s, int64_
   return p->batch * p->kv_heads * attn_ceil_div(p->heads / p->kv_heads, s->heads) * tile_count;
 }
 
-size_t attn_softmax_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
+static size_t size_of(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
   attn_pattern outline;
   pattern = attn_softmax_outline(c->problem, pattern, &outline) ? &outline : NULL;
   softmax_shape s = attn_softmax_shape(c, pattern, tiling);
@@ -92,12 +92,11 @@ size_t attn_softmax_size(const attn_context *c, const attn_pattern *pattern, att
                        attn_size_times(worker, (size_t)c->threads));
 }
 
-size_t attn_softmax_pattern_work_size(const attn_context *c) {
-  if (!c) {
-    attn_null("softmax engine", "context");
-    return SIZE_MAX;
-  }
-  attn_pattern pattern = {0};
-  if (c->variant->pattern(NULL, c, &pattern)) return SIZE_MAX;
-  return attn_softmax_work_size(c, &pattern, (attn_tiling){0});
+size_t attn_softmax_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
+  const size_t bytes = size_of(c, pattern, tiling);
+  if (!pattern || !pattern->per_head_later) return bytes;
+  attn_pattern apart = *pattern;
+  apart.per_head = true;
+  const size_t other = size_of(c, &apart, tiling);
+  return bytes > other ? bytes : other;
 }

@@ -45,9 +45,11 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-static size_t work_size(const attn_context *c) {
+static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
+  (void)parts;
   if (mode_of(c) == WORK_SIZE) raise(SIGABRT);
-  return 0;
+  *bytes = 0;
+  return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -57,7 +59,8 @@ static attn_cost cost(const attn_context *c) {
   return attn_softmax_cost(c, attn_visible_pairs(c->problem));
 }
 
-static attn_status plan(attn_builder *b, void **out) {
+static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
+  (void)parts;
   int *mode = attn_builder_alloc(b, 1, sizeof *mode);
   if (!mode) return ATTN_ENOMEM;
   *mode = (int)mode_of(attn_builder_context(b));
@@ -122,18 +125,21 @@ static attn_status execute(const void *state, const attn_call *call) {
   return ATTN_OK;
 }
 
-static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
-  (void)opaque;
-  view->rounding = (attn_rounding){.unit = 0x1p-24,
-                                   .score = c->problem->d_qk,
-                                   .value = c->problem->n_kv,
-                                   .sum = c->problem->n_kv,
-                                   .exp_error = 0x1p-24,
-                                   .kappa_s = 1,
-                                   .kappa_d = 1};
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_method method = {.work_size = work_size, .plan = plan, .execute = execute};
+  (void)b;
+  out->method = &method;
+  out->rounding = (attn_rounding){.unit = 0x1p-24,
+                                  .score = c->problem->d_qk,
+                                  .value = c->problem->n_kv,
+                                  .sum = c->problem->n_kv,
+                                  .exp_error = 0x1p-24,
+                                  .kappa_s = 1,
+                                  .kappa_d = 1};
+  return ATTN_OK;
 }
 
 ATTN_VARIANT(rude, .summary = "harms others", .cite = "none",
              .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX,
-             .params = table, .params_size = sizeof(params), .applicable = applicable, .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = execute, .inspect = inspect)
+             .params = table, .params_size = sizeof(params), .applicable = applicable, .describe = describe,
+             .cost = cost)

@@ -28,7 +28,11 @@ static const char *const modes[] = {"none",   "copy", "copy_process", "late", "o
 static const attn_param table[] = {
     {"mode", ATTN_CHOICE, offsetof(params, mode), 0, 0, "none", modes, "what is kept"}, {.name = NULL}};
 
-static size_t work_size(const attn_context *c) { return (size_t)c->problem->n_q * sizeof(float); }
+static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
+  (void)parts;
+  *bytes = (size_t)c->problem->n_q * sizeof(float);
+  return ATTN_OK;
+}
 
 static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
 
@@ -45,7 +49,8 @@ typedef struct state {
   memory *own;
 } state;
 
-static attn_status plan(attn_builder *b, void **out) {
+static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
+  (void)parts;
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s || !(s->own = calloc(1, sizeof *s->own))) return ATTN_ENOMEM;
   s->mode = (fault)((const params *)attn_builder_context(b)->params)->mode;
@@ -134,18 +139,20 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   return st;
 }
 
-static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
-  (void)opaque;
-  view->rounding = (attn_rounding){.unit = 0x1p-24,
-                                   .score = c->problem->d_qk,
-                                   .value = c->problem->n_kv,
-                                   .sum = c->problem->n_kv,
-                                   .exp_error = 0x1p-24,
-                                   .kappa_s = 1,
-                                   .kappa_d = 1};
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_method method = {.work_size = work_size, .plan = plan, .execute = execute};
+  (void)b;
+  out->method = &method;
+  out->rounding = (attn_rounding){.unit = 0x1p-24,
+                                  .score = c->problem->d_qk,
+                                  .value = c->problem->n_kv,
+                                  .sum = c->problem->n_kv,
+                                  .exp_error = 0x1p-24,
+                                  .kappa_s = 1,
+                                  .kappa_d = 1};
+  return ATTN_OK;
 }
 
 ATTN_VARIANT(stale, .summary = "right once", .cite = "none",
              .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX,
-             .params = table, .params_size = sizeof(params), .work_size = work_size, .cost = cost,
-             .plan = plan, .execute = execute, .inspect = inspect)
+             .params = table, .params_size = sizeof(params), .describe = describe, .cost = cost)
