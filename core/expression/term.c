@@ -47,7 +47,6 @@ static attn_status take_parts(term *t, const attn_parts *p) {
   t->caps = p->caps;
   t->exempt = p->exempt;
   t->pattern = p->pattern;
-  t->selector = p->selector;
   t->features = p->features;
   t->max_runs = 1;
   switch (attn_parts_kinds(p)) {
@@ -59,8 +58,11 @@ static attn_status take_parts(term *t, const attn_parts *p) {
     t->max_runs = p->pattern.max_pieces ? p->pattern.max_pieces : p->pattern.max_runs;
     return ATTN_OK;
   case ATTN_PART_SELECTOR:
-    t->kind = p->selector.every ? TERM_EVERY : TERM_SELECTOR;
-    if (!p->selector.every) t->max_runs = p->selector.max_runs;
+    /* A selector that takes every key is not asked, and its weights are none of the join's. */
+    if (p->selector.every) return ATTN_OK;
+    t->kind = TERM_SELECTOR;
+    t->selector = p->selector;
+    t->max_runs = p->selector.max_runs;
     return ATTN_OK;
   case 0:
     if (p->caps & ATTN_CAP_EXACT) return ATTN_OK;

@@ -123,6 +123,7 @@ Test(expression_join, takes_the_keys_of_all_terms) {
   UNION("pages:page=8,budget=24,share=tile + pages:page=8,budget=24,share=tile",
         "pages:page=8,budget=24,share=tile");
   UNION("streaming:sink=3,window=9 + streaming:sink=3,window=9", "streaming:sink=3,window=9");
+  UNION("streaming:sink=3,window=9 + sample:count=150", "tiled"); /* a sample of every key has no weights */
 }
 
 static void expect_same_bits(const char *a, const char *b, bool causal) {
