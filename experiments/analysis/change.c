@@ -211,15 +211,17 @@ void change_free(results_change *c) {
 }
 
 static bool violates(const result_row *row, const char *name) {
-  for (int i = 0; i < row->bounds_count; i++)
-    if (strcmp(row->bounds[i].name, name) == 0 && row->bounds[i].verdict == VERDICT_VIOLATED) return true;
+  for (int i = 0; i < result_row_cells(row); i++) {
+    const result_bound *b = result_row_cell(row, i);
+    if (strcmp(b->name, name) == 0 && b->verdict == VERDICT_VIOLATED) return true;
+  }
   return false;
 }
 
 char *change_bounds(const run_change *c) {
   char *text = strdup("");
-  for (int i = 0; text && i < c->b->bounds_count; i++) {
-    const char *name = c->b->bounds[i].name;
+  for (int i = 0; text && i < result_row_cells(c->b); i++) {
+    const char *name = result_row_cell(c->b, i)->name;
     if (!violates(c->b, name) || violates(c->a, name)) continue;
     char *longer = text_format("%s%s%s", text, *text ? " " : "", name);
     free(text);

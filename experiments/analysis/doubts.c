@@ -72,10 +72,11 @@ unsigned doubts_of(const result_row *row) {
   }
   if (row->err_rel_fro_hi - row->err_rel_fro_lo > 0.2 * row->err_rel_fro) doubts |= DOUBT_SAMPLED;
   if (row->verdict == VERDICT_UNCHECKED) doubts |= DOUBT_UNCHECKED;
-  for (int b = 0; b < row->bounds_count; b++) {
-    if (row->bounds[b].verdict == VERDICT_UNCERTIFIABLE) doubts |= DOUBT_UNCERTIFIABLE;
-    if (row->bounds[b].verdict == VERDICT_ERROR) doubts |= DOUBT_CHECK;
-    if (row->bounds[b].verdict == VERDICT_VIOLATED) doubts |= DOUBT_VIOLATED;
+  for (int b = 0; b < result_row_cells(row); b++) {
+    const check_verdict verdict = result_row_cell(row, b)->verdict;
+    if (verdict == VERDICT_UNCERTIFIABLE) doubts |= DOUBT_UNCERTIFIABLE;
+    if (verdict == VERDICT_ERROR) doubts |= DOUBT_CHECK;
+    if (verdict == VERDICT_VIOLATED) doubts |= DOUBT_VIOLATED;
   }
   return doubts;
 }

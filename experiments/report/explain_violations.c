@@ -144,25 +144,30 @@ static json_t *unchecked_json(const result_set *set) {
 
 json_t *explain_json(const result_set *set) {
   size_t statuses[RUN_SKIPPED + 2] = {0}, verdicts[VERDICTS + 1] = {0};
+  result_verdicts found = {.cells = NULL};
   json_t *out = json_object(), *violations = json_array(), *errors = json_array(), *warnings = json_array(),
          *failures = json_array();
-  bool complete = out && violations && errors && warnings && failures;
+  bool complete = out && violations && errors && warnings && failures && !results_verdicts(set, &found);
   for (size_t i = 0; i < set->count && complete; i++) {
     const result_row *row = &set->rows[i];
     statuses[row->status]++;
     if (row->status != RUN_OK) complete = json_array_append_new(failures, failure_json(row)) == 0;
-    for (int b = 0; b < row->bounds_count && complete; b++) {
-      const result_bound *cell = &row->bounds[b];
-      verdicts[cell->verdict]++;
-      json_t *list = cell->verdict == VERDICT_VIOLATED ? violations
-                     : cell->verdict == VERDICT_ERROR  ? errors
-                                                       : warnings;
-      if (explain_wanted(cell)) complete = json_array_append_new(list, cell_json(row, cell)) == 0;
-    }
+  }
+  for (size_t i = 0; i < found.count && complete; i++) {
+    const result_bound *cell = found.cells[i].bound;
+    verdicts[cell->verdict]++;
+    json_t *list = cell->verdict == VERDICT_VIOLATED ? violations
+                   : cell->verdict == VERDICT_ERROR  ? errors
+                                                     : warnings;
+    if (explain_wanted(cell))
+      complete = json_array_append_new(list, cell_json(found.cells[i].row, cell)) == 0;
   }
   complete = complete && put(out, "runs", json_integer((json_int_t)set->count)) &&
              put(out, "statuses", counts_json(run_status_names, statuses)) &&
              put(out, "verdicts", counts_json(check_verdict_names, verdicts)) &&
+             put(out, "bounds", json_integer((json_int_t)found.bounds)) &&
+             put(out, "properties", json_integer((json_int_t)found.properties)) &&
+             put(out, "settings", json_integer((json_int_t)found.settings)) &&
              json_object_set(out, "violations", violations) == 0 &&
              json_object_set(out, "errors", errors) == 0 && json_object_set(out, "warnings", warnings) == 0 &&
              json_object_set(out, "failures", failures) == 0 && put(out, "unchecked", unchecked_json(set));
@@ -170,6 +175,7 @@ json_t *explain_json(const result_set *set) {
   json_decref(errors);
   json_decref(warnings);
   json_decref(failures);
+  free(found.cells);
   if (complete) return out;
   json_decref(out);
   attn_fail(ATTN_ENOMEM, "no memory for the JSON form of the verdicts");

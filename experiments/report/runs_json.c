@@ -121,8 +121,8 @@ static void put_bounds(const results_model *m, json_t *out, bool *ok) {
   json_t *all = json_array(), *verdicts = json_array();
   for (size_t i = 0; i < m->set->count; i++) {
     json_t *one = json_array();
-    for (int b = 0; b < m->rows[i]->bounds_count; b++)
-      json_add(one, bound_json(&m->rows[i]->bounds[b], &checks, &messages, ok), ok);
+    for (int b = 0; b < result_row_cells(m->rows[i]); b++)
+      json_add(one, bound_json(result_row_cell(m->rows[i], b), &checks, &messages, ok), ok);
     json_add(all, one, ok);
   }
   for (int v = 0; v < VERDICTS; v++) json_add(verdicts, json_string(check_verdict_names[v]), ok);

@@ -92,23 +92,25 @@ typedef struct tally {
   double margin, p, measured; /* the largest, the least, the median; NaN if there is none */
 } tally;
 
-/* measured: room for a number of every row. */
-static tally count_cells(const result_set *set, const char *bound, const char *variant, double *measured) {
+static int by_bound(const void *a, const void *b) {
+  const result_cell *x = a, *y = b;
+  const int order = strcmp(x->bound->name, y->bound->name);
+  return order ? order : strcmp(x->row->variant, y->row->variant);
+}
+
+/* The cells from first on that are of its bound and variant; measured: room for a number of each. */
+static tally count_cells(const result_cell *first, const result_cell *end, double *measured) {
   tally t = {.margin = (double)NAN, .p = (double)NAN};
   size_t used = 0;
-  for (size_t i = 0; i < set->count; i++) {
-    if (strcmp(set->rows[i].variant, variant) != 0) continue;
-    for (int b = 0; b < set->rows[i].bounds_count; b++) {
-      const result_bound *cell = &set->rows[i].bounds[b];
-      if (strcmp(cell->name, bound) != 0) continue;
-      t.total++;
-      t.kind = cell->kind;
-      t.verdicts[cell->verdict]++;
-      if (cell->verdict == VERDICT_UNCERTIFIABLE || cell->verdict == VERDICT_ERROR) continue;
-      t.margin = fmax(t.margin, cell->margin);
-      if (cell->kind == KIND_PROB) t.p = fmin(t.p, cell->p_value);
-      if (used < set->count) measured[used++] = cell->measured;
-    }
+  for (const result_cell *c = first; c < end && by_bound(first, c) == 0; c++) {
+    const result_bound *cell = c->bound;
+    t.total++;
+    t.kind = cell->kind;
+    t.verdicts[cell->verdict]++;
+    if (cell->verdict == VERDICT_UNCERTIFIABLE || cell->verdict == VERDICT_ERROR) continue;
+    t.margin = fmax(t.margin, cell->margin);
+    if (cell->kind == KIND_PROB) t.p = fmin(t.p, cell->p_value);
+    measured[used++] = cell->measured;
   }
   t.measured = median_of(measured, used);
   return t;
@@ -138,64 +140,62 @@ static void add_tally(text_table *s, const char *bound, const char *variant, con
   table_add(s, "%s", t->kind == KIND_PROB ? short_number(t->p, text) : "");
 }
 
-static attn_status print_verdicts(FILE *file, const result_set *set, table_format format, names *bounds,
-                                  names *variants) {
+static attn_status print_verdicts(FILE *file, const result_verdicts *v, table_format format) {
   static const char *const header[] = {"check",    "kind",          "variant", "pass",      "consistent",
                                        "violated", "uncertifiable", "error",   "unchecked", "n/a",
                                        "measured", "worst margin",  "least p"};
-  attn_status status = ATTN_OK;
-  for (size_t i = 0; !status && i < set->count; i++) {
-    status = names_add(variants, set->rows[i].variant);
-    for (int b = 0; !status && b < set->rows[i].bounds_count; b++)
-      status = names_add(bounds, set->rows[i].bounds[b].name);
-  }
-  if (status || bounds->count == 0) return status;
-  double *measured = calloc(set->count, sizeof *measured);
-  if (!measured) return attn_fail(ATTN_ENOMEM, "out of memory for the summary");
+  if (v->count == 0) return ATTN_OK;
+  double *measured = calloc(v->count, sizeof *measured);
+  result_cell *cells = calloc(v->count, sizeof *cells);
+  attn_status status = measured && cells ? ATTN_OK : attn_fail(ATTN_ENOMEM, "out of memory for the summary");
   text_table s = {.columns = sizeof header / sizeof *header, .left = 3};
   for (size_t i = 0; i < s.columns; i++) table_add(&s, "%s", header[i]);
-  for (size_t b = 0; b < bounds->count; b++)
-    for (size_t v = 0; v < variants->count; v++) {
-      const tally t = count_cells(set, bounds->items[b], variants->items[v], measured);
-      if (t.total > 0) add_tally(&s, bounds->items[b], variants->items[v], &t);
+  if (!status) {
+    memcpy(cells, v->cells, v->count * sizeof *cells);
+    qsort(cells, v->count, sizeof *cells, by_bound);
+    for (size_t i = 0; i < v->count;) {
+      const tally t = count_cells(&cells[i], cells + v->count, measured);
+      add_tally(&s, cells[i].bound->name, cells[i].row->variant, &t);
+      i += t.total;
     }
-  status = table_print(file, &s, format);
+    status = table_print(file, &s, format);
+    fputs(legend, file);
+  }
   table_free(&s);
   free(measured);
-  fputs(legend, file);
+  free(cells);
   return status;
 }
 
 /* ---- violations ---------------------------------------------------------------------------------------- */
 
-static attn_status print_violations(FILE *file, const result_set *set, table_format format) {
+static attn_status print_violations(FILE *file, const result_verdicts *v, table_format format) {
   attn_status status = ATTN_OK;
-  for (size_t i = 0; i < set->count; i++)
-    for (int b = 0; b < set->rows[i].bounds_count && !status; b++) {
-      const result_bound *cell = &set->rows[i].bounds[b];
-      if (!explain_wanted(cell)) continue;
-      status = explain_print(file, &set->rows[i], cell, format);
-      putc('\n', file);
-    }
+  for (size_t i = 0; i < v->count && !status; i++) {
+    if (!explain_wanted(v->cells[i].bound)) continue;
+    status = explain_print(file, v->cells[i].row, v->cells[i].bound, format);
+    putc('\n', file);
+  }
   return status;
 }
 
-static void print_totals(FILE *file, const result_set *set, bool table) {
-  size_t statuses[STATUSES] = {0}, verdicts[VERDICTS] = {0}, cells = 0;
-  for (size_t i = 0; i < set->count; i++) {
-    statuses[set->rows[i].status]++;
-    cells += (size_t)set->rows[i].bounds_count;
-    for (int b = 0; b < set->rows[i].bounds_count; b++) verdicts[set->rows[i].bounds[b].verdict]++;
-  }
+static void print_totals(FILE *file, const result_set *set, const result_verdicts *found, bool table) {
+  size_t statuses[STATUSES] = {0}, verdicts[VERDICTS] = {0};
+  for (size_t i = 0; i < set->count; i++) statuses[set->rows[i].status]++;
+  for (size_t i = 0; i < found->count; i++) verdicts[found->cells[i].bound->verdict]++;
   fprintf(file, "%zu runs:", set->count);
   for (int s = 0, printed = 0; s < STATUSES; s++)
     if (statuses[s]) fprintf(file, "%s %zu %s", printed++ ? "," : "", statuses[s], run_status_names[s]);
-  fprintf(file, ". %zu bound checks:", cells);
+  fprintf(file, ". %zu verdicts", found->count);
+  if (found->properties)
+    fprintf(file, " (%zu bounds of runs, %zu properties of %zu settings)", found->bounds, found->properties,
+            found->settings);
   for (int v = 0, printed = 0; v < VERDICTS; v++)
     if (verdicts[v] || v == VERDICT_VIOLATED)
-      fprintf(file, "%s %zu %s", printed++ ? "," : "", verdicts[v],
+      fprintf(file, "%s %zu %s", printed++ ? "," : ":", verdicts[v],
               v == VERDICT_NOT_APPLICABLE ? "not applicable" : check_verdict_names[v]);
-  fputs(table || !cells ? ".\n" : ".\n`attnlab check --bounds' counts them by bound and variant.\n", file);
+  fputs(table || !found->count ? ".\n" : ".\n`attnlab check --bounds' counts them by bound and variant.\n",
+        file);
 }
 
 static attn_status print_builds(FILE *file, const result_set *set) {
@@ -248,38 +248,39 @@ static attn_status print_unchecked(FILE *file, const result_set *set) {
 }
 
 /* What a report warns of, once for each setting: a descriptor that is generous. */
-static attn_status print_warnings(FILE *file, const result_set *set) {
+static attn_status print_warnings(FILE *file, const result_verdicts *v) {
   names told = {0};
   attn_status status = ATTN_OK;
-  for (size_t i = 0; !status && i < set->count; i++)
-    for (int b = 0; !status && b < set->rows[i].bounds_count; b++) {
-      const result_bound *cell = &set->rows[i].bounds[b];
-      const size_t before = told.count;
-      if (cell->kind != KIND_REPORT || cell->verdict != VERDICT_UNCERTIFIABLE) continue;
-      status = names_add(&told, set->rows[i].label);
-      if (status || told.count == before) continue;
-      fputs("NOTE ", file);
-      escape_put(file, set->rows[i].label);
-      fprintf(file, ": %s: ", cell->name);
-      escape_put(file, cell->message);
-      putc('\n', file);
-    }
+  for (size_t i = 0; !status && i < v->count; i++) {
+    const result_bound *cell = v->cells[i].bound;
+    const char *label = v->cells[i].row->label;
+    const size_t before = told.count;
+    if (cell->kind != KIND_REPORT || cell->verdict != VERDICT_UNCERTIFIABLE) continue;
+    status = names_add(&told, label);
+    if (status || told.count == before) continue;
+    fputs("NOTE ", file);
+    escape_put(file, label);
+    fprintf(file, ": %s: ", cell->name);
+    escape_put(file, cell->message);
+    putc('\n', file);
+  }
   names_free(&told);
   return status;
 }
 
 attn_status summary_bounds(FILE *file, const result_set *set, bool table, table_format format) {
-  names bounds = {0}, variants = {0};
+  result_verdicts found;
+  attn_status status = results_verdicts(set, &found);
+  if (status) return status;
   print_missing(file, set, format);
-  attn_status status = table ? print_verdicts(file, set, format, &bounds, &variants) : ATTN_OK;
-  if (!status) status = print_violations(file, set, format);
+  if (table) status = print_verdicts(file, &found, format);
+  if (!status) status = print_violations(file, &found, format);
   if (!status) {
-    print_totals(file, set, table);
+    print_totals(file, set, &found, table);
     status = print_unchecked(file, set);
-    if (!status) status = print_warnings(file, set);
+    if (!status) status = print_warnings(file, &found);
   }
   if (!status) status = print_builds(file, set);
-  names_free(&bounds);
-  names_free(&variants);
+  free(found.cells);
   return status;
 }

@@ -101,12 +101,17 @@ static bool counts(const result_bound *b, bool models) {
   return !models && (b->verdict == VERDICT_ERROR || b->verdict == VERDICT_VIOLATED);
 }
 
+static bool outranks(check_verdict a, check_verdict b) {
+  static const int rank[VERDICTS] = {
+      [VERDICT_PASS] = 1,      [VERDICT_CONSISTENT] = 2, [VERDICT_UNCERTIFIABLE] = 3,
+      [VERDICT_UNCHECKED] = 4, [VERDICT_ERROR] = 5,      [VERDICT_VIOLATED] = 6};
+  return rank[a] > rank[b];
+}
+
 static check_verdict worst_of(const result_bound *bounds, int count, bool models, check_verdict none) {
-  const int rank[VERDICTS] = {[VERDICT_PASS] = 1,      [VERDICT_CONSISTENT] = 2, [VERDICT_UNCERTIFIABLE] = 3,
-                              [VERDICT_UNCHECKED] = 4, [VERDICT_ERROR] = 5,      [VERDICT_VIOLATED] = 6};
   check_verdict worst = VERDICT_NOT_APPLICABLE;
   for (int i = 0; i < count; i++)
-    if (counts(&bounds[i], models) && rank[bounds[i].verdict] > rank[worst]) worst = bounds[i].verdict;
+    if (counts(&bounds[i], models) && outranks(bounds[i].verdict, worst)) worst = bounds[i].verdict;
   return worst == VERDICT_NOT_APPLICABLE ? none : worst;
 }
 
@@ -117,6 +122,10 @@ check_verdict bounds_worst(const result_bound *bounds, int count) {
 void result_row_judge(result_row *row) {
   const bool unknown = row->rows_sampled > 0 && (isnan(row->err_max_abs) || row->rows_degenerate > 0);
   row->verdict = bounds_worst(row->bounds, row->bounds_count);
+  for (int b = 0; row->properties && b < row->properties->count; b++)
+    if (outranks(row->properties->cells[b].verdict, row->verdict) &&
+        counts(&row->properties->cells[b], false))
+      row->verdict = row->properties->cells[b].verdict;
   if (unknown && (row->verdict == VERDICT_PASS || row->verdict == VERDICT_CONSISTENT))
     row->verdict = VERDICT_UNCERTIFIABLE;
   row->model_verdict = worst_of(row->bounds, row->bounds_count, true, VERDICT_NOT_APPLICABLE);

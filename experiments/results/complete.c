@@ -84,7 +84,8 @@ attn_status result_row_complete(result_row *row, bool label, bool model_verdict)
   if (!label) status = result_row_settle_params(row);
   if (!status && !label) status = make_label(row);
   /* A violated property may be a cell of another run of the setting. */
-  if (!model_verdict && row->bounds_count > 0) {
+  if (!status) status = result_row_refer(row);
+  if (!status && !model_verdict && result_row_cells(row) > 0) {
     const bool violated = row->verdict == VERDICT_VIOLATED;
     result_row_judge(row);
     if (violated) row->verdict = VERDICT_VIOLATED;

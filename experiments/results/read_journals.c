@@ -31,7 +31,7 @@ static double member_number(const json_t *object, const char *name) {
   return value && result_json_read_number(value, &x) ? x : (double)NAN;
 }
 
-attn_status journal_rows_begin(journal_rows *j, const json_t *header) {
+static attn_status begin_session(journal_rows *j, const json_t *header) {
   json_t *about = json_deep_copy(json_object_get(header, "provenance"));
   if (json_object_set(about, "build", json_object_get(header, "build")) ||
       json_object_set_new(about, "end_time", json_null()) || json_array_append(j->sessions, about)) {
@@ -44,7 +44,8 @@ attn_status journal_rows_begin(journal_rows *j, const json_t *header) {
   return ATTN_OK;
 }
 
-attn_status journal_rows_add(journal_rows *j, result_row *row) {
+/* Moves the row. */
+static attn_status add_row(journal_rows *j, result_row *row) {
   if (j->count == j->room) {
     size_t room = j->room ? 2 * j->room : 64;
     result_row *rows = room > SIZE_MAX / sizeof *rows ? NULL : realloc(j->rows, room * sizeof *rows);
@@ -144,6 +145,21 @@ static attn_status keep_last(entry *entries, size_t total, size_t *kept) {
   return status;
 }
 
+/* A row of a set: moved, or lent with bounds that verdicts may be written into. */
+static attn_status give_row(result_row *from, bool kept, int64_t first_session, result_row *to) {
+  *to = *from;
+  to->session += first_session;
+  if (!kept) {
+    result_row_init(from);
+    return ATTN_OK;
+  }
+  const size_t bytes = (size_t)from->bounds_count * sizeof *from->bounds;
+  to->bounds = malloc(bytes + 1);
+  if (!to->bounds) return attn_fail(ATTN_ENOMEM, "out of memory for the bounds of a run");
+  if (bytes) memcpy(to->bounds, from->bounds, bytes);
+  return ATTN_OK;
+}
+
 static attn_status select_rows(const journal_rows *journals, size_t count, result_set *set) {
   size_t total = 0, filled = 0, kept = 0;
   int64_t first = 0;
@@ -160,20 +176,16 @@ static attn_status select_rows(const journal_rows *journals, size_t count, resul
   if (!status) status = keep_last(entries, total, &kept);
   if (!status && !(set->rows = calloc(kept + 1, sizeof *set->rows)))
     status = attn_fail(ATTN_ENOMEM, "out of memory for %zu result rows", kept);
-  for (; !status && set->count < kept; set->count++) {
-    result_row *from = entries[set->count].row, *to = &set->rows[set->count];
-    *to = *from;
-    to->session += entries[set->count].first;
-    result_row_init(from);
+  for (; !status && set->count < kept; set->count += !status) {
+    const entry *e = &entries[set->count];
+    status = give_row(e->row, set->lent, e->first, &set->rows[set->count]);
   }
   free(entries);
   return status;
 }
 
-/* One set of journals, in the order of their start: of rows with one key the last, Holm's correction applied,
- * the sessions numbered over all. Takes the rows. */
-static attn_status make_set(journal_rows *journals, size_t count, result_set *out) {
-  result_set set = {.sessions = json_array()};
+attn_status journal_rows_set(journal_rows *journals, size_t count, bool kept, result_set *out) {
+  result_set set = {.sessions = json_array(), .lent = kept};
   attn_status status = ATTN_OK;
   qsort(journals, count, sizeof *journals, by_start);
   for (size_t i = 0; i < count; i++) {
@@ -199,17 +211,17 @@ static void digest_line(sha256 *digest, const journal_line *line) {
   sha256_add(digest, bytes, sizeof bytes);
 }
 
-static attn_status take_line(const journal_reader *r, const journal_line *line, journal_rows *out) {
+attn_status journal_rows_take(journal_rows *j, const journal_line *line) {
   journal_entry_text found;
   result_row row;
-  attn_status status = journal_line_classify(r, line, &found);
-  if (!status && found.header) status = journal_rows_begin(out, found.header);
-  if (!status && found.is_row && !(status = journal_line_row(r, line, &row))) {
-    status = journal_rows_add(out, &row);
+  attn_status status = journal_line_classify(j->path, line, &found);
+  if (!status && found.header) status = begin_session(j, found.header);
+  if (!status && found.is_row && !(status = journal_line_row(j->path, line, &row))) {
+    status = add_row(j, &row);
     result_row_free(&row);
   }
   json_decref(found.header);
-  if (!status) digest_line(&out->digest, line);
+  if (!status) digest_line(&j->digest, line);
   return status;
 }
 
@@ -223,7 +235,7 @@ static attn_status read_journal(const char *path, journal_rows *out) {
   if (status) return status;
   status = journal_reader_open(&r, fd, path);
   while (!status && !(status = journal_reader_next(&r, &line)) && line.text)
-    status = take_line(&r, &line, out);
+    status = journal_rows_take(out, &line);
   if (!status) status = journal_reader_end(&r);
   out->torn = journal_reader_torn(&r);
   journal_reader_free(&r);
@@ -248,7 +260,7 @@ attn_status results_load(const char *const *paths, size_t count, result_set *out
         break;
       }
   }
-  if (!status) status = make_set(journals, used, out);
+  if (!status) status = journal_rows_set(journals, used, false, out);
   for (size_t i = 0; i < used; i++) journal_rows_free(&journals[i]);
   free(journals);
   return status;

@@ -317,12 +317,3 @@ attn_status result_row_parse(const char *text, size_t length, result_row *out) {
     *out = reading.row;
   return status;
 }
-
-attn_status result_row_from_json(const json_t *json, result_row *row) {
-  char *line = NULL;
-  size_t length = 0;
-  attn_status status = result_json_line(json, &line, &length);
-  if (!status) status = result_row_parse(line, length, row);
-  free(line);
-  return status;
-}

@@ -36,18 +36,17 @@ static attn_status stretch(stretches *s, const uint8_t *at, size_t bytes) {
 }
 
 /* EINVAL: the line is damaged. */
-static attn_status examine(const journal_reader *r, const journal_line *line, bool *in_session) {
+static attn_status examine(const char *path, const journal_line *line, bool *in_session) {
   journal_entry_text entry;
   result_row row;
-  attn_status status = journal_line_classify(r, line, &entry);
+  attn_status status = journal_line_classify(path, line, &entry);
   if (status) return status;
   json_decref(entry.header);
   if (entry.header) *in_session = true;
   if (!entry.is_row) return ATTN_OK;
   if (!*in_session)
-    return attn_fail(ATTN_EINVAL, "%s:%lld: a row without a header above it", r->path,
-                     (long long)line->number);
-  status = journal_line_row(r, line, &row);
+    return attn_fail(ATTN_EINVAL, "%s:%lld: a row without a header above it", path, (long long)line->number);
+  status = journal_line_row(path, line, &row);
   if (!status) result_row_free(&row);
   return status;
 }
@@ -62,7 +61,7 @@ static attn_status sort_lines(int fd, const char *path, const file_map *content,
   int64_t from = 0;
   attn_status status = journal_reader_open(&r, fd, path);
   for (; !status && !(status = journal_reader_next(&r, &line)) && line.text; from = r.offset) {
-    const attn_status one = examine(&r, &line, &in_session);
+    const attn_status one = examine(path, &line, &in_session);
     if (one == ATTN_ENOMEM) status = one;
     if (one) found(context, attn_last_error());
     *bad += one != ATTN_OK;

@@ -61,6 +61,12 @@ typedef struct result_param {
   const char *text; /* from names_keep; NULL of a number */
 } result_param;
 
+/* The cells of the properties of a setting: verified once, and the same for all rows of that setting. */
+typedef struct result_properties {
+  int count;
+  result_bound cells[];
+} result_properties;
+
 enum { RESULT_PROFILE_BINS = 64, RESULT_MAP_CELLS = 128 };
 
 typedef struct result_row {
@@ -123,8 +129,9 @@ typedef struct result_row {
   /* bounds */
   check_verdict verdict;       /* the worst of what is proven and of properties (result_row_judge) */
   check_verdict model_verdict; /* the worst of KIND_MODEL; not applicable without one */
-  result_bound *bounds;
+  result_bound *bounds;        /* of this run */
   int bounds_count;
+  const result_properties *properties; /* of its setting, shared and never freed; NULL: none */
 } result_row;
 
 /* Everything NaN, zero or empty; status RUN_SKIPPED, verdicts not_applicable. */
@@ -134,6 +141,15 @@ void result_row_free(result_row *); /* frees what the row owns and initialises i
 attn_status result_row_add_param(result_row *, const char *name, double value);
 attn_status result_row_add_text(result_row *, const char *name, const char *text);
 attn_status result_row_add_bound(result_row *, const result_bound *);
+
+/* Its setting as far as properties depend on it: the variant's parameters except the seed, the widths, the type, the
+ * mask and the instruction set. To be freed; NULL: no memory. */
+char *result_row_setting(const result_row *);
+/* Moves the cells of properties from the bounds to the one copy that all rows of the setting refer to. ENOMEM. */
+attn_status result_row_refer(result_row *);
+/* The cells of a row: those of its bounds, then those of its setting's properties. */
+int result_row_cells(const result_row *);
+const result_bound *result_row_cell(const result_row *, int);
 
 /* A map has min(n, 128) cells along an axis: index i is in cell i * cells / n. A cell holds the mean over its
  * queries of the sum over its keys of the weights, so that a row of exact cells sums to 1. */

@@ -150,8 +150,8 @@ json_t *result_row_to_json(const result_row *row) {
   }
   if (row->map) failed |= json_object_set_new(object, "map", map_json(row));
   json_t *bounds = json_array();
-  for (int i = 0; i < row->bounds_count; i++)
-    failed |= json_array_append_new(bounds, bound_json(&row->bounds[i]));
+  for (int i = 0; i < result_row_cells(row); i++)
+    failed |= json_array_append_new(bounds, bound_json(result_row_cell(row, i)));
   failed |= json_object_set_new(object, "bounds", bounds);
   if (!failed) return object;
   json_decref(object);

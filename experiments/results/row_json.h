@@ -23,7 +23,6 @@ json_t *result_row_to_json(const result_row *);
 /* The row of a JSON object's text, in one pass. Overwrites *row, which need not be initialised. EINVAL names the
  * member that is wrong, or that stands twice. Texts are never NULL. */
 attn_status result_row_parse(const char *text, size_t length, result_row *row);
-attn_status result_row_from_json(const json_t *, result_row *row);
 
 /* *out: the params of a row as an object, to be released; NULL where they are none. ENOMEM. */
 attn_status result_row_params(const result_row *, json_t **out);

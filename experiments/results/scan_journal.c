@@ -40,20 +40,21 @@ attn_status journal_line_make(const json_t *json, char **line, size_t *length) {
   return ATTN_OK;
 }
 
-static void verify(journal_line *line) {
+journal_line journal_line_of(const char *text, size_t length, int64_t number) {
   const size_t begin = strlen(check_begin), end = strlen(check_end);
-  const char *tail = line->length >= CHECK_LENGTH ? line->text + line->length - CHECK_LENGTH : NULL;
-  line->checksum = CHECKSUM_NONE;
+  const char *tail = length >= CHECK_LENGTH ? text + length - CHECK_LENGTH : NULL;
+  journal_line line = {.text = text, .length = length, .number = number, .checksum = CHECKSUM_NONE};
   if (!tail || memcmp(tail, check_begin, begin) != 0 ||
       memcmp(tail + CHECK_LENGTH - end, check_end, end) != 0) {
-    line->sum = sum_of(line->text, line->length);
-    return;
+    line.sum = sum_of(text, length);
+    return line;
   }
   char stated[9] = "", own[9];
   memcpy(stated, tail + begin, 8);
-  line->sum = sum_of(line->text, line->length - CHECK_LENGTH);
-  snprintf(own, sizeof own, "%08lx", (unsigned long)line->sum);
-  line->checksum = strcmp(stated, own) == 0 ? CHECKSUM_GOOD : CHECKSUM_BAD;
+  line.sum = sum_of(text, length - CHECK_LENGTH);
+  snprintf(own, sizeof own, "%08lx", (unsigned long)line.sum);
+  line.checksum = strcmp(stated, own) == 0 ? CHECKSUM_GOOD : CHECKSUM_BAD;
+  return line;
 }
 
 /* -- lines -- */
@@ -98,10 +99,9 @@ attn_status journal_reader_next(journal_reader *r, journal_line *out) {
     char *from = r->buffer + r->begin;
     char *end = memchr(from + looked, '\n', r->end - r->begin - looked);
     if (end) {
-      *out = (journal_line){.text = from, .length = (size_t)(end - from), .number = ++r->number};
+      *out = journal_line_of(from, (size_t)(end - from), ++r->number);
       r->begin += out->length + 1;
       r->offset += (int64_t)out->length + 1;
-      verify(out);
       return ATTN_OK;
     }
     looked = r->end - r->begin;
@@ -170,23 +170,22 @@ static bool says_schema(const journal_line *line) {
   return (size_t)(end - at) >= sizeof name - 1 && memcmp(at, name, sizeof name - 1) == 0;
 }
 
-attn_status journal_line_classify(const journal_reader *r, const journal_line *line,
-                                  journal_entry_text *out) {
+attn_status journal_line_classify(const char *path, const journal_line *line, journal_entry_text *out) {
   attn_status status = ATTN_OK;
   json_error_t error;
   *out = (journal_entry_text){0};
   const bool header = says_schema(line);
-  if (line->number == 1 && !header) return check_header(r->path, 1, NULL);
+  if (line->number == 1 && !header) return check_header(path, 1, NULL);
   if (line->checksum == CHECKSUM_BAD)
     return at_line(
-        r->path, line->number,
+        path, line->number,
         "damaged: its checksum does not match; `attnlab check --repair' keeps the lines that are whole");
   out->is_row = !header;
   if (!header) return ATTN_OK;
   status = json_parse(line->text, line->length, &error, &out->header);
   if (status == ATTN_ENOMEM) return status;
-  status = out->header ? check_header(r->path, line->number, out->header)
-                       : at_line(r->path, line->number, error.text);
+  status =
+      out->header ? check_header(path, line->number, out->header) : at_line(path, line->number, error.text);
   if (status) {
     json_decref(out->header);
     out->header = NULL;
@@ -194,10 +193,10 @@ attn_status journal_line_classify(const journal_reader *r, const journal_line *l
   return status;
 }
 
-attn_status journal_line_row(const journal_reader *r, const journal_line *line, result_row *out) {
+attn_status journal_line_row(const char *path, const journal_line *line, result_row *out) {
   char problem[256];
   const attn_status status = result_row_parse(line->text, line->length, out);
   if (!status) return status;
   snprintf(problem, sizeof problem, "%s", attn_last_error());
-  return attn_fail(status, "%s:%lld: %s", r->path, (long long)line->number, problem);
+  return attn_fail(status, "%s:%lld: %s", path, (long long)line->number, problem);
 }

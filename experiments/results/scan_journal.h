@@ -39,6 +39,8 @@ bool journal_reader_torn(const journal_reader *);
 /* At the end: EINVAL if the file has no whole line, and what it has is not the start of a journal's first. */
 attn_status journal_reader_end(const journal_reader *);
 
+/* The line of a text, which it does not copy, with its checksum compared. */
+journal_line journal_line_of(const char *text, size_t length, int64_t number);
 /* A line of JSON as it is written, with its checksum and '\n': to be freed. ENOMEM. */
 attn_status journal_line_make(const json_t *, char **line, size_t *length);
 
@@ -47,9 +49,9 @@ typedef struct journal_entry_text {
   json_t *header; /* a new reference */
   bool is_row;
 } journal_entry_text;
-attn_status journal_line_classify(const journal_reader *, const journal_line *, journal_entry_text *);
+attn_status journal_line_classify(const char *path, const journal_line *, journal_entry_text *);
 /* The row of a line. EINVAL names the place. */
-attn_status journal_line_row(const journal_reader *, const journal_line *, result_row *);
+attn_status journal_line_row(const char *path, const journal_line *, result_row *);
 
 typedef struct journal_rows {
   const char *path;
@@ -63,9 +65,10 @@ typedef struct journal_rows {
 
 attn_status journal_rows_make(journal_rows *); /* ENOMEM */
 void journal_rows_free(journal_rows *);
-/* Appends a session. */
-attn_status journal_rows_begin(journal_rows *, const json_t *header);
-/* Appends a row of the last session, which is moved out of *row. */
-attn_status journal_rows_add(journal_rows *, result_row *row);
+/* Appends the session or the row of a line. EINVAL names the place. */
+attn_status journal_rows_take(journal_rows *, const journal_line *);
+/* One set of journals, which it sorts by their start: of rows with one key the last, Holm's correction applied, the
+ * sessions numbered over all. The rows are moved into it, or, if kept, lent to it: then *out does not outlive them. */
+attn_status journal_rows_set(journal_rows *journals, size_t count, bool kept, result_set *out);
 
 #endif

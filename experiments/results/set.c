@@ -7,7 +7,12 @@ void result_set_init(result_set *set) { *set = (result_set){0}; }
 
 void result_set_free(result_set *set) {
   if (!set) return;
-  for (size_t i = 0; i < set->count; i++) result_row_free(&set->rows[i]);
+  for (size_t i = 0; i < set->count; i++) {
+    if (set->lent)
+      free(set->rows[i].bounds);
+    else
+      result_row_free(&set->rows[i]);
+  }
   free(set->rows);
   json_decref(set->sessions);
   result_set_init(set);

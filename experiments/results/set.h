@@ -17,6 +17,7 @@ typedef struct result_set {
   json_t *sessions; /* array of objects by session number: the provenance, "build" and "end_time" of each */
   char uuid[37];    /* of the journals' content */
   size_t torn;      /* last lines of journals that a crash cut short, and that were left out */
+  bool lent;        /* of a journal that is still open (journal_set): the rows own their bounds alone */
 } result_set;
 
 void result_set_init(result_set *);
@@ -44,6 +45,20 @@ attn_status results_read(const char *path, result_set *out);
  * name without directories and .h5, or its path where names are alike. Rows of different files stay apart,
  * whatever their keys, and each file's verdicts are what they were. Errors as in results_read. */
 attn_status results_join(const char *const *paths, size_t count, result_set *out);
+
+/* A verdict, and the row that it is of: of a property the first that refers to it. */
+typedef struct result_cell {
+  const result_row *row;
+  const result_bound *bound;
+} result_cell;
+
+/* What was verified, each once: the bounds of every run, and the properties of every setting. */
+typedef struct result_verdicts {
+  result_cell *cells; /* to be freed; by rows */
+  size_t count, bounds, properties,
+      settings; /* count: bounds and properties together; settings that have properties */
+} result_verdicts;
+attn_status results_verdicts(const result_set *, result_verdicts *); /* ENOMEM */
 
 /* One line of names and one line per row: the columns of the schema, p_<name>, and for each bound its value,
  * measured, margin, p_value and verdict as <bound>_value and so on. Missing numbers are empty. RFC 4180 with

@@ -63,8 +63,8 @@ static attn_status put_parameter(FILE *file, const result_row *row, const char *
 static attn_status put_bound(FILE *file, const result_row *row, const char *name) {
   const result_bound *found = NULL;
   attn_status status = ATTN_OK;
-  for (int i = 0; i < row->bounds_count; i++)
-    if (strcmp(row->bounds[i].name, name) == 0) found = &row->bounds[i];
+  for (int i = 0; i < result_row_cells(row); i++)
+    if (strcmp(result_row_cell(row, i)->name, name) == 0) found = result_row_cell(row, i);
   for (const result_column *c = result_bound_columns; c->name; c++) {
     if (!c->measure) continue;
     putc(',', file);
@@ -115,8 +115,8 @@ static attn_status put_row(FILE *file, const result_row *row, const names *param
 static attn_status collect(const result_set *set, names *parameters, names *bounds) {
   attn_status status = results_param_names(set, parameters);
   for (size_t i = 0; !status && i < set->count; i++)
-    for (int b = 0; !status && b < set->rows[i].bounds_count; b++)
-      status = names_add(bounds, set->rows[i].bounds[b].name);
+    for (int b = 0; !status && b < result_row_cells(&set->rows[i]); b++)
+      status = names_add(bounds, result_row_cell(&set->rows[i], b)->name);
   return status;
 }
 

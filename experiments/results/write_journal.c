@@ -11,19 +11,6 @@
 #include <unistd.h>
 
 #include "experiments/results/scan_journal.h"
-#include "experiments/support/json_reader.h"
-#include "experiments/support/names.h"
-
-/* What is kept of a row. */
-/* Of the files that a row was made from. */
-enum { DATASET, PLUGIN, FILES, DIGESTS };
-static const char *const digest_names[] = {"dataset_sha256", "plugin_sha256", "files_sha256"};
-
-typedef struct known_row {
-  run_status status;
-  size_t session;
-  const char *sha256[DIGESTS]; /* from names_keep */
-} known_row;
 
 struct journal {
   int fd;
@@ -31,11 +18,9 @@ struct journal {
   json_t *header;
   bool has_header; /* this session's line is in the file */
   bool torn;
-  json_t *known; /* key -> index of what is kept of its last row */
-  known_row *rows;
-  size_t count, room;
-  json_t *builds;    /* of each session */
-  const char *build; /* of this one, in header */
+  journal_rows table; /* what the file holds */
+  json_t *known;      /* key -> index of its last row */
+  const char *build;  /* of this session, in header */
   int64_t session;
 };
 
@@ -50,77 +35,14 @@ static attn_status no_memory(const journal *j) {
   return attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);
 }
 
-/* Makes a key refer to its row. */
-static attn_status learn(journal *j, const char *key, run_status row_status,
-                         const char *const digests[DIGESTS]) {
-  if (j->count == j->room) {
-    const size_t room = 2 * j->room + 64;
-    known_row *rows = realloc(j->rows, room * sizeof *rows);
-    if (!rows) return no_memory(j);
-    j->rows = rows;
-    j->room = room;
-  }
-  known_row row = {row_status, json_array_size(j->builds) - 1, {NULL}};
-  for (int d = 0; d < DIGESTS; d++) {
-    row.sha256[d] = names_keep(digests[d] ? digests[d] : "");
-    if (!row.sha256[d]) return no_memory(j);
-  }
-  j->rows[j->count] = row;
-  return json_object_set_new(j->known, key, json_integer((json_int_t)j->count++)) ? no_memory(j) : ATTN_OK;
-}
-
-/* RUN_FAILED for a status of a newer program. */
-static int64_t status_of(const char *name) {
-  for (int64_t i = 0; run_status_names[i]; i++)
-    if (strcmp(run_status_names[i], name) == 0) return i;
-  return RUN_FAILED;
-}
-
-/* The members of a row that are kept. A line whose checksum is right needs no closer look: this program wrote it. */
-static attn_status learn_checked(journal *j, const journal_line *line) {
-  json_reader r = json_reader_of(line->text, line->length);
-  char *key = NULL, digest[DIGESTS][65] = {""};
-  const char *const digests[DIGESTS] = {digest[DATASET], digest[PLUGIN], digest[FILES]};
-  int64_t status = RUN_OK;
-  size_t count = 0;
-  (void)json_reader_begin(&r, '{');
-  while (json_reader_more(&r, '}', &count)) {
-    if (!json_reader_name(&r)) break;
-    const bool is_key = strcmp(r.text, "key") == 0, is_status = strcmp(r.text, "status") == 0;
-    int d = 0;
-    while (d < DIGESTS && strcmp(r.text, digest_names[d]) != 0) d++;
-    if (!is_key && !is_status && d == DIGESTS) {
-      (void)json_reader_skip(&r);
-      continue;
-    }
-    if (!json_reader_text(&r)) break;
-    if (is_key && !key) key = strdup(r.text);
-    if (is_status) status = status_of(r.text);
-    if (d < DIGESTS) column_cut_text(digest[d], sizeof digest[d], r.text);
-  }
-  attn_status out =
-      r.wrong ? attn_fail(ATTN_EINVAL, "%s:%lld: expected %s", j->path, (long long)line->number, r.wrong)
-      : key   ? learn(j, key, (run_status)status, digests)
-              : no_memory(j);
-  free(key);
-  json_reader_free(&r);
-  return out;
-}
-
-static attn_status learn_line(journal *j, const journal_reader *r, const journal_line *line) {
-  journal_entry_text entry;
-  result_row row;
-  attn_status status = journal_line_classify(r, line, &entry);
-  if (!status && entry.header && json_array_append(j->builds, json_object_get(entry.header, "build")))
-    status = no_memory(j);
-  json_decref(entry.header);
-  if (status || !entry.is_row) return status;
-  if (line->checksum == CHECKSUM_GOOD) return learn_checked(j, line);
-  if ((status = journal_line_row(r, line, &row))) return status;
-  status = learn(j, row.key, row.status,
-                 (const char *const[]){row.dataset_sha256, row.plugin_sha256, row.files_sha256});
-  result_row_free(&row);
-  return status;
+/* Adds a line of the file to the table. */
+static attn_status learn(journal *j, const journal_line *line) {
+  const size_t before = j->table.count;
+  const attn_status status = journal_rows_take(&j->table, line);
+  if (status || j->table.count == before) return status;
+  return json_object_set_new(j->known, j->table.rows[before].key, json_integer((json_int_t)before))
+             ? no_memory(j)
+             : ATTN_OK;
 }
 
 static attn_status failed_call(const journal *j, const char *call) {
@@ -155,12 +77,11 @@ static attn_status recover(journal *j) {
   journal_line line;
   struct stat about;
   attn_status status = journal_reader_open(&r, j->fd, j->path);
-  while (!status && !(status = journal_reader_next(&r, &line)) && line.text)
-    status = learn_line(j, &r, &line);
+  while (!status && !(status = journal_reader_next(&r, &line)) && line.text) status = learn(j, &line);
   if (!status && fstat(j->fd, &about)) status = failed_call(j, "stat");
   if (!status && about.st_size == 0) sync_directory(j->path);
   if (!status) status = journal_reader_end(&r);
-  if (!status) j->session = (int64_t)json_array_size(j->builds);
+  if (!status) j->session = (int64_t)json_array_size(j->table.sessions);
   j->torn = journal_reader_torn(&r);
   if (!status && r.offset < about.st_size && (ftruncate(j->fd, (off_t)r.offset) || fdatasync(j->fd)))
     status = failed_call(j, "truncate");
@@ -175,11 +96,10 @@ attn_status journal_open(const char *path, const char *build, const json_t *prov
   j->fd = -1;
   j->path = strdup(path);
   j->known = json_object();
-  j->builds = json_array();
-  if (!j->path || !j->known || !j->builds) {
-    status = attn_fail(ATTN_ENOMEM, "%s: out of memory", path);
-    goto out;
-  }
+  status = journal_rows_make(&j->table);
+  if (!status && (!j->path || !j->known)) status = attn_fail(ATTN_ENOMEM, "%s: out of memory", path);
+  if (status) goto out;
+  j->table.path = j->path;
   j->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
   if (j->fd < 0) {
     status = failed_call(j, "open");
@@ -207,8 +127,7 @@ void journal_close(journal *j) {
   if (j->fd >= 0) close(j->fd);
   json_decref(j->header);
   json_decref(j->known);
-  json_decref(j->builds);
-  free(j->rows);
+  journal_rows_free(&j->table);
   free(j->path);
   free(j);
 }
@@ -219,7 +138,8 @@ bool journal_torn(const journal *j) { return j->torn; }
 
 int64_t journal_session(const journal *j) { return j->session; }
 
-/* One write(2); a short one is taken back, so that the file always ends with a whole line. */
+/* One write(2); a short one is taken back, so that the file always ends with a whole line. What was written is read
+ * as any reader of the file reads it. */
 static attn_status append_line(journal *j, const json_t *json) {
   char *line = NULL;
   size_t length = 0;
@@ -240,6 +160,10 @@ static attn_status append_line(journal *j, const json_t *json) {
   else if (fdatasync(j->fd))
     status = failed_call(j, "sync");
   if (status && written > 0 && ftruncate(j->fd, before.st_size)) status = failed_call(j, "truncate");
+  if (!status) {
+    const journal_line added = journal_line_of(line, length - 1, 0);
+    status = learn(j, &added);
+  }
 out:
   free(line);
   return status;
@@ -256,14 +180,8 @@ attn_status journal_append(journal *j, const result_row *row) {
   if (!j->has_header) {
     if ((status = append_line(j, j->header))) goto out;
     j->has_header = true;
-    if (json_array_append_new(j->builds, result_json_text(j->build))) status = no_memory(j);
   }
-  if (!status) status = append_line(j, json);
-  if (!status) { /* the texts as a reader of the file gets them */
-    const char *digests[DIGESTS];
-    for (int d = 0; d < DIGESTS; d++) digests[d] = json_string_value(json_object_get(json, digest_names[d]));
-    status = learn(j, json_string_value(json_object_get(json, "key")), row->status, digests);
-  }
+  status = append_line(j, json);
 out:
   json_decref(json);
   return status;
@@ -274,11 +192,14 @@ bool journal_find(const journal *j, const char *key, journal_entry *entry) {
   const json_t *place = json_object_get(j->known, json_string_value(text));
   json_decref(text);
   if (!place) return false;
-  const known_row *row = &j->rows[json_integer_value(place)];
+  const result_row *row = &j->table.rows[json_integer_value(place)];
+  const json_t *session = json_array_get(j->table.sessions, (size_t)row->session);
   if (entry) {
     entry->status = row->status;
-    entry->made = (identity){row->sha256[DATASET], row->sha256[PLUGIN], row->sha256[FILES],
-                             json_string_value(json_array_get(j->builds, row->session))};
+    entry->made = (identity){row->dataset_sha256, row->plugin_sha256, row->files_sha256,
+                             json_string_value(json_object_get(session, "build"))};
   }
   return true;
 }
+
+attn_status journal_set(journal *j, result_set *out) { return journal_rows_set(&j->table, 1, true, out); }

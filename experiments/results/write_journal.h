@@ -48,6 +48,10 @@ typedef struct journal_entry {
 /* Whether a run with this key is recorded; if so, fills *entry (which may be NULL) from its last line. */
 bool journal_find(const journal *, const char *key, journal_entry *entry);
 
+/* What results_load makes of the file, from the rows in memory: to be freed before the journal is appended to or
+ * closed. ENOMEM. */
+attn_status journal_set(journal *, result_set *out);
+
 /* Keeps the lines of a journal that are whole, and moves the others to PATH.damaged, which must not exist. Calls
  * found with the place and reason of each of those. *damaged: how many; 0: the file stays as it is. EEXIST: another
  * process has the journal open. EINVAL: it is no journal. */

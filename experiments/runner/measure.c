@@ -222,13 +222,14 @@ static attn_status repeat_surprises(measured_run *r, const char *seed) {
 static attn_status judge_properties(measured_run *r, const evidence *e) {
   bool known = false, violated = false;
   if (!r->block->job->settled) return ATTN_OK;
-  attn_status status = properties_settled(r->block->job->settled, r->run->spec, &r->row, &known, &violated);
+  attn_status status = properties_settled(r->block->job->settled, &r->row, &known, &violated);
   if (violated) r->row.verdict = VERDICT_VIOLATED;
   if (status || known) return status;
-  status = properties_give(&r->block->found, r->run->spec, &r->row, &known);
+  status = properties_give(&r->block->found, &r->row, &known);
   if (status || known) return status;
   status = properties_run(e, &r->row);
-  if (!status) status = properties_keep(&r->block->found, r->run->spec, &r->row);
+  if (!status) status = result_row_refer(&r->row);
+  if (!status) status = properties_keep(&r->block->found, &r->row);
   result_row_judge(&r->row);
   return status;
 }

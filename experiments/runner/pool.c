@@ -96,9 +96,9 @@ static int64_t find_run(const worker *w, const char *key) {
   return -1;
 }
 
-static attn_status accept_row(worker *w, const json_t *object) {
+static attn_status accept_row(worker *w, const worker_message *m) {
   result_row row;
-  attn_status status = result_row_from_json(object, &row);
+  attn_status status = result_row_parse(m->text, m->length, &row);
   if (status) return status;
   const int64_t index = find_run(w, row.key);
   if (index >= 0) status = report(w, index, &row);
@@ -116,14 +116,10 @@ static void kill_worker(worker *w, run_status why, const char *text) {
 
 static attn_status handle_object(worker *w, const json_t *object) {
   attn_status status = ATTN_OK;
-  const json_t *row = json_object_get(object, "row"), *at = json_object_get(object, "at");
   const char *starting = json_string_value(json_object_get(object, "starting"));
-  account_time(w, json_number_value(at));
   if (starting) {
     w->current = find_run(w, starting);
     w->beside = json_number_value(json_object_get(object, "beside"));
-  } else if (row) {
-    status = accept_row(w, row);
   } else if (json_object_get(object, "done")) {
     w->done = true;
     w->silent = timing_now();
@@ -139,9 +135,14 @@ static attn_status handle_object(worker *w, const json_t *object) {
 
 /* What is no message was written by somebody who had no business there, and may have torn messages. */
 static attn_status handle_message(worker *w, const char *line, size_t length) {
-  json_t *object = message_read(w->token, line, length);
+  worker_message m;
+  json_t *object = NULL;
   attn_status status = ATTN_OK;
-  if (object)
+  const bool sound = message_read(w->token, line, length, &m);
+  if (sound) account_time(w, m.at);
+  if (sound && m.kind == MESSAGE_ROW)
+    status = accept_row(w, &m);
+  else if (sound && (object = json_loadb(m.text, m.length, JSON_ALLOW_NUL, NULL)))
     status = handle_object(w, object);
   else
     kill_worker(w, RUN_FAILED, "a message of the worker was damaged, as by writing to a foreign descriptor");

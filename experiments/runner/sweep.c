@@ -177,10 +177,9 @@ static attn_status list_reasons(sweep *s, const result_set *set) {
 
 /* Writes the results file. */
 static attn_status snapshot(sweep *s) {
-  const char *const journal_path = s->journal_path;
   const double begin = timing_now();
   result_set set;
-  attn_status status = results_load(&journal_path, 1, &set);
+  attn_status status = journal_set(s->journal, &set);
   if (status) return status;
   status = results_write(s->results_path, &set);
   s->violations = summary_violations(&set);
@@ -211,18 +210,16 @@ static attn_status name_files(const grid_block *block, const grid_run *run, resu
 }
 
 /* A run that was judged has the cells of its setting's properties, by whichever run they were found. */
-static attn_status add_properties(sweep *s, const grid_run *run, result_row *row) {
+static attn_status add_properties(sweep *s, result_row *row) {
   bool known;
-  if (!row->bounds_count) return ATTN_OK;
-  for (int b = 0; b < row->bounds_count; b++)
-    if (row->bounds[b].kind == KIND_PROPERTY) return properties_keep(&s->found, run->spec, row);
-  return properties_give(&s->found, run->spec, row, &known);
+  if (row->properties) return properties_keep(&s->found, row);
+  return row->bounds_count ? properties_give(&s->found, row, &known) : ATTN_OK;
 }
 
 static attn_status take_row(void *context, const grid_run *run, result_row *row) {
   sweep *s = context;
   run_estimate e;
-  attn_status status = add_properties(s, run, row);
+  attn_status status = add_properties(s, row);
   if (status) return status;
   const double work = expect(s, s->block, run, &e);
   row->est_time = e.execution;

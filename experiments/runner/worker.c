@@ -39,13 +39,12 @@ void worker_open(void) {
 }
 
 /* Takes the object. */
-static attn_status send(json_t *object) {
+static attn_status send(message_kind kind, json_t *object) {
   char *line = NULL;
   size_t length = 0;
   point_fix();
-  attn_status status = object && json_object_set_new(object, "at", json_real(timing_now())) == 0
-                           ? message_write(token, object, &line, &length)
-                           : attn_fail(ATTN_ENOMEM, "no memory for a message to the parent");
+  attn_status status = object ? message_write(token, kind, timing_now(), object, &line, &length)
+                              : attn_fail(ATTN_ENOMEM, "no memory for a message to the parent");
   if (!status && !file_write_all(channel, line, length))
     status = attn_fail(ATTN_EFOREIGN, "the parent of this worker is gone");
   free(line);
@@ -61,17 +60,18 @@ static attn_status write_message(const char *name, json_t *value) {
     object = NULL;
   }
   json_decref(value);
-  return send(object);
+  return send(MESSAGE_OBJECT, object);
 }
 
 /* From now on a run is worked on; what the process has taken since the block was opened is not the run's. */
 static attn_status write_start(const measured_run *run, const measure_block *block) {
   const double beside = memory_resident() - block->resident;
-  return send(json_pack("{ss sf}", "starting", run->run->key, "beside", beside > 0 ? beside : 0.0));
+  return send(MESSAGE_OBJECT,
+              json_pack("{ss sf}", "starting", run->run->key, "beside", beside > 0 ? beside : 0.0));
 }
 
 static attn_status write_row(measured_run *run) {
-  const attn_status status = write_message("row", result_row_to_json(&run->row));
+  const attn_status status = send(MESSAGE_ROW, result_row_to_json(&run->row));
   measured_run_free(run);
   return status;
 }

@@ -211,6 +211,40 @@ Test(results_journal, a_torn_header_is_cut_off_and_other_text_is_not) {
   cr_assert_eq(size_of(path), 17);
 }
 
+static void same_file_as_the_journal(journal *j, const char *path) {
+  const char *live = fixture_path("live.h5"), *merged = fixture_path("merged.h5");
+  char *a, *b;
+  result_set set;
+  cr_assert_eq(journal_set(j, &set), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(results_write(live, &set), ATTN_OK);
+  result_set_free(&set);
+  cr_assert_eq(results_merge(merged, &path, 1, NULL), ATTN_OK, "%s", attn_last_error());
+  const size_t size = fixture_read(live, &a);
+  cr_assert_eq(size, fixture_read(merged, &b));
+  cr_expect_eq(memcmp(a, b, size), 0);
+  free(a);
+  free(b);
+}
+
+/* After every row, of keys that return, with texts that are no UTF-8 and p-values that Holm's correction rejects and,
+ * when there are more, does not. */
+Test(results_journal, the_table_of_an_open_journal_gives_the_bytes_of_its_file) {
+  char *path = strdup(fixture_path("live.jsonl"));
+  cr_assert_eq(fixture_journal(path, 0, 1, 3, 1e9), ATTN_OK);
+  journal *j = open_good(path, "build two");
+  same_file_as_the_journal(j, path);
+  for (int64_t i = 1; i < 7; i++) {
+    result_row row = fixture_row(i % 5);
+    fixture_add_bound(&row, "SURPRISE", KIND_PROB, VERDICT_CONSISTENT, 1)->p_value = i == 1 ? 4e-6 : 0.5;
+    if (i == 3) row.params[1] = '\xff';
+    cr_assert_eq(journal_append(j, &row), ATTN_OK, "%s", attn_last_error());
+    result_row_free(&row);
+    same_file_as_the_journal(j, path);
+  }
+  journal_close(j);
+  free(path);
+}
+
 #define RANGE(member)                                                                                        \
   "{\"schema\":\"attnlab-journal\",\"version\":1,\"build\":\"b\",\"provenance\":{}}\n{\"key\":\"k\"," member \
   "}\n"

@@ -33,6 +33,15 @@ static result_row distinct_row(void) {
   return row;
 }
 
+static attn_status parse(const json_t *json, result_row *row) {
+  char *line = NULL;
+  size_t length = 0;
+  cr_assert_eq(result_json_line(json, &line, &length), ATTN_OK);
+  const attn_status status = result_row_parse(line, length, row);
+  free(line);
+  return status;
+}
+
 static result_row through_text(const result_row *row) {
   char *line = NULL;
   size_t length = 0;
@@ -42,11 +51,8 @@ static result_row through_text(const result_row *row) {
   cr_assert_eq(result_json_line(json, &line, &length), ATTN_OK);
   cr_assert_eq(length, strlen(line));
   cr_assert_eq(strchr(line, '\n'), line + length - 1);
-  json_t *parsed = json_loads(line, 0, NULL);
-  cr_assert(parsed);
-  cr_assert_eq(result_row_from_json(parsed, &back), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(result_row_parse(line, length, &back), ATTN_OK, "%s", attn_last_error());
   json_decref(json);
-  json_decref(parsed);
   free(line);
   return back;
 }
@@ -110,7 +116,7 @@ Test(results_json, an_initialised_row_needs_only_a_key) {
   json_t *json = json_pack("{s:s, s:s}", "key", "k", "a later schema's column", "x");
   result_row_init(&expected);
   expected.key = strdup("k");
-  cr_assert_eq(result_row_from_json(json, &row), ATTN_OK);
+  cr_assert_eq(parse(json, &row), ATTN_OK);
   cr_assert_str_eq(rows_difference(&row, &expected), "");
   cr_assert_str_eq(row.message, "");
   json_decref(json);
@@ -163,7 +169,7 @@ Test(results_json, malformed_members_are_named_and_leave_the_row_alone) {
     json_t *value = json_loads(malformed[i].value, JSON_DECODE_ANY, NULL);
     cr_assert(value, "case %zu", i);
     json_object_set_new(json, malformed[i].member, value);
-    cr_assert_eq(result_row_from_json(json, &out), ATTN_EINVAL, "case %zu", i);
+    cr_assert_eq(parse(json, &out), ATTN_EINVAL, "case %zu", i);
     cr_assert(strstr(attn_last_error(), malformed[i].named), "case %zu: %s", i, attn_last_error());
     cr_assert_eq(memcmp(&out, &untouched, sizeof out), 0, "case %zu", i);
     json_decref(json);
@@ -175,7 +181,7 @@ Test(results_json, a_map_with_a_weight_that_is_not_finite_is_refused) {
   result_row row = fixture_row(0), out;
   row.map[7] = INFINITY;
   json_t *json = result_row_to_json(&row);
-  cr_assert_eq(result_row_from_json(json, &out), ATTN_EINVAL);
+  cr_assert_eq(parse(json, &out), ATTN_EINVAL);
   cr_assert(strstr(attn_last_error(), "map: expected finite weights"), "%s", attn_last_error());
   json_decref(json);
   result_row_free(&row);

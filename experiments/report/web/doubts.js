@@ -16,7 +16,7 @@ const counts = (object) => Object.entries(object).filter(([, count]) => count)
 
 function drawHeadline() {
   const {totals} = data, bad = totals.violations.length, line = byId('headline');
-  line.append(`${totals.runs} runs: ${counts(totals.statuses)}. Checks: ${counts(totals.verdicts) || 'none'}.`);
+  line.append(`${totals.runs} runs: ${counts(totals.statuses)}. Verdicts on ${totals.bounds} bounds of runs and ${totals.properties} properties of ${totals.settings} settings: ${counts(totals.verdicts) || 'none'}.`);
   if (datasets.size === 1) line.append(' Data: ', element('span', {id: 'data-of', title: data.groups[0].spec}, data.groups[0].dataset), '.');
   if (!bad && counts(totals.verdicts)) line.append(' No bound is violated.');
   if (bad) line.after(element('p', {}, element('a', {class: 'bad', href: '#doubts'}, `Violated checks: ${bad}.`)));

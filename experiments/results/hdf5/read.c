@@ -64,7 +64,7 @@ static attn_status read_file(const char *path, hid_t file, result_set *set) {
   if (!status) status = results_read_bounds(&root, set);
   if (!status) status = results_read_provenance(&root, set);
   const bool label = h5_has(&root, "label"), model_verdict = h5_has(&root, "model_verdict");
-  for (size_t i = 0; !status && !(label && model_verdict) && i < set->count; i++)
+  for (size_t i = 0; !status && i < set->count; i++)
     status = result_row_complete(&set->rows[i], label, model_verdict);
   return status;
 }

@@ -220,8 +220,8 @@ static void place_cells(const result_set *set, const names *found, result_bound 
   }
   for (size_t i = 0; i < set->count * found->count; i++) cells[i] = &unchecked[i % found->count];
   for (size_t i = 0; i < set->count; i++)
-    for (int b = 0; b < set->rows[i].bounds_count; b++) {
-      const result_bound *bound = &set->rows[i].bounds[b];
+    for (int b = 0; b < result_row_cells(&set->rows[i]); b++) {
+      const result_bound *bound = result_row_cell(&set->rows[i], b);
       const size_t column = names_find(found, bound->name);
       cells[i * found->count + column] = bound;
       unchecked[column].kind = bound->kind;
@@ -236,8 +236,8 @@ attn_status results_write_bounds(hid_t root, const h5_dim *run, const result_set
   result_bound *unchecked = NULL;
   attn_status status = ATTN_OK;
   for (size_t i = 0; i < set->count; i++)
-    for (int b = 0; b < set->rows[i].bounds_count; b++)
-      if ((status = names_add(&found, set->rows[i].bounds[b].name))) goto out;
+    for (int b = 0; b < result_row_cells(&set->rows[i]); b++)
+      if ((status = names_add(&found, result_row_cell(&set->rows[i], b)->name))) goto out;
   if (found.count == 0) goto out;
   const size_t count = set->count * found.count;
   cells = calloc(count, sizeof *cells);
