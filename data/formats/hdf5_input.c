@@ -1,11 +1,14 @@
 /* hdf5_input.c - opening HDF5 files after a look at what they would have the library do. */
+#define _DEFAULT_SOURCE /* madvise */
 #include "data/formats/hdf5_input.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "data/data.h"
+#include "data/support/sha256.h"
 
 /* Deflate makes at most 1032 bytes of one. */
 enum { RATIO_MAX = 1000, TRAILER = 80 };
@@ -166,9 +169,18 @@ bool hdf5_input_is(const char *path, const file_map *content, const char *attrib
 
 /* ---- digests ------------------------------------------------------------------------------------------- */
 
-static void trailer_of(const void *image, size_t bytes, char trailer[TRAILER + 1]) {
-  char hex[65];
-  data_sha256(image, bytes, hex);
+/* mapped: the pages of a file, which are dropped once they are read: a file of any size takes no memory. */
+static void trailer_of(const void *image, size_t bytes, bool mapped, char trailer[TRAILER + 1]) {
+  const size_t piece = (size_t)16 << 20;
+  char hex[65], *from = (char *)(uintptr_t)image;
+  sha256 digest;
+  sha256_begin(&digest);
+  for (size_t done = 0, size = 0; done < bytes; done += size) {
+    size = bytes - done < piece ? bytes - done : piece;
+    sha256_add(&digest, from + done, size);
+    if (mapped) madvise(from + done, size, MADV_DONTNEED);
+  }
+  sha256_end(&digest, hex);
   snprintf(trailer, TRAILER + 1, "attnlab-sha256:%s\n", hex);
 }
 
@@ -176,12 +188,12 @@ bool hdf5_carries_digest(const file_map *content) {
   char trailer[TRAILER + 1];
   if (content->bytes <= TRAILER || content->at[content->bytes - TRAILER] != 'a') return false;
   const size_t image = content->bytes - TRAILER;
-  trailer_of(content->at, image, trailer);
+  trailer_of(content->at, image, true, trailer);
   return memcmp(content->at + image, trailer, TRAILER) == 0;
 }
 
 attn_status hdf5_output(const char *path, const output_kind *kind, const void *image, size_t bytes) {
   char trailer[TRAILER + 1];
-  trailer_of(image, bytes, trailer);
+  trailer_of(image, bytes, false, trailer);
   return output_write(path, kind, (const file_part[]){{image, bytes}, {trailer, TRAILER}}, 2);
 }

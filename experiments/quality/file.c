@@ -313,7 +313,7 @@ static attn_status read_set(const char *path, quality_set *out) {
   attn_status status = hdf5_input_open(path, &file);
   if (status) return status;
   const hdf5_quiet before = hdf5_quiet_begin();
-  status = read_runs(&(h5_source){file, path, "/"}, &set);
+  status = read_runs(&(h5_source){.group = file, .path = path, .name = "/"}, &set);
   H5Fclose(file);
   hdf5_quiet_end(before);
   if (status)

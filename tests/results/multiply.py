@@ -12,6 +12,11 @@ def write(out, text):
     out.write(b'%s,"check":"%08x"}\n' % (body, zlib.crc32(body)))
 
 
+def changed(text, seed):
+    return re.sub(r'"(err_[a-z0-9_]+|time_[a-z_]+|measured|margin)":([0-9.e-]+)',
+                  lambda m: f'"{m[1]}":{float(m[2]) * (1 + 1e-3 * (seed % 997) / 997)!r}', text)
+
+
 def main(path, count):
     lines = open(path, encoding="utf-8").read().splitlines()
     headers = [line for line in lines if line.startswith('{"schema"')]
@@ -24,8 +29,9 @@ def main(path, count):
             row = re.sub(r'"map":\{[^}]*\},', "", row)
             row = re.sub(r' data_seed=\d+', f" data_seed={seed}", row, count=1)
             row = re.sub(r'"data_seed":\d+', f'"data_seed":{seed}', row, count=1)
-            row = re.sub(r'"(err_[a-z0-9_]+|time_[a-z_]+|measured|margin)":([0-9.e-]+)',
-                         lambda m: f'"{m[1]}":{float(m[2]) * (1 + 1e-3 * (seed % 997) / 997)!r}', row)
+            before, after = row.split('"bounds":[', 1)
+            bounds = re.sub(r'"kind":"(?!property)[^}]*', lambda m: changed(m[0], seed), after)
+            row = changed(before, seed) + '"bounds":[' + bounds
         write(sys.stdout.buffer, row)
 
 

@@ -53,7 +53,7 @@ static attn_status check_schema(const h5_source *s) {
 }
 
 static attn_status read_file(const char *path, hid_t file, result_set *set) {
-  const h5_source root = {file, path, "/"};
+  const h5_source root = {.group = file, .path = path, .name = "/"};
   attn_status status = check_schema(&root);
   if (!status) status = h5_read_attribute_text(&root, "uuid", set->uuid, sizeof set->uuid);
   if (!status) status = make_rows(&root, set);

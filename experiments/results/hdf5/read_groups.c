@@ -10,7 +10,7 @@
 
 /* Opens a group; *out is absent (group < 0) where the file has none. */
 static attn_status open_group(const h5_source *root, const char *name, const char *label, h5_source *out) {
-  *out = (h5_source){-1, root->path, label};
+  *out = (h5_source){.group = -1, .path = root->path, .name = label};
   if (!h5_has(root, name)) return ATTN_OK;
   out->group = H5Gopen2(root->group, name, H5P_DEFAULT);
   return out->group >= 0 ? ATTN_OK : attn_fail(ATTN_EINVAL, "%s: %s: not a group", root->path, label);
@@ -124,42 +124,60 @@ static bool is_empty(const result_bound *b) {
   return b->verdict == VERDICT_NOT_APPLICABLE && isnan(b->value) && isnan(b->measured) && !*b->message;
 }
 
-static attn_status read_cells(const h5_source *s, const size_t lengths[2], result_bound *cells,
-                              result_set *set) {
-  char **found = NULL;
-  attn_status status = h5_read_texts(s, "bound", 1, &lengths[1], &found);
+/* Cells of some runs; the last columns of the schema that the file lacks stay as bound_begin leaves them. */
+static attn_status read_cells(const h5_source *s, const char *const *found, size_t count, result_bound *cells,
+                              result_row *rows) {
+  const size_t lengths[2] = {s->rows, count};
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; i < s->rows * count; i++) bound_begin(&cells[i], found[i % count], KIND_HARD);
   for (const result_column *c = result_bound_columns; !status && c->name; c++)
     status = h5_column_read(s, c, 2, lengths, cells, sizeof *cells);
-  for (size_t b = 0; !status && b < lengths[1]; b++) {
-    const char *name = names_keep(found[b]);
-    if (!name) status = attn_fail(ATTN_ENOMEM, "%s: out of memory for /bounds", s->path);
-    for (size_t i = 0; !status && i < set->count; i++) {
-      result_bound *cell = &cells[i * lengths[1] + b];
-      cell->name = name;
-      if (!is_empty(cell)) status = result_row_add_bound(&set->rows[i], cell);
-    }
+  for (size_t i = 0; !status && i < s->rows; i++) {
+    for (size_t b = 0; !status && b < count; b++)
+      if (!is_empty(&cells[i * count + b])) status = result_row_add_bound(&rows[i], &cells[i * count + b]);
+    if (!status) status = result_row_refer(&rows[i]);
   }
-  h5_texts_free(found, found ? lengths[1] : 0);
+  return status;
+}
+
+/* The names of the bounds, kept. */
+static attn_status read_names(const h5_source *s, size_t count, const char ***out) {
+  char **texts = NULL;
+  attn_status status = h5_read_texts(s, "bound", 1, &count, &texts);
+  const char **kept = status ? NULL : calloc(count + 1, sizeof *kept);
+  for (size_t b = 0; kept && b < count; b++)
+    if (!(kept[b] = names_keep(texts[b]))) status = ATTN_ENOMEM;
+  h5_texts_free(texts, texts ? count : 0);
+  if (!status && !kept) status = ATTN_ENOMEM;
+  if (status == ATTN_ENOMEM) attn_fail(status, "%s: out of memory for /bounds", s->path);
+  if (status)
+    free((void *)kept);
+  else
+    *out = kept;
   return status;
 }
 
 attn_status results_read_bounds(const h5_source *root, result_set *set) {
+  enum { PIECE = 1024 }; /* runs, as many as are stored together */
   h5_source s;
-  size_t lengths[2] = {set->count, 0}, bytes;
+  size_t count = 0, bytes;
+  const char **found = NULL;
+  result_bound *cells = NULL;
   attn_status status = open_group(root, "bounds", "/bounds/", &s);
   if (status || s.group < 0) return status;
-  result_bound *cells = NULL;
-  if ((status = h5_lengths(&s, "bound", 1, &lengths[1]))) goto out;
-  const int64_t factors[] = {(int64_t)lengths[0], (int64_t)lengths[1], (int64_t)sizeof *cells};
-  if ((status = attn_size_product("/bounds", factors, 3, &bytes))) goto out;
-  if (!(cells = malloc(bytes + 1))) {
+  status = h5_lengths(&s, "bound", 1, &count);
+  if (!status) status = read_names(&s, count, &found);
+  const int64_t factors[] = {PIECE, (int64_t)count, (int64_t)sizeof *cells};
+  if (!status) status = attn_size_product("/bounds", factors, 3, &bytes);
+  if (!status && !(cells = malloc(bytes + 1)))
     status = attn_fail(ATTN_ENOMEM, "%s: out of memory for /bounds", s.path);
-    goto out;
+  s.of = set->count;
+  for (; !status && count && s.first < s.of; s.first += s.rows) {
+    s.rows = s.of - s.first < PIECE ? s.of - s.first : PIECE;
+    status = read_cells(&s, found, count, cells, &set->rows[s.first]);
   }
-  for (size_t i = 0; i < lengths[0] * lengths[1]; i++) bound_begin(&cells[i], "", KIND_HARD);
-  status = read_cells(&s, lengths, cells, set);
-out:
   free(cells);
+  free((void *)found);
   H5Gclose(s.group);
   return status;
 }

@@ -57,11 +57,27 @@ attn_status h5_lengths(const h5_source *s, const char *variable, int rank, size_
   return status;
 }
 
+/* Reads all of a variable, or the rows that are wanted of it. */
+static bool read_elements(const h5_source *s, hid_t id, hid_t memory, size_t count, void *data) {
+  if (!count) return true;
+  if (!s->rows) return H5Dread(id, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
+  hsize_t dims[H5S_MAX_RANK], start[H5S_MAX_RANK] = {s->first}, total = count;
+  const hid_t file = H5Dget_space(id), own = H5Screate_simple(1, &total, NULL);
+  bool good = file >= 0 && own >= 0 && H5Sget_simple_extent_dims(file, dims, NULL) > 0;
+  dims[0] = s->rows;
+  good = good && H5Sselect_hyperslab(file, H5S_SELECT_SET, start, NULL, dims, NULL) >= 0 &&
+         H5Dread(id, memory, own, file, H5P_DEFAULT, data) >= 0;
+  if (file >= 0) H5Sclose(file);
+  if (own >= 0) H5Sclose(own);
+  return good;
+}
+
 /* Takes over what HDF5 allocated, so that free releases each text. */
 static attn_status read_texts(const h5_source *s, const char *variable, hid_t id, size_t count,
                               char **texts) {
   attn_status status = ATTN_OK;
-  hid_t stored = H5Dget_type(id), space = H5Dget_space(id), type = H5Tcopy(H5T_C_S1);
+  const hsize_t total = count;
+  hid_t stored = H5Dget_type(id), space = H5Screate_simple(1, &total, NULL), type = H5Tcopy(H5T_C_S1);
   if (stored < 0 || H5Tget_class(stored) != H5T_STRING || H5Tis_variable_str(stored) <= 0) {
     status = wrong(s, variable, "expected strings of variable length");
     goto out;
@@ -72,8 +88,7 @@ static attn_status read_texts(const h5_source *s, const char *variable, hid_t id
     goto out;
   }
   if (type < 0 || space < 0 || H5Tset_size(type, H5T_VARIABLE) < 0 ||
-      H5Tset_cset(type, H5Tget_cset(stored)) < 0 ||
-      (count && H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, raw) < 0))
+      H5Tset_cset(type, H5Tget_cset(stored)) < 0 || !read_elements(s, id, type, count, raw))
     status = wrong(s, variable, "cannot be read");
   for (size_t i = 0; !status && i < count; i++)
     if (!(texts[i] = strdup(raw[i] ? raw[i] : ""))) status = no_memory(s, variable);
@@ -92,8 +107,7 @@ static attn_status read_numbers(const h5_source *s, const char *variable, hid_t 
   H5T_class_t class = stored < 0 ? H5T_NO_CLASS : H5Tget_class(stored);
   if (stored >= 0) H5Tclose(stored);
   if (class != H5T_INTEGER && class != H5T_FLOAT) return wrong(s, variable, "expected numbers");
-  if (count && H5Dread(id, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
-    return wrong(s, variable, "cannot be read");
+  if (!read_elements(s, id, memory, count, data)) return wrong(s, variable, "cannot be read");
   return ATTN_OK;
 }
 
@@ -105,12 +119,14 @@ static attn_status prepare(const h5_source *s, const char *variable, int rank, c
   attn_status status = open_variable(s, variable, &open);
   if (status) return status;
   if ((status = lengths_of(s, variable, open, rank, found))) goto out;
-  for (int i = 0; i < rank; i++)
+  for (int i = 0; i < rank; i++) {
+    if (i == 0 && s->rows && found[0] == s->of) found[0] = s->rows;
     if (found[i] != lengths[i]) {
       status = attn_fail(ATTN_EINVAL, "%s: %s%s has length %zu, expected %zu", s->path, s->name, variable,
                          found[i], lengths[i]);
       goto out;
     }
+  }
   const int64_t factors[] = {(int64_t)found[0], (int64_t)found[1], (int64_t)found[2], (int64_t)size};
   if ((status = attn_size_product(variable, factors, 4, &bytes))) goto out;
   if (!(*array = calloc(1, bytes + size))) {
@@ -205,7 +221,7 @@ static attn_status column_texts(const h5_source *s, const result_column *c, int 
     status = result_column_set_text(records + i * stride, c, texts[i]);
     if (status == ATTN_EINVAL)
       attn_fail(status, "%s: %s%s: '%s' in run %zu is none of its names", s->path, s->name, c->name, texts[i],
-                i / (count / lengths[0]));
+                s->first + i / (count / lengths[0]));
   }
   h5_texts_free(texts, count);
   return status;
@@ -229,9 +245,9 @@ static attn_status column_integers(const h5_source *s, const result_column *c, i
   for (size_t i = 0; !status && i < count; i++) {
     if (limit < INT64_MAX && (x[i] < 0 || x[i] >= limit))
       status = attn_fail(ATTN_EINVAL, "%s: %s%s: %lld in run %zu is none of its flags", s->path, s->name,
-                         c->name, (long long)x[i], i / (count / lengths[0]));
+                         c->name, (long long)x[i], s->first + i / (count / lengths[0]));
     else if (!result_column_allows(c, (double)x[i], expected))
-      status = out_of_range(s, c, (double)x[i], i / (count / lengths[0]), expected);
+      status = out_of_range(s, c, (double)x[i], s->first + i / (count / lengths[0]), expected);
     else
       result_column_set_int(records + i * stride, c, x[i]);
   }
@@ -250,7 +266,7 @@ attn_status h5_column_read(const h5_source *s, const result_column *c, int rank,
   attn_status status = h5_read_f64(s, c->name, rank, lengths, &x);
   for (size_t i = 0; !status && i < count; i++) {
     if (!result_column_allows(c, x[i], expected))
-      status = out_of_range(s, c, x[i], i / (count / lengths[0]), expected);
+      status = out_of_range(s, c, x[i], s->first + i / (count / lengths[0]), expected);
     result_column_set_f64((char *)records + i * stride, c, x[i]);
   }
   free(x);

@@ -87,7 +87,7 @@ static char *meaning_of(const h5_source *s) {
 }
 
 static bool describe(listing *l, const char *group, const char *name, hid_t variable) {
-  const h5_source s = {variable, "", ""};
+  const h5_source s = {.group = variable, .path = "", .name = ""};
   if (!listing_grow(l)) return false;
   const size_t i = l->count - 1;
   l->texts[0][i] = text_format("%s%s%s", group, *group ? "/" : "", name);
