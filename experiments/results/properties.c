@@ -92,35 +92,37 @@ static int by_address(const void *a, const void *b) {
   return p != q ? (p > q) - (p < q) : (*x > *y) - (*x < *y);
 }
 
-attn_status results_verdicts(const result_set *set, result_verdicts *out) {
-  result_verdicts v = {.cells = NULL};
-  size_t used = 0, referring = 0;
-  const result_row **order = calloc(set->count + 1, sizeof *order);
-  bool *first = calloc(set->count + 1, sizeof *first);
-  for (size_t i = 0; order && i < set->count; i++) {
-    v.bounds += (size_t)set->rows[i].bounds_count;
+/* Of the rows that refer to the same properties, first says which is the first; counts what they refer to. */
+static void mark_first(const result_set *set, const result_row **order, bool *first, result_verdicts *v) {
+  size_t referring = 0;
+  for (size_t i = 0; i < set->count; i++)
     if (set->rows[i].properties) order[referring++] = &set->rows[i];
-  }
-  if (order) qsort(order, referring, sizeof *order, by_address);
-  for (size_t i = 0; order && first && i < referring; i++) {
+  qsort(order, referring, sizeof *order, by_address);
+  for (size_t i = 0; i < referring; i++) {
     if (i > 0 && order[i]->properties == order[i - 1]->properties) continue;
     first[order[i] - set->rows] = true;
-    v.settings++;
-    v.properties += (size_t)order[i]->properties->count;
+    v->settings++;
+    v->properties += (size_t)order[i]->properties->count;
   }
-  v.cells = calloc(v.bounds + v.properties + 1, sizeof *v.cells);
-  for (size_t i = 0; v.cells && first && i < set->count; i++) {
+}
+
+attn_status results_verdicts(const result_set *set, result_verdicts *out) {
+  result_verdicts v = {.cells = NULL};
+  const result_row **order = calloc(set->count + 1, sizeof *order);
+  bool *first = calloc(set->count + 1, sizeof *first);
+  if (order && first) {
+    for (size_t i = 0; i < set->count; i++) v.bounds += (size_t)set->rows[i].bounds_count;
+    mark_first(set, order, first, &v);
+    v.cells = calloc(v.bounds + v.properties + 1, sizeof *v.cells);
+  }
+  for (size_t i = 0; v.cells && i < set->count; i++) {
     const result_row *row = &set->rows[i];
     const int count = first[i] ? result_row_cells(row) : row->bounds_count;
-    for (int b = 0; b < count; b++) v.cells[used++] = (result_cell){row, result_row_cell(row, b)};
+    for (int b = 0; b < count; b++) v.cells[v.count++] = (result_cell){row, result_row_cell(row, b)};
   }
-  free(order);
+  free((void *)order);
   free(first);
-  v.count = used;
-  if (!v.cells || used != v.bounds + v.properties) {
-    free(v.cells);
-    return no_memory();
-  }
+  if (!v.cells) return no_memory();
   *out = v;
   return ATTN_OK;
 }

@@ -274,3 +274,32 @@ Test(results_summary, a_check_in_error_is_a_failure) {
   cr_assert_eq(summary_violations(&set), 0);
   result_row_free(&row);
 }
+
+/* Four runs of two settings, read from a file: what was verified of a setting counts once, whoever copied it. */
+Test(results_summary, properties_of_a_setting_count_once) {
+  static const char *const labels[] = {"a:x=1", "a:x=2"};
+  result_row rows[4];
+  for (size_t i = 0; i < 4; i++) {
+    result_row row = fixture_row(0);
+    free(row.label);
+    row.label = strdup(labels[i % 2]);
+    row.data_seed = (int64_t)i;
+    fixture_add_bound(&row, "PROP-A", KIND_PROPERTY, i % 2 ? VERDICT_VIOLATED : VERDICT_PASS, (double)NAN);
+    fixture_add_bound(&row, "PROP-B", KIND_PROPERTY, VERDICT_PASS, (double)NAN);
+    cr_assert_eq(result_row_refer(&row), ATTN_OK);
+    cr_expect_str_eq(result_row_cell(&row, result_row_cells(&row) - 1)->name, "PROP-B");
+    rows[i] = row;
+  }
+  cr_expect(rows[0].properties == rows[2].properties && rows[0].properties != rows[1].properties);
+  const result_set set = {.rows = rows, .count = 4};
+  result_verdicts v;
+  cr_assert_eq(results_verdicts(&set, &v), ATTN_OK);
+  size_t violated = 0;
+  for (size_t i = 0; i < v.count; i++)
+    if (v.cells[i].bound->verdict == VERDICT_VIOLATED) violated += v.cells[i].row == &rows[1];
+  cr_expect(v.settings == 2 && v.properties == 4 && violated == 1);
+  cr_expect_eq(v.bounds, 4 * (size_t)rows[0].bounds_count);
+  cr_expect_eq(v.count, v.bounds + v.properties);
+  free(v.cells);
+  for (size_t i = 0; i < 4; i++) result_row_free(&rows[i]);
+}

@@ -5,8 +5,8 @@
 TestSuite(runner_log_sum, .init = command_enter, .fini = command_leave, .timeout = 120);
 
 static const result_bound *cell_of(const result_row *row) {
-  for (int b = 0; b < row->bounds_count; b++)
-    if (strcmp(row->bounds[b].name, "PROP-LSE") == 0) return &row->bounds[b];
+  for (int b = 0; b < result_row_cells(row); b++)
+    if (strcmp(result_row_cell(row, b)->name, "PROP-LSE") == 0) return result_row_cell(row, b);
   return NULL;
 }
 

@@ -48,9 +48,10 @@ static void expect_no_alarm(const char *place) {
                   (row->verdict != VERDICT_PASS && row->verdict != VERDICT_CONSISTENT),
               "%s: verdict %d of an error that is NaN", row->key, row->verdict);
     if (strstr(row->message, place)) named++;
-    for (int b = 0; b < row->bounds_count; b++)
-      cr_expect(row->bounds[b].verdict != VERDICT_VIOLATED, "%s: %s %s", row->key, row->bounds[b].name,
-                row->bounds[b].message);
+    for (int b = 0; b < result_row_cells(row); b++) {
+      const result_bound *cell = result_row_cell(row, b);
+      cr_expect(cell->verdict != VERDICT_VIOLATED, "%s: %s %s", row->key, cell->name, cell->message);
+    }
   }
   cr_expect_eq(named, 20, "%d rows name %s", named, place);
   result_set_free(&set);

@@ -196,8 +196,8 @@ static inline bool same_bound(const result_bound *a, const result_bound *b) {
 }
 
 static inline const result_bound *bound_named(const result_row *row, const char *name) {
-  for (int i = 0; i < row->bounds_count; i++)
-    if (strcmp(row->bounds[i].name, name) == 0) return &row->bounds[i];
+  for (int i = 0; i < result_row_cells(row); i++)
+    if (strcmp(result_row_cell(row, i)->name, name) == 0) return result_row_cell(row, i);
   return NULL;
 }
 
@@ -238,10 +238,10 @@ static inline const char *rows_difference(const result_row *a, const result_row 
       return "profile";
   if (!a->map != !b->map || (a->map && memcmp(a->map, b->map, 2 * result_map_size(a) * sizeof *a->map) != 0))
     return "map";
-  if (a->bounds_count != b->bounds_count) return "number of bounds";
-  for (int i = 0; i < a->bounds_count; i++) {
-    const result_bound *other = bound_named(b, a->bounds[i].name);
-    if (!other || !same_bound(&a->bounds[i], other)) return a->bounds[i].name;
+  if (result_row_cells(a) != result_row_cells(b)) return "number of bounds";
+  for (int i = 0; i < result_row_cells(a); i++) {
+    const result_bound *cell = result_row_cell(a, i), *other = bound_named(b, cell->name);
+    if (!other || !same_bound(cell, other)) return cell->name;
   }
   return "";
 }
