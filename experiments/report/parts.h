@@ -14,6 +14,7 @@ json_t *report_interval(const fit_interval *, bool *ok);
  *  "columns": [[name, unit, meaning] of those that the panel of a run has],
  *  "checks": [[name, kind, statement]], "verdicts": [name], "messages": [text],
  *  "bounds": [[[check, verdict, value, measured, margin, p, message: numbers]] of each run],
+ *  "properties": [the same of a setting], "property": [the place of its setting's of each run],
  *  "apply", "run": {"ends": [[how all begin, how all end] of each group], "middle": [text of each run; null: none]}} */
 json_t *runs_json(const results_model *, bool *ok);
 

@@ -1,5 +1,6 @@
 /* runs_json.c - the runs of a page: parts.h says what it holds. */
 #define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,22 +117,41 @@ static json_t *bound_json(const result_bound *b, list *checks, list *messages, b
   return out;
 }
 
+/* The cells of a row from the first to the last, exclusive. */
+static json_t *cells_json(const result_row *row, int first, int last, list *checks, list *messages,
+                          bool *ok) {
+  json_t *out = json_array();
+  for (int b = first; b < last; b++)
+    json_add(out, bound_json(result_row_cell(row, b), checks, messages, ok), ok);
+  return out;
+}
+
+/* Properties are those of a setting: the page has them once, and each run says which are its own. */
 static void put_bounds(const results_model *m, json_t *out, bool *ok) {
   list checks = {json_array(), json_object()}, messages = {json_array(), json_object()};
-  json_t *all = json_array(), *verdicts = json_array();
+  list properties = {json_array(), json_object()};
+  json_t *all = json_array(), *of = json_array(), *verdicts = json_array();
   for (size_t i = 0; i < m->set->count; i++) {
-    json_t *one = json_array();
-    for (int b = 0; b < result_row_cells(m->rows[i]); b++)
-      json_add(one, bound_json(result_row_cell(m->rows[i], b), &checks, &messages, ok), ok);
-    json_add(all, one, ok);
+    const result_row *row = m->rows[i];
+    char name[32];
+    snprintf(name, sizeof name, "%p", (const void *)row->properties);
+    const bool known = json_object_get(properties.places, name);
+    json_t *shared = known
+                         ? json_null()
+                         : cells_json(row, row->bounds_count, result_row_cells(row), &checks, &messages, ok);
+    json_add(all, cells_json(row, 0, row->bounds_count, &checks, &messages, ok), ok);
+    json_add(of, place_of(&properties, name, shared, ok), ok);
   }
   for (int v = 0; v < VERDICTS; v++) json_add(verdicts, json_string(check_verdict_names[v]), ok);
   json_put(out, "bounds", all, ok);
+  json_put(out, "property", of, ok);
+  json_put(out, "properties", properties.items, ok);
   json_put(out, "checks", checks.items, ok);
   json_put(out, "messages", messages.items, ok);
   json_put(out, "verdicts", verdicts, ok);
   json_decref(checks.places);
   json_decref(messages.places);
+  json_decref(properties.places);
 }
 
 /* ---- commands ------------------------------------------------------------------------------------------ */

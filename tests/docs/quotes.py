@@ -30,7 +30,8 @@ def counts(quoted, results):
     verdicts = dict(about["verdicts"])
     violated = verdicts.pop("violated", 0)
     words = [f"{n} {name.replace('_', ' ')}" for name, n in verdicts.items() if n]
-    return [f"{about['runs']} runs, {sum(verdicts.values()) + violated} verdicts: {', '.join(words)}, {violated or 'none'} violated."]
+    return [f"{about['runs']} runs, {sum(verdicts.values()) + violated} verdicts ({about['bounds']} bounds of runs, {about['properties']} "
+            f"properties of {about['settings']} settings): {', '.join(words)}, {violated or 'none'} violated."]
 
 
 def rows(lines):
@@ -100,7 +101,7 @@ def alike(quoted, real):
 def differences(kind, quoted, real):
     if kind == "counts":
         # How many checks can speak is decided by roundings, too; how many there are is not.
-        pattern = r"(\d+ runs, \d+ verdicts).*(, \S+ violated\.)"
+        pattern = r"(\d+ runs, \d+ verdicts \([^)]*\)).*(, \S+ violated\.)"
         joined = re.search(pattern, " ".join(quoted)), re.search(pattern, " ".join(real))
         return [] if joined[0] and joined[0].groups() == joined[1].groups() else [(" ".join(quoted), real[0])]
     if kind == "errors":

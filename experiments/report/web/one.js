@@ -7,7 +7,7 @@ const datasets = new Set(data.groups.map((one) => one.dataset));
 // ---- what the runs of a cell say of bounds -----------------------------------------------------------------
 
 // Of a run: [name, kind, verdict, value, measured, margin, p, message, statement] of each bound.
-const boundsOfRun = (i) => runs.bounds[i].map(([check, verdict, value, measured, margin, p, message]) => {
+const boundsOfRun = (i) => [...runs.bounds[i], ...runs.properties[runs.property[i]]].map(([check, verdict, value, measured, margin, p, message]) => {
   const [name, kind, statement] = runs.checks[check];
   return [name, kind, runs.verdicts[verdict], value, measured, margin, p, runs.messages[message], statement];
 });
