@@ -84,7 +84,8 @@ attn_status expression_print(const attn_expression *e, attn_param_filter keep, v
   const attn_locale outer = attn_locale_enter();
   attn_status status = print(&(printer){stream, keep, context}, e);
   attn_locale_leave(outer);
-  if (fclose(stream) && !status) status = attn_fail(ATTN_ENOMEM, "no memory for an expression");
+  const bool lost = fclose(stream) || !text; /* glibc may close a stream without its text */
+  if (lost && !status) status = attn_fail(ATTN_ENOMEM, "no memory for an expression");
   if (status)
     free(text);
   else
