@@ -1,15 +1,13 @@
 /* hdf5_try.c - reading a file in a process of its own first, which may crash (POSIX). */
 #define _XOPEN_SOURCE 700
-#include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "data/formats/hdf5_input.h"
+#include "data/support/probe.h"
 
 enum { SECONDS = 120, MESSAGE = 1000 };
 
@@ -18,7 +16,14 @@ typedef struct outcome {
   char message[MESSAGE];
 } outcome;
 
-/* Half of the machine's memory beyond what the process has already; no core, and an end to endless loops. */
+typedef struct trial {
+  const char *path;
+  attn_status (*read)(const char *, void *);
+  void *context;
+  outcome found;
+} trial;
+
+/* Half of the machine's memory beyond what the process has already, and no core. */
 static void limit_process(void) {
   long pages = 0;
   FILE *file = fopen("/proc/self/statm", "re");
@@ -27,56 +32,45 @@ static void limit_process(void) {
   const rlim_t memory = ((rlim_t)pages + (rlim_t)sysconf(_SC_PHYS_PAGES) / 2) * (rlim_t)sysconf(_SC_PAGESIZE);
   if (known) setrlimit(RLIMIT_AS, &(struct rlimit){memory, memory});
   setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-  setrlimit(RLIMIT_CPU, &(struct rlimit){SECONDS, SECONDS});
 }
 
-/* The child. What the C library has to say when it aborts is not for the terminal. */
-static void try_read(int to, const char *path, attn_status (*read)(const char *, void *), void *context) {
-  static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGXCPU, SIGPIPE};
-  for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) signal(fatal[i], SIG_DFL);
+/* In the child. What the C library has to say when it aborts is not for the terminal. */
+static void try_read(void *context, size_t item, int to) {
+  const trial *t = context;
   const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  (void)item;
   if (null >= 0) dup2(null, STDERR_FILENO);
   limit_process();
-  outcome o = {.status = read(path, context)};
+  outcome o = {.status = t->read(t->path, t->context)};
   if (o.status) snprintf(o.message, sizeof o.message, "%s", attn_last_error());
-  _exit(file_write_all(to, &o, sizeof o) ? 0 : 1);
+  (void)probe_send(to, &o, sizeof o);
 }
 
-static bool receive(int from, outcome *o) {
-  size_t filled = 0;
-  while (filled < sizeof *o) {
-    const ssize_t got = read(from, (char *)o + filled, sizeof *o - filled);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    filled += (size_t)got;
-  }
+static bool take(void *context, size_t item, const void *message) {
+  trial *t = context;
+  (void)item;
+  memcpy(&t->found, message, sizeof t->found);
   return true;
-}
-
-static attn_status crashed(const char *path, int end) {
-  if (WIFSIGNALED(end) && WTERMSIG(end) == SIGXCPU)
-    return attn_fail(ATTN_EINVAL, "%s: damaged: the HDF5 library reads it for more than %d s", path, SECONDS);
-  return attn_fail(ATTN_EINVAL, "%s: damaged: the HDF5 library crashes on it", path);
 }
 
 attn_status hdf5_try_in_child(const char *path, attn_status (*read)(const char *path, void *context),
                               void *context) {
-  int ends[2], end = 0;
-  outcome o = {.status = ATTN_OK};
-  if (pipe(ends)) return attn_fail(ATTN_EFOREIGN, "%s: pipe: %s", path, strerror(errno));
-  fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-  fcntl(ends[1], F_SETFD, FD_CLOEXEC);
-  const pid_t child = fork();
-  if (child == 0) try_read(ends[1], path, read, context);
-  const int reason = errno;
-  close(ends[1]);
-  const bool told = child > 0 && receive(ends[0], &o);
-  close(ends[0]);
-  if (child < 0) return attn_fail(ATTN_EFOREIGN, "%s: fork: %s", path, strerror(reason));
-  while (waitpid(child, &end, 0) < 0 && errno == EINTR) continue;
-  if (!told) return crashed(path, end);
-  o.message[MESSAGE - 1] = '\0';
-  return o.status ? attn_fail(o.status, "%s", o.message) : ATTN_OK;
+  trial t = {.path = path, .read = read, .context = context};
+  const probe_job job = {.items = 1,
+                         .message = sizeof(outcome),
+                         .limit = SECONDS,
+                         .context = &t,
+                         .work = try_read,
+                         .take = take};
+  probe_result r;
+  const attn_status status = probe_run(&job, &r);
+  if (status) return status;
+  if (r.end == PROBE_ENDLESS)
+    return attn_fail(ATTN_EINVAL, "%s: damaged: the HDF5 library reads it for more than %d s", path, SECONDS);
+  if (r.end != PROBE_WHOLE)
+    return attn_fail(ATTN_EINVAL, "%s: damaged: the HDF5 library crashes on it", path);
+  t.found.message[MESSAGE - 1] = '\0';
+  return t.found.status ? attn_fail(t.found.status, "%s", t.found.message) : ATTN_OK;
 }
 
 attn_status hdf5_input_try(const char *path, attn_status (*read)(const char *path, void *context),

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/support/probe.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"
 #include "experiments/commands/test_case.h"
-#include "experiments/conformance/child.h"
 #include "experiments/conformance/drawn.h"
 #include "experiments/support/escape.h"
 
@@ -110,14 +110,15 @@ static void send_cell(void *opaque, const result_bound *b) {
   const fixed_run *r = opaque;
   sent_cell cell = {.bound = *b};
   column_cut_text(cell.message, sizeof cell.message, b->message);
-  (void)child_send(r->to, &cell, sizeof cell);
+  (void)probe_send(r->to, &cell, sizeof cell);
 }
 
 /* Sends the cells of the case; a run that could not be judged is a cell of its own. */
-static void send_case(void *opaque, int to) {
+static void send_case(void *opaque, size_t item, int to) {
   fixed_run *r = opaque;
   bool taken = true;
   result_bound cell;
+  (void)item;
   r->to = to;
   if (!test_case_judge(r->spec, r->of, send_cell, r, &taken)) return;
   bound_begin(&cell, run_cell, KIND_HARD);
@@ -153,9 +154,10 @@ static void take(findings *f, const result_bound *b, const test_case *c) {
   test_case_name(c, f->cells[at].where);
 }
 
-static bool take_cell(void *opaque, const void *message) {
+static bool take_cell(void *opaque, size_t item, const void *message) {
   const fixed_run *r = opaque;
   sent_cell cell;
+  (void)item;
   memcpy(&cell, message, sizeof cell);
   bound_say(&cell.bound, "%s", cell.message);
   take(r->found, &cell.bound, r->of);
@@ -165,15 +167,20 @@ static bool take_cell(void *opaque, const void *message) {
 /* *lost: the case did not come to its end. */
 static attn_status run_case(const arguments *a, const test_case *c, findings *f, bool *lost) {
   fixed_run r = {.spec = a->parsed, .of = c, .found = f};
-  const child_job job = {send_case, take_cell, &r, sizeof(sent_cell), a->limit};
-  child_result end;
+  const probe_job job = {.items = 1,
+                         .message = sizeof(sent_cell),
+                         .limit = a->limit,
+                         .context = &r,
+                         .work = send_case,
+                         .take = take_cell};
+  probe_result end;
   result_bound b;
-  const attn_status status = child_run(&job, &end);
-  if (status || end.end == CHILD_WHOLE) return status;
+  const attn_status status = probe_run(&job, &end);
+  if (status || end.end == PROBE_WHOLE) return status;
   *lost = true;
   bound_begin(&b, run_cell, KIND_HARD);
   b.verdict = VERDICT_ERROR;
-  bound_say(&b, "%s", end.text);
+  bound_say(&b, "it %s", end.text);
   take(f, &b, c);
   return ATTN_OK;
 }

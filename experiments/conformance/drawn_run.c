@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "experiments/conformance/child.h"
+#include "data/support/probe.h"
 #include "experiments/conformance/shrink.h"
 #include "experiments/instruments/timing.h"
 
@@ -43,16 +43,17 @@ static attn_status judge_drawn(const run *r, int64_t place, message *m) {
   return problem_judge(r->spec, &m->of, &m->found);
 }
 
-static void work(void *opaque, int to) {
+static void work(void *opaque, size_t item, int to) {
   const run *r = opaque;
   const double most = r->options->seconds;
   bool sent = true;
+  (void)item;
   for (int64_t i = 0; sent && i < r->count; i++) {
     message m;
     if (most > 0 && (double)clock() > most * CLOCKS_PER_SEC) return;
     const attn_status status = judge_drawn(r, i, &m);
     if (status) snprintf(m.error, sizeof m.error, "%s", attn_last_error());
-    sent = child_send(to, &m, sizeof m) && !status;
+    sent = probe_send(to, &m, sizeof m) && !status;
   }
 }
 
@@ -73,10 +74,11 @@ static void note_reason(drawn_result *to, const char *reason) {
   snprintf(to->reasons + used, sizeof to->reasons - used, "%s%s", used ? "; " : "", reason);
 }
 
-static bool take(void *opaque, const void *at) {
+static bool take(void *opaque, size_t item, const void *at) {
   run *r = opaque;
   drawn_result *to = r->to;
   message m;
+  (void)item;
   memcpy(&m, at, sizeof m);
   if (*m.error) {
     snprintf(r->error, sizeof r->error, "%s", m.error);
@@ -99,18 +101,23 @@ static bool take(void *opaque, const void *at) {
 
 /* Runs the problems until one fails; what befell the process counts as the failure of the one it was at. */
 static attn_status run_all(run *r) {
-  const child_job job = {work, take, r, sizeof(message), r->options->limit};
-  child_result end;
-  attn_status status = child_run(&job, &end);
+  const probe_job job = {.items = 1,
+                         .message = sizeof(message),
+                         .limit = r->options->limit,
+                         .context = r,
+                         .work = work,
+                         .take = take};
+  probe_result end;
+  attn_status status = probe_run(&job, &end);
   if (status) return status;
   r->spent += end.seconds;
   if (*r->error) return attn_fail(ATTN_ENOMEM, "%s", r->error);
-  if (end.end != CHILD_LOST && end.end != CHILD_ENDLESS) return ATTN_OK;
+  if (end.end != PROBE_LOST && end.end != PROBE_ENDLESS) return ATTN_OK;
   r->to->smallest = r->problems[r->to->tried];
   r->to->failed = r->to->tried++;
   r->to->found.kind = FINDING_ERROR;
-  r->to->endless = end.end == CHILD_ENDLESS;
-  snprintf(r->to->found.text, sizeof r->to->found.text, "%s", end.text);
+  r->to->endless = end.end == PROBE_ENDLESS;
+  snprintf(r->to->found.text, sizeof r->to->found.text, "it %s", end.text);
   return ATTN_OK;
 }
 

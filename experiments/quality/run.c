@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "experiments/instruments/isolate.h"
+#include "data/support/probe.h"
 #include "experiments/instruments/timing.h"
 #include "experiments/quality/relate.h"
 #include "experiments/results/row.h"
@@ -169,40 +169,48 @@ static void ask_alone(void *context, size_t index, void *out) {
 enum { NO_ANSWER = -1 };
 
 typedef struct asking {
-  isolate_questions q;
   passes *passes;
   void (*ask)(void *, size_t, void *);
 } asking;
 
-static void forward(void *context, size_t index, void *out) {
+static void send(void *context, size_t item, int to) {
   const asking *a = context;
-  a->ask(a->passes, index, out);
+  answer x = {.status = ATTN_OK};
+  a->ask(a->passes, item, &x);
+  (void)probe_send(to, &x, sizeof x);
 }
-static void receive(void *context, size_t index, const void *given) {
-  asking *a = context;
-  answer *to = &a->passes->answers[index];
-  if (given) {
-    memcpy(to, given, sizeof *to);
-    return;
-  }
+
+static bool receive(void *context, size_t item, const void *message) {
+  const asking *a = context;
+  memcpy(&a->passes->answers[item], message, sizeof(answer));
+  return true;
+}
+
+static bool lose(void *context, size_t item, const probe_result *r) {
+  const asking *a = context;
+  answer *to = &a->passes->answers[item];
   to->status = NO_ANSWER;
-  column_cut_text(to->message, sizeof to->message, a->q.lost);
+  snprintf(to->message, sizeof to->message, "%s%s", r->end == PROBE_ENDLESS ? "timeout: " : "", r->text);
+  return true;
 }
 
 static attn_status ask(passes *p, int64_t count, double limit, void (*question)(void *, size_t, void *)) {
-  asking a = {.passes = p, .ask = question};
-  a.q = (isolate_questions){.count = (size_t)count,
-                            .size = sizeof(answer),
-                            .limit = limit,
-                            .context = &a,
-                            .ask = forward,
-                            .take = receive};
-  return isolate_ask(&a.q);
+  asking a = {p, question};
+  const probe_job job = {.items = (size_t)count,
+                         .message = sizeof(answer),
+                         .limit = limit,
+                         .by_wall = true,
+                         .context = &a,
+                         .work = send,
+                         .take = receive,
+                         .lost = lose};
+  return probe_run(&job, NULL);
 }
 
 static run_status status_of(const answer *a) {
   if (a->status == NO_ANSWER) return strncmp(a->message, "timeout", 7) == 0 ? RUN_TIMEOUT : RUN_CRASHED;
   if (a->status == ATTN_OK) return RUN_OK;
+  if (a->status == ATTN_EINVAL) return RUN_UNSUPPORTED; /* as planned with this model */
   return a->status == ATTN_EUNSUPPORTED ? RUN_UNSUPPORTED : a->status == ATTN_ENOMEM ? RUN_OOM : RUN_FAILED;
 }
 

@@ -901,8 +901,8 @@ mutant(property-stale experiments/properties/repeat.c cli_test/planted_faults_ar
   [[t->plan]])
 mutant(property-deaf experiments/properties/repeat.c cli_test/what_describes_nothing_is_unchecked ""
   "an output that depends on nothing passes" [[!found.count && @has_numbers(t, other, *batch, *head)@]] [[false]])
-mutant(test-left-early experiments/conformance/child.c cli_test/break_downs_are_findings ""
-  "a variant that ends its process passes" [[if (got <= 0) return;]] [[if (got <= 0) { r->end = CHILD_WHOLE; return; }]])
+mutant(test-left-early data/support/probe.c cli_test/break_downs_are_findings ""
+  "a variant that ends its process passes" [[if (got <= 0) return;]] [[if (got <= 0) { r->end = PROBE_WHOLE; return; }]])
 mutant(drawn-any-output experiments/conformance/judge.c cli_drawn/a_failure_is_repeated_by_its_command ""
   "any output is that of the definition" [[if (fabs(got - expected[l]) <= most) continue;]] [[(void)most; continue;]])
 mutant(drawn-usual experiments/conformance/drawn.c cli_drawn/usual_sizes_and_plain_problems_are_there ""

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "attn_variant.h"
-#include "experiments/instruments/isolate.h"
+#include "data/support/probe.h"
 #include "experiments/quality/tasks/tasks.h"
 #include "experiments/results/column.h"
 
@@ -76,23 +76,36 @@ static attn_status draw_all(const drawing *d, int64_t *tokens) {
   return status;
 }
 
-static void ask(void *context, size_t index, void *answer) {
-  drawn *to = answer;
-  (void)index;
-  to->status = (int)draw_all(context, to->tokens);
-  column_cut_text(to->message, sizeof to->message, to->status ? attn_last_error() : "");
+static size_t drawn_bytes(const drawing *d) {
+  return sizeof(drawn) + (size_t)(d->w->count * d->w->n) * sizeof(int64_t);
 }
 
-static void take(void *context, size_t index, const void *answer) {
+static void send(void *context, size_t item, int to) {
+  const drawing *d = context;
+  drawn *all = calloc(1, drawn_bytes(d));
+  (void)item;
+  if (!all) return;
+  all->status = (int)draw_all(d, all->tokens);
+  column_cut_text(all->message, sizeof all->message, all->status ? attn_last_error() : "");
+  (void)probe_send(to, all, drawn_bytes(d));
+  free(all);
+}
+
+static bool take(void *context, size_t item, const void *message) {
   drawing *d = context;
-  const drawn *from = answer;
-  (void)index;
-  if (!from)
-    d->status = attn_fail(ATTN_EFOREIGN, "task sample: the process that draws the text did not end well");
-  else if (from->status)
-    d->status = attn_fail((attn_status)from->status, "%s", from->message);
-  else
-    memcpy(d->w->tokens, from->tokens, (size_t)(d->w->count * d->w->n) * sizeof *from->tokens);
+  drawn head;
+  (void)item;
+  memcpy(&head, message, sizeof head);
+  d->status = head.status ? attn_fail((attn_status)head.status, "%s", head.message) : ATTN_OK;
+  if (!d->status) memcpy(d->w->tokens, (const char *)message + sizeof head, drawn_bytes(d) - sizeof head);
+  return true;
+}
+
+static bool lose(void *context, size_t item, const probe_result *r) {
+  drawing *d = context;
+  (void)item;
+  d->status = attn_fail(ATTN_EFOREIGN, "task sample: the process that draws the text %s", r->text);
+  return false;
 }
 
 static attn_status fill(const void *params, const task_input *in, quality_windows *w) {
@@ -106,13 +119,14 @@ static attn_status fill(const void *params, const task_input *in, quality_window
   for (int64_t i = 0; i < w->count; i++) w->first[i] = p->skip < d.given - 1 ? d.given - 1 : p->skip;
   if (status || !in->model) return status;
   /* In a process of its own: this one has one thread, as others that follow must have been started from. */
-  isolate_questions q = {.count = 1,
-                         .size = sizeof(drawn) + (size_t)(w->count * w->n) * sizeof(int64_t),
+  const probe_job job = {.items = 1,
+                         .message = drawn_bytes(&d),
                          .limit = 1e6,
                          .context = &d,
-                         .ask = ask,
-                         .take = take};
-  status = isolate_ask(&q);
+                         .work = send,
+                         .take = take,
+                         .lost = lose};
+  status = probe_run(&job, NULL);
   w->drawn = p->temperature == 1;
   return status ? status : d.status;
 }
