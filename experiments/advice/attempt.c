@@ -13,10 +13,11 @@
 #include "experiments/evidence/null.h"
 #include "experiments/instruments/timing.h"
 #include "experiments/reference/census.h"
-#include "experiments/support/label.h"
 
 #define INPUTS_MOST \
   0x1p30 /* bytes of the inputs in fp64 up to which the mass that is left out is looked at */
+
+enum { ALIGNMENT = 64 };
 
 static int64_t rows_of(const attn_problem *p) { return p->batch * p->heads * p->n_q; }
 
@@ -41,7 +42,7 @@ static double distance(const attempts *x, const void *a, const void *b) {
 /* -- what all share -- */
 
 static evidence evidence_of(const attempts *x, const void *o) {
-  const data_qkv *in = x->request->input;
+  const data_qkv *in = &x->input;
   return (evidence){.problem = &x->problem,
                     .q = in->q,
                     .k = in->k,
@@ -64,8 +65,8 @@ static attn_status error_of(const attempts *x, const void *o, double *error, dou
   return status;
 }
 
-static attn_status attend_exactly(attempts *x, advice_setting *exact, double *mean_v) {
-  const data_qkv *in = x->request->input;
+attn_status attempts_refer(attempts *x, advice_setting *exact, double *mean_v) {
+  const data_qkv *in = &x->input;
   attempt t = {.spec = NULL};
   double low, high;
   x->request->progress(x->request->to, 0, "exact attention");
@@ -76,9 +77,7 @@ static attn_status attend_exactly(attempts *x, advice_setting *exact, double *me
     status = census_take(&x->problem, in->q, in->k, in->v, NULL, x->rows);
   if (status) goto out;
   x->whole = x->rows->complete || x->rows->all;
-  void *o = x->o;
-  x->o = x->exact;
-  x->exact = o;
+  memcpy(x->exact, x->o, x->out.bytes);
   x->reference = distance(x, x->exact, NULL);
   if (!(x->reference > 0 && isfinite(x->reference))) {
     status = attn_fail(ATTN_EINVAL, "exact attention of these tensors is %s: no error is relative to it",
@@ -100,30 +99,49 @@ static attn_status attend_exactly(attempts *x, advice_setting *exact, double *me
   exact->time = t.seconds;
   exact->time_lo = exact->time_hi = (double)NAN;
   exact->parsed = attn_spec_share(x->exact_spec);
-  status = label_make(x->exact_spec, true, &exact->spec);
 out:
   attempt_free(&t);
   return status;
 }
 
-attn_status attempts_open(const advice_request *r, attempts *out, advice_setting *exact, double *mean_v) {
-  attempts x = {.request = r, .problem = *r->problem, .options = {.threads = r->threads}};
+static attn_status adopt(guard *g, void **at, int64_t batch, int64_t heads, int64_t n, int64_t d,
+                         attn_dtype t) {
+  const int64_t factors[] = {batch, heads, n, d, (int64_t)attn_dtype_size(t)};
   size_t bytes;
+  attn_status status = attn_size_product("a tensor", factors, 5, &bytes);
+  if (!status) status = guard_adopt(g, at, bytes, ALIGNMENT);
+  if (!status) *at = g->at;
+  return status;
+}
+
+static attn_status open_guards(attempts *x) {
+  data_qkv *in = &x->input;
+  const attn_problem *p = &x->problem;
+  const int64_t factors[] = {p->batch, p->heads, p->n_q, p->d_v, (int64_t)attn_dtype_size(p->dtype)};
+  size_t bytes;
+  attn_status status = attn_size_product("an output", factors, 5, &bytes);
+  if (!status) status = adopt(&x->q, &in->q, in->batch, in->heads, in->n_q, in->d_qk, in->dtype);
+  if (!status) status = adopt(&x->k, &in->k, in->batch, in->kv_heads, in->n_kv, in->d_qk, in->dtype);
+  if (!status) status = adopt(&x->v, &in->v, in->batch, in->kv_heads, in->n_kv, in->d_v, in->dtype);
+  if (!status) status = guard_open(&x->out, bytes, ALIGNMENT);
+  x->o = x->out.at;
+  return status;
+}
+
+attn_status attempts_open(const advice_request *r, data_qkv *input, attempts *out) {
+  attempts x = {.request = r, .problem = *r->problem, .options = {.threads = r->threads}, .input = *input};
   attn_status status = attn_problem_resolve(&x.problem);
-  const attn_problem *p = &x.problem;
-  const int64_t factors[] = {p->batch, p->heads, p->n_q, p->d_v > 1 ? p->d_v : 1, sizeof(double)};
-  if (!status) status = attn_size_product("an output", factors, 5, &bytes);
-  if (status) return status;
-  bytes = bytes / sizeof(double) * attn_dtype_size(p->dtype);
-  if ((status = attn_spec_parse(&x.exact_spec, "tiled"))) return status;
+  if (!status) status = attn_spec_parse(&x.exact_spec, "tiled");
+  if (!status) status = open_guards(&x);
+  *input = x.input;
   x.memory = (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
-  x.cache = block_cache_create();
-  x.o = malloc(bytes);
-  x.exact = malloc(bytes);
-  x.square = malloc((size_t)rows_of(p) * sizeof *x.square);
-  status = x.cache && x.o && x.exact && x.square
-               ? attend_exactly(&x, exact, mean_v)
-               : attn_fail(ATTN_ENOMEM, "no memory for outputs of %zu bytes", bytes);
+  if (!status) {
+    x.cache = block_cache_create();
+    x.exact = malloc(x.out.bytes);
+    x.square = malloc((size_t)rows_of(&x.problem) * sizeof *x.square);
+    if (!x.cache || !x.exact || !x.square)
+      status = attn_fail(ATTN_ENOMEM, "no memory for outputs of %zu bytes", x.out.bytes);
+  }
   if (status)
     attempts_close(&x);
   else
@@ -135,10 +153,35 @@ void attempts_close(attempts *x) {
   attn_spec_destroy(x->exact_spec);
   exact_rows_free(x->rows);
   block_cache_free(x->cache);
-  free(x->o);
+  guard_close(&x->q);
+  guard_close(&x->k);
+  guard_close(&x->v);
+  guard_close(&x->out);
   free(x->exact);
   free(x->square);
   *x = (attempts){.request = NULL};
+}
+
+attn_status attempts_take_work(const attn_plan *plan, guard *work) {
+  const size_t bytes = attn_plan_work_size(plan);
+  *work = (guard){.at = NULL};
+  return bytes ? guard_open(work, bytes, 1) : ATTN_OK; /* the library aligns it itself */
+}
+
+attn_status attempts_check(const attempts *x, const attn_spec *spec, const guard *work) {
+  const struct {
+    const guard *at;
+    const char *name;
+  } places[] = {{&x->out, "output"}, {work, "work memory"}};
+  attn_status status = ATTN_OK;
+  for (int i = 0; i < 2; i++) {
+    const guard_state state = places[i].at->at ? guard_check(places[i].at) : GUARD_INTACT;
+    if (state == GUARD_INTACT) continue;
+    guard_reset(places[i].at);
+    status = attn_fail(ATTN_EFOREIGN, "%s: wrote %s its %s", spec->text,
+                       state == GUARD_BEFORE ? "before" : "behind", places[i].name);
+  }
+  return status;
 }
 
 /* -- one setting -- */
@@ -159,9 +202,9 @@ static attn_status measure(const attempts *x, attempt *t) {
 }
 
 static attn_status execute(const attempts *x, const attn_spec *spec, attempt *t, attn_view *view) {
-  const data_qkv *in = x->request->input;
+  const data_qkv *in = &x->input;
   attn_plan *plan = NULL;
-  void *work = NULL;
+  guard work = {.at = NULL};
   size_t bytes;
   attn_status status = attn_estimate_spec(&x->problem, spec, &x->options, &bytes, NULL);
   if (!status && bytes > x->memory)
@@ -169,21 +212,24 @@ static attn_status execute(const attempts *x, const attn_spec *spec, attempt *t,
                        spec->text, bytes);
   if (!status) status = attn_plan_create_spec(&plan, &x->problem, spec, &x->options);
   if (!status) status = attn_plan_inspect(plan, view);
-  if (!status && bytes && !(work = malloc(bytes)))
-    status = attn_fail(ATTN_ENOMEM, "%s: no memory for %zu bytes of work", spec->text, bytes);
+  if (!status) status = attempts_take_work(plan, &work);
   if (!status && !t->spec) t->spec = attn_spec_share(spec);
   const double start = timing_now();
-  if (!status) status = attn_plan_execute(plan, in->q, in->k, in->v, NULL, x->o, work);
+  if (!status) status = attn_plan_execute(plan, in->q, in->k, in->v, NULL, x->o, work.at);
   if (!status) {
     t->seconds = timing_now() - start;
     t->memory = (double)(attn_plan_bytes(plan) + attn_plan_work_size(plan));
+    status = attempts_check(x, spec, &work);
+    t->damaged = status != ATTN_OK;
+  }
+  if (!status) {
     status = measure(x, t);
     t->exact = (view->caps & ATTN_CAP_EXACT) != 0;
     t->drawn = view->seed != NULL;
   }
   /* Its seed is a text of the variant's table, which outlives the plan. */
   attn_plan_destroy(plan);
-  free(work);
+  guard_close(&work);
   return status;
 }
 
@@ -273,8 +319,7 @@ attn_status attempt_settle(const attempts *x, const attempt *t, advice_setting *
                          .memory = t->memory};
   memcpy(made.nonfinite, t->nonfinite, sizeof made.nonfinite);
   summarise(x, t, &made);
-  attn_status status = t->exact ? ATTN_OK : look_at_keys(x, t, &made);
-  if (!status) status = label_make(t->spec, !t->drawn, &made.spec);
+  const attn_status status = t->exact ? ATTN_OK : look_at_keys(x, t, &made);
   if (status) return status;
   made.parsed = attn_spec_share(t->spec);
   *s = made;

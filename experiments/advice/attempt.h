@@ -4,15 +4,19 @@
 
 #include "experiments/advice/advice.h"
 #include "experiments/evidence/run.h"
+#include "experiments/instruments/guard.h"
 
-/* What all attempts share. */
+/* What all attempts of a process share. A variant that writes to inputs crashes; what it writes beside its
+ * output is found. */
 typedef struct attempts {
   const advice_request *request;
   attn_problem problem; /* resolved */
   attn_options options;
+  guard q, k, v, out;
+  data_qkv input; /* the request's, in these */
   exact_rows *rows;
   struct block_cache *cache;
-  void *exact, *o;  /* outputs of exact attention, and of the attempt */
+  void *exact, *o;  /* outputs of exact attention, and of the attempt: out */
   double *square;   /* [rows of the output] */
   double reference; /* sum of squares of the exact output */
   attn_spec *exact_spec;
@@ -22,13 +26,20 @@ typedef struct attempts {
   double done;     /* share of the variants that have been searched */
 } attempts;
 
-attn_status attempts_open(const advice_request *, attempts *, advice_setting *exact, double *mean_v);
+/* Moves the request's tensors, which this process alone has, behind guards; memory for outputs. */
+attn_status attempts_open(const advice_request *, data_qkv *, attempts *);
+/* Exact attention, which errors are relative to. */
+attn_status attempts_refer(attempts *, advice_setting *exact, double *mean_v);
 void attempts_close(attempts *);
+
+/* Work memory between guards, NULL where none is needed; and whether a plan wrote beside it or its output. */
+attn_status attempts_take_work(const attn_plan *, guard *);
+attn_status attempts_check(const attempts *, const attn_spec *, const guard *work);
 
 typedef struct attempt {
   attn_spec *spec;
-  bool exact, drawn;
-  int draws; /* that were made: error[0 .. draws) */
+  bool exact, drawn, damaged; /* damaged: it wrote where it may not */
+  int draws;                  /* that were made: error[0 .. draws) */
   double error[ADVICE_DRAWS];
   char nonfinite[DATA_PLACE]; /* the first element of an output that is not finite; empty: all are */
   double seconds, memory;
@@ -41,7 +52,7 @@ bool attempt_within(const attempts *, const attempt *);
 double attempt_worst(const attempt *);
 void attempt_free(attempt *);
 
-/* Fills a setting but for its time. */
+/* Fills a setting except its label and its time. */
 attn_status attempt_settle(const attempts *, const attempt *, advice_setting *);
 
 #endif

@@ -107,12 +107,14 @@ static attn_status try_budget(search *s, int64_t budget, found *out) {
   if (attn_spec_equal(spec, s->within.spec)) goto out;
   attn_cost cost = {0, 0, 0};
   tell(s, spec);
-  if (attn_estimate_spec(&s->x->problem, spec, &s->x->options, NULL, &cost) ||
-      attempt_run(s->x, spec, false, &t)) {
+  status = attn_estimate_spec(&s->x->problem, spec, &s->x->options, NULL, &cost);
+  if (!status) status = attempt_run(s->x, spec, false, &t);
+  if (status && !t.damaged) {
+    status = ATTN_OK;
     *out = END;
     s->ended = "its budget ends there";
-    goto out;
   }
+  if (status || *out == END) goto out;
   s->work = cost.mul_add;
   *out = attempt_within(s->x, &t) ? NEAR : FAR;
   if (*out == NEAR)
@@ -185,15 +187,12 @@ static attn_status search_budget(search *s) {
   return status;
 }
 
-attn_status search_setting(const attempts *x, const char *text, advice_setting *out) {
+attn_status search_setting(const attempts *x, const attn_spec *spec, advice_setting *out) {
   search s = {.x = x, .start = timing_now()};
   attempt t = {.spec = NULL};
-  attn_spec *spec = NULL;
-  attn_status status = attn_spec_parse(&spec, text);
-  if (status) return status;
   const char *budget = spec->variant->budget.parameter;
   const bool named = budget && attn_spec_names(spec, budget);
-  status = prepare(x, spec, named, &s);
+  attn_status status = prepare(x, spec, named, &s);
   const bool free_budget = !status && !named && s.view.budget.parameter;
   if (free_budget) status = search_budget(&s);
   if (!status && !free_budget) {
@@ -201,7 +200,7 @@ attn_status search_setting(const attempts *x, const char *text, advice_setting *
     status = attempt_run(x, s.base, true, &t);
   }
   if (!status && free_budget && !s.within.spec && !s.closest.spec)
-    status = attn_fail(ATTN_EUNSUPPORTED, "%s: no budget could be tried", text);
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: no budget could be tried", spec->text);
   if (!status && free_budget) keep(&t, s.within.spec ? &s.within : &s.closest);
   if (!status) status = attempt_settle(x, &t, out);
   if (!status) out->ended = s.ended;
@@ -210,6 +209,5 @@ attn_status search_setting(const attempts *x, const char *text, advice_setting *
   attempt_free(&s.closest);
   attn_plan_destroy(s.plan);
   attn_spec_destroy(s.base);
-  attn_spec_destroy(spec);
   return status;
 }

@@ -234,6 +234,45 @@ Test(cli_advise, a_plug_in_with_a_budget) {
   json_decref(all);
 }
 
+/* Plug-ins that end their process, loop, wait, or write where they may not: each is left out, and the
+ * others are measured. late: at an execution that is timed. */
+Test(cli_advise, what_breaks_down_is_left_out, .timeout = 300) {
+  static const char *const faults[][2] = {{"fault:mode=crash", "crashed: Aborted"},
+                                          {"fault:mode=quit", "left the program with exit code 42"},
+                                          {"fault:mode=fail", "fails as told"},
+                                          {"fault:mode=hang", "it used no processor time"},
+                                          {"fault:mode=before_output", "wrote before its output"},
+                                          {"fault:mode=behind_output", "crashed: Segmentation fault"},
+                                          {"fault:mode=before_work", "wrote before its work memory"},
+                                          {"fault:mode=into_values", "crashed: Segmentation fault"},
+                                          {"fault:mode=crash_late", "crashed: Aborted"},
+                                          {"fault:mode=behind_late", "crashed: Segmentation fault"},
+                                          {"planted:fault=loop", "did not come to an end within"},
+                                          {"planted:fault=fork", "started a process (fork)"},
+                                          {"rude:mode=applicable", "crashed: Segmentation fault"},
+                                          {"rude:mode=scribble", "wrote to a descriptor"}};
+  enum { FAULTS = sizeof faults / sizeof *faults };
+  char command[1600] = "advise";
+  write_inputs(0.5);
+  for (int i = 0; i < FAULTS; i++)
+    snprintf(command + strlen(command), sizeof command - strlen(command), " %s", faults[i][0]);
+  strcat(command, " longformer:window=64 rude --in qkv.h5 --causal --limit 1 --threads 1 "
+                  "--json --plugin " TEST_BINARY_DIR "/tests/fault.so --plugin " TEST_BINARY_DIR
+                  "/tests/rude.so --plugin " TEST_BINARY_DIR "/tests/plugins/planted.so");
+  json_t *all = ask(command), *lines = json_object_get(all, "unsupported");
+  cr_expect(setting_of(all, "longformer") && setting_of(all, "rude"), "%s", result.out);
+  for (int i = 0; i < FAULTS; i++) {
+    bool told = false;
+    for (size_t l = 0; l < json_array_size(lines); l++) {
+      const char *line = json_string_value(json_array_get(lines, l));
+      told |= strncmp(line, faults[i][0], strlen(faults[i][0])) == 0 && strstr(line, faults[i][1]);
+      told |= strncmp(line, "variant fault: ", 15) == 0 && strstr(line, faults[i][1]);
+    }
+    cr_expect(told, "%s: not %s\n%s", faults[i][0], faults[i][1], result.out);
+  }
+  json_decref(all);
+}
+
 /* Settings that leave nothing out err by rounding, as exact attention does, and never by nothing. */
 Test(cli_advise, rounding_is_an_error) {
   write_inputs(0.5);
