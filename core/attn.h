@@ -39,7 +39,7 @@ extern "C" {
 
 typedef enum {
   ATTN_OK,
-  ATTN_EINVAL,       /* an argument is wrong */
+  ATTN_EINVAL,       /* an argument is wrong, or contradicts another */
   ATTN_EUNSUPPORTED, /* well formed, but this variant or machine cannot do it; the message says why */
   ATTN_ENOMEM,       /* the allocator refused */
   ATTN_ENOTFOUND,    /* no such variant, parameter or file */

@@ -72,12 +72,12 @@ static attn_status applicable(const attn_context *c) {
   if (p->kind == NATTEN && p->kernel % 2 == 0)
     return attn_fail(ATTN_EINVAL, "variant graph: kernel=%lld, expected an odd number", (long long)p->kernel);
   if (p->offsets.count && p->offsets.items[p->offsets.count - 1] >= x->n_kv)
-    return attn_fail(ATTN_EUNSUPPORTED, "variant graph: offsets=...%lld, expected below n_kv = %lld",
+    return attn_fail(ATTN_EINVAL, "variant graph: offsets=...%lld, expected below n_kv = %lld",
                      (long long)p->offsets.items[p->offsets.count - 1], (long long)x->n_kv);
   if (p->kind != FILE_GRAPH && x->n_q > x->n_kv)
     return attn_fail(ATTN_EUNSUPPORTED, "variant graph: n_q > n_kv leaves queries without a position");
   if (p->kind == NATTEN && x->n_kv % p->width)
-    return attn_fail(ATTN_EUNSUPPORTED,
+    return attn_fail(ATTN_EINVAL,
                      "variant graph: natten needs a width that divides n_kv = %lld, which %lld does not",
                      (long long)x->n_kv, (long long)p->width);
   return ATTN_OK;

@@ -103,15 +103,14 @@ static attn_status applicable(const attn_context *c) {
     return attn_fail(ATTN_EINVAL,
                      "variant linear: features of exp need normalise=yes, their sums may be of any size");
   if (of == DPFP && p->nu >= 2 * s.inner)
-    return attn_fail(ATTN_EUNSUPPORTED,
-                     "variant linear: nu = %lld, expected less than the %lld components of dpfp",
+    return attn_fail(ATTN_EINVAL, "variant linear: nu = %lld, expected less than the %lld components of dpfp",
                      (long long)p->nu, (long long)(2 * s.inner));
   if (of != COS) return ATTN_OK;
   if (x->n_q > x->n_kv)
     return attn_fail(ATTN_EUNSUPPORTED,
                      "variant linear: n_q > n_kv leaves queries of cos without a position");
   if (p->length && p->length < x->n_kv)
-    return attn_fail(ATTN_EUNSUPPORTED, "variant linear: M = %lld, but there are %lld positions",
+    return attn_fail(ATTN_EINVAL, "variant linear: M = %lld, but there are %lld positions",
                      (long long)p->length, (long long)x->n_kv);
   return ATTN_OK;
 }

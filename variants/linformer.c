@@ -69,7 +69,7 @@ static attn_status applicable(const attn_context *c) {
                      "variant linformer: causal attention is impossible, a projected key mixes all "
                      "positions and so the future");
   if (p->k > c->problem->n_kv)
-    return attn_fail(ATTN_EUNSUPPORTED, "variant linformer: k=%lld is above n_kv = %lld", (long long)p->k,
+    return attn_fail(ATTN_EINVAL, "variant linformer: k=%lld is above n_kv = %lld", (long long)p->k,
                      (long long)c->problem->n_kv);
   if ((p->projection == FILE_MATRIX) != (*p->projection_file != 0))
     return attn_fail(ATTN_EINVAL, "variant linformer: projection=file and projection_file go together");

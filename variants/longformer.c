@@ -41,7 +41,7 @@ static attn_status applicable(const attn_context *c) {
   if (p->global && p->global_at.count)
     return attn_fail(ATTN_EINVAL, "variant longformer: give global or global_at, not both");
   if (p->global_at.count && p->global_at.items[p->global_at.count - 1] >= x->n_kv)
-    return attn_fail(ATTN_EUNSUPPORTED, "variant longformer: global_at=%lld, expected below n_kv = %lld",
+    return attn_fail(ATTN_EINVAL, "variant longformer: global_at=%lld, expected below n_kv = %lld",
                      (long long)p->global_at.items[p->global_at.count - 1], (long long)x->n_kv);
   if (x->n_q > x->n_kv)
     return attn_fail(ATTN_EUNSUPPORTED,

@@ -202,7 +202,7 @@ static attn_status size(const attn_context *c, size_t *work_size, attn_cost *cos
     return expression_refuse_part(ATTN_EUNSUPPORTED, e,
                                   "dyadic makes attention causal; without causality take its term");
   if (!attn_problem_plain(c->problem)) /* of which its parts would have their own */
-    return expression_refuse_part(ATTN_EUNSUPPORTED, e,
+    return expression_refuse_part(ATTN_EINVAL, e,
                                   "dyadic takes scores as they are, without a mask, bias, soft cap or sink");
   attn_status status = measure(c->problem, e->base, &x);
   for (int64_t s = 0; s < x.shape_count && !status; s++) {

@@ -13,7 +13,7 @@ enum { MOST_BYTES = 1 << 22 };
 /* -- what the terms are -- */
 
 static attn_status refuse(const term *t, const char *reason) {
-  return expression_refuse_part(ATTN_EUNSUPPORTED, t->of, reason);
+  return expression_refuse_part(ATTN_EINVAL, t->of, reason);
 }
 
 /* Names for expressions are replaced by their terms. */

@@ -67,7 +67,7 @@ static attn_status take_parts(term *t, const attn_parts *p) {
   case 0:
     if (p->caps & ATTN_CAP_EXACT) return ATTN_OK;
   }
-  return attn_fail(ATTN_EUNSUPPORTED, "cannot restrict itself to the keys that remain");
+  return attn_fail(ATTN_EINVAL, "cannot restrict itself to the keys that remain");
 }
 
 attn_status term_describe(attn_builder *outer, const attn_context *c, const attn_expression *atom,

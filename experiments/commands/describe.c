@@ -169,13 +169,6 @@ static json_t *laws_of(const attn_view *view) {
 
 static attn_problem small_problem(void) { return attn_problem_make(1, 1, 512, 64); }
 
-/* Do its parameters contradict each other? What this problem alone forbids is no failure. */
-static attn_status check_params(const attn_spec *spec) {
-  const attn_problem problem = small_problem();
-  const attn_status status = attn_estimate_spec(&problem, spec, NULL, NULL, NULL);
-  return status == ATTN_EINVAL ? status : ATTN_OK;
-}
-
 /* A command with the setting: as it is named, or with the parameter that buys accuracy. */
 static char *example_of(const attn_spec *spec, const char *text, bool causal) {
   const attn_variant *v = spec->variant;
@@ -364,10 +357,6 @@ static json_t *sheet_of(const char *name, void (**print)(json_t *), attn_status 
   attn_nearest near;
   if (!c) c = quality_check_find(name);
   *status = attn_spec_parse(&spec, name);
-  if (!*status && (*status = check_params(spec))) {
-    attn_spec_destroy(spec);
-    return NULL;
-  }
   if (!*status) {
     sheet = sheet_of_variant(spec, name);
     *print = print_variant;

@@ -234,15 +234,15 @@ Test(core_problem, unsupported_features_are_refused) {
   }
   attn_plan *plan = NULL;
   attn_problem p = attn_problem_make(1, 1, 100, 8);
-  EXPECT_STATUS(attn_plan_create(&plan, &p, "linformer:k=101", NULL), ATTN_EUNSUPPORTED);
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "linformer:k=101", NULL), ATTN_EINVAL);
   EXPECT_STATUS(attn_plan_create(&plan, &p, "longformer:window=3", NULL), ATTN_EINVAL);
   EXPECT(strstr(attn_last_error(), "longformer") && strstr(attn_last_error(), "window"));
-  EXPECT_STATUS(attn_plan_create(&plan, &p, "longformer:global_at=100", NULL), ATTN_EUNSUPPORTED);
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "longformer:global_at=100", NULL), ATTN_EINVAL);
   EXPECT(strstr(attn_last_error(), "global_at"));
-  /* What only this problem forbids, and what no problem allows. */
-  EXPECT_STATUS(attn_plan_create(&plan, &p, "graph:kind=natten,width=7", NULL), ATTN_EUNSUPPORTED);
+  /* What contradicts this problem, and what no problem allows. */
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "graph:kind=natten,width=7", NULL), ATTN_EINVAL);
   EXPECT_STATUS(attn_plan_create(&plan, &p, "graph:kind=natten,width=10,kernel=4", NULL), ATTN_EINVAL);
-  EXPECT_STATUS(attn_plan_create(&plan, &p, "graph:offsets=20+100", NULL), ATTN_EUNSUPPORTED);
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "graph:offsets=20+100", NULL), ATTN_EINVAL);
   EXPECT_STATUS(attn_plan_create(&plan, &p, "graph:kind=prefix,offsets=20", NULL), ATTN_EINVAL);
   EXPECT_STATUS(attn_plan_create(&plan, &p, "linear:feature=elu,eps=0.1", NULL), ATTN_EINVAL);
   EXPECT_STATUS(attn_plan_create(&plan, &p, "lsh_tail:l=1,hits=2", NULL), ATTN_EINVAL);

@@ -309,9 +309,9 @@ Test(variants_graph, refusals) {
   refused(p, "graph:file=x", ATTN_EINVAL, "kind=file");
   refused(p, "graph:self=yes", ATTN_EINVAL, "self");
   refused(p, "graph:block=3", ATTN_EINVAL, "block");
-  refused(p, "graph:offsets=3+40", ATTN_EUNSUPPORTED, "n_kv = 40");
+  refused(p, "graph:offsets=3+40", ATTN_EINVAL, "n_kv = 40");
   refused(p, "graph:kind=prefix,offsets=3", ATTN_EINVAL, "offsets");
-  refused(p, "graph:kind=natten,width=7", ATTN_EUNSUPPORTED, "divides");
+  refused(p, "graph:kind=natten,width=7", ATTN_EINVAL, "divides");
   refused(p, "graph:kind=natten,width=8,kernel=4", ATTN_EINVAL, "odd");
   refused(more, "graph", ATTN_EUNSUPPORTED, "n_q > n_kv");
 }

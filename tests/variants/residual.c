@@ -394,12 +394,12 @@ Test(variants_residual, what_cannot_be_joined_is_named) {
   const attn_residual sound = parts;
   weighted.weighted = true;
   parts.selector = &weighted;
-  EXPECT_STATUS(attn_plan_create(&made, &in.problem, "toy_residual", NULL), ATTN_EUNSUPPORTED);
+  EXPECT_STATUS(attn_plan_create(&made, &in.problem, "toy_residual", NULL), ATTN_EINVAL);
   EXPECT(strstr(attn_last_error(), "keys with weights of their own"));
   parts = sound;
   map.eps = 0.5;
   parts.features = &map;
-  EXPECT_STATUS(attn_plan_create(&made, &in.problem, "toy_residual", NULL), ATTN_EUNSUPPORTED);
+  EXPECT_STATUS(attn_plan_create(&made, &in.problem, "toy_residual", NULL), ATTN_EINVAL);
   EXPECT(strstr(attn_last_error(), "eps = 0.5"));
   parts = sound;
   parts.pattern = &(attn_pattern){.row = no_runs, .max_runs = 1};

@@ -75,18 +75,18 @@ static attn_status check(const attn_context *c, const attn_parts *x) {
   const char *name = c->variant->name;
   if (x->selector.weighted)
     return attn_fail(
-        ATTN_EUNSUPPORTED,
+        ATTN_EINVAL,
         "variant %s: keys with weights of their own stand for others, of which features cannot be "
         "the rest",
         name);
   if (x->selector.order)
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: features join no head that orders its queries", name);
+    return attn_fail(ATTN_EINVAL, "variant %s: features join no head that orders its queries", name);
   if (x->features.unnormalised)
-    return attn_fail(ATTN_EUNSUPPORTED,
-                     "variant %s: sums without a denominator cannot be joined with exact keys", name);
+    return attn_fail(ATTN_EINVAL, "variant %s: sums without a denominator cannot be joined with exact keys",
+                     name);
   if (x->features.eps > 0)
     return attn_fail(
-        ATTN_EUNSUPPORTED,
+        ATTN_EINVAL,
         "variant %s: eps = %g adds the same to all features, which estimate nothing then; joined "
         "with exact keys they need eps = 0",
         name, x->features.eps);
