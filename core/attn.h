@@ -394,7 +394,7 @@ struct attn_spec {
   const attn_variant *variant;
   void *params;                             /* of variant->params_size bytes */
   char *text;                               /* canonical */
-  const struct attn_expression *expression; /* NULL: a single name, which stands for itself */
+  const struct attn_expression *expression; /* NULL: the spec is a single name */
 };
 
 ATTN_API attn_status attn_spec_parse(attn_spec **, const char *text);

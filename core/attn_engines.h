@@ -27,16 +27,17 @@ struct attn_pattern {
   /* The law of the pattern, which checks hold row against. It is written from the definition, apart from row.
    * sees: must the query see the key, whatever is drawn? NULL: no law. */
   bool (*sees)(const void *state, int64_t head, int64_t position, int64_t key);
-  /* Under a causal mask: a cache of so many keys is enough to decode. A query sees its own key, of the others none that
-   * the query before it did not see, and so many in all once there are as many; 0: nothing is said. */
+  /* Under a causal mask: the number of keys that a decoding cache must hold. A query sees its own key,
+   * otherwise only keys that the query before it saw, and this many in all once as many exist; 0: not
+   * stated. */
   int64_t cache;
   int64_t reach; /* no query sees a key further away than this; 0: unlimited */
-  /* Positions come in blocks of so many: queries of a block see the same keys, and keys are drawn by the
-   * block; 0: in none. */
+  /* Positions come in blocks of this size: queries of a block see the same keys, and keys are drawn by the
+   * block; 0: no blocks. */
   int64_t grain;
   bool global; /* some block sees every key and is seen by every query */
-  /* Random parts: for each head and each block of queries so many blocks of keys are drawn uniformly without
-   * replacement among the candidates, or all of them where there are fewer. Causality included. */
+  /* Random parts: for each head and each block of queries this many blocks of keys are drawn uniformly
+   * without replacement among the candidates, or all of them where there are fewer. Causality included. */
   int64_t drawn;
   bool (*candidate)(const void *state, int64_t head, int64_t position, int64_t block); /* NULL: none is */
 };
@@ -57,7 +58,7 @@ ATTN_API attn_status attn_graph_read(const char *path, const attn_graph_request 
 ATTN_API void attn_graph_free(attn_graph *);
 ATTN_API attn_status attn_graph_keep(attn_builder *, attn_graph *);
 ATTN_API bool attn_graph_sees(const attn_graph *, int64_t head, int64_t row, int64_t column);
-/* The runs of a row whose columns are blocks of so many of n keys. Returns how many. */
+/* The runs of a row whose columns are blocks of `block` of n keys. Returns their number. */
 ATTN_API int64_t attn_graph_row(const attn_graph *, int64_t head, int64_t row, int64_t block, int64_t n,
                                 attn_run *runs);
 /* A graph of one head whose rows have at most one column, their parent, which stands before them: EINVAL (naming the
@@ -90,7 +91,8 @@ typedef struct attn_tiling {
   attn_order order;
 } attn_tiling;
 
-/* Of so many query-key pairs of one head; those that causality and the problem's mask leave. */
+/* The cost of `pairs` query-key pairs of one head; the number of pairs that causality and the problem's mask
+ * leave. */
 ATTN_API attn_cost attn_softmax_cost(const attn_context *, double pairs);
 ATTN_API double attn_visible_pairs(const attn_problem *);
 /* Keys *first ... *end - 1 are those of attn_visible_span that exist; *first <= *end. */
@@ -123,7 +125,8 @@ ATTN_API void attn_sign_tables_fill(const attn_sign_tables *, const attn_context
 /* words [count, l] of at most 64 vectors. */
 ATTN_API void attn_sign_tables_words(const attn_sign_tables *, const attn_context *, int64_t count,
                                      const double *vectors, uint32_t *words, void *scratch);
-/* hits[first ... end - 1]: in how many tables, as far as `most`, keys have these words. */
+/* hits[first ... end - 1] <- the number of tables, counted up to `most`, in which the keys have these
+ * words. */
 ATTN_API void attn_sign_tables_count(const attn_sign_tables *, const attn_context *, const void *tables,
                                      const uint32_t *words, int64_t most, int64_t first, int64_t end,
                                      uint8_t *hits, void *scratch);
@@ -173,7 +176,7 @@ typedef struct attn_feature_pair {
  * phi_c(x) phi_c(y) over its columns. */
 typedef struct attn_feature_law {
   attn_features_kind kind;
-  int64_t vectors;   /* that are drawn; N(0, I) of d_qk components, but for the following */
+  int64_t vectors;   /* number drawn: N(0, I) of d_qk components, unless a member below says otherwise */
   bool orthogonal;   /* in blocks of d_qk vectors, the last of which may be shorter; else independent */
   bool fixed_length; /* orthogonal vectors of length sqrt(d_qk), not of chi-distributed lengths */
   bool softmax;      /* the kernel that is estimated is exp(x.y) */
@@ -231,7 +234,7 @@ typedef struct attn_residual {
   const attn_feature_map *features; /* eps = 0 */
 } attn_residual;
 
-/* What it takes beside attn_softmax_cost of the head's pairs and attn_linear_cost of the map. */
+/* What it costs besides attn_softmax_cost of the head's pairs and attn_linear_cost of the map. */
 ATTN_API attn_cost attn_residual_cost(const attn_context *, const attn_feature_map *, double pairs);
 
 /* -- a projection: compression of K and V to few slots, then softmax over those -- */
@@ -275,7 +278,7 @@ typedef struct attn_projection {
 ATTN_API attn_cost attn_compression_cost(const attn_context *, int64_t slots,
                                          double project_mul_add_per_column);
 
-/* -- weights of low rank that no engine makes: what a variant states of its own -- */
+/* -- weights of low rank that the variant's method computes -- */
 
 typedef enum {
   ATTN_BEST_NONE,
@@ -285,10 +288,11 @@ typedef enum {
 
 typedef enum { ATTN_MIDDLE_NEWTON, ATTN_MIDDLE_PINV, ATTN_MIDDLE_AGENTS } attn_middle;
 
-/* With landmarks, rows Ql and Kl that stand for those of a head, the weights are F Z B: F = softmax(scale Q Kl^T), B =
- * softmax(scale Ql K^T), and of A = softmax(scale Ql Kl^T) comes Z: A^+, singular values of at most rcond times the
- * largest counted as 0; or Z_t+1 = Z_t (13 I - A Z_t (15 I - A Z_t (7 I - A Z_t))) / 4 after so many iterations from
- * Z_0 = A^T / (|A|_1 |A|_inf). Of agents F = softmax(scale Q Ql^T), and Z = I. */
+/* With landmarks, rows Ql and Kl that represent those of a head, the weights are F Z B: F = softmax(scale Q
+ * Kl^T), B = softmax(scale Ql K^T), and Z is computed from A = softmax(scale Ql Kl^T): A^+, singular values
+ * of at most rcond times the largest counted as 0; or Z_t+1 = Z_t (13 I - A Z_t (15 I - A Z_t (7 I - A Z_t)))
+ * / 4 after `iterations` steps from Z_0 = A^T / (|A|_1 |A|_inf). Of agents F = softmax(scale Q Ql^T), and Z =
+ * I. */
 typedef struct attn_low_rank {
   const void *state;
   int64_t rank;   /* of what is said to be best, or of the weights, at most */
@@ -315,8 +319,9 @@ ATTN_API void attn_landmarks(const attn_low_rank *, attn_side, const void *x, in
 /* a [m, m], in rows of a_row elements: softmax(scale q k^T) of landmarks [m, d]; the logarithms of what divides its rows. */
 ATTN_API void attn_landmark_weights(const double *q, const double *k, int64_t m, int64_t d, double scale,
                                     double *a, int64_t a_row, double *sums);
-/* z [m, m], in rows of `row` elements like a: what so many steps of the iteration of ATTN_MIDDLE_NEWTON make of a.
- * kernels: of fp64; row: attn_padded(m, ATTN_F64) or more, and a's rows are 0 behind their m elements. scratch: 3 m row. */
+/* z [m, m], in rows of `row` elements like a: the result of `iterations` steps of ATTN_MIDDLE_NEWTON on a.
+ * kernels: of fp64; row: attn_padded(m, ATTN_F64) or more, and a's rows are 0 behind their m elements.
+ * scratch: 3 m row. */
 ATTN_API void attn_iterated_inverse(const attn_kernels *, int64_t iterations, int64_t m, int64_t row,
                                     const double *a, double *z, double *scratch);
 /* The pseudo-inverse, without the singular values of at most rcond times the largest. scratch: 8 m (m + 1). false: as

@@ -59,13 +59,13 @@ typedef struct attn_selector {
    * it; attn_block.first then counts places of this order. NULL: as they come. */
   const int64_t *(*order)(const void *state, const attn_call *, const void *prepared, int64_t head);
 
-  /* The law of the selection, which checks hold select against. It is written from the definition, apart from select.
-   * Unit u is keys u grain ... u grain + grain - 1; a query takes the `kept` units of the largest score among those of
-   * which it, or another that shares the selection, may see a key (all, where there are fewer), besides those that it takes
-   * in any case. A key that a bias of -Inf hides is none that may be seen. */
+  /* The law of the selection, which checks hold select against. It is written from the definition, apart from
+   * select. Unit u is keys u grain ... u grain + grain - 1; a query takes the `kept` units of the largest
+   * score among those of which it, or another that shares the selection, may see a key (all, where there are
+   * fewer), besides those that it always takes. A key that a bias of -Inf hides may not be seen. */
   int64_t grain, kept; /* grain 0: no law */
-  double mass;         /* > 0: not so many are kept, but the fewest whose softmax of scores has this mass */
-  bool (*always)(const void *state, const attn_query *, int64_t unit); /* NULL: it takes none in any case */
+  double mass;         /* > 0: instead of `kept`, the fewest whose softmax of scores has this mass */
+  bool (*always)(const void *state, const attn_query *, int64_t unit); /* NULL: none is always taken */
   /* The score that select ranks by, in fp64, and how far select's own may be off; -Inf of a unit no key of which may be seen.
    * NULL: that of the only key. */
   double (*score)(const void *state, const attn_query *, int64_t unit, double *error);
@@ -76,14 +76,15 @@ typedef struct attn_selector {
    * row's sink. 0: no such law. */
   double least;
   /* The law of hashing: a hash names which of buckets / 2 normal vectors, or of their negatives, has the
-   * largest product; keys are kept for which one of so many independent hashes names what it names for the
-   * query, and those taken in any case (always; units are keys). 0: no such law. */
+   * largest product; a key is kept if one of `hashes` independent hashes names for it what it names for the
+   * query, or if it is always taken (always; units are keys). 0: no such law. */
   int64_t hashes, buckets;
-  /* The law of weights. Keys are drawn; with weight 0 of a key that is not kept, the weight of each key that the query
-   * sees has the mean 1 over draws (of other seeds), so that numerator and denominator of the softmax are unbiased.
-   * moments: m[a * count + b] = the mean of the product of the weights of keys[a] and keys[b], which the query sees (of
-   * keys that are taken in any case the weight is 1). log_weight: that of a key which is kept. repeats: a key may be
-   * drawn several times, and has so many times the weight. NULL: no such law. */
+  /* The law of weights. Keys are drawn; with weight 0 of a key that is not kept, the weight of each key that
+   * the query sees has the mean 1 over draws (of other seeds), so that numerator and denominator of the
+   * softmax are unbiased. moments: m[a * count + b] = the mean of the product of the weights of keys[a] and
+   * keys[b], which the query sees (a key that is always taken has the weight 1). log_weight: of a key that is
+   * kept. repeats: a key may be drawn several times, and its weight counts once for each draw. NULL: no such
+   * law. */
   void (*moments)(const void *state, const attn_query *, const int64_t *keys, int64_t count, double *m);
   double (*log_weight)(const void *state, const attn_query *, int64_t key);
   bool repeats;
@@ -93,7 +94,7 @@ typedef struct attn_selector {
   bool claimed;
 } attn_selector;
 
-/* -- selectors that rank: a column stands for a key, or a page of `unit` keys -- */
+/* -- selectors that rank: a column is a key, or a page of `unit` keys -- */
 
 /* A selection ranks the columns from ... to - 1 and keeps the best of them, besides the visible keys begin ... end - 1
  * before the first of these columns and after the last. */
@@ -137,14 +138,15 @@ typedef struct attn_ranker {
   void (*scores)(const attn_rank_chunk *);
   /* Of rows i ... i + count - 1, all of which see every column that is ranked. */
   attn_rank_span (*span)(const attn_call *, int64_t batch, int64_t head, int64_t i, int64_t count);
-  /* The law (attn_selector): columns that are kept in any case, NULL: none; the score for one query that sees a key of the
-   * column, NULL: that of the only key. */
+  /* The law (attn_selector): columns that are always kept, NULL: none; the score for one query that sees a
+   * key of the column, NULL: that of the only key. */
   bool (*always)(const attn_query *, int64_t column);
   double (*score)(const attn_query *, int64_t column, double *error);
   void (*enclose)(const attn_query *, int64_t columns, double *low, double *high); /* NULL: nothing to say */
 } attn_ranker;
-/* For laws: how far a sum of so many products, of magnitudes that sum to `size`, may be off in the problem's arithmetic;
- * the score of a key whose product q.k is given, *error of which becomes that of attn_score_row's result. */
+/* For laws: the rounding error of a sum of `terms` products, whose magnitudes sum to `size`, in the problem's
+ * arithmetic; the score of a key whose product q.k is given, *error of which becomes that of attn_score_row's
+ * result. */
 ATTN_API double attn_rank_error(const attn_problem *, int64_t terms, double size);
 ATTN_API double attn_rank_score(const attn_query *, int64_t key, double product, double *error);
 

@@ -78,9 +78,10 @@ ATTN_API attn_status attn_builder_keep(attn_builder *, const void *value, size_t
 ATTN_API void *attn_builder_scratch(attn_builder *, int64_t count, size_t size);
 /* Gives the plan a foreign handle, released with it, or at once if this or a later step of planning fails. */
 ATTN_API attn_status attn_builder_own(attn_builder *, void *handle, void (*release)(void *handle));
-/* A plan within the plan: of another spec or problem, with the threads, instruction set and blocks of this one. It lies in
- * the outer plan's memory, which counts it, and goes with it. The problem may say where rows lie in the caller's work
- * memory, by its strides. It is executed as any plan, with work memory of its own. */
+/* A plan within the plan: of another spec or problem, with the threads, instruction set and blocks of this
+ * one. It lies in the outer plan's memory, which counts it, and goes with it. The problem may say where rows
+ * lie in the caller's work memory, by its strides. It is executed like any plan, with separate work
+ * memory. */
 ATTN_API attn_status attn_builder_plan(attn_builder *, const attn_problem *, const char *spec,
                                        const attn_plan **);
 /* Its work memory and cost; pure. As attn_estimate. */
@@ -192,8 +193,8 @@ static inline void attn_prefetch_row(const void *x, int64_t columns, attn_dtype 
 /* The parameter that buys accuracy. */
 typedef struct attn_budget {
   const char *parameter; /* NULL: there is none */
-  /* Its value for so many random vectors, slots, or keys around a query; 0: it does not go so far. NULL: that
-   * many. */
+  /* Its value for `needed` random vectors, slots, or keys around a query; 0: no value gives that many. NULL:
+   * `needed` itself. */
   int64_t (*value)(const attn_context *, int64_t needed);
 } attn_budget;
 
@@ -243,7 +244,7 @@ struct attn_view {
   const attn_projection *projection;
   const attn_low_rank *low_rank;
   const struct attn_expression *expression; /* of a sum or of dyadic, not of a join */
-  const attn_residual *residual;            /* then no pattern, selector or features of its own */
+  const attn_residual *residual;            /* then the view has no pattern, selector or features */
   attn_rounding rounding;
 };
 
@@ -264,8 +265,8 @@ struct attn_variant {
   const char *seed;             /* the parameter that seeds the draws; NULL: nothing is drawn */
   attn_budget budget;           /* zero: no parameter of the kind */
   const attn_exemption *exempt; /* NULL: from nothing */
-  /* Another name for an expression, in which {name} stands for a parameter's value; the caps are then the
-   * expression's (attn_expression.h). */
+  /* The expression that the variant names, in which {name} is replaced by a parameter's value; the caps are
+   * then the expression's (attn_expression.h). */
   const char *expression;
   /* Conditions beyond caps, each with its reason; NULL: none. */
   attn_status (*applicable)(const attn_context *);

@@ -52,7 +52,7 @@ static attn_status check_law(const attn_variant *v, const char *seed, const attn
   const char *named[] = {seed, budget->parameter};
   for (size_t i = 0; i < sizeof named / sizeof *named; i++)
     if (named[i] && !parameter(v, named[i]))
-      return attn_fail(ATTN_EINVAL, "variant %s: its law names '%s', which is no parameter", v->name,
+      return attn_fail(ATTN_EINVAL, "variant %s: its law names '%s', which is not a parameter", v->name,
                        named[i]);
   return ATTN_OK;
 }
@@ -199,9 +199,9 @@ static attn_status low_rank_check(const char *variant, const attn_low_rank *x) {
   return ATTN_OK;
 }
 
-/* What the coarsest arithmetic in use, bf16's, may do to a number; a larger error is none of rounding, and no bound on
- * rounding may excuse it. A term goes through at most so many roundings in a sum (six products of a split element, sums,
- * rescales), and these besides for tiles that are padded. */
+/* What the coarsest arithmetic in use, bf16's, may do to a number; a larger error is not due to rounding, and
+ * no bound on rounding may excuse it. A term goes through at most this many roundings in a sum (six products
+ * of a split element, sums, rescales), and these besides for tiles that are padded. */
 static const double unit_most = 0x1p-8;
 static const double factor_most = 64;         /* of kappa_s and kappa_d */
 static const double underflow_most = 0x1p-14; /* the least normal number of binary16 */
@@ -233,7 +233,7 @@ attn_status attn_rounding_check(const char *variant, const attn_problem *p, cons
   for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
     if (errors[i].value >= 0 && errors[i].value <= errors[i].most) continue;
     snprintf(member, sizeof member, "rounding.%s", errors[i].name);
-    snprintf(expected, sizeof expected, "%s: more is no rounding", errors[i].expected);
+    snprintf(expected, sizeof expected, "%s: a larger error is not rounding", errors[i].expected);
     return refuse(variant, member, expected, errors[i].value);
   }
   for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {

@@ -13,7 +13,7 @@ attn_status attn_graph_read(const char *path, const attn_graph_request *wanted, 
   if (!path) return attn_null("graph", "path");
   if (!wanted) return attn_null("graph", "request");
   if (!out) return attn_null("graph", "graph");
-  if (!reader) return attn_fail(ATTN_EUNSUPPORTED, "%s: this program set no reader for graphs", path);
+  if (!reader) return attn_fail(ATTN_EUNSUPPORTED, "%s: this program has no reader for graphs", path);
   return reader(path, wanted, out);
 }
 

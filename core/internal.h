@@ -46,7 +46,7 @@ attn_blocks attn_blocks_for(const attn_kernels *, int64_t d_qk, int64_t d_v, int
  * an assumed one. */
 attn_cache attn_cache_decide(int level, int64_t reported, const char *directory);
 
-/* The numbers of a problem's score and mask, but for those in arrays; those in arrays. EINVAL names the field. */
+/* Check the numbers of a problem's score and mask: scalars; those in arrays. EINVAL names the field. */
 attn_status attn_score_check(const attn_problem *);
 attn_status attn_mask_check(const attn_problem *);
 attn_status attn_score_check_arrays(const attn_problem *);
@@ -112,7 +112,7 @@ typedef struct attn_pattern_reader {
   int64_t *open;
 } attn_pattern_reader;
 size_t attn_pattern_reader_bytes(const attn_pattern *, const attn_problem *);
-/* memory: of so many bytes, aligned for int64_t. */
+/* memory: attn_pattern_reader_bytes bytes, aligned for int64_t. */
 attn_pattern_reader attn_pattern_reader_make(const char *variant, const attn_pattern *, const attn_problem *,
                                              void *memory);
 /* The runs of query row i, as attn_pattern_row gives them, if they keep the contract of attn_pattern.row; else
@@ -153,11 +153,12 @@ typedef enum attn_picks_fault {
   ATTN_PICKS_OWNED,
   ATTN_PICKS_FAULTS
 } attn_picks_fault;
-/* Of selection i. A join that finds a term's at fault notes it in place of its own number of runs: NOTED + the fault. */
+/* Of selection i. A join that finds a term's selection at fault stores NOTED + the fault instead of its
+ * number of runs. */
 #define ATTN_PICKS_NOTED (INT64_MIN / 2)
 attn_picks_fault attn_picks_check(const attn_selector *, int64_t n_kv, const attn_picks *, int64_t i);
 /* The same in words; NULL: it is sound. */
-const char *attn_picks_wrong(const attn_selector *, int64_t n_kv, const attn_picks *, int64_t i);
+const char *attn_picks_error_text(const attn_selector *, int64_t n_kv, const attn_picks *, int64_t i);
 /* What causality leaves of `count` runs of a pattern, as attn_pattern_row gives them, and of a selection, in place.
  * Return their number. */
 int64_t attn_pattern_clip(const attn_problem *, int64_t i, attn_run *runs, int64_t count);

@@ -89,7 +89,7 @@ static attn_status resolve_types(attn_problem *p) {
       return attn_fail(ATTN_EINVAL, "problem: %s.stored: unknown dtype %d", tensors[i].name, (int)s->stored);
     if (!s->stored) s->stored = given;
     if (attn_numbers[s->stored].arithmetic != p->dtype)
-      return attn_fail(ATTN_EINVAL, "problem: %s is stored in %s, which is not computed with in %s",
+      return attn_fail(ATTN_EINVAL, "problem: %s is stored in %s, which cannot be used with dtype %s",
                        tensors[i].name, attn_numbers[s->stored].name, attn_numbers[p->dtype].name);
     if (s->stored == p->dtype) s->stored = 0;
   }

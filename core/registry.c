@@ -128,6 +128,6 @@ attn_status attn_matrix_read(const char *path, int64_t *rows, int64_t *columns, 
   if (!rows) return attn_null("matrix", "rows");
   if (!columns) return attn_null("matrix", "columns");
   if (!values) return attn_null("matrix", "values");
-  if (!reader) return attn_fail(ATTN_EUNSUPPORTED, "%s: this program set no reader for matrices", path);
+  if (!reader) return attn_fail(ATTN_EUNSUPPORTED, "%s: this program has no reader for matrices", path);
   return reader(path, rows, columns, values);
 }

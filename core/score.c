@@ -95,7 +95,8 @@ attn_status attn_score_check_arrays(const attn_problem *p) {
   return ATTN_OK;
 }
 
-static attn_status keep(attn_arena *arena, int64_t count, size_t size, const void *from, const void **kept) {
+static attn_status copy_array(attn_arena *arena, int64_t count, size_t size, const void *from,
+                              const void **kept) {
   if (!from) return ATTN_OK;
   void *copy = attn_arena_alloc(arena, count, size);
   if (!copy) return ATTN_ENOMEM;
@@ -108,10 +109,10 @@ attn_status attn_score_keep(attn_problem *p, attn_arena *arena) {
   attn_score *s = &p->score;
   const void *relative = NULL, *sink = NULL, *offsets = NULL;
   const bool documents = p->mask.kind == ATTN_MASK_DOCUMENTS;
-  attn_status status = keep(arena, s->relative_heads * s->span, sizeof(double), s->relative, &relative);
-  if (!status) status = keep(arena, p->heads, sizeof(double), s->sink, &sink);
+  attn_status status = copy_array(arena, s->relative_heads * s->span, sizeof(double), s->relative, &relative);
+  if (!status) status = copy_array(arena, p->heads, sizeof(double), s->sink, &sink);
   if (!status && documents)
-    status = keep(arena, p->mask.count + 1, sizeof(int64_t), p->mask.offsets, &offsets);
+    status = copy_array(arena, p->mask.count + 1, sizeof(int64_t), p->mask.offsets, &offsets);
   if (status) return status;
   s->relative = relative;
   s->sink = sink;

@@ -6,9 +6,10 @@
  * never repeat a window or global block; fewer are left near the ends of a short sequence. Causal: j <= i,
  * and the random blocks are drawn from those before the window.
  *
- * tail=uniform: the r drawn blocks stand for all N that could be drawn, each of their keys with weight N / r (of fewer than r
- * candidates all are taken, with weight 1), so that numerator and denominator of the softmax over all keys are unbiased
- * over draws. Nobody has published it; with tail=drop, which is BigBird, what is not drawn has no weight.
+ * tail=uniform: the r drawn blocks represent all N that could be drawn, each of their keys with weight N / r
+ * (of fewer than r candidates all are taken, with weight 1), so that numerator and denominator of the softmax
+ * over all keys are unbiased over draws. Nobody has published it; with tail=drop, which is BigBird, what is
+ * not drawn has no weight.
  *
  * Zaheer et al. 2020 (arXiv:2007.14062). Cost n b (w + r + g) pairs, linear in n. Bounds: SP-1 to SP-5; of tail=uniform
  * SP-1 and the laws of weights. */
@@ -53,7 +54,7 @@ static attn_status applicable(const attn_context *c) {
                      (long long)p->window);
   if (p->tail == UNIFORM && !p->random)
     return attn_fail(ATTN_EINVAL,
-                     "variant bigbird: tail=uniform, but random=0 draws nothing to stand for others");
+                     "variant bigbird: tail=uniform, but random=0 draws no keys to represent the others");
   if (c->problem->n_q > c->problem->n_kv)
     return attn_fail(ATTN_EUNSUPPORTED, "variant bigbird: n_q > n_kv leaves queries without a block");
   return ATTN_OK;
@@ -167,7 +168,7 @@ static attn_status make_state(attn_builder *b, const attn_context *c, state **ou
 
 /* ---- tail=uniform --------------------------------------------------------------------------------------- */
 
-/* Appends the blocks first ... end - 1, as far as queries of the tile see them. */
+/* Appends the part of the blocks first ... end - 1 that queries of the tile see. */
 static void pick(const state *s, int64_t first, int64_t end, int64_t from, int64_t to, double weight,
                  attn_picks *out) {
   first = most(first * s->p.block, from);
@@ -297,7 +298,7 @@ static attn_cost cost(const attn_context *c) {
   return attn_softmax_cost(c, (queries - whole) * (row < all ? row : all) + whole * all);
 }
 
-/* The window that holds so many keys, the query's own among them, in blocks. */
+/* The window, in blocks, that holds `keys` keys, the query's own included. */
 static int64_t blocks_of(const attn_context *c, int64_t keys) {
   const params *p = c->params;
   int64_t side = c->problem->causal ? keys - 1 : keys / 2;

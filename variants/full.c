@@ -146,7 +146,7 @@ static void multiply(const attn_call *call, const attn_problem *p, const head_vi
                      attn_at(o.at, r * o.row, t), o.row, scratch);
 }
 
-/* The keys that row i sees, of so many that exist. */
+/* The keys that row i sees, of the `exist` keys there are. */
 static int64_t find_keys(const attn_problem *p, int64_t batch, int64_t head, int64_t i, int64_t exist,
                          const gathered *to) {
   const attn_pattern *graph = p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern : NULL;

@@ -8,7 +8,7 @@
  *                  moved so that it stays inside (Hassani et al. 2023, arXiv:2204.07143)
  *   tree           j = i, or j is an ancestor of i; the file lists parents, -1 for a root
  *   file           the file has the edge (i, j): a mask, a list of edges, or compressed sparse rows, for all heads or
- *                  for each; block > 1: the file's rows and columns are blocks of so many, the last maybe shorter
+ *                  for each; block > 1: the file's rows and columns are blocks of that size, the last one less
  *
  * Queries are named by their position, rows of a file by their number. Under the causal mask they see j <= i of
  * these alone; a query without keys gives zeros. Velickovic et al. 2018 (arXiv:1710.10903) attend to the
@@ -64,11 +64,12 @@ static attn_status applicable(const attn_context *c) {
   const params *p = c->params;
   const attn_problem *x = c->problem;
   if (from_file(p) != (*p->file != 0))
-    return attn_fail(ATTN_EINVAL, "variant graph: file goes with kind=file or kind=tree, and they with it");
+    return attn_fail(ATTN_EINVAL,
+                     "variant graph: file requires kind=file or kind=tree, and they require file");
   if (p->kind != FILE_GRAPH && (p->symmetric || p->self || p->block > 1))
-    return attn_fail(ATTN_EINVAL, "variant graph: symmetric, self and block are of kind=file");
+    return attn_fail(ATTN_EINVAL, "variant graph: symmetric, self and block require kind=file");
   if (p->offsets.count && p->kind != DOCUMENTS)
-    return attn_fail(ATTN_EINVAL, "variant graph: offsets are of kind=documents");
+    return attn_fail(ATTN_EINVAL, "variant graph: offsets requires kind=documents");
   if (p->kind == NATTEN && p->kernel % 2 == 0)
     return attn_fail(ATTN_EINVAL, "variant graph: kernel=%lld, expected an odd number", (long long)p->kernel);
   if (p->offsets.count && p->offsets.items[p->offsets.count - 1] >= x->n_kv)

@@ -58,7 +58,7 @@ typedef struct state {
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Blocks of so many keys. */
+/* The number of blocks of `keys` keys. */
 static int64_t blocks_of(const params *x, int64_t keys) {
   return keys <= x->exact_below ? 1 : larger(1, (keys + x->block - 1) / x->block);
 }

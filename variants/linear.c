@@ -90,18 +90,19 @@ static attn_status applicable(const attn_context *c) {
   const state s = shape_of(c);
   const int of = p->feature;
   if (p->rows && !*p->weights)
-    return attn_fail(ATTN_EINVAL, "variant linear: rows = %lld, but there are no weights",
+    return attn_fail(ATTN_EINVAL, "variant linear: rows = %lld, but no weights are given",
                      (long long)p->rows);
   if ((of == IDENTITY || of == TAYLOR) && !(x->scale > 0))
-    return attn_fail(ATTN_EUNSUPPORTED, "variant linear: scale = %g, feature=%s needs a positive one",
-                     x->scale, features[of]);
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant linear: scale = %g, expected a positive number for feature=%s", x->scale,
+                     features[of]);
   if (p->eps > 0 && of != RELU && of != RELU2 && of != DPFP)
     return attn_fail(ATTN_EINVAL,
                      "variant linear: eps is for features that may all be 0 (relu, relu2, dpfp), not for %s",
                      features[of]);
   if (of == EXP && p->normalise == NO)
     return attn_fail(ATTN_EINVAL,
-                     "variant linear: features of exp need normalise=yes, their sums may be of any size");
+                     "variant linear: feature=exp needs normalise=yes, because its sums are unbounded");
   if (of == DPFP && p->nu >= 2 * s.inner)
     return attn_fail(ATTN_EINVAL, "variant linear: nu = %lld, expected less than the %lld components of dpfp",
                      (long long)p->nu, (long long)(2 * s.inner));
@@ -192,7 +193,7 @@ static sized component(const state *s, const double *x, int64_t d, int64_t r) {
   return t;
 }
 
-/* The feature of a component where each has one of its own. */
+/* The feature of a component where each component has one feature. */
 static sized single(const state *s, sized t) {
   const sized power = {exp(t.at), exp(t.at) * (1 + t.size)}, part = {t.at < 0 ? 0 : t.at, t.size};
   switch (s->p.feature) {

@@ -268,7 +268,7 @@ static attn_status make_draws(attn_builder *b, state *s) {
 }
 
 static const attn_exemption own_draws[] = {
-    {ATTN_EXEMPT_GROUPS, "share_heads=no: each head of the keys has draws of its own"}, {.reason = NULL}};
+    {ATTN_EXEMPT_GROUPS, "share_heads=no: each kv head has its own draws"}, {.reason = NULL}};
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   static const attn_projection_law laws[] = {ATTN_PROJECTION_GAUSSIAN, ATTN_PROJECTION_RADEMACHER,

@@ -154,7 +154,7 @@ static attn_cost cost(const attn_context *c) {
   return attn_softmax_cost(c, (queries - whole) * (row < all ? row : all) + whole * all);
 }
 
-/* The window that holds so many keys, the query's own among them. */
+/* The window that holds `keys` keys, the query's own included. */
 static int64_t window_of(const attn_context *c, int64_t keys) {
   int64_t window = c->problem->causal ? 2 * (keys - 1) : keys / 2 * 2;
   return window > 2 ? window : 2;

@@ -17,12 +17,12 @@
  * A vector 0 has the sign + everywhere: its angle is as if pi / 2 with others, and 0 with another 0. A key opposite to the
  * query has u = 0: it is never drawn, and the sums are those without it.
  *
- * MagicPIG, Chen et al. 2024 (arXiv:2410.16179), whose head (first and last keys taken in any case) is left to an
- * expression: streaming + lsh_tail. Deviations: its code adds 1e-4 to u, which biases keys of small u; it centres by
- * the mean of the prompt, here of the keys of the call, among them later ones. Cost n d l k for hashing; a query looks
- * up its bucket in each of l tables and counts the keys there, n l 2^-k of unrelated directions; pairs n u. Memory 4 l
- * n + 8 d n bytes a kv head. Weights are fp64: u is off by 2 k 1e-8 of itself at the most, where acos loses digits.
- * Bounds: those of unbiased weights. k = 0 is tiled. */
+ * MagicPIG, Chen et al. 2024 (arXiv:2410.16179), whose head (first and last keys, always taken) is left to an
+ * expression: streaming + lsh_tail. Deviations: its code adds 1e-4 to u, which biases keys of small u; it
+ * centres by the mean of the prompt, here of the keys of the call, among them later ones. Cost n d l k for
+ * hashing; a query looks up its bucket in each of l tables and counts the keys there, n l 2^-k of unrelated
+ * directions; pairs n u. Memory 4 l n + 8 d n bytes a kv head. Weights are fp64: u is off by 2 k 1e-8 of
+ * itself at the most, where acos loses digits. Bounds: those of unbiased weights. k = 0 is tiled. */
 #include "attn_variant.h"
 
 #include <math.h>
@@ -42,7 +42,7 @@ static const attn_param table[] = {
     {"hits", ATTN_INT, offsetof(params, hits), 1, 2, "min(2,l)", NULL,
      "tables in which a key that is kept has the query's signs"},
     {"window", ATTN_INT, offsetof(params, window), 0, 1 << 20, "1", NULL,
-     "last keys, taken in any case; 0: a row may see none"},
+     "last keys, always taken; 0: a row may see none"},
     {"centre", ATTN_CHOICE, offsetof(params, centre), 0, 1, "yes", answers,
      "hash keys less the mean of all keys of the kv head"},
     {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of the tables"},
@@ -50,7 +50,7 @@ static const attn_param table[] = {
 };
 
 enum { ROWS = 8, PURPOSE = 0x15b7a11 };
-enum { ALWAYS = UINT8_MAX }; /* hits of a key that is taken in any case */
+enum { ALWAYS = UINT8_MAX }; /* hits of a key that is always taken */
 
 typedef struct state {
   params p;
@@ -240,7 +240,7 @@ static void select(const void *state_, const attn_call *call, const attn_block *
 /* ---- the law: tables are counted one by one, not by the formulas of select -------------------------------- */
 
 enum { MOST_HITS = 2 };
-/* Probabilities that so many tables, as far as `hits`, have key a and key b. */
+/* p[i][j]: the probability that i tables, counted up to `hits`, have key a, and j have key b. */
 typedef struct tally {
   double p[MOST_HITS + 1][MOST_HITS + 1];
 } tally;

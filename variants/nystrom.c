@@ -1,5 +1,5 @@
 /* nystrom - landmarks: o = F Z (B V) with F = softmax(c Q Kl^T), B = softmax(c Ql K^T), c the scale, and Z of
- * A = softmax(c Ql Kl^T), Ql and Kl the `landmarks` rows that stand for the queries and keys that exist:
+ * A = softmax(c Ql Kl^T), Ql and Kl the `landmarks` rows that represent the queries and keys:
  *
  *   by=mean    means of nearly equal segments of the rows        by=sample   a row drawn from each segment
  *   middle=newton    Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4, `iterations` times from A^T / (|A|_1 |A|_inf)
@@ -60,12 +60,12 @@ static attn_status applicable(const attn_context *c) {
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Of so many keys. */
+/* The number of landmarks of `keys` keys. */
 static int64_t landmarks_of(const attn_context *c, int64_t keys) {
   return smaller(((const params *)c->params)->landmarks, smaller(c->problem->n_q, keys));
 }
 
-/* -- the parts: B V, F times what stands for the values, and F times two columns for the log-sum-exp -- */
+/* -- the parts: B V, F times the landmarks' values, and F times two columns for the log-sum-exp -- */
 
 enum { PURPOSE = 0x6e7973 }; /* "nys" */
 enum { FROM, TO, RATIO, PARTS };
@@ -115,7 +115,7 @@ static attn_status parts_size(const attn_context *c, size_t *work, attn_cost *co
   return ATTN_OK;
 }
 
-/* The law: of n rows, so many landmarks. */
+/* The law: the rows, of n, of landmark l. */
 static void segment(const void *opaque, attn_side side, int64_t n, int64_t landmarks, int64_t l,
                     int64_t *first, int64_t *count) {
   const params *x = opaque;
@@ -378,7 +378,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
                                   .segment = segment};
   out->exempt = x->landmarks < ATTN_TILE ? few : shared;
   if (x->by == MEAN) out->seed = NULL;
-  /* Of the others sums are 1, and shifts cancel, as far as Z is an inverse and its rounding allow. */
+  /* For the other middles, sums are 1 and shifts cancel only as exactly as Z is an inverse. */
   if (x->middle == ATTN_MIDDLE_AGENTS) out->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
   return ATTN_OK;
 }

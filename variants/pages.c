@@ -134,7 +134,7 @@ static void oracle(const attn_rank_chunk *chunk) {
   }
 }
 
-/* Ranked are pages that every query of the block sees whole, but for the kept ones. */
+/* Pages are ranked that every query of the block sees whole, except the kept ones. */
 static attn_rank_span span(const attn_call *call, int64_t batch, int64_t head, int64_t i, int64_t count) {
   const attn_problem of_head = attn_call_problem(call, batch, head), *p = &of_head;
   const params *x = call->context->params;

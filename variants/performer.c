@@ -8,7 +8,7 @@
  *               Likhosherstov et al. 2022, FAVOR++ (arXiv:2205.15317)
  *   hyperbolic  positive ones with w_r and -w_r, 2m columns
  *   trig        exp(|x|^2/2) (cos w_r.x, sin w_r.x), 2m columns
- *   relu        max(w_r.x, 0): a kernel of its own; a query that shares no positive feature with any key is
+ *   relu        max(w_r.x, 0): another kernel; a query that shares no positive feature with any key is
  *               0/0, NaN
  * Rows w_r: iid, or orthogonal in blocks of d (Haar: QR with the signs of R's diagonal moved into Q), of norm
  * chi_d (unbiased) or sqrt(d). The factor 1/m cancels and is left out.
@@ -70,11 +70,12 @@ static int64_t columns_of(const params *p) {
 static attn_status applicable(const attn_context *c) {
   const params *p = c->params;
   if (!(c->problem->scale > 0))
-    return attn_fail(ATTN_EUNSUPPORTED, "variant performer: scale = %g, the features need a positive one",
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant performer: scale = %g, expected a positive number for features",
                      c->problem->scale);
   if (p->eps > 0 && p->kernel == TRIG)
     return attn_fail(ATTN_EINVAL,
-                     "variant performer: eps needs features that are not negative, trig ones are");
+                     "variant performer: eps needs nonnegative features, and trig features may be negative");
   return ATTN_OK;
 }
 
@@ -195,7 +196,7 @@ static attn_status prepare(attn_builder *b, const attn_context *c, state *s) {
 }
 
 static const attn_exemption own_draws[] = {
-    {ATTN_EXEMPT_GROUPS, "share_heads=no: each head of the keys has draws of its own"}, {.reason = NULL}};
+    {ATTN_EXEMPT_GROUPS, "share_heads=no: each kv head has its own draws"}, {.reason = NULL}};
 
 /* A query that shares no positive feature with any key has weights 0/0. */
 static uint32_t lacks(const params *p) {

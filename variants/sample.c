@@ -1,4 +1,5 @@
-/* sample - keys drawn uniformly, each weighted for those that it stands for; as many as asked for, or as accuracy needs.
+/* sample - keys drawn uniformly and weighted to represent the others; a given number, or as many as accuracy
+ * needs.
  *
  *   R = the visible keys that nobody else owns, N = |R|; b of them are drawn, without replacement or with it; a key that was
  *   drawn c times has the weight c N / b (without replacement b >= N takes all of R, weight 1)
@@ -21,12 +22,13 @@
  *   The least b for which (3) is <= a = eps D_low / N is (S sqrt(2 M) + sqrt(2 M S^2 + 4 a cap M / 3))^2 / (4 a^2); (1)
  *   and (2) depend on the first sample alone, (3) on the second. Together <= delta, up to the rounding of scores.
  *
- * The clt rule is that of vAttention, Desai et al. 2025 (arXiv:2510.05688), whose head is left to an expression: streaming +
- * topk + sample. Its code takes the one-sided quantile for the event of two sides. Deviations: b0 is a number of keys, not a
- * share; the promise is of D alone, which is none of the output. Draws are those of the streams (seed, 0x5a3b1e, 2^32 h
- * + position) and, for first samples, (seed, 0x5a3ba5e, ...): the same for all batch entries and lengths. Cost: b
- * pairs a row; the first sample and H take (b0 + |H|) d; the cap of bernstein is looked for in all of R, n d a row in
- * fp64, more than exact attention costs: it is a yardstick. Bounds: those of unbiased weights. count >= n is tiled. */
+ * The clt rule is that of vAttention, Desai et al. 2025 (arXiv:2510.05688), whose head is left to an
+ * expression: streaming + topk + sample. Its code takes the one-sided quantile for the event of two sides.
+ * Deviations: b0 is a number of keys, not a share; the promise is only about D, not about the output. Draws
+ * are those of the streams (seed, 0x5a3b1e, 2^32 h + position) and, for first samples, (seed, 0x5a3ba5e,
+ * ...): the same for all batch entries and lengths. Cost: b pairs a row; the first sample and H take (b0 +
+ * |H|) d; the cap of bernstein is looked for in all of R, n d a row in fp64, more than exact attention costs:
+ * it is a yardstick. Bounds: those of unbiased weights. count >= n is tiled. */
 #include "attn_variant.h"
 
 #include <math.h>
@@ -247,7 +249,7 @@ static bool takes_all(const state *s, int64_t n, int64_t budget) {
 /* ---- selecting ------------------------------------------------------------------------------------------ */
 
 static bool has(const uint64_t *set, int64_t i) { return set[i / 64] >> i % 64 & 1; }
-static void put(uint64_t *set, int64_t i) { set[i / 64] |= UINT64_C(1) << i % 64; }
+static void set_bit(uint64_t *set, int64_t i) { set[i / 64] |= UINT64_C(1) << i % 64; }
 
 /* The least of a set of numbers below 64 that is not empty. */
 static int64_t least_of(uint64_t set) {
@@ -260,7 +262,8 @@ static int64_t least_of(uint64_t set) {
   return at;
 }
 
-/* Draws `budget` of R: with replacement, or by Floyd's rule, by which each set of so many is as likely. */
+/* Draws `budget` of R: with replacement, or by Floyd's rule, by which each set of `budget` keys is as
+ * likely. */
 static void draw(const state *s, const rest *r, int64_t budget, const room *w) {
   attn_rng rng = stream(s, r->query, 0x5a3b1e);
   memset(w->words, 0, (size_t)(r->n / 4096 + 1) * sizeof *w->words);
@@ -269,8 +272,8 @@ static void draw(const state *s, const rest *r, int64_t budget, const room *w) {
     const bool again = has(w->words, at / 64) && has(w->drawn, at);
     const int64_t taken = again && !s->p.replacement ? last : at;
     if (!has(w->words, taken / 64)) w->drawn[taken / 64] = 0;
-    put(w->words, taken / 64);
-    put(w->drawn, taken);
+    set_bit(w->words, taken / 64);
+    set_bit(w->drawn, taken);
     if (w->times) w->times[taken] = again ? w->times[taken] + 1 : 1;
   }
 }

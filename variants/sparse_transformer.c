@@ -2,7 +2,7 @@
  *
  *   strided   i sees j iff i - j <= l, or l divides i - j
  *   fixed     i sees j iff j lies in the block of l positions that i lies in, or is one of the last `summary`
- *             positions of its own block
+ *             positions of j's block
  *
  * and j <= i in either. Child, Gray, Radford, Sutskever 2019 (arXiv:1904.10509), section 4.2 and 4.3. Cost
  * n (l + n / l) pairs, n (l / 2 + summary n / 2l) if fixed: n sqrt(n) for l near sqrt(n). Bounds: SP-1, SP-2,
@@ -119,7 +119,7 @@ static int64_t stride_of(const attn_context *c, int64_t keys) {
 
 ATTN_VARIANT(sparse_transformer, .summary = "every l-th key and the neighbourhood between",
              .formula = "strided: keys i - j <= l or l dividing i - j; fixed: the query's block of l keys "
-                        "and the last `summary` of its own; j <= i; O(n (l + n/l) d)",
+                        "and the last `summary` keys of every block; j <= i; O(n (l + n/l) d)",
              .cite = "Child et al. 2019, arXiv:1904.10509",
              .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_POSITIONS, .params = table,
              .params_size = sizeof(params), .budget = {"stride", stride_of}, .applicable = applicable,

@@ -271,11 +271,11 @@ static attn_status execute(const void *state, const attn_call *call) {
 
 static const attn_exemption of_weights[] = {
     {ATTN_EXEMPT_CAUSAL | ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS,
-     "the best approximation of a head's weights hangs on all of them, and is not causal where they are"},
+     "the best approximation of a head's weights depends on all of them, and is not causal where they are"},
     {.reason = NULL}};
 static const attn_exemption of_scores[] = {
     {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS,
-     "the best approximation of a head's scores hangs on all of its queries and keys"},
+     "the best approximation of a head's scores depends on all of its queries and keys"},
     {.reason = NULL}};
 
 static const attn_method oracle = {.work_size = work_size, .execute = execute};

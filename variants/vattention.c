@@ -1,9 +1,9 @@
 /* vattention - first, last and largest keys, and of the others a uniform sample of the size that (eps, delta) ask for.
  *
  *   streaming:sink=sink,window=window + topk:k=heavy + sample:guarantee=guarantee,base=base,eps=eps,delta=delta,...
- * A first sample of `base` of the other keys says how much their weights vary; a second, fresh one has as many keys as
- * make the denominator's relative error <= eps but with probability delta, each weighted for those that it stands for
- * (sample.c has the rules and the proof of guarantee=bernstein).
+ * A first sample of `base` of the other keys says how much their weights vary; a second, fresh one has as
+ * many keys as make the denominator's relative error <= eps except with probability delta, weighted to
+ * represent the others (sample.c has the rules and the proof of guarantee=bernstein).
  *
  * vAttention, Desai et al. 2025 (arXiv:2510.05688); heavy and base, there about 2% and 1% of n, are numbers of keys
  * here. Its code takes the quantile of one side (quantile=one) for |D~ - D| > eps D, an event of two, which fails

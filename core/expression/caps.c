@@ -28,7 +28,8 @@ static uint32_t of_join(const attn_expression *e) {
   return caps;
 }
 
-/* The gates of decimal fractions add up to 1 but for rounding, unless they are so large that it says nothing. */
+/* Gates that are decimal fractions sum to 1 within rounding, unless they are so large that the sum says
+ * nothing. */
 static uint32_t of_sum(const attn_expression *e) {
   uint32_t caps = of_terms(e);
   double sum = 0, size = 0;

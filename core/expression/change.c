@@ -97,7 +97,8 @@ static bool is_other(void *context, const attn_spec *of, const attn_param *p, bo
 }
 
 /* The variant's parser reads the other parameters, and the value. */
-static attn_status set(const attn_spec *atom, const attn_param *p, const char *value, attn_spec **out) {
+static attn_status with_value(const attn_spec *atom, const attn_param *p, const char *value,
+                              attn_spec **out) {
   char *others = NULL;
   attn_status status = attn_spec_print(atom, is_other, (void *)(uintptr_t)p, &others);
   if (status) return status;
@@ -116,7 +117,7 @@ static attn_status set(const attn_spec *atom, const attn_param *p, const char *v
 
 static attn_status change_atom(const change *x, const attn_spec *atom, attn_spec **out) {
   const attn_param *p = x->of ? find(x->of, atom) : NULL;
-  if (p) return set(atom, p, x->value, out);
+  if (p) return with_value(atom, p, x->value, out);
   *out = attn_spec_share(atom);
   return ATTN_OK;
 }

@@ -132,8 +132,8 @@ static bool has_pattern(const attn_context *c, const attn_expression *e) {
   return !attn_describe(NULL, &own, &parts) && parts.pattern.row;
 }
 
-/* Does it look at where a query stands among the keys? What it draws for a query follows from that, but for the vectors
- * of hashes, which are those of all queries. */
+/* Does it look at where a query stands among the keys? What it draws for a query follows from that, except
+ * the vectors of hashes, which all queries share. */
 static bool looks_at_places(const attn_context *c, const attn_expression *e, const attn_view *term) {
   return has_pattern(c, e) || (term->seed && term->selector && !term->selector->hashes);
 }
@@ -248,7 +248,7 @@ static void join_row(const attn_problem *p, void *o, double *lse, const void *mo
   *lse = isnan(*lse) || isnan(more_lse) ? (double)NAN : most + log(both);
 }
 
-static void take(const run *r, const part *x, int64_t rows) {
+static void merge_part(const run *r, const part *x, int64_t rows) {
   const attn_problem *p = &r->x->problem;
   const int64_t first = x->first - attn_problem_position(p, 0);
 #pragma omp parallel for num_threads(r->call->context->threads) schedule(static)
@@ -276,7 +276,7 @@ static attn_status run_part(void *context, const part *x) {
       attn_row_behind(call->k, p->k, x->key, p->dtype), attn_row_behind(call->v, p->v, x->key, p->dtype),
       call->kv_len ? r->room.lengths : NULL,
       x->exact ? attn_row_behind(r->o, p->o, row, p->dtype) : r->room.part_o, r->room.part_lse, r->room.work);
-  if (!status) take(r, x, x->end - x->first);
+  if (!status) merge_part(r, x, x->end - x->first);
   return status;
 }
 

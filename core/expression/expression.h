@@ -53,8 +53,8 @@ attn_status expression_refuse_part(attn_status, const attn_expression *, const c
 
 /* -- variants (made.c) -- */
 
-/* A variant that the expression stands for, whose parameters are its seed or none. Its name is the expression without
- * presets and seeds. */
+/* The variant that executes the expression, whose only parameter is a seed, if any. Its name is the
+ * expression without defaults and seeds. */
 attn_status expression_make(const attn_expression *, attn_variant **out);
 void expression_unmake(const attn_variant *);
 /* The seed of the first atom that draws. */
@@ -63,7 +63,7 @@ int64_t expression_seed(const attn_expression *);
 uint32_t expression_caps(const attn_expression *);
 /* Can its keys be told, and taken from those of others (caps.c)? */
 bool expression_restricts(const attn_expression *);
-/* Does it end with features, which stand for the keys that remain (caps.c)? */
+/* Does it end with features, which estimate the keys that remain (caps.c)? */
 bool expression_has_features(const attn_expression *);
 /* The parts that an expression cannot have: a term of a join that cannot be restricted, and so on (caps.c). */
 attn_status expression_check(const attn_expression *);

@@ -29,8 +29,8 @@ static attn_status collect(attn_builder *b, const attn_context *c, const attn_ex
   return status;
 }
 
-/* Weighted keys stand for all that remain. */
-static attn_status check_rest(const join *x) {
+/* Weighted keys represent all that remain, so only the last term may have them. */
+static attn_status check_weighted_last(const join *x) {
   for (int64_t t = 0; t < x->count; t++) {
     const term *own = &x->terms[t];
     if (own->kind != TERM_SELECTOR || !own->selector.weighted) continue;
@@ -173,7 +173,8 @@ static attn_picks_fault fault_of(const term *t, const term_request *asked, const
   const attn_picks_fault fault = attn_picks_check(&t->selector, t->context.problem->n_kv, &r->own, i);
   if (fault) return fault;
   const run_set own = set_of(&r->own, i, weighted);
-  return asked->owned && t->selector.restricts && run_meet(owned, &own) ? ATTN_PICKS_OWNED : ATTN_PICKS_SOUND;
+  return asked->owned && t->selector.restricts && run_sets_intersect(owned, &own) ? ATTN_PICKS_OWNED
+                                                                                  : ATTN_PICKS_SOUND;
 }
 
 /* Of keys that a block shares, a query takes those that it sees. False: a selection is at fault, which is noted. */
@@ -269,7 +270,7 @@ static attn_status find_exemptions(attn_builder *b, join *x) {
 static attn_status describe_terms(attn_builder *b, const attn_context *c, join *x) {
   *x = (join){.count = 0};
   attn_status status = collect(b, c, c->expression, x);
-  if (!status) status = check_rest(x);
+  if (!status) status = check_weighted_last(x);
   if (status) return status;
   x->features = x->terms[x->count - 1].kind == TERM_FEATURES;
   x->count -= x->features;

@@ -1,6 +1,6 @@
-/* join_law.c - the law of a join, which checks hold its selection against: what patterns must see is taken in any case; a
- * selector that minds what others own keeps its law, as does hashing, which asks of each key by itself; weights
- * are those of the last term, and 1 for what the others take. */
+/* join_law.c - the law of a join, which checks hold its selection against: what patterns must see is always
+ * taken; a selector that heeds what others own keeps its law, as does hashing, which asks of each key by
+ * itself; weights are those of the last term, and 1 for what the others take. */
 #include "core/expression/join.h"
 
 #include <math.h>

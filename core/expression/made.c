@@ -1,4 +1,4 @@
-/* made.c - the variant that an expression stands for. */
+/* made.c - the variant that executes an expression. */
 #include "core/expression/expression.h"
 
 #include <stdlib.h>

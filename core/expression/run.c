@@ -17,7 +17,7 @@ attn_status attn_expression_applicable(const attn_context *c) {
   if (!c || !c->expression) return attn_null("expression", "context");
   const attn_status status = kind_of(c)->size(c, NULL, NULL);
   if (!status || !c->variant->expression) return status;
-  /* Positions in what a name stands for say nothing to who wrote the name alone. */
+  /* A position in the expression behind a name means nothing to a reader who wrote only the name. */
   char reason[512];
   snprintf(reason, sizeof reason, "%s", attn_last_error());
   return attn_fail(status, "variant %s: %s", c->variant->name, reason);

@@ -1,5 +1,5 @@
-/* runs.c - see runs.h. Everything is linear in the number of runs, but for those of a step above 1, whose keys are taken
- * one by one. */
+/* runs.c - see runs.h. Everything is linear in the number of runs, except that runs of a step above 1 are
+ * taken key by key. */
 #include "core/expression/runs.h"
 
 static double weight_of(const run_set *s, int64_t r) { return s->log_weights ? s->log_weights[r] : 0; }
@@ -48,7 +48,7 @@ void run_join(const run_set *owned, const run_set *more, int64_t begin, int64_t 
   }
 }
 
-bool run_meet(const run_set *a, const run_set *b) {
+bool run_sets_intersect(const run_set *a, const run_set *b) {
   for (int64_t i = 0, j = 0; i < a->count && j < b->count;) {
     if (a->runs[i].first + a->runs[i].count <= b->runs[j].first)
       i++;

@@ -18,7 +18,7 @@ void run_add_any(run_set *, attn_run *runs, int64_t count, int64_t begin, int64_
 /* out <- the keys of `owned`, and of those of `more` from `begin` to `end` the ones that are not among them. */
 void run_join(const run_set *owned, const run_set *more, int64_t begin, int64_t end, run_set *out);
 /* Do they have a key in common? */
-bool run_meet(const run_set *, const run_set *);
+bool run_sets_intersect(const run_set *, const run_set *);
 bool run_has(const run_set *, int64_t key);
 
 #endif

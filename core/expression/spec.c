@@ -1,4 +1,4 @@
-/* spec.c - specs: a variant with its parameters, or an expression of such; names that stand for an expression. */
+/* spec.c - specs: a variant with its parameters, or an expression of such; names of expressions. */
 #define _POSIX_C_SOURCE 200809L
 #include "core/decimal.h"
 #include "core/expression/expression.h"
@@ -40,7 +40,7 @@ static const char *write_value(FILE *to, const attn_spec *spec, const char *name
 }
 
 /* The template with the values of the parameters. */
-static attn_status fill(const attn_spec *spec, char **out) {
+static attn_status fill_template(const attn_spec *spec, char **out) {
   const attn_variant *v = spec->variant;
   char *text = NULL;
   size_t size = 0;
@@ -54,8 +54,8 @@ static attn_status fill(const attn_spec *spec, char **out) {
     }
     const char *behind = write_value(stream, spec, at + 1);
     if (!behind)
-      status = attn_fail(ATTN_EINVAL, "variant %s: its expression has %.*s}, which is no parameter", v->name,
-                         (int)strcspn(at, "}"), at);
+      status = attn_fail(ATTN_EINVAL, "variant %s: its expression has %.*s}, which is not a parameter",
+                         v->name, (int)strcspn(at, "}"), at);
     else
       at = behind;
   }
@@ -95,7 +95,7 @@ static attn_status expand(attn_spec *spec, int level) {
   const attn_variant *v = spec->variant;
   char *text = NULL, why[400];
   attn_expression *e = NULL;
-  attn_status status = fill(spec, &text);
+  attn_status status = fill_template(spec, &text);
   if (status) return status;
   status = level < LEVELS ? expression_parse(text, level + 1, &e)
                           : attn_fail(ATTN_EINVAL, "too many names for expressions within each other");

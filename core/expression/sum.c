@@ -1,4 +1,4 @@
-/* sum.c - gated sums: o = sum_t g_t o_t, each term a plan of its own; the sum is rounded once a term. */
+/* sum.c - gated sums: o = sum_t g_t o_t, each term a separate plan; the sum is rounded once per term. */
 #include "core/expression/run.h"
 
 typedef struct sum {

@@ -125,7 +125,8 @@ static attn_picks part_of(const attn_picks *x, int64_t i) {
   return part;
 }
 
-static void ask(const term *t, const term_request *x, const attn_block *block, int64_t i, attn_picks *out) {
+static void select_for_term(const term *t, const term_request *x, const attn_block *block, int64_t i,
+                            attn_picks *out) {
   attn_context own;
   const attn_call call = term_call(t, x->call, &own);
   attn_picks part = part_of(out, i), owned;
@@ -149,7 +150,7 @@ void term_select(const term *t, const term_request *x, attn_picks *out) {
   if (t->kind != TERM_SELECTOR) {
     for (int64_t i = 0; i < count; i++) take_runs(t, x, i, &own);
   } else if (term_shares(t)) {
-    ask(t, x, x->block, 0, &own);
+    select_for_term(t, x, x->block, 0, &own);
   } else {
     const int64_t rows = x->order ? 1 : t->selector.rows;
     for (int64_t i = 0; i < count; i += rows) {
@@ -158,7 +159,7 @@ void term_select(const term *t, const term_request *x, attn_picks *out) {
                                                                              : x->block->head,
                                .first = term_query(x, i),
                                .count = attn_min(rows, count - i)};
-      ask(t, x, &part, i, &own);
+      select_for_term(t, x, &part, i, &own);
     }
   }
   *out = own;

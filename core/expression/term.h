@@ -28,8 +28,8 @@ attn_status term_describe(attn_builder *outer, const attn_context *, const attn_
 /* The call as the term's functions want it, whose context is kept in `own`. */
 attn_call term_call(const term *, const attn_call *outer, attn_context *own);
 
-/* What a term is asked: queries[0 .. count) of a head, in blocks of its own unless it shares a selection by the block of the
- * asker. owned: what others have, or NULL. */
+/* A request to a term: queries[0 .. count) of a head, in the term's own blocks unless it shares a selection
+ * by the asker's block. owned: the keys of other terms, or NULL. */
 typedef struct term_request {
   const attn_call *call;
   const attn_block *block;

@@ -11,8 +11,8 @@
 enum {
   ATTN_LANES = ATTN_TILE, /* queries of one tile: a bit each in a key's mask */
   ATTN_EXP_ZERO = -1075,  /* 2^x rounds to 0 in fp64 below this x */
-  ATTN_DECODE_ROWS = 16,  /* up to so many queries the kernels for decoding are faster */
-  PEAK_BYTES = 4096,      /* of random numbers: in L1 beside everything else */
+  ATTN_DECODE_ROWS = 16,  /* up to this many queries the kernels for decoding are faster */
+  PEAK_BYTES = 4096,      /* of random numbers: in L1 together with everything else */
 };
 
 /* Keys key ... end - 1 of a step, for which the vectors first ... last - 1 of a group of lanes are computed:
@@ -97,7 +97,7 @@ typedef struct attn_tile_kernels {
   int64_t key_unit; /* where a tile may begin to take a step: at multiples of this */
   /* The rest is for kernels on tile products, and NULL or 0 for others. */
   void (*pack)(const attn_step *, int64_t d_qk, int64_t d_v, void *room); /* before tiles take the step */
-  attn_tile_room (*room)(int64_t keys, int64_t d_qk, int64_t d_v); /* at most, for steps of so many keys */
+  attn_tile_room (*room)(int64_t keys, int64_t d_qk, int64_t d_v); /* at most, for steps of `keys` keys */
   void (*enter)(void); /* each thread, before any of the above and after all of them */
   void (*leave)(void);
   int64_t products; /* tile products for one 16 x 32 by 32 x 16 product of the tensors: bf16 1, split 6 */
@@ -111,12 +111,12 @@ typedef struct attn_peak_loop {
 struct attn_kernels {
   const char *isa;
   attn_dtype dtype;
-  int64_t key_bytes;   /* of the weights of a key, as far as a step has them in use at a time */
+  int64_t key_bytes;   /* of a key's weights that a step uses at a time */
   double exp_error;    /* relative error of one exponential */
   double map_error;    /* of cap tanh(t / cap) */
   int64_t gemm_depth;  /* the sum over k is taken in blocks of this many */
   int64_t gemm_width;  /* columns of B that are best packed at once */
-  int64_t gemm_group;  /* a packed B has whole groups of so many columns */
+  int64_t gemm_group;  /* a packed B has whole groups of this many columns */
   int64_t row_lanes;   /* partial sums of softmax_row */
   size_t gemm_scratch; /* bytes for a block of A */
 

@@ -299,7 +299,7 @@ attn_status attn_ring_execute(attn_ring *ring, const void *q, const void *k, con
     for (int i = 0; i < 2 * ring->request_count; i++) ring->requests[i] = MPI_REQUEST_NULL;
     attn_status moved = t + 1 < ring->ranks ? begin_exchange(ring, present) : ATTN_OK;
     double begun = MPI_Wtime();
-    /* A rank that failed goes on sending: the others wait for it. */
+    /* A rank that failed keeps sending, because the others wait for it. */
     if (!status)
       status = take_block(ring, (ring->rank + ring->ranks - t) % ring->ranks, q, ring->block[present]);
     double computed = MPI_Wtime();

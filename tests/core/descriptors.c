@@ -358,7 +358,7 @@ Test(core_descriptors, rounding_that_is_none) {
     for (size_t x = 0; x < sizeof wrong / sizeof *wrong; x++) {
       attn_rounding r = bf16;
       memcpy((char *)&r + relative[m], &wrong[x], sizeof wrong[x]);
-      expect(inspect_with(r), "more is no rounding");
+      expect(inspect_with(r), "a larger error is not rounding");
     }
   for (size_t m = 0; m < sizeof chains / sizeof *chains; m++)
     for (int64_t x = -1; x <= 1; x += 2) {

@@ -75,6 +75,6 @@ Test(core_fork, after_threads) {
   cr_expect_eq(in_child(measure, 2, ATTN_EUNSUPPORTED), 0);
   cr_expect_eq(in_child(draw, 2, ATTN_EUNSUPPORTED), 0);
   cr_expect_eq(in_child(attend, 1, ATTN_OK), 0);
-  cr_assert_eq(attend(2), ATTN_OK); /* the parent goes on */
+  cr_assert_eq(attend(2), ATTN_OK); /* the parent continues */
   attn_plan_destroy(made);
 }

@@ -102,7 +102,7 @@ static int64_t pick(uint64_t *random, int64_t bound) {
   return (int64_t)(uniform_draw(random) * (double)bound);
 }
 
-/* A problem of that length and width with everything else drawn, as far as the variant can do it. */
+/* A problem of that length and width with everything else drawn from what the variant supports. */
 static case_shape draw_shape(const attn_variant *variant, int64_t n, int64_t d, uint64_t *random) {
   static const int64_t heads[][2] = {{1, 1}, {2, 1}, {2, 2}, {3, 1}};
   int64_t other_n = lengths[pick(random, LENGTHS)], other_d = widths[pick(random, WIDTHS)];

@@ -2,7 +2,7 @@
  * is the outer plan's, counted and released with it, and nothing left where planning fails. */
 #include "tests/support/core.h"
 
-/* A variant that attends as another spec, over a part of the heads of a work tensor of its own. */
+/* A variant that attends as another spec, over a part of the heads of a private work tensor. */
 static const char *inner_spec = "tiled";
 static bool fail_afterwards;
 static int64_t seen_threads;

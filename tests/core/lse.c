@@ -182,7 +182,7 @@ static inputs hide(hiding *x, int how, bool sink, attn_dtype dtype) {
   for (int e = 0; e < 44 * 44; e++) x->bias[e] = e / 44 % 7 == 3 ? -(double)INFINITY : e % 5;
   if (sink) x->problem.score.sink = x->sinks;
   if (how == BIASED) x->problem.score.dense = (attn_bias){x->bias, ATTN_F64, 0, 0, 44};
-  if (how == APART) { /* of a document without keys of its own there is no query: padding takes them */
+  if (how == APART) { /* no query lies in a document without keys: padding takes them */
     const int64_t ends[] = {0, 20, 44};
     memcpy(x->documents, ends, sizeof ends);
     x->problem.mask = (attn_mask){.kind = ATTN_MASK_DOCUMENTS, .offsets = x->documents, .count = 2};

@@ -1,5 +1,5 @@
-/* plugin.c - variants from shared objects: template.c built as a plug-in and in the tree, and every
- * refusal. Each test is a process of its own, so that registrations do not meet. */
+/* plugin.c - variants from shared objects: template.c built as a plug-in and in the tree, and every refusal.
+ * Each test is a separate process, so that registrations do not meet. */
 #include "tests/support/core.h"
 #include "tests/support/properties.h"
 

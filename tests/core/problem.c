@@ -196,7 +196,7 @@ Test(core_problem, options) {
   attn_plan_destroy(plan);
 }
 
-/* The environment's choice, and an option that overrules it. Each test is a process of its own. */
+/* The environment's choice, and an option that overrules it. Each test is a separate process. */
 Test(core_problem, environment_forces_an_instruction_set) {
   attn_problem p = good();
   attn_plan *plan = NULL;

@@ -1,8 +1,8 @@
 /* temperature.c - the two ends of the softmax's temperature, for exact variants on every instruction set.
  *
- * Scale 0: every key weighs the same, and a row is the mean of V. Scale b: the row is within t max|v_j - v_*|
- * of the value of its best key, t <= (n-1) e^{-b g} / (1 + (n-1) e^{-b g}), g the gap between its two largest
- * products. Rounding is that of the bound FP-1. */
+ * Scale 0: every key has the same weight, and a row is the mean of V. Scale b: the row is within t max|v_j -
+ * v_*| of the value of its best key, t <= (n-1) e^{-b g} / (1 + (n-1) e^{-b g}), g the gap between its two
+ * largest products. Rounding is that of the bound FP-1. */
 #include "tests/support/core.h"
 
 static const char *const specs[] = {"full", "tiled", "tiled:path=split", "tiled:block_k=16"};

@@ -180,7 +180,7 @@ Test(expression_grammar, null_arguments) {
   EXPECT(!(attn_expression_cost(NULL).mul_add > 0));
 }
 
-/* Any text is refused with one line, or has a canonical text that stands for itself. */
+/* Any text is refused with one line, or has a canonical text that parses to itself. */
 Test(expression_grammar, any_text) {
   static const char *const tokens[] = {"tiled",
                                        "topk",

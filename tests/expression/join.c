@@ -158,7 +158,7 @@ Test(expression_join, is_associative) {
 
 /* -- a term that minds what others own, with weights -- */
 
-/* Of the visible keys that remain every third, which stands for three. */
+/* Every third of the visible keys that remain, weighted 3. */
 static bool mind = true;
 static void select_thirds(const void *state, const attn_call *call, const attn_block *block,
                           const void *prepared, attn_picks *picks, void *scratch) {
@@ -339,7 +339,7 @@ Test(expression_join, names_for_expressions) {
   EXPECT(!attn_spec_is_expression(seven));
   duo.expression = "streaming:sink={sinks} + topk";
   EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EINVAL);
-  EXPECT(strstr(attn_last_error(), "{sinks}, which is no parameter"));
+  EXPECT(strstr(attn_last_error(), "{sinks}, which is not a parameter"));
   duo.expression = "streaming:sink={sink} + linformer";
   EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EUNSUPPORTED);
   EXPECT(strstr(attn_last_error(), "variant duo: ") &&

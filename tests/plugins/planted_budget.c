@@ -1,5 +1,5 @@
-/* planted_budget.c - a window of `half` keys on each side, which says what its parameter is for so many keys: for
- * cli/advise.c. */
+/* planted_budget.c - a window of `half` keys on each side, which states its parameter for a number of keys:
+ * for cli/advise.c. */
 #include "attn_variant.h"
 
 typedef struct params {

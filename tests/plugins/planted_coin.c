@@ -23,7 +23,7 @@ typedef enum {
   FROZEN,      /* ... not on the seed */
   OTHER,       /* weights are another number than those of the law */
   LAW_NAN,     /* moments that are no numbers */
-  LAW_SURE,    /* ... of keys that are taken in any case */
+  LAW_SURE,    /* ... of keys that are always taken */
   LAW_WIDE,    /* ... of keys that are drawn together */
   LAW_HALF,    /* moments without log_weight */
   LAW_ALONE,   /* moments, but no weights */

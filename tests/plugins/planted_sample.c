@@ -1,5 +1,5 @@
-/* planted_sample.c - the last `window` visible keys and a uniform sample of the others, which stands for all of them, with a
- * fault to choose, for cli/cases/selections.txt and checks/tails.c. */
+/* planted_sample.c - the last `window` visible keys and a uniform sample of the others, weighted to represent
+ * all of them, with a fault to choose, for cli/cases/selections.txt and checks/tails.c. */
 #include "attn_variant.h"
 
 #include <math.h>

@@ -22,7 +22,7 @@
   FAULT(far_keys)       /* keys from 4096 on are not seen */                                 \
   FAULT(late_position)  /* rows at positions from 3000 on are scaled */                      \
   FAULT(third_head)     /* heads 2, 5, 8 ... */                                              \
-  FAULT(multiple_of_64) /* the last key, of a multiple of 64 that is none of 128 */          \
+  FAULT(multiple_of_64) /* the last key, if n is a multiple of 64, not of 128 */             \
   FAULT(multiple_of_128)                                                                     \
   FAULT(narrow_values)  /* d_v = 1 */                                                        \
   FAULT(key_stride)     /* rows of K are taken to be contiguous */                           \

@@ -34,7 +34,7 @@ typedef struct sum {
   double at, rest;
 } sum;
 
-/* To the precision of the style: f64 tensors have that of double in any case. */
+/* To the precision of the style; f64 tensors always have that of double. */
 static double to(const attn_context *c, double x) {
   const params *s = c->params;
   return s->sum == SUM_SINGLE && c->problem->dtype == ATTN_F32 ? (double)(float)x : x;

@@ -86,7 +86,7 @@ static void check_law(const char *setting, bool causal, int64_t row) {
     for (int64_t a = 0; a < KEYS; a++) {
       const double own = got[row][keys[a]];
       if (own > 0 && !(fabs(own / exp(x->log_weight(x->state, &query, keys[a])) - 1) < 1e-12))
-        note_failure("key %d weighs %g", (int)keys[a], own);
+        note_failure("key %d has the weight %g", (int)keys[a], own);
       if (x->always(x->state, &query, keys[a])) EXPECT(fabs(own - 1) < 1e-15);
       for (int64_t b = 0; b < KEYS; b++) {
         const double product = own * got[row][keys[b]];

@@ -73,9 +73,9 @@ static bool placed_blocks(int64_t head, int64_t i, int64_t j) {
 static bool by_number(int64_t head, int64_t i, int64_t j) { return scattered(head, i - 30, j); }
 static bool blocks(int64_t head, int64_t i, int64_t j) { return scattered(head, i / 10, j / 10); }
 
-/* Of a tree in which i hangs on i - 1, or, every fifth, further up. */
+/* The parent in a tree: i - 1, or, of every fifth, further up. */
 static int64_t above(int64_t i) { return i % 5 ? i - 1 : i / 2 - 1; }
-static bool hangs(int64_t head, int64_t i, int64_t j) { return head == 0 && j == above(i) && j >= 0; }
+static bool is_child(int64_t head, int64_t i, int64_t j) { return head == 0 && j == above(i) && j >= 0; }
 static bool ancestors(int64_t head, int64_t i, int64_t j) {
   while (head >= 0 && i > j) i = above(i);
   return i == j;
@@ -151,7 +151,7 @@ Test(variants_graph, files) {
   check_all("graph:kind=file,file=x,block=10", blocks, 3);
   check("graph:kind=file,file=x", placed, 3, 64, 41, false);
   check("graph:kind=file,file=x,block=10", placed_blocks, 3, 64, 41, true);
-  files_hold(hangs, 1);
+  files_hold(is_child, 1);
   check_all("graph:kind=tree,file=x", ancestors, 1);
   flat = true;
   files_hold(scattered, 3);

@@ -6,7 +6,7 @@ enum { BATCH = 2, HEADS = 4, N_Q = 41, N_KV = 90, D = 16, MOST_TABLES = 40 };
 
 static const long double margin = 1e-3L, pi = 3.141592653589793238462643383279502884L;
 
-/* The word of a vector in a table. *sure: no sign hangs on rounding. */
+/* The word of a vector in a table. *sure: no sign depends on rounding. */
 static uint32_t word_of(const long double *x, uint64_t seed, int64_t table, int64_t k, bool *sure) {
   uint32_t word = 0;
   *sure = true;
@@ -152,7 +152,7 @@ static void check_law(setting s) {
         if (!(fabs(weight / law[a * KEYS + a] - 1) < 1e-12))
           note_failure("weight %g of key %d", weight, (int)a);
         if (weights[a] > 0 && !(fabs(weights[a] / weight - 1) < 1e-10))
-          note_failure("key %d weighs %g, by the law %g", (int)a, weights[a], weight);
+          note_failure("key %d has the weight %g, by the law %g", (int)a, weights[a], weight);
       }
     }
     sampler_free(&x);
@@ -192,7 +192,7 @@ Test(variants_lsh_tail, keys_that_others_own_are_left_to_them) {
     left += own && free_weights[j] > 0;
     taken += weights[j] > 0;
     if (fabs(weights[j] - (own ? 0 : free_weights[j])) > 0)
-      note_failure("key %d weighs %g", (int)j, weights[j]);
+      note_failure("key %d has the weight %g", (int)j, weights[j]);
   }
   EXPECT(left > 5 && taken > 5);
   sampler_free(&x);
@@ -221,7 +221,8 @@ Test(variants_lsh_tail, vectors_of_no_length_are_at_right_angles) {
   inputs_free(&in);
 }
 
-/* Both have the sign + everywhere; others one with a query of no length as often as a direction of its own. */
+/* Both have the sign + everywhere; another vector meets a query of no length as often as it meets any
+ * direction. */
 Test(variants_lsh_tail, two_vectors_of_no_length_always_meet) {
   attn_problem p = attn_problem_make(1, 1, 3, 2);
   p.n_q = 1;

@@ -417,7 +417,7 @@ def hashed(q, k, v):
 
 
 def without_replacement(n, budget, h, row):
-    """The weights of n keys, of which so many are drawn for a row of a head: by Floyd's rule, by which each set is as likely."""
+    """The weights of n keys, of which `budget` are drawn for a row of a head by Floyd's rule, by which each set is as likely."""
     draws, taken = Random(3, 0x5a3b1e, h << 32 | row), set()
     for last in range(n - budget, n) if budget < n else ():
         at = draws.below(last + 1)
@@ -427,7 +427,7 @@ def without_replacement(n, budget, h, row):
 
 def vattention(q, k, v):
     """vAttention, Desai et al. 2025: sinks, a window, the largest keys; of the other N keys first b0, of which e^s has the mean x
-    and the deviation s, then (z s N / (eps (D_H + N x)))^2, each of which stands for N / b."""
+    and the deviation s, then (z s N / (eps (D_H + N x)))^2, each with the weight N / b."""
     z, eps, base = 1.6448536269514722, 0.3, 16  # delta = 0.1
     s = scores(q, k)
     heavy = best(np.where(CAUSAL, s, -np.inf), 8)
@@ -447,7 +447,7 @@ def vattention(q, k, v):
 
 
 def bernstein(q, k, v):
-    """... of all keys but the largest, b of N for |D~ - D| <= eps D but with probability delta: the deviation of e^s <= c is
+    """... of all keys but the largest, b of N for |D~ - D| <= eps D except with probability delta: the deviation of e^s <= c is
     at most S = s + c sqrt(2 L / (b0 - 1)), and c / 2 (Maurer and Pontil 2009, theorem 10), their mean at least
     x - S sqrt(2 L / b0) - c L / (3 b0), and b keys err by S sqrt(2 M / b) + c M / (3 b), L = ln(3 / delta), M = ln(6 / delta)."""
     eps, base, once, twice = 0.25, 12, np.log(3 / 0.4), np.log(6 / 0.4)

@@ -30,7 +30,7 @@ static const attn_variant toy = {.abi = ATTN_ABI,
                                  .describe = describe,
                                  .cost = cost};
 
-/* A selector looks into the call's context, where it finds the parameters of its own variant. */
+/* A selector looks into the call's context, where it finds its variant's parameters. */
 typedef struct guest {
   const attn_selector *selector;
   const attn_context *context;

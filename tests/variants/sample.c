@@ -44,7 +44,7 @@ static void check_law(const char *of, bool owned, const inputs *in, const char *
     }
     for (int64_t a = 0; a < count; a++) weights[keys[a]] = 0;
     for (int64_t j = 0; j < n; j++)
-      if (weights[j] > 0) note_failure("key %d is none of its own", (int)j);
+      if (weights[j] > 0) note_failure("key %d belongs to another term", (int)j);
     sampler_free(&x);
   }
   for (int64_t a = 0; a < count; a++)
@@ -81,7 +81,7 @@ Test(variants_sample, all_that_there_are_are_taken_as_they_are) {
     note_context("%s", specs[s]);
     sample_weights(&x, 0, 0, 0, &head, weights);
     for (int64_t j = 0; j < N; j++)
-      if (fabs(weights[j] - !is_owned(j)) > 0) note_failure("key %d weighs %g", (int)j, weights[j]);
+      if (fabs(weights[j] - !is_owned(j)) > 0) note_failure("key %d has the weight %g", (int)j, weights[j]);
     sampler_free(&x);
   }
   inputs_free(&in);

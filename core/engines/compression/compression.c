@@ -23,7 +23,7 @@ static attn_problem inner_problem(const attn_problem *p, int64_t slots) {
   return inner;
 }
 
-enum { TASKS = 32 }; /* wanted of all heads; each has slots of its own */
+enum { TASKS = 32 }; /* wanted over all heads; each task has its own slots */
 
 /* Of a sequence into parts of `rows` keys, of columns into blocks; depends on the problem alone. */
 typedef struct division {
@@ -161,7 +161,7 @@ typedef struct fault {
   char message[400];
 } fault;
 
-static void keep(fault *f, attn_status status) {
+static void keep_first_fault(fault *f, attn_status status) {
 #pragma omp critical(compression_fault)
   if (!f->status) {
     f->status = status;
@@ -189,7 +189,7 @@ static attn_status execute(const void *state, const attn_call *call) {
       int64_t block = i / heads % by.blocks;
       int64_t used = 0;
       attn_status status = project(e, call, &l, &by, part, block, b, head, &used);
-      if (status) keep(&first, status);
+      if (status) keep_first_fault(&first, status);
       if (!part && !block && !head) l.used[b] = used;
     }
 #pragma omp for schedule(dynamic, 1)

@@ -1,5 +1,5 @@
-/* watch.c - a projection under attn_plan_verify. It fills slots and scratch of its own, with paint around them and
- * between the rows, since those of the engine lie between the slots of other threads. */
+/* watch.c - a projection under attn_plan_verify. It fills separate slots and scratch, with paint around them
+ * and between the rows, because the engine's own lie between the slots of other threads. */
 #include "core/engines/compression/compression.h"
 #include "core/verify.h"
 

@@ -1,6 +1,6 @@
-/* causal.c - a causal segment: every chunk of queries reads the state of the keys before it, and the
- * keys of its own chunk by the lower triangle of f_q f_k^T (Hua et al. 2022, the form of Katharopoulos et al.
- * 2020 in chunks). */
+/* causal.c - a causal segment: every chunk of queries reads the state of the keys before it, and its own
+ * chunk's keys by the lower triangle of f_q f_k^T (Hua et al. 2022, the form of Katharopoulos et al. 2020 in
+ * chunks). */
 #include "core/engines/linear/linear.h"
 
 #include <string.h>

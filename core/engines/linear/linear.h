@@ -65,7 +65,7 @@ typedef struct linear_residual_room {
   int64_t *next;   /* [CHUNK] the first of these keys */
   int64_t *exact;  /* [CHUNK] keys that the head has */
   int64_t *seen;   /* [CHUNK] keys that the query sees */
-  int64_t *left;   /* [CHUNK] of those of its own chunk, that are not the head's */
+  int64_t *left;   /* [CHUNK] of those, keys of the query's chunk that the head does not have */
   double *scale_q;
   double *reference, *size; /* [CHUNK] of the sums; sums of magnitudes */
   double *norms;            /* [CHUNK] of the features of the own chunk */

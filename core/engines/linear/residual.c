@@ -25,7 +25,7 @@ static const attn_method *head_of(const attn_parts *p) {
   return p->pattern.row ? &attn_engine_softmax.method : &attn_engine_selection.method;
 }
 
-/* phi(q).phi(k) estimates the exponential of the score, or what else stands for it, times 1 / gain. */
+/* phi(q).phi(k) estimates the kernel (the exponential of the score, or another one) times 1 / gain. */
 static double gain_of(const attn_feature_map *m) {
   const attn_feature_law *law = &m->law;
   switch (law->kind) {
@@ -71,27 +71,25 @@ static bool accepts(const attn_parts *p) {
          kinds == (ATTN_PART_FEATURES | ATTN_PART_SELECTOR);
 }
 
-static attn_status check(const attn_context *c, const attn_parts *x) {
+static attn_status check_parts(const attn_context *c, const attn_parts *x) {
   const char *name = c->variant->name;
   if (x->selector.weighted)
     return attn_fail(
         ATTN_EINVAL,
-        "variant %s: keys with weights of their own stand for others, of which features cannot be "
-        "the rest",
-        name);
+        "variant %s: weighted keys already represent the rest, so features cannot be added for it", name);
   if (x->selector.order)
-    return attn_fail(ATTN_EINVAL, "variant %s: features join no head that orders its queries", name);
+    return attn_fail(ATTN_EINVAL,
+                     "variant %s: features cannot be joined with a selector that orders the queries", name);
   if (x->features.unnormalised)
     return attn_fail(ATTN_EINVAL, "variant %s: sums without a denominator cannot be joined with exact keys",
                      name);
   if (x->features.eps > 0)
-    return attn_fail(
-        ATTN_EINVAL,
-        "variant %s: eps = %g adds the same to all features, which estimate nothing then; joined "
-        "with exact keys they need eps = 0",
-        name, x->features.eps);
+    return attn_fail(ATTN_EINVAL,
+                     "variant %s: eps = %g biases the features; joined with exact keys they need eps = 0",
+                     name, x->features.eps);
   if (!attn_problem_plain(c->problem))
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: features know scores as they are, and no mask", name);
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: features support neither score transforms nor masks",
+                     name);
   return ATTN_OK;
 }
 
@@ -115,7 +113,7 @@ static attn_status work_size(const attn_context *c, const attn_parts *x, size_t 
   attn_context parts = *c;
   parts.problem = &problem;
   size_t head = 0;
-  attn_status status = check(c, x);
+  attn_status status = check_parts(c, x);
   if (!status) status = head_of(x)->work_size(&parts, x, &head);
   if (status) return status;
   const linear_residual own = shape_of(&parts, x);

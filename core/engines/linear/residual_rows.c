@@ -131,7 +131,7 @@ static void hull(const linear_shape *s, const linear_worker *w, const part *c, i
 }
 
 /* The mask <- the weights of the part's keys that query i takes out, 0 of the others; its runs go on behind the part. */
-static void take(const linear_shape *s, linear_worker *w, const part *c, int64_t i) {
+static void take_out_weights(const linear_shape *s, linear_worker *w, const part *c, int64_t i) {
   linear_residual_room *r = &w->residual;
   const size_t e = attn_dtype_size(s->t);
   attn_run *runs = runs_of(s, w, i);
@@ -152,9 +152,9 @@ static void take(const linear_shape *s, linear_worker *w, const part *c, int64_t
   r->next[i] = first_key(runs, r->counts[i]);
 }
 
-/* Queries i ... i + count - 1 of the chunk. Their scores are computed where some of them takes keys out; but a row is
- * summed from fixed places on, so that it does not depend on the others: all of it here, and in the product, which
- * adds up so many keys at a time, from a multiple of that. */
+/* Queries i ... i + count - 1 of the chunk. Their scores are computed where some of them takes keys out; but
+ * a row is summed from fixed places on, so that it does not depend on the others: all of it here, and in the
+ * product, which adds up AT_A_TIME keys at once, from a multiple of that. */
 static void subtract_part(const linear_shape *s, linear_worker *w, const part *c, int64_t i, int64_t count) {
   enum { AT_A_TIME = 64 };
   linear_residual_room *r = &w->residual;
@@ -175,7 +175,7 @@ static void subtract_part(const linear_shape *s, linear_worker *w, const part *c
       memset(row, 0, CHUNK * attn_dtype_size(s->t));
       continue;
     }
-    take(s, w, c, i + l);
+    take_out_weights(s, w, c, i + l);
     const double sum = s->simd->weigh_row(CHUNK, row, r->mask, 0);
     w->sums[i + l] += sum;
     if (!s->residual->norms) r->size[i + l] -= sum;

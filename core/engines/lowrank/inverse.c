@@ -1,4 +1,5 @@
-/* inverse.c - what stands for the inverse of a small square matrix, in fp64: an iteration towards it, and the pseudo-inverse.
+/* inverse.c - approximate inverses of a small square matrix, in fp64: an iteration towards the inverse, and
+ * the pseudo-inverse.
  *
  * Xiong et al. 2021, Nystroemformer (arXiv:2102.03902), eq. 13: Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4 from
  * A^T / (|A|_1 |A|_inf), which leaves of R = I - A Z in each step (3 R^3 + R^4) / 4. */

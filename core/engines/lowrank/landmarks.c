@@ -1,4 +1,4 @@
-/* landmarks.c - rows that stand for others, and the weights of attention among them, in fp64. */
+/* landmarks.c - rows that represent others, and the weights of attention among them, in fp64. */
 #include "core/internal.h"
 
 #include <math.h>

@@ -56,7 +56,7 @@ static attn_status select_rows(asked *a, const attn_row_set *set, attn_picks *ou
         .batch = set->batch, .head = head, .first = first, .count = attn_min(rows, p->n_q - first)};
     if (first != held) attn_picks_ask(x, call, &block, a->prepared, &a->own, a->scratch);
     held = first;
-    const char *wrong = attn_picks_wrong(x, p->n_kv, &a->own, of);
+    const char *wrong = attn_picks_error_text(x, p->n_kv, &a->own, of);
     if (wrong)
       return attn_fail(ATTN_EINVAL, "variant %s: the selection of query %lld %s",
                        call->context->variant->name, (long long)set->rows[r], wrong);

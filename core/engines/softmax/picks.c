@@ -74,7 +74,7 @@ attn_picks_fault attn_picks_check(const attn_selector *x, int64_t n_kv, const at
   return noted ? (attn_picks_fault)(count - ATTN_PICKS_NOTED) : find_fault(x, n_kv, picks, i);
 }
 
-const char *attn_picks_wrong(const attn_selector *x, int64_t n_kv, const attn_picks *picks, int64_t i) {
+const char *attn_picks_error_text(const attn_selector *x, int64_t n_kv, const attn_picks *picks, int64_t i) {
   static const char *const texts[] = {
       [ATTN_PICKS_SOUND] = NULL,
       [ATTN_PICKS_NEGATIVE] = "has a negative number of runs",

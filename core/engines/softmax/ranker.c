@@ -188,9 +188,9 @@ static void select(const void *state, const attn_call *call, const attn_block *b
   }
   for (int64_t s = 0; s < selections; s++) {
     if (x->mass > 0)
-      attn_ranking_cut(&ranked[s], x->mass, w.weights);
+      attn_ranking_select_mass(&ranked[s], x->mass, w.weights);
     else
-      attn_ranking_settle(&ranked[s]);
+      attn_ranking_select_top(&ranked[s]);
     picks->counts[s] = write_runs(&ranked[s], &spans[s], x->unit, picks->runs + s * picks->max_runs);
   }
 }

@@ -17,7 +17,7 @@ typedef struct bar {
 static double halfway(double low, double high, attn_dtype t) { return attn_rounded(low / 2 + high / 2, t); }
 
 typedef struct extent {
-  double least, most; /* but for -Inf */
+  double least, most; /* -Inf apart */
 } extent;
 
 static extent extent_of(const void *x, int64_t count, attn_dtype t) {
@@ -74,7 +74,7 @@ static void sift(attn_ranking *r, int64_t most) {
     leave(r, b.high, r->kept - k->count_above(r->count, r->scores, b.high));
 }
 
-void attn_ranking_settle(attn_ranking *r) { sift(r, r->kept); }
+void attn_ranking_select_top(attn_ranking *r) { sift(r, r->kept); }
 
 /* Takes those of columns first, first + 1, ... whose bits are set. */
 static void gather(attn_ranking *r, const void *x, int64_t first, uint64_t bits) {
@@ -106,7 +106,7 @@ void attn_ranking_offer(attn_ranking *r, const void *x, int64_t first, int64_t c
 }
 
 /* Bisects the bar above which the softmax has the mass. */
-void attn_ranking_cut(attn_ranking *r, double mass, double *weights) {
+void attn_ranking_select_mass(attn_ranking *r, double mass, double *weights) {
   const attn_dtype t = r->kernels->dtype;
   const double high = extent_of(r->scores, r->count, t).most;
   double all = 0, low = (double)INFINITY;

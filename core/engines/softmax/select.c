@@ -22,8 +22,8 @@ typedef struct layout {
   attn_slices prepared, threads; /* of each batch entry and kv head; of each thread */
 } layout;
 
-/* Where rows select for themselves: keys whose rows are looked up at a time, and the most of a step, which is as long as a
- * row needs for some dozens of its own. */
+/* Where rows select for themselves: the keys whose rows are looked up at a time, and the most keys of a step,
+ * which is long enough that each row has some dozens of keys in it. */
 enum { STRETCH = 512, MOST_KEYS = 4096, PICKS = 32 };
 
 typedef struct worker {
@@ -136,7 +136,7 @@ static void note(fault *f, const attn_block *block, const char *of, int64_t row,
 
 static bool sound(const selection *s, const attn_call *call, const attn_block *block, int64_t i,
                   const worker *w, fault *f) {
-  const char *wrong = attn_picks_wrong(s->selector, call->context->problem->n_kv, &w->picks, i);
+  const char *wrong = attn_picks_error_text(s->selector, call->context->problem->n_kv, &w->picks, i);
   if (wrong) note(f, block, "selection of query", w->rows[i], wrong);
   return !wrong;
 }

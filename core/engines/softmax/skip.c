@@ -1,9 +1,10 @@
 /* skip.c - steps of keys that queries pass over (BLASST, arXiv:2512.12087).
  *
- * ATTN_TILE queries of a head walk their keys step by step. With M_i the largest score of query i so far, they pass over a
- * step whose scores are all below: s_ij < M_i + ln(skip) for every query i of them and every key j of the step that i sees.
- * M only grows by keys that are taken, so that a key passed over weighs less than `skip` times the heaviest key taken,
- * and n of them hold less than n skip / (1 + n skip) of a row's mass.
+ * ATTN_TILE queries of a head walk their keys step by step. With M_i the largest score of query i so far,
+ * they pass over a step whose scores are all below: s_ij < M_i + ln(skip) for every query i of them and every
+ * key j of the step that i sees. M only grows by keys that are taken, so that a key passed over has less than
+ * `skip` times the weight of the heaviest key taken, and n of them hold less than n skip / (1 + n skip) of a
+ * row's mass.
  *
  * What is visited depends on the scores as they are computed here, so that who asks for it gets a walk of the same steps by
  * the same kernels. */
@@ -21,7 +22,7 @@ attn_status attn_softmax_skip_check(const attn_context *c, const attn_pattern *p
     return attn_fail(ATTN_EINVAL, "variant %s: tiling.order = %d, no such order", name, (int)tiling.order);
   if (!(tiling.skip > 0)) return ATTN_OK;
   if (tiling.path > ATTN_PATH_FMA)
-    return attn_fail(ATTN_EINVAL, "variant %s: steps are passed over with path=fma alone", name);
+    return attn_fail(ATTN_EINVAL, "variant %s: steps are passed over only with path=fma", name);
   if (queries > ATTN_TILE && queries % ATTN_TILE)
     return attn_fail(
         ATTN_EINVAL,

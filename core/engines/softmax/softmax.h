@@ -130,10 +130,10 @@ static inline int64_t softmax_rows(const softmax_task *t) { return t->heads * t-
 /* Tiles of all heads and batches; a tile's splits are tasks of their own. */
 int64_t attn_softmax_units(const attn_problem *, const softmax_shape *, int64_t tile_count);
 
-/* The kernels for a problem and so many rows of a tile, at most. */
+/* The kernels for a problem and tiles of at most `rows` rows. */
 const attn_tile_kernels *attn_softmax_kernels(const attn_context *, attn_path, int64_t rows);
-/* The running state of a task's rows in tiles that have their room (attn_softmax_use_room): begins it, but for the sinks;
- * takes the keys of the task's segments, but for the first `skip` and what comes after `left` more; writes outputs. */
+/* The running state of a task's rows in tiles that have their room (attn_softmax_use_room): begins it,
+ * without the sinks; takes `left` keys of the task's segments after the first `skip`; writes outputs. */
 void attn_softmax_begin(const softmax_task *, softmax_worker *, attn_tile *);
 void attn_softmax_walk(const softmax_task *, softmax_worker *, attn_tile *, int64_t skip, int64_t left);
 /* The same of the keys that stand in the worker, `count` with their masks. */
@@ -189,9 +189,9 @@ void attn_softmax_repair(const softmax_task *, softmax_worker *, const attn_tile
 /* Queries of a block; selections of one. */
 int64_t attn_selection_rows(const attn_problem *, const attn_selector *);
 int64_t attn_picks_count(const attn_block *, const attn_selector *);
-/* Room for those of so many queries. */
+/* Room for the picks of `rows` queries. */
 attn_picks attn_picks_carve(const attn_selector *, int64_t rows, attn_carver *);
-/* Asks for those of a block. */
+/* Asks for the picks of a block. */
 void attn_picks_ask(const attn_selector *, const attn_call *, const attn_block *, const void *prepared,
                     attn_picks *, void *scratch);
 

@@ -68,7 +68,7 @@ bool attn_softmax_outline(const attn_problem *p, const attn_pattern *own, attn_p
   *out = own ? *own : *graph;
   if (!own || !graph) return true;
   out->per_head = own->per_head || graph->per_head;
-  /* Each run has a key of its own. */
+  /* No two runs share a key. */
   out->max_runs = graph->max_runs > p->n_kv / own->max_runs
                       ? p->n_kv
                       : attn_min(own->max_runs * graph->max_runs, p->n_kv);

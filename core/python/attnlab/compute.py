@@ -320,11 +320,11 @@ def _dense(mask: Any, bias: Any, shape: tuple[int, int, int, int], kind: str) ->
 
 
 def _numbers(x: Any, name: str, count: int) -> list[float]:
-    """A number as often as wanted, or so many."""
+    """A list of `count` numbers from one number, repeated, or from that many."""
     tensors.refuse_lossy(x, name)
     values = [float(n) for n in x] if getattr(x, "shape", None) or isinstance(x, (list, tuple)) else [float(x)] * count
     if len(values) != count:
-        raise ValueError(f"{name} has {len(values)} numbers; one, or {count}, were expected")
+        raise ValueError(f"{name} has {len(values)} numbers, expected one or {count}")
     return values
 
 
@@ -335,7 +335,7 @@ def _counts(given: Any, x: Operands, name: str, largest: int) -> Any:
     batch = x.q.shape[0]
     counts = _numbers(given, name, batch)
     if not all(0 <= n <= largest and n.is_integer() for n in counts):
-        raise ValueError(f"{name}={given}; 0 to {largest} was expected")
+        raise ValueError(f"{name}={given}, expected 0 to {largest}")
     return (c_int64 * batch)(*map(int, counts))
 
 

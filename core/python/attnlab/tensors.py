@@ -155,7 +155,7 @@ def arrange(t: Tensor, name: str, layout: str) -> Arranged:
     """ValueError: it has another rank than 2 to 4, elements of a row that are not neighbours, or a negative stride."""
     shape, strides = list(t.shape), list(t.strides)
     if not 2 <= len(shape) <= 4:
-        raise ValueError(f"{name} has the shape {t.shape}; 2, 3 or 4 axes were expected")
+        raise ValueError(f"{name} has the shape {t.shape}, expected 2, 3 or 4 axes")
     if any(step < 0 for step, length in zip(strides, shape) if length > 1):
         raise ValueError(f"{name} has a negative stride; a copy has none")
     if shape[-1] > 1 and strides[-1] != 1:

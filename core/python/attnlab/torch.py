@@ -54,7 +54,7 @@ def hf_attention(spec: str, layers: Collection[int] | None = None, phase: str = 
                 is_causal: bool | None = None, softcap: float | None = None, s_aux: torch.Tensor | None = None,
                 **_: Any) -> tuple[torch.Tensor, None]:
         if dropout:
-            raise ValueError(f"dropout={dropout}: there is none in attnlab; call model.eval()")
+            raise ValueError(f"dropout={dropout}: attnlab has no dropout; call model.eval()")
         n_q, n_kv = query.shape[2], key.shape[2]
         replaced = layers is None or getattr(module, "layer_idx", None) in layers
         replaced = replaced and phase in ("both", "decode" if n_q < n_kv else "prefill")
