@@ -84,10 +84,9 @@ typedef struct data_reading {
   const char *
       names; /* of the three tensors of `in`, with commas or plus signs: "query,key,value"; NULL, "": q,k,v */
   data_layout layout;
-  bool
-      bf16; /* elements of two bytes without a type of their own (npy V2, any uint16 or int16) are bfloat16 */
+  bool bf16; /* two-byte elements of no floating-point type (npy V2, any uint16 or int16) are bfloat16 */
   int64_t
-      limit; /* keep the first so many positions of q, k and v (EUNSUPPORTED if there are fewer); 0 for all */
+      limit; /* number of leading positions of q, k and v to keep (EUNSUPPORTED if there are fewer); 0: all */
 } data_reading;
 
 /* By the content of the file. EUNSUPPORTED: an HDF5 file whose q and k wait for their rotation (attribute rope
@@ -121,7 +120,7 @@ typedef struct data_source {
   /* Fills a cleared *out with exactly the requested shapes. */
   attn_status (*generate)(const void *params, const data_request *, data_qkv *out);
   const char *text; /* the ATTN_TEXT that is no path; NULL: all are */
-  int named; /* the canonical text has the first so many parameters, and of the others those without their preset; 0: all */
+  int named;        /* parameters that the canonical text always has; others only off their default; 0: all */
   /* EUNSUPPORTED: it cannot have these shapes, with the reason. NULL: it can have any, or its file says which. */
   attn_status (*fits)(const void *params, const data_request *);
 } data_source;
@@ -177,7 +176,7 @@ typedef struct data_rope {
       beta_slow;    /* yarn: turns in `original` positions of the last kept, and the first stretched */
   bool exact_range; /* yarn: the ends of that range are not rounded to whole components */
   double low, high; /* llama3: original / wavelength, stretched below low, kept above high */
-  double attention; /* q and k are multiplied by it: 1 but for yarn, so that scores have its square */
+  double attention; /* q and k are multiplied by it, scores by its square; 1 except for yarn */
 } data_rope;
 
 /* d/2 frequencies in a window of n positions. theta > 1; d > 2 for dynamic; factor >= 1. */
@@ -328,13 +327,14 @@ attn_status data_capture(const data_capture_request *, data_qkv *out);
 
 /* ---- Part 5: scores and masks --------------------------------------------------------------------------- */
 
-/* attn_problem.score as a text: "none", or of softcap=50 | leaky=0.2, alibi | t5=STEP or t5=FILE.npy (a number for each of
- * T5's 32 buckets of the distance, the last from 128 on: -STEP times how far away the bucket is, or the file's, [32, heads]
- * or [32, 1]; causal queries have all buckets for keys behind them, others half), bias=FILE.npy (added to the scores;
- * [n_q,n_kv], heads or 1 and batch or 1 before them; -Inf masks), sink=NUMBER or sink=FILE.npy ([heads]) any with
- * commas between them. attn_problem.mask: "none", prefix:SIZE, block_causal:SIZE, documents:SIZE (each of so many keys),
- * documents:0+30+64 (where each begins), or a file, FILE.npy or any name with a dot or slash, as data_graph_read takes it:
- * rows are queries, or, in a file as high as wide, positions. canonical: "" of none; to be freed. EINVAL. */
+/* attn_problem.score as a text: "none", or of softcap=50 | leaky=0.2, alibi | t5=STEP or t5=FILE.npy (a
+ * number for each of T5's 32 buckets of the distance, the last from 128 on: -STEP times how far away the
+ * bucket is, or the file's, [32, heads] or [32, 1]; causal queries have all buckets for keys behind them,
+ * others half), bias=FILE.npy (added to the scores; [n_q,n_kv], heads or 1 and batch or 1 before them; -Inf
+ * masks), sink=NUMBER or sink=FILE.npy ([heads]) any with commas between them. attn_problem.mask: "none",
+ * prefix:SIZE, block_causal:SIZE, documents:SIZE (SIZE keys each), documents:0+30+64 (where each begins), or
+ * a file, FILE.npy or any name with a dot or slash, as data_graph_read takes it: rows are queries, or, in a
+ * file as high as wide, positions. canonical: "" of none; to be freed. EINVAL. */
 attn_status data_score_parse(const char *text, char **canonical);
 attn_status data_mask_parse(const char *text, char **canonical);
 
@@ -388,9 +388,9 @@ int64_t data_tokenizer_bos(const data_tokenizer *);
 attn_status data_tokenizer_encode(const data_tokenizer *, const char *name, const void *text, size_t bytes,
                                   int64_t **ids, int64_t *count);
 
-/* The bytes that ids stand for, followed by a NUL that is not counted; release with free. They are the text that was
- * encoded, but for what the tokenizer itself changes: U+2581, which comes back as a blank, a first blank that it adds,
- * unknown characters, and what NFC composes. */
+/* The bytes that the ids encode, followed by a NUL that is not counted; release with free. They are the text
+ * that was encoded, except for what the tokenizer itself changes: U+2581, which comes back as a blank, a
+ * first blank that it adds, unknown characters, and what NFC composes. */
 attn_status data_tokenizer_decode(const data_tokenizer *, const int64_t *ids, int64_t count, char **text,
                                   size_t *bytes);
 

@@ -1,5 +1,6 @@
-/* bert.h - BERT encoders (Devlin et al. 2018, arXiv:1810.04805), as far as their queries, keys and values: attention in
- * which each token sees all. They predict no next token, so there are no logits here. Internal to data/.
+/* bert.h - BERT encoders (Devlin et al. 2018, arXiv:1810.04805), up to their queries, keys and values:
+ * attention in which each token sees all. They predict no next token, so there are no logits here. Internal
+ * to data/.
  *
  * x = norm(E[token] + P[position] + T[0]); a layer: q, k, v = x W^T + b each; x = norm(x + attention(q, k, v) Wo^T + bo);
  * x = norm(x + gelu(x W1^T + b1) W2^T + b2); gelu(a) = a (1 + erf(a / sqrt 2)) / 2; norm(x) = (x - mean) / sqrt(variance +
@@ -16,7 +17,7 @@ typedef struct bert_config {
   double eps;
 } bert_config;
 
-/* Whether DIRECTORY/config.json says so; false if it cannot be read, too. */
+/* Does DIRECTORY/config.json describe a BERT model? Also false if it cannot be read. */
 bool bert_is(const char *directory);
 
 /* A directory in Hugging Face layout. EUNSUPPORTED names what is not supported. */

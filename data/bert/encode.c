@@ -146,14 +146,13 @@ static void store(const pass *p, const float *from, void *out) {
       memcpy((float *)out + (h * p->n + i) * d, from + (i * heads + h) * d, (size_t)d * sizeof *from);
 }
 
-static attn_status check(const bert *m, const int64_t *tokens, int64_t n, int64_t layer) {
+static attn_status check_tokens(const bert *m, const int64_t *tokens, int64_t n, int64_t layer) {
   const bert_config *c = &m->config;
   if (layer < 0 || layer >= c->layers)
     return attn_fail(ATTN_EINVAL, "layer %" PRId64 ": the layers of %s are 0 ... %" PRId64, layer, m->path,
                      c->layers - 1);
   if (n < 1 || n > c->max_positions)
-    return attn_fail(ATTN_EINVAL,
-                     "%s: %" PRId64 " tokens; 1 to %" PRId64 ", its learned positions, were expected",
+    return attn_fail(ATTN_EINVAL, "%s: %" PRId64 " tokens, expected 1 to %" PRId64 ", its learned positions",
                      m->path, n, c->max_positions);
   for (int64_t i = 0; i < n; i++)
     if (tokens[i] < 0 || tokens[i] >= c->vocab)
@@ -167,7 +166,7 @@ attn_status bert_capture(const bert *m, const int64_t *tokens, int64_t n, int64_
   const bert_config *c = &m->config;
   const int64_t d = c->hidden / c->heads;
   pass p = {0};
-  attn_status status = check(m, tokens, n, layer);
+  attn_status status = check_tokens(m, tokens, n, layer);
   data_qkv made = {.batch = 1,
                    .heads = c->heads,
                    .kv_heads = c->heads,

@@ -27,14 +27,14 @@
 
 static void widen_q8_0(const uint8_t *at, int64_t count, float *out) {
   for (int64_t i = 0; i < count; i++, at += 34, out += 32) {
-    float d = tensor_half(at);
+    float d = tensor_f16_to_f32(at);
     for (int e = 0; e < 32; e++) out[e] = d * (float)(int8_t)at[2 + e];
   }
 }
 
 static void widen_q4_0(const uint8_t *at, int64_t count, float *out) {
   for (int64_t i = 0; i < count; i++, at += 18, out += 32) {
-    float d = tensor_half(at);
+    float d = tensor_f16_to_f32(at);
     for (int l = 0; l < 16; l++) {
       out[l] = d * (float)((at[2 + l] & 15) - 8);
       out[16 + l] = d * (float)((at[2 + l] >> 4) - 8);
@@ -45,7 +45,7 @@ static void widen_q4_0(const uint8_t *at, int64_t count, float *out) {
 static void widen_q2_k(const uint8_t *at, int64_t count, float *out) {
   for (int64_t i = 0; i < count; i++, at += 84) {
     const uint8_t *s = at, *b = at + 16;
-    float d = tensor_half(at + 80), m = tensor_half(at + 82);
+    float d = tensor_f16_to_f32(at + 80), m = tensor_f16_to_f32(at + 82);
     for (int g = 0; g < 16; g++) {
       const uint8_t *code = b + g / 8 * 32 + g % 2 * 16;
       int shift = g % 8 / 2 * 2;
@@ -67,7 +67,7 @@ static void unpack(const uint8_t p[12], int g, float *s, float *t) {
 static inline void widen_k(const uint8_t *at, int64_t count, bool fifth, float *out) {
   for (int64_t i = 0; i < count; i++, at += fifth ? 176 : 144) {
     const uint8_t *h = at + 16;
-    float d = tensor_half(at), m = tensor_half(at + 2);
+    float d = tensor_f16_to_f32(at), m = tensor_f16_to_f32(at + 2);
     for (int g = 0; g < 8; g++) {
       const uint8_t *code = h + (fifth ? 32 : 0) + g / 2 * 32;
       float s, t;
@@ -88,7 +88,7 @@ static void widen_q5_k(const uint8_t *at, int64_t count, float *out) { widen_k(a
 
 static void widen_q6_k(const uint8_t *at, int64_t count, float *out) {
   for (int64_t i = 0; i < count; i++, at += 210) {
-    float d = tensor_half(at + 208);
+    float d = tensor_f16_to_f32(at + 208);
     for (int g = 0; g < 16; g++) {
       int a = g / 8, k = g % 8 / 2, first = g % 2 * 16;
       const uint8_t *code = at + a * 64 + k % 2 * 32 + first, *h = at + 128 + a * 32 + first;

@@ -54,7 +54,7 @@ static uint64_t spread(uint32_t bits) {
 
 static void widen_iq2_xxs(const uint8_t *at, int64_t count, float *out) {
   for (int64_t i = 0; i < count; i++, at += 66) {
-    float d = tensor_half(at);
+    float d = tensor_f16_to_f32(at);
     for (const uint8_t *index = at + 2; index < at + 66; index += 8) {
       uint32_t w = load32(index + 4);
       float scale = d * (0.5f + (float)(w >> 28)) * 0.25f;

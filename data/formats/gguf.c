@@ -137,7 +137,7 @@ static attn_status read_keys(gguf_cursor *c, uint64_t count, gguf *g) {
   qsort(g->key, g->keys, sizeof *g->key, by_key);
   for (size_t i = 1; i < g->keys; i++)
     if (by_key(&g->key[i - 1], &g->key[i]) == 0)
-      return attn_fail(ATTN_EINVAL, "%s: key %s is there twice", g->path, g->key[i].key);
+      return attn_fail(ATTN_EINVAL, "%s: key %s is given twice", g->path, g->key[i].key);
   return ATTN_OK;
 }
 
@@ -149,7 +149,7 @@ static attn_status read_tensors(gguf_cursor *c, uint64_t count, gguf *g) {
   qsort(g->tensor, g->count, sizeof *g->tensor, by_name);
   for (size_t i = 1; i < g->count; i++)
     if (by_name(&g->tensor[i - 1], &g->tensor[i]) == 0)
-      return attn_fail(ATTN_EINVAL, "%s: tensor %s is there twice", g->path, g->tensor[i].name);
+      return attn_fail(ATTN_EINVAL, "%s: tensor %s is stored twice", g->path, g->tensor[i].name);
   return ATTN_OK;
 }
 

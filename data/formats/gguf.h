@@ -8,8 +8,8 @@
 
 typedef struct gguf gguf;
 
-/* Opens a file of version 2 or 3 and checks all of it but the numbers themselves: every key has a value, every
- * tensor has a name of its own and lies in the file. EUNSUPPORTED: elements in a format that is not widened. */
+/* Opens a file of version 2 or 3 and checks everything except the numbers: every key has a value, every
+ * tensor has a unique name and lies in the file. EUNSUPPORTED: elements in a format that is not widened. */
 attn_status gguf_open(const char *path, gguf **);
 void gguf_close(gguf *);
 const char *gguf_path(const gguf *);

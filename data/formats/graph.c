@@ -286,7 +286,7 @@ attn_status data_graph_read(const char *path, const attn_graph_request *want, at
   attn_status status = name ? file_map_open(name, &content) : ATTN_ENOMEM;
   free(name);
   if (status) return status;
-  const bool npy = npz_colon(path) || file_begins(&content, "\x93NUMPY"),
+  const bool npy = npz_find_separator(path) || file_begins(&content, "\x93NUMPY"),
              hdf5 = file_begins(&content, "\x89HDF\r\n\x1a\n");
   file_map_close(&content);
   if (!npy) return hdf5 ? graph_read_hdf5(path, want, out) : graph_read_safetensors(path, want, out);

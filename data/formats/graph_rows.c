@@ -138,7 +138,7 @@ static bool write_integers(hid_t file, const char *name, int64_t count, const in
   return hdf5_write_dataset(file, name, 1, &dims, H5T_STD_I64LE, H5T_NATIVE_INT64, at);
 }
 
-static bool fill(hid_t file, const void *context) {
+static bool write_rows(hid_t file, const void *context) {
   const attn_graph *g = context;
   const int64_t rows = g->heads * g->rows, shape[2] = {rows, g->columns};
   graph_rows x = {.starts = rows + 1, .indptr = calloc((size_t)rows + 1, sizeof *x.indptr)};
@@ -159,5 +159,5 @@ static bool fill(hid_t file, const void *context) {
 }
 
 attn_status data_graph_write(const char *path, const attn_graph *g) {
-  return hdf5_write(path, &kind_graph, fill, g);
+  return hdf5_write(path, &kind_graph, write_rows, g);
 }

@@ -11,12 +11,12 @@
  * memory, or together more than 1 GiB and a thousand times the file's size, are EINVAL. Prints nothing. */
 attn_status hdf5_input_open(const char *path, hid_t *out);
 
-/* read(path, context) in a process of its own, whose crash, endless loop or hunger is EINVAL here and ends
- * nothing; its own failure is returned. */
+/* Calls read(path, context) in a child process: its crash, endless loop or excessive memory is EINVAL here; a
+ * failure of read is returned. */
 attn_status hdf5_try_in_child(const char *path, attn_status (*read)(const char *path, void *context),
                               void *context);
 
-/* The same, but for a file that carries its digest (hdf5_output): that is not tried. */
+/* The same, except that a file which carries its digest (hdf5_output) is trusted and not tried. */
 attn_status hdf5_input_try(const char *path, attn_status (*read)(const char *path, void *context),
                            void *context);
 

@@ -1,4 +1,4 @@
-/* hdf5_try.c - reading a file in a process of its own first, which may crash (POSIX). */
+/* hdf5_try.c - reads a file first in a child process, which may crash (POSIX). */
 #define _XOPEN_SOURCE 700
 #include <fcntl.h>
 #include <stdio.h>

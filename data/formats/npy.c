@@ -83,7 +83,7 @@ static attn_status reorder(const char *path, npy_array *a, bool fortran, bool sw
 static attn_status open_content(const char *path, npy_array *a, npy_header *h, size_t *size) {
   attn_status status;
   *size = a->map.bytes;
-  if (npz_colon(path)) return npz_member(path, &a->map, h, &a->owned, &a->at, size);
+  if (npz_find_separator(path)) return npz_member(path, &a->map, h, &a->owned, &a->at, size);
   if ((status = npz_refuse_pickle(path, &a->map, true))) return status;
   if (zip_is(&a->map))
     return attn_fail(ATTN_EINVAL, "%s: an archive of arrays; one of them is named %s:NAME", path, path);

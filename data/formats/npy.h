@@ -42,7 +42,7 @@ attn_status npy_read(const char *path, bool bf16, data_array *out);
 /* -- npz.c -- */
 
 /* "qkv.npz:q": the ':'; NULL: the path of a file. */
-const char *npz_colon(const char *path);
+const char *npz_find_separator(const char *path);
 /* The path of the file, to be freed; NULL (recorded) without memory. */
 char *npz_file(const char *path);
 /* Finds member NAME.npy of an archive and parses its header. *to is its content, to be freed, where it is deflated,

@@ -13,7 +13,7 @@ static void skip_blanks(cursor *c) {
   while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r')) c->at++;
 }
 
-static bool take(cursor *c, char wanted) {
+static bool skip_char(cursor *c, char wanted) {
   skip_blanks(c);
   if (c->at == c->end || *c->at != wanted) return false;
   c->at++;
@@ -30,9 +30,9 @@ static bool take_word(cursor *c, const char *word) {
 
 static bool take_text(cursor *c, char *text, size_t size) {
   char quote = '\'';
-  if (!take(c, quote)) {
+  if (!skip_char(c, quote)) {
     quote = '"';
-    if (!take(c, quote)) return false;
+    if (!skip_char(c, quote)) return false;
   }
   size_t length = 0;
   while (c->at < c->end && *c->at != quote) {
@@ -40,7 +40,7 @@ static bool take_text(cursor *c, char *text, size_t size) {
     text[length++] = *c->at++;
   }
   text[length] = '\0';
-  return take(c, quote);
+  return skip_char(c, quote);
 }
 
 static bool take_size(cursor *c, int64_t *out) {
@@ -57,9 +57,9 @@ static bool take_size(cursor *c, int64_t *out) {
 }
 
 static attn_status take_shape(cursor *c, npy_header *h) {
-  if (!take(c, '(')) return attn_fail(ATTN_EINVAL, "%s: npy header: shape is not a tuple", c->path);
+  if (!skip_char(c, '(')) return attn_fail(ATTN_EINVAL, "%s: npy header: shape is not a tuple", c->path);
   h->rank = 0;
-  while (!take(c, ')')) {
+  while (!skip_char(c, ')')) {
     int64_t length;
     if (!take_size(c, &length))
       return attn_fail(ATTN_EINVAL, "%s: npy header: shape is not a tuple of integers below 2^63", c->path);
@@ -68,20 +68,20 @@ static attn_status take_shape(cursor *c, npy_header *h) {
     if (h->rank == DATA_RANK_MAX)
       return attn_fail(ATTN_EINVAL, "%s: more than %d axes", c->path, DATA_RANK_MAX);
     h->shape[h->rank++] = length;
-    if (take(c, ',')) continue;
-    if (take(c, ')')) break;
+    if (skip_char(c, ',')) continue;
+    if (skip_char(c, ')')) break;
     return attn_fail(ATTN_EINVAL, "%s: npy header: shape is not a tuple of integers", c->path);
   }
-  if (h->rank == 0) return attn_fail(ATTN_EINVAL, "%s: a scalar, where an array was expected", c->path);
+  if (h->rank == 0) return attn_fail(ATTN_EINVAL, "%s: a scalar, expected an array", c->path);
   return ATTN_OK;
 }
 
 static attn_status parse_dictionary(cursor *c, npy_header *h) {
   bool seen[3] = {false};
-  if (!take(c, '{')) return attn_fail(ATTN_EINVAL, "%s: npy header: no dictionary", c->path);
-  while (!take(c, '}')) {
+  if (!skip_char(c, '{')) return attn_fail(ATTN_EINVAL, "%s: npy header: no dictionary", c->path);
+  while (!skip_char(c, '}')) {
     char key[NPY_DESCR_MAX];
-    if (!take_text(c, key, sizeof key) || !take(c, ':'))
+    if (!take_text(c, key, sizeof key) || !skip_char(c, ':'))
       return attn_fail(ATTN_EINVAL, "%s: npy header: malformed dictionary", c->path);
     int which = !strcmp(key, "descr") ? 0 : !strcmp(key, "fortran_order") ? 1 : !strcmp(key, "shape") ? 2 : 3;
     if (which == 3) return attn_fail(ATTN_EINVAL, "%s: npy header: unknown key '%s'", c->path, key);
@@ -96,7 +96,7 @@ static attn_status parse_dictionary(cursor *c, npy_header *h) {
     }
     attn_status status = which == 2 ? take_shape(c, h) : ATTN_OK;
     if (status) return status;
-    if (!take(c, ',') && (skip_blanks(c), c->at == c->end || *c->at != '}'))
+    if (!skip_char(c, ',') && (skip_blanks(c), c->at == c->end || *c->at != '}'))
       return attn_fail(ATTN_EINVAL, "%s: npy header: malformed dictionary", c->path);
   }
   skip_blanks(c);

@@ -5,13 +5,13 @@
 
 #include "data/formats/npy.h"
 
-const char *npz_colon(const char *path) {
+const char *npz_find_separator(const char *path) {
   const char *colon = strrchr(path, ':');
   return colon && colon - path > 4 && strncmp(colon - 4, ".npz", 4) == 0 ? colon : NULL;
 }
 
 char *npz_file(const char *path) {
-  const char *colon = npz_colon(path);
+  const char *colon = npz_find_separator(path);
   return colon ? text_format("%.*s", (int)(colon - path), path) : text_format("%s", path);
 }
 
@@ -20,7 +20,7 @@ static attn_status check_declared(const char *path, const npy_header *h, size_t 
   uint64_t elements = 1;
   for (int i = 0; i < h->rank; i++) {
     if (elements > declared / (uint64_t)h->shape[i])
-      return ATTN_OK; /* more than there is: npy_open says so */
+      return ATTN_OK; /* more than there is: npy_open reports it */
     elements *= (uint64_t)h->shape[i];
   }
   if (declared - h->offset <= 8 * elements) return ATTN_OK;
@@ -34,7 +34,7 @@ attn_status npz_member(const char *path, const file_map *map, npy_header *header
   zip_member m = {0};
   npy_header h = {.rank = 0};
   uint8_t *content = NULL;
-  char *file = npz_file(path), *name = text_format("%s.npy", npz_colon(path) + 1);
+  char *file = npz_file(path), *name = text_format("%s.npy", npz_find_separator(path) + 1);
   attn_status status = file && name ? zip_open(file, map, &z) : ATTN_ENOMEM;
   if (!status) status = zip_find(z, name, &m);
   if (!status) status = zip_check(&z, &m);

@@ -27,7 +27,7 @@ attn_status qkv_names_parse(const char *text, qkv_names *out) {
     return ATTN_OK;
   }
   free(n.text);
-  return attn_fail(ATTN_EINVAL, "names %s: three names were expected, such as query,key,value", text);
+  return attn_fail(ATTN_EINVAL, "names %s: expected three names, such as query,key,value", text);
 }
 
 void qkv_names_free(qkv_names *n) {

@@ -12,7 +12,7 @@ static float from_bits(uint32_t bits) {
 
 static uint32_t load16(const uint8_t *at) { return (uint32_t)(at[0] | at[1] << 8); }
 
-float tensor_half(const uint8_t *at) {
+float tensor_f16_to_f32(const uint8_t *at) {
   uint32_t half = load16(at), sign = (half & 0x8000) << 16, exponent = half >> 10 & 31,
            fraction = half & 1023;
   if (exponent == 31) return from_bits(sign | 0x7f800000 | fraction << 13);
@@ -25,7 +25,7 @@ float tensor_half(const uint8_t *at) {
 static void widen_f32(const uint8_t *at, int64_t count, float *out) { memcpy(out, at, (size_t)count * 4); }
 
 static void widen_f16(const uint8_t *at, int64_t count, float *out) {
-  for (int64_t i = 0; i < count; i++) out[i] = tensor_half(at + 2 * i);
+  for (int64_t i = 0; i < count; i++) out[i] = tensor_f16_to_f32(at + 2 * i);
 }
 
 static void widen_bf16(const uint8_t *at, int64_t count, float *out) {

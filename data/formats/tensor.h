@@ -34,6 +34,6 @@ attn_status tensor_to_f32(const tensor *, int64_t first, int64_t count, float *o
 attn_status tensor_to_array(const tensor *, data_array *out);
 
 /* IEEE 754 binary16, little-endian, widened exactly. */
-float tensor_half(const uint8_t *at);
+float tensor_f16_to_f32(const uint8_t *at);
 
 #endif

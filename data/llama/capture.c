@@ -30,7 +30,7 @@ static attn_status lay_out(const char *path, const data_llama_config *c, const d
   const int64_t bos = s->bos;
   const int64_t window = c->max_positions, held = window - (bos >= 0);
   if (held < 1)
-    return attn_fail(ATTN_EINVAL, "%s: a context of one position has no room behind the first token", path);
+    return attn_fail(ATTN_EINVAL, "%s: a context of one position leaves no room after the first token", path);
   const int64_t there = bos >= 0 ? s->count + (s->count - 1) / held + 1 : s->count;
   if (n > there)
     return attn_fail(ATTN_EINVAL, "%s: %" PRId64 " positions, fewer than the %" PRId64 " asked for", path,
@@ -151,8 +151,9 @@ static attn_status capture_bert(capture *c) {
   if (status) return status;
   const bert_config *config = bert_get_config(m);
   if (c->r->pre_rope)
-    status = attn_fail(ATTN_EUNSUPPORTED, "%s: an encoder rotates nothing, and has no --pre-rope",
-                       c->r->ids.model);
+    status =
+        attn_fail(ATTN_EUNSUPPORTED, "%s: an encoder has no rotary embedding, so --pre-rope does not apply",
+                  c->r->ids.model);
   else if (c->r->ids.text)
     status = attn_fail(ATTN_EUNSUPPORTED,
                        "%s: WordPiece tokenizers are not read: an encoder needs token ids (--tokens)",

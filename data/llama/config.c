@@ -25,7 +25,7 @@ attn_status llama_read_numbers(const char *path, const llama_keys *k, setting_ge
     return attn_fail(ATTN_EINVAL,
                      "%s: %s=%" PRId64 " is not a multiple of %s=%" PRId64 ", and %s is not given", path,
                      k->hidden, c->hidden, k->heads, c->heads, k->head_dim);
-  /* A head may be wider than the hidden size if the file says so. The default is at least 1. */
+  /* The file may give a head wider than the hidden size. The default is at least 1. */
   int64_t d = c->hidden / c->heads > 0 ? c->hidden / c->heads : 1;
   if (k->head_dim_preset > 0) d = k->head_dim_preset;
   status = setting_size(path, k->head_dim, head_dim, d, LLAMA_LAYERS_MAX, &c->head_dim);

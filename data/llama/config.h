@@ -30,7 +30,7 @@ typedef struct llama_rope_keys {
   bool attention_multiplies; /* the value of that key stands with 0.1 ln factor + 1, not for it */
 } llama_rope_keys;
 
-/* Sets c->rope but for its theta, which is there, and raises c->max_positions to what the stretching gives. */
+/* Sets c->rope except theta, which is already set, and raises c->max_positions to the stretched length. */
 attn_status llama_read_rope(const char *path, const llama_rope_keys *, setting_getter *, const void *from,
                             data_llama_config *c);
 

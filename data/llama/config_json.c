@@ -47,7 +47,7 @@ static attn_status find_architecture(const char *path, const json_t *config, con
   if (strcmp(s.text, "bert") == 0)
     return attn_fail(
         ATTN_EUNSUPPORTED,
-        "%s: model_type is bert, an encoder: it predicts no next token, and only capture reads it", path);
+        "%s: model_type is bert, an encoder, which predicts no next token: only capture reads it", path);
   return attn_fail(ATTN_EUNSUPPORTED, "%s: model_type is %.64s; llama, mistral, qwen2 and qwen3 are computed",
                    path, s.text);
 }
@@ -118,7 +118,8 @@ static attn_status read_rope(const char *path, const json_t *config, data_llama_
   const json_t *rope = newer || older ? json_object_get(config, name) : NULL;
   const json_t *holder = newer && given(rope, "rope_theta") ? rope : config;
   if (newer && older)
-    return attn_fail(ATTN_EINVAL, "%s: both rope_scaling and rope_parameters are there", path);
+    return attn_fail(ATTN_EINVAL, "%s: both rope_scaling and rope_parameters are given, expected one of them",
+                     path);
   c->rope = (data_rope){.kind = DATA_ROPE_PLAIN, .attention = 1};
   attn_status status =
       setting_real(path, "rope_theta", get(holder, "rope_theta"), 10000, 1, 1e12, &c->rope.theta);
@@ -153,7 +154,7 @@ static attn_status read_layer_types(const char *path, const json_t *config, data
           "%s: layer_types[%zu] is full_attention after sliding_attention, which is not supported", path, i);
     if (!full && c->window == 0)
       return attn_fail(ATTN_EINVAL,
-                       "%s: layer_types[%zu] is sliding_attention, and sliding_window says no width", path,
+                       "%s: layer_types[%zu] is sliding_attention, and sliding_window gives no width", path,
                        i);
     if (!full && c->window_from == c->layers) c->window_from = (int64_t)i;
   }

@@ -69,7 +69,7 @@ void data_llama_decoder_free(data_llama_decoder *d) {
 static void rotate(data_llama_decoder *d) {
   const data_llama_config *c = &d->model->config;
   const llama_window *w = &d->window;
-  rope_turns(c->head_dim, w->frequency, d->given, c->rope.attention, w->turns);
+  rope_cos_sin(c->head_dim, w->frequency, d->given, c->rope.attention, w->turns);
   for (int64_t h = 0; h < d->texts * c->heads; h++) rope_turn(c->head_dim, w->turns, w->q + h * c->head_dim);
   for (int64_t h = 0; h < d->texts * c->kv_heads; h++)
     rope_turn(c->head_dim, w->turns, w->k + h * c->head_dim);

@@ -49,7 +49,7 @@ static void make_turns(llama_window *w, int64_t first) {
   const data_llama_config *c = &w->model->config;
 #pragma omp parallel for num_threads(w->tools.threads)
   for (int64_t i = 0; i < w->n; i++)
-    rope_turns(c->head_dim, w->frequency, first + i, c->rope.attention, w->turns + i * c->head_dim);
+    rope_cos_sin(c->head_dim, w->frequency, first + i, c->rope.attention, w->turns + i * c->head_dim);
   w->turns_first = first;
 }
 

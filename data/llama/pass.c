@@ -2,8 +2,8 @@
  * for all of them (data_llama_run in data.h). Where a model's own attention sees the last keys alone (Mistral), the exact
  * stream and the variants have this as the mask of their problem.
  *
- * A stream that has replaced no head yet is the exact stream, and has no state of its own: it begins with a copy. The
- * exact stream comes last in each layer, since copies are taken of its state before the layer. */
+ * A stream that has replaced no head yet equals the exact stream and has no separate state; it begins with a
+ * copy. The exact stream comes last in each layer, because its state before the layer is copied. */
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,13 +13,13 @@
 #include "data/llama/layer.h"
 #include "data/llama/reach.h"
 
-enum { ROWS = 512 /* about so many rows of logits are held at a time */ };
+enum { ROWS = 512 /* about this many rows of logits are held at a time */ };
 
 typedef struct stream {
   const data_llama_swap *swap; /* NULL: exact */
   attn_plan *plan[REACHES];
   int64_t first, count; /* queries that the variant computes */
-  struct stream *next;  /* of swap->next, without a state of its own */
+  struct stream *next;  /* of swap->next, without a separate state */
   float *x;             /* [windows, n, hidden]; NULL: as yet that of stream 0 */
 } stream;
 
@@ -61,8 +61,7 @@ static attn_status part_begin(const data_llama *m, int64_t n, const data_llama_s
   const int64_t last = swap->phase == DATA_LLAMA_BOTH ? 0 : swap->decode;
   if (last < 0 || last >= n || (last == 0 && swap->phase != DATA_LLAMA_BOTH))
     return attn_fail(ATTN_EINVAL,
-                     "%s: the last %" PRId64 " queries of %" PRId64 " positions; 1 to %" PRId64
-                     " were expected",
+                     "%s: the last %" PRId64 " queries of %" PRId64 " positions, expected 1 to %" PRId64,
                      swap->spec->text, last, n, n - 1);
   *s = (stream){.swap = swap, .count = n - last};
   if (swap->phase == DATA_LLAMA_DECODE) {
@@ -109,8 +108,8 @@ static size_t state_size(const pass *p) {
   return (size_t)(p->asked->windows * p->asked->n * p->model->config.hidden);
 }
 
-/* Lets a stream have a state of its own: the exact one's. */
-static attn_status part(pass *p, stream *s) {
+/* Gives a stream its own state, a copy of the exact stream's. */
+static attn_status give_own_state(pass *p, stream *s) {
   const float *from = p->stream[0].x;
   attn_status status = product_allocate("a stream's state", p->asked->windows * p->asked->n,
                                         p->model->config.hidden, sizeof(float), &s->x);
@@ -208,7 +207,7 @@ static attn_status layer_of_stream(pass *p, stream *s, int64_t layer) {
   const int64_t size = p->asked->n * p->model->config.hidden;
   attn_status status = ATTN_OK;
   if (!s->x && !part_in(p, s, layer)) return ATTN_OK;
-  if (!s->x) status = part(p, s);
+  if (!s->x) status = give_own_state(p, s);
   for (int64_t w = 0; !status && w < p->asked->windows; w++) {
     float *x = s->x + w * size;
     llama_project(&p->window, &p->weights, x);
@@ -221,7 +220,7 @@ static attn_status layer_of_stream(pass *p, stream *s, int64_t layer) {
 
 static attn_status run_layers(pass *p, int64_t layers) {
   const int64_t d = p->model->config.hidden, rows = p->asked->windows * p->asked->n;
-  attn_status status = part(p, &p->stream[0]);
+  attn_status status = give_own_state(p, &p->stream[0]);
   for (int64_t i = 0; !status && i < rows; i++)
     status = tensor_to_f32(p->model->embedding, p->asked->tokens[i] * d, d, p->stream[0].x + i * d);
   for (int64_t l = 0; !status && l < layers; l++) {

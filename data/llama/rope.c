@@ -27,7 +27,7 @@ void rope_add_sinusoid(int64_t d, const double *frequency, int64_t position, dou
   }
 }
 
-void rope_turns(int64_t d, const double *frequency, int64_t position, double attention, double *turns) {
+void rope_cos_sin(int64_t d, const double *frequency, int64_t position, double attention, double *turns) {
   for (int64_t i = 0; i < d / 2; i++) {
     const double angle = (double)position * frequency[i];
     turns[2 * i] = attention * cos(angle);
@@ -50,7 +50,7 @@ void data_rope_f32(float *x, int64_t n, int64_t d, int64_t row_stride, int64_t f
   double turns[2];
   for (int64_t i = 0; i < d / 2; i++)
     for (int64_t r = 0; r < n; r++) {
-      rope_turns(2, frequency + i, first + r, attention, turns);
+      rope_cos_sin(2, frequency + i, first + r, attention, turns);
       turn(turns, x + r * row_stride + i, x + r * row_stride + i + d / 2);
     }
 }

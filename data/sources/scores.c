@@ -22,9 +22,9 @@
  *
  *            Scores tie exactly in groups, and V tells which key of a group was taken. Power for checks of
  *            exact selections (ties broken twice in two ways), of hashed ones (equal keys share every bucket;
- *            each has a weight of its own) and of what solves with a matrix of keys, which lacks full rank.
+ *            each has its own weight) and of methods that solve with a matrix of keys, which lacks full rank.
  *
- * outlier    q and k of gaussian, but in `channels` channels of each key/value head, drawn without
+ * outlier    q and k of gaussian, except that in `channels` channels of each key/value head, drawn without
  *            replacement, k is multiplied by factor and q divided by it.
  *
  *            The products q_l k_l are those of gaussian with the same seed, all of their bits if factor is a

@@ -17,8 +17,8 @@ typedef struct file_part {
 } file_part;
 
 /* Whether output_write would write there, before the work is done that makes the output: EINVAL if the path
- * is one of the inputs (by whatever name; NULL stands for none), or if something else than a file of the kind,
- * an empty file, a FIFO or a character device stands there. */
+ * is one of the inputs (under any name; a NULL entry is no input), or if it exists and is not a file of the
+ * kind, an empty file, a FIFO or a character device. */
 attn_status output_check(const char *path, const output_kind *kind, const char *const *inputs, size_t count);
 
 /* The same against the files that a block of parameters names: those of type ATTN_TEXT. */

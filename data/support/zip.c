@@ -11,7 +11,7 @@
 #include <zlib.h>
 
 enum { END = 22, LOCATOR = 20, END64 = 56, ENTRY = 46, LOCAL = 30, COMMENT_MAX = 65535, LISTED = 200 };
-enum { RATIO_MAX = 1032 }; /* deflate makes at most so many bytes of one */
+enum { RATIO_MAX = 1032 }; /* deflate expands one byte to at most this many */
 
 static uint64_t load(const uint8_t *at, int bytes) {
   uint64_t value = 0;
@@ -96,7 +96,7 @@ attn_status zip_next(zip *z, zip_member *out, bool *more) {
   const uint64_t method = load(at + 10, 2);
   if (start > size || packed > size - start || bytes > PTRDIFF_MAX) return damaged(z->path);
   if ((load(at + 8, 2) & 1) || (method != 0 && method != 8))
-    return attn_fail(ATTN_EINVAL, "%s:%.*s: encrypted or packed otherwise than by deflate", z->path,
+    return attn_fail(ATTN_EINVAL, "%s:%.*s: encrypted, or compressed by another method than deflate", z->path,
                      (int)name, (const char *)at + ENTRY);
   *out = (zip_member){.name = (const char *)at + ENTRY,
                       .length = name,

@@ -136,7 +136,7 @@ static attn_status encode(encoder *e, const uint8_t *text, size_t bytes) {
 
 /* ---- decoding ------------------------------------------------------------------------------------------ */
 
-/* A text with a character outside the alphabet stands for itself. */
+/* A text with a character outside the alphabet is decoded to itself. */
 static attn_status decode(const data_tokenizer *t, const token *from, void *to) {
   char plain[TOKEN_BYTES_MAX];
   size_t used = 0;

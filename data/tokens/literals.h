@@ -1,5 +1,5 @@
-/* literals.h - tokens that a text is cut at before anything else: in it they stand for themselves. Internal to
- * data/. */
+/* literals.h - tokens that a text is cut at before anything else: the text contains them literally. Internal
+ * to data/. */
 #ifndef DATA_TOKENS_LITERALS_H
 #define DATA_TOKENS_LITERALS_H
 

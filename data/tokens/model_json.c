@@ -118,7 +118,7 @@ static bool get_halves(json_t *merge, const char **left, size_t *left_bytes, con
 }
 
 static attn_status no_token(const data_tokenizer *t, size_t i, const char *text, size_t bytes) {
-  return attn_fail(ATTN_EINVAL, "%s: model.merges[%zu]: '%.*s' is no token of model.vocab", t->file, i,
+  return attn_fail(ATTN_EINVAL, "%s: model.merges[%zu]: '%.*s' is not in model.vocab", t->file, i,
                    (int)(bytes < 100 ? bytes : 100), text);
 }
 
@@ -144,7 +144,7 @@ static attn_status add_merge(data_tokenizer *t, json_t *merge, size_t i) {
     return attn_fail(ATTN_EINVAL, "%s: model.merges[%zu] is model.merges[%" PRId32 "] again", t->file, i,
                      same);
   if (!token_map_add(&t->by_pair, pair, 2 * sizeof pair->left, (int32_t)i))
-    return attn_fail(ATTN_EINVAL, "%s: model.merges are made to collide in a table", t->file);
+    return attn_fail(ATTN_EINVAL, "%s: model.merges are crafted to collide in a hash table", t->file);
   return ATTN_OK;
 }
 
@@ -165,7 +165,7 @@ static attn_status add_merges(data_tokenizer *t, json_t *merges) {
 
 /* ---- the model ----------------------------------------------------------------------------------------- */
 
-/* unk_token and fuse_unk are about characters that no token stands for: a byte has one, or the text is refused. */
+/* unk_token and fuse_unk concern characters without a token: each byte has one, or the text is refused. */
 static attn_status refuse_variations(const char *place, json_t *model) {
   static const char *const known[] = {"type",
                                       "dropout",
@@ -181,7 +181,7 @@ static attn_status refuse_variations(const char *place, json_t *model) {
   bool fallback = false;
   if (json_given(model, "type") && !json_is_type(model, "BPE"))
     return attn_fail(ATTN_EUNSUPPORTED, "%s.type is not BPE; nothing else is computed", place);
-  attn_status status = json_only(place, model, known);
+  attn_status status = json_check_keys(place, model, known);
   if (!status) status = json_flag(place, model, "byte_fallback", &fallback);
   if (status) return status;
   if (fallback) return attn_fail(ATTN_EUNSUPPORTED, "%s.byte_fallback is not supported", place);

@@ -1,8 +1,8 @@
 /* pattern.c - regular expressions of tokenizer.json, by PCRE2.
  *
- * They are written for Oniguruma in its Ruby syntax, which for most of what tokenizers use is PCRE2's. Where it is
- * not, the pattern is refused, but for \s and \d, which are written as the Unicode properties that Oniguruma means
- * by them.
+ * They are written for Oniguruma in its Ruby syntax, which for most of what tokenizers use is PCRE2's. Where
+ * it is not, the pattern is refused, except for \s and \d, which are rewritten as the Unicode properties that
+ * Oniguruma means by them.
  *
  * A match is looked for in a window of the text, which grows only if the match could go on beyond it. What an
  * attempt costs is so bounded by the window; how often windows grow is bounded by the length of the text: no
@@ -42,14 +42,14 @@ static attn_status refuse(const translation *t, size_t length) {
                    (int)length, t->at);
 }
 
-static attn_status put(translation *t, const char *text, size_t length, size_t read) {
+static attn_status replace(translation *t, const char *text, size_t length, size_t read) {
   memcpy(t->out, text, length);
   t->out += length;
   t->at += read;
   return ATTN_OK;
 }
 
-static attn_status copy(translation *t, size_t length) { return put(t, t->at, length, length); }
+static attn_status copy(translation *t, size_t length) { return replace(t, t->at, length, length); }
 
 /* \p{..}: general categories alone. Scripts are sets of other characters in PCRE2. */
 static attn_status take_property(translation *t) {
@@ -68,7 +68,7 @@ static attn_status take_escape(translation *t) {
   if (next == 'p' || next == 'P') return take_property(t);
   if (next == 'r' || next == 'n' || next == 't') return copy(t, 2);
   for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
-    if (next == classes[i].letter) return put(t, classes[i].means, strlen(classes[i].means), 2);
+    if (next == classes[i].letter) return replace(t, classes[i].means, strlen(classes[i].means), 2);
   return next > ' ' && strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", next) ? copy(t, 2)
                                                                           : refuse(t, next ? 2 : 1);
 }

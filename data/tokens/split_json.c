@@ -7,7 +7,7 @@
 
 #include "data/support/file.h"
 
-/* GPT-2's pattern, which ByteLevel stands for. */
+/* GPT-2's pattern, which ByteLevel implies. */
 static const char gpt2[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -23,7 +23,7 @@ static attn_status read_normalizer(const char *place, json_t *object, bool *nfc)
   attn_status status = ATTN_OK;
   if (json_is_type(object, "NFC")) {
     *nfc = true;
-    return json_only(place, object, (const char *const[]){"type", NULL});
+    return json_check_keys(place, object, (const char *const[]){"type", NULL});
   }
   if (!json_is_type(object, "Sequence")) return refuse_type(place, object, "NFC, or a Sequence of it");
   if (!json_is_array(list)) return attn_fail(ATTN_EINVAL, "%s.normalizers is not a list", place);
@@ -49,7 +49,7 @@ static attn_status read_byte_level(data_tokenizer *t, const char *place, json_t 
   bool prefix = false, cut = true;
   if (!json_given(object, "add_prefix_space"))
     return attn_fail(ATTN_EINVAL, "%s: add_prefix_space is missing", place);
-  attn_status status = json_only(place, object, known);
+  attn_status status = json_check_keys(place, object, known);
   if (!status) status = json_flag(place, object, "add_prefix_space", &prefix);
   if (!status && json_given(object, "use_regex")) status = json_flag(place, object, "use_regex", &cut);
   return status ? status : add_step(t, place, prefix, cut ? gpt2 : NULL);
@@ -60,7 +60,7 @@ static attn_status read_split(data_tokenizer *t, const char *place, json_t *obje
   json_t *text = json_given(json_given(object, "pattern"), "Regex");
   const char *behavior = json_string_value(json_given(object, "behavior"));
   bool invert = false;
-  attn_status status = json_only(place, object, known);
+  attn_status status = json_check_keys(place, object, known);
   if (!status) status = json_flag(place, object, "invert", &invert);
   if (status) return status;
   if (!behavior) return attn_fail(ATTN_EINVAL, "%s: behavior is missing", place);

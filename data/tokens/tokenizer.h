@@ -34,7 +34,7 @@ struct data_tokenizer {
   char *file; /* for messages */
   vocabulary words;
   int64_t bos;          /* or -1 */
-  int32_t byte_id[256]; /* of the token that stands for a byte, or -1 */
+  int32_t byte_id[256]; /* the token of a byte, or -1 */
   literals plain;       /* looked for in a text as it is */
   /* byte-level BPE */
   literals normalised; /* looked for after Unicode's normalisation */
@@ -76,7 +76,7 @@ attn_status tokenizer_open_gguf(const char *path, data_tokenizer **);
 
 extern const tokenizer_kind byte_level; /* byte_level.c */
 
-/* GPT-2's alphabet: the character that stands for a byte, as UTF-8 of 1 or 2 bytes; the length. */
+/* GPT-2's alphabet: the character that encodes a byte, as UTF-8 of 1 or 2 bytes. Returns the length. */
 size_t byte_level_letter(uint8_t byte, char out[2]);
 
 #endif

@@ -16,7 +16,7 @@ json_t *json_given(json_t *object, const char *key) {
   return json_is_null(value) ? NULL : value;
 }
 
-attn_status json_only(const char *place, json_t *object, const char *const *known) {
+attn_status json_check_keys(const char *place, json_t *object, const char *const *known) {
   const char *key;
   json_t *value;
   json_object_foreach(object, key, value) {
@@ -60,7 +60,7 @@ static attn_status read_bos(data_tokenizer *t, json_t *file) {
   const char *name = first_of_template(json_object_get(file, "post_processor"));
   const token *bos = name ? vocabulary_find(&t->words, name, strlen(name)) : NULL;
   if (name && !bos)
-    return attn_fail(ATTN_EINVAL, "%s: post_processor begins with '%s', which is no token", t->file, name);
+    return attn_fail(ATTN_EINVAL, "%s: post_processor begins with '%s', which is not a token", t->file, name);
   if (bos) t->bos = bos->id;
   return ATTN_OK;
 }

@@ -10,7 +10,7 @@
 json_t *json_given(json_t *object, const char *key);
 
 /* EUNSUPPORTED names a key of the object that is given and not among `known` (which ends with NULL). */
-attn_status json_only(const char *place, json_t *object, const char *const *known);
+attn_status json_check_keys(const char *place, json_t *object, const char *const *known);
 
 /* false if absent. EINVAL: neither true nor false. */
 attn_status json_flag(const char *place, json_t *object, const char *key, bool *out);

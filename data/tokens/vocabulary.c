@@ -49,7 +49,7 @@ attn_status vocabulary_end(vocabulary *v, const char *where) {
       status = attn_fail(ATTN_EINVAL, "%s: '%.*s' is the text of both token %" PRId32 " and token %" PRId32,
                          where, (int)t->bytes, t->text, same->id, t->id);
     else if (t->bytes && !token_map_add(&v->by_text, t->text, t->bytes, (int32_t)i))
-      status = attn_fail(ATTN_EINVAL, "%s: its tokens are made to collide in a table", where);
+      status = attn_fail(ATTN_EINVAL, "%s: its tokens are crafted to collide in a hash table", where);
   }
   return status;
 }

@@ -7,11 +7,11 @@
 /* Longer texts are refused, so that the time to look one up is bounded. */
 enum { TOKEN_BYTES_MAX = 4096, TOKENS_MAX = 1 << 28 };
 
-/* What a token stands for; the numbers are those of GGUF and SentencePiece. */
+/* The kind of a token; the numbers are those of GGUF and SentencePiece. */
 typedef enum token_kind {
   TOKEN_NORMAL = 1,
   TOKEN_UNKNOWN,
-  TOKEN_CONTROL, /* has no text of its own */
+  TOKEN_CONTROL, /* has no text */
   TOKEN_LITERAL, /* its text as it stands */
   TOKEN_UNUSED,
   TOKEN_BYTE

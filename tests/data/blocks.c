@@ -102,7 +102,7 @@ static const struct {
                {&tensor_q5_k, q5_k, {0, 2}},       {&tensor_q6_k, q6_k, {208, -1}},
                {&tensor_iq2_xxs, iq2_xxs, {0, -1}}};
 
-/* Random bytes, but for numbers that are infinite or NaN. */
+/* Random bytes that encode no infinite number or NaN. */
 static unsigned char *random_blocks(size_t f, int64_t count) {
   const int64_t bytes = formats[f].format->bytes;
   unsigned char *at = malloc((size_t)(count * bytes));

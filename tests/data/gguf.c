@@ -181,7 +181,7 @@ Test(data_gguf, hostile_fields_are_refused_with_their_place) {
       {"text", -8, UINT64_MAX, 8, ATTN_EINVAL, "the name of key 1 ends beyond"},
       {"text", 0, '\n', 1, ATTN_EINVAL, "the name of key 1 is not"},
       {"text", 0, 0, 1, ATTN_EINVAL, "the name of key 1 is not"},
-      {"text", 0, 0x67616c66, 4, ATTN_EINVAL, "key flag is there twice"},
+      {"text", 0, 0x67616c66, 4, ATTN_EINVAL, "key flag is given twice"},
       {"text", 4, 13, 4, ATTN_EINVAL, "the value of key 1 has a type"},
       {"text", 4, UINT32_MAX, 4, ATTN_EINVAL, "the value of key 1 has a type"},
       {"text", 8, UINT64_MAX, 8, ATTN_EINVAL, "the value of key 1 ends beyond"},
@@ -235,7 +235,7 @@ Test(data_gguf, what_must_be_single_or_shallow_is) {
   gguf_file *f = small_file(3, 32);
   gguf_tensor(f, "first", 0, 1, AS_F32);
   gguf_put(&f->data, &(float){1}, 4);
-  assert_refused(gguf_open(gguf_file_write(f, "x.gguf"), &g), ATTN_EINVAL, "tensor first is there twice");
+  assert_refused(gguf_open(gguf_file_write(f, "x.gguf"), &g), ATTN_EINVAL, "tensor first is stored twice");
   f = gguf_file_new();
   list_key(f, "deep", IS_LIST, 1);
   for (int i = 0; i < 1000; i++) {
@@ -294,6 +294,6 @@ Test(data_gguf, every_prefix_is_refused_and_no_flipped_bit_is_fatal) {
       }
       file[i] = (unsigned char)(file[i] ^ 1 << bit);
     }
-  cr_assert(opened > 8 * 58, "the elements alone have so many bits that may be anything");
+  cr_assert(opened > 8 * 58, "the elements alone have that many bits, which may be anything");
   free(file);
 }

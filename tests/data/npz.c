@@ -155,7 +155,7 @@ Test(data_npz, what_is_wrong_is_named) {
                {{.size = 4}, false, "are stored"},
                {{.size = (uint32_t)-4}, true, "checksum differs"},
                {{.size = 1 << 30}, true, "more than deflate or this machine's memory can hold"},
-               {{.method = 12}, true, "x.npz:q.npy: encrypted or packed otherwise"},
+               {{.method = 12}, true, "x.npz:q.npy: encrypted, or compressed by another method"},
                {{.method = 8}, false, "damaged: it does not inflate"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     archive a = {.used = 0};

@@ -199,7 +199,7 @@ Test(data_power, gat_scores_are_sums_of_two_products_with_the_nodes) {
       cr_assert(q[i * D + 1] == 2 && q[i * D + 2] == 0 && q[i * D + 3] == 0, "(alpha, 1, 0, 0) sqrt(4)");
       cr_assert(k[i * D] == 1 && k[i * D + 2] == 0 && k[i * D + 3] == 0, "(1, beta, 0, 0)");
     }
-    /* A combination of the node's features but for its own rounding, 2^-24 of each element. */
+    /* A combination of the node's features up to its rounding, 2^-24 of each element. */
     cr_assert(residual(q, D, v, N, D_V) <= 0x1p-24);
     cr_assert(residual(k + 1, D, v, N, D_V) <= 0x1p-24);
     /* Query heads of a group have vectors of their own, and so have queries and keys. */

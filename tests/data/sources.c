@@ -171,8 +171,8 @@ Test(data_sources, more_queries_than_keys_are_drawn_too) {
   }
 }
 
-/* Mean and variance of count normal numbers of standard deviation std, each within five of its own
- * deviations. */
+/* Mean and variance of count normal numbers of standard deviation std, each within five of their standard
+ * errors. */
 static void check_normal(const void *at, int64_t count, double std) {
   double sum = 0, square = 0, n = (double)count;
   for (int64_t i = 0; i < count; i++) {

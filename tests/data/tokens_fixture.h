@@ -21,8 +21,8 @@
   "?[^\\\\s\\\\p{L}\\\\p{N}]+["                                                          \
   "\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
 
-/* GPT-2's letter of a byte, from its definition: those that print stand for themselves, the others follow from 256
- * on. */
+/* GPT-2's letter of a byte, from its definition: printable bytes are their own letters, the others follow
+ * from 256 on. */
 static inline void tokens_letter(int byte, char out[3]) {
   int letter = byte, others = 0;
   for (int b = 0; b <= byte; b++) {

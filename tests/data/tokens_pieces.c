@@ -65,7 +65,7 @@ Test(data_tokens_pieces, the_highest_score_merges_first) {
   /* _ a b a: ba (-1) first, then _a. */
   cr_assert_str_eq(tokens_ids(t, "aba"), "263 264");
   cr_assert_str_eq(tokens_ids(t, " ab"), "259 265");
-  /* What no token stands for becomes its bytes; c is 0x63. */
+  /* Text without a token becomes its bytes; c is 0x63. */
   cr_assert_str_eq(tokens_ids(t, "\xc3\xa9"
                                  "c\xe4\xba\xba"),
                    "259 266 102 231 189 189");
@@ -219,7 +219,7 @@ static void list_key(gguf_file *f, const char *name, uint32_t type, int64_t coun
   gguf_put_number(&f->key, (uint64_t)count, 8);
 }
 
-/* A file of these pieces, but for the key named `without`, and with one score fewer if `fewer`. */
+/* A file of these pieces, without the key named `without`, and with one score fewer if `fewer`. */
 static const char *write_gguf(const data_sentencepiece *s, const char *without, bool fewer) {
   gguf_file *f = gguf_file_new();
   gguf_key_text(f, strcmp(without, "model") ? "tokenizer.ggml.model" : "x", "llama");

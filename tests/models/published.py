@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """published.py ATTNLAB MODELS GOLDEN [--write] - published models against NumPy (forward.py), and against the numbers that
-NumPy gave before: the 100 tokens with which stories15M goes on greedily, and logits of stories15M and MiniMind2.
+NumPy gave before: the 100 tokens that stories15M generates greedily, and logits of stories15M and MiniMind2.
 
 Of TinyLlama, 1.1 G parameters in blocks of 2 to 5 bits, NumPy was asked once: the mean negative log-likelihood of the
 opening of Debian's /usr/share/common-licenses/GPL-3. MODELS holds what data/models/get.sh fetched. Exit code 77: no NumPy, or no model is there."""
@@ -89,7 +89,7 @@ def main():
         # The model's weights are of half precision, its sums of single: 1e-4 of logits of about 10.
         assert apart <= 1e-3, f"{name}: logits differ by {apart}"
         assert np.abs(np.array(kept[name]["logits"]) - made["logits"]).max() <= 1e-5, f"{name}: NumPy gives others"
-        assert tokens == made.get("greedy", []) == kept[name].get("greedy", []), f"{name}: goes on otherwise: {tokens}"
+        assert tokens == made.get("greedy", []) == kept[name].get("greedy", []), f"{name}: generates other tokens: {tokens}"
         print(f"{name}: logits within {apart:.2g}, {len(tokens)} tokens of greedy continuation the same")
     if sys.argv[4:] != ["--write"]:
         check_text(program, models / "tinyllama" / "model.gguf", kept["tinyllama"])
