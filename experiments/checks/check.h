@@ -52,9 +52,9 @@ check_family(const check *); /* the heading that it stands under in checks.def; 
 void check_evaluate(const check *, const evidence *, result_bound *);
 
 /* Runs every check of the plan's kind of variant, in the table's order, and appends a bound for each to the
- * row, but for properties, which are judged once for many runs (experiments/properties/): the judge for
- * evidence_all, or alone. A probe that the cache holds must be of this plan; afterwards it
- * holds none. */
+ * row, except properties, which are judged once for many runs (experiments/properties/). It is the judge for
+ * evidence_all, or is called directly. A probe that the cache holds must be of this plan; afterwards it holds
+ * none. */
 evidence_judge checks_run;
 
 /* What law of its keys or features the variant leaves unsaid, or NULL. An expression states the laws of its terms, and a pattern within a

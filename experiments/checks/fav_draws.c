@@ -37,7 +37,7 @@ static attn_status length_p_value(const double *w, int64_t count, int64_t d, dou
     levels[r] = gsl_cdf_chisq_P(square, (double)d);
     sum += square;
   }
-  double each = levels_p_value(levels, count),
+  double each = dkw_p_value(levels, count),
          all = isnan(sum) ? 0 : 2 * fmin(gsl_cdf_chisq_P(sum, freedom), gsl_cdf_chisq_Q(sum, freedom));
   *p_value = fmin(1, 2 * fmin(each, all));
   free(levels);
@@ -88,7 +88,7 @@ static attn_status fresh_p_value(const fresh_draws *g, uint64_t seed, double *p_
     }
     least = fmin(least, signs_p_value(sum, squares));
     /* A component of length 1 is one of two numbers: its sign is all there is. */
-    if (d > 1 || !g->law.constant) least = fmin(least, levels_p_value(levels, count));
+    if (d > 1 || !g->law.constant) least = fmin(least, dkw_p_value(levels, count));
   }
   if (!status && !g->law.constant) {
     double length = 1;
@@ -128,7 +128,7 @@ static outcome orthogonality(const draws *w, const feature_law *law) {
 static attn_status draws_judge(const evidence *e, probe *p, const feature_law *law, const draws *w,
                                result_bound *bound) {
   outcome worst = orthogonality(w, law);
-  outcome_settle(&worst, bound);
+  outcome_to_verdict(&worst, bound);
   if (bound->verdict != VERDICT_PASS) return ATTN_OK;
   double fresh = 1, length = 1;
   const fresh_draws *g;
@@ -169,7 +169,7 @@ const check check_fav3 = {
     .source = "Choromanski et al. 2021, generator of the authors' code; Mezzadri 2007 on signs; Massart 1990",
     .formula = "HARD: |cos(w_r, w_s)| <= tolerance within blocks of d vectors; | |w_r|/sqrt(d) - 1 | <= "
                "tolerance for norm=sqrt_d. PROB, of the run and of plans with fresh seeds: |w_r|^2 one by "
-               "one against chi^2_d, and their sum against chi^2 (but for norm=sqrt_d); w.v for v the first "
+               "one against chi^2_d, and their sum against chi^2 (unless norm=sqrt_d); w.v for v the first "
                "and last axis, all components equal and a random v: against N(0,1) (norm=sqrt_d: sqrt(d) "
                "times a component of a unit vector) by sup |F_N - F|, P(> x) <= 2 exp(-2 N x^2), over the "
                "first vectors of blocks, and their sum S over all, P(|S| > s) <= 2 exp(-s^2 / 2 sum "

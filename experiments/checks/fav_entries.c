@@ -30,10 +30,10 @@ static void find_mean(finding *f, const double *values, int64_t count, double me
   for (int64_t i = 0; i < count; i++) sum += values[i] - mean;
   f->p = p;
   f->measured = fabs(sum / (double)count);
-  f->value = mean_limit(alpha / f->tests, sigma, count) + slack;
+  f->value = mean_critical_value(alpha / f->tests, sigma, count) + slack;
 }
 
-static void settle(const finding *f, result_bound *bound) {
+static void finding_to_bound(const finding *f, result_bound *bound) {
   bound_prob(bound, f->measured, f->value, fmin(1, f->tests * f->p));
 }
 
@@ -52,7 +52,7 @@ static void entries_judge(const fresh_draws *g, result_bound *bound) {
     double pair = entry_pair(law, s);
     find_mean(&found, g->pair, g->plans, pair, entry_pair_square(law, s) - pair * pair);
   }
-  settle(&found, bound);
+  finding_to_bound(&found, bound);
 }
 
 /* -- FAV-8, features of other kernels, and their moments for one random vector -- */
@@ -68,7 +68,7 @@ static void kernel_judge(const attn_feature_map *map, const fresh_draws *g, resu
   }
   finding found = {.p = 1, .tests = 1};
   find_mean(&found, g->mean, g->plans, mean, (square - mean * mean) / g->law.independent);
-  settle(&found, bound);
+  finding_to_bound(&found, bound);
 }
 
 static attn_status fresh_evaluate(const evidence *e, bool softmax, result_bound *bound) {

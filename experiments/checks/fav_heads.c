@@ -60,7 +60,7 @@ static attn_status case_make(const evidence *e, heads_case *c) {
   if (status) return status;
   if (feature_law_of(c->small.view.features, from->d_qk, &c->law) ||
       c->law.m != e->view->features->law.vectors)
-    return attn_fail(ATTN_EUNSUPPORTED, "fewer keys have features by another law");
+    return attn_fail(ATTN_EUNSUPPORTED, "with fewer keys the features have another law");
   size_t columns = (size_t)c->small.view.features->columns, d = (size_t)to->d_qk;
   c->q = gather(e->q, from->dtype, to->batch, to->heads, from->n_q, to->d_qk, n);
   c->k = gather(e->k, from->dtype, to->batch, to->kv_heads, from->n_kv, to->d_qk, n);
@@ -181,14 +181,14 @@ static attn_status apart_p_value(const heads_case *c, double *p_value, double *l
   return ATTN_OK;
 }
 
-static attn_status heads_settle(const heads_case *c, result_bound *bound) {
+static attn_status heads_judge(const heads_case *c, result_bound *bound) {
   attn_draws law = c->small.view.features->law.heads;
   bool alike = heads_alike(c);
   double p_value = 1, largest = 1;
   if (c->rows == 0)
     return bound_uncertifiable(
         bound, "no row of finite values whose normaliser and features stand clear of their rounding");
-  outcome_settle(&c->worst, bound);
+  outcome_to_verdict(&c->worst, bound);
   if (bound->verdict != VERDICT_PASS) {
     bound_say(bound, "an output is not that of its kv head's draw");
   } else if (c->drawn > 1 && law == ATTN_DRAWS_SHARED && !alike) {
@@ -218,7 +218,7 @@ static attn_status heads_evaluate(const evidence *e, result_bound *bound) {
   }
   for (int64_t b = 0; b < c.small.problem.batch && !status; b++)
     for (int64_t g = 0; g < c.drawn; g++) judge_group(&c, b, g);
-  if (!status) status = heads_settle(&c, bound);
+  if (!status) status = heads_judge(&c, bound);
   if (status == ATTN_EUNSUPPORTED) status = bound_uncertifiable(bound, attn_last_error());
   case_free(&c);
   return status;

@@ -76,10 +76,10 @@ static void judge_rows(map_case *c) {
   judge_row(c, ATTN_KEY, p->head.k + longest * d);
 }
 
-static attn_status map_settle(const map_case *c, result_bound *bound) {
+static attn_status map_judge(const map_case *c, result_bound *bound) {
   if (c->points == 0)
     return bound_uncertifiable(bound, "products w.x are too large for their rounding to be small");
-  outcome_settle(&c->worst, bound);
+  outcome_to_verdict(&c->worst, bound);
   bound_say(bound, "worst at |x|^2 = %.3g, of %lld points", c->square, (long long)c->points);
   return ATTN_OK;
 }
@@ -105,7 +105,7 @@ static attn_status map_evaluate(const evidence *e, result_bound *bound) {
     c.want = c.f + columns;
     c.error = c.want + columns;
     judge_rows(&c);
-    map_settle(&c, bound);
+    map_judge(&c, bound);
   }
   if (status == ATTN_EUNSUPPORTED) status = bound_uncertifiable(bound, attn_last_error());
   free(c.x);

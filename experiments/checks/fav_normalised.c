@@ -158,8 +158,9 @@ const check check_fav4b = {
     .formula =
         "With V = (rho - 1) / M, rho = 1 + sum_ij p_i p_j (h(a_i, a_j) - 1), and b the largest share of a "
         "block (1/m if all are independent): P(Y < D/2) <= min(4 V, exp(-V/b^2 ((1+x) ln(1+x) - x))), x = "
-        "b/(2V); for trig features 4 V. v^2, M, h and a as in FAV-4a, of the run; but for that and alpha / "
-        "2, |o~ - o| <= 2 v sqrt(2 / (M alpha)). value: the bound of the worst row at alpha = 1e-3 over all "
+        "b/(2V); for trig features 4 V. v^2, M, h and a as in FAV-4a, of the run; except with the "
+        "probability of that and alpha / 2, |o~ - o| <= 2 v sqrt(2 / (M alpha)). value: the bound of the "
+        "worst row at alpha = 1e-3 over all "
         "judged; p = the smallest alpha at which a row's bound fails, times rows.",
     .assumes = "Softmax features, eps = 0, vectors that are Gaussian one by one (iid, or norm=chi); up to "
                "some 4096 keys; in fp64 on a probe with the run's draws; enough features for alpha = 1e-3 "

@@ -148,7 +148,7 @@ static attn_status features_evaluate(const evidence *e, result_bound *bound, boo
   if (status == ATTN_EUNSUPPORTED) return bound_uncertifiable(bound, attn_last_error());
   if (!status) status = features_judge(p, mixing ? judge_mixing : judge_hull_bound, &found);
   if (status) return status;
-  outcome_settle(&found.worst, bound);
+  outcome_to_verdict(&found.worst, bound);
   if (mixing && !found.worst.why) bound_say(bound, "lambda up to %.3g", found.lambda);
   return ATTN_OK;
 }

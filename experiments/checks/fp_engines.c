@@ -160,7 +160,7 @@ static attn_status reduced_judge(const evidence *e, const reduced *x, result_bou
   }
   if (failed) return attn_fail(ATTN_ENOMEM, "no memory for the rows of a probe");
   for (int64_t r = 0; r < rows; r++) outcome_worsen(&worst, found[r]);
-  return outcome_settle(&worst, bound);
+  return outcome_to_verdict(&worst, bound);
 }
 
 /* No bound: the largest difference from the fp64 run, and the largest element of that. */

@@ -55,8 +55,8 @@ attn_status projector_apply(const projector *p, int64_t head, attn_side side, co
   }
   free(scratch);
   if (*used < 0 || *used > e->slots)
-    return attn_fail(ATTN_EFOREIGN, "the projection says that %lld of %lld slots are in use",
-                     (long long)*used, (long long)e->slots);
+    return attn_fail(ATTN_EFOREIGN, "the projection reports %lld of %lld slots in use", (long long)*used,
+                     (long long)e->slots);
   return ATTN_OK;
 }
 
@@ -85,8 +85,8 @@ attn_status projector_read(const projector *p, int64_t head, attn_side side, int
     memset(y, 0xff, (size_t)(of->slots * d) * sizeof *y);
     *used = of->project(of->state, attn_plan_context(p->plan), &slab, scratch);
     if (*used < 0 || *used > of->slots)
-      status = attn_fail(ATTN_EFOREIGN, "the projection says that %lld of %lld slots are in use",
-                         (long long)*used, (long long)of->slots);
+      status = attn_fail(ATTN_EFOREIGN, "the projection reports %lld of %lld slots in use", (long long)*used,
+                         (long long)of->slots);
     for (int64_t s = 0; s < *used && !status; s++)
       for (int64_t c = 0; c < count; c++) e[s * keys + at + c] = y[s * d + c];
     for (int64_t c = 0; c < count; c++) x[(inside + c) * d + c] = 0;

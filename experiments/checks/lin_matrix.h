@@ -13,7 +13,7 @@ typedef struct projector {
 } projector;
 
 /* A plan of the spec (NULL: the run's own) in fp64, contiguous, not causal; n_q as it must be. EUNSUPPORTED,
- * EINVAL: the variant does not take the problem. Release with projector_free, in any case. */
+ * EINVAL: the variant does not take the problem. Release with projector_free, also after a failure. */
 attn_status projector_make(const evidence *, const attn_spec *spec, const attn_problem *, int threads,
                            projector *);
 void projector_free(projector *);

@@ -368,7 +368,7 @@ static attn_status output_evaluate(const evidence *e, result_bound *bound) {
   if (!e->view->projection) return bound_not_applicable(bound, "no projection");
   attn_status status = own_judge(e, &worst);
   if (!status && !worst.why) status = run_judge(e, &worst);
-  return status ? status : outcome_settle(&worst, bound);
+  return status ? status : outcome_to_verdict(&worst, bound);
 }
 
 const check check_lin6 = {

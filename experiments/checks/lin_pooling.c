@@ -66,7 +66,7 @@ static outcome judge(const probe *p, const int64_t *block, const double *size, i
   }
   attn_rounding own = row_reference_rounding(x, p->head.keys);
   prior reference;
-  verdict = row_prior(&p->head, &own, sqrt(norm), 0, p->head.keys, &reference);
+  verdict = row_apriori_bound(&p->head, &own, sqrt(norm), 0, p->head.keys, &reference);
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->weight);
   for (int64_t l = 0; l < x->d_v; l++) error += (s->given[l] - s->o[l]) * (s->given[l] - s->o[l]);
@@ -88,7 +88,7 @@ static attn_status pooling_judge(const probe *p, const int64_t *block, const dou
     row_widen(p->o, ATTN_F64, at * p->problem.d_v, p->problem.d_v, space.given);
     outcome_worsen(&worst, judge(p, block, size, at, &space));
   }
-  outcome_settle(&worst, bound);
+  outcome_to_verdict(&worst, bound);
   row_space_free(&space);
   return ATTN_OK;
 }

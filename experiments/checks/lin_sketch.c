@@ -26,7 +26,7 @@ static const int64_t entries_max = INT64_C(1) << 18; /* of a fresh projection */
 typedef struct trial {
   const evidence *e;
   attn_problem problem;     /* n_kv keys of width ROWS */
-  int64_t slots, resized;   /* resized: the value that buys so many, or 0 */
+  int64_t slots, resized;   /* resized: the budget that gives `slots` slots, or 0 */
   double *weights, *values; /* [ROWS, n], [n, ROWS] */
   double *columns;          /* [n, ROWS] the weights as keys are projected */
   double *room;             /* [2 slots, n] */

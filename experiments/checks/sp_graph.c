@@ -54,7 +54,7 @@ static attn_status graph_evaluate(const evidence *e, result_bound *bound) {
     outcome worst = OUTCOME_NONE;
     attn_status status = graph_judge(e, blocks, &worst);
     if (status) return status;
-    outcome_settle(&worst, bound);
+    outcome_to_verdict(&worst, bound);
   }
   return ATTN_OK;
 }

@@ -83,17 +83,16 @@ static attn_status identity_evaluate(const evidence *e, result_bound *bound) {
 }
 
 /* Why SP-2 and SP-3 say nothing. */
-static const char weighted_keys[] =
-    "the keys have weights of their own, and stand for others: LAW-1 ... LAW-5 judge that";
-static bool weighs_keys(const evidence *e) { return e->view->selector && e->view->selector->weighted; }
+static const char weighted_keys[] = "the selector draws and weights keys: LAW-1 ... LAW-5 judge it";
+static bool weights_keys(const evidence *e) { return e->view->selector && e->view->selector->weighted; }
 
 static attn_status tail_evaluate(const evidence *e, result_bound *bound) {
-  if (weighs_keys(e)) return bound_not_applicable(bound, weighted_keys);
+  if (weights_keys(e)) return bound_not_applicable(bound, weighted_keys);
   return facts_check(e, judge_tail, bound);
 }
 
 static attn_status certified_evaluate(const evidence *e, result_bound *bound) {
-  if (weighs_keys(e)) return bound_not_applicable(bound, weighted_keys);
+  if (weights_keys(e)) return bound_not_applicable(bound, weighted_keys);
   if (transform_any(e->problem))
     return bound_not_applicable(bound, "the scores are transformed: centroids of keys do not bound them");
   return facts_check(e, judge_certified, bound);

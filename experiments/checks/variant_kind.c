@@ -20,17 +20,17 @@ static bool rolls(const attn_view *v) { return v->pattern && v->pattern->cache >
 static bool has_selector(const attn_view *v) { return v->selector; }
 static bool encloses(const attn_view *v) { return v->selector && v->selector->enclose; }
 static bool keeps_some(const attn_view *v) { return v->pattern || v->selector; }
-static bool weighs_keys(const attn_view *v) { return v->selector && v->selector->weighted; }
-static bool promises(const attn_view *v) { return weighs_keys(v) && v->selector->epsilon > 0; }
+static bool weights_keys(const attn_view *v) { return v->selector && v->selector->weighted; }
+static bool promises(const attn_view *v) { return weights_keys(v) && v->selector->epsilon > 0; }
 static bool ranks_keys(const attn_view *v) {
-  return v->selector && v->selector->grain == 1 && !v->selector->score && !weighs_keys(v);
+  return v->selector && v->selector->grain == 1 && !v->selector->score && !weights_keys(v);
 }
 static bool ranks_by_score(const attn_view *v) {
-  return v->selector && v->selector->grain > 0 && v->selector->score && !weighs_keys(v);
+  return v->selector && v->selector->grain > 0 && v->selector->score && !weights_keys(v);
 }
 static bool keeps_the_heavy(const attn_view *v) { return v->selector && v->selector->least > 0; }
 static bool takes_pages(const attn_view *v) {
-  return v->selector && v->selector->grain > 1 && !weighs_keys(v);
+  return v->selector && v->selector->grain > 1 && !weights_keys(v);
 }
 static bool hashes(const attn_view *v) { return v->selector && v->selector->hashes > 0; }
 static bool has_features(const attn_view *v) { return v->features; }
@@ -91,7 +91,7 @@ const variant_kind of_kept = {"with a pattern or a selection of keys", keeps_som
 const variant_kind of_rankings = {"that select the keys of largest score", ranks_keys};
 const variant_kind of_scored_rankings = {"that select by a score of their own", ranks_by_score};
 const variant_kind of_thresholds = {"that leave out keys of small weight", keeps_the_heavy};
-const variant_kind of_weighted = {"that draw keys and give them weights", weighs_keys};
+const variant_kind of_weighted = {"that draw keys and give them weights", weights_keys};
 const variant_kind of_promises = {"whose draws promise how near the denominator is", promises};
 const variant_kind of_pages = {"that select units of several keys", takes_pages};
 const variant_kind of_hashes = {"that select keys by random hashes", hashes};
@@ -139,7 +139,7 @@ void law_print_selector(FILE *out, const void *selector) {
   else if (x->hashes)
     fprintf(out, "by %lld hashes of %lld buckets", (long long)x->hashes, (long long)x->buckets);
   else if (x->least > 0)
-    fprintf(out, "what is left out weighs less than %g of the heaviest key", x->least);
+    fprintf(out, "leaves out keys of less than %g of the heaviest weight", x->least);
   else if (!x->weighted)
     fprintf(out, "none stated");
   if (x->weighted && x->moments)
@@ -148,9 +148,9 @@ void law_print_selector(FILE *out, const void *selector) {
   else if (x->weighted)
     fprintf(out, "%sdrawn, no law of their weights stated", selects_by_law(x) ? "; " : "");
   if (x->epsilon > 0)
-    fprintf(out, "; the denominator within %g but with probability %g", x->epsilon, x->delta);
+    fprintf(out, "; the denominator within %g except with probability %g", x->epsilon, x->delta);
   if (x->grain > 1) fprintf(out, "; units of %lld keys", (long long)x->grain);
-  if (x->always) fprintf(out, "; some in any case");
+  if (x->always) fprintf(out, "; some always kept");
   if (x->enclose) fprintf(out, "; states where the scores of a unit lie");
 }
 
@@ -161,7 +161,7 @@ void law_print_features(FILE *out, const void *of) {
                                       [ATTN_FEATURES_HYPERBOLIC] = "hyperbolic",
                                       [ATTN_FEATURES_TRIG] = "trigonometric",
                                       [ATTN_FEATURES_RELU] = "rectified",
-                                      [ATTN_FEATURES_OTHER] = "of a kernel of its own",
+                                      [ATTN_FEATURES_OTHER] = "of another kernel",
                                       [ATTN_FEATURES_FIXED] =
                                           "nothing drawn; of a kernel that is stated pair by pair"};
   fprintf(out, "%s", kinds[law->kind]);

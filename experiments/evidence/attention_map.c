@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A plan of the first head alone or, where the variant is made for so many heads, of all on the tensors of the first. */
+/* A plan of only the first head or, where the variant needs the run's number of heads, of all heads on the
+ * tensors of the first. */
 static attn_status plan_first_head(const evidence *e, int64_t cells, attn_plan **plan) {
   const attn_options options = {.threads = attn_plan_context(e->plan)->threads,
                                 .isa = attn_plan_isa(e->plan)};

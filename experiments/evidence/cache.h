@@ -43,7 +43,7 @@ struct block_cache {
   spectrum_entry spectra[SPECTRA]; /* the latest */
   int spectrum_next;
   moment_entry moments[ATTN_FEATURES_TRIG + 1]; /* by kind of features */
-  struct head_data *heads; /* [batch * kv_heads] inputs in fp64 as far as loaded, or NULL */
+  struct head_data *heads; /* [batch * kv_heads] inputs in fp64 that are loaded, or NULL */
   int64_t head_count;
   budget_curves curves;
   float *exact_map;             /* as the first half of result_row.map, or NULL */

@@ -8,7 +8,7 @@
 
 /* A stratum's share of a mean over all rows. */
 typedef struct certify_stratum {
-  double size;   /* rows that it stands for */
+  double size;   /* rows in the stratum */
   int64_t count; /* rows drawn from it without replacement */
   double mean;   /* of the values drawn */
   double spread; /* their standard deviation, divisor count */

@@ -71,7 +71,7 @@ void fresh_draws_free(fresh_draws *g) {
   free(g);
 }
 
-/* The spec of the probe's plan with so many vectors, drawn by another seed. */
+/* The spec of the probe's plan with `vectors` vectors, drawn by `seed`. */
 static attn_status fresh_spec(const probe *from, int64_t vectors, int64_t seed, attn_spec **spec) {
   const attn_view *view = &from->view;
   attn_status status = attn_spec_with_seed(attn_plan_parsed_spec(from->plan), view->seed, seed, spec);

@@ -107,7 +107,8 @@ static void hull(const facts_walk *w, const head_data *h, const row_space *s, do
   int64_t d_v = h->problem->d_v;
   const bool sink = h->problem->score.sink;
   prior x;
-  f->hulled = row_prior(h, &w->e->view->rounding, vector_norm(s->q, h->problem->d_qk), bias, s->count, &x);
+  f->hulled =
+      row_apriori_bound(h, &w->e->view->rounding, vector_norm(s->q, h->problem->d_qk), bias, s->count, &x);
   for (int64_t l = 0; l < d_v; l++) {
     f->slack[l] = x.growth * fmax(fabs(h->low[l]), fabs(h->high[l])) + x.floor;
     f->low[l] = s->count == h->keys ? h->low[l] : (double)INFINITY;
@@ -232,8 +233,8 @@ static void row_visit(void *context, int64_t r, const row_case *c) {
   }
   const attn_rounding own = row_reference_rounding(h->problem, c->keys);
   prior reference = {0, 0, 0}, bound = {0, 0, 0};
-  f->reference = row_prior(h, &own, norm, bias, c->keys, &reference);
-  f->known = row_prior(h, &view->rounding, norm, bias, c->keys, &bound);
+  f->reference = row_apriori_bound(h, &own, norm, bias, c->keys, &reference);
+  f->known = row_apriori_bound(h, &view->rounding, norm, bias, c->keys, &bound);
   for (int64_t l = 0; l < d_v; l++) {
     double range = row_range(h, l), size = fmax(fabs(h->low[l]), fabs(h->high[l]));
     f->exact_error[l] = reference.spread * range + reference.growth * size + reference.floor;
@@ -317,7 +318,7 @@ static attn_status facts_get(const evidence *e, const struct run_facts **out) {
   attn_status status = ATTN_OK;
   if (cache->facts && !of_run(e, cache->facts)) facts_forget(cache);
   if (!cache->facts) {
-    bool *take = rows_take(e, work / row_work(e));
+    bool *take = rows_subsample(e, work / row_work(e));
     cache->facts = calloc(1, sizeof *cache->facts);
     status = take && cache->facts ? facts_alloc(e, take, cache->facts)
                                   : attn_fail(ATTN_ENOMEM, "no memory for the facts of a run");
@@ -348,7 +349,7 @@ attn_status facts_check(const evidence *e, facts_judge *judge, result_bound *bou
     row_widen(e->o, p->dtype, row_offset(p, f->rows[r].row, p->d_v), p->d_v, given);
     outcome_worsen(&worst, judge(e, &f->rows[r], given));
   }
-  if (!status) outcome_settle(&worst, bound);
+  if (!status) outcome_to_verdict(&worst, bound);
   free(given);
   return status;
 }

@@ -76,7 +76,7 @@ static bool inputs_gather(const evidence *e, probe *p) {
   return true;
 }
 
-/* A plan of the probe's problem, or, where heads draw for themselves or the variant is made for so many of them, of
+/* A plan of the probe's problem, or, where heads draw for themselves or the variant needs their number, of
  * all heads on the same tensors. */
 static attn_status plan_make(const evidence *e, probe *p) {
   attn_problem to = p->problem;

@@ -34,7 +34,7 @@ typedef struct probe {
   int64_t own_head, kv_head; /* of the plan, whose draws they are: 0 unless heads draw for themselves */
   int64_t *rows;             /* [problem.n_q] rows of the run, counted through all batches and heads */
   head_data head;            /* of the small problem */
-  seen_keys seen;            /* by its rows, of its own keys */
+  seen_keys seen;            /* by its rows, of the small problem's keys */
   attn_problem slot_problem;
   head_data slots;           /* compression engines: projected keys and values; see probe_compress */
   struct fresh_draws *fresh; /* fresh draws of its features (draws.h), or NULL */

@@ -37,8 +37,8 @@ void row_see(const head_data *, const seen_keys *, int64_t i, row_space *);
 typedef enum { ROW_OK, ROW_INFINITE, ROW_OVERFLOW, ROW_CHAIN, ROW_LOOSE, ROW_CANCELLED } row_verdict;
 const char *row_reason(row_verdict); /* why a bound could not be certified */
 
-/* Do scores, also in units of log 2 (1.4427 times as large) and before scaling, and sums of so many weighted values fit
- * the type? */
+/* Do scores, also in units of log 2 (1.4427 times as large) and before scaling, and sums of `count` weighted
+ * values fit the type? */
 bool row_fits(const head_data *, double size, double bias, int64_t count);
 
 /* With space->q and the support set: fills score, size, weight and o (exact softmax on the support). top: the
@@ -79,8 +79,8 @@ typedef struct prior {
   double growth; /* G: multiplies the greatest magnitude */
   double floor;  /* what underflow may lose */
 } prior;
-row_verdict row_prior(const head_data *, const attn_rounding *, double q_norm, double bias, int64_t count,
-                      prior *);
+row_verdict row_apriori_bound(const head_data *, const attn_rounding *, double q_norm, double bias,
+                              int64_t count, prior *);
 /* The range of component l of the values, 0 of a sink among them. */
 double row_range(const head_data *, int64_t l);
 

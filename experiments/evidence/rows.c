@@ -30,7 +30,7 @@ bool outcome_worsen(outcome *worst, outcome x) {
   return worse;
 }
 
-attn_status outcome_settle(const outcome *worst, result_bound *bound) {
+attn_status outcome_to_verdict(const outcome *worst, result_bound *bound) {
   if (worst->why == outcome_nothing) return bound_not_applicable(bound, worst->why);
   if (!worst->why || worst->why == outcome_vacuous) bound_hard(bound, worst->measured, worst->value);
   return worst->why ? bound_uncertifiable(bound, worst->why) : ATTN_OK;
@@ -73,7 +73,7 @@ static void take_share(attn_rng *rng, int64_t first, int64_t last, double share,
   }
 }
 
-bool *rows_take(const evidence *e, double wanted) {
+bool *rows_subsample(const evidence *e, double wanted) {
   const exact_rows *x = e->exact;
   bool *take = calloc((size_t)x->judged + 1, sizeof *take);
   attn_rng rng;
@@ -148,13 +148,13 @@ attn_status rows_check(const evidence *e, double cost_per_row, outcome (*judge)(
   const exact_rows *x = e->exact;
   outcome worst = OUTCOME_NONE;
   check_walk w = {judge, calloc((size_t)x->judged + 1, sizeof *w.found)};
-  bool *take = rows_take(e, budget / cost_per_row);
+  bool *take = rows_subsample(e, budget / cost_per_row);
   attn_status status =
       w.found && take ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the findings of a check");
   if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = check_visit});
   for (int64_t r = 0; r < x->judged && !status; r++)
     if (take[r]) outcome_worsen(&worst, w.found[r]);
-  if (!status) outcome_settle(&worst, bound);
+  if (!status) outcome_to_verdict(&worst, bound);
   free(w.found);
   free(take);
   return status;

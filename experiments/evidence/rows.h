@@ -21,7 +21,7 @@ extern const char outcome_nothing[], outcome_vacuous[];
 bool outcome_worsen(outcome *worst, outcome);
 /* Turns the worst finding into a HARD verdict; not applicable if nothing was compared; uncertifiable, with its numbers, if
  * it is vacuous. Returns ATTN_OK. */
-attn_status outcome_settle(const outcome *worst, result_bound *);
+attn_status outcome_to_verdict(const outcome *worst, result_bound *);
 /* The component of a row with the largest |a - b| / bound. */
 outcome outcome_components(const double *a, const double *b, const double *bound, int64_t d);
 /* The same of a bound on rounding, by values of at most this size: vacuous where it is above 1 % of the size. */
@@ -44,8 +44,9 @@ typedef struct row_case {
 attn_status rows_check(const evidence *, double cost_per_row, outcome (*judge)(const row_case *),
                        result_bound *);
 
-/* About so many of the judged rows (8 at least), a quarter of them edges; NULL: no memory. Release with free. */
-bool *rows_take(const evidence *, double wanted);
+/* About `wanted` of the judged rows (at least 8), a quarter of them edges; NULL: no memory. Release with
+ * free. */
+bool *rows_subsample(const evidence *, double wanted);
 
 typedef struct rows_visitor {
   void *context;

@@ -16,8 +16,8 @@
 #define COLLISION_EDGE 0.3
 double collision_probability(double angle, int64_t buckets);
 
-/* The angle for which one of so many independent hashes puts both into one bucket with this probability,
- * or as near as the edges allow. */
+/* The angle for which at least one of `hashes` independent hashes puts both into one bucket with this
+ * probability, or with the nearest one that an angle gives. */
 double collision_angle(double probability, int64_t buckets, int64_t hashes);
 double collision_any(double angle, int64_t buckets, int64_t hashes); /* 1 - (1 - P)^hashes */
 

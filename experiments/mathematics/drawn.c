@@ -158,7 +158,7 @@ static void dense_alone(const drawn_matrix *m, bool normal, surprise *out) {
   double level[LEVELS];
   if (normal) {
     for (int64_t i = 0; i < count; i++) level[i] = gsl_cdf_ugaussian_P(x[i * (size / count)]);
-    surprise_add(out, levels_p_value(level, count));
+    surprise_add(out, dkw_p_value(level, count));
   }
   for (int64_t lag = 1; lag < m->k; lag *= 2) {
     products p = {0, 0, 0};

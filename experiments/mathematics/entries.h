@@ -10,11 +10,11 @@
  * (s < 0: the cosine). With the weights of a (attn_feature_law) a product of p of them is positive and has
  *   T_p(s) = E (1 - 4a)^(p d/2) exp(2 p a |w|^2) exp(sqrt(1 - 4a) w.b) = t_p G((1 - 4a) s / (1 - 4pa)),
  *   t_p = (1 - 4a)^(p d/2) (1 - 4pa)^(-d/2),   infinite from a = 1/4p on, since the weight makes w normal of variance
- * 1 / (1 - 4pa); of vectors of length sqrt(d) t_p G((1 - 4a) s), t_p = (1 - 4a)^(p d/2) exp(2 p a d). Products of two
- * vectors of a block have t_p^2 and C in place of t_p and G. T_1 and its C are those of a = 0 but for that length.
- * E A^ = factor G, and with N_s ordered pairs that share a block
- *   E (A^ - E A^)^2 = factor^2 ((S - G^2) / m + N_s (C - G^2) / m^2),  S = T_2(4s), or (G(4s) + 1) / 2 but for
- *     positive. */
+ * 1 / (1 - 4pa); of vectors of length sqrt(d) t_p G((1 - 4a) s), t_p = (1 - 4a)^(p d/2) exp(2 p a d).
+ * Products of two vectors of a block have t_p^2 and C in place of t_p and G. T_1 and its C are those of a =
+ * 0, except for that length. E A^ = factor G, and with N_s ordered pairs that share a block
+ *   E (A^ - E A^)^2 = factor^2 ((S - G^2) / m + N_s (C - G^2) / m^2),  S = T_2(4s), or (G(4s) + 1) / 2 for
+ *     kinds other than positive. */
 #ifndef EXPERIMENTS_MATHEMATICS_ENTRIES_H
 #define EXPERIMENTS_MATHEMATICS_ENTRIES_H
 

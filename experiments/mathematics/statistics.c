@@ -42,7 +42,7 @@ double mean_p_value(const double *values, int64_t count, double mean, double sig
   return isnan(evidence) ? 0 : fmin(1, 1 / evidence);
 }
 
-double mean_limit(double alpha, double sigma, int64_t count) {
+double mean_critical_value(double alpha, double sigma, int64_t count) {
   return sigma * sqrt(2 * log(6 / alpha) / (double)count);
 }
 
@@ -75,7 +75,7 @@ double directions_p_value(const double *w, int64_t count, int64_t d, int64_t ste
   return isnan(worst) ? 0 : fmin(1, pairs * gsl_cdf_beta_Q(known, 0.5, (double)(d - 1) / 2));
 }
 
-double levels_p_value(double *levels, int64_t count) {
+double dkw_p_value(double *levels, int64_t count) {
   double gap = 0, n = (double)count;
   gsl_sort(levels, 1, (size_t)count);
   for (int64_t i = 0; i < count; i++) {

@@ -15,21 +15,22 @@ double median_of(double *values, size_t count);
  * would give: 6 standard errors have p = 1e-6 or so, in place of 2e-9. */
 double mean_p_value(const double *values, int64_t count, double mean, double sigma, double slack);
 /* A deviation of the mean whose p-value is near alpha: sigma sqrt(2 ln(6 / alpha) / count). */
-double mean_limit(double alpha, double sigma, int64_t count);
+double mean_critical_value(double alpha, double sigma, int64_t count);
 
 /* Of `sum` of values whose signs are independent fair coins given their magnitudes, `squares` the sum of
  * their squares: 2 exp(-sum^2 / (2 squares)) (Hoeffding 1963). */
 double signs_p_value(double sum, double squares);
 
-/* Of count vectors of R^d, of which those of different runs of `step` have independent uniform directions: |cos|
- * > c with probability P(Beta(1/2, (d-1)/2) > c^2), at the largest of so many pairs (Bonferroni). Runs are
- * compared with as many before them as `work` multiply-adds allow. Raises *largest to the largest |cos|. */
+/* Of count vectors of R^d, of which those of different runs of `step` have independent uniform directions:
+ * |cos| > c with probability P(Beta(1/2, (d-1)/2) > c^2), for the largest of all compared pairs (Bonferroni).
+ * Runs are compared with as many before them as `work` multiply-adds allow. Raises *largest to the largest
+ * |cos|. */
 double directions_p_value(const double *w, int64_t count, int64_t d, int64_t step, double work,
                           double *largest);
 
 /* P(sup |F_count - F| >= what is seen) for levels F(x_i), which are sorted: 2 exp(-2 count sup^2) (Massart
  * 1990). */
-double levels_p_value(double *levels, int64_t count);
+double dkw_p_value(double *levels, int64_t count);
 
 /* P(the largest distance between the empirical distributions of two samples of `count` from one continuous
  * distribution is at least what is seen): at most 2 C(2 count, count - c) / C(2 count, count), c the distance times

@@ -15,7 +15,7 @@ typedef struct attend_rows {
   int64_t exist; /* keys that do */
   int64_t count;
   const int64_t *row, *at;
-  int64_t *keys; /* the keys seen are among so many leading ones */
+  int64_t *keys; /* number of leading keys that include all seen */
   double *p, *o, *sink;
 } attend_rows;
 

@@ -26,7 +26,7 @@ typedef struct census {
   int64_t slab, end; /* its first key, and the one behind its last */
   char *packed;      /* [STEPS] keys and values */
   size_t k_bytes, v_bytes;
-  bool infinite[STEPS]; /* a value of the step is Inf or NaN: 0 stands for it in what is packed */
+  bool infinite[STEPS]; /* a value of the step is Inf or NaN, and packed as 0 */
   weigh_row *state;     /* [group, n_q] */
   bool *sees;           /* [group, n_q]: any key so far? */
 } census;

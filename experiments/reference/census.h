@@ -24,7 +24,7 @@ attn_status census_take(const attn_problem *, const void *q, const void *k, cons
 /* Seconds that it takes, by counted operations at 2^34 multiply-adds a second: about what two cores do, and
  * the same on every machine. */
 double census_seconds(const attn_problem *);
-/* Are they 10 at most, and its output no more than an eighth of so many bytes? */
+/* Are they at most 10, and is its output at most an eighth of `memory` bytes? */
 bool census_affordable(const attn_problem *, double memory);
 
 #endif

@@ -90,7 +90,7 @@ attn_status census_check(const attn_problem *p, const void *q, const void *k, co
         status = attn_fail(
             ATTN_ENUMERIC,
             "exact attention, batch %lld, head %lld, row %lld: element %lld is %.17g by blocks and %.17g by "
-            "the textbook, further apart than the %.3g that rounding explains",
+            "the textbook, which differ by more than the %.3g that rounding explains",
             (long long)row->batch, (long long)row->head, (long long)row->i, (long long)l, given[l], want[l],
             room * x.value[l]);
   }

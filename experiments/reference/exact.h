@@ -21,7 +21,7 @@ typedef struct exact_rows {
   int64_t count;    /* the sample: every row if count = batch * heads * n_q */
   int64_t judged;   /* with the edges after it, which checks look at and no estimate rests on */
   sample_row *rows; /* [judged] ascending by batch, head, i: the sample, and the edges */
-  int64_t *keys;    /* the keys that each row sees are among so many leading ones */
+  int64_t *keys;    /* number of leading keys that include all the row sees */
   double *p;        /* [judged, n_kv] exact weights: 0 of a key that is masked */
   double *sink;     /* that of each row's sink, with which the weights add up to 1 */
   double *o;        /* [judged, d_v] */
@@ -38,8 +38,8 @@ typedef struct exact_rows {
  * with exact_rows_free. */
 attn_status exact_rows_compute(const attn_problem *, const void *q, const void *k, const void *v,
                                const int64_t *kv_len, uint64_t seed, exact_rows **);
-/* The same with a sample of so many rows of every (batch, head) in place of 64, all of them if there are no more; 0:
- * as above. */
+/* The same with a sample of `rows` rows of every (batch, head) instead of 64, all of them if there are no
+ * more; 0: as above. */
 attn_status exact_rows_draw(const attn_problem *, const void *q, const void *k, const void *v,
                             const int64_t *kv_len, uint64_t seed, int64_t rows, exact_rows **);
 void exact_rows_free(exact_rows *);
@@ -58,7 +58,7 @@ int64_t sampling_bin(const sampling *, int64_t n_q, int64_t i);     /* the bin o
 
 typedef struct stratum {
   int64_t first, count; /* rows of the sample */
-  double size;          /* rows that it stands for */
+  double size;          /* rows in the stratum */
 } stratum;
 
 /* The stratum after *at; {0} is before the first. false at the end. */

@@ -1,5 +1,5 @@
-/* residual.h - which keys of a row are the head's where features stand for the others (attn_view.residual), and what makes
- * products of the features weights beside the head's. */
+/* residual.h - which keys of a row are the head's where features estimate the others (attn_view.residual),
+ * and what makes products of the features weights beside the head's. */
 #ifndef EXPERIMENTS_REFERENCE_RESIDUAL_H
 #define EXPERIMENTS_REFERENCE_RESIDUAL_H
 
@@ -17,7 +17,8 @@ typedef struct residual_run {
 int64_t residual_runs(const attn_residual *);
 /* inside[j] <- is key j, of n_kv, the head's, for a query that sees it? runs: room for residual_runs. */
 attn_status residual_mark(const residual_run *, const sample_row *, attn_run *runs, bool *inside);
-/* phi(q).phi(k) times this estimates exp(score), by the law of the features, or is what stands for it. */
+/* phi(q).phi(k) times this estimates exp(score), by the law of the features, or is the other kernel's
+ * value. */
 double residual_gain(const attn_feature_map *);
 
 #endif

@@ -59,10 +59,10 @@ typedef struct recorder {
   int64_t rows, used, room;    /* recorded; runs of them, and how many there is room for */
   attn_run *runs;              /* of a call */
   double *log_weights;         /* of a call; NULL: the selector gives none */
-  int64_t *counts, *row, most; /* of a call, of at most so many rows */
+  int64_t *counts, *row, most; /* of a call, of at most `most` rows */
 } recorder;
 
-static attn_status keep(recorder *x, int64_t line, int64_t count) {
+static attn_status keep_runs(recorder *x, int64_t line, int64_t count) {
   const attn_problem *p = x->to->problem;
   const int64_t max_runs = x->e->view->selector->max_runs;
   int64_t more = 0;
@@ -92,7 +92,7 @@ static attn_status keep(recorder *x, int64_t line, int64_t count) {
   return ATTN_OK;
 }
 
-static attn_status ask(recorder *x, int64_t line, int64_t count) {
+static attn_status ask_variant(recorder *x, int64_t line, int64_t count) {
   const seen_run *e = x->e;
   const attn_row_set set = {line / x->to->problem->heads, line % x->to->problem->heads, count, x->row};
   attn_picks picks = {.max_runs = e->view->selector->max_runs,
@@ -100,7 +100,7 @@ static attn_status ask(recorder *x, int64_t line, int64_t count) {
                       .counts = x->counts,
                       .log_weights = x->log_weights};
   attn_status status = attn_plan_select(e->plan, e->q, e->k, e->v, e->kv_len, &set, &picks);
-  return status ? status : keep(x, line, count);
+  return status ? status : keep_runs(x, line, count);
 }
 
 static attn_status record(recorder *x, const sample_row *rows, const bool *take, int64_t count) {
@@ -111,13 +111,13 @@ static attn_status record(recorder *x, const sample_row *rows, const bool *take,
     if (take && !take[r]) continue;
     if (held && own == line && x->row[held - 1] == rows[r].i) continue; /* of the sample and of the edges */
     if (held == x->most || (held && (own != line || x->row[held - 1] > rows[r].i))) {
-      status = ask(x, line, held);
+      status = ask_variant(x, line, held);
       held = 0;
     }
     line = own;
     x->row[held++] = rows[r].i;
   }
-  return status || !held ? status : ask(x, line, held);
+  return status || !held ? status : ask_variant(x, line, held);
 }
 
 attn_status seen_make(const seen_run *e, const sample_row *rows, const bool *take, int64_t count,

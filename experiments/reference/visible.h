@@ -6,8 +6,8 @@
 
 #include "attn_variant.h"
 
-/* The leading keys, of so many that exist, among which are those that query i sees: what causality leaves. Without a
- * mask of the problem it sees each of them. */
+/* The number of leading keys, of `keys`, that causality leaves to query i. Without a mask of the problem it
+ * sees all of them. */
 int64_t visible_keys(const attn_problem *, int64_t i, int64_t keys);
 
 /* The longest row that a pattern (or NULL) or the problem's own graph has, in runs: at least 1. */

@@ -17,8 +17,8 @@ typedef struct weigh_row {
 
 /* Turns a block of scores, x[0 .. count), into weights e^(x - max), max the greatest score up to now, and
  * returns the factor for the weights of former blocks, and sums over them; that of the row is multiplied. A
- * score of -Inf weighs 0, and a NaN makes its weight and the sum NaN. The order of the sum depends on count
- * alone. */
+ * score of -Inf has the weight 0, and a NaN makes its weight and the sum NaN. The order of the sum depends on
+ * count alone. */
 typedef double weigh(int64_t count, double *x, weigh_row *);
 
 /* For an instruction set by its name (attn_plan_isa). */

@@ -384,6 +384,6 @@ Test(checks_entries, coins_and_levels) {
     even[i] = (i + 0.5) / 100;
     low[i] = (i + 0.5) / 200;
   }
-  cr_expect_eq(levels_p_value(even, 100), 1);
-  cr_expect_float_eq(levels_p_value(low, 100), 2 * exp(-200 * 0.5025 * 0.5025), 1e-12);
+  cr_expect_eq(dkw_p_value(even, 100), 1);
+  cr_expect_float_eq(dkw_p_value(low, 100), 2 * exp(-200 * 0.5025 * 0.5025), 1e-12);
 }

@@ -125,7 +125,7 @@ Test(checks_features, lengths_of_real_draws_are_not_rejected) {
   cr_expect_gt(least, 1e-4); /* 10 draws: fails by chance less than once in 1000 */
 }
 
-/* -- a fake with positive features on vectors of its own -- */
+/* -- a fake with positive features on other vectors -- */
 
 enum { M = 48, D = 16 };
 static double vectors[M * D];

@@ -325,8 +325,7 @@ Test(checks_generator, nulls_have_no_reach_or_all) {
   cr_expect_eq(reach(4, weight_random).verdict, VERDICT_VIOLATED);
 }
 
-/* A window that is wider than its parameters say: its own pattern reaches as far as it does, the closed form
- * not. */
+/* A window that is wider than its parameters say: its pattern has the real reach, the closed form has not. */
 static int64_t wider(int64_t position, int64_t count, attn_run *runs) {
   (void)count;
   int64_t first = position > 5 ? position - 5 : 0, end = position + 6 < 128 ? position + 6 : 128;

@@ -54,7 +54,7 @@ Test(checks_meter, a_product_for_each_sign_and_size) {
   }
   expect_close(mean_p_value(same, 100, 3, 1, 0), 2.0263426836642967e-08, "one value");
   expect_close(mean_p_value(apart, 100, 0, 1.5, 0), 0.04339768242923526, "two values");
-  expect_close(mean_limit(1e-3, 1, 100), 0.41712143910880894, "limit");
+  expect_close(mean_critical_value(1e-3, 1, 100), 0.41712143910880894, "limit");
 }
 
 Test(checks_meter, signs_are_coins) {
@@ -65,11 +65,11 @@ Test(checks_meter, signs_are_coins) {
 
 /* -- tests -- */
 
-/* Massart 1990: 2 exp(-2 n D^2). Twenty levels (i + 0.5) / 20, moved up by 0.3 - 0.025 as far as 1. */
+/* Massart 1990: 2 exp(-2 n D^2). Twenty levels (i + 0.5) / 20, moved up by 0.3 - 0.025, at most to 1. */
 Test(checks_meter, the_kolmogorov_distance_as_massart_has_it) {
   double levels[20];
   for (int i = 0; i < 20; i++) levels[i] = fmin(1, (i + 0.5) / 20 + 0.275);
-  cr_expect_float_eq(levels_p_value(levels, 20), 0.05464744489458514, 1e-12);
+  cr_expect_float_eq(dkw_p_value(levels, 20), 0.05464744489458514, 1e-12);
 }
 
 Test(checks_meter, a_coin_has_two_sides) {

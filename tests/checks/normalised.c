@@ -135,7 +135,7 @@ Test(checks_normalised, hypotheses) {
     case_free(c);
   }
   run_case *c = case_gaussian("performer:features=8", shape(40, false), 30);
-  expect_verdict(&c->e, "FAV-4a", VERDICT_CONSISTENT, "scores of its own");
+  expect_verdict(&c->e, "FAV-4a", VERDICT_CONSISTENT, "eight features");
   expect_verdict(&c->e, "FAV-4b", VERDICT_UNCERTIFIABLE, "moments that overflow");
   case_free(c);
 }

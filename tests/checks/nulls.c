@@ -162,7 +162,7 @@ static attn_status impostor_describe(attn_builder *b, const attn_context *c, att
   return ATTN_OK;
 }
 
-/* The variant, or the expression, with another algorithm in the place of its own: the fake's. */
+/* The variant, or the expression, with its algorithm replaced by the fake's. */
 static const char *impostor_of(const char *name) {
   static char names[MOST][16];
   const attn_variant *real;

@@ -252,7 +252,7 @@ Test(checks_probes, nothing_compared_is_no_pass) {
   outcome worst = OUTCOME_NONE;
   outcome_worsen(&worst, (outcome){.measured = 0, .value = 0});
   outcome_worsen(&worst, (outcome)OUTCOME_NONE);
-  outcome_settle(&worst, &b);
+  outcome_to_verdict(&worst, &b);
   cr_expect_eq(b.verdict, VERDICT_PASS);
   block_cache_free(c->e.cache);
   case_free(c);

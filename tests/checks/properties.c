@@ -274,7 +274,8 @@ Test(checks_properties, rows_that_are_not_finite_are_uncertified) {
   cr_expect_eq(row.verdict, VERDICT_VIOLATED);
 }
 
-/* A model proves nothing, a report judges nothing: neither makes a verdict better or worse, but for an error. */
+/* A model proves nothing, a report judges nothing: neither makes a verdict better or worse, unless it fails
+ * with an error. */
 Test(checks_properties, models_have_a_verdict_of_their_own) {
   result_bound b[2] = {{.name = "A"}, {.name = "B"}};
   result_row row = {.bounds = b, .bounds_count = 2};

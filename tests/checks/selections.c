@@ -223,7 +223,8 @@ Test(checks_selections, a_page_that_states_too_little) {
   }
 }
 
-/* Patterns, hashes and tiles go by places and directions: a key that a bias hides from a query weighs nothing there. */
+/* Patterns, hashes and tiles go by places and directions: a key that a bias hides from a query has no weight
+ * there. */
 Test(checks_selections, keys_that_a_bias_hides_may_be_selected) {
   enum { N = 96 };
   static const char *const specs[] = {"streaming:sink=2,window=9 + topk:k=8", "lsh:rounds=2,buckets=4",

@@ -251,7 +251,7 @@ Test(checks_sparse, certificates_hold_on_gaussian_inputs) {
   case_free(c);
 }
 
-/* What is left out weighs less than the least normal number: the mass is a subnormal, its certificate 0. */
+/* The mass left out is below the least normal number: the mass is a subnormal, its certificate 0. */
 Test(checks_sparse, masses_that_underflow_are_no_violation) {
   for (double size = 600; size < 760; size += 5) {
     run_case *c = case_make(sequence(96, false, ATTN_F64), 0, 100);

@@ -38,8 +38,8 @@ Test(checks_tails, uniform_draws_without_replacement) {
   weight_variances(m, KEYS, weight, number, 1, &variance);
   expect_near(mean / draws, 0.1 - 0.6 + 0.025 + 1.05 - 0.2, "mean");
   expect_near(square / draws - mean * mean / draws / draws, variance, "variance");
-  expect_near(weight_kept(log(2.5), 0), 0.4, "one");
-  expect_near(weight_both(log(2.5), log(2.5), m[1], 0), 0.1, "two");
+  expect_near(inclusion_probability(log(2.5), 0), 0.4, "one");
+  expect_near(joint_inclusion_probability(log(2.5), log(2.5), m[1], 0), 0.1, "two");
 }
 
 /* Three draws of a key each, with unequal probabilities. */
@@ -66,8 +66,9 @@ Test(checks_tails, draws_with_replacement) {
     for (int b = 0; b < KEYS; b++) m[a * KEYS + b] = -1.0 / DRAWS + (a == b ? 1 / (DRAWS * share[a]) : 0);
   weight_variances(m, KEYS, weight, number, 1, &variance);
   expect_near(square - mean * mean, variance, "variance");
-  expect_near(weight_kept(-log(DRAWS * share[1]), DRAWS), one, "one");
-  expect_near(weight_both(-log(DRAWS * share[1]), -log(DRAWS * share[3]), m[KEYS + 3], DRAWS), two, "two");
+  expect_near(inclusion_probability(-log(DRAWS * share[1]), DRAWS), one, "one");
+  expect_near(joint_inclusion_probability(-log(DRAWS * share[1]), -log(DRAWS * share[3]), m[KEYS + 3], DRAWS),
+              two, "two");
 }
 
 /* Four draws of four keys, of weight 1 each; two draws have weights of 2 and 4. */
@@ -87,7 +88,7 @@ Test(checks_tails, half_as_many_draws_have_another_law) {
 Test(checks_tails, draws_of_two_keys) {
   for (int n = 1; n <= 400; n++) {
     const double excess = 1 - 1.0 / n - 1, draws = -1 / excess, own = log(1 + 1.0 / n - 1 + 1 / draws);
-    expect_near(weight_both(own, own, excess, draws), 1 - ldexp(1, 1 - n), "both of two");
+    expect_near(joint_inclusion_probability(own, own, excess, draws), 1 - ldexp(1, 1 - n), "both of two");
   }
 }
 
@@ -147,7 +148,7 @@ Test(checks_tails, rows_with_two_keys_to_draw_from) {
   case_free(c);
 }
 
-/* What is taken in any case is drawn, too: a key that draws may repeat is at times one of these. */
+/* Keys that are always taken may be drawn, too, where draws repeat keys. */
 Test(checks_tails, heads_that_depend_on_the_seed) {
   static const char *const specs[] = {"lsh:rounds=1,buckets=4 + sample:count=5,replacement=yes",
                                       "lsh:rounds=1,buckets=4 + lsh_tail:k=2,l=5"};

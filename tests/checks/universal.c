@@ -74,7 +74,7 @@ static void judge(const char *spec, bool causal, attn_dtype dtype, const char *i
   cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
   evidence e = {
       .plan = plan, .problem = attn_plan_problem(plan), .view = &view, .cache = block_cache_create()};
-  /* Of keys that no descriptor names, what takes keys to be named cannot be certified; it says so. */
+  /* Where no descriptor names keys, checks that need them are uncertifiable, and report it. */
   const bool unnamed = view.low_rank || view.residual;
   result_row_init(&row);
   const double start = cpu();

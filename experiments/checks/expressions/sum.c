@@ -51,7 +51,7 @@ const check check_sum1 = {
     .statement = "the output is the sum of the terms' outputs, each times its number",
     .source = "definition of a gated sum",
     .formula = "|o - sum_t g_t o_t| <= 4 T u sum_t |g_t o_t|, every element, with T terms, of which each o_t "
-               "is computed by a plan of its own. measured: the largest ratio of the two sides.",
+               "is computed by a separate plan. measured: the largest ratio of the two sides.",
     .assumes = "It says nothing of the terms, which are checked where they are run by themselves, nor of an "
                "element whose terms are beyond the range of its type.",
     .cause = "a number goes to another term, or a term is computed on what another left",

@@ -33,7 +33,7 @@ static attn_status kernel_evaluate(const evidence *e, result_bound *bound) {
   status = probe_rows(p, rows, count, judge_row, &k);
   if (status) return status;
   for (int64_t r = 0; r < count; r++) outcome_worsen(&worst, k.found[r]);
-  return outcome_settle(&worst, bound);
+  return outcome_to_verdict(&worst, bound);
 }
 
 const check check_phi1 = {

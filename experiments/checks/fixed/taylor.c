@@ -88,7 +88,7 @@ static attn_status taylor_evaluate(const evidence *e, result_bound *bound) {
     range = fmax(range, c.range[r]);
     largest = fmax(largest, c.largest[r]);
   }
-  outcome_settle(&worst, bound);
+  outcome_to_verdict(&worst, bound);
   if (!worst.why)
     bound_say(bound, "L up to %.3g at scores up to %.3g: tanh(L/4) = %.3g", range, largest, tanh(range / 4));
   return ATTN_OK;
@@ -153,7 +153,7 @@ const check check_as1 = {
     .of = &of_taylor,
     .kind = KIND_REPORT,
     .statement =
-        "so many features has a Taylor polynomial that is within 10 % of e^s at the scores of this run",
+        "number of features of a Taylor polynomial that is within 10 % of e^s at the scores of this run",
     .source = "Alman and Song 2023, arXiv:2302.13214, as recalled: polynomials of low degree suffice if "
               "scores are o(sqrt(log n)), and under SETH only then",
     .formula = "C(d + g, g), g the least degree with |T_g(s) / e^s - 1| <= 0.1 for all |s| <= B, that is at "

@@ -11,8 +11,8 @@
  *
  *   u_i^T (A - W) = r_i^(t) u_i^T A,   r^(t) = t times r -> (3 r^3 + r^4) / 4.
  *
- * NYS-2, the pseudo-inverse, on the same rows: W = A A^+ A = A but for singular values that are left out, each at most
- * rcond times the largest: |A - W|_F <= sqrt(m) rcond |A|_2 + rounding.
+ * NYS-2, the pseudo-inverse, on the same rows: W = A A^+ A = A except for the singular values left out, each
+ * at most rcond times the largest: |A - W|_F <= sqrt(m) rcond |A|_2 + rounding.
  *
  * NYS-3, agents: W = F B of the run's own rows, a product of stochastic matrices, F from queries to landmarks of queries: no
  * weight is negative, and those of a row sum to 1; each is that of the definition.
@@ -22,7 +22,7 @@
  * and the p of the largest r, as z grows along that direction; an eigenvalue's error by (9 r^2 + 4 r^3) / 4 <= p(r). So t
  * steps, each off by a modest multiple of m u |Z|, leave W off by that of (1 + t) m u max(z_t) |A|^3, to first order; and
  * A by u times the scores' size. Where that is a quarter of A, nothing is certified.
- */
+ * */
 #include "experiments/checks/lowrank/block.h"
 #include "experiments/checks/lowrank/defined.h"
 #include "experiments/checks/table.h"

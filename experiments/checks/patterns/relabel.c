@@ -160,7 +160,7 @@ static attn_status relabel_evaluate(const evidence *e, result_bound *bound) {
   if (!status) status = execute(e, p, &x);
   if (!status) status = probe_rows(p, rows, count, judge_row, &x);
   for (int64_t r = 0; !status && r < count; r++) outcome_worsen(&worst, x.found[r]);
-  if (!status) status = outcome_settle(&worst, bound);
+  if (!status) status = outcome_to_verdict(&worst, bound);
   attn_plan_destroy(x.plan);
   free(x.query);
   free(x.key);

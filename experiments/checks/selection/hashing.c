@@ -22,7 +22,7 @@ static const double known = 1e-3;
 
 typedef struct hash_case {
   const evidence *e;
-  attn_problem p; /* query and key a < pairs belong together; more keys, for those taken in any case */
+  attn_problem p; /* query and key a < pairs belong together; further keys, which are always taken */
   int64_t pairs, seeds;
   double angle[ANGLES];
   int64_t met[ANGLES], all[ANGLES];
@@ -168,7 +168,7 @@ static attn_status evaluate(const evidence *e, result_bound *bound) {
   if (status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL) /* a file that a term names has other sizes */
     status = bound_uncertifiable(bound, attn_last_error());
   else if (!status && !(c.all[0] && c.all[1] && c.all[2]))
-    status = bound_not_applicable(bound, "every key near a query is taken in any case");
+    status = bound_not_applicable(bound, "every key near a query is always taken");
   else if (!status)
     judge(&c, bound);
   unmake(&c);
@@ -197,6 +197,6 @@ const check check_lsh1 = {
                "the same, or apart, is not asked.",
     .cause = "the hashes of a call share their vectors, the negatives are left out, or draws do not depend "
              "on the seed",
-    .nulls = CHECK_BLIND("it judges what is selected, on pairs of its own, and looks at no output"),
+    .nulls = CHECK_BLIND("it judges what is selected, on separate pairs of vectors, and looks at no output"),
     .evaluate = evaluate,
 };

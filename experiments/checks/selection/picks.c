@@ -59,7 +59,7 @@ attn_status picks_check(const evidence *e, int64_t most, pick_judge *judge, cons
   for (int64_t r = 0; r < x->judged && !status; r++) {
     if (take[r] && outcome_worsen(&worst, w.found[r].x)) of = r;
   }
-  if (!status) outcome_settle(&worst, bound);
+  if (!status) outcome_to_verdict(&worst, bound);
   if (!status && bound->verdict == VERDICT_VIOLATED)
     bound_say(bound, "batch entry %lld, head %lld, query %lld %s", (long long)x->rows[of].batch,
               (long long)x->rows[of].head, (long long)x->rows[of].i, w.found[of].text);

@@ -52,7 +52,7 @@ static void judge_left_out(const void *context, const pick_case *c, pick_finding
   if (!x.count) return;
   if (!(x.score - x.top <= log(least) + e)) {
     f->x = (outcome){.measured = exp(x.score - x.top), .value = most};
-    snprintf(f->text, sizeof f->text, "leaves out key %lld, which weighs %.3g of the heaviest that it keeps",
+    snprintf(f->text, sizeof f->text, "leaves out key %lld, whose weight is %.3g of the heaviest kept key's",
              (long long)x.most, exp(x.score - x.top));
     return;
   }
@@ -70,8 +70,8 @@ const check check_skip1 = {
     .name = "SKIP-1",
     .of = &of_thresholds,
     .kind = KIND_HARD,
-    .statement =
-        "each key left out weighs less than so much of the heaviest key kept, so that n of them hold little",
+    .statement = "each key left out has less than a stated fraction of the weight of the heaviest key kept, "
+                 "so that n of them hold little",
     .source = "derived: the running maximum grows by keys that are kept alone; the rule of BLASST, "
               "arXiv:2512.12087",
     .formula = "lambda what the selector states (attn_selector.least), S the keys kept, M the largest score "

@@ -2,8 +2,8 @@
  *
  * A unit is kept whole or not at all. With s the scores in fp64 and e how far the selector's own may be off,
  *   min over kept (s + e) >= max over dropped (s - e),
- * units that are taken in any case left out, and min(kept, units there are) are kept, or the fewest that have the mass.
- * Keys that are the same to the bit have the same score, and the earlier one comes first. */
+ * over units that are not always taken; min(kept, number of units) are kept, or the fewest that have the
+ * mass. Keys that are the same to the bit have the same score, and the earlier one comes first. */
 #include "experiments/checks/selection/picks.h"
 
 #include <math.h>
@@ -65,7 +65,7 @@ static void settle_mass(const ranking *r, double mass, pick_finding *f) {
            share - least, mass);
 }
 
-static void settle(const row_case *c, const pick_case *picks, const ranking *r, pick_finding *f) {
+static void judge_ranking(const row_case *c, const pick_case *picks, const ranking *r, pick_finding *f) {
   const attn_selector *x = c->e->view->selector;
   const char *what = x->grain > 1 ? "unit" : "key";
   const int64_t due = r->units < x->kept ? r->units : x->kept;
@@ -127,15 +127,15 @@ static void judge_ranks(const void *context, const pick_case *c, pick_finding *f
     const int64_t from = to;
     while (to < s->count && s->index[to] / x->grain == unit) to++;
     const int64_t kept = selected(c, s, from, to);
-    const bool any_case = x->always && x->always(x->state, &query, unit);
-    if (kept != to - from && (kept || any_case)) {
+    const bool always = x->always && x->always(x->state, &query, unit);
+    if (kept != to - from && (kept || always)) {
       f->x = (outcome){.measured = (double)(to - from - kept)};
       snprintf(f->text, sizeof f->text, "selects %lld of the %lld keys of unit %lld that it sees%s",
                (long long)kept, (long long)(to - from), (long long)unit,
-               any_case ? ", and takes that in any case" : "");
+               always ? ", which it always takes" : "");
       return;
     }
-    if (any_case) continue;
+    if (always) continue;
     if (from == to) {
       double error = 0;
       const double score = score_of_others(x, &query, unit, &error);
@@ -148,7 +148,7 @@ static void judge_ranks(const void *context, const pick_case *c, pick_finding *f
     if (x->score) score = x->score(x->state, &query, unit, &error);
     rank(&r, unit, kept > 0, score, error);
   }
-  if (verdict == ROW_OK) settle(row, c, &r, f);
+  if (verdict == ROW_OK) judge_ranking(row, c, &r, f);
 }
 
 static attn_status rank_evaluate(const evidence *e, result_bound *bound) {
@@ -178,7 +178,7 @@ const check check_sel1 = {
     .source = "definition of top-k attention (Gupta et al. 2021)",
     .formula = RANKED "s the exact scores of the keys that the query may see, e of FP-1 (e_j = gamma_(d+3) "
                       "|c| sum_l |q_l k_jl|). Of keys that are the same to the bit the earlier one is kept.",
-    .assumes = "The selector states a law without a score of its own (attn_selector.grain = 1, kept), and "
+    .assumes = "The selector states a law without a score function (attn_selector.grain = 1, kept), and "
                "FP-1's hypotheses. Scores closer than e + e' are not told apart, unless their keys are the "
                "same and no transform of scores depends on the position.",
     .cause = CAUSE ", or ties go to the later key",

@@ -213,12 +213,13 @@ const check check_sel0 = {
     .statement =
         "selections keep to their budget and to keys that the query may see, and nothing else is read",
     .source = "the interface: attn_selector (attn_selector.h)",
-    .formula = "Of every judged row, the selected keys that causality, the mask or padding hides from the "
-               "query (from all queries of a block that shares its selection), and those beyond max_keys; "
-               "then rows that change in a bit where the values that they do not select, and with a law of "
-               "the selection that is of no mass the keys, are NaN (keys that are drawn may be drawn by "
-               "values: those have the other sign); where the run has no padding, the keys beyond three "
-               "quarters that rows select once only so many exist. measured: their number, which must be 0.",
+    .formula =
+        "Of every judged row, the selected keys that causality, the mask or padding hides from the "
+        "query (from all queries of a block that shares its selection), and those beyond max_keys; "
+        "then rows that change in a bit where the values that they do not select, and with a law of "
+        "the selection that is of no mass the keys, are NaN (keys that are drawn may be drawn by "
+        "values: those have the other sign); where the run has no padding, the keys beyond three quarters "
+        "that rows select once only three quarters exist. measured: their number, which must be 0.",
     .assumes = "The variant selects keys; one that states no law of them is unchecked. Those that a bias of "
                "-Inf hides have the least score, and may be "
                "selected. What was selected is what attn_plan_select says; the weights on it are judged by "

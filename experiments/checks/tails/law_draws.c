@@ -1,8 +1,9 @@
 /* law_draws.c - LAW-1, LAW-2, VA-1: keys that are drawn, under many seeds, against the law of their weights.
  *
- * A key of weight w_j (0 where it is not kept), E w_j = 1, stands for what is left out: numerator and denominator of the
- * softmax are unbiased. With the exact output o, W = numerator - D~ o has mean 0 exactly, whatever keys are taken in any
- * case, since sum_j A_j (v_j - o) = 0, and E |W|^2 = sum_jl A_j A_l (M_jl - 1)(v_j - o).(v_l - o), M_jl = E w_j w_l.
+ * Key j has the weight w_j (0 where it is not kept), E w_j = 1: numerator and denominator of the softmax are
+ * unbiased. With the exact output o, W = numerator - D~ o has mean 0 exactly, whatever keys are always taken,
+ * since sum_j A_j (v_j - o) = 0, and E |W|^2 = sum_jl A_j A_l (M_jl - 1)(v_j - o).(v_l - o), M_jl = E w_j
+ * w_l.
  *
  * Draws are made on a small problem of the run's own rows (evidence/weights/draws.h). Each is independent of the others,
  * less its mean and over its standard deviation, so that Catoni's test of a mean holds whatever the distribution. */
@@ -115,13 +116,14 @@ static attn_status mean_evaluate(const evidence *e, result_bound *bound) {
   double deviation = 0;
   for (int64_t at = 0; at < d->count; at++)
     if (d->test[at].kind == WEIGHT_SUM) deviation = fmax(deviation, d->test[at].deviation);
-  bound_prob(bound, fabs(mean_of(d, t) - t->mean), mean_limit(level / (double)tests, t->deviation, d->draws),
+  bound_prob(bound, fabs(mean_of(d, t) - t->mean),
+             mean_critical_value(level / (double)tests, t->deviation, d->draws),
              fmin(1, 2 * fmin(fresh, own)));
   bound_say(bound,
             "%s of query %" PRId64 ", of %" PRId64 " keys, %" PRId64
             " draws, which show a relative bias of D~ above %.2g; the run's draw: p %.2g",
             t->kind == WEIGHT_SUM ? "D~/D" : "W/D", d->row[t->row], d->keys, d->draws,
-            mean_limit(level / (double)tests, deviation, d->draws), own);
+            mean_critical_value(level / (double)tests, deviation, d->draws), own);
   return ATTN_OK;
 }
 
@@ -143,7 +145,7 @@ const check check_law2 = {
     "(a) of runs of at most 1024 keys. (b) sees a relative bias of D~ above sd(D~/D) sqrt(2 ln(6 / alpha) / "
     "draws), which the message states; (a) only outputs that are off by some hundred standard deviations.",
     .cause = "weights are left out, are those of other keys or of another number of draws, or keys that are "
-             "taken in any case are drawn as well",
+             "always taken are drawn as well",
     .nulls[CHECK_ZEROS].rejected_on =
         "Gaussian inputs of std 0.02, a window of 88 of 96 keys, 7 of the 8 others drawn",
     .nulls[CHECK_MEAN_V].rejected_on = "Gaussian inputs of std 1",

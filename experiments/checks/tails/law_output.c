@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* P(D~ < D/2): never where keys that are taken in any case hold half the mass, else Chebyshev. */
+/* P(D~ < D/2): 0 where keys that are always taken hold half the mass, else Chebyshev. */
 static double collapse(const run_law *x) { return x->always >= 0.5 ? 0 : 4 * x->spread; }
 
 static attn_status output_evaluate(const evidence *e, result_bound *bound) {
@@ -46,7 +46,7 @@ const check check_law3 = {
         "the output error exceeds 2 v / (D sqrt(alpha)) with probability at most alpha + P(D~ < D/2)",
     .source = "derived: Markov on |W|^2, Chebyshev on D~",
     .formula = "v^2 = E |W|^2 and Var D~ as in LAW-2: P(|o~ - o| > 2 v / (D sqrt(alpha))) <= alpha + P(D~ < "
-               "D/2), the last 0 where keys that are taken in any case hold half of the exact weights, else "
+               "D/2), the last 0 where keys that are always taken hold half of the exact weights, else "
                "at most 4 Var D~ / D^2. measured: |o~ - o| less rounding, of the worst of up to 8 rows; "
                "value: the bound for alpha = 1e-3; p: alpha + P for what is measured, times the rows.",
     .assumes =

@@ -24,7 +24,7 @@ static attn_query query_of(const row_case *c, attn_call *call) {
   return (attn_query){.call = call, .batch = c->row->batch, .head = c->row->head, .i = c->row->i};
 }
 
-/* E w^2 - 1 of one key: 0 where it is taken in any case. */
+/* E w^2 - 1 of one key: 0 where it is always taken. */
 static double excess_of(const attn_selector *x, const attn_query *query, int64_t key) {
   double m;
   weight_moments(x, query, &key, 1, &m);
@@ -118,7 +118,7 @@ const check check_law4 = {
 
 /* -- LAW-5 -- */
 
-/* Keys that are taken in any case: once, with weight 1. */
+/* Keys that are always taken: once, with weight 1. */
 static void judge_certain(const attn_selector *x, const attn_query *query, int64_t step, const row_case *row,
                           pick_finding *f) {
   const row_space *s = row->space;
@@ -126,7 +126,7 @@ static void judge_certain(const attn_selector *x, const attn_query *query, int64
   for (int64_t a = 0; a < s->count; a += step) {
     if (excess_of(x, query, s->index[a]) != 0) continue;
     if (outcome_worsen(&f->x, (outcome){.measured = fabs(s->log_weight[a]), .value = known}))
-      snprintf(f->text, sizeof f->text, "counts key %" PRId64 ", which it takes in any case, %.6g times",
+      snprintf(f->text, sizeof f->text, "counts key %" PRId64 ", which it always takes, %.6g times",
                s->index[a], exp(s->log_weight[a]));
   }
   for (int64_t j = 0, a = 0; j < row->keys; j++) {
@@ -136,7 +136,7 @@ static void judge_certain(const attn_selector *x, const attn_query *query, int64
     }
     if (j % look || !s->inside[j] || excess_of(x, query, j) != 0) continue;
     outcome_worsen(&f->x, (outcome){.measured = 1, .value = known});
-    snprintf(f->text, sizeof f->text, "leaves out key %" PRId64 ", which it takes in any case", j);
+    snprintf(f->text, sizeof f->text, "leaves out key %" PRId64 ", which it always takes", j);
   }
 }
 
@@ -204,16 +204,17 @@ const check check_law5 = {
     .name = "LAW-5",
     .of = &of_weighted,
     .kind = KIND_HARD,
-    .statement = "a key that is taken in any case counts once, and drawn keys stand for those that are left",
+    .statement = "a key that is always taken counts once, and drawn keys represent the others",
     .source = "derived: a weight without variance is its mean",
-    .formula = "of up to 8 judged rows: keys with M_jj = 1 (taken in any case) are there with log-weight 0; "
+    .formula = "of up to 8 judged rows: keys with M_jj = 1 (always taken) are there with log-weight 0; "
                "where sum_jl (M_jl - 1) over the keys that are drawn is 0, the weights of those kept add up "
                "to their number (rows of up to 1024 keys). measured: the largest |log-weight|, and deviation "
                "of the sum from 1 times it, against 2^-20.",
-    .assumes = "The selector states its weights' law. The sum has no variance where so many keys are drawn "
-               "uniformly, with or without replacement; weights of other probabilities add up to no fixed "
-               "number, and a sample of theirs that counts the head twice is seen by its keys alone.",
-    .cause = "keys are drawn from all keys, those that are taken in any case among them, which then count "
+    .assumes =
+        "The selector states its weights' law. The sum has no variance where a fixed number of keys is drawn "
+        "uniformly, with or without replacement; weights of other probabilities add up to no fixed "
+        "number, and a sample of theirs that counts the head twice is seen by its keys alone.",
+    .cause = "keys are drawn from all keys, those that are always taken among them, which then count "
              "twice or take the place of others",
     .nulls = CHECK_BLIND("it judges the weights, and looks at no output: FP-2, SP-1 and LAW-2 do"),
     .evaluate = once_evaluate,

@@ -299,7 +299,7 @@ static attn_status evaluate(const evidence *e, row_judge judge, result_bound *bo
   attn_status status = weights_make(e, &w);
   if (!status) status = judge_rows(&w, judge, &worst, share);
   weights_free(&w);
-  return status ? status : outcome_settle(&worst, bound);
+  return status ? status : outcome_to_verdict(&worst, bound);
 }
 
 static attn_status weights_evaluate(const evidence *e, result_bound *bound) {
@@ -320,8 +320,8 @@ const check check_res1 = {
     .name = "RES-1",
     .of = &of_residuals,
     .kind = KIND_HARD,
-    .statement =
-        "a key of the head weighs as its score says, another one as its features say, both over one sum",
+    .statement = "the weight of a key of the head follows from its score, of any other key from its "
+                 "features, both over one sum",
     .source = "derived from the sum of Chen et al. 2021, ScatterBrain (arXiv:2110.15343)",
     .formula = "V = 1 in one component for one key: |o^ - w_j| <= (err_j + w_j err_D) / (D - err_D) with D = "
                "sum_H A_j + sum_R A^_j, w_j = A_j / D on the head H, A^_j / D on the rest R, A_j = "
@@ -341,7 +341,7 @@ const check check_res2 = {
     .kind = KIND_HARD,
     .statement = "what is left of the features' sum is that of the keys which the head has not, to within "
                  "rounding, and no number where it is below 0",
-    .source = "derived: sums of so many terms (Higham 2002, ch. 3 and 4)",
+    .source = "derived: rounding of sums (Higham 2002, ch. 3 and 4)",
     .formula =
         "|(A^_j / o^_j - sum_H A) - sum_R A^| <= 2 err_D + 2 gamma D, j the key of the rest of the largest "
         "A^_j, o^_j its weight, the others as in RES-1; NaN where the head has a key and sum_H A + sum_R A^ "

@@ -1,4 +1,5 @@
-/* run_law.h - rows of a run that weighs its keys, against the moments that the law of its weights gives them. */
+/* run_law.h - rows of a run with weighted keys, against the moments that the law of the weights gives
+ * them. */
 #ifndef EXPERIMENTS_CHECKS_TAILS_RUN_LAW_H
 #define EXPERIMENTS_CHECKS_TAILS_RUN_LAW_H
 
@@ -13,7 +14,7 @@ typedef struct run_law {
   double error;    /* |o~ - o|, the same */
   double square;   /* E |W|^2 */
   double spread;   /* Var D~ */
-  double always;   /* the exact weights of keys that are taken in any case, and of the sink */
+  double always;   /* the exact weights of keys that are always taken, and of the sink */
 } run_law;
 
 /* Up to RUN_LAW_ROWS judged rows, fewer where they have many keys; *count: how many. None where a row may have more than RUN_LAW_KEYS keys. */

@@ -94,7 +94,7 @@ static attn_status mix(mixture *x, result_bound *bound) {
   if (!status) status = probe_execute(x->p, x->p->head.k, x->v, x->o);
   if (!status) status = probe_rows(x->p, rows, count, bound_row, x);
   if (!status) judge_pairs(x, rows, count, &worst, &most);
-  if (!status) outcome_settle(&worst, bound);
+  if (!status) outcome_to_verdict(&worst, bound);
   if (!status && bound->verdict == VERDICT_PASS)
     bound_say(bound, "Dobrushin's coefficient is at least %.3g", most);
   head_data_free(&ones);

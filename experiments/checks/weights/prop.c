@@ -42,7 +42,7 @@ static attn_status probe_check(const probe *p, const head_data *h, probe_judge *
   const attn_status status = probe_rows(p, rows, count, judge_place, &c);
   if (status) return status;
   for (int64_t r = 0; r < count; r++) outcome_worsen(&worst, c.found[r]);
-  return outcome_settle(&worst, bound);
+  return outcome_to_verdict(&worst, bound);
 }
 
 /* -- V = 1 gives 1 -- */

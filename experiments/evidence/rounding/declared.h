@@ -1,4 +1,4 @@
-/* declared.h - how much rounding a variant declares, beside what the textbook form has. */
+/* declared.h - how much rounding a variant declares, besides what the textbook form has. */
 #ifndef EXPERIMENTS_EVIDENCE_ROUNDING_DECLARED_H
 #define EXPERIMENTS_EVIDENCE_ROUNDING_DECLARED_H
 

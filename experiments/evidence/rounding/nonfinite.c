@@ -52,7 +52,7 @@ attn_status nonfinite_judge(const evidence *e, char fault[NONFINITE_TEXT]) {
   if (rows_are_mixed(e->view)) return ATTN_OK;
   walk w = {.found = calloc((size_t)judged, sizeof *w.found),
             .component = calloc((size_t)judged, sizeof *w.component)};
-  bool *take = rows_take(e, (double)judged);
+  bool *take = rows_subsample(e, (double)judged);
   attn_status status = w.found && w.component && take
                            ? rows_walk(e, take, &(rows_visitor){.context = &w, .visit = visit})
                            : attn_fail(ATTN_ENOMEM, "no memory to judge rows that are not finite");

@@ -78,8 +78,8 @@ static double value_growth(const attn_rounding *r, double lambda) {
   return r->operand + (1 + r->operand) * sums;
 }
 
-row_verdict row_prior(const head_data *h, const attn_rounding *r, double q_norm, double bias, int64_t count,
-                      prior *out) {
+row_verdict row_apriori_bound(const head_data *h, const attn_rounding *r, double q_norm, double bias,
+                              int64_t count, prior *out) {
   format f = format_of(h->problem->dtype);
   double size = fabs(h->problem->scale) * q_norm * h->k_max, u = r->unit;
   if (!h->finite || !isfinite(q_norm)) return ROW_INFINITE;
@@ -206,7 +206,8 @@ row_verdict row_error(const head_data *h, const attn_rounding *r, bool ordered, 
   prior reference;
   head_data wide = *h;
   if (moved) wide.k_max += vector_norm(moved, h->problem->d_qk);
-  verdict = row_prior(&wide, &own, vector_norm(s->q, h->problem->d_qk), scores->bias, s->count, &reference);
+  verdict =
+      row_apriori_bound(&wide, &own, vector_norm(s->q, h->problem->d_qk), scores->bias, s->count, &reference);
   if (verdict != ROW_OK) return verdict;
   double flushed = 2 * (double)s->count * f.tiny * exp(least);
   double lost = products_lost(h, r, s->count) * exp(least) + reference.floor;

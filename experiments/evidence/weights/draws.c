@@ -105,7 +105,7 @@ static bool prepare(fresh *f, attn_status *status) {
     *status = ATTN_OK;
     if (keys == most) break;
   }
-  f->out->why = "up to 2048 keys every key is taken in any case: nothing is drawn";
+  f->out->why = "up to 2048 keys every key is always taken: nothing is drawn";
   return false;
 }
 

@@ -1,6 +1,6 @@
-/* draws.h - a selector that weighs its keys draws again and again, under other seeds, on a small problem of the run's own
- * queries, keys and values: how often it keeps keys, and how far its sums are off, each less the mean and over the standard
- * deviation that its law states.
+/* draws.h - a selector with weights draws repeatedly, under other seeds, on a small problem of the run's
+ * queries, keys and values: how often it keeps keys, and the error of its sums, each less the mean and over
+ * the standard deviation that its law states.
  *
  * Where the law itself depends on the seed - a budget or a head that is drawn first - each draw is held to its own: given
  * that first stage the rest is drawn afresh, so that these numbers still have mean 0 and deviation 1. */

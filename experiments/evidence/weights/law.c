@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Moments are sums and quotients in fp64; of a key that is taken in any case they are 1. */
+/* Moments are sums and quotients in fp64; of a key that is always taken they are 1. */
 static const double rounding = 0x1p-40;
 
 void weight_moments(const attn_selector *x, const attn_query *query, const int64_t *keys, int64_t count,
@@ -29,11 +29,11 @@ void weight_variances(const double *m, int64_t count, const double *p, const dou
     if (variance[c] < 0) variance[c] = 0;
 }
 
-double weight_kept(double log_weight, double draws) {
+double inclusion_probability(double log_weight, double draws) {
   return draws > 0 ? -expm1(draws * log1p(-exp(-log_weight) / draws)) : exp(-log_weight);
 }
 
-double weight_both(double log_weight, double other, double excess, double draws) {
+double joint_inclusion_probability(double log_weight, double other, double excess, double draws) {
   if (!(draws > 0)) return (1 + excess) * exp(-log_weight - other);
   const double one = exp(-log_weight) / draws, two = exp(-other) / draws;
   return 1 - pow(1 - one, draws) - pow(1 - two, draws) + pow(fmax(0, 1 - one - two), draws);

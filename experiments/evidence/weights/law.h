@@ -10,19 +10,19 @@
 /* m[a * count + b] = M - 1 of the keys [count]. */
 void weight_moments(const attn_selector *, const attn_query *, const int64_t *keys, int64_t count, double *m);
 
-/* Is the key at a place taken in any case? */
+/* Is the key at a place always taken? */
 bool weight_always(const double *m, int64_t count, int64_t place);
 
-/* The variances of sum p w x of each of so many columns of x [count][columns], of p and M - 1 by place; NaN or Inf where some
- * of these are, as for a key that can never be drawn. */
+/* The variances of sum p w x of each column of x [count][columns], of p and M - 1 by place; NaN or Inf where
+ * some of these are, as for a key that can never be drawn. */
 void weight_variances(const double *m, int64_t count, const double *p, const double *x, int64_t columns,
                       double *variance);
 
-/* With what probability a key is kept, and two are (excess: their M - 1), by their log-weights, of keys that are not taken
- * in any case. Of keys that may be drawn
- * several times, out of n draws (of one key at a time, M - 1 = -1/n for each two): 1 - (1 - pi_j)^n and 1 - (1 - pi_j)^n -
- * (1 - pi_l)^n + (1 - pi_j - pi_l)^n, pi_j = e^-log_weight / n. draws: n, or 0: each key once at most. */
-double weight_kept(double log_weight, double draws);
-double weight_both(double log_weight, double other, double excess, double draws);
+/* With what probability a key is kept, and two are (excess: their M - 1), by their log-weights, of keys that
+ * are not always taken. Of keys that may be drawn several times, out of n draws (of one key at a time, M - 1
+ * = -1/n for each two): 1 - (1 - pi_j)^n and 1 - (1 - pi_j)^n - (1 - pi_l)^n + (1 - pi_j - pi_l)^n, pi_j =
+ * e^-log_weight / n. draws: n, or 0: each key once at most. */
+double inclusion_probability(double log_weight, double draws);
+double joint_inclusion_probability(double log_weight, double other, double excess, double draws);
 
 #endif

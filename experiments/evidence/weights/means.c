@@ -114,13 +114,14 @@ bool weight_law_holds(const weight_line *l, const attn_selector *x, const double
 /* -- what is asked -- */
 
 static double kept(const weight_line *l, const weight_law *law, int64_t a) {
-  return weight_always(law->m, l->end, a) ? 1 : weight_kept(law->log_weight[a], law->draws);
+  return weight_always(law->m, l->end, a) ? 1 : inclusion_probability(law->log_weight[a], law->draws);
 }
 
 static double both(const weight_line *l, const weight_law *law, int64_t a, int64_t b) {
   if (weight_always(law->m, l->end, a)) return kept(l, law, b);
   if (weight_always(law->m, l->end, b)) return kept(l, law, a);
-  return weight_both(law->log_weight[a], law->log_weight[b], law->m[a * l->end + b], law->draws);
+  return joint_inclusion_probability(law->log_weight[a], law->log_weight[b], law->m[a * l->end + b],
+                                     law->draws);
 }
 
 /* The mean of a test and the deviation of a draw, by the law. False: it gives no numbers. */
@@ -137,7 +138,7 @@ static bool state(const weight_line *l, const weight_law *law, const weight_test
   return isfinite(*mean) && isfinite(*deviation);
 }
 
-static void ask(weight_draws *d, weight_kind kind, int r, int64_t a, int64_t b, const weight_line *l) {
+static void add_test(weight_draws *d, weight_kind kind, int r, int64_t a, int64_t b, const weight_line *l) {
   weight_test *t = &d->test[d->count];
   *t = (weight_test){.kind = kind, .row = r, .a = a, .b = b, .off = d->off + d->count * d->draws};
   d->count += state(l, &l->law, t, &t->mean, &t->deviation);
@@ -157,14 +158,14 @@ void weight_ask(weight_draws *d, int r, const weight_line *l, const attn_selecto
   const int64_t keys = count < WEIGHT_KEYS ? count : WEIGHT_KEYS;
   for (int64_t k = 0; k < keys; k++) {
     const int64_t key = room[keys > 1 ? k * (count - 1) / (keys - 1) : 0];
-    ask(d, WEIGHT_KEPT, r, key, key, l);
+    add_test(d, WEIGHT_KEPT, r, key, key, l);
   }
   /* Neighbours, and keys far apart. */
   for (int64_t k = 0; k < WEIGHT_PAIRS && count > 1 && (!x->repeats || law->draws > 0); k++) {
     const int64_t at = k / 2 * (count - 1) / (WEIGHT_PAIRS / 2), far = count / 2 > 1 ? count / 2 : 1;
-    ask(d, WEIGHT_BOTH, r, room[at], room[(at + (k % 2 ? far : 1)) % count], l);
+    add_test(d, WEIGHT_BOTH, r, room[at], room[(at + (k % 2 ? far : 1)) % count], l);
   }
-  for (int c = 0; c < WEIGHT_COLUMNS; c++) ask(d, c ? WEIGHT_VALUES : WEIGHT_SUM, r, c, c, l);
+  for (int c = 0; c < WEIGHT_COLUMNS; c++) add_test(d, c ? WEIGHT_VALUES : WEIGHT_SUM, r, c, c, l);
 }
 
 static double sum_of(const weight_line *l, const double *weight, int64_t column) {

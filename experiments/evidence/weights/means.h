@@ -24,16 +24,17 @@ typedef struct weight_line {
   weight_law law;
 } weight_line;
 
-/* Query i of the only head of a call without scores of its own, and its law; signs are drawn by the seed. keys: 0, 1, ... */
+/* Query i of the only head of a call without score transforms, and its law; signs are drawn by the seed.
+ * keys: 0, 1, ... */
 attn_status weight_line_make(weight_line *, const attn_selector *, const attn_call *, int64_t i,
                              uint64_t seed, const int64_t *keys);
 void weight_line_free(weight_line *);
 /* law: m and log_weight have room. */
 void weight_law_find(weight_law *, const weight_line *, const attn_selector *, const attn_query *,
                      const int64_t *keys);
-/* Is the law of this draw for certain that of the run's seed? Then keys that are taken in any case are there, and no kept key
- * has another weight. Where keys may be drawn again it may be a whole multiple, of some key its own: half as many draws
- * give each key twice the weight. */
+/* Is the law of this draw for certain that of the run's seed? Then keys that are always taken are there, and
+ * no kept key has another weight. Where keys may be drawn again it may be a whole multiple, which differs by
+ * key: half as many draws give each key twice the weight. */
 bool weight_law_holds(const weight_line *, const attn_selector *, const double *weight);
 
 /* Adds the tests of row number r. room: [end]. */
