@@ -29,7 +29,7 @@ mkdir -p results
 text=build/models/licences.txt
 cat "$licences/GPL-2" "$licences/GPL-3" "$licences/LGPL-2.1" "$licences/Artistic" >"$text"
 
-# Keys that a query reads: 64, 128, 256 (performer: so many features).
+# Keys that a query reads (performer: features): 64, 128, 256.
 variants() {
   for keys in "$@"; do
     printf -- '-v %s ' "streaming:sink=0,window=$keys" "streaming:sink=4,window=$((keys - 4))" "topk:k=$keys" \

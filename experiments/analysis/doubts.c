@@ -148,8 +148,8 @@ static void warn_load(warnings *list, const result_set *set, size_t number) {
     }
   if (doubts_of_load(start, own, cores))
     warn(list,
-         "Session %zu: the load average was %.1f at its start: with %g threads of its own that is more than "
-         "%g processors.",
+         "Session %zu: the load average was %.1f at its start: with the %g threads of the session that is "
+         "more than %g processors.",
          number, start, own, cores);
   if (cores > 0 && most > fmax(own, cores) + LOAD_SLACK)
     warn(list,

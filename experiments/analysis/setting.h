@@ -4,7 +4,7 @@
 
 #include "experiments/results/row_json.h"
 
-/* A variant with its parameters, but for a seed: the subject of one line of a table. */
+/* A variant with its parameters, without a seed: the subject of one line of a table. */
 typedef struct setting {
   const result_row *row; /* one of the runs */
   json_t *params;        /* object, without "seed" */

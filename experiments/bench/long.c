@@ -11,7 +11,7 @@
 enum { LENGTH = 1 << 20, WIDTH = 64 };
 
 static attn_status execute(bench *b, const char *spec, const attn_problem *p, bench_target target) {
-  /* Each variant has a bench of its own, so that the peak of memory is its own. */
+  /* Each variant has a separate bench, so that the memory peak is that variant's. */
   bench own = {.options = b->options, .group = b->group};
   double seconds = 0;
   memory_reset_peak();

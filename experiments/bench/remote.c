@@ -1,10 +1,9 @@
 /* remote.c - a variant as another build of the program executes it, as a meter: two builds side by side.
  *
- * The other program runs as `attnlab bench SPEC --n N --d D --threads T --serve`, with the options of a score or mask, and
- * holds tensors of its own, the same numbers. It answers every line on its standard input, the seconds that a measurement
- * may
- * take, with a line: the seconds of one execution, in full, or "error: " and why there are none. Its first
- * answer comes after its output was judged. The end of its input ends it. */
+ * The other program runs as `attnlab bench SPEC --n N --d D --threads T --serve`, with the options of a score
+ * or mask, and fills its tensors with the same numbers. It answers every line on its standard input, the
+ * seconds that a measurement may take, with a line: the seconds of one execution, in full, or "error: " and
+ * the reason. Its first answer comes after its output was judged. The end of its input ends it. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/bench/bench.h"
 
@@ -33,7 +32,7 @@ typedef struct remote {
 
 /* ---- the client ---------------------------------------------------------------------------------------- */
 
-static attn_status ask(const bench_meter *m, const remote *r, double span, char *answer) {
+static attn_status measure_remotely(const bench_meter *m, const remote *r, double span, char *answer) {
   char question[LINE];
   const int length = snprintf(question, sizeof question, "%.17g\n", span);
   size_t used = 0;
@@ -42,7 +41,7 @@ static attn_status ask(const bench_meter *m, const remote *r, double span, char 
   while (!memchr(answer, '\n', used)) {
     const ssize_t got = used < LINE - 1 ? recv(r->socket, answer + used, LINE - 1 - used, 0) : 0;
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return attn_fail(ATTN_EFOREIGN, "%s: it ended without an answer", m->name);
+    if (got <= 0) return attn_fail(ATTN_EFOREIGN, "%s: it exited without an answer", m->name);
     used += (size_t)got;
   }
   *(char *)memchr(answer, '\n', used) = '\0'; /* what stands behind it answers no question */
@@ -51,7 +50,7 @@ static attn_status ask(const bench_meter *m, const remote *r, double span, char 
 
 static attn_status measure(bench_meter *m, double span, double *seconds) {
   char answer[LINE], *end;
-  const attn_status status = ask(m, m->state, span, answer);
+  const attn_status status = measure_remotely(m, m->state, span, answer);
   if (status) return status;
   if (strncmp(answer, refusal, strlen(refusal)) == 0)
     return attn_fail(ATTN_EFOREIGN, "%s: %s", m->name, answer + strlen(refusal));

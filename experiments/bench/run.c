@@ -16,7 +16,7 @@
 enum { PURPOSE_INPUTS = 0x62656e63, PERIOD = 1048573, MORE_ROUNDS = 5, ALIGNMENT = 64 };
 
 /* A prime period: no two rows of a tensor begin alike. */
-static void fill(void *x, int64_t count, attn_dtype t) {
+static void fill_normal(void *x, int64_t count, attn_dtype t) {
   attn_rng rng;
   attn_rng_init(&rng, 0, PURPOSE_INPUTS, 0);
   for (int64_t i = 0; i < count && i < PERIOD; i++) attn_set(x, i, t, attn_rng_normal(&rng));
@@ -36,7 +36,7 @@ attn_status bench_room(bench *b) {
   b->in = at[0];
   b->out = at[1];
   b->scratch = at[2];
-  fill(b->in, (int64_t)b->inputs, b->options.dtype);
+  fill_normal(b->in, (int64_t)b->inputs, b->options.dtype);
   return ATTN_OK;
 }
 
@@ -169,7 +169,7 @@ static void show_figure(bench_row *row, const bench_set *set, double seconds) {
              flops ? "GF/s" : "GB/s");
 }
 
-static attn_status settle(bench *b, bench_row *row) {
+static attn_status settle_row(bench *b, bench_row *row) {
   if (row->crossing) return crossover_settle(row);
   if (row->kind == ROW_VALUE || row->note[0]) return ATTN_OK;
   const bench_set *set = set_of(b, row->a);
@@ -202,7 +202,7 @@ attn_status bench_measure(bench *b) {
                                   .rounds = b->options.rounds};
   status = timing_rounds(subjects, (int64_t)b->set_count, &options, b->options.seed);
   for (size_t i = 0; !status && i < b->set_count; i++) status = subjects[i].status;
-  for (size_t i = 0; !status && i < b->row_count; i++) status = settle(b, &b->rows[i]);
+  for (size_t i = 0; !status && i < b->row_count; i++) status = settle_row(b, &b->rows[i]);
   if (!status && b->elapsed > 0) {
     b->group = "run";
     bench_row *row =

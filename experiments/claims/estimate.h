@@ -11,7 +11,7 @@ typedef struct estimate {
 } estimate;
 
 attn_status estimate_make(const data_qkv *, bool causal, const char *spec,
-                          estimate *); /* to be freed in any case */
+                          estimate *); /* free it also after a failure */
 void estimate_free(estimate *);
 
 static inline bool figure_holds(const claim_figure *f, double x) { return f->low <= x && x <= f->high; }

@@ -140,7 +140,8 @@ static attn_status vattention_output(const claim_options *options, claim_report 
 }
 const claim claim_vattention_output = {
     "vattention-output",
-    "a denominator within eps leaves the output off by more than eps of its own size in more than a share "
+    "a denominator within eps leaves the output off by more than eps of the output's norm in more than a "
+    "share "
     "delta of the rows",
     "about the guarantee of Desai et al. 2025 (arXiv:2510.05688), as recalled", vattention_output};
 

@@ -67,8 +67,8 @@ static attn_status excesses(const claim_options *options, const data_qkv *in, co
   return status;
 }
 
-/* A drawn key stands for 1 / (m pi) keys, those of the own block among them: E D~ = D + the block's sum, unless it is left
- * out. 200 draws at a level of 0.9999: the word must not hang on the seed. */
+/* A drawn key is weighted 1 / (m pi), also if it lies in the query's block: E D~ = D + the block's sum,
+ * unless the block is left out. 200 draws at a level of 0.9999: the outcome must not depend on the seed. */
 static attn_status double_count(const claim_options *options, claim_report *r) {
   const claim_run run = {"gaussian", N, N, D, NULL};
   static const char *const names[] = {"excess D~/D - 1, drawn keys of the own block left out",

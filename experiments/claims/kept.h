@@ -16,7 +16,7 @@ typedef struct kept_subject {
   bool *take;
 } kept_subject;
 
-attn_status kept_subject_make(const claim_options *, kept_subject *); /* to be freed in any case */
+attn_status kept_subject_make(const claim_options *, kept_subject *); /* free it also after a failure */
 void kept_subject_free(kept_subject *);
 
 /* Called with the keys of each row that is taken, r of x, and the logarithms of their weights, 0 where they have none. */
@@ -29,7 +29,7 @@ typedef struct kept {
   double *mass, *keys, *visible;
   int count;
 } kept;
-attn_status kept_make(const kept_subject *, const char *spec, kept *); /* to be freed in any case */
+attn_status kept_make(const kept_subject *, const char *spec, kept *); /* free it also after a failure */
 void kept_free(kept *);
 
 #endif

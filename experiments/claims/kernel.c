@@ -59,7 +59,7 @@ static attn_status mse(const claim_options *options, claim_report *r) {
           figure_mean(claim_add(r, printed(kind, 2 * square + 2 * inner, 2 * square - 2 * inner, inner),
                                 "MSE, %s, m = 16, |x| = |y| = 1/2, %s", names[kind], places[t]),
                       errors, GROUPS, "estimates");
-      /* Where all estimates agree but for rounding, there is no spread. */
+      /* Where all estimates agree within rounding, there is no spread. */
       met = met && fabs(f->value - f->said) <= (f->high - f->low) / 2 + 1e-12;
     }
   }

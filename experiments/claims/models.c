@@ -72,8 +72,9 @@ static attn_status evaluate(const data_llama *model, const quality_windows *wind
   return status;
 }
 
-/* Needs options->model; without a text, that of bytes that the model is asked about, an error says so. */
-static attn_status ask(const claim_options *options, const question *q, window_means *out) {
+/* Needs options->model and a text, the bytes that the model is asked about; an error names what is
+ * missing. */
+static attn_status evaluate_question(const claim_options *options, const question *q, window_means *out) {
   const data_ids_request asked = {.model = options->model, .text = options->text};
   data_llama *model = NULL;
   data_tokenizer *tokenizer = NULL;
@@ -121,7 +122,7 @@ static attn_status window(const claim_options *options, claim_report *r) {
   static const char *const names[] = {"window of 64 keys", "1 first and 63 last keys",
                                       "4 first and 60 last keys"};
   window_means m;
-  attn_status status = ask(options, &q, &m);
+  attn_status status = evaluate_question(options, &q, &m);
   if (status) return status;
   for (int i = 0; i < 3; i++) {
     char what[80];
@@ -151,7 +152,7 @@ static attn_status perplexity(const claim_options *options, claim_report *r) {
                               {"streaming:sink=0,window=128", "all"},
                               {"streaming:sink=4,window=252", "all"}}};
   window_means m;
-  attn_status status = ask(options, &q, &m);
+  attn_status status = evaluate_question(options, &q, &m);
   for (int i = 0; !status && i < q.count; i++) {
     char what[80];
     snprintf(what, sizeof what, "nats a token lost, %s", q.swaps[i].spec);
@@ -176,7 +177,7 @@ const claim claim_model_perplexity = {
 static attn_status first_layers(const claim_options *options, claim_report *r) {
   static const question q = {"text:skip=128", POSITIONS, 1, {{"pages:budget=64", "each"}}};
   window_means m;
-  attn_status status = ask(options, &q, &m);
+  attn_status status = evaluate_question(options, &q, &m);
   if (status) return status;
   if (m.layers < 4)
     return attn_fail(ATTN_EUNSUPPORTED, "a model of %lld layers: model-first-layers takes four",
@@ -202,7 +203,7 @@ const claim claim_model_layers = {
 static attn_status additivity(const claim_options *options, claim_report *r) {
   static const question q = {"text:skip=128", POSITIONS, 2, {{"topk:k=64", "all"}, {"topk:k=64", "each"}}};
   window_means m;
-  attn_status status = ask(options, &q, &m);
+  attn_status status = evaluate_question(options, &q, &m);
   if (status) return status;
   double ratio[WINDOWS];
   for (int w = 0; w < WINDOWS; w++) {
@@ -230,8 +231,8 @@ static attn_status copying(const claim_options *options, claim_report *r) {
                                 {{"streaming:sink=4,window=124", "all"}, {"topk:k=16", "all"}}},
                         text = {"text:skip=128", POSITIONS, 1, {{"streaming:sink=4,window=124", "all"}}};
   window_means m, plain;
-  attn_status status = ask(options, &copy, &m);
-  if (!status) status = ask(options, &text, &plain);
+  attn_status status = evaluate_question(options, &copy, &m);
+  if (!status) status = evaluate_question(options, &text, &plain);
   if (status) return status;
   const claim_figure *exact = mean(r, "copied tokens that are right, exact attention", m.right_exact);
   const claim_figure *window = mean(r, "with a window of 124 keys and 4 first ones", m.right[0]);

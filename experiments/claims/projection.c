@@ -57,7 +57,7 @@ static attn_status lemma(const claim_options *options, claim_report *r) {
   return ATTN_OK;
 }
 const claim claim_linformer_lemma1 = {"linformer-lemma-1",
-                                      "a Gaussian projection keeps |x| and x.y but for a share of draws of "
+                                      "a Gaussian projection keeps |x| and x.y except in a share of draws of "
                                       "exp(-(eps^2 - eps^3) k / 4), and twice that",
                                       "Wang et al. 2020, Lemma 1 (after Arriaga and Vempala 2006)", lemma};
 
@@ -109,7 +109,7 @@ static attn_status equation9(const claim_options *options, claim_report *r) {
 }
 const claim claim_linformer_equation9 = {
     "linformer-lemma",
-    "|exp(x E^T) F y - exp(x).y| <= eps |exp(x).y|, E = delta R, F = exp(-delta) R, but for a share of "
+    "|exp(x E^T) F y - exp(x).y| <= eps |exp(x).y|, E = delta R, F = exp(-delta) R, except in a share of "
     "2 exp(-(eps^2 - eps^3) k / 4) of the draws (k = 256)",
     "Wang et al. 2020, equation (9), proof of Theorem 2", equation9};
 
@@ -158,7 +158,7 @@ static void deltas(int64_t n, double delta[DELTAS]) {
   delta[2] = ldexp(1, -(int)n);
 }
 
-/* Outputs of E = delta R are those of queries times delta, but for a factor that spread() does not see. */
+/* Outputs of E = delta R equal those of queries times delta, up to a factor that spread() does not see. */
 static attn_status spreads(const claim_options *options, claim_report *r) {
   const int64_t n = 512, d = 64;
   const claim_run run = {"gaussian", n, n, d, NULL};

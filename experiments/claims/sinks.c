@@ -1,5 +1,5 @@
-/* sinks.c - claims about keys and logits that take what mass is left over: the first tokens (Xiao et al. 2023,
- * arXiv:2309.17453), and a logit of its own in the softmax, as gpt-oss has it. */
+/* sinks.c - claims about keys and logits that take what mass is left over: the first tokens (Xiao et al.
+ * 2023, arXiv:2309.17453), and a separate logit in the softmax, as in gpt-oss. */
 #include "experiments/claims/claim.h"
 
 #include <math.h>
@@ -68,7 +68,7 @@ const claim claim_streaming_sinks = {
     "the first tokens draw strong attention, and keeping 4 of them largely recovers a window",
     "Xiao et al. 2023, abstract and section 3.1", first_keys};
 
-/* ---- a logit of its own -------------------------------------------------------------------------------- */
+/* ---- a separate logit -------------------------------------------------------------------------------- */
 
 enum { ROWS = 256, WIDTH = 64, LOGITS = 5 };
 

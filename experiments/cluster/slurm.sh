@@ -17,7 +17,7 @@ config=$1 output=$2
 shift 2
 code=0
 srun --ntasks=1 "$attnlab" run "$config" -o "$output" --shard auto "$@" || code=$?
-if [ "$code" -eq 75 ]; then # EX_TEMPFAIL: interrupted, and the same command goes on
+if [ "$code" -eq 75 ]; then # EX_TEMPFAIL: interrupted; the same command resumes it
   scontrol requeue "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"
 fi
 exit "$code"

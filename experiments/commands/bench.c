@@ -56,7 +56,7 @@ static void read_word(struct argp_state *state, arguments *a, const char *word) 
     }
   attn_spec *spec = NULL;
   if (attn_spec_parse(&spec, word))
-    argp_error(state, "'%s' is no group (see --help), and no variant: %s", word, attn_last_error());
+    argp_error(state, "'%s' is neither a group (see --help) nor a variant: %s", word, attn_last_error());
   attn_spec_destroy(spec);
   if (value_texts_add(&a->options.others, word)) cli_fail(state);
 }

@@ -48,7 +48,7 @@ static const cli_command parser = {
         "the attribute rope is `pending', and rope_theta and first_position say how to rotate them, or "
         "rope_frequencies and rope_attention_factor where a model's positions are stretched. "
         "Beyond the model's trained context the "
-        "text is captured in independent windows; an attribute says so.\n\n"
+        "text is captured in independent windows, which an attribute records.\n\n"
         "  attnlab capture data/bytelm --text LICENSE --layer 3 --n 8Ki -o qkv.h5"};
 
 int cmd_capture(int argc, char **argv) {

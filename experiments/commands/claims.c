@@ -124,7 +124,7 @@ static void print(const claim *c, const claim_report *r) {
   fflush(stdout);
 }
 
-/* A cell of a table in Markdown, where | stands for itself as \|. */
+/* A cell of a table in Markdown, where | is written \|. */
 static void print_cell(const char *text) {
   printf("| ");
   for (; *text; text++) {

@@ -102,7 +102,8 @@ typedef struct parsing {
   bool given[OPTIONS_MAX];
 } parsing;
 
-static void set(const parsing *p, const cli_option *o, bool given, char *text, struct argp_state *state) {
+static void set_option(const parsing *p, const cli_option *o, bool given, char *text,
+                       struct argp_state *state) {
   void *at = (char *)p->arguments + o->offset;
   char option[32];
   snprintf(option, sizeof option, "--%s", o->name ? o->name : "");
@@ -140,7 +141,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   for (int i = 0; o && o[i].help; i++) {
     if (key == ARGP_KEY_END && o[i].missing && !p->given[i]) argp_error(state, "%s is missing", o[i].missing);
     if (key != key_of(&o[i], i)) continue;
-    set(p, &o[i], p->given[i], text, state);
+    set_option(p, &o[i], p->given[i], text, state);
     p->given[i] = true;
     return 0;
   }

@@ -390,7 +390,7 @@ int cmd_describe(int argc, char **argv) {
   cli_parse(&parser, argc, argv, &a);
   json_t *sheet = sheet_of(a.name, &print, &status);
   if (sheet && a.checks && print != print_variant)
-    status = attn_fail(ATTN_EINVAL, "--checks: '%s' is no variant", a.name);
+    status = attn_fail(ATTN_EINVAL, "--checks: '%s' is not a variant", a.name);
   else if (sheet)
     (a.json ? cli_print_json : a.checks ? print_checks : print)(sheet);
   json_decref(sheet);

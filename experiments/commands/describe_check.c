@@ -15,7 +15,7 @@ json_t *sheet_of_check(const check *c) {
       [KIND_MODEL] = "rests on a model of randomness; never violated",
       [KIND_REPORT] = "a number for information; never violated",
       [KIND_PROPERTY] =
-          "what every variant keeps unless it declares otherwise; judged on problems of its own",
+          "what every variant keeps unless it declares otherwise; judged on separate small problems",
   };
   json_t *sheet = json_object(), *nulls = json_object();
   bool good = sheet_put(sheet, "name", c->name) && sheet_put(sheet, "summary", c->statement) &&

@@ -32,7 +32,8 @@ static void put_diagonal(const data_qkv *qkv, int64_t first, int64_t width, doub
     }
 }
 
-static attn_status fill(const operands *o, const data_qkv *qkv, int64_t width, void *panel, data_array *p) {
+static attn_status compute_weights(const operands *o, const data_qkv *qkv, int64_t width, void *panel,
+                                   data_array *p) {
   const size_t element = attn_dtype_size(qkv->dtype);
   attn_problem problem;
   data_target *target = NULL;
@@ -80,7 +81,7 @@ static attn_status matrix(operands *o) {
     status = attn_fail(ATTN_ENOMEM, "out of memory for a panel of %zu elements", count);
     goto out;
   }
-  if ((status = fill(o, &qkv, width, panel, &p))) goto out;
+  if ((status = compute_weights(o, &qkv, width, panel, &p))) goto out;
   status = data_npy_write(o->output, &p);
 out:
   free(panel);

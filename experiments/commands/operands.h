@@ -81,7 +81,7 @@ typedef struct reading_options {
         CLI_OTHER, 0, 0, 0, NULL                                                                            \
   }
 
-/* Reads a CLI_OTHER row of them; false: it is none of them. */
+/* Reads one of these CLI_OTHER options; false: the option is another one. */
 bool reading_option(struct argp_state *, reading_options *, const char *option, const char *text);
 void reading_complete(struct argp_state *, const reading_options *, bool needs_v);
 attn_status reading_read(const reading_options *, data_qkv *);
@@ -105,10 +105,10 @@ extern const cli_option operands_options[];
 void operands_other(struct argp_state *, void *operands, const char *option, char *text);
 void operands_complete(struct argp_state *, void *operands);
 
-/* Parses the spec, before any file is read, because a misspelt variant is the commoner mistake. Then checks that
- * the .npy output may be written: it is none of the inputs. */
+/* Parses the spec, before any file is read, because a misspelt variant is the commoner mistake. Then checks
+ * that the .npy output may be written: it must not be one of the inputs. */
 attn_status operands_check(operands *);
-/* The same of any output: none of the inputs, and none of the files that the spec names. */
+/* The same for any output: it must not be one of the inputs, nor a file that the spec names. */
 attn_status operands_check_spec(const char *output, const output_kind *, const char *const *inputs,
                                 size_t count, const attn_spec *);
 

@@ -1,4 +1,5 @@
-/* coin - a tail that is drawn: a query takes each key with probability p, and in any case the last one that it sees.
+/* coin - a tail that is drawn: a query takes each key with probability p, and always the last one that it
+ * sees.
  *
  *   o_i = sum_j w_ij e^s_ij v_j / sum_j w_ij e^s_ij,   w_ij = 1/p where the coin of (i, j) fell so, else 0; 1 for the last key
  *
@@ -54,7 +55,7 @@ static void select(const void *state, const attn_call *call, const attn_block *b
   }
 }
 
-/* The law: E w_a w_b, which is 1 but for a key with itself, and the weight of a key that is kept. */
+/* The law: E w_a w_b, which is 1 for two different keys, and the weight of a key that is kept. */
 static void moments(const void *state, const attn_query *q, const int64_t *keys, int64_t count, double *m) {
   const params *x = q->call->context->params;
   const int64_t last = last_key(q->call, q->batch, q->i);

@@ -89,8 +89,8 @@ static struct {
   ptrdiff_t byte;
 } watched;
 
-/* Opens the page, so that the access is repeated and goes on. What no block's page caused is somebody else's: with
- * the old action back in place it happens again. */
+/* Opens the page, so that the access is repeated and succeeds. What no block's page caused is somebody
+ * else's: with the old action back in place it happens again. */
 static void note_touch(int number, siginfo_t *info, void *context) {
   const uintptr_t at = (uintptr_t)info->si_addr;
   (void)context;

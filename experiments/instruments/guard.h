@@ -33,9 +33,9 @@ attn_status guard_thaw(const guard *);
 /* Moves malloc'ed bytes into a frozen guard and frees them: *memory is NULL then. */
 attn_status guard_adopt(guard *, void **memory, size_t bytes, size_t alignment);
 
-/* Until guard_unwatch a read or write on the forbidden page before or behind one of these blocks is noted, and the
- * program goes on: the page then holds zeros. The first is kept. One watch at a time in a process, at most
- * GUARD_WATCHED blocks, which outlive it. EFOREIGN. */
+/* Until guard_unwatch a read or write on the forbidden page before or behind one of these blocks is noted,
+ * and the program continues: the page then holds zeros. The first is kept. One watch at a time in a process,
+ * at most GUARD_WATCHED blocks, which outlive it. EFOREIGN. */
 enum { GUARD_WATCHED = 4 };
 typedef struct guard_touch {
   int block;    /* -1: none was touched */

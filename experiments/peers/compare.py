@@ -197,7 +197,7 @@ def table(state):
     print("\n".join([lines[0], rule, *lines[1:]]))
     print(f"\nMedians of {min(counts)} to {max(counts)} rounds: one execution of each in random order. "
           "attnlab / it: ratio of speeds,\ngeometric mean over rounds with its 95 % interval; target: met or "
-          "no where the whole interval says so. Difference: the\nlargest from attnlab's output (attnlab: from "
+          "no if the whole interval lies on that side. Difference: the\nlargest from attnlab's output (attnlab: from "
           f"{SAMPLED_ROWS} rows in double precision), as a fraction of the largest element.")
 
 

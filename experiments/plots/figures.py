@@ -18,7 +18,7 @@ ROUNDING, ZEROS = 1e-5, 1  # errors below and above which there is nothing to te
 
 
 def name_lines(runs):
-    """Column line: the label. Column curve: variant and parameters that differ but for the one along it. Returns looks."""
+    """Column line: the label. Column curve: variant and parameters that differ, except the one along the curve. Returns looks."""
     looks, params = {}, runs.params.map(lambda text: {k: v for k, v in json.loads(text or "{}").items() if k != "seed"})
     hues = itertools.cycle(HUES)
     for variant, own in params.groupby(runs.variant):

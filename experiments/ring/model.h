@@ -1,9 +1,9 @@
 /* model.h - what a ring of ranks (core/ring) would take for one sequence: computation against communication.
  *
  * P ranks have n/P queries and keys each. In each of P steps a rank computes with one block of keys while it
- * sends that block on and receives the next, but for the last step, which sends nothing. With c = 1, causal
- * 1/2 (zigzag ownership leaves every rank the same half), H query heads, G key heads, e bytes an element, a
- * rank of R flop/s that sends B bytes/s after a delay of L seconds:
+ * sends that block on and receives the next; the last step sends nothing. With c = 1, causal 1/2 (zigzag
+ * ownership leaves every rank the same half), H query heads, G key heads, e bytes an element, a rank of R
+ * flop/s that sends B bytes/s after a delay of L seconds:
  *
  *   computing a step  A = 2 c (n/P)^2 H (d_qk + d_v) / R
  *   sending a block   S = L + 2 ceil(n / 2P) G (d_qk + d_v) e / B       a block has room for two of the

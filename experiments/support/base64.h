@@ -8,7 +8,7 @@
 /* The text of `size` bytes (release with free); NULL: no memory. */
 char *base64_encode(const void *bytes, size_t size);
 
-/* Whether the text, of `length` characters, stands for exactly `size` bytes, which are then written. */
+/* Does the text, of `length` characters, encode exactly `size` bytes? Then they are written. */
 bool base64_decode(const char *text, size_t length, void *bytes, size_t size);
 
 #endif

@@ -26,7 +26,7 @@ static void skip_blanks(json_reader *r) {
   while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r')) r->at++;
 }
 
-static bool take(json_reader *r, char c, const char *expected) {
+static bool skip_char(json_reader *r, char c, const char *expected) {
   skip_blanks(r);
   if (r->wrong || r->at == r->end || *r->at != c) return fail(r, expected);
   r->at++;
@@ -55,7 +55,7 @@ json_read_kind json_reader_peek(json_reader *r) {
 }
 
 bool json_reader_begin(json_reader *r, char open) {
-  return take(r, open, open == '{' ? "an object" : "an array");
+  return skip_char(r, open, open == '{' ? "an object" : "an array");
 }
 
 bool json_reader_more(json_reader *r, char close, size_t *count) {
@@ -64,7 +64,7 @@ bool json_reader_more(json_reader *r, char close, size_t *count) {
     r->at++;
     return false;
   }
-  if (*count && !take(r, ',', close == '}' ? "',' or '}'" : "',' or ']'")) return false;
+  if (*count && !skip_char(r, ',', close == '}' ? "',' or '}'" : "',' or ']'")) return false;
   if (r->wrong) return false;
   ++*count;
   return true;
@@ -143,7 +143,7 @@ static size_t utf8_length(const unsigned char *p, size_t left) {
 }
 
 bool json_reader_text(json_reader *r) {
-  if (!take(r, '"', "a text")) return false;
+  if (!skip_char(r, '"', "a text")) return false;
   r->length = 0;
   while (r->at < r->end) {
     const char *from = r->at;
@@ -168,7 +168,7 @@ bool json_reader_text(json_reader *r) {
   return fail(r, "the end of a text");
 }
 
-bool json_reader_name(json_reader *r) { return json_reader_text(r) && take(r, ':', "':'"); }
+bool json_reader_name(json_reader *r) { return json_reader_text(r) && skip_char(r, ':', "':'"); }
 
 /* -- numbers and words -- */
 

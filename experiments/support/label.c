@@ -15,14 +15,14 @@ typedef struct filter {
 
 static bool is(const char *name, const attn_param *p) { return name && strcmp(name, p->name) == 0; }
 
-static bool wanted(void *context, const attn_spec *of, const attn_param *p, bool preset) {
+static bool is_printed(void *context, const attn_spec *of, const attn_param *p, bool preset) {
   filter *x = context;
   if (x->at++ == x->place || (!x->seed && is(of->variant->seed, p))) return false;
   return !preset || is(of->variant->budget.parameter, p);
 }
 
 attn_status label_make(const attn_spec *spec, bool seed, char **out) {
-  return attn_spec_print(spec, wanted, &(filter){.seed = seed, .place = -1}, out);
+  return attn_spec_print(spec, is_printed, &(filter){.seed = seed, .place = -1}, out);
 }
 
 attn_status label_of_text(const char *text, char **out) {
@@ -41,7 +41,7 @@ attn_status label_of_text(const char *text, char **out) {
 attn_status label_without(const attn_spec *spec, int64_t place, char **out) {
   filter x = {.seed = true, .place = place};
   char *text = NULL;
-  const attn_status status = attn_spec_print(spec, wanted, &x, &text);
+  const attn_status status = attn_spec_print(spec, is_printed, &x, &text);
   if (status) return status;
   *out = place < x.at ? text : NULL;
   if (!*out) free(text);

@@ -1,5 +1,5 @@
-/* coin.c - a stranger's weighted selector that lies (plugins/planted_coin.c): attnlab test says so, and so do a sweep and
- * attnlab check of its results. */
+/* coin.c - a foreign weighted selector that states a false law (plugins/planted_coin.c): attnlab test reports
+ * it, as do a sweep and attnlab check of its results. */
 #include "tests/support/command.h"
 
 TestSuite(cli_coin, .init = command_enter, .fini = command_leave, .timeout = 300);

@@ -31,7 +31,8 @@ Test(cli_declared, what_is_kept) {
 }
 
 Test(cli_declared, an_error_that_is_called_rounding) {
-  SAID("rounding", 1, "run           FAILED", "rounding.weight = 0.0299999", "more is no rounding");
+  SAID("rounding", 1, "run           FAILED", "rounding.weight = 0.0299999",
+       "a larger error is not rounding");
 }
 
 Test(cli_declared, as_much_rounding_as_may_be) {

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """pages.py BUILD SOURCE - the commands and programs of experiments/docs/*.md, as they stand there.
 
-Each page is tried in a directory of its own, in the order of its blocks: ```sh by a shell that stops at the first failure, with
+Each page is tried in a separate directory, in the order of its blocks: ```sh by a shell that stops at the first failure, with
 the built program in its path; ```python in one interpreter, with core/python in its path. A block ```text is what a reader
 may compare; indented blocks install or fetch something, and are not tried. What a page reads of the tree (data, experiments, core, variants,
 LICENSE, README.md) is there by link. A page without a block that can be tried fails, unless it is listed below."""
