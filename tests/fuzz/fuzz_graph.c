@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static const attn_graph_request wanted[] = {
       {.heads = 2, .rows = 3, .columns = 4},
       {.heads = 2, .rows = 3, .columns = 3, .symmetric = true, .self = true}};
-  /* libhdf5 is known to crash on damaged files, and is asked in a process of its own. */
+  /* libhdf5 is known to crash on damaged files, and is tried in a separate process. */
   if (size >= 4 && memcmp(data, "\x89HDF", 4) == 0) return 0;
   const char *path = fuzz_file("x.npy", data, size);
   for (int k = 0; k < 2; k++) {

@@ -1,10 +1,10 @@
 /* bench.c - attn_mutants: does every deliberate fault of mutants.cmake meet the check, property or test that
  * it names?
  *
- * Every catcher runs in a process of its own, with the fault switched on by the environment. First the
- * catchers run without a fault, and must find none. Exit code: 0 every mutant is caught and every check and
- * property is named by one, 1 a mutant survives or a check has none, 2 a catcher reports the correct library
- * or cannot run. */
+ * Every catcher runs in a separate process, with the fault switched on by the environment. First the catchers
+ * run without a fault, and must find none. Exit code: 0 every mutant is caught and every check and property
+ * is named by one, 1 a mutant survives or a check has none, 2 a catcher reports the correct library or cannot
+ * run. */
 #include <fcntl.h>
 #include <omp.h>
 #include <signal.h>

@@ -64,7 +64,7 @@ mutant(softmax-of-rectified-scores core/kernels/rows.inc PROP-SHIFT full "negati
 mutant(bf16-cut-off core/kernels/bf16.inc FP-4 "tiled:precision=bf16" "bf16 keeps four bits"
   [[& nan)) & @0xffff0000@;]] [[0xfff80000]])
 
-mutant(first-key-doubled core/kernels/tile.inc permutation tiled "the first key of a step weighs twice"
+mutant(first-key-doubled core/kernels/tile.inc permutation tiled "the first key of a step counts twice"
   [[NAME(weight)(v_sub(v_load(p + key * GROUP + j * VL), max[j]))]]
   [[v_mul(v_set(key ? 1 : 2), NAME(weight)(v_sub(v_load(p + key * GROUP + j * VL), max[j])))]])
 mutant(scores-squared core/kernels/tile.inc shift tiled "scores enter by their squares"
@@ -194,9 +194,9 @@ mutant(some-weights-of-the-first core/kernels/decode.inc variants_pages/pages_of
 mutant(some-maximum-not-rescaled core/kernels/decode.inc variants_pages/pages_of_a_long_sequence_are_attended_to ""
   "outputs keep the scale of a maximum that was raised" [[v_fma(v_set(@a[r]@), v_load(o + l), v_load(sum + l))]] [[1]])
 mutant(selection-sees-ahead core/engines/softmax/select.c variants_select/every_way_of_sharing ""
-  "a query sees all of its own page" [[key < w->begin[at % rows] || @key >= w->end[at % rows]@]] [[false]])
+  "a query sees the whole page that it lies in" [[key < w->begin[at % rows] || @key >= w->end[at % rows]@]] [[false]])
 mutant(stretch-skipped core/engines/softmax/select.c variants_pages/pages_of_a_long_sequence_are_attended_to ""
-  "a run that goes on in the next stretch is taken once" [[if (run->first + run->count > end) break;]] [[;]])
+  "a run that continues in the next stretch is taken once" [[if (run->first + run->count > end) break;]] [[;]])
 
 # -- patterns --
 
@@ -330,7 +330,7 @@ mutant(advice-of-half-the-error experiments/advice/attempt.c cli_advise/what_is_
   "the error is half of what was measured" [[t->error[t->draws++] = @error@;]] [[error / 2]])
 mutant(advice-no-bisection experiments/advice/search.c cli_advise/what_is_said_is_what_apply_does ""
   "the budget is only doubled" [[while (!status && @high - low > 1 + high / FINE@ && !out_of_time(s)) {]] [[false]])
-mutant(advice-first-draw experiments/advice/attempt.c cli_advise/draws_follow_the_seed "" "one draw stands for all"
+mutant(advice-first-draw experiments/advice/attempt.c cli_advise/draws_follow_the_seed "" "the first draw is reported as the mean"
   [[s->error = @sum / t->draws@;]] [=[t->error[0]]=])
 mutant(advice-draws-certain experiments/advice/tell.c cli_advise/what_is_said_is_what_apply_does ""
   "what is drawn is called certain" [[@s->draws || reference@ ? (double)NAN : s->error_hi]] [[reference]])
@@ -391,7 +391,7 @@ mutant(t5-head-by-bucket data/sources/target_arrays.c data_target/t5_has_a_numbe
 mutant(duplicate-edge-admitted data/formats/graph.c data_graphs/hostile_masks_and_lists "" "an edge may stand there twice"
   [=[if (@e->at[i] == e->at[i - 1]@) {]=] [[false]])
 mutant(duplicate-edge-counted-twice data/formats/graph.c data_graphs/parents_symmetry_and_self ""
-  "an edge that symmetry gives again begins a run of its own" [=[e->at[i] <= e->at[i - 1] + 1]=] [=[e->at[i] == e->at[i - 1] + 1]=])
+  "an edge that symmetry gives again begins a new run" [=[e->at[i] <= e->at[i - 1] + 1]=] [=[e->at[i] == e->at[i - 1] + 1]=])
 mutant(self-loop-dropped data/formats/graph.c data_graphs/parents_symmetry_and_self "" "rows of a list do not see themselves"
   [[e->want->self && @i < e->heads * rows@]] [[false]])
 mutant(mask-last-column-ignored data/formats/graph.c data_graphs/every_format_gives_the_same_graph ""
@@ -592,7 +592,7 @@ mutant(square-unweighted experiments/mathematics/entries.c checks_entries/powers
 
 mutant(nystrom-start-not-transposed core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "the iteration starts from A"
   [[z[i * row + j] = @a[j * row + i]@ / (rows * columns);]] [[a[i * row + j] ]])
-mutant(nystrom-coefficients core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "13 stands for 15 in the iteration"
+mutant(nystrom-coefficients core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "13 instead of 15 in the iteration"
   [[subtract(15, next, m, row, t);]] [[subtract(13, next, m, row, t);]])
 mutant(nystrom-one-step-less core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "one iteration is missing"
   [[@step < iterations@; step++]] [[step + 1 < iterations]])
@@ -1118,7 +1118,7 @@ mutant(sum-of-large-gates core/expression/caps.c expression_grammar/variants_of_
   [[(@fabs(sum - 1) <= rounding && rounding <= 0x1p-32@)]] [[fabs(sum - 1) <= rounding]])
 mutant(join-takes-what-is-owned core/expression/join.c expression_lies/of_one_term ""
   "a selector that draws from keys of others goes unseen"
-  [[run_meet(owned, &own)]] [[false]])
+  [[run_sets_intersect(owned, &own)]] [[false]])
 mutant(join-selection-of-no-step core/engines/softmax/picks.c expression_lies/broken_selections_are_refused ""
   "runs of any step are taken"
   [[if (runs[r].step != 1) return ATTN_PICKS_STEP;]] [[;]])
@@ -1170,9 +1170,9 @@ mutant(tail-chance-padded variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "1e-4 is
 mutant(tail-angle-not-centred variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "angles are those of keys as they are"
   [[direct(attn_row_behind(k, p->k, j, p->dtype), @x.mean@, d,]] [[NULL]])
 mutant(tail-window-weighted variants/lsh_tail.c variants_lsh_tail/keys_that_meet_the_query_in_tables_are_kept_and_weighted ""
-  "keys that are taken in any case have weights, too" [=[if (weights && @w.hits[j] != ALWAYS@)]=] [[true]])
+  "keys that are always taken have weights, too" [=[if (weights && @w.hits[j] != ALWAYS@)]=] [[true]])
 mutant(tail-pairs-independent variants/lsh_tail.c variants_lsh_tail/draws_follow_the_moments ""
-  "two keys are kept as if each had tables of its own"
+  "two keys are kept as if their tables were independent"
   [[both = a == b ? p_a : @power(fmax(0, 1 - (to_a + to_b + between) / (2 * pi)), x->k)@;]] [[p_a * p_b]])
 mutant(tail-window-counts-the-hidden core/score.c variants_lsh_tail/a_window_counts_no_hidden_keys ""
   "keys that a bias hides have places in the window" [[count -= @!attn_score_hides(p, batch, head, i, --end)@;]]
@@ -1210,23 +1210,23 @@ mutant(hyper-padding-sorted variants/hyper.c variants_hyper/weights_are_those_of
   "keys that do not exist are hashed and sorted among the others"
   [[keys = @attn_call_keys(call, batch)@, blocks = blocks_of(&s->p, keys);]] [[p->n_kv]])
 mutant(hyper-weight-of-rest variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
-  "drawn keys stand for those beside the block alone, though all were drawn from"
+  "drawn keys represent only those outside the block, though all were drawn from"
   [=[add(picks, drawn[d], @weight[d]@);]=]
   [=[weight[d] + log1p(-(double)(end - begin_of(t, blocks, keys)) / (double)keys)]=])
 mutant(hyper-pi-not-normalised variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40,sampling=values"
   "the probabilities do not sum to 1"
   [=[(mass[key] - (key ? mass[key - 1] : 0)) / @mass[keys - 1]@]=] [[1]])
 mutant(hyper-multiplicity-lost variants/hyper.c LAW-2 "hyper:exact_below=0,block=20,sample=40"
-  "a key that is drawn again weighs no more" [=[@log((double)w->times[key])@ - log((double)m * pi)]=] [[0]])
+  "a key that is drawn again has no more weight" [=[@log((double)w->times[key])@ - log((double)m * pi)]=] [[0]])
 mutant(hyper-seedless variants/hyper.c LAW-1 "hyper:exact_below=0,block=20,sample=40" "draws do not depend on the seed"
   [[(uint64_t)s->p.seed]] [[0]])
 mutant(bigbird-candidates-of-all variants/bigbird.c LAW-4 "bigbird:block=8,random=2,tail=uniform"
-  "drawn blocks stand for all blocks, those of the window among them" [[log((double)@most(all, 1)@ / (double)]] [[s->blocks]])
+  "drawn blocks represent all blocks, the window's included" [[log((double)@most(all, 1)@ / (double)]] [[s->blocks]])
 mutant(bigbird-blocks-independent variants/bigbird.c LAW-1 "bigbird:block=8,random=2,tail=uniform"
   "the law takes two drawn blocks for independent" [[all * (drawn - 1) / (drawn * (all - 1))]] [[1]])
 
 mutant(law-certain-drawn-again experiments/evidence/weights/means.c checks_tails/heads_that_depend_on_the_seed ""
-  "a key that is taken in any case is thought to be drawn" [[@weight_always(law->m, l->end, a)@ ? 1 : weight_kept(]] [[false]])
+  "a key that is always taken is thought to be drawn" [[@weight_always(law->m, l->end, a)@ ? 1 : inclusion_probability(]] [[false]])
 mutant(law-two-left experiments/evidence/weights/law.c checks_tails/draws_of_two_keys ""
   "a probability that rounding takes below 0 is raised to a power" [[pow(@fmax(0, 1 - one - two)@, draws)]] [[1 - one - two]])
 mutant(selection-heeds-biases experiments/checks/selection/sel_support.c

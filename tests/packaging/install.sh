@@ -1,5 +1,5 @@
 #!/bin/sh
-# install.sh BUILD SOURCE - installs a build to a prefix of its own and moves that, makes the examples with its
+# install.sh BUILD SOURCE - installs a build to a fresh prefix and moves that, makes the examples with its
 # pkg-config and its CMake package and with attnlab as a part of their project, and runs them.
 set -eu
 build=$1
@@ -22,7 +22,7 @@ export PKG_CONFIG_PATH
 [ "$(pkg-config --variable=program attnlab | xargs realpath)" = "$here/prefix/bin/attnlab" ] || fail "attnlab.pc"
 attnlab --version | grep -qx "attnlab $(pkg-config --modversion attn)" || fail "not the version of attn.pc"
 
-# The Python module finds the library and the program of its own prefix, without NumPy, too.
+# The Python module finds the library and the program of its prefix, without NumPy, too.
 if [ -x /usr/bin/python3 ]; then
   PYTHONPATH=$here/prefix/lib/python3/dist-packages /usr/bin/python3 -B -W error - <<'PY' || fail "the Python module"
 import attnlab

@@ -248,7 +248,7 @@ class Memory(unittest.TestCase):
         numbers = oracle.draw(7, 3, 5)
 
         class Exporter:
-            """A library of its own, whose tensor begins within its memory, on a device."""
+            """An exporter whose tensor begins within its memory, on a device."""
             dtype, device = "float32", 1
 
             def __dlpack_device__(self):
@@ -264,7 +264,7 @@ class Memory(unittest.TestCase):
         x = Exporter()
         got = attnlab.attention(x, x, x)
         np.testing.assert_array_equal(got, attnlab.attention(numbers[1:], numbers[1:], numbers[1:]))
-        # JAX, which Debian has not, exports its arrays so, whose results are arrays of its own.
+        # JAX, which Debian has not, exports its arrays so; the results must be JAX arrays.
         jax, jax_numpy = types.ModuleType("jax"), types.ModuleType("jax.numpy")
         jax.numpy, jax_numpy.asarray = jax_numpy, lambda array, dtype: ("jax", dtype, array)
         with mock.patch.dict(sys.modules, {"jax": jax, "jax.numpy": jax_numpy}), \

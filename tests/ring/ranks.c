@@ -1,5 +1,5 @@
 /* ranks.c - attn_ring on the ranks that mpirun starts: its rows against the oracle and against one process,
- * within the bound of its own roundings; the same bits from any number of threads; nothing of later keys in a
+ * within the bound of its roundings; the same bits from any number of threads; nothing of later keys in a
  * causal row. */
 #include <math.h>
 #include <stdio.h>

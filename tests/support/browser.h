@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-/* Starts the browser with a profile of its own below `directory`, without a network. Fails the test if it
+/* Starts the browser with a fresh profile below `directory`, without a network. Fails the test if it
  * cannot. */
 void browser_start(const char *program, const char *directory);
 void browser_stop(void);

@@ -122,7 +122,7 @@ static inline void case_free(run_case *c) {
   free(c);
 }
 
-/* One check on the evidence, with a cache of its own. */
+/* One check on the evidence, with a fresh cache. */
 static inline result_bound case_check(const evidence *e, const char *name) {
   evidence own = *e;
   result_bound bound;
@@ -140,7 +140,7 @@ static inline void expect_verdict(const evidence *e, const char *name, check_ver
                b.measured, b.value, b.message);
 }
 
-/* It holds, whether its bound says something or is vacuous. */
+/* It holds, whether its bound is vacuous or not. */
 static inline void expect_holds(const evidence *e, const char *name, const char *what) {
   result_bound b = case_check(e, name);
   const bool vacuous = b.verdict == VERDICT_UNCERTIFIABLE && strncmp(b.message, "vacuous: ", 9) == 0;

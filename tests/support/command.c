@@ -1,4 +1,4 @@
-/* command.c - the program in a process of its own. A step of the set-up that fails aborts the test. */
+/* command.c - the program in a child process. A step of the set-up that fails aborts the test. */
 #include "tests/support/command.h"
 
 #include <fcntl.h>

@@ -11,7 +11,7 @@
 typedef struct subject {
   const char *spec;
   case_shape shape;
-  attn_options options; /* one thread: what more threads do is a property of its own */
+  attn_options options; /* one thread: more threads are a separate property */
   attn_plan *plan;
   attn_view view;
   inputs in;

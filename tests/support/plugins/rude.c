@@ -14,7 +14,7 @@
 typedef enum {
   NONE,
   ORPHAN,     /* dies, and leaves a child that holds its descriptors */
-  DAEMON,     /* the same of a child in a session of its own */
+  DAEMON,     /* the same of a child in a new session */
   CHILD_EATS, /* a child takes memory */
   SCRIBBLE,   /* writes to every descriptor */
   CLOSE,      /* closes every descriptor */
