@@ -54,7 +54,7 @@ static attn_status applicable(const attn_context *c) {
                      (long long)p->window);
   if (p->tail == UNIFORM && !p->random)
     return attn_fail(ATTN_EINVAL,
-                     "variant bigbird: tail=uniform, but random=0 draws no keys to represent the others");
+                     "variant bigbird: tail=uniform, but random=0 draws nothing to represent the others");
   if (c->problem->n_q > c->problem->n_kv)
     return attn_fail(ATTN_EUNSUPPORTED, "variant bigbird: n_q > n_kv leaves queries without a block");
   return ATTN_OK;

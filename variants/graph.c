@@ -7,8 +7,9 @@
  *   natten         on a canvas of `width` columns, j lies in the kernel x kernel window round i, whose centre is
  *                  moved so that it stays inside (Hassani et al. 2023, arXiv:2204.07143)
  *   tree           j = i, or j is an ancestor of i; the file lists parents, -1 for a root
- *   file           the file has the edge (i, j): a mask, a list of edges, or compressed sparse rows, for all heads or
- *                  for each; block > 1: the file's rows and columns are blocks of that size, the last one less
+ *   file           the file has the edge (i, j): a mask, a list of edges, or compressed sparse rows, for all heads
+ *                  or for each; block > 1: the file's rows and columns are blocks of that size, the last may be
+ *                  shorter
  *
  * Queries are named by their position, rows of a file by their number. Under the causal mask they see j <= i of
  * these alone; a query without keys gives zeros. Velickovic et al. 2018 (arXiv:1710.10903) attend to the
