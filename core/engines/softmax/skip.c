@@ -22,7 +22,7 @@ attn_status attn_softmax_skip_check(const attn_context *c, const attn_pattern *p
     return attn_fail(ATTN_EINVAL, "variant %s: tiling.order = %d, no such order", name, (int)tiling.order);
   if (!(tiling.skip > 0)) return ATTN_OK;
   if (tiling.path > ATTN_PATH_FMA)
-    return attn_fail(ATTN_EINVAL, "variant %s: steps are passed over only with path=fma", name);
+    return attn_fail(ATTN_EINVAL, "variant %s: steps are passed over with path=fma alone", name);
   if (queries > ATTN_TILE && queries % ATTN_TILE)
     return attn_fail(
         ATTN_EINVAL,
