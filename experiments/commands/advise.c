@@ -12,6 +12,7 @@
 #include "experiments/commands/operands.h"
 #include "experiments/instruments/timing.h"
 #include "experiments/quality/advise.h"
+#include "experiments/support/escape.h"
 #include "experiments/support/status_line.h"
 
 enum { SPECS_MAX = 64 };
@@ -58,8 +59,9 @@ static const cli_option options[] = {
     {"windows", 'w', "W", "Windows (default 8)", CLI_INT, MODEL(windows), 1, INT32_MAX, NULL},
     {"seed", 0, "S", "Seed of the first draw, or of the windows' places (default 0)", CLI_INT, MODEL(seed), 0,
      INT64_MAX, NULL},
-    {"output", 'o', "FILE", "Add the runs to this evaluation, .h5; those that it has are not repeated",
-     CLI_TEXT, offsetof(arguments, output), 0, 0, NULL},
+    {"output", 'o', "NAME.h5",
+     "Add the runs to this evaluation and its journal NAME.jsonl, as `attnlab eval' does", CLI_TEXT,
+     offsetof(arguments, output), 0, 0, NULL},
     {"quiet", 'q', NULL, "No progress on stderr", CLI_FLAG, offsetof(arguments, quiet), 0, 0, NULL},
     {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(arguments, threads), 0, 0, NULL},
     {NULL, 0, NULL, "variant", CLI_OTHER, 0, 0, 0, NULL},
@@ -228,7 +230,11 @@ static attn_status advise(const arguments *a) {
 
 /* -- a model -- */
 
-static attn_status advise_model(void *to, const char *path) { return quality_advise(to, path, stdout); }
+static void print_note(void *to, const char *line) {
+  (void)to;
+  escape_put(stdout, line);
+  putchar('\n');
+}
 
 /* Settings to choose from where none were given: [count], to be freed. */
 static attn_status make_presets(int64_t n, char **specs, int *count) {
@@ -245,7 +251,7 @@ static attn_status make_presets(int64_t n, char **specs, int *count) {
   return ATTN_OK;
 }
 
-static attn_status prepare_model(arguments *a) {
+static attn_status prepare_model(arguments *a, int argc, char **argv) {
   quality_request *r = &a->model;
   char *presets[SPECS_MAX];
   int made = 0;
@@ -259,9 +265,13 @@ static attn_status prepare_model(arguments *a) {
   r->spec_count = made ? made : a->count;
   r->n = (attn_int_list){1, &a->n};
   if (a->threads) omp_set_num_threads(a->threads);
-  if (!status && a->output)
-    status = output_check(a->output, &kind_evaluation, (const char *const[]){r->ids.text, r->ids.tokens}, 2);
-  if (!status) status = a->output ? advise_model(r, a->output) : quality_unnamed(advise_model, r);
+  const char *const inputs[] = {r->ids.text, r->ids.tokens};
+  const quality_session session = {
+      .path = a->output, .inputs = inputs, .input_count = 2, .argc = argc, .argv = argv, .note = print_note};
+  quality_store store = {0};
+  if (!status) status = quality_store_open(&session, &store);
+  if (!status) status = quality_advise(r, &store, stdout);
+  quality_store_close(&store);
   for (int i = 0; i < made; i++) free(presets[i]);
   return status;
 }
@@ -273,6 +283,6 @@ int cmd_advise(int argc, char **argv) {
                  .n = 512,
                  .model = {.windows = 8, .kl_budget = 0.01, .margin = 0.01, .limit = 86400}};
   cli_parse(&parser, argc, argv, &a);
-  const int code = cli_report(argv[0], a.model.ids.model ? prepare_model(&a) : advise(&a));
+  const int code = cli_report(argv[0], a.model.ids.model ? prepare_model(&a, argc, argv) : advise(&a));
   return cli_close_stdout(argv[0], code);
 }

@@ -63,8 +63,9 @@ static const cli_option options[] = {
      0, NULL},
     {"seed", 0, "S", "Seed of the windows' places (default 0)", CLI_INT, REQUEST(seed), 0, INT64_MAX, NULL},
     {"limit", 0, "S", "Time limit of a pass, seconds (default a day)", CLI_REAL, REQUEST(limit), 0, 0, NULL},
-    {"output", 'o', "FILE", "Add the runs to this file, .h5; those that it has are not repeated", CLI_TEXT,
-     offsetof(arguments, output), 0, 0, NULL},
+    {"output", 'o', "NAME.h5",
+     "Add the runs to the journal NAME.jsonl, and make this file from it; runs that it has are not repeated",
+     CLI_TEXT, offsetof(arguments, output), 0, 0, NULL},
     {"keep-stale", 0, NULL,
      "Keep runs of that file that another build of the program, or another plug-in, made", CLI_FLAG,
      REQUEST(keep_stale), 0, 0, NULL},
@@ -147,16 +148,6 @@ static const cli_command parser = {
         "-o eval.h5\n"
         "  attnlab eval build/models/minimind2 --text LICENSE --task recall --layers each -v topk:k=16"};
 
-typedef struct evaluation {
-  const quality_request *r;
-  quality_teller *teller;
-} evaluation;
-
-static attn_status answer(void *to, const char *path) {
-  const evaluation *e = to;
-  return quality_answer(e->r, path, quality_tell, quality_tell_note, e->teller);
-}
-
 int cmd_eval(int argc, char **argv) {
   arguments a = {.request = {.layers = "all",
                              .heads = "all",
@@ -182,10 +173,18 @@ int cmd_eval(int argc, char **argv) {
   attn_status status = ATTN_OK;
   char *output = NULL;
   if (a.output) status = sweep_path(a.output, r->shard, r->shards, "h5", &output);
-  if (!status && output)
-    status = output_check(output, &kind_evaluation, (const char *const[]){r->ids.text, r->ids.tokens}, 2);
-  evaluation e = {r, &teller};
-  if (!status) status = output ? answer(&e, output) : quality_unnamed(answer, &e);
+  const char *const inputs[] = {r->ids.text, r->ids.tokens};
+  const quality_session session = {.path = output,
+                                   .inputs = inputs,
+                                   .input_count = 2,
+                                   .argc = argc,
+                                   .argv = argv,
+                                   .note = quality_tell_note,
+                                   .to = &teller};
+  quality_store store = {0};
+  if (!status) status = quality_store_open(&session, &store);
+  if (!status) status = quality_answer(r, &store, quality_tell, &teller);
+  quality_store_close(&store);
   free(output);
   const int code = cli_report(argv[0], status);
   return cli_close_stdout(argv[0], code ? code : cli_verdict_code(teller.violated, teller.failed));

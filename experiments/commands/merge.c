@@ -5,6 +5,7 @@
 
 #include "data/support/file.h"
 #include "experiments/commands/cli.h"
+#include "experiments/quality/file.h"
 #include "experiments/quality/relate.h"
 #include "experiments/results/set.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "experiments/commands/cli.h"
+#include "experiments/quality/file.h"
 #include "experiments/quality/page.h"
 #include "experiments/report/page.h"
 
@@ -84,7 +85,7 @@ static attn_status report_evaluation(const arguments *a, const char *title) {
   attn_status status = quality_read(a->results[0], &set);
   if (status) return status;
   status = quality_write_page(a->output, &set, title);
-  quality_set_free(&set);
+  result_set_free(&set);
   return status;
 }
 

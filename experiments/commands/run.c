@@ -129,7 +129,16 @@ static int evaluate(const char *command, const arguments *a, const quality_confi
         ATTN_EINVAL, "%s: evaluations of models take -o, --shard, --threads, --keep-stale and --plugin alone",
         o->config_path);
   if (!status) status = sweep_path(o->output, o->shard, o->shards, "h5", &output);
-  if (!status) status = output_check(output, &kind_evaluation, &o->config_path, 1);
+  const quality_session session = {.path = output,
+                                   .inputs = &o->config_path,
+                                   .input_count = 1,
+                                   .argc = o->argc,
+                                   .argv = o->argv,
+                                   .hostname = !o->no_hostname,
+                                   .note = quality_tell_note,
+                                   .to = &teller};
+  quality_store store = {0};
+  if (!status) status = quality_store_open(&session, &store);
   if (o->threads) omp_set_num_threads((int)o->threads);
   for (size_t i = 0; !status && i < quality_configuration_count(c); i++) {
     quality_request r;
@@ -137,8 +146,9 @@ static int evaluate(const char *command, const arguments *a, const quality_confi
     r.shard = o->shard;
     r.shards = o->shards;
     r.keep_stale = o->keep_stale;
-    status = quality_answer(&r, output, quality_tell, quality_tell_note, &teller);
+    status = quality_answer(&r, &store, quality_tell, &teller);
   }
+  quality_store_close(&store);
   free(output);
   const int code = cli_report(command, status);
   return cli_close_stdout(command, code ? code : cli_verdict_code(teller.violated, teller.failed));

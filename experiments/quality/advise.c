@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "data/support/file.h"
-#include "experiments/results/row.h"
-#include "experiments/support/escape.h"
 #include "experiments/support/label.h"
 #include "experiments/support/table.h"
 
@@ -21,7 +19,7 @@ typedef struct setting {
 
 typedef struct advice {
   const quality_request *r;
-  const char *path;
+  const quality_store *store;
   FILE *out;
   setting *runs;
   size_t count;
@@ -75,12 +73,6 @@ static attn_status collect(void *to, const quality_set *set, const quality_recor
   return status;
 }
 
-static void print_note(void *to, const char *line) {
-  const advice *a = to;
-  escape_put(a->out, line);
-  fputc('\n', a->out);
-}
-
 static attn_status run_all(advice *a, const char *const *specs, int64_t count, const char *layers) {
   static const double whole = 1;
   quality_request r = *a->r;
@@ -92,7 +84,7 @@ static attn_status run_all(advice *a, const char *const *specs, int64_t count, c
   r.mixes = &whole;
   r.mix_count = 1;
   r.bare = true;
-  return quality_answer(&r, a->path, collect, print_note, a);
+  return quality_answer(&r, a->store, collect, a);
 }
 
 /* -- what was found -- */
@@ -240,8 +232,8 @@ static attn_status print_outcome(const advice *a, const assignment *all, size_t 
   return status;
 }
 
-attn_status quality_advise(const quality_request *r, const char *path, FILE *out) {
-  advice a = {.r = r, .path = path, .out = out};
+attn_status quality_advise(const quality_request *r, const quality_store *store, FILE *out) {
+  advice a = {.r = r, .store = store, .out = out};
   attn_status status = run_all(&a, r->specs, r->spec_count, "all");
   const size_t settings = a.count;
   const char **middles = calloc(settings + 1, sizeof *middles),

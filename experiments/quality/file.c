@@ -2,83 +2,16 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/quality/file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "data/formats/hdf5_input.h"
-#include "data/support/file.h"
-#include "experiments/results/hdf5/source.h"
+#include "experiments/results/hdf5/groups.h"
 
 #define COORDINATES "variant n"
 
-/* -- the set -- */
-
-void quality_set_free(quality_set *s) {
-  for (size_t i = 0; i < s->count; i++) quality_record_free(&s->records[i]);
-  free(s->records);
-  *s = (quality_set){0};
-}
-
-const quality_record *quality_set_find(const quality_set *s, const char *key) {
-  for (size_t i = 0; i < s->count; i++)
-    if (strcmp(s->records[i].key, key) == 0) return &s->records[i];
-  for (size_t i = 0; i < s->count; i++)
-    if (quality_keys_match(s->records[i].key, key)) return &s->records[i];
-  return NULL;
-}
-
-attn_status quality_set_add(quality_set *s, quality_record *r) {
-  quality_record *known = (quality_record *)quality_set_find(s, r->key);
-  if (!known) {
-    quality_record *more = realloc(s->records, (s->count + 1) * sizeof *more);
-    if (!more) return attn_fail(ATTN_ENOMEM, "no memory for %zu runs", s->count + 1);
-    s->records = more;
-    known = &more[s->count++];
-  } else {
-    quality_record_free(known);
-  }
-  *known = *r;
-  *r = (quality_record){0};
-  return ATTN_OK;
-}
-
-attn_status quality_unnamed(attn_status (*with)(void *to, const char *path), void *to) {
-  const char *parent = getenv("TMPDIR");
-  char *directory = text_format("%s/attnlab-eval.XXXXXX", parent && *parent ? parent : "/tmp"), *path = NULL;
-  attn_status status = ATTN_ENOMEM;
-  if (!directory) return status;
-  if (!mkdtemp(directory)) {
-    status = attn_fail(ATTN_EFOREIGN, "%s: %s", directory, strerror(errno));
-  } else {
-    if ((path = text_format("%s/eval.h5", directory))) status = with(to, path);
-    if (path) unlink(path);
-    rmdir(directory);
-  }
-  free(path);
-  free(directory);
-  return status;
-}
-
 /* -- writing -- */
-
-int quality_lock(const char *path) {
-  const char *slash = strrchr(path, '/');
-  char *directory = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-  int fd = directory ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-  free(directory);
-  if (fd < 0) return -1;
-  int failed;
-  do failed = flock(fd, LOCK_EX);
-  while (failed && errno == EINTR);
-  if (!failed) return fd;
-  close(fd);
-  return -1;
-}
 
 /* The series from first on that share a group. Returns how many. */
 static int group_size(int first) {
@@ -179,7 +112,7 @@ static bool write_all(hid_t root, const quality_set *set) {
               h5_attribute_text(root, "source", "attnlab") && write_columns(root, &run, set);
   for (int s = 0; good && s < QUALITY_SERIES; s += group_size(s))
     good = write_group(root, &run, set, &quality_series_list[s], group_size(s));
-  if (good) good = write_checks(root, &run, set);
+  if (good) good = write_checks(root, &run, set) && !results_write_provenance(root, set);
   if (run.scale >= 0) H5Dclose(run.scale);
   return good;
 }
@@ -267,13 +200,9 @@ static attn_status read_checks(const h5_source *root, quality_set *set) {
   for (size_t i = 0; !status && i < lengths[0] * lengths[1]; i++) bound_begin(&cells[i], "", KIND_HARD);
   for (const result_column *c = result_bound_columns; !status && c->name; c++)
     status = h5_column_read(&in, c, 2, lengths, cells, sizeof *cells);
-  for (size_t b = 0; !status && b < lengths[1]; b++) {
-    const check *known = quality_check_find(names[b]);
-    for (size_t i = 0; known && i < set->count; i++) {
-      cells[i * lengths[1] + b].name = known->name;
-      set->records[i].checks[known - quality_checks] = cells[i * lengths[1] + b];
-    }
-  }
+  for (size_t i = 0; !status && i < lengths[0] * lengths[1]; i++) cells[i].name = names[i % lengths[1]];
+  for (size_t i = 0; !status && i < set->count; i++)
+    quality_record_take_checks(&set->records[i], cells + i * lengths[1], (int)lengths[1]);
   h5_texts_free(names, names ? lengths[1] : 0);
   free(cells);
   H5Gclose(in.group);
@@ -297,6 +226,7 @@ static attn_status read_runs(const h5_source *s, quality_set *set) {
   if (status) return status;
   H5Fget_filesize(s->group, &bytes); /* a run has texts of 16 bytes and more */
   if (count > bytes / 16) return attn_fail(ATTN_EINVAL, "%s: /run: %zu runs are too many", s->path, count);
+  set->kind = &rows_of_evaluation;
   if (!(set->records = calloc(count + 1, sizeof *set->records)))
     return attn_fail(ATTN_ENOMEM, "%s: no memory for %zu runs", s->path, count);
   for (; !status && set->count < count; set->count++) status = quality_record_init(&set->records[set->count]);
@@ -304,7 +234,8 @@ static attn_status read_runs(const h5_source *s, quality_set *set) {
     status = h5_column_read(s, c, 1, &count, set->records, sizeof *set->records);
   for (int g = 0; !status && g < QUALITY_SERIES; g += group_size(g))
     status = read_group(s, set, &quality_series_list[g], group_size(g));
-  return status ? status : read_checks(s, set);
+  if (!status) status = read_checks(s, set);
+  return status ? status : results_read_provenance(s, set);
 }
 
 static attn_status read_set(const char *path, quality_set *out) {
@@ -317,7 +248,7 @@ static attn_status read_set(const char *path, quality_set *out) {
   H5Fclose(file);
   hdf5_quiet_end(before);
   if (status)
-    quality_set_free(&set);
+    result_set_free(&set);
   else
     *out = set;
   return status;
@@ -327,7 +258,7 @@ static attn_status try_set(const char *path, void *unused) {
   quality_set set;
   (void)unused;
   const attn_status status = read_set(path, &set);
-  if (!status) quality_set_free(&set);
+  if (!status) result_set_free(&set);
   return status;
 }
 

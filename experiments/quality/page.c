@@ -3,8 +3,7 @@
  * {"title", "columns": {name: what it is},
  *  "lines": [{"label", "variant", "method"}]: the specs, in the order of the runs. method: label without the parameter
  *    that buys accuracy
- *  "runs": [{"line", every column by its name ("model" with digests where one name stands for several models), the series: "by_window": {"dnll": [...], ...}, ...,
- *    "checks": [{"name", the names of result_bound_columns}]}]}
+ *  "runs": [{"line", and a line of the journal (rows.h); "model" with digests where one name is that of several models}]}
  * Numbers as in results/row_json.h. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/quality/page.h"
@@ -16,24 +15,7 @@
 #include "data/support/file.h"
 #include "data/support/json_text.h"
 #include "experiments/report/page.h"
-#include "experiments/results/row_json.h"
 #include "experiments/support/label.h"
-
-static json_t *values(const quality_record *r, const quality_series *s, bool *ok) {
-  json_t *out = json_array();
-  const int64_t count = quality_series_length(r, s);
-  for (int64_t i = 0; i < count; i++)
-    if (json_array_append_new(out, result_json_number(quality_series_values(r, s)[i]))) *ok = false;
-  return out;
-}
-
-static json_t *check_cell(const result_bound *b, bool *ok) {
-  json_t *out = json_object();
-  json_put(out, "name", result_json_text(b->name), ok);
-  for (const result_column *c = result_bound_columns; c->name; c++)
-    json_put(out, c->name, result_column_json(b, c), ok);
-  return out;
-}
 
 static bool same_model(const quality_record *a, const quality_record *b) {
   return strcmp(a->model_sha256, b->model_sha256) == 0 && strcmp(a->config_sha256, b->config_sha256) == 0;
@@ -53,24 +35,9 @@ static json_t *model_name(const quality_set *set, const quality_record *r) {
 }
 
 static json_t *run(const quality_set *set, const quality_record *r, size_t line, bool *ok) {
-  json_t *out = json_object();
+  json_t *out = quality_record_json(r);
   json_put(out, "line", json_integer((json_int_t)line), ok);
-  for (const result_column *c = quality_columns; c->name; c++)
-    json_put(out, c->name, result_column_json(r, c), ok);
   json_put(out, "model", model_name(set, r), ok);
-  for (int i = 0; i < QUALITY_SERIES; i++) {
-    const quality_series *s = &quality_series_list[i];
-    json_t *group = json_object_get(out, s->group);
-    if (!group) {
-      json_put(out, s->group, json_object(), ok);
-      group = json_object_get(out, s->group);
-    }
-    json_put(group, s->name, values(r, s, ok), ok);
-  }
-  json_t *checks = json_array();
-  for (int i = 0; i < QUALITY_CHECKS; i++)
-    if (json_array_append_new(checks, check_cell(&r->checks[i], ok))) *ok = false;
-  json_put(out, "checks", checks, ok);
   return out;
 }
 

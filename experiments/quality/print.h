@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "experiments/quality/file.h"
+#include "experiments/quality/rows.h"
 
 /* A table of the runs that ended well; where layers were replaced one by one, or mixes asked for, another of how the model
  * answers; and what is to be doubted. */

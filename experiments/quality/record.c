@@ -51,6 +51,9 @@ const result_column quality_columns[] = {
     TEXT(plugin_sha256, "SHA-256 of the shared objects that the variants were loaded from; empty: none"),
     TEXT(files_sha256, "SHA-256 of the files that the variants' parameters name"),
     TEXT(build, "SHA-256 of the program"),
+    COUNT(session, 0, "index into /provenance"),
+    FIELD("end_time", COLUMN_F64, end_time, "seconds since 1970-01-01 00:00:00", "end of the run",
+          .varies = true),
     FLAG("status", status, run_status_names, "how the run ended", .varies = true),
     TEXT(message, "why the run did not end well"),
     SIZE(density, "share of causal pairs that was read; NaN: neither a pattern, a selection nor exact"),
@@ -137,6 +140,9 @@ int64_t quality_series_length(const quality_record *r, const quality_series *s) 
 
 attn_status quality_record_init(quality_record *r) {
   *r = (quality_record){.verdict = VERDICT_UNCHECKED};
+  if (!(r->checks = calloc(QUALITY_CHECKS, sizeof *r->checks)))
+    return attn_fail(ATTN_ENOMEM, "no memory for a run's record");
+  r->check_count = QUALITY_CHECKS;
   quality_checks_begin(r->checks);
   for (const result_column *c = quality_columns; c->name; c++) {
     if (c->type == COLUMN_F64) result_column_set_f64(r, c, (double)NAN);
@@ -148,10 +154,20 @@ attn_status quality_record_init(quality_record *r) {
   return ATTN_OK;
 }
 
+void quality_record_take_checks(quality_record *r, const result_bound *cells, int count) {
+  for (int i = 0; i < count; i++) {
+    const check *known = quality_check_find(cells[i].name);
+    if (!known) continue;
+    r->checks[known - quality_checks] = cells[i];
+    r->checks[known - quality_checks].name = known->name;
+  }
+}
+
 void quality_record_free(quality_record *r) {
   for (const result_column *c = quality_columns; c->name; c++)
     if (c->type == COLUMN_TEXT) free(*(char **)((char *)r + c->offset));
   for (int i = 0; i < QUALITY_SERIES; i++) free(quality_series_values(r, &quality_series_list[i]));
+  free(r->checks);
   *r = (quality_record){0};
 }
 
@@ -174,6 +190,8 @@ bool quality_keys_match(const char *a, const char *b) {
   const char *rest = lengths[1] < lengths[0] ? a + both : b + both;
   return memcmp(a, b, both) == 0 && (!*rest || strncmp(rest, LATER, strlen(LATER)) == 0);
 }
+
+bool quality_key_is_old(const char *key) { return !strstr(key, LATER); }
 
 identity quality_identity(const quality_record *r) {
   return (identity){"", r->plugin_sha256, r->files_sha256, r->build};

@@ -1,5 +1,5 @@
 /* record.h - a run of an evaluation as one record: a model, what it was asked, what was replaced, and what that did. One
- * table over it drives the file and the texts. */
+ * table over it drives the journal, the file and the texts. */
 #ifndef EXPERIMENTS_QUALITY_RECORD_H
 #define EXPERIMENTS_QUALITY_RECORD_H
 
@@ -18,7 +18,9 @@ typedef struct quality_record {
   int64_t block_q, block_k;                   /* 0 */
   char *plugin_sha256, *files_sha256, *build; /* not in the key (quality_identity) */
 
-  int status; /* run_status of results/row.h */
+  int64_t session; /* of the program, as in journals */
+  double end_time; /* seconds since the epoch */
+  int status;      /* run_status of results/row.h */
   char *message;
   double density, attention_error, attention_time;
   double nll_uniform, nll_unigram, nll_exact, nll, dnll, dnll_lo, dnll_hi, ppl_ratio, kl, kl_lo, kl_hi,
@@ -31,8 +33,9 @@ typedef struct quality_record {
   /* Of quality_relate. */
   double word_p, sensitivity, kl_budget, error_allowed, additivity;
   int word_holm, doubt;
-  int verdict; /* check_verdict, the worst of the checks */
-  result_bound checks[QUALITY_CHECKS];
+  int verdict;          /* check_verdict, the worst of the checks */
+  result_bound *checks; /* [check_count], which is QUALITY_CHECKS */
+  int check_count;
 
   int64_t layer_count;
   double *window_dnll, *window_kl, *window_top1;  /* [windows] */
@@ -50,12 +53,15 @@ typedef struct quality_series {
   enum { BY_WINDOW, BY_BIN, BY_LAYER } by;
 } quality_series;
 
-enum { QUALITY_SERIES = 8 };
+enum { QUALITY_SERIES = 8, QUALITY_GROUPS = 3 };
 extern const quality_series quality_series_list[QUALITY_SERIES]; /* those of a group side by side */
 
 /* NULL and 0: the run has none, since it did not end well. */
 double *quality_series_values(const quality_record *, const quality_series *);
 int64_t quality_series_length(const quality_record *, const quality_series *);
+
+/* Takes the cells of checks that this program knows. */
+void quality_record_take_checks(quality_record *, const result_bound *, int count);
 
 /* Everything but the series is NaN, 0 or "". ENOMEM */
 attn_status quality_record_init(quality_record *);
@@ -65,6 +71,7 @@ void quality_record_free(quality_record *);
 attn_status quality_record_name(quality_record *);
 /* Are they of the same run? A key of an older program ends with the variant. */
 bool quality_keys_match(const char *, const char *);
+bool quality_key_is_old(const char *); /* of a program whose keys ended there */
 identity quality_identity(const quality_record *);
 
 /* What a swap did, into the record. */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/quality/file.h"
 #include "experiments/results/bound.h"
-#include "experiments/results/row.h"
 
 static const double ALPHA = 0.05;
 
@@ -102,13 +102,6 @@ static identity_row row_of(const char *file, const quality_record *r) {
   return (identity_row){file, r, r->checks, QUALITY_CHECKS, quality_identity(r)};
 }
 
-/* A check that only the other run was held against: it is asked of the first of several (quality_check). */
-static void take_checks(quality_record *to, const quality_record *from) {
-  for (int i = 0; i < QUALITY_CHECKS; i++)
-    if (to->checks[i].verdict == VERDICT_NOT_APPLICABLE) to->checks[i] = from->checks[i];
-  to->verdict = (int)bounds_worst(to->checks, QUALITY_CHECKS);
-}
-
 /* Takes the record over unless its run is known. */
 static attn_status join(quality_set *all, const char **files, const char *file, quality_record *r) {
   quality_record *known = (quality_record *)quality_set_find(all, r->key);
@@ -117,7 +110,7 @@ static attn_status join(quality_set *all, const char **files, const char *file, 
     if (r->status != RUN_OK) return ATTN_OK;
     const identity_row a = row_of(files[known - all->records], known), b = row_of(file, r);
     if ((status = identity_agree(quality_columns, r->key, &a, &b))) return status;
-    take_checks(*known->build ? known : r, *known->build ? r : known);
+    rows_of_evaluation.adopt(*known->build ? known : r, *known->build ? r : known);
     if (*known->build) return ATTN_OK;
   }
   const size_t place = known ? (size_t)(known - all->records) : all->count;
@@ -137,11 +130,11 @@ attn_status quality_merge(const char *output, const char *const *paths, size_t c
     if (more) files = more;
     if (!more) status = attn_fail(ATTN_ENOMEM, "no memory for %zu runs", all.count + part.count);
     for (size_t r = 0; !status && r < part.count; r++) status = join(&all, files, paths[i], &part.records[r]);
-    quality_set_free(&part);
+    result_set_free(&part);
   }
   if (!status) status = quality_relate(&all);
   if (!status) status = quality_write(output, &all);
-  quality_set_free(&all);
+  result_set_free(&all);
   free(files);
   return status;
 }

@@ -9,22 +9,20 @@
 #include "data/support/sha256.h"
 #include "experiments/quality/tasks/tasks.h"
 #include "experiments/results/row.h"
-#include "experiments/runner/provenance.h"
 
 enum { BYTES = 256, WINDOWS_MAX = 64 };
 
 typedef struct answer {
   const quality_request *r;
-  const char *path;
+  const quality_store *store;
   data_llama *model;
   data_tokenizer *tokenizer; /* NULL: tokens are bytes, or the model has none */
   data_ids text;
-  char model_sha256[65], config_sha256[65], build[65];
+  char model_sha256[65], config_sha256[65];
   attn_options machine; /* as plans have it */
   spec_files *files;
   int64_t question; /* number of the task and length */
   quality_done *done;
-  quality_note *note;
   void *to;
 } answer;
 
@@ -40,8 +38,7 @@ static attn_status collect(const quality_job *j, const quality_set *set, const q
     attn_status status = quality_describe(j, s, &asked);
     if (status) return status;
     rows[*count] = quality_set_find(set, asked.key);
-    if (!rows[*count])
-      status = attn_fail(ATTN_EFOREIGN, "%s: a run that was written is gone: %.300s", j->path, asked.key);
+    if (!rows[*count]) status = attn_fail(ATTN_EFOREIGN, "a run that was written is gone: %.300s", asked.key);
     quality_record_free(&asked);
     if (status) return status;
     ++*count;
@@ -57,7 +54,7 @@ static int64_t window_of(double density, int64_t n) {
 }
 
 static attn_status run_specs(const answer *a, quality_job *j, const char *const *specs, int64_t count,
-                             kind_of_runs kind, swap_list *list, quality_set *set) {
+                             kind_of_runs kind, swap_list *list) {
   const quality_request *r = a->r;
   static const double one = 1;
   const swap_request asked = {.specs = specs,
@@ -71,56 +68,70 @@ static attn_status run_specs(const answer *a, quality_job *j, const char *const 
   attn_status status = swap_list_make(&asked, data_llama_get_config(a->model), list);
   if (!status && r->shards > 1 && kind != WINDOWS) swap_list_share(list, r->shard - a->question, r->shards);
   j->swaps = list;
-  quality_set_free(set);
-  return status ? status : quality_run(j, set);
+  return status ? status : quality_run(j);
 }
 
 /* Windows as dense as the runs: specs to be freed. */
 static attn_status windows_like(const quality_job *j, const quality_set *set, char **specs, int64_t *count) {
-  for (int64_t s = 0; s < j->swaps->count && *count < WINDOWS_MAX; s++) {
-    quality_record asked;
-    attn_status status = quality_describe(j, s, &asked);
-    if (status) return status;
-    const quality_record *row = quality_set_find(set, asked.key);
-    quality_record_free(&asked);
-    if (!row || row->status != RUN_OK || !(row->density < 0.99)) continue;
+  size_t found = 0;
+  const quality_record **rows = calloc((size_t)j->swaps->count + 1, sizeof *rows);
+  attn_status status = rows ? collect(j, set, rows, &found)
+                            : attn_fail(ATTN_ENOMEM, "no memory for the runs of an evaluation");
+  for (size_t i = 0; !status && i < found && *count < WINDOWS_MAX; i++) {
+    if (rows[i]->status != RUN_OK || !(rows[i]->density < 0.99)) continue;
     char *spec =
-        text_format("streaming:sink=0,window=%lld", (long long)window_of(row->density, j->windows->n));
-    if (!spec) return ATTN_ENOMEM;
+        text_format("streaming:sink=0,window=%lld", (long long)window_of(rows[i]->density, j->windows->n));
     bool known = false;
-    for (int64_t i = 0; i < *count; i++) known = known || strcmp(specs[i], spec) == 0;
-    if (known)
-      free(spec);
-    else
+    for (int64_t k = 0; spec && k < *count; k++) known = known || strcmp(specs[k], spec) == 0;
+    if (spec && !known)
       specs[(*count)++] = spec;
+    else
+      free(spec);
+    if (!spec) status = ATTN_ENOMEM;
   }
-  return ATTN_OK;
+  free(rows);
+  return status;
 }
 
-static attn_status run_all(const answer *a, quality_job *j) {
+static attn_status run_baselines(const answer *a, quality_job *j, swap_list lists[2]) {
   static const char *const nulls[] = {"full", SWAP_MEAN};
   char *windows[WINDOWS_MAX] = {NULL};
-  swap_list list[3] = {{0}, {0}, {0}};
-  quality_set set = {0};
-  const quality_record **rows = NULL;
   int64_t dense = 0;
+  quality_set set;
+  attn_status status = quality_store_set(j->store, &set);
+  if (status) return status;
+  status = windows_like(j, &set, windows, &dense);
+  result_set_free(&set);
+  if (!status) status = run_specs(a, j, nulls, 2, NULLS, &lists[0]);
+  if (!status) status = run_specs(a, j, (const char *const *)windows, dense, WINDOWS, &lists[1]);
+  for (int64_t i = 0; i < dense; i++) free(windows[i]);
+  return status;
+}
+
+static attn_status tell(const answer *a, quality_job *j, const swap_list lists[3]) {
+  quality_set set;
   size_t count = 0;
-  attn_status status = run_specs(a, j, a->r->specs, a->r->spec_count, ASKED, &list[0], &set);
-  if (!status && !a->r->bare) status = windows_like(j, &set, windows, &dense);
-  if (!status && !a->r->bare) status = run_specs(a, j, nulls, 2, NULLS, &list[1], &set);
-  if (!status && !a->r->bare)
-    status = run_specs(a, j, (const char *const *)windows, dense, WINDOWS, &list[2], &set);
-  if (!status && !(rows = calloc((size_t)(list[0].count + list[1].count + list[2].count) + 1, sizeof *rows)))
-    status = attn_fail(ATTN_ENOMEM, "no memory for the runs of an evaluation");
+  attn_status status = quality_store_set(j->store, &set);
+  if (status) return status;
+  const quality_record **rows =
+      calloc((size_t)(lists[0].count + lists[1].count + lists[2].count) + 1, sizeof *rows);
+  if (!rows) status = attn_fail(ATTN_ENOMEM, "no memory for the runs of an evaluation");
   for (int i = 0; !status && i < 3; i++) {
-    j->swaps = &list[i];
+    j->swaps = &lists[i];
     status = collect(j, &set, rows, &count);
   }
   if (!status) status = a->done(a->to, &set, rows, count);
-  for (int64_t i = 0; i < dense; i++) free(windows[i]);
-  for (int i = 0; i < 3; i++) swap_list_free(&list[i]);
   free(rows);
-  quality_set_free(&set);
+  result_set_free(&set);
+  return status;
+}
+
+static attn_status run_all(const answer *a, quality_job *j) {
+  swap_list lists[3] = {{0}, {0}, {0}};
+  attn_status status = run_specs(a, j, a->r->specs, a->r->spec_count, ASKED, &lists[0]);
+  if (!status && !a->r->bare) status = run_baselines(a, j, &lists[1]);
+  if (!status) status = tell(a, j, lists);
+  for (int i = 0; i < 3; i++) swap_list_free(&lists[i]);
   return status;
 }
 
@@ -166,7 +177,7 @@ static attn_status ask(const answer *a, const char *spec, int64_t n, bool run) {
                                   .isa = (char *)a->machine.isa,
                                   .block_q = a->machine.blocks.query,
                                   .block_k = a->machine.blocks.key,
-                                  .build = (char *)a->build,
+                                  .build = (char *)a->store->build,
                                   .task = asked,
                                   .bos = a->text.bos,
                                   .seed = r->seed,
@@ -176,11 +187,9 @@ static attn_status ask(const answer *a, const char *spec, int64_t n, bool run) {
                                        .windows = &windows,
                                        .about = &about,
                                        .files = a->files,
-                                       .path = a->path,
+                                       .store = a->store,
                                        .limit = r->limit,
-                                       .keep_stale = r->keep_stale,
-                                       .note = a->note,
-                                       .to = a->to});
+                                       .keep_stale = r->keep_stale});
   }
   free(asked);
   quality_windows_free(&windows);
@@ -198,9 +207,9 @@ static attn_status ask_all(const answer *a, bool run) {
   return status;
 }
 
-attn_status quality_answer(const quality_request *r, const char *path, quality_done *done, quality_note *note,
+attn_status quality_answer(const quality_request *r, const quality_store *store, quality_done *done,
                            void *to) {
-  answer a = {.r = r, .path = path, .done = done, .note = note, .to = to};
+  answer a = {.r = r, .store = store, .done = done, .to = to};
   attn_status status = data_llama_open(r->ids.model, &a.model);
   if (status) return status;
   const data_llama_config *c = data_llama_get_config(a.model);
@@ -212,7 +221,6 @@ attn_status quality_answer(const quality_request *r, const char *path, quality_d
   }
   if (!status) status = attn_options_fill(NULL, ATTN_F32, c->head_dim, c->head_dim, &a.machine);
   if (!status) status = spec_files_make(&a.files);
-  if (!status) status = provenance_build(a.build);
   if (!status) data_llama_sha256(a.model, a.model_sha256);
   if (!status) data_llama_config_sha256(a.model, a.config_sha256);
   if (!status) status = ask_all(&a, false);

@@ -26,9 +26,8 @@ typedef struct quality_request {
 typedef attn_status quality_done(void *to, const quality_set *, const quality_record *const *runs,
                                  size_t count);
 
-/* Adds the runs to the file at path. note may be NULL. EINVAL, EUNSUPPORTED: what was asked for cannot be, in one
+/* Adds the runs to the store. EINVAL, EUNSUPPORTED: what was asked for cannot be, in one
  * line. */
-attn_status quality_answer(const quality_request *, const char *path, quality_done *done, quality_note *note,
-                           void *to);
+attn_status quality_answer(const quality_request *, const quality_store *, quality_done *done, void *to);
 
 #endif

@@ -13,14 +13,16 @@
 #include "data/support/file.h"
 #include "experiments/results/identity.h"
 
-attn_status journal_rows_make(journal_rows *j) {
-  *j = (journal_rows){.sessions = json_array(), .start = (double)INFINITY};
+attn_status journal_rows_make(const row_kind *kind, journal_rows *j) {
+  *j = (journal_rows){.kind = kind, .sessions = json_array(), .start = (double)INFINITY};
   sha256_begin(&j->digest);
   return j->sessions ? ATTN_OK : attn_fail(ATTN_ENOMEM, "out of memory for a journal");
 }
 
+void *journal_rows_at(const journal_rows *j, size_t i) { return j->rows + i * j->kind->size; }
+
 void journal_rows_free(journal_rows *j) {
-  for (size_t i = 0; i < j->count; i++) result_row_free(&j->rows[i]);
+  for (size_t i = 0; i < j->count; i++) j->kind->release(journal_rows_at(j, i));
   free(j->rows);
   json_decref(j->sessions);
 }
@@ -31,7 +33,11 @@ static double member_number(const json_t *object, const char *name) {
   return value && result_json_read_number(value, &x) ? x : (double)NAN;
 }
 
-static attn_status begin_session(journal_rows *j, const json_t *header) {
+static attn_status begin_session(journal_rows *j, int64_t line, const json_t *header) {
+  const char *rows = json_string_value(json_object_get(header, "rows"));
+  if ((rows != NULL) != (j->kind->name != NULL) || (rows && strcmp(rows, j->kind->name) != 0))
+    return attn_fail(ATTN_EINVAL, "%s:%lld: rows of kind '%.40s'; expected those of %s", j->path,
+                     (long long)line, rows ? rows : "sweep", j->kind->of);
   json_t *about = json_deep_copy(json_object_get(header, "provenance"));
   if (json_object_set(about, "build", json_object_get(header, "build")) ||
       json_object_set_new(about, "end_time", json_null()) || json_array_append(j->sessions, about)) {
@@ -45,24 +51,25 @@ static attn_status begin_session(journal_rows *j, const json_t *header) {
 }
 
 /* Moves the row. */
-static attn_status add_row(journal_rows *j, result_row *row) {
+static attn_status add_row(journal_rows *j, void *row) {
+  const row_kind *kind = j->kind;
   if (j->count == j->room) {
     size_t room = j->room ? 2 * j->room : 64;
-    result_row *rows = room > SIZE_MAX / sizeof *rows ? NULL : realloc(j->rows, room * sizeof *rows);
+    char *rows = room > SIZE_MAX / kind->size ? NULL : realloc(j->rows, room * kind->size);
     if (!rows) return attn_fail(ATTN_ENOMEM, "out of memory for %zu result rows", room);
     j->rows = rows;
     j->room = room;
   }
   /* A session ends when its last run does; replaced rows count, too. */
-  row->session = (int64_t)json_array_size(j->sessions) - 1;
-  json_t *about = json_array_get(j->sessions, (size_t)row->session);
+  *row_session(kind, row) = (int64_t)json_array_size(j->sessions) - 1;
+  const row_head head = kind->head(row);
+  json_t *about = json_array_get(j->sessions, (size_t)*row_session(kind, row));
   double end = member_number(about, "end_time");
-  if (!isnan(row->end_time) && !(row->end_time <= end) &&
-      (json_object_set_new(about, "end_time", result_json_number(row->end_time)) ||
-       json_object_set_new(about, "load_end", result_json_number(row->load))))
+  if (!isnan(head.end_time) && !(head.end_time <= end) &&
+      (json_object_set_new(about, "end_time", result_json_number(head.end_time)) ||
+       json_object_set_new(about, "load_end", result_json_number(head.load))))
     return attn_fail(ATTN_ENOMEM, "out of memory for the sessions of a journal");
-  j->rows[j->count++] = *row;
-  result_row_init(row);
+  memcpy(journal_rows_at(j, j->count++), row, kind->size);
   return ATTN_OK;
 }
 
@@ -102,90 +109,106 @@ static attn_status name_set(const journal_rows *journals, size_t count, char uui
 }
 
 typedef struct entry {
-  result_row *row;
-  size_t order;
+  void *row;
+  const char *key;
+  bool good;           /* it ended well */
+  size_t order, first; /* among all rows; of the key's first row */
   const journal_rows *journal;
-  int64_t first; /* number of the first session of its journal */
+  int64_t session; /* number of the first session of its journal */
 } entry;
 
 static int by_key(const void *a, const void *b) {
   const entry *x = a, *y = b;
-  int order = strcmp(x->row->key, y->row->key);
+  int order = strcmp(x->key, y->key);
   return order ? order : (x->order > y->order) - (x->order < y->order);
 }
 
+static int by_first(const void *a, const void *b) {
+  const entry *x = a, *y = b;
+  return (x->first > y->first) - (x->first < y->first);
+}
+
 static identity_row identity_of(const entry *e) {
-  const result_row *row = e->row;
-  const json_t *session = json_array_get(e->journal->sessions, (size_t)row->session);
-  return (identity_row){e->journal->path,
-                        row,
-                        row->bounds,
-                        row->bounds_count,
-                        {row->dataset_sha256, row->plugin_sha256, row->files_sha256,
-                         json_string_value(json_object_get(session, "build"))}};
+  const row_kind *kind = e->journal->kind;
+  identity made = kind->head(e->row).made;
+  if (!*made.build) {
+    const json_t *session = json_array_get(e->journal->sessions, (size_t)*row_session(kind, e->row));
+    made.build = json_string_value(json_object_get(session, "build"));
+  }
+  return (identity_row){e->journal->path, e->row, *row_bounds(kind, e->row), *row_bounds_count(kind, e->row),
+                        made};
 }
 
 /* Keeps the last row of each key. Within a journal a later row is there to replace an earlier one; the last ones of
  * several journals must agree. */
-static attn_status keep_last(entry *entries, size_t total, size_t *kept) {
+static attn_status keep_last(const row_kind *kind, entry *entries, size_t total, size_t *kept) {
   const entry *good = NULL; /* of the key at hand, the last row of a journal that ended well */
   attn_status status = ATTN_OK;
+  size_t first = 0;
   for (size_t i = 0; !status && i < total; i++) {
     const entry *e = &entries[i];
-    const bool last = i + 1 == total || strcmp(e->row->key, e[1].row->key) != 0;
-    if ((last || e->journal != e[1].journal) && e->row->status == RUN_OK) {
+    const bool last = i + 1 == total || strcmp(e->key, e[1].key) != 0;
+    if (i == 0 || strcmp(e->key, e[-1].key) != 0) first = e->order;
+    if ((last || e->journal != e[1].journal) && e->good) {
       const identity_row a = identity_of(good ? good : e), b = identity_of(e);
-      if (good) status = identity_agree(result_columns, e->row->key, &a, &b);
+      if (good) status = identity_agree(kind->columns, e->key, &a, &b);
+      if (!status && good && kind->adopt) kind->adopt(e->row, good->row);
       good = e;
     }
     if (!last) continue;
+    entry chosen = kind->adopt && good ? *good : *e;
+    chosen.first = first;
     good = NULL;
-    entries[(*kept)++] = *e;
+    entries[(*kept)++] = chosen;
   }
   return status;
 }
 
 /* A row of a set: moved, or lent with bounds that verdicts may be written into. */
-static attn_status give_row(result_row *from, bool kept, int64_t first_session, result_row *to) {
-  *to = *from;
-  to->session += first_session;
+static attn_status give_row(const entry *e, bool kept, void *to) {
+  const row_kind *kind = e->journal->kind;
+  memcpy(to, e->row, kind->size);
+  *row_session(kind, to) += e->session;
   if (!kept) {
-    result_row_init(from);
+    memset(e->row, 0, kind->size);
     return ATTN_OK;
   }
-  const size_t bytes = (size_t)from->bounds_count * sizeof *from->bounds;
-  to->bounds = malloc(bytes + 1);
-  if (!to->bounds) return attn_fail(ATTN_ENOMEM, "out of memory for the bounds of a run");
-  if (bytes) memcpy(to->bounds, from->bounds, bytes);
-  return ATTN_OK;
+  const size_t bytes = (size_t)*row_bounds_count(kind, to) * sizeof(result_bound);
+  result_bound *bounds = malloc(bytes + 1);
+  if (bounds && bytes) memcpy(bounds, *row_bounds(kind, to), bytes);
+  *row_bounds(kind, to) = bounds;
+  return bounds ? ATTN_OK : attn_fail(ATTN_ENOMEM, "out of memory for the bounds of a run");
 }
 
 static attn_status select_rows(const journal_rows *journals, size_t count, result_set *set) {
   size_t total = 0, filled = 0, kept = 0;
-  int64_t first = 0;
+  int64_t session = 0;
   attn_status status = ATTN_OK;
   for (size_t i = 0; i < count; i++) total += journals[i].count;
   entry *entries = calloc(total + 1, sizeof *entries);
   for (size_t i = 0; entries && i < count; i++) {
-    for (size_t r = 0; r < journals[i].count; r++, filled++)
-      entries[filled] = (entry){&journals[i].rows[r], filled, &journals[i], first};
-    first += (int64_t)json_array_size(journals[i].sessions);
+    for (size_t r = 0; r < journals[i].count; r++, filled++) {
+      void *row = journal_rows_at(&journals[i], r);
+      const row_head head = set->kind->head(row);
+      entries[filled] = (entry){row, head.key, head.status == RUN_OK, filled, 0, &journals[i], session};
+    }
+    session += (int64_t)json_array_size(journals[i].sessions);
   }
   if (entries) qsort(entries, total, sizeof *entries, by_key);
   if (!entries) status = attn_fail(ATTN_ENOMEM, "out of memory for %zu result rows", total);
-  if (!status) status = keep_last(entries, total, &kept);
-  if (!status && !(set->rows = calloc(kept + 1, sizeof *set->rows)))
+  if (!status) status = keep_last(set->kind, entries, total, &kept);
+  if (!status && set->kind->in_order) qsort(entries, kept, sizeof *entries, by_first);
+  if (!status && !(set->items = calloc(kept + 1, set->kind->size)))
     status = attn_fail(ATTN_ENOMEM, "out of memory for %zu result rows", kept);
-  for (; !status && set->count < kept; set->count += !status) {
-    const entry *e = &entries[set->count];
-    status = give_row(e->row, set->lent, e->first, &set->rows[set->count]);
-  }
+  for (; !status && set->count < kept; set->count += !status)
+    status = give_row(&entries[set->count], set->lent, (char *)set->items + set->count * set->kind->size);
   free(entries);
   return status;
 }
 
-attn_status journal_rows_set(journal_rows *journals, size_t count, bool kept, result_set *out) {
-  result_set set = {.sessions = json_array(), .lent = kept};
+attn_status journal_rows_set(const row_kind *kind, journal_rows *journals, size_t count, bool kept,
+                             result_set *out) {
+  result_set set = {.kind = kind, .sessions = json_array(), .lent = kept};
   attn_status status = ATTN_OK;
   qsort(journals, count, sizeof *journals, by_start);
   for (size_t i = 0; i < count; i++) {
@@ -195,7 +218,7 @@ attn_status journal_rows_set(journal_rows *journals, size_t count, bool kept, re
   if (status || !set.sessions) status = attn_fail(ATTN_ENOMEM, "out of memory for the sessions of a journal");
   if (!status) status = name_set(journals, count, set.uuid);
   if (!status) status = select_rows(journals, count, &set);
-  if (!status) status = results_holm(set.rows, set.count, RESULTS_ALPHA);
+  if (!status) status = kind->settle(&set);
   if (!status)
     *out = set;
   else
@@ -213,13 +236,15 @@ static void digest_line(sha256 *digest, const journal_line *line) {
 
 attn_status journal_rows_take(journal_rows *j, const journal_line *line) {
   journal_entry_text found;
-  result_row row;
+  void *row = NULL;
   attn_status status = journal_line_classify(j->path, line, &found);
-  if (!status && found.header) status = begin_session(j, found.header);
-  if (!status && found.is_row && !(status = journal_line_row(j->path, line, &row))) {
-    status = add_row(j, &row);
-    result_row_free(&row);
-  }
+  if (!status && found.header) status = begin_session(j, line->number, found.header);
+  if (!status && found.is_row && !(row = malloc(j->kind->size)))
+    status = attn_fail(ATTN_ENOMEM, "out of memory for a result row");
+  if (!status && row && !(status = journal_line_row(j->kind, j->path, line, row)) &&
+      (status = add_row(j, row)))
+    j->kind->release(row);
+  free(row);
   json_decref(found.header);
   if (!status) digest_line(&j->digest, line);
   return status;
@@ -243,14 +268,14 @@ static attn_status read_journal(const char *path, journal_rows *out) {
   return status;
 }
 
-attn_status results_load(const char *const *paths, size_t count, result_set *out) {
+attn_status rows_load(const row_kind *kind, const char *const *paths, size_t count, result_set *out) {
   attn_status status = ATTN_OK;
   size_t used = 0;
   journal_rows *journals = calloc(count + 1, sizeof *journals);
   if (!journals) return attn_fail(ATTN_ENOMEM, "out of memory for %zu journals", count);
   for (size_t i = 0; !status && i < count; i++) {
     journal_rows *j = &journals[used++];
-    status = journal_rows_make(j);
+    status = journal_rows_make(kind, j);
     j->path = paths[i];
     if (!status) status = read_journal(paths[i], j);
     for (journal_rows *other = journals; !status && other < j; other++)
@@ -260,8 +285,12 @@ attn_status results_load(const char *const *paths, size_t count, result_set *out
         break;
       }
   }
-  if (!status) status = journal_rows_set(journals, used, false, out);
+  if (!status) status = journal_rows_set(kind, journals, used, false, out);
   for (size_t i = 0; i < used; i++) journal_rows_free(&journals[i]);
   free(journals);
   return status;
+}
+
+attn_status results_load(const char *const *journals, size_t count, result_set *out) {
+  return rows_load(&rows_of_sweep, journals, count, out);
 }

@@ -35,18 +35,29 @@ static attn_status stretch(stretches *s, const uint8_t *at, size_t bytes) {
   return ATTN_OK;
 }
 
+/* The session of the lines at hand. */
+typedef struct session {
+  bool begun;
+  bool
+      sweep; /* its rows are a sweep's, of which lines of older programs have no checksum and are looked at */
+} session;
+
 /* EINVAL: the line is damaged. */
-static attn_status examine(const char *path, const journal_line *line, bool *in_session) {
+static attn_status examine(const char *path, const journal_line *line, session *at) {
   journal_entry_text entry;
   result_row row;
   attn_status status = journal_line_classify(path, line, &entry);
   if (status) return status;
+  if (entry.header) *at = (session){true, !json_object_get(entry.header, "rows")};
   json_decref(entry.header);
-  if (entry.header) *in_session = true;
   if (!entry.is_row) return ATTN_OK;
-  if (!*in_session)
+  if (!at->begun)
     return attn_fail(ATTN_EINVAL, "%s:%lld: a row without a header above it", path, (long long)line->number);
-  status = journal_line_row(path, line, &row);
+  if (!at->sweep)
+    return line->checksum == CHECKSUM_GOOD
+               ? ATTN_OK
+               : attn_fail(ATTN_EINVAL, "%s:%lld: the line has no checksum", path, (long long)line->number);
+  status = journal_line_row(&rows_of_sweep, path, line, &row);
   if (!status) result_row_free(&row);
   return status;
 }
@@ -57,11 +68,11 @@ static attn_status sort_lines(int fd, const char *path, const file_map *content,
                               size_t *bad) {
   journal_reader r;
   journal_line line;
-  bool in_session = false;
+  session at = {false, false};
   int64_t from = 0;
   attn_status status = journal_reader_open(&r, fd, path);
   for (; !status && !(status = journal_reader_next(&r, &line)) && line.text; from = r.offset) {
-    const attn_status one = examine(path, &line, &in_session);
+    const attn_status one = examine(path, &line, &at);
     if (one == ATTN_ENOMEM) status = one;
     if (one) found(context, attn_last_error());
     *bad += one != ATTN_OK;
@@ -76,7 +87,7 @@ static attn_status sort_lines(int fd, const char *path, const file_map *content,
     ++*lines;
     status = stretch(damaged, content->at + from, content->bytes - (size_t)from);
   }
-  if (!status && !in_session)
+  if (!status && !at.begun)
     status = attn_fail(ATTN_EINVAL, "%s: not an attnlab journal: no line of it is a whole header", path);
   journal_reader_free(&r);
   return status;

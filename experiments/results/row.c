@@ -234,12 +234,16 @@ attn_status result_row_add_text(result_row *row, const char *name, const char *t
   return add_param(row, (result_param){name, (double)NAN, kept});
 }
 
-attn_status result_row_add_bound(result_row *row, const result_bound *bound) {
-  result_bound *bounds = grow(row->bounds, row->bounds_count, sizeof *bounds);
+attn_status bounds_add(result_bound **list, int *count, const result_bound *bound) {
+  result_bound *bounds = grow(*list, *count, sizeof *bounds);
   if (!bounds) return ATTN_ENOMEM;
-  row->bounds = bounds;
-  row->bounds[row->bounds_count] = *bound;
-  if (!bound->message) row->bounds[row->bounds_count].message = "";
-  row->bounds_count++;
+  *list = bounds;
+  bounds[*count] = *bound;
+  if (!bound->message) bounds[*count].message = "";
+  ++*count;
   return ATTN_OK;
+}
+
+attn_status result_row_add_bound(result_row *row, const result_bound *bound) {
+  return bounds_add(&row->bounds, &row->bounds_count, bound);
 }

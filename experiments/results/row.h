@@ -141,6 +141,7 @@ void result_row_free(result_row *); /* frees what the row owns and initialises i
 attn_status result_row_add_param(result_row *, const char *name, double value);
 attn_status result_row_add_text(result_row *, const char *name, const char *text);
 attn_status result_row_add_bound(result_row *, const result_bound *);
+attn_status bounds_add(result_bound **, int *count, const result_bound *);
 
 /* Its setting as far as properties depend on it: the variant's parameters except the seed, the widths, the type, the
  * mask and the instruction set. To be freed; NULL: no memory. */

@@ -52,7 +52,7 @@ bool result_json_read_number(const json_t *json, double *x) {
   return true;
 }
 
-static json_t *numbers(const double *x, int64_t count) {
+json_t *result_numbers_json(const double *x, int64_t count) {
   json_t *array = json_array();
   for (int64_t i = 0; array && i < count; i++)
     if (json_array_append_new(array, result_json_number(x[i]))) {
@@ -99,6 +99,16 @@ static json_t *bound_json(const result_bound *b) {
   return NULL;
 }
 
+json_t *result_bounds_json(const result_bound *bounds, int count) {
+  json_t *array = json_array();
+  for (int i = 0; array && i < count; i++)
+    if (json_array_append_new(array, bound_json(&bounds[i]))) {
+      json_decref(array);
+      array = NULL;
+    }
+  return array;
+}
+
 static json_t *cells_json(const float *cells, size_t count) {
   unsigned char *bytes = malloc(4 * count);
   for (size_t i = 0; bytes && i < count; i++) {
@@ -140,12 +150,13 @@ json_t *result_row_to_json(const result_row *row) {
                                   row->p[i].text ? result_json_text(row->p[i].text)
                                                  : result_json_number(row->p[i].value));
   failed |= json_object_set_new(object, "p", p);
-  if (row->samples) failed |= json_object_set_new(object, "samples", numbers(row->samples, row->n_samples));
+  if (row->samples)
+    failed |= json_object_set_new(object, "samples", result_numbers_json(row->samples, row->n_samples));
   if (row->rounds) failed |= json_object_set_new(object, "rounds", rounds_json(row));
   if (has_profile(row)) {
     json_t *profile = json_object();
-    failed |= json_object_set_new(profile, "l2", numbers(row->profile_l2, RESULT_PROFILE_BINS));
-    failed |= json_object_set_new(profile, "max", numbers(row->profile_max, RESULT_PROFILE_BINS));
+    failed |= json_object_set_new(profile, "l2", result_numbers_json(row->profile_l2, RESULT_PROFILE_BINS));
+    failed |= json_object_set_new(profile, "max", result_numbers_json(row->profile_max, RESULT_PROFILE_BINS));
     failed |= json_object_set_new(object, "profile", profile);
   }
   if (row->map) failed |= json_object_set_new(object, "map", map_json(row));

@@ -32,6 +32,9 @@ attn_status result_json_line(const json_t *, char **line, size_t *length);
 
 /* The value of a column of a record; NULL: no memory. */
 json_t *result_column_json(const void *record, const result_column *);
+/* An array of objects: each bound's name and columns; and of numbers. NULL: no memory. */
+json_t *result_bounds_json(const result_bound *, int count);
+json_t *result_numbers_json(const double *, int64_t count);
 
 /* A JSON string from any bytes, and a number or null, "inf", "-inf". */
 json_t *result_json_text(const char *);

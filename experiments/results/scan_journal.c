@@ -22,21 +22,15 @@ static uint32_t sum_of(const char *text, size_t length) {
   return (uint32_t)crc32_z(crc32_z(0, NULL, 0), (const unsigned char *)text, length);
 }
 
-attn_status journal_line_make(const json_t *json, char **line, size_t *length) {
-  char *text = NULL;
-  size_t size = 0;
-  attn_status status = result_json_line(json, &text, &size);
-  if (status) return status;
-  size -= 2; /* "}\n" give way to the checksum */
-  char *out = realloc(text, size + CHECK_LENGTH + 2);
-  if (!out) {
-    free(text);
-    return attn_fail(ATTN_ENOMEM, "out of memory for a line of a journal");
-  }
-  snprintf(out + size, CHECK_LENGTH + 2, "%s%08lx%s\n", check_begin, (unsigned long)sum_of(out, size),
+attn_status journal_line_make(const char *text, size_t length, char **line, size_t *size) {
+  char *out = malloc(length + CHECK_LENGTH + 2);
+  if (!out) return attn_fail(ATTN_ENOMEM, "out of memory for a line of a journal");
+  length--; /* "}" gives way to the checksum */
+  memcpy(out, text, length);
+  snprintf(out + length, CHECK_LENGTH + 2, "%s%08lx%s\n", check_begin, (unsigned long)sum_of(text, length),
            check_end);
   *line = out;
-  *length = size + CHECK_LENGTH + 1;
+  *size = length + CHECK_LENGTH + 1;
   return ATTN_OK;
 }
 
@@ -193,9 +187,11 @@ attn_status journal_line_classify(const char *path, const journal_line *line, jo
   return status;
 }
 
-attn_status journal_line_row(const char *path, const journal_line *line, result_row *out) {
+attn_status journal_line_row(const row_kind *kind, const char *path, const journal_line *line, void *out) {
   char problem[256];
-  const attn_status status = result_row_parse(line->text, line->length, out);
+  const attn_status status = kind->name && line->checksum != CHECKSUM_GOOD
+                                 ? attn_fail(ATTN_EINVAL, "result row: expected a checksum at its end")
+                                 : kind->parse(line->text, line->length, out);
   if (!status) return status;
   snprintf(problem, sizeof problem, "%s", attn_last_error());
   return attn_fail(status, "%s:%lld: %s", path, (long long)line->number, problem);

@@ -41,8 +41,8 @@ attn_status journal_reader_end(const journal_reader *);
 
 /* The line of a text, which it does not copy, with its checksum compared. */
 journal_line journal_line_of(const char *text, size_t length, int64_t number);
-/* A line of JSON as it is written, with its checksum and '\n': to be freed. ENOMEM. */
-attn_status journal_line_make(const json_t *, char **line, size_t *length);
+/* The line of an object's text as it is written, with its checksum and '\n': to be freed. ENOMEM. */
+attn_status journal_line_make(const char *text, size_t length, char **line, size_t *size);
 
 /* What a line is: one of the two is set. EINVAL names the place. */
 typedef struct journal_entry_text {
@@ -51,24 +51,27 @@ typedef struct journal_entry_text {
 } journal_entry_text;
 attn_status journal_line_classify(const char *path, const journal_line *, journal_entry_text *);
 /* The row of a line. EINVAL names the place. */
-attn_status journal_line_row(const char *path, const journal_line *, result_row *);
+attn_status journal_line_row(const row_kind *, const char *path, const journal_line *, void *row);
 
 typedef struct journal_rows {
+  const row_kind *kind;
   const char *path;
   sha256 digest;    /* of the lines that count: their checksums and lengths */
   double start;     /* of the first session */
   json_t *sessions; /* as in result_set */
-  result_row *rows; /* in the order of the lines, with the number of the header above them */
+  char *rows;       /* in the order of the lines, with the number of the header above them */
   size_t count, room;
   bool torn; /* the last line is left out */
 } journal_rows;
 
-attn_status journal_rows_make(journal_rows *); /* ENOMEM */
+attn_status journal_rows_make(const row_kind *, journal_rows *); /* ENOMEM */
 void journal_rows_free(journal_rows *);
+void *journal_rows_at(const journal_rows *, size_t);
 /* Appends the session or the row of a line. EINVAL names the place. */
 attn_status journal_rows_take(journal_rows *, const journal_line *);
-/* One set of journals, which it sorts by their start: of rows with one key the last, Holm's correction applied, the
- * sessions numbered over all. The rows are moved into it, or, if kept, lent to it: then *out does not outlive them. */
-attn_status journal_rows_set(journal_rows *journals, size_t count, bool kept, result_set *out);
+/* One set of journals, which it sorts by their start: of rows with one key the last, settled (Holm's
+ * correction), the sessions numbered over all. The rows are moved into it, or, if kept, lent to it: then *out does not outlive them. */
+attn_status journal_rows_set(const row_kind *, journal_rows *journals, size_t count, bool kept,
+                             result_set *out);
 
 #endif

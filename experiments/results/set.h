@@ -9,16 +9,22 @@
 #include <stdio.h>
 
 #include "data/support/output.h"
+#include "experiments/results/kind.h"
 #include "experiments/results/row_json.h"
 
-typedef struct result_set {
-  result_row *rows; /* ascending by key (of results_join, by file and key); their texts are never NULL */
+struct result_set {
+  const row_kind *kind; /* NULL: rows of a sweep */
+  union {        /* of the kind; ascending by key (of results_join, by file and key), if the kind does not */
+    void *items; /* order them; their texts are never NULL */
+    result_row *rows;
+    struct quality_record *records; /* of an evaluation (quality/record.h) */
+  };
   size_t count;
   json_t *sessions; /* array of objects by session number: the provenance, "build" and "end_time" of each */
   char uuid[37];    /* of the journals' content */
   size_t torn;      /* last lines of journals that a crash cut short, and that were left out */
   bool lent;        /* of a journal that is still open (journal_set): the rows own their bounds alone */
-} result_set;
+};
 
 void result_set_init(result_set *);
 void result_set_free(result_set *);
@@ -26,6 +32,8 @@ void result_set_free(result_set *);
 /* Reads one or several journals into a set (to be freed). Sessions are numbered anew over all journals, in
  * the order of their start. Errors as in journal_read. */
 attn_status results_load(const char *const *journals, size_t count, result_set *out);
+/* The same of journals of another kind. */
+attn_status rows_load(const row_kind *, const char *const *journals, size_t count, result_set *out);
 
 /* Writes a results file (HDF5 that netCDF-4 readers understand, hdf5/write.c): whole, or not at all (the old
  * one stays). EFOREIGN: a system call or HDF5 failed. */

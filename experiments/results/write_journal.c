@@ -29,7 +29,7 @@ static bool is_journal(const char *path, const file_map *content) {
   return journal_begins((const char *)content->at, content->bytes);
 }
 
-const output_kind kind_journal = {"the journal of a sweep", is_journal};
+const output_kind kind_journal = {"the journal of a sweep or an evaluation", is_journal};
 
 static attn_status no_memory(const journal *j) {
   return attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);
@@ -40,9 +40,8 @@ static attn_status learn(journal *j, const journal_line *line) {
   const size_t before = j->table.count;
   const attn_status status = journal_rows_take(&j->table, line);
   if (status || j->table.count == before) return status;
-  return json_object_set_new(j->known, j->table.rows[before].key, json_integer((json_int_t)before))
-             ? no_memory(j)
-             : ATTN_OK;
+  const row_head head = j->table.kind->head(journal_rows_at(&j->table, before));
+  return json_object_set_new(j->known, head.key, json_integer((json_int_t)before)) ? no_memory(j) : ATTN_OK;
 }
 
 static attn_status failed_call(const journal *j, const char *call) {
@@ -89,31 +88,38 @@ static attn_status recover(journal *j) {
   return status;
 }
 
-attn_status journal_open(const char *path, const char *build, const json_t *provenance, journal **out) {
+/* The line above the rows of this session. */
+static attn_status make_header(journal *j, const char *build, const json_t *provenance) {
+  const row_kind *kind = j->table.kind;
+  j->header = json_pack("{s:s, s:i, s:I, s:o, s:o}", "schema", JOURNAL_SCHEMA, "version", kind->version,
+                        "session", (json_int_t)j->session, "build", result_json_text(build), "provenance",
+                        provenance ? json_deep_copy(provenance) : json_object());
+  if (!j->header || (kind->name && json_object_set_new(j->header, "rows", json_string(kind->name))))
+    return no_memory(j);
+  return ATTN_OK;
+}
+
+attn_status journal_open(const char *path, const row_kind *kind, const char *build, const json_t *provenance,
+                         journal **out) {
   attn_status status = ATTN_OK;
   journal *j = calloc(1, sizeof *j);
-  if (!j) return attn_fail(ATTN_ENOMEM, "%s: out of memory", path);
+  if (!j) return attn_fail(ATTN_ENOMEM, "out of memory for a journal");
   j->fd = -1;
-  j->path = strdup(path);
+  j->path = strdup(path ? path : "the evaluation");
   j->known = json_object();
-  status = journal_rows_make(&j->table);
-  if (!status && (!j->path || !j->known)) status = attn_fail(ATTN_ENOMEM, "%s: out of memory", path);
+  status = journal_rows_make(kind, &j->table);
+  if (!status && (!j->path || !j->known)) status = attn_fail(ATTN_ENOMEM, "out of memory for a journal");
   if (status) goto out;
   j->table.path = j->path;
-  j->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
-  if (j->fd < 0) {
-    status = failed_call(j, "open");
-    goto out;
+  if (path) {
+    j->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    if (j->fd < 0) {
+      status = failed_call(j, "open");
+      goto out;
+    }
+    if ((status = lock(j)) || (status = recover(j))) goto out;
   }
-  if ((status = lock(j)) || (status = recover(j))) goto out;
-  j->header =
-      json_pack("{s:s, s:i, s:I, s:o, s:o}", "schema", JOURNAL_SCHEMA, "version", JOURNAL_SCHEMA_VERSION,
-                "session", (json_int_t)j->session, "build", result_json_text(build), "provenance",
-                provenance ? json_deep_copy(provenance) : json_object());
-  if (!j->header) {
-    status = attn_fail(ATTN_ENOMEM, "%s: out of memory", path);
-    goto out;
-  }
+  if ((status = make_header(j, build, provenance))) goto out;
   j->build = json_string_value(json_object_get(j->header, "build"));
   *out = j;
   j = NULL;
@@ -138,18 +144,11 @@ bool journal_torn(const journal *j) { return j->torn; }
 
 int64_t journal_session(const journal *j) { return j->session; }
 
-/* One write(2); a short one is taken back, so that the file always ends with a whole line. What was written is read
- * as any reader of the file reads it. */
-static attn_status append_line(journal *j, const json_t *json) {
-  char *line = NULL;
-  size_t length = 0;
+/* One write(2); a short one is taken back, so that the file always ends with a whole line. */
+static attn_status write_line(journal *j, const char *line, size_t length) {
   struct stat before;
-  attn_status status = journal_line_make(json, &line, &length);
-  if (status) return status;
-  if (fstat(j->fd, &before)) {
-    status = failed_call(j, "stat");
-    goto out;
-  }
+  attn_status status = ATTN_OK;
+  if (fstat(j->fd, &before)) return failed_call(j, "stat");
   ssize_t written;
   do written = write(j->fd, line, length);
   while (written < 0 && errno == EINTR);
@@ -160,29 +159,49 @@ static attn_status append_line(journal *j, const json_t *json) {
   else if (fdatasync(j->fd))
     status = failed_call(j, "sync");
   if (status && written > 0 && ftruncate(j->fd, before.st_size)) status = failed_call(j, "truncate");
+  return status;
+}
+
+/* What was written is read as any reader of the file reads it. */
+static attn_status append_line(journal *j, const char *text, size_t size) {
+  char *line = NULL;
+  size_t length = 0;
+  attn_status status = journal_line_make(text, size, &line, &length);
+  if (!status && j->fd >= 0) status = write_line(j, line, length);
   if (!status) {
     const journal_line added = journal_line_of(line, length - 1, 0);
     status = learn(j, &added);
   }
-out:
   free(line);
   return status;
 }
 
-attn_status journal_append(journal *j, const result_row *row) {
-  attn_status status = ATTN_OK;
-  json_t *json = result_row_to_json(row);
+static attn_status append_json(journal *j, const json_t *json) {
+  char *text = NULL;
+  size_t length = 0;
+  attn_status status = result_json_line(json, &text, &length);
+  if (!status) status = append_line(j, text, length - 1);
+  free(text);
+  return status;
+}
+
+static attn_status begin(journal *j) {
+  const attn_status status = j->has_header ? ATTN_OK : append_json(j, j->header);
+  if (!status) j->has_header = true;
+  return status;
+}
+
+attn_status journal_append_text(journal *j, const char *text, size_t length) {
+  const attn_status status = begin(j);
+  return status ? status : append_line(j, text, length);
+}
+
+attn_status journal_append(journal *j, const void *row) {
+  json_t *json = j->table.kind->to_json(row);
   if (!json) return ATTN_ENOMEM;
-  if (json_object_set_new(json, "session", json_integer(j->session))) {
-    status = no_memory(j);
-    goto out;
-  }
-  if (!j->has_header) {
-    if ((status = append_line(j, j->header))) goto out;
-    j->has_header = true;
-  }
-  status = append_line(j, json);
-out:
+  attn_status status =
+      json_object_set_new(json, "session", json_integer(j->session)) ? no_memory(j) : begin(j);
+  if (!status) status = append_json(j, json);
   json_decref(json);
   return status;
 }
@@ -192,14 +211,16 @@ bool journal_find(const journal *j, const char *key, journal_entry *entry) {
   const json_t *place = json_object_get(j->known, json_string_value(text));
   json_decref(text);
   if (!place) return false;
-  const result_row *row = &j->table.rows[json_integer_value(place)];
-  const json_t *session = json_array_get(j->table.sessions, (size_t)row->session);
+  void *row = journal_rows_at(&j->table, (size_t)json_integer_value(place));
+  const row_head head = j->table.kind->head(row);
+  const json_t *session = json_array_get(j->table.sessions, (size_t)*row_session(j->table.kind, row));
   if (entry) {
-    entry->status = row->status;
-    entry->made = (identity){row->dataset_sha256, row->plugin_sha256, row->files_sha256,
-                             json_string_value(json_object_get(session, "build"))};
+    *entry = (journal_entry){head.status, head.made};
+    if (!*head.made.build) entry->made.build = json_string_value(json_object_get(session, "build"));
   }
   return true;
 }
 
-attn_status journal_set(journal *j, result_set *out) { return journal_rows_set(&j->table, 1, true, out); }
+attn_status journal_set(journal *j, result_set *out) {
+  return journal_rows_set(j->table.kind, &j->table, 1, true, out);
+}

@@ -1,8 +1,8 @@
-/* write_journal.h - the append-only record of a sweep: JSON Lines, one file per process.
+/* write_journal.h - the append-only record of a sweep or of an evaluation: JSON Lines, one file per process.
  *
  * A session starts with a header line
  *   {"schema": "attnlab-journal", "version": 1, "session": 0, "build": "...", "provenance": {...}}
- * and each finished run is one line (row_json.h), written by one write(2) and fdatasync. The last member of a line is
+ * with a member "rows" that names the kind of rows, unless they are of a sweep (kind.h), and each finished run is one line (row_json.h), written by one write(2) and fdatasync. The last member of a line is
  * a checksum of what stands before it. Nothing is ever rewritten; the last line with a key wins. A last line without
  * '\n' was torn by a crash and does not count. */
 #ifndef EXPERIMENTS_RESULTS_WRITE_JOURNAL_H
@@ -12,7 +12,7 @@
 #include "experiments/results/set.h"
 
 #define JOURNAL_SCHEMA "attnlab-journal"
-#define JOURNAL_SCHEMA_VERSION 2
+#define JOURNAL_SCHEMA_VERSION 3 /* the newest that is read */
 
 typedef struct journal journal;
 
@@ -25,8 +25,9 @@ extern const output_kind kind_journal;
  * config_text config_sha256; others become text columns. It is copied; NULL is {}. The header line is written
  * before the first row, so that a session that finds nothing to do changes nothing. EEXIST: another process
  * has it open (exit code 75). EINVAL: not a journal, of a newer version, or malformed, with file:line.
- * EFOREIGN: a system call failed. */
-attn_status journal_open(const char *path, const char *build, const json_t *provenance, journal **out);
+ * EFOREIGN: a system call failed. path NULL: there is no file, and what is appended is kept in memory. */
+attn_status journal_open(const char *path, const row_kind *, const char *build, const json_t *provenance,
+                         journal **out);
 void journal_close(journal *);
 
 /* The text that identifies this build. */
@@ -38,7 +39,9 @@ int64_t journal_session(const journal *);
 
 /* Appends a row (its session replaced by this one) and makes it durable. After a failure the file is as
  * before. */
-attn_status journal_append(journal *, const result_row *);
+attn_status journal_append(journal *, const void *row);
+/* The same of a row's JSON text, one object in a line without '\n', whose session is this one. */
+attn_status journal_append_text(journal *, const char *text, size_t length);
 
 typedef struct journal_entry {
   run_status status;

@@ -111,7 +111,7 @@ static attn_status measure(const char *path, const config *c, grid *g, char *con
   if (!status) status = provenance_stamp(program, stamp);
   if (!status) status = provenance_collect(0, NULL, c->text, false, &provenance);
   if (!status) status = make_directories(path);
-  if (!status) status = journal_open(path, build, provenance, &j);
+  if (!status) status = journal_open(path, &rows_of_sweep, build, provenance, &j);
   if (!status) grid_filter(g, is_missing, j);
   const worker_pool pool = {program, stamp, plugins, &never, 0, take_row, tick, j};
   for (size_t b = 0; !status && b < g->count; b++) {

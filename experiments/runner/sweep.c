@@ -149,7 +149,7 @@ static attn_status open_journal(sweep *s) {
   const sweep_options *o = s->options;
   attn_status status = provenance_build(build);
   if (!status) status = provenance_collect(o->argc, o->argv, s->config->text, !o->no_hostname, &provenance);
-  if (!status) status = journal_open(s->journal_path, build, provenance, &s->journal);
+  if (!status) status = journal_open(s->journal_path, &rows_of_sweep, build, provenance, &s->journal);
   json_decref(provenance);
   return status;
 }

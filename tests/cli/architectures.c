@@ -50,7 +50,7 @@ Test(cli_architectures, decoders_are_evaluated_against_their_own_attention) {
     cr_expect(find(&set, "null_mean_v")->kl > 1e-3, "%s", names[i]);
     cr_expect_eq(find(&set, "streaming:sink=0,window=5")->kl < 1e-6, strcmp(names[i], "mistral") == 0, "%s",
                  names[i]);
-    quality_set_free(&set);
+    result_set_free(&set);
     remove("x.h5");
     reference_free(&m);
   }

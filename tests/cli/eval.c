@@ -36,7 +36,7 @@ Test(cli_eval, a_table_and_a_file) {
   cr_expect(r->status == RUN_OK && r->kl > 0 && r->kl_lo < r->kl && r->density < 0.2 &&
             r->attention_time > 0);
   cr_expect(strlen(r->model_sha256) == 64 && strlen(r->data_sha256) == 64);
-  quality_set_free(&set);
+  result_set_free(&set);
 }
 
 /* A layer at a time, then all at once at three mixes: the sum of the parts over the whole, and a JSON line a run. */
@@ -62,7 +62,7 @@ Test(cli_eval, layers_add_up_and_small_changes_are_quadratic) {
   cr_expect_float_eq(kl[1] / kl[0], 4, 0.2, "%g", kl[1] / kl[0]);
   cr_expect_float_eq(whole->additivity, sum / whole->kl, 1e-9);
   cr_expect_float_eq(whole->error_allowed, sqrt(0.02 / whole->sensitivity), 1e-9);
-  quality_set_free(&set);
+  result_set_free(&set);
 }
 
 /* Shards together are the whole, and Holm's words are those of all runs. */
@@ -84,9 +84,9 @@ Test(cli_eval, shards_are_merged) {
     cr_expect(r->kl == whole.records[i].kl && r->word_holm == whole.records[i].word_holm, "%s", r->key);
   }
   cr_expect_eq(all.count, whole.count);
-  quality_set_free(&all);
-  quality_set_free(&whole);
-  quality_set_free(&part);
+  result_set_free(&all);
+  result_set_free(&whole);
+  result_set_free(&part);
   command_write_text("y.h5", "y");
   command_run("merge -o z.h5 x.0-of-2.h5 y.h5", &result);
   cr_expect(result.exit_code == 2 && strstr(result.err, "y.h5"), "%s", result.err);
@@ -106,7 +106,7 @@ Test(cli_eval, a_configuration_asks_every_combination) {
   int asked = 0;
   for (size_t i = 0; i < set.count; i++) asked += strcmp(set.records[i].variant, "topk") == 0;
   cr_expect_eq(asked, 2 * 2 * 2 * 2);
-  quality_set_free(&set);
+  result_set_free(&set);
   command_run("run x.yaml -o x.h5 --only topk", &result);
   cr_expect(result.exit_code == 2 && strstr(result.err, "alone"), "%s", result.err);
   static const char *const bad[][2] = {{"  lairs: all\nvariants: [full]\n",
@@ -128,14 +128,14 @@ Test(cli_eval, a_configuration_asks_every_combination) {
 Test(cli_eval, runs_are_kept) {
   command_run_good(SMALL "-v topk:k=3 -o x.h5");
   quality_set set = read_file();
-  const double time = set.records[0].attention_time;
-  quality_set_free(&set);
+  const double time = find(&set, "topk")->attention_time;
+  result_set_free(&set);
   command_run_good(SMALL "-v topk:k=3 -v tiled --layers each -o x.h5");
   command_run_good(SMALL "-v topk:k=3 -o x.h5");
   set = read_file();
   cr_assert_eq(set.count, 4 + 5 * 4, "topk, tiled, full, null_mean_v and a window; tiled only of each layer");
-  cr_expect_eq(set.records[0].attention_time, time);
-  quality_set_free(&set);
+  cr_expect_eq(find(&set, "topk")->attention_time, time);
+  result_set_free(&set);
 }
 
 Test(cli_eval, a_variant_that_fails_is_a_row) {
@@ -152,7 +152,7 @@ Test(cli_eval, a_variant_that_fails_is_a_row) {
   cr_expect(find(&set, "topk")->status == RUN_OK && find(&set, "topk")->kl > 0);
   cr_expect(find(&set, "linformer")->status == RUN_UNSUPPORTED &&
             strstr(find(&set, "linformer")->message, "causal"));
-  quality_set_free(&set);
+  result_set_free(&set);
 }
 
 /* A file of edges is for one length; checks on shorter windows do not apply. */
@@ -178,8 +178,8 @@ Test(cli_eval, a_variant_that_fits_these_windows_alone_is_evaluated) {
       cr_expect_eq(other->checks[shorter[i]].verdict, VERDICT_PASS);
     }
     cr_expect_eq((turn ? other : graph)->checks[EV_10].verdict, turn ? VERDICT_PASS : VERDICT_NOT_APPLICABLE);
-    quality_set_free(&set);
-    remove("x.h5");
+    result_set_free(&set);
+    cr_assert(remove("x.h5") == 0 && remove("x.jsonl") == 0);
   }
 }
 
@@ -188,5 +188,5 @@ Test(cli_eval, time_has_a_limit) {
   cr_expect_eq(result.exit_code, 3);
   quality_set set = read_file();
   cr_expect(find(&set, "fault")->status == RUN_TIMEOUT && find(&set, "tiled")->status == RUN_OK);
-  quality_set_free(&set);
+  result_set_free(&set);
 }

@@ -63,6 +63,12 @@ static void evaluate(const char *file, const char *rest) {
   command_run_good(line);
 }
 
+static void forget_journal(const char *file) {
+  char path[LINE];
+  snprintf(path, sizeof path, "%.*s.jsonl", (int)strlen(file) - 3, file);
+  cr_assert_eq(remove(path), 0, "%s", path);
+}
+
 static quality_set read_file(const char *file) {
   quality_set set;
   cr_assert(!quality_read(file, &set), "%s", attn_last_error());
@@ -75,7 +81,7 @@ static double kl_of(const char *file, const char *spec) {
   double kl = -1;
   for (size_t i = 0; i < set.count; i++)
     if (strncmp(set.records[i].spec, spec, strlen(spec)) == 0) kl = set.records[i].kl;
-  quality_set_free(&set);
+  result_set_free(&set);
   cr_assert(kl >= 0, "no run of %s", spec);
   return kl;
 }
@@ -83,7 +89,7 @@ static double kl_of(const char *file, const char *spec) {
 static size_t runs_of(const char *file) {
   quality_set set = read_file(file);
   const size_t count = set.count;
-  quality_set_free(&set);
+  result_set_free(&set);
   return count;
 }
 
@@ -95,7 +101,7 @@ static void expect_fresh(const char *what) {
   evaluate("fresh.h5", "-v " SETTING);
   const double known = kl_of("known.h5", SETTING), fresh = kl_of("fresh.h5", SETTING);
   cr_expect(known == fresh, "%s: %.17g, and %.17g of a new file", what, known, fresh);
-  cr_assert_eq(remove("fresh.h5"), 0);
+  cr_assert(remove("fresh.h5") == 0 && remove("fresh.jsonl") == 0);
 }
 
 Test(cli_eval_identity, a_model_is_more_than_its_weights) {
@@ -166,6 +172,8 @@ Test(cli_eval_identity, a_file_that_a_spec_names_is_read_again_when_it_changes) 
     cr_expect_eq(kl_of("known.h5", begins[i]), kl_of("fresh.h5", begins[i]), "%s", specs[i]);
     remove("known.h5");
     remove("fresh.h5");
+    forget_journal("known.h5");
+    forget_journal("fresh.h5");
   }
 }
 
@@ -183,7 +191,7 @@ static double time_of(const char *file, const char *variant) {
   double time = -1;
   for (size_t i = 0; i < set.count; i++)
     if (strcmp(set.records[i].variant, variant) == 0) time = set.records[i].attention_time;
-  quality_set_free(&set);
+  result_set_free(&set);
   return time;
 }
 
@@ -205,7 +213,7 @@ Test(cli_eval_identity, a_plug_in_that_changed_is_run_again) {
   cr_expect_eq(runs_of("x.h5"), 3);
 }
 
-/* As another build, or a program that knew no identity, would have written it. */
+/* As another build, or a program that knew no identity, would have written it, neither with a journal. */
 static void age(const char *file, bool old) {
   quality_set set = read_file(file);
   for (size_t i = 0; i < set.count; i++) {
@@ -217,7 +225,8 @@ static void age(const char *file, bool old) {
     r->config_sha256[0] = r->tokens_sha256[0] = r->isa[0] = '\0';
   }
   cr_assert(!quality_write(file, &set), "%s", attn_last_error());
-  quality_set_free(&set);
+  result_set_free(&set);
+  forget_journal(file);
 }
 
 Test(cli_eval_identity, other_builds_and_older_files_are_run_again_unless_kept) {
@@ -232,6 +241,7 @@ Test(cli_eval_identity, other_builds_and_older_files_are_run_again_unless_kept) 
     cr_expect(kl_of("x.h5", SETTING) == kl && runs_of("x.h5") == count, "%g", kl_of("x.h5", SETTING));
     cr_expect(strstr(result.err, " repeated: "), "%s", result.err);
     remove("x.h5");
+    forget_journal("x.h5");
   }
 }
 
@@ -242,13 +252,13 @@ Test(cli_eval_identity, a_margin_and_a_budget_are_those_that_are_asked_for) {
   quality_set set = read_file("x.h5");
   const double allowed = set.records[0].error_allowed;
   cr_expect_neq(set.records[0].word, QUALITY_NO_WORSE);
-  quality_set_free(&set);
+  result_set_free(&set);
   evaluate("x.h5", "--margin 100 -v " SETTING);
   set = read_file("x.h5");
   cr_expect(set.records[0].margin == 100 && set.records[0].word == QUALITY_NO_WORSE &&
             set.records[0].word_holm == QUALITY_NO_WORSE);
   cr_expect_float_eq(set.records[0].error_allowed, allowed / 2, 1e-12 * allowed);
-  quality_set_free(&set);
+  result_set_free(&set);
   cr_expect_eq(time_of("x.h5", "streaming"), time);
 }
 
@@ -286,7 +296,7 @@ Test(cli_eval_identity, checks_of_either_file_are_kept) {
       if (strncmp(set.records[i].spec, SETTING, strlen(SETTING)) == 0)
         cr_expect_eq(set.records[i].checks[EV_10].verdict, VERDICT_PASS, "%d: %s", turn,
                      check_verdict_names[set.records[i].checks[EV_10].verdict]);
-    quality_set_free(&set);
+    result_set_free(&set);
   }
 }
 
@@ -315,25 +325,64 @@ Test(cli_eval_identity, two_at_once_lose_nothing) {
     cr_expect_eq(found, (size_t)m.layers, "%s: %zu runs", specs[i], found);
     reference_free(&m);
   }
-  quality_set_free(&set);
+  result_set_free(&set);
 }
 
-Test(cli_eval_identity, what_is_done_is_in_the_file_when_it_is_killed) {
+/* A journal's lines: of its only session the header, and the rows that are done. */
+static size_t lines_of(const char *path) {
+  size_t count = 0, size = 0;
+  if (access(path, F_OK) != 0) return 0;
+  char *bytes = fixture_bytes(path, &size);
+  for (size_t i = 0; i < size; i++) count += bytes[i] == '\n';
+  free(bytes);
+  return count;
+}
+
+/* Starts an evaluation whose last run never ends, and kills it once the others are in the journal. */
+static void kill_midway(const char *specs, size_t done) {
   char line[LINE];
   snprintf(line, sizeof line,
            "exec " TEST_BINARY_DIR
-           "/experiments/attnlab eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 -v topk:k=2 -v "
+           "/experiments/attnlab eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 %s -v "
            "fault:mode=hang --plugin " TEST_BINARY_DIR "/tests/fault.so >/dev/null 2>&1",
-           fixture_directory);
+           fixture_directory, specs);
   const pid_t pid = fork();
   if (pid == 0) {
     execl("/bin/sh", "sh", "-c", line, (char *)NULL);
     _exit(127);
   }
-  for (int i = 0; i < 5000 && access("x.h5", F_OK) != 0; i++) wait_briefly();
+  for (int i = 0; i < 5000 && lines_of("x.jsonl") < 1 + done; i++) wait_briefly();
   kill(pid, SIGKILL);
   waitpid(pid, NULL, 0);
-  quality_set set = read_file("x.h5");
-  cr_expect(set.count == 1 && strcmp(set.records[0].variant, "topk") == 0 && set.records[0].status == RUN_OK);
-  quality_set_free(&set);
+}
+
+Test(cli_eval_identity, what_is_done_is_kept_when_it_is_killed) {
+  kill_midway("-v topk:k=2", 1);
+  cr_assert_eq(lines_of("x.jsonl"), 2);
+  remove("x.h5"); /* as if it had been killed before the file was written */
+  FILE *journal = fopen("x.jsonl", "ab");
+  cr_assert(journal && fputs("{\"key\":\"torn", journal) >= 0 && fclose(journal) == 0);
+  evaluate("x.h5", "-v topk:k=2 -v topk:k=3");
+  cr_expect(strstr(result.err, "1 torn line left out of x.jsonl"), "%s", result.err);
+  const double time = time_of("x.h5", "topk");
+  size_t size = 0, rows = 0;
+  char *text = fixture_bytes("x.jsonl", &size);
+  for (const char *at = text; (at = strstr(at, "\"spec\":\"topk:k=2")) != NULL; at++) rows++;
+  free(text);
+  cr_expect_eq(rows, 1, "the run that was done is repeated, %zu rows", rows);
+  evaluate("x.h5", "-v topk:k=2 -v topk:k=3");
+  cr_expect_eq(time_of("x.h5", "topk"), time);
+}
+
+/* A journal is of a sweep or of an evaluation. */
+Test(cli_eval_identity, a_sweep_and_an_evaluation_do_not_share_a_journal) {
+  command_write_text("x.jsonl", "{\"schema\":\"attnlab-journal\",\"version\":2,\"session\":0,\"build\":\"b\","
+                                "\"provenance\":{}}\n");
+  char line[LINE];
+  snprintf(line, sizeof line, "eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 -v topk:k=2",
+           fixture_directory);
+  command_run(line, &result);
+  cr_expect(result.exit_code == 2 && command_diagnostics(&result) == 1 &&
+                strstr(result.err, "x.jsonl:1: rows of kind 'sweep'; expected those of an evaluation"),
+            "%s", result.err);
 }

@@ -16,7 +16,7 @@ static void write_journal(const char *path, const char *build, void (*change)(re
   result_row row = fixture_row(4);
   change(&row);
   unlink(path);
-  cr_assert_eq(journal_open(path, build, provenance, &j), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(journal_open(path, &rows_of_sweep, build, provenance, &j), ATTN_OK, "%s", attn_last_error());
   cr_assert_eq(journal_append(j, &row), ATTN_OK, "%s", attn_last_error());
   journal_close(j);
   json_decref(provenance);
@@ -79,7 +79,7 @@ Test(cli_merge, the_last_rows_of_three_journals_agree_or_not) {
   journal *j = NULL;
   result_row row = fixture_row(4);
   write_journal("a.jsonl", "one", error);
-  cr_assert_eq(journal_open("a.jsonl", "two", NULL, &j), ATTN_OK);
+  cr_assert_eq(journal_open("a.jsonl", &rows_of_sweep, "two", NULL, &j), ATTN_OK);
   cr_assert_eq(journal_append(j, &row), ATTN_OK);
   journal_close(j);
   result_row_free(&row);

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
   journal *j;
   fuzz_prepare(&j, sizeof j);
-  const bool opened = fuzz_succeeded(journal_open(path, "build", NULL, &j), &j, sizeof j);
+  const bool opened = fuzz_succeeded(journal_open(path, &rows_of_sweep, "build", NULL, &j), &j, sizeof j);
   REQUIRE(opened == loaded);
   if (opened) {
     for (size_t i = 0; i < set.count; i++) {

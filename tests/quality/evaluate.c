@@ -192,8 +192,8 @@ Test(evaluate, a_file_gives_back_what_was_written) {
     cr_expect(filled > 1);
   }
   cr_expect_eq(again.records[0].kl, again.records[1].kl, "the second record replaced the first");
-  quality_set_free(&set);
-  quality_set_free(&again);
+  result_set_free(&set);
+  result_set_free(&again);
   quality_data_free(&d);
 }
 
@@ -222,7 +222,7 @@ Test(evaluate, numbers_out_of_range_are_refused_by_name) {
     assert_ok(quality_record_name(&r));
     assert_ok(quality_set_add(&set, &r));
     assert_ok(quality_write(path, &set));
-    quality_set_free(&set);
+    result_set_free(&set);
     assert_refused(quality_read(path, &set), ATTN_EINVAL, bad[i].says);
   }
 }
@@ -238,5 +238,5 @@ Test(evaluate, other_files_are_not_evaluations) {
   assert_ok(quality_write(path, &(quality_set){0}));
   assert_ok(quality_read(path, &set));
   cr_expect_eq(set.count, 0);
-  quality_set_free(&set);
+  result_set_free(&set);
 }

@@ -70,8 +70,8 @@ Test(quality_relate, words_pay_for_being_many) {
   for (int i = 1; i < 5; i++) all.records[i].word_p = (double)NAN;
   assert_ok(quality_relate(&all));
   cr_expect_eq(all.records[0].word_holm, QUALITY_WORSE);
-  quality_set_free(&alone);
-  quality_set_free(&all);
+  result_set_free(&alone);
+  result_set_free(&all);
 }
 
 Test(quality_relate, doubts_and_allowed_errors) {
@@ -82,7 +82,7 @@ Test(quality_relate, doubts_and_allowed_errors) {
   /* One of four layers. */
   cr_expect_float_eq(s.records[0].error_allowed, sqrt(0.02 / 4 / 15.7), 1e-12);
   cr_expect(isnan(s.records[0].additivity));
-  quality_set_free(&s);
+  result_set_free(&s);
 }
 
 Test(quality_relate, layers_of_the_same_swap_are_added) {
@@ -101,5 +101,5 @@ Test(quality_relate, layers_of_the_same_swap_are_added) {
   s.records[1].status = RUN_CRASHED;
   assert_ok(quality_relate(&s));
   cr_expect(isnan(s.records[LAYERS].additivity), "a layer is missing");
-  quality_set_free(&s);
+  result_set_free(&s);
 }

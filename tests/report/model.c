@@ -88,7 +88,7 @@ static void open_page(int width) {
   add(&set, &(asked){"linformer:k=4", "text:skip=8", "all", 128, 0, 0}, RUN_UNSUPPORTED);
   add(&set, &(asked){"linformer:k=4", "text:skip=8", "all", 256, 0, 0}, RUN_UNSUPPORTED);
   cr_assert_eq(quality_write_page(path, &set, "a <b> & c"), ATTN_OK, "%s", attn_last_error());
-  quality_set_free(&set);
+  result_set_free(&set);
   browser_open(path, width, 900);
 }
 

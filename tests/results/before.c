@@ -111,7 +111,8 @@ Test(results_before, a_sweep_goes_on_in_the_journal_and_the_whole_is_exported) {
   result_row row = fixture_row(5);
   row.data_seed = 11;
   shell("cat '%s' >'%s'", FIXTURES "before.jsonl", path);
-  cr_assert_eq(journal_open(path, "another build", NULL, &j), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(journal_open(path, &rows_of_sweep, "another build", NULL, &j), ATTN_OK, "%s",
+               attn_last_error());
   cr_assert_eq(journal_append(j, &row), ATTN_OK);
   journal_close(j);
   cr_assert_eq(results_merge(file, &path, 1, NULL), ATTN_OK, "%s", attn_last_error());

@@ -60,7 +60,7 @@ static json_t *session_through_file(json_t *provenance) {
   const char *source = fixture_path("session.jsonl"), *file = fixture_path("session.h5");
   journal *j = NULL;
   result_row row = fixture_row(0);
-  cr_assert_eq(journal_open(source, "b", provenance, &j), ATTN_OK);
+  cr_assert_eq(journal_open(source, &rows_of_sweep, "b", provenance, &j), ATTN_OK);
   cr_assert_eq(journal_append(j, &row), ATTN_OK);
   journal_close(j);
   cr_assert_eq(results_merge(file, &source, 1, NULL), ATTN_OK, "%s", attn_last_error());

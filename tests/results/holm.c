@@ -175,7 +175,7 @@ Test(results_holm, a_p_value_that_is_no_number_is_an_error) {
 Test(results_holm, loading_a_journal_corrects_over_all_its_rows) {
   const char *path = fixture_path("holm.jsonl");
   journal *j = NULL;
-  cr_assert_eq(journal_open(path, "b", NULL, &j), ATTN_OK);
+  cr_assert_eq(journal_open(path, &rows_of_sweep, "b", NULL, &j), ATTN_OK);
   for (int64_t i = 0; i < 3; i++) {
     result_row row = fixture_row(4 + 6 * i); /* linformer, with LIN-1 */
     row.bounds[1].p_value = i == 0 ? 6e-5 : i == 1 ? 4e-5 : 3e-6;

@@ -23,7 +23,7 @@ static int64_t size_of(const char *path) {
 static journal *open_good(const char *path, const char *build) {
   journal *j = NULL;
   json_t *provenance = fixture_provenance(1e9);
-  cr_assert_eq(journal_open(path, build, provenance, &j), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(journal_open(path, &rows_of_sweep, build, provenance, &j), ATTN_OK, "%s", attn_last_error());
   json_decref(provenance);
   return j;
 }
@@ -206,7 +206,7 @@ Test(results_journal, a_torn_header_is_cut_off_and_other_text_is_not) {
   cr_assert_eq(size_of(path), 0);
   write_text(path, "my precious notes");
   journal *j = NULL;
-  cr_assert_eq(journal_open(path, "one", NULL, &j), ATTN_EINVAL);
+  cr_assert_eq(journal_open(path, &rows_of_sweep, "one", NULL, &j), ATTN_EINVAL);
   cr_assert_null(j);
   cr_assert_eq(size_of(path), 17);
 }
@@ -256,8 +256,11 @@ static const struct {
     {"\n", ":1: ", "not an attnlab journal"},
     {"{\"key\":\"k\"}\n", ":1: ", "not an attnlab journal"},
     {"{\"schema\":\"other\",\"version\":1}\n", ":1: ", "not an attnlab journal"},
-    {"{\"schema\":\"attnlab-journal\",\"version\":3,\"build\":\"b\",\"provenance\":{}}\n",
-     ":1: ", "version 3"},
+    {"{\"schema\":\"attnlab-journal\",\"version\":4,\"build\":\"b\",\"provenance\":{}}\n",
+     ":1: ", "version 4"},
+    {"{\"schema\":\"attnlab-journal\",\"version\":3,\"build\":\"b\",\"provenance\":{},\"rows\":"
+     "\"evaluation\"}\n",
+     ":1: ", "rows of kind 'evaluation'"},
     {"{\"schema\":\"attnlab-journal\",\"version\":\"1\",\"build\":\"b\",\"provenance\":{}}\n",
      ":1: ", "version"},
     {"{\"schema\":\"attnlab-journal\",\"version\":1,\"provenance\":{}}\n", ":1: ", "build"},
@@ -285,7 +288,7 @@ Test(results_journal, foreign_newer_and_malformed_files_are_refused_with_their_l
     journal *j = NULL;
     result_set set;
     write_text(path, foreign[i].text);
-    cr_assert_eq(journal_open(path, "b", NULL, &j), ATTN_EINVAL, "case %zu", i);
+    cr_assert_eq(journal_open(path, &rows_of_sweep, "b", NULL, &j), ATTN_EINVAL, "case %zu", i);
     cr_assert(strstr(attn_last_error(), "foreign.jsonl") && strstr(attn_last_error(), foreign[i].line) &&
                   strstr(attn_last_error(), foreign[i].why),
               "case %zu: %s", i, attn_last_error());
@@ -300,7 +303,7 @@ Test(results_journal, a_second_process_finds_it_busy) {
   const pid_t child = fork();
   if (child == 0) {
     journal *second = NULL;
-    _exit(journal_open(path, "one", NULL, &second) == ATTN_EEXIST && !second ? 0 : 1);
+    _exit(journal_open(path, &rows_of_sweep, "one", NULL, &second) == ATTN_EEXIST && !second ? 0 : 1);
   }
   int code;
   cr_assert_eq(waitpid(child, &code, 0), child);
@@ -315,7 +318,7 @@ static int append_to_full_disk(const char *path) {
   result_row row = fixture_row(1);
   struct stat about;
   signal(SIGXFSZ, SIG_IGN);
-  if (journal_open(path, "build one", NULL, &j) || stat(path, &about)) return 1;
+  if (journal_open(path, &rows_of_sweep, "build one", NULL, &j) || stat(path, &about)) return 1;
   const off_t before = about.st_size;
   const rlim_t room[] = {(rlim_t)before, (rlim_t)before + 40, (rlim_t)before + 1000};
   for (size_t i = 0; i < 3; i++) {
@@ -355,8 +358,8 @@ Test(results_journal, what_cannot_be_opened_is_named) {
   result_set set;
   const char *missing = fixture_path("missing.jsonl");
   cr_assert_eq(results_load(&missing, 1, &set), ATTN_EFOREIGN);
-  cr_assert_eq(journal_open("/proc/no/such/place.jsonl", "b", NULL, &j), ATTN_EFOREIGN);
+  cr_assert_eq(journal_open("/proc/no/such/place.jsonl", &rows_of_sweep, "b", NULL, &j), ATTN_EFOREIGN);
   cr_assert(strstr(attn_last_error(), "/proc/no/such/place.jsonl"));
-  cr_assert_eq(journal_open("/dev/null", "b", NULL, &j), ATTN_EINVAL);
+  cr_assert_eq(journal_open("/dev/null", &rows_of_sweep, "b", NULL, &j), ATTN_EINVAL);
   journal_close(NULL);
 }

@@ -46,7 +46,7 @@ static char *summarise(table_format format) {
   result_set set;
   char *text;
   unlink(path);
-  cr_assert_eq(journal_open(path, "b", NULL, &j), ATTN_OK);
+  cr_assert_eq(journal_open(path, &rows_of_sweep, "b", NULL, &j), ATTN_OK);
   put(j, "quick", "{\"width\":\"32\",\"seed\":\"1\"}", 512, 1, 0.25, 1e-3);
   put(j, "quick", "{\"width\":\"32\",\"seed\":\"2\"}", 512, 2, 0.75, 3e-3);
   put(j, "quick", "{\"width\":\"32\",\"seed\":\"3\"}", 512, 3, 0.5, 2e-3);

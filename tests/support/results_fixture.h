@@ -165,7 +165,7 @@ static inline attn_status fixture_journal(const char *path, int64_t first, int64
                                           double start) {
   journal *j = NULL;
   json_t *provenance = fixture_provenance(start);
-  attn_status status = journal_open(path, "build one", provenance, &j);
+  attn_status status = journal_open(path, &rows_of_sweep, "build one", provenance, &j);
   for (int64_t i = 0; !status && i < count; i++) {
     result_row row = fixture_row(first + i * step);
     status = journal_append(j, &row);
