@@ -5,11 +5,13 @@
 
 #include "data/support/output.h"
 #include "experiments/quality/rows.h"
+#include "experiments/results/hdf5/layout.h"
 
 #define QUALITY_SCHEMA "attnlab-eval"
 #define QUALITY_SCHEMA_VERSION 1
 
 extern const output_kind kind_evaluation;
+extern const row_layout layout_of_evaluation; /* in the root, or in the group /evaluation beside a sweep */
 
 /* Whole, or not at all. */
 attn_status quality_write(const char *path, const quality_set *);

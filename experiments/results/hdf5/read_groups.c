@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Opens a group; *out is absent (group < 0) where the file has none. */
-static attn_status open_group(const h5_source *root, const char *name, const char *label, h5_source *out) {
+attn_status results_open_group(const h5_source *root, const char *name, const char *label, h5_source *out) {
   *out = (h5_source){.group = -1, .path = root->path, .name = label};
   if (!h5_has(root, name)) return ATTN_OK;
   out->group = H5Gopen2(root->group, name, H5P_DEFAULT);
@@ -21,7 +21,7 @@ attn_status results_read_samples(const h5_source *root, result_set *set) {
   size_t lengths[2];
   double *wall = NULL;
   int32_t *rounds = NULL;
-  attn_status status = open_group(root, "samples", "/samples/", &s);
+  attn_status status = results_open_group(root, "samples", "/samples/", &s);
   if (status || s.group < 0) return status;
   if ((status = h5_lengths(&s, "time_wall", 2, lengths))) goto out;
   lengths[0] = set->count;
@@ -55,7 +55,7 @@ attn_status results_read_profile(const h5_source *root, result_set *set) {
   h5_source s;
   const size_t lengths[2] = {set->count, RESULT_PROFILE_BINS};
   double *l2 = NULL, *max = NULL;
-  attn_status status = open_group(root, "profile", "/profile/", &s);
+  attn_status status = results_open_group(root, "profile", "/profile/", &s);
   if (status || s.group < 0) return status;
   status = h5_read_f64(&s, "err_rel_l2", 2, lengths, &l2);
   if (!status) status = h5_read_f64(&s, "err_max", 2, lengths, &max);
@@ -96,7 +96,7 @@ attn_status results_read_maps(const h5_source *root, result_set *set) {
   size_t lengths[3];
   float *exact = NULL, *approx = NULL;
   int64_t *runs = NULL;
-  attn_status status = open_group(root, "maps", "/maps/", &s);
+  attn_status status = results_open_group(root, "maps", "/maps/", &s);
   if (status || s.group < 0) return status;
   status = h5_lengths(&s, "attn_exact", 3, lengths);
   if (!status) status = h5_read_i64(&s, "map_run", 1, lengths, &runs);
@@ -119,31 +119,23 @@ attn_status results_read_maps(const h5_source *root, result_set *set) {
 
 /* ---- /bounds ------------------------------------------------------------------------------------------- */
 
-/* An empty cell stands for a bound that was not checked. */
-static bool is_empty(const result_bound *b) {
-  return b->verdict == VERDICT_NOT_APPLICABLE && isnan(b->value) && isnan(b->measured) && !*b->message;
-}
-
 /* Cells of some runs; the last columns of the schema that the file lacks stay as bound_begin leaves them. */
 static attn_status read_cells(const h5_source *s, const char *const *found, size_t count, result_bound *cells,
-                              result_row *rows) {
+                              const row_layout *l, char *rows) {
   const size_t lengths[2] = {s->rows, count};
   attn_status status = ATTN_OK;
   for (size_t i = 0; i < s->rows * count; i++) bound_begin(&cells[i], found[i % count], KIND_HARD);
   for (const result_column *c = result_bound_columns; !status && c->name; c++)
     status = h5_column_read(s, c, 2, lengths, cells, sizeof *cells);
-  for (size_t i = 0; !status && i < s->rows; i++) {
-    for (size_t b = 0; !status && b < count; b++)
-      if (!is_empty(&cells[i * count + b])) status = result_row_add_bound(&rows[i], &cells[i * count + b]);
-    if (!status) status = result_row_refer(&rows[i]);
-  }
+  for (size_t i = 0; !status && i < s->rows; i++)
+    status = l->take(rows + i * l->kind->size, &cells[i * count], (int)count);
   return status;
 }
 
 /* The names of the bounds, kept. */
-static attn_status read_names(const h5_source *s, size_t count, const char ***out) {
+static attn_status read_names(const h5_source *s, const char *bound, size_t count, const char ***out) {
   char **texts = NULL;
-  attn_status status = h5_read_texts(s, "bound", 1, &count, &texts);
+  attn_status status = h5_read_texts(s, bound, 1, &count, &texts);
   const char **kept = status ? NULL : calloc(count + 1, sizeof *kept);
   for (size_t b = 0; kept && b < count; b++)
     if (!(kept[b] = names_keep(texts[b]))) status = ATTN_ENOMEM;
@@ -157,16 +149,16 @@ static attn_status read_names(const h5_source *s, size_t count, const char ***ou
   return status;
 }
 
-attn_status results_read_bounds(const h5_source *root, result_set *set) {
+attn_status results_read_bounds(const h5_source *root, const row_layout *l, result_set *set) {
   enum { PIECE = 1024 }; /* runs, as many as are stored together */
   h5_source s;
   size_t count = 0, bytes;
   const char **found = NULL;
   result_bound *cells = NULL;
-  attn_status status = open_group(root, "bounds", "/bounds/", &s);
+  attn_status status = results_open_group(root, l->bounds, "/bounds/", &s);
   if (status || s.group < 0) return status;
-  status = h5_lengths(&s, "bound", 1, &count);
-  if (!status) status = read_names(&s, count, &found);
+  status = h5_lengths(&s, l->bound, 1, &count);
+  if (!status) status = read_names(&s, l->bound, count, &found);
   const int64_t factors[] = {PIECE, (int64_t)count, (int64_t)sizeof *cells};
   if (!status) status = attn_size_product("/bounds", factors, 3, &bytes);
   if (!status && !(cells = malloc(bytes + 1)))
@@ -174,7 +166,7 @@ attn_status results_read_bounds(const h5_source *root, result_set *set) {
   s.of = set->count;
   for (; !status && count && s.first < s.of; s.first += s.rows) {
     s.rows = s.of - s.first < PIECE ? s.of - s.first : PIECE;
-    status = read_cells(&s, found, count, cells, &set->rows[s.first]);
+    status = read_cells(&s, found, count, cells, l, (char *)set->items + s.first * l->kind->size);
   }
   free(cells);
   free((void *)found);
@@ -206,7 +198,7 @@ attn_status results_read_provenance(const h5_source *root, result_set *set) {
   h5_source s;
   size_t lengths[2] = {0, 1}, count = 0;
   char **members = NULL;
-  attn_status status = open_group(root, "provenance", "/provenance/", &s);
+  attn_status status = results_open_group(root, "provenance", "/provenance/", &s);
   set->sessions = json_array();
   if (!status && s.group >= 0) status = h5_lengths(&s, "session", 1, lengths);
   if (!status && s.group >= 0) status = h5_members(&s, &members, &count);

@@ -7,27 +7,17 @@
 #include "experiments/results/bound.h"
 #include "experiments/support/names.h"
 
-/* A group whose variables lie along run and one dimension of its own; room for one of them at a time. */
-typedef struct table {
-  hid_t group;
-  h5_dim own;
-  const h5_dim *run;
-  size_t rows, columns;
-  void *cells; /* rows * columns of 8 bytes */
-} table;
-
-static void table_close(table *t) {
+void h5_table_close(h5_table *t) {
   if (t->own.scale >= 0) H5Dclose(t->own.scale);
   if (t->group >= 0) H5Gclose(t->group);
   free(t->cells);
 }
 
-/* coordinate->data has `columns` elements. */
-static attn_status table_open(hid_t root, const char *name, const h5_dim *run, const h5_variable *coordinate,
-                              size_t columns, table *t) {
+attn_status h5_table_open(hid_t root, const char *name, const h5_dim *run, const h5_variable *coordinate,
+                          size_t columns, h5_table *t) {
   size_t cells;
   const int64_t factors[] = {(int64_t)run->length, (int64_t)columns, 8};
-  *t = (table){.group = -1, .run = run, .rows = (size_t)run->length, .columns = columns};
+  *t = (h5_table){.group = -1, .run = run, .rows = (size_t)run->length, .columns = columns};
   t->own = (h5_dim){.scale = -1, .length = columns};
   attn_status status = attn_size_product(name, factors, 3, &cells);
   if (status) return status;
@@ -36,7 +26,7 @@ static attn_status table_open(hid_t root, const char *name, const h5_dim *run, c
   return t->group >= 0 && h5_dimension_write(t->group, coordinate, &t->own) ? ATTN_OK : ATTN_EFOREIGN;
 }
 
-static attn_status table_write(const table *t, h5_variable variable) {
+attn_status h5_table_write(const h5_table *t, h5_variable variable) {
   variable.dims[0] = t->run;
   variable.dims[1] = &t->own;
   variable.data = t->cells;
@@ -54,19 +44,19 @@ attn_status results_write_samples(hid_t root, const h5_dim *run, const result_se
   for (size_t i = 0; i < set->count; i++)
     if (samples_of(&set->rows[i]) > columns) columns = samples_of(&set->rows[i]);
   if (columns == 0) return ATTN_OK;
-  table t = {.group = -1, .own.scale = -1};
+  h5_table t = {.group = -1, .own.scale = -1};
   int32_t *rep = calloc(columns, sizeof *rep);
   if (!rep) return attn_fail(ATTN_ENOMEM, "out of memory for /samples");
   for (size_t r = 0; r < columns; r++) rep[r] = (int32_t)r;
   const h5_variable axis = {"rep", H5_I32, {0}, rep, "1", "number of the sample", NULL, false, NULL};
-  attn_status status = table_open(root, "samples", run, &axis, columns, &t);
+  attn_status status = h5_table_open(root, "samples", run, &axis, columns, &t);
   if (status) goto out;
   int32_t *rounds = t.cells;
   for (size_t i = 0; i < set->count; i++)
     for (size_t r = 0; r < columns; r++)
       rounds[i * columns + r] =
           set->rows[i].rounds && r < samples_of(&set->rows[i]) ? set->rows[i].rounds[r] : -1;
-  status = table_write(
+  status = h5_table_write(
       &t, (h5_variable){.name = "round",
                         .type = H5_I32,
                         .units = "1",
@@ -77,12 +67,12 @@ attn_status results_write_samples(hid_t root, const h5_dim *run, const result_se
     for (size_t r = 0; r < columns; r++)
       wall[i * columns + r] =
           set->rows[i].samples && r < samples_of(&set->rows[i]) ? set->rows[i].samples[r] : (double)NAN;
-  status = table_write(&t, (h5_variable){.name = "time_wall",
-                                         .type = H5_F64,
-                                         .units = "s",
-                                         .long_name = "wall time of one execution in the sample"});
+  status = h5_table_write(&t, (h5_variable){.name = "time_wall",
+                                            .type = H5_F64,
+                                            .units = "s",
+                                            .long_name = "wall time of one execution in the sample"});
 out:
-  table_close(&t);
+  h5_table_close(&t);
   free(rep);
   return status;
 }
@@ -95,31 +85,31 @@ attn_status results_write_profile(hid_t root, const h5_dim *run, const result_se
     for (int b = 0; b < RESULT_PROFILE_BINS; b++)
       any = any || !isnan(set->rows[i].profile_l2[b]) || !isnan(set->rows[i].profile_max[b]);
   if (!any) return ATTN_OK;
-  table t = {.group = -1, .own.scale = -1};
+  h5_table t = {.group = -1, .own.scale = -1};
   double centres[RESULT_PROFILE_BINS];
   for (int b = 0; b < RESULT_PROFILE_BINS; b++) centres[b] = (b + 0.5) / RESULT_PROFILE_BINS;
   const h5_variable axis = {"position", H5_F64, {0},
                             centres,    "1",    "centre of the bin of queries as a fraction of n",
                             NULL,       false,  NULL};
-  attn_status status = table_open(root, "profile", run, &axis, RESULT_PROFILE_BINS, &t);
+  attn_status status = h5_table_open(root, "profile", run, &axis, RESULT_PROFILE_BINS, &t);
   double *cells = t.cells;
   for (size_t i = 0; !status && i < set->count; i++)
     for (size_t b = 0; b < RESULT_PROFILE_BINS; b++)
       cells[i * RESULT_PROFILE_BINS + b] = set->rows[i].profile_l2[b];
   if (!status)
-    status = table_write(&t, (h5_variable){.name = "err_rel_l2",
-                                           .type = H5_F64,
-                                           .units = "1",
-                                           .long_name = "mean relative l2 error of the rows in the bin"});
+    status = h5_table_write(&t, (h5_variable){.name = "err_rel_l2",
+                                              .type = H5_F64,
+                                              .units = "1",
+                                              .long_name = "mean relative l2 error of the rows in the bin"});
   for (size_t i = 0; !status && i < set->count; i++)
     for (size_t b = 0; b < RESULT_PROFILE_BINS; b++)
       cells[i * RESULT_PROFILE_BINS + b] = set->rows[i].profile_max[b];
   if (!status)
-    status = table_write(&t, (h5_variable){.name = "err_max",
-                                           .type = H5_F64,
-                                           .units = "1",
-                                           .long_name = "largest absolute error in the bin"});
-  table_close(&t);
+    status = h5_table_write(&t, (h5_variable){.name = "err_max",
+                                              .type = H5_F64,
+                                              .units = "1",
+                                              .long_name = "largest absolute error in the bin"});
+  h5_table_close(&t);
   return status;
 }
 
@@ -212,23 +202,23 @@ out:
 /* ---- /bounds ------------------------------------------------------------------------------------------- */
 
 /* The bound of each run and name; where it was not checked, a cell that says no more than its kind. */
-static void place_cells(const result_set *set, const names *found, result_bound *unchecked,
-                        const void **cells) {
+static void place_cells(const row_layout *l, const result_set *set, const names *found,
+                        result_bound *unchecked, const void **cells) {
   for (size_t b = 0; b < found->count; b++) {
     bound_begin(&unchecked[b], found->items[b], KIND_HARD);
     unchecked[b].p_repeat = (double)NAN;
   }
   for (size_t i = 0; i < set->count * found->count; i++) cells[i] = &unchecked[i % found->count];
   for (size_t i = 0; i < set->count; i++)
-    for (int b = 0; b < result_row_cells(&set->rows[i]); b++) {
-      const result_bound *bound = result_row_cell(&set->rows[i], b);
+    for (int b = 0; b < l->cells((char *)set->items + i * l->kind->size); b++) {
+      const result_bound *bound = l->cell((char *)set->items + i * l->kind->size, b);
       const size_t column = names_find(found, bound->name);
       cells[i * found->count + column] = bound;
       unchecked[column].kind = bound->kind;
     }
 }
 
-attn_status results_write_bounds(hid_t root, const h5_dim *run, const result_set *set) {
+attn_status results_write_bounds(hid_t root, const row_layout *l, const h5_dim *run, const result_set *set) {
   names found = {0};
   h5_dim own = {.scale = -1};
   hid_t group = -1;
@@ -236,8 +226,8 @@ attn_status results_write_bounds(hid_t root, const h5_dim *run, const result_set
   result_bound *unchecked = NULL;
   attn_status status = ATTN_OK;
   for (size_t i = 0; i < set->count; i++)
-    for (int b = 0; b < result_row_cells(&set->rows[i]); b++)
-      if ((status = names_add(&found, result_row_cell(&set->rows[i], b)->name))) goto out;
+    for (int b = 0; b < l->cells((char *)set->items + i * l->kind->size); b++)
+      if ((status = names_add(&found, l->cell((char *)set->items + i * l->kind->size, b)->name))) goto out;
   if (found.count == 0) goto out;
   const size_t count = set->count * found.count;
   cells = calloc(count, sizeof *cells);
@@ -246,15 +236,15 @@ attn_status results_write_bounds(hid_t root, const h5_dim *run, const result_set
     status = attn_fail(ATTN_ENOMEM, "out of memory for /bounds");
     goto out;
   }
-  place_cells(set, &found, unchecked, cells);
+  place_cells(l, set, &found, unchecked, cells);
   own.length = found.count;
-  group = h5_group_create(root, "bounds");
-  bool good = group >= 0 && h5_dimension_write(group,
-                                               &(h5_variable){.name = "bound",
-                                                              .type = H5_TEXT,
-                                                              .data = found.items,
-                                                              .long_name = "name of the bound"},
-                                               &own);
+  group = h5_group_create(root, l->bounds);
+  bool good =
+      group >= 0 &&
+      h5_dimension_write(
+          group,
+          &(h5_variable){.name = l->bound, .type = H5_TEXT, .data = found.items, .long_name = l->about_bound},
+          &own);
   for (const result_column *c = result_bound_columns; good && c->name; c++)
     good = h5_column_write(group, c, cells, count, (const h5_dim *[]){run, &own}, NULL);
   if (!good) status = ATTN_EFOREIGN;
