@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include "experiments/commands/cli.h"
+#include "experiments/quality/file.h"
+#include "experiments/quality/verdicts.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/summary.h"
 #include "experiments/results/write_journal.h"
@@ -29,7 +31,7 @@ static const cli_option options[] = {
 static const cli_command parser = {
     .usage = "RESULTS.h5",
     .options = options,
-    .doc = "Prints errors, times and verdicts of a results file.\v"
+    .doc = "Prints errors, times and verdicts of a results file, of a sweep or of evaluations of models.\v"
            "Exit code 1: a bound is violated; each violation is explained in a paragraph with its run and "
            "how to run it again alone. 3: a run or a check failed."};
 
@@ -47,17 +49,54 @@ static int repair(const char *program, const char *path) {
   return 0;
 }
 
+/* What is found in the file. */
+typedef struct findings {
+  json_t *json;
+  size_t violations, failures;
+} findings;
+
+static attn_status check_sweep(const arguments *a, findings *f) {
+  result_set set;
+  attn_status status = results_read(a->results, &set);
+  if (status) return status;
+  if (!a->json)
+    status = summary_print(stdout, &set, a->bounds ? SUMMARY_BOUNDS : SUMMARY_RUNS,
+                           a->markdown ? TABLE_MARKDOWN : TABLE_TEXT);
+  else if (!(f->json = explain_json(&set)))
+    status = ATTN_ENOMEM;
+  f->violations = summary_violations(&set);
+  f->failures = summary_failures(&set);
+  result_set_free(&set);
+  return status;
+}
+
+static attn_status check_evaluation(const arguments *a, findings *f) {
+  quality_set set;
+  json_t *json = NULL;
+  attn_status status = quality_read(a->results, &set);
+  if (status) return status;
+  if (!a->json)
+    status = quality_verdicts_print(stdout, &set, a->bounds, a->markdown ? TABLE_MARKDOWN : TABLE_TEXT);
+  else if (!(json = quality_verdicts_json(&set)))
+    status = ATTN_ENOMEM;
+  else if (!f->json)
+    f->json = json;
+  else if (json_object_set_new(f->json, "evaluation", json))
+    status = attn_fail(ATTN_ENOMEM, "no memory for the verdicts");
+  f->violations += quality_violations(&set);
+  f->failures += quality_failures(&set);
+  result_set_free(&set);
+  return status;
+}
+
 int cmd_check(int argc, char **argv) {
   arguments a = {0};
+  findings f = {.json = NULL};
   cli_parse(&parser, argc, argv, &a);
   if (a.repair) return repair(argv[0], a.results);
-  result_set set;
-  attn_status status = results_read(a.results, &set);
-  if (status) return cli_report(argv[0], status);
-  status = a.json ? explain_print_json(stdout, &set)
-                  : summary_print(stdout, &set, a.bounds ? SUMMARY_BOUNDS : SUMMARY_RUNS,
-                                  a.markdown ? TABLE_MARKDOWN : TABLE_TEXT);
-  const int verdict = cli_verdict_code(summary_violations(&set), summary_failures(&set));
-  result_set_free(&set);
-  return status ? cli_report(argv[0], status) : verdict;
+  attn_status status = quality_file_is(a.results) ? ATTN_OK : check_sweep(&a, &f);
+  if (!status && quality_file_has(a.results)) status = check_evaluation(&a, &f);
+  if (!status && f.json) status = explain_print_json(stdout, f.json);
+  json_decref(f.json);
+  return status ? cli_report(argv[0], status) : cli_verdict_code(f.violations, f.failures);
 }

@@ -70,8 +70,8 @@ static const cli_option options[] = {
      "Keep runs of that file that another build of the program, or another plug-in, made", CLI_FLAG,
      REQUEST(keep_stale), 0, 0, NULL},
     {"shard", 0, "I/N|auto",
-     "Run every N-th run from run I (counted from 0); write NAME.I-of-N.h5, for attnlab merge", CLI_OTHER, 0,
-     0, 0, NULL},
+     "Run every N-th run from run I (counted from 0); write NAME.I-of-N.jsonl, for attnlab merge", CLI_OTHER,
+     0, 0, 0, NULL},
     {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(arguments, threads), 0, 0, NULL},
     {0}};
 

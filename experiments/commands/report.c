@@ -1,10 +1,12 @@
-/* report.c - attnlab report: results files, or an evaluation, as one HTML page. */
+/* report.c - attnlab report: results files as HTML pages, one of sweeps and one of evaluations. */
 #include "experiments/commands/commands.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "data/support/file.h"
 #include "experiments/commands/cli.h"
 #include "experiments/quality/file.h"
 #include "experiments/quality/page.h"
@@ -63,39 +65,60 @@ static const cli_command parser = {
         "  attnlab report results/*.h5 -o all.html\n"
         "  attnlab report mine.h5 --error 5% -o mine.html\n\n"
         "Several files of sweeps share a page, each with tables and plots of its own, chosen by File; "
-        "attnlab compare says what differs between two.\n\n"
+        "attnlab compare says what differs between two. The evaluations of several files share a page, too; "
+        "where there are results of both kinds, it is REPORT.models.html beside REPORT.html.\n\n"
         "Plots with the numbers behind them in tables: time and error against n, Pareto fronts, bounds "
         "against measured, error against position, speed-up over exact attention; warnings about "
         "noise; every run. The same results give the same bytes."};
 
-static bool is_evaluation(const char *path) {
-  file_map content;
-  if (file_map_open(path, &content)) return false;
-  const bool is = kind_evaluation.is(path, &content);
-  file_map_close(&content);
-  return is;
-}
+/* Of each kind the files, in their order. */
+typedef struct contents {
+  const char **sweeps, **evaluations;
+  size_t sweep_count, evaluation_count;
+} contents;
 
-static attn_status report_evaluation(const arguments *a, const char *title) {
+static attn_status report_evaluations(const arguments *a, const contents *c, const char *output,
+                                      const char *title) {
   quality_set set;
   const report_limits *l = &a->limits;
-  if (!isnan(l->error) || !isnan(l->time) || !isnan(l->memory))
+  if (c->sweep_count == 0 && (!isnan(l->error) || !isnan(l->time) || !isnan(l->memory)))
     return attn_fail(ATTN_EINVAL, "%s: the page of an evaluation has no limits of error, time or memory",
                      a->results[0]);
-  attn_status status = quality_read(a->results[0], &set);
+  attn_status status = rows_load(&rows_of_evaluation, c->evaluations, c->evaluation_count, &set);
   if (status) return status;
-  status = quality_write_page(a->output, &set, title);
+  status = quality_write_page(output, &set, title);
   result_set_free(&set);
   return status;
 }
 
-static attn_status report_sweep(const arguments *a, const char *title) {
+static attn_status report_sweeps(const arguments *a, const contents *c, const char *title) {
   result_set set;
   attn_status status =
-      a->count > 1 ? results_join(a->results, (size_t)a->count, &set) : results_read(a->results[0], &set);
+      c->sweep_count > 1 ? results_join(c->sweeps, c->sweep_count, &set) : results_read(c->sweeps[0], &set);
   if (status) return status;
   status = report_write(a->output, &set, title, &a->limits);
   result_set_free(&set);
+  return status;
+}
+
+/* Where the evaluations' page is, beside that of the sweeps: REPORT.models.html. */
+static char *models_page(const char *output) {
+  const size_t length = strlen(output), stem = length > 5 ? length - 5 : length;
+  const bool html = strcmp(output + stem, ".html") == 0;
+  return text_format("%.*s.models.html", (int)(html ? stem : length), output);
+}
+
+static attn_status report(const arguments *a, const contents *c, const char *title) {
+  const bool both = c->sweep_count && c->evaluation_count;
+  char *models = both ? models_page(a->output) : text_format("%s", a->output);
+  attn_status status = models ? ATTN_OK : ATTN_ENOMEM;
+  const size_t count = (size_t)a->count;
+  if (!status) status = output_check(a->output, &kind_report, a->results, count);
+  if (!status && both) status = output_check(models, &kind_report, a->results, count);
+  if (!status && c->sweep_count) status = report_sweeps(a, c, title);
+  if (!status && c->evaluation_count) status = report_evaluations(a, c, models, title);
+  if (!status && both) printf("%s: the evaluations of models\n", models);
+  free(models);
   return status;
 }
 
@@ -106,10 +129,17 @@ int cmd_report(int argc, char **argv) {
   snprintf(several, sizeof several, "%d results files", a.count);
   const char *slash = strrchr(a.results[0], '/'), *first = slash ? slash + 1 : a.results[0],
              *title = a.count > 1 ? several : first;
-  attn_status status = output_check(a.output, &kind_report, a.results, (size_t)a.count);
-  for (int i = 0; !status && a.count > 1 && i < a.count; i++)
-    if (is_evaluation(a.results[i]))
-      status = attn_fail(ATTN_EINVAL, "%s: an evaluation has a page of its own", a.results[i]);
-  if (!status) status = is_evaluation(a.results[0]) ? report_evaluation(&a, title) : report_sweep(&a, title);
+  const size_t count = (size_t)a.count;
+  contents c = {.sweeps = calloc(count, sizeof *c.sweeps),
+                .evaluations = calloc(count, sizeof *c.evaluations)};
+  attn_status status =
+      c.sweeps && c.evaluations ? ATTN_OK : attn_fail(ATTN_ENOMEM, "out of memory for %zu files", count);
+  for (size_t i = 0; !status && i < count; i++) {
+    if (!quality_file_is(a.results[i])) c.sweeps[c.sweep_count++] = a.results[i];
+    if (quality_file_has(a.results[i])) c.evaluations[c.evaluation_count++] = a.results[i];
+  }
+  if (!status) status = report(&a, &c, title);
+  free((void *)c.sweeps);
+  free((void *)c.evaluations);
   return cli_report(argv[0], status);
 }

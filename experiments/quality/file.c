@@ -125,6 +125,20 @@ static bool is_evaluation(const char *path, const file_map *content) {
   return hdf5_input_is(path, content, "schema", QUALITY_SCHEMA);
 }
 
+static bool file_says(const char *path, const char *attribute) {
+  file_map content;
+  if (file_map_open(path, &content)) return false;
+  const bool says = hdf5_input_is(path, &content, attribute, QUALITY_SCHEMA);
+  file_map_close(&content);
+  return says;
+}
+
+bool quality_file_is(const char *path) { return file_says(path, "schema"); }
+
+bool quality_file_has(const char *path) {
+  return quality_file_is(path) || file_says(path, layout_of_evaluation.group);
+}
+
 const output_kind kind_evaluation = {"an attnlab evaluation", is_evaluation};
 
 const row_layout layout_of_evaluation = {.kind = &rows_of_evaluation,

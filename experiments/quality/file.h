@@ -13,6 +13,10 @@
 extern const output_kind kind_evaluation;
 extern const row_layout layout_of_evaluation; /* in the root, or in the group /evaluation beside a sweep */
 
+/* Whether a file has an evaluation, and whether nothing else. */
+bool quality_file_has(const char *path);
+bool quality_file_is(const char *path);
+
 /* Whole, or not at all. */
 attn_status quality_write(const char *path, const quality_set *);
 /* EINVAL: not an evaluation, of a newer schema, or malformed. */

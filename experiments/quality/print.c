@@ -60,7 +60,8 @@ static void add_run(text_table *t, const quality_record *r, bool mixed) {
 static bool is_part(const quality_record *r) { return r->mix != 1 || strcmp(r->layers, "all") != 0; }
 
 /* What a change of the attention costs, layer by layer and mix by mix. */
-static attn_status print_answers(FILE *out, const quality_record *const *runs, size_t count, bool mixed) {
+static attn_status print_answers(FILE *out, const quality_record *const *runs, size_t count, bool mixed,
+                                 table_format format) {
   static const char *const titles[] = {"KL",         "KL/mix^2",      "error",
                                        "KL/error^2", "error allowed", "additivity"};
   text_table t;
@@ -84,7 +85,7 @@ static attn_status print_answers(FILE *out, const quality_record *const *runs, s
             "\nerror allowed: what the attention of these layers may have if all layers together may cost KL "
             "%g\n\n",
             any->kl_budget);
-    status = table_print(out, &t, TABLE_TEXT);
+    status = table_print(out, &t, format);
   }
   table_free(&t);
   return status;
@@ -99,7 +100,7 @@ static void print_doubts(FILE *out, const quality_record *const *runs, size_t co
               runs[i]->spec, runs[i]->layers, runs[i]->dnll, runs[i]->kl);
 }
 
-attn_status quality_print(FILE *out, const quality_record *const *runs, size_t count) {
+attn_status quality_print(FILE *out, const quality_record *const *runs, size_t count, table_format format) {
   static const char *const titles[] = {"read %",  "dNLL",  "95 %",  "KL",    "95 %", "top-1 %",
                                        "right %", "all %", "PPL x", "error", ""};
   text_table t;
@@ -122,9 +123,9 @@ attn_status quality_print(FILE *out, const quality_record *const *runs, size_t c
           first->model, first->task, (long long)first->windows, (long long)first->n, first->nll_exact,
           exp(first->nll_exact), 100 * first->right_exact, 100 * first->score_exact, first->nll_unigram,
           first->nll_uniform);
-  attn_status status = table_print(out, &t, TABLE_TEXT);
+  attn_status status = table_print(out, &t, format);
   table_free(&t);
-  if (!status) status = print_answers(out, runs, count, mixed);
+  if (!status) status = print_answers(out, runs, count, mixed, format);
   print_doubts(out, runs, count);
   fprintf(out, "\n");
   return status;
@@ -176,5 +177,5 @@ attn_status quality_tell(void *to, const quality_set *set, const quality_record 
       fprintf(t->errors, "%s: %s: %s\n", t->command, runs[i]->spec, runs[i]->message);
     }
   }
-  return t->json ? quality_print_json(t->out, runs, count) : quality_print(t->out, runs, count);
+  return t->json ? quality_print_json(t->out, runs, count) : quality_print(t->out, runs, count, TABLE_TEXT);
 }

@@ -191,8 +191,6 @@ bool quality_keys_match(const char *a, const char *b) {
   return memcmp(a, b, both) == 0 && (!*rest || strncmp(rest, LATER, strlen(LATER)) == 0);
 }
 
-bool quality_key_is_old(const char *key) { return !strstr(key, LATER); }
-
 identity quality_identity(const quality_record *r) {
   return (identity){"", r->plugin_sha256, r->files_sha256, r->build};
 }

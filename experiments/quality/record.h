@@ -71,7 +71,6 @@ void quality_record_free(quality_record *);
 attn_status quality_record_name(quality_record *);
 /* Are they of the same run? A key of an older program ends with the variant. */
 bool quality_keys_match(const char *, const char *);
-bool quality_key_is_old(const char *); /* of a program whose keys ended there */
 identity quality_identity(const quality_record *);
 
 /* What a swap did, into the record. */

@@ -7,13 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/quality/file.h"
 #include "experiments/results/bound.h"
 
 static const double ALPHA = 0.05;
 
-/* The same model was asked the same on the same windows. */
-static bool same_question(const quality_record *a, const quality_record *b) {
+bool quality_same_question(const quality_record *a, const quality_record *b) {
   return a->n == b->n && a->windows == b->windows && a->seed == b->seed && a->bos == b->bos &&
          strcmp(a->model_sha256, b->model_sha256) == 0 && strcmp(a->data_sha256, b->data_sha256) == 0 &&
          strcmp(a->config_sha256, b->config_sha256) == 0 && strcmp(a->tokens_sha256, b->tokens_sha256) == 0 &&
@@ -39,7 +37,7 @@ static int by_p(const void *a, const void *b) {
 static void judge_words(quality_set *s, size_t first, quality_record **room) {
   size_t count = 0, i;
   for (i = first; i < s->count; i++)
-    if (same_question(&s->records[first], &s->records[i]) && !isnan(s->records[i].word_p))
+    if (quality_same_question(&s->records[first], &s->records[i]) && !isnan(s->records[i].word_p))
       room[count++] = &s->records[i];
   qsort(room, count, sizeof *room, by_p);
   for (i = 0; i < count && room[i]->word_p <= ALPHA / (double)(count - i); i++)
@@ -58,9 +56,9 @@ static void add_layers(quality_set *s, quality_record *all) {
   int64_t found = 0;
   for (size_t i = 0; i < s->count; i++) {
     const quality_record *r = &s->records[i];
-    if (r->status != RUN_OK || layer_of(r) < 0 || layer_of(r) >= all->layer_count || !same_question(all, r) ||
-        r->mix != all->mix || strcmp(r->heads, all->heads) != 0 || strcmp(r->phase, all->phase) != 0 ||
-        strcmp(r->spec, all->spec) != 0)
+    if (r->status != RUN_OK || layer_of(r) < 0 || layer_of(r) >= all->layer_count ||
+        !quality_same_question(all, r) || r->mix != all->mix || strcmp(r->heads, all->heads) != 0 ||
+        strcmp(r->phase, all->phase) != 0 || strcmp(r->spec, all->spec) != 0)
       continue;
     sum += r->kl;
     found++;
@@ -91,50 +89,9 @@ attn_status quality_relate(quality_set *s) {
   }
   for (size_t i = 0; i < s->count; i++) {
     size_t before = 0;
-    while (before < i && !same_question(&s->records[before], &s->records[i])) before++;
+    while (before < i && !quality_same_question(&s->records[before], &s->records[i])) before++;
     if (before == i) judge_words(s, i, room);
   }
   free(room);
   return ATTN_OK;
-}
-
-static identity_row row_of(const char *file, const quality_record *r) {
-  return (identity_row){file, r, r->checks, QUALITY_CHECKS, quality_identity(r)};
-}
-
-/* Takes the record over unless its run is known. */
-static attn_status join(quality_set *all, const char **files, const char *file, quality_record *r) {
-  quality_record *known = (quality_record *)quality_set_find(all, r->key);
-  attn_status status = ATTN_OK;
-  if (known && known->status == RUN_OK) {
-    if (r->status != RUN_OK) return ATTN_OK;
-    const identity_row a = row_of(files[known - all->records], known), b = row_of(file, r);
-    if ((status = identity_agree(quality_columns, r->key, &a, &b))) return status;
-    rows_of_evaluation.adopt(*known->build ? known : r, *known->build ? r : known);
-    if (*known->build) return ATTN_OK;
-  }
-  const size_t place = known ? (size_t)(known - all->records) : all->count;
-  status = quality_set_add(all, r);
-  if (!status) files[place] = file;
-  return status;
-}
-
-attn_status quality_merge(const char *output, const char *const *paths, size_t count) {
-  quality_set all = {0};
-  const char **files = NULL; /* of the records */
-  attn_status status = ATTN_OK;
-  for (size_t i = 0; !status && i < count; i++) {
-    quality_set part;
-    if ((status = quality_read(paths[i], &part))) break;
-    const char **more = realloc(files, (all.count + part.count + 1) * sizeof *more);
-    if (more) files = more;
-    if (!more) status = attn_fail(ATTN_ENOMEM, "no memory for %zu runs", all.count + part.count);
-    for (size_t r = 0; !status && r < part.count; r++) status = join(&all, files, paths[i], &part.records[r]);
-    result_set_free(&part);
-  }
-  if (!status) status = quality_relate(&all);
-  if (!status) status = quality_write(output, &all);
-  result_set_free(&all);
-  free(files);
-  return status;
 }

@@ -13,8 +13,7 @@
  * additivity, of a run over all layers whose layers were run one by one: the sum of their KL over its own. */
 attn_status quality_relate(quality_set *);
 
-/* The runs of several evaluations in one file; of those with the same key the last that ended well, else the last.
- * EINVAL: one of them is none. */
-attn_status quality_merge(const char *output, const char *const *paths, size_t count);
+/* Whether the same model was asked the same on the same windows. */
+bool quality_same_question(const quality_record *, const quality_record *);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/quality/file.h"
 #include "experiments/quality/relate.h"
 #include "experiments/results/read_record.h"
 
@@ -16,22 +17,6 @@ const quality_record *quality_set_find(const quality_set *s, const char *key) {
   for (size_t i = 0; i < s->count; i++)
     if (quality_keys_match(s->records[i].key, key)) return &s->records[i];
   return NULL;
-}
-
-attn_status quality_set_add(quality_set *s, quality_record *r) {
-  quality_record *known = (quality_record *)quality_set_find(s, r->key);
-  if (!known) {
-    quality_record *more = realloc(s->records, (s->count + 1) * sizeof *more);
-    if (!more) return attn_fail(ATTN_ENOMEM, "no memory for %zu runs", s->count + 1);
-    s->records = more;
-    s->kind = &rows_of_evaluation;
-    known = &more[s->count++];
-  } else {
-    quality_record_free(known);
-  }
-  *known = *r;
-  *r = (quality_record){0};
-  return ATTN_OK;
 }
 
 /* -- to JSON -- */
@@ -146,29 +131,6 @@ static void adopt(void *row, const void *other) {
   r->verdict = (int)bounds_worst(r->checks, QUALITY_CHECKS);
 }
 
-/* Is there a newer run in place of one whose key an older program made? */
-static bool is_replaced(const quality_set *s, size_t run) {
-  const char *key = s->records[run].key;
-  for (size_t i = 0; quality_key_is_old(key) && i < s->count; i++)
-    if (i != run && quality_keys_match(key, s->records[i].key)) return true;
-  return false;
-}
-
-static attn_status settle(quality_set *s) {
-  for (size_t i = 0; i < s->count;) {
-    if (!is_replaced(s, i)) {
-      i++;
-      continue;
-    }
-    if (s->lent)
-      free(s->records[i].checks);
-    else
-      quality_record_free(&s->records[i]);
-    memmove(&s->records[i], &s->records[i + 1], (--s->count - i) * sizeof *s->records);
-  }
-  return quality_relate(s);
-}
-
 const row_kind rows_of_evaluation = {.of = "an evaluation",
                                      .name = "evaluation",
                                      .version = 3,
@@ -182,5 +144,7 @@ const row_kind rows_of_evaluation = {.of = "an evaluation",
                                      .release = release,
                                      .to_json = to_json,
                                      .parse = parse,
-                                     .settle = settle,
+                                     .settle = quality_relate,
+                                     .same = quality_keys_match,
+                                     .read_file = quality_read,
                                      .adopt = adopt};

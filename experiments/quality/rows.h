@@ -15,8 +15,6 @@ extern const row_kind rows_of_evaluation;
 /* A new reference; NULL (out of memory, recorded) on failure. */
 json_t *quality_record_json(const quality_record *);
 
-/* Takes the record over, in place of one with the same key. ENOMEM: it is the caller's still. */
-attn_status quality_set_add(quality_set *, quality_record *);
 /* The record of the run, if need be one of an older program; NULL: there is none. */
 const quality_record *quality_set_find(const quality_set *, const char *key);
 

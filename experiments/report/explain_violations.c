@@ -182,11 +182,8 @@ json_t *explain_json(const result_set *set) {
   return NULL;
 }
 
-attn_status explain_print_json(FILE *file, const result_set *set) {
-  json_t *json = explain_json(set);
-  if (!json) return ATTN_ENOMEM;
+attn_status explain_print_json(FILE *file, const json_t *json) {
   char *text = json_print(json, JSON_INDENT(2) | JSON_ENSURE_ASCII);
-  json_decref(json);
   if (!text) return ATTN_ENOMEM;
   const bool written = fprintf(file, "%s\n", text) > 0;
   free(text);

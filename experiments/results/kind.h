@@ -31,7 +31,10 @@ typedef struct row_kind {
   void (*release)(void *row); /* frees what a row owns */
   json_t *(*to_json)(const void *row);
   attn_status (*parse)(const char *text, size_t length, void *row);
-  attn_status (*settle)(result_set *); /* what its rows say of each other */
+  attn_status (*settle)(result_set *);              /* what its rows say of each other */
+  bool (*same)(const char *key, const char *newer); /* of one run? NULL: if they are equal */
+  attn_status (*read_file)(const char *path,
+                           result_set *); /* a file that is merged as a journal is; NULL: none is */
   /* Of two rows of a run that agree, from different journals, the first is kept: it takes over what only the second
    * has. NULL: nothing. */
   void (*adopt)(void *row, const void *other);

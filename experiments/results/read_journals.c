@@ -133,10 +133,15 @@ static identity_row identity_of(const entry *e) {
   identity made = kind->head(e->row).made;
   if (!*made.build) {
     const json_t *session = json_array_get(e->journal->sessions, (size_t)*row_session(kind, e->row));
-    made.build = json_string_value(json_object_get(session, "build"));
+    const char *build = json_string_value(json_object_get(session, "build"));
+    made.build = build ? build : "";
   }
   return (identity_row){e->journal->path, e->row, *row_bounds(kind, e->row), *row_bounds_count(kind, e->row),
                         made};
+}
+
+static bool is_same(const row_kind *kind, const char *key, const char *newer) {
+  return kind->same ? kind->same(key, newer) : strcmp(key, newer) == 0;
 }
 
 /* Keeps the last row of each key. Within a journal a later row is there to replace an earlier one; the last ones of
@@ -145,10 +150,12 @@ static attn_status keep_last(const row_kind *kind, entry *entries, size_t total,
   const entry *good = NULL; /* of the key at hand, the last row of a journal that ended well */
   attn_status status = ATTN_OK;
   size_t first = 0;
+  bool begins = true;
   for (size_t i = 0; !status && i < total; i++) {
     const entry *e = &entries[i];
-    const bool last = i + 1 == total || strcmp(e->key, e[1].key) != 0;
-    if (i == 0 || strcmp(e->key, e[-1].key) != 0) first = e->order;
+    const bool last = i + 1 == total || !is_same(kind, e->key, e[1].key);
+    if (begins || e->order < first) first = e->order;
+    begins = last;
     if ((last || e->journal != e[1].journal) && e->good) {
       const identity_row a = identity_of(good ? good : e), b = identity_of(e);
       if (good) status = identity_agree(kind->columns, e->key, &a, &b);
@@ -250,6 +257,40 @@ attn_status journal_rows_take(journal_rows *j, const journal_line *line) {
   return status;
 }
 
+/* The rows and sessions of a file, as if they were a journal's. */
+static attn_status take_file(const char *path, journal_rows *out) {
+  file_map content;
+  result_set set;
+  attn_status status = out->kind->read_file(path, &set);
+  if (status) return status;
+  if (!(status = file_map_open(path, &content))) {
+    sha256_add(&out->digest, content.at, content.bytes);
+    file_map_close(&content);
+  }
+  json_decref(out->sessions);
+  out->sessions = json_incref(set.sessions);
+  if (json_array_size(out->sessions) == 0 && json_array_append_new(out->sessions, json_object()))
+    status = attn_fail(ATTN_ENOMEM, "out of memory for the sessions of a journal");
+  const double start = member_number(json_array_get(out->sessions, 0), "start_time");
+  if (!isnan(start)) out->start = start;
+  for (size_t i = 0; i < set.count; i++) {
+    int64_t *session = row_session(out->kind, (char *)set.items + i * out->kind->size);
+    if ((uint64_t)*session >= json_array_size(out->sessions)) *session = 0;
+  }
+  out->rows = set.items;
+  out->count = out->room = set.count;
+  set.items = NULL;
+  set.count = 0;
+  result_set_free(&set);
+  return status;
+}
+
+static bool is_hdf5(int fd) {
+  static const char begin[4] = "\x89HDF";
+  char bytes[4];
+  return pread(fd, bytes, 4, 0) == 4 && memcmp(bytes, begin, 4) == 0;
+}
+
 /* Reads a journal without changing or locking it. */
 static attn_status read_journal(const char *path, journal_rows *out) {
   journal_reader r = {0};
@@ -258,6 +299,10 @@ static attn_status read_journal(const char *path, journal_rows *out) {
   int fd = -1;
   attn_status status = file_open(path, &fd, &bytes);
   if (status) return status;
+  if (out->kind->read_file && is_hdf5(fd)) {
+    close(fd);
+    return take_file(path, out);
+  }
   status = journal_reader_open(&r, fd, path);
   while (!status && !(status = journal_reader_next(&r, &line)) && line.text)
     status = journal_rows_take(out, &line);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/support/file.h"
 #include "experiments/results/scan_journal.h"
 
 struct journal {
@@ -30,6 +31,21 @@ static bool is_journal(const char *path, const file_map *content) {
 }
 
 const output_kind kind_journal = {"the journal of a sweep or an evaluation", is_journal};
+
+bool journal_has(const row_kind *kind, const char *path) {
+  file_map content;
+  journal_entry_text entry = {0};
+  if (file_map_open(path, &content)) return false;
+  const char *text = (const char *)content.at,
+             *end = content.bytes ? memchr(text, '\n', content.bytes) : NULL;
+  const journal_line first = journal_line_of(text, end ? (size_t)(end - text) : 0, 1);
+  if (end && journal_line_classify(path, &first, &entry)) entry.header = NULL;
+  const char *rows = json_string_value(json_object_get(entry.header, "rows"));
+  const bool has = entry.header && (rows ? kind->name && strcmp(rows, kind->name) == 0 : !kind->name);
+  json_decref(entry.header);
+  file_map_close(&content);
+  return has;
+}
 
 static attn_status no_memory(const journal *j) {
   return attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);

@@ -18,6 +18,9 @@ typedef struct journal journal;
 
 extern const output_kind kind_journal;
 
+/* Whether the file is a journal with rows of the kind. */
+bool journal_has(const row_kind *, const char *path);
+
 /* Opens a journal for appending, makes it if there is none, truncates a torn last line, and reads the rows
  * that it holds. build: text that identifies this build of the program. provenance: an object of the columns
  * of /provenance that a session knows at its start: git_commit git_dirty compiler cflags cpu_model cpu_flags

@@ -3,6 +3,7 @@
 #include "experiments/quality/file.h"
 #include "experiments/results/row.h"
 #include "tests/support/data_fixture.h"
+#include "tests/support/quality_sets.h"
 #include "tests/support/spec.h"
 
 enum { N = 96, W = 8, FIRST = 40, V = 256 };

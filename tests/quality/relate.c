@@ -3,6 +3,7 @@
 #include "experiments/quality/relate.h"
 #include "experiments/results/row.h"
 #include "tests/support/data_fixture.h"
+#include "tests/support/quality_sets.h"
 
 enum { RUNS = 6, WINDOWS = 8, LAYERS = 4 };
 

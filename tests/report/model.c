@@ -3,6 +3,7 @@
 #include "experiments/quality/page.h"
 #include "experiments/results/row.h"
 #include "tests/support/browser.h"
+#include "tests/support/quality_sets.h"
 #include "tests/support/results_fixture.h"
 
 static void start(void) { fixture_path(""), browser_start(CHROMIUM, fixture_directory); }

@@ -90,9 +90,13 @@ static attn_status table(FILE *file, const result_set *set) {
   return summary_print(file, set, SUMMARY_RUNS | SUMMARY_BOUNDS, TABLE_TEXT);
 }
 static attn_status summary(const char *path, const result_set *set) { return to_file(path, table, set); }
-static attn_status json(const char *path, const result_set *set) {
-  return to_file(path, explain_print_json, set);
+static attn_status verdicts(FILE *file, const result_set *set) {
+  json_t *json = explain_json(set);
+  const attn_status status = json ? explain_print_json(file, json) : ATTN_ENOMEM;
+  json_decref(json);
+  return status;
 }
+static attn_status json(const char *path, const result_set *set) { return to_file(path, verdicts, set); }
 static attn_status csv(const char *path, const result_set *set) {
   return to_file(path, results_export_csv, set);
 }

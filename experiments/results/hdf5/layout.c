@@ -90,7 +90,9 @@ static attn_status make_image(const layout_part *parts, size_t count, void **ima
     result_set set = *parts[i].set;
     const hid_t group = i ? h5_group_create(file, parts[i].layout->group) : file;
     set.kind = parts[i].layout->kind;
-    status = group >= 0 ? write_rows(group, parts[i].layout, &set) : ATTN_EFOREIGN;
+    if (i && !h5_attribute_text(file, parts[i].layout->group, parts[i].layout->schema))
+      status = ATTN_EFOREIGN;
+    if (!status) status = group >= 0 ? write_rows(group, parts[i].layout, &set) : ATTN_EFOREIGN;
     if (i && group >= 0) H5Gclose(group);
   }
   if (!status) return h5_file_image(file, image, size);
@@ -130,7 +132,11 @@ static attn_status make_rows(const h5_source *s, const row_layout *l, result_set
   if (status) return status;
   /* The key of a run is a text, for which the file has 16 bytes and more. */
   hsize_t file = 0;
-  H5Fget_filesize(s->group, &file);
+  const hid_t owner = H5Iget_file_id(s->group);
+  if (owner >= 0) {
+    H5Fget_filesize(owner, &file);
+    H5Fclose(owner);
+  }
   const int64_t factors[] = {(int64_t)lengths[0], (int64_t)l->kind->size};
   if (lengths[0] > file / 16 || attn_size_product("runs", factors, 2, &bytes))
     return attn_fail(ATTN_EINVAL, "%s: /run: %zu runs are too many", s->path, lengths[0]);

@@ -32,7 +32,8 @@ typedef struct row_layout {
 
 extern const row_layout layout_of_sweep;
 
-/* Writes a file of one or two sets: the first in its root, the second in its group. Whole, or not at all (the old one
+/* Writes a file of one or two sets: the first in its root, the second in its group, by whose name an attribute of the root
+ * gives its schema. Whole, or not at all (the old one
  * stays). EFOREIGN: a system call or HDF5 failed. */
 typedef struct layout_part {
   const row_layout *layout;
