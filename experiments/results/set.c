@@ -19,13 +19,3 @@ void result_set_free(result_set *set) {
   json_decref(set->sessions);
   result_set_init(set);
 }
-
-attn_status results_merge(const char *path, const char *const *journals, size_t count, size_t *torn) {
-  result_set set;
-  result_set_init(&set);
-  attn_status status = results_load(journals, count, &set);
-  if (!status) status = results_write(path, &set);
-  if (torn) *torn = set.torn;
-  result_set_free(&set);
-  return status;
-}

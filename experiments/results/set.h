@@ -41,10 +41,6 @@ attn_status results_write(const char *path, const result_set *);
 
 extern const output_kind kind_results;
 
-/* results_load and results_write: the snapshot of one journal, the merge of several. *torn, unless NULL: lines left
- * out. */
-attn_status results_merge(const char *path, const char *const *journals, size_t count, size_t *torn);
-
 /* Reads a results file into a set (to be freed). EINVAL: not a results file, of a newer schema, or malformed.
  * EFOREIGN: a system call failed, such as opening it. */
 attn_status results_read(const char *path, result_set *out);

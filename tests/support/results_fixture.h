@@ -246,6 +246,18 @@ static inline const char *rows_difference(const result_row *a, const result_row 
   return "";
 }
 
+/* The file of journals, as attnlab merge makes it; *torn, unless NULL: lines left out. */
+static inline attn_status results_merge(const char *path, const char *const *journals, size_t count,
+                                        size_t *torn) {
+  result_set set;
+  result_set_init(&set);
+  attn_status status = results_load(journals, count, &set);
+  if (!status) status = results_write(path, &set);
+  if (torn) *torn = set.torn;
+  result_set_free(&set);
+  return status;
+}
+
 /* The results file NAME.h5 of rows first, first + 1, ... in the journal NAME.jsonl. */
 static inline const char *fixture_results(const char *name, int64_t first, int64_t count) {
   char source[64], file[64];
