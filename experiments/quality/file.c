@@ -1,5 +1,5 @@
-/* file.c - the file of evaluations (file.h): how its rows lie in it. Series are padded with NaN to the longest of the
- * runs. */
+/* file.c - the file of evaluations (file.h): how its rows lie in it. Series are padded with NaN to the
+ * longest of the runs. */
 #include "experiments/quality/file.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
-/* file.h - evaluations as one HDF5 file that netCDF-4 readers understand: the columns of quality_columns along run, and
- * /by_window, /by_position and /by_layer with the series of each run, /checks with a cell for each run and check. */
+/* file.h - evaluations as one HDF5 file that netCDF-4 readers understand: the columns of quality_columns
+ * along run, and /by_window, /by_position and /by_layer with the series of each run, /checks with a cell for
+ * each run and check. */
 #ifndef EXPERIMENTS_QUALITY_FILE_H
 #define EXPERIMENTS_QUALITY_FILE_H
 

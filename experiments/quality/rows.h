@@ -1,6 +1,6 @@
-/* rows.h - the runs of evaluations as a kind of row, for journals and what is made from them. A line of a journal has every
- * column by its name, then the series, and the checks:
- *   "by_window": {"dnll": [...], ...}, "by_position": {...}, "by_layer": {...}   empty where the run did not end well
+/* rows.h - the runs of evaluations as a kind of row, for journals and what is made from them. A line of a
+ * journal has every column by its name, then the series, and the checks:
+ *   "by_window": {"dnll": [...], ...}, "by_position": {...}, "by_layer": {...}   empty if it failed
  *   "checks": [{"name", and the names of result_bound_columns}] */
 #ifndef EXPERIMENTS_QUALITY_ROWS_H
 #define EXPERIMENTS_QUALITY_ROWS_H

@@ -1,5 +1,5 @@
-/* run.c - passes in child processes, which send the rows of their runs as text, and the rows of those that fail
- * (run.h). */
+/* run.c - passes in child processes, which send the rows of their runs as text, and the rows of those that
+ * fail (run.h). */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/quality/run.h"
 
@@ -320,8 +320,8 @@ static void tell_stale(const quality_session *s, int64_t count) {
   if (count && s->note) s->note(s->to, line);
 }
 
-/* A known run of which something else is asked that is no matter of the model: a row like it, with what follows from
- * that. */
+/* A known run of which something else is asked that is no matter of the model: a row like it, with what
+ * follows from that. */
 static attn_status ask_anew(const quality_job *j, quality_record *known, const quality_record *asked,
                             FILE *out) {
   if (known->margin == asked->margin && known->kl_budget == asked->kl_budget) return ATTN_OK;

@@ -1,4 +1,5 @@
-/* store.h - where the runs of evaluations are kept: in a journal, NAME.jsonl, from which the file NAME.h5 is made. */
+/* store.h - where the runs of evaluations are kept: in a journal, NAME.jsonl, from which the file NAME.h5 is
+ * made. */
 #ifndef EXPERIMENTS_QUALITY_STORE_H
 #define EXPERIMENTS_QUALITY_STORE_H
 
@@ -24,8 +25,9 @@ typedef struct quality_store {
   char build[65];
 } quality_store;
 
-/* Opens the journal, or waits until no other process has it. A file without one, of an older program or of `attnlab
- * merge', gives its runs to a new journal. EINVAL: the path, the journal or the file is none of an evaluation. */
+/* Opens the journal, or waits until no other process has it. A file without one, of an older program or of
+ * `attnlab merge', gives its runs to a new journal. EINVAL: the path, the journal or the file is none of an
+ * evaluation. */
 attn_status quality_store_open(const quality_session *, quality_store *out);
 void quality_store_close(quality_store *);
 

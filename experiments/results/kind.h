@@ -1,5 +1,5 @@
-/* kind.h - kinds of rows: the runs of sweeps, and of evaluations of models. What journals, merges and results files need to
- * know of a row stands here, so that they treat all kinds alike. */
+/* kind.h - kinds of rows: the runs of sweeps, and of evaluations of models. What journals, merges and
+ * results files need to know of a row stands here, so that they treat all kinds alike. */
 #ifndef EXPERIMENTS_RESULTS_KIND_H
 #define EXPERIMENTS_RESULTS_KIND_H
 
@@ -35,8 +35,8 @@ typedef struct row_kind {
   bool (*same)(const char *key, const char *newer); /* of one run? NULL: if they are equal */
   attn_status (*read_file)(const char *path,
                            result_set *); /* a file that is merged as a journal is; NULL: none is */
-  /* Of two rows of a run that agree, from different journals, the first is kept: it takes over what only the second
-   * has. NULL: nothing. */
+  /* Two rows of a run from different journals agree, and the first is kept: takes over what only the other
+   * has. NULL: nothing; then the last row is kept, however it ended, else the last that ended well. */
   void (*adopt)(void *row, const void *other);
 } row_kind;
 

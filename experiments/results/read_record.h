@@ -1,5 +1,5 @@
-/* read_record.h - records from their JSON texts, in one pass, driven by a table of columns: what the kinds of rows share.
- * Messages name the member, and what was expected of it. */
+/* read_record.h - records from their JSON texts, in one pass, driven by a table of columns: what the kinds
+ * of rows share. Messages name the member, and what was expected of it. */
 #ifndef EXPERIMENTS_RESULTS_READ_RECORD_H
 #define EXPERIMENTS_RESULTS_READ_RECORD_H
 
@@ -17,8 +17,8 @@ typedef struct record_reading {
   bool seen[RECORD_COLUMNS + RECORD_MEMBERS];
 } record_reading;
 
-/* Reads an object's text into the record. Members may stand in any order; unknown ones are passed over, absent texts
- * become "". EINVAL: a member is wrong or stands twice, or the key is empty. */
+/* Reads an object's text into the record. Members may stand in any order; unknown ones are passed over,
+ * absent texts become "". EINVAL: a member is wrong or stands twice, or the key is empty. */
 attn_status record_read(record_reading *, const char *text, size_t length);
 /* Whether the text had the column. */
 bool record_has(const record_reading *, const char *column);

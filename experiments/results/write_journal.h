@@ -2,9 +2,10 @@
  *
  * A session starts with a header line
  *   {"schema": "attnlab-journal", "version": 1, "session": 0, "build": "...", "provenance": {...}}
- * with a member "rows" that names the kind of rows, unless they are of a sweep (kind.h), and each finished run is one line (row_json.h), written by one write(2) and fdatasync. The last member of a line is
- * a checksum of what stands before it. Nothing is ever rewritten; the last line with a key wins. A last line without
- * '\n' was torn by a crash and does not count. */
+ * with a member "rows" that names the kind of rows, unless they are of a sweep (kind.h), and each finished
+ * run is one line (row_json.h), written by one write(2) and fdatasync. The last member of a line is a
+ * checksum of what stands before it. Nothing is ever rewritten; the last line with a key wins. A last line
+ * without '\n' was torn by a crash and does not count. */
 #ifndef EXPERIMENTS_RESULTS_WRITE_JOURNAL_H
 #define EXPERIMENTS_RESULTS_WRITE_JOURNAL_H
 
@@ -54,13 +55,13 @@ typedef struct journal_entry {
 /* Whether a run with this key is recorded; if so, fills *entry (which may be NULL) from its last line. */
 bool journal_find(const journal *, const char *key, journal_entry *entry);
 
-/* What results_load makes of the file, from the rows in memory: to be freed before the journal is appended to or
- * closed. ENOMEM. */
+/* What results_load makes of the file, from the rows in memory: to be freed before the journal is appended
+ * to or closed. ENOMEM. */
 attn_status journal_set(journal *, result_set *out);
 
-/* Keeps the lines of a journal that are whole, and moves the others to PATH.damaged, which must not exist. Calls
- * found with the place and reason of each of those. *damaged: how many; 0: the file stays as it is. EEXIST: another
- * process has the journal open. EINVAL: it is no journal. */
+/* Keeps the lines of a journal that are whole, and moves the others to PATH.damaged, which must not exist.
+ * Calls found with the place and reason of each of those. *damaged: how many; 0: the file stays as it is.
+ * EEXIST: another process has the journal open. EINVAL: it is no journal. */
 typedef void journal_found(void *context, const char *what);
 attn_status journal_repair(const char *path, journal_found *, void *context, size_t *lines, size_t *damaged);
 

@@ -1,8 +1,9 @@
-/* layout.h - how a kind of row lies in a results file, and the writing and reading of files that follow from it.
+/* layout.h - how a kind of row lies in a results file, and the writing and reading of files that follow from
+ * it.
  *
- * The root, or a group, has the columns along the unlimited dimension run, a group with a cell for each run and bound,
- * /provenance (what each session of the program ran as), /columns (a line for each variable, with what it means), and the
- * groups that are the kind's own. */
+ * The root, or a group, has the columns along the unlimited dimension run, a group with a cell for each run
+ * and bound, /provenance (what each session of the program ran as), /columns (a line for each variable, with
+ * what it means), and the groups that are the kind's own. */
 #ifndef EXPERIMENTS_RESULTS_HDF5_LAYOUT_H
 #define EXPERIMENTS_RESULTS_HDF5_LAYOUT_H
 
@@ -32,17 +33,17 @@ typedef struct row_layout {
 
 extern const row_layout layout_of_sweep;
 
-/* Writes a file of one or two sets: the first in its root, the second in its group, by whose name an attribute of the root
- * gives its schema. Whole, or not at all (the old one
- * stays). EFOREIGN: a system call or HDF5 failed. */
+/* Writes a file of one or two sets: the first in its root, the second in its group, by whose name an
+ * attribute of the root gives its schema. Whole, or not at all (the old one stays). EFOREIGN: a system call
+ * or HDF5 failed. */
 typedef struct layout_part {
   const row_layout *layout;
   const result_set *set;
 } layout_part;
 attn_status layout_write(const char *path, const layout_part *, size_t count);
 
-/* Reads the rows of the kind, from the root or their group, into a set (to be freed). EINVAL: the file has none, is of a
- * newer schema, or malformed. */
+/* Reads the rows of the kind, from the root or their group, into a set (to be freed). EINVAL: the file has
+ * none, is of a newer schema, or malformed. */
 attn_status layout_read(const char *path, const row_layout *, result_set *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* write.c - the results file of a sweep (layout.h): the columns of result_columns, variant_id, label_id, dataset_id and
- * p_<name>, and beside what every file has
+/* write.c - the results file of a sweep (layout.h): the columns of result_columns, variant_id, label_id,
+ * dataset_id and p_<name>, and beyond what every file has
  * - /samples: wall times of every run along rep;
  * - /profile: errors by position;
  * - /maps: attention maps of the runs that have one. */
