@@ -1,5 +1,5 @@
-/* attn.h - the public header of libattn, for those who compute attention. attn_tools.h, for programs that read what
- * users write, and attn_variant.h, for those who write variants or look into plans, include it.
+/* attn.h - the public header of libattn, for those who compute attention. attn_tools.h, for programs that
+ * read what users write, and attn_variant.h, for those who write variants or look into plans, include it.
  *
  * Attention: o_i = sum_j p_ij v_j with p_i = softmax_j(scale * q_i . k_j) over the keys that query i may see
  * (Vaswani et al. 2017), and its efficient approximations behind one interface.
@@ -14,9 +14,9 @@
  * Conventions. Tensors are [batch, heads, n, d] with element strides given in the problem; the last axis is
  * contiguous. Sizes and strides count elements, work sizes count bytes. Every fallible function returns an
  * attn_status, writes its result through a pointer that stays untouched on failure, and leaves one line of
- * explanation in attn_last_error(). The library never prints, exits or aborts. A NULL where none is allowed is
- * EINVAL with the argument's name; a function without a status then gives 0, NULL, NaN or -1, and one without a
- * result does nothing. */
+ * explanation in attn_last_error(). The library never prints, exits or aborts. A NULL where none is allowed
+ * is EINVAL with the argument's name; a function without a status then gives 0, NULL, NaN or -1, and one
+ * without a result does nothing. */
 #ifndef ATTN_H
 #define ATTN_H
 
@@ -63,8 +63,8 @@ ATTN_API attn_status attn_fail(attn_status, const char *format, ...);
 typedef enum { ATTN_F32, ATTN_F64, ATTN_F16, ATTN_BF16 } attn_dtype; /* f16: IEEE binary16; bf16: bfloat16 */
 enum { ATTN_DTYPES = 4 };
 
-/* What is known of each. Conversions round to nearest, ties to even: what is too large becomes Inf, subnormals are kept,
- * NaN stays NaN. */
+/* What is known of each. Conversions round to nearest, ties to even: what is too large becomes Inf,
+ * subnormals are kept, NaN stays NaN. */
 typedef struct attn_number {
   const char *name; /* "f32" */
   size_t bytes;
@@ -95,7 +95,8 @@ static inline attn_dtype attn_stored(attn_stride s, attn_dtype dtype) { return s
 typedef struct attn_pattern attn_pattern; /* which keys a query sees: attn_variant.h */
 
 /* Numbers that are added to the scores: that of (batch b, query head h, query i, key j) stands at b * batch +
- * h * head + i * row + j. -Inf: the query does not see the key; NaN and +Inf do to a row what such scores do. */
+ * h * head + i * row + j. -Inf: the query does not see the key; NaN and +Inf do to a row what such scores
+ * do. */
 typedef struct attn_bias {
   const void *at; /* NULL: none */
   attn_dtype dtype;
@@ -132,13 +133,14 @@ typedef struct attn_mask {
   int64_t size;           /* of the prefix (from 0), or of a block (from 1) */
   const int64_t *offsets; /* [count + 1], ascending from 0 to n_kv; a plan copies them */
   int64_t count;          /* documents, at least 1 */
-  /* Runs of step 1; its functions and state live as long as a plan. A call with positions may ask it for any. */
+  /* Runs of step 1; its functions and state live as long as a plan. A call with positions may ask it for
+   * any. */
   const attn_pattern *pattern;
 } attn_mask;
 
-/* Where queries and keys stand among the positions 0 ... n_kv - 1. Zeros: key j stands at j, and query i at i + n_kv -
- * n_q (bottom right). Otherwise these are of one batch entry and kv head: attn_reference_row takes them, a plan does
- * not, since they come with each call (attn_tensors). */
+/* Where queries and keys stand among the positions 0 ... n_kv - 1. Zeros: key j stands at j, and query i at i
+ * + n_kv - n_q (bottom right). Otherwise these are of one batch entry and kv head: attn_reference_row takes
+ * them, a plan does not, since they come with each call (attn_tensors). */
 typedef struct attn_positions {
   int64_t shift;      /* how much further than at the bottom right the queries stand; negative: before that */
   const int64_t *key; /* [keys] of the keys that exist, ascending; NULL: key j stands at j */
@@ -152,8 +154,8 @@ typedef struct attn_problem {
   int64_t n_q, n_kv;
   int64_t d_qk, d_v;
   attn_stride q, k, v, o;
-  /* Of tensors and arithmetic. ATTN_F16, ATTN_BF16: all tensors are stored so, and converted row by row for fp32
-   * arithmetic; resolved, it is ATTN_F32, and q.stored, ... are what it was. */
+  /* Of tensors and arithmetic. ATTN_F16, ATTN_BF16: all tensors are stored so, and converted row by row for
+   * fp32 arithmetic; resolved, it is ATTN_F32, and q.stored, ... are what it was. */
   attn_dtype dtype;
   bool causal;  /* query i sees key j iff position(j) <= position(i); by default j <= i + n_kv - n_q */
   double scale; /* of the scores; finite */
@@ -175,17 +177,18 @@ static inline int64_t attn_key_position(const attn_problem *p, int64_t j) {
  * checked when a plan is made. */
 ATTN_API attn_problem attn_problem_make(int64_t batch, int64_t heads, int64_t n, int64_t d);
 
-/* Checks a problem, replaces zero strides by the contiguous ones, and a dtype of 16 bits as told there. EINVAL names the
- * field. */
+/* Checks a problem, replaces zero strides by the contiguous ones, and a dtype of 16 bits as told there.
+ * EINVAL names the field. */
 ATTN_API attn_status attn_problem_resolve(attn_problem *);
 
-/* ALiBi as attn_score.relative: table [heads][2 n - 1], zero = n - 1: -slope(h) |distance|, also where the key
- * comes after the query. With m the power of two up to `heads`, the slopes are 2^(-8 h / m), h = 1 ... m, then for
- * the other heads every second of 2^(-8 h / 2m). Causal attention needs the first half alone, but takes all. */
+/* ALiBi as attn_score.relative: table [heads][2 n - 1], zero = n - 1: -slope(h) |distance|, also where the
+ * key comes after the query. With m the power of two up to `heads`, the slopes are 2^(-8 h / m), h = 1 ... m,
+ * then for the other heads every second of 2^(-8 h / 2m). Causal attention needs the first half alone, but
+ * takes all. */
 ATTN_API attn_status attn_alibi(int64_t heads, int64_t n, double *table);
 /* The bucket of T5 for position(i) - j: `buckets` of them, the last for distances from most_distance up; with
- * bidirectional, half of them are for keys after the query. EINVAL: fewer than 4 (8) buckets, or most_distance
- * too small for them. */
+ * bidirectional, half of them are for keys after the query. EINVAL: fewer than 4 (8) buckets, or
+ * most_distance too small for them. */
 ATTN_API attn_status attn_t5_bucket(int64_t distance, bool bidirectional, int64_t buckets,
                                     int64_t most_distance, int64_t *bucket);
 
@@ -194,9 +197,10 @@ ATTN_API attn_status attn_size_product(const char *what, const int64_t *factors,
 
 /* ---- Part 3: attention --------------------------------------------------------------------------------- */
 
-/* Attention in one call: o from q, k and v by the variant that spec names, "longformer:window=256,global=4", with the
- * options' defaults. It makes a plan, executes it once and releases it: whoever computes the same problem again keeps
- * a plan, as below. Errors are those of attn_plan_create and attn_plan_execute; ENOMEM: no memory for the work. */
+/* Attention in one call: o from q, k and v by the variant that spec names, "longformer:window=256,global=4",
+ * with the options' defaults. It makes a plan, executes it once and releases it: whoever computes the same
+ * problem again keeps a plan, as below. Errors are those of attn_plan_create and attn_plan_execute; ENOMEM:
+ * no memory for the work. */
 ATTN_API attn_status attn_attention(const void *q, const void *k, const void *v, void *o,
                                     const attn_problem *, const char *spec);
 
@@ -253,7 +257,8 @@ typedef struct attn_key_positions {
       head; /* elements between neighbours; head may be 0: the kv heads of an entry have the same */
 } attn_key_positions;
 
-/* How long the stages of an execution took, in seconds of all threads together: selecting keys, attending to them. */
+/* How long the stages of an execution took, in seconds of all threads together: selecting keys, attending to
+ * them. */
 typedef struct attn_stages {
   double select, attend;
 } attn_stages;
@@ -261,16 +266,17 @@ typedef struct attn_stages {
 /* What an execution reads and writes; what is NULL is not given.
  *   q, k, v, o  tensors by the shapes and strides of the plan's problem
  *   kv_len      [batch]: how many keys exist; the others are padding and are never read. NULL: n_kv
- *   q_position  [batch]: position of an entry's first query, 0 ... n_kv - n_q; query i stands i further. NULL: n_kv - n_q.
- *               A sequence of kv_len keys of which the queries are the last has kv_len - n_q
- *   k_position  of the keys that exist, strictly ascending in 0 ... n_kv - 1: where keys were taken out of a sequence, those
- *               that are left keep their positions. n_kv is then the length of the sequence, and kv_len the number
- *               of keys that are left
- *   lse         [batch, heads, n_q] or NULL: log sum_j exp(s_j) over the scores of the keys that a query sees and its sink,
- *               the softmax's denominator; where it sees no key the sink's logit, without a sink -Inf. By it
- *               attention over parts of the keys, a sink in one, is joined: o = sum_b w_b o_b / sum_b w_b, w_b =
- *               exp(lse_b - max lse). The running maximum and sum are those of the tensors' precision; their
- *               logarithm is taken in fp64
+ *   q_position  [batch]: position of an entry's first query, 0 ... n_kv - n_q; query i stands i further.
+ *               NULL: n_kv - n_q. A sequence of kv_len keys of which the queries are the last has kv_len -
+ *               n_q
+ *   k_position  of the keys that exist, strictly ascending in 0 ... n_kv - 1: where keys were taken out of a
+ *               sequence, those that are left keep their positions. n_kv is then the length of the sequence,
+ *               and kv_len the number of keys that are left
+ *   lse         [batch, heads, n_q] or NULL: log sum_j exp(s_j) over the scores of the keys that a query sees
+ *               and its sink, the softmax's denominator; where it sees no key the sink's logit, without a
+ *               sink -Inf. By it attention over parts of the keys, a sink in one, is joined: o = sum_b w_b
+ *               o_b / sum_b w_b, w_b = exp(lse_b - max lse). The running maximum and sum are those of the
+ *               tensors' precision; their logarithm is taken in fp64
  *   work        attn_plan_work_size bytes, any alignment; may be NULL if that is 0
  *   stages      filled in by engines that select keys; zero with others. NULL: not wanted */
 typedef struct attn_tensors {
@@ -282,11 +288,11 @@ typedef struct attn_tensors {
   attn_stages *stages;
 } attn_tensors;
 
-/* Computes o, and lse. Does not allocate (FFTW and the OpenMP runtime excepted); may run at the same time on one plan
- * with distinct work and o. Bitwise the same for any number of threads. A query that sees no key gives zeros. Here as in
- * attn_plan_create the caller's floating-point environment (rounding direction, flushing of subnormals, exception flags)
- * neither matters nor changes. EUNSUPPORTED: the variant lacks ATTN_CAP_PADDING, ATTN_CAP_POSITIONS or ATTN_CAP_LSE, and
- * is given what takes it. */
+/* Computes o, and lse. Does not allocate (FFTW and the OpenMP runtime excepted); may run at the same time on
+ * one plan with distinct work and o. Bitwise the same for any number of threads. A query that sees no key
+ * gives zeros. Here as in attn_plan_create the caller's floating-point environment (rounding direction,
+ * flushing of subnormals, exception flags) neither matters nor changes. EUNSUPPORTED: the variant lacks
+ * ATTN_CAP_PADDING, ATTN_CAP_POSITIONS or ATTN_CAP_LSE, and is given what takes it. */
 ATTN_API attn_status attn_plan_run(const attn_plan *, const attn_tensors *);
 
 /* The same in two calls of fewer arguments; lse must not be NULL. */
@@ -297,10 +303,10 @@ ATTN_API attn_status attn_plan_execute_lse(const attn_plan *, const void *q, con
 
 /* Executes once under watch: the same bits, but slower. It tells what a variant does to memory, whose verdict
  * is worth nothing otherwise. The work memory, o, lse and what the variant's functions are to fill (features,
- * slots, scratch) hold NaN beforehand; redzones lie around all of these, and behind each piece that attn_carve
- * hands out. EFOREIGN names the variant, its function and the place of what was written outside or left
- * unwritten, of an input that was changed, or of a pattern's row that is not the same when asked again; o is
- * then worth nothing. lse: NULL if it is not wanted. work: attn_plan_verify_size bytes. Allocates. */
+ * slots, scratch) hold NaN beforehand; redzones lie around all of these, and behind each piece that
+ * attn_carve hands out. EFOREIGN names the variant, its function and the place of what was written outside or
+ * left unwritten, of an input that was changed, or of a pattern's row that is not the same when asked again;
+ * o is then worth nothing. lse: NULL if it is not wanted. work: attn_plan_verify_size bytes. Allocates. */
 ATTN_API attn_status attn_plan_verify(const attn_plan *, const void *q, const void *k, const void *v,
                                       const int64_t *kv_len, void *o, double *lse, void *work);
 ATTN_API size_t attn_plan_verify_size(const attn_plan *); /* bytes; SIZE_MAX: there is no such size */
@@ -364,7 +370,8 @@ typedef struct attn_param {
   attn_param_type type;
   size_t offset;   /* of the field in the variant's parameter struct */
   double min, max; /* inclusive; of each item for a list */
-  /* The default, as it would be written; of an ATTN_INT also "min(8,NAME)", no more than the ATTN_INT of that name. */
+  /* The default, as it would be written; of an ATTN_INT also "min(8,NAME)", no more than the ATTN_INT of that
+   * name. */
   const char *preset;
   const char *const *choices; /* NULL-terminated, for ATTN_CHOICE */
   const char *help;
@@ -388,8 +395,8 @@ ATTN_API attn_status attn_params_parse(const char *owner, const attn_param *tabl
                                        const char *text, void **params, char **canonical);
 ATTN_API void attn_params_free(const attn_param *table, void *params);
 
-/* A parsed spec. It never changes. It may have several owners, each with an attn_spec * to destroy; a borrower
- * has a const attn_spec *. A function that writes an attn_spec * makes its caller an owner. */
+/* A parsed spec. It never changes. It may have several owners, each with an attn_spec * to destroy; a
+ * borrower has a const attn_spec *. A function that writes an attn_spec * makes its caller an owner. */
 struct attn_spec {
   const attn_variant *variant;
   void *params;                             /* of variant->params_size bytes */
@@ -431,8 +438,8 @@ ATTN_API double attn_param_number(const attn_param *, const void *params);
 /* One row of exact attention in fp64 by the textbook formula, independent of every kernel: weights p [n_kv]
  * (or NULL) and output o [d_v] (or NULL) of query row i of (batch, head). pattern: NULL for every key.
  * scratch: n_kv doubles. Returns the number of keys seen; with none, p and o are zeros; -1: out of memory (a
- * pattern of many runs). With a sink the weights do not add up to 1. Inputs as in attn_plan_execute, positions as the
- * problem says. */
+ * pattern of many runs). With a sink the weights do not add up to 1. Inputs as in attn_plan_execute,
+ * positions as the problem says. */
 ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, const void *q, const void *k,
                                     const void *v, const int64_t *kv_len, int64_t batch, int64_t head,
                                     int64_t i, double *p, double *o, double *scratch);

@@ -1,6 +1,6 @@
-/* attn_arithmetic.h - what variants compute with: products of matrices, rows of scores and features, transforms, random
- * numbers, sizes and pieces of memory. Part of attn_variant.h, which includes it; kernels see no more than this of the
- * interface. */
+/* attn_arithmetic.h - what variants compute with: products of matrices, rows of scores and features,
+ * transforms, random numbers, sizes and pieces of memory. Part of attn_variant.h, which includes it; kernels
+ * see no more than this of the interface. */
 #ifndef ATTN_ARITHMETIC_H
 #define ATTN_ARITHMETIC_H
 
@@ -80,8 +80,8 @@ ATTN_API void attn_relu_row(const attn_kernels *, int64_t count, void *x); /* x 
 ATTN_API void attn_elu_row(const attn_kernels *, int64_t count, void *x);  /* x <- x < 0 ? exp(x) : x + 1 */
 /* z <- x y, element by element; z may be x or y, or begin before them in the same memory */
 ATTN_API void attn_multiply_row(const attn_kernels *, int64_t count, const void *x, const void *y, void *z);
-/* pairs <- x_0^2 / sqrt(2), x_0 x_1, ..., x_1^2 / sqrt(2), x_1 x_2, ...: count (count + 1) / 2 elements, of which those of
- * x and of y have the product (x.y)^2 / 2. */
+/* pairs <- x_0^2 / sqrt(2), x_0 x_1, ..., x_1^2 / sqrt(2), x_1 x_2, ...: count (count + 1) / 2 elements, of
+ * which those of x and of y have the product (x.y)^2 / 2. */
 ATTN_API void attn_pairs_row(const attn_kernels *, int64_t count, const void *x, void *pairs);
 ATTN_API double attn_square_row(const attn_kernels *, int64_t count, const void *x); /* x.x, summed in fp64 */
 /* x <- softmax(scale * x) */
@@ -114,12 +114,12 @@ ATTN_API void attn_transform_rows(const attn_transform *, const attn_kernels *, 
                                   void *scratch);
 ATTN_API size_t attn_transform_scratch(attn_transform_kind, int64_t n, int64_t count, attn_dtype);
 
-/* A row of a tensor, stored in a type whose arithmetic is that of the kernels: to <- x in the kernels' type, and the way
- * back. */
+/* A row of a tensor, stored in a type whose arithmetic is that of the kernels: to <- x in the kernels' type,
+ * and the way back. */
 ATTN_API void attn_load_row(const attn_kernels *, attn_dtype stored, int64_t count, const void *x, void *to);
 ATTN_API void attn_store_row(const attn_kernels *, attn_dtype stored, int64_t count, const void *x, void *to);
-/* Rows of it, `row` elements apart, as products take them: where they are, if their type is the kernels' own, else
- * converted into room, [rows][columns]. */
+/* Rows of it, `row` elements apart, as products take them: where they are, if their type is the kernels' own,
+ * else converted into room, [rows][columns]. */
 ATTN_API attn_matrix attn_load_rows(const attn_kernels *, attn_dtype stored, const void *x, int64_t row,
                                     int64_t rows, int64_t columns, void *room);
 

@@ -10,8 +10,8 @@ typedef struct attn_run {
   int64_t first, count, step; /* keys first, first + step, ... ; step >= 1 */
 } attn_run;
 
-/* Which keys a query sees, before causality and padding, which the engine applies. Queries and keys are named by
- * their positions, 0 ... n_kv - 1 (attn_positions); those of queries are negative where n_q > n_kv. */
+/* Which keys a query sees, before causality and padding, which the engine applies. Queries and keys are named
+ * by their positions, 0 ... n_kv - 1 (attn_positions); those of queries are negative where n_q > n_kv. */
 struct attn_pattern {
   const void *state;
   /* Writes disjoint runs in ascending order of first; returns how many (<= max_runs). Pure. */
@@ -43,17 +43,18 @@ struct attn_pattern {
 };
 
 /* The runs of query row i of a head under a pattern (NULL: every key), causality included, padding not. runs
- * has room for max_runs (1 for NULL). Runs of step 1 are of keys, others of positions, which are the same unless
- * attn_problem.positions has keys. Returns their number; -1: the pattern's row gives too many, or one of first < 0 or
- * step < 1. */
+ * has room for max_runs (1 for NULL). Runs of step 1 are of keys, others of positions, which are the same
+ * unless attn_problem.positions has keys. Returns their number; -1: the pattern's row gives too many, or one
+ * of first < 0 or step < 1. */
 ATTN_API int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, int64_t head, int64_t i,
                                   attn_run *runs);
 
-/* Query-key pairs of a head, counted row by row; the mean over heads where they differ. NaN without memory. */
+/* Query-key pairs of a head, counted row by row; the mean over heads where they differ. NaN without
+ * memory. */
 ATTN_API double attn_pattern_pairs(const attn_pattern *, const attn_problem *);
 
-/* A graph from a file that a parameter names, by the program's reader. free: what it holds; keep: moves it into the
- * plan's memory, or frees it; sees: is there this edge? Rows that the graph lacks have none. */
+/* A graph from a file that a parameter names, by the program's reader. free: what it holds; keep: moves it
+ * into the plan's memory, or frees it; sees: is there this edge? Rows that the graph lacks have none. */
 ATTN_API attn_status attn_graph_read(const char *path, const attn_graph_request *, attn_graph *);
 ATTN_API void attn_graph_free(attn_graph *);
 ATTN_API attn_status attn_graph_keep(attn_builder *, attn_graph *);
@@ -61,8 +62,9 @@ ATTN_API bool attn_graph_sees(const attn_graph *, int64_t head, int64_t row, int
 /* The runs of a row whose columns are blocks of `block` of n keys. Returns their number. */
 ATTN_API int64_t attn_graph_row(const attn_graph *, int64_t head, int64_t row, int64_t block, int64_t n,
                                 attn_run *runs);
-/* A graph of one head whose rows have at most one column, their parent, which stands before them: EINVAL (naming the
- * file) if it is not so; the parent of a row, or -1; the runs of a row and all above it. Returns how many. */
+/* A graph of one head whose rows have at most one column, their parent, which stands before them: EINVAL
+ * (naming the file) if it is not so; the parent of a row, or -1; the runs of a row and all above it. Returns
+ * how many. */
 ATTN_API attn_status attn_graph_forest(const char *path, const attn_graph *);
 ATTN_API int64_t attn_graph_parent(const attn_graph *, int64_t row);
 ATTN_API int64_t attn_graph_ancestors(const attn_graph *, int64_t row, attn_run *runs);
@@ -75,8 +77,8 @@ typedef enum {
   ATTN_PATH_BF16,  /* Q, K, V and the weights rounded to bf16, fp32 sums */
 } attn_path;
 
-/* In which order a tile visits its steps of keys: ascending; from that of its last query's position backwards, then what
- * comes after it; or the same after the first. */
+/* In which order a tile visits its steps of keys: ascending; from that of its last query's position
+ * backwards, then what comes after it; or the same after the first. */
 typedef enum { ATTN_ORDER_FORWARD, ATTN_ORDER_DIAGONAL, ATTN_ORDER_SINK_FIRST } attn_order;
 
 /* How the engine cuts the work. A tile visits the union of its queries' keys: patterns do best with ATTN_TILE
@@ -84,9 +86,10 @@ typedef enum { ATTN_ORDER_FORWARD, ATTN_ORDER_DIAGONAL, ATTN_ORDER_SINK_FIRST } 
 typedef struct attn_tiling {
   attn_blocks blocks; /* 0: the context's, but ATTN_TILE queries under a pattern */
   attn_path path;
-  /* 0 < skip <= 1: ATTN_TILE queries of one head pass over a step if none of them has a score in it that reaches its
-   * maximum so far plus ln(skip); what they visit is a selection (attn_selector.h). blocks.query: at most ATTN_TILE, or
-   * a multiple of it; path: auto or fma; no pattern, and no user's graph. 0: every step is taken, in ascending order. */
+  /* 0 < skip <= 1: ATTN_TILE queries of one head pass over a step if none of them has a score in it that
+   * reaches its maximum so far plus ln(skip); what they visit is a selection (attn_selector.h). blocks.query:
+   * at most ATTN_TILE, or a multiple of it; path: auto or fma; no pattern, and no user's graph. 0: every step
+   * is taken, in ascending order. */
   double skip;
   attn_order order;
 } attn_tiling;
@@ -98,21 +101,23 @@ ATTN_API double attn_visible_pairs(const attn_problem *);
 /* Keys *first ... *end - 1 are those of attn_visible_span that exist; *first <= *end. */
 ATTN_API void attn_visible_keys(const attn_call *, int64_t batch, int64_t head, int64_t i, int64_t *first,
                                 int64_t *end);
-/* The first of the last `count` of these that no bias hides from query i of the head; *first if there are fewer. */
+/* The first of the last `count` of these that no bias hides from query i of the head; *first if there are
+ * fewer. */
 ATTN_API int64_t attn_last_keys(const attn_call *, int64_t batch, int64_t head, int64_t i, int64_t count);
 
 /* Keys that are selected for each call. */
 #include "attn_selector.h"
 
-/* Adds keys first ... end - 1, which lie behind the others, to selection i: to its last run, where that has this
- * log-weight. A run for which max_runs leaves no room is counted, and not written. */
+/* Adds keys first ... end - 1, which lie behind the others, to selection i: to its last run, where that has
+ * this log-weight. A run for which max_runs leaves no room is counted, and not written. */
 ATTN_API void attn_picks_add(attn_picks *, int64_t i, int64_t first, int64_t end, double log_weight);
 
-/* x[at + i step], i = 0 ... count - 1: draws N(0, 1) rounded to fp32, so that they are the same in either type. */
+/* x[at + i step], i = 0 ... count - 1: draws N(0, 1) rounded to fp32, so that they are the same in either
+ * type. */
 ATTN_API void attn_rng_normals(attn_rng *, int64_t count, attn_dtype, void *x, int64_t at, int64_t step);
 
-/* Hash tables of keys: a vector's word in table t is the signs of its products with G_t [d_qk, k], whose column b is
- * drawn from the stream (seed, purpose, t << 32 | b). At most 32 signs and 1024 tables. */
+/* Hash tables of keys: a vector's word in table t is the signs of its products with G_t [d_qk, k], whose
+ * column b is drawn from the stream (seed, purpose, t << 32 | b). At most 32 signs and 1024 tables. */
 typedef struct attn_sign_tables attn_sign_tables;
 ATTN_API attn_status attn_sign_tables_plan(attn_builder *, int64_t k, int64_t l, uint64_t seed,
                                            uint64_t purpose, const attn_sign_tables **);
@@ -130,8 +135,8 @@ ATTN_API void attn_sign_tables_words(const attn_sign_tables *, const attn_contex
 ATTN_API void attn_sign_tables_count(const attn_sign_tables *, const attn_context *, const void *tables,
                                      const uint32_t *words, int64_t most, int64_t first, int64_t end,
                                      uint8_t *hits, void *scratch);
-/* Rows in the order of their hashes: the signs w_b.x > 0, w_b [d_qk] drawn from the stream (seed, purpose, b), by their
- * place in the reflected Gray code. At most 32 bits. */
+/* Rows in the order of their hashes: the signs w_b.x > 0, w_b [d_qk] drawn from the stream (seed, purpose,
+ * b), by their place in the reflected Gray code. At most 32 bits. */
 typedef struct attn_sign_order attn_sign_order;
 ATTN_API attn_status attn_sign_order_plan(attn_builder *, int64_t bits, uint64_t seed, uint64_t purpose,
                                           const attn_sign_order **);
@@ -181,20 +186,21 @@ typedef struct attn_feature_law {
   bool fixed_length; /* orthogonal vectors of length sqrt(d_qk), not of chi-distributed lengths */
   bool softmax;      /* the kernel that is estimated is exp(x.y) */
   attn_draws heads;
-  /* ATTN_FEATURES_POSITIVE: (1 - 4a)^(d/4) exp(a |w|^2 + sqrt(1 - 4a) w.x - |x|^2/2), d components, a < 1/8. */
+  /* ATTN_FEATURES_POSITIVE: (1 - 4a)^(d/4) exp(a |w|^2 + sqrt(1 - 4a) w.x - |x|^2/2), d components, a <
+   * 1/8. */
   double a;
   /* ATTN_FEATURES_OTHER: mean over the draws of a vector's product, and of its square. */
   double (*mean)(const void *state, double x_square, double y_square, double inner);
   double (*square)(const void *state, double x_square, double y_square, double inner);
-  /* ATTN_FEATURES_FIXED: (phi(q) + eps).(phi(k) + eps) from the definition, apart from map. *size: what its rounding is
-   * relative to: with features in arithmetic of unit u it is off by O(d_qk + columns) u *size at the most, so that
-   * *size >= sum_c |phi_c(q) phi_c(k)|. */
+  /* ATTN_FEATURES_FIXED: (phi(q) + eps).(phi(k) + eps) from the definition, apart from map. *size: what its
+   * rounding is relative to: with features in arithmetic of unit u it is off by O(d_qk + columns) u *size at
+   * the most, so that *size >= sum_c |phi_c(q) phi_c(k)|. */
   double (*kernel)(const void *state, const attn_context *, const attn_feature_pair *, double *size);
   int64_t degree; /* the kernel is sum_(g <= degree) s^g / g!, s the score; 0: another one */
 } attn_feature_law;
 
-/* Rows of a kv head on their way through a map: queries or keys of d_qk elements, `stride` apart, the first of them at
- * this position (queries: among the keys), each one further than the row before it. */
+/* Rows of a kv head on their way through a map: queries or keys of d_qk elements, `stride` apart, the first
+ * of them at this position (queries: among the keys), each one further than the row before it. */
 typedef struct attn_feature_rows {
   int64_t head;
   attn_side side;
@@ -210,8 +216,8 @@ typedef struct attn_feature_map {
   const void *state;
   int64_t columns; /* of f */
   double eps;
-  /* f: rows of `columns` elements, f_row apart; scale: [rows], or NULL where it cancels. The context may be another
-   * variant's, with which these features are joined: parameters are to be found in state. */
+  /* f: rows of `columns` elements, f_row apart; scale: [rows], or NULL where it cancels. The context may be
+   * another variant's, with which these features are joined: parameters are to be found in state. */
   void (*map)(const void *state, const attn_context *, const attn_feature_rows *, void *f, int64_t f_row,
               double *scale);
   bool positions;      /* features depend on them */
@@ -300,8 +306,8 @@ typedef struct attn_low_rank {
   attn_middle middle;
   int64_t iterations;
   double rcond;
-  /* Landmark l of a side is the mean of rows *first ... *first + *count - 1 of n that exist. There are min(rank, n of
-   * queries, n of keys) on either side. NULL: no landmarks. */
+  /* Landmark l of a side is the mean of rows *first ... *first + *count - 1 of n that exist. There are
+   * min(rank, n of queries, n of keys) on either side. NULL: no landmarks. */
   void (*segment)(const void *state, attn_side, int64_t n, int64_t landmarks, int64_t l, int64_t *first,
                   int64_t *count);
 } attn_low_rank;
@@ -309,14 +315,16 @@ typedef struct attn_low_rank {
 /* The power of two, 2^-1000 ... 2^1000, that brings the largest magnitude of x next to 1; 1 where all are 0.
  * Products of what is so scaled neither overflow nor vanish. */
 ATTN_API double attn_unit_scale(int64_t count, const double *x);
-/* Eigenvectors of a symmetric matrix [n, n], which is overwritten, as rows of `vectors`, with their values, descending.
- * scratch: 2 n. The same bits on every machine. false: it is not finite, or the iteration did not converge. */
+/* Eigenvectors of a symmetric matrix [n, n], which is overwritten, as rows of `vectors`, with their values,
+ * descending. scratch: 2 n. The same bits on every machine. false: it is not finite, or the iteration did not
+ * converge. */
 ATTN_API bool attn_eigen(int64_t n, double *matrix, double *vectors, double *values, double *scratch);
 
 /* to [landmarks, d]: those of n rows of x, in fp64. */
 ATTN_API void attn_landmarks(const attn_low_rank *, attn_side, const void *x, int64_t row, attn_dtype,
                              int64_t n, int64_t landmarks, int64_t d, double *to);
-/* a [m, m], in rows of a_row elements: softmax(scale q k^T) of landmarks [m, d]; the logarithms of what divides its rows. */
+/* a [m, m], in rows of a_row elements: softmax(scale q k^T) of landmarks [m, d]; the logarithms of what
+ * divides its rows. */
 ATTN_API void attn_landmark_weights(const double *q, const double *k, int64_t m, int64_t d, double scale,
                                     double *a, int64_t a_row, double *sums);
 /* z [m, m], in rows of `row` elements like a: the result of `iterations` steps of ATTN_MIDDLE_NEWTON on a.
@@ -324,8 +332,8 @@ ATTN_API void attn_landmark_weights(const double *q, const double *k, int64_t m,
  * scratch: 3 m row. */
 ATTN_API void attn_iterated_inverse(const attn_kernels *, int64_t iterations, int64_t m, int64_t row,
                                     const double *a, double *z, double *scratch);
-/* The pseudo-inverse, without the singular values of at most rcond times the largest. scratch: 8 m (m + 1). false: as
- * attn_eigen. */
+/* The pseudo-inverse, without the singular values of at most rcond times the largest. scratch: 8 m (m + 1).
+ * false: as attn_eigen. */
 ATTN_API bool attn_pseudo_inverse(double rcond, int64_t m, int64_t row, const double *a, double *z,
                                   double *scratch);
 /* Those of fp64 of the same instruction set. */

@@ -1,5 +1,5 @@
-/* attn_selector.h - keys that are selected when a variant executes, from Q and K: top-k, pages, hashing. The softmax
- * engine then attends to what was selected, exactly. Part of attn_variant.h, which includes it. */
+/* attn_selector.h - keys that are selected when a variant executes, from Q and K: top-k, pages, hashing. The
+ * softmax engine then attends to what was selected, exactly. Part of attn_variant.h, which includes it. */
 #ifndef ATTN_SELECTOR_H
 #define ATTN_SELECTOR_H
 
@@ -10,8 +10,8 @@ typedef enum {
   ATTN_SHARE_TILE,  /* the queries of a block: one for each block of each head */
 } attn_share;
 
-/* Queries first ... first + count - 1 of a head; under ATTN_SHARE_GROUP of all heads of the kv head, of which `head` is
- * the first. */
+/* Queries first ... first + count - 1 of a head; under ATTN_SHARE_GROUP of all heads of the kv head, of which
+ * `head` is the first. */
 typedef struct attn_block {
   int64_t batch, head, first, count;
 } attn_block;
@@ -20,13 +20,14 @@ typedef struct attn_block {
 typedef struct attn_query {
   const attn_call *call;
   int64_t batch, head, i;
-  /* Selection 0 of these are keys that are none of the selector's whose law is asked for (attn_picks.owned); NULL: none. */
+  /* Selection 0 of these are keys that are none of the selector's whose law is asked for (attn_picks.owned);
+   * NULL: none. */
   const struct attn_picks *owned;
 } attn_query;
 
-/* Where a selection is written: of query i of a block (with ATTN_SHARE_TILE: of the block, i = 0) the runs, of step 1,
- * ascending and disjoint, at runs[i * max_runs], how many at counts[i], and what is added to the scores of the keys of
- * a run, 0 beforehand, at log_weights[i * max_runs + its number]. */
+/* Where a selection is written: of query i of a block (with ATTN_SHARE_TILE: of the block, i = 0) the runs,
+ * of step 1, ascending and disjoint, at runs[i * max_runs], how many at counts[i], and what is added to the
+ * scores of the keys of a run, 0 beforehand, at log_weights[i * max_runs + its number]. */
 typedef struct attn_picks {
   int64_t max_runs;
   attn_run *runs;
@@ -36,9 +37,9 @@ typedef struct attn_picks {
       *owned; /* with attn_selector.restricts: keys that are none of this selector's; NULL: none */
 } attn_picks;
 
-/* A pure function of the call: selections are the same for any number of threads. It ranks no key that causality, the
- * problem's mask or padding hides from the query (of a block: from all its queries); of equal keys the lower index
- * comes first, and a score that is NaN ranks as -Inf does. */
+/* A pure function of the call: selections are the same for any number of threads. It ranks no key that
+ * causality, the problem's mask or padding hides from the query (of a block: from all its queries); of equal
+ * keys the lower index comes first, and a score that is NaN ranks as -Inf does. */
 typedef struct attn_selector {
   const void *state;
   attn_share share;
@@ -55,8 +56,8 @@ typedef struct attn_selector {
   size_t scratch_bytes; /* of a thread */
   void (*select)(const void *state, const attn_call *, const attn_block *, const void *prepared, attn_picks *,
                  void *scratch);
-  /* With ATTN_SHARE_TILE: the queries of a head in the order in which they are cut into blocks, [n_q], as prepare left
-   * it; attn_block.first then counts places of this order. NULL: as they come. */
+  /* With ATTN_SHARE_TILE: the queries of a head in the order in which they are cut into blocks, [n_q], as
+   * prepare left it; attn_block.first then counts places of this order. NULL: as they come. */
   const int64_t *(*order)(const void *state, const attn_call *, const void *prepared, int64_t head);
 
   /* The law of the selection, which checks hold select against. It is written from the definition, apart from
@@ -66,14 +67,15 @@ typedef struct attn_selector {
   int64_t grain, kept; /* grain 0: no law */
   double mass;         /* > 0: instead of `kept`, the fewest whose softmax of scores has this mass */
   bool (*always)(const void *state, const attn_query *, int64_t unit); /* NULL: none is always taken */
-  /* The score that select ranks by, in fp64, and how far select's own may be off; -Inf of a unit no key of which may be seen.
-   * NULL: that of the only key. */
+  /* The score that select ranks by, in fp64, and how far select's own may be off; -Inf of a unit no key of
+   * which may be seen. NULL: that of the only key. */
   double (*score)(const void *state, const attn_query *, int64_t unit, double *error);
-  /* What the ranking knows of scale * q.k: of each unit an interval that holds those of all its keys that exist, up to
-   * fp64's rounding; -Inf or Inf where an end is not known. NULL: nothing is known that is not computed. */
+  /* What the ranking knows of scale * q.k: of each unit an interval that holds those of all its keys that
+   * exist, up to fp64's rounding; -Inf or Inf where an end is not known. NULL: nothing is known that is not
+   * computed. */
   void (*enclose)(const void *state, const attn_query *, int64_t units, double *low, double *high);
-  /* The law of what is left out: the weight of such a key is below `least` times that of some key that is kept, or of the
-   * row's sink. 0: no such law. */
+  /* The law of what is left out: the weight of such a key is below `least` times that of some key that is
+   * kept, or of the row's sink. 0: no such law. */
   double least;
   /* The law of hashing: a hash names which of buckets / 2 normal vectors, or of their negatives, has the
    * largest product; a key is kept if one of `hashes` independent hashes names for it what it names for the
@@ -88,21 +90,22 @@ typedef struct attn_selector {
   void (*moments)(const void *state, const attn_query *, const int64_t *keys, int64_t count, double *m);
   double (*log_weight)(const void *state, const attn_query *, int64_t key);
   bool repeats;
-  /* What the draws promise of the denominator D and its estimate D~: |D~ - D| > epsilon D at most with probability delta.
-   * 0: nothing. claimed: by who published it, without a proof that covers every input. */
+  /* What the draws promise of the denominator D and its estimate D~: |D~ - D| > epsilon D at most with
+   * probability delta. 0: nothing. claimed: by who published it, without a proof that covers every input. */
   double epsilon, delta;
   bool claimed;
 } attn_selector;
 
 /* -- selectors that rank: a column is a key, or a page of `unit` keys -- */
 
-/* A selection ranks the columns from ... to - 1 and keeps the best of them, besides the visible keys begin ... end - 1
- * before the first of these columns and after the last. */
+/* A selection ranks the columns from ... to - 1 and keeps the best of them, besides the visible keys begin
+ * ... end - 1 before the first of these columns and after the last. */
 typedef struct attn_rank_span {
   int64_t begin, from, to, end;
 } attn_rank_span;
 
-/* The scores of columns first ... for the rows of a block, of its first query those of all heads that share, and so on. */
+/* The scores of columns first ... for the rows of a block, of its first query those of all heads that share,
+ * and so on. */
 typedef struct attn_rank_chunk {
   const attn_call *call;
   const attn_block *block;
@@ -121,8 +124,8 @@ static inline int64_t attn_rank_row(const attn_rank_chunk *c, int64_t r) {
   return c->block->first + r / c->heads;
 }
 
-/* Ranks by the score of a column, or by the largest score of all rows that share a selection. Its functions are pure, and
- * find parameters in the call's context. */
+/* Ranks by the score of a column, or by the largest score of all rows that share a selection. Its functions
+ * are pure, and find parameters in the call's context. */
 typedef struct attn_ranker {
   attn_share share;
   bool every;
@@ -164,9 +167,10 @@ typedef struct attn_row_set {
   const int64_t *rows;
 } attn_row_set;
 
-/* What an execution would attend to, before causality: the selection of query rows[r] of the set as that of query r of
- * a block; picks->max_runs is that of the view's selector (of its residual's), and log_weights may be NULL. Prepares the kv head, and
- * allocates. EUNSUPPORTED: the variant selects nothing. Other arguments as in attn_plan_execute. */
+/* What an execution would attend to, before causality: the selection of query rows[r] of the set as that of
+ * query r of a block; picks->max_runs is that of the view's selector (of its residual's), and log_weights may
+ * be NULL. Prepares the kv head, and allocates. EUNSUPPORTED: the variant selects nothing. Other arguments as
+ * in attn_plan_execute. */
 ATTN_API attn_status attn_plan_select(const attn_plan *, const void *q, const void *k, const void *v,
                                       const int64_t *kv_len, const attn_row_set *, attn_picks *);
 

@@ -1,5 +1,6 @@
-/* attn_tools.h - for programs that read what users write: integers and choices from text, hints for misspelt names, and the
- * readers of files that parameters name. Nothing of it is needed to compute attention. attn_variant.h includes it. */
+/* attn_tools.h - for programs that read what users write: integers and choices from text, hints for misspelt
+ * names, and the readers of files that parameters name. Nothing of it is needed to compute attention.
+ * attn_variant.h includes it. */
 #ifndef ATTN_TOOLS_H
 #define ATTN_TOOLS_H
 
@@ -9,15 +10,16 @@
 extern "C" {
 #endif
 
-/* An integer as users write it: 16384, or 16k, 16K or 16Ki for the same (lengths are counted in powers of two), and
- * so M and G. false: it is none, or has no room in 64 bits. */
+/* An integer as users write it: 16384, or 16k, 16K or 16Ki for the same (lengths are counted in powers of
+ * two), and so M and G. false: it is none, or has no room in 64 bits. */
 ATTN_API bool attn_int_parse(const char *text, int64_t *);
-/* The index of a text among choices, -1 if it is none; true and false are yes and no where these are choices. */
+/* The index of a text among choices, -1 if it is none; true and false are yes and no where these are
+ * choices. */
 ATTN_API int attn_choice_find(const char *const *choices, const char *text);
 
-/* The known name that is nearest to an unknown one: fill in name (and length, if it ends earlier), try all known names,
- * of at most 32 letters, and put the hint behind the name in the message: " (did you mean 'tiled'?)", or "" where none is
- * near. best lives as long as the names that were tried. */
+/* The known name that is nearest to an unknown one: fill in name (and length, if it ends earlier), try all
+ * known names, of at most 32 letters, and put the hint behind the name in the message: " (did you mean
+ * 'tiled'?)", or "" where none is near. best lives as long as the names that were tried. */
 typedef struct attn_nearest {
   const char *name;
   size_t length; /* 0: the whole of name */
@@ -43,9 +45,9 @@ typedef struct attn_graph {
   int64_t *starts;              /* [heads * rows + 1]; to be released with free, as are the spans */
   attn_range *spans;
 } attn_graph;
-/* What is wanted: rows, or as many as there are columns, of which the queries are the last; columns, and the heads that
- * there may be instead of one. symmetric: an edge is seen from both ends; self: each row sees the column of its number.
- * Either needs as many rows as columns. */
+/* What is wanted: rows, or as many as there are columns, of which the queries are the last; columns, and the
+ * heads that there may be instead of one. symmetric: an edge is seen from both ends; self: each row sees the
+ * column of its number. Either needs as many rows as columns. */
 typedef struct attn_graph_request {
   int64_t heads, rows, columns;
   bool symmetric, self;

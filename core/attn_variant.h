@@ -29,7 +29,8 @@ enum {                           /* attn_variant.caps and attn_view.caps */
        ATTN_CAP_HALF = 1u << 13,       /* tensors that are stored in 16 bits (attn_stride.stored) */
        ATTN_CAP_KEYS = 1u << 14, /* one softmax over keys that its parts name: a term of a join may be it */
        ATTN_CAP_FEATURES = 1u << 15, /* sums of features: the last term of a join may be it */
-       /* What the softmax engine gives every pattern and selector; what the linear engine gives every feature map. A pattern
+       /* What the softmax engine gives every pattern and selector; what the linear engine gives every feature
+          map. A pattern
 	 * whose row and group accept every position 0 ... n_kv - 1 declares ATTN_CAP_POSITIONS as well. */
        ATTN_CAP_SOFTMAX = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
                           ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK | ATTN_CAP_HALF |
@@ -113,20 +114,21 @@ static inline bool attn_problem_plain(const attn_problem *p) {
   const attn_score *s = &p->score;
   return !p->mask.kind && !(s->softcap > 0) && !(s->leaky > 0) && !s->relative && !s->dense.at && !s->sink;
 }
-/* The problem of a batch entry and query head, with attn_problem.positions as the call says them: for the functions below,
- * which take a problem and a query. */
+/* The problem of a batch entry and query head, with attn_problem.positions as the call says them: for the
+ * functions below, which take a problem and a query. */
 ATTN_API attn_problem attn_call_problem(const attn_call *, int64_t batch, int64_t head);
 /* Runs an inner plan on the call's tensors and positions, with the given o, lse (or NULL) and work. */
 ATTN_API attn_status attn_call_run(const attn_call *, const attn_plan *, void *o, double *lse, void *work);
-/* Keys *first ... *end - 1 are those that query i may see by causality and by every mask but the user's graph;
- * padding is not looked at. */
+/* Keys *first ... *end - 1 are those that query i may see by causality and by every mask but the user's
+ * graph; padding is not looked at. */
 ATTN_API void attn_visible_span(const attn_problem *, int64_t i, int64_t *first, int64_t *end);
 /* The score of query i and key j after attn_problem.score, of t = scale * q.k, in fp64. */
 ATTN_API double attn_score_of(const attn_problem *, int64_t batch, int64_t head, int64_t i, int64_t j,
                               double t);
 /* Whether attn_score.dense hides the key: its bias is -Inf. */
 ATTN_API bool attn_score_hides(const attn_problem *, int64_t batch, int64_t head, int64_t i, int64_t j);
-/* Address of row 0 of a tensor's (batch, head), and of row i. dtype: the problem's. Elements are of the type attn_stored. */
+/* Address of row 0 of a tensor's (batch, head), and of row i. dtype: the problem's. Elements are of the type
+ * attn_stored. */
 ATTN_API const void *attn_rows(const void *base, attn_stride, int64_t batch, int64_t head, attn_dtype);
 static inline void *attn_row(const void *base, attn_stride s, int64_t batch, int64_t head, int64_t i,
                              attn_dtype dtype) {
@@ -139,9 +141,9 @@ static inline void *attn_row_behind(const void *row, attn_stride s, int64_t i, a
 /* Bytes of Q, K, V and O. */
 ATTN_API double attn_problem_bytes(const attn_problem *);
 
-/* How rounding errors enter a computed row; the terms of the floating-point bounds (FP-1 ... FP-3). Relative errors
- * are at most bf16's unit roundoff, 2^-8, chains at most 16 roundings a term and 4096 besides: attn_plan_inspect
- * refuses more, which is no rounding. */
+/* How rounding errors enter a computed row; the terms of the floating-point bounds (FP-1 ... FP-3). Relative
+ * errors are at most bf16's unit roundoff, 2^-8, chains at most 16 roundings a term and 4096 besides:
+ * attn_plan_inspect refuses more, which is no rounding. */
 typedef struct attn_rounding {
   double unit;      /* unit roundoff u */
   int64_t score;    /* D_s: longest rounding chain of q . k */
@@ -175,8 +177,8 @@ static inline attn_carver attn_carver_at(const attn_call *call, void *base) {
   return (attn_carver){(char *)base, 0, call->context->verify ? ATTN_REDZONE : 0, call->guards};
 }
 
-/* Asks for a row of x, to be read soon, from memory: where the processor cannot see which one comes next. Rows that do
- * not exist may be asked for. Nothing where the compiler has no word for it. */
+/* Asks for a row of x, to be read soon, from memory: where the processor cannot see which one comes next.
+ * Rows that do not exist may be asked for. Nothing where the compiler has no word for it. */
 static inline void attn_prefetch_row(const void *x, int64_t columns, attn_dtype t) {
 #ifdef __GNUC__
   const int64_t line = 64 / (int64_t)attn_dtype_size(t);
@@ -256,8 +258,8 @@ ATTN_API const attn_variant *attn_plan_variant(const attn_plan *);
 struct attn_variant {
   uint32_t abi, size; /* ATTN_ABI, sizeof(attn_variant) */
   const char *name, *summary, *cite;
-  /* What a row computes, or which keys it sees, and what that costs, in one line: "keys |i - j| <= w; O(n w d)". NULL: it
-   * is not said. */
+  /* What a row computes, or which keys it sees, and what that costs, in one line: "keys |i - j| <= w; O(n w
+   * d)". NULL: it is not said. */
   const char *formula;
   uint32_t caps;
   const attn_param *params; /* ends with a row whose name is NULL */

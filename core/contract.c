@@ -1,14 +1,14 @@
 /* contract.c - what a pattern's row promises: at most max_runs runs of keys that exist, in ascending order of
- * their first keys, none of which has a key of another. The engine counts on it: a step of 0 is a division by zero,
- * and a key of two runs has twice its weight. */
+ * their first keys, none of which has a key of another. The engine counts on it: a step of 0 is a division by
+ * zero, and a key of two runs has twice its weight. */
 #include "core/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for a row that writes too many runs: as many as there are keys, within reason. Of these the first is looked
- * at. */
+/* Room for a row that writes too many runs: as many as there are keys, within reason. Of these the first is
+ * looked at. */
 enum { BEHIND = 64, BEHIND_MAX = 1 << 16 };
 static const attn_run paint = {INT64_MIN + 1, INT64_MIN + 2, INT64_MIN + 3};
 
@@ -60,7 +60,8 @@ static int64_t shared_key(attn_run a, attn_run b) {
   return -1;
 }
 
-/* Run r against those before it. open: those that may have keys from its first on; a run of one key has none. */
+/* Run r against those before it. open: those that may have keys from its first on; a run of one key has
+ * none. */
 static attn_status check_order(const attn_pattern_reader *x, int64_t head, int64_t i, int64_t r,
                                int64_t before, int64_t *open_count) {
   const attn_run run = x->runs[r];

@@ -1,5 +1,6 @@
-/* graph.c - graphs that a parameter names: read by the program's reader, kept in a plan, asked for edges, for the runs
- * of a row, and, where rows have one column at most, for the way from a row over its column up to the root. */
+/* graph.c - graphs that a parameter names: read by the program's reader, kept in a plan, asked for edges, for
+ * the runs of a row, and, where rows have one column at most, for the way from a row over its column up to
+ * the root. */
 #include "core/internal.h"
 
 #include <stdlib.h>

@@ -57,8 +57,8 @@ attn_status attn_score_keep(attn_problem *, attn_arena *);
 bool attn_variant_find_part(const char *name, size_t length, const attn_variant **);
 attn_status attn_variant_not_found(const char *name, size_t length); /* ENOTFOUND, with the near name */
 
-/* The problem with outputs packed in the type of the arithmetic, if they are stored in another: of parts, which are rounded
- * once, joined. And from there, [batch, heads, n_q, d_v], to where the call wants them. */
+/* The problem with outputs packed in the type of the arithmetic, if they are stored in another: of parts,
+ * which are rounded once, joined. And from there, [batch, heads, n_q, d_v], to where the call wants them. */
 attn_problem attn_problem_unrounded(const attn_problem *);
 void attn_store_outputs(const attn_call *, const void *o);
 
@@ -90,7 +90,8 @@ attn_view attn_parts_view(const attn_variant *, const attn_parts *);
 /* EINVAL: "execute: q must not be NULL". */
 attn_status attn_null(const char *function, const char *argument);
 
-/* Before threads are started: refused in a process that was forked when there were some, of which it has none. */
+/* Before threads are started: refused in a process that was forked when there were some, of which it has
+ * none. */
 attn_status attn_threads_enter(int threads);
 
 /* What to change in a variant for an older interface. */
@@ -115,8 +116,8 @@ size_t attn_pattern_reader_bytes(const attn_pattern *, const attn_problem *);
 /* memory: attn_pattern_reader_bytes bytes, aligned for int64_t. */
 attn_pattern_reader attn_pattern_reader_make(const char *variant, const attn_pattern *, const attn_problem *,
                                              void *memory);
-/* The runs of query row i, as attn_pattern_row gives them, if they keep the contract of attn_pattern.row; else
- * EINVAL with the query and the run. */
+/* The runs of query row i, as attn_pattern_row gives them, if they keep the contract of attn_pattern.row;
+ * else EINVAL with the query and the run. */
 attn_status attn_pattern_read(const attn_pattern_reader *, int64_t head, int64_t i, int64_t *count);
 /* Every row of every head twice: EINVAL as above, EFOREIGN where it is not the same again. */
 attn_status attn_pattern_verify(const char *variant, const attn_pattern *, const attn_problem *);
@@ -125,8 +126,8 @@ attn_status attn_pattern_verify(const char *variant, const attn_pattern *, const
 attn_status attn_softmax_prepare(attn_builder *, const attn_pattern *, attn_tiling, void **state);
 size_t attn_softmax_size(const attn_context *, const attn_pattern *, attn_tiling);
 attn_status attn_softmax_execute(const void *state, const attn_call *);
-/* Asks for the selections of an execution again, one after the other: its prepared keys are still in the call's work
- * memory. */
+/* Asks for the selections of an execution again, one after the other: its prepared keys are still in the
+ * call's work memory. */
 typedef struct attn_picker {
   const attn_call *call; /* NULL: not made yet */
   const void *state;
@@ -159,14 +160,15 @@ typedef enum attn_picks_fault {
 attn_picks_fault attn_picks_check(const attn_selector *, int64_t n_kv, const attn_picks *, int64_t i);
 /* The same in words; NULL: it is sound. */
 const char *attn_picks_error_text(const attn_selector *, int64_t n_kv, const attn_picks *, int64_t i);
-/* What causality leaves of `count` runs of a pattern, as attn_pattern_row gives them, and of a selection, in place.
- * Return their number. */
+/* What causality leaves of `count` runs of a pattern, as attn_pattern_row gives them, and of a selection, in
+ * place. Return their number. */
 int64_t attn_pattern_clip(const attn_problem *, int64_t i, attn_run *runs, int64_t count);
 int64_t attn_picks_clip(const attn_problem *, int64_t i, attn_run *runs, int64_t count);
-/* From runs of positions to those of the keys that stand there, in place; only runs of step 1, the others stay. Returns
- * their number. */
+/* From runs of positions to those of the keys that stand there, in place; only runs of step 1, the others
+ * stay. Returns their number. */
 int64_t attn_runs_to_keys(const attn_problem *, attn_run *runs, int64_t count);
-/* The positions *first ... *end - 1 of attn_visible_span; the first key that stands at a position or after it. */
+/* The positions *first ... *end - 1 of attn_visible_span; the first key that stands at a position or after
+ * it. */
 void attn_visible_positions(const attn_problem *, int64_t i, int64_t *first, int64_t *end);
 int64_t attn_key_at(const attn_problem *, int64_t position);
 

@@ -1,6 +1,6 @@
-/* nearest.c - what a misspelt name may have been meant to be: the known name with the least distance of Damerau,
- * by insertions, deletions, replacements and swaps of neighbours (doi:10.1145/363958.363994; a letter is part of
- * one of them at most). */
+/* nearest.c - what a misspelt name may have been meant to be: the known name with the least distance of
+ * Damerau, by insertions, deletions, replacements and swaps of neighbours (doi:10.1145/363958.363994; a
+ * letter is part of one of them at most). */
 #include "core/internal.h"
 
 #include <string.h>

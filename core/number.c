@@ -1,4 +1,5 @@
-/* number.c - the table of number types: how tensors are stored, and in which arithmetic they are computed with. */
+/* number.c - the table of number types: how tensors are stored, and in which arithmetic they are computed
+ * with. */
 #include "core/kernels/half.h"
 
 #include "attn_arithmetic.h"
@@ -14,8 +15,8 @@ static inline double to_f64(double x) { return x; }
 static inline uint16_t to_f16(double x) { return half_to_f16(half_odd(x)); }
 static inline uint16_t to_bf16(double x) { return half_to_bf16(half_odd(x)); }
 
-/* The exponent of Inf and NaN is all ones: one more carries into the sign bit. Rows are added four at a time: each is
- * converted to fp64, which costs more than to add it, and eight columns are vectors. */
+/* The exponent of Inf and NaN is all ones: one more carries into the sign bit. Rows are added four at a time:
+ * each is converted to fp64, which costs more than to add it, and eight columns are vectors. */
 #define FUNCTIONS(t, element, bits, exponent)                                                                \
   static void load_##t(const void *x_, int64_t count, double *to) {                                          \
     const element *x = x_;                                                                                   \

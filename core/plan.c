@@ -384,7 +384,8 @@ attn_status attn_call_run(const attn_call *outer, const attn_plan *plan, void *o
   return execute(plan, call);
 }
 
-/* The context of attn_plan_verify, and the size of its work memory: of the variant's, and with its margins. */
+/* The context of attn_plan_verify, and the size of its work memory: of the variant's, and with its
+ * margins. */
 static attn_status verify_context(const attn_plan *plan, attn_context *c, size_t *inside, size_t *all) {
   size_t bytes = 0;
   *c = plan->context;

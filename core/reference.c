@@ -1,6 +1,6 @@
-/* reference.c - one row of exact attention in fp64 by the textbook formula: s_j = scale q.k_j and what the problem
- * makes of it, p = softmax(s) over the keys the query sees, o = sum p_j v_j. It shares no code with the
- * kernels, so that it can judge
+/* reference.c - one row of exact attention in fp64 by the textbook formula: s_j = scale q.k_j and what the
+ * problem makes of it, p = softmax(s) over the keys the query sees, o = sum p_j v_j. It shares no code with
+ * the kernels, so that it can judge
  * them. */
 #include "core/internal.h"
 

@@ -1,5 +1,5 @@
-/* score.c - what a problem does to its scores and which keys it masks: validity, one score in fp64, the keys of a
- * query, and the tables of ALiBi and T5. The definitions are in attn.h. */
+/* score.c - what a problem does to its scores and which keys it masks: validity, one score in fp64, the keys
+ * of a query, and the tables of ALiBi and T5. The definitions are in attn.h. */
 #include "core/internal.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* threads.c - threads and fork(). A forked process has one thread. OpenMP does not know, and would wait for those of
- * the parent for ever. */
+/* threads.c - threads and fork(). A forked process has one thread. OpenMP does not know, and would wait for
+ * those of the parent for ever. */
 #define _POSIX_C_SOURCE 200809L
 #include "core/internal.h"
 

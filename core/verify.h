@@ -13,7 +13,8 @@ attn_status attn_verify_execute(const attn_method *, const void *state, const at
 /* Records a failure, unless there is one already; from any thread. */
 void attn_guards_fault(attn_guards *, attn_status, const char *format, ...);
 
-/* rows x columns elements, `row` apart, that a variant's function is to fill, in a room of room_rows whole rows. */
+/* rows x columns elements, `row` apart, that a variant's function is to fill, in a room of room_rows whole
+ * rows. */
 typedef struct verify_canvas {
   void *at;
   int64_t rows, columns, row, room_rows;

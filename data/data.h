@@ -34,23 +34,25 @@ void data_array_free(data_array *);
 /* Number of elements. */
 int64_t data_array_count(const data_array *);
 
-/* Reads f2, f4 or f8 (f2 becomes f32) of either order of bytes, in C or Fortran order, header versions 1 to 3. path may
- * name a member of an .npz archive, "qkv.npz:q". */
+/* Reads f2, f4 or f8 (f2 becomes f32) of either order of bytes, in C or Fortran order, header versions 1 to
+ * 3. path may name a member of an .npz archive, "qkv.npz:q". */
 attn_status data_npy_read(const char *path, data_array *out);
 /* Reads i4 or i8, such as token ids, into *out (release with free). Of *shape, rank and shape are set. */
 attn_status data_npy_read_ids(const char *path, int64_t **out, int64_t *count, data_array *shape);
 attn_status data_npy_write(const char *path, const data_array *);
 /* Reads a matrix of either dtype as fp64, row-major (release with free): an attn_matrix_reader. */
 attn_status data_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values);
-/* Reads a graph, from npy (a mask, a list of edges or of parents), HDF5 or safetensors (compressed sparse rows): an
- * attn_graph_reader. EINVAL names what does not fit, lies outside or stands there twice; EUNSUPPORTED: weights. */
+/* Reads a graph, from npy (a mask, a list of edges or of parents), HDF5 or safetensors (compressed sparse
+ * rows): an attn_graph_reader. EINVAL names what does not fit, lies outside or stands there twice;
+ * EUNSUPPORTED: weights. */
 attn_status data_graph_read(const char *path, const attn_graph_request *, attn_graph *);
 /* Writes compressed sparse rows, those of one head after another, as HDF5. */
 attn_status data_graph_write(const char *path, const attn_graph *);
 /* Writes a '|u1' array. */
 attn_status data_npy_write_u8(const char *path, int rank, const int64_t *shape, const uint8_t *at);
 
-/* Names the first element that is NaN or infinite, and how many there are: "q[0,3,17] is nan". false: there is none. */
+/* Names the first element that is NaN or infinite, and how many there are: "q[0,3,17] is nan". false: there
+ * is none. */
 enum { DATA_PLACE = 160 };
 bool data_find_nonfinite(const data_array *, const char *name, char place[DATA_PLACE]);
 /* EINVAL names it. */
@@ -89,8 +91,8 @@ typedef struct data_reading {
       limit; /* number of leading positions of q, k and v to keep (EUNSUPPORTED if there are fewer); 0: all */
 } data_reading;
 
-/* By the content of the file. EUNSUPPORTED: an HDF5 file whose q and k wait for their rotation (attribute rope
- * "pending"), a file of torch.save. */
+/* By the content of the file. EUNSUPPORTED: an HDF5 file whose q and k wait for their rotation (attribute
+ * rope "pending"), a file of torch.save. */
 attn_status data_qkv_read(const data_reading *, data_qkv *out);
 /* The same of one format. */
 attn_status data_qkv_read_hdf5(const data_reading *, data_qkv *out);
@@ -121,7 +123,8 @@ typedef struct data_source {
   attn_status (*generate)(const void *params, const data_request *, data_qkv *out);
   const char *text; /* the ATTN_TEXT that is no path; NULL: all are */
   int named;        /* parameters that the canonical text always has; others only off their default; 0: all */
-  /* EUNSUPPORTED: it cannot have these shapes, with the reason. NULL: it can have any, or its file says which. */
+  /* EUNSUPPORTED: it cannot have these shapes, with the reason. NULL: it can have any, or its file says
+   * which. */
   attn_status (*fits)(const void *params, const data_request *);
 } data_source;
 
@@ -144,12 +147,13 @@ attn_status data_files_digest(const attn_param *table, const void *params, char 
 struct output_kind;
 attn_status data_source_check_output(const char *spec, const char *path, const struct output_kind *);
 
-/* The sizes of a dataset that is read from files, of which a request may have fewer positions; *known: it is one. As
- * data_source_make. */
+/* The sizes of a dataset that is read from files, of which a request may have fewer positions; *known: it is
+ * one. As data_source_make. */
 attn_status data_source_sizes(const char *spec, data_request *out, bool *known);
 /* As data_source_make of a dataset that is drawn, without its tensors. */
 attn_status data_source_fits(const char *spec, const data_request *);
-/* EUNSUPPORTED: a dataset of this name that has these sizes cannot have those that are wanted, with the reason. */
+/* EUNSUPPORTED: a dataset of this name that has these sizes cannot have those that are wanted, with the
+ * reason. */
 attn_status data_sizes_fit(const char *source, const data_request *file, const data_request *wanted);
 
 /* Makes a dataset. Draws depend on (seed, tensor, batch, head) alone, row after row, so that the first rows
@@ -159,7 +163,8 @@ attn_status data_sizes_fit(const char *source, const data_request *file, const d
  * NULL, else free it. */
 attn_status data_source_make(const char *spec, const data_request *, data_qkv *out, char **canonical);
 
-/* How far components turn with their position: theta^(-2i/d), or less where a model's context was stretched. */
+/* How far components turn with their position: theta^(-2i/d), or less where a model's context was
+ * stretched. */
 typedef enum data_rope_kind {
   DATA_ROPE_PLAIN,
   DATA_ROPE_LINEAR,  /* frequencies / factor (Chen et al. 2023) */
@@ -183,7 +188,8 @@ typedef struct data_rope {
 void data_rope_frequencies(const data_rope *, int64_t d, int64_t n, double *frequency);
 
 /* Rotates rows [n, d] (d even) in Hugging Face's Llama convention, pairs (i, i + d/2), row r at position
- * first + r: angle position * frequency[i] in fp64, times `attention`, each result rounded once. row_stride in elements. */
+ * first + r: angle position * frequency[i] in fp64, times `attention`, each result rounded once. row_stride
+ * in elements. */
 void data_rope_f32(float *x, int64_t n, int64_t d, int64_t row_stride, int64_t first, const double *frequency,
                    double attention);
 
@@ -204,9 +210,10 @@ typedef struct data_llama_config {
   int64_t bos;     /* what config.json names as the first token of a text; -1: nothing, or a GGUF file */
 } data_llama_config;
 
-/* Opens a GGUF file (F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K, IQ2_XXS), or a directory in Hugging
- * Face layout: config.json and model.safetensors, or model.safetensors.index.json with its shards (F32, F16, BF16,
- * F64), of Llama, Mistral, Qwen2 or Qwen3. EUNSUPPORTED names what this forward pass does not compute. */
+/* Opens a GGUF file (F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K, IQ2_XXS), or a directory in
+ * Hugging Face layout: config.json and model.safetensors, or model.safetensors.index.json with its shards
+ * (F32, F16, BF16, F64), of Llama, Mistral, Qwen2 or Qwen3. EUNSUPPORTED names what this forward pass does
+ * not compute. */
 attn_status data_llama_open(const char *path, data_llama **);
 void data_llama_close(data_llama *);
 const data_llama_config *data_llama_get_config(const data_llama *);
@@ -235,7 +242,8 @@ typedef struct data_llama_swap {
   const struct data_llama_swap *next; /* in layers where this one replaces no head; NULL: nothing does */
 } data_llama_swap;
 
-/* What a layer's attention gives in stream 1 ..., from the same q, k and v: rows of n positions, heads side by side. */
+/* What a layer's attention gives in stream 1 ..., from the same q, k and v: rows of n positions, heads side
+ * by side. */
 typedef struct data_llama_attention {
   int64_t layer, stream, window;
   const attn_plan *plan; /* the variant's, of queries first ... first + count - 1 */
@@ -246,15 +254,16 @@ typedef struct data_llama_attention {
   const float *state;          /* [n, hidden], output Wo^T added, before the rest of the layer */
 } data_llama_attention;
 
-/* The logits of all streams at positions first ... first + rows - 1 of a window: logits[stream][rows, vocab]. */
+/* The logits of all streams at positions first ... first + rows - 1 of a window: logits[stream][rows,
+ * vocab]. */
 typedef struct data_llama_rows {
   int64_t window, first, rows, streams;
   const float *const *logits;
 } data_llama_rows;
 
-/* A forward pass of several windows and streams at once, layer by layer. Stream 0 is exact (tiled), stream s is
- * swaps[s - 1]; up to the first layer it replaces heads in, a stream is the exact one. Memory: (count + 1) windows n
- * hidden floats, a layer's weights, and the logits of about 512 rows. */
+/* A forward pass of several windows and streams at once, layer by layer. Stream 0 is exact (tiled), stream s
+ * is swaps[s - 1]; up to the first layer it replaces heads in, a stream is the exact one. Memory: (count + 1)
+ * windows n hidden floats, a layer's weights, and the logits of about 512 rows. */
 typedef struct data_llama_pass {
   const int64_t *tokens; /* [windows, n], n at most max_positions */
   int64_t windows, n;
@@ -271,17 +280,18 @@ attn_status data_llama_output(const data_llama *, int64_t layer, float *);
 
 /* Whether the model has windows of n positions, and these tokens. */
 attn_status data_llama_check(const data_llama *, const int64_t *tokens, int64_t windows, int64_t n);
-/* Whether a pass could have this swap, windows of n positions. EUNSUPPORTED: a variant that cannot compute the model's
- * attention, which is causal. */
+/* Whether a pass could have this swap, windows of n positions. EUNSUPPORTED: a variant that cannot compute
+ * the model's attention, which is causal. */
 attn_status data_llama_try(const data_llama *, int64_t n, const data_llama_swap *);
 attn_status data_llama_run(const data_llama *, const data_llama_pass *);
 
-/* The exact model, a token at a time, of several texts at once. Holds all weights in fp32, and keys and values of n
- * positions. */
+/* The exact model, a token at a time, of several texts at once. Holds all weights in fp32, and keys and
+ * values of n positions. */
 typedef struct data_llama_decoder data_llama_decoder;
 attn_status data_llama_decoder_make(const data_llama *, int64_t texts, int64_t n, data_llama_decoder **);
 void data_llama_decoder_free(data_llama_decoder *);
-/* Given the next token of each text, the logits of those that follow, [texts, vocab]. EINVAL: n have been given. */
+/* Given the next token of each text, the logits of those that follow, [texts, vocab]. EINVAL: n have been
+ * given. */
 attn_status data_llama_decoder_step(data_llama_decoder *, const int64_t *tokens, float *logits);
 
 /* Q, K and V of one layer, [heads, n, d] f32. Beyond max_positions the forward pass runs in independent
@@ -292,11 +302,11 @@ attn_status data_llama_capture(const data_llama *, const int64_t *tokens, int64_
 /* Token ids for a model. */
 typedef struct data_ids_request {
   const char *model; /* directory or GGUF file */
-  /* Exactly one of two files: a text, which the model's tokenizer encodes, or whose bytes are the ids if the vocabulary
-   * is 256; or ids, an .npy of int32 or int64. */
+  /* Exactly one of two files: a text, which the model's tokenizer encodes, or whose bytes are the ids if the
+   * vocabulary is 256; or ids, an .npy of int32 or int64. */
   const char *text, *tokens;
-  /* The id that windows begin with, or "none". NULL: the model's before a text that a tokenizer encodes, none before
-   * bytes and ids. */
+  /* The id that windows begin with, or "none". NULL: the model's before a text that a tokenizer encodes, none
+   * before bytes and ids. */
   const char *bos;
 } data_ids_request;
 
@@ -320,12 +330,13 @@ typedef struct data_capture_request {
 
 /* Captures into an HDF5 file: root datasets q, k, v [heads, n, d] f4 and attributes that say where they come
  * from. With pre_rope the attribute rope is "pending", and row r of q and k is to be rotated (data_rope_f32)
- * at position first_position + r before its scores are those of the model: with base rope_theta, or where its positions
- * are stretched with rope_frequencies, d/2 numbers as a text, and rope_attention_factor. out: what was written, unless
- * NULL. */
+ * at position first_position + r before its scores are those of the model: with base rope_theta, or where its
+ * positions are stretched with rope_frequencies, d/2 numbers as a text, and rope_attention_factor. out: what
+ * was written, unless NULL. */
 attn_status data_capture(const data_capture_request *, data_qkv *out);
 
-/* ---- Part 5: scores and masks --------------------------------------------------------------------------- */
+/* ---- Part 5: scores and masks
+ * --------------------------------------------------------------------------- */
 
 /* attn_problem.score as a text: "none", or of softcap=50 | leaky=0.2, alibi | t5=STEP or t5=FILE.npy (a
  * number for each of T5's 32 buckets of the distance, the last from 128 on: -STEP times how far away the
@@ -341,21 +352,23 @@ attn_status data_mask_parse(const char *text, char **canonical);
 /* The arrays that a problem's score and mask are made of. */
 typedef struct data_target data_target;
 
-/* Sets score and mask of a problem of these shapes; *out owns what they point to, free it after the problem's last plan.
- * EINVAL names the file, or the text, and what was expected of it. */
+/* Sets score and mask of a problem of these shapes; *out owns what they point to, free it after the problem's
+ * last plan. EINVAL names the file, or the text, and what was expected of it. */
 attn_status data_target_make(const char *score, const char *mask, attn_problem *, data_target **out);
 void data_target_free(data_target *);
 
 /* SHA-256 of the files that both name, one after another; "" if they name none. EFOREIGN, EINVAL. */
 attn_status data_target_digest(const char *score, const char *mask, char hex[65]);
 
-/* ---- Part 6: texts as token ids -------------------------------------------------------------------------- */
+/* ---- Part 6: texts as token ids
+ * -------------------------------------------------------------------------- */
 
 typedef struct data_tokenizer data_tokenizer;
 
-/* Opens the tokenizer of a model: DIRECTORY/tokenizer.json (byte-level BPE with the normalisation and the regular
- * expressions that Llama 3, Qwen and GPT-2 use), or that of a GGUF file (SentencePiece's BPE, which it calls llama).
- * ENOTFOUND: the directory has none. EUNSUPPORTED names what this program does not compute. */
+/* Opens the tokenizer of a model: DIRECTORY/tokenizer.json (byte-level BPE with the normalisation and the
+ * regular expressions that Llama 3, Qwen and GPT-2 use), or that of a GGUF file (SentencePiece's BPE, which
+ * it calls llama). ENOTFOUND: the directory has none. EUNSUPPORTED names what this program does not
+ * compute. */
 attn_status data_tokenizer_open(const char *path, data_tokenizer **);
 
 typedef struct data_piece {
@@ -383,8 +396,9 @@ int64_t data_tokenizer_size(const data_tokenizer *); /* the largest id + 1 */
 /* The token that stands before each text; -1: none is named. */
 int64_t data_tokenizer_bos(const data_tokenizer *);
 
-/* The ids of a text, without that first token; release with free. name: of the text, for messages. EINVAL: the text
- * is empty, is not UTF-8 (the message has the offset of the byte), or has a byte for which there is no token. */
+/* The ids of a text, without that first token; release with free. name: of the text, for messages. EINVAL:
+ * the text is empty, is not UTF-8 (the message has the offset of the byte), or has a byte for which there is
+ * no token. */
 attn_status data_tokenizer_encode(const data_tokenizer *, const char *name, const void *text, size_t bytes,
                                   int64_t **ids, int64_t *count);
 

@@ -11,8 +11,8 @@
  * over all keys are unbiased over draws. Nobody has published it; with tail=drop, which is BigBird, what is
  * not drawn has no weight.
  *
- * Zaheer et al. 2020 (arXiv:2007.14062). Cost n b (w + r + g) pairs, linear in n. Bounds: SP-1 to SP-5; of tail=uniform
- * SP-1 and the laws of weights. */
+ * Zaheer et al. 2020 (arXiv:2007.14062). Cost n b (w + r + g) pairs, linear in n. Bounds: SP-1 to SP-5; of
+ * tail=uniform SP-1 and the laws of weights. */
 #include "attn_variant.h"
 
 #include <math.h>
@@ -166,7 +166,8 @@ static attn_status make_state(attn_builder *b, const attn_context *c, state **ou
   return ATTN_OK;
 }
 
-/* ---- tail=uniform --------------------------------------------------------------------------------------- */
+/* ---- tail=uniform
+ * --------------------------------------------------------------------------------------- */
 
 /* Appends the part of the blocks first ... end - 1 that queries of the tile see. */
 static void pick(const state *s, int64_t first, int64_t end, int64_t from, int64_t to, double weight,

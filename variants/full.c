@@ -1,8 +1,8 @@
 /* full - attention as the textbook writes it: S = scale Q K^T, P = softmax(S), O = P V, with the n x n matrix
  * in memory.
  *
- * Vaswani et al. 2017 (arXiv:1706.03762). Where the problem transforms or masks scores, the row of those that the query
- * sees is gathered, a sink as one more behind them, and its weights go back to their places.
+ * Vaswani et al. 2017 (arXiv:1706.03762). Where the problem transforms or masks scores, the row of those that
+ * the query sees is gathered, a sink as one more behind them, and its weights go back to their places.
  *
  * Cost n_q n_kv (d_qk + d_v) multiply-adds (half the pairs when
  * causal, in whole blocks of rows); memory batch heads n_q n_kv elements, which is what the other variants
@@ -38,7 +38,8 @@ typedef struct gathered {
 typedef struct layout {
   char *s;
   attn_slices k, v, scratch, gathered; /* of each head; of each thread */
-  /* Of each thread, where tensors are stored in another type: the keys or values of a head, or queries and outputs. */
+  /* Of each thread, where tensors are stored in another type: the keys or values of a head, or queries and
+   * outputs. */
   attn_slices rows;
 } layout;
 
@@ -159,8 +160,8 @@ static int64_t find_keys(const attn_problem *p, int64_t batch, int64_t head, int
   return count;
 }
 
-/* Row i from scores s to weights in their place, zeros elsewhere; o: NULL where the product P V is yet to come, as it is
- * unless a weight of zero might meet a value that is not finite. */
+/* Row i from scores s to weights in their place, zeros elsewhere; o: NULL where the product P V is yet to
+ * come, as it is unless a weight of zero might meet a value that is not finite. */
 static void transformed_row(const attn_call *call, int64_t batch, int64_t head, int64_t i, const head_view *h,
                             const void *v, void *s, void *o, const gathered *room) {
   const attn_context *c = call->context;

@@ -1,18 +1,18 @@
-/* graph - the user's own mask: documents, a prefix, blocks in order, a neighbourhood of pixels, a tree, or any graph
- * from a file. Query i sees key j iff
+/* graph - the user's own mask: documents, a prefix, blocks in order, a neighbourhood of pixels, a tree, or
+ * any graph from a file. Query i sees key j iff
  *
  *   documents      no document begins between them: one at each of `offsets`, or every `size` positions
  *   prefix         j < size or j <= i
  *   block_causal   floor(j / size) <= floor(i / size)
- *   natten         on a canvas of `width` columns, j lies in the kernel x kernel window round i, whose centre is
- *                  moved so that it stays inside (Hassani et al. 2023, arXiv:2204.07143)
+ *   natten         on a canvas of `width` columns, j lies in the kernel x kernel window round i, whose centre
+ *                  is moved so that it stays inside (Hassani et al. 2023, arXiv:2204.07143)
  *   tree           j = i, or j is an ancestor of i; the file lists parents, -1 for a root
- *   file           the file has the edge (i, j): a mask, a list of edges, or compressed sparse rows, for all heads
- *                  or for each; block > 1: the file's rows and columns are blocks of that size, the last may be
- *                  shorter
+ *   file           the file has the edge (i, j): a mask, a list of edges, or compressed sparse rows, for all
+ *                  heads or for each; block > 1: the file's rows and columns are blocks of that size, the
+ *                  last may be shorter
  *
- * Queries are named by their position, rows of a file by their number. Under the causal mask they see j <= i of
- * these alone; a query without keys gives zeros. Velickovic et al. 2018 (arXiv:1710.10903) attend to the
+ * Queries are named by their position, rows of a file by their number. Under the causal mask they see j <= i
+ * of these alone; a query without keys gives zeros. Velickovic et al. 2018 (arXiv:1710.10903) attend to the
  * neighbours of a graph. Cost: the pairs, counted. Bounds: SP-1, SP-2, SP-3, SP-5. */
 #include "attn_variant.h"
 

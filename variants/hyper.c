@@ -1,23 +1,25 @@
-/* hyper - attention to the block of sorted keys beside the sorted query, and to keys drawn for the whole head.
+/* hyper - attention to the block of sorted keys beside the sorted query, and to keys drawn for the whole
+ * head.
  *
  * A hash has `bits` bits, bit b of x is w_b.x > 0, w_b of d draws N(0, 1), rounded to fp32, of the stream
- * (hash_seed, 0x4197e, b). The n keys of a kv head that exist, sorted by (place of the hash in the reflected Gray code,
- * position), are cut into B = ceil(n / block) blocks: block t has the places floor(t n / B) ... floor((t + 1) n / B) - 1.
- * The queries of a head, sorted alike, are cut into tiles of R = min(block, 64); the tile of places f ... f + c - 1 takes
- * the block of its middle, t = floor((2 f + c) B / (2 n_q)): for n_q = n, R dividing the blocks, that of the same places.
- * Besides, m = sample keys are drawn of all n with replacement, stream (seed, 0x4197d, head), for all queries of a head:
- * uniformly (pi_j = 1 / n), or with pi_j proportional to |v'_j| / |V'|_2 + 1 / n, v' = (v, 1). With c_j the times that key j
- * is drawn, A_j = e^s_j, and H the query's block,
- *   D~ = sum_H A_j + sum_(j not in H) c_j A_j / (m pi_j),   N~ alike of A_j v_j,   o = N~ / D~,
- * and N~ and D~ are unbiased over seeds (hashes have a seed of their own). exclude=no lets j run over H again, as the
- * authors' code for GPUs does: E D~ = D + sum_H A_j. If n <= exact_below or n <= block, H is all keys and nothing is
- * drawn.
+ * (hash_seed, 0x4197e, b). The n keys of a kv head that exist, sorted by (place of the hash in the reflected
+ * Gray code, position), are cut into B = ceil(n / block) blocks: block t has the places floor(t n / B) ...
+ * floor((t + 1) n / B) - 1. The queries of a head, sorted alike, are cut into tiles of R = min(block, 64);
+ * the tile of places f ... f + c - 1 takes the block of its middle, t = floor((2 f + c) B / (2 n_q)): for n_q
+ * = n, R dividing the blocks, that of the same places. Besides, m = sample keys are drawn of all n with
+ * replacement, stream (seed, 0x4197d, head), for all queries of a head: uniformly (pi_j = 1 / n), or with
+ * pi_j proportional to |v'_j| / |V'|_2 + 1 / n, v' = (v, 1). With c_j the times that key j is drawn, A_j =
+ *   e^s_j, and H the query's block, D~ = sum_H A_j + sum_(j not in H) c_j A_j / (m pi_j),   N~ alike of A_j
+ *   v_j,   o = N~ / D~,
+ * and N~ and D~ are unbiased over seeds (hashes have a seed of their own). exclude=no lets j run over H
+ * again, as the authors' code for GPUs does: E D~ = D + sum_H A_j. If n <= exact_below or n <= block, H is
+ * all keys and nothing is drawn.
  *
- * HyperAttention, Han et al. 2023 (arXiv:2310.05869); pi: KDEformer, Zandieh et al. 2023 (arXiv:2302.02451). Cost n d
- * bits for hashing, n (block + sample) pairs. Bounds: SP-1, the laws of weights. Deviations: n need not be a multiple
- * of block; tiles may lie across query blocks. KDEformer's code divides by what the power method finds for V'^T V', the
- * square of |V'|_2; here it is |V'|_2, by 32 steps from (0, ..., 0, 1). Causal: dyadic(hyper), HyperAttention's
- * recursion. */
+ * HyperAttention, Han et al. 2023 (arXiv:2310.05869); pi: KDEformer, Zandieh et al. 2023 (arXiv:2302.02451).
+ * Cost n d bits for hashing, n (block + sample) pairs. Bounds: SP-1, the laws of weights. Deviations: n need
+ * not be a multiple of block; tiles may lie across query blocks. KDEformer's code divides by what the power
+ * method finds for V'^T V', the square of |V'|_2; here it is |V'|_2, by 32 steps from (0, ..., 0, 1). Causal:
+ * dyadic(hyper), HyperAttention's recursion. */
 #include "attn_variant.h"
 
 #include <math.h>
@@ -68,7 +70,8 @@ static int64_t block_of(int64_t first, int64_t count, int64_t queries, int64_t b
   return (2 * first + count) * blocks / (2 * queries);
 }
 
-/* ---- sorting --------------------------------------------------------------------------------------------- */
+/* ---- sorting
+ * --------------------------------------------------------------------------------------------- */
 
 /* A thread's. */
 typedef struct room {
@@ -139,7 +142,8 @@ static void sort_keys(const state *s, const attn_call *call, int64_t batch, int6
   for (int64_t j = 0; j < keys; j++) out->members[w->next[out->block[j]]++] = j;
 }
 
-/* ---- drawing -------------------------------------------------------------------------------------------- */
+/* ---- drawing
+ * -------------------------------------------------------------------------------------------- */
 
 static double length_of(const void *v, const attn_problem *p) {
   double sum = 1;
@@ -252,7 +256,8 @@ static const int64_t *order(const void *unused, const attn_call *call, const voi
   return head_of(call->context, &own).order + head % (p->heads / p->kv_heads) * p->n_q;
 }
 
-/* ---- selecting ------------------------------------------------------------------------------------------ */
+/* ---- selecting
+ * ------------------------------------------------------------------------------------------ */
 
 static void add(attn_picks *picks, int64_t key, double weight) {
   attn_picks_add(picks, 0, key, key + 1, weight);
@@ -283,7 +288,8 @@ static void select(const void *state_, const attn_call *call, const attn_block *
   for (; member < end; member++) add(picks, in.members[member], 0);
 }
 
-/* ---- the law: places are counted, nothing is sorted ------------------------------------------------------ */
+/* ---- the law: places are counted, nothing is sorted
+ * ------------------------------------------------------ */
 
 /* The Gray places of the head's queries, and behind them those of its keys. NULL without memory. */
 static uint32_t *gray_places(const state *s, const attn_query *x, int64_t keys) {
@@ -370,7 +376,8 @@ static void moments(const void *state_, const attn_query *x, const int64_t *keys
   free(own);
 }
 
-/* ---- planning ------------------------------------------------------------------------------------------- */
+/* ---- planning
+ * ------------------------------------------------------------------------------------------- */
 
 static attn_status applicable(const attn_context *c) {
   if (c->problem->n_kv > INT32_MAX || c->problem->n_q > INT32_MAX)

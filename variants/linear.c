@@ -1,24 +1,30 @@
-/* linear - attention without softmax: the weights are products of features, w_ij = phi(q_i).phi(k_j), in a fixed map.
+/* linear - attention without softmax: the weights are products of features, w_ij = phi(q_i).phi(k_j), in a
+ * fixed map.
  *
- *   elu       phi(x)_l = x_l + 1 for x_l > 0, else exp(x_l)         Katharopoulos et al. 2020 (arXiv:2006.16236)
+ *   elu       phi(x)_l = x_l + 1 for x_l > 0, else exp(x_l)         Katharopoulos et al. 2020
+ *   (arXiv:2006.16236)
  *   relu      max(x_l, 0)                                           relu2: its square
  *   identity  sqrt(scale) x_l: w = s, the score                     exp: exp(x_l)
- *   dpfp      u_i u_(i + r), r = 1 ... nu, of u = max([x; -x], 0)   Schlag et al. 2021 (arXiv:2102.11174), eq. 37
- *   cos       max(x_l, 0) (cos, sin)(pi (i + 1) / (2 M)), i the position: w = relu(q).relu(k) cos(pi (i - j) / (2 M))
- *                                                                   Qin et al. 2022, cosFormer (arXiv:2202.08791)
+ *   dpfp      u_i u_(i + r), r = 1 ... nu, of u = max([x; -x], 0)   Schlag et al. 2021 (arXiv:2102.11174),
+ *   eq. 37
+ *   cos       max(x_l, 0) (cos, sin)(pi (i + 1) / (2 M)), i the position: w = relu(q).relu(k) cos(pi (i - j)
+ *                                                                   / (2 M)) Qin et al. 2022, cosFormer
+ *                                                                   (arXiv:2202.08791)
  *   taylor    1, x_l, x_l x_m, with sqrt(scale) x: w = 1 + s or 1 + s + s^2 / 2
  *                                                                   Keles et al. 2022 (arXiv:2209.04881)
  *   hedgehog  softmax([x; -x]) of 2 x, or of the given matrix's     Zhang et al. 2024 (arXiv:2402.04347)
  *
- * With `weights`, a matrix W from a file, all of it is of W x. q and k enter as they are, without the problem's scale,
- * but in identity and taylor, whose kernels are functions of the score; products of relu, relu2, dpfp and cos are
- * homogeneous, so that it would cancel. With normalise=no outputs are the sums of w_ij v_j, not divided by that of w_ij (Qin
- * et al. 2022, TransNormer, arXiv:2210.10340, whose norm of what comes out is the model's). Cost n (columns) (d_qk + 2 d_v) multiply-adds with a matrix, n (columns) 2 d_v
+ * With `weights`, a matrix W from a file, all of it is of W x. q and k enter as they are, without the
+ * problem's scale, but in identity and taylor, whose kernels are functions of the score; products of relu,
+ * relu2, dpfp and cos are homogeneous, so that it would cancel. With normalise=no outputs are the sums of
+ * w_ij v_j, not divided by that of w_ij (Qin et al. 2022, TransNormer, arXiv:2210.10340, whose norm of what
+ * comes out is the model's). Cost n (columns) (d_qk + 2 d_v) multiply-adds with a matrix, n (columns) 2 d_v
  * without. Bounds: FAV-6, FAV-11, FP-6, LIN-3; of taylor TAY-1, AS-1.
  *
- * Deviations: eps is added to each feature, as Performer's, where published code adds it to denominators, so that
- * weights still add up to 1; with eps = 0 a query that shares no positive feature with any key is 0/0, NaN, where
- * cosFormer's code clamps. Published M is the length of the sequence (M = 0 here): a causal row then depends on it. */
+ * Deviations: eps is added to each feature, as Performer's, where published code adds it to denominators, so
+ * that weights still add up to 1; with eps = 0 a query that shares no positive feature with any key is 0/0,
+ * NaN, where cosFormer's code clamps. Published M is the length of the sequence (M = 0 here): a causal row
+ * then depends on it. */
 #include "attn_variant.h"
 
 #include <math.h>
@@ -118,8 +124,8 @@ static attn_status applicable(const attn_context *c) {
 
 /* -- the map -- */
 
-/* u_i u_(i + r) for each i and r from the components in the first places of the row; the first shift last, since it
- * takes their place. */
+/* u_i u_(i + r) for each i and r from the components in the first places of the row; the first shift last,
+ * since it takes their place. */
 static void dpfp_row(const state *s, const attn_kernels *simd, attn_dtype t, void *row) {
   const int64_t n = 2 * s->inner;
   attn_scale_row(simd, s->inner, -1, row, attn_at(row, s->inner, t));
@@ -166,7 +172,8 @@ static void map(const void *opaque, const attn_context *c, const attn_feature_ro
     attn_product(c->kernels, x->rows, s->inner, d, (attn_matrix){x->x, x->stride, 1}, s->w, s->w_row, false,
                  inner, f_row);
   for (int64_t i = 0; i < x->rows; i++) {
-    /* Rows are short, and what is done to one is over before the next has come from memory; of the next call, too. */
+    /* Rows are short, and what is done to one is over before the next has come from memory; of the next call,
+     * too. */
     if (!s->w) attn_prefetch_row(attn_at(x->x, (i + AHEAD) * x->stride, t), d, t);
     void *to = attn_at(inner, i * f_row, t);
     const void *from = s->w ? to : attn_at(x->x, i * x->stride, t);

@@ -1,20 +1,20 @@
 /* lsh - attention to the keys that hashing puts into a query's bucket, with exact weights.
  *
- *   h_t(x) = argmax of [x R_t, -x R_t] (ties: the lower index), R_t Gaussian d x (buckets / 2), for t = 1 ... rounds
- *   S(i) = the visible keys j with h_t(q_i) = h_t(k_j) in any round t, and the last `window` visible ones, of which a
- *   bias of -Inf hides none
- * and o_i is the softmax over S(i). Rotations are the same for all heads and batch entries: column c of R_t is d draws
- * N(0, 1), rounded to fp32, of the stream (seed, 0x15b, (t - 1) << 32 | c).
+ *   h_t(x) = argmax of [x R_t, -x R_t] (ties: the lower index), R_t Gaussian d x (buckets / 2), for t = 1 ...
+ *   rounds S(i) = the visible keys j with h_t(q_i) = h_t(k_j) in any round t, and the last `window` visible
+ *   ones, of which a bias of -Inf hides none
+ * and o_i is the softmax over S(i). Rotations are the same for all heads and batch entries: column c of R_t
+ * is d draws N(0, 1), rounded to fp32, of the stream (seed, 0x15b, (t - 1) << 32 | c).
  *
- * Law of a round: with b = 2 r buckets, and normal pairs (X, Y), (X', Y') whose correlation is the cosine of the angle of q
- * and k, P(h(q) = h(k)) = 2 r E[1(X > 0, Y > 0) F(X, Y)^(r-1)], F(x, y) = P(|X'| < x, |Y'| < y); r = 1: 1 - angle/pi;
- * r = 2: (1 - angle/pi)^2. Of T independent rounds 1 - (1 - P)^T.
+ * Law of a round: with b = 2 r buckets, and normal pairs (X, Y), (X', Y') whose correlation is the cosine of
+ * the angle of q and k, P(h(q) = h(k)) = 2 r E[1(X > 0, Y > 0) F(X, Y)^(r-1)], F(x, y) = P(|X'| < x, |Y'| <
+ * y); r = 1: 1 - angle/pi; r = 2: (1 - angle/pi)^2. Of T independent rounds 1 - (1 - P)^T.
  *
- * Reformer, Kitaev et al. 2020 (arXiv:2001.04451). Cost n d rounds buckets / 2 for hashing, about n^2 rounds /
- * buckets pairs. Bounds: SP-1, SP-2; FP-2 on the selected keys. Deviations: Reformer sorts by bucket and attends
- * within chunks of the order and the chunk before, so that keys of a bucket may miss each other and later tokens
- * shift the chunks; here a bucket is seen whole, and a row depends on what it sees alone. Its keys are the
- * normalised queries; here K is hashed, as it is. */
+ * Reformer, Kitaev et al. 2020 (arXiv:2001.04451). Cost n d rounds buckets / 2 for hashing, about n^2 rounds
+ * / buckets pairs. Bounds: SP-1, SP-2; FP-2 on the selected keys. Deviations: Reformer sorts by bucket and
+ * attends within chunks of the order and the chunk before, so that keys of a bucket may miss each other and
+ * later tokens shift the chunks; here a bucket is seen whole, and a row depends on what it sees alone. Its
+ * keys are the normalised queries; here K is hashed, as it is. */
 #include "attn_variant.h"
 
 #include <math.h>
@@ -39,7 +39,8 @@ typedef struct state {
   void *r;      /* [d][half] */
 } state;
 
-/* A thread's: products of rows, a packed product's scratch, buckets of queries [rounds][ROWS], which keys are kept. */
+/* A thread's: products of rows, a packed product's scratch, buckets of queries [rounds][ROWS], which keys are
+ * kept. */
 typedef struct room {
   void *products, *gemm;
   void *rows; /* of a tensor that is stored in another type */
@@ -186,7 +187,8 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
 static attn_cost cost(const attn_context *c) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
-  /* Few of many normal vectors of two components are the longest of any direction: the corners of their hull. */
+  /* Few of many normal vectors of two components are the longest of any direction: the corners of their
+   * hull. */
   const double all = (double)x->buckets,
                used = p->d_qk == 2 ? fmin(all, 2 * sqrt(2 * acos(-1) * log(all))) : all,
                /* Of one component there are two buckets, by its sign, in every round. */

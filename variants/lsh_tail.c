@@ -1,21 +1,22 @@
 /* lsh_tail - keys that hashing samples, each weighted by what its chance was: unbiased sums over all keys.
  *
- *   N_ij = in how many of l tables q_i and k'_j have the same k signs of x G_t, G_t Gaussian d x k, k'_j = k_j - c
- *   S(i) = {j visible: N_ij >= hits}, the weight of key j is e^(s_ij) / u_ij, u_ij = P(N_ij >= hits)
- * and o_i is the weighted mean of v over S(i) and the last `window` visible keys, which weigh e^(s_ij). c is the mean
- * of the kv head's keys that exist (centre=yes; a shift of all keys leaves softmax as it is, but not the angles), or 0.
- * G is the same for all heads and batch entries: column b of G_t is d draws N(0, 1), rounded to fp32, of the stream
- * (seed, 0x15b7a11, t << 32 | b).
+ *   N_ij = in how many of l tables q_i and k'_j have the same k signs of x G_t, G_t Gaussian d x k, k'_j =
+ *   k_j - c S(i) = {j visible: N_ij >= hits}, the weight of key j is e^(s_ij) / u_ij, u_ij = P(N_ij >= hits)
+ * and o_i is the weighted mean of v over S(i) and the last `window` visible keys, which weigh e^(s_ij). c is
+ * the mean of the kv head's keys that exist (centre=yes; a shift of all keys leaves softmax as it is, but not
+ * the angles), or 0. G is the same for all heads and batch entries: column b of G_t is d draws N(0, 1),
+ * rounded to fp32, of the stream (seed, 0x15b7a11, t << 32 | b).
  *
- * Law. x G_tb and y G_tb differ in sign with probability angle(x, y) / pi (the plane through both is cut by a uniform
- * line), so a table has the same signs of q and k' with p = (1 - angle / pi)^k, independently of other tables:
- *   u = 1 - (1 - p)^l                           hits = 1
+ * Law. x G_tb and y G_tb differ in sign with probability angle(x, y) / pi (the plane through both is cut by a
+ * uniform line), so a table has the same signs of q and k' with p = (1 - angle / pi)^k, independently of
+ *   other tables: u = 1 - (1 - p)^l                           hits = 1
  *   u = 1 - (1 - p)^l - l p (1 - p)^(l - 1)     hits = 2
- * Of three vectors that do not all have one sign exactly two of three pairs differ: all agree with probability 1 -
- * (angle(q,a) + angle(q,b) + angle(a,b)) / (2 pi), the k-th power of which is p_ab, the chance that a table has both a
- * and b. The l tables are then a multinomial of (p_ab, p_a - p_ab, p_b - p_ab, rest), which gives P(a, b in S).
- * A vector 0 has the sign + everywhere: its angle is as if pi / 2 with others, and 0 with another 0. A key opposite to the
- * query has u = 0: it is never drawn, and the sums are those without it.
+ * Of three vectors that do not all have one sign exactly two of three pairs differ: all agree with
+ * probability 1 - (angle(q,a) + angle(q,b) + angle(a,b)) / (2 pi), the k-th power of which is p_ab, the
+ * chance that a table has both a and b. The l tables are then a multinomial of (p_ab, p_a - p_ab, p_b - p_ab,
+ * rest), which gives P(a, b in S). A vector 0 has the sign + everywhere: its angle is as if pi / 2 with
+ * others, and 0 with another 0. A key opposite to the query has u = 0: it is never drawn, and the sums are
+ * those without it.
  *
  * MagicPIG, Chen et al. 2024 (arXiv:2410.16179), whose head (first and last keys, always taken) is left to an
  * expression: streaming + lsh_tail. Deviations: its code adds 1e-4 to u, which biases keys of small u; it
@@ -107,7 +108,8 @@ static size_t scratch_bytes(const attn_context *c) {
   return counter.used;
 }
 
-/* ---- vectors -------------------------------------------------------------------------------------------- */
+/* ---- vectors
+ * -------------------------------------------------------------------------------------------- */
 
 /* As much as they differ from the first: the mean of keys that are all alike is each of them, to the bit. */
 static void mean_of(const attn_call *call, int64_t batch, int64_t kv_head, double *mean) {
@@ -164,7 +166,8 @@ static double power(double x, int64_t n) {
   return y;
 }
 
-/* The chance u of `hits` tables of l, of chance p each: terms of the binomial where the sum of few is small. */
+/* The chance u of `hits` tables of l, of chance p each: terms of the binomial where the sum of few is
+ * small. */
 static double chance(double p, int64_t l, int64_t hits) {
   const double miss = power(1 - p, l - 1), one = (double)l * p * miss;
   if ((double)l * p > 0.5) return 1 - miss * (1 - p) - (hits == 2 ? one : 0);
@@ -176,7 +179,8 @@ static double chance(double p, int64_t l, int64_t hits) {
   return sum;
 }
 
-/* ---- selecting ------------------------------------------------------------------------------------------ */
+/* ---- selecting
+ * ------------------------------------------------------------------------------------------ */
 
 static void prepare(const void *state_, const attn_call *call, int64_t batch, int64_t kv_head, void *prepared,
                     void *scratch) {
@@ -237,7 +241,8 @@ static void select(const void *state_, const attn_call *call, const attn_block *
   }
 }
 
-/* ---- the law: tables are counted one by one, not by the formulas of select -------------------------------- */
+/* ---- the law: tables are counted one by one, not by the formulas of select
+ * -------------------------------- */
 
 enum { MOST_HITS = 2 };
 /* p[i][j]: the probability that i tables, counted up to `hits`, have key a, and j have key b. */
@@ -318,7 +323,8 @@ static double log_weight(const void *state_, const attn_query *query, int64_t ke
   return log(m);
 }
 
-/* ---- the variant ---------------------------------------------------------------------------------------- */
+/* ---- the variant
+ * ---------------------------------------------------------------------------------------- */
 
 static attn_status applicable(const attn_context *c) {
   const params *x = c->params;
@@ -360,8 +366,8 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   return s ? attn_sign_tables_plan(b, x->k, x->l, (uint64_t)x->seed, PURPOSE, &s->tables) : ATTN_OK;
 }
 
-/* The share of keys in directions of their own that a query meets: angles have the density sin^(d-2), and of one component
- * they are 0 or pi. */
+/* The share of keys in directions of their own that a query meets: angles have the density sin^(d-2), and of
+ * one component they are 0 or pi. */
 static double met(const params *x, int64_t d) {
   enum { POINTS = 65 }; /* odd: one is pi/2, where the density of any d is 1 */
   double sum = 0, all = 0;

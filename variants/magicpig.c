@@ -1,11 +1,13 @@
 /* magicpig - first and last keys, and of the others those that hashing samples.
  *
  *   streaming:sink=sink,window=window + lsh_tail:k=k,l=l,hits=hits,centre=centre
- * A query's softmax is over the first `sink` keys, the last `window` with its own, and of the keys between them each that
- * has the query's k signs in `hits` of l tables, divided by its chance u of that (lsh_tail.c has the law).
+ * A query's softmax is over the first `sink` keys, the last `window` with its own, and of the keys between
+ * them each that has the query's k signs in `hits` of l tables, divided by its chance u of that (lsh_tail.c
+ * has the law).
  *
- * MagicPIG, Chen et al. 2024 (arXiv:2410.16179), whose presets are K = 10, L = 150, two hits, 4 sinks and a window of 64. Cost
- * n (sink + window) pairs and that of lsh_tail. Deviations: those of lsh_tail; causal attention only, as its window. */
+ * MagicPIG, Chen et al. 2024 (arXiv:2410.16179), whose presets are K = 10, L = 150, two hits, 4 sinks and a
+ * window of 64. Cost n (sink + window) pairs and that of lsh_tail. Deviations: those of lsh_tail; causal
+ * attention only, as its window. */
 #include "attn_expression.h"
 
 typedef struct params {

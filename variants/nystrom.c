@@ -2,23 +2,26 @@
  * A = softmax(c Ql Kl^T), Ql and Kl the `landmarks` rows that represent the queries and keys:
  *
  *   by=mean    means of nearly equal segments of the rows        by=sample   a row drawn from each segment
- *   middle=newton    Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4, `iterations` times from A^T / (|A|_1 |A|_inf)
- *   middle=pinv      A^+, singular values of at most rcond times the largest left out
+ *   middle=newton    Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4, `iterations` times from A^T / (|A|_1
+ *   |A|_inf) middle=pinv      A^+, singular values of at most rcond times the largest left out
  *   middle=agents    agent attention: o = softmax(c Q Ql^T) B V, a landmark query passes on what it sees
  *
- * Xiong et al. 2021, Nystroemformer (arXiv:2102.03902), newton; Han et al. 2023, agent attention (arXiv:2312.08874),
- * agents. A and Z are fp64, the rest of the tensors' type. Cost n landmarks (2 d_qk + 2 d_v) + 4 iterations landmarks^3
- * multiply-adds. Bounds: LIN-3, LOW-1, NYS-1 (newton), NYS-2 (pinv), NYS-3 (agents).
+ * Xiong et al. 2021, Nystroemformer (arXiv:2102.03902), newton; Han et al. 2023, agent attention
+ * (arXiv:2312.08874), agents. A and Z are fp64, the rest of the tensors' type. Cost n landmarks (2 d_qk + 2
+ * d_v) + 4 iterations landmarks^3 multiply-adds. Bounds: LIN-3, LOW-1, NYS-1 (newton), NYS-2 (pinv), NYS-3
+ * (agents).
  *
- * The log-sum-exp is an estimate: with f_i, b_l and a_l the sums of exponentials that divide the rows of F, B and A, the
- * ratio of all keys' sum to that of the landmark keys is b_l / a_l as landmark query l sees it, and its logarithm is
- * interpolated as outputs are, by g = F Z: lse_i = ln f_i + sum_l g_il ln(b_l / a_l) / sum_l g_il. It is exact where all
- * keys are landmarks, and always a number; sum_l g_il b_l / a_l, Nystroem's estimate of the row sums of exp(c Q K^T), is
- * negative for many rows of real queries. Of agents F is taken with Kl here alone, and Z is I.
+ * The log-sum-exp is an estimate: with f_i, b_l and a_l the sums of exponentials that divide the rows of F, B
+ * and A, the ratio of all keys' sum to that of the landmark keys is b_l / a_l as landmark query l sees it,
+ * and its logarithm is interpolated as outputs are, by g = F Z: lse_i = ln f_i + sum_l g_il ln(b_l / a_l) /
+ * sum_l g_il. It is exact where all keys are landmarks, and always a number; sum_l g_il b_l / a_l, Nystroem's
+ * estimate of the row sums of exp(c Q K^T), is negative for many rows of real queries. Of agents F is taken
+ * with Kl here alone, and Z is I.
  *
- * Deviations: the published initialisation takes one maximum of |A|_1 and |A|_inf over all heads and batch entries, which
- * makes outputs depend on neighbours; here each head has its own. What is learned is left out: convolutions of V, and agent
- * attention's biases; so are paddings in front. Causal attention is dyadic(nystrom). */
+ * Deviations: the published initialisation takes one maximum of |A|_1 and |A|_inf over all heads and batch
+ * entries, which makes outputs depend on neighbours; here each head has its own. What is learned is left out:
+ * convolutions of V, and agent attention's biases; so are paddings in front. Causal attention is
+ * dyadic(nystrom). */
 #include "attn_variant.h"
 
 #include <math.h>
@@ -241,7 +244,8 @@ static void narrow_rows(const double *x, int64_t count, attn_dtype t, void *to, 
   for (int64_t l = 0; l < count; l++) attn_set(to, at + l, t, x[l]);
 }
 
-/* Those of a query head, or of a kv head for all its query heads; of rows that do not exist they are zeros. */
+/* Those of a query head, or of a kv head for all its query heads; of rows that do not exist they are
+ * zeros. */
 static void prepare_head(const state *s, const attn_call *call, const layout *w, bool keys, int64_t line) {
   const attn_problem *p = call->context->problem;
   const int64_t m = landmarks_of(call->context, p->n_kv), d = p->d_qk, size = m * d,

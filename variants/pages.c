@@ -1,20 +1,23 @@
 /* pages - attention to the pages of keys that a cheap score ranks first.
  *
  * Keys come in pages of B. The score of a page for a query, with c the problem's scale:
- *   box   c sum_l max(q_l m_l, q_l M_l), m and M the least and largest elements of its keys: no key's score is above it
+ *   box   c sum_l max(q_l m_l, q_l M_l), m and M the least and largest elements of its keys: no key's score
+ *   is above it
  *   ball  c q.k' + |c| |q| r, k' the mean of its keys, r the largest distance from it: as above
  *   mean  c q.k'
  *   max, mass  the largest score, log sum_j e^s_j: oracles, which read all keys
- * Kept are the own page and the last - 1 before it (causal problems), the `first` pages, and the best of those between that
- * are seen whole, budget / B pages in all (ties: the lower); and besides, pages that a query of those that share sees in
- * part (in causal problems, also a short last page). Statistics are over keys that exist; biases of the
- * problem enter max and mass alone, but a page takes no place of whose keys a bias of -Inf hides all. share: one ranking for the heads of a kv head (group), or for a head's 64 queries of a
- * block (tile), by the largest score among them.
+ * Kept are the own page and the last - 1 before it (causal problems), the `first` pages, and the best of
+ * those between that are seen whole, budget / B pages in all (ties: the lower); and besides, pages that a
+ * query of those that share sees in part (in causal problems, also a short last page). Statistics are over
+ * keys that exist; biases of the problem enter max and mass alone, but a page takes no place of whose keys a
+ * bias of -Inf hides all. share: one ranking for the heads of a kv head (group), or for a head's 64 queries
+ * of a block (tile), by the largest score among them.
  *
- * Quest, Tang et al. 2024 (arXiv:2406.10774): page=16,score=box (the preset last=1 keeps the newest page, short or
- * not). MoBA, Lu et al. 2025 (arXiv:2502.13189): page=512,budget=1536,score=mean. Cost n d for the statistics,
- * n (n / B) d products (2 for box), n budget (d_qk + d_v) for attention. budget >= n is tiled. Bounds: SP-1, SP-2; FP-2
- * on the selected keys. Deviation: the authors' code of Quest keeps at least 3 pages and leaves two layers dense. */
+ * Quest, Tang et al. 2024 (arXiv:2406.10774): page=16,score=box (the preset last=1 keeps the newest page,
+ * short or not). MoBA, Lu et al. 2025 (arXiv:2502.13189): page=512,budget=1536,score=mean. Cost n d for the
+ * statistics, n (n / B) d products (2 for box), n budget (d_qk + d_v) for attention. budget >= n is tiled.
+ * Bounds: SP-1, SP-2; FP-2 on the selected keys. Deviation: the authors' code of Quest keeps at least 3 pages
+ * and leaves two layers dense. */
 #include "attn_variant.h"
 
 #include <math.h>
@@ -153,7 +156,8 @@ static attn_rank_span span(const attn_call *call, int64_t batch, int64_t head, i
   return s;
 }
 
-/* ---- the law -------------------------------------------------------------------------------------------- */
+/* ---- the law
+ * -------------------------------------------------------------------------------------------- */
 
 static bool always(const attn_query *query, int64_t page) {
   const attn_problem of_head = attn_call_problem(query->call, query->batch, query->head), *p = &of_head;
@@ -240,7 +244,8 @@ static double score_of(const attn_query *query, int64_t page, double *error) {
   return x->score < MAX ? sum : most;
 }
 
-/* No key's product is above the score of a box or a ball; none is below that of a ball, mirrored at its centre. */
+/* No key's product is above the score of a box or a ball; none is below that of a ball, mirrored at its
+ * centre. */
 static void enclose(const attn_query *query, int64_t units, double *low, double *high) {
   const attn_problem *p = query->call->context->problem;
   const params *x = query->call->context->params;

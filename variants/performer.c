@@ -2,10 +2,10 @@
  *
  * With x = sqrt(scale) q and y = sqrt(scale) k, exp(x.y) = E phi(x).phi(y) for w ~ N(0, I) and
  *   positive    phi_r(x) = exp(w_r.x - |x|^2/2)
- *   optimal     (1 - 4a)^(d/4) exp(a |w_r|^2 + sqrt(1 - 4a) w_r.x - |x|^2/2), unbiased for every a < 1/8: positive
- *               ones with vectors of variance 1 - 4a, each weighted by the ratio of the densities. The mean square of
- *               a product is least at a = (d - 2z - sqrt((d + 2z)^2 + 8dz)) / 16d <= 0 if |x + y|^2 = z.
- *               Likhosherstov et al. 2022, FAVOR++ (arXiv:2205.15317)
+ *   optimal     (1 - 4a)^(d/4) exp(a |w_r|^2 + sqrt(1 - 4a) w_r.x - |x|^2/2), unbiased for every a < 1/8:
+ *               positive ones with vectors of variance 1 - 4a, each weighted by the ratio of the densities.
+ *               The mean square of a product is least at a = (d - 2z - sqrt((d + 2z)^2 + 8dz)) / 16d <= 0 if
+ *               |x + y|^2 = z. Likhosherstov et al. 2022, FAVOR++ (arXiv:2205.15317)
  *   hyperbolic  positive ones with w_r and -w_r, 2m columns
  *   trig        exp(|x|^2/2) (cos w_r.x, sin w_r.x), 2m columns
  *   relu        max(w_r.x, 0): another kernel; a query that shares no positive feature with any key is
@@ -16,8 +16,8 @@
  * Choromanski et al. 2021 (arXiv:2009.14794). Cost n m (2 d + 2 d_v) multiply-adds. Bounds: FAV-1 to FAV-8,
  * LIN-3. Deviations from the authors' code: the sign step (theirs omits it, which biases positive features,
  * FAV-3); the stabiliser of keys is a running maximum, exact and causal, where theirs is a maximum over all
- * positions; eps = 0. FAVOR++ takes for z the mean of |x + y|^2 over all queries and keys of a call, which makes a row
- * depend on all others and on later ones; here z is given. */
+ * positions; eps = 0. FAVOR++ takes for z the mean of |x + y|^2 over all queries and keys of a call, which
+ * makes a row depend on all others and on later ones; here z is given. */
 #include "attn_variant.h"
 
 #include <gsl/gsl_linalg.h>

@@ -1,26 +1,30 @@
 /* sample - keys drawn uniformly and weighted to represent the others; a given number, or as many as accuracy
  * needs.
  *
- *   R = the visible keys that nobody else owns, N = |R|; b of them are drawn, without replacement or with it; a key that was
- *   drawn c times has the weight c N / b (without replacement b >= N takes all of R, weight 1)
- * so that sum_j w_j e^(s_j) has the mean D_R = sum over R of e^(s_j), and the numerator likewise. With H the keys that
- * others own and D = D_H + D_R, the number b of a row is
+ *   R = the visible keys that nobody else owns, N = |R|; b of them are drawn, without replacement or with it;
+ *   a key that was drawn c times has the weight c N / b (without replacement b >= N takes all of R, weight 1)
+ * so that sum_j w_j e^(s_j) has the mean D_R = sum over R of e^(s_j), and the numerator likewise. With H the
+ * keys that others own and D = D_H + D_R, the number b of a row is
  *   none       count
  *   clt        (z s N / (eps D~))^2, z the quantile of N(0, 1) at 1 - delta / 2 (quantile=one: at 1 - delta)
  *   bernstein  so that P(|D~ - D| > eps D) <= delta, below
- * from a first sample of b0 = `base` keys of R, drawn with replacement and not used again: of A = e^s it gives the mean
- * x and s^2 = sum (A - x)^2 / (b0 - 1); D~ = D_H + N x. N <= base takes all of R, and b is at most max_share N.
+ * from a first sample of b0 = `base` keys of R, drawn with replacement and not used again: of A = e^s it
+ * gives the mean x and s^2 = sum (A - x)^2 / (b0 - 1); D~ = D_H + N x. N <= base takes all of R, and b is at
+ * most max_share N.
  *
- * Proof of bernstein. All A in R lie in (0, cap], cap = e^(max of s over R). Each line fails with probability delta / 3
- * at the most; L = ln(3 / delta).
- *   (1) The standard deviation of R is <= S = min(s + cap sqrt(2 L / (b0 - 1)), cap / 2): Maurer and Pontil 2009
- *       (arXiv:0907.3740), theorem 10, for independent draws, hence with replacement; cap / 2 is Popoviciu's bound.
- *   (2) By (1) and Bernstein, mean of R >= x - S sqrt(2 L / b0) - cap L / (3 b0), so D >= D_low = D_H + N max(0, that).
- *   (3) A mean of b draws is off by more than S sqrt(2 M / b) + cap M / (3 b) with probability 2 e^-M, here delta / 3
- *       (Bernstein in the form of Boucheron, Lugosi and Massart, theorem 2.10); without replacement too, since the
- *       exponential moments are no larger (Hoeffding 1963, theorem 4). M = ln(6 / delta).
- *   The least b for which (3) is <= a = eps D_low / N is (S sqrt(2 M) + sqrt(2 M S^2 + 4 a cap M / 3))^2 / (4 a^2); (1)
- *   and (2) depend on the first sample alone, (3) on the second. Together <= delta, up to the rounding of scores.
+ * Proof of bernstein. All A in R lie in (0, cap], cap = e^(max of s over R). Each line fails with probability
+ * delta / 3 at the most; L = ln(3 / delta).
+ *   (1) The standard deviation of R is <= S = min(s + cap sqrt(2 L / (b0 - 1)), cap / 2): Maurer and Pontil
+ *       2009 (arXiv:0907.3740), theorem 10, for independent draws, hence with replacement; cap / 2 is
+ *       Popoviciu's bound.
+ *   (2) By (1) and Bernstein, mean of R >= x - S sqrt(2 L / b0) - cap L / (3 b0), so D >= D_low = D_H + N
+ *   max(0, that). (3) A mean of b draws is off by more than S sqrt(2 M / b) + cap M / (3 b) with probability
+ *       2 e^-M, here delta / 3 (Bernstein in the form of Boucheron, Lugosi and Massart, theorem 2.10);
+ *       without replacement too, since the exponential moments are no larger (Hoeffding 1963, theorem 4). M =
+ *       ln(6 / delta).
+ *   The least b for which (3) is <= a = eps D_low / N is (S sqrt(2 M) + sqrt(2 M S^2 + 4 a cap M / 3))^2 / (4
+ *   a^2); (1) and (2) depend on the first sample alone, (3) on the second. Together <= delta, up to the
+ *   rounding of scores.
  *
  * The clt rule is that of vAttention, Desai et al. 2025 (arXiv:2510.05688), whose head is left to an
  * expression: streaming + topk + sample. Its code takes the one-sided quantile for the event of two sides.
@@ -72,8 +76,8 @@ typedef struct state {
   double z;
 } state;
 
-/* A thread's: the keys of R as runs, how many keys are before each, which of R are drawn, in which words of that any are
- * (others have no meaning: a row costs what it draws, not N), how often, scores. */
+/* A thread's: the keys of R as runs, how many keys are before each, which of R are drawn, in which words of
+ * that any are (others have no meaning: a row costs what it draws, not N), how often, scores. */
 typedef struct room {
   attn_run *runs;
   int64_t *before;
@@ -111,7 +115,8 @@ static size_t scratch_bytes(const attn_context *c) {
   return counter.used;
 }
 
-/* ---- R -------------------------------------------------------------------------------------------------- */
+/* ---- R
+ * -------------------------------------------------------------------------------------------------- */
 
 static bool hidden(const rest *r, int64_t key) {
   const attn_query *y = r->query;
@@ -172,7 +177,8 @@ static attn_rng stream(const state *s, const attn_query *query, uint64_t purpose
   return rng;
 }
 
-/* ---- how many ------------------------------------------------------------------------------------------- */
+/* ---- how many
+ * ------------------------------------------------------------------------------------------- */
 
 static double score_of(const rest *r, int64_t key) {
   const attn_query *query = r->query;
@@ -246,7 +252,8 @@ static bool takes_all(const state *s, int64_t n, int64_t budget) {
   return budget >= n && (s->p.guarantee || !s->p.replacement);
 }
 
-/* ---- selecting ------------------------------------------------------------------------------------------ */
+/* ---- selecting
+ * ------------------------------------------------------------------------------------------ */
 
 static bool has(const uint64_t *set, int64_t i) { return set[i / 64] >> i % 64 & 1; }
 static void set_bit(uint64_t *set, int64_t i) { set[i / 64] |= UINT64_C(1) << i % 64; }
@@ -314,7 +321,8 @@ static void select(const void *state_, const attn_call *call, const attn_block *
   }
 }
 
-/* ---- the law, given the first sample ---------------------------------------------------------------------- */
+/* ---- the law, given the first sample
+ * ---------------------------------------------------------------------- */
 
 /* N and b of a query. */
 static void numbers(const state *s, const attn_query *query, double *n, double *b) {
@@ -357,7 +365,8 @@ static double log_weight(const void *state_, const attn_query *query, int64_t ke
   return isinf(b) ? 0 : log(n) - log(b);
 }
 
-/* ---- the variant ---------------------------------------------------------------------------------------- */
+/* ---- the variant
+ * ---------------------------------------------------------------------------------------- */
 
 static attn_status applicable(const attn_context *c) {
   if (c->problem->n_kv > INT32_MAX)

@@ -1,14 +1,16 @@
 /* scatterbrain - a window of exact keys, and random features for all others.
  *
- *   o = sum_j W_j v_j / sum_j W_j,   W_j = exp(s_j) for |i - j| <= w / 2, else the estimate of it by positive random
- *   features; causal: j <= i as well
+ *   o = sum_j W_j v_j / sum_j W_j,   W_j = exp(s_j) for |i - j| <= w / 2, else the estimate of it by positive
+ *   random features; causal: j <= i as well
  *
- * It is "longformer + performer" (attn_expression.h), a name for it; any other head may stand before the '+'. The estimate
- * is unbiased in numerator and denominator, and keys near the query, whose scores are the largest, have none of its variance.
+ * It is "longformer + performer" (attn_expression.h), a name for it; any other head may stand before the '+'.
+ * The estimate is unbiased in numerator and denominator, and keys near the query, whose scores are the
+ * largest, have none of its variance.
  *
- * Chen, Dao, Winsor, Song, Rudra, Re 2021 (arXiv:2110.15343), there with LSH for the sparse part. Cost n m (2 d + 2 d_v)
- * multiply-adds of the features, and w (d + m + 2 d_v) a query. Bounds: RES-1, RES-2. Deviations: the authors' code clamps
- * the denominator at 1e-24, here a row whose denominator is lost in rounding is NaN. */
+ * Chen, Dao, Winsor, Song, Rudra, Re 2021 (arXiv:2110.15343), there with LSH for the sparse part. Cost n m (2
+ * d + 2 d_v) multiply-adds of the features, and w (d + m + 2 d_v) a query. Bounds: RES-1, RES-2. Deviations:
+ * the authors' code clamps the denominator at 1e-24, here a row whose denominator is lost in rounding is
+ * NaN. */
 #include "attn_expression.h"
 
 typedef struct params {

@@ -1,4 +1,5 @@
-/* sparse_transformer - every l-th key, and the neighbourhood between: the factorised patterns of images and text.
+/* sparse_transformer - every l-th key, and the neighbourhood between: the factorised patterns of images and
+ * text.
  *
  *   strided   i sees j iff i - j <= l, or l divides i - j
  *   fixed     i sees j iff j lies in the block of l positions that i lies in, or is one of the last `summary`

@@ -1,18 +1,20 @@
-/* svd - the best approximation of rank r of the exact weights or of the scores: what no method of low rank can surpass.
+/* svd - the best approximation of rank r of the exact weights or of the scores: what no method of low rank
+ * can surpass.
  *
- *   of=weights  P_r V, P_r = sum_(e <= r) u_e s_e w_e^T of the singular value decomposition of the exact weights P
- *               of a head, masks included
- *   of=scores   softmax of the best approximation of rank r of the scores scale Q K^T over keys that exist; transforms
- *               and masks act on it. r >= d_qk is exact.
+ *   of=weights  P_r V, P_r = sum_(e <= r) u_e s_e w_e^T of the singular value decomposition of the exact
+ *               weights P of a head, masks included
+ *   of=scores   softmax of the best approximation of rank r of the scores scale Q K^T over keys that exist;
+ *               transforms and masks act on it. r >= d_qk is exact.
  *
- * Eckart and Young 1936 (Psychometrika 1). All work is in fp64. With G = P P^T = U S^2 U^T it is P_r V = U_r U_r^T (P V).
- * Of the scores: K^T K = W L W^T and C = Q W L^(1/2) give Q K^T = C (K W L^(-1/2))^T, whose second factor is orthonormal;
- * with the r first eigenvectors R of C^T C, (Q K^T)_r = Q (W L^(1/2) R R^T L^(-1/2) W^T) K^T. A singular value to which
- * the next is equal leaves a choice, which rounding makes: keys in another order, or shifted, may change it.
+ * Eckart and Young 1936 (Psychometrika 1). All work is in fp64. With G = P P^T = U S^2 U^T it is P_r V = U_r
+ * U_r^T (P V). Of the scores: K^T K = W L W^T and C = Q W L^(1/2) give Q K^T = C (K W L^(-1/2))^T, whose
+ * second factor is orthonormal; with the r first eigenvectors R of C^T C, (Q K^T)_r = Q (W L^(1/2) R R^T
+ * L^(-1/2) W^T) K^T. A singular value to which the next is equal leaves a choice, which rounding makes: keys
+ * in another order, or shifted, may change it.
  *
- * Cost n_q n_kv (d_qk + d_v) and for weights n_q^2 n_kv / 2 + 5 n_q^3 multiply-adds a head, 16 n_q^2 + 8 n_q n_kv bytes a
- * thread: an oracle for n <= 1024. Bounds: LOW-1, LIN-3 (weights), LOW-2 (scores). P_r is not causal where P is, and its
- * rows do not sum to 1. */
+ * Cost n_q n_kv (d_qk + d_v) and for weights n_q^2 n_kv / 2 + 5 n_q^3 multiply-adds a head, 16 n_q^2 + 8 n_q
+ * n_kv bytes a thread: an oracle for n <= 1024. Bounds: LOW-1, LIN-3 (weights), LOW-2 (scores). P_r is not
+ * causal where P is, and its rows do not sum to 1. */
 #include "attn_variant.h"
 
 #include <float.h>
@@ -46,8 +48,8 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-/* Is the matrix taken as it is? Of P only the rows count: fewer keys are of smaller rank, too, but that is known no
- * sooner than padding. */
+/* Is the matrix taken as it is? Of P only the rows count: fewer keys are of smaller rank, too, but that is
+ * known no sooner than padding. */
 static bool is_whole(const attn_context *c) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
@@ -58,7 +60,8 @@ static bool is_whole(const attn_context *c) {
 typedef struct room {
   double *q, *k; /* [n_q, d_qk], [n_kv, d_qk]: the head in fp64 */
   double *p, *o; /* [n_q, n_kv] weights; [n_q, d_v] P V */
-  /* Gram matrices, their eigenvectors and more, [side, side] each, NULL where the matrix is whole; of scores a third. */
+  /* Gram matrices, their eigenvectors and more, [side, side] each, NULL where the matrix is whole; of scores
+   * a third. */
   double *gram, *vectors, *product;
   double *values, *scratch; /* [side], [2 side] */
   int64_t *keys;            /* [n_kv], that a row sees */
@@ -134,7 +137,8 @@ static void gram_of(const double *x, int64_t rows, int64_t d, double *to) {
     for (int64_t l = 0; l < d; l++) add(x[i * d + l] * scale * scale, x + i * d, to + l * d, d);
 }
 
-/* q <- q (W L^(1/2) R R^T L^(-1/2) W^T). Directions in which keys have no components but rounding have no scores. */
+/* q <- q (W L^(1/2) R R^T L^(-1/2) W^T). Directions in which keys have no components but rounding have no
+ * scores. */
 static bool reduce_scores(int64_t r, int64_t n_q, int64_t keys, int64_t d, const room *x) {
   double *to = x->product, *from = to + d * d,
          *c = from + d * d; /* W L^(1/2), L^(-1/2) W^T; q^T q, then R's product */

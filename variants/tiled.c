@@ -8,10 +8,10 @@
  * nearest bf16, sums are fp32, and the denominator sums the rounded weights. path=split multiplies fp32 as
  * three terms of bf16 (core/README.md).
  *
- * skip > 0: 64 queries pass over a block of keys in which every score is below its query's maximum so far plus ln(skip)
- * (BLASST, arXiv:2512.12087; rule as recalled). n keys passed over hold at most n skip / (1 + n skip) of a row's mass
- * (SKIP-1); their products with the values are saved, those with the queries are not. order says which blocks come first:
- * the maximum is found early where the mass is. */
+ * skip > 0: 64 queries pass over a block of keys in which every score is below its query's maximum so far
+ * plus ln(skip) (BLASST, arXiv:2512.12087; rule as recalled). n keys passed over hold at most n skip / (1 + n
+ * skip) of a row's mass (SKIP-1); their products with the values are saved, those with the queries are not.
+ * order says which blocks come first: the maximum is found early where the mass is. */
 #include "attn_variant.h"
 
 typedef struct params {

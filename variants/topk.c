@@ -1,21 +1,22 @@
 /* topk - exact attention to the k visible keys of the largest scores.
  *
- *   S(i) = the k visible keys of largest r_ij (ties: the lower index), besides the first `sink` keys and the last `window`;
- *   o_i = softmax over S(i) of the exact scores s_ij
+ *   S(i) = the k visible keys of largest r_ij (ties: the lower index), besides the first `sink` keys and the
+ *   last `window`; o_i = softmax over S(i) of the exact scores s_ij
  * The score that ranks, r_ij:
  *   exact   s_ij. Gupta et al. 2021 (arXiv:2106.06899). No other k keys have more of the softmax's mass.
- *   sparq   c sum of q_il k_jl over the r coordinates of largest |q_il| (ties: the lower). SparQ, Ribar et al. 2024
- *           (arXiv:2312.04985), which reads r of d coordinates of each key.
+ *   sparq   c sum of q_il k_jl over the r coordinates of largest |q_il| (ties: the lower). SparQ, Ribar et
+ *           al. 2024 (arXiv:2312.04985), which reads r of d coordinates of each key.
  *   loki    c (P q_i).(P k_j), P the r eigenvectors of largest eigenvalue (ties: the lower index) of
- *           sum_j k_j k_j^T over the kv head's keys that exist. Loki, Singhania et al. 2024 (arXiv:2406.02542).
- *           Deviation: the paper's P is that of calibration texts; here also of keys that are in a query's future.
+ *           sum_j k_j k_j^T over the kv head's keys that exist. Loki, Singhania et al. 2024
+ *           (arXiv:2406.02542). Deviation: the paper's P is that of calibration texts; here also of keys that
+ *           are in a query's future.
  *   random  independent uniform draws: keys at random
  * p > 0: not k keys, but the fewest of the ranked ones whose softmax of r has at least the mass p (top-p).
  * share=group: heads of a kv head share a selection, by the largest r among them.
  *
- * Cost n_q n_kv d_qk for the ranking (sparq: multiplied by zeros here, not left out; loki: by P^T P k_j, of d_qk
- * elements, which take 2 n_kv d_qk^2, and about 5 d_qk^3 for eigenvectors) and n_q k (d_qk + d_v) for attention;
- * memory O(n). k >= n is tiled. Bounds: SP-1, SP-2; FP-2 on the selected keys. */
+ * Cost n_q n_kv d_qk for the ranking (sparq: multiplied by zeros here, not left out; loki: by P^T P k_j, of
+ * d_qk elements, which take 2 n_kv d_qk^2, and about 5 d_qk^3 for eigenvectors) and n_q k (d_qk + d_v) for
+ * attention; memory O(n). k >= n is tiled. Bounds: SP-1, SP-2; FP-2 on the selected keys. */
 #include "attn_variant.h"
 
 #include <math.h>
@@ -190,7 +191,8 @@ static attn_ranker ranker_of(const attn_context *c) {
                        .enclose = x->by == SPARQ ? enclose : NULL};
 }
 
-/* ---- loki: the ranker is given P^T P k_j for k_j, and needs no other queries --------------------------------- */
+/* ---- loki: the ranker is given P^T P k_j for k_j, and needs no other queries
+ * --------------------------------- */
 
 /* P^T P, in a; 0 where there is no basis, of keys that are not finite. rest: [d, d] and [3, d]. */
 static void project(const attn_call *call, int64_t batch, int64_t kv_head, double *a, double *rest) {
@@ -244,7 +246,8 @@ static void loki_prepare(const void *ranker, const attn_call *call, int64_t batc
       .prepare(ranker, &own, batch, kv_head, prepared, (char *)scratch + basis_bytes(&c));
 }
 
-/* ---- the variant ---------------------------------------------------------------------------------------- */
+/* ---- the variant
+ * ---------------------------------------------------------------------------------------- */
 
 static attn_cost cost(const attn_context *c) {
   const attn_ranker ranker = ranker_of(c);

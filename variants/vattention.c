@@ -1,17 +1,19 @@
-/* vattention - first, last and largest keys, and of the others a uniform sample of the size that (eps, delta) ask for.
+/* vattention - first, last and largest keys, and of the others a uniform sample of the size that (eps, delta)
+ * ask for.
  *
- *   streaming:sink=sink,window=window + topk:k=heavy + sample:guarantee=guarantee,base=base,eps=eps,delta=delta,...
+ *   streaming:sink=sink,window=window + topk:k=heavy +
+ *   sample:guarantee=guarantee,base=base,eps=eps,delta=delta,...
  * A first sample of `base` of the other keys says how much their weights vary; a second, fresh one has as
  * many keys as make the denominator's relative error <= eps except with probability delta, weighted to
  * represent the others (sample.c has the rules and the proof of guarantee=bernstein).
  *
- * vAttention, Desai et al. 2025 (arXiv:2510.05688); heavy and base, there about 2% and 1% of n, are numbers of keys
- * here. Its code takes the quantile of one side (quantile=one) for |D~ - D| > eps D, an event of two, which fails
- * about twice as often as delta. guarantee=bernstein is a theorem, which VA-1 tests; guarantee=clt holds in the limit of
- * many draws: kept on Gaussian keys, broken a little more often than delta on heavy tails, of which VA-1 warns.
- * Neither speaks of the output. Cost n (sink + window + heavy) pairs, n n d for the largest keys, and that of sample.
- * Deviations: those of sample; causal attention only, as its window; `heavy` counts keys of the window and sinks that
- * are among the largest. */
+ * vAttention, Desai et al. 2025 (arXiv:2510.05688); heavy and base, there about 2% and 1% of n, are numbers
+ * of keys here. Its code takes the quantile of one side (quantile=one) for |D~ - D| > eps D, an event of two,
+ * which fails about twice as often as delta. guarantee=bernstein is a theorem, which VA-1 tests;
+ * guarantee=clt holds in the limit of many draws: kept on Gaussian keys, broken a little more often than
+ * delta on heavy tails, of which VA-1 warns. Neither speaks of the output. Cost n (sink + window + heavy)
+ * pairs, n n d for the largest keys, and that of sample. Deviations: those of sample; causal attention only,
+ * as its window; `heavy` counts keys of the window and sinks that are among the largest. */
 #include "attn_expression.h"
 
 typedef struct params {

@@ -3,9 +3,9 @@
  *   sum  := [number '*'] atom (('+' | '-') [number '*'] atom)*
  *   atom := name[:parameters] | '(' sum ')' | dyadic(sum[,base=keys])
  *
- * Without numbers a join: the terms, from left to right, take their keys of those that remain, and one softmax runs over
- * all of them. With a number before every term a gated sum of the outputs of attention by each. dyadic makes
- * causal attention of attention without causality, by halves. */
+ * Without numbers a join: the terms, from left to right, take their keys of those that remain, and one
+ * softmax runs over all of them. With a number before every term a gated sum of the outputs of attention by
+ * each. dyadic makes causal attention of attention without causality, by halves. */
 #ifndef ATTN_EXPRESSION_H
 #define ATTN_EXPRESSION_H
 
@@ -46,9 +46,10 @@ ATTN_API attn_status attn_spec_at(const attn_expression *, attn_spec **out);
 typedef attn_status (*attn_spec_visitor)(void *context, const attn_spec *atom);
 ATTN_API attn_status attn_spec_each(const attn_spec *, bool within, attn_spec_visitor, void *context);
 
-/* A variant's members of a name for an expression: ATTN_VARIANT(name, ATTN_EXPRESSION("streaming:sink={sink} + topk:k={k}"),
- * ...), in which {k} is the value of the variant's parameter k. .caps, which must not be more than the expression keeps
- * (`attnlab describe` of the expression lists that), .params, .seed and .budget are the variant's own. */
+/* A variant's members of a name for an expression: ATTN_VARIANT(name, ATTN_EXPRESSION("streaming:sink={sink}
+ * + topk:k={k}"), ...), in which {k} is the value of the variant's parameter k. .caps, which must not be more
+ * than the expression keeps (`attnlab describe` of the expression lists that), .params, .seed and .budget are
+ * the variant's own. */
 ATTN_API attn_status attn_expression_applicable(const attn_context *);
 ATTN_API attn_status attn_expression_describe(attn_builder *, const attn_context *, attn_parts *);
 ATTN_API attn_cost attn_expression_cost(const attn_context *);

@@ -1,4 +1,5 @@
-/* change.c - specs made from specs: with another value of a parameter, or one term; and parameters by name. */
+/* change.c - specs made from specs: with another value of a parameter, or one term; and parameters by
+ * name. */
 #define _POSIX_C_SOURCE 200809L
 #include "core/decimal.h"
 #include "core/expression/expression.h"

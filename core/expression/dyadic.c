@@ -2,9 +2,10 @@
  *
  *   causal(n) = [ causal(p),  causal(n - p) (+) X(q_2; k_1, v_1) ],   p = the largest base 2^k < n,
  *
- * and exact attention of at most `base` rows (Han et al. 2023, arXiv:2310.05869, algorithm 4, for HyperAttention). (+) joins two
- * softmaxes over different keys by their log-sum-exps. Where a part ends does not depend on n, so that the first
- * rows are those of a shorter sequence, unless rows of X depend on each other. Parts of the same shape share a plan. */
+ * and exact attention of at most `base` rows (Han et al. 2023, arXiv:2310.05869, algorithm 4, for
+ * HyperAttention). (+) joins two softmaxes over different keys by their log-sum-exps. Where a part ends does
+ * not depend on n, so that the first rows are those of a shorter sequence, unless rows of X depend on each
+ * other. Parts of the same shape share a plan. */
 #include "core/expression/run.h"
 
 #include <math.h>

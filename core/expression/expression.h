@@ -65,7 +65,8 @@ uint32_t expression_caps(const attn_expression *);
 bool expression_restricts(const attn_expression *);
 /* Does it end with features, which estimate the keys that remain (caps.c)? */
 bool expression_has_features(const attn_expression *);
-/* The parts that an expression cannot have: a term of a join that cannot be restricted, and so on (caps.c). */
+/* The parts that an expression cannot have: a term of a join that cannot be restricted, and so on
+ * (caps.c). */
 attn_status expression_check(const attn_expression *);
 
 #endif

@@ -1,6 +1,6 @@
-/* join.c - a join as one selector: of each query (or block) first the keys of the leftmost term, then those of the next that
- * are not taken, and so on, with their weights; one softmax runs over all of them (attn_selector.h), so that no partial
- * results are joined and nothing is counted twice. */
+/* join.c - a join as one selector: of each query (or block) first the keys of the leftmost term, then those
+ * of the next that are not taken, and so on, with their weights; one softmax runs over all of them
+ * (attn_selector.h), so that no partial results are joined and nothing is counted twice. */
 #include "core/expression/join.h"
 #include "core/expression/run.h"
 
@@ -177,7 +177,8 @@ static attn_picks_fault fault_of(const term *t, const term_request *asked, const
                                                                                   : ATTN_PICKS_SOUND;
 }
 
-/* Of keys that a block shares, a query takes those that it sees. False: a selection is at fault, which is noted. */
+/* Of keys that a block shares, a query takes those that it sees. False: a selection is at fault, which is
+ * noted. */
 static bool add_term(const join *x, const term *t, const term_request *asked, room *r, attn_picks *out) {
   const bool weighted = t->kind == TERM_SELECTOR && t->selector.weighted,
              tile = x->selector.share == ATTN_SHARE_TILE;

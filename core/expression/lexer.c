@@ -1,6 +1,6 @@
-/* lexer.c - where the parts of an expression end. A '+' between two keys of a list, or in a path, joins nothing: it
- * separates terms before a name, a number with '*', or a parenthesis, and in the value of a text only between blanks and
- * before a variant's name. */
+/* lexer.c - where the parts of an expression end. A '+' between two keys of a list, or in a path, joins
+ * nothing: it separates terms before a name, a number with '*', or a parenthesis, and in the value of a text
+ * only between blanks and before a variant's name. */
 #include "core/expression/expression.h"
 
 #include <ctype.h>
@@ -78,7 +78,8 @@ static bool has_base(const attn_variant *v) {
   return false;
 }
 
-/* Is ",base=" here dyadic's? Of a variant that has such a parameter, too, only the last before the parenthesis is. */
+/* Is ",base=" here dyadic's? Of a variant that has such a parameter, too, only the last before the
+ * parenthesis is. */
 static bool ends_in_base(const char *at, const attn_variant *v) {
   const char *value = expression_base(at);
   return value && (!has_base(v) || *expression_skip(value + strcspn(value, " \t\r\n,)")) == ')');

@@ -1,4 +1,5 @@
-/* parse.c - from the text of an expression to its tree, by recursive descent. Joins within joins are one join. */
+/* parse.c - from the text of an expression to its tree, by recursive descent. Joins within joins are one
+ * join. */
 #define _POSIX_C_SOURCE 200809L
 #include "core/expression/expression.h"
 

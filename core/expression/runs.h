@@ -4,7 +4,8 @@
 
 #include "core/internal.h"
 
-/* log_weights: of each run; NULL: they are 0. count may exceed `most`: there was no room for the last of them. */
+/* log_weights: of each run; NULL: they are 0. count may exceed `most`: there was no room for the last of
+ * them. */
 typedef struct run_set {
   attn_run *runs;
   double *log_weights;
@@ -15,7 +16,8 @@ typedef struct run_set {
 void run_add(run_set *, int64_t first, int64_t end, double log_weight);
 /* The keys from `begin` to `end` of runs of any step, in any order. It consumes the runs. */
 void run_add_any(run_set *, attn_run *runs, int64_t count, int64_t begin, int64_t end);
-/* out <- the keys of `owned`, and of those of `more` from `begin` to `end` the ones that are not among them. */
+/* out <- the keys of `owned`, and of those of `more` from `begin` to `end` the ones that are not among
+ * them. */
 void run_join(const run_set *owned, const run_set *more, int64_t begin, int64_t end, run_set *out);
 /* Do they have a key in common? */
 bool run_sets_intersect(const run_set *, const run_set *);

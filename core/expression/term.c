@@ -1,4 +1,5 @@
-/* term.c - see term.h. A pattern and attention to every key are selections, too: of the runs that the query sees. */
+/* term.c - see term.h. A pattern and attention to every key are selections, too: of the runs that the query
+ * sees. */
 #include "core/expression/term.h"
 
 #include <stdio.h>
@@ -24,7 +25,8 @@ static attn_status check_pieces(const term *t, const attn_run *runs, int64_t cou
       t->context.variant->name, (long long)query, (long long)pieces, (long long)t->max_runs);
 }
 
-/* Rows as the engine reads those of a pattern alone: what breaks the contract is refused before anybody follows it. */
+/* Rows as the engine reads those of a pattern alone: what breaks the contract is refused before anybody
+ * follows it. */
 static attn_status check_pattern(attn_builder *b, const term *t) {
   const attn_problem *p = t->context.problem;
   const char *name = t->context.variant->name;

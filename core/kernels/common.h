@@ -25,8 +25,8 @@
 #define EXP_ERROR_F32 0x1p-22
 #define EXP_ERROR_F64 0x1p-51
 
-/* tanh x = x + x z t(z), z = x^2, |x| <= TANH_SMALL, by minimax fit of the relative error of tanh (fp32: 4.4e-9;
- * fp64: 3.7e-19). */
+/* tanh x = x + x z t(z), z = x^2, |x| <= TANH_SMALL, by minimax fit of the relative error of tanh (fp32:
+ * 4.4e-9; fp64: 3.7e-19). */
 #define TANH_SMALL 0.625
 #define TANH_COEFFICIENTS_F32                                                                     \
   -0.333332819439521675f, 0.133314422402428472f, -0.0537397176507568403f, 0.0206390934562065788f, \
@@ -36,11 +36,11 @@
       -0.00886323431255381556, 0.00359211399975256824, -0.00145572594786165004, 0.000589451799955732051, \
       -0.000237011736846997276, 0.0000915584284606455832, -0.000030187240732636964, 6.04247819155928451e-6
 
-/* Relative error of cap tanh(t / cap), in units u: t times the rounded 1 / cap is off by 1.5, and tanh passes on at
- * most as much (it is concave); up to TANH_SMALL the last sum rounds once, and what it adds, at most 0.12 of the
- * result, is off by at most 4; beyond, e = 2^-x is off by 4 and by 2 x (its rounded argument) of at most 0.29,
- * which the quotient (1 - e) / (1 + e) multiplies by 2 / (1 - e^2) < 2.2, so by less than 5, and rounds three
- * times; the product rounds once. Less than 11; declared: 16. */
+/* Relative error of cap tanh(t / cap), in units u: t times the rounded 1 / cap is off by 1.5, and tanh passes
+ * on at most as much (it is concave); up to TANH_SMALL the last sum rounds once, and what it adds, at most
+ * 0.12 of the result, is off by at most 4; beyond, e = 2^-x is off by 4 and by 2 x (its rounded argument) of
+ * at most 0.29, which the quotient (1 - e) / (1 + e) multiplies by 2 / (1 - e^2) < 2.2, so by less than 5,
+ * and rounds three times; the product rounds once. Less than 11; declared: 16. */
 #define TANH_ERROR_F32 0x1p-20
 #define TANH_ERROR_F64 0x1p-49
 

@@ -1,7 +1,8 @@
 /* half.h - elements of 16 bits: IEEE 754 binary16 (f16) and bfloat16, from and to fp32 and fp64.
  *
- * Conversions to 16 bits round to nearest, ties to even, in one step; what is too large becomes Inf, subnormals are
- * kept, and a NaN stays a NaN, quiet, with the first bits of its payload. Branch-free, so that loops are vectors. */
+ * Conversions to 16 bits round to nearest, ties to even, in one step; what is too large becomes Inf,
+ * subnormals are kept, and a NaN stays a NaN, quiet, with the first bits of its payload. Branch-free, so that
+ * loops are vectors. */
 #ifndef ATTN_CORE_KERNELS_HALF_H
 #define ATTN_CORE_KERNELS_HALF_H
 
@@ -44,8 +45,8 @@ static inline uint16_t half_to_bf16(float value) {
   return (uint16_t)((word & 0x7fffffffu) > 0x7f800000u ? nan : nearest);
 }
 
-/* fp64 to fp32 by rounding to odd: cut off, the last bit set where something was lost. What is rounded to nearest
- * afterwards, to two bits fewer or less, is rounded as if in one step (Boldo and Melquiond 2008). */
+/* fp64 to fp32 by rounding to odd: cut off, the last bit set where something was lost. What is rounded to
+ * nearest afterwards, to two bits fewer or less, is rounded as if in one step (Boldo and Melquiond 2008). */
 static inline float half_odd(double value) {
   const float near = (float)value;
   const double back = (double)near, size = back < 0 ? -back : back, own = value < 0 ? -value : value;

@@ -1,4 +1,5 @@
-/* kernels.c - the products, rows and transforms of attn_arithmetic.h by the table of kernels that a plan has. */
+/* kernels.c - the products, rows and transforms of attn_arithmetic.h by the table of kernels that a plan
+ * has. */
 #include "core/kernels/kernels.h"
 
 #include "attn_variant.h"

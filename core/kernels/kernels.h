@@ -50,7 +50,8 @@ typedef struct attn_score_map {
   double cap, leaky;
 } attn_score_map;
 
-/* The biases of the lanes of a tile: for the key j, log2(e) dense[j] + relative[-j], where they are not NULL. */
+/* The biases of the lanes of a tile: for the key j, log2(e) dense[j] + relative[-j], where they are not
+ * NULL. */
 typedef struct attn_bias_lanes {
   int64_t rows;
   attn_dtype dtype;                 /* of dense */
@@ -59,8 +60,8 @@ typedef struct attn_bias_lanes {
 } attn_bias_lanes;
 
 /* Keys of one online step: rows keys[0 .. count) of k and v. mask: for each key the lanes that see it; NULL:
- * all. map: NULL where scores stay as they are. bias: for each key what is added to the lanes' scores after the
- * map, [ATTN_LANES] in units of log 2; NULL: nothing. */
+ * all. map: NULL where scores stay as they are. bias: for each key what is added to the lanes' scores after
+ * the map, [ATTN_LANES] in units of log 2; NULL: nothing. */
 typedef struct attn_step {
   const void *k, *v;
   int64_t k_row, v_row;
@@ -82,8 +83,8 @@ typedef struct attn_tile_kernels {
   void (*begin)(attn_tile *, const void *const *q, int64_t d_qk, int64_t d_v);
   /* scale: of the scores, times log2(e). */
   void (*step)(attn_tile *, const attn_step *, int64_t d_qk, int64_t d_v, double scale);
-  /* The same if some row has a score in the step that is not below its maximum before the step plus margin, in units of
-   * log 2; else nothing changes, and it returns false. NULL: only `tile` has it. */
+  /* The same if some row has a score in the step that is not below its maximum before the step plus margin,
+   * in units of log 2; else nothing changes, and it returns false. NULL: only `tile` has it. */
   bool (*step_above)(attn_tile *, const attn_step *, int64_t d_qk, int64_t d_v, double scale, double margin);
   /* Adds what another tile of the same queries has taken: M = max(M1, M2), O = 2^(M1 - M) O1 + 2^(M2 - M)
    * O2. */
@@ -127,7 +128,8 @@ struct attn_kernels {
   void (*tile_product)(float *c, const uint32_t *a,
                        const uint32_t *b); /* one of them (bf16.inc), to be tested */
 
-  /* Elements that are stored in another type, from and to the table's; NULL of a type that it does not take. */
+  /* Elements that are stored in another type, from and to the table's; NULL of a type that it does not
+   * take. */
   void (*load[ATTN_DTYPES])(int64_t count, const void *x, void *to);
   void (*store[ATTN_DTYPES])(int64_t count, const void *x, void *to);
   void (*gemm_pack)(int64_t k, int64_t n, attn_matrix b, void *packed);
@@ -137,8 +139,8 @@ struct attn_kernels {
   void (*softmax_row)(int64_t count, void *x, double scale);
   int64_t (*count_above)(int64_t count, const void *x, double least); /* how many x are; count below 2^24 */
   uint64_t (*above)(int64_t count, const void *x, double least);      /* which of 64, at most, are */
-  /* Leaves those x that are above `least`, and the first `equal` of those that equal it, with their columns, in their
-   * order. Returns how many. */
+  /* Leaves those x that are above `least`, and the first `equal` of those that equal it, with their columns,
+   * in their order. Returns how many. */
   int64_t (*leave)(int64_t count, void *x, int32_t *columns, double least, int64_t equal);
   /* out[count][ATTN_LANES]; a lane's bit of mask is cleared where dense is -Inf. */
   void (*bias_block)(const attn_bias_lanes *, int64_t count, const int64_t *keys, void *out, uint64_t *mask);

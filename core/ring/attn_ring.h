@@ -28,11 +28,12 @@
 typedef struct attn_ring attn_ring;
 
 /* Prepares the ring. problem: of the whole sequence, the same on all ranks: n_q = n_kv = n >= 2P, strides
- * zero (local tensors are contiguous), scores as they are, no mask besides causal. spec: "tiled" with parameters, or another exact variant with
- * ATTN_CAP_LSE. options: as in attn_plan_create, may be NULL; threads, isa and the
- * allocator may differ between ranks, and nothing else may: EINVAL names the argument that does. The communicator
- * is duplicated; MPI must be initialised (MPI_THREAD_FUNNELED is enough). EINVAL, EUNSUPPORTED, ENOMEM;
- * EFOREIGN: MPI failed. A NULL communicator or one between two groups is refused without communication. */
+ * zero (local tensors are contiguous), scores as they are, no mask besides causal. spec: "tiled" with
+ * parameters, or another exact variant with ATTN_CAP_LSE. options: as in attn_plan_create, may be NULL;
+ * threads, isa and the allocator may differ between ranks, and nothing else may: EINVAL names the argument
+ * that does. The communicator is duplicated; MPI must be initialised (MPI_THREAD_FUNNELED is enough). EINVAL,
+ * EUNSUPPORTED, ENOMEM; EFOREIGN: MPI failed. A NULL communicator or one between two groups is refused
+ * without communication. */
 ATTN_API attn_status attn_ring_create(attn_ring **, MPI_Comm, const attn_problem *problem, const char *spec,
                                       const attn_options *options);
 
@@ -73,8 +74,8 @@ typedef struct attn_ring_argument {
   const char *text;
 } attn_ring_argument;
 
-/* Collective. As attn_ring_agree, and then EINVAL, with the name and both values, for the first of the arguments
- * that some rank was given otherwise than rank 0. */
+/* Collective. As attn_ring_agree, and then EINVAL, with the name and both values, for the first of the
+ * arguments that some rank was given otherwise than rank 0. */
 ATTN_API attn_status attn_ring_agree_on(MPI_Comm, attn_status, const attn_ring_argument *, int count);
 
 #endif

@@ -144,8 +144,8 @@ static attn_status prepare(attn_ring *ring, const attn_problem *problem, const c
   return status ? status : make_room(ring);
 }
 
-/* The ranks compute one thing: the same problem by the same spec. Before they prepare it, since what differs may
- * fail on some ranks alone. */
+/* The ranks compute one thing: the same problem by the same spec. Before they prepare it, since what differs
+ * may fail on some ranks alone. */
 static attn_status compare(MPI_Comm comm, attn_status mine, const attn_problem *problem,
                            const attn_spec *spec, const attn_options *options) {
   attn_problem p = {0};

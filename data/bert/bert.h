@@ -2,9 +2,9 @@
  * attention in which each token sees all. They predict no next token, so there are no logits here. Internal
  * to data/.
  *
- * x = norm(E[token] + P[position] + T[0]); a layer: q, k, v = x W^T + b each; x = norm(x + attention(q, k, v) Wo^T + bo);
- * x = norm(x + gelu(x W1^T + b1) W2^T + b2); gelu(a) = a (1 + erf(a / sqrt 2)) / 2; norm(x) = (x - mean) / sqrt(variance +
- * eps) * g + b. */
+ * x = norm(E[token] + P[position] + T[0]); a layer: q, k, v = x W^T + b each; x = norm(x + attention(q, k, v)
+ * Wo^T + bo); x = norm(x + gelu(x W1^T + b1) W2^T + b2); gelu(a) = a (1 + erf(a / sqrt 2)) / 2; norm(x) = (x
+ * - mean) / sqrt(variance + eps) * g + b. */
 #ifndef DATA_BERT_BERT_H
 #define DATA_BERT_BERT_H
 

@@ -1,5 +1,5 @@
-/* blocks.c - quantised elements in blocks, as GGUF files hold them (https://github.com/ggml-org/ggml): a code of a
- * few bits for each element, a scale d and in some a second factor m for all, both binary16.
+/* blocks.c - quantised elements in blocks, as GGUF files hold them (https://github.com/ggml-org/ggml): a code
+ * of a few bits for each element, a scale d and in some a second factor m for all, both binary16.
  *
  *   Q8_0   32 elements in  34 bytes   d, i8 c[32]                      x_e = d c_e
  *   Q4_0   32              18         d, u8 b[16]                      x_e = d (c_e - 8)
@@ -8,8 +8,8 @@
  *   Q5_K   256             176        d, m, u8 p[12], h[32], b[128]    x_e = d s_g c_e - m t_g
  *   Q6_K   256             210        u8 b[128], h[64], i8 s[16], d    x_e = d s_g (c_e - 32)
  *
- * Bytes in this order; g = e / 16 in Q2_K and Q6_K, e / 32 in Q4_K and Q5_K. With e = 128 a + 32 k + l, l < 32, k < 4
- * (Q4_0: e = 16 k + l) the code c_e is, of lowest bit first,
+ * Bytes in this order; g = e / 16 in Q2_K and Q6_K, e / 32 in Q4_K and Q5_K. With e = 128 a + 32 k + l, l <
+ * 32, k < 4 (Q4_0: e = 16 k + l) the code c_e is, of lowest bit first,
  *
  *   Q4_0   half k of b_l
  *   Q2_K   bits 2k, 2k + 1 of b[32 a + l]
@@ -17,12 +17,12 @@
  *   Q5_K   the same, then bit g of h_l
  *   Q6_K   half k div 2 of b[64 a + 32 (k mod 2) + l], then bits 2k, 2k + 1 of h[32 a + l]
  *
- * where half 0 of a byte is its low four bits. p holds eight s and eight t of six bits: s_g and t_g are the low six of
- * p_g and p_{g+4} for g < 4, and for the others the two halves of p_{g+4}, with the two bits left over in p_{g-4}
- * and p_g above them.
+ * where half 0 of a byte is its low four bits. p holds eight s and eight t of six bits: s_g and t_g are the
+ * low six of p_g and p_{g+4} for g < 4, and for the others the two halves of p_{g+4}, with the two bits left
+ * over in p_{g-4} and p_g above them.
  *
- * d, s and c have at most 11, 7 and 5 bits, so that their products are exact in f32: x_e is rounded once, where two of
- * them are subtracted. */
+ * d, s and c have at most 11, 7 and 5 bits, so that their products are exact in f32: x_e is rounded once,
+ * where two of them are subtracted. */
 #include "data/formats/blocks.h"
 
 static void widen_q8_0(const uint8_t *at, int64_t count, float *out) {

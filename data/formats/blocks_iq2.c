@@ -1,12 +1,14 @@
-/* blocks_iq2.c - IQ2_XXS, 2.06 bits an element: directions of eight elements from a table, with signs and scales.
+/* blocks_iq2.c - IQ2_XXS, 2.06 bits an element: directions of eight elements from a table, with signs and
+ * scales.
  *
  *   256 elements in 66 bytes: d, then for each 32 of them u8 i[4] and a little-endian u32 w
  *   x = d (w_28..31 + 1/2) / 4 * r[i_j] * (-1)^z,   for element k of the eight of i_j
  *
- * z is bit k of a byte whose low seven bits are bits 7j ... 7j + 6 of w and whose eighth gives it an even number of
- * ones. r is a row of eight lengths, each of 8, 25 and 43, of which an even number are 25: 256 of the 3281 rows of
- * that kind, chosen by the authors of the format (https://github.com/ggml-org/ggml, iq2xxs_grid). Here a row is two
- * bytes: bit k of the low one says that length k is 25, bit k of the high one that it is 43.
+ * z is bit k of a byte whose low seven bits are bits 7j ... 7j + 6 of w and whose eighth gives it an even
+ * number of ones. r is a row of eight lengths, each of 8, 25 and 43, of which an even number are 25: 256 of
+ * the 3281 rows of that kind, chosen by the authors of the format (https://github.com/ggml-org/ggml,
+ * iq2xxs_grid). Here a row is two bytes: bit k of the low one says that length k is 25, bit k of the high one
+ * that it is 43.
  *
  * d, 2 w + 1 and the length have 11, 5 and 6 bits: every element is exact in f32. */
 #include "data/formats/blocks.h"

@@ -1,4 +1,5 @@
-/* gguf_cursor.h - the elements of a GGUF file, read one after another: numbers, texts, values. Internal to gguf.c. */
+/* gguf_cursor.h - the elements of a GGUF file, read one after another: numbers, texts, values. Internal to
+ * gguf.c. */
 #ifndef DATA_FORMATS_GGUF_CURSOR_H
 #define DATA_FORMATS_GGUF_CURSOR_H
 

@@ -1,8 +1,9 @@
 /* graph.c - graphs from files: which keys each query sees, as spans (attn_graph_reader_set).
  *
  *   npy |u1, |b1   [rows, columns] or [heads, rows, columns]: 1 where there is an edge
- *   npy <i8        [edges, 2] of (row, column), or [edges, 3] with the head before them; or [rows], one column for
- *                  each row, -1 for none: a list of parents; or a mask as above, of more than 3 columns
+ *   npy <i8        [edges, 2] of (row, column), or [edges, 3] with the head before them; or [rows], one
+ *                  column for each row, -1 for none: a list of parents; or a mask as above, of more than 3
+ *                  columns
  *   HDF5,          indptr [rows + 1] (or [heads * rows + 1], the rows of one head after those of another) and
  *   safetensors    indices, the columns of one row after those of another: SciPy's compressed sparse rows
  *

@@ -1,4 +1,5 @@
-/* graph_rows.c - compressed sparse rows in HDF5 and safetensors files: indptr and indices, as SciPy names them.
+/* graph_rows.c - compressed sparse rows in HDF5 and safetensors files: indptr and indices, as SciPy names
+ * them.
  *
  * A file that we write has shape beside them, [rows of all heads, columns], for
  * scipy.sparse.csr_matrix((ones, indices, indptr), shape). */

@@ -1,5 +1,5 @@
-/* hdf5.c - Q, K, V in HDF5 files: datasets q, k, v (or of other names) of floats of 2 bytes, which HDF5 widens itself, 4 or
- * 8; or of bfloat16 as uint16. */
+/* hdf5.c - Q, K, V in HDF5 files: datasets q, k, v (or of other names) of floats of 2 bytes, which HDF5
+ * widens itself, 4 or 8; or of bfloat16 as uint16. */
 #include <hdf5.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,9 @@
 #include "data/support/output.h"
 
 /* Opens a regular file for reading, after a walk over everything in it: external links, external and virtual
- * data, filters other than deflate, shuffle and fletcher32, and datasets that would take more than the machine's
- * memory, or together more than 1 GiB and a thousand times the file's size, are EINVAL. Prints nothing. */
+ * data, filters other than deflate, shuffle and fletcher32, and datasets that would take more than the
+ * machine's memory, or together more than 1 GiB and a thousand times the file's size, are EINVAL. Prints
+ * nothing. */
 attn_status hdf5_input_open(const char *path, hid_t *out);
 
 /* Calls read(path, context) in a child process: its crash, endless loop or excessive memory is EINVAL here; a

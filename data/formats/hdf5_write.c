@@ -1,5 +1,5 @@
-/* hdf5_write.c - HDF5 files that are built as an image in memory first: HDF5 1.10 does not survive a full disk when
- * it writes itself. Times are untracked, so that the same content gives the same bytes. */
+/* hdf5_write.c - HDF5 files that are built as an image in memory first: HDF5 1.10 does not survive a full
+ * disk when it writes itself. Times are untracked, so that the same content gives the same bytes. */
 #include "data/formats/hdf5_write.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* npy.h - an .npy file, or a member of an .npz archive, with elements of one of the types that data/ reads. Internal to
- * data/. */
+/* npy.h - an .npy file, or a member of an .npz archive, with elements of one of the types that data/ reads.
+ * Internal to data/. */
 #ifndef DATA_FORMATS_NPY_H
 #define DATA_FORMATS_NPY_H
 
@@ -36,7 +36,8 @@ attn_status npy_open(const char *path, npy_array *);
 void npy_close(npy_array *);
 bool npy_is(const npy_array *, const char *descr);
 
-/* data_npy_read; bf16: elements are two bytes without a type of their own (V2, uint16, int16), which are bfloat16. */
+/* data_npy_read; bf16: elements are two bytes without a type of their own (V2, uint16, int16), which are
+ * bfloat16. */
 attn_status npy_read(const char *path, bool bf16, data_array *out);
 
 /* -- npz.c -- */
@@ -45,11 +46,12 @@ attn_status npy_read(const char *path, bool bf16, data_array *out);
 const char *npz_find_separator(const char *path);
 /* The path of the file, to be freed; NULL (recorded) without memory. */
 char *npz_file(const char *path);
-/* Finds member NAME.npy of an archive and parses its header. *to is its content, to be freed, where it is deflated,
- * else NULL; *at and *bytes are the content. */
+/* Finds member NAME.npy of an archive and parses its header. *to is its content, to be freed, where it is
+ * deflated, else NULL; *at and *bytes are the content. */
 attn_status npz_member(const char *path, const file_map *, npy_header *, uint8_t **to, const uint8_t **at,
                        size_t *bytes);
-/* Refuses a file of torch.save with the line of Python that converts it, single: to one array; otherwise ATTN_OK. */
+/* Refuses a file of torch.save with the line of Python that converts it, single: to one array; otherwise
+ * ATTN_OK. */
 attn_status npz_refuse_pickle(const char *path, const file_map *, bool single);
 
 #endif

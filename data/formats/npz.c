@@ -1,5 +1,5 @@
-/* npz.c - arrays in NumPy's .npz archives, zip archives of .npy files; and the archives of torch.save, whose pickles would
- * have to be executed. */
+/* npz.c - arrays in NumPy's .npz archives, zip archives of .npy files; and the archives of torch.save, whose
+ * pickles would have to be executed. */
 #include <stdlib.h>
 #include <string.h>
 

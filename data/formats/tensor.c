@@ -1,5 +1,5 @@
-/* tensor.c - elements of a tensor as numbers: IEEE 754 binary16 and bfloat16 widened exactly, binary64 rounded
- * to f32. */
+/* tensor.c - elements of a tensor as numbers: IEEE 754 binary16 and bfloat16 widened exactly, binary64
+ * rounded to f32. */
 #include "data/formats/tensor.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* tensor.h - a tensor as a file holds it: a name, a shape, and elements in one of several formats. Internal to
- * data/. */
+/* tensor.h - a tensor as a file holds it: a name, a shape, and elements in one of several formats. Internal
+ * to data/. */
 #ifndef DATA_FORMATS_TENSOR_H
 #define DATA_FORMATS_TENSOR_H
 

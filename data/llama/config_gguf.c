@@ -1,5 +1,5 @@
-/* config_gguf.c - the configuration of a GGUF file: the architectures llama (of Mistral, too), qwen2 and qwen3. What the
- * forward pass does not compute is refused by name. */
+/* config_gguf.c - the configuration of a GGUF file: the architectures llama (of Mistral, too), qwen2 and
+ * qwen3. What the forward pass does not compute is refused by name. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -50,7 +50,8 @@ static attn_status refuse_variations(const gguf *file, key_names *names, const d
   return status;
 }
 
-/* Without a kind the positions are stretched linearly, by either of two keys. Llama 3 has a tensor of divisors instead. */
+/* Without a kind the positions are stretched linearly, by either of two keys. Llama 3 has a tensor of
+ * divisors instead. */
 static attn_status read_rope(const gguf *file, key_names *names, data_llama_config *c) {
   const char *path = gguf_path(file), *a = c->architecture, *old = key_of(names, a, "rope.scale_linear"),
              *theta = key_of(names, a, "rope.freq_base");

@@ -1,5 +1,6 @@
-/* config_json.c - config.json of a Hugging Face model directory: Llama, Mistral, Qwen2 and Qwen3. Absent keys have the
- * values that Hugging Face's configurations give them. What the forward pass does not compute is refused by name. */
+/* config_json.c - config.json of a Hugging Face model directory: Llama, Mistral, Qwen2 and Qwen3. Absent keys
+ * have the values that Hugging Face's configurations give them. What the forward pass does not compute is
+ * refused by name. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,8 @@ static attn_status read_biases(const char *path, const json_t *config, const arc
 
 /* -- rotary positions -- */
 
-/* What is not supported: rotations of a part of each head, and of a scale that the length of the text changes. */
+/* What is not supported: rotations of a part of each head, and of a scale that the length of the text
+ * changes. */
 static attn_status refuse_rotations(const char *path, const json_t *rope) {
   static const char *const absent[] = {"mscale", "mscale_all_dim", "short_factor", "mrope_section"};
   const setting part = get(rope, "partial_rotary_factor");

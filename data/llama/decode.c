@@ -1,5 +1,5 @@
-/* decode.c - the forward pass a token at a time, of several texts at once, with the keys and values of the tokens before
- * kept (data_llama_decoder in data.h). */
+/* decode.c - the forward pass a token at a time, of several texts at once, with the keys and values of the
+ * tokens before kept (data_llama_decoder in data.h). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

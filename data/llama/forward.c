@@ -1,5 +1,5 @@
-/* forward.c - logits of a text, and queries, keys and values of one layer. What is longer than the model's context is cut
- * into independent windows. */
+/* forward.c - logits of a text, and queries, keys and values of one layer. What is longer than the model's
+ * context is cut into independent windows. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* llama.c - opening a model: every tensor the configuration calls for is there with its shape, and no other. */
+/* llama.c - opening a model: every tensor the configuration calls for is there with its shape, and no
+ * other. */
 #include "data/llama/llama.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-/* pass.c - a forward pass of several windows and streams, layer by layer, so that a layer's weights are widened once
- * for all of them (data_llama_run in data.h). Where a model's own attention sees the last keys alone (Mistral), the exact
- * stream and the variants have this as the mask of their problem.
+/* pass.c - a forward pass of several windows and streams, layer by layer, so that a layer's weights are
+ * widened once for all of them (data_llama_run in data.h). Where a model's own attention sees the last keys
+ * alone (Mistral), the exact stream and the variants have this as the mask of their problem.
  *
  * A stream that has replaced no head yet equals the exact stream and has no separate state; it begins with a
  * copy. The exact stream comes last in each layer, because its state before the layer is copied. */

@@ -1,5 +1,5 @@
-/* reach.c - layers that see all keys before a query, and those that see the last ones alone (Mistral, Jiang et al. 2023,
- * arXiv:2310.06825: query i sees keys i - window + 1 ... i). */
+/* reach.c - layers that see all keys before a query, and those that see the last ones alone (Mistral, Jiang
+ * et al. 2023, arXiv:2310.06825: query i sees keys i - window + 1 ... i). */
 #include "data/llama/reach.h"
 
 llama_reach llama_reach_of(const data_llama_config *c, int64_t layer) {

@@ -1,5 +1,5 @@
-/* reach.h - how far back the layers of a model see, and plans of its attention with this as their mask. Internal to
- * data/llama/. */
+/* reach.h - how far back the layers of a model see, and plans of its attention with this as their mask.
+ * Internal to data/llama/. */
 #ifndef DATA_LLAMA_REACH_H
 #define DATA_LLAMA_REACH_H
 
@@ -15,8 +15,8 @@ bool llama_reach_occurs(const data_llama_config *, llama_reach);
 /* What the model's window lets a query see; lives as long as *config. */
 attn_pattern llama_reach_pattern(const data_llama_config *config);
 
-/* Causal attention of n_q queries on n_kv keys; rows of all heads lie side by side, as the linear layers write and read
- * them. */
+/* Causal attention of n_q queries on n_kv keys; rows of all heads lie side by side, as the linear layers
+ * write and read them. */
 attn_problem llama_problem(const data_llama_config *, int64_t n_q, int64_t n_kv);
 
 /* A plan of the variant for each reach that some layer has; NULL for others. scale 0: the model's. */

@@ -1,13 +1,15 @@
-/* rope_scaling.c - frequencies of rotary positions in a stretched context: f_i = theta^(-2i/d), and with L positions
- * before the stretching and its factor s
+/* rope_scaling.c - frequencies of rotary positions in a stretched context: f_i = theta^(-2i/d), and with L
+ * positions before the stretching and its factor s
  *
  *   linear   f_i / s (position interpolation, Chen et al. 2023, arXiv:2306.15595)
- *   dynamic  theta (s n / L - (s - 1))^(d/(d-2)) in place of theta, in windows of n > L (NTK-aware, length by length)
+ *   dynamic  theta (s n / L - (s - 1))^(d/(d-2)) in place of theta, in windows of n > L (NTK-aware, length by
+ *   length)
  *   yarn     f_i r_i / s + f_i (1 - r_i), r_i a ramp from 0 to 1 over the components between those which turn
- *            beta_fast and beta_slow times in L positions: i(b) = d ln(L / (2 pi b)) / (2 ln theta), down and up to
- *            whole ones; q and k times 0.1 ln s + 1, or as the file says (Peng et al. 2023, arXiv:2309.00071,
- *            equations 17 to 22)
- *   llama3   f_i where L f_i / (2 pi) > high, f_i / s where it is < low, between the two in proportion (Llama 3.1) */
+ *            beta_fast and beta_slow times in L positions: i(b) = d ln(L / (2 pi b)) / (2 ln theta), down and
+ *            up to whole ones; q and k times 0.1 ln s + 1, or as the file says (Peng et al. 2023,
+ *            arXiv:2309.00071, equations 17 to 22)
+ *   llama3   f_i where L f_i / (2 pi) > high, f_i / s where it is < low, between the two in proportion (Llama
+ *   3.1) */
 #include <math.h>
 
 #include "data/llama/rope.h"

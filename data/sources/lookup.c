@@ -4,9 +4,9 @@
  *           u), u uniform on the unit sphere, t uniform among the keys up to the position of query i.
  *
  *           At scale 1/sqrt(d) attention is one step xi <- X softmax(beta X^T xi) of a modern Hopfield
- *           network (Ramsauer et al. 2021) from xi = q / (beta sqrt(d)), and |xi - x_t| = noise. From beta = 20 on 64
- *           patterns of d = 64 are far enough apart for their theorem: a row is x_t within an error that falls
- *           exponentially, with causality too, as x_t is visible.
+ *           network (Ramsauer et al. 2021) from xi = q / (beta sqrt(d)), and |xi - x_t| = noise. From beta =
+ *           20 on 64 patterns of d = 64 are far enough apart for their theorem: a row is x_t within an error
+ *           that falls exponentially, with causality too, as x_t is visible.
  *
  * gat       nodes z_j ~ N(0, I), V = Z; alpha_i = a . z_p for p = i + n_kv - n_q, the node of query i, beta_j
  *           = b . z_j, a ~ N(0, std^2 I / d_v) of each head, b of each key/value head; q_i = sqrt(d)

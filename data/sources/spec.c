@@ -41,7 +41,8 @@ attn_status data_source_find(const char *name, const data_source **out) {
                    known);
 }
 
-/* Takes those parameters out of the canonical text that are only named where they differ from their presets. */
+/* Takes those parameters out of the canonical text that are only named where they differ from their
+ * presets. */
 static void shorten(const data_source *source, char *text) {
   char *to = text;
   for (int i = 0; source->named && source->params[i].name; i++) {

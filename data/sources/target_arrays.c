@@ -1,4 +1,5 @@
-/* target_arrays.c - the arrays that a problem's score and mask are made of: drawn up by formula, or from files. */
+/* target_arrays.c - the arrays that a problem's score and mask are made of: drawn up by formula, or from
+ * files. */
 #include "data/sources/target.h"
 
 #include <math.h>
@@ -50,7 +51,8 @@ static attn_status make_alibi(attn_problem *p, data_target *t) {
   return status ? status : attn_alibi(p->heads, p->score.zero + 1, t->relative);
 }
 
-/* Fills the table with a number for each bucket: step times how far away it is, or, with heads in its columns, values. */
+/* Fills the table with a number for each bucket: step times how far away it is, or, with heads in its
+ * columns, values. */
 static attn_status fill_buckets(double step, const double *values, attn_problem *p, data_target *t) {
   const attn_score *s = &p->score;
   const int64_t half = p->causal ? T5_BUCKETS : T5_BUCKETS / 2;

@@ -9,8 +9,8 @@ typedef struct file_map {
   size_t bytes;
 } file_map;
 
-/* Opens a regular file for reading, and tells its size; anything else (a FIFO, a device, a directory) is EINVAL,
- * without waiting. EFOREIGN with the system's reason. */
+/* Opens a regular file for reading, and tells its size; anything else (a FIFO, a device, a directory) is
+ * EINVAL, without waiting. EFOREIGN with the system's reason. */
 attn_status file_open(const char *path, int *fd, size_t *bytes);
 
 /* Whether it is a regular file, or a link to one. */

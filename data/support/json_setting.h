@@ -6,8 +6,8 @@
 
 #include "data/support/setting.h"
 
-/* Reads DIRECTORY/config.json, an object. *path, for messages, is to be freed whatever happens. ENOTFOUND: it is not
- * there. */
+/* Reads DIRECTORY/config.json, an object. *path, for messages, is to be freed whatever happens. ENOTFOUND: it
+ * is not there. */
 attn_status json_config_read(const char *directory, char **path, json_t **out);
 
 /* null is absent. */

@@ -6,8 +6,8 @@
 
 static _Thread_local jmp_buf starved;
 
-/* jansson 2.14 drops characters, and frees what it does not own, where an allocation fails: it is left instead. What
- * it had allocated for the text is lost. */
+/* jansson 2.14 drops characters, and frees what it does not own, where an allocation fails: it is left
+ * instead. What it had allocated for the text is lost. */
 static void *checked_malloc(size_t bytes) {
   void *at = malloc(bytes);
   if (!at) longjmp(starved, 1);

@@ -1,5 +1,5 @@
-/* output.h - the one writer of files. A file appears whole or not at all; it replaces nothing but a file of its
- * own kind, and never an input. */
+/* output.h - the one writer of files. A file appears whole or not at all; it replaces nothing but a file of
+ * its own kind, and never an input. */
 #ifndef DATA_SUPPORT_OUTPUT_H
 #define DATA_SUPPORT_OUTPUT_H
 
@@ -26,8 +26,8 @@ attn_status output_check_params(const char *path, const output_kind *kind, const
                                 const void *params);
 
 /* Writes the parts one after another to a temporary file beside `path`, syncs it and renames it to `path`. A
- * symbolic link stays, and what it points to is replaced; a file that was there hands down its mode and owner.
- * FIFOs and character devices are written to in place. Refuses what output_check refuses. */
+ * symbolic link stays, and what it points to is replaced; a file that was there hands down its mode and
+ * owner. FIFOs and character devices are written to in place. Refuses what output_check refuses. */
 attn_status output_write(const char *path, const output_kind *kind, const file_part *parts, size_t count);
 
 /* Removes the temporary files for `path` that dead processes left. */

@@ -1,4 +1,5 @@
-/* setting.h - what a file says of a key, in JSON or in another form, and the rules for the numbers of a model. */
+/* setting.h - what a file says of a key, in JSON or in another form, and the rules for the numbers of a
+ * model. */
 #ifndef DATA_SUPPORT_SETTING_H
 #define DATA_SUPPORT_SETTING_H
 

@@ -1,8 +1,8 @@
-/* byte_level.c - byte-level BPE (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", 2.2):
- * a text is cut into pieces, and those are merged from bytes.
+/* byte_level.c - byte-level BPE (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners",
+ * 2.2): a text is cut into pieces, and those are merged from bytes.
  *
- * A vocabulary writes each byte as a character: the bytes 33-126, 161-172 and 174-255 as the characters of their
- * number, the others, in order, as the characters from 256 on. */
+ * A vocabulary writes each byte as a character: the bytes 33-126, 161-172 and 174-255 as the characters of
+ * their number, the others, in order, as the characters from 256 on. */
 #include <stdlib.h>
 #include <string.h>
 #include <uninorm.h>

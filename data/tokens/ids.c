@@ -1,5 +1,5 @@
-/* ids.c - the ids that a command gives to a model: of a text or from an array, each in the vocabulary, and the token
- * that windows begin with. */
+/* ids.c - the ids that a command gives to a model: of a text or from an array, each in the vocabulary, and
+ * the token that windows begin with. */
 #include "data/data.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* literals.c - the longest of a sorted list of texts that begins at a place: byte after byte, the range of those
- * that agree so far is narrowed. */
+/* literals.c - the longest of a sorted list of texts that begins at a place: byte after byte, the range of
+ * those that agree so far is narrowed. */
 #include "data/tokens/literals.h"
 
 #include <stdlib.h>

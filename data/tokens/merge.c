@@ -1,9 +1,10 @@
-/* merge.c - byte pair encoding. Pairs wait in buckets, one for each rank, and a bucket is sorted by place when its
- * turn comes: a heap of all pairs of a long text would not stay in any cache. In the heap of turns are the ranks
- * that have a bucket, and the few pairs that are found when the bucket of their rank is already sorted.
+/* merge.c - byte pair encoding. Pairs wait in buckets, one for each rank, and a bucket is sorted by place
+ * when its turn comes: a heap of all pairs of a long text would not stay in any cache. In the heap of turns
+ * are the ranks that have a bucket, and the few pairs that are found when the bucket of their rank is already
+ * sorted.
  *
- * Symbols only grow, and to the right. So a pair that still ends where it ended when it was entered is the same
- * pair, and any other is left out when it comes up. */
+ * Symbols only grow, and to the right. So a pair that still ends where it ended when it was entered is the
+ * same pair, and any other is left out when it comes up. */
 #include "data/tokens/merge.h"
 
 #include <stdlib.h>
@@ -42,8 +43,8 @@ attn_status merge_reserve(merge_work *w, size_t count, size_t ranks) {
   int32_t *const bucket = w->bucket;
   w->bucket = NULL;
   merge_free(w);
-  /* Each merge takes an entry and makes two at most, so that there are never more than three for each symbol, and
-   * two at the same time. */
+  /* Each merge takes an entry and makes two at most, so that there are never more than three for each symbol,
+   * and two at the same time. */
   *w = (merge_work){.symbol = malloc(count * sizeof *w->symbol),
                     .entry = malloc(3 * count * sizeof *w->entry),
                     .turn = malloc(2 * count * sizeof *w->turn),

@@ -1,5 +1,6 @@
-/* merge.h - byte pair encoding of one text (Sennrich, Haddow, Birch 2016, arXiv:1508.07909): of all neighbours
- * that may merge, those of the least rank do, the leftmost first, until none may. Internal to data/. */
+/* merge.h - byte pair encoding of one text (Sennrich, Haddow, Birch 2016, arXiv:1508.07909): of all
+ * neighbours that may merge, those of the least rank do, the leftmost first, until none may. Internal to
+ * data/. */
 #ifndef DATA_TOKENS_MERGE_H
 #define DATA_TOKENS_MERGE_H
 
@@ -27,8 +28,8 @@ typedef struct merge_work {
   size_t ranks, entries, turns;
 } merge_work;
 
-/* Makes room for a text of `count` symbols, whose ranks are below `ranks`; always the same for one work. ENOMEM,
- * recorded. */
+/* Makes room for a text of `count` symbols, whose ranks are below `ranks`; always the same for one work.
+ * ENOMEM, recorded. */
 attn_status merge_reserve(merge_work *, size_t count, size_t ranks);
 void merge_free(merge_work *);
 

@@ -1,5 +1,5 @@
-/* model_json.c - model and added_tokens of a tokenizer.json: the vocabulary, the merges, and the tokens that a
- * text is cut at before anything else. */
+/* model_json.c - model and added_tokens of a tokenizer.json: the vocabulary, the merges, and the tokens that
+ * a text is cut at before anything else. */
 #include "data/tokens/tokenizer_json.h"
 
 #include <inttypes.h>

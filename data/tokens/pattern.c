@@ -216,8 +216,8 @@ static attn_status failed(const pattern *p, int error) {
                    (const char *)reason);
 }
 
-/* The next match at or after `at`, if there is one. *spent: bytes of windows that grew, so far. A window that grew
- * is for the place alone where it begins. */
+/* The next match at or after `at`, if there is one. *spent: bytes of windows that grew, so far. A window that
+ * grew is for the place alone where it begins. */
 static attn_status next_match(const pattern *p, pattern_work *w, const uint8_t *text, size_t bytes, size_t at,
                               size_t *spent, size_t *begin, size_t *end) {
   const PCRE2_SIZE *place = pcre2_get_ovector_pointer(w->found);

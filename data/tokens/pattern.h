@@ -1,4 +1,5 @@
-/* pattern.h - a regular expression that cuts a text into pieces, as tokenizer.json names it. Internal to data/. */
+/* pattern.h - a regular expression that cuts a text into pieces, as tokenizer.json names it. Internal to
+ * data/. */
 #ifndef DATA_TOKENS_PATTERN_H
 #define DATA_TOKENS_PATTERN_H
 
@@ -7,8 +8,8 @@
 typedef struct pattern pattern;
 typedef struct pattern_work pattern_work;
 
-/* where: the file and the key, for messages. EINVAL: not a regular expression; EUNSUPPORTED: one that this program
- * might read otherwise than its author. */
+/* where: the file and the key, for messages. EINVAL: not a regular expression; EUNSUPPORTED: one that this
+ * program might read otherwise than its author. */
 attn_status pattern_make(const char *where, const char *text, pattern **);
 void pattern_free(pattern *);
 

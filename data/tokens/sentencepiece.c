@@ -1,7 +1,7 @@
-/* sentencepiece.c - SentencePiece's BPE (Kudo, Richardson 2018, arXiv:1808.06226) from the arrays that a GGUF file
- * has of a Llama: blanks become U+2581, one more stands before the text, and of all neighbours whose joint text is
- * a token those with the highest score merge, the leftmost first. A character that is no token becomes those of
- * its bytes, or the unknown one.
+/* sentencepiece.c - SentencePiece's BPE (Kudo, Richardson 2018, arXiv:1808.06226) from the arrays that a GGUF
+ * file has of a Llama: blanks become U+2581, one more stands before the text, and of all neighbours whose
+ * joint text is a token those with the highest score merge, the leftmost first. A character that is no token
+ * becomes those of its bytes, or the unknown one.
  *
  * Control, unknown, byte and unused tokens take no part in merges; user-defined ones are cut out of the text
  * first. */

@@ -1,4 +1,5 @@
-/* split_json.c - normalizer and pre_tokenizer of a tokenizer.json: how a text is cut before pieces are merged. */
+/* split_json.c - normalizer and pre_tokenizer of a tokenizer.json: how a text is cut before pieces are
+ * merged. */
 #include "data/tokens/tokenizer_json.h"
 
 #include <stdio.h>

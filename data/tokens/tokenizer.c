@@ -1,5 +1,5 @@
-/* tokenizer.c - what every tokenizer does: checks a text, cuts it at literal tokens, collects ids, and decodes
- * them. */
+/* tokenizer.c - what every tokenizer does: checks a text, cuts it at literal tokens, collects ids, and
+ * decodes them. */
 #include "data/tokens/tokenizer.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* tokenizer.h - a tokenizer as its parts share it: byte-level BPE and SentencePiece's BPE. Internal to data/. */
+/* tokenizer.h - a tokenizer as its parts share it: byte-level BPE and SentencePiece's BPE. Internal to
+ * data/. */
 #ifndef DATA_TOKENS_TOKENIZER_H
 #define DATA_TOKENS_TOKENIZER_H
 

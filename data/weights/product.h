@@ -1,5 +1,6 @@
-/* product.h - the linear layers of a model: weights widened to f32 and packed for products once, and used for any number
- * of rows. Products are the library's; their bits are the same for any number of threads. Internal to data/. */
+/* product.h - the linear layers of a model: weights widened to f32 and packed for products once, and used for
+ * any number of rows. Products are the library's; their bits are the same for any number of threads. Internal
+ * to data/. */
 #ifndef DATA_WEIGHTS_PRODUCT_H
 #define DATA_WEIGHTS_PRODUCT_H
 

@@ -1,5 +1,5 @@
-/* weights.h - the tensors of a model: in one safetensors file, in shards of it, or in a GGUF file. Internal to
- * data/. */
+/* weights.h - the tensors of a model: in one safetensors file, in shards of it, or in a GGUF file. Internal
+ * to data/. */
 #ifndef DATA_WEIGHTS_WEIGHTS_H
 #define DATA_WEIGHTS_WEIGHTS_H
 
@@ -7,8 +7,8 @@
 
 typedef struct weights weights;
 
-/* Opens a GGUF file, or DIRECTORY/model.safetensors, or the shards that DIRECTORY/model.safetensors.index.json
- * names. */
+/* Opens a GGUF file, or DIRECTORY/model.safetensors, or the shards that
+ * DIRECTORY/model.safetensors.index.json names. */
 attn_status weights_open(const char *path, weights **);
 void weights_close(weights *);
 

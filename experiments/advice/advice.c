@@ -1,4 +1,5 @@
-/* advice.c - searches the variants, times what was found in turns with exact attention, and names the cheapest. */
+/* advice.c - searches the variants, times what was found in turns with exact attention, and names the
+ * cheapest. */
 #include "experiments/advice/advice.h"
 
 #include <math.h>

@@ -1,10 +1,12 @@
-/* advice.h - which setting of which variant is the cheapest within an error on given tensors: measured, not predicted.
+/* advice.h - which setting of which variant is the cheapest within an error on given tensors: measured, not
+ * predicted.
  *
- * Of each variant the least budget (attn_budget) is searched whose output is within the error, by doubling and then
- * bisection; what is found is timed in turns with exact attention. An output is compared with that of exact attention
- * (tiled), row by row, all rows: where nothing is drawn, the error of that variant on these tensors is known, up to
- * the rounding of exact attention, which is itself measured against fp64 on a sample of rows; so is an error that is not
- * far above it. Where something is drawn the error is estimated from several draws. */
+ * Of each variant the least budget (attn_budget) is searched whose output is within the error, by doubling
+ * and then bisection; what is found is timed in turns with exact attention. An output is compared with that
+ * of exact attention (tiled), row by row, all rows: where nothing is drawn, the error of that variant on
+ * these tensors is known, up to the rounding of exact attention, which is itself measured against fp64 on a
+ * sample of rows; so is an error that is not far above it. Where something is drawn the error is estimated
+ * from several draws. */
 #ifndef EXPERIMENTS_ADVICE_ADVICE_H
 #define EXPERIMENTS_ADVICE_ADVICE_H
 
@@ -15,8 +17,8 @@ enum { ADVICE_DRAWS = 64 };
 typedef struct advice_request {
   const data_qkv *input;
   const attn_problem *problem; /* of the input, with its scores and mask */
-  /* Specs; a spec that sets its budget is measured unchanged. None: every variant with its presets, except oracles:
-   * those that are the best of their rank (attn_low_rank), which cost more than exact attention. */
+  /* Specs; a spec that sets its budget is measured unchanged. None: every variant with its presets, except
+   * oracles: those that are the best of their rank (attn_low_rank), which cost more than exact attention. */
   const char *const *specs;
   int count;
   double error; /* relative Frobenius error, in (0, 1) */
@@ -50,7 +52,8 @@ static inline bool advice_reads_all(const advice_setting *s) { return !s->exact 
 
 typedef struct advice {
   advice_setting exact; /* tiled; its error is that against fp64, of sampled rows */
-  /* Those within the error first, by time, then those of them that read all keys, then the others by error. */
+  /* Those within the error first, by time, then those of them that read all keys, then the others by
+   * error. */
   advice_setting *settings;
   int64_t count, best; /* best: -1 if none is faster than exact attention */
   double load;         /* average of the last minute, when the search began; NaN: not known */

@@ -186,8 +186,8 @@ attn_status attempts_check(const attempts *x, const attn_spec *spec, const guard
 
 /* -- one setting -- */
 
-/* The relative error of x->o: against fp64 where all its rows are at hand; else the distance to exact attention,
- * unless that is not far above its rounding: then against fp64, on the rows that are. */
+/* The relative error of x->o: against fp64 where all its rows are at hand; else the distance to exact
+ * attention, unless that is not far above its rounding: then against fp64, on the rows that are. */
 static attn_status measure(const attempts *x, attempt *t) {
   enum { FAR = 16 };
   const attn_problem *p = &x->problem;

@@ -45,8 +45,8 @@ typedef struct attempt {
   double seconds, memory;
 } attempt;
 
-/* Plans and executes a spec, whose seed is that of the first draw. whole: all draws are made; else none after one that
- * is above the error asked for. ENOMEM, EUNSUPPORTED, EINVAL: it cannot be planned. */
+/* Plans and executes a spec, whose seed is that of the first draw. whole: all draws are made; else none after
+ * one that is above the error asked for. ENOMEM, EUNSUPPORTED, EINVAL: it cannot be planned. */
 attn_status attempt_run(const attempts *, const attn_spec *, bool whole, attempt *);
 bool attempt_within(const attempts *, const attempt *);
 double attempt_worst(const attempt *);

@@ -1,8 +1,9 @@
 /* search.c - doubles a variant's budget until its error is small enough, and bisects between the last two.
  *
- * The budget counts random vectors, slots or keys (attn_budget), and the variant says what its parameter is for so many.
- * Errors need not fall with it: what is found is within the error because it was measured, and the least such budget
- * only if they do. Bisection ends at a sixteenth: a few per cent of keys are less than two machines differ by. */
+ * The budget counts random vectors, slots or keys (attn_budget), and the variant says what its parameter is
+ * for so many. Errors need not fall with it: what is found is within the error because it was measured, and
+ * the least such budget only if they do. Bisection ends at a sixteenth: a few per cent of keys are less than
+ * two machines differ by. */
 #include "experiments/advice/search.h"
 
 #include <math.h>
@@ -37,8 +38,8 @@ static const attn_param *parameter_of(const attn_variant *v, const char *name) {
   return NULL;
 }
 
-/* A plan with the budget of the spec, or with the least one where that is not possible for this problem; and the spec with
- * the seed of the first draw, if it names none. */
+/* A plan with the budget of the spec, or with the least one where that is not possible for this problem; and
+ * the spec with the seed of the first draw, if it names none. */
 static attn_status prepare(const attempts *x, const attn_spec *spec, bool fixed, search *s) {
   attn_spec *least = NULL;
   const char *budget = spec->variant->budget.parameter;
@@ -168,7 +169,8 @@ static attn_status search_budget(search *s) {
   found now = FAR;
   attn_status status = double_budget(s, most, &low, &high, &now);
   if (now != NEAR) return status;
-  /* With some variants more costs less, and may be further off in between: a longer stride reads fewer keys. */
+  /* With some variants more costs less, and may be further off in between: a longer stride reads fewer
+   * keys. */
   double least = work_of(s, high);
   for (int64_t more = 2 * high; !status && more <= most && !out_of_time(s); more *= 2) {
     const double work = work_of(s, more);

@@ -4,8 +4,8 @@
 
 #include "experiments/advice/attempt.h"
 
-/* Of a spec that names its budget, or has none: that setting. Else the least budget that is within the error, or the
- * closest that was tried. EINVAL, EUNSUPPORTED, ENOMEM: the variant cannot do the problem. */
+/* Of a spec that names its budget, or has none: that setting. Else the least budget that is within the error,
+ * or the closest that was tried. EINVAL, EUNSUPPORTED, ENOMEM: the variant cannot do the problem. */
 attn_status search_setting(const attempts *, const attn_spec *, advice_setting *);
 
 #endif

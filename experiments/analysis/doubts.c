@@ -38,8 +38,8 @@ const doubt doubt_list[] = {
      "scheduler counts in steps, and the interval is too narrow"},
     {NULL, NULL}};
 
-/* Are at least three samples different multiples of a step, to a hundredth of it? A sample anywhere is near a multiple of
- * a given step once in 50 times. */
+/* Are at least three samples different multiples of a step, to a hundredth of it? A sample anywhere is near a
+ * multiple of a given step once in 50 times. */
 static bool come_in_steps(const double *samples, int64_t count) {
   static const int steps[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 40, 50, 100}; /* milliseconds */
   for (size_t s = 0; samples && count >= 3 && s < sizeof steps / sizeof *steps; s++) {

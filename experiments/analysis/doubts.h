@@ -11,7 +11,8 @@ typedef struct doubt {
 extern const doubt doubt_list[]; /* ends with a NULL name */
 unsigned doubts_of(const result_row *);
 
-/* Do that many threads of our own, beside the load average before they started, take turns on the processors? */
+/* Do that many threads of our own, beside the load average before they started, take turns on the
+ * processors? */
 bool doubts_of_load(double load, double own, double cores);
 
 /* Texts that warn of the sessions: governor, frequency boost, other builds, ... A new array, NULL without

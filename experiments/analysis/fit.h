@@ -33,8 +33,8 @@ typedef struct fit_crossing {
 extern const double fit_least_sigma;
 
 /* Slope of log y against log n by weighted least squares. sigma: standard error of each log y, at least 1 %
- * is assumed; NaN: not known. Where the points scatter more than that, the interval follows the scatter; two points, one
- * of whose errors is not known, have none. */
+ * is assumed; NaN: not known. Where the points scatter more than that, the interval follows the scatter; two
+ * points, one of whose errors is not known, have none. */
 attn_status fit_exponent(const double *n, const double *y, const double *sigma, size_t count,
                          fit_power *); /* ENOMEM */
 

@@ -36,7 +36,8 @@ static attn_status add_expression(candidates *all, const setting *s, size_t inde
   attn_spec *spec = NULL;
   attn_status status = attn_spec_parse(&spec, setting_label(s));
   if (status) return status == ATTN_ENOMEM ? status : ATTN_OK;
-  /* Labels leave presets out: without a parameter that has its preset the label is what it was, and once is enough. */
+  /* Labels leave presets out: without a parameter that has its preset the label is what it was, and once is
+   * enough. */
   bool whole = false;
   for (int64_t place = 0; !status; place++) {
     char *method = NULL;

@@ -102,7 +102,8 @@ const model_cell *model_cell_at(const model_line *line, int64_t n) {
   return NULL;
 }
 
-/* Marks what errs as much as a baseline that looks at no key: zeros are off by 1, whether or not they were run. */
+/* Marks what errs as much as a baseline that looks at no key: zeros are off by 1, whether or not they were
+ * run. */
 static void mark_no_better(const results_model *m, model_group *g, model_cell *c) {
   const char *title = null_find("null_zeros")->title;
   double error = 1;
@@ -124,7 +125,8 @@ static void mark_group(const results_model *m, model_group *g) {
       mark_no_better(m, g, &g->lines[l].cells[c]);
 }
 
-/* Settings whose keys keep as much of exact attention as so few can, to within rounding, in every run that left some out. */
+/* Settings whose keys keep as much of exact attention as so few can, to within rounding, in every run that
+ * left some out. */
 static void mark_oracles(results_model *m) {
   static const double rounding = 1e-5;
   for (size_t i = 0; i < m->set->count; i++)

@@ -16,10 +16,11 @@ typedef struct model_cell {
   run_status status;     /* of the first run, if no run is ok */
   bool judged, violated; /* every run was checked, so the line is no null baseline; a bound does not hold */
   bool unchecked;        /* none of a run's checks applied */
-  /* The baseline of least error that looks at no key, "zeros" or "the mean of V", if it is as near. NULL: the cell is
-   * nearer, was not judged, or is exact. */
+  /* The baseline of least error that looks at no key, "zeros" or "the mean of V", if it is as near. NULL: the
+   * cell is nearer, was not judged, or is exact. */
   const char *no_better;
-  /* Judged, not violated, nearer than such baselines, every run ended well and was timed: may be on a front. */
+  /* Judged, not violated, nearer than such baselines, every run ended well and was timed: may be on a
+   * front. */
   bool offered;
   bool front_time, front_memory, front_keys; /* nothing offered beats its error and time, memory or keys */
   unsigned doubts;                           /* doubts_of of the runs, or-ed */
@@ -27,8 +28,8 @@ typedef struct model_cell {
   fit_interval time;    /* seconds; likewise */
   fit_interval memory;  /* bytes; likewise */
   fit_interval speedup; /* over the group's exact line, 95 % */
-  /* Medians over seeds, NaN where no keys are kept or selected: keys of a row, the exact mass that it leaves out, and
-   * how much less as many keys could leave out. */
+  /* Medians over seeds, NaN where no keys are kept or selected: keys of a row, the exact mass that it leaves
+   * out, and how much less as many keys could leave out. */
   double keys, left_out, regret;
   double ceiling; /* the largest certified upper end of a run's error; NaN: a run has none */
 } model_cell;

@@ -11,8 +11,7 @@ typedef struct setting {
   bool exact;            /* the variant is stated to be: its error is rounding */
   bool oracle; /* of every run no as many keys could keep more, and some are left out: set by model_make */
   bool expression; /* made of several variants, whose parameters stand in its name */
-  bool
-      drawn; /* its output may depend on draws: false only where the variant is here and says that none are made */
+  bool drawn;      /* its output may depend on draws: false only of a variant at hand that draws nothing */
 } setting;
 
 attn_status setting_make(const result_row *,
@@ -23,8 +22,8 @@ void setting_free(setting *);
  * same, and the file that they were read from. */
 int setting_group_compare(const result_row *, const result_row *);
 
-/* "d = 64, 4 heads, causal, f32, score alibi, mask prefix:64": what the runs of a table have in common beside dataset and
- * instruction set; rest: without the axes that have a menu. To be freed; NULL: no memory. */
+/* "d = 64, 4 heads, causal, f32, score alibi, mask prefix:64": what the runs of a table have in common beside
+ * dataset and instruction set; rest: without the axes that have a menu. To be freed; NULL: no memory. */
 char *setting_title(const result_row *, bool rest);
 
 /* Order of the lines: registered variants as registered, then others by name; then by the parameters'
@@ -37,9 +36,9 @@ bool setting_is_preset(const char *variant, const char *name, const json_t *valu
 /* The run's label, "longformer:window=256"; of a row without one, the variant. */
 const char *setting_label(const setting *);
 
-/* Methods, each to be freed: settings of one are points of one curve. Of a registered variant it is the label without the
- * parameter that buys accuracy; of expressions, the label without the one parameter in which most of these settings
- * differ. methods[0 ... count - 1] is NULL before. ENOMEM. */
+/* Methods, each to be freed: settings of one are points of one curve. Of a registered variant it is the label
+ * without the parameter that buys accuracy; of expressions, the label without the one parameter in which most
+ * of these settings differ. methods[0 ... count - 1] is NULL before. ENOMEM. */
 attn_status setting_methods(const setting *, size_t count, char **methods);
 
 #endif

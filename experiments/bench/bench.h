@@ -125,7 +125,8 @@ bench_row *bench_row_add(bench *, bench_kind, const bench_meter *a, const bench_
 void bench_row_value(bench_row *, double);
 void bench_free(bench *);
 
-/* ---- meters (meter_plan.c, meter_limit.c, meter_transform.c, meter_gemm.c, meter_census.c, remote.c) ---- */
+/* ---- meters (meter_plan.c, meter_limit.c, meter_transform.c, meter_gemm.c, meter_census.c, remote.c)
+ * ---- */
 
 /* isa NULL and threads 0: those of the options. NULL without an error if the variant, the problem or the
  * machine does not support it. */
@@ -139,8 +140,8 @@ bench_meter *bench_wht(bench *, int64_t n, int64_t d, int64_t count);
  * blocks of rows, and by OpenBLAS (NULL without an error if it is not installed). */
 bench_meter *bench_gemm(bench *, int64_t n, int64_t d);
 bench_meter *bench_openblas(bench *, int64_t n, int64_t d);
-/* Exact attention in fp64 on all rows, as errors are measured by (census.h), of tensors with as many key heads as
- * heads; on the machine's best instruction set. */
+/* Exact attention in fp64 on all rows, as errors are measured by (census.h), of tensors with as many key
+ * heads as heads; on the machine's best instruction set. */
 bench_meter *bench_census(bench *, const attn_problem *);
 
 /* The same execution as `like`, in a process of another build of the program, which verifies the output.

@@ -123,7 +123,8 @@ bench_meter *bench_gemm(bench *b, int64_t n, int64_t d) {
   return m;
 }
 
-/* OpenBLAS runs its oldest kernels on a processor newer than itself, unless it is told what the processor can do. */
+/* OpenBLAS runs its oldest kernels on a processor newer than itself, unless it is told what the processor can
+ * do. */
 static void choose_openblas_kernels(void) {
   const char *isa = attn_isa_list()[0];
   if (strcmp(isa, "avx512") == 0 || strcmp(isa, "amx") == 0) setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);

@@ -82,7 +82,8 @@ static attn_status learn_verified(bench_meter *m) {
                        .k_bytes = (size_t)(s->v - s->k) * size,
                        .v_bytes = (size_t)(p->batch * p->kv_heads * p->n_kv * p->d_v) * size,
                        .o_bytes = (size_t)s->o * size,
-                       .dtype = p->dtype};
+                       .dtype = p->dtype,
+                       .d_v = p->d_v};
   recheck_begin(&s->check);
   s->mirror = entropy_below(2) != 0;
   return recheck_learn(&s->check);

@@ -1,6 +1,6 @@
-/* score.c - the group `score`: what transforms of the scores and masks cost exact causal attention. An ALiBi bias is
- * one addition a score, a soft cap about ten multiply-adds, where a product of 64 elements takes 128; documents take the
- * time of their own pairs. */
+/* score.c - the group `score`: what transforms of the scores and masks cost exact causal attention. An ALiBi
+ * bias is one addition a score, a soft cap about ten multiply-adds, where a product of 64 elements takes 128;
+ * documents take the time of their own pairs. */
 #include "experiments/bench/bench.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* select.c - the group `select`: what it costs to choose keys at run time, on causal problems of 8 heads. Rates are over the
- * products that are really computed, those of the ranking included. */
+/* select.c - the group `select`: what it costs to choose keys at run time, on causal problems of 8 heads.
+ * Rates are over the products that are really computed, those of the ranking included. */
 #include "experiments/bench/bench.h"
 
 enum { HEADS = 8 };

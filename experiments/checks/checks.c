@@ -1,5 +1,5 @@
-/* checks.c - the table of bound checks, how one of them, or all of a variant, are evaluated, and whether there is a law
- * to hold the variant against. */
+/* checks.c - the table of bound checks, how one of them, or all of a variant, are evaluated, and whether
+ * there is a law to hold the variant against. */
 #include "experiments/checks/check.h"
 
 #include "core/expression/attn_expression.h"
@@ -47,8 +47,8 @@ const check *check_find(const char *name) {
   return NULL;
 }
 
-/* Why no bound speaks of values of this size, or NULL. Weights are at most 1 under a softmax, whose bounds know
- * underflow; features and projected values may be far larger or smaller than the values. */
+/* Why no bound speaks of values of this size, or NULL. Weights are at most 1 under a softmax, whose bounds
+ * know underflow; features and projected values may be far larger or smaller than the values. */
 static const char *out_of_range(const evidence *e) {
   const bool weighed = e->view->features || e->view->projection || e->view->residual;
   const double largest = attn_numbers[e->problem->dtype].largest,

@@ -64,8 +64,8 @@ static void direction_make(int64_t d, int which, uint64_t seed, double *v) {
   for (int64_t l = 0; l < d; l++) v[l] /= norm;
 }
 
-/* The least of the p-values of fresh draws, times their number. Of w.v in each direction: its distribution, of
- * the first vector of each block, since those are independent; its mean, of all vectors, whose signs are
+/* The least of the p-values of fresh draws, times their number. Of w.v in each direction: its distribution,
+ * of the first vector of each block, since those are independent; its mean, of all vectors, whose signs are
  * independent coins given the rest, for a block with one vector reversed is as likely. The sign of the first
  * component as a fair coin, which sees what is too even as well. Lengths. Vectors of one plan that repeat. */
 static attn_status fresh_p_value(const fresh_draws *g, uint64_t seed, double *p_value) {

@@ -1,9 +1,9 @@
 /* fav_fresh.c - FAV-4a: outputs of fresh draws against the moments and the distribution of their law.
  *
- * The squared error of one draw is heavy-tailed wherever scores are large, and says nothing there. So many draws are
- * taken, on a small problem of moderate scores (mathematics/estimator.h), by plans of the same variant and parameters.
- * The signed error has mean 0 and a known second moment; squared errors and as many of the law's own draws are two
- * samples of one distribution, whatever it is. All of it runs in fp64. */
+ * The squared error of one draw is heavy-tailed wherever scores are large, and says nothing there. So many
+ * draws are taken, on a small problem of moderate scores (mathematics/estimator.h), by plans of the same
+ * variant and parameters. The signed error has mean 0 and a known second moment; squared errors and as many
+ * of the law's own draws are two samples of one distribution, whatever it is. All of it runs in fp64. */
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/draws.h"

@@ -1,9 +1,10 @@
-/* fav_heads.c - FAV-10: kv heads draw together or apart as the law says, and each query head has the draw of its
- * own kv head.
+/* fav_heads.c - FAV-10: kv heads draw together or apart as the law says, and each query head has the draw of
+ * its own kv head.
  *
- * The variant runs in fp64, with all its heads, on the first tokens of the run; each output is compared with the
- * quadratic form of features by definition (features.h) of the vectors that the map shows for its kv head. Zeros,
- * the mean of V and random keys in place of the variant are rejected wherever they are not that. */
+ * The variant runs in fp64, with all its heads, on the first tokens of the run; each output is compared with
+ * the quadratic form of features by definition (features.h) of the vectors that the map shows for its kv
+ * head. Zeros, the mean of V and random keys in place of the variant are rejected wherever they are not
+ * that. */
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/draws.h"

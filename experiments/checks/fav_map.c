@@ -1,8 +1,8 @@
 /* fav_map.c - FAV-9: the feature map at the run's own queries and keys is what its law says.
  *
- * FAV-5, FAV-6 and FP-6 take the map's features as they are, and FAV-1 looks at points of |x+y|^2 <= 1; this ties
- * them to the definition. The vectors are read off the map near zero, where nothing overflows. It judges the
- * features and never sees an output: blind to zeros, the mean of V and random keys. */
+ * FAV-5, FAV-6 and FP-6 take the map's features as they are, and FAV-1 looks at points of |x+y|^2 <= 1; this
+ * ties them to the definition. The vectors are read off the map near zero, where nothing overflows. It judges
+ * the features and never sees an output: blind to zeros, the mean of V and random keys. */
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/draws.h"

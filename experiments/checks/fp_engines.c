@@ -3,14 +3,15 @@
  *
  * Linear (Performer kernels). With u the run's unit roundoff, a computed feature differs from f_r(x) by at
  * most positive, hyperbolic  f_r (e^eta - 1) + 2^-126,  eta = gamma_(d+2) |w_r||x| + 6 u |ln f_r| + 6 u trig
- * gamma_(d+2) |w_r||x| + 4 u         relu  gamma_(d+2) |w_r||x|; with weights of a (attn_feature_law) |a||w_r|^2 more
- * in place of |w_r||x|, which is times sqrt(1 - 4a) (the largest exponent of a row is common to
- * its f and its scale, and cancels). Each weight is then off by at most sum_r D_q |f_k| + |f_q| D_k + D_q
+ * gamma_(d+2) |w_r||x| + 4 u         relu  gamma_(d+2) |w_r||x|; with weights of a (attn_feature_law)
+ * |a||w_r|^2 more in place of |w_r||x|, which is times sqrt(1 - 4a) (the largest exponent of a row is common
+ * to its f and its scale, and cancels). Each weight is then off by at most sum_r D_q |f_k| + |f_q| D_k + D_q
  * D_k, and by gamma_(2n+m+64) of its magnitude from the sums, so that |o^_l - o_l| <= sum_j err_j (|v_jl| +
  * |o_l|) / (|Z| - sum_j err_j). Compression: FP-1 on the slots and gamma of the projection's chain for means;
  * for projections of mixed sign no useful bound exists (|E||K| is sqrt(n/k) times |K|), and the difference is
  * reported. Features that are not drawn: against the kernel that their law states (probe_kernel). Rejects
- * zeros, the mean of V and random keys where they differ from the algorithm's output by more than rounding. */
+ * zeros, the mean of V and random keys where they differ from the algorithm's output by more than
+ * rounding. */
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/rows.h"
@@ -74,8 +75,8 @@ static void weight_errors(const reduced *x, int64_t r, double *q_error, double *
   }
 }
 
-/* May a feature, a sum of features and values, or a row of it exceed the run's range? Features are relative to
- * scales that are at most the row's, whatever keys came first. */
+/* May a feature, a sum of features and values, or a row of it exceed the run's range? Features are relative
+ * to scales that are at most the row's, whatever keys came first. */
 static bool overflows(const reduced *x, int64_t r, const row_space *s) {
   const probe *p = x->p;
   const probe_features *f = &p->features;

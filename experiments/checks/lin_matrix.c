@@ -1,5 +1,5 @@
-/* lin_matrix.c - projects the identity, a few columns at a time. Where a projection takes slabs that begin at slices,
- * columns of a slice are read by a slab that begins there and ends with them. */
+/* lin_matrix.c - projects the identity, a few columns at a time. Where a projection takes slabs that begin at
+ * slices, columns of a slice are read by a slab that begins there and ends with them. */
 #include "experiments/checks/lin_matrix.h"
 
 #include <stdlib.h>

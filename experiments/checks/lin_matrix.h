@@ -1,5 +1,5 @@
-/* lin_matrix.h - the matrices E and F behind a projection, read off a plan of the same variant and parameters on a
- * problem that the check chooses. */
+/* lin_matrix.h - the matrices E and F behind a projection, read off a plan of the same variant and parameters
+ * on a problem that the check chooses. */
 #ifndef EXPERIMENTS_CHECKS_LIN_MATRIX_H
 #define EXPERIMENTS_CHECKS_LIN_MATRIX_H
 
@@ -18,8 +18,8 @@ attn_status projector_make(const evidence *, const attn_spec *spec, const attn_p
                            projector *);
 void projector_free(projector *);
 
-/* y[used, d] = E x of the kv head, x [keys, d], as one slab; in pieces: slabs of one slice, of the next two, and of the
- * rest, accumulated. *used: the slots in use. */
+/* y[used, d] = E x of the kv head, x [keys, d], as one slab; in pieces: slabs of one slice, of the next two,
+ * and of the rest, accumulated. *used: the slots in use. */
 attn_status projector_apply(const projector *, int64_t head, attn_side, const double *x, int64_t keys,
                             int64_t d, bool pieces, double *y, int64_t *used);
 

@@ -1,16 +1,18 @@
-/* lin_output.c - LIN-6: the output is softmax(c q (E K)^T) (F V) of the projections that the variant itself describes.
+/* lin_output.c - LIN-6: the output is softmax(c q (E K)^T) (F V) of the projections that the variant itself
+ * describes.
  *
- * E and F are read off in fp64 by projecting the identity (lin_matrix.h), once where keys and values, or kv heads, are
- * said to share them. On a problem of the check's own (two batch entries, two kv heads of two query heads each, an
- * entry of fewer keys, more slices than the engine has tasks for) every head's and side's projection of random rows
- * must be E
- * x, as one slab and in pieces, and an execution in fp64 must be the reference on E K and F V. Then so must the sampled rows
- * of one head of the run, in its own dtype.
+ * E and F are read off in fp64 by projecting the identity (lin_matrix.h), once where keys and values, or kv
+ * heads, are said to share them. On a problem of the check's own (two batch entries, two kv heads of two
+ * query heads each, an entry of fewer keys, more slices than the engine has tasks for) every head's and
+ * side's projection of random rows must be E
+ * x, as one slab and in pieces, and an execution in fp64 must be the reference on E K and F V. Then so must
+ * the sampled rows of one head of the run, in its own dtype.
  *
- * A computed slot is off by at most gamma_(n+65) |E_s| |K_l| in component l (any order of n products and sums, and
- * the rounding of E's entries; Cauchy and Schwarz, which also covers the normwise errors of fast transforms): scores by
- * at most c sum_l |q_l| times that, which counts as a relative error of the weights (attn_rounding.weight) in
- * FP-1 on the slots, and values by their own part. Weights of mixed sign make this bound a multiple of sqrt(n). */
+ * A computed slot is off by at most gamma_(n+65) |E_s| |K_l| in component l (any order of n products and
+ * sums, and the rounding of E's entries; Cauchy and Schwarz, which also covers the normwise errors of fast
+ * transforms): scores by at most c sum_l |q_l| times that, which counts as a relative error of the weights
+ * (attn_rounding.weight) in FP-1 on the slots, and values by their own part. Weights of mixed sign make this
+ * bound a multiple of sqrt(n). */
 #include "experiments/checks/table.h"
 
 #include "experiments/checks/lin_matrix.h"

@@ -4,7 +4,8 @@
  * s_j - sbar_b(j) + ln |b(j)| it is within tanh(L/4) Delta_V of exact attention. Where L is large the bound
  * nears the diameter of V and zeros, the mean of V and random keys pass it; the output must therefore also
  * equal softmax over the slots, to within rounding, which rejects all three wherever they differ from it.
- * Runs in fp64 on a probe. That the slots are such means is read off first; if they are not, that is the finding. */
+ * Runs in fp64 on a probe. That the slots are such means is read off first; if they are not, that is the
+ * finding. */
 #include "experiments/checks/table.h"
 
 #include "experiments/checks/lin_matrix.h"
@@ -19,8 +20,8 @@ enum { ROWS = 16 };
 static const int64_t entries_max = INT64_C(1) << 26;
 static const double rounded = 0x1p-20; /* weights may be rounded to fp32 */
 
-/* block[j] of the keys and size[b] from the projections of the identity, those of keys and of values. Returns how far
- * an entry is off those of means over consecutive blocks, times the size of its block. */
+/* block[j] of the keys and size[b] from the projections of the identity, those of keys and of values. Returns
+ * how far an entry is off those of means over consecutive blocks, times the size of its block. */
 static attn_status blocks_read(const probe *p, int64_t *block, double *size, double *off) {
   const projector of = {.problem = p->problem, .plan = p->plan, .view = p->view};
   int64_t keys = p->head.keys, slots = p->view.projection->slots, used = 0;

@@ -1,4 +1,5 @@
-/* variant_kind.h - the kinds of variants that checks speak of, told by what a plan lets be seen, and that in words. */
+/* variant_kind.h - the kinds of variants that checks speak of, told by what a plan lets be seen, and that in
+ * words. */
 #ifndef EXPERIMENTS_CHECKS_VARIANT_KIND_H
 #define EXPERIMENTS_CHECKS_VARIANT_KIND_H
 
@@ -21,8 +22,8 @@ extern const variant_kind of_sums, of_dyadic;
 extern const variant_kind of_residuals;
 extern const variant_kind of_stochastic, of_convex, of_permutable, of_shiftable;
 
-/* In words, what a variant states of itself, part of a line: of the attn_pattern, attn_selector, attn_feature_law,
- * attn_projection or attn_low_rank given. */
+/* In words, what a variant states of itself, part of a line: of the attn_pattern, attn_selector,
+ * attn_feature_law, attn_projection or attn_low_rank given. */
 void law_print_pattern(FILE *, const void *pattern);
 void law_print_selector(FILE *, const void *selector);
 void law_print_features(FILE *, const void *feature_law);

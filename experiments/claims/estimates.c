@@ -1,5 +1,5 @@
-/* estimates.c - claims about denominators and outputs that are estimated from drawn keys: vAttention's budget, MagicPIG's
- * weights. */
+/* estimates.c - claims about denominators and outputs that are estimated from drawn keys: vAttention's
+ * budget, MagicPIG's weights. */
 #include "experiments/claims/estimate.h"
 
 #include <math.h>
@@ -36,7 +36,8 @@ out:
   return status;
 }
 
-/* ---- vAttention ----------------------------------------------------------------------------------------- */
+/* ---- vAttention
+ * ----------------------------------------------------------------------------------------- */
 
 #define EPS 0.1
 #define DELTA 0.1
@@ -145,13 +146,14 @@ const claim claim_vattention_output = {
     "delta of the rows",
     "about the guarantee of Desai et al. 2025 (arXiv:2510.05688), as recalled", vattention_output};
 
-/* ---- MagicPIG ------------------------------------------------------------------------------------------- */
+/* ---- MagicPIG
+ * ------------------------------------------------------------------------------------------- */
 
 enum { SEEDS = 200 };
 #define FEW_TABLES "lsh_tail:k=7,l=4,hits=1,centre=no,seed="
 
-/* Of a draw: the means over rows of D~/D - 1, of (N~ - D~ o).o / (D |o|^2), whose mean over draws is 0 where both are
- * unbiased, and of o~.o / |o|^2 - 1, the bias of their ratio. */
+/* Of a draw: the means over rows of D~/D - 1, of (N~ - D~ o).o / (D |o|^2), whose mean over draws is 0 where
+ * both are unbiased, and of o~.o / |o|^2 - 1, the bias of their ratio. */
 static attn_status biases_of(const data_qkv *in, const estimate *exact, const char *spec, double *out) {
   estimate own;
   attn_status status = estimate_make(in, false, spec, &own);

@@ -1,5 +1,5 @@
-/* lowrank.c - claims about methods that take weights for matrices of low rank: what is between Nystroemformer's landmarks, and
- * how low the rank is. */
+/* lowrank.c - claims about methods that take weights for matrices of low rank: what is between
+ * Nystroemformer's landmarks, and how low the rank is. */
 #include "experiments/claims/claim.h"
 
 #include <math.h>
@@ -42,8 +42,8 @@ static attn_status head_errors(const data_qkv *in, const char *spec, const void 
   return status;
 }
 
-/* Z_t is published in the place of A^+, to which it converges. Its six steps err less than the pseudo-inverse itself on a
- * head where the log of the errors' ratio is above 0; what is derived, on every head or draw. */
+/* Z_t is published in the place of A^+, to which it converges. Its six steps err less than the pseudo-inverse
+ * itself on a head where the log of the errors' ratio is above 0; what is derived, on every head or draw. */
 static attn_status pseudo_inverse(const claim_options *options, claim_report *r) {
   static const int steps[] = {2, 4, 6, 10, 15, 20, 30, 0};
   enum { STEPS = sizeof steps / sizeof *steps, SIX = 2, INVERSE = STEPS - 1 };
@@ -113,8 +113,8 @@ static attn_status tail_of(const attn_problem *p, const data_qkv *in, int64_t he
   return status;
 }
 
-/* "Self-attention is low rank": by the rule it is on a head whose 64 largest singular values leave less than a tenth of its
- * norm. As the source says if all heads are so. */
+/* "Self-attention is low rank": by the rule it is on a head whose 64 largest singular values leave less than
+ * a tenth of its norm. As the source says if all heads are so. */
 static attn_status rank(const claim_options *options, claim_report *r) {
   double tails[SAMPLES], least = (double)INFINITY, most = 0;
   int count = 0, low = 0;

@@ -1,6 +1,7 @@
-/* models.c - claims about whole models with their attention replaced: what a window without its first tokens does (Xiao et
- * al. 2023, arXiv:2309.17453), which layers a method may not touch (Tang et al. 2024, arXiv:2406.10774, keeps the first two
- * exact), what perplexity does not see, and whether layers' divergences add up. */
+/* models.c - claims about whole models with their attention replaced: what a window without its first tokens
+ * does (Xiao et al. 2023, arXiv:2309.17453), which layers a method may not touch (Tang et al. 2024,
+ * arXiv:2406.10774, keeps the first two exact), what perplexity does not see, and whether layers' divergences
+ * add up. */
 #include "experiments/claims/claim.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
-/* optimal.c - what FAVOR++ gains: Likhosherstov et al., Chefs' Random Tables: Non-Trigonometric Random Features (2022,
- * arXiv:2205.15317), whose abstract promises "much lower variance" of positive features that are weighted best. */
+/* optimal.c - what FAVOR++ gains: Likhosherstov et al., Chefs' Random Tables: Non-Trigonometric Random
+ * Features (2022, arXiv:2205.15317), whose abstract promises "much lower variance" of positive features that
+ * are weighted best. */
 #include "experiments/claims/claim.h"
 
 #include <math.h>

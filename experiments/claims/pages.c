@@ -1,5 +1,5 @@
-/* pages.c - claims about pages of keys and about hashing: what is kept of the exact softmax's mass. Tang et al. 2024
- * (Quest, arXiv:2406.10774), Kitaev et al. 2020 (Reformer, arXiv:2001.04451). */
+/* pages.c - claims about pages of keys and about hashing: what is kept of the exact softmax's mass. Tang et
+ * al. 2024 (Quest, arXiv:2406.10774), Kitaev et al. 2020 (Reformer, arXiv:2001.04451). */
 #include "experiments/claims/kept.h"
 
 #include <math.h>
@@ -16,8 +16,9 @@ static double least_of(const kept *k) {
 
 /* ---- a bound is not a ranking -------------------------------------------------------------------------- */
 
-/* Quest ranks pages by a bound on their scores. A bound grows with the spread of a page as well as with its scores; the
- * mean of the keys ranks by the scores alone. Row by row, at the same budget: the mean keeps more where pages are large. */
+/* Quest ranks pages by a bound on their scores. A bound grows with the spread of a page as well as with its
+ * scores; the mean of the keys ranks by the scores alone. Row by row, at the same budget: the mean keeps more
+ * where pages are large. */
 static attn_status ranking_on(const claim_options *options, claim_report *r, bool *holds) {
   static const char *const scores[] = {"box", "mean", "max"};
   static const int pages[] = {16, 64};
@@ -114,8 +115,8 @@ static double page_bound(const kept_subject *s, const double *q, const page *p) 
   return s->p.scale * fmin(box, ball + sqrt(norm) * p->radius);
 }
 
-/* t <= Z / (Z_S + Z), Z the sum over pages of (keys left out) e^bound; Z_S follows from the exact weights and the score of
- * the kept key that has the largest. */
+/* t <= Z / (Z_S + Z), Z the sum over pages of (keys left out) e^bound; Z_S follows from the exact weights and
+ * the score of the kept key that has the largest. */
 static void certify_row(const kept_subject *s, int64_t r, const bool *inside, const double *log_weights,
                         void *context) {
   (void)log_weights;

@@ -1,6 +1,6 @@
-/* polynomial.c - what attention by polynomials needs: Alman and Song, Fast Attention Requires Bounded Entries (2023,
- * arXiv:2302.13214) put a polynomial of the score s in the place of e^s, whose monomials in the d components of q and
- * k are features. */
+/* polynomial.c - what attention by polynomials needs: Alman and Song, Fast Attention Requires Bounded Entries
+ * (2023, arXiv:2302.13214) put a polynomial of the score s in the place of e^s, whose monomials in the d
+ * components of q and k are features. */
 #include "experiments/claims/claim.h"
 
 #include <math.h>
@@ -27,8 +27,8 @@ static double monomials(int degree) {
   return count;
 }
 
-/* As derived where a polynomial takes more features than a million keys, from scores up to 2 on, and the features of
- * degree 2 that there are do better with small scores than with those of unit variance. */
+/* As derived where a polynomial takes more features than a million keys, from scores up to 2 on, and the
+ * features of degree 2 that there are do better with small scores than with those of unit variance. */
 static attn_status needs(const claim_options *options, claim_report *r) {
   static const double bounds[BOUNDS] = {1, 2, 5, 10};
   static const char *const spec = "linear:feature=taylor", *const data[] = {"gaussian:std_q=0.25,std_k=0.25",

@@ -66,9 +66,9 @@ const claim claim_regimes = {
     "not local)",
     regimes};
 
-/* The heaviest keys, features, and both: a budget of 32 keys and of 64 features. The source: its combination has a lower error
- * than either of its parts; it is so where it is at every temperature. Where the softmax is so peaked that the heaviest keys
- * are nearly all of it, what features add is their noise. */
+/* The heaviest keys, features, and both: a budget of 32 keys and of 64 features. The source: its combination
+ * has a lower error than either of its parts; it is so where it is at every temperature. Where the softmax is
+ * so peaked that the heaviest keys are nearly all of it, what features add is their noise. */
 static attn_status scatterbrain(const claim_options *options, claim_report *r) {
   enum { DEVIATIONS = 5, METHODS = 3 };
   static const char *const deviations[DEVIATIONS] = {"0.3", "0.6", "1", "1.5", "2"};

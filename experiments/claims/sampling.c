@@ -1,5 +1,5 @@
-/* sampling.c - claims about keys that are drawn: from the softmax itself, with a budget that a sample sets (vAttention), by
- * hashing (MagicPIG). */
+/* sampling.c - claims about keys that are drawn: from the softmax itself, with a budget that a sample sets
+ * (vAttention), by hashing (MagicPIG). */
 #include "experiments/claims/claim.h"
 
 #include <math.h>
@@ -10,7 +10,8 @@
 #include "attn_variant.h"
 #include "experiments/reference/exact.h"
 
-/* ---- the softmax as the distribution that keys are drawn from ------------------------------------------- */
+/* ---- the softmax as the distribution that keys are drawn from
+ * ------------------------------------------- */
 
 enum { BUDGETS = 3, MOST_SAMPLED = 256 };
 static const int64_t budgets[BUDGETS] = {16, 64, MOST_SAMPLED};
@@ -25,8 +26,9 @@ static int heavier(const void *a_, const void *b_) {
   return a->weight < b->weight ? 1 : a->weight > b->weight ? -1 : (a->key > b->key) - (a->key < b->key);
 }
 
-/* Of a row with output o, m keys drawn with replacement by their weights p err by sqrt(sum_j p_j |v_j - o|^2 / m) in the
- * root mean square, exactly; its m heaviest keys by |o_S - o|. The logarithm of the first over the second, for each m. */
+/* Of a row with output o, m keys drawn with replacement by their weights p err by sqrt(sum_j p_j |v_j - o|^2
+ * / m) in the root mean square, exactly; its m heaviest keys by |o_S - o|. The logarithm of the first over
+ * the second, for each m. */
 static void compare_row(const data_qkv *in, const sample_row *row, const double *p, const double *o,
                         int64_t keys, weighed *order, double *ratio) {
   const attn_problem problem = data_qkv_problem(in);
@@ -85,8 +87,9 @@ static attn_status compare_rows(const data_qkv *in, bool causal, const char *wha
   return status;
 }
 
-/* As said where draws err less than the top keys at every budget. Of a flat softmax the top keys of values that have
- * nothing to do with the keys are as good as any; of values that go with them they are one-sided. */
+/* As said where draws err less than the top keys at every budget. Of a flat softmax the top keys of values
+ * that have nothing to do with the keys are as good as any; of values that go with them they are
+ * one-sided. */
 static attn_status oracle_sampling(const claim_options *options, claim_report *r) {
   const claim_run flat = {"gaussian:std_q=0.5,std_k=0.5", 256, 2048, 64, NULL};
   enum { CASES = 3 };

@@ -17,8 +17,8 @@ static int descending(const void *a, const void *b) {
   return (x < y) - (x > y);
 }
 
-/* For the rows of a problem: log of the share of keys by the rule over the least share that leaves out at most eps of the
- * mass; and the two. The deviation of the scores is that of the logarithms of the weights. */
+/* For the rows of a problem: log of the share of keys by the rule over the least share that leaves out at
+ * most eps of the mass; and the two. The deviation of the scores is that of the logarithms of the weights. */
 typedef struct rule_rows {
   int count;
   double *log_ratio, *by_rule, *needed;
@@ -73,8 +73,9 @@ static attn_status rule_figures(const char *what, const data_qkv *in, bool causa
 
 static bool near_one(const claim_figure *f) { return f->low > -log(1.1) && f->high < log(1.1); }
 
-/* Scores N(0, sigma^2): e^s has the share Q(t - sigma) of its mass above t deviations, and Q(t) of the keys lie there, so
- * that eps is left out at t = sigma + Phi^-1(eps). Exact as n grows; within a tenth is as the source says. */
+/* Scores N(0, sigma^2): e^s has the share Q(t - sigma) of its mass above t deviations, and Q(t) of the keys
+ * lie there, so that eps is left out at t = sigma + Phi^-1(eps). Exact as n grows; within a tenth is as the
+ * source says. */
 static attn_status gaussian_rule(const claim_options *options, claim_report *r) {
   static const double shares[] = {0.1, 0.01};
   static const char *const sources[] = {"gaussian", "peaked:std=2"};

@@ -11,7 +11,8 @@
 
 enum { N = 4096, WINDOW = 1024, SINKS = 4 };
 
-/* Of the rows whose window has left the first keys: the mass on these, and on as many others beyond the window. */
+/* Of the rows whose window has left the first keys: the mass on these, and on as many others beyond the
+ * window. */
 static int64_t beyond(const exact_rows *x, double *first, double *others) {
   int64_t rows = 0;
   for (int64_t r = 0; r < x->count; r++) {
@@ -26,8 +27,8 @@ static int64_t beyond(const exact_rows *x, double *first, double *others) {
   return rows;
 }
 
-/* "Strong attention scores towards initial tokens": ten times what as many keys elsewhere beyond the window have. That
- * keeping them "will largely recover" a window: half of its error at least, at as many keys. */
+/* "Strong attention scores towards initial tokens": ten times what as many keys elsewhere beyond the window
+ * have. That keeping them "will largely recover" a window: half of its error at least, at as many keys. */
 static attn_status first_keys(const claim_options *options, claim_report *r) {
   static const char *const specs[] = {"streaming:sink=0,window=1024", "streaming:sink=4,window=1020"};
   const char *name = claim_tensors_name(options);
@@ -101,8 +102,8 @@ static double longest(const double *x, int64_t rows, int64_t d) {
   return most;
 }
 
-/* Both runs have the same scores, bit by bit. They differ in the sums over n keys, at most n roundings each, in the
- * rounding of s - max, where max may be that of the sink, and in the last product. */
+/* Both runs have the same scores, bit by bit. They differ in the sums over n keys, at most n roundings each,
+ * in the rounding of s - max, where max may be that of the sink, and in the last product. */
 static double rounding(const data_qkv *in, double z) {
   const double score = longest(in->q, ROWS, WIDTH) * longest(in->k, ROWS, WIDTH) / sqrt(WIDTH);
   return (2 * ROWS + 32 + 4 * (score + fabs(z))) * 0x1p-53 * largest(in->v, ROWS * WIDTH);

@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-/* A block is passed over if its scores are below the maximum so far. Where the mass of a causal row lies at its end, that
- * maximum is found last in ascending order, and first from the diagonal backwards. Hardly ever: at most one key in a
- * hundred; often: one in ten or more. */
+/* A block is passed over if its scores are below the maximum so far. Where the mass of a causal row lies at
+ * its end, that maximum is found last in ascending order, and first from the diagonal backwards. Hardly ever:
+ * at most one key in a hundred; often: one in ten or more. */
 static attn_status order(const claim_options *options, claim_report *r) {
   static const char *const orders[] = {"forward", "diagonal"};
   const claim_figure *skipped[2] = {NULL, NULL};

@@ -1,4 +1,5 @@
-/* advise.c - attnlab advise: the cheapest setting within an error on given tensors, or for the layers of a model. */
+/* advise.c - attnlab advise: the cheapest setting within an error on given tensors, or for the layers of a
+ * model. */
 #include "experiments/commands/commands.h"
 
 #include <omp.h>

@@ -1,4 +1,5 @@
-/* describe.c - attnlab describe: a variant and its parameters, a bound check or a family of them, or a dataset. */
+/* describe.c - attnlab describe: a variant and its parameters, a bound check or a family of them, or a
+ * dataset. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
@@ -187,8 +188,8 @@ static char *example_of(const attn_spec *spec, const char *text, bool causal) {
   return line;
 }
 
-/* What checks hold the variant against, as it describes itself for one small problem, and the checks: a causal one where it
- * takes no other. */
+/* What checks hold the variant against, as it describes itself for one small problem, and the checks: a
+ * causal one where it takes no other. */
 static bool put_laws(json_t *sheet, const attn_spec *spec, const char *text) {
   attn_problem problem = small_problem();
   attn_plan *plan = NULL;

@@ -16,7 +16,8 @@ void sheet_print_paragraph(const char *name, const char *text);
 
 /* describe_check.c */
 
-/* The check at a place of the list of all, those of whole models last, and its family; NULL behind the last. */
+/* The check at a place of the list of all, those of whole models last, and its family; NULL behind the
+ * last. */
 const check *listed_check(size_t place, const char **family);
 /* New sheets, or NULL without memory. */
 json_t *sheet_of_check(const check *);

@@ -56,7 +56,8 @@ typedef struct reading_options {
   attn_dtype dtype;
 } reading_options;
 
-/* Rows of a command's options; member: a reading_options in its arguments. CLI_OTHER ones are for reading_option. */
+/* Rows of a command's options; member: a reading_options in its arguments. CLI_OTHER ones are for
+ * reading_option. */
 #define READING_OPTIONS(arguments, member)                                                                  \
   TARGET_TEXT("in", "FILE",                                                                                 \
               "Queries, keys and values: tensors q, k, v of an HDF5, safetensors or .npz file",             \
@@ -115,9 +116,9 @@ attn_status operands_check_spec(const char *output, const output_kind *, const c
 /* Reads the tensors, converted and checked as the options say. */
 attn_status operands_read(const operands *, data_qkv *);
 
-/* The problem of these tensors under the options; *target is what it points to, to be freed after its plan. Also checks
- * kv_len against it and stretches a single length over the batch: *kv_len is NULL without the option, else to be
- * freed. */
+/* The problem of these tensors under the options; *target is what it points to, to be freed after its plan.
+ * Also checks kv_len against it and stretches a single length over the batch: *kv_len is NULL without the
+ * option, else to be freed. */
 attn_status operands_problem(const operands *, const data_qkv *, attn_problem *, data_target **target,
                              int64_t **kv_len);
 

@@ -1,5 +1,5 @@
-/* pattern.c - attnlab pattern: which keys each query of a variant sees, as a 0/1 matrix or as compressed sparse rows; of a
- * variant that selects keys, what it selects from the Q and K of a file. */
+/* pattern.c - attnlab pattern: which keys each query of a variant sees, as a 0/1 matrix or as compressed
+ * sparse rows; of a variant that selects keys, what it selects from the Q and K of a file. */
 #include "experiments/commands/commands.h"
 
 #include <inttypes.h>

@@ -112,8 +112,8 @@ static int exit_code(const char *command, attn_status status, const sweep_outcom
 }
 
 /* A thread of OpenMP that waits for work spins for some milliseconds with GCC's presets, which between short
- * executions takes as much processor time as they do. This is about half a millisecond. Workers inherit it, and
- * the session's provenance records it. */
+ * executions takes as much processor time as they do. This is about half a millisecond. Workers inherit it,
+ * and the session's provenance records it. */
 static void wait_briefly(void) {
   if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "20000", 0);
 }

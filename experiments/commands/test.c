@@ -1,4 +1,5 @@
-/* test.c - attnlab test: everything that can be found wrong with one variant, in words, within a minute or so. */
+/* test.c - attnlab test: everything that can be found wrong with one variant, in words, within a minute or
+ * so. */
 #include "experiments/commands/commands.h"
 
 #include <math.h>
@@ -91,8 +92,8 @@ typedef struct findings {
   drawn_result drawn;
 } findings;
 
-/* A cell on its way to the parent. Names are constants of this program, which the parent has at the same addresses;
- * messages are not. */
+/* A cell on its way to the parent. Names are constants of this program, which the parent has at the same
+ * addresses; messages are not. */
 typedef struct sent_cell {
   result_bound bound;
   char message[192];

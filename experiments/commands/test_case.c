@@ -68,8 +68,8 @@ static void *draw(int64_t count, attn_dtype type, double std, uint64_t seed) {
   return at;
 }
 
-/* Each head has a needle at another place: a key along the first axis, along which every query lies, too. Its score
- * is about 100 (4 x 25 sqrt(d), times 1/sqrt(d)). */
+/* Each head has a needle at another place: a key along the first axis, along which every query lies, too. Its
+ * score is about 100 (4 x 25 sqrt(d), times 1/sqrt(d)). */
 static void shape_keys(const attn_problem *p, test_input input, void *q, void *k) {
   const int64_t d = p->d_qk, lines = p->batch * p->kv_heads;
   for (int64_t i = 0; input == INPUT_NEEDLE && i < p->batch * p->heads * p->n_q; i++)

@@ -1,5 +1,6 @@
-/* covering.c - see covering.h. Greedy, after AETG (Cohen et al. 1997, IEEE TSE 23:437): each row begins with levels that
- * have not met, and of several completions the one is kept in which the most levels meet for the first time. */
+/* covering.c - see covering.h. Greedy, after AETG (Cohen et al. 1997, IEEE TSE 23:437): each row begins with
+ * levels that have not met, and of several completions the one is kept in which the most levels meet for the
+ * first time. */
 #include "experiments/conformance/covering.h"
 
 #include <stdlib.h>
@@ -87,7 +88,8 @@ static int gain_of(const builder *b, int factor, const int *row) {
   return gain;
 }
 
-/* Sets a factor to the allowed level of the largest gain, ties at random. Returns the gain, or -1: none is allowed. */
+/* Sets a factor to the allowed level of the largest gain, ties at random. Returns the gain, or -1: none is
+ * allowed. */
 static int choose(builder *b, int factor, int *row) {
   int best = -1, level = OPEN, ties = 0;
   for (int l = 0; l < b->plan->levels[factor]; l++) {

@@ -1,5 +1,6 @@
-/* drawn.c - which problems are drawn. Sizes are those that kernels have special cases for, and their neighbours: one
- * query over many keys, a part of a prompt, head widths of models, multiples of the usual blocks, one key head for all. */
+/* drawn.c - which problems are drawn. Sizes are those that kernels have special cases for, and their
+ * neighbours: one query over many keys, a part of a prompt, head widths of models, multiples of the usual
+ * blocks, one key head for all. */
 #include "experiments/conformance/drawn.h"
 
 #include <stdlib.h>
@@ -197,8 +198,8 @@ static covering_plan plan_of(uint32_t caps, const lists *l, bool dressed) {
 
 static int64_t seed_of(uint64_t seed, int64_t place) { return (int64_t)(seed % 1000000) * 10000 + place; }
 
-/* Each usual length of a prompt, of the keys of one query and of those of a few, and each usual width; narrow and short
- * otherwise. */
+/* Each usual length of a prompt, of the keys of one query and of those of a few, and each usual width; narrow
+ * and short otherwise. */
 static int64_t add_usual(uint32_t caps, uint64_t seed, problem *to) {
   int64_t count = 0;
   for (int i = 0; i < COUNT(usual_lengths); i++)
@@ -229,8 +230,8 @@ static int64_t add_usual(uint32_t caps, uint64_t seed, problem *to) {
 }
 enum { USUAL_MOST = 3 * COUNT(usual_lengths) + COUNT(usual_widths) };
 
-/* Narrow problems of more positions and keys than any other has. What computes n_kv numbers for each query takes the
- * longest ones, and has few queries there. */
+/* Narrow problems of more positions and keys than any other has. What computes n_kv numbers for each query
+ * takes the longest ones, and has few queries there. */
 static int64_t add_long(uint32_t caps, problem *to) {
   static const struct {
     int64_t n_q, n_kv, d;

@@ -10,8 +10,8 @@ typedef struct drawn_options {
   double limit;   /* of one, after which it is held to be endless */
 } drawn_options;
 
-/* A covering array of all pairs of what problems can differ in as far as the capabilities (ATTN_CAP) go, and of all
- * triples of sizes; two long sequences last. To be freed. EINVAL, ENOMEM. */
+/* A covering array of all pairs of what problems can differ in as far as the capabilities (ATTN_CAP) go, and
+ * of all triples of sizes; two long sequences last. To be freed. EINVAL, ENOMEM. */
 attn_status drawn_problems(uint32_t caps, uint64_t seed, problem **, int64_t *count);
 
 typedef struct drawn_result {

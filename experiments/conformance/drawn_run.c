@@ -1,4 +1,5 @@
-/* drawn_run.c - drawn problems judged one after another in a process of their own, and a failure made small. */
+/* drawn_run.c - drawn problems judged one after another in a process of their own, and a failure made
+ * small. */
 #include "experiments/conformance/drawn.h"
 
 #include <stdio.h>

@@ -116,8 +116,8 @@ static attn_status make_score(attn_problem *p, problem_score s, problem_inputs *
 
 /* -- masks -- */
 
-/* A graph: some first keys, and those around half of the way to the query's own. Heads 1, 3 ... do without the first,
- * and every fifth of their queries without any. */
+/* A graph: some first keys, and those around half of the way to the query's own. Heads 1, 3 ... do without
+ * the first, and every fifth of their queries without any. */
 static int64_t graph_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
   const int64_t keys = *(const int64_t *)state;
   if (head % 2 && position % 5 == 4) return 0;

@@ -1,10 +1,11 @@
 /* judge.c - see judge.h.
  *
- * The problem is run twice: as it is simplest, with contiguous tensors, by one thread, in the first call of a plan; then
- * as the problem says, on rows elsewhere in memory, by several threads, watched, in a later call, with log-sum-exps. The
- * first is held to the definition row by row; a softmax by the bound of its described rounding, FP-1's, with the
- * problem's masks and transforms, anything else as PROP-LEN holds it. The second has the same bits as the first; where
- * log-sum-exps are wanted, for which another order of sums is legitimate, it is held to the definition itself. */
+ * The problem is run twice: as it is simplest, with contiguous tensors, by one thread, in the first call of a
+ * plan; then as the problem says, on rows elsewhere in memory, by several threads, watched, in a later call,
+ * with log-sum-exps. The first is held to the definition row by row; a softmax by the bound of its described
+ * rounding, FP-1's, with the problem's masks and transforms, anything else as PROP-LEN holds it. The second
+ * has the same bits as the first; where log-sum-exps are wanted, for which another order of sums is
+ * legitimate, it is held to the definition itself. */
 #include "experiments/conformance/judge.h"
 
 #include <math.h>
@@ -20,8 +21,8 @@
 #include "experiments/properties/log_sum.h"
 #include "experiments/reference/transform.h"
 
-/* Multiply-adds that the rows of a problem may cost, how many rows that may be, and rounding that may be amplified, as
- * PROP-LEN's. */
+/* Multiply-adds that the rows of a problem may cost, how many rows that may be, and rounding that may be
+ * amplified, as PROP-LEN's. */
 static const double work_most = 4e6, rows_most = 2000, amplified_max = 1e3;
 
 static const double vacuous_from = 0.01; /* of the values */
@@ -182,8 +183,8 @@ static attn_status judge_other(judged *j, const char *o, const char *how) {
   return status;
 }
 
-/* Whether the rows of an output have a definition: that of anything but a softmax knows no transforms, and features of
- * far vectors may cancel. */
+/* Whether the rows of an output have a definition: that of anything but a softmax knows no transforms, and
+ * features of far vectors may cancel. */
 static bool is_defined(const judged *j) {
   const bool far = j->of->value[FIELD_SCALE] == SCALE_FAR;
   if (!of_softmax.holds(&j->view) && (far || transform_any(&j->x.in.problem))) return false;

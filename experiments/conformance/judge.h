@@ -5,11 +5,11 @@
 #include "experiments/conformance/problem.h"
 
 typedef enum {
-  FINDING_DEFINED, /* the output is that of the definition */
-  FINDING_CONSISTENT, /* ... there is no definition, or none of a row; however it is run, the bits are the same */
-  FINDING_REFUSED, /* the variant takes no such problem */
-  FINDING_OUTPUT,  /* not the definition's */
-  FINDING_LSE,     /* not the log-sum-exp */
+  FINDING_DEFINED,    /* the output is that of the definition */
+  FINDING_CONSISTENT, /* ... without a definition, or one of rows; the bits are the same in every run */
+  FINDING_REFUSED,    /* the variant takes no such problem */
+  FINDING_OUTPUT,     /* not the definition's */
+  FINDING_LSE,        /* not the log-sum-exp */
   FINDING_BITS,  /* not the same bits as contiguous, by one thread, in a first call, without a log-sum-exp */
   FINDING_ERROR, /* the variant, or attn_plan_verify, gave up */
   FINDINGS
@@ -19,7 +19,8 @@ enum { FINDING_TEXT = 320 };
 typedef struct finding {
   finding_kind kind;
   char text[FINDING_TEXT]; /* where and what; why it was refused */
-  /* More rounding is declared than the textbook form has; so much that it may be more than 1 % of the values. */
+  /* More rounding is declared than the textbook form has; so much that it may be more than 1 % of the
+   * values. */
   bool loose, vacuous;
 } finding;
 

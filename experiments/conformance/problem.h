@@ -1,5 +1,5 @@
-/* problem.h - a problem of attnlab test as a list of numbers: what it is, and how it is run; and that as a text that
- * the command reads back. */
+/* problem.h - a problem of attnlab test as a list of numbers: what it is, and how it is run; and that as a
+ * text that the command reads back. */
 #ifndef EXPERIMENTS_CONFORMANCE_PROBLEM_H
 #define EXPERIMENTS_CONFORMANCE_PROBLEM_H
 

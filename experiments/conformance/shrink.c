@@ -1,7 +1,8 @@
 /* shrink.c - see shrink.h. */
 #include "experiments/conformance/shrink.h"
 
-/* What is changed together: heads keep their divisor, and lengths their difference where a variant wants them alike. */
+/* What is changed together: heads keep their divisor, and lengths their difference where a variant wants them
+ * alike. */
 static const struct {
   int count;
   problem_field field[2];

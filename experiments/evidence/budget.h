@@ -34,18 +34,18 @@ typedef struct budget {
  * hold. */
 attn_status budget_find(const evidence *, double error, double work, budget *);
 
-/* Of a pattern or a selection: keys of a row, the exact mass that they keep, and the mass that the heaviest keys, as
- * many, hold above it. Over up to 256 rows of the sample, the same for every variant of a block, so that settings
- * compare; NaN: neither is there, or no row is finite. */
+/* Of a pattern or a selection: keys of a row, the exact mass that they keep, and the mass that the heaviest
+ * keys, as many, hold above it. Over up to 256 rows of the sample, the same for every variant of a block, so
+ * that settings compare; NaN: neither is there, or no row is finite. */
 typedef struct kept_keys {
   double keys_mean, keys_max, mass_mean, mass_least, regret_mean;
-  double read_share; /* of the keys with a weight, over all these rows */
-  double
-      drawn_share; /* of keys that have weights of their own: their number over the sum of those; 1 without such keys */
+  double read_share;  /* of the keys with a weight, over all these rows */
+  double drawn_share; /* of weighted keys: their number over the sum of their weights; 1 without such keys */
 } kept_keys;
 attn_status budget_kept(const evidence *, kept_keys *);
 
-/* Fills keys_*, kept_mass_mean, regret_mean, drawn_share, tail_mass, budget_*, need_* and err_predicted of the row, for 10 % and 1 %. */
+/* Fills keys_*, kept_mass_mean, regret_mean, drawn_share, tail_mass, budget_*, need_* and err_predicted of
+ * the row, for 10 % and 1 %. */
 attn_status evidence_budget(const evidence *, result_row *);
 
 #endif

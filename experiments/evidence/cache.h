@@ -12,8 +12,8 @@ struct trial;
 struct head_data;
 struct result_bound;
 
-/* A block of exact weights of head 0, [count, count] of n_q queries and n_kv keys, with the squares of its singular
- * values, descending. */
+/* A block of exact weights of head 0, [count, count] of n_q queries and n_kv keys, with the squares of its
+ * singular values, descending. */
 typedef struct spectrum_entry {
   int64_t count, n_q, n_kv;
   double *block, *squares;

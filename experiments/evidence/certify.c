@@ -8,10 +8,10 @@
  * competes with Hoeffding's inequality for the stratified mean, sums without replacement being no wider than
  * with it (Hoeffding 1963, Thm 4): |mean - mu| <= sqrt(ln(2/delta)/2 sum_h (w_h b_h)^2 / s_h), w_h = n_h / n.
  *
- * b is what bounds |o^_i - o_i|^2 of every row of a stratum, drawn or not: the hull of V, which holds o_i whatever
- * the algorithm is. What an algorithm claims of itself (FP-3, for one that says it is exact) is not used: that
- * claim is what the certificate is to judge. The mean of |o_i|^2 is estimated likewise, or bounded by that of the
- * output: |O|_F >=
+ * b is what bounds |o^_i - o_i|^2 of every row of a stratum, drawn or not: the hull of V, which holds o_i
+ * whatever the algorithm is. What an algorithm claims of itself (FP-3, for one that says it is exact) is not
+ * used: that claim is what the certificate is to judge. The mean of |o_i|^2 is estimated likewise, or bounded
+ * by that of the output: |O|_F >=
  * |O^|_F - |O^ - O|_F.
  *
  * RS-3. If a fraction f of all rows exceeds the sampled maximum, none of them was drawn, which has

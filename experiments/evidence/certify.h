@@ -25,8 +25,8 @@ double certify_half_width(const certify_stratum *, int64_t count, double alpha);
 double certify_tail(const attn_problem *, const exact_rows *x, int64_t last, double alpha);
 
 /* The certified 95 % interval of err_rel_fro: squares and references are |o^ - o|^2 and |o|^2 of the sampled
- * rows. Whether a row is in the sample or not, |o^_i - o_i| <= |o^_i - mean V| + max |v_j - mean V|: nothing is
- * presumed of the algorithm. hi is infinite where nothing bounds |O| away from 0;
+ * rows. Whether a row is in the sample or not, |o^_i - o_i| <= |o^_i - mean V| + max |v_j - mean V|: nothing
+ * is presumed of the algorithm. hi is infinite where nothing bounds |O| away from 0;
  * both are NaN without e->v, or if some row of the output is NaN. */
 typedef struct certified {
   double lo, hi;

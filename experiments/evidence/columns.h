@@ -5,17 +5,17 @@
 
 #include "experiments/evidence/run.h"
 
-/* Fills err_*, rows_sampled, ref and profile_* of the row by comparing e->o with e->exact: with all rows where it
- * has them, else with the sample. err_rel_fro with its 95 % interval is the ratio estimator of the stratified
- * sample, as are the means; lo = hi = the point if every row was taken. err_rel_fro_cert_lo and _hi hold with 95 % confidence for any distribution of errors
- * (NaN without e->v), and err_max_tail says what share of all rows may exceed the maxima (certify.h). A mean
- * of relative errors or divergences has no certificate: nothing bounds those of a row that is not looked at.
- * Rows whose exact output is zero enter the absolute columns only. A NaN in the output makes the columns NaN;
- * of a variant whose weights may be negative such rows are counted (rows_degenerate) and left out, and there is no
- * certificate.
+/* Fills err_*, rows_sampled, ref and profile_* of the row by comparing e->o with e->exact: with all rows
+ * where it has them, else with the sample. err_rel_fro with its 95 % interval is the ratio estimator of the
+ * stratified sample, as are the means; lo = hi = the point if every row was taken. err_rel_fro_cert_lo and
+ * _hi hold with 95 % confidence for any distribution of errors (NaN without e->v), and err_max_tail says what
+ * share of all rows may exceed the maxima (certify.h). A mean of relative errors or divergences has no
+ * certificate: nothing bounds those of a row that is not looked at. Rows whose exact output is zero enter the
+ * absolute columns only. A NaN in the output makes the columns NaN; of a variant whose weights may be
+ * negative such rows are counted (rows_degenerate) and left out, and there is no certificate.
  * err_row_l1_max (of |p^ - p|_1) and err_kl_mean (of KL(p^ || p), for variants with convex weights) come from
- * V = I on sampled rows of head 0 of batch 0, if n_q n_kv <= 2^20; else NaN. e->plan, view and cache may be NULL (an output
- * without a plan): then both are NaN. */
+ * V = I on sampled rows of head 0 of batch 0, if n_q n_kv <= 2^20; else NaN. e->plan, view and cache may be
+ * NULL (an output without a plan): then both are NaN. */
 attn_status evidence_errors(const evidence *e, result_row *);
 
 /* Fills row_entropy_mean (nats), top16_mass_mean, eff_rank (exp of the entropy of the normalised singular

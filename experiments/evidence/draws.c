@@ -300,8 +300,8 @@ static double spread_of(const attn_feature_law *given, const void *state, const 
   return (square / (mean * mean) - 1) / g->law.independent;
 }
 
-/* A plan costs a QR factorisation for each block, the evaluations of the map at 2 d points to read the vectors
- * and at 4 more for each turn. */
+/* A plan costs a QR factorisation for each block, the evaluations of the map at 2 d points to read the
+ * vectors and at 4 more for each turn. */
 static int64_t plans_count(const fresh_draws *g, double spread) {
   const feature_law *law = &g->law;
   double m = (double)law->m, d = (double)law->d, wanted = spread / (resolved * resolved);

@@ -12,8 +12,8 @@ typedef struct draws {
   double *w; /* [m, d], E |w|^2 = d */
 } draws;
 
-/* Reads those of the probe's kv_head off its map; m and d are set. EUNSUPPORTED: it shows too little of them. Uses
- * plan, problem, view and kv_head of the probe alone. Release w. */
+/* Reads those of the probe's kv_head off its map; m and d are set. EUNSUPPORTED: it shows too little of them.
+ * Uses plan, problem, view and kv_head of the probe alone. Release w. */
 attn_status draws_read(const probe *, const feature_law *, draws *);
 
 typedef struct fresh_draws {
@@ -21,16 +21,16 @@ typedef struct fresh_draws {
   int64_t plans;
   double *w;             /* [plans, m, d], E |w|^2 = d; not of ATTN_FEATURES_OTHER */
   entry_point far, near; /* |x + y|^2 = 1 and 1/4 */
-  /* Turns of a point: d of them, of which the sums x + y are orthogonal to one another, as are the differences,
-   * of the kinds of feature_law_is_favor; else 1, the first, with x + y along (1, 1, ...). */
+  /* Turns of a point: d of them, of which the sums x + y are orthogonal to one another, as are the
+   * differences, of the kinds of feature_law_is_favor; else 1, the first, with x + y along (1, 1, ...). */
   int64_t turns;
   /* [plans] A vector's product is the estimate that it makes alone, without the factor of norms: exp(w.(x+y))
    * (times the law's weights), cosh of that, cos w.(x-y), max(w.x, 0) max(w.y, 0), or the product as it is.
-   * Means over a plan's vectors: of the product at the first turn of far and at all turns; at all turns of near
-   * of its square, and of the product of two neighbours within a block. */
+   * Means over a plan's vectors: of the product at the first turn of far and at all turns; at all turns of
+   * near of its square, and of the product of two neighbours within a block. */
   double *along, *mean, *square, *pair;
-  /* Softmax features of unbiased draws, eps = 0: a small attention problem as the first plans compute it, and what
-   * they get wrong there; else NULL and 0. */
+  /* Softmax features of unbiased draws, eps = 0: a small attention problem as the first plans compute it, and
+   * what they get wrong there; else NULL and 0. */
   estimator *small;
   int64_t outputs;
   estimate_error *errors; /* [outputs] */

@@ -1,10 +1,10 @@
 /* errors.c - the error columns: a run's output against all exact rows, or those of a sample.
  *
- * err_rel_fro of a sample is r = sqrt(sum |o^_i - o_i|^2 / sum |o_i|^2) estimated from a stratified sample: both sums are
- * expanded by N_h / s_h per stratum, the variance of the ratio is that of the residuals e_i = X_i - r^2 Y_i,
- * sum over strata of N_h^2 (1 - s_h/N_h) S_h^2 / s_h, and the interval is Student's (RS-1: it presumes light
- * tails, and is for display; certify.c presumes nothing). Means over rows are ratios to the number of
- * rows. */
+ * err_rel_fro of a sample is r = sqrt(sum |o^_i - o_i|^2 / sum |o_i|^2) estimated from a stratified sample:
+ * both sums are expanded by N_h / s_h per stratum, the variance of the ratio is that of the residuals e_i =
+ * X_i - r^2 Y_i, sum over strata of N_h^2 (1 - s_h/N_h) S_h^2 / s_h, and the interval is Student's (RS-1: it
+ * presumes light tails, and is for display; certify.c presumes nothing). Means over rows are ratios to the
+ * number of rows. */
 #include "experiments/evidence/columns.h"
 
 #include "experiments/evidence/certify.h"

@@ -1,11 +1,12 @@
 /* facts.c - what the checks of a run need to know of its rows, computed in one pass over the keys of each.
  *
- * Of a pattern S, T the other keys, p exact weights, t = sum of p over T: the exact row is (1 - t) o_S + t o_T, so
- * that o_S = o + t (o_S - o_T) (SP-1); identity is the right side, with t o_S and t o_T from the exact weights. A row's
- * sink is a key of S, of value 0. Where a selection gives its keys weights w_j, identity is o_S = sum w_j p_j v_j / sum
- * w_j p_j, and of what is left out nothing follows from p alone. A block b of keys with centroid k_b and radius r_b has q.k_j <= q.k_b + |q| r_b, hence
- * (SP-3)
- *   Z_T = sum over T of e^s_j <= Z = sum over blocks of |b in T| e^(c q.k_b + |c||q| r_b),  t <= Z / (Z_S + Z). */
+ * Of a pattern S, T the other keys, p exact weights, t = sum of p over T: the exact row is (1 - t) o_S + t
+ * o_T, so that o_S = o + t (o_S - o_T) (SP-1); identity is the right side, with t o_S and t o_T from the
+ * exact weights. A row's sink is a key of S, of value 0. Where a selection gives its keys weights w_j,
+ * identity is o_S = sum w_j p_j v_j / sum w_j p_j, and of what is left out nothing follows from p alone. A
+ * block b of keys with centroid k_b and radius r_b has q.k_j <= q.k_b + |q| r_b, hence (SP-3)
+ *   Z_T = sum over T of e^s_j <= Z = sum over blocks of |b in T| e^(c q.k_b + |c||q| r_b),  t <= Z / (Z_S +
+ *   Z). */
 #include "experiments/evidence/rows.h"
 
 #include "experiments/evidence/cache.h"
@@ -152,7 +153,8 @@ static double log_left(const facts_walk *w, const row_case *c, double *scratch) 
   return used ? top + log(sum) : top;
 }
 
-/* The divergence of the weights on the support (s->weight) from the exact ones. room: fp64's error of a score. */
+/* The divergence of the weights on the support (s->weight) from the exact ones. room: fp64's error of a
+ * score. */
 static void divergence_facts(const row_case *c, double room, row_facts *f) {
   const row_space *s = c->space;
   double sum = 0;

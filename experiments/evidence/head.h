@@ -31,8 +31,8 @@ attn_status head_data_alloc(const attn_problem *, head_data *);
 /* A copy with every value 1. Release with head_data_free. */
 attn_status head_data_ones(const head_data *, head_data *);
 
-/* The largest and the least magnitude that the largest value of a head has; heads of zeros alone do not count. Kept in
- * e->cache. */
+/* The largest and the least magnitude that the largest value of a head has; heads of zeros alone do not
+ * count. Kept in e->cache. */
 void head_values_range(const evidence *, double *most, double *least);
 
 #endif

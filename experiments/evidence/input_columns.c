@@ -45,8 +45,8 @@ static double row_product(const void *x, const void *y, int64_t d, attn_dtype t)
   return sum;
 }
 
-/* max - min of the scores, transformed, of the keys that have a weight among the leading ones; keys that the row does
- * not see have none, and of the others only those whose weight is below the least number. */
+/* max - min of the scores, transformed, of the keys that have a weight among the leading ones; keys that the
+ * row does not see have none, and of the others only those whose weight is below the least number. */
 static double score_range(const evidence *e, const sample_row *at, const double *weights, int64_t keys) {
   const attn_problem *p = e->problem;
   int64_t group = p->heads / p->kv_heads;

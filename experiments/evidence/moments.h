@@ -13,8 +13,8 @@ attn_status row_moments(const evidence *e, const probe *, const feature_law *, d
                         const moment_entry **);
 static const double row_moments_work = 0x1.4p30; /* what a check may spend: n_kv up to 4096 at d = d_v = 64 */
 
-/* The product of exact rows of the probe's (batch, head), under the law of the probe's projection. The evidence and
- * the probe must live as long. Release with sketch_free. */
+/* The product of exact rows of the probe's (batch, head), under the law of the probe's projection. The
+ * evidence and the probe must live as long. Release with sketch_free. */
 attn_status sketch_of_run(const evidence *, const probe *, sketch *);
 /* A E^T F B - A B, [rows, d_v], of the probe's own projection. */
 attn_status projected_error(const probe *, const sketch *, double *error);

@@ -8,8 +8,8 @@
 
 enum { STREAM_NULL_KEYS = 0x6e756c6c }; /* the purpose of the draws in attn_rng_init */
 
-/* Room for the rows of a head, one after the other: scores for attn_reference_row, the keys that the row sees,
- * those that are drawn and runs to find them; the sum of the leading values. */
+/* Room for the rows of a head, one after the other: scores for attn_reference_row, the keys that the row
+ * sees, those that are drawn and runs to find them; the sum of the leading values. */
 typedef struct null_room {
   double *o, *scores, *sum;
   int64_t summed;
@@ -35,8 +35,8 @@ static void zeros(const evidence *e, const sample_row *row, null_room *room) {
   memset(room->o, 0, (size_t)e->problem->d_v * sizeof *room->o);
 }
 
-/* The mean over the keys that the row may see: exact attention at scale 0. Where they are the leading ones, rows of a
- * head that follow one another go on with one sum. */
+/* The mean over the keys that the row may see: exact attention at scale 0. Where they are the leading ones,
+ * rows of a head that follow one another go on with one sum. */
 static void mean_of_v(const evidence *e, const sample_row *row, null_room *room) {
   const attn_problem *p = e->problem;
   const bool masked = is_masked(p);
@@ -66,7 +66,8 @@ static int64_t drawn_row(const void *state, int64_t head, int64_t position, attn
   return drawn->count;
 }
 
-/* Floyd's algorithm (Bentley & Floyd 1987): as many draws as keys, without replacement, each set equally likely. */
+/* Floyd's algorithm (Bentley & Floyd 1987): as many draws as keys, without replacement, each set equally
+ * likely. */
 static void draw_keys(const evidence *e, const sample_row *row, const null_room *room, drawn_keys *drawn) {
   const attn_problem *p = e->problem;
   const bool masked = is_masked(p);

@@ -20,8 +20,8 @@ typedef struct null_baseline {
 extern const null_baseline null_baselines[];      /* ends with a NULL name */
 const null_baseline *null_find(const char *name); /* NULL if there is none */
 
-/* Fills the rows of o that are compared ([batch, heads, n_q, d_v] in the problem's dtype); e->exact says which, e->seed
- * draws. e->plan, view and o are not used. ENOMEM. */
+/* Fills the rows of o that are compared ([batch, heads, n_q, d_v] in the problem's dtype); e->exact says
+ * which, e->seed draws. e->plan, view and o are not used. ENOMEM. */
 attn_status null_fill(const null_baseline *, const evidence *, void *o);
 
 #endif

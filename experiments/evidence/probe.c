@@ -100,8 +100,8 @@ static attn_status plan_make(const evidence *e, probe *p) {
 }
 
 static attn_status execute(const probe *p, const void *k, const void *v, void *o) {
-  /* Around the output, so that a variant which writes beside it in a later execution spoils nothing here; where it is
-   * timed, it is found. */
+  /* Around the output, so that a variant which writes beside it in a later execution spoils nothing here;
+   * where it is timed, it is found. */
   enum { SPARE = 4096 };
   const attn_problem *to = attn_plan_problem(p->plan);
   size_t line = (size_t)(to->n_q * to->d_v) * attn_dtype_size(to->dtype);

@@ -1,11 +1,11 @@
-/* probe.h - a small problem cut from a run: one (batch, head), some of its queries, computed again by the same
- * variant with the same parameters and hence the same draws.
+/* probe.h - a small problem cut from a run: one (batch, head), some of its queries, computed again by the
+ * same variant with the same parameters and hence the same draws.
  *
  * Softmax engines are probed in the run's dtype, so that their rounding bounds apply; linear and compression
- * engines in fp64, where the mathematics is not blurred. Batch and head are drawn at random. Queries: where rows
- * do not depend on their position, 64 spread over all of them, edges of tiles and chunks among them; under a
- * causal mask 64 neighbours anywhere, with the keys up to the last of them (or all rows: features); else every
- * row if that is cheap or n_q must equal n_kv, or the last 64 (positions count from the end). */
+ * engines in fp64, where the mathematics is not blurred. Batch and head are drawn at random. Queries: where
+ * rows do not depend on their position, 64 spread over all of them, edges of tiles and chunks among them;
+ * under a causal mask 64 neighbours anywhere, with the keys up to the last of them (or all rows: features);
+ * else every row if that is cheap or n_q must equal n_kv, or the last 64 (positions count from the end). */
 #ifndef EXPERIMENTS_EVIDENCE_PROBE_H
 #define EXPERIMENTS_EVIDENCE_PROBE_H
 
@@ -50,8 +50,8 @@ void probe_forget(struct block_cache *);
 /* Runs the probe's plan on other keys and values ([n_kv, d], rounded to its dtype): o [n_q, d_v]. */
 attn_status probe_execute(const probe *, const double *k, const double *v, double *o);
 
-/* Fills planted: the output for values that are 1 in column 0, and in the others 1 in one column for each key, drawn
- * at random, and 0. */
+/* Fills planted: the output for values that are 1 in column 0, and in the others 1 in one column for each
+ * key, drawn at random, and 0. */
 attn_status probe_plant(probe *);
 
 /* Fills features. EUNSUPPORTED if they would exceed 2^24 numbers. Linear engines only. */
@@ -81,10 +81,11 @@ attn_status probe_rows(const probe *, const int64_t *rows, int64_t count, probe_
  * or probe_compress; compression engines need convex weights. */
 row_verdict probe_bound(const probe *, const head_data *head, const double *moved, int64_t r, row_space *s);
 
-/* The same by the kernel of features that are not drawn, as an engine may err that computes in the type of `run`; no map is
- * called, and s->weight are the kernels. */
+/* The same by the kernel of features that are not drawn, as an engine may err that computes in the type of
+ * `run`; no map is called, and s->weight are the kernels. */
 row_verdict probe_kernel(const probe *, attn_dtype run, int64_t r, row_space *s);
-/* s->o <- exact attention of row r over every key that it sees; *error: how far fp64 may have taken its norm. */
+/* s->o <- exact attention of row r over every key that it sees; *error: how far fp64 may have taken its
+ * norm. */
 row_verdict probe_exact(const probe *, int64_t r, row_space *s, double *error);
 
 /* The same for a compression engine that rounds to `unit`, its projection in chains of `chain` roundings. */

@@ -6,9 +6,10 @@
  * through at most 2 n + m + 64 roundings (sums over keys in chunks, one rescale a chunk, sum over features,
  * division), and its rescales, whose exponents telescope to M - c_j, add 2 u (M - c_j); with Z = sum_j A_j
  *   |o^_l - o_l| <= sum_j a_j kappa_j (|v_jl| + |o_l|) / (|Z| - sum_j a_j kappa_j).
- * Fixed features, by their kernel k_j alone, whose rounding is relative to s_j: err_j = gamma_G s_j with G = 2 n + m + 2 d +
- * 64 roundings in a chain (features, their product, sums over keys, a rescale a chunk, the division), and what underflow
- * takes from a feature of the query or the key, none of which is larger than sqrt(k(x, x)); then
+ * Fixed features, by their kernel k_j alone, whose rounding is relative to s_j: err_j = gamma_G s_j with G =
+ * 2 n + m + 2 d + 64 roundings in a chain (features, their product, sums over keys, a rescale a chunk, the
+ * division), and what underflow takes from a feature of the query or the key, none of which is larger than
+ *   sqrt(k(x, x)); then
  *   |o^_l - o_l| <= sum_j err_j (|v_jl| + |o_l|) / (|sum k| - sum_j err_j).
  * Without a denominator (either way) sum_j err_j |v_jl|.
  * Compression: FP-1 on the slots with 3 slots + 8 as chain (any number of steps), and the rounding of the

@@ -1,7 +1,8 @@
 /* probe_rows.c - chooses the rows of a probe.
  *
  * Softmax engines draw from the seed of the run. Features and projections draw from the shape of the block
- * alone, so that the runs of a block share what is costly to know of their rows (moments.h); blocks differ. */
+ * alone, so that the runs of a block share what is costly to know of their rows (moments.h); blocks
+ * differ. */
 #include "experiments/evidence/probe_rows.h"
 
 #include "experiments/reference/exact.h"

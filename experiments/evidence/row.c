@@ -1,4 +1,5 @@
-/* row.c - rows of attention in fp64 on their support; how far rounding takes computed ones is in rounding/row_bound.c. */
+/* row.c - rows of attention in fp64 on their support; how far rounding takes computed ones is in
+ * rounding/row_bound.c. */
 #include "experiments/evidence/row.h"
 
 #include <math.h>

@@ -51,20 +51,21 @@ typedef struct row_extremes {
 } row_extremes;
 row_verdict row_attend(const head_data *, const double *moved, row_space *, row_extremes *);
 
-/* After row_attend: e_j of FP-1 into slack, how far the computed score of each key of the support may be off. */
+/* After row_attend: e_j of FP-1 into slack, how far the computed score of each key of the support may be
+ * off. */
 row_verdict row_score_errors(const head_data *, const attn_rounding *, row_space *);
 
-/* After row_attend: fills bound [d_v], such that a computation that rounds as described satisfies |o^_l - o_l| <=
- * bound_l (FP-1; FP-2 if rounding->block > 0). ordered: the support is visited in ascending blocks. lambda > 0:
- * the same by the probabilistic model of FP-5 (Higham & Mary 2019): a chain of k roundings grows by at most
- * e^(lambda sqrt(k) u + k u^2 / (1 - u)) - 1 where that is below gamma_k. The bound includes the fp64 error of
- * the reference itself. */
+/* After row_attend: fills bound [d_v], such that a computation that rounds as described satisfies |o^_l -
+ * o_l| <= bound_l (FP-1; FP-2 if rounding->block > 0). ordered: the support is visited in ascending blocks.
+ * lambda > 0: the same by the probabilistic model of FP-5 (Higham & Mary 2019): a chain of k roundings grows
+ * by at most e^(lambda sqrt(k) u + k u^2 / (1 - u)) - 1 where that is below gamma_k. The bound includes the
+ * fp64 error of the reference itself. */
 row_verdict row_error(const head_data *, const attn_rounding *, bool ordered, const double *moved,
                       double lambda, const row_extremes *, row_space *, double *bound);
 
-/* After row_attend: the logarithm of the sum of e^score over the support, -Inf where that is empty, and by how much
- * that of a computation that rounds as described may differ: the errors h_j of the log weights, the sum's chain, and
- * some roundings of the logarithm, which is taken in fp64. */
+/* After row_attend: the logarithm of the sum of e^score over the support, -Inf where that is empty, and by
+ * how much that of a computation that rounds as described may differ: the errors h_j of the log weights, the
+ * sum's chain, and some roundings of the logarithm, which is taken in fp64. */
 row_verdict row_log_sum(const head_data *, const attn_rounding *, const row_extremes *, row_space *,
                         double *sum, double *bound);
 
@@ -72,8 +73,8 @@ row_verdict row_log_sum(const head_data *, const attn_rounding *, const row_extr
 row_verdict row_bound(const head_data *, const attn_rounding *, bool ordered, const double *moved,
                       row_space *);
 
-/* FP-3: the same a priori, one number per component, for rows of query norm |q| over all keys, with biases and a sink of
- * at most this magnitude (transform_most). */
+/* FP-3: the same a priori, one number per component, for rows of query norm |q| over all keys, with biases
+ * and a sink of at most this magnitude (transform_most). */
 typedef struct prior {
   double spread; /* H/2's tanh: multiplies the range of the values */
   double growth; /* G: multiplies the greatest magnitude */

@@ -16,15 +16,16 @@ extern const char outcome_nothing[], outcome_vacuous[];
 #define OUTCOME_NONE \
   { 0, 0, outcome_nothing }
 
-/* Keeps the worse of two findings: a violation before the uncertifiable before the larger ratio, and any before
- * none; vacuous if one of the two is. Returns whether that is the second. */
+/* Keeps the worse of two findings: a violation before the uncertifiable before the larger ratio, and any
+ * before none; vacuous if one of the two is. Returns whether that is the second. */
 bool outcome_worsen(outcome *worst, outcome);
-/* Turns the worst finding into a HARD verdict; not applicable if nothing was compared; uncertifiable, with its numbers, if
- * it is vacuous. Returns ATTN_OK. */
+/* Turns the worst finding into a HARD verdict; not applicable if nothing was compared; uncertifiable, with
+ * its numbers, if it is vacuous. Returns ATTN_OK. */
 attn_status outcome_to_verdict(const outcome *worst, result_bound *);
 /* The component of a row with the largest |a - b| / bound. */
 outcome outcome_components(const double *a, const double *b, const double *bound, int64_t d);
-/* The same of a bound on rounding, by values of at most this size: vacuous where it is above 1 % of the size. */
+/* The same of a bound on rounding, by values of at most this size: vacuous where it is above 1 % of the
+ * size. */
 outcome outcome_rounded(const double *a, const double *b, const double *bound, int64_t d, double size);
 
 /* One row of the sample with everything about it. space->q and space->given (the run's output) are set. */
@@ -38,9 +39,9 @@ typedef struct row_case {
   row_space *space;
 } row_case;
 
-/* Judges rows of the sample in parallel, and settles the worst finding. Where all would exceed the budget of a
- * check (2^24 multiply-adds; cost_per_row of them each), rows spread over the sample and the edges, others for
- * another seed of the evidence. */
+/* Judges rows of the sample in parallel, and settles the worst finding. Where all would exceed the budget of
+ * a check (2^24 multiply-adds; cost_per_row of them each), rows spread over the sample and the edges, others
+ * for another seed of the evidence. */
 attn_status rows_check(const evidence *, double cost_per_row, outcome (*judge)(const row_case *),
                        result_bound *);
 
@@ -69,18 +70,20 @@ typedef struct row_facts {
   const double *exact; /* the exact row */
   int64_t keys;        /* seen without a pattern */
   int64_t support;     /* seen under it */
-  /* Softmax over the support, and bounds on how far rounding takes a computed one (FP-1), also by the model. */
+  /* Softmax over the support, and bounds on how far rounding takes a computed one (FP-1), also by the
+   * model. */
   row_verdict bounded, modelled;
   double *o, *bound, *model;
   /* How far fp64 may have taken an exact row; FP-3's bound, that included. */
   row_verdict reference, known;
   double *exact_error, *prior;
-  /* Convex weights: range of the values of the support per component and in random directions, and what rounding
-   * adds to a component. */
+  /* Convex weights: range of the values of the support per component and in random directions, and what
+   * rounding adds to a component. */
   row_verdict hulled;
   double *low, *high, *slack;
   double least[ROW_DIRECTIONS], most[ROW_DIRECTIONS];
-  /* Of a pattern or a selection: the mass left out, o + t (o_S - o_T) by the exact weights (or o_S, weighted), the largest
+  /* Of a pattern or a selection: the mass left out, o + t (o_S - o_T) by the exact weights (or o_S,
+   * weighted), the largest
    * |v_j - o_S| over the keys
    * left out, and a bound on the mass from block centroids (SP-3). */
   double mass, *identity, far, certified;

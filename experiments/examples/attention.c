@@ -1,4 +1,5 @@
-/* attention.c - exact attention in one call, a sliding window by a plan, and the distance between their outputs:
+/* attention.c - exact attention in one call, a sliding window by a plan, and the distance between their
+ * outputs:
  *   cc attention.c $(pkg-config --cflags --libs attn) -lm -o attention */
 #include <attn.h>
 

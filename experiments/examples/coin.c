@@ -1,10 +1,11 @@
 /* coin - a tail that is drawn: a query takes each key with probability p, and always the last one that it
  * sees.
  *
- *   o_i = sum_j w_ij e^s_ij v_j / sum_j w_ij e^s_ij,   w_ij = 1/p where the coin of (i, j) fell so, else 0; 1 for the last key
+ *   o_i = sum_j w_ij e^s_ij v_j / sum_j w_ij e^s_ij,   w_ij = 1/p where the coin of (i, j) fell so, else 0; 1
+ *   for the last key
  *
- * Numerator and denominator have the right mean (Horvitz and Thompson 1952). Left of a '+' other keys are exact, and coins
- * are tossed for those that remain: "streaming:window=64 + coin". */
+ * Numerator and denominator have the right mean (Horvitz and Thompson 1952). Left of a '+' other keys are
+ * exact, and coins are tossed for those that remain: "streaming:window=64 + coin". */
 #include <attn_variant.h>
 
 #include <math.h>

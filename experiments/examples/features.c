@@ -12,7 +12,8 @@ static const attn_param table[] = {{.name = NULL}};
 
 static double phi(double x) { return fmax(x, 0) + log1p(exp(-fabs(x))); }
 
-/* Rows of f from rows of x: here a feature for each component. A row's logarithmic scale is 0: nothing overflows. */
+/* Rows of f from rows of x: here a feature for each component. A row's logarithmic scale is 0: nothing
+ * overflows. */
 static void map(const void *state, const attn_context *c, const attn_feature_rows *x, void *f, int64_t f_row,
                 double *scale) {
   const attn_dtype t = c->problem->dtype;
@@ -24,8 +25,8 @@ static void map(const void *state, const attn_context *c, const attn_feature_row
   }
 }
 
-/* The law that checks hold map against: the weight of a pair, from the definition. No term is negative, so that rounding
- * is relative to their sum. */
+/* The law that checks hold map against: the weight of a pair, from the definition. No term is negative, so
+ * that rounding is relative to their sum. */
 static double kernel(const void *state, const attn_context *c, const attn_feature_pair *x, double *size) {
   double sum = 0;
   (void)state;

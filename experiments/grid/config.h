@@ -10,9 +10,9 @@
  *   exclude:  [{variant: full, n: [16Ki, 32Ki]}, {variant: tiled, block_q: 32, dataset: captured}]
  *   budget: {time: 60, memory: 8Gi}
  *
- * `attnlab help config' lists all keys, from the tables that read them (config.c, settings.def, results/axes.def).
- * Only schema, grid.n, variants and datasets are needed. Every value may be one or a list, integers and reals
- * may be ranges (values.h). Several parameters of one item make a cross product. */
+ * `attnlab help config' lists all keys, from the tables that read them (config.c, settings.def,
+ * results/axes.def). Only schema, grid.n, variants and datasets are needed. Every value may be one or a list,
+ * integers and reals may be ranges (values.h). Several parameters of one item make a cross product. */
 #ifndef EXPERIMENTS_GRID_CONFIG_H
 #define EXPERIMENTS_GRID_CONFIG_H
 
@@ -71,8 +71,8 @@ void config_free(config *);
 
 /* The value of a column of a run as text, or NULL if it has none. */
 typedef const char *config_lookup(const void *context, const char *name);
-/* Does a filter exclude the run that the lookup describes? spec: its parameters, which compare by value (1Ki equals
- * 1024); NULL: it has none. */
+/* Does a filter exclude the run that the lookup describes? spec: its parameters, which compare by value (1Ki
+ * equals 1024); NULL: it has none. */
 bool config_excludes(const config *, const attn_spec *, config_lookup *, const void *context);
 
 #endif

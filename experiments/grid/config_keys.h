@@ -1,5 +1,5 @@
-/* config_keys.h - tables of the keys of a configuration: what each holds, where, and what `attnlab help config' says
- * of it. */
+/* config_keys.h - tables of the keys of a configuration: what each holds, where, and what `attnlab help
+ * config' says of it. */
 #ifndef EXPERIMENTS_GRID_CONFIG_KEYS_H
 #define EXPERIMENTS_GRID_CONFIG_KEYS_H
 
@@ -33,7 +33,8 @@ typedef struct config_key {
 const config_key *config_key_find(const config_key *, size_t count, const char *section, const char *name);
 /* EINVAL: "unknown key ...", with the near and the known ones of the section, axes among them. */
 attn_status config_key_unknown(const tree_node *key, const char *section, const config_key *, size_t count);
-/* A line for each key of the section, and of the sections in it. defaults: the struct, filled with its presets. */
+/* A line for each key of the section, and of the sections in it. defaults: the struct, filled with its
+ * presets. */
 void config_keys_print(FILE *, const char *section, const config_key *, size_t count, const void *defaults);
 
 /* All keys of a sweep, with the sections. */

@@ -186,7 +186,8 @@ static char *find_list(char *text, char **end) {
   return *end ? list + 1 : NULL;
 }
 
-/* A name, or a whole spec as on the command line, such as an expression, in which NAME=[A,B] is a spec for each. */
+/* A name, or a whole spec as on the command line, such as an expression, in which NAME=[A,B] is a spec for
+ * each. */
 static attn_status read_text_item(const spec_kind *kind, const tree_node *item, char *text, size_t most,
                                   config_specs *out) {
   char *end, *list = find_list(text, &end);

@@ -68,7 +68,8 @@ attn_options grid_options(const grid_block *block) {
       .threads = (int)block->threads, .isa = block->isa, .blocks = {block->block_q, block->block_k}};
 }
 
-/* The block's problem is made once, so that shapes and files that do not fit are named before anything runs. */
+/* The block's problem is made once, so that shapes and files that do not fit are named before anything
+ * runs. */
 static attn_status check_problem(const grid_block *block) {
   attn_problem problem;
   data_target *target = NULL;
@@ -91,7 +92,8 @@ static void look_at_file(const char *dataset, dataset_file *file) {
   if (file->status) snprintf(file->reason, sizeof file->reason, "%s", attn_last_error());
 }
 
-/* Sizes that the configuration does not name are the file's: its key heads where the heads are its own, too. */
+/* Sizes that the configuration does not name are the file's: its key heads where the heads are its own,
+ * too. */
 static void take_sizes(const config *c, const dataset_file *file, grid_block *point) {
   const struct {
     axis_id axis;

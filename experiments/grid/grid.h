@@ -68,8 +68,8 @@ typedef struct grid {
 } grid;
 
 /* isa and threads: what the machine gives by default. Variants are asked for their costs in a process of its
- * own. EINVAL: the product is too large, a combination that is not excluded has no valid shapes, or every run is
- * refused. */
+ * own. EINVAL: the product is too large, a combination that is not excluded has no valid shapes, or every run
+ * is refused. */
 attn_status grid_expand(const config *, const char *isa, int threads, grid *);
 void grid_free(grid *);
 void grid_block_free(grid_block *);
@@ -80,8 +80,8 @@ void grid_shard(grid *, int64_t index, int64_t count);
 /* Keeps the runs for which keep() is true, and the blocks that still have any. */
 void grid_filter(grid *, bool (*keep)(const grid_block *, const grid_run *, void *context), void *context);
 
-/* The shapes of a block's problem; and the problem itself, resolved, with its score and mask, which live as long as the
- * target. EINVAL, EFOREIGN as data_target_make. */
+/* The shapes of a block's problem; and the problem itself, resolved, with its score and mask, which live as
+ * long as the target. EINVAL, EFOREIGN as data_target_make. */
 attn_problem grid_problem(const grid_block *);
 attn_status grid_target(const grid_block *, attn_problem *, data_target **);
 attn_options grid_options(const grid_block *); /* with the C library's allocator */

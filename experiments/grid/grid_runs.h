@@ -14,8 +14,8 @@ void grid_run_free(grid_run *);
  * unknown. ENOMEM, EFOREIGN. */
 attn_status grid_estimate(grid *);
 
-/* Moves runs that are refused to the grid's refusals. A block of baselines alone goes, too. ENOMEM; EINVAL: nothing is
- * left. */
+/* Moves runs that are refused to the grid's refusals. A block of baselines alone goes, too. ENOMEM; EINVAL:
+ * nothing is left. */
 attn_status grid_refuse(grid *);
 
 #endif

@@ -1,5 +1,5 @@
-/* spec_files.h - what runs are made from besides this program and their data: the plug-ins of their variants, and the
- * files that specs name. */
+/* spec_files.h - what runs are made from besides this program and their data: the plug-ins of their variants,
+ * and the files that specs name. */
 #ifndef EXPERIMENTS_GRID_SPEC_FILES_H
 #define EXPERIMENTS_GRID_SPEC_FILES_H
 

@@ -1,8 +1,8 @@
 /* tree.h - a strict YAML document as a tree of texts, lists and maps that know where they stand.
  *
  * Scalars stay as written (no `no` -> false). Refused, with file:line:column: duplicate keys, aliases,
- * anchors, tags, several documents, keys that are not text, more than TREE_DEPTH levels, TREE_ITEMS entries or TREE_BYTES
- * bytes. */
+ * anchors, tags, several documents, keys that are not text, more than TREE_DEPTH levels, TREE_ITEMS entries
+ * or TREE_BYTES bytes. */
 #ifndef EXPERIMENTS_GRID_TREE_H
 #define EXPERIMENTS_GRID_TREE_H
 

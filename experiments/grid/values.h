@@ -29,7 +29,8 @@ bool value_real(const char *text, double *); /* finite */
 /* Appends the node's values. Errors name the value's place and `what` it is a value of. Values outside
  * min ... max, descending or overlong ranges are EINVAL. */
 attn_status values_read_ints(const tree_node *, const char *what, int64_t min, int64_t max, value_ints *);
-/* The position of each text in `choices`, or an integer behind those positions, up to max; 0: there are none. */
+/* The position of each text in `choices`, or an integer behind those positions, up to max; 0: there are
+ * none. */
 attn_status values_read_choices(const tree_node *, const char *what, const char *const *choices, int64_t max,
                                 value_ints *);
 /* As texts: ranges of integers or reals expanded by the parameter's type, everything else as written. */

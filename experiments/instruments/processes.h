@@ -1,12 +1,13 @@
-/* processes.h - a process with all that it started, as Linux's /proc knows them; elsewhere its process group. */
+/* processes.h - a process with all that it started, as Linux's /proc knows them; elsewhere its process
+ * group. */
 #ifndef EXPERIMENTS_INSTRUMENTS_PROCESSES_H
 #define EXPERIMENTS_INSTRUMENTS_PROCESSES_H
 
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A child of this process that leads a process group, its descendants, and those of them that lost their parents
- * to this process: their environment has the mark, NAME=VALUE. */
+/* A child of this process that leads a process group, its descendants, and those of them that lost their
+ * parents to this process: their environment has the mark, NAME=VALUE. */
 typedef struct process_tree {
   pid_t root;
   const char *mark;

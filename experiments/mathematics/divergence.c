@@ -1,7 +1,7 @@
 /* divergence.c - distances of next-token distributions (divergence.h).
  *
- * KL is the difference of two numbers as large as the logits, and may be 1e-12: with x = D - mu, whose mean under p is
- * 0, it is log1p(E_p (e^x - 1 - x)), a sum of terms that are not negative. */
+ * KL is the difference of two numbers as large as the logits, and may be 1e-12: with x = D - mu, whose mean
+ * under p is 0, it is log1p(E_p (e^x - 1 - x)), a sum of terms that are not negative. */
 #include "experiments/mathematics/divergence.h"
 
 #include <float.h>

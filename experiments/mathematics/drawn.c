@@ -1,10 +1,11 @@
 /* drawn.c - tests of random projections.
  *
- * Sums of products over pairs of entries, no entry in two of them: given the first of each pair, sum x y / |x| is N(0,
- * 1) for normal entries, and (pairs + sum) / 2 is binomial for signs, exactly. Entries that lie L apart are paired
- * where floor(j / L) is even, so that a draw that repeats shows at its period. Of a transform's rows, drawn without
- * replacement, the number with a property is hypergeometric; m rows in the same slots of two independent
- * matrices have probability C(k, m) (N-m)! / N! at most (the mean number of such m-tuples). */
+ * Sums of products over pairs of entries, no entry in two of them: given the first of each pair, sum x y /
+ * |x| is N(0, 1) for normal entries, and (pairs + sum) / 2 is binomial for signs, exactly. Entries that lie L
+ * apart are paired where floor(j / L) is even, so that a draw that repeats shows at its period. Of a
+ * transform's rows, drawn without replacement, the number with a property is hypergeometric; m rows in the
+ * same slots of two independent matrices have probability C(k, m) (N-m)! / N! at most (the mean number of
+ * such m-tuples). */
 #include "experiments/mathematics/drawn.h"
 
 #include "experiments/mathematics/statistics.h"
@@ -231,8 +232,8 @@ static double hypergeometric_p(int64_t hits, int64_t with, int64_t without, int6
   return fmin(1, 2 * fmin(below, above));
 }
 
-/* Property `bit` of a row: a bit of its number (so that no row of a set apart can be left out), or, of a DCT, that it is
- * odd, or beyond 1, 2, ... quarters. */
+/* Property `bit` of a row: a bit of its number (so that no row of a set apart can be left out), or, of a DCT,
+ * that it is odd, or beyond 1, 2, ... quarters. */
 static bool has(attn_projection_law law, int64_t order, int64_t place, int bit) {
   if (law == ATTN_PROJECTION_SRHT) return place >> bit & 1;
   return bit == 0 ? place % 2 == 1 : place >= bit * order / 4;

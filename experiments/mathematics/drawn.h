@@ -1,12 +1,13 @@
-/* drawn.h - matrices of random projections against the law of their entries: what is exact, and p-values of what is
- * drawn. The laws are stated here apart from the code that draws. */
+/* drawn.h - matrices of random projections against the law of their entries: what is exact, and p-values of
+ * what is drawn. The laws are stated here apart from the code that draws. */
 #ifndef EXPERIMENTS_MATHEMATICS_DRAWN_H
 #define EXPERIMENTS_MATHEMATICS_DRAWN_H
 
 #include "attn_variant.h"
 
-/* E, k rows by n columns: of a transform, entries are sign_j T_(place_s, j) / sqrt(k), T of order N with entries of mean
- * square 1. Rows of the Walsh-Hadamard transform are known up to a common one, and so are the signs: place 0 is 0. */
+/* E, k rows by n columns: of a transform, entries are sign_j T_(place_s, j) / sqrt(k), T of order N with
+ * entries of mean square 1. Rows of the Walsh-Hadamard transform are known up to a common one, and so are the
+ * signs: place 0 is 0. */
 typedef struct drawn_matrix {
   int64_t k, n;
   double *e;      /* [k, n] times sqrt(k) */
@@ -17,9 +18,9 @@ typedef struct drawn_matrix {
 /* The order of the law's transform for n columns; 0: none. */
 int64_t drawn_order(attn_projection_law, int64_t n);
 
-/* Fills place and sign, and returns the greatest deviation of an entry (times sqrt(k)) from what the law makes exact:
- * its magnitude (rademacher), all of it but the draws (transforms; 2 for a row that is there twice), nothing
- * (gaussian). For dct n is odd. */
+/* Fills place and sign, and returns the greatest deviation of an entry (times sqrt(k)) from what the law
+ * makes exact: its magnitude (rademacher), all of it but the draws (transforms; 2 for a row that is there
+ * twice), nothing (gaussian). For dct n is odd. */
 double drawn_deviation(attn_projection_law, drawn_matrix *);
 
 /* The least of several p-values, and how many there are: p = count * least. */
@@ -32,7 +33,8 @@ typedef struct surprise {
 void drawn_alone(attn_projection_law, const drawn_matrix *, surprise *);
 /* Two independent matrices of one shape. all: at every shift of their columns. */
 void drawn_apart(attn_projection_law, const drawn_matrix *, const drawn_matrix *, bool all, surprise *);
-/* Several independent matrices of one shape: mean and size; where rows of transforms lie, and in which order. */
+/* Several independent matrices of one shape: mean and size; where rows of transforms lie, and in which
+ * order. */
 void drawn_together(attn_projection_law, const drawn_matrix *, int64_t count, surprise *);
 double surprise_p(const surprise *);
 

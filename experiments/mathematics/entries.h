@@ -9,7 +9,8 @@
  *                                       with |.|^2 ~ chi^2_2d; 0F1(;d/2;ds/2) for vectors of length sqrt(d)
  * (s < 0: the cosine). With the weights of a (attn_feature_law) a product of p of them is positive and has
  *   T_p(s) = E (1 - 4a)^(p d/2) exp(2 p a |w|^2) exp(sqrt(1 - 4a) w.b) = t_p G((1 - 4a) s / (1 - 4pa)),
- *   t_p = (1 - 4a)^(p d/2) (1 - 4pa)^(-d/2),   infinite from a = 1/4p on, since the weight makes w normal of variance
+ *   t_p = (1 - 4a)^(p d/2) (1 - 4pa)^(-d/2),   infinite from a = 1/4p on, since the weight makes w normal of
+ *   variance
  * 1 / (1 - 4pa); of vectors of length sqrt(d) t_p G((1 - 4a) s), t_p = (1 - 4a)^(p d/2) exp(2 p a d).
  * Products of two vectors of a block have t_p^2 and C in place of t_p and G. T_1 and its C are those of a =
  * 0, except for that length. E A^ = factor G, and with N_s ordered pairs that share a block
@@ -29,10 +30,10 @@ double entry_fourth(const feature_law *, double s);
 double entry_pair_square(const feature_law *, double s);
 double entry_exponent(const feature_law *, double norms, double inner); /* s, norms = |x|^2 + |y|^2 */
 double entry_spread(const feature_law *, double s);                     /* the variance of the mean product */
-/* At most the variance of the mean product, and of the mean square, over all vectors and over `turns` pairs of
- * points of the same s whose sums (trig: differences) b_k are orthogonal to one another: one vector's products
- * at two of them have E exp(w.(b_k + b_l)) = G(2s), and vectors of a block count as `independent` of the law
- * says. */
+/* At most the variance of the mean product, and of the mean square, over all vectors and over `turns` pairs
+ * of points of the same s whose sums (trig: differences) b_k are orthogonal to one another: one vector's
+ * products at two of them have E exp(w.(b_k + b_l)) = G(2s), and vectors of a block count as `independent` of
+ * the law says. */
 double entry_mean_spread(const feature_law *, double s, int64_t turns);
 double entry_square_spread(const feature_law *, double s, int64_t turns);
 
@@ -52,8 +53,8 @@ typedef struct entry_point {
   double x_square, y_square, inner;
 } entry_point;
 
-/* Turn k of the point with |x + y|^2 = z: x and y are sqrt(z) (b_k / 2 +- b_(k+1) / sqrt(12)); of one component,
- * in the ratio 1 to (1 + sqrt(3)) / 2. Rows k of x and y [turns, d]. */
+/* Turn k of the point with |x + y|^2 = z: x and y are sqrt(z) (b_k / 2 +- b_(k+1) / sqrt(12)); of one
+ * component, in the ratio 1 to (1 + sqrt(3)) / 2. Rows k of x and y [turns, d]. */
 void entry_point_make(int64_t d, int64_t turns, double z, double *x, double *y, entry_point *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* estimator.c - the moments are those of moments.h: of one vector, E W_i.W_k = sum_jl p_ij p_kl h(a_ij, a_kl)
- * (v_j - o_i)(v_l - o_k) for any two rows i and k, since sum_j p_ij (v_j - o_i) = 0; of m vectors at most 1/independent
- * of that (feature_law.h). */
+ * (v_j - o_i)(v_l - o_k) for any two rows i and k, since sum_j p_ij (v_j - o_i) = 0; of m vectors at most
+ * 1/independent of that (feature_law.h). */
 #include "experiments/mathematics/estimator.h"
 
 #include "experiments/mathematics/features.h"
@@ -17,7 +17,8 @@ static void normals(attn_rng *rng, int64_t count, double *x) {
   for (int64_t i = 0; i < count; i++) x[i] = attn_rng_normal(rng);
 }
 
-/* count orthonormal vectors of R^d, uniform: Gaussian ones by Gram and Schmidt, twice, since that is enough. */
+/* count orthonormal vectors of R^d, uniform: Gaussian ones by Gram and Schmidt, twice, since that is
+ * enough. */
 static void frame_draw(attn_rng *rng, int64_t count, int64_t d, double *q) {
   normals(rng, count * d, q);
   for (int64_t i = 0; i < count; i++) {
@@ -188,7 +189,8 @@ static double length_draw(attn_rng *rng, int64_t d) {
   return sqrt(square + x * x);
 }
 
-/* Coordinates w [m, rank] of the vectors: in the subspace, and the length of what is left. frame: [rank, d]. */
+/* Coordinates w [m, rank] of the vectors: in the subspace, and the length of what is left. frame: [rank,
+ * d]. */
 static void vectors_draw(const estimator *e, attn_rng *rng, double *frame, double *w) {
   int64_t d = e->law.d, inside = e->rank - 1;
   for (int64_t r = 0; r < e->law.m; r++) {

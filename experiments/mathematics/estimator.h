@@ -1,5 +1,6 @@
-/* estimator.h - a small attention problem that random features of FAVOR+ estimate, in fp64: its exact rows, the exact
- * moments of the estimate (moments.h), and draws of it by the law, which share nothing with any feature map.
+/* estimator.h - a small attention problem that random features of FAVOR+ estimate, in fp64: its exact rows,
+ * the exact moments of the estimate (moments.h), and draws of it by the law, which share nothing with any
+ * feature map.
  *
  * All queries and keys lie in a random subspace of up to 16 dimensions: of a block of orthogonal vectors only
  * the coordinates there matter, and these are as many orthonormal columns of d components, times lengths.

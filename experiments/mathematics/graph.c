@@ -52,8 +52,8 @@ int64_t graph_diameter(const bool *edge, int64_t blocks, int64_t *queue, int64_t
   return longest;
 }
 
-/* Of lambda, the largest modulus of N's eigenvalues but the first, plus what the solver may be off by (n u times a
- * modest constant), and d_min / vol. */
+/* Of lambda, the largest modulus of N's eigenvalues but the first, plus what the solver may be off by (n u
+ * times a modest constant), and d_min / vol. */
 attn_status graph_spectral_bound(const bool *edge, int64_t blocks, double *out) {
   const size_t n = (size_t)blocks;
   gsl_matrix *m = gsl_matrix_calloc(n, n);

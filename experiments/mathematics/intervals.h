@@ -17,8 +17,8 @@ interval interval_of_mean(const double *values, size_t count);
 /* hits of count, and Wilson's interval (1927): {p : |hits/count - p| <= z sqrt(p (1 - p) / count)}. */
 interval interval_of_share(int64_t hits, int64_t count);
 
-/* The mean difference a_i - b_i of paired scores, and the percentile interval of its bootstrap, 10,000 resamples of
- * the pairs drawn from the seed. Exact where the scores are few-valued, as Student's is not. */
+/* The mean difference a_i - b_i of paired scores, and the percentile interval of its bootstrap, 10,000
+ * resamples of the pairs drawn from the seed. Exact where the scores are few-valued, as Student's is not. */
 interval interval_of_difference(const double *a, const double *b, size_t count, uint64_t seed);
 
 #endif

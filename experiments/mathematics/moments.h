@@ -6,9 +6,9 @@
  *   hyperbolic  h = cosh, a_j = x + y_j
  *   trig        h = cosh, a_j = x - y_j
  *   positive with weights of a (attn_feature_law)
- *               h = exp(l + a_i.a_j + (t - 1) |a_i + a_j|^2 / 2), a_j = x + y_j, t = (1 - 4a) / (1 - 8a), l = ln of
- *               (1 - 4a)^d (1 - 8a)^(-d/2): two products weight w by exp(4a |w|^2), and it is normal of variance
- *               1 / (1 - 8a)
+ *               h = exp(l + a_i.a_j + (t - 1) |a_i + a_j|^2 / 2), a_j = x + y_j, t = (1 - 4a) / (1 - 8a), l =
+ *               ln of (1 - 4a)^d (1 - 8a)^(-d/2): two products weight w by exp(4a |w|^2), and it is normal of
+ *               variance 1 / (1 - 8a)
  * With D = sum A_j, Y = sum_j A^_j, W = sum_j A^_j (v_j - o): E Y = D, E W = 0, and
  *   rho = E Y^2 / D^2   = 1 + sum_ij p_i p_j (h_ij - 1)
  *   v^2 = E |W|^2 / D^2 = sum_ij p_i p_j (h_ij - 1) (v_i - o).(v_j - o), since sum_i p_i (v_i - o) =

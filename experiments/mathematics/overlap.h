@@ -1,10 +1,10 @@
 /* overlap.h - are sets that were drawn one after the other drawn apart?
  *
  * Let S be r of n ranks, drawn uniformly without replacement, and P a set that was known before. |S n P| is
- * hypergeometric, and E exp(t |S n P|) <= (1 + k/n (e^t - 1))^r, k = |P n [0, n)| (Hoeffding 1963, Thm 4). The
- * product over sets of exp(t |S n P|) / (1 + k/n (e^t - 1))^r, each P any that came before its S, is therefore
- * at most 1 on average, and so is any mean of such products: where it is e, p = 1/e (Markov). Sets that share
- * draws make it large for t > 0, sets that avoid one another for t < 0. */
+ * hypergeometric, and E exp(t |S n P|) <= (1 + k/n (e^t - 1))^r, k = |P n [0, n)| (Hoeffding 1963, Thm 4).
+ * The product over sets of exp(t |S n P|) / (1 + k/n (e^t - 1))^r, each P any that came before its S, is
+ * therefore at most 1 on average, and so is any mean of such products: where it is e, p = 1/e (Markov). Sets
+ * that share draws make it large for t > 0, sets that avoid one another for t < 0. */
 #ifndef EXPERIMENTS_MATHEMATICS_OVERLAP_H
 #define EXPERIMENTS_MATHEMATICS_OVERLAP_H
 

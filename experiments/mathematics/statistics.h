@@ -33,8 +33,8 @@ double directions_p_value(const double *w, int64_t count, int64_t d, int64_t ste
 double dkw_p_value(double *levels, int64_t count);
 
 /* P(the largest distance between the empirical distributions of two samples of `count` from one continuous
- * distribution is at least what is seen): at most 2 C(2 count, count - c) / C(2 count, count), c the distance times
- * count (Gnedenko and Korolyuk 1951: the first term of their alternating series). Both are sorted. */
+ * distribution is at least what is seen): at most 2 C(2 count, count - c) / C(2 count, count), c the distance
+ * times count (Gnedenko and Korolyuk 1951: the first term of their alternating series). Both are sorted. */
 double samples_p_value(double *a, double *b, int64_t count);
 
 /* Two-sided, of `hits` of count independent events of one probability, which lies between low and high. */

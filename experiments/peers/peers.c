@@ -5,8 +5,8 @@
  * products  (Q K^T) V as `full` multiplies, without its softmax, as a variant
  * flash     OpenBLAS: online softmax (Dao et al. 2022) over blocks of 256 queries and 512 keys, as in ATen's
  *           cpu_flash_attention: S = Q K^T and O += P V by sgemm, one thread per (head, query block), softmax
- *           between. Compiled for this machine, its exponential in vectors: the loop is meant to be as good as
- *           this design gets.
+ *           between. Compiled for this machine, its exponential in vectors: the loop is meant to be as good
+ *           as this design gets.
  * sgemm     OpenBLAS: (Q K^T) V with the n x n matrix in memory, one thread per head and rows block */
 #define _POSIX_C_SOURCE 200809L
 #include "attn_variant.h"

@@ -1,12 +1,14 @@
 /* definition.c - the output by its definition, from the view alone:
  *
  *   exact        softmax over every key that the mask leaves
- *   a pattern    softmax over the keys that the law says (attn_pattern.sees), or the runs where blocks are drawn
- *   a selector   softmax over the keys that attn_plan_select gives, with their log-weights
- *   features     sum_j (f_q + eps).(e^(c_j - M) f_j + eps) v_j over the sum without v_j, M the largest c_j seen
- *   residual     what a softmax has of a pattern's or a selector's keys, and features of the others, in one sum
- *   projection   softmax(scale q (E K)^T) F V with E and F as the projection gives them for the identity, or, of many
- *                keys, E K and F V as it gives them
+ *   a pattern    softmax over the keys that the law says (attn_pattern.sees), or the runs where blocks are
+ *   drawn a selector   softmax over the keys that attn_plan_select gives, with their log-weights
+ *   features     sum_j (f_q + eps).(e^(c_j - M) f_j + eps) v_j over the sum without v_j, M the largest c_j
+ *   seen
+ *   residual     what a softmax has of a pattern's or a selector's keys, and features of the others, in one
+ *   sum
+ *   projection   softmax(scale q (E K)^T) F V with E and F as the projection gives them for the identity, or,
+ *                of many keys, E K and F V as it gives them
  *   low rank     what checks/lowrank/defined.h makes of landmarks, or the best approximation
  *
  * The map and the projection are called on all rows at once: how an engine cuts them into chunks and slices
@@ -89,8 +91,8 @@ static double feature_weight(const definition *d, int64_t i, int64_t j, double t
 
 /* -- projections -- */
 
-/* E X of all rows at once, X [keys, width], into y [slots, width]; as many columns in a call as the engine may ask
- * for. Returns the slots in use. */
+/* E X of all rows at once, X [keys, width], into y [slots, width]; as many columns in a call as the engine
+ * may ask for. Returns the slots in use. */
 static int64_t project_whole(const definition *d, attn_side side, const void *x, int64_t width, void *y,
                              void *scratch) {
   const attn_problem *p = &d->in->problem;
@@ -247,7 +249,8 @@ void definition_free(definition *d) {
   *d = (definition){.slots = 0};
 }
 
-/* Marks with 1 the keys that row i sees, in d->weights; the others are 0. Their log-weights, by place among them. */
+/* Marks with 1 the keys that row i sees, in d->weights; the others are 0. Their log-weights, by place among
+ * them. */
 static void see(const definition *d, int64_t i) {
   const attn_problem *p = &d->in->problem;
   visible_mark(seen_of(&d->seen, d->batch), p, d->batch, d->head, i, keys_of(d), d->runs, d->inside);
@@ -273,8 +276,8 @@ static void softmax_weights(const definition *d, const void *keys, attn_dtype ty
   for (int64_t j = 0; j < count; j++) d->weights[j] = exp(d->weights[j] - top);
 }
 
-/* Weights of the head's keys and of the others, of those that the row sees (marked with 1); *size: of what is added and
- * taken out again. */
+/* Weights of the head's keys and of the others, of those that the row sees (marked with 1); *size: of what is
+ * added and taken out again. */
 static attn_status residual_weights(const definition *d, int64_t i, const void *keys, double *size) {
   const attn_problem *p = &d->in->problem;
   const attn_residual *x = d->view->residual;
@@ -304,8 +307,8 @@ static attn_status residual_weights(const definition *d, int64_t i, const void *
   return ATTN_OK;
 }
 
-/* May rounding have made the denominator? The row is NaN then. Magnitudes are bounded by norms, which are at most a few
- * times as large. */
+/* May rounding have made the denominator? The row is NaN then. Magnitudes are bounded by norms, which are at
+ * most a few times as large. */
 static bool residual_lost(const definition *d, double sum, double size) {
   const attn_problem *p = &d->in->problem;
   const double chain = (double)(p->n_kv + map_of(d)->columns + 256) * attn_numbers[p->dtype].unit;

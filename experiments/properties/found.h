@@ -1,5 +1,5 @@
-/* found.h - properties depend on the setting of a run (result_row_setting): what was found for one run of a sweep holds
- * for all others of that setting. */
+/* found.h - properties depend on the setting of a run (result_row_setting): what was found for one run of a
+ * sweep holds for all others of that setting. */
 #ifndef EXPERIMENTS_PROPERTIES_FOUND_H
 #define EXPERIMENTS_PROPERTIES_FOUND_H
 
@@ -22,12 +22,12 @@ void properties_found_free(properties_found *);
 
 /* Keeps the properties that a row refers to, unless its setting is known. ENOMEM. */
 attn_status properties_keep(properties_found *, const result_row *);
-/* Lets a row without properties refer to those of its setting, and brings its verdict up to date; *known: is the setting
- * known? ENOMEM. */
+/* Lets a row without properties refer to those of its setting, and brings its verdict up to date; *known: is
+ * the setting known? ENOMEM. */
 attn_status properties_give(const properties_found *, result_row *, bool *known);
 
-/* {setting: is any violated?}, a new reference; NULL: no memory. Of that, those of a row's setting: known, and
- * violated. ENOMEM. */
+/* {setting: is any violated?}, a new reference; NULL: no memory. Of that, those of a row's setting: known,
+ * and violated. ENOMEM. */
 json_t *properties_found_json(const properties_found *);
 attn_status properties_settled(const json_t *, const result_row *, bool *known, bool *violated);
 

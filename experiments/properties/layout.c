@@ -78,7 +78,8 @@ void layout_free(layout *x) {
   guard_close(&x->o);
 }
 
-/* Every row of O by turns: NaN before the run; afterwards copied, and painted, so that what is not a row shows. */
+/* Every row of O by turns: NaN before the run; afterwards copied, and painted, so that what is not a row
+ * shows. */
 static void output_rows(const layout *x, char *to, bool before) {
   const attn_problem *p = &x->problem;
   const size_t size = attn_dtype_size(p->dtype), bytes = (size_t)p->d_v * size;

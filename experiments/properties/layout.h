@@ -14,8 +14,9 @@ typedef enum {
   LAYOUTS
 } layout_kind;
 
-/* Q, K, V, O; each but the first three of LAYOUT_SHARED, whose K and V are one block, ends at a forbidden page,
- * K and V with the last row that exists. What is no element, and keys and values that do not exist, are NaN. */
+/* Q, K, V, O; each but the first three of LAYOUT_SHARED, whose K and V are one block, ends at a forbidden
+ * page, K and V with the last row that exists. What is no element, and keys and values that do not exist, are
+ * NaN. */
 typedef struct layout {
   layout_kind kind;
   attn_problem problem;
@@ -33,8 +34,8 @@ void layout_blank(const layout *);
 /* Copies O, contiguous, to `to`. Was a byte of it written that is no element? */
 bool layout_take(const layout *, char *to);
 
-/* Runs the spec on it. *o: as of trial_run. *touch: of the block 0 (Q), 1 (K) or 2 (V); *gap: a byte of O that is
- * no element was written. */
+/* Runs the spec on it. *o: as of trial_run. *touch: of the block 0 (Q), 1 (K) or 2 (V); *gap: a byte of O
+ * that is no element was written. */
 attn_status layout_run(const trial *, const trial_inputs *, const layout *, char **o, guard_touch *touch,
                        bool *gap);
 

@@ -1,5 +1,5 @@
-/* length.c - PROP-LEN and PROP-LONG: at lengths beside those of tiles, chunks and slices, and at one that has many of
- * them, the output is that of the definition. */
+/* length.c - PROP-LEN and PROP-LONG: at lengths beside those of tiles, chunks and slices, and at one that has
+ * many of them, the output is that of the definition. */
 #include "experiments/properties/definition.h"
 
 #include <math.h>
@@ -81,8 +81,8 @@ static attn_status judge_shorter(const trial *t, int64_t n, worst *w) {
   return judge_other(t, &p, NULL, w);
 }
 
-/* What the trial has not: groups of three heads and one key head for all, more batch entries, padding, fewer queries than
- * keys down to the one of a step of generation. */
+/* What the trial has not: groups of three heads and one key head for all, more batch entries, padding, fewer
+ * queries than keys down to the one of a step of generation. */
 static attn_status judge_crowds(const trial *t, worst *w) {
   static const struct {
     int64_t batch, heads, kv_heads, n_q, n_kv, kv_len[TRIAL_BATCH];

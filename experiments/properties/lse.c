@@ -1,6 +1,6 @@
-/* lse.c - PROP-LSE: the log-sum-exp that a variant gives of every row, log sum_j exp(scale q_i . k_j) over the
- * keys that query i sees, against fp64: every key for an exact variant, those of the law for one with a pattern.
- * And the output that comes with it, against the one that comes without. */
+/* lse.c - PROP-LSE: the log-sum-exp that a variant gives of every row, log sum_j exp(scale q_i . k_j) over
+ * the keys that query i sees, against fp64: every key for an exact variant, those of the law for one with a
+ * pattern. And the output that comes with it, against the one that comes without. */
 #include "experiments/properties/log_sum.h"
 #include "experiments/properties/property.h"
 
@@ -108,7 +108,8 @@ static attn_status judge_run(const trial *t, const attn_plan *plan, const trial_
   return status;
 }
 
-/* What the trial has not: padding, a batch entry without keys, queries without any in their past, and sinks. */
+/* What the trial has not: padding, a batch entry without keys, queries without any in their past, and
+ * sinks. */
 static attn_status judge_empty(const trial *t, const double *sinks, result_bound *bound, int64_t *rows,
                                const char **why) {
   const bool padded = t->view.caps & ATTN_CAP_PADDING;

@@ -1,5 +1,5 @@
-/* place.c - PROP-STRIDES and PROP-BOUNDS: the same bits wherever the numbers stand, and nothing else is read or
- * written. */
+/* place.c - PROP-STRIDES and PROP-BOUNDS: the same bits wherever the numbers stand, and nothing else is read
+ * or written. */
 #include "experiments/properties/layout.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* property.h - what every variant must keep, whatever it computes: a property is a check (checks/check.h) that
- * runs the variant on small problems of its own, made from the plan of the run alone, and compares bits.
+/* property.h - what every variant must keep, whatever it computes: a property is a check (checks/check.h)
+ * that runs the variant on small problems of its own, made from the plan of the run alone, and compares bits.
  *
  * A trial is such a problem with its inputs and the output that the others are compared with. Several heads
  * and batch entries, groups of heads, lengths beside the powers of two, several tiles and chunks. */

@@ -1,5 +1,5 @@
-/* repeat.c - PROP-REPEAT, PROP-THREADS, PROP-REENTRANT, PROP-PAD: the same bits in a second run, by more threads, in two
- * calls at the same time, and whatever stands in the padding. */
+/* repeat.c - PROP-REPEAT, PROP-THREADS, PROP-REENTRANT, PROP-PAD: the same bits in a second run, by more
+ * threads, in two calls at the same time, and whatever stands in the padding. */
 #include "experiments/properties/property.h"
 
 #include <math.h>
@@ -41,12 +41,13 @@ static void reverse_all(const trial_inputs *in) {
     }
 }
 
-/* Of NaN alone nothing tells whether it was computed again. */
+/* Of NaN alone nothing tells whether it was computed again, nor, of a selector, of the zeros of rows for which it
+ * chose no key. */
 static bool has_numbers(const trial *t, const char *o, int64_t batch, int64_t head) {
   const attn_problem *p = &t->in.problem;
   const int64_t count = p->n_q * p->d_v, first = (batch * p->heads + head) * count;
   for (int64_t i = first; i < first + count; i++)
-    if (!isnan(attn_get(o, i, p->dtype))) return true;
+    if (t->view.selector ? fabs(attn_get(o, i, p->dtype)) > 0 : !isnan(attn_get(o, i, p->dtype))) return true;
   return false;
 }
 

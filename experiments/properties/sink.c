@@ -2,8 +2,9 @@
  *
  *   o_sink = sum_j e^s_j v_j / (e^z + sum_j e^s_j) = sigmoid(lse - z) o,   lse_sink = ln(e^lse + e^z).
  *
- * The trial is run again with a sink a head: near the log-sum-exp, far above it (where it must not overflow, and leaves
- * next to nothing) and far below (where it must leave the output alone). The output without a sink is the variant's own. */
+ * The trial is run again with a sink a head: near the log-sum-exp, far above it (where it must not overflow,
+ * and leaves next to nothing) and far below (where it must leave the output alone). The output without a sink
+ * is the variant's own. */
 #include "experiments/properties/property.h"
 
 #include "experiments/evidence/row.h"

@@ -1,4 +1,5 @@
-/* values.c - PROP-EMPTY and PROP-VALUES: a query that sees no key gives zeros, and the output is linear in V. */
+/* values.c - PROP-EMPTY and PROP-VALUES: a query that sees no key gives zeros, and the output is linear in
+ * V. */
 #include "experiments/properties/property.h"
 #include "experiments/reference/visible.h"
 
@@ -33,8 +34,8 @@ static attn_status find_full(const attn_plan *plan, const trial_inputs *in, cons
   return status;
 }
 
-/* A batch entry without keys, and queries before the first key, as far as declared. A problem that the variant does not
- * take has no rows. */
+/* A batch entry without keys, and queries before the first key, as far as declared. A problem that the
+ * variant does not take has no rows. */
 static attn_status judge_empty(const trial *t, int64_t n_q, int64_t *rows, result_bound *bound) {
   attn_problem p = t->in.problem;
   attn_plan *plan = NULL;

@@ -1,5 +1,6 @@
-/* checks.h - the bounds that a run of an evaluation is held against: theorems about two distributions of the next token,
- * at every scored position, and what a forward pass with replaced heads must keep, on short windows. */
+/* checks.h - the bounds that a run of an evaluation is held against: theorems about two distributions of the
+ * next token, at every scored position, and what a forward pass with replaced heads must keep, on short
+ * windows. */
 #ifndef EXPERIMENTS_QUALITY_CHECKS_H
 #define EXPERIMENTS_QUALITY_CHECKS_H
 
@@ -29,7 +30,8 @@ attn_status quality_check(const quality_checked *, bool whole, result_bound (*ce
 /* Why the variant need not have one of these (ATTN_EXEMPT_...); NULL: it must. */
 const char *quality_exempt(const attn_spec *, uint32_t properties);
 
-/* probe.c: EV-4, EV-6, EV-7 and EV-8, from one pass over a short window and the same with other tokens at its end. */
+/* probe.c: EV-4, EV-6, EV-7 and EV-8, from one pass over a short window and the same with other tokens at its
+ * end. */
 attn_status quality_probe(const quality_checked *, bool whole, result_bound (*cells)[QUALITY_CHECKS]);
 /* greedy.c: EV-10 */
 attn_status quality_greedy(const quality_checked *, result_bound *);

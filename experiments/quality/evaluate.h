@@ -1,4 +1,5 @@
-/* evaluate.h - what replacing a model's attention does to the distribution of its next token, position by position. */
+/* evaluate.h - what replacing a model's attention does to the distribution of its next token, position by
+ * position. */
 #ifndef EXPERIMENTS_QUALITY_EVALUATE_H
 #define EXPERIMENTS_QUALITY_EVALUATE_H
 

@@ -1,9 +1,10 @@
 /* page.c - an evaluation as the JSON that its page draws from.
  *
  * {"title", "columns": {name: what it is},
- *  "lines": [{"label", "variant", "method"}]: the specs, in the order of the runs. method: label without the parameter
- *    that buys accuracy
- *  "runs": [{"line", and a line of the journal (rows.h); "model" with digests where one name is that of several models}]}
+ *  "lines": [{"label", "variant", "method"}]: the specs, in the order of the runs. method: label without the
+ *    parameter that buys accuracy
+ *  "runs": [{"line", and a line of the journal (rows.h); "model" with digests where one name is that of
+ *  several models}]}
  * Numbers as in results/row_json.h. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/quality/page.h"

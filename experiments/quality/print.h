@@ -7,8 +7,8 @@
 #include "experiments/quality/rows.h"
 #include "experiments/support/table.h"
 
-/* A table of the runs that ended well; where layers were replaced one by one, or mixes asked for, another of how the model
- * answers; and what is to be doubted. */
+/* A table of the runs that ended well; where layers were replaced one by one, or mixes asked for, another of
+ * how the model answers; and what is to be doubted. */
 attn_status quality_print(FILE *, const quality_record *const *runs, size_t count, table_format);
 /* A line of JSON for each run, every column by its name. */
 attn_status quality_print_json(FILE *, const quality_record *const *runs, size_t count);

@@ -1,8 +1,8 @@
 /* probe.c - EV-4, EV-6, EV-7 and EV-8 (checks.h).
  *
- * One pass of two short windows, which differ from the middle on. For each swap four streams: the swap itself, the same
- * with the opposite mix, with mix 0, and with no head; and for the first swap one with its first l layers for each l.
- * Nothing is kept of the logits but a digest of each row of the first window. */
+ * One pass of two short windows, which differ from the middle on. For each swap four streams: the swap
+ * itself, the same with the opposite mix, with mix 0, and with no head; and for the first swap one with its
+ * first l layers for each l. Nothing is kept of the logits but a digest of each row of the first window. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -207,7 +207,8 @@ static void unmake(probe *p) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-/* The swap on a short window: what is decoded is the second half at most. Of several variants the first alone. */
+/* The swap on a short window: what is decoded is the second half at most. Of several variants the first
+ * alone. */
 static data_llama_swap shorten(int64_t n, data_llama_swap s) {
   s.next = NULL;
   if (s.phase != DATA_LLAMA_BOTH && s.decode > n / 2) s.decode = n / 2;

@@ -1,5 +1,5 @@
-/* record.h - a run of an evaluation as one record: a model, what it was asked, what was replaced, and what that did. One
- * table over it drives the journal, the file and the texts. */
+/* record.h - a run of an evaluation as one record: a model, what it was asked, what was replaced, and what
+ * that did. One table over it drives the journal, the file and the texts. */
 #ifndef EXPERIMENTS_QUALITY_RECORD_H
 #define EXPERIMENTS_QUALITY_RECORD_H
 

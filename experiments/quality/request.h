@@ -1,5 +1,5 @@
-/* request.h - an evaluation as a user asks for it: a model, a text, tasks, lengths, variants; and the baselines that it
- * is read against. */
+/* request.h - an evaluation as a user asks for it: a model, a text, tasks, lengths, variants; and the
+ * baselines that it is read against. */
 #ifndef EXPERIMENTS_QUALITY_REQUEST_H
 #define EXPERIMENTS_QUALITY_REQUEST_H
 
@@ -20,9 +20,9 @@ typedef struct quality_request {
   int64_t shard, shards; /* every shards-th run, and the windows as dense as those; shards 0 or 1: all */
 } quality_request;
 
-/* The runs of a task and a length, when they are done: those of the variants first, then the baselines': exact
- * attention summed in another order (full), the mean of the values (null_mean_v), and of each density that a variant
- * has the window of as many keys. */
+/* The runs of a task and a length, when they are done: those of the variants first, then the baselines':
+ * exact attention summed in another order (full), the mean of the values (null_mean_v), and of each density
+ * that a variant has the window of as many keys. */
 typedef attn_status quality_done(void *to, const quality_set *, const quality_record *const *runs,
                                  size_t count);
 

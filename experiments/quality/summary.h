@@ -28,8 +28,8 @@ typedef struct quality_exact {
   interval nll, right, whole;
 } quality_exact;
 attn_status quality_summarise_exact(const quality_data *, quality_exact *out);
-/* The negative log-likelihood that the scored tokens' own frequencies give them, nats a token: what knowing the
- * tokens, and nothing of their order, is worth. ENOMEM */
+/* The negative log-likelihood that the scored tokens' own frequencies give them, nats a token: what knowing
+ * the tokens, and nothing of their order, is worth. ENOMEM */
 attn_status quality_unigram(const quality_windows *, int64_t vocab, double *out);
 /* NaN where a stream gave NaN. ENOMEM */
 attn_status quality_summarise(const quality_data *, int64_t swap, quality_row *out);

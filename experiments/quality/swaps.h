@@ -4,12 +4,14 @@
 
 #include "data/data.h"
 
-/* The null that gives each query the mean of the values it may see: exact attention whose scores all are the same. */
+/* The null that gives each query the mean of the values it may see: exact attention whose scores all are the
+ * same. */
 #define SWAP_MEAN "null_mean_v"
 
 /* As a user writes them; specs are of variants, or SWAP_MEAN, or several variants with the layers of each:
- * "topk:k=64@0-1;streaming@2,3", where the layers that none names stay exact. Sets: "all", "each" (a run for each
- * member), or numbers and ranges, 0,3-5. phase: "both", "prefill:M" or "decode:M", M the last queries of a window of n. */
+ * "topk:k=64@0-1;streaming@2,3", where the layers that none names stay exact. Sets: "all", "each" (a run for
+ * each member), or numbers and ranges, 0,3-5. phase: "both", "prefill:M" or "decode:M", M the last queries of
+ * a window of n. */
 typedef struct swap_request {
   const char *const *specs;
   int64_t count;

@@ -1,5 +1,5 @@
-/* attend.c - exact rows. A block of keys is transposed, so that the scores of a row are a sum of contiguous rows
- * of it: a loop over keys that compilers vectorise without changing the order of any sum. */
+/* attend.c - exact rows. A block of keys is transposed, so that the scores of a row are a sum of contiguous
+ * rows of it: a loop over keys that compilers vectorise without changing the order of any sum. */
 #include "experiments/reference/attend.h"
 
 #include "experiments/reference/transform.h"
@@ -71,8 +71,8 @@ static int64_t mark(const attend_rows *x, int64_t i, double *scratch, const bool
   return visible_mark(NULL, x->problem, x->batch, x->head, i, x->exist, runs, marks);
 }
 
-/* What the problem makes of the scores p[0 ... seen - 1] of row i, -Inf for a key that it masks. Returns how many keys
- * it leaves. */
+/* What the problem makes of the scores p[0 ... seen - 1] of row i, -Inf for a key that it masks. Returns how
+ * many keys it leaves. */
 static int64_t transform(const attend_rows *x, int64_t i, int64_t seen, double *scratch, double *p) {
   const bool *inside;
   const int64_t count = mark(x, i, scratch, &inside);
@@ -107,7 +107,8 @@ static void add_block(const double *p, const double *v, int64_t count, int64_t d
     for (int64_t l = 0; l < d; l++) o[l] += p[j] * v[j * d + l];
 }
 
-/* The same of a row from which a mask hides some of the keys, whose values are not all finite: 0 times those is NaN. */
+/* The same of a row from which a mask hides some of the keys, whose values are not all finite: 0 times those
+ * is NaN. */
 static void add_seen(const attend_rows *x, int64_t i, const double *p, int64_t first, int64_t count,
                      double *scratch, double *o) {
   const int64_t d = x->problem->d_v;

@@ -1,6 +1,7 @@
 /* census.h - exact attention in fp64 on all rows, fast: products of blocks of queries and keys by the
- * machine's gemm (attn_arithmetic.h), weights by weigh.h over a running maximum, masks and scores by visible.h
- * and transform.h. It shares the gemm alone with what it judges, and is held against the textbook's rows. */
+ * machine's gemm (attn_arithmetic.h), weights by weigh.h over a running maximum, masks and scores by
+ * visible.h and transform.h. It shares the gemm alone with what it judges, and is held against the textbook's
+ * rows. */
 #ifndef EXPERIMENTS_REFERENCE_CENSUS_H
 #define EXPERIMENTS_REFERENCE_CENSUS_H
 

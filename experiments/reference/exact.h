@@ -32,9 +32,9 @@ typedef struct exact_rows {
 /* Chooses rows and computes exact attention on them in fp64, in parallel over rows. All rows if there are at
  * most 4096 of them with at most 4 Mi weights; else up to 64 rows of every (batch, head), drawn without
  * replacement from equal strata of the position by a stream of `seed` (fewer where 64 would exceed 16 Mi
- * weights in all, never below 4), and of each at most half as many, up to 6, at edges: the first and the last row,
- * and neighbours at a multiple of the sizes that tiles and chunks have. Q, K, V as in attn_plan_execute; the problem
- * may have zero strides. Release
+ * weights in all, never below 4), and of each at most half as many, up to 6, at edges: the first and the last
+ * row, and neighbours at a multiple of the sizes that tiles and chunks have. Q, K, V as in attn_plan_execute;
+ * the problem may have zero strides. Release
  * with exact_rows_free. */
 attn_status exact_rows_compute(const attn_problem *, const void *q, const void *k, const void *v,
                                const int64_t *kv_len, uint64_t seed, exact_rows **);
@@ -47,8 +47,8 @@ void exact_rows_free(exact_rows *);
 /* The first row of the sample that is of a (batch, head), and how many there are. */
 int64_t exact_line(const exact_rows *, int64_t batch, int64_t head, int64_t *count);
 
-/* `count` <= n rows, ascending, one at random from each of as many equal parts of 0 ... n-1; about half of them on
- * an edge: the first or the last of all, or at a multiple of 64 or 96 or before one. */
+/* `count` <= n rows, ascending, one at random from each of as many equal parts of 0 ... n-1; about half of
+ * them on an edge: the first or the last of all, or at a multiple of 64 or 96 or before one. */
 void rows_spread(attn_rng *, int64_t n, int64_t count, int64_t *rows);
 
 /* rows: of each (batch, head), as of exact_rows_draw. */

@@ -1,5 +1,5 @@
-/* seen.h - which keys the queries of a run see: those of the variant's pattern, or those that its selector takes from
- * this run's Q and K, recorded for the rows that are judged. */
+/* seen.h - which keys the queries of a run see: those of the variant's pattern, or those that its selector
+ * takes from this run's Q and K, recorded for the rows that are judged. */
 #ifndef EXPERIMENTS_REFERENCE_SEEN_H
 #define EXPERIMENTS_REFERENCE_SEEN_H
 

@@ -1,8 +1,9 @@
-/* transform.h - what a problem makes of its scores (attn_problem.score), written from the definitions in attn.h and
- * apart from the core, with what rounding costs:
+/* transform.h - what a problem makes of its scores (attn_problem.score), written from the definitions in
+ * attn.h and apart from the core, with what rounding costs:
  *   s' = map(t) + relative + dense,  |map(t') - map(t)| <= |t' - t|
  * so that the error of t = scale * q.k passes through, and a computed s' is off by at most that and
- *   u (|s'| of a leaky map + 3 |b| of each bias + 2 |s'| + 2 |dense| if there is any) + rounding.map |map(t)|.
+ *   u (|s'| of a leaky map + 3 |b| of each bias + 2 |s'| + 2 |dense| if there is any) + rounding.map
+ *   |map(t)|.
  * A log-weight w that a selection gives a key is added to its bias b before the score is:
  *   s'' = s' + w, and u (3 |w| + |b + w| + 2 |s''|) more. */
 #ifndef EXPERIMENTS_REFERENCE_TRANSFORM_H
@@ -33,8 +34,8 @@ double transform_most(const attn_problem *, int64_t batch, int64_t head, int64_t
 /* Relative error of the soft cap in fp64: the quotient, tanh within two ulps, the product. */
 double transform_reference_map(const attn_problem *);
 
-/* The problem with its scores as they are and no mask but causality and padding: of probes and trials, whose rows
- * are at other positions and in other heads. */
+/* The problem with its scores as they are and no mask but causality and padding: of probes and trials, whose
+ * rows are at other positions and in other heads. */
 void transform_clear(attn_problem *);
 /* The problem of one head of one batch entry, strides of Q, K, V, O left alone. */
 void transform_one_head(attn_problem *, int64_t batch, int64_t head);

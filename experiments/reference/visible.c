@@ -1,5 +1,5 @@
-/* visible.c - masks and supports from their definitions. What runs a variant shares one thing with it: where a query
- * stands, which the problem says (attn_problem_position). */
+/* visible.c - masks and supports from their definitions. What runs a variant shares one thing with it: where
+ * a query stands, which the problem says (attn_problem_position). */
 #include "experiments/reference/visible.h"
 
 #include <math.h>

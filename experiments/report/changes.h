@@ -1,4 +1,5 @@
-/* changes.h - what attnlab compare prints: where two results files come from, which runs pair, and what changed. */
+/* changes.h - what attnlab compare prints: where two results files come from, which runs pair, and what
+ * changed. */
 #ifndef EXPERIMENTS_REPORT_CHANGES_H
 #define EXPERIMENTS_REPORT_CHANGES_H
 

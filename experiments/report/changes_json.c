@@ -4,11 +4,12 @@
  *  "provenance": changes_provenance,
  *  "limit", "level": of a regression,
  *  "pairs", "only_a", "only_b", "other_isa", "other_threads", "other_data": counts,
- *  "timed", "undecided", "slower", "faster", "errors", "verdicts", "statuses", "violated", "failed": counts of pairs,
- *  "mean": {"ratio": interval, "p_slower", "slower"},
- *  "runs": [{"label", "dataset", "score", "mask", each axis, "key_a", "key_b", "time_a", "time_b", "ratio": interval,
- *    "p_slower", "time": "", "slower", "faster" or "untimed", "error_a", "error_b", "error_changed", "verdict_a",
- *    "verdict_b", "model_verdict_a", "model_verdict_b", "status_a", "status_b", "violated": [bound]}],
+ *  "timed", "undecided", "slower", "faster", "errors", "verdicts", "statuses", "violated", "failed": counts
+ *  of pairs, "mean": {"ratio": interval, "p_slower", "slower"},
+ *  "runs": [{"label", "dataset", "score", "mask", each axis, "key_a", "key_b", "time_a", "time_b", "ratio":
+ *    interval, "p_slower", "time": "", "slower", "faster" or "untimed", "error_a", "error_b",
+ *    "error_changed", "verdict_a", "verdict_b", "model_verdict_a", "model_verdict_b", "status_a", "status_b",
+ *    "violated": [bound]}],
  *  "alone_a", "alone_b": [key]}
  * An interval is [ratio, lo, hi]; runs are in the order of the table. */
 #define _POSIX_C_SOURCE 200809L

@@ -12,8 +12,8 @@ bool explain_wanted(const result_bound *);
 /* One paragraph, or list item, about such a cell. ENOMEM. */
 attn_status explain_print(FILE *, const result_row *, const result_bound *, table_format);
 
-/* {"runs", "statuses", "verdicts" (each property of a setting once), "bounds" (of runs), "properties", "settings" (how
- * many have properties), "violations": [{"check", "kind", "verdict", "statement", "measured",
+/* {"runs", "statuses", "verdicts" (each property of a setting once), "bounds" (of runs), "properties",
+ * "settings" (how many have properties), "violations": [{"check", "kind", "verdict", "statement", "measured",
  * "value", "margin", "p_value", "p_repeat", "message", "key", "rerun"}], "errors", "warnings": [the same],
  * "failures": [{"key", "status", "message"}], "unchecked": [variants]}. Numbers as in
  * results/row_json.h. NULL: no memory. */

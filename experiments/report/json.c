@@ -4,13 +4,13 @@
  *  "estimates": estimates_json, "doubts": [[name, text]],
  *  "lines": [{"label", "variant" (of an expression its method), "method", "exact", "oracle",
  *    "params": {name: value}}],
- *  "limits": {"error", "time", "memory": texts of those that are given}, "menus": [[member of a group, label]],
- *  "groups": [{"source": file (of several), "dataset": short, "spec": of it, "rest", the name of each axis with a menu,
- *    "exact": line, "lines": [{"line", "drawn", "time": fit, "memory": fit, "crossing": {"kind", "n": interval},
- *    "cells": [{"n", "first" (its place among the runs), "runs", "ok", "status", "message", "error", "time",
- *      "memory", "speedup": intervals, "keys", "left_out", "regret", "ceiling": numbers,
- *      "front": [in time, in memory, in keys], "offered", "no_better" (than which baseline, or null), "doubts",
- *      "profile": text}]}]}],
+ *  "limits": {"error", "time", "memory": texts of those that are given}, "menus": [[member of a group,
+ *  label]], "groups": [{"source": file (of several), "dataset": short, "spec": of it, "rest", the name of
+ *    each axis with a menu, "exact": line, "lines": [{"line", "drawn", "time": fit, "memory": fit,
+ *    "crossing": {"kind", "n": interval}, "cells": [{"n", "first" (its place among the runs), "runs", "ok",
+ *      "status", "message", "error", "time", "memory", "speedup": intervals, "keys", "left_out", "regret",
+ *      "ceiling": numbers, "front": [in time, in memory, in keys], "offered", "no_better" (than which
+ *      baseline, or null), "doubts", "profile": text}]}]}],
  *  "maps": as maps.c says,
  *  "runs": runs_json}
  * An interval is [mid, lo, hi], a fit [exponent, lo, hi, points]; numbers as in results/row_json.h. */

@@ -5,7 +5,8 @@
 #include "data/support/output.h"
 #include "experiments/analysis/model.h"
 
-/* Limits that the page begins with: a share, seconds, bytes. NaN: the page's own, which its reader changes. */
+/* Limits that the page begins with: a share, seconds, bytes. NaN: the page's own, which its reader
+ * changes. */
 typedef struct report_limits {
   double error, time, memory;
 } report_limits;
@@ -17,8 +18,8 @@ extern const output_kind kind_report;
 
 typedef enum { REPORT_SWEEP, REPORT_MODEL } report_page;
 
-/* Writes the page of this kind with the data that its script reads. After a failure the old page is unchanged.
- * EFOREIGN: a system call failed. ENOMEM. */
+/* Writes the page of this kind with the data that its script reads. After a failure the old page is
+ * unchanged. EFOREIGN: a system call failed. ENOMEM. */
 attn_status report_write_page(const char *path, report_page, const json_t *data, const char *title);
 
 /* The page of a sweep. After a failure the old page is unchanged. EFOREIGN: a system call failed. ENOMEM. */

@@ -10,15 +10,17 @@ json_t *report_interval(const fit_interval *, bool *ok);
 
 /* runs_json.c: a column for each number of a run, what was checked, and the commands that repeat it.
  *
- * {"group", "line", "doubts", "status", "verdict", "model_verdict", "message", the columns: [one of each run],
- *  "columns": [[name, unit, meaning] of those that the panel of a run has],
+ * {"group", "line", "doubts", "status", "verdict", "model_verdict", "message", the columns: [one of each
+ *  run], "columns": [[name, unit, meaning] of those that the panel of a run has],
  *  "checks": [[name, kind, statement]], "verdicts": [name], "messages": [text],
  *  "bounds": [[[check, verdict, value, measured, margin, p, message: numbers]] of each run],
  *  "properties": [the same of a setting], "property": [the place of its setting's of each run],
- *  "apply", "run": {"ends": [[how all begin, how all end] of each group], "middle": [text of each run; null: none]}} */
+ *  "apply", "run": {"ends": [[how all begin, how all end] of each group], "middle": [text of each run; null:
+ *  none]}} */
 json_t *runs_json(const results_model *, bool *ok);
 
-/* dataset_names.c: what the datasets of files are called on a page, the shortest end of a path that tells them apart. */
+/* dataset_names.c: what the datasets of files are called on a page, the shortest end of a path that tells
+ * them apart. */
 typedef struct dataset_names {
   names specs;
   char **shorts; /* of each */

@@ -47,8 +47,8 @@ static void put_quoted(FILE *out, const char *text) {
   putc('"', out);
 }
 
-/* Axes of a section of a configuration, each after a comma. The seed is part of the spec. What differs most between runs
- * comes last, so that the commands of a page begin alike. */
+/* Axes of a section of a configuration, each after a comma. The seed is part of the spec. What differs most
+ * between runs comes last, so that the commands of a page begin alike. */
 static void put_axes(FILE *out, const char *section, const char *separator, const result_row *row) {
   char text[AXIS_TEXT];
   for (int a = AXES; a-- > 0;) {
@@ -90,8 +90,8 @@ char *repeat_run(const result_row *row) {
 
 /* ---- apply --------------------------------------------------------------------------------------------- */
 
-/* Items of a list "a=1,b" as options " --a 1 --b". They have the same names, but for the one file of a dataset. false: no
- * memory. */
+/* Items of a list "a=1,b" as options " --a 1 --b". They have the same names, but for the one file of a
+ * dataset. false: no memory. */
 static bool put_options(FILE *out, const char *list) {
   while (*list) {
     const size_t length = strcspn(list, ","), name = strcspn(list, "=,");

@@ -5,14 +5,14 @@
 #include "experiments/results/set.h"
 #include "experiments/support/table.h"
 
-/* Which tables. Of runs: for each dataset and mask one, variants with their settings as rows, n as columns, in each cell
- * the relative Frobenius error against exact attention and the median time, both medians over seeds; beside them
- * memory and the exponents of time and memory in n. Of bounds: a count of verdicts for each bound and variant with
- * the worst margin. */
+/* Which tables. Of runs: for each dataset and mask one, variants with their settings as rows, n as columns,
+ * in each cell the relative Frobenius error against exact attention and the median time, both medians over
+ * seeds; beside them memory and the exponents of time and memory in n. Of bounds: a count of verdicts for
+ * each bound and variant with the worst margin. */
 typedef enum { SUMMARY_RUNS = 1, SUMMARY_BOUNDS = 2 } summary_parts;
 
-/* The tables; then runs that are not ok, every violation in a paragraph, and totals. EFOREIGN if the stream fails,
- * ENOMEM. */
+/* The tables; then runs that are not ok, every violation in a paragraph, and totals. EFOREIGN if the stream
+ * fails, ENOMEM. */
 attn_status summary_print(FILE *, const result_set *, summary_parts, table_format);
 
 /* Number of runs with verdict violated. */

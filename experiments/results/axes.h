@@ -18,7 +18,8 @@ enum { ROWS_AUTO, ROWS_ALL }; /* or as many, drawn */
 /* When a title names the axis. Runs that differ only in an axis without a title share a table. */
 typedef enum { AXIS_NEVER, AXIS_UNLESS_DEFAULT, AXIS_ALWAYS } axis_shown;
 
-/* Values are integers; those of a choice are positions in its list of names, behind which there may be numbers. */
+/* Values are integers; those of a choice are positions in its list of names, behind which there may be
+ * numbers. */
 struct axis {
   const char *name;    /* in a configuration, a key and a job */
   const char *section; /* of the configuration: "grid", "" for its top level; NULL: it follows from others */

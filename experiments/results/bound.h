@@ -28,14 +28,16 @@ attn_status bound_uncertifiable(result_bound *, const char *why);
 /* The hypotheses do not hold for these parameters or this problem: not a finding. */
 attn_status bound_not_applicable(result_bound *, const char *why);
 
-/* Worst verdict of a run: violated > error > unchecked > uncertifiable > consistent > pass; unchecked, too, if none of
- * the checks of its kind of variant got one of these. A check is unchecked where the variant does not state what the
- * check would hold it against, so that others hold the output against the variant itself. Properties may only fail: that they hold says nothing of
- * what is computed. Nor may what is reported only; and a model, which proves nothing, has no part in it. */
+/* Worst verdict of a run: violated > error > unchecked > uncertifiable > consistent > pass; unchecked, too,
+ * if none of the checks of its kind of variant got one of these. A check is unchecked where the variant does
+ * not state what the check would hold it against, so that others hold the output against the variant itself.
+ * Properties may only fail: that they hold says nothing of what is computed. Nor may what is reported only;
+ * and a model, which proves nothing, has no part in it. */
 check_verdict bounds_worst(const result_bound *, int count);
 
-/* Sets both verdicts of a row from its bounds: bounds_worst, and the worst of its models in the same order, not
- * applicable without one. A run without an error, or with rows that are not finite, is uncertifiable at best. */
+/* Sets both verdicts of a row from its bounds: bounds_worst, and the worst of its models in the same order,
+ * not applicable without one. A run without an error, or with rows that are not finite, is uncertifiable at
+ * best. */
 void result_row_judge(result_row *);
 
 #endif

@@ -7,12 +7,12 @@
  * among the p < t, and the product of two uniform variables is at most x with probability F(x).
  *
  * Cells of one check, variant and parameters, the seed apart, are a group. Those of one seed share draws, and
- * m of them count with m times the least. Seeds are independent, and S of them count with twice the smaller of
- *   Fisher's P(chi^2_2S >= -2 sum ln p)     more seeds that each say little say more,
+ * m of them count with m times the least. Seeds are independent, and S of them count with twice the smaller
+ *   of Fisher's P(chi^2_2S >= -2 sum ln p)     more seeds that each say little say more,
  *   S times the least                       and one that says all is not talked down by the others
  * (once, for one seed). Holm's step-down correction (Holm, Scand. J. Statist. 6, 1979) over the m groups
- * rejects p_(1) <= ... <= p_(m) in this order while p_(i) <= alpha / (m - i + 1): the probability of any false
- * rejection is at most alpha, under any dependence of the groups. */
+ * rejects p_(1) <= ... <= p_(m) in this order while p_(i) <= alpha / (m - i + 1): the probability of any
+ * false rejection is at most alpha, under any dependence of the groups. */
 #include "experiments/results/set.h"
 
 #include "experiments/results/bound.h"

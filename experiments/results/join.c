@@ -63,7 +63,8 @@ static attn_status append(result_set *to, result_set *from, const char *source) 
   return ATTN_OK;
 }
 
-/* Keeps the names of the contents in order, so that the whole has one name whatever the order of the files. */
+/* Keeps the names of the contents in order, so that the whole has one name whatever the order of the
+ * files. */
 static void insert_uuid(const char *uuid, char (*all)[37], size_t count) {
   size_t at = count;
   for (; at > 0 && strcmp(all[at - 1], uuid) > 0; at--) memcpy(all[at], all[at - 1], sizeof *all);

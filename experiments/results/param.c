@@ -28,8 +28,8 @@ bool results_param_is_text(const result_set *set, const char *name) {
   return false;
 }
 
-/* A plug-in need not be there when its journals are merged, which is to give the same bytes: it has no part in
- * this. */
+/* A plug-in need not be there when its journals are merged, which is to give the same bytes: it has no part
+ * in this. */
 static attn_status library_variants(const result_set *set, names *out) {
   attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < set->count; i++)

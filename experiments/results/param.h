@@ -11,8 +11,8 @@ const result_param *result_row_param(const result_row *, const char *name); /* N
 attn_status results_param_names(const result_set *, names *);
 /* A name that is a text of any row is a column of texts. */
 bool results_param_is_text(const result_set *, const char *name);
-/* "parameter window, of longformer: keys to each side; of bigbird: ...": what the tables of the library's variants
- * in the set say. To be freed; NULL: no memory. */
+/* "parameter window, of longformer: keys to each side; of bigbird: ...": what the tables of the library's
+ * variants in the set say. To be freed; NULL: no memory. */
 char *results_param_about(const result_set *, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
-/* properties.c - what is verified once and referred to by rows: the cells of a setting's properties, of which a process
- * keeps one copy, and the verdicts of a set without repetition. */
+/* properties.c - what is verified once and referred to by rows: the cells of a setting's properties, of which
+ * a process keeps one copy, and the verdicts of a set without repetition. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/results/set.h"
 
@@ -29,8 +29,8 @@ char *result_row_setting(const result_row *row) {
   return NULL;
 }
 
-/* The one copy of cells, found by the setting and a digest of the cells: their texts are from names_keep, so that equal
- * cells are equal bytes. NULL: no memory. */
+/* The one copy of cells, found by the setting and a digest of the cells: their texts are from names_keep, so
+ * that equal cells are equal bytes. NULL: no memory. */
 static const result_properties *keep(const char *setting, const result_bound *cells, int count) {
   static json_t *kept; /* name -> address */
   const size_t bytes = (size_t)count * sizeof *cells;

@@ -144,8 +144,8 @@ static bool is_same(const row_kind *kind, const char *key, const char *newer) {
   return kind->same ? kind->same(key, newer) : strcmp(key, newer) == 0;
 }
 
-/* Keeps the last row of each key. Within a journal a later row is there to replace an earlier one; the last ones of
- * several journals must agree. */
+/* Keeps the last row of each key. Within a journal a later row is there to replace an earlier one; the last
+ * ones of several journals must agree. */
 static attn_status keep_last(const row_kind *kind, entry *entries, size_t total, size_t *kept) {
   const entry *good = NULL; /* of the key at hand, the last row of a journal that ended well */
   attn_status status = ATTN_OK;

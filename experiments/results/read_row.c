@@ -1,4 +1,5 @@
-/* read_row.c - a row from its JSON text, in one pass: a journal may hold a million of them. Format: row_json.h. */
+/* read_row.c - a row from its JSON text, in one pass: a journal may hold a million of them. Format:
+ * row_json.h. */
 #include "experiments/results/read_record.h"
 #include "experiments/results/row_json.h"
 

@@ -1,7 +1,7 @@
 /* row.h - one run of an experiment as the journal, the HDF5 file and the tables see it.
  *
- * result_row holds every column of the results schema; result_columns and result_bound_columns, the tables over its
- * fields, drive the journal, the HDF5 file, the CSV export and the reports. */
+ * result_row holds every column of the results schema; result_columns and result_bound_columns, the tables
+ * over its fields, drive the journal, the HDF5 file, the CSV export and the reports. */
 #ifndef EXPERIMENTS_RESULTS_ROW_H
 #define EXPERIMENTS_RESULTS_ROW_H
 
@@ -53,8 +53,8 @@ typedef struct result_bound {
   const char *message; /* from names_keep, so that a million cells share it; never NULL in a row */
 } result_bound;
 
-/* One value of a variant's parameter, as column p_<name>: of an integer or a real a number; of a choice, a list or
- * a file a text, as a spec has it. */
+/* One value of a variant's parameter, as column p_<name>: of an integer or a real a number; of a choice, a
+ * list or a file a text, as a spec has it. */
 typedef struct result_param {
   const char *name; /* of the variant's table, or from names_keep */
   double value;     /* NaN of a text */
@@ -143,10 +143,11 @@ attn_status result_row_add_text(result_row *, const char *name, const char *text
 attn_status result_row_add_bound(result_row *, const result_bound *);
 attn_status bounds_add(result_bound **, int *count, const result_bound *);
 
-/* Its setting as far as properties depend on it: the variant's parameters except the seed, the widths, the type, the
- * mask and the instruction set. To be freed; NULL: no memory. */
+/* Its setting as far as properties depend on it: the variant's parameters except the seed, the widths, the
+ * type, the mask and the instruction set. To be freed; NULL: no memory. */
 char *result_row_setting(const result_row *);
-/* Moves the cells of properties from the bounds to the one copy that all rows of the setting refer to. ENOMEM. */
+/* Moves the cells of properties from the bounds to the one copy that all rows of the setting refer to.
+ * ENOMEM. */
 attn_status result_row_refer(result_row *);
 /* The cells of a row: those of its bounds, then those of its setting's properties. */
 int result_row_cells(const result_row *);
@@ -173,8 +174,8 @@ void result_row_recover(result_row *, const result_column *);
 /* The parameters as the column params has them: texts as texts, numbers as numbers. Others stay. ENOMEM. */
 attn_status result_row_settle_params(result_row *);
 
-/* Of a row that was read without these columns: its parameters are settled and its label found, the one with all
- * parameters but a "seed"; its verdicts are judged from the bounds. ENOMEM. */
+/* Of a row that was read without these columns: its parameters are settled and its label found, the one with
+ * all parameters but a "seed"; its verdicts are judged from the bounds. ENOMEM. */
 attn_status result_row_complete(result_row *, bool label, bool model_verdict);
 
 #endif

@@ -6,9 +6,9 @@
  *   "profile": {"l2": [64], "max": [64]}         if any bin is set
  *   "map": {"exact": text, "approx": text}       if there is one: row-major little-endian f32 in base64
  *   "bounds": [{"name", and the names of result_bound_columns}]
- * NaN is null, infinities are "inf" and "-inf" (a parameter has none). Absent members keep result_row_init's values
- * or are found from others (result_row_complete), and unknown ones are passed over, because a schema may gain
- * columns. Bytes of a text that are not UTF-8 are written as
+ * NaN is null, infinities are "inf" and "-inf" (a parameter has none). Absent members keep result_row_init's
+ * values or are found from others (result_row_complete), and unknown ones are passed over, because a schema
+ * may gain columns. Bytes of a text that are not UTF-8 are written as
  * \xHH. */
 #ifndef EXPERIMENTS_RESULTS_ROW_JSON_H
 #define EXPERIMENTS_RESULTS_ROW_JSON_H
@@ -20,8 +20,8 @@
 /* A new reference; NULL (out of memory, recorded) on failure. */
 json_t *result_row_to_json(const result_row *);
 
-/* The row of a JSON object's text, in one pass. Overwrites *row, which need not be initialised. EINVAL names the
- * member that is wrong, or that stands twice. Texts are never NULL. */
+/* The row of a JSON object's text, in one pass. Overwrites *row, which need not be initialised. EINVAL names
+ * the member that is wrong, or that stands twice. Texts are never NULL. */
 attn_status result_row_parse(const char *text, size_t length, result_row *row);
 
 /* *out: the params of a row as an object, to be released; NULL where they are none. ENOMEM. */

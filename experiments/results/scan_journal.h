@@ -1,13 +1,13 @@
-/* scan_journal.h - the lines of a journal, one after another, and the sets of rows that they make. Internal to the
- * journal. */
+/* scan_journal.h - the lines of a journal, one after another, and the sets of rows that they make. Internal
+ * to the journal. */
 #ifndef EXPERIMENTS_RESULTS_SCAN_JOURNAL_H
 #define EXPERIMENTS_RESULTS_SCAN_JOURNAL_H
 
 #include "data/support/sha256.h"
 #include "experiments/results/write_journal.h"
 
-/* A line's last member is the checksum (CRC-32) of all that stands before it: ,"check":"0123abcd"}. Lines of older
- * programs have none. */
+/* A line's last member is the checksum (CRC-32) of all that stands before it: ,"check":"0123abcd"}. Lines of
+ * older programs have none. */
 typedef enum { CHECKSUM_NONE, CHECKSUM_GOOD, CHECKSUM_BAD } line_checksum;
 
 typedef struct journal_line {
@@ -70,7 +70,8 @@ void *journal_rows_at(const journal_rows *, size_t);
 /* Appends the session or the row of a line. EINVAL names the place. */
 attn_status journal_rows_take(journal_rows *, const journal_line *);
 /* One set of journals, which it sorts by their start: of rows with one key the last, settled (Holm's
- * correction), the sessions numbered over all. The rows are moved into it, or, if kept, lent to it: then *out does not outlive them. */
+ * correction), the sessions numbered over all. The rows are moved into it, or, if kept, lent to it: then *out
+ * does not outlive them. */
 attn_status journal_rows_set(const row_kind *, journal_rows *journals, size_t count, bool kept,
                              result_set *out);
 

@@ -45,9 +45,9 @@ extern const output_kind kind_results;
  * EFOREIGN: a system call failed, such as opening it. */
 attn_status results_read(const char *path, result_set *out);
 
-/* Reads several results files into one set (to be freed), whose rows and sessions say which file they are of: its
- * name without directories and .h5, or its path where names are alike. Rows of different files stay apart,
- * whatever their keys, and each file's verdicts are what they were. Errors as in results_read. */
+/* Reads several results files into one set (to be freed), whose rows and sessions say which file they are of:
+ * its name without directories and .h5, or its path where names are alike. Rows of different files stay
+ * apart, whatever their keys, and each file's verdicts are what they were. Errors as in results_read. */
 attn_status results_join(const char *const *paths, size_t count, result_set *out);
 
 /* A verdict, and the row that it is of: of a property the first that refers to it. */

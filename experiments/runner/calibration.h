@@ -1,9 +1,9 @@
 /* calibration.h - how fast this machine runs each variant, measured once and kept.
  *
  * The calibration is a small sweep: every variant of a grid, at its default parameters, on n = 1024, d = 64,
- * one head, causal and not, executed once. Its journal is kept in $ATTNLAB_CALIBRATION (none if that is empty), else
- * attnlab/calibration-CPU.jsonl in $XDG_CACHE_HOME or ~/.cache; only what is missing there, or was measured
- * with another build of the program, is run. */
+ * one head, causal and not, executed once. Its journal is kept in $ATTNLAB_CALIBRATION (none if that is
+ * empty), else attnlab/calibration-CPU.jsonl in $XDG_CACHE_HOME or ~/.cache; only what is missing there, or
+ * was measured with another build of the program, is run. */
 #ifndef EXPERIMENTS_RUNNER_CALIBRATION_H
 #define EXPERIMENTS_RUNNER_CALIBRATION_H
 

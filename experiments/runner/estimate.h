@@ -21,9 +21,9 @@ typedef struct run_estimate {
 attn_status estimate_run(const grid_block *, const grid_run *, const config *, const result_set *calibration,
                          run_estimate *);
 
-/* Prints a table for each block to stdout, a line for the runs of a setting (multiply-adds, work memory), and, unless
- * quiet, the sums with the time of all runs to stderr; or with json all of it as one document, a run each with its rough
- * time. The calibration is made if there is none. */
+/* Prints a table for each block to stdout, a line for the runs of a setting (multiply-adds, work memory),
+ * and, unless quiet, the sums with the time of all runs to stderr; or with json all of it as one document, a
+ * run each with its rough time. The calibration is made if there is none. */
 attn_status estimate_print(const grid *, const config *, char *const *plugins, bool json, bool quiet);
 
 #endif

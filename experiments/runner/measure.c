@@ -122,7 +122,8 @@ static attn_status execute_once(measured_run *r, const attn_spec *spec, double *
   return !status && r->damage ? attn_fail(ATTN_EFOREIGN, "%s", r->damage) : status;
 }
 
-/* Rounded once: off by the storage's unit at most, and by roundings of fp32 where a variant computes in fp64. */
+/* Rounded once: off by the storage's unit at most, and by roundings of fp32 where a variant computes in
+ * fp64. */
 static bool rounded_once(double stored, double wide, attn_dtype t, attn_dtype arithmetic) {
   const attn_number *s = &attn_numbers[t];
   const double want = attn_rounded(wide, t);
@@ -130,8 +131,8 @@ static bool rounded_once(double stored, double wide, attn_dtype t, attn_dtype ar
   return fabs(stored - wide) <= (s->unit + 4 * attn_numbers[arithmetic].unit) * fabs(wide) + s->subnormal / 2;
 }
 
-/* Of a run on tensors that are stored in 16 bits: the same in fp32 on the same numbers, into judged_o. EFOREIGN: the
- * output is not that, rounded once. Else the plan of the run itself. */
+/* Of a run on tensors that are stored in 16 bits: the same in fp32 on the same numbers, into judged_o.
+ * EFOREIGN: the output is not that, rounded once. Else the plan of the run itself. */
 static attn_status plan_judged(measured_run *r, const attn_spec *spec, attn_plan **own,
                                const attn_plan **plan) {
   const measure_block *block = r->block;
@@ -218,7 +219,8 @@ static attn_status repeat_surprises(measured_run *r, const char *seed) {
   return status;
 }
 
-/* Properties are judged by the first run of their setting. Of others the parent has the cells, or this block. */
+/* Properties are judged by the first run of their setting. Of others the parent has the cells, or this
+ * block. */
 static attn_status judge_properties(measured_run *r, const evidence *e) {
   bool known = false, violated = false;
   if (!r->block->job->settled) return ATTN_OK;
@@ -242,8 +244,8 @@ static double largest(const guard *g, attn_dtype t) {
 }
 
 /* Is a score possibly so large that not even its whole part is certain? An approximation may overflow there
- * where exact attention, which sees differences of scores alone, does not. So may the product of two features that are
- * exponentials of elements of a query and a key, or be 0 for every key. */
+ * where exact attention, which sees differences of scores alone, does not. So may the product of two features
+ * that are exponentials of elements of a query and a key, or be 0 for every key. */
 static bool beyond_range(const measure_block *block, bool features) {
   const attn_problem *p = &block->problem;
   const attn_number *number = &attn_numbers[block->judged.dtype];
@@ -253,8 +255,8 @@ static bool beyond_range(const measure_block *block, bool features) {
   return isfinite(score) && (score * number->unit > 1 || (features && q + k > range));
 }
 
-/* The row of an approximation that computed NaN on such an input says so, and has no verdict; rows whose weights cancel
- * are counted. */
+/* The row of an approximation that computed NaN on such an input says so, and has no verdict; rows whose
+ * weights cancel are counted. */
 static void conclude_nan(measured_run *r, const attn_view *view, int64_t unwritten) {
   const bool cancels = !(view->caps & (ATTN_CAP_EXACT | ATTN_CAP_CONVEX));
   if (!unwritten && cancels && r->row.rows_degenerate) {
@@ -364,7 +366,8 @@ attn_status measure_verify(measured_run *r) {
                        .k_bytes = block->k.bytes,
                        .v_bytes = block->v.bytes,
                        .o_bytes = block->o.bytes,
-                       .dtype = block->as};
+                       .dtype = block->as,
+                       .d_v = r->row.d_v};
   recheck_begin(&r->check);
   r->row.status = RUN_OK;
   r->row.start_time = measure_wall_time();

@@ -26,8 +26,8 @@ typedef struct measure_block {
   counters counters;
   evictor evictor; /* where the runs of the block have a cold cache; else zero */
   guard o;         /* the output of the run at hand */
-  /* What is judged: the problem on these inputs, or, where tensors are stored in 16 bits, that of fp32 on the same
-   * numbers, of which the output is rounded once. */
+  /* What is judged: the problem on these inputs, or, where tensors are stored in 16 bits, that of fp32 on the
+   * same numbers, of which the output is rounded once. */
   attn_dtype as; /* how tensors are stored */
   attn_problem judged;
   void *judged_q, *judged_k, *judged_v, *judged_o;

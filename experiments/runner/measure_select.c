@@ -1,5 +1,5 @@
-/* measure_select.c - which share of an execution's time selecting keys takes: the median over executions of what the
- * engine reports of its stages, with caches as the run has them. */
+/* measure_select.c - which share of an execution's time selecting keys takes: the median over executions of
+ * what the engine reports of its stages, with caches as the run has them. */
 #include "experiments/runner/measure.h"
 
 #include "experiments/mathematics/statistics.h"

@@ -1,5 +1,5 @@
-/* measure_watch.c - a run once more under attn_plan_verify: what does the variant do to memory, and is the log-sum-exp
- * that it declares right on some of the sampled rows? */
+/* measure_watch.c - a run once more under attn_plan_verify: what does the variant do to memory, and is the
+ * log-sum-exp that it declares right on some of the sampled rows? */
 #include "experiments/runner/measure.h"
 
 #include <math.h>
@@ -7,8 +7,8 @@
 
 #include "experiments/properties/log_sum.h"
 
-/* A plan to watch: of the run's problem or, where an execution takes longer than all samples may, of the heads
- * that share its first keys. */
+/* A plan to watch: of the run's problem or, where an execution takes longer than all samples may, of the
+ * heads that share its first keys. */
 static attn_status plan_watched(measured_run *r, attn_plan **plan) {
   const attn_options options = measure_options(r);
   const attn_problem *whole = &r->block->problem;

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Before the text: "TOKEN DIGEST ", and what the digest includes: the bits of the time, the kind and a blank. */
+/* Before the text: "TOKEN DIGEST ", and what the digest includes: the bits of the time, the kind and a
+ * blank. */
 enum { SEAL = (MESSAGE_TOKEN - 1) + 1 + 16 + 1, HEAD = 16 + 2, FRAME = SEAL + HEAD };
 
 void message_token(char token[MESSAGE_TOKEN]) {

@@ -1,5 +1,5 @@
-/* message.h - lines from a worker to its parent: a token that only the two know, a digest of the rest, the time, and an
- * object of JSON or the text of a row. What else somebody writes into the pipe is no message. */
+/* message.h - lines from a worker to its parent: a token that only the two know, a digest of the rest, the
+ * time, and an object of JSON or the text of a row. What else somebody writes into the pipe is no message. */
 #ifndef EXPERIMENTS_RUNNER_MESSAGE_H
 #define EXPERIMENTS_RUNNER_MESSAGE_H
 

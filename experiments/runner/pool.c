@@ -50,8 +50,8 @@ typedef struct worker {
 
 static double seconds_of(const worker *w, int64_t index) { return w->pending[index].seconds; }
 
-/* Adds the time up to a moment to the run at work. The worker's clock counts: it goes on while this process is
- * stopped. */
+/* Adds the time up to a moment to the run at work. The worker's clock counts: it goes on while this process
+ * is stopped. */
 static void account_time(worker *w, double at) {
   if (!(at > w->since)) return;
   if (w->current >= 0) w->pending[w->current].seconds += at - w->since;
@@ -227,8 +227,8 @@ static attn_status poll_output(worker *w) {
   return status;
 }
 
-/* Reports the end of a worker as the result of its current run; if there is none, of all that are left, unless
- * the worker brought something to its end: then another one goes on. */
+/* Reports the end of a worker as the result of its current run; if there is none, of all that are left,
+ * unless the worker brought something to its end: then another one goes on. */
 static attn_status judge_end(worker *w) {
   const int wait_status = w->wait_status;
   char message[160];

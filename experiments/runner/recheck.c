@@ -47,8 +47,24 @@ void recheck_mirror(recheck *c) {
   c->mirrored = !c->mirrored;
 }
 
+/* Is a row of the output a value that mirroring leaves, as that of the only key that a query sees? */
+static bool is_kept_value(const recheck *c, const void *row, int64_t values, int64_t kept) {
+  const size_t bytes = (size_t)c->d_v * attn_dtype_size(c->dtype);
+  const int64_t first = (values - kept + c->d_v - 1) / c->d_v;
+  for (int64_t j = 0; j < values / c->d_v; j++)
+    if ((j < kept / c->d_v || j >= first) && memcmp(row, (const char *)c->v + (size_t)j * bytes, bytes) == 0)
+      return true;
+  return false;
+}
+
+static bool are_kept_values(const recheck *c, int64_t outputs, int64_t values, int64_t kept) {
+  for (int64_t i = 0; i < outputs; i += c->d_v)
+    if (!is_kept_value(c, attn_at(c->o, i, c->dtype), values, kept)) return false;
+  return true;
+}
+
 /* May the output stay what it was when the inputs are mirrored? Where the values are their own mirror image
- * or average to zero everywhere. */
+ * or average to zero everywhere, or where each row is a value that stays. */
 static bool may_stay(const recheck *c) {
   const int64_t outputs = (int64_t)(c->o_bytes / attn_dtype_size(c->dtype)),
                 values = (int64_t)(c->v_bytes / attn_dtype_size(c->dtype)), kept = values / c->ends;
@@ -62,7 +78,7 @@ static bool may_stay(const recheck *c) {
     const double a = attn_get(c->v, i, c->dtype), b = attn_get(c->v, j, c->dtype);
     symmetric = !(a + b > 0 || a + b < 0);
   }
-  return zero || symmetric;
+  return zero || symmetric || are_kept_values(c, outputs, values, kept);
 }
 
 attn_status recheck_learn(recheck *c) {

@@ -1,8 +1,8 @@
 /* recheck.h - are later executions of a plan as right as the one that was verified?
  *
  * An output is remembered by a digest of its bits, since executions are bitwise reproducible. Q, K and V are
- * mirrored in place now and then: element i becomes minus element N-1-i, at the same addresses, but for some at
- * either end, so that nothing is new to who looks at the first elements only. A variant that hands out an
+ * mirrored in place now and then: element i becomes minus element N-1-i, at the same addresses, but for some
+ * at either end, so that nothing is new to who looks at the first elements only. A variant that hands out an
  * earlier result, keeps a part of its work between executions, or does not write, then has the wrong bits. It
  * would have the right ones if it compared all its inputs with those of an earlier execution. */
 #ifndef EXPERIMENTS_RUNNER_RECHECK_H
@@ -15,6 +15,7 @@ typedef struct recheck {
   void *q, *k, *v, *o;
   size_t q_bytes, k_bytes, v_bytes, o_bytes;
   attn_dtype dtype;
+  int64_t d_v;   /* elements of a row of V and O */
   int64_t ends;  /* of N elements N / ends at either end stay; 0: recheck_begin was not called */
   bool mirrored; /* what Q, K and V are now */
   bool known[2];

@@ -1,8 +1,9 @@
 /* worker.h - the process that runs one block, as a child of pool.h.
  *
- * The worker reads one job (job.h) with a token from standard input to its end and writes messages (message.h)
- * to descriptor WORKER_OUTPUT, each with its time "at" by the monotonic clock:
- *   {"starting": KEY, "beside": BYTES}    the run that is being worked on from now on; what is kept for others
+ * The worker reads one job (job.h) with a token from standard input to its end and writes messages
+ * (message.h) to descriptor WORKER_OUTPUT, each with its time "at" by the monotonic clock:
+ *   {"starting": KEY, "beside": BYTES}    the run that is being worked on from now on; what is kept for
+ *   others
  *   {"resting": true}      none is
  *   {"row": {...}}         a finished run (results/row_json.h)
  *   {STATUS: MESSAGE}      no run of the block can start; all get this status ("failed", "skipped", ...)

@@ -5,11 +5,12 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Prints a text as one line: control characters (C0, DEL, C1), the marks that reorder bidirectional text, line
- * and paragraph separators and bytes that are not UTF-8 as \x1b or \u202e. */
+/* Prints a text as one line: control characters (C0, DEL, C1), the marks that reorder bidirectional text,
+ * line and paragraph separators and bytes that are not UTF-8 as \x1b or \u202e. */
 void escape_put(FILE *, const char *text);
 
-/* Prints a text as one word of the shell: what is more than a name, a path or a simple spec in single quotes. */
+/* Prints a text as one word of the shell: what is more than a name, a path or a simple spec in single
+ * quotes. */
 void escape_put_word(FILE *, const char *text);
 
 /* What escape_put prints as a new string, to be freed; NULL without memory. */

@@ -6,8 +6,8 @@
 
 #include <jansson.h>
 
-/* [{"term": spec without presets, "depth": of parentheses, "does": text}], for this problem. Of a spec without terms an
- * empty list. NULL: there is no memory. */
+/* [{"term": spec without presets, "depth": of parentheses, "does": text}], for this problem. Of a spec
+ * without terms an empty list. NULL: there is no memory. */
 json_t *explain_terms(const attn_spec *, const attn_problem *);
 
 #endif

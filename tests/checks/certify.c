@@ -165,8 +165,8 @@ Test(checks_certify, the_interval_of_a_run_holds) {
   case_free(c);
 }
 
-/* A variant that claims to be exact, and is not in rows that no sample has: the certificate takes nothing on trust,
- * and covers the truth. */
+/* A variant that claims to be exact, and is not in rows that no sample has: the certificate takes nothing on
+ * trust, and covers the truth. */
 Test(checks_certify, a_claim_to_be_exact_is_not_believed) {
   attn_problem p = long_problem();
   p.d_v = 16;

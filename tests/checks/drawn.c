@@ -1,4 +1,5 @@
-/* drawn.c - LIN-7: the law of projections. Correct draws are seldom surprising, over seeds; each fault is found. */
+/* drawn.c - LIN-7: the law of projections. Correct draws are seldom surprising, over seeds; each fault is
+ * found. */
 #include "experiments/results/set.h"
 #include "tests/support/checks_fake.h"
 

@@ -1,5 +1,5 @@
-/* draws.c - the joint law of a Performer's draws, and its features at the norms of a run: the performer itself,
- * whose p-values are not small, and the performer with a fault put before or behind its map. */
+/* draws.c - the joint law of a Performer's draws, and its features at the norms of a run: the performer
+ * itself, whose p-values are not small, and the performer with a fault put before or behind its map. */
 #include "tests/support/checks_shown.h"
 
 #include <stdio.h>

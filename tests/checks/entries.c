@@ -10,8 +10,8 @@ static const generator_fault none = {.gain = 1};
 
 /* -- the formulas, against Haar blocks of the test's own -- */
 
-/* Mean and spread of (1/m) sum_r of exp (with weights of a), cosh or cos of w_r.b, |b|^2 = s, within 5 standard
- * errors. */
+/* Mean and spread of (1/m) sum_r of exp (with weights of a), cosh or cos of w_r.b, |b|^2 = s, within 5
+ * standard errors. */
 static void expect_moments(attn_features_kind kind, double a, bool constant, int64_t d, int64_t m, double s) {
   enum { RUNS = 100000 };
   feature_law law = {.kind = kind, .d = d, .a = a, .orthogonal = true, .constant = constant};
@@ -63,8 +63,8 @@ Test(checks_entries, block_orthogonal_moments) {
     }
 }
 
-/* Second and fourth powers of one vector's weighted product, alone, across turns, and of two of a block, with the
- * spreads that follow from them. */
+/* Second and fourth powers of one vector's weighted product, alone, across turns, and of two of a block, with
+ * the spreads that follow from them. */
 Test(checks_entries, powers_of_weighted_products) {
   enum { RUNS = 400000, D = 3 };
   const double a = -0.1, s = 0.25;

@@ -1,5 +1,5 @@
-/* fixed.c - features that are not drawn: PHI-1 holds the output against their kernel, TAY-1 and AS-1 say what a polynomial
- * in the place of the exponential costs. */
+/* fixed.c - features that are not drawn: PHI-1 holds the output against their kernel, TAY-1 and AS-1 say what
+ * a polynomial in the place of the exponential costs. */
 #include "tests/support/checks_fake.h"
 
 static attn_problem shape(bool causal, attn_dtype type) {
@@ -68,7 +68,8 @@ Test(checks_fixed, polynomials_err_as_their_bound_says) {
   case_free(c);
 }
 
-/* Features for scores up to B in 64 dimensions, of which the largest score is made B: of degree 3, 7 and 17. */
+/* Features for scores up to B in 64 dimensions, of which the largest score is made B: of degree 3, 7 and
+ * 17. */
 Test(checks_fixed, features_that_a_polynomial_needs) {
   static const struct {
     double b, columns;

@@ -1,6 +1,6 @@
-/* meter.c - the constants of the laboratory's own statistics, against values that were computed elsewhere: from the
- * formulas as their authors print them (in Python), from tables of quantiles, or by hand. Simulations cannot see a
- * wrong constant in a bound that is far from tight. */
+/* meter.c - the constants of the laboratory's own statistics, against values that were computed elsewhere:
+ * from the formulas as their authors print them (in Python), from tables of quantiles, or by hand.
+ * Simulations cannot see a wrong constant in a bound that is far from tight. */
 #include "tests/support/checks_case.h"
 
 #include "experiments/analysis/fit.h"
@@ -22,7 +22,8 @@ static fit_power exponent(const double *n, const double *y, const double *sigma,
   return out;
 }
 
-/* Bardenet & Maillard 2015, Theorem 4.3, on both sides: failure probability 0.025, half of 0.05 being Hoeffding's. */
+/* Bardenet & Maillard 2015, Theorem 4.3, on both sides: failure probability 0.025, half of 0.05 being
+ * Hoeffding's. */
 Test(checks_meter, bernstein_serfling_as_printed) {
   const certify_stratum few[] = {{20000, 8000, 0.5, 0.01, 1}}, most[] = {{20000, 15000, 0.5, 0.01, 1}};
   expect_close(certify_half_width(few, 1, 0.05), 0.003636036475423213, "at most half of the rows");
@@ -80,9 +81,9 @@ Test(checks_meter, a_coin_has_two_sides) {
 
 /* -- intervals -- */
 
-/* 64 of 4200 rows in 16 strata of four: |o^ - o|^2 is 1 on every row but the first of a stratum, where it is `high`,
- * and |o|^2 is 1. The ratio, its standard error with the finite-population factor, and Student's 97.5 % quantile of 48
- * degrees of freedom, 2.0106347576, by hand. */
+/* 64 of 4200 rows in 16 strata of four: |o^ - o|^2 is 1 on every row but the first of a stratum, where it is
+ * `high`, and |o|^2 is 1. The ratio, its standard error with the finite-population factor, and Student's 97.5
+ * % quantile of 48 degrees of freedom, 2.0106347576, by hand. */
 Test(checks_meter, the_interval_of_the_error_is_of_95_percent) {
   enum { N = 4200, STRATA = 16, EACH = 4 };
   attn_problem p = attn_problem_make(1, 1, N, 1);
@@ -142,8 +143,8 @@ Test(checks_meter, a_bootstrap_interval_is_of_95_percent) {
   cr_expect(low == 250 && high == 9749, "%g ... %g", low, high);
 }
 
-/* log y = 2 log n + (1, -2, 1, 0) / 10 at log n = 0, 1, 2, 3: slope, residuals and Student's quantile of 2 degrees of
- * freedom, 4.3026527297, by hand; sigma 0.01, so that the scatter decides. */
+/* log y = 2 log n + (1, -2, 1, 0) / 10 at log n = 0, 1, 2, 3: slope, residuals and Student's quantile of 2
+ * degrees of freedom, 4.3026527297, by hand; sigma 0.01, so that the scatter decides. */
 Test(checks_meter, an_exponent_has_a_95_percent_interval) {
   const double noise[] = {0.1, -0.2, 0.1, 0};
   double n[4], y[4], sigma[4], slope = 2, residuals = 0, mean = 0;

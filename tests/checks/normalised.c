@@ -1,5 +1,5 @@
-/* normalised.c - FAV-4: exact moments of Performer rows, by Monte Carlo over seeds; bounds that hold, and outputs that
- * violate them. */
+/* normalised.c - FAV-4: exact moments of Performer rows, by Monte Carlo over seeds; bounds that hold, and
+ * outputs that violate them. */
 #include "tests/support/checks_fake.h"
 
 #include "experiments/mathematics/estimator.h"
@@ -44,8 +44,8 @@ static const char *const iid[] = {"features=8,orthogonal=no", "features=5,kernel
                                   "features=8,kernel=trig,orthogonal=no",
                                   "features=8,kernel=optimal,z=2,orthogonal=no"};
 
-/* Independent vectors: m |W|^2 / (D^2 v^2) has mean 1, whatever the features and the mask; p-values are no smaller than
- * a uniform variable. */
+/* Independent vectors: m |W|^2 / (D^2 v^2) has mean 1, whatever the features and the mask; p-values are no
+ * smaller than a uniform variable. */
 Test(checks_normalised, exact_means_of_independent_vectors) {
   for (int i = 0; i < 4; i++) {
     sampled s = sample("FAV-4a", iid[i], shape(9, i % 2), 0.3, 60);

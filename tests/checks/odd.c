@@ -1,7 +1,7 @@
-/* odd.c - the correct variants through sweeps over inputs that nobody planned for: lengths and widths down to 1,
- * grouped heads, batches, cross attention, padding, both types, and values that are constant, huge, subnormal,
- * repeated or of one sign. No check may be violated, nor end in an error; where its hypotheses do not hold it says
- * so. */
+/* odd.c - the correct variants through sweeps over inputs that nobody planned for: lengths and widths down to
+ * 1, grouped heads, batches, cross attention, padding, both types, and values that are constant, huge,
+ * subnormal, repeated or of one sign. No check may be violated, nor end in an error; where its hypotheses do
+ * not hold it says so. */
 #include "tests/support/checks_case.h"
 #include "experiments/results/set.h"
 

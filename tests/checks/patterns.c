@@ -1,5 +1,5 @@
-/* patterns.c - GR-1, STR-0 and TK-1: patterns and proxies of the library keep them, and rows, edges, caches and intervals
- * that are a little others are told apart. */
+/* patterns.c - GR-1, STR-0 and TK-1: patterns and proxies of the library keep them, and rows, edges, caches
+ * and intervals that are a little others are told apart. */
 #include "tests/support/checks_fake.h"
 
 static void expect_pass(const char *spec, attn_problem p, const int64_t *kv_len) {

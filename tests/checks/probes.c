@@ -1,5 +1,5 @@
-/* probes.c - what the rows and heads that checks look at would miss: faults of one head, of one batch entry, of one
- * row at an edge, of early causal rows. */
+/* probes.c - what the rows and heads that checks look at would miss: faults of one head, of one batch entry,
+ * of one row at an edge, of early causal rows. */
 #include "tests/support/checks_fake.h"
 
 #include "experiments/evidence/cache.h"
@@ -11,7 +11,8 @@ static bool violated(const evidence *e, const char *name) {
   return case_check(e, name).verdict == VERDICT_VIOLATED;
 }
 
-/* Over shapes and seeds: in how many of them does a check see that all (batch, head) but the first are zero? */
+/* Over shapes and seeds: in how many of them does a check see that all (batch, head) but the first are
+ * zero? */
 static int zero_heads_seen(const char *spec, const char *name, bool causal, int cases) {
   int seen = 0;
   for (int s = 0; s < cases; s++) {

@@ -244,8 +244,8 @@ Test(checks_selections, keys_that_a_bias_hides_may_be_selected) {
   }
 }
 
-/* A page, or a key of a proxy, that nobody who shares the selection sees takes no place: biases of most keys, others for
- * each head, and rows of which no key is left. */
+/* A page, or a key of a proxy, that nobody who shares the selection sees takes no place: biases of most keys,
+ * others for each head, and rows of which no key is left. */
 Test(checks_selections, what_biases_hide_takes_no_place) {
   enum { N = 70, HEADS = 2 };
   static const char *const specs[] = {"pages:page=2,budget=12",

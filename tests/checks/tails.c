@@ -1,5 +1,5 @@
-/* tails.c - LAW-1 ... LAW-5, VA-1: the moments of weights against sums over every draw, sound samples, and which check finds
- * which fault of plugins/planted_sample.c. */
+/* tails.c - LAW-1 ... LAW-5, VA-1: the moments of weights against sums over every draw, sound samples, and
+ * which check finds which fault of plugins/planted_sample.c. */
 #include "tests/support/checks_case.h"
 
 #include "experiments/evidence/budget.h"
@@ -173,7 +173,8 @@ Test(checks_tails, keys_that_are_never_drawn_have_no_law) {
   case_free(c);
 }
 
-/* Queries behind the last key have no key of the window: features that are no weights may sum to less than 0 there. */
+/* Queries behind the last key have no key of the window: features that are no weights may sum to less than 0
+ * there. */
 Test(checks_tails, rows_of_features_alone_are_the_features) {
   static const int64_t kv_len[1] = {20};
   for (int seed = 0; seed < 8; seed++) {

@@ -1,5 +1,5 @@
-/* transforms.c - runs whose problem transforms its scores and masks keys: rows against the definition, the checks on
- * sound outputs, and on outputs of a problem that is a little another. */
+/* transforms.c - runs whose problem transforms its scores and masks keys: rows against the definition, the
+ * checks on sound outputs, and on outputs of a problem that is a little another. */
 #include "tests/support/checks_case.h"
 
 #include "data/data.h"
@@ -117,7 +117,8 @@ Test(checks_transforms, another_problem_is_told_apart) {
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) expect_told_apart(&pairs[i][0], &pairs[i][1]);
 }
 
-/* What no row of a pattern may lose: probes and trials are plain problems, and the rest says what it cannot judge. */
+/* What no row of a pattern may lose: probes and trials are plain problems, and the rest says what it cannot
+ * judge. */
 Test(checks_transforms, checks_say_where_they_do_not_apply) {
   run_case *c = case_gaussian("longformer:window=8", problem_of(&targets[4], ATTN_F32), 1);
   expect_verdict(&c->e, "SP-3", VERDICT_NOT_APPLICABLE, "centroids");

@@ -1,5 +1,5 @@
-/* universal.c - the properties of every variant (experiments/properties/): those of the library keep them all,
- * and say with a reason what they are exempt from. */
+/* universal.c - the properties of every variant (experiments/properties/): those of the library keep them
+ * all, and say with a reason what they are exempt from. */
 #include "tests/support/checks_case.h"
 #include "experiments/properties/property.h"
 

@@ -1,5 +1,5 @@
-/* weights.c - PROP-DOB and SINK-1: sound variants keep them over masks, types and shapes, and rows that do not contract
- * or whose sink is clamped are found. */
+/* weights.c - PROP-DOB and SINK-1: sound variants keep them over masks, types and shapes, and rows that do
+ * not contract or whose sink is clamped are found. */
 #include "tests/support/checks_fake.h"
 
 static void expect_sound(const char *spec, attn_problem p, double std, const int64_t *kv_len) {

@@ -1,5 +1,5 @@
-/* advise.c - attnlab advise: settings that are what apply computes, the least that are within the error, and honest about
- * what is drawn, impossible or meaningless. Nothing is asked of times. */
+/* advise.c - attnlab advise: settings that are what apply computes, the least that are within the error, and
+ * honest about what is drawn, impossible or meaningless. Nothing is asked of times. */
 #include <hdf5.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -120,7 +120,8 @@ Test(cli_advise, what_is_said_is_what_apply_does) {
   json_decref(all);
 }
 
-/* Another seed has other draws, the same seed the same: those of the seeds that follow it, all of which count. */
+/* Another seed has other draws, the same seed the same: those of the seeds that follow it, all of which
+ * count. */
 Test(cli_advise, draws_follow_the_seed) {
   double error[3];
   write_inputs(0.5);
@@ -337,8 +338,8 @@ Test(cli_advise, nothing_is_certain_of_nan) {
   "advise --model " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR "/tests/fixtures/held.txt -n 64 " \
   "streaming:sink=0,window=8 streaming:sink=0,window=16 streaming:sink=0,window=32 topk:k=4 topk:k=8 "
 
-/* What the layers are predicted to cost together is what the model with them does, within the spread of bytelm's
- * windows, and within the budget; another budget has another assignment. */
+/* What the layers are predicted to cost together is what the model with them does, within the spread of
+ * bytelm's windows, and within the budget; another budget has another assignment. */
 Test(cli_advise, layers_of_a_model) {
   command_result r;
   double predicted[2], kl[2];

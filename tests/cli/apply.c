@@ -162,8 +162,8 @@ static void write_h5(const char *path, const char *const name[3], const hsize_t 
 
 static int64_t turned(int64_t h, int64_t i, int64_t l) { return (i * H + h) * D + l; }
 
-/* The same numbers with positions before heads, in half precision and under other names, give the same output in that
- * layout. */
+/* The same numbers with positions before heads, in half precision and under other names, give the same output
+ * in that layout. */
 Test(cli_apply, positions_before_heads) {
   static const char *const plain[] = {"q", "k", "v"}, *const named[] = {"query", "key", "value"};
   static const hsize_t bhnd[] = {H, N, D}, bnhd[] = {N, H, D};

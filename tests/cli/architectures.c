@@ -1,4 +1,5 @@
-/* architectures.c - attnlab capture and eval on small random models of each architecture, and on an encoder. */
+/* architectures.c - attnlab capture and eval on small random models of each architecture, and on an
+ * encoder. */
 #include "experiments/quality/file.h"
 #include "experiments/results/row.h"
 #include "tests/models/architectures.h"

@@ -1,5 +1,5 @@
-/* bench.c - attnlab bench: every group on tiny sizes, and the file it writes; cases/errors_commands.txt has what it refuses. No
- * time is asserted. */
+/* bench.c - attnlab bench: every group on tiny sizes, and the file it writes; cases/errors_commands.txt has
+ * what it refuses. No time is asserted. */
 #include <jansson.h>
 #include <sys/stat.h>
 

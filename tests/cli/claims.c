@@ -146,8 +146,8 @@ Test(claims, captured) {
   cr_expect(result.exit_code == 74 && strstr(result.err, "missing.h5"), "%s", result.err);
 }
 
-/* Base64 the bundled model does not know, and is too sure of: a window makes it another, and its perplexity fall. It has no
- * sinks. */
+/* Base64 the bundled model does not know, and is too sure of: a window makes it another, and its perplexity
+ * fall. It has no sinks. */
 Test(claims, models) {
   size_t size;
   unsigned char *plain = fixture_bytes(TEST_SOURCE_DIR "/LICENSE", &size);

@@ -6,8 +6,8 @@ TestSuite(cli_coin, .init = command_enter, .fini = command_leave, .timeout = 300
 
 #define PLUGIN " --plugin " TEST_BINARY_DIR "/tests/plugins/planted_coin.so"
 
-/* seen: what attnlab check says. slow: attnlab test takes its time over it. early: the grid is not laid out, and the
- * sweep says why. */
+/* seen: what attnlab check says. slow: attnlab test takes its time over it. early: the grid is not laid out,
+ * and the sweep says why. */
 static const struct {
   const char *spec, *seen;
   bool slow, early;

@@ -1,5 +1,5 @@
-/* describe.c - what `attnlab list' and `attnlab describe' print of every check and of every variant; cases/describe.txt has
- * single ones in full. */
+/* describe.c - what `attnlab list' and `attnlab describe' print of every check and of every variant;
+ * cases/describe.txt has single ones in full. */
 
 #include "experiments/quality/checks.h"
 #include "tests/support/command.h"

@@ -1,5 +1,6 @@
-/* drawn.c - attnlab test: drawn problems find what shows for some shapes only (plugins/planted_shape.c), make it small and
- * repeat it; right variants of unlike style pass (plugins/styles.c); what is slow is not called wrong. */
+/* drawn.c - attnlab test: drawn problems find what shows for some shapes only (plugins/planted_shape.c), make
+ * it small and repeat it; right variants of unlike style pass (plugins/styles.c); what is slow is not called
+ * wrong. */
 #include "tests/support/command.h"
 
 #include "experiments/conformance/covering.h"

@@ -39,7 +39,8 @@ Test(cli_eval, a_table_and_a_file) {
   result_set_free(&set);
 }
 
-/* A layer at a time, then all at once at three mixes: the sum of the parts over the whole, and a JSON line a run. */
+/* A layer at a time, then all at once at three mixes: the sum of the parts over the whole, and a JSON line a
+ * run. */
 Test(cli_eval, layers_add_up_and_small_changes_are_quadratic) {
   command_run_good(SMALL "-v streaming:sink=0,window=16 --layers each -o x.h5");
   cr_expect(strstr(result.out, "KL/error^2"), "%s", result.out);

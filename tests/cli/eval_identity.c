@@ -1,5 +1,6 @@
-/* eval_identity.c - what attnlab eval takes from its file: runs of the same model, tokens, variants, plug-ins, files and
- * program, and no others; and what becomes of runs when it is killed, or when files are merged. */
+/* eval_identity.c - what attnlab eval takes from its file: runs of the same model, tokens, variants,
+ * plug-ins, files and program, and no others; and what becomes of runs when it is killed, or when files are
+ * merged. */
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-/* faults.c - attnlab test: what shows only in a log-sum-exp, under strides, at the edge of memory, far down a long
- * sequence, on particular inputs, or under one instruction set (plugins/planted.c). */
+/* faults.c - attnlab test: what shows only in a log-sum-exp, under strides, at the edge of memory, far down a
+ * long sequence, on particular inputs, or under one instruction set (plugins/planted.c). */
 #include "tests/support/command.h"
 
 #include "attn.h"

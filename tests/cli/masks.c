@@ -1,4 +1,5 @@
-/* masks.c - the commands of experiments/docs/masks.md as they stand there; masks from files are in cases/masks.txt. */
+/* masks.c - the commands of experiments/docs/masks.md as they stand there; masks from files are in
+ * cases/masks.txt. */
 #include "tests/support/command.h"
 #include "data/data.h"
 
@@ -13,7 +14,8 @@ static char *document(void) {
   return fixture_bytes(TEST_SOURCE_DIR "/experiments/docs/masks.md", &size);
 }
 
-/* The files of the repository that the commands name, and the commands that stand before the table. Returns how many. */
+/* The files of the repository that the commands name, and the commands that stand before the table. Returns
+ * how many. */
 static int prepare(char *text) {
   int count = 0;
   cr_assert(!symlink(TEST_SOURCE_DIR "/data", "data") && !symlink(TEST_SOURCE_DIR "/LICENSE", "LICENSE"));

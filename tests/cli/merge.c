@@ -74,7 +74,8 @@ Test(cli_merge, journals_that_disagree_are_refused) {
   }
 }
 
-/* Within a journal a later row replaces an earlier one: the last ones count, and a lost one between hides nothing. */
+/* Within a journal a later row replaces an earlier one: the last ones count, and a lost one between hides
+ * nothing. */
 Test(cli_merge, the_last_rows_of_three_journals_agree_or_not) {
   journal *j = NULL;
   result_row row = fixture_row(4);

@@ -1,5 +1,5 @@
-/* outputs.c - what commands write: nothing but a file of the same kind is replaced, inputs never are, links and
- * modes stay, devices are written to in place; and inputs that would block are refused. */
+/* outputs.c - what commands write: nothing but a file of the same kind is replaced, inputs never are, links
+ * and modes stay, devices are written to in place; and inputs that would block are refused. */
 #define _XOPEN_SOURCE 700
 #include <fcntl.h>
 #include <sys/stat.h>

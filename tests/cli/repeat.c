@@ -1,5 +1,5 @@
-/* repeat.c - the commands by which a page and `attnlab check` repeat a run do: on the run's own tensors, in their layout, with
- * its score and mask. */
+/* repeat.c - the commands by which a page and `attnlab check` repeat a run do: on the run's own tensors, in
+ * their layout, with its score and mask. */
 #include <sys/wait.h>
 
 #include "attn_arithmetic.h"

@@ -1,5 +1,5 @@
-/* ring.c - attnlab ring without MPI: the model of communication against computation. tests/ring/ has the ring itself,
- * cases/ring.txt the table. */
+/* ring.c - attnlab ring without MPI: the model of communication against computation. tests/ring/ has the ring
+ * itself, cases/ring.txt the table. */
 #include <criterion/criterion.h>
 #include <math.h>
 

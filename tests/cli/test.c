@@ -1,5 +1,5 @@
-/* test.c - attnlab test: sound variants pass, and each of six planted faults is named (plugins/planted.c). Faults of
- * particular shapes are in drawn.c, wrong arguments in cases/errors_commands.txt. */
+/* test.c - attnlab test: sound variants pass, and each of six planted faults is named (plugins/planted.c).
+ * Faults of particular shapes are in drawn.c, wrong arguments in cases/errors_commands.txt. */
 #include "tests/support/command.h"
 
 TestSuite(cli_test, .init = command_enter, .fini = command_leave, .timeout = 300);

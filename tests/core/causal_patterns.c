@@ -109,7 +109,8 @@ Test(core_causal_patterns, what_covers_everything_is_tiled) {
   }
 }
 
-/* Whose leading tokens see everything is cut into other tiles: rows are the same where a step holds all keys. */
+/* Whose leading tokens see everything is cut into other tiles: rows are the same where a step holds all
+ * keys. */
 Test(core_causal_patterns, streaming_is_a_causal_longformer) {
   expect_alike("streaming:sink=0,window=17", "longformer:window=32", 131, 131);
   expect_alike("streaming:sink=0,window=2", "longformer:window=2", 70, 131);

@@ -1,5 +1,5 @@
-/* eigen.c - attn_eigen: orthonormal rows, A v = lambda v, descending, for matrices of every kind of spectrum; what has no
- * eigenvectors is refused. */
+/* eigen.c - attn_eigen: orthonormal rows, A v = lambda v, descending, for matrices of every kind of spectrum;
+ * what has no eigenvectors is refused. */
 #include "tests/support/core.h"
 
 #include <math.h>
@@ -80,8 +80,8 @@ Test(core_eigen, vectors_and_values) {
   }
 }
 
-/* Gram matrices: of fewer directions than rows, of causal weights that sink, of equal rows, and of rows so small that their
- * squares are subnormal. */
+/* Gram matrices: of fewer directions than rows, of causal weights that sink, of equal rows, and of rows so
+ * small that their squares are subnormal. */
 static double drawn(int what, int64_t i, int64_t j, int64_t rank, attn_rng *rng) {
   const double x = attn_rng_normal(rng);
   switch (what) {

@@ -1,5 +1,5 @@
-/* finite.c - finite tensors give finite outputs, of every variant: matrices of low rank, rows that are nearly or
- * wholly the same, tiny and large norms, rows that see no key, sizes of one. */
+/* finite.c - finite tensors give finite outputs, of every variant: matrices of low rank, rows that are nearly
+ * or wholly the same, tiny and large norms, rows that see no key, sizes of one. */
 #include "tests/support/core.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* fork.c - a process that was forked when the library had threads: told so instead of waiting for threads that it does
- * not have. */
+/* fork.c - a process that was forked when the library had threads: told so instead of waiting for threads
+ * that it does not have. */
 #include "tests/support/core.h"
 
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-/* inner_plans.c - plans within plans: the same bits as the plan by itself, with the options of the outer one; memory that
- * is the outer plan's, counted and released with it, and nothing left where planning fails. */
+/* inner_plans.c - plans within plans: the same bits as the plan by itself, with the options of the outer one;
+ * memory that is the outer plan's, counted and released with it, and nothing left where planning fails. */
 #include "tests/support/core.h"
 
 /* A variant that attends as another spec, over a part of the heads of a private work tensor. */

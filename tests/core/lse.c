@@ -166,7 +166,8 @@ Test(core_lse, what_is_not_finite) {
 
 /* -- rows that see no key -- */
 
-/* A batch entry of padding alone, queries before the first key, an empty document, biases that hide whole rows. */
+/* A batch entry of padding alone, queries before the first key, an empty document, biases that hide whole
+ * rows. */
 typedef struct hiding {
   attn_problem problem;
   double sinks[4], bias[60 * 44];
@@ -215,7 +216,8 @@ static void expect_logits(const inputs *in, const char *spec) {
   attn_plan_destroy(plan);
 }
 
-/* The logarithm of the softmax's denominator: the sink's logit, -Inf without a sink; of an output of zeros. */
+/* The logarithm of the softmax's denominator: the sink's logit, -Inf without a sink; of an output of
+ * zeros. */
 Test(core_lse, rows_without_keys) {
   static const char *const expressions[] = {"streaming:sink=2,window=4 + topk:k=4",
                                             "longformer:window=4 + sample:count=4",

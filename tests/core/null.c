@@ -1,5 +1,5 @@
-/* null.c - every function of the public headers with NULL for each pointer that must not be: EINVAL with the name of
- * the argument, and never a crash. */
+/* null.c - every function of the public headers with NULL for each pointer that must not be: EINVAL with the
+ * name of the argument, and never a crash. */
 #include "attn_expression.h"
 #include "tests/support/core.h"
 

@@ -1,5 +1,5 @@
-/* number.c - the table of number types: every f16 and every bf16 there and back, and roundings at the places where a
- * conversion goes wrong: ties, overflow, subnormals, NaN, and fp64 that must not be rounded twice. */
+/* number.c - the table of number types: every f16 and every bf16 there and back, and roundings at the places
+ * where a conversion goes wrong: ties, overflow, subnormals, NaN, and fp64 that must not be rounded twice. */
 #include "tests/support/core.h"
 
 /* The value by its definition: sign, exponent and fraction. */
@@ -44,7 +44,8 @@ Test(core_number, every_half_there_and_back) {
     }
 }
 
-/* Between neighbours a < b: below the middle a, above b, the middle itself the even one, whether fp32 holds it or not. */
+/* Between neighbours a < b: below the middle a, above b, the middle itself the even one, whether fp32 holds
+ * it or not. */
 Test(core_number, roundings_are_to_nearest_and_even) {
   for (int h = 0; h < 2; h++)
     for (uint16_t x = 0; isfinite(defined((uint16_t)(x + 1), exponent_bits(halves[h]))); x++) {
@@ -85,7 +86,8 @@ Test(core_number, table) {
   EXPECT(!attn_dtype_find("f8", &none) && none == (attn_dtype)ATTN_F64);
 }
 
-/* Rows of kernels are those of the table, for lengths beside those of vectors, and nothing beside them is touched. */
+/* Rows of kernels are those of the table, for lengths beside those of vectors, and nothing beside them is
+ * touched. */
 Test(core_number, rows_of_kernels) {
   enum { MOST = 67 };
   for (const char *const *isa = isas_under_test(); *isa; isa++) {

@@ -1,6 +1,6 @@
-/* positions.c - where queries and keys of a call stand. Batch entries of different lengths are each their own default
- * execution, and keys that are left of a sequence are the sequence with a bias of -Inf on the others. What no query may
- * see is NaN: padding, later keys. */
+/* positions.c - where queries and keys of a call stand. Batch entries of different lengths are each their own
+ * default execution, and keys that are left of a sequence are the sequence with a bias of -Inf on the others.
+ * What no query may see is NaN: padding, later keys. */
 #include "tests/support/core.h"
 
 enum { BATCH = 3, HEADS = 4, KV_HEADS = 2, N_KV = 91, D = 17, D_V = 9 };
@@ -78,7 +78,8 @@ static void expect_entry(const attn_problem *p, const output *all, const output 
   }
 }
 
-/* ---- q_position ------------------------------------------------------------------------------------------ */
+/* ---- q_position
+ * ------------------------------------------------------------------------------------------ */
 
 /* A batch entry by itself: its keys are the sequence, its queries the last. */
 static void run_alone(const inputs *in, const char *spec, const attn_options *options, int64_t b,
@@ -231,7 +232,8 @@ Test(core_positions, masks) {
   }
 }
 
-/* ---- k_position ------------------------------------------------------------------------------------------ */
+/* ---- k_position
+ * ------------------------------------------------------------------------------------------ */
 
 /* What is left of a sequence: of each batch entry and kv head `keys` of the N_KV positions. */
 typedef struct kept {
@@ -451,7 +453,8 @@ Test(core_positions, infinite_values) {
   inputs_free(&in);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------------------- */
+/* ---- what is refused
+ * ------------------------------------------------------------------------------------- */
 
 static void expect_run(const char *spec, const attn_problem *p, const attn_tensors *positions,
                        attn_status expected, const char *message) {

@@ -1,5 +1,6 @@
-/* score.c - what a problem does to its scores, and its masks: every variant that takes them against the definitions in
- * long double, the identities of sinks, tables against published values, and what is refused. */
+/* score.c - what a problem does to its scores, and its masks: every variant that takes them against the
+ * definitions in long double, the identities of sinks, tables against published values, and what is
+ * refused. */
 #include "tests/support/core.h"
 
 enum { HEADS = 4, N_Q = 70, N_KV = 91, SPAN = 40 };
@@ -120,7 +121,8 @@ Test(core_score, products_of_tiles_take_them_too) {
   }
 }
 
-/* ---- sinks ---------------------------------------------------------------------------------------------- */
+/* ---- sinks
+ * ---------------------------------------------------------------------------------------------- */
 
 static void execute_lse(const attn_problem *p, const inputs *in, double *o, double *lse) {
   attn_plan *plan = plan_or_note(p, "tiled", NULL);
@@ -155,7 +157,8 @@ Test(core_score, a_sink_is_a_sigmoid) {
   inputs_free(&in);
 }
 
-/* ---- tables --------------------------------------------------------------------------------------------- */
+/* ---- tables
+ * --------------------------------------------------------------------------------------------- */
 
 Test(core_score, slopes_of_alibi) {
   const double twelve[] = {0x1p-1,
@@ -196,7 +199,8 @@ Test(core_score, buckets_of_t5) {
   EXPECT_STATUS(attn_t5_bucket(1, true, 32, 8, &bucket), ATTN_EINVAL);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------- */
+/* ---- refusals
+ * ------------------------------------------------------------------------------------------- */
 
 #define REFUSED(status, text, spec, ...)                                                                 \
   do {                                                                                                   \

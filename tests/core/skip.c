@@ -1,5 +1,5 @@
-/* skip.c - steps of keys that tiled passes over: what is visited, against the rule replayed on scores in fp64; the output,
- * against exact attention to what is visited; and when it is tiled to the bit. */
+/* skip.c - steps of keys that tiled passes over: what is visited, against the rule replayed on scores in
+ * fp64; the output, against exact attention to what is visited; and when it is tiled to the bit. */
 #include "tests/support/core.h"
 
 enum { HEADS = 4, N_Q = 150, N_KV = 211, D = 16, D_V = 5 };
@@ -83,7 +83,8 @@ static void mark_visited(const replay *r, int64_t tile0, int64_t tile_rows, int6
                 place = last + p->n_kv - p->n_q - low,
                 diagonal = r->s->order == FORWARD ? -1 : least(place < 0 ? 0 : place / keys, steps - 1);
   for (int64_t turn = 0; turn < steps; turn++) {
-    /* The step of this turn: the first, the one on the diagonal, or the next one towards the beginning that was not yet. */
+    /* The step of this turn: the first, the one on the diagonal, or the next one towards the beginning that
+     * was not yet. */
     int64_t step = diagonal;
     if (r->s->order == SINK_FIRST && turn == 0) step = 0;
     while (step >= 0 && done[step]) step--;
@@ -255,7 +256,8 @@ static void expect_equal(const inputs *in, const char *spec, const char *other, 
   for (int i = 0; i < 2; i++) attn_plan_destroy(plans[i]);
 }
 
-/* Where nothing is passed over in ascending order, every sum is the same; and the order says nothing without skip. */
+/* Where nothing is passed over in ascending order, every sum is the same; and the order says nothing without
+ * skip. */
 Test(core_skip, what_passes_nothing_over_is_tiled) {
   for (const char *const *isa = isas_under_test(); *isa; isa++)
     for (int causal = 0; causal <= 1; causal++) {
@@ -270,8 +272,8 @@ Test(core_skip, what_passes_nothing_over_is_tiled) {
     }
 }
 
-/* A query that sees none of the first hundred keys stands between queries that do: it does not ask for what it does not
- * see, under any width of vectors. */
+/* A query that sees none of the first hundred keys stands between queries that do: it does not ask for what
+ * it does not see, under any width of vectors. */
 Test(core_skip, who_sees_nothing_asks_for_nothing) {
   static float bias[64 * N_KV];
   attn_problem p = shape_problem((case_shape){1, 1, 1, 64, N_KV, D, D_V, false, false}, ATTN_F32);

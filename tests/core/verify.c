@@ -1,5 +1,5 @@
-/* verify.c - attn_plan_verify: the same bits as an execution, of every variant; and each thing that a variant may do
- * to memory is found, by the name of the function and the place. */
+/* verify.c - attn_plan_verify: the same bits as an execution, of every variant; and each thing that a variant
+ * may do to memory is found, by the name of the function and the place. */
 #include "tests/support/core.h"
 
 /* -- sound variants -- */

@@ -1,5 +1,5 @@
-/* version.c - the version, ABI and struct sizes that callers in other languages compare with their own, and the
- * limits of the machine. */
+/* version.c - the version, ABI and struct sizes that callers in other languages compare with their own, and
+ * the limits of the machine. */
 #include "attn_variant.h"
 
 #include <criterion/criterion.h>
@@ -38,7 +38,8 @@ Test(core_version, names_itself) {
             "%s", attn_version());
 }
 
-/* ---- the machine: measured on every instruction set, refused for wrong arguments; no rate is asserted ---- */
+/* ---- the machine: measured on every instruction set, refused for wrong arguments; no rate is asserted
+ * ---- */
 
 enum { BYTES = 1 << 16 };
 

@@ -1,5 +1,6 @@
-/* architectures.c - small random models of each architecture give the logits, queries, keys and values that NumPy computes
- * from the definitions (tests/models/architectures.py), from safetensors and from GGUF files; and their evaluation. */
+/* architectures.c - small random models of each architecture give the logits, queries, keys and values that
+ * NumPy computes from the definitions (tests/models/architectures.py), from safetensors and from GGUF files;
+ * and their evaluation. */
 #include "tests/data/gguf_files.h"
 #include "tests/models/architectures.h"
 

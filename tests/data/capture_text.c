@@ -1,4 +1,5 @@
-/* capture_text.c - Captures of texts by a model's own tokenizer, and the token that every window begins with. */
+/* capture_text.c - Captures of texts by a model's own tokenizer, and the token that every window begins
+ * with. */
 #include "tests/data/tokens_fixture.h"
 #include "tests/support/llama_models.h"
 

@@ -193,7 +193,8 @@ static inline void gguf_put_q8_0(gguf_bytes *b, const double *at) {
   for (int i = 0; i < 32; i++) gguf_put_number(b, (uint64_t)(int64_t)(at[i] * 64), 1);
 }
 
-/* Vectors are F32 in such files. The rows of llama's q and k are moved so that those which turn together are neighbours. */
+/* Vectors are F32 in such files. The rows of llama's q and k are moved so that those which turn together are
+ * neighbours. */
 static inline void gguf_model_tensor(gguf_file *f, const reference_model *m, const reference_tensor *t,
                                      int format) {
   char name[80];

@@ -1,4 +1,5 @@
-/* gguf_models.c - models in GGUF files give the bits of the same model in safetensors; others are refused by name. */
+/* gguf_models.c - models in GGUF files give the bits of the same model in safetensors; others are refused by
+ * name. */
 #include "tests/support/data_fixture.h"
 #include "tests/data/gguf_files.h"
 

@@ -1,4 +1,5 @@
-/* graphs.c - graphs from files: every format gives the same graph, and what does not fit is refused by its place. */
+/* graphs.c - graphs from files: every format gives the same graph, and what does not fit is refused by its
+ * place. */
 #include "tests/support/data_fixture.h"
 
 #include "attn_variant.h"

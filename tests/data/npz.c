@@ -1,5 +1,5 @@
-/* npz.c - .npz archives: members stored and deflated read as the arrays that they are, and what is damaged, declares
- * too much or is no archive of arrays is refused by the name of file and member. */
+/* npz.c - .npz archives: members stored and deflated read as the arrays that they are, and what is damaged,
+ * declares too much or is no archive of arrays is refused by the name of file and member. */
 #include "tests/support/data_fixture.h"
 
 #include <zlib.h>

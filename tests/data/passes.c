@@ -149,7 +149,8 @@ Test(data_passes, only_the_heads_and_queries_that_are_named_change) {
   free(s);
 }
 
-/* Several variants in one stream are what each is in its layers; up to the second's first layer it is the first's. */
+/* Several variants in one stream are what each is in its layers; up to the second's first layer it is the
+ * first's. */
 Test(data_passes, layers_have_variants_of_their_own) {
   unsigned char first[LAYERS * 8] = {0}, last[LAYERS * 8] = {0}, both[LAYERS * 8] = {0};
   for (int h = 0; h < model.heads; h++) {

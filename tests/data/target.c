@@ -59,8 +59,8 @@ Test(data_target, mistakes_are_named) {
   expect_refused("t5=1,alibi", "", "give alibi or t5, not both");
 }
 
-/* T5's buckets: of 32, those of keys behind the query from 0 on, of keys before it from 16 on; all of keys behind it where
- * no other is seen. */
+/* T5's buckets: of 32, those of keys behind the query from 0 on, of keys before it from 16 on; all of keys
+ * behind it where no other is seen. */
 Test(data_target, t5_has_a_number_for_each_bucket) {
   const int64_t shape[] = {32, 2}, away[] = {0, 1, 7, 8, 16, 127}, bucket[] = {0, 1, 7, 8, 10, 15};
   data_array table;

@@ -38,8 +38,8 @@ Test(data_tokens, pieces_do_not_merge_across_their_ends) {
   cr_assert_str_eq(tokens_ids(t, "  \xe1\xa0\x8e"), "32 32 225 160 142");
   cr_assert_str_eq(tokens_ids(t, "  \xe3\x80\x80"), "265 227 128 128");
   data_tokenizer_close(t);
-  /* Llama 3: three digits at most; the character before a word may be any that is neither letter, digit nor line
-   * end. */
+  /* Llama 3: three digits at most; the character before a word may be any that is neither letter, digit nor
+   * line end. */
   t = tokens_open(tokens_file(SPLIT_STEPS(LLAMA3_PATTERN), some_merges));
   cr_assert_str_eq(tokens_ids(t, "1234"), "49 50 51 52");
   cr_assert_str_eq(tokens_ids(t, "1334"), "49 51 51 52");

@@ -49,7 +49,8 @@ static inline json_t *tokens_letters(void) {
   return vocab;
 }
 
-/* A tokenizer.json in the fixture's directory: bytes, and merges "a b" whose results get the ids from 256 on. */
+/* A tokenizer.json in the fixture's directory: bytes, and merges "a b" whose results get the ids from 256
+ * on. */
 static inline json_t *tokens_file(const char *steps, const char *const *merges) {
   json_t *vocab = tokens_letters(), *list = json_array();
   for (size_t i = 0; merges && merges[i]; i++) {

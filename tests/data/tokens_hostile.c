@@ -1,4 +1,5 @@
-/* tokens_hostile.c - tokenizer.json files, regular expressions and texts that are wrong: what is refused, and how. */
+/* tokens_hostile.c - tokenizer.json files, regular expressions and texts that are wrong: what is refused, and
+ * how. */
 #include "tests/data/tokens_fixture.h"
 
 #include "data/tokens/token_map.h"

@@ -1,5 +1,5 @@
-/* tokens_pieces.c - SentencePiece's BPE from arrays: encodings derived by hand, scores against their definition,
- * wrong arrays. */
+/* tokens_pieces.c - SentencePiece's BPE from arrays: encodings derived by hand, scores against their
+ * definition, wrong arrays. */
 #include "tests/data/gguf_files.h"
 #include "tests/data/tokens_fixture.h"
 

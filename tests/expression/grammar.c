@@ -1,5 +1,5 @@
-/* grammar.c - expressions as texts: what is canonical, what is refused, where and why; and that other specs are what they
- * were. */
+/* grammar.c - expressions as texts: what is canonical, what is refused, where and why; and that other specs
+ * are what they were. */
 #include "tests/support/core.h"
 #include "tests/support/spec.h"
 

@@ -1,5 +1,5 @@
-/* join.c - joins: which keys they take, with which weights, against the terms' own, key by key; and that attention to what a
- * term owns is not attended to twice. */
+/* join.c - joins: which keys they take, with which weights, against the terms' own, key by key; and that
+ * attention to what a term owns is not attended to twice. */
 #include "tests/support/core.h"
 #include "tests/support/spec.h"
 

@@ -1,5 +1,6 @@
-/* lies.c - a stranger's selector that breaks its contract, alone and as a term: it is refused with what is wrong, when it
- * is planned or when it runs, and nothing is read or written where it points (plugins/planted_coin.c). */
+/* lies.c - a stranger's selector that breaks its contract, alone and as a term: it is refused with what is
+ * wrong, when it is planned or when it runs, and nothing is read or written where it points
+ * (plugins/planted_coin.c). */
 #include "tests/support/core.h"
 
 extern const attn_variant attn_variant_planted_coin;

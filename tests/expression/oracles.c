@@ -1,6 +1,6 @@
-/* oracles.c - expressions that must be something simpler: a head of every key is exact attention, one without keys is its tail,
- * X + X is X, and exact attention by halves is exact; causal or not, with grouped heads, padding, biases, caps and sinks,
- * in fp32 and fp64, down to one key, and where queries see none. */
+/* oracles.c - expressions that must be something simpler: a head of every key is exact attention, one without
+ * keys is its tail, X + X is X, and exact attention by halves is exact; causal or not, with grouped heads,
+ * padding, biases, caps and sinks, in fp32 and fp64, down to one key, and where queries see none. */
 #include "tests/support/core.h"
 
 #include <float.h>
@@ -32,7 +32,8 @@ static attn_problem problem_of(int64_t n_q, int64_t n_kv, bool causal, attn_dtyp
   return p;
 }
 
-/* Scores are off by (d + 8) u S in the exponent on either side, sums of n weights by n u, and so their quotient. */
+/* Scores are off by (d + 8) u S in the exponent on either side, sums of n weights by n u, and so their
+ * quotient. */
 static double tolerance(const attn_problem *p, const inputs *in) {
   const double u = p->dtype == ATTN_F64 ? DBL_EPSILON / 2 : (double)FLT_EPSILON / 2;
   double most = 0, norm_q = 0, norm_k = 0;

@@ -1,5 +1,5 @@
-/* parts.c - gated sums and dyadic against what they must be: 1*a is a, halves of one thing are that thing, and halves of the
- * sequence, joined by their log-sum-exps, are the whole. */
+/* parts.c - gated sums and dyadic against what they must be: 1*a is a, halves of one thing are that thing,
+ * and halves of the sequence, joined by their log-sum-exps, are the whole. */
 #include "tests/support/core.h"
 
 #include <float.h>
@@ -93,9 +93,9 @@ Test(expression_parts, sums_add_up) {
   inputs_free(&in);
 }
 
-/* Parts of the sequence: a row's softmax is that of the parts that it sees, at most L joins of them. Scores are off by at
- * most e = (d + 4) u S in the exponent on either side, sums of at most n weights by n u; these enter numerators
- * and denominators of the parts, and by the log-sum-exps the joins, which round twice. */
+/* Parts of the sequence: a row's softmax is that of the parts that it sees, at most L joins of them. Scores
+ * are off by at most e = (d + 4) u S in the exponent on either side, sums of at most n weights by n u; these
+ * enter numerators and denominators of the parts, and by the log-sum-exps the joins, which round twice. */
 static double dyadic_units(const attn_problem *p, double score, int64_t base) {
   double joins = 0;
   for (int64_t n = p->n_kv; n > base; n = (n + 1) / 2) joins++;
@@ -147,7 +147,8 @@ Test(expression_parts, dyadic_of_exact_attention_is_exact) {
     }
 }
 
-/* Draws that follow from where a query stands are others in a part of fewer queries; keys that are hashed are not. */
+/* Draws that follow from where a query stands are others in a part of fewer queries; keys that are hashed are
+ * not. */
 Test(expression_parts, dyadic_states_what_its_parts_hang_on) {
   const attn_problem p = problem_of(200, 200, true, ATTN_F32);
   static const struct {

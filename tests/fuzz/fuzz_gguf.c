@@ -1,4 +1,5 @@
-/* fuzz_gguf.c - GGUF files: every tensor as numbers, every list to its end, and the configuration of a model. */
+/* fuzz_gguf.c - GGUF files: every tensor as numbers, every list to its end, and the configuration of a
+ * model. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* fuzz_graph.c - graphs from .npy and safetensors files: what is accepted lies where it must, and is symmetric if that
- * was asked for. */
+/* fuzz_graph.c - graphs from .npy and safetensors files: what is accepted lies where it must, and is
+ * symmetric if that was asked for. */
 #include "tests/fuzz/fuzz.h"
 
 #include <string.h>

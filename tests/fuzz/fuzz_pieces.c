@@ -1,5 +1,5 @@
-/* fuzz_pieces.c - SentencePiece's arrays, one piece in each of the input's lines (a type, a score, a text), and
- * the rest of the input, after an empty line, as a text; it comes back if no piece of it is unknown. */
+/* fuzz_pieces.c - SentencePiece's arrays, one piece in each of the input's lines (a type, a score, a text),
+ * and the rest of the input, after an empty line, as a text; it comes back if no piece of it is unknown. */
 #include "tests/fuzz/round_trip.h"
 
 enum { PIECES = 64 };

@@ -1,8 +1,8 @@
 /* fuzz_tokenizer.c - tokenizer.json of a model directory; a text that it encodes comes back. */
 #include "tests/fuzz/round_trip.h"
 
-/* Whether ids stand for a text again: not after another normal form or a first blank, nor where a token that a
- * text is cut at is also the letter of a byte. */
+/* Whether ids stand for a text again: not after another normal form or a first blank, nor where a token that
+ * a text is cut at is also the letter of a byte. */
 static bool comes_back(const char *file) {
   return !strstr(file, "NFC") && !strstr(file, "add_prefix_space\":true") && !strstr(file, "added_tokens") &&
          !strchr(file, '\\');

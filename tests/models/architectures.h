@@ -1,4 +1,5 @@
-/* architectures.h - the small random models of tests/models/architectures.py, which wrote fixtures/architectures.json. */
+/* architectures.h - the small random models of tests/models/architectures.py, which wrote
+ * fixtures/architectures.json. */
 #ifndef TESTS_MODELS_ARCHITECTURES_H
 #define TESTS_MODELS_ARCHITECTURES_H
 

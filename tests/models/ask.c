@@ -1,7 +1,7 @@
 /* ask.c - a model's numbers, for published.py:
  *   ask MODEL COUNT TOKEN...   the logits after these tokens, and the COUNT tokens that it generates greedily
- *   ask MODEL TEXT N           the first N tokens of a text with the model's first one, and their mean negative
- *                              log-likelihood in nats, all but the first */
+ *   ask MODEL TEXT N           the first N tokens of a text with the model's first one, and their mean
+ *                              negative log-likelihood in nats, all but the first */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* planted_select.c - a selector of the five keys of largest score with a fault to choose, for cli/cases/selections.txt. */
+/* planted_select.c - a selector of the five keys of largest score with a fault to choose, for
+ * cli/cases/selections.txt. */
 #include "attn_variant.h"
 
 #include <math.h>

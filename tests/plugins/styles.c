@@ -1,6 +1,7 @@
-/* styles.c - exact attention as different people write it, each of them right: nothing may be said against any. Sums in
- * single or double precision or compensated (Kahan); in two passes, online by steps of keys, or key by key over all
- * queries; exp, exp2 or the library's expf; the causal end by a test or an early break; rows dealt to threads or not. */
+/* styles.c - exact attention as different people write it, each of them right: nothing may be said against
+ * any. Sums in single or double precision or compensated (Kahan); in two passes, online by steps of keys, or
+ * key by key over all queries; exp, exp2 or the library's expf; the causal end by a test or an early break;
+ * rows dealt to threads or not. */
 #include "attn_variant.h"
 
 #include <math.h>

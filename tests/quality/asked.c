@@ -235,7 +235,8 @@ Test(asked, refusals) {
   assert_refused(quality_windows_make(INT64_MAX / 4, N, &w), ATTN_EINVAL, "windows");
 }
 
-/* At temperature 0 the model's own greedy text, at others texts that differ with the seed and agree with it. */
+/* At temperature 0 the model's own greedy text, at others texts that differ with the seed and agree with
+ * it. */
 Test(asked, a_sample_is_drawn_from_the_model) {
   enum { SHORT = 24 };
   data_llama *llama;

@@ -161,7 +161,8 @@ Test(reference_census, what_is_not_finite_stays_in_its_rows) {
   }
 }
 
-/* A key that a bias hides from a row has weight 0 there, and no part in it: by the textbook, by blocks, and row by row. */
+/* A key that a bias hides from a row has weight 0 there, and no part in it: by the textbook, by blocks, and
+ * row by row. */
 Test(reference_census, hidden_values_reach_no_row) {
   enum { KEYS = 600, ROWS = 300, ODD = 430, D_V = 6 };
   attn_problem p = problem_of(&(shape){1, 1, 1, ROWS, KEYS, 8, D_V, false}, ATTN_F32);

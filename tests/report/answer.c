@@ -1,4 +1,5 @@
-/* answer.c - what the report answers, keeps in its address and saves, in headless Chromium, held against the rows. */
+/* answer.c - what the report answers, keeps in its address and saves, in headless Chromium, held against the
+ * rows. */
 
 #include <time.h>
 

@@ -113,8 +113,8 @@ Test(report_browser, maps_follow_the_filters) {
   browser_expect_quiet();
 }
 
-/* Points of a method are joined, the oracle is the one without regret, and what errs as zeros do is crossed out, in the
- * plots as in the tables. */
+/* Points of a method are joined, the oracle is the one without regret, and what errs as zeros do is crossed
+ * out, in the plots as in the tables. */
 Test(report_browser, curves_name_the_oracle_and_cross_out_what_zeros_beat) {
   result_set set = fixture_set(60);
   const char *path = fixture_path("report.html");

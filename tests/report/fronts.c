@@ -1,10 +1,11 @@
-/* fronts.c - which settings are offered to the reader, and on a front of error against time, memory or keys. */
+/* fronts.c - which settings are offered to the reader, and on a front of error against time, memory or
+ * keys. */
 
 #include "experiments/analysis/model.h"
 #include "tests/support/results_fixture.h"
 
-/* An error of 1 is that of zeros: what has it, or more, is on no front, however fast and small; what is a little better
- * may be. */
+/* An error of 1 is that of zeros: what has it, or more, is on no front, however fast and small; what is a
+ * little better may be. */
 Test(report_fronts, what_errs_as_zeros_do_is_on_no_front) {
   result_row rows[3] = {fixture_row(2), fixture_row(3), fixture_row(5)};
   const result_set set = {.rows = rows, .count = 3};
@@ -36,8 +37,8 @@ Test(report_fronts, what_errs_as_zeros_do_is_on_no_front) {
   for (int i = 0; i < 3; i++) result_row_free(&rows[i]);
 }
 
-/* So is what errs as much as the mean of V, where that was run; random keys are no such yardstick, and what is exact by its
- * statement errs by rounding alone. */
+/* So is what errs as much as the mean of V, where that was run; random keys are no such yardstick, and what
+ * is exact by its statement errs by rounding alone. */
 Test(report_fronts, what_errs_as_the_mean_of_v_does_is_on_no_front) {
   static const char *const nulls[] = {"null_mean_v", "null_random_keys"};
   result_row rows[4] = {fixture_row(2), fixture_row(3), fixture_row(1), fixture_row(5)};
@@ -74,7 +75,8 @@ Test(report_fronts, what_errs_as_the_mean_of_v_does_is_on_no_front) {
   for (int i = 0; i < 4; i++) result_row_free(&rows[i]);
 }
 
-/* Of three settings the first is as small as the second and less accurate, and the third has a seed without a result. */
+/* Of three settings the first is as small as the second and less accurate, and the third has a seed without a
+ * result. */
 Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it) {
   result_row rows[4] = {fixture_row(2), fixture_row(3), fixture_row(5), fixture_row(5)};
   const result_set set = {.rows = rows, .count = 4};

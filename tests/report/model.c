@@ -1,4 +1,5 @@
-/* model.c - the page of an evaluation in headless Chromium: marks in every plot, menus that follow each other, doubts. */
+/* model.c - the page of an evaluation in headless Chromium: marks in every plot, menus that follow each
+ * other, doubts. */
 
 #include "experiments/quality/page.h"
 #include "experiments/results/row.h"

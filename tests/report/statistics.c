@@ -175,8 +175,8 @@ static result_row setting_row(const char *variant, const char *params) {
   return row;
 }
 
-/* A method is what remains of a label without the parameter that buys accuracy, as registered; of expressions, without the one
- * in which most of them differ. */
+/* A method is what remains of a label without the parameter that buys accuracy, as registered; of
+ * expressions, without the one in which most of them differ. */
 Test(report_statistics, settings_of_one_method_share_its_name) {
   static const char *const cases[][3] = {
       {"longformer", "longformer:window=64,global=4", "longformer:global=4"},

@@ -1,5 +1,5 @@
-/* view.c - what the page shows of one run, and how it looks at plots, in headless Chromium: the panel, zoom, the break of the
- * axis, short names of datasets, the commands, and the address that keeps it all. */
+/* view.c - what the page shows of one run, and how it looks at plots, in headless Chromium: the panel, zoom,
+ * the break of the axis, short names of datasets, the commands, and the address that keeps it all. */
 
 #include <math.h>
 #include <time.h>
@@ -22,7 +22,8 @@ static void open_set(const result_set *set, const report_limits *limits, const c
   browser_open(fixture_path(file), 1200, 900);
 }
 
-/* Of own tensors in two files of one name, and one of another; every second seed of some setting violates a bound. */
+/* Of own tensors in two files of one name, and one of another; every second seed of some setting violates a
+ * bound. */
 static result_set rows_made(void) {
   static const char *const datasets[] = {"npy:q=/a/my.npz:q,k=/a/my.npz:k,v=/a/my.npz:v,layout=bnhd",
                                          "npy:q=/b/my.npz:q,k=/b/my.npz:k,v=/b/my.npz:v"};
@@ -221,7 +222,8 @@ Test(report_view, limits_may_be_given_and_a_view_has_a_link) {
   result_set_free(&set);
 }
 
-/* An exponent whose interval is unknown or wider than 0.5 is not shown, as in the tables of `attnlab check'. */
+/* An exponent whose interval is unknown or wider than 0.5 is not shown, as in the tables of `attnlab
+ * check'. */
 Test(report_view, exponents_that_are_not_known_are_withheld) {
   result_set set = rows_made();
   open_set(&set, NULL, "");
@@ -234,7 +236,8 @@ Test(report_view, exponents_that_are_not_known_are_withheld) {
   result_set_free(&set);
 }
 
-/* A sweep of which nothing ran: the page says so, and where the reason is; its plots have no break without an error. */
+/* A sweep of which nothing ran: the page says so, and where the reason is; its plots have no break without an
+ * error. */
 Test(report_view, nothing_that_ran_is_said) {
   result_set set = rows_made();
   for (size_t i = 0; i < set.count; i++) {

@@ -1,6 +1,6 @@
-/* allocs.c - every allocation of a table, a page, JSON or CSV refused in turn: the output is whole and the same, or
- * there is an error. malloc is stood in for, so that what libraries allocate is refused, too; sanitizers do so
- * themselves, and this test is not built with them. */
+/* allocs.c - every allocation of a table, a page, JSON or CSV refused in turn: the output is whole and the
+ * same, or there is an error. malloc is stood in for, so that what libraries allocate is refused, too;
+ * sanitizers do so themselves, and this test is not built with them. */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include <dlfcn.h>
 #include <gsl/gsl_errno.h>

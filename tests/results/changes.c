@@ -1,5 +1,5 @@
-/* changes.c - two results files, run by run: what pairs, which ratios of times are regressions and at which level,
- * errors beyond rounding, verdicts. */
+/* changes.c - two results files, run by run: what pairs, which ratios of times are regressions and at which
+ * level, errors beyond rounding, verdicts. */
 
 #include "experiments/analysis/change.h"
 #include "attn_variant.h"
@@ -122,8 +122,8 @@ static void fill_noise(result_row *row, attn_rng *rng) {
   row->time_ci_hi = s.ci_hi;
 }
 
-/* Nothing changed, and the limit is 0 %, the worst case of the hypothesis: at most one comparison in twenty may call
- * anything slower. Of 100, 12 or more would be seen once in 250 times at that level. */
+/* Nothing changed, and the limit is 0 %, the worst case of the hypothesis: at most one comparison in twenty
+ * may call anything slower. Of 100, 12 or more would be seen once in 250 times at that level. */
 Test(results_changes, noise_alone_is_no_regression, .timeout = 120) {
   attn_rng rng;
   int calls = 0, beyond = 0;

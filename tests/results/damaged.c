@@ -1,5 +1,5 @@
-/* damaged.c - HDF5 files that crash the library, exhaust memory, or take their data from elsewhere: each ends in
- * one message, in this process too. */
+/* damaged.c - HDF5 files that crash the library, exhaust memory, or take their data from elsewhere: each ends
+ * in one message, in this process too. */
 #define _XOPEN_SOURCE 700
 #include <hdf5.h>
 #include <sys/resource.h>

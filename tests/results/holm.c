@@ -61,8 +61,8 @@ Test(results_holm, a_repetition_weighs_as_much_as_the_run) {
   expect(p, repeat, 4, 2 * 3.2e-4, (const check_verdict[]){V, V, V, C});
 }
 
-/* A sweep of a variant with one PROB cell a run: p(seed, cell), repeated below the limit. Returns how many are
- * violated at the sweep's level. */
+/* A sweep of a variant with one PROB cell a run: p(seed, cell), repeated below the limit. Returns how many
+ * are violated at the sweep's level. */
 static int sweep(int seeds, int cells, double (*draw)(attn_rng *, int seed), attn_rng *rng) {
   result_row *rows = calloc((size_t)(seeds * cells), sizeof *rows);
   int violated = 0;

@@ -1,4 +1,5 @@
-/* join.c - several results files as one set, and as one page: rows keep their file, and files share no table. */
+/* join.c - several results files as one set, and as one page: rows keep their file, and files share no
+ * table. */
 
 #include <sys/stat.h>
 

@@ -81,7 +81,8 @@ Test(results_journal, the_last_row_of_a_key_wins_and_sessions_count_up) {
   result_set_free(&set);
 }
 
-/* Every line ends with a checksum: a byte that changes is seen, wherever it stands, and nothing is lost by repair. */
+/* Every line ends with a checksum: a byte that changes is seen, wherever it stands, and nothing is lost by
+ * repair. */
 Test(results_journal, a_damaged_line_is_found_and_moved_apart) {
   const char *path = fixture_path("flip.jsonl"), *aside = fixture_path("flip.jsonl.damaged");
   char *good = NULL;
@@ -226,8 +227,8 @@ static void same_file_as_the_journal(journal *j, const char *path) {
   free(b);
 }
 
-/* After every row, of keys that return, with texts that are no UTF-8 and p-values that Holm's correction rejects and,
- * when there are more, does not. */
+/* After every row, of keys that return, with texts that are no UTF-8 and p-values that Holm's correction
+ * rejects and, when there are more, does not. */
 Test(results_journal, the_table_of_an_open_journal_gives_the_bytes_of_its_file) {
   char *path = strdup(fixture_path("live.jsonl"));
   cr_assert_eq(fixture_journal(path, 0, 1, 3, 1e9), ATTN_OK);

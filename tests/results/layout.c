@@ -1,4 +1,5 @@
-/* layout.c - what other readers find in a results file: scales, types, attributes, and its description of itself. */
+/* layout.c - what other readers find in a results file: scales, types, attributes, and its description of
+ * itself. */
 #include <hdf5_hl.h>
 
 #include "tests/support/results_fixture.h"

@@ -275,7 +275,8 @@ Test(results_summary, a_check_in_error_is_a_failure) {
   result_row_free(&row);
 }
 
-/* Four runs of two settings, read from a file: what was verified of a setting counts once, whoever copied it. */
+/* Four runs of two settings, read from a file: what was verified of a setting counts once, whoever copied
+ * it. */
 Test(results_summary, properties_of_a_setting_count_once) {
   static const char *const labels[] = {"a:x=1", "a:x=2"};
   result_row rows[4];

@@ -240,7 +240,8 @@ Test(faults, a_graph_of_all_heads_is_no_failure) {
   result_set_free(&set);
 }
 
-/* Sizes that the grid does not name are those of the file; what does not fit is known before any process starts. */
+/* Sizes that the grid does not name are those of the file; what does not fit is known before any process
+ * starts. */
 Test(faults, sizes_that_a_file_knows_are_taken_from_it) {
   float data[2 * 4 * 24 * 6] = {0};
   for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = (float)(i * 7 % 13) / 6 - 1;

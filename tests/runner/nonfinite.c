@@ -1,5 +1,5 @@
-/* nonfinite.c - sweeps over data that hold NaN and infinities: a run names them, is judged by where they may reach,
- * and does not pass without an error. */
+/* nonfinite.c - sweeps over data that hold NaN and infinities: a run names them, is judged by where they may
+ * reach, and does not pass without an error. */
 #include "tests/support/sweep_fixture.h"
 
 #include "attn_variant.h"

@@ -1,5 +1,5 @@
-/* stored.c - a sweep over types that tensors are stored in: what is judged is the run in fp32 on the same numbers, errors are
- * of outputs as they are stored. */
+/* stored.c - a sweep over types that tensors are stored in: what is judged is the run in fp32 on the same
+ * numbers, errors are of outputs as they are stored. */
 #include "tests/support/sweep_fixture.h"
 
 TestSuite(runner_stored, .init = command_enter, .fini = command_leave, .timeout = 120);

@@ -1,4 +1,5 @@
-/* browser.h - drives headless Chromium through its DevTools protocol on a pair of pipes, for tests of the pages. */
+/* browser.h - drives headless Chromium through its DevTools protocol on a pair of pipes, for tests of the
+ * pages. */
 #ifndef TESTS_SUPPORT_BROWSER_H
 #define TESTS_SUPPORT_BROWSER_H
 

@@ -107,8 +107,8 @@ static double row_value(const row *r, int64_t t, int64_t l) {
   return element_at(attn_stored(s, r->problem->dtype), r->v, r->keys[t] * s.row + l);
 }
 
-/* The score after its transforms; *roundings: u times this is what adding the biases costs; *map: the magnitude after
- * the map, of which the map's own error is a part. */
+/* The score after its transforms; *roundings: u times this is what adding the biases costs; *map: the
+ * magnitude after the map, of which the map's own error is a part. */
 static long double transformed(const row *r, int64_t j, long double s, double *roundings, double *map) {
   const attn_problem *p = r->problem;
   const attn_score *x = &p->score;

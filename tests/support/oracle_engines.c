@@ -232,7 +232,8 @@ static oracle output_of(const attn_plan *plan, const inputs *in, bool of_run) {
       free(out.o);
       out.o = NULL;
     }
-    /* What stands between factors of low rank amplifies rounding: to half of the digits, as PROP-LEN judges. */
+    /* What stands between factors of low rank amplifies rounding: to half of the digits, as PROP-LEN
+     * judges. */
     for (size_t at = 0; view.low_rank && at < output_count(p); at++)
       out.bound[at] *= p->dtype == ATTN_F64 ? 0x1p26 : 0x1p12;
   }

@@ -99,7 +99,8 @@ static inline result_row fixture_row(int64_t i) {
   if (v > 0) {
     fixture_must(result_row_add_param(&row, names[v], values[v]));
   }
-  /* A list that reads as a number, a name that is a number of one variant and a text of another, an empty text. */
+  /* A list that reads as a number, a name that is a number of one variant and a text of another, an empty
+   * text. */
   if (v == 2) fixture_must(result_row_add_text(&row, "global_at", "16"));
   if (v == 3) fixture_must(result_row_add_param(&row, "projection", 2.5));
   if (v == 4) fixture_must(result_row_add_text(&row, "projection", "srht"));

@@ -1,5 +1,5 @@
-/* bigbird.c - the weights of bigbird:tail=uniform: beside the keys of tail=drop no others, and over seeds of the mean and
- * products that the law states. */
+/* bigbird.c - the weights of bigbird:tail=uniform: beside the keys of tail=drop no others, and over seeds of
+ * the mean and products that the law states. */
 #include "tests/support/core.h"
 
 enum { N = 97, BLOCK = 6, HEADS = 2, D = 8, SEEDS = 3000 };
@@ -14,7 +14,8 @@ static inputs make(int64_t n_q, bool causal) {
   return inputs_make(&p, false, 5, 1);
 }
 
-/* A query's visible keys are those of the pattern; of drawn blocks they weigh the candidates over the drawn. */
+/* A query's visible keys are those of the pattern; of drawn blocks they weigh the candidates over the
+ * drawn. */
 static void check_keys(const char *setting, int64_t n_q, bool causal) {
   inputs in = make(n_q, causal);
   char spec[160];

@@ -141,8 +141,8 @@ Test(variants_draws, performer_positive) {
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) expect_mean(&cases[k], x, y);
 }
 
-/* Of weights exp(2a |w|^2), a optimal at Z = 1: E of the square of one product is (1-4a)^d (1-8a)^(-d/2) exp(2 (1-4a) /
- * (1-8a) Z) kappa^2. */
+/* Of weights exp(2a |w|^2), a optimal at Z = 1: E of the square of one product is (1-4a)^d (1-8a)^(-d/2)
+ * exp(2 (1-4a) / (1-8a) Z) kappa^2. */
 Test(variants_draws, performer_optimal) {
   double x[D] = {0.5}, y[D] = {0.5}, z = 1;
   double a = (D - 2 * z - sqrt((D + 2 * z) * (D + 2 * z) + 8 * D * z)) / (16 * D);

@@ -1,5 +1,5 @@
-/* graph.c - what graph sees, key by key, against definitions; the settings at which it is another variant, or several
- * runs of one; its cost; what it refuses. Files are a function here. */
+/* graph.c - what graph sees, key by key, against definitions; the settings at which it is another variant, or
+ * several runs of one; its cost; what it refuses. Files are a function here. */
 #include "tests/support/core.h"
 
 typedef bool edge(int64_t head, int64_t i, int64_t j);

@@ -1,5 +1,5 @@
-/* hyper.c - the variant hyper against its definition: hashes in long double and draws from the streams that its head names,
- * places by counting; and its weights over seeds against the law that it states. */
+/* hyper.c - the variant hyper against its definition: hashes in long double and draws from the streams that
+ * its head names, places by counting; and its weights over seeds against the law that it states. */
 #include "tests/support/core.h"
 
 enum { BATCH = 2, HEADS = 4, N_Q = 75, N_KV = 90, D = 16, D_V = 7, BITS = 4, MOST = 256 };

@@ -1,5 +1,5 @@
-/* lsh.c - the variant lsh against its definition: buckets in long double from the streams that its head names, and the law
- * of collisions of a round with two, four and more buckets. */
+/* lsh.c - the variant lsh against its definition: buckets in long double from the streams that its head
+ * names, and the law of collisions of a round with two, four and more buckets. */
 #include "tests/variants/picks.h"
 
 enum { BATCH = 2, HEADS = 4, N_Q = 75, N_KV = 90, D = 16, MOST = 8 };
@@ -81,7 +81,8 @@ Test(variants_lsh, keys_of_a_querys_buckets_are_kept) {
     }
 }
 
-/* P of a round with b = 2 r buckets, by summing the density of (X, Y) over a grid on the positive quadrant. */
+/* P of a round with b = 2 r buckets, by summing the density of (X, Y) over a grid on the positive
+ * quadrant. */
 static double collision_law(double rho, int r) {
   enum { GRID = 200 };
   const double step = 5.0 / GRID;

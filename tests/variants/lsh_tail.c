@@ -1,5 +1,5 @@
-/* lsh_tail.c - the variant lsh_tail against its definition: tables in long double from the streams that its head names, the
- * weights from the formula, and what is drawn against the stated moments. */
+/* lsh_tail.c - the variant lsh_tail against its definition: tables in long double from the streams that its
+ * head names, the weights from the formula, and what is drawn against the stated moments. */
 #include "tests/variants/samples.h"
 
 enum { BATCH = 2, HEADS = 4, N_Q = 41, N_KV = 90, D = 16, MOST_TABLES = 40 };
@@ -116,8 +116,9 @@ Test(variants_lsh_tail, keys_that_meet_the_query_in_tables_are_kept_and_weighted
     }
 }
 
-/* Fresh tables by the seed: the means of weights and of their products within 5 standard deviations of the law's, which are
- * those of draws that are as often what they are not (a product of weights is seldom, and then large). */
+/* Fresh tables by the seed: the means of weights and of their products within 5 standard deviations of the
+ * law's, which are those of draws that are as often what they are not (a product of weights is seldom, and
+ * then large). */
 static void check_law(setting s) {
   enum { SEEDS = 6000, KEYS = 6 };
   attn_problem p = attn_problem_make(1, 1, KEYS, D);

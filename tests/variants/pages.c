@@ -1,5 +1,5 @@
-/* pages.c - the variant pages against its definition: which pages are kept, written here key by key in long double, what
- * covers everything, and what is refused. */
+/* pages.c - the variant pages against its definition: which pages are kept, written here key by key in long
+ * double, what covers everything, and what is refused. */
 #include "tests/variants/picks.h"
 
 enum { BATCH = 2, HEADS = 4, N_Q = 75, N_KV = 90, D = 16, D_V = 7 };
@@ -214,7 +214,8 @@ Test(variants_pages, pages_of_a_long_sequence_are_attended_to) {
   inputs_free(&in);
 }
 
-/* Where keys are selected both stages take time; asking for it changes no bit, and what selects nothing reports none. */
+/* Where keys are selected both stages take time; asking for it changes no bit, and what selects nothing
+ * reports none. */
 Test(variants_pages, stages_of_an_execution) {
   static const char *const specs[] = {"pages:page=8,budget=24", "topk:k=8,share=group", "topk:k=4096",
                                       "tiled"};

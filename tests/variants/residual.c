@@ -1,5 +1,5 @@
-/* residual.c - a head of exact keys joined with the features of all others: against the definition in fp64 with the
- * library's own features, its degenerate cases, threads, and what it refuses. */
+/* residual.c - a head of exact keys joined with the features of all others: against the definition in fp64
+ * with the library's own features, its degenerate cases, threads, and what it refuses. */
 #include "tests/support/core.h"
 
 #include <float.h>
@@ -317,8 +317,8 @@ Test(variants_residual, weights_sum_to_one) {
     void *o = run_plain(j.plan, &in);
     double worst = 0;
     for (int64_t i = 0; i < 500; i++) worst = fmax(worst, fabs(output_get(&in.problem, o, 0, 1, i, 3) - 1));
-    /* All features are positive: the sums of both sides have a chain of at most n + columns + 200, and the head's
-     * share of them is below one half. */
+    /* All features are positive: the sums of both sides have a chain of at most n + columns + 200, and the
+     * head's share of them is below one half. */
     if (!(worst <= 6 * 0x1p-24 * (500 + 48 + 200))) note_failure("1 becomes 1 + %g", worst);
     free(o);
     part(&j);

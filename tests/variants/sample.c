@@ -1,5 +1,6 @@
-/* sample.c - the variant sample: what it draws against the stated moments, beside keys that others own and keys that a bias
- * hides; how many keys eps and delta ask for, against the formulas in long double; and what they promise. */
+/* sample.c - the variant sample: what it draws against the stated moments, beside keys that others own and
+ * keys that a bias hides; how many keys eps and delta ask for, against the formulas in long double; and what
+ * they promise. */
 #include "tests/variants/samples.h"
 
 enum { N = 40, D = 16 };
@@ -18,7 +19,8 @@ static bool is_owned(int64_t j) { return (j >= 3 && j < 7) || j == 11 || (j >= 3
 
 static double law[N * N], found[N][N];
 
-/* Fresh draws by the seed, of one query that sees `end` keys: means of products within 5 standard deviations. */
+/* Fresh draws by the seed, of one query that sees `end` keys: means of products within 5 standard
+ * deviations. */
 static void check_law(const char *of, bool owned, const inputs *in, const char *hidden) {
   enum { SEEDS = 4000 };
   const int64_t n = in->problem.n_kv;

@@ -1,5 +1,5 @@
-/* samples.h - what a selector draws for one query of one head, with weights and beside keys that others own, for the tests
- * of variants that weigh keys. */
+/* samples.h - what a selector draws for one query of one head, with weights and beside keys that others own,
+ * for the tests of variants that weigh keys. */
 #ifndef TESTS_VARIANTS_SAMPLES_H
 #define TESTS_VARIANTS_SAMPLES_H
 
@@ -44,8 +44,8 @@ static inline void sampler_free(sampler *x) {
   attn_plan_destroy(x->plan);
 }
 
-/* The weight of each key [n_kv], 0 where it is not drawn, for query i of a head. owned: NULL, or selection 0 of these is
- * kept out. */
+/* The weight of each key [n_kv], 0 where it is not drawn, for query i of a head. owned: NULL, or selection 0
+ * of these is kept out. */
 static inline void sample_weights(sampler *x, int64_t batch, int64_t head, int64_t i, const attn_picks *owned,
                                   double *weights) {
   const attn_selector *s = x->view.selector;

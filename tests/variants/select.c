@@ -1,5 +1,5 @@
-/* select.c - keys that are selected from Q and K: topk against a full ranking in long double, what an execution attends
- * to, selections that cover everything, and selectors that break their contract. */
+/* select.c - keys that are selected from Q and K: topk against a full ranking in long double, what an
+ * execution attends to, selections that cover everything, and selectors that break their contract. */
 #include "tests/variants/picks.h"
 
 enum { HEADS = 4, N_Q = 75, N_KV = 90, D = 16, D_V = 7 };
@@ -76,8 +76,8 @@ Test(variants_select, topk_ranks_all_keys) {
     }
 }
 
-/* An orthonormal basis of the r leading eigenvectors of the second moment of a kv head's keys, by iteration of a
- * subspace. */
+/* An orthonormal basis of the r leading eigenvectors of the second moment of a kv head's keys, by iteration
+ * of a subspace. */
 static void leading(const inputs *in, int64_t b, int64_t kv_head, int64_t r, long double basis[][D]) {
   enum { ROUNDS = 3000 };
   long double moment[D][D] = {{0}};
@@ -146,7 +146,8 @@ Test(variants_select, loki_ranks_by_the_leading_directions_of_the_keys) {
     for (int causal = 0; causal <= 1; causal++) check_loki(t, causal);
 }
 
-/* The fewest keys that have the mass: without the least of them they have less, and no other key is larger. */
+/* The fewest keys that have the mass: without the least of them they have less, and no other key is
+ * larger. */
 static void check_mass(double p, attn_dtype t, bool causal) {
   inputs in = make(t, causal, 1);
   char spec[64];
@@ -287,10 +288,11 @@ Test(variants_select, what_is_selected_is_attended_to) {
       }
 }
 
-/* ---- a selector of this test's own ---------------------------------------------------------------------- */
+/* ---- a selector of this test's own
+ * ---------------------------------------------------------------------- */
 
-/* Pages of 8 keys, two in three, turned by the head, the batch entry and the row or block. `fault`: one selection that
- * breaks the contract. */
+/* Pages of 8 keys, two in three, turned by the head, the batch entry and the row or block. `fault`: one
+ * selection that breaks the contract. */
 enum { PAGE = 8, PAGES = (N_KV + PAGE - 1) / PAGE, TOY_ROWS = 20 };
 typedef enum { SOUND, TOO_MANY, DESCENDING, BEYOND, STRIDED, NO_KEYS } toy_fault;
 static attn_share toy_share;

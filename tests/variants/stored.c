@@ -1,5 +1,6 @@
-/* stored.c - tensors that are stored in 16 bits. Kernels compute in fp32 on the numbers that are stored, so that a run is
- * that of fp32 tensors of the same numbers, its outputs rounded once: bit for bit, for every variant and instruction set. */
+/* stored.c - tensors that are stored in 16 bits. Kernels compute in fp32 on the numbers that are stored, so
+ * that a run is that of fp32 tensors of the same numbers, its outputs rounded once: bit for bit, for every
+ * variant and instruction set. */
 #include "tests/support/core.h"
 
 /* The same numbers in fp32. */

@@ -1,5 +1,5 @@
-/* weighted.c - selected keys with weights of their own: the same as attention with their logarithms as biases, for every
- * way of sharing, beside biases of the problem and in any order of the queries. */
+/* weighted.c - selected keys with weights of their own: the same as attention with their logarithms as
+ * biases, for every way of sharing, beside biases of the problem and in any order of the queries. */
 #include "tests/variants/picks.h"
 
 enum { HEADS = 4, N_Q = 75, N_KV = 90, D = 16, D_V = 7, MOST = N_KV };

@@ -1,6 +1,7 @@
-/* order.c - rows in the order of their hashes. A hash is the signs w_b.x > 0 of products with Gaussian vectors, and its place
- * that of its bits in the reflected Gray code, in which neighbours differ in one of them: rows that lie next to each other
- * are near to each other. Cost: n d bits for the products of n rows, and a sort by digits. */
+/* order.c - rows in the order of their hashes. A hash is the signs w_b.x > 0 of products with Gaussian
+ * vectors, and its place that of its bits in the reflected Gray code, in which neighbours differ in one of
+ * them: rows that lie next to each other are near to each other. Cost: n d bits for the products of n rows,
+ * and a sort by digits. */
 #include "core/internal.h"
 
 #include <math.h>
@@ -75,7 +76,8 @@ static double product(const attn_sign_order *x, const attn_problem *p, const voi
   return sum;
 }
 
-/* Where rounding might decide, the sign is that of a product in fp64: one row elsewhere would shift all that follow. */
+/* Where rounding might decide, the sign is that of a product in fp64: one row elsewhere would shift all that
+ * follow. */
 static void find_places(const attn_sign_order *x, const attn_context *c, const void *from, attn_stride stride,
                         int64_t count, const room *w) {
   const attn_problem *p = c->problem;

@@ -1,8 +1,9 @@
-/* tables.c - hash tables of keys by the signs of random products: a vector's word in table t is the signs of x G_t, G_t
- * Gaussian, and a table has the keys in the order of their words' lowest bits, which name buckets; the other bits are
- * compared. Products are of a group of tables at once, packed when the plan is made.
+/* tables.c - hash tables of keys by the signs of random products: a vector's word in table t is the signs of
+ * x G_t, G_t Gaussian, and a table has the keys in the order of their words' lowest bits, which name buckets;
+ * the other bits are compared. Products are of a group of tables at once, packed when the plan is made.
  *
- * Cost: n d l k for the words of n vectors; a query looks up its bucket in each table, and reads the keys there. */
+ * Cost: n d l k for the words of n vectors; a query looks up its bucket in each table, and reads the keys
+ * there. */
 #include "core/internal.h"
 
 #include <string.h>

@@ -49,7 +49,8 @@ static bool takes_any(const linear_shape *s, const linear_worker *w, int64_t i, 
   return !s->residual;
 }
 
-/* Queries against `before`, the state of the keys before the chunk, and the keys of the chunk, which are mapped. */
+/* Queries against `before`, the state of the keys before the chunk, and the keys of the chunk, which are
+ * mapped. */
 static void chunk_queries(const linear_shape *s, linear_worker *w, const linear_chunk *c) {
   const linear_queries *x = c->x;
   const void *v = attn_row_behind(x->h->v, s->p->v, c->first, s->t);

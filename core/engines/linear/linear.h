@@ -167,8 +167,8 @@ void linear_residual_subtract(const linear_shape *, linear_worker *, const linea
 /* Room for the features of the queries' own chunk of keys, transposed; w->fk has them. */
 void *linear_residual_keep(const linear_shape *, linear_worker *, const linear_head *, int64_t chunk,
                            int64_t keys);
-/* Of query i and keys first ... first + seen - 1, the last that it sees: w->weights, or 0 of those that the head has;
- * NULL: it has all of them. */
+/* Of query i and keys first ... first + seen - 1, the last that it sees: w->weights, or 0 of those that the
+ * head has; NULL: it has all of them. */
 const void *linear_residual_weights(const linear_shape *, linear_worker *, int64_t i, int64_t first,
                                     int64_t seen);
 /* What query i has is multiplied by `factor`, and refers to `reference`, after these keys were added. */

@@ -1,14 +1,15 @@
-/* residual.c - a head of exact keys and features of all others. Of the keys that query i sees H(i) are the head's:
+/* residual.c - a head of exact keys and features of all others. Of the keys that query i sees H(i) are the
+ * head's:
  *
  *   o = (sum_H A_j v_j + N) / (sum_H A_j + D),   A_j = exp(score),   A^_j = gain phi(q).phi(k_j),
  *   N = sum_seen A^_j v_j - sum_H A^_j v_j,       D likewise
  *
- * so that a key has its exact weight, or that of its features, and no key has both (ScatterBrain, Chen et al. 2021,
- * arXiv:2110.15343). The head is the softmax engine's, with its log-sum-exp; the sums over all keys that are seen are
- * the linear engine's, which takes out of them what the head has (residual_rows.c).
+ * so that a key has its exact weight, or that of its features, and no key has both (ScatterBrain, Chen et al.
+ * 2021, arXiv:2110.15343). The head is the softmax engine's, with its log-sum-exp; the sums over all keys
+ * that are seen are the linear engine's, which takes out of them what the head has (residual_rows.c).
  *
- * D is a difference. Where the joined denominator is not above what rounding may make of it, the row is NaN: a smaller
- * one says nothing, and one below 0 turns the row round. */
+ * D is a difference. Where the joined denominator is not above what rounding may make of it, the row is NaN:
+ * a smaller one says nothing, and one below 0 turns the row round. */
 #include "core/engines/linear/linear.h"
 
 #include <math.h>
@@ -44,8 +45,8 @@ static bool never_negative(const attn_feature_law *law) {
          law->kind == ATTN_FEATURES_RELU;
 }
 
-/* Roundings of a term on its way into a row's sums: within its segment, whose references change from chunk to chunk, of
- * the segments, of the features' product, and in what is taken out again. */
+/* Roundings of a term on its way into a row's sums: within its segment, whose references change from chunk to
+ * chunk, of the segments, of the features' product, and in what is taken out again. */
 static int64_t chain_of(const attn_problem *p, int64_t columns) {
   const int64_t segments = attn_ceil_div(p->n_kv, SEGMENT), chunks = attn_ceil_div(p->n_kv, CHUNK);
   return attn_min(SEGMENT, p->n_kv) + 3 * (SEGMENT / CHUNK + segments) + columns + CHUNK + chunks + 8;
@@ -63,7 +64,8 @@ static linear_residual shape_of(const attn_context *c, const attn_parts *x) {
                            .rounding = chain < 1 ? chain / (1 - chain) : (double)INFINITY};
 }
 
-/* ---- planning ------------------------------------------------------------------------------------------- */
+/* ---- planning
+ * ------------------------------------------------------------------------------------------- */
 
 static bool accepts(const attn_parts *p) {
   const unsigned kinds = attn_parts_kinds(p);
@@ -156,7 +158,8 @@ attn_cost attn_residual_cost(const attn_context *c, const attn_feature_map *map,
   return (attn_cost){.mul_add = (double)(p->batch * p->heads) * pairs * (double)(map->columns + p->d_v)};
 }
 
-/* ---- execution ------------------------------------------------------------------------------------------ */
+/* ---- execution
+ * ------------------------------------------------------------------------------------------ */
 
 static attn_status execute(const void *state, const attn_call *call) {
   const residual *r = state;

@@ -1,10 +1,10 @@
-/* residual_rows.c - a chunk of queries of a residual (residual.c): what the head has is taken out of the sums over all keys,
- * and the rest is joined with the head.
+/* residual_rows.c - a chunk of queries of a residual (residual.c): what the head has is taken out of the sums
+ * over all keys, and the rest is joined with the head.
  *
- * It is taken out chunk by chunk of keys: the same features, from the same bits, times the same e^(c_j - M). Of its own
- * chunk a causal row adds only what the head has not. The two parts have scales of their own, log-sum-exp and c_i + M +
- * ln gain, and are joined in units of the larger. A row whose head has every key is the head's, bit by bit, and one whose
- * head has none is that of the features. */
+ * It is taken out chunk by chunk of keys: the same features, from the same bits, times the same e^(c_j - M).
+ * Of its own chunk a causal row adds only what the head has not. The two parts have scales of their own,
+ * log-sum-exp and c_i + M + ln gain, and are joined in units of the larger. A row whose head has every key is
+ * the head's, bit by bit, and one whose head has none is that of the features. */
 #include "core/engines/linear/linear.h"
 
 #include <math.h>
@@ -130,7 +130,8 @@ static void hull(const linear_shape *s, const linear_worker *w, const part *c, i
   }
 }
 
-/* The mask <- the weights of the part's keys that query i takes out, 0 of the others; its runs go on behind the part. */
+/* The mask <- the weights of the part's keys that query i takes out, 0 of the others; its runs go on behind
+ * the part. */
 static void take_out_weights(const linear_shape *s, linear_worker *w, const part *c, int64_t i) {
   linear_residual_room *r = &w->residual;
   const size_t e = attn_dtype_size(s->t);
@@ -228,7 +229,8 @@ void linear_residual_subtract(const linear_shape *s, linear_worker *w, const lin
   }
 }
 
-/* ---- of the own chunk of causal queries ----------------------------------------------------------------- */
+/* ---- of the own chunk of causal queries
+ * ----------------------------------------------------------------- */
 
 const void *linear_residual_weights(const linear_shape *s, linear_worker *w, int64_t i, int64_t first,
                                     int64_t seen) {
@@ -254,7 +256,8 @@ void linear_residual_rescale(const linear_shape *s, linear_worker *w, int64_t i,
   r->reference[i] = reference;
 }
 
-/* ---- the join ------------------------------------------------------------------------------------------- */
+/* ---- the join
+ * ------------------------------------------------------------------------------------------- */
 
 void linear_residual_join(const linear_shape *s, linear_worker *w, const linear_queries *x) {
   linear_residual_room *r = &w->residual;

@@ -1,5 +1,5 @@
-/* watch.c - a feature map under attn_plan_verify. The rooms for features and scales have CHUNK rows: what lies behind
- * the rows that are mapped, and between their ends and the next, must stay as it was. */
+/* watch.c - a feature map under attn_plan_verify. The rooms for features and scales have CHUNK rows: what
+ * lies behind the rows that are mapped, and between their ends and the next, must stay as it was. */
 #include "core/engines/linear/linear.h"
 #include "core/verify.h"
 

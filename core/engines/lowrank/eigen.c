@@ -1,8 +1,10 @@
-/* eigen.c - eigenvectors of a symmetric matrix: Householder's reflections to a tridiagonal matrix, then its QR iteration
- * with Wilkinson's shifts (Golub and Van Loan, Matrix Computations, 8.3). In the order of its loops, without a library:
- * the same bits on every machine. Vectors are rows, so that reflections and rotations run along memory.
+/* eigen.c - eigenvectors of a symmetric matrix: Householder's reflections to a tridiagonal matrix, then its
+ * QR iteration with Wilkinson's shifts (Golub and Van Loan, Matrix Computations, 8.3). In the order of its
+ * loops, without a library: the same bits on every machine. Vectors are rows, so that reflections and
+ * rotations run along memory.
  *
- * Error: each eigenvalue within a modest multiple of n u |A| of the true one, the vectors orthonormal to as much. */
+ * Error: each eigenvalue within a modest multiple of n u |A| of the true one, the vectors orthonormal to as
+ * much. */
 #include "core/internal.h"
 
 #include <float.h>
@@ -23,7 +25,8 @@ static void add(double by, const double *x, double *y, int64_t n) {
   for (int64_t l = 0; l < n; l++) y[l] += by * x[l];
 }
 
-/* The reflection I - 2 v v^T / v.v that takes x to (alpha, 0, ...), v in place of x with v.v = 2; returns alpha. */
+/* The reflection I - 2 v v^T / v.v that takes x to (alpha, 0, ...), v in place of x with v.v = 2; returns
+ * alpha. */
 static double reflection(double *x, int64_t n) {
   double most = 0;
   for (int64_t l = 0; l < n; l++) most = fmax(most, fabs(x[l]));
@@ -36,8 +39,8 @@ static double reflection(double *x, int64_t n) {
   return alpha * most;
 }
 
-/* a = Q T Q^T: T's diagonal to d, what is beside it to e[1 ...]; row k of a from k + 1 on keeps the reflection of step k.
- * p: [n]. */
+/* a = Q T Q^T: T's diagonal to d, what is beside it to e[1 ...]; row k of a from k + 1 on keeps the
+ * reflection of step k. p: [n]. */
 static void tridiagonal(int64_t n, double *a, double *d, double *e, double *p) {
   for (int64_t k = 0; k < n; k++) {
     const int64_t first = k + 1, rest = n - first;
@@ -102,8 +105,9 @@ static void sweep(int64_t n, int64_t from, int64_t to, double *d, double *e, dou
   e[from + 1] = g;
 }
 
-/* An element beside the diagonal is zero where it is below the rounding of the whole matrix. Compared with the two
- * next to it on the diagonal it would never be where these are rounding errors themselves: of a matrix of low rank. */
+/* An element beside the diagonal is zero where it is below the rounding of the whole matrix. Compared with
+ * the two next to it on the diagonal it would never be where these are rounding errors themselves: of a
+ * matrix of low rank. */
 static bool iterate(int64_t n, double *d, double *e, double *z) {
   double norm = 0;
   for (int64_t i = 0; i < n; i++)

@@ -1,8 +1,8 @@
 /* inverse.c - approximate inverses of a small square matrix, in fp64: an iteration towards the inverse, and
  * the pseudo-inverse.
  *
- * Xiong et al. 2021, Nystroemformer (arXiv:2102.03902), eq. 13: Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4 from
- * A^T / (|A|_1 |A|_inf), which leaves of R = I - A Z in each step (3 R^3 + R^4) / 4. */
+ * Xiong et al. 2021, Nystroemformer (arXiv:2102.03902), eq. 13: Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z)))
+ * / 4 from A^T / (|A|_1 |A|_inf), which leaves of R = I - A Z in each step (3 R^3 + R^4) / 4. */
 #include "core/internal.h"
 
 #include <math.h>
@@ -55,8 +55,8 @@ void attn_iterated_inverse(const attn_kernels *kernels, int64_t iterations, int6
   }
 }
 
-/* By the eigenvectors (u; v) / sqrt 2 of [0 A; A^T 0], whose values are the singular ones: A^T A would lose those below
- * 1e-8 of the largest. */
+/* By the eigenvectors (u; v) / sqrt 2 of [0 A; A^T 0], whose values are the singular ones: A^T A would lose
+ * those below 1e-8 of the largest. */
 bool attn_pseudo_inverse(double rcond, int64_t m, int64_t row, const double *a, double *z, double *scratch) {
   if (!a || !z || !scratch) return false;
   const int64_t n = 2 * m;

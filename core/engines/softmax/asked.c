@@ -1,4 +1,5 @@
-/* asked.c - attn_plan_select: what an execution would attend to, asked for by who looks at a plan from outside. */
+/* asked.c - attn_plan_select: what an execution would attend to, asked for by who looks at a plan from
+ * outside. */
 #include "core/engines/softmax/softmax.h"
 
 #include <string.h>

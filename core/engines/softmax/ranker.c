@@ -1,5 +1,6 @@
-/* ranker.c - selectors that rank columns: keys, or pages of them, by products with a query or by scores of the variant's own
- * (attn_ranker, attn_selector.h). Columns are taken in chunks, so that their scores stay in the cache. */
+/* ranker.c - selectors that rank columns: keys, or pages of them, by products with a query or by scores of
+ * the variant's own (attn_ranker, attn_selector.h). Columns are taken in chunks, so that their scores stay in
+ * the cache. */
 #include "core/engines/softmax/ranking.h"
 
 #include <math.h>
@@ -49,7 +50,8 @@ static size_t scratch_bytes(const attn_context *c, const attn_ranker *x) {
   return counter.used;
 }
 
-/* ---- what is prepared ----------------------------------------------------------------------------------- */
+/* ---- what is prepared
+ * ----------------------------------------------------------------------------------- */
 
 static size_t chunk_bytes(const attn_context *c, const attn_ranker *x) {
   return (attn_gemm_packed_bytes(c->kernels, x->depth, CHUNK) + 63) & ~(size_t)63;
@@ -75,7 +77,8 @@ static void prepare(const void *state, const attn_call *call, int64_t batch, int
   }
 }
 
-/* ---- selecting ------------------------------------------------------------------------------------------ */
+/* ---- selecting
+ * ------------------------------------------------------------------------------------------ */
 
 static int64_t add_run(attn_run *runs, int64_t count, int64_t first, int64_t end) {
   if (first >= end) return count;
@@ -195,7 +198,8 @@ static void select(const void *state, const attn_call *call, const attn_block *b
   }
 }
 
-/* ---- the law -------------------------------------------------------------------------------------------- */
+/* ---- the law
+ * -------------------------------------------------------------------------------------------- */
 
 static bool always(const void *state, const attn_query *query, int64_t column) {
   return ((const attn_ranker *)state)->always(query, column);

@@ -1,14 +1,15 @@
 /* ranking.c - the best of many scores, offered in stretches of ascending columns (ranking.h).
  *
- * A bisection finds a bar that at least as many scores exceed as are kept, and few more: passes of comparisons without a
- * branch. So the first stretch is sifted, later the candidates whenever their room is full, and to the exact number at the
- * end. Candidates stay in order, so that of equal scores the lower columns are those that come first. */
+ * A bisection finds a bar that at least as many scores exceed as are kept, and few more: passes of
+ * comparisons without a branch. So the first stretch is sifted, later the candidates whenever their room is
+ * full, and to the exact number at the end. Candidates stay in order, so that of equal scores the lower
+ * columns are those that come first. */
 #include "core/engines/softmax/ranking.h"
 
 #include <math.h>
 
-/* Scores above high are fewer than were asked for, those above low are `above`, as many or more. If none was found with as
- * few as were wanted, scores above low that are not above high equal it. */
+/* Scores above high are fewer than were asked for, those above low are `above`, as many or more. If none was
+ * found with as few as were wanted, scores above low that are not above high equal it. */
 typedef struct bar {
   double low, high;
   int64_t above;
@@ -95,7 +96,8 @@ void attn_ranking_offer(attn_ranking *r, const void *x, int64_t first, int64_t c
     const bar b = find_bar(k, x, count, r->kept, r->kept + r->kept / 4, r->least);
     if (b.above >= r->kept) r->least = b.low;
   }
-  /* `least` lies above all scores that no longer matter, or is -Inf: then all are candidates, those of -Inf and NaN, too. */
+  /* `least` lies above all scores that no longer matter, or is -Inf: then all are candidates, those of -Inf
+   * and NaN, too. */
   const bool all = isinf(r->least) && r->least < 0;
   for (int64_t i = 0; i < count; i += STRIDE) {
     const int64_t part = attn_min(STRIDE, count - i);

@@ -17,7 +17,8 @@ typedef struct attn_ranking {
 void attn_ranking_offer(attn_ranking *, const void *scores, int64_t first, int64_t count);
 /* Leaves the `kept` best of those offered. */
 void attn_ranking_select_top(attn_ranking *);
-/* Of all columns offered, at most `kept`, leaves the fewest whose softmax has the mass. weights: room for `kept`. */
+/* Of all columns offered, at most `kept`, leaves the fewest whose softmax has the mass. weights: room for
+ * `kept`. */
 void attn_ranking_select_mass(attn_ranking *, double mass, double *weights);
 
 #endif

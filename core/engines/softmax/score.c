@@ -1,8 +1,9 @@
-/* score.c - attn_problem.score for the kernels of the softmax engine: maps and biases in units of log 2, sinks as a
- * first key of value 0.
+/* score.c - attn_problem.score for the kernels of the softmax engine: maps and biases in units of log 2,
+ * sinks as a first key of value 0.
  *
- * A bias of the distance is one table a head over position - key: the queries of a tile that stand side by side read
- * a slice of it for every key. Other biases are gathered for each step, and so are the log-weights of selected keys. */
+ * A bias of the distance is one table a head over position - key: the queries of a tile that stand side by
+ * side read a slice of it for every key. Other biases are gathered for each step, and so are the log-weights
+ * of selected keys. */
 #include "core/engines/softmax/softmax.h"
 
 #include <math.h>
@@ -29,8 +30,8 @@ attn_status attn_softmax_score(attn_builder *b, softmax_score *out) {
   return ATTN_OK;
 }
 
-/* The biases of the distance of a row and of the keys of a step where positions are the call's, of which the table has not
- * all. */
+/* The biases of the distance of a row and of the keys of a step where positions are the call's, of which the
+ * table has not all. */
 static void add_relative(const softmax_task *t, softmax_worker *w, int64_t row, int64_t lane, int64_t count) {
   const attn_problem *p = &t->problem;
   const attn_score *s = &p->score;
@@ -114,7 +115,8 @@ static int64_t run_at(const attn_picks *x, int64_t row, int64_t key) {
   return r;
 }
 
-/* Of a selection that all rows share, where the problem has no biases: keys of one weight have one line of lanes. */
+/* Of a selection that all rows share, where the problem has no biases: keys of one weight have one line of
+ * lanes. */
 static void weigh_alike(const softmax_task *t, softmax_worker *w, int64_t count) {
   const attn_dtype type = t->call->context->problem->dtype;
   const attn_picks *x = t->picks->of;

@@ -1,9 +1,11 @@
-/* select.c - the softmax engine over keys that a variant selects from Q and K when it executes (attn_selector.h).
+/* select.c - the softmax engine over keys that a variant selects from Q and K when it executes
+ * (attn_selector.h).
  *
- * Two passes: what the selector prepares of each kv head, then block by block of queries its selection. The rows of
- * a block are one tile, which takes the keys in ascending order, each for those rows that selected it: keys and
- * values are read once for all of them, and nothing of the size of n x n exists. Where each query selects its own,
- * a step ends at fixed keys: a query's result depends on its selection alone, not on those of others. */
+ * Two passes: what the selector prepares of each kv head, then block by block of queries its selection. The
+ * rows of a block are one tile, which takes the keys in ascending order, each for those rows that selected
+ * it: keys and values are read once for all of them, and nothing of the size of n x n exists. Where each
+ * query selects its own, a step ends at fixed keys: a query's result depends on its selection alone, not on
+ * those of others. */
 #include "core/engines/softmax/softmax.h"
 
 #include <math.h>
@@ -78,7 +80,8 @@ static layout lay_out(const attn_context *c, const attn_selector *x, attn_carver
                   .threads = attn_carve_slices(carver, c->threads, one.used)};
 }
 
-/* ---- planning ------------------------------------------------------------------------------------------- */
+/* ---- planning
+ * ------------------------------------------------------------------------------------------- */
 
 static bool accepts(const attn_parts *p) { return attn_parts_kinds(p) == ATTN_PART_SELECTOR; }
 
@@ -117,7 +120,8 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->rounding.sum += 2 * steps;
 }
 
-/* ---- execution ------------------------------------------------------------------------------------------ */
+/* ---- execution
+ * ------------------------------------------------------------------------------------------ */
 
 /* The first fault of any thread. */
 typedef struct fault {
@@ -371,7 +375,8 @@ static attn_status execute(const void *state, const attn_call *call) {
 
 const attn_engine attn_engine_selection = {"selection", accepts, {work_size, plan, execute, inspect}};
 
-/* ---- the selections of an execution, again --------------------------------------------------------------- */
+/* ---- the selections of an execution, again
+ * --------------------------------------------------------------- */
 
 static void *carve_picker(const attn_context *c, const attn_selector *x, attn_carver *carver,
                           attn_picks *picks) {

@@ -6,8 +6,8 @@
  * `skip` times the weight of the heaviest key taken, and n of them hold less than n skip / (1 + n skip) of a
  * row's mass.
  *
- * What is visited depends on the scores as they are computed here, so that who asks for it gets a walk of the same steps by
- * the same kernels. */
+ * What is visited depends on the scores as they are computed here, so that who asks for it gets a walk of the
+ * same steps by the same kernels. */
 #include "core/engines/softmax/softmax.h"
 
 #include <math.h>
@@ -46,7 +46,8 @@ softmax_shape attn_softmax_skip_shape(const attn_context *c, attn_tiling tiling)
   return s;
 }
 
-/* ---- walking -------------------------------------------------------------------------------------------- */
+/* ---- walking
+ * -------------------------------------------------------------------------------------------- */
 
 /* The step that comes at this place, if the order begins at step `start`. */
 static int64_t step_at(attn_order order, int64_t start, int64_t place) {
@@ -91,7 +92,8 @@ void attn_softmax_step_above(const softmax_task *t, softmax_worker *w, attn_tile
   if (taken && w->visits && w->visits->tile == i) record(w->visits, step, w->keys + step->first);
 }
 
-/* ---- what is visited ------------------------------------------------------------------------------------ */
+/* ---- what is visited
+ * ------------------------------------------------------------------------------------ */
 
 static int by_first(const void *a_, const void *b_) {
   const attn_run *a = a_, *b = b_;

@@ -198,8 +198,9 @@ typedef struct stretch {
   bool whole; /* every row sees all of them */
 } stretch;
 
-/* The first key from `key` on that lies in the span of a run of some row, and those after it that all rows see, or else
- * that lie in spans: at least as many as there are runs, so that looking for the next costs no more than to walk these. */
+/* The first key from `key` on that lies in the span of a run of some row, and those after it that all rows
+ * see, or else that lie in spans: at least as many as there are runs, so that looking for the next costs no
+ * more than to walk these. */
 static stretch next_stretch(const softmax_task *t, const softmax_worker *w, int64_t key) {
   int64_t first = t->keys, end = 0, whole = 0, seeing = 0, runs = 0;
   for (int64_t row = 0; row < t->tile->row_count; row++)

@@ -30,8 +30,8 @@ typedef struct softmax_shape {
   const attn_tile_kernels *kernels;
 } softmax_shape;
 
-/* What is known of a variant's pattern (NULL: every key) within the problem's graph before it is computed: most runs of
- * a row, and whether they depend on the head. false: every key. */
+/* What is known of a variant's pattern (NULL: every key) within the problem's graph before it is computed:
+ * most runs of a row, and whether they depend on the head. false: every key. */
 bool attn_softmax_outline(const attn_problem *, const attn_pattern *, attn_pattern *);
 
 /* pattern: NULL for every key. */
@@ -94,7 +94,8 @@ typedef struct softmax_worker {
   void *biases;      /* [keys of a step][ATTN_LANES] */
   const void **q;    /* the tile's rows: those of its first head, of the next, ... */
   void **o;
-  /* Of tensors that are stored in another type, converted: the tile's queries and outputs, a step's keys and values. */
+  /* Of tensors that are stored in another type, converted: the tile's queries and outputs, a step's keys and
+   * values. */
   void *queries, *outputs, *k, *v;
   int64_t *places; /* of these keys: 0, 1, ... */
   void *packed;    /* a step's keys and values, where the kernels pack them */
@@ -166,14 +167,15 @@ size_t attn_softmax_split_bytes(const attn_context *, const softmax_shape *);
 
 /* The problem's score for the engine. */
 attn_status attn_softmax_score(attn_builder *, softmax_score *);
-/* Sets the worker's biases of `count` keys for the rows of a task from row0 on, and clears the bits of the masks that a
- * bias of -Inf hides. */
+/* Sets the worker's biases of `count` keys for the rows of a task from row0 on, and clears the bits of the
+ * masks that a bias of -Inf hides. */
 void attn_softmax_bias(const softmax_task *, softmax_worker *, int64_t row0, int64_t count);
 /* Adds to these biases, or to none, what the selections of the task give their keys as log-weights. */
 void attn_softmax_weigh(const softmax_task *, softmax_worker *, int64_t row0, int64_t count);
 /* Begins the running state of tiles with the sinks of their heads. */
 void attn_softmax_sink(const softmax_task *, attn_tile *tiles);
-/* The pattern that leaves of a variant's what the problem's graph has, computed once. reader: of the variant's. */
+/* The pattern that leaves of a variant's what the problem's graph has, computed once. reader: of the
+ * variant's. */
 attn_status attn_softmax_within(attn_builder *, const attn_pattern_reader *, attn_pattern *);
 
 /* Sets the runs of the tile's rows, without the keys that do not exist; as attn_pattern_row gives them. */

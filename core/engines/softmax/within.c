@@ -1,5 +1,5 @@
-/* within.c - a variant's pattern within the graph that is the problem's mask: the runs of every row, computed when the
- * plan is made. */
+/* within.c - a variant's pattern within the graph that is the problem's mask: the runs of every row, computed
+ * when the plan is made. */
 #include "core/engines/softmax/softmax.h"
 
 #include <stdlib.h>

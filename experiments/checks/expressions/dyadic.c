@@ -1,4 +1,5 @@
-/* dyadic.c - DYA-1: dyadic(X) is exact attention on the diagonal joined with X on the rectangles that halves leave. */
+/* dyadic.c - DYA-1: dyadic(X) is exact attention on the diagonal joined with X on the rectangles that halves
+ * leave. */
 #include "experiments/checks/expressions/parts.h"
 #include "experiments/checks/table.h"
 
@@ -6,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of every row: the log-sum-exp of its parts so far, their outputs weighed by exp(lse of the part - *lse), and the sum of
- * these magnitudes. */
+/* Of every row: the log-sum-exp of its parts so far, their outputs weighed by exp(lse of the part - *lse),
+ * and the sum of these magnitudes. */
 typedef struct joined {
   const evidence *e;
   const attn_expression *x;
@@ -83,7 +84,8 @@ static attn_status dyadic_evaluate(const evidence *e, result_bound *bound) {
                            : attn_fail(ATTN_ENOMEM, "no memory for the parts of %s", attn_plan_spec(e->plan));
   for (int64_t r = 0; r < rows && !status; r++) j.lse[r] = -(double)INFINITY;
   if (!status) status = add_causal(&j, 0, p->n_kv, 1);
-  /* A join rounds the two products, their sum and the result; weights are exponentials of log-sum-exps that fp64 holds. */
+  /* A join rounds the two products, their sum and the result; weights are exponentials of log-sum-exps that
+   * fp64 holds. */
   const double relative = 4 * (double)j.joins * u + 8 * (double)j.joins * 0x1p-53 * (2 + j.most);
   for (int64_t x = 0; x < rows * p->d_v && !status; x++)
     part_compare(&found, e, x, j.o[x], relative * j.size[x] + attn_numbers[p->dtype].subnormal);

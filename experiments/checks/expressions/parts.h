@@ -1,5 +1,5 @@
-/* parts.h - attention by a part of an expression, with the tensors of a run: what the checks of sums and of dyadic compute
- * the whole from. */
+/* parts.h - attention by a part of an expression, with the tensors of a run: what the checks of sums and of
+ * dyadic compute the whole from. */
 #ifndef EXPERIMENTS_CHECKS_EXPRESSIONS_PARTS_H
 #define EXPERIMENTS_CHECKS_EXPRESSIONS_PARTS_H
 
@@ -13,10 +13,12 @@ typedef struct part_request {
   bool causal;
 } part_request;
 
-/* o: [batch, heads, rows, d_v], packed; lse: [batch, heads, rows], or NULL. The plan has the options of the run's. */
+/* o: [batch, heads, rows, d_v], packed; lse: [batch, heads, rows], or NULL. The plan has the options of the
+ * run's. */
 attn_status part_compute(const evidence *, const part_request *, void *o, double *lse);
 
-/* What a whole output of the run may be off by: element at of [batch, heads, n_q, d_v] against want within bound. */
+/* What a whole output of the run may be off by: element at of [batch, heads, n_q, d_v] against want within
+ * bound. */
 typedef struct part_finding {
   double worst; /* largest of |o - want| / bound; Inf where one of the two is not finite alone */
   int64_t at;

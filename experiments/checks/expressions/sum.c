@@ -32,7 +32,8 @@ static attn_status sum_evaluate(const evidence *e, result_bound *bound) {
                            : attn_fail(ATTN_ENOMEM, "no memory for the terms of %s", attn_plan_spec(e->plan));
   for (int64_t t = 0; t < sum->count && !status; t++)
     status = add_term(e, sum->terms[t], count, o, want, size);
-  /* A gate, a product and a sum for each term, here and there; subnormal results lose half their least unit. */
+  /* A gate, a product and a sum for each term, here and there; subnormal results lose half their least
+   * unit. */
   for (int64_t x = 0; x < count && !status; x++)
     if (!(size[x] > number->largest / 2))
       part_compare(&found, e, x, want[x],

@@ -1,8 +1,9 @@
-/* kernel.c - PHI-1: the output of features that are not drawn is the quotient of sums that their kernel defines.
+/* kernel.c - PHI-1: the output of features that are not drawn is the quotient of sums that their kernel
+ * defines.
  *
- * The law states the kernel of a pair from the definition of the features, and never maps anything: a column that
- * is missing, has another factor or stands at another position shows, and so does whatever the engine does with the sums.
- * It rejects zeros, the mean of V and random keys wherever they are not that output. */
+ * The law states the kernel of a pair from the definition of the features, and never maps anything: a column
+ * that is missing, has another factor or stands at another position shows, and so does whatever the engine
+ * does with the sums. It rejects zeros, the mean of V and random keys wherever they are not that output. */
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/probe.h"

@@ -1,8 +1,8 @@
-/* best.c - LOW-1 and LOW-2: how far methods of rank r are from the best of that rank, and that what says it is the best
- * is (Eckart and Young 1936).
+/* best.c - LOW-1 and LOW-2: how far methods of rank r are from the best of that rank, and that what says it
+ * is the best is (Eckart and Young 1936).
  *
- * LOW-1: |P - W|_F^2 >= sum over j > r of sigma_j(P)^2 for all weights W of rank r, with equality for the best. Of a head
- * cut to its first n queries and keys, n <= 384, whose weights are read off by V = I in fp64.
+ * LOW-1: |P - W|_F^2 >= sum over j > r of sigma_j(P)^2 for all weights W of rank r, with equality for the
+ * best. Of a head cut to its first n queries and keys, n <= 384, whose weights are read off by V = I in fp64.
  *
  * LOW-2: weights that are the softmax of scores S' of rank r determine S' up to a number c_i per row, ln W =
  * S' - c 1^T; with J = I - 1 1^T / n, which takes c away, |(S - ln W) J|_F = |(S - S') J|_F lies between what
@@ -10,8 +10,8 @@
  * sum over j > r of sigma_j(S)^2, the second because |X J|_F <= |X|_F and S' is the best. No singular vector
  * is compared, of which equal values leave a choice.
  *
- * Each singular value's square is known to spectrum_error(). Zeros and the mean of V are of rank at most 1, and no closer
- * than the best: only what says it is the best is rejected by how far it is. */
+ * Each singular value's square is known to spectrum_error(). Zeros and the mean of V are of rank at most 1,
+ * and no closer than the best: only what says it is the best is rejected by how far it is. */
 #include "experiments/checks/table.h"
 #include "experiments/checks/lowrank/block.h"
 

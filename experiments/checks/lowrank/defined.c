@@ -1,5 +1,6 @@
-/* defined.c - see defined.h. The best approximation by the eigenvectors of X^T X (GSL), X W W^T; landmarks by the means that
- * the law names, A^+ by its singular values (GSL), and the iteration by its residual: with R = I - A Z,
+/* defined.c - see defined.h. The best approximation by the eigenvectors of X^T X (GSL), X W W^T; landmarks by
+ * the means that the law names, A^+ by its singular values (GSL), and the iteration by its residual: with R =
+ * I - A Z,
  *
  *   Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4 = Z (I + R + R^2 + R^3 / 4),
  *
@@ -47,8 +48,8 @@ void low_rank_softmax(double scale, const double *x, int64_t rows, const double 
 
 /* -- the best -- */
 
-/* x [rows, columns] <- its best approximation of rank r. *choice: how far errors are amplified where the r-th singular
- * value is close to the next. */
+/* x [rows, columns] <- its best approximation of rank r. *choice: how far errors are amplified where the r-th
+ * singular value is close to the next. */
 static attn_status approximate(double *x, int64_t rows, int64_t columns, int64_t r, double *choice) {
   const size_t n = (size_t)columns;
   gsl_matrix *gram = gsl_matrix_calloc(n, n), *vectors = gsl_matrix_alloc(n, n);

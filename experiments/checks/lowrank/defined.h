@@ -12,8 +12,8 @@ typedef struct low_rank_head {
   const bool *seen; /* [n_q, keys]: which keys a query sees */
 } low_rank_head;
 
-/* o [n_q, d_v], and how far rounding to `unit` is amplified in each row: errors are of the order of unit * amplified[i]
- * times the values; infinite where the row is not defined. */
+/* o [n_q, d_v], and how far rounding to `unit` is amplified in each row: errors are of the order of unit *
+ * amplified[i] times the values; infinite where the row is not defined. */
 attn_status low_rank_output(const attn_low_rank *, const low_rank_head *, double unit, double *o,
                             double *amplified);
 

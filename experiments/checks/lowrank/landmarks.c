@@ -1,27 +1,29 @@
 /* landmarks.c - NYS-1, NYS-2, NYS-3: what stands between the landmarks of head 0 is what the descriptor says.
  *
- * NYS-1, the iteration. With R = I - A Z, 13 I - A Z (15 I - A Z (7 I - A Z)) = 4 I + 4 R + 4 R^2 + R^3, hence
- * Z' = Z (I + R + R^2 + R^3 / 4) and
+ * NYS-1, the iteration. With R = I - A Z, 13 I - A Z (15 I - A Z (7 I - A Z)) = 4 I + 4 R + 4 R^2 + R^3,
+ * hence Z' = Z (I + R + R^2 + R^3 / 4) and
  *
  *   R' = I - (I - R)(I + R + R^2 + R^3 / 4) = (3 R^3 + R^4) / 4.
  *
- * Z_0 = A^T / (|A|_1 |A|_inf) makes R_0 symmetric with eigenvalues r_i in [0, 1): A A^T = U L U^T, r_i = 1 - l_i / (|A|_1
- * |A|_inf). On as many queries and keys as there are landmarks, each of which is its own landmark, F = A = B, and the
- * weights are W = A Z_t A = (I - R_t) A: along each u_i
+ * Z_0 = A^T / (|A|_1 |A|_inf) makes R_0 symmetric with eigenvalues r_i in [0, 1): A A^T = U L U^T, r_i = 1 -
+ * l_i / (|A|_1
+ * |A|_inf). On as many queries and keys as there are landmarks, each of which is its own landmark, F = A = B,
+ * and the weights are W = A Z_t A = (I - R_t) A: along each u_i
  *
  *   u_i^T (A - W) = r_i^(t) u_i^T A,   r^(t) = t times r -> (3 r^3 + r^4) / 4.
  *
  * NYS-2, the pseudo-inverse, on the same rows: W = A A^+ A = A except for the singular values left out, each
  * at most rcond times the largest: |A - W|_F <= sqrt(m) rcond |A|_2 + rounding.
  *
- * NYS-3, agents: W = F B of the run's own rows, a product of stochastic matrices, F from queries to landmarks of queries: no
- * weight is negative, and those of a row sum to 1; each is that of the definition.
+ * NYS-3, agents: W = F B of the run's own rows, a product of stochastic matrices, F from queries to landmarks
+ * of queries: no weight is negative, and those of a row sum to 1; each is that of the definition.
  *
- * Rounding, in fp64: with Z_t = A^T z_t(A A^T), z' = z p(r), p(r) = 1 + r + r^2 + r^3 / 4, an error of Z is multiplied in the
- * next step, from one eigendirection to another, by p(r') - x (p(r') - p(r)) / (r' - r), x = 1 - r, which is between 0
- * and the p of the largest r, as z grows along that direction; an eigenvalue's error by (9 r^2 + 4 r^3) / 4 <= p(r). So t
- * steps, each off by a modest multiple of m u |Z|, leave W off by that of (1 + t) m u max(z_t) |A|^3, to first order; and
- * A by u times the scores' size. Where that is a quarter of A, nothing is certified.
+ * Rounding, in fp64: with Z_t = A^T z_t(A A^T), z' = z p(r), p(r) = 1 + r + r^2 + r^3 / 4, an error of Z is
+ * multiplied in the next step, from one eigendirection to another, by p(r') - x (p(r') - p(r)) / (r' - r), x
+ * = 1 - r, which is between 0 and the p of the largest r, as z grows along that direction; an eigenvalue's
+ * error by (9 r^2 + 4 r^3) / 4 <= p(r). So t steps, each off by a modest multiple of m u |Z|, leave W off by
+ * that of (1 + t) m u max(z_t) |A|^3, to first order; and A by u times the scores' size. Where that is a
+ * quarter of A, nothing is certified.
  * */
 #include "experiments/checks/lowrank/block.h"
 #include "experiments/checks/lowrank/defined.h"
@@ -175,7 +177,8 @@ static attn_status inverse_evaluate(const evidence *e, result_bound *bound) {
                  norm = sqrt(largest_sum(x.a, x.n, true) * largest_sum(x.a, x.n, false));
     double error = 0;
     for (int64_t i = 0; i < x.n * x.n; i++) error += (x.a[i] - x.w[i]) * (x.a[i] - x.w[i]);
-    /* F, B and the scores of each are off by a few u, and A^+ multiplies that by 1 / (rcond |A|) at the most. */
+    /* F, B and the scores of each are off by a few u, and A^+ multiplies that by 1 / (rcond |A|) at the
+     * most. */
     const double rounding =
         64 * n * 0x1p-53 * (1 + x.score) * size / fmax(law->rcond * norm, n * 0x1p-53 * norm);
     if (!isfinite(error))

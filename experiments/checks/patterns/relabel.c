@@ -1,10 +1,11 @@
-/* relabel.c - GR-1: attention over a graph does not hang on the numbers of its nodes. With permutations of the queries
- * and of the keys,
+/* relabel.c - GR-1: attention over a graph does not hang on the numbers of its nodes. With permutations of
+ * the queries and of the keys,
  *
  *   (Pq G Pk^T, Pq Q, Pk K, Pk V)  gives  Pq o.
  *
- * The pattern that the variant shows is written down as a graph of single edges under other numbers, and run as a user's
- * graph in the mask of exact attention: another way through the engine, in which no row is a window or a block. */
+ * The pattern that the variant shows is written down as a graph of single edges under other numbers, and run
+ * as a user's graph in the mask of exact attention: another way through the engine, in which no row is a
+ * window or a block. */
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/probe.h"

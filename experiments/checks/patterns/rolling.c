@@ -1,13 +1,14 @@
 /* rolling.c - STR-0: the pattern is what a cache of fixed size can decode.
  *
- * A query that attends to attention sinks and a window (Xiao et al. 2023) needs no key that its predecessor did not keep:
+ * A query that attends to attention sinks and a window (Xiao et al. 2023) needs no key that its predecessor
+ * did not keep:
  *
  *   S(i) is in S(i - 1) and i,   i is in S(i),   |S(i)| = min(i + 1, L),
  *
- * so that a cache of L keys, from which one is thrown out for each that comes, has what every query sees, and what was
- * thrown out is not asked for again. SP-0 holds the pattern against the variant's own second statement of it; this is a
- * third one, which knows neither sinks nor windows: a window that is a key too short or too long, sinks that are
- * evicted, or counted twice, show in it even if both statements agree. */
+ * so that a cache of L keys, from which one is thrown out for each that comes, has what every query sees, and
+ * what was thrown out is not asked for again. SP-0 holds the pattern against the variant's own second
+ * statement of it; this is a third one, which knows neither sinks nor windows: a window that is a key too
+ * short or too long, sinks that are evicted, or counted twice, show in it even if both statements agree. */
 #include "experiments/checks/table.h"
 
 #include "experiments/reference/exact.h"

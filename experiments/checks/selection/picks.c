@@ -25,8 +25,8 @@ static void visit(void *context, int64_t r, const row_case *row) {
   w->judge(w->context, &c, &w->found[r]);
 }
 
-/* Of equal parts each a row at another place of its part, by the golden ratio: rows of one position of each head would see
- * as many keys. */
+/* Of equal parts each a row at another place of its part, by the golden ratio: rows of one position of each
+ * head would see as many keys. */
 void picks_spread(const int64_t *place, int64_t judged, int64_t most, bool *take) {
   static const double golden = 0.6180339887498949;
   int64_t known = 0, at = 0, part = 0;

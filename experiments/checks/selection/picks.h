@@ -21,7 +21,8 @@ typedef struct pick_finding {
 
 /* In parallel. */
 typedef void pick_judge(const void *context, const pick_case *, pick_finding *);
-/* Takes `most` (0: all) of the judged rows with a place, spread over them and over the positions of each head. */
+/* Takes `most` (0: all) of the judged rows with a place, spread over them and over the positions of each
+ * head. */
 void picks_spread(const int64_t *place, int64_t judged, int64_t most, bool *take);
 /* Of all judged rows, or of `most` of them; 0: of all. */
 attn_status picks_check(const evidence *, int64_t most, pick_judge *, const void *context, result_bound *);

@@ -1,9 +1,10 @@
 /* sel_least.c - SKIP-1: keys that are left out because their weights are small hold little of a row's mass.
  *
  * With s the scores in fp64, M the largest of a key that is kept, or the row's sink, and n keys left out,
- *   s_j < M + ln(least) + e for each of them, so that t = sum of their exact weights <= n L / (1 + n L), L = least e^e:
- * what is kept holds e^M at least, and Z_T / (Z_S + Z_T) grows with Z_T and falls with Z_S. e is what rounding may have
- * done to the two scores, and to the limit between them. */
+ *   s_j < M + ln(least) + e for each of them, so that t = sum of their exact weights <= n L / (1 + n L), L =
+ *   least e^e:
+ * what is kept holds e^M at least, and Z_T / (Z_S + Z_T) grows with Z_T and falls with Z_S. e is what
+ * rounding may have done to the two scores, and to the limit between them. */
 #include "experiments/checks/selection/picks.h"
 
 #include <math.h>

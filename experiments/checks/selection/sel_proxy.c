@@ -1,9 +1,10 @@
-/* sel_proxy.c - TK-1: what a selection knows of scores that it does not compute. A selector that ranks by less than whole
- * keys (some coordinates, the box or the ball of a page) states an interval for the products scale * q.k of every
- * unit (attn_selector.enclose); each visible key's own product must lie in it.
+/* sel_proxy.c - TK-1: what a selection knows of scores that it does not compute. A selector that ranks by
+ * less than whole keys (some coordinates, the box or the ball of a page) states an interval for the products
+ * scale * q.k of every unit (attn_selector.enclose); each visible key's own product must lie in it.
  *
- * Where it does, units whose upper end is below the lower ends of as many others as are kept are proven not to be among the
- * best: the share of them is what the proxy decides without reading a key. An upper end alone decides nothing. */
+ * Where it does, units whose upper end is below the lower ends of as many others as are kept are proven not
+ * to be among the best: the share of them is what the proxy decides without reading a key. An upper end alone
+ * decides nothing. */
 #include "experiments/checks/selection/picks.h"
 
 #include "experiments/mathematics/vector.h"

@@ -1,4 +1,5 @@
-/* sel_rank.c - SEL-1, SEL-2: what is selected has the largest scores, the exact ones or those of the selector's law.
+/* sel_rank.c - SEL-1, SEL-2: what is selected has the largest scores, the exact ones or those of the
+ * selector's law.
  *
  * A unit is kept whole or not at all. With s the scores in fp64 and e how far the selector's own may be off,
  *   min over kept (s + e) >= max over dropped (s - e),
@@ -98,7 +99,8 @@ static int64_t selected(const pick_case *c, const row_space *s, int64_t from, in
   return count;
 }
 
-/* The score of a unit that biases hide from this query; -Inf where none that shares the selection sees a key of it. */
+/* The score of a unit that biases hide from this query; -Inf where none that shares the selection sees a key
+ * of it. */
 static double score_of_others(const attn_selector *x, const attn_query *query, int64_t unit, double *error) {
   return x->score && x->share != ATTN_SHARE_ROW ? x->score(x->state, query, unit, error) : -(double)INFINITY;
 }

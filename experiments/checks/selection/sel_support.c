@@ -1,5 +1,5 @@
-/* sel_support.c - SEL-0: a selection keeps to its budget and to keys that the query may see, and an execution reads
- * values (and where the selector states a law, keys) of what was selected alone. */
+/* sel_support.c - SEL-0: a selection keeps to its budget and to keys that the query may see, and an execution
+ * reads values (and where the selector states a law, keys) of what was selected alone. */
 #include "experiments/checks/selection/picks.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* law_weights.c - LAW-4, LAW-5: the weights of a run's own keys, one by one and together. Where LAW-2 needs thousands of
- * draws to see a wrong weight in a mean, these see it in one. */
+/* law_weights.c - LAW-4, LAW-5: the weights of a run's own keys, one by one and together. Where LAW-2 needs
+ * thousands of draws to see a wrong weight in a mean, these see it in one. */
 #include "experiments/checks/selection/picks.h"
 #include "experiments/checks/tails/run_law.h"
 
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 
 enum { ROWS = 8, KEYS = 256, LOOK = 64, ALL_KEYS = 1024 };
-/* Probabilities come of angles, whose fp64 error grows with the number of hashes; far below 1/m for any number m of draws. */
+/* Probabilities come of angles, whose fp64 error grows with the number of hashes; far below 1/m for any
+ * number m of draws. */
 static const double known = 0x1p-20;
 
 /* A row's keys are told apart by the law: query of the run. */
@@ -31,7 +32,8 @@ static double excess_of(const attn_selector *x, const attn_query *query, int64_t
   return m;
 }
 
-/* The picked keys that the row sees, in s->index with their log-weights; how many of them are looked at at a time. */
+/* The picked keys that the row sees, in s->index with their log-weights; how many of them are looked at at a
+ * time. */
 static int64_t see(const pick_case *c) {
   const row_case *row = c->row;
   row_space *s = row->space;

@@ -1,9 +1,10 @@
-/* res_weights.c - RES-1 and RES-2: weights of a head of exact keys and of features for the others, one key at a time.
+/* res_weights.c - RES-1 and RES-2: weights of a head of exact keys and of features for the others, one key at
+ * a time.
  *
- * Values that are 1 in one component for one key, and 0 else, make outputs of weights. What they should be follows from
- * the scores and from the map's own features: A_j of the head's keys, A^_j of the others, over the sum of both. The engine
- * has sums of A^ over all keys, less those of the head: how much of them is left says how far rounding may take a row.
- * Zeros, the mean of V and random keys are no such weights. */
+ * Values that are 1 in one component for one key, and 0 else, make outputs of weights. What they should be
+ * follows from the scores and from the map's own features: A_j of the head's keys, A^_j of the others, over
+ * the sum of both. The engine has sums of A^ over all keys, less those of the head: how much of them is left
+ * says how far rounding may take a row. Zeros, the mean of V and random keys are no such weights. */
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/probe.h"
@@ -197,8 +198,8 @@ static sums sums_of(const weights *w, int64_t r) {
   return s;
 }
 
-/* `count` keys of row r, half of them of the head; -1 where there are no more. The first is the one of the others that
- * has the largest weight. */
+/* `count` keys of row r, half of them of the head; -1 where there are no more. The first is the one of the
+ * others that has the largest weight. */
 static void pick_keys(const weights *w, int64_t r, int64_t count, int64_t *keys) {
   const int64_t at = r * w->p->problem.n_kv;
   int64_t best = -1, next = 1;
@@ -247,7 +248,8 @@ static outcome judge_weights(const weights *w, const sums *s, const told *t) {
   return worst;
 }
 
-/* RES-2 of a row: the sum of the others, as the weight of one of them tells it, if that is far from underflow. */
+/* RES-2 of a row: the sum of the others, as the weight of one of them tells it, if that is far from
+ * underflow. */
 static outcome judge_rest(const weights *w, const sums *s, const told *t) {
   const int64_t at = t->row * w->p->problem.n_kv + t->keys[0];
   const double least = sqrt(attn_numbers[w->p->problem.dtype].normal);

@@ -17,7 +17,8 @@ typedef struct run_law {
   double always;   /* the exact weights of keys that are always taken, and of the sink */
 } run_law;
 
-/* Up to RUN_LAW_ROWS judged rows, fewer where they have many keys; *count: how many. None where a row may have more than RUN_LAW_KEYS keys. */
+/* Up to RUN_LAW_ROWS judged rows, fewer where they have many keys; *count: how many. None where a row may
+ * have more than RUN_LAW_KEYS keys. */
 attn_status run_laws(const evidence *, run_law out[RUN_LAW_ROWS], int64_t *count);
 
 /* Why a law of weights says nothing here; NULL: it does. */

@@ -1,12 +1,12 @@
-/* mixing.c - PROP-DOB: rows of non-negative weights of sum 1 contract: two rows differ in a component of the output by
- * at most their distance in total variation times the range of the component,
+/* mixing.c - PROP-DOB: rows of non-negative weights of sum 1 contract: two rows differ in a component of the
+ * output by at most their distance in total variation times the range of the component,
  *
  *   |o_il - o_i'l| = |sum_j (p_ij - p_i'j) v_jl| <= |p_i - p_i'|_1 (max_j v_jl - min_j v_jl) / 2.
  *
- * The largest total variation is Dobrushin's coefficient, by which a layer brings tokens together (rank collapse).
- * The weights are measured, not taken from a law: keys are thrown into groups, some columns of V are 1 on one group
- * each, and the others are constant on groups, in one execution. Grouping makes total variations smaller, and the
- * inequality holds of groups as of keys. */
+ * The largest total variation is Dobrushin's coefficient, by which a layer brings tokens together (rank
+ * collapse). The weights are measured, not taken from a law: keys are thrown into groups, some columns of V
+ * are 1 on one group each, and the others are constant on groups, in one execution. Grouping makes total
+ * variations smaller, and the inequality holds of groups as of keys. */
 #include "experiments/checks/table.h"
 #include "experiments/checks/weights/ready.h"
 
@@ -47,7 +47,8 @@ static void draw(mixture *x) {
     memcpy(x->v + j * d_v, x->value + attn_rng_below(&rng, x->groups) * d_v, (size_t)d_v * sizeof *x->v);
 }
 
-/* The computed weights are the same in every column: what is left is the rounding of values that are all 1. */
+/* The computed weights are the same in every column: what is left is the rounding of values that are all
+ * 1. */
 static void bound_row(void *context, int64_t place, int64_t row, row_space *s) {
   mixture *x = context;
   row_verdict verdict = probe_bound(x->p, x->ones, NULL, row, s);

@@ -133,7 +133,8 @@ static outcome judge_probe_hull(const probe *p, const head_data *h, const double
   return hull_row(&p->head, s);
 }
 
-/* The other columns of the planted output are the weights of some of the keys: none is negative, or above 1. */
+/* The other columns of the planted output are the weights of some of the keys: none is negative, or above
+ * 1. */
 static outcome judge_planted_hull(const probe *p, const head_data *ones, const double *other, int64_t r,
                                   row_space *s) {
   outcome worst = OUTCOME_NONE;

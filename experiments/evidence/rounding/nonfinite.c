@@ -1,5 +1,5 @@
-/* nonfinite.c - see nonfinite.h. A row depends on its query, on the keys that it sees and on one component of their
- * values; which keys a selection takes depends on all visible keys, so these count for a selection. */
+/* nonfinite.c - see nonfinite.h. A row depends on its query, on the keys that it sees and on one component of
+ * their values; which keys a selection takes depends on all visible keys, so these count for a selection. */
 #include "experiments/evidence/rounding/nonfinite.h"
 
 #include <math.h>

@@ -6,9 +6,9 @@
 
 enum { NONFINITE_TEXT = 160 };
 
-/* Names the first component of a judged row that is NaN although all that it depends on is finite or, of an exact
- * variant, that is a number where exact attention has NaN; "": there is none. Variants whose rows depend on other
- * rows are not judged. */
+/* Names the first component of a judged row that is NaN although all that it depends on is finite or, of an
+ * exact variant, that is a number where exact attention has NaN; "": there is none. Variants whose rows
+ * depend on other rows are not judged. */
 attn_status nonfinite_judge(const evidence *, char fault[NONFINITE_TEXT]);
 
 #endif

@@ -3,9 +3,9 @@
  * A computed weight is the exact one times e^eta_j, |eta_j| <= h_j, where
  *   e_j = gamma_{D_s+3} |c| sum_l |q_l k_jl| + underflow of the products
  *   h_j = e_j + kappa_s u (1+u) (m - s_j + e_j + max e) + (1 + R_j)(-ln(1 - exp_error)),
- * the error of the computed maximum being common to all. Where the problem transforms its scores, e_j grows by what
- * that costs (reference/transform.h), and a sink z is one more key, of value 0 and e = 2 u |z|. (D_s + 3, not + 2:
- * rounding c log2(e), the constant
+ * the error of the computed maximum being common to all. Where the problem transforms its scores, e_j grows
+ * by what that costs (reference/transform.h), and a sink z is one more key, of value 0 and e = 2 u |z|. (D_s
+ * + 3, not + 2: rounding c log2(e), the constant
  * log2(e) in fp64, and multiplying by it.) Then o^ - o = sum p_j (e^eta_j - 1)(v_j - o) / sum p_j e^eta_j  +
  * theta, |theta| <= G sum p_j e^h_j |v_j| / sum p_j e^-h_j. Weights below the least normal number may be
  * flushed to zero, once as an exponential and once by a rescale, and every product may underflow: both are
@@ -117,8 +117,8 @@ static double score_error(const attn_rounding *r, double chain, double underflow
   return chain * s->size[a] + underflow + r->unit * (1 + 8 * r->unit) * s->units[a] + r->map * s->map[a];
 }
 
-/* h_j of every key of the support into s->slack, and of the sink (NULL: none); returns the largest, and in *inverse sum_j
- * p_j e^-h_j. */
+/* h_j of every key of the support into s->slack, and of the sink (NULL: none); returns the largest, and in
+ * *inverse sum_j p_j e^-h_j. */
 static double log_weight_errors(const attn_rounding *r, bool ordered, double chain, double underflow,
                                 const double *sink, double top, row_space *s, double *inverse) {
   int64_t steps = steps_of(r);

@@ -1,4 +1,5 @@
-/* draws.c - the draws of draws.h: a small problem, plans of it under other seeds, and what each of them keeps. */
+/* draws.c - the draws of draws.h: a small problem, plans of it under other seeds, and what each of them
+ * keeps. */
 #include "experiments/evidence/weights/means.h"
 
 #include "experiments/evidence/cache.h"

@@ -2,8 +2,9 @@
  * queries, keys and values: how often it keeps keys, and the error of its sums, each less the mean and over
  * the standard deviation that its law states.
  *
- * Where the law itself depends on the seed - a budget or a head that is drawn first - each draw is held to its own: given
- * that first stage the rest is drawn afresh, so that these numbers still have mean 0 and deviation 1. */
+ * Where the law itself depends on the seed - a budget or a head that is drawn first - each draw is held to
+ * its own: given that first stage the rest is drawn afresh, so that these numbers still have mean 0 and
+ * deviation 1. */
 #ifndef EXPERIMENTS_EVIDENCE_WEIGHTS_DRAWS_H
 #define EXPERIMENTS_EVIDENCE_WEIGHTS_DRAWS_H
 

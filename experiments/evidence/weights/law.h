@@ -1,7 +1,8 @@
-/* law.h - what the law of a selector's weights (attn_selector.moments) says of a row. With w_j the weight of key j, 0 where
- * it is not kept, E w_j = 1 and M_jl = E w_j w_l, p the exact weights of a row and x_j any numbers,
- *   E sum_j p_j w_j x_j = sum_j p_j x_j,  Var = sum_jl p_j p_l (M_jl - 1) x_j x_l
- * x = 1: the denominator D~ in units of the exact one; x = v - o: the numerator less D~ o, the mean of which is 0. */
+/* law.h - what the law of a selector's weights (attn_selector.moments) says of a row. With w_j the weight of
+ * key j, 0 where it is not kept, E w_j = 1 and M_jl = E w_j w_l, p the exact weights of a row and x_j any
+ *   numbers, E sum_j p_j w_j x_j = sum_j p_j x_j,  Var = sum_jl p_j p_l (M_jl - 1) x_j x_l
+ * x = 1: the denominator D~ in units of the exact one; x = v - o: the numerator less D~ o, the mean of which
+ * is 0. */
 #ifndef EXPERIMENTS_EVIDENCE_WEIGHTS_LAW_H
 #define EXPERIMENTS_EVIDENCE_WEIGHTS_LAW_H
 

@@ -60,8 +60,8 @@ static double draws_of(const attn_selector *x, const double *m, int64_t count) {
   return 0;
 }
 
-/* By the moments: a weight that is a number or 0, of mean 1, has the mean square of the number; of n draws of one key, 1 - 1/n
- * and the number. */
+/* By the moments: a weight that is a number or 0, of mean 1, has the mean square of the number; of n draws of
+ * one key, 1 - 1/n and the number. */
 void weight_law_find(weight_law *law, const weight_line *l, const attn_selector *x, const attn_query *query,
                      const int64_t *keys) {
   weight_moments(x, query, keys, l->end, law->m);

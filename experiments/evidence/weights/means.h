@@ -1,5 +1,5 @@
-/* means.h - what is asked of the draws of a row, and how far off a draw is: numbers to which the law of its weights (law.h)
- * gives a mean and a deviation. */
+/* means.h - what is asked of the draws of a row, and how far off a draw is: numbers to which the law of its
+ * weights (law.h) gives a mean and a deviation. */
 #ifndef EXPERIMENTS_EVIDENCE_WEIGHTS_MEANS_H
 #define EXPERIMENTS_EVIDENCE_WEIGHTS_MEANS_H
 
@@ -39,7 +39,8 @@ bool weight_law_holds(const weight_line *, const attn_selector *, const double *
 
 /* Adds the tests of row number r. room: [end]. */
 void weight_ask(weight_draws *, int r, const weight_line *, const attn_selector *, int64_t *room);
-/* How far draw number t of row number r is off, by its own law; weight: of each key, 0 where it is not kept. */
+/* How far draw number t of row number r is off, by its own law; weight: of each key, 0 where it is not
+ * kept. */
 void weight_note(weight_draws *, int r, int64_t t, const weight_line *, const weight_law *,
                  const attn_selector *, const double *weight);
 

@@ -1,7 +1,8 @@
-/* recall.c - the task recall: a number that stands in a long text, asked for at its end (the needle in a haystack; with
- * pairs > 1 the other sentences distract).
+/* recall.c - the task recall: a number that stands in a long text, asked for at its end (the needle in a
+ * haystack; with pairs > 1 the other sentences distract).
  *
- *   text ... The number of ember is 493817. ... text. Question: what is the number of ember? Answer: 493817 */
+ *   text ... The number of ember is 493817. ... text. Question: what is the number of ember? Answer:
+ *   493817 */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +31,8 @@ static const attn_param table[] = {
      "where in the text the sentence that is asked for stands, 0 to 1; -1: anywhere"},
     {.name = NULL}};
 
-/* The sentences, question and answer of a window: pieces [pairs + 2]. The first is the one that is asked for. */
+/* The sentences, question and answer of a window: pieces [pairs + 2]. The first is the one that is asked
+ * for. */
 static attn_status write_pieces(const recall_params *p, const task_input *in, int64_t window,
                                 sentence *pieces) {
   char number[DIGITS_MAX + 1] = "", text[128];

@@ -1,5 +1,5 @@
-/* sample.c - the task sample: text drawn from the exact model itself, whatever language it speaks. On such text the change
- * of the log-likelihood is the Kullback-Leibler divergence on average (EV-9). */
+/* sample.c - the task sample: text drawn from the exact model itself, whatever language it speaks. On such
+ * text the change of the log-likelihood is the Kullback-Leibler divergence on average (EV-9). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,18 +1,20 @@
-/* tasks.h - what a model is asked, by spec: text to predict, or a task whose answer stands at each window's end.
+/* tasks.h - what a model is asked, by spec: text to predict, or a task whose answer stands at each window's
+ * end.
  *
  *   text:skip=S                    the text's own tokens, from position S on
- *   copy:length=L,alphabet=A       L random tokens (of A of the vocabulary), text, the same tokens again: all but the
- *                                  first of these are the answer. With gap=0 no text lies between
+ *   copy:length=L,alphabet=A       L random tokens (of A of the vocabulary), text, the same tokens again: all
+ *                                  but the first of these are the answer. With gap=0 no text lies between
  *
- *   recall:pairs=P,digits=D,depth=Z  P sentences "The number of WORD is DIGITS." in text, and a question for the first; its
- *                                  place is at the share Z of the text, or anywhere (spread). DIGITS are the answer
+ *   recall:pairs=P,digits=D,depth=Z  P sentences "The number of WORD is DIGITS." in text, and a question for
+ *                                  the first; its place is at the share Z of the text, or anywhere (spread).
+ *                                  DIGITS are the answer
  *
- *   track:chains=C,hops=H          C chains of H + 1 assignments "VAR NAME = NAME."; the names of one are the answer
- *   frequent:alpha=A,words=W       W coded words, the k-th k^-A as frequent; the three most frequent are the answer
- *   sample:temperature=T           text that the exact model itself goes on with
+ *   track:chains=C,hops=H          C chains of H + 1 assignments "VAR NAME = NAME."; the names of one are the
+ *   answer frequent:alpha=A,words=W       W coded words, the k-th k^-A as frequent; the three most frequent
+ *   are the answer sample:temperature=T           text that the exact model itself goes on with
  *
- * No token of an answer is generated: greedy decoding gives an answer exactly iff each of its tokens is the most likely
- * after the true ones before it, so that one pass says whether it would. */
+ * No token of an answer is generated: greedy decoding gives an answer exactly iff each of its tokens is the
+ * most likely after the true ones before it, so that one pass says whether it would. */
 #ifndef EXPERIMENTS_QUALITY_TASKS_TASKS_H
 #define EXPERIMENTS_QUALITY_TASKS_TASKS_H
 
@@ -39,8 +41,8 @@ typedef struct task {
 
 extern const task task_recall, task_sample, task_track, task_frequent;
 
-/* Fills the windows. sample asks a child process: this one must have one thread. *canonical: the spec with all its
- * parameters, to be freed. EINVAL names the parameter. */
+/* Fills the windows. sample asks a child process: this one must have one thread. *canonical: the spec with
+ * all its parameters, to be freed. EINVAL names the parameter. */
 attn_status task_fill(const char *spec, const task_input *, quality_windows *, char **canonical);
 
 #endif

@@ -1,9 +1,10 @@
-/* track.c - the tasks track and frequent, after RULER's variable tracking and frequent words (Hsieh et al. 2024).
+/* track.c - the tasks track and frequent, after RULER's variable tracking and frequent words (Hsieh et al.
+ * 2024).
  *
  *   track     text ... VAR QXKPA = 58213. ... VAR MWRTJ = QXKPA. ... Question: which variables are 58213?
  *             Answer: QXKPA MWRTJ
- *   frequent  text, then coded words, the k-th of them proportional to k^-alpha often, in random order; the three most
- *             frequent are the answer */
+ *   frequent  text, then coded words, the k-th of them proportional to k^-alpha often, in random order; the
+ *             three most frequent are the answer */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

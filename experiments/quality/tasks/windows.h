@@ -16,9 +16,9 @@ typedef struct quality_windows {
 attn_status quality_windows_make(int64_t count, int64_t n, quality_windows *out);
 void quality_windows_free(quality_windows *);
 
-/* The windows' tokens from seeded places of a text, in its order, that do not overlap, each after the token bos (-1:
- * none). The first `skip` positions are not scored. EINVAL: the text is shorter than the windows together, or
- * nothing is scored. */
+/* The windows' tokens from seeded places of a text, in its order, that do not overlap, each after the token
+ * bos (-1: none). The first `skip` positions are not scored. EINVAL: the text is shorter than the windows
+ * together, or nothing is scored. */
 attn_status quality_windows_fill(quality_windows *, const int64_t *text, int64_t length, int64_t bos,
                                  int64_t skip, uint64_t seed);
 

@@ -9,7 +9,8 @@
 typedef struct h5_source {
   hid_t group;
   const char *path, *name; /* of the file and the group, for messages */
-  /* If rows is set, what is read of a variable whose first dimension is `of` long are `rows` of it, from `first` on. */
+  /* If rows is set, what is read of a variable whose first dimension is `of` long are `rows` of it, from
+   * `first` on. */
   size_t first, rows, of;
 } h5_source;
 
