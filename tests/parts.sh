@@ -48,6 +48,7 @@ lint() {
   # Not what git lists: a machine that tests need not have git.
   find core data experiments variants tests \( -name '*.[ch]' -o -name '*.inc' \) \
     -exec clang-format --dry-run -Werror {} + &&
+    ! LC_ALL=C.UTF-8 grep -rnE --include='*.[ch]' --include='*.inc' '^.{111}' core data experiments variants tests &&
     find .ci/run cmake experiments tests \( -name '*.sh' -o -name run \) -type f -exec shellcheck --severity=warning {} + &&
     pyflakes3 core/python experiments/examples tests/python
 }

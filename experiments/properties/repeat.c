@@ -41,8 +41,8 @@ static void reverse_all(const trial_inputs *in) {
     }
 }
 
-/* Of NaN alone nothing tells whether it was computed again, nor, of a selector, of the zeros of rows for which it
- * chose no key. */
+/* Of NaN alone nothing tells whether it was computed again, nor, of a selector, of the zeros of rows for
+ * which it chose no key. */
 static bool has_numbers(const trial *t, const char *o, int64_t batch, int64_t head) {
   const attn_problem *p = &t->in.problem;
   const int64_t count = p->n_q * p->d_v, first = (batch * p->heads + head) * count;

@@ -173,13 +173,12 @@ static void compute(const state *s, const attn_call *call, int64_t b, int64_t h,
   for (int64_t l = 0; l < p->d_v - (s->fault == UNWRITTEN); l++) {
     double x = 0;
     for (int64_t j = 0; j < seen; j++) x += weight[j] * attn_get(v, (first + j % each) * p->v.row + l, t);
-    attn_set(o, l, t,
-             seen                ? s->fault == VALUES && x / sum < -2 ? -2
-                                   : s->fault == ZERO                 ? 0
-                                   : s->fault == UNNORMALISED         ? x
-                                                                      : x / sum * (1 + (s->fault == THIRD && b > 1))
-                            : s->fault == EMPTY ? x / sum
-                                 : 0);
+    const double kept = x / sum * (1 + (s->fault == THIRD && b > 1));
+    const double row = s->fault == VALUES && x / sum < -2 ? -2
+                       : s->fault == ZERO                 ? 0
+                       : s->fault == UNNORMALISED         ? x
+                                                          : kept;
+    attn_set(o, l, t, seen ? row : s->fault == EMPTY ? x / sum : 0);
   }
 }
 
