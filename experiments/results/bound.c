@@ -102,9 +102,8 @@ static bool counts(const result_bound *b, bool models) {
 }
 
 static bool outranks(check_verdict a, check_verdict b) {
-  static const int rank[VERDICTS] = {
-      [VERDICT_PASS] = 1,      [VERDICT_CONSISTENT] = 2, [VERDICT_UNCERTIFIABLE] = 3,
-      [VERDICT_UNCHECKED] = 4, [VERDICT_ERROR] = 5,      [VERDICT_VIOLATED] = 6};
+  const int rank[VERDICTS] = {[VERDICT_PASS] = 1,      [VERDICT_CONSISTENT] = 2, [VERDICT_UNCERTIFIABLE] = 3,
+                              [VERDICT_UNCHECKED] = 4, [VERDICT_ERROR] = 5,      [VERDICT_VIOLATED] = 6};
   return rank[a] > rank[b];
 }
 
