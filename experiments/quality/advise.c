@@ -19,7 +19,7 @@ typedef struct setting {
 
 typedef struct advice {
   const quality_request *r;
-  const quality_store *store;
+  quality_store *store;
   FILE *out;
   setting *runs;
   size_t count;
@@ -232,7 +232,7 @@ static attn_status print_outcome(const advice *a, const assignment *all, size_t 
   return status;
 }
 
-attn_status quality_advise(const quality_request *r, const quality_store *store, FILE *out) {
+attn_status quality_advise(const quality_request *r, quality_store *store, FILE *out) {
   advice a = {.r = r, .store = store, .out = out};
   attn_status status = run_all(&a, r->specs, r->spec_count, "all");
   const size_t settings = a.count;

@@ -14,6 +14,6 @@
 
 /* Of the request: ids, specs (settings of one or several methods), one task, one n, windows, seed, limit and
  * kl_budget. EUNSUPPORTED: no setting could be run. */
-attn_status quality_advise(const quality_request *, const quality_store *, FILE *out);
+attn_status quality_advise(const quality_request *, quality_store *, FILE *out);
 
 #endif

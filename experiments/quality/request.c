@@ -53,8 +53,8 @@ static int64_t window_of(double density, int64_t n) {
   return w < 1 ? 1 : (int64_t)(w + 0.5);
 }
 
-static attn_status run_specs(const answer *a, quality_job *j, const char *const *specs, int64_t count,
-                             kind_of_runs kind, swap_list *list) {
+static attn_status list_swaps(const answer *a, int64_t n, const char *const *specs, int64_t count,
+                              kind_of_runs kind, swap_list *out) {
   const quality_request *r = a->r;
   static const double one = 1;
   const swap_request asked = {.specs = specs,
@@ -64,8 +64,14 @@ static attn_status run_specs(const answer *a, quality_job *j, const char *const 
                               .phase = r->phase,
                               .mixes = kind != ASKED ? &one : r->mixes,
                               .mix_count = kind != ASKED ? 1 : r->mix_count,
-                              .n = j->windows->n};
-  attn_status status = swap_list_make(&asked, data_llama_get_config(a->model), list);
+                              .n = n};
+  return swap_list_make(&asked, data_llama_get_config(a->model), out);
+}
+
+static attn_status run_specs(const answer *a, quality_job *j, const char *const *specs, int64_t count,
+                             kind_of_runs kind, swap_list *list) {
+  const quality_request *r = a->r;
+  attn_status status = list_swaps(a, j->windows->n, specs, count, kind, list);
   if (!status && r->shards > 1 && kind != WINDOWS) swap_list_share(list, r->shard - a->question, r->shards);
   j->swaps = list;
   return status ? status : quality_run(j);
@@ -166,6 +172,11 @@ static attn_status ask(const answer *a, const char *spec, int64_t n, bool run) {
   quality_windows windows = {0};
   char *asked = NULL, tokens_sha256[65];
   attn_status status = prepare(a, spec, n, run, &windows, &asked);
+  if (!status && !run) {
+    swap_list list = {0};
+    status = list_swaps(a, n, r->specs, r->spec_count, ASKED, &list);
+    swap_list_free(&list);
+  }
   if (!status && run) {
     digest_tokens(&windows, tokens_sha256);
     const quality_record about = {.model = (char *)r->ids.model,
@@ -207,8 +218,7 @@ static attn_status ask_all(const answer *a, bool run) {
   return status;
 }
 
-attn_status quality_answer(const quality_request *r, const quality_store *store, quality_done *done,
-                           void *to) {
+attn_status quality_answer(const quality_request *r, quality_store *store, quality_done *done, void *to) {
   answer a = {.r = r, .store = store, .done = done, .to = to};
   attn_status status = data_llama_open(r->ids.model, &a.model);
   if (status) return status;
@@ -224,6 +234,7 @@ attn_status quality_answer(const quality_request *r, const quality_store *store,
   if (!status) data_llama_sha256(a.model, a.model_sha256);
   if (!status) data_llama_config_sha256(a.model, a.config_sha256);
   if (!status) status = ask_all(&a, false);
+  if (!status) status = quality_store_begin(store);
   if (!status) status = ask_all(&a, true);
   spec_files_free(a.files);
   free(a.text.id);

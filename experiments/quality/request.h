@@ -28,6 +28,6 @@ typedef attn_status quality_done(void *to, const quality_set *, const quality_re
 
 /* Adds the runs to the store. EINVAL, EUNSUPPORTED: what was asked for cannot be, in one
  * line. */
-attn_status quality_answer(const quality_request *, const quality_store *, quality_done *done, void *to);
+attn_status quality_answer(const quality_request *, quality_store *, quality_done *done, void *to);
 
 #endif

@@ -39,26 +39,36 @@ static attn_status take_over(const quality_store *s) {
   return status;
 }
 
+static attn_status journal_path(const quality_session *session, char **path) {
+  *path = NULL;
+  return session->path ? sweep_path(session->path, 0, 1, "jsonl", path) : ATTN_OK; /* NAME.jsonl */
+}
+
 attn_status quality_store_open(const quality_session *session, quality_store *out) {
   quality_store s = {.session = session};
-  json_t *provenance = NULL;
-  char *path = NULL;
-  attn_status status =
-      session->path ? sweep_path(session->path, 0, 1, "jsonl", &path) : ATTN_OK; /* NAME.jsonl */
+  char *path;
+  attn_status status = journal_path(session, &path);
   if (!status && path)
     status = output_check(session->path, &kind_evaluation, session->inputs, session->input_count);
   if (!status && path) status = output_check(path, &kind_journal, session->inputs, session->input_count);
   if (!status) status = provenance_build(s.build);
+  free(path);
+  if (!status) *out = s;
+  return status;
+}
+
+attn_status quality_store_begin(quality_store *s) {
+  const quality_session *session = s->session;
+  json_t *provenance = NULL;
+  char *path;
+  if (s->journal) return ATTN_OK;
+  attn_status status = journal_path(session, &path);
   if (!status) status = provenance_collect(session->argc, session->argv, "", session->hostname, &provenance);
-  if (!status) status = open_journal(&s, path, provenance);
-  if (!status && path && journal_session(s.journal) == 0 && access(session->path, F_OK) == 0)
-    status = take_over(&s);
+  if (!status) status = open_journal(s, path, provenance);
+  if (!status && path && journal_session(s->journal) == 0 && access(session->path, F_OK) == 0)
+    status = take_over(s);
   json_decref(provenance);
   free(path);
-  if (status)
-    quality_store_close(&s);
-  else
-    *out = s;
   return status;
 }
 

@@ -25,10 +25,13 @@ typedef struct quality_store {
   char build[65];
 } quality_store;
 
-/* Opens the journal, or waits until no other process has it. A file without one, of an older program or of
- * `attnlab merge', gives its runs to a new journal. EINVAL: the path, the journal or the file is none of an
- * evaluation. */
+/* Checks the paths, and writes nothing: a request that is refused leaves no file. EINVAL: the path or what it
+ * names is none of an evaluation. */
 attn_status quality_store_open(const quality_session *, quality_store *out);
+/* Opens the journal unless it is open, or waits until no other process has it. A file without one, of an older
+ * program or of `attnlab merge', gives its runs to a new journal. EINVAL: the journal or the file is none of an
+ * evaluation. */
+attn_status quality_store_begin(quality_store *);
 void quality_store_close(quality_store *);
 
 /* The runs: result_set_free before more are added. */

@@ -19,7 +19,6 @@ struct journal {
   json_t *header;
   bool has_header; /* this session's line is in the file */
   bool torn;
-  bool empty;         /* it was when it was opened, and is taken away if it still is at the end */
   journal_rows table; /* what the file holds */
   json_t *known;      /* key -> index of its last row */
   const char *build;  /* of this session, in header */
@@ -82,12 +81,7 @@ static attn_status lock(journal *j) {
   struct stat about;
   if (fstat(j->fd, &about)) return failed_call(j, "stat");
   if (!S_ISREG(about.st_mode)) return attn_fail(ATTN_EINVAL, "%s: not a regular file", j->path);
-  /* A journal without a line is taken away by who leaves it: it may be gone since it was opened. */
-  if (!flock(j->fd, LOCK_EX | LOCK_NB) && !fstat(j->fd, &about) && about.st_nlink) {
-    j->empty = about.st_size == 0;
-    return ATTN_OK;
-  }
-  if (!about.st_nlink) errno = EWOULDBLOCK;
+  if (!flock(j->fd, LOCK_EX | LOCK_NB)) return ATTN_OK;
   if (errno == EWOULDBLOCK) return attn_fail(ATTN_EEXIST, "%s: in use by another process", j->path);
   return failed_call(j, "lock");
 }
@@ -152,8 +146,6 @@ out:
 
 void journal_close(journal *j) {
   if (!j) return;
-  struct stat about;
-  if (j->fd >= 0 && j->empty && !fstat(j->fd, &about) && about.st_size == 0) unlink(j->path);
   if (j->fd >= 0) close(j->fd);
   json_decref(j->header);
   json_decref(j->known);
