@@ -1,9 +1,9 @@
 /* search.c - doubles a variant's budget until its error is small enough, and bisects between the last two.
  *
- * The budget counts random vectors, slots or keys (attn_budget), and the variant says what its parameter is
- * for so many. Errors need not fall with it: what is found is within the error because it was measured, and
- * the least such budget only if they do. Bisection ends at a sixteenth: a few per cent of keys are less than
- * two machines differ by. */
+ * The budget counts random vectors, slots or keys (attn_budget); the variant gives the parameter's value for
+ * a budget. The budget that is found was measured to be within the error; it is the least such budget only if
+ * errors fall as the budget grows. Bisection ends at a sixteenth: two machines differ by more than a few per
+ * cent of the keys. */
 #include "experiments/advice/search.h"
 
 #include <math.h>

@@ -157,7 +157,7 @@ static size_t common_divisor(size_t x, size_t y) {
   return x;
 }
 
-/* A stride that visits all of so many tuples in an order of the seed. */
+/* A stride that visits all tuples in an order of the seed. */
 static size_t stride_of(builder *b, size_t tuples) {
   size_t stride = 1 + (size_t)attn_rng_below(&b->rng, (int64_t)tuples);
   while (common_divisor(stride, tuples) != 1) stride++;

@@ -11,7 +11,7 @@ enum { COVERING_FACTORS = 24, COVERING_LEVELS = 24 };
 typedef struct covering_plan {
   int factors;
   int levels[COVERING_FACTORS]; /* of each factor, from 1 */
-  int triples;                  /* every triple of the first so many factors is covered, too */
+  int triples;                  /* every triple of this many first factors is covered, too */
   /* May such a row be? Levels that are still open are -1: true if some completion is allowed. NULL: every row
    * may. */
   bool (*allowed)(const void *context, const int *row);

@@ -5,7 +5,8 @@
 #include "experiments/conformance/problem.h"
 
 /* The smallest problem that still fails, of those that a step apart from the last one lead to: each member
- * plain, sizes one, halved, or less by one. fails: does it? It is asked as long as more() says so. */
+ * plain, sizes one, halved, or less by one. fails() tells whether a problem still fails, and is called while
+ * more() returns true. */
 typedef struct shrinking {
   bool (*fails)(void *context, const problem *);
   bool (*more)(void *context);

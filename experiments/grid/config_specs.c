@@ -76,7 +76,7 @@ static attn_status check_value(const spec_kind *kind, const char *owner, const a
     status = fail_here(item, status);
   else if (spec && attn_spec_is_expression(spec))
     status =
-        tree_fail(item, "parameter %s: '%s' would begin another term; an expression is an item of its own",
+        tree_fail(item, "parameter %s: '%s' would begin another term: write an expression as a separate list item",
                   param->name, value);
   attn_spec_destroy(spec);
   free(text);

@@ -48,7 +48,7 @@ static double features_take(const attn_problem *p, const attn_feature_map *m) {
   return rows * (double)m->columns * (double)p->d_v;
 }
 
-/* What must be multiplied at the least. *whole: it is all there is, but for a constant factor. */
+/* What must be multiplied at the least. *whole: up to a constant factor it is all there is. */
 static attn_status least_of(const trial *t, double *least, bool *whole) {
   const attn_problem *p = &t->in.problem;
   const attn_view *v = &t->view;

@@ -214,6 +214,6 @@ const check check_prop_extreme = {
     .cause =
         "0/0: features that are never negative may share no positive component, so that no weight is left to "
         "divide by; add a constant to them, or leave the capability out",
-    .nulls = CHECK_BLIND("it runs the variant on problems of its own, and looks at no output of the run"),
+    .nulls = CHECK_BLIND("it runs the variant on separate problems, and looks at no output of the run"),
     .evaluate = extreme_evaluate,
 };

@@ -219,7 +219,7 @@ const check check_prop_len = {
     .cause = "the last keys of a length that is no multiple of the block are lost, a sum is not normalised, "
              "or the wrong head's keys, draws or state are used; with fewer queries than keys: query i has "
              "position i + n_kv - n_q",
-    .nulls = CHECK_BLIND("it runs the variant on problems of its own, and looks at no output of the run"),
+    .nulls = CHECK_BLIND("it runs the variant on separate problems, and looks at no output of the run"),
     .evaluate = length_evaluate,
 };
 
@@ -237,6 +237,6 @@ const check check_prop_long = {
     .assumes = "As PROP-LEN.",
     .cause = "something is sized, drawn or carried over for a few blocks only: a state that is not passed on "
              "to the next chunk, an index that wraps, a limit on the number of runs or steps",
-    .nulls = CHECK_BLIND("it runs the variant on problems of its own, and looks at no output of the run"),
+    .nulls = CHECK_BLIND("it runs the variant on separate problems, and looks at no output of the run"),
     .evaluate = long_evaluate,
 };

@@ -7,7 +7,7 @@
 
 /* expected, and bound: by how much a computation that rounds as the view describes may differ; where it
  * describes nothing, the textbook form in the precision of the tensors. A NaN bound: there is none, and *why
- * says so. Rows in ascending order; of e: plan, problem, view, q, k, v, kv_len. */
+ * has the reason. Rows in ascending order; of e: plan, problem, view, q, k, v, kv_len. */
 attn_status log_sum_rows(const evidence *, const sample_row *, int64_t count, double *expected, double *bound,
                          const char **why);
 

@@ -1,5 +1,5 @@
 /* property.h - what every variant must keep, whatever it computes: a property is a check (checks/check.h)
- * that runs the variant on small problems of its own, made from the plan of the run alone, and compares bits.
+ * that runs the variant on small separate problems, made from the plan of the run alone, and compares bits.
  *
  * A trial is such a problem with its inputs and the output that the others are compared with. Several heads
  * and batch entries, groups of heads, lengths beside the powers of two, several tiles and chunks. */
@@ -42,8 +42,8 @@ void trial_inputs_free(trial_inputs *);
 void *trial_row(const trial_inputs *, attn_side, int64_t batch, int64_t head, int64_t row);
 void trial_row_fill(const trial_inputs *, attn_side, int64_t batch, int64_t head, int64_t row, double value);
 
-/* Executes the trial's variant on inputs, their problem its own or another, by so many threads; *o is to be
- * freed. Output and work memory are filled with `poison` before. EFOREIGN: it wrote beside its output. */
+/* Executes the trial's variant on inputs, their problem its own or another, with `threads` threads; *o is to
+ * be freed. Output and work memory are filled with `poison` before. EFOREIGN: it wrote beside its output. */
 typedef enum { POISON_NAN, POISON_HUGE } trial_poison;
 attn_status trial_run(const trial *, const trial_inputs *, int threads, trial_poison, char **o);
 
@@ -59,7 +59,7 @@ typedef struct difference {
 } difference;
 
 /* Compares rows [from, to) of one batch entry and head of `got` with rows of `expected`, at the same places
- * but for the batch entry and the number of rows. */
+ * except the batch entry and the number of rows. */
 void difference_rows(difference *, const trial_inputs *in, const char *got, int64_t batch, int64_t head,
                      int64_t from, int64_t to, const trial_inputs *of, const char *expected,
                      int64_t expected_batch);

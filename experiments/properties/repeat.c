@@ -72,7 +72,7 @@ static attn_status settle_deaf(int64_t batch, int64_t head, result_bound *bound)
   return ATTN_OK;
 }
 
-/* One plan on some inputs, on others at the same addresses, and on the first again, against a plan of its own
+/* One plan on some inputs, on others at the same addresses, and on the first again, against a separate plan
  * for the others, and the trial's output. */
 static attn_status judge_stale(const trial *t, result_bound *bound) {
   static const char *const what[] = {"an earlier call shows", "stale, not of the present Q, K, V"};

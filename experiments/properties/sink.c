@@ -186,6 +186,6 @@ const check check_sink1 = {
     .assumes = "The variant takes transforms of scores (ATTN_CAP_SCORE) and describes its rounding.",
     .cause = "the sink takes no part in the maximum and overflows, is clamped, or is another head's; or the "
              "log-sum-exp leaves it out",
-    .nulls = CHECK_BLIND("it runs the variant on problems of its own, and looks at no output of the run"),
+    .nulls = CHECK_BLIND("it runs the variant on separate problems, and looks at no output of the run"),
     .evaluate = sink_evaluate,
 };

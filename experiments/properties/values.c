@@ -113,7 +113,7 @@ const check check_prop_empty = {
         "before the first key, of blocks that are padding alone.",
     .assumes = "Declared: padding, or a causal mask and more queries than keys; else no query sees no key.",
     .cause = "0/0: the sum of no weights is divided by without a test",
-    .nulls = CHECK_BLIND("it runs the variant on problems of its own, and looks at no output of the run"),
+    .nulls = CHECK_BLIND("it runs the variant on separate problems, and looks at no output of the run"),
     .evaluate = empty_evaluate,
 };
 

@@ -23,7 +23,7 @@ void quality_extreme_keep(quality_extreme *e, double measured, double limit) {
     *e = (quality_extreme){measured, limit};
 }
 
-enum { AGAIN = 16 /* of so many positions one is computed a second time, from the definition */ };
+enum { AGAIN = 16 /* one position in AGAIN is computed a second time, from the definition */ };
 
 /* log p_y - log p'_y from its definition. */
 static double change_of_nll(int64_t vocab, const float *z, const float *changed, int64_t y) {

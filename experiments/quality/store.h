@@ -28,9 +28,9 @@ typedef struct quality_store {
 /* Checks the paths, and writes nothing: a request that is refused leaves no file. EINVAL: the path or what it
  * names is none of an evaluation. */
 attn_status quality_store_open(const quality_session *, quality_store *out);
-/* Opens the journal unless it is open, or waits until no other process has it. A file without one, of an older
- * program or of `attnlab merge', gives its runs to a new journal. EINVAL: the journal or the file is none of an
- * evaluation. */
+/* Opens the journal unless it is open, or waits until no other process has it. A file without one, of an
+ * older program or of `attnlab merge', gives its runs to a new journal. EINVAL: the journal or the file is
+ * none of an evaluation. */
 attn_status quality_store_begin(quality_store *);
 void quality_store_close(quality_store *);
 

@@ -90,7 +90,7 @@ char *repeat_run(const result_row *row) {
 
 /* ---- apply --------------------------------------------------------------------------------------------- */
 
-/* Items of a list "a=1,b" as options " --a 1 --b". They have the same names, but for the one file of a
+/* Items of a list "a=1,b" as options " --a 1 --b". Names stay, except that of the one file of a
  * dataset. false: no memory. */
 static bool put_options(FILE *out, const char *list) {
   while (*list) {

@@ -80,7 +80,7 @@ typedef struct list {
   json_t *items, *places;
 } list;
 
-/* The place of a text; a new one adds `item`, which is released in any case. */
+/* The place of a text; a new one adds `item`, which is always released. */
 static json_t *place_of(list *l, const char *text, json_t *item, bool *ok) {
   json_t *key = result_json_text(text),
          *place = key ? json_object_get(l->places, json_string_value(key)) : NULL;
@@ -208,7 +208,7 @@ static void put_group(char *const *texts, size_t count, json_t *ends, json_t *mi
     json_add(middle, *texts[i] ? part(texts[i] + head, strlen(texts[i]) - head - tail) : json_null(), ok);
 }
 
-/* Commands of a page are alike but for lengths and variants, and a page may have twenty thousand. */
+/* Commands of a page differ in lengths and variants alone, and a page may have twenty thousand. */
 static json_t *commands(const results_model *m, char *(*make)(const result_row *), bool *ok) {
   json_t *out = json_object(), *ends = json_array(), *middle = json_array();
   char **texts = calloc(m->set->count + 1, sizeof *texts);

@@ -135,7 +135,7 @@ static bool torn_header(const char *text, size_t size) {
   return memcmp(text, start, size < sizeof start - 1 ? size : sizeof start - 1) == 0;
 }
 
-/* The first line says so, in whatever spacing. */
+/* The first line has the schema, in whatever spacing. */
 bool journal_begins(const char *text, size_t size) {
   const char *end = memchr(text, '\n', size);
   if (!end) return torn_header(text, size);

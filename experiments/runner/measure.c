@@ -255,8 +255,8 @@ static bool beyond_range(const measure_block *block, bool features) {
   return isfinite(score) && (score * number->unit > 1 || (features && q + k > range));
 }
 
-/* The row of an approximation that computed NaN on such an input says so, and has no verdict; rows whose
- * weights cancel are counted. */
+/* An approximation may compute NaN on such an input: its row has a message and no verdict. Rows whose weights
+ * cancel are counted. */
 static void conclude_nan(measured_run *r, const attn_view *view, int64_t unwritten) {
   const bool cancels = !(view->caps & (ATTN_CAP_EXACT | ATTN_CAP_CONVEX));
   if (!unwritten && cancels && r->row.rows_degenerate) {

@@ -64,7 +64,7 @@ attn_status measure_tensor_bytes(const attn_problem *, size_t *total, size_t *ou
 /* What a failure makes of a run: unsupported, out of memory or failed. */
 run_status measure_outcome(attn_status);
 
-/* Makes Q, K, V, the exact rows and the output buffer. The block must be zero but for its job. */
+/* Makes Q, K, V, the exact rows and the output buffer. The block must be zero except its job. */
 attn_status measure_block_open(measure_block *);
 void measure_block_close(measure_block *);
 
@@ -73,7 +73,7 @@ bool measure_block_stored(const measure_block *);
 /* Is there a NaN in the output? */
 bool measure_block_has_nan(const measure_block *);
 
-/* Fills the row up to its verdict; r must be zero but for block and run. Everything that keeps the run from a
+/* Fills the row up to its verdict; r must be zero except block and run. Everything that keeps the run from a
  * verdict is its status and message; a failure is returned only if there is no memory for the row itself. */
 attn_status measure_verify(measured_run *);
 /* Fills select_share: of a run that selects keys, and not while it attends to them. */

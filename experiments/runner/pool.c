@@ -65,7 +65,7 @@ static attn_status report(worker *w, int64_t index, result_row *row) {
   return w->pool->row(w->pool->context, &w->job->block.runs[index], row);
 }
 
-/* Reports a run that has no result of its own. */
+/* Reports a run that returned no result. */
 static attn_status report_end(worker *w, int64_t index, run_status outcome, const char *message) {
   result_row row;
   result_row_init(&row);

@@ -14,8 +14,8 @@ typedef struct reasons_counts {
 
 reasons_counts reasons_count(const result_set *);
 
-/* A line per reason, of the first so many, after the name of a program: of runs that failed, then of the
- * others. */
+/* At most `most` reasons, a line each after the name of the program: first those of runs that failed, then
+ * the others. */
 void reasons_print(FILE *, const char *program, const result_set *, size_t most);
 
 #endif

@@ -1,10 +1,11 @@
 /* recheck.h - are later executions of a plan as right as the one that was verified?
  *
  * An output is remembered by a digest of its bits, since executions are bitwise reproducible. Q, K and V are
- * mirrored in place now and then: element i becomes minus element N-1-i, at the same addresses, but for some
- * at either end, so that nothing is new to who looks at the first elements only. A variant that hands out an
- * earlier result, keeps a part of its work between executions, or does not write, then has the wrong bits. It
- * would have the right ones if it compared all its inputs with those of an earlier execution. */
+ * mirrored in place now and then: element i becomes minus element N-1-i, at the same addresses, except a few
+ * at either end, so that whoever compares only the first or last elements sees nothing new. A variant that
+ * hands out an earlier result, keeps a part of its work between executions, or does not write, then has the
+ * wrong bits. It would have the right ones if it compared all its inputs with those of an earlier
+ * execution. */
 #ifndef EXPERIMENTS_RUNNER_RECHECK_H
 #define EXPERIMENTS_RUNNER_RECHECK_H
 

@@ -11,8 +11,8 @@ typedef struct spawned {
   int input, output; /* of this process: write its job to one, read its lines from the other */
 } spawned;
 
-/* `attnlab worker --plugin a --plugin b`, with its job on 0 and its lines on WORKER_OUTPUT, in a process
- * group of its own, so that an interrupt from the keyboard reaches the parent alone. EFOREIGN. */
+/* `attnlab worker --plugin a --plugin b`, with its job on 0 and its lines on WORKER_OUTPUT, in a new process
+ * group, so that an interrupt from the keyboard reaches the parent alone. EFOREIGN. */
 attn_status spawn_worker(const worker_pool *, const char *token, spawned *);
 
 /* Has it ended? Then reading its lines no longer waits for others that hold the pipe. */
