@@ -75,9 +75,9 @@ static attn_status check_value(const spec_kind *kind, const char *owner, const a
   if (status)
     status = fail_here(item, status);
   else if (spec && attn_spec_is_expression(spec))
-    status =
-        tree_fail(item, "parameter %s: '%s' would begin another term: write an expression as a separate list item",
-                  param->name, value);
+    status = tree_fail(
+        item, "parameter %s: '%s' would begin another term: write an expression as a separate list item",
+        param->name, value);
   attn_spec_destroy(spec);
   free(text);
   return status;

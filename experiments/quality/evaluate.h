@@ -30,11 +30,11 @@ typedef struct quality_layer {
 
 typedef struct quality_data {
   int64_t windows, positions, swaps, layers;
-  int64_t *scored;       /* [windows] scored positions of each window, at most `positions` */
-  double *nll;           /* [windows, positions] of the exact model */
-  bool *right;           /* [windows, positions] likewise */
-  quality_point *points; /* [swaps, windows, positions] */
-  quality_layer *layer;  /* [swaps, layers] */
+  int64_t *scored;                      /* [windows] scored positions of each window, at most `positions` */
+  double *nll;                          /* [windows, positions] of the exact model */
+  bool *right;                          /* [windows, positions] likewise */
+  quality_point *points;                /* [swaps, windows, positions] */
+  quality_layer *layer;                 /* [swaps, layers] */
   quality_extreme (*extreme)[THEOREMS]; /* [swaps] */
 } quality_data;
 

@@ -91,7 +91,8 @@ Test(cli_architectures, an_encoder_is_captured_and_not_evaluated) {
   check_refused("capture %s --tokens ids.npy --layer 1 -o d.h5",
                 "160 tokens, expected 1 to 32, its learned positions");
   check_refused("capture %s --tokens ids.npy -n 32 --layer 2 -o d.h5", "layer 2: the layers of");
-  check_refused("capture %s --tokens ids.npy -n 32 --layer 1 --pre-rope -o d.h5", "so --pre-rope does not apply");
+  check_refused("capture %s --tokens ids.npy -n 32 --layer 1 --pre-rope -o d.h5",
+                "so --pre-rope does not apply");
   check_refused("capture %s --text text --layer 1 -o d.h5", "--tokens");
   check_refused("eval %s --tokens ids.npy -n 16 -w 8 -v topk:k=2", "model_type is bert, an encoder");
   reference_free(&m);
