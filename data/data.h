@@ -335,8 +335,7 @@ typedef struct data_capture_request {
  * was written, unless NULL. */
 attn_status data_capture(const data_capture_request *, data_qkv *out);
 
-/* ---- Part 5: scores and masks
- * --------------------------------------------------------------------------- */
+/* ---- Part 5: scores and masks ------------------------------------------------------------------------ */
 
 /* attn_problem.score as a text: "none", or of softcap=50 | leaky=0.2, alibi | t5=STEP or t5=FILE.npy (a
  * number for each of T5's 32 buckets of the distance, the last from 128 on: -STEP times how far away the
@@ -360,8 +359,7 @@ void data_target_free(data_target *);
 /* SHA-256 of the files that both name, one after another; "" if they name none. EFOREIGN, EINVAL. */
 attn_status data_target_digest(const char *score, const char *mask, char hex[65]);
 
-/* ---- Part 6: texts as token ids
- * -------------------------------------------------------------------------- */
+/* ---- Part 6: texts as token ids ---------------------------------------------------------------------- */
 
 typedef struct data_tokenizer data_tokenizer;
 

@@ -166,8 +166,7 @@ static attn_status make_state(attn_builder *b, const attn_context *c, state **ou
   return ATTN_OK;
 }
 
-/* ---- tail=uniform
- * --------------------------------------------------------------------------------------- */
+/* ---- tail=uniform ------------------------------------------------------------------------------------ */
 
 /* Appends the part of the blocks first ... end - 1 that queries of the tile see. */
 static void pick(const state *s, int64_t first, int64_t end, int64_t from, int64_t to, double weight,

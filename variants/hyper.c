@@ -70,8 +70,7 @@ static int64_t block_of(int64_t first, int64_t count, int64_t queries, int64_t b
   return (2 * first + count) * blocks / (2 * queries);
 }
 
-/* ---- sorting
- * --------------------------------------------------------------------------------------------- */
+/* ---- sorting ----------------------------------------------------------------------------------------- */
 
 /* A thread's. */
 typedef struct room {
@@ -142,8 +141,7 @@ static void sort_keys(const state *s, const attn_call *call, int64_t batch, int6
   for (int64_t j = 0; j < keys; j++) out->members[w->next[out->block[j]]++] = j;
 }
 
-/* ---- drawing
- * -------------------------------------------------------------------------------------------- */
+/* ---- drawing ----------------------------------------------------------------------------------------- */
 
 static double length_of(const void *v, const attn_problem *p) {
   double sum = 1;
@@ -256,8 +254,7 @@ static const int64_t *order(const void *unused, const attn_call *call, const voi
   return head_of(call->context, &own).order + head % (p->heads / p->kv_heads) * p->n_q;
 }
 
-/* ---- selecting
- * ------------------------------------------------------------------------------------------ */
+/* ---- selecting --------------------------------------------------------------------------------------- */
 
 static void add(attn_picks *picks, int64_t key, double weight) {
   attn_picks_add(picks, 0, key, key + 1, weight);
@@ -288,8 +285,7 @@ static void select(const void *state_, const attn_call *call, const attn_block *
   for (; member < end; member++) add(picks, in.members[member], 0);
 }
 
-/* ---- the law: places are counted, nothing is sorted
- * ------------------------------------------------------ */
+/* ---- the law: places are counted, nothing is sorted -------------------------------------------------- */
 
 /* The Gray places of the head's queries, and behind them those of its keys. NULL without memory. */
 static uint32_t *gray_places(const state *s, const attn_query *x, int64_t keys) {
@@ -376,8 +372,7 @@ static void moments(const void *state_, const attn_query *x, const int64_t *keys
   free(own);
 }
 
-/* ---- planning
- * ------------------------------------------------------------------------------------------- */
+/* ---- planning ---------------------------------------------------------------------------------------- */
 
 static attn_status applicable(const attn_context *c) {
   if (c->problem->n_kv > INT32_MAX || c->problem->n_q > INT32_MAX)

@@ -108,8 +108,7 @@ static size_t scratch_bytes(const attn_context *c) {
   return counter.used;
 }
 
-/* ---- vectors
- * -------------------------------------------------------------------------------------------- */
+/* ---- vectors ----------------------------------------------------------------------------------------- */
 
 /* As much as they differ from the first: the mean of keys that are all alike is each of them, to the bit. */
 static void mean_of(const attn_call *call, int64_t batch, int64_t kv_head, double *mean) {
@@ -179,8 +178,7 @@ static double chance(double p, int64_t l, int64_t hits) {
   return sum;
 }
 
-/* ---- selecting
- * ------------------------------------------------------------------------------------------ */
+/* ---- selecting --------------------------------------------------------------------------------------- */
 
 static void prepare(const void *state_, const attn_call *call, int64_t batch, int64_t kv_head, void *prepared,
                     void *scratch) {
@@ -241,8 +239,7 @@ static void select(const void *state_, const attn_call *call, const attn_block *
   }
 }
 
-/* ---- the law: tables are counted one by one, not by the formulas of select
- * -------------------------------- */
+/* ---- the law: tables are counted one by one, not by the formulas of select --------------------------- */
 
 enum { MOST_HITS = 2 };
 /* p[i][j]: the probability that i tables, counted up to `hits`, have key a, and j have key b. */
@@ -323,8 +320,7 @@ static double log_weight(const void *state_, const attn_query *query, int64_t ke
   return log(m);
 }
 
-/* ---- the variant
- * ---------------------------------------------------------------------------------------- */
+/* ---- the variant ------------------------------------------------------------------------------------- */
 
 static attn_status applicable(const attn_context *c) {
   const params *x = c->params;

@@ -156,8 +156,7 @@ static attn_rank_span span(const attn_call *call, int64_t batch, int64_t head, i
   return s;
 }
 
-/* ---- the law
- * -------------------------------------------------------------------------------------------- */
+/* ---- the law ----------------------------------------------------------------------------------------- */
 
 static bool always(const attn_query *query, int64_t page) {
   const attn_problem of_head = attn_call_problem(query->call, query->batch, query->head), *p = &of_head;

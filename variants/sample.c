@@ -115,8 +115,7 @@ static size_t scratch_bytes(const attn_context *c) {
   return counter.used;
 }
 
-/* ---- R
- * -------------------------------------------------------------------------------------------------- */
+/* ---- R ----------------------------------------------------------------------------------------------- */
 
 static bool hidden(const rest *r, int64_t key) {
   const attn_query *y = r->query;
@@ -177,8 +176,7 @@ static attn_rng stream(const state *s, const attn_query *query, uint64_t purpose
   return rng;
 }
 
-/* ---- how many
- * ------------------------------------------------------------------------------------------- */
+/* ---- how many ---------------------------------------------------------------------------------------- */
 
 static double score_of(const rest *r, int64_t key) {
   const attn_query *query = r->query;
@@ -252,8 +250,7 @@ static bool takes_all(const state *s, int64_t n, int64_t budget) {
   return budget >= n && (s->p.guarantee || !s->p.replacement);
 }
 
-/* ---- selecting
- * ------------------------------------------------------------------------------------------ */
+/* ---- selecting --------------------------------------------------------------------------------------- */
 
 static bool has(const uint64_t *set, int64_t i) { return set[i / 64] >> i % 64 & 1; }
 static void set_bit(uint64_t *set, int64_t i) { set[i / 64] |= UINT64_C(1) << i % 64; }
@@ -321,8 +318,7 @@ static void select(const void *state_, const attn_call *call, const attn_block *
   }
 }
 
-/* ---- the law, given the first sample
- * ---------------------------------------------------------------------- */
+/* ---- the law, given the first sample ----------------------------------------------------------------- */
 
 /* N and b of a query. */
 static void numbers(const state *s, const attn_query *query, double *n, double *b) {
@@ -365,8 +361,7 @@ static double log_weight(const void *state_, const attn_query *query, int64_t ke
   return isinf(b) ? 0 : log(n) - log(b);
 }
 
-/* ---- the variant
- * ---------------------------------------------------------------------------------------- */
+/* ---- the variant ------------------------------------------------------------------------------------- */
 
 static attn_status applicable(const attn_context *c) {
   if (c->problem->n_kv > INT32_MAX)

@@ -191,8 +191,7 @@ static attn_ranker ranker_of(const attn_context *c) {
                        .enclose = x->by == SPARQ ? enclose : NULL};
 }
 
-/* ---- loki: the ranker is given P^T P k_j for k_j, and needs no other queries
- * --------------------------------- */
+/* ---- loki: the ranker is given P^T P k_j for k_j, and needs no other queries ------------------------- */
 
 /* P^T P, in a; 0 where there is no basis, of keys that are not finite. rest: [d, d] and [3, d]. */
 static void project(const attn_call *call, int64_t batch, int64_t kv_head, double *a, double *rest) {
@@ -246,8 +245,7 @@ static void loki_prepare(const void *ranker, const attn_call *call, int64_t batc
       .prepare(ranker, &own, batch, kv_head, prepared, (char *)scratch + basis_bytes(&c));
 }
 
-/* ---- the variant
- * ---------------------------------------------------------------------------------------- */
+/* ---- the variant ------------------------------------------------------------------------------------- */
 
 static attn_cost cost(const attn_context *c) {
   const attn_ranker ranker = ranker_of(c);

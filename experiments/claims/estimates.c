@@ -36,8 +36,7 @@ out:
   return status;
 }
 
-/* ---- vAttention
- * ----------------------------------------------------------------------------------------- */
+/* ---- vAttention -------------------------------------------------------------------------------------- */
 
 #define EPS 0.1
 #define DELTA 0.1
@@ -146,8 +145,7 @@ const claim claim_vattention_output = {
     "delta of the rows",
     "about the guarantee of Desai et al. 2025 (arXiv:2510.05688), as recalled", vattention_output};
 
-/* ---- MagicPIG
- * ------------------------------------------------------------------------------------------- */
+/* ---- MagicPIG ---------------------------------------------------------------------------------------- */
 
 enum { SEEDS = 200 };
 #define FEW_TABLES "lsh_tail:k=7,l=4,hits=1,centre=no,seed="

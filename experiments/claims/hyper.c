@@ -8,8 +8,7 @@
 #include "experiments/claims/estimate.h"
 #include "experiments/mathematics/vector.h"
 
-/* ---- the double count
- * ----------------------------------------------------------------------------------- */
+/* ---- the double count -------------------------------------------------------------------------------- */
 
 enum { N = 512, D = 32, SEEDS = 200 };
 /* 1 / (m pi) = 32 / 3 is no whole number: a log-weight of 0 is the block's. */
@@ -100,8 +99,7 @@ const claim claim_hyper_double = {
     "ours, of the code of Han et al. 2023 (arXiv:2310.05869) for GPUs, which leaves none out; as recalled",
     double_count};
 
-/* ---- sorting
- * -------------------------------------------------------------------------------------------- */
+/* ---- sorting ----------------------------------------------------------------------------------------- */
 
 enum { KEYS = 1024 };
 

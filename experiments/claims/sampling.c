@@ -10,8 +10,7 @@
 #include "attn_variant.h"
 #include "experiments/reference/exact.h"
 
-/* ---- the softmax as the distribution that keys are drawn from
- * ------------------------------------------- */
+/* ---- the softmax as the distribution that keys are drawn from ---------------------------------------- */
 
 enum { BUDGETS = 3, MOST_SAMPLED = 256 };
 static const int64_t budgets[BUDGETS] = {16, 64, MOST_SAMPLED};

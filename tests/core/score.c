@@ -121,8 +121,7 @@ Test(core_score, products_of_tiles_take_them_too) {
   }
 }
 
-/* ---- sinks
- * ---------------------------------------------------------------------------------------------- */
+/* ---- sinks ------------------------------------------------------------------------------------------- */
 
 static void execute_lse(const attn_problem *p, const inputs *in, double *o, double *lse) {
   attn_plan *plan = plan_or_note(p, "tiled", NULL);
@@ -157,8 +156,7 @@ Test(core_score, a_sink_is_a_sigmoid) {
   inputs_free(&in);
 }
 
-/* ---- tables
- * --------------------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------------------ */
 
 Test(core_score, slopes_of_alibi) {
   const double twelve[] = {0x1p-1,
@@ -199,8 +197,7 @@ Test(core_score, buckets_of_t5) {
   EXPECT_STATUS(attn_t5_bucket(1, true, 32, 8, &bucket), ATTN_EINVAL);
 }
 
-/* ---- refusals
- * ------------------------------------------------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------------------------------------- */
 
 #define REFUSED(status, text, spec, ...)                                                                 \
   do {                                                                                                   \

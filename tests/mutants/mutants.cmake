@@ -945,21 +945,21 @@ mutant(relative-off-by-one core/engines/softmax/score.c FP-2 "tiled:path=fma" "t
   [[line + i + p->n_kv - 1]] [[line + i + p->n_kv]])
 mutant(leaky-wrong-side core/kernels/score.inc FP-2 "tiled:path=fma" "positive scores are made smaller"
   [[v_max(t, v_mul(t, map->leaky))]] [[v_select(v_below(t, v_set(0)), t, v_mul(t, map->leaky))]])
-mutant(positions-of-queries-lost core/problem.c core_positions/entries_of_different_lengths ""
+mutant(positions-of-queries-lost core/problem.c core_query_positions/entries_of_different_lengths ""
   "queries stand at the bottom right whatever the call says"
   [[attn_call_position(call, batch, 0) - attn_problem_position(&p, 0)]] [[0]])
-mutant(positions-of-the-first-kv-head core/problem.c core_positions/keys_that_are_left ""
+mutant(positions-of-the-first-kv-head core/problem.c core_key_positions/keys_that_are_left ""
   "every kv head has the keys of the first" [[head / (p.heads / p.kv_heads) * k->head]] [[0]])
-mutant(positions-of-keys-counted core/score.c core_positions/keys_that_are_left ""
+mutant(positions-of-keys-counted core/score.c core_key_positions/keys_that_are_left ""
   "the distance is counted in keys that are left"
   [[attn_problem_position(p, i) - @attn_key_position(p, j)@ + s->zero]] [[j]])
-mutant(positions-of-a-run-counted core/engines/softmax/softmax.c core_positions/keys_that_are_left ""
+mutant(positions-of-a-run-counted core/engines/softmax/softmax.c core_key_positions/keys_that_are_left ""
   "a dilated window counts the keys that are left"
   [[(@attn_key_position(&t->problem, key)@ - run->first) % run->step == 0]] [[key]])
-mutant(positions-of-features-lost core/engines/linear/causal.c core_positions/entries_of_different_lengths ""
+mutant(positions-of-features-lost core/engines/linear/causal.c core_query_positions/entries_of_different_lengths ""
   "linear attention has its queries at the bottom right" [[attn_call_position(call, h->batch, 0)]]
   [[attn_problem_position(p, 0)]])
-mutant(positions-twice core/plan.c core_positions/refused "" "two keys may stand at one position"
+mutant(positions-twice core/plan.c core_key_positions/refused "" "two keys may stand at one position"
   [[at[j] < (j ? @at[j - 1] + 1@ : 0)]] [=[at[j - 1]]=])
 mutant(cap-after-bias core/score.c FP-1 full "the soft cap is applied after the biases"
   [[call->context->kernels->map_row(count, x, biases.scale, (attn_score_map){s->softcap, s->leaky});

@@ -395,7 +395,7 @@ Test(variants_residual, what_cannot_be_joined_is_named) {
   weighted.weighted = true;
   parts.selector = &weighted;
   EXPECT_STATUS(attn_plan_create(&made, &in.problem, "toy_residual", NULL), ATTN_EINVAL);
-  EXPECT(strstr(attn_last_error(), "keys with weights of their own"));
+  EXPECT(strstr(attn_last_error(), "weighted keys already represent the rest"));
   parts = sound;
   map.eps = 0.5;
   parts.features = &map;

@@ -288,8 +288,7 @@ Test(variants_select, what_is_selected_is_attended_to) {
       }
 }
 
-/* ---- a selector of this test's own
- * ---------------------------------------------------------------------- */
+/* ---- a selector of this test's own ------------------------------------------------------------------- */
 
 /* Pages of 8 keys, two in three, turned by the head, the batch entry and the row or block. `fault`: one
  * selection that breaks the contract. */

@@ -64,8 +64,7 @@ static linear_residual shape_of(const attn_context *c, const attn_parts *x) {
                            .rounding = chain < 1 ? chain / (1 - chain) : (double)INFINITY};
 }
 
-/* ---- planning
- * ------------------------------------------------------------------------------------------- */
+/* ---- planning ---------------------------------------------------------------------------------------- */
 
 static bool accepts(const attn_parts *p) {
   const unsigned kinds = attn_parts_kinds(p);
@@ -158,8 +157,7 @@ attn_cost attn_residual_cost(const attn_context *c, const attn_feature_map *map,
   return (attn_cost){.mul_add = (double)(p->batch * p->heads) * pairs * (double)(map->columns + p->d_v)};
 }
 
-/* ---- execution
- * ------------------------------------------------------------------------------------------ */
+/* ---- execution --------------------------------------------------------------------------------------- */
 
 static attn_status execute(const void *state, const attn_call *call) {
   const residual *r = state;

@@ -229,8 +229,7 @@ void linear_residual_subtract(const linear_shape *s, linear_worker *w, const lin
   }
 }
 
-/* ---- of the own chunk of causal queries
- * ----------------------------------------------------------------- */
+/* ---- of the own chunk of causal queries -------------------------------------------------------------- */
 
 const void *linear_residual_weights(const linear_shape *s, linear_worker *w, int64_t i, int64_t first,
                                     int64_t seen) {
@@ -256,8 +255,7 @@ void linear_residual_rescale(const linear_shape *s, linear_worker *w, int64_t i,
   r->reference[i] = reference;
 }
 
-/* ---- the join
- * ------------------------------------------------------------------------------------------- */
+/* ---- the join ---------------------------------------------------------------------------------------- */
 
 void linear_residual_join(const linear_shape *s, linear_worker *w, const linear_queries *x) {
   linear_residual_room *r = &w->residual;

@@ -6,8 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- asked for, and written
- * ----------------------------------------------------------------------------- */
+/* ---- asked for, and written -------------------------------------------------------------------------- */
 
 void attn_picks_add(attn_picks *picks, int64_t i, int64_t first, int64_t end, double log_weight) {
   if (!picks || !picks->runs || !picks->counts || first >= end) return;
@@ -49,8 +48,7 @@ void attn_picks_ask(const attn_selector *x, const attn_call *call, const attn_bl
   x->select(x->state, call, block, prepared, picks, scratch);
 }
 
-/* ---- whether they are sound
- * ----------------------------------------------------------------------------- */
+/* ---- whether they are sound -------------------------------------------------------------------------- */
 
 static attn_picks_fault find_fault(const attn_selector *x, int64_t n_kv, const attn_picks *picks, int64_t i) {
   const attn_run *runs = picks->runs + i * picks->max_runs;

@@ -50,8 +50,7 @@ static size_t scratch_bytes(const attn_context *c, const attn_ranker *x) {
   return counter.used;
 }
 
-/* ---- what is prepared
- * ----------------------------------------------------------------------------------- */
+/* ---- what is prepared -------------------------------------------------------------------------------- */
 
 static size_t chunk_bytes(const attn_context *c, const attn_ranker *x) {
   return (attn_gemm_packed_bytes(c->kernels, x->depth, CHUNK) + 63) & ~(size_t)63;
@@ -77,8 +76,7 @@ static void prepare(const void *state, const attn_call *call, int64_t batch, int
   }
 }
 
-/* ---- selecting
- * ------------------------------------------------------------------------------------------ */
+/* ---- selecting --------------------------------------------------------------------------------------- */
 
 static int64_t add_run(attn_run *runs, int64_t count, int64_t first, int64_t end) {
   if (first >= end) return count;
@@ -198,8 +196,7 @@ static void select(const void *state, const attn_call *call, const attn_block *b
   }
 }
 
-/* ---- the law
- * -------------------------------------------------------------------------------------------- */
+/* ---- the law ----------------------------------------------------------------------------------------- */
 
 static bool always(const void *state, const attn_query *query, int64_t column) {
   return ((const attn_ranker *)state)->always(query, column);

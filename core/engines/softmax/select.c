@@ -80,8 +80,7 @@ static layout lay_out(const attn_context *c, const attn_selector *x, attn_carver
                   .threads = attn_carve_slices(carver, c->threads, one.used)};
 }
 
-/* ---- planning
- * ------------------------------------------------------------------------------------------- */
+/* ---- planning ---------------------------------------------------------------------------------------- */
 
 static bool accepts(const attn_parts *p) { return attn_parts_kinds(p) == ATTN_PART_SELECTOR; }
 
@@ -120,8 +119,7 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->rounding.sum += 2 * steps;
 }
 
-/* ---- execution
- * ------------------------------------------------------------------------------------------ */
+/* ---- execution --------------------------------------------------------------------------------------- */
 
 /* The first fault of any thread. */
 typedef struct fault {
@@ -375,8 +373,7 @@ static attn_status execute(const void *state, const attn_call *call) {
 
 const attn_engine attn_engine_selection = {"selection", accepts, {work_size, plan, execute, inspect}};
 
-/* ---- the selections of an execution, again
- * --------------------------------------------------------------- */
+/* ---- the selections of an execution, again ----------------------------------------------------------- */
 
 static void *carve_picker(const attn_context *c, const attn_selector *x, attn_carver *carver,
                           attn_picks *picks) {

@@ -46,8 +46,7 @@ softmax_shape attn_softmax_skip_shape(const attn_context *c, attn_tiling tiling)
   return s;
 }
 
-/* ---- walking
- * -------------------------------------------------------------------------------------------- */
+/* ---- walking ----------------------------------------------------------------------------------------- */
 
 /* The step that comes at this place, if the order begins at step `start`. */
 static int64_t step_at(attn_order order, int64_t start, int64_t place) {
@@ -92,8 +91,7 @@ void attn_softmax_step_above(const softmax_task *t, softmax_worker *w, attn_tile
   if (taken && w->visits && w->visits->tile == i) record(w->visits, step, w->keys + step->first);
 }
 
-/* ---- what is visited
- * ------------------------------------------------------------------------------------ */
+/* ---- what is visited --------------------------------------------------------------------------------- */
 
 static int by_first(const void *a_, const void *b_) {
   const attn_run *a = a_, *b = b_;
