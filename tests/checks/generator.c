@@ -157,7 +157,7 @@ Test(checks_generator, draws_left_out) {
   cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value < 1e-9, "%g", b.p_value);
 }
 
-/* -- draws that are not apart: own blocks of 4 keys and 3 of the 31 others, by a stream of the test's own ---- */
+/* -- draws that are not apart: own blocks of 4 keys and 3 of the 31 others, by a stream of the test's own */
 
 static uint64_t (*stream_of)(int64_t head, int64_t block);
 static bool seed_ignored;

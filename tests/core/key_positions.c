@@ -1,5 +1,5 @@
-/* key_positions.c - where the keys of a call stand (k_position): keys that are left of a sequence are the sequence
- * with a bias of -Inf on the others; and which positions are refused. */
+/* key_positions.c - where the keys of a call stand (k_position): keys that are left of a sequence are the
+ * sequence with a bias of -Inf on the others; and which positions are refused. */
 #include "tests/support/call_positions.h"
 
 /* What is left of a sequence: of each batch entry and kv head `keys` of the N_KV positions. */

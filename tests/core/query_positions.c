@@ -1,5 +1,5 @@
-/* query_positions.c - where the queries of a call stand (q_position): batch entries of different lengths are each
- * a default execution of that entry alone. What no query may see is NaN: padding, later keys. */
+/* query_positions.c - where the queries of a call stand (q_position): batch entries of different lengths are
+ * each a default execution of that entry alone. What no query may see is NaN: padding, later keys. */
 #include "tests/support/call_positions.h"
 
 /* A batch entry by itself: its keys are the sequence, its queries the last. */

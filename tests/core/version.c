@@ -38,7 +38,7 @@ Test(core_version, names_itself) {
             "%s", attn_version());
 }
 
-/* ---- the machine: measured on every instruction set, refused for wrong arguments; no rate is asserted ---- */
+/* ---- the machine: measured on every instruction set, refused for wrong arguments; no rate is asserted */
 
 enum { BYTES = 1 << 16 };
 

@@ -1,4 +1,5 @@
-/* call_positions.h - runs of a small batch whose queries and keys stand where a call says, and their outputs. */
+/* call_positions.h - runs of a small batch whose queries and keys stand where a call says, and their
+ * outputs. */
 #ifndef TESTS_SUPPORT_CALL_POSITIONS_H
 #define TESTS_SUPPORT_CALL_POSITIONS_H
 
