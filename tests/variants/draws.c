@@ -47,7 +47,8 @@ static double estimate(const char *spec, const double *x, const double *y) {
   return exp(sq + sk) * sum;
 }
 
-/* -- the random vectors: w_r.x = (log phi_r(x) - log phi_r(-x)) / 2 for positive features, x along each axis */
+/* -- the random vectors: w_r.x = (log phi_r(x) - log phi_r(-x)) / 2 for positive features, x along each
+ * axis */
 
 enum { ROWS = 12 }; /* a block of D and a part of one */
 
