@@ -169,25 +169,38 @@ static attn_status probe_make(const evidence *e, const probe_choice *choice, pro
   return status ? status : record_rows(p);
 }
 
+static attn_status probe_try(const evidence *e, const probe_choice *choice, probe **out) {
+  probe *p = calloc(1, sizeof *p);
+  attn_status status =
+      p ? probe_make(e, choice, p) : attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
+  if (status) {
+    probe_free(p);
+    p = NULL;
+  }
+  *out = p;
+  return status;
+}
+
 attn_status probe_get(const evidence *e, probe **out) {
   if (!e->cache->probe) {
     probe_choice choice;
     attn_status status = probe_choose(e, &choice);
     if (status) return status;
-    probe *p = calloc(1, sizeof *p);
-    status = p ? probe_make(e, &choice, p) : attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
+    probe *p;
+    status = probe_try(e, &choice, &p);
     /* A variant that is another one for fewer keys is looked at where it has all of them. */
-    if (p && choice.keys < e->problem->n_kv && (status || !probe_keeps_keys(e, p))) {
+    if (choice.keys < e->problem->n_kv && (status || !probe_keeps_keys(e, p))) {
       probe_free(p);
       probe_choose_last(e, &choice);
-      p = calloc(1, sizeof *p);
-      status = p ? probe_make(e, &choice, p) : attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
+      status = probe_try(e, &choice, &p);
+    }
+    /* A variant may be made for the run's number of queries alone, as a graph in a file is. */
+    if (status == ATTN_EINVAL && choice.count < e->problem->n_q) {
+      probe_choose_all(e, &choice);
+      status = probe_try(e, &choice, &p);
     }
     probe_choice_free(&choice);
-    if (status) {
-      probe_free(p);
-      return status;
-    }
+    if (status) return status;
     e->cache->probe = p;
   }
   *out = e->cache->probe;

@@ -29,6 +29,13 @@ void probe_choose_last(const evidence *e, probe_choice *c) {
   c->keys = p->n_kv;
 }
 
+void probe_choose_all(const evidence *e, probe_choice *c) {
+  probe_choice_free(c);
+  c->count = e->problem->n_q;
+  c->first = 0;
+  c->keys = e->problem->n_kv;
+}
+
 /* Do two kv heads map one row to different features? */
 static attn_status features_differ(const evidence *e, int64_t kv_head, bool *out) {
   const attn_feature_map *map = e->view->features;

@@ -19,8 +19,9 @@ static inline int64_t probe_choice_row(const probe_choice *c, int64_t r) {
 /* (batch, head) at random, and as probe.h says: rows at random with edges, the rows of a window under a
  * causal mask with the keys up to them, every row, or the last ones. Release with probe_choice_free. */
 attn_status probe_choose(const evidence *, probe_choice *);
-/* Instead the last rows, and all keys. */
+/* Instead the last rows, or every row, and all keys. */
 void probe_choose_last(const evidence *, probe_choice *);
+void probe_choose_all(const evidence *, probe_choice *);
 void probe_choice_free(probe_choice *);
 
 /* Do the probe's queries see the same keys under its pattern as those of the run? */

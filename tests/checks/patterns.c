@@ -2,6 +2,11 @@
  * and intervals that are a little others are told apart. */
 #include "tests/support/checks_fake.h"
 
+#include "data/data.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
 static void expect_pass(const char *spec, attn_problem p, const int64_t *kv_len) {
   run_case *c = case_make(p, 1.5, 100);
   case_run(c, spec, kv_len);
@@ -36,6 +41,24 @@ Test(checks_patterns, fewer_and_more_queries_than_keys) {
     p.n_q = n_q;
     expect_pass("streaming:sink=3,window=10", p, NULL);
   }
+}
+
+/* A graph in a file is of 70 queries, and no probe of 64 can be made of it. */
+Test(checks_patterns, a_graph_of_more_queries_than_keys) {
+  enum { QUERIES = 70, KEYS = 32 };
+  const char *path = "graph_of_more_queries.npy";
+  FILE *file = fopen(path, "wb");
+  cr_assert_not_null(file);
+  fprintf(file, "%s%c%c%c%c%-117s\n", "\x93NUMPY", 1, 0, 118, 0,
+          "{'descr': '|u1', 'fortran_order': False, 'shape': (70, 32), }");
+  for (int i = 0; i < QUERIES; i++)
+    for (int j = 0; j < KEYS; j++) fputc((i + j) % 3 != 0, file);
+  cr_assert_eq(fclose(file), 0);
+  attn_problem p = case_problem(2, 4, 2, KEYS, 12, 5, true, ATTN_F32);
+  p.n_q = QUERIES;
+  attn_graph_reader_set(data_graph_read);
+  expect_pass("graph:kind=file,file=graph_of_more_queries.npy", p, NULL);
+  unlink(path);
 }
 
 /* -- GR-1: an algorithm that loses a key, or takes one that no edge leads to -- */
