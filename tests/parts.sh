@@ -66,12 +66,13 @@ part gcc ./tests/run.sh
 part isa ./tests/run.sh --isa others -E '^test_core_(properties|environment)$'
 # With another compiler everything is built; with it and with the sanitizers what computes and what reads is run, except
 # tests of minutes that the instruction sets above have run.
-computes='core variants data expression' slow='^test_core_(numerics|properties|guard|environment)$'
+computes='core variants data expression'
+slow='^test_(core_(numerics|properties|guard|environment|finite|special)|expression_oracles)$'
 part clang ./cmake/build.sh clang
 part clang ./tests/run.sh --clang --areas "$computes" -E "$slow"
 part asan ./tests/run.sh --asan --areas "$computes" -E "$slow"
 # Under the emulator what differs on that processor: the kernels, and each engine once on them.
-part neon ./tests/run.sh --neon -R '^test_(core_(kernels|exp|bf16|score|skip|verify|lse|causal_patterns|reference)|variants_equivalence)$'
+part neon ./tests/run.sh --neon -R '^test_(core_(kernels|exp|bf16|score|skip|causal_patterns|reference)|variants_equivalence)$'
 part mutants ./tests/run.sh --mutants
 part mpi ./tests/run.sh --mpi
 part sweep ./experiments/sweep.sh

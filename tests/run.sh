@@ -92,11 +92,10 @@ elif [ "$each" = no ]; then
 else
   ./cmake/build.sh "$preset" attnlab
   isas=$("build/$preset/experiments/attnlab" info | sed -n 's/^kernels for *//p')
-  # shellcheck disable=SC2086 # a list, best first
-  set -- ${isas:?attnlab info lists no instruction set}
-  [ "$each" = all ] || shift
-  for isa in "$@"; do
+  best=${isas%% *}
+  for isa in ${isas:?attnlab info lists no instruction set}; do
+    [ "$each" = all ] || [ "$isa" != "$best" ] || continue
     echo "attnlab: instruction set $isa" >&2
-    ATTN_ISA=$isa run_tests
+    ATTN_ISA=$isa run_tests "$@"
   done
 fi

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/mathematics/vector.h"
+
 static const int64_t held_max = INT64_C(1) << 28; /* bytes */
 
 void head_data_measure(head_data *h) {
@@ -18,30 +20,27 @@ void head_data_measure(head_data *h) {
     h->low[l] = h->keys ? h->v[l] : 0;
     h->high[l] = h->low[l];
   }
-  for (int64_t j = 0; j < h->keys; j++)
+  double *restrict low = h->low, *restrict high = h->high, *restrict mean = h->mean;
+  for (int64_t j = 0; j < h->keys; j++) {
+    const double *v = h->v + j * d_v;
     for (int64_t l = 0; l < d_v; l++) {
-      double x = h->v[j * d_v + l];
-      h->mean[l] += x / (double)h->keys;
-      h->low[l] = fmin(h->low[l], x);
-      h->high[l] = fmax(h->high[l], x);
+      mean[l] += v[l] / (double)h->keys;
+      low[l] = v[l] < low[l] ? v[l] : low[l];
+      high[l] = v[l] > high[l] ? v[l] : high[l];
     }
+  }
   for (int64_t l = 0; l < d_v; l++) {
     h->finite = h->finite && isfinite(h->mean[l]);
     h->v_max = fmax(h->v_max, fmax(-h->low[l], h->high[l]));
   }
   for (int64_t j = 0; j < h->keys; j++) {
-    double norm = 0, distance = 0;
-    for (int64_t l = 0; l < d; l++) norm += h->k[j * d + l] * h->k[j * d + l];
-    for (int64_t l = 0; l < d_v; l++) {
-      double x = h->v[j * d_v + l] - h->mean[l];
-      distance += x * x;
-    }
+    const double *k = h->k + j * d, norm = vector_dot_fast(k, k, d);
     h->finite = h->finite && isfinite(norm);
     h->k_max = fmax(h->k_max, norm);
-    far = fmax(far, distance);
+    far = fmax(far, vector_distance(h->v + j * d_v, h->mean, d_v));
   }
   h->k_max = sqrt(h->k_max);
-  h->diameter = 2 * sqrt(far);
+  h->diameter = 2 * far;
 }
 
 attn_status head_data_alloc(const attn_problem *p, head_data *out) {

@@ -134,7 +134,7 @@ static row_extremes row_scores(const head_data *h, const double *moved, row_spac
     products(s->q, moved ? s->center : k, d, &score, &whole);
     transformed x = transform_score(p, h->batch, h->head, s->i, s->index[a], scale * score);
     if (s->log_weight[a] != 0) transform_weigh(&x, s->log_weight[a]);
-    weight = fmax(weight, fabs(s->log_weight[a]));
+    weight = fabs(s->log_weight[a]) > weight ? fabs(s->log_weight[a]) : weight;
     s->score[a] = x.score;
     s->units[a] = x.units;
     s->map[a] = x.map;

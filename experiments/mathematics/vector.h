@@ -9,7 +9,7 @@ double vector_dot(const double *a, const double *b, int64_t n);
 /* Adds four interleaved sums, for inner loops. */
 double vector_dot_fast(const double *a, const double *b, int64_t n);
 double vector_norm(const double *, int64_t n);
-/* |a - b| */
+/* |a - b|, as vector_dot_fast adds. */
 double vector_distance(const double *a, const double *b, int64_t n);
 
 #endif

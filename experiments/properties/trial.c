@@ -70,9 +70,11 @@ attn_status trial_inputs_draw(const attn_problem *p, uint64_t seed, trial_inputs
   for (uint64_t s = 0; !status && s < 3; s++) {
     attn_rng rng;
     attn_rng_init(&rng, seed, purpose_inputs, s);
-    const size_t count = rows_of(&out->problem, sides[s]) * row_bytes(&out->problem, sides[s]);
-    for (size_t i = 0; i < count / attn_dtype_size(p->dtype); i++)
-      attn_set(*tensor_of(out, sides[s]), (int64_t)i, p->dtype, (2 * attn_rng_uniform(&rng) - 1) * sqrt(3));
+    const int64_t count = (int64_t)(rows_of(&out->problem, sides[s]) * row_bytes(&out->problem, sides[s]) /
+                                    attn_dtype_size(p->dtype));
+    char *to = *tensor_of(out, sides[s]);
+    for (int64_t i = 0; i < count; i++)
+      attn_set(to, i, p->dtype, (2 * attn_rng_uniform(&rng) - 1) * sqrt(3));
   }
   return status;
 }

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TIME_LIMIT = 20 }; /* seconds; the child would wait for ever */
+enum { TIME_LIMIT = 10 }; /* seconds; the child would wait for ever */
 
 typedef attn_status (*work)(int threads);
 

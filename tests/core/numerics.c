@@ -205,7 +205,7 @@ static void linear_sums(case_shape shape, const char *spec, double from, double 
 
 Test(core_numerics, linear_segments) {
   const case_shape all = {1, 1, 1, 5, 4200, 4, 3, false, false},
-                   causal = {1, 1, 1, 900, 4300, 4, 3, true, false};
+                   causal = {1, 1, 1, 300, 4300, 4, 3, true, false};
   const case_shape padded = {1, 1, 1, 6, 4400, 4, 3, false, true},
                    early = {1, 1, 1, 300, 260, 4, 3, true, false};
   static const char *const some[] = {"performer:features=6", "performer:features=6,eps=1e-3",

@@ -134,6 +134,7 @@ static catch_answer ask_check(const check *c, const char *spec) {
     inputs_free(&in);
     attn_plan_destroy(plan);
     data_target_free(target);
+    if (c->kind == KIND_HARD && reports(&bound)) break; /* no number of runs makes it less */
   }
   if (!admitted) return unable(c->name, spec, "no problem admits this setting");
   if (count == 0) {

@@ -125,7 +125,10 @@ static double log_weight_errors(const attn_rounding *r, bool ordered, double cha
   double u = r->unit, once = -log1p(-r->exp_error), rounded = -log1p(-r->weight), least = 0;
   const double sink_error = sink ? 2 * u * fabs(*sink) : 0;
   double error_max = sink_error;
-  for (int64_t a = 0; a < s->count; a++) error_max = fmax(error_max, score_error(r, chain, underflow, s, a));
+  for (int64_t a = 0; a < s->count; a++) {
+    const double error = score_error(r, chain, underflow, s, a);
+    error_max = error > error_max ? error : error_max;
+  }
   *inverse = 0;
   if (sink) {
     least = s->sink_slack = sink_error + r->kappa_s * u * (1 + u) * (top - *sink + sink_error + error_max) +
@@ -139,7 +142,7 @@ static double log_weight_errors(const attn_rounding *r, bool ordered, double cha
     s->slack[a] = error + r->kappa_s * u * (1 + u) * (top - s->score[a] + error + error_max) +
                   (double)(1 + later) * once + rounded;
     *inverse += s->weight[a] * below(s->slack[a]);
-    least = fmax(least, s->slack[a]);
+    least = s->slack[a] > least ? s->slack[a] : least;
   }
   return least;
 }
