@@ -73,8 +73,7 @@ attn_status trial_inputs_draw(const attn_problem *p, uint64_t seed, trial_inputs
     const int64_t count = (int64_t)(rows_of(&out->problem, sides[s]) * row_bytes(&out->problem, sides[s]) /
                                     attn_dtype_size(p->dtype));
     char *to = *tensor_of(out, sides[s]);
-    for (int64_t i = 0; i < count; i++)
-      attn_set(to, i, p->dtype, (2 * attn_rng_uniform(&rng) - 1) * sqrt(3));
+    for (int64_t i = 0; i < count; i++) attn_set(to, i, p->dtype, (2 * attn_rng_uniform(&rng) - 1) * sqrt(3));
   }
   return status;
 }

@@ -5,11 +5,10 @@
 TestSuite(runner_stored, .init = command_enter, .fini = command_leave, .timeout = 120);
 
 Test(runner_stored, errors_are_those_of_what_is_stored) {
-  command_write_text(
-      "x.yaml",
-      "schema: 1\ngrid: {n: 70, heads: 2, kv_heads: 1, d: 8, dtype: [f32, f16, bf16]}\n"
-      "variants: [tiled, topk: {k: 8}, performer: {features: 16}]\n"
-      "datasets: gaussian\nthreads: 1\n" TIMING);
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 70, heads: 2, kv_heads: 1, d: 8, dtype: [f32, f16, bf16]}\n"
+                     "variants: [tiled, topk: {k: 8}, performer: {features: 16}]\n"
+                     "datasets: gaussian\nthreads: 1\n" TIMING);
   cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
   result_set set = read_results("x.h5");
   int exact = 0;
