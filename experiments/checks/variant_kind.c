@@ -5,6 +5,7 @@
 #include "core/expression/attn_expression.h"
 
 static bool is_any(const attn_view *v) { return v; }
+static bool takes_halves(const attn_view *v) { return v->caps & ATTN_CAP_HALF; }
 static bool is_padded(const attn_view *v) { return v->caps & ATTN_CAP_PADDING; }
 static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
 static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE; }
@@ -75,6 +76,7 @@ static bool is_permutable(const attn_view *v) { return v->caps & ATTN_CAP_PERMUT
 static bool is_shiftable(const attn_view *v) { return v->caps & ATTN_CAP_SHIFT; }
 
 const variant_kind of_any = {"of every kind", is_any};
+const variant_kind of_halves = {"that take tensors stored in 16 bits", takes_halves};
 const variant_kind of_padded = {"that take padding", is_padded};
 const variant_kind of_lse = {"that give the log-sum-exp of their rows", gives_lse};
 const variant_kind of_transforms = {"that take transforms of scores", takes_transforms};

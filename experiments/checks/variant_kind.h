@@ -12,7 +12,7 @@ typedef struct variant_kind {
   bool (*holds)(const attn_view *);
 } variant_kind;
 
-extern const variant_kind of_any, of_padded, of_lse, of_transforms;
+extern const variant_kind of_any, of_halves, of_padded, of_lse, of_transforms;
 extern const variant_kind of_softmax, of_whole_softmax, of_online_softmax, of_exact, of_short_operands;
 extern const variant_kind of_patterns, of_rolling, of_selectors, of_proxies, of_kept, of_rankings,
     of_scored_rankings, of_thresholds, of_weighted, of_promises, of_pages, of_hashes, of_features,

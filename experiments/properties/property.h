@@ -10,7 +10,7 @@
 
 enum { TRIAL_BATCH = 9 }; /* at most */
 
-/* Contiguous tensors of problem->dtype. */
+/* Contiguous tensors, of the types that the problem says. */
 typedef struct trial_inputs {
   attn_problem problem; /* resolved */
   char *q, *k, *v;
@@ -32,7 +32,7 @@ typedef struct trial {
 attn_status trial_make(const evidence *, trial **);
 void trial_free(trial *);
 
-/* Uniform with mean 0 and variance 1. */
+/* Uniform with mean 0 and variance 1, rounded to the types of the tensors. */
 attn_status trial_inputs_draw(const attn_problem *, uint64_t seed, trial_inputs *);
 attn_status trial_inputs_copy(const trial_inputs *, trial_inputs *);
 /* Batch entries from `first` on, the first rows, and heads repeated, as the problem says. */

@@ -18,8 +18,16 @@ static size_t rows_of(const attn_problem *p, attn_side side) {
   return (size_t)(p->batch * (side == ATTN_QUERY ? p->heads * p->n_q : p->kv_heads * p->n_kv));
 }
 
+static int64_t width_of(const attn_problem *p, attn_side side) {
+  return side == ATTN_VALUE ? p->d_v : p->d_qk;
+}
+
+static attn_dtype type_of(const attn_problem *p, attn_side side) {
+  return attn_stored(side == ATTN_QUERY ? p->q : side == ATTN_KEY ? p->k : p->v, p->dtype);
+}
+
 static size_t row_bytes(const attn_problem *p, attn_side side) {
-  return (size_t)(side == ATTN_VALUE ? p->d_v : p->d_qk) * attn_dtype_size(p->dtype);
+  return (size_t)width_of(p, side) * attn_dtype_size(type_of(p, side));
 }
 
 static char **tensor_of(trial_inputs *in, attn_side side) {
@@ -31,7 +39,10 @@ static const attn_side sides[] = {ATTN_QUERY, ATTN_KEY, ATTN_VALUE};
 static attn_status inputs_alloc(const attn_problem *p, trial_inputs *out) {
   trial_inputs in = {.problem = *p};
   attn_problem *own = &in.problem;
-  own->q = own->k = own->v = own->o = (attn_stride){0};
+  own->q = (attn_stride){.stored = p->q.stored};
+  own->k = (attn_stride){.stored = p->k.stored};
+  own->v = (attn_stride){.stored = p->v.stored};
+  own->o = (attn_stride){.stored = p->o.stored};
   attn_status status = attn_problem_resolve(own);
   for (int s = 0; !status && s < 3; s++)
     if (!(*tensor_of(&in, sides[s]) = malloc(rows_of(own, sides[s]) * row_bytes(own, sides[s]) + 1)))
@@ -62,7 +73,7 @@ void trial_row_fill(const trial_inputs *in, attn_side side, int64_t batch, int64
                     double value) {
   const attn_problem *p = &in->problem;
   void *at = trial_row(in, side, batch, head, row);
-  for (int64_t l = 0; l < (side == ATTN_VALUE ? p->d_v : p->d_qk); l++) attn_set(at, l, p->dtype, value);
+  for (int64_t l = 0; l < width_of(p, side); l++) attn_set(at, l, type_of(p, side), value);
 }
 
 attn_status trial_inputs_draw(const attn_problem *p, uint64_t seed, trial_inputs *out) {
@@ -70,10 +81,11 @@ attn_status trial_inputs_draw(const attn_problem *p, uint64_t seed, trial_inputs
   for (uint64_t s = 0; !status && s < 3; s++) {
     attn_rng rng;
     attn_rng_init(&rng, seed, purpose_inputs, s);
-    const int64_t count = (int64_t)(rows_of(&out->problem, sides[s]) * row_bytes(&out->problem, sides[s]) /
-                                    attn_dtype_size(p->dtype));
+    const attn_problem *own = &out->problem;
+    const int64_t count = (int64_t)rows_of(own, sides[s]) * width_of(own, sides[s]);
+    const attn_dtype type = type_of(own, sides[s]);
     char *to = *tensor_of(out, sides[s]);
-    for (int64_t i = 0; i < count; i++) attn_set(to, i, p->dtype, (2 * attn_rng_uniform(&rng) - 1) * sqrt(3));
+    for (int64_t i = 0; i < count; i++) attn_set(to, i, type, (2 * attn_rng_uniform(&rng) - 1) * sqrt(3));
   }
   return status;
 }
@@ -107,7 +119,8 @@ attn_status trial_inputs_copy(const trial_inputs *from, trial_inputs *out) {
 attn_status trial_execute(const attn_plan *plan, const trial_inputs *in, trial_poison poison, char **out) {
   static const int bytes_of[] = {[POISON_NAN] = 0xff, [POISON_HUGE] = 0x7b};
   const attn_problem *p = &in->problem;
-  const size_t bytes = (size_t)(p->batch * p->heads * p->n_q * p->d_v) * attn_dtype_size(p->dtype),
+  const size_t bytes = (size_t)(p->batch * p->heads * p->n_q * p->d_v) *
+                       attn_dtype_size(attn_stored(p->o, p->dtype)),
                work_bytes = attn_plan_work_size(plan);
   char *room = malloc(bytes + 2 * MARGIN), *o = malloc(bytes + 1), *work = malloc(work_bytes + 1);
   attn_status status = ATTN_OK;

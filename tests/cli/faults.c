@@ -1,5 +1,6 @@
 /* faults.c - attnlab test: what shows only in a log-sum-exp, under strides, at the edge of memory, far down a
- * long sequence, on particular inputs, or under one instruction set (plugins/planted.c). */
+ * long sequence, on particular inputs, under one instruction set (plugins/planted.c), or of tensors that are
+ * stored in 16 bits (plugins/planted_shape.c). */
 #include "tests/support/command.h"
 
 #include "attn.h"
@@ -54,6 +55,23 @@ Test(cli_faults, particular_inputs) {
   SAID("needle", "FP-1          FAILED", "one key of a large score");
   SAID("flat", "FP-1          FAILED", "keys all alike");
   SAID("large", "FP-1          FAILED", "large norms");
+}
+
+/* Keys read as another type, and outputs cut off, where tensors are stored in 16 bits. */
+Test(cli_faults, stored_in_sixteen_bits) {
+  static const char *const faults[][2] = {{"none", "PROP-HALF     pass"},
+                                          {"half_keys", "PROP-HALF     FAILED"},
+                                          {"half_cut", "PROP-HALF     FAILED"}};
+  char command[300];
+  for (int f = 0; f < 3; f++) {
+    snprintf(command, sizeof command,
+             "test planted_shape:fault=%s --problems fixed --plugin %s/tests/plugins/planted_shape.so",
+             faults[f][0], TEST_BINARY_DIR);
+    command_run(command, &result);
+    cr_expect_eq(result.exit_code, f > 0, "%s%s", result.out, result.err);
+    cr_expect(strstr(result.out, faults[f][1]), "%s: '%s' is missing from\n%s", command, faults[f][1],
+              result.out);
+  }
 }
 
 /* Skipped where the machine has one set alone: nothing can differ there. */

@@ -882,6 +882,8 @@ mutant(property-values core/kernels/features.inc PROP-VALUES performer
   "a constant is added before the division" [[out[i] = x[i] / divisor;]] [[out[i] = (x[i] + (REAL)1e-6) / divisor;]])
 mutant(property-strides variants/full.c PROP-STRIDES full
   "rows of V are taken to be contiguous" [[head, p->dtype), @stride.row@, h.keys,]] [[(i % 2 ? p->d_v : stride.row)]])
+mutant(property-half variants/full.c PROP-HALF full "16-bit outputs of a block are all those of its first row"
+  [[attn_store_row(c->kernels, p->o.stored, p->d_v, attn_at(o.at, @r * o.row@, t),]] [[0]])
 mutant(property-bounds core/problem.c PROP-BOUNDS full
   "one key of the padding is read"
   [[call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv]]

@@ -97,6 +97,8 @@ static attn_cost cost(const attn_context *c) {
 }
 
 ATTN_VARIANT(planted_select, .summary = "five keys of largest score, with a fault to choose", .cite = "none",
-             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT & ~ATTN_CAP_SCORE & ~ATTN_CAP_MASK) | ATTN_CAP_DATA,
+             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT & ~ATTN_CAP_SCORE & ~ATTN_CAP_MASK &
+                      ~ATTN_CAP_HALF) |
+                     ATTN_CAP_DATA,
              .params = table, .params_size = sizeof(params), .budget = {.parameter = "k"},
              .describe = describe, .cost = cost)

@@ -61,6 +61,8 @@
   FAULT(room)           /* heads of K are taken to lie close */                              \
   FAULT(half_values)    /* values are at most 65504 */                                       \
   FAULT(small_values)   /* values under 2^-14 are 0 */                                       \
+  FAULT(half_keys)      /* 16-bit keys are taken to be bf16 */                               \
+  FAULT(half_cut)       /* 16-bit outputs are cut off, not rounded */                        \
   FAULT(later_empty)    /* a batch entry but the first sees a key where it has none */       \
   FAULT(plain_decode)   /* one query, d = 64, grouped heads, no mask and no transform */     \
   FAULT(wide_cap)       /* a soft cap above 10 */                                            \
@@ -191,13 +193,14 @@ static double scale_of(const line *x) {
 /* Scores of the keys that are seen, -Inf of the others; the largest. */
 static double score_row(const line *x, int64_t i) {
   const attn_problem *p = x->p;
-  const attn_dtype t = p->dtype;
   const fault f = x->s->fault;
+  const attn_dtype q_type = attn_stored(p->q, p->dtype),
+                   k_type = f == F_half_keys && p->k.stored ? ATTN_BF16 : attn_stored(p->k, p->dtype);
   const int64_t k_row = f == F_key_stride ? p->d_qk : p->k.row;
   attn_stride keys_at = p->k;
   if (f == F_room && p->k.row == p->d_qk && p->k.head > p->n_kv * p->k.row) keys_at.head = p->n_kv * p->k.row;
-  const char *q = attn_at(attn_rows(x->call->q, p->q, x->b, x->h, t), i * p->q.row, t),
-             *k = attn_rows(x->call->k, keys_at, x->kv_batch, x->kv, t);
+  const char *q = attn_at(attn_rows(x->call->q, p->q, x->b, x->h, p->dtype), i * p->q.row, q_type),
+             *k = attn_rows(x->call->k, keys_at, x->kv_batch, x->kv, p->dtype);
   int64_t width = p->d_qk;
   double top = -(double)INFINITY;
   if ((f == F_width_64 && width == 64) || (f == F_width_128 && width == 128)) width -= 4;
@@ -206,7 +209,7 @@ static double score_row(const line *x, int64_t i) {
     double sum = 0;
     x->score[j] = -(double)INFINITY;
     if (!sees(x, i, j)) continue;
-    for (int64_t l = 0; l < width; l++) sum += attn_get(q, l, t) * attn_get(k, j * k_row + l, t);
+    for (int64_t l = 0; l < width; l++) sum += attn_get(q, l, q_type) * attn_get(k, j * k_row + l, k_type);
     x->score[j] = transformed(x, i, j, scale_of(x) * sum);
     top = fmax(top, x->score[j]);
   }
@@ -267,11 +270,11 @@ static double value_of(const line *x, double v) {
 
 static void row(const line *x, int64_t i, bool again) {
   const attn_problem *p = x->p;
-  const attn_dtype t = p->dtype;
+  const attn_dtype v_type = attn_stored(p->v, p->dtype), o_type = attn_stored(p->o, p->dtype);
   const double *sink = sink_of(x);
   const int64_t o_row = x->s->fault == F_output_stride ? p->d_v : p->o.row;
-  const char *v = attn_rows(x->call->v, p->v, x->kv_batch, x->kv, t);
-  char *o = (char *)(uintptr_t)attn_at(attn_rows(x->call->o, p->o, x->b, x->h, t), i * o_row, t);
+  const char *v = attn_rows(x->call->v, p->v, x->kv_batch, x->kv, p->dtype);
+  char *o = (char *)(uintptr_t)attn_at(attn_rows(x->call->o, p->o, x->b, x->h, p->dtype), i * o_row, o_type);
   double top = score_row(x, i), sum = 0;
   const bool any = x->keys && top > -(double)INFINITY;
   if (any && sink) top = fmax(top, *sink);
@@ -282,11 +285,13 @@ static void row(const line *x, int64_t i, bool again) {
   for (int64_t l = 0; l < p->d_v; l++) {
     double acc = 0;
     for (int64_t j = 0; j < x->keys; j++)
-      if (x->score[j] > 0) acc += x->score[j] * value_of(x, attn_get(v, j * p->v.row + l, t));
+      if (x->score[j] > 0) acc += x->score[j] * value_of(x, attn_get(v, j * p->v.row + l, v_type));
     acc = any || x->s->fault == F_no_keys || x->s->fault == F_hidden_first ? acc / sum * gain_of(x, i, again)
                                                                            : 0;
     if (x->s->fault == F_wide_values && l >= p->d_qk) acc *= 1.5;
-    attn_set(o, l, t, acc);
+    attn_set(o, l, o_type, acc);
+    if (x->s->fault == F_half_cut && p->o.stored && fabs(attn_get(o, l, o_type)) > fabs(acc))
+      ((uint16_t *)(void *)o)[l]--;
   }
   if (x->call->lse)
     x->call->lse[(x->b * p->heads + x->h) * p->n_q + i] =
