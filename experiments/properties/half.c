@@ -23,14 +23,6 @@ static void widen(const trial_inputs *stored, const trial_inputs *wide) {
     for (int64_t i = 0; i < counts[s]; i++) attn_set(to[s], i, ATTN_F32, attn_get(from[s], i, types[s]));
 }
 
-static attn_status execute(const trial *t, const trial_inputs *in, char **o) {
-  attn_plan *plan = NULL;
-  attn_status status = attn_plan_create_spec(&plan, &in->problem, t->spec, &t->options);
-  if (!status) status = trial_execute(plan, in, POISON_NAN, o);
-  attn_plan_destroy(plan);
-  return status;
-}
-
 /* Both outputs on the same numbers: the one as it is stored, the other in fp32. */
 static attn_status run_both(const trial *t, attn_dtype type, trial_inputs *stored, trial_inputs *wide,
                             char **o, char **o_wide) {
@@ -40,8 +32,8 @@ static attn_status run_both(const trial *t, attn_dtype type, trial_inputs *store
   p.dtype = ATTN_F32;
   if (!status) status = trial_inputs_draw(&p, 1, wide);
   if (!status) widen(stored, wide);
-  if (!status) status = execute(t, wide, o_wide);
-  return status ? status : execute(t, stored, o);
+  if (!status) status = trial_run(t, wide, 1, POISON_NAN, o_wide);
+  return status ? status : trial_run(t, stored, 1, POISON_NAN, o);
 }
 
 /* The largest distance from the output in fp32, as a part of what one rounding allows. */

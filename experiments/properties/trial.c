@@ -149,7 +149,8 @@ out:
 
 static bool same_problem(const attn_problem *a, const attn_problem *b) {
   return a->batch == b->batch && a->heads == b->heads && a->kv_heads == b->kv_heads && a->n_q == b->n_q &&
-         a->n_kv == b->n_kv && a->dtype == b->dtype;
+         a->n_kv == b->n_kv && a->dtype == b->dtype && a->q.stored == b->q.stored &&
+         a->k.stored == b->k.stored && a->v.stored == b->v.stored && a->o.stored == b->o.stored;
 }
 
 attn_status trial_run(const trial *t, const trial_inputs *in, int threads, trial_poison poison, char **o) {
