@@ -34,6 +34,7 @@ typedef struct dyadic {
   shape shapes[SHAPES];
   const attn_exemption *exempt;
   uint32_t caps;
+  bool by_features;
   size_t work_size; /* the largest of the parts */
 } dyadic;
 
@@ -159,6 +160,7 @@ static attn_status inspect_term(attn_builder *b, dyadic *x, const attn_expressio
   for (const attn_exemption *own = view.exempt; own && own->reason; own++)
     shared = shared || (own->properties & (ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD));
   x->caps = view.caps | ATTN_CAP_CAUSAL;
+  x->by_features = view.by_features;
   return expression_exempt(
       b,
       (const attn_exemption *const[]){view.exempt, few, shared ? rows : NULL,
@@ -193,6 +195,7 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->expression = c->expression;
   view->caps &= x->caps;
   view->exempt = x->exempt;
+  view->by_features = x->by_features;
 }
 
 static attn_status size(const attn_context *c, size_t *work_size, attn_cost *cost) {

@@ -7,6 +7,7 @@ typedef struct sum {
   const attn_plan **plans;
   const attn_exemption *exempt;
   uint32_t caps;
+  bool by_features;
   size_t work_size; /* the largest of the terms */
 } sum;
 
@@ -48,6 +49,7 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) 
     if (status) break;
     lists[t] = view.exempt;
     s->caps &= view.caps | ATTN_CAP_DATA;
+    s->by_features |= view.by_features;
     if (attn_plan_work_size(plans[t]) > s->work_size) s->work_size = attn_plan_work_size(plans[t]);
   }
   if (!status) status = expression_exempt(b, lists, e->count, &s->exempt);
@@ -95,6 +97,7 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->expression = c->expression;
   view->caps &= s->caps;
   view->exempt = s->exempt;
+  view->by_features = s->by_features;
 }
 
 static attn_status size(const attn_context *c, size_t *work_size, attn_cost *cost) {

@@ -169,7 +169,7 @@ static attn_status judge_kind(const trial *t, const attn_problem *p, extreme kin
   status = mark_rows(&x);
   if (!status) status = judge_input(&x, kind);
   /* Features of a huge key may cancel: only a NaN is judged. */
-  const bool cancels = kind == HUGE_KEY && t->view.features && isfinite(x.found.largest);
+  const bool cancels = kind == HUGE_KEY && t->view.by_features && isfinite(x.found.largest);
   if (!status && !cancels && !(x.found.largest <= bound->measured)) {
     char text[160];
     snprintf(text, sizeof text, "%s, %s", what, x.broken);

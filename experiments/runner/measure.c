@@ -271,7 +271,7 @@ static void conclude_nan(measured_run *r, const attn_view *view, int64_t unwritt
                      (long long)unwritten);
     return;
   }
-  if ((view->caps & ATTN_CAP_EXACT) || !beyond_range(r->block, view->features)) {
+  if ((view->caps & ATTN_CAP_EXACT) || !beyond_range(r->block, view->by_features)) {
     measure_conclude(&r->row, RUN_FAILED,
                      "the output has elements that are NaN, although the inputs are finite");
     return;

@@ -63,6 +63,18 @@ Test(checks_properties, equal_patterns_of_nan_are_equal) {
   cr_expect_str_eq(said.message, "is NaN, expected 1 (of nan.npy, banana; NaN)");
 }
 
+/* Features of a huge key cancel, in a term as alone. */
+Test(checks_properties, a_huge_key_meets_features_in_a_term) {
+  static const char *const features[] = {"linear:feature=taylor", "1*linear:feature=taylor",
+                                         "0.25*topk:k=1 + 0.75*linear:feature=taylor",
+                                         "0.5*full + 0.5*(0.5*full + 0.5*linear:feature=taylor)"};
+  for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
+    run_case *c = case_gaussian(features[i], shape(false, ATTN_F32), 3);
+    expect_verdict(&c->e, "PROP-EXTREME", VERDICT_PASS, features[i]);
+    case_free(c);
+  }
+}
+
 Test(checks_properties, correct_variants_pass_what_they_declare) {
   for (size_t t = 0; t < sizeof table / sizeof *table; t++)
     for (int causal = 0; causal < 2; causal++)
