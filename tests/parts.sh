@@ -75,6 +75,8 @@ part asan ./tests/run.sh --asan --areas "$computes" -E "$slow"
 part neon ./tests/run.sh --neon -R '^test_(core_(kernels|exp|bf16|score|skip|causal_patterns|reference)|variants_equivalence)$'
 part mutants ./tests/run.sh --mutants
 part mpi ./tests/run.sh --mpi
+# With dev's options, which differ in this alone, it takes what dev has compiled.
+part sweep cmake --preset release -DATTN_WERROR=ON
 part sweep ./experiments/sweep.sh
 part sweep ./tests/docs/quotes.py build/release/experiments/attnlab .
 extra clang-all ./tests/run.sh --clang

@@ -153,10 +153,11 @@ Test(data_passes, only_the_heads_and_queries_that_are_named_change) {
  * first's. */
 Test(data_passes, layers_have_variants_of_their_own) {
   unsigned char first[LAYERS * 8] = {0}, last[LAYERS * 8] = {0}, both[LAYERS * 8] = {0};
-  for (int h = 0; h < model.heads; h++) {
-    first[h] = both[h] = 1;
-    last[(LAYERS - 1) * model.heads + h] = both[(LAYERS - 1) * model.heads + h] = 1;
-  }
+  const size_t heads = (size_t)model.heads;
+  memset(first, 1, heads);
+  memset(last + (LAYERS - 1) * heads, 1, heads);
+  memcpy(both, last, sizeof both);
+  memset(both, 1, heads);
   const data_llama_swap second = {.spec = spec_of("topk:k=2"), .where = last, .mix = 1},
                         same = {.spec = spec_of("streaming:sink=1,window=2"), .where = last, .mix = 1};
   const data_llama_swap swaps[] = {
