@@ -2,7 +2,7 @@
 """pages.py BUILD SOURCE - the commands and programs of experiments/docs/*.md, as they stand there.
 
 Each page is tried in a separate directory, in the order of its blocks: ```sh by a shell that stops at the first failure, with
-the built program in its path; ```python in one interpreter, with core/python in its path. A block ```text is what a reader
+the built program in its path, whose `test` draws problems for SECONDS alone; ```python in one interpreter, with core/python in its path. A block ```text is what a reader
 may compare; indented blocks install or fetch something, and are not tried. What a page reads of the tree (data, experiments, core, variants,
 LICENSE, README.md) is there by link. A page without a block that can be tried fails, unless it is listed below."""
 import os
@@ -15,6 +15,7 @@ import tempfile
 
 UNTRIED = {"install.md", "models.md", "masks.md"}  # packages; a fetched model; tests/cli/masks.c tries the commands of its table
 OPTIONAL = {"numpy", "pandas", "h5py", "matplotlib", "torch"}
+SECONDS = 3
 LINKS = ("data", "experiments", "core", "variants", "LICENSE", "README.md")
 
 
@@ -50,9 +51,16 @@ def try_page(page, source):
 
 def main():
     build, source = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
-    os.environ["PATH"] = f"{build / 'experiments'}:{os.environ['PATH']}"
+    program = build / "experiments" / "attnlab"
+    first = pathlib.Path(tempfile.mkdtemp(prefix="attnlab-program-"))
+    (first / "attnlab").write_text(f'''#!/bin/sh
+[ "$1" != test ] || set -- "$@" --time {SECONDS}
+exec {program} "$@"
+''')
+    (first / "attnlab").chmod(0o755)
+    os.environ["PATH"] = f"{first}:{os.environ['PATH']}"
     os.environ["ATTNLAB_SOURCE"] = str(source)
-    os.environ["ATTNLAB_PROGRAM"] = str(build / "experiments" / "attnlab")
+    os.environ["ATTNLAB_PROGRAM"] = str(program)
     os.environ["ATTNLAB_LIBRARY"] = str(build / "core" / "libattn.so")
     os.environ["MPLBACKEND"] = "Agg"
     os.environ["OMP_NUM_THREADS"] = "2"
@@ -73,6 +81,7 @@ def main():
             shutil.rmtree(directory)
         assert tried, f"{page.name}: no block could be tried"
         print(f"{page.name}: {tried} blocks")
+    shutil.rmtree(first)
 
 
 main()

@@ -100,13 +100,15 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
   return ATTN_OK;
 }
 
-/* Scores of a row, then the runs of the user's graph. */
+/* Scores of a row, its query, its output and a key or value, then the runs of the user's graph. */
 static int64_t graph_runs(const attn_problem *p) {
   return p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern->max_runs : 1;
 }
 static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
   (void)parts;
-  *bytes = (size_t)c->problem->n_kv * sizeof(double) + (size_t)graph_runs(c->problem) * sizeof(attn_run);
+  const attn_problem *p = c->problem;
+  *bytes =
+      (size_t)(p->n_kv + 2 * (p->d_qk + p->d_v)) * sizeof(double) + (size_t)graph_runs(p) * sizeof(attn_run);
   return ATTN_OK;
 }
 static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
@@ -118,7 +120,7 @@ typedef struct line {
   const attn_call *call;
   const attn_problem *p;
   int64_t b, h, kv_batch, kv, keys;
-  double *score;
+  double *score, *q, *o, *kv_row;
   attn_run *runs;
 } line;
 
@@ -190,6 +192,25 @@ static double scale_of(const line *x) {
   return x->s->fault == F_zero_scale && c == 0 ? 1 / sqrt((double)x->p->d_qk) : c;
 }
 
+static void take_elements(const char *rows, int64_t first, int64_t count, attn_dtype type, double *out) {
+  if (type == ATTN_F32)
+    for (int64_t l = 0; l < count; l++) out[l] = ((const float *)(const void *)rows)[first + l];
+  else
+    for (int64_t l = 0; l < count; l++) out[l] = attn_get(rows, first + l, type);
+}
+
+static double dot(const double *a, const double *b, int64_t count) {
+  double s = 0, t = 0, u = 0, v = 0;
+  for (; count >= 4; count -= 4, a += 4, b += 4) {
+    s += a[0] * b[0];
+    t += a[1] * b[1];
+    u += a[2] * b[2];
+    v += a[3] * b[3];
+  }
+  while (count-- > 0) s += a[count] * b[count];
+  return (s + t) + (u + v);
+}
+
 /* Scores of the keys that are seen, -Inf of the others; the largest. */
 static double score_row(const line *x, int64_t i) {
   const attn_problem *p = x->p;
@@ -199,18 +220,18 @@ static double score_row(const line *x, int64_t i) {
   const int64_t k_row = f == F_key_stride ? p->d_qk : p->k.row;
   attn_stride keys_at = p->k;
   if (f == F_room && p->k.row == p->d_qk && p->k.head > p->n_kv * p->k.row) keys_at.head = p->n_kv * p->k.row;
-  const char *q = attn_at(attn_rows(x->call->q, p->q, x->b, x->h, p->dtype), i * p->q.row, q_type),
+  const char *q = attn_rows(x->call->q, p->q, x->b, x->h, p->dtype),
              *k = attn_rows(x->call->k, keys_at, x->kv_batch, x->kv, p->dtype);
   int64_t width = p->d_qk;
   double top = -(double)INFINITY;
   if ((f == F_width_64 && width == 64) || (f == F_width_128 && width == 128)) width -= 4;
   if (f == F_width_512 && width > 256) width = 256;
+  take_elements(q, i * p->q.row, width, q_type, x->q);
   for (int64_t j = 0; j < x->keys; j++) {
-    double sum = 0;
     x->score[j] = -(double)INFINITY;
     if (!sees(x, i, j)) continue;
-    for (int64_t l = 0; l < width; l++) sum += attn_get(q, l, q_type) * attn_get(k, j * k_row + l, k_type);
-    x->score[j] = transformed(x, i, j, scale_of(x) * sum);
+    take_elements(k, j * k_row, width, k_type, x->kv_row);
+    x->score[j] = transformed(x, i, j, scale_of(x) * dot(x->q, x->kv_row, width));
     top = fmax(top, x->score[j]);
   }
   if (f == F_no_maximum && p->n_q == 1 && top > -(double)INFINITY) top = 0;
@@ -263,17 +284,33 @@ static double gain_of(const line *x, int64_t i, bool again) {
   }
 }
 
-static double value_of(const line *x, double v) {
-  if (x->s->fault == F_half_values) return fmax(fmin(v, 65504), -65504);
-  return x->s->fault == F_small_values && fabs(v) < 0x1p-14 ? 0 : v;
+static void spoil_value(const line *x, double *v) {
+  for (int64_t l = 0; l < x->p->d_v; l++)
+    v[l] = x->s->fault == F_half_values ? fmax(fmin(v[l], 65504), -65504) : fabs(v[l]) < 0x1p-14 ? 0 : v[l];
+}
+
+/* x->o: the sum of the values by the weights in x->score. */
+static void sum_values(const line *x) {
+  const attn_problem *p = x->p;
+  const attn_dtype type = attn_stored(p->v, p->dtype);
+  const char *v = attn_rows(x->call->v, p->v, x->kv_batch, x->kv, p->dtype);
+  const bool spoilt = x->s->fault == F_half_values || x->s->fault == F_small_values;
+  double *o = x->o, *row = x->kv_row;
+  for (int64_t l = 0; l < p->d_v; l++) o[l] = 0;
+  for (int64_t j = 0; j < x->keys; j++) {
+    const double w = x->score[j];
+    if (!(w > 0)) continue;
+    take_elements(v, j * p->v.row, p->d_v, type, row);
+    if (spoilt) spoil_value(x, row);
+    for (int64_t l = 0; l < p->d_v; l++) o[l] += w * row[l];
+  }
 }
 
 static void row(const line *x, int64_t i, bool again) {
   const attn_problem *p = x->p;
-  const attn_dtype v_type = attn_stored(p->v, p->dtype), o_type = attn_stored(p->o, p->dtype);
+  const attn_dtype o_type = attn_stored(p->o, p->dtype);
   const double *sink = sink_of(x);
   const int64_t o_row = x->s->fault == F_output_stride ? p->d_v : p->o.row;
-  const char *v = attn_rows(x->call->v, p->v, x->kv_batch, x->kv, p->dtype);
   char *o = (char *)(uintptr_t)attn_at(attn_rows(x->call->o, p->o, x->b, x->h, p->dtype), i * o_row, o_type);
   double top = score_row(x, i), sum = 0;
   const bool any = x->keys && top > -(double)INFINITY;
@@ -282,10 +319,9 @@ static void row(const line *x, int64_t i, bool again) {
     sum += x->score[j] = any && !isinf(x->score[j]) ? exp(x->score[j] - top) : 0;
   const double seen = sum;
   if (any && sink) sum += exp(*sink - top);
+  sum_values(x);
   for (int64_t l = 0; l < p->d_v; l++) {
-    double acc = 0;
-    for (int64_t j = 0; j < x->keys; j++)
-      if (x->score[j] > 0) acc += x->score[j] * value_of(x, attn_get(v, j * p->v.row + l, v_type));
+    double acc = x->o[l];
     acc = any || x->s->fault == F_no_keys || x->s->fault == F_hidden_first ? acc / sum * gain_of(x, i, again)
                                                                            : 0;
     if (x->s->fault == F_wide_values && l >= p->d_qk) acc *= 1.5;
@@ -318,8 +354,10 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   break_down(f, p);
   for (int64_t b = 0; b < p->batch; b++)
     for (int64_t h = 0; h < p->heads; h++) {
-      line x = {s, call, p, b, h, b, h / (p->heads / p->kv_heads), attn_call_keys(call, b), call->work, NULL};
-      x.runs = (attn_run *)(void *)(x.score + p->n_kv);
+      double *score = call->work, *q = score + p->n_kv, *o = q + p->d_qk, *kv_row = o + p->d_v;
+      attn_run *runs = (attn_run *)(void *)(kv_row + p->d_qk + p->d_v);
+      line x = {s,     call, p, b,      h,   b, h / (p->heads / p->kv_heads), attn_call_keys(call, b),
+                score, q,    o, kv_row, runs};
       if (f == F_many_heads && p->heads > 6) x.kv = h % p->kv_heads;
       if (f == F_query_heads_32 && p->heads > 24) x.kv = 0;
       if (f == F_later_empty && b > 0 && !x.keys) x.keys = 1;
