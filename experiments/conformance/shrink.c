@@ -1,7 +1,7 @@
 /* shrink.c - see shrink.h. */
 #include "experiments/conformance/shrink.h"
 
-/* What is changed together: heads keep their divisor, and lengths their difference where a variant wants them
+/* What is made less together, by the same number: lengths keep their difference where a variant wants them
  * alike. */
 static const struct {
   int count;
@@ -16,12 +16,7 @@ static const struct {
              {1, {FIELD_N_KV}},
              {1, {FIELD_HEADS}},
              {1, {FIELD_KV_HEADS}}};
-enum { MOVES = sizeof moves / sizeof *moves, WAYS = 5 };
-
-static int64_t smaller(int64_t x, int way) {
-  const int64_t to[WAYS] = {1, x / 2, x - x / 4, x - x / 16, x - 1};
-  return to[way];
-}
+enum { MOVES = sizeof moves / sizeof *moves, LARGEST = 1 << 24 };
 
 static bool accept(const shrinking *s, problem *p, const problem *candidate) {
   if (problem_check(candidate) || !s->fails(s->context, candidate)) return false;
@@ -41,21 +36,22 @@ static bool make_plain(const shrinking *s, problem *p) {
   return any;
 }
 
+/* By powers of two, so that multiples of them are found, and by each number below 8, as often as it
+ * succeeds. */
 static bool make_smaller(const shrinking *s, problem *p) {
   bool any = false;
   for (int m = 0; m < MOVES; m++)
-    for (int way = 0; way < WAYS && s->more(s->context);) {
+    for (int64_t by = LARGEST; by && s->more(s->context);) {
       problem candidate = *p;
-      bool changed = false;
+      int64_t most = 0;
       for (int f = 0; f < moves[m].count; f++) {
         int64_t *v = &candidate.value[moves[m].field[f]];
-        const int64_t to = smaller(*v, way);
-        changed = changed || (to >= 1 && to < *v);
-        if (to >= 1) *v = to;
+        if (*v > most) most = *v;
+        *v = *v > by ? *v - by : 1;
       }
-      const bool less = changed && accept(s, p, &candidate);
+      const bool less = (by == LARGEST || by < most) && most > 1 && accept(s, p, &candidate);
       any = any || less;
-      way = less ? 0 : way + 1;
+      if (!less) by = by > 8 ? by / 2 : by - 1;
     }
   return any;
 }
