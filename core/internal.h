@@ -65,7 +65,7 @@ void attn_store_outputs(const attn_call *, const void *o);
 /* Does a variant take the problem of its context? */
 attn_status attn_context_check(const attn_context *);
 
-/* -- parts and engines (parts.c) -- */
+/* -- parts and engines (described_parts.c) -- */
 
 /* One way to compute attention from parts; core/engines.def lists them. At most one accepts any parts. */
 typedef struct attn_engine {

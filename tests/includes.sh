@@ -1,7 +1,8 @@
 #!/bin/sh
 # includes.sh [ROOT] - every #include "..." is a path from the root to a file of the same layer, or of one further up in
-# the table of layers of CONTRIBUTING.md. No variant includes another, no include leads back to its own file, and no
-# folder but variants/ holds more than 40 files. Names each that breaks a rule.
+# the table of layers of CONTRIBUTING.md. No variant includes another, no include leads back to its own file, no folder
+# except variants/ holds more than 40 files, and no two sources have one name; a test may have that of what it tests.
+# Names each that breaks a rule.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 most=40
@@ -39,6 +40,11 @@ find core data experiments variants tests -type f \( -name '*.c' -o -name '*.h' 
     END { exit bad }' || fails=1
 
 loops=$(tsort "$edges" 2>&1 >/dev/null) || { echo "includes that lead back: $loops"; fails=1; }
+
+for name in $(find core data experiments variants -name '*.[ch]' -o -name '*.inc' | sed 's|.*/||' | sort | uniq -d); do
+  echo "several sources are called $name"
+  fails=1
+done
 
 # shellcheck disable=SC2044 # no name of a folder has a space
 for folder in $(find core data experiments tests -type d); do

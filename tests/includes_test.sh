@@ -35,6 +35,7 @@ planted experiments/low/x.c a.h "experiments/low/x.c:2: includes a.h, which is n
 planted experiments/low/x.c ../high/b.h "includes ../high/b.h, which is no path"
 planted experiments/x.c attn.h "experiments/x.c: in no layer"
 planted variants/x.c variants/y.c "variants/x.c:2: includes variants/y.c: a variant includes another"
+planted experiments/high/a.h attn.h "several sources are called a.h"
 echo '#include "experiments/low/c.h"' >> experiments/low/a.h
 planted experiments/low/c.h experiments/low/a.h "lead back"
 for i in $(seq 41); do touch "experiments/high/$i.c"; done

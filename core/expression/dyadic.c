@@ -6,7 +6,7 @@
  * HyperAttention). (+) joins two softmaxes over different keys by their log-sum-exps. Where a part ends does
  * not depend on n, so that the first rows are those of a shorter sequence, unless rows of X depend on each
  * other. Parts of the same shape share a plan. */
-#include "core/expression/run.h"
+#include "core/expression/expression_kinds.h"
 
 #include <math.h>
 #include <string.h>

@@ -42,9 +42,9 @@ attn_status expression_parse_atom(const char *text, int level, struct attn_spec 
 attn_status expression_spec(attn_expression *, attn_spec **out);
 /* The parameters of an atom as they were written (spec.c). */
 const char *expression_named(const attn_spec *atom);
-void expression_free(attn_expression *);            /* print.c */
-attn_status expression_set_text(attn_expression *); /* print.c: from those of its terms */
-/* As attn_spec_print (print.c). */
+void expression_free(attn_expression *);            /* spec_text.c */
+attn_status expression_set_text(attn_expression *); /* spec_text.c: from those of its terms */
+/* As attn_spec_print (spec_text.c). */
 attn_status expression_print(const attn_expression *, attn_param_filter keep, void *context, char **out);
 /* EINVAL and so on: "at 23 ("topk:k=8"): reason", of a place in a text (of length 0: its end). */
 attn_status expression_refuse(attn_status, int64_t column, const char *at, size_t length, const char *format,

@@ -1,5 +1,5 @@
 /* inner.c - an expression that is another spec: a name for one variant. */
-#include "core/expression/run.h"
+#include "core/expression/expression_kinds.h"
 
 static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) {
   const attn_plan *inner = NULL;

@@ -2,7 +2,7 @@
  * of the next that are not taken, and so on, with their weights; one softmax runs over all of them
  * (attn_selector.h), so that no partial results are joined and nothing is counted twice. */
 #include "core/expression/join.h"
-#include "core/expression/run.h"
+#include "core/expression/expression_kinds.h"
 
 #include <stdio.h>
 #include <string.h>

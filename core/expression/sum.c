@@ -1,5 +1,5 @@
 /* sum.c - gated sums: o = sum_t g_t o_t, each term a separate plan; the sum is rounded once per term. */
-#include "core/expression/run.h"
+#include "core/expression/expression_kinds.h"
 
 typedef struct sum {
   int64_t count;

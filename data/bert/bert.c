@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/bert/model.h"
+#include "data/bert/bert_model.h"
 #include "data/support/file.h"
 #include "data/support/json_setting.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/bert/model.h"
+#include "data/bert/bert_model.h"
 #include "data/formats/qkv.h"
 #include "data/support/file.h"
 #include "data/weights/product.h"

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/formats/blocks.h"
+#include "data/formats/quantised.h"
 #include "data/formats/gguf_cursor.h"
 #include "data/support/file.h"
 

@@ -3,7 +3,7 @@
 #define DATA_FORMATS_GGUF_H
 
 #include "data/formats/tensor.h"
-#include "data/support/setting.h"
+#include "data/support/config_value.h"
 #include "data/support/sha256.h"
 
 typedef struct gguf gguf;

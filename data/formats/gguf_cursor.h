@@ -3,7 +3,7 @@
 #ifndef DATA_FORMATS_GGUF_CURSOR_H
 #define DATA_FORMATS_GGUF_CURSOR_H
 
-#include "data/support/setting.h"
+#include "data/support/config_value.h"
 
 /* The types of values by their numbers in the file. */
 typedef enum {

@@ -3,7 +3,7 @@
  *
  * A file that we write has shape beside them, [rows of all heads, columns], for
  * scipy.sparse.csr_matrix((ones, indices, indptr), shape). */
-#include "data/formats/graph.h"
+#include "data/formats/graph_file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "data/formats/hdf5_input.h"
-#include "data/support/probe.h"
+#include "data/support/forked_probe.h"
 
 enum { SECONDS = 120, MESSAGE = 1000 };
 

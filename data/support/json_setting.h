@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "data/support/setting.h"
+#include "data/support/config_value.h"
 
 /* Reads DIRECTORY/config.json, an object. *path, for messages, is to be freed whatever happens. ENOTFOUND: it
  * is not there. */

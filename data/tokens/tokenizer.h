@@ -5,8 +5,8 @@
 
 #include "data/data.h"
 #include "data/tokens/literals.h"
-#include "data/tokens/merge.h"
-#include "data/tokens/pattern.h"
+#include "data/tokens/merge_pairs.h"
+#include "data/tokens/regex.h"
 
 enum { STEPS_MAX = 16 };
 

@@ -3,7 +3,7 @@
 #define EXPERIMENTS_ADVICE_ATTEMPT_H
 
 #include "experiments/advice/advice.h"
-#include "experiments/evidence/run.h"
+#include "experiments/evidence/judged_run.h"
 #include "experiments/instruments/guard.h"
 
 /* What all attempts of a process share. A variant that writes to inputs crashes; what it writes beside its

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "data/support/file.h"
-#include "data/support/probe.h"
+#include "data/support/forked_probe.h"
 #include "experiments/advice/search.h"
 #include "experiments/instruments/timing.h"
 #include "experiments/support/label.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/support/probe.h"
+#include "data/support/forked_probe.h"
 #include "experiments/advice/attempt.h"
 #include "experiments/advice/survey.h"
 #include "experiments/analysis/doubts.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/analysis/compare.h"
+#include "experiments/analysis/against_exact.h"
 #include "experiments/analysis/doubts.h"
 #include "experiments/evidence/null.h"
 #include "experiments/mathematics/statistics.h"

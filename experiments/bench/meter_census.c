@@ -1,5 +1,5 @@
 /* meter_census.c - exact attention in fp64 on all rows, by which errors are measured, as a meter. */
-#include "experiments/bench/bench.h"
+#include "experiments/bench/benchmark.h"
 
 #include <math.h>
 #include <omp.h>

@@ -1,5 +1,5 @@
 /* meter_limit.c - the limits of the machine as meters: multiply-adds per second and bytes read per second. */
-#include "experiments/bench/bench.h"
+#include "experiments/bench/benchmark.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* meter_plan.c - executions of a plan as a meter. The output is verified before the time counts. */
-#include "experiments/bench/bench.h"
+#include "experiments/bench/benchmark.h"
 
 #include <math.h>
 #include <stdio.h>

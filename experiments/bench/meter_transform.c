@@ -1,7 +1,7 @@
 /* meter_transform.c - the transforms that fast projections are compared with, along the columns of
  * matrices: FFTW's DCT-II (Frigo and Johnson 2005), planned by measuring, and the Walsh-Hadamard
  * butterflies alone. */
-#include "experiments/bench/bench.h"
+#include "experiments/bench/benchmark.h"
 
 #include <fftw3.h>
 #include <stdlib.h>

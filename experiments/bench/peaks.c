@@ -1,5 +1,5 @@
 /* peaks.c - the group `peaks`: the limits of the machine, on one thread and on several. */
-#include "experiments/bench/bench.h"
+#include "experiments/bench/benchmark.h"
 
 void bench_peaks(bench *b) {
   const int threads = b->options.threads;

@@ -5,7 +5,7 @@
  * seconds that a measurement may take, with a line: the seconds of one execution, in full, or "error: " and
  * the reason. Its first answer comes after its output was judged. The end of its input ends it. */
 #define _POSIX_C_SOURCE 200809L
-#include "experiments/bench/bench.h"
+#include "experiments/bench/benchmark.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #define EXPERIMENTS_CHECKS_CHECK_H
 
 #include "experiments/checks/variant_kind.h"
-#include "experiments/evidence/run.h"
+#include "experiments/evidence/judged_run.h"
 
 /* The null approximations: a check must reject each of them on some input, or declare why it cannot. */
 typedef enum { CHECK_ZEROS, CHECK_MEAN_V, CHECK_RANDOM_KEYS, CHECK_NULLS } null_kind;

@@ -3,7 +3,7 @@
 #include "experiments/checks/check.h"
 
 #include "core/expression/attn_expression.h"
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 #include "experiments/evidence/cache.h"
 #include "experiments/evidence/head.h"
 #include "experiments/evidence/probe.h"

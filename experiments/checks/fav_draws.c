@@ -2,9 +2,9 @@
  * lengths and uniform directions.
  *
  * It judges the draws and never sees an output: blind to zeros, the mean of V and random keys. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
-#include "experiments/evidence/draws.h"
+#include "experiments/evidence/feature_draws.h"
 #include "experiments/evidence/rows.h"
 #include "experiments/mathematics/statistics.h"
 #include "experiments/mathematics/vector.h"

@@ -1,9 +1,9 @@
 /* fav_entries.c - FAV-1 and FAV-8: single entries of the kernel as random features estimate them,
  * against their exact moments (entries.h). They judge the generator and the features and never see an output:
  * blind to zeros, the mean of V and random keys. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
-#include "experiments/evidence/draws.h"
+#include "experiments/evidence/feature_draws.h"
 #include "experiments/results/bound.h"
 #include "experiments/mathematics/entries.h"
 #include "experiments/mathematics/statistics.h"

@@ -4,9 +4,9 @@
  * draws are taken, on a small problem of moderate scores (mathematics/estimator.h), by plans of the same
  * variant and parameters. The signed error has mean 0 and a known second moment; squared errors and as many
  * of the law's own draws are two samples of one distribution, whatever it is. All of it runs in fp64. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
-#include "experiments/evidence/draws.h"
+#include "experiments/evidence/feature_draws.h"
 #include "experiments/mathematics/statistics.h"
 
 #include <math.h>

@@ -2,14 +2,14 @@
  * its own kv head.
  *
  * The variant runs in fp64, with all its heads, on the first tokens of the run; each output is compared with
- * the quadratic form of features by definition (features.h) of the vectors that the map shows for its kv
+ * the quadratic form of features by definition (feature_maps.h) of the vectors that the map shows for its kv
  * head. Zeros, the mean of V and random keys in place of the variant are rejected wherever they are not
  * that. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
-#include "experiments/evidence/draws.h"
+#include "experiments/evidence/feature_draws.h"
 #include "experiments/evidence/rows.h"
-#include "experiments/mathematics/features.h"
+#include "experiments/mathematics/feature_maps.h"
 #include "experiments/mathematics/statistics.h"
 
 #include <math.h>

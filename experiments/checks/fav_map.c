@@ -3,11 +3,11 @@
  * FAV-5, FAV-6 and FP-6 take the map's features as they are, and FAV-1 looks at points of |x+y|^2 <= 1; this
  * ties them to the definition. The vectors are read off the map near zero, where nothing overflows. It judges
  * the features and never sees an output: blind to zeros, the mean of V and random keys. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
-#include "experiments/evidence/draws.h"
+#include "experiments/evidence/feature_draws.h"
 #include "experiments/evidence/rows.h"
-#include "experiments/mathematics/features.h"
+#include "experiments/mathematics/feature_maps.h"
 #include "experiments/mathematics/vector.h"
 
 #include <math.h>

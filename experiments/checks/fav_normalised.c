@@ -1,12 +1,12 @@
 /* fav_normalised.c - FAV-4b: rows of a run of Performer against the exact second moments of what they
  * average.
  *
- * With W_j, Y, D, rho and v^2 of moments.h, and bars for means over the m random vectors, o~ - o = W/Y
+ * With W_j, Y, D, rho and v^2 of pair_moments.h, and bars for means over the m random vectors, o~ - o = W/Y
  * (barred), where W has mean zero exactly. It runs in fp64 on a probe, for vectors that are Gaussian one by
  * one: m_i = `independent` of the law takes the place of m where blocks are orthogonal. Zeros and the mean of
  * V have W = Y (n - o) for a fixed n: they are rejected where m_i |n - o|^2 is far above v^2, and pass
  * elsewhere. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/moments.h"
 #include "experiments/evidence/rows.h"

@@ -5,7 +5,7 @@
  * Gaussian inputs at d = 64 it is nearly the diameter of V, and zeros, the mean of V and random keys pass);
  * with small scores and many features it rejects all three. FAV-6 compares the output with the quadratic form
  * itself, component by component, and rejects all three wherever they are not that. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/rows.h"
 #include "experiments/evidence/moments.h"

@@ -5,7 +5,7 @@
  * - t S), S = sum_j exp((|x|^2 + |y_j|^2) / 2) and S_v the same sum of |v_j - o| times that; an error e of
  * the output therefore needs t >= e D / (S_v + e S). In fp64 on a probe. Zeros, the mean of V and random keys
  * are rejected where scores are small and features many. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/probe.h"
 #include "experiments/evidence/rows.h"

@@ -4,7 +4,7 @@
  * Every bound on rounding grows with what is declared, so that an error may hide behind a descriptor that
  * is generous. attn_plan_inspect refuses what no arithmetic does; the rest is reported here, and judged by
  * nothing. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 #include "experiments/evidence/rounding/declared.h"
 
 #include <stdio.h>

@@ -12,10 +12,10 @@
  * reported. Features that are not drawn: against the kernel that their law states (probe_kernel). Rejects
  * zeros, the mean of V and random keys where they differ from the algorithm's output by more than
  * rounding. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/rows.h"
-#include "experiments/evidence/draws.h"
+#include "experiments/evidence/feature_draws.h"
 
 #include <math.h>
 #include <stdio.h>

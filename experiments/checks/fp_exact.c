@@ -4,7 +4,7 @@
  * from what the pattern leaves out. Zeros, the mean of V and random keys are rejected on any input where a
  * row's exact output differs from theirs by more than rounding; on all-equal values the last two are exact,
  * and not told apart. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/rows.h"
 

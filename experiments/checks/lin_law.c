@@ -3,14 +3,14 @@
  * Matrices of the run's seed and of others that follow each other elsewhere (runs of other seeds look at
  * other draws, so that their p-values are independent), of two kv heads and both sides where these are said
  * to draw for themselves (that they are alike where they are said to share is LIN-6). What the law makes
- * exact must be so; what it draws is tested in mathematics/drawn.h. Of independent entries: three seeds on
- * 651 keys, several slices, whose 10^5 entries show a size that is 1 % off. Of rows of transforms: twelve
- * seeds on 81 keys, no power of two and odd. The few tests of sizes and rows and the many of pairs of columns
- * have half of the level each. */
-#include "experiments/checks/table.h"
+ * exact must be so; what it draws is tested in mathematics/drawn_projection.h. Of independent entries: three
+ * seeds on 651 keys, several slices, whose 10^5 entries show a size that is 1 % off. Of rows of transforms:
+ * twelve seeds on 81 keys, no power of two and odd. The few tests of sizes and rows and the many of pairs of
+ * columns have half of the level each. */
+#include "experiments/checks/check_table.h"
 
 #include "experiments/checks/lin_matrix.h"
-#include "experiments/mathematics/drawn.h"
+#include "experiments/mathematics/drawn_projection.h"
 #include "experiments/mathematics/sketch.h"
 
 #include <math.h>

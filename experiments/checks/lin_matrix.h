@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_CHECKS_LIN_MATRIX_H
 #define EXPERIMENTS_CHECKS_LIN_MATRIX_H
 
-#include "experiments/evidence/run.h"
+#include "experiments/evidence/judged_run.h"
 
 typedef struct projector {
   attn_problem problem;

@@ -13,7 +13,7 @@
  * transforms): scores by at most c sum_l |q_l| times that, which counts as a relative error of the weights
  * (attn_rounding.weight) in FP-1 on the slots, and values by their own part. Weights of mixed sign make this
  * bound a multiple of sqrt(n). */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/checks/lin_matrix.h"
 #include "experiments/evidence/rows.h"

@@ -6,7 +6,7 @@
  * equal softmax over the slots, to within rounding, which rejects all three wherever they differ from it.
  * Runs in fp64 on a probe. That the slots are such means is read off first; if they are not, that is the
  * finding. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/checks/lin_matrix.h"
 #include "experiments/evidence/probe.h"

@@ -1,16 +1,16 @@
 /* lin_sketch.c - LIN-1 and LIN-2: the error of a random projection on a product of weights and values.
  *
  * LIN-1 projects the same few rows of weights and columns of values by DRAWS fresh projections of the variant
- * and by as many of the law (mathematics/drawn.h): under the law their squared errors are two samples of one
- * distribution, of exact mean, and the test of Kolmogorov and Smirnov for two samples has exact p-values, for
- * errors that are too large as for those that are too small. LIN-2 looks at the projection of the run.
- * Neither looks at an output. */
-#include "experiments/checks/table.h"
+ * and by as many of the law (mathematics/drawn_projection.h): under the law their squared errors are two
+ * samples of one distribution, of exact mean, and the test of Kolmogorov and Smirnov for two samples has
+ * exact p-values, for errors that are too large as for those that are too small. LIN-2 looks at the
+ * projection of the run. Neither looks at an output. */
+#include "experiments/checks/check_table.h"
 
 #include "experiments/checks/lin_matrix.h"
 #include "experiments/evidence/moments.h"
 #include "experiments/evidence/rows.h"
-#include "experiments/mathematics/drawn.h"
+#include "experiments/mathematics/drawn_projection.h"
 #include "experiments/mathematics/statistics.h"
 #include "experiments/mathematics/vector.h"
 

@@ -4,10 +4,10 @@
  * lambda the largest modulus of its other eigenvalues: (N^t)_ij >= sqrt(d_i d_j) / vol - lambda^t, so the
  * diameter is at most the smallest t with lambda^t < d_min / vol. It judges the pattern and never sees an
  * output: blind to zeros, the mean of V and random keys. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/rows.h"
-#include "experiments/mathematics/graph.h"
+#include "experiments/mathematics/block_graph.h"
 
 #include <math.h>
 #include <stdlib.h>

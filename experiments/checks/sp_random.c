@@ -10,7 +10,7 @@
  * which follow the stream of random numbers wherever the window is: a draw is compared with those of earlier
  * blocks of its head, of the head before, and of the seed before (overlap.h). Bonferroni over the three. It
  * judges the pattern, not the output: blind to all three nulls. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/rows.h"
 #include "experiments/mathematics/overlap.h"

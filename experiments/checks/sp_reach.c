@@ -6,7 +6,7 @@
  * change, in any bit; for a window of w keys at distance D without global tokens these lie within |i - j| <=
  * L D w / 2 (Beltagy et al. 2020, section 3.1). It rejects the mean of V and random keys, which read outside
  * of S; an algorithm that writes zeros changes nowhere: blind to it. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/rows.h"
 #include "experiments/reference/visible.h"

@@ -4,7 +4,7 @@
  * the membership that the variant states apart from it (attn_pattern.sees, .candidate). It rejects the mean
  * of V and random keys, which read outside S, and is blind to an algorithm that writes zeros whatever it
  * reads. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/rows.h"
 #include "experiments/reference/visible.h"

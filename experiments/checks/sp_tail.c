@@ -12,7 +12,7 @@
  *   Z_T = sum over T of e^s_j <= Z = sum over blocks of |b in T| e^(c q.k_b + |c||q| r_b),  t <= Z / (Z_S +
  *     Z);
  * the error is at most that times Delta_V. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/rows.h"
 #include "experiments/reference/transform.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "attn_variant.h"
-#include "experiments/mathematics/graph.h"
+#include "experiments/mathematics/block_graph.h"
 #include "experiments/mathematics/spectrum.h"
 
 /* Of the operations the claim is exact; the exponent of the time has to lie nearer 1 than 2. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/bench/bench.h"
+#include "experiments/bench/benchmark.h"
 #include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"
 #include "experiments/runner/provenance.h"

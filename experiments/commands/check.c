@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "experiments/commands/cli.h"
-#include "experiments/quality/file.h"
+#include "experiments/quality/evaluation_file.h"
 #include "experiments/quality/verdicts.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/summary.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "attn_tools.h"
-#include "experiments/grid/values.h"
+#include "experiments/grid/value_texts.h"
 #include "experiments/support/escape.h"
 
 int cli_exit_code(attn_status status) {

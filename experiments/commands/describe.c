@@ -13,7 +13,7 @@
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
 #include "experiments/commands/describe.h"
-#include "experiments/quality/checks.h"
+#include "experiments/quality/evaluation_checks.h"
 #include "experiments/support/escape.h"
 #include "experiments/support/explain.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "experiments/quality/checks.h"
+#include "experiments/quality/evaluation_checks.h"
 
 json_t *sheet_of_check(const check *c) {
   static const char *const names[CHECK_NULLS] = {

@@ -9,7 +9,7 @@
 
 #include "experiments/commands/cli.h"
 #include "experiments/grid/shard.h"
-#include "experiments/quality/print.h"
+#include "experiments/quality/evaluation_tables.h"
 #include "experiments/quality/request.h"
 #include "experiments/runner/sweep.h"
 #include "experiments/results/row.h"

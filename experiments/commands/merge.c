@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "experiments/commands/cli.h"
-#include "experiments/quality/file.h"
+#include "experiments/quality/evaluation_file.h"
 #include "experiments/results/write_journal.h"
 
 typedef struct arguments {

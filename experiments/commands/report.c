@@ -8,8 +8,8 @@
 
 #include "data/support/file.h"
 #include "experiments/commands/cli.h"
-#include "experiments/quality/file.h"
-#include "experiments/quality/page.h"
+#include "experiments/quality/evaluation_file.h"
+#include "experiments/quality/evaluation_page.h"
 #include "experiments/report/page.h"
 
 typedef struct arguments {

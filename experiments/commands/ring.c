@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "experiments/commands/cli.h"
-#include "experiments/ring/model.h"
+#include "experiments/ring/ring_model.h"
 #include "experiments/ring/spread.h"
 
 typedef struct arguments {

@@ -13,7 +13,7 @@
 #include "experiments/commands/operands.h"
 #include "experiments/grid/shard.h"
 #include "experiments/quality/configuration.h"
-#include "experiments/quality/print.h"
+#include "experiments/quality/evaluation_tables.h"
 #include "experiments/runner/sweep.h"
 
 typedef struct arguments {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/support/probe.h"
+#include "data/support/forked_probe.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"

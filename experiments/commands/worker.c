@@ -2,7 +2,7 @@
 #include "experiments/commands/commands.h"
 
 #include "experiments/commands/cli.h"
-#include "experiments/runner/worker.h"
+#include "experiments/runner/worker_loop.h"
 
 static const cli_command parser = {.plugins = true,
                                    .doc = "Runs one block of an experiment; started by `attnlab run'."};

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "experiments/conformance/covering.h"
-#include "experiments/properties/layout.h"
+#include "experiments/properties/placement.h"
 
 /* Triples of the first five are covered. */
 enum {

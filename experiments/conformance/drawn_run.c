@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "data/support/probe.h"
+#include "data/support/forked_probe.h"
 #include "experiments/conformance/shrink.h"
 #include "experiments/instruments/timing.h"
 

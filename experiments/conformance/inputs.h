@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_CONFORMANCE_INPUTS_H
 #define EXPERIMENTS_CONFORMANCE_INPUTS_H
 
-#include "experiments/conformance/problem.h"
+#include "experiments/conformance/drawn_problem.h"
 #include "experiments/properties/property.h"
 
 enum { INPUTS_DOCUMENTS = 7 };

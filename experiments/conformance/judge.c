@@ -15,9 +15,9 @@
 
 #include "experiments/conformance/inputs.h"
 #include "experiments/evidence/rounding/declared.h"
-#include "experiments/evidence/row.h"
+#include "experiments/evidence/support_row.h"
 #include "experiments/properties/definition.h"
-#include "experiments/properties/layout.h"
+#include "experiments/properties/placement.h"
 #include "experiments/properties/log_sum.h"
 #include "experiments/reference/transform.h"
 

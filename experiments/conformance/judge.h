@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_CONFORMANCE_JUDGE_H
 #define EXPERIMENTS_CONFORMANCE_JUDGE_H
 
-#include "experiments/conformance/problem.h"
+#include "experiments/conformance/drawn_problem.h"
 
 typedef enum {
   FINDING_DEFINED,    /* the output is that of the definition */

@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_BUDGET_H
 #define EXPERIMENTS_EVIDENCE_BUDGET_H
 
-#include "experiments/evidence/run.h"
+#include "experiments/evidence/judged_run.h"
 
 /* In units of the variant: random features, projected rows, or keys that a row keeps. NaN: no theory, or too
  * expensive to evaluate. All on some rows of head 0 of batch 0. */

@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_CACHE_H
 #define EXPERIMENTS_EVIDENCE_CACHE_H
 
-#include "experiments/mathematics/moments.h"
+#include "experiments/mathematics/pair_moments.h"
 
 struct probe;
 struct run_facts;

@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_CERTIFY_H
 #define EXPERIMENTS_EVIDENCE_CERTIFY_H
 
-#include "experiments/evidence/run.h"
+#include "experiments/evidence/judged_run.h"
 
 #define CERTIFY_ALPHA 0.05
 

@@ -1,9 +1,9 @@
-/* columns.h - the error columns of a run, and those that explain them. evidence_all (run.h) fills them in
- * order. */
+/* columns.h - the error columns of a run, and those that explain them. evidence_all (judged_run.h) fills them
+ * in order. */
 #ifndef EXPERIMENTS_EVIDENCE_COLUMNS_H
 #define EXPERIMENTS_EVIDENCE_COLUMNS_H
 
-#include "experiments/evidence/run.h"
+#include "experiments/evidence/judged_run.h"
 
 /* Fills err_*, rows_sampled, ref and profile_* of the row by comparing e->o with e->exact: with all rows
  * where it has them, else with the sample. err_rel_fro with its 95 % interval is the ratio estimator of the

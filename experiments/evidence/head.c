@@ -3,7 +3,7 @@
 #include "experiments/evidence/head.h"
 
 #include "experiments/evidence/cache.h"
-#include "experiments/evidence/row.h"
+#include "experiments/evidence/support_row.h"
 
 #include <math.h>
 #include <stdlib.h>

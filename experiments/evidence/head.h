@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_HEAD_H
 #define EXPERIMENTS_EVIDENCE_HEAD_H
 
-#include "experiments/evidence/run.h"
+#include "experiments/evidence/judged_run.h"
 
 /* Inputs of one (batch, head) in fp64. */
 typedef struct head_data {

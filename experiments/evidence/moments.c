@@ -1,7 +1,7 @@
 /* moments.c - moments of sampled rows and projections, kept for all variants of a block. */
 #include "experiments/evidence/moments.h"
 
-#include "experiments/mathematics/moments.h"
+#include "experiments/mathematics/pair_moments.h"
 #include "experiments/mathematics/vector.h"
 
 #include <math.h>

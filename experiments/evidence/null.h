@@ -5,7 +5,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_NULL_H
 #define EXPERIMENTS_EVIDENCE_NULL_H
 
-#include "experiments/evidence/run.h"
+#include "experiments/evidence/judged_run.h"
 
 enum { NULL_KEYS = 256 }; /* the budget of random keys for each query */
 

@@ -2,10 +2,10 @@
 #include "experiments/evidence/probe.h"
 
 #include "experiments/evidence/cache.h"
-#include "experiments/evidence/draws.h"
+#include "experiments/evidence/feature_draws.h"
 #include "experiments/evidence/probe_rows.h"
 #include "experiments/evidence/rows.h"
-#include "experiments/evidence/weights/draws.h"
+#include "experiments/evidence/weights/selector_draws.h"
 #include "experiments/reference/transform.h"
 
 #include <stdlib.h>

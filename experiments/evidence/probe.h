@@ -10,7 +10,7 @@
 #define EXPERIMENTS_EVIDENCE_PROBE_H
 
 #include "attn_variant.h"
-#include "experiments/evidence/row.h"
+#include "experiments/evidence/support_row.h"
 #include "experiments/reference/seen.h"
 
 /* Features of the linear engine: phi(x) = exp(scale) f(x). */
@@ -37,7 +37,7 @@ typedef struct probe {
   seen_keys seen;            /* by its rows, of the small problem's keys */
   attn_problem slot_problem;
   head_data slots;           /* compression engines: projected keys and values; see probe_compress */
-  struct fresh_draws *fresh; /* fresh draws of its features (draws.h), or NULL */
+  struct fresh_draws *fresh; /* fresh draws of its features (feature_draws.h), or NULL */
   probe_features features;   /* linear engines; see probe_map */
   double *planted;           /* [n_q, d_v] see probe_plant */
 } probe;

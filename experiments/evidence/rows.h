@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_ROWS_H
 #define EXPERIMENTS_EVIDENCE_ROWS_H
 
-#include "experiments/evidence/row.h"
+#include "experiments/evidence/support_row.h"
 #include "experiments/reference/seen.h"
 #include "experiments/results/bound.h"
 

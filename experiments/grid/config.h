@@ -12,11 +12,11 @@
  *
  * `attnlab help config' lists all keys, from the tables that read them (config.c, settings.def,
  * results/axes.def). Only schema, grid.n, variants and datasets are needed. Every value may be one or a list,
- * integers and reals may be ranges (values.h). Several parameters of one item make a cross product. */
+ * integers and reals may be ranges (value_texts.h). Several parameters of one item make a cross product. */
 #ifndef EXPERIMENTS_GRID_CONFIG_H
 #define EXPERIMENTS_GRID_CONFIG_H
 
-#include "experiments/grid/values.h"
+#include "experiments/grid/value_texts.h"
 #include "experiments/instruments/timing.h"
 #include "experiments/results/axes.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "data/support/file.h"
-#include "data/support/probe.h"
+#include "data/support/forked_probe.h"
 #include "experiments/evidence/null.h"
 
 static const double LIMIT = 5; /* seconds for functions that only multiply a few numbers */

@@ -11,6 +11,7 @@
 #include "experiments/evidence/null.h"
 #include "experiments/results/row_json.h"
 #include "experiments/support/label.h"
+#include "experiments/support/names.h"
 
 static bool is_same(void *context, const attn_spec *of, const attn_param *p, bool preset) {
   (void)of, (void)preset;
@@ -46,14 +47,16 @@ static attn_status describe_params(const attn_spec *spec, result_row *row) {
   attn_status status = object ? ATTN_OK : ATTN_ENOMEM;
   for (const attn_param *p = spec->variant->params; !status && p && p->name; p++)
     status = describe_param(spec, p, seed && strcmp(p->name, seed) == 0 ? NULL : object, row);
-  if (!status) row->params = json_print(object, JSON_COMPACT);
+  char *text = status ? NULL : json_print(object, JSON_COMPACT);
+  if (text) row->params = names_keep(text);
+  free(text);
   json_decref(object);
   return row->params ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the parameters of %s", spec->text);
 }
 
 static attn_status describe_null(const null_baseline *null, result_row *row) {
-  row->params = strdup(null->params);
-  row->label = strdup(null->spec);
+  row->params = names_keep(null->params);
+  row->label = names_keep(null->spec);
   if (!row->params || !row->label)
     return attn_fail(ATTN_ENOMEM, "no memory for the parameters of %s", null->name);
   return null->keys ? result_row_add_param(row, "keys", null->keys) : ATTN_OK;
@@ -61,16 +64,21 @@ static attn_status describe_null(const null_baseline *null, result_row *row) {
 
 attn_status grid_row(const grid_block *block, const grid_run *run, result_row *row) {
   row->key = strdup(run->key);
-  row->variant = strdup(run->variant);
-  row->dataset = strdup(block->dataset);
-  row->isa = strdup(block->isa);
-  row->score = strdup(block->score);
-  row->mask = strdup(block->mask);
+  row->variant = names_keep(run->variant);
+  row->dataset = names_keep(block->dataset);
+  row->isa = names_keep(block->isa);
+  row->score = names_keep(block->score);
+  row->mask = names_keep(block->mask);
   if (!row->key || !row->variant || !row->dataset || !row->isa || !row->score || !row->mask)
     return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", run->key);
   memcpy(row->axis, block->axis, sizeof row->axis);
   row->seed = run->seed;
   if (!run->spec) return describe_null(null_find(run->variant), row);
-  const attn_status status = describe_params(run->spec, row);
-  return status ? status : label_make(run->spec, false, &row->label);
+  char *label = NULL;
+  attn_status status = describe_params(run->spec, row);
+  if (!status) status = label_make(run->spec, false, &label);
+  if (!status && !(row->label = names_keep(label)))
+    status = attn_fail(ATTN_ENOMEM, "no memory for the row of %s", run->key);
+  free(label);
+  return status;
 }

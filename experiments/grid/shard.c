@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "attn_tools.h"
-#include "experiments/grid/values.h"
+#include "experiments/grid/value_texts.h"
 
 enum { SHARDS_MAX = 1000000 };
 

@@ -1,10 +1,10 @@
-/* estimator.c - the moments are those of moments.h: of one vector, E W_i.W_k = sum_jl p_ij p_kl h(a_ij, a_kl)
- * (v_j - o_i)(v_l - o_k) for any two rows i and k, since sum_j p_ij (v_j - o_i) = 0; of m vectors at most
- * 1/independent of that (feature_law.h). */
+/* estimator.c - the moments are those of pair_moments.h: of one vector, E W_i.W_k = sum_jl p_ij p_kl h(a_ij,
+ * a_kl) (v_j - o_i)(v_l - o_k) for any two rows i and k, since sum_j p_ij (v_j - o_i) = 0; of m vectors at
+ * most 1/independent of that (feature_law.h). */
 #include "experiments/mathematics/estimator.h"
 
-#include "experiments/mathematics/features.h"
-#include "experiments/mathematics/moments.h"
+#include "experiments/mathematics/feature_maps.h"
+#include "experiments/mathematics/pair_moments.h"
 #include "experiments/mathematics/vector.h"
 
 #include <math.h>

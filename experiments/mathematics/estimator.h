@@ -1,6 +1,6 @@
 /* estimator.h - a small attention problem that random features of FAVOR+ estimate, in fp64: its exact rows,
- * the exact moments of the estimate (moments.h), and draws of it by the law, which share nothing with any
- * feature map.
+ * the exact moments of the estimate (pair_moments.h), and draws of it by the law, which share nothing with
+ * any feature map.
  *
  * All queries and keys lie in a random subspace of up to 16 dimensions: of a block of orthogonal vectors only
  * the coordinates there matter, and these are as many orthonormal columns of d components, times lengths.
@@ -20,7 +20,7 @@ typedef struct estimator {
   double v[ESTIMATOR_TOKENS * ESTIMATOR_VALUES];
   int64_t rank; /* of the subspace, and one more: of what lies outside, where queries and keys have 0 */
   double *x_low, *y_low; /* [TOKENS, rank] their coordinates */
-  /* Of the rows that are judged: their place, keys seen, weights, D, output, and v^2 of moments.h. */
+  /* Of the rows that are judged: their place, keys seen, weights, D, output, and v^2 of pair_moments.h. */
   int64_t row[ESTIMATOR_ROWS], seen[ESTIMATOR_ROWS];
   double p[ESTIMATOR_ROWS * ESTIMATOR_TOKENS], sum[ESTIMATOR_ROWS], o[ESTIMATOR_ROWS * ESTIMATOR_VALUES];
   double spread[ESTIMATOR_ROWS];

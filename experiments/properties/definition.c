@@ -16,7 +16,7 @@
 #include "experiments/properties/definition.h"
 
 #include "experiments/checks/lowrank/defined.h"
-#include "experiments/reference/residual.h"
+#include "experiments/reference/exact_residual.h"
 #include "experiments/reference/visible.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* log_sum.c - see log_sum.h; the bound is row_log_sum's. */
 #include "experiments/properties/log_sum.h"
 
-#include "experiments/evidence/row.h"
+#include "experiments/evidence/support_row.h"
 #include "experiments/reference/seen.h"
 
 #include <math.h>

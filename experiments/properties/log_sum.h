@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_PROPERTIES_LOG_SUM_H
 #define EXPERIMENTS_PROPERTIES_LOG_SUM_H
 
-#include "experiments/evidence/run.h"
+#include "experiments/evidence/judged_run.h"
 
 /* expected, and bound: by how much a computation that rounds as the view describes may differ; where it
  * describes nothing, the textbook form in the precision of the tensors. A NaN bound: there is none, and *why

@@ -1,6 +1,6 @@
 /* place.c - PROP-STRIDES and PROP-BOUNDS: the same bits wherever the numbers stand, and nothing else is read
  * or written. */
-#include "experiments/properties/layout.h"
+#include "experiments/properties/placement.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #ifndef EXPERIMENTS_PROPERTIES_PROPERTY_H
 #define EXPERIMENTS_PROPERTIES_PROPERTY_H
 
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 enum { TRIAL_BATCH = 9 }; /* at most */
 

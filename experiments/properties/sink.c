@@ -7,7 +7,7 @@
  * is the variant's own. */
 #include "experiments/properties/property.h"
 
-#include "experiments/evidence/row.h"
+#include "experiments/evidence/support_row.h"
 #include "experiments/reference/seen.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* trial.c - small problems made from the plan of a run, and runs on them. */
 #include "experiments/properties/property.h"
 
-#include "experiments/evidence/row.h"
+#include "experiments/evidence/support_row.h"
 #include "experiments/reference/transform.h"
 
 #include <math.h>

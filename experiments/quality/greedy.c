@@ -1,8 +1,8 @@
-/* greedy.c - EV-10: a greedy loop, and the pass that scores what it wrote (checks.h). */
+/* greedy.c - EV-10: a greedy loop, and the pass that scores what it wrote (evaluation_checks.h). */
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/quality/checks.h"
+#include "experiments/quality/evaluation_checks.h"
 
 enum { SAMPLES = 8, PROMPT = 12, ANSWER = 3, LENGTH = PROMPT + ANSWER };
 

@@ -3,8 +3,8 @@
 #ifndef EXPERIMENTS_QUALITY_RECORD_H
 #define EXPERIMENTS_QUALITY_RECORD_H
 
-#include "experiments/quality/checks.h"
-#include "experiments/quality/summary.h"
+#include "experiments/quality/evaluation_checks.h"
+#include "experiments/quality/evaluation_summary.h"
 #include "experiments/results/identity.h"
 
 enum { QUALITY_BINS = 24 /* of the position, in steps of a factor */ };

@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_QUALITY_RELATE_H
 #define EXPERIMENTS_QUALITY_RELATE_H
 
-#include "experiments/quality/rows.h"
+#include "experiments/quality/evaluation_rows.h"
 
 /* Fills word_p, word_holm, doubt, sensitivity, error_allowed and additivity of all records. ENOMEM
  *

@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_QUALITY_REQUEST_H
 #define EXPERIMENTS_QUALITY_REQUEST_H
 
-#include "experiments/quality/run.h"
+#include "experiments/quality/passes.h"
 
 typedef struct quality_request {
   data_ids_request ids; /* the model, and what its windows are taken from */

@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_QUALITY_STORE_H
 #define EXPERIMENTS_QUALITY_STORE_H
 
-#include "experiments/quality/file.h"
+#include "experiments/quality/evaluation_file.h"
 #include "experiments/results/write_journal.h"
 
 typedef void quality_note(void *to, const char *line);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "data/support/json_text.h"
-#include "experiments/quality/print.h"
+#include "experiments/quality/evaluation_tables.h"
 #include "experiments/quality/relate.h"
 #include "experiments/support/escape.h"
 

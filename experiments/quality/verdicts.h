@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "experiments/quality/rows.h"
+#include "experiments/quality/evaluation_rows.h"
 #include "experiments/support/table.h"
 
 /* The table of each question, or, of bounds, of each check the counts of its verdicts; then the runs that

@@ -21,7 +21,7 @@
 
 #include "data/support/file.h"
 #include "data/support/json_text.h"
-#include "experiments/report/parts.h"
+#include "experiments/report/page_parts.h"
 #include "experiments/support/names.h"
 
 /* ---- provenance ---------------------------------------------------------------------------------------- */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "data/support/file.h"
-#include "experiments/report/parts.h"
-#include "experiments/report/repeat.h"
+#include "experiments/report/page_parts.h"
+#include "experiments/report/repeat_command.h"
 
 enum { COMPONENTS_MAX = 4 };
 

@@ -8,7 +8,7 @@
 
 #include "data/support/json_text.h"
 #include "experiments/checks/check.h"
-#include "experiments/report/repeat.h"
+#include "experiments/report/repeat_command.h"
 #include "experiments/support/escape.h"
 #include "experiments/support/names.h"
 

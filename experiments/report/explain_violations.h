@@ -1,5 +1,5 @@
 /* explain_violations.h - a violated bound in words: which run, what does not hold, by how much, and how to
- * run it again alone (repeat.h). */
+ * run it again alone (repeat_command.h). */
 #ifndef EXPERIMENTS_REPORT_EXPLAIN_VIOLATIONS_H
 #define EXPERIMENTS_REPORT_EXPLAIN_VIOLATIONS_H
 

@@ -12,7 +12,7 @@
  *      "ceiling": numbers, "front": [in time, in memory, in keys], "offered", "no_better" (than which
  *      baseline, or null), "doubts", "profile": text}]}]}],
  *  "maps": as maps.c says,
- *  "runs": runs_json}
+ *  "runs": runs_put}
  * An interval is [mid, lo, hi], a fit [exponent, lo, hi, points]; numbers as in results/row_json.h. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
@@ -28,7 +28,7 @@
 #include "experiments/mathematics/statistics.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/page.h"
-#include "experiments/report/parts.h"
+#include "experiments/report/page_parts.h"
 #include "experiments/support/base64.h"
 
 json_t *report_interval(const fit_interval *x, bool *ok) {
@@ -202,7 +202,6 @@ json_t *report_json(const results_model *m, const char *title, const report_limi
   json_put(out, "lines", lines, &ok);
   json_put(out, "groups", groups, &ok);
   json_put(out, "maps", maps_json(m), &ok);
-  json_put(out, "runs", runs_json(m, &ok), &ok);
   dataset_names_free(&datasets);
   if (ok) return out;
   json_decref(out);

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/support/json_text.h"
 #include "data/data.h"
 #include "data/support/file.h"
+#include "experiments/report/page_parts.h"
 #include "experiments/support/base64.h"
 
 /* How every page begins. */
@@ -65,21 +65,14 @@ static char *replace(const char *text, char first, const char *by_first, char se
   return made;
 }
 
-/* '<' occurs only in texts. There it could end the element that holds them, or nest another one. */
-static char *make_data(const json_t *data) {
-  char *text = json_print(data, JSON_COMPACT | JSON_REAL_PRECISION(5));
-  char *made = text ? replace(text, '<', "\\u003c", '<', "\\u003c") : NULL;
-  free(text);
-  return made;
-}
-
 enum { PARTS_MAX = 64 };
 
 /* The page in pieces: {{name}} is replaced by the asset or the value of that name. */
 typedef struct page {
   file_part parts[PARTS_MAX];
   size_t count;
-  char *policy, *title, *data;
+  char *policy, *title;
+  const char *data;
 } page;
 
 static void add_part(page *p, const void *at, size_t bytes) {
@@ -97,16 +90,14 @@ static void add_named(page *p, const char *name, size_t length) {
     add_part(p, text, strlen(text));
 }
 
-static attn_status make_page(const json_t *data, const char *title, report_page kind, page *p) {
+static attn_status make_page(const char *data, const char *title, report_page kind, page *p) {
   static const char *const templates[] = {"report.html", "model.html"};
   static const char *const scripts[] = {"report.js", "model.js"};
   const report_asset *template = asset(templates[kind], strlen(templates[kind]));
   const char *at = (const char *)template->bytes, *end = at + template->size, *start = at;
-  *p = (page){.policy = make_policy(scripts[kind]),
-              .title = replace(title, '<', "&lt;", '&', "&amp;"),
-              .data = make_data(data)};
-  if (!p->policy || !p->title || !p->data)
-    return attn_fail(ATTN_ENOMEM, "out of memory for the page of the report");
+  *p = (page){
+      .policy = make_policy(scripts[kind]), .title = replace(title, '<', "&lt;", '&', "&amp;"), .data = data};
+  if (!p->policy || !p->title) return attn_fail(ATTN_ENOMEM, "out of memory for the page of the report");
   while (at < end) {
     if (end - at < 2 || at[0] != '{' || at[1] != '{') {
       at++;
@@ -125,7 +116,6 @@ static attn_status make_page(const json_t *data, const char *title, report_page 
 static void page_free(page *p) {
   free(p->policy);
   free(p->title);
-  free(p->data);
 }
 
 static bool is_report(const char *path, const file_map *content) {
@@ -135,7 +125,7 @@ static bool is_report(const char *path, const file_map *content) {
 
 const output_kind kind_report = {"a report of attnlab", is_report};
 
-attn_status report_write_page(const char *path, report_page kind, const json_t *data, const char *title) {
+static attn_status write_page(const char *path, report_page kind, const char *data, const char *title) {
   page p;
   attn_status status = make_page(data, title, kind, &p);
   if (!status) status = output_write(path, &kind_report, p.parts, p.count);
@@ -143,15 +133,55 @@ attn_status report_write_page(const char *path, report_page kind, const json_t *
   return status;
 }
 
+/* What `put` writes, as a text. */
+static attn_status make_data(page_writer put, const void *context, char **out) {
+  size_t size;
+  json_stream data = {.out = open_memstream(out, &size), .ok = true};
+  if (data.out) put(&data, context);
+  if (data.out && !fclose(data.out) && data.ok && *out) return ATTN_OK;
+  free(data.out ? *out : NULL);
+  return attn_fail(ATTN_ENOMEM, "out of memory for the data of the report");
+}
+
+attn_status report_write_page(const char *path, report_page kind, page_writer put, const void *context,
+                              const char *title) {
+  char *data;
+  attn_status status = make_data(put, context, &data);
+  if (status) return status;
+  status = write_page(path, kind, data, title);
+  free(data);
+  return status;
+}
+
+typedef struct sweep_page {
+  const results_model *model;
+  json_t *head;
+} sweep_page;
+
+/* The members of the head, and the runs, of which there may be many. */
+static void put_sweep(json_stream *data, const void *context) {
+  const sweep_page *x = context;
+  const char *name;
+  json_t *value;
+  json_stream_open(data, '{');
+  json_object_foreach(x->head, name, value) {
+    json_stream_name(data, name);
+    json_stream_value(data, json_incref(value));
+  }
+  json_stream_name(data, "runs");
+  runs_put(data, x->model);
+  json_stream_close(data, '}');
+}
+
 attn_status report_write(const char *path, const result_set *set, const char *title,
                          const report_limits *limits) {
   results_model model;
   attn_status status = model_make(set, &model);
   if (status) return status;
-  json_t *data = report_json(&model, title, limits);
+  json_t *head = report_json(&model, title, limits);
+  status = head ? report_write_page(path, REPORT_SWEEP, put_sweep, &(sweep_page){&model, head}, title)
+                : ATTN_ENOMEM;
+  json_decref(head);
   model_free(&model);
-  if (!data) return ATTN_ENOMEM;
-  status = report_write_page(path, REPORT_SWEEP, data, title);
-  json_decref(data);
   return status;
 }

@@ -4,6 +4,7 @@
 
 #include "data/support/output.h"
 #include "experiments/analysis/model.h"
+#include "experiments/support/json_stream.h"
 
 /* Limits that the page begins with: a share, seconds, bytes. NaN: the page's own, which its reader
  * changes. */
@@ -11,16 +12,19 @@ typedef struct report_limits {
   double error, time, memory;
 } report_limits;
 
-/* All that the page shows (report.js reads it); limits NULL: none. NULL: no memory, recorded. */
+/* All that the page shows (report.js reads it) except the runs; limits NULL: none. NULL: no memory,
+ * recorded. */
 json_t *report_json(const results_model *, const char *title, const report_limits *);
 
 extern const output_kind kind_report;
 
 typedef enum { REPORT_SWEEP, REPORT_MODEL } report_page;
+typedef void (*page_writer)(json_stream *data, const void *context);
 
-/* Writes the page of this kind with the data that its script reads. After a failure the old page is
- * unchanged. EFOREIGN: a system call failed. ENOMEM. */
-attn_status report_write_page(const char *path, report_page, const json_t *data, const char *title);
+/* Writes the page of this kind with the data that its script reads, one value that the function puts.
+ * After a failure the old page is unchanged. EFOREIGN: a system call failed. ENOMEM. */
+attn_status report_write_page(const char *path, report_page, page_writer, const void *context,
+                              const char *title);
 
 /* The page of a sweep. After a failure the old page is unchanged. EFOREIGN: a system call failed. ENOMEM. */
 attn_status report_write(const char *path, const result_set *, const char *title, const report_limits *);

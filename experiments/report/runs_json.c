@@ -1,4 +1,4 @@
-/* runs_json.c - the runs of a page: parts.h says what it holds. */
+/* runs_json.c - the runs of a page: page_parts.h says what it holds. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,13 @@
 #include "data/support/json_text.h"
 #include "experiments/analysis/doubts.h"
 #include "experiments/checks/check.h"
-#include "experiments/report/parts.h"
-#include "experiments/report/repeat.h"
+#include "experiments/report/page_parts.h"
+#include "experiments/report/repeat_command.h"
+
+static void put_member(json_stream *out, const char *name, json_t *value) {
+  json_stream_name(out, name);
+  json_stream_value(out, value);
+}
 
 /* ---- columns ------------------------------------------------------------------------------------------- */
 
@@ -62,14 +67,14 @@ static const result_column *column_named(const char *name) {
   return c;
 }
 
-static void put_columns(const results_model *m, const char *const *wanted, size_t count, json_t *out,
-                        json_t *described, bool *ok) {
+static void put_columns(const results_model *m, const char *const *wanted, size_t count, json_stream *out,
+                        json_t *described) {
   for (size_t s = 0; s < count; s++) {
     const result_column *c = column_named(wanted[s]);
     json_t *values = json_array();
-    for (size_t i = 0; i < m->set->count; i++) json_add(values, run_value(m->rows[i], c), ok);
-    json_put(out, c->name, values, ok);
-    json_add(described, json_pack("[s,s,s]", c->name, c->units ? c->units : "", c->long_name), ok);
+    for (size_t i = 0; i < m->set->count; i++) json_add(values, run_value(m->rows[i], c), &out->ok);
+    put_member(out, c->name, values);
+    json_add(described, json_pack("[s,s,s]", c->name, c->units ? c->units : "", c->long_name), &out->ok);
   }
 }
 
@@ -127,10 +132,13 @@ static json_t *cells_json(const result_row *row, int first, int last, list *chec
 }
 
 /* Properties are those of a setting: the page has them once, and each run says which are its own. */
-static void put_bounds(const results_model *m, json_t *out, bool *ok) {
+static void put_bounds(const results_model *m, json_stream *out) {
   list checks = {json_array(), json_object()}, messages = {json_array(), json_object()};
   list properties = {json_array(), json_object()};
-  json_t *all = json_array(), *of = json_array(), *verdicts = json_array();
+  json_t *of = json_array(), *verdicts = json_array();
+  bool *ok = &out->ok;
+  json_stream_name(out, "bounds");
+  json_stream_open(out, '[');
   for (size_t i = 0; i < m->set->count; i++) {
     const result_row *row = m->rows[i];
     char name[32];
@@ -139,16 +147,16 @@ static void put_bounds(const results_model *m, json_t *out, bool *ok) {
     json_t *shared = known
                          ? json_null()
                          : cells_json(row, row->bounds_count, result_row_cells(row), &checks, &messages, ok);
-    json_add(all, cells_json(row, 0, row->bounds_count, &checks, &messages, ok), ok);
+    json_stream_value(out, cells_json(row, 0, row->bounds_count, &checks, &messages, ok));
     json_add(of, place_of(&properties, name, shared, ok), ok);
   }
+  json_stream_close(out, ']');
   for (int v = 0; v < VERDICTS; v++) json_add(verdicts, json_string(check_verdict_names[v]), ok);
-  json_put(out, "bounds", all, ok);
-  json_put(out, "property", of, ok);
-  json_put(out, "properties", properties.items, ok);
-  json_put(out, "checks", checks.items, ok);
-  json_put(out, "messages", messages.items, ok);
-  json_put(out, "verdicts", verdicts, ok);
+  put_member(out, "property", of);
+  put_member(out, "properties", properties.items);
+  put_member(out, "checks", checks.items);
+  put_member(out, "messages", messages.items);
+  put_member(out, "verdicts", verdicts);
   json_decref(checks.places);
   json_decref(messages.places);
   json_decref(properties.places);
@@ -195,51 +203,60 @@ static json_t *part(const char *text, size_t length) {
   return out;
 }
 
-static void put_group(char *const *texts, size_t count, json_t *ends, json_t *middle, bool *ok) {
+/* The middles of a group's texts; how all begin and end. */
+static void put_group(char *const *texts, size_t count, json_t *ends, json_stream *middle) {
   size_t head, tail, first = 0;
   find_ends(texts, count, &head, &tail);
   while (first < count && !*texts[first]) first++;
   json_t *both = json_array();
   const char *any = first < count ? texts[first] : "";
-  json_add(both, part(any, head), ok);
-  json_add(both, result_json_text(any + strlen(any) - tail), ok);
-  json_add(ends, both, ok);
+  json_add(both, part(any, head), &middle->ok);
+  json_add(both, result_json_text(any + strlen(any) - tail), &middle->ok);
+  json_add(ends, both, &middle->ok);
   for (size_t i = 0; i < count; i++)
-    json_add(middle, *texts[i] ? part(texts[i] + head, strlen(texts[i]) - head - tail) : json_null(), ok);
+    json_stream_value(middle,
+                      *texts[i] ? part(texts[i] + head, strlen(texts[i]) - head - tail) : json_null());
 }
 
-/* Commands of a page differ in lengths and variants alone, and a page may have twenty thousand. */
-static json_t *commands(const results_model *m, char *(*make)(const result_row *), bool *ok) {
-  json_t *out = json_object(), *ends = json_array(), *middle = json_array();
-  char **texts = calloc(m->set->count + 1, sizeof *texts);
-  bool whole = texts;
-  for (size_t i = 0; i < m->set->count && whole; i++) whole = (texts[i] = make(m->rows[i]));
-  for (size_t g = 0, first = 0; g < m->groups_count && whole; g++) {
-    size_t count = 0;
-    for (size_t l = 0; l < m->groups[g].count; l++)
-      for (size_t c = 0; c < m->groups[g].lines[l].count; c++) count += m->groups[g].lines[l].cells[c].count;
-    put_group(texts + first, count, ends, middle, ok);
-    first += count;
+static size_t runs_of(const model_group *g) {
+  size_t count = 0;
+  for (size_t l = 0; l < g->count; l++)
+    for (size_t c = 0; c < g->lines[l].count; c++) count += g->lines[l].cells[c].count;
+  return count;
+}
+
+/* Commands of a group differ in lengths and variants alone. */
+static void put_commands(const results_model *m, char *(*make)(const result_row *), const char *name,
+                         json_stream *out) {
+  json_t *ends = json_array();
+  json_stream_name(out, name);
+  json_stream_open(out, '{');
+  json_stream_name(out, "middle");
+  json_stream_open(out, '[');
+  for (size_t g = 0, first = 0, count; g < m->groups_count; g++, first += count) {
+    count = runs_of(&m->groups[g]);
+    char **texts = calloc(count + 1, sizeof *texts);
+    bool whole = texts;
+    for (size_t i = 0; i < count && whole; i++) whole = (texts[i] = make(m->rows[first + i]));
+    if (whole) put_group(texts, count, ends, out);
+    for (size_t i = 0; i < count && texts; i++) free(texts[i]);
+    free(texts);
+    out->ok = out->ok && whole;
   }
-  for (size_t i = 0; i < m->set->count && texts; i++) free(texts[i]);
-  free(texts);
-  *ok = *ok && whole;
-  json_put(out, "ends", ends, ok);
-  json_put(out, "middle", middle, ok);
-  return out;
+  json_stream_close(out, ']');
+  put_member(out, "ends", ends);
+  json_stream_close(out, '}');
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------------- */
 
-json_t *runs_json(const results_model *m, bool *ok) {
-  json_t *out = json_object(), *groups = json_array(), *lines = json_array(), *doubts = json_array();
-  json_t *statuses = json_array(), *verdicts = json_array(), *models = json_array(), *messages = json_array();
-  json_t *described = json_array();
+void runs_put(json_stream *out, const results_model *m) {
+  json_t *groups = json_array(), *lines = json_array(), *doubts = json_array(), *statuses = json_array();
+  json_t *verdicts = json_array(), *models = json_array(), *messages = json_array(),
+         *described = json_array();
+  bool *ok = &out->ok;
   for (size_t g = 0; g < m->groups_count; g++)
-    for (size_t l = 0; l < m->groups[g].count; l++)
-      for (size_t c = 0; c < m->groups[g].lines[l].count; c++)
-        for (size_t i = 0; i < m->groups[g].lines[l].cells[c].count; i++)
-          json_add(groups, json_integer((json_int_t)g), ok);
+    for (size_t i = 0; i < runs_of(&m->groups[g]); i++) json_add(groups, json_integer((json_int_t)g), ok);
   for (size_t i = 0; i < m->set->count; i++) {
     const result_row *row = m->rows[i];
     json_add(lines, json_integer((json_int_t)m->setting_of[i]), ok);
@@ -249,18 +266,19 @@ json_t *runs_json(const results_model *m, bool *ok) {
     json_add(models, json_string(check_verdict_names[row->model_verdict]), ok);
     json_add(messages, result_json_text(row->message), ok);
   }
-  json_put(out, "group", groups, ok);
-  json_put(out, "line", lines, ok);
-  put_columns(m, tabled, sizeof tabled / sizeof *tabled, out, described, ok);
-  put_columns(m, detailed, sizeof detailed / sizeof *detailed, out, described, ok);
-  json_put(out, "columns", described, ok);
-  json_put(out, "doubts", doubts, ok);
-  json_put(out, "status", statuses, ok);
-  json_put(out, "verdict", verdicts, ok);
-  json_put(out, "model_verdict", models, ok);
-  json_put(out, "message", messages, ok);
-  put_bounds(m, out, ok);
-  json_put(out, "apply", commands(m, repeat_apply, ok), ok);
-  json_put(out, "run", commands(m, repeat_run, ok), ok);
-  return out;
+  json_stream_open(out, '{');
+  put_member(out, "group", groups);
+  put_member(out, "line", lines);
+  put_member(out, "doubts", doubts);
+  put_member(out, "status", statuses);
+  put_member(out, "verdict", verdicts);
+  put_member(out, "model_verdict", models);
+  put_member(out, "message", messages);
+  put_columns(m, tabled, sizeof tabled / sizeof *tabled, out, described);
+  put_columns(m, detailed, sizeof detailed / sizeof *detailed, out, described);
+  put_member(out, "columns", described);
+  put_bounds(m, out);
+  put_commands(m, repeat_apply, "apply", out);
+  put_commands(m, repeat_run, "run", out);
+  json_stream_close(out, '}');
 }

@@ -56,9 +56,8 @@ static attn_status make_label(result_row *row) {
   size_t size = 0;
   attn_status status = result_row_params(row, &params);
   if (status) return status;
-  free(row->label);
-  row->label = NULL;
-  FILE *out = open_memstream(&row->label, &size);
+  char *label = NULL;
+  FILE *out = open_memstream(&label, &size);
   if (out) fputs(row->variant ? row->variant : "", out);
   json_object_foreach(params, name, value) {
     if (!out || strcmp(name, "seed") == 0) continue;
@@ -74,9 +73,10 @@ static attn_status make_label(result_row *row) {
   }
   json_decref(params);
   const bool lost = !out || ferror(out);
-  if ((out && fclose(out)) || lost || !row->label)
-    return attn_fail(ATTN_ENOMEM, "out of memory for the label of a run");
-  return ATTN_OK;
+  const bool whole = (!out || !fclose(out)) && !lost && label;
+  row->label = whole ? names_keep(label) : NULL;
+  free(label);
+  return row->label ? ATTN_OK : attn_fail(ATTN_ENOMEM, "out of memory for the label of a run");
 }
 
 attn_status result_row_complete(result_row *row, bool label, bool model_verdict) {

@@ -21,7 +21,8 @@ const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};
     .long_name = text, __VA_ARGS__                                                         \
   }
 #define COUNTED .least = 0, .most = (double)INFINITY
-#define TEXT(name, text) FIELD(#name, COLUMN_TEXT, name, NULL, text, .flags = NULL)
+#define OWN_TEXT(name, text) FIELD(#name, COLUMN_TEXT, name, NULL, text, .flags = NULL)
+#define TEXT(name, text) FIELD(#name, COLUMN_TEXT, name, NULL, text, .kept = true)
 #define DATE(name, text) FIELD(#name, COLUMN_F64, name, EPOCH, text, .varies = true)
 #define SMALL(name, text) FIELD(#name, COLUMN_I32, name, "1", text, COUNTED)
 #define FLAG(name, field, names, text, ...) \
@@ -38,7 +39,7 @@ const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};
   FIELD(#name, COLUMN_I64, name, "1", text, .measure = true, .varies = true, COUNTED)
 
 const result_column result_columns[] = {
-    TEXT(key, "canonical text of everything that defines the run"),
+    OWN_TEXT(key, "canonical text of everything that defines the run"),
     TEXT(variant, "attention variant"),
     TEXT(label, "variant with the parameters that differ from their defaults and the one that buys accuracy, "
                 "without a seed: a line of a plot"),
@@ -61,7 +62,7 @@ const result_column result_columns[] = {
     SMALL(session, "index into /provenance"),
 
     FLAG("status", status, run_status_names, "how the run ended", .varies = true),
-    TEXT(message, "why the run did not end well"),
+    OWN_TEXT(message, "why the run did not end well"),
     DATE(start_time, "start of the run"),
     DATE(end_time, "end of the run"),
     METERED(run_time, "s", "time spent in the run: verification and all turns of timing"),
@@ -199,7 +200,7 @@ void result_row_init(result_row *row) {
 void result_row_free(result_row *row) {
   if (!row) return;
   for (const result_column *c = result_columns; c->name; c++)
-    if (c->type == COLUMN_TEXT && !c->axis) free(*(char **)((char *)row + c->offset));
+    if (c->type == COLUMN_TEXT && !c->axis && !c->kept) free(*(char **)((char *)row + c->offset));
   free(row->p);
   free(row->bounds);
   free(row->samples);

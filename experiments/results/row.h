@@ -71,19 +71,19 @@ enum { RESULT_PROFILE_BINS = 64, RESULT_MAP_CELLS = 128 };
 
 typedef struct result_row {
   /* identity */
-  /* Every text is owned; NULL is "". */
-  char *key; /* canonical text of everything that defines the run */
-  char *variant;
-  char *label;          /* the shortest spec of variant and parameters, without the seed of the draws */
-  char *params;         /* JSON object, values as written */
-  char *dataset;        /* canonical dataset spec */
-  char *dataset_sha256; /* of the files it was read from; "": none */
-  char *plugin;         /* path of the shared object that the variant is from; "": the library */
-  char *plugin_sha256;  /* of that */
-  char *files_sha256;   /* of the files that the spec and the score name; "": none */
-  char *score, *mask;   /* what is computed, as a configuration has it; "": none */
-  char *isa;
-  char *path;
+  char *key; /* canonical text of everything that defines the run; owned, as the message is */
+  /* The others are from names_keep: rows share them. NULL is "". */
+  const char *variant;
+  const char *label;          /* the shortest spec of variant and parameters, without the seed of the draws */
+  const char *params;         /* JSON object, values as written */
+  const char *dataset;        /* canonical dataset spec */
+  const char *dataset_sha256; /* of the files it was read from; "": none */
+  const char *plugin;         /* path of the shared object that the variant is from; "": the library */
+  const char *plugin_sha256;  /* of that */
+  const char *files_sha256;   /* of the files that the spec and the score name; "": none */
+  const char *score, *mask;   /* what is computed, as a configuration has it; "": none */
+  const char *isa;
+  const char *path;
   union {
     int64_t axis[AXES];
     struct {

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "experiments/ring/model.h"
+#include "experiments/ring/ring_model.h"
 #include "experiments/support/table.h"
 
 static void add_row(text_table *s, int64_t n, int64_t ranks, const ring_model *m) {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "attn_ring.h"
-#include "experiments/ring/judge.h"
+#include "experiments/ring/ring_judge.h"
 
 enum { TIMES_MAX = 5 };
 static const double time_enough = 1; /* seconds */

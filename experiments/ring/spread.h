@@ -23,7 +23,7 @@ typedef struct spread_row {
   double time; /* seconds: from the first to begin to the last to end */
   double compute_least, compute_most, wait_least, wait_most; /* seconds, over the ranks */
   int64_t sent;                                              /* bytes, the most of a rank */
-  result_bound exact, apart;                                 /* see judge.h */
+  result_bound exact, apart;                                 /* see ring_judge.h */
 } spread_row;
 
 typedef struct spread_result {

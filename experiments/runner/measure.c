@@ -8,6 +8,7 @@
 #include "experiments/properties/property.h"
 #include "experiments/results/bound.h"
 #include "experiments/results/set.h"
+#include "experiments/support/names.h"
 #include "experiments/support/table.h"
 
 #include <float.h>
@@ -303,7 +304,7 @@ static attn_status judge_plan(measured_run *r, const attn_plan *plan) {
   attn_view view;
   attn_status status = attn_plan_inspect(plan, &view);
   if (status) return status;
-  if (view.rounding.path && !(r->row.path = strdup(view.rounding.path)))
+  if (view.rounding.path && !(r->row.path = names_keep(view.rounding.path)))
     return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", r->row.key);
   const evidence e = evidence_of(r, plan, &view);
   status = evidence_all(&e, r->run->map, checks_run, &r->row);

@@ -6,7 +6,7 @@
 #include "experiments/instruments/counters.h"
 #include "data/data.h"
 #include "experiments/instruments/evict.h"
-#include "experiments/evidence/run.h"
+#include "experiments/evidence/judged_run.h"
 #include "experiments/instruments/guard.h"
 #include "experiments/properties/found.h"
 #include "experiments/runner/job.h"

@@ -1,4 +1,5 @@
-/* pool.h - the parent's side of the workers (worker.h): the processes that run a block, one after another. */
+/* pool.h - the parent's side of the workers (worker_loop.h): the processes that run a block, one after
+ * another. */
 #ifndef EXPERIMENTS_RUNNER_POOL_H
 #define EXPERIMENTS_RUNNER_POOL_H
 

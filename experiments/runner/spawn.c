@@ -2,7 +2,7 @@
 #define _GNU_SOURCE /* pipe2 */
 #include "experiments/runner/spawn.h"
 
-#include "experiments/runner/worker.h"
+#include "experiments/runner/worker_loop.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -195,17 +195,14 @@ static attn_status snapshot(sweep *s) {
 /* From which files the row was made. */
 static attn_status name_files(const grid_block *block, const grid_run *run, result_row *row) {
   const struct {
-    char **to;
-    const char *text;
+    const char **to, *text;
   } texts[] = {{&row->dataset_sha256, block->dataset_sha256},
                {&row->plugin, run->plugin ? run->plugin : ""},
                {&row->plugin_sha256, run->plugin_sha256},
                {&row->files_sha256, run->files_sha256}};
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-    free(*texts[i].to);
-    *texts[i].to = strdup(texts[i].text);
-    if (!*texts[i].to) return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", row->key);
-  }
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    if (!(*texts[i].to = names_keep(texts[i].text)))
+      return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", row->key);
   return ATTN_OK;
 }
 

@@ -1,6 +1,7 @@
 /* drawn.c - LIN-7: the law of projections. Correct draws are seldom surprising, over seeds; each fault is
  * found. */
 #include "experiments/results/set.h"
+#include "experiments/support/names.h"
 #include "tests/support/checks_fake.h"
 
 static attn_problem shape(void) { return case_problem(1, 4, 2, 40, 8, 8, false, ATTN_F32); }
@@ -229,7 +230,7 @@ static void cell_add(result_row *row, int group, int seed, double p, double repe
   char name[32];
   snprintf(name, sizeof name, "variant%d", group);
   result_row_init(row);
-  row->variant = strdup(name);
+  row->variant = names_keep(name);
   row->seed = seed;
   result_bound b = {
       .name = "LIN-7", .kind = KIND_PROB, .verdict = VERDICT_CONSISTENT, .p_value = p, .p_repeat = repeat};

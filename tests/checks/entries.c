@@ -3,7 +3,7 @@
 #include "tests/support/checks_generator.h"
 
 #include "experiments/mathematics/entries.h"
-#include "experiments/mathematics/moments.h"
+#include "experiments/mathematics/pair_moments.h"
 #include "experiments/mathematics/statistics.h"
 
 static const generator_fault none = {.gain = 1};

@@ -4,6 +4,7 @@
  * not hold it says so. */
 #include "tests/support/checks_case.h"
 #include "experiments/results/set.h"
+#include "experiments/support/names.h"
 
 #include <float.h>
 #include <omp.h>
@@ -174,7 +175,7 @@ static void run_sweep(int sweep, int *cells) {
       case_run(c, spec, padded ? c->kv_len : NULL);
       c->e.seed = (uint64_t)sweep;
       result_row_init(&rows[count]);
-      rows[count].variant = strdup(spec);
+      rows[count].variant = names_keep(spec);
       cr_assert_eq(checks_run(&c->e, &rows[count]), ATTN_OK);
       count++;
     }

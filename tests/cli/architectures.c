@@ -1,6 +1,6 @@
 /* architectures.c - attnlab capture and eval on small random models of each architecture, and on an
  * encoder. */
-#include "experiments/quality/file.h"
+#include "experiments/quality/evaluation_file.h"
 #include "experiments/results/row.h"
 #include "tests/models/architectures.h"
 #include "tests/support/command.h"

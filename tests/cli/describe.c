@@ -1,7 +1,7 @@
 /* describe.c - what `attnlab list' and `attnlab describe' print of every check and of every variant;
  * cases/describe.txt has single ones in full. */
 
-#include "experiments/quality/checks.h"
+#include "experiments/quality/evaluation_checks.h"
 #include "tests/support/command.h"
 
 TestSuite(cli_describe, .init = command_enter, .fini = command_leave);

@@ -1,5 +1,5 @@
 /* eval.c - attnlab eval as a user runs it: the table, the file, variants that fail. */
-#include "experiments/quality/file.h"
+#include "experiments/quality/evaluation_file.h"
 #include "experiments/results/row.h"
 #include "tests/support/command.h"
 

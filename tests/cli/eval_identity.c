@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "experiments/quality/file.h"
+#include "experiments/quality/evaluation_file.h"
 #include "tests/data/gguf_files.h"
 #include "tests/data/tokens_fixture.h"
 #include "tests/support/command.h"

@@ -1,7 +1,7 @@
 /* help.c - lists and descriptions in JSON. What help prints is in cases/help.txt. */
 #include <jansson.h>
 
-#include "experiments/quality/checks.h"
+#include "experiments/quality/evaluation_checks.h"
 #include "tests/support/command.h"
 
 TestSuite(cli_help, .init = command_enter, .fini = command_leave);

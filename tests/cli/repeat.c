@@ -4,7 +4,7 @@
 
 #include "attn_arithmetic.h"
 #include "data/data.h"
-#include "experiments/report/repeat.h"
+#include "experiments/report/repeat_command.h"
 #include "tests/support/command.h"
 #include "tests/support/results_fixture.h"
 
@@ -110,9 +110,8 @@ Test(cli_repeat, every_dataset_has_its_options) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     result_row row = fixture_row(2);
     char wanted[512] = "";
-    free(row.dataset);
     free(row.key);
-    row.dataset = strdup(cases[i].dataset);
+    row.dataset = cases[i].dataset;
     row.key = strdup("dataset=x variant=longformer:window=8,dilation=1,global=0,global_at=");
     row.causal = 0;
     row.n_kv = cases[i].n_kv;

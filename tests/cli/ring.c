@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "experiments/ring/model.h"
+#include "experiments/ring/ring_model.h"
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-12 * fabs(b); }
 

@@ -2,7 +2,7 @@
 #include "tests/support/data_fixture.h"
 
 #include "attn_variant.h"
-#include "data/formats/blocks.h"
+#include "data/formats/quantised.h"
 
 enum { BLOCKS = 64 };
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "data/support/file.h"
-#include "data/support/probe.h"
+#include "data/support/forked_probe.h"
 
 TestSuite(data_probe, .timeout = 120);
 

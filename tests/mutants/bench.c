@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "tests/mutants/catch.h"
-#include "experiments/quality/checks.h"
+#include "experiments/quality/evaluation_checks.h"
 #include "tests/support/properties.h"
 
 typedef struct mutant {

@@ -10,7 +10,7 @@
 
 #include "data/data.h"
 #include "experiments/checks/check.h"
-#include "experiments/quality/checks.h"
+#include "experiments/quality/evaluation_checks.h"
 #include "experiments/quality/tasks/tasks.h"
 #include "tests/support/properties.h"
 #include "experiments/results/set.h"

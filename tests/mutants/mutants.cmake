@@ -108,25 +108,25 @@ mutant(causal-clip-of-all core/score.c FP-2 "tiled:path=fma" "a query sees its s
   [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 2)]])
 mutant(causal-tile-edge core/score.c FP-2 "tiled:path=fma" "the last row of the first tile does not see itself"
   [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 1 - (position == 63))]])
-mutant(linear-first-state-for-all core/engines/linear/linear.c FP-6 "performer:features=16"
+mutant(linear-first-state-for-all core/engines/linear/linear_engine.c FP-6 "performer:features=16"
   "every head reads the state of the first"
   [[state_at(s, h.batch * p->kv_heads + h.head, summed(s))]] [[state_at(s, 0, summed(s))]])
-mutant(linear-first-head-alone core/engines/linear/linear.c FP-6 "performer:features=16" "all heads but the first are zero"
+mutant(linear-first-head-alone core/engines/linear/linear_engine.c FP-6 "performer:features=16" "all heads but the first are zero"
   [[linear_divide(s, w, x->count, o);]]
   [[{ linear_divide(s, w, x->count, o);
       for (int64_t r = 0; r < x->count && x->head > 0; r++)
         memset(attn_at(x->o, r * s->p->o.row, s->t), 0, (size_t)s->p->d_v * attn_dtype_size(s->t)); }]])
-mutant(linear-batch-ignored core/engines/linear/linear.c FP-6 "performer:features=16" "every entry has the keys of the first"
+mutant(linear-batch-ignored core/engines/linear/linear_engine.c FP-6 "performer:features=16" "every entry has the keys of the first"
   [[attn_rows(call->k, s->p->k, b, head, s->t)]] [[attn_rows(call->k, s->p->k, 0, head, s->t)]])
-mutant(linear-segments-forgotten core/engines/linear/linear.c FP-6 "performer:features=16"
+mutant(linear-segments-forgotten core/engines/linear/linear_engine.c FP-6 "performer:features=16"
   "causal rows see their own segment alone" [[linear_merge(s, w->total, w->part, w->total);]] [[;]])
-mutant(linear-stale-weights core/engines/linear/causal.c FP-6 "performer:features=16"
+mutant(linear-stale-weights core/engines/linear/causal_segment.c FP-6 "performer:features=16"
   "weights of a chunk keep the maximum that they were made with" [[before == max ? done : 0]] [[done]])
-mutant(linear-kv-head-wrong core/engines/linear/linear.c groups performer "query heads take states in turn, not in groups"
+mutant(linear-kv-head-wrong core/engines/linear/linear_engine.c groups performer "query heads take states in turn, not in groups"
   [[head / (p->heads / p->kv_heads)]] [[head % p->kv_heads]])
 mutant(row-stride-ignored core/engines/softmax/softmax.c strides tiled "queries are taken as contiguous"
   [[w->q[at] = attn_at(q, row * @p->q.row@, stored);]] [[p->d_qk]])
-mutant(steps-by-thread core/engines/softmax/plan.c threads tiled "the length of a step depends on the number of threads"
+mutant(steps-by-thread core/engines/softmax/tiling.c threads tiled "the length of a step depends on the number of threads"
   [[attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv)]]
   [[attn_max(attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv) / c->threads, 1)]])
 mutant(state-not-cleared core/engines/linear/state.c repeat performer "a state starts from what the work memory held"
@@ -175,7 +175,7 @@ mutant(half-rounded-twice core/kernels/half.h core_number/roundings_are_to_neare
   "what fp64 has beyond fp32 is lost on the way to 16 bits" [[@size > own || size < own@;]] [[0u]])
 mutant(stored-values-of-the-first-key core/engines/softmax/softmax.c variants_stored/oracle ""
   "values that are stored in 16 bits are those of a step's first key" [[attn_at(t->v, @key@ * p->v.row, v)]] [=[step->keys[0]]=])
-mutant(stored-numerators core/engines/linear/linear.c variants_stored/every_variant_computes_on_what_is_stored ""
+mutant(stored-numerators core/engines/linear/linear_engine.c variants_stored/every_variant_computes_on_what_is_stored ""
   "outputs of features are stored from the wrong row" [[attn_at(o.at, @i * o.row@, s->t),]] [[0]])
 mutant(stored-errors-before-rounding experiments/evidence/errors.c runner_stored/errors_are_those_of_what_is_stored ""
   "outputs of fp32 are read as if they had 16 bits" [[@c->e->stored@ ? c->e->stored : c->e->o]] [[NULL]])
@@ -337,10 +337,10 @@ mutant(advice-draws-certain experiments/advice/tell.c cli_advise/what_is_said_is
 
 # -- texts as token ids --
 
-mutant(bucket-not-sorted data/tokens/merge.c data_tokens_pieces/merges_are_those_of_the_definition ""
+mutant(bucket-not-sorted data/tokens/merge_pairs.c data_tokens_pieces/merges_are_those_of_the_definition ""
   "pairs of one rank merge in the order in which they were found"
   [[falls = @falls && (!count || w->place[count].left < w->place[count - 1].left)@;]] [[true]])
-mutant(merge-of-what-has-grown data/tokens/merge.c data_tokens/merges_are_those_of_the_definition ""
+mutant(merge-of-what-has-grown data/tokens/merge_pairs.c data_tokens/merges_are_those_of_the_definition ""
   "a pair merges after one of it has grown" [[if (@right < 0 || merge_end(w, right, bytes) != e.end@) continue;]] [[right < 0]])
 mutant(scores-in-any-order data/tokens/sentencepiece.c data_tokens_pieces/merges_are_those_of_the_definition ""
   "of equal scores that of the first token is the best" [[if (@i && order[i].score < order[i - 1].score@) rank = i;]] [[i]])
@@ -348,7 +348,7 @@ mutant(literal-shortest data/tokens/literals.c data_tokens/added_tokens_are_cut_
   "a text is cut at the shortest of several tokens" [[for (size_t depth = 1; @begin < end@; depth++)]] [[begin < end && !found]])
 mutant(blank-of-the-next-word data/tokens/split_json.c data_tokens/pieces_do_not_merge_across_their_ends ""
   "all blanks before a word are one piece" [[add_step(t, place, prefix, @cut ? gpt2 : NULL@)]] [[cut ? "\\s+|\\S+" : NULL]])
-mutant(window-cuts-a-piece data/tokens/pattern.c data_tokens/a_long_text_without_blanks_takes_no_quadratic_time ""
+mutant(window-cuts-a-piece data/tokens/regex.c data_tokens/a_long_text_without_blanks_takes_no_quadratic_time ""
   "a match ends where the window does" [[(@stop < bytes ? PCRE2_PARTIAL_HARD : 0@)]] [[0]])
 mutant(first-token-of-the-model-ignored data/tokens/ids.c data_capture_text/a_text_is_what_its_ids_are ""
   "config.json does not say what a text begins with" [[s->bos = @c->bos >= 0 ? c->bos : data_tokenizer_bos(t)@;]]
@@ -364,22 +364,22 @@ mutant(natten-window-leaves-the-canvas variants/graph.c variants_graph/natten ""
   "the window is not moved at the right and lower edge" [[least(first, @length - count@)]] [[length]])
 mutant(natten-rows-swapped variants/graph.c SP-0 "graph:kind=natten,width=10,kernel=5" "the window's row is that of its column"
   [[begin(@position / width@, down, height)]] [[position % width]])
-mutant(graph-last-block-ignored core/graph.c variants_graph/files "" "the last block of keys, which is shorter, is left out"
+mutant(graph-last-block-ignored core/named_graph.c variants_graph/files "" "the last block of keys, which is shorter, is left out"
   [[attn_min(g->spans[from + i].end * block, n) - first]]
   [[attn_min(g->spans[from + i].end * block, n / block * block) - first]])
-mutant(graph-of-first-head core/graph.c variants_graph/files "" "every head has the graph of the first"
+mutant(graph-of-first-head core/named_graph.c variants_graph/files "" "every head has the graph of the first"
   [[@(g->heads > 1 ? head : 0)@ * g->rows + row, from]] [[0]])
-mutant(tree-without-itself core/graph.c variants_graph/files "" "a token of the tree does not see itself"
+mutant(tree-without-itself core/named_graph.c variants_graph/files "" "a token of the tree does not see itself"
   [[for (int64_t i = @row@; i >= 0;]] [[attn_graph_parent(g, row)]])
-mutant(tree-cycle-admitted core/graph.c variants_graph/refusals "" "a parent may stand behind its child"
+mutant(tree-cycle-admitted core/named_graph.c variants_graph/refusals "" "a parent may stand behind its child"
   [[up->first >= i]] [[false]])
-mutant(graph-transposed data/formats/graph.c data_graphs/every_format_gives_the_same_graph "" "rows and columns are swapped"
+mutant(graph-transposed data/formats/graph_file.c data_graphs/every_format_gives_the_same_graph "" "rows and columns are swapped"
   [[code_of(e, head, row, column)]] [[code_of(e, head, column, row)]])
-mutant(indptr-off-by-one data/formats/graph.c data_graphs/every_format_gives_the_same_graph ""
+mutant(indptr-off-by-one data/formats/graph_file.c data_graphs/every_format_gives_the_same_graph ""
   "a row begins with the last edge of the one before" [[int64_t i = @x->indptr[r]@; !status]] [[x->indptr[r] - (r > 0)]])
-mutant(indptr-falls data/formats/graph.c data_graphs/hostile_rows "" "indptr may descend"
+mutant(indptr-falls data/formats/graph_file.c data_graphs/hostile_rows "" "indptr may descend"
   [=[x->indptr[r] < x->indptr[r - 1]]=] [[false]])
-mutant(index-beyond-the-keys data/formats/graph.c data_graphs/hostile_rows "" "an index may be the number of keys"
+mutant(index-beyond-the-keys data/formats/graph_file.c data_graphs/hostile_rows "" "an index may be the number of keys"
   [[!within(x->indices[i], @want->columns@)]] [[want->columns + 1]])
 mutant(mask-row-of-another-query data/sources/target_arrays.c data_target/masks_from_files ""
   "rows of a mask are taken for positions where they are queries" [=[g->rows == g->columns ? 0 : @attn_problem_position(p, 0)@]=] [=[0]=])
@@ -388,13 +388,13 @@ mutant(t5-before-as-behind data/sources/target_arrays.c data_target/t5_has_a_num
   [=[attn_t5_bucket(@at - s->zero@, !p->causal, T5_BUCKETS, T5_DISTANCE, &bucket)]=] [=[llabs(at - s->zero)]=])
 mutant(t5-head-by-bucket data/sources/target_arrays.c data_target/t5_has_a_number_for_each_bucket ""
   "the table is read with heads in its rows" [=[values[bucket * s->relative_heads + h]]=] [=[values[h * T5_BUCKETS + bucket]]=])
-mutant(duplicate-edge-admitted data/formats/graph.c data_graphs/hostile_masks_and_lists "" "an edge may stand there twice"
+mutant(duplicate-edge-admitted data/formats/graph_file.c data_graphs/hostile_masks_and_lists "" "an edge may stand there twice"
   [=[if (@e->at[i] == e->at[i - 1]@) {]=] [[false]])
-mutant(duplicate-edge-counted-twice data/formats/graph.c data_graphs/parents_symmetry_and_self ""
+mutant(duplicate-edge-counted-twice data/formats/graph_file.c data_graphs/parents_symmetry_and_self ""
   "an edge that symmetry gives again begins a new run" [=[e->at[i] <= e->at[i - 1] + 1]=] [=[e->at[i] == e->at[i - 1] + 1]=])
-mutant(self-loop-dropped data/formats/graph.c data_graphs/parents_symmetry_and_self "" "rows of a list do not see themselves"
+mutant(self-loop-dropped data/formats/graph_file.c data_graphs/parents_symmetry_and_self "" "rows of a list do not see themselves"
   [[e->want->self && @i < e->heads * rows@]] [[false]])
-mutant(mask-last-column-ignored data/formats/graph.c data_graphs/every_format_gives_the_same_graph ""
+mutant(mask-last-column-ignored data/formats/graph_file.c data_graphs/every_format_gives_the_same_graph ""
   "the last column of a mask is not read" [[used += inside;]] [[;]])
 
 # -- models: GGUF files, their blocks, their rotary pairs --
@@ -407,14 +407,14 @@ mutant(dynamic-base-linear data/llama/rope_scaling.c data_rotation/stretched_fre
   "the base grows by n itself, not by its power d/(d-2)" [[(double)d / (double)(d - 2)]] [[1]])
 mutant(llama3-band-reversed data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
   "between the wavelengths the shares are exchanged" [[(turns - r->low) / (r->high - r->low)]] [[(r->high - turns) / (r->high - r->low)]])
-mutant(yarn-attention-missing data/llama/config.c data_architectures/logits_and_captures_are_those_of_numpy ""
+mutant(yarn-attention-missing data/llama/llama_config.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "q and k are not multiplied by yarn's factor" [[0.1 * log(r->factor) + 1]] [[1]])
 mutant(model-window-one-key-wider data/llama/reach.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "a query sees one key more than the model's window" [[position < width ? 0 : position - width + 1]]
   [[position < width + 1 ? 0 : position - width]])
 mutant(model-window-in-every-layer data/llama/reach.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "layers before the first with a window have it, too" [[layer >= c->window_from]] [[layer >= 0]])
-mutant(decoder-sees-oldest-keys data/llama/decode.c data_architectures/logits_and_captures_are_those_of_numpy ""
+mutant(decoder-sees-oldest-keys data/llama/decode_tokens.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "a token sees the first keys of the model's window" [[keys + unseen]] [[keys]])
 mutant(output-bias-missing data/weights/product.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "a bias is not added where a product is" [=[accumulate ? y[j] + bias[j] : bias[j]]=] [=[accumulate ? y[j] : bias[j]]=])
@@ -426,19 +426,19 @@ mutant(encoder-norm-before data/bert/encode.c data_architectures/an_encoder_is_c
   "what attention adds is not normalised" [[normalise(p, &p->attention_norm);]] [[;]])
 mutant(encoder-gelu-unscaled data/bert/encode.c data_architectures/an_encoder_is_captured ""
   "gelu takes erf of its argument, not of it over the root of 2" [[(float)M_SQRT1_2]] [[1.0f]])
-mutant(q2-k-minimum-unscaled data/formats/blocks.c data_blocks/every_element_is_its_definition_rounded_once ""
+mutant(q2-k-minimum-unscaled data/formats/quantised.c data_blocks/every_element_is_its_definition_rounded_once ""
   "the minimum of 16 elements is not scaled"
   [[m * (float)(s[g] >> 4)]] [[m]])
-mutant(k-scale-of-another-byte data/formats/blocks.c data_blocks/every_element_is_its_definition_rounded_once ""
+mutant(k-scale-of-another-byte data/formats/quantised.c data_blocks/every_element_is_its_definition_rounded_once ""
   "the upper bits of the last four scales are those of the minima"
   [[p[g - 4] >> 6 << 4]] [[p[g] >> 6 << 4]])
-mutant(q5-k-fifth-bit-lost data/formats/blocks.c data_blocks/every_element_is_its_definition_rounded_once ""
+mutant(q5-k-fifth-bit-lost data/formats/quantised.c data_blocks/every_element_is_its_definition_rounded_once ""
   "the fifth bit of a code is not read" [[(h[l] >> g & 1) << 4]] [[0]])
-mutant(q6-k-half-of-another-plane data/formats/blocks.c data_blocks/every_element_is_its_definition_rounded_once ""
+mutant(q6-k-half-of-another-plane data/formats/quantised.c data_blocks/every_element_is_its_definition_rounded_once ""
   "codes are taken from the halves of bytes in another order" [[k / 2 * 4]] [[k % 2 * 4]])
-mutant(iq2-parity-lost data/formats/blocks_iq2.c data_blocks/every_element_is_its_definition_rounded_once ""
+mutant(iq2-parity-lost data/formats/quantised_iq2.c data_blocks/every_element_is_its_definition_rounded_once ""
   "the eighth sign is always plus" [[(folded & 1) << 7]] [[0]])
-mutant(iq2-length-off-by-one data/formats/blocks_iq2.c data_blocks/the_rows_of_lengths_are_those_of_the_format ""
+mutant(iq2-length-off-by-one data/formats/quantised_iq2.c data_blocks/the_rows_of_lengths_are_those_of_the_format ""
   "the longest length is 42" [[spread(row >> 8) * 35]] [[spread(row >> 8) * 34]])
 mutant(gguf-tensor-beyond-the-file data/formats/gguf.c data_gguf/hostile_fields_are_refused_with_their_place ""
   "a tensor may begin in the file and end beyond it" [[t->bytes > data - offset]] [[t->bytes > data]])
@@ -473,7 +473,7 @@ mutant(norm-term-off-far-out variants/performer.c FAV-9 "performer:features=64" 
 mutant(sharing-not-asked variants/performer.c FAV-10 "performer:features=16,share_heads=no"
   "heads share a draw that are declared to have their own"
   [[s->draws = @s->p.share_heads == YES ? 1 : x->kv_heads@;]] [[1]])
-mutant(query-of-another-head core/engines/linear/linear.c FAV-10 "performer:features=16,share_heads=no"
+mutant(query-of-another-head core/engines/linear/linear_engine.c FAV-10 "performer:features=16,share_heads=no"
   "queries are mapped by the draw of the first head"
   [[(attn_feature_rows){@x->h->head@, ATTN_QUERY,]] [[0]])
 mutant(half-norm-missing variants/performer.c FAV-1 "performer:features=64" "exp(-|x|^2/2) is missing"
@@ -497,11 +497,11 @@ mutant(eps-misplaced core/engines/linear/state.c FAV-6 "performer:features=64,ep
 mutant(eps-keys-not-counted core/engines/linear/state.c FAV-6 "performer:features=64,eps=0.01"
   "eps is missing in the denominator"
   [[w->sums[i] += attn_get(w->eps_term, i, s->t) * *x.keys;]] [[;]])
-mutant(key-maximum-of-future core/engines/linear/causal.c causal performer "the stabiliser of keys looks ahead"
+mutant(key-maximum-of-future core/engines/linear/causal_segment.c causal performer "the stabiliser of keys looks ahead"
   [[i ? attn_min(c->before + i, c->keys) : 0; @j < seen@;]] [[j < c->keys]])
-mutant(linear-causal-mask-shifted core/engines/linear/causal.c causal performer "a query sees its successor"
+mutant(linear-causal-mask-shifted core/engines/linear/causal_segment.c causal performer "a query sees its successor"
   [[attn_min(c->before + i + 1, c->keys)]] [[attn_min(c->before + i + 2, c->keys)]])
-mutant(segment-lost core/engines/linear/linear.c core_numerics/linear_segments "" "a segment is not added to the running state"
+mutant(segment-lost core/engines/linear/linear_engine.c core_numerics/linear_segments "" "a segment is not added to the running state"
   [[linear_merge(s, w->total, w->part, w->total);]] [[;]])
 mutant(products-in-bf16 core/kernels/product.inc FP-6 "performer:features=64" "products of features are kept in bf16"
   [[v_store(at, add ? v_add(v_load(at), sum[i][j]) : sum[i][j]);]]
@@ -583,7 +583,7 @@ mutant(eigenvalues-unsorted core/engines/lowrank/eigen.c LOW-1 "svd:r=8" "eigenv
 mutant(eigen-reflection-forgotten core/engines/lowrank/eigen.c LOW-1 "svd:r=8" "eigenvectors are those of the tridiagonal matrix"
   [[add(-inner(row, v, rest), v, row, rest);]] [[;]])
 
-mutant(joint-moment-unweighted experiments/mathematics/moments.c checks_entries/joint_moments_of_two_entries ""
+mutant(joint-moment-unweighted experiments/mathematics/pair_moments.c checks_entries/joint_moments_of_two_entries ""
   "the vectors' variance under two weights stays 1 - 4a"
   [[2 * a / (1 - 8 * a)]] [[0]])
 mutant(square-unweighted experiments/mathematics/entries.c checks_entries/powers_of_weighted_products ""
@@ -620,7 +620,7 @@ mutant(nystrom-mass-of-all-keys variants/nystrom.c variants_landmarks/all_rows_a
 
 # -- features that are not drawn --
 
-mutant(sums-divided core/engines/linear/linear.c PHI-1 "linear:normalise=no" "sums are divided though the map says they are not"
+mutant(sums-divided core/engines/linear/linear_engine.c PHI-1 "linear:normalise=no" "sums are divided though the map says they are not"
   [[!s->map->unnormalised]] [[true]])
 mutant(sums-said-to-be-means variants/linear.c PROP-ONES "linear:normalise=no" "weights are declared to add up to 1 without a denominator"
   [[if (p->normalise == NO) lost |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX;]] [[;]])
@@ -636,7 +636,7 @@ mutant(elu-without-one core/kernels/features.inc PHI-1 linear "the feature of a 
 mutant(cos-from-zero-for-queries variants/linear.c PHI-1 "linear:feature=cos" "positions of queries begin at 0, of keys at 1"
   [[finish_row(s, c->kernels, t, x->first + i, attn_at(f, i * f_row, t));]]
   [[finish_row(s, c->kernels, t, x->first + i - (x->side == ATTN_QUERY), attn_at(f, i * f_row, t));]])
-mutant(positions-of-a-chunk core/engines/linear/causal.c PHI-1 "linear:feature=cos"
+mutant(positions-of-a-chunk core/engines/linear/causal_segment.c PHI-1 "linear:feature=cos"
   "causal queries are told their place in the chunk, not in the sequence" [[s->p->q.row, @c->first + c->before@, x->count]] [[c->before]])
 mutant(dpfp-of-itself variants/linear.c PHI-1 "linear:feature=dpfp" "the first shift multiplies each part by itself"
   [[attn_multiply_row(simd, n - r, row, attn_at(row, r, t), to);]]
@@ -667,7 +667,7 @@ mutant(projections-shared variants/linformer.c LIN-7 "linformer:k=16,share=none"
 mutant(heads-projected-alike variants/linformer.c LIN-7 "linformer:projection=rademacher,k=16,share_heads=no"
   "share_heads=no is ignored"
   [[(@s->p.share_heads == YES ? 0 : head@) * sides]] [[0]])
-mutant(dct-scale core/engines/compression/transform.c LIN-7 "linformer:projection=dct,k=64" "the DCT lacks the factor sqrt(2)"
+mutant(dct-scale core/engines/compression/fast_transform.c LIN-7 "linformer:projection=dct,k=64" "the DCT lacks the factor sqrt(2)"
   [[(r ? 2 : 1)]] [[1]])
 mutant(srht-with-replacement variants/linformer.c LIN-7 "linformer:projection=srht,k=64"
   "rows are drawn with replacement"
@@ -716,14 +716,14 @@ mutant(outputs-unpoisoned core/verify.c core_verify/executions "" "an output tha
   [[poison_outputs(&call);]] [[;]])
 mutant(poison-unseen core/verify.c core_verify/executions "" "a row that holds poison is not looked at"
   [[found |= part == poison;]] [[found |= part != part;]])
-mutant(features-unpoisoned core/engines/linear/watch.c core_verify/maps "" "a feature that is not written is not seen"
+mutant(features-unpoisoned core/engines/linear/watch_features.c core_verify/maps "" "a feature that is not written is not seen"
   [[verify_canvas_prepare(&features, @false@);]] [[true]])
-mutant(rows-behind-unwatched core/engines/linear/watch.c core_verify/maps "" "rows of features beyond the last are not watched"
+mutant(rows-behind-unwatched core/engines/linear/watch_features.c core_verify/maps "" "rows of features beyond the last are not watched"
   [[s->f_row, @CHUNK@, s->t]] [[x->rows]])
-mutant(slots-unwatched core/engines/compression/watch.c core_verify/projections ""
+mutant(slots-unwatched core/engines/compression/watch_projection.c core_verify/projections ""
   "what is written between rows of slots is not seen"
   [[!verify_canvas_intact(slots)]] [[false]])
-mutant(scratch-unwatched core/engines/compression/watch.c core_verify/projections ""
+mutant(scratch-unwatched core/engines/compression/watch_projection.c core_verify/projections ""
   "what is written beside the scratch is not seen"
   [[!room_intact(scratch)]] [[false]])
 mutant(slots-uncounted core/engines/compression/compression.c core_verify/projections ""
@@ -832,7 +832,7 @@ mutant(exponent-of-90 experiments/analysis/fit.c checks_meter/an_exponent_has_a_
 
 # -- properties of every variant, by texts of mutants above --
 
-mutant(property-future core/engines/linear/causal.c PROP-CAUSAL "performer:features=32"
+mutant(property-future core/engines/linear/causal_segment.c PROP-CAUSAL "performer:features=32"
   "a query sees its successor"
   [[attn_min(c->before + i + 1, c->keys)]] [[attn_min(c->before + i + 2, c->keys)]])
 mutant(property-rows core/kernels/tile.inc PROP-ROW "tiled:path=fma"
@@ -903,7 +903,7 @@ mutant(property-stale experiments/properties/repeat.c cli_test/planted_faults_ar
   [[t->plan]])
 mutant(property-deaf experiments/properties/repeat.c cli_test/what_describes_nothing_is_unchecked ""
   "an output that depends on nothing passes" [[!found.count && @has_numbers(t, other, *batch, *head)@]] [[false]])
-mutant(test-left-early data/support/probe.c cli_test/break_downs_are_findings ""
+mutant(test-left-early data/support/forked_probe.c cli_test/break_downs_are_findings ""
   "a variant that ends its process passes" [[if (got <= 0) return;]] [[if (got <= 0) { r->end = PROBE_WHOLE; return; }]])
 mutant(drawn-any-output experiments/conformance/judge.c cli_drawn/a_failure_is_repeated_by_its_command ""
   "any output is that of the definition" [[if (fabs(got - expected[l]) <= most) continue;]] [[(void)most; continue;]])
@@ -915,7 +915,7 @@ mutant(exact-by-its-pattern experiments/conformance/judge.c cli_declared/exact_a
   "what is exact is held to the pattern that it describes" [[if (@!status && j.view.caps & ATTN_CAP_EXACT@) j.view.pattern]] [[false]])
 mutant(drawn-some-tuples experiments/conformance/covering.c cli_drawn/pairs_and_triples_are_covered ""
   "some pairs and triples are left out" [[if (b->met[tuple]) continue;]] [[if (b->met[tuple] || tuple % 7 == 3) continue;]])
-mutant(property-threads core/engines/softmax/plan.c PROP-THREADS tiled
+mutant(property-threads core/engines/softmax/tiling.c PROP-THREADS tiled
   "the length of a step depends on the number of threads"
   [[attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv)]]
   [[attn_max(attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv) / c->threads, 1)]])
@@ -943,7 +943,7 @@ mutant(document-boundary-before core/score.c FP-2 "tiled:path=fma" "a query sees
   [[from = d < m->count ? m->offsets[d] : 0;]] [[from = d < m->count ? attn_max(m->offsets[d] - 1, 0) : 0;]])
 mutant(block-causal-neighbour core/score.c FP-2 "tiled:path=fma" "a query sees the block after its own"
   [[(position / m->size + 1) * m->size]] [[(position / m->size + 2) * m->size]])
-mutant(relative-off-by-one core/engines/softmax/score.c FP-2 "tiled:path=fma" "the table of distances is read one further"
+mutant(relative-off-by-one core/engines/softmax/score_maps.c FP-2 "tiled:path=fma" "the table of distances is read one further"
   [[line + i + p->n_kv - 1]] [[line + i + p->n_kv]])
 mutant(leaky-wrong-side core/kernels/score.inc FP-2 "tiled:path=fma" "positive scores are made smaller"
   [[v_max(t, v_mul(t, map->leaky))]] [[v_select(v_below(t, v_set(0)), t, v_mul(t, map->leaky))]])
@@ -958,7 +958,7 @@ mutant(positions-of-keys-counted core/score.c core_key_positions/keys_that_are_l
 mutant(positions-of-a-run-counted core/engines/softmax/softmax.c core_key_positions/keys_that_are_left ""
   "a dilated window counts the keys that are left"
   [[(@attn_key_position(&t->problem, key)@ - run->first) % run->step == 0]] [[key]])
-mutant(positions-of-features-lost core/engines/linear/causal.c core_query_positions/entries_of_different_lengths ""
+mutant(positions-of-features-lost core/engines/linear/causal_segment.c core_query_positions/entries_of_different_lengths ""
   "linear attention has its queries at the bottom right" [[attn_call_position(call, h->batch, 0)]]
   [[attn_problem_position(p, 0)]])
 mutant(positions-twice core/plan.c core_key_positions/refused "" "two keys may stand at one position"
@@ -977,13 +977,13 @@ mutant(cap-after-bias core/score.c FP-1 full "the soft cap is applied after the 
     attn_set(x, j, biases.dtype,
              attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, biases.dtype)));
   call->context->kernels->map_row(count, x, 1, (attn_score_map){softcap, leaky});]])
-mutant(sink-lost core/engines/softmax/score.c FP-2 "tiled:path=fma" "the sink has no weight"
+mutant(sink-lost core/engines/softmax/score_maps.c FP-2 "tiled:path=fma" "the sink has no weight"
   [[attn_set(tile->sum, at % lanes, p->dtype, 1);]] [[attn_set(tile->sum, at % lanes, p->dtype, 0);]])
-mutant(sink-of-zero core/engines/softmax/score.c FP-2 "tiled:path=fma" "the sink's logit is taken for 0"
+mutant(sink-of-zero core/engines/softmax/score_maps.c FP-2 "tiled:path=fma" "the sink's logit is taken for 0"
   [[p->score.sink[t->head + at / t->tile->row_count] * ATTN_LOG2E]] [[0]])
-mutant(sink-of-first-head core/engines/softmax/score.c SINK-1 "tiled:path=fma" "every head has the sink of the first"
+mutant(sink-of-first-head core/engines/softmax/score_maps.c SINK-1 "tiled:path=fma" "every head has the sink of the first"
   [[p->score.sink[t->head + at / t->tile->row_count] * ATTN_LOG2E]] [[p->score.sink[0] * ATTN_LOG2E]])
-mutant(sink-overflows core/engines/softmax/score.c SINK-1 "tiled:path=fma" "a sink takes no part in the maximum"
+mutant(sink-overflows core/engines/softmax/score_maps.c SINK-1 "tiled:path=fma" "a sink takes no part in the maximum"
   [[attn_set(tile->sum, at % lanes, p->dtype, 1);]]
   [[attn_set(tile->max, at % lanes, p->dtype, 0);
     attn_set(tile->sum, at % lanes, p->dtype, exp(p->score.sink[t->head + at / t->tile->row_count]));]])
@@ -1072,7 +1072,7 @@ mutant(another-token-follows experiments/mathematics/divergence.c EV-2 "streamin
   "the changed likelihood is of another token" [=[((double)@changed[y]@ - (double)z[y])]=] [=[changed[y ? y - 1 : 1]]=])
 mutant(margin-of-an-earlier-token experiments/mathematics/divergence.c EV-3 "streaming:sink=0,window=8"
   "the margin leaves out what comes after the most likely token" [[at > second]] [[at > second && second < first - 100]])
-mutant(layer-skipped experiments/quality/probe.c EV-4 "streaming:sink=0,window=8"
+mutant(layer-skipped experiments/quality/evaluation_probe.c EV-4 "streaming:sink=0,window=8"
   "a layer is not replaced again" [[if (@step > 0@) memcpy(where, where - size, (size_t)size);]] [[step > 1]])
 mutant(head-in-another-slot data/llama/pass.c EV-6 full "a head's output takes the place of the next one's"
   [[float *to = p->window.mixed + (i * heads + @h@) * d;]] [[(h + 1) % heads]])
@@ -1081,9 +1081,9 @@ mutant(unnamed-head-replaced data/llama/pass.c EV-8 "streaming:sink=0,window=8" 
   [=[!s->swap->where || @s->swap->where[layer * p->model->config.heads + head]@]=] [[true]])
 mutant(answer-one-late experiments/quality/evaluate.c EV-10 "streaming:sink=0,window=8"
   "the most likely token is compared with the one before" [[.right = x.top == @y@]] [=[c->text->tokens[r->window * c->text->n + i]]=])
-mutant(drawn-too-hot experiments/quality/tasks/sample.c EV-9 "streaming:sink=0,window=1" "text is drawn at twice the temperature"
+mutant(drawn-too-hot experiments/quality/tasks/sampled_text.c EV-9 "streaming:sink=0,window=1" "text is drawn at twice the temperature"
   [[left -= exp(((double)z[t] - (double)z[top]) / @temperature@);]] [[(2 * temperature)]])
-mutant(config-forgotten experiments/quality/run.c cli_eval_identity/a_model_is_more_than_its_weights ""
+mutant(config-forgotten experiments/quality/passes.c cli_eval_identity/a_model_is_more_than_its_weights ""
   "runs of another configuration are taken for those of this one"
   [[{&r.config_sha256, @j->about->config_sha256@}]] [[""]])
 mutant(plug-in-forgotten experiments/results/identity.c cli_eval_identity/a_plug_in_that_changed_is_run_again ""
@@ -1100,7 +1100,7 @@ mutant(layers-of-another-mix experiments/quality/relate.c quality_relate/layers_
 mutant(second-variant-lost data/llama/pass.c data_passes/layers_have_variants_of_their_own ""
   "only the first variant of a stream replaces heads"
   [[while (s && replaced_heads(p, s, layer) == 0) s = @s->next@;]] [[NULL]])
-mutant(first-key-unseen data/llama/decode.c data_passes/tokens_one_at_a_time_are_the_whole_text ""
+mutant(first-key-unseen data/llama/decode_tokens.c data_passes/tokens_one_at_a_time_are_the_whole_text ""
   "a token that is decoded does not see the first" [[all ? @d->given + 1@ : c->window]] [[(d->given > 0 ? d->given : 1)]])
 
 # -- expressions --
@@ -1156,7 +1156,7 @@ mutant(law-tables-again core/engines/hashing/tables.c LAW-1 "lsh_tail:k=6,l=40" 
   [=[x->packed[@first / GROUP@],]=] [=[0]=])
 mutant(law-head-drawn-again variants/hyper.c LAW-5 "hyper:exact_below=0,block=8,sample=20"
   "drawn keys of the own block count twice" [[else if (@!s->p.exclude@)]] [[true]])
-mutant(law-weight-of-the-first-run core/engines/softmax/score.c FP-2 "sample:count=9,replacement=yes"
+mutant(law-weight-of-the-first-run core/engines/softmax/score_maps.c FP-2 "sample:count=9,replacement=yes"
   "every run has the weight of the first" [=[bias = weights[@r@] * ATTN_LOG2E]=] [=[0]=])
 mutant(law-weights-unknown experiments/reference/transform.c FP-2 "sample:count=9"
   "the exact row of a selection leaves the weights out" [[x->score += @log_weight@;]] [[0 * log_weight]])
@@ -1236,7 +1236,7 @@ mutant(selection-heeds-biases experiments/checks/selection/sel_support.c
   [[p->score.dense.at && j < to && j < c->head->keys]] [[false]])
 mutant(rest-must-be-joined experiments/checks/tails/res_weights.c checks_tails/rows_of_features_alone_are_the_features ""
   "a row of features alone must be none where they add up to less than 0" [[@s.joined@ && s.whole < -3 * room]] [[true]])
-mutant(law-row-twice experiments/evidence/weights/draws.c checks_tails/few_queries_are_judged ""
+mutant(law-row-twice experiments/evidence/weights/selector_draws.c checks_tails/few_queries_are_judged ""
   "of few queries one is drawn for twice" [[(f->p.n_q > 2 * d->rows ? f->p.n_q : 2 * d->rows)]] [[(f->p.n_q)]])
 mutant(law-without-numbers experiments/evidence/weights/means.c checks_tails/keys_that_are_never_drawn_have_no_law ""
   "draws are divided by a deviation that is no number" [[isfinite(*mean) && isfinite(*deviation)]] [[true]])

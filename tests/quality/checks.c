@@ -1,6 +1,6 @@
 /* checks.c - the checks of an evaluation on the bundled model: they hold, and have something to hold. */
 #include "experiments/mathematics/spectrum.h"
-#include "experiments/quality/checks.h"
+#include "experiments/quality/evaluation_checks.h"
 #include "experiments/quality/tasks/tasks.h"
 #include "tests/support/data_fixture.h"
 #include "tests/support/spec.h"

@@ -1,6 +1,6 @@
 #define _POSIX_C_SOURCE 200809L
 /* evaluate.c - evaluations of the bundled model against its logits, and the file that keeps them. */
-#include "experiments/quality/file.h"
+#include "experiments/quality/evaluation_file.h"
 #include "experiments/results/row.h"
 #include "tests/support/data_fixture.h"
 #include "tests/support/quality_sets.h"

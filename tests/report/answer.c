@@ -269,8 +269,7 @@ Test(report_answer, plots_and_tables_are_saved) {
   result_set set = rows_made();
   for (size_t i = 0; i < set.count; i++)
     if (strcmp(set.rows[i].variant, "performer") == 0) {
-      free(set.rows[i].label);
-      set.rows[i].label = strdup("</svg><img src=x>");
+      set.rows[i].label = "</svg><img src=x>";
     }
   open_rows(&set);
   json_decref(browser_call("Browser.setDownloadBehavior",

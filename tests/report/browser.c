@@ -19,8 +19,7 @@ static void open_report(int64_t count, int width) {
     set.rows[6].message = strdup("</script><!--<script><img src=x onerror=alert(1)>");
   }
   for (int64_t i = 0; i < count && count > 10000; i++) { /* 225 datasets, 450 groups */
-    free(set.rows[i].dataset);
-    set.rows[i].dataset = fixture_text("gaussian:std_q=%lld", i / 30 % 225);
+    set.rows[i].dataset = fixture_kept("gaussian:std_q=%lld", i / 30 % 225);
   }
   cr_assert_eq(report_write(path, &set, "a <b> & c", NULL), ATTN_OK, "%s", attn_last_error());
   result_set_free(&set);

@@ -11,8 +11,7 @@ Test(report_fronts, what_errs_as_zeros_do_is_on_no_front) {
   const result_set set = {.rows = rows, .count = 3};
   const double errors[][3] = {{1.5, 0.9, 0.2}, {1, 0.999, 0.2}, {(double)INFINITY, 0.5, 0.2}};
   for (int i = 0; i < 3; i++) {
-    free(rows[i].dataset);
-    rows[i].dataset = strdup("captured");
+    rows[i].dataset = "captured";
     rows[i].n = rows[i].n_kv = 512;
     rows[i].causal = 1;
     rows[i].block_k = 96;
@@ -45,8 +44,7 @@ Test(report_fronts, what_errs_as_the_mean_of_v_does_is_on_no_front) {
   const result_set set = {.rows = rows, .count = 4};
   static const double errors[] = {0.31, 0.29, 0.4, 0.3};
   for (int i = 0; i < 4; i++) {
-    free(rows[i].dataset);
-    rows[i].dataset = strdup("captured");
+    rows[i].dataset = "captured";
     rows[i].n = rows[i].n_kv = 512;
     rows[i].causal = 1;
     rows[i].block_k = 96;
@@ -57,8 +55,7 @@ Test(report_fronts, what_errs_as_the_mean_of_v_does_is_on_no_front) {
   rows[3].verdict = VERDICT_NOT_APPLICABLE;
   for (int n = 0; n < 2; n++) {
     results_model model;
-    free(rows[3].variant);
-    rows[3].variant = strdup(nulls[n]);
+    rows[3].variant = nulls[n];
     cr_assert_eq(model_make(&set, &model), ATTN_OK);
     cr_assert(model.groups_count == 1 && model.groups[0].count == 4);
     for (size_t l = 0; l < 4; l++) {
@@ -83,8 +80,7 @@ Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it)
   static const double errors[] = {0.4, 0.3, 0.1, 0.1}, keys[] = {10, 20, 5, 5},
                       ceilings[] = {0.5, (double)NAN, 0.2, 0.3};
   for (int i = 0; i < 4; i++) {
-    free(rows[i].dataset);
-    rows[i].dataset = strdup("captured");
+    rows[i].dataset = "captured";
     rows[i].n = rows[i].n_kv = 512;
     rows[i].block_k = 96;
     rows[i].causal = 1;

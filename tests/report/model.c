@@ -1,7 +1,7 @@
 /* model.c - the page of an evaluation in headless Chromium: marks in every plot, menus that follow each
  * other, doubts. */
 
-#include "experiments/quality/page.h"
+#include "experiments/quality/evaluation_page.h"
 #include "experiments/results/row.h"
 #include "tests/support/browser.h"
 #include "tests/support/quality_sets.h"

@@ -168,10 +168,8 @@ Test(report_statistics, runs_fall_into_groups_lines_and_cells) {
 
 static result_row setting_row(const char *variant, const char *params) {
   result_row row = fixture_row(2);
-  free(row.variant);
-  free(row.params);
-  row.variant = strdup(variant);
-  row.params = strdup(params);
+  row.variant = variant;
+  row.params = params;
   return row;
 }
 
@@ -199,8 +197,7 @@ Test(report_statistics, settings_of_one_method_share_its_name) {
   setting all[COUNT];
   for (int i = 0; i < COUNT; i++) {
     rows[i] = setting_row(*cases[i][0] ? cases[i][0] : cases[i][1], "{}");
-    free(rows[i].label);
-    rows[i].label = strdup(cases[i][1]);
+    rows[i].label = cases[i][1];
     cr_assert_eq(setting_make(&rows[i], &all[i]), ATTN_OK);
   }
   char *methods[COUNT] = {NULL};

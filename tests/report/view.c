@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "experiments/report/page.h"
-#include "experiments/report/repeat.h"
+#include "experiments/report/repeat_command.h"
 #include "tests/support/browser.h"
 #include "tests/support/results_fixture.h"
 
@@ -30,8 +30,7 @@ static result_set rows_made(void) {
   result_set set = fixture_set(120);
   for (size_t i = 0; i < set.count; i++) {
     result_row *row = &set.rows[i];
-    free(row->dataset);
-    row->dataset = strdup(datasets[i / 30 % 2]);
+    row->dataset = datasets[i / 30 % 2];
     if (strcmp(row->variant, "full") == 0)
       row->err_rel_fro = row->err_rel_fro_lo = row->err_rel_fro_hi = 3e-7;
   }
@@ -193,8 +192,7 @@ Test(report_view, datasets_have_short_names_and_the_head_has_the_only_one) {
                  "byId('run-rows').rows[0].cells[0].title.startsWith('npy:q=/')",
                  "dataset true");
   for (size_t i = 0; i < set.count; i++) {
-    free(set.rows[i].dataset);
-    set.rows[i].dataset = strdup("npy:q=/a/my.npz:q,k=/a/my.npz:k,v=/a/my.npz:v,layout=bnhd");
+    set.rows[i].dataset = "npy:q=/a/my.npz:q,k=/a/my.npz:k,v=/a/my.npz:v,layout=bnhd";
   }
   open_set(&set, NULL, "");
   browser_expect("byId('run-head').cells[0].textContent + ' ' + byId('data-of').textContent + ' ' + "

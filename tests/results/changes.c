@@ -6,11 +6,6 @@
 #include "experiments/instruments/timing.h"
 #include "tests/support/results_fixture.h"
 
-static void set_text(char **text, const char *value) {
-  free(*text);
-  *text = strdup(value);
-}
-
 /* The comparison of two sets, which it releases; the pairs' rows stay until changed_free. */
 typedef struct changed {
   result_set a, b;
@@ -174,7 +169,7 @@ Test(results_changes, errors_beyond_rounding) {
   for (int64_t i = 0; i < 6; i++) cr_expect_eq(of(&c, i)->error, cases[i].changed, "row %lld", (long long)i);
   cr_expect_eq(c.change.errors, 3);
   /* Other data, or a sample of other size whose interval reaches as far. */
-  set_text(&c.b.rows[2].dataset_sha256, "0123");
+  c.b.rows[2].dataset_sha256 = "0123";
   c.b.rows[1].rows_sampled = 7;
   c.b.rows[1].err_rel_fro_lo = 2e-7;
   c.b.rows[1].err_rel_fro_hi = 1;
@@ -212,8 +207,8 @@ Test(results_changes, verdicts_and_states) {
 static size_t pairs_after(void (*change)(result_row *a, result_row *b)) {
   result_set a = fixture_set(3), b = fixture_set(3);
   result_pairs pairs;
-  set_text(&a.rows[2].params, "{\"window\":256}");
-  set_text(&b.rows[2].params, "{\"window\":256}");
+  a.rows[2].params = "{\"window\":256}";
+  b.rows[2].params = "{\"window\":256}";
   change(&a.rows[2], &b.rows[2]);
   cr_assert_eq(pairs_make(&a, &b, &pairs), ATTN_OK);
   const size_t count = pairs.count - 2;
@@ -225,22 +220,22 @@ static size_t pairs_after(void (*change)(result_row *a, result_row *b)) {
 }
 
 static void nothing(result_row *a, result_row *b) { (void)a, (void)b; }
-static void isa(result_row *a, result_row *b) { (void)a, set_text(&b->isa, "avx512"); }
+static void isa(result_row *a, result_row *b) { (void)a, b->isa = "avx512"; }
 static void threads(result_row *a, result_row *b) { (void)a, b->threads = 64; }
 static void blocks(result_row *a, result_row *b) { (void)a, b->block_q = 17; }
-static void build(result_row *a, result_row *b) { (void)a, set_text(&b->plugin_sha256, "0123"); }
+static void build(result_row *a, result_row *b) { (void)a, b->plugin_sha256 = "0123"; }
 static void new_preset(result_row *a, result_row *b) {
-  (void)a, set_text(&b->params, "{\"window\":256,\"dilation\":1}");
+  (void)a, b->params = "{\"window\":256,\"dilation\":1}";
 }
 static void new_value(result_row *a, result_row *b) {
-  (void)a, set_text(&b->params, "{\"window\":256,\"dilation\":2}");
+  (void)a, b->params = "{\"window\":256,\"dilation\":2}";
 }
-static void value(result_row *a, result_row *b) { (void)a, set_text(&b->params, "{\"window\":128}"); }
+static void value(result_row *a, result_row *b) { (void)a, b->params = "{\"window\":128}"; }
 static void seed(result_row *a, result_row *b) { (void)a, b->seed = 5; }
 static void length(result_row *a, result_row *b) { (void)a, b->n = 768; }
-static void data(result_row *a, result_row *b) { (void)a, set_text(&b->dataset, "other"); }
+static void data(result_row *a, result_row *b) { (void)a, b->dataset = "other"; }
 static void cold(result_row *a, result_row *b) { (void)a, b->cache = CACHE_COLD; }
-static void mask(result_row *a, result_row *b) { (void)a, set_text(&b->mask, "prefix:64"); }
+static void mask(result_row *a, result_row *b) { (void)a, b->mask = "prefix:64"; }
 
 Test(results_changes, runs_pair_where_they_are_the_same_run) {
   static const struct {
@@ -270,8 +265,8 @@ Test(results_changes, runs_pair_where_they_are_the_same_run) {
 Test(results_changes, a_default_is_a_value) {
   result_set a = fixture_set(3), b = fixture_set(3);
   result_pairs pairs;
-  set_text(&a.rows[2].params, "{\"window\":256,\"dilation\":1}");
-  set_text(&b.rows[2].params, "{\"window\":256,\"dilation\":2}");
+  a.rows[2].params = "{\"window\":256,\"dilation\":1}";
+  b.rows[2].params = "{\"window\":256,\"dilation\":2}";
   cr_assert_eq(pairs_make(&a, &b, &pairs), ATTN_OK);
   cr_expect_eq(pairs.count, 2);
   pairs_free(&pairs);
@@ -281,14 +276,14 @@ Test(results_changes, a_default_is_a_value) {
 
 /* Where a file has a run with several instruction sets, those that agree pair, and the last two. */
 Test(results_changes, several_instruction_sets) {
-  static const char *const names[2][3] = {{"avx2", "scalar", "avx512"}, {"scalar", "avx2", "neon"}};
+  static const char *const isas[2][3] = {{"avx2", "scalar", "avx512"}, {"scalar", "avx2", "neon"}};
   result_set sets[2] = {fixture_set(3), fixture_set(3)};
   result_pairs pairs;
   for (int s = 0; s < 2; s++)
     for (size_t i = 0; i < 3; i++) {
       result_row_free(&sets[s].rows[i]);
       sets[s].rows[i] = fixture_row(0);
-      set_text(&sets[s].rows[i].isa, names[s][i]);
+      sets[s].rows[i].isa = isas[s][i];
     }
   cr_assert_eq(pairs_make(&sets[0], &sets[1], &pairs), ATTN_OK);
   cr_expect(pairs.count == 3 && pairs.other_isa == 1);
@@ -296,8 +291,7 @@ Test(results_changes, several_instruction_sets) {
     cr_expect(strcmp(pairs.items[i].a->isa, pairs.items[i].b->isa) == 0 ||
               (strcmp(pairs.items[i].a->isa, "avx512") == 0 && strcmp(pairs.items[i].b->isa, "neon") == 0));
   pairs_free(&pairs);
-  set_text(&sets[0].rows[0].isa,
-           "sse2"); /* two on each side agree with none: which of them pair is a guess */
+  sets[0].rows[0].isa = "sse2"; /* two on each side agree with none: which of them pair is a guess */
   cr_assert_eq(pairs_make(&sets[0], &sets[1], &pairs), ATTN_OK);
   cr_expect(pairs.count == 1 && pairs.only_a_count == 2 && pairs.only_b_count == 2);
   pairs_free(&pairs);

@@ -55,10 +55,10 @@ Test(results_damaged, files_that_crash_the_library_are_refused) {
 /* A file of three datasets q, k, v, made by `make`. */
 static void expect_refused(void (*make)(hid_t file, const char *name), const char *says) {
   const char *path = fixture_path("made.h5");
-  static const char *const names[] = {"q", "k", "v"};
+  static const char *const tensors[] = {"q", "k", "v"};
   data_qkv x;
   const hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-  for (int i = 0; i < 3; i++) make(file, names[i]);
+  for (int i = 0; i < 3; i++) make(file, tensors[i]);
   H5Fclose(file);
   cr_assert_eq(data_qkv_read_hdf5(&(data_reading){.in = path}, &x), ATTN_EINVAL, "%s", says);
   cr_expect(strstr(attn_last_error(), says), "'%s' is not in %s", says, attn_last_error());

@@ -82,8 +82,8 @@ Test(results_file, more_datasets_than_16_bits_number) {
   for (int64_t i = 0; i < COUNT; i++) {
     result_row_init(&set.rows[i]);
     set.rows[i].key = fixture_text("run %08lld", (long long)i);
-    set.rows[i].dataset = fixture_text("made:number=%08lld", (long long)i);
-    set.rows[i].variant = strdup("full");
+    set.rows[i].dataset = fixture_kept("made:number=%08lld", (long long)i);
+    set.rows[i].variant = "full";
   }
   cr_assert_eq(results_write(path, &set), ATTN_OK, "%s", attn_last_error());
   hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);

@@ -9,7 +9,7 @@ static void make_rows(result_row *rows, const double *p, const double *repeat, s
   for (size_t i = 0; i < count; i++) {
     result_row_init(&rows[i]);
     rows[i].verdict = VERDICT_CONSISTENT;
-    rows[i].variant = fixture_text("variant%lld", (int64_t)i);
+    rows[i].variant = fixture_kept("variant%lld", (int64_t)i);
     result_bound *b = fixture_add_bound(&rows[i], "LIN-1", KIND_PROB, VERDICT_CONSISTENT, p[i]);
     if (repeat) b->p_repeat = repeat[i];
     fixture_add_bound(&rows[i], "FP-1", KIND_HARD, VERDICT_PASS, (double)NAN);
@@ -68,8 +68,8 @@ static int sweep(int seeds, int cells, double (*draw)(attn_rng *, int seed), att
   int violated = 0;
   for (int i = 0; i < seeds * cells; i++) {
     result_row_init(&rows[i]);
-    rows[i].variant = strdup("performer");
-    rows[i].params = strdup("{}");
+    rows[i].variant = "performer";
+    rows[i].params = "{}";
     rows[i].seed = i % seeds;
     double p = draw(rng, i % seeds);
     result_bound *b = fixture_add_bound(&rows[i], "FAV-3", KIND_PROB, VERDICT_CONSISTENT, p);

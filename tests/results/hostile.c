@@ -3,7 +3,7 @@
 #include "experiments/results/bound.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/page.h"
-#include "experiments/report/repeat.h"
+#include "experiments/report/repeat_command.h"
 #include "experiments/report/summary.h"
 #include "experiments/support/escape.h"
 #include "tests/support/results_fixture.h"

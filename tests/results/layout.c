@@ -102,18 +102,18 @@ static herr_t count_variable(hid_t root, const char *name, const H5O_info_t *inf
 
 /* Every variable has its line in /columns, and nothing else has one. */
 Test(results_layout, the_file_describes_its_columns) {
-  static texts names, types, units, about, meanings;
+  static texts columns, types, units, about, meanings;
   hsize_t variables = 0, described = 0;
   hid_t file = H5Fopen(fixture_results("described", 0, 60), H5F_ACC_RDONLY, H5P_DEFAULT);
   cr_assert(H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_INC, count_variable, &variables, H5O_INFO_ALL) >= 0);
-  read_texts(file, "columns/column", &names);
+  read_texts(file, "columns/column", &columns);
   read_texts(file, "columns/type", &types);
   read_texts(file, "columns/units", &units);
   read_texts(file, "columns/long_name", &about);
   read_texts(file, "columns/meaning", &meanings);
-  cr_assert_eq(names.count, variables);
-  for (hsize_t i = 0; i < names.count; i++) {
-    const char *name = names.items[i];
+  cr_assert_eq(columns.count, variables);
+  for (hsize_t i = 0; i < columns.count; i++) {
+    const char *name = columns.items[i];
     const struct {
       const char *name, *type, *units, *meaning;
     } known[] = {
@@ -156,9 +156,9 @@ Test(results_layout, more_labels_than_an_attribute_holds) {
       result_row *row = &set.rows[set.count];
       result_row_init(row);
       row->key = fixture_text("run %08lld", (int64_t)set.count);
-      row->label = fixture_text("longformer:window=%08lld", (int64_t)set.count);
-      row->variant = strdup("longformer");
-      row->dataset = strdup("gaussian");
+      row->label = fixture_kept("longformer:window=%08lld", (int64_t)set.count);
+      row->variant = "longformer";
+      row->dataset = "gaussian";
     }
     cr_assert_eq(results_write(path, &set), ATTN_OK, "%s", attn_last_error());
     hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);

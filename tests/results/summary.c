@@ -12,11 +12,9 @@ static void put(journal *j, const char *variant, const char *params, int64_t n, 
   char key[160];
   snprintf(key, sizeof key, "%s %s n=%lld seed=%lld", variant, params, (long long)n, (long long)seed);
   free(row.key);
-  free(row.variant);
-  free(row.params);
   row.key = strdup(key);
-  row.variant = strdup(variant);
-  row.params = strdup(params);
+  row.variant = variant;
+  row.params = params;
   fixture_must(result_row_complete(&row, false, true)); /* its label */
   row.n = row.n_kv = n;
   row.seed = seed;
@@ -163,8 +161,7 @@ Test(results_summary, unchecked_variants_are_named_and_get_no_star) {
   result_set set = {.rows = rows, .count = 2, .sessions = json_array()};
   char *text;
   for (int i = 0; i < 2; i++) {
-    free(rows[i].variant);
-    rows[i].variant = strdup(i ? "stranger" : "honest");
+    rows[i].variant = i ? "stranger" : "honest";
     rows[i].err_rel_fro = i ? 0 : 0.5;
     rows[i].time_median = i ? 1e-9 : 1e-3;
     rows[i].bounds_count = 1;
@@ -282,8 +279,7 @@ Test(results_summary, properties_of_a_setting_count_once) {
   result_row rows[4];
   for (size_t i = 0; i < 4; i++) {
     result_row row = fixture_row(0);
-    free(row.label);
-    row.label = strdup(labels[i % 2]);
+    row.label = labels[i % 2];
     row.data_seed = (int64_t)i;
     fixture_add_bound(&row, "PROP-A", KIND_PROPERTY, i % 2 ? VERDICT_VIOLATED : VERDICT_PASS, (double)NAN);
     fixture_add_bound(&row, "PROP-B", KIND_PROPERTY, VERDICT_PASS, (double)NAN);

@@ -9,7 +9,7 @@
 #include "attn_ring.h"
 #include "tests/support/oracle.h"
 #include "tests/ring/refusals.h"
-#include "experiments/ring/model.h"
+#include "experiments/ring/ring_model.h"
 
 static int rank, ranks;
 

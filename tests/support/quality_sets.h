@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "experiments/quality/rows.h"
+#include "experiments/quality/evaluation_rows.h"
 
 /* Takes the record over, in place of one with the same key. ENOMEM: it is the caller's still. */
 static inline attn_status quality_set_add(quality_set *s, quality_record *r) {

@@ -11,12 +11,20 @@
 
 #include "experiments/results/set.h"
 #include "experiments/results/write_journal.h"
+#include "experiments/support/names.h"
 #include "tests/support/files.h"
 
 static inline char *fixture_text(const char *format, int64_t i) {
   char buffer[128];
   snprintf(buffer, sizeof buffer, format, (long long)i);
   return strdup(buffer);
+}
+
+/* As the shared texts of rows are. */
+static inline const char *fixture_kept(const char *format, int64_t i) {
+  char buffer[128];
+  snprintf(buffer, sizeof buffer, format, (long long)i);
+  return names_keep(buffer);
 }
 
 static inline result_bound fixture_bound(const char *name, check_kind kind, check_verdict verdict, double p) {
@@ -74,17 +82,17 @@ static inline result_row fixture_row(int64_t i) {
                                        "bigbird:block=64,projection=2.5",
                                        "linformer:k=128,projection=srht",
                                        "performer:features=256"};
-  static const char *const names[] = {"", "block_q", "window", "block", "k", "features"};
+  static const char *const budgets[] = {"", "block_q", "window", "block", "k", "features"};
   static const double values[] = {0, 64, 256, 64, 128, 256};
   const int64_t v = i % 6, size = i / 6 % 5, source = i / 30 % 2, seed = i / 60;
   result_row row;
   result_row_init(&row);
   row.key = fixture_text("run %08lld", i);
-  row.variant = strdup(variants[v]);
-  row.params = strdup(params[v]);
-  row.label = strdup(labels[v]);
-  row.dataset = strdup(source ? "gaussian:std_q=1,std_k=1" : "captured");
-  row.isa = strdup("avx2");
+  row.variant = variants[v];
+  row.params = params[v];
+  row.label = labels[v];
+  row.dataset = source ? "gaussian:std_q=1,std_k=1" : "captured";
+  row.isa = "avx2";
   row.seed = seed;
   row.n = row.n_kv = (int64_t)512 << size;
   row.d = row.d_v = 64;
@@ -97,7 +105,7 @@ static inline result_row fixture_row(int64_t i) {
   row.start_time = 1.7e9 + (double)i;
   row.end_time = row.start_time + 0.5;
   if (v > 0) {
-    fixture_must(result_row_add_param(&row, names[v], values[v]));
+    fixture_must(result_row_add_param(&row, budgets[v], values[v]));
   }
   /* A list that reads as a number, a name that is a number of one variant and a text of another, an empty
    * text. */
@@ -156,7 +164,7 @@ static inline result_set fixture_set(int64_t count) {
     result_row *row = &set.rows[set.count];
     *row = fixture_row((int64_t)set.count);
     if (!row->message) row->message = strdup("");
-    if (!row->path) row->path = strdup("");
+    if (!row->path) row->path = "";
   }
   return set;
 }

@@ -10,7 +10,7 @@
  *
  * D is a difference. Where the joined denominator is not above what rounding may make of it, the row is NaN:
  * a smaller one says nothing, and one below 0 turns the row round. */
-#include "core/engines/linear/linear.h"
+#include "core/engines/linear/linear_engine.h"
 
 #include <math.h>
 

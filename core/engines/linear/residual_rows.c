@@ -5,7 +5,7 @@
  * Of its own chunk a causal row adds only what the head has not. The two parts have scales of their own,
  * log-sum-exp and c_i + M + ln gain, and are joined in units of the larger. A row whose head has every key is
  * the head's, bit by bit, and one whose head has none is that of the features. */
-#include "core/engines/linear/linear.h"
+#include "core/engines/linear/linear_engine.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* state.c - the running state of the linear engine, what goes into it (keys) and what is read from it
  * (queries). */
-#include "core/engines/linear/linear.h"
+#include "core/engines/linear/linear_engine.h"
 
 #include <math.h>
 #include <string.h>

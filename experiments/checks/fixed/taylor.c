@@ -13,7 +13,7 @@
  * -B is the series
  *   B^(g+1) / g! sum_k B^k / (k! (g + k + 1)),
  * and features of the polynomial in d coordinates are the C(d + g, g) monomials up to degree g. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/rows.h"
 #include "experiments/evidence/probe.h"

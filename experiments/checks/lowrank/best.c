@@ -12,10 +12,10 @@
  *
  * Each singular value's square is known to spectrum_error(). Zeros and the mean of V are of rank at most 1,
  * and no closer than the best: only what says it is the best is rejected by how far it is. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 #include "experiments/checks/lowrank/block.h"
 
-#include "experiments/evidence/row.h"
+#include "experiments/evidence/support_row.h"
 #include "experiments/mathematics/spectrum.h"
 #include "experiments/mathematics/vector.h"
 

@@ -1,7 +1,7 @@
 /* block.c - see block.h. */
 #include "experiments/checks/lowrank/block.h"
 
-#include "experiments/evidence/row.h"
+#include "experiments/evidence/support_row.h"
 #include "experiments/mathematics/spectrum.h"
 
 #include <stdlib.h>

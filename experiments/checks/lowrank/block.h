@@ -4,7 +4,7 @@
 #define EXPERIMENTS_CHECKS_LOWRANK_BLOCK_H
 
 #include "experiments/evidence/cache.h"
-#include "experiments/evidence/run.h"
+#include "experiments/evidence/judged_run.h"
 
 /* The rows and columns of a block: `count` of each, evenly spaced, of the attention of the first n_q queries
  * to the first n_kv keys. */

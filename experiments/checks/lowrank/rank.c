@@ -8,7 +8,7 @@
  * have rank at most 1: blind to both; random keys chosen per row have rank above k, and are rejected where
  * they come close enough, which needs P itself to be nearly of rank k: blind to them otherwise. Non-causal
  * only: a mask breaks the rank. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 #include "experiments/checks/lowrank/block.h"
 
 #include "experiments/mathematics/spectrum.h"

@@ -6,7 +6,7 @@
  * The pattern that the variant shows is written down as a graph of single edges under other numbers, and run
  * as a user's graph in the mask of exact attention: another way through the engine, in which no row is a
  * window or a block. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/probe.h"
 #include "experiments/evidence/rows.h"

@@ -9,7 +9,7 @@
  * what was thrown out is not asked for again. SP-0 holds the pattern against the variant's own second
  * statement of it; this is a third one, which knows neither sinks nor windows: a window that is a key too
  * short or too long, sinks that are evicted, or counted twice, show in it even if both statements agree. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/reference/exact.h"
 #include "experiments/reference/visible.h"

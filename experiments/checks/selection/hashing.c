@@ -5,7 +5,7 @@
  * independent parts of the normal vectors, whatever the planes are; those of plans with other seeds meet
  * others. So their meetings are independent, and their number at an angle is binomial. Three angles, at
  * which a quarter, a half and three quarters of the pairs should meet. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/mathematics/collision.h"
 #include "experiments/mathematics/statistics.h"

@@ -9,7 +9,7 @@
  * sum of e^s over S,
  *   t <= Z / (Z_S + Z),  Z = sum over units of |u in T| e^(z_u),
  * since Z / (Z_S + Z) grows with Z. Of 16 keys a box is usually the smaller, of 64 a ball. */
-#include "experiments/checks/selection/picks.h"
+#include "experiments/checks/selection/selection_picks.h"
 
 #include "experiments/mathematics/vector.h"
 #include "experiments/reference/transform.h"

@@ -5,7 +5,7 @@
  *   least e^e:
  * what is kept holds e^M at least, and Z_T / (Z_S + Z_T) grows with Z_T and falls with Z_S. e is what
  * rounding may have done to the two scores, and to the limit between them. */
-#include "experiments/checks/selection/picks.h"
+#include "experiments/checks/selection/selection_picks.h"
 
 #include <math.h>
 #include <stdio.h>

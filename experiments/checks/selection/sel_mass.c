@@ -1,6 +1,6 @@
 /* sel_mass.c - SEL-5: the identities that tie the mass that a selection keeps to total variation, divergence
  * and the error of the output. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/rows.h"
 

@@ -1,5 +1,5 @@
 /* sel_nested.c - SEL-6: a larger budget selects more: S(k) lies in S(2 k). */
-#include "experiments/checks/selection/picks.h"
+#include "experiments/checks/selection/selection_picks.h"
 
 #include <stdio.h>
 #include <stdlib.h>

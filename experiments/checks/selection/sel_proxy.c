@@ -5,7 +5,7 @@
  * Where it does, units whose upper end is below the lower ends of as many others as are kept are proven not
  * to be among the best: the share of them is what the proxy decides without reading a key. An upper end alone
  * decides nothing. */
-#include "experiments/checks/selection/picks.h"
+#include "experiments/checks/selection/selection_picks.h"
 
 #include "experiments/mathematics/vector.h"
 #include "experiments/reference/transform.h"

@@ -5,7 +5,7 @@
  *   min over kept (s + e) >= max over dropped (s - e),
  * over units that are not always taken; min(kept, number of units) are kept, or the fewest that have the
  * mass. Keys that are the same to the bit have the same score, and the earlier one comes first. */
-#include "experiments/checks/selection/picks.h"
+#include "experiments/checks/selection/selection_picks.h"
 
 #include <math.h>
 #include <stdio.h>

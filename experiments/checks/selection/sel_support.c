@@ -1,6 +1,6 @@
 /* sel_support.c - SEL-0: a selection keeps to its budget and to keys that the query may see, and an execution
  * reads values (and where the selector states a law, keys) of what was selected alone. */
-#include "experiments/checks/selection/picks.h"
+#include "experiments/checks/selection/selection_picks.h"
 
 #include <math.h>
 #include <stdio.h>

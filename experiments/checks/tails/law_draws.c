@@ -5,12 +5,12 @@
  * since sum_j A_j (v_j - o) = 0, and E |W|^2 = sum_jl A_j A_l (M_jl - 1)(v_j - o).(v_l - o), M_jl = E w_j
  * w_l.
  *
- * Draws are made on a small problem of the run's own rows (evidence/weights/draws.h). Each is independent of
- * the others, less its mean and over its standard deviation, so that Catoni's test of a mean holds whatever
- * the distribution. */
+ * Draws are made on a small problem of the run's own rows (evidence/weights/selector_draws.h). Each is
+ * independent of the others, less its mean and over its standard deviation, so that Catoni's test of a mean
+ * holds whatever the distribution. */
 #include "experiments/checks/tails/run_law.h"
 
-#include "experiments/evidence/weights/draws.h"
+#include "experiments/evidence/weights/selector_draws.h"
 #include "experiments/mathematics/statistics.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* law_weights.c - LAW-4, LAW-5: the weights of a run's own keys, one by one and together. Where LAW-2 needs
  * thousands of draws to see a wrong weight in a mean, these see it in one. */
-#include "experiments/checks/selection/picks.h"
+#include "experiments/checks/selection/selection_picks.h"
 #include "experiments/checks/tails/run_law.h"
 
 #include "experiments/evidence/weights/law.h"

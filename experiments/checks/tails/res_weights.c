@@ -5,11 +5,11 @@
  * follows from the scores and from the map's own features: A_j of the head's keys, A^_j of the others, over
  * the sum of both. The engine has sums of A^ over all keys, less those of the head: how much of them is left
  * says how far rounding may take a row. Zeros, the mean of V and random keys are no such weights. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 #include "experiments/evidence/probe.h"
 #include "experiments/evidence/rows.h"
-#include "experiments/reference/residual.h"
+#include "experiments/reference/exact_residual.h"
 #include "experiments/reference/visible.h"
 
 #include <math.h>

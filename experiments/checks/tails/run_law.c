@@ -1,7 +1,7 @@
 /* run_law.c - see run_law.h. */
 #include "experiments/checks/tails/run_law.h"
 
-#include "experiments/checks/selection/picks.h"
+#include "experiments/checks/selection/selection_picks.h"
 
 #include "experiments/evidence/rows.h"
 #include "experiments/evidence/weights/law.h"

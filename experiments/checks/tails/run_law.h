@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_CHECKS_TAILS_RUN_LAW_H
 #define EXPERIMENTS_CHECKS_TAILS_RUN_LAW_H
 
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 
 enum { RUN_LAW_ROWS = 8, RUN_LAW_KEYS = 1024 };
 

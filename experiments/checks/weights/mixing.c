@@ -7,7 +7,7 @@
  * collapse). The weights are measured, not taken from a law: keys are thrown into groups, some columns of V
  * are 1 on one group each, and the others are constant on groups, in one execution. Grouping makes total
  * variations smaller, and the inequality holds of groups as of keys. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 #include "experiments/checks/weights/ready.h"
 
 #include "experiments/evidence/rows.h"

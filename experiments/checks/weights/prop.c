@@ -7,7 +7,7 @@
  * writes zeros. The mean of V and random keys chosen by position are convex combinations: PROP-ONES,
  * PROP-HULL and (with fixed weights) SHIFT are blind to them; PERM rejects random keys by position, and is
  * blind to the mean of V, which is invariant. */
-#include "experiments/checks/table.h"
+#include "experiments/checks/check_table.h"
 #include "experiments/checks/weights/ready.h"
 
 #include "experiments/evidence/rows.h"

@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_ROUNDING_NONFINITE_H
 #define EXPERIMENTS_EVIDENCE_ROUNDING_NONFINITE_H
 
-#include "experiments/evidence/run.h"
+#include "experiments/evidence/judged_run.h"
 
 enum { NONFINITE_TEXT = 160 };
 

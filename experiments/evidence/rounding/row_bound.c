@@ -14,7 +14,7 @@
  * Operands that are rounded, x^ = x (1 + delta), |delta| <= r: 1 + gamma becomes (1 + r)^2 (1 + gamma) in e_j
  * and 1 + G becomes (1 + r)(1 + G). Weights that are rounded, by |delta| <= w, before both sums: h_j grows by
  * -ln(1 - w). */
-#include "experiments/evidence/row.h"
+#include "experiments/evidence/support_row.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_WEIGHTS_MEANS_H
 #define EXPERIMENTS_EVIDENCE_WEIGHTS_MEANS_H
 
-#include "experiments/evidence/weights/draws.h"
+#include "experiments/evidence/weights/selector_draws.h"
 
 #include "attn_variant.h"
 

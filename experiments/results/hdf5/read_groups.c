@@ -16,55 +16,60 @@ attn_status results_open_group(const h5_source *root, const char *name, const ch
   return out->group >= 0 ? ATTN_OK : attn_fail(ATTN_EINVAL, "%s: %s: not a group", root->path, label);
 }
 
+/* A run's samples and their rounds, if they were kept. */
+static attn_status take_samples(const h5_source *s, const double *wall, const int32_t *rounds, size_t room,
+                                result_row *row) {
+  if (row->n_samples <= 0 || (size_t)row->n_samples > room || (isnan(wall[0]) && rounds[0] < 0))
+    return ATTN_OK;
+  const size_t count = (size_t)row->n_samples;
+  if (rounds[0] >= 0) row->rounds = calloc(count, sizeof *row->rounds);
+  row->samples = calloc(count, sizeof *row->samples);
+  if (!row->samples || (rounds[0] >= 0 && !row->rounds))
+    return attn_fail(ATTN_ENOMEM, "%s: out of memory for samples", s->path);
+  memcpy(row->samples, wall, count * sizeof *wall);
+  if (row->rounds) memcpy(row->rounds, rounds, count * sizeof *rounds);
+  return ATTN_OK;
+}
+
 attn_status results_read_samples(const h5_source *root, result_set *set) {
   h5_source s;
   size_t lengths[2];
-  double *wall = NULL;
-  int32_t *rounds = NULL;
   attn_status status = results_open_group(root, "samples", "/samples/", &s);
   if (status || s.group < 0) return status;
-  if ((status = h5_lengths(&s, "time_wall", 2, lengths))) goto out;
-  lengths[0] = set->count;
-  if ((status = h5_read_f64(&s, "time_wall", 2, lengths, &wall)) ||
-      (status = h5_read_i32(&s, "round", 2, lengths, &rounds)))
-    goto out;
-  for (size_t i = 0; i < set->count; i++) {
-    result_row *row = &set->rows[i];
-    const double *x = wall + i * lengths[1];
-    const int32_t *r = rounds + i * lengths[1];
-    if (row->n_samples <= 0 || (size_t)row->n_samples > lengths[1]) continue;
-    if (isnan(x[0]) && r[0] < 0) continue; /* the run's samples were not kept */
-    const size_t count = (size_t)row->n_samples;
-    if (r[0] >= 0) row->rounds = calloc(count, sizeof *row->rounds);
-    row->samples = calloc(count, sizeof *row->samples);
-    if (!row->samples || (r[0] >= 0 && !row->rounds)) {
-      status = attn_fail(ATTN_ENOMEM, "%s: out of memory for samples", s.path);
-      goto out;
-    }
-    memcpy(row->samples, x, count * sizeof *x);
-    if (row->rounds) memcpy(row->rounds, r, count * sizeof *r);
+  status = h5_lengths(&s, "time_wall", 2, lengths);
+  while (!status && h5_next_rows(&s, set->count)) {
+    double *wall = NULL;
+    int32_t *rounds = NULL;
+    lengths[0] = s.rows;
+    status = h5_read_f64(&s, "time_wall", 2, lengths, &wall);
+    if (!status) status = h5_read_i32(&s, "round", 2, lengths, &rounds);
+    for (size_t i = 0; !status && i < s.rows; i++)
+      status = take_samples(&s, wall + i * lengths[1], rounds + i * lengths[1], lengths[1],
+                            &set->rows[s.first + i]);
+    free(wall);
+    free(rounds);
   }
-out:
-  free(wall);
-  free(rounds);
   H5Gclose(s.group);
   return status;
 }
 
 attn_status results_read_profile(const h5_source *root, result_set *set) {
   h5_source s;
-  const size_t lengths[2] = {set->count, RESULT_PROFILE_BINS};
-  double *l2 = NULL, *max = NULL;
   attn_status status = results_open_group(root, "profile", "/profile/", &s);
   if (status || s.group < 0) return status;
-  status = h5_read_f64(&s, "err_rel_l2", 2, lengths, &l2);
-  if (!status) status = h5_read_f64(&s, "err_max", 2, lengths, &max);
-  for (size_t i = 0; !status && i < set->count; i++) {
-    memcpy(set->rows[i].profile_l2, l2 + i * RESULT_PROFILE_BINS, sizeof set->rows[i].profile_l2);
-    memcpy(set->rows[i].profile_max, max + i * RESULT_PROFILE_BINS, sizeof set->rows[i].profile_max);
+  while (!status && h5_next_rows(&s, set->count)) {
+    const size_t lengths[2] = {s.rows, RESULT_PROFILE_BINS};
+    double *l2 = NULL, *max = NULL;
+    status = h5_read_f64(&s, "err_rel_l2", 2, lengths, &l2);
+    if (!status) status = h5_read_f64(&s, "err_max", 2, lengths, &max);
+    for (size_t i = 0; !status && i < s.rows; i++) {
+      result_row *row = &set->rows[s.first + i];
+      memcpy(row->profile_l2, l2 + i * RESULT_PROFILE_BINS, sizeof row->profile_l2);
+      memcpy(row->profile_max, max + i * RESULT_PROFILE_BINS, sizeof row->profile_max);
+    }
+    free(l2);
+    free(max);
   }
-  free(l2);
-  free(max);
   H5Gclose(s.group);
   return status;
 }
@@ -150,7 +155,6 @@ static attn_status read_names(const h5_source *s, const char *bound, size_t coun
 }
 
 attn_status results_read_bounds(const h5_source *root, const row_layout *l, result_set *set) {
-  enum { PIECE = 1024 }; /* runs, as many as are stored together */
   h5_source s;
   size_t count = 0, bytes;
   const char **found = NULL;
@@ -159,16 +163,16 @@ attn_status results_read_bounds(const h5_source *root, const row_layout *l, resu
   if (status || s.group < 0) return status;
   status = h5_lengths(&s, l->bound, 1, &count);
   if (!status) status = read_names(&s, l->bound, count, &found);
-  const int64_t factors[] = {PIECE, (int64_t)count, (int64_t)sizeof *cells};
-  if (!status) status = attn_size_product("/bounds", factors, 3, &bytes);
-  if (!status && !(cells = malloc(bytes + 1)))
-    status = attn_fail(ATTN_ENOMEM, "%s: out of memory for /bounds", s.path);
-  s.of = set->count;
-  for (; !status && count && s.first < s.of; s.first += s.rows) {
-    s.rows = s.of - s.first < PIECE ? s.of - s.first : PIECE;
-    status = read_cells(&s, found, count, cells, l, (char *)set->items + s.first * l->kind->size);
+  while (!status && count && h5_next_rows(&s, set->count)) {
+    const int64_t factors[] = {(int64_t)s.rows, (int64_t)count, (int64_t)sizeof *cells};
+    status = attn_size_product("/bounds", factors, 3, &bytes);
+    if (!status && !(cells = malloc(bytes + 1)))
+      status = attn_fail(ATTN_ENOMEM, "%s: out of memory for /bounds", s.path);
+    if (!status)
+      status = read_cells(&s, found, count, cells, l, (char *)set->items + s.first * l->kind->size);
+    free(cells);
+    cells = NULL;
   }
-  free(cells);
   free((void *)found);
   H5Gclose(s.group);
   return status;

@@ -13,6 +13,14 @@ static attn_status no_memory(const h5_source *s, const char *variable) {
   return attn_fail(ATTN_ENOMEM, "%s: %s%s: out of memory", s->path, s->name, variable);
 }
 
+bool h5_next_rows(h5_source *s, size_t of) {
+  enum { PIECE = 1024 };
+  s->first += s->rows;
+  s->of = of;
+  s->rows = of - s->first < PIECE ? of - s->first : PIECE;
+  return s->rows > 0;
+}
+
 bool h5_has(const h5_source *s, const char *variable) {
   return H5Lexists(s->group, variable, H5P_DEFAULT) > 0;
 }
@@ -120,13 +128,14 @@ static attn_status prepare(const h5_source *s, const char *variable, int rank, c
   if (status) return status;
   if ((status = lengths_of(s, variable, open, rank, found))) goto out;
   for (int i = 0; i < rank; i++) {
-    if (i == 0 && s->rows && found[0] == s->of) found[0] = s->rows;
-    if (found[i] != lengths[i]) {
+    const size_t expected = i == 0 && s->rows ? s->of : lengths[i];
+    if (found[i] != expected) {
       status = attn_fail(ATTN_EINVAL, "%s: %s%s has length %zu, expected %zu", s->path, s->name, variable,
-                         found[i], lengths[i]);
+                         found[i], expected);
       goto out;
     }
   }
+  found[0] = lengths[0];
   const int64_t factors[] = {(int64_t)found[0], (int64_t)found[1], (int64_t)found[2], (int64_t)size};
   if ((status = attn_size_product(variable, factors, 4, &bytes))) goto out;
   if (!(*array = calloc(1, bytes + size))) {

@@ -14,6 +14,9 @@ typedef struct h5_source {
   size_t first, rows, of;
 } h5_source;
 
+/* Goes on to the next rows of `of`, as many as are stored together; false: there are none. */
+bool h5_next_rows(h5_source *, size_t of);
+
 bool h5_has(const h5_source *, const char *variable);
 bool h5_is_text(const h5_source *, const char *variable); /* false if it cannot be read */
 

@@ -1,0 +1,73 @@
+/* described_parts.c - the parts of a variant, asked of it and checked, and the engine that takes them. */
+#include "core/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ENGINE(name) extern const attn_engine attn_engine_##name;
+#include "core/engines.def"
+#undef ENGINE
+
+static const attn_engine *const engines[] = {
+#define ENGINE(name) &attn_engine_##name,
+#include "core/engines.def"
+#undef ENGINE
+};
+enum { ENGINES = sizeof engines / sizeof *engines };
+
+/* A part that lacks its function is there, too, and refused where it is checked. */
+unsigned attn_parts_kinds(const attn_parts *p) {
+  const bool there[] = {p->pattern.row || p->pattern.sees || p->pattern.max_runs,
+                        p->selector.select || p->selector.prepare || p->selector.max_runs,
+                        p->features.map || p->features.columns, p->projection.project || p->projection.slots};
+  unsigned kinds = 0;
+  for (size_t i = 0; i < sizeof there / sizeof *there; i++) kinds |= (unsigned)there[i] << i;
+  return kinds;
+}
+
+attn_view attn_parts_view(const attn_variant *v, const attn_parts *p) {
+  const unsigned kinds = attn_parts_kinds(p);
+  return (attn_view){.caps = p->caps,
+                     .seed = p->seed,
+                     .budget = v->budget,
+                     .exempt = p->exempt,
+                     .pattern = kinds & ATTN_PART_PATTERN ? &p->pattern : NULL,
+                     .selector = kinds & ATTN_PART_SELECTOR ? &p->selector : NULL,
+                     .features = kinds & ATTN_PART_FEATURES ? &p->features : NULL,
+                     .projection = kinds & ATTN_PART_PROJECTION ? &p->projection : NULL,
+                     .low_rank = p->low_rank.rank ? &p->low_rank : NULL,
+                     .by_features = kinds & ATTN_PART_FEATURES,
+                     .rounding = p->rounding};
+}
+
+static attn_status find_engine(const attn_variant *v, attn_parts *p) {
+  char known[128] = "";
+  if (!attn_parts_kinds(p) && !(v->caps & ATTN_CAP_EXACT))
+    return attn_fail(ATTN_EINVAL, "variant %s: describe gives no part, which is exact attention", v->name);
+  for (size_t i = 0; i < ENGINES; i++) {
+    const size_t used = strlen(known);
+    snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", engines[i]->name);
+    if (!engines[i]->accepts(p)) continue;
+    p->method = &engines[i]->method;
+    return ATTN_OK;
+  }
+  return attn_fail(ATTN_EUNSUPPORTED, "variant %s: no engine takes its parts together (engines: %s)", v->name,
+                   known);
+}
+
+attn_status attn_describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const attn_variant *v = c->variant;
+  *out = (attn_parts){.caps = v->caps, .seed = v->seed, .exempt = v->exempt};
+  attn_status status = v->describe(b, c, out);
+  if (status) return status;
+  const attn_view view = attn_parts_view(v, out);
+  if ((status = attn_view_check(v, &view))) return status;
+  if (!out->method) return find_engine(v, out);
+  return out->method->execute ? ATTN_OK
+                              : attn_fail(ATTN_EINVAL, "variant %s: its method's execute is NULL", v->name);
+}
+
+attn_status attn_parts_work_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
+  *bytes = 0;
+  return p->method->work_size ? p->method->work_size(c, p, bytes) : ATTN_OK;
+}

@@ -1,0 +1,121 @@
+/* llama_config.c - the numbers of a model, each in its range, and together. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "data/llama/llama_config.h"
+
+#define MOST_POSITIONS (INT64_C(1) << 40)
+
+attn_status llama_read_numbers(const char *path, const llama_keys *k, setting_getter *get, const void *from,
+                               data_llama_config *c) {
+  const struct {
+    const char *key;
+    int64_t max, *to;
+  } sizes[] = {{k->hidden, LLAMA_DIMENSION_MAX, &c->hidden},
+               {k->intermediate, LLAMA_DIMENSION_MAX, &c->intermediate},
+               {k->layers, LLAMA_LAYERS_MAX, &c->layers},
+               {k->heads, LLAMA_LAYERS_MAX, &c->heads}};
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; !status && i < sizeof sizes / sizeof *sizes; i++)
+    status = setting_size(path, sizes[i].key, get(from, sizes[i].key), 0, sizes[i].max, sizes[i].to);
+  if (status) return status;
+  setting head_dim = get(from, k->head_dim);
+  if (head_dim.kind == SETTING_ABSENT && k->head_dim_preset == 0 && c->hidden % c->heads != 0)
+    return attn_fail(ATTN_EINVAL,
+                     "%s: %s=%" PRId64 " is not a multiple of %s=%" PRId64 ", and %s is not given", path,
+                     k->hidden, c->hidden, k->heads, c->heads, k->head_dim);
+  /* The file may give a head wider than the hidden size. The default is at least 1. */
+  int64_t d = c->hidden / c->heads > 0 ? c->hidden / c->heads : 1;
+  if (k->head_dim_preset > 0) d = k->head_dim_preset;
+  status = setting_size(path, k->head_dim, head_dim, d, LLAMA_LAYERS_MAX, &c->head_dim);
+  if (!status)
+    status = setting_size(path, k->kv_heads, get(from, k->kv_heads), k->kv_heads_required ? 0 : c->heads,
+                          c->heads, &c->kv_heads);
+  if (!status)
+    status = setting_size(path, k->max_positions, get(from, k->max_positions), k->max_positions_preset,
+                          MOST_POSITIONS, &c->max_positions);
+  if (!status)
+    status = setting_real(path, k->rms_eps, get(from, k->rms_eps), k->rms_eps_preset, 0, 1, &c->rms_eps);
+  if (status) return status;
+  if (c->heads % c->kv_heads != 0)
+    return attn_fail(ATTN_EINVAL, "%s: %s=%" PRId64 " does not divide %s=%" PRId64, path, k->kv_heads,
+                     c->kv_heads, k->heads, c->heads);
+  if (c->head_dim % 2 != 0)
+    return attn_fail(ATTN_EINVAL, "%s: %s=%" PRId64 " is odd; rotary positions need pairs", path, k->head_dim,
+                     c->head_dim);
+  return ATTN_OK;
+}
+
+/* -- rotary positions -- */
+
+/* Of a text that is a name; -1: of none. */
+static int kind_of(setting s) {
+  static const struct {
+    const char *name;
+    data_rope_kind kind;
+  } kinds[] = {{"none", DATA_ROPE_PLAIN},      {"default", DATA_ROPE_PLAIN}, {"linear", DATA_ROPE_LINEAR},
+               {"dynamic", DATA_ROPE_DYNAMIC}, {"yarn", DATA_ROPE_YARN},     {"llama3", DATA_ROPE_LLAMA3}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (s.kind == SETTING_TEXT && s.bytes == strlen(kinds[i].name) &&
+        memcmp(s.text, kinds[i].name, s.bytes) == 0)
+      return (int)kinds[i].kind;
+  return -1;
+}
+
+static attn_status read_yarn(const char *path, const llama_rope_keys *k, setting_getter *get,
+                             const void *from, data_rope *r) {
+  const double usual = 0.1 * log(r->factor) + 1;
+  double said = 0;
+  attn_status status =
+      setting_real(path, k->beta_fast, get(from, k->beta_fast), 32, 1e-3, 1e6, &r->beta_fast);
+  if (!status)
+    status = setting_real(path, k->beta_slow, get(from, k->beta_slow), 1, 1e-3, 1e6, &r->beta_slow);
+  if (!status)
+    status = setting_real(path, k->attention, get(from, k->attention), k->attention_multiplies ? 1 : usual,
+                          1e-3, 1e3, &said);
+  if (!status && !(r->beta_slow < r->beta_fast))
+    status = attn_fail(ATTN_EINVAL, "%s: %s=%g is not below %s=%g", path, k->beta_slow, r->beta_slow,
+                       k->beta_fast, r->beta_fast);
+  r->attention = k->attention_multiplies ? said * usual : said;
+  return status;
+}
+
+static attn_status read_llama3(const char *path, const llama_rope_keys *k, setting_getter *get,
+                               const void *from, data_rope *r) {
+  attn_status status = setting_real(path, k->low, get(from, k->low), (double)NAN, 1e-3, 1e6, &r->low);
+  if (!status) status = setting_real(path, k->high, get(from, k->high), (double)NAN, 1e-3, 1e6, &r->high);
+  if (!status && !(r->low < r->high))
+    status = attn_fail(ATTN_EINVAL, "%s: %s=%g is not below %s=%g", path, k->low, r->low, k->high, r->high);
+  return status;
+}
+
+attn_status llama_read_rope(const char *path, const llama_rope_keys *k, setting_getter *get, const void *from,
+                            data_llama_config *c) {
+  data_rope r = {.kind = DATA_ROPE_PLAIN, .theta = c->rope.theta, .attention = 1};
+  const setting name = get(from, k->kind);
+  const int kind = name.kind == SETTING_ABSENT ? DATA_ROPE_PLAIN : kind_of(name);
+  if (kind < 0 && name.kind == SETTING_TEXT)
+    return attn_fail(ATTN_EUNSUPPORTED, "%s: %s is %.*s; linear, dynamic, yarn and llama3 are computed", path,
+                     k->kind, name.bytes < 64 ? (int)name.bytes : 64, name.text);
+  if (kind < 0) return attn_fail(ATTN_EINVAL, "%s: %s is not a string", path, k->kind);
+  r.kind = (data_rope_kind)kind;
+  c->rope = r;
+  if (r.kind == DATA_ROPE_PLAIN) return ATTN_OK;
+  attn_status status = setting_real(path, k->factor, get(from, k->factor), (double)NAN, 1, 1e6, &r.factor);
+  if (!status && r.kind != DATA_ROPE_LINEAR)
+    status = setting_size(path, k->original, get(from, k->original),
+                          r.kind == DATA_ROPE_LLAMA3 ? 0 : c->max_positions, MOST_POSITIONS, &r.original);
+  if (!status && r.kind == DATA_ROPE_YARN) status = read_yarn(path, k, get, from, &r);
+  if (!status && r.kind == DATA_ROPE_LLAMA3) status = read_llama3(path, k, get, from, &r);
+  if (!status && r.kind == DATA_ROPE_YARN && !(r.theta > 1))
+    status = attn_fail(ATTN_EINVAL, "%s: %s is yarn, which needs a base above 1", path, k->kind);
+  if (!status && r.kind == DATA_ROPE_DYNAMIC && c->head_dim == 2)
+    status = attn_fail(ATTN_EINVAL, "%s: %s is dynamic, which needs heads wider than 2", path, k->kind);
+  if (status) return status;
+  const double stretched = fmin((double)r.original * r.factor, (double)MOST_POSITIONS);
+  if ((r.kind == DATA_ROPE_DYNAMIC || r.kind == DATA_ROPE_YARN) && stretched > (double)c->max_positions)
+    c->max_positions = (int64_t)stretched;
+  c->rope = r;
+  return ATTN_OK;
+}

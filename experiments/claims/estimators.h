@@ -1,0 +1,19 @@
+/* estimators.h - outputs and denominators of variants that estimate them, for claims. */
+#ifndef EXPERIMENTS_CLAIMS_ESTIMATORS_H
+#define EXPERIMENTS_CLAIMS_ESTIMATORS_H
+
+#include "experiments/claims/claim.h"
+
+/* Output and log-sum-exp of every row, [heads, n_q, d_v] and [heads, n_q], in the tensors' dtype and fp64. */
+typedef struct estimate {
+  void *o;
+  double *lse;
+} estimate;
+
+attn_status estimate_make(const data_qkv *, bool causal, const char *spec,
+                          estimate *); /* free it also after a failure */
+void estimate_free(estimate *);
+
+static inline bool figure_holds(const claim_figure *f, double x) { return f->low <= x && x <= f->high; }
+
+#endif

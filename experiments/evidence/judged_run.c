@@ -1,0 +1,50 @@
+/* judged_run.c - fills the columns of a run, and keeps what its judges share. */
+#include "experiments/evidence/judged_run.h"
+
+#include "experiments/evidence/budget.h"
+#include "experiments/evidence/cache.h"
+#include "experiments/evidence/columns.h"
+#include "experiments/evidence/head.h"
+#include "experiments/evidence/probe.h"
+
+#include <stdlib.h>
+
+struct block_cache *block_cache_create(void) {
+  return calloc(1, sizeof(struct block_cache));
+}
+
+void block_cache_free(struct block_cache *c) {
+  if (!c) return;
+  probe_forget(c);
+  for (int64_t i = 0; i < c->head_count; i++) head_data_free(&c->heads[i]);
+  free(c->heads);
+  budget_curves_free(&c->curves);
+  free(c->exact_map);
+  for (int i = 0; i < SPECTRA; i++) {
+    free(c->spectra[i].block);
+    free(c->spectra[i].squares);
+  }
+  free(c);
+}
+
+/* Budgets and features leave a probe in the cache, which the judge uses, too. */
+static attn_status plan_columns(const evidence *e, bool map, evidence_judge *judge, result_row *row) {
+  attn_status status = evidence_budget(e, row);
+  if (!status) status = evidence_features(e, row);
+  if (!status && map) status = evidence_map(e, row);
+  row->bounds_count = 0;
+  if (!status) status = judge(e, row);
+  if (status) return status;
+  evidence_rank_ratio(row);
+  result_row_judge(row);
+  return ATTN_OK;
+}
+
+attn_status evidence_all(const evidence *e, bool map, evidence_judge *judge, result_row *row) {
+  attn_status status = evidence_errors(e, row);
+  if (!status) status = evidence_describe_input(e, row);
+  if (status || !e->plan) return status;
+  status = plan_columns(e, map, judge, row);
+  probe_forget(e->cache);
+  return status;
+}

@@ -1,0 +1,37 @@
+/* judged_run.h - a run as it is judged: its inputs and output, exact rows, and all columns that follow from
+ * them. */
+#ifndef EXPERIMENTS_EVIDENCE_JUDGED_RUN_H
+#define EXPERIMENTS_EVIDENCE_JUDGED_RUN_H
+
+#include "attn_variant.h"
+#include "experiments/reference/exact.h"
+#include "experiments/results/bound.h"
+
+/* A run as its judges see it. Q, K, V, O are contiguous [batch, heads, n, d] in problem->dtype. */
+typedef struct evidence {
+  const attn_plan *plan;
+  const attn_problem *problem; /* the plan's */
+  const attn_view *view;
+  const void *q, *k, *v;
+  const int64_t *kv_len; /* or NULL */
+  const void *o;         /* the run's output, not to be changed */
+  const void *stored; /* the same as tensors of 16 bits have it, of type `as`, of which errors are; NULL: o */
+  attn_dtype as;
+  const exact_rows *exact;
+  uint64_t seed;             /* for a check's own draws */
+  struct block_cache *cache; /* the block's: results that the judges of several variants share */
+} evidence;
+
+/* NULL if there is no memory. */
+struct block_cache *block_cache_create(void);
+void block_cache_free(struct block_cache *);
+
+/* Appends the bounds of a run to its row, as checks_run does; ENOMEM. */
+typedef attn_status evidence_judge(const evidence *, result_row *);
+
+/* Fills every column of the row that follows from a run: errors, what the input is like, and for a plan the
+ * sizes that theory requires, its map if that is wanted, the bounds and the worst verdict. Of an output
+ * without a plan, view and cache: errors and input alone. */
+attn_status evidence_all(const evidence *, bool map, evidence_judge *, result_row *);
+
+#endif
