@@ -823,7 +823,7 @@ mutant(model-in-verdict experiments/results/bound.c checks_properties/models_hav
   "what a model says enters the verdict of what is proven" [[  case KIND_MODEL:
     return @models@;]] [[true]])
 mutant(label-with-seed experiments/grid/grid_row.c runner_grid/row_of_a_run_has_its_label_and_texts ""
-  "a label names the seed of the draws" [[label_make(run->spec, @false@, &row->label)]] [[true]])
+  "a label names the seed of the draws" [[label_make(run->spec, @false@, &label)]] [[true]])
 mutant(bootstrap-of-90 experiments/instruments/timing_summary.c checks_meter/a_bootstrap_interval_is_of_95_percent ""
   "a 90 % interval of times is called 95 %" [[*low = values[@count / 40@];]] [[count / 20]])
 mutant(exponent-of-90 experiments/analysis/fit.c checks_meter/an_exponent_has_a_95_percent_interval ""
