@@ -31,6 +31,7 @@ build module hdf5 libhdf5-dev
 build module jansson libjansson-dev
 build module libpcre2-8 libpcre2-dev
 build header uninorm.h libunistring-dev
+build module nettle nettle-dev
 build module zlib zlib1g-dev
 build module yaml-0.1 libyaml-dev
 tests module criterion libcriterion-dev

@@ -2,14 +2,10 @@
 #ifndef DATA_SUPPORT_SHA256_H
 #define DATA_SUPPORT_SHA256_H
 
+#include <nettle/sha2.h>
 #include <stddef.h>
-#include <stdint.h>
 
-typedef struct sha256 {
-  uint32_t state[8];
-  uint64_t bytes;    /* so far */
-  uint8_t block[64]; /* the last bytes % 64 of them */
-} sha256;
+typedef struct sha256_ctx sha256;
 
 void sha256_begin(sha256 *);
 void sha256_add(sha256 *, const void *at, size_t bytes);

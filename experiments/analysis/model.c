@@ -260,6 +260,16 @@ static attn_status estimate(results_model *m, double *numbers) {
   return status;
 }
 
+/* Rows beside each other often share their texts, and then the setting that these make. */
+static attn_status make_setting(const result_row *row, const setting *last, setting *out) {
+  if (!last || last->row->variant != row->variant || last->row->params != row->params)
+    return setting_make(row, out);
+  *out = *last;
+  out->row = row;
+  json_incref(out->params);
+  return ATTN_OK;
+}
+
 attn_status model_make(const result_set *set, results_model *out) {
   const size_t room = set->count + 1;
   results_model m = {.set = set,
@@ -281,7 +291,7 @@ attn_status model_make(const result_set *set, results_model *out) {
     status = attn_fail(ATTN_ENOMEM, "out of memory for a report of %zu runs", set->count);
   for (; !status && made < set->count; made += !status) {
     entries[made].row = &set->rows[made];
-    status = setting_make(&set->rows[made], &entries[made].setting);
+    status = make_setting(&set->rows[made], made ? &entries[made - 1].setting : NULL, &entries[made].setting);
   }
   if (!status) status = name_settings(&m, entries, made);
   if (!status) {

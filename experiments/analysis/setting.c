@@ -9,6 +9,12 @@
 #include "attn_expression.h"
 #include "data/support/file.h"
 
+static size_t rank_of(const char *variant) {
+  size_t i = 0;
+  while (i < attn_variant_count() && strcmp(attn_variant_at(i)->name, variant) != 0) i++;
+  return i;
+}
+
 /* The name of an expression is a spec of it. A variant that is not here may draw. */
 static attn_status look_up(const char *variant, setting *out) {
   attn_spec *spec = NULL;
@@ -27,7 +33,7 @@ attn_status setting_make(const result_row *row, setting *out) {
   if (!params && !(params = json_object()))
     return attn_fail(ATTN_ENOMEM, "out of memory for the settings of %s", row->variant);
   json_object_del(params, "seed"); /* which files of earlier versions hold */
-  *out = (setting){.row = row, .params = params};
+  *out = (setting){.row = row, .params = params, .rank = rank_of(row->variant)};
   const attn_status looked = look_up(row->variant, out);
   if (looked) json_decref(params);
   return looked;
@@ -81,12 +87,6 @@ static int compare_texts(const char *a, const char *b) {
   return strcmp(a, b);
 }
 
-static size_t rank_of(const char *variant) {
-  size_t i = 0;
-  while (i < attn_variant_count() && strcmp(attn_variant_at(i)->name, variant) != 0) i++;
-  return i;
-}
-
 /* The text of a parameter. A number of the JSON text is printed into `number`. */
 static const char *text_of(const json_t *value, char *number, size_t size) {
   if (json_is_string(value)) return json_string_value(value);
@@ -98,8 +98,8 @@ static const char *text_of(const json_t *value, char *number, size_t size) {
 }
 
 int setting_compare(const setting *a, const setting *b) {
-  const size_t x = rank_of(a->row->variant), y = rank_of(b->row->variant);
-  if (x != y) return x < y ? -1 : 1;
+  if (a->row->variant == b->row->variant && a->params == b->params) return 0;
+  if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
   int order = compare_texts(a->row->variant, b->row->variant);
   if (order || json_equal(a->params, b->params)) return order;
   const char *name;

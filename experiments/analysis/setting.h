@@ -8,6 +8,7 @@
 typedef struct setting {
   const result_row *row; /* one of the runs */
   json_t *params;        /* object, without "seed" */
+  size_t rank;           /* of the variant among those registered; their number: none of them */
   bool exact;            /* the variant is stated to be: its error is rounding */
   bool oracle; /* of every run no as many keys could keep more, and some are left out: set by model_make */
   bool expression; /* made of several variants, whose parameters stand in its name */

@@ -250,30 +250,43 @@ static void put_commands(const results_model *m, char *(*make)(const result_row 
 
 /* ---- the whole ----------------------------------------------------------------------------------------- */
 
+static json_t *line_of(const results_model *m, size_t run) {
+  return json_integer((json_int_t)m->setting_of[run]);
+}
+static json_t *doubts_of_run(const results_model *m, size_t run) {
+  return json_integer(doubts_of(m->rows[run]));
+}
+static json_t *status_of(const results_model *m, size_t run) {
+  return json_string(run_status_names[m->rows[run]->status]);
+}
+static json_t *verdict_of(const results_model *m, size_t run) {
+  return json_string(check_verdict_names[m->rows[run]->verdict]);
+}
+static json_t *model_verdict_of(const results_model *m, size_t run) {
+  return json_string(check_verdict_names[m->rows[run]->model_verdict]);
+}
+static json_t *message_of(const results_model *m, size_t run) {
+  return result_json_text(m->rows[run]->message);
+}
+
+/* Member by member: together they would take more memory than the rows. */
 void runs_put(json_stream *out, const results_model *m) {
-  json_t *groups = json_array(), *lines = json_array(), *doubts = json_array(), *statuses = json_array();
-  json_t *verdicts = json_array(), *models = json_array(), *messages = json_array(),
-         *described = json_array();
-  bool *ok = &out->ok;
+  static const struct {
+    const char *name;
+    json_t *(*of)(const results_model *, size_t run);
+  } members[] = {{"line", line_of},       {"doubts", doubts_of_run},           {"status", status_of},
+                 {"verdict", verdict_of}, {"model_verdict", model_verdict_of}, {"message", message_of}};
+  json_t *groups = json_array(), *described = json_array();
   for (size_t g = 0; g < m->groups_count; g++)
-    for (size_t i = 0; i < runs_of(&m->groups[g]); i++) json_add(groups, json_integer((json_int_t)g), ok);
-  for (size_t i = 0; i < m->set->count; i++) {
-    const result_row *row = m->rows[i];
-    json_add(lines, json_integer((json_int_t)m->setting_of[i]), ok);
-    json_add(doubts, json_integer(doubts_of(row)), ok);
-    json_add(statuses, json_string(run_status_names[row->status]), ok);
-    json_add(verdicts, json_string(check_verdict_names[row->verdict]), ok);
-    json_add(models, json_string(check_verdict_names[row->model_verdict]), ok);
-    json_add(messages, result_json_text(row->message), ok);
-  }
+    for (size_t i = 0; i < runs_of(&m->groups[g]); i++)
+      json_add(groups, json_integer((json_int_t)g), &out->ok);
   json_stream_open(out, '{');
   put_member(out, "group", groups);
-  put_member(out, "line", lines);
-  put_member(out, "doubts", doubts);
-  put_member(out, "status", statuses);
-  put_member(out, "verdict", verdicts);
-  put_member(out, "model_verdict", models);
-  put_member(out, "message", messages);
+  for (size_t k = 0; k < sizeof members / sizeof *members; k++) {
+    json_t *values = json_array();
+    for (size_t i = 0; i < m->set->count; i++) json_add(values, members[k].of(m, i), &out->ok);
+    put_member(out, members[k].name, values);
+  }
   put_columns(m, tabled, sizeof tabled / sizeof *tabled, out, described);
   put_columns(m, detailed, sizeof detailed / sizeof *detailed, out, described);
   put_member(out, "columns", described);

@@ -69,12 +69,14 @@ attn_status h5_lengths(const h5_source *s, const char *variable, int rank, size_
 static bool read_elements(const h5_source *s, hid_t id, hid_t memory, size_t count, void *data) {
   if (!count) return true;
   if (!s->rows) return H5Dread(id, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
-  hsize_t dims[H5S_MAX_RANK], start[H5S_MAX_RANK] = {s->first}, total = count;
-  const hid_t file = H5Dget_space(id), own = H5Screate_simple(1, &total, NULL);
-  bool good = file >= 0 && own >= 0 && H5Sget_simple_extent_dims(file, dims, NULL) > 0;
+  hsize_t dims[H5S_MAX_RANK], start[H5S_MAX_RANK] = {s->first};
+  const hid_t file = H5Dget_space(id);
+  const int rank = file >= 0 ? H5Sget_simple_extent_dims(file, dims, NULL) : -1;
   dims[0] = s->rows;
-  good = good && H5Sselect_hyperslab(file, H5S_SELECT_SET, start, NULL, dims, NULL) >= 0 &&
-         H5Dread(id, memory, own, file, H5P_DEFAULT, data) >= 0;
+  /* Of the same shape, which HDF5 copies by chunks: of another it would go from element to element. */
+  const hid_t own = rank > 0 ? H5Screate_simple(rank, dims, NULL) : -1;
+  const bool good = own >= 0 && H5Sselect_hyperslab(file, H5S_SELECT_SET, start, NULL, dims, NULL) >= 0 &&
+                    H5Dread(id, memory, own, file, H5P_DEFAULT, data) >= 0;
   if (file >= 0) H5Sclose(file);
   if (own >= 0) H5Sclose(own);
   return good;
