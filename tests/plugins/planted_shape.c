@@ -194,7 +194,7 @@ static double scale_of(const line *x) {
 
 static void take_elements(const char *rows, int64_t first, int64_t count, attn_dtype type, double *out) {
   if (type == ATTN_F32)
-    for (int64_t l = 0; l < count; l++) out[l] = ((const float *)(const void *)rows)[first + l];
+    for (int64_t l = 0; l < count; l++) out[l] = (double)((const float *)(const void *)rows)[first + l];
   else
     for (int64_t l = 0; l < count; l++) out[l] = attn_get(rows, first + l, type);
 }
