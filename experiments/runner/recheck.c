@@ -35,39 +35,33 @@ static void mirror_elements(void *x, attn_dtype t, int64_t count) {
 
 void recheck_begin(recheck *c) { c->ends = 16 + entropy_below(16); }
 
-static void mirror(const recheck *c, void *at, size_t bytes) {
-  const size_t count = bytes / attn_dtype_size(c->dtype), kept = count / (size_t)c->ends;
-  mirror_elements(attn_at(at, (int64_t)kept, c->dtype), c->dtype, (int64_t)(count - 2 * kept));
+static void mirror(const recheck *c, void *at, size_t bytes, int64_t kept) {
+  const int64_t count = (int64_t)(bytes / attn_dtype_size(c->dtype));
+  mirror_elements(attn_at(at, kept, c->dtype), c->dtype, count - 2 * kept);
+}
+
+static int64_t kept_of(const recheck *c, size_t bytes) {
+  return (int64_t)(bytes / attn_dtype_size(c->dtype)) / c->ends;
+}
+
+/* No whole row of values stays: it may be all that a query sees. */
+static int64_t kept_values(const recheck *c) {
+  const int64_t kept = kept_of(c, c->v_bytes);
+  return kept < c->d_v / 2 ? kept : c->d_v / 2;
 }
 
 void recheck_mirror(recheck *c) {
-  mirror(c, c->q, c->q_bytes);
-  mirror(c, c->k, c->k_bytes);
-  mirror(c, c->v, c->v_bytes);
+  mirror(c, c->q, c->q_bytes, kept_of(c, c->q_bytes));
+  mirror(c, c->k, c->k_bytes, kept_of(c, c->k_bytes));
+  mirror(c, c->v, c->v_bytes, kept_values(c));
   c->mirrored = !c->mirrored;
 }
 
-/* Is a row of the output a value that mirroring leaves, as that of the only key that a query sees? */
-static bool is_kept_value(const recheck *c, const void *row, int64_t values, int64_t kept) {
-  const size_t bytes = (size_t)c->d_v * attn_dtype_size(c->dtype);
-  const int64_t first = (values - kept + c->d_v - 1) / c->d_v;
-  for (int64_t j = 0; j < values / c->d_v; j++)
-    if ((j < kept / c->d_v || j >= first) && memcmp(row, (const char *)c->v + (size_t)j * bytes, bytes) == 0)
-      return true;
-  return false;
-}
-
-static bool are_kept_values(const recheck *c, int64_t outputs, int64_t values, int64_t kept) {
-  for (int64_t i = 0; i < outputs; i += c->d_v)
-    if (!is_kept_value(c, attn_at(c->o, i, c->dtype), values, kept)) return false;
-  return true;
-}
-
 /* May the output stay what it was when the inputs are mirrored? Where the values are their own mirror image
- * or average to zero everywhere, or where each row is a value that stays. */
+ * or average to zero everywhere. */
 static bool may_stay(const recheck *c) {
   const int64_t outputs = (int64_t)(c->o_bytes / attn_dtype_size(c->dtype)),
-                values = (int64_t)(c->v_bytes / attn_dtype_size(c->dtype)), kept = values / c->ends;
+                values = (int64_t)(c->v_bytes / attn_dtype_size(c->dtype)), kept = kept_values(c);
   bool zero = true, symmetric = true;
   for (int64_t i = 0; zero && i < outputs; i++) {
     const double o = attn_get(c->o, i, c->dtype);
@@ -78,7 +72,7 @@ static bool may_stay(const recheck *c) {
     const double a = attn_get(c->v, i, c->dtype), b = attn_get(c->v, j, c->dtype);
     symmetric = !(a + b > 0 || a + b < 0);
   }
-  return zero || symmetric || are_kept_values(c, outputs, values, kept);
+  return zero || symmetric;
 }
 
 attn_status recheck_learn(recheck *c) {

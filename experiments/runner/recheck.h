@@ -2,7 +2,8 @@
  *
  * An output is remembered by a digest of its bits, since executions are bitwise reproducible. Q, K and V are
  * mirrored in place now and then: element i becomes minus element N-1-i, at the same addresses, except a few
- * at either end, so that whoever compares only the first or last elements sees nothing new. A variant that
+ * at either end (of V less than a row), so that whoever compares only the first or last elements sees nothing
+ * new. A variant that
  * hands out an earlier result, keeps a part of its work between executions, or does not write, then has the
  * wrong bits. It would have the right ones if it compared all its inputs with those of an earlier
  * execution. */
@@ -17,7 +18,7 @@ typedef struct recheck {
   size_t q_bytes, k_bytes, v_bytes, o_bytes;
   attn_dtype dtype;
   int64_t d_v;   /* elements of a row of V and O */
-  int64_t ends;  /* of N elements N / ends at either end stay; 0: recheck_begin was not called */
+  int64_t ends;  /* of N elements N / ends at most at either end stay; 0: recheck_begin was not called */
   bool mirrored; /* what Q, K and V are now */
   bool known[2];
   uint64_t digest[2];

@@ -1,5 +1,6 @@
 /* stale.c - variants that are right once: executions that are timed are held against the verified one, on
  * inputs that change at moments which nobody can foresee. */
+#include "experiments/runner/recheck.h"
 #include "tests/support/sweep_fixture.h"
 
 TestSuite(stale, .init = command_enter, .fini = command_leave, .timeout = 120);
@@ -81,4 +82,30 @@ Test(stale, a_bench_notices_too) {
   cr_expect_eq(run("bench --quick full stale:mode=keys -d 8 -n 64 --rounds 3 --budget 1" STALE), 2, "%d %s",
                result.exit_code, result.err);
   cr_expect(strstr(result.err, "gave other bits"), "%s", result.err);
+}
+
+/* A query may see a few keys alone, and weigh them equally: its output changes if all values do. */
+Test(stale, every_value_changes) {
+  enum { KEYS = 257, WIDTH = 4 };
+  static float q[WIDTH], k[KEYS * WIDTH], v[KEYS * WIDTH], before[KEYS * WIDTH], o[WIDTH];
+  for (int i = 0; i < KEYS * WIDTH; i++) k[i] = v[i] = before[i] = (float)(i + 1);
+  for (int i = 0; i < WIDTH; i++) q[i] = (float)(i + 1);
+  recheck c = {.q = q,
+               .k = k,
+               .v = v,
+               .o = o,
+               .q_bytes = sizeof q,
+               .k_bytes = sizeof k,
+               .v_bytes = sizeof v,
+               .o_bytes = sizeof o,
+               .dtype = ATTN_F32,
+               .d_v = WIDTH};
+  recheck_begin(&c);
+  recheck_mirror(&c);
+  for (int j = 0; j < KEYS; j++)
+    cr_expect_neq(memcmp(v + j * WIDTH, before + j * WIDTH, WIDTH * sizeof *v), 0, "key %d", j);
+  cr_expect_eq(k[0], 1, "the first keys are those of before");
+  cr_expect_eq(v[0], 1);
+  recheck_mirror(&c);
+  cr_expect_eq(memcmp(v, before, sizeof v), 0);
 }
