@@ -447,10 +447,10 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
 /* ---- Part 6: versions ---------------------------------------------------------------------------------- */
 
 /* The binary interface of both headers. Every incompatible change of a struct, a function or an enumeration
- * raises it: 8 since a variant describes its parts, a call says where queries and keys stand, and has stages,
- * tensors say how they are stored, and specs have owners. A variant built for another is refused
- * (ATTN_EABI). */
-#define ATTN_ABI 9u
+ * raises it: 9 since a variant describes its parts, a call says where queries and keys stand, and has stages,
+ * tensors say how they are stored, and specs have owners; 10 since a view says whether features are met. A
+ * variant built for another is refused (ATTN_EABI). */
+#define ATTN_ABI 10u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */
 ATTN_API const char *attn_version(void); /* of the library, "0.1.0" */
