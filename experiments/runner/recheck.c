@@ -47,7 +47,7 @@ static int64_t kept_of(const recheck *c, size_t bytes) {
 /* No whole row of values stays: it may be all that a query sees. */
 static int64_t kept_values(const recheck *c) {
   const int64_t kept = kept_of(c, c->v_bytes);
-  return kept < c->d_v / 2 ? kept : c->d_v / 2;
+  return kept < c->d_v ? kept : c->d_v - 1;
 }
 
 void recheck_mirror(recheck *c) {
