@@ -8,6 +8,7 @@ LICENSE, README.md) is there by link. A page without a block that can be tried f
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -52,10 +53,11 @@ def try_page(page, source):
 def main():
     build, source = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     program = build / "experiments" / "attnlab"
-    first = pathlib.Path(tempfile.mkdtemp(prefix="attnlab-program-"))
+    wrapper = tempfile.TemporaryDirectory(prefix="attnlab-program-")  # removed when the process ends
+    first = pathlib.Path(wrapper.name)
     (first / "attnlab").write_text(f'''#!/bin/sh
 [ "$1" != test ] || set -- "$@" --time {SECONDS}
-exec {program} "$@"
+exec {shlex.quote(str(program))} "$@"
 ''')
     (first / "attnlab").chmod(0o755)
     os.environ["PATH"] = f"{first}:{os.environ['PATH']}"
@@ -81,7 +83,6 @@ exec {program} "$@"
             shutil.rmtree(directory)
         assert tried, f"{page.name}: no block could be tried"
         print(f"{page.name}: {tried} blocks")
-    shutil.rmtree(first)
 
 
 main()
