@@ -261,7 +261,7 @@ static attn_status estimate(results_model *m, double *numbers) {
 }
 
 /* Rows beside each other often share their texts, and then the setting that these make. */
-static attn_status make_setting(const result_row *row, const setting *last, setting *out) {
+static attn_status shared_setting(const result_row *row, const setting *last, setting *out) {
   if (!last || last->row->variant != row->variant || last->row->params != row->params)
     return setting_make(row, out);
   *out = *last;
@@ -291,7 +291,8 @@ attn_status model_make(const result_set *set, results_model *out) {
     status = attn_fail(ATTN_ENOMEM, "out of memory for a report of %zu runs", set->count);
   for (; !status && made < set->count; made += !status) {
     entries[made].row = &set->rows[made];
-    status = make_setting(&set->rows[made], made ? &entries[made - 1].setting : NULL, &entries[made].setting);
+    status =
+        shared_setting(&set->rows[made], made ? &entries[made - 1].setting : NULL, &entries[made].setting);
   }
   if (!status) status = name_settings(&m, entries, made);
   if (!status) {

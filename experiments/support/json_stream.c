@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* A stream in memory that cannot grow says so here alone. */
+/* Where a memory stream cannot grow, glibc returns a short count and sets no error flag. */
 static void put(json_stream *s, const char *text, size_t size) {
   if (fwrite(text, 1, size, s->out) < size) s->ok = false;
 }
