@@ -1,14 +1,15 @@
 /* test_case.c - see test_case.h. */
 #include "experiments/commands/test_case.h"
 
+#include "attn_variant.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/data.h"
-#include "experiments/evidence/cache.h"
-#include "experiments/properties/property.h"
+#include "experiments/verification/check_plan.h"
 
 static const char *const input_names[] = {"ordinary scores", "peaked scores", "one key of a large score",
                                           "keys all alike", "large norms"};
@@ -128,8 +129,6 @@ static attn_status plan_for(const attn_spec *spec, const test_case *c, attn_plan
 attn_status test_case_judge(const attn_spec *spec, const test_case *c, test_case_told *told, void *to,
                             bool *taken) {
   attn_plan *plan = NULL;
-  attn_view view;
-  exact_rows *exact = NULL;
   data_target *target = NULL;
   result_row row;
   attn_status status = plan_for(spec, c, &plan, &target);
@@ -143,32 +142,13 @@ attn_status test_case_judge(const attn_spec *spec, const test_case *c, test_case
   void *q = draw(q_count * p->d_qk, p->dtype, std, 1), *k = draw(k_count * p->d_qk, p->dtype, std, 2),
        *v = draw(k_count * p->d_v, p->dtype, 1, 3), *o = draw(q_count * p->d_v, p->dtype, 1, 4),
        *work = work_bytes < SIZE_MAX ? malloc(work_bytes + 1) : NULL;
-  struct block_cache *cache = block_cache_create();
-  if (!q || !k || !v || !o || !work || !cache)
-    status = attn_fail(ATTN_ENOMEM, "no memory to test %s", spec->text);
+  if (!q || !k || !v || !o || !work) status = attn_fail(ATTN_ENOMEM, "no memory to test %s", spec->text);
   if (!status) shape_keys(p, c->input, q, k);
-  if (!status) status = attn_plan_inspect(plan, &view);
   if (!status) status = attn_plan_verify(plan, q, k, v, NULL, o, NULL, work);
-  if (!status) status = exact_rows_compute(p, q, k, v, NULL, 7, &exact);
-  evidence e = {.plan = plan,
-                .problem = p,
-                .view = &view,
-                .q = q,
-                .k = k,
-                .v = v,
-                .o = o,
-                .exact = exact,
-                .seed = 11,
-                .cache = cache};
-  if (cache) {
-    cache->judged = told;
-    cache->to = to;
-  }
-  if (!status) status = checks_run(&e, &row);
-  if (!status && c->input == INPUT_ORDINARY) status = properties_run(&e, &row);
+  const check_request request = {
+      .seed = 7, .rows = -1, .properties = c->input == INPUT_ORDINARY, .told = told, .to = to};
+  if (!status) status = check_plan(plan, &(attn_tensors){.q = q, .k = k, .v = v, .o = o}, &request, &row);
   result_row_free(&row);
-  exact_rows_free(exact);
-  block_cache_free(cache);
   free(q);
   free(k);
   free(v);

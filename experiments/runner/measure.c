@@ -4,6 +4,7 @@
 
 #include "experiments/checks/check.h"
 #include "experiments/evidence/rounding/nonfinite.h"
+#include "experiments/evidence/rounding/stored.h"
 #include "experiments/evidence/null.h"
 #include "experiments/properties/property.h"
 #include "experiments/results/bound.h"
@@ -12,7 +13,6 @@
 #include "experiments/support/table.h"
 
 #include <float.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -123,15 +123,6 @@ static attn_status execute_once(measured_run *r, const attn_spec *spec, double *
   return !status && r->damage ? attn_fail(ATTN_EFOREIGN, "%s", r->damage) : status;
 }
 
-/* Rounded once: off by the storage's unit at most, and by roundings of fp32 where a variant computes in
- * fp64. */
-static bool rounded_once(double stored, double wide, attn_dtype t, attn_dtype arithmetic) {
-  const attn_number *s = &attn_numbers[t];
-  const double want = attn_rounded(wide, t);
-  if (isnan(want) || isinf(want)) return isnan(want) ? isnan(stored) : isinf(stored) && stored * want > 0;
-  return fabs(stored - wide) <= (s->unit + 4 * attn_numbers[arithmetic].unit) * fabs(wide) + s->subnormal / 2;
-}
-
 /* Of a run on tensors that are stored in 16 bits: the same in fp32 on the same numbers, into judged_o.
  * EFOREIGN: the output is not that, rounded once. Else the plan of the run itself. */
 static attn_status plan_judged(measured_run *r, const attn_spec *spec, attn_plan **own,
@@ -148,16 +139,9 @@ static attn_status plan_judged(measured_run *r, const attn_spec *spec, attn_plan
                                work);
   free(work);
   *plan = *own;
-  const attn_dtype t = block->as, wide = block->judged.dtype;
-  const int64_t count = (int64_t)(block->o.bytes / attn_dtype_size(t));
-  for (int64_t i = 0; i < count && !status; i++) {
-    const double is = attn_get(block->o.at, i, t), exact = attn_get(block->judged_o, i, wide);
-    if (!rounded_once(is, exact, t, wide))
-      status = attn_fail(ATTN_EFOREIGN,
-                         "output element %" PRId64 " is %.9g in %s, but %.9g in %s on the same numbers", i,
-                         is, attn_numbers[t].name, exact, attn_numbers[wide].name);
-  }
-  return status;
+  if (status) return status;
+  return stored_check(block->o.at, block->as, block->judged_o, block->judged.dtype,
+                      (int64_t)(block->o.bytes / attn_dtype_size(block->as)));
 }
 
 static bool is_surprising(const result_bound *bound) {

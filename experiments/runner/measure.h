@@ -8,7 +8,7 @@
 #include "experiments/instruments/evict.h"
 #include "experiments/evidence/judged_run.h"
 #include "experiments/instruments/guard.h"
-#include "experiments/properties/found.h"
+#include "experiments/runner/settled_properties.h"
 #include "experiments/runner/job.h"
 #include "experiments/instruments/memory.h"
 #include "experiments/runner/recheck.h"

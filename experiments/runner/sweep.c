@@ -5,7 +5,7 @@
 
 #include "data/data.h"
 #include "experiments/instruments/machine.h"
-#include "experiments/properties/found.h"
+#include "experiments/runner/settled_properties.h"
 #include "experiments/report/summary.h"
 #include "experiments/results/set.h"
 #include "experiments/results/write_journal.h"

@@ -24,5 +24,7 @@ holds attnlab lib/python3/dist-packages/attnlab/__init__.py
 holds attnlab share/bash-completion/completions/attnlab
 holds libattn-dev include/attn_variant.h
 holds libattn-dev 'lib.*/libattn.so'
+holds attnlab 'lib.*/libattn_check.so.[0-9.]*'
+holds libattn-dev include/attn_check.h
 holds libattn-dev 'lib.*/pkgconfig/attn.pc'
 holds libattn-dev 'lib.*/cmake/attn/attnConfig.cmake'

@@ -1,7 +1,7 @@
-/* found.h - properties depend on the setting of a run (result_row_setting): what was found for one run of a
+/* settled_properties.h - properties depend on the setting of a run (result_row_setting): what was found for one run of a
  * sweep holds for all others of that setting. */
-#ifndef EXPERIMENTS_PROPERTIES_FOUND_H
-#define EXPERIMENTS_PROPERTIES_FOUND_H
+#ifndef EXPERIMENTS_RUNNER_SETTLED_PROPERTIES_H
+#define EXPERIMENTS_RUNNER_SETTLED_PROPERTIES_H
 
 #include <jansson.h>
 

@@ -1,5 +1,5 @@
-/* found.c - see found.h. */
-#include "experiments/properties/found.h"
+/* settled_properties.c - see settled_properties.h. */
+#include "experiments/runner/settled_properties.h"
 
 #include <stdlib.h>
 #include <string.h>

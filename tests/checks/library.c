@@ -1,0 +1,151 @@
+/* library.c - attn_check: which calls it judges, that wrong outputs are found in every layout and type, and
+ * what it refuses. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn_arithmetic.h"
+#include "experiments/verification/attn_check.h"
+
+enum { BATCH = 2, HEADS = 2, N = 70, D = 16, COUNT = BATCH * HEADS * N * D, ROOM = 8 * COUNT };
+
+/* Tensors of any layout and type, and a plan for them. */
+typedef struct call {
+  attn_plan *plan;
+  double q[ROOM], k[ROOM], v[ROOM], o[ROOM]; /* elements of the problem's type lie in them */
+  int64_t kv_len[BATCH];
+  attn_tensors t;
+} call;
+
+static void draw(void *at, int64_t count, attn_dtype type, uint64_t seed) {
+  attn_rng rng;
+  attn_rng_init(&rng, seed, 1, 0);
+  for (int64_t i = 0; i < count; i++) attn_set(at, i, type, attn_rng_normal(&rng));
+}
+
+static call *call_make(const char *spec, attn_dtype dtype, bool strided, bool padded) {
+  call *c = calloc(1, sizeof *c);
+  attn_problem p = attn_problem_make(BATCH, HEADS, N, D);
+  p.dtype = dtype;
+  if (strided) p.q = p.k = p.v = p.o = (attn_stride){.batch = N * HEADS * 20, .head = 20, .row = HEADS * 20};
+  cr_assert_eq(attn_plan_create(&c->plan, &p, spec, NULL), ATTN_OK, "%s", attn_last_error());
+  draw(c->q, 2 * COUNT, dtype, 1);
+  draw(c->k, 2 * COUNT, dtype, 2);
+  draw(c->v, 2 * COUNT, dtype, 3);
+  c->kv_len[0] = N;
+  c->kv_len[1] = 33;
+  void *work = malloc(attn_plan_work_size(c->plan) + 1);
+  c->t = (attn_tensors){
+      .q = c->q, .k = c->k, .v = c->v, .o = c->o, .work = work, .kv_len = padded ? c->kv_len : NULL};
+  cr_assert_eq(attn_plan_run(c->plan, &c->t), ATTN_OK, "%s", attn_last_error());
+  free(work);
+  c->t.work = NULL;
+  return c;
+}
+
+static void call_free(call *c) {
+  attn_plan_destroy(c->plan);
+  free(c);
+}
+
+static attn_checked *judged(const call *c) {
+  attn_checked *found = NULL;
+  cr_assert_eq(attn_check(c->plan, &c->t, NULL, &found), ATTN_OK, "%s", attn_last_error());
+  cr_assert_not_null(found);
+  return found;
+}
+
+static const attn_bound *bound_of(const attn_checked *c, const char *name) {
+  for (size_t i = 0; i < c->count; i++)
+    if (strcmp(c->bounds[i].name, name) == 0) return &c->bounds[i];
+  return NULL;
+}
+
+/* The element of the last row of the last head, whose layout is the least like that of the first. */
+static int64_t last_element(const call *c) {
+  const attn_stride s = attn_plan_problem(c->plan)->o;
+  return (BATCH - 1) * s.batch + (HEADS - 1) * s.head + (N - 1) * s.row + 3;
+}
+
+Test(checks_library, right_outputs_pass_and_a_wrong_element_is_found) {
+  for (int strided = 0; strided < 2; strided++)
+    for (int padded = 0; padded < 2; padded++)
+      for (int type = ATTN_F32; type <= ATTN_F64; type++) {
+        call *c = call_make("tiled", (attn_dtype)type, strided, padded);
+        attn_checked *found = judged(c);
+        cr_expect_str_eq(found->verdict, "pass");
+        cr_expect(found->error < 1e-5 && found->error_low == found->error_high);
+        cr_expect_eq(found->rows, BATCH * HEADS * N);
+        cr_expect_str_eq(bound_of(found, "FP-2")->verdict, "pass");
+        cr_expect_str_eq(bound_of(found, "FP-2")->kind, "hard");
+        cr_expect(*bound_of(found, "FP-2")->statement && *bound_of(found, "FP-2")->source);
+        attn_checked_free(found);
+        const int64_t at = last_element(c);
+        attn_set(c->o, at, (attn_dtype)type, attn_get(c->o, at, (attn_dtype)type) + 0.01);
+        found = judged(c);
+        cr_expect_str_eq(found->verdict, "violated", "%d %d %d", strided, padded, type);
+        cr_expect(found->error > 1e-5);
+        attn_checked_free(found);
+        call_free(c);
+      }
+}
+
+Test(checks_library, sixteen_bits_are_those_of_fp32_rounded_once) {
+  for (int type = ATTN_F16; type <= ATTN_BF16; type++)
+    for (int strided = 0; strided < 2; strided++) {
+      call *c = call_make("longformer:window=16", (attn_dtype)type, strided, false);
+      attn_checked *found = judged(c);
+      cr_expect_str_eq(found->verdict, "pass");
+      cr_expect(found->error > 0.01, "a window leaves keys out: %g", found->error);
+      attn_checked_free(found);
+      const int64_t at = last_element(c);
+      attn_set(c->o, at, (attn_dtype)type, attn_get(c->o, at, (attn_dtype)type) + 0.25);
+      cr_expect_eq(attn_check(c->plan, &c->t, NULL, &found), ATTN_EFOREIGN);
+      cr_expect_null(found);
+      call_free(c);
+    }
+}
+
+/* A window is no exact attention, a sample of rows has an interval, and properties come with the others. */
+Test(checks_library, options_choose_rows_and_properties) {
+  call *c = call_make("longformer:window=16", ATTN_F32, false, false);
+  attn_checked *found = NULL, *again = NULL;
+  const attn_check_options sampled = {.seed = 3, .rows = 12}, properties = {.properties = true};
+  cr_assert_eq(attn_check(c->plan, &c->t, &sampled, &found), ATTN_OK);
+  cr_assert_eq(attn_check(c->plan, &c->t, &sampled, &again), ATTN_OK);
+  cr_expect_eq(found->rows, 12 * BATCH * HEADS);
+  cr_expect(found->error_low < found->error && found->error < found->error_high);
+  cr_expect_eq(found->error, again->error);
+  cr_expect_null(bound_of(found, "PROP-LEN"));
+  attn_checked_free(again);
+  attn_checked_free(found);
+  cr_assert_eq(attn_check(c->plan, &c->t, &properties, &found), ATTN_OK);
+  cr_expect_str_eq(bound_of(found, "PROP-LEN")->verdict, "pass");
+  cr_expect_str_eq(bound_of(found, "PROP-LEN")->kind, "property");
+  attn_checked_free(found);
+  call_free(c);
+}
+
+Test(checks_library, calls_that_cannot_be_judged_are_refused) {
+  call *c = call_make("tiled", ATTN_F32, false, true);
+  attn_checked *found = NULL;
+  const int64_t position[BATCH] = {0, 0};
+  const attn_check_options negative = {.rows = -1};
+  attn_tensors t = c->t;
+  cr_expect_eq(attn_check(NULL, &t, NULL, &found), ATTN_EINVAL);
+  cr_expect_eq(attn_check(c->plan, NULL, NULL, &found), ATTN_EINVAL);
+  cr_expect_eq(attn_check(c->plan, &t, NULL, NULL), ATTN_EINVAL);
+  cr_expect_eq(attn_check(c->plan, &t, &negative, &found), ATTN_EINVAL);
+  t.o = NULL;
+  cr_expect_eq(attn_check(c->plan, &t, NULL, &found), ATTN_EINVAL);
+  t = c->t;
+  t.q_position = position;
+  cr_expect_eq(attn_check(c->plan, &t, NULL, &found), ATTN_EUNSUPPORTED);
+  t = c->t;
+  c->kv_len[1] = N + 1;
+  cr_expect_eq(attn_check(c->plan, &t, NULL, &found), ATTN_EINVAL);
+  cr_expect_null(found);
+  call_free(c);
+  attn_checked_free(NULL);
+}
