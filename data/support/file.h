@@ -36,4 +36,7 @@ char *file_join(const char *directory, const char *name);
 /* sprintf into a new string; NULL (recorded) without memory. */
 char *text_format(const char *format, ...);
 
+/* "" for NULL. */
+static inline const char *text_or_none(const char *text) { return text ? text : ""; }
+
 #endif

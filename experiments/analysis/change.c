@@ -113,9 +113,9 @@ static bool same_input(const result_row *a, const result_row *b) {
   for (axis_id i = 0; i < AXES; i++)
     if (i != AXIS_seed && i != AXIS_threads && i != AXIS_cache && axes[i].section && a->axis[i] != b->axis[i])
       return false;
-  return strcmp(a->dataset, b->dataset) == 0 &&
-         strcmp(a->score ? a->score : "", b->score ? b->score : "") == 0 &&
-         strcmp(a->mask ? a->mask : "", b->mask ? b->mask : "") == 0;
+  for (int t = 0; t < TEXT_AXES; t++)
+    if (text_axes[t].section && strcmp(result_text(a, t), result_text(b, t)) != 0) return false;
+  return true;
 }
 
 static bool is_exact(const result_row *row) {

@@ -11,8 +11,6 @@
 #include "experiments/analysis/setting.h"
 #include "experiments/support/names.h"
 
-static const char *text_or_none(const char *text) { return text ? text : ""; }
-
 /* A run of a file on its way to a pair. */
 typedef struct candidate {
   const result_row *row;
@@ -92,15 +90,16 @@ static attn_status identify(candidates *own, const names *others) {
     if (status) return status;
     FILE *out = open_memstream(&c->must, &size);
     if (out) {
-      fprintf(out, "%s\n%s\n%s\n%s\n%s", text_or_none(c->row->dataset), c->row->variant, params,
-              text_or_none(c->row->score), text_or_none(c->row->mask));
+      fprintf(out, "%s\n%s", c->row->variant, params);
+      for (int t = 0; t < TEXT_AXES; t++)
+        if (text_axes[t].section) fprintf(out, "\n%s", result_text(c->row, t));
       for (axis_id a = 0; a < AXES; a++)
         if (!free_axis(a)) fprintf(out, " %lld", (long long)c->row->axis[a]);
     }
     free(params);
     const bool lost = !out || ferror(out);
     if ((out && fclose(out)) || lost || !c->must) return no_memory();
-    c->should = text_format("%s %lld", text_or_none(c->row->isa), (long long)c->row->threads);
+    c->should = text_format("%s %lld", result_text(c->row, TEXT_AXIS_isa), (long long)c->row->threads);
     if (!c->should) return no_memory();
   }
   return ATTN_OK;
@@ -116,7 +115,7 @@ static void add_pair(candidate *a, candidate *b, result_pairs *out) {
   a->paired = b->paired = true;
   const result_pair pair = {a->row, b->row};
   out->items[out->count++] = pair;
-  out->other_isa += strcmp(text_or_none(a->row->isa), text_or_none(b->row->isa)) != 0;
+  out->other_isa += strcmp(result_text(a->row, TEXT_AXIS_isa), result_text(b->row, TEXT_AXIS_isa)) != 0;
   out->other_threads += a->row->threads != b->row->threads;
   out->other_data += !pair_same_data(&pair);
 }

@@ -41,15 +41,14 @@ attn_status setting_make(const result_row *row, setting *out) {
 
 void setting_free(setting *s) { json_decref(s->params); }
 
-static const char *text_or_none(const char *text) { return text ? text : ""; }
-
 char *setting_title(const result_row *row, bool rest) {
-  const char *score = text_or_none(row->score), *mask = text_or_none(row->mask);
-  char *common = axes_title(row->axis, rest);
-  char *title = common ? text_format("%s%s%s%s%s", common, *score ? ", score " : "", score,
-                                     *mask ? ", mask " : "", mask)
-                       : NULL;
-  free(common);
+  char *title = axes_title(row->axis, rest);
+  for (text_axis_id t = 0; title && t < TEXT_AXES; t++) {
+    if (!text_axis_in_grid(t) || !*result_text(row, t)) continue;
+    char *longer = text_format("%s, %s %s", title, text_axes[t].name, result_text(row, t));
+    free(title);
+    title = longer;
+  }
   return title;
 }
 
@@ -65,9 +64,9 @@ int setting_group_compare(const result_row *a, const result_row *b) {
     const int64_t y = follows && axis_default(i, b->axis) ? 0 : b->axis[i];
     if (x != y) return (x < y) != axes[i].yes_no ? -1 : 1; /* causal attention first */
   }
-  const int score = strcmp(text_or_none(a->score), text_or_none(b->score));
-  const int mask = strcmp(text_or_none(a->mask), text_or_none(b->mask));
-  return score ? score : mask ? mask : strcmp(a->isa, b->isa);
+  int order = 0;
+  for (int t = 0; !order && t < TEXT_AXES; t++) order = strcmp(result_text(a, t), result_text(b, t));
+  return order;
 }
 
 /* As strcmp, and numbers in the texts by their values. */

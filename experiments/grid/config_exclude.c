@@ -10,7 +10,7 @@
 
 #include "data/data.h"
 
-static bool is_target(const char *name) { return strcmp(name, "score") == 0 || strcmp(name, "mask") == 0; }
+static bool is_target(const char *name) { return text_axis_find(name) < TEXT_AXES; }
 
 /* Whether the name is a column; else it is a parameter. */
 static bool is_column(const char *name) {

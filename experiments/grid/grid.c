@@ -13,10 +13,7 @@
 void grid_block_free(grid_block *block) {
   for (size_t i = 0; i < block->count; i++) grid_run_free(&block->runs[i]);
   free(block->runs);
-  free(block->dataset);
-  free(block->isa);
-  free(block->score);
-  free(block->mask);
+  for (int t = 0; t < TEXT_AXES; t++) free(block->text[t]);
   free(block->unfit);
   *block = (grid_block){0};
 }
@@ -123,15 +120,11 @@ static attn_status note_fit(const dataset_file *file, grid_block *block) {
 }
 
 /* One point of the grid. Blocks in which every run is excluded vanish before their shapes are judged. */
-static attn_status add_block(const config *c, const grid_block *point, const char *dataset,
-                             const dataset_file *file, const char *isa, grid *g) {
+static attn_status add_block(const config *c, const grid_block *point, const dataset_file *file, grid *g) {
   grid_block block = *point;
-  attn_status status = data_source_parse(dataset, NULL, &block.dataset);
-  if (status) return status;
-  block.isa = strdup(isa);
-  block.score = strdup(point->score);
-  block.mask = strdup(point->mask);
-  if (!block.isa || !block.score || !block.mask) status = attn_fail(ATTN_ENOMEM, "no memory for a block");
+  attn_status status = ATTN_OK;
+  for (int t = 0; t < TEXT_AXES; t++)
+    if (!(block.text[t] = strdup(point->text[t]))) status = attn_fail(ATTN_ENOMEM, "no memory for a block");
   attn_options machine = grid_options(&block);
   if (!status) status = attn_options_fill(&machine, (attn_dtype)block.dtype, block.d, block.d_v, &machine);
   block.block_q = machine.blocks.query;
@@ -171,16 +164,14 @@ static void set_point(const config *c, const size_t digit[AXES], const dataset_f
 }
 
 /* The points of one dataset, score and mask. */
-static attn_status expand_target(const config *c, const char *dataset, const dataset_file *file,
-                                 grid_block point, const char *isa, int threads, grid *g) {
-  const data_source *source = NULL;
-  attn_status status = data_source_parse(dataset, &source, NULL);
-  if (status) return status;
+static attn_status expand_target(const config *c, const data_source *source, const dataset_file *file,
+                                 grid_block point, int threads, grid *g) {
+  attn_status status = ATTN_OK;
   size_t digit[AXES] = {0};
   for (size_t carry = 0; carry < AXES;) {
     set_point(c, digit, file, threads, &point);
     /* A dataset that draws nothing is the same for every seed. */
-    if (source->random || digit[AXIS_data_seed] == 0) status = add_block(c, &point, dataset, file, isa, g);
+    if (source->random || digit[AXIS_data_seed] == 0) status = add_block(c, &point, file, g);
     if (status) return status;
     for (carry = 0; carry < AXES && ++digit[AXES - 1 - carry] == values_of(c, (axis_id)(AXES - 1 - carry));
          carry++)
@@ -191,9 +182,12 @@ static attn_status expand_target(const config *c, const char *dataset, const dat
 
 static attn_status expand_dataset(const config *c, const char *dataset, const char *isa, int threads,
                                   grid *g) {
-  grid_block point = {0};
+  grid_block point = {.isa = strdup(isa)};
+  const data_source *source = NULL;
   dataset_file file;
-  attn_status status = ATTN_OK;
+  attn_status status = point.isa ? data_source_parse(dataset, &source, &point.dataset)
+                                 : attn_fail(ATTN_ENOMEM, "no memory for a block");
+  if (status) goto out;
   look_at_file(dataset, &file);
   /* A dataset's file that cannot be read fails its runs, not the sweep. */
   if (data_source_digest(dataset, point.dataset_sha256)) *point.dataset_sha256 = '\0';
@@ -202,8 +196,11 @@ static attn_status expand_dataset(const config *c, const char *dataset, const ch
       point.score = c->scores.items[s];
       point.mask = c->masks.items[m];
       status = data_target_digest(point.score, point.mask, point.target_sha256);
-      if (!status) status = expand_target(c, dataset, &file, point, isa, threads, g);
+      if (!status) status = expand_target(c, source, &file, point, threads, g);
     }
+out:
+  free(point.dataset);
+  free(point.isa);
   return status;
 }
 

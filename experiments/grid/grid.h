@@ -33,12 +33,16 @@ typedef struct grid_run {
 const char *grid_run_text(const grid_run *);
 
 typedef struct grid_block {
-  char *dataset;           /* canonical spec */
+  union {
+    char *text[TEXT_AXES];
+    struct {
+#define TEXT_AXIS(name, ...) char *name;
+#include "experiments/results/axes.def"
+    };
+  };
   char dataset_sha256[65]; /* of the files it reads; "": none, or not readable */
-  char *isa;
-  char *score, *mask;     /* canonical (data.h); "": none */
-  char target_sha256[65]; /* of the files that they name; "": none */
-  union {                 /* nothing left at 0 for "as another axis"; seed is that of each run */
+  char target_sha256[65];  /* of the files that score and mask name; "": none */
+  union {                  /* nothing left at 0 for "as another axis"; seed is that of each run */
     int64_t axis[AXES];
     struct {
 #define AXIS(name, ...) int64_t name;

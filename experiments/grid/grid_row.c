@@ -65,12 +65,9 @@ static attn_status describe_null(const null_baseline *null, result_row *row) {
 attn_status grid_row(const grid_block *block, const grid_run *run, result_row *row) {
   row->key = strdup(run->key);
   row->variant = names_keep(run->variant);
-  row->dataset = names_keep(block->dataset);
-  row->isa = names_keep(block->isa);
-  row->score = names_keep(block->score);
-  row->mask = names_keep(block->mask);
-  if (!row->key || !row->variant || !row->dataset || !row->isa || !row->score || !row->mask)
-    return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", run->key);
+  bool kept = row->key && row->variant;
+  for (int t = 0; t < TEXT_AXES; t++) kept = (row->text[t] = names_keep(block->text[t])) && kept;
+  if (!kept) return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", run->key);
   memcpy(row->axis, block->axis, sizeof row->axis);
   row->seed = run->seed;
   if (!run->spec) return describe_null(null_find(run->variant), row);

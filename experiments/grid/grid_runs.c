@@ -28,8 +28,8 @@ static char *make_key(const grid_block *b, const char *spec) {
     if (a == AXIS_threads) fprintf(stream, " isa=%s", b->isa);
   }
   /* Only where there is one, so that older keys stay what they are. */
-  if (*b->score) fprintf(stream, " score=%s", b->score);
-  if (*b->mask) fprintf(stream, " mask=%s", b->mask);
+  for (text_axis_id t = 0; t < TEXT_AXES; t++)
+    if (text_axis_in_grid(t) && *b->text[t]) fprintf(stream, " %s=%s", text_axes[t].name, b->text[t]);
   fprintf(stream, " variant=%s", spec);
   if (fclose(stream) == 0) return text;
   free(text);
@@ -48,8 +48,8 @@ static const char *look_up(const void *context, const char *name) {
   const grid_block *b = view->block;
   const axis_id a = axis_find(NULL, name);
   char *buffer = *view->buffer;
-  if (strcmp(name, "score") == 0) return b->score;
-  if (strcmp(name, "mask") == 0) return b->mask;
+  const text_axis_id t = text_axis_find(name);
+  if (t < TEXT_AXES) return b->text[t];
   if (strcmp(name, "variant") == 0) return view->run->variant;
   if (a < AXES) return axis_print(a, a == AXIS_seed ? view->run->seed : b->axis[a], buffer);
   if (strcmp(name, "dataset") != 0) return NULL;

@@ -118,13 +118,11 @@ static void print_pairs(FILE *out, const result_pairs *p) {
 
 /* In what the runs differ beside their labels. */
 typedef struct varying {
-  bool axis[AXES], dataset, score, mask;
+  bool axis[AXES], text[TEXT_AXES];
 } varying;
 
-static const char *text_or_none(const char *text) { return text ? text : ""; }
-
 static varying varying_of(const results_change *c) {
-  varying v = {.dataset = false};
+  varying v = {.axis = {false}};
   v.axis[AXIS_n] = true;
   for (size_t i = 1; i < c->count; i++) {
     const result_row *first = c->runs[0].b, *row = c->runs[i].b;
@@ -133,9 +131,8 @@ static varying varying_of(const results_change *c) {
           axes[a].same_as < AXES && axis_default(a, row->axis) && axis_default(a, first->axis);
       if (axes[a].section && !follows && row->axis[a] != first->axis[a]) v.axis[a] = true;
     }
-    v.dataset = v.dataset || strcmp(row->dataset, first->dataset) != 0;
-    v.score = v.score || strcmp(text_or_none(row->score), text_or_none(first->score)) != 0;
-    v.mask = v.mask || strcmp(text_or_none(row->mask), text_or_none(first->mask)) != 0;
+    for (int t = 0; t < TEXT_AXES; t++)
+      if (text_axes[t].section && strcmp(result_text(row, t), result_text(first, t)) != 0) v.text[t] = true;
   }
   return v;
 }
@@ -149,9 +146,10 @@ static char *run_text(const result_row *row, const varying *v) {
   fputs(text_or_none(row->label), out);
   for (axis_id a = 0; a < AXES; a++)
     if (v->axis[a]) fprintf(out, " %s=%s", axes[a].name, axis_print(a, row->axis[a], value));
-  if (v->score && *text_or_none(row->score)) fprintf(out, " score=%s", row->score);
-  if (v->mask && *text_or_none(row->mask)) fprintf(out, " mask=%s", row->mask);
-  if (v->dataset) fprintf(out, " %s", row->dataset);
+  for (text_axis_id t = 0; t < TEXT_AXES; t++)
+    if (v->text[t] && text_axis_in_grid(t) && *result_text(row, t))
+      fprintf(out, " %s=%s", text_axes[t].name, row->text[t]);
+  if (v->text[TEXT_AXIS_dataset]) fprintf(out, " %s", row->dataset);
   const bool lost = ferror(out);
   if (fclose(out) == 0 && !lost) return text;
   free(text);

@@ -123,9 +123,8 @@ static json_t *run_json(const run_change *r, bool *ok) {
   char text[AXIS_TEXT];
   json_t *out = json_object();
   json_put(out, "label", result_json_text(r->b->label), ok);
-  json_put(out, "dataset", result_json_text(r->b->dataset), ok);
-  json_put(out, "score", result_json_text(r->b->score), ok);
-  json_put(out, "mask", result_json_text(r->b->mask), ok);
+  for (int t = 0; t < TEXT_AXES; t++)
+    if (text_axes[t].section) json_put(out, text_axes[t].name, result_json_text(r->b->text[t]), ok);
   for (axis_id a = 0; a < AXES; a++)
     json_put(out, axes[a].name,
              axes[a].choices ? json_string(axis_print(a, r->b->axis[a], text)) : json_integer(r->b->axis[a]),

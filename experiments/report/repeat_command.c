@@ -76,8 +76,8 @@ char *repeat_run(const result_row *row) {
   fputs(", nulls: no, datasets: [", out);
   put_quoted(out, row->dataset);
   fputs("], grid: {", out);
-  put_target(out, "score", row->score);
-  put_target(out, "mask", row->mask);
+  for (text_axis_id t = 0; t < TEXT_AXES; t++)
+    if (text_axis_in_grid(t)) put_target(out, text_axes[t].name, row->text[t]);
   put_axes(out, "grid", "", row);
   fputs("}, variants: [", out);
   put_quoted(out, spec_of(row));

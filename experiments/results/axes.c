@@ -20,6 +20,21 @@ const struct axis axes[AXES] = {
 #include "experiments/results/axes.def"
 };
 
+const struct text_axis text_axes[TEXT_AXES] = {
+#define TEXT_AXIS(name, section, about) {#name, section},
+#include "experiments/results/axes.def"
+};
+
+bool text_axis_in_grid(text_axis_id t) {
+  return text_axes[t].section && strcmp(text_axes[t].section, "grid") == 0;
+}
+
+text_axis_id text_axis_find(const char *name) {
+  text_axis_id t = 0;
+  while (t < TEXT_AXES && !(text_axis_in_grid(t) && strcmp(text_axes[t].name, name) == 0)) t++;
+  return t;
+}
+
 int64_t axis_names(axis_id a) {
   int64_t count = 0;
   while (axes[a].choices && axes[a].choices[count]) count++;

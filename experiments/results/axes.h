@@ -1,4 +1,4 @@
-/* axes.h - the axes of an experiment: the integers and choices that identify a run; axes.def lists them. */
+/* axes.h - the axes of an experiment: the numbers, choices and texts that identify a run; axes.def lists them. */
 #ifndef EXPERIMENTS_RESULTS_AXES_H
 #define EXPERIMENTS_RESULTS_AXES_H
 
@@ -11,6 +11,24 @@ typedef enum axis_id {
 #include "experiments/results/axes.def"
   AXES
 } axis_id;
+
+typedef enum text_axis_id {
+#define TEXT_AXIS(name, ...) TEXT_AXIS_##name,
+#include "experiments/results/axes.def"
+  TEXT_AXES
+} text_axis_id;
+
+/* The value of one of "grid" is in canonical form (data.h), "": none, and then no part of keys and titles. */
+struct text_axis {
+  const char *name;    /* in a key, a job and `exclude:` */
+  const char *section; /* of the configuration: "grid", "" for its top level; NULL: the machine gives it */
+};
+
+extern const struct text_axis text_axes[TEXT_AXES];
+
+/* The axis of "grid" with this name; TEXT_AXES: none has it. */
+text_axis_id text_axis_find(const char *name);
+bool text_axis_in_grid(text_axis_id);
 
 typedef enum { CACHE_WARM, CACHE_COLD } cache_state;
 enum { ROWS_AUTO, ROWS_ALL }; /* or as many, drawn */

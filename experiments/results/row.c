@@ -44,7 +44,8 @@ const result_column result_columns[] = {
     TEXT(label, "variant with the parameters that differ from their defaults and the one that buys accuracy, "
                 "without a seed: a line of a plot"),
     TEXT(params, "parameters of the variant as a JSON object"),
-    TEXT(dataset, "source of queries, keys and values"),
+#define TEXT_AXIS(name, section, about) TEXT(name, about),
+#include "experiments/results/axes.def"
     TEXT(dataset_sha256, "SHA-256 of the files that the dataset was read from"),
     TEXT(plugin, "shared object that the variant was loaded from; empty: it is the library's"),
     TEXT(plugin_sha256, "SHA-256 of that object"),
@@ -54,9 +55,6 @@ const result_column result_columns[] = {
   FIELD(column, type, name, (type) == COLUMN_TEXT ? NULL : "1", about,                                 \
         .flags = (type) == COLUMN_I64 ? NULL : choices, .axis = true, .least = 0, .most = (double)(max)),
 #include "experiments/results/axes.def"
-    TEXT(score, "transforms of the scores that are part of the problem; empty: none"),
-    TEXT(mask, "mask that is part of the problem besides causal; empty: none"),
-    TEXT(isa, "instruction set of the kernels"),
     TEXT(path, "arithmetic of the products: fma, split or bf16 (core/README.md); empty without a choice"),
     SMALL(shard, "index of the process that ran it"),
     SMALL(session, "index into /provenance"),

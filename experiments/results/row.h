@@ -76,14 +76,18 @@ typedef struct result_row {
   const char *variant;
   const char *label;          /* the shortest spec of variant and parameters, without the seed of the draws */
   const char *params;         /* JSON object, values as written */
-  const char *dataset;        /* canonical dataset spec */
   const char *dataset_sha256; /* of the files it was read from; "": none */
   const char *plugin;         /* path of the shared object that the variant is from; "": the library */
   const char *plugin_sha256;  /* of that */
   const char *files_sha256;   /* of the files that the spec and the score name; "": none */
-  const char *score, *mask;   /* what is computed, as a configuration has it; "": none */
-  const char *isa;
   const char *path;
+  union {
+    const char *text[TEXT_AXES];
+    struct {
+#define TEXT_AXIS(name, ...) const char *name;
+#include "experiments/results/axes.def"
+    };
+  };
   union {
     int64_t axis[AXES];
     struct {
@@ -137,6 +141,10 @@ typedef struct result_row {
 /* Everything NaN, zero or empty; status RUN_SKIPPED, verdicts not_applicable. */
 void result_row_init(result_row *);
 void result_row_free(result_row *); /* frees what the row owns and initialises it again */
+/* The value of a text axis; "" where the row has none. */
+static inline const char *result_text(const result_row *row, text_axis_id t) {
+  return row->text[t] ? row->text[t] : "";
+}
 /* Append; ENOMEM. */
 attn_status result_row_add_param(result_row *, const char *name, double value);
 attn_status result_row_add_text(result_row *, const char *name, const char *text);

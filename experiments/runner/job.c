@@ -37,11 +37,9 @@ json_t *job_to_json(const job *j) {
                                                      "spec", grid_run_text(run), "seed",
                                                      (json_int_t)run->seed, "map", run->map)) == 0;
   }
-  complete = complete && json_object_set_new(object, "dataset", json_string(j->block.dataset)) == 0 &&
-             json_object_set_new(object, "isa", json_string(j->block.isa)) == 0 &&
-             json_object_set_new(object, "score", json_string(j->block.score)) == 0 &&
-             json_object_set_new(object, "mask", json_string(j->block.mask)) == 0 &&
-             json_object_set(object, "runs", runs) == 0 &&
+  for (text_axis_id t = 0; complete && t < TEXT_AXES; t++)
+    complete = json_object_set_new(object, text_axes[t].name, json_string(j->block.text[t])) == 0;
+  complete = complete && json_object_set(object, "runs", runs) == 0 &&
              (!j->settled || json_object_set(object, "settled", j->settled) == 0);
   json_decref(runs);
   if (complete) return object;
@@ -101,10 +99,8 @@ attn_status job_from_json(const json_t *object, job *result) {
     void *at = (char *)&j + settings[i].offset;
     status = (settings[i].type == REAL ? read_real : read_integer)(object, settings[i].name, at);
   }
-  if (!status) status = read_text(object, "dataset", &j.block.dataset);
-  if (!status) status = read_text(object, "isa", &j.block.isa);
-  if (!status) status = read_text(object, "score", &j.block.score);
-  if (!status) status = read_text(object, "mask", &j.block.mask);
+  for (text_axis_id t = 0; !status && t < TEXT_AXES; t++)
+    status = read_text(object, text_axes[t].name, &j.block.text[t]);
   if (!status) status = read_runs(json_object_get(object, "runs"), &j.block);
   j.settled = json_incref(json_object_get(object, "settled"));
   if (!status)
