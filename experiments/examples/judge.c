@@ -1,5 +1,5 @@
-/* judge.c - which bounds does an output keep? Exact attention by plain loops, as any kernel of yours, is judged
- * as an output of "tiled"; then with one wrong element:
+/* judge.c - which bounds does an output keep? Exact attention by plain loops, as any kernel of yours, is
+ * judged as an output of "tiled"; then with one wrong element:
  *   cc judge.c $(pkg-config --cflags --libs attn_check) -lm -o judge */
 #include <attn_check.h>
 

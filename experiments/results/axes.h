@@ -1,4 +1,5 @@
-/* axes.h - the axes of an experiment: the numbers, choices and texts that identify a run; axes.def lists them. */
+/* axes.h - the axes of an experiment: the numbers, choices and texts that identify a run; axes.def lists
+ * them. */
 #ifndef EXPERIMENTS_RESULTS_AXES_H
 #define EXPERIMENTS_RESULTS_AXES_H
 

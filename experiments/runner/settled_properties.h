@@ -1,5 +1,5 @@
-/* settled_properties.h - properties depend on the setting of a run (result_row_setting): what was found for one run of a
- * sweep holds for all others of that setting. */
+/* settled_properties.h - properties depend on the setting of a run (result_row_setting): what was found for
+ * one run of a sweep holds for all others of that setting. */
 #ifndef EXPERIMENTS_RUNNER_SETTLED_PROPERTIES_H
 #define EXPERIMENTS_RUNNER_SETTLED_PROPERTIES_H
 

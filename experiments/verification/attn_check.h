@@ -6,9 +6,9 @@
  *   attn_checked_free(found);
  *
  * It is the judge of the attnlab program: exact attention in fp64 on rows of the output, and every check of
- * the plan's kind of variant, chosen by what the variant declares and describes. The output may be the plan's,
- * or that of any other implementation of its spec, which is then held to the rounding that the plan describes.
- * `attnlab list checks` tells of each check. */
+ * the plan's kind of variant, chosen by what the variant declares and describes. The output may be the
+ * plan's, or that of any other implementation of its spec, which is then held to the rounding that the plan
+ * describes. `attnlab list checks` tells of each check. */
 #ifndef ATTN_CHECK_H
 #define ATTN_CHECK_H
 

@@ -1,5 +1,5 @@
-/* check_plan.c - see check_plan.h. Judges take contiguous tensors in the type of the arithmetic: of others the
- * same numbers are judged there, by a plan for them. */
+/* check_plan.c - see check_plan.h. Judges take contiguous tensors in the type of the arithmetic: of others
+ * the same numbers are judged there, by a plan for them. */
 #include "experiments/verification/check_plan.h"
 
 #include <stdlib.h>
