@@ -448,8 +448,8 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
 
 /* The binary interface of both headers. Every incompatible change of a struct, a function or an enumeration
  * raises it: 9 since a variant describes its parts, a call says where queries and keys stand, and has stages,
- * tensors say how they are stored, and specs have owners; 10 since a view says whether features are met. A
- * variant built for another is refused (ATTN_EABI). */
+ * tensors say how they are stored, and specs have owners; 10 since a view says whether features are met, and
+ * under which rule a cache holds keys. A variant built for another is refused (ATTN_EABI). */
 #define ATTN_ABI 10u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */

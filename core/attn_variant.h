@@ -189,6 +189,7 @@ static inline void attn_prefetch_row(const void *x, int64_t columns, attn_dtype 
 }
 
 #include "attn_engines.h"
+#include "attn_eviction.h"
 
 /* -- what a variant is made of -- */
 
@@ -227,6 +228,7 @@ struct attn_parts {
   attn_feature_map features;
   attn_projection projection;
   attn_tiling tiling;        /* of a pattern or of every key */
+  attn_kv_rule cache;        /* the selection is what a cache holds under it; score NULL: it is not */
   const attn_method *method; /* NULL: that of the engine that accepts the parts */
   /* What a method states of itself; an engine states its own rounding. */
   attn_low_rank low_rank; /* rank 0: none */
@@ -244,6 +246,7 @@ struct attn_view {
   const attn_selector *selector;
   const attn_feature_map *features;
   const attn_projection *projection;
+  const attn_kv_rule *cache;
   const attn_low_rank *low_rank;
   const struct attn_expression *expression; /* of a sum or of dyadic, not of a join */
   const attn_residual *residual;            /* then the view has no pattern, selector or features */

@@ -35,6 +35,7 @@ attn_view attn_parts_view(const attn_variant *v, const attn_parts *p) {
                      .selector = kinds & ATTN_PART_SELECTOR ? &p->selector : NULL,
                      .features = kinds & ATTN_PART_FEATURES ? &p->features : NULL,
                      .projection = kinds & ATTN_PART_PROJECTION ? &p->projection : NULL,
+                     .cache = p->cache.score ? &p->cache : NULL,
                      .low_rank = p->low_rank.rank ? &p->low_rank : NULL,
                      .by_features = kinds & ATTN_PART_FEATURES,
                      .rounding = p->rounding};

@@ -113,6 +113,11 @@ static const char *selector_unsaid(const attn_selector *x) {
              : "states no law of its selection (attn_selector): what it selects is held against itself";
 }
 
+static const char *cache_unsaid(const attn_kv_rule *r) {
+  return r->score->law ? NULL
+                       : "states no law of its score (attn_kv_score): what goes is held against itself";
+}
+
 static const char *features_unsaid(const attn_feature_map *m) {
   return !m || m->law.kind != ATTN_FEATURES_UNKNOWN
              ? NULL
@@ -122,7 +127,7 @@ static const char *features_unsaid(const attn_feature_map *m) {
 static const char *unsaid(const attn_view *v) {
   const attn_residual *x = v->residual;
   const char *why = pattern_unsaid(v, v->pattern);
-  if (!why) why = selector_unsaid(v->selector);
+  if (!why) why = v->cache ? cache_unsaid(v->cache) : selector_unsaid(v->selector);
   if (!why) why = features_unsaid(v->features);
   if (!why && x) why = pattern_unsaid(v, x->pattern);
   if (!why && x) why = selector_unsaid(x->selector);

@@ -34,6 +34,7 @@ static bool takes_pages(const attn_view *v) {
   return v->selector && v->selector->grain > 1 && !weights_keys(v);
 }
 static bool hashes(const attn_view *v) { return v->selector && v->selector->hashes > 0; }
+static bool gives_up_keys(const attn_view *v) { return v->cache && v->selector; }
 static bool has_features(const attn_view *v) { return v->features; }
 static bool has_features_of(const attn_view *v, attn_features_kind kind) {
   return v->features && v->features->law.kind == kind;
@@ -97,6 +98,7 @@ const variant_kind of_weighted = {"that draw keys and give them weights", weight
 const variant_kind of_promises = {"whose draws promise how near the denominator is", promises};
 const variant_kind of_pages = {"that select units of several keys", takes_pages};
 const variant_kind of_hashes = {"that select keys by random hashes", hashes};
+const variant_kind of_caches = {"whose keys are those that a cache of bounded size holds", gives_up_keys};
 const variant_kind of_features = {"with features", has_features};
 const variant_kind of_random_features = {"with random features", has_random_features};
 const variant_kind of_trig_features = {"with trigonometric features", has_trig_features};

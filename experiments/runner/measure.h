@@ -5,7 +5,7 @@
 
 #include "experiments/instruments/counters.h"
 #include "data/data.h"
-#include "experiments/instruments/evict.h"
+#include "experiments/instruments/cold_cache.h"
 #include "experiments/evidence/judged_run.h"
 #include "experiments/instruments/guard.h"
 #include "experiments/runner/settled_properties.h"

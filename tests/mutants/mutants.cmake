@@ -1253,3 +1253,53 @@ mutant(sample-early-heads-alike variants/sample.c variants_sample/heads_draw_for
   "queries before the first key draw what they do in other heads"
   [[((uint64_t)query->head << 32) + (uint64_t)position]]
   [[((uint64_t)query->head << 32 | (uint64_t)position)]])
+
+# -- caches of keys and values --
+
+mutant(evict-largest core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4" "the keys of the largest score go"
+  [[if (@x->score < y->score@) return -1;]] [[x->score > y->score]])
+mutant(evict-recent core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4" "one recent key fewer is safe"
+  [[h->position[open - 1] > @position - r->recent@]] [[position - r->recent + 1]])
+mutant(evict-budget core/cache/kv_head.c core_kv_cache/holds_what_the_definitions_hold "" "one key more is held"
+  [[@h->count < r->budget@]] [[h->count <= r->budget]])
+mutant(evict-prompt core/cache/kv_head.c core_kv_cache/holds_what_the_definitions_hold "" "keys go before the prompt is over"
+  [[position < @r->prompt@]] [[0]])
+mutant(evict-returns variants/evict.c EVICT-1 "evict:score=h2o,budget=24,recent=4" "a key is missed for one step alone"
+  [[@went[j] == HELD@ || went[j] > t]] [[went[j] == HELD && j % 5 != t % 5]])
+mutant(evict-sums-stay core/cache/kv_head.c EVICT-2 "evict:score=h2o,budget=24,recent=4" "sums stay where they are as keys go"
+  [[if (h->sum) h->sum[kept] = h->sum[j];]] [[;]])
+mutant(evict-seen-stay core/cache/kv_head.c EVICT-2 "evict:score=h2o_mean,budget=24,recent=4"
+  "numbers of queries stay where they are as keys go" [[if (h->seen) h->seen[kept] = h->seen[j];]] [[;]])
+mutant(evict-windows-stay core/cache/kv_head.c EVICT-2 "evict:score=snapkv,budget=24,recent=4"
+  "weights of the last queries stay where they are as keys go"
+  [[h->weights[q * h->capacity + kept] = @h->weights[q * h->capacity + j]@;]] [=[h->weights[q * h->capacity + kept]]=])
+mutant(evict-new-key-inherits core/cache/kv_head.c EVICT-2 "evict:score=h2o,budget=24,recent=4"
+  "a new key has the sum of the one before it in memory" [[if (h->sum) h->sum[at] = @0@;]] [[at ? h->sum[at - 1] : 0]])
+mutant(evict-weights-unnormalised core/cache/kv_head.c EVICT-2 "evict:score=h2o,budget=24,recent=4"
+  "weights are not divided by their sum" [[h->own[j] /= sum;]] [[;]])
+mutant(evict-last-head core/cache/kv_head.c EVICT-2 "evict:score=h2o,budget=24,recent=4" "the last head of a group decides alone"
+  [[h->mean[j] += h->own[j] / (double)heads;]] [[h->mean[j] = h->own[j];]])
+mutant(evict-ring-of-one core/cache/kv_head.c EVICT-2 "evict:score=snapkv,budget=24,recent=4" "the newest weights replace themselves"
+  [[(@h->newest + 1@) % window]] [[h->newest]])
+mutant(evict-large-norms core/cache/kv_scores.c EVICT-2 "evict:score=knorm,budget=24,recent=4" "keys of large norm stay"
+  [[score[j] = @-norm(key(h, j), h->d)@;]] [[norm(key(h, j), h->d)]])
+mutant(evict-mean-of-keys core/cache/kv_scores.c EVICT-2 "evict:score=keydiff,budget=24,recent=4" "the mean is of keys as they are"
+  [[mean += key(h, j)[l] / norm(key(h, j), h->d);]] [[mean += key(h, j)[l];]])
+mutant(evict-pool-of-four core/cache/kv_scores.c EVICT-2 "evict:score=snapkv,budget=24,recent=4" "a pool has four keys"
+  [[@i <= j + SNAP_POOL / 2@]] [[i < j + SNAP_POOL / 2]])
+mutant(evict-sum-for-mean core/cache/kv_scores.c EVICT-2 "evict:score=h2o_mean,budget=24,recent=4" "the mean is the sum"
+  [[h->seen[j] ? @h->sum[j] / (double)h->seen[j]@ : 0]] [=[h->sum[j]]=])
+mutant(cache-values-stay core/cache/kv_cache.c core_kv_cache/holds_what_the_definitions_hold "" "values stay where they are as keys go"
+  [[close_gaps(rows_of(c, c->v, line, v_bytes(c)), v_bytes(c), before, h->gone, gone);]] [[;]])
+mutant(cache-gap-too-long core/cache/kv_cache.c core_kv_cache/holds_what_the_definitions_hold "" "a gap is closed one row too early"
+  [[(size_t)(@end - gone[g] - 1@) * bytes]] [[end - gone[g] - 2 + (end == gone[g] + 1)]])
+mutant(cache-queries-late core/cache/kv_cache.c core_kv_cache/sequences_have_lengths_of_their_own ""
+  "queries stand where the longest sequence ends" [[c->first[b] = c->length[@b@] - n;]] [[0]])
+mutant(cache-growth-loses core/cache/kv_cache.c core_kv_cache/any_split_of_the_appends_gives_the_same_bits "" "values are lost as the cache grows"
+  [[move_rows(c, c->v, c->rows, larger.v, rows, v_bytes(c));]] [[memset(larger.v, 0, (size_t)(lines(c) * rows) * v_bytes(c));]])
+mutant(cache-truncate-keeps core/cache/kv_cache.c core_kv_cache/what_is_taken_back_was_never_there "" "keys of steps that are taken back stay"
+  [[c->held[b] -= @c->length[b] - length[b]@;]] [[0]])
+mutant(cache-copy-shares core/cache/kv_cache.c core_kv_cache/what_is_taken_back_was_never_there "" "a copy lacks the values"
+  [[if (rows) memcpy(to->v, from->v, rows * v_bytes(to));]] [[memset(to->v, 0, rows * v_bytes(to));]])
+mutant(cache-asks-the-gone core/cache/kv_cache.c core_kv_cache/a_prompt_is_attended_to_at_once ""
+  "queries may ask for keys that went" [[c->first[b] < @c->went[b]@]] [[-1]])

@@ -67,14 +67,14 @@ cc -std=c17 "$examples/attention.c" $(pkg-config --cflags --libs attn) -lm -Wl,-
 cc -std=c17 -shared -fPIC -DATTN_PLUGIN "$examples/strided.c" $(pkg-config --cflags attn) -o strided.so
 try ./attention ./strided.so
 # shellcheck disable=SC2046
-cc -std=c17 "$examples/judge.c" $(pkg-config --cflags --libs attn_check) -lm -Wl,-rpath,"$(pkg-config --variable=libdir attn)" -o judge
+cc -std=c17 "$examples/own_kernel.c" $(pkg-config --cflags --libs attn_check) -lm -Wl,-rpath,"$(pkg-config --variable=libdir attn)" -o own_kernel
 # judged JUDGE: exact attention passes, and one wrong element of it is found.
 judged() {
   "$1" >judged || fail "$1"
   [ "$(grep -c ': relative error' judged)" -eq 2 ] && head -n 1 judged | grep -q '^pass: ' &&
     sed -n '/^violated: /,$p' judged | grep -q '^  FP-2 *violated' || { cat judged; fail "verdicts of $1"; }
 }
-judged ./judge
+judged ./own_kernel
 
 # With the options of the preset dev, whose objects ccache may have.
 configure_and_build() {
@@ -82,7 +82,7 @@ configure_and_build() {
 }
 configure_and_build -B found -S "$examples" -DCMAKE_PREFIX_PATH="$here/prefix"
 try found/attention found/strided.so
-judged found/judge
+judged found/own_kernel
 mkdir whole
 cat >whole/CMakeLists.txt <<TXT
 cmake_minimum_required(VERSION 3.22)

@@ -1,5 +1,5 @@
 /* cold.c - cold caches: what empties them, samples of one execution, rows of their own. */
-#include "experiments/instruments/evict.h"
+#include "experiments/instruments/cold_cache.h"
 #include "tests/support/sweep_fixture.h"
 #include "experiments/instruments/timing.h"
 

@@ -1,8 +1,8 @@
-/* evict.c - emptying the caches by writing more than they hold. Lines are written and not only read,
+/* cold_cache.c - emptying the caches by writing more than they hold. Lines are written and not only read,
  * because an exclusive cache may keep lines that were only read. Every thread writes, because a core
  * empties only its own caches. */
 #define _POSIX_C_SOURCE 200809L
-#include "experiments/instruments/evict.h"
+#include "experiments/instruments/cold_cache.h"
 
 #include <stdlib.h>
 #include <string.h>

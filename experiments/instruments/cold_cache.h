@@ -1,6 +1,6 @@
-/* evict.h - empties the caches before a run with a cold cache. */
-#ifndef EXPERIMENTS_INSTRUMENTS_EVICT_H
-#define EXPERIMENTS_INSTRUMENTS_EVICT_H
+/* cold_cache.h - empties the caches before a run with a cold cache. */
+#ifndef EXPERIMENTS_INSTRUMENTS_COLD_CACHE_H
+#define EXPERIMENTS_INSTRUMENTS_COLD_CACHE_H
 
 #include "attn.h"
 

@@ -1,6 +1,6 @@
-/* judge.c - which bounds does an output keep? Exact attention by plain loops, as any kernel of yours, is
+/* own_kernel.c - which bounds does an output keep? Exact attention by plain loops, as any kernel of yours, is
  * judged as an output of "tiled"; then with one wrong element:
- *   cc judge.c $(pkg-config --cflags --libs attn_check) -lm -o judge */
+ *   cc own_kernel.c $(pkg-config --cflags --libs attn_check) -lm -o own_kernel */
 #include <attn_check.h>
 
 #include <math.h>

@@ -1,0 +1,98 @@
+/* attn_eviction.h - which keys a cache of keys and values gives up when its budget is spent: a rule is a
+ * score of the keys that are held, a budget, and how many of the newest are safe. Part of attn_variant.h,
+ * which includes it. */
+#ifndef ATTN_EVICTION_H
+#define ATTN_EVICTION_H
+
+/* The keys of a kv head that are held when one more arrives, by ascending position. */
+typedef struct attn_kv_held {
+  int64_t d, count;
+  const int64_t *position; /* [count] */
+  const double *keys;      /* of d elements; held key j is row row[j], or row j where this is NULL */
+  const int64_t *row;
+  uint64_t seed;
+  int64_t kv_head;
+  /* With attn_kv_score.window: of the last queries attn_kv_weights has the softmax over the keys that each
+   * saw, a mean over the query heads of the kv head. A key that came after the query has 0. */
+  int64_t queries;
+  int64_t window, weights_row, newest; /* how they lie: a ring */
+  const double *weights;
+  /* With attn_kv_score.sums: of each key the sum of such weights over all queries that saw it, and how many
+   * these are. */
+  const double *sum;
+  const int64_t *seen;
+} attn_kv_held;
+
+/* What the law of a score looks at: all positions of a kv head, and what was held when. */
+typedef struct attn_kv_history {
+  int64_t d, n;          /* elements of a key; positions */
+  const double *keys;    /* [n, d] */
+  const bool *held;      /* [n, n]: does the query at position t see key j? */
+  const double *weights; /* [n, n]: what it gave it, as attn_kv_weights; NULL where the score reads none */
+  uint64_t seed;
+  int64_t kv_head;
+} attn_kv_history;
+
+/* What a policy ranks by. The keys of the least score go; of equal ones that of the higher position, and NaN
+ * is less than every number. */
+typedef struct attn_kv_score {
+  const char *name, *summary, *cite;
+  bool fixed;     /* a key's score depends on the key, its position and the seed alone */
+  int64_t window; /* queries whose weights it reads; 0: none */
+  bool sums;      /* it reads sum and seen */
+  void (*score)(const attn_kv_held *, double *score);
+  /* The definition, which checks hold score against: of a held key when position t arrives, in fp64. NULL: it
+   * is not said. */
+  double (*law)(const attn_kv_history *, int64_t t, int64_t key);
+} attn_kv_score;
+
+/* Weights of the held keys, [count]; query 0 is the newest. */
+static inline const double *attn_kv_weights(const attn_kv_held *h, int64_t query) {
+  return h->weights + (h->newest + h->window - query) % h->window * h->weights_row;
+}
+
+static inline bool attn_kv_observes(const attn_kv_score *s) { return s->window > 0 || s->sums; }
+
+/* The library's, in the order of their names in parameters. */
+enum { ATTN_KV_SCORES = 7 };
+ATTN_API const attn_kv_score *attn_kv_score_at(int64_t index);
+
+/* score: by which keys go; budget: keys of a kv head after one has arrived; recent: of these the newest, its
+ * own included, that do not go; prompt: nothing goes before this position. 1 <= recent <= budget. */
+typedef struct attn_kv_rule {
+  const attn_kv_score *score;
+  int64_t budget, recent, prompt;
+  uint64_t seed;
+} attn_kv_rule;
+
+/* One kv head under a rule: keys arrive, queries are observed, keys go. */
+typedef struct attn_kv_head {
+  attn_kv_rule rule;
+  int64_t kv_head, d, capacity, count;
+  bool by_position; /* the key of a position is that row of keys, not the row of its number among the held */
+  int64_t *position, *seen;
+  double *sum, *fixed;
+  double *weights; /* [window][capacity], a ring */
+  int64_t queries, newest;
+  double *score, *own, *mean; /* of the held keys: scores, a query's weights in one head and in all */
+  struct attn_kv_rank *rank;
+  int64_t *gone, *gone_position; /* of the last arrival: numbers of held keys, as they were before it */
+} attn_kv_head;
+
+/* Bytes of a head that holds at most `capacity` keys, and the head in that memory, 64-byte aligned.
+ * position: [capacity], for the positions of held keys. */
+ATTN_API size_t attn_kv_head_bytes(const attn_kv_rule *, int64_t capacity);
+ATTN_API void attn_kv_head_begin(attn_kv_head *, const attn_kv_rule *, int64_t kv_head, int64_t d,
+                                 int64_t capacity, bool by_position, int64_t *position, void *memory);
+
+/* Makes room for the key of this position, and takes it. Returns how many keys went, ascending in h->gone.
+ * keys: the rows of those that are held, of a score that is not fixed; own: the new one's. */
+ATTN_API int64_t attn_kv_arrive(attn_kv_head *, int64_t position, const double *keys, const double *own);
+
+/* The query at this position, which has been given the keys up to its own: its softmax over the held keys in
+ * each of `heads` query heads from `head` on, q [heads][d] and keys in fp64, enters what scores read. Nothing
+ * where they read none. */
+ATTN_API void attn_kv_observe(attn_kv_head *, const attn_problem *, int64_t batch, int64_t head,
+                              int64_t heads, const double *q, const double *keys, int64_t position);
+
+#endif

@@ -1,0 +1,187 @@
+/* kv_head.c - the keys of a kv head under a rule (attn_eviction.h): which go when one arrives. */
+#include "attn_variant.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A held key that may go. */
+struct attn_kv_rank {
+  double score;
+  int64_t at;
+};
+
+static void *piece(attn_carver *c, int64_t count, size_t size) { return attn_carve(c, count, 1, size); }
+
+static void carve(attn_kv_head *h, attn_carver *c) {
+  const attn_kv_score *s = h->rule.score;
+  const int64_t n = h->capacity;
+  h->gone = piece(c, n, sizeof *h->gone);
+  h->gone_position = piece(c, n, sizeof *h->gone_position);
+  h->score = piece(c, n, sizeof *h->score);
+  h->own = attn_kv_observes(s) ? piece(c, n, sizeof *h->own) : NULL;
+  h->mean = attn_kv_observes(s) ? piece(c, n, sizeof *h->mean) : NULL;
+  h->rank = piece(c, n, sizeof *h->rank);
+  h->fixed = s->fixed ? piece(c, n, sizeof *h->fixed) : NULL;
+  h->sum = s->sums ? piece(c, n, sizeof *h->sum) : NULL;
+  h->seen = s->sums ? piece(c, n, sizeof *h->seen) : NULL;
+  h->weights = s->window ? attn_carve(c, s->window, n, sizeof *h->weights) : NULL;
+}
+
+size_t attn_kv_head_bytes(const attn_kv_rule *rule, int64_t capacity) {
+  attn_carver counter = {0};
+  attn_kv_head h = {.rule = *rule, .capacity = capacity};
+  carve(&h, &counter);
+  return counter.used;
+}
+
+void attn_kv_head_begin(attn_kv_head *h, const attn_kv_rule *rule, int64_t kv_head, int64_t d,
+                        int64_t capacity, bool by_position, int64_t *position, void *memory) {
+  attn_carver carver = {.base = memory};
+  *h = (attn_kv_head){.rule = *rule,
+                      .kv_head = kv_head,
+                      .d = d,
+                      .capacity = capacity,
+                      .by_position = by_position,
+                      .position = position};
+  carve(h, &carver);
+}
+
+static attn_kv_held held(const attn_kv_head *h, const double *keys, int64_t first, int64_t count) {
+  return (attn_kv_held){.d = h->d,
+                        .count = count,
+                        .position = h->position + first,
+                        .keys = keys,
+                        .row = h->by_position ? h->position + first : NULL,
+                        .seed = h->rule.seed,
+                        .kv_head = h->kv_head,
+                        .queries = h->queries,
+                        .window = h->rule.score->window,
+                        .weights_row = h->capacity,
+                        .newest = h->newest,
+                        .weights = h->weights,
+                        .sum = h->sum,
+                        .seen = h->seen};
+}
+
+/* The first to go first. */
+static int by_score(const void *a, const void *b) {
+  const struct attn_kv_rank *x = a, *y = b;
+  if (x->score < y->score) return -1;
+  if (x->score > y->score) return 1;
+  return (x->at < y->at) - (x->at > y->at);
+}
+
+static int by_place(const void *a, const void *b) {
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* The `count` first to go among held keys 0 ... open - 1, ascending, in h->gone. */
+static void choose(attn_kv_head *h, int64_t open, int64_t count) {
+  for (int64_t j = 0; j < open; j++)
+    h->rank[j] = (struct attn_kv_rank){isnan(h->score[j]) ? -(double)INFINITY : h->score[j], j};
+  if (count == 1) {
+    int64_t least = 0;
+    for (int64_t j = 1; j < open; j++)
+      if (by_score(&h->rank[j], &h->rank[least]) < 0) least = j;
+    h->gone[0] = least;
+    return;
+  }
+  qsort(h->rank, (size_t)open, sizeof *h->rank, by_score);
+  for (int64_t i = 0; i < count; i++) h->gone[i] = h->rank[i].at;
+  qsort(h->gone, (size_t)count, sizeof *h->gone, by_place);
+}
+
+/* Closes the gaps that the keys in h->gone leave. */
+static void drop(attn_kv_head *h, int64_t count) {
+  const int64_t window = h->rule.score->window;
+  int64_t kept = 0, next = 0;
+  for (int64_t j = 0; j < h->count; j++) {
+    if (next < count && h->gone[next] == j) {
+      h->gone_position[next++] = h->position[j];
+      continue;
+    }
+    h->position[kept] = h->position[j];
+    if (h->fixed) h->fixed[kept] = h->fixed[j];
+    if (h->sum) h->sum[kept] = h->sum[j];
+    if (h->seen) h->seen[kept] = h->seen[j];
+    for (int64_t q = 0; q < window; q++) h->weights[q * h->capacity + kept] = h->weights[q * h->capacity + j];
+    kept++;
+  }
+  h->count = kept;
+}
+
+static int64_t make_room(attn_kv_head *h, int64_t position, const double *keys) {
+  const attn_kv_rule *r = &h->rule;
+  int64_t open = h->count;
+  if (position < r->prompt || h->count < r->budget) return 0;
+  while (open > 0 && h->position[open - 1] > position - r->recent) open--;
+  const int64_t count = h->count - r->budget + 1;
+  if (h->fixed) {
+    memcpy(h->score, h->fixed, (size_t)h->count * sizeof *h->score);
+  } else {
+    const attn_kv_held all = held(h, keys, 0, h->count);
+    r->score->score(&all, h->score);
+  }
+  choose(h, open, count);
+  drop(h, count);
+  return count;
+}
+
+int64_t attn_kv_arrive(attn_kv_head *h, int64_t position, const double *keys, const double *own) {
+  const int64_t gone = make_room(h, position, keys), at = h->count++, window = h->rule.score->window;
+  h->position[at] = position;
+  if (h->sum) h->sum[at] = 0;
+  if (h->seen) h->seen[at] = 0;
+  for (int64_t q = 0; q < window; q++) h->weights[q * h->capacity + at] = 0;
+  if (h->fixed) {
+    attn_kv_held alone = held(h, own, at, 1);
+    alone.row = NULL;
+    h->rule.score->score(&alone, &h->fixed[at]);
+  }
+  return gone;
+}
+
+/* ---- queries ----------------------------------------------------------------------------------------- */
+
+/* Softmax of a query's scores of the held keys, in h->own. p: with the positions of the query and the
+ * keys. */
+static void weigh(attn_kv_head *h, const attn_problem *p, int64_t batch, int64_t head, const double *q,
+                  const double *keys) {
+  double most = -(double)INFINITY, sum = 0;
+  for (int64_t j = 0; j < h->count; j++) {
+    const double *k = keys + (h->by_position ? h->position[j] : j) * h->d;
+    double product = 0;
+    for (int64_t l = 0; l < h->d; l++) product += q[l] * k[l];
+    h->own[j] = attn_score_of(p, batch, head, 0, j, p->scale * product);
+    most = fmax(most, h->own[j]);
+  }
+  for (int64_t j = 0; j < h->count; j++) sum += h->own[j] = exp(h->own[j] - most);
+  for (int64_t j = 0; j < h->count; j++) h->own[j] /= sum;
+}
+
+static void take_weights(attn_kv_head *h) {
+  const int64_t window = h->rule.score->window;
+  for (int64_t j = 0; j < h->count && h->sum; j++) {
+    h->sum[j] += h->mean[j];
+    h->seen[j]++;
+  }
+  if (!window) return;
+  h->newest = (h->newest + 1) % window;
+  if (h->queries < window) h->queries++;
+  memcpy(h->weights + h->newest * h->capacity, h->mean, (size_t)h->count * sizeof *h->mean);
+}
+
+void attn_kv_observe(attn_kv_head *h, const attn_problem *problem, int64_t batch, int64_t head, int64_t heads,
+                     const double *q, const double *keys, int64_t position) {
+  attn_problem p = *problem;
+  if (!attn_kv_observes(h->rule.score) || !h->count) return;
+  p.positions = (attn_positions){.shift = position - (p.n_kv - p.n_q), .key = h->position, .keys = h->count};
+  for (int64_t j = 0; j < h->count; j++) h->mean[j] = 0;
+  for (int64_t i = 0; i < heads; i++) {
+    weigh(h, &p, batch, head + i, q + i * h->d, keys);
+    for (int64_t j = 0; j < h->count; j++) h->mean[j] += h->own[j] / (double)heads;
+  }
+  take_weights(h);
+}

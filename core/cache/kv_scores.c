@@ -1,0 +1,149 @@
+/* kv_scores.c - scores by which caches of keys and values give up keys (attn_eviction.h). The largest
+ * stay.
+ *
+ *   random      an independent uniform draw for each key: the end of every comparison
+ *   knorm       -|k|. Devoto et al. 2024 (arXiv:2406.11430): keys of small norm draw much attention
+ *   keydiff     -cos(k, mean of k / |k| over the held keys). Park et al. 2025 (arXiv:2504.15364)
+ *   tova        the weight that the last query gave it. Oren et al. 2024 (arXiv:2401.06104); there a mean
+ *               over the heads of a layer, here over those of a kv head
+ *   h2o         the sum of the weights that all queries gave it, each a softmax over the keys that were held.
+ *               Zhang et al. 2023 (arXiv:2306.14048)
+ *   h2o_mean    the same, divided by the number of queries that saw the key
+ *   snapkv      the mean of the weights of the last 64 queries, averaged over 5 neighbours among the held
+ *               keys. Li et al. 2024 (arXiv:2404.14469) */
+#include "attn_variant.h"
+
+#include <math.h>
+
+enum { SNAP_QUERIES = 64, SNAP_POOL = 5 };
+
+static const double *key(const attn_kv_held *h, int64_t j) {
+  return h->keys + (h->row ? h->row[j] : j) * h->d;
+}
+
+static double norm(const double *x, int64_t d) {
+  double square = 0;
+  for (int64_t l = 0; l < d; l++) square += x[l] * x[l];
+  return sqrt(square);
+}
+
+static void by_draw(const attn_kv_held *h, double *score) {
+  for (int64_t j = 0; j < h->count; j++) {
+    attn_rng rng;
+    attn_rng_init(&rng, h->seed, (uint64_t)h->kv_head, (uint64_t)h->position[j]);
+    score[j] = attn_rng_uniform(&rng);
+  }
+}
+
+static void by_norm(const attn_kv_held *h, double *score) {
+  for (int64_t j = 0; j < h->count; j++) score[j] = -norm(key(h, j), h->d);
+}
+
+/* sum over held keys of cos(k, k_i), a factor apart that all have. */
+static void by_difference(const attn_kv_held *h, double *score) {
+  for (int64_t j = 0; j < h->count; j++) score[j] = 0;
+  for (int64_t l = 0; l < h->d; l++) {
+    double mean = 0;
+    for (int64_t j = 0; j < h->count; j++) mean += key(h, j)[l] / norm(key(h, j), h->d);
+    for (int64_t j = 0; j < h->count; j++) score[j] -= key(h, j)[l] * mean;
+  }
+  for (int64_t j = 0; j < h->count; j++) score[j] /= norm(key(h, j), h->d);
+}
+
+static void by_last(const attn_kv_held *h, double *score) {
+  for (int64_t j = 0; j < h->count; j++) score[j] = h->queries ? attn_kv_weights(h, 0)[j] : 0;
+}
+
+static void by_sum(const attn_kv_held *h, double *score) {
+  for (int64_t j = 0; j < h->count; j++) score[j] = h->sum[j];
+}
+
+static void by_mean(const attn_kv_held *h, double *score) {
+  for (int64_t j = 0; j < h->count; j++) score[j] = h->seen[j] ? h->sum[j] / (double)h->seen[j] : 0;
+}
+
+static double window_mean(const attn_kv_held *h, int64_t j) {
+  double sum = 0;
+  for (int64_t q = 0; q < h->queries; q++) sum += attn_kv_weights(h, q)[j];
+  return sum;
+}
+
+/* Neighbours beyond the ends count as 0. */
+static void by_window(const attn_kv_held *h, double *score) {
+  for (int64_t j = 0; j < h->count; j++) score[j] = 0;
+  for (int64_t j = 0; j < h->count; j++) {
+    const double own = window_mean(h, j);
+    for (int64_t i = j - SNAP_POOL / 2; i <= j + SNAP_POOL / 2; i++)
+      if (i >= 0 && i < h->count) score[i] += own;
+  }
+}
+
+/* ---- laws -------------------------------------------------------------------------------------------- */
+
+static double draw_law(const attn_kv_history *h, int64_t t, int64_t j) {
+  attn_rng rng;
+  (void)t;
+  attn_rng_init(&rng, h->seed, (uint64_t)h->kv_head, (uint64_t)j);
+  return attn_rng_uniform(&rng);
+}
+
+static double product(const attn_kv_history *h, int64_t i, int64_t j) {
+  double sum = 0;
+  for (int64_t l = 0; l < h->d; l++) sum += h->keys[i * h->d + l] * h->keys[j * h->d + l];
+  return sum;
+}
+
+static double norm_law(const attn_kv_history *h, int64_t t, int64_t j) {
+  (void)t;
+  return -sqrt(product(h, j, j));
+}
+
+static double difference_law(const attn_kv_history *h, int64_t t, int64_t j) {
+  double sum = 0;
+  for (int64_t i = 0; i < t; i++)
+    if (h->held[(t - 1) * h->n + i]) sum += product(h, i, j) / sqrt(product(h, i, i) * product(h, j, j));
+  return -sum;
+}
+
+/* What the queries first ... t - 1 gave the key. */
+static double given(const attn_kv_history *h, int64_t first, int64_t t, int64_t j) {
+  double sum = 0;
+  for (int64_t u = first > j ? first : j; u < t; u++) sum += h->weights[u * h->n + j];
+  return sum;
+}
+
+static double last_law(const attn_kv_history *h, int64_t t, int64_t j) { return given(h, t - 1, t, j); }
+static double sum_law(const attn_kv_history *h, int64_t t, int64_t j) { return given(h, 0, t, j); }
+static double mean_law(const attn_kv_history *h, int64_t t, int64_t j) {
+  return given(h, 0, t, j) / (double)(t - j);
+}
+
+static double window_law(const attn_kv_history *h, int64_t t, int64_t j) {
+  const bool *held = h->held + (t - 1) * h->n;
+  double sum = given(h, t - SNAP_QUERIES, t, j);
+  for (int64_t i = j - 1, left = SNAP_POOL / 2; i >= 0 && left; i--)
+    if (held[i]) sum += given(h, t - SNAP_QUERIES, t, i), left--;
+  for (int64_t i = j + 1, left = SNAP_POOL / 2; i < t && left; i++)
+    if (held[i]) sum += given(h, t - SNAP_QUERIES, t, i), left--;
+  return sum;
+}
+
+static const attn_kv_score scores[ATTN_KV_SCORES] = {
+    {"random", "keys that are drawn", "", true, 0, false, by_draw, draw_law},
+    {"knorm", "keys of small norm", "Devoto et al. 2024, arXiv:2406.11430", true, 0, false, by_norm,
+     norm_law},
+    {"keydiff", "keys unlike the others", "Park et al. 2025, arXiv:2504.15364", false, 0, false,
+     by_difference, difference_law},
+    {"tova", "keys of large weight for the last query", "Oren et al. 2024, arXiv:2401.06104", false, 1, false,
+     by_last, last_law},
+    {"h2o", "keys of a large sum of weights", "Zhang et al. 2023, arXiv:2306.14048", false, 0, true, by_sum,
+     sum_law},
+    {"h2o_mean", "keys of a large mean weight", "Zhang et al. 2023, arXiv:2306.14048", false, 0, true,
+     by_mean, mean_law},
+    {"snapkv", "keys of large weight for the last 64 queries", "Li et al. 2024, arXiv:2404.14469", false,
+     SNAP_QUERIES, false, by_window, window_law},
+};
+
+const attn_kv_score *attn_kv_score_at(int64_t index) {
+  return index >= 0 && index < ATTN_KV_SCORES ? &scores[index] : NULL;
+}

@@ -1,0 +1,234 @@
+/* evictions.c - EVICT-1 and EVICT-2: what a cache holds shrinks, and what goes is what the score's
+ * definition ranks last. Both are judged on what the run selects for the first queries of some kv heads,
+ * one after the other. */
+#include "experiments/checks/check_table.h"
+#include "experiments/evidence/head.h"
+#include "experiments/evidence/rows.h"
+#include "experiments/reference/transform.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Positions of a head that are judged, and heads. */
+enum { MOST_STEPS = 512, MOST_LINES = 4 };
+
+/* The first queries of a kv head: positions first ... n - 1 have one. */
+typedef struct watched {
+  const evidence *e;
+  int64_t batch, kv_head, keys, first, n;
+  head_data head;
+  bool *held;      /* [n, n] */
+  double *weights; /* [n, n], or NULL */
+} watched;
+
+static void watched_free(watched *w) {
+  if (w->head.k) head_data_return(w->e, &w->head);
+  free(w->held);
+  free(w->weights);
+}
+
+static attn_status mark_held(watched *w) {
+  const attn_problem *p = w->e->problem;
+  const int64_t count = w->n - w->first, runs = w->e->view->selector->max_runs;
+  int64_t *rows = malloc((size_t)count * sizeof *rows), *counts = malloc((size_t)count * sizeof *counts);
+  attn_run *all = malloc((size_t)(count * runs) * sizeof *all);
+  attn_picks picks = {.max_runs = runs, .runs = all, .counts = counts};
+  attn_status status = rows && counts && all ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a cache");
+  for (int64_t r = 0; !status && r < count; r++) rows[r] = r;
+  const attn_row_set set = {w->batch, w->kv_head * (p->heads / p->kv_heads), count, rows};
+  if (!status) status = attn_plan_select(w->e->plan, w->e->q, w->e->k, w->e->v, w->e->kv_len, &set, &picks);
+  for (int64_t r = 0; !status && r < count; r++)
+    for (int64_t i = 0; i < counts[r]; i++)
+      for (int64_t j = 0; j < all[r * runs + i].count; j++) {
+        const int64_t key = all[r * runs + i].first + j;
+        if (key >= 0 && key <= w->first + r && key < w->keys) w->held[(w->first + r) * w->n + key] = true;
+      }
+  free(rows);
+  free(counts);
+  free(all);
+  return status;
+}
+
+/* The weights of the query at position t, a mean over the heads of the kv head. */
+static void weigh(watched *w, int64_t t, double *q) {
+  const attn_problem *p = w->e->problem;
+  const int64_t group = p->heads / p->kv_heads, d = p->d_qk;
+  double own[MOST_STEPS];
+  for (int64_t g = 0; g < group; g++) {
+    const sample_row row = {w->batch, w->kv_head * group + g, t - w->first};
+    double most = -(double)INFINITY, sum = 0;
+    row_widen(w->e->q, p->dtype, row_offset(p, &row, d), d, q);
+    for (int64_t j = 0; j <= t; j++) {
+      double product = 0;
+      if (!w->held[t * w->n + j]) continue;
+      for (int64_t l = 0; l < d; l++) product += q[l] * w->head.k[j * d + l];
+      own[j] = transform_score(p, w->batch, row.head, row.i, j, p->scale * product).score;
+      most = fmax(most, own[j]);
+    }
+    for (int64_t j = 0; j <= t; j++)
+      if (w->held[t * w->n + j]) sum += exp(own[j] - most);
+    for (int64_t j = 0; j <= t; j++)
+      if (w->held[t * w->n + j]) w->weights[t * w->n + j] += exp(own[j] - most) / sum / (double)group;
+  }
+}
+
+static attn_status watch(const evidence *e, int64_t line, watched *w) {
+  const attn_problem *p = e->problem;
+  *w = (watched){.e = e, .batch = line / p->kv_heads, .kv_head = line % p->kv_heads};
+  w->keys = e->kv_len ? e->kv_len[w->batch] : p->n_kv;
+  w->first = attn_problem_position(p, 0) > 0 ? attn_problem_position(p, 0) : 0;
+  w->n = w->first + p->n_q < p->n_kv ? w->first + p->n_q : p->n_kv;
+  if (w->n > MOST_STEPS) w->n = MOST_STEPS;
+  attn_status status = head_data_borrow(e, w->batch, w->kv_head * (p->heads / p->kv_heads), &w->head);
+  if (status || w->first >= w->n) return status;
+  w->held = calloc((size_t)(w->n * w->n), sizeof *w->held);
+  if (!w->held) return attn_fail(ATTN_ENOMEM, "no memory for a cache");
+  if ((status = mark_held(w)) || !attn_kv_observes(e->view->cache->score)) return status;
+  double *q = malloc((size_t)p->d_qk * sizeof *q);
+  w->weights = calloc((size_t)(w->n * w->n), sizeof *w->weights);
+  if (!q || !w->weights) status = attn_fail(ATTN_ENOMEM, "no memory for a cache");
+  for (int64_t t = w->first; !status && t < w->n; t++) weigh(w, t, q);
+  free(q);
+  return status;
+}
+
+/* A judge of the steps of a head; says what is wrong at the first, and returns what is the worst. */
+typedef outcome head_judge(const watched *, char *text, size_t size);
+
+static attn_status check_heads(const evidence *e, head_judge *judge, result_bound *bound) {
+  const attn_problem *p = e->problem;
+  const int64_t lines = p->batch * p->kv_heads, some = lines < MOST_LINES ? lines : MOST_LINES;
+  outcome worst = OUTCOME_NONE;
+  char text[160] = "";
+  attn_status status = ATTN_OK;
+  for (int64_t i = 0; !status && i < some; i++) {
+    const int64_t line = some > 1 ? i * (lines - 1) / (some - 1) : 0;
+    char own[128] = "";
+    watched w;
+    status = watch(e, line, &w);
+    if (!status && w.held && w.head.finite && outcome_worsen(&worst, judge(&w, own, sizeof own)))
+      snprintf(text, sizeof text, "batch entry %lld, kv head %lld, %s", (long long)w.batch,
+               (long long)w.kv_head, own);
+    watched_free(&w);
+  }
+  if (status) return status;
+  status = outcome_to_verdict(&worst, bound);
+  if (bound->verdict == VERDICT_VIOLATED) bound_say(bound, "%s", text);
+  return status;
+}
+
+/* ---- EVICT-1 ------------------------------------------------------------------------------------------ */
+
+static const char *wrong_at(const watched *w, int64_t t, int64_t j, int64_t count) {
+  const attn_kv_rule *r = w->e->view->cache;
+  const bool now = w->held[t * w->n + j];
+  if (now && t > w->first && j < t && !w->held[(t - 1) * w->n + j]) return "returns";
+  if (!now && t < r->prompt) return "went before the prompt was over";
+  if (!now && t - j < r->recent) return "is recent, and went";
+  if (!now && t < r->budget) return "went before the budget was spent";
+  return now && t >= r->prompt && count > r->budget ? "is one too many" : NULL;
+}
+
+static outcome judge_shrinking(const watched *w, char *text, size_t size) {
+  int64_t faults = 0;
+  for (int64_t t = w->first; t < w->n; t++) {
+    int64_t count = 0;
+    const int64_t keys = t + 1 < w->keys ? t + 1 : w->keys;
+    for (int64_t j = 0; j < keys; j++) {
+      count += w->held[t * w->n + j];
+      const char *wrong = t < w->keys ? wrong_at(w, t, j, count) : NULL;
+      if (wrong && !faults++)
+        snprintf(text, size, "query at position %lld: key %lld %s", (long long)t, (long long)j, wrong);
+    }
+  }
+  return (outcome){.measured = (double)faults};
+}
+
+static attn_status shrinking_evaluate(const evidence *e, result_bound *bound) {
+  return check_heads(e, judge_shrinking, bound);
+}
+
+const check check_evict1 = {
+    .name = "EVICT-1",
+    .of = &of_caches,
+    .kind = KIND_HARD,
+    .statement = "a key that a cache gave up does not return, the budget is kept, and the newest keys stay",
+    .source = "definition of a cache under a budget",
+    .formula =
+        "S_t within S_(t-1) and t; |S_t| <= budget from the prompt's end on; the `recent` newest keys in "
+        "S_t; all keys before the prompt's end and while the budget is not spent. measured: keys of the "
+        "first 512 positions of some kv heads that break it.",
+    .cause = "survivors are chosen anew at each step, or positions are counted within the cache",
+    .nulls = CHECK_BLIND("it judges what is selected, and looks at no output"),
+    .evaluate = shrinking_evaluate,
+};
+
+/* ---- EVICT-2 ------------------------------------------------------------------------------------------ */
+
+/* How far a definition in fp64 may be off: sums of at most n weights, each with some dozens of roundings. */
+static double tolerance(const watched *w, double largest) {
+  return (double)(w->n + w->e->problem->d_qk + 64) * 0x1p-50 * largest;
+}
+
+/* The best of those that went when position t arrived against the worst of those that stayed and need not. */
+static outcome judge_step(const watched *w, const attn_kv_history *h, int64_t t, int64_t *gone,
+                          int64_t *kept) {
+  const attn_kv_rule *r = w->e->view->cache;
+  const bool *before = w->held + (t - 1) * w->n, *now = w->held + t * w->n;
+  double went = -(double)INFINITY, stayed = (double)INFINITY, largest = 0;
+  *gone = *kept = -1;
+  for (int64_t j = 0; j < t && j < w->keys; j++) *gone = before[j] && !now[j] ? j : *gone;
+  if (*gone < 0) return (outcome)OUTCOME_NONE;
+  for (int64_t j = 0; j < t && j < w->keys; j++) {
+    if (!before[j] || (now[j] && t - j < r->recent)) continue;
+    const double own = r->score->law(h, t, j);
+    largest = fmax(largest, fabs(own));
+    if (!now[j] && own > went) went = own, *gone = j;
+    if (now[j] && own < stayed) stayed = own, *kept = j;
+  }
+  if (*kept < 0) return (outcome)OUTCOME_NONE;
+  return (outcome){.measured = fmax(0, went - stayed), .value = tolerance(w, largest)};
+}
+
+static outcome judge_ranking(const watched *w, char *text, size_t size) {
+  const attn_kv_history h = {.d = w->e->problem->d_qk,
+                             .n = w->n,
+                             .keys = w->head.k,
+                             .held = w->held,
+                             .weights = w->weights,
+                             .seed = w->e->view->cache->seed,
+                             .kv_head = w->kv_head};
+  outcome worst = OUTCOME_NONE;
+  for (int64_t t = w->first + 1; t < w->n && t < w->keys; t++) {
+    int64_t gone, kept;
+    if (outcome_worsen(&worst, judge_step(w, &h, t, &gone, &kept)))
+      snprintf(text, size, "position %lld: key %lld went, and key %lld of a smaller score stayed",
+               (long long)t, (long long)gone, (long long)kept);
+  }
+  return worst;
+}
+
+static attn_status ranking_evaluate(const evidence *e, result_bound *bound) {
+  if (!e->view->cache->score->law)
+    return bound_excuse(bound, VERDICT_UNCHECKED, "the score states no law (attn_kv_score.law)");
+  return check_heads(e, judge_ranking, bound);
+}
+
+const check check_evict2 = {
+    .name = "EVICT-2",
+    .of = &of_caches,
+    .kind = KIND_HARD,
+    .statement = "the keys that a cache gives up are those that the score's definition ranks last",
+    .source = "the score's paper",
+    .formula =
+        "max score of the keys that went when position t arrived - min score of those that stayed and "
+        "are not recent <= rounding of fp64, with the score by its definition on what was held before "
+        "(attn_kv_score.law) and weights by the textbook's softmax. measured: that difference, over the "
+        "first 512 positions of some kv heads.",
+    .assumes = "The score states a law, and the inputs are finite.",
+    .cause = "weights of keys that went are not taken out, or sums, means and windows are mixed up",
+    .nulls = CHECK_BLIND("it judges what is selected, and looks at no output"),
+    .evaluate = ranking_evaluate,
+};

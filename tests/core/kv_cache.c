@@ -1,0 +1,467 @@
+/* kv_cache.c - caches of keys and values: which keys every policy holds, by definitions written here; that a
+ * cache is the plan of its spec on the whole sequence; splits, going back, copies, lengths, refusals. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn_kv_cache.h"
+#include "attn_variant.h"
+
+enum { BATCH = 2, HEADS = 4, KV_HEADS = 2, GROUP = HEADS / KV_HEADS, N = 90, D = 8, D_V = 5 };
+
+typedef struct inputs {
+  float q[BATCH][HEADS][N][D], k[BATCH][KV_HEADS][N][D], v[BATCH][KV_HEADS][N][D_V];
+} inputs;
+
+static const char *const names[] = {"random", "knorm", "keydiff", "tova", "h2o", "h2o_mean", "snapkv"};
+enum { NAMES = sizeof names / sizeof *names };
+
+static void draw(float *x, size_t count, uint64_t seed) {
+  attn_rng rng;
+  attn_rng_init(&rng, seed, 1, 0);
+  for (size_t i = 0; i < count; i++) x[i] = (float)attn_rng_normal(&rng);
+}
+
+static inputs *inputs_make(void) {
+  inputs *x = malloc(sizeof *x);
+  draw(&x->q[0][0][0][0], sizeof x->q / sizeof(float), 1);
+  draw(&x->k[0][0][0][0], sizeof x->k / sizeof(float), 2);
+  draw(&x->v[0][0][0][0], sizeof x->v / sizeof(float), 3);
+  return x;
+}
+
+static attn_problem problem_of(int64_t n_q) {
+  attn_problem p = attn_problem_make(BATCH, HEADS, N, D);
+  p.n_q = n_q;
+  p.kv_heads = KV_HEADS;
+  p.d_v = D_V;
+  p.causal = true;
+  return p;
+}
+
+static attn_kv_cache *cache_make(const char *spec) {
+  attn_kv_cache *c = NULL;
+  const attn_problem p = problem_of(1);
+  const attn_options two = {.threads = 2};
+  cr_assert_eq(attn_kv_cache_create(&c, &p, spec, &two), ATTN_OK, "%s: %s", spec, attn_last_error());
+  return c;
+}
+
+/* Positions first ... first + n - 1 of a tensor of all, as one of n. */
+static float *slice(const float *x, int64_t heads, int64_t d, int64_t first, int64_t n) {
+  float *out = malloc((size_t)(BATCH * heads * n * d) * sizeof *out);
+  for (int64_t line = 0; line < BATCH * heads; line++)
+    memcpy(out + line * n * d, x + (line * N + first) * d, (size_t)(n * d) * sizeof *out);
+  return out;
+}
+
+static attn_status append(attn_kv_cache *c, const inputs *x, int64_t first, int64_t n,
+                          const int64_t *length) {
+  float *q = slice(&x->q[0][0][0][0], HEADS, D, first, n),
+        *k = slice(&x->k[0][0][0][0], KV_HEADS, D, first, n),
+        *v = slice(&x->v[0][0][0][0], KV_HEADS, D_V, first, n);
+  const attn_status status = attn_kv_cache_append(c, n, length, q, k, v);
+  free(q);
+  free(k);
+  free(v);
+  return status;
+}
+
+/* Of the last query of each sequence, at position `at`. */
+static void attend(attn_kv_cache *c, const inputs *x, int64_t at, float o[BATCH][HEADS][D_V]) {
+  float *q = slice(&x->q[0][0][0][0], HEADS, D, at, 1);
+  cr_assert_eq(attn_kv_cache_attend(c, 1, q, o, NULL), ATTN_OK, "%s", attn_last_error());
+  free(q);
+}
+
+/* ---- definitions --------------------------------------------------------------------------------------- */
+
+typedef struct rule {
+  int score;
+  int64_t budget, recent, prompt;
+} rule;
+
+/* Held keys before each position: held[t][j], the keys that query t sees. */
+typedef bool history[N][N];
+
+static double dot(const float *a, const float *b) {
+  double sum = 0;
+  for (int l = 0; l < D; l++) sum += (double)a[l] * (double)b[l];
+  return sum;
+}
+
+/* The weight of key j for query t, a mean over the heads that share it. */
+static double weight(const inputs *x, const history held, int b, int h, int64_t t, int64_t j) {
+  double mean = 0;
+  for (int g = 0; g < GROUP; g++) {
+    double sum = 0;
+    const float *q = x->q[b][h * GROUP + g][t];
+    for (int64_t i = 0; i <= t; i++)
+      if (held[t][i]) sum += exp(dot(q, x->k[b][h][i]) / sqrt(D));
+    if (held[t][j]) mean += exp(dot(q, x->k[b][h][j]) / sqrt(D)) / sum / GROUP;
+  }
+  return mean;
+}
+
+static double cosine_sum(const inputs *x, const bool *held, int b, int h, int64_t t, int64_t j) {
+  double sum = 0;
+  for (int64_t i = 0; i < t; i++)
+    if (held[i])
+      sum += dot(x->k[b][h][i], x->k[b][h][j]) /
+             sqrt(dot(x->k[b][h][i], x->k[b][h][i]) * dot(x->k[b][h][j], x->k[b][h][j]));
+  return sum;
+}
+
+/* The score of key j before position t, where before[] are held. */
+static double score(const inputs *x, const history held, const bool *before, int by, int b, int h, int64_t t,
+                    int64_t j) {
+  double sum = 0;
+  int64_t seen = 0;
+  attn_rng rng;
+  switch (by) {
+  case 0:
+    attn_rng_init(&rng, 7, (uint64_t)h, (uint64_t)j);
+    return attn_rng_uniform(&rng);
+  case 1:
+    return -sqrt(dot(x->k[b][h][j], x->k[b][h][j]));
+  case 2:
+    return -cosine_sum(x, before, b, h, t, j);
+  case 3:
+    return weight(x, held, b, h, t - 1, j);
+  case 6:
+    for (int64_t u = t - 64 > 0 ? t - 64 : 0; u < t; u++) sum += weight(x, held, b, h, u, j);
+    return sum;
+  default:
+    for (int64_t u = j; u < t; u++, seen++) sum += weight(x, held, b, h, u, j);
+    return by == 4 ? sum : sum / (double)seen;
+  }
+}
+
+static void hold(const inputs *x, const rule *r, int b, int h, history held) {
+  double own[N], pooled[N];
+  bool now[N] = {false};
+  int64_t count = 0;
+  memset(held, 0, sizeof(history));
+  for (int64_t t = 0; t < N; t++) {
+    int64_t going = t >= r->prompt && count >= r->budget ? count - r->budget + 1 : 0, at = 0, list[N];
+    for (int64_t j = 0; going && j < t; j++)
+      if (now[j]) own[at] = score(x, held, now, r->score, b, h, t, j), list[at++] = j;
+    for (int64_t i = 0; i < at; i++) {
+      pooled[i] = own[i];
+      for (int64_t o = 1; r->score == 6 && o <= 2; o++)
+        pooled[i] += (i >= o ? own[i - o] : 0) + (i + o < at ? own[i + o] : 0);
+    }
+    for (; going; going--) {
+      int64_t least = -1;
+      for (int64_t i = 0; i < at; i++)
+        if (now[list[i]] && list[i] <= t - r->recent && (least < 0 || pooled[i] <= pooled[least])) least = i;
+      now[list[least]] = false;
+      count--;
+    }
+    now[t] = true;
+    count++;
+    memcpy(held[t], now, sizeof now);
+  }
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------- */
+
+static void check_row(const inputs *x, const bool *held, int b, int head, int64_t t, const float *o) {
+  double sum = 0, value[D_V] = {0};
+  for (int64_t j = 0; j <= t; j++) {
+    const double own = held[j] ? exp(dot(x->q[b][head][t], x->k[b][head / GROUP][j]) / sqrt(D)) : 0;
+    sum += own;
+    for (int l = 0; l < D_V; l++) value[l] += own * (double)x->v[b][head / GROUP][j][l];
+  }
+  for (int l = 0; l < D_V; l++)
+    cr_expect(fabs((double)o[l] - value[l] / sum) < 1e-5, "entry %d head %d row %d", b, head, (int)t);
+}
+
+static void check_held(const attn_kv_cache *c, const bool *held, int b, int h, int64_t t, const char *spec) {
+  attn_kv_cache_view view;
+  int64_t at = 0;
+  cr_assert_eq(attn_kv_cache_look(c, b, h, &view), ATTN_OK);
+  cr_assert_eq(view.length, t + 1);
+  for (int64_t j = 0; j <= t; j++)
+    if (held[j])
+      cr_assert(at < view.held && view.position[at++] == j, "%s: step %d, key %d", spec, (int)t, (int)j);
+  cr_assert_eq(at, view.held, "%s: step %d", spec, (int)t);
+}
+
+static const rule rules[] = {{0, 20, 6, 0}, {0, 20, 1, 40}, {0, 1, 1, 0}, {0, 33, 33, 50}};
+
+static void spec_of(const rule *r, char *out, size_t size) {
+  snprintf(out, size, "evict:score=%s,budget=%d,recent=%d,prompt=%d%s", names[r->score], (int)r->budget,
+           (int)r->recent, (int)r->prompt, r->score ? "" : ",seed=7");
+}
+
+Test(core_kv_cache, holds_what_the_definitions_hold) {
+  inputs *x = inputs_make();
+  static history held[BATCH][KV_HEADS];
+  for (size_t i = 0; i < sizeof rules / sizeof *rules * NAMES; i++) {
+    rule r = rules[i / NAMES];
+    char spec[120];
+    float o[BATCH][HEADS][D_V];
+    r.score = (int)(i % NAMES);
+    spec_of(&r, spec, sizeof spec);
+    for (int line = 0; line < BATCH * KV_HEADS; line++)
+      hold(x, &r, line / KV_HEADS, line % KV_HEADS, held[line / KV_HEADS][line % KV_HEADS]);
+    attn_kv_cache *c = cache_make(spec);
+    for (int64_t t = 0; t < N; t++) {
+      cr_assert_eq(append(c, x, t, 1, NULL), ATTN_OK, "%s", attn_last_error());
+      attend(c, x, t, o);
+      for (int line = 0; line < BATCH * KV_HEADS; line++)
+        check_held(c, held[line / KV_HEADS][line % KV_HEADS][t], line / KV_HEADS, line % KV_HEADS, t, spec);
+      for (int line = 0; line < BATCH * HEADS; line++)
+        check_row(x, held[line / HEADS][line % HEADS / GROUP][t], line / HEADS, line % HEADS, t,
+                  o[line / HEADS][line % HEADS]);
+    }
+    attn_kv_cache_destroy(c);
+  }
+  free(x);
+}
+
+/* The variant is the definition of the cache on the whole sequence. */
+Test(core_kv_cache, is_the_plan_on_the_whole_sequence) {
+  inputs *x = inputs_make();
+  static history held;
+  static float o[BATCH][HEADS][N][D_V];
+  const attn_problem p = problem_of(N);
+  for (size_t i = 0; i < sizeof rules / sizeof *rules * NAMES; i++) {
+    rule r = rules[i / NAMES];
+    char spec[120];
+    attn_plan *plan = NULL;
+    r.score = (int)(i % NAMES);
+    spec_of(&r, spec, sizeof spec);
+    cr_assert_eq(attn_plan_create(&plan, &p, spec, NULL), ATTN_OK, "%s", attn_last_error());
+    void *work = malloc(attn_plan_work_size(plan) + 1);
+    cr_assert_eq(attn_plan_execute(plan, x->q, x->k, x->v, NULL, o, work), ATTN_OK, "%s", attn_last_error());
+    for (int b = 0; b < BATCH; b++)
+      for (int head = 0; head < HEADS; head++) {
+        if (head % GROUP == 0) hold(x, &r, b, head / GROUP, held);
+        for (int64_t t = 0; t < N; t++) {
+          bool seen[N];
+          for (int64_t j = 0; j < N; j++) seen[j] = held[t][j] || (t < r.prompt && j <= t);
+          check_row(x, seen, b, head, t, o[b][head][t]);
+        }
+      }
+    free(work);
+    attn_plan_destroy(plan);
+  }
+  free(x);
+}
+
+Test(core_kv_cache, any_split_of_the_appends_gives_the_same_bits) {
+  inputs *x = inputs_make();
+  static const int64_t splits[][4] = {{N, 0, 0, 0}, {1, N - 1, 0, 0}, {40, 3, 46, 1}};
+  for (int s = -1; s < NAMES; s++) {
+    char spec[120] = "tiled";
+    float first[BATCH][HEADS][D_V], o[BATCH][HEADS][D_V];
+    if (s >= 0) spec_of(&(rule){s, 20, 4, 0}, spec, sizeof spec);
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+      attn_kv_cache *c = cache_make(spec);
+      int64_t at = 0;
+      for (int part = 0; part < 4 && splits[i][part]; at += splits[i][part++])
+        cr_assert_eq(append(c, x, at, splits[i][part], NULL), ATTN_OK, "%s", attn_last_error());
+      cr_assert_eq(at, N);
+      attend(c, x, N - 1, i ? o : first);
+      if (i) cr_expect_eq(memcmp(first, o, sizeof o), 0, "%s, split %d", spec, (int)i);
+      attn_kv_cache_destroy(c);
+    }
+  }
+  free(x);
+}
+
+Test(core_kv_cache, sequences_have_lengths_of_their_own) {
+  inputs *x = inputs_make();
+  static history held;
+  const rule r = {4, 20, 4, 0};
+  const int64_t length[BATCH] = {N, 50};
+  char spec[120];
+  float o[BATCH][HEADS][D_V], *q = slice(&x->q[0][0][0][0], HEADS, D, N - 1, 1);
+  spec_of(&r, spec, sizeof spec);
+  attn_kv_cache *c = cache_make(spec);
+  cr_assert_eq(append(c, x, 0, N, length), ATTN_OK, "%s", attn_last_error());
+  for (int64_t i = 0; i < HEADS; i++) memcpy(q + (HEADS + i) * D, x->q[1][i][49], sizeof x->q[1][i][49]);
+  cr_assert_eq(attn_kv_cache_attend(c, 1, q, o, NULL), ATTN_OK, "%s", attn_last_error());
+  for (int b = 0; b < BATCH; b++)
+    for (int head = 0; head < HEADS; head++) {
+      hold(x, &r, b, head / GROUP, held);
+      check_row(x, held[length[b] - 1], b, head, length[b] - 1, o[b][head]);
+    }
+  attn_kv_cache_destroy(c);
+  free(q);
+  /* The last but one query of the shorter sequence does not see its last key. */
+  static bool all[N];
+  static float two[BATCH][HEADS][2][D_V];
+  memset(all, true, sizeof all);
+  q = slice(&x->q[0][0][0][0], HEADS, D, N - 2, 2);
+  for (int64_t i = 0; i < HEADS; i++)
+    memcpy(q + (HEADS + i) * 2 * D, x->q[1][i][48], 2 * sizeof x->q[1][i][48]);
+  c = cache_make("tiled");
+  cr_assert_eq(append(c, x, 0, N, length), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(attn_kv_cache_attend(c, 2, q, two, NULL), ATTN_OK, "%s", attn_last_error());
+  for (int i = 0; i < BATCH * HEADS * 2; i++) {
+    const int b = i / 2 / HEADS, head = i / 2 % HEADS;
+    check_row(x, all, b, head, length[b] - 2 + i % 2, two[b][head][i % 2]);
+  }
+  attn_kv_cache_destroy(c);
+  free(q);
+  free(x);
+}
+
+Test(core_kv_cache, what_is_taken_back_was_never_there) {
+  inputs *x = inputs_make();
+  static const char *const specs[] = {"tiled", "evict:score=keydiff,budget=60,recent=4",
+                                      "evict:score=knorm,budget=60,recent=4"};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+    attn_kv_cache *c = cache_make(specs[s]), *copy = NULL, *never = cache_make(specs[s]);
+    float a[BATCH][HEADS][D_V], b[BATCH][HEADS][D_V];
+    const int64_t back[BATCH] = {30, 30};
+    cr_assert_eq(append(c, x, 0, 40, NULL), ATTN_OK);
+    cr_assert_eq(attn_kv_cache_copy(c, &copy), ATTN_OK, "%s", attn_last_error());
+    cr_assert_eq(attn_kv_cache_truncate(c, back), ATTN_OK, "%s", attn_last_error());
+    cr_assert_eq(append(c, x, 50, 40, NULL), ATTN_OK);
+    cr_assert_eq(append(never, x, 0, 30, NULL), ATTN_OK);
+    cr_assert_eq(append(never, x, 50, 40, NULL), ATTN_OK);
+    attend(c, x, 80, a);
+    attend(never, x, 80, b);
+    cr_expect_eq(memcmp(a, b, sizeof a), 0, "%s", specs[s]);
+    /* The copy has not seen it. */
+    attn_kv_cache_destroy(never);
+    never = cache_make(specs[s]);
+    cr_assert_eq(append(never, x, 0, 40, NULL), ATTN_OK);
+    attend(copy, x, 80, a);
+    attend(never, x, 80, b);
+    cr_expect_eq(memcmp(a, b, sizeof a), 0, "%s: a copy", specs[s]);
+    attn_kv_cache_destroy(c);
+    attn_kv_cache_destroy(copy);
+    attn_kv_cache_destroy(never);
+  }
+  free(x);
+}
+
+/* Several queries at a time, as of a prompt. */
+Test(core_kv_cache, a_prompt_is_attended_to_at_once) {
+  inputs *x = inputs_make();
+  static float o[BATCH][HEADS][40][D_V];
+  static bool all[N];
+  float *q = slice(&x->q[0][0][0][0], HEADS, D, 0, 40);
+  attn_kv_cache *c = cache_make("evict:score=h2o,budget=20,recent=4,prompt=40");
+  memset(all, true, sizeof all);
+  cr_assert_eq(append(c, x, 0, 40, NULL), ATTN_OK);
+  cr_assert_eq(attn_kv_cache_attend(c, 40, q, o, NULL), ATTN_OK, "%s", attn_last_error());
+  for (int b = 0; b < BATCH; b++)
+    for (int head = 0; head < HEADS; head++)
+      for (int64_t t = 0; t < 40; t++) check_row(x, all, b, head, t, o[b][head][t]);
+  cr_assert_eq(append(c, x, 40, 1, NULL), ATTN_OK);
+  cr_expect_eq(attn_kv_cache_attend(c, 2, q, o, NULL), ATTN_EUNSUPPORTED, "keys that query 39 saw are gone");
+  attn_kv_cache_destroy(c);
+  free(q);
+  free(x);
+}
+
+/* ---- memory and refusals ------------------------------------------------------------------------------- */
+
+typedef struct counted {
+  size_t bytes;
+  int64_t left; /* allocations that succeed */
+} counted;
+
+static void *counted_alloc(void *context, size_t bytes) {
+  counted *c = context;
+  if (c->left-- <= 0) return NULL;
+  c->bytes += bytes;
+  return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void counted_release(void *context, void *at, size_t bytes) {
+  ((counted *)context)->bytes -= bytes;
+  free(at);
+}
+
+Test(core_kv_cache, reports_the_bytes_that_it_has) {
+  inputs *x = inputs_make();
+  for (int s = -1; s < NAMES; s++) {
+    char spec[120] = "tiled";
+    counted memory = {.left = 1000};
+    const attn_allocator allocator = {counted_alloc, counted_release, &memory};
+    const attn_options options = {.allocator = &allocator};
+    const attn_problem p = problem_of(1);
+    attn_kv_cache *c = NULL, *copy = NULL;
+    float o[BATCH][HEADS][D_V];
+    if (s >= 0) spec_of(&(rule){s, 70, 4, 0}, spec, sizeof spec);
+    cr_assert_eq(attn_kv_cache_create(&c, &p, spec, &options), ATTN_OK, "%s", attn_last_error());
+    for (int64_t t = 0; t < N; t += 30) {
+      cr_assert_eq(append(c, x, t, 30, NULL), ATTN_OK);
+      attend(c, x, t, o);
+      cr_expect_eq(memory.bytes, attn_kv_cache_bytes(c), "%s: %zu, and %zu are told", spec, memory.bytes,
+                   attn_kv_cache_bytes(c));
+    }
+    const size_t own = memory.bytes;
+    cr_assert_eq(attn_kv_cache_copy(c, &copy), ATTN_OK);
+    cr_expect_eq(memory.bytes - own, attn_kv_cache_bytes(copy));
+    attn_kv_cache_destroy(copy);
+    attn_kv_cache_destroy(c);
+    cr_expect_eq(memory.bytes, 0, "%s: %zu bytes are left", spec, memory.bytes);
+  }
+  free(x);
+}
+
+Test(core_kv_cache, is_as_it_was_where_there_is_no_memory) {
+  inputs *x = inputs_make();
+  for (int64_t left = 0; left < 40; left++) {
+    counted memory = {.left = left};
+    const attn_allocator allocator = {counted_alloc, counted_release, &memory};
+    const attn_options options = {.allocator = &allocator};
+    const attn_problem p = problem_of(1);
+    attn_kv_cache *c = NULL;
+    attn_status status = attn_kv_cache_create(&c, &p, "evict:score=keydiff,budget=80", &options);
+    if (!status) status = append(c, x, 0, 30, NULL);
+    if (!status && (status = append(c, x, 30, 60, NULL))) {
+      attn_kv_cache_view view;
+      float o[BATCH][HEADS][D_V], *q = slice(&x->q[0][0][0][0], HEADS, D, 29, 1);
+      cr_expect(attn_kv_cache_look(c, 0, 0, &view) == ATTN_OK && view.length == 30 && view.held == 30);
+      memory.left = 1000;
+      cr_expect_eq(attn_kv_cache_attend(c, 1, q, o, NULL), ATTN_OK);
+      free(q);
+    }
+    cr_expect(!status || status == ATTN_ENOMEM, "%d: %s", (int)left, attn_last_error());
+    attn_kv_cache_destroy(c);
+    cr_expect_eq(memory.bytes, 0);
+  }
+  free(x);
+}
+
+Test(core_kv_cache, refuses_what_it_cannot_do) {
+  inputs *x = inputs_make();
+  attn_kv_cache *c = NULL;
+  attn_kv_cache_view view;
+  attn_problem p = problem_of(1);
+  float o[BATCH][HEADS][D_V];
+  const int64_t longer[BATCH] = {20, 20}, shorter[BATCH] = {5, 5};
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=8,recent=9", NULL), ATTN_EINVAL);
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "linformer", NULL), ATTN_EUNSUPPORTED, "it is never causal");
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "hyper", NULL), ATTN_EUNSUPPORTED, "it takes no positions");
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "no_such", NULL), ATTN_ENOTFOUND);
+  p.causal = false;
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "tiled", NULL), ATTN_EUNSUPPORTED);
+  cr_expect_null(c);
+  c = cache_make("evict:score=h2o,budget=8,recent=2");
+  cr_expect_eq(attn_kv_cache_append(c, 1, NULL, NULL, x->k, x->v), ATTN_EINVAL, "h2o looks at queries");
+  cr_expect_eq(attn_kv_cache_append(c, 0, NULL, x->q, x->k, x->v), ATTN_EINVAL);
+  cr_expect_eq(append(c, x, 0, 10, longer), ATTN_EINVAL);
+  cr_expect_eq(attn_kv_cache_attend(c, 1, x->q, o, NULL), ATTN_EINVAL, "there is no position");
+  cr_assert_eq(append(c, x, 0, 10, NULL), ATTN_OK);
+  cr_expect_eq(append(c, x, 0, 85, NULL), ATTN_EINVAL, "more than 90 positions");
+  cr_expect_eq(attn_kv_cache_truncate(c, longer), ATTN_EINVAL);
+  cr_expect_eq(attn_kv_cache_truncate(c, shorter), ATTN_EUNSUPPORTED);
+  cr_expect_eq(attn_kv_cache_look(c, 0, KV_HEADS, &view), ATTN_EINVAL);
+  cr_assert_eq(attn_kv_cache_look(c, 1, 1, &view), ATTN_OK);
+  cr_expect(view.length == 10 && view.held == 8);
+  attn_kv_cache_destroy(c);
+  attn_kv_cache_destroy(NULL);
+  free(x);
+}

@@ -1,0 +1,131 @@
+"""Caches of keys and values: which keys they hold by the papers' definitions, written here in NumPy; outputs, lengths,
+copies and refusals."""
+import unittest
+
+import numpy as np
+
+import attnlab
+import oracle
+
+BATCH, HEADS, KV_HEADS, N, D = 2, 4, 2, 80, 16
+GROUP = HEADS // KV_HEADS
+BUDGET, RECENT = 24, 5
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def weights(q, k, held):
+    """Of one query of each head of a kv head, over the held keys: q [group, d], k [n, d]."""
+    return softmax(q @ k[held].T / np.sqrt(D)).mean(0)
+
+
+class Policy:
+    """One kv head. history[u] is {key: weight} of query u."""
+
+    def __init__(self, name):
+        self.name, self.held, self.history = name, [], []
+
+    def scores(self, k, t):
+        held = self.held
+        if self.name == "knorm":  # Devoto et al. 2024: the L2 norm, the smallest stay
+            return {j: -np.linalg.norm(k[j]) for j in held}
+        if self.name == "keydiff":  # Park et al. 2025: cosine with the mean of the normalised keys, the least stay
+            unit = k[held] / np.linalg.norm(k[held], axis=1, keepdims=True)
+            anchor = unit.mean(0)
+            return {j: -(u @ anchor) / np.linalg.norm(anchor) for j, u in zip(held, unit)}
+        if self.name == "tova":  # Oren et al. 2024: the last query's weights
+            return {j: self.history[-1][j] for j in held}
+        if self.name in ("h2o", "h2o_mean"):  # Zhang et al. 2023: accumulated weights
+            seen = {j: [w[j] for w in self.history if j in w] for j in held}
+            return {j: np.sum(x) if self.name == "h2o" else np.mean(x) for j, x in seen.items()}
+        # Li et al. 2024: the last 64 queries' weights, pooled over 5 neighbours
+        own = np.array([sum(w.get(j, 0) for w in self.history[-64:]) for j in held])
+        pooled = np.convolve(own, np.ones(5), mode="same") if len(own) >= 5 else np.full(len(own), own.sum())
+        return dict(zip(held, pooled))
+
+    def step(self, q, k, t, prompt):
+        if t >= prompt and len(self.held) >= BUDGET:
+            scores = self.scores(k, t)
+            free = [j for j in self.held if j <= t - RECENT]
+            for j in sorted(free, key=lambda j: (scores[j], -j))[:len(self.held) - BUDGET + 1]:
+                self.held.remove(j)
+        self.held.append(t)
+        self.history.append(dict(zip(self.held, weights(q, k, self.held))))
+
+
+class Caches(unittest.TestCase):
+    def setUp(self):
+        self.q = oracle.draw(1, BATCH, HEADS, N, D, dtype="f8")
+        self.k, self.v = (oracle.draw(s, BATCH, KV_HEADS, N, D, dtype="f8") for s in (2, 3))
+
+    def cache(self, spec, **options):
+        return attnlab.Cache(spec, batch=BATCH, heads=HEADS, kv_heads=KV_HEADS, d=D, **{"dtype": "float64", **options})
+
+    def append(self, cache, a, b):
+        cache.append(self.k[:, :, a:b], self.v[:, :, a:b], self.q[:, :, a:b])
+
+    def test_survivors_are_those_of_the_papers(self):
+        for name in ("knorm", "keydiff", "tova", "h2o", "h2o_mean", "snapkv"):
+            for prompt in 0, 50:
+                with self.subTest(name=name, prompt=prompt):
+                    cache = self.cache(f"evict:score={name},budget={BUDGET},recent={RECENT},prompt={prompt}")
+                    policies = {(b, h): Policy(name) for b in range(BATCH) for h in range(KV_HEADS)}
+                    for t in range(N):
+                        self.append(cache, t, t + 1)
+                        o = cache.attend(self.q[:, :, t:t + 1])
+                        for (b, h), policy in policies.items():
+                            group = slice(h * GROUP, (h + 1) * GROUP)
+                            policy.step(self.q[b, group, t], self.k[b, h], t, prompt)
+                            self.assertEqual(cache.positions(b, h), policy.held)
+                            p = softmax(self.q[b, group, t] @ self.k[b, h, policy.held].T / np.sqrt(D))
+                            self.assertLess(abs(o[b, group, 0] - p @ self.v[b, h, policy.held]).max(), 1e-12)
+
+    def test_any_variant_reads_a_cache(self):
+        for spec in "tiled", "pages:page=8,budget=40", "topk:k=16":
+            cache = self.cache(spec)
+            self.append(cache, 0, 30)
+            self.append(cache, 30, N)
+            o, lse = cache.attend(self.q[:, :, -3:], return_lse=True)
+            want, want_lse = attnlab.attention(self.q[:, :, -3:], self.k, self.v, spec, causal=True, return_lse=True)
+            self.assertLess(abs(o - want).max(), 1e-12)
+            self.assertLess(abs(lse - want_lse).max(), 1e-12)
+            self.assertEqual(cache.positions(1, 1), list(range(N)))
+
+    def test_lengths_truncate_and_copy(self):
+        cache = self.cache("tiled")
+        cache.append(self.k, self.v, lengths=[N, 33])
+        self.assertEqual([cache.length(0), cache.length(1)], [N, 33])
+        q = np.stack([self.q[0, :, N - 1:], self.q[1, :, 32:33]])
+        o = cache.attend(q)
+        for b, n in enumerate((N, 33)):
+            want = attnlab.attention(q[b:b + 1], self.k[b:b + 1, :, :n], self.v[b:b + 1, :, :n], causal=True)
+            self.assertLess(abs(o[b] - want[0]).max(), 1e-12)
+        other = cache.copy()
+        other.truncate([10, 0])
+        self.assertEqual([other.length(0), other.length(1), cache.length(0)], [10, 0, N])
+        self.assertGreater(cache.bytes, BATCH * KV_HEADS * N * D * 2 * 8)
+
+    def test_what_is_wrong_is_named(self):
+        cache = self.cache("evict:score=h2o,budget=8,recent=2")
+        with self.assertRaisesRegex(attnlab.Error, "looks at queries"):
+            cache.append(self.k, self.v)
+        with self.assertRaisesRegex(ValueError, r"k is .* expected \[batch, kv_heads, n, d_qk\]"):
+            cache.append(self.q, self.v)
+        with self.assertRaisesRegex(ValueError, "float64"):
+            cache.append(self.k.astype("f4"), self.v)
+        with self.assertRaisesRegex(attnlab.Error, "expected at least recent = 9"):
+            self.cache("evict:budget=8,recent=9")
+        with self.assertRaisesRegex(attnlab.Error, "more in batch entry 0, which has 0 of at most 64"):
+            self.cache("tiled", positions=64).append(self.k, self.v)
+        self.append(cache, 0, 20)
+        with self.assertRaisesRegex(attnlab.Error, "cannot go back"):
+            cache.truncate([5, 5])
+        with self.assertRaisesRegex(ValueError, "dtype"):
+            self.cache("tiled", dtype="int8")
+
+
+if __name__ == "__main__":
+    unittest.main()
