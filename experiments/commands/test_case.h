@@ -23,7 +23,8 @@ typedef struct test_case {
   const char *score, *mask; /* as a configuration has them; "": none */
 } test_case;
 
-/* Every input under the best instruction set, ordinary ones under each other. Returns how many. */
+/* Every input under the best instruction set, ordinary ones of each type under each other. Returns how
+ * many. */
 enum { TEST_CASES = 48, TEST_CASE_NAME = 112 };
 int test_cases_list(const char *score, const char *mask, test_case[TEST_CASES]);
 /* EINVAL, EFOREIGN: no problem can have this score and mask, with the reason. */

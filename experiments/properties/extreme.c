@@ -184,9 +184,11 @@ static attn_status extreme_judge(const trial *t, result_bound *bound) {
   if (!(t->view.caps & ATTN_CAP_CONVEX))
     return bound_not_applicable(bound, "weights may be negative, and cancel");
   attn_status status = bound_property(bound, 0, trial_rounding(t) * sqrt(3));
+  attn_problem one = t->in.problem;
+  one.batch = 1; /* others depend on their own numbers alone: PROP-BATCH */
   for (int kind = 0; kind < INPUTS && !status && bound->verdict != VERDICT_VIOLATED; kind++)
-    status = judge_kind(t, &t->in.problem, (extreme)kind, names[kind], bound);
-  attn_problem single = t->in.problem;
+    status = judge_kind(t, &one, (extreme)kind, names[kind], bound);
+  attn_problem single = one;
   single.n_q = single.n_kv = 1;
   if (!status && bound->verdict != VERDICT_VIOLATED)
     status = judge_kind(t, &single, ORTHANTS, "a single key, of negative components", bound);

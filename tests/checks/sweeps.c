@@ -1,14 +1,14 @@
 /* sweeps.c - the correct variants through many seeded sweeps, every check that they name, Holm's correction:
  * none is violated. Hard checks must never fail; a sweep's PROB checks may together reject with probability
  * 1e-3, before the repetition with fresh seeds, which is not made here: over 200 sweeps that is 0.2. The
- * seeds are fixed, so a pass stays a pass. All went through 200 sweeps; 48 are kept, 24 of selections. */
+ * seeds are fixed, so a pass stays a pass. All went through 200 sweeps; 32 are kept, 16 of selections. */
 #include "tests/support/checks_case.h"
 #include "experiments/results/set.h"
 
 #include <omp.h>
 #include <stdio.h>
 
-enum { SWEEPS = 48, SELECTION_SWEEPS = 24, SETTINGS_MOST = 48 };
+enum { SWEEPS = 32, SELECTION_SWEEPS = 16, SETTINGS_MOST = 48 };
 
 /* Settings; each sweep adds the seed to those that draw. */
 typedef struct setting {
