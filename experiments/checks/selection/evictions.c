@@ -160,6 +160,7 @@ const check check_evict1 = {
         "S_t within S_(t-1) and t; |S_t| <= budget from the prompt's end on; the `recent` newest keys in "
         "S_t; all keys before the prompt's end and while the budget is not spent. measured: keys of the "
         "first 512 positions of some kv heads that break it.",
+    .assumes = "Finite inputs.",
     .cause = "survivors are chosen anew at each step, or positions are counted within the cache",
     .nulls = CHECK_BLIND("it judges what is selected, and looks at no output"),
     .evaluate = shrinking_evaluate,
