@@ -95,7 +95,7 @@ static void move_rows(const attn_kv_cache *c, const void *from, int64_t from_row
            (size_t)c->held[line / c->problem.kv_heads] * bytes);
 }
 
-/* Room for so many keys of each head; the cache is as it was where there is no memory. */
+/* Room for that many keys of each head; the cache is as it was where there is no memory. */
 static attn_status grow(attn_kv_cache *c, int64_t wanted) {
   int64_t rows = c->rows ? c->rows : FIRST_ROWS;
   while (rows < wanted) rows *= 2;

@@ -49,6 +49,8 @@ static const record records[] = {
     {"TK-1", "topk", "k=8,by=sparq,r=4", GAUSSIAN, 1},
     {"SEL-5", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-6", "topk", "k=8", GAUSSIAN, 1},
+    {"EVICT-1", "evict", "budget=24,recent=4", CAUSAL, 1},
+    {"EVICT-2", "evict", "budget=24,recent=4", CAUSAL, 1},
     {"SKIP-1", "tiled", "skip=0.3,block_q=2,block_k=4", GAUSSIAN, 1},
     {"FAV-1", "performer", "features=64", GAUSSIAN, 0.3},
     {"FAV-3", "performer", "features=16", GAUSSIAN, 0.7},

@@ -181,7 +181,12 @@ const char *browser_error(void) { return browser.error; }
 
 void browser_expect_quiet(void) { cr_expect_eq(browser_errors(), 0, "%s", browser_error()); }
 
+/* A page answers a click when it has drawn itself, which takes longer on a busy machine: up to 5 s. */
 void browser_expect(const char *expression, const char *value) {
   const char *got = browser_value(expression);
+  for (int i = 0; i < 50 && strcmp(got, value) != 0; i++) {
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    got = browser_value(expression);
+  }
   cr_expect_str_eq(got, value, "%s: %s, not %s", expression, got, value);
 }

@@ -14,10 +14,10 @@
 /* Positions of a head that are judged, and heads. */
 enum { MOST_STEPS = 512, MOST_LINES = 4 };
 
-/* The first queries of a kv head: positions first ... n - 1 have one. */
+/* The first queries of a kv head: positions first ... n - 1 have one, that of `first` is query `skipped`. */
 typedef struct watched {
   const evidence *e;
-  int64_t batch, kv_head, keys, first, n;
+  int64_t batch, kv_head, keys, first, n, skipped;
   head_data head;
   bool *held;      /* [n, n] */
   double *weights; /* [n, n], or NULL */
@@ -36,7 +36,7 @@ static attn_status mark_held(watched *w) {
   attn_run *all = malloc((size_t)(count * runs) * sizeof *all);
   attn_picks picks = {.max_runs = runs, .runs = all, .counts = counts};
   attn_status status = rows && counts && all ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a cache");
-  for (int64_t r = 0; !status && r < count; r++) rows[r] = r;
+  for (int64_t r = 0; !status && r < count; r++) rows[r] = w->skipped + r;
   const attn_row_set set = {w->batch, w->kv_head * (p->heads / p->kv_heads), count, rows};
   if (!status) status = attn_plan_select(w->e->plan, w->e->q, w->e->k, w->e->v, w->e->kv_len, &set, &picks);
   for (int64_t r = 0; !status && r < count; r++)
@@ -57,7 +57,7 @@ static void weigh(watched *w, int64_t t, double *q) {
   const int64_t group = p->heads / p->kv_heads, d = p->d_qk;
   double own[MOST_STEPS];
   for (int64_t g = 0; g < group; g++) {
-    const sample_row row = {w->batch, w->kv_head * group + g, t - w->first};
+    const sample_row row = {w->batch, w->kv_head * group + g, w->skipped + t - w->first};
     double most = -(double)INFINITY, sum = 0;
     row_widen(w->e->q, p->dtype, row_offset(p, &row, d), d, q);
     for (int64_t j = 0; j <= t; j++) {
@@ -79,7 +79,8 @@ static attn_status watch(const evidence *e, int64_t line, watched *w) {
   *w = (watched){.e = e, .batch = line / p->kv_heads, .kv_head = line % p->kv_heads};
   w->keys = e->kv_len ? e->kv_len[w->batch] : p->n_kv;
   w->first = attn_problem_position(p, 0) > 0 ? attn_problem_position(p, 0) : 0;
-  w->n = w->first + p->n_q < p->n_kv ? w->first + p->n_q : p->n_kv;
+  w->skipped = w->first - attn_problem_position(p, 0); /* before the first key */
+  w->n = p->n_kv;
   if (w->n > MOST_STEPS) w->n = MOST_STEPS;
   attn_status status = head_data_borrow(e, w->batch, w->kv_head * (p->heads / p->kv_heads), &w->head);
   if (status || w->first >= w->n) return status;
