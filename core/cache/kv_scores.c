@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-enum { SNAP_QUERIES = 64, SNAP_POOL = 5 };
+enum { SNAP_QUERIES = 64, SNAP_POOL = 5, PART = 64 /* components of a mean at a time */ };
 
 static const double *key(const attn_kv_held *h, int64_t j) {
   return h->keys + (h->row ? h->row[j] : j) * h->d;
@@ -42,10 +42,15 @@ static void by_norm(const attn_kv_held *h, double *score) {
 /* sum over held keys of cos(k, k_i), a factor apart that all have. */
 static void by_difference(const attn_kv_held *h, double *score) {
   for (int64_t j = 0; j < h->count; j++) score[j] = 0;
-  for (int64_t l = 0; l < h->d; l++) {
-    double mean = 0;
-    for (int64_t j = 0; j < h->count; j++) mean += key(h, j)[l] / norm(key(h, j), h->d);
-    for (int64_t j = 0; j < h->count; j++) score[j] -= key(h, j)[l] * mean;
+  for (int64_t first = 0; first < h->d; first += PART) {
+    const int64_t part = h->d - first < PART ? h->d - first : PART;
+    double mean[PART] = {0};
+    for (int64_t j = 0; j < h->count; j++) {
+      const double length = norm(key(h, j), h->d);
+      for (int64_t l = 0; l < part; l++) mean[l] += key(h, j)[first + l] / length;
+    }
+    for (int64_t j = 0; j < h->count; j++)
+      for (int64_t l = 0; l < part; l++) score[j] -= key(h, j)[first + l] * mean[l];
   }
   for (int64_t j = 0; j < h->count; j++) score[j] /= norm(key(h, j), h->d);
 }

@@ -1284,7 +1284,7 @@ mutant(evict-ring-of-one core/cache/kv_head.c EVICT-2 "evict:score=snapkv,budget
 mutant(evict-large-norms core/cache/kv_scores.c EVICT-2 "evict:score=knorm,budget=24,recent=4" "keys of large norm stay"
   [[score[j] = @-norm(key(h, j), h->d)@;]] [[norm(key(h, j), h->d)]])
 mutant(evict-mean-of-keys core/cache/kv_scores.c EVICT-2 "evict:score=keydiff,budget=24,recent=4" "the mean is of keys as they are"
-  [[mean += key(h, j)[l] / norm(key(h, j), h->d);]] [[mean += key(h, j)[l];]])
+  [[mean[l] += key(h, j)[first + l] / length;]] [[mean[l] += key(h, j)[first + l];]])
 mutant(evict-pool-of-four core/cache/kv_scores.c EVICT-2 "evict:score=snapkv,budget=24,recent=4" "a pool has four keys"
   [[@i <= j + SNAP_POOL / 2@]] [[i < j + SNAP_POOL / 2]])
 mutant(evict-sum-for-mean core/cache/kv_scores.c EVICT-2 "evict:score=h2o_mean,budget=24,recent=4" "the mean is the sum"
