@@ -196,16 +196,20 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   return ATTN_OK;
 }
 
-/* Pairs of queries and keys that are held, of a head. */
+/* Keys that the queries at the first n positions see, of a head. */
+static double pairs_up_to(const params *x, double n) {
+  const double prompt = fmin(n, (double)x->prompt), budget = (double)x->budget,
+               full = fmin(n, fmax(prompt, budget)); /* from here on as many as the budget */
+  if (n <= 0) return 0;
+  const double before = full * (full + 1) / 2;
+  return before + (n - full) * budget;
+}
+
+/* Those of all queries. */
 static double pairs_of(const attn_context *c) {
   const attn_problem *p = c->problem;
-  const params *x = c->params;
-  double pairs = 0;
-  for (int64_t i = 0; i < p->n_q; i++) {
-    const int64_t seen = attn_problem_position(p, i) + 1;
-    pairs += (double)(seen > x->prompt ? smaller(seen, x->budget) : seen > 0 ? seen : 0);
-  }
-  return pairs;
+  const double before = (double)attn_problem_position(p, 0);
+  return pairs_up_to(c->params, (double)p->n_kv) - pairs_up_to(c->params, before);
 }
 
 static attn_cost cost(const attn_context *c) {
