@@ -113,7 +113,7 @@ static bool same_input(const result_row *a, const result_row *b) {
   for (axis_id i = 0; i < AXES; i++)
     if (i != AXIS_seed && i != AXIS_threads && i != AXIS_cache && axes[i].section && a->axis[i] != b->axis[i])
       return false;
-  for (int t = 0; t < TEXT_AXES; t++)
+  for (text_axis_id t = 0; t < TEXT_AXES; t++)
     if (text_axes[t].section && strcmp(result_text(a, t), result_text(b, t)) != 0) return false;
   return true;
 }

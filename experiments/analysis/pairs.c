@@ -91,7 +91,7 @@ static attn_status identify(candidates *own, const names *others) {
     FILE *out = open_memstream(&c->must, &size);
     if (out) {
       fprintf(out, "%s\n%s", c->row->variant, params);
-      for (int t = 0; t < TEXT_AXES; t++)
+      for (text_axis_id t = 0; t < TEXT_AXES; t++)
         if (text_axes[t].section) fprintf(out, "\n%s", result_text(c->row, t));
       for (axis_id a = 0; a < AXES; a++)
         if (!free_axis(a)) fprintf(out, " %lld", (long long)c->row->axis[a]);

@@ -65,7 +65,7 @@ int setting_group_compare(const result_row *a, const result_row *b) {
     if (x != y) return (x < y) != axes[i].yes_no ? -1 : 1; /* causal attention first */
   }
   int order = 0;
-  for (int t = 0; !order && t < TEXT_AXES; t++) order = strcmp(result_text(a, t), result_text(b, t));
+  for (text_axis_id t = 0; !order && t < TEXT_AXES; t++) order = strcmp(result_text(a, t), result_text(b, t));
   return order;
 }
 

@@ -13,7 +13,7 @@
 void grid_block_free(grid_block *block) {
   for (size_t i = 0; i < block->count; i++) grid_run_free(&block->runs[i]);
   free(block->runs);
-  for (int t = 0; t < TEXT_AXES; t++) free(block->text[t]);
+  for (text_axis_id t = 0; t < TEXT_AXES; t++) free(block->text[t]);
   free(block->unfit);
   *block = (grid_block){0};
 }
@@ -123,7 +123,7 @@ static attn_status note_fit(const dataset_file *file, grid_block *block) {
 static attn_status add_block(const config *c, const grid_block *point, const dataset_file *file, grid *g) {
   grid_block block = *point;
   attn_status status = ATTN_OK;
-  for (int t = 0; t < TEXT_AXES; t++)
+  for (text_axis_id t = 0; t < TEXT_AXES; t++)
     if (!(block.text[t] = strdup(point->text[t]))) status = attn_fail(ATTN_ENOMEM, "no memory for a block");
   attn_options machine = grid_options(&block);
   if (!status) status = attn_options_fill(&machine, (attn_dtype)block.dtype, block.d, block.d_v, &machine);

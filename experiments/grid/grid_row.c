@@ -66,7 +66,7 @@ attn_status grid_row(const grid_block *block, const grid_run *run, result_row *r
   row->key = strdup(run->key);
   row->variant = names_keep(run->variant);
   bool kept = row->key && row->variant;
-  for (int t = 0; t < TEXT_AXES; t++) kept = (row->text[t] = names_keep(block->text[t])) && kept;
+  for (text_axis_id t = 0; t < TEXT_AXES; t++) kept = (row->text[t] = names_keep(block->text[t])) && kept;
   if (!kept) return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", run->key);
   memcpy(row->axis, block->axis, sizeof row->axis);
   row->seed = run->seed;

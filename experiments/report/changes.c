@@ -131,7 +131,7 @@ static varying varying_of(const results_change *c) {
           axes[a].same_as < AXES && axis_default(a, row->axis) && axis_default(a, first->axis);
       if (axes[a].section && !follows && row->axis[a] != first->axis[a]) v.axis[a] = true;
     }
-    for (int t = 0; t < TEXT_AXES; t++)
+    for (text_axis_id t = 0; t < TEXT_AXES; t++)
       if (text_axes[t].section && strcmp(result_text(row, t), result_text(first, t)) != 0) v.text[t] = true;
   }
   return v;

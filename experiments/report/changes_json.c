@@ -123,7 +123,7 @@ static json_t *run_json(const run_change *r, bool *ok) {
   char text[AXIS_TEXT];
   json_t *out = json_object();
   json_put(out, "label", result_json_text(r->b->label), ok);
-  for (int t = 0; t < TEXT_AXES; t++)
+  for (text_axis_id t = 0; t < TEXT_AXES; t++)
     if (text_axes[t].section) json_put(out, text_axes[t].name, result_json_text(r->b->text[t]), ok);
   for (axis_id a = 0; a < AXES; a++)
     json_put(out, axes[a].name,
