@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Positions of a head that are judged, and heads; about how many positions are judged by definitions,
- * which take long. */
+/* Positions of a head that are judged, and heads; about how many positions are judged by definitions that read
+ * all keys, which take long. */
 enum { MOST_STEPS = 512, MOST_LINES = 4, RANKED_STEPS = 24 };
 
 /* The first queries of a kv head: positions first ... n - 1 have one, that of `first` is query `skipped`. */
@@ -204,7 +204,7 @@ static outcome judge_ranking(const watched *w, char *text, size_t size) {
                              .seed = w->e->view->cache->seed,
                              .kv_head = w->kv_head};
   outcome worst = OUTCOME_NONE;
-  const int64_t every = (w->n - w->first) / RANKED_STEPS + 1;
+  const int64_t every = attn_kv_observes(w->e->view->cache->score) ? 1 : (w->n - w->first) / RANKED_STEPS + 1;
   for (int64_t t = w->first + 1; t < w->n && t < w->keys; t++) {
     int64_t gone, kept;
     if (t % every && t != w->e->view->cache->prompt) continue;
