@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Positions of a head that are judged, and heads; about how many positions are judged by definitions that read
- * all keys, which take long. */
+/* Positions of a head that are judged, and heads; about how many positions are judged by definitions that
+ * read all keys, which take long. */
 enum { MOST_STEPS = 512, MOST_LINES = 4, RANKED_STEPS = 24 };
 
 /* The first queries of a kv head: positions first ... n - 1 have one, that of `first` is query `skipped`. */
