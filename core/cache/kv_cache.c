@@ -11,7 +11,8 @@ enum { FIRST_ROWS = 64 };
 struct attn_kv_cache {
   attn_allocator allocator;
   attn_options options;
-  attn_problem problem; /* resolved; n_q of the plan */
+  attn_problem problem; /* resolved */
+  attn_arena arrays;    /* that its score and mask point to */
   attn_spec *reader;
   bool evicts;
   attn_kv_rule rule;
@@ -84,6 +85,7 @@ static void free_all(attn_kv_cache *c) {
   give(c, c->state, lines(c), c->state_bytes);
   give(c, c->row, row, sizeof *c->row);
   attn_spec_destroy(c->reader);
+  attn_arena_free(&c->arrays);
 }
 
 /* Moves rows of all heads from one room to a larger one. */
@@ -158,6 +160,15 @@ static attn_status read_spec(attn_kv_cache *c, const char *text) {
 
 static int64_t group_of(const attn_kv_cache *c) { return c->problem.heads / c->problem.kv_heads; }
 
+/* Copies what a plan would copy, since plans are made later. */
+static attn_status keep_arrays(attn_kv_cache *c) {
+  c->arrays = (attn_arena){.allocator = c->allocator};
+  attn_status status = attn_score_check_arrays(&c->problem);
+  if (!status) status = attn_score_keep(&c->problem, &c->arrays);
+  c->bytes += c->arrays.bytes;
+  return status;
+}
+
 static attn_status make_state(attn_kv_cache *c) {
   const int64_t batch = c->problem.batch;
   c->length = take(c, 4 * batch, sizeof(int64_t));
@@ -188,7 +199,8 @@ attn_status attn_kv_cache_create(attn_kv_cache **out, const attn_problem *proble
   *out = NULL;
   c.problem = *problem;
   c.problem.n_q = 1;
-  c.problem.q = c.problem.o = (attn_stride){.stored = problem->q.stored};
+  c.problem.q = (attn_stride){.stored = problem->q.stored};
+  c.problem.o = (attn_stride){.stored = problem->o.stored};
   c.problem.k = (attn_stride){.stored = problem->k.stored};
   c.problem.v = (attn_stride){.stored = problem->v.stored};
   attn_status status = attn_problem_resolve(&c.problem);
@@ -198,6 +210,7 @@ attn_status attn_kv_cache_create(attn_kv_cache **out, const attn_problem *proble
     status = attn_options_fill(options, c.problem.dtype, c.problem.d_qk, c.problem.d_v, &c.options);
   c.options.allocator = NULL;
   if (!status) status = read_spec(&c, spec);
+  if (!status) status = keep_arrays(&c);
   if (!status) status = make_state(&c);
   attn_kv_cache *made = status ? NULL : take(&c, 1, sizeof *made);
   if (!status && !made) status = ATTN_ENOMEM;
@@ -448,12 +461,13 @@ attn_status attn_kv_cache_copy(const attn_kv_cache *from, attn_kv_cache **out) {
                      .evicts = from->evicts,
                      .rule = from->rule,
                      .most = from->most};
-  attn_status status = make_state(&c);
+  attn_status status = keep_arrays(&c);
+  if (!status) status = make_state(&c);
   if (!status && from->rows) status = grow(&c, from->rows);
   attn_kv_cache *made = status ? NULL : take(&c, 1, sizeof *made);
   if (!made) {
     free_all(&c);
-    return ATTN_ENOMEM;
+    return status ? status : ATTN_ENOMEM;
   }
   copy_state(from, &c);
   *made = c;

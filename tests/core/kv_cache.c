@@ -343,6 +343,29 @@ Test(core_kv_cache, what_is_taken_back_was_never_there) {
   free(x);
 }
 
+/* The arrays of the problem are the caller's again when the cache is made. */
+Test(core_kv_cache, keeps_the_sinks_that_it_was_given) {
+  inputs *x = inputs_make();
+  double sink[HEADS] = {0.5, 1, 1.5, 2};
+  attn_problem p = problem_of(1);
+  float want[BATCH][HEADS][D_V], o[BATCH][HEADS][D_V];
+  p.score.sink = sink;
+  for (int spoilt = 0; spoilt < 2; spoilt++) {
+    attn_kv_cache *c = NULL, *copy = NULL;
+    cr_assert_eq(attn_kv_cache_create(&c, &p, "evict:score=h2o,budget=20,recent=4", NULL), ATTN_OK);
+    for (int h = 0; h < HEADS && spoilt; h++) sink[h] = 50;
+    cr_assert_eq(append(c, x, 0, N, NULL), ATTN_OK);
+    cr_assert_eq(attn_kv_cache_copy(c, &copy), ATTN_OK);
+    attend(c, x, N - 1, spoilt ? o : want);
+    attn_kv_cache_destroy(c);
+    if (spoilt) cr_expect_eq(memcmp(want, o, sizeof o), 0);
+    attend(copy, x, N - 1, o);
+    cr_expect_eq(memcmp(want, o, sizeof o), 0, "a copy outlives the cache");
+    attn_kv_cache_destroy(copy);
+  }
+  free(x);
+}
+
 /* Several queries at a time, as of a prompt. */
 Test(core_kv_cache, a_prompt_is_attended_to_at_once) {
   inputs *x = inputs_make();

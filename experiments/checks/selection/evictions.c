@@ -227,11 +227,10 @@ const check check_evict2 = {
     .kind = KIND_HARD,
     .statement = "the keys that a cache gives up are those that the score's definition ranks last",
     .source = "the score's paper",
-    .formula =
-        "max score of the keys that went when position t arrived - min score of those that stayed and "
-        "are not recent <= rounding of fp64, with the score by its definition on what was held before "
-        "(attn_kv_score.law) and weights by the textbook's softmax. measured: that difference, over the "
-        "some of the first 512 positions of some kv heads.",
+    .formula = "max score of the keys that went when position t arrived - min score of those that stayed and "
+               "are not recent <= rounding of fp64, with the score by its definition on what was held before "
+               "(attn_kv_score.law) and weights by the textbook's softmax. measured: that difference, over "
+               "some of the first 512 positions of some kv heads.",
     .assumes = "The score states a law, and the inputs are finite.",
     .cause = "weights of keys that went are not taken out, or sums, means and windows are mixed up",
     .nulls = CHECK_BLIND("it judges what is selected, and looks at no output"),
