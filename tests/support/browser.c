@@ -147,25 +147,32 @@ void browser_open(const char *path, int width, int height) {
   cr_assert_str_eq(browser.value, "yes", "%s: the script did not finish: %s", path, browser.error);
 }
 
+/* Presses where the element is once nothing waits to be drawn, which would move it, and nothing covers it,
+ * and waits until the page has taken the click. */
 void browser_click(const char *selector) {
   char expression[1024];
   double x, y;
   snprintf(expression, sizeof expression,
-           "(() => { const e = document.querySelector('%s'); e.scrollIntoView({block: 'center'});"
-           " const r = e.getBoundingClientRect(); return `${r.x + r.width / 2} ${r.y + r.height / 2}`; })()",
+           "(() => { const e = document.querySelector('%s'); if (!e || (typeof waiting === 'object' && "
+           "waiting.size)) return ''; e.scrollIntoView({block: 'center', behavior: 'instant'}); const r = "
+           "e.getBoundingClientRect(), x = r.x + r.width / 2, y = r.y + r.height / 2; if "
+           "(!e.contains(document.elementFromPoint(x, y))) return ''; window.clicked = false; "
+           "e.addEventListener('click', () => { window.clicked = true; }, {once: true, capture: true}); "
+           "return `${x} ${y}`; })()",
            selector);
-  /* Plots that come into view are drawn then, and move what is below them: until it stays in its place. */
-  const struct timespec pause = {0, 20000000};
-  char place[2][64] = {"", ""};
-  for (int i = 0; i < 100; i++, nanosleep(&pause, NULL)) {
-    snprintf(place[i % 2], sizeof place[0], "%s", browser_value(expression));
-    if (strcmp(place[0], place[1]) == 0) break;
+  const struct timespec pause = {.tv_nsec = 20000000};
+  const char *place = browser_value(expression);
+  for (int i = 0; i < 500 && !*place; i++) {
+    nanosleep(&pause, NULL);
+    place = browser_value(expression);
   }
-  cr_assert_eq(sscanf(place[0], "%lf %lf", &x, &y), 2, "nothing is '%s'", selector);
+  cr_assert_eq(sscanf(place, "%lf %lf", &x, &y), 2, "nothing is '%s', or what is cannot be clicked",
+               selector);
   static const char *const types[] = {"mousePressed", "mouseReleased"};
   for (int i = 0; i < 2; i++)
     call("Input.dispatchMouseEvent", json_pack("{s:s, s:f, s:f, s:s, s:i}", "type", types[i], "x", x, "y", y,
                                                "button", "left", "clickCount", 1));
+  browser_expect("window.clicked", "true");
 }
 
 void browser_key(const char *key, int code) {
