@@ -1,6 +1,7 @@
 /* answer.c - what the report answers, keeps in its address and saves, in headless Chromium, held against the
  * rows. */
 
+#include <sys/stat.h>
 #include <time.h>
 
 #include "experiments/report/page.h"
@@ -256,11 +257,16 @@ Test(report_answer, every_table_is_its_csv_and_repeats_nothing) {
   result_set_free(&set);
 }
 
-/* A file that the browser has saved, waited for. */
+/* A file that the browser has saved, waited for: it has its name before it has all that belongs to it. */
 static char *saved(const char *name) {
-  const struct timespec pause = {0, 20000000};
+  const struct timespec pause = {.tv_nsec = 20000000};
   const char *path = fixture_path(name);
-  for (int i = 0; i < 500 && access(path, R_OK) != 0; i++) nanosleep(&pause, NULL);
+  struct stat now = {0};
+  off_t before = 0;
+  for (int i = 0, same = 0; i < 500 && same < 5; i++, nanosleep(&pause, NULL)) {
+    same = stat(path, &now) == 0 && now.st_size > 0 && now.st_size == before ? same + 1 : 0;
+    before = now.st_size;
+  }
   size_t size;
   return fixture_bytes(path, &size);
 }
