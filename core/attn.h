@@ -59,15 +59,35 @@ ATTN_API attn_status attn_fail(attn_status, const char *format, ...);
 
 /* ---- Part 2: the problem ------------------------------------------------------------------------------- */
 
-/* Types of numbers. Tensors are stored in any; kernels compute in fp32 and fp64. */
-typedef enum { ATTN_F32, ATTN_F64, ATTN_F16, ATTN_BF16 } attn_dtype; /* f16: IEEE binary16; bf16: bfloat16 */
-enum { ATTN_DTYPES = 4 };
+/* Types of numbers. Tensors are stored in any of the first ATTN_DTYPES; kernels compute in fp32 and fp64.
+ * Keys and values may also be codes of few bits (core/kernels/codes.h has each), in blocks of 32 elements of
+ * a row: rows of a tensor then begin at multiples of 32 elements. */
+typedef enum {
+  ATTN_F32,
+  ATTN_F64,
+  ATTN_F16,  /* IEEE binary16 */
+  ATTN_BF16, /* bfloat16 */
+  ATTN_FP8,  /* e4m3 */
+  ATTN_Q8_0, /* llama.cpp's */
+  ATTN_Q4_0,
+  ATTN_INT1, /* 1 ... 8 bits, with a scale and a least value */
+  ATTN_INT2,
+  ATTN_INT3,
+  ATTN_INT4,
+  ATTN_INT5,
+  ATTN_INT6,
+  ATTN_INT7,
+  ATTN_INT8,
+} attn_dtype;
+enum { ATTN_DTYPES = 4, ATTN_STORES = 15 };
 
 /* What is known of each. Conversions round to nearest, ties to even: what is too large becomes Inf,
- * subnormals are kept, NaN stays NaN. */
+ * subnormals are kept, NaN stays NaN. Of codes unit is 0, and what is not finite becomes NaN, with all of its
+ * block. */
 typedef struct attn_number {
-  const char *name; /* "f32" */
-  size_t bytes;
+  const char *name;         /* "f32" */
+  size_t bytes;             /* of an element; of a block of codes */
+  int shift;                /* a block is 2^shift elements: 0, or 5 of codes */
   attn_dtype arithmetic;    /* of the kernels for tensors that are stored so: ATTN_F32 or ATTN_F64 */
   double unit;              /* unit roundoff: 2^-24 of fp32 */
   double largest;           /* finite number */
@@ -78,17 +98,26 @@ typedef struct attn_number {
   /* to [d] += the sum of `count` rows of d elements, `row` elements apart */
   void (*add)(const void *x, int64_t row, int64_t count, int64_t d, double *to);
 } attn_number;
-ATTN_API extern const attn_number attn_numbers[ATTN_DTYPES];
+ATTN_API extern const attn_number attn_numbers[ATTN_STORES];
 
-/* The type of that name; false: there is none. */
+/* The type of tensors of that name; false: there is none. */
 ATTN_API bool attn_dtype_find(const char *name, attn_dtype *);
 /* y[0 .. count) <- x, in another type */
 ATTN_API void attn_convert(const void *x, attn_dtype from, int64_t count, attn_dtype to, void *y);
 static inline size_t attn_dtype_size(attn_dtype t) { return attn_numbers[t].bytes; }
+/* Elements from row to row of d elements where rows follow each other, negative where they are too many;
+ * bytes of such a row. */
+static inline int64_t attn_row_elements(int64_t d, attn_dtype t) {
+  const uint64_t last = (UINT64_C(1) << attn_numbers[t].shift) - 1;
+  return (int64_t)(((uint64_t)d + last) & ~last);
+}
+static inline size_t attn_row_bytes(int64_t d, attn_dtype t) {
+  return (size_t)(attn_row_elements(d, t) >> attn_numbers[t].shift) * attn_numbers[t].bytes;
+}
 
 typedef struct attn_stride {
   int64_t batch, head, row; /* elements between neighbours; all zero means contiguous [batch, heads, n, d] */
-  attn_dtype stored; /* ATTN_F16, ATTN_BF16: the type of this tensor's elements; 0: attn_problem.dtype */
+  attn_dtype stored; /* the type of this tensor's elements, of Q and O not codes; 0: attn_problem.dtype */
 } attn_stride;
 static inline attn_dtype attn_stored(attn_stride s, attn_dtype dtype) { return s.stored ? s.stored : dtype; }
 

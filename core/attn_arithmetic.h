@@ -133,20 +133,23 @@ static inline size_t attn_size_times(size_t a, size_t b) {
   return b && a > PTRDIFF_MAX / b ? PTRDIFF_MAX : a * b;
 }
 
-/* The address of element i. One element, for code that is not worth a kernel. A number rounded to a type. */
+/* The address of element i, of codes that of its block. One element, for code that is not worth a kernel;
+ * attn_set not of codes. A number rounded to a type of tensors. */
 static inline void *attn_at(const void *x, int64_t i, attn_dtype t) {
-  return (char *)(uintptr_t)x + i * (int64_t)attn_dtype_size(t);
+  return (char *)(uintptr_t)x + (i >> attn_numbers[t].shift) * (int64_t)attn_numbers[t].bytes;
 }
 static inline double attn_get(const void *x, int64_t i, attn_dtype t) {
-  double value;
+  double block[32];
+  int64_t at;
   switch (t) {
   case ATTN_F32:
     return (double)((const float *)x)[i];
   case ATTN_F64:
     return ((const double *)x)[i];
   default:
-    attn_numbers[t].load(attn_at(x, i, t), 1, &value);
-    return value;
+    at = i & (((int64_t)1 << attn_numbers[t].shift) - 1);
+    attn_numbers[t].load(attn_at(x, i, t), at + 1, block);
+    return block[at];
   }
 }
 static inline void attn_set(void *x, int64_t i, attn_dtype t, double value) {

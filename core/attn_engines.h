@@ -81,6 +81,13 @@ typedef enum {
  * backwards, then what comes after it; or the same after the first. */
 typedef enum { ATTN_ORDER_FORWARD, ATTN_ORDER_DIAGONAL, ATTN_ORDER_SINK_FIRST } attn_order;
 
+/* -- a store: keys and values in the types in which a cache holds them, each row converted by itself -- */
+
+typedef struct attn_kv_store {
+  attn_dtype k, v;    /* ATTN_F32: as it is given */
+  const char *reader; /* the spec of what reads them; NULL: "tiled" */
+} attn_kv_store;
+
 /* How the engine cuts the work. A tile visits the union of its queries' keys: patterns do best with ATTN_TILE
  * queries. */
 typedef struct attn_tiling {

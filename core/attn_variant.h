@@ -26,9 +26,10 @@ enum {                           /* attn_variant.caps and attn_view.caps */
        ATTN_CAP_MASK = 1u << 10,       /* attn_problem.mask */
        ATTN_CAP_DATA = 1u << 11,       /* which keys a query sees depends on Q and K */
        ATTN_CAP_POSITIONS = 1u << 12,  /* heeds attn_call.q_position and k_position */
-       ATTN_CAP_HALF = 1u << 13,       /* tensors that are stored in 16 bits (attn_stride.stored) */
+       ATTN_CAP_HALF = 1u << 13,       /* tensors that are stored in another type (attn_stride.stored) */
        ATTN_CAP_KEYS = 1u << 14, /* one softmax over keys that its parts name: a term of a join may be it */
        ATTN_CAP_FEATURES = 1u << 15, /* sums of features: the last term of a join may be it */
+       ATTN_CAP_STORE = 1u << 16,    /* a store of keys and values: it may stand behind '|' */
        /* What the softmax engine gives every pattern and selector; what the linear engine gives every feature
           map. A pattern
 	 * whose row and group accept every position 0 ... n_kv - 1 declares ATTN_CAP_POSITIONS as well. */
@@ -181,8 +182,8 @@ static inline attn_carver attn_carver_at(const attn_call *call, void *base) {
  * Rows that do not exist may be asked for. Nothing where the compiler has no word for it. */
 static inline void attn_prefetch_row(const void *x, int64_t columns, attn_dtype t) {
 #ifdef __GNUC__
-  const int64_t line = 64 / (int64_t)attn_dtype_size(t);
-  for (int64_t l = 0; l < columns; l += line) __builtin_prefetch(attn_at(x, l, t), 0, 2);
+  const char *row = x;
+  for (size_t at = 0; at < attn_row_bytes(columns, t); at += 64) __builtin_prefetch(row + at, 0, 2);
 #else
   (void)x, (void)columns, (void)t;
 #endif
@@ -217,7 +218,7 @@ typedef struct attn_method {
 /* The parts of a variant with the parameters and the problem of a context. A part whose function is NULL is
  * not there; with none, every query attends to every key (ATTN_CAP_EXACT). A pattern or a selector names
  * keys; features sum over all keys, and beside a pattern or a selector over those that it leaves; a
- * projection makes few keys of many. */
+ * projection makes few keys of many; a store rounds them. */
 struct attn_parts {
   /* Set to the variant's beforehand: what these parameters change of it. */
   uint32_t caps;
@@ -227,6 +228,7 @@ struct attn_parts {
   attn_selector selector;
   attn_feature_map features;
   attn_projection projection;
+  attn_kv_store store;       /* in which types keys and values are read; zeros: as they are given */
   attn_tiling tiling;        /* of a pattern or of every key */
   attn_kv_rule cache;        /* the selection is what a cache holds under it; score NULL: it is not */
   const attn_method *method; /* NULL: that of the engine that accepts the parts */
@@ -247,6 +249,7 @@ struct attn_view {
   const attn_feature_map *features;
   const attn_projection *projection;
   const attn_kv_rule *cache;
+  const attn_kv_store *store;
   const attn_low_rank *low_rank;
   const struct attn_expression *expression; /* of a sum or of dyadic, not of a join */
   const attn_residual *residual;            /* then the view has no pattern, selector or features */

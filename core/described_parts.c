@@ -19,7 +19,8 @@ enum { ENGINES = sizeof engines / sizeof *engines };
 unsigned attn_parts_kinds(const attn_parts *p) {
   const bool there[] = {p->pattern.row || p->pattern.sees || p->pattern.max_runs,
                         p->selector.select || p->selector.prepare || p->selector.max_runs,
-                        p->features.map || p->features.columns, p->projection.project || p->projection.slots};
+                        p->features.map || p->features.columns, p->projection.project || p->projection.slots,
+                        p->store.k || p->store.v};
   unsigned kinds = 0;
   for (size_t i = 0; i < sizeof there / sizeof *there; i++) kinds |= (unsigned)there[i] << i;
   return kinds;
@@ -36,6 +37,7 @@ attn_view attn_parts_view(const attn_variant *v, const attn_parts *p) {
                      .features = kinds & ATTN_PART_FEATURES ? &p->features : NULL,
                      .projection = kinds & ATTN_PART_PROJECTION ? &p->projection : NULL,
                      .cache = p->cache.score ? &p->cache : NULL,
+                     .store = kinds & ATTN_PART_STORE ? &p->store : NULL,
                      .low_rank = p->low_rank.rank ? &p->low_rank : NULL,
                      .by_features = kinds & ATTN_PART_FEATURES,
                      .rounding = p->rounding};
@@ -71,4 +73,25 @@ attn_status attn_describe(attn_builder *b, const attn_context *c, attn_parts *ou
 attn_status attn_parts_work_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
   *bytes = 0;
   return p->method->work_size ? p->method->work_size(c, p, bytes) : ATTN_OK;
+}
+
+static int64_t count_exemptions(const attn_exemption *list) {
+  int64_t count = 0;
+  while (list && list[count].reason) count++;
+  return count;
+}
+
+attn_status attn_join_exemptions(attn_builder *b, const attn_exemption *const *lists, int64_t count,
+                                 const attn_exemption **out) {
+  int64_t all = 0, next = 0;
+  *out = NULL;
+  for (int64_t l = 0; l < count; l++) all += count_exemptions(lists[l]);
+  if (!all) return ATTN_OK;
+  attn_exemption *made = attn_builder_alloc(b, all + 1, sizeof *made);
+  if (!made) return ATTN_ENOMEM;
+  for (int64_t l = 0; l < count; l++)
+    for (int64_t i = 0; i < count_exemptions(lists[l]); i++) made[next++] = lists[l][i];
+  made[next] = (attn_exemption){0, NULL};
+  *out = made;
+  return ATTN_OK;
 }

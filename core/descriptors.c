@@ -246,12 +246,21 @@ attn_status attn_rounding_check(const char *variant, const attn_problem *p, cons
   return r->block < 0 ? refuse(variant, "rounding.block", not_negative, (double)r->block) : ATTN_OK;
 }
 
+static attn_status store_check(const char *variant, const attn_kv_store *s) {
+  const attn_dtype types[] = {s->k, s->v};
+  for (int i = 0; i < 2; i++)
+    if ((unsigned)types[i] >= ATTN_STORES || types[i] == ATTN_F64)
+      return refuse(variant, i ? "store.v" : "store.k", "a type of fp32 arithmetic", (double)types[i]);
+  return ATTN_OK;
+}
+
 attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   attn_status status = check_law(v, view->seed, &view->budget);
   if (!status && view->pattern) status = attn_pattern_check(v->name, view->pattern);
   if (!status && view->selector) status = selector_check(v->name, view->selector);
   if (!status && view->features) status = feature_map_check(v->name, view->features);
   if (!status && view->projection) status = projection_check(v->name, view->projection);
+  if (!status && view->store) status = store_check(v->name, view->store);
   if (!status && view->low_rank) status = low_rank_check(v->name, view->low_rank);
   return status;
 }

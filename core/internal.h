@@ -79,11 +79,15 @@ enum { /* attn_parts_kinds */
        ATTN_PART_SELECTOR = 1u << 1,
        ATTN_PART_FEATURES = 1u << 2,
        ATTN_PART_PROJECTION = 1u << 3,
+       ATTN_PART_STORE = 1u << 4,
 };
 unsigned attn_parts_kinds(const attn_parts *);
 /* The parts of the context's variant, checked, with their method. builder: NULL for their sizes. */
 attn_status attn_describe(attn_builder *, const attn_context *, attn_parts *);
 attn_status attn_parts_work_size(const attn_context *, const attn_parts *, size_t *bytes);
+/* Lists of exemptions as one, in the plan's memory; NULL if they are empty. */
+attn_status attn_join_exemptions(attn_builder *, const attn_exemption *const *lists, int64_t count,
+                                 const attn_exemption **);
 /* What there is to see of parts, before their method's inspect adds to it. */
 attn_view attn_parts_view(const attn_variant *, const attn_parts *);
 
@@ -135,6 +139,8 @@ typedef struct attn_picker {
   attn_picks picks;
   attn_block block; /* whose picks these are */
 } attn_picker;
+/* The problem whose keys and values are stored, one row after the other. */
+attn_problem attn_stored_problem(const attn_problem *, attn_kv_store);
 extern const attn_engine attn_engine_softmax, attn_engine_selection, attn_engine_residual;
 size_t attn_selection_picker_bytes(const attn_context *, const attn_selector *);
 attn_picker attn_selection_picker(const void *state, const attn_call *, void *memory);

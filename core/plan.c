@@ -22,7 +22,7 @@ static const char *feature_missing(const attn_variant *v, const attn_problem *p)
   if (p->n_q != p->n_kv && !(v->caps & ATTN_CAP_CROSS)) return "n_q different from n_kv";
   if (p->mask.kind && !(v->caps & ATTN_CAP_MASK)) return "a mask";
   if ((p->q.stored || p->k.stored || p->v.stored || p->o.stored) && !(v->caps & ATTN_CAP_HALF))
-    return "tensors stored in 16 bits (f16, bf16)";
+    return "tensors stored in another type (f16, bf16, codes)";
   if (v->caps & ATTN_CAP_SCORE) return NULL;
   if (s->softcap > 0) return "a soft cap of the scores";
   if (s->leaky > 0) return "a leaky slope of the scores";

@@ -35,14 +35,19 @@ attn_status attn_size_product(const char *what, const int64_t *factors, size_t c
 static attn_status check_tensor(const char *name, const attn_problem *p, int64_t heads, int64_t n, int64_t d,
                                 attn_stride *s) {
   size_t ignored;
-  int64_t all[] = {p->batch, heads, n, d, (int64_t)attn_dtype_size(p->dtype)};
+  const attn_dtype stored = attn_stored(*s, p->dtype);
+  const int64_t row = attn_row_elements(d, stored), unit = attn_row_elements(1, stored);
+  int64_t all[] = {p->batch, heads, n, row, (int64_t)attn_dtype_size(p->dtype)};
   attn_status status = attn_size_product(name, all, 5, &ignored);
   if (status) return status;
   if (!s->batch && !s->head && !s->row) {
-    *s = (attn_stride){heads * n * d, n * d, d, s->stored};
+    *s = (attn_stride){heads * n * row, n * row, row, s->stored};
     return ATTN_OK;
   }
   if (s->batch < 0 || s->head < 0 || s->row < 0) return attn_fail(ATTN_EINVAL, "%s: negative stride", name);
+  if (s->batch % unit || s->head % unit || s->row % unit)
+    return attn_fail(ATTN_EINVAL, "%s: strides of %s are multiples of %lld elements", name,
+                     attn_numbers[stored].name, (long long)unit);
   int64_t extents[][3] = {{p->batch, s->batch, 8}, {heads, s->head, 8}, {n, s->row, 8}};
   size_t span = 0;
   for (int i = 0; i < 3; i++) {
@@ -79,13 +84,14 @@ static attn_status resolve_types(attn_problem *p) {
   struct {
     const char *name;
     attn_stride *of;
-  } tensors[] = {{"q", &p->q}, {"k", &p->k}, {"v", &p->v}, {"o", &p->o}};
+    bool codes;
+  } tensors[] = {{"q", &p->q, false}, {"k", &p->k, true}, {"v", &p->v, true}, {"o", &p->o, false}};
   const attn_dtype given = p->dtype;
   if ((unsigned)given >= ATTN_DTYPES) return attn_fail(ATTN_EINVAL, "problem: unknown dtype %d", (int)given);
   p->dtype = attn_numbers[given].arithmetic;
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
     attn_stride *s = tensors[i].of;
-    if ((unsigned)s->stored >= ATTN_DTYPES)
+    if ((unsigned)s->stored >= (unsigned)(tensors[i].codes ? ATTN_STORES : ATTN_DTYPES))
       return attn_fail(ATTN_EINVAL, "problem: %s.stored: unknown dtype %d", tensors[i].name, (int)s->stored);
     if (!s->stored) s->stored = given;
     if (attn_numbers[s->stored].arithmetic != p->dtype)
@@ -153,12 +159,12 @@ void attn_store_outputs(const attn_call *call, const void *o) {
 
 double attn_problem_bytes(const attn_problem *p) {
   if (!p) return (double)NAN;
-  const double q = (double)(p->batch * p->heads * p->n_q), kv = (double)(p->batch * p->kv_heads * p->n_kv),
-               d_qk = (double)p->d_qk, d_v = (double)p->d_v;
+  const double q = (double)(p->batch * p->heads * p->n_q), kv = (double)(p->batch * p->kv_heads * p->n_kv);
   const attn_stride *s[] = {&p->q, &p->k, &p->v, &p->o};
-  const double count[] = {q * d_qk, kv * d_qk, kv * d_v, q * d_v};
+  const double rows[] = {q, kv, kv, q};
+  const int64_t d[] = {p->d_qk, p->d_qk, p->d_v, p->d_v};
   double bytes = 0;
-  for (int i = 0; i < 4; i++) bytes += count[i] * (double)attn_dtype_size(attn_stored(*s[i], p->dtype));
+  for (int i = 0; i < 4; i++) bytes += rows[i] * (double)attn_row_bytes(d[i], attn_stored(*s[i], p->dtype));
   return bytes;
 }
 

@@ -166,7 +166,7 @@ static uint64_t digest(const tensor *x, int64_t batch, attn_dtype t, uint64_t ha
   for (int64_t h = 0; h < x->heads; h++)
     for (int64_t i = 0; i < x->rows; i++) {
       const char *row = attn_at(attn_rows(x->at, x->stride, batch, h, t), i * x->stride.row, t);
-      const size_t bytes = (size_t)x->d * attn_dtype_size(t);
+      const size_t bytes = attn_row_bytes(x->d, t);
       size_t at = 0;
       for (; at + sizeof lane <= bytes; at += sizeof lane) {
         uint64_t words[LANES];

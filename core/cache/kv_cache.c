@@ -11,8 +11,9 @@ enum { FIRST_ROWS = 64 };
 struct attn_kv_cache {
   attn_allocator allocator;
   attn_options options;
-  attn_problem problem; /* resolved */
-  attn_arena arrays;    /* that its score and mask point to */
+  attn_problem problem; /* resolved; k.stored and v.stored as the cache holds them */
+  attn_dtype k_given, v_given;
+  attn_arena arrays; /* that its score and mask point to */
   attn_spec *reader;
   bool evicts;
   attn_kv_rule rule;
@@ -25,6 +26,7 @@ struct attn_kv_cache {
   size_t state_bytes;             /* of one */
   int64_t *length, *held, *first; /* [batch]: positions; held keys; positions of queries of the next call */
   int64_t *went;                  /* [batch]: the last position for which a key went */
+  char *code;                     /* where keys go, of each head the row of an arriving key as it is held */
   double *row;                    /* [heads / kv_heads + 1, d_qk] */
   attn_plan *plan;
   void *work;
@@ -50,10 +52,10 @@ static void give(attn_kv_cache *c, void *at, int64_t count, size_t size) {
 
 static int64_t lines(const attn_kv_cache *c) { return c->problem.batch * c->problem.kv_heads; }
 static size_t k_bytes(const attn_kv_cache *c) {
-  return (size_t)c->problem.d_qk * attn_dtype_size(attn_stored(c->problem.k, c->problem.dtype));
+  return attn_row_bytes(c->problem.d_qk, attn_stored(c->problem.k, c->problem.dtype));
 }
 static size_t v_bytes(const attn_kv_cache *c) {
-  return (size_t)c->problem.d_v * attn_dtype_size(attn_stored(c->problem.v, c->problem.dtype));
+  return attn_row_bytes(c->problem.d_v, attn_stored(c->problem.v, c->problem.dtype));
 }
 static size_t wide_bytes(const attn_kv_cache *c) {
   return c->evicts && !c->rule.score->fixed ? (size_t)c->problem.d_qk * sizeof(double) : 0;
@@ -84,6 +86,7 @@ static void free_all(attn_kv_cache *c) {
   give(c, c->head, lines(c), sizeof *c->head);
   give(c, c->state, lines(c), c->state_bytes);
   give(c, c->row, row, sizeof *c->row);
+  give(c, c->code, lines(c), k_bytes(c));
   attn_spec_destroy(c->reader);
   attn_arena_free(&c->arrays);
 }
@@ -129,21 +132,46 @@ static attn_status grow(attn_kv_cache *c, int64_t wanted) {
 
 /* ---- making ------------------------------------------------------------------------------------------ */
 
-/* What the spec says of a cache: a rule, or what reads all keys. */
+/* The parts of the reader for all queries, which a rule may need. */
+static attn_status describe_reader(const attn_kv_cache *c, attn_parts *parts) {
+  attn_problem whole = c->problem;
+  attn_context context = {.problem = &whole,
+                          .blocks = c->options.blocks,
+                          .variant = c->reader->variant,
+                          .params = c->reader->params,
+                          .expression = c->reader->expression};
+  attn_status status = attn_options_resolve(&c->options, whole.dtype, &context.kernels, &context.threads);
+  whole.n_q = whole.n_kv;
+  whole.q = (attn_stride){.stored = whole.q.stored};
+  whole.o = (attn_stride){.stored = whole.o.stored};
+  if (!status) status = attn_problem_resolve(&whole);
+  if (!status) status = attn_context_check(&context);
+  return status ? status : attn_describe(NULL, &context, parts);
+}
+
+/* Keys and values are held as the store says, and read by its reader. */
+static attn_status take_store(attn_kv_cache *c, const attn_kv_store *store, attn_parts *parts) {
+  attn_spec *outer = c->reader;
+  c->problem = attn_stored_problem(&c->problem, *store);
+  attn_status status = attn_problem_resolve(&c->problem);
+  c->reader = NULL;
+  if (!status) status = attn_spec_parse(&c->reader, store->reader ? store->reader : "tiled");
+  attn_spec_destroy(outer);
+  return status ? status : describe_reader(c, parts);
+}
+
+/* What the spec says of a cache: a store, a rule, or what reads all keys. */
 static attn_status read_spec(attn_kv_cache *c, const char *text) {
   attn_parts parts;
-  attn_problem whole = c->problem; /* all queries, which a rule may need */
-  attn_context context = {.problem = &whole, .threads = c->options.threads, .blocks = c->options.blocks};
   attn_status status = attn_spec_parse(&c->reader, text);
-  if (!status) status = attn_options_resolve(&c->options, whole.dtype, &context.kernels, &context.threads);
+  if (!status) status = describe_reader(c, &parts);
+  if (!status && (parts.store.k || parts.store.v)) {
+    const attn_kv_store store = parts.store;
+    status = take_store(c, &store, &parts);
+  }
   if (status) return status;
-  const attn_variant *v = context.variant = c->reader->variant;
-  context.params = c->reader->params;
-  context.expression = c->reader->expression;
-  whole.n_q = whole.n_kv;
-  status = attn_context_check(&context);
-  if (!status) status = attn_describe(NULL, &context, &parts);
-  if (status) return status;
+  const attn_problem whole = c->problem;
+  const attn_variant *v = c->reader->variant;
   if (!parts.cache.score &&
       (v->caps & (ATTN_CAP_POSITIONS | ATTN_CAP_PADDING)) != (ATTN_CAP_POSITIONS | ATTN_CAP_PADDING))
     return attn_fail(ATTN_EUNSUPPORTED,
@@ -183,7 +211,7 @@ static attn_status make_state(attn_kv_cache *c) {
   if (!(c->head = take(c, lines(c), sizeof *c->head))) return ATTN_ENOMEM;
   if (!(c->state = take(c, lines(c), c->state_bytes))) return ATTN_ENOMEM;
   c->row = take(c, lines(c) * (group_of(c) + 1) * c->problem.d_qk, sizeof *c->row);
-  if (!c->row) return ATTN_ENOMEM;
+  if (!c->row || !(c->code = take(c, lines(c), k_bytes(c)))) return ATTN_ENOMEM;
   for (int64_t line = 0; line < lines(c); line++)
     attn_kv_head_begin(&c->head[line], &c->rule, line % c->problem.kv_heads, c->problem.d_qk, c->most, false,
                        NULL, c->state + (size_t)line * c->state_bytes);
@@ -209,6 +237,8 @@ attn_status attn_kv_cache_create(attn_kv_cache **out, const attn_problem *proble
   if (!status)
     status = attn_options_fill(options, c.problem.dtype, c.problem.d_qk, c.problem.d_v, &c.options);
   c.options.allocator = NULL;
+  c.k_given = attn_stored(c.problem.k, c.problem.dtype);
+  c.v_given = attn_stored(c.problem.v, c.problem.dtype);
   if (!status) status = read_spec(&c, spec);
   if (!status) status = keep_arrays(&c);
   if (!status) status = make_state(&c);
@@ -275,7 +305,7 @@ static char *rows_of(const attn_kv_cache *c, void *base, int64_t line, size_t by
   return (char *)base + (size_t)(line * c->rows) * bytes;
 }
 
-/* One key arrives in a head under a rule; others may go. */
+/* One key, as it is held, arrives in a head under a rule; others may go. */
 static void arrive(attn_kv_cache *c, const arrivals *a, int64_t line, int64_t i, const char *k) {
   const attn_problem *p = &c->problem;
   const int64_t batch = line / p->kv_heads, d = p->d_qk, group = group_of(c), position = c->length[batch] + i;
@@ -301,14 +331,24 @@ static void arrive(attn_kv_cache *c, const arrivals *a, int64_t line, int64_t i,
 }
 
 static void take_line(attn_kv_cache *c, const arrivals *a, int64_t line) {
-  const int64_t batch = line / c->problem.kv_heads;
+  const attn_problem *p = &c->problem;
+  const int64_t batch = line / p->kv_heads;
   for (int64_t i = 0; i < arriving(a, batch); i++) {
-    const char *k = a->k + (size_t)(line * a->n + i) * k_bytes(c),
-               *v = a->v + (size_t)(line * a->n + i) * v_bytes(c);
-    if (c->evicts) arrive(c, a, line, i, k);
-    const int64_t at = c->evicts ? c->head[line].count - 1 : c->held[batch] + i;
-    memcpy(rows_of(c, c->k, line, k_bytes(c)) + (size_t)at * k_bytes(c), k, k_bytes(c));
-    memcpy(rows_of(c, c->v, line, v_bytes(c)) + (size_t)at * v_bytes(c), v, v_bytes(c));
+    const char *k = a->k + (size_t)(line * a->n + i) * attn_row_bytes(p->d_qk, c->k_given),
+               *v = a->v + (size_t)(line * a->n + i) * attn_row_bytes(p->d_v, c->v_given);
+    char *code = c->evicts ? c->code + (size_t)line * k_bytes(c) : NULL;
+    if (code) {
+      attn_convert(k, c->k_given, p->d_qk, attn_stored(p->k, p->dtype), code);
+      arrive(c, a, line, i, code);
+    }
+    const int64_t at = code ? c->head[line].count - 1 : c->held[batch] + i;
+    char *k_row = rows_of(c, c->k, line, k_bytes(c)) + (size_t)at * k_bytes(c),
+         *v_row = rows_of(c, c->v, line, v_bytes(c)) + (size_t)at * v_bytes(c);
+    if (code)
+      memcpy(k_row, code, k_bytes(c));
+    else
+      attn_convert(k, c->k_given, p->d_qk, attn_stored(p->k, p->dtype), k_row);
+    attn_convert(v, c->v_given, p->d_v, attn_stored(p->v, p->dtype), v_row);
   }
 }
 
@@ -341,7 +381,8 @@ attn_status attn_kv_cache_append(attn_kv_cache *c, int64_t n, const int64_t *len
 
 static attn_status make_plan(attn_kv_cache *c, int64_t n) {
   attn_problem p = c->problem;
-  const int64_t d_qk = p.d_qk, d_v = p.d_v;
+  const int64_t d_qk = attn_row_elements(p.d_qk, attn_stored(p.k, p.dtype)),
+                d_v = attn_row_elements(p.d_v, attn_stored(p.v, p.dtype));
   p.n_q = n;
   p.q = (attn_stride){.stored = p.q.stored};
   p.o = (attn_stride){.stored = p.o.stored};
@@ -457,6 +498,8 @@ attn_status attn_kv_cache_copy(const attn_kv_cache *from, attn_kv_cache **out) {
   attn_kv_cache c = {.allocator = from->allocator,
                      .options = from->options,
                      .problem = from->problem,
+                     .k_given = from->k_given,
+                     .v_given = from->v_given,
                      .reader = attn_spec_share(from->reader),
                      .evicts = from->evicts,
                      .rule = from->rule,

@@ -1,11 +1,12 @@
 /* attn_expression.h - specs that are made of others, for those who look into them or give one a name:
  *
- *   sum  := [number '*'] atom (('+' | '-') [number '*'] atom)*
+ *   sum  := [number '*'] atom (('+' | '-') [number '*'] atom)* ['|' store]
  *   atom := name[:parameters] | '(' sum ')' | dyadic(sum[,base=keys])
  *
  * Without numbers a join: the terms, from left to right, take their keys of those that remain, and one
  * softmax runs over all of them. With a number before every term a gated sum of the outputs of attention by
- * each. dyadic makes causal attention of attention without causality, by halves. */
+ * each. Behind a bar stands a variant that is a store: keys and values are read as it holds them. dyadic
+ * makes causal attention of attention without causality, by halves. */
 #ifndef ATTN_EXPRESSION_H
 #define ATTN_EXPRESSION_H
 
@@ -20,6 +21,7 @@ typedef enum {
   ATTN_EXPRESSION_JOIN,
   ATTN_EXPRESSION_SUM,
   ATTN_EXPRESSION_DYADIC, /* of its only term */
+  ATTN_EXPRESSION_STORED, /* of the first term, as the second holds keys and values */
 } attn_expression_kind;
 
 typedef struct attn_expression {

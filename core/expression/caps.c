@@ -50,6 +50,13 @@ static uint32_t of_dyadic(const attn_expression *e) {
   return (expression_caps(e->terms[0]) & kept) | ATTN_CAP_CAUSAL;
 }
 
+/* Codes are neither a convex combination of what was given nor the same for shifted keys. */
+static uint32_t of_stored(const attn_expression *e) {
+  const uint32_t lost = ATTN_CAP_EXACT | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT |
+                        ATTN_CAP_KEYS | ATTN_CAP_FEATURES;
+  return expression_caps(e->terms[0]) & ~lost;
+}
+
 uint32_t expression_caps(const attn_expression *e) {
   switch (e->kind) {
   case ATTN_EXPRESSION_JOIN:
@@ -58,6 +65,8 @@ uint32_t expression_caps(const attn_expression *e) {
     return of_sum(e);
   case ATTN_EXPRESSION_DYADIC:
     return of_dyadic(e);
+  case ATTN_EXPRESSION_STORED:
+    return of_stored(e);
   case ATTN_EXPRESSION_ATOM:
     break;
   }
@@ -84,6 +93,12 @@ static attn_status check_term(const attn_expression *e, const attn_expression *t
   const uint32_t caps = expression_caps(term);
   if (e->kind == ATTN_EXPRESSION_JOIN && !expression_restricts(term) && !expression_has_features(term))
     return expression_refuse_part(ATTN_EUNSUPPORTED, term, "cannot restrict itself to the keys that remain");
+  if (e->kind == ATTN_EXPRESSION_STORED && term == e->terms[1] && !(caps & ATTN_CAP_STORE))
+    return expression_refuse_part(ATTN_EUNSUPPORTED, term, "is no store of keys and values");
+  if (e->kind == ATTN_EXPRESSION_STORED && term == e->terms[0] && !(caps & ATTN_CAP_HALF))
+    return expression_refuse_part(ATTN_EUNSUPPORTED, term, "reads tensors of fp32 and fp64 alone");
+  if (e->kind == ATTN_EXPRESSION_STORED && term == e->terms[0] && caps & ATTN_CAP_STORE)
+    return expression_refuse_part(ATTN_EUNSUPPORTED, term, "keys and values are stored once");
   if (e->kind == ATTN_EXPRESSION_DYADIC && term->kind == ATTN_EXPRESSION_DYADIC)
     return expression_refuse_part(ATTN_EUNSUPPORTED, term,
                                   "dyadic needs attention without causality, which this is not");

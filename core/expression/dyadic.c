@@ -161,7 +161,7 @@ static attn_status inspect_term(attn_builder *b, dyadic *x, const attn_expressio
     shared = shared || (own->properties & (ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD));
   x->caps = view.caps | ATTN_CAP_CAUSAL;
   x->by_features = view.by_features;
-  return expression_exempt(
+  return attn_join_exemptions(
       b,
       (const attn_exemption *const[]){view.exempt, few, shared ? rows : NULL,
                                       looks_at_places(&b->context, e, &view) ? places : NULL},

@@ -7,7 +7,8 @@ static const expression_kind *kind_of(const attn_context *c) {
   static const expression_kind *const kinds[] = {[ATTN_EXPRESSION_ATOM] = &expression_inner,
                                                  [ATTN_EXPRESSION_JOIN] = &expression_join,
                                                  [ATTN_EXPRESSION_SUM] = &expression_sum,
-                                                 [ATTN_EXPRESSION_DYADIC] = &expression_dyadic_run};
+                                                 [ATTN_EXPRESSION_DYADIC] = &expression_dyadic_run,
+                                                 [ATTN_EXPRESSION_STORED] = &expression_stored};
   const attn_expression *e = c->expression;
   if (e->kind == ATTN_EXPRESSION_ATOM && expression_restricts(e)) return &expression_join;
   return kinds[e->kind];
@@ -73,25 +74,4 @@ void expression_add_cost(attn_cost *to, attn_cost more, double times) {
   to->mul_add += times * more.mul_add;
   to->exp += times * more.exp;
   to->bytes += times * more.bytes;
-}
-
-static int64_t count_exemptions(const attn_exemption *list) {
-  int64_t count = 0;
-  while (list && list[count].reason) count++;
-  return count;
-}
-
-attn_status expression_exempt(attn_builder *b, const attn_exemption *const *lists, int64_t count,
-                              const attn_exemption **out) {
-  int64_t all = 0, next = 0;
-  *out = NULL;
-  for (int64_t l = 0; l < count; l++) all += count_exemptions(lists[l]);
-  if (!all) return ATTN_OK;
-  attn_exemption *made = attn_builder_alloc(b, all + 1, sizeof *made);
-  if (!made) return ATTN_ENOMEM;
-  for (int64_t l = 0; l < count; l++)
-    for (int64_t i = 0; i < count_exemptions(lists[l]); i++) made[next++] = lists[l][i];
-  made[next] = (attn_exemption){0, NULL};
-  *out = made;
-  return ATTN_OK;
 }

@@ -264,7 +264,7 @@ static attn_status find_exemptions(attn_builder *b, join *x) {
     x->caps &= x->terms[t].caps | ATTN_CAP_EXACT | ATTN_CAP_LSE | ATTN_CAP_DATA;
   }
   if (!x->selector.every) x->caps &= ~(uint32_t)ATTN_CAP_EXACT;
-  return b ? expression_exempt(b, lists, all, &x->exempt) : ATTN_OK;
+  return b ? attn_join_exemptions(b, lists, all, &x->exempt) : ATTN_OK;
 }
 
 /* builder: NULL for its sizes. */

@@ -49,7 +49,7 @@ const char *expression_base(const char *at) {
 static bool variant_ends_here(const char *at) {
   const size_t length = expression_name(at);
   const attn_variant *known;
-  return length && strchr(": \t\r\n),+-", at[length]) && attn_variant_find_part(at, length, &known);
+  return length && strchr(": \t\r\n),+-|", at[length]) && attn_variant_find_part(at, length, &known);
 }
 
 /* Does a new term begin behind this '+' or '-' among parameters? text: in the value of one that is a text. */
@@ -92,6 +92,7 @@ const char *expression_params(const char *begin, expression_place place) {
     if (nested == 0 && *at == ')' && (place.inside || !text)) break;
     if (nested == 0 && place.dyadic && ends_in_base(at, place.variant)) break;
     if (nested == 0 && (*at == '+' || *at == '-') && separates(begin, at, text)) break;
+    if (nested == 0 && *at == '|' && (!text || separates(begin, at, text))) break;
     if (*at == ',') text = is_text(place.variant, at + 1);
     nested += *at == '(' ? 1 : *at == ')' && nested ? -1 : 0;
   }
@@ -110,5 +111,5 @@ bool expression_is(const char *text) {
   const char *end = at + length;
   if (*end == ':') end = expression_params(end + 1, place);
   end = expression_skip(end);
-  return *end && strchr("+-()*", *end);
+  return *end && strchr("+-()*|", *end);
 }

@@ -36,7 +36,8 @@ attn_status expression_make(const attn_expression *e, attn_variant **out) {
       [ATTN_EXPRESSION_ATOM] = "another name",
       [ATTN_EXPRESSION_JOIN] = "one softmax over the keys of its terms, each of which takes of what is left",
       [ATTN_EXPRESSION_SUM] = "a weighted sum of the outputs of its terms",
-      [ATTN_EXPRESSION_DYADIC] = "causal attention by halves, exact on the diagonal"};
+      [ATTN_EXPRESSION_DYADIC] = "causal attention by halves, exact on the diagonal",
+      [ATTN_EXPRESSION_STORED] = "attention to keys and values as a store holds them"};
   const bool draws = first_drawn(e);
   made *m = calloc(1, sizeof *m);
   if (!m) return attn_fail(ATTN_ENOMEM, "no memory for an expression");

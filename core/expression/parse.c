@@ -194,7 +194,32 @@ static attn_status parse_term(parser *x, attn_expression *sum, bool minus) {
   return status;
 }
 
-static attn_status parse_sum(parser *x, attn_expression **out) {
+/* Behind a bar: *of becomes what reads by *of from the store. Takes *of where it fails. */
+static attn_status parse_store(parser *x, attn_expression **of) {
+  attn_expression *e = make(x, ATTN_EXPRESSION_STORED), *store = NULL;
+  attn_status status = e ? add(e, *of) : ATTN_ENOMEM;
+  if (!e) expression_free(*of);
+  *of = NULL;
+  if (!status) {
+    e->column = e->terms[0]->column;
+    x->at = expression_skip(x->at + 1);
+    status = parse_name(x, &store);
+  }
+  if (!status && !(status = expression_set_text(store)))
+    status = add(e, store);
+  else
+    expression_free(store);
+  if (!status) status = expression_set_text(e);
+  if (status) {
+    expression_free(e);
+    return status;
+  }
+  x->at = expression_skip(x->at);
+  *of = e;
+  return *x->at == '|' ? refuse(x, x->at, "keys and values are stored once") : ATTN_OK;
+}
+
+static attn_status parse_terms(parser *x, attn_expression **out) {
   x->at = expression_skip(x->at);
   attn_expression *sum = make(x, ATTN_EXPRESSION_JOIN);
   attn_status status = sum ? ATTN_OK : ATTN_ENOMEM;
@@ -217,6 +242,17 @@ static attn_status parse_sum(parser *x, attn_expression **out) {
     sum = only;
   }
   if (!sum->text && (status = expression_set_text(sum)))
+    expression_free(sum);
+  else
+    *out = sum;
+  return status;
+}
+
+static attn_status parse_sum(parser *x, attn_expression **out) {
+  attn_expression *sum = NULL;
+  attn_status status = parse_terms(x, &sum);
+  if (!status && *x->at == '|') status = parse_store(x, &sum);
+  if (status)
     expression_free(sum);
   else
     *out = sum;

@@ -83,7 +83,8 @@ static void name_caps(uint32_t caps, char *out, size_t size) {
 
 static attn_status check_preset(const attn_variant *v, const attn_expression *e) {
   /* What it is made of is asked of its expression. */
-  const uint32_t made_of = ATTN_CAP_KEYS | ATTN_CAP_FEATURES, more = v->caps & ~expression_caps(e) & ~made_of;
+  const uint32_t made_of = ATTN_CAP_KEYS | ATTN_CAP_FEATURES | ATTN_CAP_STORE,
+                 more = v->caps & ~expression_caps(e) & ~made_of;
   char names[320];
   attn_status status = expression_check(e);
   if (status || !more) return status;

@@ -55,7 +55,8 @@ static attn_status print_terms(const printer *x, const attn_expression *e) {
   attn_status status = ATTN_OK;
   for (int64_t t = 0; t < e->count && !status; t++) {
     const attn_expression *term = e->terms[t];
-    const bool inside = term->kind == ATTN_EXPRESSION_JOIN || term->kind == ATTN_EXPRESSION_SUM,
+    const bool inside = term->kind == ATTN_EXPRESSION_JOIN || term->kind == ATTN_EXPRESSION_SUM ||
+                        term->kind == ATTN_EXPRESSION_STORED,
                gated = e->kind == ATTN_EXPRESSION_SUM, minus = gated && t && signbit(term->gate);
     if (t) fputs(minus ? " - " : " + ", x->to);
     if (gated) print_number(x->to, minus ? -term->gate : term->gate);
@@ -69,6 +70,11 @@ static attn_status print_terms(const printer *x, const attn_expression *e) {
 
 static attn_status print(const printer *x, const attn_expression *e) {
   if (e->kind == ATTN_EXPRESSION_ATOM) return print_atom(x, e->atom);
+  if (e->kind == ATTN_EXPRESSION_STORED) {
+    const attn_status read = print(x, e->terms[0]);
+    fputs(" | ", x->to);
+    return read ? read : print(x, e->terms[1]);
+  }
   if (e->kind != ATTN_EXPRESSION_DYADIC) return print_terms(x, e);
   fputs("dyadic(", x->to);
   const attn_status status = print(x, e->terms[0]);

@@ -52,7 +52,7 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) 
     s->by_features |= view.by_features;
     if (attn_plan_work_size(plans[t]) > s->work_size) s->work_size = attn_plan_work_size(plans[t]);
   }
-  if (!status) status = expression_exempt(b, lists, e->count, &s->exempt);
+  if (!status) status = attn_join_exemptions(b, lists, e->count, &s->exempt);
   if (!status) *state = s;
   return status;
 }

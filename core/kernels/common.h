@@ -3,7 +3,7 @@
 #ifndef ATTN_CORE_KERNELS_COMMON_H
 #define ATTN_CORE_KERNELS_COMMON_H
 
-#include "core/kernels/half.h"
+#include "core/kernels/codes.h"
 #include "core/kernels/kernels.h"
 
 #include <float.h>

@@ -130,7 +130,7 @@ struct attn_kernels {
 
   /* Elements that are stored in another type, from and to the table's; NULL of a type that it does not
    * take. */
-  void (*load[ATTN_DTYPES])(int64_t count, const void *x, void *to);
+  void (*load[ATTN_STORES])(int64_t count, const void *x, void *to);
   void (*store[ATTN_DTYPES])(int64_t count, const void *x, void *to);
   void (*gemm_pack)(int64_t k, int64_t n, attn_matrix b, void *packed);
   void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_packed b, bool accumulate, void *c,

@@ -10,7 +10,7 @@ static bool is_padded(const attn_view *v) { return v->caps & ATTN_CAP_PADDING; }
 static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
 static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE; }
 static bool is_softmax(const attn_view *v) {
-  return !v->features && !v->projection && !v->low_rank && !v->residual && !v->expression;
+  return !v->features && !v->projection && !v->low_rank && !v->residual && !v->expression && !v->store;
 }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
 static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
@@ -35,6 +35,8 @@ static bool takes_pages(const attn_view *v) {
 }
 static bool hashes(const attn_view *v) { return v->selector && v->selector->hashes > 0; }
 static bool gives_up_keys(const attn_view *v) { return v->cache && v->selector; }
+static bool stores_tensors(const attn_view *v) { return v->store; }
+static bool stores_exact(const attn_view *v) { return v->store && !v->store->reader; }
 static bool has_features(const attn_view *v) { return v->features; }
 static bool has_features_of(const attn_view *v, attn_features_kind kind) {
   return v->features && v->features->law.kind == kind;
@@ -99,6 +101,9 @@ const variant_kind of_promises = {"whose draws promise how near the denominator 
 const variant_kind of_pages = {"that select units of several keys", takes_pages};
 const variant_kind of_hashes = {"that select keys by random hashes", hashes};
 const variant_kind of_caches = {"whose keys are those that a cache of bounded size holds", gives_up_keys};
+const variant_kind of_stores = {"that read keys and values as a cache stores them", stores_tensors};
+const variant_kind of_exact_stores = {"that attend exactly to keys and values as a cache stores them",
+                                      stores_exact};
 const variant_kind of_features = {"with features", has_features};
 const variant_kind of_random_features = {"with random features", has_random_features};
 const variant_kind of_trig_features = {"with trigonometric features", has_trig_features};

@@ -1,6 +1,6 @@
 /* definition.c - the output by its definition, from the view alone:
  *
- *   exact        softmax over every key that the mask leaves
+ *   exact        softmax over every key that the mask leaves; of a store, over the numbers that it keeps
  *   a pattern    softmax over the keys that the law says (attn_pattern.sees), or the runs where blocks are
  *   drawn a selector   softmax over the keys that attn_plan_select gives, with their log-weights
  *   features     sum_j (f_q + eps).(e^(c_j - M) f_j + eps) v_j over the sum without v_j, M the largest c_j
@@ -24,7 +24,7 @@
 
 bool definition_exists(const attn_view *v) {
   return v->pattern || v->selector || v->features || v->projection || v->low_rank || v->residual ||
-         v->caps & ATTN_CAP_EXACT;
+         v->caps & ATTN_CAP_EXACT || (v->store && !v->store->reader);
 }
 
 static int64_t kv_head_of(const definition *d) {
@@ -225,6 +225,11 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
       status = project_rows(&d, ATTN_VALUE, trial_row(in, ATTN_VALUE, batch, h, 0), p->d_v,
                             d.key + slots * p->d_qk, &d.slots);
   }
+  attn_problem one = *p;
+  one.batch = one.kv_heads = 1;
+  if (!status)
+    status = stored_copies_make(&one, view->store, trial_row(in, ATTN_KEY, batch, h, 0),
+                                trial_row(in, ATTN_VALUE, batch, h, 0), &d.kept);
   *out = d;
   if (!status) status = record_rows(out);
   if (!status && view->low_rank) status = low_rank_rows(out);
@@ -234,6 +239,7 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
 
 void definition_free(definition *d) {
   free(d->weights);
+  stored_copies_free(&d->kept);
   seen_free(&d->seen);
   free(d->runs);
   free(d->q);
@@ -317,10 +323,8 @@ static bool residual_lost(const definition *d, double sum, double size) {
 
 double definition_row(const definition *d, int64_t i, double *o) {
   const attn_problem *p = &d->in->problem;
-  const int64_t h = kv_head_of(d), slots = d->view->projection ? d->view->projection->slots : 0;
-  const void *k = trial_row(d->in, ATTN_KEY, d->batch, h, 0),
-             *v = trial_row(d->in, ATTN_VALUE, d->batch, h, 0),
-             *query = trial_row(d->in, ATTN_QUERY, d->batch, d->head, i);
+  const int64_t slots = d->view->projection ? d->view->projection->slots : 0;
+  const void *k = d->kept.k, *v = d->kept.v, *query = trial_row(d->in, ATTN_QUERY, d->batch, d->head, i);
   int64_t count = p->n_kv;
   attn_dtype type = p->dtype;
   double sum = 0, size = 0, top = -(double)INFINITY;

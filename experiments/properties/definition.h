@@ -3,6 +3,7 @@
 #define EXPERIMENTS_PROPERTIES_DEFINITION_H
 
 #include "experiments/reference/seen.h"
+#include "experiments/evidence/stored_copies.h"
 #include "experiments/properties/property.h"
 
 /* Is there one? */
@@ -14,6 +15,7 @@ typedef struct definition {
   const attn_view *view;
   const trial_inputs *in;
   int64_t batch, head;
+  stored_copies kept;  /* keys and values of the head, as they are stored */
   double *weights, *q; /* [n] of a row; [d_qk] its query */
   double *query, *key; /* features; slots: keys, then values */
   double *scale;       /* of the keys' features */

@@ -1,6 +1,7 @@
 /* log_sum.c - see log_sum.h; the bound is row_log_sum's. */
 #include "experiments/properties/log_sum.h"
 
+#include "experiments/evidence/stored_copies.h"
 #include "experiments/evidence/support_row.h"
 #include "experiments/reference/seen.h"
 
@@ -15,20 +16,28 @@ static attn_rounding rounding_of(const attn_view *view, const attn_problem *p) {
   return r;
 }
 
-attn_status log_sum_rows(const evidence *e, const sample_row *rows, int64_t count, double *expected,
+attn_status log_sum_rows(const evidence *of, const sample_row *rows, int64_t count, double *expected,
                          double *bound, const char **why) {
-  const attn_problem *p = e->problem;
-  const attn_rounding rounding = rounding_of(e->view, p);
+  const attn_problem *p = of->problem;
+  const attn_rounding rounding = rounding_of(of->view, p);
+  evidence copy = *of, *e = &copy; /* of keys as they are stored */
+  stored_copies copies;
   row_space space;
   seen_keys seen;
   head_data h = {.batch = -1};
-  if (!e->view->pattern && !e->view->selector && !(e->view->caps & ATTN_CAP_EXACT)) {
+  if (!e->view->pattern && !e->view->selector && !(e->view->caps & ATTN_CAP_EXACT) &&
+      (!e->view->store || e->view->store->reader)) {
     for (int64_t r = 0; r < count; r++) bound[r] = (double)NAN;
     *why = "the variant does not describe which keys a query sees";
     return ATTN_OK;
   }
-  attn_status status = row_space_make(p, e->view->pattern, &space);
-  if (status) return status;
+  attn_status status = stored_copies_make(p, e->view->store, e->k, e->v, &copies);
+  e->k = copies.k;
+  if (!status) status = row_space_make(p, e->view->pattern, &space);
+  if (status) {
+    stored_copies_free(&copies);
+    return status;
+  }
   if ((status =
            seen_make(&(seen_run){e->plan, e->view, e->q, e->k, e->v, e->kv_len}, rows, NULL, count, &seen)))
     goto out;
@@ -51,6 +60,7 @@ attn_status log_sum_rows(const evidence *e, const sample_row *rows, int64_t coun
   seen_free(&seen);
 out:
   row_space_free(&space);
+  stored_copies_free(&copies);
   return status;
 }
 

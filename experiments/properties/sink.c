@@ -7,6 +7,7 @@
  * is the variant's own. */
 #include "experiments/properties/property.h"
 
+#include "experiments/evidence/stored_copies.h"
 #include "experiments/evidence/support_row.h"
 #include "experiments/reference/seen.h"
 
@@ -123,13 +124,18 @@ static row_verdict judge_row(sunk *x, const head_data *plain, const sample_row *
 static attn_status judge_rows(sunk *x, result_bound *bound) {
   const trial_inputs *in = &x->t->in;
   const attn_problem *p = &in->problem;
-  const evidence e = {.plan = x->plan, .problem = p, .view = &x->view, .q = in->q, .k = in->k, .v = in->v};
+  evidence e = {.plan = x->plan, .problem = p, .view = &x->view, .q = in->q};
+  stored_copies copies;
   row_space space;
   seen_keys seen = {.pattern = NULL};
   head_data h = {.batch = -1};
   double *without = calloc((size_t)p->d_v, sizeof *without);
-  attn_status status = without ? row_space_make(p, x->view.pattern, &space)
-                               : attn_fail(ATTN_ENOMEM, "no memory for the bound of a row");
+  attn_status status = stored_copies_make(p, x->view.store, in->k, in->v, &copies);
+  e.k = copies.k;
+  e.v = copies.v;
+  if (!status)
+    status = without ? row_space_make(p, x->view.pattern, &space)
+                     : attn_fail(ATTN_ENOMEM, "no memory for the bound of a row");
   if (status) goto out;
   status =
       seen_make(&(seen_run){x->plan, &x->view, in->q, in->k, in->v, NULL}, x->rows, NULL, x->count, &seen);
@@ -151,6 +157,7 @@ static attn_status judge_rows(sunk *x, result_bound *bound) {
   seen_free(&seen);
   row_space_free(&space);
 out:
+  stored_copies_free(&copies);
   free(without);
   return status;
 }
@@ -160,6 +167,8 @@ static attn_status sink_judge(const trial *t, result_bound *bound) {
   if (!(t->view.rounding.unit > 0)) return bound_not_applicable(bound, "the variant describes no rounding");
   if (t->view.selector && t->view.selector->least > 0)
     return bound_not_applicable(bound, "which keys are left out depends on the sink");
+  if (t->view.store && t->view.store->reader)
+    return bound_not_applicable(bound, "what reads the store is judged without it");
   attn_status status = sunk_make(t, &x);
   if (!status) status = judge_rows(&x, bound);
   if (!status && !x.judged)

@@ -5,7 +5,8 @@
 #include "data/data.h"
 
 /* Adds the keys that a sample of queries of each head reads, and those that causality leaves them. A variant
- * that neither skips keys nor is exact (features, projections) adds NaN. */
-attn_status quality_density(const data_llama_attention *, double *read, double *pairs);
+ * that neither skips keys nor is exact (features, projections) adds NaN. *bits: that a cache holds after the
+ * last position, a mean over the elements of the keys and values of all positions. */
+attn_status quality_density(const data_llama_attention *, double *read, double *pairs, double *bits);
 
 #endif

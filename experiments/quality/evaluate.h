@@ -26,6 +26,7 @@ typedef struct quality_layer {
   double error, size; /* sums of squares of o' - o and of o */
   double seconds;     /* in the variant */
   double read, pairs; /* keys that sampled queries read, of those that they may */
+  double bits;        /* of a cache (density.h); 0: the layer is not replaced */
 } quality_layer;
 
 typedef struct quality_data {

@@ -87,7 +87,7 @@ quality_word quality_word_of(interval dnll, double margin) {
 }
 
 attn_status quality_summarise(const quality_data *d, int64_t swap, quality_row *out) {
-  double *room, read = 0, pairs = 0, error = 0, size = 0;
+  double *room, read = 0, pairs = 0, bits = 0, replaced = 0, error = 0, size = 0;
   attn_status status = make_room(d, &room);
   if (status) return status;
   quality_row r = {.dnll = over_windows(d, swap, dnll, room),
@@ -111,10 +111,13 @@ attn_status quality_summarise(const quality_data *d, int64_t swap, quality_row *
     read += layer->read;
     pairs += layer->pairs;
     r.seconds += layer->seconds;
+    bits += layer->bits;
+    replaced += layer->bits > 0;
     error += layer->error;
     size += layer->size;
   }
   r.density = read / pairs;
+  r.kv_bits = bits / replaced;
   r.error = size > 0 ? sqrt(error / size) : (double)NAN;
   free(room);
   *out = r;

@@ -4,7 +4,7 @@
 #define EXPERIMENTS_QUALITY_PASSES_H
 
 #include "experiments/grid/spec_files.h"
-#include "experiments/quality/store.h"
+#include "experiments/quality/evaluation_store.h"
 #include "experiments/quality/swaps.h"
 
 typedef struct quality_job {

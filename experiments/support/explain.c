@@ -28,6 +28,7 @@ static char *does(const attn_problem *p, const attn_spec *term, double gate, att
   attn_plan *plan = NULL;
   attn_view view;
   char *text;
+  if (of == ATTN_EXPRESSION_STORED && !first) return text_format("holds keys and values");
   if (of == ATTN_EXPRESSION_SUM) return text_format("its output, times %g, is added", gate);
   attn_status status = attn_plan_create_spec(&plan, p, term, NULL);
   if (!status) status = attn_plan_inspect(plan, &view);

@@ -223,6 +223,74 @@ Test(core_kv_cache, holds_what_the_definitions_hold) {
   free(x);
 }
 
+/* CACHE-1 of stores: a cache with one holds, gives and takes back what a cache of its numbers does, bit for
+ * bit. */
+Test(core_kv_cache, a_store_is_the_cache_of_what_it_keeps) {
+  static const struct {
+    const char *reader, *store;
+    attn_dtype k, v;
+  } cases[] = {{"tiled", "store:k=q8_0,v=q4_0", ATTN_Q8_0, ATTN_Q4_0},
+               {"tiled", "store:k=int2,v=f16", ATTN_INT2, ATTN_F16},
+               {"evict:score=knorm,budget=20,recent=3", "store:k=int3,v=fp8", ATTN_INT3, ATTN_FP8},
+               {"evict:score=h2o,budget=20,recent=3,prompt=33", "store:k=int4,v=bf16", ATTN_INT4, ATTN_BF16},
+               {"pages:page=8,budget=24,score=max", "store:k=q4_0,v=int8", ATTN_Q4_0, ATTN_INT8}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    inputs *x = inputs_make(), *kept = inputs_make();
+    char spec[160], code[64];
+    snprintf(spec, sizeof spec, "%s | %s", cases[i].reader, cases[i].store);
+    for (int64_t line = 0; line < BATCH * KV_HEADS * N; line++) {
+      float *k = &kept->k[0][0][0][0] + line * D, *v = &kept->v[0][0][0][0] + line * D_V;
+      attn_convert(k, ATTN_F32, D, cases[i].k, code);
+      attn_convert(code, cases[i].k, D, ATTN_F32, k);
+      attn_convert(v, ATTN_F32, D_V, cases[i].v, code);
+      attn_convert(code, cases[i].v, D_V, ATTN_F32, v);
+    }
+    attn_kv_cache *c = cache_make(spec), *of_kept = cache_make(cases[i].reader);
+    for (int64_t t = 0; t < N; t += 3) {
+      float o[BATCH][HEADS][D_V], want[BATCH][HEADS][D_V];
+      cr_assert_eq(append(c, x, t, 3, NULL), ATTN_OK, "%s", attn_last_error());
+      cr_assert_eq(append(of_kept, kept, t, 3, NULL), ATTN_OK, "%s", attn_last_error());
+      attend(c, x, t + 2, o);
+      attend(of_kept, x, t + 2, want);
+      cr_assert_eq(memcmp(o, want, sizeof o), 0, "%s: step %d", spec, (int)t);
+    }
+    attn_kv_cache_destroy(c);
+    attn_kv_cache_destroy(of_kept);
+    free(x);
+    free(kept);
+  }
+}
+
+/* CACHE-3: keys and values that went are not read again, whatever they were. */
+Test(core_kv_cache, what_went_is_not_read) {
+  static const char *const specs[] = {"evict:score=random,budget=20,recent=3,seed=7",
+                                      "evict:score=knorm,budget=20,recent=3,prompt=60",
+                                      "evict:score=random,budget=20,recent=3 | store:k=q8_0,v=int4"};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+    inputs *x = inputs_make();
+    float want[BATCH][HEADS][D_V], o[BATCH][HEADS][D_V];
+    attn_kv_cache *c = cache_make(specs[s]), *poisoned = cache_make(specs[s]);
+    attn_kv_cache_view view;
+    cr_assert_eq(append(c, x, 0, N, NULL), ATTN_OK, "%s", attn_last_error());
+    attend(c, x, N - 1, want);
+    for (int line = 0; line < BATCH * KV_HEADS; line++) {
+      cr_assert_eq(attn_kv_cache_look(c, line / KV_HEADS, line % KV_HEADS, &view), ATTN_OK);
+      cr_assert_eq(view.held, 20);
+      for (int64_t j = 0, at = 0; j < N; j++)
+        if (at < view.held && view.position[at] == j)
+          at++;
+        else
+          for (int l = 0; l < D_V; l++) x->v[line / KV_HEADS][line % KV_HEADS][j][l] = NAN;
+    }
+    cr_assert_eq(append(poisoned, x, 0, N, NULL), ATTN_OK, "%s", attn_last_error());
+    attend(poisoned, x, N - 1, o);
+    cr_expect_eq(memcmp(o, want, sizeof o), 0, "%s", specs[s]);
+    attn_kv_cache_destroy(c);
+    attn_kv_cache_destroy(poisoned);
+    free(x);
+  }
+}
+
 /* The variant is the definition of the cache on the whole sequence. */
 Test(core_kv_cache, is_the_plan_on_the_whole_sequence) {
   inputs *x = inputs_make();
@@ -314,8 +382,9 @@ Test(core_kv_cache, sequences_have_lengths_of_their_own) {
 
 Test(core_kv_cache, what_is_taken_back_was_never_there) {
   inputs *x = inputs_make();
-  static const char *const specs[] = {"tiled", "evict:score=keydiff,budget=60,recent=4",
-                                      "evict:score=knorm,budget=60,recent=4"};
+  static const char *const specs[] = {
+      "tiled", "store:k=int4,v=q8_0", "evict:score=knorm,budget=60,recent=4 | store:k=q8_0,v=int3",
+      "evict:score=keydiff,budget=60,recent=4", "evict:score=knorm,budget=60,recent=4"};
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
     attn_kv_cache *c = cache_make(specs[s]), *copy = NULL, *never = cache_make(specs[s]);
     float a[BATCH][HEADS][D_V], b[BATCH][HEADS][D_V];
@@ -416,6 +485,7 @@ Test(core_kv_cache, reports_the_bytes_that_it_has) {
     attn_kv_cache *c = NULL, *copy = NULL;
     float o[BATCH][HEADS][D_V];
     if (s >= 0) spec_of(&(rule){s, 70, 4, 0}, spec, sizeof spec);
+    if (s % 2 == 1) strcat(spec, " | store:k=int4,v=q8_0");
     cr_assert_eq(attn_kv_cache_create(&c, &p, spec, &options), ATTN_OK, "%s", attn_last_error());
     for (int64_t t = 0; t < N; t += 30) {
       cr_assert_eq(append(c, x, t, 30, NULL), ATTN_OK);
@@ -441,7 +511,7 @@ Test(core_kv_cache, is_as_it_was_where_there_is_no_memory) {
     const attn_options options = {.allocator = &allocator};
     const attn_problem p = problem_of(1);
     attn_kv_cache *c = NULL;
-    attn_status status = attn_kv_cache_create(&c, &p, "evict:score=keydiff,budget=80", &options);
+    attn_status status = attn_kv_cache_create(&c, &p, "evict:score=keydiff,budget=80 | store", &options);
     if (!status) status = append(c, x, 0, 30, NULL);
     if (!status && (status = append(c, x, 30, 60, NULL))) {
       attn_kv_cache_view view;

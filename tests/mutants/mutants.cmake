@@ -1303,3 +1303,45 @@ mutant(cache-copy-shares core/cache/kv_cache.c core_kv_cache/what_is_taken_back_
   [[if (rows) memcpy(to->v, from->v, rows * v_bytes(to));]] [[memset(to->v, 0, rows * v_bytes(to));]])
 mutant(cache-asks-the-gone core/cache/kv_cache.c core_kv_cache/a_prompt_is_attended_to_at_once ""
   "queries may ask for keys that went" [[c->first[b] < @c->went[b]@]] [[-1]])
+
+# -- stores --
+
+mutant(store-truncates core/kernels/codes.h QNT-1 "store:k=q8_0,v=q8_0" "codes of q8_0 are cut off"
+  [[@roundf@(isfinite(inverse)]] [[truncf]])
+mutant(store-code-beyond core/kernels/codes.h QNT-1 "store:k=int4,v=int4" "the range has 2^bits steps"
+  [[(float)(@(1 << bits) - 1@)]] [[1 << bits]])
+mutant(store-half-missing core/kernels/codes.h QNT-1 "store:k=q4_0,v=q4_0" "codes of q4_0 are half a step low"
+  [[x[i] * inverse + @8.5f@]] [[8.0f]])
+mutant(store-sign-lost core/kernels/codes.h QNT-1 "store:k=q4_0,v=q4_0" "the scale of q4_0 has no sign"
+  [[scale = @most / -8@]] [[fabsf(most) / -8]])
+mutant(store-scale-unrounded core/kernels/codes.h QNT-1 "store:k=int8,v=int8" "codes follow from a scale that is not the stored one"
+  [[const float scale = @codes_half(at)@, from]] [[(most - least) / top]])
+mutant(store-least-missing core/kernels/codes.h QNT-1 "store:k=int4,v=int4" "the least value is not added"
+  [[scale * (float)codes[i] + @least@]] [[0 * least]])
+mutant(store-plane-reversed core/kernels/codes.h QNT-1 "store:k=int2,v=int2" "parts of a plane are read from the other end"
+  [[plane[i] >> @part * width@]] [[(8 / width - 1 - part) * width]])
+mutant(store-third-bit-low core/kernels/codes.h QNT-1 "store:k=int3,v=int3" "the second plane's bits are read as the first's"
+  [[codes_plane_read(at, width, @shift@, codes)]] [[0]])
+mutant(store-values-doubled core/kernels/codes.h QNT-2 "store:k=q8_0,v=q8_0" "numbers of q8_0 are twice as large"
+  [[to[i] = @scale * (float)(int8_t)at[2 + i]@;]] [=[2 * scale * (float)(int8_t)at[2 + i]]=])
+mutant(store-not-finite core/kernels/codes.h variants_codes/what_is_no_number_makes_its_block_one "" "an infinite number is the scale of its block"
+  [[if (@!codes_finite(x) || !codes_set_half(at, (most - least) / top)@ ||]] [[!codes_set_half(at, (most - least) / top)]])
+mutant(store-fp8-overflows core/kernels/codes.h variants_codes/fp8_is_e4m3 "" "what is beyond e4m3 is another number"
+  [[@own > 0x43e00000u@ ? 0x43e00000u : own]] [[own > 0x43f00000u]])
+mutant(store-fp8-subnormals core/kernels/codes.h variants_codes/fp8_is_e4m3 "" "subnormal numbers are rounded as normal ones"
+  [[@capped < 0x3c800000u@ ? small : normal]] [[capped < 0x3a000000u]])
+mutant(store-row-before core/engines/stored/stored_engine.c QNT-0 "store:k=q8_0,v=q8_0" "rows are those before"
+  [[line % p->kv_heads, @at % p->n_kv@, p->dtype), own)]] [[(at % p->n_kv + p->n_kv - 1) % p->n_kv]])
+mutant(store-type-of-keys core/engines/stored/stored_engine.c QNT-0 "store:k=q4_0,v=q8_0" "values are stored as keys are"
+  [[p->d_v, at, @s->types.v@, l.v, own)]] [[s->types.k]])
+mutant(store-read-as-given core/engines/stored/stored_engine.c QNT-0 "store:k=q8_0,v=q8_0" "numbers of fp32 are read as codes"
+  [[if (s->types.k) inner.k = l.k;]] [[;]])
+mutant(store-reader-lost core/expression/stored_kind.c QNT-0 "topk:k=8 | store:k=int8,v=int8" "what reads the store reads every key"
+  [[out->reader = @e->terms[0]->text@;]] [[NULL]])
+mutant(store-block-short core/kernels/convert.inc variants_codes/every_variant_reads_codes "" "the last block of a row is not read"
+  [[if (count) codes_from_##t(x, last);]] [[memset(last, 0, sizeof last);]])
+mutant(cache-code-rows core/cache/kv_cache.c core_kv_cache/a_store_is_the_cache_of_what_it_keeps "" "rows of values are as long as those of keys"
+  [[d_v = @attn_row_elements(p.d_v, attn_stored(p.v, p.dtype))@]] [[d_qk]])
+mutant(cache-ranks-as-given core/cache/kv_cache.c core_kv_cache/a_store_is_the_cache_of_what_it_keeps "" "keys are ranked by numbers that are not held"
+  [[attn_convert(k, attn_stored(p->k, p->dtype), d, ATTN_F64, own);]]
+  [[attn_convert(a->k + (size_t)(line * a->n + i) * attn_row_bytes(d, c->k_given), c->k_given, d, ATTN_F64, own);]])

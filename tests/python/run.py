@@ -9,7 +9,7 @@ import sys
 import unittest
 import warnings
 
-NEEDS = {"attention": ["numpy"], "cache": ["numpy"], "torch": ["numpy", "torch"], "results": ["numpy", "pandas", "h5py", "matplotlib"],
+NEEDS = {"attention": ["numpy"], "cache": ["numpy"], "store": ["numpy"], "torch": ["numpy", "torch"], "results": ["numpy", "pandas", "h5py", "matplotlib"],
          "examples": ["numpy", "torch", "pandas", "h5py", "matplotlib"]}
 
 

@@ -139,6 +139,28 @@ Test(evaluate, density_is_the_share_of_pairs) {
   quality_data_free(&d);
 }
 
+/* Of N positions a policy holds its budget, and a store in fewer bits: an element has 32 bits, or 8.5,
+ * and of a policy 8 of N keys are left. What reads a store reads as many keys as without it. */
+Test(evaluate, bits_are_those_of_the_keys_that_are_held) {
+  const data_llama_swap swaps[] = {
+      {.spec = spec_of("tiled"), .mix = 1},
+      {.spec = spec_of("topk:k=1"), .mix = 1},
+      {.spec = spec_of("store:k=q8_0,v=q8_0"), .mix = 1},
+      {.spec = spec_of("evict:budget=8,recent=2"), .mix = 1},
+      {.spec = spec_of("evict:budget=8,recent=2 | store:k=q8_0,v=q8_0"), .mix = 1},
+      {.spec = spec_of("streaming:sink=2,window=6"), .mix = 1}};
+  const double want[] = {32, 32, 8.5, 32. * 8 / N, 8.5 * 8 / N, 32. * 8 / N};
+  quality_data d = evaluate(swaps, 6);
+  quality_row row[6];
+  for (int s = 0; s < 6; s++) {
+    assert_ok(quality_summarise(&d, s, &row[s]));
+    cr_expect_float_eq(row[s].kv_bits, want[s], 1e-12, "%d: %g bits, not %g", s, row[s].kv_bits, want[s]);
+  }
+  cr_expect_float_eq(row[4].density, row[3].density, 1e-12);
+  cr_expect_float_eq(row[2].density, 1, 1e-12);
+  quality_data_free(&d);
+}
+
 /* -- the file -- */
 
 static quality_record record(const quality_data *d, int64_t swap, const char *spec) {

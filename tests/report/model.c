@@ -53,6 +53,7 @@ static void add(quality_set *set, const asked *a, int status) {
   if (status == RUN_OK) {
     set_series(&r);
     r.density = a->density;
+    r.kv_bits = 32 * a->density;
     r.kl = a->kl, r.kl_lo = a->kl / 2, r.kl_hi = 2 * a->kl;
     r.attention_error = sqrt(a->kl);
     r.attention_time = a->density;
@@ -96,7 +97,7 @@ static void open_page(int width) {
 
 Test(report_model, every_plot_has_marks) {
   open_page(1200);
-  browser_expect("document.querySelectorAll('.plot svg').length", "8");
+  browser_expect("document.querySelectorAll('.plot svg').length", "9");
   browser_expect(BROWSER_BARE_PLOTS, "");
   browser_expect("document.querySelectorAll('#quality-table tbody tr').length", "4");
   browser_expect("plots.get('reads-plot').sets.map(set => set.group).join()", "topk,streaming:sink=0,full");

@@ -39,6 +39,12 @@ function readsPlots(runs) {
     (run) => `${klNote(run)}, ${asTime(run.attention_time)}`), axis('time in the variant', asTime), axis('KL, nats a token', asError, {edge: floor}), about(4));
 }
 
+function cachePlot(runs) {
+  plot('cache-plot', 'Divergence against the bits of a cache', methodCurves(runs, (run) => run.kv_bits, klOf,
+    (run) => `KL ${asInterval([run.kl, run.kl_lo, run.kl_hi], asError)}, ${asRatio(run.kv_bits)} bits`), axis('bits an element', asRatio),
+  axis('KL, nats a token', asError, {edge: floor}), about(4));
+}
+
 function answersPlot(runs) {
   const sets = methodCurves(runs, (run) => run.density, (run) => ({y: number(run.right)}),
     (run) => `${asShare(run.right)} right, all in ${asShare(run.score)} of the windows`);

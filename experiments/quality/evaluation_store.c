@@ -1,6 +1,6 @@
-/* store.c - journals of evaluations and their files (store.h). */
+/* evaluation_store.c - journals of evaluations and their files (evaluation_store.h). */
 #define _POSIX_C_SOURCE 200809L
-#include "experiments/quality/store.h"
+#include "experiments/quality/evaluation_store.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* store.h - where the runs of evaluations are kept: in a journal, NAME.jsonl, from which the file NAME.h5 is
- * made. */
-#ifndef EXPERIMENTS_QUALITY_STORE_H
-#define EXPERIMENTS_QUALITY_STORE_H
+/* evaluation_store.h - where the runs of evaluations are kept: in a journal, NAME.jsonl, from which the file
+ * NAME.h5 is made. */
+#ifndef EXPERIMENTS_QUALITY_EVALUATION_STORE_H
+#define EXPERIMENTS_QUALITY_EVALUATION_STORE_H
 
 #include "experiments/quality/evaluation_file.h"
 #include "experiments/results/write_journal.h"

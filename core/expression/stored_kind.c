@@ -1,0 +1,36 @@
+/* stored_kind.c - "reader | store": attention by the reader to keys and values as the store holds them, from
+ * which a policy that gives up keys ranks them, too. */
+#include "core/expression/expression_kinds.h"
+
+/* The store that stands behind the bar, with the reader before it. */
+static attn_status find_store(const attn_context *c, attn_kv_store *out) {
+  const attn_expression *e = c->expression;
+  const attn_spec *atom = e->terms[1]->atom;
+  attn_context own = *c;
+  attn_parts parts;
+  own.variant = atom->variant;
+  own.params = atom->params;
+  own.expression = atom->expression;
+  attn_status status = attn_context_check(&own);
+  if (!status) status = attn_describe(NULL, &own, &parts);
+  if (status) return status;
+  *out = parts.store;
+  out->reader = e->terms[0]->text;
+  return ATTN_OK;
+}
+
+static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b;
+  return find_store(c, &out->store);
+}
+
+static attn_status size(const attn_context *c, size_t *work_size, attn_cost *cost) {
+  attn_kv_store store;
+  attn_status status = find_store(c, &store);
+  (void)work_size; /* an engine's */
+  if (status) return status;
+  const attn_problem stored = attn_stored_problem(c->problem, store);
+  return expression_size_term(c, &stored, c->expression->terms[0], NULL, cost);
+}
+
+const expression_kind expression_stored = {.describe = describe, .size = size};

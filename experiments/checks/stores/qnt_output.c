@@ -1,0 +1,261 @@
+/* qnt_output.c - QNT-0 ... QNT-2: a variant that attends to stored keys and values attends to those of the
+ * definition of their types (mathematics/store_law.h), these are within a step of the given ones, and the
+ * error of the output follows. */
+#include "experiments/checks/check_table.h"
+#include "experiments/evidence/cache.h"
+#include "experiments/evidence/rows.h"
+#include "experiments/evidence/stored_copies.h"
+#include "experiments/mathematics/store_law.h"
+#include "experiments/mathematics/vector.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EXACT_ROWS = 8, JUDGED_ROWS = 4096 };
+
+static attn_status no_memory(void) { return attn_fail(ATTN_ENOMEM, "no memory for stored keys and values"); }
+
+/* ---- QNT-0 -------------------------------------------------------------------------------------------- */
+
+/* The hard checks of what reads, on the tensors that it has read: the first that is violated, or that with
+ * the largest margin. */
+static attn_status run_checks(const evidence *of, result_bound *bound) {
+  result_bound worst, own;
+  bound_begin(&worst, bound->name, bound->kind);
+  bound_not_applicable(&worst, "no check of what reads the store can be certified");
+  for (const check *const *c = checks_all; *c && worst.verdict != VERDICT_VIOLATED; c++) {
+    if ((*c)->kind != KIND_HARD || !(*c)->of->holds(of->view)) continue;
+    check_evaluate(*c, of, &own);
+    const bool judged = own.verdict == VERDICT_PASS || own.verdict == VERDICT_VIOLATED;
+    if (!judged ||
+        (worst.verdict == VERDICT_PASS && !(own.margin > worst.margin) && own.verdict == VERDICT_PASS))
+      continue;
+    bound_hard(&worst, own.measured, own.value);
+    bound_say(&worst, own.verdict == VERDICT_PASS ? "%s" : "%s: %s", (*c)->name, own.message);
+  }
+  *bound = worst;
+  return ATTN_OK;
+}
+
+/* The run's output as that of the reader alone, on copies by the law. */
+static attn_status judge_on_copies(const evidence *e, result_bound *bound) {
+  const attn_problem *p = e->problem;
+  attn_plan *plan = NULL;
+  attn_view view;
+  evidence own = *e;
+  exact_rows *exact = NULL;
+  stored_copies copies;
+  own.cache = block_cache_create();
+  attn_status status = stored_copies_make(p, e->view->store, e->k, e->v, &copies);
+  if (!status) status = own.cache ? stored_reader_plan(e->plan, &plan) : no_memory();
+  if (!status) status = attn_plan_inspect(plan, &view);
+  own.plan = plan;
+  own.view = &view;
+  own.k = copies.k;
+  own.v = copies.v;
+  if (!status) status = exact_rows_draw(p, e->q, own.k, own.v, e->kv_len, e->seed, EXACT_ROWS, &exact);
+  own.exact = exact;
+  if (!status) status = run_checks(&own, bound);
+  facts_forget(own.cache);
+  exact_rows_free(exact);
+  block_cache_free(own.cache);
+  attn_plan_destroy(plan);
+  stored_copies_free(&copies);
+  return status;
+}
+
+/* ---- QNT-1 -------------------------------------------------------------------------------------------- */
+
+typedef struct row_room {
+  double *x, *kept, *step, *back; /* [d] */
+  void *single, *codes;
+} row_room;
+
+static bool row_room_make(row_room *r, int64_t d) {
+  *r = (row_room){malloc((size_t)d * sizeof(double)),
+                  malloc((size_t)d * sizeof(double)),
+                  malloc((size_t)d * sizeof(double)),
+                  malloc((size_t)d * sizeof(double)),
+                  malloc((size_t)d * sizeof(float)),
+                  malloc((size_t)d * sizeof(double) + 64)}; /* no code is as long as fp64 */
+  return r->x && r->kept && r->step && r->back && r->single && r->codes;
+}
+
+static void row_room_free(row_room *r) {
+  void *const all[] = {r->x, r->kept, r->step, r->back, r->single, r->codes};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+/* A row: the library's code of it against the law's. */
+static outcome judge_row(attn_dtype type, int64_t d, row_room *r) {
+  outcome worst = OUTCOME_NONE;
+  store_law(type, r->x, d, r->kept, r->step);
+  attn_convert(r->x, ATTN_F64, d, ATTN_F32, r->single);
+  attn_convert(r->single, ATTN_F32, d, type, r->codes);
+  attn_convert(r->codes, type, d, ATTN_F64, r->back);
+  for (int64_t l = 0; l < d; l++) {
+    const bool same = r->back[l] == r->kept[l] || (isnan(r->back[l]) && isnan(r->kept[l]));
+    if (!same)
+      outcome_worsen(&worst, (outcome){.measured = (double)INFINITY, .value = r->step[l]});
+    else if (isfinite(r->kept[l]))
+      outcome_worsen(&worst, (outcome){.measured = fabs(r->back[l] - r->x[l]), .value = r->step[l]});
+  }
+  return worst;
+}
+
+static attn_status judge_codes(const evidence *e, result_bound *bound) {
+  const attn_problem *p = e->problem;
+  const attn_kv_store *store = e->view->store;
+  const int64_t rows = p->batch * p->kv_heads * p->n_kv, some = rows < JUDGED_ROWS ? rows : JUDGED_ROWS;
+  outcome worst = OUTCOME_NONE;
+  char text[96] = "";
+  row_room room;
+  attn_status status = row_room_make(&room, p->d_qk > p->d_v ? p->d_qk : p->d_v) ? ATTN_OK : no_memory();
+  for (int side = 0; side < 2 && !status; side++) {
+    const attn_dtype type = side ? store->v : store->k;
+    const int64_t d = side ? p->d_v : p->d_qk;
+    for (int64_t i = 0; i < some && type != ATTN_F32; i++) {
+      const int64_t r = some > 1 ? i * (rows - 1) / (some - 1) : 0;
+      attn_convert(attn_at(side ? e->v : e->k, r * d, p->dtype), p->dtype, d, ATTN_F64, room.x);
+      if (outcome_worsen(&worst, judge_row(type, d, &room)))
+        snprintf(text, sizeof text, "%s row %lld (batch entry %lld, kv head %lld), as %s", side ? "v" : "k",
+                 (long long)(r % p->n_kv), (long long)(r / p->n_kv / p->kv_heads),
+                 (long long)(r / p->n_kv % p->kv_heads), attn_numbers[type].name);
+    }
+  }
+  row_room_free(&room);
+  if (status) return status;
+  status = outcome_to_verdict(&worst, bound);
+  if (bound->verdict == VERDICT_VIOLATED) bound_say(bound, "%s", text);
+  return status;
+}
+
+/* ---- QNT-2 -------------------------------------------------------------------------------------------- */
+
+/* Of a head the largest steps of its keys and values, component by component. */
+typedef struct steps_walk {
+  const evidence *e;
+  double *k, *v;           /* [d_qk], [d_v] */
+  double *kept, *own;      /* [d] */
+  double k_reach, v_reach; /* the norm of k, the largest of v */
+  outcome *found;
+} steps_walk;
+
+static void largest_steps(steps_walk *w, const head_data *h, const double *x, int64_t d, attn_dtype type,
+                          double *steps) {
+  memset(steps, 0, (size_t)d * sizeof *steps);
+  for (int64_t j = 0; j < h->keys; j++) {
+    store_law(type, x + j * d, d, w->kept, w->own);
+    for (int64_t l = 0; l < d; l++) steps[l] = fmax(steps[l], w->own[l]);
+  }
+}
+
+static attn_status prepare_steps(void *context, const head_data *h) {
+  steps_walk *w = context;
+  const attn_problem *p = h->problem;
+  largest_steps(w, h, h->k, p->d_qk, w->e->view->store->k, w->k);
+  largest_steps(w, h, h->v, p->d_v, w->e->view->store->v, w->v);
+  w->k_reach = vector_norm(w->k, p->d_qk);
+  w->v_reach = 0;
+  for (int64_t l = 0; l < p->d_v; l++) w->v_reach = fmax(w->v_reach, w->v[l]);
+  return ATTN_OK;
+}
+
+static void judge_error(void *context, int64_t r, const row_case *c) {
+  steps_walk *w = context;
+  const attn_problem *p = c->e->problem;
+  row_space *s = c->space;
+  head_data stored = *c->head;
+  prior rounding;
+  double apart = 0;
+  row_extremes scores;
+  row_support(c->head, NULL, c->row->i, s);
+  const row_verdict certain = row_attend(c->head, NULL, s, &scores);
+  stored.k_max += w->k_reach;
+  stored.v_max += w->v_reach;
+  const row_verdict bounded = row_apriori_bound(&stored, &c->e->view->rounding, vector_norm(s->q, p->d_qk),
+                                                scores.bias, s->count, &rounding);
+  if (certain != ROW_OK || bounded != ROW_OK) {
+    w->found[r] = (outcome){.why = row_reason(certain != ROW_OK ? certain : bounded)};
+    return;
+  }
+  for (int64_t l = 0; l < p->d_qk; l++) apart += fabs(s->q[l]) * w->k[l];
+  apart *= fabs(p->scale) * fmax(1, p->score.leaky);
+  for (int64_t l = 0; l < p->d_v; l++) {
+    const double range = row_range(c->head, l);
+    s->bound[l] = tanh(apart / 2) * range + w->v[l] + rounding.spread * (range + 2 * w->v_reach) +
+                  rounding.growth * stored.v_max + rounding.floor + 0x1p-40 * stored.v_max;
+  }
+  w->found[r] = outcome_components(s->given, c->o, s->bound, p->d_v);
+}
+
+static attn_status judge_errors(const evidence *e, result_bound *bound) {
+  const attn_problem *p = e->problem;
+  const int64_t d = p->d_qk > p->d_v ? p->d_qk : p->d_v;
+  outcome worst = OUTCOME_NONE;
+  double *room = malloc(4 * (size_t)d * sizeof *room);
+  steps_walk w = {.e = e, .found = calloc((size_t)e->exact->judged + 1, sizeof *w.found)};
+  bool *take = rows_subsample(e, 0x1p24 / ((double)p->n_kv * (double)(p->d_qk + p->d_v)));
+  attn_status status = room && w.found && take ? ATTN_OK : no_memory();
+  if (room) w.k = room, w.v = room + d, w.kept = room + 2 * d, w.own = room + 3 * d;
+  if (!status) status = rows_walk(e, take, &(rows_visitor){&w, prepare_steps, judge_error});
+  for (int64_t r = 0; r < e->exact->judged && !status; r++)
+    if (take[r]) outcome_worsen(&worst, w.found[r]);
+  if (!status) status = outcome_to_verdict(&worst, bound);
+  free(room);
+  free(w.found);
+  free(take);
+  return status;
+}
+
+#define TYPES "The types' definitions are those of `attnlab describe store`."
+
+const check check_qnt0 = {
+    .name = "QNT-0",
+    .of = &of_stores,
+    .kind = KIND_HARD,
+    .statement =
+        "the output is exact attention to keys and values as the definitions of their types store them",
+    .source = "derived: FP-1 and FP-2 on the stored tensors",
+    .formula =
+        "FP-1, or FP-2 of an online softmax, where K and V are dec(enc(K)) and dec(enc(V)), each row by "
+        "the definition of its type, computed in fp64 apart from the library.",
+    .cause = "codes of a neighbour block or head, a scale that is not the block's, a bias or sink that the "
+             "reader of codes leaves out",
+    .assumes = TYPES " And what these checks assume.",
+    .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, n = 96"),
+    .evaluate = judge_on_copies,
+};
+
+const check check_qnt1 = {
+    .name = "QNT-1",
+    .of = &of_stores,
+    .kind = KIND_HARD,
+    .statement = "every stored number is that of its type's definition, and within a step of the given one",
+    .source =
+        "the definitions of the types (core/kernels/codes.h); derived: half a step, and what f16 rounds of "
+        "scales and least values",
+    .formula =
+        "|x^ - x| <= D. f16, bf16, fp8: half a unit in the last place. int<b>: scale / 2 + (2^b - 1/2) "
+        "r(scale) + r(least), scale = (max - min) / (2^b - 1), r the rounding of f16. q8_0: scale / 2 + "
+        "127 r(scale); q4_0: scale + 8 r(scale), for it has a code for -8 and none for 8.",
+    .assumes = TYPES " Numbers are finite and fit the type; others are NaN, with their block.",
+    .nulls = CHECK_BLIND("it looks at what is stored, not at the output"),
+    .evaluate = judge_codes,
+};
+
+const check check_qnt2 = {
+    .name = "QNT-2",
+    .of = &of_exact_stores,
+    .kind = KIND_HARD,
+    .statement = "the output differs from exact attention by no more than the steps of the types allow",
+    .source =
+        "derived: total variation of two softmaxes whose scores differ by at most H is at most tanh(H/2)",
+    .formula =
+        "|o^_l - o_l| <= tanh(H/2) (max_j v_jl - min_j v_jl) + max_j D^v_jl, and rounding as in FP-3; H = "
+        "|c| sum_l |q_l| max_j D^k_jl, D as in QNT-1.",
+    .assumes = TYPES " And what FP-1 assumes.",
+    .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, n = 96"),
+    .evaluate = judge_errors,
+};

@@ -1,0 +1,12 @@
+/* store_law.h - the numbers that a row becomes in a type in which caches hold it, from the definition of the
+ * type, and how far they may be from the given ones. Written apart from core/kernels/codes.h. */
+#ifndef EXPERIMENTS_MATHEMATICS_STORE_LAW_H
+#define EXPERIMENTS_MATHEMATICS_STORE_LAW_H
+
+#include "attn.h"
+
+/* x [count], numbers of fp32: kept [count] what is stored of them, and step [count] at most |kept - x|; NaN
+ * and Inf where a number is not finite or too large for the type. */
+void store_law(attn_dtype, const double *x, int64_t count, double *kept, double *step);
+
+#endif
