@@ -65,6 +65,39 @@ typedef struct attn_kv_rule {
   uint64_t seed;
 } attn_kv_rule;
 
+/* Parameters of a rule that is the member `rule` of a variant's parameters: budget, recent, prompt. */
+#define ATTN_KV_PARAMS(params, rule)                                              \
+  {"budget", ATTN_INT, offsetof(params, rule.budget),      1, 1 << 30,            \
+   "512",    NULL,     "keys that a kv head's cache holds"},                      \
+      {"recent",         ATTN_INT, offsetof(params, rule.recent),     1, 1 << 30, \
+       "min(32,budget)", NULL,     "newest of these, which do not go"},           \
+  {                                                                               \
+    "prompt", ATTN_INT, offsetof(params, rule.prompt), 0, 1 << 30, "0", NULL,     \
+        "positions whose queries see all keys, before any goes"                   \
+  }
+/* A variant that is a rule: attention, query by query, to the keys that a cache under the rule holds
+ * (experiments/examples/policy.c). The functions of a rule that rule_of makes of a context, and what such a
+ * variant declares. */
+ATTN_API attn_status attn_kv_applicable(const attn_context *, const attn_kv_rule *);
+ATTN_API attn_status attn_kv_describe(attn_builder *, const attn_context *, const attn_kv_rule *,
+                                      attn_parts *);
+ATTN_API attn_cost attn_kv_cost(const attn_context *, const attn_kv_rule *);
+#define ATTN_KV_FUNCTIONS(rule_of)                                                          \
+  static attn_status kv_applicable(const attn_context *c) {                                 \
+    const attn_kv_rule r = rule_of(c);                                                      \
+    return attn_kv_applicable(c, &r);                                                       \
+  }                                                                                         \
+  static attn_status kv_describe(attn_builder *b, const attn_context *c, attn_parts *out) { \
+    const attn_kv_rule r = rule_of(c);                                                      \
+    return attn_kv_describe(b, c, &r, out);                                                 \
+  }                                                                                         \
+  static attn_cost kv_cost(const attn_context *c) {                                         \
+    const attn_kv_rule r = rule_of(c);                                                      \
+    return attn_kv_cost(c, &r);                                                             \
+  }
+#define ATTN_CAP_KV_RULE \
+  ((ATTN_CAP_SOFTMAX & ~(uint32_t)(ATTN_CAP_SHIFT | ATTN_CAP_MASK)) | ATTN_CAP_LSE | ATTN_CAP_DATA)
+
 /* One kv head under a rule: keys arrive, queries are observed, keys go. */
 typedef struct attn_kv_head {
   attn_kv_rule rule;

@@ -189,6 +189,8 @@ static inline void attn_prefetch_row(const void *x, int64_t columns, attn_dtype 
 #endif
 }
 
+typedef struct attn_parts attn_parts; /* what a variant is made of */
+
 #include "attn_engines.h"
 #include "attn_eviction.h"
 
@@ -201,8 +203,6 @@ typedef struct attn_budget {
    * `needed` itself. */
   int64_t (*value)(const attn_context *, int64_t needed);
 } attn_budget;
-
-typedef struct attn_parts attn_parts;
 
 /* How attention is computed from parts: by an engine, or by a method of the variant that no engine makes. */
 typedef struct attn_method {

@@ -18,7 +18,7 @@ enum { LIST_MAX = 64 };
 
 typedef struct arguments {
   quality_request request;
-  const char *specs[LIST_MAX], *tasks[LIST_MAX];
+  const char *specs[LIST_MAX], *caches[LIST_MAX], *tasks[LIST_MAX];
   int64_t n[LIST_MAX];
   double mixes[LIST_MAX];
   bool json;
@@ -36,6 +36,10 @@ static const cli_option options[] = {
     {"tokens", 0, "FILE", "Windows of these token ids, an int32 or int64 .npy", CLI_TEXT, REQUEST(ids.tokens),
      0, 0, NULL},
     {"variant", 'v', "SPEC", "Replace attention by this variant (may be repeated)", CLI_OTHER, 0, 0, 0, NULL},
+    {"cache", 0, "SPEC",
+     "As --variant, of a cache: its policy gives up keys from the first scored position on, after a prompt "
+     "that is read whole (may be repeated)",
+     CLI_OTHER, 0, 0, 0, NULL},
     {"task", 0, "TASK",
      "text:skip=128 (the default), copy:length=64,alphabet=64, recall:pairs=1,digits=6,depth=-1, "
      "track:chains=1,hops=4, frequent:alpha=2,words=100 or sample:temperature=1 (may be repeated)",
@@ -86,6 +90,8 @@ static void read_option(struct argp_state *state, void *input, const char *optio
   quality_request *r = &a->request;
   if (strcmp(option, "--variant") == 0) {
     add(state, option, a->specs, &r->spec_count, text);
+  } else if (strcmp(option, "--cache") == 0) {
+    add(state, option, a->caches, &r->cache_count, text);
   } else if (strcmp(option, "--task") == 0) {
     add(state, option, a->tasks, &r->task_count, text);
   } else if (strcmp(option, "--shard") == 0) {
@@ -110,7 +116,7 @@ static void read_option(struct argp_state *state, void *input, const char *optio
 static void complete(struct argp_state *state, void *input) {
   const quality_request *r = &((const arguments *)input)->request;
   if (!r->ids.text == !r->ids.tokens) argp_error(state, "expected either --text FILE or --tokens FILE");
-  if (r->spec_count == 0) argp_error(state, "--variant SPEC is missing");
+  if (r->spec_count + r->cache_count == 0) argp_error(state, "--variant SPEC is missing");
   if (r->shards > 1 && !((const arguments *)input)->output)
     argp_error(state, "--shard: -o NAME.h5 is missing");
   if (!(r->kl_budget > 0)) argp_error(state, "--kl %g: expected a positive number", r->kl_budget);
@@ -164,6 +170,7 @@ int cmd_eval(int argc, char **argv) {
   quality_teller teller = {.command = argv[0], .out = stdout, .errors = stderr};
   cli_parse(&parser, argc, argv, &a);
   r->specs = a.specs;
+  r->caches = a.caches;
   r->tasks = a.tasks;
   r->n.items = a.n;
   r->mixes = a.mixes;

@@ -132,12 +132,51 @@ static attn_status tell(const answer *a, quality_job *j, const swap_list lists[3
   return status;
 }
 
+/* A policy that does not say itself how long its prompt is has that of the windows. */
+static attn_status name_cache(const char *text, int64_t prompt, char **out) {
+  attn_spec *spec = NULL, *cut = NULL;
+  attn_status status = attn_spec_parse(&spec, text);
+  const bool policy = !status && !isnan(attn_spec_number(spec, "prompt")) && !attn_spec_names(spec, "prompt");
+  if (policy) status = attn_spec_with_int(spec, "prompt", prompt, &cut);
+  if (!status && !(*out = text_format("%s", policy ? cut->text : text))) status = ATTN_ENOMEM;
+  attn_spec_destroy(spec);
+  attn_spec_destroy(cut);
+  return status;
+}
+
+/* The specs that are asked for of these windows; released with named_specs_free. */
+typedef struct named_specs {
+  char **text;
+  int64_t count;
+} named_specs;
+
+static void named_specs_free(named_specs *x) {
+  for (int64_t i = 0; x->text && i < x->count; i++) free(x->text[i]);
+  free(x->text);
+}
+
+static attn_status name_specs(const quality_request *r, const quality_windows *w, named_specs *out) {
+  int64_t prompt = w->n;
+  for (int64_t i = 0; i < w->count; i++) prompt = w->first[i] < prompt ? w->first[i] : prompt;
+  *out = (named_specs){calloc((size_t)(r->spec_count + r->cache_count) + 1, sizeof *out->text),
+                       r->spec_count + r->cache_count};
+  attn_status status = out->text ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the names of variants");
+  for (int64_t i = 0; !status && i < r->spec_count; i++)
+    if (!(out->text[i] = text_format("%s", r->specs[i]))) status = ATTN_ENOMEM;
+  for (int64_t i = 0; !status && i < r->cache_count; i++)
+    status = name_cache(r->caches[i], prompt, &out->text[r->spec_count + i]);
+  return status;
+}
+
 static attn_status run_all(const answer *a, quality_job *j) {
   swap_list lists[3] = {{0}, {0}, {0}};
-  attn_status status = run_specs(a, j, a->r->specs, a->r->spec_count, ASKED, &lists[0]);
+  named_specs specs;
+  attn_status status = name_specs(a->r, j->windows, &specs);
+  if (!status) status = run_specs(a, j, (const char *const *)specs.text, specs.count, ASKED, &lists[0]);
   if (!status && !a->r->bare) status = run_baselines(a, j, &lists[1]);
   if (!status) status = tell(a, j, lists);
   for (int i = 0; i < 3; i++) swap_list_free(&lists[i]);
+  named_specs_free(&specs);
   return status;
 }
 
@@ -174,8 +213,11 @@ static attn_status ask(const answer *a, const char *spec, int64_t n, bool run) {
   attn_status status = prepare(a, spec, n, run, &windows, &asked);
   if (!status && !run) {
     swap_list list = {0};
-    status = list_swaps(a, n, r->specs, r->spec_count, ASKED, &list);
+    named_specs specs;
+    status = name_specs(r, &windows, &specs);
+    if (!status) status = list_swaps(a, n, (const char *const *)specs.text, specs.count, ASKED, &list);
     swap_list_free(&list);
+    named_specs_free(&specs);
   }
   if (!status && run) {
     digest_tokens(&windows, tokens_sha256);

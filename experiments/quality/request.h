@@ -8,7 +8,8 @@
 typedef struct quality_request {
   data_ids_request ids; /* the model, and what its windows are taken from */
   const char *const *specs, *const *tasks;
-  int64_t spec_count, task_count;
+  const char *const *caches; /* specs whose policies give up keys from the first scored position on */
+  int64_t spec_count, cache_count, task_count;
   attn_int_list n;
   const char *layers, *heads, *phase;
   int64_t windows, seed;

@@ -1,0 +1,176 @@
+/* eviction.c - a variant that is a rule (attn_eviction.h): on a whole sequence, query by query, attention to
+ * the keys that a cache under the rule holds. What is prepared of a kv head says of each key which position it
+ * made room for; the selection of a query is what was there. */
+#include "attn_variant.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { ROWS = 16, HELD = -1 };
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t capacity(const attn_kv_rule *r, const attn_problem *p) {
+  return smaller(r->prompt > r->budget ? r->prompt : r->budget, p->n_kv);
+}
+
+/* Keys and a query of each head that shares them in fp64, and the head. */
+typedef struct room {
+  double *keys, *queries;
+  int64_t *position;
+  void *head;
+} room;
+
+static room carve(const attn_problem *p, const attn_kv_rule *r, attn_carver *carver) {
+  return (room){.keys = attn_carve(carver, p->n_kv, p->d_qk, sizeof(double)),
+                .queries = attn_carve(carver, p->heads / p->kv_heads, p->d_qk, sizeof(double)),
+                .position = attn_carve(carver, capacity(r, p), 1, sizeof(int64_t)),
+                .head = attn_carve(carver, 1, 1, attn_kv_head_bytes(r, capacity(r, p)))};
+}
+
+static void observe(const attn_call *call, int64_t batch, int64_t i, attn_kv_head *h, const room *w) {
+  const attn_problem *p = call->context->problem;
+  const int64_t group = p->heads / p->kv_heads, first = h->kv_head * group;
+  for (int64_t g = 0; g < group; g++)
+    attn_convert(attn_row(call->q, p->q, batch, first + g, i, p->dtype), attn_stored(p->q, p->dtype), p->d_qk,
+                 ATTN_F64, w->queries + g * p->d_qk);
+  attn_kv_observe(h, p, batch, first, group, w->queries, w->keys, attn_problem_position(p, i));
+}
+
+/* Of each key the position that it made room for, HELD to the end. */
+static void prepare(const void *rule, const attn_call *call, int64_t batch, int64_t kv_head, void *prepared,
+                    void *scratch) {
+  const attn_kv_rule *r = rule;
+  const attn_problem *p = call->context->problem;
+  const int64_t keys = attn_call_keys(call, batch), first = attn_problem_position(p, 0);
+  int64_t *went = prepared;
+  attn_carver carver = {.base = scratch};
+  const room w = carve(p, r, &carver);
+  attn_kv_head h;
+  attn_kv_head_begin(&h, r, kv_head, p->d_qk, capacity(r, p), true, w.position, w.head);
+  for (int64_t t = 0; t < p->n_kv; t++) {
+    went[t] = HELD;
+    if (t < keys) {
+      double *own = w.keys + t * p->d_qk;
+      attn_convert(attn_row(call->k, p->k, batch, kv_head, t, p->dtype), attn_stored(p->k, p->dtype), p->d_qk,
+                   ATTN_F64, own);
+      const int64_t gone = attn_kv_arrive(&h, t, w.keys, own);
+      for (int64_t g = 0; g < gone; g++) went[h.gone_position[g]] = t;
+    }
+    if (attn_kv_observes(r->score) && t >= first) observe(call, batch, t - first, &h, &w);
+  }
+}
+
+static void select(const void *rule, const attn_call *call, const attn_block *b, const void *prepared,
+                   attn_picks *picks, void *scratch) {
+  const attn_kv_rule *r = rule;
+  const int64_t *went = prepared;
+  (void)scratch;
+  for (int64_t i = 0; i < b->count; i++) {
+    const int64_t t = attn_problem_position(call->context->problem, b->first + i),
+                  keys = smaller(t + 1, attn_call_keys(call, b->batch));
+    picks->counts[i] = 0;
+    if (t < r->prompt && keys > 0) attn_picks_add(picks, i, 0, keys, 0);
+    for (int64_t j = 0; j < keys && t >= r->prompt; j++)
+      if (went[j] == HELD || went[j] > t) attn_picks_add(picks, i, j, j + 1, 0);
+  }
+}
+
+/* The law of scores that are fixed: besides what is safe, the largest stay. */
+static bool always(const void *rule, const attn_query *query, int64_t key) {
+  const attn_kv_rule *r = rule;
+  const int64_t t = attn_call_position(query->call, query->batch, query->i),
+                last = smaller(t, attn_call_keys(query->call, query->batch) - 1);
+  return t < r->prompt || last - key < r->recent;
+}
+
+static double score_of(const void *rule, const attn_query *query, int64_t key, double *error) {
+  enum { SHORT = 256 };
+  const attn_kv_rule *r = rule;
+  const attn_problem *p = query->call->context->problem;
+  const int64_t kv_head = query->head / (p->heads / p->kv_heads);
+  double row[SHORT], *own = p->d_qk > SHORT ? malloc((size_t)p->d_qk * sizeof *own) : row,
+                     score = (double)NAN;
+  if (own)
+    attn_convert(attn_row(query->call->k, p->k, query->batch, kv_head, key, p->dtype),
+                 attn_stored(p->k, p->dtype), p->d_qk, ATTN_F64, own);
+  if (own)
+    r->score->score(
+        &(attn_kv_held){
+            .d = p->d_qk, .count = 1, .position = &key, .keys = own, .seed = r->seed, .kv_head = kv_head},
+        &score);
+  if (own != row) free(own);
+  *error = (double)(p->d_qk + 2) * 0x1p-53 * fabs(score);
+  return score;
+}
+
+attn_status attn_kv_applicable(const attn_context *c, const attn_kv_rule *r) {
+  const attn_problem *p = c->problem;
+  const char *name = c->variant->name;
+  if (r->recent > r->budget)
+    return attn_fail(ATTN_EINVAL, "variant %s: budget = %lld, expected at least recent = %lld", name,
+                     (long long)r->budget, (long long)r->recent);
+  if (!p->causal) return attn_fail(ATTN_EUNSUPPORTED, "variant %s: only causal attention", name);
+  if (attn_kv_observes(r->score) && p->n_q != p->n_kv)
+    return attn_fail(
+        ATTN_EUNSUPPORTED,
+        "variant %s: score=%s ranks by the weights of all queries, of which %lld of %lld are given", name,
+        r->score->name, (long long)p->n_q, (long long)p->n_kv);
+  return p->score.dense.at ? attn_fail(ATTN_EUNSUPPORTED, "variant %s: a bias of the scores", name) : ATTN_OK;
+}
+
+attn_status attn_kv_describe(attn_builder *b, const attn_context *c, const attn_kv_rule *r, attn_parts *out) {
+  static const attn_exemption of_keys[] = {{ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
+                                           {0, NULL}},
+                              of_weights[] = {
+                                  {ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
+                                  {ATTN_EXEMPT_ROWS, "which keys are held depends on the queries before"},
+                                  {0, NULL}};
+  const attn_problem *p = c->problem;
+  const void *kept;
+  attn_carver counter = {.base = NULL};
+  const attn_status status = attn_builder_keep(b, r, sizeof *r, &kept);
+  if (status) return status;
+  carve(p, r, &counter);
+  out->exempt = attn_kv_observes(r->score) ? of_weights : of_keys;
+  if (attn_kv_observes(r->score)) out->caps &= ~(uint32_t)ATTN_CAP_CROSS;
+  out->cache = *r;
+  out->selector = (attn_selector){.state = kept,
+                                  .share = ATTN_SHARE_GROUP,
+                                  .rows = ROWS,
+                                  .max_runs = smaller(r->budget, (p->n_kv + 1) / 2),
+                                  .max_keys = r->prompt ? 0 : smaller(r->budget, p->n_kv),
+                                  .every = r->budget >= p->n_kv || r->prompt >= p->n_kv,
+                                  .prepared_bytes = attn_size_times((size_t)p->n_kv, sizeof(int64_t)),
+                                  .prepare = prepare,
+                                  .scratch_bytes = counter.used,
+                                  .select = select};
+  if (!r->score->fixed) return ATTN_OK;
+  out->selector.grain = 1;
+  out->selector.kept = r->budget - r->recent;
+  out->selector.always = always;
+  out->selector.score = score_of;
+  return ATTN_OK;
+}
+
+/* Keys that the queries at the first n positions see, of a head. */
+static double pairs_up_to(const attn_kv_rule *r, double n) {
+  const double prompt = fmin(n, (double)r->prompt), budget = (double)r->budget,
+               full = fmin(n, fmax(prompt, budget)); /* from here on as many as the budget */
+  return n <= 0 ? 0 : full * (full + 1) / 2 + (n - full) * budget;
+}
+
+attn_cost attn_kv_cost(const attn_context *c, const attn_kv_rule *r) {
+  const attn_problem *p = c->problem;
+  const double pairs = pairs_up_to(r, (double)p->n_kv) - pairs_up_to(r, (double)attn_problem_position(p, 0)),
+               d = (double)p->d_qk;
+  attn_cost result = attn_softmax_cost(c, pairs);
+  if (r->budget >= p->n_kv) return result;
+  if (attn_kv_observes(r->score)) {
+    result.mul_add += (double)(p->batch * p->heads) * pairs * d;
+    result.exp += (double)(p->batch * p->heads) * pairs;
+  } else if (!r->score->fixed) {
+    result.mul_add += (double)(p->batch * p->kv_heads * (p->n_kv - r->budget) * r->budget) * 2 * d;
+  }
+  return result;
+}
