@@ -6,7 +6,7 @@ const hues = {
   light: ['#0072b2', '#b97700', '#008f6b', '#b8609a', '#7a4fd0', '#2f97d3', '#6f7300', '#332288', '#3a7d44', '#8c5a2b', '#00838f', '#55606e'],
   dark: ['#4aa8e8', '#e6b03c', '#2fc79a', '#e39cc6', '#b79cf0', '#8fd0f5', '#c2c23d', '#9d97f5', '#8fce98', '#d9a06a', '#4fc4ce', '#aab4c0'],
 };
-const shapes = ['circle', 'square', 'triangle', 'diamond', 'down', 'hexagon'];
+const shapes = ['circle', 'square', 'triangle', 'diamond', 'down', 'hexagon', 'plus', 'left'];
 const dashes = ['', '6 3', '2 3', '8 3 2 3'];
 const rounding = 1e-5; // a relative error below it is one of rounding
 const methods = [...new Set(data.lines.map((line) => line.method))];
@@ -41,10 +41,12 @@ function series(line, points, options = {}) {
   return {label, group: method, ...lookOf(line), width: 1.5, size: 4.5, joined: true, points, ...options};
 }
 
-// A curve for each method: its settings are joined, its mark is its own.
+// A curve for each method: its settings are joined; of those of its variant, which have its colour, it has another mark than they.
 function curve(line, points, options = {}) {
-  const {method} = data.lines[line];
-  return series(line, points, {label: method, shape: shapes[methods.indexOf(method) % shapes.length], dash: '', ...options});
+  const {method, variant} = data.lines[line];
+  const place = [...new Set(data.lines.filter((other) => other.variant === variant).map((other) => other.method))].indexOf(method);
+  const dash = dashes[Math.floor(place / shapes.length) % dashes.length];
+  return series(line, points, {label: method, shape: shapes[place % shapes.length], dash, ...options});
 }
 
 // A grey line, without marks.
