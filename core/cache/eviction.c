@@ -1,6 +1,6 @@
 /* eviction.c - a variant that is a rule (attn_eviction.h): on a whole sequence, query by query, attention to
- * the keys that a cache under the rule holds. What is prepared of a kv head says of each key which position it
- * made room for; the selection of a query is what was there. */
+ * the keys that a cache under the rule holds. What is prepared of a kv head says of each key which position
+ * it made room for; the selection of a query is what was there. */
 #include "attn_variant.h"
 
 #include <math.h>

@@ -10,9 +10,9 @@
  *               of 32 channels; the code is the nearest by the scale and the least value as they are stored
  *   fp8         e4m3 without a scale (Micikevicius et al. 2022, arXiv:2209.05433), saturating at 448
  *
- * Codes of w = 8, 4, 2 or 1 bits are a plane of 4 w bytes: element j is in byte j mod 4 w, from bit w (j div
- * 4 w) on. 3, 5, 6, 7 bits are two or three planes, the low bits first. A block with a number that is not
- * finite, or whose scale or least value f16 cannot hold, is NaN. */
+ * Codes of w = 8, 4 or 2 bits are a plane of 4 w bytes: element j is in byte j mod 4 w, from bit
+ * w (j div 4 w) on; of 1 bit, bit j of the plane. 3, 5, 6, 7 bits are two or three planes, the low bits first.
+ * A block with a number that is not finite, or whose scale or least value f16 cannot hold, is NaN. */
 #ifndef ATTN_CORE_KERNELS_CODES_H
 #define ATTN_CORE_KERNELS_CODES_H
 
@@ -34,20 +34,23 @@ enum { CODES_BLOCK = 32, CODES_NAN = 0x7e00 };
 
 /* ---- planes of bits ------------------------------------------------------------------------------------ */
 
+/* Adds the codes of a plane, so many bits up. Bytes first, all alike, which are made numbers afterwards: so
+ * compilers see vectors. */
 static inline void codes_plane_read(const uint8_t *plane, int width, int shift, uint8_t *codes) {
   const int bytes = 4 * width, mask = (1 << width) - 1;
-  for (int part = 0; part < 8 / width; part++)
-    for (int i = 0; i < bytes; i++)
-      codes[part * bytes + i] =
-          (uint8_t)(codes[part * bytes + i] | (plane[i] >> part * width & mask) << shift);
+  const uint32_t word =
+      plane[0] | (uint32_t)plane[1] << 8 | (uint32_t)plane[2] << 16 | (uint32_t)plane[3] << 24;
+  uint8_t own[CODES_BLOCK];
+  for (int i = 0; width == 1 && i < CODES_BLOCK; i++) own[i] = (uint8_t)(word >> i & 1);
+  for (int part = 0; width > 1 && part < 8 / width; part++)
+    for (int i = 0; i < bytes; i++) own[part * bytes + i] = (uint8_t)(plane[i] >> part * width & mask);
+  for (int i = 0; i < CODES_BLOCK; i++) codes[i] = (uint8_t)(shift ? codes[i] | own[i] << shift : own[i]);
 }
 
 static inline void codes_read(const uint8_t *at, int bits, uint8_t *codes) {
-  memset(codes, 0, CODES_BLOCK);
   for (int shift = 0, width = 1; width <= bits; width *= 2)
     if (bits & width) {
-      codes_plane_read(at, width, shift, codes);
-      at += 4 * width;
+      codes_plane_read(at + 4 * shift, width, shift, codes);
       shift += width;
     }
 }
@@ -57,9 +60,10 @@ static inline void codes_write(uint8_t *at, int bits, const uint8_t *codes) {
   for (int shift = 0, width = 1; width <= bits; width *= 2)
     if (bits & width) {
       const int bytes = 4 * width, mask = (1 << width) - 1;
-      for (int j = 0; j < CODES_BLOCK; j++)
-        at[j % bytes] = (uint8_t)(at[j % bytes] | (codes[j] >> shift & mask) << j / bytes * width);
-      at += bytes;
+      for (int j = 0; j < CODES_BLOCK; j++) {
+        const int byte = width == 1 ? j / 8 : j % bytes, bit = width == 1 ? j % 8 : j / bytes * width;
+        at[4 * shift + byte] = (uint8_t)(at[4 * shift + byte] | (codes[j] >> shift & mask) << bit);
+      }
       shift += width;
     }
 }
@@ -129,6 +133,7 @@ static inline void codes_to_q4_0(const float *x, uint8_t *at) {
   codes_write(at + 2, 4, codes);
 }
 
+/* The product of a scale and a code is exact. */
 static inline void codes_from_int(const uint8_t *at, int bits, float *to) {
   const float scale = codes_half(at), least = codes_half(at + 2);
   uint8_t codes[CODES_BLOCK];
@@ -163,12 +168,14 @@ CODES_INT(6)
 CODES_INT(7)
 CODES_INT(8)
 
-/* Exponent and fraction stand 20 bits higher in fp32, and the exponent's bias is greater by 120. */
+/* Exponent and fraction stand 20 bits higher in fp32, and the exponent's bias is greater by 120. Numbers f
+ * 2^-9 below the least normal one have no leading 1: y = 2^-7 (1 + f / 8) is then too much by 2^-6 - y. */
 static inline void codes_from_fp8(const uint8_t *at, float *to) {
   for (int i = 0; i < CODES_BLOCK; i++) {
-    const uint32_t own = at[i], magnitude = half_word_of(half_float_of((own & 0x7fu) << 20) * 0x1p120f),
-                   word = (own & 0x7fu) == 0x7fu ? 0x7fc00000u : magnitude;
-    to[i] = half_float_of(word | (own & 0x80u) << 24);
+    const uint32_t size = at[i] & 0x7fu, none = -(uint32_t)(size == 0x7f), small = -(uint32_t)(size < 8);
+    const float y = half_float_of((size << 20) + 0x3c000000u),
+                off = half_float_of(half_word_of(y - 0x1p-6f) & small);
+    to[i] = half_float_of(half_word_of(y + off) | (none & 0x7fc00000u) | (uint32_t)(at[i] & 0x80u) << 24);
   }
 }
 

@@ -1264,7 +1264,7 @@ mutant(evict-budget core/cache/kv_head.c core_kv_cache/holds_what_the_definition
   [[@h->count < r->budget@]] [[h->count <= r->budget]])
 mutant(evict-prompt core/cache/kv_head.c core_kv_cache/holds_what_the_definitions_hold "" "keys go before the prompt is over"
   [[position < @r->prompt@]] [[0]])
-mutant(evict-returns variants/evict.c EVICT-1 "evict:score=h2o,budget=24,recent=4" "a key is missed for one step alone"
+mutant(evict-returns core/cache/eviction.c EVICT-1 "evict:score=h2o,budget=24,recent=4" "a key is missed for one step alone"
   [[@went[j] == HELD@ || went[j] > t]] [[went[j] == HELD && j % 5 != t % 5]])
 mutant(evict-sums-stay core/cache/kv_head.c EVICT-2 "evict:score=h2o,budget=24,recent=4" "sums stay where they are as keys go"
   [[if (h->sum) h->sum[kept] = h->sum[j];]] [[;]])
@@ -1319,9 +1319,9 @@ mutant(store-scale-unrounded core/kernels/codes.h QNT-1 "store:k=int8,v=int8" "c
 mutant(store-least-missing core/kernels/codes.h QNT-1 "store:k=int4,v=int4" "the least value is not added"
   [[scale * (float)codes[i] + @least@]] [[0 * least]])
 mutant(store-plane-reversed core/kernels/codes.h QNT-1 "store:k=int2,v=int2" "parts of a plane are read from the other end"
-  [[plane[i] >> @part * width@]] [[(8 / width - 1 - part) * width]])
+  [[(uint8_t)(plane[i] >> @part * width@ & mask)]] [[(8 / width - 1 - part) * width]])
 mutant(store-third-bit-low core/kernels/codes.h QNT-1 "store:k=int3,v=int3" "the second plane's bits are read as the first's"
-  [[codes_plane_read(at, width, @shift@, codes)]] [[0]])
+  [[codes_plane_read(at + 4 * shift, width, @shift@, codes)]] [[0]])
 mutant(store-values-doubled core/kernels/codes.h QNT-2 "store:k=q8_0,v=q8_0" "numbers of q8_0 are twice as large"
   [[to[i] = @scale * (float)(int8_t)at[2 + i]@;]] [=[2 * scale * (float)(int8_t)at[2 + i]]=])
 mutant(store-not-finite core/kernels/codes.h variants_codes/what_is_no_number_makes_its_block_one "" "an infinite number is the scale of its block"

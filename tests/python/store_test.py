@@ -19,13 +19,16 @@ def half(x):
 
 
 def planes(codes, bits):
-    """Codes of 32 numbers, low bits first: w = 1, 2, 4, 8 bits are 4 w bytes, element j in byte j mod 4 w."""
+    """Codes of 32 numbers, low bits first: w = 2, 4, 8 bits are 4 w bytes, element j in byte j mod 4 w; 1 bit is bit j."""
     out, shift = b"", 0
     for width in 1, 2, 4, 8:
-        if bits & width:
-            part = (codes >> shift & (1 << width) - 1).reshape(8 // width, 4 * width)
-            out += bytes((part << (np.arange(8 // width) * width)[:, None]).sum(0).astype("u1"))
-            shift += width
+        part = codes >> shift & (1 << width) - 1
+        if bits & width and width == 1:
+            out += np.packbits(part.astype("u1"), bitorder="little").tobytes()
+        elif bits & width:
+            part = part.reshape(8 // width, 4 * width) << (np.arange(8 // width) * width)[:, None]
+            out += part.sum(0).astype("u1").tobytes()
+        shift += bits & width
     return out
 
 
