@@ -11,8 +11,8 @@
  *   fp8         e4m3 without a scale (Micikevicius et al. 2022, arXiv:2209.05433), saturating at 448
  *
  * Codes of w = 8, 4 or 2 bits are a plane of 4 w bytes: element j is in byte j mod 4 w, from bit
- * w (j div 4 w) on; of 1 bit, bit j of the plane. 3, 5, 6, 7 bits are two or three planes, the low bits first.
- * A block with a number that is not finite, or whose scale or least value f16 cannot hold, is NaN. */
+ * w (j div 4 w) on; of 1 bit, bit j of the plane. 3, 5, 6, 7 bits are two or three planes, the low bits
+ * first. A block with a number that is not finite, or whose scale or least value f16 cannot hold, is NaN. */
 #ifndef ATTN_CORE_KERNELS_CODES_H
 #define ATTN_CORE_KERNELS_CODES_H
 
