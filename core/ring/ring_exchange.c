@@ -126,6 +126,8 @@ static attn_status prepare(attn_ring *ring, const attn_problem *problem, const c
       !attn_problem_plain(&p)) /* each part would take a sink for itself, and its own places for positions */
     status = attn_fail(ATTN_EUNSUPPORTED,
                        "ring: takes scores as they are, without a mask, bias, soft cap or sink");
+  if (!status && (p.q.stored || p.k.stored || p.v.stored || p.o.stored))
+    status = attn_fail(ATTN_EUNSUPPORTED, "ring: takes tensors of fp32 and fp64, not in another type");
   if (!status) status = attn_options_fill(options, p.dtype, p.d_qk, p.d_v, &filled);
   if (status) return status;
   if (p.n_q != p.n_kv)

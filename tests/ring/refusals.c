@@ -45,6 +45,12 @@ static void try_common(void) {
   p.score.sink = (const double[]){1, 2};
   refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EUNSUPPORTED, "sink");
   p = good;
+  p.dtype = ATTN_F16;
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EUNSUPPORTED, "not in another type");
+  p = good;
+  p.k.stored = ATTN_Q8_0;
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EUNSUPPORTED, "not in another type");
+  p = good;
   p.mask = (attn_mask){.kind = ATTN_MASK_PREFIX, .size = 3};
   refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EUNSUPPORTED, "without a mask");
 }
