@@ -216,11 +216,11 @@ const check check_qnt0 = {
     .of = &of_stores,
     .kind = KIND_HARD,
     .statement =
-        "the output is exact attention to keys and values as the definitions of their types store them",
-    .source = "derived: FP-1 and FP-2 on the stored tensors",
-    .formula =
-        "FP-1, or FP-2 of an online softmax, where K and V are dec(enc(K)) and dec(enc(V)), each row by "
-        "the definition of its type, computed in fp64 apart from the library.",
+        "the output is what its reader makes of keys and values as the definitions of their types store them",
+    .source = "derived: the hard checks of the reader, on the stored tensors",
+    .formula = "What is hard of the reader (of exact attention FP-1 or FP-2, and FP-3), where K and V are "
+               "dec(enc(K)) and dec(enc(V)), each row by the definition of its type, computed apart from the "
+               "library. Measured and bound are those of the check with the largest margin, which is named.",
     .cause = "codes of a neighbour block or head, a scale that is not the block's, a bias or sink that the "
              "reader of codes leaves out",
     .assumes = TYPES " And what these checks assume.",
