@@ -170,6 +170,10 @@ static void judge_error(void *context, int64_t r, const row_case *c) {
   prior rounding;
   double apart = 0;
   row_extremes scores;
+  if (!isfinite(w->k_reach) || !isfinite(w->v_reach)) {
+    w->found[r] = (outcome){.why = "a number is too large for the type in which it is stored"};
+    return;
+  }
   row_support(c->head, NULL, c->row->i, s);
   const row_verdict certain = row_attend(c->head, NULL, s, &scores);
   stored.k_max += w->k_reach;
