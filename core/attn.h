@@ -82,8 +82,8 @@ typedef enum {
 enum { ATTN_DTYPES = 4, ATTN_STORES = 15 };
 
 /* What is known of each. Conversions round to nearest, ties to even: what is too large becomes Inf,
- * subnormals are kept, NaN stays NaN. Of codes unit is 0, and what is not finite becomes NaN, with all of its
- * block. */
+ * subnormals are kept, NaN stays NaN. Of codes unit is 0, and what is not finite becomes NaN, with its whole
+ * block where that has a scale. */
 typedef struct attn_number {
   const char *name;         /* "f32" */
   size_t bytes;             /* of an element; of a block of codes */

@@ -232,7 +232,8 @@ attn_status attn_kv_cache_create(attn_kv_cache **out, const attn_problem *proble
   c.problem.k = (attn_stride){.stored = problem->k.stored};
   c.problem.v = (attn_stride){.stored = problem->v.stored};
   attn_status status = attn_problem_resolve(&c.problem);
-  if (!status && !c.problem.causal)
+  if (status) return status;
+  if (!c.problem.causal)
     status = attn_fail(ATTN_EUNSUPPORTED, "cache: only causal attention, whose keys arrive in order");
   if (!status)
     status = attn_options_fill(options, c.problem.dtype, c.problem.d_qk, c.problem.d_v, &c.options);

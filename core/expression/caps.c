@@ -89,6 +89,14 @@ bool expression_has_features(const attn_expression *e) {
   return e->atom->variant->caps & ATTN_CAP_FEATURES;
 }
 
+/* Is there a store in it? */
+static bool has_store(const attn_expression *e) {
+  bool found = e->kind == ATTN_EXPRESSION_STORED;
+  for (int64_t t = 0; t < e->count; t++) found = found || has_store(e->terms[t]);
+  if (e->kind != ATTN_EXPRESSION_ATOM) return found;
+  return e->atom->variant->caps & ATTN_CAP_STORE || (e->atom->expression && has_store(e->atom->expression));
+}
+
 static attn_status check_term(const attn_expression *e, const attn_expression *term) {
   const uint32_t caps = expression_caps(term);
   if (e->kind == ATTN_EXPRESSION_JOIN && !expression_restricts(term) && !expression_has_features(term))
@@ -97,7 +105,7 @@ static attn_status check_term(const attn_expression *e, const attn_expression *t
     return expression_refuse_part(ATTN_EUNSUPPORTED, term, "is no store of keys and values");
   if (e->kind == ATTN_EXPRESSION_STORED && term == e->terms[0] && !(caps & ATTN_CAP_HALF))
     return expression_refuse_part(ATTN_EUNSUPPORTED, term, "reads tensors of fp32 and fp64 alone");
-  if (e->kind == ATTN_EXPRESSION_STORED && term == e->terms[0] && caps & ATTN_CAP_STORE)
+  if (e->kind == ATTN_EXPRESSION_STORED && term == e->terms[0] && has_store(term))
     return expression_refuse_part(ATTN_EUNSUPPORTED, term, "keys and values are stored once");
   if (e->kind == ATTN_EXPRESSION_DYADIC && term->kind == ATTN_EXPRESSION_DYADIC)
     return expression_refuse_part(ATTN_EUNSUPPORTED, term,

@@ -14,6 +14,8 @@ static attn_status find_store(const attn_context *c, attn_kv_store *out) {
   attn_status status = attn_context_check(&own);
   if (!status) status = attn_describe(NULL, &own, &parts);
   if (status) return status;
+  if (parts.store.reader)
+    return expression_refuse_part(ATTN_EUNSUPPORTED, e->terms[1], "is a store with what reads it");
   *out = parts.store;
   out->reader = e->terms[0]->text;
   return ATTN_OK;

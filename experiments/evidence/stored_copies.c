@@ -11,7 +11,8 @@ static void *law_copy(const attn_problem *p, const void *x, attn_stride s, int64
   const int64_t rows = p->batch * p->kv_heads * p->n_kv;
   void *copy = malloc((size_t)(rows * d) * attn_dtype_size(p->dtype) + 1);
   bool failed = false;
-#pragma omp parallel if (copy)
+  if (!copy) return NULL;
+#pragma omp parallel
   {
     double *own = malloc(3 * (size_t)d * sizeof *own);
 #pragma omp for schedule(static)

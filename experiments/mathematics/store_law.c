@@ -33,6 +33,7 @@ static void as_floats(const float_format *f, bool saturates, const double *x, in
   for (int64_t i = 0; i < count; i++) {
     kept[i] = rounded(f, x[i]);
     step[i] = unit_at(f, fmin(fabs(x[i]), f->largest)) / 2;
+    if (!saturates && !isfinite(kept[i])) step[i] = (double)INFINITY;
     if (!saturates) continue;
     if (!isfinite(x[i])) kept[i] = (double)NAN;
     if (isfinite(x[i]) && !(fabs(kept[i]) <= f->largest)) kept[i] = copysign(f->largest, x[i]);
@@ -61,7 +62,7 @@ static void as_signed(bool wide, const double *x, int64_t count, double *kept, d
   for (int64_t i = 0; i < count; i++) {
     const double product = isfinite(inverse) ? single(x[i] * inverse) : 0,
                  code = wide ? round(product) : fmin(15, trunc(single(product + 8.5))) - 8;
-    kept[i] = code * own;
+    kept[i] = code * own + 0.0; /* a code has no -0 */
     /* q4_0 has -8 and no 8. */
     step[i] = fabs(scale) * (wide ? 0.5 : 1) * (1 + 0x1p-15) + (wide ? 127 : 8) * half_error(scale) +
               (isfinite(inverse) ? 0 : fabs(most));

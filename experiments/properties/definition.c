@@ -227,6 +227,7 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
   }
   attn_problem one = *p;
   one.batch = one.kv_heads = 1;
+  one.k = one.v = (attn_stride){.batch = 0};
   if (!status)
     status = stored_copies_make(&one, view->store, trial_row(in, ATTN_KEY, batch, h, 0),
                                 trial_row(in, ATTN_VALUE, batch, h, 0), &d.kept);

@@ -48,6 +48,7 @@ static double bits_held(const attn_problem *p, const attn_kv_store *store, const
                    v = store && store->v ? store->v : attn_stored(p->v, p->dtype);
   const attn_kv_rule *rule = reader->cache;
   int64_t held = p->n_kv;
+  if (reader->features || reader->projection || reader->low_rank || reader->residual) return (double)NAN;
   if (rule && rule->budget < held && held > rule->prompt) held = rule->budget;
   if (reader->pattern && reader->pattern->cache > 0 && reader->pattern->cache < held)
     held = reader->pattern->cache;

@@ -6,7 +6,8 @@
 
 /* Adds the keys that a sample of queries of each head reads, and those that causality leaves them. A variant
  * that neither skips keys nor is exact (features, projections) adds NaN. *bits: that a cache holds after the
- * last position, a mean over the elements of the keys and values of all positions. */
+ * last position, a mean over the elements of the keys and values of all positions; NaN of what does not read
+ * keys one by one. */
 attn_status quality_density(const data_llama_attention *, double *read, double *pairs, double *bits);
 
 #endif

@@ -47,8 +47,7 @@ static void *dense_copy(const attn_problem *p, attn_stride s, int64_t heads, int
   char *copy = malloc((size_t)(p->batch * heads * rows) * row + 1);
   for (int64_t r = 0; copy && r < p->batch * heads * rows; r++) {
     const int64_t at = r / rows / heads * s.batch + r / rows % heads * s.head + r % rows * s.row;
-    attn_convert((const char *)x + (size_t)at * attn_dtype_size(stored), stored, d, to,
-                 copy + (size_t)r * row);
+    attn_convert(attn_at(x, at, stored), stored, d, to, copy + (size_t)r * row);
   }
   return copy;
 }

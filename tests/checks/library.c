@@ -149,3 +149,55 @@ Test(checks_library, calls_that_cannot_be_judged_are_refused) {
   call_free(c);
   attn_checked_free(NULL);
 }
+
+/* Keys and values that are codes are judged as the numbers that these stand for. */
+Test(checks_library, judges_calls_whose_keys_and_values_are_codes) {
+  call *c = calloc(1, sizeof *c);
+  attn_problem p = attn_problem_make(BATCH, HEADS, N, D);
+  double wide[D];
+  p.k.stored = ATTN_Q8_0;
+  p.v.stored = ATTN_INT4;
+  cr_assert_eq(attn_plan_create(&c->plan, &p, "tiled", NULL), ATTN_OK, "%s", attn_last_error());
+  draw(c->q, COUNT, ATTN_F32, 1);
+  for (int64_t r = 0; r < BATCH * HEADS * N; r++)
+    for (int side = 0; side < 2; side++) {
+      const attn_dtype type = side ? p.v.stored : p.k.stored;
+      draw(wide, D, ATTN_F64, (uint64_t)(2 * r + side));
+      attn_convert(wide, ATTN_F64, D, type,
+                   (char *)(side ? c->v : c->k) + (size_t)r * attn_row_bytes(D, type));
+    }
+  void *work = malloc(attn_plan_work_size(c->plan) + 1);
+  c->t = (attn_tensors){.q = c->q, .k = c->k, .v = c->v, .o = c->o, .work = work};
+  cr_assert_eq(attn_plan_run(c->plan, &c->t), ATTN_OK, "%s", attn_last_error());
+  for (int wrong = 0; wrong < 2; wrong++) {
+    if (wrong) attn_set(c->o, 777, ATTN_F32, attn_get(c->o, 777, ATTN_F32) + 0.01);
+    attn_checked *found = judged(c);
+    const attn_bound *fp2 = bound_of(found, "FP-2");
+    cr_assert_not_null(fp2);
+    cr_expect_str_eq(fp2->verdict, wrong ? "violated" : "pass");
+    attn_checked_free(found);
+  }
+  free(work);
+  call_free(c);
+}
+
+/* A number that f16 does not hold makes the output infinite: no bound speaks of it, and none is violated. */
+Test(checks_library, judges_no_bound_of_numbers_that_a_store_cannot_hold) {
+  static const char *const specs[] = {"store:k=f32,v=f16", "store:k=q8_0,v=f32", "store:k=int4,v=int4"};
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    call *c = call_make(specs[i], ATTN_F32, false, false);
+    attn_set(i == 0 ? c->v : c->k, 40, ATTN_F32, 1e7);
+    void *work = malloc(attn_plan_work_size(c->plan) + 1);
+    c->t.work = work;
+    cr_assert_eq(attn_plan_run(c->plan, &c->t), ATTN_OK, "%s", attn_last_error());
+    attn_checked *found = judged(c);
+    for (size_t b = 0; b < found->count; b++)
+      cr_expect_str_neq(found->bounds[b].verdict, "violated", "%s: %s", specs[i], found->bounds[b].name);
+    const attn_bound *output = bound_of(found, "QNT-0");
+    cr_assert_not_null(output);
+    cr_expect_str_neq(output->verdict, "pass", "%s", specs[i]);
+    attn_checked_free(found);
+    free(work);
+    call_free(c);
+  }
+}

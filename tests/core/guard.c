@@ -120,9 +120,18 @@ static case_shape draw_shape(const attn_variant *variant, int64_t n, int64_t d, 
                       .padded = (variant->caps & ATTN_CAP_PADDING) && pick(random, 2)};
 }
 
+/* Does a setting take fp64 tensors? */
+static bool takes_f64(const spec_list *specs, case_shape shape) {
+  const attn_problem problem = shape_problem(shape, ATTN_F64);
+  bool any = false;
+  for (int s = 0; s < specs->count; s++)
+    any = any || !attn_estimate(&problem, specs->text[s], NULL, NULL, NULL);
+  return any;
+}
+
 /* Runs the first setting from a drawn one on that the problem admits. */
 static bool run_drawn(const spec_list *specs, const char *isa, case_shape shape, uint64_t *random) {
-  attn_dtype dtype = pick(random, 3) ? ATTN_F32 : ATTN_F64;
+  attn_dtype dtype = pick(random, 3) || !takes_f64(specs, shape) ? ATTN_F32 : ATTN_F64;
   attn_problem problem = shape_problem(shape, dtype);
   attn_options options = {.isa = isa, .threads = 1 + (int)pick(random, 2)};
   placing where = placings[pick(random, PLACINGS)];

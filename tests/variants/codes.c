@@ -111,6 +111,19 @@ Test(variants_codes, every_type_under_every_instruction_set) {
     }
 }
 
+/* Blocks of 16 columns of a projection begin within blocks of codes. */
+Test(variants_codes, projections_of_columns_read_codes) {
+  static const char *const specs[] = {"linformer:projection=dct,k=8", "linformer:projection=srht,k=8",
+                                      "linformer:projection=gaussian,k=8", "linformer:projection=pool,k=8"};
+  const attn_problem p = shape_problem((case_shape){1, 4, 2, 90, 90, 80, 56, false, false}, ATTN_F32);
+  inputs in = inputs_make(&p, false, 3, 1);
+  coded c = code_inputs(&in, ATTN_Q8_0, ATTN_INT4);
+  note_context("d 80, d_v 56");
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) EXPECT(expect_same_bits(specs[i], NULL, &in, &c));
+  coded_free(&c);
+  inputs_free(&in);
+}
+
 /* A padded row of blocks, and rows of heads that lie within each other. */
 Test(variants_codes, strides_are_whole_blocks) {
   const attn_problem p = shape_problem((case_shape){1, 4, 2, 33, 33, 40, 32, true, false}, ATTN_F32);

@@ -48,12 +48,18 @@ typedef struct layout {
   size_t scratch, rows; /* of one projection; of these, for rows that are stored in another type */
 } layout;
 
-/* Room for the rows of a slab. */
+/* Elements from the beginning of a block of codes to a column. */
+static int64_t lead_of(int64_t column, attn_dtype stored) {
+  return column & (attn_row_elements(1, stored) - 1);
+}
+
+/* Room for the rows of a slab, which of codes begins where a block does. */
 static size_t rows_bytes(const attn_problem *p, const attn_projection *e) {
   if (!p->k.stored && !p->v.stored) return 0;
   const int64_t rows = e->slice ? attn_min(e->slice, p->n_kv) : p->n_kv, d = attn_max(p->d_qk, p->d_v);
   attn_carver counter = {0};
-  attn_carve(&counter, rows, e->columns ? attn_min(e->columns, d) : d, attn_dtype_size(p->dtype));
+  const int64_t lead = attn_max(attn_row_elements(1, p->k.stored), attn_row_elements(1, p->v.stored)) - 1;
+  attn_carve(&counter, rows, e->columns ? attn_min(e->columns + lead, d) : d, attn_dtype_size(p->dtype));
   return counter.used;
 }
 
@@ -128,10 +134,11 @@ static attn_status project(const attn_projection *e, const attn_call *call, cons
                         .accumulate = at > first};
       if (slab.d < 1) continue;
       const attn_dtype stored = attn_stored(stride, p->dtype);
+      const int64_t lead = lead_of(column, stored);
       const attn_matrix x = attn_load_rows(
-          c->kernels, stored, attn_at(attn_row(base, stride, b, head, at, p->dtype), column, stored),
-          stride.row, slab.rows, slab.d, room);
-      slab.x = x.at;
+          c->kernels, stored, attn_at(attn_row(base, stride, b, head, at, p->dtype), column - lead, stored),
+          stride.row, slab.rows, slab.d + lead, room);
+      slab.x = attn_at(x.at, lead, p->dtype);
       slab.x_row = x.row;
       int64_t slots = call->guards ? compression_project_watched(e, call, &slab)
                                    : e->project(e->state, c, &slab, scratch);
