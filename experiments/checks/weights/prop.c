@@ -168,8 +168,8 @@ static outcome judge_both_runs(const probe *p, const head_data *h, const double 
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   for (int64_t l = 0; l < p->problem.d_v; l++) {
     s->bound[l] *= 2;
-    if (isnan(s->given[l]) && isnan(other[r * p->problem.d_v + l]))
-      return (outcome){.why = "both outputs hold NaN"};
+    if (!isfinite(s->given[l]) && !isfinite(other[r * p->problem.d_v + l]))
+      return (outcome){.why = "both outputs hold numbers that are not finite"};
   }
   return outcome_components(s->given, other + r * p->problem.d_v, s->bound, p->problem.d_v);
 }
