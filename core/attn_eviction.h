@@ -26,12 +26,17 @@ typedef struct attn_kv_held {
 /* What the law of a score looks at: all positions of a kv head, and what was held when. */
 typedef struct attn_kv_history {
   int64_t d, n;          /* elements of a key; positions */
-  const double *keys;    /* [n, d] */
+  const double *keys;    /* [n - first, d]: attn_kv_key */
+  int64_t first;         /* 0; where a score is fixed, the only key that may be asked for */
   const bool *held;      /* [n, n]: does the query at position t see key j? */
   const double *weights; /* [n, n]: what it gave it, as attn_kv_weights; NULL where the score reads none */
   uint64_t seed;
   int64_t kv_head;
 } attn_kv_history;
+
+static inline const double *attn_kv_key(const attn_kv_history *h, int64_t j) {
+  return h->keys + (j - h->first) * h->d;
+}
 
 /* What a policy ranks by. The keys of the least score go; of equal ones that of the higher position, and NaN
  * is less than every number. */

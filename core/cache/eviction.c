@@ -84,23 +84,27 @@ static bool always(const void *rule, const attn_query *query, int64_t key) {
   return t < r->prompt || last - key < r->recent;
 }
 
+/* By the score's definition, where it states one, apart from what prepare ranks by. */
 static double score_of(const void *rule, const attn_query *query, int64_t key, double *error) {
   enum { SHORT = 256 };
   const attn_kv_rule *r = rule;
   const attn_problem *p = query->call->context->problem;
-  const int64_t kv_head = query->head / (p->heads / p->kv_heads);
-  double row[SHORT], *own = p->d_qk > SHORT ? malloc((size_t)p->d_qk * sizeof *own) : row,
-                     score = (double)NAN;
-  if (own)
-    attn_convert(attn_row(query->call->k, p->k, query->batch, kv_head, key, p->dtype),
-                 attn_stored(p->k, p->dtype), p->d_qk, ATTN_F64, own);
-  if (own)
-    r->score->score(
-        &(attn_kv_held){
-            .d = p->d_qk, .count = 1, .position = &key, .keys = own, .seed = r->seed, .kv_head = kv_head},
-        &score);
+  const int64_t kv_head = query->head / (p->heads / p->kv_heads), d = p->d_qk;
+  double row[SHORT], *own = d > SHORT ? malloc((size_t)d * sizeof *own) : row, score = (double)NAN;
+  *error = 0;
+  if (!own) return score;
+  attn_convert(attn_row(query->call->k, p->k, query->batch, kv_head, key, p->dtype),
+               attn_stored(p->k, p->dtype), d, ATTN_F64, own);
+  const attn_kv_held held = {
+      .d = d, .count = 1, .position = &key, .keys = own, .seed = r->seed, .kv_head = kv_head};
+  const attn_kv_history history = {
+      .d = d, .n = key + 1, .keys = own, .first = key, .seed = r->seed, .kv_head = kv_head};
+  if (r->score->law)
+    score = r->score->law(&history, key, key);
+  else
+    r->score->score(&held, &score);
   if (own != row) free(own);
-  *error = (double)(p->d_qk + 2) * 0x1p-53 * fabs(score);
+  *error = (double)(d + 2) * 0x1p-53 * fabs(score);
   return score;
 }
 

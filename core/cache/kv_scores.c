@@ -94,7 +94,8 @@ static double draw_law(const attn_kv_history *h, int64_t t, int64_t j) {
 
 static double product(const attn_kv_history *h, int64_t i, int64_t j) {
   double sum = 0;
-  for (int64_t l = 0; l < h->d; l++) sum += h->keys[i * h->d + l] * h->keys[j * h->d + l];
+  const double *a = attn_kv_key(h, i), *b = attn_kv_key(h, j);
+  for (int64_t l = 0; l < h->d; l++) sum += a[l] * b[l];
   return sum;
 }
 

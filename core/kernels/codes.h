@@ -34,8 +34,8 @@ enum { CODES_BLOCK = 32, CODES_NAN = 0x7e00 };
 
 /* ---- planes of bits ------------------------------------------------------------------------------------ */
 
-/* Adds the codes of a plane, so many bits up. Bytes first, all alike, which are made numbers afterwards: so
- * compilers see vectors. */
+/* Adds the codes of a plane, shifted left by shift bits. The codes stay bytes here and become floats in a
+ * loop of their caller, since compilers vectorise the two loops apart. */
 static inline void codes_plane_read(const uint8_t *plane, int width, int shift, uint8_t *codes) {
   const int bytes = 4 * width, mask = (1 << width) - 1;
   const uint32_t word =
