@@ -1,6 +1,7 @@
 /* number.c - the table of number types: how tensors are stored, and in which arithmetic they are computed
  * with; codes of keys and values follow the types of tensors. */
 #include "core/kernels/codes.h"
+#include "core/kernels/kernels.h"
 
 #include "attn_arithmetic.h"
 
@@ -63,7 +64,7 @@ static int64_t part_of_block(int64_t count) { return count < CODES_BLOCK ? count
   static void load_##t(const void *x_, int64_t count, double *to) {                                \
     float own[CODES_BLOCK];                                                                        \
     for (const uint8_t *x = x_; count > 0; count -= CODES_BLOCK, x += (size), to += CODES_BLOCK) { \
-      codes_from_##t(x, own);                                                                      \
+      attn_kernels_scalar_f32.load[ATTN_##T](1, part_of_block(count), x, 0, NULL, own, 0);         \
       for (int64_t i = 0; i < part_of_block(count); i++) to[i] = (double)own[i];                   \
     }                                                                                              \
   }                                                                                                \

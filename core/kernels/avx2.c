@@ -47,6 +47,33 @@ static inline __m256d sums_f64(const __m256d *s) {
 #define zip_f64(a, b, halves) \
   _mm256_permute2f128_pd(_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b), halves)
 
+/* Parts of a plane (codes.h), l a multiple of 8. */
+static inline __attribute__((always_inline)) __m256 codes_f32(const uint8_t *plane, int width, int l) {
+  if (width == 1) {
+    uint32_t word;
+    memcpy(&word, plane, sizeof word);
+    return _mm256_and_ps(mask_f32(word >> l), _mm256_set1_ps(1));
+  }
+  const __m128i bytes = _mm_loadl_epi64((const __m128i *)(plane + codes_byte(width, l)));
+  const __m256i x = _mm256_srli_epi32(_mm256_cvtepu8_epi32(bytes), codes_bit(width, l));
+  return _mm256_cvtepi32_ps(_mm256_and_si256(x, _mm256_set1_epi32((1 << width) - 1)));
+}
+
+static inline __m256 set_f16(const uint8_t *p) {
+  uint16_t word;
+  memcpy(&word, p, sizeof word);
+  return _mm256_cvtph_ps(_mm_set1_epi16((short)word));
+}
+/* As codes_from_fp8. */
+static inline __m256 fp8_f32(const uint8_t *p) {
+  const __m128i x = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)p)), most = _mm_set1_epi16(0x7f),
+                size = _mm_and_si128(x, most), none = _mm_cmpeq_epi16(size, most),
+                finite = _mm_andnot_si128(none, _mm_slli_epi16(size, 7)),
+                nan = _mm_and_si128(none, _mm_set1_epi16(CODES_NAN)),
+                sign = _mm_slli_epi16(_mm_andnot_si128(most, x), 8);
+  return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(sign, _mm_or_si128(finite, nan))), _mm256_set1_ps(256));
+}
+
 #define REAL float
 #define VEC __m256
 #define VL 8
@@ -70,6 +97,11 @@ static inline __m256d sums_f64(const __m256d *s) {
 #define v_bits(m) ((uint64_t)_mm256_movemask_ps(m))
 #define v_zip_low(a, b) zip_f32(a, b, 0x20)
 #define v_zip_high(a, b) zip_f32(a, b, 0x31)
+#define v_codes(p, width, l) codes_f32(p, width, l)
+#define v_f16(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p)))
+#define v_set_f16(p) set_f16(p)
+#define v_fp8(p) fp8_f32(p)
+#define v_signed(p) _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p))))
 #define TABLE attn_kernels_avx2_f32
 #include "core/kernels/f32.inc"
 

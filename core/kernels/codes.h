@@ -34,35 +34,22 @@ enum { CODES_BLOCK = 32, CODES_NAN = 0x7e00 };
 
 /* ---- planes of bits ------------------------------------------------------------------------------------ */
 
-/* Adds the codes of a plane, shifted left by shift bits. The codes stay bytes here and become floats in a
- * loop of their caller, since compilers vectorise the two loops apart. */
-static inline void codes_plane_read(const uint8_t *plane, int width, int shift, uint8_t *codes) {
-  const int bytes = 4 * width, mask = (1 << width) - 1;
-  const uint32_t word =
-      plane[0] | (uint32_t)plane[1] << 8 | (uint32_t)plane[2] << 16 | (uint32_t)plane[3] << 24;
-  uint8_t own[CODES_BLOCK];
-  for (int i = 0; width == 1 && i < CODES_BLOCK; i++) own[i] = (uint8_t)(word >> i & 1);
-  for (int part = 0; width > 1 && part < 8 / width; part++)
-    for (int i = 0; i < bytes; i++) own[part * bytes + i] = (uint8_t)(plane[i] >> part * width & mask);
-  for (int i = 0; i < CODES_BLOCK; i++) codes[i] = (uint8_t)(shift ? codes[i] | own[i] << shift : own[i]);
-}
+/* Where element j of a plane stands. */
+static inline int codes_byte(int width, int j) { return width == 1 ? j / 8 : j % (4 * width); }
+static inline int codes_bit(int width, int j) { return width == 1 ? j % 8 : j / (4 * width) * width; }
 
-static inline void codes_read(const uint8_t *at, int bits, uint8_t *codes) {
-  for (int shift = 0, width = 1; width <= bits; width *= 2)
-    if (bits & width) {
-      codes_plane_read(at + 4 * shift, width, shift, codes);
-      shift += width;
-    }
+static inline int codes_at(const uint8_t *plane, int width, int j) {
+  return plane[codes_byte(width, j)] >> codes_bit(width, j) & ((1 << width) - 1);
 }
 
 static inline void codes_write(uint8_t *at, int bits, const uint8_t *codes) {
   memset(at, 0, (size_t)(4 * bits));
   for (int shift = 0, width = 1; width <= bits; width *= 2)
     if (bits & width) {
-      const int bytes = 4 * width, mask = (1 << width) - 1;
+      const int mask = (1 << width) - 1;
       for (int j = 0; j < CODES_BLOCK; j++) {
-        const int byte = width == 1 ? j / 8 : j % bytes, bit = width == 1 ? j % 8 : j / bytes * width;
-        at[4 * shift + byte] = (uint8_t)(at[4 * shift + byte] | (codes[j] >> shift & mask) << bit);
+        uint8_t *byte = &at[4 * shift + codes_byte(width, j)];
+        *byte = (uint8_t)(*byte | (codes[j] >> shift & mask) << codes_bit(width, j));
       }
       shift += width;
     }
@@ -93,12 +80,7 @@ static inline int codes_finite(const float *x) {
   return finite;
 }
 
-/* ---- blocks: 32 numbers from codes, and to them ------------------------------------------------------- */
-
-static inline void codes_from_q8_0(const uint8_t *at, float *to) {
-  const float scale = codes_half(at);
-  for (int i = 0; i < CODES_BLOCK; i++) to[i] = scale * (float)(int8_t)at[2 + i];
-}
+/* ---- blocks: 32 numbers to codes; convert.inc has the way back ---------------------------------------- */
 
 static inline void codes_to_q8_0(const float *x, uint8_t *at) {
   float most = 0;
@@ -110,13 +92,6 @@ static inline void codes_to_q8_0(const float *x, uint8_t *at) {
   }
   for (int i = 0; i < CODES_BLOCK; i++)
     at[2 + i] = (uint8_t)(int8_t)roundf(isfinite(inverse) ? x[i] * inverse : 0);
-}
-
-static inline void codes_from_q4_0(const uint8_t *at, float *to) {
-  const float scale = codes_half(at);
-  uint8_t codes[CODES_BLOCK];
-  codes_read(at + 2, 4, codes);
-  for (int i = 0; i < CODES_BLOCK; i++) to[i] = scale * (float)(codes[i] - 8);
 }
 
 static inline void codes_to_q4_0(const float *x, uint8_t *at) {
@@ -131,14 +106,6 @@ static inline void codes_to_q4_0(const float *x, uint8_t *at) {
   }
   for (int i = 0; i < CODES_BLOCK; i++) codes[i] = (uint8_t)fminf(15, x[i] * inverse + 8.5f);
   codes_write(at + 2, 4, codes);
-}
-
-/* The product of a scale and a code is exact. */
-static inline void codes_from_int(const uint8_t *at, int bits, float *to) {
-  const float scale = codes_half(at), least = codes_half(at + 2);
-  uint8_t codes[CODES_BLOCK];
-  codes_read(at + 4, bits, codes);
-  for (int i = 0; i < CODES_BLOCK; i++) to[i] = scale * (float)codes[i] + least;
 }
 
 static inline void codes_to_int(const float *x, int bits, uint8_t *at) {
@@ -156,8 +123,7 @@ static inline void codes_to_int(const float *x, int bits, uint8_t *at) {
   codes_write(at + 4, bits, codes);
 }
 
-#define CODES_INT(bits)                                                                                   \
-  static inline void codes_from_int##bits(const uint8_t *at, float *to) { codes_from_int(at, bits, to); } \
+#define CODES_INT(bits) \
   static inline void codes_to_int##bits(const float *x, uint8_t *at) { codes_to_int(x, bits, at); }
 CODES_INT(1)
 CODES_INT(2)
@@ -168,16 +134,11 @@ CODES_INT(6)
 CODES_INT(7)
 CODES_INT(8)
 
-/* Exponent and fraction stand 20 bits higher in fp32, and the exponent's bias is greater by 120. Numbers f
- * 2^-9 below the least normal one have no leading 1: y = 2^-7 (1 + f / 8) is then too much by 2^-6 - y. */
-static inline void codes_from_fp8(const uint8_t *at, float *to) {
-  for (int i = 0; i < CODES_BLOCK; i++) {
-    const uint32_t size = at[i] & 0x7fu, none = -(uint32_t)(size == 0x7f), small = -(uint32_t)(size < 8);
-    const float y = half_float_of((size << 20) + 0x3c000000u),
-                off = half_float_of(half_word_of(y - 0x1p-6f) & small);
-    to[i] = half_float_of(half_word_of(y + off) | (none & 0x7fc00000u) | (uint32_t)(at[i] & 0x80u) << 24);
-  }
+/* The bits of fp8 are those of f16 up to a factor of 2^8 and the place of the fraction, but NaN is 0x7f. */
+static inline uint16_t codes_f16_of_fp8(uint8_t x) {
+  return (uint16_t)((x & 0x80u) << 8 | ((x & 0x7fu) == 0x7fu ? CODES_NAN : (x & 0x7fu) << 7));
 }
+static inline float codes_from_fp8(uint8_t x) { return half_from_f16(codes_f16_of_fp8(x)) * 0x1p8f; }
 
 static inline void codes_to_fp8(const float *x, uint8_t *at) {
   for (int i = 0; i < CODES_BLOCK; i++) {

@@ -23,8 +23,8 @@ static bool leaf7(unsigned bits) {
 
 bool attn_cpu_has_avx2(void) {
   unsigned a, b, c, d;
-  enum { SSE_AVX = 6 };
-  return __get_cpuid(1, &a, &b, &c, &d) && (c >> 12 & 1) && leaf7(1u << 5) &&
+  enum { SSE_AVX = 6, FMA_F16C = 1 << 12 | 1 << 29 };
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & FMA_F16C) == FMA_F16C && leaf7(1u << 5) &&
          (saved_registers() & SSE_AVX) == SSE_AVX;
 }
 

@@ -58,7 +58,7 @@ void attn_product(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, 
 }
 
 void attn_load_row(const attn_kernels *kernels, attn_dtype stored, int64_t count, const void *x, void *to) {
-  if (kernels && x && to) kernels->load[stored](count, x, to);
+  if (kernels && x && to) kernels->load[stored](1, count, x, 0, NULL, to, 0);
 }
 
 void attn_store_row(const attn_kernels *kernels, attn_dtype stored, int64_t count, const void *x, void *to) {
@@ -69,8 +69,7 @@ attn_matrix attn_load_rows(const attn_kernels *kernels, attn_dtype stored, const
                            int64_t rows, int64_t columns, void *room) {
   if (!kernels || !x) return (attn_matrix){0};
   if (stored == kernels->dtype || !room) return (attn_matrix){x, row, 1};
-  for (int64_t i = 0; i < rows; i++)
-    kernels->load[stored](columns, attn_at(x, i * row, stored), attn_at(room, i * columns, kernels->dtype));
+  kernels->load[stored](rows, columns, x, row, NULL, room, columns);
   return (attn_matrix){room, columns, 1};
 }
 

@@ -129,8 +129,9 @@ struct attn_kernels {
                        const uint32_t *b); /* one of them (bf16.inc), to be tested */
 
   /* Elements that are stored in another type, from and to the table's; NULL of a type that it does not
-   * take. */
-  void (*load[ATTN_STORES])(int64_t count, const void *x, void *to);
+   * take. Of rows, those that stand at keys[i] of x (NULL: at i), `row` elements apart. */
+  void (*load[ATTN_STORES])(int64_t rows, int64_t count, const void *x, int64_t row, const int64_t *keys,
+                            void *to, int64_t to_row);
   void (*store[ATTN_DTYPES])(int64_t count, const void *x, void *to);
   void (*gemm_pack)(int64_t k, int64_t n, attn_matrix b, void *packed);
   void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_packed b, bool accumulate, void *c,

@@ -41,6 +41,22 @@ static inline float64x2_t load_part_f64(const double *p, int64_t n) {
   return vld1q_f64(whole);
 }
 
+static inline float32x4_t codes_f32(const uint8_t *plane, int width, int l) {
+  float x[4];
+  for (int i = 0; i < 4; i++) x[i] = (float)codes_at(plane, width, l + i);
+  return vld1q_f32(x);
+}
+static inline float32x4_t fp8_f32(const uint8_t *p) {
+  float x[4];
+  for (int i = 0; i < 4; i++) x[i] = codes_from_fp8(p[i]);
+  return vld1q_f32(x);
+}
+static inline float32x4_t signed_f32(const uint8_t *p) {
+  float x[4];
+  for (int i = 0; i < 4; i++) x[i] = (float)(int8_t)p[i];
+  return vld1q_f32(x);
+}
+
 #define REAL float
 #define VEC float32x4_t
 #define VL 4
@@ -64,6 +80,11 @@ static inline float64x2_t load_part_f64(const double *p, int64_t n) {
 #define v_bits(m) ((uint64_t)vaddvq_u32(vandq_u32(m, mask_lanes_f32())))
 #define v_zip_low(a, b) vzip1q_f32(a, b)
 #define v_zip_high(a, b) vzip2q_f32(a, b)
+#define v_codes(p, width, l) codes_f32(p, width, l)
+#define v_f16(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)))
+#define v_set_f16(p) vdupq_n_f32(codes_half(p))
+#define v_fp8(p) fp8_f32(p)
+#define v_signed(p) signed_f32(p)
 #define TABLE attn_kernels_neon_f32
 #include "core/kernels/f32.inc"
 

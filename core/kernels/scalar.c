@@ -31,6 +31,11 @@ static inline double scale2_f64(double p, double x) { return ldexp(p, (int)floor
 #define v_bits(m) ((uint64_t)(m))
 #define v_zip_low(a, b) ((void)(b), (a))
 #define v_zip_high(a, b) ((void)(a), (b))
+#define v_codes(p, width, l) ((float)codes_at(p, width, l))
+#define v_f16(p) half_from_f16(*(p))
+#define v_set_f16(p) codes_half(p)
+#define v_fp8(p) codes_from_fp8(*(p))
+#define v_signed(p) ((float)*(const int8_t *)(p))
 #define TABLE attn_kernels_scalar_f32
 #include "core/kernels/f32.inc"
 

@@ -174,7 +174,7 @@ mutant(half-cut-off core/kernels/half.h core_number/roundings_are_to_nearest_and
 mutant(half-rounded-twice core/kernels/half.h core_number/roundings_are_to_nearest_and_even ""
   "what fp64 has beyond fp32 is lost on the way to 16 bits" [[@size > own || size < own@;]] [[0u]])
 mutant(stored-values-of-the-first-key core/engines/softmax/softmax.c variants_stored/oracle ""
-  "values that are stored in 16 bits are those of a step's first key" [[attn_at(t->v, @key@ * p->v.row, v)]] [=[step->keys[0]]=])
+  "values that are stored in 16 bits are those of a step's first key" [[load[v](step->count, p->d_v, t->v, @p->v.row@, step->keys]] [[0]])
 mutant(stored-numerators core/engines/linear/linear_engine.c variants_stored/every_variant_computes_on_what_is_stored ""
   "outputs of features are stored from the wrong row" [[attn_at(o.at, @i * o.row@, s->t),]] [[0]])
 mutant(stored-errors-before-rounding experiments/evidence/errors.c runner_stored/errors_are_those_of_what_is_stored ""
@@ -1316,14 +1316,14 @@ mutant(store-sign-lost core/kernels/codes.h QNT-1 "store:k=q4_0,v=q4_0" "the sca
   [[scale = @most / -8@]] [[fabsf(most) / -8]])
 mutant(store-scale-unrounded core/kernels/codes.h QNT-1 "store:k=int8,v=int8" "codes follow from a scale that is not the stored one"
   [[const float scale = @codes_half(at)@, from]] [[(most - least) / top]])
-mutant(store-least-missing core/kernels/codes.h QNT-1 "store:k=int4,v=int4" "the least value is not added"
-  [[scale * (float)codes[i] + @least@]] [[0 * least]])
-mutant(store-plane-reversed core/kernels/codes.h QNT-1 "store:k=int2,v=int2" "parts of a plane are read from the other end"
-  [[(uint8_t)(plane[i] >> @part * width@ & mask)]] [[(8 / width - 1 - part) * width]])
-mutant(store-third-bit-low core/kernels/codes.h QNT-1 "store:k=int3,v=int3" "the second plane's bits are read as the first's"
-  [[codes_plane_read(at + 4 * shift, width, @shift@, codes)]] [[0]])
-mutant(store-values-doubled core/kernels/codes.h QNT-2 "store:k=q8_0,v=q8_0" "numbers of q8_0 are twice as large"
-  [[to[i] = @scale * (float)(int8_t)at[2 + i]@;]] [=[2 * scale * (float)(int8_t)at[2 + i]]=])
+mutant(store-least-missing core/kernels/convert.inc QNT-1 "store:k=int4,v=int4" "the least value is not added"
+  [[v_fma(scale, codes_numbers(at + 4, bits, l), @least@)]] [[v_set(0)]])
+mutant(store-plane-reversed core/kernels/convert.inc QNT-1 "store:k=int2,v=int2" "parts of a plane are read from the other end"
+  [[v_codes(at + 4 * shift, width, @l@)]] [[CODES_BLOCK - VL - l]])
+mutant(store-third-bit-low core/kernels/convert.inc QNT-1 "store:k=int3,v=int3" "the second plane's bits are read as the first's"
+  [[v_fma(own, v_set(@1 << shift@), sum)]] [[1]])
+mutant(store-values-doubled core/kernels/convert.inc QNT-2 "store:k=q8_0,v=q8_0" "numbers of q8_0 are twice as large"
+  [[v_mul(@scale@, v_signed(at + 2 + l))]] [[v_add(scale, scale)]])
 mutant(store-not-finite core/kernels/codes.h variants_codes/what_is_no_number_makes_its_block_one "" "an infinite number is the scale of its block"
   [[if (@!codes_finite(x) || !codes_set_half(at, (most - least) / top)@ ||]] [[!codes_set_half(at, (most - least) / top)]])
 mutant(store-fp8-overflows core/kernels/codes.h variants_codes/fp8_is_e4m3 "" "what is beyond e4m3 is another number"
@@ -1339,7 +1339,7 @@ mutant(store-read-as-given core/engines/stored/stored_engine.c QNT-0 "store:k=q8
 mutant(store-reader-lost core/expression/stored_kind.c QNT-0 "topk:k=8 | store:k=int8,v=int8" "what reads the store reads every key"
   [[out->reader = @e->terms[0]->text@;]] [[NULL]])
 mutant(store-block-short core/kernels/convert.inc variants_codes/every_variant_reads_codes "" "the last block of a row is not read"
-  [[if (count) codes_from_##t(x, last);]] [[memset(last, 0, sizeof last);]])
+  [[if (count) block_##t(x, last);]] [[memset(last, 0, sizeof last);]])
 mutant(cache-code-rows core/cache/kv_cache.c core_kv_cache/a_store_is_the_cache_of_what_it_keeps "" "rows of values are as long as those of keys"
   [[d_v = @attn_row_elements(p.d_v, attn_stored(p.v, p.dtype))@]] [[d_qk]])
 mutant(cache-ranks-as-given core/cache/kv_cache.c core_kv_cache/a_store_is_the_cache_of_what_it_keeps "" "keys are ranked by numbers that are not held"

@@ -77,12 +77,9 @@ static void gather(const softmax_task *t, softmax_worker *w, attn_step *step) {
   const attn_kernels *kernels = t->call->context->kernels;
   const attn_dtype k = attn_stored(p->k, p->dtype), v = attn_stored(p->v, p->dtype);
   const int64_t k_row = attn_padded(p->d_qk, p->dtype), v_row = attn_padded(p->d_v, p->dtype);
-  for (int64_t j = 0; j < step->count; j++) {
-    const int64_t key = step->keys[j];
-    kernels->load[k](p->d_qk, attn_at(t->k, key * p->k.row, k), attn_at(w->k, j * k_row, p->dtype));
-    kernels->load[v](p->d_v, attn_at(t->v, key * p->v.row, v), attn_at(w->v, j * v_row, p->dtype));
-    w->places[j] = j;
-  }
+  kernels->load[k](step->count, p->d_qk, t->k, p->k.row, step->keys, w->k, k_row);
+  kernels->load[v](step->count, p->d_v, t->v, p->v.row, step->keys, w->v, v_row);
+  for (int64_t j = 0; j < step->count; j++) w->places[j] = j;
   step->k = w->k;
   step->v = w->v;
   step->k_row = k_row;
@@ -155,7 +152,7 @@ static void load_queries(const softmax_task *t, softmax_worker *w) {
   const attn_problem *p = t->call->context->problem;
   for (int64_t at = 0; p->q.stored && at < softmax_rows(t); at++) {
     void *to = attn_at(w->queries, at * p->d_qk, p->dtype);
-    t->call->context->kernels->load[p->q.stored](p->d_qk, w->q[at], to);
+    t->call->context->kernels->load[p->q.stored](1, p->d_qk, w->q[at], 0, NULL, to, 0);
     w->q[at] = to;
   }
 }

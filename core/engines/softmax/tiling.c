@@ -16,6 +16,9 @@ enum { SPLIT_KEYS = 1024, SPLIT_KEYS_PER_QUERY = 64 };
 /* Tile products: 32 queries and 128 keys leave scores of 16 KiB; keys are packed for each tile anew. */
 enum { PRODUCT_QUERIES = 8 * ATTN_LANES, PRODUCT_KEYS = 128 };
 
+/* Few queries, and keys that are converted: they stay in L1 until they are taken. */
+enum { CONVERTED_KEYS = 48 };
+
 /* Beyond this scale what underflows in a tile product is no longer small in the scores. */
 static const double most_split_scale = 0x1p80;
 
@@ -45,6 +48,7 @@ softmax_shape attn_softmax_shape(const attn_context *c, const attn_pattern *patt
   s.rows = s.heads * s.blocks.query;
   s.kernels = attn_softmax_kernels(c, tiling.path, s.rows);
   int64_t keys = s.kernels->products ? PRODUCT_KEYS : c->blocks.key;
+  if (s.kernels == &c->kernels->decode && softmax_gathers(p)) keys = attn_min(keys, CONVERTED_KEYS);
   s.seen = s.blocks.key = attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv);
   int64_t least = p->n_q > p->n_kv / group / SPLIT_KEYS_PER_QUERY
                       ? p->n_kv
