@@ -125,11 +125,14 @@ bench_row *bench_row_add(bench *, bench_kind, const bench_meter *a, const bench_
 void bench_row_value(bench_row *, double);
 void bench_free(bench *);
 
-/* ---- meters (meter_plan.c, meter_limit.c, meter_transform.c, meter_gemm.c, meter_census.c, remote.c) */
+/* ---- meters (meter_plan.c, meter_arrival.c, meter_limit.c, meter_transform.c, meter_gemm.c, meter_census.c, remote.c) */
 
 /* isa NULL and threads 0: those of the options. NULL without an error if the variant, the problem or the
  * machine does not support it. */
 bench_meter *bench_plan(bench *, const char *spec, const attn_problem *, const char *isa, int threads);
+/* A token more in a cache under the spec that holds `held` keys of each head, of a batch of one. Where the
+ * problem has one position more (n_kv), the token is taken back; else a key goes for it. */
+bench_meter *bench_arrival(bench *, const char *spec, const attn_problem *, int64_t held);
 bench_meter *bench_peak(bench *, const char *isa, int threads, attn_peak_kind);
 bench_meter *bench_bandwidth(bench *, int threads);
 /* FFTW's DCT-II down the columns of `count` matrices [n, d], and the Walsh-Hadamard transform of as many. */
@@ -172,6 +175,7 @@ void bench_peaks(bench *);
 void bench_exact(bench *);
 void bench_variants(bench *);
 void bench_decode(bench *);
+void bench_cache(bench *);
 void bench_score(bench *);
 void bench_select(bench *);
 void bench_crossover(bench *);

@@ -15,6 +15,7 @@ enum { SAMPLE = 4 };
 typedef struct state {
   attn_plan *plan;
   int64_t k, v, o; /* where K and V begin in bench.in, elements of the output */
+  void *codes[2];  /* of K and V, where the problem stores them otherwise; or NULL */
   recheck check;
   int64_t executions;
   bool mirror; /* at the next measurement; they alternate from a random one on */
@@ -24,11 +25,21 @@ static const void *input_at(const bench_meter *m, int64_t i) {
   return attn_at(m->owner->in, i, m->owner->options.dtype);
 }
 
+static const void *keys_of(const bench_meter *m) {
+  const state *s = m->state;
+  return s->codes[0] ? s->codes[0] : input_at(m, s->k);
+}
+
+static const void *values_of(const bench_meter *m) {
+  const state *s = m->state;
+  return s->codes[1] ? s->codes[1] : input_at(m, s->v);
+}
+
 static attn_status execute(bench_meter *m) {
   state *s = m->state;
   const bench *b = m->owner;
   s->executions++;
-  return attn_plan_execute(s->plan, b->in, input_at(m, s->k), input_at(m, s->v), NULL, b->out, b->scratch);
+  return attn_plan_execute(s->plan, b->in, keys_of(m), values_of(m), NULL, b->out, b->scratch);
 }
 
 /* What mirrored inputs must give: the first output of a fresh plan. */
@@ -74,16 +85,17 @@ static attn_status learn_verified(bench_meter *m) {
   const bench *b = m->owner;
   const attn_problem *p = attn_plan_problem(s->plan);
   const size_t size = attn_dtype_size(p->dtype);
-  s->check = (recheck){.q = b->in,
-                       .k = attn_at(b->in, s->k, p->dtype),
-                       .v = attn_at(b->in, s->v, p->dtype),
-                       .o = b->out,
-                       .q_bytes = (size_t)s->k * size,
-                       .k_bytes = (size_t)(s->v - s->k) * size,
-                       .v_bytes = (size_t)(p->batch * p->kv_heads * p->n_kv * p->d_v) * size,
-                       .o_bytes = (size_t)s->o * size,
-                       .dtype = p->dtype,
-                       .d_v = p->d_v};
+  s->check =
+      (recheck){.q = b->in,
+                .k = attn_at(b->in, s->k, p->dtype), /* codes stay as they are, Q alone changes */
+                .v = attn_at(b->in, s->v, p->dtype),
+                .o = b->out,
+                .q_bytes = (size_t)s->k * size,
+                .k_bytes = s->codes[0] ? 0 : (size_t)(s->v - s->k) * size,
+                .v_bytes = s->codes[1] ? 0 : (size_t)(p->batch * p->kv_heads * p->n_kv * p->d_v) * size,
+                .o_bytes = (size_t)s->o * size,
+                .dtype = p->dtype,
+                .d_v = p->d_v};
   recheck_begin(&s->check);
   s->mirror = entropy_below(2) != 0;
   return recheck_learn(&s->check);
@@ -131,24 +143,33 @@ static attn_status sample_make(const evidence *e, sample *x) {
   return made ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory to verify an output");
 }
 
+static void encode(const bench_meter *m, int64_t from, int64_t d, attn_dtype to, char *codes) {
+  const attn_problem *p = attn_plan_problem(((const state *)m->state)->plan);
+  const size_t bytes = attn_row_bytes(d, to);
+  for (int64_t row = 0; codes && row < p->batch * p->kv_heads * p->n_kv; row++)
+    attn_convert(input_at(m, from + row * d), p->dtype, d, to, codes + (size_t)row * bytes);
+}
+
 static void clear(bench_meter *m) {
   const state *s = m->state;
+  const attn_problem *p = attn_plan_problem(s->plan);
+  encode(m, s->k, p->d_qk, p->k.stored, s->codes[0]);
+  encode(m, s->v, p->d_v, p->v.stored, s->codes[1]);
   for (int64_t i = 0; i < s->o; i++) attn_set(m->owner->out, i, m->owner->options.dtype, (double)NAN);
 }
 
-static attn_status verify(bench_meter *m) {
-  const state *s = m->state;
-  const bench *b = m->owner;
+/* The output is that of this plan on these keys and values. */
+static attn_status verify_as(bench_meter *m, const attn_plan *plan, const void *k, const void *v) {
   attn_view view;
   sample rows = {.exact = {.count = 0}};
-  attn_status status = attn_plan_inspect(s->plan, &view);
-  evidence e = {.plan = s->plan,
-                .problem = attn_plan_problem(s->plan),
+  attn_status status = attn_plan_inspect(plan, &view);
+  evidence e = {.plan = plan,
+                .problem = attn_plan_problem(plan),
                 .view = &view,
-                .q = b->in,
-                .k = input_at(m, s->k),
-                .v = input_at(m, s->v),
-                .o = b->out,
+                .q = m->owner->in,
+                .k = k,
+                .v = v,
+                .o = m->owner->out,
                 .exact = &rows.exact,
                 .cache = block_cache_create()};
   if (!status && !e.cache) status = attn_fail(ATTN_ENOMEM, "no memory to verify %s", m->name);
@@ -161,10 +182,55 @@ static attn_status verify(bench_meter *m) {
   return status;
 }
 
+/* The numbers that codes stand for, or the elements themselves where there are none. */
+static void *decode(const attn_problem *p, int64_t d, const void *x, attn_dtype stored) {
+  const int64_t rows = p->batch * p->kv_heads * p->n_kv;
+  const attn_dtype from = stored ? stored : p->dtype;
+  char *out = malloc((size_t)(rows * d) * attn_dtype_size(p->dtype));
+  for (int64_t row = 0; out && row < rows; row++)
+    attn_convert((const char *)x + (size_t)row * attn_row_bytes(d, from), from, d, p->dtype,
+                 attn_at(out, row * d, p->dtype));
+  return out;
+}
+
+/* Codes are verified as exact attention to the numbers that they stand for, in steps of as many keys. */
+static attn_status verify_decoded(bench_meter *m) {
+  const state *s = m->state;
+  const attn_problem *p = attn_plan_problem(s->plan);
+  attn_problem plain = *p;
+  attn_view view = {0};
+  attn_plan *plan = NULL;
+  plain.k = plain.v = (attn_stride){0};
+  void *k = decode(p, p->d_qk, keys_of(m), p->k.stored), *v = decode(p, p->d_v, values_of(m), p->v.stored);
+  attn_status status = attn_plan_inspect(s->plan, &view);
+  if (!status && !(k && v)) status = attn_fail(ATTN_ENOMEM, "no memory to verify %s", m->name);
+  const attn_options options = {.threads = m->threads, .isa = m->isa, .blocks.key = view.rounding.block};
+  if (!status) status = attn_plan_create_spec(&plan, &plain, attn_plan_parsed_spec(s->plan), &options);
+  if (!status) status = verify_as(m, plan, k, v);
+  attn_plan_destroy(plan);
+  free(k);
+  free(v);
+  return status;
+}
+
+static attn_status verify(bench_meter *m) {
+  const state *s = m->state;
+  return s->codes[0] || s->codes[1] ? verify_decoded(m) : verify_as(m, s->plan, keys_of(m), values_of(m));
+}
+
 static void release(void *state_) {
   state *s = state_;
   attn_plan_destroy(s->plan);
+  for (int i = 0; i < 2; i++) free(s->codes[i]);
   free(s);
+}
+
+/* Room for the codes of K and V, where they are stored as such. */
+static bool codes_make(const attn_problem *p, state *s) {
+  const size_t rows = (size_t)(p->batch * p->kv_heads * p->n_kv);
+  if (p->k.stored) s->codes[0] = malloc(rows * attn_row_bytes(p->d_qk, p->k.stored));
+  if (p->v.stored) s->codes[1] = malloc(rows * attn_row_bytes(p->d_v, p->v.stored));
+  return (s->codes[0] || !p->k.stored) && (s->codes[1] || !p->v.stored);
 }
 
 bench_meter *bench_plan(bench *b, const char *spec, const attn_problem *problem, const char *isa,
@@ -190,6 +256,12 @@ bench_meter *bench_plan(bench *b, const char *spec, const attn_problem *problem,
   const int64_t q = p->batch * p->heads * p->n_q * p->d_qk, k = p->batch * p->kv_heads * p->n_kv * p->d_qk,
                 v = p->batch * p->kv_heads * p->n_kv * p->d_v;
   *s = (state){.plan = plan, .k = q, .v = q + k, .o = p->batch * p->heads * p->n_q * p->d_v};
+  m->release = release;
+  m->state = s;
+  if (!codes_make(p, s)) {
+    b->status = attn_fail(ATTN_ENOMEM, "out of memory for codes of %s", spec);
+    return NULL;
+  }
   bench_need(b, (size_t)(q + k + v), (size_t)s->o, attn_plan_work_size(plan));
   m->isa = attn_plan_isa(plan);
   m->threads = options.threads;
@@ -197,13 +269,13 @@ bench_meter *bench_plan(bench *b, const char *spec, const attn_problem *problem,
   m->d = p->d_qk;
   m->flops = 2 * attn_plan_cost(plan).mul_add;
   m->blocks = attn_plan_context(plan)->blocks;
-  m->bytes = (double)(k + v) * (double)attn_dtype_size(p->dtype);
+  m->bytes = (double)(p->batch * p->kv_heads * p->n_kv) *
+             (double)(attn_row_bytes(p->d_qk, attn_stored(p->k, p->dtype)) +
+                      attn_row_bytes(p->d_v, attn_stored(p->v, p->dtype)));
   m->tokens = (double)(p->batch * p->n_q);
   m->memory = (double)(attn_plan_bytes(plan) + attn_plan_work_size(plan));
   m->measure = measure;
   m->clear = clear;
   m->verify = verify;
-  m->release = release;
-  m->state = s;
   return m;
 }

@@ -23,6 +23,8 @@ static const struct group {
      bench_variants, false},
     {"decode", "few queries against many keys: bytes per second over the read bandwidth", bench_decode,
      false},
+    {"cache", "one query against keys and values in few bits, and tokens that arrive in a cache", bench_cache,
+     false},
     {"score", "transforms of the scores and documents: time over that without", bench_score, false},
     {"select", "keys chosen at run time: rates and times over dense tiled's", bench_select, false},
     {"crossover", "from which length on a variant is faster than tiled", bench_crossover, false},
