@@ -58,6 +58,10 @@ static const struct {
     {"magicpig-unbiased", "holds under numerator and denominator each; not their ratio, the output", 3},
     {"hyper-double-count", "derived", 20},
     {"hyper-sort-helps", "not reproduced", 3}, /* of normal tensors no few keys are large */
+    {"store-uniform", "derived", 20},
+    {"store-keys", "not reproduced", 20}, /* normal keys and values lose as much */
+    {"evict-store", "derived", 20},
+    {"h2o-early", "derived", 20},
 };
 
 Test(claims, words) {
