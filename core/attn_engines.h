@@ -122,6 +122,8 @@ ATTN_API void attn_picks_add(attn_picks *, int64_t i, int64_t first, int64_t end
 /* x[at + i step], i = 0 ... count - 1: draws N(0, 1) rounded to fp32, so that they are the same in either
  * type. */
 ATTN_API void attn_rng_normals(attn_rng *, int64_t count, attn_dtype, void *x, int64_t at, int64_t step);
+/* q [d, d]: a uniform orthogonal matrix of a Gaussian one, a [d, d], which is overwritten; scratch: [d]. */
+ATTN_API attn_status attn_orthogonalise(int64_t d, double *a, double *scratch, double *q);
 
 /* Hash tables of keys: a vector's word in table t is the signs of its products with G_t [d_qk, k], whose
  * column b is drawn from the stream (seed, purpose, t << 32 | b). At most 32 signs and 1024 tables. */

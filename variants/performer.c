@@ -20,7 +20,6 @@
  * makes a row depend on all others and on later ones; here z is given. */
 #include "attn_variant.h"
 
-#include <gsl/gsl_linalg.h>
 #include <math.h>
 #include <string.h>
 
@@ -79,23 +78,6 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-/* A Haar orthogonal matrix from a Gaussian one: Q of A = QR with R's diagonal made positive (Mezzadri
- * 2007). */
-static attn_status orthogonalise(int64_t d, double *a, double *tau, double *q) {
-  gsl_matrix_view view = gsl_matrix_view_array(a, (size_t)d, (size_t)d),
-                  out = gsl_matrix_view_array(q, (size_t)d, (size_t)d);
-  gsl_vector_view reflectors = gsl_vector_view_array(tau, (size_t)d);
-  if (gsl_linalg_QR_decomp(&view.matrix, &reflectors.vector))
-    return attn_fail(ATTN_EFOREIGN, "variant performer: QR decomposition failed");
-  gsl_matrix_set_identity(&out.matrix);
-  for (size_t j = 0; j < (size_t)d; j++) {
-    gsl_vector_view column = gsl_matrix_column(&out.matrix, j);
-    gsl_linalg_QR_Qvec(&view.matrix, &reflectors.vector, &column.vector);
-    if (gsl_matrix_get(&view.matrix, j, j) < 0) gsl_vector_scale(&column.vector, -1);
-  }
-  return ATTN_OK;
-}
-
 static double gaussian_norm(attn_rng *rng, int64_t d) {
   double sum = 0;
   for (int64_t l = 0; l < d; l++) {
@@ -120,7 +102,7 @@ static attn_status draw(const state *s, const attn_problem *x, int64_t index, do
     for (int64_t i = 0; i < d * d; i++) a[i] = attn_rng_normal(&rng);
     const double *rows = a;
     if (s->p.orthogonal == YES) {
-      attn_status status = orthogonalise(d, a, tau, q);
+      attn_status status = attn_orthogonalise(d, a, tau, q);
       if (status) return status;
       rows = q;
     }

@@ -453,7 +453,7 @@ mutant(gguf-list-overflows data/formats/gguf_cursor.c data_gguf/hostile_fields_a
 
 # -- random features --
 
-mutant(sign-step-missing variants/performer.c FAV-3 "performer:features=64" "R's diagonal keeps its signs"
+mutant(sign-step-missing core/haar.c FAV-3 "performer:features=64" "R's diagonal keeps its signs"
   [[if (gsl_matrix_get(&view.matrix, j, j) < 0) gsl_vector_scale(&column.vector, -1);]] [[;]])
 mutant(features-not-orthogonal variants/performer.c FAV-3 "performer:features=64" "the Gaussian block is used as drawn"
   [[rows = q;]] [[for (int64_t i = 0; i < d * d; i++) q[i] = attn_rng_normal(&rng); rows = q;]])
