@@ -81,12 +81,46 @@ typedef enum {
  * backwards, then what comes after it; or the same after the first. */
 typedef enum { ATTN_ORDER_FORWARD, ATTN_ORDER_DIAGONAL, ATTN_ORDER_SINK_FIRST } attn_order;
 
-/* -- a store: keys and values in the types in which a cache holds them, each row converted by itself -- */
+/* -- a store: keys and values as a cache holds them, each row by itself -- */
+
+/* How the code of a row x is made, u = x / |x|:
+ *   x^ = |x| (u^ + g sqrt(pi/2) / m S' sign(S e)),   u^ = R' c(R u),   e = u - u^,   g = |e|
+ * c takes each coordinate to the nearest of 2^bits levels, those of least mean square error for a coordinate
+ * of a uniform unit vector. |x| and g are rounded to f16. bits 0: u^ = 0 and g = 1; signs 0: u^ alone. */
+typedef struct attn_kv_law {
+  int64_t bits, signs;              /* 0 ... 4; m */
+  const double *rotation, *vectors; /* R [d, d], uniform over seeds; S [m, d], of N(0, 1) over seeds */
+} attn_kv_law;
+
+/* A code of rows that is no number type. Pure: a row's code depends on the row and the state alone. */
+typedef struct attn_kv_scheme {
+  const void *state;
+  /* kept[d] <- dec(enc(x)) of a row of d elements, in fp64; x may be overwritten. NULL: no scheme. */
+  void (*decode)(const void *state, int64_t d, double *x, double *kept);
+  double bits;     /* that a row's code takes, all that is stored for the row counted */
+  attn_kv_law law; /* zeros: not stated */
+} attn_kv_scheme;
+
+/* Are rows stored otherwise than they are given? */
+static inline bool attn_kv_changes(attn_dtype type, const attn_kv_scheme *s) { return type || s->decode; }
 
 typedef struct attn_kv_store {
-  attn_dtype k, v;    /* ATTN_F32: as it is given */
-  const char *reader; /* the spec of what reads them; NULL: "tiled" */
+  attn_dtype k, v;                   /* ATTN_F32: as it is given */
+  attn_kv_scheme k_scheme, v_scheme; /* in place of a type */
+  const char *reader;                /* the spec of what reads them; NULL: "tiled" */
 } attn_kv_store;
+
+/* The scheme of a law for rows of d elements, with R and S drawn from the streams (seed, purpose, 0) and
+ * (seed, purpose, 1); d >= 3 where bits > 0. Without a builder (NULL) what its code takes. */
+ATTN_API attn_status attn_kv_codes(attn_builder *, int64_t d, int64_t bits, int64_t signs, uint64_t seed,
+                                   uint64_t purpose, attn_kv_scheme *);
+/* attn_variant.cost of a store: that of exact attention, and the products with R and S. */
+ATTN_API attn_cost attn_kv_store_cost(const attn_context *);
+/* What a variant that is a store declares. */
+#define ATTN_CAP_KV_STORE                                                                  \
+  ((ATTN_CAP_SOFTMAX &                                                                     \
+    ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_KEYS)) | \
+   ATTN_CAP_PERMUTATION | ATTN_CAP_LSE | ATTN_CAP_POSITIONS | ATTN_CAP_STORE)
 
 /* How the engine cuts the work. A tile visits the union of its queries' keys: patterns do best with ATTN_TILE
  * queries. */

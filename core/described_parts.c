@@ -20,7 +20,8 @@ unsigned attn_parts_kinds(const attn_parts *p) {
   const bool there[] = {p->pattern.row || p->pattern.sees || p->pattern.max_runs,
                         p->selector.select || p->selector.prepare || p->selector.max_runs,
                         p->features.map || p->features.columns, p->projection.project || p->projection.slots,
-                        p->store.k || p->store.v};
+                        attn_kv_changes(p->store.k, &p->store.k_scheme) ||
+                            attn_kv_changes(p->store.v, &p->store.v_scheme)};
   unsigned kinds = 0;
   for (size_t i = 0; i < sizeof there / sizeof *there; i++) kinds |= (unsigned)there[i] << i;
   return kinds;

@@ -248,9 +248,19 @@ attn_status attn_rounding_check(const char *variant, const attn_problem *p, cons
 
 static attn_status store_check(const char *variant, const attn_kv_store *s) {
   const attn_dtype types[] = {s->k, s->v};
-  for (int i = 0; i < 2; i++)
+  const attn_kv_scheme *const schemes[] = {&s->k_scheme, &s->v_scheme};
+  for (int i = 0; i < 2; i++) {
+    const attn_kv_scheme *x = schemes[i];
     if ((unsigned)types[i] >= ATTN_STORES || types[i] == ATTN_F64)
       return refuse(variant, i ? "store.v" : "store.k", "a type of fp32 arithmetic", (double)types[i]);
+    if (!x->decode) continue;
+    if (types[i]) return refuse(variant, i ? "store.v" : "store.k", "0 beside a scheme", (double)types[i]);
+    if (!(x->bits > 0 && isfinite(x->bits)))
+      return refuse(variant, i ? "store.v_scheme.bits" : "store.k_scheme.bits", "a positive number", x->bits);
+    if (x->law.bits < 0 || x->law.bits > 4)
+      return refuse(variant, "law.bits of a scheme", "0 ... 4", (double)x->law.bits);
+    if (x->law.signs < 0) return refuse(variant, "law.signs of a scheme", "0 or more", (double)x->law.signs);
+  }
   return ATTN_OK;
 }
 

@@ -139,8 +139,11 @@ typedef struct attn_picker {
   attn_picks picks;
   attn_block block; /* whose picks these are */
 } attn_picker;
-/* The problem whose keys and values are stored, one row after the other. */
-attn_problem attn_stored_problem(const attn_problem *, attn_kv_store);
+/* The problem whose keys and values are stored, one row after the other; those of schemes as they are
+ * decoded, in the type of the arithmetic. */
+attn_problem attn_stored_problem(const attn_problem *, const attn_kv_store *);
+/* Multiply-adds of its schemes: each row is multiplied by R and S, and by their transposes. */
+double attn_kv_products(const attn_problem *, const attn_kv_store *);
 extern const attn_engine attn_engine_softmax, attn_engine_selection, attn_engine_residual;
 size_t attn_selection_picker_bytes(const attn_context *, const attn_selector *);
 attn_picker attn_selection_picker(const void *state, const attn_call *, void *memory);

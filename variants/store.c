@@ -46,14 +46,10 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   return ATTN_OK;
 }
 
-static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
-
 ATTN_VARIANT(
     store, .summary = "exact attention to keys and values stored in few bits",
     .formula = "softmax over codes of K and V, blocks of 32 elements of a row with a scale; O(n^2 d)",
     .cite = "Liu et al. 2024, arXiv:2402.02750; Micikevicius et al. 2022, arXiv:2209.05433; "
             "llama.cpp's q8_0 and q4_0",
-    .caps = (ATTN_CAP_SOFTMAX & ~(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_KEYS)) |
-            ATTN_CAP_PERMUTATION | ATTN_CAP_LSE | ATTN_CAP_POSITIONS | ATTN_CAP_STORE,
-    .params = table, .params_size = sizeof(params), .applicable = applicable, .describe = describe,
-    .cost = cost)
+    .caps = ATTN_CAP_KV_STORE, .params = table, .params_size = sizeof(params), .applicable = applicable,
+    .describe = describe, .cost = attn_kv_store_cost)

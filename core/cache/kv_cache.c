@@ -152,7 +152,7 @@ static attn_status describe_reader(const attn_kv_cache *c, attn_parts *parts) {
 /* Keys and values are held as the store says, and read by its reader. */
 static attn_status take_store(attn_kv_cache *c, const attn_kv_store *store, attn_parts *parts) {
   attn_spec *outer = c->reader;
-  c->problem = attn_stored_problem(&c->problem, *store);
+  c->problem = attn_stored_problem(&c->problem, store);
   attn_status status = attn_problem_resolve(&c->problem);
   c->reader = NULL;
   if (!status) status = attn_spec_parse(&c->reader, store->reader ? store->reader : "tiled");
@@ -165,6 +165,8 @@ static attn_status read_spec(attn_kv_cache *c, const char *text) {
   attn_parts parts;
   attn_status status = attn_spec_parse(&c->reader, text);
   if (!status) status = describe_reader(c, &parts);
+  if (!status && (parts.store.k_scheme.decode || parts.store.v_scheme.decode))
+    return attn_fail(ATTN_EUNSUPPORTED, "cache: it holds number types, and '%s' codes rows otherwise", text);
   if (!status && (parts.store.k || parts.store.v)) {
     const attn_kv_store store = parts.store;
     status = take_store(c, &store, &parts);

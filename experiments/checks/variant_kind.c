@@ -37,6 +37,10 @@ static bool hashes(const attn_view *v) { return v->selector && v->selector->hash
 static bool gives_up_keys(const attn_view *v) { return v->cache && v->selector; }
 static bool stores_tensors(const attn_view *v) { return v->store; }
 static bool stores_exact(const attn_view *v) { return v->store && !v->store->reader; }
+static bool is_drawn(const attn_kv_law *l) { return l->bits || l->signs; }
+static bool draws_codes(const attn_view *v) {
+  return v->store && v->seed && (is_drawn(&v->store->k_scheme.law) || is_drawn(&v->store->v_scheme.law));
+}
 static bool has_features(const attn_view *v) { return v->features; }
 static bool has_features_of(const attn_view *v, attn_features_kind kind) {
   return v->features && v->features->law.kind == kind;
@@ -104,6 +108,7 @@ const variant_kind of_caches = {"whose keys are those that a cache of bounded si
 const variant_kind of_stores = {"that read keys and values as a cache stores them", stores_tensors};
 const variant_kind of_exact_stores = {"that attend exactly to keys and values as a cache stores them",
                                       stores_exact};
+const variant_kind of_drawn_stores = {"that store rows by codes of drawn rotations or products", draws_codes};
 const variant_kind of_features = {"with features", has_features};
 const variant_kind of_random_features = {"with random features", has_random_features};
 const variant_kind of_trig_features = {"with trigonometric features", has_trig_features};

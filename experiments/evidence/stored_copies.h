@@ -1,9 +1,19 @@
-/* stored_copies.h - keys and values as a store holds them by the definitions of its types, for judges of what
- * reads them. */
+/* stored_copies.h - keys and values as a store holds them by the definitions of its types, or as its schemes
+ * decode them, for judges of what reads them. */
 #ifndef EXPERIMENTS_EVIDENCE_STORED_COPIES_H
 #define EXPERIMENTS_EVIDENCE_STORED_COPIES_H
 
 #include "attn_variant.h"
+
+/* The keys (side 0) or values (side 1) of a store. */
+typedef struct stored_side {
+  attn_dtype type, arithmetic;
+  const attn_kv_scheme *scheme;
+  int64_t d;
+} stored_side;
+stored_side stored_side_of(const attn_problem *, const attn_kv_store *, int side);
+/* kept [d] of x [d], as what reads them computes with them; room [2 d]. */
+void stored_row(const stored_side *, const double *x, double *kept, double *room);
 
 typedef struct stored_copies {
   const void *k, *v; /* contiguous, in the problem's dtype */

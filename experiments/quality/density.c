@@ -43,17 +43,22 @@ static attn_status read_heads(const data_llama_attention *a, const seen_run *run
   return status;
 }
 
+/* Bits of a row of d elements. */
+static double row_bits(attn_dtype type, const attn_kv_scheme *scheme, int64_t d) {
+  return scheme->decode ? scheme->bits : 8 * (double)attn_row_bytes(d, type);
+}
+
 static double bits_held(const attn_problem *p, const attn_kv_store *store, const attn_view *reader) {
-  const attn_dtype k = store && store->k ? store->k : attn_stored(p->k, p->dtype),
-                   v = store && store->v ? store->v : attn_stored(p->v, p->dtype);
+  const attn_kv_store none = {.reader = NULL}, *s = store ? store : &none;
+  const double k = row_bits(s->k ? s->k : attn_stored(p->k, p->dtype), &s->k_scheme, p->d_qk),
+               v = row_bits(s->v ? s->v : attn_stored(p->v, p->dtype), &s->v_scheme, p->d_v);
   const attn_kv_rule *rule = reader->cache;
   int64_t held = p->n_kv;
   if (reader->features || reader->projection || reader->low_rank || reader->residual) return (double)NAN;
   if (rule && rule->budget < held && held > rule->prompt) held = rule->budget;
   if (reader->pattern && reader->pattern->cache > 0 && reader->pattern->cache < held)
     held = reader->pattern->cache;
-  return 8 * (double)held * (double)(attn_row_bytes(p->d_qk, k) + attn_row_bytes(p->d_v, v)) /
-         ((double)p->n_kv * (double)(p->d_qk + p->d_v));
+  return (double)held * (k + v) / ((double)p->n_kv * (double)(p->d_qk + p->d_v));
 }
 
 attn_status quality_density(const data_llama_attention *a, double *read, double *pairs, double *bits) {

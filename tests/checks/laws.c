@@ -91,6 +91,8 @@ Test(checks_laws, landmarks) { expect_same("nystrom:landmarks=12"); }
 Test(checks_laws, landmarks_and_inverses) { expect_same("nystrom:landmarks=12,middle=pinv"); }
 Test(checks_laws, chains_of_softmaxes) { expect_same("nystrom:landmarks=12,middle=agents"); }
 Test(checks_laws, rectified_features) { expect_same("performer:features=16,kernel=relu,norm=sqrt_d"); }
+Test(checks_laws, codes_of_rows) { expect_same("turbo:bits=2,prod=yes"); }
+Test(checks_laws, signs_of_products) { expect_same("qjl"); }
 
 /* -- descriptions that are wrong or empty -- */
 

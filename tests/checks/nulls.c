@@ -54,6 +54,7 @@ static const record records[] = {
     {"QNT-0", "store", "", GAUSSIAN, 1},
     {"QNT-1", "store", "", GAUSSIAN, 1},
     {"QNT-2", "store", "", GAUSSIAN, 1},
+    {"QNT-3", "turbo", "", GAUSSIAN, 1},
     {"SKIP-1", "tiled", "skip=0.3,block_q=2,block_k=4", GAUSSIAN, 1},
     {"FAV-1", "performer", "features=64", GAUSSIAN, 0.3},
     {"FAV-3", "performer", "features=16", GAUSSIAN, 0.7},

@@ -503,6 +503,18 @@ Test(core_kv_cache, reports_the_bytes_that_it_has) {
   free(x);
 }
 
+/* A cache holds codes of types, and what a scheme decodes is no code. */
+Test(core_kv_cache, refuses_a_store_that_is_no_type) {
+  static const char *const specs[] = {"turbo:of=k", "turbo:of=v", "qjl", "topk:k=8 | turbo"};
+  const attn_problem p = problem_of(1);
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    attn_kv_cache *c = NULL;
+    cr_expect_eq(attn_kv_cache_create(&c, &p, specs[i], NULL), ATTN_EUNSUPPORTED, "%s", specs[i]);
+    cr_expect(strstr(attn_last_error(), "it holds number types") && strstr(attn_last_error(), specs[i]), "%s",
+              attn_last_error());
+  }
+}
+
 Test(core_kv_cache, is_as_it_was_where_there_is_no_memory) {
   inputs *x = inputs_make();
   for (int64_t left = 0; left < 40; left++) {

@@ -1333,13 +1333,41 @@ mutant(store-fp8-subnormals core/kernels/codes.h variants_codes/fp8_is_e4m3 "" "
 mutant(store-row-before core/engines/stored/stored_engine.c QNT-0 "store:k=q8_0,v=q8_0" "rows are those before"
   [[line % p->kv_heads, @at % p->n_kv@, p->dtype), own)]] [[(at % p->n_kv + p->n_kv - 1) % p->n_kv]])
 mutant(store-type-of-keys core/engines/stored/stored_engine.c QNT-0 "store:k=q4_0,v=q8_0" "values are stored as keys are"
-  [[p->d_v, at, @s->types.v@, l.v, own)]] [[s->types.k]])
+  [[s->v_scheme.decode ? p->dtype : @s->v@, &s->v_scheme]] [[s->k]])
 mutant(store-read-as-given core/engines/stored/stored_engine.c QNT-0 "store:k=q8_0,v=q8_0" "numbers of fp32 are read as codes"
-  [[if (s->types.k) inner.k = l.k;]] [[;]])
+  [[if (of_k) inner.k = l.k;]] [[;]])
 mutant(store-reader-lost core/expression/stored_kind.c QNT-0 "topk:k=8 | store:k=int8,v=int8" "what reads the store reads every key"
   [[out->reader = @e->terms[0]->text@;]] [[NULL]])
 mutant(store-block-short core/kernels/convert.inc variants_codes/every_variant_reads_codes "" "the last block of a row is not read"
   [[if (count) block_##t(x, last);]] [[memset(last, 0, sizeof last);]])
+mutant(code-toward-zero core/engines/stored/kv_codes.c QNT-3 turbo "a coordinate takes the level below it"
+  [[return copysign(c->level[@k@], t);]] [[k > 0 ? k - 1 : 0]])
+mutant(code-bounds-at-levels core/engines/stored/kv_codes.c QNT-1 turbo "a cell ends at its level"
+  [[last ? 1 : @(c->level[k] + c->level[k + 1]) / 2@]] [=[c->level[k]]=])
+mutant(code-not-turned-back core/engines/stored/kv_codes.c QNT-1 turbo:of=v "the rotation is not taken back"
+  [[@add_multiple(d, nearest_level(c, inner_product(d, axis, x)), axis, kept)@;]] [=[kept[r] += nearest_level(c, inner_product(d, axis, x))]=])
+mutant(code-norm-of-levels core/engines/stored/kv_codes.c QNT-1 "turbo:bits=2,prod=yes" "the norm of the rest is that of the levels"
+  [[rest = attn_rounded(sqrt(@inner_product(d, x, x)@), ATTN_F16);]] [[inner_product(d, kept, kept)]])
+mutant(code-norm-unrounded core/engines/stored/kv_codes.c QNT-1 turbo "the norm is not rounded to 16 bits"
+  [[size = @attn_rounded(norm, ATTN_F16)@;]] [[norm]])
+mutant(code-signs-of-the-row core/engines/stored/kv_codes.c QNT-1 "turbo:bits=2,prod=yes" "signs are those of the row, not of the rest"
+  [[x[l] -= @kept[l]@;]] [[0]])
+mutant(code-gain-inverted core/engines/stored/kv_codes.c QNT-3 qjl "sqrt(2/pi) in place of sqrt(pi/2)"
+  [[sqrt(@acos(0)@)]] [[1 / acos(0)]])
+mutant(code-one-draw core/engines/stored/kv_codes.c QNT-3 turbo "every seed draws the same rotation"
+  [[attn_rng_init(&rng, @seed@, purpose, index);]] [[0]])
+mutant(code-bits-uncounted core/engines/stored/kv_codes.c checks_stores/bits_are_all_that_is_stored "" "norms are not counted"
+  [[(double)(@16@ + bits * d + signs]] [[0]])
+mutant(code-no-bit-for-signs variants/turbo.c checks_stores/bits_are_all_that_is_stored "" "signs are added to all the bits"
+  [[@x->bits - x->prod@]] [[x->bits]])
+mutant(store-head-behind core/engines/stored/stored_engine.c QNT-0 turbo "rows are those of the neighbouring head"
+  [[line / p->kv_heads, @line % p->kv_heads@,]] [[(line + 1) % p->kv_heads]])
+mutant(store-scheme-uncoded core/engines/stored/stored_engine.c QNT-0 qjl "what is read is what decoding leaves of the row"
+  [[attn_convert(@room + s.d@, ATTN_F64, s.d, s.to, to);]] [[room]])
+mutant(store-law-without-draws core/engines/stored/stored_engine.c checks_stores/a_law_without_its_draws_is_refused "" "a law may lack what it draws"
+  [[return @(l->bits && !l->rotation) || (l->signs && !l->vectors)@;]] [[false]])
+mutant(cache-takes-schemes core/cache/kv_cache.c core_kv_cache/refuses_a_store_that_is_no_type "" "rows of a scheme are held as they are given"
+  [[if (!status && @(parts.store.k_scheme.decode || parts.store.v_scheme.decode)@)]] [[false]])
 mutant(cache-code-rows core/cache/kv_cache.c core_kv_cache/a_store_is_the_cache_of_what_it_keeps "" "rows of values are as long as those of keys"
   [[d_v = @attn_row_elements(p.d_v, attn_stored(p.v, p.dtype))@]] [[d_qk]])
 mutant(cache-ranks-as-given core/cache/kv_cache.c core_kv_cache/a_store_is_the_cache_of_what_it_keeps "" "keys are ranked by numbers that are not held"

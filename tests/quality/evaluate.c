@@ -161,6 +161,22 @@ Test(evaluate, bits_are_those_of_the_keys_that_are_held) {
   quality_data_free(&d);
 }
 
+/* Of codes of rows: of d = 64 elements a norm takes 16 bits, and that of what is left 16 more. */
+Test(evaluate, bits_are_those_of_codes) {
+  const data_llama_swap swaps[] = {{.spec = spec_of("turbo:bits=3"), .mix = 1},
+                                   {.spec = spec_of("turbo:bits=3,prod=yes,of=k"), .mix = 1},
+                                   {.spec = spec_of("qjl:bits=2"), .mix = 1},
+                                   {.spec = spec_of("evict:budget=8,recent=2 | turbo:bits=2"), .mix = 1}};
+  const double want[] = {3.25, (3.5 + 32) / 2, (2.25 + 32) / 2, 2.25 * 8 / N};
+  quality_data d = evaluate(swaps, 4);
+  quality_row row[4];
+  for (int s = 0; s < 4; s++) {
+    assert_ok(quality_summarise(&d, s, &row[s]));
+    cr_expect_float_eq(row[s].kv_bits, want[s], 1e-12, "%d: %g bits, not %g", s, row[s].kv_bits, want[s]);
+  }
+  quality_data_free(&d);
+}
+
 /* -- the file -- */
 
 static quality_record record(const quality_data *d, int64_t swap, const char *spec) {

@@ -1,10 +1,12 @@
 /* qnt_output.c - QNT-0 ... QNT-2: a variant that attends to stored keys and values attends to those of the
- * definition of their types (mathematics/store_law.h), these are within a step of the given ones, and the
- * error of the output follows. */
+ * definition of their types (mathematics/store_law.h) or as their schemes decode them, these are within a
+ * step of the given ones or what the law of the scheme says (scheme_law.h), and the error of the output
+ * follows. */
 #include "experiments/checks/check_table.h"
 #include "experiments/evidence/cache.h"
 #include "experiments/evidence/rows.h"
 #include "experiments/evidence/stored_copies.h"
+#include "experiments/mathematics/scheme_law.h"
 #include "experiments/mathematics/store_law.h"
 #include "experiments/mathematics/vector.h"
 
@@ -77,17 +79,18 @@ static attn_status judge_on_copies(const evidence *e, result_bound *bound) {
 /* ---- QNT-1 -------------------------------------------------------------------------------------------- */
 
 typedef struct row_room {
-  double *x, *kept, *step, *back; /* [d] */
+  double *x, *kept, *step, *back; /* [d]; of step [2 d] */
   void *single, *codes;
+  scheme_levels levels;
 } row_room;
 
 static bool row_room_make(row_room *r, int64_t d) {
-  *r = (row_room){malloc((size_t)d * sizeof(double)),
-                  malloc((size_t)d * sizeof(double)),
-                  malloc((size_t)d * sizeof(double)),
-                  malloc((size_t)d * sizeof(double)),
-                  malloc((size_t)d * sizeof(float)),
-                  malloc((size_t)d * sizeof(double) + 64)}; /* no code is as long as fp64 */
+  *r = (row_room){.x = malloc((size_t)d * sizeof(double)),
+                  .kept = malloc((size_t)d * sizeof(double)),
+                  .step = malloc(2 * (size_t)d * sizeof(double)),
+                  .back = malloc((size_t)d * sizeof(double)),
+                  .single = malloc((size_t)d * sizeof(double)),
+                  .codes = malloc((size_t)d * sizeof(double) + 64)}; /* no code is as long as fp64 */
   return r->x && r->kept && r->step && r->back && r->single && r->codes;
 }
 
@@ -116,24 +119,51 @@ static outcome judge_row(const attn_kernels *kernels, attn_dtype type, int64_t d
   return worst;
 }
 
+/* A row under a scheme: the same again once another row has been decoded, and what the law says. */
+static outcome judge_scheme(const attn_kv_scheme *scheme, int64_t d, row_room *r) {
+  const size_t bytes = (size_t)d * sizeof(double);
+  double *again = r->codes, *room = r->single;
+  memcpy(room, r->x, bytes);
+  scheme->decode(scheme->state, d, room, r->back);
+  for (int64_t l = 0; l < d; l++) room[l] = 1 - 2 * r->x[d - 1 - l];
+  scheme->decode(scheme->state, d, room, again);
+  memcpy(room, r->x, bytes);
+  scheme->decode(scheme->state, d, room, again);
+  for (int64_t l = 0; l < d; l++)
+    if (!(again[l] == r->back[l] || (isnan(again[l]) && isnan(r->back[l]))))
+      return (outcome){.measured = (double)INFINITY, .value = 0x1p-30 * fabs(r->x[l])};
+  if (!scheme_law_stated(&scheme->law)) return (outcome){.measured = 0, .value = 0x1p-30};
+  if (!scheme_law_row(&scheme->law, &r->levels, r->x, r->kept, r->step)) return (outcome)OUTCOME_NONE;
+  const double norm = vector_norm(r->x, d);
+  outcome worst = OUTCOME_NONE;
+  for (int64_t l = 0; l < d; l++)
+    if (!isnan(r->kept[l]) || !isnan(r->back[l]))
+      outcome_worsen(&worst, (outcome){.measured = fabs(r->back[l] - r->kept[l]), .value = 0x1p-30 * norm});
+  return worst;
+}
+
 static attn_status judge_codes(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
-  const attn_kv_store *store = e->view->store;
   const int64_t rows = p->batch * p->kv_heads * p->n_kv, some = rows < JUDGED_ROWS ? rows : JUDGED_ROWS;
   outcome worst = OUTCOME_NONE;
-  char text[96] = "";
+  char text[160] = "";
   row_room room;
   attn_status status = row_room_make(&room, p->d_qk > p->d_v ? p->d_qk : p->d_v) ? ATTN_OK : no_memory();
-  for (int side = 0; side < 2 && !status; side++) {
-    const attn_dtype type = side ? store->v : store->k;
-    const int64_t d = side ? p->d_v : p->d_qk;
-    for (int64_t i = 0; i < some && type != ATTN_F32; i++) {
-      const int64_t r = some > 1 ? i * (rows - 1) / (some - 1) : 0;
-      attn_convert(attn_at(side ? e->v : e->k, r * d, p->dtype), p->dtype, d, ATTN_F64, room.x);
-      if (outcome_worsen(&worst, judge_row(attn_plan_context(e->plan)->kernels, type, d, &room)))
-        snprintf(text, sizeof text, "%s row %lld (batch entry %lld, kv head %lld), as %s", side ? "v" : "k",
+  for (int i = 0; i < 2 && !status; i++) {
+    const stored_side side = stored_side_of(p, e->view->store, i);
+    const int64_t d = side.d;
+    if (!attn_kv_changes(side.type, side.scheme)) continue;
+    if (side.scheme->decode) scheme_levels_make(side.scheme->law.bits, d, &room.levels);
+    for (int64_t s = 0; s < some; s++) {
+      const int64_t r = some > 1 ? s * (rows - 1) / (some - 1) : 0;
+      attn_convert(attn_at(i ? e->v : e->k, r * d, p->dtype), p->dtype, d, ATTN_F64, room.x);
+      if (outcome_worsen(&worst, side.scheme->decode
+                                     ? judge_scheme(side.scheme, d, &room)
+                                     : judge_row(attn_plan_context(e->plan)->kernels, side.type, d, &room)))
+        snprintf(text, sizeof text, "%s row %lld (batch entry %lld, kv head %lld), as %s", i ? "v" : "k",
                  (long long)(r % p->n_kv), (long long)(r / p->n_kv / p->kv_heads),
-                 (long long)(r / p->n_kv % p->kv_heads), attn_numbers[type].name);
+                 (long long)(r / p->n_kv % p->kv_heads),
+                 side.scheme->decode ? "its scheme decodes it" : attn_numbers[side.type].name);
     }
   }
   row_room_free(&room);
@@ -145,45 +175,49 @@ static attn_status judge_codes(const evidence *e, result_bound *bound) {
 
 /* ---- QNT-2 -------------------------------------------------------------------------------------------- */
 
-/* Of a head the largest steps of its keys and values, component by component. */
-typedef struct steps_walk {
+/* Of a head what storing adds to its keys and values. */
+typedef struct changes_walk {
   const evidence *e;
-  double *k, *v;           /* [d_qk], [d_v] */
-  double *kept, *own;      /* [d] */
-  double k_reach, v_reach; /* the norm of k, the largest of v */
+  double *k;               /* [n_kv, d_qk], of the head */
+  double *v, *kept, *room; /* [d_v], the largest magnitude of each component; [d], [2 d] */
+  double k_reach, v_reach; /* the largest norm of k, the largest of v */
   outcome *found;
-} steps_walk;
+} changes_walk;
 
-static void largest_steps(steps_walk *w, const head_data *h, const double *x, int64_t d, attn_dtype type,
-                          double *steps) {
-  memset(steps, 0, (size_t)d * sizeof *steps);
-  for (int64_t j = 0; j < h->keys; j++) {
-    store_law(type, x + j * d, d, w->kept, w->own);
-    for (int64_t l = 0; l < d; l++) steps[l] = fmax(steps[l], w->own[l]);
-  }
-}
+/* The larger, or NaN. */
+static double larger(double a, double b) { return isnan(a) || a >= b ? a : b; }
 
-static attn_status prepare_steps(void *context, const head_data *h) {
-  steps_walk *w = context;
+static attn_status prepare_changes(void *context, const head_data *h) {
+  changes_walk *w = context;
   const attn_problem *p = h->problem;
-  largest_steps(w, h, h->k, p->d_qk, w->e->view->store->k, w->k);
-  largest_steps(w, h, h->v, p->d_v, w->e->view->store->v, w->v);
-  w->k_reach = vector_norm(w->k, p->d_qk);
-  w->v_reach = 0;
-  for (int64_t l = 0; l < p->d_v; l++) w->v_reach = fmax(w->v_reach, w->v[l]);
+  const stored_side keys = stored_side_of(p, w->e->view->store, 0),
+                    values = stored_side_of(p, w->e->view->store, 1);
+  w->k_reach = w->v_reach = 0;
+  memset(w->v, 0, (size_t)p->d_v * sizeof *w->v);
+  for (int64_t j = 0; j < h->keys; j++) {
+    double *own = w->k + j * p->d_qk;
+    stored_row(&keys, h->k + j * p->d_qk, own, w->room);
+    for (int64_t l = 0; l < p->d_qk; l++) own[l] -= h->k[j * p->d_qk + l];
+    w->k_reach = larger(w->k_reach, vector_norm(own, p->d_qk));
+    stored_row(&values, h->v + j * p->d_v, w->kept, w->room);
+    for (int64_t l = 0; l < p->d_v; l++) {
+      w->v[l] = larger(w->v[l], fabs(w->kept[l] - h->v[j * p->d_v + l]));
+      w->v_reach = larger(w->v_reach, w->v[l]);
+    }
+  }
   return ATTN_OK;
 }
 
 static void judge_error(void *context, int64_t r, const row_case *c) {
-  steps_walk *w = context;
+  changes_walk *w = context;
   const attn_problem *p = c->e->problem;
   row_space *s = c->space;
   head_data stored = *c->head;
   prior rounding;
-  double apart = 0;
+  double most = 0, least = 0;
   row_extremes scores;
   if (!isfinite(w->k_reach) || !isfinite(w->v_reach)) {
-    w->found[r] = (outcome){.why = "a number is too large for the type in which it is stored"};
+    w->found[r] = (outcome){.why = "a number is too large for the code in which it is stored"};
     return;
   }
   row_support(c->head, NULL, c->row->i, s);
@@ -196,11 +230,15 @@ static void judge_error(void *context, int64_t r, const row_case *c) {
     w->found[r] = (outcome){.why = row_reason(certain != ROW_OK ? certain : bounded)};
     return;
   }
-  for (int64_t l = 0; l < p->d_qk; l++) apart += fabs(s->q[l]) * w->k[l];
-  apart *= fabs(p->scale) * fmax(1, p->score.leaky);
+  for (int64_t i = 0; i < s->count; i++) {
+    const double change = p->scale * vector_dot(s->q, w->k + s->index[i] * p->d_qk, p->d_qk);
+    most = fmax(most, change);
+    least = fmin(least, change);
+  }
+  const double apart = (most - least) * fmax(1, p->score.leaky);
   for (int64_t l = 0; l < p->d_v; l++) {
     const double range = row_range(c->head, l);
-    s->bound[l] = tanh(apart / 2) * range + w->v[l] + rounding.spread * (range + 2 * w->v_reach) +
+    s->bound[l] = tanh(apart / 4) * range + w->v[l] + rounding.spread * (range + 2 * w->v_reach) +
                   rounding.growth * stored.v_max + rounding.floor + 0x1p-40 * stored.v_max;
   }
   w->found[r] = outcome_components(s->given, c->o, s->bound, p->d_v);
@@ -210,12 +248,12 @@ static attn_status judge_errors(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
   const int64_t d = p->d_qk > p->d_v ? p->d_qk : p->d_v;
   outcome worst = OUTCOME_NONE;
-  double *room = malloc(4 * (size_t)d * sizeof *room);
-  steps_walk w = {.e = e, .found = calloc((size_t)e->exact->judged + 1, sizeof *w.found)};
+  double *room = malloc((size_t)(p->n_kv * p->d_qk + 4 * d) * sizeof *room);
+  changes_walk w = {.e = e, .found = calloc((size_t)e->exact->judged + 1, sizeof *w.found)};
   bool *take = rows_subsample(e, 0x1p24 / ((double)p->n_kv * (double)(p->d_qk + p->d_v)));
   attn_status status = room && w.found && take ? ATTN_OK : no_memory();
-  if (room) w.k = room, w.v = room + d, w.kept = room + 2 * d, w.own = room + 3 * d;
-  if (!status) status = rows_walk(e, take, &(rows_visitor){&w, prepare_steps, judge_error});
+  if (room) w.v = room, w.kept = room + d, w.room = room + 2 * d, w.k = room + 4 * d;
+  if (!status) status = rows_walk(e, take, &(rows_visitor){&w, prepare_changes, judge_error});
   for (int64_t r = 0; r < e->exact->judged && !status; r++)
     if (take[r]) outcome_worsen(&worst, w.found[r]);
   if (!status) status = outcome_to_verdict(&worst, bound);
@@ -231,12 +269,14 @@ const check check_qnt0 = {
     .name = "QNT-0",
     .of = &of_stores,
     .kind = KIND_HARD,
-    .statement =
-        "the output is what its reader makes of keys and values as the definitions of their types store them",
+    .statement = "the output is what its reader makes of keys and values as the definitions of their types "
+                 "store them, or as their schemes decode them",
     .source = "derived: the hard checks of the reader, on the stored tensors",
-    .formula = "What is hard of the reader (of exact attention FP-1 or FP-2, and FP-3), where K and V are "
-               "dec(enc(K)) and dec(enc(V)), each row by the definition of its type, computed apart from the "
-               "library. Measured and bound are those of the check with the largest margin, which is named.",
+    .formula =
+        "What is hard of the reader (of exact attention FP-1 or FP-2, and FP-3), where K and V are "
+        "dec(enc(K)) and dec(enc(V)), each row by the definition of its type, computed apart from the "
+        "library, or by its scheme. Measured and bound are those of the check with the largest margin, "
+        "which is named.",
     .cause = "codes of a neighbour block or head, a scale that is not the block's, a bias or sink that the "
              "reader of codes leaves out",
     .assumes = TYPES " And what these checks assume.",
@@ -248,16 +288,24 @@ const check check_qnt1 = {
     .name = "QNT-1",
     .of = &of_stores,
     .kind = KIND_HARD,
-    .statement = "every stored number is that of its type's definition, and within a step of the given one",
+    .statement = "every stored number is that of its type's definition and within a step of the given one; a "
+                 "scheme decodes a row to the same whatever came before, and by its law where it states one",
     .source =
         "the definitions of the types (core/kernels/codes.h); derived: half a step, and what f16 rounds of "
-        "scales and least values",
+        "scales and least values; of schemes attn_kv_law",
     .formula =
         "|x^ - x| <= D. f16, bf16, fp8: half a unit in the last place. int<b>: scale / 2 + (2^b - 1/2) "
         "r(scale) + r(least), scale = (max - min) / (2^b - 1), r the rounding of f16. q8_0: scale / 2 + "
-        "127 r(scale); q4_0: scale + 8 r(scale), for it has a code for -8 and none for 8.",
+        "127 r(scale); q4_0: scale + 8 r(scale), for it has a code for -8 and none for 8. Schemes with a "
+        "law: "
+        "|x^_l - (|x| (R' c(R u) + g sqrt(pi/2) / m S' sign(S e)))_l| <= 2^-30 |x|, with R and S of the "
+        "plan, "
+        "the nearest of all levels, which are computed apart.",
+    .cause = "a norm of another vector, a rotation that is not taken back, a row that is coded with what is "
+             "left of another",
     .assumes = TYPES
-    " Numbers are finite and fit the type; of those that do not, the definitions say what they become.",
+    " Numbers are finite and fit the type; of those that do not, the definitions say what they become. Rows "
+    "with a coordinate or a product within 2^-36 of a threshold are passed over.",
     .nulls = CHECK_BLIND("it looks at what is stored, not at the output"),
     .evaluate = judge_codes,
 };
@@ -266,12 +314,16 @@ const check check_qnt2 = {
     .name = "QNT-2",
     .of = &of_exact_stores,
     .kind = KIND_HARD,
-    .statement = "the output differs from exact attention by no more than the steps of the types allow",
+    .statement = "the output differs from exact attention by no more than what storing changes allows",
     .source =
-        "derived: total variation of two softmaxes whose scores differ by at most H is at most tanh(H/2)",
-    .formula =
-        "|o^_l - o_l| <= tanh(H/2) (max_j v_jl - min_j v_jl) + max_j D^v_jl, and rounding as in FP-3; H = "
-        "|c| sum_l |q_l| max_j D^k_jl, D as in QNT-1.",
+        "derived: the total variation of two softmaxes whose scores differ by numbers within an interval "
+        "of length L is at most tanh(L/4)",
+    .formula = "|o^_l - o_l| <= tanh(L/4) (max_j v_jl - min_j v_jl) + max_j |v^_jl - v_jl|, and rounding as "
+               "in FP-3; L "
+               "= max_j h_j - min_j h_j over the keys that the query sees and 0, h_j = c q.(k^_j - k_j), k^ "
+               "and v^ as "
+               "in QNT-0.",
+    .cause = "numbers that are read otherwise than they are stored",
     .assumes = TYPES " And what FP-1 assumes.",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, n = 96"),
     .evaluate = judge_errors,
