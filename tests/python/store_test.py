@@ -1,5 +1,6 @@
 """Types of caches: the codes of rows bit by bit, by the definitions in their papers and of llama.cpp's formats, written here
-in NumPy; attention to stored keys and values, and caches of them."""
+in NumPy; attention to stored keys and values, and caches of them. TurboQuant and QJL by their papers' algorithms, with the
+library's random numbers."""
 import ctypes
 import unittest
 
@@ -121,6 +122,79 @@ class Stores(unittest.TestCase):
                 cache.append(k, k)
                 size[n] = cache.bytes
             self.assertEqual(size[4096] - size[1024], 2 * 3072 * 2 * 64 * bits / 8, name)
+
+
+def normals(seed, purpose, index, rows, d):
+    """A Gaussian matrix from the library's stream."""
+    state = (ctypes.c_uint64 * 4)()
+    library().attn_rng_normal.restype = ctypes.c_double
+    library().attn_rng_init(state, *(ctypes.c_uint64(x) for x in (seed, purpose, index)))
+    return np.array([library().attn_rng_normal(state) for _ in range(rows * d)]).reshape(rows, d)
+
+
+def levels(bits, d):
+    """TurboQuant: a continuous k-means of the density (1 - t^2)^((d-3)/2), by sums over a fine grid."""
+    t = np.linspace(-1, 1, 400001)
+    density = (1 - t * t) ** ((d - 3) / 2)
+    mass, moment = (np.concatenate([[0], np.cumsum((f[1:] + f[:-1]) / 2)]) for f in (density, density * t))
+    centre = np.linspace(-1, 1, 2**bits + 2)[1:-1] * min(1, 3 / d**0.5)
+    for _ in range(4000):
+        cells = np.concatenate([[-1], (centre[1:] + centre[:-1]) / 2, [1]])
+        centre = np.diff(np.interp(cells, t, moment)) / np.diff(np.interp(cells, t, mass))
+    return centre
+
+
+def quantised(u, rotation, centre):
+    """Algorithm 1: DeQuant(Quant(u)) of unit rows."""
+    return centre[abs((u @ rotation.T)[..., None] - centre).argmin(-1)] @ rotation
+
+
+def signs(x, s):
+    """QJL as a row: sqrt(pi/2) / m S' sign(S x), whose products are the estimates of x / |x|."""
+    return (np.pi / 2) ** 0.5 / len(s) * np.where(x @ s.T < 0, -1, 1) @ s
+
+
+def lengths(x):
+    return half(np.linalg.norm(x, axis=-1, keepdims=True)).astype("f8")
+
+
+def turbo(x, bits, prod, seed, side):
+    """Algorithms 1 and 2 of unit vectors, with norms in 16 bits."""
+    d, x = x.shape[-1], x.astype("f8")
+    u = x / np.linalg.norm(x, axis=-1, keepdims=True)
+    q, r = np.linalg.qr(normals(seed, 0x70B0 + side, 0, d, d))
+    back = np.zeros_like(u) if bits == prod else quantised(u, q * np.sign(np.diag(r)), levels(bits - prod, d))
+    if prod:
+        rest = u - back
+        back = back + (1 if bits == 1 else lengths(rest)) * signs(rest, normals(seed, 0x70B0 + side, 1, d, d))
+    return (lengths(x) * back).astype(f4)
+
+
+class Schemes(unittest.TestCase):
+    def test_one_value_is_read_as_it_is_decoded(self):
+        """Of one key the output is its value: the decoded row, rounded once."""
+        for d in 40, 64:
+            v = oracle.draw(d, 50, 1, 1, d) * np.geomspace(0.01, 100, 50).astype(f4)[:, None, None, None]
+            for bits, prod, seed in (1, 0, 0), (2, 0, 1), (3, 0, 2), (4, 0, 3), (1, 1, 4), (2, 1, 5), (4, 1, 6):
+                spec = f"turbo:bits={bits},prod={'yes' if prod else 'no'},of=v,seed={seed}"
+                want = turbo(v, bits, prod, seed, 1)
+                o = attnlab.attention(oracle.draw(2, 50, 1, 1, d), oracle.draw(3, 50, 1, 1, d), v, spec)
+                self.assertLess((abs(o - want) / np.linalg.norm(v, axis=-1, keepdims=True)).max(), 2e-7, spec)
+
+    def test_attention_reads_what_is_decoded(self):
+        q, k, v = (oracle.draw(s, 2, h, 90, d) for s, h, d in ((1, 4, 48), (2, 2, 48), (3, 2, 40)))
+        seen = oracle.triangle(90, 90)
+        o = attnlab.attention(q, k, v, "turbo:bits=3,seed=7", causal=True)
+        want = oracle.attention(q, turbo(k, 3, 0, 7, 0), turbo(v, 3, 0, 7, 1), seen)
+        self.assertLess(abs(o - want).max(), 2e-6)
+        x = k.astype("f8")
+        kept = lengths(x) * signs(x, normals(9, 0x7151, 1, 3 * 48, 48))
+        o = attnlab.attention(q, k, v, "qjl:bits=3,seed=9", causal=True)
+        self.assertLess(abs(o - oracle.attention(q, kept.astype(f4), v, seen)).max(), 2e-6)
+
+    def test_a_cache_refuses_them(self):
+        with self.assertRaisesRegex(attnlab.Error, "it holds number types, and 'turbo' codes rows otherwise"):
+            attnlab.Cache("turbo", heads=2, d=64)
 
 
 if __name__ == "__main__":
