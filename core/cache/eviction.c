@@ -104,7 +104,7 @@ static double score_of(const void *rule, const attn_query *query, int64_t key, d
   else
     r->score->score(&held, &score);
   if (own != row) free(own);
-  *error = (double)(d + 2) * 0x1p-53 * fabs(score);
+  *error = isfinite(score) ? (double)(d + 2) * 0x1p-53 * fabs(score) : 0;
   return score;
 }
 

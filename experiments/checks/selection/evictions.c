@@ -187,7 +187,7 @@ static outcome judge_step(const watched *w, const attn_kv_history *h, int64_t t,
   for (int64_t j = 0; j < t && j < w->keys; j++) {
     if (!before[j] || (now[j] && t - j < r->recent)) continue;
     const double own = r->score->law(h, t, j);
-    largest = fmax(largest, fabs(own));
+    if (isfinite(own)) largest = fmax(largest, fabs(own));
     if (!now[j] && own > went) went = own, *gone = j;
     if (now[j] && own < stayed) stayed = own, *kept = j;
   }
