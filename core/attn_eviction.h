@@ -58,8 +58,9 @@ static inline const double *attn_kv_weights(const attn_kv_held *h, int64_t query
 
 static inline bool attn_kv_observes(const attn_kv_score *s) { return s->window > 0 || s->sums; }
 
-/* The library's, in the order of their names in parameters. */
-enum { ATTN_KV_SCORES = 7 };
+/* The library's, and their names as choices of a parameter. */
+enum { ATTN_KV_SCORES = 8 };
+ATTN_API extern const char *const attn_kv_score_names[ATTN_KV_SCORES + 1];
 ATTN_API const attn_kv_score *attn_kv_score_at(int64_t index);
 
 /* score: by which keys go; budget: keys of a kv head after one has arrived; recent: of these the newest, its

@@ -5,12 +5,13 @@
  * them):
  *   S_t = S_(t-1) without the least of S_(t-1), and t;   o_t = softmax over S_t of the exact scores
  * A key that went never returns. Queries before `prompt` see all keys up to their own. The heads of a kv
- * head share its cache. Scores (core/cache/kv_scores.c has each): random, knorm, keydiff of the keys;
- * tova, h2o, h2o_mean, snapkv of the weights that queries gave them, for which all queries are needed.
+ * head share its cache. Scores (core/cache/kv_scores.c has each): random and streaming look at no key,
+ * knorm and keydiff at keys; tova, h2o, h2o_mean and snapkv at the weights that queries gave them, for which
+ * all queries are needed.
  *
  * Cost: sum_t |S_t| pairs for attention, and as many products again for scores of weights; one of |S_t|
  * d_qk operations a step for keydiff. Memory O(n d). Bounds: SP-1, SP-2; FP-2 on the keys that are held;
- * SEL-1, SEL-2 for random and knorm, whose survivors are the budget - recent largest. budget >= n is
+ * SEL-2 for random, streaming and knorm, whose survivors are the budget - recent largest. budget >= n is
  * tiled. */
 #include "attn_variant.h"
 
@@ -19,10 +20,10 @@ typedef struct params {
   int64_t seed;
   int score;
 } params;
-static const char *const scores[] = {"random", "knorm", "keydiff", "tova", "h2o", "h2o_mean", "snapkv", NULL};
 
 static const attn_param table[] = {
-    {"score", ATTN_CHOICE, offsetof(params, score), 0, 6, "knorm", scores, "by which keys go"},
+    {"score", ATTN_CHOICE, offsetof(params, score), 0, ATTN_KV_SCORES - 1, "knorm", attn_kv_score_names,
+     "by which keys go"},
     ATTN_KV_PARAMS(params, rule),
     {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of score=random"},
     {.name = NULL},
@@ -43,12 +44,13 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   return kv_describe(b, c, out);
 }
 
-ATTN_VARIANT(
-    evict, .summary = "attention to the keys that a cache of bounded size still holds",
-    .formula = "softmax over the `budget` keys that the cache holds at the query's position, the "
-               "`recent` newest and those that score= ranks first; O(n budget d)",
-    .cite = "Zhang et al. 2023, arXiv:2306.14048; Oren et al. 2024, arXiv:2401.06104; Li et al. 2024, "
-            "arXiv:2404.14469; Devoto et al. 2024, arXiv:2406.11430; Park et al. 2025, "
-            "arXiv:2504.15364",
-    .caps = ATTN_CAP_KV_RULE, .params = table, .params_size = sizeof(params),
-    .budget = {.parameter = "budget"}, .applicable = kv_applicable, .describe = describe, .cost = kv_cost)
+ATTN_VARIANT(evict, .summary = "attention to the keys that a cache of bounded size still holds",
+             .formula = "softmax over the `budget` keys that the cache holds at the query's position, the "
+                        "`recent` newest and those that score= ranks first; O(n budget d)",
+             .cite = "Xiao et al. 2023, arXiv:2309.17453; Zhang et al. 2023, arXiv:2306.14048; Oren et al. "
+                     "2024, arXiv:2401.06104; Li et al. 2024, "
+                     "arXiv:2404.14469; Devoto et al. 2024, arXiv:2406.11430; Park et al. 2025, "
+                     "arXiv:2504.15364",
+             .caps = ATTN_CAP_KV_RULE, .params = table, .params_size = sizeof(params),
+             .budget = {.parameter = "budget"}, .applicable = kv_applicable, .describe = describe,
+             .cost = kv_cost)

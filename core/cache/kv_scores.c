@@ -2,6 +2,7 @@
  * stay.
  *
  *   random      an independent uniform draw for each key: the end of every comparison
+ *   streaming   infinite at the first 4 positions, else the position. Xiao et al. 2023 (arXiv:2309.17453)
  *   knorm       -|k|. Devoto et al. 2024 (arXiv:2406.11430): keys of small norm draw much attention
  *   keydiff     -cos(k, mean of k / |k| over the held keys). Park et al. 2025 (arXiv:2504.15364)
  *   tova        the weight that the last query gave it. Oren et al. 2024 (arXiv:2401.06104); there a mean
@@ -15,7 +16,7 @@
 
 #include <math.h>
 
-enum { SNAP_QUERIES = 64, SNAP_POOL = 5, PART = 64 /* components of a mean at a time */ };
+enum { SINKS = 4, SNAP_QUERIES = 64, SNAP_POOL = 5, PART = 64 /* components of a mean at a time */ };
 
 static const double *key(const attn_kv_held *h, int64_t j) {
   return h->keys + (h->row ? h->row[j] : j) * h->d;
@@ -33,6 +34,11 @@ static void by_draw(const attn_kv_held *h, double *score) {
     attn_rng_init(&rng, h->seed, (uint64_t)h->kv_head, (uint64_t)h->position[j]);
     score[j] = attn_rng_uniform(&rng);
   }
+}
+
+static void by_place(const attn_kv_held *h, double *score) {
+  for (int64_t j = 0; j < h->count; j++)
+    score[j] = h->position[j] < SINKS ? (double)INFINITY : (double)h->position[j];
 }
 
 static void by_norm(const attn_kv_held *h, double *score) {
@@ -92,6 +98,11 @@ static double draw_law(const attn_kv_history *h, int64_t t, int64_t j) {
   return attn_rng_uniform(&rng);
 }
 
+static double place_law(const attn_kv_history *h, int64_t t, int64_t j) {
+  (void)h, (void)t;
+  return j < 4 ? (double)INFINITY : (double)j;
+}
+
 static double product(const attn_kv_history *h, int64_t i, int64_t j) {
   double sum = 0;
   const double *a = attn_kv_key(h, i), *b = attn_kv_key(h, j);
@@ -134,21 +145,29 @@ static double window_law(const attn_kv_history *h, int64_t t, int64_t j) {
   return sum;
 }
 
-static const attn_kv_score scores[ATTN_KV_SCORES] = {
-    {"random", "keys that are drawn", "", true, 0, false, by_draw, draw_law},
-    {"knorm", "keys of small norm", "Devoto et al. 2024, arXiv:2406.11430", true, 0, false, by_norm,
-     norm_law},
-    {"keydiff", "keys unlike the others", "Park et al. 2025, arXiv:2504.15364", false, 0, false,
-     by_difference, difference_law},
-    {"tova", "keys of large weight for the last query", "Oren et al. 2024, arXiv:2401.06104", false, 1, false,
-     by_last, last_law},
-    {"h2o", "keys of a large sum of weights", "Zhang et al. 2023, arXiv:2306.14048", false, 0, true, by_sum,
-     sum_law},
-    {"h2o_mean", "keys of a large mean weight", "Zhang et al. 2023, arXiv:2306.14048", false, 0, true,
-     by_mean, mean_law},
-    {"snapkv", "keys of large weight for the last 64 queries", "Li et al. 2024, arXiv:2404.14469", false,
-     SNAP_QUERIES, false, by_window, window_law},
-};
+#define SCORES(S)                                                                                           \
+  S(random, "keys that are drawn", "", by_draw, draw_law, .fixed = true)                                    \
+  S(streaming, "the first and the newest keys", "Xiao et al. 2023, arXiv:2309.17453", by_place, place_law,  \
+    .fixed = true)                                                                                          \
+  S(knorm, "keys of small norm", "Devoto et al. 2024, arXiv:2406.11430", by_norm, norm_law, .fixed = true)  \
+  S(keydiff, "keys unlike the others", "Park et al. 2025, arXiv:2504.15364", by_difference, difference_law, \
+    .fixed = false)                                                                                         \
+  S(tova, "keys of large weight for the last query", "Oren et al. 2024, arXiv:2401.06104", by_last,         \
+    last_law, .window = 1)                                                                                  \
+  S(h2o, "keys of a large sum of weights", "Zhang et al. 2023, arXiv:2306.14048", by_sum, sum_law,          \
+    .sums = true)                                                                                           \
+  S(h2o_mean, "keys of a large mean weight", "Zhang et al. 2023, arXiv:2306.14048", by_mean, mean_law,      \
+    .sums = true)                                                                                           \
+  S(snapkv, "keys of large weight for the last 64 queries", "Li et al. 2024, arXiv:2404.14469", by_window,  \
+    window_law, .window = SNAP_QUERIES)
+
+#define SCORE(id, about, paper, ranks, defines, ...) \
+  {.name = #id, .summary = about, .cite = paper, .score = ranks, .law = defines, __VA_ARGS__},
+#define NAME(id, ...) #id,
+static const attn_kv_score scores[] = {SCORES(SCORE)};
+const char *const attn_kv_score_names[] = {SCORES(NAME) NULL};
+
+_Static_assert(sizeof scores / sizeof *scores == ATTN_KV_SCORES, "attn_kv_score_at tells how many there are");
 
 const attn_kv_score *attn_kv_score_at(int64_t index) {
   return index >= 0 && index < ATTN_KV_SCORES ? &scores[index] : NULL;

@@ -15,8 +15,9 @@ typedef struct inputs {
   float q[BATCH][HEADS][N][D], k[BATCH][KV_HEADS][N][D], v[BATCH][KV_HEADS][N][D_V];
 } inputs;
 
-static const char *const names[] = {"random", "knorm", "keydiff", "tova", "h2o", "h2o_mean", "snapkv"};
-enum { NAMES = sizeof names / sizeof *names };
+enum { RANDOM, STREAMING, KNORM, KEYDIFF, TOVA, H2O, H2O_MEAN, SNAPKV, NAMES };
+static const char *const names[NAMES] = {"random", "streaming", "knorm",    "keydiff",
+                                         "tova",   "h2o",       "h2o_mean", "snapkv"};
 
 static void draw(float *x, size_t count, uint64_t seed) {
   attn_rng rng;
@@ -121,21 +122,23 @@ static double score(const inputs *x, const history held, const bool *before, int
   int64_t seen = 0;
   attn_rng rng;
   switch (by) {
-  case 0:
+  case RANDOM:
     attn_rng_init(&rng, 7, (uint64_t)h, (uint64_t)j);
     return attn_rng_uniform(&rng);
-  case 1:
+  case STREAMING:
+    return j < 4 ? (double)INFINITY : (double)j;
+  case KNORM:
     return -sqrt(dot(x->k[b][h][j], x->k[b][h][j]));
-  case 2:
+  case KEYDIFF:
     return -cosine_sum(x, before, b, h, t, j);
-  case 3:
+  case TOVA:
     return weight(x, held, b, h, t - 1, j);
-  case 6:
+  case SNAPKV:
     for (int64_t u = t - 64 > 0 ? t - 64 : 0; u < t; u++) sum += weight(x, held, b, h, u, j);
     return sum;
   default:
     for (int64_t u = j; u < t; u++, seen++) sum += weight(x, held, b, h, u, j);
-    return by == 4 ? sum : sum / (double)seen;
+    return by == H2O ? sum : sum / (double)seen;
   }
 }
 
@@ -150,7 +153,7 @@ static void hold(const inputs *x, const rule *r, int b, int h, history held) {
       if (now[j]) own[at] = score(x, held, now, r->score, b, h, t, j), list[at++] = j;
     for (int64_t i = 0; i < at; i++) {
       pooled[i] = own[i];
-      for (int64_t o = 1; r->score == 6 && o <= 2; o++)
+      for (int64_t o = 1; r->score == SNAPKV && o <= 2; o++)
         pooled[i] += (i >= o ? own[i - o] : 0) + (i + o < at ? own[i + o] : 0);
     }
     for (; going; going--) {
@@ -194,7 +197,7 @@ static const rule rules[] = {{0, 20, 6, 0}, {0, 20, 1, 40}, {0, 1, 1, 0}, {0, 33
 
 static void spec_of(const rule *r, char *out, size_t size) {
   snprintf(out, size, "evict:score=%s,budget=%d,recent=%d,prompt=%d%s", names[r->score], (int)r->budget,
-           (int)r->recent, (int)r->prompt, r->score ? "" : ",seed=7");
+           (int)r->recent, (int)r->prompt, r->score == RANDOM ? ",seed=7" : "");
 }
 
 Test(core_kv_cache, holds_what_the_definitions_hold) {
@@ -291,33 +294,50 @@ Test(core_kv_cache, what_went_is_not_read) {
   }
 }
 
+static float *run_plan(const inputs *x, const char *spec) {
+  const attn_problem p = problem_of(N);
+  float *o = malloc((size_t)(BATCH * HEADS * N * D_V) * sizeof *o);
+  attn_plan *plan = NULL;
+  cr_assert_eq(attn_plan_create(&plan, &p, spec, NULL), ATTN_OK, "%s", attn_last_error());
+  void *work = malloc(attn_plan_work_size(plan) + 1);
+  cr_assert_eq(attn_plan_execute(plan, x->q, x->k, x->v, NULL, o, work), ATTN_OK, "%s", attn_last_error());
+  free(work);
+  attn_plan_destroy(plan);
+  return o;
+}
+
 /* The variant is the definition of the cache on the whole sequence. */
 Test(core_kv_cache, is_the_plan_on_the_whole_sequence) {
   inputs *x = inputs_make();
   static history held;
-  static float o[BATCH][HEADS][N][D_V];
-  const attn_problem p = problem_of(N);
   for (size_t i = 0; i < sizeof rules / sizeof *rules * NAMES; i++) {
     rule r = rules[i / NAMES];
     char spec[120];
-    attn_plan *plan = NULL;
     r.score = (int)(i % NAMES);
     spec_of(&r, spec, sizeof spec);
-    cr_assert_eq(attn_plan_create(&plan, &p, spec, NULL), ATTN_OK, "%s", attn_last_error());
-    void *work = malloc(attn_plan_work_size(plan) + 1);
-    cr_assert_eq(attn_plan_execute(plan, x->q, x->k, x->v, NULL, o, work), ATTN_OK, "%s", attn_last_error());
+    float *o = run_plan(x, spec);
     for (int b = 0; b < BATCH; b++)
       for (int head = 0; head < HEADS; head++) {
         if (head % GROUP == 0) hold(x, &r, b, head / GROUP, held);
         for (int64_t t = 0; t < N; t++) {
           bool seen[N];
           for (int64_t j = 0; j < N; j++) seen[j] = held[t][j] || (t < r.prompt && j <= t);
-          check_row(x, seen, b, head, t, o[b][head][t]);
+          check_row(x, seen, b, head, t, o + ((b * HEADS + head) * N + t) * D_V);
         }
       }
-    free(work);
-    attn_plan_destroy(plan);
+    free(o);
   }
+  free(x);
+}
+
+Test(core_kv_cache, the_score_streaming_is_the_variant_streaming) {
+  inputs *x = inputs_make();
+  float *held = run_plan(x, "evict:score=streaming,budget=20,recent=5"),
+        *seen = run_plan(x, "streaming:sink=4,window=16");
+  for (int64_t i = 0; i < BATCH * HEADS * N * D_V; i++)
+    cr_assert(fabs((double)held[i] - (double)seen[i]) < 1e-5, "element %d", (int)i);
+  free(held);
+  free(seen);
   free(x);
 }
 
@@ -345,7 +365,7 @@ Test(core_kv_cache, any_split_of_the_appends_gives_the_same_bits) {
 Test(core_kv_cache, sequences_have_lengths_of_their_own) {
   inputs *x = inputs_make();
   static history held;
-  const rule r = {4, 20, 4, 0};
+  const rule r = {H2O, 20, 4, 0};
   const int64_t length[BATCH] = {N, 50};
   char spec[120];
   float o[BATCH][HEADS][D_V], *q = slice(&x->q[0][0][0][0], HEADS, D, N - 1, 1);

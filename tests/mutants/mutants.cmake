@@ -1281,6 +1281,8 @@ mutant(evict-last-head core/cache/kv_head.c EVICT-2 "evict:score=h2o,budget=24,r
   [[h->mean[j] += h->own[j] / (double)heads;]] [[h->mean[j] = h->own[j];]])
 mutant(evict-ring-of-one core/cache/kv_head.c EVICT-2 "evict:score=snapkv,budget=24,recent=4" "the newest weights replace themselves"
   [[(@h->newest + 1@) % window]] [[h->newest]])
+mutant(evict-three-sinks core/cache/kv_scores.c EVICT-2 "evict:score=streaming,budget=24,recent=4" "the fourth key is no sink"
+  [[score[j] = h->position[j] < @SINKS@ ? (double)INFINITY]] [[SINKS - 1]])
 mutant(evict-large-norms core/cache/kv_scores.c EVICT-2 "evict:score=knorm,budget=24,recent=4" "keys of large norm stay"
   [[score[j] = @-norm(key(h, j), h->d)@;]] [[norm(key(h, j), h->d)]])
 mutant(evict-mean-of-keys core/cache/kv_scores.c EVICT-2 "evict:score=keydiff,budget=24,recent=4" "the mean is of keys as they are"
