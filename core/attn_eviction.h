@@ -21,6 +21,9 @@ typedef struct attn_kv_held {
    * these are. */
   const double *sum;
   const int64_t *seen;
+  /* With attn_kv_score.future: of the key at each position the weight that it will have, over all keys, for
+   * the queries from the arriving position on: a sum over these of means over the query heads. */
+  const double *later;
 } attn_kv_held;
 
 /* What the law of a score looks at: all positions of a kv head, and what was held when. */
@@ -30,6 +33,7 @@ typedef struct attn_kv_history {
   int64_t first;         /* 0; where a score is fixed, the only key that may be asked for */
   const bool *held;      /* [n, n]: does the query at position t see key j? */
   const double *weights; /* [n, n]: what it gave it, as attn_kv_weights; NULL where the score reads none */
+  const double *later;   /* [n, n]: attn_kv_held.later by key when position t arrives; NULL likewise */
   uint64_t seed;
   int64_t kv_head;
 } attn_kv_history;
@@ -45,6 +49,7 @@ typedef struct attn_kv_score {
   bool fixed;     /* a key's score depends on the key, its position and the seed alone */
   int64_t window; /* queries whose weights it reads; 0: none */
   bool sums;      /* it reads sum and seen */
+  bool future;    /* it reads later: an oracle, which no cache can ask */
   void (*score)(const attn_kv_held *, double *score);
   /* The definition, which checks hold score against: of a held key when position t arrives, in fp64. NULL: it
    * is not said. */
@@ -59,7 +64,7 @@ static inline const double *attn_kv_weights(const attn_kv_held *h, int64_t query
 static inline bool attn_kv_observes(const attn_kv_score *s) { return s->window > 0 || s->sums; }
 
 /* The library's, and their names as choices of a parameter. */
-enum { ATTN_KV_SCORES = 8 };
+enum { ATTN_KV_SCORES = 9 };
 ATTN_API extern const char *const attn_kv_score_names[ATTN_KV_SCORES + 1];
 ATTN_API const attn_kv_score *attn_kv_score_at(int64_t index);
 
@@ -114,6 +119,7 @@ typedef struct attn_kv_head {
   double *weights; /* [window][capacity], a ring */
   int64_t queries, newest;
   double *score, *own, *mean; /* of the held keys: scores, a query's weights in one head and in all */
+  const double *later;        /* attn_kv_held.later; the caller's, between arrivals */
   struct attn_kv_rank *rank;
   int64_t *gone, *gone_position; /* of the last arrival: numbers of held keys, as they were before it */
 } attn_kv_head;

@@ -7,12 +7,12 @@
  * A key that went never returns. Queries before `prompt` see all keys up to their own. The heads of a kv
  * head share its cache. Scores (core/cache/kv_scores.c has each): random and streaming look at no key,
  * knorm and keydiff at keys; tova, h2o, h2o_mean and snapkv at the weights that queries gave them, for which
- * all queries are needed.
+ * all queries are needed; exact, an oracle, at the weights that queries to come will give them.
  *
  * Cost: sum_t |S_t| pairs for attention, and as many products again for scores of weights; one of |S_t|
- * d_qk operations a step for keydiff. Memory O(n d). Bounds: SP-1, SP-2; FP-2 on the keys that are held;
- * SEL-2 for random, streaming and knorm, whose survivors are the budget - recent largest. budget >= n is
- * tiled. */
+ * d_qk operations a step for keydiff; n (n + 1) pairs for exact. Memory O(n d), and 2 n^1.5 for exact.
+ * Bounds: SP-1, SP-2; FP-2 on the keys that are held; SEL-2 for random, streaming and knorm, whose survivors
+ * are the budget - recent largest. budget >= n is tiled. */
 #include "attn_variant.h"
 
 typedef struct params {

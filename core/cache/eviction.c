@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { ROWS = 16, HELD = -1 };
 
@@ -14,18 +15,39 @@ static int64_t capacity(const attn_kv_rule *r, const attn_problem *p) {
   return smaller(r->prompt > r->budget ? r->prompt : r->budget, p->n_kv);
 }
 
-/* Keys and a query of each head that shares them in fp64, and the head. */
+/* With it a cache that gives up no key holds the last query's weights. */
+static const attn_kv_score last_weights = {.name = "last", .window = 1};
+
+static attn_kv_rule all_keys(const attn_problem *p) {
+  return (attn_kv_rule){.score = &last_weights, .budget = p->n_kv, .recent = 1};
+}
+
+/* Keys and a query of each head that shares them in fp64, and the head. With a score of the future a head of
+ * all keys too, and the weights of keys for queries to come: positions are taken in parts of `part`, sums are
+ * kept at the end of each, and at each position of one. */
 typedef struct room {
   double *keys, *queries;
   int64_t *position;
   void *head;
+  int64_t part, *all_position;
+  void *all;
+  double *sums, *after, *later; /* [n_kv], [parts, n_kv], [part, n_kv] */
 } room;
 
 static room carve(const attn_problem *p, const attn_kv_rule *r, attn_carver *carver) {
-  return (room){.keys = attn_carve(carver, p->n_kv, p->d_qk, sizeof(double)),
-                .queries = attn_carve(carver, p->heads / p->kv_heads, p->d_qk, sizeof(double)),
-                .position = attn_carve(carver, capacity(r, p), 1, sizeof(int64_t)),
-                .head = attn_carve(carver, 1, 1, attn_kv_head_bytes(r, capacity(r, p)))};
+  room w = {.keys = attn_carve(carver, p->n_kv, p->d_qk, sizeof(double)),
+            .queries = attn_carve(carver, p->heads / p->kv_heads, p->d_qk, sizeof(double)),
+            .position = attn_carve(carver, capacity(r, p), 1, sizeof(int64_t)),
+            .head = attn_carve(carver, 1, 1, attn_kv_head_bytes(r, capacity(r, p)))};
+  const attn_kv_rule all = all_keys(p);
+  if (!r->score->future) return w;
+  w.all_position = attn_carve(carver, p->n_kv, 1, sizeof(int64_t));
+  w.all = attn_carve(carver, 1, 1, attn_kv_head_bytes(&all, p->n_kv));
+  for (w.part = 1; w.part * w.part < p->n_kv;) w.part++;
+  w.sums = attn_carve(carver, p->n_kv, 1, sizeof(double));
+  w.after = attn_carve(carver, w.part, p->n_kv, sizeof(double));
+  w.later = attn_carve(carver, w.part, p->n_kv, sizeof(double));
+  return w;
 }
 
 static void observe(const attn_call *call, int64_t batch, int64_t i, attn_kv_head *h, const room *w) {
@@ -37,6 +59,49 @@ static void observe(const attn_call *call, int64_t batch, int64_t i, attn_kv_hea
   attn_kv_observe(h, p, batch, first, group, w->queries, w->keys, attn_problem_position(p, i));
 }
 
+/* ---- what is to come ---------------------------------------------------------------------------------- */
+
+/* Sums of weights are made from the last query on, so that small ones of late queries are not lost in those
+ * of early ones. */
+static void add_weights(const attn_call *call, int64_t batch, int64_t t, attn_kv_head *all, const room *w) {
+  all->count = t + 1;
+  observe(call, batch, t, all, w);
+  for (int64_t j = 0; j <= t; j++) w->sums[j] += all->weights[j];
+}
+
+/* The head of all keys, and the sums behind each part. */
+static attn_kv_head look_ahead(const attn_call *call, int64_t batch, int64_t kv_head, int64_t keys,
+                               const room *w) {
+  const attn_problem *p = call->context->problem;
+  const attn_kv_rule rule = all_keys(p);
+  attn_kv_head all;
+  attn_kv_head_begin(&all, &rule, kv_head, p->d_qk, p->n_kv, true, w->all_position, w->all);
+  for (int64_t t = 0; t < keys; t++) attn_kv_arrive(&all, t, w->keys, w->keys + t * p->d_qk);
+  for (int64_t j = 0; j < keys; j++) w->sums[j] = 0;
+  for (int64_t t = keys - 1; t >= 0; t--) {
+    if (t == keys - 1 || (t + 1) % w->part == 0)
+      memcpy(w->after + t / w->part * p->n_kv, w->sums, (size_t)keys * sizeof *w->sums);
+    add_weights(call, batch, t, &all, w);
+  }
+  return all;
+}
+
+/* What queries t ... will give each key; asked for ascending t. */
+static const double *later_at(const attn_call *call, int64_t batch, int64_t t, int64_t keys,
+                              attn_kv_head *all, const room *w) {
+  const int64_t n = call->context->problem->n_kv, first = t - t % w->part;
+  if (t == first) {
+    memcpy(w->sums, w->after + t / w->part * n, (size_t)keys * sizeof *w->sums);
+    for (int64_t u = smaller(first + w->part, keys) - 1; u >= first; u--) {
+      add_weights(call, batch, u, all, w);
+      memcpy(w->later + (u - first) * n, w->sums, (size_t)keys * sizeof *w->sums);
+    }
+  }
+  return w->later + (t - first) * n;
+}
+
+/* ---- the selection ------------------------------------------------------------------------------------ */
+
 /* Of each key the position that it made room for, HELD to the end. */
 static void prepare(const void *rule, const attn_call *call, int64_t batch, int64_t kv_head, void *prepared,
                     void *scratch) {
@@ -46,17 +111,17 @@ static void prepare(const void *rule, const attn_call *call, int64_t batch, int6
   int64_t *went = prepared;
   attn_carver carver = {.base = scratch};
   const room w = carve(p, r, &carver);
-  attn_kv_head h;
+  attn_kv_head h, all = {.count = 0};
+  for (int64_t t = 0; t < p->n_kv; t++) went[t] = HELD;
+  for (int64_t t = 0; t < keys; t++)
+    attn_convert(attn_row(call->k, p->k, batch, kv_head, t, p->dtype), attn_stored(p->k, p->dtype), p->d_qk,
+                 ATTN_F64, w.keys + t * p->d_qk);
   attn_kv_head_begin(&h, r, kv_head, p->d_qk, capacity(r, p), true, w.position, w.head);
-  for (int64_t t = 0; t < p->n_kv; t++) {
-    went[t] = HELD;
-    if (t < keys) {
-      double *own = w.keys + t * p->d_qk;
-      attn_convert(attn_row(call->k, p->k, batch, kv_head, t, p->dtype), attn_stored(p->k, p->dtype), p->d_qk,
-                   ATTN_F64, own);
-      const int64_t gone = attn_kv_arrive(&h, t, w.keys, own);
-      for (int64_t g = 0; g < gone; g++) went[h.gone_position[g]] = t;
-    }
+  if (r->score->future) all = look_ahead(call, batch, kv_head, keys, &w);
+  for (int64_t t = 0; t < keys; t++) {
+    if (r->score->future) h.later = later_at(call, batch, t, keys, &all, &w);
+    const int64_t gone = attn_kv_arrive(&h, t, w.keys, w.keys + t * p->d_qk);
+    for (int64_t g = 0; g < gone; g++) went[h.gone_position[g]] = t;
     if (attn_kv_observes(r->score) && t >= first) observe(call, batch, t - first, &h, &w);
   }
 }
@@ -115,7 +180,7 @@ attn_status attn_kv_applicable(const attn_context *c, const attn_kv_rule *r) {
     return attn_fail(ATTN_EINVAL, "variant %s: budget = %lld, expected at least recent = %lld", name,
                      (long long)r->budget, (long long)r->recent);
   if (!p->causal) return attn_fail(ATTN_EUNSUPPORTED, "variant %s: only causal attention", name);
-  if (attn_kv_observes(r->score) && p->n_q != p->n_kv)
+  if ((attn_kv_observes(r->score) || r->score->future) && p->n_q != p->n_kv)
     return attn_fail(
         ATTN_EUNSUPPORTED,
         "variant %s: score=%s ranks by the weights of all queries, of which %lld of %lld are given", name,
@@ -126,18 +191,22 @@ attn_status attn_kv_applicable(const attn_context *c, const attn_kv_rule *r) {
 attn_status attn_kv_describe(attn_builder *b, const attn_context *c, const attn_kv_rule *r, attn_parts *out) {
   static const attn_exemption of_keys[] = {{ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
                                            {0, NULL}},
-                              of_weights[] = {
-                                  {ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
-                                  {ATTN_EXEMPT_ROWS, "which keys are held depends on the queries before"},
-                                  {0, NULL}};
+                              of_weights[] = {{ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
+                                              {ATTN_EXEMPT_ROWS,
+                                               "which keys are held depends on the queries before"},
+                                              {0, NULL}},
+                              of_future[] = {{ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
+                                             {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS,
+                                              "which keys are held depends on the queries and keys to come"},
+                                             {0, NULL}};
   const attn_problem *p = c->problem;
   const void *kept;
   attn_carver counter = {.base = NULL};
   const attn_status status = attn_builder_keep(b, r, sizeof *r, &kept);
   if (status) return status;
   carve(p, r, &counter);
-  out->exempt = attn_kv_observes(r->score) ? of_weights : of_keys;
-  if (attn_kv_observes(r->score)) out->caps &= ~(uint32_t)ATTN_CAP_CROSS;
+  out->exempt = r->score->future ? of_future : attn_kv_observes(r->score) ? of_weights : of_keys;
+  if (out->exempt != of_keys) out->caps &= ~(uint32_t)ATTN_CAP_CROSS;
   out->cache = *r;
   out->selector = (attn_selector){.state = kept,
                                   .share = ATTN_SHARE_GROUP,
@@ -170,9 +239,11 @@ attn_cost attn_kv_cost(const attn_context *c, const attn_kv_rule *r) {
                d = (double)p->d_qk;
   attn_cost result = attn_softmax_cost(c, pairs);
   if (r->budget >= p->n_kv) return result;
-  if (attn_kv_observes(r->score)) {
-    result.mul_add += (double)(p->batch * p->heads) * pairs * d;
-    result.exp += (double)(p->batch * p->heads) * pairs;
+  if (attn_kv_observes(r->score) || r->score->future) {
+    const double all = (double)p->n_kv * ((double)p->n_kv + 1),
+                 weights = (double)(p->batch * p->heads) * (r->score->future ? all : pairs);
+    result.mul_add += weights * d;
+    result.exp += weights;
   } else if (!r->score->fixed) {
     result.mul_add += (double)(p->batch * p->kv_heads * (p->n_kv - r->budget) * r->budget) * 2 * d;
   }

@@ -181,6 +181,9 @@ static attn_status read_spec(attn_kv_cache *c, const char *text) {
   c->most = whole.n_kv;
   if (!parts.cache.score) return ATTN_OK;
   c->rule = parts.cache;
+  if (c->rule.score->future)
+    return attn_fail(ATTN_EUNSUPPORTED, "cache: score=%s ranks by queries that are still to come",
+                     c->rule.score->name);
   c->evicts = true;
   c->most = attn_min(whole.n_kv, attn_max(c->rule.budget, c->rule.prompt));
   attn_spec_destroy(c->reader);

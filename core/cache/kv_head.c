@@ -61,7 +61,8 @@ static attn_kv_held held(const attn_kv_head *h, const double *keys, int64_t firs
                         .newest = h->newest,
                         .weights = h->weights,
                         .sum = h->sum,
-                        .seen = h->seen};
+                        .seen = h->seen,
+                        .later = h->later};
 }
 
 /* The first to go first. */

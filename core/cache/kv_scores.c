@@ -11,7 +11,9 @@
  *               Zhang et al. 2023 (arXiv:2306.14048)
  *   h2o_mean    the same, divided by the number of queries that saw the key
  *   snapkv      the mean of the weights of the last 64 queries, averaged over 5 neighbours among the held
- *               keys. Li et al. 2024 (arXiv:2404.14469) */
+ *               keys. Li et al. 2024 (arXiv:2404.14469)
+ *   exact       the sum of the weights that the queries from the arriving position on will give it, each a
+ *               softmax over all keys: the other end of every comparison. It needs the whole sequence */
 #include "attn_variant.h"
 
 #include <math.h>
@@ -89,6 +91,10 @@ static void by_window(const attn_kv_held *h, double *score) {
   }
 }
 
+static void by_future(const attn_kv_held *h, double *score) {
+  for (int64_t j = 0; j < h->count; j++) score[j] = h->later[h->position[j]];
+}
+
 /* ---- laws -------------------------------------------------------------------------------------------- */
 
 static double draw_law(const attn_kv_history *h, int64_t t, int64_t j) {
@@ -145,6 +151,8 @@ static double window_law(const attn_kv_history *h, int64_t t, int64_t j) {
   return sum;
 }
 
+static double future_law(const attn_kv_history *h, int64_t t, int64_t j) { return h->later[t * h->n + j]; }
+
 #define SCORES(S)                                                                                           \
   S(random, "keys that are drawn", "", by_draw, draw_law, .fixed = true)                                    \
   S(streaming, "the first and the newest keys", "Xiao et al. 2023, arXiv:2309.17453", by_place, place_law,  \
@@ -159,7 +167,8 @@ static double window_law(const attn_kv_history *h, int64_t t, int64_t j) {
   S(h2o_mean, "keys of a large mean weight", "Zhang et al. 2023, arXiv:2306.14048", by_mean, mean_law,      \
     .sums = true)                                                                                           \
   S(snapkv, "keys of large weight for the last 64 queries", "Li et al. 2024, arXiv:2404.14469", by_window,  \
-    window_law, .window = SNAP_QUERIES)
+    window_law, .window = SNAP_QUERIES)                                                                     \
+  S(exact, "keys of large weight for later queries", "", by_future, future_law, .future = true)
 
 #define SCORE(id, about, paper, ranks, defines, ...) \
   {.name = #id, .summary = about, .cite = paper, .score = ranks, .law = defines, __VA_ARGS__},

@@ -15,9 +15,10 @@ typedef struct inputs {
   float q[BATCH][HEADS][N][D], k[BATCH][KV_HEADS][N][D], v[BATCH][KV_HEADS][N][D_V];
 } inputs;
 
-enum { RANDOM, STREAMING, KNORM, KEYDIFF, TOVA, H2O, H2O_MEAN, SNAPKV, NAMES };
-static const char *const names[NAMES] = {"random", "streaming", "knorm",    "keydiff",
-                                         "tova",   "h2o",       "h2o_mean", "snapkv"};
+/* The last is no cache's. */
+enum { RANDOM, STREAMING, KNORM, KEYDIFF, TOVA, H2O, H2O_MEAN, SNAPKV, CACHED, EXACT = CACHED, NAMES };
+static const char *const names[NAMES] = {"random", "streaming", "knorm",  "keydiff", "tova",
+                                         "h2o",    "h2o_mean",  "snapkv", "exact"};
 
 static void draw(float *x, size_t count, uint64_t seed) {
   attn_rng rng;
@@ -93,15 +94,15 @@ static double dot(const float *a, const float *b) {
   return sum;
 }
 
-/* The weight of key j for query t, a mean over the heads that share it. */
+/* The weight of key j for query t among the held keys, or all, a mean over the heads that share it. */
 static double weight(const inputs *x, const history held, int b, int h, int64_t t, int64_t j) {
   double mean = 0;
   for (int g = 0; g < GROUP; g++) {
     double sum = 0;
     const float *q = x->q[b][h * GROUP + g][t];
     for (int64_t i = 0; i <= t; i++)
-      if (held[t][i]) sum += exp(dot(q, x->k[b][h][i]) / sqrt(D));
-    if (held[t][j]) mean += exp(dot(q, x->k[b][h][j]) / sqrt(D)) / sum / GROUP;
+      if (!held || held[t][i]) sum += exp(dot(q, x->k[b][h][i]) / sqrt(D));
+    if (!held || held[t][j]) mean += exp(dot(q, x->k[b][h][j]) / sqrt(D)) / sum / GROUP;
   }
   return mean;
 }
@@ -114,6 +115,8 @@ static double cosine_sum(const inputs *x, const bool *held, int b, int h, int64_
              sqrt(dot(x->k[b][h][i], x->k[b][h][i]) * dot(x->k[b][h][j], x->k[b][h][j]));
   return sum;
 }
+
+static double all_weights[N][N]; /* of EXACT: the weights of all keys in the head at hand */
 
 /* The score of key j before position t, where before[] are held. */
 static double score(const inputs *x, const history held, const bool *before, int by, int b, int h, int64_t t,
@@ -133,6 +136,9 @@ static double score(const inputs *x, const history held, const bool *before, int
     return -cosine_sum(x, before, b, h, t, j);
   case TOVA:
     return weight(x, held, b, h, t - 1, j);
+  case EXACT:
+    for (int64_t u = t; u < N; u++) sum += all_weights[u][j];
+    return sum;
   case SNAPKV:
     for (int64_t u = t - 64 > 0 ? t - 64 : 0; u < t; u++) sum += weight(x, held, b, h, u, j);
     return sum;
@@ -146,6 +152,8 @@ static void hold(const inputs *x, const rule *r, int b, int h, history held) {
   double own[N], pooled[N];
   bool now[N] = {false};
   int64_t count = 0;
+  for (int64_t t = 0; t < N && r->score == EXACT; t++)
+    for (int64_t j = 0; j <= t; j++) all_weights[t][j] = weight(x, NULL, b, h, t, j);
   memset(held, 0, sizeof(history));
   for (int64_t t = 0; t < N; t++) {
     int64_t going = t >= r->prompt && count >= r->budget ? count - r->budget + 1 : 0, at = 0, list[N];
@@ -203,11 +211,11 @@ static void spec_of(const rule *r, char *out, size_t size) {
 Test(core_kv_cache, holds_what_the_definitions_hold) {
   inputs *x = inputs_make();
   static history held[BATCH][KV_HEADS];
-  for (size_t i = 0; i < sizeof rules / sizeof *rules * NAMES; i++) {
-    rule r = rules[i / NAMES];
+  for (size_t i = 0; i < sizeof rules / sizeof *rules * CACHED; i++) {
+    rule r = rules[i / CACHED];
     char spec[120];
     float o[BATCH][HEADS][D_V];
-    r.score = (int)(i % NAMES);
+    r.score = (int)(i % CACHED);
     spec_of(&r, spec, sizeof spec);
     for (int line = 0; line < BATCH * KV_HEADS; line++)
       hold(x, &r, line / KV_HEADS, line % KV_HEADS, held[line / KV_HEADS][line % KV_HEADS]);
@@ -344,7 +352,7 @@ Test(core_kv_cache, the_score_streaming_is_the_variant_streaming) {
 Test(core_kv_cache, any_split_of_the_appends_gives_the_same_bits) {
   inputs *x = inputs_make();
   static const int64_t splits[][4] = {{N, 0, 0, 0}, {1, N - 1, 0, 0}, {40, 3, 46, 1}};
-  for (int s = -1; s < NAMES; s++) {
+  for (int s = -1; s < CACHED; s++) {
     char spec[120] = "tiled";
     float first[BATCH][HEADS][D_V], o[BATCH][HEADS][D_V];
     if (s >= 0) spec_of(&(rule){s, 20, 4, 0}, spec, sizeof spec);
@@ -496,7 +504,7 @@ static void counted_release(void *context, void *at, size_t bytes) {
 
 Test(core_kv_cache, reports_the_bytes_that_it_has) {
   inputs *x = inputs_make();
-  for (int s = -1; s < NAMES; s++) {
+  for (int s = -1; s < CACHED; s++) {
     char spec[120] = "tiled";
     counted memory = {.left = 1000};
     const attn_allocator allocator = {counted_alloc, counted_release, &memory};
@@ -568,6 +576,9 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
   float o[BATCH][HEADS][D_V];
   const int64_t longer[BATCH] = {20, 20}, shorter[BATCH] = {5, 5};
   cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=8,recent=9", NULL), ATTN_EINVAL);
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=exact", NULL), ATTN_EUNSUPPORTED);
+  cr_expect(strstr(attn_last_error(), "score=exact ranks by queries that are still to come"), "%s",
+            attn_last_error());
   cr_expect_eq(attn_kv_cache_create(&c, &p, "linformer", NULL), ATTN_EUNSUPPORTED, "it is never causal");
   cr_expect_eq(attn_kv_cache_create(&c, &p, "hyper", NULL), ATTN_EUNSUPPORTED, "it takes no positions");
   cr_expect_eq(attn_kv_cache_create(&c, &p, "no_such", NULL), ATTN_ENOTFOUND);

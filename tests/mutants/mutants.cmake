@@ -1291,6 +1291,12 @@ mutant(evict-pool-of-four core/cache/kv_scores.c EVICT-2 "evict:score=snapkv,bud
   [[@i <= j + SNAP_POOL / 2@]] [[i < j + SNAP_POOL / 2]])
 mutant(evict-sum-for-mean core/cache/kv_scores.c EVICT-2 "evict:score=h2o_mean,budget=24,recent=4" "the mean is the sum"
   [[h->seen[j] ? @h->sum[j] / (double)h->seen[j]@ : 0]] [=[h->sum[j]]=])
+mutant(evict-oracle-late core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4" "the oracle misses the next query"
+  [[return w->later + @(t - first)@ * n;]] [[(t - first + (t % w->part + 1 < w->part))]])
+mutant(evict-oracle-part core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4" "the oracle takes a query twice where parts meet"
+  [[int64_t u = @smaller(first + w->part, keys)@ - 1]] [[smaller(first + w->part + (first > 0), keys)]])
+mutant(cache-asks-the-future core/cache/kv_cache.c core_kv_cache/refuses_what_it_cannot_do "" "a cache takes a policy that knows what comes"
+  [[if (@c->rule.score->future@)]] [[0]])
 mutant(cache-values-stay core/cache/kv_cache.c core_kv_cache/holds_what_the_definitions_hold "" "values stay where they are as keys go"
   [[close_gaps(rows_of(c, c->v, line, v_bytes(c)), v_bytes(c), before, h->gone, gone);]] [[;]])
 mutant(cache-gap-too-long core/cache/kv_cache.c core_kv_cache/holds_what_the_definitions_hold "" "a gap is closed one row too early"

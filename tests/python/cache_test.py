@@ -23,15 +23,19 @@ def weights(q, k, held):
 
 
 class Policy:
-    """One kv head. history[u] is {key: weight} of query u."""
+    """One kv head. history[u] is {key: weight} of query u; later[t][j] what queries t ... give key j among all keys."""
 
-    def __init__(self, name):
-        self.name, self.held, self.history = name, [], []
+    def __init__(self, name, later=None):
+        self.name, self.held, self.history, self.later = name, [], [], later
 
     def scores(self, k, t):
         held = self.held
         if self.name == "knorm":  # Devoto et al. 2024: the L2 norm, the smallest stay
             return {j: -np.linalg.norm(k[j]) for j in held}
+        if self.name == "streaming":  # Xiao et al. 2023: four sinks and a window
+            return {j: np.inf if j < 4 else j for j in held}
+        if self.name == "exact":  # an oracle
+            return {j: self.later[t][j] for j in held}
         if self.name == "keydiff":  # Park et al. 2025: cosine with the mean of the normalised keys, the least stay
             unit = k[held] / np.linalg.norm(k[held], axis=1, keepdims=True)
             anchor = unit.mean(0)
@@ -68,7 +72,7 @@ class Caches(unittest.TestCase):
         cache.append(self.k[:, :, a:b], self.v[:, :, a:b], self.q[:, :, a:b])
 
     def test_survivors_are_those_of_the_papers(self):
-        for name in ("knorm", "keydiff", "tova", "h2o", "h2o_mean", "snapkv"):
+        for name in ("streaming", "knorm", "keydiff", "tova", "h2o", "h2o_mean", "snapkv"):
             for prompt in 0, 50:
                 with self.subTest(name=name, prompt=prompt):
                     cache = self.cache(f"evict:score={name},budget={BUDGET},recent={RECENT},prompt={prompt}")
@@ -82,6 +86,20 @@ class Caches(unittest.TestCase):
                             self.assertEqual(cache.positions(b, h), policy.held)
                             p = softmax(self.q[b, group, t] @ self.k[b, h, policy.held].T / np.sqrt(D))
                             self.assertLess(abs(o[b, group, 0] - p @ self.v[b, h, policy.held]).max(), 1e-12)
+
+    def test_the_oracle_keeps_what_later_queries_read(self):
+        o = attnlab.attention(self.q, self.k, self.v, f"evict:score=exact,budget={BUDGET},recent={RECENT}", causal=True)
+        for b in range(BATCH):
+            for h in range(KV_HEADS):
+                group = slice(h * GROUP, (h + 1) * GROUP)
+                every = np.zeros((N, N))
+                for t in range(N):
+                    every[t, :t + 1] = weights(self.q[b, group, t], self.k[b, h], range(t + 1))
+                policy = Policy("exact", every[::-1].cumsum(0)[::-1])
+                for t in range(N):
+                    policy.step(self.q[b, group, t], self.k[b, h], t, 0)
+                    p = softmax(self.q[b, group, t] @ self.k[b, h, policy.held].T / np.sqrt(D))
+                    self.assertLess(abs(o[b, group, t] - p @ self.v[b, h, policy.held]).max(), 1e-12)
 
     def test_any_variant_reads_a_cache(self):
         for spec in "tiled", "pages:page=8,budget=40", "topk:k=16":
@@ -118,6 +136,8 @@ class Caches(unittest.TestCase):
             cache.append(self.k.astype("f4"), self.v)
         with self.assertRaisesRegex(attnlab.Error, "expected at least recent = 9"):
             self.cache("evict:budget=8,recent=9")
+        with self.assertRaisesRegex(attnlab.Error, "score=exact ranks by queries that are still to come"):
+            self.cache("evict:score=exact")
         with self.assertRaisesRegex(attnlab.Error, "more in batch entry 0, which has 0 of at most 64"):
             self.cache("tiled", positions=64).append(self.k, self.v)
         self.append(cache, 0, 20)

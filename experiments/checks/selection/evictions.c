@@ -20,14 +20,15 @@ typedef struct watched {
   const evidence *e;
   int64_t batch, kv_head, keys, first, n, skipped;
   head_data head;
-  bool *held;      /* [n, n] */
-  double *weights; /* [n, n], or NULL */
+  bool *held;              /* [n, n] */
+  double *weights, *later; /* [n, n], or NULL: attn_kv_history */
 } watched;
 
 static void watched_free(watched *w) {
   if (w->head.k) head_data_return(w->e, &w->head);
   free(w->held);
   free(w->weights);
+  free(w->later);
 }
 
 static attn_status mark_held(watched *w) {
@@ -52,27 +53,50 @@ static attn_status mark_held(watched *w) {
   return status;
 }
 
-/* The weights of the query at position t, a mean over the heads of the kv head. */
-static void weigh(watched *w, int64_t t, double *q) {
+/* Adds the weights of the query at position t, a mean over the heads of the kv head, to sums of its keys.
+ * seen: of keys 0 ... t, NULL: all; q: [d]; own: [t + 1]. */
+static void add_weights(const watched *w, int64_t t, const bool *seen, double *q, double *own, double *sums) {
   const attn_problem *p = w->e->problem;
-  const int64_t group = p->heads / p->kv_heads, d = p->d_qk;
-  double own[MOST_STEPS];
+  const int64_t group = p->heads / p->kv_heads, d = p->d_qk, keys = t < w->keys ? t + 1 : w->keys;
   for (int64_t g = 0; g < group; g++) {
     const sample_row row = {w->batch, w->kv_head * group + g, w->skipped + t - w->first};
     double most = -(double)INFINITY, sum = 0;
     row_widen(w->e->q, p->dtype, row_offset(p, &row, d), d, q);
-    for (int64_t j = 0; j <= t; j++) {
+    for (int64_t j = 0; j < keys; j++) {
       double product = 0;
-      if (!w->held[t * w->n + j]) continue;
+      if (seen && !seen[j]) continue;
       for (int64_t l = 0; l < d; l++) product += q[l] * w->head.k[j * d + l];
       own[j] = transform_score(p, w->batch, row.head, row.i, j, p->scale * product).score;
       most = fmax(most, own[j]);
     }
-    for (int64_t j = 0; j <= t; j++)
-      if (w->held[t * w->n + j]) sum += exp(own[j] - most);
-    for (int64_t j = 0; j <= t; j++)
-      if (w->held[t * w->n + j]) w->weights[t * w->n + j] += exp(own[j] - most) / sum / (double)group;
+    for (int64_t j = 0; j < keys; j++)
+      if (!seen || seen[j]) sum += exp(own[j] - most);
+    for (int64_t j = 0; j < keys; j++)
+      if (!seen || seen[j]) sums[j] += exp(own[j] - most) / sum / (double)group;
   }
+}
+
+/* What scores read of queries: what each gave the keys that were held, or what all later ones give all. */
+static attn_status weigh(watched *w) {
+  const int64_t n = w->n, all = w->e->problem->n_kv;
+  double *q = malloc((size_t)w->e->problem->d_qk * sizeof *q), *own = malloc((size_t)all * sizeof *own),
+         *sums = calloc((size_t)all, sizeof *sums), *table = calloc((size_t)(n * n), sizeof *table);
+  attn_status status = q && own && sums && table ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a cache");
+  if (status || !w->e->view->cache->score->future) {
+    for (int64_t t = w->first; !status && t < n; t++)
+      add_weights(w, t, w->held + t * n, q, own, table + t * n);
+    w->weights = table;
+  } else {
+    for (int64_t t = w->keys - 1; t >= 0; t--) {
+      add_weights(w, t, NULL, q, own, sums);
+      if (t < n) memcpy(table + t * n, sums, (size_t)n * sizeof *sums);
+    }
+    w->later = table;
+  }
+  free(q);
+  free(own);
+  free(sums);
+  return status;
 }
 
 static attn_status watch(const evidence *e, int64_t line, watched *w) {
@@ -87,13 +111,9 @@ static attn_status watch(const evidence *e, int64_t line, watched *w) {
   if (status || w->first >= w->n) return status;
   w->held = calloc((size_t)(w->n * w->n), sizeof *w->held);
   if (!w->held) return attn_fail(ATTN_ENOMEM, "no memory for a cache");
-  if ((status = mark_held(w)) || !attn_kv_observes(e->view->cache->score)) return status;
-  double *q = malloc((size_t)p->d_qk * sizeof *q);
-  w->weights = calloc((size_t)(w->n * w->n), sizeof *w->weights);
-  if (!q || !w->weights) status = attn_fail(ATTN_ENOMEM, "no memory for a cache");
-  for (int64_t t = w->first; !status && t < w->n; t++) weigh(w, t, q);
-  free(q);
-  return status;
+  const attn_kv_score *score = e->view->cache->score;
+  status = mark_held(w);
+  return !status && (attn_kv_observes(score) || score->future) ? weigh(w) : status;
 }
 
 /* A judge of the steps of a head; says what is wrong at the first, and returns what is the worst. */
@@ -172,7 +192,7 @@ const check check_evict1 = {
 
 /* How far a definition in fp64 may be off: sums of at most n weights, each with some dozens of roundings. */
 static double tolerance(const watched *w, double largest) {
-  return (double)(w->n + w->e->problem->d_qk + 64) * 0x1p-50 * largest;
+  return (double)(w->e->problem->n_kv + w->e->problem->d_qk + 64) * 0x1p-50 * largest;
 }
 
 /* The best of those that went when position t arrived against the worst of those that stayed and need not. */
@@ -201,6 +221,7 @@ static outcome judge_ranking(const watched *w, char *text, size_t size) {
                              .keys = w->head.k,
                              .held = w->held,
                              .weights = w->weights,
+                             .later = w->later,
                              .seed = w->e->view->cache->seed,
                              .kv_head = w->kv_head};
   outcome worst = OUTCOME_NONE;
