@@ -68,24 +68,37 @@ enum { ATTN_KV_SCORES = 9 };
 ATTN_API extern const char *const attn_kv_score_names[ATTN_KV_SCORES + 1];
 ATTN_API const attn_kv_score *attn_kv_score_at(int64_t index);
 
-/* score: by which keys go; budget: keys of a kv head after one has arrived; recent: of these the newest, its
- * own included, that do not go; prompt: nothing goes before this position. 1 <= recent <= budget. */
+/* score: by which keys go; budget: keys of a kv head after one has arrived, at most; recent: of these the
+ * newest, its own included, that do not go; prompt: nothing goes before this position. Positions c chunk ...
+ * c chunk + chunk - 1 are a chunk, whose keys go together: chunks of the least mean score, none with a recent
+ * key. Where a key would be one too many, enough go for attn_kv_period keys to find room, `every` in whole
+ * chunks: of those without a recent key attn_kv_kept stay. 1 <= recent <= budget; attn_kv_kept >= 0. */
 typedef struct attn_kv_rule {
   const attn_kv_score *score;
-  int64_t budget, recent, prompt;
+  int64_t budget, recent, prompt, every, chunk;
   uint64_t seed;
 } attn_kv_rule;
 
-/* Parameters of a rule that is the member `rule` of a variant's parameters: budget, recent, prompt. */
-#define ATTN_KV_PARAMS(params, rule)                                              \
-  {"budget", ATTN_INT, offsetof(params, rule.budget),      1, 1 << 30,            \
-   "512",    NULL,     "keys that a kv head's cache holds"},                      \
-      {"recent",         ATTN_INT, offsetof(params, rule.recent),     1, 1 << 30, \
-       "min(32,budget)", NULL,     "newest of these, which do not go"},           \
-  {                                                                               \
-    "prompt", ATTN_INT, offsetof(params, rule.prompt), 0, 1 << 30, "0", NULL,     \
-        "positions whose queries see all keys, before any goes"                   \
-  }
+static inline int64_t attn_kv_period(const attn_kv_rule *r) {
+  return (r->every + r->chunk - 1) / r->chunk * r->chunk;
+}
+static inline int64_t attn_kv_kept(const attn_kv_rule *r) {
+  return (r->budget - r->recent + 1) / r->chunk - attn_kv_period(r) / r->chunk;
+}
+
+/* Keys that are held after the one at this position has arrived. */
+ATTN_API int64_t attn_kv_count(const attn_kv_rule *, int64_t position);
+
+/* Parameters of a rule that is the member `rule` of a variant's parameters: budget, recent, prompt, every and
+ * chunk. */
+#define ATTN_KV_PARAM(params, rule, name, least, preset, help) \
+  { #name, ATTN_INT, offsetof(params, rule.name), least, 1 << 30, preset, NULL, help }
+#define ATTN_KV_PARAMS(params, rule)                                                                        \
+  ATTN_KV_PARAM(params, rule, budget, 1, "512", "keys that a kv head's cache holds"),                       \
+      ATTN_KV_PARAM(params, rule, recent, 1, "min(32,budget)", "newest of these, which do not go"),         \
+      ATTN_KV_PARAM(params, rule, prompt, 0, "0", "positions whose queries see all keys, before any goes"), \
+      ATTN_KV_PARAM(params, rule, every, 1, "1", "keys that go at a time, once the budget is spent"),       \
+      ATTN_KV_PARAM(params, rule, chunk, 1, "1", "positions whose keys go together")
 /* A variant that is a rule: attention, query by query, to the keys that a cache under the rule holds
  * (experiments/examples/policy.c). The functions of a rule that rule_of makes of a context, and what such a
  * variant declares. */

@@ -4,15 +4,17 @@
  * up the key of the least score before one arrives, except the `recent` newest (the arriving one is one of
  * them):
  *   S_t = S_(t-1) without the least of S_(t-1), and t;   o_t = softmax over S_t of the exact scores
- * A key that went never returns. Queries before `prompt` see all keys up to their own. The heads of a kv
- * head share its cache. Scores (core/cache/kv_scores.c has each): random and streaming look at no key,
- * knorm and keydiff at keys; tova, h2o, h2o_mean and snapkv at the weights that queries gave them, for which
- * all queries are needed; exact, an oracle, at the weights that queries to come will give them.
+ * A key that went never returns. With every=s the s least go at a time, and none for s - 1 arrivals; with
+ * chunk=c the keys of c positions go together, by their mean score (core/attn_eviction.h). Queries before
+ * `prompt` see all keys up to their own. The heads of a kv head share its cache. Scores
+ * (core/cache/kv_scores.c has each): random and streaming look at no key, knorm and keydiff at keys; tova,
+ * h2o, h2o_mean and snapkv at the weights that queries gave them, for which all queries are needed; exact, an
+ * oracle, at the weights that queries to come will give them.
  *
  * Cost: sum_t |S_t| pairs for attention, and as many products again for scores of weights; one of |S_t|
  * d_qk operations a step for keydiff; n (n + 1) pairs for exact. Memory O(n d), and 2 n^1.5 for exact.
- * Bounds: SP-1, SP-2; FP-2 on the keys that are held; SEL-2 for random, streaming and knorm, whose survivors
- * are the budget - recent largest. budget >= n is tiled. */
+ * Bounds: SP-1, SP-2; FP-2 on the keys that are held; SEL-2 for random, streaming and knorm one at a time,
+ * whose survivors are the budget - recent largest; EVICT-1 and EVICT-2 for all. budget >= n is tiled. */
 #include "attn_variant.h"
 
 typedef struct params {

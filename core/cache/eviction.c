@@ -19,7 +19,7 @@ static int64_t capacity(const attn_kv_rule *r, const attn_problem *p) {
 static const attn_kv_score last_weights = {.name = "last", .window = 1};
 
 static attn_kv_rule all_keys(const attn_problem *p) {
-  return (attn_kv_rule){.score = &last_weights, .budget = p->n_kv, .recent = 1};
+  return (attn_kv_rule){.score = &last_weights, .budget = p->n_kv, .recent = 1, .every = 1, .chunk = 1};
 }
 
 /* Keys and a query of each head that shares them in fp64, and the head. With a score of the future a head of
@@ -141,7 +141,8 @@ static void select(const void *rule, const attn_call *call, const attn_block *b,
   }
 }
 
-/* The law of scores that are fixed: besides what is safe, the largest stay. */
+/* The law of scores that are fixed, where one key goes for each that arrives: besides what is safe, the
+ * largest stay. */
 static bool always(const void *rule, const attn_query *query, int64_t key) {
   const attn_kv_rule *r = rule;
   const int64_t t = attn_call_position(query->call, query->batch, query->i),
@@ -179,6 +180,12 @@ attn_status attn_kv_applicable(const attn_context *c, const attn_kv_rule *r) {
   if (r->recent > r->budget)
     return attn_fail(ATTN_EINVAL, "variant %s: budget = %lld, expected at least recent = %lld", name,
                      (long long)r->budget, (long long)r->recent);
+  if (attn_kv_kept(r) < 0)
+    return attn_fail(
+        ATTN_EINVAL,
+        "variant %s: budget = %lld, expected at least recent - 1 and every = %lld in chunks of %lld: %lld",
+        name, (long long)r->budget, (long long)r->every, (long long)r->chunk,
+        (long long)(r->recent - 1 + attn_kv_period(r)));
   if (!p->causal) return attn_fail(ATTN_EUNSUPPORTED, "variant %s: only causal attention", name);
   if ((attn_kv_observes(r->score) || r->score->future) && p->n_q != p->n_kv)
     return attn_fail(
@@ -218,7 +225,7 @@ attn_status attn_kv_describe(attn_builder *b, const attn_context *c, const attn_
                                   .prepare = prepare,
                                   .scratch_bytes = counter.used,
                                   .select = select};
-  if (!r->score->fixed) return ATTN_OK;
+  if (!r->score->fixed || r->every > 1 || r->chunk > 1) return ATTN_OK;
   out->selector.grain = 1;
   out->selector.kept = r->budget - r->recent;
   out->selector.always = always;
@@ -226,11 +233,40 @@ attn_status attn_kv_describe(attn_builder *b, const attn_context *c, const attn_
   return ATTN_OK;
 }
 
+/* When keys go: at position `first`; from `second` on, at every `period`-th. */
+typedef struct schedule {
+  int64_t first, second, period;
+} schedule;
+
+/* The first time chunks may begin elsewhere, where it is the prompt's end. */
+static schedule schedule_of(const attn_kv_rule *r) {
+  const int64_t first = r->prompt > r->budget ? r->prompt : r->budget;
+  return (schedule){.first = first,
+                    .second = first + r->budget - r->recent + 1 - attn_kv_kept(r) * r->chunk -
+                              (first - r->recent + 1) % r->chunk,
+                    .period = attn_kv_period(r)};
+}
+
+int64_t attn_kv_count(const attn_kv_rule *r, int64_t position) {
+  const schedule s = schedule_of(r);
+  if (position < s.first) return position + 1;
+  const int64_t last = position < s.second ? s.first : position - (position - s.second) % s.period;
+  return attn_kv_kept(r) * r->chunk + position + 1 - (last - r->recent + 1) / r->chunk * r->chunk;
+}
+
+/* from + (from + 1) + ... of n terms. */
+static double ascending(double n, double from) { return n * from + n * (n - 1) / 2; }
+
 /* Keys that the queries at the first n positions see, of a head. */
 static double pairs_up_to(const attn_kv_rule *r, double n) {
-  const double prompt = fmin(n, (double)r->prompt), budget = (double)r->budget,
-               full = fmin(n, fmax(prompt, budget)); /* from here on as many as the budget */
-  return n <= 0 ? 0 : full * (full + 1) / 2 + (n - full) * budget;
+  const schedule s = schedule_of(r);
+  const double first = (double)s.first, second = (double)s.second, period = (double)s.period,
+               later = fmax(0, n - second), rest = fmod(later, period),
+               from = (double)attn_kv_count(r, s.second);
+  return n <= 0 ? 0
+                : ascending(fmin(n, first), 1) +
+                      ascending(fmax(0, fmin(n, second) - first), (double)attn_kv_count(r, s.first)) +
+                      (later - rest) / period * ascending(period, from) + ascending(rest, from);
 }
 
 attn_cost attn_kv_cost(const attn_context *c, const attn_kv_rule *r) {
@@ -245,7 +281,9 @@ attn_cost attn_kv_cost(const attn_context *c, const attn_kv_rule *r) {
     result.mul_add += weights * d;
     result.exp += weights;
   } else if (!r->score->fixed) {
-    result.mul_add += (double)(p->batch * p->kv_heads * (p->n_kv - r->budget) * r->budget) * 2 * d;
+    const schedule s = schedule_of(r);
+    const double times = fmax(0, (double)(p->n_kv - s.first)) / (double)s.period;
+    result.mul_add += (double)(p->batch * p->kv_heads) * times * (double)r->budget * 2 * d;
   }
   return result;
 }

@@ -78,20 +78,27 @@ static int by_place(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The `count` first to go among held keys 0 ... open - 1, ascending, in h->gone. */
+static double mean_score(const attn_kv_head *h, int64_t first, int64_t count) {
+  double sum = 0;
+  for (int64_t j = first; j < first + count; j++) sum += h->score[j];
+  return isnan(sum) ? -(double)INFINITY : sum / (double)count;
+}
+
+/* The `count` first to go among held keys 0 ... open - 1, which are whole chunks, ascending, in h->gone. */
 static void choose(attn_kv_head *h, int64_t open, int64_t count) {
-  for (int64_t j = 0; j < open; j++)
-    h->rank[j] = (struct attn_kv_rank){isnan(h->score[j]) ? -(double)INFINITY : h->score[j], j};
-  if (count == 1) {
+  const int64_t chunk = h->rule.chunk, chunks = open / chunk, going = count / chunk;
+  for (int64_t c = 0; c < chunks; c++) h->rank[c] = (struct attn_kv_rank){mean_score(h, c * chunk, chunk), c};
+  if (going == 1) {
     int64_t least = 0;
-    for (int64_t j = 1; j < open; j++)
-      if (by_score(&h->rank[j], &h->rank[least]) < 0) least = j;
+    for (int64_t c = 1; c < chunks; c++)
+      if (by_score(&h->rank[c], &h->rank[least]) < 0) least = c;
     h->gone[0] = least;
-    return;
+  } else {
+    qsort(h->rank, (size_t)chunks, sizeof *h->rank, by_score);
+    for (int64_t i = 0; i < going; i++) h->gone[i] = h->rank[i].at;
+    qsort(h->gone, (size_t)going, sizeof *h->gone, by_place);
   }
-  qsort(h->rank, (size_t)open, sizeof *h->rank, by_score);
-  for (int64_t i = 0; i < count; i++) h->gone[i] = h->rank[i].at;
-  qsort(h->gone, (size_t)count, sizeof *h->gone, by_place);
+  for (int64_t i = count - 1; i >= 0; i--) h->gone[i] = h->gone[i / chunk] * chunk + i % chunk;
 }
 
 /* Closes the gaps that the keys in h->gone leave. */
@@ -115,10 +122,11 @@ static void drop(attn_kv_head *h, int64_t count) {
 
 static int64_t make_room(attn_kv_head *h, int64_t position, const double *keys) {
   const attn_kv_rule *r = &h->rule;
+  const int64_t recent = (position - r->recent + 1) / r->chunk * r->chunk;
   int64_t open = h->count;
   if (position < r->prompt || h->count < r->budget) return 0;
-  while (open > 0 && h->position[open - 1] > position - r->recent) open--;
-  const int64_t count = h->count - r->budget + 1;
+  while (open > 0 && h->position[open - 1] >= recent) open--;
+  const int64_t count = open - attn_kv_kept(r) * r->chunk;
   if (h->fixed) {
     memcpy(h->score, h->fixed, (size_t)h->count * sizeof *h->score);
   } else {

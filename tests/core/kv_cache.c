@@ -82,7 +82,7 @@ static void attend(attn_kv_cache *c, const inputs *x, int64_t at, float o[BATCH]
 
 typedef struct rule {
   int score;
-  int64_t budget, recent, prompt;
+  int64_t budget, recent, prompt, every, chunk;
 } rule;
 
 /* Held keys before each position: held[t][j], the keys that query t sees. */
@@ -148,31 +148,43 @@ static double score(const inputs *x, const history held, const bool *before, int
   }
 }
 
+/* Gives up the worst of the chunks before `edge`, of which own[] has the scores, until `stay` are left. */
+static void give_up(const rule *r, const double *own, int64_t edge, int64_t stay, bool *now) {
+  for (;;) {
+    int64_t least = 0, chunks = 0;
+    double worst = 0;
+    for (int64_t u = 0; u < edge; u++) {
+      double mean = 0;
+      if (!now[u * r->chunk]) continue;
+      for (int64_t l = 0; l < r->chunk; l++) mean += own[u * r->chunk + l] / (double)r->chunk;
+      if (!chunks++ || mean <= worst) worst = mean, least = u;
+    }
+    if (chunks <= stay) return;
+    for (int64_t l = 0; l < r->chunk; l++) now[least * r->chunk + l] = false;
+  }
+}
+
 static void hold(const inputs *x, const rule *r, int b, int h, history held) {
   double own[N], pooled[N];
   bool now[N] = {false};
-  int64_t count = 0;
   for (int64_t t = 0; t < N && r->score == EXACT; t++)
     for (int64_t j = 0; j <= t; j++) all_weights[t][j] = weight(x, NULL, b, h, t, j);
   memset(held, 0, sizeof(history));
   for (int64_t t = 0; t < N; t++) {
-    int64_t going = t >= r->prompt && count >= r->budget ? count - r->budget + 1 : 0, at = 0, list[N];
-    for (int64_t j = 0; going && j < t; j++)
-      if (now[j]) own[at] = score(x, held, now, r->score, b, h, t, j), list[at++] = j;
-    for (int64_t i = 0; i < at; i++) {
-      pooled[i] = own[i];
-      for (int64_t o = 1; r->score == SNAPKV && o <= 2; o++)
-        pooled[i] += (i >= o ? own[i - o] : 0) + (i + o < at ? own[i + o] : 0);
-    }
-    for (; going; going--) {
-      int64_t least = -1;
-      for (int64_t i = 0; i < at; i++)
-        if (now[list[i]] && list[i] <= t - r->recent && (least < 0 || pooled[i] <= pooled[least])) least = i;
-      now[list[least]] = false;
-      count--;
+    int64_t at = 0, list[N];
+    for (int64_t j = 0; j < t; j++)
+      if (now[j]) list[at++] = j;
+    if (t >= r->prompt && at >= r->budget) {
+      for (int64_t i = 0; i < at; i++) own[i] = score(x, held, now, r->score, b, h, t, list[i]);
+      for (int64_t i = 0; i < at; i++) {
+        pooled[list[i]] = own[i];
+        for (int64_t o = 1; r->score == SNAPKV && o <= 2; o++)
+          pooled[list[i]] += (i >= o ? own[i - o] : 0) + (i + o < at ? own[i + o] : 0);
+      }
+      give_up(r, pooled, (t - r->recent + 1) / r->chunk,
+              (r->budget - r->recent + 1) / r->chunk - (r->every + r->chunk - 1) / r->chunk, now);
     }
     now[t] = true;
-    count++;
     memcpy(held[t], now, sizeof now);
   }
 }
@@ -201,11 +213,13 @@ static void check_held(const attn_kv_cache *c, const bool *held, int b, int h, i
   cr_assert_eq(at, view.held, "%s: step %d", spec, (int)t);
 }
 
-static const rule rules[] = {{0, 20, 6, 0}, {0, 20, 1, 40}, {0, 1, 1, 0}, {0, 33, 33, 50}};
+static const rule rules[] = {{0, 20, 6, 0, 1, 1},   {0, 20, 1, 40, 1, 1}, {0, 1, 1, 0, 1, 1},
+                             {0, 33, 33, 50, 1, 1}, {0, 20, 6, 0, 5, 1},  {0, 33, 5, 50, 7, 3}};
 
 static void spec_of(const rule *r, char *out, size_t size) {
-  snprintf(out, size, "evict:score=%s,budget=%d,recent=%d,prompt=%d%s", names[r->score], (int)r->budget,
-           (int)r->recent, (int)r->prompt, r->score == RANDOM ? ",seed=7" : "");
+  snprintf(out, size, "evict:score=%s,budget=%d,recent=%d,prompt=%d,every=%d,chunk=%d%s", names[r->score],
+           (int)r->budget, (int)r->recent, (int)r->prompt, (int)r->every, (int)r->chunk,
+           r->score == RANDOM ? ",seed=7" : "");
 }
 
 Test(core_kv_cache, holds_what_the_definitions_hold) {
@@ -349,13 +363,53 @@ Test(core_kv_cache, the_score_streaming_is_the_variant_streaming) {
   free(x);
 }
 
+/* Closed forms against counting: keys at a position, and query-key pairs of the last queries. */
+static void check_counts(const inputs *x, const rule *r) {
+  static history held;
+  const attn_kv_rule own = {
+      attn_kv_score_at(r->score), r->budget, r->recent, r->prompt, r->every, r->chunk, 0};
+  char spec[120];
+  int64_t count[N] = {0};
+  hold(x, r, 0, 0, held);
+  spec_of(r, spec, sizeof spec);
+  for (int64_t t = 0; t < N; t++) {
+    for (int64_t j = 0; j <= t; j++) count[t] += held[t][j];
+    cr_assert_eq(attn_kv_count(&own, t), count[t], "%s: position %d", spec, (int)t);
+  }
+  for (int64_t n = 1; n <= N; n++) {
+    const attn_problem p = problem_of(n);
+    attn_cost cost;
+    size_t work;
+    int64_t pairs = 0;
+    for (int64_t t = N - n; t < N; t++) pairs += count[t];
+    cr_assert_eq(attn_estimate(&p, spec, NULL, &work, &cost), ATTN_OK, "%s", attn_last_error());
+    cr_assert_eq(cost.mul_add, (double)(BATCH * HEADS * pairs * (D + D_V)), "%s: %d queries", spec, (int)n);
+  }
+}
+
+Test(core_kv_cache, counts_keys_and_pairs_in_closed_form) {
+  inputs *x = inputs_make();
+  int count = 0;
+  for (int64_t i = 0; i < 2 * 2 * 3 * 3 * 3; i++) {
+    static const int64_t budgets[] = {9, 22}, recents[] = {1, 5}, prompts[] = {0, 14, 40},
+                         every[] = {1, 3, 7}, chunks[] = {1, 4, 5};
+    const rule r = {KNORM,         budgets[i % 2], recents[i / 2 % 2], prompts[i / 4 % 3], every[i / 12 % 3],
+                    chunks[i / 36]};
+    if (r.recent - 1 + (r.every + r.chunk - 1) / r.chunk * r.chunk > r.budget) continue;
+    check_counts(x, &r);
+    count++;
+  }
+  cr_expect_gt(count, 80);
+  free(x);
+}
+
 Test(core_kv_cache, any_split_of_the_appends_gives_the_same_bits) {
   inputs *x = inputs_make();
   static const int64_t splits[][4] = {{N, 0, 0, 0}, {1, N - 1, 0, 0}, {40, 3, 46, 1}};
   for (int s = -1; s < CACHED; s++) {
     char spec[120] = "tiled";
     float first[BATCH][HEADS][D_V], o[BATCH][HEADS][D_V];
-    if (s >= 0) spec_of(&(rule){s, 20, 4, 0}, spec, sizeof spec);
+    if (s >= 0) spec_of(&(rule){s, 20, 4, 0, 1, 1}, spec, sizeof spec);
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
       attn_kv_cache *c = cache_make(spec);
       int64_t at = 0;
@@ -373,7 +427,7 @@ Test(core_kv_cache, any_split_of_the_appends_gives_the_same_bits) {
 Test(core_kv_cache, sequences_have_lengths_of_their_own) {
   inputs *x = inputs_make();
   static history held;
-  const rule r = {H2O, 20, 4, 0};
+  const rule r = {H2O, 20, 4, 0, 1, 1};
   const int64_t length[BATCH] = {N, 50};
   char spec[120];
   float o[BATCH][HEADS][D_V], *q = slice(&x->q[0][0][0][0], HEADS, D, N - 1, 1);
@@ -512,7 +566,7 @@ Test(core_kv_cache, reports_the_bytes_that_it_has) {
     const attn_problem p = problem_of(1);
     attn_kv_cache *c = NULL, *copy = NULL;
     float o[BATCH][HEADS][D_V];
-    if (s >= 0) spec_of(&(rule){s, 70, 4, 0}, spec, sizeof spec);
+    if (s >= 0) spec_of(&(rule){s, 70, 4, 0, 3, 2}, spec, sizeof spec);
     if (s % 2 == 1) strcat(spec, " | store:k=int4,v=q8_0");
     cr_assert_eq(attn_kv_cache_create(&c, &p, spec, &options), ATTN_OK, "%s", attn_last_error());
     for (int64_t t = 0; t < N; t += 30) {
@@ -576,6 +630,11 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
   float o[BATCH][HEADS][D_V];
   const int64_t longer[BATCH] = {20, 20}, shorter[BATCH] = {5, 5};
   cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=8,recent=9", NULL), ATTN_EINVAL);
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=14,recent=9,every=4,chunk=3", NULL), ATTN_OK);
+  attn_kv_cache_destroy(c);
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=13,recent=9,every=4,chunk=3", NULL), ATTN_EINVAL);
+  cr_expect(strstr(attn_last_error(), "at least recent - 1 and every = 4 in chunks of 3: 14"), "%s",
+            attn_last_error());
   cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=exact", NULL), ATTN_EUNSUPPORTED);
   cr_expect(strstr(attn_last_error(), "score=exact ranks by queries that are still to come"), "%s",
             attn_last_error());

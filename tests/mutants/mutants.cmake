@@ -1259,7 +1259,7 @@ mutant(sample-early-heads-alike variants/sample.c variants_sample/heads_draw_for
 mutant(evict-largest core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4" "the keys of the largest score go"
   [[if (@x->score < y->score@) return -1;]] [[x->score > y->score]])
 mutant(evict-recent core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4" "one recent key fewer is safe"
-  [[h->position[open - 1] > @position - r->recent@]] [[position - r->recent + 1]])
+  [[const int64_t recent = (@position - r->recent + 1@) / r->chunk]] [[position - r->recent + 2]])
 mutant(evict-budget core/cache/kv_head.c core_kv_cache/holds_what_the_definitions_hold "" "one key more is held"
   [[@h->count < r->budget@]] [[h->count <= r->budget]])
 mutant(evict-prompt core/cache/kv_head.c core_kv_cache/holds_what_the_definitions_hold "" "keys go before the prompt is over"
@@ -1291,6 +1291,16 @@ mutant(evict-pool-of-four core/cache/kv_scores.c EVICT-2 "evict:score=snapkv,bud
   [[@i <= j + SNAP_POOL / 2@]] [[i < j + SNAP_POOL / 2]])
 mutant(evict-sum-for-mean core/cache/kv_scores.c EVICT-2 "evict:score=h2o_mean,budget=24,recent=4" "the mean is the sum"
   [[h->seen[j] ? @h->sum[j] / (double)h->seen[j]@ : 0]] [=[h->sum[j]]=])
+mutant(evict-one-at-a-time core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4,every=5" "one key fewer goes at a time"
+  [[open - @attn_kv_kept(r) * r->chunk@]] [[(attn_kv_kept(r) + (r->every > 1)) * r->chunk]])
+mutant(evict-chunk-late core/cache/eviction.c EVICT-1 "evict:score=knorm,budget=24,recent=4,chunk=4" "half of a chunk goes a position later"
+  [=[went[h.gone_position[g]] = @t@;]=] [[t + g % 2]])
+mutant(evict-chunk-first core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4,chunk=4" "a chunk has the score of its first key"
+  [[j < @first + count@; j++) sum += h->score]] [[first + 1]])
+mutant(evict-pairs core/cache/eviction.c core_kv_cache/counts_keys_and_pairs_in_closed_form "" "pairs since keys last went are not counted"
+  [[period * ascending(period, from) + @ascending(rest, from)@]] [[0]])
+mutant(evict-count core/cache/eviction.c core_kv_cache/counts_keys_and_pairs_in_closed_form "" "keys are counted as if chunks began with the prompt's end"
+  [[position - (position - @s.second@) % s.period]] [[s.first]])
 mutant(evict-oracle-late core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4" "the oracle misses the next query"
   [[return w->later + @(t - first)@ * n;]] [[(t - first + (t % w->part + 1 < w->part))]])
 mutant(evict-oracle-part core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4" "the oracle takes a query twice where parts meet"

@@ -50,12 +50,14 @@ class Policy:
         pooled = np.convolve(own, np.ones(5), mode="same") if len(own) >= 5 else np.full(len(own), own.sum())
         return dict(zip(held, pooled))
 
-    def step(self, q, k, t, prompt):
+    def step(self, q, k, t, prompt, every=1, chunk=1):
         if t >= prompt and len(self.held) >= BUDGET:
-            scores = self.scores(k, t)
-            free = [j for j in self.held if j <= t - RECENT]
-            for j in sorted(free, key=lambda j: (scores[j], -j))[:len(self.held) - BUDGET + 1]:
-                self.held.remove(j)
+            scores, edge = self.scores(k, t), (t - RECENT + 1) // chunk
+            chunks = sorted({j // chunk for j in self.held if j // chunk < edge}, key=lambda u: (
+                np.mean([scores[j] for j in self.held if j // chunk == u]), -u))
+            stay = (BUDGET - RECENT + 1) // chunk - -(-every // chunk)
+            gone = chunks[:len(chunks) - stay]
+            self.held = [j for j in self.held if j // chunk not in gone]
         self.held.append(t)
         self.history.append(dict(zip(self.held, weights(q, k, self.held))))
 
@@ -71,21 +73,30 @@ class Caches(unittest.TestCase):
     def append(self, cache, a, b):
         cache.append(self.k[:, :, a:b], self.v[:, :, a:b], self.q[:, :, a:b])
 
+    def hold_survivors(self, name, prompt, every=1, chunk=1):
+        cache = self.cache(f"evict:score={name},budget={BUDGET},recent={RECENT},prompt={prompt},every={every},chunk={chunk}")
+        policies = {(b, h): Policy(name) for b in range(BATCH) for h in range(KV_HEADS)}
+        for t in range(N):
+            self.append(cache, t, t + 1)
+            o = cache.attend(self.q[:, :, t:t + 1])
+            for (b, h), policy in policies.items():
+                group = slice(h * GROUP, (h + 1) * GROUP)
+                policy.step(self.q[b, group, t], self.k[b, h], t, prompt, every, chunk)
+                self.assertEqual(cache.positions(b, h), policy.held)
+                p = softmax(self.q[b, group, t] @ self.k[b, h, policy.held].T / np.sqrt(D))
+                self.assertLess(abs(o[b, group, 0] - p @ self.v[b, h, policy.held]).max(), 1e-12)
+
     def test_survivors_are_those_of_the_papers(self):
         for name in ("streaming", "knorm", "keydiff", "tova", "h2o", "h2o_mean", "snapkv"):
             for prompt in 0, 50:
                 with self.subTest(name=name, prompt=prompt):
-                    cache = self.cache(f"evict:score={name},budget={BUDGET},recent={RECENT},prompt={prompt}")
-                    policies = {(b, h): Policy(name) for b in range(BATCH) for h in range(KV_HEADS)}
-                    for t in range(N):
-                        self.append(cache, t, t + 1)
-                        o = cache.attend(self.q[:, :, t:t + 1])
-                        for (b, h), policy in policies.items():
-                            group = slice(h * GROUP, (h + 1) * GROUP)
-                            policy.step(self.q[b, group, t], self.k[b, h], t, prompt)
-                            self.assertEqual(cache.positions(b, h), policy.held)
-                            p = softmax(self.q[b, group, t] @ self.k[b, h, policy.held].T / np.sqrt(D))
-                            self.assertLess(abs(o[b, group, 0] - p @ self.v[b, h, policy.held]).max(), 1e-12)
+                    self.hold_survivors(name, prompt)
+
+    def test_keys_go_together(self):  # Liu et al. 2025, arXiv:2502.00299: chunks by the mean of their scores
+        for every, chunk in (6, 1), (1, 4), (5, 3):
+            for name, prompt in ("knorm", 0), ("h2o", 50), ("snapkv", 0):
+                with self.subTest(name=name, every=every, chunk=chunk):
+                    self.hold_survivors(name, prompt, every, chunk)
 
     def test_the_oracle_keeps_what_later_queries_read(self):
         o = attnlab.attention(self.q, self.k, self.v, f"evict:score=exact,budget={BUDGET},recent={RECENT}", causal=True)

@@ -150,20 +150,31 @@ static const char *wrong_at(const watched *w, int64_t t, int64_t j, int64_t coun
   if (!now && t < r->prompt) return "went before the prompt was over";
   if (!now && t - j < r->recent) return "is recent, and went";
   if (!now && t < r->budget) return "went before the budget was spent";
+  if (now != w->held[t * w->n + j - j % r->chunk]) return "is parted from its chunk";
   return now && t >= r->prompt && count > r->budget ? "is one too many" : NULL;
 }
 
+/* Keys at position t where `before` were held: those that stay, and what is not ranked. */
+static int64_t due_at(const attn_kv_rule *r, int64_t t, int64_t before) {
+  const int64_t c = r->chunk, stay = (r->budget - r->recent + 1) / c - (r->every + c - 1) / c;
+  return t < r->prompt || before < r->budget ? before + 1 : stay * c + t + 1 - (t - r->recent + 1) / c * c;
+}
+
 static outcome judge_shrinking(const watched *w, char *text, size_t size) {
-  int64_t faults = 0;
-  for (int64_t t = w->first; t < w->n; t++) {
+  int64_t faults = 0, before = 0;
+  for (int64_t t = w->first; t < w->n && t < w->keys; t++) {
     int64_t count = 0;
-    const int64_t keys = t + 1 < w->keys ? t + 1 : w->keys;
-    for (int64_t j = 0; j < keys; j++) {
+    for (int64_t j = 0; j <= t; j++) {
       count += w->held[t * w->n + j];
-      const char *wrong = t < w->keys ? wrong_at(w, t, j, count) : NULL;
+      const char *wrong = wrong_at(w, t, j, count);
       if (wrong && !faults++)
         snprintf(text, size, "query at position %lld: key %lld %s", (long long)t, (long long)j, wrong);
     }
+    const int64_t due = t > w->first ? due_at(w->e->view->cache, t, before) : count;
+    if (count != due && !faults++)
+      snprintf(text, size, "query at position %lld: %lld keys are held, and should be %lld", (long long)t,
+               (long long)count, (long long)due);
+    before = count;
   }
   return (outcome){.measured = (double)faults};
 }
@@ -176,12 +187,16 @@ const check check_evict1 = {
     .name = "EVICT-1",
     .of = &of_caches,
     .kind = KIND_HARD,
-    .statement = "a key that a cache gave up does not return, the budget is kept, and the newest keys stay",
+    .statement =
+        "a key that a cache gave up does not return, the budget is kept, keys go when and as many as "
+        "the rule says, and the newest stay",
     .source = "definition of a cache under a budget",
     .formula =
         "S_t within S_(t-1) and t; |S_t| <= budget from the prompt's end on; the `recent` newest keys in "
-        "S_t; all keys before the prompt's end and while the budget is not spent. measured: keys of the "
-        "first 512 positions of some kv heads that break it.",
+        "S_t; all keys before the prompt's end and while the budget is not spent; chunks whole; where keys "
+        "go, "
+        "floor((budget - recent + 1) / chunk) - ceil(every / chunk) chunks without a recent key stay. "
+        "measured: keys and positions, of the first 512 of some kv heads, that break it.",
     .assumes = "Finite inputs.",
     .cause = "survivors are chosen anew at each step, or positions are counted within the cache",
     .nulls = CHECK_BLIND("it judges what is selected, and looks at no output"),
@@ -195,21 +210,24 @@ static double tolerance(const watched *w, double largest) {
   return (double)(w->e->problem->n_kv + w->e->problem->d_qk + 64) * 0x1p-50 * largest;
 }
 
-/* The best of those that went when position t arrived against the worst of those that stayed and need not. */
+/* The best chunk of those that went when position t arrived against the worst of those that stayed and need
+ * not; by their first keys. */
 static outcome judge_step(const watched *w, const attn_kv_history *h, int64_t t, int64_t *gone,
                           int64_t *kept) {
   const attn_kv_rule *r = w->e->view->cache;
   const bool *before = w->held + (t - 1) * w->n, *now = w->held + t * w->n;
+  const int64_t c = r->chunk, keys = t < w->keys ? t : w->keys;
   double went = -(double)INFINITY, stayed = (double)INFINITY, largest = 0;
   *gone = *kept = -1;
-  for (int64_t j = 0; j < t && j < w->keys; j++) *gone = before[j] && !now[j] ? j : *gone;
+  for (int64_t j = 0; j < keys; j++) *gone = before[j] && !now[j] ? j : *gone;
   if (*gone < 0) return (outcome)OUTCOME_NONE;
-  for (int64_t j = 0; j < t && j < w->keys; j++) {
-    if (!before[j] || (now[j] && t - j < r->recent)) continue;
-    const double own = r->score->law(h, t, j);
+  for (int64_t u = 0; u < keys; u += c) {
+    double own = 0;
+    if (!before[u] || (now[u] && t - (u + c - 1) < r->recent)) continue;
+    for (int64_t j = u; j < u + c && j < keys; j++) own += r->score->law(h, t, j) / (double)c;
     if (isfinite(own)) largest = fmax(largest, fabs(own));
-    if (!now[j] && own > went) went = own, *gone = j;
-    if (now[j] && own < stayed) stayed = own, *kept = j;
+    if (!now[u] && own > went) went = own, *gone = u;
+    if (now[u] && own < stayed) stayed = own, *kept = u;
   }
   if (*kept < 0) return (outcome)OUTCOME_NONE;
   return (outcome){.measured = fmax(0, went - stayed), .value = tolerance(w, largest)};
@@ -250,7 +268,8 @@ const check check_evict2 = {
     .source = "the score's paper",
     .formula = "max score of the keys that went when position t arrived - min score of those that stayed and "
                "are not recent <= rounding of fp64, with the score by its definition on what was held before "
-               "(attn_kv_score.law) and weights by the textbook's softmax. measured: that difference, over "
+               "(attn_kv_score.law), of a chunk the mean, and weights by the textbook's softmax. measured: "
+               "that difference, over "
                "some of the first 512 positions of some kv heads.",
     .assumes = "The score states a law, and the inputs are finite.",
     .cause = "weights of keys that went are not taken out, or sums, means and windows are mixed up",
