@@ -85,7 +85,8 @@ const check quality_checks[QUALITY_CHECKS] = {
               .source = "the definition of a causal model",
               .formula = "The logits of both models at positions before t, with other tokens from t on.",
               .cause = "a mask that is off by one, or a selection that looks ahead",
-              .assumes = "The variant declares no exemption (ATTN_EXEMPT_ROWS, ATTN_EXEMPT_LOOKAHEAD).",
+              .assumes = "The variant declares no exemption (ATTN_EXEMPT_ROWS, ATTN_EXEMPT_LOOKAHEAD, "
+                         "ATTN_EXEMPT_CAUSAL).",
               .nulls = BLIND},
     [EV_8] = {.name = "EV-8",
               .of = &of_models,
