@@ -355,6 +355,21 @@ typedef struct attn_low_rank {
                   int64_t *count);
 } attn_low_rank;
 
+/* -- keys and values of low rank, which the variant's method attends to -- */
+
+/* Of each batch entry the matrix [K of all kv heads | V of all kv heads], [keys, width] with width = kv_heads
+ * (d_qk + d_v), is replaced by C W^T, its best approximation of this rank. */
+typedef struct attn_latent {
+  const void *state;
+  int64_t rank; /* numbers that a cache holds of a token; at most n_kv and width */
+  /* c [rank, keys] and w [rank, width], columns of C and W one after the other, of x [keys, width]: numbers
+   * of the problem's dtype, as the method multiplies them. Where x is not finite c is NaN. room: 64-byte
+   * aligned. */
+  void (*factor)(const void *state, const attn_context *, int64_t keys, const double *x, double *c, double *w,
+                 void *room);
+  size_t room; /* bytes */
+} attn_latent;
+
 /* The power of two, 2^-1000 ... 2^1000, that brings the largest magnitude of x next to 1; 1 where all are 0.
  * Products of what is so scaled neither overflow nor vanish. */
 ATTN_API double attn_unit_scale(int64_t count, const double *x);

@@ -234,6 +234,7 @@ struct attn_parts {
   const attn_method *method; /* NULL: that of the engine that accepts the parts */
   /* What a method states of itself; an engine states its own rounding. */
   attn_low_rank low_rank; /* rank 0: none */
+  attn_latent latent;     /* rank 0: none */
   attn_rounding rounding; /* unit 0: none */
 };
 
@@ -251,6 +252,7 @@ struct attn_view {
   const attn_kv_rule *cache;
   const attn_kv_store *store;
   const attn_low_rank *low_rank;
+  const attn_latent *latent;
   const struct attn_expression *expression; /* of a sum or of dyadic, not of a join */
   const attn_residual *residual;            /* then the view has no pattern, selector or features */
   bool by_features; /* a query meets keys by features, in one term of an expression at least */

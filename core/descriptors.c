@@ -264,6 +264,11 @@ static attn_status store_check(const char *variant, const attn_kv_store *s) {
   return ATTN_OK;
 }
 
+static attn_status latent_check(const char *variant, const attn_latent *x) {
+  if (!countable(x->rank)) return refuse(variant, "latent.rank", count, (double)x->rank);
+  return x->factor ? ATTN_OK : attn_fail(ATTN_EINVAL, "variant %s: latent.factor is NULL", variant);
+}
+
 attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   attn_status status = check_law(v, view->seed, &view->budget);
   if (!status && view->pattern) status = attn_pattern_check(v->name, view->pattern);
@@ -272,5 +277,6 @@ attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   if (!status && view->projection) status = projection_check(v->name, view->projection);
   if (!status && view->store) status = store_check(v->name, view->store);
   if (!status && view->low_rank) status = low_rank_check(v->name, view->low_rank);
+  if (!status && view->latent) status = latent_check(v->name, view->latent);
   return status;
 }

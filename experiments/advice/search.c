@@ -162,7 +162,8 @@ static attn_status double_budget(search *s, int64_t most, int64_t *low, int64_t 
 }
 
 static attn_status search_budget(search *s) {
-  const bool keys = s->view.pattern || s->view.selector || s->view.projection || s->view.low_rank;
+  const bool keys =
+      s->view.pattern || s->view.selector || s->view.projection || s->view.low_rank || s->view.latent;
   /* A window of all keys around the last query is as wide as twice their number. */
   const int64_t most = keys ? 2 * s->x->problem.n_kv : INT64_C(1) << 40;
   int64_t low = 0, high = FIRST < most ? FIRST : most;

@@ -10,7 +10,8 @@ static bool is_padded(const attn_view *v) { return v->caps & ATTN_CAP_PADDING; }
 static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
 static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE; }
 static bool is_softmax(const attn_view *v) {
-  return !v->features && !v->projection && !v->low_rank && !v->residual && !v->expression && !v->store;
+  return !v->features && !v->projection && !v->low_rank && !v->residual && !v->expression && !v->store &&
+         !v->latent;
 }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
 static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
@@ -41,6 +42,7 @@ static bool is_drawn(const attn_kv_law *l) { return l->bits || l->signs; }
 static bool draws_codes(const attn_view *v) {
   return v->store && v->seed && (is_drawn(&v->store->k_scheme.law) || is_drawn(&v->store->v_scheme.law));
 }
+static bool has_latents(const attn_view *v) { return v->latent; }
 static bool has_features(const attn_view *v) { return v->features; }
 static bool has_features_of(const attn_view *v, attn_features_kind kind) {
   return v->features && v->features->law.kind == kind;
@@ -109,6 +111,7 @@ const variant_kind of_stores = {"that read keys and values as a cache stores the
 const variant_kind of_exact_stores = {"that attend exactly to keys and values as a cache stores them",
                                       stores_exact};
 const variant_kind of_drawn_stores = {"that store rows by codes of drawn rotations or products", draws_codes};
+const variant_kind of_latents = {"whose keys and values are products of latent vectors", has_latents};
 const variant_kind of_features = {"with features", has_features};
 const variant_kind of_random_features = {"with random features", has_random_features};
 const variant_kind of_trig_features = {"with trigonometric features", has_trig_features};
@@ -205,6 +208,12 @@ void law_print_low_rank(FILE *out, const void *low_rank) {
   else
     fprintf(out, "rank %lld", (long long)x->rank);
   if (x->segment && x->middle == ATTN_MIDDLE_NEWTON) fprintf(out, ", %lld steps", (long long)x->iterations);
+}
+
+void law_print_latent(FILE *out, const void *latent) {
+  const attn_latent *x = latent;
+  fprintf(out, "keys and values of all heads are products of %lld numbers a token, their best approximation",
+          (long long)x->rank);
 }
 
 void law_print_projection(FILE *out, const void *projection) {

@@ -1,6 +1,7 @@
 /* definition.c - the output by its definition, from the view alone:
  *
- *   exact        softmax over every key that the mask leaves; of a store, over the numbers that it keeps
+ *   exact        softmax over every key that the mask leaves; of a store, over the numbers that it keeps; of
+ *                latents, over the products of their factors
  *   a pattern    softmax over the keys that the law says (attn_pattern.sees), or the runs where blocks are
  *   drawn a selector   softmax over the keys that attn_plan_select gives, with their log-weights
  *   features     sum_j (f_q + eps).(e^(c_j - M) f_j + eps) v_j over the sum without v_j, M the largest c_j
@@ -24,7 +25,7 @@
 
 bool definition_exists(const attn_view *v) {
   return v->pattern || v->selector || v->features || v->projection || v->low_rank || v->residual ||
-         v->caps & ATTN_CAP_EXACT || (v->store && !v->store->reader);
+         v->latent || v->caps & ATTN_CAP_EXACT || (v->store && !v->store->reader);
 }
 
 static int64_t kv_head_of(const definition *d) {
@@ -194,6 +195,20 @@ static attn_status low_rank_rows(definition *d) {
   return status;
 }
 
+/* Keys and values of the head, by factors of those of all heads. */
+static attn_status keep_latents(definition *d) {
+  const attn_problem *p = &d->in->problem;
+  latent_factors factors;
+  attn_status status =
+      latent_factors_make(d->plan, d->view->latent, d->in->k, d->in->v, d->batch, keys_of(d), &factors);
+  if (!status) status = latent_copies_make(d->plan, &factors, 1, &d->kept);
+  latent_factors_free(&factors);
+  if (status) return status;
+  d->kept.k = attn_at(d->kept.k, kv_head_of(d) * p->n_kv * p->d_qk, p->dtype);
+  d->kept.v = attn_at(d->kept.v, kv_head_of(d) * p->n_kv * p->d_v, p->dtype);
+  return ATTN_OK;
+}
+
 attn_status definition_make(const attn_plan *plan, const attn_view *view, const trial_inputs *in,
                             int64_t batch, int64_t head, definition *out) {
   const attn_problem *p = &in->problem;
@@ -228,7 +243,9 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
   attn_problem one = *p;
   one.batch = one.kv_heads = 1;
   one.k = one.v = (attn_stride){.batch = 0};
-  if (!status)
+  if (!status && view->latent)
+    status = keep_latents(&d);
+  else if (!status)
     status = stored_copies_make(&one, view->store, trial_row(in, ATTN_KEY, batch, h, 0),
                                 trial_row(in, ATTN_VALUE, batch, h, 0), &d.kept);
   *out = d;

@@ -3,7 +3,7 @@
 #define EXPERIMENTS_PROPERTIES_DEFINITION_H
 
 #include "experiments/reference/seen.h"
-#include "experiments/evidence/stored_copies.h"
+#include "experiments/evidence/latent_copies.h"
 #include "experiments/properties/property.h"
 
 /* Is there one? */

@@ -169,6 +169,9 @@ static attn_status sink_judge(const trial *t, result_bound *bound) {
     return bound_not_applicable(bound, "which keys are left out depends on the sink");
   if (t->view.store && t->view.store->reader)
     return bound_not_applicable(bound, "what reads the store is judged without it");
+  if (t->view.latent)
+    return bound_not_applicable(bound,
+                                "the rounding of latents is that of their factors, which MLA-1 judges");
   attn_status status = sunk_make(t, &x);
   if (!status) status = judge_rows(&x, bound);
   if (!status && !x.judged)

@@ -87,6 +87,7 @@ Test(checks_laws, fixed_features) { expect_same("linear"); }
 Test(checks_laws, polynomials) { expect_same("linear:feature=taylor"); }
 Test(checks_laws, best_weights) { expect_same("svd:r=8"); }
 Test(checks_laws, best_scores) { expect_same("svd:r=8,of=scores"); }
+Test(checks_laws, latents) { expect_same("latent:rank=12"); }
 Test(checks_laws, landmarks) { expect_same("nystrom:landmarks=12"); }
 Test(checks_laws, landmarks_and_inverses) { expect_same("nystrom:landmarks=12,middle=pinv"); }
 Test(checks_laws, chains_of_softmaxes) { expect_same("nystrom:landmarks=12,middle=agents"); }

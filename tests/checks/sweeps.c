@@ -30,6 +30,8 @@ static const setting fixed[] = {
     {"linear:feature=taylor", false, true},
     {"linear:feature=dpfp,eps=1e-3", false, true},
     {"linear:feature=cos", false, true},
+    {"latent:rank=5", false, true},
+    {"latent:rank=9,path=naive", false, true},
     {"svd:r=8", false, true},
     {"svd:r=4,of=scores", false, true},
     {"nystrom:landmarks=7", false, false},

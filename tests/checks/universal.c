@@ -53,6 +53,8 @@ static const char *const specs[] = {
     "linear:feature=taylor",
     "linear:feature=identity,normalise=no",
     "linear:feature=hedgehog",
+    "latent:rank=20",
+    "latent:rank=100,path=naive",
     "svd:r=8",
     "nystrom:landmarks=20",
     "nystrom:landmarks=64,middle=pinv",
@@ -75,7 +77,7 @@ static void judge(const char *spec, bool causal, attn_dtype dtype, const char *i
   evidence e = {
       .plan = plan, .problem = attn_plan_problem(plan), .view = &view, .cache = block_cache_create()};
   /* Where no descriptor names keys, checks that need them are uncertifiable, and report it. */
-  const bool unnamed = view.low_rank || view.residual;
+  const bool unnamed = view.low_rank || view.residual || view.latent;
   result_row_init(&row);
   const double start = cpu();
   cr_assert_eq(properties_run(&e, &row), ATTN_OK);

@@ -25,6 +25,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   if (besides.seed) out->seed = besides.seed;
   out->method = besides.method;
   out->rounding = besides.rounding;
+  out->latent = besides.latent;
   return ATTN_OK;
 }
 
@@ -310,6 +311,13 @@ Test(core_descriptors, projections) {
   expect_projection((attn_projection){.project = project_none, .slots = 4, .columns = -1}, "columns = -1");
   expect_projection((attn_projection){.project = project_none, .slots = 4, .law = (attn_projection_law)77},
                     "77");
+}
+
+Test(core_descriptors, latents) {
+  besides.latent = (attn_latent){.rank = 4};
+  expect_plan("variant fake: latent.factor is NULL");
+  besides.latent.rank = -1;
+  expect_plan("latent.rank = -1");
 }
 
 Test(core_descriptors, parts_that_name_no_parameter) {

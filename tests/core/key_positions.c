@@ -128,6 +128,7 @@ static void check_kept(const char *spec, const attn_problem *p, const int64_t *q
 Test(core_key_positions, keys_that_are_left) {
   static const char *const specs[] = {
       "full",
+      "latent",
       "tiled",
       "tiled:block_k=7",
       "tiled:skip=1e-30,order=diagonal,block_k=8",

@@ -1356,6 +1356,23 @@ mutant(store-read-as-given core/engines/stored/stored_engine.c QNT-0 "store:k=q8
   [[if (of_k) inner.k = l.k;]] [[;]])
 mutant(store-reader-lost core/expression/stored_kind.c QNT-0 "topk:k=8 | store:k=int8,v=int8" "what reads the store reads every key"
   [[out->reader = @e->terms[0]->text@;]] [[NULL]])
+mutant(latent-head-before variants/latent.c MLA-1 "latent:rank=6" "queries meet the keys of another head"
+  [[w += @h@ * p->d_qk;]] [[(h + 1) % p->kv_heads]])
+mutant(latent-scale-of-rank variants/latent.c MLA-1 "latent:rank=6" "the scale is that of the latents' width"
+  [[p.d_qk = p.d_v = r;]] [[p.d_qk = p.d_v = r; p.scale = 1 / sqrt((double)r);]])
+mutant(latent-values-of-keys variants/latent.c MLA-3 latent "outputs are expanded by what makes keys"
+  [[w += @p->kv_heads * p->d_qk + h * p->d_v@;]] [[h * p->d_v]])
+mutant(latent-rank-below variants/latent.c MLA-2 "latent:rank=6" "one triplet fewer than the rank is kept"
+  [[e < (found ? least(@rank@, side) : 0)]] [[rank - 1]])
+mutant(latent-entry-before variants/latent.c MLA-1 "latent:rank=6" "projections are those of the batch entry before"
+  [[*w = l->w + @batch@ * r * width;]] [[(batch ? batch - 1 : p->batch - 1)]])
+mutant(latent-values-unmoved variants/latent.c MLA-1 "latent:rank=6,path=naive" "expanded values are those of the first head"
+  [[const int64_t d = key ? p->d_qk : p->d_v, place = @key ? at : at - of_keys@,]] [[key ? at : (at - of_keys) % p->d_v]])
+mutant(latent-gram-of-one-side variants/latent.c MLA-2 "latent:rank=6" "vectors are those of a matrix that is not symmetric"
+  [[gram[i * side + j] = gram[j * side + i] = @inner(a + i * length, a + j * length, length)@;]]
+  [[inner(a + i * length, a + j * length, length / 2)]])
+mutant(latent-not-finite variants/latent.c variants_latents/what_is_not_finite_stays_in_its_entry ""
+  "an entry that is not finite has latents of zeros" [[to_c[i] = @(double)NAN@;]] [[0]])
 mutant(store-block-short core/kernels/convert.inc variants_codes/every_variant_reads_codes "" "the last block of a row is not read"
   [[if (count) block_##t(x, last);]] [[memset(last, 0, sizeof last);]])
 mutant(code-toward-zero core/engines/stored/kv_codes.c QNT-3 turbo "a coordinate takes the level below it"

@@ -1,6 +1,6 @@
 """Types of caches: the codes of rows bit by bit, by the definitions in their papers and of llama.cpp's formats, written here
 in NumPy; attention to stored keys and values, and caches of them. TurboQuant and QJL by their papers' algorithms, with the
-library's random numbers."""
+library's random numbers; latents by NumPy's singular value decomposition."""
 import ctypes
 import unittest
 
@@ -195,6 +195,34 @@ class Schemes(unittest.TestCase):
     def test_a_cache_refuses_them(self):
         with self.assertRaisesRegex(attnlab.Error, "it holds number types, and 'turbo' codes rows otherwise"):
             attnlab.Cache("turbo", heads=2, d=64)
+
+
+def factored(k, v, rank):
+    """TransMLA: of each entry's [K of all heads | V of all heads] the best approximation of this rank."""
+    heads, d = k.shape[1], k.shape[3]
+    x = np.concatenate([*k.swapaxes(0, 1), *v.swapaxes(0, 1)], -1).astype("f8")
+    u, s, wt = np.linalg.svd(x, full_matrices=False)
+    c, w = u[..., :rank] * s[:, None, :rank], wt[:, :rank].swapaxes(-1, -2)
+    return c, w[:, :heads * d].reshape(len(k), heads, d, -1), w[:, heads * d:].reshape(len(k), heads, v.shape[3], -1)
+
+
+class Latents(unittest.TestCase):
+    def test_outputs_are_those_of_numpys_factors(self):
+        for n_q, n, rank in (90, 90, 24), (5, 33, 20), (1, 130, 1), (20, 20, 56):
+            q, k, v = (oracle.draw(s, 3, h, m, d) for s, h, m, d in ((1, 4, n_q, 16), (2, 2, n, 16), (3, 2, n, 12)))
+            seen = oracle.triangle(n_q, n)
+            c, w_k, w_v = factored(k, v, rank)
+            naive = oracle.attention(q, c[:, None] @ w_k.swapaxes(-1, -2), c[:, None] @ w_v.swapaxes(-1, -2), seen)
+            # DeepSeek-V2, section 2.1.2: queries that absorb W_UK, outputs that absorb W_UV.
+            turned = q @ np.repeat(w_k, 2, 1)
+            shared = np.repeat(c[:, None], 4, 1)
+            absorbed = oracle.attention(turned, shared, shared, seen, scale=16**-0.5) @ np.repeat(w_v, 2, 1).swapaxes(-1, -2)
+            np.testing.assert_allclose(absorbed, naive, atol=1e-12)
+            for path in "naive", "absorbed":
+                o = attnlab.attention(q, k, v, f"latent:rank={rank},path={path}", causal=True)
+                self.assertLess(abs(o - naive).max(), 4e-6, (n, rank, path))
+                wide = attnlab.attention(*(x.astype("f8") for x in (q, k, v)), f"latent:rank={rank},path={path}", causal=True)
+                self.assertLess(abs(wide - naive).max(), 1e-12, (n, rank, path))
 
 
 if __name__ == "__main__":

@@ -148,16 +148,18 @@ Test(evaluate, bits_are_those_of_the_keys_that_are_held) {
       {.spec = spec_of("store:k=q8_0,v=q8_0"), .mix = 1},
       {.spec = spec_of("evict:budget=8,recent=2"), .mix = 1},
       {.spec = spec_of("evict:budget=8,recent=2 | store:k=q8_0,v=q8_0"), .mix = 1},
-      {.spec = spec_of("streaming:sink=2,window=6"), .mix = 1}};
-  const double want[] = {32, 32, 8.5, 32. * 8 / N, 8.5 * 8 / N, 32. * 8 / N};
-  quality_data d = evaluate(swaps, 6);
-  quality_row row[6];
-  for (int s = 0; s < 6; s++) {
+      {.spec = spec_of("streaming:sink=2,window=6"), .mix = 1},
+      {.spec = spec_of("latent:rank=64"), .mix = 1}}; /* of 4 heads of 64 keys and 64 values */
+  const double want[] = {32, 32, 8.5, 32. * 8 / N, 8.5 * 8 / N, 32. * 8 / N, 32. * 64 / 512};
+  quality_data d = evaluate(swaps, 7);
+  quality_row row[7];
+  for (int s = 0; s < 7; s++) {
     assert_ok(quality_summarise(&d, s, &row[s]));
     cr_expect_float_eq(row[s].kv_bits, want[s], 1e-12, "%d: %g bits, not %g", s, row[s].kv_bits, want[s]);
   }
   cr_expect_float_eq(row[4].density, row[3].density, 1e-12);
   cr_expect_float_eq(row[2].density, 1, 1e-12);
+  cr_expect_float_eq(row[6].density, 1, 1e-12);
   quality_data_free(&d);
 }
 

@@ -1,0 +1,328 @@
+/* mla_output.c - MLA-1 ... MLA-3: a variant of latents attends to the keys and values that its factors give,
+ * whichever path it takes, these are the best of their rank, and the error of the output follows.
+ *
+ * MLA-1, rounding. In one path k^_jl = sum_e W_le c_je is rounded and then multiplied with q_l, in the other
+ * sum_l W_le q_l and then with c_je: either way each product q_l W_le c_je goes through the roundings of two
+ * sums, so that a score is off by at most gamma |c| sum_le |q_l||W_le||c_je|, gamma of the chain that the
+ * variant states. FP-3 with this in place of |q||k_j|, and with sum_e |W_le||c_je| in place of |v_jl|.
+ *
+ * MLA-2. With G = X^T X, X = [K | V], and leading eigenvectors W of G + E, which is what an eigensolver
+ * gives, |X - X W W^T|_F^2 = tr G - tr W^T G W <= sum over j > r of sigma_j^2 + 2 r |E|, for W's are the
+ * largest r eigenvalues of G + E and each is within |E| of G's. Rounding C and W to unit u adds (2 u + u^2)
+ * sum_e |c_e||w_e| to the norm. The same of X X^T.
+ *
+ * MLA-3 is QNT-2 with what the factors leave in place of the steps of a type. */
+#include "experiments/checks/check_table.h"
+#include "experiments/evidence/cache.h"
+#include "experiments/evidence/latent_copies.h"
+#include "experiments/evidence/rows.h"
+#include "experiments/mathematics/spectrum.h"
+#include "experiments/mathematics/vector.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { EXACT_ROWS = 8, SIDE_MOST = 640 };
+
+static attn_status no_memory(void) { return attn_fail(ATTN_ENOMEM, "no memory for the factors of latents"); }
+
+static int64_t keys_of(const evidence *e, int64_t batch) {
+  return e->kv_len ? e->kv_len[batch] : e->problem->n_kv;
+}
+
+/* ---- outputs ------------------------------------------------------------------------------------------ */
+
+typedef struct latents {
+  const evidence *e;
+  latent_factors *of; /* [batch] */
+  double *reach;      /* [batch, rank] largest |c_je| over the keys */
+  stored_copies kept;
+  double *residual; /* [d_v] of a head: the largest |v^_jl - v_jl| */
+  outcome *found;
+} latents;
+
+static void latents_free(latents *x) {
+  for (int64_t b = 0; x->of && b < x->e->problem->batch; b++) latent_factors_free(&x->of[b]);
+  stored_copies_free(&x->kept);
+  free(x->of);
+  free(x->reach);
+  free(x->residual);
+  free(x->found);
+}
+
+static attn_status latents_make(const evidence *e, latents *x) {
+  const attn_problem *p = e->problem;
+  const int64_t rank = e->view->latent->rank;
+  *x = (latents){.e = e,
+                 .of = calloc((size_t)p->batch, sizeof *x->of),
+                 .reach = calloc((size_t)(p->batch * rank), sizeof *x->reach),
+                 .residual = calloc((size_t)p->d_v, sizeof *x->residual)};
+  attn_status status = x->of && x->reach && x->residual ? ATTN_OK : no_memory();
+  for (int64_t b = 0; !status && b < p->batch; b++) {
+    const latent_factors *f = &x->of[b];
+    status = latent_factors_make(e->plan, e->view->latent, e->k, e->v, b, keys_of(e, b), &x->of[b]);
+    for (int64_t i = 0; !status && i < rank * f->keys; i++) {
+      double *most = &x->reach[b * rank + i / f->keys];
+      *most = fmax(*most, fabs(f->c[i]));
+    }
+  }
+  return status ? status : latent_copies_make(e->plan, x->of, p->batch, &x->kept);
+}
+
+/* Of column `at` of [K | V] the largest sum_e |W_le||c_je|. */
+static double column_reach(const latents *x, int64_t batch, int64_t at) {
+  const latent_factors *f = &x->of[batch];
+  double sum = 0;
+  for (int64_t e = 0; e < f->rank; e++) sum += x->reach[batch * f->rank + e] * fabs(f->w[e * f->width + at]);
+  return sum;
+}
+
+/* FP-3 of rows of latents; *v_reach: of values. */
+static row_verdict rounding_of(const latents *x, const row_case *c, double bias, prior *out,
+                               double *v_reach) {
+  const attn_problem *p = x->e->problem;
+  const row_space *s = c->space;
+  const int64_t h = c->head->head / (p->heads / p->kv_heads);
+  const double length = vector_norm(s->q, p->d_qk);
+  head_data own = *c->head;
+  double size = 0;
+  *v_reach = 0;
+  for (int64_t l = 0; l < p->d_qk; l++) size += fabs(s->q[l]) * column_reach(x, own.batch, h * p->d_qk + l);
+  for (int64_t l = 0; l < p->d_v; l++)
+    *v_reach = fmax(*v_reach, column_reach(x, own.batch, p->kv_heads * p->d_qk + h * p->d_v + l));
+  own.k_max = length > 0 ? size / length : 0;
+  own.v_max = *v_reach;
+  return row_apriori_bound(&own, &x->e->view->rounding, length, bias, s->count, out);
+}
+
+/* What every row is judged by: support and scores of the head's own keys, and rounding. */
+static bool prepare_row(const latents *x, int64_t r, const row_case *c, prior *rounding, double *v_reach) {
+  row_extremes scores;
+  row_support(c->head, NULL, c->row->i, c->space);
+  row_verdict verdict = row_attend(c->head, NULL, c->space, &scores);
+  if (verdict == ROW_OK) verdict = rounding_of(x, c, scores.bias, rounding, v_reach);
+  if (verdict != ROW_OK) x->found[r] = (outcome){.why = row_reason(verdict)};
+  return verdict == ROW_OK;
+}
+
+static void judge_product(void *context, int64_t r, const row_case *c) {
+  const latents *x = context;
+  row_space *s = c->space;
+  prior rounding;
+  double v_reach;
+  if (!prepare_row(x, r, c, &rounding, &v_reach)) return;
+  for (int64_t l = 0; l < x->e->problem->d_v; l++)
+    s->bound[l] =
+        rounding.spread * row_range(c->head, l) + (rounding.growth + 0x1p-40) * v_reach + rounding.floor;
+  x->found[r] = outcome_components(s->given, c->o, s->bound, x->e->problem->d_v);
+}
+
+static attn_status walk_rows(latents *x, const evidence *e, const rows_visitor *visitor,
+                             result_bound *bound) {
+  const attn_problem *p = e->problem;
+  outcome worst = OUTCOME_NONE;
+  bool *take = rows_subsample(e, 0x1p24 / ((double)p->n_kv * (double)(p->d_qk + p->d_v)));
+  x->found = calloc((size_t)e->exact->judged + 1, sizeof *x->found);
+  attn_status status = x->found && take ? rows_walk(e, take, visitor) : no_memory();
+  for (int64_t r = 0; !status && r < e->exact->judged; r++)
+    if (take[r]) outcome_worsen(&worst, x->found[r]);
+  free(take);
+  return status ? status : outcome_to_verdict(&worst, bound);
+}
+
+static attn_status judge_products(const evidence *e, result_bound *bound) {
+  latents x;
+  evidence own = *e;
+  exact_rows *exact = NULL;
+  attn_status status = latents_make(e, &x);
+  own.k = x.kept.k;
+  own.v = x.kept.v;
+  own.cache = block_cache_create();
+  if (!status && !own.cache) status = no_memory();
+  if (!status)
+    status = exact_rows_draw(e->problem, e->q, own.k, own.v, e->kv_len, e->seed, EXACT_ROWS, &exact);
+  own.exact = exact;
+  if (!status) status = walk_rows(&x, &own, &(rows_visitor){.context = &x, .visit = judge_product}, bound);
+  exact_rows_free(exact);
+  block_cache_free(own.cache);
+  latents_free(&x);
+  return status;
+}
+
+/* -- what is left -- */
+
+static double kept_key(const latents *x, const head_data *h, int64_t j, int64_t l) {
+  const attn_problem *p = x->e->problem;
+  const int64_t line = h->batch * p->kv_heads + h->head / (p->heads / p->kv_heads);
+  return attn_get(x->kept.k, (line * p->n_kv + j) * p->d_qk + l, p->dtype);
+}
+
+static attn_status find_residuals(void *context, const head_data *h) {
+  const latents *x = context;
+  const attn_problem *p = x->e->problem;
+  const int64_t line = h->batch * p->kv_heads + h->head / (p->heads / p->kv_heads), d = p->d_v;
+  for (int64_t l = 0; l < d; l++) x->residual[l] = 0;
+  for (int64_t i = 0; i < h->keys * d; i++) {
+    const double kept = attn_get(x->kept.v, line * p->n_kv * d + i, p->dtype);
+    x->residual[i % d] = fmax(x->residual[i % d], fabs(kept - h->v[i]));
+  }
+  return ATTN_OK;
+}
+
+static void judge_error(void *context, int64_t r, const row_case *c) {
+  const latents *x = context;
+  const attn_problem *p = x->e->problem;
+  row_space *s = c->space;
+  prior rounding;
+  double v_reach, apart = 0;
+  if (!prepare_row(x, r, c, &rounding, &v_reach)) return;
+  for (int64_t a = 0; a < s->count; a++) {
+    const int64_t j = s->index[a];
+    double off = 0;
+    for (int64_t l = 0; l < p->d_qk; l++)
+      off += s->q[l] * (kept_key(x, c->head, j, l) - c->head->k[j * p->d_qk + l]);
+    apart = fmax(apart, fabs(p->scale * off));
+  }
+  for (int64_t l = 0; l < p->d_v; l++) {
+    const double range = row_range(c->head, l);
+    s->bound[l] = tanh(apart / 2) * range + x->residual[l] + rounding.spread * (range + 2 * x->residual[l]) +
+                  (rounding.growth + 0x1p-40) * v_reach + rounding.floor;
+  }
+  x->found[r] = outcome_components(s->given, c->o, s->bound, p->d_v);
+}
+
+static attn_status judge_errors(const evidence *e, result_bound *bound) {
+  latents x;
+  attn_status status = latents_make(e, &x);
+  if (!status) status = walk_rows(&x, e, &(rows_visitor){&x, find_residuals, judge_error}, bound);
+  latents_free(&x);
+  return status;
+}
+
+/* ---- factors ------------------------------------------------------------------------------------------ */
+
+/* |X - C W^T|_F^2, |X|_F^2, and sum_e |c_e||w_e|. */
+static attn_status residual_of(const latent_factors *f, double *off, double *size, double *terms) {
+  double *row = malloc((size_t)f->width * sizeof *row);
+  if (!row) return no_memory();
+  for (int64_t j = 0; j < f->keys; j++) {
+    const double *x = f->x + j * f->width;
+    latent_row(f, j, row);
+    *off += vector_distance(x, row, f->width) * vector_distance(x, row, f->width);
+    *size += vector_dot_fast(x, x, f->width);
+  }
+  for (int64_t e = 0; e < f->rank; e++)
+    *terms += vector_norm(f->c + e * f->keys, f->keys) * vector_norm(f->w + e * f->width, f->width);
+  free(row);
+  return ATTN_OK;
+}
+
+/* Squares of the singular values of X, of its fewer rows or columns. */
+static attn_status squares_of(const latent_factors *f, int64_t side, double *squares) {
+  const bool tall = f->keys > f->width;
+  const int64_t length = tall ? f->keys : f->width;
+  double *turned = malloc((size_t)(f->keys * f->width) * sizeof *turned);
+  const double **rows = malloc((size_t)side * sizeof *rows);
+  attn_status status = turned && rows ? ATTN_OK : no_memory();
+  for (int64_t i = 0; !status && i < f->keys * f->width; i++)
+    turned[tall ? i % f->width * f->keys + i / f->width : i] = f->x[i];
+  for (int64_t i = 0; !status && i < side; i++) rows[i] = turned + i * length;
+  if (!status) status = spectrum_squares(rows, side, length, squares);
+  free(turned);
+  free(rows);
+  return status;
+}
+
+static attn_status judge_residual(const latent_factors *f, attn_dtype type, int64_t side,
+                                  const double *squares, result_bound *bound) {
+  const double n = (double)side, u = attn_numbers[type].unit;
+  double off = 0, size = 0, terms = 0, tail = 0;
+  const attn_status status = residual_of(f, &off, &size, &terms);
+  if (status) return status;
+  const double solved = spectrum_error(side, f->keys > f->width ? f->keys : f->width, size);
+  for (int64_t e = side - 1; e >= f->rank; e--) tail += squares[e];
+  const double rounded = (2 * u + u * u) * terms + 16 * n * DBL_EPSILON * sqrt(size) +
+                         attn_numbers[type].subnormal * sqrt((double)(f->keys * f->width)) * (1 + terms),
+               far = sqrt(tail + 3 * n * solved) + rounded,
+               near = fmax(0, sqrt(fmax(0, tail - n * solved)) - rounded);
+  if (!isfinite(off) || !isfinite(far)) return bound_uncertifiable(bound, "keys or values are not finite");
+  if (sqrt(off) < near) return bound_hard(bound, near, sqrt(off));
+  bound_hard(bound, sqrt(off), far);
+  if (bound->verdict == VERDICT_PASS && size > 0)
+    bound_say(bound, "%.3g of |[K|V]| is left", sqrt(off / size));
+  return ATTN_OK;
+}
+
+static attn_status judge_factors(const evidence *e, result_bound *bound) {
+  const attn_problem *p = e->problem;
+  const int64_t batch = (int64_t)(e->seed % (uint64_t)p->batch), keys = keys_of(e, batch),
+                width = p->kv_heads * (p->d_qk + p->d_v), side = keys < width ? keys : width;
+  latent_factors f = {.x = NULL};
+  if (!keys) return bound_not_applicable(bound, "no keys");
+  if (side > SIDE_MOST) return bound_uncertifiable(bound, "singular values of so many columns cost too much");
+  double *squares = malloc((size_t)side * sizeof *squares);
+  attn_status status =
+      squares ? latent_factors_make(e->plan, e->view->latent, e->k, e->v, batch, keys, &f) : no_memory();
+  if (!status) status = squares_of(&f, side, squares);
+  if (status == ATTN_ENUMERIC)
+    status = bound_uncertifiable(bound, "keys or values are not finite");
+  else if (!status)
+    status = judge_residual(&f, p->dtype, side, squares, bound);
+  latent_factors_free(&f);
+  free(squares);
+  return status;
+}
+
+#define FACTORS                                                                                              \
+  "X = [K | V] of a batch entry, all kv heads side by side, is factored as C W^T; k^_jl = sum_e W_le c_je, " \
+  "v^_jl likewise. "
+
+const check check_mla1 = {
+    .name = "MLA-1",
+    .of = &of_latents,
+    .kind = KIND_HARD,
+    .statement =
+        "whichever path is taken, the output is exact attention to the keys and values that the factors give",
+    .source = "derived: FP-3, of products of three numbers",
+    .formula = FACTORS
+    "|o^_l - o_l| <= tanh(H/2) (max_j v^_jl - min_j v^_jl) + G max_jl sum_e |W_le||c_je|, o exact "
+    "attention to k^ and v^, H and G as in FP-3 with |c| sum_le |q_l||W_le| max_j |c_je| in "
+    "place of |c||q||k_j|, of chains that are longer by d_qk + r + 2 and r + 2 roundings.",
+    .cause =
+        "W of another head or batch entry, keys and values changed for each other, or another scale in the "
+        "space of latents",
+    .assumes = "What FP-1 assumes.",
+    .nulls = CHECK_REJECTS_ALL("rank 16, Gaussian inputs of std 1, n = 96"),
+    .evaluate = judge_products,
+};
+
+const check check_mla2 = {
+    .name = "MLA-2",
+    .of = &of_latents,
+    .kind = KIND_HARD,
+    .statement = "what the factors leave of keys and values is what the best of their rank leaves",
+    .source = "Eckart and Young 1936",
+    .formula =
+        FACTORS "|X - C W^T|_F^2 = sum over e > r of sigma_e(X)^2, up to the roundings of C and W, and of "
+                "eigenvalues. Of one batch entry.",
+    .cause = "another rank than the one described, or other vectors than the leading ones",
+    .assumes = "At most 640 keys, or numbers of a token in all heads; keys and values are finite.",
+    .nulls = CHECK_BLIND("it looks at the factors, not at the output"),
+    .evaluate = judge_factors,
+};
+
+const check check_mla3 = {
+    .name = "MLA-3",
+    .of = &of_latents,
+    .kind = KIND_HARD,
+    .statement = "the output differs from exact attention by no more than what the factors leave allows",
+    .source =
+        "derived: total variation of two softmaxes whose scores differ by at most H is at most tanh(H/2)",
+    .formula =
+        FACTORS "|o^_l - o_l| <= tanh(H/2) (max_j v_jl - min_j v_jl) + max_j |v^_jl - v_jl|, and rounding "
+                "as in MLA-1; H = max_j |c q.(k^_j - k_j)|.",
+    .assumes = "What FP-1 assumes.",
+    .nulls = CHECK_REJECTS_ALL("full rank, Gaussian inputs of std 1, n = 96"),
+    .evaluate = judge_errors,
+};

@@ -1,0 +1,77 @@
+/* latent_copies.c - see latent_copies.h. */
+#include "experiments/evidence/latent_copies.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static attn_status no_memory(void) {
+  return attn_fail(ATTN_ENOMEM, "no memory for keys and values of latents");
+}
+
+static int64_t width_of(const attn_problem *p) { return p->kv_heads * (p->d_qk + p->d_v); }
+
+/* Where element `at` of row j of entry b stands, in K or in V: its tensor and its index there. */
+static bool place_of(const attn_problem *p, int64_t b, int64_t j, int64_t at, int64_t *index) {
+  const bool key = at < p->kv_heads * p->d_qk;
+  const int64_t d = key ? p->d_qk : p->d_v, column = key ? at : at - p->kv_heads * p->d_qk;
+  *index = ((b * p->kv_heads + column / d) * p->n_kv + j) * d + column % d;
+  return key;
+}
+
+attn_status latent_factors_make(const attn_plan *plan, const attn_latent *law, const void *k, const void *v,
+                                int64_t batch, int64_t keys, latent_factors *out) {
+  const attn_problem *p = attn_plan_problem(plan);
+  const size_t width = (size_t)width_of(p), rank = (size_t)law->rank, rows = (size_t)keys;
+  void *room = aligned_alloc(64, (law->room + 63) / 64 * 64);
+  *out = (latent_factors){.keys = keys,
+                          .width = (int64_t)width,
+                          .rank = law->rank,
+                          .x = malloc(rows * width * sizeof(double) + 1),
+                          .c = malloc(rows * rank * sizeof(double) + 1),
+                          .w = malloc(rank * width * sizeof(double))};
+  const bool made = room && out->x && out->c && out->w;
+  for (int64_t i = 0; made && i < keys * out->width; i++) {
+    int64_t index;
+    const bool key = place_of(p, batch, i / out->width, i % out->width, &index);
+    out->x[i] = attn_get(key ? k : v, index, p->dtype);
+  }
+  if (made) law->factor(law->state, attn_plan_context(plan), keys, out->x, out->c, out->w, room);
+  free(room);
+  return made ? ATTN_OK : no_memory();
+}
+
+void latent_factors_free(latent_factors *f) {
+  free(f->x);
+  free(f->c);
+  free(f->w);
+  *f = (latent_factors){.x = NULL};
+}
+
+void latent_row(const latent_factors *f, int64_t j, double *to) {
+  memset(to, 0, (size_t)f->width * sizeof *to);
+  for (int64_t e = 0; e < f->rank; e++)
+    for (int64_t l = 0; l < f->width; l++) to[l] += f->c[e * f->keys + j] * f->w[e * f->width + l];
+}
+
+attn_status latent_copies_make(const attn_plan *plan, const latent_factors *f, int64_t count,
+                               stored_copies *out) {
+  const attn_problem *p = attn_plan_problem(plan);
+  const size_t rows = (size_t)(count * p->kv_heads * p->n_kv), size = attn_dtype_size(p->dtype);
+  double *row = malloc((size_t)width_of(p) * sizeof *row);
+  *out = (stored_copies){.own_k = calloc(rows * (size_t)p->d_qk, size),
+                         .own_v = calloc(rows * (size_t)p->d_v, size)};
+  out->k = out->own_k;
+  out->v = out->own_v;
+  const bool made = row && out->k && out->v;
+  for (int64_t b = 0; made && b < count; b++)
+    for (int64_t j = 0; j < f[b].keys; j++) {
+      latent_row(&f[b], j, row);
+      for (int64_t at = 0; at < f[b].width; at++) {
+        int64_t index;
+        const bool key = place_of(p, b, j, at, &index);
+        attn_set(key ? out->own_k : out->own_v, index, p->dtype, row[at]);
+      }
+    }
+  free(row);
+  return made ? ATTN_OK : no_memory();
+}

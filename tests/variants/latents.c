@@ -1,0 +1,165 @@
+/* latents.c - both paths of latents are exact attention to what their factors give, whatever the problem
+ * hides or adds; what is not finite stays in its batch entry. */
+#include "tests/support/call_positions.h"
+
+/* The inputs with C W^T in place of keys and values, by the variant's factors. */
+static inputs expanded(const inputs *in, const char *spec) {
+  attn_view view;
+  attn_plan *plan = plan_inspected(&in->problem, spec, NULL, &view);
+  const attn_problem *p = &in->problem;
+  const attn_latent *law = view.latent;
+  const int64_t width = p->kv_heads * (p->d_qk + p->d_v), r = law->rank;
+  inputs out = inputs_copy(in);
+  double *x = malloc((size_t)(p->n_kv * width) * sizeof *x), *c = malloc((size_t)(p->n_kv * r) * sizeof *c),
+         *w = malloc((size_t)(width * r) * sizeof *w);
+  void *room = aligned_alloc(64, (law->room + 63) / 64 * 64);
+  cr_assert(x && c && w && room);
+  for (int64_t b = 0; b < p->batch; b++) {
+    const int64_t keys = inputs_keys(in, b);
+    for (int pass = 0; pass < 2; pass++) {
+      for (int64_t i = 0; i < keys * width; i++) {
+        const int64_t j = i / width, at = i % width, values = p->kv_heads * p->d_qk;
+        const tensor t = at < values ? TENSOR_K : TENSOR_V;
+        const int64_t place = at < values ? at : at - values, d = at < values ? p->d_qk : p->d_v;
+        if (pass == 0) {
+          x[i] = inputs_get(in, t, b, place / d, j, place % d);
+          continue;
+        }
+        double sum = 0;
+        for (int64_t e = 0; e < r; e++) sum += c[e * keys + j] * w[e * width + at];
+        inputs_set(&out, t, b, place / d, j, place % d, sum);
+      }
+      if (pass == 0) law->factor(law->state, attn_plan_context(plan), keys, x, c, w, room);
+    }
+  }
+  free(x);
+  free(c);
+  free(w);
+  free(room);
+  attn_plan_destroy(plan);
+  return out;
+}
+
+static output output_of(const char *spec, const inputs *in) {
+  attn_plan *plan = plan_or_note(&in->problem, spec, NULL);
+  cr_assert_not_null(plan);
+  output x = output_make(&in->problem, true);
+  EXPECT_STATUS(
+      run(plan, &(attn_tensors){.q = in->q, .k = in->k, .v = in->v, .kv_len = in->padded ? in->kv_len : NULL},
+          &x),
+      ATTN_OK);
+  attn_plan_destroy(plan);
+  return x;
+}
+
+static void expect_alike(const attn_problem *p, const output *a, const output *b, double off) {
+  const int64_t rows = p->batch * p->heads * p->n_q;
+  for (int64_t i = 0; i < rows * p->d_v; i++)
+    if (!near(attn_get(a->o, i, p->dtype), attn_get(b->o, i, p->dtype), off))
+      note_failure("output %d is %.17g, expected %.17g", (int)i, attn_get(a->o, i, p->dtype),
+                   attn_get(b->o, i, p->dtype));
+  for (int64_t i = 0; i < rows; i++)
+    if (!near(a->lse[i], b->lse[i], off))
+      note_failure("log-sum-exp %d is %.17g, expected %.17g", (int)i, a->lse[i], b->lse[i]);
+}
+
+static const case_shape shapes[] = {
+    {2, 4, 2, 37, 37, 17, 9, true, true}, {3, 6, 2, 5, 12, 7, 5, false, false},
+    {2, 4, 1, 1, 90, 5, 11, true, true},  {1, 3, 3, 40, 70, 16, 16, true, false},
+    {1, 2, 2, 6, 3, 4, 4, true, false},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+enum { PLAIN, CAPPED, LEAKY, SUNK, BIASED, BLOCKS, KINDS };
+
+static attn_problem with(attn_problem p, int kind) {
+  static const double sinks[] = {2, -1, 0.5, 0, 3, 1}, table[] = {-1, -0.5, 0, 0.25, 2};
+  if (kind == CAPPED) p.score.softcap = 1.5;
+  if (kind == LEAKY) p.score.leaky = 0.2;
+  if (kind == SUNK) p.score.sink = sinks;
+  if (kind == BIASED) p.score = (attn_score){.relative = table, .relative_heads = 1, .span = 5, .zero = 2};
+  if (kind == BLOCKS) p.mask = (attn_mask){.kind = ATTN_MASK_BLOCK_CAUSAL, .size = 4};
+  return p;
+}
+
+Test(variants_latents, paths_are_exact_attention_to_what_the_factors_give) {
+  static const char *const specs[] = {"latent", "latent:rank=1", "latent:rank=5", "latent:rank=20",
+                                      "latent:rank=1000"};
+  for (int s = 0; s < SHAPES; s++)
+    for (int kind = 0; kind < KINDS; kind++)
+      for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        const attn_problem p = with(shape_problem(shapes[s], ATTN_F64), kind);
+        inputs in = inputs_make(&p, shapes[s].padded, 3, 1), of = expanded(&in, specs[i]);
+        char naive[64];
+        snprintf(naive, sizeof naive, "%s%cpath=naive", specs[i], strchr(specs[i], ':') ? ',' : ':');
+        output want = output_of("tiled", &of), absorbed = output_of(specs[i], &in),
+               own = output_of(naive, &in), given = output_of("tiled", &in);
+        note_context("%s, shape %d, kind %d", specs[i], s, kind);
+        expect_alike(&in.problem, &absorbed, &want, 1e-11);
+        expect_alike(&in.problem, &own, &want, 1e-11);
+        if (i == 0 || i == 4) expect_alike(&in.problem, &own, &given, 1e-11);
+        output_free(&want);
+        output_free(&absorbed);
+        output_free(&own);
+        output_free(&given);
+        inputs_free(&in);
+        inputs_free(&of);
+      }
+}
+
+/* Five columns of rank 2, one of them zeros. */
+Test(variants_latents, a_rank_above_that_of_the_matrix_is_exact) {
+  const attn_problem p = shape_problem((case_shape){1, 2, 1, 30, 30, 3, 2, false, false}, ATTN_F64);
+  inputs in = inputs_make(&p, false, 5, 1);
+  for (int64_t j = 0; j < 30; j++) {
+    inputs_set(&in, TENSOR_K, 0, 0, j, 2, 2 * inputs_get(&in, TENSOR_K, 0, 0, j, 0));
+    inputs_set(&in, TENSOR_V, 0, 0, j, 0, inputs_get(&in, TENSOR_K, 0, 0, j, 1));
+    inputs_set(&in, TENSOR_V, 0, 0, j, 1, 0);
+  }
+  output want = output_of("tiled", &in);
+  static const char *const specs[] = {"latent:rank=2", "latent:rank=3", "latent:rank=2,path=naive", "latent"};
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    output own = output_of(specs[i], &in);
+    note_context("%s", specs[i]);
+    expect_alike(&in.problem, &own, &want, 1e-12);
+    output_free(&own);
+  }
+  output_free(&want);
+  inputs_free(&in);
+}
+
+/* A NaN or an infinity makes its entry NaN wherever a query sees a key, and no other entry. */
+Test(variants_latents, what_is_not_finite_stays_in_its_entry) {
+  static const char *const specs[] = {"latent:rank=5", "latent:rank=5,path=naive"};
+  attn_problem p = shape_problem((case_shape){3, 4, 2, 9, 6, 7, 5, true, false}, ATTN_F32);
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    inputs in = inputs_make(&p, false, 7, 1);
+    void *before = run_spec(specs[i], NULL, &in);
+    inputs_set(&in, TENSOR_K, 1, 0, 5, 2, (double)NAN);
+    inputs_set(&in, TENSOR_V, 2, 1, 0, 4, (double)INFINITY);
+    void *after = run_spec(specs[i], NULL, &in);
+    cr_assert(before && after);
+    note_context("%s", specs[i]);
+    expect_same_rows(&in.problem, before, after, 0, 0, 9, "entry 0");
+    for (int64_t b = 1; b < 3; b++)
+      for (int64_t h = 0; h < 4; h++)
+        for (int64_t q = 0; q < 9; q++)
+          for (int64_t l = 0; l < 5; l++) {
+            const double o = output_get(&in.problem, after, b, h, q, l);
+            EXPECT(q < 3 ? o == 0 : isnan(o)); /* the first three see no key */
+          }
+    free(before);
+    free(after);
+    inputs_free(&in);
+  }
+}
+
+Test(variants_latents, long_decompositions_are_refused) {
+  attn_problem p = attn_problem_make(1, 16, 2049, 65);
+  attn_plan *plan = NULL;
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "latent", NULL), ATTN_EUNSUPPORTED);
+  EXPECT(strstr(attn_last_error(), "2049 keys of 2080 numbers"));
+  p.n_kv = p.n_q = 2048;
+  size_t work;
+  EXPECT_STATUS(attn_estimate(&p, "latent", NULL, &work, NULL), ATTN_OK);
+}
