@@ -5,6 +5,7 @@
 #include <gsl/gsl_linalg.h>
 
 attn_status attn_orthogonalise(int64_t d, double *a, double *scratch, double *q) {
+  if (!a || !scratch || !q) return attn_null("orthogonalise", !a ? "a" : !scratch ? "scratch" : "q");
   gsl_matrix_view view = gsl_matrix_view_array(a, (size_t)d, (size_t)d),
                   out = gsl_matrix_view_array(q, (size_t)d, (size_t)d);
   gsl_vector_view reflectors = gsl_vector_view_array(scratch, (size_t)d);

@@ -183,6 +183,7 @@ static void authors(void) {
   REFUSES(attn_plan_inspect(NULL, &view), "plan");
   REFUSES(attn_plan_inspect(plan, NULL), "view");
   const attn_plan *inner;
+  attn_kv_scheme scheme;
   const attn_sign_tables *tables;
   const attn_sign_order *sorted;
   attn_builder *builder = (attn_builder *)(void *)numbers; /* refused before it is looked at */
@@ -215,6 +216,11 @@ static void authors(void) {
   REFUSES(attn_builder_keep(NULL, x, 8, NULL), "kept");
   EXPECT(!attn_builder_keep(NULL, x, 8, &kept) && !kept && !(attn_features_cost(NULL).exp > 0));
   EXPECT(attn_ranker_cost(c, NULL).mul_add <= 0 && !attn_ranker_selector(NULL, NULL).select);
+  REFUSES(attn_kv_codes(NULL, 4, 1, 0, 1, 2, NULL), "scheme");
+  REFUSES(attn_kv_codes(NULL, 2, 1, 0, 1, 2, &scheme), "1 bits and 0 signs of 2 elements");
+  REFUSES(attn_orthogonalise(1, NULL, numbers, numbers), "a");
+  REFUSES(attn_orthogonalise(1, numbers, NULL, numbers), "scratch");
+  REFUSES(attn_orthogonalise(1, numbers, numbers, NULL), "q");
   REFUSES(attn_sign_tables_plan(NULL, 4, 4, 0, 0, &tables), "builder");
   REFUSES(attn_sign_tables_plan(builder, 4, 4, 0, 0, NULL), "result");
   REFUSES(attn_sign_tables_plan(builder, 33, 4, 0, 0, &tables), "k = 33");
@@ -235,7 +241,8 @@ static void authors(void) {
   EXPECT(!attn_dtype_find(NULL, NULL));
   EXPECT(isnan(attn_problem_bytes(NULL)));
   EXPECT(attn_all_finite(NULL, 1, 4, 4, ATTN_F32));
-  EXPECT(!(attn_visible_pairs(NULL) > 0) && !(attn_softmax_cost(NULL, 1).exp > 0));
+  EXPECT(!(attn_visible_pairs(NULL) > 0) && !(attn_softmax_cost(NULL, 1).exp > 0) &&
+         !(attn_kv_store_cost(NULL).exp > 0));
   EXPECT(!(attn_linear_cost(NULL, &map).exp > 0) && !(attn_compression_cost(NULL, 1, 1).exp > 0));
   EXPECT(!attn_softmax_row_rounding(NULL).score);
 }

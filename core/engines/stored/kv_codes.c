@@ -106,6 +106,13 @@ static double *draw_normals(attn_builder *b, int64_t count, int64_t d, uint64_t 
 
 attn_status attn_kv_codes(attn_builder *b, int64_t d, int64_t bits, int64_t signs, uint64_t seed,
                           uint64_t purpose, attn_kv_scheme *out) {
+  if (!out) return attn_null("codes of rows", "scheme");
+  if (bits < 0 || bits > 4 || signs < 0 || d < (bits ? 3 : 1))
+    return attn_fail(
+        ATTN_EINVAL,
+        "codes of rows: %lld bits and %lld signs of %lld elements, expected 0 ... 4, at least 0, "
+        "and at least 3 elements where there are bits",
+        (long long)bits, (long long)signs, (long long)d);
   codes *c = b ? attn_builder_alloc(b, 1, sizeof *c) : NULL;
   *out = (attn_kv_scheme){.state = c,
                           .decode = decode,
@@ -140,6 +147,7 @@ double attn_kv_products(const attn_problem *p, const attn_kv_store *s) {
 }
 
 attn_cost attn_kv_store_cost(const attn_context *c) {
+  if (!c) return (attn_cost){0};
   attn_cost cost = attn_softmax_cost(c, attn_visible_pairs(c->problem));
   attn_parts parts = {.caps = 0};
   if (!c->variant->describe(NULL, c, &parts)) cost.mul_add += attn_kv_products(c->problem, &parts.store);
