@@ -113,7 +113,7 @@ static void check_rows_before(const subject *s) {
 }
 
 static bool is_causal(const subject *s) {
-  return s->shape.causal && !subject_exempt(s, ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_ROWS);
+  return s->shape.causal && !subject_exempt(s, ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_ROWS | ATTN_EXEMPT_CAUSAL);
 }
 static bool is_not_causal(const subject *s) {
   return !s->shape.causal && !subject_exempt(s, ATTN_EXEMPT_ROWS);
