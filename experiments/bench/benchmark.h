@@ -125,7 +125,7 @@ bench_row *bench_row_add(bench *, bench_kind, const bench_meter *a, const bench_
 void bench_row_value(bench_row *, double);
 void bench_free(bench *);
 
-/* ---- meters (meter_plan.c, meter_arrival.c, meter_limit.c, meter_transform.c, meter_gemm.c, meter_census.c, remote.c) */
+/* ---- meters (meter_*.c, remote.c) */
 
 /* isa NULL and threads 0: those of the options. NULL without an error if the variant, the problem or the
  * machine does not support it. */

@@ -1,5 +1,5 @@
-/* cached.c - claims about caches of keys and values: what fewer bits and fewer keys lose, and which keys stay.
- * Zhang et al. 2023 (H2O, arXiv:2306.14048), Tao et al. 2024 (AsymKV, arXiv:2410.13212). */
+/* cached.c - claims about caches of keys and values: what fewer bits and fewer keys lose, and which keys
+ * stay. Zhang et al. 2023 (H2O, arXiv:2306.14048), Tao et al. 2024 (AsymKV, arXiv:2410.13212). */
 #include "experiments/claims/estimators.h"
 #include "experiments/claims/kept.h"
 
@@ -8,7 +8,7 @@
 
 #include "attn_variant.h"
 
-/* ---- errors of blocks of queries ------------------------------------------------------------------------ */
+/* ---- errors of blocks of queries --------------------------------------------------------------------- */
 
 enum { N = 1024, BLOCK = 64, BLOCKS_MAX = 1024, BUDGET = 512 /* as in specs below */ };
 
