@@ -2,7 +2,7 @@
  * it costs to append a token. Fewer bits are read in less time, until the time is that of the arithmetic. */
 #include "experiments/bench/benchmark.h"
 
-enum { LENGTH = 65536, QUICK_LENGTH = 16384, HEADS = 4, POSITIONS = 1 << 30 };
+enum { LENGTH = 65536, QUICK_LENGTH = 16384, HEADS = 4, POSITIONS = 1 << 30, PART = 1024 };
 
 static const struct {
   attn_dtype type;
@@ -12,15 +12,17 @@ static const struct {
               {ATTN_INT4, TARGET_STORE_4}, {ATTN_INT3, TARGET_NONE},     {ATTN_INT2, TARGET_NONE}};
 
 static void add_arrivals(bench *b, bench_set *set, attn_problem p, const bench_meter *attend) {
-  char rule[64];
-  const int64_t held = p.n_kv;
-  snprintf(rule, sizeof rule, "evict:score=knorm,budget=%lld", (long long)held);
+  char one[64], many[64];
+  const int64_t held = p.n_kv, every = held < 2 * PART ? 1 : held / PART;
+  snprintf(one, sizeof one, "evict:score=knorm,budget=%lld", (long long)held);
+  snprintf(many, sizeof many, "evict:score=knorm,every=%lld,budget=%lld", (long long)every, (long long)held);
   const struct {
     const char *what, *spec;
     int64_t positions;
   } cases[] = {{"f32", "tiled", held + 1},
                {"q8_0", "store:k=q8_0,v=q8_0", held + 1},
-               {"f32, for which one goes (knorm)", rule, POSITIONS}};
+               {"f32, for which one goes (knorm)", one, POSITIONS},
+               {"f32, for which 1/1024 goes at a time", many, POSITIONS}};
   p.causal = true;
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
     p.n_kv = cases[c].positions;

@@ -65,6 +65,8 @@ Test(bench, every_group) {
   expect_ratio(document, "variants", "time on 1 thread over 2");
   expect_ratio(document, "variants", "time a token");
   expect_ratio(document, "decode", "tiled: 1 query, 8 heads");
+  expect_ratio(document, "cache", "int3: time over f32's");
+  expect_ratio(document, "cache", "for which one goes");
   row_of(document, "crossover", "performer:features=256, causal");
   cr_expect(
       strcmp(json_string_value(json_object_get(row_of(document, "variants", "linformer"), "verdict")), "met"),
