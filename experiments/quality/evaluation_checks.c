@@ -85,8 +85,8 @@ const check quality_checks[QUALITY_CHECKS] = {
               .source = "the definition of a causal model",
               .formula = "The logits of both models at positions before t, with other tokens from t on.",
               .cause = "a mask that is off by one, or a selection that looks ahead",
-              .assumes = "The variant declares no exemption (ATTN_EXEMPT_ROWS, ATTN_EXEMPT_LOOKAHEAD, "
-                         "ATTN_EXEMPT_CAUSAL).",
+              .assumes = "Where it does not hold: the variant declares no exemption (ATTN_EXEMPT_ROWS, "
+                         "ATTN_EXEMPT_LOOKAHEAD, ATTN_EXEMPT_CAUSAL).",
               .nulls = BLIND},
     [EV_8] = {.name = "EV-8",
               .of = &of_models,
@@ -124,8 +124,8 @@ const check quality_checks[QUALITY_CHECKS] = {
              "each, scored as an answer: windows of which a token is not right.",
          .cause = "a token is compared with the logits of another position",
          .assumes =
-             "The first run of those evaluated together; phase both; no exemption (ATTN_EXEMPT_PREFIX, "
-             "ATTN_EXEMPT_ROWS, ATTN_EXEMPT_LOOKAHEAD).",
+             "The first run of those evaluated together; phase both; where it does not hold, no exemption "
+             "(ATTN_EXEMPT_PREFIX, ATTN_EXEMPT_ROWS, ATTN_EXEMPT_LOOKAHEAD).",
          .nulls = BLIND},
 };
 
@@ -142,10 +142,29 @@ void quality_checks_begin(result_bound cells[QUALITY_CHECKS]) {
   }
 }
 
-const char *quality_exempt(const attn_spec *spec, uint32_t properties) {
+/* Parts and expressions have exemptions that only a plan knows. */
+static const char *exempt_part(const attn_problem *p, const attn_spec *spec, uint32_t properties) {
+  static _Thread_local char reason[160];
   const char *why = NULL;
-  for (const attn_exemption *x = spec->variant->exempt; !why && x && x->reason; x++)
+  attn_plan *plan = NULL;
+  attn_view view;
+  attn_status status = attn_plan_create_spec(&plan, p, spec, NULL);
+  if (!status) status = attn_plan_inspect(plan, &view);
+  if (status) why = attn_last_error();
+  for (const attn_exemption *x = status ? NULL : view.exempt; !why && x && x->reason; x++)
     if (x->properties & properties) why = x->reason;
+  if (why) snprintf(reason, sizeof reason, "%s", why);
+  attn_plan_destroy(plan);
+  return why ? reason : NULL;
+}
+
+const char *quality_exempt(const data_llama *m, int64_t n, const data_llama_swap *swap, uint32_t properties) {
+  const data_llama_config *c = data_llama_get_config(m);
+  const char *why = NULL;
+  attn_problem p = attn_problem_make(1, c->heads, n, c->head_dim);
+  p.kv_heads = c->kv_heads;
+  p.causal = true;
+  for (; !why && swap; swap = swap->next) why = exempt_part(&p, swap->spec, properties);
   return why;
 }
 

@@ -27,8 +27,9 @@ typedef struct quality_checked {
 /* whole: the first swap is also asked what takes many passes (EV-4, EV-10). */
 attn_status quality_check(const quality_checked *, bool whole, result_bound (*cells)[QUALITY_CHECKS]);
 
-/* Why the variant need not have one of these (ATTN_EXEMPT_...); NULL: it must. */
-const char *quality_exempt(const attn_spec *, uint32_t properties);
+/* Why one of the swap's variants, on windows of n positions, need not have one of these (ATTN_EXEMPT_...);
+ * NULL: they must. Valid until the next failure. */
+const char *quality_exempt(const data_llama *, int64_t n, const data_llama_swap *, uint32_t properties);
 
 /* evaluation_probe.c: EV-4, EV-6, EV-7 and EV-8, from one pass over a short window and the same with other
  * tokens at its end. */

@@ -239,13 +239,15 @@ static void fill_swaps(probe *p) {
 
 static void settle(const probe *p, int64_t swap, result_bound *cells) {
   const finding *f = &p->found[swap];
-  const char *exempt =
-      quality_exempt(p->of->swaps[swap].spec, ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_CAUSAL);
   if (swap == 0 && p->steps > 0) bound_hard(&cells[EV_4], f->hops.measured, f->hops.limit);
   bound_hard(&cells[EV_6], f->state.measured, f->state.limit);
   if (first_layer(p, &p->of->swaps[swap]) == p->layers || p->of->swaps[swap].mix == 0)
     bound_not_applicable(&cells[EV_6], "nothing is replaced");
   bound_hard(&cells[EV_7], (double)f->early, 0);
+  const char *exempt = f->early
+                           ? quality_exempt(p->of->model, p->n, &p->of->swaps[swap],
+                                            ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_CAUSAL)
+                           : NULL;
   if (exempt) bound_not_applicable(&cells[EV_7], exempt);
   bound_hard(&cells[EV_8], (double)f->inexact, 0);
 }

@@ -44,10 +44,7 @@ static attn_status write_answers(const quality_checked *c, int64_t samples, int6
 static const char *excuse(const quality_checked *c) {
   if (c->windows->n < LENGTH) return "the windows are shorter than a prompt";
   if (c->swaps[0].phase != DATA_LLAMA_BOTH) return "the phase of a query depends on what follows it";
-  const char *why = NULL;
-  for (const data_llama_swap *part = &c->swaps[0]; !why && part; part = part->next)
-    why = quality_exempt(part->spec, ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD);
-  return why;
+  return NULL;
 }
 
 attn_status quality_greedy(const quality_checked *c, result_bound *cell) {
@@ -75,6 +72,10 @@ attn_status quality_greedy(const quality_checked *c, result_bound *cell) {
     wrong += !right;
   }
   if (!status) bound_hard(cell, (double)wrong, 0);
+  if (!status && wrong)
+    why = quality_exempt(c->model, LENGTH, &c->swaps[0],
+                         ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD);
+  if (why) bound_not_applicable(cell, why);
   quality_data_free(&d);
   quality_windows_free(&answers);
   return status;

@@ -71,6 +71,18 @@ Test(quality_checks, hold_and_are_near) {
   }
 }
 
+/* What a variant is exempt from follows from its parts and its inner variants, too; one that is exempt but
+ * causal is held to it. */
+Test(quality_checks, where_later_keys_enter) {
+  static const check_verdict wanted[] = {VERDICT_NOT_APPLICABLE, VERDICT_NOT_APPLICABLE, VERDICT_PASS};
+  const data_llama_swap swaps[] = {{.spec = spec_of("latent:rank=4 | store"), .mix = 1},
+                                   {.spec = spec_of("evict:score=exact,budget=8,recent=2"), .mix = 1},
+                                   {.spec = spec_of("evict:score=h2o,budget=8,recent=2"), .mix = 1}};
+  result_bound cells[3][QUALITY_CHECKS];
+  check_all(swaps, 3, cells);
+  for (int s = 0; s < 3; s++) expect_verdict(&cells[s][EV_7], wanted[s]);
+}
+
 Test(quality_checks, where_nothing_is_replaced) {
   static const unsigned char none[4 * 4];
   const data_llama_swap swaps[] = {{.spec = spec_of("streaming:sink=0,window=8"), .where = none, .mix = 1}};
