@@ -11,7 +11,7 @@ on a text (the licences in /usr/share/common-licenses), on copying and on recall
 tables go to results/eval.txt and the page for a browser to results/eval.html. Can be interrupted and started again: what is
 there is not repeated.
 
-  --caches   caches instead, on the text: ten policies at three budgets, eight stores, and both, in windows of 512
+  --caches   caches instead, on the text: nine policies at three budgets, eight stores, and both, in windows of 512
              of which the first half is a prompt, into results/caches.h5, .txt and .html
 
 Everything else goes to attnlab eval, e.g.  experiments/eval.sh --windows 32
