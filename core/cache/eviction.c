@@ -1,7 +1,7 @@
 /* eviction.c - a variant that is a rule (attn_eviction.h): on a whole sequence, query by query, attention to
  * the keys that a cache under the rule holds. What is prepared of a kv head says of each key which position
  * it made room for; the selection of a query is what was there. */
-#include "attn_variant.h"
+#include "core/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -175,8 +175,17 @@ static double score_of(const void *rule, const attn_query *query, int64_t key, d
 }
 
 attn_status attn_kv_applicable(const attn_context *c, const attn_kv_rule *r) {
+  if (!c || !r) return attn_null("a rule of caches", c ? "rule" : "context");
   const attn_problem *p = c->problem;
   const char *name = c->variant->name;
+  if (!r->score || !r->score->score) return attn_fail(ATTN_EINVAL, "variant %s: its rule has no score", name);
+  if (r->budget < 1 || r->recent < 1 || r->prompt < 0 || r->every < 1 || r->chunk < 1)
+    return attn_fail(
+        ATTN_EINVAL,
+        "variant %s: its rule has budget %lld, recent %lld, prompt %lld, every %lld and chunk %lld, "
+        "expected at least 1, but 0 of prompt",
+        name, (long long)r->budget, (long long)r->recent, (long long)r->prompt, (long long)r->every,
+        (long long)r->chunk);
   if (r->recent > r->budget)
     return attn_fail(ATTN_EINVAL, "variant %s: budget = %lld, expected at least recent = %lld", name,
                      (long long)r->budget, (long long)r->recent);
@@ -196,6 +205,7 @@ attn_status attn_kv_applicable(const attn_context *c, const attn_kv_rule *r) {
 }
 
 attn_status attn_kv_describe(attn_builder *b, const attn_context *c, const attn_kv_rule *r, attn_parts *out) {
+  if (!c || !r || !out) return attn_null("a rule of caches", !c ? "context" : !r ? "rule" : "parts");
   static const attn_exemption of_keys[] = {{ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
                                            {0, NULL}},
                               of_weights[] = {{ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
@@ -270,6 +280,7 @@ static double pairs_up_to(const attn_kv_rule *r, double n) {
 }
 
 attn_cost attn_kv_cost(const attn_context *c, const attn_kv_rule *r) {
+  if (!c || !r) return (attn_cost){0};
   const attn_problem *p = c->problem;
   const double pairs = pairs_up_to(r, (double)p->n_kv) - pairs_up_to(r, (double)attn_problem_position(p, 0)),
                d = (double)p->d_qk;

@@ -216,6 +216,16 @@ static void authors(void) {
   REFUSES(attn_builder_keep(NULL, x, 8, NULL), "kept");
   EXPECT(!attn_builder_keep(NULL, x, 8, &kept) && !kept && !(attn_features_cost(NULL).exp > 0));
   EXPECT(attn_ranker_cost(c, NULL).mul_add <= 0 && !attn_ranker_selector(NULL, NULL).select);
+  attn_kv_rule rule = {.budget = 8, .recent = 1, .every = 1, .chunk = 1};
+  attn_parts parts;
+  REFUSES(attn_kv_applicable(NULL, &rule), "context");
+  REFUSES(attn_kv_applicable(c, NULL), "rule");
+  REFUSES(attn_kv_applicable(c, &rule), "no score");
+  rule.score = attn_kv_score_at(0);
+  rule.chunk = 0;
+  REFUSES(attn_kv_applicable(c, &rule), "every 1 and chunk 0");
+  REFUSES(attn_kv_describe(NULL, c, NULL, &parts), "rule");
+  REFUSES(attn_kv_describe(NULL, c, &rule, NULL), "parts");
   REFUSES(attn_kv_codes(NULL, 4, 1, 0, 1, 2, NULL), "scheme");
   REFUSES(attn_kv_codes(NULL, 2, 1, 0, 1, 2, &scheme), "1 bits and 0 signs of 2 elements");
   REFUSES(attn_orthogonalise(1, NULL, numbers, numbers), "a");
@@ -242,7 +252,7 @@ static void authors(void) {
   EXPECT(isnan(attn_problem_bytes(NULL)));
   EXPECT(attn_all_finite(NULL, 1, 4, 4, ATTN_F32));
   EXPECT(!(attn_visible_pairs(NULL) > 0) && !(attn_softmax_cost(NULL, 1).exp > 0) &&
-         !(attn_kv_store_cost(NULL).exp > 0));
+         !(attn_kv_store_cost(NULL).exp > 0) && !(attn_kv_cost(c, NULL).exp > 0));
   EXPECT(!(attn_linear_cost(NULL, &map).exp > 0) && !(attn_compression_cost(NULL, 1, 1).exp > 0));
   EXPECT(!attn_softmax_row_rounding(NULL).score);
 }
