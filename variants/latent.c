@@ -349,9 +349,8 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
 }
 
 ATTN_VARIANT(latent, .summary = "keys and values of all heads from one latent vector a token (MLA)",
-             .formula =
-                 "softmax(c q (W_K c_j)) W_V c_j, [K | V] = C W^T of rank r; absorbed: all heads attend "
-                 "to C, O(n^2 heads r)",
+             .formula = "softmax(c q (W_K c_j)) W_V c_j, [K | V] = C W^T of rank r, or absorbed, all heads "
+                        "attend to C; O(n^2 heads r)",
              .cite = "DeepSeek-AI 2024, arXiv:2405.04434; Meng et al. 2025, arXiv:2502.07864",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_SCORE | ATTN_CAP_MASK |
                      ATTN_CAP_HALF | ATTN_CAP_LSE | ATTN_CAP_POSITIONS,

@@ -65,7 +65,7 @@ Test(bench, every_group) {
   expect_ratio(document, "variants", "time on 1 thread over 2");
   expect_ratio(document, "variants", "time a token");
   expect_ratio(document, "decode", "tiled: 1 query, 8 heads");
-  expect_ratio(document, "cache", "int3: time over f32's");
+  expect_ratio(document, "cache", "int4: time over f32's");
   expect_ratio(document, "cache", "for which one goes");
   row_of(document, "crossover", "performer:features=256, causal");
   cr_expect(

@@ -1339,7 +1339,7 @@ mutant(store-least-missing core/kernels/convert.inc QNT-1 "store:k=int4,v=int4" 
 mutant(store-plane-reversed core/kernels/convert.inc QNT-1 "store:k=int2,v=int2" "parts of a plane are read from the other end"
   [[v_codes(at + 4 * shift, width, @l@)]] [[CODES_BLOCK - VL - l]])
 mutant(store-third-bit-low core/kernels/convert.inc QNT-1 "store:k=int3,v=int3" "the second plane's bits are read as the first's"
-  [[v_fma(own, v_set(@1 << shift@), sum)]] [[1]])
+  [[v_fma(own, v_set((REAL)(@1 << shift@)), sum)]] [[1]])
 mutant(store-values-doubled core/kernels/convert.inc QNT-2 "store:k=q8_0,v=q8_0" "numbers of q8_0 are twice as large"
   [[v_mul(@scale@, v_signed(at + 2 + l))]] [[v_add(scale, scale)]])
 mutant(store-not-finite core/kernels/codes.h variants_codes/what_is_no_number_makes_its_block_one "" "an infinite number is the scale of its block"
