@@ -70,7 +70,7 @@ Test(core_kv_cache_many, each_sequence_is_as_if_alone) {
     (&x->q[0][0][0][0])[i] = (float)(4 * attn_rng_uniform(&rng) - 2);
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
     attn_kv_cache *c = make(specs[s], SEQUENCES, 3);
-    for (int64_t part = 0; part < PARTS; part++) { /* each sequence in parts of its own lengths */
+    for (int64_t part = 0; part < PARTS; part++) { /* of another length for each sequence */
       int64_t first[SEQUENCES], count[SEQUENCES];
       for (int64_t b = 0; b < SEQUENCES; b++) {
         first[b] = length_of(b) * part / PARTS;

@@ -260,7 +260,8 @@ static attn_status judge_factors(const evidence *e, result_bound *bound) {
                 width = p->kv_heads * (p->d_qk + p->d_v), side = keys < width ? keys : width;
   latent_factors f = {.x = NULL};
   if (!keys) return bound_not_applicable(bound, "no keys");
-  if (side > SIDE_MOST) return bound_uncertifiable(bound, "singular values of so many columns cost too much");
+  if (side > SIDE_MOST)
+    return bound_uncertifiable(bound, "more than 640 rows and columns: singular values would cost too much");
   double *squares = malloc((size_t)side * sizeof *squares);
   attn_status status =
       squares ? latent_factors_make(e->plan, e->view->latent, e->k, e->v, batch, keys, &f) : no_memory();
