@@ -67,7 +67,7 @@ part isa ./tests/run.sh --isa others -E '^test_core_(properties|environment)$'
 # With another compiler everything is built; with it and with the sanitizers what computes and what reads is run, except
 # tests of minutes that the instruction sets above have run.
 computes='core variants data expression'
-slow='^test_(core_(numerics|properties|guard|environment|finite|special)|expression_oracles)$'
+slow='^test_(core_(numerics|properties|guard|environment|finite|special|exp|decode)|expression_oracles)$'
 part clang ./cmake/build.sh clang
 part clang ./tests/run.sh --clang --areas "$computes" -E "$slow"
 part asan ./tests/run.sh --asan --areas "$computes" -E "$slow"

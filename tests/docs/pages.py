@@ -16,7 +16,7 @@ import tempfile
 
 UNTRIED = {"install.md", "models.md", "masks.md"}  # packages; a fetched model; tests/cli/masks.c tries the commands of its table
 OPTIONAL = {"numpy", "pandas", "h5py", "matplotlib", "torch"}
-SECONDS = 3
+SECONDS = 1
 LINKS = ("data", "experiments", "core", "variants", "LICENSE", "README.md")
 
 
