@@ -8,6 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "experiments/mathematics/intervals.h"
+
 void claim_holds_under(claim_report *r, const char *condition, ...) {
   va_list arguments;
   va_start(arguments, condition);
@@ -62,24 +64,11 @@ claim_figure *figure_deviation(claim_figure *f, const double *values, int count,
   return f;
 }
 
-/* The x of P(X <= x) = tail, X beta distributed: GSL's inverse fails for thousands of draws. */
-static double beta_quantile(double tail, double a, double b) {
-  double low = 0, high = 1;
-  for (int i = 0; i < 60; i++) {
-    const double middle = (low + high) / 2;
-    if (gsl_cdf_beta_P(middle, a, b) < tail)
-      low = middle;
-    else
-      high = middle;
-  }
-  return (low + high) / 2;
-}
-
 claim_figure *figure_share(claim_figure *f, int hits, int count, const char *unit) {
-  const double tail = (1 - f->level) / 2;
-  f->value = (double)hits / count;
-  f->low = hits ? beta_quantile(tail, hits, count - hits + 1) : 0;
-  f->high = hits < count ? 1 - beta_quantile(tail, count - hits, hits + 1) : 1;
+  const interval share = interval_of_hits(hits, count, f->level);
+  f->value = share.at;
+  f->low = share.lo;
+  f->high = share.hi;
   snprintf(f->interval, sizeof f->interval, "Clopper-Pearson, %d %s", count, unit);
   return f;
 }

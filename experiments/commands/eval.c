@@ -42,7 +42,9 @@ static const cli_option options[] = {
      CLI_OTHER, 0, 0, 0, NULL},
     {"task", 0, "TASK",
      "text:skip=128 (the default), copy:length=64,alphabet=64, recall:pairs=1,digits=6,depth=-1, "
-     "track:chains=1,hops=4, frequent:alpha=2,words=100 or sample:temperature=1 (may be repeated)",
+     "track:chains=1,hops=4, frequent:alpha=2,words=100 or sample:temperature=1 (may be repeated); of "
+     "recall, "
+     "track and frequent with aware=no the policies of --cache give up keys before the question",
      CLI_OTHER, 0, 0, 0, NULL},
     {"layers", 0, "SET", "Replace attention in these layers: all, 0,3-5, or each (one run per layer)",
      CLI_TEXT, REQUEST(layers), 0, 0, NULL},

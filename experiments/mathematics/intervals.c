@@ -24,14 +24,29 @@ interval interval_of_mean(const double *values, size_t count) {
   return (interval){mean, mean - half, mean + half};
 }
 
+/* The x of P(X <= x) = tail, X beta distributed: GSL's inverse fails for thousands of draws. */
+static double beta_quantile(double tail, double a, double b) {
+  double low = 0, high = 1;
+  for (int i = 0; i < 60; i++) {
+    const double middle = (low + high) / 2;
+    if (gsl_cdf_beta_P(middle, a, b) < tail)
+      low = middle;
+    else
+      high = middle;
+  }
+  return (low + high) / 2;
+}
+
+interval interval_of_hits(int64_t hits, int64_t count, double level) {
+  const double tail = (1 - level) / 2, hit = (double)hits, missed = (double)(count - hits);
+  return (interval){hit / (double)count, hits ? beta_quantile(tail, hit, missed + 1) : 0,
+                    hits < count ? 1 - beta_quantile(tail, missed, hit + 1) : 1};
+}
+
 interval interval_of_share(int64_t hits, int64_t count) {
   if (count == 0) return none((double)NAN);
-  const double n = (double)count, share = (double)hits / n;
-  if (count < INTERVAL_UNITS) return none(share);
-  const double z = gsl_cdf_ugaussian_Pinv(SIDE), shrink = 1 / (1 + z * z / n),
-               middle = shrink * (share + z * z / (2 * n)),
-               half = shrink * z * sqrt(share * (1 - share) / n + z * z / (4 * n * n));
-  return (interval){share, hits == 0 ? 0 : middle - half, hits == count ? 1 : middle + half};
+  if (count < INTERVAL_UNITS) return none((double)hits / (double)count);
+  return interval_of_hits(hits, count, 2 * SIDE - 1);
 }
 
 interval interval_of_difference(const double *a, const double *b, size_t count, uint64_t seed) {

@@ -14,7 +14,10 @@ typedef struct interval {
 /* The mean of count values, and Student's interval of it; a NaN among them: all are NaN. */
 interval interval_of_mean(const double *values, size_t count);
 
-/* hits of count, and Wilson's interval (1927): {p : |hits/count - p| <= z sqrt(p (1 - p) / count)}. */
+/* hits of count, and the interval of Clopper and Pearson (1934), which covers the probability with at least
+ * the probability `level`. */
+interval interval_of_hits(int64_t hits, int64_t count, double level);
+/* The same of 95 %, with none for few units. */
 interval interval_of_share(int64_t hits, int64_t count);
 
 /* The mean difference a_i - b_i of paired scores, and the percentile interval of its bootstrap, 10,000

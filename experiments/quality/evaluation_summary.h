@@ -15,7 +15,7 @@ typedef struct quality_row {
   interval dnll, kl, top1; /* nats, nats, a share; Student's over windows */
   interval ppl_ratio;      /* exp of dnll */
   interval right;          /* share of positions whose token is the most likely, of the swap */
-  interval whole;          /* Wilson's: windows of which all scored tokens are */
+  interval whole;          /* Clopper and Pearson's: windows of which all scored tokens are */
   interval whole_change;   /* of that share, by the swap; bootstrap over windows */
   double top1_certified;   /* share of positions whose token provably stays */
   double kl_median, kl_p99, kl_max, dp_rms, range_median;

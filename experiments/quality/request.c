@@ -156,8 +156,7 @@ static void named_specs_free(named_specs *x) {
 }
 
 static attn_status name_specs(const quality_request *r, const quality_windows *w, named_specs *out) {
-  int64_t prompt = w->n;
-  for (int64_t i = 0; i < w->count; i++) prompt = w->first[i] < prompt ? w->first[i] : prompt;
+  const int64_t prompt = quality_windows_prompt(w);
   *out = (named_specs){calloc((size_t)(r->spec_count + r->cache_count) + 1, sizeof *out->text),
                        r->spec_count + r->cache_count};
   attn_status status = out->text ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the names of variants");

@@ -66,6 +66,32 @@ Test(cli_eval, layers_add_up_and_small_changes_are_quadratic) {
   result_set_free(&set);
 }
 
+/* The prompt of a policy ends where the question does, or begins. */
+Test(cli_eval, a_policy_sees_the_question_or_not) {
+  command_run_good("eval " MODEL
+                   " -n 160 -w 1 --task recall:digits=2 --task recall:digits=2,aware=no --cache "
+                   "evict:score=snapkv,budget=24,recent=4 -o x.h5");
+  quality_set set = read_file();
+  double prompt[2] = {0}, kl[2] = {0};
+  for (size_t i = 0; i < set.count; i++) {
+    attn_spec *spec;
+    const quality_record *r = &set.records[i];
+    if (strcmp(r->variant, "evict") != 0) continue;
+    const bool aware = strstr(r->task, "aware=yes");
+    cr_assert(!attn_spec_parse(&spec, r->spec), "%s", attn_last_error());
+    prompt[aware] = attn_spec_number(spec, "prompt");
+    kl[aware] = r->kl;
+    attn_spec_destroy(spec);
+  }
+  const double question = prompt[1] + 1 - prompt[0],
+               fixed = (double)strlen("\nQuestion: what is the number of ? Answer: The number of  is");
+  cr_expect_eq(prompt[1], 160 - 1 - (double)strlen(" 12"));
+  cr_expect(question >= fixed + 2 * 4 && question <= fixed + 2 * 7, "words have 4 to 7 letters: %g",
+            question);
+  cr_expect(kl[0] != kl[1]);
+  result_set_free(&set);
+}
+
 /* Shards together are the whole, and Holm's words are those of all runs. */
 Test(cli_eval, shards_are_merged) {
   command_run_good(SMALL

@@ -1083,6 +1083,18 @@ mutant(answer-one-late experiments/quality/evaluate.c EV-10 "streaming:sink=0,wi
   "the most likely token is compared with the one before" [[.right = x.top == @y@]] [=[c->text->tokens[r->window * c->text->n + i]]=])
 mutant(drawn-too-hot experiments/quality/tasks/sampled_text.c EV-9 "streaming:sink=0,window=1" "text is drawn at twice the temperature"
   [[left -= exp(((double)z[t] - (double)z[top]) / @temperature@);]] [[(2 * temperature)]])
+mutant(question-seen experiments/quality/tasks/sentences.c quality_asked/a_cache_is_cut_after_the_question_or_before_it ""
+  "a cache is cut one token into the question"
+  [[const int64_t question = @w->first[window] + 1@ - all[count].count;]] [[w->first[window] + 2]])
+mutant(cache-cut-late experiments/quality/request.c cli_eval/a_policy_sees_the_question_or_not ""
+  "a cache holds all keys of a window"
+  [[const int64_t prompt = @quality_windows_prompt(w)@;]] [[w->n]])
+mutant(answer-of-others experiments/quality/tasks/recall.c quality_asked/several_numbers_of_several_words ""
+  "numbers that are not asked for are in the answer"
+  [[i < @p->queries@ ? answer]] [[p->pairs]])
+mutant(share-too-narrow experiments/mathematics/intervals.c quality_intervals/known_values ""
+  "the lower end counts one miss fewer"
+  [[beta_quantile(tail, hit, @missed + 1@)]] [[missed]])
 mutant(config-forgotten experiments/quality/passes.c cli_eval_identity/a_model_is_more_than_its_weights ""
   "runs of another configuration are taken for those of this one"
   [[{&r.config_sha256, @j->about->config_sha256@}]] [[""]])

@@ -197,6 +197,56 @@ Test(asked, a_number_is_recalled_from_where_it_stands) {
   cr_expect(places > 0.15 * 2 * W && places < 0.85 * 2 * W, "anywhere: %g on average", places / (2 * W));
 }
 
+/* The numbers of every word that is asked for, word by word, in the order of the text. */
+Test(asked, several_numbers_of_several_words) {
+  quality_windows w = fill_bytes("recall:pairs=4,values=3,queries=2,digits=3,depth=0.5");
+  bool turned = false;
+  for (int64_t i = 0; i < W; i++) {
+    char window[LONG_TEXT + 1], word[2][32], start[64], wanted[64] = "";
+    int found = 0;
+    read_window(&w, i, window);
+    const char *question = strstr(window, "\nQuestion: "), *first = question;
+    cr_assert(question && sscanf(question, "\nQuestion: what are the numbers of %31[a-z] and %31[a-z]?",
+                                 word[0], word[1]) == 2,
+              "%s", window);
+    for (int k = 0; k < 2; k++) {
+      snprintf(start, sizeof start, " The number of %s is ", word[k]);
+      for (const char *at = window; (at = strstr(at, start)) && at < question; at++) {
+        if (k == 0 && at < first) first = at;
+        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), " %.3s", at + strlen(start));
+        cr_expect_eq(at[strlen(start) + 3], '.');
+      }
+    }
+    cr_expect_str_eq(window + w.first[i] + 1, wanted);
+    for (const char *s = window; (s = strstr(s, " The number of ")) && s < question; s++) found++;
+    cr_expect_eq(found, 12);
+    cr_expect(first - window > LONG_TEXT / 4 && first - window < LONG_TEXT / 2, "%td", first - window);
+    turned = turned || strcmp(word[0], word[1]) > 0;
+    cr_expect(turned || i + 1 < W, "words are always in order");
+  }
+  quality_windows_free(&w);
+}
+
+/* A cache is cut at the first token of an answer, or else before anything of a question has arrived. */
+Test(asked, a_cache_is_cut_after_the_question_or_before_it) {
+  static const char *const specs[] = {"recall:pairs=3,queries=3,aware=%s", "track:aware=%s",
+                                      "frequent:words=60,aware=%s"};
+  for (int s = 0; s < 3; s++)
+    for (int aware = 0; aware < 2; aware++) {
+      char spec[64], window[LONG_TEXT + 1];
+      int64_t wanted = LONG_TEXT;
+      snprintf(spec, sizeof spec, specs[s], aware ? "yes" : "no");
+      quality_windows w = fill_bytes(spec);
+      for (int64_t i = 0; i < W; i++) {
+        read_window(&w, i, window);
+        const int64_t question = strstr(window, "\nQuestion: ") - window, at = aware ? w.first[i] : question;
+        wanted = at < wanted ? at : wanted;
+      }
+      cr_expect_eq(quality_windows_prompt(&w), wanted, "%s: %d", spec, (int)quality_windows_prompt(&w));
+      quality_windows_free(&w);
+    }
+}
+
 Test(asked, refusals) {
   static const struct {
     const char *spec, *says;
@@ -206,6 +256,8 @@ Test(asked, refusals) {
                {"copy:length=10,gap=50", "more than a window of 60"},
                {"copy:alphabet=998,length=2", "alphabet=998, expected at most 997"},
                {"recall:pairs=40", "pairs=40 is out of range"},
+               {"recall:pairs=2,queries=3", "queries=3, expected at most the words, pairs=2"},
+               {"track:aware=perhaps", "aware"},
                {"track:hops=17", "hops=17 is out of range"},
                {"sample:prompt=0", "prompt=0 without a first token"},
                {"sample:skip=59", "nothing is scored"},
@@ -220,6 +272,11 @@ Test(asked, refusals) {
                   &(task_input){.text = text, .length = LENGTH, .vocab = VOCAB, .bos = -1, .seed = 0}, &w,
                   &canonical),
         ATTN_EINVAL, cases[i].says);
+  assert_refused(
+      task_fill("copy:aware=no",
+                &(task_input){.text = text, .length = LENGTH, .vocab = VOCAB, .bos = -1, .seed = 0}, &w,
+                &canonical),
+      ATTN_ENOTFOUND, "task copy: unknown parameter 'aware'");
   assert_refused(
       task_fill("text",
                 &(task_input){.text = text, .length = W * N - 1, .vocab = VOCAB, .bos = -1, .seed = 0}, &w,

@@ -35,8 +35,9 @@ Test(intervals, cover) {
     of_difference += difference.lo <= 0.2 && 0.2 <= difference.hi;
   }
   expect_covered("mean", of_mean, 0.95, 0.95);
-  /* Exact coverages: Wilson's at n = 60, p = 0.3 is 0.956; the bootstrap's, of steps of 1/60, near 0.94. */
-  expect_covered("share", of_share, 0.94, 0.97);
+  /* Exact coverages: Clopper and Pearson's at n = 60, p = 0.3 is 0.9665; the bootstrap's, of steps of 1/60,
+   * near 0.94. */
+  expect_covered("share", of_share, 0.9665, 0.9665);
   expect_covered("difference", 8 * of_difference, 0.9, 0.98);
 }
 
@@ -44,9 +45,13 @@ Test(intervals, known_values) {
   const double x[] = {1, 2, 3, 4, 5, 6, 7, 8};
   const interval mean = interval_of_mean(x, 8); /* 4.5 +- 2.364624 sqrt(6 / 8) */
   cr_expect(fabs(mean.at - 4.5) < 1e-12 && fabs(mean.hi - mean.at - 2.3646242515927853 * sqrt(0.75)) < 1e-9);
-  const interval ten = interval_of_share(0, 10); /* z^2 / (n + z^2) */
-  cr_expect(ten.at == 0 && ten.lo == 0 && fabs(ten.hi - 0.2775327998628892) < 1e-9, "%.17g", ten.hi);
+  const interval ten = interval_of_share(0, 10); /* (1 - p)^10 = 0.025 */
+  cr_expect(ten.at == 0 && ten.lo == 0 && fabs(ten.hi - (1 - pow(0.025, 0.1))) < 1e-12, "%.17g", ten.hi);
   cr_expect(interval_of_share(10, 10).hi == 1);
+  const interval half =
+      interval_of_share(5, 10); /* Clopper and Pearson: P(X >= 5) = 0.025 at the lower end */
+  cr_expect(fabs(half.lo - 0.18708602844739852) < 1e-12 && fabs(half.lo + half.hi - 1) < 1e-12, "%.17g",
+            half.lo);
 }
 
 Test(intervals, few_units_have_none) {

@@ -20,12 +20,23 @@ attn_status sentence_encode(const task_input *in, const char *text, sentence *ou
   return ATTN_OK;
 }
 
-static int by_place(const void *a, const void *b) {
-  const double x = ((const sentence *)a)->place, y = ((const sentence *)b)->place;
+const char *const sentences_no_yes[] = {"no", "yes", NULL};
+
+static int ascending(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
 
-attn_status sentences_compose(const task_input *in, sentence *all, int64_t count, int64_t window,
+void sentence_places(attn_rng *rng, int64_t count, double *place) {
+  for (int64_t i = 0; i < count; i++) place[i] = attn_rng_uniform(rng);
+  qsort(place, (size_t)count, sizeof *place, ascending);
+}
+
+static int by_place(const void *a, const void *b) {
+  return ascending(&((const sentence *)a)->place, &((const sentence *)b)->place);
+}
+
+attn_status sentences_compose(const task_input *in, sentence *all, int64_t count, int aware, int64_t window,
                               quality_windows *w) {
   const int64_t begin = in->bos >= 0;
   int64_t *to = w->tokens + window * w->n + begin, *from = malloc((size_t)w->n * sizeof *from);
@@ -50,6 +61,8 @@ attn_status sentences_compose(const task_input *in, sentence *all, int64_t count
     to += all[i].count;
   }
   w->first[window] = w->n - 1 - all[count + 1].count;
+  const int64_t question = w->first[window] + 1 - all[count].count;
+  if (!aware && (!w->question || question < w->question)) w->question = question;
   free(from);
   return ATTN_OK;
 }

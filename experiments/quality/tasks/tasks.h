@@ -5,13 +5,21 @@
  *   copy:length=L,alphabet=A       L random tokens (of A of the vocabulary), text, the same tokens again: all
  *                                  but the first of these are the answer. With gap=0 no text lies between
  *
- *   recall:pairs=P,digits=D,depth=Z  P sentences "The number of WORD is DIGITS." in text, and a question for
- *                                  the first; its place is at the share Z of the text, or anywhere (spread).
- *                                  DIGITS are the answer
+ *   recall:pairs=P,values=V,queries=Q,digits=D,depth=Z
+ *                                  V sentences "The number of WORD is DIGITS." of each of P words in text,
+ *                                  and a question for the first Q words; the first of these sentences is at
+ *                                  the share Z of the text, or anywhere (-1). All their DIGITS are the answer
  *
  *   track:chains=C,hops=H          C chains of H + 1 assignments "VAR NAME = NAME."; the names of one are the
- *   answer frequent:alpha=A,words=W       W coded words, the k-th k^-A as frequent; the three most frequent
- *   are the answer sample:temperature=T           text that the exact model itself goes on with
+ *                                  answer
+ *
+ *   frequent:alpha=A,words=W       W coded words, the k-th k^-A as frequent; the three most frequent are the
+ *                                  answer
+ *
+ *   sample:temperature=T           text that the exact model itself goes on with
+ *
+ * With aware=no a cache (quality_request.caches) is cut before the question of recall, track or frequent: its
+ * policy cannot see what will be asked. By default it has seen the question (SnapKV's own setting).
  *
  * No token of an answer is generated: greedy decoding gives an answer exactly iff each of its tokens is the
  * most likely after the true ones before it, so that one pass says whether it would. */

@@ -32,18 +32,15 @@ static void draw_name(attn_rng *rng, char first, int length, char *out) {
 
 typedef struct track_params {
   int64_t chains, hops;
+  int aware;
 } track_params;
 
 static const attn_param track_table[] = {{"chains", ATTN_INT, offsetof(track_params, chains), 1, CHAINS_MAX,
                                           "1", NULL, "chains of assignments, of which one is asked for"},
                                          {"hops", ATTN_INT, offsetof(track_params, hops), 1, HOPS_MAX, "4",
                                           NULL, "assignments of a chain after the first"},
+                                         SENTENCES_AWARE(track_params),
                                          {.name = NULL}};
-
-static int ascending(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
 
 /* The sentences of a chain, in its order; names: those of its variables, with a blank before each. */
 static attn_status write_chain(const track_params *p, const task_input *in, attn_rng *rng, int64_t value,
@@ -51,8 +48,7 @@ static attn_status write_chain(const track_params *p, const task_input *in, attn
   char name[NAME + 1], before[NAME + 1] = "", text[64];
   double place[HOPS_MAX + 1];
   attn_status status = ATTN_OK;
-  for (int64_t i = 0; i <= p->hops; i++) place[i] = attn_rng_uniform(rng);
-  qsort(place, (size_t)p->hops + 1, sizeof *place, ascending);
+  sentence_places(rng, p->hops + 1, place);
   for (int64_t i = 0; !status && i <= p->hops; i++) {
     draw_name(rng, 'A', NAME, name);
     if (i == 0)
@@ -82,7 +78,7 @@ static attn_status track_window(const track_params *p, const task_input *in, int
   snprintf(question, sizeof question, "\nQuestion: which variables are %lld? Answer: VAR", (long long)value);
   if (!status) status = sentence_encode(in, question, &all[count]);
   if (!status) status = sentence_encode(in, names, &all[count + 1]);
-  if (!status) status = sentences_compose(in, all, count, window, w);
+  if (!status) status = sentences_compose(in, all, count, p->aware, window, w);
   sentences_free(all, count + 2);
   return status;
 }
@@ -100,12 +96,14 @@ const task task_track = {"track", track_table, sizeof(track_params), fill_track}
 typedef struct frequent_params {
   double alpha;
   int64_t words;
+  int aware;
 } frequent_params;
 
 static const attn_param frequent_table[] = {{"alpha", ATTN_REAL, offsetof(frequent_params, alpha), 1, 8, "2",
                                              NULL, "the k-th word is k^-alpha as frequent"},
                                             {"words", ATTN_INT, offsetof(frequent_params, words), 16, 1 << 20,
                                              "100", NULL, "coded words of a window"},
+                                            SENTENCES_AWARE(frequent_params),
                                             {.name = NULL}};
 
 /* How often each word stands: shares of `words`, rounded down, and what is left to the first. */
@@ -147,7 +145,7 @@ static attn_status frequent_window(const frequent_params *p, const task_input *i
     status =
         sentence_encode(in, "\nQuestion: which three coded words are the most frequent? Answer:", &all[1]);
   if (!status) status = sentence_encode(in, answer, &all[2]);
-  if (!status) status = sentences_compose(in, all, 1, window, w);
+  if (!status) status = sentences_compose(in, all, 1, p->aware, window, w);
   sentences_free(all, 3);
   free(order);
   free(text);

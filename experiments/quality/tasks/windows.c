@@ -19,7 +19,7 @@ attn_status quality_windows_make(int64_t count, int64_t n, quality_windows *out)
                      (long long)count, (long long)n);
   attn_status status = attn_size_product("windows", (int64_t[]){count, n, 8}, 3, &bytes);
   if (status) return status;
-  *out = (quality_windows){malloc(bytes), calloc((size_t)count, sizeof *out->first), count, n, false};
+  *out = (quality_windows){malloc(bytes), calloc((size_t)count, sizeof *out->first), count, n, 0, false};
   if (out->tokens && out->first) return ATTN_OK;
   quality_windows_free(out);
   return attn_fail(ATTN_ENOMEM, "no memory for %lld windows", (long long)count);
@@ -29,6 +29,12 @@ void quality_windows_free(quality_windows *w) {
   free(w->tokens);
   free(w->first);
   *w = (quality_windows){0};
+}
+
+int64_t quality_windows_prompt(const quality_windows *w) {
+  int64_t prompt = w->question ? w->question : w->n;
+  for (int64_t i = 0; i < w->count; i++) prompt = w->first[i] < prompt ? w->first[i] : prompt;
+  return prompt;
 }
 
 attn_status quality_windows_fill(quality_windows *w, const int64_t *text, int64_t length, int64_t bos,
