@@ -48,7 +48,8 @@ static void take_means(const quality_data *d, window_means *out) {
 static attn_status add_swaps(const question *q, int i, const data_llama_config *c, swap_list *list,
                              data_llama_swap *swaps, int64_t *count) {
   static const double whole = 1;
-  const swap_request asked = {&q->swaps[i].spec, 1, q->swaps[i].layers, "all", "both", &whole, 1, q->n};
+  const swap_request asked = {
+      &q->swaps[i].spec, 1, q->swaps[i].layers, "all", "both", &whole, 1, q->n, NULL, 0, 0};
   attn_status status = swap_list_make(&asked, c, list);
   if (!status && *count + list->count > SWAPS)
     status = attn_fail(ATTN_EUNSUPPORTED, "a model of %lld layers: claims take %d runs at most",

@@ -35,7 +35,11 @@ static const cli_option options[] = {
      CLI_TEXT, REQUEST(ids.text), 0, 0, NULL},
     {"tokens", 0, "FILE", "Windows of these token ids, an int32 or int64 .npy", CLI_TEXT, REQUEST(ids.tokens),
      0, 0, NULL},
-    {"variant", 'v', "SPEC", "Replace attention by this variant (may be repeated)", CLI_OTHER, 0, 0, 0, NULL},
+    {"variant", 'v', "SPEC",
+     "Replace attention by this variant (may be repeated); SPEC@0-3;SPEC@4: in these layers; "
+     "SPEC@pyramid=20: "
+     "budgets fall with the layer, the last is a 20th of the mean",
+     CLI_OTHER, 0, 0, 0, NULL},
     {"cache", 0, "SPEC",
      "As --variant, of a cache: its policy gives up keys from the first scored position on, after a prompt "
      "that is read whole (may be repeated)",

@@ -53,25 +53,29 @@ static int64_t window_of(double density, int64_t n) {
   return w < 1 ? 1 : (int64_t)(w + 0.5);
 }
 
-static attn_status list_swaps(const answer *a, int64_t n, const char *const *specs, int64_t count,
-                              kind_of_runs kind, swap_list *out) {
+/* specs: of the kind; those of ASKED are the request's. */
+static attn_status list_swaps(const answer *a, const quality_windows *w, const char *const *specs,
+                              int64_t count, kind_of_runs kind, swap_list *out) {
   const quality_request *r = a->r;
   static const double one = 1;
-  const swap_request asked = {.specs = specs,
-                              .count = count,
+  const swap_request asked = {.specs = kind == ASKED ? r->specs : specs,
+                              .count = kind == ASKED ? r->spec_count : count,
+                              .caches = r->caches,
+                              .cache_count = kind == ASKED ? r->cache_count : 0,
+                              .prompt = quality_windows_prompt(w),
                               .layers = r->layers,
                               .heads = r->heads,
                               .phase = r->phase,
                               .mixes = kind != ASKED ? &one : r->mixes,
                               .mix_count = kind != ASKED ? 1 : r->mix_count,
-                              .n = n};
+                              .n = w->n};
   return swap_list_make(&asked, data_llama_get_config(a->model), out);
 }
 
 static attn_status run_specs(const answer *a, quality_job *j, const char *const *specs, int64_t count,
                              kind_of_runs kind, swap_list *list) {
   const quality_request *r = a->r;
-  attn_status status = list_swaps(a, j->windows->n, specs, count, kind, list);
+  attn_status status = list_swaps(a, j->windows, specs, count, kind, list);
   if (!status && r->shards > 1 && kind != WINDOWS) swap_list_share(list, r->shard - a->question, r->shards);
   j->swaps = list;
   return status ? status : quality_run(j);
@@ -132,50 +136,12 @@ static attn_status tell(const answer *a, quality_job *j, const swap_list lists[3
   return status;
 }
 
-/* A policy that does not say itself how long its prompt is has that of the windows. */
-static attn_status name_cache(const char *text, int64_t prompt, char **out) {
-  attn_spec *spec = NULL, *cut = NULL;
-  attn_status status = attn_spec_parse(&spec, text);
-  const bool policy = !status && !isnan(attn_spec_number(spec, "prompt")) && !attn_spec_names(spec, "prompt");
-  if (policy) status = attn_spec_with_int(spec, "prompt", prompt, &cut);
-  if (!status && !(*out = text_format("%s", policy ? cut->text : text))) status = ATTN_ENOMEM;
-  attn_spec_destroy(spec);
-  attn_spec_destroy(cut);
-  return status;
-}
-
-/* The specs that are asked for of these windows; released with named_specs_free. */
-typedef struct named_specs {
-  char **text;
-  int64_t count;
-} named_specs;
-
-static void named_specs_free(named_specs *x) {
-  for (int64_t i = 0; x->text && i < x->count; i++) free(x->text[i]);
-  free(x->text);
-}
-
-static attn_status name_specs(const quality_request *r, const quality_windows *w, named_specs *out) {
-  const int64_t prompt = quality_windows_prompt(w);
-  *out = (named_specs){calloc((size_t)(r->spec_count + r->cache_count) + 1, sizeof *out->text),
-                       r->spec_count + r->cache_count};
-  attn_status status = out->text ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the names of variants");
-  for (int64_t i = 0; !status && i < r->spec_count; i++)
-    if (!(out->text[i] = text_format("%s", r->specs[i]))) status = ATTN_ENOMEM;
-  for (int64_t i = 0; !status && i < r->cache_count; i++)
-    status = name_cache(r->caches[i], prompt, &out->text[r->spec_count + i]);
-  return status;
-}
-
 static attn_status run_all(const answer *a, quality_job *j) {
   swap_list lists[3] = {{0}, {0}, {0}};
-  named_specs specs;
-  attn_status status = name_specs(a->r, j->windows, &specs);
-  if (!status) status = run_specs(a, j, (const char *const *)specs.text, specs.count, ASKED, &lists[0]);
+  attn_status status = run_specs(a, j, NULL, 0, ASKED, &lists[0]);
   if (!status && !a->r->bare) status = run_baselines(a, j, &lists[1]);
   if (!status) status = tell(a, j, lists);
   for (int i = 0; i < 3; i++) swap_list_free(&lists[i]);
-  named_specs_free(&specs);
   return status;
 }
 
@@ -212,11 +178,8 @@ static attn_status ask(const answer *a, const char *spec, int64_t n, bool run) {
   attn_status status = prepare(a, spec, n, run, &windows, &asked);
   if (!status && !run) {
     swap_list list = {0};
-    named_specs specs;
-    status = name_specs(r, &windows, &specs);
-    if (!status) status = list_swaps(a, n, (const char *const *)specs.text, specs.count, ASKED, &list);
+    status = list_swaps(a, &windows, NULL, 0, ASKED, &list);
     swap_list_free(&list);
-    named_specs_free(&specs);
   }
   if (!status && run) {
     digest_tokens(&windows, tokens_sha256);

@@ -2,10 +2,14 @@
 #include "experiments/quality/swaps.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_variant.h"
+#include "core/expression/attn_expression.h"
 #include "data/support/file.h"
+#include "experiments/grid/value_texts.h"
 
 /* One number below limit, and where it ends. */
 static bool read_number(const char **text, int64_t limit, int64_t *out) {
@@ -81,35 +85,108 @@ static attn_status read_phase(const char *text, int64_t n, data_llama_swap *out)
                    text, (long long)(n - 1));
 }
 
-/* One variant, in the layers of a run that `text` names after an @, or in all of them. */
-static attn_status make_part(const swap_request *r, const char *text, const member_set *layers, int64_t layer,
-                             const member_set *heads, int64_t head, double mix, data_llama_swap *out,
-                             char **canonical) {
+/* -- the variants of a run -- */
+
+/* What a run is made of, and where its chain of swaps ends. */
+typedef struct maker {
+  const swap_request *r;
+  bool cache;
+  const member_set *layers, *heads;
+  int64_t layer, head;
+  double mix;
+  data_llama_swap *end; /* .spec NULL: the first, which is not made yet */
+} maker;
+
+/* A variant in those layers of the run that are in own, too (NULL: all); shares the spec. */
+static attn_status add_part(maker *m, const attn_spec *spec, bool mean, const unsigned char *own) {
+  const int64_t layers = m->layers->count, heads = m->heads->count;
+  unsigned char *where = malloc((size_t)(layers * heads));
+  data_llama_swap *more = m->end->spec ? calloc(1, sizeof *more) : m->end;
+  if (!where || !more) {
+    free(where);
+    if (more != m->end) free(more);
+    return attn_fail(ATTN_ENOMEM, "no memory for the heads of a model");
+  }
+  for (int64_t l = 0; l < layers; l++)
+    for (int64_t h = 0; h < heads; h++)
+      where[l * heads + h] =
+          is_member(m->layers, m->layer, l) && (!own || own[l]) && is_member(m->heads, m->head, h);
+  /* Of finite queries and keys all scores round to 0 before the softmax. */
+  *more = (data_llama_swap){
+      .spec = attn_spec_share(spec), .where = where, .mix = m->mix, .scale = mean ? 0x1p-100 : 0};
+  if (more != m->end) m->end->next = more;
+  m->end = more;
+  return read_phase(m->r->phase, m->r->n, more);
+}
+
+static attn_status name_budget(void *context, const attn_spec *of) {
+  const char **name = context;
+  if (!*name) *name = of->variant->budget.parameter;
+  return ATTN_OK;
+}
+
+/* A part for each layer. */
+static attn_status add_pyramid(maker *m, const attn_spec *spec, double ratio) {
+  const int64_t layers = m->layers->count;
+  const char *budget = NULL;
+  unsigned char *own = calloc((size_t)layers, 1);
+  attn_status status = own ? attn_spec_each(spec, false, name_budget, &budget)
+                           : attn_fail(ATTN_ENOMEM, "no memory for layers");
+  if (!status && !budget) status = attn_fail(ATTN_EINVAL, "%s@pyramid: it has no budget", spec->text);
+  const double named = attn_spec_number(spec, "recent"), recent = named > 0 ? named : 0,
+               kept = status ? 0 : attn_spec_number(spec, budget) - recent,
+               most = fmin(2 * kept - kept / ratio, fmax((double)m->r->n - recent, kept)),
+               step = layers > 1 ? 2 * (most - kept) / (double)(layers - 1) : 0;
+  if (!status && !(kept >= 0))
+    status = attn_fail(ATTN_EINVAL, "%s@pyramid: fewer keys than recent=%g", spec->text, recent);
+  for (int64_t l = 0; !status && l < layers; l++) {
+    attn_spec *of_layer = NULL;
+    const double more = layers > 1 ? most - (double)l * step : kept;
+    status = attn_spec_with_int(spec, budget, (int64_t)(recent + more + 0.5), &of_layer);
+    own[l] = 1;
+    if (!status) status = add_part(m, of_layer, false, own);
+    own[l] = 0;
+    attn_spec_destroy(of_layer);
+  }
+  free(own);
+  return status;
+}
+
+/* The spec; of a cache, with the windows' prompt where it is a policy that names none. */
+static attn_status parse_spec(const maker *m, const char *text, attn_spec **out) {
+  attn_status status = attn_spec_parse(out, text);
+  if (status || !m->cache || isnan(attn_spec_number(*out, "prompt")) || attn_spec_names(*out, "prompt"))
+    return status;
+  attn_spec *cut = NULL;
+  status = attn_spec_with_int(*out, "prompt", m->r->prompt, &cut);
+  attn_spec_destroy(*out);
+  *out = cut;
+  return status;
+}
+
+/* One variant, in the layers of the run that `text` names after an @, or in all of them. */
+static attn_status add_item(maker *m, const char *text, char **canonical) {
+  static const char pyramid[] = "pyramid=";
   char *spec = text_format("%s", text), *at = spec ? strrchr(spec, '@') : NULL;
-  unsigned char *where = malloc((size_t)(layers->count * heads->count));
   member_set own = {0};
   attn_spec *parsed = NULL;
-  attn_status status = spec && where ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the heads of a model");
-  *out = (data_llama_swap){.where = where, .mix = mix};
-  if (at && (!at[1] || at[1 + strspn(at + 1, "0123456789,-")])) at = NULL; /* of a file's name */
-  if (!status && at) {
-    *at++ = '\0';
-    status = read_set("layers", at, layers->count, &own);
-  }
-  for (int64_t l = 0; !status && l < layers->count; l++)
-    for (int64_t h = 0; h < heads->count; h++)
-      where[l * heads->count + h] =
-          is_member(layers, layer, l) && (!at || own.member[l]) && is_member(heads, head, h);
+  double ratio = 0;
+  attn_status status = spec ? ATTN_OK : ATTN_ENOMEM;
+  const bool falls = at && strncmp(at + 1, pyramid, sizeof pyramid - 1) == 0;
+  if (at && !falls && (!at[1] || at[1 + strspn(at + 1, "0123456789,-")])) at = NULL; /* of a file's name */
+  if (at) *at++ = '\0';
+  if (falls && !(value_real(at + sizeof pyramid - 1, &ratio) && ratio >= 1))
+    status = attn_fail(ATTN_EINVAL, "'%s': expected a number of at least 1 after pyramid=", text);
+  if (!status && at && !falls) status = read_set("layers", at, m->layers->count, &own);
   const bool mean = spec && strcmp(spec, SWAP_MEAN) == 0;
-  if (!status) status = attn_spec_parse(&parsed, mean ? "tiled" : spec);
+  if (!status) status = parse_spec(m, mean ? "tiled" : spec, &parsed);
   if (!status) {
     const char *name = mean ? SWAP_MEAN : parsed->text;
     *canonical = at ? text_format("%s@%s", name, at) : text_format("%s", name);
-    out->spec = parsed;
     if (!*canonical) status = ATTN_ENOMEM;
   }
-  out->scale = mean ? 0x1p-100 : 0; /* of finite queries and keys all scores round to 0 before the softmax */
-  if (!status) status = read_phase(r->phase, r->n, out);
+  if (!status) status = falls ? add_pyramid(m, parsed, ratio) : add_part(m, parsed, mean, own.member);
+  attn_spec_destroy(parsed);
   free(own.member);
   free(spec);
   return status;
@@ -127,25 +204,15 @@ static attn_status refuse_overlap(const data_llama_swap *first, int64_t layers, 
   return ATTN_OK;
 }
 
-static attn_status make_run(const swap_request *r, const char *spec, double mix, const member_set *layers,
-                            int64_t layer, const member_set *heads, int64_t head, swap_run *out) {
+static attn_status make_run(maker *m, const char *spec, swap_run *out) {
   char *copy = text_format("%s", spec);
-  data_llama_swap *to = &out->swap;
   attn_status status = copy ? ATTN_OK : ATTN_ENOMEM;
-  out->phase = r->phase;
+  m->end = &out->swap;
+  out->phase = m->r->phase;
   for (char *item = copy, *next; !status && item; item = next) {
     char *canonical = NULL;
     if ((next = strchr(item, ';'))) *next++ = '\0';
-    if (item > copy) {
-      data_llama_swap *more = calloc(1, sizeof *more);
-      if (!more) {
-        status = attn_fail(ATTN_ENOMEM, "no memory for a swap");
-        break;
-      }
-      to->next = more;
-      to = more;
-    }
-    status = make_part(r, item, layers, layer, heads, head, mix, to, &canonical);
+    status = add_item(m, item, &canonical);
     if (!status) {
       char *longer = out->spec ? text_format("%s;%s", out->spec, canonical) : text_format("%s", canonical);
       free(out->spec);
@@ -154,9 +221,9 @@ static attn_status make_run(const swap_request *r, const char *spec, double mix,
     free(canonical);
   }
   free(copy);
-  if (!status) status = refuse_overlap(&out->swap, layers->count, heads->count, spec);
-  if (!status) status = name_set(layers, layer, &out->layers);
-  return status ? status : name_set(heads, head, &out->heads);
+  if (!status) status = refuse_overlap(&out->swap, m->layers->count, m->heads->count, spec);
+  if (!status) status = name_set(m->layers, m->layer, &out->layers);
+  return status ? status : name_set(m->heads, m->head, &out->heads);
 }
 
 attn_status swap_list_make(const swap_request *r, const data_llama_config *c, swap_list *out) {
@@ -164,14 +231,17 @@ attn_status swap_list_make(const swap_request *r, const data_llama_config *c, sw
   member_set layers = {0}, heads = {0};
   attn_status status = read_set("layers", r->layers, c->layers, &layers);
   if (!status) status = read_set("heads", r->heads, c->heads, &heads);
-  if (!status && !(made.runs = calloc((size_t)(r->count * layers.runs * heads.runs * r->mix_count + 1),
-                                      sizeof *made.runs)))
+  const int64_t specs = r->count + r->cache_count;
+  if (!status &&
+      !(made.runs = calloc((size_t)(specs * layers.runs * heads.runs * r->mix_count + 1), sizeof *made.runs)))
     status = attn_fail(ATTN_ENOMEM, "no memory for the runs of an evaluation");
-  for (int64_t s = 0; !status && s < r->count; s++)
+  for (int64_t s = 0; !status && s < specs; s++)
     for (int64_t l = 0; !status && l < layers.runs; l++)
       for (int64_t h = 0; !status && h < heads.runs; h++)
-        for (int64_t m = 0; !status && m < r->mix_count; m++)
-          status = make_run(r, r->specs[s], r->mixes[m], &layers, l, &heads, h, &made.runs[made.count++]);
+        for (int64_t x = 0; !status && x < r->mix_count; x++) {
+          maker m = {r, s >= r->count, &layers, &heads, l, h, r->mixes[x], NULL};
+          status = make_run(&m, m.cache ? r->caches[s - r->count] : r->specs[s], &made.runs[made.count++]);
+        }
   free(layers.member);
   free(heads.member);
   if (status)

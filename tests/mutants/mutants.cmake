@@ -1088,7 +1088,13 @@ mutant(question-seen experiments/quality/tasks/sentences.c quality_asked/a_cache
   [[const int64_t question = @w->first[window] + 1@ - all[count].count;]] [[w->first[window] + 2]])
 mutant(cache-cut-late experiments/quality/request.c cli_eval/a_policy_sees_the_question_or_not ""
   "a cache holds all keys of a window"
-  [[const int64_t prompt = @quality_windows_prompt(w)@;]] [[w->n]])
+  [[.prompt = @quality_windows_prompt(w)@,]] [[w->n]])
+mutant(pyramid-too-steep experiments/quality/swaps.c quality_asked/a_pyramid_has_the_same_mean ""
+  "the last layer's budget is not the one that leaves the mean"
+  [[2 * (most - kept) / @(double)(layers - 1)@]] [[(double)layers]])
+mutant(pyramid-of-recent experiments/quality/swaps.c quality_asked/a_pyramid_has_the_same_mean ""
+  "recent keys take part in the ratio of the budgets"
+  [[recent = @named > 0 ? named : 0@,]] [[0]])
 mutant(answer-of-others experiments/quality/tasks/recall.c quality_asked/several_numbers_of_several_words ""
   "numbers that are not asked for are in the answer"
   [[i < @p->queries@ ? answer]] [[p->pairs]])

@@ -337,8 +337,36 @@ static const double one = 1;
 static swap_list swaps(const char *layers, const char *heads, const char *phase) {
   const char *specs[] = {"tiled", "streaming:window=5"};
   swap_list l;
-  assert_ok(swap_list_make(&(swap_request){specs, 2, layers, heads, phase, &one, 1, 10}, &config, &l));
+  assert_ok(
+      swap_list_make(&(swap_request){specs, 2, layers, heads, phase, &one, 1, 10, NULL, 0, 0}, &config, &l));
   return l;
+}
+
+/* Budgets of the layers, and the prompt of all. */
+static void expect_pyramid(const char *spec, int64_t n, const double *budget, double prompt) {
+  swap_list l;
+  int layer = 0;
+  assert_ok(
+      swap_list_make(&(swap_request){NULL, 0, "all", "all", "both", &one, 1, n, &spec, 1, 7}, &config, &l));
+  cr_assert_eq(l.count, 1);
+  cr_expect_str_eq(strrchr(l.runs[0].spec, '@'), strrchr(spec, '@'));
+  for (const data_llama_swap *part = &l.runs[0].swap; part; part = part->next, layer++) {
+    cr_expect_eq(attn_spec_number(part->spec, "budget"), budget[layer], "%s: %s", spec, part->spec->text);
+    cr_expect_eq(attn_spec_number(part->spec, "prompt"), prompt, "%s", part->spec->text);
+    for (int i = 0; i < 12; i++) cr_expect_eq(part->where[i], i / 3 == layer, "%d of layer %d", i, layer);
+  }
+  cr_expect_eq(layer, 4);
+  swap_list_free(&l);
+}
+
+/* Of 40 keys besides 8 recent ones the last of 4 layers has 40 / 5, the first 80 - 8, and those between are
+ * on a line; of 20 positions no layer can hold more than 12 besides. */
+Test(asked, a_pyramid_has_the_same_mean) {
+  expect_pyramid("evict:budget=48,recent=8@pyramid=5", 1000, (double[]){80, 59, 37, 16}, 7);
+  expect_pyramid("evict:budget=48,recent=8,prompt=3 | store:k=int4@pyramid=1", 1000,
+                 (double[]){48, 48, 48, 48}, 3);
+  expect_pyramid("evict:budget=18,recent=8@pyramid=20", 20, (double[]){20, 19, 17, 16}, 7);
+  expect_pyramid("evict:budget=48,recent=8@pyramid=20", 20, (double[]){48, 48, 48, 48}, 7);
 }
 
 static void expect_where(const swap_run *r, const char *wanted) {
@@ -368,7 +396,8 @@ Test(asked, sets_of_layers_and_heads) {
 Test(asked, variants_with_layers_of_their_own) {
   const char *specs[] = {"topk:k=4@0,2;streaming:window=5@3", "topk:k=4@1-2"};
   swap_list l;
-  assert_ok(swap_list_make(&(swap_request){specs, 2, "all", "0,2", "both", &one, 1, 10}, &config, &l));
+  assert_ok(
+      swap_list_make(&(swap_request){specs, 2, "all", "0,2", "both", &one, 1, 10, NULL, 0, 0}, &config, &l));
   cr_assert_eq(l.count, 2);
   cr_expect(strncmp(l.runs[0].spec, "topk:k=4,", 9) == 0 &&
                 strstr(l.runs[0].spec, "@0,2;streaming:sink=4,window=5@3"),
@@ -381,13 +410,18 @@ Test(asked, variants_with_layers_of_their_own) {
   swap_list_free(&l);
   static const struct {
     const char *spec, *says;
-  } bad[] = {{"topk@0-1;streaming@1", "layer 1 is named twice"},
+  } bad[] = {{"evict@pyramid=0.5", "at least 1 after pyramid="},
+             {"evict@pyramid=x", "at least 1 after pyramid="},
+             {"full@pyramid=2", "has no budget"},
+             {"evict:recent=8,budget=4@pyramid=20", "fewer keys than recent=8"},
+             {"topk:k=2@pyramid=5", "k=0 is out of range"},
+             {"topk@0-1;streaming@1", "layer 1 is named twice"},
              {"topk@4", "from 0 to 3"},
              {"topk@0;", ""},
              {"topk;topk", "layer 0 is named twice"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    const attn_status status =
-        swap_list_make(&(swap_request){&bad[i].spec, 1, "all", "all", "both", &one, 1, 10}, &config, &l);
+    const attn_status status = swap_list_make(
+        &(swap_request){&bad[i].spec, 1, "all", "all", "both", &one, 1, 10, NULL, 0, 0}, &config, &l);
     cr_expect(status != ATTN_OK && strstr(attn_last_error(), bad[i].says), "%s: %s", bad[i].spec,
               attn_last_error());
   }
@@ -399,14 +433,16 @@ Test(asked, sets_that_do_not_exist) {
   const char *spec = "tiled", *typo = "tilde";
   swap_list l;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    assert_refused(swap_list_make(&(swap_request){&spec, 1, bad[i], "all", "both", &one, 1, 10}, &config, &l),
+    assert_refused(swap_list_make(&(swap_request){&spec, 1, bad[i], "all", "both", &one, 1, 10, NULL, 0, 0},
+                                  &config, &l),
                    ATTN_EINVAL, "expected all, each, or numbers and ranges from 0 to 3");
   static const char *const phases[] = {"",          "decode",    "decode:",   "decode:0",
                                        "prefill:x", "decode:3x", "decode:10", "after:3"};
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++)
-    assert_refused(
-        swap_list_make(&(swap_request){&spec, 1, "all", "all", phases[i], &one, 1, 10}, &config, &l),
-        ATTN_EINVAL, "expected both, prefill:M or decode:M, M from 1 to 9");
-  assert_refused(swap_list_make(&(swap_request){&typo, 1, "all", "all", "both", &one, 1, 10}, &config, &l),
-                 ATTN_ENOTFOUND, "tilde");
+    assert_refused(swap_list_make(&(swap_request){&spec, 1, "all", "all", phases[i], &one, 1, 10, NULL, 0, 0},
+                                  &config, &l),
+                   ATTN_EINVAL, "expected both, prefill:M or decode:M, M from 1 to 9");
+  assert_refused(
+      swap_list_make(&(swap_request){&typo, 1, "all", "all", "both", &one, 1, 10, NULL, 0, 0}, &config, &l),
+      ATTN_ENOTFOUND, "tilde");
 }
