@@ -10,36 +10,81 @@
 
 enum { SAMPLE = 16 /* queries of a head */ };
 
-/* The rows of a head. */
-static attn_status read_head(const seen_run *run, const sample_row *rows, int64_t count, double *read,
-                             double *pairs) {
+/* A query of a head, and what it is looked at for. */
+typedef struct sampled {
+  int64_t i;
+  bool pairs, scored;
+} sampled;
+
+/* SAMPLE queries from the middles of equal parts of all, and as many of those at scored positions, ascending.
+ * Returns how many they are. */
+static int64_t sample_queries(const data_llama_attention *a, int64_t first, int64_t end, sampled *out) {
+  const int64_t from[] = {0, first > a->first ? first - a->first : 0},
+                to[] = {a->count, end < a->first + a->count ? end - a->first : a->count};
+  int64_t next[2] = {0, 0}, most[2], at[2], count = 0;
+  for (int s = 0; s < 2; s++) {
+    const int64_t all = to[s] > from[s] ? to[s] - from[s] : 0;
+    most[s] = SAMPLE < all ? SAMPLE : all;
+  }
+  while (next[0] < most[0] || next[1] < most[1]) {
+    for (int s = 0; s < 2; s++)
+      at[s] = next[s] < most[s] ? from[s] + (2 * next[s] + 1) * (to[s] - from[s]) / (2 * most[s]) : INT64_MAX;
+    const int64_t i = at[0] < at[1] ? at[0] : at[1];
+    for (int s = 0; s < 2; s++) next[s] += at[s] == i;
+    out[count++] = (sampled){i, at[0] == i, at[1] == i};
+  }
+  return count;
+}
+
+/* The share of the exact weights of the visible keys that the others have. score: room for n_kv. */
+static double weight_left(const data_llama_attention *a, const sample_row *row, const bool *visible,
+                          const bool *read, double *score) {
+  const attn_problem *p = attn_plan_problem(a->plan);
+  const int64_t d = p->d_qk, kv_head = row->head / (p->heads / p->kv_heads);
+  const float *q = a->q + ((a->first + row->i) * p->heads + row->head) * d;
+  double most = -(double)INFINITY, all = 0, left = 0;
+  for (int64_t j = 0; j < p->n_kv; j++) {
+    if (!visible[j]) continue;
+    const float *k = a->k + (j * p->kv_heads + kv_head) * d;
+    score[j] = 0;
+    for (int64_t x = 0; x < d; x++) score[j] += p->scale * (double)q[x] * (double)k[x];
+    most = fmax(most, score[j]);
+  }
+  for (int64_t j = 0; j < p->n_kv; j++) {
+    const double weight = visible[j] ? exp(score[j] - most) : 0;
+    all += weight;
+    if (!read[j]) left += weight;
+  }
+  return left / all;
+}
+
+/* The queries of a head. */
+static attn_status read_head(const data_llama_attention *a, const seen_run *run, int64_t head,
+                             const sampled *queries, int64_t count, quality_layer *out) {
   const attn_problem *p = attn_plan_problem(run->plan);
+  sample_row rows[2 * SAMPLE];
   seen_keys seen = {0};
+  for (int64_t r = 0; r < count; r++) rows[r] = (sample_row){0, head, queries[r].i};
   attn_status status = seen_make(run, rows, NULL, count, &seen);
   if (status) return status;
   const attn_pattern *pattern = seen_of(&seen, 0);
   attn_run *runs = malloc((size_t)visible_most_runs(pattern, p) * sizeof *runs);
-  bool *inside = malloc((size_t)p->n_kv * sizeof *inside);
-  if (!runs || !inside) status = attn_fail(ATTN_ENOMEM, "no memory for the keys that a query sees");
+  bool *read = malloc(2 * (size_t)p->n_kv * sizeof *read), *visible = read + p->n_kv;
+  double *score = malloc((size_t)p->n_kv * sizeof *score);
+  if (!runs || !read || !score) status = attn_fail(ATTN_ENOMEM, "no memory for the keys that a query sees");
   for (int64_t r = 0; !status && r < count; r++) {
-    *pairs += (double)visible_keys(p, rows[r].i, p->n_kv);
-    *read += (double)visible_mark(pattern, p, 0, rows[r].head, rows[r].i, p->n_kv, runs, inside);
+    const int64_t keys = visible_mark(pattern, p, 0, head, rows[r].i, p->n_kv, runs, read);
+    if (queries[r].pairs) out->pairs += (double)visible_keys(p, rows[r].i, p->n_kv);
+    if (queries[r].pairs) out->read += (double)keys;
+    if (!queries[r].scored) continue;
+    visible_mark(NULL, p, 0, head, rows[r].i, p->n_kv, runs, visible);
+    out->left += weight_left(a, &rows[r], visible, read, score);
+    out->judged++;
   }
   free(runs);
-  free(inside);
+  free(read);
+  free(score);
   seen_free(&seen);
-  return status;
-}
-
-static attn_status read_heads(const data_llama_attention *a, const seen_run *run, double *read,
-                              double *pairs) {
-  const int64_t heads = attn_plan_problem(run->plan)->heads, count = SAMPLE < a->count ? SAMPLE : a->count;
-  attn_status status = ATTN_OK;
-  for (int64_t h = 0; !status && h < heads; h++) {
-    sample_row rows[SAMPLE];
-    for (int64_t r = 0; r < count; r++) rows[r] = (sample_row){0, h, (2 * r + 1) * a->count / (2 * count)};
-    status = read_head(run, rows, count, read, pairs);
-  }
   return status;
 }
 
@@ -64,10 +109,11 @@ static double bits_held(const attn_problem *p, const attn_kv_store *store, const
   return (double)held * (k + v) / ((double)p->n_kv * (double)(p->d_qk + p->d_v));
 }
 
-attn_status quality_density(const data_llama_attention *a, double *read, double *pairs, double *bits) {
+attn_status quality_density(const data_llama_attention *a, int64_t first, int64_t end, quality_layer *out) {
   const attn_problem *p = attn_plan_problem(a->plan);
   attn_view view, own;
   attn_plan *reader = NULL;
+  sampled queries[2 * SAMPLE];
   stored_copies copies = {.k = a->k, .v = a->v};
   seen_run run = {.plan = a->plan, .view = &view, .q = a->q + a->first * p->heads * p->d_qk};
   attn_status status = attn_plan_inspect(a->plan, &own);
@@ -80,11 +126,12 @@ attn_status quality_density(const data_llama_attention *a, double *read, double 
   }
   run.k = copies.k;
   run.v = copies.v;
-  if (!status) *bits = bits_held(p, own.store, &view);
+  if (!status) out->bits = bits_held(p, own.store, &view);
   if (!status && (view.features || view.projection || view.low_rank || view.residual))
-    *read = *pairs = (double)NAN;
-  else if (!status && !isnan(*pairs))
-    status = read_heads(a, &run, read, pairs);
+    out->read = out->pairs = out->left = (double)NAN;
+  const int64_t count = sample_queries(a, first, end, queries);
+  for (int64_t h = 0; !status && !isnan(out->pairs) && h < p->heads; h++)
+    status = read_head(a, &run, h, queries, count, out);
   stored_copies_free(&copies);
   attn_plan_destroy(reader);
   return status;

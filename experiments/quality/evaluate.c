@@ -119,7 +119,7 @@ static attn_status take_attention(void *to, const data_llama_attention *a) {
     l->error += by * by;
     l->size += exact * exact;
   }
-  return quality_density(a, &l->read, &l->pairs, &l->bits);
+  return quality_density(a, c->text->first[a->window], c->text->n - 1, l);
 }
 
 static attn_status make(const quality_windows *text, int64_t swaps, int64_t layers, quality_data *d) {

@@ -23,10 +23,11 @@ typedef struct quality_extreme {
 
 /* What a swap does to a layer's attention, over all windows. */
 typedef struct quality_layer {
-  double error, size; /* sums of squares of o' - o and of o */
-  double seconds;     /* in the variant */
-  double read, pairs; /* keys that sampled queries read, of those that they may */
-  double bits;        /* of a cache (density.h); 0: the layer is not replaced */
+  double error, size;  /* sums of squares of o' - o and of o */
+  double seconds;      /* in the variant */
+  double read, pairs;  /* keys that sampled queries read, of those that they may */
+  double left, judged; /* exact weight of keys that are not read, summed over queries at scored positions */
+  double bits;         /* of a cache (density.h); 0: the layer is not replaced */
 } quality_layer;
 
 typedef struct quality_data {

@@ -87,7 +87,7 @@ quality_word quality_word_of(interval dnll, double margin) {
 }
 
 attn_status quality_summarise(const quality_data *d, int64_t swap, quality_row *out) {
-  double *room, read = 0, pairs = 0, bits = 0, replaced = 0, error = 0, size = 0;
+  double *room, read = 0, pairs = 0, left = 0, judged = 0, bits = 0, replaced = 0, error = 0, size = 0;
   attn_status status = make_room(d, &room);
   if (status) return status;
   quality_row r = {.dnll = over_windows(d, swap, dnll, room),
@@ -110,6 +110,8 @@ attn_status quality_summarise(const quality_data *d, int64_t swap, quality_row *
     const quality_layer *layer = &d->layer[swap * d->layers + l];
     read += layer->read;
     pairs += layer->pairs;
+    left += layer->left;
+    judged += layer->judged;
     r.seconds += layer->seconds;
     bits += layer->bits;
     replaced += layer->bits > 0;
@@ -117,6 +119,7 @@ attn_status quality_summarise(const quality_data *d, int64_t swap, quality_row *
     size += layer->size;
   }
   r.density = read / pairs;
+  r.mass_left = left / judged;
   r.kv_bits = bits / replaced;
   r.error = size > 0 ? sqrt(error / size) : (double)NAN;
   free(room);

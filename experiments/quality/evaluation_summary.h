@@ -19,10 +19,11 @@ typedef struct quality_row {
   interval whole_change;   /* of that share, by the swap; bootstrap over windows */
   double top1_certified;   /* share of positions whose token provably stays */
   double kl_median, kl_p99, kl_max, dp_rms, range_median;
-  double density; /* share of causal pairs read; NaN: neither pattern, selection nor exact */
-  double kv_bits; /* of a cache (density.h), a mean over the layers that are replaced */
-  double seconds; /* in the variant */
-  double error;   /* relative, of the replaced attention outputs, over layers */
+  double density;   /* share of causal pairs read; NaN: neither pattern, selection nor exact */
+  double mass_left; /* exact weight of keys that are not read, a mean over scored positions */
+  double kv_bits;   /* of a cache (density.h), a mean over the layers that are replaced */
+  double seconds;   /* in the variant */
+  double error;     /* relative, of the replaced attention outputs, over layers */
 } quality_row;
 
 /* The exact model: mean negative log-likelihood, nats a token, and as in quality_row. */

@@ -47,6 +47,7 @@ static void add_header(text_table *t, bool mixed, const char *const *titles, siz
 static void add_run(text_table *t, const quality_record *r, bool mixed) {
   add_name(t, r, mixed);
   table_add(t, r->density <= 1 ? "%.2f" : "-", 100 * r->density);
+  add_number(t, 100 * r->mass_left);
   add_number(t, r->kv_bits);
   add_interval(t, r->dnll, r->dnll_lo, r->dnll_hi, "%+.4f");
   add_interval(t, r->kl, r->kl_lo, r->kl_hi, "%.4g");
@@ -102,7 +103,7 @@ static void print_doubts(FILE *out, const quality_record *const *runs, size_t co
 }
 
 attn_status quality_print(FILE *out, const quality_record *const *runs, size_t count, table_format format) {
-  static const char *const titles[] = {"read %",  "bits",    "dNLL",  "95 %",  "KL",    "95 %",
+  static const char *const titles[] = {"read %",  "left %",  "bits",  "dNLL",  "95 %",  "KL", "95 %",
                                        "top-1 %", "right %", "all %", "PPL x", "error", ""};
   text_table t;
   const quality_record *first = NULL;

@@ -57,6 +57,7 @@ const result_column quality_columns[] = {
     FLAG("status", status, run_status_names, "how the run ended", .varies = true),
     TEXT(message, "why the run did not end well"),
     SIZE(density, "share of causal pairs that was read; NaN: neither a pattern, a selection nor exact"),
+    SIZE(mass_left, "exact weight of the keys that are not read, mean over queries at scored positions"),
     MEASURE(kv_bits, "1", "bits of a cache after the last position, for an element of each key and value"),
     SIZE(attention_error, "relative error of the replaced attention's output, in the model as it runs"),
     VARYING(attention_time, "s", "time in the variant, over all windows and layers"),
@@ -268,6 +269,7 @@ attn_status quality_record_fill(quality_record *r, const quality_data *d, const 
     *intervals[i].hi = intervals[i].from.hi;
   }
   r->density = row.density;
+  r->mass_left = row.mass_left;
   r->kv_bits = row.kv_bits;
   r->attention_error = row.error;
   r->attention_time = row.seconds;

@@ -22,7 +22,7 @@ typedef struct quality_record {
   double end_time; /* seconds since the epoch */
   int status;      /* run_status of results/row.h */
   char *message;
-  double density, kv_bits, attention_error, attention_time;
+  double density, mass_left, kv_bits, attention_error, attention_time;
   double nll_uniform, nll_unigram, nll_exact, nll, dnll, dnll_lo, dnll_hi, ppl_ratio, kl, kl_lo, kl_hi,
       kl_median, kl_p99, kl_max;
   double top1, top1_lo, top1_hi, top1_certified, dp_rms, range_median;

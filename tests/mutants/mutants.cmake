@@ -1098,6 +1098,9 @@ mutant(pyramid-of-recent experiments/quality/swaps.c quality_asked/a_pyramid_has
 mutant(answer-of-others experiments/quality/tasks/recall.c quality_asked/several_numbers_of_several_words ""
   "numbers that are not asked for are in the answer"
   [[i < @p->queries@ ? answer]] [[p->pairs]])
+mutant(left-of-first-queries experiments/quality/density.c quality_evaluate/what_is_left_out_is_what_log_sum_exps_say ""
+  "the weight that is left out is that of queries before the replaced ones"
+  [[@(a->first + row->i)@ * p->heads]] [[row->i]])
 mutant(share-too-narrow experiments/mathematics/intervals.c quality_intervals/known_values ""
   "the lower end counts one miss fewer"
   [[beta_quantile(tail, hit, @missed + 1@)]] [[missed]])

@@ -135,8 +135,72 @@ Test(evaluate, density_is_the_share_of_pairs) {
   cr_expect_float_eq(row[1].density, row[0].density, 1e-12);
   cr_expect_float_eq(row[2].density, 1, 1e-12);
   cr_expect_float_eq(row[3].density, 2.0 / (N - 1 + N), 1e-12);
-  cr_expect(row[2].error == 0 && row[0].error > 0.1);
+  cr_expect(row[2].error == 0 && row[0].error > 0.1 && row[2].mass_left == 0);
   quality_data_free(&d);
+}
+
+/* What log-sum-exps of a windowed and of exact attention leave: 1 - e^(lse_S - lse), of 16 queries of each
+ * head at scored positions of each window; sums over a layer, of 512 terms whose scores are in fp32. */
+static attn_status add_left(void *to, const data_llama_attention *a) {
+  const attn_problem *p = attn_plan_problem(a->plan);
+  double lse[2][4 * N], *left = (double *)to + a->layer;
+  attn_plan *exact = NULL;
+  assert_ok(attn_plan_create(&exact, p, "tiled", NULL));
+  const attn_plan *const plans[] = {a->plan, exact};
+  for (int s = 0; s < 2; s++) {
+    float *o = malloc((size_t)(p->n_q * p->heads * p->d_v) * sizeof *o);
+    void *work = malloc(attn_plan_work_size(plans[s]) + 1);
+    assert_ok(attn_plan_execute_lse(plans[s], a->q + a->first * p->heads * p->d_qk, a->k, a->v, NULL, o,
+                                    lse[s], work));
+    free(o);
+    free(work);
+  }
+  attn_plan_destroy(exact);
+  const int64_t first = windows.first[a->window] > a->first ? windows.first[a->window] : a->first,
+                scored = N - 1 - first, most = scored < 16 ? scored : 16;
+  for (int64_t h = 0; h < p->heads; h++)
+    for (int64_t r = 0; r < most; r++) {
+      const int64_t at = h * p->n_q + first - a->first + (2 * r + 1) * scored / (2 * most);
+      *left += 1 - exp(lse[0][at] - lse[1][at]);
+    }
+  return ATTN_OK;
+}
+
+static attn_status no_logits(void *to, const data_llama_rows *r) {
+  (void)to, (void)r;
+  return ATTN_OK;
+}
+
+Test(evaluate, what_is_left_out_is_what_log_sum_exps_say) {
+  const data_llama_swap swaps[] = {
+      {.spec = spec_of("streaming:sink=1,window=5"), .mix = 1},
+      {.spec = spec_of("evict:score=snapkv,budget=6,recent=2,prompt=50"), .mix = 1},
+      {.spec = spec_of("topk:k=3"), .phase = DATA_LLAMA_DECODE, .decode = 12, .mix = 1}};
+  for (int s = 0; s < 3; s++) {
+    double left[8] = {0}, all = 0, judged = 0;
+    quality_row row;
+    quality_data d = evaluate(&swaps[s], 1);
+    assert_ok(data_llama_run(llama, &(data_llama_pass){.tokens = windows.tokens,
+                                                       .windows = W,
+                                                       .n = N,
+                                                       .scored = FIRST,
+                                                       .swaps = &swaps[s],
+                                                       .count = 1,
+                                                       .to = left,
+                                                       .attention = add_left,
+                                                       .logits = no_logits}));
+    for (int64_t l = 0; l < d.layers; l++) {
+      cr_expect_float_eq(d.layer[l].left, left[l], 1e-4, "%d, layer %d: %g, not %g", s, (int)l,
+                         d.layer[l].left, left[l]);
+      all += left[l];
+      judged += d.layer[l].judged;
+    }
+    assert_ok(quality_summarise(&d, 0, &row));
+    cr_expect_float_eq(row.mass_left, all / judged, 1e-6, "%g", row.mass_left);
+    cr_expect(row.mass_left > 0.01 && row.mass_left < 1);
+    cr_expect_eq(judged, (double)(W * d.layers * 4 * (s == 2 ? 11 : 16)));
+    quality_data_free(&d);
+  }
 }
 
 /* Of N positions a policy holds its budget, and a store in fewer bits: an element has 32 bits, or 8.5,
