@@ -24,10 +24,17 @@ static int compare(const void *a, const void *b) {
   return (left > right || (isnan(left) && !isnan(right))) - (left < right || (isnan(right) && !isnan(left)));
 }
 
-/* The fastest whose interval lies below exact attention's and which leaves keys out, if it reads any. */
-static void choose(advice *a) {
-  qsort(a->settings, (size_t)a->count, sizeof *a->settings, compare);
-  a->best = -1;
+static int compare_errors(const void *a, const void *b) {
+  const double x = ((const advice_setting *)a)->error, y = ((const advice_setting *)b)->error;
+  return (x > y || (isnan(x) && !isnan(y))) - (x < y || (isnan(y) && !isnan(x)));
+}
+
+/* Of caches the one of least error; else the fastest whose interval lies below exact attention's and which
+ * leaves keys out, if it reads any. */
+static void choose(const advice_request *r, advice *a) {
+  qsort(a->settings, (size_t)a->count, sizeof *a->settings, r->kv_bytes ? compare_errors : compare);
+  a->best = r->kv_bytes && a->count && !isnan(a->settings[0].error) ? 0 : -1;
+  if (r->kv_bytes) return;
   for (int64_t i = a->count - 1; i >= 0; i--) {
     const advice_setting *s = &a->settings[i];
     const double slow = isnan(s->time_hi) ? DOUBT * s->time : s->time_hi;
@@ -50,14 +57,14 @@ attn_status advice_make(const advice_request *r, advice *out) {
   a.threads = r->threads ? r->threads : omp_get_max_threads();
   attn_status status = specs ? parse_all(r, specs, count) : attn_fail(ATTN_ENOMEM, "no memory for specs");
   if (!status) status = survey_search(r, specs, count, &a, &limit);
-  if (!status) status = survey_time(r, limit, &a);
+  if (!status && !r->kv_bytes) status = survey_time(r, limit, &a);
   for (size_t i = 0; specs && i < count; i++) attn_spec_destroy(specs[i]);
   free(specs);
   if (status) {
     advice_free(&a);
     return status;
   }
-  choose(&a);
+  choose(r, &a);
   *out = a;
   return ATTN_OK;
 }

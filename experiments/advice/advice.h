@@ -21,11 +21,12 @@ typedef struct advice_request {
    * oracles: those that are the best of their rank (attn_low_rank), which cost more than exact attention. */
   const char *const *specs;
   int count;
-  double error; /* relative Frobenius error, in (0, 1) */
-  double limit; /* seconds for the search of a variant, looked at between executions */
-  int draws;    /* of what is drawn, at most ADVICE_DRAWS */
-  int64_t seed; /* the first draw's */
-  int threads;  /* 0: OpenMP's default */
+  double error;     /* relative Frobenius error, in (0, 1) */
+  int64_t kv_bytes; /* not 0: the specs are caches of so many bytes (caches.h), and the best errs least */
+  double limit;     /* seconds for the search of a variant, looked at between executions */
+  int draws;        /* of what is drawn, at most ADVICE_DRAWS */
+  int64_t seed;     /* the first draw's */
+  int threads;      /* 0: OpenMP's default */
   void (*progress)(void *to, double done, const char *text); /* done: share of the work, from 0 to 1 */
   void *to;
 } advice_request;
@@ -55,8 +56,9 @@ typedef struct advice {
   /* Those within the error first, by time, then those of them that read all keys, then the others by
    * error. */
   advice_setting *settings;
-  int64_t count, best; /* best: -1 if none is faster than exact attention */
-  double load;         /* average of the last minute, when the search began; NaN: not known */
+  int64_t count,
+      best;    /* best: -1 if none is faster than exact attention; of caches, if no output is finite */
+  double load; /* average of the last minute, when the search began; NaN: not known */
   int threads, cores;
   double mean_v;      /* error of the mean of the values, which looks at no key */
   char **unsupported; /* [unsupported_count] lines, each of a variant that was left out, and why */

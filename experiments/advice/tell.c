@@ -56,6 +56,17 @@ static void print_best(FILE *out, const advice_request *r, const advice *a, cons
   put_command(out, s->spec, operands);
 }
 
+/* The cache of least error, and what is known of that. */
+static void print_cache(FILE *out, const advice_request *r, const advice *a, const char *operands) {
+  const advice_setting *s = &a->settings[a->best];
+  char error[SHORT_TEXT], bytes[SHORT_TEXT];
+  fprintf(out, "%s errs least of %lld caches of at most %s on this input: error %s, ", s->spec,
+          (long long)a->count, short_bytes((double)r->kv_bytes, bytes), percent(s->error, error));
+  fprintf(out,
+          s->draws ? "estimated from draws.\n" : "certain: nothing is drawn and every row was compared.\n");
+  put_command(out, s->spec, operands);
+}
+
 /* Why nothing is better than exact attention. */
 static void print_none(FILE *out, const advice_request *r, const advice *a, const char *operands) {
   const advice_setting *s = a->count ? &a->settings[0] : NULL;
@@ -169,7 +180,7 @@ attn_status advice_print(FILE *out, const advice_request *r, const advice *a, co
   char goal[SHORT_TEXT], mean[SHORT_TEXT], within[64];
   const unsigned common = common_doubts(a);
   text_table t = {.columns = 11, .left = 1, .last_left = true};
-  (a->best < 0 ? print_none : print_best)(out, r, a, operands);
+  (a->best < 0 ? print_none : r->kv_bytes ? print_cache : print_best)(out, r, a, operands);
   fprintf(out, "\nOff by: zeros 100 %%, the mean of V %s.", percent(a->mean_v, mean));
   if (a->mean_v <= r->error)
     fprintf(out, " It ignores the keys, so an error within %s is uninformative here.",
@@ -240,7 +251,8 @@ json_t *advice_json(const advice_request *r, const advice *a) {
   json_t *all = json_object(), *settings = json_array(), *not_possible = json_array();
   bool good =
       all && settings && not_possible && !json_object_set_new(all, "input", input_json(r)) &&
-      put(all, "error", r->error) && !json_object_set_new(all, "exact", setting_json(&a->exact, true)) &&
+      put(all, "error", r->error) && put(all, "kv_bytes", r->kv_bytes ? (double)r->kv_bytes : (double)NAN) &&
+      !json_object_set_new(all, "exact", setting_json(&a->exact, true)) &&
       put(all, "mean_v_error", a->mean_v) && put(all, "load", a->load) &&
       !json_object_set_new(all, "threads", json_integer(a->threads)) &&
       !json_object_set_new(all, "processors", json_integer(a->cores)) &&

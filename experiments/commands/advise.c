@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "data/support/file.h"
+#include "experiments/advice/caches.h"
 #include "experiments/advice/tell.h"
 #include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"
@@ -23,7 +24,7 @@ typedef struct arguments {
   const char *specs[SPECS_MAX];
   int count;
   double error, limit;
-  int64_t draws;
+  int64_t draws, kv_bytes;
   bool causal, json, quiet;
   int threads;
   target_options target;
@@ -37,6 +38,11 @@ typedef struct arguments {
 static const cli_option options[] = {
     READING_OPTIONS(arguments, reading),
     {"error", 0, "E", "Target relative error, as 5% or 0.05 (default 10%)", CLI_OTHER, 0, 0, 0, NULL},
+    {"kv-bytes", 0, "BYTES",
+     "Instead of --error: of the policies of caches SPEC (by default those of evict) and of the types of "
+     "stores "
+     "the least error whose keys and values take at most BYTES, as 64KiB",
+     CLI_OTHER, 0, 0, 0, NULL},
     {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_FLAG, offsetof(arguments, causal),
      0, 0, NULL},
     {"limit", 0, "T", "Time limit of the search of a variant, seconds (default 20)", CLI_REAL,
@@ -76,6 +82,12 @@ static void read_other(struct argp_state *state, void *input, const char *option
       argp_error(state, "%s '%s': expected a share between 0 and 1", option, text);
     return;
   }
+  if (option && strcmp(option, "--kv-bytes") == 0) {
+    const size_t length = strlen(text);
+    if (length > 1 && text[length - 1] == 'B') text[length - 1] = '\0';
+    a->kv_bytes = cli_int(state, option, text, 1, INT64_C(1) << 53);
+    return;
+  }
   if (reading_option(state, &a->reading, option, text)) return;
   if (a->count == SPECS_MAX) argp_error(state, "'%s': at most %d variants", text, SPECS_MAX);
   a->specs[a->count++] = text;
@@ -91,6 +103,7 @@ static void complete(struct argp_state *state, void *input) {
     reading_complete(state, &a->reading, true);
     return;
   }
+  if (a->kv_bytes) argp_error(state, "--kv-bytes is for tensors (--in), not for --model");
   if (!a->model.ids.text == !a->model.ids.tokens)
     argp_error(state, "--model: expected either --text FILE or --tokens FILE");
   if (!(a->model.kl_budget > 0)) argp_error(state, "--kl %g: expected a positive number", a->model.kl_budget);
@@ -113,6 +126,9 @@ static const cli_command parser = {
         "the error is certain (nothing is drawn: every row was compared with exact attention) or estimated "
         "from "
         "several draws.\n\n"
+        "With --kv-bytes, each policy holds as many keys as fit, in each of several types, and the settings "
+        "are "
+        "listed by their error.\n\n"
         "With --model, the cheapest method is chosen for each layer among the SPECs (by default windows with "
         "sinks, pages and the keys of largest score, of n/16, n/8, n/4 and n/2 keys), so that all layers "
         "together cost the divergence --kl from the exact model, as each layer's error and sensitivity "
@@ -198,24 +214,31 @@ static attn_status advise(const arguments *a) {
   data_target *target = NULL;
   attn_problem problem;
   advice found = {.best = -1};
+  advice_caches caches = {.count = 0};
   progress_line progress = {.quiet = a->quiet, .start = timing_now(), .told = timing_now()};
   attn_status status = reading_read(&a->reading, &qkv);
   if (status) return status;
   problem = data_qkv_problem(&qkv);
   problem.causal = a->causal;
-  const advice_request r = {.input = &qkv,
-                            .problem = &problem,
-                            .specs = a->specs,
-                            .count = a->count,
-                            .error = a->error,
-                            .limit = a->limit,
-                            .draws = (int)a->draws,
-                            .seed = a->model.seed,
-                            .threads = a->threads,
-                            .progress = show,
-                            .to = &progress};
+  advice_request r = {.input = &qkv,
+                      .problem = &problem,
+                      .specs = a->specs,
+                      .count = a->count,
+                      .error = a->error,
+                      .kv_bytes = a->kv_bytes,
+                      .limit = a->limit,
+                      .draws = (int)a->draws,
+                      .seed = a->model.seed,
+                      .threads = a->threads,
+                      .progress = show,
+                      .to = &progress};
   status = data_qkv_check_finite(&qkv);
   if (!status) status = target_make(&a->target, &problem, &target);
+  if (!status && a->kv_bytes) {
+    status = advice_caches_make(&problem, a->kv_bytes, a->specs, a->count, &caches);
+    r.specs = (const char *const *)caches.spec;
+    r.count = caches.count;
+  }
   if (!status) {
     reading_tell("attnlab advise", &qkv);
     if (!a->quiet) status_line_open(&progress.line);
@@ -224,6 +247,7 @@ static attn_status advise(const arguments *a) {
   }
   if (!status) status = tell(a, &r, &found);
   advice_free(&found);
+  advice_caches_free(&caches);
   data_target_free(target);
   data_qkv_free(&qkv);
   return status;

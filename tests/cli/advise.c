@@ -72,6 +72,56 @@ static double apply(const char *spec) {
   return sqrt(gap / size);
 }
 
+/* Two heads of keys and values of 8 numbers; codes have blocks of 32. A position takes 4 rows of 32 bytes in
+ * f32, of 16 in f16, of 34, 18 and 12 in q8_0, q4_0 and int2: as many as fit into 2 KiB are held. */
+Test(cli_advise, a_cache_fits_into_its_bytes) {
+  static const struct {
+    const char *store;
+    int bytes;
+  } types[] = {{"", 128},
+               {"store:k=f16,v=f16", 64},
+               {"store", 136},
+               {"store:v=q4_0", 104},
+               {"store:k=q4_0,v=q4_0", 72},
+               {"store:k=int2,v=int2", 48}};
+  write_inputs(0.5);
+  json_t *all = ask("advise --in qkv.h5 --causal --kv-bytes 2KiB -q --json evict:score=tova,recent=3");
+  const json_t *settings = json_object_get(all, "settings");
+  cr_assert_eq(json_array_size(settings), 6);
+  for (size_t t = 0, found = 0; t < 6; t++, found = 0) {
+    char spec[128];
+    snprintf(spec, sizeof spec, "evict:score=tova,budget=%d,recent=3%s%s", 2048 / types[t].bytes,
+             t ? " | " : "", types[t].store);
+    for (size_t i = 0; i < 6; i++)
+      found += strcmp(json_string_value(json_object_get(json_array_get(settings, i), "spec")), spec) == 0;
+    cr_expect_eq(found, 1, "%s: %s", spec, result.out);
+  }
+  for (size_t i = 1; i < 6; i++)
+    cr_expect(number(json_array_get(settings, i - 1), "error") <=
+              number(json_array_get(settings, i), "error"));
+  const json_t *first = json_array_get(settings, 0);
+  cr_expect_str_eq(json_string_value(json_object_get(all, "best")),
+                   json_string_value(json_object_get(first, "spec")));
+  cr_expect(number(first, "error") > 0 && number(first, "certain") >= number(first, "error"));
+  json_decref(all);
+  all = ask("advise --in qkv.h5 --causal --kv-bytes 12287 -q --json evict:score=tova"); /* of 96 * 128 */
+  cr_expect_str_eq(json_string_value(json_object_get(all, "best")), "store:k=f16,v=f16");
+  json_decref(all);
+  static const char *const bad[][2] = {
+      {"47", "a cache of 47 bytes holds no key: a position takes 48 at least"},
+      {"12Ki", "all 96 positions fit into 12288 bytes as they are"},
+      {"2KiB topk", "topk: expected a policy of caches"},
+      {"2KiB evict:budget=8", "evict:budget=8: its budget follows"},
+      {"2KiB --model x --text y", "expected either --in"},
+      {"0", "expected an integer from 1"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char arguments[128];
+    snprintf(arguments, sizeof arguments, "advise --in qkv.h5 --causal -q --kv-bytes %s", bad[i][0]);
+    command_run(arguments, &result);
+    cr_expect(result.exit_code == 2 && strstr(result.err, bad[i][1]), "%s", result.err);
+  }
+}
+
 Test(cli_advise, what_is_said_is_what_apply_does) {
   write_inputs(0.5);
   json_t *all = ask("advise --in qkv.h5 --error 0.3 --json");

@@ -1098,6 +1098,12 @@ mutant(pyramid-of-recent experiments/quality/swaps.c quality_asked/a_pyramid_has
 mutant(answer-of-others experiments/quality/tasks/recall.c quality_asked/several_numbers_of_several_words ""
   "numbers that are not asked for are in the answer"
   [[i < @p->queries@ ? answer]] [[p->pairs]])
+mutant(cache-of-keys-alone experiments/advice/caches.c cli_advise/a_cache_fits_into_its_bytes ""
+  "the bytes of values are not counted"
+  [[@attn_row_bytes(p->d_qk, k) + attn_row_bytes(p->d_v, v)@]] [[attn_row_bytes(p->d_qk, k)]])
+mutant(cache-of-most-error experiments/advice/advice.c cli_advise/a_cache_fits_into_its_bytes ""
+  "the cache of the largest error comes first"
+  [[return @(x > y || (isnan(x) && !isnan(y))) - (x < y || (isnan(y) && !isnan(x)))@;]] [[(x < y) - (x > y)]])
 mutant(left-of-first-queries experiments/quality/density.c quality_evaluate/what_is_left_out_is_what_log_sum_exps_say ""
   "the weight that is left out is that of queries before the replaced ones"
   [[@(a->first + row->i)@ * p->heads]] [[row->i]])
