@@ -10,7 +10,7 @@ static int64_t text[LENGTH];
 static void begin(void) {
   for (int64_t i = 0; i < LENGTH; i++) text[i] = i + 100;
 }
-TestSuite(asked, .init = begin);
+TestSuite(quality_asked, .init = begin);
 
 static quality_windows fill(const char *spec, int64_t bos, uint64_t seed) {
   quality_windows w;
@@ -24,7 +24,7 @@ static quality_windows fill(const char *spec, int64_t bos, uint64_t seed) {
   return w;
 }
 
-Test(asked, windows_of_a_text_follow_one_another_and_do_not_overlap) {
+Test(quality_asked, windows_of_a_text_follow_one_another_and_do_not_overlap) {
   bool moved = false;
   for (uint64_t seed = 0; seed < 20; seed++) {
     const int64_t bos = seed % 2 ? 1 : -1;
@@ -46,7 +46,7 @@ Test(asked, windows_of_a_text_follow_one_another_and_do_not_overlap) {
   cr_expect(moved, "every seed takes the text's beginning");
 }
 
-Test(asked, a_copy_is_a_copy) {
+Test(quality_asked, a_copy_is_a_copy) {
   for (int gap = -1; gap <= 12; gap += 13) {
     char spec[64];
     snprintf(spec, sizeof spec, "copy:length=10,alphabet=5,gap=%d", gap);
@@ -92,7 +92,7 @@ static quality_windows fill_bytes(const char *spec) {
 }
 
 /* Following the assignments from the value that is asked for gives the answer, whatever else is assigned. */
-Test(asked, variables_are_tracked_through_their_chain) {
+Test(quality_asked, variables_are_tracked_through_their_chain) {
   for (int chains = 1; chains <= 4; chains += 3) {
     char spec[64], window[LONG_TEXT + 1];
     snprintf(spec, sizeof spec, "track:chains=%d,hops=3", chains);
@@ -121,7 +121,7 @@ Test(asked, variables_are_tracked_through_their_chain) {
   }
 }
 
-Test(asked, the_answer_is_the_most_frequent_words) {
+Test(quality_asked, the_answer_is_the_most_frequent_words) {
   quality_windows w = fill_bytes("frequent:alpha=2,words=60");
   for (int64_t i = 0; i < W; i++) {
     char window[LONG_TEXT + 1], *words[80], answer[32] = "", *question;
@@ -149,7 +149,7 @@ Test(asked, the_answer_is_the_most_frequent_words) {
 }
 
 /* Bytes for tokens: the sentences can be read. */
-Test(asked, a_number_is_recalled_from_where_it_stands) {
+Test(quality_asked, a_number_is_recalled_from_where_it_stands) {
   enum { LONG = 600 };
   int64_t blanks[LONG * W];
   double places = 0;
@@ -198,7 +198,7 @@ Test(asked, a_number_is_recalled_from_where_it_stands) {
 }
 
 /* The numbers of every word that is asked for, word by word, in the order of the text. */
-Test(asked, several_numbers_of_several_words) {
+Test(quality_asked, several_numbers_of_several_words) {
   quality_windows w = fill_bytes("recall:pairs=4,values=3,queries=2,digits=3,depth=0.5");
   bool turned = false;
   for (int64_t i = 0; i < W; i++) {
@@ -228,7 +228,7 @@ Test(asked, several_numbers_of_several_words) {
 }
 
 /* A cache is cut at the first token of an answer, or else before anything of a question has arrived. */
-Test(asked, a_cache_is_cut_after_the_question_or_before_it) {
+Test(quality_asked, a_cache_is_cut_after_the_question_or_before_it) {
   static const char *const specs[] = {"recall:pairs=3,queries=3,aware=%s", "track:aware=%s",
                                       "frequent:words=60,aware=%s"};
   for (int s = 0; s < 3; s++)
@@ -247,7 +247,7 @@ Test(asked, a_cache_is_cut_after_the_question_or_before_it) {
     }
 }
 
-Test(asked, refusals) {
+Test(quality_asked, refusals) {
   static const struct {
     const char *spec, *says;
   } cases[] = {{"riddle", "task 'riddle': expected"},
@@ -294,7 +294,7 @@ Test(asked, refusals) {
 
 /* At temperature 0 the model's own greedy text, at others texts that differ with the seed and agree with
  * it. */
-Test(asked, a_sample_is_drawn_from_the_model) {
+Test(quality_asked, a_sample_is_drawn_from_the_model) {
   enum { SHORT = 24 };
   data_llama *llama;
   int64_t ids[SHORT * 2];
@@ -361,7 +361,7 @@ static void expect_pyramid(const char *spec, int64_t n, const double *budget, do
 
 /* Of 40 keys besides 8 recent ones the last of 4 layers has 40 / 5, the first 80 - 8, and those between are
  * on a line; of 20 positions no layer can hold more than 12 besides. */
-Test(asked, a_pyramid_has_the_same_mean) {
+Test(quality_asked, a_pyramid_has_the_same_mean) {
   expect_pyramid("evict:budget=48,recent=8@pyramid=5", 1000, (double[]){80, 59, 37, 16}, 7);
   expect_pyramid("evict:budget=48,recent=8,prompt=3 | store:k=int4@pyramid=1", 1000,
                  (double[]){48, 48, 48, 48}, 3);
@@ -374,7 +374,7 @@ static void expect_where(const swap_run *r, const char *wanted) {
     cr_expect_eq(r->swap.where[i], wanted[i] - '0', "%s %s: %d", r->layers, r->heads, i);
 }
 
-Test(asked, sets_of_layers_and_heads) {
+Test(quality_asked, sets_of_layers_and_heads) {
   swap_list l = swaps("all", "all", "both");
   cr_expect_eq(l.count, 2);
   expect_where(&l.runs[0], "111111111111");
@@ -393,7 +393,7 @@ Test(asked, sets_of_layers_and_heads) {
   swap_list_free(&l);
 }
 
-Test(asked, variants_with_layers_of_their_own) {
+Test(quality_asked, variants_with_layers_of_their_own) {
   const char *specs[] = {"topk:k=4@0,2;streaming:window=5@3", "topk:k=4@1-2"};
   swap_list l;
   assert_ok(
@@ -427,7 +427,7 @@ Test(asked, variants_with_layers_of_their_own) {
   }
 }
 
-Test(asked, sets_that_do_not_exist) {
+Test(quality_asked, sets_that_do_not_exist) {
   static const char *const bad[] = {
       "", "4", "0,", ",0", "2-1", "0-4", "-1", "a", "0 1", "all,0", "99999999999999999999"};
   const char *spec = "tiled", *typo = "tilde";

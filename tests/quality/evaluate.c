@@ -30,7 +30,7 @@ static void end(void) {
   quality_windows_free(&windows);
   fixture_end();
 }
-TestSuite(evaluate, .init = begin, .fini = end);
+TestSuite(quality_evaluate, .init = begin, .fini = end);
 
 static quality_data evaluate(const data_llama_swap *swaps, int64_t count) {
   quality_data d;
@@ -38,7 +38,7 @@ static quality_data evaluate(const data_llama_swap *swaps, int64_t count) {
   return d;
 }
 
-Test(evaluate, the_exact_model_is_its_logits) {
+Test(quality_evaluate, the_exact_model_is_its_logits) {
   quality_data d = evaluate(NULL, 0);
   float *logits = malloc(sizeof *logits * N * V);
   quality_exact e;
@@ -75,7 +75,7 @@ Test(evaluate, the_exact_model_is_its_logits) {
   quality_data_free(&d);
 }
 
-Test(evaluate, theorems_hold_at_every_position) {
+Test(quality_evaluate, theorems_hold_at_every_position) {
   const data_llama_swap swaps[] = {{.spec = spec_of("streaming:sink=0,window=4"), .mix = 1},
                                    {.spec = spec_of("performer:features=8"), .mix = 1},
                                    {.spec = spec_of("full"), .mix = 1}};
@@ -104,7 +104,7 @@ Test(evaluate, theorems_hold_at_every_position) {
 }
 
 /* Threads give positions in any order: what is kept must be the same. */
-Test(evaluate, an_extreme_does_not_depend_on_the_order) {
+Test(quality_evaluate, an_extreme_does_not_depend_on_the_order) {
   static const double of[][2] = {{0, 1}, {0, 3}, {0, 2}, {1, 8}, {2, 16}, {0.5, 4}};
   enum { COUNT = sizeof of / sizeof *of };
   for (int zeros = 0; zeros < 2; zeros++)
@@ -121,7 +121,7 @@ Test(evaluate, an_extreme_does_not_depend_on_the_order) {
       }
 }
 
-Test(evaluate, density_is_the_share_of_pairs) {
+Test(quality_evaluate, density_is_the_share_of_pairs) {
   const data_llama_swap swaps[] = {
       {.spec = spec_of("streaming:sink=0,window=1"), .mix = 1},
       {.spec = spec_of("topk:k=1"), .mix = 1},
@@ -171,7 +171,7 @@ static attn_status no_logits(void *to, const data_llama_rows *r) {
   return ATTN_OK;
 }
 
-Test(evaluate, what_is_left_out_is_what_log_sum_exps_say) {
+Test(quality_evaluate, what_is_left_out_is_what_log_sum_exps_say) {
   const data_llama_swap swaps[] = {
       {.spec = spec_of("streaming:sink=1,window=5"), .mix = 1},
       {.spec = spec_of("evict:score=snapkv,budget=6,recent=2,prompt=50"), .mix = 1},
@@ -205,7 +205,7 @@ Test(evaluate, what_is_left_out_is_what_log_sum_exps_say) {
 
 /* Of N positions a policy holds its budget, and a store in fewer bits: an element has 32 bits, or 8.5,
  * and of a policy 8 of N keys are left. What reads a store reads as many keys as without it. */
-Test(evaluate, bits_are_those_of_the_keys_that_are_held) {
+Test(quality_evaluate, bits_are_those_of_the_keys_that_are_held) {
   const data_llama_swap swaps[] = {
       {.spec = spec_of("tiled"), .mix = 1},
       {.spec = spec_of("topk:k=1"), .mix = 1},
@@ -228,7 +228,7 @@ Test(evaluate, bits_are_those_of_the_keys_that_are_held) {
 }
 
 /* Of codes of rows: of d = 64 elements a norm takes 16 bits, and that of what is left 16 more. */
-Test(evaluate, bits_are_those_of_codes) {
+Test(quality_evaluate, bits_are_those_of_codes) {
   const data_llama_swap swaps[] = {{.spec = spec_of("turbo:bits=3"), .mix = 1},
                                    {.spec = spec_of("turbo:bits=3,prod=yes,of=k"), .mix = 1},
                                    {.spec = spec_of("qjl:bits=2"), .mix = 1},
@@ -258,7 +258,7 @@ static quality_record record(const quality_data *d, int64_t swap, const char *sp
   return r;
 }
 
-Test(evaluate, a_file_gives_back_what_was_written) {
+Test(quality_evaluate, a_file_gives_back_what_was_written) {
   const data_llama_swap swaps[] = {{.spec = spec_of("streaming:sink=1,window=8"), .mix = 1},
                                    {.spec = spec_of("performer:features=8"), .mix = 1}};
   quality_data d = evaluate(swaps, 2);
@@ -305,7 +305,7 @@ Test(evaluate, a_file_gives_back_what_was_written) {
 /* -1 of float64 */
 #define BITS_OF_MINUS_1 (-INT64_C(0x4010000000000000))
 
-Test(evaluate, numbers_out_of_range_are_refused_by_name) {
+Test(quality_evaluate, numbers_out_of_range_are_refused_by_name) {
   static const struct {
     size_t offset;
     int64_t value;
@@ -332,7 +332,7 @@ Test(evaluate, numbers_out_of_range_are_refused_by_name) {
   }
 }
 
-Test(evaluate, other_files_are_not_evaluations) {
+Test(quality_evaluate, other_files_are_not_evaluations) {
   quality_set set;
   const char *path = fixture_path("x.h5");
   fixture_write(path, "hello", 5);

@@ -13,7 +13,7 @@ static void expect_covered(const char *what, int covered, double least, double m
   cr_expect(share >= least - slack && share <= most + slack, "%s: %g covered", what, share);
 }
 
-Test(intervals, cover) {
+Test(quality_intervals, cover) {
   int of_mean = 0, of_share = 0, of_difference = 0;
   attn_rng rng;
   attn_rng_init(&rng, 20260103, 0, 0);
@@ -41,7 +41,7 @@ Test(intervals, cover) {
   expect_covered("difference", 8 * of_difference, 0.9, 0.98);
 }
 
-Test(intervals, known_values) {
+Test(quality_intervals, known_values) {
   const double x[] = {1, 2, 3, 4, 5, 6, 7, 8};
   const interval mean = interval_of_mean(x, 8); /* 4.5 +- 2.364624 sqrt(6 / 8) */
   cr_expect(fabs(mean.at - 4.5) < 1e-12 && fabs(mean.hi - mean.at - 2.3646242515927853 * sqrt(0.75)) < 1e-9);
@@ -54,7 +54,7 @@ Test(intervals, known_values) {
             half.lo);
 }
 
-Test(intervals, few_units_have_none) {
+Test(quality_intervals, few_units_have_none) {
   const double x[] = {1, 2, 3, 4, 5, 6, 7};
   cr_expect(interval_of_mean(x, 7).at == 4 && isnan(interval_of_mean(x, 7).lo));
   cr_expect(isnan(interval_of_share(3, 7).hi) && isnan(interval_of_mean(x, 0).at));
