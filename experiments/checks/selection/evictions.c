@@ -244,12 +244,13 @@ static outcome judge_ranking(const watched *w, char *text, size_t size) {
                              .kv_head = w->kv_head};
   outcome worst = OUTCOME_NONE;
   const int64_t every = attn_kv_observes(w->e->view->cache->score) ? 1 : (w->n - w->first) / RANKED_STEPS + 1;
-  for (int64_t t = w->first + 1; t < w->n && t < w->keys; t++) {
-    int64_t gone, kept;
-    if (t % every && t != w->e->view->cache->prompt) continue;
+  int64_t next = w->first + 1, gone, kept;
+  for (int64_t t = next; t < w->n && t < w->keys; t++) {
+    if (t < next && t != w->e->view->cache->prompt) continue;
     if (outcome_worsen(&worst, judge_step(w, &h, t, &gone, &kept)))
       snprintf(text, size, "position %lld: key %lld went, and key %lld of a smaller score stayed",
                (long long)t, (long long)gone, (long long)kept);
+    if (gone >= 0) next = t + every;
   }
   return worst;
 }
