@@ -10,8 +10,11 @@ typedef struct attn_kv_held {
   const int64_t *position; /* [count] */
   const double *keys;      /* of d elements; held key j is row row[j], or row j where this is NULL */
   const int64_t *row;
+  /* With attn_kv_score.values: of d_v elements, in the same rows; else NULL. */
+  int64_t d_v;
+  const double *values;
   uint64_t seed;
-  int64_t kv_head;
+  int64_t kv_head, recent; /* attn_kv_rule.recent */
   /* With attn_kv_score.window: of the last queries attn_kv_weights has the softmax over the keys that each
    * saw, a mean over the query heads of the kv head. A key that came after the query has 0. */
   int64_t queries;
@@ -28,14 +31,16 @@ typedef struct attn_kv_held {
 
 /* What the law of a score looks at: all positions of a kv head, and what was held when. */
 typedef struct attn_kv_history {
-  int64_t d, n;          /* elements of a key; positions */
-  const double *keys;    /* [n - first, d]: attn_kv_key */
+  int64_t d, n;       /* elements of a key; positions */
+  const double *keys; /* [n - first, d]: attn_kv_key */
+  int64_t d_v;
+  const double *values;  /* [n, d_v], where the score reads them */
   int64_t first;         /* 0; where a score is fixed, the only key that may be asked for */
   const bool *held;      /* [n, n]: does the query at position t see key j? */
   const double *weights; /* [n, n]: what it gave it, as attn_kv_weights; NULL where the score reads none */
   const double *later;   /* [n, n]: attn_kv_held.later by key when position t arrives; NULL likewise */
   uint64_t seed;
-  int64_t kv_head;
+  int64_t kv_head, recent;
 } attn_kv_history;
 
 static inline const double *attn_kv_key(const attn_kv_history *h, int64_t j) {
@@ -50,6 +55,7 @@ typedef struct attn_kv_score {
   int64_t window; /* queries whose weights it reads; 0: none */
   bool sums;      /* it reads sum and seen */
   bool future;    /* it reads later: an oracle, which no cache can ask */
+  bool values;    /* it reads values; no fixed score does */
   void (*score)(const attn_kv_held *, double *score);
   /* The definition, which checks hold score against: of a held key when position t arrives, in fp64. NULL: it
    * is not said. */
@@ -64,7 +70,7 @@ static inline const double *attn_kv_weights(const attn_kv_held *h, int64_t query
 static inline bool attn_kv_observes(const attn_kv_score *s) { return s->window > 0 || s->sums; }
 
 /* The library's, and their names as choices of a parameter. */
-enum { ATTN_KV_SCORES = 9 };
+enum { ATTN_KV_SCORES = 10 };
 ATTN_API extern const char *const attn_kv_score_names[ATTN_KV_SCORES + 1];
 ATTN_API const attn_kv_score *attn_kv_score_at(int64_t index);
 
@@ -125,22 +131,22 @@ ATTN_API attn_cost attn_kv_cost(const attn_context *, const attn_kv_rule *);
 /* One kv head under a rule: keys arrive, queries are observed, keys go. */
 typedef struct attn_kv_head {
   attn_kv_rule rule;
-  int64_t kv_head, d, capacity, count;
+  int64_t kv_head, d, d_v, capacity, count;
   bool by_position; /* the key of a position is that row of keys, not the row of its number among the held */
   int64_t *position, *seen;
   double *sum, *fixed;
   double *weights; /* [window][capacity], a ring */
   int64_t queries, newest;
-  double *score, *own, *mean; /* of the held keys: scores, a query's weights in one head and in all */
-  const double *later;        /* attn_kv_held.later; the caller's, between arrivals */
+  double *score, *own, *mean;   /* of the held keys: scores, a query's weights in one head and in all */
+  const double *values, *later; /* of attn_kv_held; the caller's, between arrivals */
   struct attn_kv_rank *rank;
   int64_t *gone, *gone_position; /* of the last arrival: numbers of held keys, as they were before it */
 } attn_kv_head;
 
 /* Bytes of a head that holds at most `capacity` keys, and the head in that memory, 64-byte aligned.
  * position: [capacity], for the positions of held keys. */
-ATTN_API size_t attn_kv_head_bytes(const attn_kv_rule *, int64_t capacity);
-ATTN_API void attn_kv_head_begin(attn_kv_head *, const attn_kv_rule *, int64_t kv_head, int64_t d,
+ATTN_API size_t attn_kv_head_bytes(const attn_kv_rule *, const attn_problem *, int64_t capacity);
+ATTN_API void attn_kv_head_begin(attn_kv_head *, const attn_kv_rule *, const attn_problem *, int64_t kv_head,
                                  int64_t capacity, bool by_position, int64_t *position, void *memory);
 
 /* Makes room for the key of this position, and takes it. Returns how many keys went, ascending in h->gone.

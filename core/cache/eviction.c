@@ -22,11 +22,11 @@ static attn_kv_rule all_keys(const attn_problem *p) {
   return (attn_kv_rule){.score = &last_weights, .budget = p->n_kv, .recent = 1, .every = 1, .chunk = 1};
 }
 
-/* Keys and a query of each head that shares them in fp64, and the head. With a score of the future a head of
+/* Keys, values where scores read them, and a query of each head that shares them in fp64, and the head. With a score of the future a head of
  * all keys too, and the weights of keys for queries to come: positions are taken in parts of `part`, sums are
  * kept at the end of each, and at each position of one. */
 typedef struct room {
-  double *keys, *queries;
+  double *keys, *values, *queries;
   int64_t *position;
   void *head;
   int64_t part, *all_position;
@@ -38,11 +38,12 @@ static room carve(const attn_problem *p, const attn_kv_rule *r, attn_carver *car
   room w = {.keys = attn_carve(carver, p->n_kv, p->d_qk, sizeof(double)),
             .queries = attn_carve(carver, p->heads / p->kv_heads, p->d_qk, sizeof(double)),
             .position = attn_carve(carver, capacity(r, p), 1, sizeof(int64_t)),
-            .head = attn_carve(carver, 1, 1, attn_kv_head_bytes(r, capacity(r, p)))};
+            .head = attn_carve(carver, 1, 1, attn_kv_head_bytes(r, p, capacity(r, p)))};
   const attn_kv_rule all = all_keys(p);
+  if (r->score->values) w.values = attn_carve(carver, p->n_kv, p->d_v, sizeof(double));
   if (!r->score->future) return w;
   w.all_position = attn_carve(carver, p->n_kv, 1, sizeof(int64_t));
-  w.all = attn_carve(carver, 1, 1, attn_kv_head_bytes(&all, p->n_kv));
+  w.all = attn_carve(carver, 1, 1, attn_kv_head_bytes(&all, p, p->n_kv));
   for (w.part = 1; w.part * w.part < p->n_kv;) w.part++;
   w.sums = attn_carve(carver, p->n_kv, 1, sizeof(double));
   w.after = attn_carve(carver, w.part, p->n_kv, sizeof(double));
@@ -75,7 +76,7 @@ static attn_kv_head look_ahead(const attn_call *call, int64_t batch, int64_t kv_
   const attn_problem *p = call->context->problem;
   const attn_kv_rule rule = all_keys(p);
   attn_kv_head all;
-  attn_kv_head_begin(&all, &rule, kv_head, p->d_qk, p->n_kv, true, w->all_position, w->all);
+  attn_kv_head_begin(&all, &rule, p, kv_head, p->n_kv, true, w->all_position, w->all);
   for (int64_t t = 0; t < keys; t++) attn_kv_arrive(&all, t, w->keys, w->keys + t * p->d_qk);
   for (int64_t j = 0; j < keys; j++) w->sums[j] = 0;
   for (int64_t t = keys - 1; t >= 0; t--) {
@@ -116,7 +117,11 @@ static void prepare(const void *rule, const attn_call *call, int64_t batch, int6
   for (int64_t t = 0; t < keys; t++)
     attn_convert(attn_row(call->k, p->k, batch, kv_head, t, p->dtype), attn_stored(p->k, p->dtype), p->d_qk,
                  ATTN_F64, w.keys + t * p->d_qk);
-  attn_kv_head_begin(&h, r, kv_head, p->d_qk, capacity(r, p), true, w.position, w.head);
+  for (int64_t t = 0; t < keys && w.values; t++)
+    attn_convert(attn_row(call->v, p->v, batch, kv_head, t, p->dtype), attn_stored(p->v, p->dtype), p->d_v,
+                 ATTN_F64, w.values + t * p->d_v);
+  attn_kv_head_begin(&h, r, p, kv_head, capacity(r, p), true, w.position, w.head);
+  h.values = w.values;
   if (r->score->future) all = look_ahead(call, batch, kv_head, keys, &w);
   for (int64_t t = 0; t < keys; t++) {
     if (r->score->future) h.later = later_at(call, batch, t, keys, &all, &w);
@@ -195,6 +200,9 @@ attn_status attn_kv_applicable(const attn_context *c, const attn_kv_rule *r) {
         "variant %s: budget = %lld, expected at least recent - 1 and every = %lld in chunks of %lld: %lld",
         name, (long long)r->budget, (long long)r->every, (long long)r->chunk,
         (long long)(r->recent - 1 + attn_kv_period(r)));
+  if (r->score->fixed && r->score->values)
+    return attn_fail(ATTN_EINVAL, "variant %s: score %s is fixed, and reads values; let it not be fixed",
+                     name, r->score->name);
   if (!p->causal) return attn_fail(ATTN_EUNSUPPORTED, "variant %s: only causal attention", name);
   if ((attn_kv_observes(r->score) || r->score->future) && p->n_q != p->n_kv)
     return attn_fail(
@@ -206,13 +214,17 @@ attn_status attn_kv_applicable(const attn_context *c, const attn_kv_rule *r) {
 
 attn_status attn_kv_describe(attn_builder *b, const attn_context *c, const attn_kv_rule *r, attn_parts *out) {
   if (!c || !r || !out) return attn_null("a rule of caches", !c ? "context" : !r ? "rule" : "parts");
-  static const attn_exemption of_keys[] = {{ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
+  /* The first holds where scores read values. */
+  static const attn_exemption of_keys[] = {{ATTN_EXEMPT_VALUES, "which keys are held depends on values"},
+                                           {ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
                                            {0, NULL}},
-                              of_weights[] = {{ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
+                              of_weights[] = {{ATTN_EXEMPT_VALUES, "which keys are held depends on values"},
+                                              {ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
                                               {ATTN_EXEMPT_ROWS,
                                                "which keys are held depends on the queries before"},
                                               {0, NULL}},
-                              of_future[] = {{ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
+                              of_future[] = {{ATTN_EXEMPT_VALUES, "which keys are held depends on values"},
+                                             {ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
                                              {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS,
                                               "which keys are held depends on the queries and keys to come"},
                                              {0, NULL}};
@@ -222,8 +234,10 @@ attn_status attn_kv_describe(attn_builder *b, const attn_context *c, const attn_
   const attn_status status = attn_builder_keep(b, r, sizeof *r, &kept);
   if (status) return status;
   carve(p, r, &counter);
-  out->exempt = r->score->future ? of_future : attn_kv_observes(r->score) ? of_weights : of_keys;
-  if (out->exempt != of_keys) out->caps &= ~(uint32_t)ATTN_CAP_CROSS;
+  const bool all_queries = r->score->future || attn_kv_observes(r->score);
+  out->exempt = r->score->future ? of_future : all_queries ? of_weights : of_keys;
+  if (!r->score->values) out->exempt++;
+  if (all_queries) out->caps &= ~(uint32_t)ATTN_CAP_CROSS;
   out->cache = *r;
   out->selector = (attn_selector){.state = kept,
                                   .share = ATTN_SHARE_GROUP,
@@ -294,7 +308,8 @@ attn_cost attn_kv_cost(const attn_context *c, const attn_kv_rule *r) {
   } else if (!r->score->fixed) {
     const schedule s = schedule_of(r);
     const double times = fmax(0, (double)(p->n_kv - s.first)) / (double)s.period;
-    result.mul_add += (double)(p->batch * p->kv_heads) * times * (double)r->budget * 2 * d;
+    result.mul_add += (double)(p->batch * p->kv_heads) * times * (double)r->budget * 2 *
+                      (d + (r->score->values ? (double)p->d_v : 0));
   }
   return result;
 }

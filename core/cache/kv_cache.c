@@ -19,7 +19,7 @@ struct attn_kv_cache {
   attn_kv_rule rule;
   int64_t most, rows;             /* keys that a kv head may hold, and for how many there is room */
   char *k, *v;                    /* [batch, kv_heads, rows, d] */
-  double *wide;                   /* the keys again in fp64, where scores read them or queries are observed */
+  double *wide, *wide_v;          /* keys and values again in fp64, where scores or queries read them */
   int64_t *position;              /* [batch, kv_heads, rows], where keys go */
   attn_kv_head *head;             /* [batch, kv_heads], where keys go */
   char *state;                    /* of these */
@@ -60,6 +60,9 @@ static size_t v_bytes(const attn_kv_cache *c) {
 static size_t wide_bytes(const attn_kv_cache *c) {
   return c->evicts && !c->rule.score->fixed ? (size_t)c->problem.d_qk * sizeof(double) : 0;
 }
+static size_t wide_v_bytes(const attn_kv_cache *c) {
+  return c->evicts && c->rule.score->values ? (size_t)c->problem.d_v * sizeof(double) : 0;
+}
 
 static void drop_plan(attn_kv_cache *c) {
   if (!c->plan) return;
@@ -74,6 +77,7 @@ static void give_rows(attn_kv_cache *c) {
   give(c, c->k, lines(c) * c->rows, k_bytes(c));
   give(c, c->v, lines(c) * c->rows, v_bytes(c));
   give(c, c->wide, lines(c) * c->rows, wide_bytes(c));
+  give(c, c->wide_v, lines(c) * c->rows, wide_v_bytes(c));
   give(c, c->position, lines(c) * c->rows, sizeof(int64_t));
 }
 
@@ -111,14 +115,17 @@ static attn_status grow(attn_kv_cache *c, int64_t wanted) {
   larger.k = take(&larger, lines(c) * rows, k_bytes(c));
   larger.v = larger.k ? take(&larger, lines(c) * rows, v_bytes(c)) : NULL;
   larger.wide = larger.v && wide_bytes(c) ? take(&larger, lines(c) * rows, wide_bytes(c)) : NULL;
+  larger.wide_v = larger.v && wide_v_bytes(c) ? take(&larger, lines(c) * rows, wide_v_bytes(c)) : NULL;
   larger.position = larger.v && c->evicts ? take(&larger, lines(c) * rows, sizeof(int64_t)) : NULL;
-  if (!larger.v || (wide_bytes(c) && !larger.wide) || (c->evicts && !larger.position)) {
+  if (!larger.v || (wide_bytes(c) && !larger.wide) || (wide_v_bytes(c) && !larger.wide_v) ||
+      (c->evicts && !larger.position)) {
     give_rows(&larger);
     return ATTN_ENOMEM;
   }
   move_rows(c, c->k, c->rows, larger.k, rows, k_bytes(c));
   move_rows(c, c->v, c->rows, larger.v, rows, v_bytes(c));
   move_rows(c, c->wide, c->rows, larger.wide, rows, wide_bytes(c));
+  move_rows(c, c->wide_v, c->rows, larger.wide_v, rows, wide_v_bytes(c));
   move_rows(c, c->position, c->rows, larger.position, rows, sizeof(int64_t));
   c->bytes = larger.bytes;
   give_rows(c);
@@ -212,13 +219,13 @@ static attn_status make_state(attn_kv_cache *c) {
   for (int64_t b = 0; b < batch; b++) c->length[b] = c->held[b] = 0;
   for (int64_t b = 0; b < batch; b++) c->went[b] = -1;
   if (!c->evicts) return ATTN_OK;
-  c->state_bytes = (attn_kv_head_bytes(&c->rule, c->most) + 63) / 64 * 64;
+  c->state_bytes = (attn_kv_head_bytes(&c->rule, &c->problem, c->most) + 63) / 64 * 64;
   if (!(c->head = take(c, lines(c), sizeof *c->head))) return ATTN_ENOMEM;
   if (!(c->state = take(c, lines(c), c->state_bytes))) return ATTN_ENOMEM;
   c->row = take(c, lines(c) * (group_of(c) + 1) * c->problem.d_qk, sizeof *c->row);
   if (!c->row || !(c->code = take(c, lines(c), k_bytes(c)))) return ATTN_ENOMEM;
   for (int64_t line = 0; line < lines(c); line++)
-    attn_kv_head_begin(&c->head[line], &c->rule, line % c->problem.kv_heads, c->problem.d_qk, c->most, false,
+    attn_kv_head_begin(&c->head[line], &c->rule, &c->problem, line % c->problem.kv_heads, c->most, false,
                        NULL, c->state + (size_t)line * c->state_bytes);
   return ATTN_OK;
 }
@@ -316,15 +323,18 @@ static void arrive(attn_kv_cache *c, const arrivals *a, int64_t line, int64_t i,
   const attn_problem *p = &c->problem;
   const int64_t batch = line / p->kv_heads, d = p->d_qk, group = group_of(c), position = c->length[batch] + i;
   const size_t q_bytes = (size_t)d * attn_dtype_size(attn_stored(p->q, p->dtype));
-  double *own = c->row + line * (group + 1) * d, *wide = c->wide ? c->wide + line * c->rows * d : NULL;
+  double *own = c->row + line * (group + 1) * d, *wide = c->wide ? c->wide + line * c->rows * d : NULL,
+         *wide_v = c->wide_v ? c->wide_v + line * c->rows * p->d_v : NULL;
   attn_kv_head *h = &c->head[line];
   const int64_t before = h->count;
   attn_convert(k, attn_stored(p->k, p->dtype), d, ATTN_F64, own);
+  h->values = wide_v;
   const int64_t gone = attn_kv_arrive(h, position, wide, own);
   if (gone) {
     close_gaps(rows_of(c, c->k, line, k_bytes(c)), k_bytes(c), before, h->gone, gone);
     close_gaps(rows_of(c, c->v, line, v_bytes(c)), v_bytes(c), before, h->gone, gone);
     if (wide) close_gaps(wide, wide_bytes(c), before, h->gone, gone);
+    if (wide_v) close_gaps(wide_v, wide_v_bytes(c), before, h->gone, gone);
     if (line % p->kv_heads == 0) c->went[batch] = position;
   }
   if (wide) memcpy(wide + (h->count - 1) * d, own, wide_bytes(c));
@@ -355,6 +365,9 @@ static void take_line(attn_kv_cache *c, const arrivals *a, int64_t line) {
     else
       attn_convert(k, c->k_given, p->d_qk, attn_stored(p->k, p->dtype), k_row);
     attn_convert(v, c->v_given, p->d_v, attn_stored(p->v, p->dtype), v_row);
+    if (c->wide_v)
+      attn_convert(v_row, attn_stored(p->v, p->dtype), p->d_v, ATTN_F64,
+                   c->wide_v + (line * c->rows + at) * p->d_v);
   }
 }
 
@@ -487,6 +500,7 @@ static void copy_state(const attn_kv_cache *from, attn_kv_cache *to) {
   if (rows) memcpy(to->k, from->k, rows * k_bytes(to));
   if (rows) memcpy(to->v, from->v, rows * v_bytes(to));
   if (to->wide) memcpy(to->wide, from->wide, rows * wide_bytes(to));
+  if (to->wide_v) memcpy(to->wide_v, from->wide_v, rows * wide_v_bytes(to));
   if (to->position) memcpy(to->position, from->position, rows * sizeof *to->position);
   if (!to->evicts) return;
   memcpy(to->state, from->state, (size_t)lines(to) * to->state_bytes);

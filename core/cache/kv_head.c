@@ -28,23 +28,26 @@ static void carve(attn_kv_head *h, attn_carver *c) {
   h->weights = s->window ? attn_carve(c, s->window, n, sizeof *h->weights) : NULL;
 }
 
-size_t attn_kv_head_bytes(const attn_kv_rule *rule, int64_t capacity) {
+static attn_kv_head head_of(const attn_kv_rule *rule, const attn_problem *p, int64_t capacity,
+                            attn_carver *carver) {
+  attn_kv_head h = {.rule = *rule, .d = p->d_qk, .d_v = p->d_v, .capacity = capacity};
+  carve(&h, carver);
+  return h;
+}
+
+size_t attn_kv_head_bytes(const attn_kv_rule *rule, const attn_problem *p, int64_t capacity) {
   attn_carver counter = {0};
-  attn_kv_head h = {.rule = *rule, .capacity = capacity};
-  carve(&h, &counter);
+  head_of(rule, p, capacity, &counter);
   return counter.used;
 }
 
-void attn_kv_head_begin(attn_kv_head *h, const attn_kv_rule *rule, int64_t kv_head, int64_t d,
+void attn_kv_head_begin(attn_kv_head *h, const attn_kv_rule *rule, const attn_problem *p, int64_t kv_head,
                         int64_t capacity, bool by_position, int64_t *position, void *memory) {
   attn_carver carver = {.base = memory};
-  *h = (attn_kv_head){.rule = *rule,
-                      .kv_head = kv_head,
-                      .d = d,
-                      .capacity = capacity,
-                      .by_position = by_position,
-                      .position = position};
-  carve(h, &carver);
+  *h = head_of(rule, p, capacity, &carver);
+  h->kv_head = kv_head;
+  h->by_position = by_position;
+  h->position = position;
 }
 
 static attn_kv_held held(const attn_kv_head *h, const double *keys, int64_t first, int64_t count) {
@@ -53,8 +56,11 @@ static attn_kv_held held(const attn_kv_head *h, const double *keys, int64_t firs
                         .position = h->position + first,
                         .keys = keys,
                         .row = h->by_position ? h->position + first : NULL,
+                        .d_v = h->d_v,
+                        .values = h->values,
                         .seed = h->rule.seed,
                         .kv_head = h->kv_head,
+                        .recent = h->rule.recent,
                         .queries = h->queries,
                         .window = h->rule.score->window,
                         .weights_row = h->capacity,

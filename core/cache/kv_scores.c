@@ -12,17 +12,23 @@
  *   h2o_mean    the same, divided by the number of queries that saw the key
  *   snapkv      the mean of the weights of the last 64 queries, averaged over 5 neighbours among the held
  *               keys. Li et al. 2024 (arXiv:2404.14469)
+ *   lagkv       of the keys after the first 4, which stay, in chunks of `recent`: the standard deviation over
+ *               components of (k - low) / (high - low), with the least and the largest k of the next chunk in
+ *               each component (0 where these are equal), as a softmax over the chunk, and the same of values,
+ *               added. Liang et al. 2025 (arXiv:2504.04704). There every chunk gives up the same share, once;
+ *               here chunks are counted among the keys that are held, and the least of all goes. Keys without a
+ *               whole chunk behind theirs stay before all others, the newest first
  *   exact       the sum of the weights that the queries from the arriving position on will give it, each a
  *               softmax over all keys: the other end of every comparison. It needs the whole sequence */
 #include "attn_variant.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum { SINKS = 4, SNAP_QUERIES = 64, SNAP_POOL = 5, PART = 64 /* components of a mean at a time */ };
 
-static const double *key(const attn_kv_held *h, int64_t j) {
-  return h->keys + (h->row ? h->row[j] : j) * h->d;
-}
+static int64_t row(const attn_kv_held *h, int64_t j) { return h->row ? h->row[j] : j; }
+static const double *key(const attn_kv_held *h, int64_t j) { return h->keys + row(h, j) * h->d; }
 
 static double norm(const double *x, int64_t d) {
   double square = 0;
@@ -91,6 +97,50 @@ static void by_window(const attn_kv_held *h, double *score) {
   }
 }
 
+/* Deviations of the rows of the chunk that begins with `first`, in the ranges of the next. */
+static void deviations(const attn_kv_held *h, const double *rows, int64_t d, int64_t first, double *out) {
+  for (int64_t i = 0; i < h->recent; i += PART) {
+    const int64_t part = h->recent - i < PART ? h->recent - i : PART, next = first + h->recent;
+    double mean[PART] = {0}, square[PART] = {0};
+    for (int64_t l = 0; l < d; l++) {
+      double low = (double)INFINITY, high = -low;
+      for (int64_t j = next; j < next + h->recent; j++) {
+        low = fmin(low, rows[row(h, j) * d + l]);
+        high = fmax(high, rows[row(h, j) * d + l]);
+      }
+      for (int64_t j = 0; j < part; j++) {
+        const double x = high > low ? (rows[row(h, first + i + j) * d + l] - low) / (high - low) : 0,
+                     step = x - mean[j];
+        mean[j] += step / (double)(l + 1);
+        square[j] += step * (x - mean[j]);
+      }
+    }
+    for (int64_t j = 0; j < part; j++) out[i + j] = d > 1 ? sqrt(square[j] / (double)(d - 1)) : 0;
+  }
+}
+
+static void softmax(double *x, int64_t n) {
+  double most = -(double)INFINITY, sum = 0;
+  for (int64_t j = 0; j < n; j++) most = fmax(most, x[j]);
+  for (int64_t j = 0; j < n; j++) sum += x[j] = exp(x[j] - most);
+  for (int64_t j = 0; j < n; j++) x[j] /= sum;
+}
+
+static void by_lag(const attn_kv_held *h, double *score) {
+  const int64_t lag = h->recent;
+  int64_t first = SINKS;
+  for (; first + 2 * lag <= h->count; first += lag) {
+    double *next = score + first + lag; /* room until that chunk is scored */
+    deviations(h, h->keys, h->d, first, score + first);
+    deviations(h, h->values, h->d_v, first, next);
+    softmax(score + first, lag);
+    softmax(next, lag);
+    for (int64_t j = 0; j < lag; j++) score[first + j] += next[j];
+  }
+  for (int64_t j = 0; j < SINKS && j < h->count; j++) score[j] = (double)INFINITY;
+  for (int64_t j = first; j < h->count; j++) score[j] = (double)(2 + h->position[j]);
+}
+
 static void by_future(const attn_kv_held *h, double *score) {
   for (int64_t j = 0; j < h->count; j++) score[j] = h->later[h->position[j]];
 }
@@ -151,6 +201,51 @@ static double window_law(const attn_kv_history *h, int64_t t, int64_t j) {
   return sum;
 }
 
+/* Of row j, in the chunk of held rows before which `before` others are held: its share of the chunk. */
+static double lag_share(const attn_kv_history *h, const bool *held, const double *rows, int64_t d,
+                        int64_t before, int64_t j) {
+  double *low = malloc(2 * (size_t)d * sizeof *low), *high = low + d, own = 0, all = 0;
+  if (!low) return (double)NAN;
+  for (int64_t l = 0; l < d; l++) low[l] = (double)INFINITY, high[l] = -low[l];
+  for (int64_t i = 0, at = 0; at < before + 2 * h->recent; at += held[i++])
+    for (int64_t l = 0; l < d && held[i] && at >= before + h->recent; l++) {
+      low[l] = fmin(low[l], rows[i * d + l]);
+      high[l] = fmax(high[l], rows[i * d + l]);
+    }
+  for (int pass = 0; pass < 2; pass++)
+    for (int64_t i = 0, at = 0; at < before + h->recent; at += held[i++]) {
+      double mean = 0, square = 0;
+      if (!held[i] || at < before || (!pass && i != j)) continue;
+      for (int64_t l = 0; l < d; l++)
+        if (high[l] > low[l]) mean += (rows[i * d + l] - low[l]) / (high[l] - low[l]) / (double)d;
+      for (int64_t l = 0; l < d; l++) {
+        const double x = high[l] > low[l] ? (rows[i * d + l] - low[l]) / (high[l] - low[l]) : 0;
+        square += (x - mean) * (x - mean);
+      }
+      square = d > 1 ? sqrt(square / (double)(d - 1)) : 0;
+      if (pass)
+        all += exp(square - own);
+      else
+        own = square;
+    }
+  free(low);
+  return 1 / all;
+}
+
+static double lag_law(const attn_kv_history *h, int64_t t, int64_t j) {
+  const bool *held = h->held + (t - 1) * h->n;
+  int64_t before = 0, count = 0;
+  for (int64_t i = 0; i < t; i++) {
+    before += held[i] && i < j;
+    count += held[i];
+  }
+  if (before < 4) return (double)INFINITY;
+  before -= (before - 4) % h->recent;
+  return before + 2 * h->recent > count ? (double)(2 + j)
+                                        : lag_share(h, held, h->keys, h->d, before, j) +
+                                              lag_share(h, held, h->values, h->d_v, before, j);
+}
+
 static double future_law(const attn_kv_history *h, int64_t t, int64_t j) { return h->later[t * h->n + j]; }
 
 #define SCORES(S)                                                                                           \
@@ -168,6 +263,8 @@ static double future_law(const attn_kv_history *h, int64_t t, int64_t j) { retur
     .sums = true)                                                                                           \
   S(snapkv, "keys of large weight for the last 64 queries", "Li et al. 2024, arXiv:2404.14469", by_window,  \
     window_law, .window = SNAP_QUERIES)                                                                     \
+  S(lagkv, "keys and values unlike those after them", "Liang et al. 2025, arXiv:2504.04704", by_lag,        \
+    lag_law, .values = true)                                                                                \
   S(exact, "keys of large weight for later queries", "", by_future, future_law, .future = true)
 
 #define SCORE(id, about, paper, ranks, defines, ...) \

@@ -16,9 +16,9 @@ typedef struct inputs {
 } inputs;
 
 /* The last is no cache's. */
-enum { RANDOM, STREAMING, KNORM, KEYDIFF, TOVA, H2O, H2O_MEAN, SNAPKV, CACHED, EXACT = CACHED, NAMES };
+enum { RANDOM, STREAMING, KNORM, KEYDIFF, TOVA, H2O, H2O_MEAN, SNAPKV, LAGKV, CACHED, EXACT = CACHED, NAMES };
 static const char *const names[NAMES] = {"random", "streaming", "knorm",  "keydiff", "tova",
-                                         "h2o",    "h2o_mean",  "snapkv", "exact"};
+                                         "h2o",    "h2o_mean",  "snapkv", "lagkv",   "exact"};
 
 static void draw(float *x, size_t count, uint64_t seed) {
   attn_rng rng;
@@ -116,15 +116,52 @@ static double cosine_sum(const inputs *x, const bool *held, int b, int h, int64_
   return sum;
 }
 
+/* Of row list[at] among the `lag` that begin with list[first], whose components are taken in the ranges of the
+ * next `lag`: its share in the softmax of standard deviations. */
+static double lag_share(const float *rows, int d, const int64_t *list, int64_t first, int64_t lag,
+                        int64_t at) {
+  double sum = 0, own = 0;
+  for (int64_t i = first; i < first + lag; i++) {
+    double z[D], mean = 0, square = 0;
+    for (int l = 0; l < d; l++) {
+      double low = (double)INFINITY, high = -low;
+      for (int64_t o = first + lag; o < first + 2 * lag; o++) {
+        low = fmin(low, (double)rows[list[o] * d + l]);
+        high = fmax(high, (double)rows[list[o] * d + l]);
+      }
+      z[l] = high > low ? ((double)rows[list[i] * d + l] - low) / (high - low) : 0;
+      mean += z[l] / d;
+    }
+    for (int l = 0; l < d; l++) square += (z[l] - mean) * (z[l] - mean);
+    sum += exp(sqrt(square / (d - 1)));
+    if (i == at) own = exp(sqrt(square / (d - 1)));
+  }
+  return own / sum;
+}
+
+static double lag_score(const inputs *x, const bool *before, int64_t lag, int b, int h, int64_t t,
+                        int64_t j) {
+  int64_t list[N], count = 0, at = 0;
+  for (int64_t i = 0; i < t; i++) {
+    if (i == j) at = count;
+    if (before[i]) list[count++] = i;
+  }
+  const int64_t first = 4 + (at - 4) / lag * lag;
+  return at < 4                    ? (double)INFINITY
+         : first + 2 * lag > count ? (double)(2 + j)
+                                   : lag_share(&x->k[b][h][0][0], D, list, first, lag, at) +
+                                         lag_share(&x->v[b][h][0][0], D_V, list, first, lag, at);
+}
+
 static double all_weights[N][N]; /* of EXACT: the weights of all keys in the head at hand */
 
 /* The score of key j before position t, where before[] are held. */
-static double score(const inputs *x, const history held, const bool *before, int by, int b, int h, int64_t t,
-                    int64_t j) {
+static double score(const inputs *x, const history held, const bool *before, const rule *r, int b, int h,
+                    int64_t t, int64_t j) {
   double sum = 0;
   int64_t seen = 0;
   attn_rng rng;
-  switch (by) {
+  switch (r->score) {
   case RANDOM:
     attn_rng_init(&rng, 7, (uint64_t)h, (uint64_t)j);
     return attn_rng_uniform(&rng);
@@ -134,6 +171,8 @@ static double score(const inputs *x, const history held, const bool *before, int
     return -sqrt(dot(x->k[b][h][j], x->k[b][h][j]));
   case KEYDIFF:
     return -cosine_sum(x, before, b, h, t, j);
+  case LAGKV:
+    return lag_score(x, before, r->recent, b, h, t, j);
   case TOVA:
     return weight(x, held, b, h, t - 1, j);
   case EXACT:
@@ -144,7 +183,7 @@ static double score(const inputs *x, const history held, const bool *before, int
     return sum;
   default:
     for (int64_t u = j; u < t; u++, seen++) sum += weight(x, held, b, h, u, j);
-    return by == H2O ? sum : sum / (double)seen;
+    return r->score == H2O ? sum : sum / (double)seen;
   }
 }
 
@@ -175,7 +214,7 @@ static void hold(const inputs *x, const rule *r, int b, int h, history held) {
     for (int64_t j = 0; j < t; j++)
       if (now[j]) list[at++] = j;
     if (t >= r->prompt && at >= r->budget) {
-      for (int64_t i = 0; i < at; i++) own[i] = score(x, held, now, r->score, b, h, t, list[i]);
+      for (int64_t i = 0; i < at; i++) own[i] = score(x, held, now, r, b, h, t, list[i]);
       for (int64_t i = 0; i < at; i++) {
         pooled[list[i]] = own[i];
         for (int64_t o = 1; r->score == SNAPKV && o <= 2; o++)
@@ -258,6 +297,7 @@ Test(core_kv_cache, a_store_is_the_cache_of_what_it_keeps) {
                {"tiled", "store:k=int2,v=f16", ATTN_INT2, ATTN_F16},
                {"evict:score=knorm,budget=20,recent=3", "store:k=int3,v=fp8", ATTN_INT3, ATTN_FP8},
                {"evict:score=h2o,budget=20,recent=3,prompt=33", "store:k=int4,v=bf16", ATTN_INT4, ATTN_BF16},
+               {"evict:score=lagkv,budget=20,recent=3", "store:k=q8_0,v=int2", ATTN_Q8_0, ATTN_INT2},
                {"pages:page=8,budget=24,score=max", "store:k=q4_0,v=int8", ATTN_Q4_0, ATTN_INT8}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     inputs *x = inputs_make(), *kept = inputs_make();
@@ -466,7 +506,7 @@ Test(core_kv_cache, what_is_taken_back_was_never_there) {
   inputs *x = inputs_make();
   static const char *const specs[] = {
       "tiled", "store:k=int4,v=q8_0", "evict:score=knorm,budget=60,recent=4 | store:k=q8_0,v=int3",
-      "evict:score=keydiff,budget=60,recent=4", "evict:score=knorm,budget=60,recent=4"};
+      "evict:score=lagkv,budget=60,recent=4", "evict:score=knorm,budget=60,recent=4"};
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
     attn_kv_cache *c = cache_make(specs[s]), *copy = NULL, *never = cache_make(specs[s]);
     float a[BATCH][HEADS][D_V], b[BATCH][HEADS][D_V];

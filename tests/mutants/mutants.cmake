@@ -1318,6 +1318,12 @@ mutant(evict-pool-of-four core/cache/kv_scores.c EVICT-2 "evict:score=snapkv,bud
   [[@i <= j + SNAP_POOL / 2@]] [[i < j + SNAP_POOL / 2]])
 mutant(evict-sum-for-mean core/cache/kv_scores.c EVICT-2 "evict:score=h2o_mean,budget=24,recent=4" "the mean is the sum"
   [[h->seen[j] ? @h->sum[j] / (double)h->seen[j]@ : 0]] [=[h->sum[j]]=])
+mutant(evict-lag-range core/cache/kv_scores.c EVICT-2 "evict:score=lagkv,budget=24,recent=4" "ranges are those of the chunk itself"
+  [[next = first + @h->recent@;]] [[0]])
+mutant(evict-lag-values core/cache/kv_scores.c EVICT-2 "evict:score=lagkv,budget=24,recent=4" "values are not read"
+  [[score[first + j] += next[j];]] [[;]])
+mutant(cache-wide-values-stay core/cache/kv_cache.c core_kv_cache/holds_what_the_definitions_hold "" "values that scores read stay as keys go"
+  [[if (wide_v) close_gaps(wide_v, wide_v_bytes(c), before, h->gone, gone);]] [[;]])
 mutant(evict-one-at-a-time core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4,every=5" "one key fewer goes at a time"
   [[open - @attn_kv_kept(r) * r->chunk@]] [[(attn_kv_kept(r) + (r->every > 1)) * r->chunk]])
 mutant(evict-chunk-late core/cache/eviction.c EVICT-1 "evict:score=knorm,budget=24,recent=4,chunk=4" "half of a chunk goes a position later"

@@ -28,7 +28,12 @@ class Policy:
     def __init__(self, name, later=None):
         self.name, self.held, self.history, self.later = name, [], [], later
 
-    def scores(self, k, t):
+    def lag(self, x):  # Liang et al. 2025: each chunk in the ranges of the next; the standard deviation, then softmax
+        chunks = x[4:4 + (len(x) - 4) // RECENT * RECENT].reshape(-1, RECENT, x.shape[1])
+        low, high = (f(chunks[1:], axis=1, keepdims=True) for f in (np.min, np.max))
+        return softmax(((chunks[:-1] - low) / (high - low)).std(-1, ddof=1)).ravel()
+
+    def scores(self, k, v, t):
         held = self.held
         if self.name == "knorm":  # Devoto et al. 2024: the L2 norm, the smallest stay
             return {j: -np.linalg.norm(k[j]) for j in held}
@@ -40,6 +45,9 @@ class Policy:
             unit = k[held] / np.linalg.norm(k[held], axis=1, keepdims=True)
             anchor = unit.mean(0)
             return {j: -(u @ anchor) / np.linalg.norm(anchor) for j, u in zip(held, unit)}
+        if self.name == "lagkv":
+            own = self.lag(k[held]) + self.lag(v[held])
+            return {j: np.inf if i < 4 else own[i - 4] if i - 4 < len(own) else 2 + j for i, j in enumerate(held)}
         if self.name == "tova":  # Oren et al. 2024: the last query's weights
             return {j: self.history[-1][j] for j in held}
         if self.name in ("h2o", "h2o_mean"):  # Zhang et al. 2023: accumulated weights
@@ -50,9 +58,9 @@ class Policy:
         pooled = np.convolve(own, np.ones(5), mode="same") if len(own) >= 5 else np.full(len(own), own.sum())
         return dict(zip(held, pooled))
 
-    def step(self, q, k, t, prompt, every=1, chunk=1):
+    def step(self, q, k, v, t, prompt, every=1, chunk=1):
         if t >= prompt and len(self.held) >= BUDGET:
-            scores, edge = self.scores(k, t), (t - RECENT + 1) // chunk
+            scores, edge = self.scores(k, v, t), (t - RECENT + 1) // chunk
             chunks = sorted({j // chunk for j in self.held if j // chunk < edge}, key=lambda u: (
                 np.mean([scores[j] for j in self.held if j // chunk == u]), -u))
             stay = (BUDGET - RECENT + 1) // chunk - -(-every // chunk)
@@ -81,13 +89,13 @@ class Caches(unittest.TestCase):
             o = cache.attend(self.q[:, :, t:t + 1])
             for (b, h), policy in policies.items():
                 group = slice(h * GROUP, (h + 1) * GROUP)
-                policy.step(self.q[b, group, t], self.k[b, h], t, prompt, every, chunk)
+                policy.step(self.q[b, group, t], self.k[b, h], self.v[b, h], t, prompt, every, chunk)
                 self.assertEqual(cache.positions(b, h), policy.held)
                 p = softmax(self.q[b, group, t] @ self.k[b, h, policy.held].T / np.sqrt(D))
                 self.assertLess(abs(o[b, group, 0] - p @ self.v[b, h, policy.held]).max(), 1e-12)
 
     def test_survivors_are_those_of_the_papers(self):
-        for name in ("streaming", "knorm", "keydiff", "tova", "h2o", "h2o_mean", "snapkv"):
+        for name in ("streaming", "knorm", "keydiff", "tova", "h2o", "h2o_mean", "snapkv", "lagkv"):
             for prompt in 0, 50:
                 with self.subTest(name=name, prompt=prompt):
                     self.hold_survivors(name, prompt)
@@ -108,7 +116,7 @@ class Caches(unittest.TestCase):
                     every[t, :t + 1] = weights(self.q[b, group, t], self.k[b, h], range(t + 1))
                 policy = Policy("exact", every[::-1].cumsum(0)[::-1])
                 for t in range(N):
-                    policy.step(self.q[b, group, t], self.k[b, h], t, 0)
+                    policy.step(self.q[b, group, t], self.k[b, h], self.v[b, h], t, 0)
                     p = softmax(self.q[b, group, t] @ self.k[b, h, policy.held].T / np.sqrt(D))
                     self.assertLess(abs(o[b, group, t] - p @ self.v[b, h, policy.held]).max(), 1e-12)
 

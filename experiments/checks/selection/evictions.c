@@ -237,11 +237,14 @@ static outcome judge_ranking(const watched *w, char *text, size_t size) {
   const attn_kv_history h = {.d = w->e->problem->d_qk,
                              .n = w->n,
                              .keys = w->head.k,
+                             .d_v = w->e->problem->d_v,
+                             .values = w->head.v,
                              .held = w->held,
                              .weights = w->weights,
                              .later = w->later,
                              .seed = w->e->view->cache->seed,
-                             .kv_head = w->kv_head};
+                             .kv_head = w->kv_head,
+                             .recent = w->e->view->cache->recent};
   outcome worst = OUTCOME_NONE;
   const int64_t every = attn_kv_observes(w->e->view->cache->score) ? 1 : (w->n - w->first) / RANKED_STEPS + 1;
   int64_t next = w->first + 1, gone, kept;
