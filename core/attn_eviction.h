@@ -20,6 +20,9 @@ typedef struct attn_kv_held {
   int64_t queries;
   int64_t window, weights_row, newest; /* how they lie: a ring */
   const double *weights;
+  /* With attn_kv_score.products: of these queries attn_kv_query_products has the products with all held keys
+   * in each of the heads that share them. */
+  int64_t heads;
   /* With attn_kv_score.sums: of each key the sum of such weights over all queries that saw it, and how many
    * these are. */
   const double *sum;
@@ -38,7 +41,9 @@ typedef struct attn_kv_history {
   int64_t first;         /* 0; where a score is fixed, the only key that may be asked for */
   const bool *held;      /* [n, n]: does the query at position t see key j? */
   const double *weights; /* [n, n]: what it gave it, as attn_kv_weights; NULL where the score reads none */
-  const double *later;   /* [n, n]: attn_kv_held.later by key when position t arrives; NULL likewise */
+  int64_t heads;
+  const double *products; /* [heads, n, n]: scale q.k of the query at a position and a key; NULL likewise */
+  const double *later;    /* [n, n]: attn_kv_held.later by key when position t arrives; NULL likewise */
   uint64_t seed;
   int64_t kv_head, recent;
 } attn_kv_history;
@@ -55,6 +60,7 @@ typedef struct attn_kv_score {
   int64_t window; /* queries whose weights it reads; 0: none */
   bool sums;      /* it reads sum and seen */
   bool future;    /* it reads later: an oracle, which no cache can ask */
+  bool products;  /* with window: it reads products scale q.k of these queries, not weights */
   bool values;    /* it reads values; no fixed score does */
   void (*score)(const attn_kv_held *, double *score);
   /* The definition, which checks hold score against: of a held key when position t arrives, in fp64. NULL: it
@@ -67,10 +73,15 @@ static inline const double *attn_kv_weights(const attn_kv_held *h, int64_t query
   return h->weights + (h->newest + h->window - query) % h->window * h->weights_row;
 }
 
+/* Products with the held keys, [count], in one of the heads that share them. */
+static inline const double *attn_kv_query_products(const attn_kv_held *h, int64_t query, int64_t head) {
+  return h->weights + ((h->newest + h->window - query) % h->window * h->heads + head) * h->weights_row;
+}
+
 static inline bool attn_kv_observes(const attn_kv_score *s) { return s->window > 0 || s->sums; }
 
 /* The library's, and their names as choices of a parameter. */
-enum { ATTN_KV_SCORES = 10 };
+enum { ATTN_KV_SCORES = 11 };
 ATTN_API extern const char *const attn_kv_score_names[ATTN_KV_SCORES + 1];
 ATTN_API const attn_kv_score *attn_kv_score_at(int64_t index);
 
@@ -131,11 +142,12 @@ ATTN_API attn_cost attn_kv_cost(const attn_context *, const attn_kv_rule *);
 /* One kv head under a rule: keys arrive, queries are observed, keys go. */
 typedef struct attn_kv_head {
   attn_kv_rule rule;
-  int64_t kv_head, d, d_v, capacity, count;
+  int64_t kv_head, d, d_v, heads, capacity, count;
   bool by_position; /* the key of a position is that row of keys, not the row of its number among the held */
   int64_t *position, *seen;
   double *sum, *fixed;
-  double *weights; /* [window][capacity], a ring */
+  double *weights; /* [window][capacity], a ring; of products [window][heads][capacity] */
+  double *query;   /* of products: scale q, [window][heads][d] */
   int64_t queries, newest;
   double *score, *own, *mean;   /* of the held keys: scores, a query's weights in one head and in all */
   const double *values, *later; /* of attn_kv_held; the caller's, between arrivals */

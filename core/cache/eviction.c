@@ -22,9 +22,9 @@ static attn_kv_rule all_keys(const attn_problem *p) {
   return (attn_kv_rule){.score = &last_weights, .budget = p->n_kv, .recent = 1, .every = 1, .chunk = 1};
 }
 
-/* Keys, values where scores read them, and a query of each head that shares them in fp64, and the head. With a score of the future a head of
- * all keys too, and the weights of keys for queries to come: positions are taken in parts of `part`, sums are
- * kept at the end of each, and at each position of one. */
+/* Keys, values where scores read them, and a query of each head that shares them in fp64, and the head. With
+ * a score of the future a head of all keys too, and the weights of keys for queries to come: positions are
+ * taken in parts of `part`, sums are kept at the end of each, and at each position of one. */
 typedef struct room {
   double *keys, *values, *queries;
   int64_t *position;
@@ -203,6 +203,9 @@ attn_status attn_kv_applicable(const attn_context *c, const attn_kv_rule *r) {
   if (r->score->fixed && r->score->values)
     return attn_fail(ATTN_EINVAL, "variant %s: score %s is fixed, and reads values; let it not be fixed",
                      name, r->score->name);
+  if (r->score->products && (!r->score->window || r->score->sums))
+    return attn_fail(ATTN_EINVAL, "variant %s: score %s reads products, which needs a window and no sums",
+                     name, r->score->name);
   if (!p->causal) return attn_fail(ATTN_EUNSUPPORTED, "variant %s: only causal attention", name);
   if ((attn_kv_observes(r->score) || r->score->future) && p->n_q != p->n_kv)
     return attn_fail(
@@ -305,6 +308,9 @@ attn_cost attn_kv_cost(const attn_context *c, const attn_kv_rule *r) {
                  weights = (double)(p->batch * p->heads) * (r->score->future ? all : pairs);
     result.mul_add += weights * d;
     result.exp += weights;
+    if (r->score->products)
+      result.mul_add += (double)(p->batch * p->heads * p->n_kv * r->score->window) * d +
+                        weights * 4 * (double)r->score->window / (double)r->every;
   } else if (!r->score->fixed) {
     const schedule s = schedule_of(r);
     const double times = fmax(0, (double)(p->n_kv - s.first)) / (double)s.period;

@@ -13,6 +13,11 @@ struct attn_kv_rank {
 
 static void *piece(attn_carver *c, int64_t count, size_t size) { return attn_carve(c, count, 1, size); }
 
+/* Of h->weights. */
+static int64_t lines(const attn_kv_head *h) {
+  return h->rule.score->window * (h->rule.score->products ? h->heads : 1);
+}
+
 static void carve(attn_kv_head *h, attn_carver *c) {
   const attn_kv_score *s = h->rule.score;
   const int64_t n = h->capacity;
@@ -25,12 +30,14 @@ static void carve(attn_kv_head *h, attn_carver *c) {
   h->fixed = s->fixed ? piece(c, n, sizeof *h->fixed) : NULL;
   h->sum = s->sums ? piece(c, n, sizeof *h->sum) : NULL;
   h->seen = s->sums ? piece(c, n, sizeof *h->seen) : NULL;
-  h->weights = s->window ? attn_carve(c, s->window, n, sizeof *h->weights) : NULL;
+  h->weights = s->window ? attn_carve(c, lines(h), n, sizeof *h->weights) : NULL;
+  h->query = s->products ? attn_carve(c, lines(h), h->d, sizeof *h->query) : NULL;
 }
 
 static attn_kv_head head_of(const attn_kv_rule *rule, const attn_problem *p, int64_t capacity,
                             attn_carver *carver) {
-  attn_kv_head h = {.rule = *rule, .d = p->d_qk, .d_v = p->d_v, .capacity = capacity};
+  attn_kv_head h = {
+      .rule = *rule, .d = p->d_qk, .d_v = p->d_v, .heads = p->heads / p->kv_heads, .capacity = capacity};
   carve(&h, carver);
   return h;
 }
@@ -48,6 +55,7 @@ void attn_kv_head_begin(attn_kv_head *h, const attn_kv_rule *rule, const attn_pr
   h->kv_head = kv_head;
   h->by_position = by_position;
   h->position = position;
+  if (h->query) memset(h->query, 0, (size_t)(lines(h) * h->d) * sizeof *h->query);
 }
 
 static attn_kv_held held(const attn_kv_head *h, const double *keys, int64_t first, int64_t count) {
@@ -66,6 +74,7 @@ static attn_kv_held held(const attn_kv_head *h, const double *keys, int64_t firs
                         .weights_row = h->capacity,
                         .newest = h->newest,
                         .weights = h->weights,
+                        .heads = h->heads,
                         .sum = h->sum,
                         .seen = h->seen,
                         .later = h->later};
@@ -109,7 +118,6 @@ static void choose(attn_kv_head *h, int64_t open, int64_t count) {
 
 /* Closes the gaps that the keys in h->gone leave. */
 static void drop(attn_kv_head *h, int64_t count) {
-  const int64_t window = h->rule.score->window;
   int64_t kept = 0, next = 0;
   for (int64_t j = 0; j < h->count; j++) {
     if (next < count && h->gone[next] == j) {
@@ -120,7 +128,8 @@ static void drop(attn_kv_head *h, int64_t count) {
     if (h->fixed) h->fixed[kept] = h->fixed[j];
     if (h->sum) h->sum[kept] = h->sum[j];
     if (h->seen) h->seen[kept] = h->seen[j];
-    for (int64_t q = 0; q < window; q++) h->weights[q * h->capacity + kept] = h->weights[q * h->capacity + j];
+    for (int64_t q = 0; q < lines(h); q++)
+      h->weights[q * h->capacity + kept] = h->weights[q * h->capacity + j];
     kept++;
   }
   h->count = kept;
@@ -144,12 +153,18 @@ static int64_t make_room(attn_kv_head *h, int64_t position, const double *keys) 
   return count;
 }
 
+static double product(const attn_kv_head *h, int64_t line, const double *key) {
+  double sum = 0;
+  for (int64_t l = 0; l < h->d; l++) sum += h->query[line * h->d + l] * key[l];
+  return sum;
+}
+
 int64_t attn_kv_arrive(attn_kv_head *h, int64_t position, const double *keys, const double *own) {
-  const int64_t gone = make_room(h, position, keys), at = h->count++, window = h->rule.score->window;
+  const int64_t gone = make_room(h, position, keys), at = h->count++;
   h->position[at] = position;
   if (h->sum) h->sum[at] = 0;
   if (h->seen) h->seen[at] = 0;
-  for (int64_t q = 0; q < window; q++) h->weights[q * h->capacity + at] = 0;
+  for (int64_t q = 0; q < lines(h); q++) h->weights[q * h->capacity + at] = h->query ? product(h, q, own) : 0;
   if (h->fixed) {
     attn_kv_held alone = held(h, own, at, 1);
     alone.row = NULL;
@@ -160,13 +175,17 @@ int64_t attn_kv_arrive(attn_kv_head *h, int64_t position, const double *keys, co
 
 /* ---- queries ----------------------------------------------------------------------------------------- */
 
+static const double *held_key(const attn_kv_head *h, const double *keys, int64_t j) {
+  return keys + (h->by_position ? h->position[j] : j) * h->d;
+}
+
 /* Softmax of a query's scores of the held keys, in h->own. p: with the positions of the query and the
  * keys. */
 static void weigh(attn_kv_head *h, const attn_problem *p, int64_t batch, int64_t head, const double *q,
                   const double *keys) {
   double most = -(double)INFINITY, sum = 0;
   for (int64_t j = 0; j < h->count; j++) {
-    const double *k = keys + (h->by_position ? h->position[j] : j) * h->d;
+    const double *k = held_key(h, keys, j);
     double product = 0;
     for (int64_t l = 0; l < h->d; l++) product += q[l] * k[l];
     h->own[j] = attn_score_of(p, batch, head, 0, j, p->scale * product);
@@ -176,22 +195,41 @@ static void weigh(attn_kv_head *h, const attn_problem *p, int64_t batch, int64_t
   for (int64_t j = 0; j < h->count; j++) h->own[j] /= sum;
 }
 
-static void take_weights(attn_kv_head *h) {
+/* The ring takes a query. */
+static void take_query(attn_kv_head *h) {
   const int64_t window = h->rule.score->window;
+  h->newest = (h->newest + 1) % window;
+  if (h->queries < window) h->queries++;
+}
+
+static void take_weights(attn_kv_head *h) {
   for (int64_t j = 0; j < h->count && h->sum; j++) {
     h->sum[j] += h->mean[j];
     h->seen[j]++;
   }
-  if (!window) return;
-  h->newest = (h->newest + 1) % window;
-  if (h->queries < window) h->queries++;
+  if (!h->rule.score->window) return;
+  take_query(h);
   memcpy(h->weights + h->newest * h->capacity, h->mean, (size_t)h->count * sizeof *h->mean);
+}
+
+static void take_products(attn_kv_head *h, double scale, const double *q, const double *keys) {
+  take_query(h);
+  for (int64_t i = 0; i < h->heads; i++) {
+    const int64_t line = h->newest * h->heads + i;
+    for (int64_t l = 0; l < h->d; l++) h->query[line * h->d + l] = scale * q[i * h->d + l];
+    for (int64_t j = 0; j < h->count; j++)
+      h->weights[line * h->capacity + j] = product(h, line, held_key(h, keys, j));
+  }
 }
 
 void attn_kv_observe(attn_kv_head *h, const attn_problem *problem, int64_t batch, int64_t head, int64_t heads,
                      const double *q, const double *keys, int64_t position) {
   attn_problem p = *problem;
   if (!attn_kv_observes(h->rule.score) || !h->count) return;
+  if (h->query) {
+    take_products(h, p.scale, q, keys);
+    return;
+  }
   p.positions = (attn_positions){.shift = position - (p.n_kv - p.n_q), .key = h->position, .keys = h->count};
   for (int64_t j = 0; j < h->count; j++) h->mean[j] = 0;
   for (int64_t i = 0; i < heads; i++) {

@@ -12,12 +12,18 @@
  *   h2o_mean    the same, divided by the number of queries that saw the key
  *   snapkv      the mean of the weights of the last 64 queries, averaged over 5 neighbours among the held
  *               keys. Li et al. 2024 (arXiv:2404.14469)
- *   lagkv       of the keys after the first 4, which stay, in chunks of `recent`: the standard deviation over
- *               components of (k - low) / (high - low), with the least and the largest k of the next chunk in
- *               each component (0 where these are equal), as a softmax over the chunk, and the same of values,
- *               added. Liang et al. 2025 (arXiv:2504.04704). There every chunk gives up the same share, once;
- *               here chunks are counted among the keys that are held, and the least of all goes. Keys without a
- *               whole chunk behind theirs stay before all others, the newest first
+ *   lagkv       of the keys after the first 4, which stay, in chunks of `recent`: the standard deviation
+ *               over components of (k - low) / (high - low), with the least and the largest k of the next
+ *               chunk in each component (0 where these are equal), as a softmax over the chunk, and the same
+ *               of values, added. Liang et al. 2025 (arXiv:2504.04704). There every chunk gives up the same
+ *               share, once; here chunks are counted among the keys that are held, and the least of all goes.
+ *               Keys without a whole chunk behind theirs stay before all others, the newest first
+ *   expected    of the last 64 queries of each head the mean m and the covariance S: with z = m.k + k'S k / 2
+ *               of queries that are times the scale, exp(z) as a softmax over the held keys, a mean over the
+ *               heads, times |v|; the score is its logarithm, of a chunk the mean of these. Devoto et al.
+ *               2025 (arXiv:2510.00636): the mean weight if queries were normal. There m and S are of all
+ *               queries of the prompt, turned by the mean rotary embedding of the positions to come, and
+ *               the first 4 keys stay; here of queries as they are given, without what a bias or softcap does
  *   exact       the sum of the weights that the queries from the arriving position on will give it, each a
  *               softmax over all keys: the other end of every comparison. It needs the whole sequence */
 #include "attn_variant.h"
@@ -141,6 +147,45 @@ static void by_lag(const attn_kv_held *h, double *score) {
   for (int64_t j = first; j < h->count; j++) score[j] = (double)(2 + h->position[j]);
 }
 
+/* z of `count` held keys, k'S k as the variance of the products. */
+static void expect(const attn_kv_held *h, int64_t head, int64_t first, int64_t count, double *z) {
+  double square[PART] = {0};
+  for (int64_t j = 0; j < count; j++) z[j] = 0;
+  for (int64_t q = 0; q < h->queries; q++)
+    for (int64_t j = 0; j < count; j++)
+      z[j] += attn_kv_query_products(h, q, head)[first + j] / (double)h->queries;
+  for (int64_t q = 0; q < h->queries; q++)
+    for (int64_t j = 0; j < count; j++) {
+      const double off = attn_kv_query_products(h, q, head)[first + j] - z[j];
+      square[j] += off * off / (double)h->queries;
+    }
+  for (int64_t j = 0; j < count; j++) z[j] += square[j] / 2;
+}
+
+/* log(exp(a) + exp(b)). */
+static double add_logs(double a, double b) {
+  return fmax(a, b) == -(double)INFINITY ? a : fmax(a, b) + log1p(exp(-fabs(a - b)));
+}
+
+static void by_expectation(const attn_kv_held *h, double *score) {
+  double z[PART], all;
+  for (int64_t j = 0; j < h->count; j++) score[j] = -(double)INFINITY;
+  for (int64_t head = 0; head < h->heads; head++) {
+    all = -(double)INFINITY;
+    for (int pass = 0; pass < 2; pass++)
+      for (int64_t first = 0; first < h->count; first += PART) {
+        const int64_t count = h->count - first < PART ? h->count - first : PART;
+        expect(h, head, first, count, z);
+        for (int64_t j = 0; j < count; j++)
+          if (pass)
+            score[first + j] = add_logs(score[first + j], z[j] - all);
+          else
+            all = add_logs(all, z[j]);
+      }
+  }
+  for (int64_t j = 0; j < h->count; j++) score[j] += log(norm(h->values + row(h, j) * h->d_v, h->d_v));
+}
+
 static void by_future(const attn_kv_held *h, double *score) {
   for (int64_t j = 0; j < h->count; j++) score[j] = h->later[h->position[j]];
 }
@@ -246,6 +291,34 @@ static double lag_law(const attn_kv_history *h, int64_t t, int64_t j) {
                                               lag_share(h, held, h->values, h->d_v, before, j);
 }
 
+/* The mean of exp(scale q.k), if its logarithm were normal, as a logarithm. */
+static double expected_product(const attn_kv_history *h, int64_t head, int64_t t, int64_t j) {
+  const int64_t first = t > SNAP_QUERIES ? t - SNAP_QUERIES : 0;
+  const double *at = h->products + head * h->n * h->n + j, n = (double)(t - first);
+  double sum = 0, square = 0;
+  for (int64_t u = first; u < t; u++) sum += at[u * h->n];
+  for (int64_t u = first; u < t; u++) square += (at[u * h->n] - sum / n) * (at[u * h->n] - sum / n);
+  return sum / n + square / (2 * n);
+}
+
+/* sum exp(most) takes exp(z). */
+static void take_log(double z, double *most, double *sum) {
+  *sum = z > *most ? *sum * exp(*most - z) + 1 : *sum + exp(z - *most);
+  *most = fmax(*most, z);
+}
+
+static double expected_law(const attn_kv_history *h, int64_t t, int64_t j) {
+  double most = -(double)INFINITY, mean = 0, square = 0;
+  for (int64_t head = 0; head < h->heads; head++) {
+    double top = -(double)INFINITY, all = 0;
+    for (int64_t i = 0; i < t; i++)
+      if (h->held[(t - 1) * h->n + i]) take_log(expected_product(h, head, t, i), &top, &all);
+    take_log(expected_product(h, head, t, j) - top - log(all), &most, &mean);
+  }
+  for (int64_t l = 0; l < h->d_v; l++) square += h->values[j * h->d_v + l] * h->values[j * h->d_v + l];
+  return most + log(mean) + log(square) / 2;
+}
+
 static double future_law(const attn_kv_history *h, int64_t t, int64_t j) { return h->later[t * h->n + j]; }
 
 #define SCORES(S)                                                                                           \
@@ -265,6 +338,9 @@ static double future_law(const attn_kv_history *h, int64_t t, int64_t j) { retur
     window_law, .window = SNAP_QUERIES)                                                                     \
   S(lagkv, "keys and values unlike those after them", "Liang et al. 2025, arXiv:2504.04704", by_lag,        \
     lag_law, .values = true)                                                                                \
+  S(expected, "keys of large expected weight, times the norm of the value",                                 \
+    "Devoto et al. 2025, arXiv:2510.00636", by_expectation, expected_law, .window = SNAP_QUERIES,           \
+    .products = true, .values = true)                                                                       \
   S(exact, "keys of large weight for later queries", "", by_future, future_law, .future = true)
 
 #define SCORE(id, about, paper, ranks, defines, ...) \

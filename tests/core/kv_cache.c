@@ -16,9 +16,23 @@ typedef struct inputs {
 } inputs;
 
 /* The last is no cache's. */
-enum { RANDOM, STREAMING, KNORM, KEYDIFF, TOVA, H2O, H2O_MEAN, SNAPKV, LAGKV, CACHED, EXACT = CACHED, NAMES };
-static const char *const names[NAMES] = {"random", "streaming", "knorm",  "keydiff", "tova",
-                                         "h2o",    "h2o_mean",  "snapkv", "lagkv",   "exact"};
+enum {
+  RANDOM,
+  STREAMING,
+  KNORM,
+  KEYDIFF,
+  TOVA,
+  H2O,
+  H2O_MEAN,
+  SNAPKV,
+  LAGKV,
+  EXPECTED,
+  CACHED,
+  EXACT = CACHED,
+  NAMES
+};
+static const char *const names[NAMES] = {"random",   "streaming", "knorm", "keydiff",  "tova", "h2o",
+                                         "h2o_mean", "snapkv",    "lagkv", "expected", "exact"};
 
 static void draw(float *x, size_t count, uint64_t seed) {
   attn_rng rng;
@@ -116,8 +130,8 @@ static double cosine_sum(const inputs *x, const bool *held, int b, int h, int64_
   return sum;
 }
 
-/* Of row list[at] among the `lag` that begin with list[first], whose components are taken in the ranges of the
- * next `lag`: its share in the softmax of standard deviations. */
+/* Of row list[at] among the `lag` that begin with list[first], whose components are taken in the ranges of
+ * the next `lag`: its share in the softmax of standard deviations. */
 static double lag_share(const float *rows, int d, const int64_t *list, int64_t first, int64_t lag,
                         int64_t at) {
   double sum = 0, own = 0;
@@ -151,6 +165,34 @@ static double lag_score(const inputs *x, const bool *before, int64_t lag, int b,
          : first + 2 * lag > count ? (double)(2 + j)
                                    : lag_share(&x->k[b][h][0][0], D, list, first, lag, at) +
                                          lag_share(&x->v[b][h][0][0], D_V, list, first, lag, at);
+}
+
+/* Of the keys list[i] the logarithm of the mean weight under normal queries of the moments of the last 64,
+ * times the norm of the value. */
+static void expected_scores(const inputs *x, int b, int h, int64_t t, const int64_t *list, int64_t count,
+                            double *own) {
+  const int64_t first = t > 64 ? t - 64 : 0;
+  double z[N];
+  for (int64_t i = 0; i < count; i++) own[i] = 0;
+  for (int g = 0; g < GROUP; g++) {
+    const float(*q)[D] = x->q[b][h * GROUP + g];
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+      const float *k = x->k[b][h][list[i]];
+      double mean = 0, square = 0;
+      for (int64_t u = first; u < t; u++) {
+        mean += dot(q[u], k) / sqrt(D) / (double)(t - first);
+        square += dot(q[u], k) * dot(q[u], k) / D / (double)(t - first);
+      }
+      sum += z[i] = exp(mean + (square - mean * mean) / 2);
+    }
+    for (int64_t i = 0; i < count; i++) own[i] += z[i] / sum / GROUP;
+  }
+  for (int64_t i = 0; i < count; i++) {
+    double square = 0;
+    for (int l = 0; l < D_V; l++) square += pow((double)x->v[b][h][list[i]][l], 2);
+    own[i] = log(own[i] * sqrt(square));
+  }
 }
 
 static double all_weights[N][N]; /* of EXACT: the weights of all keys in the head at hand */
@@ -214,7 +256,9 @@ static void hold(const inputs *x, const rule *r, int b, int h, history held) {
     for (int64_t j = 0; j < t; j++)
       if (now[j]) list[at++] = j;
     if (t >= r->prompt && at >= r->budget) {
-      for (int64_t i = 0; i < at; i++) own[i] = score(x, held, now, r, b, h, t, list[i]);
+      if (r->score == EXPECTED) expected_scores(x, b, h, t, list, at, own);
+      for (int64_t i = 0; i < at && r->score != EXPECTED; i++)
+        own[i] = score(x, held, now, r, b, h, t, list[i]);
       for (int64_t i = 0; i < at; i++) {
         pooled[list[i]] = own[i];
         for (int64_t o = 1; r->score == SNAPKV && o <= 2; o++)

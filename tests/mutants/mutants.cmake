@@ -1324,6 +1324,12 @@ mutant(evict-lag-values core/cache/kv_scores.c EVICT-2 "evict:score=lagkv,budget
   [[score[first + j] += next[j];]] [[;]])
 mutant(cache-wide-values-stay core/cache/kv_cache.c core_kv_cache/holds_what_the_definitions_hold "" "values that scores read stay as keys go"
   [[if (wide_v) close_gaps(wide_v, wide_v_bytes(c), before, h->gone, gone);]] [[;]])
+mutant(evict-expected-arrival core/cache/kv_head.c EVICT-2 "evict:score=expected,budget=24,recent=4"
+  "a new key has no products with the queries before it" [[h->query ? @product(h, q, own)@ : 0;]] [[0]])
+mutant(evict-expected-mean core/cache/kv_scores.c EVICT-2 "evict:score=expected,budget=24,recent=4" "queries do not vary"
+  [[z[j] += @square[j] / 2@;]] [[0]])
+mutant(evict-expected-heads core/cache/kv_scores.c EVICT-2 "evict:score=expected,budget=24,recent=4"
+  "weights of the heads of a group are not normalised" [[add_logs(score[first + j], @z[j] - all@)]] [=[z[j]]=])
 mutant(evict-one-at-a-time core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4,every=5" "one key fewer goes at a time"
   [[open - @attn_kv_kept(r) * r->chunk@]] [[(attn_kv_kept(r) + (r->every > 1)) * r->chunk]])
 mutant(evict-chunk-late core/cache/eviction.c EVICT-1 "evict:score=knorm,budget=24,recent=4,chunk=4" "half of a chunk goes a position later"

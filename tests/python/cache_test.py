@@ -26,7 +26,7 @@ class Policy:
     """One kv head. history[u] is {key: weight} of query u; later[t][j] what queries t ... give key j among all keys."""
 
     def __init__(self, name, later=None):
-        self.name, self.held, self.history, self.later = name, [], [], later
+        self.name, self.held, self.history, self.queries, self.later = name, [], [], [], later
 
     def lag(self, x):  # Liang et al. 2025: each chunk in the ranges of the next; the standard deviation, then softmax
         chunks = x[4:4 + (len(x) - 4) // RECENT * RECENT].reshape(-1, RECENT, x.shape[1])
@@ -48,6 +48,10 @@ class Policy:
         if self.name == "lagkv":
             own = self.lag(k[held]) + self.lag(v[held])
             return {j: np.inf if i < 4 else own[i - 4] if i - 4 < len(own) else 2 + j for i, j in enumerate(held)}
+        if self.name == "expected":  # Devoto et al. 2025: the mean weight under normal queries, times the value's norm
+            products = np.array(self.queries[-64:]) @ k[held].T / np.sqrt(D)
+            weight = softmax(products.mean(0) + products.var(0) / 2).mean(0)
+            return dict(zip(held, np.log(weight * np.linalg.norm(v[held], axis=1))))
         if self.name == "tova":  # Oren et al. 2024: the last query's weights
             return {j: self.history[-1][j] for j in held}
         if self.name in ("h2o", "h2o_mean"):  # Zhang et al. 2023: accumulated weights
@@ -67,6 +71,7 @@ class Policy:
             gone = chunks[:len(chunks) - stay]
             self.held = [j for j in self.held if j // chunk not in gone]
         self.held.append(t)
+        self.queries.append(q)
         self.history.append(dict(zip(self.held, weights(q, k, self.held))))
 
 
@@ -95,7 +100,7 @@ class Caches(unittest.TestCase):
                 self.assertLess(abs(o[b, group, 0] - p @ self.v[b, h, policy.held]).max(), 1e-12)
 
     def test_survivors_are_those_of_the_papers(self):
-        for name in ("streaming", "knorm", "keydiff", "tova", "h2o", "h2o_mean", "snapkv", "lagkv"):
+        for name in ("streaming", "knorm", "keydiff", "tova", "h2o", "h2o_mean", "snapkv", "lagkv", "expected"):
             for prompt in 0, 50:
                 with self.subTest(name=name, prompt=prompt):
                     self.hold_survivors(name, prompt)

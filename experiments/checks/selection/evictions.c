@@ -22,6 +22,7 @@ typedef struct watched {
   head_data head;
   bool *held;              /* [n, n] */
   double *weights, *later; /* [n, n], or NULL: attn_kv_history */
+  double *products;        /* [heads, n, n], or NULL */
 } watched;
 
 static void watched_free(watched *w) {
@@ -29,6 +30,7 @@ static void watched_free(watched *w) {
   free(w->held);
   free(w->weights);
   free(w->later);
+  free(w->products);
 }
 
 static attn_status mark_held(watched *w) {
@@ -99,6 +101,28 @@ static attn_status weigh(watched *w) {
   return status;
 }
 
+/* What scores read that take products. */
+static attn_status multiply(watched *w) {
+  const attn_problem *p = w->e->problem;
+  const int64_t n = w->n, d = p->d_qk, group = p->heads / p->kv_heads;
+  double *q = malloc((size_t)d * sizeof *q);
+  w->products = calloc((size_t)(group * n * n), sizeof *w->products);
+  if (!q || !w->products) {
+    free(q);
+    return attn_fail(ATTN_ENOMEM, "no memory for a cache");
+  }
+  for (int64_t i = 0; i < group * (n - w->first); i++) {
+    const int64_t head = i / (n - w->first), t = w->first + i % (n - w->first);
+    const sample_row row = {w->batch, w->kv_head * group + head, w->skipped + t - w->first};
+    row_widen(w->e->q, p->dtype, row_offset(p, &row, d), d, q);
+    for (int64_t j = 0; j < n; j++)
+      for (int64_t l = 0; l < d; l++)
+        w->products[(head * n + t) * n + j] += p->scale * q[l] * w->head.k[j * d + l];
+  }
+  free(q);
+  return ATTN_OK;
+}
+
 static attn_status watch(const evidence *e, int64_t line, watched *w) {
   const attn_problem *p = e->problem;
   *w = (watched){.e = e, .batch = line / p->kv_heads, .kv_head = line % p->kv_heads};
@@ -113,6 +137,7 @@ static attn_status watch(const evidence *e, int64_t line, watched *w) {
   if (!w->held) return attn_fail(ATTN_ENOMEM, "no memory for a cache");
   const attn_kv_score *score = e->view->cache->score;
   status = mark_held(w);
+  if (!status && score->products) return multiply(w);
   return !status && (attn_kv_observes(score) || score->future) ? weigh(w) : status;
 }
 
@@ -241,12 +266,14 @@ static outcome judge_ranking(const watched *w, char *text, size_t size) {
                              .values = w->head.v,
                              .held = w->held,
                              .weights = w->weights,
+                             .heads = w->e->problem->heads / w->e->problem->kv_heads,
+                             .products = w->products,
                              .later = w->later,
                              .seed = w->e->view->cache->seed,
                              .kv_head = w->kv_head,
                              .recent = w->e->view->cache->recent};
   outcome worst = OUTCOME_NONE;
-  const int64_t every = attn_kv_observes(w->e->view->cache->score) ? 1 : (w->n - w->first) / RANKED_STEPS + 1;
+  const int64_t every = w->weights ? 1 : (w->n - w->first) / RANKED_STEPS + 1;
   int64_t next = w->first + 1, gone, kept;
   for (int64_t t = next; t < w->n && t < w->keys; t++) {
     if (t < next && t != w->e->view->cache->prompt) continue;
