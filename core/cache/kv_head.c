@@ -81,8 +81,7 @@ static attn_kv_held held(const attn_kv_head *h, const double *keys, int64_t firs
 }
 
 /* The first to go first. */
-static int by_score(const void *a, const void *b) {
-  const struct attn_kv_rank *x = a, *y = b;
+static int by_score(const struct attn_kv_rank *x, const struct attn_kv_rank *y) {
   if (x->score < y->score) return -1;
   if (x->score > y->score) return 1;
   return (x->at < y->at) - (x->at > y->at);
@@ -99,20 +98,29 @@ static double mean_score(const attn_kv_head *h, int64_t first, int64_t count) {
   return isnan(sum) ? -(double)INFINITY : sum / (double)count;
 }
 
+/* Makes a heap of x[at] and the heaps below it, each with the last to go on top. */
+static void sift(struct attn_kv_rank *x, int64_t n, int64_t at) {
+  for (int64_t child = 2 * at + 1; child < n; at = child, child = 2 * at + 1) {
+    if (child + 1 < n && by_score(&x[child], &x[child + 1]) < 0) child++;
+    if (by_score(&x[at], &x[child]) >= 0) return;
+    const struct attn_kv_rank below = x[child];
+    x[child] = x[at];
+    x[at] = below;
+  }
+}
+
 /* The `count` first to go among held keys 0 ... open - 1, which are whole chunks, ascending, in h->gone. */
 static void choose(attn_kv_head *h, int64_t open, int64_t count) {
   const int64_t chunk = h->rule.chunk, chunks = open / chunk, going = count / chunk;
   for (int64_t c = 0; c < chunks; c++) h->rank[c] = (struct attn_kv_rank){mean_score(h, c * chunk, chunk), c};
-  if (going == 1) {
-    int64_t least = 0;
-    for (int64_t c = 1; c < chunks; c++)
-      if (by_score(&h->rank[c], &h->rank[least]) < 0) least = c;
-    h->gone[0] = least;
-  } else {
-    qsort(h->rank, (size_t)chunks, sizeof *h->rank, by_score);
-    for (int64_t i = 0; i < going; i++) h->gone[i] = h->rank[i].at;
-    qsort(h->gone, (size_t)going, sizeof *h->gone, by_place);
+  for (int64_t c = going / 2; c-- > 0;) sift(h->rank, going, c);
+  for (int64_t c = going; c < chunks; c++) {
+    if (by_score(&h->rank[c], h->rank) >= 0) continue;
+    h->rank[0] = h->rank[c];
+    sift(h->rank, going, 0);
   }
+  for (int64_t i = 0; i < going; i++) h->gone[i] = h->rank[i].at;
+  qsort(h->gone, (size_t)going, sizeof *h->gone, by_place);
   for (int64_t i = count - 1; i >= 0; i--) h->gone[i] = h->gone[i / chunk] * chunk + i % chunk;
 }
 

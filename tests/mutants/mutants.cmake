@@ -1332,6 +1332,8 @@ mutant(evict-expected-heads core/cache/kv_scores.c EVICT-2 "evict:score=expected
   "weights of the heads of a group are not normalised" [[add_logs(score[first + j], @z[j] - all@)]] [=[z[j]]=])
 mutant(evict-one-at-a-time core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4,every=5" "one key fewer goes at a time"
   [[open - @attn_kv_kept(r) * r->chunk@]] [[(attn_kv_kept(r) + (r->every > 1)) * r->chunk]])
+mutant(evict-heap core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4,every=5" "one side of the heap is never looked at"
+  [[if (@child + 1 < n@ && by_score(]] [[0]])
 mutant(evict-chunk-late core/cache/eviction.c EVICT-1 "evict:score=knorm,budget=24,recent=4,chunk=4" "half of a chunk goes a position later"
   [=[went[h.gone_position[g]] = @t@;]=] [[t + g % 2]])
 mutant(evict-chunk-first core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4,chunk=4" "a chunk has the score of its first key"
