@@ -15,6 +15,7 @@ typedef struct attn_kv_held {
   const double *values;
   uint64_t seed;
   int64_t kv_head, recent; /* attn_kv_rule.recent */
+  const double *filter;    /* [d], with attn_kv_score.filters: of the kv head */
   /* With attn_kv_score.window: of the last queries attn_kv_weights has the softmax over the keys that each
    * saw, a mean over the query heads of the kv head. A key that came after the query has 0. */
   int64_t queries;
@@ -46,6 +47,7 @@ typedef struct attn_kv_history {
   const double *later;    /* [n, n]: attn_kv_held.later by key when position t arrives; NULL likewise */
   uint64_t seed;
   int64_t kv_head, recent;
+  const double *filter;
 } attn_kv_history;
 
 static inline const double *attn_kv_key(const attn_kv_history *h, int64_t j) {
@@ -61,6 +63,7 @@ typedef struct attn_kv_score {
   bool sums;      /* it reads sum and seen */
   bool future;    /* it reads later: an oracle, which no cache can ask */
   bool products;  /* with window: it reads products scale q.k of these queries, not weights */
+  bool filters;   /* it reads a vector of each kv head, from a file */
   bool values;    /* it reads values; no fixed score does */
   void (*score)(const attn_kv_held *, double *score);
   /* The definition, which checks hold score against: of a held key when position t arrives, in fp64. NULL: it
@@ -81,7 +84,7 @@ static inline const double *attn_kv_query_products(const attn_kv_held *h, int64_
 static inline bool attn_kv_observes(const attn_kv_score *s) { return s->window > 0 || s->sums; }
 
 /* The library's, and their names as choices of a parameter. */
-enum { ATTN_KV_SCORES = 11 };
+enum { ATTN_KV_SCORES = 12 };
 ATTN_API extern const char *const attn_kv_score_names[ATTN_KV_SCORES + 1];
 ATTN_API const attn_kv_score *attn_kv_score_at(int64_t index);
 
@@ -94,6 +97,8 @@ typedef struct attn_kv_rule {
   const attn_kv_score *score;
   int64_t budget, recent, prompt, every, chunk;
   uint64_t seed;
+  const char *filters_file; /* with attn_kv_score.filters: its path, npy [kv_heads, d_qk]; else NULL or "" */
+  const double *filters;    /* what is read of it: the library's */
 } attn_kv_rule;
 
 static inline int64_t attn_kv_period(const attn_kv_rule *r) {

@@ -52,6 +52,8 @@ attn_status attn_mask_check(const attn_problem *);
 attn_status attn_score_check_arrays(const attn_problem *);
 /* Copies into the arena what a plan keeps of them. */
 attn_status attn_score_keep(attn_problem *, attn_arena *);
+/* Reads the filters of a rule, if its score has any, into the arena. EINVAL: the file is of other heads. */
+attn_status attn_kv_read_filters(attn_kv_rule *, const attn_problem *, attn_arena *);
 
 /* The variant whose name is the first letters of a text; whether there is one. */
 bool attn_variant_find_part(const char *name, size_t length, const attn_variant **);

@@ -7,15 +7,15 @@
  * A key that went never returns. With every=s the s least go at a time, and none for s - 1 arrivals; with
  * chunk=c the keys of c positions go together, by their mean score (core/attn_eviction.h). Queries before
  * `prompt` see all keys up to their own. The heads of a kv head share its cache. Scores
- * (core/cache/kv_scores.c has each): random and streaming look at no key, knorm and keydiff at keys, lagkv
- * at keys and values; tova, h2o, h2o_mean and snapkv at the weights that queries gave them, and expected at
- * their products with queries, for which all queries are needed; exact, an oracle, at the weights that
- * queries to come will give them.
+ * (core/cache/kv_scores.c has each): random and streaming look at no key, knorm, qfilter and keydiff at keys,
+ * lagkv at keys and values; tova, h2o, h2o_mean and snapkv at the weights that queries gave them, and
+ * expected at their products with queries, for which all queries are needed; exact, an oracle, at the weights
+ * that queries to come will give them.
  *
  * Cost: sum_t |S_t| pairs for attention, and as many products again for scores of weights; one of |S_t|
  * d_qk operations a step for keydiff, |S_t| (d_qk + d_v) for lagkv, 64 (4 |S_t| + d_qk) of each head for
  * expected; n (n + 1) pairs for exact. Memory O(n d), and 2 n^1.5 for exact.
- * Bounds: SP-1, SP-2; FP-2 on the keys that are held; SEL-2 for random, streaming and knorm one at a time,
+ * Bounds: SP-1, SP-2; FP-2 on the keys that are held; SEL-2 for scores of a key by itself, one at a time,
  * whose survivors are the budget - recent largest; EVICT-1 and EVICT-2 for all. budget >= n is tiled. */
 #include "attn_variant.h"
 
@@ -29,6 +29,8 @@ static const attn_param table[] = {
     {"score", ATTN_CHOICE, offsetof(params, score), 0, ATTN_KV_SCORES - 1, "knorm", attn_kv_score_names,
      "by which keys go"},
     ATTN_KV_PARAMS(params, rule),
+    {"filters", ATTN_TEXT, offsetof(params, rule.filters_file), 0, 0, "", NULL,
+     "npy [kv_heads, d_qk], of score=qfilter"},
     {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of score=random"},
     {.name = NULL},
 };
@@ -55,7 +57,7 @@ ATTN_VARIANT(evict, .summary = "attention to the keys that a cache of bounded si
                      "2024, arXiv:2401.06104; Li et al. 2024, "
                      "arXiv:2404.14469; Devoto et al. 2024, arXiv:2406.11430; Park et al. 2025, "
                      "arXiv:2504.15364; Liang et al. 2025, arXiv:2504.04704; Devoto et al. 2025, "
-                     "arXiv:2510.00636",
+                     "arXiv:2510.00636; Godey et al. 2025, arXiv:2503.02812",
              .caps = ATTN_CAP_KV_RULE, .params = table, .params_size = sizeof(params),
              .budget = {.parameter = "budget"}, .applicable = kv_applicable, .describe = describe,
              .cost = kv_cost)

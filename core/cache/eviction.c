@@ -166,10 +166,16 @@ static double score_of(const void *rule, const attn_query *query, int64_t key, d
   if (!own) return score;
   attn_convert(attn_row(query->call->k, p->k, query->batch, kv_head, key, p->dtype),
                attn_stored(p->k, p->dtype), d, ATTN_F64, own);
-  const attn_kv_held held = {
-      .d = d, .count = 1, .position = &key, .keys = own, .seed = r->seed, .kv_head = kv_head};
+  const double *filter = r->filters ? r->filters + kv_head * d : NULL;
+  const attn_kv_held held = {.d = d,
+                             .count = 1,
+                             .position = &key,
+                             .keys = own,
+                             .seed = r->seed,
+                             .kv_head = kv_head,
+                             .filter = filter};
   const attn_kv_history history = {
-      .d = d, .n = key + 1, .keys = own, .first = key, .seed = r->seed, .kv_head = kv_head};
+      .d = d, .n = key + 1, .keys = own, .first = key, .seed = r->seed, .kv_head = kv_head, .filter = filter};
   if (r->score->law)
     score = r->score->law(&history, key, key);
   else
@@ -206,6 +212,9 @@ attn_status attn_kv_applicable(const attn_context *c, const attn_kv_rule *r) {
   if (r->score->products && (!r->score->window || r->score->sums))
     return attn_fail(ATTN_EINVAL, "variant %s: score %s reads products, which needs a window and no sums",
                      name, r->score->name);
+  if (r->score->filters != (r->filters_file && *r->filters_file))
+    return attn_fail(ATTN_EINVAL, "variant %s: score=%s %s", name, r->score->name,
+                     r->score->filters ? "needs filters=FILE, npy [kv_heads, d_qk]" : "reads no filters");
   if (!p->causal) return attn_fail(ATTN_EUNSUPPORTED, "variant %s: only causal attention", name);
   if ((attn_kv_observes(r->score) || r->score->future) && p->n_q != p->n_kv)
     return attn_fail(
@@ -213,6 +222,25 @@ attn_status attn_kv_applicable(const attn_context *c, const attn_kv_rule *r) {
         "variant %s: score=%s ranks by the weights of all queries, of which %lld of %lld are given", name,
         r->score->name, (long long)p->n_q, (long long)p->n_kv);
   return p->score.dense.at ? attn_fail(ATTN_EUNSUPPORTED, "variant %s: a bias of the scores", name) : ATTN_OK;
+}
+
+attn_status attn_kv_read_filters(attn_kv_rule *r, const attn_problem *p, attn_arena *arena) {
+  int64_t rows, columns;
+  double *given = NULL, *kept = NULL;
+  if (!r->score->filters) return ATTN_OK;
+  attn_status status = attn_matrix_read(r->filters_file, &rows, &columns, &given);
+  if (status) return status;
+  if (rows != p->kv_heads || columns != p->d_qk)
+    status =
+        attn_fail(ATTN_EINVAL, "filters: %s is %lld x %lld, expected %lld kv heads x %lld", r->filters_file,
+                  (long long)rows, (long long)columns, (long long)p->kv_heads, (long long)p->d_qk);
+  else if (!(kept = attn_arena_alloc(arena, rows * columns, sizeof *kept)))
+    status = ATTN_ENOMEM;
+  else
+    memcpy(kept, given, (size_t)(rows * columns) * sizeof *kept);
+  free(given);
+  r->filters = kept;
+  return status;
 }
 
 attn_status attn_kv_describe(attn_builder *b, const attn_context *c, const attn_kv_rule *r, attn_parts *out) {
@@ -234,14 +262,16 @@ attn_status attn_kv_describe(attn_builder *b, const attn_context *c, const attn_
   const attn_problem *p = c->problem;
   const void *kept;
   attn_carver counter = {.base = NULL};
-  const attn_status status = attn_builder_keep(b, r, sizeof *r, &kept);
+  attn_kv_rule own = *r;
+  attn_status status = b ? attn_kv_read_filters(&own, p, b->arena) : ATTN_OK;
+  if (!status) status = attn_builder_keep(b, &own, sizeof own, &kept);
   if (status) return status;
   carve(p, r, &counter);
   const bool all_queries = r->score->future || attn_kv_observes(r->score);
   out->exempt = r->score->future ? of_future : all_queries ? of_weights : of_keys;
   if (!r->score->values) out->exempt++;
   if (all_queries) out->caps &= ~(uint32_t)ATTN_CAP_CROSS;
-  out->cache = *r;
+  out->cache = own;
   out->selector = (attn_selector){.state = kept,
                                   .share = ATTN_SHARE_GROUP,
                                   .rows = ROWS,

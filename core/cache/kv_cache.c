@@ -188,6 +188,8 @@ static attn_status read_spec(attn_kv_cache *c, const char *text) {
   c->most = whole.n_kv;
   if (!parts.cache.score) return ATTN_OK;
   c->rule = parts.cache;
+  if ((status = attn_kv_read_filters(&c->rule, &c->problem, &c->arrays))) return status;
+  c->rule.filters_file = NULL;
   if (c->rule.score->future)
     return attn_fail(ATTN_EUNSUPPORTED, "cache: score=%s ranks by queries that are still to come",
                      c->rule.score->name);
@@ -202,7 +204,6 @@ static int64_t group_of(const attn_kv_cache *c) { return c->problem.heads / c->p
 
 /* Copies what a plan would copy, since plans are made later. */
 static attn_status keep_arrays(attn_kv_cache *c) {
-  c->arrays = (attn_arena){.allocator = c->allocator};
   attn_status status = attn_score_check_arrays(&c->problem);
   if (!status) status = attn_score_keep(&c->problem, &c->arrays);
   c->bytes += c->arrays.bytes;
@@ -237,6 +238,7 @@ attn_status attn_kv_cache_create(attn_kv_cache **out, const attn_problem *proble
   if (!problem) return attn_null("cache", "problem");
   if (!spec) return attn_null("cache", "spec");
   *out = NULL;
+  c.arrays.allocator = c.allocator;
   c.problem = *problem;
   c.problem.n_q = 1;
   c.problem.q = (attn_stride){.stored = problem->q.stored};
@@ -511,6 +513,16 @@ static void copy_state(const attn_kv_cache *from, attn_kv_cache *to) {
   }
 }
 
+/* Those of the cache that is copied, for its own. */
+static attn_status copy_filters(attn_kv_cache *c) {
+  const int64_t count = c->problem.kv_heads * c->problem.d_qk;
+  if (!c->rule.filters) return ATTN_OK;
+  double *own = attn_arena_alloc(&c->arrays, count, sizeof *own);
+  if (own) memcpy(own, c->rule.filters, (size_t)count * sizeof *own);
+  c->rule.filters = own;
+  return own ? ATTN_OK : ATTN_ENOMEM;
+}
+
 attn_status attn_kv_cache_copy(const attn_kv_cache *from, attn_kv_cache **out) {
   if (!from) return attn_null("cache", "cache");
   if (!out) return attn_null("cache", "copy");
@@ -524,7 +536,9 @@ attn_status attn_kv_cache_copy(const attn_kv_cache *from, attn_kv_cache **out) {
                      .evicts = from->evicts,
                      .rule = from->rule,
                      .most = from->most};
-  attn_status status = keep_arrays(&c);
+  c.arrays.allocator = c.allocator;
+  attn_status status = copy_filters(&c);
+  if (!status) status = keep_arrays(&c);
   if (!status) status = make_state(&c);
   if (!status && from->rows) status = grow(&c, from->rows);
   attn_kv_cache *made = status ? NULL : take(&c, 1, sizeof *made);

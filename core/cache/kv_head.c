@@ -69,6 +69,7 @@ static attn_kv_held held(const attn_kv_head *h, const double *keys, int64_t firs
                         .seed = h->rule.seed,
                         .kv_head = h->kv_head,
                         .recent = h->rule.recent,
+                        .filter = h->rule.filters ? h->rule.filters + h->kv_head * h->d : NULL,
                         .queries = h->queries,
                         .window = h->rule.score->window,
                         .weights_row = h->capacity,

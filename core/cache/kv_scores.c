@@ -24,6 +24,9 @@
  *               2025 (arXiv:2510.00636): the mean weight if queries were normal. There m and S are of all
  *               queries of the prompt, turned by the mean rotary embedding of the positions to come, and
  *               the first 4 keys stay; here of queries as they are given, without what a bias or softcap does
+ *   qfilter     -f.k, with a vector f of each kv head from a file: the first right singular vector of the
+ *               head's queries over a calibration text. Godey et al. 2025 (arXiv:2503.02812), whose kvpress
+ *               files have the sign that is assumed here: keys of the least f.k stay
  *   exact       the sum of the weights that the queries from the arriving position on will give it, each a
  *               softmax over all keys: the other end of every comparison. It needs the whole sequence */
 #include "attn_variant.h"
@@ -57,6 +60,13 @@ static void by_place(const attn_kv_held *h, double *score) {
 
 static void by_norm(const attn_kv_held *h, double *score) {
   for (int64_t j = 0; j < h->count; j++) score[j] = -norm(key(h, j), h->d);
+}
+
+static void by_filter(const attn_kv_held *h, double *score) {
+  for (int64_t j = 0; j < h->count; j++) {
+    score[j] = 0;
+    for (int64_t l = 0; l < h->d; l++) score[j] -= h->filter[l] * key(h, j)[l];
+  }
 }
 
 /* sum over held keys of cos(k, k_i), a factor apart that all have. */
@@ -216,6 +226,13 @@ static double norm_law(const attn_kv_history *h, int64_t t, int64_t j) {
   return -sqrt(product(h, j, j));
 }
 
+static double filter_law(const attn_kv_history *h, int64_t t, int64_t j) {
+  double sum = 0;
+  (void)t;
+  for (int64_t l = 0; l < h->d; l++) sum += h->filter[l] * attn_kv_key(h, j)[l];
+  return -sum;
+}
+
 static double difference_law(const attn_kv_history *h, int64_t t, int64_t j) {
   double sum = 0;
   for (int64_t i = 0; i < t; i++)
@@ -341,6 +358,8 @@ static double future_law(const attn_kv_history *h, int64_t t, int64_t j) { retur
   S(expected, "keys of large expected weight, times the norm of the value",                                 \
     "Devoto et al. 2025, arXiv:2510.00636", by_expectation, expected_law, .window = SNAP_QUERIES,           \
     .products = true, .values = true)                                                                       \
+  S(qfilter, "keys against a direction of queries", "Godey et al. 2025, arXiv:2503.02812", by_filter,       \
+    filter_law, .fixed = true, .filters = true)                                                             \
   S(exact, "keys of large weight for later queries", "", by_future, future_law, .future = true)
 
 #define SCORE(id, about, paper, ranks, defines, ...) \

@@ -16,23 +16,10 @@ typedef struct inputs {
 } inputs;
 
 /* The last is no cache's. */
-enum {
-  RANDOM,
-  STREAMING,
-  KNORM,
-  KEYDIFF,
-  TOVA,
-  H2O,
-  H2O_MEAN,
-  SNAPKV,
-  LAGKV,
-  EXPECTED,
-  CACHED,
-  EXACT = CACHED,
-  NAMES
-};
-static const char *const names[NAMES] = {"random",   "streaming", "knorm", "keydiff",  "tova", "h2o",
-                                         "h2o_mean", "snapkv",    "lagkv", "expected", "exact"};
+enum { RANDOM, STREAMING, KNORM, KEYDIFF, TOVA, H2O, H2O_MEAN, SNAPKV, LAGKV, EXPECTED, QFILTER, EXACT };
+enum { CACHED = EXACT, NAMES };
+static const char *const names[NAMES] = {"random",   "streaming", "knorm", "keydiff",  "tova",    "h2o",
+                                         "h2o_mean", "snapkv",    "lagkv", "expected", "qfilter", "exact"};
 
 static void draw(float *x, size_t count, uint64_t seed) {
   attn_rng rng;
@@ -40,8 +27,20 @@ static void draw(float *x, size_t count, uint64_t seed) {
   for (size_t i = 0; i < count; i++) x[i] = (float)attn_rng_normal(&rng);
 }
 
+static double filter(int h, int l) { return sin(1 + 3 * h + l); }
+
+/* The file "f" has them, "g" those of a head too many. */
+static attn_status read_filters(const char *path, int64_t *rows, int64_t *columns, double **values) {
+  *rows = KV_HEADS + (*path == 'g');
+  *columns = D;
+  *values = malloc((size_t)(*rows * D) * sizeof **values);
+  for (int i = 0; i < *rows * D; i++) (*values)[i] = filter(i / D, i % D);
+  return ATTN_OK;
+}
+
 static inputs *inputs_make(void) {
   inputs *x = malloc(sizeof *x);
+  attn_matrix_reader_set(read_filters);
   draw(&x->q[0][0][0][0], sizeof x->q / sizeof(float), 1);
   draw(&x->k[0][0][0][0], sizeof x->k / sizeof(float), 2);
   draw(&x->v[0][0][0][0], sizeof x->v / sizeof(float), 3);
@@ -213,6 +212,9 @@ static double score(const inputs *x, const history held, const bool *before, con
     return -sqrt(dot(x->k[b][h][j], x->k[b][h][j]));
   case KEYDIFF:
     return -cosine_sum(x, before, b, h, t, j);
+  case QFILTER:
+    for (int l = 0; l < D; l++) sum -= filter(h, l) * (double)x->k[b][h][j][l];
+    return sum;
   case LAGKV:
     return lag_score(x, before, r->recent, b, h, t, j);
   case TOVA:
@@ -302,7 +304,9 @@ static const rule rules[] = {{0, 20, 6, 0, 1, 1},   {0, 20, 1, 40, 1, 1}, {0, 1,
 static void spec_of(const rule *r, char *out, size_t size) {
   snprintf(out, size, "evict:score=%s,budget=%d,recent=%d,prompt=%d,every=%d,chunk=%d%s", names[r->score],
            (int)r->budget, (int)r->recent, (int)r->prompt, (int)r->every, (int)r->chunk,
-           r->score == RANDOM ? ",seed=7" : "");
+           r->score == RANDOM    ? ",seed=7"
+           : r->score == QFILTER ? ",filters=f"
+                                 : "");
 }
 
 Test(core_kv_cache, holds_what_the_definitions_hold) {
@@ -450,8 +454,12 @@ Test(core_kv_cache, the_score_streaming_is_the_variant_streaming) {
 /* Closed forms against counting: keys at a position, and query-key pairs of the last queries. */
 static void check_counts(const inputs *x, const rule *r) {
   static history held;
-  const attn_kv_rule own = {
-      attn_kv_score_at(r->score), r->budget, r->recent, r->prompt, r->every, r->chunk, 0};
+  const attn_kv_rule own = {.score = attn_kv_score_at(r->score),
+                            .budget = r->budget,
+                            .recent = r->recent,
+                            .prompt = r->prompt,
+                            .every = r->every,
+                            .chunk = r->chunk};
   char spec[120];
   int64_t count[N] = {0};
   hold(x, r, 0, 0, held);
@@ -548,9 +556,12 @@ Test(core_kv_cache, sequences_have_lengths_of_their_own) {
 
 Test(core_kv_cache, what_is_taken_back_was_never_there) {
   inputs *x = inputs_make();
-  static const char *const specs[] = {
-      "tiled", "store:k=int4,v=q8_0", "evict:score=knorm,budget=60,recent=4 | store:k=q8_0,v=int3",
-      "evict:score=lagkv,budget=60,recent=4", "evict:score=knorm,budget=60,recent=4"};
+  static const char *const specs[] = {"tiled",
+                                      "evict:score=qfilter,filters=f,budget=60,recent=4",
+                                      "store:k=int4,v=q8_0",
+                                      "evict:score=knorm,budget=60,recent=4 | store:k=q8_0,v=int3",
+                                      "evict:score=lagkv,budget=60,recent=4",
+                                      "evict:score=knorm,budget=60,recent=4"};
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
     attn_kv_cache *c = cache_make(specs[s]), *copy = NULL, *never = cache_make(specs[s]);
     float a[BATCH][HEADS][D_V], b[BATCH][HEADS][D_V];
@@ -568,9 +579,12 @@ Test(core_kv_cache, what_is_taken_back_was_never_there) {
     attn_kv_cache_destroy(never);
     never = cache_make(specs[s]);
     cr_assert_eq(append(never, x, 0, 40, NULL), ATTN_OK);
-    attend(copy, x, 80, a);
-    attend(never, x, 80, b);
-    cr_expect_eq(memcmp(a, b, sizeof a), 0, "%s: a copy", specs[s]);
+    for (int later = 0; later < 2; later++) {
+      attend(copy, x, 80, a);
+      attend(never, x, 80, b);
+      cr_expect_eq(memcmp(a, b, sizeof a), 0, "%s: a copy, %d", specs[s], later);
+      if (!later) cr_assert(!append(copy, x, 50, 40, NULL) && !append(never, x, 50, 40, NULL));
+    }
     attn_kv_cache_destroy(c);
     attn_kv_cache_destroy(copy);
     attn_kv_cache_destroy(never);
@@ -722,6 +736,11 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
   cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=exact", NULL), ATTN_EUNSUPPORTED);
   cr_expect(strstr(attn_last_error(), "score=exact ranks by queries that are still to come"), "%s",
             attn_last_error());
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=qfilter", NULL), ATTN_EINVAL);
+  cr_expect(strstr(attn_last_error(), "score=qfilter needs filters=FILE"), "%s", attn_last_error());
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=h2o,filters=f", NULL), ATTN_EINVAL);
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=qfilter,filters=g", NULL), ATTN_EINVAL);
+  cr_expect(strstr(attn_last_error(), "g is 3 x 8, expected 2 kv heads x 8"), "%s", attn_last_error());
   cr_expect_eq(attn_kv_cache_create(&c, &p, "linformer", NULL), ATTN_EUNSUPPORTED, "it is never causal");
   cr_expect_eq(attn_kv_cache_create(&c, &p, "hyper", NULL), ATTN_EUNSUPPORTED, "it takes no positions");
   cr_expect_eq(attn_kv_cache_create(&c, &p, "no_such", NULL), ATTN_ENOTFOUND);

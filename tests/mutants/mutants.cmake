@@ -1330,6 +1330,10 @@ mutant(evict-expected-mean core/cache/kv_scores.c EVICT-2 "evict:score=expected,
   [[z[j] += @square[j] / 2@;]] [[0]])
 mutant(evict-expected-heads core/cache/kv_scores.c EVICT-2 "evict:score=expected,budget=24,recent=4"
   "weights of the heads of a group are not normalised" [[add_logs(score[first + j], @z[j] - all@)]] [=[z[j]]=])
+mutant(evict-filter-head core/cache/kv_head.c core_kv_cache/holds_what_the_definitions_hold "" "every kv head has the filter of the first"
+  [[h->rule.filters + @h->kv_head@ * h->d]] [[0]])
+mutant(cache-copy-filters core/cache/kv_cache.c core_kv_cache/what_is_taken_back_was_never_there "" "a copy has no filters"
+  [[if (own) memcpy(own, @c->rule.filters@, (size_t)count]] [[memset(own, 0, (size_t)count * sizeof *own)]])
 mutant(evict-one-at-a-time core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4,every=5" "one key fewer goes at a time"
   [[open - @attn_kv_kept(r) * r->chunk@]] [[(attn_kv_kept(r) + (r->every > 1)) * r->chunk]])
 mutant(evict-heap core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4,every=5" "one side of the heap is never looked at"

@@ -259,6 +259,7 @@ static outcome judge_step(const watched *w, const attn_kv_history *h, int64_t t,
 }
 
 static outcome judge_ranking(const watched *w, char *text, size_t size) {
+  const double *filters = w->e->view->cache->filters;
   const attn_kv_history h = {.d = w->e->problem->d_qk,
                              .n = w->n,
                              .keys = w->head.k,
@@ -271,7 +272,8 @@ static outcome judge_ranking(const watched *w, char *text, size_t size) {
                              .later = w->later,
                              .seed = w->e->view->cache->seed,
                              .kv_head = w->kv_head,
-                             .recent = w->e->view->cache->recent};
+                             .recent = w->e->view->cache->recent,
+                             .filter = filters ? filters + w->kv_head * w->e->problem->d_qk : NULL};
   outcome worst = OUTCOME_NONE;
   const int64_t every = w->weights ? 1 : (w->n - w->first) / RANKED_STEPS + 1;
   int64_t next = w->first + 1, gone, kept;
