@@ -305,7 +305,8 @@ const check check_evict2 = {
                "that difference, over "
                "some of the first 512 positions of some kv heads.",
     .assumes = "The score states a law, and the inputs are finite.",
-    .cause = "weights of keys that went are not taken out, or sums, means and windows are mixed up",
+    .cause = "the law is of another score, weights of keys that went are not taken out, or sums, means and "
+             "windows are mixed up",
     .nulls = CHECK_BLIND("it judges what is selected, and looks at no output"),
     .evaluate = ranking_evaluate,
 };
