@@ -224,6 +224,14 @@ static void authors(void) {
   rule.score = attn_kv_score_at(0);
   rule.chunk = 0;
   REFUSES(attn_kv_applicable(c, &rule), "every 1 and chunk 0");
+  attn_kv_score odd = *rule.score;
+  rule.score = &odd;
+  rule.chunk = 1;
+  odd.values = true;
+  REFUSES(attn_kv_applicable(c, &rule), "is fixed, and reads values");
+  odd.fixed = odd.values = false;
+  odd.products = true;
+  REFUSES(attn_kv_applicable(c, &rule), "needs a window");
   REFUSES(attn_kv_describe(NULL, c, NULL, &parts), "rule");
   REFUSES(attn_kv_describe(NULL, c, &rule, NULL), "parts");
   REFUSES(attn_kv_codes(NULL, 4, 1, 0, 1, 2, NULL), "scheme");
