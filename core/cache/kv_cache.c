@@ -180,11 +180,10 @@ static attn_status read_spec(attn_kv_cache *c, const char *text) {
   }
   if (status) return status;
   const attn_problem whole = c->problem;
-  const attn_variant *v = c->reader->variant;
   if (!parts.cache.score &&
-      (v->caps & (ATTN_CAP_POSITIONS | ATTN_CAP_PADDING)) != (ATTN_CAP_POSITIONS | ATTN_CAP_PADDING))
-    return attn_fail(ATTN_EUNSUPPORTED,
-                     "cache: variant %s takes no positions of queries, and cannot read a cache", v->name);
+      (parts.caps & (ATTN_CAP_POSITIONS | ATTN_CAP_PADDING)) != (ATTN_CAP_POSITIONS | ATTN_CAP_PADDING))
+    return attn_fail(ATTN_EUNSUPPORTED, "cache: %s takes no positions of queries, and cannot read a cache",
+                     c->reader->text);
   c->most = whole.n_kv;
   if (!parts.cache.score) return ATTN_OK;
   c->rule = parts.cache;

@@ -743,6 +743,7 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
   cr_expect(strstr(attn_last_error(), "g is 3 x 8, expected 2 kv heads x 8"), "%s", attn_last_error());
   cr_expect_eq(attn_kv_cache_create(&c, &p, "linformer", NULL), ATTN_EUNSUPPORTED, "it is never causal");
   cr_expect_eq(attn_kv_cache_create(&c, &p, "hyper", NULL), ATTN_EUNSUPPORTED, "it takes no positions");
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "bigbird:tail=uniform", NULL), ATTN_EUNSUPPORTED, "nor so");
   cr_expect_eq(attn_kv_cache_create(&c, &p, "no_such", NULL), ATTN_ENOTFOUND);
   p.causal = false;
   cr_expect_eq(attn_kv_cache_create(&c, &p, "tiled", NULL), ATTN_EUNSUPPORTED);
