@@ -36,6 +36,18 @@ static bool takes_pages(const attn_view *v) {
 }
 static bool hashes(const attn_view *v) { return v->selector && v->selector->hashes > 0; }
 static bool gives_up_keys(const attn_view *v) { return v->cache && v->selector; }
+static bool may_give_up_keys(const attn_view *v) { return v->cache || v->store; }
+/* Keys that are drawn, of small weight, or chosen for a tile depend on the other queries of a call. */
+static bool reads_alone(const attn_view *v) {
+  const uint32_t others = ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS | ATTN_EXEMPT_CAUSAL;
+  for (const attn_exemption *x = v->exempt; x && x->reason; x++)
+    if (x->properties & others) return false;
+  return !v->selector || !(weights_keys(v) || keeps_the_heavy(v) || v->selector->share == ATTN_SHARE_TILE);
+}
+static bool is_cached(const attn_view *v) {
+  const uint32_t whole = ATTN_CAP_CAUSAL | ATTN_CAP_POSITIONS | ATTN_CAP_PADDING;
+  return may_give_up_keys(v) || (is_softmax(v) && reads_alone(v) && (v->caps & whole) == whole);
+}
 static bool stores_tensors(const attn_view *v) { return v->store; }
 static bool stores_exact(const attn_view *v) { return v->store && !v->store->reader; }
 static bool is_drawn(const attn_kv_law *l) { return l->bits || l->signs; }
@@ -107,6 +119,8 @@ const variant_kind of_promises = {"whose draws promise how near the denominator 
 const variant_kind of_pages = {"that select units of several keys", takes_pages};
 const variant_kind of_hashes = {"that select keys by random hashes", hashes};
 const variant_kind of_caches = {"whose keys are those that a cache of bounded size holds", gives_up_keys};
+const variant_kind of_cached = {"that a cache of keys and values decodes", is_cached};
+const variant_kind of_held = {"that a cache decodes which may give up keys", may_give_up_keys};
 const variant_kind of_stores = {"that read keys and values as a cache stores them", stores_tensors};
 const variant_kind of_exact_stores = {"that attend exactly to keys and values as a cache stores them",
                                       stores_exact};

@@ -49,6 +49,7 @@ static const trial trials[] = {
     {{1, 2, 1, 80, 90, 16, 9, false, false}, ATTN_F64, 1, 0, "leaky=0.2", "documents:0+20+55"},
     {{1, 2, 1, 90, 90, 16, 9, false, false}, ATTN_F64, 1, 0, "sink=2", "block_causal:16"},
     {{1, 2, 1, 90, 90, 16, 9, false, false}, ATTN_F64, 1, 0, NULL, "prefix:20"},
+    {{2, 4, 2, 90, 90, 16, 9, true, false}, ATTN_F32, 1, 0, "alibi,sink=1", NULL},
 };
 enum { TRIALS = sizeof trials / sizeof *trials };
 

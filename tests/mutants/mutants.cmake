@@ -1366,6 +1366,25 @@ mutant(cache-copy-shares core/cache/kv_cache.c core_kv_cache/what_is_taken_back_
   [[if (rows) memcpy(to->v, from->v, rows * v_bytes(to));]] [[memset(to->v, 0, rows * v_bytes(to));]])
 mutant(cache-asks-the-gone core/cache/kv_cache.c core_kv_cache/a_prompt_is_attended_to_at_once ""
   "queries may ask for keys that went" [[c->first[b] < @c->went[b]@]] [[-1]])
+mutant(cache-rows-for-positions core/cache/kv_cache.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "keys that are left stand where rows do"
+  [[.k_position = @c->evicts@ ? at]] [[false]])
+mutant(cache-full-half-written core/cache/kv_cache.c CACHE-1 "evict:score=knorm,budget=24,recent=4"
+  "of a key that arrives in a full cache half is written"
+  [[memcpy(k_row, code, @k_bytes(c)@);]] [[k_bytes(c) >> (c->head[line].count == c->rule.budget)]])
+mutant(cache-truncate-head core/cache/kv_cache.c CACHE-5 "evict:score=knorm,budget=64,recent=4" "a head keeps the count of keys that were taken back"
+  [[c->head[b * c->problem.kv_heads + h].count = c->held[b];]] [[;]])
+mutant(cache-copy-ranks core/cache/kv_cache.c CACHE-5 "evict:score=knorm,budget=24,recent=4" "a copy has the scores of its original in common"
+  [[to->head[line].count = from->head[line].count;]]
+  [[to->head[line].count = from->head[line].count, to->head[line].fixed = from->head[line].fixed;]])
+mutant(cache-growth-short core/cache/kv_cache.c CACHE-1 tiled "the last row is not moved as memory grows"
+  [[@(size_t)c->held[line / c->problem.kv_heads]@ * bytes);]]
+  [[(size_t)attn_max(0, c->held[line / c->problem.kv_heads] - 1)]])
+mutant(cache-plan-uncounted core/cache/kv_cache.c CACHE-2 tiled "the plan's memory is not counted"
+  [[c->bytes += attn_plan_bytes(plan);]] [[;]])
+mutant(cache-wide-rows core/cache/kv_cache.c CACHE-2 "store:k=q8_0,v=q4_0" "rows of codes have the room of the numbers that they stand for"
+  [[return attn_row_bytes(c->problem.d_v, @attn_stored(c->problem.v, c->problem.dtype)@);]] [[c->problem.dtype]])
+mutant(cache-observes-early core/cache/kv_cache.c CACHE-1 "evict:score=h2o,budget=24,recent=4" "a query is observed before its key, except the last of an append"
+  [[(size_t)((batch * p->heads + head + g) * a->n + @i@) * q_bytes]] [[i + (i + 1 < a->n)]])
 
 # -- stores --
 
