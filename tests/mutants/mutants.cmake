@@ -1287,9 +1287,9 @@ mutant(evict-largest core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,r
   [[if (@x->score < y->score@) return -1;]] [[x->score > y->score]])
 mutant(evict-recent core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4" "one recent key fewer is safe"
   [[const int64_t recent = (@position - r->recent + 1@) / r->chunk]] [[position - r->recent + 2]])
-mutant(evict-budget core/cache/kv_head.c core_kv_cache/holds_what_the_definitions_hold "" "one key more is held"
+mutant(evict-budget core/cache/kv_head.c core_kv_cache/is_the_plan_on_the_whole_sequence "" "one key more is held"
   [[@h->count < r->budget@]] [[h->count <= r->budget]])
-mutant(evict-prompt core/cache/kv_head.c core_kv_cache/holds_what_the_definitions_hold "" "keys go before the prompt is over"
+mutant(evict-prompt core/cache/kv_head.c CACHE-1 "evict:score=knorm,budget=24,recent=4,prompt=40" "keys go before the prompt is over"
   [[position < @r->prompt@]] [[0]])
 mutant(evict-returns core/cache/eviction.c EVICT-1 "evict:score=h2o,budget=24,recent=4" "a key is missed for one step alone"
   [[@went[j] == HELD@ || went[j] > t]] [[went[j] == HELD && j % 5 != t % 5]])
@@ -1322,7 +1322,7 @@ mutant(evict-lag-range core/cache/kv_scores.c EVICT-2 "evict:score=lagkv,budget=
   [[next = first + @h->recent@;]] [[0]])
 mutant(evict-lag-values core/cache/kv_scores.c EVICT-2 "evict:score=lagkv,budget=24,recent=4" "values are not read"
   [[score[first + j] += next[j];]] [[;]])
-mutant(cache-wide-values-stay core/cache/kv_cache.c core_kv_cache/holds_what_the_definitions_hold "" "values that scores read stay as keys go"
+mutant(cache-wide-values-stay core/cache/kv_cache.c CACHE-1 "evict:score=lagkv,budget=20,recent=3" "values that scores read stay as keys go"
   [[if (wide_v) close_gaps(wide_v, wide_v_bytes(c), before, h->gone, gone);]] [[;]])
 mutant(evict-expected-arrival core/cache/kv_head.c EVICT-2 "evict:score=expected,budget=24,recent=4"
   "a new key has no products with the queries before it" [[h->query ? @product(h, q, own)@ : 0;]] [[0]])
@@ -1330,9 +1330,9 @@ mutant(evict-expected-mean core/cache/kv_scores.c EVICT-2 "evict:score=expected,
   [[z[j] += @square[j] / 2@;]] [[0]])
 mutant(evict-expected-heads core/cache/kv_scores.c EVICT-2 "evict:score=expected,budget=24,recent=4"
   "weights of the heads of a group are not normalised" [[add_logs(score[first + j], @z[j] - all@)]] [=[z[j]]=])
-mutant(evict-filter-head core/cache/kv_head.c core_kv_cache/holds_what_the_definitions_hold "" "every kv head has the filter of the first"
+mutant(evict-filter-head core/cache/kv_head.c core_kv_cache/is_the_plan_on_the_whole_sequence "" "every kv head has the filter of the first"
   [[h->rule.filters + @h->kv_head@ * h->d]] [[0]])
-mutant(cache-copy-filters core/cache/kv_cache.c core_kv_cache/what_is_taken_back_was_never_there "" "a copy has no filters"
+mutant(cache-copy-filters core/cache/kv_cache.c core_kv_cache/a_copy_has_filters_when_the_cache_is_gone "" "a copy has no filters"
   [[if (own) memcpy(own, @c->rule.filters@, (size_t)count]] [[memset(own, 0, (size_t)count * sizeof *own)]])
 mutant(evict-one-at-a-time core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4,every=5" "one key fewer goes at a time"
   [[open - @attn_kv_kept(r) * r->chunk@]] [[(attn_kv_kept(r) + (r->every > 1)) * r->chunk]])
@@ -1352,17 +1352,17 @@ mutant(evict-oracle-part core/cache/eviction.c EVICT-2 "evict:score=exact,budget
   [[int64_t u = @smaller(first + w->part, keys)@ - 1]] [[smaller(first + w->part + (first > 0), keys)]])
 mutant(cache-asks-the-future core/cache/kv_cache.c core_kv_cache/refuses_what_it_cannot_do "" "a cache takes a policy that knows what comes"
   [[if (@c->rule.score->future@)]] [[0]])
-mutant(cache-values-stay core/cache/kv_cache.c core_kv_cache/holds_what_the_definitions_hold "" "values stay where they are as keys go"
+mutant(cache-values-stay core/cache/kv_cache.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "values stay where they are as keys go"
   [[close_gaps(rows_of(c, c->v, line, v_bytes(c)), v_bytes(c), before, h->gone, gone);]] [[;]])
-mutant(cache-gap-too-long core/cache/kv_cache.c core_kv_cache/holds_what_the_definitions_hold "" "a gap is closed one row too early"
+mutant(cache-gap-too-long core/cache/kv_cache.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "a gap is closed one row too early"
   [[(size_t)(@end - gone[g] - 1@) * bytes]] [[end - gone[g] - 2 + (end == gone[g] + 1)]])
-mutant(cache-queries-late core/cache/kv_cache.c core_kv_cache/sequences_have_lengths_of_their_own ""
+mutant(cache-queries-late core/cache/kv_cache.c CACHE-1 tiled
   "queries stand where the longest sequence ends" [[c->first[b] = c->length[@b@] - n;]] [[0]])
-mutant(cache-growth-loses core/cache/kv_cache.c core_kv_cache/any_split_of_the_appends_gives_the_same_bits "" "values are lost as the cache grows"
+mutant(cache-growth-loses core/cache/kv_cache.c CACHE-1 tiled "values are lost as the cache grows"
   [[move_rows(c, c->v, c->rows, larger.v, rows, v_bytes(c));]] [[memset(larger.v, 0, (size_t)(lines(c) * rows) * v_bytes(c));]])
-mutant(cache-truncate-keeps core/cache/kv_cache.c core_kv_cache/what_is_taken_back_was_never_there "" "keys of steps that are taken back stay"
+mutant(cache-truncate-keeps core/cache/kv_cache.c CACHE-5 tiled "keys of steps that are taken back stay"
   [[c->held[b] -= @c->length[b] - length[b]@;]] [[0]])
-mutant(cache-copy-shares core/cache/kv_cache.c core_kv_cache/what_is_taken_back_was_never_there "" "a copy lacks the values"
+mutant(cache-copy-shares core/cache/kv_cache.c CACHE-5 tiled "a copy lacks the values"
   [[if (rows) memcpy(to->v, from->v, rows * v_bytes(to));]] [[memset(to->v, 0, rows * v_bytes(to));]])
 mutant(cache-asks-the-gone core/cache/kv_cache.c core_kv_cache/a_prompt_is_attended_to_at_once ""
   "queries may ask for keys that went" [[c->first[b] < @c->went[b]@]] [[-1]])
@@ -1467,8 +1467,8 @@ mutant(store-law-without-draws core/engines/stored/stored_engine.c checks_stores
   [[return @(l->bits && !l->rotation) || (l->signs && !l->vectors)@;]] [[false]])
 mutant(cache-takes-schemes core/cache/kv_cache.c core_kv_cache/refuses_a_store_that_is_no_type "" "rows of a scheme are held as they are given"
   [[if (!status && @(parts.store.k_scheme.decode || parts.store.v_scheme.decode)@)]] [[false]])
-mutant(cache-code-rows core/cache/kv_cache.c core_kv_cache/a_store_is_the_cache_of_what_it_keeps "" "rows of values are as long as those of keys"
+mutant(cache-code-rows core/cache/kv_cache.c CACHE-1 tiled "rows of values are as long as those of keys"
   [[d_v = @attn_row_elements(p.d_v, attn_stored(p.v, p.dtype))@]] [[d_qk]])
-mutant(cache-ranks-as-given core/cache/kv_cache.c core_kv_cache/a_store_is_the_cache_of_what_it_keeps "" "keys are ranked by numbers that are not held"
+mutant(cache-ranks-as-given core/cache/kv_cache.c CACHE-1 "evict:score=knorm,budget=24,recent=4 | store:k=int3,v=f16" "keys are ranked by numbers that are not held"
   [[attn_convert(k, attn_stored(p->k, p->dtype), d, ATTN_F64, own);]]
   [[attn_convert(a->k + (size_t)(line * a->n + i) * attn_row_bytes(d, c->k_given), c->k_given, d, ATTN_F64, own);]])
