@@ -170,26 +170,31 @@ typedef enum data_rope_kind {
   DATA_ROPE_LINEAR,  /* frequencies / factor (Chen et al. 2023) */
   DATA_ROPE_DYNAMIC, /* beyond `original` positions a larger base (NTK-aware, by the length of the window) */
   DATA_ROPE_YARN,    /* low ones / factor, high ones kept (Peng et al. 2023) */
-  DATA_ROPE_LLAMA3   /* the same by wavelength (Llama 3.1) */
+  DATA_ROPE_LLAMA3,  /* the same by wavelength (Llama 3.1) */
+  DATA_ROPE_LONGROPE /* by lists of divisors, to `original` positions and beyond (Ding et al. 2024) */
 } data_rope_kind;
 
 typedef struct data_rope {
   data_rope_kind kind;
   double theta, factor;
-  int64_t original; /* positions before stretching: dynamic, yarn, llama3 */
+  int64_t original; /* positions before stretching: all but linear */
   double beta_fast,
       beta_slow;    /* yarn: turns in `original` positions of the last kept, and the first stretched */
   bool exact_range; /* yarn: the ends of that range are not rounded to whole components */
   double low, high; /* llama3: original / wavelength, stretched below low, kept above high */
-  double attention; /* q and k are multiplied by it, scores by its square; 1 except for yarn */
+  double attention; /* q and k are multiplied by it, scores by its square; 1 except for yarn and longrope */
+  /* What frequencies are divided by, the last step: [d/2]; of longrope [2][d/2], the second in windows of
+   * more than `original` positions. NULL: nothing. */
+  double *divisors;
 } data_rope;
 
-/* d/2 frequencies in a window of n positions. theta > 1; d > 2 for dynamic; factor >= 1. */
+/* d/2 frequencies of the d components that turn, in a window of n positions. theta > 1; d > 2 for dynamic;
+ * factor >= 1. */
 void data_rope_frequencies(const data_rope *, int64_t d, int64_t n, double *frequency);
 
-/* Rotates rows [n, d] (d even) in Hugging Face's Llama convention, pairs (i, i + d/2), row r at position
- * first + r: angle position * frequency[i] in fp64, times `attention`, each result rounded once. row_stride
- * in elements. */
+/* Rotates the first d components (d even) of n rows in Hugging Face's Llama convention, pairs (i, i + d/2),
+ * row r at position first + r: angle position * frequency[i] in fp64, times `attention`, each result rounded
+ * once. row_stride in elements. */
 void data_rope_f32(float *x, int64_t n, int64_t d, int64_t row_stride, int64_t first, const double *frequency,
                    double attention);
 
@@ -201,7 +206,8 @@ typedef struct data_llama_config {
   const char *architecture; /* "llama", "mistral", "qwen2", "qwen3" */
   int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_positions;
   double rms_eps;
-  data_rope rope;
+  data_rope rope;     /* its divisors belong to the model */
+  int64_t rotary_dim; /* components of each head of q and k that turn, the first; the others stay */
   /* Queries of layers window_from ... see the last `window` keys, their own with them; 0: all before them. */
   int64_t window, window_from;
   bool qkv_bias, output_bias, mlp_bias;
@@ -329,10 +335,10 @@ typedef struct data_capture_request {
 } data_capture_request;
 
 /* Captures into an HDF5 file: root datasets q, k, v [heads, n, d] f4 and attributes that say where they come
- * from. With pre_rope the attribute rope is "pending", and row r of q and k is to be rotated (data_rope_f32)
- * at position first_position + r before its scores are those of the model: with base rope_theta, or where its
- * positions are stretched with rope_frequencies, d/2 numbers as a text, and rope_attention_factor. out: what
- * was written, unless NULL. */
+ * from. With pre_rope the attribute rope is "pending", and the first rotary_dim components of row r of q and
+ * k are to be rotated (data_rope_f32) at position first_position + r before its scores are those of the
+ * model: with base rope_theta, or where its positions are stretched with rope_frequencies, rotary_dim/2
+ * numbers as a text, and rope_attention_factor. out: what was written, unless NULL. */
 attn_status data_capture(const data_capture_request *, data_qkv *out);
 
 /* ---- Part 5: scores and masks ------------------------------------------------------------------------ */

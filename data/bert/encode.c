@@ -105,7 +105,7 @@ static attn_status embed(pass *p, const int64_t *tokens) {
 }
 
 static attn_status load_matrix(const pass *p, bert_pair from, product_matrix *to) {
-  return product_matrix_load(&p->tools, from.weight, from.bias, 0, to);
+  return product_matrix_load(&p->tools, from.weight, from.bias, 0, 0, to);
 }
 
 static attn_status project(pass *p, const bert_layer *l) {

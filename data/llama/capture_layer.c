@@ -91,14 +91,15 @@ static void describe(capture *c) {
 /* The frequencies of stretched positions as a text, for those who rotate a pending capture. */
 static attn_status print_frequencies(const data_llama *m, capture *c) {
   enum { WIDTH = 25, MOST = 2048 };
-  const int64_t half = m->config.head_dim / 2;
+  const data_llama_config *config = &m->config;
+  const int64_t half = config->rotary_dim / 2;
   if (half > MOST)
     return attn_fail(ATTN_EUNSUPPORTED, "%s: heads of %" PRId64 " are too wide to say how they turn", m->path,
-                     m->config.head_dim);
+                     config->head_dim);
   double frequency[MOST];
   if (!(c->frequencies = calloc((size_t)half, WIDTH)))
     return attn_fail(ATTN_ENOMEM, "%s: no memory for its frequencies", m->path);
-  llama_frequencies(m, c->n < c->window ? c->n : c->window, frequency);
+  data_rope_frequencies(&config->rope, config->rotary_dim, c->n < c->window ? c->n : c->window, frequency);
   char *to = c->frequencies;
   for (int64_t i = 0; i < half; i++) to += snprintf(to, WIDTH, i ? " %.17g" : "%.17g", frequency[i]);
   return ATTN_OK;
@@ -107,13 +108,15 @@ static attn_status print_frequencies(const data_llama *m, capture *c) {
 static attn_status describe_rotation(const data_llama *m, capture *c) {
   const data_llama_config *config = &m->config;
   const char *note =
-      c->r->pre_rope ? "pairs (i, i + d/2); q and k are to be rotated, row r at position first_position + r; "
-                       "the forward pass in independent windows of trained_context positions, at local ones"
+      c->r->pre_rope
+          ? "pairs (i, i + rotary_dim/2); q and k are to be rotated, row r at position first_position + r; "
+            "the forward pass in independent windows of trained_context positions, at local ones"
       : c->n <= c->window
-          ? "pairs (i, i + d/2); q and k are rotated at positions 0 ... n-1"
-          : "pairs (i, i + d/2); independent windows of trained_context positions: the forward pass "
+          ? "pairs (i, i + rotary_dim/2); q and k are rotated at positions 0 ... n-1"
+          : "pairs (i, i + rotary_dim/2); independent windows of trained_context positions: the forward pass "
             "at local positions, the stored q and k rotated at global positions 0 ... n-1";
   add(c, (hdf5_attribute){.name = "rope_theta", .real = true, .number = config->rope.theta});
+  add(c, (hdf5_attribute){.name = "rotary_dim", .integer = config->rotary_dim});
   add(c, (hdf5_attribute){.name = "rotation", .text = note});
   if (c->r->pre_rope) {
     add(c, (hdf5_attribute){.name = "rope", .text = "pending"});
@@ -121,7 +124,7 @@ static attn_status describe_rotation(const data_llama *m, capture *c) {
   }
   if (config->window > 0 && c->r->layer >= config->window_from)
     add(c, (hdf5_attribute){.name = "sliding_window", .integer = config->window});
-  if (config->rope.kind == DATA_ROPE_PLAIN && !m->frequency_divisors) return ATTN_OK;
+  if (config->rope.kind == DATA_ROPE_PLAIN && !config->rope.divisors) return ATTN_OK;
   attn_status status = print_frequencies(m, c);
   add(c, (hdf5_attribute){.name = "rope_frequencies", .text = c->frequencies});
   add(c, (hdf5_attribute){.name = "rope_attention_factor", .real = true, .number = config->rope.attention});

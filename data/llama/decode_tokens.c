@@ -39,11 +39,11 @@ attn_status data_llama_decoder_make(const data_llama *m, int64_t texts, int64_t 
   for (int64_t l = 0; !status && l < c->layers; l++)
     status = llama_weights_load(&d->window, l, &d->weights[l]);
   if (!status) status = product_vector_load(m->norm, &d->norm);
-  if (!status) status = product_matrix_load(&d->window.tools, m->head, NULL, 0, &d->head);
+  if (!status) status = product_matrix_load(&d->window.tools, m->head, NULL, 0, 0, &d->head);
   if (!status) status = product_allocate("the state", texts, c->hidden, sizeof *d->x, &d->x);
   if (!status) status = product_allocate("keys", c->layers * texts * n, kv, sizeof *d->keys, &d->keys);
   if (!status) status = product_allocate("values", c->layers * texts * n, kv, sizeof *d->values, &d->values);
-  if (!status) llama_frequencies(m, n, d->window.frequency);
+  if (!status) data_rope_frequencies(&c->rope, c->rotary_dim, n, d->window.frequency);
   attn_plan_destroy(plan);
   if (status)
     data_llama_decoder_free(d);
@@ -69,10 +69,11 @@ void data_llama_decoder_free(data_llama_decoder *d) {
 static void rotate(data_llama_decoder *d) {
   const data_llama_config *c = &d->model->config;
   const llama_window *w = &d->window;
-  rope_cos_sin(c->head_dim, w->frequency, d->given, c->rope.attention, w->turns);
-  for (int64_t h = 0; h < d->texts * c->heads; h++) rope_turn(c->head_dim, w->turns, w->q + h * c->head_dim);
+  rope_cos_sin(c->rotary_dim, w->frequency, d->given, c->rope.attention, w->turns);
+  for (int64_t h = 0; h < d->texts * c->heads; h++)
+    rope_turn(c->rotary_dim, w->turns, w->q + h * c->head_dim);
   for (int64_t h = 0; h < d->texts * c->kv_heads; h++)
-    rope_turn(c->head_dim, w->turns, w->k + h * c->head_dim);
+    rope_turn(c->rotary_dim, w->turns, w->k + h * c->head_dim);
 }
 
 /* Keeps the layer's new keys and values, and attends to all. */

@@ -87,11 +87,12 @@ attn_status data_llama_capture(const data_llama *m, const int64_t *tokens, int64
   if (index < 0 || index >= c->layers)
     return attn_fail(ATTN_EINVAL, "layer %" PRId64 ": the layers of %s are 0 ... %" PRId64, index, m->path,
                      c->layers - 1);
-  if (c->rope.kind == DATA_ROPE_DYNAMIC && n > c->max_positions)
-    return attn_fail(ATTN_EUNSUPPORTED,
-                     "%s: %" PRId64 " positions, more than its %" PRId64
-                     ": dynamic rotations of windows of different lengths do not go together",
-                     m->path, n, c->max_positions);
+  if ((c->rope.kind == DATA_ROPE_DYNAMIC || c->rope.kind == DATA_ROPE_LONGROPE) && n > c->max_positions)
+    return attn_fail(
+        ATTN_EUNSUPPORTED,
+        "%s: %" PRId64 " positions, more than its %" PRId64
+        ": rotations by the length of a window, of windows of different lengths do not go together",
+        m->path, n, c->max_positions);
   data_qkv made = {.batch = 1,
                    .heads = c->heads,
                    .kv_heads = c->kv_heads,

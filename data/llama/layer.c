@@ -11,7 +11,8 @@
 
 attn_status llama_weights_load(const llama_window *w, int64_t index, llama_weights *out) {
   const llama_layer *l = &w->model->layer[index];
-  const int64_t pairs = w->model->adjacent_pairs ? w->model->config.head_dim : 0;
+  const data_llama_config *c = &w->model->config;
+  const int64_t turned = w->model->adjacent_pairs ? c->rotary_dim : 0;
   const struct {
     const tensor *from;
     float **to;
@@ -21,17 +22,17 @@ attn_status llama_weights_load(const llama_window *w, int64_t index, llama_weigh
                  {l->k_norm, &out->k_norm}};
   const struct {
     llama_linear from;
-    int64_t pairs;
+    int64_t turned;
     product_matrix *to;
-  } matrices[] = {{l->q, pairs, &out->q},  {l->k, pairs, &out->k},   {l->v, 0, &out->v},
+  } matrices[] = {{l->q, turned, &out->q}, {l->k, turned, &out->k},  {l->v, 0, &out->v},
                   {l->o, 0, &out->o},      {l->gate, 0, &out->gate}, {l->up, 0, &out->up},
                   {l->down, 0, &out->down}};
   attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < sizeof vectors / sizeof *vectors; i++)
     if (vectors[i].from) status = product_vector_load(vectors[i].from, vectors[i].to);
   for (size_t i = 0; !status && i < sizeof matrices / sizeof *matrices; i++)
-    status = product_matrix_load(&w->tools, matrices[i].from.weight, matrices[i].from.bias, matrices[i].pairs,
-                                 matrices[i].to);
+    status = product_matrix_load(&w->tools, matrices[i].from.weight, matrices[i].from.bias, c->head_dim,
+                                 matrices[i].turned, matrices[i].to);
   return status;
 }
 
@@ -49,7 +50,7 @@ static void make_turns(llama_window *w, int64_t first) {
   const data_llama_config *c = &w->model->config;
 #pragma omp parallel for num_threads(w->tools.threads)
   for (int64_t i = 0; i < w->n; i++)
-    rope_cos_sin(c->head_dim, w->frequency, first + i, c->rope.attention, w->turns + i * c->head_dim);
+    rope_cos_sin(c->rotary_dim, w->frequency, first + i, c->rope.attention, w->turns + i * c->rotary_dim);
   w->turns_first = first;
 }
 
@@ -70,13 +71,13 @@ attn_status llama_window_make(const data_llama *m, const attn_kernels *kernels, 
                {"the attention's output", n, q, sizeof(float), &w.mixed},
                {"the gate", n, c->intermediate, sizeof(float), &w.gate},
                {"the up projection", n, c->intermediate, sizeof(float), &w.up},
-               {"frequencies", 1, c->head_dim / 2, sizeof(double), &w.frequency},
-               {"rotations", n, c->head_dim, sizeof(double), &w.turns}};
+               {"frequencies", 1, c->rotary_dim / 2, sizeof(double), &w.frequency},
+               {"rotations", n, c->rotary_dim, sizeof(double), &w.turns}};
   attn_status status = product_tools_make(kernels, &w.tools);
   for (size_t i = 0; !status && i < sizeof table / sizeof *table; i++)
     status = product_allocate(table[i].what, table[i].rows, table[i].columns, table[i].size, table[i].to);
   if (!status) {
-    llama_frequencies(m, n, w.frequency);
+    data_rope_frequencies(&c->rope, c->rotary_dim, n, w.frequency);
     make_turns(&w, 0);
     *out = w;
   } else {
@@ -125,13 +126,13 @@ void llama_project(llama_window *w, const llama_weights *l, const float *x) {
 
 void llama_rotate(llama_window *w, int64_t first) {
   const data_llama_config *c = &w->model->config;
-  const int64_t d = c->head_dim;
+  const int64_t d = c->head_dim, turned = c->rotary_dim;
   if (w->turns_first != first) make_turns(w, first);
 #pragma omp parallel for num_threads(w->tools.threads)
   for (int64_t i = 0; i < w->n; i++) {
-    for (int64_t h = 0; h < c->heads; h++) rope_turn(d, w->turns + i * d, w->q + (i * c->heads + h) * d);
-    for (int64_t h = 0; h < c->kv_heads; h++)
-      rope_turn(d, w->turns + i * d, w->k + (i * c->kv_heads + h) * d);
+    const double *turns = w->turns + i * turned;
+    for (int64_t h = 0; h < c->heads; h++) rope_turn(turned, turns, w->q + (i * c->heads + h) * d);
+    for (int64_t h = 0; h < c->kv_heads; h++) rope_turn(turned, turns, w->k + (i * c->kv_heads + h) * d);
   }
 }
 

@@ -27,8 +27,8 @@ typedef struct llama_window {
   float *h;                 /* [n, hidden] */
   float *q, *k, *v, *mixed; /* [n, heads * d], [n, kv_heads * d] twice, [n, heads * d] */
   float *gate, *up;         /* [n, intermediate] */
-  double *frequency;        /* [d/2], of rotary positions */
-  double *turns;            /* [n, d]: rotations at positions turns_first ... */
+  double *frequency;        /* [rotary_dim/2] */
+  double *turns;            /* [n, rotary_dim]: rotations at positions turns_first ... */
   int64_t turns_first;
 } llama_window;
 

@@ -80,7 +80,8 @@ static attn_status find_layer(const data_llama *m, int64_t index, llama_layer *l
 }
 
 static bool is_used(const data_llama *m, const tensor *t) {
-  if (t == m->embedding || t == m->norm || t == m->head || t == m->divisors) return true;
+  if (t == m->embedding || t == m->norm || t == m->head || t == m->divisors[0] || t == m->divisors[1])
+    return true;
   for (int64_t i = 0; i < m->config.layers; i++) {
     part parts[PARTS];
     list_parts(&m->config, &m->layer[i], parts);
@@ -104,31 +105,30 @@ static attn_status refuse_unused(const data_llama *m) {
   return ATTN_OK;
 }
 
-/* GGUF files of Llama 3 have divisors of the frequencies in place of the numbers that these follow from. */
+/* GGUF files have the divisors of rotary frequencies in tensors. */
 static attn_status load_divisors(data_llama *m) {
-  const char *name = "rope_freqs.weight";
-  const int64_t count = m->config.head_dim / 2;
+  data_rope *r = &m->config.rope;
+  const bool both = r->kind == DATA_ROPE_LONGROPE;
+  const char *const names[] = {both ? "rope_factors_short.weight" : "rope_freqs.weight",
+                               "rope_factors_long.weight"};
+  const int64_t half = m->config.rotary_dim / 2, count = both ? 2 * half : half;
   float *narrow = NULL;
-  if (!weights_gguf(m->files) || !weights_find(m->files, name)) return ATTN_OK;
-  attn_status status = find(m, name, count, 0, &m->divisors);
+  attn_status status = ATTN_OK;
+  if (!weights_gguf(m->files) || (!both && !weights_find(m->files, names[0]))) return ATTN_OK;
+  for (int i = 0; !status && i <= both; i++) status = find(m, names[i], half, 0, &m->divisors[i]);
   if (!status && (!(narrow = malloc((size_t)count * sizeof *narrow)) ||
-                  !(m->frequency_divisors = malloc((size_t)count * sizeof *m->frequency_divisors))))
-    status = attn_fail(ATTN_ENOMEM, "%s: no memory for %s", m->path, name);
-  if (!status) status = tensor_to_f32(m->divisors, 0, count, narrow);
+                  !(r->divisors = malloc((size_t)count * sizeof *r->divisors))))
+    status = attn_fail(ATTN_ENOMEM, "%s: no memory for %s", m->path, names[0]);
+  for (int i = 0; !status && i <= both; i++)
+    status = tensor_to_f32(m->divisors[i], 0, half, narrow + i * half);
   for (int64_t i = 0; !status && i < count; i++) {
     if (!(narrow[i] >= 1e-6f && narrow[i] <= 1e6f))
       status = attn_fail(ATTN_EINVAL, "%s: %s[%" PRId64 "] is %g, not a divisor from 1e-6 to 1e6", m->path,
-                         name, i, (double)narrow[i]);
-    m->frequency_divisors[i] = (double)narrow[i];
+                         names[i / half], i % half, (double)narrow[i]);
+    r->divisors[i] = (double)narrow[i];
   }
   free(narrow);
   return status;
-}
-
-void llama_frequencies(const data_llama *m, int64_t n, double *frequency) {
-  data_rope_frequencies(&m->config.rope, m->config.head_dim, n, frequency);
-  for (int64_t i = 0; m->frequency_divisors && i < m->config.head_dim / 2; i++)
-    frequency[i] /= m->frequency_divisors[i];
 }
 
 static attn_status digest_config(data_llama *m) {
@@ -184,7 +184,7 @@ void data_llama_close(data_llama *m) {
   if (!m) return;
   weights_close(m->files);
   free(m->layer);
-  free(m->frequency_divisors);
+  free(m->config.rope.divisors);
   free(m->path);
   free(m);
 }

@@ -26,19 +26,15 @@ struct data_llama {
   weights *files;
   const tensor *embedding, *norm, *head; /* [vocab, hidden], [hidden], [vocab, hidden] */
   llama_layer *layer;
-  attn_pattern seen;          /* of layers with a window */
-  double *frequency_divisors; /* [d/2], of rotary positions; NULL: none */
-  const tensor *divisors;
-  /* The rows 2i and 2i + 1 of each head of q and k are a rotary pair, not i and i + d/2. */
+  attn_pattern seen;         /* of layers with a window */
+  const tensor *divisors[2]; /* of rotary frequencies, in a GGUF file; NULL: none */
+  /* Of those rows of each head of q and k that turn, 2i and 2i + 1 are a pair, not i and i + rotary_dim/2. */
   bool adjacent_pairs;
 };
 
-/* Frequencies of rotary positions [d/2] in a window of n. */
-void llama_frequencies(const data_llama *, int64_t n, double *frequency);
-
-/* Reads DIRECTORY/config.json. */
+/* Reads DIRECTORY/config.json. out->rope.divisors is to be freed. */
 attn_status llama_read_config(const char *directory, data_llama_config *out);
-/* Reads the keys of a GGUF file. */
+/* Reads the keys of a GGUF file; what it has of divisors is a tensor. */
 attn_status llama_read_gguf(const gguf *, data_llama_config *out);
 
 #endif

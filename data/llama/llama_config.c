@@ -54,8 +54,9 @@ static int kind_of(setting s) {
   static const struct {
     const char *name;
     data_rope_kind kind;
-  } kinds[] = {{"none", DATA_ROPE_PLAIN},      {"default", DATA_ROPE_PLAIN}, {"linear", DATA_ROPE_LINEAR},
-               {"dynamic", DATA_ROPE_DYNAMIC}, {"yarn", DATA_ROPE_YARN},     {"llama3", DATA_ROPE_LLAMA3}};
+  } kinds[] = {{"none", DATA_ROPE_PLAIN},       {"default", DATA_ROPE_PLAIN}, {"linear", DATA_ROPE_LINEAR},
+               {"dynamic", DATA_ROPE_DYNAMIC},  {"yarn", DATA_ROPE_YARN},     {"llama3", DATA_ROPE_LLAMA3},
+               {"longrope", DATA_ROPE_LONGROPE}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (s.kind == SETTING_TEXT && s.bytes == strlen(kinds[i].name) &&
         memcmp(s.text, kinds[i].name, s.bytes) == 0)
@@ -63,12 +64,26 @@ static int kind_of(setting s) {
   return -1;
 }
 
+/* 0.1 ln s + 1; or (0.1 mscale ln s + 1) / (0.1 mscale_all ln s + 1) where a file gives both, and neither is
+ * 0 (DeepSeek-V2, 2024, arXiv:2405.04434, whose attention has the square of the divisor in its scale). */
+static attn_status usual_attention(const char *path, const llama_rope_keys *k, setting_getter *get,
+                                   const void *from, double factor, double *out) {
+  double mscale = 0, all = 0;
+  attn_status status = ATTN_OK;
+  if (k->mscale) status = setting_real(path, k->mscale, get(from, k->mscale), 0, 0, 1e3, &mscale);
+  if (!status && k->mscale)
+    status = setting_real(path, k->mscale_all, get(from, k->mscale_all), 0, 0, 1e3, &all);
+  const bool both = mscale > 0 && all > 0;
+  *out = both ? (0.1 * mscale * log(factor) + 1) / (0.1 * all * log(factor) + 1) : 0.1 * log(factor) + 1;
+  return status;
+}
+
 static attn_status read_yarn(const char *path, const llama_rope_keys *k, setting_getter *get,
                              const void *from, data_rope *r) {
-  const double usual = 0.1 * log(r->factor) + 1;
-  double said = 0;
-  attn_status status =
-      setting_real(path, k->beta_fast, get(from, k->beta_fast), 32, 1e-3, 1e6, &r->beta_fast);
+  double said = 0, usual = 0;
+  attn_status status = usual_attention(path, k, get, from, r->factor, &usual);
+  if (!status)
+    status = setting_real(path, k->beta_fast, get(from, k->beta_fast), 32, 1e-3, 1e6, &r->beta_fast);
   if (!status)
     status = setting_real(path, k->beta_slow, get(from, k->beta_slow), 1, 1e-3, 1e6, &r->beta_slow);
   if (!status)
@@ -81,6 +96,17 @@ static attn_status read_yarn(const char *path, const llama_rope_keys *k, setting
   return status;
 }
 
+static attn_status read_longrope(const char *path, const llama_rope_keys *k, setting_getter *get,
+                                 const void *from, data_rope *r) {
+  const double usual = r->factor > 1 ? sqrt(1 + log(r->factor) / log((double)r->original)) : 1;
+  attn_status status = setting_real(path, k->attention, get(from, k->attention),
+                                    k->attention_multiplies ? 1 : usual, 1e-3, 1e3, &r->attention);
+  if (!status && !(r->attention <= 1e3))
+    status = attn_fail(ATTN_EINVAL, "%s: %s=1 and no %s: sqrt(1 + ln %g / ln 1) is no factor", path,
+                       k->original, k->attention, r->factor);
+  return status;
+}
+
 static attn_status read_llama3(const char *path, const llama_rope_keys *k, setting_getter *get,
                                const void *from, data_rope *r) {
   attn_status status = setting_real(path, k->low, get(from, k->low), (double)NAN, 1e-3, 1e6, &r->low);
@@ -90,28 +116,44 @@ static attn_status read_llama3(const char *path, const llama_rope_keys *k, setti
   return status;
 }
 
+attn_status llama_set_rotary_dim(const char *path, const char *key, int64_t count, data_llama_config *c) {
+  if (count < 2 || count % 2 != 0)
+    return attn_fail(ATTN_EINVAL,
+                     "%s: %s lets %" PRId64 " of %" PRId64 " components turn; rotary positions need pairs",
+                     path, key, count, c->head_dim);
+  c->rotary_dim = count;
+  return ATTN_OK;
+}
+
 attn_status llama_read_rope(const char *path, const llama_rope_keys *k, setting_getter *get, const void *from,
                             data_llama_config *c) {
   data_rope r = {.kind = DATA_ROPE_PLAIN, .theta = c->rope.theta, .attention = 1};
   const setting name = get(from, k->kind);
   const int kind = name.kind == SETTING_ABSENT ? DATA_ROPE_PLAIN : kind_of(name);
   if (kind < 0 && name.kind == SETTING_TEXT)
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: %s is %.*s; linear, dynamic, yarn and llama3 are computed", path,
-                     k->kind, name.bytes < 64 ? (int)name.bytes : 64, name.text);
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "%s: %s is %.*s; linear, dynamic, yarn, llama3 and longrope are computed", path, k->kind,
+                     name.bytes < 64 ? (int)name.bytes : 64, name.text);
   if (kind < 0) return attn_fail(ATTN_EINVAL, "%s: %s is not a string", path, k->kind);
   r.kind = (data_rope_kind)kind;
   c->rope = r;
   if (r.kind == DATA_ROPE_PLAIN) return ATTN_OK;
-  attn_status status = setting_real(path, k->factor, get(from, k->factor), (double)NAN, 1, 1e6, &r.factor);
-  if (!status && r.kind != DATA_ROPE_LINEAR)
-    status = setting_size(path, k->original, get(from, k->original),
-                          r.kind == DATA_ROPE_LLAMA3 ? 0 : c->max_positions, MOST_POSITIONS, &r.original);
+  const bool required = r.kind == DATA_ROPE_LLAMA3 || r.kind == DATA_ROPE_LONGROPE;
+  attn_status status = ATTN_OK;
+  if (r.kind != DATA_ROPE_LINEAR)
+    status = setting_size(path, k->original, get(from, k->original), required ? 0 : c->max_positions,
+                          MOST_POSITIONS, &r.original);
+  const double ratio =
+      r.kind == DATA_ROPE_LONGROPE ? fmax((double)c->max_positions / (double)r.original, 1) : (double)NAN;
+  if (!status) status = setting_real(path, k->factor, get(from, k->factor), ratio, 1, 1e6, &r.factor);
   if (!status && r.kind == DATA_ROPE_YARN) status = read_yarn(path, k, get, from, &r);
+  if (!status && r.kind == DATA_ROPE_LONGROPE) status = read_longrope(path, k, get, from, &r);
   if (!status && r.kind == DATA_ROPE_LLAMA3) status = read_llama3(path, k, get, from, &r);
   if (!status && r.kind == DATA_ROPE_YARN && !(r.theta > 1))
     status = attn_fail(ATTN_EINVAL, "%s: %s is yarn, which needs a base above 1", path, k->kind);
-  if (!status && r.kind == DATA_ROPE_DYNAMIC && c->head_dim == 2)
-    status = attn_fail(ATTN_EINVAL, "%s: %s is dynamic, which needs heads wider than 2", path, k->kind);
+  if (!status && r.kind == DATA_ROPE_DYNAMIC && c->rotary_dim == 2)
+    status = attn_fail(ATTN_EINVAL, "%s: %s is dynamic, which needs more than 2 components that turn", path,
+                       k->kind);
   if (status) return status;
   const double stretched = fmin((double)r.original * r.factor, (double)MOST_POSITIONS);
   if ((r.kind == DATA_ROPE_DYNAMIC || r.kind == DATA_ROPE_YARN) && stretched > (double)c->max_positions)

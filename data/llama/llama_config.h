@@ -26,11 +26,17 @@ attn_status llama_read_numbers(const char *path, const llama_keys *, setting_get
 /* Keys of the stretching of rotary positions. */
 typedef struct llama_rope_keys {
   const char *kind; /* its value is a name; absent: plain */
-  const char *factor, *original, *beta_fast, *beta_slow, *attention, *low, *high;
-  bool attention_multiplies; /* the value of that key stands with 0.1 ln factor + 1, not for it */
+  const char *factor, *original, *beta_fast, *beta_slow, *attention, *mscale, *mscale_all, *low, *high;
+  /* A GGUF file: the value of `attention` stands with yarn's 0.1 ln factor + 1, not for it, and longrope's is
+   * 1 unless it is there. */
+  bool attention_multiplies;
 } llama_rope_keys;
 
-/* Sets c->rope except theta, which is already set, and raises c->max_positions to the stretched length. */
+/* Sets c->rotary_dim, as `key` says it; head_dim is already set. */
+attn_status llama_set_rotary_dim(const char *path, const char *key, int64_t count, data_llama_config *c);
+
+/* Sets c->rope except theta and divisors; theta and rotary_dim are already set. Raises c->max_positions to
+ * the stretched length. */
 attn_status llama_read_rope(const char *path, const llama_rope_keys *, setting_getter *, const void *from,
                             data_llama_config *c);
 

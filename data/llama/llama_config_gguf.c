@@ -39,7 +39,6 @@ static attn_status refuse_variations(const gguf *file, key_names *names, const d
     const char *rest;
     int64_t computed;
   } numbers[] = {{"attention.value_length", c->head_dim},
-                 {"rope.dimension_count", c->head_dim},
                  {"rope.scaling.yarn_ext_factor", 1},
                  {"rope.scaling.yarn_log_multiplier", 0},
                  {"expert_count", 0}};
@@ -54,7 +53,7 @@ static attn_status refuse_variations(const gguf *file, key_names *names, const d
  * divisors instead. */
 static attn_status read_rope(const gguf *file, key_names *names, data_llama_config *c) {
   const char *path = gguf_path(file), *a = c->architecture, *old = key_of(names, a, "rope.scale_linear"),
-             *theta = key_of(names, a, "rope.freq_base");
+             *theta = key_of(names, a, "rope.freq_base"), *part = key_of(names, a, "rope.dimension_count");
   const llama_rope_keys keys = {.kind = key_of(names, a, "rope.scaling.type"),
                                 .factor = key_of(names, a, "rope.scaling.factor"),
                                 .original = key_of(names, a, "rope.scaling.original_context_length"),
@@ -64,8 +63,12 @@ static attn_status read_rope(const gguf *file, key_names *names, data_llama_conf
                                 .attention_multiplies = true,
                                 .low = "low_freq_factor",
                                 .high = "high_freq_factor"};
+  int64_t turned = 0;
   attn_status status = setting_real(path, theta, gguf_get(file, theta), 10000, 1, 1e12, &c->rope.theta);
+  if (!status) status = setting_size(path, part, gguf_get(file, part), c->head_dim, c->head_dim, &turned);
+  if (!status) status = llama_set_rotary_dim(path, part, turned, c);
   if (!status) status = llama_read_rope(path, &keys, get, file, c);
+  if (!status && c->rope.kind == DATA_ROPE_LONGROPE) return expect_number(file, keys.factor, 1);
   if (!status && c->rope.kind != DATA_ROPE_YARN) status = expect_number(file, keys.attention, 1);
   if (status || gguf_get(file, keys.kind).kind != SETTING_ABSENT) return status;
   const bool newer = gguf_get(file, keys.factor).kind != SETTING_ABSENT;

@@ -77,18 +77,34 @@ static attn_status read_biases(const char *path, const json_t *config, const arc
 
 /* -- rotary positions -- */
 
-/* What is not supported: rotations of a part of each head, and of a scale that the length of the text
- * changes. */
-static attn_status refuse_rotations(const char *path, const json_t *rope) {
-  static const char *const absent[] = {"mscale", "mscale_all_dim", "short_factor", "mrope_section"};
-  const setting part = get(rope, "partial_rotary_factor");
-  const bool number = part.kind == SETTING_INTEGER || part.kind == SETTING_REAL;
-  if (part.kind != SETTING_ABSENT && !(number && part.real >= 1 && part.real <= 1))
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: partial_rotary_factor is not 1, the only one computed", path);
-  for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
-    if (given(rope, absent[i]))
-      return attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not supported", path, absent[i]);
+static attn_status read_list(const char *path, const json_t *rope, const char *key, int64_t count,
+                             double *to) {
+  const json_t *list = json_object_get(rope, key);
+  if (json_array_size(list) != (size_t)count)
+    return attn_fail(ATTN_EINVAL, "%s: %s is not a list of %" PRId64 " numbers", path, key, count);
+  for (int64_t i = 0; i < count; i++) {
+    to[i] = json_number_value(json_array_get(list, (size_t)i));
+    if (!(to[i] >= 1e-6 && to[i] <= 1e6))
+      return attn_fail(ATTN_EINVAL, "%s: %s[%" PRId64 "] is not a number from 1e-6 to 1e+06", path, key, i);
+  }
   return ATTN_OK;
+}
+
+/* The lists of longrope; the last step, since what it makes is to be freed. */
+static attn_status read_divisors(const char *path, const json_t *config, data_llama_config *c) {
+  const int64_t half = c->rotary_dim / 2;
+  const json_t *rope =
+      json_object_get(config, given(config, "rope_parameters") ? "rope_parameters" : "rope_scaling");
+  if (c->rope.kind != DATA_ROPE_LONGROPE) return ATTN_OK;
+  double *at = malloc(2 * (size_t)half * sizeof *at);
+  if (!at) return attn_fail(ATTN_ENOMEM, "%s: no memory for its rotary positions", path);
+  attn_status status = read_list(path, rope, "short_factor", half, at);
+  if (!status) status = read_list(path, rope, "long_factor", half, at + half);
+  if (status)
+    free(at);
+  else
+    c->rope.divisors = at;
+  return status;
 }
 
 /* rope: the object `path` names. Older files call its kind type. */
@@ -100,13 +116,16 @@ static attn_status read_scaling(const char *path, const json_t *rope, data_llama
                                 .beta_fast = "beta_fast",
                                 .beta_slow = "beta_slow",
                                 .attention = "attention_factor",
+                                .mscale = "mscale",
+                                .mscale_all = "mscale_all_dim",
                                 .low = "low_freq_factor",
                                 .high = "high_freq_factor"};
   bool whole = true;
   if (!json_is_object(rope)) return attn_fail(ATTN_EINVAL, "%s: not an object", path);
   if (!given(rope, keys.kind)) return attn_fail(ATTN_EINVAL, "%s: key rope_type is missing", path);
-  attn_status status = refuse_rotations(path, rope);
-  if (!status) status = llama_read_rope(path, &keys, get, rope, c);
+  if (given(rope, "mrope_section"))
+    return attn_fail(ATTN_EUNSUPPORTED, "%s: mrope_section is not supported", path);
+  attn_status status = llama_read_rope(path, &keys, get, rope, c);
   if (!status && given(rope, "truncate"))
     status = setting_flag(path, "truncate", get(rope, "truncate"), &whole);
   if (!status) c->rope.exact_range = !whole;
@@ -118,6 +137,8 @@ static attn_status read_rope(const char *path, const json_t *config, data_llama_
   const bool newer = given(config, "rope_parameters"), older = given(config, "rope_scaling");
   const char *name = newer ? "rope_parameters" : "rope_scaling";
   const json_t *rope = newer || older ? json_object_get(config, name) : NULL;
+  const char *part = "partial_rotary_factor";
+  double share = 1;
   const json_t *holder = newer && given(rope, "rope_theta") ? rope : config;
   if (newer && older)
     return attn_fail(ATTN_EINVAL, "%s: both rope_scaling and rope_parameters are given, expected one of them",
@@ -125,7 +146,9 @@ static attn_status read_rope(const char *path, const json_t *config, data_llama_
   c->rope = (data_rope){.kind = DATA_ROPE_PLAIN, .attention = 1};
   attn_status status =
       setting_real(path, "rope_theta", get(holder, "rope_theta"), 10000, 1, 1e12, &c->rope.theta);
-  if (!status) status = refuse_rotations(path, config);
+  if (!status)
+    status = setting_real(path, part, get(given(rope, part) ? rope : config, part), 1, 0, 1, &share);
+  if (!status) status = llama_set_rotary_dim(path, part, (int64_t)((double)c->head_dim * share), c);
   if (status || !rope) return status;
   char *place = text_format("%s: %s", path, name);
   status = place ? read_scaling(place, rope, c) : ATTN_ENOMEM;
@@ -221,6 +244,7 @@ static attn_status parse(const char *path, const json_t *config, data_llama_conf
   if (!status) status = read_rope(path, config, &c);
   if (!status) status = read_window(path, config, a, &c);
   if (!status) status = get_bos(path, get(config, "bos_token_id"), &c.bos);
+  if (!status) status = read_divisors(path, config, &c);
   if (!status) *out = c;
   return status;
 }

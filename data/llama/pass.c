@@ -241,7 +241,7 @@ static attn_status run_head(pass *p) {
   const float **logits = calloc((size_t)p->streams, sizeof *logits);
   attn_status status = logits ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for logits");
   if (!status) status = product_vector_load(p->model->norm, &norm);
-  if (!status) status = product_matrix_load(&p->window.tools, p->model->head, NULL, 0, &head);
+  if (!status) status = product_matrix_load(&p->window.tools, p->model->head, NULL, 0, 0, &head);
   if (!status) status = product_allocate("normalised rows", p->streams * chunk, c->hidden, sizeof *h, &h);
   if (!status) status = product_allocate("logits", p->streams * chunk, c->vocab, sizeof *all, &all);
   for (int64_t w = 0; !status && w < a->windows; w++)

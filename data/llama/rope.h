@@ -13,7 +13,7 @@ void rope_add_sinusoid(int64_t d, const double *frequency, int64_t position, dou
 
 /* The cosines and sines of data_rope_f32 at a position: d/2 pairs of them, each times `attention`. */
 void rope_cos_sin(int64_t d, const double *frequency, int64_t position, double attention, double *turns);
-/* One row, rotated by them; the bits of data_rope_f32. */
+/* The first d components of a row, rotated by them; the bits of data_rope_f32. */
 void rope_turn(int64_t d, const double *turns, float *x);
 
 #endif

@@ -9,7 +9,12 @@
  *            up to whole ones; q and k times 0.1 ln s + 1, or as the file says (Peng et al. 2023,
  *            arXiv:2309.00071, equations 17 to 22)
  *   llama3   f_i where L f_i / (2 pi) > high, f_i / s where it is < low, between the two in proportion (Llama
- *   3.1) */
+ *   3.1)
+ *   longrope f_i / l_i in windows of n > L, f_i / s_i in others, both lists in the file; q and k times
+ *   sqrt(1 + ln s / ln L), or as the file says (Ding et al. 2024, arXiv:2402.13753)
+ *
+ * d: the components that turn. GGUF files of Llama 3 hold divisors of f_i in place of what these follow
+ * from. */
 #include <math.h>
 
 #include "data/llama/rope.h"
@@ -54,4 +59,6 @@ void data_rope_frequencies(const data_rope *r, int64_t d, int64_t n, double *fre
   if (r->kind == DATA_ROPE_YARN) stretch_yarn(r, d, frequency);
   if (r->kind == DATA_ROPE_LLAMA3) stretch_llama3(r, d, frequency);
   for (int64_t i = 0; r->kind == DATA_ROPE_LINEAR && i < d / 2; i++) frequency[i] /= r->factor;
+  const int64_t set = r->kind == DATA_ROPE_LONGROPE && n > r->original ? d / 2 : 0;
+  for (int64_t i = 0; r->divisors && i < d / 2; i++) frequency[i] /= r->divisors[set + i];
 }

@@ -39,20 +39,21 @@ attn_status product_vector_load(const tensor *t, float **out) {
   return status ? status : tensor_to_f32(t, 0, t->shape[0], *out);
 }
 
-/* Rows first .. first+count-1 as f32; pairs as of product_matrix_load. */
-static attn_status widen_rows(const tensor *t, int64_t pairs, int64_t first, int64_t count, float *out) {
+/* Rows first .. first+count-1 as f32; head and turned as of product_matrix_load. */
+static attn_status widen_rows(const tensor *t, int64_t head, int64_t turned, int64_t first, int64_t count,
+                              float *out) {
   const int64_t columns = t->shape[1];
   attn_status status = ATTN_OK;
-  if (!pairs) return tensor_to_f32(t, first * columns, count * columns, out);
+  if (!turned) return tensor_to_f32(t, first * columns, count * columns, out);
   for (int64_t row = first; !status && row < first + count; row++, out += columns) {
-    const int64_t i = row % pairs, from = i < pairs / 2 ? 2 * i : 2 * i - pairs + 1;
-    status = tensor_to_f32(t, (row - i + from) * columns, columns, out);
+    const int64_t i = row % head, from = i < turned / 2 ? 2 * i : 2 * i - turned + 1;
+    status = tensor_to_f32(t, (i < turned ? row - i + from : row) * columns, columns, out);
   }
   return status;
 }
 
-attn_status product_matrix_load(const product_tools *tools, const tensor *t, const tensor *bias,
-                                int64_t pairs, product_matrix *m) {
+attn_status product_matrix_load(const product_tools *tools, const tensor *t, const tensor *bias, int64_t head,
+                                int64_t turned, product_matrix *m) {
   if (!m->at) {
     m->rows = t->shape[0];
     m->columns = t->shape[1];
@@ -72,7 +73,7 @@ attn_status product_matrix_load(const product_tools *tools, const tensor *t, con
 #pragma omp for schedule(static)
     for (int64_t first = 0; first < m->rows; first += m->slice) {
       const int64_t count = m->rows - first < m->slice ? m->rows - first : m->slice;
-      if (!status) status = widen_rows(t, pairs, first, count, wide);
+      if (!status) status = widen_rows(t, head, turned, first, count, wide);
       if (!status)
         attn_gemm_pack(tools->kernels, m->columns, count, (attn_matrix){wide, 1, m->columns},
                        m->at + (size_t)(first / m->slice) * m->stride);

@@ -31,9 +31,10 @@ void product_tools_free(product_tools *);
 
 /* Both: in place of what was there, zeroed at first; its shape must have been the same. */
 attn_status product_vector_load(const tensor *, float **);
-/* bias may be NULL. pairs: 0, or d if rows 2i and 2i + 1 of each d are to become i and i + d/2. */
-attn_status product_matrix_load(const product_tools *, const tensor *, const tensor *bias, int64_t pairs,
-                                product_matrix *);
+/* bias may be NULL. turned: 0, or how many rows of each `head`, the first, are pairs: 2i and 2i + 1 become i
+ * and i + turned/2. */
+attn_status product_matrix_load(const product_tools *, const tensor *, const tensor *bias, int64_t head,
+                                int64_t turned, product_matrix *);
 void product_matrix_free(product_matrix *);
 
 /* y[n, rows of W] (+)= x[n, columns of W] W^T + b */

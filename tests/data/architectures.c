@@ -103,6 +103,47 @@ static void add_divisors(gguf_file *f, const reference_model *m) {
   }
 }
 
+/* The lists of longrope in two tensors. */
+static void add_lists(gguf_file *f, const json_t *rope) {
+  static const char *const names[][2] = {{"rope_factors_long.weight", "long_factor"},
+                                         {"rope_factors_short.weight", "short_factor"}};
+  for (int t = 0; t < 2; t++) {
+    const json_t *list = json_object_get(rope, names[t][1]);
+    gguf_tensor(f, names[t][0], 0, (int64_t)json_array_size(list), AS_F32);
+    for (size_t i = 0; i < json_array_size(list); i++)
+      gguf_put(&f->data, &(float){(float)json_number_value(json_array_get(list, i))}, 4);
+  }
+}
+
+/* Neighbours (llama) and halves (qwen2) turn; what a file says of the factor of q and k stands with yarn's
+ * 0.1 ln 4 + 1, and for longrope's. */
+Test(data_architectures, files_of_gguf_turn_a_part_of_each_head_and_by_lists) {
+  static const struct {
+    const char *name, *kind;
+    int64_t turned;
+    double attention;
+  } cases[] = {{"yarn-mscale", "yarn", 8, 1.194464876},
+               {"longrope", "longrope", 0, 1.414213562},
+               {"longrope-short", "longrope", 8, 1.118033989}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    reference_model m = architecture_model(cases[i].name);
+    const json_t *config = architecture_member(cases[i].name, "config"),
+                 *rope = json_object_get(config, i == 2 ? "rope_parameters" : "rope_scaling");
+    const bool yarn = i == 0;
+    m.turned = cases[i].turned;
+    gguf_file *f = gguf_model(&m, AS_F32);
+    gguf_key_text(f, gguf_model_key(&m, "rope.scaling.type"), cases[i].kind);
+    gguf_key_u32(f, gguf_model_key(&m, "rope.scaling.original_context_length"),
+                 (uint64_t)json_integer_value(json_object_get(rope, "original_max_position_embeddings")));
+    if (yarn) gguf_key_f32(f, gguf_model_key(&m, "rope.scaling.factor"), 4);
+    gguf_key_f32(f, gguf_model_key(&m, "rope.scaling.attn_factor"),
+                 (float)(cases[i].attention / (yarn ? 0.1 * log(4) + 1 : 1)));
+    if (!yarn) add_lists(f, rope);
+    check_model(gguf_file_write(f, "m.gguf"), cases[i].name, &m);
+    reference_free(&m);
+  }
+}
+
 /* Mistral is llama in such files, its window a key. */
 Test(data_architectures, files_of_gguf_give_the_same) {
   static const char *const names[] = {"linear", "yarn", "llama3", "mistral", "qwen2", "qwen3"};

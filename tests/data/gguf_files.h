@@ -155,6 +155,7 @@ static inline void gguf_model_keys(gguf_file *f, const reference_model *m) {
     gguf_key_u32(f, gguf_model_key(m, numbers[i].rest), (uint64_t)numbers[i].value);
   gguf_key_f32(f, gguf_model_key(m, "attention.layer_norm_rms_epsilon"), (float)m->eps);
   gguf_key_f32(f, gguf_model_key(m, "rope.freq_base"), (float)m->theta);
+  if (m->turned) gguf_key_u32(f, gguf_model_key(m, "rope.dimension_count"), (uint64_t)m->turned);
 }
 
 /* "model.layers.2.self_attn.q_proj.weight" is "blk.2.attn_q.weight". */
@@ -199,14 +200,15 @@ static inline void gguf_model_tensor(gguf_file *f, const reference_model *m, con
                                      int format) {
   char name[80];
   gguf_model_name(t->name, name);
-  int64_t rows = t->columns ? t->rows : 0, columns = t->columns ? t->columns : t->rows, half = m->d / 2;
+  int64_t rows = t->columns ? t->rows : 0, columns = t->columns ? t->columns : t->rows,
+          turned = m->turned ? m->turned : m->d;
   bool turns = rows && strcmp(gguf_architecture(m), "llama") == 0 &&
                (strstr(t->name, "q_proj") || strstr(t->name, "k_proj"));
   if (!rows) format = AS_F32;
   gguf_tensor(f, name, rows, columns, (uint32_t)format);
   for (int64_t r = 0; r < (rows ? rows : 1); r++) {
-    int64_t head = r / m->d, i = r % m->d / 2, part = r % 2;
-    const double *at = t->at + (turns ? head * m->d + part * half + i : r) * columns;
+    const int64_t i = r % m->d, from = i % 2 * (turned / 2) + i / 2;
+    const double *at = t->at + (turns && i < turned ? r - i + from : r) * columns;
     for (int64_t j = 0; j < columns; j += format == AS_Q8_0 ? 32 : 1) {
       unsigned char one[8];
       int store = format == AS_F16 ? STORE_F16 : format == AS_BF16 ? STORE_BF16 : STORE_F32;

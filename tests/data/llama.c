@@ -157,7 +157,9 @@ Test(data_llama, models_that_it_cannot_compute_are_refused_by_name) {
                {"attention_bias", "true", ATTN_EINVAL, "layers.0.self_attn.q_proj.bias is missing"},
                {"mlp_bias", "true", ATTN_EINVAL, "layers.0.mlp.gate_proj.bias is missing"},
                {"sliding_window", "8", ATTN_EUNSUPPORTED, "sliding_window"},
-               {"partial_rotary_factor", "0.5", ATTN_EUNSUPPORTED, "partial_rotary_factor is not 1"},
+               {"partial_rotary_factor", "0.75", ATTN_EINVAL, "lets 3 of 4 components turn; rotary"},
+               {"partial_rotary_factor", "0", ATTN_EINVAL, "lets 0 of 4 components turn"},
+               {"partial_rotary_factor", "1.5", ATTN_EINVAL, "partial_rotary_factor is not a number from 0"},
                {"mlp_bias", "0", ATTN_EINVAL, "mlp_bias"},
                {"quantization_config", "{}", ATTN_EUNSUPPORTED, "quantization_config"},
                {"vocab_size", "null", ATTN_EINVAL, "vocab_size is missing"},
@@ -213,7 +215,17 @@ Test(data_llama, stretched_positions_that_cannot_be_are_refused_by_name) {
     attn_status status;
     char says[60];
   } cases[] = {
-      {"'rope_scaling':{'type':'longrope','factor':2}", ATTN_EUNSUPPORTED, "rope_scaling: type is longrope"},
+      {"'rope_scaling':{'type':'longrope','factor':2}", ATTN_EINVAL,
+       "original_max_position_embeddings is missing"},
+      {"'rope_scaling':{'type':'longrope','original_max_position_embeddings':1}", ATTN_EINVAL,
+       "sqrt(1 + ln 64 / ln 1) is no factor"},
+      {"'rope_scaling':{'type':'longrope','original_max_position_embeddings':8,'short_factor':[1]}",
+       ATTN_EINVAL, "short_factor is not a list of 2 numbers"},
+      {"'rope_scaling':{'type':'longrope','original_max_position_embeddings':8,'short_factor':[1,0]}",
+       ATTN_EINVAL, "short_factor[1] is not a number from 1e-6"},
+      {"'rope_scaling':{'type':'longrope','original_max_position_embeddings':8,'short_factor':[1,1]}",
+       ATTN_EINVAL, "long_factor is not a list"},
+      {"'rope_scaling':{'type':'yarn','factor':2,'mrope_section':[1,1]}", ATTN_EUNSUPPORTED, "mrope_section"},
       {"'rope_scaling':{'rope_type':'ntk','factor':2}", ATTN_EUNSUPPORTED, "rope_scaling: rope_type is ntk"},
       {"'rope_scaling':{'factor':2}", ATTN_EINVAL, "rope_scaling: key rope_type is missing"},
       {"'rope_scaling':{'type':7,'factor':2}", ATTN_EINVAL, "rope_scaling: type is not a string"},
@@ -224,7 +236,10 @@ Test(data_llama, stretched_positions_that_cannot_be_are_refused_by_name) {
       {"'rope_scaling':{'type':'linear','factor':1e300}", ATTN_EINVAL,
        "factor is not a number from 1 to 1e+06"},
       {"'rope_scaling':{'type':'linear','factor':'2'}", ATTN_EINVAL, "factor is not a number"},
-      {"'rope_scaling':{'type':'yarn','factor':2,'mscale':1}", ATTN_EUNSUPPORTED, "rope_scaling: mscale"},
+      {"'rope_scaling':{'type':'yarn','factor':2,'mscale':-1}", ATTN_EINVAL,
+       "rope_scaling: mscale is not a number"},
+      {"'rope_scaling':{'type':'dynamic','factor':2},'partial_rotary_factor':0.5", ATTN_EINVAL,
+       "needs more than 2 components that turn"},
       {"'rope_scaling':{'type':'yarn','factor':2,'beta_fast':1}", ATTN_EINVAL,
        "beta_slow=1 is not below beta_fast=1"},
       {"'rope_scaling':{'type':'yarn','factor':2,'attention_factor':0}", ATTN_EINVAL, "attention_factor"},
@@ -239,8 +254,8 @@ Test(data_llama, stretched_positions_that_cannot_be_are_refused_by_name) {
       {"'rope_parameters':{'rope_type':'default'},'rope_scaling':{}", ATTN_EINVAL, "both rope_scaling and"},
       {"'rope_parameters':{'full_attention':{'rope_type':'default'}}", ATTN_EINVAL,
        "key rope_type is missing"},
-      {"'rope_parameters':{'rope_type':'default','partial_rotary_factor':0.25}", ATTN_EUNSUPPORTED,
-       "partial_rotary"}};
+      {"'rope_parameters':{'rope_type':'default','partial_rotary_factor':0.25}", ATTN_EINVAL,
+       "lets 1 of 4 components turn"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char keys[160] = "{";
     size_t length = 1;

@@ -29,6 +29,8 @@ Test(data_rotation, rotation_turns_halves_and_keeps_angles_at_far_positions) {
  * made 4 times as long. */
 Test(data_rotation, stretched_frequencies_are_those_of_the_papers) {
   enum { D = 64, KEPT = 5 };
+  static double lists[D]; /* 1 + i/100, and 1 + i */
+  for (int i = 0; i < D; i++) lists[i] = i < D / 2 ? 1 + i / 100.0 : 1 + i - D / 2;
   static const struct {
     data_rope rope;
     int64_t n, at[KEPT];
@@ -47,6 +49,14 @@ Test(data_rotation, stretched_frequencies_are_those_of_the_papers) {
        1,
        {0, 8, 16, 20, 31},
        {1, 1, 0.6538, 0.4231, 0.25}},
+      {{.kind = DATA_ROPE_LONGROPE, .theta = 10000, .original = 4096, .divisors = lists},
+       4096,
+       {0, 8, 16, 20, 31},
+       {1, 0.9259, 0.8621, 0.8333, 0.7634}},
+      {{.kind = DATA_ROPE_LONGROPE, .theta = 10000, .original = 4096, .divisors = lists},
+       4097,
+       {0, 8, 16, 20, 31},
+       {1, 0.1111, 0.0588, 0.0476, 0.0312}},
       {{.kind = DATA_ROPE_LLAMA3, .theta = 10000, .factor = 4, .original = 4096, .low = 1, .high = 4},
        1,
        {0, 16, 20, 24, 31},

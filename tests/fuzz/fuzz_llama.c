@@ -1,6 +1,8 @@
 /* fuzz_llama.c - config.json of a model directory, of a decoder or an encoder. */
 #include "tests/fuzz/fuzz.h"
 
+#include <stdlib.h>
+
 #include "data/bert/bert.h"
 #include "data/llama/llama.h"
 
@@ -14,9 +16,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             c.head_dim % 2 == 0);
     REQUIRE(c.rms_eps >= 0 && c.rope.theta >= 1 && c.window >= 0);
     double frequency[64];
-    if (c.head_dim <= 128) data_rope_frequencies(&c.rope, c.head_dim, c.max_positions, frequency);
-    for (int64_t i = 0; c.head_dim <= 128 && i < c.head_dim / 2; i++)
-      REQUIRE(frequency[i] >= 0 && frequency[i] < 1.000001);
+    REQUIRE(c.rotary_dim > 0 && c.rotary_dim <= c.head_dim && c.rotary_dim % 2 == 0);
+    if (c.rotary_dim <= 128) data_rope_frequencies(&c.rope, c.rotary_dim, c.max_positions, frequency);
+    for (int64_t i = 0; c.rotary_dim <= 128 && i < c.rotary_dim / 2; i++)
+      REQUIRE(frequency[i] >= 0 && (c.rope.divisors || frequency[i] < 1.000001));
+    free(c.rope.divisors);
   }
   bert *encoder; /* there are no weights beside it */
   fuzz_prepare(&encoder, sizeof encoder);

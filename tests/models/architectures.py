@@ -26,6 +26,8 @@ SMALL = {"vocab_size": 11, "hidden_size": 12, "intermediate_size": 20, "num_hidd
 WIDE = {**SMALL, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "rope_theta": 100.0,
         "model_type": "llama"}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.0, 1.125, 1.125, 1.25, 1.25, 1.5, 1.5],
+            "long_factor": [1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0]}
 CASES = {
     "llama-biases": {**SMALL, "model_type": "llama", "attention_bias": True, "mlp_bias": True},
     "linear": {**WIDE, "rope_scaling": {"type": "linear", "factor": 2.5}},
@@ -33,6 +35,12 @@ CASES = {
     "yarn": {**WIDE, "max_position_embeddings": 256, "rope_scaling": YARN},
     "yarn-given": {**WIDE, "rope_parameters": {**YARN, "rope_theta": 90.0, "attention_factor": 0.8, "beta_fast": 4.0,
                                                "beta_slow": 0.5, "truncate": False}},
+    "yarn-mscale": {**WIDE, "max_position_embeddings": 256, "partial_rotary_factor": 0.5,
+                    "rope_scaling": {**YARN, "mscale": 2.0, "mscale_all_dim": 0.5}},
+    "longrope": {**WIDE, "rope_scaling": {**LONGROPE, "original_max_position_embeddings": 8}},
+    "longrope-short": {**WIDE, "model_type": "qwen2", "use_sliding_window": False, "rope_parameters": {
+        **LONGROPE, "original_max_position_embeddings": 16, "factor": 2.0,
+        "partial_rotary_factor": 0.5, "short_factor": [1.0, 1.25, 1.5, 1.75], "long_factor": [2.0, 4.0, 8.0, 16.0]}},
     "llama3": {**WIDE, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
                                         "high_freq_factor": 4.0, "original_max_position_embeddings": 64}},
     "mistral": {**SMALL, "model_type": "mistral", "sliding_window": 5, "tie_word_embeddings": True},

@@ -14,12 +14,18 @@ def rope_frequencies(config, n):
     kind = rope.get("rope_type", rope.get("type", "default"))
     theta = rope.get("rope_theta", config.get("rope_theta", 10000.0))
     d = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    d = int(d * rope.get("partial_rotary_factor", config.get("partial_rotary_factor", 1)))  # components that turn
     i = np.arange(d // 2)
     f = theta ** (-2.0 * i / d)
     if kind == "default":
         return f, 1.0
-    factor, most = rope["factor"], config.get("max_position_embeddings")
+    most = config.get("max_position_embeddings")
     original = rope.get("original_max_position_embeddings", most)
+    factor = rope.get("factor", most / original)
+    if kind == "longrope":  # Ding et al. 2024: a divisor for each, by the window's length
+        times = np.sqrt(1 + np.log(factor) / np.log(original)) if factor > 1 else 1.0
+        divisors = rope["long_factor" if n > original else "short_factor"]
+        return f / np.array(divisors, np.float64), rope.get("attention_factor", times)
     if kind == "linear":  # Chen et al. 2023: position / factor
         return f / factor, 1.0
     if kind == "dynamic":  # the base that stretches the lowest frequency by n / original, from n = original on
@@ -42,15 +48,18 @@ def rope_frequencies(config, n):
         low, high = np.floor(low), np.ceil(high)
     low, high = max(low, 0), min(high, d - 1)
     gamma = 1 - np.clip((i - low) / (high - low), 0, 1)
-    return (1 - gamma) * f / factor + gamma * f, rope.get("attention_factor", 0.1 * np.log(factor) + 1)
+    times = 0.1 * np.log(factor) + 1
+    if rope.get("mscale") and rope.get("mscale_all_dim"):  # DeepSeek-AI 2024
+        times = (0.1 * rope["mscale"] * np.log(factor) + 1) / (0.1 * rope["mscale_all_dim"] * np.log(factor) + 1)
+    return (1 - gamma) * f / factor + gamma * f, rope.get("attention_factor", times)
 
 
 def rotate(x, frequency, times, positions):
-    """x [n, heads, d]: pairs (i, i + d/2) turn by position * frequency."""
-    angle = np.outer(positions, frequency)[:, None, :]
-    a, b = np.split(x, 2, axis=-1)
+    """x [n, heads, d]: pairs (i, i + r/2) of the first r components turn by position * frequency."""
+    angle, half = np.outer(positions, frequency)[:, None, :], len(frequency)
+    a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
     c, s = (np.cos(angle) * times).astype(x.dtype), (np.sin(angle) * times).astype(x.dtype)
-    return np.concatenate([a * c - b * s, b * c + a * s], axis=-1)
+    return np.concatenate([a * c - b * s, b * c + a * s, rest], axis=-1)
 
 
 def rms(x, weight, eps):

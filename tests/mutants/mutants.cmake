@@ -400,7 +400,7 @@ mutant(mask-last-column-ignored data/formats/graph_file.c data_graphs/every_form
 # -- models: GGUF files, their blocks, their rotary pairs --
 mutant(gguf-pairs-kept data/weights/product.c data_gguf_models/captures_and_logits_are_those_of_the_model_in_safetensors ""
   "the rows of q and k stay neighbouring pairs"
-  [[i < pairs / 2 ? 2 * i : 2 * i - pairs + 1]] [[i]])
+  [[i < turned / 2 ? 2 * i : 2 * i - turned + 1]] [[i]])
 mutant(yarn-range-rounded-up data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
   "the first component that yarn stretches is rounded up" [[floor(first)]] [[ceil(first)]])
 mutant(dynamic-base-linear data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
@@ -408,7 +408,24 @@ mutant(dynamic-base-linear data/llama/rope_scaling.c data_rotation/stretched_fre
 mutant(llama3-band-reversed data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
   "between the wavelengths the shares are exchanged" [[(turns - r->low) / (r->high - r->low)]] [[(r->high - turns) / (r->high - r->low)]])
 mutant(yarn-attention-missing data/llama/llama_config.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "q and k are not multiplied by yarn's factor" [[0.1 * log(r->factor) + 1]] [[1]])
+  "q and k are not multiplied by yarn's factor" [[0.1 * log(factor) + 1]] [[1]])
+mutant(yarn-mscale-unread data/llama/llama_config.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "mscale without mscale_all_dim is what multiplies" [[(0.1 * all * log(factor) + 1)]] [[1]])
+mutant(attention-factor-of-queries data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "queries alone are multiplied by yarn's factor" [[rope_turn(turned, @turns@, w->k]]
+  [[(rope_cos_sin(turned, w->frequency, first + i, 1, w->turns + i * turned), turns)]])
+mutant(rope-of-whole-heads data/llama/llama_config_json.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "the part of a head that stays turns, too" [[(double)c->head_dim * share]] [[(double)c->head_dim]])
+mutant(yarn-range-of-pairs data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
+  "the range that yarn stretches is counted by d/2" [[return @(double)d@ * log(]] [[(double)d / 2]])
+mutant(longrope-short-far data/llama/rope_scaling.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "the short list serves windows of any length" [[n > r->original ? d / 2 : 0]] [[0]])
+mutant(longrope-attention-linear data/llama/llama_config.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "longrope's factor is not a root" [[sqrt(1 + log(r->factor) / log((double)r->original))]]
+  [[1 + log(r->factor) / log((double)r->original)]])
+mutant(gguf-part-as-pairs-of-heads data/weights/product.c
+  data_architectures/files_of_gguf_turn_a_part_of_each_head_and_by_lists ""
+  "rows of the part that stays are moved" [[(i < turned ? row - i + from : row)]] [[(row - i + from % head)]])
 mutant(model-window-one-key-wider data/llama/reach.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "a query sees one key more than the model's window" [[position < width ? 0 : position - width + 1]]
   [[position < width + 1 ? 0 : position - width]])

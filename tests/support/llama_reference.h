@@ -18,6 +18,7 @@ typedef struct reference_tensor {
 typedef struct reference_model {
   const char *architecture; /* of a GGUF file; NULL: llama */
   int64_t vocab, hidden, inner, layers, heads, kv_heads, d, context;
+  int64_t turned; /* components of each head that do, as a GGUF file says it; 0: all */
   double eps, theta;
   int tied;
   size_t count;
