@@ -370,6 +370,15 @@ typedef struct attn_latent {
   size_t room; /* bytes */
 } attn_latent;
 
+/* -- a pattern whose keys are met elsewhere than where they stand, by the variant's method -- */
+
+typedef struct attn_relocation {
+  const void *state;
+  /* k [d_qk], a key of the pattern: as the query at this position meets it. From the definition, apart from
+   * what is executed. */
+  void (*meet)(const void *state, int64_t position, int64_t key, double *k);
+} attn_relocation;
+
 /* The power of two, 2^-1000 ... 2^1000, that brings the largest magnitude of x next to 1; 1 where all are 0.
  * Products of what is so scaled neither overflow nor vanish. */
 ATTN_API double attn_unit_scale(int64_t count, const double *x);

@@ -253,6 +253,7 @@ struct attn_view {
   const attn_kv_store *store;
   const attn_low_rank *low_rank;
   const attn_latent *latent;
+  const attn_relocation *relocation;
   const struct attn_expression *expression; /* of a sum or of dyadic, not of a join */
   const attn_residual *residual;            /* then the view has no pattern, selector or features */
   bool by_features; /* a query meets keys by features, in one term of an expression at least */

@@ -278,5 +278,7 @@ attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   if (!status && view->store) status = store_check(v->name, view->store);
   if (!status && view->low_rank) status = low_rank_check(v->name, view->low_rank);
   if (!status && view->latent) status = latent_check(v->name, view->latent);
+  if (!status && view->relocation && !(view->pattern && view->relocation->meet))
+    status = attn_fail(ATTN_EINVAL, "variant %s: relocation without a pattern, or meet is NULL", v->name);
   return status;
 }

@@ -4,7 +4,7 @@
  *
  * Xiao, Tian, Chen, Han, Lewis 2023, StreamingLLM (arXiv:2309.17453). Cost n (sink + window) pairs, linear in
  * n. Bounds: SP-1, SP-2, SP-3. Deviation: positions are absolute, those that the rotation of Q and K gave
- * them; the paper counts them within its cache, where a sink is never further away than sink + window - 1. */
+ * them; the paper counts them within its cache (streaming_cache). */
 #include "attn_variant.h"
 
 typedef struct params {

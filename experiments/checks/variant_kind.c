@@ -11,7 +11,7 @@ static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
 static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE; }
 static bool is_softmax(const attn_view *v) {
   return !v->features && !v->projection && !v->low_rank && !v->residual && !v->expression && !v->store &&
-         !v->latent;
+         !v->latent && !v->relocation;
 }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
 static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
@@ -21,7 +21,7 @@ static bool has_pattern(const attn_view *v) { return v->pattern; }
 static bool rolls(const attn_view *v) { return v->pattern && v->pattern->cache > 0; }
 static bool has_selector(const attn_view *v) { return v->selector; }
 static bool encloses(const attn_view *v) { return v->selector && v->selector->enclose; }
-static bool keeps_some(const attn_view *v) { return v->pattern || v->selector; }
+static bool keeps_some(const attn_view *v) { return (v->pattern && !v->relocation) || v->selector; }
 static bool weights_keys(const attn_view *v) { return v->selector && v->selector->weighted; }
 static bool promises(const attn_view *v) { return weights_keys(v) && v->selector->epsilon > 0; }
 static bool ranks_keys(const attn_view *v) {
@@ -55,6 +55,7 @@ static bool draws_codes(const attn_view *v) {
   return v->store && v->seed && (is_drawn(&v->store->k_scheme.law) || is_drawn(&v->store->v_scheme.law));
 }
 static bool has_latents(const attn_view *v) { return v->latent; }
+static bool relocates(const attn_view *v) { return v->relocation; }
 static bool has_features(const attn_view *v) { return v->features; }
 static bool has_features_of(const attn_view *v, attn_features_kind kind) {
   return v->features && v->features->law.kind == kind;
@@ -126,6 +127,7 @@ const variant_kind of_exact_stores = {"that attend exactly to keys and values as
                                       stores_exact};
 const variant_kind of_drawn_stores = {"that store rows by codes of drawn rotations or products", draws_codes};
 const variant_kind of_latents = {"whose keys and values are products of latent vectors", has_latents};
+const variant_kind of_relocations = {"whose queries meet keys elsewhere than where they stand", relocates};
 const variant_kind of_features = {"with features", has_features};
 const variant_kind of_random_features = {"with random features", has_random_features};
 const variant_kind of_trig_features = {"with trigonometric features", has_trig_features};
@@ -228,6 +230,11 @@ void law_print_latent(FILE *out, const void *latent) {
   const attn_latent *x = latent;
   fprintf(out, "keys and values of all heads are products of %lld numbers a token, their best approximation",
           (long long)x->rank);
+}
+
+void law_print_relocation(FILE *out, const void *relocation) {
+  (void)relocation;
+  fprintf(out, "states which keys a query must see, and what it meets in their place");
 }
 
 void law_print_projection(FILE *out, const void *projection) {

@@ -20,7 +20,7 @@ extern const variant_kind of_patterns, of_rolling, of_selectors, of_proxies, of_
     of_trig_features, of_other_features, of_fixed_features, of_taylor, of_projections, of_poolings,
     of_reduced, of_bounded_rank, of_best_scores, of_newton, of_inverses, of_chains;
 extern const variant_kind of_sums, of_dyadic;
-extern const variant_kind of_residuals;
+extern const variant_kind of_residuals, of_relocations;
 extern const variant_kind of_stochastic, of_convex, of_permutable, of_shiftable;
 
 /* In words, what a variant states of itself, part of a line: of the attn_pattern, attn_selector,
@@ -31,5 +31,6 @@ void law_print_features(FILE *, const void *feature_law);
 void law_print_projection(FILE *, const void *projection);
 void law_print_low_rank(FILE *, const void *low_rank);
 void law_print_latent(FILE *, const void *latent);
+void law_print_relocation(FILE *, const void *relocation);
 
 #endif

@@ -1,7 +1,7 @@
 /* definition.c - the output by its definition, from the view alone:
  *
  *   exact        softmax over every key that the mask leaves; of a store, over the numbers that it keeps; of
- *                latents, over the products of their factors
+ *                latents, over the products of their factors; of a relocation, over keys as they are met
  *   a pattern    softmax over the keys that the law says (attn_pattern.sees), or the runs where blocks are
  *   drawn a selector   softmax over the keys that attn_plan_select gives, with their log-weights
  *   features     sum_j (f_q + eps).(e^(c_j - M) f_j + eps) v_j over the sum without v_j, M the largest c_j
@@ -222,10 +222,11 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
   d.weights = calloc((size_t)most, sizeof *d.weights);
   d.runs = calloc((size_t)runs, sizeof *d.runs);
   d.q = calloc((size_t)p->d_qk, sizeof *d.q);
+  d.met = calloc((size_t)p->d_qk, sizeof *d.met);
   d.inside = calloc((size_t)p->n_kv, sizeof *d.inside);
   d.index = calloc((size_t)p->n_kv, sizeof *d.index);
   d.log_weights = calloc((size_t)most, sizeof *d.log_weights);
-  if (!d.weights || !d.runs || !d.q || !d.inside || !d.index || !d.log_weights)
+  if (!d.weights || !d.runs || !d.q || !d.met || !d.inside || !d.index || !d.log_weights)
     status = attn_fail(ATTN_ENOMEM, "no memory for a definition");
   if (!status && map_of(&d)) {
     status = map_rows(&d, ATTN_QUERY, trial_row(in, ATTN_QUERY, batch, head, 0), &d.query,
@@ -261,6 +262,7 @@ void definition_free(definition *d) {
   seen_free(&d->seen);
   free(d->runs);
   free(d->q);
+  free(d->met);
   free(d->inside);
   free(d->index);
   free(d->log_weights);
@@ -285,7 +287,20 @@ static void see(const definition *d, int64_t i) {
   seen_log_weights(&d->seen, &(sample_row){d->batch, d->head, i}, d->index, count, d->log_weights);
 }
 
-static void softmax_weights(const definition *d, const void *keys, attn_dtype type, int64_t count) {
+/* q.k of row i and key j, which stands at `key`. */
+static double product_of(const definition *d, int64_t i, int64_t j, const void *key, attn_dtype type) {
+  const attn_problem *p = &d->in->problem;
+  const attn_relocation *x = d->view->relocation;
+  double sum = 0;
+  if (!x) return inner(key, d->q, p->d_qk, type);
+  for (int64_t l = 0; l < p->d_qk; l++) d->met[l] = attn_get(key, l, type);
+  x->meet(x->state, attn_problem_position(p, i), j, d->met);
+  for (int64_t l = 0; l < p->d_qk; l++) sum += d->q[l] * d->met[l];
+  return sum;
+}
+
+static void softmax_weights(const definition *d, int64_t i, const void *keys, attn_dtype type,
+                            int64_t count) {
   const int64_t width = d->in->problem.d_qk;
   double top = -(double)INFINITY;
   for (int64_t j = 0, place = 0; j < count; j++) {
@@ -293,7 +308,7 @@ static void softmax_weights(const definition *d, const void *keys, attn_dtype ty
       d->weights[j] = -(double)INFINITY;
       continue;
     }
-    d->weights[j] = d->in->problem.scale * inner(attn_at(keys, j * width, type), d->q, width, type) +
+    d->weights[j] = d->in->problem.scale * product_of(d, i, j, attn_at(keys, j * width, type), type) +
                     d->log_weights[place++];
     top = fmax(top, d->weights[j]);
   }
@@ -373,7 +388,7 @@ double definition_row(const definition *d, int64_t i, double *o) {
     for (int64_t j = 0; j < count; j++)
       if (d->weights[j] > 0) d->weights[j] = feature_weight(d, i, j, top, &size);
   } else {
-    softmax_weights(d, k, type, count);
+    softmax_weights(d, i, k, type, count);
   }
   for (int64_t j = 0; j < count; j++) sum += d->weights[j];
   if (!map_of(d)) size = sum;

@@ -17,6 +17,7 @@ typedef struct definition {
   int64_t batch, head;
   stored_copies kept;  /* keys and values of the head, as they are stored */
   double *weights, *q; /* [n] of a row; [d_qk] its query */
+  double *met;         /* [d_qk] a key, as that query meets it */
   double *query, *key; /* features; slots: keys, then values */
   double *scale;       /* of the keys' features */
   double *query_scale; /* of the queries', of a residual */

@@ -53,6 +53,7 @@ static const char *const specs[] = {
     "linear:feature=taylor",
     "linear:feature=identity,normalise=no",
     "linear:feature=hedgehog",
+    "streaming_cache:sink=3,window=13,dims=24",
     "latent:rank=20",
     "latent:rank=100,path=naive",
     "svd:r=8",

@@ -426,6 +426,17 @@ mutant(longrope-attention-linear data/llama/llama_config.c data_architectures/lo
 mutant(gguf-part-as-pairs-of-heads data/weights/product.c
   data_architectures/files_of_gguf_turn_a_part_of_each_head_and_by_lists ""
   "rows of the part that stays are moved" [[(i < turned ? row - i + from : row)]] [[(row - i + from % head)]])
+mutant(cache-turns-away variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"
+  "sinks go further away where keys are given up" [[turn(s, @-gone@, row)]] [[gone]])
+mutant(cache-counts-its-sinks variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"
+  "sinks count as keys that are given up" [[s->p.window + 1 - @s->p.sink@]] [[0]])
+mutant(cache-frequency-of-components variants/streaming_cache.c
+  variants_streaming_cache/outputs_are_those_of_a_cache_that_turns_late ""
+  "neighbouring pairs have the frequencies of every second one" [[-2 * (double)l / (double)s->p.dims]]
+  [[-(double)l / (double)s->p.dims]])
+mutant(cache-turns-whole-keys variants/streaming_cache.c
+  variants_streaming_cache/outputs_are_those_of_a_cache_that_turns_late ""
+  "all components turn, however many are said" [[if (@!s->p.dims@) s->p.dims]] [[true]])
 mutant(model-window-one-key-wider data/llama/reach.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "a query sees one key more than the model's window" [[position < width ? 0 : position - width + 1]]
   [[position < width + 1 ? 0 : position - width]])

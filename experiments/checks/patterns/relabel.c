@@ -150,6 +150,7 @@ static void judge_row(void *context, int64_t place, int64_t r, row_space *s) {
 
 static attn_status relabel_evaluate(const evidence *e, result_bound *bound) {
   if (!(e->view->rounding.unit > 0)) return bound_not_applicable(bound, "the variant describes no rounding");
+  if (e->view->relocation) return bound_not_applicable(bound, "what a key is met as depends on its number");
   probe *p;
   attn_status status = probe_get(e, &p);
   if (status) return status;
