@@ -81,7 +81,7 @@ typedef enum {
  * backwards, then what comes after it; or the same after the first. */
 typedef enum { ATTN_ORDER_FORWARD, ATTN_ORDER_DIAGONAL, ATTN_ORDER_SINK_FIRST } attn_order;
 
-/* -- a store: keys and values as a cache holds them, each row by itself -- */
+/* -- a store: keys and values as a cache holds them, each row by itself or keys in groups -- */
 
 /* How the code of a row x is made, u = x / |x|:
  *   x^ = |x| (u^ + g sqrt(pi/2) / m S' sign(S e)),   u^ = R' c(R u),   e = u - u^,   g = |e|
@@ -104,16 +104,27 @@ typedef struct attn_kv_scheme {
 /* Are rows stored otherwise than they are given? */
 static inline bool attn_kv_changes(attn_dtype type, const attn_kv_scheme *s) { return type || s->decode; }
 
-typedef struct attn_kv_store {
+struct attn_kv_store {
   attn_dtype k, v;                   /* ATTN_F32: as it is given */
   attn_kv_scheme k_scheme, v_scheme; /* in place of a type */
   const char *reader;                /* the spec of what reads them; NULL: "tiled" */
-} attn_kv_store;
+  /* residual > 0: a query reads the newest rows as they are given (attn_kv_coded). Then group > 0: keys at
+   * positions c group ... c group + group - 1 are coded together, channel by channel, by the int<b> in k with
+   * the group as its block, and residual is a multiple of group. prompt: queries at positions before this
+   * read all rows as they are given. */
+  int64_t residual, group, prompt;
+};
+
+/* Of a store with a residual and n keys that exist: the query at position t reads keys or values of positions
+ * below this as they are stored. Groups wait until there are as many as the residual. */
+ATTN_API int64_t attn_kv_coded(const attn_kv_store *, bool keys, int64_t t, int64_t n);
 
 /* The scheme of a law for rows of d elements, with R and S drawn from the streams (seed, purpose, 0) and
  * (seed, purpose, 1); d >= 3 where bits > 0. Without a builder (NULL) what its code takes. */
 ATTN_API attn_status attn_kv_codes(attn_builder *, int64_t d, int64_t bits, int64_t signs, uint64_t seed,
                                    uint64_t purpose, attn_kv_scheme *);
+/* `count` numbers that are a block of int<bits>, 1 ... 8, as they are read; in place. */
+ATTN_API void attn_kv_block(int64_t bits, int64_t count, float *x);
 /* attn_variant.cost of a store: that of exact attention, and the products with R and S. */
 ATTN_API attn_cost attn_kv_store_cost(const attn_context *);
 /* What a variant that is a store declares. */

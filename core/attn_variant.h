@@ -90,6 +90,14 @@ ATTN_API attn_status attn_builder_plan(attn_builder *, const attn_problem *, con
 ATTN_API attn_status attn_context_estimate(const attn_context *, const attn_problem *, const char *spec,
                                            size_t *work_size, attn_cost *);
 
+typedef struct attn_kv_store attn_kv_store;
+/* Rows that queries read in place of the call's, as far as attn_kv_coded of the store says. */
+typedef struct attn_settled {
+  const void *k, *v; /* NULL: these are read as they are given */
+  attn_stride k_at, v_at;
+  const attn_kv_store *store;
+} attn_settled;
+
 typedef struct attn_call {
   const attn_context *context;
   const void *q, *k, *v; /* by the problem's strides, as these say that they are stored */
@@ -100,6 +108,7 @@ typedef struct attn_call {
   double *lse;         /* [batch, heads, n_q]; NULL if it is not wanted, always without ATTN_CAP_LSE */
   attn_guards *guards; /* NULL but under attn_plan_verify */
   attn_stages *stages; /* to which the engine adds its own; NULL: nobody asks */
+  const attn_settled *settled; /* NULL but for the softmax engines */
 } attn_call;
 
 /* Number of keys that exist in a batch entry. */

@@ -261,7 +261,16 @@ static attn_status store_check(const char *variant, const attn_kv_store *s) {
       return refuse(variant, "law.bits of a scheme", "0 ... 4", (double)x->law.bits);
     if (x->law.signs < 0) return refuse(variant, "law.signs of a scheme", "0 or more", (double)x->law.signs);
   }
-  return ATTN_OK;
+  const int64_t numbers[] = {s->residual, s->group, s->prompt};
+  static const char *const names[] = {"store.residual", "store.group", "store.prompt"};
+  for (int i = 0; i < 3; i++)
+    if (numbers[i] < 0) return refuse(variant, names[i], "0 or more", (double)numbers[i]);
+  if (!s->group) return ATTN_OK;
+  if (s->k < ATTN_INT1 || s->k > ATTN_INT8)
+    return refuse(variant, "store.k", "int1 ... int8 beside a group", (double)s->k);
+  return s->residual > 0 && s->residual % s->group == 0
+             ? ATTN_OK
+             : refuse(variant, "store.residual", "a multiple of the group", (double)s->residual);
 }
 
 static attn_status latent_check(const char *variant, const attn_latent *x) {

@@ -141,8 +141,10 @@ typedef struct attn_picker {
   attn_picks picks;
   attn_block block; /* whose picks these are */
 } attn_picker;
+/* Does a plan heed attn_call.settled? */
+bool attn_plan_settles(const attn_plan *);
 /* The problem whose keys and values are stored, one row after the other; those of schemes as they are
- * decoded, in the type of the arithmetic. */
+ * decoded, in the type of the arithmetic; with a residual, as they are given. */
 attn_problem attn_stored_problem(const attn_problem *, const attn_kv_store *);
 /* Multiply-adds of its schemes: each row is multiplied by R and S, and by their transposes. */
 double attn_kv_products(const attn_problem *, const attn_kv_store *);

@@ -372,6 +372,12 @@ attn_status attn_plan_execute_lse(const attn_plan *plan, const void *q, const vo
       plan, &(attn_tensors){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .lse = lse, .work = work});
 }
 
+bool attn_plan_settles(const attn_plan *p) {
+  const attn_method *m = p->parts.method;
+  return (m == &attn_engine_softmax.method || m == &attn_engine_selection.method) &&
+         !(p->parts.tiling.skip > 0);
+}
+
 attn_status attn_call_run(const attn_call *outer, const attn_plan *plan, void *o, double *lse, void *work) {
   if (!outer) return attn_null("execute", "call");
   if (!plan) return attn_null("execute", "plan");

@@ -21,7 +21,10 @@ static attn_status find_store(attn_builder *b, const attn_context *c, attn_kv_st
   return ATTN_OK;
 }
 
+/* Codes may depend on where a key stands. */
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  const uint32_t asked = ATTN_CAP_PERMUTATION | ATTN_CAP_POSITIONS;
+  out->caps &= c->expression->terms[1]->atom->variant->caps | ~asked;
   return find_store(b, c, &out->store);
 }
 

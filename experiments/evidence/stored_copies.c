@@ -61,20 +61,115 @@ static bool is_dense(const attn_problem *p, attn_stride s, int64_t d) {
   return !s.stored && s.row == d && s.head == p->n_kv * d && s.batch == p->kv_heads * s.head;
 }
 
+/* ---- a residual --------------------------------------------------------------------------------------- */
+
+typedef struct stored_versions {
+  attn_problem problem;
+  attn_kv_store store;
+  int64_t *keys;             /* [batch] that exist */
+  void *given[2], *coded[2]; /* of keys, of values, contiguous */
+} stored_versions;
+
+void stored_groups(const attn_kv_store *s, int64_t d, int64_t keys, const double *x, double *kept,
+                   double *room) {
+  const int64_t group = s->group;
+  memcpy(kept, x, (size_t)(keys * d) * sizeof *x);
+  for (int64_t first = 0; first + group <= keys; first += group)
+    for (int64_t l = 0; l < d; l++) {
+      for (int64_t i = 0; i < group; i++) room[i] = x[(first + i) * d + l];
+      store_law_block((int)s->k - (int)ATTN_INT1 + 1, room, group, room + group, room + 2 * group);
+      for (int64_t i = 0; i < group; i++) kept[(first + i) * d + l] = room[group + i];
+    }
+}
+
+/* The algorithm of KIVI, token by token: what waits goes when it has become as much as the residual, or of
+ * rows that go one by one as soon as it is more. */
+int64_t stored_before(const attn_problem *p, const attn_kv_store *s, int side, int64_t i, int64_t keys) {
+  const int64_t position = i + p->n_kv - p->n_q, arrived = position < keys ? position + 1 : keys;
+  const bool together = side == 0 && s->group;
+  const int64_t going = together ? s->residual : 1, most = s->residual - together;
+  int64_t end = 0;
+  if (!s->residual) return INT64_MAX;
+  while (position >= s->prompt && arrived - end > most) end += going;
+  return end;
+}
+
+static attn_status make_versions(const attn_problem *p, const attn_kv_store *s, const int64_t *kv_len,
+                                 stored_copies *c) {
+  const attn_problem own = {.batch = p->batch,
+                            .kv_heads = p->kv_heads,
+                            .n_kv = p->n_kv,
+                            .n_q = p->n_q,
+                            .d_qk = p->d_qk,
+                            .d_v = p->d_v,
+                            .dtype = p->dtype};
+  stored_versions *x = calloc(1, sizeof *x);
+  const int64_t most = p->n_kv * p->d_qk;
+  double *room = malloc((size_t)(2 * most + 3 * s->group) * sizeof *room);
+  if (x)
+    *x = (stored_versions){.problem = own, .store = *s, .keys = malloc((size_t)p->batch * sizeof *x->keys)};
+  c->versions = x;
+  for (int side = 0; x && side < 2; side++) {
+    const stored_side of = stored_side_of(p, s, side),
+                      as_given = {.arithmetic = p->dtype, .scheme = &(attn_kv_scheme){.bits = 0}, .d = of.d};
+    const attn_stride at = {p->kv_heads * p->n_kv * of.d, p->n_kv * of.d, of.d, 0};
+    x->given[side] = copy_rows(&own, side ? c->v : c->k, at, as_given);
+    x->coded[side] = copy_rows(&own, side ? c->v : c->k, at, side || !s->group ? of : as_given);
+  }
+  if (!x || !room || !x->keys || !x->given[0] || !x->given[1] || !x->coded[0] || !x->coded[1]) {
+    free(room);
+    return attn_fail(ATTN_ENOMEM, "no memory for stored keys and values");
+  }
+  for (int64_t b = 0; b < p->batch; b++) x->keys[b] = kv_len ? kv_len[b] : p->n_kv;
+  for (int64_t line = 0; line < (s->group ? p->batch * p->kv_heads : 0); line++) {
+    void *rows = attn_at(x->coded[0], line * most, p->dtype);
+    const int64_t keys = x->keys[line / p->kv_heads];
+    attn_convert(rows, p->dtype, keys * p->d_qk, ATTN_F64, room);
+    stored_groups(s, p->d_qk, keys, room, room + most, room + 2 * most);
+    attn_convert(room + most, ATTN_F64, keys * p->d_qk, p->dtype, rows);
+  }
+  free(room);
+  return ATTN_OK;
+}
+
+void stored_copies_see(const stored_copies *c, int64_t line, int64_t i) {
+  const stored_versions *x = c->versions;
+  for (int side = 0; x && side < 2; side++) {
+    const attn_problem *p = &x->problem;
+    const int64_t keys = x->keys[line / p->kv_heads], d = side ? p->d_v : p->d_qk, first = line * p->n_kv * d,
+                  part = stored_before(p, &x->store, side, i, keys) * d;
+    const size_t size = attn_dtype_size(p->dtype);
+    void *to = side ? c->own_v : c->own_k;
+    memcpy(attn_at(to, first, p->dtype), attn_at(x->coded[side], first, p->dtype), (size_t)part * size);
+    memcpy(attn_at(to, first + part, p->dtype), attn_at(x->given[side], first + part, p->dtype),
+           (size_t)(p->n_kv * d - part) * size);
+  }
+}
+
+/* ---- all ---------------------------------------------------------------------------------------------- */
+
 attn_status stored_copies_make(const attn_problem *p, const attn_kv_store *store, const void *k,
-                               const void *v, stored_copies *out) {
-  const attn_kv_store own = store ? *store : (attn_kv_store){.reader = NULL};
+                               const void *v, const int64_t *kv_len, stored_copies *out) {
+  const attn_kv_store none = {.reader = NULL}, own = store && !store->residual ? *store : none;
+  const bool waits = store && store->residual;
   const attn_stride k_at = dense(p, p->k, p->d_qk), v_at = dense(p, p->v, p->d_v);
   const stored_side keys = stored_side_of(p, &own, 0), values = stored_side_of(p, &own, 1);
   *out = (stored_copies){.k = k, .v = v};
-  if (attn_kv_changes(own.k, &own.k_scheme) || !is_dense(p, k_at, p->d_qk))
+  if (waits || attn_kv_changes(own.k, &own.k_scheme) || !is_dense(p, k_at, p->d_qk))
     out->k = out->own_k = copy_rows(p, k, k_at, keys);
-  if (attn_kv_changes(own.v, &own.v_scheme) || !is_dense(p, v_at, p->d_v))
+  if (waits || attn_kv_changes(own.v, &own.v_scheme) || !is_dense(p, v_at, p->d_v))
     out->v = out->own_v = copy_rows(p, v, v_at, values);
-  return out->k && out->v ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for stored keys and values");
+  if (!out->k || !out->v) return attn_fail(ATTN_ENOMEM, "no memory for stored keys and values");
+  return waits ? make_versions(p, store, kv_len, out) : ATTN_OK;
 }
 
 void stored_copies_free(stored_copies *c) {
+  for (int side = 0; c->versions && side < 2; side++) {
+    free(c->versions->given[side]);
+    free(c->versions->coded[side]);
+  }
+  if (c->versions) free(c->versions->keys);
+  free(c->versions);
   free(c->own_k);
   free(c->own_v);
 }

@@ -69,10 +69,10 @@ static void as_signed(bool wide, const double *x, int64_t count, double *kept, d
   }
 }
 
-static void as_unsigned(int bits, const double *x, int64_t count, double *kept, double *step) {
+static void as_unsigned(int bits, const double *x, int64_t count, bool full, double *kept, double *step) {
   const double top = ldexp(1, bits) - 1;
   double most = x[0], least = x[0];
-  for (int64_t i = 0; i < BLOCK; i++) { /* a last block that is not full ends with zeros */
+  for (int64_t i = 0; i < count + !full; i++) { /* a last block that is not full ends with zeros */
     const double own = i < count ? x[i] : 0;
     most = fmax(most, own);
     least = fmin(least, own);
@@ -109,7 +109,14 @@ static void block_law(attn_dtype type, const double *x, int64_t count, double *k
   else if (type == ATTN_Q8_0 || type == ATTN_Q4_0)
     as_signed(type == ATTN_Q8_0, x, count, kept, step);
   else
-    as_unsigned((int)type - (int)ATTN_INT1 + 1, x, count, kept, step);
+    as_unsigned((int)type - (int)ATTN_INT1 + 1, x, count, count == BLOCK, kept, step);
+}
+
+void store_law_block(int bits, const double *x, int64_t count, double *kept, double *step) {
+  if (all_finite(x, count))
+    as_unsigned(bits, x, count, true, kept, step);
+  else
+    no_numbers(count, kept, step);
 }
 
 void store_law(attn_dtype type, const double *x, int64_t count, double *kept, double *step) {

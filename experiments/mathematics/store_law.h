@@ -8,5 +8,7 @@
 /* x [count], numbers of fp32: kept [count] what is stored of them, and step [count] at most |kept - x|; NaN
  * and Inf where a number is not finite or too large for the type. */
 void store_law(attn_dtype, const double *x, int64_t count, double *kept, double *step);
+/* The same of `count` numbers that are a block of int<bits>. */
+void store_law_block(int bits, const double *x, int64_t count, double *kept, double *step);
 
 #endif

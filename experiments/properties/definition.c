@@ -248,7 +248,8 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
     status = keep_latents(&d);
   else if (!status)
     status = stored_copies_make(&one, view->store, trial_row(in, ATTN_KEY, batch, h, 0),
-                                trial_row(in, ATTN_VALUE, batch, h, 0), &d.kept);
+                                trial_row(in, ATTN_VALUE, batch, h, 0),
+                                in->padded ? &in->kv_len[batch] : NULL, &d.kept);
   *out = d;
   if (!status) status = record_rows(out);
   if (!status && view->low_rank) status = low_rank_rows(out);
@@ -358,6 +359,7 @@ double definition_row(const definition *d, int64_t i, double *o) {
   const attn_problem *p = &d->in->problem;
   const int64_t slots = d->view->projection ? d->view->projection->slots : 0;
   const void *k = d->kept.k, *v = d->kept.v, *query = trial_row(d->in, ATTN_QUERY, d->batch, d->head, i);
+  stored_copies_see(&d->kept, 0, i);
   int64_t count = p->n_kv;
   attn_dtype type = p->dtype;
   double sum = 0, size = 0, top = -(double)INFINITY;

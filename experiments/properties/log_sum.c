@@ -31,7 +31,7 @@ attn_status log_sum_rows(const evidence *of, const sample_row *rows, int64_t cou
     *why = "the variant does not describe which keys a query sees";
     return ATTN_OK;
   }
-  attn_status status = stored_copies_make(p, e->view->store, e->k, e->v, &copies);
+  attn_status status = stored_copies_make(p, e->view->store, e->k, e->v, e->kv_len, &copies);
   e->k = copies.k;
   if (!status) status = row_space_make(p, e->view->pattern, &space);
   if (status) {
@@ -42,7 +42,9 @@ attn_status log_sum_rows(const evidence *of, const sample_row *rows, int64_t cou
            seen_make(&(seen_run){e->plan, e->view, e->q, e->k, e->v, e->kv_len}, rows, NULL, count, &seen)))
     goto out;
   for (int64_t r = 0; !status && r < count; r++) {
-    if (rows[r].batch != h.batch || rows[r].head != h.head) {
+    if (rows[r].batch != h.batch || rows[r].head != h.head || copies.versions) {
+      stored_copies_see(&copies, rows[r].batch * p->kv_heads + rows[r].head / (p->heads / p->kv_heads),
+                        rows[r].i);
       head_data_free(&h);
       h = (head_data){.batch = -1};
       if ((status = head_data_load(e, rows[r].batch, rows[r].head, &h))) break;

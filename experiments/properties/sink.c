@@ -130,7 +130,7 @@ static attn_status judge_rows(sunk *x, result_bound *bound) {
   seen_keys seen = {.pattern = NULL};
   head_data h = {.batch = -1};
   double *without = calloc((size_t)p->d_v, sizeof *without);
-  attn_status status = stored_copies_make(p, x->view.store, in->k, in->v, &copies);
+  attn_status status = stored_copies_make(p, x->view.store, in->k, in->v, NULL, &copies);
   e.k = copies.k;
   e.v = copies.v;
   if (!status)
@@ -141,7 +141,8 @@ static attn_status judge_rows(sunk *x, result_bound *bound) {
       seen_make(&(seen_run){x->plan, &x->view, in->q, in->k, in->v, NULL}, x->rows, NULL, x->count, &seen);
   for (int64_t r = 0; !status && r < x->count; r++) {
     const sample_row *row = &x->rows[r];
-    if (row->batch != h.batch || row->head != h.head) {
+    if (row->batch != h.batch || row->head != h.head || copies.versions) {
+      stored_copies_see(&copies, row->batch * p->kv_heads + row->head / (p->heads / p->kv_heads), row->i);
       head_data_free(&h);
       h = (head_data){.batch = -1};
       if ((status = head_data_load(&e, row->batch, row->head, &h))) break;

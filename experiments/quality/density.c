@@ -93,10 +93,22 @@ static double row_bits(attn_dtype type, const attn_kv_scheme *scheme, int64_t d)
   return scheme->decode ? scheme->bits : 8 * (double)attn_row_bytes(d, type);
 }
 
+/* Bits of the keys or values that are held after the last position. Of those that are given up a policy may
+ * have taken some that wait. */
+static double side_bits(const attn_problem *p, const attn_kv_store *s, bool keys, int64_t held) {
+  const attn_dtype given = attn_stored(keys ? p->k : p->v, p->dtype), type = keys ? s->k : s->v;
+  const int64_t d = keys ? p->d_qk : p->d_v,
+                left = s->residual ? p->n_kv - attn_kv_coded(s, keys, p->n_kv - 1, p->n_kv) : 0,
+                waiting = left < held ? left : held;
+  const double coded = keys && s->group
+                           ? (double)d * ((double)(type - ATTN_INT1 + 1) + 32 / (double)s->group)
+                           : row_bits(type ? type : given, keys ? &s->k_scheme : &s->v_scheme, d);
+  return (double)waiting * row_bits(given, &(attn_kv_scheme){.bits = 0}, d) +
+         (double)(held - waiting) * coded;
+}
+
 static double bits_held(const attn_problem *p, const attn_kv_store *store, const attn_view *reader) {
   const attn_kv_store none = {.reader = NULL}, *s = store ? store : &none;
-  const double k = row_bits(s->k ? s->k : attn_stored(p->k, p->dtype), &s->k_scheme, p->d_qk),
-               v = row_bits(s->v ? s->v : attn_stored(p->v, p->dtype), &s->v_scheme, p->d_v);
   const attn_kv_rule *rule = reader->cache;
   int64_t held = p->n_kv;
   if (reader->features || reader->projection || reader->low_rank || reader->residual) return (double)NAN;
@@ -106,7 +118,8 @@ static double bits_held(const attn_problem *p, const attn_kv_store *store, const
            (double)(p->kv_heads * (p->d_qk + p->d_v));
   if (reader->pattern && reader->pattern->cache > 0 && reader->pattern->cache < held)
     held = reader->pattern->cache;
-  return (double)held * (k + v) / ((double)p->n_kv * (double)(p->d_qk + p->d_v));
+  return (side_bits(p, s, true, held) + side_bits(p, s, false, held)) /
+         ((double)p->n_kv * (double)(p->d_qk + p->d_v));
 }
 
 attn_status quality_density(const data_llama_attention *a, int64_t first, int64_t end, quality_layer *out) {
@@ -119,7 +132,7 @@ attn_status quality_density(const data_llama_attention *a, int64_t first, int64_
   attn_status status = attn_plan_inspect(a->plan, &own);
   view = own;
   if (!status && own.store) {
-    status = stored_copies_make(p, own.store, a->k, a->v, &copies);
+    status = stored_copies_make(p, own.store, a->k, a->v, NULL, &copies);
     if (!status) status = stored_reader_plan(a->plan, &reader);
     if (!status) status = attn_plan_inspect(reader, &view);
     run.plan = reader;

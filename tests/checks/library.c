@@ -183,8 +183,10 @@ Test(checks_library, judges_calls_whose_keys_and_values_are_codes) {
 
 /* A number that f16 does not hold makes the output infinite: no bound speaks of it, and none is violated. */
 Test(checks_library, judges_no_bound_of_numbers_that_a_store_cannot_hold) {
-  static const char *const specs[] = {"store:k=f32,v=f16", "store:k=q8_0,v=f32", "store:k=int4,v=int4",
-                                      "turbo:of=k",        "topk:k=4 | turbo",   "qjl"};
+  static const char *const specs[] = {"store:k=f32,v=f16",      "store:k=q8_0,v=f32",
+                                      "store:k=int4,v=int4",    "turbo:of=k",
+                                      "topk:k=4 | turbo",       "qjl",
+                                      "kivi:group=1,residual=2"};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     call *c = call_make(specs[i], ATTN_F32, false, false);
     attn_set(i == 0 ? c->v : c->k, 40, ATTN_F32, 1e7);

@@ -105,6 +105,28 @@ Test(checks_stores, bits_are_all_that_is_stored) {
   }
 }
 
+/* A residual needs a reader that meets keys one by one, each query its own. */
+Test(checks_stores, a_residual_is_read_by_softmaxes_alone) {
+  static const char *const good[] = {"tiled | kivi", "longformer | kivi", "topk:k=4 + streaming | kivi"},
+                           *const bad[] = {"linear | kivi", "latent:rank=4 | kivi", "svd:r=4 | kivi",
+                                           "tiled:skip=0.01 | kivi", "(0.5*tiled + 0.5*streaming) | kivi"};
+  attn_problem p = attn_problem_make(1, 2, 40, 16);
+  attn_plan *plan = NULL;
+  p.causal = true;
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    cr_expect_eq(attn_plan_create(&plan, &p, good[i], NULL), ATTN_OK, "%s: %s", good[i], attn_last_error());
+    attn_plan_destroy(plan);
+    plan = NULL;
+  }
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    cr_expect_eq(attn_plan_create(&plan, &p, bad[i], NULL), ATTN_EUNSUPPORTED, "%s", bad[i]);
+    cr_expect(strstr(attn_last_error(), "reads no store with a residual"), "%s: %s", bad[i],
+              attn_last_error());
+  }
+  cr_expect_eq(attn_plan_create(&plan, &p, "kivi:group=12", NULL), ATTN_EINVAL);
+  cr_expect(strstr(attn_last_error(), "residual=128 is no multiple of group=12"), "%s", attn_last_error());
+}
+
 static void say_nothing(const void *state, int64_t d, double *x, double *kept) {
   (void)state;
   for (int64_t l = 0; l < d; l++) kept[l] = x[l];
@@ -140,6 +162,11 @@ Test(checks_stores, what_a_store_cannot_say_is_refused) {
       {{.k = ATTN_Q8_0, .k_scheme = {.decode = say_nothing, .bits = 1}}, "store.k"},
       {{.v_scheme = {.decode = say_nothing, .bits = 1, .law = {.bits = 5}}}, "law.bits"},
       {{.v_scheme = {.decode = say_nothing, .bits = 1, .law = {.signs = -1}}}, "law.signs"},
+      {{.k = ATTN_INT2, .residual = -1}, "store.residual"},
+      {{.k = ATTN_INT2, .residual = 8, .prompt = -1}, "store.prompt"},
+      {{.k = ATTN_Q8_0, .residual = 8, .group = 4}, "store.k"},
+      {{.k = ATTN_INT2, .residual = 6, .group = 4}, "store.residual"},
+      {{.k = ATTN_INT2, .group = 4}, "store.residual"},
   };
   const attn_problem p = attn_problem_make(1, 1, 8, 4);
   attn_plan *plan = NULL;

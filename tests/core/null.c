@@ -262,7 +262,7 @@ static void authors(void) {
   EXPECT(!(attn_visible_pairs(NULL) > 0) && !(attn_softmax_cost(NULL, 1).exp > 0) &&
          !(attn_kv_store_cost(NULL).exp > 0) && !(attn_kv_cost(c, NULL).exp > 0));
   EXPECT(!(attn_linear_cost(NULL, &map).exp > 0) && !(attn_compression_cost(NULL, 1, 1).exp > 0));
-  EXPECT(!attn_softmax_row_rounding(NULL).score);
+  EXPECT(!attn_softmax_row_rounding(NULL).score && !attn_kv_coded(NULL, true, 4, 5));
 }
 
 /* Those that return nothing do nothing. */
@@ -273,6 +273,7 @@ static void authors_without_a_status(void) {
   int64_t first, end;
   const attn_matrix none = {NULL, 4, 1}, some = {x, 4, 1};
   const attn_packed nothing_packed = {NULL, 4, 4};
+  attn_kv_block(2, 4, NULL);
   attn_guards_piece(NULL, x, 1, 64);
   attn_transform_destroy(NULL);
   attn_transform_rows(NULL, k, &(attn_transform_job){0}, x);

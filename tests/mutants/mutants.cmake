@@ -174,7 +174,7 @@ mutant(half-cut-off core/kernels/half.h core_number/roundings_are_to_nearest_and
 mutant(half-rounded-twice core/kernels/half.h core_number/roundings_are_to_nearest_and_even ""
   "what fp64 has beyond fp32 is lost on the way to 16 bits" [[@size > own || size < own@;]] [[0u]])
 mutant(stored-values-of-the-first-key core/engines/softmax/softmax.c variants_stored/oracle ""
-  "values that are stored in 16 bits are those of a step's first key" [[load[v](step->count, p->d_v, t->v, @p->v.row@, step->keys]] [[0]])
+  "values that are stored in 16 bits are those of a step's first key" [[load[v](step->count, p->d_v, x->v, @x->v_at.row@, step->keys]] [[0]])
 mutant(stored-numerators core/engines/linear/linear_engine.c variants_stored/every_variant_computes_on_what_is_stored ""
   "outputs of features are stored from the wrong row" [[attn_at(o.at, @i * o.row@, s->t),]] [[0]])
 mutant(stored-errors-before-rounding experiments/evidence/errors.c runner_stored/errors_are_those_of_what_is_stored ""
@@ -1443,7 +1443,7 @@ mutant(store-fp8-subnormals core/kernels/codes.h variants_codes/fp8_is_e4m3 "" "
 mutant(store-row-before core/engines/stored/stored_engine.c QNT-0 "store:k=q8_0,v=q8_0" "rows are those before"
   [[line % p->kv_heads, @at % p->n_kv@, p->dtype), own)]] [[(at % p->n_kv + p->n_kv - 1) % p->n_kv]])
 mutant(store-type-of-keys core/engines/stored/stored_engine.c QNT-0 "store:k=q4_0,v=q8_0" "values are stored as keys are"
-  [[s->v_scheme.decode ? p->dtype : @s->v@, &s->v_scheme]] [[s->k]])
+  [[s->residual ? p->dtype : @s->v@, &s->v_scheme]] [[s->k]])
 mutant(store-read-as-given core/engines/stored/stored_engine.c QNT-0 "store:k=q8_0,v=q8_0" "numbers of fp32 are read as codes"
   [[if (of_k) inner.k = l.k;]] [[;]])
 mutant(store-reader-lost core/expression/stored_kind.c QNT-0 "topk:k=8 | store:k=int8,v=int8" "what reads the store reads every key"
@@ -1493,8 +1493,32 @@ mutant(store-scheme-uncoded core/engines/stored/stored_engine.c QNT-0 qjl "what 
   [[attn_convert(@room + s.d@, ATTN_F64, s.d, s.to, to);]] [[room]])
 mutant(store-law-without-draws core/engines/stored/stored_engine.c checks_stores/a_law_without_its_draws_is_refused "" "a law may lack what it draws"
   [[return @(l->bits && !l->rotation) || (l->signs && !l->vectors)@;]] [[false]])
+mutant(kivi-top-code core/engines/stored/stored_engine.c QNT-1 "kivi:bits=2,group=8,residual=16" "codes go up to 2^bits"
+  [[(float)(@(1 << bits) - 1@);]] [[1 << bits]])
+mutant(kivi-scale-unrounded core/engines/stored/stored_engine.c QNT-1 "kivi:bits=2,group=8,residual=16" "the scale has more than 16 bits"
+  [[scale = @attn_rounded((most - least) / top, ATTN_F16)@,]] [[(most - least) / top]])
+mutant(kivi-channel-behind core/engines/stored/stored_engine.c QNT-0 "kivi:bits=2,group=8,residual=16" "a channel has the codes of its neighbour"
+  [[attn_get(rows, @own + i * s.d@, s.to)]] [[own + i * s.d + (l + 1 < s.d)]])
+mutant(kivi-group-behind core/engines/stored/stored_engine.c QNT-0 "kivi:bits=2,group=8,residual=16" "a group has a key of the next line"
+  [[store_row(call, given, call->k, @line * p->n_kv + first + i@, rows, room);]] [[(line * p->n_kv + first + i + p->n_kv) % (p->batch * p->kv_heads * p->n_kv)]])
+mutant(kivi-residual-coded core/engines/stored/stored_engine.c QNT-0 "kivi:bits=2,group=8,residual=16" "the newest values are coded"
+  [[m - m % s->residual : @m - s->residual@;]] [[m]])
+mutant(kivi-flushed-early core/engines/stored/stored_engine.c PROP-CAUSAL "kivi:bits=2,group=8,residual=16" "groups go before they are complete"
+  [[s->group ? @m - m % s->residual@ :]] [[m - m % s->residual + s->residual]])
+mutant(kivi-flushed-late core/engines/stored/stored_engine.c QNT-0 "kivi:bits=2,group=8,residual=16" "groups go after the query that completes them"
+  [[const int64_t m = @t + 1 < n ? t + 1 : n@;]] [[t < n ? t : n]])
+mutant(kivi-prompt-coded core/engines/stored/stored_engine.c QNT-0 "kivi:bits=2,group=8,residual=16,prompt=60" "queries of the prompt read codes"
+  [[@t < s->prompt@ || m < s->residual]] [[false]])
+mutant(kivi-way-lost core/engines/softmax/settled.c QNT-0 "kivi:bits=2,group=8,residual=16" "keys whose values are not coded are left out"
+  [=[return (@some[V] & 1 ? some[K] : 0@) |]=] [=[some[V] & 1 ? some[K] & 1 : 0]=])
+mutant(kivi-complement core/engines/softmax/settled.c QNT-0 "kivi:bits=2,group=8,residual=16" "rows take the keys that are read otherwise"
+  [=[if (@way_of(end, w->keys[j]) != way@)]=] [=[way_of(end, w->keys[j]) == way]=])
+mutant(kivi-mask-lost core/engines/softmax/softmax.c QNT-0 "evict:budget=24,recent=8 | kivi:bits=2,group=4,residual=8" "the first way of a step takes the masks of the second"
+  [[if (@mixed && t->picks@) memcpy(w->mask,]] [[false]])
+mutant(kivi-reader-any core/plan.c checks_stores/a_residual_is_read_by_softmaxes_alone "" "what is no softmax reads the newest rows alone"
+  [[return @(m == &attn_engine_softmax.method || m == &attn_engine_selection.method)@ &&]] [[true]])
 mutant(cache-takes-schemes core/cache/kv_cache.c core_kv_cache/refuses_a_store_that_is_no_type "" "rows of a scheme are held as they are given"
-  [[if (!status && @(parts.store.k_scheme.decode || parts.store.v_scheme.decode)@)]] [[false]])
+  [[if (!status && @(parts.store.k_scheme.decode || parts.store.v_scheme.decode || parts.store.residual)@)]] [[false]])
 mutant(cache-code-rows core/cache/kv_cache.c CACHE-1 tiled "rows of values are as long as those of keys"
   [[d_v = @attn_row_elements(p.d_v, attn_stored(p.v, p.dtype))@]] [[d_qk]])
 mutant(cache-ranks-as-given core/cache/kv_cache.c CACHE-1 "evict:score=knorm,budget=24,recent=4 | store:k=int3,v=f16" "keys are ranked by numbers that are not held"

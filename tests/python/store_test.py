@@ -48,13 +48,18 @@ def q4_0(x):
     return half(d).tobytes() + planes(codes, 4), half(d).astype(f4) * (codes - 8).astype(f4)
 
 
+def asymmetric(x, bits):
+    """KIVI, section 3: z = min x, s = (max x - min x) / (2^B - 1), Q(x) = round((x - z) / s); s, z in f16."""
+    s, z = half((x.max() - x.min()) / f4(2**bits - 1)), half(x.min())
+    own, least = s.astype(f4), z.astype(f4)
+    codes = np.clip(np.rint((x - least) / own), 0, 2**bits - 1) if own else np.zeros(len(x), f4)
+    return s, z, codes.astype("i8"), own * codes.astype(f4) + least
+
+
 def integers(bits):
     def encode(x):
-        """KIVI, section 3: z = min x, s = (max x - min x) / (2^B - 1), Q(x) = round((x - z) / s); s, z in f16."""
-        s, z = half((x.max() - x.min()) / f4(2**bits - 1)), half(x.min())
-        own, least = s.astype(f4), z.astype(f4)
-        codes = np.clip(np.rint((x - least) / own), 0, 2**bits - 1) if own else np.zeros(32, f4)
-        return s.tobytes() + z.tobytes() + planes(codes.astype("i8"), bits), own * codes.astype(f4) + least
+        s, z, codes, numbers = asymmetric(x, bits)
+        return s.tobytes() + z.tobytes() + planes(codes, bits), numbers
 
     return encode
 
@@ -195,6 +200,53 @@ class Schemes(unittest.TestCase):
     def test_a_cache_refuses_them(self):
         with self.assertRaisesRegex(attnlab.Error, "it holds number types, and 'turbo' codes rows otherwise"):
             attnlab.Cache("turbo", heads=2, d=64)
+
+
+def kivi(k, v, bits, group, residual):
+    """KIVI, token by token: keys that wait are coded once they are as many as the residual, the oldest value once more wait
+    than that. The keys and values that each token's query reads."""
+    k, v, waiting_k, waiting_v = k.copy(), v.copy(), [], []
+    for t in range(k.shape[-2]):
+        waiting_k.append(t)
+        waiting_v.append(t)
+        if len(waiting_k) == residual:
+            for first in waiting_k[::group]:
+                rows = slice(first, first + group)
+                k[..., rows, :] = np.apply_along_axis(lambda x: asymmetric(x, bits)[3], -2, k[..., rows, :])
+            waiting_k = []
+        if len(waiting_v) > residual:
+            rows = slice(waiting_v[0], waiting_v.pop(0) + 1)
+            v[..., rows, :] = stored(v[..., rows, :], f"int{bits}")
+        yield k[..., :t + 1, :], v[..., :t + 1, :]
+
+
+class Kivi(unittest.TestCase):
+    def test_queries_read_what_the_algorithm_leaves(self):
+        q, k, v = (oracle.draw(s, 2, h, 75, d) for s, h, d in ((1, 4, 40), (2, 2, 40), (3, 2, 36)))
+        k[:, :, :32, 3] = 0.25  # a group without a step
+        for bits, group, residual, start in (2, 8, 16, 0), (4, 1, 5, 0), (1, 32, 32, 0), (8, 16, 64, 0), (2, 8, 8, 30):
+            spec = f"kivi:bits={bits},group={group},residual={residual},prompt={start}"
+            o = attnlab.attention(q, k, v, spec, causal=True)
+            last = attnlab.attention(q[:, :, -3:], k, v, spec, causal=True)
+            for t, (kept_k, kept_v) in enumerate(kivi(k, v, bits, group, residual)):
+                if t < start:
+                    kept_k, kept_v = k[:, :, :t + 1], v[:, :, :t + 1]
+                want = oracle.attention(q[:, :, t:t + 1], kept_k, kept_v)
+                self.assertLess(abs(o[:, :, t:t + 1] - want).max(), 3e-6, (spec, t))
+                if t >= 72:
+                    self.assertLess(abs(last[:, :, t - 72:t - 71] - want).max(), 3e-6, (spec, t))
+
+    def test_a_policy_ranks_keys_as_they_are_given(self):
+        q, k, v = (oracle.draw(s, 1, 2, 60, 32) for s in (1, 2, 3))
+        o = attnlab.attention(q, k, v, "evict:score=knorm,budget=20,recent=4 | kivi:bits=2,group=4,residual=8", causal=True)
+        held = [[], []]
+        for t, (kept_k, kept_v) in enumerate(kivi(k, v, 2, 4, 8)):
+            for h, keys in enumerate(held):
+                keys.append(t)
+                if len(keys) > 20:
+                    keys.remove(max(keys[:-4], key=lambda j: np.linalg.norm(k[0, h, j].astype("f8"))))
+                want = oracle.attention(q[:, h:h + 1, t:t + 1], kept_k[:, h:h + 1, keys], kept_v[:, h:h + 1, keys])
+                self.assertLess(abs(o[:, h:h + 1, t:t + 1] - want).max(), 3e-6, (t, h))
 
 
 def factored(k, v, rank):

@@ -227,16 +227,20 @@ Test(quality_evaluate, bits_are_those_of_the_keys_that_are_held) {
   quality_data_free(&d);
 }
 
-/* Of codes of rows: of d = 64 elements a norm takes 16 bits, and that of what is left 16 more. */
+/* Of codes of rows: of d = 64 elements a norm takes 16 bits, and that of what is left 16 more. Rows that wait
+ * for their codes are counted as they are given. */
 Test(quality_evaluate, bits_are_those_of_codes) {
   const data_llama_swap swaps[] = {{.spec = spec_of("turbo:bits=3"), .mix = 1},
                                    {.spec = spec_of("turbo:bits=3,prod=yes,of=k"), .mix = 1},
                                    {.spec = spec_of("qjl:bits=2"), .mix = 1},
-                                   {.spec = spec_of("evict:budget=8,recent=2 | turbo:bits=2"), .mix = 1}};
-  const double want[] = {3.25, (3.5 + 32) / 2, (2.25 + 32) / 2, 2.25 * 8 / N};
-  quality_data d = evaluate(swaps, 4);
-  quality_row row[4];
-  for (int s = 0; s < 4; s++) {
+                                   {.spec = spec_of("evict:budget=8,recent=2 | turbo:bits=2"), .mix = 1},
+                                   {.spec = spec_of("kivi:bits=2,group=5,residual=10"), .mix = 1}};
+  /* Of keys the last N mod 10 wait, of values the last 10; a group of 5 has 32 bits beside its codes. */
+  const double want[] = {3.25, (3.5 + 32) / 2, (2.25 + 32) / 2, 2.25 * 8 / N,
+                         (N % 10 * 32 + N / 10 * 10 * 8.4 + 10 * 32 + (N - 10) * 3) / (2. * N)};
+  quality_data d = evaluate(swaps, 5);
+  quality_row row[5];
+  for (int s = 0; s < 5; s++) {
     assert_ok(quality_summarise(&d, s, &row[s]));
     cr_expect_float_eq(row[s].kv_bits, want[s], 1e-12, "%d: %g bits, not %g", s, row[s].kv_bits, want[s]);
   }

@@ -44,8 +44,8 @@ static bool sees(const softmax_task *t, const softmax_worker *w, int64_t row, in
   return false;
 }
 
-static double score(const attn_problem *p, const void *q, const void *k) {
-  const attn_dtype of_q = attn_stored(p->q, p->dtype), of_k = attn_stored(p->k, p->dtype);
+static double score(const attn_problem *p, const void *q, const void *k, attn_dtype of_k) {
+  const attn_dtype of_q = attn_stored(p->q, p->dtype);
   double sum = 0;
   for (int64_t l = 0; l < p->d_qk; l++) sum += attn_get(q, l, of_q) * attn_get(k, l, of_k);
   return sum * p->scale;
@@ -54,17 +54,17 @@ static double score(const attn_problem *p, const void *q, const void *k) {
 static void judge_key(const softmax_task *t, const softmax_worker *w, const attn_tile *tile, int64_t row0,
                       uint64_t infinite, int64_t key) {
   const attn_problem *p = &t->problem;
-  const attn_dtype of_v = attn_stored(p->v, p->dtype);
-  const void *k = attn_at(t->k, key * p->k.row, attn_stored(p->k, p->dtype)),
-             *v = attn_at(t->v, key * p->v.row, of_v);
-  if (attn_all_finite(v, 0, 1, p->d_v, of_v)) return;
   for (int64_t r = 0; r < tile->rows; r++) {
     if (!(infinite >> r & 1)) continue;
-    if (!sees(t, w, (row0 + r) % t->tile->row_count, key)) continue;
+    const int64_t of = (row0 + r) % t->tile->row_count;
+    const softmax_rows_read x = attn_softmax_read(t, attn_softmax_way(t, of, key));
+    const attn_dtype of_k = attn_stored(x.k_at, p->dtype), of_v = attn_stored(x.v_at, p->dtype);
+    const void *k = attn_at(x.k, key * x.k_at.row, of_k), *v = attn_at(x.v, key * x.v_at.row, of_v);
+    if (attn_all_finite(v, 0, 1, p->d_v, of_v) || !sees(t, w, of, key)) continue;
     const int64_t at = row0 + r, head = t->head + at / t->tile->row_count,
                   i = t->tile->rows[at % t->tile->row_count];
     if (attn_score_hides(p, t->batch, head, i, key)) continue;
-    const double s = attn_score_of(p, t->batch, head, i, key, score(p, w->q[at], k));
+    const double s = attn_score_of(p, t->batch, head, i, key, score(p, w->q[at], k, of_k));
     if (s * ATTN_LOG2E - attn_get(tile->max, r, p->dtype) >= ATTN_EXP_ZERO) continue;
     void *o = w->o[row0 + r];
     for (int64_t l = 0; l < p->d_v; l++)

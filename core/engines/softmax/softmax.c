@@ -72,13 +72,13 @@ static seen_keys find_seen(const softmax_worker *w, int64_t count, uint64_t used
 }
 
 /* The rows of a step that are stored in another type, converted side by side: all tiles read them there. */
-static void gather(const softmax_task *t, softmax_worker *w, attn_step *step) {
+static void gather(const softmax_task *t, softmax_worker *w, const softmax_rows_read *x, attn_step *step) {
   const attn_problem *p = t->call->context->problem;
   const attn_kernels *kernels = t->call->context->kernels;
-  const attn_dtype k = attn_stored(p->k, p->dtype), v = attn_stored(p->v, p->dtype);
+  const attn_dtype k = attn_stored(x->k_at, p->dtype), v = attn_stored(x->v_at, p->dtype);
   const int64_t k_row = attn_padded(p->d_qk, p->dtype), v_row = attn_padded(p->d_v, p->dtype);
-  kernels->load[k](step->count, p->d_qk, t->k, p->k.row, step->keys, w->k, k_row);
-  kernels->load[v](step->count, p->d_v, t->v, p->v.row, step->keys, w->v, v_row);
+  kernels->load[k](step->count, p->d_qk, x->k, x->k_at.row, step->keys, w->k, k_row);
+  kernels->load[v](step->count, p->d_v, x->v, x->v_at.row, step->keys, w->v, v_row);
   for (int64_t j = 0; j < step->count; j++) w->places[j] = j;
   step->k = w->k;
   step->v = w->v;
@@ -87,23 +87,25 @@ static void gather(const softmax_task *t, softmax_worker *w, attn_step *step) {
   step->keys = w->places;
 }
 
-/* Applies the keys gathered in the worker to the tiles. */
-static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t count,
-                      bool partial) {
+/* Applies the keys gathered in the worker to the tiles, as they are read in one way; mixed: by those rows
+ * that read them so. */
+static void take_way(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t count, bool partial,
+                     unsigned way, bool mixed) {
   const attn_tile_kernels *kernels = t->s->shape.kernels;
   const attn_problem *p = t->call->context->problem;
   const softmax_score *score = &t->s->score;
-  attn_step step = {.k = t->k,
-                    .v = t->v,
-                    .k_row = p->k.row,
-                    .v_row = p->v.row,
+  const softmax_rows_read x = attn_softmax_read(t, way);
+  attn_step step = {.k = x.k,
+                    .v = x.v,
+                    .k_row = x.k_at.row,
+                    .v_row = x.v_at.row,
                     .keys = w->keys,
                     .count = count,
                     .map = score->mapped ? &score->map : NULL,
                     .packed = w->packed};
-  if (softmax_gathers(p)) gather(t, w, &step);
+  if (x.k_at.stored || x.v_at.stored) gather(t, w, &x, &step);
   const int64_t *keys = step.keys;
-  const bool masks = partial || t->picks || p->score.dense.at;
+  const bool masks = partial || mixed || t->picks || p->score.dense.at;
   /* The kernels sum in another order where all rows see all keys, which is for other rows to decide. */
   const bool apart = t->picks && !t->picks->shared;
   if (kernels->pack) kernels->pack(&step, p->d_qk, p->d_v, w->packed);
@@ -112,8 +114,10 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
     const uint64_t used = UINT64_MAX >> (64 - lanes);
     seen_keys seen = {0, count, UINT64_MAX, true};
     if (masks && !t->picks) build_mask(t, w, row0, used);
+    if (mixed && t->picks) memcpy(w->mask, w->taken, (size_t)count * sizeof *w->mask);
     if (score->biased) attn_softmax_bias(t, w, row0, count);
     if (t->s->shape.weighted) attn_softmax_weigh(t, w, row0, count);
+    if (mixed) attn_softmax_keep_way(t, w, row0, count, way);
     if (masks) seen = find_seen(w, count, used);
     if (!seen.any) continue;
     int64_t before = seen.first % kernels->key_unit;
@@ -130,6 +134,15 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
     else
       kernels->step(&tiles[i], &step, p->d_qk, p->d_v, p->scale * ATTN_LOG2E);
   }
+}
+
+static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t count,
+                      bool partial) {
+  const unsigned ways = t->call->settled ? attn_softmax_ways(t, w, count) : 1;
+  const bool mixed = ways & (ways - 1);
+  if (mixed && t->picks) memcpy(w->taken, w->mask, (size_t)count * sizeof *w->mask);
+  for (unsigned way = 0; ways >> way; way++)
+    if (ways >> way & 1) take_way(t, w, tiles, count, partial, way, mixed);
 }
 
 /* Where the rows of queries and outputs are, or outputs wait to be stored. */

@@ -85,9 +85,9 @@ typedef struct softmax_visits {
 
 /* One thread's workspace. */
 typedef struct softmax_worker {
-  attn_tile *tiles; /* the tile's queries, as many as the kernels take at a time */
-  int64_t *keys;    /* of a step */
-  uint64_t *mask;
+  attn_tile *tiles;       /* the tile's queries, as many as the kernels take at a time */
+  int64_t *keys;          /* of a step */
+  uint64_t *mask, *taken; /* rows that see each key; the same before a step is taken twice */
   softmax_piece *pieces;
   int64_t piece_count;
   const void **bias; /* of the keys of a step, where the problem has biases */
@@ -155,6 +155,21 @@ void attn_softmax_step_above(const softmax_task *, softmax_worker *, attn_tile *
 /* The task of a batch entry, kv head, part of its query heads, and tile. */
 softmax_task attn_softmax_task(const attn_softmax *, const attn_call *, int64_t batch, int64_t head,
                                int64_t tile);
+
+/* -- rows that are read as a store keeps them (settled.c): bit 0 of a way is of keys, bit 1 of values -- */
+
+/* Keys and values of a task's kv head as they are read in one way. */
+typedef struct softmax_rows_read {
+  const void *k, *v;
+  attn_stride k_at, v_at;
+} softmax_rows_read;
+softmax_rows_read attn_softmax_read(const softmax_task *, unsigned way);
+/* The way in which row r of a tile reads a key. */
+unsigned attn_softmax_way(const softmax_task *, int64_t r, int64_t key);
+/* The ways in which some row may read some of the step's `count` keys: a bit for each. */
+unsigned attn_softmax_ways(const softmax_task *, const softmax_worker *, int64_t count);
+/* Clears the bits of the masks of lanes from row0 on that read a key in another way. */
+void attn_softmax_keep_way(const softmax_task *, softmax_worker *, int64_t row0, int64_t count, unsigned way);
 
 /* Hands out one thread's workspace; the running state of a tile's queries, as one split leaves it. */
 softmax_worker attn_softmax_carve(const attn_context *, const softmax_shape *, int64_t max_runs,

@@ -3,6 +3,7 @@
  * step of the given ones or what the law of the scheme says (scheme_law.h), and the error of the output
  * follows. */
 #include "experiments/checks/check_table.h"
+#include "experiments/checks/stores/qnt_versions.h"
 #include "experiments/evidence/cache.h"
 #include "experiments/evidence/rows.h"
 #include "experiments/evidence/stored_copies.h"
@@ -57,8 +58,9 @@ static attn_status judge_on_copies(const evidence *e, result_bound *bound) {
   evidence own = *e;
   exact_rows *exact = NULL;
   stored_copies copies;
+  if (e->view->store->residual) return store_versions_judge(e, bound);
   own.cache = block_cache_create();
-  attn_status status = stored_copies_make(p, e->view->store, e->k, e->v, &copies);
+  attn_status status = stored_copies_make(p, e->view->store, e->k, e->v, e->kv_len, &copies);
   if (!status) status = own.cache ? stored_reader_plan(e->plan, &plan) : no_memory();
   if (!status) status = attn_plan_inspect(plan, &view);
   own.plan = plan;
@@ -99,15 +101,10 @@ static void row_room_free(row_room *r) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-/* A row: the library's code of it, as the run's kernels read it too, against the law's. */
-static outcome judge_row(const attn_kernels *kernels, attn_dtype type, int64_t d, row_room *r) {
+/* What the library stores, and what is read of it, against the law's. */
+static outcome compare(int64_t count, const row_room *r) {
   outcome worst = OUTCOME_NONE;
-  store_law(type, r->x, d, r->kept, r->step);
-  attn_convert(r->x, ATTN_F64, d, ATTN_F32, r->single);
-  attn_convert(r->single, ATTN_F32, d, type, r->codes);
-  attn_convert(r->codes, type, d, ATTN_F64, r->back);
-  attn_load_row(kernels, type, d, r->codes, r->single);
-  for (int64_t l = 0; l < d; l++) {
+  for (int64_t l = 0; l < count; l++) {
     const double read = attn_get(r->single, l, ATTN_F32);
     const bool same = (r->back[l] == r->kept[l] && read == r->kept[l]) ||
                       (isnan(r->back[l]) && isnan(read) && isnan(r->kept[l]));
@@ -117,6 +114,26 @@ static outcome judge_row(const attn_kernels *kernels, attn_dtype type, int64_t d
       outcome_worsen(&worst, (outcome){.measured = fabs(r->back[l] - r->x[l]), .value = r->step[l]});
   }
   return worst;
+}
+
+/* A row: the library's code of it, as the run's kernels read it too. */
+static outcome judge_row(const attn_kernels *kernels, attn_dtype type, int64_t d, row_room *r) {
+  store_law(type, r->x, d, r->kept, r->step);
+  attn_convert(r->x, ATTN_F64, d, ATTN_F32, r->single);
+  attn_convert(r->single, ATTN_F32, d, type, r->codes);
+  attn_convert(r->codes, type, d, ATTN_F64, r->back);
+  attn_load_row(kernels, type, d, r->codes, r->single);
+  return compare(d, r);
+}
+
+/* A channel of `count` keys that are coded together. */
+static outcome judge_block(attn_dtype type, int64_t count, row_room *r) {
+  const int bits = (int)type - (int)ATTN_INT1 + 1;
+  store_law_block(bits, r->x, count, r->kept, r->step);
+  attn_convert(r->x, ATTN_F64, count, ATTN_F32, r->single);
+  attn_kv_block(bits, count, r->single);
+  attn_convert(r->single, ATTN_F32, count, ATTN_F64, r->back);
+  return compare(count, r);
 }
 
 /* A row under a scheme: the same again once another row has been decoded, and what the law says. */
@@ -144,20 +161,27 @@ static outcome judge_scheme(const attn_kv_scheme *scheme, int64_t d, row_room *r
 
 static attn_status judge_codes(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
-  const int64_t rows = p->batch * p->kv_heads * p->n_kv, some = rows < JUDGED_ROWS ? rows : JUDGED_ROWS;
+  const int64_t lines = p->batch * p->kv_heads, d_most = p->d_qk > p->d_v ? p->d_qk : p->d_v,
+                group = e->view->store->group <= p->n_kv ? e->view->store->group : 0;
   outcome worst = OUTCOME_NONE;
   char text[160] = "";
   row_room room;
-  attn_status status = row_room_make(&room, p->d_qk > p->d_v ? p->d_qk : p->d_v) ? ATTN_OK : no_memory();
+  attn_status status = row_room_make(&room, d_most > group ? d_most : group) ? ATTN_OK : no_memory();
   for (int i = 0; i < 2 && !status; i++) {
     const stored_side side = stored_side_of(p, e->view->store, i);
-    const int64_t d = side.d;
-    if (!attn_kv_changes(side.type, side.scheme)) continue;
+    const int64_t d = side.d, channels = i || !group ? 0 : d,
+                  rows = channels ? lines * (p->n_kv / group) * channels : lines * p->n_kv,
+                  some = rows < JUDGED_ROWS ? rows : JUDGED_ROWS;
+    if (!attn_kv_changes(side.type, side.scheme) || (!i && e->view->store->group > p->n_kv)) continue;
     if (side.scheme->decode) scheme_levels_make(side.scheme->law.bits, d, &room.levels);
     for (int64_t s = 0; s < some; s++) {
-      const int64_t r = some > 1 ? s * (rows - 1) / (some - 1) : 0;
-      attn_convert(attn_at(i ? e->v : e->k, r * d, p->dtype), p->dtype, d, ATTN_F64, room.x);
-      if (outcome_worsen(&worst, side.scheme->decode
+      const int64_t at = some > 1 ? s * (rows - 1) / (some - 1) : 0, of = channels ? at / channels : at,
+                    per = p->n_kv / (channels ? group : 1),
+                    r = channels ? of / per * p->n_kv + of % per * group : of;
+      for (int64_t l = 0; l < (channels ? group : d); l++)
+        room.x[l] = attn_get(i ? e->v : e->k, channels ? (r + l) * d + at % channels : r * d + l, p->dtype);
+      if (outcome_worsen(&worst, channels ? judge_block(side.type, group, &room)
+                                 : side.scheme->decode
                                      ? judge_scheme(side.scheme, d, &room)
                                      : judge_row(attn_plan_context(e->plan)->kernels, side.type, d, &room)))
         snprintf(text, sizeof text, "%s row %lld (batch entry %lld, kv head %lld), as %s", i ? "v" : "k",
@@ -179,6 +203,7 @@ static attn_status judge_codes(const evidence *e, result_bound *bound) {
 typedef struct changes_walk {
   const evidence *e;
   double *k;               /* [n_kv, d_qk], of the head */
+  double *group;           /* [3 group] */
   double *v, *kept, *room; /* [d_v], the largest magnitude of each component; [d], [2 d] */
   double k_reach, v_reach; /* the largest norm of k, the largest of v */
   outcome *found;
@@ -190,13 +215,14 @@ static double larger(double a, double b) { return isnan(a) || a >= b ? a : b; }
 static attn_status prepare_changes(void *context, const head_data *h) {
   changes_walk *w = context;
   const attn_problem *p = h->problem;
-  const stored_side keys = stored_side_of(p, w->e->view->store, 0),
-                    values = stored_side_of(p, w->e->view->store, 1);
+  const attn_kv_store *store = w->e->view->store;
+  const stored_side keys = stored_side_of(p, store, 0), values = stored_side_of(p, store, 1);
+  if (store->group) stored_groups(store, p->d_qk, h->keys, h->k, w->k, w->group);
   w->k_reach = w->v_reach = 0;
   memset(w->v, 0, (size_t)p->d_v * sizeof *w->v);
   for (int64_t j = 0; j < h->keys; j++) {
     double *own = w->k + j * p->d_qk;
-    stored_row(&keys, h->k + j * p->d_qk, own, w->room);
+    if (!store->group) stored_row(&keys, h->k + j * p->d_qk, own, w->room);
     for (int64_t l = 0; l < p->d_qk; l++) own[l] -= h->k[j * p->d_qk + l];
     w->k_reach = larger(w->k_reach, vector_norm(own, p->d_qk));
     stored_row(&values, h->v + j * p->d_v, w->kept, w->room);
@@ -230,7 +256,10 @@ static void judge_error(void *context, int64_t r, const row_case *c) {
     w->found[r] = (outcome){.why = row_reason(certain != ROW_OK ? certain : bounded)};
     return;
   }
+  const int64_t coded_k = stored_before(p, c->e->view->store, 0, c->row->i, c->head->keys),
+                coded_v = stored_before(p, c->e->view->store, 1, c->row->i, c->head->keys);
   for (int64_t i = 0; i < s->count; i++) {
+    if (s->index[i] >= coded_k) continue;
     const double change = p->scale * vector_dot(s->q, w->k + s->index[i] * p->d_qk, p->d_qk);
     most = fmax(most, change);
     least = fmin(least, change);
@@ -238,8 +267,9 @@ static void judge_error(void *context, int64_t r, const row_case *c) {
   const double apart = (most - least) * fmax(1, p->score.leaky);
   for (int64_t l = 0; l < p->d_v; l++) {
     const double range = row_range(c->head, l);
-    s->bound[l] = tanh(apart / 4) * range + w->v[l] + rounding.spread * (range + 2 * w->v_reach) +
-                  rounding.growth * stored.v_max + rounding.floor + 0x1p-40 * stored.v_max;
+    s->bound[l] = tanh(apart / 4) * range + (coded_v > 0 ? w->v[l] : 0) +
+                  rounding.spread * (range + 2 * w->v_reach) + rounding.growth * stored.v_max +
+                  rounding.floor + 0x1p-40 * stored.v_max;
   }
   w->found[r] = outcome_components(s->given, c->o, s->bound, p->d_v);
 }
@@ -248,11 +278,13 @@ static attn_status judge_errors(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
   const int64_t d = p->d_qk > p->d_v ? p->d_qk : p->d_v;
   outcome worst = OUTCOME_NONE;
-  double *room = malloc((size_t)(p->n_kv * p->d_qk + 4 * d) * sizeof *room);
+  double *room = malloc((size_t)(p->n_kv * p->d_qk + 4 * d + 3 * e->view->store->group) * sizeof *room);
   changes_walk w = {.e = e, .found = calloc((size_t)e->exact->judged + 1, sizeof *w.found)};
   bool *take = rows_subsample(e, 0x1p24 / ((double)p->n_kv * (double)(p->d_qk + p->d_v)));
   attn_status status = room && w.found && take ? ATTN_OK : no_memory();
-  if (room) w.v = room, w.kept = room + d, w.room = room + 2 * d, w.k = room + 4 * d;
+  if (room)
+    w.v = room, w.kept = room + d, w.room = room + 2 * d, w.k = room + 4 * d,
+    w.group = w.k + p->n_kv * p->d_qk;
   if (!status) status = rows_walk(e, take, &(rows_visitor){&w, prepare_changes, judge_error});
   for (int64_t r = 0; r < e->exact->judged && !status; r++)
     if (take[r]) outcome_worsen(&worst, w.found[r]);
@@ -276,7 +308,9 @@ const check check_qnt0 = {
         "What is hard of the reader (of exact attention FP-1 or FP-2, and FP-3), where K and V are "
         "dec(enc(K)) and dec(enc(V)), each row by the definition of its type, computed apart from the "
         "library, or by its scheme. Measured and bound are those of the check with the largest margin, "
-        "which is named.",
+        "which is named. Of a store with a residual: row by row FP-1 or FP-2, on the rows that are due for "
+        "the "
+        "query as dec(enc(.)), and the others as they are given.",
     .cause = "codes of a neighbour block or head, a scale that is not the block's, a bias or sink that the "
              "reader of codes leaves out",
     .assumes = TYPES " And what these checks assume.",
@@ -300,7 +334,8 @@ const check check_qnt1 = {
         "law: "
         "|x^_l - (|x| (R' c(R u) + g sqrt(pi/2) / m S' sign(S e)))_l| <= 2^-30 |x|, with R and S of the "
         "plan, "
-        "the nearest of all levels, which are computed apart.",
+        "the nearest of all levels, which are computed apart. Keys in groups: int<b>, of the block that a "
+        "channel of the group is.",
     .cause = "a norm of another vector, a rotation that is not taken back, a row that is coded with what is "
              "left of another",
     .assumes = TYPES
@@ -322,7 +357,7 @@ const check check_qnt2 = {
                "in FP-3; L "
                "= max_j h_j - min_j h_j over the keys that the query sees and 0, h_j = c q.(k^_j - k_j), k^ "
                "and v^ as "
-               "in QNT-0.",
+               "in QNT-0; 0 of what the query reads as it is given.",
     .cause = "numbers that are read otherwise than they are stored",
     .assumes = TYPES " And what FP-1 assumes.",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, n = 96"),
