@@ -90,6 +90,9 @@ typedef enum { ATTN_ORDER_FORWARD, ATTN_ORDER_DIAGONAL, ATTN_ORDER_SINK_FIRST } 
 typedef struct attn_kv_law {
   int64_t bits, signs;              /* 0 ... 4; m */
   const double *rotation, *vectors; /* R [d, d], uniform over seeds; S [m, d], of N(0, 1) over seeds */
+  /* Not 0, and bits and signs 0: x^ = H dec(enc(H x)) by the codes of this type, H the Walsh-Hadamard matrix
+   * over sqrt(B) of B elements at a time, the largest power of two that divides d. */
+  attn_dtype turned;
 } attn_kv_law;
 
 /* A code of rows that is no number type. Pure: a row's code depends on the row and the state alone. */

@@ -259,6 +259,8 @@ static attn_status store_check(const char *variant, const attn_kv_store *s) {
       return refuse(variant, i ? "store.v_scheme.bits" : "store.k_scheme.bits", "a positive number", x->bits);
     if (x->law.bits < 0 || x->law.bits > 4)
       return refuse(variant, "law.bits of a scheme", "0 ... 4", (double)x->law.bits);
+    if ((unsigned)x->law.turned >= ATTN_STORES)
+      return refuse(variant, "law.turned of a scheme", "a type of stores", (double)x->law.turned);
     if (x->law.signs < 0) return refuse(variant, "law.signs of a scheme", "0 or more", (double)x->law.signs);
   }
   const int64_t numbers[] = {s->residual, s->group, s->prompt};

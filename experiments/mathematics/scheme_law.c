@@ -4,6 +4,7 @@
  * for any unit vector u, and S looks the same from every basis, so that draws of errors need no R. */
 #include "experiments/mathematics/scheme_law.h"
 
+#include "experiments/mathematics/store_law.h"
 #include "experiments/mathematics/vector.h"
 
 #include <gsl/gsl_cdf.h>
@@ -71,9 +72,37 @@ static bool is_sure(const scheme_levels *s, double t) {
   return true;
 }
 
+/* H x, entry by entry: the sign is that of the ones which two indices have in common. */
+static void turn(int64_t d, const double *x, double *y) {
+  const int64_t block = d & -d;
+  for (int64_t i = 0; i < d; i++) {
+    y[i] = 0;
+    for (int64_t j = 0; j < block; j++) {
+      double sign = 1;
+      for (int64_t common = i & j; common; common &= common - 1) sign = -sign;
+      y[i] += sign * x[i - i % block + j];
+    }
+    y[i] /= sqrt((double)block);
+  }
+}
+
+static bool turned_row(attn_dtype type, int64_t d, const double *x, double *kept, double *room) {
+  const double error = 0x1p-44 * vector_norm(x, d);
+  bool sure = true;
+  turn(d, x, room);
+  for (int64_t l = 0; l < d; l++) {
+    sure = sure && (float)(room[l] - error) == (float)(room[l] + error);
+    room[l] = (double)(float)room[l];
+  }
+  store_law(type, room, d, room + d, kept);
+  turn(d, room + d, kept);
+  return sure;
+}
+
 bool scheme_law_row(const attn_kv_law *law, const scheme_levels *s, const double *x, double *kept,
                     double *room) {
   const int64_t d = s->d;
+  if (law->turned) return turned_row(law->turned, d, x, kept, room);
   const double norm = vector_norm(x, d), size = attn_rounded(norm, ATTN_F16);
   double *rest = room, *signed_sum = room + d;
   bool sure = true;

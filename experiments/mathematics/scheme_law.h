@@ -13,7 +13,7 @@ typedef struct scheme_levels {
 } scheme_levels;
 void scheme_levels_make(int64_t bits, int64_t d, scheme_levels *);
 
-static inline bool scheme_law_stated(const attn_kv_law *l) { return l->bits || l->signs; }
+static inline bool scheme_law_stated(const attn_kv_law *l) { return l->bits || l->signs || l->turned; }
 
 /* kept [d] of x [d]; room [2 d]. Returns false where the rounding of fp64 could decide a level or a sign. */
 bool scheme_law_row(const attn_kv_law *, const scheme_levels *, const double *x, double *kept, double *room);

@@ -94,6 +94,7 @@ Test(checks_laws, chains_of_softmaxes) { expect_same("nystrom:landmarks=12,middl
 Test(checks_laws, rectified_features) { expect_same("performer:features=16,kernel=relu,norm=sqrt_d"); }
 Test(checks_laws, codes_of_rows) { expect_same("turbo:bits=2,prod=yes"); }
 Test(checks_laws, signs_of_products) { expect_same("qjl"); }
+Test(checks_laws, codes_of_turned_rows) { expect_same("rotated:k=int3"); }
 Test(checks_laws, codes_of_groups) { expect_same("kivi:bits=3,group=4,residual=8"); }
 
 /* -- descriptions that are wrong or empty -- */

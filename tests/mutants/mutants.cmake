@@ -1493,6 +1493,10 @@ mutant(store-scheme-uncoded core/engines/stored/stored_engine.c QNT-0 qjl "what 
   [[attn_convert(@room + s.d@, ATTN_F64, s.d, s.to, to);]] [[room]])
 mutant(store-law-without-draws core/engines/stored/stored_engine.c checks_stores/a_law_without_its_draws_is_refused "" "a law may lack what it draws"
   [[return @(l->bits && !l->rotation) || (l->signs && !l->vectors)@;]] [[false]])
+mutant(rotated-not-back variants/rotated.c QNT-1 "rotated:k=q4_0,v=q8_0" "the rotation is not taken back"
+  [[turn(c, d, kept);]] [[;]])
+mutant(rotated-not variants/rotated.c QNT-1 "rotated:k=int2" "codes are those of the row as it is given"
+  [[block = @d & -d@;]] [[1]])
 mutant(kivi-top-code core/engines/stored/stored_engine.c QNT-1 "kivi:bits=2,group=8,residual=16" "codes go up to 2^bits"
   [[(float)(@(1 << bits) - 1@);]] [[1 << bits]])
 mutant(kivi-scale-unrounded core/engines/stored/stored_engine.c QNT-1 "kivi:bits=2,group=8,residual=16" "the scale has more than 16 bits"

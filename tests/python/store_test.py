@@ -197,9 +197,23 @@ class Schemes(unittest.TestCase):
         o = attnlab.attention(q, k, v, "qjl:bits=3,seed=9", causal=True)
         self.assertLess(abs(o - oracle.attention(q, kept.astype(f4), v, seen)).max(), 2e-6)
 
+    def test_rows_are_turned_before_they_are_stored(self):
+        q, k, v = (oracle.draw(s, 2, h, 90, 48) for s, h in ((1, 4), (2, 2), (3, 2)))
+        o = attnlab.attention(q, k, v, "rotated:k=int3,v=q4_0", causal=True)
+        want = oracle.attention(q, turned(stored(turned(k), "int3")), turned(stored(turned(v), "q4_0")), oracle.triangle(90, 90))
+        self.assertLess(abs(o - want).max(), 2e-6)
+
     def test_a_cache_refuses_them(self):
         with self.assertRaisesRegex(attnlab.Error, "it holds number types, and 'turbo' codes rows otherwise"):
             attnlab.Cache("turbo", heads=2, d=64)
+
+
+def turned(x):
+    """H x: Sylvester's matrix over sqrt(16), of 16 elements at a time (d = 48)."""
+    h = np.ones((1, 1))
+    for _ in range(4):
+        h = np.kron([[1, 1], [1, -1]], h)
+    return (x.reshape(-1, 16).astype("f8") @ h / 4).reshape(x.shape).astype(f4)
 
 
 def kivi(k, v, bits, group, residual):

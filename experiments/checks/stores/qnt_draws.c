@@ -94,7 +94,7 @@ static attn_status judge_draws(const evidence *e, result_bound *bound) {
     const stored_side side = stored_side_of(e->problem, e->view->store, x.side);
     result_bound own = *bound;
     double p = 1;
-    if (!side.scheme->decode || !scheme_law_stated(&side.scheme->law)) continue;
+    if (!side.scheme->decode || !(side.scheme->law.bits || side.scheme->law.signs)) continue;
     status = judge_side(&x, &side, &p, &own);
     sides++;
     if (!status && p < least) *bound = own, least = p;

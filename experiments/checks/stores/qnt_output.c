@@ -334,7 +334,8 @@ const check check_qnt1 = {
         "law: "
         "|x^_l - (|x| (R' c(R u) + g sqrt(pi/2) / m S' sign(S e)))_l| <= 2^-30 |x|, with R and S of the "
         "plan, "
-        "the nearest of all levels, which are computed apart. Keys in groups: int<b>, of the block that a "
+        "the nearest of all levels, which are computed apart; or |x^ - H dec(enc(H x))| likewise, H entry by "
+        "entry. Keys in groups: int<b>, of the block that a "
         "channel of the group is.",
     .cause = "a norm of another vector, a rotation that is not taken back, a row that is coded with what is "
              "left of another",
