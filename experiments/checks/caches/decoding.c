@@ -47,7 +47,7 @@ static attn_status take_tensors(decoding *d) {
   d->finite = finite(d->q, p->batch * p->heads * n * p->d_qk) &&
               finite(d->k, p->batch * p->kv_heads * n * p->d_qk) &&
               finite(d->v, p->batch * p->kv_heads * n * p->d_v);
-  return stored_copies_make(p, d->e->view->store, d->k, d->v, &d->kept);
+  return stored_copies_make(p, d->e->view->store, d->k, d->v, NULL, &d->kept);
 }
 
 /* A plan for so many positions. */
