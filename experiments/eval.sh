@@ -11,7 +11,7 @@ on a text (the licences in /usr/share/common-licenses), on copying and on recall
 tables go to results/eval.txt and the page for a browser to results/eval.html. Can be interrupted and started again: what is
 there is not repeated.
 
-  --caches   caches instead, on the text: nine policies at three budgets, eight stores, and both, in windows of 512
+  --caches   caches instead, on the text: eleven policies at three budgets, eleven stores, and both, in windows of 512
              of which the first half is a prompt, into results/caches.h5, .txt and .html
 
 Everything else goes to attnlab eval, e.g.  experiments/eval.sh --windows 32
@@ -50,13 +50,13 @@ windows() {
 caches() {
   printf -- '--task %s ' text:skip=256
   for keys in "$@"; do
-    for score in random knorm keydiff tova h2o h2o_mean snapkv exact; do
+    for score in random knorm keydiff tova h2o h2o_mean snapkv lagkv expected exact; do
       printf -- '--cache %s ' "evict:score=$score,budget=$keys,recent=16"
     done
     printf -- '--cache %s ' "streaming:sink=4,window=$((keys - 4))" "evict:score=snapkv,budget=$keys,recent=16|store:v=q4_0"
   done
   for type in q8_0 fp8 int4 q4_0 int3 int2; do printf -- '--cache %s ' "store:k=$type,v=$type"; done
-  printf -- '--cache turbo:bits=%s ' 3 4
+  printf -- '--cache %s ' rotated turbo:bits=3 turbo:bits=4 kivi:bits=2,residual=32 kivi:bits=4,residual=32
 }
 
 tables=results/$name.txt

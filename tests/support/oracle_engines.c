@@ -228,7 +228,7 @@ static oracle output_of(const attn_plan *plan, const inputs *in, bool of_run) {
         if (inputs_keys(in, b) > 0) compression_head(plan, in, &view, of_run, b, h, &out);
   } else {
     softmax_output(in, &view, &out);
-    if (!view.pattern && !(view.caps & ATTN_CAP_EXACT)) {
+    if (view.relocation || (!view.pattern && !(view.caps & ATTN_CAP_EXACT))) {
       free(out.o);
       out.o = NULL;
     }
