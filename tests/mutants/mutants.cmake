@@ -419,7 +419,7 @@ mutant(rope-of-whole-heads data/llama/llama_config_json.c data_architectures/log
 mutant(yarn-range-of-pairs data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
   "the range that yarn stretches is counted by d/2" [[return @(double)d@ * log(]] [[(double)d / 2]])
 mutant(longrope-short-far data/llama/rope_scaling.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "the short list serves windows of any length" [[n > r->original ? d / 2 : 0]] [[0]])
+  "the short list serves windows of any length" [[r->kind == DATA_ROPE_LONGROPE && n > r->original ? d / 2 : 0]] [[0]])
 mutant(longrope-attention-linear data/llama/llama_config.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "longrope's factor is not a root" [[sqrt(1 + log(r->factor) / log((double)r->original))]]
   [[1 + log(r->factor) / log((double)r->original)]])
@@ -1500,7 +1500,7 @@ mutant(rotated-not variants/rotated.c QNT-1 "rotated:k=int2" "codes are those of
 mutant(kivi-top-code core/engines/stored/stored_engine.c QNT-1 "kivi:bits=2,group=8,residual=16" "codes go up to 2^bits"
   [[(float)(@(1 << bits) - 1@);]] [[1 << bits]])
 mutant(kivi-scale-unrounded core/engines/stored/stored_engine.c QNT-1 "kivi:bits=2,group=8,residual=16" "the scale has more than 16 bits"
-  [[scale = @attn_rounded((most - least) / top, ATTN_F16)@,]] [[(most - least) / top]])
+  [[scale = @attn_rounded((double)((most - least) / top), ATTN_F16)@,]] [[(double)((most - least) / top)]])
 mutant(kivi-channel-behind core/engines/stored/stored_engine.c QNT-0 "kivi:bits=2,group=8,residual=16" "a channel has the codes of its neighbour"
   [[attn_get(rows, @own + i * s.d@, s.to)]] [[own + i * s.d + (l + 1 < s.d)]])
 mutant(kivi-group-behind core/engines/stored/stored_engine.c QNT-0 "kivi:bits=2,group=8,residual=16" "a group has a key of the next line"

@@ -125,7 +125,8 @@ void attn_kv_block(int64_t bits, int64_t count, float *x) {
     least = fminf(least, x[i]);
     sound = sound && isfinite(x[i]);
   }
-  const double scale = attn_rounded((most - least) / top, ATTN_F16), from = attn_rounded(least, ATTN_F16);
+  const double scale = attn_rounded((double)((most - least) / top), ATTN_F16),
+               from = attn_rounded((double)least, ATTN_F16);
   sound = sound && isfinite(scale) && isfinite(from);
   for (int64_t i = 0; i < count; i++) {
     const float code = scale > 0 ? fminf(top, fmaxf(0, rintf((x[i] - (float)from) / (float)scale))) : 0;
@@ -167,7 +168,7 @@ static void store_group(const attn_call *call, const attn_kv_store *store, side 
     const int64_t own = (line * p->n_kv + first) * s.d + l;
     for (int64_t i = 0; i < count; i++) block[i] = (float)attn_get(rows, own + i * s.d, s.to);
     attn_kv_block((int64_t)s.type - ATTN_INT1 + 1, count, block);
-    for (int64_t i = 0; i < count; i++) attn_set(rows, own + i * s.d, s.to, block[i]);
+    for (int64_t i = 0; i < count; i++) attn_set(rows, own + i * s.d, s.to, (double)block[i]);
   }
 }
 
