@@ -108,7 +108,7 @@ typedef struct attn_call {
   double *lse;         /* [batch, heads, n_q]; NULL if it is not wanted, always without ATTN_CAP_LSE */
   attn_guards *guards; /* NULL but under attn_plan_verify */
   attn_stages *stages; /* to which the engine adds its own; NULL: nobody asks */
-  const attn_settled *settled; /* NULL but for the softmax engines */
+  const attn_settled *settled; /* NULL, except in calls of the softmax engines */
 } attn_call;
 
 /* Number of keys that exist in a batch entry. */

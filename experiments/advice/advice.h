@@ -22,7 +22,7 @@ typedef struct advice_request {
   const char *const *specs;
   int count;
   double error;     /* relative Frobenius error, in (0, 1) */
-  int64_t kv_bytes; /* not 0: the specs are caches of so many bytes (caches.h), and the best errs least */
+  int64_t kv_bytes; /* 0, or the size of the cache: the specs fit in it (caches.h), and the best errs least */
   double limit;     /* seconds for the search of a variant, looked at between executions */
   int draws;        /* of what is drawn, at most ADVICE_DRAWS */
   int64_t seed;     /* the first draw's */

@@ -50,7 +50,7 @@ static attn_status take_tensors(decoding *d) {
   return stored_copies_make(p, d->e->view->store, d->k, d->v, NULL, &d->kept);
 }
 
-/* A plan for so many positions. */
+/* A plan for n positions. */
 static attn_status make_plan(decoding *d, int64_t n) {
   attn_plan *plan = NULL;
   attn_plan_destroy(d->plan);

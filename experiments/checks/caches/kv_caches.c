@@ -92,11 +92,10 @@ static attn_status sequence_evaluate(const evidence *e, result_bound *bound) {
   return evaluate(e, judge_sequence, bound);
 }
 
-#define CUT                                                                                              \
-  "The first positions of the first two batch entries: 192, or 48 more than a policy holds, up to 512, " \
-  "fewer "                                                                                               \
-  "of many wide heads. The run is causal, without a mask or a bias of single scores; its inputs are "    \
-  "finite. "
+#define CUT                                                                                           \
+  "The first positions of the first two batch entries: 192, or 48 more than a policy holds, at most " \
+  "512, and fewer where many heads are wide. The run is causal, without a mask or a bias of single "  \
+  "scores; its inputs are finite. "
 
 const check check_cache1 = {
     .name = "CACHE-1",
