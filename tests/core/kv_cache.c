@@ -1,6 +1,6 @@
-/* kv_cache.c - caches of keys and values: sinks, filters, prompts, memory that is not there, refusals. That a
- * cache is the plan on the whole sequence, whatever the splits, lengths, stores and copies, is for CACHE-1 ...
- * CACHE-5 (experiments/checks/caches). */
+/* kv_cache.c - caches of keys and values: sinks, filters, prompts, memory that is not there, refusals. That
+ * a cache is the plan on the whole sequence, whatever the splits, lengths, stores and copies, is for CACHE-1
+ * ... CACHE-5 (experiments/checks/caches). */
 #include <string.h>
 
 #include "attn_kv_cache.h"

@@ -1,5 +1,5 @@
-/* kv_inputs.h - small tensors of two batch entries, in which four query heads share two kv heads, for tests of
- * policies and of caches, and attention to the keys that are held. */
+/* kv_inputs.h - small tensors of two batch entries, in which four query heads share two kv heads, and
+ * attention to the keys that are held: for tests of policies and of caches. */
 #ifndef TESTS_SUPPORT_KV_INPUTS_H
 #define TESTS_SUPPORT_KV_INPUTS_H
 
