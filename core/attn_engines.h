@@ -300,6 +300,23 @@ typedef struct attn_residual {
 /* What it costs besides attn_softmax_cost of the head's pairs and attn_linear_cost of the map. */
 ATTN_API attn_cost attn_residual_cost(const attn_context *, const attn_feature_map *, double pairs);
 
+/* -- a recurrence: o_t = scale S_t^T q_t, S_t = a_t S_t-1 + k_t v_t^T [d_qk, d_v] of each query head, from
+ * 0; only causal -- */
+
+/* Keys are 0 ... n_kv - 1; those that do not exist (padding) decay nothing. */
+typedef struct attn_recurrence {
+  const void *state;
+  int64_t chunk; /* keys that are taken together */
+  /* logs[i] <- ln a of key first + i, i = 0 ... count - 1: at most 0, -Inf forgets. Pure. */
+  void (*decays)(const void *state, const attn_context *, int64_t head, int64_t first, int64_t count,
+                 double *logs);
+  /* The law: ln a of one key, from the definition, apart from decays. NULL: no law. */
+  double (*law)(const void *state, const attn_context *, int64_t head, int64_t key);
+} attn_recurrence;
+
+/* The attn_variant.cost of a variant that is a recurrence. */
+ATTN_API attn_cost attn_recurrent_cost(const attn_context *);
+
 /* -- a projection: compression of K and V to few slots, then softmax over those -- */
 
 /* y[slots, d] = (accumulate: +=) E[:, first .. first + rows) x with x [rows, d], rows first ... of the keys

@@ -227,7 +227,7 @@ typedef struct attn_method {
 /* The parts of a variant with the parameters and the problem of a context. A part whose function is NULL is
  * not there; with none, every query attends to every key (ATTN_CAP_EXACT). A pattern or a selector names
  * keys; features sum over all keys, and beside a pattern or a selector over those that it leaves; a
- * projection makes few keys of many; a store rounds them. */
+ * projection makes few keys of many; a recurrence keeps a state of them; a store rounds them. */
 struct attn_parts {
   /* Set to the variant's beforehand: what these parameters change of it. */
   uint32_t caps;
@@ -237,6 +237,7 @@ struct attn_parts {
   attn_selector selector;
   attn_feature_map features;
   attn_projection projection;
+  attn_recurrence recurrence;
   attn_kv_store store;       /* in which types keys and values are read; zeros: as they are given */
   attn_tiling tiling;        /* of a pattern or of every key */
   attn_kv_rule cache;        /* the selection is what a cache holds under it; score NULL: it is not */
@@ -258,6 +259,7 @@ struct attn_view {
   const attn_selector *selector;
   const attn_feature_map *features;
   const attn_projection *projection;
+  const attn_recurrence *recurrence;
   const attn_kv_rule *cache;
   const attn_kv_store *store;
   const attn_low_rank *low_rank;

@@ -19,9 +19,11 @@ enum { ENGINES = sizeof engines / sizeof *engines };
 unsigned attn_parts_kinds(const attn_parts *p) {
   const bool there[] = {p->pattern.row || p->pattern.sees || p->pattern.max_runs,
                         p->selector.select || p->selector.prepare || p->selector.max_runs,
-                        p->features.map || p->features.columns, p->projection.project || p->projection.slots,
+                        p->features.map || p->features.columns,
+                        p->projection.project || p->projection.slots,
                         attn_kv_changes(p->store.k, &p->store.k_scheme) ||
-                            attn_kv_changes(p->store.v, &p->store.v_scheme)};
+                            attn_kv_changes(p->store.v, &p->store.v_scheme),
+                        p->recurrence.decays || p->recurrence.chunk};
   unsigned kinds = 0;
   for (size_t i = 0; i < sizeof there / sizeof *there; i++) kinds |= (unsigned)there[i] << i;
   return kinds;
@@ -37,6 +39,7 @@ attn_view attn_parts_view(const attn_variant *v, const attn_parts *p) {
                      .selector = kinds & ATTN_PART_SELECTOR ? &p->selector : NULL,
                      .features = kinds & ATTN_PART_FEATURES ? &p->features : NULL,
                      .projection = kinds & ATTN_PART_PROJECTION ? &p->projection : NULL,
+                     .recurrence = kinds & ATTN_PART_RECURRENCE ? &p->recurrence : NULL,
                      .cache = p->cache.score ? &p->cache : NULL,
                      .store = kinds & ATTN_PART_STORE ? &p->store : NULL,
                      .low_rank = p->low_rank.rank ? &p->low_rank : NULL,

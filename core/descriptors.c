@@ -275,6 +275,11 @@ static attn_status store_check(const char *variant, const attn_kv_store *s) {
              : refuse(variant, "store.residual", "a multiple of the group", (double)s->residual);
 }
 
+static attn_status recurrence_check(const char *variant, const attn_recurrence *x) {
+  if (!countable(x->chunk)) return refuse(variant, "recurrence.chunk", count, (double)x->chunk);
+  return x->decays ? ATTN_OK : attn_fail(ATTN_EINVAL, "variant %s: recurrence.decays is NULL", variant);
+}
+
 static attn_status latent_check(const char *variant, const attn_latent *x) {
   if (!countable(x->rank)) return refuse(variant, "latent.rank", count, (double)x->rank);
   return x->factor ? ATTN_OK : attn_fail(ATTN_EINVAL, "variant %s: latent.factor is NULL", variant);
@@ -286,6 +291,7 @@ attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   if (!status && view->selector) status = selector_check(v->name, view->selector);
   if (!status && view->features) status = feature_map_check(v->name, view->features);
   if (!status && view->projection) status = projection_check(v->name, view->projection);
+  if (!status && view->recurrence) status = recurrence_check(v->name, view->recurrence);
   if (!status && view->store) status = store_check(v->name, view->store);
   if (!status && view->low_rank) status = low_rank_check(v->name, view->low_rank);
   if (!status && view->latent) status = latent_check(v->name, view->latent);

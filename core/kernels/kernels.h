@@ -161,9 +161,9 @@ struct attn_kernels {
   /* out[columns, rows] = x[rows, columns]^T */
   void (*transpose)(int64_t rows, int64_t columns, const void *x, int64_t x_row, void *out, int64_t out_row);
   void (*walsh)(int64_t n, int64_t columns, void *x); /* attn_wht */
-  /* out[rows, columns] = diag(sign[0], sign[sign_step], ...) x */
-  void (*sign_rows)(int64_t rows, int64_t columns, const void *x, int64_t x_row, const double *sign,
-                    int64_t sign_step, void *out);
+  /* out[rows, columns] = diag(factor[0], factor[factor_step], ...) x */
+  void (*scale_rows)(int64_t rows, int64_t columns, const void *x, int64_t x_row, const double *factor,
+                     int64_t factor_step, void *out);
   double (*dot_row)(int64_t count, const void *x, const void *y);
   /* x <- weights x + add; returns sum x. weights NULL: 1 */
   double (*weigh_row)(int64_t count, void *x, const void *weights, double add);

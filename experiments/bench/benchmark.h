@@ -176,6 +176,7 @@ void bench_exact(bench *);
 void bench_variants(bench *);
 void bench_decode(bench *);
 void bench_cache(bench *);
+void bench_recurrent(bench *);
 void bench_score(bench *);
 void bench_select(bench *);
 void bench_crossover(bench *);

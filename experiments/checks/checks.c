@@ -124,11 +124,16 @@ static const char *features_unsaid(const attn_feature_map *m) {
              : "states no law of its features (attn_feature_law): outputs are held against its own map";
 }
 
+static const char *recurrence_unsaid(const attn_recurrence *x) {
+  return !x || x->law ? NULL : "states no law of its decays (attn_recurrence.law)";
+}
+
 static const char *unsaid(const attn_view *v) {
   const attn_residual *x = v->residual;
   const char *why = pattern_unsaid(v, v->pattern);
   if (!why) why = v->cache ? cache_unsaid(v->cache) : selector_unsaid(v->selector);
   if (!why) why = features_unsaid(v->features);
+  if (!why) why = recurrence_unsaid(v->recurrence);
   if (!why && x) why = pattern_unsaid(v, x->pattern);
   if (!why && x) why = selector_unsaid(x->selector);
   if (!why && x) why = features_unsaid(x->features);

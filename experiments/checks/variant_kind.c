@@ -11,7 +11,7 @@ static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
 static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE; }
 static bool is_softmax(const attn_view *v) {
   return !v->features && !v->projection && !v->low_rank && !v->residual && !v->expression && !v->store &&
-         !v->latent && !v->relocation;
+         !v->latent && !v->relocation && !v->recurrence;
 }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
 static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
@@ -55,6 +55,7 @@ static bool draws_codes(const attn_view *v) {
   return v->store && v->seed && (is_drawn(&v->store->k_scheme.law) || is_drawn(&v->store->v_scheme.law));
 }
 static bool has_latents(const attn_view *v) { return v->latent; }
+static bool recurs(const attn_view *v) { return v->recurrence; }
 static bool relocates(const attn_view *v) { return v->relocation; }
 static bool has_features(const attn_view *v) { return v->features; }
 static bool has_features_of(const attn_view *v, attn_features_kind kind) {
@@ -128,6 +129,7 @@ const variant_kind of_exact_stores = {"that attend exactly to keys and values as
 const variant_kind of_drawn_stores = {"that store rows by codes of drawn rotations or products", draws_codes};
 const variant_kind of_latents = {"whose keys and values are products of latent vectors", has_latents};
 const variant_kind of_relocations = {"whose queries meet keys elsewhere than where they stand", relocates};
+const variant_kind of_recurrences = {"that carry a state from key to key", recurs};
 const variant_kind of_features = {"with features", has_features};
 const variant_kind of_random_features = {"with random features", has_random_features};
 const variant_kind of_trig_features = {"with trigonometric features", has_trig_features};
@@ -235,6 +237,12 @@ void law_print_latent(FILE *out, const void *latent) {
 void law_print_relocation(FILE *out, const void *relocation) {
   (void)relocation;
   fprintf(out, "states which keys a query must see, and what it meets in their place");
+}
+
+void law_print_recurrence(FILE *out, const void *recurrence) {
+  const attn_recurrence *x = recurrence;
+  fprintf(out, "%s, %lld keys at a time", x->law ? "states what the state keeps at each key" : "none stated",
+          (long long)x->chunk);
 }
 
 void law_print_projection(FILE *out, const void *projection) {

@@ -20,11 +20,11 @@ extern const variant_kind of_patterns, of_rolling, of_selectors, of_proxies, of_
     of_trig_features, of_other_features, of_fixed_features, of_taylor, of_projections, of_poolings,
     of_reduced, of_bounded_rank, of_best_scores, of_newton, of_inverses, of_chains;
 extern const variant_kind of_sums, of_dyadic;
-extern const variant_kind of_residuals, of_relocations;
+extern const variant_kind of_residuals, of_relocations, of_recurrences;
 extern const variant_kind of_stochastic, of_convex, of_permutable, of_shiftable;
 
 /* In words, what a variant states of itself, part of a line: of the attn_pattern, attn_selector,
- * attn_feature_law, attn_projection, attn_low_rank or attn_latent given. */
+ * attn_feature_law, attn_projection, attn_low_rank, attn_latent, attn_relocation or attn_recurrence given. */
 void law_print_pattern(FILE *, const void *pattern);
 void law_print_selector(FILE *, const void *selector);
 void law_print_features(FILE *, const void *feature_law);
@@ -32,5 +32,6 @@ void law_print_projection(FILE *, const void *projection);
 void law_print_low_rank(FILE *, const void *low_rank);
 void law_print_latent(FILE *, const void *latent);
 void law_print_relocation(FILE *, const void *relocation);
+void law_print_recurrence(FILE *, const void *recurrence);
 
 #endif

@@ -8,6 +8,7 @@
  *   seen
  *   residual     what a softmax has of a pattern's or a selector's keys, and features of the others, in one
  *   sum
+ *   recurrence   sum_j scale a_j+1 ... a_i (q.k_j) v_j over the keys seen, by the law of its decays
  *   projection   softmax(scale q (E K)^T) F V with E and F as the projection gives them for the identity, or,
  *                of many keys, E K and F V as it gives them
  *   low rank     what checks/lowrank/defined.h makes of landmarks, or the best approximation
@@ -25,7 +26,12 @@
 
 bool definition_exists(const attn_view *v) {
   return v->pattern || v->selector || v->features || v->projection || v->low_rank || v->residual ||
-         v->latent || v->caps & ATTN_CAP_EXACT || (v->store && !v->store->reader);
+         v->latent || (v->recurrence && v->recurrence->law) || v->caps & ATTN_CAP_EXACT ||
+         (v->store && !v->store->reader);
+}
+
+bool definition_divides(const attn_view *v) {
+  return !v->recurrence && !(v->features && v->features->unnormalised);
 }
 
 static int64_t kv_head_of(const definition *d) {
@@ -347,6 +353,21 @@ static attn_status residual_weights(const definition *d, int64_t i, const void *
   return ATTN_OK;
 }
 
+/* Weights of the keys that the row sees (marked with 1), by the law of a recurrence's decays; *size: their
+ * magnitudes. Nothing is divided. */
+static void recurrent_weights(const definition *d, double *size) {
+  const attn_problem *p = &d->in->problem;
+  const attn_recurrence *x = d->view->recurrence;
+  double decay = 1;
+  for (int64_t j = p->n_kv - 1; j >= 0; j--) {
+    if (!(d->weights[j] > 0)) continue;
+    d->weights[j] =
+        p->scale * decay * inner(attn_at(d->kept.k, j * p->d_qk, p->dtype), d->q, p->d_qk, p->dtype);
+    *size += fabs(d->weights[j]);
+    decay *= exp(x->law(x->state, attn_plan_context(d->plan), d->head, j));
+  }
+}
+
 /* May rounding have made the denominator? The row is NaN then. Magnitudes are bounded by norms, which are at
  * most a few times as large. */
 static bool residual_lost(const definition *d, double sum, double size) {
@@ -384,6 +405,8 @@ double definition_row(const definition *d, int64_t i, double *o) {
   }
   if (d->view->residual) {
     if (residual_weights(d, i, k, &size)) size = (double)INFINITY;
+  } else if (d->view->recurrence) {
+    recurrent_weights(d, &size);
   } else if (d->view->features) {
     for (int64_t j = 0; j < count; j++)
       if (d->weights[j] > 0) top = fmax(top, d->scale[j]);
@@ -393,8 +416,8 @@ double definition_row(const definition *d, int64_t i, double *o) {
     softmax_weights(d, i, k, type, count);
   }
   for (int64_t j = 0; j < count; j++) sum += d->weights[j];
-  if (!map_of(d)) size = sum;
-  if (d->view->features && d->view->features->unnormalised) sum = 1;
+  if (!map_of(d) && !d->view->recurrence) size = sum;
+  if (!definition_divides(d->view)) sum = 1;
   for (int64_t j = 0; j < count; j++) /* a key that is not seen may have any value */
     for (int64_t l = 0; l < p->d_v && d->weights[j] != 0; l++)
       o[l] += d->weights[j] / sum * attn_get(v, j * p->d_v + l, type);

@@ -8,6 +8,8 @@
 
 /* Is there one? */
 bool definition_exists(const attn_view *);
+/* Is a row divided by the sum of its weights, which may cancel? */
+bool definition_divides(const attn_view *);
 
 /* What the rows of one batch entry and head share: features, or projected keys and values. */
 typedef struct definition {

@@ -21,9 +21,7 @@ static void judge_row(const definition *d, const char *o, int64_t i, double roun
   const attn_problem *p = &d->in->problem;
   const double amplified = definition_row(d, i, own);
   double most = 0;
-  const bool sums =
-      d->view->features && d->view->features->unnormalised; /* nothing is divided by what cancels */
-  if (!(amplified < amplified_max || sums)) return;
+  if (!(amplified < amplified_max) && definition_divides(d->view)) return;
   for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, fabs(own[l]));
   w->rows++;
   for (int64_t l = 0; l < p->d_v; l++) {
@@ -103,7 +101,7 @@ static attn_status judge_crowds(const trial *t, worst *w) {
 }
 
 static const char undefined[] =
-    "no definition: the variant describes no pattern, selector, features, projection or low rank";
+    "no definition: the variant describes no pattern, selector, features, recurrence, projection or low rank";
 
 static attn_status settle(const worst *w, result_bound *bound) {
   if (!w->rows) return bound_uncertifiable(bound, "the weights of every row cancel");

@@ -36,6 +36,7 @@ static const record records[] = {
     {"GR-1", "longformer", "window=8", GAUSSIAN, 1},
     {"STR-0", "streaming", "sink=2,window=8", CAUSAL, 1},
     {"POS-1", "streaming_cache", "sink=2,window=8", CAUSAL, 1},
+    {"REC-1", "recurrent", "chunk=16", CAUSAL, 1},
     {"SEL-0", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-1", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-2", "pages", "page=4,budget=12", GAUSSIAN, 1},

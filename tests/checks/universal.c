@@ -53,6 +53,8 @@ static const char *const specs[] = {
     "linear:feature=taylor",
     "linear:feature=identity,normalise=no",
     "linear:feature=hedgehog",
+    "recurrent",
+    "recurrent:decay=constant,gamma=0.9,chunk=20",
     "streaming_cache:sink=3,window=13,dims=24",
     "latent:rank=20",
     "latent:rank=100,path=naive",

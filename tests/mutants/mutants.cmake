@@ -426,6 +426,28 @@ mutant(longrope-attention-linear data/llama/llama_config.c data_architectures/lo
 mutant(gguf-part-as-pairs-of-heads data/weights/product.c
   data_architectures/files_of_gguf_turn_a_part_of_each_head_and_by_lists ""
   "rows of the part that stays are moved" [[(i < turned ? row - i + from : row)]] [[(row - i + from % head)]])
+set(retention "recurrent:chunk=16")
+mutant(state-decays-its-own-key core/engines/recurrent/recurrent_engine.c REC-1 "${retention}"
+  "a key is decayed at its own position" [[r->row[i] = @s->p->scale@;]] [[s->p->scale * a]])
+mutant(state-keeps-all core/engines/recurrent/recurrent_engine.c REC-1 "${retention}"
+  "the state does not decay over a chunk" [[v_row, @r->whole@, r->sums]] [[1]])
+mutant(state-keys-arrive-whole core/engines/recurrent/recurrent_engine.c REC-1 "${retention}"
+  "keys enter the state without what they decayed by in their chunk" [[r->after[j] = @own@;]] [[1]])
+mutant(state-of-the-head-before core/engines/recurrent/recurrent_engine.c REC-1 "${retention}"
+  "a head begins with the state of the one before it" [[memset(r->sums, 0, (size_t)(p->d_qk * s->v_row) * attn_dtype_size(s->t));]]
+  [[(void)0;]])
+mutant(state-read-from-the-chunk core/engines/recurrent/recurrent_engine.c PROP-LEN "${retention}"
+  "queries in the middle of a chunk read the state as its first one does"
+  [[@r->before + (from - x->first)@, 1, r->scaled]] [[r->before]])
+mutant(state-padding-decays core/engines/recurrent/recurrent_engine.c PROP-LEN "${retention}"
+  "positions without a key decay the state" [[own *= @i < x->count ? exp(r->logs[i]) : 1@;]]
+  [[exp(r->logs[i < x->count ? i : 0])]])
+mutant(state-end-of-another-chunk core/engines/recurrent/recurrent_engine.c PROP-LEN "${retention}"
+  "the end of a part of a chunk is taken for that of a whole one" [[if (@*made == x->count@ &&]] [[*made >= x->count]])
+mutant(state-diagonal-left-out core/engines/recurrent/recurrent_engine.c REC-1 "${retention}"
+  "a query does not see its own key" [[attn_multiply_row(s->simd, @last + 1@, row]] [[last]])
+mutant(retention-next-head variants/recurrent.c REC-1 "${retention}"
+  "decays are those of the next head" [[log1p(-exp2(-@5@ - (double)head))]] [[6]])
 mutant(cache-turns-away variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"
   "sinks go further away where keys are given up" [[turn(s, @-gone@, row)]] [[gone]])
 mutant(cache-counts-its-sinks variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"

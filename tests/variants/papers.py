@@ -161,6 +161,17 @@ def sums(q, k, v):
     return np.where(CAUSAL, scores(q, k), 0) @ v
 
 
+def retention(q, k, v):
+    """RetNet, Sun et al. 2023, equation 6, token by token: S_n = gamma S_n-1 + K_n^T V_n, o_n = Q_n S_n; section 2.2:
+    gamma = 1 - 2^(-5 - arange(0, heads)), and Q by 1 / sqrt(d)."""
+    state, out = np.zeros((q.shape[0], q.shape[2], v.shape[2])), np.empty_like(v)
+    gamma = 1 - 2.0 ** (-5 - np.arange(q.shape[0]))
+    for t in range(q.shape[1]):
+        state = gamma[:, None, None] * state + k[:, t, :, None] * v[:, t, None, :]
+        out[:, t] = np.einsum("hd,hde->he", q[:, t] / np.sqrt(q.shape[2]), state)
+    return out
+
+
 def dpfp(q, k, v):
     """Schlag et al. 2021, eq. 37: phi_(i nu)(x) = r([x; -x])_i r([x; -x])_(i + nu), nu up to 3, r = max(., 0)."""
     def phi(x):
@@ -525,6 +536,7 @@ CASES = [  # formula, specification, options, heads, n
     (kdeformer, "hyper:exact_below=0,bits=6,block=32,sample=40,hash_seed=2,seed=3,sampling=values", [BESIDE], HEADS, N),
     (elu, "linear", ["--causal"], HEADS, N),
     (sums, "linear:feature=identity,normalise=no", ["--causal"], HEADS, N),
+    (retention, "recurrent:chunk=32", ["--causal"], HEADS, N),
     (dpfp, "linear:feature=dpfp", ["--causal"], HEADS, N),
     (cosformer, "linear:feature=cos", [], HEADS, N),
     (taylor, "linear:feature=taylor", ["--causal"], HEADS, N),

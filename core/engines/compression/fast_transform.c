@@ -105,7 +105,7 @@ void attn_transform_destroy(attn_transform *t) {
 static void walsh(const attn_transform *t, const attn_kernels *kernels, const attn_transform_job *in,
                   int64_t columns, const void *x, void *y, const layout *l) {
   attn_dtype type = t->dtype;
-  kernels->sign_rows(in->x_rows, columns, x, in->x_row, in->sign, 1, l->x);
+  kernels->scale_rows(in->x_rows, columns, x, in->x_row, in->sign, 1, l->x);
   memset(attn_at(l->x, in->x_rows * columns, type), 0,
          (size_t)((t->n - in->x_rows) * columns) * attn_dtype_size(type));
   kernels->walsh(t->n, columns, l->x);
@@ -122,7 +122,7 @@ static void transpose_rows(const attn_kernels *kernels, const attn_transform_job
                            attn_dtype t) {
   for (int64_t done = 0; done < count; done += ROWS, j += step * ROWS) {
     int64_t rows = attn_min(ROWS, count - done);
-    kernels->sign_rows(rows, columns, attn_at(x, j * in->x_row, t), step * in->x_row, in->sign + j, step,
+    kernels->scale_rows(rows, columns, attn_at(x, j * in->x_row, t), step * in->x_row, in->sign + j, step,
                        l->tile);
     kernels->transpose(rows, columns, l->tile, columns, attn_at(l->x, to + done, t), l->stride);
   }

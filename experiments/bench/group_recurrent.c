@@ -1,0 +1,34 @@
+/* group_recurrent.c - the group `recurrent`: variants that carry a state, on causal problems of 8 heads: flops
+ * over the peak, and time on one thread over that on two. */
+#include "experiments/bench/benchmark.h"
+
+enum { LENGTH = 16384, QUICK_LENGTH = 2048, HEADS = 8 };
+
+static const struct {
+  const char *spec;
+  bench_target target;
+} rules[] = {{"recurrent:rule=retention", TARGET_RECURRENT}};
+
+static void add_rule(bench *b, bench_set *set, const attn_problem *p, size_t r) {
+  const int all = b->options.threads;
+  const char *spec = rules[r].spec;
+  const bench_meter *m = bench_put(b, set, bench_plan(b, spec, p, NULL, 0));
+  bench_row_add(b, ROW_OVER_LIMIT, m, NULL, rules[r].target, "%s: over the peak", spec);
+  if (all > 1)
+    bench_row_add(b, ROW_TIME_RATIO, bench_put(b, set, bench_plan(b, spec, p, NULL, 1)), m,
+                  all == 2 ? TARGET_THREADS : TARGET_NONE, "%s: time on 1 thread over %d", spec, all);
+}
+
+void bench_recurrent(bench *b) {
+  static const int64_t length[] = {LENGTH}, brief[] = {QUICK_LENGTH}, width[] = {64, 128};
+  size_t n_count, d_count;
+  const int64_t *n = bench_list(&b->options.n, b->options.quick ? brief : length, 1, &n_count);
+  const int64_t *d = bench_list(&b->options.d, width, b->options.quick ? 1 : 2, &d_count);
+  for (size_t i = 0; i < n_count; i++)
+    for (size_t j = 0; j < d_count; j++) {
+      bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F32));
+      attn_problem p = attn_problem_make(1, HEADS, n[i], d[j]);
+      p.causal = true;
+      for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) add_rule(b, set, &p, r);
+    }
+}

@@ -1,0 +1,84 @@
+/* recurrent.c - a state that is carried from key to key, against the recursion key by key in fp64: chunks of
+ * any size, padding, heads that share keys, queries behind a prompt, and decays that leave nothing. */
+#include "tests/support/core.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { N = 70, D = 6, D_V = 5 };
+
+/* o [n_q, d_v] of a head of decay a. */
+static void recur(const inputs *in, int64_t b, int64_t h, double a, double *o) {
+  const attn_problem *p = &in->problem;
+  const int64_t kv_head = h / (p->heads / p->kv_heads), keys = inputs_keys(in, b);
+  double s[D][D_V] = {{0}};
+  for (int64_t t = 0; t < p->n_kv; t++) {
+    for (int64_t l = 0; l < D && t < keys; l++)
+      for (int64_t m = 0; m < D_V; m++)
+        s[l][m] = a * s[l][m] +
+                  inputs_get(in, TENSOR_K, b, kv_head, t, l) * inputs_get(in, TENSOR_V, b, kv_head, t, m);
+    const int64_t i = t - (p->n_kv - p->n_q);
+    for (int64_t m = 0; m < D_V && i >= 0; m++) {
+      o[i * D_V + m] = 0;
+      for (int64_t l = 0; l < D; l++)
+        o[i * D_V + m] += p->scale * inputs_get(in, TENSOR_Q, b, h, i, l) * s[l][m];
+    }
+  }
+}
+
+static void compare(const char *spec, const inputs *in, double (*decay)(int64_t head)) {
+  const attn_problem *p = &in->problem;
+  const double tolerance = (p->dtype == ATTN_F64 ? 1e-13 : 1e-5) * D * 8;
+  attn_plan *plan = plan_or_note(p, spec, NULL);
+  cr_assert_not_null(plan, "%s", spec);
+  void *o = run_plain(plan, in);
+  double *own = malloc((size_t)(p->n_q * D_V) * sizeof *own);
+  for (int64_t b = 0; b < p->batch; b++)
+    for (int64_t h = 0; h < p->heads; h++) {
+      recur(in, b, h, decay(h), own);
+      for (int64_t x = 0; x < p->n_q * D_V; x++) {
+        const double got = output_get(p, o, b, h, x / D_V, x % D_V);
+        if (!(fabs(got - own[x]) <= tolerance))
+          note_failure("%s: batch %lld head %lld row %lld: %.9g, not %.9g", spec, (long long)b, (long long)h,
+                       (long long)(x / D_V), got, own[x]);
+      }
+    }
+  free(own);
+  free(o);
+  attn_plan_destroy(plan);
+}
+
+static double of_head(int64_t h) { return 1 - pow(2, (double)(-5 - h)); }
+static double of_nothing(int64_t h) { return h < 0 ? 0 : exp(-40); }
+static double of_all(int64_t h) { return h < 0 ? 0 : 1; }
+
+Test(variants_recurrent, outputs_are_those_of_the_recursion) {
+  for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
+    for (int64_t n_q = 1; n_q <= N; n_q += n_q == 1 ? 32 : 37) {
+      const attn_problem p = shape_problem((case_shape){3, 4, 2, n_q, N, D, D_V, true, true}, dtype);
+      inputs in = inputs_make(&p, true, 7, 1);
+      compare("recurrent:chunk=1", &in, of_head);
+      compare("recurrent:chunk=16", &in, of_head);
+      compare("recurrent", &in, of_head);
+      compare("recurrent:decay=constant,gamma=1,chunk=32", &in, of_all);
+      compare("recurrent:decay=constant,gamma=4.248354255291589e-18,chunk=32", &in, of_nothing);
+      inputs_free(&in);
+    }
+}
+
+/* A decay of 0 forgets: what is left is the query's own key. */
+Test(variants_recurrent, what_is_forgotten_leaves_numbers) {
+  const attn_problem p = shape_problem((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F32);
+  inputs in = inputs_make(&p, false, 7, 1);
+  compare("recurrent:decay=constant,gamma=0,chunk=8", &in, of_nothing);
+  inputs_free(&in);
+}
+
+Test(variants_recurrent, what_it_cannot_do_is_refused) {
+  attn_problem p = attn_problem_make(1, 1, 8, 8);
+  attn_plan *plan = NULL;
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "recurrent", NULL), ATTN_EUNSUPPORTED);
+  p.causal = true;
+  p.score.softcap = 3;
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "recurrent", NULL), ATTN_EUNSUPPORTED);
+}
