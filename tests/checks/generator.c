@@ -319,12 +319,6 @@ Test(checks_generator, reach_of_a_window) {
             b.measured);
 }
 
-Test(checks_generator, nulls_have_no_reach_or_all) {
-  cr_expect_eq(reach(4, NULL).verdict, VERDICT_PASS);
-  cr_expect_eq(reach(4, weight_equal).verdict, VERDICT_VIOLATED);
-  cr_expect_eq(reach(4, weight_random).verdict, VERDICT_VIOLATED);
-}
-
 /* A window that is wider than its parameters say: its pattern has the real reach, the closed form has not. */
 static int64_t wider(int64_t position, int64_t count, attn_run *runs) {
   (void)count;

@@ -140,19 +140,6 @@ Test(checks_normalised, hypotheses) {
   case_free(c);
 }
 
-static void judge_row(const evidence *e, int null) {
-  result_bound b = case_check(e, "FAV-4b");
-  cr_expect_eq(b.verdict, VERDICT_CONSISTENT, "%s", b.message);
-  cr_expect(null ? b.p_value < 1e-3 : b.p_value > 0.2, "null %d: p %g, measured %g, value %g", null,
-            b.p_value, b.measured, b.value);
-}
-
-Test(checks_normalised, nulls_on_two_kinds_of_keys) {
-  attn_problem p = attn_problem_make(1, 1, 24, 4);
-  p.n_q = 1;
-  fake_two_kinds("performer:features=262144,orthogonal=no", p, 4, 0.35, 2, judge_row);
-}
-
 /* A NaN in the output. */
 static void nan_execute(const attn_call *c) {
   const attn_problem *p = c->context->problem;

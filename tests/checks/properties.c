@@ -167,26 +167,6 @@ Test(checks_properties, slightly_negative_weights) {
   case_free(c);
 }
 
-/* The claims about the null approximations at the head of experiments/checks/weights/prop.c. */
-Test(checks_properties, null_approximations) {
-  fake_reset(NULL);
-  expect_verdicts("vppp", "zeros");
-  fake.weight = weight_equal;
-  expect_verdicts("pppp", "mean of V");
-  fake.weight = weight_random;
-  expect_verdicts("ppvp", "random keys");
-}
-
-Test(checks_properties, zeros_leave_the_hull_of_positive_values) {
-  fake_reset(NULL);
-  run_case *c = case_make(shape(false, ATTN_F32), 0.8, 100);
-  for (int64_t i = 0; i < case_count_v(&c->problem); i++)
-    case_set(c, c->v, i, 1 + fabs(case_get(c, c->v, i)));
-  case_run(c, "fake", NULL);
-  expect_verdict(&c->e, "PROP-HULL", VERDICT_VIOLATED, "zeros");
-  case_free(c);
-}
-
 Test(checks_properties, what_is_not_declared_is_not_checked) {
   fake_reset(weight_exact);
   fake.view.caps = 0;

@@ -149,45 +149,4 @@ static inline void expect_holds(const evidence *e, const char *name, const char 
             b.message);
 }
 
-/* The null approximations, over the output: all zeros, the mean of V, and as many random keys as the
- * budget. */
-static inline void null_zeros(run_case *c) {
-  for (int64_t i = 0; i < case_count_o(&c->problem); i++) case_set(c, c->o, i, 0);
-}
-
-static inline void null_fill(run_case *c, bool random, int64_t budget) {
-  const attn_problem *p = &c->problem;
-  attn_rng rng;
-  attn_rng_init(&rng, 5, 5, 5);
-  double *scores = malloc((size_t)p->n_kv * sizeof *scores);
-  for (int64_t line = 0; line < p->batch * p->heads; line++) {
-    int64_t kv = line / p->heads * p->kv_heads + line % p->heads / (p->heads / p->kv_heads);
-    for (int64_t i = 0; i < p->n_q; i++) {
-      int64_t limit = p->causal ? i + p->n_kv - p->n_q + 1 : p->n_kv, left = budget < limit ? budget : limit;
-      double sum = 0, top = -(double)INFINITY;
-      for (int64_t j = 0; j < limit; j++) {
-        scores[j] = -(double)INFINITY;
-        if (random && attn_rng_below(&rng, limit - j) >= left) continue;
-        left -= random;
-        scores[j] = 0;
-        for (int64_t l = 0; random && l < p->d_qk; l++)
-          scores[j] += p->scale * case_get(c, c->q, (line * p->n_q + i) * p->d_qk + l) *
-                       case_get(c, c->k, (kv * p->n_kv + j) * p->d_qk + l);
-        top = fmax(top, scores[j]);
-      }
-      for (int64_t j = 0; j < limit; j++) sum += scores[j] = exp(scores[j] - top);
-      for (int64_t l = 0; l < p->d_v; l++) {
-        double o = 0;
-        for (int64_t j = 0; j < limit; j++)
-          o += scores[j] / sum * case_get(c, c->v, (kv * p->n_kv + j) * p->d_v + l);
-        case_set(c, c->o, (line * p->n_q + i) * p->d_v + l, o);
-      }
-    }
-  }
-  free(scores);
-}
-
-static inline void null_mean(run_case *c) { null_fill(c, false, 0); }
-static inline void null_random(run_case *c, int64_t budget) { null_fill(c, true, budget); }
-
 #endif

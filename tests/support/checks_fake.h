@@ -135,43 +135,10 @@ static inline double weight_equal(int64_t i, int64_t j, double score) {
 }
 
 /* About one key in four, chosen by position. */
-static inline bool random_key(int64_t i, int64_t j) {
+static inline double weight_random(int64_t i, int64_t j, double score) {
   attn_rng rng;
   attn_rng_init(&rng, 77, (uint64_t)i, (uint64_t)j);
-  return j == 0 || attn_rng_below(&rng, 4) == 0;
-}
-
-static inline double weight_random(int64_t i, int64_t j, double score) {
-  return random_key(i, j) ? exp(score) : 0;
-}
-
-/* Keys of two kinds, told apart by their values, under the features of `spec`. judge() sees the evidence of
- * exact attention (0), of zeros, of the mean of V and of random keys (1, 2, 3). A query or key has the size
- * in its first `components`; a value is `mean` plus or minus 1. */
-static inline void fake_two_kinds(const char *spec, attn_problem p, int64_t components, double size,
-                                  double mean, void (*judge)(const evidence *, int)) {
-  double (*const weights[])(int64_t, int64_t, double) = {weight_exact, NULL, weight_equal, weight_random};
-  p.d_v = 1;
-  p.dtype = ATTN_F64;
-  run_case *features = case_gaussian(spec, p, 0.01);
-  p.dtype = ATTN_F32;
-  for (int w = 0; w < 4; w++) {
-    fake_reset(weights[w]);
-    fake.view.features = features->view.features;
-    run_case *c = case_make(p, 0.01, 100);
-    for (int64_t j = 0; j < p.n_kv; j++) {
-      const double kind = j % 3 == 0 ? 1 : -1;
-      for (int64_t l = 0; l < components; l++) {
-        if (j < p.n_q) case_set(c, c->q, j * p.d_qk + l, size);
-        case_set(c, c->k, j * p.d_qk + l, size * kind);
-      }
-      case_set(c, c->v, j, mean + kind);
-    }
-    case_run(c, "fake", NULL);
-    judge(&c->e, w);
-    case_free(c);
-  }
-  case_free(features);
+  return j == 0 || attn_rng_below(&rng, 4) == 0 ? exp(score) : 0;
 }
 
 #endif
