@@ -156,6 +156,26 @@ Test(variants_equivalence, linformer_files_that_do_not_fit) {
   EXPECT(plan == NULL);
 }
 
+/* -- performer -- */
+
+/* At z = 0 no vector is weighted: bitwise kernel=positive. */
+Test(variants_equivalence, performer_optimal_at_zero) {
+  static const char *const pairs[][2] = {
+      {"performer:features=40,kernel=optimal,z=0", "performer:features=40"},
+      {"performer:features=40,kernel=optimal,z=0,norm=sqrt_d,eps=1e-3",
+       "performer:features=40,norm=sqrt_d,eps=1e-3"}};
+  attn_problem p = shape_problem((case_shape){1, 2, 1, 60, 60, 8, 5, true, false}, ATTN_F32);
+  inputs in = inputs_make(&p, false, 3, 1);
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+    float *got = run_spec(pairs[i][0], NULL, &in), *want = run_spec(pairs[i][1], NULL, &in);
+    cr_assert(got && want);
+    cr_assert_arr_eq(got, want, output_count(&p) * sizeof *got, "%s", pairs[i][0]);
+    free(got);
+    free(want);
+  }
+  inputs_free(&in);
+}
+
 /* -- the same draws in fp32 and fp64 -- */
 
 /* Draws are rounded to fp32 in either precision, so that runs differ by rounding alone. No closed bound joins
