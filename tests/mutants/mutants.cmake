@@ -1337,7 +1337,7 @@ mutant(evict-largest core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,r
   [[if (@x->score < y->score@) return -1;]] [[x->score > y->score]])
 mutant(evict-recent core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4" "one recent key fewer is safe"
   [[const int64_t recent = (@position - r->recent + 1@) / r->chunk]] [[position - r->recent + 2]])
-mutant(evict-budget core/cache/kv_head.c core_policies/is_the_plan_on_the_whole_sequence "" "one key more is held"
+mutant(evict-budget core/cache/kv_head.c core_policies/counts_keys_and_pairs_in_closed_form "" "one key more is held"
   [[@h->count < r->budget@]] [[h->count <= r->budget]])
 mutant(evict-prompt core/cache/kv_head.c CACHE-1 "evict:score=knorm,budget=24,recent=4,prompt=40" "keys go before the prompt is over"
   [[position < @r->prompt@]] [[0]])
@@ -1380,7 +1380,7 @@ mutant(evict-expected-mean core/cache/kv_scores.c EVICT-2 "evict:score=expected,
   [[z[j] += @square[j] / 2@;]] [[0]])
 mutant(evict-expected-heads core/cache/kv_scores.c EVICT-2 "evict:score=expected,budget=24,recent=4"
   "weights of the heads of a group are not normalised" [[add_logs(score[first + j], @z[j] - all@)]] [=[z[j]]=])
-mutant(evict-filter-head core/cache/kv_head.c core_policies/is_the_plan_on_the_whole_sequence "" "every kv head has the filter of the first"
+mutant(evict-filter-head core/cache/kv_head.c core_policies/a_kv_head_has_its_own_filter "" "every kv head has the filter of the first"
   [[h->rule.filters + @h->kv_head@ * h->d]] [[0]])
 mutant(cache-copy-filters core/cache/kv_cache.c core_kv_cache/a_copy_has_filters_when_the_cache_is_gone "" "a copy has no filters"
   [[if (own) memcpy(own, @c->rule.filters@, (size_t)count]] [[memset(own, 0, (size_t)count * sizeof *own)]])
