@@ -185,10 +185,6 @@ mutant(ranking-mass-off-by-one core/engines/softmax/ranking.c SEL-1 "topk:p=0.8"
   "one key fewer than the mass needs" [[leave(r, most, @equal@);]] [[equal - 1]])
 mutant(ranking-group-of-first core/engines/softmax/ranker.c SEL-2 "topk:k=8,share=group"
   "heads that share take the ranking of the first" [[for (int64_t r = 1; r < @pool@; r++)]] [[1]])
-mutant(lsh-one-rotation variants/lsh.c variants_lsh/keys_of_a_querys_buckets_are_kept ""
-  "all rounds have the rotation of the first" [[(uint64_t)(@round@ << 32 | column)]] [[(int64_t)0 * round]])
-mutant(lsh-half-the-buckets variants/lsh.c variants_lsh/keys_of_a_querys_buckets_are_kept ""
-  "negative products make no buckets" [[l < @2 * columns@; l++]] [[columns]])
 mutant(some-weights-of-the-first core/kernels/decode.inc variants_pages/pages_of_a_long_sequence_are_attended_to ""
   "later keys of a row have the weights of its first" [[at[lane] += end - first;]] [[;]])
 mutant(some-maximum-not-rescaled core/kernels/decode.inc variants_pages/pages_of_a_long_sequence_are_attended_to ""
@@ -1248,9 +1244,9 @@ mutant(tail-chance-padded variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "1e-4 is
   [[-log(chance(power(1 - angle(q, k, d) / pi, p->k), p->l, p->hits) + 1e-4)]])
 mutant(tail-angle-not-centred variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "angles are those of keys as they are"
   [[direct(attn_row_behind(k, p->k, j, p->dtype), @x.mean@, d,]] [[NULL]])
-mutant(tail-window-weighted variants/lsh_tail.c variants_lsh_tail/keys_that_meet_the_query_in_tables_are_kept_and_weighted ""
+mutant(tail-window-weighted variants/lsh_tail.c LAW-5 "lsh_tail:k=3,l=10,window=5"
   "keys that are always taken have weights, too" [=[if (weights && @w.hits[j] != ALWAYS@)]=] [[true]])
-mutant(tail-pairs-independent variants/lsh_tail.c variants_lsh_tail/draws_follow_the_moments ""
+mutant(tail-pairs-independent variants/lsh_tail.c LAW-1 "lsh_tail:k=3,l=10"
   "two keys are kept as if their tables were independent"
   [[both = a == b ? p_a : @power(fmax(0, 1 - (to_a + to_b + between) / (2 * pi)), x->k)@;]] [[p_a * p_b]])
 mutant(tail-window-counts-the-hidden core/score.c variants_lsh_tail/a_window_counts_no_hidden_keys ""
@@ -1285,7 +1281,7 @@ mutant(hyper-binary-order core/engines/hashing/order.c LAW-4 "hyper:exact_below=
 mutant(hyper-queries-by-place variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
   "queries are taken as they come" [[return @head_of(call->context, &own).order + head % (p->heads / p->kv_heads) * p->n_q@;]]
   [[NULL]])
-mutant(hyper-padding-sorted variants/hyper.c variants_hyper/weights_are_those_of_the_definition ""
+mutant(hyper-padding-sorted variants/hyper.c padding hyper
   "keys that do not exist are hashed and sorted among the others"
   [[keys = @attn_call_keys(call, batch)@, blocks = blocks_of(&s->p, keys);]] [[p->n_kv]])
 mutant(hyper-weight-of-rest variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40"

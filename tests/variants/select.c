@@ -1,5 +1,5 @@
-/* select.c - keys that are selected from Q and K: topk against a full ranking in long double, what an
- * execution attends to, selections that cover everything, and selectors that break their contract. */
+/* select.c - keys that are selected from Q and K: topk against a full ranking in long double, every way of
+ * sharing a selection, and selectors that break their contract. */
 #include "tests/variants/picks.h"
 
 enum { HEADS = 4, N_Q = 75, N_KV = 90, D = 16, D_V = 7 };
@@ -146,45 +146,6 @@ Test(variants_select, loki_ranks_by_the_leading_directions_of_the_keys) {
     for (int causal = 0; causal <= 1; causal++) check_loki(t, causal);
 }
 
-/* The fewest keys that have the mass: without the least of them they have less, and no other key is
- * larger. */
-static void check_mass(double p, attn_dtype t, bool causal) {
-  inputs in = make(t, causal, 1);
-  char spec[64];
-  snprintf(spec, sizeof spec, "topk:p=%g", p);
-  note_context("%s%s %s", spec, causal ? " causal" : "", t == ATTN_F64 ? "f64" : "f32");
-  picks x = picks_of(spec, &in);
-  const long double margin = t == ATTN_F64 ? 1e-13L : 1e-5L;
-  int64_t keys[N_KV];
-  for (int64_t b = 0; b < 2; b++)
-    for (int64_t h = 0; h < HEADS; h++)
-      for (int64_t i = 0; i < N_Q; i++) {
-        const int64_t count = oracle_keys(&in, NULL, b, h, i, keys);
-        long double all = 0, kept = 0, least = (long double)INFINITY, most = -(long double)INFINITY;
-        for (int64_t a = 0; a < count; a++) {
-          const long double s = exact_score(&in, b, h, i, keys[a], D);
-          const bool has = picks_has(&x, (b * HEADS + h) * N_Q + i, keys[a]);
-          all += expl(s);
-          kept += has ? expl(s) : 0;
-          if (has) least = fminl(least, s);
-          if (!has) most = fmaxl(most, s);
-        }
-        EXPECT(!count || (kept >= ((long double)p - margin) * all && least >= most - margin &&
-                          kept - expl(least) < ((long double)p + margin) * all));
-      }
-  picks_free(&x);
-  inputs_free(&in);
-}
-
-Test(variants_select, top_p_keeps_the_fewest_keys_of_the_mass) {
-  for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++)
-    for (int causal = 0; causal <= 1; causal++) {
-      check_mass(0.5, t, causal);
-      check_mass(0.95, t, causal);
-      check_mass(1, t, causal);
-    }
-}
-
 /* Each key about as often as any other, from the seed alone. */
 Test(variants_select, random_keys_are_drawn_evenly) {
   enum { N = 256, KEPT = 16 };
@@ -267,25 +228,6 @@ static void check_attended(const char *spec, attn_dtype t, bool causal, double s
   free(o);
   picks_free(&x);
   inputs_free(&in);
-}
-
-Test(variants_select, what_is_selected_is_attended_to) {
-  static const char *const specs[] = {"topk:k=9",
-                                      "topk:k=5,window=4",
-                                      "topk:k=200",
-                                      "topk:k=9,share=group",
-                                      "topk:p=0.8",
-                                      "topk:k=9,by=random",
-                                      "topk:k=9,by=loki,r=3",
-                                      "pages:page=8,budget=24",
-                                      "pages:page=4,budget=24,share=tile,first=1",
-                                      "pages:page=4,budget=12,share=group,score=mean"};
-  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
-    for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++)
-      for (int causal = 0; causal <= 1; causal++) {
-        check_attended(specs[i], t, causal, 0);
-        check_attended(specs[i], t, causal, 3);
-      }
 }
 
 /* ---- a selector of this test's own ------------------------------------------------------------------- */
