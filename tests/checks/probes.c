@@ -181,56 +181,6 @@ Test(checks_probes, supports_follow_the_law) {
   cr_expect_eq(visible_mark(&plain, &p, 0, 0, 31, 40, runs, inside), 10);
 }
 
-/* -- odd inputs: no correct variant violates a check that looks at rows -- */
-
-static void odd_fill(const run_case *c, void *at, int64_t count, int kind) {
-  const bool wide = c->problem.dtype == ATTN_F64;
-  for (int64_t i = 0; i < count; i++) {
-    double x = case_get(c, at, i);
-    if (kind == 0) x = 0;
-    if (kind == 1) x = -0.0 + 3;
-    if (kind == 2) x *= wide ? 1e-310 : 1e-42;
-    if (kind == 3) x *= wide ? 1e-160 : 1e-22;
-    if (kind == 4) x *= 30;
-    if (kind == 5) x = i % 7 == 3 ? 50 : 0;
-    if (kind == 6) x *= wide ? 1e160 : 1e18;
-    case_set(c, at, i, x);
-  }
-}
-
-Test(checks_probes, odd_inputs_violate_nothing) {
-  static const char *const specs[] = {"full", "tiled:block_k=16", "longformer:window=4,global=1",
-                                      "bigbird:block=4,window=1,global=1,random=1"};
-  static const char *const names[] = {"FP-1",      "FP-2",      "FP-3",      "FP-5",      "SP-0",
-                                      "SP-1",      "SP-2",      "SP-3",      "SP-5",      "SP-6",
-                                      "PROP-ONES", "PROP-HULL", "PROP-PERM", "PROP-SHIFT"};
-  static const int64_t lengths[] = {1, 2, 65}, widths[] = {1, 3};
-  int compared = 0;
-  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
-    for (int kind = 0; kind < 8 * 8; kind += 3)
-      for (int shape = 0; shape < 12; shape++) {
-        attn_problem p = case_problem(1, 2, 1, lengths[shape % 3], widths[shape / 3 % 2],
-                                      widths[shape / 3 % 2], shape / 6, kind % 3 ? ATTN_F32 : ATTN_F64);
-        run_case *c = case_make(p, 1, (uint64_t)(kind * 100 + shape));
-        odd_fill(c, c->q, case_count_q(&p), kind % 8);
-        odd_fill(c, c->k, case_count_k(&p), kind % 8);
-        odd_fill(c, c->v, case_count_v(&p), kind / 8);
-        case_run(c, specs[s], NULL);
-        c->e.cache = block_cache_create();
-        for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
-          result_bound b;
-          check_evaluate(check_find(names[n]), &c->e, &b);
-          cr_expect(b.verdict != VERDICT_VIOLATED && b.verdict != VERDICT_ERROR,
-                    "%s of %s, inputs %d, n %lld, d %lld, causal %d: %g of %g %s", names[n], specs[s], kind,
-                    (long long)p.n_q, (long long)p.d_qk, p.causal, b.measured, b.value, b.message);
-          compared += b.verdict == VERDICT_PASS;
-        }
-        block_cache_free(c->e.cache);
-        case_free(c);
-      }
-  cr_expect_gt(compared, 3000);
-}
-
 /* -- a check that compared nothing -- */
 
 static outcome judge_nothing(const evidence *e, const row_facts *f, const double *given) {
