@@ -66,10 +66,8 @@ static void expect_same(const char *spec) {
 }
 
 Test(checks_laws, full) { expect_same("full"); }
-Test(checks_laws, windows) { expect_same("longformer:window=8"); }
 Test(checks_laws, dilated_windows) { expect_same("longformer:window=6,dilation=3,global_at=3+50"); }
 Test(checks_laws, blocks) { expect_same("bigbird:block=4,random=2,global=1"); }
-Test(checks_laws, blocks_without_global_ones) { expect_same("bigbird:block=4,random=2,global=0"); }
 Test(checks_laws, coordinates) { expect_same("topk:k=8,by=sparq,r=4"); }
 Test(checks_laws, pages) { expect_same("pages:page=8,budget=16,score=ball"); }
 Test(checks_laws, hashes) { expect_same("lsh:rounds=2,buckets=8"); }
@@ -78,23 +76,17 @@ Test(checks_laws, samples) { expect_same("sample:count=12"); }
 Test(checks_laws, drawn_blocks) { expect_same("bigbird:block=4,random=2,tail=uniform"); }
 Test(checks_laws, sorted_blocks) { expect_same("hyper:exact_below=0,block=8,sample=6"); }
 Test(checks_laws, projections) { expect_same("linformer:k=16"); }
-Test(checks_laws, separate_projections) { expect_same("linformer:k=16,projection=srht,share=none"); }
 Test(checks_laws, pooling) { expect_same("linformer:k=12,projection=pool"); }
 Test(checks_laws, positive_features) { expect_same("performer:features=24"); }
-Test(checks_laws, weighted_features) { expect_same("performer:features=24,kernel=optimal"); }
 Test(checks_laws, trigonometric_features) { expect_same("performer:features=16,kernel=trig,orthogonal=no"); }
 Test(checks_laws, fixed_features) { expect_same("linear"); }
 Test(checks_laws, polynomials) { expect_same("linear:feature=taylor"); }
 Test(checks_laws, best_weights) { expect_same("svd:r=8"); }
-Test(checks_laws, best_scores) { expect_same("svd:r=8,of=scores"); }
 Test(checks_laws, latents) { expect_same("latent:rank=12"); }
-Test(checks_laws, landmarks) { expect_same("nystrom:landmarks=12"); }
 Test(checks_laws, landmarks_and_inverses) { expect_same("nystrom:landmarks=12,middle=pinv"); }
 Test(checks_laws, chains_of_softmaxes) { expect_same("nystrom:landmarks=12,middle=agents"); }
-Test(checks_laws, rectified_features) { expect_same("performer:features=16,kernel=relu,norm=sqrt_d"); }
 Test(checks_laws, codes_of_rows) { expect_same("turbo:bits=2,prod=yes"); }
 Test(checks_laws, signs_of_products) { expect_same("qjl"); }
-Test(checks_laws, codes_of_turned_rows) { expect_same("rotated:k=int3"); }
 Test(checks_laws, codes_of_groups) { expect_same("kivi:bits=3,group=4,residual=8"); }
 
 /* -- descriptions that are wrong or empty -- */

@@ -64,7 +64,7 @@ Test(checks_normalised, orthogonal_means_are_below) {
                                       "features=6,kernel=trig",
                                       "features=8,kernel=optimal,z=2"};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    sampled s = sample("FAV-4a", specs[i], shape(9, false), 0.4, 200);
+    sampled s = sample("FAV-4a", specs[i], shape(9, false), 0.4, 60);
     cr_expect(s.mean <= 1 + 5 * s.error && s.mean > 0.1, "%s: %g, %g", specs[i], s.mean, s.error);
     cr_expect(s.small <= 0.3 && s.tiny <= 0.04, "%s: %g, %g", specs[i], s.small, s.tiny);
   }

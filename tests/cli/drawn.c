@@ -111,15 +111,15 @@ Test(cli_drawn, a_failure_is_repeated_by_its_command) {
 }
 
 Test(cli_drawn, right_variants_pass) {
-  expect("test planted_shape --problems drawn --seed 2 --time 6" PLUGIN("planted_shape"), 0,
+  expect("test planted_shape --problems drawn --seed 2 --time 2" PLUGIN("planted_shape"), 0,
          "drawn         pass");
-  expect("test topk:k=5,window=4 --problems drawn --time 4", 0, "refused, though declared");
+  expect("test topk:k=5,window=4 --problems drawn --time 2", 0, "refused, though declared");
   static const char *const styles[] = {
       "sum=single", "sum=kahan,power=expf,described=0", "pass=online,step=1,power=exp2",
       "sum=single,pass=online,step=64,end=break", "sum=single,pass=keys,threads=1"};
   char command[300];
   for (size_t i = 0; i < sizeof styles / sizeof *styles; i++) {
-    snprintf(command, sizeof command, "test styles:%s --problems drawn --time 2" PLUGIN("styles"), styles[i]);
+    snprintf(command, sizeof command, "test styles:%s --problems drawn --time 1" PLUGIN("styles"), styles[i]);
     expect(command, 0, "drawn         pass");
   }
 }

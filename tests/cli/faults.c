@@ -59,18 +59,15 @@ Test(cli_faults, particular_inputs) {
 
 /* Keys read as another type, and outputs cut off, where tensors are stored in 16 bits. */
 Test(cli_faults, stored_in_sixteen_bits) {
-  static const char *const faults[][2] = {{"none", "PROP-HALF     pass"},
-                                          {"half_keys", "PROP-HALF     FAILED"},
-                                          {"half_cut", "PROP-HALF     FAILED"}};
+  static const char *const faults[] = {"half_keys", "half_cut"};
   char command[300];
-  for (int f = 0; f < 3; f++) {
+  for (int f = 0; f < 2; f++) {
     snprintf(command, sizeof command,
              "test planted_shape:fault=%s --problems fixed --plugin %s/tests/plugins/planted_shape.so",
-             faults[f][0], TEST_BINARY_DIR);
+             faults[f], TEST_BINARY_DIR);
     command_run(command, &result);
-    cr_expect_eq(result.exit_code, f > 0, "%s%s", result.out, result.err);
-    cr_expect(strstr(result.out, faults[f][1]), "%s: '%s' is missing from\n%s", command, faults[f][1],
-              result.out);
+    cr_expect_eq(result.exit_code, 1, "%s%s", result.out, result.err);
+    cr_expect(strstr(result.out, "PROP-HALF     FAILED"), "%s", result.out);
   }
 }
 
