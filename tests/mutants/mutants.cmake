@@ -689,7 +689,7 @@ mutant(dpfp-of-itself variants/linear.c PHI-1 "linear:feature=dpfp" "the first s
   [[attn_multiply_row(simd, n - r, row, attn_at(row, r == 1 ? 0 : r, t), to);]])
 mutant(hedgehog-half variants/linear.c PHI-1 "linear:feature=hedgehog" "the softmax has no negative half"
   [[attn_scale_row(simd, n, -1, row, rest);]] [[attn_scale_row(simd, n, 1, row, rest);]])
-mutant(cosine-is-permutable variants/linear.c permutation linear "features of positions are declared permutable"
+mutant(cosine-is-permutable variants/linear.c PROP-PERM "linear:feature=cos" "features of positions are declared permutable"
   [[uint32_t lost = @of == COS ? ATTN_CAP_PERMUTATION : 0@;]] [[0]])
 mutant(length-not-declared variants/linear.c PROP-PREFIX "linear:feature=cos" "angles in lengths of the sequence are no exemption"
   [[if (@p->feature == COS && !p->length@) out->exempt = own_length;]] [[false]])

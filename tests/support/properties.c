@@ -22,12 +22,12 @@ static void subject_free(subject *s) {
   oracle_free(&s->exact);
 }
 
-/* Every shape sees the first two settings, and a share of the others in turn: a small one where an emulator
- * takes a hundred times as long. */
+/* Every shape sees the first two settings, and a fifth of the others in turn: each setting sees two of the
+ * ten shapes. A smaller share where an emulator takes a hundred times as long. */
 #ifdef EMULATED
 enum { SHARE = 12 };
 #else
-enum { SHARE = 3 };
+enum { SHARE = 5 };
 #endif
 /* Under instruction sets other than the best, half as many of those that are not always tried. */
 static bool chosen(int setting, int turn, const char *isa) {
