@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "attn_variant.h"
+#include "tests/support/exact_plugin.h"
 
 typedef enum {
   NONE,
@@ -100,21 +100,6 @@ static void eat(void) {
   }
 }
 
-/* Exact attention, slowly; the wrong one is twice that. */
-static void compute(const attn_call *call, double factor) {
-  const attn_problem *p = call->context->problem;
-  double *row = malloc((size_t)(p->d_v + p->n_kv) * sizeof *row);
-  for (int64_t b = 0; b < p->batch; b++)
-    for (int64_t h = 0; h < p->heads; h++)
-      for (int64_t i = 0; row && i < p->n_q; i++) {
-        float *o = (float *)call->o + b * p->o.batch + h * p->o.head + i * p->o.row;
-        attn_reference_row(p, NULL, call->q, call->k, call->v, call->kv_len, b, h, i, NULL, row,
-                           row + p->d_v);
-        for (int64_t l = 0; l < p->d_v; l++) o[l] = (float)(factor * row[l]);
-      }
-  free(row);
-}
-
 /* One write where none belongs. */
 static void trespass(fault mode, const attn_call *call, int executions) {
   const attn_problem *p = call->context->problem;
@@ -141,23 +126,16 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   if (s->mode == QUIT) _exit(42);
   if (s->mode == FAIL) return attn_fail(ATTN_ENUMERIC, "variant fault: fails as told");
   if (s->mode == UNWRITTEN) return ATTN_OK;
-  compute(call, s->mode == WRONG ? 2 : 1);
+  exact_output(call, call->k, s->mode == WRONG ? 2 : 1);
   trespass(s->mode, call, executions);
   return ATTN_OK;
 }
 
-/* The reference in fp64, rounded once: chains of at most d, n and n additions. */
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   static const attn_method method = {.work_size = work_size, .plan = plan, .execute = execute};
   (void)b;
   out->method = &method;
-  out->rounding = (attn_rounding){.unit = 0x1p-24,
-                                  .score = c->problem->d_qk,
-                                  .value = c->problem->n_kv,
-                                  .sum = c->problem->n_kv,
-                                  .exp_error = 0x1p-24,
-                                  .kappa_s = 1,
-                                  .kappa_d = 1};
+  out->rounding = exact_rounding(c->problem);
   return ATTN_OK;
 }
 

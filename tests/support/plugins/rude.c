@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "attn_variant.h"
+#include "tests/support/exact_plugin.h"
 
 typedef enum {
   NONE,
@@ -103,18 +103,8 @@ static void touch_descriptors(fault mode) {
 }
 
 static attn_status execute(const void *state, const attn_call *call) {
-  const attn_problem *p = call->context->problem;
   const fault mode = (fault) * (const int *)state;
-  double *row = malloc((size_t)(p->d_v + p->n_kv) * sizeof *row);
-  for (int64_t b = 0; b < p->batch; b++)
-    for (int64_t h = 0; h < p->heads; h++)
-      for (int64_t i = 0; row && i < p->n_q; i++) {
-        float *o = (float *)call->o + b * p->o.batch + h * p->o.head + i * p->o.row;
-        attn_reference_row(p, NULL, call->q, call->k, call->v, call->kv_len, b, h, i, NULL, row,
-                           row + p->d_v);
-        for (int64_t l = 0; l < p->d_v; l++) o[l] = (float)row[l];
-      }
-  free(row);
+  exact_output(call, call->k, 1);
   if (mode == ORPHAN || mode == DAEMON) {
     linger(mode == DAEMON);
     raise(SIGABRT);
@@ -129,13 +119,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   static const attn_method method = {.work_size = work_size, .plan = plan, .execute = execute};
   (void)b;
   out->method = &method;
-  out->rounding = (attn_rounding){.unit = 0x1p-24,
-                                  .score = c->problem->d_qk,
-                                  .value = c->problem->n_kv,
-                                  .sum = c->problem->n_kv,
-                                  .exp_error = 0x1p-24,
-                                  .kappa_s = 1,
-                                  .kappa_d = 1};
+  out->rounding = exact_rounding(c->problem);
   return ATTN_OK;
 }
 

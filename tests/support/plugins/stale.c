@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn_variant.h"
+#include "tests/support/exact_plugin.h"
 
 typedef enum {
   NONE,
@@ -58,19 +58,6 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
   return attn_builder_own(b, s->own, free);
 }
 
-static void compute(const attn_call *call, const void *k) {
-  const attn_problem *p = call->context->problem;
-  double *row = malloc((size_t)(p->d_v + p->n_kv) * sizeof *row);
-  for (int64_t b = 0; b < p->batch; b++)
-    for (int64_t h = 0; h < p->heads; h++)
-      for (int64_t i = 0; row && i < p->n_q; i++) {
-        float *o = (float *)call->o + b * p->o.batch + h * p->o.head + i * p->o.row;
-        attn_reference_row(p, NULL, call->q, k, call->v, call->kv_len, b, h, i, NULL, row, row + p->d_v);
-        for (int64_t l = 0; l < p->d_v; l++) o[l] = (float)row[l];
-      }
-  free(row);
-}
-
 /* Keeps a copy of the first memory it is given. */
 static const void *keep(memory *m, const void *at, size_t bytes) {
   if (!m->kept && (m->kept = malloc(bytes))) {
@@ -117,10 +104,10 @@ static attn_status answer(const void *opaque, const attn_call *call) {
       m->kept = NULL;
     }
     m->address[1] = call->k;
-    compute(call, keep(m, call->k, in));
+    exact_output(call, keep(m, call->k, in), 1);
     return ATTN_OK;
   }
-  compute(call, call->k);
+  exact_output(call, call->k, 1);
   if (s->mode == ODD && execution % 2) *(float *)call->o += 1;
   if (s->mode == LATE) {
     free(m->kept);
@@ -143,13 +130,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   static const attn_method method = {.work_size = work_size, .plan = plan, .execute = execute};
   (void)b;
   out->method = &method;
-  out->rounding = (attn_rounding){.unit = 0x1p-24,
-                                  .score = c->problem->d_qk,
-                                  .value = c->problem->n_kv,
-                                  .sum = c->problem->n_kv,
-                                  .exp_error = 0x1p-24,
-                                  .kappa_s = 1,
-                                  .kappa_d = 1};
+  out->rounding = exact_rounding(c->problem);
   return ATTN_OK;
 }
 
