@@ -73,7 +73,12 @@ static void evaluate(const check *c, const evidence *e, result_bound *b) {
     bound_uncertifiable(b, beyond);
     return;
   }
-  if (!c->evaluate(e, b)) return;
+  region memory = {.last = NULL};
+  evidence own = *e;
+  own.memory = &memory;
+  const attn_status status = c->evaluate(&own, b);
+  region_free(&memory);
+  if (!status) return;
   bound_begin(b, c->name, c->kind);
   bound_excuse(b, VERDICT_ERROR, attn_last_error());
 }

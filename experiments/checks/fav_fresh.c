@@ -18,10 +18,10 @@ static const double reading = 1e-6;
 
 static attn_status outputs_judge(const evidence *e, const fresh_draws *g, result_bound *bound) {
   int64_t count = g->outputs;
-  double *along = malloc((size_t)(3 * count) * sizeof *along), *own = along + count, *law = own + count;
+  double *along = region_take(e->memory, 3 * count, sizeof *along), *own = along + count, *law = own + count;
   double mean = 0, signed_mean = 0;
   attn_rng rng;
-  attn_status status = along ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for errors of fresh draws");
+  attn_status status = region_status(e->memory, "for errors of fresh draws");
   /* A repetition has another seed in its spec, and the same one here. */
   attn_rng_init(&rng, e->seed, PURPOSE,
                 (uint64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), e->view->seed));
@@ -43,7 +43,6 @@ static attn_status outputs_judge(const evidence *e, const fresh_draws *g, result
       bound_say(bound, "%lld draws; mean signed error %.3g standard errors, p %.3g; size, p %.3g",
                 (long long)count, signed_mean / g->small->deviation * sqrt((double)count), p_mean, p_size);
   }
-  free(along);
   return status;
 }
 

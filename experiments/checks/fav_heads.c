@@ -35,9 +35,9 @@ typedef struct heads_case {
 } heads_case;
 
 /* The first `rows` rows of each (batch, head). */
-static double *gather(const void *from, attn_dtype type, int64_t batches, int64_t heads, int64_t n, int64_t d,
-                      int64_t rows) {
-  double *out = malloc((size_t)(batches * heads * rows * d) * sizeof *out + 1);
+static double *gather(region *memory, const void *from, attn_dtype type, int64_t batches, int64_t heads,
+                      int64_t n, int64_t d, int64_t rows) {
+  double *out = region_take(memory, batches * heads * rows * d, sizeof *out);
   for (int64_t line = 0; line < batches * heads && out; line++)
     row_widen(from, type, line * n * d, rows * d, out + line * rows * d);
   return out;
@@ -62,34 +62,20 @@ static attn_status case_make(const evidence *e, heads_case *c) {
   if (feature_law_of(c->small.view.features, from->d_qk, &c->law) ||
       c->law.m != e->view->features->law.vectors)
     return attn_fail(ATTN_EUNSUPPORTED, "with fewer keys the features have another law");
-  size_t columns = (size_t)c->small.view.features->columns, d = (size_t)to->d_qk;
-  c->q = gather(e->q, from->dtype, to->batch, to->heads, from->n_q, to->d_qk, n);
-  c->k = gather(e->k, from->dtype, to->batch, to->kv_heads, from->n_kv, to->d_qk, n);
-  c->v = gather(e->v, from->dtype, to->batch, to->kv_heads, from->n_kv, to->d_v, n);
-  c->o = calloc((size_t)(to->batch * to->heads * n * to->d_v), sizeof *c->o);
-  c->work = malloc(attn_plan_work_size(c->small.plan) + 1);
-  c->key = malloc(2 * TOKENS * columns * sizeof *c->key);
-  c->query = malloc(3 * columns * sizeof *c->query);
-  c->x = malloc(d * sizeof *c->x);
-  if (!c->q || !c->k || !c->v || !c->o || !c->work || !c->key || !c->query || !c->x)
-    return attn_fail(ATTN_ENOMEM, "no memory for the heads of a run");
+  const int64_t columns = c->small.view.features->columns;
+  c->q = gather(e->memory, e->q, from->dtype, to->batch, to->heads, from->n_q, to->d_qk, n);
+  c->k = gather(e->memory, e->k, from->dtype, to->batch, to->kv_heads, from->n_kv, to->d_qk, n);
+  c->v = gather(e->memory, e->v, from->dtype, to->batch, to->kv_heads, from->n_kv, to->d_v, n);
+  c->o = region_zeros(e->memory, to->batch * to->heads * n * to->d_v, sizeof *c->o);
+  c->work = region_take(e->memory, 1, attn_plan_work_size(c->small.plan) + 1);
+  c->key = region_take(e->memory, 2 * TOKENS * columns, sizeof *c->key);
+  c->query = region_take(e->memory, 3 * columns, sizeof *c->query);
+  c->x = region_take(e->memory, to->d_qk, sizeof *c->x);
+  if (region_status(e->memory, "for the heads of a run")) return ATTN_ENOMEM;
   c->key_error = c->key + TOKENS * columns;
   c->query_error = c->query + columns;
   c->f = c->query_error + columns;
   return attn_plan_execute(c->small.plan, c->q, c->k, c->v, NULL, c->o, c->work);
-}
-
-static void case_free(heads_case *c) {
-  for (int64_t g = 0; g < c->drawn; g++) free(c->w[g].w);
-  attn_plan_destroy(c->small.plan);
-  free(c->q);
-  free(c->k);
-  free(c->v);
-  free(c->o);
-  free(c->work);
-  free(c->key);
-  free(c->query);
-  free(c->x);
 }
 
 /* Features of a row by definition, relative to the scale that the map gives it. */
@@ -221,7 +207,8 @@ static attn_status heads_evaluate(const evidence *e, result_bound *bound) {
     for (int64_t g = 0; g < c.drawn; g++) judge_group(&c, b, g);
   if (!status) status = heads_judge(&c, bound);
   if (status == ATTN_EUNSUPPORTED) status = bound_uncertifiable(bound, attn_last_error());
-  case_free(&c);
+  for (int64_t g = 0; g < c.drawn; g++) free(c.w[g].w);
+  attn_plan_destroy(c.small.plan);
   return status;
 }
 

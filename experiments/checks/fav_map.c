@@ -94,11 +94,12 @@ static attn_status map_evaluate(const evidence *e, result_bound *bound) {
   if (status) return status;
   if (!p->head.finite) return bound_uncertifiable(bound, row_reason(ROW_INFINITE));
   draws w = {.m = c.law.m, .d = c.law.d};
-  size_t columns = (size_t)p->view.features->columns, d = (size_t)c.law.d;
+  const int64_t columns = p->view.features->columns, d = c.law.d;
   c.p = p;
-  c.x = malloc(2 * d * sizeof *c.x);
-  c.f = malloc(3 * columns * sizeof *c.f);
-  status = c.x && c.f ? draws_read(p, &c.law, &w) : attn_fail(ATTN_ENOMEM, "no memory for features");
+  c.x = region_take(e->memory, 2 * d, sizeof *c.x);
+  c.f = region_take(e->memory, 3 * columns, sizeof *c.f);
+  status = region_status(e->memory, "for features");
+  if (!status) status = draws_read(p, &c.law, &w);
   if (!status) {
     c.w = w.w;
     c.scaled = c.x + d;
@@ -107,11 +108,8 @@ static attn_status map_evaluate(const evidence *e, result_bound *bound) {
     judge_rows(&c);
     map_judge(&c, bound);
   }
-  if (status == ATTN_EUNSUPPORTED) status = bound_uncertifiable(bound, attn_last_error());
-  free(c.x);
-  free(c.f);
   free(w.w);
-  return status;
+  return status == ATTN_EUNSUPPORTED ? bound_uncertifiable(bound, attn_last_error()) : status;
 }
 
 const check check_fav9 = {

@@ -34,24 +34,16 @@ typedef struct family {
   drawn_matrix matrix[MATRICES_MAX];
 } family;
 
-static void family_free(family *f) {
-  for (int64_t i = 0; i < f->count; i++) {
-    free(f->matrix[i].e);
-    free(f->matrix[i].place);
-    free(f->matrix[i].sign);
-  }
-}
-
-static attn_status matrix_read(const projector *p, int64_t head, attn_side side, int64_t n, family *f) {
+static attn_status matrix_read(region *memory, const projector *p, int64_t head, attn_side side, int64_t n,
+                               family *f) {
   int64_t k = p->view.projection->slots, used = 0;
   drawn_matrix *m = &f->matrix[f->count++];
   *m = (drawn_matrix){.k = k,
                       .n = n,
-                      .e = malloc((size_t)(k * n) * sizeof(double)),
-                      .place = calloc((size_t)k, sizeof(int64_t)),
-                      .sign = calloc((size_t)n, sizeof(double))};
-  if (!m->e || !m->place || !m->sign)
-    return attn_fail(ATTN_ENOMEM, "no memory for the matrix of a projection");
+                      .e = region_take(memory, k * n, sizeof(double)),
+                      .place = region_zeros(memory, k, sizeof(int64_t)),
+                      .sign = region_zeros(memory, n, sizeof(double))};
+  if (region_status(memory, "for the matrix of a projection")) return ATTN_ENOMEM;
   attn_status status = projector_read(p, head, side, n, m->e, &used);
   if (!status && used != k)
     status = attn_fail(ATTN_EFOREIGN, "a random projection uses %lld of its %lld slots", (long long)used,
@@ -81,7 +73,7 @@ static attn_status family_read(const evidence *e, int64_t n, int64_t seeds, fami
       status = attn_fail(ATTN_EFOREIGN, "the law of the projection depends on its length or seed");
     for (int64_t h = 0; h < f->heads && !status; h++)
       for (int64_t side = 0; side < f->sides && !status; side++)
-        status = matrix_read(&p, h, side ? ATTN_VALUE : ATTN_KEY, n, f);
+        status = matrix_read(e->memory, &p, h, side ? ATTN_VALUE : ATTN_KEY, n, f);
     projector_free(&p);
     attn_spec_destroy(spec);
   }
@@ -125,9 +117,7 @@ static attn_status law_evaluate(const evidence *e, result_bound *bound) {
   if (seeds > (rows ? ROW_SEEDS : SEEDS)) seeds = rows ? ROW_SEEDS : SEEDS;
   if (seeds == 0) return bound_uncertifiable(bound, "more than 2^24 entries of the matrices");
   attn_status status = family_read(e, n, seeds, &f);
-  if (!status) status = family_judge(of->law, &f, bound);
-  family_free(&f);
-  return status;
+  return status ? status : family_judge(of->law, &f, bound);
 }
 
 const check check_lin7 = {

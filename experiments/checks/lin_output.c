@@ -195,15 +195,6 @@ typedef struct own_run {
   void *work;
 } own_run;
 
-static void own_free(own_run *r) {
-  projector_free(&r->p);
-  free(r->q);
-  free(r->k);
-  free(r->v);
-  free(r->o);
-  free(r->work);
-}
-
 static attn_status own_plan(const evidence *e, own_run *r) {
   const attn_projection *of = e->view->projection;
   const attn_problem *run = e->problem;
@@ -226,8 +217,8 @@ static attn_status own_plan(const evidence *e, own_run *r) {
   return projector_make(e, NULL, &x, attn_plan_context(e->plan)->threads, &r->p);
 }
 
-static double *normals(attn_rng *rng, int64_t count, double size) {
-  double *x = malloc((size_t)count * sizeof *x + 1);
+static double *normals(region *memory, attn_rng *rng, int64_t count, double size) {
+  double *x = region_take(memory, count, sizeof *x);
   for (int64_t i = 0; x && i < count; i++) x[i] = size * attn_rng_normal(rng);
   return x;
 }
@@ -237,15 +228,14 @@ static attn_status own_execute(const evidence *e, double e_norm, double f_norm, 
   const attn_problem *x = &r->p.problem;
   attn_rng rng;
   attn_rng_init(&rng, e->seed, PURPOSE, 0);
-  r->q = normals(&rng, x->batch * x->heads * x->n_q * x->d_qk, 1.5);
-  r->k = normals(&rng, x->batch * x->kv_heads * x->n_kv * x->d_qk,
+  r->q = normals(e->memory, &rng, x->batch * x->heads * x->n_q * x->d_qk, 1.5);
+  r->k = normals(e->memory, &rng, x->batch * x->kv_heads * x->n_kv * x->d_qk,
                  e_norm > 0 && e_norm < 1e100 ? 1 / e_norm : 1);
-  r->v =
-      normals(&rng, x->batch * x->kv_heads * x->n_kv * x->d_v, f_norm > 0 && f_norm < 1e100 ? 1 / f_norm : 1);
-  r->o = malloc((size_t)(x->batch * x->heads * x->n_q * x->d_v) * sizeof *r->o + 1);
-  r->work = malloc(attn_plan_work_size(r->p.plan) + 1);
-  if (!r->q || !r->k || !r->v || !r->o || !r->work)
-    return attn_fail(ATTN_ENOMEM, "no memory to run a projection");
+  r->v = normals(e->memory, &rng, x->batch * x->kv_heads * x->n_kv * x->d_v,
+                 f_norm > 0 && f_norm < 1e100 ? 1 / f_norm : 1);
+  r->o = region_take(e->memory, x->batch * x->heads * x->n_q * x->d_v, sizeof *r->o);
+  r->work = region_take(e->memory, 1, attn_plan_work_size(r->p.plan) + 1);
+  if (region_status(e->memory, "to run a projection")) return ATTN_ENOMEM;
   memset(r->o, 0xff, (size_t)(x->batch * x->heads * x->n_q * x->d_v) * sizeof *r->o);
   for (int b = 0; b < BATCH; b++)
     r->keys[b] = b && e->view->caps & ATTN_CAP_PADDING ? x->n_kv - x->n_kv / 7 : x->n_kv;
@@ -299,8 +289,8 @@ static attn_status own_judge(const evidence *e, outcome *worst) {
       if (!status && !r.o) {
         int64_t d = x->d_qk > x->d_v ? x->d_qk : x->d_v;
         status = own_execute(e, m.e_norm, m.f_norm, &r);
-        room = malloc((size_t)((2 * of->slots + 1) * d) * sizeof *room);
-        if (!status && !room) status = attn_fail(ATTN_ENOMEM, "no memory for the slots of a projection");
+        room = region_take(e->memory, (2 * of->slots + 1) * d, sizeof *room);
+        if (!status) status = region_status(e->memory, "for the slots of a projection");
       }
       if (status) break;
       int64_t line = b * KV_HEADS + h;
@@ -313,9 +303,8 @@ static attn_status own_judge(const evidence *e, outcome *worst) {
       outcome_worsen(worst, own_rows(&r, &m, b, h));
     }
 out:
-  free(room);
   pair_free(&m);
-  own_free(&r);
+  projector_free(&r.p);
   return status;
 }
 

@@ -34,14 +34,6 @@ typedef struct trial {
   sketch s;
 } trial;
 
-static void trial_free(trial *t) {
-  free(t->weights);
-  free(t->values);
-  free(t->columns);
-  free(t->room);
-  sketch_free(&t->s);
-}
-
 /* A plan with another seed. EUNSUPPORTED: not of the law and slots of the trial. */
 static attn_status fresh_projection(const trial *t, int64_t seed, projector *out) {
   const attn_view *view = t->e->view;
@@ -82,10 +74,11 @@ static attn_status trial_fill(trial *t) {
   int64_t n = t->problem.n_kv;
   attn_rng rng;
   attn_rng_init(&rng, t->e->seed, PURPOSE, 0);
-  t->weights = malloc((size_t)(ROWS * n) * sizeof(double));
-  t->values = malloc((size_t)(ROWS * n) * sizeof(double));
-  t->columns = malloc((size_t)(ROWS * n) * sizeof(double));
-  t->room = malloc((size_t)(2 * t->slots * n) * sizeof(double));
+  region *memory = t->e->memory;
+  t->weights = region_take(memory, ROWS * n, sizeof(double));
+  t->values = region_take(memory, ROWS * n, sizeof(double));
+  t->columns = region_take(memory, ROWS * n, sizeof(double));
+  t->room = region_take(memory, 2 * t->slots * n, sizeof(double));
   t->s = (sketch){.law = t->e->view->projection->law,
                   .shared = t->e->view->projection->shared,
                   .rows = ROWS,
@@ -93,9 +86,8 @@ static attn_status trial_fill(trial *t) {
                   .keys = n,
                   .d_v = ROWS,
                   .v = t->values,
-                  .product = calloc(ROWS * ROWS, sizeof(double))};
-  if (!t->weights || !t->values || !t->columns || !t->room || !t->s.product)
-    return attn_fail(ATTN_ENOMEM, "no memory for a product of weights and values");
+                  .product = region_zeros(memory, ROWS * ROWS, sizeof(double))};
+  if (region_status(memory, "for a product of weights and values")) return ATTN_ENOMEM;
   for (int64_t i = 0; i < ROWS * n; i++) t->values[i] = attn_rng_normal(&rng);
   for (int64_t r = 0; r < ROWS; r++) {
     double sum = 0, *a = t->weights + r * n;
@@ -133,11 +125,11 @@ static void project_by(const double *e, int64_t slots, int64_t n, const double *
 static attn_status trial_draw(const trial *t, double *own, double *law) {
   int64_t n = t->problem.n_kv, used, size = t->slots * ROWS,
           first = (int64_t)attn_spec_number(attn_plan_parsed_spec(t->e->plan), t->e->view->seed);
-  double *ea = malloc((size_t)(2 * size) * sizeof *ea), *fv = ea + size;
+  double *ea = region_take(t->e->memory, 2 * size, sizeof *ea), *fv = ea + size;
   attn_rng seeds, rng;
   attn_rng_init(&seeds, (uint64_t)first, PURPOSE, t->e->seed);
   attn_rng_init(&rng, t->e->seed, PURPOSE, 1 + (uint64_t)first);
-  attn_status status = ea ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for projected weights");
+  attn_status status = region_status(t->e->memory, "for projected weights");
   for (int64_t i = 0; i < DRAWS && !status; i++) {
     projector p;
     status = fresh_projection(t, attn_rng_below(&seeds, INT64_C(1000000000000000)), &p);
@@ -153,7 +145,6 @@ static attn_status trial_draw(const trial *t, double *own, double *law) {
     project_by(f, t->slots, n, t->values, fv);
     law[i] = square_error(t, ea, fv);
   }
-  free(ea);
   return status;
 }
 
@@ -170,7 +161,6 @@ static attn_status mean_evaluate(const evidence *e, result_bound *bound) {
   if (!status) status = trial_draw(&t, own, law);
   for (int i = 0; i < DRAWS && !status; i++) mean += own[i] / DRAWS;
   if (!status) bound_prob(bound, mean, sketch_mean(&t.s, (double)t.slots), samples_p_value(own, law, DRAWS));
-  trial_free(&t);
   if (status != ATTN_EUNSUPPORTED) return status;
   return bound_uncertifiable(bound, attn_last_error());
 }
@@ -216,11 +206,10 @@ static attn_status products_evaluate(const evidence *e, result_bound *bound) {
   if (status) return status;
   if (!p->head.finite) return bound_uncertifiable(bound, row_reason(ROW_INFINITE));
   if ((status = sketch_of_run(e, p, &s))) return status;
-  double *error = malloc((size_t)(s.rows * s.d_v) * sizeof *error + 1);
-  status =
-      error ? projected_error(p, &s, error) : attn_fail(ATTN_ENOMEM, "no memory for the errors of a sketch");
+  double *error = region_take(e->memory, s.rows * s.d_v, sizeof *error);
+  status = region_status(e->memory, "for the errors of a sketch");
+  if (!status) status = projected_error(p, &s, error);
   if (!status) products_judge(&s, p->view.projection->slots, error, bound);
-  free(error);
   sketch_free(&s);
   return status;
 }

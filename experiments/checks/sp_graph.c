@@ -16,10 +16,10 @@ enum { BLOCKS_MAX = 512 }; /* for the eigenvalues: 512^3 operations */
 
 static attn_status graph_judge(const evidence *e, int64_t blocks, outcome *worst) {
   int64_t heads = e->view->pattern->per_head ? e->problem->heads : 1;
-  bool global = e->view->pattern->global, *edge = calloc((size_t)(blocks * blocks), sizeof *edge);
-  int64_t *queue = calloc((size_t)blocks, sizeof *queue), *depth = calloc((size_t)blocks, sizeof *depth);
-  attn_status status =
-      edge && queue && depth ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a block graph");
+  bool global = e->view->pattern->global, *edge = region_zeros(e->memory, blocks * blocks, sizeof *edge);
+  int64_t *queue = region_zeros(e->memory, blocks, sizeof *queue),
+          *depth = region_zeros(e->memory, blocks, sizeof *depth);
+  attn_status status = region_status(e->memory, "for a block graph");
   for (int64_t head = 0; head < heads && !status; head++) {
     status = graph_build(e->view->pattern, e->problem, head, e->view->pattern->grain, blocks, edge);
     if (status) break;
@@ -32,9 +32,6 @@ static attn_status graph_judge(const evidence *e, int64_t blocks, outcome *worst
     else
       outcome_worsen(worst, (outcome){found < 0 ? (double)INFINITY : (double)found, bound, NULL});
   }
-  free(edge);
-  free(queue);
-  free(depth);
   return status;
 }
 

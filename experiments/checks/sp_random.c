@@ -122,23 +122,15 @@ static attn_status sets_make(const evidence *e, draw_sets *s) {
                                                                     (double)e->problem->n_kv + (double)all) >
                               overlap_work)
     s->blocks /= 2;
-  size_t sets = (size_t)(2 * s->heads * s->blocks);
-  s->sets = s->now = calloc(sets, sizeof *s->now);
-  s->ranks = calloc(sets * (size_t)s->most, sizeof *s->ranks);
-  s->lags = calloc((size_t)s->blocks, sizeof *s->lags);
-  s->offsets = calloc((size_t)(2 * s->blocks), sizeof *s->offsets);
-  if (!s->now || !s->ranks || !s->lags || !s->offsets)
-    return attn_fail(ATTN_ENOMEM, "no memory for the draws of a pattern");
+  const int64_t sets = 2 * s->heads * s->blocks;
+  s->sets = s->now = region_zeros(e->memory, sets, sizeof *s->now);
+  s->ranks = region_zeros(e->memory, sets * s->most, sizeof *s->ranks);
+  s->lags = region_zeros(e->memory, s->blocks, sizeof *s->lags);
+  s->offsets = region_zeros(e->memory, 2 * s->blocks, sizeof *s->offsets);
+  if (region_status(e->memory, "for the draws of a pattern")) return ATTN_ENOMEM;
   s->before = s->now + sets / 2;
-  for (size_t i = 0; i < sets; i++) s->now[i].ranks = s->ranks + i * (size_t)s->most;
+  for (int64_t i = 0; i < sets; i++) s->now[i].ranks = s->ranks + i * s->most;
   return ATTN_OK;
-}
-
-static void sets_free(draw_sets *s) {
-  free(s->sets);
-  free(s->ranks);
-  free(s->lags);
-  free(s->offsets);
 }
 
 /* The set of a block of queries, from a row in it. */
@@ -232,10 +224,9 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
     why = "the problem hides keys or has a sink: the mass of a row is not all its blocks'";
   if (why) return bound_not_applicable(bound, why);
   int64_t seed = (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), e->view->seed);
-  c.runs = calloc((size_t)pattern->max_runs, sizeof *c.runs);
-  c.inside = calloc((size_t)e->problem->n_kv, sizeof *c.inside);
-  attn_status status =
-      c.runs && c.inside ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the runs of a pattern");
+  c.runs = region_zeros(e->memory, pattern->max_runs, sizeof *c.runs);
+  c.inside = region_zeros(e->memory, e->problem->n_kv, sizeof *c.inside);
+  attn_status status = region_status(e->memory, "for the runs of a pattern");
   if (!status) status = sets_make(e, &c.sets);
   if (!status) {
     judge_rows(&c, pattern);
@@ -244,9 +235,6 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
   for (int64_t s = 1; s < SEEDS && !status; s++) status = judge_seed(&c, seed + s * SEED_STEP);
   const char *which = "";
   double apart = status ? 1 : overlap_p_value(&c.sets, &which);
-  free(c.runs);
-  free(c.inside);
-  sets_free(&c.sets);
   if (status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     return ATTN_OK;

@@ -115,28 +115,19 @@ static int64_t strays(const stack *s, int64_t position, int64_t layers) {
   return count;
 }
 
-static void *copied(const void *from, size_t bytes) {
-  void *out = malloc(bytes);
-  if (out) memcpy(out, from, bytes);
-  return out;
+static void *copied(region *to, const void *from, size_t bytes) {
+  void *out = region_take(to, 1, bytes);
+  return out ? memcpy(out, from, bytes) : NULL;
 }
 
 /* Queries are changed and fed only in a stack of several layers. */
 static attn_status layer_make(const evidence *e, bool several, layer *out) {
   const attn_problem *p = e->problem;
-  *out = (layer){.q = several ? copied(e->q, bytes_of(p, p->heads, p->n_q, p->d_qk)) : NULL,
-                 .k = copied(e->k, bytes_of(p, p->kv_heads, p->n_kv, p->d_qk)),
-                 .v = copied(e->v, bytes_of(p, p->kv_heads, p->n_kv, p->d_v)),
-                 .o = copied(e->o, bytes_of(p, p->heads, p->n_q, p->d_v))};
-  if ((out->q || !several) && out->k && out->v && out->o) return ATTN_OK;
-  return attn_fail(ATTN_ENOMEM, "no memory for the layers of a stack");
-}
-
-static void layer_free(layer *x) {
-  free(x->q);
-  free(x->k);
-  free(x->v);
-  free(x->o);
+  *out = (layer){.q = several ? copied(e->memory, e->q, bytes_of(p, p->heads, p->n_q, p->d_qk)) : NULL,
+                 .k = copied(e->memory, e->k, bytes_of(p, p->kv_heads, p->n_kv, p->d_qk)),
+                 .v = copied(e->memory, e->v, bytes_of(p, p->kv_heads, p->n_kv, p->d_v)),
+                 .o = copied(e->memory, e->o, bytes_of(p, p->heads, p->n_q, p->d_v))};
+  return region_status(e->memory, "for the layers of a stack");
 }
 
 static attn_status stack_run(stack *s, int64_t position, int64_t layers, result_bound *bound) {
@@ -163,36 +154,22 @@ static attn_status stack_run(stack *s, int64_t position, int64_t layers, result_
 
 static attn_status reach_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
-  size_t n = (size_t)p->n_kv;
   int64_t layers = p->n_q == p->n_kv && p->n_kv <= SMALL ? LAYERS : 1, position = -1;
   stack s = {.e = e,
-             .work = malloc(attn_plan_work_size(e->plan) + 1),
-             .runs = calloc((size_t)e->view->pattern->max_runs, sizeof *s.runs),
-             .before = calloc(n + 1, sizeof *s.before),
-             .now = calloc(n, sizeof *s.now),
-             .next = calloc(n, sizeof *s.next)};
-  attn_status status = s.work && s.runs && s.before && s.now && s.next
-                           ? ATTN_OK
-                           : attn_fail(ATTN_ENOMEM, "no memory for the reach of a pattern");
-  if (status) goto out;
+             .work = region_take(e->memory, 1, attn_plan_work_size(e->plan) + 1),
+             .runs = region_zeros(e->memory, e->view->pattern->max_runs, sizeof *s.runs),
+             .before = region_zeros(e->memory, p->n_kv + 1, sizeof *s.before),
+             .now = region_zeros(e->memory, p->n_kv, sizeof *s.now),
+             .next = region_zeros(e->memory, p->n_kv, sizeof *s.next)};
+  attn_status status = region_status(e->memory, "for the reach of a pattern");
+  if (status) return status;
   s.half = e->view->pattern->reach;
   position = position_choose(&s);
-  if (position < 0) {
-    bound_not_applicable(bound, "one layer carries every position that was drawn everywhere");
-    goto out;
-  }
+  if (position < 0)
+    return bound_not_applicable(bound, "one layer carries every position that was drawn everywhere");
   status = layer_make(e, layers > 1, &s.other);
   if (!status && layers > 1) status = layer_make(e, true, &s.own);
-  if (!status) status = stack_run(&s, position, layers, bound);
-out:
-  layer_free(&s.own);
-  layer_free(&s.other);
-  free(s.work);
-  free(s.runs);
-  free(s.before);
-  free(s.now);
-  free(s.next);
-  return status;
+  return status ? status : stack_run(&s, position, layers, bound);
 }
 
 const check check_sp6 = {

@@ -138,27 +138,24 @@ static attn_status support_evaluate(const evidence *e, result_bound *bound) {
   size_t k_bytes = lines * n * (size_t)p->d_qk * size, v_bytes = lines * n * (size_t)p->d_v * size;
   const double poisons[] = {attn_numbers[p->dtype].largest * 1e-8, (double)NAN};
   uint64_t rounds = p->n_kv <= SMALL ? 2 : 1;
-  poisoned s = {.k = malloc(k_bytes),
-                .v = malloc(v_bytes),
-                .o = malloc((size_t)(p->batch * p->heads * p->n_q * p->d_v) * size),
-                .work = malloc(attn_plan_work_size(e->plan) + 1),
-                .runs = calloc((size_t)visible_most_runs(e->view->pattern, p), sizeof *s.runs),
-                .keep = calloc(n, sizeof *s.keep),
-                .one = calloc(n, sizeof *s.one),
-                .row = calloc(lines, sizeof *s.row)};
-  attn_status status = ATTN_OK;
+  poisoned s = {.k = region_take(e->memory, 1, k_bytes),
+                .v = region_take(e->memory, 1, v_bytes),
+                .o = region_take(e->memory, p->batch * p->heads * p->n_q * p->d_v, size),
+                .work = region_take(e->memory, 1, attn_plan_work_size(e->plan) + 1),
+                .runs = region_zeros(e->memory, visible_most_runs(e->view->pattern, p), sizeof *s.runs),
+                .keep = region_zeros(e->memory, (int64_t)n, sizeof *s.keep),
+                .one = region_zeros(e->memory, (int64_t)n, sizeof *s.one),
+                .row = region_zeros(e->memory, (int64_t)lines, sizeof *s.row)};
+  attn_status status = region_status(e->memory, "to poison keys and values");
   int64_t changed = 0, runs = 0, wrong = 0;
   bool known = e->view->pattern->sees;
-  if (!s.k || !s.v || !s.o || !s.work || !s.runs || !s.keep || !s.one || !s.row) {
-    status = attn_fail(ATTN_ENOMEM, "no memory to poison keys and values");
-    goto out;
-  }
+  if (status) return status;
   for (uint64_t round = 0; round < 2 * rounds; round++) {
     memcpy(s.k, e->k, k_bytes);
     memcpy(s.v, e->v, v_bytes);
     if (!poison_lines(e, &s, round / 2, poisons[round % 2])) continue;
     status = attn_plan_execute(e->plan, e->q, s.k, s.v, e->kv_len, s.o, s.work);
-    if (status) goto out;
+    if (status) return status;
     changed += rows_changed(e, &s);
     runs++;
   }
@@ -172,16 +169,7 @@ static attn_status support_evaluate(const evidence *e, result_bound *bound) {
               (long long)changed, (long long)wrong);
   else if (!known)
     stated_demand(e, bound);
-out:
-  free(s.k);
-  free(s.v);
-  free(s.o);
-  free(s.work);
-  free(s.runs);
-  free(s.keep);
-  free(s.one);
-  free(s.row);
-  return status;
+  return ATTN_OK;
 }
 
 const check check_sp0 = {

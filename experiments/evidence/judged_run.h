@@ -6,6 +6,7 @@
 #include "attn_variant.h"
 #include "experiments/reference/exact.h"
 #include "experiments/results/bound.h"
+#include "experiments/support/region.h"
 
 /* A run as its judges see it. Q, K, V, O are contiguous [batch, heads, n, d] in problem->dtype. */
 typedef struct evidence {
@@ -20,6 +21,7 @@ typedef struct evidence {
   const exact_rows *exact;
   uint64_t seed;             /* for a check's own draws */
   struct block_cache *cache; /* the block's: results that the judges of several variants share */
+  region *memory;            /* of a check, while it is evaluated: what it takes is released behind it */
 } evidence;
 
 /* NULL if there is no memory. */

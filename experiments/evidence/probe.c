@@ -150,6 +150,7 @@ static attn_status probe_make(const evidence *e, const probe_choice *choice, pro
   if (!status) status = attn_problem_resolve(to);
   if (status) return status;
   p->e = *e;
+  p->e.memory = NULL; /* the probe outlives the check that asked for it first */
   p->e.plan = p->plan;
   p->e.problem = to;
   p->e.view = &p->view;

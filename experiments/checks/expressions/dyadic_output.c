@@ -74,14 +74,12 @@ static attn_status dyadic_evaluate(const evidence *e, result_bound *bound) {
   const double u = attn_numbers[p->dtype].unit;
   joined j = {.e = e,
               .x = e->view->expression,
-              .lse = calloc((size_t)rows, sizeof *j.lse),
-              .o = calloc((size_t)(rows * p->d_v), sizeof *j.o),
-              .size = calloc((size_t)(rows * p->d_v), sizeof *j.size),
+              .lse = region_zeros(e->memory, rows, sizeof *j.lse),
+              .o = region_zeros(e->memory, rows * p->d_v, sizeof *j.o),
+              .size = region_zeros(e->memory, rows * p->d_v, sizeof *j.size),
               .offset = p->n_kv > p->n_q ? attn_problem_position(p, 0) : 0};
   part_finding found = {0, 0};
-  attn_status status = j.lse && j.o && j.size
-                           ? ATTN_OK
-                           : attn_fail(ATTN_ENOMEM, "no memory for the parts of %s", attn_plan_spec(e->plan));
+  attn_status status = region_status(e->memory, "for the parts of a dyadic expression");
   for (int64_t r = 0; r < rows && !status; r++) j.lse[r] = -(double)INFINITY;
   if (!status) status = add_causal(&j, 0, p->n_kv, 1);
   /* A join rounds the two products, their sum and the result; weights are exponentials of log-sum-exps that
@@ -90,9 +88,6 @@ static attn_status dyadic_evaluate(const evidence *e, result_bound *bound) {
   for (int64_t x = 0; x < rows * p->d_v && !status; x++)
     part_compare(&found, e, x, j.o[x], relative * j.size[x] + attn_numbers[p->dtype].subnormal);
   if (!status) status = part_settle(&found, e, bound);
-  free(j.lse);
-  free(j.o);
-  free(j.size);
   return status;
 }
 

@@ -24,12 +24,11 @@ static attn_status sum_evaluate(const evidence *e, result_bound *bound) {
   const attn_expression *sum = e->view->expression;
   const int64_t count = p->batch * p->heads * p->n_q * p->d_v;
   const attn_number *number = &attn_numbers[p->dtype];
-  double *want = calloc((size_t)count, sizeof *want), *size = calloc((size_t)count, sizeof *size);
-  void *o = malloc((size_t)count * attn_dtype_size(p->dtype));
+  double *want = region_zeros(e->memory, count, sizeof *want),
+         *size = region_zeros(e->memory, count, sizeof *size);
+  void *o = region_take(e->memory, count, attn_dtype_size(p->dtype));
   part_finding found = {0, 0};
-  attn_status status = want && size && o
-                           ? ATTN_OK
-                           : attn_fail(ATTN_ENOMEM, "no memory for the terms of %s", attn_plan_spec(e->plan));
+  attn_status status = region_status(e->memory, "for the terms of a sum");
   for (int64_t t = 0; t < sum->count && !status; t++)
     status = add_term(e, sum->terms[t], count, o, want, size);
   /* A gate, a product and a sum for each term, here and there; subnormal results lose half their least
@@ -39,9 +38,6 @@ static attn_status sum_evaluate(const evidence *e, result_bound *bound) {
       part_compare(&found, e, x, want[x],
                    4 * (double)sum->count * (number->unit * size[x] + number->subnormal));
   if (!status) status = part_settle(&found, e, bound);
-  free(want);
-  free(size);
-  free(o);
   return status;
 }
 

@@ -58,16 +58,14 @@ static attn_status weights_judge(const evidence *e, int64_t r, result_bound *bou
   const int64_t n = shape.count;
   const bool best = e->view->low_rank && e->view->low_rank->best;
   const spectrum_entry *exact;
-  double *implied = malloc((size_t)(n * n) * sizeof *implied), error = 0, size = 0, off = 0;
-  attn_status status = implied ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the weights of a method");
+  double *implied = region_take(e->memory, n * n, sizeof *implied), error = 0, size = 0, off = 0;
+  attn_status status = region_status(e->memory, "for the weights of a method");
   if (!status) status = block_implied(e, shape, implied);
-  if (status == ATTN_EINVAL || status == ATTN_EUNSUPPORTED) {
-    status = bound_not_applicable(bound, attn_last_error());
-    goto out;
-  }
+  if (status == ATTN_EINVAL || status == ATTN_EUNSUPPORTED)
+    return bound_not_applicable(bound, attn_last_error());
   if (!status) status = block_exact(e, shape, &exact);
-  if (status == ATTN_ENUMERIC) status = bound_uncertifiable(bound, "the exact weights are not finite");
-  if (status || bound->verdict == VERDICT_UNCERTIFIABLE) goto out;
+  if (status == ATTN_ENUMERIC) return bound_uncertifiable(bound, "the exact weights are not finite");
+  if (status) return status;
   for (int64_t i = 0; i < n * n; i++) {
     const double diff = exact->block[i] - implied[i];
     error += diff * diff;
@@ -75,10 +73,7 @@ static attn_status weights_judge(const evidence *e, int64_t r, result_bound *bou
   }
   const double tail = tail_of(exact->squares, r, n, size, &off),
                far = sqrt(tail + off) + made_to((double)n, size);
-  status = best_settle(tail - off, error, far * far, best, tail, bound);
-out:
-  free(implied);
-  return status;
+  return best_settle(tail - off, error, far * far, best, tail, bound);
 }
 
 static attn_status weights_evaluate(const evidence *e, result_bound *bound) {
@@ -111,27 +106,23 @@ static void scores_of(const evidence *e, int64_t n, double *x, double *centred, 
   }
 }
 
-static attn_status squares_of(const double *x, int64_t n, double *squares) {
-  const double **rows = malloc((size_t)n * sizeof *rows);
-  if (!rows) return attn_fail(ATTN_ENOMEM, "no memory for a spectrum");
+static attn_status squares_of(region *memory, const double *x, int64_t n, double *squares) {
+  const double **rows = region_take(memory, n, sizeof *rows);
+  if (region_status(memory, "for a spectrum")) return ATTN_ENOMEM;
   for (int64_t i = 0; i < n; i++) rows[i] = x + i * n;
-  const attn_status status = spectrum_squares(rows, n, n, squares);
-  free(rows);
-  return status;
+  return spectrum_squares(rows, n, n, squares);
 }
 
 static attn_status scores_judge(const evidence *e, int64_t r, result_bound *bound) {
   const block_shape shape = shape_of(e->problem);
   const int64_t n = shape.count;
-  double *room = malloc((size_t)(3 * n * n + n) * sizeof *room), size = 0, error = 0, off = 0;
-  if (!room) return attn_fail(ATTN_ENOMEM, "no memory for scores");
+  double *room = region_take(e->memory, 3 * n * n + n, sizeof *room), size = 0, error = 0, off = 0;
+  if (region_status(e->memory, "for scores")) return ATTN_ENOMEM;
   double *x = room, *centred = x + n * n, *implied = centred + n * n, *squares = implied + n * n;
   attn_status status = block_implied(e, shape, implied);
-  if (status == ATTN_EINVAL || status == ATTN_EUNSUPPORTED) {
-    status = bound_not_applicable(bound, attn_last_error());
-    goto out;
-  }
-  if (status) goto out;
+  if (status == ATTN_EINVAL || status == ATTN_EUNSUPPORTED)
+    return bound_not_applicable(bound, attn_last_error());
+  if (status) return status;
   scores_of(e, n, x, centred, &size);
   for (int64_t i = 0; i < n; i++) {
     double mean = 0;
@@ -141,23 +132,17 @@ static attn_status scores_judge(const evidence *e, int64_t r, result_bound *boun
       error += diff * diff;
     }
   }
-  if (!isfinite(error)) {
-    status =
-        bound_uncertifiable(bound, "weights of 0 or that are not finite: their logarithms tell no scores");
-    goto out;
-  }
-  status = squares_of(centred, n, squares);
+  if (!isfinite(error))
+    return bound_uncertifiable(bound, "weights of 0 or that are not finite: their logarithms tell no scores");
+  status = squares_of(e->memory, centred, n, squares);
   const double least = status ? 0 : tail_of(squares, r, n, size, &off) - off;
-  if (!status) status = squares_of(x, n, squares);
-  if (status == ATTN_ENUMERIC) status = bound_uncertifiable(bound, "the scores are not finite");
-  if (status || bound->verdict == VERDICT_UNCERTIFIABLE) goto out;
+  if (!status) status = squares_of(e->memory, x, n, squares);
+  if (status == ATTN_ENUMERIC) return bound_uncertifiable(bound, "the scores are not finite");
+  if (status) return status;
   const double tail = tail_of(squares, r, n, size, &off),
                far = sqrt(tail + off) + made_to((double)n, size) +
                      (double)n * gamma_of(4 * n, 0x1p-53); /* of exponentials and logarithms */
-  status = best_settle(least, error, far * far, true, tail, bound);
-out:
-  free(room);
-  return status;
+  return best_settle(least, error, far * far, true, tail, bound);
 }
 
 static attn_status scores_evaluate(const evidence *e, result_bound *bound) {

@@ -96,18 +96,13 @@ attn_status block_implied(const evidence *e, block_shape shape, double *out) {
   x.d_v = count;
   attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
   attn_plan *plan = NULL;
-  double *q = malloc((size_t)(count * x.d_qk) * sizeof *q),
-         *k = malloc((size_t)(x.n_kv * x.d_qk) * sizeof *k);
-  double *v = calloc((size_t)(x.n_kv * count), sizeof *v);
-  void *work = NULL;
-  attn_status status = q && k && v
-                           ? attn_plan_create_spec(&plan, &x, attn_plan_parsed_spec(e->plan), &options)
-                           : attn_fail(ATTN_ENOMEM, "no memory to read weights off");
-  if (!status) {
-    work = malloc(attn_plan_work_size(plan) + 1);
-    if (!work) status = attn_fail(ATTN_ENOMEM, "no memory to read weights off");
-  }
-  if (!status) {
+  attn_status status = attn_plan_create_spec(&plan, &x, attn_plan_parsed_spec(e->plan), &options);
+  if (status) return status;
+  double *q = region_take(e->memory, count * x.d_qk, sizeof *q),
+         *k = region_take(e->memory, x.n_kv * x.d_qk, sizeof *k),
+         *v = region_zeros(e->memory, x.n_kv * count, sizeof *v);
+  void *work = region_take(e->memory, 1, attn_plan_work_size(plan) + 1);
+  if (!(status = region_status(e->memory, "to read weights off"))) {
     for (int64_t t = 0; t < count; t++) {
       row_widen(e->q, e->problem->dtype, place(t, count, shape.n_q) * x.d_qk, x.d_qk, q + t * x.d_qk);
       v[place(t, count, x.n_kv) * count + t] = 1;
@@ -116,9 +111,5 @@ attn_status block_implied(const evidence *e, block_shape shape, double *out) {
     status = attn_plan_execute(plan, q, k, v, &keys, out, work);
   }
   attn_plan_destroy(plan);
-  free(q);
-  free(k);
-  free(v);
-  free(work);
   return status;
 }

@@ -55,8 +55,8 @@ static double square_of(const double *x, int64_t n) {
 static attn_status largest_score(const evidence *e, attn_side with, int64_t n, double *score) {
   const attn_problem *p = e->problem;
   const void *const from[] = {e->q, with == ATTN_KEY ? e->k : e->q};
-  double *row = malloc((size_t)p->d_qk * sizeof *row);
-  if (!row) return attn_fail(ATTN_ENOMEM, "no memory for a row");
+  double *row = region_take(e->memory, p->d_qk, sizeof *row);
+  if (region_status(e->memory, "for a row")) return ATTN_ENOMEM;
   *score = fabs(p->scale);
   for (int s = 0; s < 2; s++) {
     double most = 0;
@@ -66,7 +66,6 @@ static attn_status largest_score(const evidence *e, attn_side with, int64_t n, d
     }
     *score *= sqrt(most);
   }
-  free(row);
   return ATTN_OK;
 }
 
@@ -84,8 +83,8 @@ static attn_status square_make(const evidence *e, square *out, result_bound *bou
   attn_status status = block_exact(e, shape, &exact);
   if (status == ATTN_ENUMERIC) return bound_uncertifiable(bound, "the weights of landmarks are not finite");
   if (status) return status;
-  out->a = malloc((size_t)(2 * n * n) * sizeof *out->a);
-  if (!out->a) return attn_fail(ATTN_ENOMEM, "no memory for the weights of landmarks");
+  out->a = region_take(e->memory, 2 * n * n, sizeof *out->a);
+  if (region_status(e->memory, "for the weights of landmarks")) return ATTN_ENOMEM;
   out->w = out->a + n * n;
   for (int64_t i = 0; i < n * n; i++) out->a[i] = exact->block[i];
   status = block_implied(e, shape, out->w);
@@ -112,10 +111,11 @@ static void along(const double *u, const double *a, int64_t n, double *to) {
 }
 
 /* |A - W - R_t A|_F, R_t from the eigenvalues of A A^T; *growth: the largest z_t. */
-static attn_status residual_error(const square *x, int64_t steps, double *error, double *growth) {
+static attn_status residual_error(region *memory, const square *x, int64_t steps, double *error,
+                                  double *growth) {
   const int64_t n = x->n;
-  double *room = malloc((size_t)(2 * n * n + 5 * n) * sizeof *room);
-  if (!room) return attn_fail(ATTN_ENOMEM, "no memory for a residual");
+  double *room = region_take(memory, 2 * n * n + 5 * n, sizeof *room);
+  if (region_status(memory, "for a residual")) return ATTN_ENOMEM;
   double *gram = room, *vectors = gram + n * n, *values = vectors + n * n, *scratch = values + n,
          *exact = scratch + 2 * n, *given = exact + n,
          by = largest_sum(x->a, n, true) * largest_sum(x->a, n, false);
@@ -144,7 +144,6 @@ static attn_status residual_error(const square *x, int64_t steps, double *error,
     }
   }
   *error = sqrt(*error);
-  free(room);
   return status;
 }
 
@@ -153,7 +152,7 @@ static attn_status newton_evaluate(const evidence *e, result_bound *bound) {
   square x;
   double error = 0, growth = 0;
   attn_status status = square_make(e, &x, bound);
-  if (!status && x.n) status = residual_error(&x, law->iterations, &error, &growth);
+  if (!status && x.n) status = residual_error(e->memory, &x, law->iterations, &error, &growth);
   if (!status && x.n) {
     const double n = (double)x.n, size = square_of(x.a, x.n * x.n),
                  room = 64 * n * 0x1p-53 * (1 + x.score) * (double)(1 + law->iterations) *
@@ -165,7 +164,6 @@ static attn_status newton_evaluate(const evidence *e, result_bound *bound) {
     else
       bound_hard(bound, error, room);
   }
-  free(x.a);
   return status;
 }
 
@@ -189,7 +187,6 @@ static attn_status inverse_evaluate(const evidence *e, result_bound *bound) {
     else
       bound_hard(bound, sqrt(error), sqrt(n) * law->rcond * norm + rounding);
   }
-  free(x.a);
   return status;
 }
 
@@ -206,8 +203,8 @@ static attn_status chain_evaluate(const evidence *e, result_bound *bound) {
   if (n > KEYS) n = KEYS;
   if (n < 1) return bound_not_applicable(bound, "no keys");
   const int64_t m = law->rank < n ? law->rank : n;
-  double *room = malloc((size_t)(2 * n * d + m * d + 3 * n * n) * sizeof *room), off = 0;
-  if (!room) return attn_fail(ATTN_ENOMEM, "no memory for the weights of landmarks");
+  double *room = region_take(e->memory, 2 * n * d + m * d + 3 * n * n, sizeof *room), off = 0;
+  if (region_status(e->memory, "for the weights of landmarks")) return ATTN_ENOMEM;
   double *q = room, *k = q + n * d, *ql = k + n * d, *w = ql + m * d, *f = w + n * n, *b = f + n * n;
   attn_status status = block_implied(e, (block_shape){n, n, n}, w);
   row_widen(e->q, p->dtype, 0, n * d, q);
@@ -236,7 +233,6 @@ static attn_status chain_evaluate(const evidence *e, result_bound *bound) {
   else if (!status)
     /* Weights are at most 1: of both, errors of the scores, the exponentials, and sums over m, n and d. */
     bound_hard(bound, off, 8 * gamma_of(n + m + 4 * d + 64, 0x1p-53) * (1 + largest));
-  free(room);
   return status;
 }
 

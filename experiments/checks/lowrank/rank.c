@@ -22,31 +22,22 @@ static const int64_t work_max = INT64_C(1) << 31; /* multiply-adds of reading W 
 static attn_status rank_judge(const evidence *e, int64_t k, int64_t count, result_bound *bound) {
   const block_shape shape = {e->problem->n_q, e->problem->n_kv, count};
   const spectrum_entry *exact;
-  double *implied = malloc((size_t)(count * count) * sizeof *implied), error = 0, size = 0, tail = 0;
-  attn_status status = implied ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the weights of a method");
+  double *implied = region_take(e->memory, count * count, sizeof *implied), error = 0, size = 0, tail = 0;
+  attn_status status = region_status(e->memory, "for the weights of a method");
   if (!status) status = block_exact(e, shape, &exact);
-  if (status == ATTN_ENUMERIC) {
-    bound_uncertifiable(bound, "the exact weights are not finite");
-    status = ATTN_OK;
-    goto out;
-  }
+  if (status == ATTN_ENUMERIC) return bound_uncertifiable(bound, "the exact weights are not finite");
   if (!status) status = block_implied(e, shape, implied);
-  if (status) goto out;
+  if (status) return status;
   for (int64_t i = 0; i < count * count; i++) {
     double diff = exact->block[i] - implied[i];
     error += diff * diff;
     size += exact->block[i] * exact->block[i];
   }
-  if (!isfinite(
-          error)) { /* a denominator of 0, weights beyond the range: FP-6 and the run's own output tell */
-    bound_uncertifiable(bound, "the method's weights are not finite");
-    goto out;
-  }
+  if (!isfinite(error)) /* a denominator of 0, weights beyond the range: FP-6 and the run's output tell */
+    return bound_uncertifiable(bound, "the method's weights are not finite");
   for (int64_t j = k; j < count; j++) tail += exact->squares[j] - spectrum_error(count, count, size);
   bound_hard(bound, fmax(tail, 0), error);
-out:
-  free(implied);
-  return status;
+  return ATTN_OK;
 }
 
 static attn_status rank_evaluate(const evidence *e, result_bound *bound) {

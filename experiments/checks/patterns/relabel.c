@@ -55,21 +55,19 @@ static void permute(attn_rng *rng, int64_t count, int64_t *to) {
 }
 
 /* The edges of every row; padding keeps its numbers. s: room for a row. */
-static attn_status write_edges(renamed *x, row_space *s) {
+static attn_status write_edges(region *memory, renamed *x, row_space *s) {
   const attn_problem *p = &x->p->problem;
   const int64_t n = p->n_kv;
-  int64_t *row = malloc((size_t)p->n_q * sizeof *row), room = 0, total = 0;
-  bool *marks = malloc((size_t)n);
-  attn_status status =
-      row && marks ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the numbers of a graph");
-  for (int64_t i = 0; i < p->n_q && !status; i++) row[x->query[i]] = i;
-  for (int64_t to = 0; to < p->n_q && !status; to++) {
+  int64_t *row = region_take(memory, p->n_q, sizeof *row), room = 0, total = 0;
+  bool *marks = region_take(memory, n, sizeof *marks);
+  if (region_status(memory, "for the numbers of a graph")) return ATTN_ENOMEM;
+  for (int64_t i = 0; i < p->n_q; i++) row[x->query[i]] = i;
+  for (int64_t to = 0; to < p->n_q; to++) {
     row_support(&x->p->head, seen_of(&x->p->seen, 0), row[to], s);
     if (total + s->count > room) {
       room = 2 * (total + s->count);
       int64_t *more = realloc(x->edges, (size_t)room * sizeof *more);
-      if (!more) status = attn_fail(ATTN_ENOMEM, "no memory for the edges of a graph");
-      if (!more) break;
+      if (!more) return attn_fail(ATTN_ENOMEM, "no memory for the edges of a graph");
       x->edges = more;
     }
     memset(marks, 0, (size_t)n);
@@ -79,9 +77,7 @@ static attn_status write_edges(renamed *x, row_space *s) {
     x->begin[to + 1] = total;
     if (s->count > x->graph.max_runs) x->graph.max_runs = s->count;
   }
-  free(row);
-  free(marks);
-  return status;
+  return ATTN_OK;
 }
 
 static void gather(const void *from, const int64_t *to, int64_t rows, size_t bytes, void *out) {
@@ -92,20 +88,19 @@ static void gather(const void *from, const int64_t *to, int64_t rows, size_t byt
 static attn_status make(const evidence *e, const probe *p, renamed *x) {
   const attn_problem *from = &p->problem;
   const size_t size = attn_dtype_size(from->dtype), wide = (size_t)from->d_qk * size,
-               out = (size_t)from->d_v * size, n_q = (size_t)from->n_q, n_kv = (size_t)from->n_kv;
+               out = (size_t)from->d_v * size;
+  const int64_t n_q = from->n_q, n_kv = from->n_kv;
   row_space s = {0};
   attn_rng rng;
   attn_rng_init(&rng, e->seed, purpose_numbers, 0);
-  x->query = malloc(n_q * sizeof *x->query);
-  x->key = malloc(n_kv * sizeof *x->key);
-  x->begin = calloc(n_q + 1, sizeof *x->begin);
-  x->edges = malloc(sizeof *x->edges);
-  x->q = malloc(n_q * wide);
-  x->k = malloc(n_kv * wide);
-  x->v = malloc(n_kv * out);
-  x->o = malloc(n_q * out);
-  if (!x->query || !x->key || !x->begin || !x->edges || !x->q || !x->k || !x->v || !x->o)
-    return attn_fail(ATTN_ENOMEM, "no memory for a graph of %lld nodes", (long long)from->n_kv);
+  x->query = region_take(e->memory, n_q, sizeof *x->query);
+  x->key = region_take(e->memory, n_kv, sizeof *x->key);
+  x->begin = region_zeros(e->memory, n_q + 1, sizeof *x->begin);
+  x->q = region_take(e->memory, n_q, wide);
+  x->k = region_take(e->memory, n_kv, wide);
+  x->v = region_take(e->memory, n_kv, out);
+  x->o = region_take(e->memory, n_q, out);
+  if (region_status(e->memory, "for the nodes of a graph")) return ATTN_ENOMEM;
   for (int64_t j = 0; j < from->n_kv; j++) x->key[j] = j;
   permute(&rng, from->n_q, x->query);
   permute(&rng, p->head.keys, x->key);
@@ -114,7 +109,7 @@ static attn_status make(const evidence *e, const probe *p, renamed *x) {
   gather(p->v, x->key, from->n_kv, out, x->v);
   x->graph = (attn_pattern){.state = x, .row = row_of, .max_runs = 1};
   attn_status status = probe_space(p, &s);
-  if (!status) status = write_edges(x, &s);
+  if (!status) status = write_edges(e->memory, x, &s);
   row_space_free(&s);
   return status;
 }
@@ -128,8 +123,8 @@ static attn_status execute(const evidence *e, const probe *p, renamed *x) {
   attn_status status = attn_plan_create(&x->plan, &to, "tiled:path=fma", &options);
   if (!status) status = attn_plan_inspect(x->plan, &x->view);
   if (status) return status;
-  x->work = malloc(attn_plan_work_size(x->plan) + 1);
-  if (!x->work) return attn_fail(ATTN_ENOMEM, "no memory to run a graph");
+  x->work = region_take(e->memory, 1, attn_plan_work_size(x->plan) + 1);
+  if (region_status(e->memory, "to run a graph")) return ATTN_ENOMEM;
   return attn_plan_execute(x->plan, x->q, x->k, x->v, p->e.kv_len, x->o, x->work);
 }
 
@@ -164,15 +159,7 @@ static attn_status relabel_evaluate(const evidence *e, result_bound *bound) {
   for (int64_t r = 0; !status && r < count; r++) outcome_worsen(&worst, x.found[r]);
   if (!status) status = outcome_to_verdict(&worst, bound);
   attn_plan_destroy(x.plan);
-  free(x.query);
-  free(x.key);
-  free(x.begin);
   free(x.edges);
-  free(x.q);
-  free(x.k);
-  free(x.v);
-  free(x.o);
-  free(x.work);
   return status;
 }
 

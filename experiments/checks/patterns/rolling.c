@@ -72,11 +72,10 @@ static attn_status rolling_evaluate(const evidence *e, result_bound *bound) {
     return bound_not_applicable(bound, "not causal: a cache grows with the queries that decode");
   int64_t rows[POSITIONS] = {0}, count = queries < POSITIONS ? queries : POSITIONS;
   cache_walk w = {.e = e,
-                  .runs = calloc((size_t)pattern->max_runs, sizeof *w.runs),
-                  .own = calloc((size_t)p->n_kv, 1),
-                  .before = calloc((size_t)p->n_kv, 1)};
-  attn_status status =
-      w.runs && w.own && w.before ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the keys of a query");
+                  .runs = region_zeros(e->memory, pattern->max_runs, sizeof *w.runs),
+                  .own = region_zeros(e->memory, p->n_kv, 1),
+                  .before = region_zeros(e->memory, p->n_kv, 1)};
+  attn_status status = region_status(e->memory, "for the keys of a query");
   attn_rng rng;
   attn_rng_init(&rng, e->seed, purpose_positions, 0);
   rows_spread(&rng, queries, count, rows);
@@ -84,9 +83,6 @@ static attn_status rolling_evaluate(const evidence *e, result_bound *bound) {
   for (; !status && w.head < heads; w.head++)
     for (int64_t r = 0; r < count; r++) judge_position(&w, hidden + rows[r], bound);
   if (!status && w.wrong) status = bound_hard(bound, (double)w.wrong, 0);
-  free(w.runs);
-  free(w.own);
-  free(w.before);
   return status;
 }
 

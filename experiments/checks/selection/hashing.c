@@ -71,26 +71,16 @@ static attn_status make(const evidence *e, hash_case *c) {
   c->seeds = (int64_t)fmin(fmin(ceil(PAIRS / (double)c->pairs), SEEDS_MAX),
                            fmax(work / (double)(x->hashes * x->buckets / 2 * d), 1));
   for (int i = 0; i < ANGLES; i++) c->angle[i] = collision_angle((i + 1) / 4.0, x->buckets, x->hashes);
-  const size_t size = attn_dtype_size(c->p.dtype), pairs = (size_t)c->pairs, keys = (size_t)c->p.n_kv;
-  c->basis = malloc((size_t)(d * d) * sizeof *c->basis);
-  c->q = calloc(pairs * (size_t)d, size);
-  c->k = calloc(keys * (size_t)d, size);
-  c->rows = malloc(pairs * sizeof *c->rows);
-  c->counts = malloc(pairs * sizeof *c->counts);
-  if (!c->basis || !c->q || !c->k || !c->rows || !c->counts)
-    return attn_fail(ATTN_ENOMEM, "no memory for the hashes of a selector");
+  const size_t size = attn_dtype_size(c->p.dtype);
+  c->basis = region_take(e->memory, d * d, sizeof *c->basis);
+  c->q = region_zeros(e->memory, c->pairs * d, size);
+  c->k = region_zeros(e->memory, c->p.n_kv * d, size);
+  c->rows = region_take(e->memory, c->pairs, sizeof *c->rows);
+  c->counts = region_take(e->memory, c->pairs, sizeof *c->counts);
+  if (region_status(e->memory, "for the hashes of a selector")) return ATTN_ENOMEM;
   for (int64_t a = 0; a < c->pairs; a++) c->rows[a] = a;
   turn(c->basis, d, e->seed);
   return ATTN_OK;
-}
-
-static void unmake(hash_case *c) {
-  free(c->basis);
-  free(c->q);
-  free(c->k);
-  free(c->rows);
-  free(c->counts);
-  free(c->runs);
 }
 
 static bool meets(const hash_case *c, const attn_selector *x, int64_t a) {
@@ -171,7 +161,7 @@ static attn_status evaluate(const evidence *e, result_bound *bound) {
     status = bound_not_applicable(bound, "every key near a query is always taken");
   else if (!status)
     judge(&c, bound);
-  unmake(&c);
+  free(c.runs);
   return status;
 }
 

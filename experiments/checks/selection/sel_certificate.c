@@ -115,8 +115,8 @@ static attn_status certificate_evaluate(const evidence *e, result_bound *bound) 
   double left_out = 0, certified = 0, rows = 0;
   certificate_walk w = {
       .call = {.context = attn_plan_context(e->plan), .q = e->q, .k = e->k, .v = e->v, .kv_len = e->kv_len},
-      .left_out = malloc((size_t)(2 * judged) * sizeof *w.left_out + 1)};
-  if (!w.left_out) return attn_fail(ATTN_ENOMEM, "no memory for what pages certify");
+      .left_out = region_take(e->memory, 2 * judged, sizeof *w.left_out)};
+  if (region_status(e->memory, "for what pages certify")) return ATTN_ENOMEM;
   w.certified = w.left_out + judged;
   for (int64_t r = 0; r < judged; r++) w.certified[r] = (double)NAN;
   const attn_status status = picks_check(e, ROWS, judge_row, &w, bound);
@@ -126,7 +126,6 @@ static attn_status certificate_evaluate(const evidence *e, result_bound *bound) 
       certified += w.certified[r];
       rows++;
     }
-  free(w.left_out);
   if (!status && bound->verdict == VERDICT_PASS && rows > 0)
     bound_say(bound, "on average %.3g of a row is left out, and %.3g is certified", left_out / rows,
               certified / rows);

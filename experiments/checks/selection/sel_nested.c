@@ -45,15 +45,15 @@ static attn_status nested_evaluate(const evidence *e, result_bound *bound) {
   seen_keys larger = {.pattern = NULL};
   attn_status status = plan_larger(e, bound, &plan, &view);
   if (status || !plan) return status;
-  bool *take = calloc((size_t)x->judged + 1, sizeof *take);
-  status = take ? facts_seen(e, &own, &place) : attn_fail(ATTN_ENOMEM, "no memory for the rows of a check");
+  bool *take = region_zeros(e->memory, x->judged, sizeof *take);
+  status = region_status(e->memory, "for the rows of a check");
+  if (!status) status = facts_seen(e, &own, &place);
   for (int64_t r = 0; !status && r < x->judged; r++) take[r] = place[r] >= 0;
   if (!status)
     status =
         seen_make(&(seen_run){plan, &view, e->q, e->k, e->v, e->kv_len}, x->rows, take, x->judged, &larger);
   if (!status) status = picks_check(e, 0, judge_nested, &larger, bound);
   seen_free(&larger);
-  free(take);
   attn_plan_destroy(plan);
   return status;
 }

@@ -90,9 +90,9 @@ static attn_status proxy_evaluate(const evidence *e, result_bound *bound) {
   const int64_t judged = e->exact->judged;
   proxy_walk w = {
       .call = {.context = attn_plan_context(e->plan), .q = e->q, .k = e->k, .v = e->v, .kv_len = e->kv_len},
-      .decided = malloc((size_t)judged * sizeof *w.decided + 1)};
+      .decided = region_take(e->memory, judged, sizeof *w.decided)};
   double sum = 0, rows = 0;
-  if (!w.decided) return attn_fail(ATTN_ENOMEM, "no memory for what a proxy decides");
+  if (region_status(e->memory, "for what a proxy decides")) return ATTN_ENOMEM;
   for (int64_t r = 0; r < judged; r++) w.decided[r] = (double)NAN;
   const attn_status status = picks_check(e, ROWS, judge_row, &w, bound);
   for (int64_t r = 0; r < judged; r++)
@@ -100,7 +100,6 @@ static attn_status proxy_evaluate(const evidence *e, result_bound *bound) {
       sum += w.decided[r];
       rows++;
     }
-  free(w.decided);
   if (!status && bound->verdict == VERDICT_PASS && rows > 0 && !transform_any(e->problem))
     bound_say(bound, "proves %.3g %% of what is ranked not to be among the best", 100 * sum / rows);
   return status;

@@ -134,18 +134,17 @@ static attn_status poison(const evidence *e, poisoned *s, int64_t *changed, int6
 
 static attn_status poison_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
-  const size_t size = attn_dtype_size(p->dtype), lines = (size_t)(p->batch * p->kv_heads),
-               n = (size_t)p->n_kv;
+  const size_t size = attn_dtype_size(p->dtype);
+  const int64_t keys = p->batch * p->kv_heads * p->n_kv;
   int64_t changed = 0, first = 0, spared = 0;
-  poisoned s = {.k = malloc(lines * n * (size_t)p->d_qk * size),
-                .v = malloc(lines * n * (size_t)p->d_v * size),
-                .o = malloc((size_t)(p->batch * p->heads * p->n_q * p->d_v) * size),
-                .work = malloc(attn_plan_work_size(e->plan) + 1),
-                .keep = malloc(n * sizeof *s.keep),
-                .rows = malloc((size_t)(p->batch * p->heads) * sizeof *s.rows)};
-  attn_status status = s.k && s.v && s.o && s.work && s.keep && s.rows
-                           ? poison(e, &s, &changed, &first, &spared)
-                           : attn_fail(ATTN_ENOMEM, "no memory to poison keys and values");
+  poisoned s = {.k = region_take(e->memory, keys * p->d_qk, size),
+                .v = region_take(e->memory, keys * p->d_v, size),
+                .o = region_take(e->memory, p->batch * p->heads * p->n_q * p->d_v, size),
+                .work = region_take(e->memory, 1, attn_plan_work_size(e->plan) + 1),
+                .keep = region_take(e->memory, p->n_kv, sizeof *s.keep),
+                .rows = region_take(e->memory, p->batch * p->heads, sizeof *s.rows)};
+  attn_status status = region_status(e->memory, "to poison keys and values");
+  if (!status) status = poison(e, &s, &changed, &first, &spared);
   if (!status && changed) {
     bound_hard(bound, (double)changed, 0);
     bound_say(bound,
@@ -154,12 +153,6 @@ static attn_status poison_evaluate(const evidence *e, result_bound *bound) {
               (long long)s.rows[first].batch, (long long)s.rows[first].head, (long long)s.rows[first].i,
               reads_picks_alone(e->view->selector) ? "keys and values" : "values");
   }
-  free(s.k);
-  free(s.v);
-  free(s.o);
-  free(s.work);
-  free(s.keep);
-  free(s.rows);
   seen_free(&s.seen);
   return status;
 }
@@ -171,10 +164,10 @@ static attn_status padding_evaluate(const evidence *e, result_bound *bound) {
   enum { ROWS = 4 };
   const attn_problem *p = e->problem;
   const int64_t keys = p->n_kv - p->n_kv / 4, lines = p->batch * p->heads;
-  int64_t *kv_len = malloc((size_t)p->batch * sizeof *kv_len), count = 0;
-  sample_row *rows = malloc((size_t)(lines * ROWS) * sizeof *rows);
+  int64_t *kv_len = region_take(e->memory, p->batch, sizeof *kv_len), count = 0;
+  sample_row *rows = region_take(e->memory, lines * ROWS, sizeof *rows);
   seen_keys seen = {.pattern = NULL};
-  attn_status status = kv_len && rows ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for rows with padding");
+  attn_status status = region_status(e->memory, "for rows with padding");
   for (int64_t b = 0; b < p->batch && !status; b++) kv_len[b] = keys;
   for (int64_t at = 0; at < lines * ROWS && !status; at++) {
     const int64_t i = (at % ROWS + 1) * p->n_q / ROWS - 1;
@@ -193,8 +186,6 @@ static attn_status padding_evaluate(const evidence *e, result_bound *bound) {
               (long long)(runs[picks - 1].first + runs[picks - 1].count - 1));
   }
   seen_free(&seen);
-  free(kv_len);
-  free(rows);
   return status;
 }
 

@@ -49,10 +49,9 @@ attn_status picks_check(const evidence *e, int64_t most, pick_judge *judge, cons
   pick_walk w = {.judge = judge, .context = context};
   outcome worst = OUTCOME_NONE;
   int64_t of = -1;
-  bool *take = calloc((size_t)x->judged + 1, sizeof *take);
-  w.found = calloc((size_t)x->judged + 1, sizeof *w.found);
-  attn_status status =
-      take && w.found ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the findings of a check");
+  bool *take = region_zeros(e->memory, x->judged, sizeof *take);
+  w.found = region_zeros(e->memory, x->judged, sizeof *w.found);
+  attn_status status = region_status(e->memory, "for the findings of a check");
   if (!status) status = facts_seen(e, &w.seen, &place);
   if (!status) picks_spread(place, x->judged, most, take);
   if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = visit});
@@ -63,7 +62,5 @@ attn_status picks_check(const evidence *e, int64_t most, pick_judge *judge, cons
   if (!status && bound->verdict == VERDICT_VIOLATED)
     bound_say(bound, "batch entry %lld, head %lld, query %lld %s", (long long)x->rows[of].batch,
               (long long)x->rows[of].head, (long long)x->rows[of].i, w.found[of].text);
-  free(take);
-  free(w.found);
   return status;
 }

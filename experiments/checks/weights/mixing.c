@@ -109,17 +109,12 @@ static attn_status mixing_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = probe_ready(e, bound, &p);
   if (status || !p) return status;
   mixture x = {.p = p, .groups = (d_v + 1) / 2};
-  x.v = calloc((size_t)(p->problem.n_kv * d_v), sizeof *x.v);
-  x.value = calloc((size_t)(x.groups * d_v), sizeof *x.value);
-  x.o = calloc((size_t)(p->problem.n_q * d_v), sizeof *x.o);
-  x.range = calloc((size_t)d_v, sizeof *x.range);
-  status = x.v && x.value && x.o && x.range ? mix(&x, bound)
-                                            : attn_fail(ATTN_ENOMEM, "no memory for the groups of a probe");
-  free(x.v);
-  free(x.value);
-  free(x.o);
-  free(x.range);
-  return status;
+  x.v = region_zeros(e->memory, p->problem.n_kv * d_v, sizeof *x.v);
+  x.value = region_zeros(e->memory, x.groups * d_v, sizeof *x.value);
+  x.o = region_zeros(e->memory, p->problem.n_q * d_v, sizeof *x.o);
+  x.range = region_zeros(e->memory, d_v, sizeof *x.range);
+  status = region_status(e->memory, "for the groups of a probe");
+  return status ? status : mix(&x, bound);
 }
 
 const check check_prop_dob = {

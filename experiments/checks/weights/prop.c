@@ -204,20 +204,13 @@ static attn_status permutation_evaluate(const evidence *e, result_bound *bound) 
   attn_status status = probe_ready(e, bound, &p);
   if (status || !p) return status;
   const attn_problem *x = &p->problem;
-  double *k = malloc((size_t)(x->n_kv * x->d_qk) * sizeof *k + 1);
-  double *v = malloc((size_t)(x->n_kv * x->d_v) * sizeof *v + 1);
-  double *other = malloc((size_t)(x->n_q * x->d_v) * sizeof *other + 1);
-  if (k && v && other) {
-    permute(p, k, v);
-    status = probe_execute(p, k, v, other);
-  } else {
-    status = attn_fail(ATTN_ENOMEM, "no memory to permute the keys of a probe");
-  }
-  if (!status) status = probe_check(p, probe_inner(p), judge_both_runs, other, bound);
-  free(k);
-  free(v);
-  free(other);
-  return status;
+  double *k = region_take(e->memory, x->n_kv * x->d_qk, sizeof *k);
+  double *v = region_take(e->memory, x->n_kv * x->d_v, sizeof *v);
+  double *other = region_take(e->memory, x->n_q * x->d_v, sizeof *other);
+  if ((status = region_status(e->memory, "to permute the keys of a probe"))) return status;
+  permute(p, k, v);
+  status = probe_execute(p, k, v, other);
+  return status ? status : probe_check(p, probe_inner(p), judge_both_runs, other, bound);
 }
 
 /* -- one vector added to every key -- */
@@ -257,21 +250,15 @@ static attn_status shift_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = probe_ready(e, bound, &p);
   if (status || !p) return status;
   const attn_problem *x = &p->problem;
-  double *k = malloc((size_t)(x->n_kv * x->d_qk) * sizeof *k + 1);
+  double *k = region_take(e->memory, x->n_kv * x->d_qk, sizeof *k);
   /* The other output, and after it the shift. */
-  double *other = malloc((size_t)(x->n_q * x->d_v + x->d_qk) * sizeof *other + 1);
-  if (k && other) {
-    double *shift = other + x->n_q * x->d_v;
-    shift_vector(p, shift);
-    for (int64_t i = 0; i < x->n_kv * x->d_qk; i++) k[i] = p->head.k[i] + shift[i % x->d_qk];
-    status = probe_execute(p, k, p->head.v, other);
-  } else {
-    status = attn_fail(ATTN_ENOMEM, "no memory to shift the keys of a probe");
-  }
-  if (!status) status = probe_check(p, probe_inner(p), judge_shift, other, bound);
-  free(k);
-  free(other);
-  return status;
+  double *other = region_take(e->memory, x->n_q * x->d_v + x->d_qk, sizeof *other);
+  if ((status = region_status(e->memory, "to shift the keys of a probe"))) return status;
+  double *shift = other + x->n_q * x->d_v;
+  shift_vector(p, shift);
+  for (int64_t i = 0; i < x->n_kv * x->d_qk; i++) k[i] = p->head.k[i] + shift[i % x->d_qk];
+  status = probe_execute(p, k, p->head.v, other);
+  return status ? status : probe_check(p, probe_inner(p), judge_shift, other, bound);
 }
 
 const check check_prop_ones = {
