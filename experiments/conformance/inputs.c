@@ -34,8 +34,8 @@ static bool has(problem_score s, problem_score what) {
 static attn_status make_relative(attn_problem *p, bool each, problem_inputs *x, attn_rng *rng) {
   const int64_t n = p->n_q > p->n_kv ? p->n_q : p->n_kv, heads = each ? p->heads : 1,
                 span = each ? 2 * n - 1 : 7;
-  x->relative = calloc((size_t)(heads * span), sizeof *x->relative);
-  if (!x->relative) return attn_fail(ATTN_ENOMEM, "no memory for a bias");
+  x->relative = region_zeros(&x->memory, heads * span, sizeof *x->relative);
+  if (!x->relative) return region_status(&x->memory, "for a bias");
   p->score.relative = x->relative;
   p->score.relative_heads = heads;
   p->score.span = span;
@@ -78,8 +78,8 @@ static attn_status make_dense(attn_problem *p, problem_score s, problem_inputs *
   const dense_shape of = shape_of(p, s);
   const int64_t row = p->n_kv + of.gap, each = p->n_q * row, heads = of.head ? p->heads : 1,
                 rows = (of.batch ? p->batch : 1) * heads * p->n_q;
-  x->dense = calloc((size_t)(rows * row), attn_dtype_size(of.dtype));
-  if (!x->dense) return attn_fail(ATTN_ENOMEM, "no memory for a bias");
+  x->dense = region_zeros(&x->memory, rows * row, attn_dtype_size(of.dtype));
+  if (!x->dense) return region_status(&x->memory, "for a bias");
   p->score.dense = (attn_bias){x->dense, of.dtype, of.batch ? heads * each : 0, of.head ? each : 0, row};
   for (int64_t i = 0; i < rows; i++) {
     const stretch hidden = of.hides ? draw_stretch(p->n_kv, rng) : (stretch){0, 0, false};
@@ -107,8 +107,8 @@ static attn_status make_score(attn_problem *p, problem_score s, problem_inputs *
   if (has(s, SCORE_ALIBI) || has(s, SCORE_RELATIVE)) status = make_relative(p, has(s, SCORE_ALIBI), x, rng);
   if (!status && (has(s, SCORE_BIAS) || has(s, SCORE_HIDDEN))) status = make_dense(p, s, x, rng);
   if (status || !has(s, SCORE_SINK)) return status;
-  x->sink = calloc((size_t)p->heads, sizeof *x->sink);
-  if (!x->sink) return attn_fail(ATTN_ENOMEM, "no memory for the sinks of a problem");
+  x->sink = region_zeros(&x->memory, p->heads, sizeof *x->sink);
+  if (!x->sink) return region_status(&x->memory, "for the sinks of a problem");
   for (int64_t h = 0; h < p->heads; h++) x->sink[h] = draw_sink(rng);
   p->score.sink = x->sink;
   return ATTN_OK;
@@ -234,22 +234,10 @@ attn_status problem_inputs_make(const problem *p, problem_inputs *x) {
   made.scale = scale_of((problem_scale)v[FIELD_SCALE], made.dtype, made.scale);
   make_mask(&made, (attn_mask_kind)v[FIELD_MASK], x, &rng);
   attn_status status = make_score(&made, (problem_score)v[FIELD_SCORE], x, &rng);
-  if (!status) status = trial_inputs_draw(&made, seed, &x->in);
-  if (!status && v[FIELD_LATER]) status = trial_inputs_draw(&made, seed + 1, &x->other);
-  if (status) {
-    problem_inputs_free(x);
-    return status;
-  }
+  if (!status) status = trial_inputs_draw(&x->memory, &made, seed, &x->in);
+  if (!status && v[FIELD_LATER]) status = trial_inputs_draw(&x->memory, &made, seed + 1, &x->other);
+  if (status) return status;
   scale_values(&x->in, problem_inputs_gain(p));
   pad(p, &x->in);
   return ATTN_OK;
-}
-
-void problem_inputs_free(problem_inputs *x) {
-  trial_inputs_free(&x->in);
-  trial_inputs_free(&x->other);
-  free(x->relative);
-  free(x->sink);
-  free(x->dense);
-  *x = (problem_inputs){.relative = NULL};
 }

@@ -8,6 +8,7 @@
 enum { INPUTS_DOCUMENTS = 7 };
 
 typedef struct problem_inputs {
+  region memory;          /* of all that follows */
   trial_inputs in, other; /* other: of an earlier call, with the same score and mask */
   double *relative, *sink;
   void *dense;
@@ -16,9 +17,9 @@ typedef struct problem_inputs {
   attn_pattern graph;
 } problem_inputs;
 
-/* Keys and values that do not exist are NaN. It must stay where it is: the problem points into it. ENOMEM. */
+/* Keys and values that do not exist are NaN. It must stay where it is: the problem points into it. Its memory
+ * is to be freed, also after ENOMEM. */
 attn_status problem_inputs_make(const problem *, problem_inputs *);
-void problem_inputs_free(problem_inputs *);
 /* What the values are multiplied by. */
 double problem_inputs_gain(const problem *);
 

@@ -72,18 +72,17 @@ static attn_status choose_rows(judged *j) {
   int64_t per_line = (int64_t)fmin(work_most / each, rows_most / (double)lines);
   attn_rng rng;
   per_line = per_line < 1 ? 1 : per_line > p->n_q ? p->n_q : per_line;
-  int64_t *places = malloc((size_t)per_line * sizeof *places);
-  j->rows = malloc((size_t)(lines * per_line) * sizeof *j->rows);
+  int64_t *places = region_take(&j->x.memory, per_line, sizeof *places);
+  j->rows = region_take(&j->x.memory, lines * per_line, sizeof *j->rows);
+  if (region_status(&j->x.memory, "for the rows of a problem")) return ATTN_ENOMEM;
   attn_rng_init(&rng, (uint64_t)j->of->value[FIELD_SEED], 3, 0);
-  for (int64_t line = 0; places && j->rows && line < lines; line++) {
+  for (int64_t line = 0; line < lines; line++) {
     rows_spread(&rng, p->n_q, per_line, places);
     if (!is_chosen(j, line, lines, &rng)) continue;
     for (int64_t r = 0; r < per_line; r++)
       j->rows[j->count++] = (sample_row){line / p->heads, line % p->heads, places[r]};
   }
-  const bool made = places && j->rows;
-  free(places);
-  return made ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the rows of a problem");
+  return ATTN_OK;
 }
 
 /* -- against the definition -- */
@@ -164,9 +163,9 @@ out:
 
 static attn_status judge_other(judged *j, const char *o, const char *how) {
   const attn_problem *p = &j->x.in.problem;
-  double *own = malloc((size_t)p->d_v * sizeof *own);
+  double *own = region_take(&j->x.memory, p->d_v, sizeof *own);
   definition d = {.batch = -1};
-  attn_status status = own ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a row");
+  attn_status status = region_status(&j->x.memory, "for a row");
   for (int64_t r = 0; !status && !finding_failed(j->found) && r < j->count; r++) {
     const sample_row *row = &j->rows[r];
     if (row->batch != d.batch || row->head != d.head) {
@@ -180,7 +179,6 @@ static attn_status judge_other(judged *j, const char *o, const char *how) {
     compare(j, o, row, own, NULL, tolerance(j) * amplified * most, how);
   }
   definition_free(&d);
-  free(own);
   return status;
 }
 
@@ -202,8 +200,8 @@ static attn_status judge_sums(judged *j, const double *lse) {
   const attn_problem *p = &j->x.in.problem;
   const evidence e = evidence_of(j, NULL);
   const char *why = NULL;
-  double *expected = malloc((size_t)j->count * 2 * sizeof *expected);
-  if (!expected) return attn_fail(ATTN_ENOMEM, "no memory for the sums of a problem");
+  double *expected = region_take(&j->x.memory, 2 * j->count, sizeof *expected);
+  if (!expected) return region_status(&j->x.memory, "for the sums of a problem");
   double *bound = expected + j->count;
   const attn_status status = log_sum_rows(&e, j->rows, j->count, expected, bound, &why);
   for (int64_t r = 0; !status && !finding_failed(j->found) && r < j->count; r++) {
@@ -213,7 +211,6 @@ static attn_status judge_sums(judged *j, const double *lse) {
         (long long)j->rows[r].batch, (long long)j->rows[r].head, (long long)j->rows[r].i, given, expected[r],
         bound[r]);
   }
-  free(expected);
   return status;
 }
 
@@ -272,25 +269,22 @@ static void compare_bits(judged *j, const char *o) {
 static attn_status judge_said(judged *j) {
   const attn_problem *p = &j->x.in.problem;
   const int64_t *v = j->of->value;
-  const size_t rows = (size_t)(p->batch * p->heads * p->n_q);
+  const int64_t rows = p->batch * p->heads * p->n_q;
   layout x;
-  char *o = malloc(rows * (size_t)p->d_v * attn_dtype_size(p->dtype));
-  double *lse = v[FIELD_LSE] ? malloc(rows * sizeof *lse) : NULL;
+  char *o = region_take(&j->x.memory, rows * p->d_v, attn_dtype_size(p->dtype));
+  double *lse = v[FIELD_LSE] ? region_take(&j->x.memory, rows, sizeof *lse) : NULL;
   attn_status status = layout_make(&j->x.in, (layout_kind)v[FIELD_LAYOUT], &x);
-  if (status) goto out;
-  if (!o || (v[FIELD_LSE] && !lse)) status = attn_fail(ATTN_ENOMEM, "no memory for the output of a problem");
-  for (size_t r = 0; !status && lse && r < rows; r++) lse[r] = (double)NAN;
+  if (status) return status;
+  status = region_status(&j->x.memory, "for the output of a problem");
+  for (int64_t r = 0; !status && lse && r < rows; r++) lse[r] = (double)NAN;
   if (!status) status = run_said(j, &x, o, lse);
   layout_free(&x);
-  if (status || finding_failed(j->found)) goto out;
+  if (status || finding_failed(j->found)) return status;
   if (lse && is_defined(j))
     status = judge_output(j, o, "where the log-sum-exp is wanted: ");
   else
     compare_bits(j, o);
   if (!status && lse && !finding_failed(j->found)) status = judge_sums(j, lse);
-out:
-  free(o);
-  free(lse);
   return status;
 }
 
@@ -304,7 +298,7 @@ static bool is_said_otherwise(const problem *p) {
 static attn_status judge(judged *j) {
   const attn_rounding usual = rounding_textbook(&j->x.in.problem);
   j->found->loose = rounding_size(&j->view.rounding) > rounding_size(&usual);
-  attn_status status = trial_execute(j->plan, &j->x.in, POISON_NAN, &j->plain);
+  attn_status status = trial_execute(&j->x.memory, j->plan, &j->x.in, POISON_NAN, &j->plain);
   if (!status) status = choose_rows(j);
   if (!status && is_defined(j)) status = judge_output(j, j->plain, "");
   if (!status && !finding_failed(j->found) && is_said_otherwise(j->of)) status = judge_said(j);
@@ -316,7 +310,10 @@ attn_status problem_judge(const attn_spec *spec, const problem *of, finding *fou
   judged j = {.spec = spec, .of = of, .found = found};
   *found = (finding){.kind = FINDING_CONSISTENT};
   attn_status status = problem_inputs_make(of, &j.x);
-  if (status) return status;
+  if (status) {
+    region_free(&j.x.memory);
+    return status;
+  }
   status = attn_plan_create_spec(&j.plan, &j.x.in.problem, spec, &options);
   const bool invalid = status == ATTN_EINVAL; /* a parameter that does not go with these sizes */
   if (!status) status = attn_plan_inspect(j.plan, &j.view);
@@ -330,8 +327,6 @@ attn_status problem_judge(const attn_spec *spec, const problem *of, finding *fou
     status = ATTN_OK;
   }
   attn_plan_destroy(j.plan);
-  problem_inputs_free(&j.x);
-  free(j.rows);
-  free(j.plain);
+  region_free(&j.x.memory);
   return status;
 }

@@ -41,7 +41,7 @@ static attn_status causal_judge(const trial *t, result_bound *bound) {
   for (int64_t r = 0; !status && r < runs; r++) {
     trial_inputs in;
     char *o = NULL;
-    if ((status = trial_inputs_copy(&t->in, &in))) break;
+    if ((status = trial_inputs_copy(t->memory, &t->in, &in))) break;
     for (int64_t line = 0; line < lines; line++) {
       const int64_t b = line / p->kv_heads, h = line % p->kv_heads;
       for (int64_t j = place_of(p->n_kv, r * lines + line); j < p->n_kv; j++) {
@@ -57,8 +57,6 @@ static attn_status causal_judge(const trial *t, result_bound *bound) {
       difference_rows(&found, &t->in, o, b, h, 0, place_of(p->n_kv, r * lines + line / group), &t->in, t->o,
                       b);
     }
-    free(o);
-    trial_inputs_free(&in);
   }
   return status ? status : difference_settle(&found, 0, "later tokens changed it", bound);
 }
@@ -74,7 +72,7 @@ static attn_status row_judge(const trial *t, result_bound *bound) {
   for (int r = 0; !status && r < 2; r++) {
     trial_inputs in;
     char *o = NULL;
-    if ((status = trial_inputs_copy(&t->in, &in))) break;
+    if ((status = trial_inputs_copy(t->memory, &t->in, &in))) break;
     for (int64_t b = 0; b < p->batch; b++)
       for (int64_t h = 0; h < p->heads; h++)
         for (int64_t i = 0; i < p->n_q; i++)
@@ -84,8 +82,6 @@ static attn_status row_judge(const trial *t, result_bound *bound) {
       for (int64_t h = 0; h < p->heads; h++)
         for (int64_t i = 0; i < p->n_q; i++)
           if (is_kept(i, r)) difference_rows(&found, &t->in, o, b, h, i, i + 1, &t->in, t->o, b);
-    free(o);
-    trial_inputs_free(&in);
   }
   return status ? status : difference_settle(&found, 0, "other queries changed it", bound);
 }

@@ -20,10 +20,10 @@ static attn_status count_pairs(const trial *t, double *pairs) {
   const int64_t count = p->batch * p->heads * p->n_q;
   const seen_run run = {t->plan, &t->view, in->q, in->k, in->v, NULL};
   seen_keys seen = {.pattern = NULL};
-  sample_row *rows = malloc((size_t)count * sizeof *rows + 1);
-  bool *inside = malloc((size_t)p->n_kv * sizeof *inside + 1);
+  sample_row *rows = region_take(t->memory, count, sizeof *rows);
+  bool *inside = region_take(t->memory, p->n_kv, sizeof *inside);
   attn_run *runs = NULL;
-  attn_status status = rows && inside ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the rows of a trial");
+  attn_status status = region_status(t->memory, "for the rows of a trial");
   *pairs = 0;
   for (int64_t r = 0; !status && r < count; r++)
     rows[r] = (sample_row){r / p->n_q / p->heads, r / p->n_q % p->heads, r % p->n_q};
@@ -36,8 +36,6 @@ static attn_status count_pairs(const trial *t, double *pairs) {
       *pairs += (double)visible_mark(of, p, rows[r].batch, rows[r].head, rows[r].i, p->n_kv, runs, inside);
   }
   seen_free(&seen);
-  free(rows);
-  free(inside);
   free(runs);
   return status;
 }

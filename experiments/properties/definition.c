@@ -55,33 +55,22 @@ static const attn_feature_map *map_of(const definition *d) {
   return d->view->residual ? d->view->residual->features : d->view->features;
 }
 
-static attn_status map_rows(const definition *d, attn_side side, const void *x, double **out,
-                            double **scale) {
+static attn_status map_rows(definition *d, attn_side side, const void *x, double **out, double **scale) {
   const attn_problem *p = &d->in->problem;
   const attn_feature_map *map = map_of(d);
   const int64_t n = side == ATTN_QUERY ? p->n_q : p->n_kv, row = attn_padded(map->columns, p->dtype);
   void *f = aligned_alloc(64, (size_t)(n * row) * attn_dtype_size(p->dtype));
-  double *to = malloc((size_t)(n * map->columns) * sizeof *to + 1), *c = calloc((size_t)n, sizeof *c);
+  double *to = *out = region_take(&d->memory, n * map->columns, sizeof *to),
+         *c = *scale = region_zeros(&d->memory, n, sizeof *c);
   if (f && to && c) {
     const int64_t first = side == ATTN_QUERY ? attn_problem_position(p, 0) : 0;
     map->map(map->state, attn_plan_context(d->plan),
              &(attn_feature_rows){kv_head_of(d), side, x, p->d_qk, first, n}, f, row, c);
     for (int64_t i = 0; i < n * map->columns; i++)
       to[i] = attn_get(f, i / map->columns * row + i % map->columns, p->dtype);
-    *out = to;
-    to = NULL;
   }
   free(f);
-  if (!*out) {
-    free(to);
-    free(c);
-    return attn_fail(ATTN_ENOMEM, "no memory for the features of a definition");
-  }
-  if (scale)
-    *scale = c;
-  else
-    free(c);
-  return ATTN_OK;
+  return f && to && c ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the features of a definition");
 }
 
 static double feature_weight(const definition *d, int64_t i, int64_t j, double top, double *size) {
@@ -160,12 +149,10 @@ static attn_status record_rows(definition *d) {
   const trial_inputs *in = d->in;
   const int64_t count = in->problem.n_q;
   const seen_run run = {d->plan, d->view, in->q, in->k, in->v, in->padded ? in->kv_len : NULL};
-  sample_row *rows = malloc((size_t)count * sizeof *rows + 1);
-  attn_status status = rows ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the rows of a definition");
-  for (int64_t i = 0; i < count && rows; i++) rows[i] = (sample_row){d->batch, d->head, i};
-  if (!status) status = seen_make(&run, rows, NULL, count, &d->seen);
-  free(rows);
-  return status;
+  sample_row *rows = region_take(&d->memory, count, sizeof *rows);
+  if (region_status(&d->memory, "for the rows of a definition")) return ATTN_ENOMEM;
+  for (int64_t i = 0; i < count; i++) rows[i] = (sample_row){d->batch, d->head, i};
+  return seen_make(&run, rows, NULL, count, &d->seen);
 }
 
 /* -- low rank -- */
@@ -179,26 +166,20 @@ static attn_status low_rank_rows(definition *d) {
   const void *from[] = {trial_row(d->in, ATTN_QUERY, d->batch, d->head, 0),
                         trial_row(d->in, ATTN_KEY, d->batch, h, 0),
                         trial_row(d->in, ATTN_VALUE, d->batch, h, 0)};
-  double *wide = malloc((size_t)(sizes[0] + sizes[1] + sizes[2]) * sizeof *wide + 1);
-  bool *seen = malloc((size_t)(p->n_q * keys) + 1);
-  d->o = malloc((size_t)(p->n_q * p->d_v) * sizeof *d->o);
-  d->amplified = malloc((size_t)p->n_q * sizeof *d->amplified);
-  attn_status status =
-      wide && seen && d->o && d->amplified ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a definition");
-  double *to = wide;
-  for (int s = 0; s < 3 && !status; s++)
+  double *wide = region_take(&d->memory, sizes[0] + sizes[1] + sizes[2], sizeof *wide), *to = wide;
+  bool *seen = region_take(&d->memory, p->n_q * keys, sizeof *seen);
+  d->o = region_take(&d->memory, p->n_q * p->d_v, sizeof *d->o);
+  d->amplified = region_take(&d->memory, p->n_q, sizeof *d->amplified);
+  if (region_status(&d->memory, "for a definition")) return ATTN_ENOMEM;
+  for (int s = 0; s < 3; s++)
     for (int64_t l = 0; l < sizes[s]; l++) *to++ = attn_get(from[s], l, p->dtype);
-  for (int64_t i = 0; i < p->n_q && !status; i++) {
+  for (int64_t i = 0; i < p->n_q; i++) {
     see(d, i);
     for (int64_t j = 0; j < keys; j++) seen[i * keys + j] = d->weights[j] > 0;
   }
   const low_rank_head head = {
       p->n_q, keys, p->d_qk, p->d_v, p->scale, wide, wide + sizes[0], wide + sizes[0] + sizes[1], seen};
-  if (!status)
-    status = low_rank_output(d->view->low_rank, &head, attn_numbers[p->dtype].unit, d->o, d->amplified);
-  free(wide);
-  free(seen);
-  return status;
+  return low_rank_output(d->view->low_rank, &head, attn_numbers[p->dtype].unit, d->o, d->amplified);
 }
 
 /* Keys and values of the head, by factors of those of all heads. */
@@ -224,25 +205,21 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
                 mask_runs = visible_most_runs(view->pattern, p),
                 runs = head_runs > mask_runs ? head_runs : mask_runs,
                 most = p->n_kv > slots ? p->n_kv : slots;
-  attn_status status = ATTN_OK;
-  d.weights = calloc((size_t)most, sizeof *d.weights);
-  d.runs = calloc((size_t)runs, sizeof *d.runs);
-  d.q = calloc((size_t)p->d_qk, sizeof *d.q);
-  d.met = calloc((size_t)p->d_qk, sizeof *d.met);
-  d.inside = calloc((size_t)p->n_kv, sizeof *d.inside);
-  d.index = calloc((size_t)p->n_kv, sizeof *d.index);
-  d.log_weights = calloc((size_t)most, sizeof *d.log_weights);
-  if (!d.weights || !d.runs || !d.q || !d.met || !d.inside || !d.index || !d.log_weights)
-    status = attn_fail(ATTN_ENOMEM, "no memory for a definition");
+  region *memory = &d.memory;
+  d.weights = region_zeros(memory, most, sizeof *d.weights);
+  d.runs = region_zeros(memory, runs, sizeof *d.runs);
+  d.q = region_zeros(memory, p->d_qk, sizeof *d.q);
+  d.met = region_zeros(memory, p->d_qk, sizeof *d.met);
+  d.inside = region_zeros(memory, p->n_kv, sizeof *d.inside);
+  d.index = region_zeros(memory, p->n_kv, sizeof *d.index);
+  d.log_weights = region_zeros(memory, most, sizeof *d.log_weights);
+  d.key = map_of(&d) ? NULL : region_zeros(memory, slots * (p->d_qk + p->d_v), sizeof *d.key);
+  attn_status status = region_status(memory, "for a definition");
   if (!status && map_of(&d)) {
-    status = map_rows(&d, ATTN_QUERY, trial_row(in, ATTN_QUERY, batch, head, 0), &d.query,
-                      view->residual ? &d.query_scale : NULL);
+    status = map_rows(&d, ATTN_QUERY, trial_row(in, ATTN_QUERY, batch, head, 0), &d.query, &d.query_scale);
     if (!status) status = map_rows(&d, ATTN_KEY, trial_row(in, ATTN_KEY, batch, h, 0), &d.key, &d.scale);
   } else if (!status && view->projection) {
-    d.key = calloc((size_t)(slots * (p->d_qk + p->d_v)), sizeof *d.key);
-    if (!d.key) status = attn_fail(ATTN_ENOMEM, "no memory for a definition");
-    if (!status)
-      status = project_rows(&d, ATTN_KEY, trial_row(in, ATTN_KEY, batch, h, 0), p->d_qk, d.key, &d.slots);
+    status = project_rows(&d, ATTN_KEY, trial_row(in, ATTN_KEY, batch, h, 0), p->d_qk, d.key, &d.slots);
     if (!status)
       status = project_rows(&d, ATTN_VALUE, trial_row(in, ATTN_VALUE, batch, h, 0), p->d_v,
                             d.key + slots * p->d_qk, &d.slots);
@@ -264,21 +241,9 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
 }
 
 void definition_free(definition *d) {
-  free(d->weights);
   stored_copies_free(&d->kept);
   seen_free(&d->seen);
-  free(d->runs);
-  free(d->q);
-  free(d->met);
-  free(d->inside);
-  free(d->index);
-  free(d->log_weights);
-  free(d->query);
-  free(d->key);
-  free(d->scale);
-  free(d->query_scale);
-  free(d->o);
-  free(d->amplified);
+  region_free(&d->memory);
   *d = (definition){.slots = 0};
 }
 

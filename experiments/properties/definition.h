@@ -17,12 +17,13 @@ typedef struct definition {
   const attn_view *view;
   const trial_inputs *in;
   int64_t batch, head;
+  region memory;
   stored_copies kept;  /* keys and values of the head, as they are stored */
   double *weights, *q; /* [n] of a row; [d_qk] its query */
   double *met;         /* [d_qk] a key, as that query meets it */
   double *query, *key; /* features; slots: keys, then values */
   double *scale;       /* of the keys' features */
-  double *query_scale; /* of the queries', of a residual */
+  double *query_scale; /* of the queries */
   int64_t slots;       /* in use */
   seen_keys seen;
   attn_run *runs;

@@ -54,16 +54,15 @@ typedef struct extremes {
 static attn_status mark_rows(extremes *x) {
   const attn_problem *p = &x->in.problem;
   const attn_pattern *pattern = x->t->view.pattern;
-  attn_run *runs = calloc((size_t)visible_most_runs(pattern, p), sizeof *runs);
-  bool *inside = calloc((size_t)p->n_kv, sizeof *inside);
-  x->seen = calloc((size_t)(p->batch * p->heads * p->n_q), sizeof *x->seen);
-  const bool memory = runs && inside && x->seen;
-  for (int64_t at = 0; memory && at < p->batch * p->heads * p->n_q; at++)
+  region *memory = x->t->memory;
+  attn_run *runs = region_zeros(memory, visible_most_runs(pattern, p), sizeof *runs);
+  bool *inside = region_zeros(memory, p->n_kv, sizeof *inside);
+  x->seen = region_zeros(memory, p->batch * p->heads * p->n_q, sizeof *x->seen);
+  if (region_status(memory, "for the rows of a trial")) return ATTN_ENOMEM;
+  for (int64_t at = 0; at < p->batch * p->heads * p->n_q; at++)
     x->seen[at] = visible_mark(pattern, p, at / p->n_q / p->heads, at / p->n_q % p->heads, at % p->n_q,
                                p->n_kv, runs, inside) > 0;
-  free(runs);
-  free(inside);
-  return memory ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the rows of a trial");
+  return ATTN_OK;
 }
 
 /* By how much component l of the rows lies outside [low, high]. */
@@ -136,33 +135,25 @@ static attn_status judge_input(extremes *x, extreme kind) {
     shift(&x->in);
     status = trial_run(x->t, &x->in, 1, POISON_NAN, &other);
     if (!status) judge_same(x, o, other, "a vector added to every key");
-    free(other);
   }
-  other = NULL;
   if (!status && caps & ATTN_CAP_PERMUTATION && !p->causal) {
-    free(o);
-    o = NULL;
     status = trial_run(x->t, &x->in, 1, POISON_NAN, &o);
     reverse(&x->in);
     if (!status) status = trial_run(x->t, &x->in, 1, POISON_NAN, &other);
     if (!status) judge_same(x, o, other, "keys in another order");
-    free(other);
   }
-  free(o);
-  o = NULL;
   for (int64_t at = 0; at < p->batch * p->kv_heads * p->n_kv; at++)
     trial_row_fill(&x->in, ATTN_VALUE, at / p->n_kv / p->kv_heads, at / p->n_kv % p->kv_heads, at % p->n_kv,
                    1);
   if (!status) status = trial_run(x->t, &x->in, 1, POISON_NAN, &o);
   if (!status) judge_range(x, o, 1, 1, "weights that sum to 1");
-  free(o);
   return status;
 }
 
 static attn_status judge_kind(const trial *t, const attn_problem *p, extreme kind, const char *what,
                               result_bound *bound) {
   extremes x = {.t = t};
-  attn_status status = trial_inputs_gather(&t->in, p, 0, &x.in);
+  attn_status status = trial_inputs_gather(t->memory, &t->in, p, 0, &x.in);
   if (status) return status;
   fill(&x.in, kind, ATTN_QUERY);
   fill(&x.in, kind, ATTN_KEY);
@@ -175,8 +166,6 @@ static attn_status judge_kind(const trial *t, const attn_problem *p, extreme kin
     snprintf(text, sizeof text, "%s, %s", what, x.broken);
     difference_settle(&x.found, trial_rounding(t) * sqrt(3), text, bound);
   }
-  free(x.seen);
-  trial_inputs_free(&x.in);
   return status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL ? ATTN_OK : status;
 }
 

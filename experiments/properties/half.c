@@ -28,9 +28,9 @@ static attn_status run_both(const trial *t, attn_dtype type, trial_inputs *store
                             char **o, char **o_wide) {
   attn_problem p = t->in.problem;
   p.dtype = type;
-  attn_status status = trial_inputs_draw(&p, 1, stored);
+  attn_status status = trial_inputs_draw(t->memory, &p, 1, stored);
   p.dtype = ATTN_F32;
-  if (!status) status = trial_inputs_draw(&p, 1, wide);
+  if (!status) status = trial_inputs_draw(t->memory, &p, 1, wide);
   if (!status) widen(stored, wide);
   if (!status) status = trial_run(t, wide, 1, POISON_NAN, o_wide);
   return status ? status : trial_run(t, stored, 1, POISON_NAN, o);
@@ -70,10 +70,6 @@ static attn_status judge_type(const trial *t, attn_dtype type, result_bound *bou
     compare(t, &stored.problem, o, o_wide, &worst);
     status = difference_settle(&worst, 1, attn_numbers[type].name, bound);
   }
-  free(o);
-  free(o_wide);
-  trial_inputs_free(&stored);
-  trial_inputs_free(&wide);
   return status;
 }
 

@@ -38,8 +38,8 @@ static attn_status judge_length(const trial *t, const attn_plan *plan, const tri
   const attn_problem *p = &in->problem;
   attn_view view;
   attn_status status = attn_plan_inspect(plan, &view);
-  double *own = malloc((size_t)p->d_v * sizeof *own + 1);
-  if (!status && !own) status = attn_fail(ATTN_ENOMEM, "no memory for a row");
+  double *own = region_take(t->memory, p->d_v, sizeof *own);
+  if (!status) status = region_status(t->memory, "for a row");
   for (int64_t line = 0; !status && line < p->batch * p->heads; line++) {
     definition d;
     const int64_t n = p->n_q,
@@ -49,7 +49,6 @@ static attn_status judge_length(const trial *t, const attn_plan *plan, const tri
       judge_row(&d, o, rows[r], trial_rounding(t), own, w);
     definition_free(&d);
   }
-  free(own);
   return status;
 }
 
@@ -59,15 +58,13 @@ static attn_status judge_other(const trial *t, const attn_problem *p, const int6
   trial_inputs in = {.padded = false};
   attn_plan *plan = NULL;
   char *o = NULL;
-  attn_status status = trial_inputs_gather(&t->in, p, 0, &in);
+  attn_status status = trial_inputs_gather(t->memory, &t->in, p, 0, &in);
   in.padded = kv_len;
   for (int64_t b = 0; !status && kv_len && b < p->batch; b++) in.kv_len[b] = kv_len[b];
   if (!status) status = attn_plan_create_spec(&plan, &in.problem, t->spec, &options);
-  if (!status) status = trial_execute(plan, &in, POISON_NAN, &o);
+  if (!status) status = trial_execute(t->memory, plan, &in, POISON_NAN, &o);
   if (!status) status = judge_length(t, plan, &in, o, w);
   attn_plan_destroy(plan);
-  trial_inputs_free(&in);
-  free(o);
   return status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL ? ATTN_OK
                                                               : status; /* a problem it does not take */
 }
@@ -142,19 +139,18 @@ static attn_status judge_long(const trial *t, const attn_plan *plan, const trial
   attn_view view;
   attn_rng rng;
   definition d;
-  double *own = malloc((size_t)in->problem.d_v * sizeof *own + 1);
-  attn_status status = own ? attn_plan_inspect(plan, &view) : attn_fail(ATTN_ENOMEM, "no memory for a row");
+  double *own = region_take(t->memory, in->problem.d_v, sizeof *own);
+  attn_status status = region_status(t->memory, "for a row");
+  if (!status) status = attn_plan_inspect(plan, &view);
   if (!status) status = definition_make(plan, &view, in, 0, 0, &d);
-  if (status) goto out;
+  if (status) return status;
   for (size_t e = 0; e < sizeof edges / sizeof *edges; e++)
     for (int64_t i = edges[e] - 1; i <= edges[e] && i < n && edges[e] <= n; i++) rows[count++] = i;
   attn_rng_init(&rng, 7, 0, 0);
   rows_spread(&rng, n, LONG_ROWS - count, rows + count);
   for (int r = 0; r < LONG_ROWS; r++) judge_row(&d, o, rows[r], trial_rounding(t), own, w);
   definition_free(&d);
-out:
-  free(own);
-  return status;
+  return ATTN_OK;
 }
 
 /* Narrow rows where the variant takes them; the sizes of blocks are those of any run. */
@@ -188,12 +184,10 @@ static attn_status long_judge(const trial *t, result_bound *bound) {
   char *o = NULL;
   attn_status status = plan_long(t, &p, &plan);
   if (status == ATTN_EUNSUPPORTED) return bound_not_applicable(bound, attn_last_error());
-  if (!status) status = trial_inputs_draw(&p, 5, &in);
-  if (!status) status = trial_execute(plan, &in, POISON_NAN, &o);
+  if (!status) status = trial_inputs_draw(t->memory, &p, 5, &in);
+  if (!status) status = trial_execute(t->memory, plan, &in, POISON_NAN, &o);
   if (!status) status = judge_long(t, plan, &in, o, &w);
   attn_plan_destroy(plan);
-  trial_inputs_free(&in);
-  free(o);
   return status ? status : settle(&w, bound);
 }
 

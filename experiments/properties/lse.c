@@ -12,17 +12,17 @@ typedef struct sums {
   double *given, *expected, *bound; /* [batch, heads, n_q]; a NaN bound: there is none */
 } sums;
 
-static attn_status sums_make(const attn_problem *p, sums *out) {
-  const size_t rows = (size_t)(p->batch * p->heads * p->n_q);
-  *out = (sums){.given = calloc(3 * rows, sizeof(double))};
-  if (!out->given) return attn_fail(ATTN_ENOMEM, "no memory for the sums of a trial");
+static attn_status sums_make(region *memory, const attn_problem *p, sums *out) {
+  const int64_t rows = p->batch * p->heads * p->n_q;
+  *out = (sums){.given = region_zeros(memory, 3 * rows, sizeof(double))};
+  if (!out->given) return region_status(memory, "for the sums of a trial");
   out->expected = out->given + rows;
   out->bound = out->expected + rows;
   return ATTN_OK;
 }
 
-static attn_status expect(const attn_plan *plan, const attn_view *view, const trial_inputs *in, sums *s,
-                          const char **why) {
+static attn_status expect(region *memory, const attn_plan *plan, const attn_view *view,
+                          const trial_inputs *in, sums *s, const char **why) {
   const attn_problem *p = &in->problem;
   const int64_t count = p->batch * p->heads * p->n_q;
   const evidence e = {.plan = plan,
@@ -32,13 +32,11 @@ static attn_status expect(const attn_plan *plan, const attn_view *view, const tr
                       .k = in->k,
                       .v = in->v,
                       .kv_len = in->padded ? in->kv_len : NULL};
-  sample_row *rows = malloc((size_t)count * sizeof *rows + 1);
-  if (!rows) return attn_fail(ATTN_ENOMEM, "no memory for the rows of a trial");
+  sample_row *rows = region_take(memory, count, sizeof *rows);
+  if (region_status(memory, "for the rows of a trial")) return ATTN_ENOMEM;
   for (int64_t r = 0; r < count; r++)
     rows[r] = (sample_row){r / p->n_q / p->heads, r / p->n_q % p->heads, r % p->n_q};
-  const attn_status status = log_sum_rows(&e, rows, count, s->expected, s->bound, why);
-  free(rows);
-  return status;
+  return log_sum_rows(&e, rows, count, s->expected, s->bound, why);
 }
 
 /* What the wrong number is, where that can be told. */
@@ -77,17 +75,17 @@ static attn_status judge_run(const trial *t, const attn_plan *plan, const trial_
   const attn_problem *p = &in->problem;
   attn_view view;
   sums s = {NULL, NULL, NULL};
-  void *o = malloc((size_t)(p->batch * p->heads * p->n_q * p->d_v) * attn_dtype_size(p->dtype) + 1),
-       *work = malloc(attn_plan_work_size(plan) + 1);
+  void *o = region_take(t->memory, p->batch * p->heads * p->n_q * p->d_v, attn_dtype_size(p->dtype)),
+       *work = region_take(t->memory, 1, attn_plan_work_size(plan) + 1);
   double worst = 0;
   attn_status status = attn_plan_inspect(plan, &view);
-  if (!status) status = sums_make(p, &s);
-  if (!status && (!o || !work)) status = attn_fail(ATTN_ENOMEM, "no memory for the output of a trial");
+  if (!status) status = sums_make(t->memory, p, &s);
+  if (!status) status = region_status(t->memory, "for the output of a trial");
   for (int64_t r = 0; !status && r < p->batch * p->heads * p->n_q; r++) s.given[r] = (double)NAN;
   if (!status)
     status =
         attn_plan_execute_lse(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, o, s.given, work);
-  if (!status) status = expect(plan, &view, in, &s, why);
+  if (!status) status = expect(t->memory, plan, &view, in, &s, why);
   for (int64_t r = 0; !status && r < p->batch * p->heads * p->n_q; r++) {
     if (isnan(s.bound[r])) continue;
     const double off = fabs(s.given[r] - s.expected[r]) / s.bound[r];
@@ -102,9 +100,6 @@ static attn_status judge_run(const trial *t, const attn_plan *plan, const trial_
   }
   if (!status && bound->verdict != VERDICT_VIOLATED) bound_property(bound, worst, 1);
   if (!status && bound->verdict != VERDICT_VIOLATED) judge_output(t, in, plain, o, bound);
-  free(o);
-  free(work);
-  free(s.given);
   return status;
 }
 
@@ -120,17 +115,15 @@ static attn_status judge_empty(const trial *t, const double *sinks, result_bound
   p.n_kv = 70;
   p.n_q = t->view.caps & ATTN_CAP_CROSS ? 97 : 70;
   p.score.sink = sinks;
-  attn_status status = trial_inputs_gather(&t->in, &p, 0, &in);
+  attn_status status = trial_inputs_gather(t->memory, &t->in, &p, 0, &in);
   if (status) return status;
   in.padded = padded;
   in.kv_len[0] = p.batch > 1 ? 45 : 0;
   for (int64_t b = 1; b < p.batch; b++) in.kv_len[b] = 0;
   status = attn_plan_create_spec(&plan, &in.problem, t->spec, &t->options);
-  if (!status) status = trial_execute(plan, &in, POISON_NAN, &plain);
+  if (!status) status = trial_execute(t->memory, plan, &in, POISON_NAN, &plain);
   if (!status) status = judge_run(t, plan, &in, plain, bound, rows, why);
   attn_plan_destroy(plan);
-  free(plain);
-  trial_inputs_free(&in);
   return status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL ? ATTN_OK
                                                               : status; /* it takes no such problem */
 }
@@ -139,14 +132,13 @@ static attn_status lse_judge(const trial *t, result_bound *bound) {
   int64_t rows = 0;
   const int64_t heads = t->in.problem.heads;
   const char *why = "no row sees a key";
-  double *sinks = malloc((size_t)heads * sizeof *sinks);
-  if (!sinks) return attn_fail(ATTN_ENOMEM, "no memory for the sinks of a trial");
+  double *sinks = region_take(t->memory, heads, sizeof *sinks);
+  if (region_status(t->memory, "for the sinks of a trial")) return ATTN_ENOMEM;
   for (int64_t h = 0; h < heads; h++) sinks[h] = (double)(h % 3) * 5 - 4;
   attn_status status = judge_run(t, t->plan, &t->in, t->o, bound, &rows, &why);
   for (int with = 0; with < 2 && !status && bound->verdict != VERDICT_VIOLATED; with++)
     if (!with || t->view.caps & ATTN_CAP_SCORE)
       status = judge_empty(t, with ? sinks : NULL, bound, &rows, &why);
-  free(sinks);
   return status || rows ? status : bound_uncertifiable(bound, why);
 }
 

@@ -46,7 +46,6 @@ static attn_status judge_layout(const trial *t, const trial_inputs *in, layout_k
     snprintf(what, sizeof what, "%s", layout_names[kind]);
     status = difference_settle(&found, 0, what, bound);
   }
-  free(o);
   layout_free(&x);
   return status;
 }
@@ -68,13 +67,11 @@ static attn_status bounds_judge(const trial *t, result_bound *bound) {
   char *expected = NULL;
   attn_status status = judge_layout(t, &t->in, LAYOUT_PLAIN, t->o, bound);
   if (status || bound->verdict == VERDICT_VIOLATED || !(t->view.caps & ATTN_CAP_PADDING)) return status;
-  if ((status = trial_inputs_copy(&t->in, &in))) return status;
+  if ((status = trial_inputs_copy(t->memory, &t->in, &in))) return status;
   in.padded = true;
   for (int64_t b = 0; b < p->batch; b++) in.kv_len[b] = b < p->batch - 1 ? p->n_kv / 3 : 2 * p->n_kv / 3 - 1;
   status = trial_run(t, &in, 1, POISON_NAN, &expected);
   if (!status) status = judge_layout(t, &in, LAYOUT_PLAIN, expected, bound);
-  free(expected);
-  trial_inputs_free(&in);
   return status;
 }
 

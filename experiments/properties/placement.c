@@ -116,12 +116,9 @@ attn_status layout_run(const trial *t, const trial_inputs *in, const layout *x, 
   attn_status status = attn_plan_create_spec(&plan, p, t->spec, &t->options);
   if (status == ATTN_EINVAL) status = attn_fail(ATTN_EUNSUPPORTED, "%s", attn_last_error());
   if (status) return status;
-  char *o = malloc((size_t)(p->batch * p->heads * p->n_q * p->d_v) * attn_dtype_size(p->dtype) + 1),
-       *work = malloc(attn_plan_work_size(plan) + 1);
-  if (!o || !work) {
-    status = attn_fail(ATTN_ENOMEM, "no memory for the output of a trial");
-    goto out;
-  }
+  char *o = region_take(t->memory, p->batch * p->heads * p->n_q * p->d_v, attn_dtype_size(p->dtype)),
+       *work = region_take(t->memory, 1, attn_plan_work_size(plan) + 1);
+  if ((status = region_status(t->memory, "for the output of a trial"))) goto out;
   layout_blank(x);
   if ((status = guard_watch(blocks, x->v.at ? 3 : 2))) goto out;
   status = attn_plan_execute(plan, x->q.at, x->k.at, x->v_at, in->padded ? in->kv_len : NULL, x->o.at, work);
@@ -129,10 +126,7 @@ attn_status layout_run(const trial *t, const trial_inputs *in, const layout *x, 
   if (status) goto out;
   *gap = layout_take(x, o);
   *out = o;
-  o = NULL;
 out:
-  free(o);
-  free(work);
   attn_plan_destroy(plan);
   return status;
 }

@@ -4,19 +4,25 @@
 #include "experiments/evidence/cache.h"
 
 attn_status property_evaluate(const evidence *e, property_judge *judge, result_bound *bound) {
-  trial *own = NULL;
-  if (e->cache->trial) return judge(e->cache->trial, bound);
-  attn_status status = trial_make(e, &own);
-  if (status == ATTN_EUNSUPPORTED) return bound_not_applicable(bound, attn_last_error());
-  if (!status) status = judge(own, bound);
-  trial_free(own);
+  trial own, *shared = e->cache->trial;
+  if (shared) {
+    shared->memory = e->memory;
+    return judge(shared, bound);
+  }
+  attn_status status = trial_make(e, e->memory, &own);
+  if (status == ATTN_EUNSUPPORTED)
+    status = bound_not_applicable(bound, attn_last_error());
+  else if (!status)
+    status = judge(&own, bound);
+  attn_plan_destroy(own.plan);
   return status;
 }
 
 attn_status properties_run(const evidence *e, result_row *row) {
-  trial *shared = NULL;
+  region memory = {.last = NULL};
+  trial shared;
   attn_status status = ATTN_OK;
-  if (!trial_make(e, &shared)) e->cache->trial = shared; /* else each property says why */
+  if (!trial_make(e, &memory, &shared)) e->cache->trial = &shared; /* else each property says why */
   for (const check *const *c = checks_all; !status && *c; c++) {
     if ((*c)->kind != KIND_PROPERTY || !(*c)->of->holds(e->view)) continue;
     result_bound bound;
@@ -24,6 +30,7 @@ attn_status properties_run(const evidence *e, result_row *row) {
     status = result_row_add_bound(row, &bound);
   }
   e->cache->trial = NULL;
-  trial_free(shared);
+  attn_plan_destroy(shared.plan);
+  region_free(&memory);
   return status;
 }

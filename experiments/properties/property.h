@@ -25,30 +25,30 @@ typedef struct trial {
   attn_view view;
   trial_inputs in;
   char *o;
+  region *memory; /* of the property that is judged: of outputs and other inputs */
 } trial;
 
-/* The trial of a run's plan: its spec, widths, type, mask and instruction set. EUNSUPPORTED: the variant
- * takes no problem of the kind. */
-attn_status trial_make(const evidence *, trial **);
-void trial_free(trial *);
+/* The trial of a run's plan: its spec, widths, type, mask and instruction set; the plan is to be destroyed,
+ * also after a failure. EUNSUPPORTED: the variant takes no problem of the kind. */
+attn_status trial_make(const evidence *, region *, trial *);
 
 /* Uniform with mean 0 and variance 1, rounded to the types of the tensors. */
-attn_status trial_inputs_draw(const attn_problem *, uint64_t seed, trial_inputs *);
-attn_status trial_inputs_copy(const trial_inputs *, trial_inputs *);
+attn_status trial_inputs_draw(region *, const attn_problem *, uint64_t seed, trial_inputs *);
+attn_status trial_inputs_copy(region *, const trial_inputs *, trial_inputs *);
 /* Batch entries from `first` on, the first rows, and heads repeated, as the problem says. */
-attn_status trial_inputs_gather(const trial_inputs *, const attn_problem *, int64_t first, trial_inputs *);
-void trial_inputs_free(trial_inputs *);
+attn_status trial_inputs_gather(region *, const trial_inputs *, const attn_problem *, int64_t first,
+                                trial_inputs *);
 /* Address of a row of Q, K or V: ATTN_QUERY, ATTN_KEY, ATTN_VALUE. */
 void *trial_row(const trial_inputs *, attn_side, int64_t batch, int64_t head, int64_t row);
 void trial_row_fill(const trial_inputs *, attn_side, int64_t batch, int64_t head, int64_t row, double value);
 
-/* Executes the trial's variant on inputs, their problem its own or another, with `threads` threads; *o is to
- * be freed. Output and work memory are filled with `poison` before. EFOREIGN: it wrote beside its output. */
+/* Executes the trial's variant on inputs, their problem its own or another, with `threads` threads. Output
+ * and work memory are filled with `poison` before. EFOREIGN: it wrote beside its output. */
 typedef enum { POISON_NAN, POISON_HUGE } trial_poison;
 attn_status trial_run(const trial *, const trial_inputs *, int threads, trial_poison, char **o);
 
 /* The same of a plan for the inputs' problem. */
-attn_status trial_execute(const attn_plan *, const trial_inputs *, trial_poison, char **o);
+attn_status trial_execute(region *, const attn_plan *, const trial_inputs *, trial_poison, char **o);
 
 /* The numbers of two outputs that differ: NaNs are alike. `what` names the second in messages. */
 typedef struct difference {
@@ -70,7 +70,7 @@ attn_status difference_settle(const difference *, double allowed, const char *wh
 const char *trial_exempt(const trial *, uint32_t properties);
 
 typedef attn_status property_judge(const trial *, result_bound *);
-/* A check's evaluate: makes the trial, judges, and frees it. */
+/* A check's evaluate: judges its trial, or that of all properties. */
 attn_status property_evaluate(const evidence *, property_judge *, result_bound *);
 
 #define PROPERTY(name)                                                         \

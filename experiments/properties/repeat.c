@@ -21,7 +21,6 @@ static attn_status run_again(const trial *t, int threads, trial_poison poison, c
   const attn_status status = trial_run(t, &t->in, threads, poison, &o);
   if (status) return status;
   compare_all(t, t->o, o, &found);
-  free(o);
   return difference_settle(&found, 0, what, bound);
 }
 
@@ -79,12 +78,12 @@ static attn_status judge_stale(const trial *t, result_bound *bound) {
   attn_plan *fresh = NULL;
   trial_inputs in = {.padded = false};
   char *expected = NULL;
-  attn_status status = trial_inputs_copy(&t->in, &in);
+  attn_status status = trial_inputs_copy(t->memory, &t->in, &in);
   if (!status) {
     reverse_all(&in);
     status = attn_plan_create_spec(&fresh, &in.problem, t->spec, &t->options);
   }
-  if (!status) status = trial_execute(fresh, &in, POISON_NAN, &expected);
+  if (!status) status = trial_execute(t->memory, fresh, &in, POISON_NAN, &expected);
   int64_t batch = 0, head = 0;
   if (!status && is_deaf(t, expected, &batch, &head)) {
     status = settle_deaf(batch, head, bound);
@@ -99,14 +98,11 @@ static attn_status judge_stale(const trial *t, result_bound *bound) {
       compare_all(t, again == 1 ? expected : t->o, o, &found);
       status = difference_settle(&found, 0, what[again == 1], bound);
     }
-    free(o);
     if (status || bound->verdict == VERDICT_VIOLATED) break;
     reverse_all(&in);
   }
 out:
   attn_plan_destroy(fresh);
-  trial_inputs_free(&in);
-  free(expected);
   return status;
 }
 
@@ -124,6 +120,7 @@ enum { CALLERS = 2, CALLS = 3 };
 typedef struct caller {
   const trial *t;
   char *o[CALLS];
+  region memory; /* of the thread's own */
   attn_status status;
   char message[192];
 } caller;
@@ -131,7 +128,7 @@ typedef struct caller {
 static void *call_thrice(void *opaque) {
   caller *c = opaque;
   for (int k = 0; !c->status && k < CALLS; k++)
-    c->status = trial_execute(c->t->plan, &c->t->in, POISON_NAN, &c->o[k]);
+    c->status = trial_execute(&c->memory, c->t->plan, &c->t->in, POISON_NAN, &c->o[k]);
   if (c->status) snprintf(c->message, sizeof c->message, "%s", attn_last_error());
   return NULL;
 }
@@ -148,10 +145,8 @@ static attn_status reentrant_judge(const trial *t, result_bound *bound) {
   if (started < CALLERS) status = attn_fail(ATTN_EFOREIGN, "pthread_create failed");
   for (int k = 0; k < CALLERS; k++) {
     if (!status && callers[k].status) status = attn_fail(callers[k].status, "%s", callers[k].message);
-    for (int c = 0; c < CALLS; c++) {
-      if (!status) compare_all(t, t->o, callers[k].o[c], &found);
-      free(callers[k].o[c]);
-    }
+    for (int c = 0; !status && c < CALLS; c++) compare_all(t, t->o, callers[k].o[c], &found);
+    region_free(&callers[k].memory);
   }
   return status ? status : difference_settle(&found, 0, "beside another call of the same plan", bound);
 }
@@ -162,7 +157,7 @@ static attn_status pad_judge(const trial *t, result_bound *bound) {
   difference found = {.count = 0};
   trial_inputs in;
   char *first = NULL;
-  attn_status status = trial_inputs_copy(&t->in, &in);
+  attn_status status = trial_inputs_copy(t->memory, &t->in, &in);
   if (status) return status;
   in.padded = true;
   for (int64_t b = 0; b < p->batch; b++) in.kv_len[b] = b ? p->n_kv - 1 : 2 * p->n_kv / 3;
@@ -176,13 +171,8 @@ static attn_status pad_judge(const trial *t, result_bound *bound) {
         }
     status = trial_run(t, &in, 1, POISON_NAN, &o);
     if (!status && first) compare_all(t, first, o, &found);
-    if (first)
-      free(o);
-    else
-      first = o;
+    if (!first) first = o;
   }
-  free(first);
-  trial_inputs_free(&in);
   return status ? status : difference_settle(&found, 0, "other values in the padding changed it", bound);
 }
 

@@ -12,9 +12,8 @@ double trial_rounding(const trial *t) {
 
 /* A run of a problem like the trial's, on its first rows, from a batch entry on. UNSUPPORTED: none. */
 static attn_status run_part(const trial *t, attn_problem p, int64_t first, trial_inputs *in, char **o) {
-  attn_status status = trial_inputs_gather(&t->in, &p, first, in);
-  if (!status && (status = trial_run(t, in, 1, POISON_NAN, o))) trial_inputs_free(in);
-  return status;
+  const attn_status status = trial_inputs_gather(t->memory, &t->in, &p, first, in);
+  return status ? status : trial_run(t, in, 1, POISON_NAN, o);
 }
 
 static attn_status prefix_judge(const trial *t, result_bound *bound) {
@@ -41,8 +40,6 @@ static attn_status prefix_judge(const trial *t, result_bound *bound) {
         difference_rows(&here, &in, o, b, h, 0, lengths[m], &t->in, t->o, b);
     here.in = &t->in;
     if (here.largest > found.largest) found = here;
-    free(o);
-    trial_inputs_free(&in);
   }
   if (!compared) return bound_not_applicable(bound, "the variant takes no shorter sequence");
   return difference_settle(&found, trial_rounding(t) * sqrt(3), "without the tokens behind it", bound);
@@ -63,8 +60,6 @@ static attn_status batch_judge(const trial *t, result_bound *bound) {
     if (status == ATTN_EUNSUPPORTED) return bound_not_applicable(bound, attn_last_error());
     if (status) return status;
     for (int64_t h = 0; h < p.heads; h++) difference_rows(&found, &t->in, t->o, b, h, 0, p.n_q, &in, o, 0);
-    free(o);
-    trial_inputs_free(&in);
   }
   return difference_settle(&found, 0, "among other batch entries", bound);
 }
@@ -83,8 +78,6 @@ static attn_status group_judge(const trial *t, result_bound *bound) {
   difference found = {.count = 0};
   for (int64_t b = 0; b < p.batch; b++)
     for (int64_t h = 0; h < p.heads; h++) difference_rows(&found, &t->in, t->o, b, h, 0, p.n_q, &in, o, b);
-  free(o);
-  trial_inputs_free(&in);
   return difference_settle(&found, 0, "with grouped heads", bound);
 }
 

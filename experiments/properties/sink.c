@@ -34,27 +34,22 @@ typedef struct sunk {
 static attn_status sunk_execute(sunk *x) {
   const attn_problem *p = attn_plan_problem(x->plan);
   const trial_inputs *in = &x->t->in;
-  const size_t rows = (size_t)(p->batch * p->heads * p->n_q);
-  void *work = malloc(attn_plan_work_size(x->plan) + 1);
-  x->o = calloc(rows * (size_t)p->d_v + 1, attn_dtype_size(p->dtype));
-  if (x->view.caps & ATTN_CAP_LSE) x->lse = calloc(rows, sizeof *x->lse);
-  attn_status status = ATTN_OK;
-  if (!work || !x->o || (x->view.caps & ATTN_CAP_LSE && !x->lse))
-    status = attn_fail(ATTN_ENOMEM, "no memory for an output with sinks");
-  else if (x->lse)
-    status = attn_plan_execute_lse(x->plan, in->q, in->k, in->v, NULL, x->o, x->lse, work);
-  else
-    status = attn_plan_execute(x->plan, in->q, in->k, in->v, NULL, x->o, work);
-  free(work);
-  return status;
+  region *memory = x->t->memory;
+  const int64_t rows = p->batch * p->heads * p->n_q;
+  void *work = region_take(memory, 1, attn_plan_work_size(x->plan) + 1);
+  x->o = region_zeros(memory, rows * p->d_v, attn_dtype_size(p->dtype));
+  if (x->view.caps & ATTN_CAP_LSE) x->lse = region_zeros(memory, rows, sizeof *x->lse);
+  if (region_status(memory, "for an output with sinks")) return ATTN_ENOMEM;
+  return x->lse ? attn_plan_execute_lse(x->plan, in->q, in->k, in->v, NULL, x->o, x->lse, work)
+                : attn_plan_execute(x->plan, in->q, in->k, in->v, NULL, x->o, work);
 }
 
 static attn_status sunk_make(const trial *t, sunk *x) {
   attn_problem p = t->in.problem;
   *x = (sunk){.t = t, .why = "no row sees a key"};
-  x->z = calloc((size_t)p.heads, sizeof *x->z);
-  x->rows = calloc((size_t)(p.batch * p.heads * ROWS), sizeof *x->rows);
-  if (!x->z || !x->rows) return attn_fail(ATTN_ENOMEM, "no memory for the sinks of a trial");
+  x->z = region_zeros(t->memory, p.heads, sizeof *x->z);
+  x->rows = region_zeros(t->memory, p.batch * p.heads * ROWS, sizeof *x->rows);
+  if (region_status(t->memory, "for the sinks of a trial")) return ATTN_ENOMEM;
   for (int64_t h = 0; h < p.heads; h++) x->z[h] = sinks[h % 4];
   for (int64_t line = 0; line < p.batch * p.heads; line++)
     for (int64_t r = 0; r < ROWS; r++)
@@ -64,14 +59,6 @@ static attn_status sunk_make(const trial *t, sunk *x) {
   attn_status status = attn_plan_create_spec(&x->plan, &p, t->spec, &t->options);
   if (!status) status = attn_plan_inspect(x->plan, &x->view);
   return status ? status : sunk_execute(x);
-}
-
-static void sunk_free(sunk *x) {
-  attn_plan_destroy(x->plan);
-  free(x->z);
-  free(x->o);
-  free(x->lse);
-  free(x->rows);
 }
 
 /* -- a row -- */
@@ -129,13 +116,12 @@ static attn_status judge_rows(sunk *x, result_bound *bound) {
   row_space space;
   seen_keys seen = {.pattern = NULL};
   head_data h = {.batch = -1};
-  double *without = calloc((size_t)p->d_v, sizeof *without);
+  double *without = region_zeros(x->t->memory, p->d_v, sizeof *without);
   attn_status status = stored_copies_make(p, x->view.store, in->k, in->v, NULL, &copies);
   e.k = copies.k;
   e.v = copies.v;
-  if (!status)
-    status = without ? row_space_make(p, x->view.pattern, &space)
-                     : attn_fail(ATTN_ENOMEM, "no memory for the bound of a row");
+  if (!status) status = region_status(x->t->memory, "for the bound of a row");
+  if (!status) status = row_space_make(p, x->view.pattern, &space);
   if (status) goto out;
   status =
       seen_make(&(seen_run){x->plan, &x->view, in->q, in->k, in->v, NULL}, x->rows, NULL, x->count, &seen);
@@ -159,7 +145,6 @@ static attn_status judge_rows(sunk *x, result_bound *bound) {
   row_space_free(&space);
 out:
   stored_copies_free(&copies);
-  free(without);
   return status;
 }
 
@@ -179,7 +164,7 @@ static attn_status sink_judge(const trial *t, result_bound *bound) {
     status = bound_uncertifiable(bound, x.why);
   else if (!status && x.worst <= 1)
     status = bound_property(bound, x.worst, 1);
-  sunk_free(&x);
+  attn_plan_destroy(x.plan);
   return status;
 }
 

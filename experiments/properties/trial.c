@@ -36,7 +36,7 @@ static char **tensor_of(trial_inputs *in, attn_side side) {
 
 static const attn_side sides[] = {ATTN_QUERY, ATTN_KEY, ATTN_VALUE};
 
-static attn_status inputs_alloc(const attn_problem *p, trial_inputs *out) {
+static attn_status inputs_alloc(region *memory, const attn_problem *p, trial_inputs *out) {
   trial_inputs in = {.problem = *p};
   attn_problem *own = &in.problem;
   own->q = (attn_stride){.stored = p->q.stored};
@@ -45,20 +45,10 @@ static attn_status inputs_alloc(const attn_problem *p, trial_inputs *out) {
   own->o = (attn_stride){.stored = p->o.stored};
   attn_status status = attn_problem_resolve(own);
   for (int s = 0; !status && s < 3; s++)
-    if (!(*tensor_of(&in, sides[s]) = malloc(rows_of(own, sides[s]) * row_bytes(own, sides[s]) + 1)))
-      status = attn_fail(ATTN_ENOMEM, "no memory for the inputs of a trial");
-  if (status)
-    trial_inputs_free(&in);
-  else
-    *out = in;
-  return status;
-}
-
-void trial_inputs_free(trial_inputs *in) {
-  free(in->q);
-  free(in->k);
-  free(in->v);
-  *in = (trial_inputs){.padded = false};
+    *tensor_of(&in, sides[s]) =
+        region_take(memory, (int64_t)rows_of(own, sides[s]), row_bytes(own, sides[s]));
+  *out = in;
+  return status ? status : region_status(memory, "for the inputs of a trial");
 }
 
 void *trial_row(const trial_inputs *in, attn_side side, int64_t batch, int64_t head, int64_t row) {
@@ -76,8 +66,8 @@ void trial_row_fill(const trial_inputs *in, attn_side side, int64_t batch, int64
   for (int64_t l = 0; l < width_of(p, side); l++) attn_set(at, l, type_of(p, side), value);
 }
 
-attn_status trial_inputs_draw(const attn_problem *p, uint64_t seed, trial_inputs *out) {
-  attn_status status = inputs_alloc(p, out);
+attn_status trial_inputs_draw(region *memory, const attn_problem *p, uint64_t seed, trial_inputs *out) {
+  attn_status status = inputs_alloc(memory, p, out);
   for (uint64_t s = 0; !status && s < 3; s++) {
     attn_rng rng;
     attn_rng_init(&rng, seed, purpose_inputs, s);
@@ -90,10 +80,10 @@ attn_status trial_inputs_draw(const attn_problem *p, uint64_t seed, trial_inputs
   return status;
 }
 
-attn_status trial_inputs_gather(const trial_inputs *from, const attn_problem *to, int64_t first,
-                                trial_inputs *out) {
+attn_status trial_inputs_gather(region *memory, const trial_inputs *from, const attn_problem *to,
+                                int64_t first, trial_inputs *out) {
   trial_inputs in;
-  attn_status status = inputs_alloc(to, &in);
+  attn_status status = inputs_alloc(memory, to, &in);
   if (status) return status;
   for (int s = 0; s < 3; s++) {
     const attn_problem *x = &in.problem, *y = &from->problem;
@@ -109,25 +99,25 @@ attn_status trial_inputs_gather(const trial_inputs *from, const attn_problem *to
   return ATTN_OK;
 }
 
-attn_status trial_inputs_copy(const trial_inputs *from, trial_inputs *out) {
-  return trial_inputs_gather(from, &from->problem, 0, out);
+attn_status trial_inputs_copy(region *memory, const trial_inputs *from, trial_inputs *out) {
+  return trial_inputs_gather(memory, from, &from->problem, 0, out);
 }
 
 /* -- runs -- */
 
 /* An output between two margins. */
-attn_status trial_execute(const attn_plan *plan, const trial_inputs *in, trial_poison poison, char **out) {
+attn_status trial_execute(region *memory, const attn_plan *plan, const trial_inputs *in, trial_poison poison,
+                          char **out) {
   static const int bytes_of[] = {[POISON_NAN] = 0xff, [POISON_HUGE] = 0x7b};
   const attn_problem *p = &in->problem;
   const size_t bytes = (size_t)(p->batch * p->heads * p->n_q * p->d_v) *
                        attn_dtype_size(attn_stored(p->o, p->dtype)),
                work_bytes = attn_plan_work_size(plan);
-  char *room = malloc(bytes + 2 * MARGIN), *o = malloc(bytes + 1), *work = malloc(work_bytes + 1);
-  attn_status status = ATTN_OK;
-  if (!room || !o || !work) {
-    status = attn_fail(ATTN_ENOMEM, "no memory for the output of a trial");
-    goto out;
-  }
+  region own = {.last = NULL};
+  char *room = region_take(&own, 1, bytes + 2 * MARGIN), *work = region_take(&own, 1, work_bytes + 1);
+  char *o = *out = region_take(memory, 1, bytes + 1);
+  attn_status status = region_status(o ? &own : memory, "for the output of a trial");
+  if (status) goto out;
   memset(room, canary, bytes + 2 * MARGIN);
   memset(room + MARGIN, bytes_of[poison], bytes);
   memset(work, bytes_of[poison], work_bytes);
@@ -135,15 +125,9 @@ attn_status trial_execute(const attn_plan *plan, const trial_inputs *in, trial_p
   for (size_t i = 0; !status && i < MARGIN; i++)
     if (room[i] != canary || room[MARGIN + bytes + i] != canary)
       status = attn_fail(ATTN_EFOREIGN, "wrote %s its output", room[i] != canary ? "before" : "behind");
-  if (!status) {
-    memcpy(o, room + MARGIN, bytes);
-    *out = o;
-    o = NULL;
-  }
+  if (!status) memcpy(o, room + MARGIN, bytes);
 out:
-  free(room);
-  free(o);
-  free(work);
+  region_free(&own);
   return status;
 }
 
@@ -155,13 +139,13 @@ static bool same_problem(const attn_problem *a, const attn_problem *b) {
 
 attn_status trial_run(const trial *t, const trial_inputs *in, int threads, trial_poison poison, char **o) {
   if (threads == t->options.threads && same_problem(&in->problem, &t->in.problem))
-    return trial_execute(t->plan, in, poison, o);
+    return trial_execute(t->memory, t->plan, in, poison, o);
   attn_options options = t->options;
   attn_plan *plan = NULL;
   options.threads = threads;
   attn_status status = attn_plan_create_spec(&plan, &in->problem, t->spec, &options);
   if (status == ATTN_EINVAL) status = attn_fail(ATTN_EUNSUPPORTED, "%s", attn_last_error());
-  if (!status) status = trial_execute(plan, in, poison, o);
+  if (!status) status = trial_execute(t->memory, plan, in, poison, o);
   attn_plan_destroy(plan);
   return status;
 }
@@ -211,35 +195,21 @@ static attn_status choose_shape(trial *t, attn_problem p) {
   return status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL ? trial_plan(t, p, s) : status;
 }
 
-attn_status trial_make(const evidence *e, trial **out) {
+attn_status trial_make(const evidence *e, region *memory, trial *t) {
   const attn_context *c = attn_plan_context(e->plan);
   attn_problem p = *c->problem;
   transform_clear(&p);
-  trial *t = calloc(1, sizeof *t);
-  if (!t) return attn_fail(ATTN_ENOMEM, "no memory for a trial");
   p.q = p.k = p.v = p.o = (attn_stride){0};
-  t->spec = attn_plan_parsed_spec(e->plan);
   /* Steps of 64 queries and 96 keys, so that there are several, and the same ones at every length. */
-  t->options = (attn_options){.threads = 1, .isa = attn_plan_isa(e->plan), .blocks = {64, 96}};
+  *t = (trial){.spec = attn_plan_parsed_spec(e->plan),
+               .options = {.threads = 1, .isa = attn_plan_isa(e->plan), .blocks = {64, 96}},
+               .memory = memory};
   attn_status status = choose_shape(t, p);
   if (!status) {
     p = t->in.problem;
-    status = trial_inputs_draw(&p, 1, &t->in);
+    status = trial_inputs_draw(memory, &p, 1, &t->in);
   }
-  if (!status) status = trial_run(t, &t->in, 1, POISON_NAN, &t->o);
-  if (status)
-    trial_free(t);
-  else
-    *out = t;
-  return status;
-}
-
-void trial_free(trial *t) {
-  if (!t) return;
-  attn_plan_destroy(t->plan);
-  trial_inputs_free(&t->in);
-  free(t->o);
-  free(t);
+  return status ? status : trial_run(t, &t->in, 1, POISON_NAN, &t->o);
 }
 
 const char *trial_exempt(const trial *t, uint32_t properties) {

@@ -9,15 +9,15 @@
 /* -- no key -- */
 
 /* Components other than 0 of rows that see no key; *rows: how many rows do. */
-static attn_status find_full(const attn_plan *plan, const trial_inputs *in, const char *o, difference *found,
-                             int64_t *rows) {
+static attn_status find_full(region *memory, const attn_plan *plan, const trial_inputs *in, const char *o,
+                             difference *found, int64_t *rows) {
   const attn_problem *p = &in->problem;
   attn_view view;
   attn_status status = attn_plan_inspect(plan, &view);
   if (status) return status;
-  attn_run *runs = calloc(view.pattern ? (size_t)view.pattern->max_runs : 1, sizeof *runs);
-  bool *inside = calloc((size_t)p->n_kv, sizeof *inside);
-  if (!runs || !inside) status = attn_fail(ATTN_ENOMEM, "no memory for a row");
+  attn_run *runs = region_zeros(memory, view.pattern ? view.pattern->max_runs : 1, sizeof *runs);
+  bool *inside = region_zeros(memory, p->n_kv, sizeof *inside);
+  status = region_status(memory, "for a row");
   for (int64_t at = 0; !status && at < p->batch * p->heads * p->n_q; at++) {
     const int64_t b = at / p->n_q / p->heads, h = at / p->n_q % p->heads, i = at % p->n_q,
                   keys = in->padded ? in->kv_len[b] : p->n_kv;
@@ -29,8 +29,6 @@ static attn_status find_full(const attn_plan *plan, const trial_inputs *in, cons
       if (!found->count++) *found = (difference){in, 1, b, h, i, l, (double)INFINITY, 0, x};
     }
   }
-  free(runs);
-  free(inside);
   return status;
 }
 
@@ -44,22 +42,16 @@ static attn_status judge_empty(const trial *t, int64_t n_q, int64_t *rows, resul
   difference found = {.count = 0};
   p.n_kv = 70;
   p.n_q = n_q;
-  attn_status status = trial_inputs_gather(&t->in, &p, 0, &in);
+  attn_status status = trial_inputs_gather(t->memory, &t->in, &p, 0, &in);
   if (status) return status;
   in.padded = t->view.caps & ATTN_CAP_PADDING;
   for (int64_t b = 0; b < p.batch; b++) in.kv_len[b] = b < p.batch - 1 ? 45 : 0;
   status = attn_plan_create_spec(&plan, &in.problem, t->spec, &t->options);
-  if (status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL) {
-    status = ATTN_OK;
-    goto out;
-  }
-  if (!status) status = trial_execute(plan, &in, POISON_NAN, &o);
-  if (!status) status = find_full(plan, &in, o, &found, rows);
+  if (status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL) return ATTN_OK;
+  if (!status) status = trial_execute(t->memory, plan, &in, POISON_NAN, &o);
+  if (!status) status = find_full(t->memory, plan, &in, o, &found, rows);
   if (!status && *rows) status = difference_settle(&found, 0, "it sees no key", bound);
-out:
   attn_plan_destroy(plan);
-  trial_inputs_free(&in);
-  free(o);
   return status;
 }
 
@@ -86,7 +78,7 @@ static attn_status values_judge(const trial *t, result_bound *bound) {
   trial_inputs in;
   char *o = NULL;
   difference found = {.count = 0};
-  attn_status status = trial_inputs_copy(&t->in, &in);
+  attn_status status = trial_inputs_copy(t->memory, &t->in, &in);
   if (status) return status;
   for (int64_t i = 0; i < p->batch * p->kv_heads * p->n_kv * p->d_v; i++)
     attn_set(in.v, i, p->dtype, factor * attn_get(in.v, i, p->dtype));
@@ -96,8 +88,6 @@ static attn_status values_judge(const trial *t, result_bound *bound) {
   for (int64_t line = 0; !status && line < p->batch * p->heads; line++)
     difference_rows(&found, &t->in, o, line / p->heads, line % p->heads, 0, p->n_q, &t->in, t->o,
                     line / p->heads);
-  free(o);
-  trial_inputs_free(&in);
   return status ? status : difference_settle(&found, 0, "a quarter of the output for four times V", bound);
 }
 

@@ -945,7 +945,7 @@ mutant(test-norms experiments/commands/test_case.c cli_faults/particular_inputs 
 mutant(test-isa experiments/commands/test_case.c cli_faults/one_instruction_set ""
   "every case runs under the best instruction set" [[.isa = @c->isa@]] [[NULL]])
 mutant(property-stale experiments/properties/repeat.c cli_test/planted_faults_are_named ""
-  "an output that is kept from an earlier run passes" [[if (!status) status = trial_execute(@fresh@, &in,]]
+  "an output that is kept from an earlier run passes" [[if (!status) status = trial_execute(t->memory, @fresh@, &in,]]
   [[t->plan]])
 mutant(property-deaf experiments/properties/repeat.c cli_test/what_describes_nothing_is_unchecked ""
   "an output that depends on nothing passes" [[!found.count && @has_numbers(t, other, *batch, *head)@]] [[false]])
