@@ -24,6 +24,7 @@ static const uint64_t purpose_direction = 0x64697265;
 enum { VECTORS = 9, EXPONENTIALS = 32 };
 
 struct run_facts {
+  region memory;
   /* What they are of, so that those of another run are not taken for them. */
   const exact_rows *exact;
   const void *sees; /* its pattern or selector */
@@ -38,9 +39,7 @@ struct run_facts {
 
 void facts_forget(struct block_cache *c) {
   if (!c || !c->facts) return;
-  free(c->facts->rows);
-  free(c->facts->place);
-  free(c->facts->vectors);
+  region_free(&c->facts->memory);
   seen_free(&c->facts->seen);
   free(c->facts);
   c->facts = NULL;
@@ -263,12 +262,11 @@ static attn_status facts_alloc(const evidence *e, const bool *take, struct run_f
   size_t d_v = (size_t)e->problem->d_v, judged = (size_t)e->exact->judged;
   *f = (struct run_facts){
       .exact = e->exact, .sees = sees_some(e->view), .rounding = e->view->rounding, .seed = e->seed};
-  f->place = malloc((judged + 1) * sizeof *f->place);
+  f->place = region_take(&f->memory, (int64_t)judged, sizeof *f->place);
   for (size_t r = 0; f->place && r < judged; r++) f->place[r] = take[r] ? f->count++ : -1;
-  f->rows = calloc((size_t)f->count + 1, sizeof *f->rows);
-  f->vectors = calloc((size_t)f->count * VECTORS * d_v + 1, sizeof *f->vectors);
-  if (!f->place || !f->rows || !f->vectors)
-    return attn_fail(ATTN_ENOMEM, "no memory for what is known of %lld rows", (long long)f->count);
+  f->rows = region_zeros(&f->memory, f->count, sizeof *f->rows);
+  f->vectors = region_zeros(&f->memory, f->count * VECTORS * e->problem->d_v, sizeof *f->vectors);
+  if (region_status(&f->memory, "for what is known of rows")) return ATTN_ENOMEM;
   for (size_t r = 0; r < judged; r++) {
     if (!take[r]) continue;
     row_facts *x = &f->rows[f->place[r]];
@@ -290,23 +288,20 @@ static attn_status facts_fill(const evidence *e, const bool *take, struct run_fa
                   .facts = f,
                   .weighted = e->view->selector && e->view->selector->weighted,
                   .lambda = row_lambda(e)};
-  bool memory = true;
+  region memory = {.last = NULL};
   if (!((double)row_chain(&e->view->rounding) > w.lambda * w.lambda)) w.lambda = 0;
   for (int t = 0; t < ROW_DIRECTIONS && e->view->caps & ATTN_CAP_CONVEX; t++)
-    memory = memory && (w.along[t] = malloc((size_t)p->n_kv * sizeof *w.along[t]));
+    w.along[t] = region_take(&memory, p->n_kv, sizeof *w.along[t]);
   if (sees_some(e->view)) {
     w.block = pattern && pattern->grain > 0 ? pattern->grain : ATTN_TILE;
-    size_t blocks = (size_t)((p->n_kv - 1) / w.block + 1);
-    w.center = malloc(blocks * (size_t)p->d_qk * sizeof *w.center);
-    w.radius = malloc(blocks * sizeof *w.radius);
-    memory = memory && w.center && w.radius;
+    const int64_t blocks = (p->n_kv - 1) / w.block + 1;
+    w.center = region_take(&memory, blocks * p->d_qk, sizeof *w.center);
+    w.radius = region_take(&memory, blocks, sizeof *w.radius);
   }
-  attn_status status = memory ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the facts of a head");
+  attn_status status = region_status(&memory, "for the facts of a head");
   if (!status)
     status = rows_walk(e, take, &(rows_visitor){.context = &w, .prepare = head_prepare, .visit = row_visit});
-  for (int t = 0; t < ROW_DIRECTIONS; t++) free(w.along[t]);
-  free(w.center);
-  free(w.radius);
+  region_free(&memory);
   return status;
 }
 

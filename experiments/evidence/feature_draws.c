@@ -61,12 +61,7 @@ enum { WIDTH_MAX = 128, PLANS_MIN = 31, PLANS_MAX = 1000, OUTPUTS_MAX = 64, PURP
 
 void fresh_draws_free(fresh_draws *g) {
   if (!g) return;
-  free(g->w);
-  free(g->along);
-  free(g->mean);
-  free(g->square);
-  free(g->pair);
-  free(g->errors);
+  region_free(&g->memory);
   estimator_free(g->small);
   free(g);
 }
@@ -109,26 +104,18 @@ static attn_status fresh_plan(const probe *from, const feature_law *of, int64_t 
 typedef struct room {
   double *x, *y, *scale, *f_x, *f_y; /* [turns, d] twice, [2, turns], [turns, columns] twice */
   double *product;                   /* [turns, m] */
+  region memory;                     /* of all */
 } room;
 
-static void room_free(room *r) {
-  free(r->x);
-  free(r->y);
-  free(r->scale);
-  free(r->f_x);
-  free(r->f_y);
-  free(r->product);
-}
-
-static bool room_make(const fresh_draws *g, int64_t columns, room *r) {
-  size_t turns = (size_t)g->turns, d = (size_t)g->law.d, m = (size_t)g->law.m;
-  r->x = malloc(turns * d * sizeof(double));
-  r->y = malloc(turns * d * sizeof(double));
-  r->scale = malloc(2 * turns * sizeof(double));
-  r->f_x = malloc(turns * (size_t)columns * sizeof(double));
-  r->f_y = malloc(turns * (size_t)columns * sizeof(double));
-  r->product = malloc(turns * m * sizeof(double));
-  return r->x && r->y && r->scale && r->f_x && r->f_y && r->product;
+static attn_status room_make(const fresh_draws *g, int64_t columns, room *r) {
+  const int64_t turns = g->turns, d = g->law.d, m = g->law.m;
+  r->x = region_take(&r->memory, turns * d, sizeof(double));
+  r->y = region_take(&r->memory, turns * d, sizeof(double));
+  r->scale = region_take(&r->memory, 2 * turns, sizeof(double));
+  r->f_x = region_take(&r->memory, turns * columns, sizeof(double));
+  r->f_y = region_take(&r->memory, turns * columns, sizeof(double));
+  r->product = region_take(&r->memory, turns * m, sizeof(double));
+  return region_status(&r->memory, "for fresh random features");
 }
 
 /* The products of one plan at all turns of a point. */
@@ -224,13 +211,12 @@ static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, int6
   attn_status status = fresh_plan(from, &g->law, m, seed, &p);
   if (status) return status;
   draws w = {.m = m, .d = d};
-  room r = {0};
+  room r = {.x = NULL};
   if (g->law.kind != ATTN_FEATURES_OTHER) {
     status = draws_read(&p, &g->law, &w);
     if (!status) memcpy(g->w + at * m * d, w.w, (size_t)(m * d) * sizeof *g->w);
   }
-  if (!status && !room_make(g, p.view.features->columns, &r))
-    status = attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
+  if (!status) status = room_make(g, p.view.features->columns, &r);
   if (!status) {
     products_fill(&p, g, 1, &r);
     g->along[at] = mean_of(r.product, m);
@@ -240,32 +226,29 @@ static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, int6
     g->pair[at] = mean_pair(&g->law, g->turns, r.product);
     if (at < g->outputs) status = output_judge(&p, g->small, &g->errors[at]);
   }
-  room_free(&r);
+  region_free(&r.memory);
   free(w.w);
   attn_plan_destroy(p.plan);
   return status;
 }
 
 static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g) {
-  size_t plans = (size_t)g->plans;
+  const int64_t plans = g->plans;
   attn_status failed = ATTN_OK;
   attn_rng rng;
-  int64_t *seeds = malloc(plans * sizeof *seeds);
-  g->w = malloc(plans * (size_t)(g->law.m * g->law.d) * sizeof *g->w);
-  g->along = malloc(plans * sizeof *g->along);
-  g->mean = malloc(plans * sizeof *g->mean);
-  g->square = malloc(plans * sizeof *g->square);
-  g->pair = malloc(plans * sizeof *g->pair);
-  g->errors = malloc((size_t)g->outputs * sizeof *g->errors + 1);
+  int64_t *seeds = region_take(&g->memory, plans, sizeof *seeds);
+  g->w = region_take(&g->memory, plans * g->law.m * g->law.d, sizeof *g->w);
+  g->along = region_take(&g->memory, plans, sizeof *g->along);
+  g->mean = region_take(&g->memory, plans, sizeof *g->mean);
+  g->square = region_take(&g->memory, plans, sizeof *g->square);
+  g->pair = region_take(&g->memory, plans, sizeof *g->pair);
+  g->errors = region_take(&g->memory, g->outputs, sizeof *g->errors);
   if (g->outputs) {
     attn_rng_init(&rng, e->seed, PURPOSE, 1);
     g->small = estimator_make(&g->law, p->problem.causal, &rng);
   }
-  if (!seeds || !g->w || !g->along || !g->mean || !g->square || !g->pair || !g->errors ||
-      !g->small != !g->outputs) {
-    free(seeds);
+  if (g->memory.refused || !g->small != !g->outputs)
     return attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
-  }
   attn_rng_init(&rng, (uint64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), e->view->seed), PURPOSE,
                 e->seed);
   for (int64_t t = 0; t < g->plans; t++) seeds[t] = attn_rng_below(&rng, INT64_C(1000000000000000));
@@ -277,7 +260,6 @@ static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g)
       failed = status;
     }
   }
-  free(seeds);
   return failed ? attn_fail(failed, "fresh random features could not be drawn by the same law") : ATTN_OK;
 }
 

@@ -17,6 +17,7 @@ typedef struct draws {
 attn_status draws_read(const probe *, const feature_law *, draws *);
 
 typedef struct fresh_draws {
+  region memory;
   feature_law law; /* of one plan */
   int64_t plans;
   double *w;             /* [plans, m, d], E |w|^2 = d; not of ATTN_FEATURES_OTHER */

@@ -106,23 +106,16 @@ const null_baseline *null_find(const char *name) {
   return NULL;
 }
 
-static bool room_make(const attn_problem *p, null_room *out) {
-  const size_t d = (size_t)p->d_v, n = (size_t)p->n_kv;
-  double *numbers = calloc(2 * d + n, sizeof *numbers);
-  *out = (null_room){.o = numbers,
-                     .sum = numbers ? numbers + d : NULL,
-                     .scores = numbers ? numbers + 2 * d : NULL,
-                     .inside = calloc(n, sizeof *out->inside),
-                     .chosen = calloc(n, sizeof *out->chosen),
-                     .runs = calloc((size_t)visible_most_runs(NULL, p), sizeof *out->runs)};
-  return out->o && out->inside && out->chosen && out->runs;
-}
-
-static void room_free(null_room *room) {
-  free(room->o);
-  free(room->inside);
-  free(room->chosen);
-  free(room->runs);
+static bool room_make(region *memory, const attn_problem *p, null_room *out) {
+  const int64_t n = p->n_kv;
+  null_room x = {.o = region_zeros(memory, p->d_v, sizeof *x.o),
+                 .sum = region_zeros(memory, p->d_v, sizeof *x.sum),
+                 .scores = region_zeros(memory, n, sizeof *x.scores),
+                 .inside = region_zeros(memory, n, sizeof *x.inside),
+                 .chosen = region_zeros(memory, n, sizeof *x.chosen),
+                 .runs = region_zeros(memory, visible_most_runs(NULL, p), sizeof *x.runs)};
+  *out = x;
+  return !memory->refused;
 }
 
 /* The rows of a head that are compared, in order. */
@@ -144,8 +137,9 @@ attn_status null_fill(const null_baseline *null, const evidence *e, void *o) {
   bool failed = false;
 #pragma omp parallel
   {
+    region memory = {.last = NULL};
     null_room room;
-    const bool ready = room_make(e->problem, &room);
+    const bool ready = room_make(&memory, e->problem, &room);
     if (!ready) {
 #pragma omp atomic write
       failed = true;
@@ -153,7 +147,7 @@ attn_status null_fill(const null_baseline *null, const evidence *e, void *o) {
 #pragma omp for schedule(dynamic, 1)
     for (int64_t line = 0; line < e->problem->batch * e->problem->heads; line++)
       if (ready) line_fill(null, e, line, &room, o);
-    room_free(&room);
+    region_free(&memory);
   }
   return failed ? attn_fail(ATTN_ENOMEM, "no memory for a row of %s", null->name) : ATTN_OK;
 }

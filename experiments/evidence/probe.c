@@ -20,17 +20,7 @@ static void probe_free(probe *p) {
   head_data_free(&p->slots);
   seen_free(&p->seen);
   fresh_draws_free(p->fresh);
-  free(p->planted);
-  free(p->features.query);
-  free(p->features.query_scale);
-  free(p->features.key);
-  free(p->features.key_scale);
-  free(p->q);
-  free(p->k);
-  free(p->v);
-  free(p->o);
-  free(p->work);
-  free(p->rows);
+  region_free(&p->memory);
   free(p);
 }
 
@@ -43,27 +33,28 @@ void probe_forget(struct block_cache *c) {
   c->probe = NULL;
 }
 
-static void *widened(const void *from, attn_dtype type, int64_t offset, int64_t count, attn_dtype to) {
-  size_t size = (size_t)count;
-  void *out = malloc(size * attn_dtype_size(to) + 1);
+static void *widened(region *memory, const void *from, attn_dtype type, int64_t offset, int64_t count,
+                     attn_dtype to) {
+  void *out = region_take(memory, count, attn_dtype_size(to));
   if (!out) return NULL;
   if (type == to)
-    memcpy(out, attn_at(from, offset, type), size * attn_dtype_size(to));
+    memcpy(out, attn_at(from, offset, type), (size_t)count * attn_dtype_size(to));
   else
     row_widen(from, type, offset, count, out);
   return out;
 }
 
 /* Keys, values and queries of the chosen rows, and the outputs that the run gave them. */
-static bool inputs_gather(const evidence *e, probe *p) {
+static attn_status inputs_gather(const evidence *e, probe *p) {
   const attn_problem *from = e->problem, *to = &p->problem;
   size_t size = attn_dtype_size(to->dtype), q_row = (size_t)to->d_qk * size, o_row = (size_t)to->d_v * size;
   int64_t line = p->batch * from->kv_heads + p->run_head / (from->heads / from->kv_heads);
-  p->k = widened(e->k, from->dtype, line * from->n_kv * from->d_qk, to->n_kv * to->d_qk, to->dtype);
-  p->v = widened(e->v, from->dtype, line * from->n_kv * from->d_v, to->n_kv * to->d_v, to->dtype);
-  p->q = malloc((size_t)to->n_q * q_row + 1);
-  p->o = calloc((size_t)to->n_q * o_row + 1, 1);
-  if (!p->k || !p->v || !p->q || !p->o) return false;
+  p->k =
+      widened(&p->memory, e->k, from->dtype, line * from->n_kv * from->d_qk, to->n_kv * to->d_qk, to->dtype);
+  p->v = widened(&p->memory, e->v, from->dtype, line * from->n_kv * from->d_v, to->n_kv * to->d_v, to->dtype);
+  p->q = region_take(&p->memory, to->n_q, q_row);
+  p->o = region_zeros(&p->memory, to->n_q, o_row);
+  if (region_status(&p->memory, "for the probe of a run")) return ATTN_ENOMEM;
   for (int64_t r = 0; r < to->n_q; r++) {
     char *q = (char *)p->q + (size_t)r * q_row, *o = (char *)p->o + (size_t)r * o_row;
     if (from->dtype == to->dtype) {
@@ -73,7 +64,7 @@ static bool inputs_gather(const evidence *e, probe *p) {
       row_widen(e->q, from->dtype, p->rows[r] * from->d_qk, from->d_qk, (double *)(void *)q);
     }
   }
-  return true;
+  return ATTN_OK;
 }
 
 /* A plan of the probe's problem, or, where heads draw for themselves or the variant needs their number, of
@@ -94,8 +85,8 @@ static attn_status plan_make(const evidence *e, probe *p) {
   }
   if (status) return status;
   const size_t size = attn_plan_verify_size(p->plan);
-  p->work = size < PTRDIFF_MAX ? malloc(size + 1) : NULL;
-  if (!p->work) return attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
+  p->work = region_take(&p->memory, 1, size < SIZE_MAX ? size + 1 : size);
+  if (!p->work) return region_status(&p->memory, "for the probe of a run");
   return attn_plan_inspect(p->plan, &p->view);
 }
 
@@ -141,12 +132,12 @@ static attn_status probe_make(const evidence *e, const probe_choice *choice, pro
   p->run_head = choice->head;
   p->own_head = choice->own_head;
   p->kv_head = choice->own_head / (from->heads / from->kv_heads);
-  p->rows = malloc((size_t)choice->count * sizeof *p->rows);
-  if (!p->rows) return attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
+  p->rows = region_take(&p->memory, choice->count, sizeof *p->rows);
+  if (!p->rows) return region_status(&p->memory, "for the probe of a run");
   for (int64_t r = 0; r < choice->count; r++)
     p->rows[r] = (choice->batch * from->heads + choice->head) * from->n_q + probe_choice_row(choice, r);
-  if (!inputs_gather(e, p)) return attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
-  attn_status status = plan_make(e, p);
+  attn_status status = inputs_gather(e, p);
+  if (!status) status = plan_make(e, p);
   if (!status) status = attn_problem_resolve(to);
   if (status) return status;
   p->e = *e;
@@ -208,8 +199,8 @@ attn_status probe_get(const evidence *e, probe **out) {
   return ATTN_OK;
 }
 
-static void *narrowed(const double *from, int64_t count, attn_dtype to) {
-  void *out = malloc((size_t)count * attn_dtype_size(to) + 1);
+static void *narrowed(region *memory, const double *from, int64_t count, attn_dtype to) {
+  void *out = region_take(memory, count, attn_dtype_size(to));
   if (out) attn_numbers[to].store(from, count, out);
   return out;
 }
@@ -217,18 +208,14 @@ static void *narrowed(const double *from, int64_t count, attn_dtype to) {
 attn_status probe_execute(const probe *p, const double *k, const double *v, double *o) {
   const attn_problem *to = &p->problem;
   int64_t out = to->n_q * to->d_v;
-  void *k_own = narrowed(k, to->n_kv * to->d_qk, to->dtype),
-       *v_own = narrowed(v, to->n_kv * to->d_v, to->dtype);
-  void *o_own = malloc((size_t)out * attn_dtype_size(to->dtype) + 1);
-  attn_status status = ATTN_OK;
-  if (!k_own || !v_own || !o_own)
-    status = attn_fail(ATTN_ENOMEM, "no memory to run a probe");
-  else
-    status = execute(p, k_own, v_own, o_own);
+  region memory = {.last = NULL};
+  void *k_own = narrowed(&memory, k, to->n_kv * to->d_qk, to->dtype),
+       *v_own = narrowed(&memory, v, to->n_kv * to->d_v, to->dtype),
+       *o_own = region_take(&memory, out, attn_dtype_size(to->dtype));
+  attn_status status = region_status(&memory, "to run a probe");
+  if (!status) status = execute(p, k_own, v_own, o_own);
   if (!status) row_widen(o_own, to->dtype, 0, out, o);
-  free(k_own);
-  free(v_own);
-  free(o_own);
+  region_free(&memory);
   return status;
 }
 
@@ -236,9 +223,9 @@ attn_status probe_plant(probe *p) {
   const attn_problem *to = &p->problem;
   int64_t d = to->d_v;
   if (p->planted) return ATTN_OK;
-  double *v = calloc((size_t)(to->n_kv * d), sizeof *v);
-  double *o = malloc((size_t)(to->n_q * d) * sizeof *o + 1);
-  attn_status status = v && o ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the output of a probe");
+  double *v = region_zeros(&p->memory, to->n_kv * d, sizeof *v);
+  double *o = region_take(&p->memory, to->n_q * d, sizeof *o);
+  attn_status status = region_status(&p->memory, "for the output of a probe");
   attn_rng rng;
   attn_rng_init(&rng, p->e.seed, purpose_plant, 0);
   for (int64_t j = 0; j < p->head.keys && !status; j++) {
@@ -246,10 +233,6 @@ attn_status probe_plant(probe *p) {
     if (d > 1) v[j * d + 1 + attn_rng_below(&rng, d - 1)] = 1;
   }
   if (!status) status = probe_execute(p, p->head.k, v, o);
-  free(v);
-  if (status)
-    free(o);
-  else
-    p->planted = o;
+  if (!status) p->planted = o;
   return status;
 }

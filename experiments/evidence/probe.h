@@ -23,6 +23,7 @@ typedef struct probe_features {
 struct fresh_draws;
 
 typedef struct probe {
+  region memory;        /* of itself */
   evidence e;           /* of the small problem: plan, problem, view, q, k, v, kv_len and o are its own */
   attn_problem problem; /* one head; the plan's own may have those of the run, on the same tensors */
   attn_plan *plan;

@@ -85,12 +85,11 @@ attn_status probe_map(probe *p) {
   if (keys + queries > (INT64_C(1) << 24) / m)
     return attn_fail(ATTN_EUNSUPPORTED, "the features of all keys exceed 2^24 numbers");
   f->columns = m;
-  f->query = malloc((size_t)(queries * m) * sizeof(double) + 1);
-  f->query_scale = malloc((size_t)queries * sizeof(double) + 1);
-  f->key_scale = malloc((size_t)keys * sizeof(double) + 1);
-  f->key = malloc((size_t)(keys * m) * sizeof(double) + 1);
-  if (!f->query || !f->query_scale || !f->key || !f->key_scale)
-    return attn_fail(ATTN_ENOMEM, "no memory for the features of a probe");
+  f->query = region_take(&p->memory, queries * m, sizeof(double));
+  f->query_scale = region_take(&p->memory, queries, sizeof(double));
+  f->key_scale = region_take(&p->memory, keys, sizeof(double));
+  f->key = region_take(&p->memory, keys * m, sizeof(double));
+  if (region_status(&p->memory, "for the features of a probe")) return ATTN_ENOMEM;
   int64_t query_chunks = (queries + CHUNK - 1) / CHUNK, key_chunks = (keys + CHUNK - 1) / CHUNK;
 #pragma omp parallel for schedule(dynamic, 1)
   for (int64_t c = 0; c < query_chunks + key_chunks; c++) {

@@ -20,51 +20,33 @@ int64_t row_offset(const attn_problem *p, const sample_row *row, int64_t d) {
 /* -- a row -- */
 
 attn_status row_space_make(const attn_problem *p, const attn_pattern *pattern, row_space *out) {
-  size_t n = (size_t)p->n_kv, d_v = (size_t)p->d_v, runs = (size_t)visible_most_runs(pattern, p);
-  row_space s = {.q = calloc((size_t)p->d_qk, sizeof(double)),
-                 .o = calloc(d_v, sizeof(double)),
-                 .bound = calloc(d_v, sizeof(double)),
-                 .given = calloc(d_v, sizeof(double)),
-                 .kept = calloc(d_v, sizeof(double)),
-                 .left = calloc(d_v, sizeof(double)),
-                 .center = calloc((size_t)p->d_qk, sizeof(double)),
-                 .score = calloc(n, sizeof(double)),
-                 .size = calloc(n, sizeof(double)),
-                 .units = calloc(n, sizeof(double)),
-                 .map = calloc(n, sizeof(double)),
-                 .log_weight = calloc(n, sizeof(double)),
-                 .weight = calloc(n, sizeof(double)),
-                 .slack = calloc(n, sizeof(double)),
-                 .index = calloc(n, sizeof(int64_t)),
-                 .inside = calloc(n, sizeof(bool)),
-                 .runs = calloc(runs, sizeof(attn_run))};
-  if (!s.q || !s.o || !s.bound || !s.given || !s.kept || !s.left || !s.center || !s.score || !s.size ||
-      !s.units || !s.map || !s.log_weight || !s.weight || !s.slack || !s.index || !s.inside || !s.runs) {
-    row_space_free(&s);
-    return attn_fail(ATTN_ENOMEM, "no memory for one row of %lld keys", (long long)p->n_kv);
-  }
+  row_space s = {.i = 0};
+  region *m = &s.memory;
+  s.q = region_zeros(m, p->d_qk, sizeof *s.q);
+  s.o = region_zeros(m, p->d_v, sizeof *s.o);
+  s.bound = region_zeros(m, p->d_v, sizeof *s.bound);
+  s.given = region_zeros(m, p->d_v, sizeof *s.given);
+  s.kept = region_zeros(m, p->d_v, sizeof *s.kept);
+  s.left = region_zeros(m, p->d_v, sizeof *s.left);
+  s.center = region_zeros(m, p->d_qk, sizeof *s.center);
+  s.score = region_zeros(m, p->n_kv, sizeof *s.score);
+  s.size = region_zeros(m, p->n_kv, sizeof *s.size);
+  s.units = region_zeros(m, p->n_kv, sizeof *s.units);
+  s.map = region_zeros(m, p->n_kv, sizeof *s.map);
+  s.log_weight = region_zeros(m, p->n_kv, sizeof *s.log_weight);
+  s.weight = region_zeros(m, p->n_kv, sizeof *s.weight);
+  s.slack = region_zeros(m, p->n_kv, sizeof *s.slack);
+  s.index = region_zeros(m, p->n_kv, sizeof *s.index);
+  s.inside = region_zeros(m, p->n_kv, sizeof *s.inside);
+  s.runs = region_zeros(m, visible_most_runs(pattern, p), sizeof *s.runs);
+  const attn_status status = region_status(m, "for one row");
+  if (status) region_free(m);
   *out = s;
-  return ATTN_OK;
+  return status;
 }
 
 void row_space_free(row_space *s) {
-  free(s->q);
-  free(s->o);
-  free(s->bound);
-  free(s->given);
-  free(s->kept);
-  free(s->left);
-  free(s->center);
-  free(s->score);
-  free(s->size);
-  free(s->units);
-  free(s->map);
-  free(s->log_weight);
-  free(s->weight);
-  free(s->slack);
-  free(s->index);
-  free(s->inside);
-  free(s->runs);
+  region_free(&s->memory);
   *s = (row_space){0};
 }
 

@@ -14,6 +14,7 @@ void row_widen(const void *at, attn_dtype, int64_t offset, int64_t d, double *ou
 
 /* Room for one row: one thread's. */
 typedef struct row_space {
+  region memory;                 /* of all that follows */
   double *q, *o, *bound, *given; /* [d_qk], [d_v] exact on the support, [d_v], [d_v] the run's */
   double *kept, *left, *center;  /* [d_v], [d_v], [d_qk] for the caller */
   double *score, *size;          /* [n_kv], by place in the support; sums |c| sum |q_l k_jl| */

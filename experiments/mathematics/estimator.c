@@ -34,10 +34,7 @@ static void frame_draw(attn_rng *rng, int64_t count, int64_t d, double *q) {
 
 void estimator_free(estimator *e) {
   if (!e) return;
-  free(e->x);
-  free(e->y);
-  free(e->x_low);
-  free(e->y_low);
+  region_free(&e->memory);
   free(e);
 }
 
@@ -128,17 +125,18 @@ static double along_square(const estimator *e) {
 estimator *estimator_make(const feature_law *law, bool causal, attn_rng *rng) {
   int64_t d = law->d, rank = d < RANK ? d : RANK;
   estimator *e = calloc(1, sizeof *e);
-  double *axes = malloc((size_t)(rank * d) * sizeof *axes);
-  bool made = e && axes;
+  bool made = e;
+  double *axes = NULL;
   if (made) {
     e->law = *law;
     e->causal = causal;
     e->rank = rank + 1;
-    e->x = malloc((size_t)(TOKENS * d) * sizeof(double));
-    e->y = malloc((size_t)(TOKENS * d) * sizeof(double));
-    e->x_low = calloc((size_t)(TOKENS * (rank + 1)), sizeof(double));
-    e->y_low = calloc((size_t)(TOKENS * (rank + 1)), sizeof(double));
-    made = e->x && e->y && e->x_low && e->y_low;
+    axes = region_take(&e->memory, rank * d, sizeof *axes);
+    e->x = region_take(&e->memory, TOKENS * d, sizeof(double));
+    e->y = region_take(&e->memory, TOKENS * d, sizeof(double));
+    e->x_low = region_zeros(&e->memory, TOKENS * (rank + 1), sizeof(double));
+    e->y_low = region_zeros(&e->memory, TOKENS * (rank + 1), sizeof(double));
+    made = !e->memory.refused;
   }
   if (made) {
     frame_draw(rng, rank, d, axes);
@@ -154,7 +152,6 @@ estimator *estimator_make(const feature_law *law, bool causal, attn_rng *rng) {
     made = spread_fill(e);
     e->deviation = sqrt(fmax(0, along_square(e)) / law->independent);
   }
-  free(axes);
   if (made) return e;
   estimator_free(e);
   return NULL;

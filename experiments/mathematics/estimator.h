@@ -10,10 +10,12 @@
 #define EXPERIMENTS_MATHEMATICS_ESTIMATOR_H
 
 #include "experiments/mathematics/feature_law.h"
+#include "experiments/support/region.h"
 
 enum { ESTIMATOR_TOKENS = 32, ESTIMATOR_ROWS = 8, ESTIMATOR_VALUES = 8 };
 
 typedef struct estimator {
+  region memory;
   feature_law law;
   bool causal;
   double *x, *y; /* [TOKENS, d] queries and keys, times the root of the problem's scale */

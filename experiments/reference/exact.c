@@ -136,11 +136,7 @@ static int64_t edges_draw(const attn_problem *p, sampling s, uint64_t seed, samp
 
 void exact_rows_free(exact_rows *x) {
   if (!x) return;
-  free(x->rows);
-  free(x->keys);
-  free(x->p);
-  free(x->sink);
-  free(x->o);
+  region_free(&x->memory);
   free(x->all);
   free(x);
 }
@@ -173,13 +169,13 @@ static attn_status exact_rows_alloc(const attn_problem *p, sampling s, exact_row
   exact_rows *x = calloc(1, sizeof *x);
   if (x) {
     x->design = s;
-    x->rows = malloc(rows * sizeof *x->rows);
-    x->keys = malloc(rows * sizeof *x->keys);
-    x->p = malloc(weights);
-    x->sink = malloc(rows * sizeof *x->sink);
-    x->o = malloc(outputs);
+    x->rows = region_take(&x->memory, (int64_t)rows, sizeof *x->rows);
+    x->keys = region_take(&x->memory, (int64_t)rows, sizeof *x->keys);
+    x->p = region_take(&x->memory, 1, weights);
+    x->sink = region_take(&x->memory, (int64_t)rows, sizeof *x->sink);
+    x->o = region_take(&x->memory, 1, outputs);
   }
-  if (!x || !x->rows || !x->keys || !x->p || !x->sink || !x->o) {
+  if (!x || x->memory.refused) {
     exact_rows_free(x);
     return attn_fail(ATTN_ENOMEM, "no memory for %zu exact rows of %lld weights", rows, (long long)p->n_kv);
   }

@@ -3,6 +3,7 @@
 #define EXPERIMENTS_REFERENCE_EXACT_H
 
 #include "attn_variant.h"
+#include "experiments/support/region.h"
 
 /* A row of the output that is compared with the reference. */
 typedef struct sample_row {
@@ -17,6 +18,7 @@ typedef struct sampling {
 
 /* Exact attention on the sampled rows, computed once for all variants of a block (same Q, K, V, mask). */
 typedef struct exact_rows {
+  region memory; /* of all but `all` */
   sampling design;
   int64_t count;    /* the sample: every row if count = batch * heads * n_q */
   int64_t judged;   /* with the edges after it, which checks look at and no estimate rests on */

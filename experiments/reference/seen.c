@@ -128,18 +128,18 @@ attn_status seen_make(const seen_run *e, const sample_row *rows, const bool *tak
   const attn_problem *p = out->problem = attn_plan_problem(e->plan);
   const int64_t all = p->batch * p->heads * p->n_q, most = ROOM / selector->max_runs;
   recorder x = {.e = e, .to = out, .most = most < 1 ? 1 : most < p->n_q ? most : p->n_q};
+  region own = {.last = NULL};
   attn_status status = ATTN_OK;
-  out->entries = calloc((size_t)p->batch, sizeof *out->entries);
-  out->selected = calloc((size_t)p->batch, sizeof *out->selected);
-  out->place = malloc((size_t)all * sizeof *out->place + 1);
-  out->begin = malloc((size_t)count * sizeof *out->begin + 1);
-  out->count = malloc((size_t)count * sizeof *out->count + 1);
-  x.runs = malloc((size_t)(x.most * selector->max_runs) * sizeof *x.runs);
-  x.counts = malloc((size_t)x.most * sizeof *x.counts);
-  if (selector->weighted) x.log_weights = malloc((size_t)(x.most * selector->max_runs) * sizeof(double));
-  x.row = malloc((size_t)x.most * sizeof *x.row);
-  if (!out->entries || !out->selected || !out->place || !out->begin || !out->count || !x.runs || !x.counts ||
-      !x.row || (selector->weighted && !x.log_weights))
+  out->entries = region_zeros(&out->memory, p->batch, sizeof *out->entries);
+  out->selected = region_zeros(&out->memory, p->batch, sizeof *out->selected);
+  out->place = region_take(&out->memory, all, sizeof *out->place);
+  out->begin = region_take(&out->memory, count, sizeof *out->begin);
+  out->count = region_take(&out->memory, count, sizeof *out->count);
+  x.runs = region_take(&own, x.most * selector->max_runs, sizeof *x.runs);
+  x.counts = region_take(&own, x.most, sizeof *x.counts);
+  if (selector->weighted) x.log_weights = region_take(&own, x.most * selector->max_runs, sizeof(double));
+  x.row = region_take(&own, x.most, sizeof *x.row);
+  if (out->memory.refused || own.refused)
     status = attn_fail(ATTN_ENOMEM, "no memory for the selections of %lld rows", (long long)count);
   for (int64_t at = 0; at < all && !status; at++) out->place[at] = -1;
   if (!status) status = record(&x, rows, take, count);
@@ -147,20 +147,13 @@ attn_status seen_make(const seen_run *e, const sample_row *rows, const bool *tak
     out->entries[b] = (struct recorded){out, b};
     out->selected[b] = (attn_pattern){.state = &out->entries[b], .sees = takes, .max_runs = 1};
   }
-  free(x.runs);
-  free(x.log_weights);
-  free(x.counts);
-  free(x.row);
+  region_free(&own);
   if (status) seen_free(out);
   return status;
 }
 
 void seen_free(seen_keys *s) {
-  free(s->entries);
-  free(s->selected);
-  free(s->place);
-  free(s->begin);
-  free(s->count);
+  region_free(&s->memory);
   free(s->runs);
   free(s->log_weights);
   *s = (seen_keys){.pattern = NULL};

@@ -16,6 +16,7 @@ typedef struct seen_run {
 } seen_run;
 
 typedef struct seen_keys {
+  region memory;                  /* of the arrays of known lengths */
   const attn_problem *problem;    /* the plan's */
   const attn_pattern *pattern;    /* the view's, of every batch entry; NULL: every key, or a selection */
   struct recorded *entries;       /* [batch] selections; NULL: nothing is selected */
