@@ -2,9 +2,7 @@
 #include "core/internal.h"
 #include "core/verify.h"
 
-#include <math.h>
 #include <omp.h>
-#include <string.h>
 
 struct attn_plan {
   attn_arena arena; /* of an inner plan: empty, it is in the outer plan's */

@@ -2,7 +2,6 @@
 #include "core/internal.h"
 
 #include <math.h>
-#include <string.h>
 
 attn_problem attn_problem_make(int64_t batch, int64_t heads, int64_t n, int64_t d) {
   return (attn_problem){.batch = batch,

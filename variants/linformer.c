@@ -17,7 +17,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef enum { GAUSSIAN, RADEMACHER, SRHT, DCT, POOL, FILE_MATRIX } kind;
 typedef enum { KV, NONE } share;

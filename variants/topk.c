@@ -20,7 +20,6 @@
 #include "attn_variant.h"
 
 #include <math.h>
-#include <string.h>
 
 typedef enum { EXACT, SPARQ, LOKI, RANDOM } ranks;
 

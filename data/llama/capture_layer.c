@@ -5,7 +5,6 @@
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "data/bert/bert.h"
 #include "data/formats/kinds.h"

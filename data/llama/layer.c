@@ -1,5 +1,4 @@
 /* layer.c - a layer of the forward pass over a window (layer.h). */
-#define _POSIX_C_SOURCE 200809L
 #include "data/llama/layer.h"
 
 #include <math.h>

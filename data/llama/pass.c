@@ -4,7 +4,6 @@
  *
  * A stream that has replaced no head yet equals the exact stream and has no separate state; it begins with a
  * copy. The exact stream comes last in each layer, because its state before the layer is copied. */
-#define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

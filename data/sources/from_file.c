@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "data/formats/qkv.h"
-#include "data/support/file.h"
 
 /* Refuses a number that differs from that of the request. */
 static attn_status same(const char *source, const char *what, int64_t here, int64_t wanted) {

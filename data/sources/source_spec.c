@@ -1,6 +1,5 @@
 /* source_spec.c - datasets: the table of sources, their specs, and the drawing of rows that the synthetic
  * ones share. */
-#define _POSIX_C_SOURCE 200809L
 #include "data/sources/sources.h"
 
 #include <omp.h>

@@ -1,8 +1,6 @@
 /* target.c - scores and masks as texts: what is computed of Q, K and V (attn_problem.score and mask). */
-#define _POSIX_C_SOURCE 200809L
 #include "data/sources/target.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 /* file.c - reading whole files by mapping, and texts (POSIX). */
-#define _POSIX_C_SOURCE 200809L
 #include "data/support/file.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* json_setting.c - settings from JSON (json_setting.h). */
-#define _POSIX_C_SOURCE 200809L
 #include "data/support/json_setting.h"
 
 #include <unistd.h>

@@ -1,7 +1,6 @@
 /* zip.c - zip archives, with the 64-bit sizes of version 4.5: the list of members at the end of the file
  * (PKWARE's APPNOTE.TXT 6.3, sections 4.3.12 to 4.3.16), and one member, inflated by zlib. Every field is
  * checked before it is used. */
-#define _POSIX_C_SOURCE 200809L
 #define ZLIB_CONST /* zlib's input is not written to */
 #include "data/support/zip.h"
 

@@ -2,7 +2,6 @@
  * merged. */
 #include "data/tokens/tokenizer_json.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* tokenizer_json.c - tokenizer.json of a Hugging Face model directory
  * (https://huggingface.co/docs/tokenizers): byte-level BPE. truncation, padding, post_processor and decoder
  * say what becomes of the ids; of them only the token that post_processor puts first is read. */
-#define _POSIX_C_SOURCE 200809L
 #include "data/tokens/tokenizer_json.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* product.c - products with weights of a model (product.h). */
-#define _POSIX_C_SOURCE 200809L
 #include "data/weights/product.h"
 
 #include <omp.h>

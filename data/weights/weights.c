@@ -3,7 +3,6 @@
  * model.safetensors.index.json: {"metadata": ..., "weight_map": {"tensor":
  * "model-00001-of-00002.safetensors", ...}}. The index and the shards must agree on every tensor, and a shard
  * is a plain name beside the index. */
-#define _POSIX_C_SOURCE 200809L
 #include "data/weights/weights.h"
 
 #include <jansson.h>

@@ -1,5 +1,4 @@
 /* attempt.c - executions of settings, and their errors against the output of exact attention. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/advice/attempt.h"
 
 #include <gsl/gsl_cdf.h>

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/support/file.h"
 #include "experiments/instruments/timing.h"
 
 #define TOO_MUCH 4 /* times the multiply-adds of exact attention */

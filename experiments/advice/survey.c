@@ -1,5 +1,4 @@
 /* survey.c - the search of each spec in a child process, which executes exact attention first. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/advice/survey.h"
 
 #include <math.h>

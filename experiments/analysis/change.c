@@ -1,5 +1,4 @@
 /* change.c - ratios of times and Holm's correction over them; errors beyond rounding; verdicts. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/analysis/change.h"
 
 #include <gsl/gsl_cdf.h>

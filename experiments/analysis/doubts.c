@@ -1,5 +1,4 @@
 /* doubts.c - reasons to doubt the numbers of a run or of the sessions that made the runs. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/analysis/doubts.h"
 
 #include <math.h>

@@ -1,5 +1,4 @@
 /* methods.c - which settings are points of one curve. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/analysis/setting.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* pairs.c - pairing by texts: of each run what must agree, and what should. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/analysis/pairs.h"
 
 #include <stdio.h>

@@ -1,5 +1,4 @@
 /* setting.c - comparing and naming variants with their parameters. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/analysis/setting.h"
 
 #include <ctype.h>

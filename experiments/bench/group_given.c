@@ -2,7 +2,6 @@
  * against itself in another build of the program. */
 #include "experiments/bench/benchmark.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "data/support/file.h"

@@ -2,7 +2,6 @@
  * attention takes minutes, so the group runs only if it is named. */
 #include "experiments/bench/benchmark.h"
 
-#include <math.h>
 #include <stdio.h>
 
 #include "experiments/instruments/memory.h"

@@ -1,6 +1,5 @@
 /* meter_gemm.c - the two products of full attention, S = Q K^T and O = P V, by the gemm of the engines and
  * by OpenBLAS. OpenBLAS is loaded at run time and never linked. S and P have n x n elements for one head. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/bench/benchmark.h"
 
 #include <dlfcn.h>

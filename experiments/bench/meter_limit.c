@@ -1,8 +1,6 @@
 /* meter_limit.c - the limits of the machine as meters: multiply-adds per second and bytes read per second. */
 #include "experiments/bench/benchmark.h"
 
-#include <stdio.h>
-
 /* More than the last-level caches hold. */
 enum { BANDWIDTH_FLOATS = 1 << 26 };
 

@@ -4,7 +4,6 @@
  * or mask, and fills its tensors with the same numbers. It answers every line on its standard input, the
  * seconds that a measurement may take, with a line: the seconds of one execution, in full, or "error: " and
  * the reason. Its first answer comes after its output was judged. The end of its input ends it. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/bench/benchmark.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* rounds.c - the rounds of a benchmark and the ratios of its rows. See benchmark.h. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/bench/benchmark.h"
 
 #include <math.h>

@@ -11,7 +11,6 @@
 
 #include <gsl/gsl_cdf.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 static const double repeat_work = 0x1p24; /* multiply-adds */

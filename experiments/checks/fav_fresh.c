@@ -10,7 +10,6 @@
 #include "experiments/mathematics/statistics.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { PURPOSE = 0xfa4a };
 /* Vectors are stored in fp32; errors are no larger than values, of size 1. */

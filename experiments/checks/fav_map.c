@@ -11,7 +11,6 @@
 #include "experiments/mathematics/vector.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { QUERIES = 8, KEYS = 62, TIMES = 3 };

@@ -11,7 +11,6 @@
 #include "experiments/evidence/moments.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -12,7 +12,6 @@
 #include "experiments/mathematics/feature_law.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "experiments/mathematics/vector.h"
 

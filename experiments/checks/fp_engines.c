@@ -18,7 +18,6 @@
 #include "experiments/evidence/feature_draws.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,8 +8,6 @@
 
 #include "experiments/evidence/rows.h"
 
-#include <math.h>
-
 static outcome judge_row(const evidence *e, const row_facts *f, const double *given) {
   if (f->bounded != ROW_OK) return (outcome){.why = row_reason(f->bounded)};
   return outcome_rounded(given, f->o, f->bound, e->problem->d_v, f->size);

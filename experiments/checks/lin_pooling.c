@@ -14,7 +14,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { ROWS = 16 };
 static const int64_t entries_max = INT64_C(1) << 26;

@@ -11,8 +11,6 @@
 #include "experiments/evidence/rows.h"
 #include "experiments/reference/visible.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

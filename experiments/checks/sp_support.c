@@ -10,7 +10,6 @@
 #include "experiments/reference/visible.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

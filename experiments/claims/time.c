@@ -1,6 +1,5 @@
 /* time.c - tensors to time variants on, and the processor time of one thread, which other programs disturb
  * least. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/claims/claim.h"
 
 #include <math.h>

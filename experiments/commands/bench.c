@@ -1,5 +1,4 @@
 /* bench.c - attnlab bench: how near the limits of the machine each engine comes, or how variants compare. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
 #include <stdio.h>

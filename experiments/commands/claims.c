@@ -1,5 +1,4 @@
 /* claims.c - attnlab claims: reruns published claims and prints how each came out, with the numbers. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
 #include <gsl/gsl_errno.h>

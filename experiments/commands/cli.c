@@ -1,5 +1,4 @@
 /* cli.c - exit codes, diagnostics, numbers and arguments of the command line. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/cli.h"
 
 #include <errno.h>

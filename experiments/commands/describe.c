@@ -1,6 +1,5 @@
 /* describe.c - attnlab describe: a variant and its parameters, a bound check or a family of them, or a
  * dataset. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
 #include <jansson.h>

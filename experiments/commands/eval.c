@@ -1,5 +1,4 @@
 /* eval.c - attnlab eval: what approximations of its attention do to a model. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
 #include <omp.h>

@@ -1,5 +1,4 @@
 /* info.c - attnlab info: the machine, the instruction sets, caches and block sizes, the libraries. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
 #include <stdio.h>

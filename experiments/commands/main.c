@@ -1,5 +1,4 @@
 /* main.c - the attnlab command: one table of subcommands, and what all of them need done first. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
 #include <argp.h>

@@ -1,5 +1,4 @@
 /* operands.c - parsing the operands of apply and matrix, and making the plan that they describe. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/operands.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
 /* run.c - attnlab run: the arguments of a sweep. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
 #include <omp.h>

@@ -1,13 +1,11 @@
 /* config.c - tables say which keys there are and what they hold: the axes (results/axes.def), the limits of
  * a run (settings.def), and below what else is the same for all runs. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/config_keys.h"
 
 #include "data/data.h"
 #include "data/support/file.h"
 #include "experiments/grid/config_specs.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,8 @@
 /* config_exclude.c - the list `exclude:` of a configuration: partial rows and whether a run is one of
  * them. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/config_specs.h"
 #include "attn_variant.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
 /* config_keys.c - finding, naming and explaining the keys of a configuration (config_keys.h). */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/config_keys.h"
 
 #include <inttypes.h>

@@ -1,6 +1,5 @@
 /* config_specs.c - variants and datasets are read alike: a name, and lists of values for
  * rows of its parameter table; the library's own parsers judge each value. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/config_specs.h"
 
 #include <stdio.h>

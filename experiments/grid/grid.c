@@ -1,5 +1,4 @@
 /* grid.c - expanding a configuration into blocks, sorted by cost. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/grid.h"
 
 #include "experiments/evidence/null.h"

@@ -1,5 +1,4 @@
 /* grid_cost.c - what the runs of a grid would cost, asked of their variants in a process of its own. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/grid_runs.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* grid_refuse.c - runs whose parameters contradict each other, whatever the problem is: one such line of a
  * product does not stop the others. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/grid_runs.h"
 
 #include <stdlib.h>

@@ -1,9 +1,7 @@
 /* grid_row.c - the identity columns of a run: what is known of it before it starts. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/grid.h"
 
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* grid_runs.c - the runs of a block: which variants and seeds, their keys, and what `exclude:` leaves of
  * them. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/grid_runs.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
 /* tree.c - built from libyaml's events, so that what is refused is seen before it is expanded. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/tree.h"
 
 #include <stdarg.h>

@@ -1,8 +1,6 @@
 /* value_texts.c - integers, reals and ranges from text. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/value_texts.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,6 @@
 /* cold_cache.c - emptying the caches by writing more than they hold. Lines are written and not only read,
  * because an exclusive cache may keep lines that were only read. Every thread writes, because a core
  * empties only its own caches. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/instruments/cold_cache.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* memory.c - the counting allocator, and resident memory from /proc. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/instruments/memory.h"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 /* timing.c - warm-up, batches and interleaved rounds. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/instruments/timing.h"
 
 #include <gsl/gsl_randist.h>

@@ -3,7 +3,6 @@
  * Bootstrap of the median without drawing the resamples: item i of a sorted resample of n is x[ceil(n U)]
  * with U the i-th order statistic of n uniforms, U_(i) ~ Beta(i, n + 1 - i); given U_(i), the next one is
  * U_(i) + (1 - U_(i)) Beta(1, n - i) (David & Nagaraja, Order Statistics, 2.5). A resample costs O(1). */
-#define _POSIX_C_SOURCE 200809L
 #include <gsl/gsl_randist.h>
 #include <gsl/gsl_rng.h>
 #include <gsl/gsl_sort.h>

@@ -8,7 +8,6 @@
  *           between. Compiled for this machine, its exponential in vectors: the loop is meant to be as good
  *           as this design gets.
  * sgemm     OpenBLAS: (Q K^T) V with the n x n matrix in memory, one thread per head and rows block */
-#define _POSIX_C_SOURCE 200809L
 #include "attn_variant.h"
 #include "data/data.h"
 

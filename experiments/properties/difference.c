@@ -2,7 +2,6 @@
 #include "experiments/properties/property.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char *row_at(const trial_inputs *in, const char *o, int64_t batch, int64_t head, int64_t row) {

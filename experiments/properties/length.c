@@ -3,7 +3,6 @@
 #include "experiments/properties/definition.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* The row with the largest error in units of what rounding may do. */

@@ -12,7 +12,6 @@
 #include "experiments/reference/seen.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { ROWS = 6 }; /* of each head */

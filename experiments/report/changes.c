@@ -1,6 +1,5 @@
 /* changes.c - the comparison of two results files as text: where they come from, then times, errors and
  * verdicts, what is worst first. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/report/changes.h"
 
 #include <errno.h>

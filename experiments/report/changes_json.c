@@ -12,7 +12,6 @@
  *    "violated": [bound]}],
  *  "alone_a", "alone_b": [key]}
  * An interval is [ratio, lo, hi]; runs are in the order of the table. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/report/changes.h"
 
 #include <math.h>

@@ -1,6 +1,5 @@
 /* dataset_names.c - "my.npz" for "npy:q=/data/my.npz:q,k=/data/my.npz:k,v=/data/my.npz:v,layout=bnhd".
  * Datasets that are generated are called what they are. */
-#define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,8 @@
 /* explain_violations.c - violated bounds as paragraphs and as JSON. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/report/explain_violations.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "data/support/json_text.h"
 #include "experiments/checks/check.h"

@@ -14,9 +14,7 @@
  *  "maps": as maps.c says,
  *  "runs": runs_put}
  * An interval is [mid, lo, hi], a fit [exponent, lo, hi, points]; numbers as in results/row_json.h. */
-#define _POSIX_C_SOURCE 200809L
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* page.c - a page of a report with its style, scripts and data filled in, under a Content-Security-Policy
  * that admits these alone: scripts and style by the SHA-256 of their text, no network. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/report/page.h"
 
 #include <stdio.h>

@@ -1,5 +1,4 @@
 /* repeat_command.c - commands that repeat a run. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/report/repeat_command.h"
 
 #include <stdlib.h>

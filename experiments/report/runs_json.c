@@ -1,5 +1,4 @@
 /* runs_json.c - the runs of a page: page_parts.h says what it holds. */
-#define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* summary.c - the results of a sweep as text: tables of error, time and memory, then the bounds
  * (summary_bounds.c). */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/report/summary.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* axes.c - functions over the table of axes. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/axes.h"
 
 #include <inttypes.h>

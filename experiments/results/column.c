@@ -1,5 +1,4 @@
 /* column.c - reading and writing one field of a record. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/column.h"
 
 #include "experiments/support/names.h"

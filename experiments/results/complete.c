@@ -1,5 +1,4 @@
 /* complete.c - what a row lacks that an earlier version wrote, from what it has. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/bound.h"
 #include "experiments/results/row_json.h"
 

@@ -1,5 +1,4 @@
 /* join_files.c - several results files as one set. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/set.h"
 
 #include <stdio.h>

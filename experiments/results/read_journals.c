@@ -1,6 +1,5 @@
 /* read_journals.c - journals to one set of rows: sessions numbered over all of them, the last row of a key
  * kept. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/scan_journal.h"
 
 #include <math.h>

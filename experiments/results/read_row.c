@@ -4,7 +4,6 @@
 #include "experiments/results/row_json.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* repair_journal.c - takes the damaged lines out of a journal: those whose checksum is wrong, that are no row
  * or header, that have no header above them, or that are torn. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/scan_journal.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 /* scan_journal.c - reading journals line by line: header lines, row lines, checksums, a torn end. Format:
  * write_journal.h. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/scan_journal.h"
 
 #include "data/support/json_text.h"

@@ -1,6 +1,5 @@
 /* setting_properties.c - what is verified once and referred to by rows: the cells of a setting's properties,
  * of which a process keeps one copy, and the verdicts of a set without repetition. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/set.h"
 
 #include <inttypes.h>

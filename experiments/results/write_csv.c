@@ -1,6 +1,5 @@
 /* write_csv.c - a set of rows as comma-separated values (RFC 4180, '\n'): for spreadsheets, gnuplot and
  * pandas. Texts are escaped. */
-#define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

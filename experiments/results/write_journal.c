@@ -1,5 +1,4 @@
 /* write_journal.c - appending rows so that no crash, full disk or second process loses or damages any. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/write_journal.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* calibration.c - the sweep that calibrates, its file, and reading it back. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/runner/calibration.h"
 
 #include "data/data.h"

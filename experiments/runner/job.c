@@ -1,5 +1,4 @@
 /* job.c - a job as a line of JSON, and back. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/runner/job.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* measure.c - the steps of a run in a worker: cost, execution, evidence, verdicts, times. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/runner/measure.h"
 
 #include "experiments/checks/check.h"

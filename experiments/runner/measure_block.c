@@ -1,6 +1,5 @@
 /* measure_block.c - what the runs of a block share: inputs that cannot be written, exact rows, and the
  * output. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/runner/measure.h"
 
 #include <math.h>

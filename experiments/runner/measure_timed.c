@@ -1,6 +1,5 @@
 /* measure_timed.c - executions of a run: work memory between guards, turns of timing, and checks between
  * samples of whether the output is still right. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/runner/measure.h"
 
 #include "experiments/support/entropy.h"

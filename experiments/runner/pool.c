@@ -1,5 +1,4 @@
 /* pool.c - the parent's side of a worker: reads it, watches its time and memory, judges its end. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/runner/pool.h"
 
 #include "experiments/instruments/processes.h"

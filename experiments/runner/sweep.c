@@ -1,6 +1,5 @@
 /* sweep.c - a sweep from its configuration to its outcome. The journal is the truth; the results file is made
  * from it now and then. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/runner/sweep.h"
 
 #include "data/data.h"
@@ -18,7 +17,6 @@
 #include "experiments/support/escape.h"
 #include "experiments/support/names.h"
 
-#include <errno.h>
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>

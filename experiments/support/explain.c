@@ -1,8 +1,6 @@
 /* explain.c - see explain.h. What a term does is told from what its own plan shows. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/support/explain.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "data/support/file.h"

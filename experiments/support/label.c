@@ -1,5 +1,4 @@
 /* label.c - see label.h. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/support/label.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* names.c - a sorted array of strings, searched by bisection. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/support/names.h"
 
 #include <jansson.h>

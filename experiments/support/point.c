@@ -1,5 +1,4 @@
 /* point.c - a locale of the thread's own. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/support/point.h"
 
 #include <locale.h>

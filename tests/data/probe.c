@@ -1,5 +1,4 @@
 /* probe.c - foreign code in a probe: each item's end is told, and the items after it are worked on. */
-#define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* planted.c - the variant of variants/template.c with a fault to choose, for cli/test.c and cli/faults.c. */
-#define _POSIX_C_SOURCE 200809L
 #include "attn_variant.h"
 
 #include <math.h>

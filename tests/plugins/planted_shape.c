@@ -1,6 +1,5 @@
 /* planted_shape.c - exact attention by the textbook, a row at a time, with one fault to choose that shows for
  * some shapes, masks or ways to call only: those that kernels have special cases for (cli/drawn.c). */
-#define _POSIX_C_SOURCE 200809L
 #include "attn_variant.h"
 
 #include <math.h>

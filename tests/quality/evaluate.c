@@ -1,4 +1,3 @@
-#define _POSIX_C_SOURCE 200809L
 /* evaluate.c - evaluations of the bundled model against its logits, and the file that keeps them. */
 #include "experiments/quality/evaluation_file.h"
 #include "experiments/results/row.h"

@@ -1,5 +1,4 @@
 /* hostile.c - results files whose texts drive a terminal, a shell, a page or a spreadsheet. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/bound.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/page.h"

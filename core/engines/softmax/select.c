@@ -8,7 +8,6 @@
  * those of others. */
 #include "core/engines/softmax/softmax.h"
 
-#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>

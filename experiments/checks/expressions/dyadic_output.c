@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Of every row: the log-sum-exp of its parts so far, their outputs weighed by exp(lse of the part - *lse),
  * and the sum of these magnitudes. */

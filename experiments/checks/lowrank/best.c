@@ -17,10 +17,8 @@
 
 #include "experiments/evidence/support_row.h"
 #include "experiments/mathematics/spectrum.h"
-#include "experiments/mathematics/vector.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { SIDE = 384 }; /* of a head that is cut: eigenvalues of 384 x 384 numbers take a tenth of a second */
 

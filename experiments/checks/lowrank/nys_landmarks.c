@@ -34,7 +34,6 @@
 #include "experiments/mathematics/spectrum.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { MOST = 256 }; /* landmarks that are looked at */
 

@@ -14,7 +14,6 @@
 #include "experiments/mathematics/spectrum.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { ROWS_MAX = 640 };                          /* of S: the eigenvalues of a 640 x 640 matrix */
 static const int64_t work_max = INT64_C(1) << 31; /* multiply-adds of reading W off: n_kv k |C| */

@@ -11,7 +11,6 @@
 #include "experiments/evidence/probe.h"
 #include "experiments/evidence/rows.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

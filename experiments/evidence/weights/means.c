@@ -7,7 +7,6 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const double fp64 = 1e-9; /* of a sum's largest terms: what its rounding stays below */
 static const uint64_t purpose_signs = 0x7369676e; /* "sign" */

@@ -1,6 +1,5 @@
 /* layout.c - results files of any kind of row, built in memory and put in place whole, and read back
  * (layout.h). */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/hdf5/layout.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
 /* parameters.c - the columns p_<name> of a results file: parameters of variants, NaN or "" where a run has
  * none of the name. A column is of texts if any run has it as a text: numbers among them are in their
  * shortest form, and the column params says which they are. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/hdf5/groups.h"
 #include "experiments/results/param.h"
 

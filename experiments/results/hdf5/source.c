@@ -1,5 +1,4 @@
 /* source.c - checked reading of HDF5 variables and attributes. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/hdf5/source.h"
 
 #include <stdlib.h>

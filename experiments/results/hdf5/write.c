@@ -3,7 +3,6 @@
  * - /samples: wall times of every run along rep;
  * - /profile: errors by position;
  * - /maps: attention maps of the runs that have one. */
-#define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* write_columns.c - /columns of a results file: a line for each variable, in the order of the file, from the
  * variables themselves, so that none is left out and none is described otherwise than it is. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/hdf5/groups.h"
 
 #include <stdlib.h>
