@@ -8,25 +8,26 @@
 #include "experiments/commands/cli.h"
 #include "experiments/support/escape.h"
 
+typedef data_capture_request arguments;
+
 static const cli_option options[] = {
-    {NULL, 0, NULL, "model", CLI_TEXT, offsetof(data_capture_request, ids.model), 0, 0, "MODEL"},
+    {NULL, 0, NULL, "model", CLI_NEED(ids.model, "MODEL")},
     {"text", 0, "FILE",
-     "Feed this text, encoded by the model's tokenizer, or as bytes if those are its vocabulary", CLI_TEXT,
-     offsetof(data_capture_request, ids.text), 0, 0, NULL},
+     "Feed this text, encoded by the model's tokenizer, or as bytes if those are its vocabulary",
+     CLI_SET(CLI_TEXT, ids.text)},
     {"tokens", 0, "FILE", "Feed these token ids: an int32 or int64 .npy of any rank, flattened in C order",
-     CLI_TEXT, offsetof(data_capture_request, ids.tokens), 0, 0, NULL},
+     CLI_SET(CLI_TEXT, ids.tokens)},
     {"bos", 0, "ID|none",
      "Begin with this token, and every window; by default a text that a tokenizer encodes begins with "
      "the model's, bytes and --tokens stay as they are",
-     CLI_TEXT, offsetof(data_capture_request, ids.bos), 0, 0, NULL},
-    {"layer", 0, "L", "The layer, counted from 0", CLI_INT, offsetof(data_capture_request, layer), 0,
-     INT32_MAX, "--layer L"},
-    {"n", 'n', "N", "Use the first N positions (default: all)", CLI_INT, offsetof(data_capture_request, n), 1,
-     INT32_MAX, NULL},
+     CLI_SET(CLI_TEXT, ids.bos)},
+    {"layer", 0, "L", "The layer, counted from 0", CLI_INT, offsetof(arguments, layer), 0, INT32_MAX,
+     "--layer L"},
+    {"n", 'n', "N", "Use the first N positions (default: all)", CLI_RANGE(n, 1, INT32_MAX)},
     {"pre-rope", 0, NULL, "Take queries and keys before the rotary embedding; no variant reads them yet",
-     CLI_FLAG, offsetof(data_capture_request, pre_rope), 0, 0, NULL},
-    {"output", 'o', "FILE", "HDF5 file with the datasets q, k, v [heads,n,d] f4", CLI_TEXT,
-     offsetof(data_capture_request, output), 0, 0, "-o FILE"},
+     CLI_SET(CLI_FLAG, pre_rope)},
+    {"output", 'o', "FILE", "HDF5 file with the datasets q, k, v [heads,n,d] f4",
+     CLI_NEED(output, "-o FILE")},
     {0}};
 
 static void complete(struct argp_state *state, void *input) {

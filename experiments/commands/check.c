@@ -16,16 +16,16 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"bounds", 0, NULL, "Print verdict counts per check and variant instead of errors and times", CLI_FLAG,
-     offsetof(arguments, bounds), 0, 0, NULL},
-    {"markdown", 'm', NULL, "Print tables in Markdown", CLI_FLAG, offsetof(arguments, markdown), 0, 0, NULL},
-    {"json", 0, NULL, "Print counts, violations, errors and failures as one JSON object", CLI_FLAG,
-     offsetof(arguments, json), 0, 0, NULL},
+    {"bounds", 0, NULL, "Print verdict counts per check and variant instead of errors and times",
+     CLI_SET(CLI_FLAG, bounds)},
+    {"markdown", 'm', NULL, "Print tables in Markdown", CLI_SET(CLI_FLAG, markdown)},
+    {"json", 0, NULL, "Print counts, violations, errors and failures as one JSON object",
+     CLI_SET(CLI_FLAG, json)},
     {"repair", 0, NULL,
      "RESULTS.h5 is a journal, NAME.jsonl: moves its damaged lines to NAME.jsonl.damaged and keeps the whole "
      "ones",
-     CLI_FLAG, offsetof(arguments, repair), 0, 0, NULL},
-    {NULL, 0, NULL, "results file", CLI_TEXT, offsetof(arguments, results), 0, 0, "RESULTS.h5"},
+     CLI_SET(CLI_FLAG, repair)},
+    {NULL, 0, NULL, "results file", CLI_NEED(results, "RESULTS.h5")},
     {0}};
 
 static const cli_command parser = {

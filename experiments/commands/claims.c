@@ -50,18 +50,16 @@ static char *names(int key, const char *text, void *input) {
 }
 
 static const cli_option options[] = {
-    {NULL, 0, NULL, "claim", CLI_OTHER, 0, 0, 0, NULL},
-    {"output", 'o', "FILE", "Also write every figure to this HDF5 file", CLI_TEXT,
-     offsetof(arguments, output), 0, 0, NULL},
-    {"markdown", 'm', NULL, "Print a Markdown table, one row per claim", CLI_FLAG,
-     offsetof(arguments, markdown), 0, 0, NULL},
-    {"seed", 's', "N", "Seed of all draws (default 0)", CLI_INT, offsetof(arguments, seed), 0, 1e12, NULL},
+    {NULL, 0, NULL, "claim", CLI_READ},
+    {"output", 'o', "FILE", "Also write every figure to this HDF5 file", CLI_SET(CLI_TEXT, output)},
+    {"markdown", 'm', NULL, "Print a Markdown table, one row per claim", CLI_SET(CLI_FLAG, markdown)},
+    {"seed", 's', "N", "Seed of all draws (default 0)", CLI_RANGE(seed, 0, 1e12)},
     {"captured", 'c', "FILE",
      "File by attnlab capture, for the claims about exactness and time (default: standard normal data)",
-     CLI_TEXT, offsetof(arguments, captured), 0, 0, NULL},
-    {"model", 0, "MODEL", "Model, as for `attnlab eval', for the claims about whole models", CLI_TEXT,
-     offsetof(arguments, model), 0, 0, NULL},
-    {"text", 0, "FILE", "Text for the model", CLI_TEXT, offsetof(arguments, text), 0, 0, NULL},
+     CLI_SET(CLI_TEXT, captured)},
+    {"model", 0, "MODEL", "Model, as for `attnlab eval', for the claims about whole models",
+     CLI_SET(CLI_TEXT, model)},
+    {"text", 0, "FILE", "Text for the model", CLI_SET(CLI_TEXT, text)},
     {0}};
 
 static void read_claim(struct argp_state *state, void *input, const char *option, char *text) {

@@ -56,6 +56,13 @@ typedef struct cli_option {
   const char *missing; /* how a diagnostic names it if it was not given; NULL: it may be left out */
 } cli_option;
 
+/* Where the rows of a table end: what an option sets in the struct called arguments; that it must be given;
+ * the range of its integer; or that cli_command.read makes something of it. */
+#define CLI_SET(type, field) type, offsetof(arguments, field), 0, 0, NULL
+#define CLI_NEED(field, missing) CLI_TEXT, offsetof(arguments, field), 0, 0, missing
+#define CLI_RANGE(field, min, max) CLI_INT, offsetof(arguments, field), min, max, NULL
+#define CLI_READ CLI_OTHER, 0, 0, 0, NULL
+
 typedef struct cli_command {
   const char *usage, *doc;   /* argp's args_doc and doc */
   const cli_option *options; /* ends with an empty row; NULL: none */

@@ -13,12 +13,11 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {NULL, 0, NULL, "results file", CLI_OTHER, 0, 0, 0, NULL},
+    {NULL, 0, NULL, "results file", CLI_READ},
     {"max-slowdown", 's', "SHARE", "Largest slowdown not counted as a regression, as 5% or 0.05 (default 5%)",
-     CLI_OTHER, 0, 0, 0, NULL},
-    {"all", 'a', NULL, "Print whole lists, and the runs without a counterpart", CLI_FLAG,
-     offsetof(arguments, all), 0, 0, NULL},
-    {"json", 0, NULL, "Print one JSON object", CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
+     CLI_READ},
+    {"all", 'a', NULL, "Print whole lists, and the runs without a counterpart", CLI_SET(CLI_FLAG, all)},
+    {"json", 0, NULL, "Print one JSON object", CLI_SET(CLI_FLAG, json)},
     {0}};
 
 static void read(struct argp_state *state, void *input, const char *option, char *text) {

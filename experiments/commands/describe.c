@@ -22,11 +22,9 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"checks", 0, NULL, "Print only the checks that apply to a variant", CLI_FLAG,
-     offsetof(arguments, checks), 0, 0, NULL},
-    {"json", 0, NULL, "Print a JSON object", CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
-    {NULL, 0, NULL, "name", CLI_TEXT, offsetof(arguments, name), 0, 0,
-     "NAME, a variant, check, family of checks or dataset,"},
+    {"checks", 0, NULL, "Print only the checks that apply to a variant", CLI_SET(CLI_FLAG, checks)},
+    {"json", 0, NULL, "Print a JSON object", CLI_SET(CLI_FLAG, json)},
+    {NULL, 0, NULL, "name", CLI_NEED(name, "NAME, a variant, check, family of checks or dataset,")},
     {0}};
 
 static const cli_command parser = {

@@ -13,11 +13,10 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"csv", 'c', NULL, "The runs as comma-separated values (RFC 4180)", CLI_FLAG, offsetof(arguments, csv), 0,
-     0, NULL},
-    {"columns", 0, NULL, "Describe the columns (type, unit, meaning) as comma-separated values", CLI_FLAG,
-     offsetof(arguments, columns), 0, 0, NULL},
-    {NULL, 0, NULL, "results file", CLI_TEXT, offsetof(arguments, results), 0, 0, "RESULTS.h5"},
+    {"csv", 'c', NULL, "The runs as comma-separated values (RFC 4180)", CLI_SET(CLI_FLAG, csv)},
+    {"columns", 0, NULL, "Describe the columns (type, unit, meaning) as comma-separated values",
+     CLI_SET(CLI_FLAG, columns)},
+    {NULL, 0, NULL, "results file", CLI_NEED(results, "RESULTS.h5")},
     {0}};
 
 static void complete(struct argp_state *state, void *arguments_read) {

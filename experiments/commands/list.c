@@ -51,10 +51,10 @@ typedef struct arguments {
   bool json;
 } arguments;
 
-static const cli_option options[] = {{"json", 0, NULL, "Print a JSON object with an array for each section",
-                                      CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
-                                     {NULL, 0, NULL, "section", CLI_OTHER, 0, 0, 0, NULL},
-                                     {0}};
+static const cli_option options[] = {
+    {"json", 0, NULL, "Print a JSON object with an array for each section", CLI_SET(CLI_FLAG, json)},
+    {NULL, 0, NULL, "section", CLI_READ},
+    {0}};
 
 static void print_section(const section *s) {
   if (s->of)

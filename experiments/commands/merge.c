@@ -16,7 +16,7 @@ typedef struct arguments {
 
 static const cli_option options[] = {
     {NULL, 0, NULL, "journal", CLI_OTHER, 0, 0, 0, "JOURNAL.jsonl"},
-    {"output", 'o', "FILE", "The results file, .h5", CLI_TEXT, offsetof(arguments, output), 0, 0, "-o FILE"},
+    {"output", 'o', "FILE", "The results file, .h5", CLI_NEED(output, "-o FILE")},
     {0}};
 
 /* All journals at once: they follow each other. */

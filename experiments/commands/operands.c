@@ -13,21 +13,20 @@
 #include "experiments/commands/cli.h"
 #include "experiments/support/escape.h"
 
+typedef operands arguments;
+
 const cli_option operands_options[] = {
-    {NULL, 0, NULL, "variant", CLI_TEXT, offsetof(operands, spec), 0, 0, "SPEC, the variant,"},
-    READING_OPTIONS(operands, reading),
+    {NULL, 0, NULL, "variant", CLI_NEED(spec, "SPEC, the variant,")},
+    READING_OPTIONS(reading),
     {"output", 'o', "FILE",
-     "The result, .npy, with q's rank and layout: f8 if q is f8 (or --dtype f64), else f4", CLI_TEXT,
-     offsetof(operands, output), 0, 0, NULL},
-    {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_FLAG, offsetof(operands, causal), 0,
-     0, NULL},
-    TARGET_OPTIONS(operands, target),
-    {"kv-len", 0, "L,...", "Keys that exist: one number, or one per batch entry", CLI_OTHER, 0, 0, 0, NULL},
-    {"scale", 0, "S", "Scale of the scores (default 1/sqrt(d))", CLI_REAL, offsetof(operands, scale), 0, 0,
-     NULL},
-    {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(operands, threads), 0, 0, NULL},
-    {"check-finite", 0, NULL, "Refuse inputs with NaN or infinite elements", CLI_FLAG,
-     offsetof(operands, check_finite), 0, 0, NULL},
+     "The result, .npy, with q's rank and layout: f8 if q is f8 (or --dtype f64), else f4",
+     CLI_SET(CLI_TEXT, output)},
+    {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_SET(CLI_FLAG, causal)},
+    TARGET_OPTIONS(target),
+    {"kv-len", 0, "L,...", "Keys that exist: one number, or one per batch entry", CLI_READ},
+    {"scale", 0, "S", "Scale of the scores (default 1/sqrt(d))", CLI_SET(CLI_REAL, scale)},
+    {"threads", 0, "N", "OpenMP threads", CLI_SET(CLI_THREADS, threads)},
+    {"check-finite", 0, NULL, "Refuse inputs with NaN or infinite elements", CLI_SET(CLI_FLAG, check_finite)},
     {0}};
 
 static void read_lengths(operands *o, const char *text, struct argp_state *state) {

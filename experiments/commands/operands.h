@@ -15,32 +15,25 @@ typedef struct target_options {
 } target_options;
 
 /* Rows of a command's options; member: a target_options in its arguments. */
-#define TARGET_TEXT(name, value, help, place) \
-  { name, 0, value, help, CLI_TEXT, place, 0, 0, NULL }
-#define TARGET_OPTIONS(arguments, member)                                                                    \
-  TARGET_TEXT("softcap", "CAP", "Scores s become CAP tanh(s / CAP)", offsetof(arguments, member.softcap)),   \
-      TARGET_TEXT("leaky", "SLOPE", "Scores s below 0 become SLOPE s", offsetof(arguments, member.leaky)),   \
-      {"alibi",  0,                                                                                          \
-       NULL,     "Add ALiBi's bias, -slope(head) |distance|",                                                \
-       CLI_FLAG, offsetof(arguments, member.alibi),                                                          \
-       0,        0,                                                                                          \
-       NULL},                                                                                                \
-      TARGET_TEXT("t5", "STEP|FILE",                                                                         \
-                  "Add a bias for T5's bucket of the distance (32, the last from 128 on): -STEP for each "   \
-                  "bucket further away, or one each from .npy [32,heads]",                                   \
-                  offsetof(arguments, member.t5)),                                                           \
-      TARGET_TEXT("bias", "FILE",                                                                            \
-                  "Add a bias to the scores, .npy: [n_q,n_kv], [heads,n_q,n_kv] or [batch,...]; -inf masks", \
-                  offsetof(arguments, member.bias)),                                                         \
-      TARGET_TEXT("sink", "Z|FILE",                                                                          \
-                  "Add one more logit of value 0 to each row: Z, or one per head from .npy",                 \
-                  offsetof(arguments, member.sink)),                                                         \
-      TARGET_TEXT(                                                                                           \
-          "mask", "MASK|FILE",                                                                               \
-          "prefix:SIZE, block_causal:SIZE, documents:SIZE or documents:0+30+64 (where each begins), "        \
-          "or a mask [n_q,n_kv] or [heads,...] of 0 and 1 in .npy, or a graph, CSR, in HDF5 or "             \
-          "safetensors",                                                                                     \
-          offsetof(arguments, member.mask))
+#define TARGET_OPTIONS(member)                                                                             \
+  {"softcap", 0, "CAP", "Scores s become CAP tanh(s / CAP)", CLI_SET(CLI_TEXT, member.softcap)},           \
+      {"leaky", 0, "SLOPE", "Scores s below 0 become SLOPE s", CLI_SET(CLI_TEXT, member.leaky)},           \
+      {"alibi", 0, NULL, "Add ALiBi's bias, -slope(head) |distance|", CLI_SET(CLI_FLAG, member.alibi)},    \
+      {"t5", 0, "STEP|FILE",                                                                               \
+       "Add a bias for T5's bucket of the distance (32, the last from 128 on): -STEP for each "            \
+       "bucket further away, or one each from .npy [32,heads]",                                            \
+       CLI_SET(CLI_TEXT, member.t5)},                                                                      \
+      {"bias", 0, "FILE",                                                                                  \
+       "Add a bias to the scores, .npy: [n_q,n_kv], [heads,n_q,n_kv] or [batch,...]; -inf masks",          \
+       CLI_SET(CLI_TEXT, member.bias)},                                                                    \
+      {"sink", 0, "Z|FILE", "Add one more logit of value 0 to each row: Z, or one per head from .npy",     \
+       CLI_SET(CLI_TEXT, member.sink)},                                                                    \
+  {                                                                                                        \
+    "mask", 0, "MASK|FILE",                                                                                \
+        "prefix:SIZE, block_causal:SIZE, documents:SIZE or documents:0+30+64 (where each begins), "        \
+        "or a mask [n_q,n_kv] or [heads,...] of 0 and 1 in .npy, or a graph, CSR, in HDF5 or safetensors", \
+        CLI_SET(CLI_TEXT, member.mask)                                                                     \
+  }
 
 bool target_given(const target_options *); /* any of them */
 /* The score and the mask of these options as a configuration has them; "" of none. To be freed. */
@@ -56,30 +49,26 @@ typedef struct reading_options {
   attn_dtype dtype;
 } reading_options;
 
-/* Rows of a command's options; member: a reading_options in its arguments. CLI_OTHER ones are for
+/* Rows of a command's options; member: a reading_options in its arguments. Those that are read are for
  * reading_option. */
-#define READING_OPTIONS(arguments, member)                                                                  \
-  TARGET_TEXT("in", "FILE",                                                                                 \
-              "Queries, keys and values: tensors q, k, v of an HDF5, safetensors or .npz file",             \
-              offsetof(arguments, member.from.in)),                                                         \
-      TARGET_TEXT("names", "Q,K,V", "Other names of the tensors of --in, such as query,key,value",          \
-                  offsetof(arguments, member.from.names)),                                                  \
-      TARGET_TEXT(                                                                                          \
-          "q", "FILE",                                                                                      \
-          "Or queries from .npy (f2, f4, f8; or qkv.npz:NAME): [n,d], [heads,n,d] or [batch,heads,n,d]",    \
-          offsetof(arguments, member.from.q)),                                                              \
-      TARGET_TEXT("k", "FILE", "Keys; fewer heads than the queries are shared among them",                  \
-                  offsetof(arguments, member.from.k)),                                                      \
-      TARGET_TEXT("v", "FILE", "Values", offsetof(arguments, member.from.v)),                               \
-      {"layout",  0, "bhnd|bnhd", "Axes of the arrays: [batch,heads,n,d], or [batch,n,heads,d] with bnhd",  \
-       CLI_OTHER, 0, 0,           0,                                                                        \
-       NULL},                                                                                               \
+#define READING_OPTIONS(member)                                                                             \
+  {"in", 0, "FILE", "Queries, keys and values: tensors q, k, v of an HDF5, safetensors or .npz file",       \
+   CLI_SET(CLI_TEXT, member.from.in)},                                                                      \
+      {"names", 0, "Q,K,V", "Other names of the tensors of --in, such as query,key,value",                  \
+       CLI_SET(CLI_TEXT, member.from.names)},                                                               \
+      {"q", 0, "FILE",                                                                                      \
+       "Or queries from .npy (f2, f4, f8; or qkv.npz:NAME): [n,d], [heads,n,d] or [batch,heads,n,d]",       \
+       CLI_SET(CLI_TEXT, member.from.q)},                                                                   \
+      {"k", 0, "FILE", "Keys; fewer heads than the queries are shared among them",                          \
+       CLI_SET(CLI_TEXT, member.from.k)},                                                                   \
+      {"v", 0, "FILE", "Values", CLI_SET(CLI_TEXT, member.from.v)},                                         \
+      {"layout", 0, "bhnd|bnhd", "Axes of the arrays: [batch,heads,n,d], or [batch,n,heads,d] with bnhd",   \
+       CLI_READ},                                                                                           \
   {                                                                                                         \
     "dtype", 0, "f32|f64|bf16",                                                                             \
         "Compute and write in this precision; bf16: two-byte elements (V2, uint16) are bfloat16, computed " \
-        "in "                                                                                               \
-        "f32",                                                                                              \
-        CLI_OTHER, 0, 0, 0, NULL                                                                            \
+        "in f32",                                                                                           \
+        CLI_READ                                                                                            \
   }
 
 /* Reads one of these CLI_OTHER options; false: the option is another one. */

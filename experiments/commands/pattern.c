@@ -19,21 +19,21 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {NULL, 0, NULL, "variant", CLI_TEXT, offsetof(arguments, spec), 0, 0, "SPEC, the variant,"},
-    {"n", 'n', "N", "Number of queries and keys", CLI_INT, offsetof(arguments, n), 1, INT32_MAX, NULL},
-    {"heads", 0, "N", "Number of heads (default 1)", CLI_INT, offsetof(arguments, heads), 1, INT32_MAX, NULL},
+    {NULL, 0, NULL, "variant", CLI_NEED(spec, "SPEC, the variant,")},
+    {"n", 'n', "N", "Number of queries and keys", CLI_RANGE(n, 1, INT32_MAX)},
+    {"heads", 0, "N", "Number of heads (default 1)", CLI_RANGE(heads, 1, INT32_MAX)},
     {"in", 0, "FILE",
      "Queries, keys and heads as of q and k in this file (HDF5, safetensors); what is selected is selected "
      "from its "
      "first batch entry",
-     CLI_TEXT, offsetof(arguments, in), 0, 0, NULL},
-    {"causal", 'c', NULL, "Query i sees key j iff j <= i", CLI_FLAG, offsetof(arguments, causal), 0, 0, NULL},
+     CLI_SET(CLI_TEXT, in)},
+    {"causal", 'c', NULL, "Query i sees key j iff j <= i", CLI_SET(CLI_FLAG, causal)},
     {"output", 'o', "FILE",
      "The pattern. NAME.h5: indptr and indices, the rows of one head after another (SciPy's CSR), as "
      "graph:kind=file reads them. Else .npy, uint8 [n,n], or [heads,n,n] if heads differ: 1 where query i "
      "(row) "
      "sees key j, whatever weight it is given",
-     CLI_TEXT, offsetof(arguments, output), 0, 0, "-o FILE"},
+     CLI_NEED(output, "-o FILE")},
     {0}};
 
 static void complete(struct argp_state *state, void *input) {

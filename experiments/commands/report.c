@@ -21,12 +21,10 @@ typedef struct arguments {
 
 static const cli_option options[] = {
     {NULL, 0, NULL, "results file", CLI_OTHER, 0, 0, 0, "RESULTS.h5"},
-    {"output", 'o', "REPORT.html", "The page to write", CLI_TEXT, offsetof(arguments, output), 0, 0,
-     "-o REPORT.html"},
-    {"error", 0, "E", "Relative error that the answer begins with: 5% or 0.05 (default 10%)", CLI_OTHER, 0, 0,
-     0, NULL},
-    {"time", 0, "S", "Longest time of one execution, seconds (default any)", CLI_OTHER, 0, 0, 0, NULL},
-    {"memory", 0, "MIB", "Largest memory of plan and work, MiB (default any)", CLI_OTHER, 0, 0, 0, NULL},
+    {"output", 'o', "REPORT.html", "The page to write", CLI_NEED(output, "-o REPORT.html")},
+    {"error", 0, "E", "Relative error that the answer begins with: 5% or 0.05 (default 10%)", CLI_READ},
+    {"time", 0, "S", "Longest time of one execution, seconds (default any)", CLI_READ},
+    {"memory", 0, "MIB", "Largest memory of plan and work, MiB (default any)", CLI_READ},
     {0}};
 
 static void read_limit(struct argp_state *state, report_limits *limits, const char *option,

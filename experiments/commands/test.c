@@ -29,19 +29,17 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {NULL, 0, NULL, "variant", CLI_TEXT, offsetof(arguments, spec), 0, 0, "SPEC, the variant,"},
-    TARGET_OPTIONS(arguments, target),
-    {"problems", 0, "fixed|drawn", "Only the fixed problems, or only the drawn ones", CLI_TEXT,
-     offsetof(arguments, problems), 0, 0, NULL},
-    {"seed", 0, "N", "Draw other problems (default 1)", CLI_INT, offsetof(arguments, seed), 0, INT64_MAX,
-     NULL},
+    {NULL, 0, NULL, "variant", CLI_NEED(spec, "SPEC, the variant,")},
+    TARGET_OPTIONS(target),
+    {"problems", 0, "fixed|drawn", "Only the fixed problems, or only the drawn ones",
+     CLI_SET(CLI_TEXT, problems)},
+    {"seed", 0, "N", "Draw other problems (default 1)", CLI_RANGE(seed, 0, INT64_MAX)},
     {"time", 0, "SECONDS", "Processor time for the drawn problems (default 30; 0: until all are judged)",
-     CLI_REAL, offsetof(arguments, seconds), 0, 0, NULL},
+     CLI_SET(CLI_REAL, seconds)},
     {"limit", 0, "SECONDS",
-     "Processor time of one step, after which it is taken for an endless loop (default 60)", CLI_REAL,
-     offsetof(arguments, limit), 0, 0, NULL},
-    {"case", 0, "CASE", "Only this drawn problem, as a failure prints it", CLI_TEXT, offsetof(arguments, one),
-     0, 0, NULL},
+     "Processor time of one step, after which it is taken for an endless loop (default 60)",
+     CLI_SET(CLI_REAL, limit)},
+    {"case", 0, "CASE", "Only this drawn problem, as a failure prints it", CLI_SET(CLI_TEXT, one)},
     {0}};
 
 static void complete(struct argp_state *state, void *opaque) {
