@@ -253,11 +253,8 @@ static attn_status run_said(judged *j, const layout *x, char *o, double *lse) {
 }
 
 static void compare_bits(judged *j, const char *o) {
-  const attn_problem *p = &j->x.in.problem;
   difference d = {.count = 0};
-  for (int64_t line = 0; line < p->batch * p->heads; line++)
-    difference_rows(&d, &j->x.in, o, line / p->heads, line % p->heads, 0, p->n_q, &j->x.in, j->plain,
-                    line / p->heads);
+  difference_all(&d, &j->x.in, o, &j->x.in, j->plain);
   if (d.count)
     say(j, FINDING_BITS,
         "batch %lld, head %lld, row %lld, component %lld is %.9g; contiguous, by one thread, in a first call "

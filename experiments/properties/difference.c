@@ -26,6 +26,13 @@ void difference_rows(difference *d, const trial_inputs *in, const char *got, int
   }
 }
 
+void difference_all(difference *d, const trial_inputs *in, const char *got, const trial_inputs *of,
+                    const char *expected) {
+  const attn_problem *p = &in->problem;
+  for (int64_t b = 0; b < p->batch; b++)
+    for (int64_t h = 0; h < p->heads; h++) difference_rows(d, in, got, b, h, 0, p->n_q, of, expected, b);
+}
+
 attn_status difference_settle(const difference *d, double allowed, const char *what, result_bound *bound) {
   bound_property(bound, d->largest, allowed);
   if (bound->verdict == VERDICT_VIOLATED)

@@ -62,10 +62,8 @@ static void say_what(const attn_problem *p, const sums *s, int64_t at, result_bo
 /* The output that came with the sums, against that without them. */
 static void judge_output(const trial *t, const trial_inputs *in, const char *plain, const char *o,
                          result_bound *bound) {
-  const attn_problem *p = &in->problem;
   difference found = {.count = 0};
-  for (int64_t b = 0; b < p->batch; b++)
-    for (int64_t h = 0; h < p->heads; h++) difference_rows(&found, in, o, b, h, 0, p->n_q, in, plain, b);
+  difference_all(&found, in, o, in, plain);
   if (found.count) difference_settle(&found, trial_rounding(t) * sqrt(3), "without the log-sum-exp", bound);
 }
 

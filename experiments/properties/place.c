@@ -26,9 +26,8 @@ static void say_touch(const layout *x, const guard_touch *touch, result_bound *b
 /* One layout of some inputs against the contiguous output of the same. */
 static attn_status judge_layout(const trial *t, const trial_inputs *in, layout_kind kind,
                                 const char *expected, result_bound *bound) {
-  const attn_problem *p = &in->problem;
   layout x;
-  char *o = NULL, what[96];
+  char *o = NULL;
   bool gap = false;
   guard_touch touch = {.block = -1};
   attn_status status = layout_make(in, kind, &x);
@@ -41,10 +40,8 @@ static attn_status judge_layout(const trial *t, const trial_inputs *in, layout_k
     bound_say(bound, "%s: writes to O between or behind its rows", layout_names[kind]);
   } else if (!status) {
     difference found = {.count = 0};
-    for (int64_t b = 0; b < p->batch; b++)
-      for (int64_t h = 0; h < p->heads; h++) difference_rows(&found, in, o, b, h, 0, p->n_q, in, expected, b);
-    snprintf(what, sizeof what, "%s", layout_names[kind]);
-    status = difference_settle(&found, 0, what, bound);
+    difference_all(&found, in, o, in, expected);
+    status = difference_settle(&found, 0, layout_names[kind], bound);
   }
   layout_free(&x);
   return status;

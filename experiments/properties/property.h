@@ -63,6 +63,9 @@ typedef struct difference {
 void difference_rows(difference *, const trial_inputs *in, const char *got, int64_t batch, int64_t head,
                      int64_t from, int64_t to, const trial_inputs *of, const char *expected,
                      int64_t expected_batch);
+/* The same of all rows of `in`. */
+void difference_all(difference *, const trial_inputs *in, const char *got, const trial_inputs *of,
+                    const char *expected);
 /* The verdict: at most `allowed`, with a message of where and by how much. */
 attn_status difference_settle(const difference *, double allowed, const char *what, result_bound *);
 

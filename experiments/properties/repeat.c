@@ -7,20 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void compare_all(const trial *t, const char *expected, const char *got, difference *found) {
-  const attn_problem *p = &t->in.problem;
-  for (int64_t b = 0; b < p->batch; b++)
-    for (int64_t h = 0; h < p->heads; h++)
-      difference_rows(found, &t->in, got, b, h, 0, p->n_q, &t->in, expected, b);
-}
-
 static attn_status run_again(const trial *t, int threads, trial_poison poison, const char *what,
                              result_bound *bound) {
   difference found = {.count = 0};
   char *o = NULL;
   const attn_status status = trial_run(t, &t->in, threads, poison, &o);
   if (status) return status;
-  compare_all(t, t->o, o, &found);
+  difference_all(&found, &t->in, o, &t->in, t->o);
   return difference_settle(&found, 0, what, bound);
 }
 
@@ -95,7 +88,7 @@ static attn_status judge_stale(const trial *t, result_bound *bound) {
     char *o = NULL;
     status = trial_run(t, &in, 1, POISON_NAN, &o);
     if (!status) {
-      compare_all(t, again == 1 ? expected : t->o, o, &found);
+      difference_all(&found, &t->in, o, &t->in, again == 1 ? expected : t->o);
       status = difference_settle(&found, 0, what[again == 1], bound);
     }
     if (status || bound->verdict == VERDICT_VIOLATED) break;
@@ -145,7 +138,7 @@ static attn_status reentrant_judge(const trial *t, result_bound *bound) {
   if (started < CALLERS) status = attn_fail(ATTN_EFOREIGN, "pthread_create failed");
   for (int k = 0; k < CALLERS; k++) {
     if (!status && callers[k].status) status = attn_fail(callers[k].status, "%s", callers[k].message);
-    for (int c = 0; !status && c < CALLS; c++) compare_all(t, t->o, callers[k].o[c], &found);
+    for (int c = 0; !status && c < CALLS; c++) difference_all(&found, &t->in, callers[k].o[c], &t->in, t->o);
     region_free(&callers[k].memory);
   }
   return status ? status : difference_settle(&found, 0, "beside another call of the same plan", bound);
@@ -170,7 +163,7 @@ static attn_status pad_judge(const trial *t, result_bound *bound) {
           trial_row_fill(&in, ATTN_VALUE, b, h, j, fills[f]);
         }
     status = trial_run(t, &in, 1, POISON_NAN, &o);
-    if (!status && first) compare_all(t, first, o, &found);
+    if (!status && first) difference_all(&found, &t->in, o, &t->in, first);
     if (!first) first = o;
   }
   return status ? status : difference_settle(&found, 0, "other values in the padding changed it", bound);

@@ -35,9 +35,7 @@ static attn_status prefix_judge(const trial *t, result_bound *bound) {
     if (status) return status;
     compared++;
     difference here = {.count = 0};
-    for (int64_t b = 0; b < p.batch; b++)
-      for (int64_t h = 0; h < p.heads; h++)
-        difference_rows(&here, &in, o, b, h, 0, lengths[m], &t->in, t->o, b);
+    difference_all(&here, &in, o, &t->in, t->o);
     here.in = &t->in;
     if (here.largest > found.largest) found = here;
   }
@@ -76,8 +74,7 @@ static attn_status group_judge(const trial *t, result_bound *bound) {
   if (status == ATTN_EUNSUPPORTED) return bound_not_applicable(bound, attn_last_error());
   if (status) return status;
   difference found = {.count = 0};
-  for (int64_t b = 0; b < p.batch; b++)
-    for (int64_t h = 0; h < p.heads; h++) difference_rows(&found, &t->in, t->o, b, h, 0, p.n_q, &in, o, b);
+  difference_all(&found, &t->in, t->o, &in, o);
   return difference_settle(&found, 0, "with grouped heads", bound);
 }
 
