@@ -271,23 +271,23 @@ static attn_status shared_setting(const result_row *row, const setting *last, se
 }
 
 attn_status model_make(const result_set *set, results_model *out) {
-  const size_t room = set->count + 1;
-  results_model m = {.set = set,
-                     .rows = calloc(room, sizeof *m.rows),
-                     .setting_of = calloc(room, sizeof *m.setting_of),
-                     .settings = calloc(room, sizeof *m.settings),
-                     .labels = calloc(room, sizeof *m.labels),
-                     .methods = calloc(room, sizeof *m.methods),
-                     .cells = calloc(room, sizeof *m.cells),
-                     .lines = calloc(room, sizeof *m.lines),
-                     .lengths = calloc(room, sizeof *m.lengths),
-                     .groups = calloc(room, sizeof *m.groups)};
-  entry *entries = calloc(room, sizeof *entries);
-  double *numbers = calloc(QUANTITIES * room, sizeof *numbers);
+  const int64_t room = (int64_t)set->count + 1;
+  region own = {.last = NULL};
+  results_model m = {.set = set};
+  m.rows = region_zeros(&m.memory, room, sizeof *m.rows);
+  m.setting_of = region_zeros(&m.memory, room, sizeof *m.setting_of);
+  m.settings = region_zeros(&m.memory, room, sizeof *m.settings);
+  m.labels = region_zeros(&m.memory, room, sizeof *m.labels);
+  m.methods = region_zeros(&m.memory, room, sizeof *m.methods);
+  m.cells = region_zeros(&m.memory, room, sizeof *m.cells);
+  m.lines = region_zeros(&m.memory, room, sizeof *m.lines);
+  m.lengths = region_zeros(&m.memory, room, sizeof *m.lengths);
+  m.groups = region_zeros(&m.memory, room, sizeof *m.groups);
+  entry *entries = region_zeros(&own, room, sizeof *entries);
+  double *numbers = region_zeros(&own, QUANTITIES * room, sizeof *numbers);
   attn_status status = ATTN_OK;
   size_t made = 0;
-  if (!m.rows || !m.setting_of || !m.settings || !m.labels || !m.methods || !m.cells || !m.lines ||
-      !m.lengths || !m.groups || !entries || !numbers)
+  if (m.memory.refused || own.refused)
     status = attn_fail(ATTN_ENOMEM, "out of memory for a report of %zu runs", set->count);
   for (; !status && made < set->count; made += !status) {
     entries[made].row = &set->rows[made];
@@ -306,8 +306,7 @@ attn_status model_make(const result_set *set, results_model *out) {
     status = estimate(&m, numbers);
   }
   for (size_t i = 0; entries && i < made; i++) setting_free(&entries[i].setting);
-  free(entries);
-  free(numbers);
+  region_free(&own);
   if (status)
     model_free(&m);
   else
@@ -320,14 +319,6 @@ void model_free(results_model *m) {
     setting_free(&m->settings[i]);
     free(m->methods[i]);
   }
-  free(m->rows);
-  free(m->setting_of);
-  free(m->settings);
-  free((void *)m->labels);
-  free(m->methods);
-  free(m->cells);
-  free(m->lines);
-  free(m->lengths);
-  free(m->groups);
+  region_free(&m->memory);
   *m = (results_model){0};
 }

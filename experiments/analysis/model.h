@@ -8,6 +8,7 @@
 #include "experiments/analysis/fit.h"
 #include "experiments/analysis/setting.h"
 #include "experiments/results/set.h"
+#include "experiments/support/region.h"
 
 typedef struct model_cell {
   size_t first, count; /* its runs are model->rows[first ... first + count - 1] */
@@ -57,6 +58,7 @@ typedef struct model_group {
 } model_group;
 
 typedef struct results_model {
+  region memory; /* of all that follows */
   const result_set *set;
   const result_row **rows; /* by group, line, n and seed */
   size_t *setting_of;      /* the setting of each of rows */

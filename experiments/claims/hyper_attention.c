@@ -8,6 +8,7 @@
 #include "attn_variant.h"
 #include "experiments/claims/estimators.h"
 #include "experiments/mathematics/vector.h"
+#include "experiments/support/region.h"
 
 /* ---- the double count -------------------------------------------------------------------------------- */
 
@@ -21,19 +22,18 @@ static attn_status block_share(const data_qkv *in, const estimate *exact, double
   attn_plan *plan = NULL;
   attn_view view;
   attn_picks x = {.runs = NULL};
-  int64_t *all = malloc(N * sizeof *all);
+  region memory = {.last = NULL};
   const double *q = in->q, *k = in->k;
   attn_status status = attn_plan_create(&plan, &p, BLOCKS "seed=0", NULL);
   if (!status) status = attn_plan_inspect(plan, &view);
   if (status) goto out;
-  x = (attn_picks){.max_runs = view.selector->max_runs,
-                   .runs = malloc((size_t)(N * view.selector->max_runs) * sizeof(attn_run)),
-                   .counts = malloc(N * sizeof(int64_t)),
-                   .log_weights = malloc((size_t)(N * view.selector->max_runs) * sizeof(double))};
-  if (!all || !x.runs || !x.counts || !x.log_weights) {
-    status = attn_fail(ATTN_ENOMEM, "no memory for the keys of a claim");
-    goto out;
-  }
+  const int64_t runs = view.selector->max_runs;
+  int64_t *all = region_take(&memory, N, sizeof *all);
+  x = (attn_picks){.max_runs = runs,
+                   .runs = region_take(&memory, N * runs, sizeof(attn_run)),
+                   .counts = region_take(&memory, N, sizeof(int64_t)),
+                   .log_weights = region_take(&memory, N * runs, sizeof(double))};
+  if ((status = region_status(&memory, "for the keys of a claim"))) goto out;
   for (int64_t i = 0; i < N; i++) all[i] = i;
   status = attn_plan_select(plan, in->q, in->k, in->v, NULL, &(attn_row_set){0, 0, N, all}, &x);
   *share = 0;
@@ -43,10 +43,7 @@ static attn_status block_share(const data_qkv *in, const estimate *exact, double
            fabs(x.log_weights[r]) < 1e-9 && j < x.runs[r].first + x.runs[r].count; j++)
         *share += exp(vector_dot(q + i * D, k + j * D, D) / sqrt(D) - exact->lse[i]) / N;
 out:
-  free(all);
-  free(x.runs);
-  free(x.counts);
-  free(x.log_weights);
+  region_free(&memory);
   attn_plan_destroy(plan);
   return status;
 }

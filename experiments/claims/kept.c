@@ -31,19 +31,19 @@ attn_status kept_rows(const kept_subject *s, const char *spec, kept_visit *visit
   attn_plan *plan = NULL;
   attn_view view;
   seen_keys seen = {.pattern = NULL};
-  bool *inside = calloc((size_t)s->p.n_kv, sizeof *inside);
-  int64_t *keys = calloc((size_t)s->p.n_kv, sizeof *keys);
-  double *own = calloc((size_t)s->p.n_kv, sizeof *own), *log_weights = calloc((size_t)s->p.n_kv, sizeof *own);
-  attn_run *runs = NULL;
+  region memory = {.last = NULL};
   attn_status status = attn_plan_create(&plan, &s->p, spec, NULL);
   if (!status) status = attn_plan_inspect(plan, &view);
   if (!status)
     status = seen_make(&(seen_run){plan, &view, s->in.q, s->in.k, s->in.v, NULL}, s->x->rows, s->take,
                        s->x->count, &seen);
   if (status) goto out;
-  runs = malloc((size_t)visible_most_runs(seen_of(&seen, 0), &s->p) * sizeof *runs);
-  if (!inside || !runs || !keys || !own || !log_weights)
-    status = attn_fail(ATTN_ENOMEM, "no memory for the keys of a row");
+  bool *inside = region_zeros(&memory, s->p.n_kv, sizeof *inside);
+  int64_t *keys = region_zeros(&memory, s->p.n_kv, sizeof *keys);
+  double *own = region_zeros(&memory, s->p.n_kv, sizeof *own),
+         *log_weights = region_zeros(&memory, s->p.n_kv, sizeof *own);
+  attn_run *runs = region_take(&memory, visible_most_runs(seen_of(&seen, 0), &s->p), sizeof *runs);
+  status = region_status(&memory, "for the keys of a row");
   for (int64_t r = 0; r < s->x->count && !status; r++) {
     const sample_row *row = &s->x->rows[r];
     if (!s->take[r]) continue;
@@ -58,11 +58,7 @@ attn_status kept_rows(const kept_subject *s, const char *spec, kept_visit *visit
 out:
   seen_free(&seen);
   attn_plan_destroy(plan);
-  free(runs);
-  free(inside);
-  free(keys);
-  free(own);
-  free(log_weights);
+  region_free(&memory);
   return status;
 }
 
@@ -83,16 +79,10 @@ static void add(const kept_subject *s, int64_t r, const bool *inside, const doub
 }
 
 attn_status kept_make(const kept_subject *s, const char *spec, kept *out) {
-  const size_t rows = (size_t)s->x->count;
-  *out = (kept){calloc(rows, sizeof *out->mass), calloc(rows, sizeof *out->keys),
-                calloc(rows, sizeof *out->visible), 0};
-  if (!out->mass || !out->keys || !out->visible)
-    return attn_fail(ATTN_ENOMEM, "no memory for the masses of rows");
-  return kept_rows(s, spec, add, out);
-}
-
-void kept_free(kept *k) {
-  free(k->mass);
-  free(k->keys);
-  free(k->visible);
+  *out = (kept){.count = 0};
+  out->mass = region_zeros(&out->memory, s->x->count, sizeof *out->mass);
+  out->keys = region_zeros(&out->memory, s->x->count, sizeof *out->keys);
+  out->visible = region_zeros(&out->memory, s->x->count, sizeof *out->visible);
+  const attn_status status = region_status(&out->memory, "for the masses of rows");
+  return status ? status : kept_rows(s, spec, add, out);
 }

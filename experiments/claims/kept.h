@@ -5,6 +5,7 @@
 
 #include "experiments/claims/claim.h"
 #include "experiments/reference/exact.h"
+#include "experiments/support/region.h"
 
 enum { KEPT_N = 1024, KEPT_FEWEST = 512 };
 
@@ -28,10 +29,10 @@ attn_status kept_rows(const kept_subject *, const char *spec, kept_visit *, void
 
 /* Of each row that is taken: mass and number of its keys, and how many it could see. */
 typedef struct kept {
+  region memory; /* to be freed, also after a failure */
   double *mass, *keys, *visible;
   int count;
 } kept;
-attn_status kept_make(const kept_subject *, const char *spec, kept *); /* free it also after a failure */
-void kept_free(kept *);
+attn_status kept_make(const kept_subject *, const char *spec, kept *);
 
 #endif

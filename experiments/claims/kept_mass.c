@@ -43,7 +43,7 @@ static attn_status ranking_on(const claim_options *options, claim_report *r, boo
                                    "mass that the mean keeps above the box, pages of %d, %s Q, K, V",
                                    pages[b], claim_tensors_name(options)),
                          found[1].mass, found[1].count, "rows");
-    for (int v = 0; v < 3; v++) kept_free(&found[v]);
+    for (int v = 0; v < 3; v++) region_free(&found[v].memory);
   }
   kept_subject_free(&s);
   if (!status) *holds = gain->low > 0;
@@ -147,15 +147,15 @@ static void certify_row(const kept_subject *s, int64_t r, const bool *inside, co
 static attn_status certificate(const claim_options *options, claim_report *r) {
   kept_subject s;
   certificates c = {NULL, NULL, NULL, 0};
+  region memory = {.last = NULL};
   attn_status status = kept_subject_make(options, &s);
   if (!status && (s.p.d_qk != D || s.p.batch != 1))
     status = attn_fail(ATTN_EUNSUPPORTED, "%s: expected one batch entry of width %d", options->captured, D);
   if (!status) {
-    c.pages = malloc((size_t)(s.p.kv_heads * KEPT_N / PAGE) * sizeof *c.pages);
-    c.certified = malloc((size_t)s.x->count * sizeof *c.certified);
-    c.missing = malloc((size_t)s.x->count * sizeof *c.missing);
-    if (!c.pages || !c.certified || !c.missing)
-      status = attn_fail(ATTN_ENOMEM, "no memory for the bounds of pages");
+    c.pages = region_take(&memory, s.p.kv_heads * KEPT_N / PAGE, sizeof *c.pages);
+    c.certified = region_take(&memory, s.x->count, sizeof *c.certified);
+    c.missing = region_take(&memory, s.x->count, sizeof *c.missing);
+    status = region_status(&memory, "for the bounds of pages");
   }
   for (int64_t h = 0; !status && h < s.p.kv_heads; h++)
     for (int64_t b = 0; b < KEPT_N / PAGE; b++) measure(&s, h, b, &c.pages[h * (KEPT_N / PAGE) + b]);
@@ -170,9 +170,7 @@ static attn_status certificate(const claim_options *options, claim_report *r) {
         figure_mean(claim_add(r, CLAIM_UNSAID, "mass that is missing"), c.missing, c.count, "rows");
     if (certified->low > 0.5 && missing->high < 0.1) r->word = CLAIM_DERIVED;
   }
-  free(c.pages);
-  free(c.certified);
-  free(c.missing);
+  region_free(&memory);
   kept_subject_free(&s);
   return status;
 }
@@ -204,7 +202,7 @@ static attn_status rounds(const claim_options *options, claim_report *r) {
                                              found.keys, found.count, "rows");
       if (t == 3 && mass->low >= 0.95 && keys->high <= 0.5) r->word = CLAIM_REPRODUCED;
     }
-    kept_free(&found);
+    region_free(&found.memory);
   }
   kept_subject_free(&s);
   r->telling = 6;

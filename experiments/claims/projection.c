@@ -8,6 +8,7 @@
 
 #include "attn_variant.h"
 #include "experiments/mathematics/vector.h"
+#include "experiments/support/region.h"
 
 enum { K = 256, PURPOSE = 0x11f0 };
 
@@ -61,8 +62,8 @@ const claim claim_linformer_lemma1 = {"linformer-lemma-1",
                                       "exp(-(eps^2 - eps^3) k / 4), and twice that",
                                       "Wang et al. 2020, Lemma 1 (after Arriaga and Vempala 2006)", lemma};
 
-static double *normals(attn_rng *rng, int64_t count, double deviation) {
-  double *x = malloc((size_t)count * sizeof *x);
+static double *normals(region *memory, attn_rng *rng, int64_t count, double deviation) {
+  double *x = region_take(memory, count, sizeof *x);
   for (int64_t i = 0; x && i < count; i++) x[i] = deviation * attn_rng_normal(rng);
   return x;
 }
@@ -86,14 +87,13 @@ static attn_status equation9(const claim_options *options, claim_report *r) {
   for (int draw = 0; draw < DRAWS; draw++) {
     attn_rng rng;
     attn_rng_init(&rng, claim_seed(options, 0), PURPOSE + 1, (uint64_t)draw);
-    double *projection = normals(&rng, (int64_t)K * N, 1 / sqrt(K)), *x = normals(&rng, N, 1),
-           *y = normals(&rng, N, 1);
-    const bool made = projection && x && y;
-    for (int t = 0; made && t < DELTAS; t++) within[t] += relative(projection, x, y, N, delta[t]) <= eps;
-    free(projection);
-    free(x);
-    free(y);
-    if (!made) return attn_fail(ATTN_ENOMEM, "no memory for a projection");
+    region memory = {.last = NULL};
+    double *projection = normals(&memory, &rng, (int64_t)K * N, 1 / sqrt(K)),
+           *x = normals(&memory, &rng, N, 1), *y = normals(&memory, &rng, N, 1);
+    const attn_status status = region_status(&memory, "for a projection");
+    for (int t = 0; !status && t < DELTAS; t++) within[t] += relative(projection, x, y, N, delta[t]) <= eps;
+    region_free(&memory);
+    if (status) return status;
   }
   bool fails = true;
   for (int t = 0; t < DELTAS; t++) {
@@ -119,27 +119,29 @@ static attn_status step(const claim_options *options, int64_t n, int s, const do
                         double *ratio) {
   attn_rng rng;
   attn_rng_init(&rng, claim_seed(options, s), PURPOSE + 2, (uint64_t)n);
-  double *x = normals(&rng, n, 1), *row = NULL, *weights = NULL, bottom = 0;
-  attn_status status = x ? ATTN_OK : ATTN_ENOMEM;
-  if (!status && !(weights = malloc((size_t)(n * count) * sizeof *weights))) status = ATTN_ENOMEM;
+  region memory = {.last = NULL};
+  double *x = normals(&memory, &rng, n, 1), *weights = region_take(&memory, n * count, sizeof *weights),
+         bottom = 0;
+  attn_status status = region_status(&memory, "for a projection");
   for (int64_t j = 0; !status && j < n; j++) {
     bottom += exp(2 * x[j]);
     for (int t = 0; t < count; t++) weights[t * n + j] = exp(delta[t] * x[j]);
   }
   for (int t = 0; t < count; t++) ratio[t] = 0;
   for (int64_t i = 0; i < K && !status; i++) {
-    if (!(row = normals(&rng, n, 1 / sqrt(K)))) status = ATTN_ENOMEM;
+    region of_row = {.last = NULL};
+    const double *row = normals(&of_row, &rng, n, 1 / sqrt(K));
+    status = region_status(&of_row, "for a projection");
     for (int t = 0; t < count && !status; t++) {
       const double gap =
           exp(delta[t] * vector_dot_fast(row, x, n)) - vector_dot_fast(row, weights + t * n, n);
       ratio[t] += gap * gap;
     }
-    free(row);
+    region_free(&of_row);
   }
   for (int t = 0; t < count; t++) ratio[t] = sqrt(ratio[t] / bottom);
-  free(x);
-  free(weights);
-  return status ? attn_fail(status, "no memory for a projection") : ATTN_OK;
+  region_free(&memory);
+  return status;
 }
 
 /* The largest relative difference of two rows, |o_i - o_0| / |o_0|. */

@@ -27,7 +27,7 @@ static attn_status order(const claim_options *options, claim_report *r) {
                                found.keys, found.count, "rows");
       figure_exact(claim_add(r, CLAIM_UNSAID, "... relative error"), error);
     }
-    kept_free(&found);
+    region_free(&found.memory);
   }
   kept_subject_free(&s);
   if (status) return status;

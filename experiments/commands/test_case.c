@@ -10,6 +10,7 @@
 
 #include "data/data.h"
 #include "experiments/verification/check_plan.h"
+#include "experiments/support/region.h"
 
 static const char *const input_names[] = {"ordinary scores", "peaked scores", "one key of a large score",
                                           "keys all alike", "large norms"};
@@ -62,8 +63,8 @@ void test_case_name(const test_case *c, char out[TEST_CASE_NAME]) {
            c->causal ? "causal" : "not causal", input_names[c->input], (int)c->d, (int)c->d_v, c->isa);
 }
 
-static void *draw(int64_t count, attn_dtype type, double std, uint64_t seed) {
-  void *at = malloc((size_t)count * attn_dtype_size(type));
+static void *draw(region *memory, int64_t count, attn_dtype type, double std, uint64_t seed) {
+  void *at = region_take(memory, count, attn_dtype_size(type));
   attn_rng rng;
   attn_rng_init(&rng, seed, 1, 0);
   for (int64_t i = 0; at && i < count; i++) attn_set(at, i, type, std * attn_rng_normal(&rng));
@@ -140,21 +141,19 @@ attn_status test_case_judge(const attn_spec *spec, const test_case *c, test_case
   result_row_init(&row);
   const int64_t q_count = p->batch * p->heads * p->n_q, k_count = p->batch * p->kv_heads * p->n_kv;
   const size_t work_bytes = attn_plan_verify_size(plan);
-  void *q = draw(q_count * p->d_qk, p->dtype, std, 1), *k = draw(k_count * p->d_qk, p->dtype, std, 2),
-       *v = draw(k_count * p->d_v, p->dtype, 1, 3), *o = draw(q_count * p->d_v, p->dtype, 1, 4),
-       *work = work_bytes < SIZE_MAX ? malloc(work_bytes + 1) : NULL;
-  if (!q || !k || !v || !o || !work) status = attn_fail(ATTN_ENOMEM, "no memory to test %s", spec->text);
+  region memory = {.last = NULL};
+  void *q = draw(&memory, q_count * p->d_qk, p->dtype, std, 1),
+       *k = draw(&memory, k_count * p->d_qk, p->dtype, std, 2),
+       *v = draw(&memory, k_count * p->d_v, p->dtype, 1, 3),
+       *o = draw(&memory, q_count * p->d_v, p->dtype, 1, 4), *work = region_take(&memory, 1, work_bytes);
+  if (memory.refused) status = attn_fail(ATTN_ENOMEM, "no memory to test %s", spec->text);
   if (!status) shape_keys(p, c->input, q, k);
   if (!status) status = attn_plan_verify(plan, q, k, v, NULL, o, NULL, work);
   const check_request request = {
       .seed = 7, .rows = -1, .properties = c->input == INPUT_ORDINARY, .told = told, .to = to};
   if (!status) status = check_plan(plan, &(attn_tensors){.q = q, .k = k, .v = v, .o = o}, &request, &row);
   result_row_free(&row);
-  free(q);
-  free(k);
-  free(v);
-  free(o);
-  free(work);
+  region_free(&memory);
   attn_plan_destroy(plan);
   data_target_free(target);
   return status;

@@ -45,17 +45,17 @@ void head_data_measure(head_data *h) {
 
 attn_status head_data_alloc(const attn_problem *p, head_data *out) {
   head_data h = {.problem = p, .keys = p->n_kv, .finite = true};
-  h.k = calloc((size_t)(p->n_kv * p->d_qk), sizeof(double));
-  h.v = calloc((size_t)(p->n_kv * p->d_v), sizeof(double));
-  h.low = calloc((size_t)p->d_v, sizeof(double));
-  h.high = calloc((size_t)p->d_v, sizeof(double));
-  h.mean = calloc((size_t)p->d_v, sizeof(double));
-  if (!h.k || !h.v || !h.low || !h.high || !h.mean) {
-    head_data_free(&h);
-    return attn_fail(ATTN_ENOMEM, "no memory for the keys and values of a head in fp64");
-  }
-  *out = h;
-  return ATTN_OK;
+  h.k = region_zeros(&h.memory, p->n_kv * p->d_qk, sizeof(double));
+  h.v = region_zeros(&h.memory, p->n_kv * p->d_v, sizeof(double));
+  h.low = region_zeros(&h.memory, p->d_v, sizeof(double));
+  h.high = region_zeros(&h.memory, p->d_v, sizeof(double));
+  h.mean = region_zeros(&h.memory, p->d_v, sizeof(double));
+  const attn_status status = region_status(&h.memory, "for the keys and values of a head in fp64");
+  if (status)
+    region_free(&h.memory);
+  else
+    *out = h;
+  return status;
 }
 
 attn_status head_data_load(const evidence *e, int64_t batch, int64_t head, head_data *out) {
@@ -75,11 +75,7 @@ attn_status head_data_load(const evidence *e, int64_t batch, int64_t head, head_
 }
 
 void head_data_free(head_data *h) {
-  free(h->k);
-  free(h->v);
-  free(h->low);
-  free(h->high);
-  free(h->mean);
+  region_free(&h->memory);
   h->k = h->v = h->low = h->high = h->mean = NULL;
 }
 

@@ -6,6 +6,7 @@
 
 /* Inputs of one (batch, head) in fp64. */
 typedef struct head_data {
+  region memory; /* of k ... mean */
   const attn_problem *problem;
   int64_t batch, head;
   int64_t keys;              /* that exist; the other rows of k and v are zeros */

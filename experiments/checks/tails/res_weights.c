@@ -31,16 +31,11 @@ typedef struct weights {
   double unit;
 } weights;
 
-static void weights_free(weights *w) {
-  free(w->exact);
-  free(w->head);
-}
-
-static attn_status weights_room(weights *w) {
-  const size_t n = (size_t)(ROWS * w->p->problem.n_kv);
-  w->exact = calloc(5 * n, sizeof *w->exact);
-  w->head = calloc(n, sizeof *w->head);
-  if (!w->exact || !w->head) return attn_fail(ATTN_ENOMEM, "no memory for the weights of a probe");
+static attn_status weights_room(region *memory, weights *w) {
+  const int64_t n = ROWS * w->p->problem.n_kv;
+  w->exact = region_zeros(memory, 5 * n, sizeof *w->exact);
+  w->head = region_zeros(memory, n, sizeof *w->head);
+  if (region_status(memory, "for the weights of a probe")) return ATTN_ENOMEM;
   w->kernel = w->exact + n;
   w->size = w->kernel + n;
   w->score = w->size + n;
@@ -112,20 +107,19 @@ static void settle_row(weights *w, int64_t r, const double *exponent) {
   }
 }
 
-static attn_status weights_fill(weights *w) {
+static attn_status weights_fill(region *memory, weights *w) {
   const attn_problem *x = &w->p->problem;
   const attn_residual *of = w->p->view.residual;
   const int64_t m = w->map->columns;
   const size_t row = (size_t)attn_padded(m, x->dtype) * attn_dtype_size(x->dtype);
-  features f = {.query = malloc((size_t)(ROWS * m) * sizeof *f.query),
-                .key = malloc((size_t)(BLOCK * m) * sizeof *f.key),
-                .key_scale = calloc(BLOCK, sizeof *f.key_scale),
+  features f = {.query = region_take(memory, ROWS * m, sizeof *f.query),
+                .key = region_take(memory, BLOCK * m, sizeof *f.key),
+                .key_scale = region_zeros(memory, BLOCK, sizeof *f.key_scale),
                 .raw = aligned_alloc(64, BLOCK * ((row + 63) / 64 * 64))};
-  double *exponent = calloc((size_t)(ROWS * x->n_kv), sizeof *exponent);
-  attn_run *runs = malloc((size_t)residual_runs(of) * sizeof *runs);
-  attn_status status = f.query && f.key && f.key_scale && f.raw && exponent && runs
-                           ? ATTN_OK
-                           : attn_fail(ATTN_ENOMEM, "no memory for the features of a probe");
+  double *exponent = region_zeros(memory, ROWS * x->n_kv, sizeof *exponent);
+  attn_run *runs = region_take(memory, residual_runs(of), sizeof *runs);
+  attn_status status = f.raw ? region_status(memory, "for the features of a probe")
+                             : attn_fail(ATTN_ENOMEM, "no memory for the features of a probe");
   const residual_run run = {w->p->plan, of, w->p->q, w->p->k, w->p->v, w->p->e.kv_len};
   for (int64_t r = 0; r < w->count && !status; r++) {
     w->seen[r] = visible_keys(x, w->rows[r], w->p->head.keys);
@@ -138,12 +132,7 @@ static attn_status weights_fill(weights *w) {
     add_keys(w, &f, j, rows, exponent);
   }
   for (int64_t r = 0; r < w->count && !status; r++) settle_row(w, r, exponent);
-  free(f.query);
-  free(f.key);
-  free(f.key_scale);
   free(f.raw);
-  free(exponent);
-  free(runs);
   return status;
 }
 
@@ -156,8 +145,8 @@ static attn_status weights_make(const evidence *e, weights *w) {
   w->map = p->view.residual->features;
   w->unit = attn_numbers[p->problem.dtype].unit;
   w->count = probe_pick(p, ROWS, w->rows);
-  status = weights_room(w);
-  return status ? status : weights_fill(w);
+  status = weights_room(e->memory, w);
+  return status ? status : weights_fill(e->memory, w);
 }
 
 /* -- what a row should be, and how far it may be off -- */
@@ -265,13 +254,13 @@ static outcome judge_rest(const weights *w, const sums *s, const told *t) {
 typedef outcome (*row_judge)(const weights *, const sums *, const told *);
 
 /* Several rows share an execution, each with some components of V. */
-static attn_status judge_rows(const weights *w, row_judge judge, outcome *worst, double *share) {
+static attn_status judge_rows(region *memory, const weights *w, row_judge judge, outcome *worst,
+                              double *share) {
   const attn_problem *x = &w->p->problem;
   const int64_t d = x->d_v, each = d < 4 ? d : d / w->count < 4 ? 4 : d / w->count, rows = d / each;
-  double *v = malloc((size_t)(x->n_kv * d) * sizeof *v + 1),
-         *o = malloc((size_t)(x->n_q * d) * sizeof *o + 1);
-  int64_t *keys = malloc((size_t)d * sizeof *keys);
-  attn_status status = v && o && keys ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for values of a probe");
+  double *v = region_take(memory, x->n_kv * d, sizeof *v), *o = region_take(memory, x->n_q * d, sizeof *o);
+  int64_t *keys = region_take(memory, d, sizeof *keys);
+  attn_status status = region_status(memory, "for values of a probe");
   for (int64_t first = 0; first < w->count && !status; first += rows) {
     const int64_t end = first + rows < w->count ? first + rows : w->count;
     memset(v, 0, (size_t)(x->n_kv * d) * sizeof *v);
@@ -289,9 +278,6 @@ static attn_status judge_rows(const weights *w, row_judge judge, outcome *worst,
       if (s.rest > 0) *share = fmax(*share, s.all / s.rest);
     }
   }
-  free(v);
-  free(o);
-  free(keys);
   return status;
 }
 
@@ -299,8 +285,7 @@ static attn_status evaluate(const evidence *e, row_judge judge, result_bound *bo
   weights w;
   outcome worst = OUTCOME_NONE;
   attn_status status = weights_make(e, &w);
-  if (!status) status = judge_rows(&w, judge, &worst, share);
-  weights_free(&w);
+  if (!status) status = judge_rows(e->memory, &w, judge, &worst, share);
   return status ? status : outcome_to_verdict(&worst, bound);
 }
 

@@ -35,10 +35,11 @@ static bool measure(const row_case *c, run_law *f) {
                           .v = c->e->v,
                           .kv_len = c->e->kv_len};
   const attn_query query = {.call = &call, .batch = c->row->batch, .head = c->row->head, .i = c->row->i};
-  double *m = malloc((size_t)(n * n) * sizeof *m + 1), *weights = malloc((size_t)n * sizeof *weights + 1),
-         *x = malloc((size_t)(n * columns) * sizeof *x + 1),
-         *variance = malloc((size_t)columns * sizeof *variance);
-  const bool room = m && weights && x && variance;
+  region memory = {.last = NULL}; /* of a thread */
+  double *m = region_take(&memory, n * n, sizeof *m), *weights = region_take(&memory, n, sizeof *weights),
+         *x = region_take(&memory, n * columns, sizeof *x),
+         *variance = region_take(&memory, columns, sizeof *variance);
+  const bool room = !memory.refused;
   if (room) {
     weight_moments(c->e->view->selector, &query, s->index, n, m);
     f->always = c->sink;
@@ -56,10 +57,7 @@ static bool measure(const row_case *c, run_law *f) {
       f->why =
           "the sums of the row have no finite variance: a key can never be drawn, or numbers are too large";
   }
-  free(m);
-  free(weights);
-  free(x);
-  free(variance);
+  region_free(&memory);
   return room;
 }
 
@@ -95,9 +93,9 @@ static void visit(void *context, int64_t r, const row_case *c) {
 attn_status run_laws(const evidence *e, run_law out[RUN_LAW_ROWS], int64_t *count) {
   const int64_t judged = e->exact->judged;
   const int64_t *place = NULL;
-  walk w = {.found = calloc((size_t)judged + 1, sizeof *w.found)};
-  bool *take = calloc((size_t)judged + 1, sizeof *take);
-  attn_status status = w.found && take ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the laws of rows");
+  walk w = {.found = region_zeros(e->memory, judged, sizeof *w.found)};
+  bool *take = region_zeros(e->memory, judged, sizeof *take);
+  attn_status status = region_status(e->memory, "for the laws of rows");
   const double square = (double)e->problem->n_kv * (double)e->problem->n_kv;
   const int64_t most = (int64_t)fmin(RUN_LAW_ROWS, fmax(1, moments_most / square));
   *count = 0;
@@ -107,7 +105,5 @@ attn_status run_laws(const evidence *e, run_law out[RUN_LAW_ROWS], int64_t *coun
   if (w.no_memory) status = attn_fail(ATTN_ENOMEM, "no memory for the law of a row");
   for (int64_t r = 0; !status && r < judged; r++)
     if (take[r]) out[(*count)++] = w.found[r];
-  free(w.found);
-  free(take);
   return status;
 }
