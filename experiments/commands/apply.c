@@ -2,7 +2,6 @@
 #include "experiments/commands/commands.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "experiments/commands/operands.h"
 
@@ -29,32 +28,18 @@ static void warn_nonfinite(const data_qkv *in, const data_array *out) {
 }
 
 static attn_status apply(operands *o) {
-  data_qkv qkv = {0};
-  attn_problem problem;
-  data_target *target = NULL;
-  int64_t *kv_len = NULL;
-  attn_plan *plan = NULL;
-  void *work = NULL;
-  data_array out = {0};
+  const data_qkv *in = &o->qkv;
   attn_status status = operands_check(o);
-  if (status) goto out;
-  if ((status = operands_read(o, &qkv))) goto out;
-  if ((status = operands_problem(o, &qkv, &problem, &target, &kv_len))) goto out;
-  problem.o = operands_stride(&qkv);
-  if ((status = operands_plan(o, &problem, &plan, &work))) goto out;
-  reading_tell("attnlab apply", &qkv);
-  if ((status = operands_output(&qkv, qkv.layout, qkv.d_v, &out))) goto out;
-  if ((status = attn_plan_execute(plan, qkv.q, qkv.k, qkv.v, kv_len, out.at, work))) goto out;
-  warn_nonfinite(&qkv, &out);
-  status = data_npy_write(o->output, &out);
-out:
-  data_array_free(&out);
-  free(work);
-  attn_plan_destroy(plan);
-  data_target_free(target);
-  free(kv_len);
-  data_qkv_free(&qkv);
-  return status;
+  if (!status) status = operands_read(o);
+  if (status) return status;
+  o->problem.o = operands_stride(in);
+  if ((status = operands_plan(o))) return status;
+  reading_tell("attnlab apply", in);
+  if ((status = operands_output(o, in->layout, in->d_v))) return status;
+  if ((status = attn_plan_execute(o->plan, in->q, in->k, in->v, o->each_len, o->out.at, o->work)))
+    return status;
+  warn_nonfinite(in, &o->out);
+  return data_npy_write(o->output, &o->out);
 }
 
 int cmd_apply(int argc, char **argv) {

@@ -32,62 +32,42 @@ static void put_diagonal(const data_qkv *qkv, int64_t first, int64_t width, doub
     }
 }
 
-static attn_status compute_weights(const operands *o, const data_qkv *qkv, int64_t width, void *panel,
-                                   data_array *p) {
+static attn_status compute_weights(operands *o, int64_t width, void *panel) {
+  const data_qkv *qkv = &o->qkv;
   const size_t element = attn_dtype_size(qkv->dtype);
-  attn_problem problem;
-  data_target *target = NULL;
-  int64_t *kv_len = NULL;
-  attn_plan *plan = NULL;
-  void *work = NULL;
-  attn_status status = operands_problem(o, qkv, &problem, &target, &kv_len);
-  if (status) goto out;
-  problem.d_v = width;
-  problem.o.row = qkv->n_kv;
-  problem.o.head = qkv->n_q * qkv->n_kv;
-  problem.o.batch = qkv->heads * qkv->n_q * qkv->n_kv;
-  if ((status = operands_plan(o, &problem, &plan, &work))) goto out;
+  o->problem.d_v = width;
+  o->problem.o.row = qkv->n_kv;
+  o->problem.o.head = qkv->n_q * qkv->n_kv;
+  o->problem.o.batch = qkv->heads * qkv->n_q * qkv->n_kv;
+  attn_status status = operands_plan(o);
+  if (status) return status;
   reading_tell("attnlab matrix", qkv);
   for (int64_t next = 0; next < qkv->n_kv; next += width) {
     const int64_t first = next + width <= qkv->n_kv ? next : qkv->n_kv - width;
+    void *at = (char *)o->out.at + (size_t)first * element;
     put_diagonal(qkv, first, width, 1, panel);
-    status =
-        attn_plan_execute(plan, qkv->q, qkv->k, panel, kv_len, (char *)p->at + (size_t)first * element, work);
-    if (status) goto out;
+    if ((status = attn_plan_execute(o->plan, qkv->q, qkv->k, panel, o->each_len, at, o->work))) return status;
     put_diagonal(qkv, first, width, 0, panel);
   }
-out:
-  free(work);
-  attn_plan_destroy(plan);
-  data_target_free(target);
-  free(kv_len);
-  return status;
+  return ATTN_OK;
 }
 
 static attn_status matrix(operands *o) {
-  data_qkv qkv = {0};
-  data_array p = {0};
-  void *panel = NULL;
+  const data_qkv *qkv = &o->qkv;
   attn_status status = operands_check(o);
-  if (status) goto out;
-  if ((status = operands_read(o, &qkv))) goto out;
-  if ((status = operands_output(&qkv, DATA_BHND, qkv.n_kv, &p))) goto out;
-  const int64_t width = qkv.n_kv < PANEL ? qkv.n_kv : PANEL;
+  if (!status) status = operands_read(o);
+  if (!status) status = operands_output(o, DATA_BHND, qkv->n_kv);
+  if (status) return status;
+  const int64_t width = qkv->n_kv < PANEL ? qkv->n_kv : PANEL;
   size_t count;
   status = attn_size_product("panel of the identity",
-                             (const int64_t[]){qkv.batch, qkv.kv_heads, qkv.n_kv, width}, 4, &count);
-  if (status) goto out;
-  if (!(panel = calloc(count, attn_dtype_size(qkv.dtype)))) {
-    status = attn_fail(ATTN_ENOMEM, "out of memory for a panel of %zu elements", count);
-    goto out;
-  }
-  if ((status = compute_weights(o, &qkv, width, panel, &p))) goto out;
-  status = data_npy_write(o->output, &p);
-out:
+                             (const int64_t[]){qkv->batch, qkv->kv_heads, qkv->n_kv, width}, 4, &count);
+  if (status) return status;
+  void *panel = calloc(count, attn_dtype_size(qkv->dtype));
+  if (!panel) return attn_fail(ATTN_ENOMEM, "out of memory for a panel of %zu elements", count);
+  status = compute_weights(o, width, panel);
   free(panel);
-  data_array_free(&p);
-  data_qkv_free(&qkv);
-  return status;
+  return status ? status : data_npy_write(o->output, &o->out);
 }
 
 int cmd_matrix(int argc, char **argv) {

@@ -156,19 +156,8 @@ static attn_status fail_not_finite(const data_reading *f, attn_status status) {
   return attn_fail(status, "%s: %s", file, message);
 }
 
-attn_status operands_read(const operands *o, data_qkv *out) {
-  data_qkv qkv = {0};
-  attn_status status = reading_read(&o->reading, &qkv);
-  if (status) return status;
-  if (o->check_finite && (status = data_qkv_check_finite(&qkv))) {
-    data_qkv_free(&qkv);
-    return fail_not_finite(&o->reading.from, status);
-  }
-  *out = qkv;
-  return ATTN_OK;
-}
-
-static attn_status stretch_lengths(const operands *o, const data_qkv *qkv, int64_t **out) {
+static attn_status stretch_lengths(operands *o) {
+  const data_qkv *qkv = &o->qkv;
   if (o->kv_len_count != 1 && o->kv_len_count != qkv->batch)
     return attn_fail(ATTN_EINVAL, "--kv-len: %" PRId64 " lengths, but the batch has %" PRId64 " entries",
                      o->kv_len_count, qkv->batch);
@@ -176,51 +165,40 @@ static attn_status stretch_lengths(const operands *o, const data_qkv *qkv, int64
     if (o->kv_len[i] > qkv->n_kv)
       return attn_fail(ATTN_EINVAL, "--kv-len %" PRId64 ": there are %" PRId64 " keys", o->kv_len[i],
                        qkv->n_kv);
-  int64_t *lengths = malloc((size_t)qkv->batch * sizeof *lengths);
-  if (!lengths) return attn_fail(ATTN_ENOMEM, "out of memory for %" PRId64 " lengths", qkv->batch);
-  for (int64_t b = 0; b < qkv->batch; b++) lengths[b] = o->kv_len[o->kv_len_count == 1 ? 0 : b];
-  *out = lengths;
+  o->each_len = malloc((size_t)qkv->batch * sizeof *o->each_len);
+  if (!o->each_len) return attn_fail(ATTN_ENOMEM, "out of memory for %" PRId64 " lengths", qkv->batch);
+  for (int64_t b = 0; b < qkv->batch; b++) o->each_len[b] = o->kv_len[o->kv_len_count == 1 ? 0 : b];
   return ATTN_OK;
 }
 
-attn_status operands_problem(const operands *o, const data_qkv *qkv, attn_problem *problem,
-                             data_target **target, int64_t **kv_len) {
-  int64_t *lengths = NULL;
-  attn_problem p = data_qkv_problem(qkv);
-  p.causal = o->causal;
-  if (!isnan(o->scale)) p.scale = o->scale;
-  attn_status status = o->kv_len ? stretch_lengths(o, qkv, &lengths) : ATTN_OK;
-  if (!status) status = target_make(&o->target, &p, target);
-  if (status) {
-    free(lengths);
-    return status;
-  }
-  *problem = p;
-  *kv_len = lengths;
-  return ATTN_OK;
-}
-
-attn_status operands_plan(const operands *o, const attn_problem *problem, attn_plan **plan, void **work) {
-  const attn_options settings = {.threads = o->threads};
-  attn_plan *made = NULL;
-  const attn_status status = attn_plan_create_spec(&made, problem, o->variant, &settings);
+attn_status operands_read(operands *o) {
+  attn_status status = reading_read(&o->reading, &o->qkv);
   if (status) return status;
-  const size_t bytes = attn_plan_work_size(made);
-  void *memory = NULL;
-  if (bytes > 0 && !(memory = malloc(bytes))) {
-    attn_plan_destroy(made);
+  if (o->check_finite && (status = data_qkv_check_finite(&o->qkv)))
+    return fail_not_finite(&o->reading.from, status);
+  o->problem = data_qkv_problem(&o->qkv);
+  o->problem.causal = o->causal;
+  if (!isnan(o->scale)) o->problem.scale = o->scale;
+  if (o->kv_len && (status = stretch_lengths(o))) return status;
+  return target_make(&o->target, &o->problem, &o->made);
+}
+
+attn_status operands_plan(operands *o) {
+  const attn_options settings = {.threads = o->threads};
+  const attn_status status = attn_plan_create_spec(&o->plan, &o->problem, o->variant, &settings);
+  if (status) return status;
+  const size_t bytes = attn_plan_work_size(o->plan);
+  if (bytes > 0 && !(o->work = malloc(bytes)))
     return attn_fail(ATTN_ENOMEM, "%s: out of memory for %zu bytes of work space", o->spec, bytes);
-  }
-  *plan = made;
-  *work = memory;
   return ATTN_OK;
 }
 
-attn_status operands_output(const data_qkv *qkv, data_layout layout, int64_t columns, data_array *out) {
+attn_status operands_output(operands *o, data_layout layout, int64_t columns) {
+  const data_qkv *qkv = &o->qkv;
   const bool rows_first = layout == DATA_BNHD && qkv->rank > 2;
   const int64_t shape[] = {qkv->batch, rows_first ? qkv->n_q : qkv->heads, rows_first ? qkv->heads : qkv->n_q,
                            columns};
-  return data_array_make(qkv->dtype, qkv->rank, shape + (4 - qkv->rank), out);
+  return data_array_make(qkv->dtype, qkv->rank, shape + (4 - qkv->rank), &o->out);
 }
 
 attn_stride operands_stride(const data_qkv *x) {
@@ -234,6 +212,12 @@ attn_stride operands_stride(const data_qkv *x) {
 }
 
 void operands_free(operands *o) {
+  data_array_free(&o->out);
+  free(o->work);
+  attn_plan_destroy(o->plan);
+  data_target_free(o->made);
+  free(o->each_len);
+  data_qkv_free(&o->qkv);
   free(o->kv_len);
   attn_spec_destroy(o->variant);
 }

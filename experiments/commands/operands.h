@@ -88,6 +88,14 @@ typedef struct operands {
   int64_t *kv_len, kv_len_count;
   int threads; /* 0: OpenMP's default */
   target_options target;
+  /* Of the run, released by operands_free. */
+  data_qkv qkv;
+  attn_problem problem;
+  data_target *made; /* what the problem points to */
+  int64_t *each_len; /* kv_len stretched over the batch, or NULL */
+  attn_plan *plan;
+  void *work; /* of the plan; NULL if it needs none */
+  data_array out;
 } operands;
 
 /* The options, read and complete of a command whose arguments are an operands (scale is NaN before). */
@@ -102,20 +110,15 @@ attn_status operands_check(operands *);
 attn_status operands_check_spec(const char *output, const output_kind *, const char *const *inputs,
                                 size_t count, const attn_spec *);
 
-/* Reads the tensors, converted and checked as the options say. */
-attn_status operands_read(const operands *, data_qkv *);
+/* Reads the tensors, converted and checked as the options say, and makes the problem of them under the
+ * options. Also checks kv_len against it. */
+attn_status operands_read(operands *);
 
-/* The problem of these tensors under the options; *target is what it points to, to be freed after its plan.
- * Also checks kv_len against it and stretches a single length over the batch: *kv_len is NULL without the
- * option, else to be freed. */
-attn_status operands_problem(const operands *, const data_qkv *, attn_problem *, data_target **target,
-                             int64_t **kv_len);
+/* A plan of the problem, and its work memory. */
+attn_status operands_plan(operands *);
 
-/* A plan and its work memory (free; NULL if it needs none). */
-attn_status operands_plan(const operands *, const attn_problem *, attn_plan **, void **work);
-
-/* An uninitialised array of q's rank: [..., n_q, columns], or [n_q, heads, columns]. */
-attn_status operands_output(const data_qkv *, data_layout, int64_t columns, data_array *);
+/* out, uninitialised and of q's rank: [..., n_q, columns], or [n_q, heads, columns]. */
+attn_status operands_output(operands *, data_layout, int64_t columns);
 /* Strides of the output in the layout of the input. */
 attn_stride operands_stride(const data_qkv *);
 
