@@ -55,3 +55,9 @@ void json_put(json_t *object, const char *name, json_t *value, bool *ok) {
 void json_add(json_t *array, json_t *value, bool *ok) {
   if (json_array_append_new(array, value)) *ok = false;
 }
+
+json_t *json_whole(json_t *made, bool ok) {
+  if (ok) return made;
+  json_decref(made);
+  return NULL;
+}

@@ -16,5 +16,7 @@ char *json_print(const json_t *, size_t flags);
  * and fail: a part that could not be made leaves its parent incomplete, which this flag tells. */
 void json_put(json_t *object, const char *name, json_t *value, bool *ok);
 void json_add(json_t *array, json_t *value, bool *ok);
+/* made if all went well, else NULL: it is released. */
+json_t *json_whole(json_t *made, bool ok);
 
 #endif

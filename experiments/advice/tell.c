@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "data/support/json_text.h"
 #include "experiments/analysis/doubts.h"
 #include "experiments/support/escape.h"
 #include "experiments/support/table.h"
@@ -202,9 +203,9 @@ attn_status advice_print(FILE *out, const advice_request *r, const advice *a, co
 
 /* -- for programs -- */
 
-/* Takes the value; what JSON has no number for is null. */
-static bool put(json_t *to, const char *name, double x) {
-  return !json_object_set_new(to, name, isfinite(x) ? json_real(x) : json_null());
+/* What JSON has no number for is null. */
+static void put(json_t *to, const char *name, double x, bool *ok) {
+  json_put(to, name, isfinite(x) ? json_real(x) : json_null(), ok);
 }
 
 static json_t *setting_json(const advice_setting *s, bool reference) {
@@ -226,16 +227,13 @@ static json_t *setting_json(const advice_setting *s, bool reference) {
                  {"time_hi_s", s->time_hi},
                  {"memory_bytes", s->memory},
                  {"keys_read", s->keys_read}};
-  bool good = to;
-  for (size_t i = 0; good && i < sizeof numbers / sizeof *numbers; i++)
-    good = put(to, numbers[i].name, numbers[i].value);
-  good =
-      good && !json_object_set_new(to, "nonfinite", *s->nonfinite ? json_string(s->nonfinite) : json_null());
-  good = good && !json_object_set_new(to, "ended", s->ended ? json_string(s->ended) : json_null()) &&
-         !json_object_set_new(to, "doubts", json_string(doubt_names(s->doubts, names)));
-  if (good) return to;
-  json_decref(to);
-  return NULL;
+  bool ok = to;
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    put(to, numbers[i].name, numbers[i].value, &ok);
+  json_put(to, "nonfinite", *s->nonfinite ? json_string(s->nonfinite) : json_null(), &ok);
+  json_put(to, "ended", s->ended ? json_string(s->ended) : json_null(), &ok);
+  json_put(to, "doubts", json_string(doubt_names(s->doubts, names)), &ok);
+  return json_whole(to, ok);
 }
 
 static json_t *input_json(const advice_request *r) {
@@ -249,23 +247,20 @@ static json_t *input_json(const advice_request *r) {
 
 json_t *advice_json(const advice_request *r, const advice *a) {
   json_t *all = json_object(), *settings = json_array(), *not_possible = json_array();
-  bool good =
-      all && settings && not_possible && !json_object_set_new(all, "input", input_json(r)) &&
-      put(all, "error", r->error) && put(all, "kv_bytes", r->kv_bytes ? (double)r->kv_bytes : (double)NAN) &&
-      !json_object_set_new(all, "exact", setting_json(&a->exact, true)) &&
-      put(all, "mean_v_error", a->mean_v) && put(all, "load", a->load) &&
-      !json_object_set_new(all, "threads", json_integer(a->threads)) &&
-      !json_object_set_new(all, "processors", json_integer(a->cores)) &&
-      !json_object_set_new(all, "best", a->best < 0 ? json_null() : json_string(a->settings[a->best].spec));
-  for (int64_t i = 0; good && i < a->count; i++)
-    good = !json_array_append_new(settings, setting_json(&a->settings[i], false));
-  for (int64_t i = 0; good && i < a->unsupported_count; i++)
-    good = !json_array_append_new(not_possible, json_string(a->unsupported[i]));
-  good = good && !json_object_set(all, "settings", settings) &&
-         !json_object_set(all, "unsupported", not_possible);
-  json_decref(settings);
-  json_decref(not_possible);
-  if (good) return all;
-  json_decref(all);
-  return NULL;
+  bool ok = all;
+  json_put(all, "input", input_json(r), &ok);
+  put(all, "error", r->error, &ok);
+  put(all, "kv_bytes", r->kv_bytes ? (double)r->kv_bytes : (double)NAN, &ok);
+  json_put(all, "exact", setting_json(&a->exact, true), &ok);
+  put(all, "mean_v_error", a->mean_v, &ok);
+  put(all, "load", a->load, &ok);
+  json_put(all, "threads", json_integer(a->threads), &ok);
+  json_put(all, "processors", json_integer(a->cores), &ok);
+  json_put(all, "best", a->best < 0 ? json_null() : json_string(a->settings[a->best].spec), &ok);
+  for (int64_t i = 0; i < a->count; i++) json_add(settings, setting_json(&a->settings[i], false), &ok);
+  for (int64_t i = 0; i < a->unsupported_count; i++)
+    json_add(not_possible, json_string(a->unsupported[i]), &ok);
+  json_put(all, "settings", settings, &ok);
+  json_put(all, "unsupported", not_possible, &ok);
+  return json_whole(all, ok);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/support/json_text.h"
 #include "experiments/support/names.h"
 
 enum {
@@ -177,7 +178,5 @@ json_t *doubts_of_sessions(const result_set *set) {
   }
   warn_if_many(&list, set->sessions, "build", "builds of the program");
   warn_if_many(&list, set->sessions, "cpu_model", "processors");
-  if (!list.failed) return list.texts;
-  json_decref(list.texts);
-  return NULL;
+  return json_whole(list.texts, !list.failed);
 }

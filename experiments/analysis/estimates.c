@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "data/support/json_text.h"
 #include "experiments/mathematics/statistics.h"
 
 static double time_actual(const result_row *row) { return row->time_median; }
@@ -55,15 +56,8 @@ static comparison compare(const results_model *m, size_t line, const struct quan
 
 /* [runs, median, worst, n of the worst] */
 static json_t *comparison_json(const comparison *e) {
-  json_t *out = json_array();
-  if (json_array_append_new(out, json_integer((json_int_t)e->runs)) ||
-      json_array_append_new(out, result_json_number(e->median)) ||
-      json_array_append_new(out, result_json_number(e->worst)) ||
-      json_array_append_new(out, json_integer(e->n))) {
-    json_decref(out);
-    return NULL;
-  }
-  return out;
+  return json_pack("[I, o, o, I]", (json_int_t)e->runs, result_json_number(e->median),
+                   result_json_number(e->worst), (json_int_t)e->n);
 }
 
 json_t *estimates_json(const results_model *m) {
@@ -83,7 +77,5 @@ json_t *estimates_json(const results_model *m) {
     json_decref(one);
   }
   free(room);
-  if (ok) return list;
-  json_decref(list);
-  return NULL;
+  return json_whole(list, ok);
 }

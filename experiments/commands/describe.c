@@ -9,6 +9,7 @@
 
 #include "data/data.h"
 #include "data/support/file.h"
+#include "data/support/json_text.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
 #include "experiments/commands/describe.h"
@@ -96,12 +97,6 @@ bool sheet_put(json_t *to, const char *name, const char *text) {
   return good;
 }
 
-json_t *sheet_keep(json_t *made, bool good) {
-  if (good) return made;
-  json_decref(made);
-  return NULL;
-}
-
 /* A member whose text a function prints. */
 static bool put_printed(json_t *to, const char *name, void (*print)(FILE *, const void *), const void *of) {
   char *text = NULL;
@@ -128,7 +123,7 @@ static json_t *params_of(const attn_param *params) {
            sheet_put(one, "type", types[p->type]) && sheet_put(one, "preset", p->preset) &&
            put_printed(one, "takes", print_domain, p) && sheet_put(one, "help", p->help);
   }
-  return sheet_keep(list, good);
+  return json_whole(list, good);
 }
 
 static json_t *checks_of(const attn_view *view) {
@@ -140,7 +135,7 @@ static json_t *checks_of(const attn_view *view) {
     good = json_array_append_new(list, one) == 0 && sheet_put(one, "name", (*c)->name) &&
            sheet_put(one, "statement", (*c)->statement);
   }
-  return sheet_keep(list, good);
+  return json_whole(list, good);
 }
 
 /* What the variant states of itself for a plan. */
@@ -167,7 +162,7 @@ static json_t *laws_of(const attn_view *view) {
   if (good && view->seed) good = sheet_put(laws, "draws_by", view->seed);
   if (good && view->exempt) good = put_printed(laws, "exempt", print_exemptions, view->exempt);
   if (good && view->budget.parameter) good = sheet_put(laws, "accuracy_by", view->budget.parameter);
-  return sheet_keep(laws, good);
+  return json_whole(laws, good);
 }
 
 static attn_problem small_problem(void) { return attn_problem_make(1, 1, 512, 64); }
@@ -226,12 +221,12 @@ static json_t *sheet_of_variant(const attn_spec *spec, const char *text) {
       good = json_array_append_new(properties, json_string(capabilities[i].text)) == 0;
   good = good && json_object_set_new(sheet, "parameters", params_of(v->params)) == 0 &&
          put_laws(sheet, spec, text);
-  return sheet_keep(sheet, good);
+  return json_whole(sheet, good);
 }
 
 static json_t *sheet_of_dataset(const data_source *s) {
   json_t *sheet = json_object();
-  return sheet_keep(sheet, sheet_put(sheet, "name", s->name) && sheet_put(sheet, "summary", s->help) &&
+  return json_whole(sheet, sheet_put(sheet, "name", s->name) && sheet_put(sheet, "summary", s->help) &&
                                json_object_set_new(sheet, "parameters", params_of(s->params)) == 0);
 }
 

@@ -8,8 +8,6 @@
 
 /* A member of a sheet. Texts of plug-ins may hold anything: they are escaped. False without memory. */
 bool sheet_put(json_t *to, const char *name, const char *text);
-/* made if it is good, else NULL: it is released. */
-json_t *sheet_keep(json_t *made, bool good);
 const char *sheet_get(const json_t *, const char *name);
 /* A label and its paragraph, wrapped at blanks. */
 void sheet_print_paragraph(const char *name, const char *text);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/support/json_text.h"
 #include "experiments/quality/evaluation_checks.h"
 
 json_t *sheet_of_check(const check *c) {
@@ -31,7 +32,7 @@ json_t *sheet_of_check(const check *c) {
              null->blind ? null->blind : null->rejected_on);
     good = sheet_put(nulls, names[i], text);
   }
-  return sheet_keep(sheet, good);
+  return json_whole(sheet, good);
 }
 
 const check *listed_check(size_t place, const char **family) {
@@ -56,7 +57,7 @@ json_t *sheet_of_family(const char *name) {
   const check *c;
   for (size_t i = 0; good && (c = listed_check(i, &family)); i++)
     if (strcmp(family, name) == 0) good = json_array_append_new(list, sheet_of_check(c)) == 0;
-  return sheet_keep(sheet, good);
+  return json_whole(sheet, good);
 }
 
 void print_check(json_t *sheet) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "attn_variant.h"
+#include "data/support/json_text.h"
 #include "experiments/commands/cli.h"
 #include "experiments/instruments/machine.h"
 #include "experiments/support/table.h"
@@ -87,9 +88,7 @@ static json_t *sheet_of(const json_t *facts, const char *in_use, int threads) {
          put_printed(sheet, "caches", print_caches) && put_printed(sheet, "blocks", print_blocks);
   for (size_t i = 0; good && i < sizeof build / sizeof *build; i++)
     good = !json_object_set(sheet, build[i][0], json_object_get(facts, build[i][1]));
-  if (good) return sheet;
-  json_decref(sheet);
-  return NULL;
+  return json_whole(sheet, good);
 }
 
 int cmd_info(int argc, char **argv) {

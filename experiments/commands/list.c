@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/data.h"
+#include "data/support/json_text.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
 #include "experiments/commands/describe.h"
@@ -82,9 +83,7 @@ static json_t *section_json(const section *s) {
     if (json_array_append_new(list, one)) good = false;
     free(text);
   }
-  if (good) return list;
-  json_decref(list);
-  return NULL;
+  return json_whole(list, good);
 }
 
 static void read_section(struct argp_state *state, void *input, const char *option, char *text) {

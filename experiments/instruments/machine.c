@@ -15,6 +15,8 @@
 #include <unistd.h>
 #include <yaml.h>
 
+#include "data/support/json_text.h"
+
 #define UNKNOWN "unknown"
 
 enum { TEXT_MAX = 8192 }; /* a line of CPU flags is about 2000 characters */
@@ -74,8 +76,7 @@ static const char *compiler(void) {
 /* Sets a member, and clears *ok if that fails. Text from the system that is not UTF-8 becomes "unknown". */
 static void put(json_t *facts, const char *name, const char *text, bool *ok) {
   json_t *value = json_string(text);
-  if (!value) value = json_string(UNKNOWN);
-  if (json_object_set_new(facts, name, value) != 0) *ok = false;
+  json_put(facts, name, value ? value : json_string(UNKNOWN), ok);
 }
 
 void machine_processor(char *text, size_t size) { cpu_line("model name", "Model", text, size); }
@@ -91,7 +92,7 @@ json_t *machine_facts(void) {
   put(facts, "cpu_model", text, &ok);
   cpu_line("flags", "Features", text, sizeof text);
   put(facts, "cpu_flags", text, &ok);
-  if (json_object_set_new(facts, "n_cores", json_integer(sysconf(_SC_NPROCESSORS_ONLN))) != 0) ok = false;
+  json_put(facts, "n_cores", json_integer(sysconf(_SC_NPROCESSORS_ONLN)), &ok);
   first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", text, sizeof text);
   put(facts, "governor", text, &ok);
   boost_state(text, sizeof text);
@@ -107,9 +108,7 @@ json_t *machine_facts(void) {
   put(facts, "hostname", named ? system.nodename : UNKNOWN, &ok);
   library_versions(text, sizeof text);
   put(facts, "lib_versions", text, &ok);
-  if (ok) return facts;
-  json_decref(facts);
-  return NULL;
+  return json_whole(facts, ok);
 }
 
 double machine_load(void) {

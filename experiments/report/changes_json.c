@@ -79,9 +79,7 @@ json_t *changes_provenance(const changes *c) {
   }
   json_put(out, "differ", differ, &ok);
   json_put(out, "same", same, &ok);
-  if (ok) return out;
-  json_decref(out);
-  return NULL;
+  return json_whole(out, ok);
 }
 
 changes_drift changes_drift_of(const result_set *set) {

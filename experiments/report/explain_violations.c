@@ -87,57 +87,46 @@ attn_status explain_print(FILE *file, const result_row *row, const result_bound 
 
 /* ---- JSON ---------------------------------------------------------------------------------------------- */
 
-static bool put(json_t *object, const char *name, json_t *value) {
-  return json_object_set_new(object, name, value) == 0;
-}
-
 static json_t *cell_json(const result_row *row, const result_bound *b) {
   const check *c = check_find(b->name);
   json_t *object = json_object();
   char *rerun = repeat_run(row);
-  bool complete = object && rerun && put(object, "check", result_json_text(b->name)) &&
-                  put(object, "statement", c ? json_string(c->statement) : json_null()) &&
-                  put(object, "key", result_json_text(row->key)) &&
-                  put(object, "rerun", result_json_text(rerun));
-  for (const result_column *column = result_bound_columns; complete && column->name; column++)
-    complete = put(object, column->name, result_column_json(b, column));
+  bool ok = rerun;
+  json_put(object, "check", result_json_text(b->name), &ok);
+  json_put(object, "statement", c ? json_string(c->statement) : json_null(), &ok);
+  json_put(object, "key", result_json_text(row->key), &ok);
+  json_put(object, "rerun", result_json_text(rerun), &ok);
+  for (const result_column *column = result_bound_columns; column->name; column++)
+    json_put(object, column->name, result_column_json(b, column), &ok);
   free(rerun);
-  if (complete) return object;
-  json_decref(object);
-  return NULL;
+  return json_whole(object, ok);
 }
 
 /* The count of each name of a list. Names with a count of zero are left out. */
 static json_t *counts_json(const char *const *list, const size_t *counts) {
   json_t *object = json_object();
-  for (size_t i = 0; object && list[i]; i++)
-    if (counts[i] > 0 && !put(object, list[i], json_integer((json_int_t)counts[i]))) {
-      json_decref(object);
-      object = NULL;
-    }
-  return object;
+  bool ok = object;
+  for (size_t i = 0; list[i]; i++)
+    if (counts[i] > 0) json_put(object, list[i], json_integer((json_int_t)counts[i]), &ok);
+  return json_whole(object, ok);
 }
 
 static json_t *failure_json(const result_row *row) {
   json_t *object = json_object();
-  if (object && put(object, "key", result_json_text(row->key)) &&
-      put(object, "status", json_string(run_status_names[row->status])) &&
-      put(object, "message", result_json_text(row->message)))
-    return object;
-  json_decref(object);
-  return NULL;
+  bool ok = object;
+  json_put(object, "key", result_json_text(row->key), &ok);
+  json_put(object, "status", json_string(run_status_names[row->status]), &ok);
+  json_put(object, "message", result_json_text(row->message), &ok);
+  return json_whole(object, ok);
 }
 
 static json_t *unchecked_json(const result_set *set) {
   names variants = {0};
   json_t *out = json_array();
-  bool complete = out && !summary_unchecked(set, &variants);
-  for (size_t i = 0; complete && i < variants.count; i++)
-    complete = json_array_append_new(out, result_json_text(variants.items[i])) == 0;
+  bool ok = out && !summary_unchecked(set, &variants);
+  for (size_t i = 0; ok && i < variants.count; i++) json_add(out, result_json_text(variants.items[i]), &ok);
   names_free(&variants);
-  if (complete) return out;
-  json_decref(out);
-  return NULL;
+  return json_whole(out, ok);
 }
 
 json_t *explain_json(const result_set *set) {
@@ -145,39 +134,34 @@ json_t *explain_json(const result_set *set) {
   result_verdicts found = {.cells = NULL};
   json_t *out = json_object(), *violations = json_array(), *errors = json_array(), *warnings = json_array(),
          *failures = json_array();
-  bool complete = out && violations && errors && warnings && failures && !results_verdicts(set, &found);
-  for (size_t i = 0; i < set->count && complete; i++) {
+  bool ok = !results_verdicts(set, &found);
+  for (size_t i = 0; i < set->count && ok; i++) {
     const result_row *row = &set->rows[i];
     statuses[row->status]++;
-    if (row->status != RUN_OK) complete = json_array_append_new(failures, failure_json(row)) == 0;
+    if (row->status != RUN_OK) json_add(failures, failure_json(row), &ok);
   }
-  for (size_t i = 0; i < found.count && complete; i++) {
+  for (size_t i = 0; i < found.count && ok; i++) {
     const result_bound *cell = found.cells[i].bound;
     verdicts[cell->verdict]++;
     json_t *list = cell->verdict == VERDICT_VIOLATED ? violations
                    : cell->verdict == VERDICT_ERROR  ? errors
                                                      : warnings;
-    if (explain_wanted(cell))
-      complete = json_array_append_new(list, cell_json(found.cells[i].row, cell)) == 0;
+    if (explain_wanted(cell)) json_add(list, cell_json(found.cells[i].row, cell), &ok);
   }
-  complete = complete && put(out, "runs", json_integer((json_int_t)set->count)) &&
-             put(out, "statuses", counts_json(run_status_names, statuses)) &&
-             put(out, "verdicts", counts_json(check_verdict_names, verdicts)) &&
-             put(out, "bounds", json_integer((json_int_t)found.bounds)) &&
-             put(out, "properties", json_integer((json_int_t)found.properties)) &&
-             put(out, "settings", json_integer((json_int_t)found.settings)) &&
-             json_object_set(out, "violations", violations) == 0 &&
-             json_object_set(out, "errors", errors) == 0 && json_object_set(out, "warnings", warnings) == 0 &&
-             json_object_set(out, "failures", failures) == 0 && put(out, "unchecked", unchecked_json(set));
-  json_decref(violations);
-  json_decref(errors);
-  json_decref(warnings);
-  json_decref(failures);
+  json_put(out, "runs", json_integer((json_int_t)set->count), &ok);
+  json_put(out, "statuses", counts_json(run_status_names, statuses), &ok);
+  json_put(out, "verdicts", counts_json(check_verdict_names, verdicts), &ok);
+  json_put(out, "bounds", json_integer((json_int_t)found.bounds), &ok);
+  json_put(out, "properties", json_integer((json_int_t)found.properties), &ok);
+  json_put(out, "settings", json_integer((json_int_t)found.settings), &ok);
+  json_put(out, "violations", violations, &ok);
+  json_put(out, "errors", errors, &ok);
+  json_put(out, "warnings", warnings, &ok);
+  json_put(out, "failures", failures, &ok);
+  json_put(out, "unchecked", unchecked_json(set), &ok);
   free(found.cells);
-  if (complete) return out;
-  json_decref(out);
-  attn_fail(ATTN_ENOMEM, "no memory for the JSON form of the verdicts");
-  return NULL;
+  if (!ok) attn_fail(ATTN_ENOMEM, "no memory for the JSON form of the verdicts");
+  return json_whole(out, ok);
 }
 
 attn_status explain_print_json(FILE *file, const json_t *json) {

@@ -201,8 +201,6 @@ json_t *report_json(const results_model *m, const char *title, const report_limi
   json_put(out, "groups", groups, &ok);
   json_put(out, "maps", maps_json(m), &ok);
   dataset_names_free(&datasets);
-  if (ok) return out;
-  json_decref(out);
-  attn_fail(ATTN_ENOMEM, "out of memory for the report");
-  return NULL;
+  if (!ok) attn_fail(ATTN_ENOMEM, "out of memory for the report");
+  return json_whole(out, ok);
 }

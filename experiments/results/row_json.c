@@ -54,22 +54,16 @@ bool result_json_read_number(const json_t *json, double *x) {
 
 json_t *result_numbers_json(const double *x, int64_t count) {
   json_t *array = json_array();
-  for (int64_t i = 0; array && i < count; i++)
-    if (json_array_append_new(array, result_json_number(x[i]))) {
-      json_decref(array);
-      array = NULL;
-    }
-  return array;
+  bool ok = array;
+  for (int64_t i = 0; ok && i < count; i++) json_add(array, result_json_number(x[i]), &ok);
+  return json_whole(array, ok);
 }
 
 static json_t *rounds_json(const result_row *row) {
   json_t *array = json_array();
-  for (int64_t i = 0; array && i < row->n_samples; i++)
-    if (json_array_append_new(array, json_integer(row->rounds[i]))) {
-      json_decref(array);
-      array = NULL;
-    }
-  return array;
+  bool ok = array;
+  for (int64_t i = 0; ok && i < row->n_samples; i++) json_add(array, json_integer(row->rounds[i]), &ok);
+  return json_whole(array, ok);
 }
 
 json_t *result_column_json(const void *record, const result_column *c) {
@@ -91,22 +85,18 @@ json_t *result_column_json(const void *record, const result_column *c) {
 
 static json_t *bound_json(const result_bound *b) {
   json_t *object = json_object();
-  int failed = json_object_set_new(object, "name", result_json_text(b->name));
+  bool ok = object;
+  json_put(object, "name", result_json_text(b->name), &ok);
   for (const result_column *c = result_bound_columns; c->name; c++)
-    failed |= json_object_set_new(object, c->name, result_column_json(b, c));
-  if (!failed) return object;
-  json_decref(object);
-  return NULL;
+    json_put(object, c->name, result_column_json(b, c), &ok);
+  return json_whole(object, ok);
 }
 
 json_t *result_bounds_json(const result_bound *bounds, int count) {
   json_t *array = json_array();
-  for (int i = 0; array && i < count; i++)
-    if (json_array_append_new(array, bound_json(&bounds[i]))) {
-      json_decref(array);
-      array = NULL;
-    }
-  return array;
+  bool ok = array;
+  for (int i = 0; ok && i < count; i++) json_add(array, bound_json(&bounds[i]), &ok);
+  return json_whole(array, ok);
 }
 
 static json_t *cells_json(const float *cells, size_t count) {
@@ -126,11 +116,10 @@ static json_t *cells_json(const float *cells, size_t count) {
 static json_t *map_json(const result_row *row) {
   const size_t count = result_map_size(row);
   json_t *map = json_object();
-  if (map && !json_object_set_new(map, "exact", cells_json(row->map, count)) &&
-      !json_object_set_new(map, "approx", cells_json(row->map + count, count)))
-    return map;
-  json_decref(map);
-  return NULL;
+  bool ok = map;
+  json_put(map, "exact", cells_json(row->map, count), &ok);
+  json_put(map, "approx", cells_json(row->map + count, count), &ok);
+  return json_whole(map, ok);
 }
 
 static bool has_profile(const result_row *row) {
@@ -140,34 +129,27 @@ static bool has_profile(const result_row *row) {
 }
 
 json_t *result_row_to_json(const result_row *row) {
-  json_t *object = json_object();
-  int failed = !object;
+  json_t *object = json_object(), *p = json_object(), *bounds = json_array();
+  bool ok = object;
   for (const result_column *c = result_columns; c->name; c++)
-    failed |= json_object_set_new(object, c->name, result_column_json(row, c));
-  json_t *p = json_object();
+    json_put(object, c->name, result_column_json(row, c), &ok);
   for (int i = 0; i < row->p_count; i++)
-    failed |= json_object_set_new(p, row->p[i].name,
-                                  row->p[i].text ? result_json_text(row->p[i].text)
-                                                 : result_json_number(row->p[i].value));
-  failed |= json_object_set_new(object, "p", p);
-  if (row->samples)
-    failed |= json_object_set_new(object, "samples", result_numbers_json(row->samples, row->n_samples));
-  if (row->rounds) failed |= json_object_set_new(object, "rounds", rounds_json(row));
+    json_put(p, row->p[i].name,
+             row->p[i].text ? result_json_text(row->p[i].text) : result_json_number(row->p[i].value), &ok);
+  json_put(object, "p", p, &ok);
+  if (row->samples) json_put(object, "samples", result_numbers_json(row->samples, row->n_samples), &ok);
+  if (row->rounds) json_put(object, "rounds", rounds_json(row), &ok);
   if (has_profile(row)) {
     json_t *profile = json_object();
-    failed |= json_object_set_new(profile, "l2", result_numbers_json(row->profile_l2, RESULT_PROFILE_BINS));
-    failed |= json_object_set_new(profile, "max", result_numbers_json(row->profile_max, RESULT_PROFILE_BINS));
-    failed |= json_object_set_new(object, "profile", profile);
+    json_put(profile, "l2", result_numbers_json(row->profile_l2, RESULT_PROFILE_BINS), &ok);
+    json_put(profile, "max", result_numbers_json(row->profile_max, RESULT_PROFILE_BINS), &ok);
+    json_put(object, "profile", profile, &ok);
   }
-  if (row->map) failed |= json_object_set_new(object, "map", map_json(row));
-  json_t *bounds = json_array();
-  for (int i = 0; i < result_row_cells(row); i++)
-    failed |= json_array_append_new(bounds, bound_json(result_row_cell(row, i)));
-  failed |= json_object_set_new(object, "bounds", bounds);
-  if (!failed) return object;
-  json_decref(object);
-  attn_fail(ATTN_ENOMEM, "out of memory for the JSON form of a result row");
-  return NULL;
+  if (row->map) json_put(object, "map", map_json(row), &ok);
+  for (int i = 0; i < result_row_cells(row); i++) json_add(bounds, bound_json(result_row_cell(row, i)), &ok);
+  json_put(object, "bounds", bounds, &ok);
+  if (!ok) attn_fail(ATTN_ENOMEM, "out of memory for the JSON form of a result row");
+  return json_whole(object, ok);
 }
 
 attn_status result_json_line(const json_t *json, char **line, size_t *length) {

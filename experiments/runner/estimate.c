@@ -7,6 +7,7 @@
 #include "experiments/runner/estimate.h"
 
 #include "data/data.h"
+#include "data/support/json_text.h"
 #include "experiments/reference/exact.h"
 #include "experiments/evidence/null.h"
 #include "experiments/grid/spec_files.h"
@@ -137,12 +138,10 @@ static json_t *planned_json(const planned *p) {
   const double numbers[] = {p->e.cost.mul_add, (double)p->e.work, p->e.fits ? p->e.execution : 0,
                             p->e.fits ? p->e.whole : 0};
   static const char *const names[] = {"mul_add", "work_bytes", "time_s", "sweep_time_s"};
-  bool good = o != NULL;
-  for (size_t i = 0; good && i < sizeof names / sizeof *names; i++)
-    good = !json_object_set_new(o, names[i], isfinite(numbers[i]) ? json_real(numbers[i]) : json_null());
-  if (good) return o;
-  json_decref(o);
-  return NULL;
+  bool ok = o;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    json_put(o, names[i], isfinite(numbers[i]) ? json_real(numbers[i]) : json_null(), &ok);
+  return json_whole(o, ok);
 }
 
 /* A setting's runs in a block: they differ in their seeds. */

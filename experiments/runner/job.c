@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/support/json_text.h"
 #include "experiments/evidence/null.h"
 
 enum { INT, REAL };
@@ -21,30 +22,27 @@ enum { SETTINGS = sizeof settings / sizeof *settings };
 
 json_t *job_to_json(const job *j) {
   json_t *object = json_object(), *runs = json_array();
-  bool complete = object && runs;
-  for (axis_id a = 0; complete && a < AXES; a++)
-    complete = json_object_set_new(object, axes[a].name, json_integer(j->block.axis[a])) == 0;
-  for (size_t i = 0; complete && i < SETTINGS; i++) {
+  bool ok = object;
+  for (axis_id a = 0; a < AXES; a++) json_put(object, axes[a].name, json_integer(j->block.axis[a]), &ok);
+  for (size_t i = 0; i < SETTINGS; i++) {
     const void *at = (const char *)j + settings[i].offset;
-    complete = json_object_set_new(object, settings[i].name,
-                                   settings[i].type == REAL ? json_real(*(const double *)at)
-                                                            : json_integer(*(const int64_t *)at)) == 0;
+    json_put(object, settings[i].name,
+             settings[i].type == REAL ? json_real(*(const double *)at) : json_integer(*(const int64_t *)at),
+             &ok);
   }
-  for (size_t i = 0; complete && i < j->block.count; i++) {
+  for (size_t i = 0; i < j->block.count; i++) {
     const grid_run *run = &j->block.runs[i];
-    complete = json_array_append_new(runs, json_pack("{sssssssIsb}", "key", run->key, "variant", run->variant,
-                                                     "spec", grid_run_text(run), "seed",
-                                                     (json_int_t)run->seed, "map", run->map)) == 0;
+    json_add(runs,
+             json_pack("{sssssssIsb}", "key", run->key, "variant", run->variant, "spec", grid_run_text(run),
+                       "seed", (json_int_t)run->seed, "map", run->map),
+             &ok);
   }
-  for (text_axis_id t = 0; complete && t < TEXT_AXES; t++)
-    complete = json_object_set_new(object, text_axes[t].name, json_string(j->block.text[t])) == 0;
-  complete = complete && json_object_set(object, "runs", runs) == 0 &&
-             (!j->settled || json_object_set(object, "settled", j->settled) == 0);
-  json_decref(runs);
-  if (complete) return object;
-  json_decref(object);
-  attn_fail(ATTN_ENOMEM, "no memory for a worker's job");
-  return NULL;
+  for (text_axis_id t = 0; t < TEXT_AXES; t++)
+    json_put(object, text_axes[t].name, json_string(j->block.text[t]), &ok);
+  json_put(object, "runs", runs, &ok);
+  if (j->settled) json_put(object, "settled", json_incref(j->settled), &ok);
+  if (!ok) attn_fail(ATTN_ENOMEM, "no memory for a worker's job");
+  return json_whole(object, ok);
 }
 
 static attn_status read_text(const json_t *object, const char *name, char **text) {

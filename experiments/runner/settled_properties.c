@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/support/json_text.h"
+
 static attn_status no_memory(void) { return attn_fail(ATTN_ENOMEM, "no memory for the properties of a run"); }
 
 static const result_properties *find(const properties_found *f, const char *setting) {
@@ -47,16 +49,15 @@ attn_status properties_give(const properties_found *f, result_row *row, bool *kn
 
 json_t *properties_found_json(const properties_found *f) {
   json_t *out = json_object();
-  for (size_t i = 0; out && i < f->count; i++) {
+  bool ok = out;
+  for (size_t i = 0; i < f->count; i++) {
     bool violated = false;
     const result_properties *p = f->settings[i].properties;
     for (int b = 0; b < p->count; b++) violated = violated || p->cells[b].verdict == VERDICT_VIOLATED;
-    if (json_object_set_new(out, f->settings[i].setting, json_boolean(violated)) == 0) continue;
-    json_decref(out);
-    out = NULL;
+    json_put(out, f->settings[i].setting, json_boolean(violated), &ok);
   }
-  if (!out) no_memory();
-  return out;
+  if (!ok) no_memory();
+  return json_whole(out, ok);
 }
 
 attn_status properties_settled(const json_t *settled, const result_row *row, bool *known, bool *violated) {
