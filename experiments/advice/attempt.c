@@ -234,14 +234,14 @@ static attn_status execute(const attempts *x, const attn_spec *spec, attempt *t,
 
 static bool close_enough(const attempts *x, double error) { return error + x->rounding <= x->request->error; }
 
-bool attempt_within(const attempts *x, const attempt *t) { return close_enough(x, attempt_worst(t)); }
-
-double attempt_worst(const attempt *t) {
+static double worst_of(const attempt *t) {
   double worst = t->error[0];
   for (int i = 1; i < t->draws; i++)
     if (!(t->error[i] <= worst)) worst = t->error[i];
   return worst;
 }
+
+bool attempt_within(const attempts *x, const attempt *t) { return close_enough(x, worst_of(t)); }
 
 attn_status attempt_run(const attempts *x, const attn_spec *spec, bool whole, attempt *t) {
   attn_view view;
@@ -276,7 +276,7 @@ static void summarise(const attempts *x, const attempt *t, advice_setting *s) {
                 : isnan(s->error)             ? s->error
                                               : 0;
   s->error_hi = s->error + half + x->rounding;
-  s->worst = attempt_worst(t);
+  s->worst = worst_of(t);
 }
 
 static attn_status look_at_keys(const attempts *x, const attempt *t, advice_setting *s) {

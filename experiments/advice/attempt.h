@@ -49,7 +49,6 @@ typedef struct attempt {
  * one that is above the error asked for. ENOMEM, EUNSUPPORTED, EINVAL: it cannot be planned. */
 attn_status attempt_run(const attempts *, const attn_spec *, bool whole, attempt *);
 bool attempt_within(const attempts *, const attempt *);
-double attempt_worst(const attempt *);
 void attempt_free(attempt *);
 
 /* Fills a setting except its label and its time. */

@@ -188,8 +188,6 @@ attn_problem bench_compare_problem(bench *, int64_t n, int64_t d);
 /* ---- running and reporting (rounds.c, bench_table.c) ---- */
 attn_status bench_room(bench *);    /* allocates in, out and scratch, and fills in */
 attn_status bench_measure(bench *); /* runs the rounds and fills the rows */
-/* Sets ratio, low, high from one value per round. */
-attn_status bench_summarise(bench *, const double *values, int64_t count, bench_row *);
 attn_status crossover_settle(bench_row *);
 attn_status bench_print(const bench *, bool markdown);
 extern const output_kind kind_bench;

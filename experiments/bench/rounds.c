@@ -140,7 +140,7 @@ static double ratio_at(const bench_row *row, const bench_set *set, int64_t round
   }
 }
 
-attn_status bench_summarise(bench *b, const double *values, int64_t count, bench_row *row) {
+static attn_status summarise(bench *b, const double *values, int64_t count, bench_row *row) {
   timing_summary summary;
   const attn_status status = timing_summarise(values, count, b->options.seed, &summary);
   if (status) return status;
@@ -178,7 +178,7 @@ static attn_status settle_row(bench *b, bench_row *row) {
   memcpy(values, row->a->seconds, (size_t)count * sizeof *values);
   show_figure(row, set, median_of(values, (size_t)count));
   for (int64_t i = 0; i < count; i++) values[i] = ratio_at(row, set, i);
-  const attn_status status = row->kind == ROW_RATE ? ATTN_OK : bench_summarise(b, values, count, row);
+  const attn_status status = row->kind == ROW_RATE ? ATTN_OK : summarise(b, values, count, row);
   free(values);
   return status;
 }

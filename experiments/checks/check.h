@@ -57,10 +57,6 @@ void check_evaluate(const check *, const evidence *, result_bound *);
  * none. */
 evidence_judge checks_run;
 
-/* What law of its keys or features the variant leaves unsaid, or NULL. An expression states the laws of its
- * terms, and a pattern within a user's graph the one that it has without. */
-const char *stated_missing(const evidence *);
-
 /* Makes a cell without a violation unchecked where a law is missing: what was compared was compared with
  * the variant itself. Returns ATTN_OK. */
 attn_status stated_demand(const evidence *, result_bound *);

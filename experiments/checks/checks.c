@@ -160,7 +160,9 @@ static const char *unsaid_alone(const evidence *e, const attn_spec *spec, const 
   return before;
 }
 
-const char *stated_missing(const evidence *e) {
+/* What law of its keys or features the variant leaves unsaid, or NULL. An expression states the laws of its
+ * terms, and a pattern within a user's graph the one that it has without. */
+static const char *missing(const evidence *e) {
   const attn_context *c = attn_plan_context(e->plan);
   const attn_expression *x = c->expression;
   const char *why = unsaid(e->view);
@@ -179,7 +181,7 @@ const char *stated_missing(const evidence *e) {
 }
 
 attn_status stated_demand(const evidence *e, result_bound *bound) {
-  const char *why = stated_missing(e);
+  const char *why = missing(e);
   if (!why || bound->verdict == VERDICT_VIOLATED) return ATTN_OK;
   bound->kind = KIND_HARD;
   return bound_excuse(bound, VERDICT_UNCHECKED, why);

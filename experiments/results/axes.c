@@ -34,7 +34,7 @@ text_axis_id text_axis_find(const char *name) {
   return t;
 }
 
-int64_t axis_names(axis_id a) {
+static int64_t axis_names(axis_id a) {
   int64_t count = 0;
   while (axes[a].choices && axes[a].choices[count]) count++;
   return count;

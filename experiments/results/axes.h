@@ -63,8 +63,7 @@ extern const char *const dtype_names[];  /* by attn_dtype */
 extern const char *const cache_state_names[];
 extern const char *const rows_names[];
 
-/* How many values of it have names; may it be a number besides? */
-int64_t axis_names(axis_id);
+/* May it be a number, besides the names that values have? */
 bool axis_numbers(axis_id);
 
 /* The axis that a configuration sets under this name (in this section; NULL: any); AXES if there is none. */

@@ -42,7 +42,8 @@ void result_column_set_int(void *record, const result_column *c, int64_t value) 
     *(int *)at = (int)value;
 }
 
-bool result_column_flag(const result_column *c, const char *text, int64_t *value) {
+/* The position of a text among a column's flags; false if it is none of them. */
+static bool find_flag(const result_column *c, const char *text, int64_t *value) {
   for (int64_t i = 0; c->flags[i]; i++)
     if (strcmp(c->flags[i], text) == 0) {
       *value = i;
@@ -70,7 +71,7 @@ attn_status result_column_set_text(void *record, const result_column *c, const c
   char *at = (char *)record + c->offset;
   int64_t flag;
   if (c->flags) {
-    if (!result_column_flag(c, text, &flag)) return ATTN_EINVAL;
+    if (!find_flag(c, text, &flag)) return ATTN_EINVAL;
     result_column_set_int(record, c, flag);
   } else if (c->kept) {
     const char *kept = names_keep(text);

@@ -31,8 +31,6 @@ void result_column_set_f64(void *record, const result_column *, double);
 void result_column_set_int(void *record, const result_column *, int64_t);
 /* Copies the text. EINVAL, without a message: it is none of the flags. ENOMEM. */
 attn_status result_column_set_text(void *record, const result_column *, const char *);
-/* The position of a text among a column's flags; false if it is none of them. */
-bool result_column_flag(const result_column *, const char *text, int64_t *);
 
 /* Is the number in the column's range? If not, *expected says what is. */
 enum { COLUMN_RANGE = 64 };

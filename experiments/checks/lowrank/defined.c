@@ -182,7 +182,8 @@ static attn_status iterate(const double *a, int64_t n, int64_t iterations, doubl
   return ATTN_OK;
 }
 
-attn_status low_rank_middle(const attn_low_rank *x, const double *a, int64_t n, double *z) {
+/* Z of A [n, n] for n landmarks, by the descriptor's definition. */
+static attn_status middle(const attn_low_rank *x, const double *a, int64_t n, double *z) {
   if (x->middle == ATTN_MIDDLE_PINV) return invert(a, n, x->rcond, z);
   if (x->middle == ATTN_MIDDLE_NEWTON) return iterate(a, n, x->iterations, z);
   for (int64_t i = 0; i < n * n; i++) z[i] = i / n == i % n;
@@ -202,7 +203,7 @@ static attn_status landmark_output(const attn_low_rank *x, const low_rank_head *
   low_rank_softmax(h->scale, ql, m, kl, m, d, a);
   low_rank_softmax(h->scale, ql, m, h->k, n, d, b);
   low_rank_softmax(h->scale, h->q, h->n_q, x->middle == ATTN_MIDDLE_AGENTS ? ql : kl, m, d, f);
-  const attn_status status = low_rank_middle(x, a, m, z);
+  const attn_status status = middle(x, a, m, z);
   if (!status) {
     multiply(b, h->v, m, n, h->d_v, bv);
     multiply(f, z, h->n_q, m, m, g);

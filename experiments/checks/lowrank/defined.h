@@ -17,8 +17,6 @@ typedef struct low_rank_head {
 attn_status low_rank_output(const attn_low_rank *, const low_rank_head *, double unit, double *o,
                             double *amplified);
 
-/* Z of A [n, n] for n landmarks, by the descriptor's definition; gain: the largest sum of a row of |Z|. */
-attn_status low_rank_middle(const attn_low_rank *, const double *a, int64_t n, double *z);
 /* softmax over the columns of scale x y^T into w [rows, columns]; x, y of d components. */
 void low_rank_softmax(double scale, const double *x, int64_t rows, const double *y, int64_t columns,
                       int64_t d, double *w);
