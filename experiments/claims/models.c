@@ -67,7 +67,7 @@ static attn_status evaluate(const data_llama *model, const quality_windows *wind
   attn_status status = ATTN_OK;
   out->layers = c->layers;
   for (int i = 0; !status && i < q->count; i++) status = add_swaps(q, i, c, &lists[i], swaps, &out->count);
-  if (!status) status = quality_evaluate(model, windows, swaps, out->count, &data);
+  if (!status) status = quality_evaluate(model, windows, swaps, out->count, false, &data);
   if (!status) take_means(&data, out);
   quality_data_free(&data);
   for (int i = 0; i < q->count; i++) swap_list_free(&lists[i]);

@@ -349,11 +349,10 @@ static bool is_variant(const char *name, size_t length) {
 static json_t *sheet_of(const char *name, void (**print)(json_t *), attn_status *status) {
   const char *const parameters = strchr(name, ':');
   const data_source *source;
-  const check *c = check_find(name);
+  const check *c = quality_check_find(name);
   attn_spec *spec = NULL;
   json_t *sheet = NULL;
   attn_nearest near;
-  if (!c) c = quality_check_find(name);
   *status = attn_spec_parse(&spec, name);
   if (!*status) {
     sheet = sheet_of_variant(spec, name);

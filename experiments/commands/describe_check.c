@@ -36,11 +36,10 @@ json_t *sheet_of_check(const check *c) {
 }
 
 const check *listed_check(size_t place, const char **family) {
-  size_t count = 0;
-  while (checks_all[count]) count++;
-  *family = place < count ? check_family(checks_all[place]) : "whole models";
-  if (place < count) return checks_all[place];
-  return place - count < QUALITY_CHECKS ? &quality_checks[place - count] : NULL;
+  const check *c = quality_check_at(place);
+  *family = c ? check_family(c) : NULL;
+  if (!*family) *family = "whole models";
+  return c;
 }
 
 bool check_family_exists(const char *name) {

@@ -11,6 +11,7 @@ typedef struct collector {
   const quality_windows *text;
   quality_data *data;
   int64_t vocab;
+  bool judged;
 } collector;
 
 static double share(double measured, double limit) { return measured == 0 ? 0 : measured / limit; }
@@ -108,10 +109,18 @@ static attn_status take_logits(void *to, const data_llama_rows *r) {
                 : ATTN_OK;
 }
 
+static attn_status judge_variant(const collector *c, const data_llama_attention *a,
+                                 const quality_layer *layers) {
+  if (!c->judged || a->window > 0) return ATTN_OK;
+  for (int64_t l = 0; l < a->layer; l++)
+    if (layers[l].by == a->plan) return ATTN_OK;
+  return judged_layer_add(a, &c->data->judged[a->stream - 1]);
+}
+
 static attn_status take_attention(void *to, const data_llama_attention *a) {
   const collector *c = to;
   const attn_problem *p = attn_plan_problem(a->plan);
-  quality_layer *l = &c->data->layer[(a->stream - 1) * c->data->layers + a->layer];
+  quality_layer *layers = &c->data->layer[(a->stream - 1) * c->data->layers], *l = &layers[a->layer];
   const int64_t count = c->text->n * p->heads * p->d_v;
   l->seconds += a->seconds;
   for (int64_t x = 0; x < count; x++) {
@@ -119,7 +128,9 @@ static attn_status take_attention(void *to, const data_llama_attention *a) {
     l->error += by * by;
     l->size += exact * exact;
   }
-  return quality_density(a, c->text->first[a->window], c->text->n - 1, l);
+  l->by = a->plan;
+  const attn_status status = judge_variant(c, a, layers);
+  return status ? status : quality_density(a, c->text->first[a->window], c->text->n - 1, l);
 }
 
 static attn_status make(const quality_windows *text, int64_t swaps, int64_t layers, quality_data *d) {
@@ -135,15 +146,16 @@ static attn_status make(const quality_windows *text, int64_t swaps, int64_t laye
   d->points = calloc(rows * (size_t)(swaps + 1), sizeof *d->points);
   d->layer = calloc((size_t)((swaps + 1) * layers), sizeof *d->layer);
   d->extreme = calloc((size_t)swaps + 1, sizeof *d->extreme);
-  if (d->scored && d->nll && d->right && d->points && d->layer && d->extreme) return ATTN_OK;
+  d->judged = calloc((size_t)swaps + 1, sizeof *d->judged);
+  if (d->scored && d->nll && d->right && d->points && d->layer && d->extreme && d->judged) return ATTN_OK;
   return attn_fail(ATTN_ENOMEM, "no memory for an evaluation of %zu positions", rows);
 }
 
 attn_status quality_evaluate(const data_llama *m, const quality_windows *text, const data_llama_swap *swaps,
-                             int64_t count, quality_data *out) {
+                             int64_t count, bool judged, quality_data *out) {
   const data_llama_config *config = data_llama_get_config(m);
   quality_data d;
-  collector c = {text, &d, config->vocab};
+  collector c = {text, &d, config->vocab, judged};
   attn_status status = make(text, count, config->layers, &d);
   if (!status)
     status = data_llama_run(m, &(data_llama_pass){.tokens = text->tokens,
@@ -169,5 +181,7 @@ void quality_data_free(quality_data *d) {
   free(d->points);
   free(d->layer);
   free(d->extreme);
+  for (int64_t s = 0; d->judged && s < d->swaps; s++) free(d->judged[s].at);
+  free(d->judged);
   *d = (quality_data){0};
 }

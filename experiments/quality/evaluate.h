@@ -5,6 +5,7 @@
 
 #include "data/data.h"
 #include "experiments/mathematics/divergence.h"
+#include "experiments/quality/judged_layer.h"
 #include "experiments/quality/tasks/windows.h"
 
 /* At a scored position: of a swap against the exact model. */
@@ -28,6 +29,7 @@ typedef struct quality_layer {
   double read, pairs;  /* keys that sampled queries read, of those that they may */
   double left, judged; /* exact weight of keys that are not read, summed over queries at scored positions */
   double bits;         /* of a cache (density.h); 0: the layer is not replaced */
+  const attn_plan *by; /* compared, and not looked into once the pass is over */
 } quality_layer;
 
 typedef struct quality_data {
@@ -38,13 +40,15 @@ typedef struct quality_data {
   quality_point *points;                /* [swaps, windows, positions] */
   quality_layer *layer;                 /* [swaps, layers] */
   quality_extreme (*extreme)[THEOREMS]; /* [swaps] */
+  judged_cells *judged;                 /* [swaps] empty where nobody asks for them */
 } quality_data;
 
 /* Keeps the larger share of what is allowed. */
 void quality_extreme_keep(quality_extreme *, double measured, double limit);
 
+/* judged: each variant is judged in the first layer that it replaces, on the first window. */
 attn_status quality_evaluate(const data_llama *, const quality_windows *, const data_llama_swap *swaps,
-                             int64_t count, quality_data *out);
+                             int64_t count, bool judged, quality_data *out);
 void quality_data_free(quality_data *);
 
 #endif

@@ -129,10 +129,17 @@ const check quality_checks[QUALITY_CHECKS] = {
          .nulls = BLIND},
 };
 
+const check *quality_check_at(size_t place) {
+  size_t count = 0;
+  while (checks_all[count]) count++;
+  if (place < count) return checks_all[place];
+  return place - count < QUALITY_CHECKS ? &quality_checks[place - count] : NULL;
+}
+
 const check *quality_check_find(const char *name) {
-  for (int i = 0; i < QUALITY_CHECKS; i++)
-    if (strcmp(quality_checks[i].name, name) == 0) return &quality_checks[i];
-  return NULL;
+  const check *c;
+  for (size_t i = 0; (c = quality_check_at(i)) && strcmp(c->name, name) != 0;) i++;
+  return c;
 }
 
 void quality_checks_begin(result_bound cells[QUALITY_CHECKS]) {

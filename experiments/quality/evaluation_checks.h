@@ -11,7 +11,10 @@
 enum { EV_1, EV_2, EV_3, EV_4, EV_6, EV_7, EV_8, EV_9, EV_10, QUALITY_CHECKS };
 /* As other checks are listed and described; evaluate is NULL, quality_check evaluates all together. */
 extern const check quality_checks[QUALITY_CHECKS];
-const check *quality_check_find(const char *name); /* NULL: none */
+/* The checks that a run may have cells of: those of its layers (checks_all), then these. NULL: none is there,
+ * or has this name. */
+const check *quality_check_at(size_t place);
+const check *quality_check_find(const char *name);
 
 /* Cells without a finding. */
 void quality_checks_begin(result_bound cells[QUALITY_CHECKS]);

@@ -16,8 +16,7 @@ static int cells(const void *row) { return ((const quality_record *)row)->check_
 static const result_bound *cell(const void *row, int i) { return &((const quality_record *)row)->checks[i]; }
 
 static attn_status take(void *row, const result_bound *found, int count) {
-  quality_record_take_checks(row, found, count);
-  return ATTN_OK;
+  return quality_record_take_checks(row, found, count);
 }
 
 static attn_status write_columns(hid_t root, const h5_dim *run, const void *const *rows,

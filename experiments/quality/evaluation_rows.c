@@ -103,7 +103,7 @@ static attn_status parse(const char *text, size_t length, void *row) {
   if (status) return status;
   status = record_read(&record, text, length);
   if (!status) status = settle_series(&x);
-  if (!status) quality_record_take_checks(&x.record, x.checks, x.check_count);
+  if (!status) status = quality_record_take_checks(&x.record, x.checks, x.check_count);
   for (int i = 0; i < QUALITY_SERIES; i++) free(x.series[i].items);
   free(x.checks);
   if (status)
@@ -129,7 +129,7 @@ static void adopt(void *row, const void *other) {
   const quality_record *o = other;
   for (int i = 0; i < QUALITY_CHECKS; i++)
     if (r->checks[i].verdict == VERDICT_NOT_APPLICABLE) r->checks[i] = o->checks[i];
-  r->verdict = (int)bounds_worst(r->checks, QUALITY_CHECKS);
+  r->verdict = (int)bounds_worst(r->checks, r->check_count);
 }
 
 const row_kind rows_of_evaluation = {.of = "an evaluation",

@@ -10,6 +10,8 @@
 /* A table of the runs that ended well; where layers were replaced one by one, or mixes asked for, another of
  * how the model answers; and what is to be doubted. */
 attn_status quality_print(FILE *, const quality_record *const *runs, size_t count, table_format);
+/* A line for each cell of the run with this verdict, after the text. Returns how many they are. */
+size_t quality_print_cells(FILE *, const char *before, const quality_record *, check_verdict);
 /* A line of JSON for each run, every column by its name. */
 attn_status quality_print_json(FILE *, const quality_record *const *runs, size_t count);
 
@@ -18,7 +20,7 @@ typedef struct quality_teller {
   const char *command; /* for messages */
   FILE *out, *errors;
   bool json;
-  size_t failed, violated; /* runs, checks */
+  size_t failed, violated; /* runs and checks, checks */
 } quality_teller;
 /* Prints a line for people. */
 void quality_tell_note(void *teller, const char *line);

@@ -65,7 +65,7 @@ attn_status quality_greedy(const quality_checked *c, result_bound *cell) {
     answers.first[s] = PROMPT - 1;
   }
   status = write_answers(c, samples, answers.tokens);
-  if (!status) status = quality_evaluate(c->model, &answers, c->swaps, 1, &d);
+  if (!status) status = quality_evaluate(c->model, &answers, c->swaps, 1, false, &d);
   for (int64_t s = 0; !status && s < samples; s++) {
     bool right = true;
     for (int64_t i = 0; i < d.scored[s]; i++) right = right && d.points[s * d.positions + i].right;

@@ -132,8 +132,9 @@ static attn_status fill_row(const quality_job *j, const quality_data *data, int6
   r.nll_uniform = log((double)vocab);
   status = quality_unigram(j->windows, vocab, &r.nll_unigram);
   if (!status) status = quality_record_fill(&r, data, j->windows, of);
-  memcpy(r.checks, checks, QUALITY_CHECKS * sizeof *checks);
-  r.verdict = (int)bounds_worst(r.checks, QUALITY_CHECKS);
+  if (!status) status = quality_record_take_checks(&r, checks, QUALITY_CHECKS);
+  if (!status) status = quality_record_take_checks(&r, data->judged[of].at, data->judged[of].count);
+  r.verdict = (int)bounds_worst(r.checks, r.check_count);
   r.end_time = wall_time();
   if (!status) status = print_row(out, &r);
   quality_record_free(&r);
@@ -148,7 +149,7 @@ static attn_status pass_of(const quality_job *j, const int64_t *wanted, int64_t 
   attn_status status =
       swaps && checks ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for %lld runs", (long long)count);
   for (int64_t i = 0; !status && i < count; i++) swaps[i] = j->swaps->runs[wanted[i]].swap;
-  if (!status) status = quality_evaluate(j->model, j->windows, swaps, count, &data);
+  if (!status) status = quality_evaluate(j->model, j->windows, swaps, count, true, &data);
   if (!status)
     status =
         quality_check(&(quality_checked){j->model, j->windows, swaps, count, &data}, wanted[0] == 0, checks);

@@ -142,10 +142,13 @@ int64_t quality_series_length(const quality_record *r, const quality_series *s) 
 
 attn_status quality_record_init(quality_record *r) {
   *r = (quality_record){.verdict = VERDICT_UNCHECKED};
-  if (!(r->checks = calloc(QUALITY_CHECKS, sizeof *r->checks)))
-    return attn_fail(ATTN_ENOMEM, "no memory for a run's record");
-  r->check_count = QUALITY_CHECKS;
-  quality_checks_begin(r->checks);
+  result_bound empty[QUALITY_CHECKS];
+  quality_checks_begin(empty);
+  for (int i = 0; i < QUALITY_CHECKS; i++)
+    if (bounds_add(&r->checks, &r->check_count, &empty[i])) {
+      quality_record_free(r);
+      return ATTN_ENOMEM;
+    }
   for (const result_column *c = quality_columns; c->name; c++) {
     if (c->type == COLUMN_F64) result_column_set_f64(r, c, (double)NAN);
     if (c->type == COLUMN_TEXT && result_column_set_text(r, c, "")) {
@@ -156,13 +159,17 @@ attn_status quality_record_init(quality_record *r) {
   return ATTN_OK;
 }
 
-void quality_record_take_checks(quality_record *r, const result_bound *cells, int count) {
-  for (int i = 0; i < count; i++) {
-    const check *known = quality_check_find(cells[i].name);
-    if (!known) continue;
-    r->checks[known - quality_checks] = cells[i];
-    r->checks[known - quality_checks].name = known->name;
+attn_status quality_record_take_checks(quality_record *r, const result_bound *cells, int count) {
+  attn_status status = ATTN_OK;
+  for (int i = 0; !status && i < count; i++) {
+    int place = 0;
+    while (place < QUALITY_CHECKS && strcmp(quality_checks[place].name, cells[i].name) != 0) place++;
+    if (place < QUALITY_CHECKS)
+      r->checks[place] = cells[i];
+    else if (check_find(cells[i].name) && !bound_is_empty(&cells[i]))
+      status = bounds_add(&r->checks, &r->check_count, &cells[i]);
   }
+  return status;
 }
 
 void quality_record_free(quality_record *r) {

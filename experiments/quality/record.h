@@ -34,7 +34,7 @@ typedef struct quality_record {
   double word_p, sensitivity, kl_budget, error_allowed, additivity;
   int word_holm, doubt;
   int verdict;          /* check_verdict, the worst of the checks */
-  result_bound *checks; /* [check_count], which is QUALITY_CHECKS */
+  result_bound *checks; /* [check_count]: QUALITY_CHECKS, then those of its layers */
   int check_count;
 
   int64_t layer_count;
@@ -60,8 +60,8 @@ extern const quality_series quality_series_list[QUALITY_SERIES]; /* those of a g
 double *quality_series_values(const quality_record *, const quality_series *);
 int64_t quality_series_length(const quality_record *, const quality_series *);
 
-/* Takes the cells of checks that this program knows. */
-void quality_record_take_checks(quality_record *, const result_bound *, int count);
+/* Takes the cells of checks that this program knows. ENOMEM */
+attn_status quality_record_take_checks(quality_record *, const result_bound *, int count);
 
 /* Everything but the series is NaN, 0 or "". ENOMEM */
 attn_status quality_record_init(quality_record *);

@@ -72,6 +72,23 @@ static int64_t replaced_layers(const quality_record *r) {
   return count;
 }
 
+/* What the draws of all runs say together (results_holm), which share the seed of what checks draw. */
+static attn_status judge_draws(quality_set *s) {
+  result_row *rows = calloc(s->count + 1, sizeof *rows);
+  if (!rows) return attn_fail(ATTN_ENOMEM, "no memory for %zu runs", s->count);
+  for (size_t i = 0; i < s->count; i++) {
+    const quality_record *r = &s->records[i];
+    rows[i] = (result_row){
+        .variant = r->variant, .params = r->spec, .bounds = r->checks, .bounds_count = r->check_count};
+  }
+  const attn_status status = results_holm(rows, s->count, RESULTS_ALPHA);
+  for (size_t i = 0; i < s->count; i++)
+    if (s->records[i].status == RUN_OK)
+      s->records[i].verdict = (int)bounds_worst(rows[i].bounds, rows[i].bounds_count);
+  free(rows);
+  return status;
+}
+
 attn_status quality_relate(quality_set *s) {
   quality_record **room = calloc(s->count + 1, sizeof *room);
   if (!room) return attn_fail(ATTN_ENOMEM, "no memory for %zu runs", s->count);
@@ -93,5 +110,5 @@ attn_status quality_relate(quality_set *s) {
     if (before == i) judge_words(s, i, room);
   }
   free(room);
-  return ATTN_OK;
+  return judge_draws(s);
 }

@@ -2,6 +2,7 @@
 #include "experiments/quality/verdicts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "data/support/json_text.h"
 #include "experiments/quality/evaluation_tables.h"
@@ -45,10 +46,16 @@ static attn_status print_counts(FILE *out, const quality_set *set, table_format 
   text_table t = {.columns = 1 + VERDICT_UNCHECKED, .left = 1};
   table_add(&t, "check");
   for (int v = 0; v < VERDICT_UNCHECKED; v++) table_add(&t, "%s", check_verdict_names[v]);
-  for (int c = 0; c < QUALITY_CHECKS; c++) {
-    size_t counts[VERDICTS] = {0};
-    for (size_t i = 0; i < set->count; i++) counts[set->records[i].checks[c].verdict]++;
-    table_add(&t, "%s", quality_checks[c].name);
+  const check *c;
+  for (size_t place = 0; (c = quality_check_at(place)); place++) {
+    size_t counts[VERDICTS] = {0}, all = 0;
+    for (size_t i = 0; i < set->count; i++) {
+      const quality_record *r = &set->records[i];
+      for (int b = 0; b < r->check_count; b++)
+        if (strcmp(r->checks[b].name, c->name) == 0) all += ++counts[r->checks[b].verdict];
+    }
+    if (all == 0) continue;
+    table_add(&t, "%s", c->name);
     for (int v = 0; v < VERDICT_UNCHECKED; v++) table_add(&t, counts[v] ? "%zu" : "", counts[v]);
   }
   const attn_status status = table_print(out, &t, format);
@@ -62,15 +69,8 @@ static void print_run(FILE *out, const quality_record *r) {
     escape_put(out, r->message);
     fputc('\n', out);
   }
-  for (int c = 0; c < QUALITY_CHECKS; c++) {
-    const result_bound *b = &r->checks[c];
-    if (b->verdict != VERDICT_VIOLATED && b->verdict != VERDICT_ERROR) continue;
-    fprintf(out, "%s: %s %s: %g, at most %g: %s", r->spec, quality_checks[c].name,
-            check_verdict_names[b->verdict], b->measured, b->value, quality_checks[c].statement);
-    fputs(*b->message ? ": " : "", out);
-    escape_put(out, b->message);
-    fputc('\n', out);
-  }
+  quality_print_cells(out, "", r, VERDICT_VIOLATED);
+  quality_print_cells(out, "", r, VERDICT_ERROR);
 }
 
 attn_status quality_verdicts_print(FILE *out, const quality_set *set, bool bounds, table_format format) {
@@ -84,12 +84,11 @@ attn_status quality_verdicts_print(FILE *out, const quality_set *set, bool bound
 
 /* -- JSON -- */
 
-static json_t *cell_json(const quality_record *r, int c, bool *ok) {
-  const result_bound *b = &r->checks[c];
+static json_t *cell_json(const quality_record *r, const result_bound *b, bool *ok) {
   json_t *out = json_object();
-  json_put(out, "check", json_string(quality_checks[c].name), ok);
+  json_put(out, "check", json_string(b->name), ok);
   json_put(out, "verdict", json_string(check_verdict_names[b->verdict]), ok);
-  json_put(out, "statement", json_string(quality_checks[c].statement), ok);
+  json_put(out, "statement", json_string(quality_check_find(b->name)->statement), ok);
   json_put(out, "measured", result_json_number(b->measured), ok);
   json_put(out, "value", result_json_number(b->value), ok);
   json_put(out, "message", result_json_text(b->message), ok);
@@ -120,12 +119,13 @@ json_t *quality_verdicts_json(const quality_set *set) {
     const quality_record *r = &set->records[i];
     statuses[r->status]++;
     if (r->status != RUN_OK && json_array_append_new(failures, failure_json(r, &ok))) ok = false;
-    for (int c = 0; c < QUALITY_CHECKS; c++) {
-      verdicts[r->checks[c].verdict]++;
-      json_t *list = r->checks[c].verdict == VERDICT_VIOLATED ? violations
-                     : r->checks[c].verdict == VERDICT_ERROR  ? errors
-                                                              : NULL;
-      if (list && json_array_append_new(list, cell_json(r, c, &ok))) ok = false;
+    for (int c = 0; c < r->check_count; c++) {
+      const result_bound *b = &r->checks[c];
+      verdicts[b->verdict]++;
+      json_t *list = b->verdict == VERDICT_VIOLATED ? violations
+                     : b->verdict == VERDICT_ERROR  ? errors
+                                                    : NULL;
+      if (list && json_array_append_new(list, cell_json(r, b, &ok))) ok = false;
     }
   }
   json_put(out, "runs", json_integer((json_int_t)set->count), &ok);

@@ -13,6 +13,10 @@ void bound_begin(result_bound *b, const char *name, check_kind kind) {
   b->value = b->measured = b->margin = b->p_value = (double)NAN;
 }
 
+bool bound_is_empty(const result_bound *b) {
+  return b->verdict == VERDICT_NOT_APPLICABLE && isnan(b->value) && isnan(b->measured) && !*b->message;
+}
+
 /* printf gives a NaN a sign, and small letters. */
 static void name_nan(char *text) {
   for (char *at = text; (at = strstr(at, "nan")) != NULL; at += 3) {

@@ -6,6 +6,8 @@
 
 /* An empty cell: all numbers NaN, not applicable. The name is not copied. */
 void bound_begin(result_bound *, const char *name, check_kind);
+/* Such a cell of a file stands for a bound that was not checked. */
+bool bound_is_empty(const result_bound *);
 
 /* Sets the message: at most 191 bytes of it, whole characters. */
 void bound_say(result_bound *, const char *format, ...);

@@ -340,7 +340,7 @@ Test(cli_eval_identity, a_damaged_journal_is_repaired) {
   cr_expect_eq(runs_of("x.h5"), 3);
 }
 
-/* A check that is asked of the first run alone is not lost. */
+/* A check that is asked of the first run alone is not lost, nor are those of its layers. */
 Test(cli_eval_identity, checks_of_either_file_are_kept) {
   evaluate("a.h5", "-v topk:k=2 -v " SETTING);
   evaluate("b.h5", "-v " SETTING);
@@ -348,9 +348,15 @@ Test(cli_eval_identity, checks_of_either_file_are_kept) {
     command_run_good(turn ? "merge -o c.h5 b.h5 a.h5" : "merge -o c.h5 a.h5 b.h5");
     quality_set set = read_file("c.h5");
     for (size_t i = 0; i < set.count; i++)
-      if (strncmp(set.records[i].spec, SETTING, strlen(SETTING)) == 0)
-        cr_expect_eq(set.records[i].checks[EV_10].verdict, VERDICT_PASS, "%d: %s", turn,
-                     check_verdict_names[set.records[i].checks[EV_10].verdict]);
+      if (strncmp(set.records[i].spec, SETTING, strlen(SETTING)) == 0) {
+        const quality_record *r = &set.records[i];
+        cr_expect_eq(r->checks[EV_10].verdict, VERDICT_PASS, "%d: %s", turn,
+                     check_verdict_names[r->checks[EV_10].verdict]);
+        bool judged = false;
+        for (int c = QUALITY_CHECKS; c < r->check_count; c++)
+          judged |= strcmp(r->checks[c].name, "SP-1") == 0 && r->checks[c].verdict == VERDICT_PASS;
+        cr_expect(judged && r->verdict == VERDICT_PASS, "%d: %s", turn, check_verdict_names[r->verdict]);
+      }
     result_set_free(&set);
   }
 }

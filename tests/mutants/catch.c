@@ -158,7 +158,13 @@ static catch_answer ask_check(const check *c, const char *spec) {
 
 /* -- checks of whole models: the bundled one -- */
 
-static catch_answer ask_model(const check *c, const char *spec) {
+static const result_bound *find_cell(const char *name, const result_bound *cells, int count) {
+  for (int i = 0; i < count; i++)
+    if (strcmp(cells[i].name, name) == 0) return &cells[i];
+  return NULL;
+}
+
+static catch_answer ask_model(const char *name, const char *spec) {
   enum { WINDOWS = 8, LENGTH = 96 };
   const data_ids_request request = {.model = TEST_SOURCE_DIR "/data/bytelm",
                                     .text = TEST_SOURCE_DIR "/tests/fixtures/held.txt"};
@@ -177,15 +183,17 @@ static catch_answer ask_model(const check *c, const char *spec) {
   if (!status) status = quality_windows_make(WINDOWS, LENGTH, &windows);
   if (!status)
     status = task_fill(
-        c == &quality_checks[EV_9] ? "sample:skip=0" : "text:skip=32",
+        strcmp(name, "EV-9") == 0 ? "sample:skip=0" : "text:skip=32",
         &(task_input){
             .text = ids.id, .length = ids.count, .vocab = 256, .bos = -1, .seed = 1, .model = model},
         &windows, &asked);
-  if (!status) status = quality_evaluate(model, &windows, &swap, 1, &data);
+  if (!status) status = quality_evaluate(model, &windows, &swap, 1, true, &data);
   if (!status) status = quality_check(&(quality_checked){model, &windows, &swap, 1, &data}, true, cells);
-  if (status) return unable(c->name, spec, attn_last_error());
-  const result_bound *b = &cells[0][c - quality_checks];
-  fprintf(stderr, "%s on %s: %s, measured %g, bound %g %s\n", c->name, spec, check_verdict_names[b->verdict],
+  if (status) return unable(name, spec, attn_last_error());
+  const result_bound *b = find_cell(name, cells[0], QUALITY_CHECKS);
+  if (!b) b = find_cell(name, data.judged[0].at, data.judged[0].count);
+  if (!b) return unable(name, spec, "the evaluation has no cell of this check");
+  fprintf(stderr, "%s on %s: %s, measured %g, bound %g %s\n", name, spec, check_verdict_names[b->verdict],
           b->measured, b->value, b->message);
   return reports(b) ? CATCH_REPORTS : CATCH_SILENT;
 }
@@ -235,7 +243,8 @@ catch_answer catch_ask(const char *catcher, const char *setting) {
   if (strchr(catcher, '/')) return ask_test(catcher);
   const check *c = check_find(catcher);
   if (c) return ask_check(c, setting);
-  if ((c = quality_check_find(catcher))) return ask_model(c, setting);
+  if (strncmp(catcher, "eval:", 5) == 0) return ask_model(catcher + 5, setting);
+  if (quality_check_find(catcher)) return ask_model(catcher, setting);
   const property *p = find_property(catcher);
   if (p) return ask_property(p, setting);
   return unable(catcher, setting, "there is no check and no property of this name");

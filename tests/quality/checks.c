@@ -34,7 +34,7 @@ TestSuite(quality_checks, .init = begin, .fini = end);
 
 static void check_all(const data_llama_swap *swaps, int64_t count, result_bound (*cells)[QUALITY_CHECKS]) {
   quality_data d;
-  assert_ok(quality_evaluate(llama, &windows, swaps, count, &d));
+  assert_ok(quality_evaluate(llama, &windows, swaps, count, true, &d));
   assert_ok(quality_check(&(quality_checked){llama, &windows, swaps, count, &d}, true, cells));
   for (int64_t s = 0; s < count; s++)
     for (int c = 0; c < QUALITY_CHECKS; c++) {
@@ -92,6 +92,45 @@ Test(quality_checks, where_nothing_is_replaced) {
   check_all(swaps, 1, cells);
   expect_verdict(&cells[0][EV_6], VERDICT_NOT_APPLICABLE);
   cr_expect_eq(cells[0][EV_1].measured, 0);
+}
+
+static const result_bound *find_cell(const judged_cells *of, const char *name) {
+  const result_bound *found = NULL;
+  for (int i = 0; i < of->count; i++)
+    if (strcmp(of->at[i].name, name) == 0) {
+      cr_expect_null(found, "%s has two cells", name);
+      found = &of->at[i];
+    }
+  return found;
+}
+
+/* What a variant declares chooses the checks of its layers; of two variants both are judged. */
+Test(quality_checks, layers_are_judged_as_runs_are) {
+  static unsigned char first[4 * 4] = {1, 1, 1, 1};
+  const data_llama_swap policy = {.spec = spec_of("evict:score=h2o,budget=24,recent=4"), .mix = 1},
+                        swaps[] = {policy,
+                                   {.spec = spec_of("store:k=q4_0,v=q8_0"), .mix = 1},
+                                   {.spec = spec_of("latent:rank=6"), .mix = 0.5},
+                                   {.spec = spec_of("topk:k=4"), .where = first, .mix = 1, .next = &policy}};
+  static const char *const wanted[4][7] = {{"FP-2", "EVICT-1", "EVICT-2", "CACHE-1", "CACHE-2", "CACHE-5"},
+                                           {"QNT-0", "QNT-1", "QNT-2", "CACHE-1", "CACHE-2", "CACHE-5"},
+                                           {"MLA-1", "MLA-2", "MLA-3"},
+                                           {"SEL-0", "SEL-1", "FP-2", "EVICT-1", "EVICT-2", "CACHE-1"}};
+  quality_data d;
+  assert_ok(quality_evaluate(llama, &windows, swaps, 4, true, &d));
+  for (int s = 0; s < 4; s++) {
+    for (const char *const *name = wanted[s]; *name; name++) {
+      const result_bound *b = find_cell(&d.judged[s], *name);
+      cr_assert(b, "%s: no cell of %s", swaps[s].spec->text, *name);
+      expect_verdict(b, VERDICT_PASS);
+    }
+    for (int i = 0; i < d.judged[s].count; i++)
+      cr_expect(d.judged[s].at[i].verdict != VERDICT_VIOLATED && d.judged[s].at[i].verdict != VERDICT_ERROR,
+                "%s %s: %s", swaps[s].spec->text, d.judged[s].at[i].name, d.judged[s].at[i].message);
+  }
+  cr_expect_null(find_cell(&d.judged[0], "QNT-1"));
+  cr_expect_null(find_cell(&d.judged[1], "EVICT-1"));
+  quality_data_free(&d);
 }
 
 /* Against the eigenvalues of W^T W. */

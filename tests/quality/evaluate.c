@@ -33,7 +33,7 @@ TestSuite(quality_evaluate, .init = begin, .fini = end);
 
 static quality_data evaluate(const data_llama_swap *swaps, int64_t count) {
   quality_data d;
-  assert_ok(quality_evaluate(llama, &windows, swaps, count, &d));
+  assert_ok(quality_evaluate(llama, &windows, swaps, count, false, &d));
   return d;
 }
 

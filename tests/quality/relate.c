@@ -1,6 +1,7 @@
 /* relate.c - runs of one question side by side: Holm's correction, doubts, errors that a budget allows. */
 #include "data/support/file.h"
 #include "experiments/quality/relate.h"
+#include "experiments/results/bound.h"
 #include "experiments/results/row.h"
 #include "tests/support/data_fixture.h"
 #include "tests/support/quality_sets.h"
@@ -50,6 +51,27 @@ static quality_set make(const double (*of)[3], int count) {
   }
   assert_ok(quality_relate(&s));
   return s;
+}
+
+/* Of what is drawn only p-values that no chance explains in so many runs are violations. */
+Test(quality_relate, draws_are_judged_together) {
+  quality_set s = {0};
+  for (int i = 0; i < RUNS; i++) {
+    quality_record r = record(i, 0, 0.1, 1);
+    result_bound b;
+    bound_begin(&b, "FAV-3", KIND_PROB);
+    bound_prob(&b, 1, 2, i ? 5e-6 : 1e-7);
+    assert_ok(quality_record_take_checks(&r, &b, 1));
+    assert_ok(quality_set_add(&s, &r));
+  }
+  assert_ok(quality_relate(&s));
+  for (int i = 0; i < RUNS; i++) {
+    cr_assert_eq(s.records[i].check_count, QUALITY_CHECKS + 1);
+    const check_verdict wanted = i ? VERDICT_CONSISTENT : VERDICT_VIOLATED;
+    cr_expect_eq(s.records[i].checks[QUALITY_CHECKS].verdict, wanted);
+    cr_expect_eq(s.records[i].verdict, (int)wanted);
+  }
+  result_set_free(&s);
 }
 
 /* An interval that just excludes the margin says so alone, and not as one of six. */

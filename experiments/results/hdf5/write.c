@@ -116,15 +116,10 @@ static attn_status init(void *row) {
 static int cells(const void *row) { return result_row_cells(row); }
 static const result_bound *cell(const void *row, int i) { return result_row_cell(row, i); }
 
-/* An empty cell stands for a bound that was not checked. */
-static bool is_empty(const result_bound *b) {
-  return b->verdict == VERDICT_NOT_APPLICABLE && isnan(b->value) && isnan(b->measured) && !*b->message;
-}
-
 static attn_status take(void *row, const result_bound *found, int count) {
   attn_status status = ATTN_OK;
   for (int b = 0; !status && b < count; b++)
-    if (!is_empty(&found[b])) status = result_row_add_bound(row, &found[b]);
+    if (!bound_is_empty(&found[b])) status = result_row_add_bound(row, &found[b]);
   return status ? status : result_row_refer(row);
 }
 
