@@ -2,8 +2,9 @@
 #
 #   mutant(NAME FILE CATCHER SETTING WHAT ORIGINAL BROKEN)
 #
-# CATCHER  a bound check by name (FP-2; SETTING: the setting of a variant that it judges), a property of
-#          tests/support/properties*.c (SETTING: the variant), or a test as suite/name (SETTING: empty)
+# CATCHER  a bound check by name (FP-2; SETTING: the setting of a variant that it judges), or as an evaluation of the bundled
+#          model asks it (eval:EVICT-2), a property of tests/support/properties*.c (SETTING: the variant), or a test as
+#          suite/name (SETTING: empty)
 # ORIGINAL an expression, or statements that end in ; or }, that stand in FILE exactly once; BROKEN replaces them,
 #          or the part of them between two @ alone, if there are. Texts do not overlap; two mutants may share one.
 # FILE     of core/ or variants/, or a .c of experiments/ or data/: the instruments are tested, too
@@ -444,7 +445,7 @@ mutant(state-diagonal-left-out core/engines/recurrent/recurrent_engine.c REC-1 "
   "a query does not see its own key" [[attn_multiply_row(s->simd, @last + 1@, row]] [[last]])
 mutant(retention-next-head variants/recurrent.c REC-1 "${retention}"
   "decays are those of the next head" [[log1p(-exp2(-@5@ - (double)head))]] [[6]])
-mutant(cache-turns-away variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"
+mutant(cache-turns-away variants/streaming_cache.c eval:POS-1 "streaming_cache:sink=3,window=13"
   "sinks go further away where keys are given up" [[turn(s, @-gone@, row)]] [[gone]])
 mutant(cache-counts-its-sinks variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"
   "sinks count as keys that are given up" [[s->p.window + 1 - @s->p.sink@]] [[0]])
@@ -1329,17 +1330,17 @@ mutant(sample-early-heads-alike variants/sample.c variants_sample/heads_draw_for
 
 # -- caches of keys and values --
 
-mutant(evict-largest core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4" "the keys of the largest score go"
+mutant(evict-largest core/cache/kv_head.c eval:EVICT-2 "evict:score=knorm,budget=24,recent=4" "the keys of the largest score go"
   [[if (@x->score < y->score@) return -1;]] [[x->score > y->score]])
-mutant(evict-recent core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4" "one recent key fewer is safe"
+mutant(evict-recent core/cache/kv_head.c eval:EVICT-1 "evict:score=knorm,budget=24,recent=4" "one recent key fewer is safe"
   [[const int64_t recent = (@position - r->recent + 1@) / r->chunk]] [[position - r->recent + 2]])
 mutant(evict-budget core/cache/kv_head.c core_policies/counts_keys_and_pairs_in_closed_form "" "one key more is held"
   [[@h->count < r->budget@]] [[h->count <= r->budget]])
-mutant(evict-prompt core/cache/kv_head.c CACHE-1 "evict:score=knorm,budget=24,recent=4,prompt=40" "keys go before the prompt is over"
+mutant(evict-prompt core/cache/kv_head.c eval:CACHE-1 "evict:score=knorm,budget=24,recent=4,prompt=40" "keys go before the prompt is over"
   [[position < @r->prompt@]] [[0]])
 mutant(evict-returns core/cache/eviction.c EVICT-1 "evict:score=h2o,budget=24,recent=4" "a key is missed for one step alone"
   [[@went[j] == HELD@ || went[j] > t]] [[went[j] == HELD && j % 5 != t % 5]])
-mutant(evict-sums-stay core/cache/kv_head.c EVICT-2 "evict:score=h2o,budget=24,recent=4" "sums stay where they are as keys go"
+mutant(evict-sums-stay core/cache/kv_head.c eval:EVICT-2 "evict:score=h2o,budget=24,recent=4" "sums stay where they are as keys go"
   [[if (h->sum) h->sum[kept] = h->sum[j];]] [[;]])
 mutant(evict-seen-stay core/cache/kv_head.c EVICT-2 "evict:score=h2o_mean,budget=24,recent=4"
   "numbers of queries stay where they are as keys go" [[if (h->seen) h->seen[kept] = h->seen[j];]] [[;]])
@@ -1366,7 +1367,7 @@ mutant(evict-sum-for-mean core/cache/kv_scores.c EVICT-2 "evict:score=h2o_mean,b
   [[h->seen[j] ? @h->sum[j] / (double)h->seen[j]@ : 0]] [=[h->sum[j]]=])
 mutant(evict-lag-range core/cache/kv_scores.c EVICT-2 "evict:score=lagkv,budget=24,recent=4" "ranges are those of the chunk itself"
   [[next = first + @h->recent@;]] [[0]])
-mutant(evict-lag-values core/cache/kv_scores.c EVICT-2 "evict:score=lagkv,budget=24,recent=4" "values are not read"
+mutant(evict-lag-values core/cache/kv_scores.c eval:EVICT-2 "evict:score=lagkv,budget=24,recent=4" "values are not read"
   [[score[first + j] += next[j];]] [[;]])
 mutant(cache-wide-values-stay core/cache/kv_cache.c CACHE-1 "evict:score=lagkv,budget=20,recent=3" "values that scores read stay as keys go"
   [[if (wide_v) close_gaps(wide_v, wide_v_bytes(c), before, h->gone, gone);]] [[;]])
@@ -1406,7 +1407,7 @@ mutant(cache-queries-late core/cache/kv_cache.c CACHE-1 tiled
   "queries stand where the longest sequence ends" [[c->first[b] = c->length[@b@] - n;]] [[0]])
 mutant(cache-growth-loses core/cache/kv_cache.c CACHE-1 tiled "values are lost as the cache grows"
   [[move_rows(c, c->v, c->rows, larger.v, rows, v_bytes(c));]] [[memset(larger.v, 0, (size_t)(lines(c) * rows) * v_bytes(c));]])
-mutant(cache-truncate-keeps core/cache/kv_cache.c CACHE-5 tiled "keys of steps that are taken back stay"
+mutant(cache-truncate-keeps core/cache/kv_cache.c eval:CACHE-5 tiled "keys of steps that are taken back stay"
   [[c->held[b] -= @c->length[b] - length[b]@;]] [[0]])
 mutant(cache-copy-shares core/cache/kv_cache.c CACHE-5 tiled "a copy lacks the values"
   [[if (rows) memcpy(to->v, from->v, rows * v_bytes(to));]] [[memset(to->v, 0, rows * v_bytes(to));]])
@@ -1434,7 +1435,7 @@ mutant(cache-observes-early core/cache/kv_cache.c CACHE-1 "evict:score=h2o,budge
 
 # -- stores --
 
-mutant(store-truncates core/kernels/codes.h QNT-1 "store:k=q8_0,v=q8_0" "codes of q8_0 are cut off"
+mutant(store-truncates core/kernels/codes.h eval:QNT-1 "store:k=q8_0,v=q8_0" "codes of q8_0 are cut off"
   [[@roundf@(isfinite(inverse)]] [[truncf]])
 mutant(store-code-beyond core/kernels/codes.h QNT-1 "store:k=int4,v=int4" "the range has 2^bits steps"
   [[(float)(@(1 << bits) - 1@)]] [[1 << bits]])
@@ -1458,7 +1459,7 @@ mutant(store-fp8-overflows core/kernels/codes.h variants_codes/fp8_is_e4m3 "" "w
   [[@own > 0x43e00000u@ ? 0x43e00000u : own]] [[own > 0x43f00000u]])
 mutant(store-fp8-subnormals core/kernels/codes.h variants_codes/fp8_is_e4m3 "" "subnormal numbers are rounded as normal ones"
   [[@capped < 0x3c800000u@ ? small : normal]] [[capped < 0x3a000000u]])
-mutant(store-row-before core/engines/stored/stored_engine.c QNT-0 "store:k=q8_0,v=q8_0" "rows are those before"
+mutant(store-row-before core/engines/stored/stored_engine.c eval:QNT-0 "store:k=q8_0,v=q8_0" "rows are those before"
   [[line % p->kv_heads, @at % p->n_kv@, p->dtype), own)]] [[(at % p->n_kv + p->n_kv - 1) % p->n_kv]])
 mutant(store-type-of-keys core/engines/stored/stored_engine.c QNT-0 "store:k=q4_0,v=q8_0" "values are stored as keys are"
   [[s->residual ? p->dtype : @s->v@, &s->v_scheme]] [[s->k]])
@@ -1468,11 +1469,11 @@ mutant(store-reader-lost core/expression/stored_kind.c QNT-0 "topk:k=8 | store:k
   [[out->reader = @e->terms[0]->text@;]] [[NULL]])
 mutant(latent-head-before variants/latent.c MLA-1 "latent:rank=6" "queries meet the keys of another head"
   [[w += @h@ * p->d_qk;]] [[(h + 1) % p->kv_heads]])
-mutant(latent-scale-of-rank variants/latent.c MLA-1 "latent:rank=6" "the scale is that of the latents' width"
+mutant(latent-scale-of-rank variants/latent.c eval:MLA-1 "latent:rank=6" "the scale is that of the latents' width"
   [[p.d_qk = p.d_v = r;]] [[p.d_qk = p.d_v = r; p.scale = 1 / sqrt((double)r);]])
 mutant(latent-values-of-keys variants/latent.c MLA-3 latent "outputs are expanded by what makes keys"
   [[w += @p->kv_heads * p->d_qk + h * p->d_v@;]] [[h * p->d_v]])
-mutant(latent-rank-below variants/latent.c MLA-2 "latent:rank=6" "one triplet fewer than the rank is kept"
+mutant(latent-rank-below variants/latent.c eval:MLA-2 "latent:rank=6" "one triplet fewer than the rank is kept"
   [[e < (found ? least(@rank@, side) : 0)]] [[rank - 1]])
 mutant(latent-entry-before variants/latent.c MLA-1 "latent:rank=6" "projections are those of the batch entry before"
   [[*w = l->w + @batch@ * r * width;]] [[(batch ? batch - 1 : p->batch - 1)]])
@@ -1523,7 +1524,7 @@ mutant(kivi-channel-behind core/engines/stored/stored_engine.c QNT-0 "kivi:bits=
   [[attn_get(rows, @own + i * s.d@, s.to)]] [[own + i * s.d + (l + 1 < s.d)]])
 mutant(kivi-group-behind core/engines/stored/stored_engine.c QNT-0 "kivi:bits=2,group=8,residual=16" "a group has a key of the next line"
   [[store_row(call, given, call->k, @line * p->n_kv + first + i@, rows, room);]] [[(line * p->n_kv + first + i + p->n_kv) % (p->batch * p->kv_heads * p->n_kv)]])
-mutant(kivi-residual-coded core/engines/stored/stored_engine.c QNT-0 "kivi:bits=2,group=8,residual=16" "the newest values are coded"
+mutant(kivi-residual-coded core/engines/stored/stored_engine.c eval:QNT-0 "kivi:bits=2,group=8,residual=16" "the newest values are coded"
   [[m - m % s->residual : @m - s->residual@;]] [[m]])
 mutant(kivi-flushed-early core/engines/stored/stored_engine.c PROP-CAUSAL "kivi:bits=2,group=8,residual=16" "groups go before they are complete"
   [[s->group ? @m - m % s->residual@ :]] [[m - m % s->residual + s->residual]])
