@@ -114,8 +114,10 @@ struct attn_kv_store {
   /* residual > 0: a query reads the newest rows as they are given (attn_kv_coded). Then group > 0: keys at
    * positions c group ... c group + group - 1 are coded together, channel by channel, by the int<b> in k with
    * the group as its block, and residual is a multiple of group. prompt: queries at positions before this
-   * read all rows as they are given. */
+   * read all rows as they are given. Without a residual group > 0: keys of a head that follow each other have
+   * one scale for all their elements, with or without smooth, the int<b> in k, b >= 2 (attn_kv_groups). */
   int64_t residual, group, prompt;
+  bool smooth;
 };
 
 /* Of a store with a residual and n keys that exist: the query at position t reads keys or values of positions
@@ -128,6 +130,12 @@ ATTN_API attn_status attn_kv_codes(attn_builder *, int64_t d, int64_t bits, int6
                                    uint64_t purpose, attn_kv_scheme *);
 /* `count` numbers that are a block of int<bits>, 1 ... 8, as they are read; in place. */
 ATTN_API void attn_kv_block(int64_t bits, int64_t count, float *x);
+/* All `keys` of a head [keys, d], as they are read of a store with groups and no residual; in place:
+ *   x^ = m + s round((x - m) / s),   s = max |x - m| / (2^(b-1) - 1)
+ * m the mean of the keys if smooth, else 0; the maximum of a group, of which the last may be shorter. All in
+ * fp32, m from a sum in fp64. A group in which a number is not finite is NaN. mean: [d], room. */
+ATTN_API void attn_kv_groups(const attn_kv_store *, attn_dtype, int64_t keys, int64_t d, void *x,
+                             double *mean);
 /* attn_variant.cost of a store: that of exact attention, and the products with R and S. */
 ATTN_API attn_cost attn_kv_store_cost(const attn_context *);
 /* What a variant that is a store declares. */

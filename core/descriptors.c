@@ -267,10 +267,13 @@ static attn_status store_check(const char *variant, const attn_kv_store *s) {
   static const char *const names[] = {"store.residual", "store.group", "store.prompt"};
   for (int i = 0; i < 3; i++)
     if (numbers[i] < 0) return refuse(variant, names[i], "0 or more", (double)numbers[i]);
+  if (s->smooth && (s->residual || !s->group))
+    return refuse(variant, "store.smooth", "false without a group, or with a residual", 1);
   if (!s->group) return ATTN_OK;
-  if (s->k < ATTN_INT1 || s->k > ATTN_INT8)
-    return refuse(variant, "store.k", "int1 ... int8 beside a group", (double)s->k);
-  return s->residual > 0 && s->residual % s->group == 0
+  if (s->k < (s->residual ? ATTN_INT1 : ATTN_INT2) || s->k > ATTN_INT8)
+    return refuse(variant, "store.k", "int1 ... int8 beside a group, int2 ... int8 without a residual",
+                  (double)s->k);
+  return s->residual % s->group == 0
              ? ATTN_OK
              : refuse(variant, "store.residual", "a multiple of the group", (double)s->residual);
 }

@@ -172,7 +172,8 @@ static attn_status read_spec(attn_kv_cache *c, const char *text) {
   attn_parts parts;
   attn_status status = attn_spec_parse(&c->reader, text);
   if (!status) status = describe_reader(c, &parts);
-  if (!status && (parts.store.k_scheme.decode || parts.store.v_scheme.decode || parts.store.residual))
+  if (!status && (parts.store.k_scheme.decode || parts.store.v_scheme.decode || parts.store.residual ||
+                  parts.store.group))
     return attn_fail(ATTN_EUNSUPPORTED, "cache: it holds number types, and '%s' codes rows otherwise", text);
   if (!status && (parts.store.k || parts.store.v)) {
     const attn_kv_store store = parts.store;

@@ -73,6 +73,10 @@ typedef struct stored_versions {
 void stored_groups(const attn_kv_store *s, int64_t d, int64_t keys, const double *x, double *kept,
                    double *room) {
   const int64_t group = s->group;
+  if (!s->residual) {
+    store_law_groups(s, x, keys, d, kept, NULL, room);
+    return;
+  }
   memcpy(kept, x, (size_t)(keys * d) * sizeof *x);
   for (int64_t first = 0; first + group <= keys; first += group)
     for (int64_t l = 0; l < d; l++) {
@@ -94,6 +98,23 @@ int64_t stored_before(const attn_problem *p, const attn_kv_store *s, int side, i
   return end;
 }
 
+/* Rows of keys [batch, kv_heads, n_kv, d_qk] as their groups are read; in place. */
+static attn_status code_groups(const attn_problem *p, const attn_kv_store *s, const int64_t *kv_len,
+                               void *coded) {
+  const int64_t most = p->n_kv * p->d_qk, lines = p->batch * p->kv_heads;
+  if (!s->group) return ATTN_OK;
+  double *room = malloc((size_t)(2 * most + 3 * s->group + p->d_qk) * sizeof *room);
+  for (int64_t line = 0; line < (room ? lines : 0); line++) {
+    void *rows = attn_at(coded, line * most, p->dtype);
+    const int64_t keys = kv_len ? kv_len[line / p->kv_heads] : p->n_kv;
+    attn_convert(rows, p->dtype, keys * p->d_qk, ATTN_F64, room);
+    stored_groups(s, p->d_qk, keys, room, room + most, room + 2 * most);
+    attn_convert(room + most, ATTN_F64, keys * p->d_qk, p->dtype, rows);
+  }
+  free(room);
+  return room ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for stored keys and values");
+}
+
 static attn_status make_versions(const attn_problem *p, const attn_kv_store *s, const int64_t *kv_len,
                                  stored_copies *c) {
   const attn_problem own = {.batch = p->batch,
@@ -104,8 +125,6 @@ static attn_status make_versions(const attn_problem *p, const attn_kv_store *s, 
                             .d_v = p->d_v,
                             .dtype = p->dtype};
   stored_versions *x = calloc(1, sizeof *x);
-  const int64_t most = p->n_kv * p->d_qk;
-  double *room = malloc((size_t)(2 * most + 3 * s->group) * sizeof *room);
   if (x)
     *x = (stored_versions){.problem = own, .store = *s, .keys = malloc((size_t)p->batch * sizeof *x->keys)};
   c->versions = x;
@@ -116,20 +135,10 @@ static attn_status make_versions(const attn_problem *p, const attn_kv_store *s, 
     x->given[side] = copy_rows(&own, side ? c->v : c->k, at, as_given);
     x->coded[side] = copy_rows(&own, side ? c->v : c->k, at, side || !s->group ? of : as_given);
   }
-  if (!x || !room || !x->keys || !x->given[0] || !x->given[1] || !x->coded[0] || !x->coded[1]) {
-    free(room);
+  if (!x || !x->keys || !x->given[0] || !x->given[1] || !x->coded[0] || !x->coded[1])
     return attn_fail(ATTN_ENOMEM, "no memory for stored keys and values");
-  }
   for (int64_t b = 0; b < p->batch; b++) x->keys[b] = kv_len ? kv_len[b] : p->n_kv;
-  for (int64_t line = 0; line < (s->group ? p->batch * p->kv_heads : 0); line++) {
-    void *rows = attn_at(x->coded[0], line * most, p->dtype);
-    const int64_t keys = x->keys[line / p->kv_heads];
-    attn_convert(rows, p->dtype, keys * p->d_qk, ATTN_F64, room);
-    stored_groups(s, p->d_qk, keys, room, room + most, room + 2 * most);
-    attn_convert(room + most, ATTN_F64, keys * p->d_qk, p->dtype, rows);
-  }
-  free(room);
-  return ATTN_OK;
+  return code_groups(p, s, x->keys, x->coded[0]);
 }
 
 void stored_copies_see(const stored_copies *c, int64_t line, int64_t i) {
@@ -153,14 +162,15 @@ attn_status stored_copies_make(const attn_problem *p, const attn_kv_store *store
   const attn_kv_store none = {.reader = NULL}, own = store && !store->residual ? *store : none;
   const bool waits = store && store->residual;
   const attn_stride k_at = dense(p, p->k, p->d_qk), v_at = dense(p, p->v, p->d_v);
-  const stored_side keys = stored_side_of(p, &own, 0), values = stored_side_of(p, &own, 1);
+  const stored_side keys = stored_side_of(p, own.group ? &none : &own, 0),
+                    values = stored_side_of(p, &own, 1);
   *out = (stored_copies){.k = k, .v = v};
   if (waits || attn_kv_changes(own.k, &own.k_scheme) || !is_dense(p, k_at, p->d_qk))
     out->k = out->own_k = copy_rows(p, k, k_at, keys);
   if (waits || attn_kv_changes(own.v, &own.v_scheme) || !is_dense(p, v_at, p->d_v))
     out->v = out->own_v = copy_rows(p, v, v_at, values);
   if (!out->k || !out->v) return attn_fail(ATTN_ENOMEM, "no memory for stored keys and values");
-  return waits ? make_versions(p, store, kv_len, out) : ATTN_OK;
+  return waits ? make_versions(p, store, kv_len, out) : code_groups(p, &own, kv_len, out->own_k);
 }
 
 void stored_copies_free(stored_copies *c) {

@@ -15,8 +15,8 @@ stored_side stored_side_of(const attn_problem *, const attn_kv_store *, int side
 /* kept [d] of x [d], as what reads them computes with them; room [2 d]. */
 void stored_row(const stored_side *, const double *x, double *kept, double *room);
 
-/* Keys that are coded in groups: kept [keys, d] of the keys x [keys, d] of a head, by the definition. Those
- * of a group that is not complete are as they are given. room: [3 group]. */
+/* Keys that are coded in groups: kept [keys, d] of the keys x [keys, d] of a head, by the definition. With a
+ * residual those of a group that is not complete are as they are given. room: [3 group + d]. */
 void stored_groups(const attn_kv_store *, int64_t d, int64_t keys, const double *x, double *kept,
                    double *room);
 /* Keys (side 0) or values below this are coded for query i, of `keys` that exist; INT64_MAX without a

@@ -119,6 +119,34 @@ void store_law_block(int bits, const double *x, int64_t count, double *kept, dou
     no_numbers(count, kept, step);
 }
 
+/* `count` elements of keys from which `mean` has been taken in kept. */
+static void one_scale(double top, const double *mean, int64_t d, int64_t count, double *kept, double *step) {
+  double most = 0;
+  for (int64_t i = 0; i < count; i++) most = fmax(most, fabs(kept[i]));
+  const double scale = single(most / top);
+  const bool sound = all_finite(kept, count);
+  for (int64_t i = 0; i < count; i++) {
+    const double own = mean[i % d], code = scale > 0 ? nearbyint(single(kept[i] / scale)) : 0;
+    kept[i] = sound ? single(fmax(-top, fmin(top, code)) * scale + own) : (double)NAN;
+    if (step) step[i] = sound ? scale / 2 + 0x1p-22 * (most + fabs(own)) + 0x1p-142 : (double)INFINITY;
+  }
+}
+
+void store_law_groups(const attn_kv_store *s, const double *x, int64_t keys, int64_t d, double *kept,
+                      double *step, double *mean) {
+  const double top = ldexp(1, (int)s->k - (int)ATTN_INT1) - 1;
+  for (int64_t l = 0; l < d; l++) {
+    double sum = 0;
+    for (int64_t j = 0; j < keys; j++) sum += x[j * d + l];
+    mean[l] = s->smooth && keys ? single(sum / (double)keys) : 0;
+    for (int64_t j = 0; j < keys; j++) kept[j * d + l] = single(x[j * d + l] - mean[l]);
+  }
+  for (int64_t j = 0; j < keys; j += s->group) {
+    const int64_t count = (keys - j < s->group ? keys - j : s->group) * d;
+    one_scale(top, mean, d, count, kept + j * d, step ? step + j * d : NULL);
+  }
+}
+
 void store_law(attn_dtype type, const double *x, int64_t count, double *kept, double *step) {
   for (int64_t at = 0; at < count; at += BLOCK) {
     const int64_t part = count - at < BLOCK ? count - at : BLOCK;

@@ -100,8 +100,11 @@ static double side_bits(const attn_problem *p, const attn_kv_store *s, bool keys
   const int64_t d = keys ? p->d_qk : p->d_v,
                 left = s->residual ? p->n_kv - attn_kv_coded(s, keys, p->n_kv - 1, p->n_kv) : 0,
                 waiting = left < held ? left : held;
+  const double group = (double)s->group, codes = (double)d * (double)(type - ATTN_INT1 + 1);
+  if (keys && s->group && !s->residual) /* scales, and a mean, in fp32 */
+    return (double)held * codes + 32 * (ceil((double)held / group) + (s->smooth ? (double)d : 0));
   const double coded = keys && s->group
-                           ? (double)d * ((double)(type - ATTN_INT1 + 1) + 32 / (double)s->group)
+                           ? codes + (double)d * 32 / group
                            : row_bits(type ? type : given, keys ? &s->k_scheme : &s->v_scheme, d);
   return (double)waiting * row_bits(given, &(attn_kv_scheme){.bits = 0}, d) +
          (double)(held - waiting) * coded;

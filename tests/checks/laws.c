@@ -88,6 +88,7 @@ Test(checks_laws, chains_of_softmaxes) { expect_same("nystrom:landmarks=12,middl
 Test(checks_laws, codes_of_rows) { expect_same("turbo:bits=2,prod=yes"); }
 Test(checks_laws, signs_of_products) { expect_same("qjl"); }
 Test(checks_laws, codes_of_groups) { expect_same("kivi:bits=3,group=4,residual=8"); }
+Test(checks_laws, codes_of_keys_less_their_mean) { expect_same("sage:bits=4,group=7"); }
 
 /* -- descriptions that are wrong or empty -- */
 

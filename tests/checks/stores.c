@@ -166,7 +166,9 @@ Test(checks_stores, what_a_store_cannot_say_is_refused) {
       {{.k = ATTN_INT2, .residual = 8, .prompt = -1}, "store.prompt"},
       {{.k = ATTN_Q8_0, .residual = 8, .group = 4}, "store.k"},
       {{.k = ATTN_INT2, .residual = 6, .group = 4}, "store.residual"},
-      {{.k = ATTN_INT2, .group = 4}, "store.residual"},
+      {{.k = ATTN_INT1, .group = 4}, "store.k"},
+      {{.k = ATTN_INT2, .smooth = true}, "store.smooth"},
+      {{.k = ATTN_INT2, .residual = 8, .group = 4, .smooth = true}, "store.smooth"},
   };
   const attn_problem p = attn_problem_make(1, 1, 8, 4);
   attn_plan *plan = NULL;

@@ -56,6 +56,7 @@ static const char *const specs[] = {
     "recurrent",
     "recurrent:decay=constant,gamma=0.9,chunk=20",
     "streaming_cache:sink=3,window=13,dims=24",
+    "sage:group=48",
     "latent:rank=20",
     "latent:rank=100,path=naive",
     "svd:r=8",

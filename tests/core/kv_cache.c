@@ -123,8 +123,8 @@ static void counted_release(void *context, void *at, size_t bytes) {
 
 /* A cache holds codes of types, and what a scheme decodes is no code. */
 Test(core_kv_cache, refuses_a_store_that_is_no_type) {
-  static const char *const specs[] = {"turbo:of=k",       "turbo:of=v", "qjl",
-                                      "topk:k=8 | turbo", "rotated",    "kivi"};
+  static const char *const specs[] = {"turbo:of=k", "turbo:of=v", "qjl", "topk:k=8 | turbo",
+                                      "rotated",    "kivi",       "sage"};
   const attn_problem p = problem_of(1);
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     attn_kv_cache *c = NULL;

@@ -1540,8 +1540,24 @@ mutant(kivi-mask-lost core/engines/softmax/softmax.c QNT-0 "evict:budget=24,rece
   [[if (@mixed && t->picks@) memcpy(w->mask,]] [[false]])
 mutant(kivi-reader-any core/plan.c checks_stores/a_residual_is_read_by_softmaxes_alone "" "what is no softmax reads the newest rows alone"
   [[return @(m == &attn_engine_softmax.method || m == &attn_engine_selection.method)@ &&]] [[true]])
+mutant(sage-top-code core/engines/stored/kv_groups.c QNT-1 sage "the range is 2^(bits-1) steps"
+  [[const double top = (double)(@(1 << (s->k - ATTN_INT1)) - 1@);]] [[1 << (s->k - ATTN_INT1)]])
+mutant(sage-toward-zero core/engines/stored/kv_groups.c QNT-1 sage "codes are cut off"
+  [[@rint@((double)(float)(apart / scale))]] [[trunc]])
+mutant(sage-scale-of-last core/engines/stored/kv_groups.c QNT-1 sage "the scale of a group is that of its last key"
+  [[for (int64_t i = @first * d@; i < end; i++) {
+      const double apart = (double)(float)(attn_get(x, i, t) - mean[i % d]);]] [[end - d]])
+mutant(sage-mean-left core/engines/stored/kv_groups.c QNT-1 sage "the mean is not added again"
+  [[(double)(float)(scale * code + @mean[i % d]@)]] [[0]])
+mutant(sage-last-group core/engines/stored/kv_groups.c QNT-1 "sage:group=7" "a group that is not complete is left as it is"
+  [[first < @keys@; first += s->group]] [[keys - s->group + 1]])
+mutant(sage-of-padding core/engines/stored/stored_engine.c PROP-PAD sage "padding is in the mean"
+  [[keys = @attn_call_keys(call, line / p->kv_heads)@, first]] [[p->n_kv]])
+mutant(sage-line-behind core/engines/stored/stored_engine.c QNT-0 sage "keys are those of the neighbouring head"
+  [[store_row(call, given, call->k, @first + i@, rows, room);]] [[(first + p->n_kv + i) % (p->batch * p->kv_heads * p->n_kv)]])
 mutant(cache-takes-schemes core/cache/kv_cache.c core_kv_cache/refuses_a_store_that_is_no_type "" "rows of a scheme are held as they are given"
-  [[if (!status && @(parts.store.k_scheme.decode || parts.store.v_scheme.decode || parts.store.residual)@)]] [[false]])
+  [[if (!status && @(parts.store.k_scheme.decode || parts.store.v_scheme.decode || parts.store.residual ||
+                  parts.store.group)@)]] [[false]])
 mutant(cache-code-rows core/cache/kv_cache.c CACHE-1 tiled "rows of values are as long as those of keys"
   [[d_v = @attn_row_elements(p.d_v, attn_stored(p.v, p.dtype))@]] [[d_qk]])
 mutant(cache-ranks-as-given core/cache/kv_cache.c CACHE-1 "evict:score=knorm,budget=24,recent=4 | store:k=int3,v=f16" "keys are ranked by numbers that are not held"

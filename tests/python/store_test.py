@@ -216,6 +216,23 @@ def turned(x):
     return (x.reshape(-1, 16).astype("f8") @ h / 4).reshape(x.shape).astype(f4)
 
 
+def sage(k, bits, group, smooth=True):
+    """SageAttention, sections 4.2 and 4.3: codes of K - mean(K) with one scale for a block of tokens, their
+    largest magnitude over 2^(bits-1) - 1; numbers with the mean, which softmax does not see. Keys [n, d]."""
+    top, total = 2 ** (bits - 1) - 1, np.zeros(k.shape[1])
+    for key in k:
+        total += key
+    mean = (total / len(k) if smooth else total * 0).astype(f4)
+    codes, kept = np.zeros(k.shape, "i1"), np.empty_like(k)
+    for rows in (slice(at, at + group) for at in range(0, len(k), group)):
+        x = k[rows] - mean
+        scale = abs(x).max() / f4(top)
+        if scale:
+            codes[rows] = np.clip(np.rint(x / scale), -top, top)
+        kept[rows] = (np.float64(scale) * codes[rows] + mean).astype(f4)
+    return codes, kept
+
+
 def kivi(k, v, bits, group, residual):
     """KIVI, token by token: keys that wait are coded once they are as many as the residual, the oldest value once more wait
     than that. The keys and values that each token's query reads."""
@@ -232,6 +249,44 @@ def kivi(k, v, bits, group, residual):
             rows = slice(waiting_v[0], waiting_v.pop(0) + 1)
             v[..., rows, :] = stored(v[..., rows, :], f"int{bits}")
         yield k[..., :t + 1, :], v[..., :t + 1, :]
+
+
+class KeyGroups(ctypes.Structure):
+    """attn_kv_store: types of keys and values, two schemes, a reader; residual, group, prompt; smooth."""
+    _fields_ = [("types", ctypes.c_int * 2), ("schemes", ctypes.c_int64 * 17), ("waits", ctypes.c_int64 * 3),
+                ("smooth", ctypes.c_bool)]
+
+
+class Sage(unittest.TestCase):
+    def test_keys_are_those_of_the_codes_bit_by_bit(self):
+        library().attn_kv_groups.restype = None
+        cases = ((150, 40, 8, 64, True), (64, 32, 4, 64, True), (1, 7, 8, 64, True), (129, 48, 2, 8, True),
+                 (77, 24, 8, 13, False), (300, 16, 5, 1, True))
+        for n, d, bits, group, smooth in cases:
+            k = oracle.draw(n, n, d) + 3 * oracle.draw(n + 1, d)
+            k[-1] *= 50
+            x, room = k.copy(), np.zeros(d)
+            store = KeyGroups((NAMES[f"int{bits}"], 0), waits=(0, group, 0), smooth=smooth)
+            library().attn_kv_groups(ctypes.byref(store), F32, *map(ctypes.c_int64, (n, d)),
+                                     *(a.ctypes.data_as(ctypes.c_void_p) for a in (x, room)))
+            np.testing.assert_array_equal(x, sage(k, bits, group, smooth)[1], err_msg=str((n, d, bits)))
+
+    def test_attention_reads_them(self):
+        """Of grouped heads and other lengths of keys; a vector in all keys changes codes at ties alone."""
+        q, k, v = (oracle.draw(s, 2, h, 150, d) for s, h, d in ((1, 4, 48), (2, 2, 48), (3, 2, 40)))
+        cases = (8, 64, "yes", (150, 150)), (3, 32, "yes", (150, 77)), (4, 7, "no", (90, 150))
+        for bits, group, smooth, lengths in cases:
+            kept = np.zeros_like(k)
+            for b, n in enumerate(lengths):
+                for h in range(2):
+                    kept[b, h, :n] = sage(k[b, h, :n], bits, group, smooth == "yes")[1]
+            spec = f"sage:bits={bits},group={group},smooth={smooth},v=f32"
+            o = attnlab.attention(q, k, v, spec, causal=True, kv_len=lengths)
+            seen = oracle.triangle(150, 150) & (np.arange(150) < np.array(lengths)[:, None, None, None])
+            self.assertLess(abs(o - oracle.attention(q, kept, v, seen)).max(), 3e-6, spec)
+        codes = [sage(x, 8, 64)[0] for x in (k[0, 0], k[0, 0] + 5 * oracle.draw(9, 48))]
+        self.assertLess((codes[0] != codes[1]).mean(), 1e-3)
+        self.assertLessEqual(abs(codes[0].astype(int) - codes[1]).max(), 1)
 
 
 class Kivi(unittest.TestCase):

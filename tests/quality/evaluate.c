@@ -233,13 +233,19 @@ Test(quality_evaluate, bits_are_those_of_codes) {
                                    {.spec = spec_of("turbo:bits=3,prod=yes,of=k"), .mix = 1},
                                    {.spec = spec_of("qjl:bits=2"), .mix = 1},
                                    {.spec = spec_of("evict:budget=8,recent=2 | turbo:bits=2"), .mix = 1},
-                                   {.spec = spec_of("kivi:bits=2,group=5,residual=10"), .mix = 1}};
-  /* Of keys the last N mod 10 wait, of values the last 10; a group of 5 has 32 bits beside its codes. */
-  const double want[] = {3.25, (3.5 + 32) / 2, (2.25 + 32) / 2, 2.25 * 8 / N,
-                         (N % 10 * 32 + N / 10 * 10 * 8.4 + 10 * 32 + (N - 10) * 3) / (2. * N)};
-  quality_data d = evaluate(swaps, 5);
-  quality_row row[5];
-  for (int s = 0; s < 5; s++) {
+                                   {.spec = spec_of("kivi:bits=2,group=5,residual=10"), .mix = 1},
+                                   {.spec = spec_of("sage:bits=4,group=7"), .mix = 1}};
+  /* Of keys the last N mod 10 wait, of values the last 10; a group of 5 has 32 bits beside its codes. A scale
+   * for each 7 keys begun, and a mean. */
+  const double want[] = {3.25,
+                         (3.5 + 32) / 2,
+                         (2.25 + 32) / 2,
+                         2.25 * 8 / N,
+                         (N % 10 * 32 + N / 10 * 10 * 8.4 + 10 * 32 + (N - 10) * 3) / (2. * N),
+                         (4 + 32. * ((N + 6) / 7 + 64) / (64 * N) + 16) / 2};
+  quality_data d = evaluate(swaps, 6);
+  quality_row row[6];
+  for (int s = 0; s < 6; s++) {
     assert_ok(quality_summarise(&d, s, &row[s]));
     cr_expect_float_eq(row[s].kv_bits, want[s], 1e-12, "%d: %g bits, not %g", s, row[s].kv_bits, want[s]);
   }

@@ -2,10 +2,10 @@
  * them, and what reads them, exact attention unless the store says another, attends to these
  * (attn_kv_store).
  *
- * Codes of a type are what is read. Of a scheme, and of a store with a residual, what is read is a decoded
- * copy of every row in the type of the arithmetic: it shows what storing by the scheme does to outputs, and
- * saves no memory here. With a residual the reader has the given rows as well, and each query reads the older
- * ones from the copy (attn_settled). */
+ * Codes of a type are what is read. Of a scheme, and of a store with groups or a residual, what is read is a
+ * decoded copy of every row in the type of the arithmetic: it shows what storing by the scheme does to
+ * outputs, and saves no memory here. With a residual the reader has the given rows as well, and each query
+ * reads the older ones from the copy (attn_settled). */
 #include "core/internal.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ typedef struct layout {
 attn_problem attn_stored_problem(const attn_problem *p, const attn_kv_store *s) {
   attn_problem own = *p;
   if (s->residual) return own;
-  if (attn_kv_changes(s->k, &s->k_scheme)) own.k = (attn_stride){.stored = s->k};
+  if (attn_kv_changes(s->k, &s->k_scheme)) own.k = (attn_stride){.stored = s->group ? ATTN_F32 : s->k};
   if (attn_kv_changes(s->v, &s->v_scheme)) own.v = (attn_stride){.stored = s->v};
   return own;
 }
@@ -41,7 +41,8 @@ typedef struct side {
 } side;
 
 static side keys_of(const attn_problem *p, const attn_kv_store *s) {
-  return (side){s->k, s->k_scheme.decode || s->residual ? p->dtype : s->k, &s->k_scheme, p->k, p->d_qk};
+  const bool copied = s->k_scheme.decode || s->residual || s->group;
+  return (side){s->k, copied ? p->dtype : s->k, &s->k_scheme, p->k, p->d_qk};
 }
 static side values_of(const attn_problem *p, const attn_kv_store *s) {
   return (side){s->v, s->v_scheme.decode || s->residual ? p->dtype : s->v, &s->v_scheme, p->v, p->d_v};
@@ -99,6 +100,10 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) 
   *state = s;
   static const attn_exemption values[] = {
       {ATTN_EXEMPT_VALUES, "what a stored value is rounded to depends on its size"}, {0, NULL}};
+  static const attn_exemption groups[] = {
+      {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX,
+       "a key's code depends on later keys, those of its group and all whose mean is taken"},
+      {0, NULL}};
   attn_view reader;
   attn_status status = attn_builder_plan(b, &s->problem, reader_of(parts), &s->reader);
   if (!status) status = attn_plan_inspect(s->reader, &reader);
@@ -111,8 +116,8 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) 
   return attn_join_exemptions(
       b,
       (const attn_exemption *const[]){attn_kv_changes(s->store.v, &s->store.v_scheme) ? values : NULL,
-                                      reader.exempt},
-      2, &s->exempt);
+                                      s->store.group && !s->store.residual ? groups : NULL, reader.exempt},
+      3, &s->exempt);
 }
 
 void attn_kv_block(int64_t bits, int64_t count, float *x) {
@@ -172,6 +177,17 @@ static void store_group(const attn_call *call, const attn_kv_store *store, side 
   }
 }
 
+/* The keys of a line, whose groups have one scale each. */
+static void store_line(const attn_call *call, const attn_kv_store *store, side s, int64_t line, void *rows,
+                       double *room) {
+  const attn_problem *p = call->context->problem;
+  const int64_t keys = attn_call_keys(call, line / p->kv_heads), first = line * p->n_kv;
+  side given = s;
+  given.type = s.to;
+  for (int64_t i = 0; i < keys; i++) store_row(call, given, call->k, first + i, rows, room);
+  attn_kv_groups(store, s.to, keys, s.d, attn_at(rows, first * s.d, s.to), room);
+}
+
 /* Where the rows of a copy lie. */
 static attn_stride rows_of(const attn_problem *p, side s) {
   return (attn_stride){p->kv_heads * p->n_kv * s.d, p->n_kv * s.d, s.d, 0};
@@ -185,17 +201,22 @@ static attn_status execute(const void *state, const attn_call *call) {
   const side k = keys_of(p, &s->store), v = values_of(p, &s->store);
   const bool of_k = attn_kv_changes(s->store.k, &s->store.k_scheme),
              of_v = attn_kv_changes(s->store.v, &s->store.v_scheme);
-  const int64_t lines = p->batch * p->kv_heads, group = s->store.group;
+  const int64_t lines = p->batch * p->kv_heads, group = s->store.group,
+                parts = !group              ? 0
+                        : s->store.residual ? attn_ceil_div(p->n_kv, group)
+                                            : 1;
 #pragma omp parallel for num_threads(call->context->threads) schedule(static)
-  for (int64_t at = 0; at < lines * (p->n_kv + (group ? attn_ceil_div(p->n_kv, group) : 0)); at++) {
+  for (int64_t at = 0; at < lines * (p->n_kv + parts); at++) {
+    const int64_t line = at / (p->n_kv + parts), i = at % (p->n_kv + parts), row = line * p->n_kv + i;
     fenv_t outer;
     attn_float_enter(&outer);
     void *room = attn_slice(l.row, omp_get_thread_num());
-    if (at >= lines * p->n_kv)
-      store_group(call, &s->store, k, at - lines * p->n_kv, l.k, room);
-    else if (at % p->n_kv < attn_call_keys(call, at / p->n_kv / p->kv_heads)) {
-      if (of_k && !group) store_row(call, k, call->k, at, l.k, room);
-      if (of_v) store_row(call, v, call->v, at, l.v, room);
+    if (i >= p->n_kv)
+      (s->store.residual ? store_group : store_line)(call, &s->store, k, line * parts + i - p->n_kv, l.k,
+                                                     room);
+    else if (i < attn_call_keys(call, line / p->kv_heads)) {
+      if (of_k && !group) store_row(call, k, call->k, row, l.k, room);
+      if (of_v) store_row(call, v, call->v, row, l.v, room);
     }
     attn_float_leave(&outer);
   }

@@ -136,6 +136,15 @@ static outcome judge_block(attn_dtype type, int64_t count, row_room *r) {
   return compare(count, r);
 }
 
+/* All keys of a head whose groups have one scale each. */
+static outcome judge_groups(const attn_kv_store *store, int64_t keys, int64_t d, row_room *r) {
+  store_law_groups(store, r->x, keys, d, r->kept, r->step, r->codes);
+  attn_convert(r->x, ATTN_F64, keys * d, ATTN_F32, r->single);
+  attn_kv_groups(store, ATTN_F32, keys, d, r->single, r->codes);
+  attn_convert(r->single, ATTN_F32, keys * d, ATTN_F64, r->back);
+  return compare(keys * d, r);
+}
+
 /* A row under a scheme: the same again once another row has been decoded, and what the law says. */
 static outcome judge_scheme(const attn_kv_scheme *scheme, int64_t d, row_room *r) {
   const size_t bytes = (size_t)d * sizeof(double);
@@ -161,26 +170,40 @@ static outcome judge_scheme(const attn_kv_scheme *scheme, int64_t d, row_room *r
 
 static attn_status judge_codes(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
+  const attn_kv_store *store = e->view->store;
+  const bool whole = store->group && !store->residual;
   const int64_t lines = p->batch * p->kv_heads, d_most = p->d_qk > p->d_v ? p->d_qk : p->d_v,
-                group = e->view->store->group <= p->n_kv ? e->view->store->group : 0;
+                group = !whole && store->group <= p->n_kv ? store->group : 0;
   outcome worst = OUTCOME_NONE;
   char text[160] = "";
   row_room room;
-  attn_status status = row_room_make(&room, d_most > group ? d_most : group) ? ATTN_OK : no_memory();
+  attn_status status = row_room_make(&room, whole            ? p->n_kv * d_most
+                                            : d_most > group ? d_most
+                                                             : group)
+                           ? ATTN_OK
+                           : no_memory();
   for (int i = 0; i < 2 && !status; i++) {
-    const stored_side side = stored_side_of(p, e->view->store, i);
+    const stored_side side = stored_side_of(p, store, i);
+    const bool heads = whole && !i;
     const int64_t d = side.d, channels = i || !group ? 0 : d,
-                  rows = channels ? lines * (p->n_kv / group) * channels : lines * p->n_kv,
-                  some = rows < JUDGED_ROWS ? rows : JUDGED_ROWS;
-    if (!attn_kv_changes(side.type, side.scheme) || (!i && e->view->store->group > p->n_kv)) continue;
+                  rows = channels ? lines * (p->n_kv / group) * channels
+                         : heads  ? lines
+                                  : lines * p->n_kv,
+                  most = heads ? (JUDGED_ROWS + p->n_kv - 1) / p->n_kv : JUDGED_ROWS,
+                  some = rows < most ? rows : most;
+    if (!attn_kv_changes(side.type, side.scheme) || (!i && !whole && store->group > p->n_kv)) continue;
     if (side.scheme->decode) scheme_levels_make(side.scheme->law.bits, d, &room.levels);
     for (int64_t s = 0; s < some; s++) {
       const int64_t at = some > 1 ? s * (rows - 1) / (some - 1) : 0, of = channels ? at / channels : at,
                     per = p->n_kv / (channels ? group : 1),
-                    r = channels ? of / per * p->n_kv + of % per * group : of;
-      for (int64_t l = 0; l < (channels ? group : d); l++)
+                    r = channels ? of / per * p->n_kv + of % per * group
+                        : heads  ? of * p->n_kv
+                                 : of,
+                    keys = e->kv_len ? e->kv_len[r / p->n_kv / p->kv_heads] : p->n_kv;
+      for (int64_t l = 0; l < (channels ? group : heads ? keys * d : d); l++)
         room.x[l] = attn_get(i ? e->v : e->k, channels ? (r + l) * d + at % channels : r * d + l, p->dtype);
-      if (outcome_worsen(&worst, channels ? judge_block(side.type, group, &room)
+      if (outcome_worsen(&worst, heads      ? judge_groups(store, keys, d, &room)
+                                 : channels ? judge_block(side.type, group, &room)
                                  : side.scheme->decode
                                      ? judge_scheme(side.scheme, d, &room)
                                      : judge_row(attn_plan_context(e->plan)->kernels, side.type, d, &room)))
@@ -203,7 +226,7 @@ static attn_status judge_codes(const evidence *e, result_bound *bound) {
 typedef struct changes_walk {
   const evidence *e;
   double *k;               /* [n_kv, d_qk], of the head */
-  double *group;           /* [3 group] */
+  double *group;           /* [3 group + d] */
   double *v, *kept, *room; /* [d_v], the largest magnitude of each component; [d], [2 d] */
   double k_reach, v_reach; /* the largest norm of k, the largest of v */
   outcome *found;
@@ -278,7 +301,7 @@ static attn_status judge_errors(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
   const int64_t d = p->d_qk > p->d_v ? p->d_qk : p->d_v;
   outcome worst = OUTCOME_NONE;
-  double *room = malloc((size_t)(p->n_kv * p->d_qk + 4 * d + 3 * e->view->store->group) * sizeof *room);
+  double *room = malloc((size_t)(p->n_kv * p->d_qk + 5 * d + 3 * e->view->store->group) * sizeof *room);
   changes_walk w = {.e = e, .found = calloc((size_t)e->exact->judged + 1, sizeof *w.found)};
   bool *take = rows_subsample(e, 0x1p24 / ((double)p->n_kv * (double)(p->d_qk + p->d_v)));
   attn_status status = room && w.found && take ? ATTN_OK : no_memory();
@@ -336,7 +359,9 @@ const check check_qnt1 = {
         "plan, "
         "the nearest of all levels, which are computed apart; or |x^ - H dec(enc(H x))| likewise, H entry by "
         "entry. Keys in groups: int<b>, of the block that a "
-        "channel of the group is.",
+        "channel of the group is; where a group has one scale, scale / 2 + 2^-22 (max |x - m| + |m|), scale "
+        "= "
+        "max |x - m| / (2^(b-1) - 1), m the mean of the head's keys or 0.",
     .cause = "a norm of another vector, a rotation that is not taken back, a row that is coded with what is "
              "left of another",
     .assumes = TYPES
