@@ -12,8 +12,8 @@
  * sequence at once: a causal row depends on the length of the sequence. A mean of the first group and keys
  * that wait for theirs would not, and would be another method.
  *
- * Bits of an element: bits + 32 / (group d), and m for a head. Cost: that of tiled. Bounds: QNT-0 ... QNT-2.
- * What is read is a decoded copy (core/engines/stored). */
+ * Bits of an element: bits + 32 / (group d), and m for a head. Cost: that of tiled. Bounds: QNT-0 ... QNT-2,
+ * and with smooth=yes QNT-4. What is read is a decoded copy (core/engines/stored). */
 #include "attn_variant.h"
 
 typedef struct params {

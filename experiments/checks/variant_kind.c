@@ -50,6 +50,7 @@ static bool is_cached(const attn_view *v) {
 }
 static bool stores_tensors(const attn_view *v) { return v->store; }
 static bool stores_exact(const attn_view *v) { return v->store && !v->store->reader; }
+static bool takes_a_mean(const attn_view *v) { return stores_exact(v) && v->store->smooth; }
 static bool is_drawn(const attn_kv_law *l) { return l->bits || l->signs; }
 static bool draws_codes(const attn_view *v) {
   return v->store && v->seed && (is_drawn(&v->store->k_scheme.law) || is_drawn(&v->store->v_scheme.law));
@@ -127,6 +128,8 @@ const variant_kind of_stores = {"that read keys and values as a cache stores the
 const variant_kind of_exact_stores = {"that attend exactly to keys and values as a cache stores them",
                                       stores_exact};
 const variant_kind of_drawn_stores = {"that store rows by codes of drawn rotations or products", draws_codes};
+const variant_kind of_smoothed_stores = {"that attend exactly to keys which are stored less their mean",
+                                         takes_a_mean};
 const variant_kind of_latents = {"whose keys and values are products of latent vectors", has_latents};
 const variant_kind of_relocations = {"whose queries meet keys elsewhere than where they stand", relocates};
 const variant_kind of_recurrences = {"that carry a state from key to key", recurs};

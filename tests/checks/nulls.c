@@ -57,6 +57,7 @@ static const record records[] = {
     {"QNT-1", "store", "", GAUSSIAN, 1},
     {"QNT-2", "store", "", GAUSSIAN, 1},
     {"QNT-3", "turbo", "", GAUSSIAN, 1},
+    {"QNT-4", "sage", "", GAUSSIAN, 1},
     {"CACHE-1", "tiled", "", CAUSAL, 1},
     {"CACHE-2", "tiled", "", CAUSAL, 1},
     {"CACHE-3", "evict", "budget=24,recent=4", CAUSAL, 1},

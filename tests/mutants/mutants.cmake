@@ -1540,10 +1540,16 @@ mutant(kivi-mask-lost core/engines/softmax/softmax.c QNT-0 "evict:budget=24,rece
   [[if (@mixed && t->picks@) memcpy(w->mask,]] [[false]])
 mutant(kivi-reader-any core/plan.c checks_stores/a_residual_is_read_by_softmaxes_alone "" "what is no softmax reads the newest rows alone"
   [[return @(m == &attn_engine_softmax.method || m == &attn_engine_selection.method)@ &&]] [[true]])
+mutant(sage-not-smoothed core/engines/stored/kv_groups.c QNT-4 sage "nothing is taken from the keys"
+  [[i < (@s->smooth ? keys * d : 0@); i++) mean]] [[0]])
+mutant(sage-mean-halved core/engines/stored/kv_groups.c QNT-4 "sage:bits=4,group=8" "half the mean is taken"
+  [[mean[l] = (double)(float)(mean[l] / (double)@keys@);]] [[(2 * keys)]])
 mutant(sage-top-code core/engines/stored/kv_groups.c QNT-1 sage "the range is 2^(bits-1) steps"
   [[const double top = (double)(@(1 << (s->k - ATTN_INT1)) - 1@);]] [[1 << (s->k - ATTN_INT1)]])
 mutant(sage-toward-zero core/engines/stored/kv_groups.c QNT-1 sage "codes are cut off"
   [[@rint@((double)(float)(apart / scale))]] [[trunc]])
+mutant(sage-scale-of-keys core/engines/stored/kv_groups.c QNT-4 "sage:bits=4,group=8" "the scale is that of the keys with their mean"
+  [[most = fmax(most, fabs(@apart@));]] [[attn_get(x, i, t)]])
 mutant(sage-scale-of-last core/engines/stored/kv_groups.c QNT-1 sage "the scale of a group is that of its last key"
   [[for (int64_t i = @first * d@; i < end; i++) {
       const double apart = (double)(float)(attn_get(x, i, t) - mean[i % d]);]] [[end - d]])
