@@ -92,10 +92,17 @@ ATTN_API const attn_kv_score *attn_kv_score_at(int64_t index);
  * newest, its own included, that do not go; prompt: nothing goes before this position. Positions c chunk ...
  * c chunk + chunk - 1 are a chunk, whose keys go together: chunks of the least mean score, none with a recent
  * key. Where a key would be one too many, enough go for attn_kv_period keys to find room, `every` in whole
- * chunks: of those without a recent key attn_kv_kept stay. 1 <= recent <= budget; attn_kv_kept >= 0. */
+ * chunks: of those without a recent key attn_kv_kept stay. 1 <= recent <= budget; attn_kv_kept >= 0.
+ *
+ * shared: the part of the budget, 0 ... 1, that the kv heads of a batch entry pool (Feng et al. 2024,
+ * arXiv:2407.11550, with the safeguard alpha = 1 - shared). When the prompt is over each head keeps the best
+ * of its chunks, except as many as it pooled; of all others the largest scores of all heads stay, as many as
+ * were pooled, of equal ones those of the lower head. From then on a head has the budget by which it keeps
+ * that many (attn_kv_share), at most `prompt`. shared > 0 needs prompt > budget. */
 typedef struct attn_kv_rule {
   const attn_kv_score *score;
   int64_t budget, recent, prompt, every, chunk;
+  double shared;
   uint64_t seed;
   const char *filters_file; /* with attn_kv_score.filters: its path, npy [kv_heads, d_qk]; else NULL or "" */
   const double *filters;    /* what is read of it: the library's */
@@ -108,19 +115,31 @@ static inline int64_t attn_kv_kept(const attn_kv_rule *r) {
   return (r->budget - r->recent + 1) / r->chunk - attn_kv_period(r) / r->chunk;
 }
 
-/* Keys that are held after the one at this position has arrived. */
+/* Of the chunks that stay in a kv head those that it pools. */
+static inline int64_t attn_kv_pooled(const attn_kv_rule *r) {
+  const int64_t chunks = (int64_t)(r->shared * (double)r->budget) / r->chunk, kept = attn_kv_kept(r);
+  return chunks < kept ? chunks : kept;
+}
+
+/* Keys that are held after the one at this position has arrived, in the mean of kv heads. */
 ATTN_API int64_t attn_kv_count(const attn_kv_rule *, int64_t position);
 
-/* Parameters of a rule that is the member `rule` of a variant's parameters: budget, recent, prompt, every and
- * chunk. */
+/* Parameters of a rule that is the member `rule` of a variant's parameters: budget, recent, prompt, every,
+ * chunk and shared. */
 #define ATTN_KV_PARAM(params, rule, name, least, preset, help) \
   { #name, ATTN_INT, offsetof(params, rule.name), least, 1 << 30, preset, NULL, help }
+#define ATTN_KV_SHARED(params, rule)                                        \
+  {                                                                         \
+    "shared", ATTN_REAL, offsetof(params, rule.shared), 0, 1, "0", NULL,    \
+        "part of the budget that kv heads share by score, 0.8 in the paper" \
+  }
 #define ATTN_KV_PARAMS(params, rule)                                                                        \
   ATTN_KV_PARAM(params, rule, budget, 1, "512", "keys that a kv head's cache holds"),                       \
       ATTN_KV_PARAM(params, rule, recent, 1, "min(32,budget)", "newest of these, which do not go"),         \
       ATTN_KV_PARAM(params, rule, prompt, 0, "0", "positions whose queries see all keys, before any goes"), \
       ATTN_KV_PARAM(params, rule, every, 1, "1", "keys that go at a time, once the budget is spent"),       \
-      ATTN_KV_PARAM(params, rule, chunk, 1, "1", "positions whose keys go together")
+      ATTN_KV_PARAM(params, rule, chunk, 1, "1", "positions whose keys go together"),                       \
+      ATTN_KV_SHARED(params, rule)
 /* A variant that is a rule: attention, query by query, to the keys that a cache under the rule holds
  * (experiments/examples/policy.c). The functions of a rule that rule_of makes of a context, and what such a
  * variant declares. */

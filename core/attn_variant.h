@@ -50,6 +50,7 @@ enum {                                  /* attn_exemption.properties */
        ATTN_EXEMPT_GROUPS = 1u << 5,    /* heads that share keys are not heads with copies of them */
        ATTN_EXEMPT_CAUSAL = 1u << 6,    /* of causal rows: later keys and values enter */
        ATTN_EXEMPT_VALUES = 1u << 7,    /* which keys are taken depends on V */
+       ATTN_EXEMPT_HEADS = 1u << 8,     /* a row may depend on other kv heads */
 };
 typedef struct attn_exemption {
   uint32_t properties;

@@ -54,6 +54,12 @@ attn_status attn_score_check_arrays(const attn_problem *);
 attn_status attn_score_keep(attn_problem *, attn_arena *);
 /* Reads the filters of a rule, if its score has any, into the arena. EINVAL: the file is of other heads. */
 attn_status attn_kv_read_filters(attn_kv_rule *, const attn_problem *, attn_arena *);
+/* The mean scores of the chunks that may go when this position arrives, by ascending position; keys as for
+ * attn_kv_arrive. */
+void attn_kv_chunk_scores(attn_kv_head *, int64_t position, const double *keys, double *out);
+/* The budgets of kv heads that share, from these scores when position `prompt` arrives: those of a head are a
+ * row of the given length, and are sorted. */
+void attn_kv_share(const attn_kv_rule *, int64_t heads, int64_t row, double *scores, int64_t *budget);
 
 /* The variant whose name is the first letters of a text; whether there is one. */
 bool attn_variant_find_part(const char *name, size_t length, const attn_variant **);

@@ -1,6 +1,7 @@
 /* eviction.c - a variant that is a rule (attn_eviction.h): on a whole sequence, query by query, attention to
  * the keys that a cache under the rule holds. What is prepared of a kv head says of each key which position
- * it made room for; the selection of a query is what was there. */
+ * it made room for; the selection of a query is what was there. Where kv heads share a budget, each replays
+ * the prompt of all. */
 #include "core/internal.h"
 
 #include <math.h>
@@ -9,10 +10,9 @@
 
 enum { ROWS = 16, HELD = -1 };
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
+/* Kv heads that share a budget keep none beyond the prompt's. */
 static int64_t capacity(const attn_kv_rule *r, const attn_problem *p) {
-  return smaller(r->prompt > r->budget ? r->prompt : r->budget, p->n_kv);
+  return attn_min(attn_max(r->prompt, r->budget), p->n_kv);
 }
 
 /* With it a cache that gives up no key holds the last query's weights. */
@@ -24,7 +24,8 @@ static attn_kv_rule all_keys(const attn_problem *p) {
 
 /* Keys, values where scores read them, and a query of each head that shares them in fp64, and the head. With
  * a score of the future a head of all keys too, and the weights of keys for queries to come: positions are
- * taken in parts of `part`, sums are kept at the end of each, and at each position of one. */
+ * taken in parts of `part`, sums are kept at the end of each, and at each position of one. With a budget that
+ * kv heads share the scores of each one's chunks. */
 typedef struct room {
   double *keys, *values, *queries;
   int64_t *position;
@@ -32,6 +33,8 @@ typedef struct room {
   int64_t part, *all_position;
   void *all;
   double *sums, *after, *later; /* [n_kv], [parts, n_kv], [part, n_kv] */
+  double *scores;               /* [kv_heads, n_kv] */
+  int64_t *budgets;             /* [kv_heads] */
 } room;
 
 static room carve(const attn_problem *p, const attn_kv_rule *r, attn_carver *carver) {
@@ -41,6 +44,10 @@ static room carve(const attn_problem *p, const attn_kv_rule *r, attn_carver *car
             .head = attn_carve(carver, 1, 1, attn_kv_head_bytes(r, p, capacity(r, p)))};
   const attn_kv_rule all = all_keys(p);
   if (r->score->values) w.values = attn_carve(carver, p->n_kv, p->d_v, sizeof(double));
+  if (attn_kv_pooled(r)) {
+    w.scores = attn_carve(carver, p->kv_heads, p->n_kv, sizeof(double));
+    w.budgets = attn_carve(carver, p->kv_heads, 1, sizeof(int64_t));
+  }
   if (!r->score->future) return w;
   w.all_position = attn_carve(carver, p->n_kv, 1, sizeof(int64_t));
   w.all = attn_carve(carver, 1, 1, attn_kv_head_bytes(&all, p, p->n_kv));
@@ -93,7 +100,7 @@ static const double *later_at(const attn_call *call, int64_t batch, int64_t t, i
   const int64_t n = call->context->problem->n_kv, first = t - t % w->part;
   if (t == first) {
     memcpy(w->sums, w->after + t / w->part * n, (size_t)keys * sizeof *w->sums);
-    for (int64_t u = smaller(first + w->part, keys) - 1; u >= first; u--) {
+    for (int64_t u = attn_min(first + w->part, keys) - 1; u >= first; u--) {
       add_weights(call, batch, u, all, w);
       memcpy(w->later + (u - first) * n, w->sums, (size_t)keys * sizeof *w->sums);
     }
@@ -103,31 +110,79 @@ static const double *later_at(const attn_call *call, int64_t batch, int64_t t, i
 
 /* ---- the selection ------------------------------------------------------------------------------------ */
 
+/* A kv head to which keys arrive one by one. Queries before `observed` are not looked at: no score that a key
+ * goes by reads them. */
+typedef struct replay {
+  const attn_call *call;
+  const room *w;
+  int64_t batch, keys, observed;
+  attn_kv_head head, all;
+} replay;
+
+static void widen(const attn_call *call, const void *x, attn_stride of, const replay *r, int64_t d,
+                  double *out) {
+  const attn_dtype dtype = call->context->problem->dtype;
+  for (int64_t t = 0; t < r->keys; t++)
+    attn_convert(attn_row(x, of, r->batch, r->head.kv_head, t, dtype), attn_stored(of, dtype), d, ATTN_F64,
+                 out + t * d);
+}
+
+static replay begin(const attn_kv_rule *r, const attn_call *call, int64_t batch, int64_t kv_head,
+                    const room *w) {
+  const attn_problem *p = call->context->problem;
+  const attn_kv_score *s = r->score;
+  replay x = {.call = call, .w = w, .batch = batch, .keys = attn_call_keys(call, batch)};
+  attn_kv_head_begin(&x.head, r, p, kv_head, capacity(r, p), true, w->position, w->head);
+  x.head.values = w->values;
+  x.observed = !attn_kv_observes(s) ? p->n_kv : s->sums ? 0 : attn_max(0, capacity(r, p) - s->window);
+  widen(call, call->k, p->k, &x, p->d_qk, w->keys);
+  if (w->values) widen(call, call->v, p->v, &x, p->d_v, w->values);
+  if (s->future) x.all = look_ahead(call, batch, kv_head, x.keys, w);
+  return x;
+}
+
+static void look_beyond(replay *x, int64_t t) {
+  if (x->head.rule.score->future) x->head.later = later_at(x->call, x->batch, t, x->keys, &x->all, x->w);
+}
+
+/* Returns how many keys went. */
+static int64_t arrive(replay *x, int64_t t) {
+  const attn_problem *p = x->call->context->problem;
+  look_beyond(x, t);
+  const int64_t gone = attn_kv_arrive(&x->head, t, x->w->keys, x->w->keys + t * p->d_qk);
+  if (t >= x->observed) observe(x->call, x->batch, t, &x->head, x->w);
+  return gone;
+}
+
+/* Of a kv head, by the scores of the prompt's keys in all that share. */
+static int64_t budget_of(const attn_kv_rule *r, const attn_call *call, int64_t batch, int64_t kv_head,
+                         const room *w) {
+  const attn_problem *p = call->context->problem;
+  if (!attn_kv_pooled(r) || attn_call_keys(call, batch) <= r->prompt) return r->budget;
+  for (int64_t h = 0; h < p->kv_heads; h++) {
+    replay x = begin(r, call, batch, h, w);
+    for (int64_t t = 0; t < r->prompt; t++) arrive(&x, t);
+    look_beyond(&x, r->prompt);
+    attn_kv_chunk_scores(&x.head, r->prompt, w->keys, w->scores + h * p->n_kv);
+  }
+  attn_kv_share(r, p->kv_heads, p->n_kv, w->scores, w->budgets);
+  return w->budgets[kv_head];
+}
+
 /* Of each key the position that it made room for, HELD to the end. */
 static void prepare(const void *rule, const attn_call *call, int64_t batch, int64_t kv_head, void *prepared,
                     void *scratch) {
-  const attn_kv_rule *r = rule;
   const attn_problem *p = call->context->problem;
-  const int64_t keys = attn_call_keys(call, batch), first = attn_problem_position(p, 0);
+  attn_kv_rule own = *(const attn_kv_rule *)rule;
   int64_t *went = prepared;
   attn_carver carver = {.base = scratch};
-  const room w = carve(p, r, &carver);
-  attn_kv_head h, all = {.count = 0};
+  const room w = carve(p, &own, &carver);
+  own.budget = budget_of(&own, call, batch, kv_head, &w);
+  replay x = begin(&own, call, batch, kv_head, &w);
   for (int64_t t = 0; t < p->n_kv; t++) went[t] = HELD;
-  for (int64_t t = 0; t < keys; t++)
-    attn_convert(attn_row(call->k, p->k, batch, kv_head, t, p->dtype), attn_stored(p->k, p->dtype), p->d_qk,
-                 ATTN_F64, w.keys + t * p->d_qk);
-  for (int64_t t = 0; t < keys && w.values; t++)
-    attn_convert(attn_row(call->v, p->v, batch, kv_head, t, p->dtype), attn_stored(p->v, p->dtype), p->d_v,
-                 ATTN_F64, w.values + t * p->d_v);
-  attn_kv_head_begin(&h, r, p, kv_head, capacity(r, p), true, w.position, w.head);
-  h.values = w.values;
-  if (r->score->future) all = look_ahead(call, batch, kv_head, keys, &w);
-  for (int64_t t = 0; t < keys; t++) {
-    if (r->score->future) h.later = later_at(call, batch, t, keys, &all, &w);
-    const int64_t gone = attn_kv_arrive(&h, t, w.keys, w.keys + t * p->d_qk);
-    for (int64_t g = 0; g < gone; g++) went[h.gone_position[g]] = t;
-    if (attn_kv_observes(r->score) && t >= first) observe(call, batch, t - first, &h, &w);
+  for (int64_t t = 0; t < x.keys; t++) {
+    const int64_t gone = arrive(&x, t);
+    for (int64_t g = 0; g < gone; g++) went[x.head.gone_position[g]] = t;
   }
 }
 
@@ -138,7 +193,7 @@ static void select(const void *rule, const attn_call *call, const attn_block *b,
   (void)scratch;
   for (int64_t i = 0; i < b->count; i++) {
     const int64_t t = attn_problem_position(call->context->problem, b->first + i),
-                  keys = smaller(t + 1, attn_call_keys(call, b->batch));
+                  keys = attn_min(t + 1, attn_call_keys(call, b->batch));
     picks->counts[i] = 0;
     if (t < r->prompt && keys > 0) attn_picks_add(picks, i, 0, keys, 0);
     for (int64_t j = 0; j < keys && t >= r->prompt; j++)
@@ -146,12 +201,12 @@ static void select(const void *rule, const attn_call *call, const attn_block *b,
   }
 }
 
-/* The law of scores that are fixed, where one key goes for each that arrives: besides what is safe, the
- * largest stay. */
+/* The law of scores that are fixed, where one key goes for each that arrives and budgets are equal: besides
+ * what is safe, the largest stay. */
 static bool always(const void *rule, const attn_query *query, int64_t key) {
   const attn_kv_rule *r = rule;
   const int64_t t = attn_call_position(query->call, query->batch, query->i),
-                last = smaller(t, attn_call_keys(query->call, query->batch) - 1);
+                last = attn_min(t, attn_call_keys(query->call, query->batch) - 1);
   return t < r->prompt || last - key < r->recent;
 }
 
@@ -185,64 +240,6 @@ static double score_of(const void *rule, const attn_query *query, int64_t key, d
   return score;
 }
 
-attn_status attn_kv_applicable(const attn_context *c, const attn_kv_rule *r) {
-  if (!c || !r) return attn_null("a rule of caches", c ? "rule" : "context");
-  const attn_problem *p = c->problem;
-  const char *name = c->variant->name;
-  if (!r->score || !r->score->score) return attn_fail(ATTN_EINVAL, "variant %s: its rule has no score", name);
-  if (r->budget < 1 || r->recent < 1 || r->prompt < 0 || r->every < 1 || r->chunk < 1)
-    return attn_fail(
-        ATTN_EINVAL,
-        "variant %s: its rule has budget %lld, recent %lld, prompt %lld, every %lld and chunk %lld, "
-        "expected at least 1, but 0 of prompt",
-        name, (long long)r->budget, (long long)r->recent, (long long)r->prompt, (long long)r->every,
-        (long long)r->chunk);
-  if (r->recent > r->budget)
-    return attn_fail(ATTN_EINVAL, "variant %s: budget = %lld, expected at least recent = %lld", name,
-                     (long long)r->budget, (long long)r->recent);
-  if (attn_kv_kept(r) < 0)
-    return attn_fail(
-        ATTN_EINVAL,
-        "variant %s: budget = %lld, expected at least recent - 1 and every = %lld in chunks of %lld: %lld",
-        name, (long long)r->budget, (long long)r->every, (long long)r->chunk,
-        (long long)(r->recent - 1 + attn_kv_period(r)));
-  if (r->score->fixed && r->score->values)
-    return attn_fail(ATTN_EINVAL, "variant %s: score %s is fixed, and reads values; let it not be fixed",
-                     name, r->score->name);
-  if (r->score->products && (!r->score->window || r->score->sums))
-    return attn_fail(ATTN_EINVAL, "variant %s: score %s reads products, which needs a window and no sums",
-                     name, r->score->name);
-  if (r->score->filters != (r->filters_file && *r->filters_file))
-    return attn_fail(ATTN_EINVAL, "variant %s: score=%s %s", name, r->score->name,
-                     r->score->filters ? "needs filters=FILE, npy [kv_heads, d_qk]" : "reads no filters");
-  if (!p->causal) return attn_fail(ATTN_EUNSUPPORTED, "variant %s: only causal attention", name);
-  if ((attn_kv_observes(r->score) || r->score->future) && p->n_q != p->n_kv)
-    return attn_fail(
-        ATTN_EUNSUPPORTED,
-        "variant %s: score=%s ranks by the weights of all queries, of which %lld of %lld are given", name,
-        r->score->name, (long long)p->n_q, (long long)p->n_kv);
-  return p->score.dense.at ? attn_fail(ATTN_EUNSUPPORTED, "variant %s: a bias of the scores", name) : ATTN_OK;
-}
-
-attn_status attn_kv_read_filters(attn_kv_rule *r, const attn_problem *p, attn_arena *arena) {
-  int64_t rows, columns;
-  double *given = NULL, *kept = NULL;
-  if (!r->score->filters) return ATTN_OK;
-  attn_status status = attn_matrix_read(r->filters_file, &rows, &columns, &given);
-  if (status) return status;
-  if (rows != p->kv_heads || columns != p->d_qk)
-    status =
-        attn_fail(ATTN_EINVAL, "filters: %s is %lld x %lld, expected %lld kv heads x %lld", r->filters_file,
-                  (long long)rows, (long long)columns, (long long)p->kv_heads, (long long)p->d_qk);
-  else if (!(kept = attn_arena_alloc(arena, rows * columns, sizeof *kept)))
-    status = ATTN_ENOMEM;
-  else
-    memcpy(kept, given, (size_t)(rows * columns) * sizeof *kept);
-  free(given);
-  r->filters = kept;
-  return status;
-}
-
 attn_status attn_kv_describe(attn_builder *b, const attn_context *c, const attn_kv_rule *r, attn_parts *out) {
   if (!c || !r || !out) return attn_null("a rule of caches", !c ? "context" : !r ? "rule" : "parts");
   /* The first holds where scores read values. */
@@ -258,7 +255,8 @@ attn_status attn_kv_describe(attn_builder *b, const attn_context *c, const attn_
                                              {ATTN_EXEMPT_GROUPS, "the heads of a kv head share its cache"},
                                              {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS,
                                               "which keys are held depends on the queries and keys to come"},
-                                             {0, NULL}};
+                                             {0, NULL}},
+                              of_heads[] = {{ATTN_EXEMPT_HEADS, "kv heads share their budgets"}, {0, NULL}};
   const attn_problem *p = c->problem;
   const void *kept;
   attn_carver counter = {.base = NULL};
@@ -270,82 +268,25 @@ attn_status attn_kv_describe(attn_builder *b, const attn_context *c, const attn_
   const bool all_queries = r->score->future || attn_kv_observes(r->score);
   out->exempt = r->score->future ? of_future : all_queries ? of_weights : of_keys;
   if (!r->score->values) out->exempt++;
+  if (b && r->shared > 0)
+    status = attn_join_exemptions(b, (const attn_exemption *const[]){out->exempt, of_heads}, 2, &out->exempt);
   if (all_queries) out->caps &= ~(uint32_t)ATTN_CAP_CROSS;
   out->cache = own;
-  out->selector = (attn_selector){.state = kept,
-                                  .share = ATTN_SHARE_GROUP,
-                                  .rows = ROWS,
-                                  .max_runs = smaller(r->budget, (p->n_kv + 1) / 2),
-                                  .max_keys = r->prompt ? 0 : smaller(r->budget, p->n_kv),
-                                  .every = r->budget >= p->n_kv || r->prompt >= p->n_kv,
-                                  .prepared_bytes = attn_size_times((size_t)p->n_kv, sizeof(int64_t)),
-                                  .prepare = prepare,
-                                  .scratch_bytes = counter.used,
-                                  .select = select};
-  if (!r->score->fixed || r->every > 1 || r->chunk > 1) return ATTN_OK;
+  out->selector =
+      (attn_selector){.state = kept,
+                      .share = ATTN_SHARE_GROUP,
+                      .rows = ROWS,
+                      .max_runs = attn_min(r->shared > 0 ? r->prompt : r->budget, (p->n_kv + 1) / 2),
+                      .max_keys = r->prompt ? 0 : attn_min(r->budget, p->n_kv),
+                      .every = r->budget >= p->n_kv || r->prompt >= p->n_kv,
+                      .prepared_bytes = attn_size_times((size_t)p->n_kv, sizeof(int64_t)),
+                      .prepare = prepare,
+                      .scratch_bytes = counter.used,
+                      .select = select};
+  if (!r->score->fixed || r->every > 1 || r->chunk > 1 || r->shared > 0) return status;
   out->selector.grain = 1;
   out->selector.kept = r->budget - r->recent;
   out->selector.always = always;
   out->selector.score = score_of;
   return ATTN_OK;
-}
-
-/* When keys go: at position `first`; from `second` on, at every `period`-th. */
-typedef struct schedule {
-  int64_t first, second, period;
-} schedule;
-
-/* The first time chunks may begin elsewhere, where it is the prompt's end. */
-static schedule schedule_of(const attn_kv_rule *r) {
-  const int64_t first = r->prompt > r->budget ? r->prompt : r->budget;
-  return (schedule){.first = first,
-                    .second = first + r->budget - r->recent + 1 - attn_kv_kept(r) * r->chunk -
-                              (first - r->recent + 1) % r->chunk,
-                    .period = attn_kv_period(r)};
-}
-
-int64_t attn_kv_count(const attn_kv_rule *r, int64_t position) {
-  const schedule s = schedule_of(r);
-  if (position < s.first) return position + 1;
-  const int64_t last = position < s.second ? s.first : position - (position - s.second) % s.period;
-  return attn_kv_kept(r) * r->chunk + position + 1 - (last - r->recent + 1) / r->chunk * r->chunk;
-}
-
-/* from + (from + 1) + ... of n terms. */
-static double ascending(double n, double from) { return n * from + n * (n - 1) / 2; }
-
-/* Keys that the queries at the first n positions see, of a head. */
-static double pairs_up_to(const attn_kv_rule *r, double n) {
-  const schedule s = schedule_of(r);
-  const double first = (double)s.first, second = (double)s.second, period = (double)s.period,
-               later = fmax(0, n - second), rest = fmod(later, period),
-               from = (double)attn_kv_count(r, s.second);
-  return n <= 0 ? 0
-                : ascending(fmin(n, first), 1) +
-                      ascending(fmax(0, fmin(n, second) - first), (double)attn_kv_count(r, s.first)) +
-                      (later - rest) / period * ascending(period, from) + ascending(rest, from);
-}
-
-attn_cost attn_kv_cost(const attn_context *c, const attn_kv_rule *r) {
-  if (!c || !r) return (attn_cost){0};
-  const attn_problem *p = c->problem;
-  const double pairs = pairs_up_to(r, (double)p->n_kv) - pairs_up_to(r, (double)attn_problem_position(p, 0)),
-               d = (double)p->d_qk;
-  attn_cost result = attn_softmax_cost(c, pairs);
-  if (r->budget >= p->n_kv) return result;
-  if (attn_kv_observes(r->score) || r->score->future) {
-    const double all = (double)p->n_kv * ((double)p->n_kv + 1),
-                 weights = (double)(p->batch * p->heads) * (r->score->future ? all : pairs);
-    result.mul_add += weights * d;
-    result.exp += weights;
-    if (r->score->products)
-      result.mul_add += (double)(p->batch * p->heads * p->n_kv * r->score->window) * d +
-                        weights * 4 * (double)r->score->window / (double)r->every;
-  } else if (!r->score->fixed) {
-    const schedule s = schedule_of(r);
-    const double times = fmax(0, (double)(p->n_kv - s.first)) / (double)s.period;
-    result.mul_add += (double)(p->batch * p->kv_heads) * times * (double)r->budget * 2 *
-                      (d + (r->score->values ? (double)p->d_v : 0));
-  }
-  return result;
 }

@@ -193,6 +193,11 @@ static attn_status read_spec(attn_kv_cache *c, const char *text) {
   if (c->rule.score->future)
     return attn_fail(ATTN_EUNSUPPORTED, "cache: score=%s ranks by queries that are still to come",
                      c->rule.score->name);
+  if (c->rule.shared > 0)
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "cache: kv heads with shared=%g hold different numbers of keys; evaluate the policy on "
+                     "whole sequences",
+                     c->rule.shared);
   c->evicts = true;
   c->most = attn_min(whole.n_kv, attn_max(c->rule.budget, c->rule.prompt));
   attn_spec_destroy(c->reader);

@@ -1,5 +1,5 @@
 /* kv_head.c - the keys of a kv head under a rule (attn_eviction.h): which go when one arrives. */
-#include "attn_variant.h"
+#include "core/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -144,22 +144,34 @@ static void drop(attn_kv_head *h, int64_t count) {
   h->count = kept;
 }
 
-static int64_t make_room(attn_kv_head *h, int64_t position, const double *keys) {
+/* Scores of the held keys, of which those that may go when this position arrives are as many as it returns,
+ * in whole chunks. */
+static int64_t score_held(attn_kv_head *h, int64_t position, const double *keys) {
   const attn_kv_rule *r = &h->rule;
   const int64_t recent = (position - r->recent + 1) / r->chunk * r->chunk;
   int64_t open = h->count;
-  if (position < r->prompt || h->count < r->budget) return 0;
   while (open > 0 && h->position[open - 1] >= recent) open--;
-  const int64_t count = open - attn_kv_kept(r) * r->chunk;
   if (h->fixed) {
     memcpy(h->score, h->fixed, (size_t)h->count * sizeof *h->score);
   } else {
     const attn_kv_held all = held(h, keys, 0, h->count);
     r->score->score(&all, h->score);
   }
+  return open;
+}
+
+static int64_t make_room(attn_kv_head *h, int64_t position, const double *keys) {
+  const attn_kv_rule *r = &h->rule;
+  if (position < r->prompt || h->count < r->budget) return 0;
+  const int64_t open = score_held(h, position, keys), count = open - attn_kv_kept(r) * r->chunk;
   choose(h, open, count);
   drop(h, count);
   return count;
+}
+
+void attn_kv_chunk_scores(attn_kv_head *h, int64_t position, const double *keys, double *out) {
+  const int64_t chunk = h->rule.chunk, open = score_held(h, position, keys);
+  for (int64_t c = 0; c < open / chunk; c++) out[c] = mean_score(h, c * chunk, chunk);
 }
 
 static double product(const attn_kv_head *h, int64_t line, const double *key) {

@@ -19,10 +19,14 @@ static void disturb(const trial_inputs *in, attn_side side, int64_t batch, int64
   for (int64_t l = 0; l < d; l++) attn_set(own, l, p->dtype, 1 - 2 * attn_get(other, l, p->dtype));
 }
 
-/* Positions at which tokens begin to change: the first, the last, and those at the edges of tiles. */
-static int64_t place_of(int64_t n, int64_t which) {
-  const int64_t places[] = {1, 64, n - 1, 128, 65, 2, n / 2, 96, 32, 129, n - 2, 63};
-  const int64_t at = places[which % (int64_t)(sizeof places / sizeof *places)];
+/* The position at which tokens of a kv head begin to change: the first, the last, or at the edge of a tile;
+ * the same for kv heads that depend on one another. */
+static int64_t place_of(const trial *t, int64_t run, int64_t line) {
+  const int64_t kv_heads = t->in.problem.kv_heads, lines = t->in.problem.batch * kv_heads,
+                n = t->in.problem.n_kv, places[] = {1, 64, n - 1, 128, 65, 2, n / 2, 96, 32, 129, n - 2, 63},
+                together = trial_exempt(t, ATTN_EXEMPT_HEADS) ? kv_heads : 1,
+                which = run * lines + line / together,
+                at = places[which % (int64_t)(sizeof places / sizeof *places)];
   return at < 1 ? 1 : at >= n ? n - 1 : at;
 }
 
@@ -44,7 +48,7 @@ static attn_status causal_judge(const trial *t, result_bound *bound) {
     if ((status = trial_inputs_copy(t->memory, &t->in, &in))) break;
     for (int64_t line = 0; line < lines; line++) {
       const int64_t b = line / p->kv_heads, h = line % p->kv_heads;
-      for (int64_t j = place_of(p->n_kv, r * lines + line); j < p->n_kv; j++) {
+      for (int64_t j = place_of(t, r, line); j < p->n_kv; j++) {
         disturb(&in, ATTN_VALUE, b, h, j, (int)(r % 3));
         if (lookahead) continue;
         disturb(&in, ATTN_KEY, b, h, j, (int)(r % 3));
@@ -54,8 +58,7 @@ static attn_status causal_judge(const trial *t, result_bound *bound) {
     status = trial_run(t, &in, 1, POISON_NAN, &o);
     for (int64_t line = 0; !status && line < lines * group; line++) {
       const int64_t b = line / p->heads, h = line % p->heads;
-      difference_rows(&found, &t->in, o, b, h, 0, place_of(p->n_kv, r * lines + line / group), &t->in, t->o,
-                      b);
+      difference_rows(&found, &t->in, o, b, h, 0, place_of(t, r, line / group), &t->in, t->o, b);
     }
   }
   return status ? status : difference_settle(&found, 0, "later tokens changed it", bound);
@@ -96,7 +99,8 @@ const check check_prop_causal = {
     .formula =
         "q, k and v of all tokens from position t on are replaced, by other values, huge ones and NaN; rows "
         "before t must not change. t: the first, the last, and edges of tiles, others in each head.",
-    .assumes = "Causal. A variant with lookahead (ATTN_EXEMPT_LOOKAHEAD): later values alone are replaced.",
+    .assumes = "Causal. A variant with lookahead (ATTN_EXEMPT_LOOKAHEAD): later values alone are replaced. "
+               "Heads change at one position where they depend on one another (ATTN_EXEMPT_HEADS).",
     .cause = "rows depend on later keys: a mask off by one, a maximum or a normaliser over all keys, a block "
              "read beyond the diagonal",
     .nulls = PROPERTY_BLIND,

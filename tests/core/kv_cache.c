@@ -175,6 +175,11 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
   cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=exact", NULL), ATTN_EUNSUPPORTED);
   cr_expect(strstr(attn_last_error(), "score=exact ranks by queries that are still to come"), "%s",
             attn_last_error());
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=8,prompt=20,shared=0.8", NULL), ATTN_EUNSUPPORTED);
+  cr_expect(strstr(attn_last_error(), "kv heads with shared=0.8 hold different numbers of keys"), "%s",
+            attn_last_error());
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=8,prompt=8,shared=0.8", NULL), ATTN_EINVAL);
+  cr_expect(strstr(attn_last_error(), "prompt = 8, expected more than budget = 8"), "%s", attn_last_error());
   cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=qfilter", NULL), ATTN_EINVAL);
   cr_expect(strstr(attn_last_error(), "score=qfilter needs filters=FILE"), "%s", attn_last_error());
   cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=h2o,filters=f", NULL), ATTN_EINVAL);

@@ -47,24 +47,27 @@ Test(core_policies, a_kv_head_has_its_own_filter) {
   free(x);
 }
 
-/* Closed forms against counting: keys at a position, and query-key pairs of the last queries. */
+/* Closed forms against counting: keys at a position, in the mean of kv heads, and query-key pairs of the last
+ * queries, besides which heads that share look at those of the prompt. */
 static void check_counts(const inputs *x, const attn_kv_rule *r) {
   static bool held[N][N];
   char spec[120];
   int64_t count[N] = {0};
-  snprintf(spec, sizeof spec, "evict:score=knorm,budget=%d,recent=%d,prompt=%d,every=%d,chunk=%d",
-           (int)r->budget, (int)r->recent, (int)r->prompt, (int)r->every, (int)r->chunk);
-  hold(x, spec, 0, held);
-  for (int64_t t = 0; t < N; t++) {
-    for (int64_t j = 0; j <= t; j++) count[t] += held[t][j];
-    cr_assert_eq(attn_kv_count(r, t), count[t], "%s: position %d", spec, (int)t);
+  snprintf(spec, sizeof spec, "evict:score=knorm,budget=%d,recent=%d,prompt=%d,every=%d,chunk=%d,shared=%g",
+           (int)r->budget, (int)r->recent, (int)r->prompt, (int)r->every, (int)r->chunk, r->shared);
+  for (int h = 0; h < KV_HEADS; h++) {
+    hold(x, spec, h * GROUP, held);
+    for (int64_t t = 0; t < N; t++)
+      for (int64_t j = 0; j <= t; j++) count[t] += held[t][j];
   }
-  for (int64_t n = 1; n <= N; n++) {
+  for (int64_t t = 0; t < N; t++)
+    cr_assert_eq(KV_HEADS * attn_kv_count(r, t), count[t], "%s: position %d", spec, (int)t);
+  for (int64_t n = 1; n <= N && !(r->shared > 0); n++) {
     const attn_problem p = problem_of(n);
     attn_cost cost;
     size_t work;
     int64_t pairs = 0;
-    for (int64_t t = N - n; t < N; t++) pairs += count[t];
+    for (int64_t t = N - n; t < N; t++) pairs += count[t] / KV_HEADS;
     cr_assert_eq(attn_estimate(&p, spec, NULL, &work, &cost), ATTN_OK, "%s", attn_last_error());
     cr_assert_eq(cost.mul_add, (double)(BATCH * HEADS * pairs * (D + D_V)), "%s: %d queries", spec, (int)n);
   }
@@ -73,7 +76,7 @@ static void check_counts(const inputs *x, const attn_kv_rule *r) {
 Test(core_policies, counts_keys_and_pairs_in_closed_form) {
   inputs *x = inputs_make();
   int count = 0;
-  for (int64_t i = 0; i < 2 * 2 * 3 * 3 * 3; i++) {
+  for (int64_t i = 0; i < 2 * 2 * 2 * 3 * 3 * 3; i++) {
     static const int64_t budgets[] = {9, 22}, recents[] = {1, 5}, prompts[] = {0, 14, 40},
                          every[] = {1, 3, 7}, chunks[] = {1, 4, 5};
     const attn_kv_rule r = {.score = attn_kv_score_at(0),
@@ -81,8 +84,10 @@ Test(core_policies, counts_keys_and_pairs_in_closed_form) {
                             .recent = recents[i / 2 % 2],
                             .prompt = prompts[i / 4 % 3],
                             .every = every[i / 12 % 3],
-                            .chunk = chunks[i / 36]};
+                            .chunk = chunks[i / 36 % 3],
+                            .shared = i < 108 ? 0 : 0.7};
     if (r.recent - 1 + (r.every + r.chunk - 1) / r.chunk * r.chunk > r.budget) continue;
+    if (r.shared > 0 && r.prompt <= r.budget) continue;
     check_counts(x, &r);
     count++;
   }

@@ -1386,17 +1386,33 @@ mutant(evict-one-at-a-time core/cache/kv_head.c EVICT-1 "evict:score=knorm,budge
 mutant(evict-heap core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4,every=5" "one side of the heap is never looked at"
   [[if (@child + 1 < n@ && by_score(]] [[0]])
 mutant(evict-chunk-late core/cache/eviction.c EVICT-1 "evict:score=knorm,budget=24,recent=4,chunk=4" "half of a chunk goes a position later"
-  [=[went[h.gone_position[g]] = @t@;]=] [[t + g % 2]])
+  [=[went[x.head.gone_position[g]] = @t@;]=] [[t + g % 2]])
 mutant(evict-chunk-first core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4,chunk=4" "a chunk has the score of its first key"
   [[j < @first + count@; j++) sum += h->score]] [[first + 1]])
-mutant(evict-pairs core/cache/eviction.c core_policies/counts_keys_and_pairs_in_closed_form "" "pairs since keys last went are not counted"
+mutant(evict-pairs core/cache/kv_rule.c core_policies/counts_keys_and_pairs_in_closed_form "" "pairs since keys last went are not counted"
   [[period * ascending(period, from) + @ascending(rest, from)@]] [[0]])
-mutant(evict-count core/cache/eviction.c core_policies/counts_keys_and_pairs_in_closed_form "" "keys are counted as if chunks began with the prompt's end"
+mutant(evict-count core/cache/kv_rule.c core_policies/counts_keys_and_pairs_in_closed_form "" "keys are counted as if chunks began with the prompt's end"
   [[position - (position - @s.second@) % s.period]] [[s.first]])
 mutant(evict-oracle-late core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4" "the oracle misses the next query"
   [[return w->later + @(t - first)@ * n;]] [[(t - first + (t % w->part + 1 < w->part))]])
 mutant(evict-oracle-part core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4" "the oracle takes a query twice where parts meet"
-  [[int64_t u = @smaller(first + w->part, keys)@ - 1]] [[smaller(first + w->part + (first > 0), keys)]])
+  [[int64_t u = @attn_min(first + w->part, keys)@ - 1]] [[attn_min(first + w->part + (first > 0), keys)]])
+mutant(evict-safeguard core/cache/kv_rule.c EVICT-1 "evict:score=knorm,budget=24,recent=4,prompt=48,shared=0.1" "nothing of a budget is a head's alone"
+  [[pooled = @attn_kv_pooled(r)@]] [[attn_kv_kept(r)]])
+mutant(evict-share-least core/cache/kv_rule.c EVICT-2 "evict:score=knorm,budget=24,recent=4,prompt=48,shared=0.8" "the pool goes to the head of the smaller score"
+  [=[@scores[h * row + budget[h]] > scores[next * row + budget[next]]@]=] [=[scores[h * row + budget[h]] < scores[next * row + budget[next]]]=])
+mutant(evict-share-order core/cache/kv_rule.c EVICT-2 "evict:score=snapkv,budget=24,recent=4,prompt=48,shared=0.8" "the worst chunks of a head ask for the pool first"
+  [[return @(x < y) - (x > y)@;]] [[(x > y) - (x < y)]])
+mutant(evict-share-chunk core/cache/kv_rule.c EVICT-1 "evict:score=knorm,budget=24,recent=4,prompt=48,chunk=3,shared=0.8" "a chunk of the pool is one key of a budget"
+  [[budget[h] = r->budget + (budget[h] - kept) * @r->chunk@;]] [[1]])
+mutant(evict-share-first core/cache/eviction.c EVICT-1 "evict:score=snapkv,budget=24,recent=4,prompt=48,shared=0.8" "all heads have the budget of the first"
+  [[return w->budgets[@kv_head@];]] [[0]])
+mutant(evict-share-early core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4,prompt=48,shared=0.8" "the oracle divides budgets a position early"
+  [[look_beyond(&x, r->prompt);]] [[;]])
+mutant(evict-prompt-unseen core/cache/eviction.c EVICT-2 "evict:score=snapkv,budget=24,recent=4,prompt=80" "the first query of a window at the prompt's end is missed"
+  [[capacity(r, p) - @s->window@]] [[s->window + 1]])
+mutant(cache-takes-shares core/cache/kv_cache.c core_kv_cache/refuses_what_it_cannot_do "" "a cache takes kv heads of different lengths"
+  [[if (@c->rule.shared > 0@)]] [[false]])
 mutant(cache-asks-the-future core/cache/kv_cache.c core_kv_cache/refuses_what_it_cannot_do "" "a cache takes a policy that knows what comes"
   [[if (@c->rule.score->future@)]] [[0]])
 mutant(cache-values-stay core/cache/kv_cache.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "values stay where they are as keys go"
