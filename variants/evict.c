@@ -5,8 +5,8 @@
  * them):
  *   S_t = S_(t-1) without the least of S_(t-1), and t;   o_t = softmax over S_t of the exact scores
  * A key that went never returns. With every=s the s least go at a time, and none for s - 1 arrivals; with
- * chunk=c the keys of c positions go together, by their mean score; with shared=s kv heads divide that part of
- * their budgets by the scores of the prompt's keys, Ada-KV (core/attn_eviction.h). Queries before
+ * chunk=c the keys of c positions go together, by their mean score; with shared=s kv heads divide that part
+ * of their budgets by the scores of the prompt's keys, Ada-KV (core/attn_eviction.h). Queries before
  * `prompt` see all keys up to their own. The heads of a kv head share its cache. Scores
  * (core/cache/kv_scores.c has each): random and streaming look at no key, knorm, qfilter and keydiff at keys,
  * lagkv at keys and values; tova, h2o, h2o_mean and snapkv at the weights that queries gave them, and

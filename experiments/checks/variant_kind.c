@@ -2,6 +2,7 @@
  * a softmax over its keys, so that the check of its rounding says what is not described. */
 #include "experiments/checks/variant_kind.h"
 
+#include "core/cache/attn_kv_cache.h"
 #include "core/expression/attn_expression.h"
 
 static bool is_any(const attn_view *v) { return v; }
@@ -37,16 +38,9 @@ static bool takes_pages(const attn_view *v) {
 static bool hashes(const attn_view *v) { return v->selector && v->selector->hashes > 0; }
 static bool gives_up_keys(const attn_view *v) { return v->cache && v->selector; }
 static bool may_give_up_keys(const attn_view *v) { return v->cache || v->store; }
-/* Keys that are drawn, of small weight, or chosen for a tile depend on the other queries of a call. */
-static bool reads_alone(const attn_view *v) {
-  const uint32_t others = ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS | ATTN_EXEMPT_CAUSAL;
-  for (const attn_exemption *x = v->exempt; x && x->reason; x++)
-    if (x->properties & others) return false;
-  return !v->selector || !(weights_keys(v) || keeps_the_heavy(v) || v->selector->share == ATTN_SHARE_TILE);
-}
 static bool is_cached(const attn_view *v) {
   const uint32_t whole = ATTN_CAP_CAUSAL | ATTN_CAP_POSITIONS | ATTN_CAP_PADDING;
-  return may_give_up_keys(v) || (is_softmax(v) && reads_alone(v) && (v->caps & whole) == whole);
+  return may_give_up_keys(v) || (is_softmax(v) && attn_kv_cache_reads(v) && (v->caps & whole) == whole);
 }
 static bool stores_tensors(const attn_view *v) { return v->store; }
 static bool stores_exact(const attn_view *v) { return v->store && !v->store->reader; }

@@ -134,6 +134,24 @@ Test(core_kv_cache, refuses_a_store_that_is_no_type) {
   }
 }
 
+/* What they read of a part is not what they read of the whole sequence; others of the same variants are read. */
+Test(core_kv_cache, refuses_readers_that_look_beyond_a_query) {
+  static const char *const refused[] =
+      {"tiled:skip=0.01", "pages:share=tile,score=mass",  "topk:by=loki",           "lsh_tail",
+       "magicpig",        "streaming + topk:k=8,by=loki", "tiled:skip=0.01 | store"},
+                           *const read[] = {"tiled", "pages:budget=256", "topk:k=8", "streaming + topk:k=8",
+                                            "lsh",   "streaming | store"};
+  const attn_problem p = problem_of(1);
+  attn_kv_cache *c = NULL;
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    cr_expect_eq(attn_kv_cache_create(&c, &p, refused[i], NULL), ATTN_EUNSUPPORTED, "%s", refused[i]);
+    cr_expect(strstr(attn_last_error(), "reads depends on other queries or on keys to come"), "%s: %s",
+              refused[i], attn_last_error());
+  }
+  for (size_t i = 0; i < sizeof read / sizeof *read; i++) attn_kv_cache_destroy(cache_make(read[i]));
+  cr_expect(!attn_kv_cache_reads(NULL));
+}
+
 Test(core_kv_cache, is_as_it_was_where_there_is_no_memory) {
   inputs *x = inputs_make();
   for (int64_t left = 0; left < 40; left++) {

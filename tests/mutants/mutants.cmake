@@ -1369,8 +1369,8 @@ mutant(evict-lag-range core/cache/kv_scores.c EVICT-2 "evict:score=lagkv,budget=
   [[next = first + @h->recent@;]] [[0]])
 mutant(evict-lag-values core/cache/kv_scores.c eval:EVICT-2 "evict:score=lagkv,budget=24,recent=4" "values are not read"
   [[score[first + j] += next[j];]] [[;]])
-mutant(cache-wide-values-stay core/cache/kv_cache.c CACHE-1 "evict:score=lagkv,budget=20,recent=3" "values that scores read stay as keys go"
-  [[if (wide_v) close_gaps(wide_v, wide_v_bytes(c), before, h->gone, gone);]] [[;]])
+mutant(cache-wide-values-stay core/cache/kv_memory.c CACHE-1 "evict:score=lagkv,budget=20,recent=3" "values that scores read stay as keys go"
+  [[for (kv_field f = 0; f < @KV_POSITIONS@; f++)]] [[KV_WIDE_VALUES]])
 mutant(evict-expected-arrival core/cache/kv_head.c EVICT-2 "evict:score=expected,budget=24,recent=4"
   "a new key has no products with the queries before it" [[h->query ? @product(h, q, own)@ : 0;]] [[0]])
 mutant(evict-expected-mean core/cache/kv_scores.c EVICT-2 "evict:score=expected,budget=24,recent=4" "queries do not vary"
@@ -1380,7 +1380,7 @@ mutant(evict-expected-heads core/cache/kv_scores.c EVICT-2 "evict:score=expected
 mutant(evict-filter-head core/cache/kv_head.c core_policies/a_kv_head_has_its_own_filter "" "every kv head has the filter of the first"
   [[h->rule.filters + @h->kv_head@ * h->d]] [[0]])
 mutant(cache-copy-filters core/cache/kv_cache.c core_kv_cache/a_copy_has_filters_when_the_cache_is_gone "" "a copy has no filters"
-  [[if (own) memcpy(own, @c->rule.filters@, (size_t)count]] [[memset(own, 0, (size_t)count * sizeof *own)]])
+  [[if (own) @memcpy(own, c.rule.filters, (size_t)count * sizeof *own)@;]] [[memset(own, 0, (size_t)count * sizeof *own)]])
 mutant(evict-one-at-a-time core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4,every=5" "one key fewer goes at a time"
   [[open - @attn_kv_kept(r) * r->chunk@]] [[(attn_kv_kept(r) + (r->every > 1)) * r->chunk]])
 mutant(evict-heap core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4,every=5" "one side of the heap is never looked at"
@@ -1415,37 +1415,41 @@ mutant(cache-takes-shares core/cache/kv_cache.c core_kv_cache/refuses_what_it_ca
   [[if (@c->rule.shared > 0@)]] [[false]])
 mutant(cache-asks-the-future core/cache/kv_cache.c core_kv_cache/refuses_what_it_cannot_do "" "a cache takes a policy that knows what comes"
   [[if (@c->rule.score->future@)]] [[0]])
-mutant(cache-values-stay core/cache/kv_cache.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "values stay where they are as keys go"
-  [[close_gaps(rows_of(c, c->v, line, v_bytes(c)), v_bytes(c), before, h->gone, gone);]] [[;]])
-mutant(cache-gap-too-long core/cache/kv_cache.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "a gap is closed one row too early"
-  [[(size_t)(@end - gone[g] - 1@) * bytes]] [[end - gone[g] - 2 + (end == gone[g] + 1)]])
+mutant(cache-values-stay core/cache/kv_memory.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "values stay where they are as keys go"
+  [[g < n && @c->field[f].at@; g++]] [=[c->field[f].at && f != KV_VALUES]=])
+mutant(cache-gap-too-long core/cache/kv_memory.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "a gap is closed one row too early"
+  [[(size_t)(@end - gone[g] - 1@) * c->field]] [[end - gone[g] - 2 + (end == gone[g] + 1)]])
 mutant(cache-queries-late core/cache/kv_cache.c CACHE-1 tiled
   "queries stand where the longest sequence ends" [[c->first[b] = c->length[@b@] - n;]] [[0]])
-mutant(cache-growth-loses core/cache/kv_cache.c CACHE-1 tiled "values are lost as the cache grows"
-  [[move_rows(c, c->v, c->rows, larger.v, rows, v_bytes(c));]] [[memset(larger.v, 0, (size_t)(lines(c) * rows) * v_bytes(c));]])
+mutant(cache-growth-loses core/cache/kv_memory.c CACHE-1 tiled "values are lost as the cache grows"
+  [[line < kv_lines(to) && @from->field[f].at@; line++]] [=[from->field[f].at && f != KV_VALUES]=])
 mutant(cache-truncate-keeps core/cache/kv_cache.c eval:CACHE-5 tiled "keys of steps that are taken back stay"
   [[c->held[b] -= @c->length[b] - length[b]@;]] [[0]])
-mutant(cache-copy-shares core/cache/kv_cache.c CACHE-5 tiled "a copy lacks the values"
-  [[if (rows) memcpy(to->v, from->v, rows * v_bytes(to));]] [[memset(to->v, 0, rows * v_bytes(to));]])
+mutant(cache-copy-shares core/cache/kv_memory.c CACHE-5 tiled "a copy lacks the values"
+  [[if (@to->field[f].at@) memcpy(]] [=[to->field[f].at && (f != KV_VALUES || !memset(to->field[f].at, 0, rows * to->field[f].bytes))]=])
 mutant(cache-asks-the-gone core/cache/kv_cache.c core_kv_cache/a_prompt_is_attended_to_at_once ""
   "queries may ask for keys that went" [[c->first[b] < @c->went[b]@]] [[-1]])
 mutant(cache-rows-for-positions core/cache/kv_cache.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "keys that are left stand where rows do"
   [[.k_position = @c->evicts@ ? at]] [[false]])
 mutant(cache-full-half-written core/cache/kv_cache.c CACHE-1 "evict:score=knorm,budget=24,recent=4"
   "of a key that arrives in a full cache half is written"
-  [[memcpy(k_row, code, @k_bytes(c)@);]] [[k_bytes(c) >> (c->head[line].count == c->rule.budget)]])
+  [[memcpy(k_row, code, @k_bytes@);]] [[k_bytes >> (c->head[line].count == c->rule.budget)]])
 mutant(cache-truncate-head core/cache/kv_cache.c CACHE-5 "evict:score=knorm,budget=64,recent=4" "a head keeps the count of keys that were taken back"
   [[c->head[b * c->problem.kv_heads + h].count = c->held[b];]] [[;]])
-mutant(cache-copy-ranks core/cache/kv_cache.c CACHE-5 "evict:score=knorm,budget=24,recent=4" "a copy has the scores of its original in common"
+mutant(cache-copy-ranks core/cache/kv_memory.c CACHE-5 "evict:score=knorm,budget=24,recent=4" "a copy has the scores of its original in common"
   [[to->head[line].count = from->head[line].count;]]
   [[to->head[line].count = from->head[line].count, to->head[line].fixed = from->head[line].fixed;]])
-mutant(cache-growth-short core/cache/kv_cache.c CACHE-1 tiled "the last row is not moved as memory grows"
-  [[@(size_t)c->held[line / c->problem.kv_heads]@ * bytes);]]
-  [[(size_t)attn_max(0, c->held[line / c->problem.kv_heads] - 1)]])
+mutant(cache-growth-short core/cache/kv_memory.c CACHE-1 tiled "the last row is not moved as memory grows"
+  [[@(size_t)from->held[line / from->problem.kv_heads]@ * from->field]]
+  [=[(size_t)attn_max(0, from->held[line / from->problem.kv_heads] - 1)]=])
 mutant(cache-plan-uncounted core/cache/kv_cache.c CACHE-2 tiled "the plan's memory is not counted"
   [[c->bytes += attn_plan_bytes(plan);]] [[;]])
-mutant(cache-wide-rows core/cache/kv_cache.c CACHE-2 "store:k=q8_0,v=q4_0" "rows of codes have the room of the numbers that they stand for"
-  [[return attn_row_bytes(c->problem.d_v, @attn_stored(c->problem.v, c->problem.dtype)@);]] [[c->problem.dtype]])
+mutant(cache-wide-rows core/cache/kv_memory.c CACHE-2 "store:k=q8_0,v=q4_0" "rows of codes have the room of the numbers that they stand for"
+  [[attn_row_bytes(p->d_v, @attn_stored(p->v, p->dtype)@);]] [[p->dtype]])
+mutant(cache-reads-tiles core/cache/kv_cache.c core_kv_cache/refuses_readers_that_look_beyond_a_query "" "a cache takes readers of keys of small weight"
+  [[@s->least > 0@ ||]] [[false]])
+mutant(cache-reads-ahead core/cache/kv_cache.c core_kv_cache/refuses_readers_that_look_beyond_a_query "" "a cache takes readers of what is to come"
+  [[if (@x->properties & others@) return false;]] [[false]])
 mutant(cache-observes-early core/cache/kv_cache.c CACHE-1 "evict:score=h2o,budget=24,recent=4" "a query is observed before its key, except the last of an append"
   [[(size_t)((batch * p->heads + head + g) * a->n + @i@) * q_bytes]] [[i + (i + 1 < a->n)]])
 

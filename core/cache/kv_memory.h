@@ -1,0 +1,67 @@
+/* kv_memory.h - the memory of a cache of keys and values (attn_kv_cache.h), of its allocator and counted. */
+#ifndef ATTN_CORE_CACHE_KV_MEMORY_H
+#define ATTN_CORE_CACHE_KV_MEMORY_H
+
+#include "core/internal.h"
+
+#include "core/cache/attn_kv_cache.h"
+
+/* What is held of each key, [batch, kv_heads, rows] of rows of so many bytes; where these are 0 there is
+ * none. */
+typedef enum kv_field {
+  KV_KEYS,
+  KV_VALUES,
+  KV_WIDE_KEYS, /* again in fp64, where scores or queries read them */
+  KV_WIDE_VALUES,
+  KV_POSITIONS, /* int64_t, where keys go; kept by the heads */
+  KV_FIELDS
+} kv_field;
+
+struct attn_kv_cache {
+  attn_allocator allocator;
+  attn_options options;
+  attn_problem problem; /* resolved; k.stored and v.stored as the cache holds them */
+  attn_dtype k_given, v_given;
+  attn_arena arrays; /* that its score and mask point to */
+  attn_spec *reader;
+  bool evicts;
+  attn_kv_rule rule;
+  int64_t most, rows; /* keys that a kv head may hold, and for how many there is room */
+  struct {
+    void *at;
+    size_t bytes;
+  } field[KV_FIELDS];
+  attn_kv_head *head;             /* [batch, kv_heads], where keys go */
+  char *state;                    /* of these */
+  size_t state_bytes;             /* of one */
+  int64_t *length, *held, *first; /* [batch]: positions; held keys; positions of queries of the next call */
+  int64_t *went;                  /* [batch]: the last position for which a key went */
+  char *code;                     /* where keys go, of each head the row of an arriving key as it is held */
+  double *row;                    /* [heads / kv_heads + 1, d_qk] */
+  attn_plan *plan;
+  void *work;
+  size_t bytes;
+};
+
+static inline int64_t kv_lines(const attn_kv_cache *c) { return c->problem.batch * c->problem.kv_heads; }
+static inline int64_t kv_group(const attn_kv_cache *c) { return c->problem.heads / c->problem.kv_heads; }
+
+/* Row i of a kv head; NULL: there is none. */
+static inline void *kv_row(const attn_kv_cache *c, kv_field f, int64_t line, int64_t i) {
+  return c->field[f].at ? (char *)c->field[f].at + (size_t)(line * c->rows + i) * c->field[f].bytes : NULL;
+}
+
+void *kv_take(attn_kv_cache *, int64_t count, size_t size); /* NULL with the error recorded */
+void kv_give(attn_kv_cache *, void *at, int64_t count, size_t size);
+void kv_drop_plan(attn_kv_cache *);
+/* What a cache without keys has, of its problem and its rule. Released by kv_free, also where it fails. */
+attn_status kv_begin(attn_kv_cache *);
+void kv_free(attn_kv_cache *);
+/* Room for that many keys of each head; the cache is as it was where there is no memory. */
+attn_status kv_grow(attn_kv_cache *, int64_t wanted);
+/* Closes the gaps that keys leave in the rows of a head which had `count`. */
+void kv_close_gaps(attn_kv_cache *, int64_t line, int64_t count, const int64_t *gone, int64_t n);
+/* Keys, positions and what heads know, to a cache of the same problem, rule and rows. */
+void kv_copy(const attn_kv_cache *, attn_kv_cache *);
+
+#endif
