@@ -27,6 +27,7 @@ class Policy:
 
     def __init__(self, name, later=None):
         self.name, self.held, self.history, self.queries, self.later = name, [], [], [], later
+        self.budget = BUDGET
 
     def lag(self, x):  # Liang et al. 2025: each chunk in the ranges of the next; the standard deviation, then softmax
         chunks = x[4:4 + (len(x) - 4) // RECENT * RECENT].reshape(-1, RECENT, x.shape[1])
@@ -63,11 +64,11 @@ class Policy:
         return dict(zip(held, pooled))
 
     def step(self, q, k, v, t, prompt, every=1, chunk=1):
-        if t >= prompt and len(self.held) >= BUDGET:
+        if t >= prompt and len(self.held) >= self.budget:
             scores, edge = self.scores(k, v, t), (t - RECENT + 1) // chunk
             chunks = sorted({j // chunk for j in self.held if j // chunk < edge}, key=lambda u: (
                 np.mean([scores[j] for j in self.held if j // chunk == u]), -u))
-            stay = (BUDGET - RECENT + 1) // chunk - -(-every // chunk)
+            stay = (self.budget - RECENT + 1) // chunk - -(-every // chunk)
             gone = chunks[:len(chunks) - stay]
             self.held = [j for j in self.held if j // chunk not in gone]
         self.held.append(t)
@@ -124,6 +125,34 @@ class Caches(unittest.TestCase):
                     policy.step(self.q[b, group, t], self.k[b, h], self.v[b, h], t, 0)
                     p = softmax(self.q[b, group, t] @ self.k[b, h, policy.held].T / np.sqrt(D))
                     self.assertLess(abs(o[b, group, t] - p @ self.v[b, h, policy.held]).max(), 1e-12)
+
+    def test_heads_share_their_budgets(self):  # Feng et al. 2024, arXiv:2407.11550
+        prompt, own = 50, 7  # of a budget of 24 half is shared, and 5 are recent
+        for name in "snapkv", "knorm", "h2o":
+            spec = f"evict:score={name},budget={BUDGET},recent={RECENT},prompt={prompt},shared=0.5"
+            o = attnlab.attention(self.q, self.k, self.v, spec, causal=True)
+            budgets = []
+            for b in range(BATCH):
+                policies = [Policy(name) for _ in range(KV_HEADS)]
+                for t in range(N):
+                    if t == prompt:
+                        ranks = [sorted((-s for j, s in policy.scores(k, v, t).items() if j <= t - RECENT))
+                                 for policy, k, v in zip(policies, self.k[b], self.v[b])]
+                        pool = sorted((s, h) for h, rank in enumerate(ranks) for s in rank[own:])
+                        for _, h in pool[:(BUDGET - RECENT - own) * KV_HEADS]:
+                            ranks[h].append(None)
+                        for policy, rank in zip(policies, ranks):
+                            policy.budget = RECENT + own + rank.count(None)
+                            budgets.append(policy.budget)
+                    for h, policy in enumerate(policies):
+                        group = slice(h * GROUP, (h + 1) * GROUP)
+                        policy.step(self.q[b, group, t], self.k[b, h], self.v[b, h], t, prompt)
+                        p = softmax(self.q[b, group, t] @ self.k[b, h, policy.held].T / np.sqrt(D))
+                        self.assertLess(abs(o[b, group, t] - p @ self.v[b, h, policy.held]).max(), 1e-12)
+            self.assertEqual(sum(budgets), BUDGET * BATCH * KV_HEADS)
+            self.assertNotEqual(set(budgets), {BUDGET})
+        with self.assertRaisesRegex(attnlab.Error, "kv heads with shared=0.5 hold different numbers of keys"):
+            self.cache(spec)
 
     def test_any_variant_reads_a_cache(self):
         for spec in "tiled", "pages:page=8,budget=40", "topk:k=16":
