@@ -51,8 +51,8 @@ static outcome judge_shrinking(const watched *w, head_pool *all, char *text, siz
   const attn_kv_rule r = rule_of(w), *equal = w->e->view->cache;
   int64_t faults = 0, before = 0;
   all->more += r.budget - equal->budget;
-  if (equal->shared > 0 && (r.budget < (double)equal->budget * (1 - equal->shared) || r.budget > r.prompt) &&
-      !faults++)
+  if (equal->shared > 0 &&
+      ((double)r.budget < (double)equal->budget * (1 - equal->shared) || r.budget > r.prompt) && !faults++)
     snprintf(text, size, "its share of the budget is %lld", (long long)r.budget);
   for (int64_t t = w->first; t < w->n && t < w->keys; t++) {
     int64_t count = 0;
@@ -132,7 +132,8 @@ static outcome judge_step(const watched *w, const attn_kv_history *h, int64_t t,
   }
   if (t == r->prompt) {
     if (more < (r->prompt - r->budget) / c) all->went = fmax(all->went, went);
-    if (more > -floor(r->shared * (double)r->budget / (double)c)) all->stayed = fmin(all->stayed, stayed);
+    if ((double)more > -floor(r->shared * (double)r->budget / (double)c))
+      all->stayed = fmin(all->stayed, stayed);
     all->tolerance = fmax(all->tolerance, tolerance(w, largest));
   }
   if (*kept < 0) return (outcome)OUTCOME_NONE;
