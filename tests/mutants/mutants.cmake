@@ -1407,10 +1407,8 @@ mutant(evict-share-chunk core/cache/kv_rule.c EVICT-1 "evict:score=knorm,budget=
   [[budget[h] = r->budget + (budget[h] - kept) * @r->chunk@;]] [[1]])
 mutant(evict-share-first core/cache/eviction.c EVICT-1 "evict:score=snapkv,budget=24,recent=4,prompt=48,shared=0.8" "all heads have the budget of the first"
   [[return w->budgets[@kv_head@];]] [[0]])
-mutant(evict-share-early core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4,prompt=48,shared=0.8" "the oracle divides budgets a position early"
-  [[look_beyond(&x, r->prompt);]] [[;]])
 mutant(evict-prompt-unseen core/cache/eviction.c EVICT-2 "evict:score=snapkv,budget=24,recent=4,prompt=80" "the first query of a window at the prompt's end is missed"
-  [[capacity(r, p) - @s->window@]] [[s->window + 1]])
+  [[capacity(r, p) - @s->window@]] [[s->window - 1]])
 mutant(cache-takes-shares core/cache/kv_cache.c core_kv_cache/refuses_what_it_cannot_do "" "a cache takes kv heads of different lengths"
   [[if (@c->rule.shared > 0@)]] [[false]])
 mutant(cache-asks-the-future core/cache/kv_cache.c core_kv_cache/refuses_what_it_cannot_do "" "a cache takes a policy that knows what comes"
