@@ -77,6 +77,19 @@ static const char *const specs[] = {
     "hyper:exact_below=0,block=8,sample=6",
     "hyper:exact_below=0,block=7,sample=9,sampling=values",
     "scatterbrain:window=4,features=16",
+    "evict:score=lagkv,budget=9,recent=2",
+    "evict:score=h2o,budget=9,recent=2,every=3",
+    "evict:score=expected,budget=8,recent=2,prompt=11",
+    "evict:score=snapkv,budget=6,recent=2,prompt=12,shared=0.6",
+    "evict:score=keydiff,budget=9,recent=2,chunk=2 | store:k=q8_0,v=int4",
+    "streaming_cache:sink=2,window=5",
+    "turbo:bits=3",
+    "qjl:bits=2",
+    "rotated:k=q4_0,v=int3",
+    "kivi:bits=2,group=4,residual=8",
+    "sage:group=8",
+    "recurrent:chunk=5",
+    "recurrent:decay=constant,gamma=0.1,chunk=16",
 };
 enum { SPECS = sizeof specs / sizeof *specs };
 

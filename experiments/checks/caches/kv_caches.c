@@ -209,8 +209,10 @@ static attn_status judge_gaps(const decoding *d, finding *f) {
   poisoned.v = v;
   if (!status && !v) status = attn_fail(ATTN_ENOMEM, "no memory for values");
   if (!status && gone) status = decoding_judge(d, &r, true, &f->worst, f->text, sizeof f->text);
-  if (!status && gone) status = decode_at_once(&poisoned, r.length, o);
-  if (!status && gone) keep(f, compare(d, r.last, o), "values of keys that went are read");
+  /* Where scores read values, those that went have chosen what is held. */
+  const bool unread = gone && !d->view.cache->score->values;
+  if (!status && unread) status = decode_at_once(&poisoned, r.length, o);
+  if (!status && unread) keep(f, compare(d, r.last, o), "values of keys that went are read");
   decoded_free(&r);
   free(o);
   free(v);
@@ -229,8 +231,8 @@ const check check_cache3 = {
     .source = "definition of a cache (core/cache/attn_kv_cache.h)",
     .formula =
         "|o^_l - o_l| <= the bound of FP-2, o the softmax over the positions that attn_kv_cache_look gives "
-        "after each drawn part, with the scores that these positions have; and the last output has the "
-        "same bits where the values of all other positions are NaN.",
+        "after each drawn part, with the scores that these positions have; and, unless the policy's score "
+        "reads values, the last output has the same bits where those of all other positions are NaN.",
     .cause =
         "positions counted among the held keys, gaps that are closed in keys and not in values, a head that "
         "reads its neighbour's positions",
