@@ -113,7 +113,9 @@ attn_status evidence_map(const evidence *e, result_row *row) {
   attn_status status =
       map ? exact_map(e, rows, columns) : attn_fail(ATTN_ENOMEM, "no memory for an attention map");
   if (!status) status = attention_map_weights(e, columns, &weights);
-  if (status) goto out;
+  /* A variant need not take values that are as wide as the map: its run has none. */
+  if (status == ATTN_EUNSUPPORTED) status = ATTN_OK;
+  if (status || !weights) goto out;
   memcpy(map, e->cache->exact_map, count * sizeof *map);
   bool finite = true;
   for (int64_t r = 0; r < rows; r++)

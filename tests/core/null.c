@@ -260,7 +260,8 @@ static void authors(void) {
   EXPECT(isnan(attn_problem_bytes(NULL)));
   EXPECT(attn_all_finite(NULL, 1, 4, 4, ATTN_F32));
   EXPECT(!(attn_visible_pairs(NULL) > 0) && !(attn_softmax_cost(NULL, 1).exp > 0) &&
-         !(attn_kv_store_cost(NULL).exp > 0) && !(attn_kv_cost(c, NULL).exp > 0));
+         !(attn_kv_store_cost(NULL).exp > 0) && !(attn_recurrent_cost(NULL).exp > 0) &&
+         !(attn_kv_cost(c, NULL).exp > 0));
   EXPECT(!(attn_linear_cost(NULL, &map).exp > 0) && !(attn_compression_cost(NULL, 1, 1).exp > 0));
   EXPECT(!attn_softmax_row_rounding(NULL).score && !attn_kv_coded(NULL, true, 4, 5));
 }
@@ -274,6 +275,7 @@ static void authors_without_a_status(void) {
   const attn_matrix none = {NULL, 4, 1}, some = {x, 4, 1};
   const attn_packed nothing_packed = {NULL, 4, 4};
   attn_kv_block(2, 4, NULL);
+  attn_kv_groups(NULL, ATTN_F32, 4, 1, x, numbers);
   attn_guards_piece(NULL, x, 1, 64);
   attn_transform_destroy(NULL);
   attn_transform_rows(NULL, k, &(attn_transform_job){0}, x);
