@@ -33,7 +33,8 @@ attn_status attention_map_weights(const evidence *e, int64_t cells, void **weigh
   size_t v_bytes, o_bytes;
   void *v = NULL, *o = NULL, *work = NULL;
   attn_status status = plan_first_head(e, cells, &plan);
-  if (status) return status;
+  *weights = NULL;
+  if (status) return status == ATTN_EUNSUPPORTED ? ATTN_OK : status;
   const attn_problem p = *attn_plan_problem(plan);
   const int64_t size = (int64_t)attn_dtype_size(p.dtype);
   status = attn_size_product("cells of the keys", (int64_t[]){p.n_kv, cells, size}, 3, &v_bytes);
@@ -113,8 +114,6 @@ attn_status evidence_map(const evidence *e, result_row *row) {
   attn_status status =
       map ? exact_map(e, rows, columns) : attn_fail(ATTN_ENOMEM, "no memory for an attention map");
   if (!status) status = attention_map_weights(e, columns, &weights);
-  /* A variant need not take values that are as wide as the map: its run has none. */
-  if (status == ATTN_EUNSUPPORTED) status = ATTN_OK;
   if (status || !weights) goto out;
   memcpy(map, e->cache->exact_map, count * sizeof *map);
   bool finite = true;

@@ -138,7 +138,7 @@ static attn_status weights_fill(const evidence *e, double *divergence, double *o
   if (!e->plan || p->n_kv > (INT64_C(1) << 20) / p->n_q) return ATTN_OK;
   void *weights = NULL;
   attn_status status = attention_map_weights(e, p->n_kv, &weights);
-  if (status) return status;
+  if (status || !weights) return status;
   double largest = 0;
   int64_t rows = 0;
   for (int64_t r = 0; r < x->count && x->rows[r].batch == 0 && x->rows[r].head == 0; r++, rows++) {
