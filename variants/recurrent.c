@@ -1,6 +1,7 @@
 /* recurrent - recurrent attention: each head carries a matrix from key to key.
  *
- *   S_t = a_t S_t-1 + k_t v_t^T,   o_t = c S_t^T q_t;   that is o_i = c sum_j<=i a_j+1 ... a_i (q_i . k_j) v_j
+ *   S_t = a_t S_t-1 + k_t v_t^T,   o_t = c S_t^T q_t;   that is
+ *   o_i = c sum_j<=i a_j+1 ... a_i (q_i . k_j) v_j
  *
  * rule=retention: a_t is a constant of the head h = 0, 1, ..., a = 1 - 2^(-5 - h) (decay=retnet), or `gamma`
  * of all heads (decay=constant; 1: linear attention with features x and without a denominator). Sun et al.

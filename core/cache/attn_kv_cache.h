@@ -11,13 +11,13 @@ extern "C" {
 
 typedef struct attn_kv_cache attn_kv_cache;
 
-/* problem: batch, heads, kv_heads, widths, types, scale, score, causal; n_kv is how many positions a
- * sequence may have, and n_q is not read. Tensors are contiguous; the cache copies what a plan copies. spec:
- * a variant that heeds positions and padding, which reads all keys ("tiled", "pages:budget=256"; see
+/* problem: batch, heads, kv_heads, widths, types, scale, score, causal; n_kv is how many positions a sequence
+ * may have, and n_q is not read. Tensors are contiguous; the cache copies what a plan copies. spec: a variant
+ * that heeds positions and padding, which reads all keys ("tiled", "pages:budget=256"; see
  * attn_kv_cache_reads), or evict with its parameters, whose held keys are read by tiled; either may be
  * followed by a store ("evict:budget=512 | store:k=q8_0,v=q4_0"), in whose types the cache holds them, and
- * which alone is read by tiled. All memory is the options' allocator's; it grows with the sequences, by doubling, up to the keys
- * that may be held. EINVAL, EUNSUPPORTED as attn_plan_create, ENOMEM. */
+ * which alone is read by tiled. All memory is the options' allocator's; it grows with the sequences, by
+ * doubling, up to the keys that may be held. EINVAL, EUNSUPPORTED as attn_plan_create, ENOMEM. */
 ATTN_API attn_status attn_kv_cache_create(attn_kv_cache **, const attn_problem *, const char *spec,
                                           const attn_options *);
 ATTN_API void attn_kv_cache_destroy(attn_kv_cache *);

@@ -1,5 +1,5 @@
-/* kv_cache.c - the cache of keys and values (attn_kv_cache.h): what arrives and goes, and attention to what is
- * held by a plan for n_kv positions that is told where queries and keys stand. */
+/* kv_cache.c - the cache of keys and values (attn_kv_cache.h): what arrives and goes, and attention to what
+ * is held by a plan for n_kv positions that is told where queries and keys stand. */
 #include "core/cache/kv_memory.h"
 
 #include <string.h>
@@ -93,7 +93,8 @@ static attn_status read_spec(attn_kv_cache *c, const char *text) {
   return attn_spec_parse(&c->reader, "tiled");
 }
 
-/* The cache of what c has, unless it has failed; copies what a plan would copy, since plans are made later. */
+/* The cache of what c has, unless it has failed; copies what a plan would copy, since plans are made
+ * later. */
 static attn_status make(attn_kv_cache *c, attn_status status, int64_t rows, attn_kv_cache **out) {
   if (!status) status = attn_score_check_arrays(&c->problem);
   if (!status) status = attn_score_keep(&c->problem, &c->arrays);

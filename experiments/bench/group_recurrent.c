@@ -1,5 +1,5 @@
-/* group_recurrent.c - the group `recurrent`: variants that carry a state, on causal problems of 8 heads: flops
- * over the peak, and time on one thread over that on two. */
+/* group_recurrent.c - the group `recurrent`: variants that carry a state, on causal problems of 8 heads:
+ * flops over the peak, and time on one thread over that on two. */
 #include "experiments/bench/benchmark.h"
 
 enum { LENGTH = 16384, QUICK_LENGTH = 2048, HEADS = 8 };

@@ -31,9 +31,10 @@ attn_status evidence_features(const evidence *e, result_row *);
  * their rank. NaN without such a cell, or where P itself is of that rank. */
 void evidence_rank_ratio(result_row *);
 
-/* Makes the row's map. The weights of all cells of keys take one execution with a value per cell:
- * linear memory, and the time of an execution with d_v = 128; the exact weights, n_q n_kv d in double
- * precision, are computed once per cache. None where a weight is not finite, or the variant takes no values as wide. e->plan and cache are needed. */
+/* Makes the row's map. The weights of all cells of keys take one execution with a value per cell: linear
+ * memory, and the time of an execution with d_v = 128; the exact weights, n_q n_kv d in double precision, are
+ * computed once per cache. None where a weight is not finite, or the variant takes no values as wide. e->plan
+ * and cache are needed. */
 attn_status evidence_map(const evidence *e, result_row *);
 
 /* Implied weights of head 0 of batch 0, summed over the keys of a cell: [n_q, cells] in the problem's dtype

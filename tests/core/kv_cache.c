@@ -134,7 +134,8 @@ Test(core_kv_cache, refuses_a_store_that_is_no_type) {
   }
 }
 
-/* What they read of a part is not what they read of the whole sequence; others of the same variants are read. */
+/* What they read of a part is not what they read of the whole sequence; others of the same variants are
+ * read. */
 Test(core_kv_cache, refuses_readers_that_look_beyond_a_query) {
   static const char *const refused[] =
       {"tiled:skip=0.01", "pages:share=tile,score=mass",  "topk:by=loki",           "lsh_tail",

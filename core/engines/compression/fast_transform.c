@@ -123,7 +123,7 @@ static void transpose_rows(const attn_kernels *kernels, const attn_transform_job
   for (int64_t done = 0; done < count; done += ROWS, j += step * ROWS) {
     int64_t rows = attn_min(ROWS, count - done);
     kernels->scale_rows(rows, columns, attn_at(x, j * in->x_row, t), step * in->x_row, in->sign + j, step,
-                       l->tile);
+                        l->tile);
     kernels->transpose(rows, columns, l->tile, columns, attn_at(l->x, to + done, t), l->stride);
   }
 }

@@ -78,8 +78,8 @@ typedef struct line {
   int64_t first, count; /* keys of the chunk that exist */
 } line;
 
-/* Products of the chunk's decays, from one to the next. *made: keys whose products stand; the same decays have
- * the same. */
+/* Products of the chunk's decays, from one to the next. *made: keys whose products stand; the same decays
+ * have the same. */
 static void multiply_decays(const shape *s, room *r, const line *x, int64_t *made) {
   double own = s->p->scale;
   s->rule->decays(s->rule->state, s->c, x->head, x->first, x->count, r->row);
