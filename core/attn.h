@@ -307,7 +307,11 @@ typedef struct attn_stages {
  *               o_b / sum_b w_b, w_b = exp(lse_b - max lse). The running maximum and sum are those of the
  *               tensors' precision; their logarithm is taken in fp64
  *   work        attn_plan_work_size bytes, any alignment; may be NULL if that is 0
- *   stages      filled in by engines that select keys; zero with others. NULL: not wanted */
+ *   stages      filled in by engines that select keys; zero with others. NULL: not wanted
+ *   state       of a recurrence: what it carries before the first key, attn_plan_state_size bytes, [batch,
+ *               heads, d_qk, d_v] of the problem's dtype. NULL: zeros
+ *   state_after of a recurrence: where it is written what it carries behind the last key that exists; may be
+ *               state. A sequence is computed in parts, a token a part, by handing it on */
 typedef struct attn_tensors {
   const void *q, *k, *v;
   const int64_t *kv_len, *q_position;
@@ -315,13 +319,15 @@ typedef struct attn_tensors {
   void *o, *work;
   double *lse;
   attn_stages *stages;
+  const void *state;
+  void *state_after;
 } attn_tensors;
 
 /* Computes o, and lse. Does not allocate (FFTW and the OpenMP runtime excepted); may run at the same time on
  * one plan with distinct work and o. Bitwise the same for any number of threads. A query that sees no key
  * gives zeros. Here as in attn_plan_create the caller's floating-point environment (rounding direction,
  * flushing of subnormals, exception flags) neither matters nor changes. EUNSUPPORTED: the variant lacks
- * ATTN_CAP_PADDING, ATTN_CAP_POSITIONS or ATTN_CAP_LSE, and is given what takes it. */
+ * ATTN_CAP_PADDING, ATTN_CAP_POSITIONS or ATTN_CAP_LSE, or carries no state, and is given what takes it. */
 ATTN_API attn_status attn_plan_run(const attn_plan *, const attn_tensors *);
 
 /* The same in two calls of fewer arguments; lse must not be NULL. */
@@ -340,8 +346,9 @@ ATTN_API attn_status attn_plan_verify(const attn_plan *, const void *q, const vo
                                       const int64_t *kv_len, void *o, double *lse, void *work);
 ATTN_API size_t attn_plan_verify_size(const attn_plan *); /* bytes; SIZE_MAX: there is no such size */
 
-ATTN_API size_t attn_plan_work_size(const attn_plan *); /* bytes */
-ATTN_API size_t attn_plan_bytes(const attn_plan *);     /* bytes held by the plan itself */
+ATTN_API size_t attn_plan_work_size(const attn_plan *);  /* bytes */
+ATTN_API size_t attn_plan_state_size(const attn_plan *); /* bytes; 0: it carries none */
+ATTN_API size_t attn_plan_bytes(const attn_plan *);      /* bytes held by the plan itself */
 ATTN_API attn_cost attn_plan_cost(const attn_plan *);
 ATTN_API const attn_problem *attn_plan_problem(const attn_plan *); /* with strides resolved */
 ATTN_API const char *attn_plan_spec(const attn_plan *); /* canonical: every parameter, in table order */

@@ -110,6 +110,8 @@ typedef struct attn_call {
   attn_guards *guards; /* NULL but under attn_plan_verify */
   attn_stages *stages; /* to which the engine adds its own; NULL: nobody asks */
   const attn_settled *settled; /* NULL, except in calls of the softmax engines */
+  const void *state;           /* NULL, except in calls of the recurrent engine */
+  void *state_after;
 } attn_call;
 
 /* Number of keys that exist in a batch entry. */

@@ -311,6 +311,8 @@ static attn_status check_call(const attn_plan *plan, const attn_call *call, size
     return attn_fail(ATTN_EINVAL, "execute: work must not be NULL, %zu bytes of it are needed", work_size);
   if (call->lse && !(variant->caps & ATTN_CAP_LSE))
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: gives no log-sum-exp", variant->name);
+  if ((call->state || call->state_after) && !attn_plan_state_size(plan))
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: it carries no state", variant->name);
   for (int64_t b = 0; kv_len && b < p->batch; b++) {
     if (kv_len[b] < 0 || kv_len[b] > p->n_kv)
       return attn_fail(ATTN_EINVAL, "execute: kv_len[%lld] = %lld, expected 0 ... %lld", (long long)b,
@@ -337,7 +339,9 @@ static attn_call call_of(const attn_context *c, const attn_tensors *x) {
                      .o = x->o,
                      .work = x->work,
                      .lse = x->lse,
-                     .stages = x->stages};
+                     .stages = x->stages,
+                     .state = x->state,
+                     .state_after = x->state_after};
 }
 
 static attn_status execute(const attn_plan *plan, attn_call call) {
@@ -442,6 +446,13 @@ attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {
 }
 
 size_t attn_plan_work_size(const attn_plan *plan) { return plan ? plan->work_size : 0; }
+
+size_t attn_plan_state_size(const attn_plan *plan) {
+  if (!plan || !(attn_parts_kinds(&plan->parts) & ATTN_PART_RECURRENCE)) return 0;
+  const attn_problem *p = &plan->problem;
+  return attn_size_times((size_t)(p->batch * p->heads),
+                         attn_size_times((size_t)p->d_qk, (size_t)p->d_v) * attn_dtype_size(p->dtype));
+}
 size_t attn_plan_bytes(const attn_plan *plan) { return plan ? plan->arena.bytes : 0; }
 attn_cost attn_plan_cost(const attn_plan *plan) {
   return plan ? plan->spec->variant->cost(&plan->context) : (attn_cost){0};

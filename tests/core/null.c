@@ -152,7 +152,8 @@ static void callers_without_a_status(void) {
   attn_param_print(table, NULL, text, sizeof text);
   attn_param_print(table, x, NULL, sizeof text);
   EXPECT(isnan(attn_param_number(NULL, x)) && isnan(attn_param_number(table, NULL)));
-  EXPECT(!attn_plan_work_size(NULL) && !attn_plan_verify_size(NULL) && !attn_plan_bytes(NULL));
+  EXPECT(!attn_plan_work_size(NULL) && !attn_plan_state_size(NULL) && !attn_plan_verify_size(NULL) &&
+         !attn_plan_bytes(NULL));
   EXPECT(!(attn_plan_cost(NULL).mul_add > 0) && !attn_plan_problem(NULL) && !attn_plan_spec(NULL));
   EXPECT(!attn_plan_isa(NULL) && !attn_sizeof(NULL) && !attn_variant_at(SIZE_MAX));
   int64_t first = -7, end = -7;

@@ -441,6 +441,10 @@ mutant(state-padding-decays core/engines/recurrent/recurrent_engine.c PROP-LEN "
   [[exp(r->logs[i < x->count ? i : 0])]])
 mutant(state-end-of-another-chunk core/engines/recurrent/recurrent_engine.c PROP-LEN "${retention}"
   "the end of a part of a chunk is taken for that of a whole one" [[if (@*made == x->count@ &&]] [[*made >= x->count]])
+mutant(state-not-taken-up core/engines/recurrent/recurrent_engine.c variants_recurrent/parts_hand_their_state_on ""
+  "a part begins without the state of the one before it" [[l < p->d_qk && @x->call->state@; l++]] [[NULL]])
+mutant(state-handed-on-early core/engines/recurrent/recurrent_engine.c variants_recurrent/parts_hand_their_state_on ""
+  "what is handed on lacks the last chunk" [[x->count && @(keeps || next < end)@]] [[next < end]])
 mutant(state-diagonal-left-out core/engines/recurrent/recurrent_engine.c REC-1 "${retention}"
   "a query does not see its own key" [[attn_multiply_row(s->simd, @last + 1@, row]] [[last]])
 mutant(retention-next-head variants/recurrent.c REC-1 "${retention}"

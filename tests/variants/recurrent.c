@@ -66,6 +66,56 @@ Test(variants_recurrent, outputs_are_those_of_the_recursion) {
     }
 }
 
+/* Parts of a sequence, from the state that the part before it left, in place; a part of one key is a step. */
+Test(variants_recurrent, parts_hand_their_state_on) {
+  static const int64_t ends[] = {1, 2, 19, 20, 53, 69, N};
+  for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
+    const size_t size = attn_dtype_size(dtype);
+    const attn_problem p = shape_problem((case_shape){1, 4, 2, N, N, D, D_V, true, false}, dtype);
+    inputs in = inputs_make(&p, false, 7, 1);
+    char *whole = malloc((size_t)(p.heads * N * D_V) * size),
+         *state = calloc((size_t)(p.heads * D * D_V), size);
+    double own[N * D_V];
+    cr_assert(whole && state);
+    for (int64_t e = 0, from = 0; e < (int64_t)(sizeof ends / sizeof *ends); from = ends[e++]) {
+      attn_problem part = attn_problem_make(1, p.heads, ends[e] - from, D);
+      part.kv_heads = p.kv_heads;
+      part.d_v = D_V;
+      part.causal = true;
+      part.dtype = dtype;
+      part.q = (attn_stride){p.heads * N * D, N * D, D, 0};
+      part.k = (attn_stride){p.kv_heads * N * D, N * D, D, 0};
+      part.v = (attn_stride){p.kv_heads * N * D_V, N * D_V, D_V, 0};
+      part.o = (attn_stride){p.heads * N * D_V, N * D_V, D_V, 0};
+      attn_plan *plan = plan_or_note(&part, "recurrent:chunk=16", NULL);
+      cr_assert_not_null(plan);
+      cr_expect_eq(attn_plan_state_size(plan), (size_t)(p.heads * D * D_V) * size);
+      void *work = malloc(attn_plan_work_size(plan));
+      const attn_tensors x = {.q = in.q + (size_t)(from * D) * size,
+                              .k = in.k + (size_t)(from * D) * size,
+                              .v = in.v + (size_t)(from * D_V) * size,
+                              .o = whole + (size_t)(from * D_V) * size,
+                              .work = work,
+                              .state = from ? state : NULL,
+                              .state_after = state};
+      cr_assert_eq(attn_plan_run(plan, &x), ATTN_OK, "%s", attn_last_error());
+      free(work);
+      attn_plan_destroy(plan);
+    }
+    for (int64_t h = 0; h < p.heads; h++) {
+      recur(&in, 0, h, of_head(h), own);
+      for (int64_t i = 0; i < N * D_V; i++) {
+        const double got = attn_get(whole, h * N * D_V + i, dtype);
+        if (!(fabs(got - own[i]) <= (dtype == ATTN_F64 ? 1e-13 : 1e-5) * D * 8))
+          note_failure("head %d row %d: %.9g, not %.9g", (int)h, (int)(i / D_V), got, own[i]);
+      }
+    }
+    free(whole);
+    free(state);
+    inputs_free(&in);
+  }
+}
+
 /* A decay of 0 forgets: what is left is the query's own key. */
 Test(variants_recurrent, what_is_forgotten_leaves_numbers) {
   const attn_problem p = shape_problem((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F32);
@@ -81,4 +131,13 @@ Test(variants_recurrent, what_it_cannot_do_is_refused) {
   p.causal = true;
   p.score.softcap = 3;
   EXPECT_STATUS(attn_plan_create(&plan, &p, "recurrent", NULL), ATTN_EUNSUPPORTED);
+  p.score.softcap = 0;
+  float x[64] = {0}, o[64];
+  cr_assert_eq(attn_plan_create(&plan, &p, "tiled", NULL), ATTN_OK);
+  cr_expect_eq(attn_plan_state_size(plan), 0);
+  void *work = malloc(attn_plan_work_size(plan) + 1);
+  const attn_tensors with = {.q = x, .k = x, .v = x, .o = o, .work = work, .state_after = x};
+  EXPECT_STATUS(attn_plan_run(plan, &with), ATTN_EUNSUPPORTED);
+  free(work);
+  attn_plan_destroy(plan);
 }

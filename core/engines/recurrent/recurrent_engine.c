@@ -171,22 +171,35 @@ static void add_keys(const shape *s, room *r, const line *x, const chunk_rows *c
                true, r->sums, s->v_row);
 }
 
+/* Row l of the head's state in the call's, and its bytes. */
+static void *state_row(const shape *s, const line *x, const void *state, int64_t l) {
+  const int64_t rows = (x->batch * s->p->heads + x->head) * s->p->d_qk + l;
+  return attn_at(state, rows * s->p->d_v, s->t);
+}
+static size_t row_bytes(const shape *s) { return (size_t)s->p->d_v * attn_dtype_size(s->t); }
+
 static void run_head(const shape *s, room *r, line *x) {
   const attn_problem *p = s->p;
-  const int64_t shift = attn_call_position(x->call, x->batch, 0), end = attn_min(shift + p->n_q, p->n_kv);
+  const bool keeps = x->call->state_after;
+  const int64_t shift = attn_call_position(x->call, x->batch, 0), asked = shift + p->n_q,
+                end = keeps ? p->n_kv : attn_min(asked, p->n_kv);
   int64_t made = -1;
   memset(r->sums, 0, (size_t)(p->d_qk * s->v_row) * attn_dtype_size(s->t));
+  for (int64_t l = 0; l < p->d_qk && x->call->state; l++)
+    memcpy(attn_at(r->sums, l * s->v_row, s->t), state_row(s, x, x->call->state, l), row_bytes(s));
   for (x->first = 0; x->first < end; x->first += s->chunk) {
     const int64_t next = attn_min(x->first + s->chunk, end), from = attn_max(x->first, shift);
     x->count = attn_max(0, attn_min(next, x->keys) - x->first);
     const chunk_rows c = load_chunk(s, r, x);
     multiply_decays(s, r, x, &made);
-    if (from < next) {
+    if (from < attn_min(next, asked)) {
       s->simd->transpose(x->count, p->d_qk, c.k.at, c.k.row, r->transposed, s->chunk_row);
-      read_queries(s, r, x, from, next - from, &c);
+      read_queries(s, r, x, from, attn_min(next, asked) - from, &c);
     }
-    if (x->count && next < end) add_keys(s, r, x, &c);
+    if (x->count && (keeps || next < end)) add_keys(s, r, x, &c);
   }
+  for (int64_t l = 0; l < p->d_qk && keeps; l++)
+    memcpy(state_row(s, x, x->call->state_after, l), attn_at(r->sums, l * s->v_row, s->t), row_bytes(s));
 }
 
 static size_t room_bytes(const shape *s) {

@@ -60,7 +60,7 @@ class KeyPositions(ctypes.Structure):
 class Tensors(ctypes.Structure):
     _fields_ = [("q", c_void_p), ("k", c_void_p), ("v", c_void_p), ("kv_len", POINTER(c_int64)),
                 ("q_position", POINTER(c_int64)), ("k_position", KeyPositions), ("o", c_void_p), ("work", c_void_p),
-                ("lse", c_void_p), ("stages", c_void_p)]
+                ("lse", c_void_p), ("stages", c_void_p), ("state", c_void_p), ("state_after", c_void_p)]
 
 
 class Blocks(ctypes.Structure):
