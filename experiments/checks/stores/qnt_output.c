@@ -86,19 +86,13 @@ typedef struct row_room {
   scheme_levels levels;
 } row_room;
 
-static bool row_room_make(row_room *r, int64_t d) {
-  *r = (row_room){.x = malloc((size_t)d * sizeof(double)),
-                  .kept = malloc((size_t)d * sizeof(double)),
-                  .step = malloc(2 * (size_t)d * sizeof(double)),
-                  .back = malloc((size_t)d * sizeof(double)),
-                  .single = malloc((size_t)d * sizeof(double)),
-                  .codes = malloc((size_t)d * sizeof(double) + 64)}; /* no code is as long as fp64 */
-  return r->x && r->kept && r->step && r->back && r->single && r->codes;
-}
-
-static void row_room_free(row_room *r) {
-  void *const all[] = {r->x, r->kept, r->step, r->back, r->single, r->codes};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+static row_room row_room_make(region *memory, int64_t d) {
+  return (row_room){.x = region_take(memory, d, sizeof(double)),
+                    .kept = region_take(memory, d, sizeof(double)),
+                    .step = region_take(memory, 2 * d, sizeof(double)),
+                    .back = region_take(memory, d, sizeof(double)),
+                    .single = region_take(memory, d, sizeof(double)),
+                    .codes = region_take(memory, d + 8, sizeof(double))}; /* no code is as long as fp64 */
 }
 
 /* What the library stores, and what is read of it, against the law's. */
@@ -176,13 +170,9 @@ static attn_status judge_codes(const evidence *e, result_bound *bound) {
                 group = !whole && store->group <= p->n_kv ? store->group : 0;
   outcome worst = OUTCOME_NONE;
   char text[160] = "";
-  row_room room;
-  attn_status status = row_room_make(&room, whole            ? p->n_kv * d_most
-                                            : d_most > group ? d_most
-                                                             : group)
-                           ? ATTN_OK
-                           : no_memory();
-  for (int i = 0; i < 2 && !status; i++) {
+  row_room room = row_room_make(e->memory, whole ? p->n_kv * d_most : d_most > group ? d_most : group);
+  if (region_status(e->memory, "for rows of a store")) return ATTN_ENOMEM;
+  for (int i = 0; i < 2; i++) {
     const stored_side side = stored_side_of(p, store, i);
     const bool heads = whole && !i;
     const int64_t d = side.d, channels = i || !group ? 0 : d,
@@ -213,11 +203,9 @@ static attn_status judge_codes(const evidence *e, result_bound *bound) {
                  side.scheme->decode ? "its scheme decodes it" : attn_numbers[side.type].name);
     }
   }
-  row_room_free(&room);
-  if (status) return status;
-  status = outcome_to_verdict(&worst, bound);
+  outcome_to_verdict(&worst, bound);
   if (bound->verdict == VERDICT_VIOLATED) bound_say(bound, "%s", text);
-  return status;
+  return ATTN_OK;
 }
 
 /* ---- QNT-2 -------------------------------------------------------------------------------------------- */
@@ -332,8 +320,7 @@ const check check_qnt0 = {
         "dec(enc(K)) and dec(enc(V)), each row by the definition of its type, computed apart from the "
         "library, or by its scheme. Measured and bound are those of the check with the largest margin, "
         "which is named. Of a store with a residual: row by row FP-1 or FP-2, on the rows that are due for "
-        "the "
-        "query as dec(enc(.)), and the others as they are given.",
+        "the query as dec(enc(.)), and the others as they are given.",
     .cause = "codes of a neighbour block or head, a scale that is not the block's, a bias or sink that the "
              "reader of codes leaves out",
     .assumes = TYPES " And what these checks assume.",

@@ -17,7 +17,6 @@
 #include "experiments/evidence/stored_copies.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { ROWS = 16 };
@@ -38,8 +37,6 @@ static void shifted_free(shifted *x) {
   for (int i = 0; i < 2; i++) stored_copies_free(&x->copies[i]);
   head_data_free(&x->stored);
   head_data_free(&x->moved);
-  void *const all[] = {x->k, x->given, x->reach, x->mean, x->o};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
 static void find_reach(const attn_kv_store *store, int64_t keys, int64_t d, const double *k, shifted *x) {
@@ -128,22 +125,22 @@ static void judge(void *context, int64_t place, int64_t r, row_space *s) {
   x->found[place] = outcome_components(x->o + r * p->d_v, s->o, s->bound, p->d_v);
 }
 
-static attn_status run_shifted(shifted *x, result_bound *bound) {
+static attn_status run_shifted(region *memory, shifted *x, result_bound *bound) {
   const attn_problem *p = &x->p->problem;
   const head_data *h = &x->p->head;
-  const size_t count = (size_t)(p->n_kv * p->d_qk);
+  const int64_t count = p->n_kv * p->d_qk;
   int64_t rows[ROWS] = {0}, some = probe_pick(x->p, ROWS, rows);
   outcome worst = OUTCOME_NONE;
-  x->k = malloc(count * sizeof *x->k);
-  x->given = malloc(count * sizeof(double));
-  x->reach = malloc(count * sizeof *x->reach);
-  x->mean = malloc(2 * (size_t)p->d_qk * sizeof *x->mean);
-  x->o = malloc((size_t)(p->n_q * p->d_v) * sizeof *x->o);
-  if (!x->k || !x->given || !x->reach || !x->mean || !x->o)
-    return attn_fail(ATTN_ENOMEM, "no memory to shift the keys of a probe");
+  x->k = region_take(memory, count, sizeof *x->k);
+  x->given = region_take(memory, count, sizeof(double));
+  x->reach = region_take(memory, count, sizeof *x->reach);
+  x->mean = region_take(memory, 2 * p->d_qk, sizeof *x->mean);
+  x->o = region_take(memory, p->n_q * p->d_v, sizeof *x->o);
+  attn_status status = region_status(memory, "to shift the keys of a probe");
+  if (status) return status;
   add_vector(x);
   find_reach(x->p->view.store, h->keys, p->d_qk, h->k, x);
-  attn_status status = probe_execute(x->p, x->k, h->v, x->o);
+  status = probe_execute(x->p, x->k, h->v, x->o);
   if (!status) status = load(x, 0, x->p->k, &x->stored);
   if (!status) status = load(x, 1, x->given, &x->moved);
   if (!status) status = probe_rows(x->p, rows, some, judge, x);
@@ -160,7 +157,7 @@ static attn_status evaluate(const evidence *e, result_bound *bound) {
   if (!p->head.keys) return bound_not_applicable(bound, "no keys");
   if (!p->head.finite) return bound_uncertifiable(bound, "keys or values are not finite");
   x.p = p;
-  status = run_shifted(&x, bound);
+  status = run_shifted(e->memory, &x, bound);
   shifted_free(&x);
   return status;
 }
@@ -177,14 +174,11 @@ const check check_qnt4 = {
         "before codes are chosen (Zhang et al. 2024, arXiv:2410.02367, section 4.2)",
     .formula =
         "|o^(K + 1w') - o|_l <= sum_j p_j (e^(H_j) - 1) |v_jl - o_l| / sum_j p_j e^(-H_j), and rounding as "
-        "in "
-        "FP-1, for a random w of the size of the keys; o and p exact attention to the stored K, H_j = |c| "
-        "sum_l "
-        "|q_l| D_jl. D_jl = 2 E, and (A + E) / (2^(b-1) - 1) for each half-integer within 2 E / s + 2^-22 "
-        "(2^(b-1) - 1) of the exact quotient x_jl / s, a tie of codes; x = k less the mean, A = max |x| of "
-        "the "
-        "group, s its scale, E = what rounding K + 1w' changes of x, and 5 2^-24 (|mean| + |mean'| + A + "
-        "A').",
+        "in FP-1, for a random w of the size of the keys; o and p exact attention to the stored K, H_j = "
+        "|c| sum_l |q_l| D_jl. D_jl = 2 E, and (A + E) / (2^(b-1) - 1) for each half-integer within 2 E / s "
+        "+ 2^-22 (2^(b-1) - 1) of the exact quotient x_jl / s, a tie of codes; x = k less the mean, A = max "
+        "|x| of the group, s its scale, E = what rounding K + 1w' changes of x, and 5 2^-24 (|mean| + "
+        "|mean'| + A + A').",
     .cause =
         "a scale that is not that of the keys less their mean, or a mean of other keys: of another head, or "
         "of padding",
