@@ -1401,7 +1401,7 @@ mutant(evict-oracle-late core/cache/eviction.c EVICT-2 "evict:score=exact,budget
   [[return w->later + @(t - first)@ * n;]] [[(t - first + (t % w->part + 1 < w->part))]])
 mutant(evict-oracle-part core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4" "the oracle takes a query twice where parts meet"
   [[int64_t u = @attn_min(first + w->part, keys)@ - 1]] [[attn_min(first + w->part + (first > 0), keys)]])
-mutant(evict-safeguard core/cache/kv_rule.c EVICT-1 "evict:score=knorm,budget=24,recent=4,prompt=48,shared=0.1" "nothing of a budget is a head's alone"
+mutant(evict-safeguard core/cache/kv_rule.c EVICT-1 "evict:score=h2o,budget=24,recent=4,prompt=48,shared=0.05" "nothing of a budget is a head's alone"
   [[pooled = @attn_kv_pooled(r)@]] [[attn_kv_kept(r)]])
 mutant(evict-share-least core/cache/kv_rule.c EVICT-2 "evict:score=knorm,budget=24,recent=4,prompt=48,shared=0.8" "the pool goes to the head of the smaller score"
   [=[@scores[h * row + budget[h]] > scores[next * row + budget[next]]@]=] [=[scores[h * row + budget[h]] < scores[next * row + budget[next]]]=])

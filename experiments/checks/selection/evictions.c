@@ -91,11 +91,11 @@ const check check_evict1 = {
     .formula =
         "S_t within S_(t-1) and t; |S_t| <= budget from the prompt's end on; the `recent` newest keys in "
         "S_t; all keys before the prompt's end and while the budget is not spent; chunks whole; where keys "
-        "go, "
-        "floor((budget - recent + 1) / chunk) - ceil(every / chunk) chunks without a recent key stay. With "
+        "go, floor((budget - recent + 1) / chunk) - ceil(every / chunk) chunks without a recent key stay. "
+        "With "
         "shared > 0 a head's budget is what it holds after the prompt: (1 - shared) budget ... prompt, and "
-        "kv_heads budget in sum. "
-        "measured: keys and positions, of the first 512 of some kv heads, that break it.",
+        "kv_heads budget in sum. measured: keys and positions, of the first 512 of some kv heads, that break "
+        "it.",
     .assumes = "Finite inputs.",
     .cause = "survivors are chosen anew at each step, or positions are counted within the cache",
     .nulls = CHECK_BLIND("it judges what is selected, and looks at no output"),
@@ -191,11 +191,9 @@ const check check_evict2 = {
         "max score of the keys that went when position t arrived - min score of those that stayed and "
         "are not recent <= rounding of fp64, with the score by its definition on what was held before "
         "(attn_kv_score.law), of a chunk the mean, and weights by the textbook's softmax; with shared > 0, "
-        "when "
-        "the prompt is over, also of a kv head that holds less than `prompt` against one that holds more "
-        "than its own. measured: "
-        "that difference, over "
-        "some of the first 512 positions of some kv heads.",
+        "when the prompt is over, also of a kv head that holds less than `prompt` against one that holds "
+        "more than its own. measured: that difference, over some of the first 512 positions of some kv "
+        "heads.",
     .assumes = "The score states a law, and the inputs are finite.",
     .cause = "the law is of another score, weights of keys that went are not taken out, or sums, means and "
              "windows are mixed up",
