@@ -136,6 +136,31 @@ class Values(unittest.TestCase):
         np.testing.assert_array_equal(other, lse)
         self.assertEqual(attnlab.attention(q[0, 0], k[0, 0], v[0, 0], return_lse=True)[1].shape, (N,))
 
+    def test_state(self):
+        """RetNet, arXiv:2307.08621, equation 6, token by token, in parts that hand their state on."""
+        for dtype in "f4", "f8":
+            q, k, v = (x.astype(dtype) for x in problem())
+            group = q.shape[1] // k.shape[1]
+            decay = (1 - 2.0 ** (-5 - np.arange(q.shape[1])))[:, None, None]
+            held, want, state, parts = np.zeros(q.shape[:2] + (q.shape[3], v.shape[3])), np.empty(q.shape), None, []
+            for t in range(q.shape[2]):
+                write = np.einsum("bhd,bhe->bhde", k[:, :, t], v[:, :, t])
+                held = decay * held + write.repeat(group, 1)
+                want[:, :, t] = np.einsum("bhd,bhde->bhe", q[:, :, t], held) / np.sqrt(q.shape[3])
+            for first, end in (0, 40), (40, 41), (41, 42), (42, q.shape[2]):
+                o, state = attnlab.attention(*(x[:, :, first:end] for x in (q, k, v)), "recurrent:chunk=16", causal=True,
+                                             state=state, return_state=True)
+                parts.append(o)
+            off = np.abs(np.concatenate(parts, 2) - want).max() / np.abs(want).max()
+            self.assertTrue(off <= 2**10 * np.finfo(dtype).eps and state.dtype == dtype)
+            self.assertTrue(np.abs(state - held).max() <= 2**10 * np.finfo(dtype).eps * np.abs(held).max())
+        with self.assertRaisesRegex(ValueError, "^state is .*contiguous"):
+            attnlab.attention(q, k, v, "recurrent", causal=True, state=state.astype("f4"))
+        with self.assertRaisesRegex(ValueError, "^state is .*contiguous"):
+            attnlab.attention(q, k, v, "recurrent", causal=True, state=state.swapaxes(2, 3))
+        with self.assertRaisesRegex(attnlab.Error, "carries no state"):
+            attnlab.attention(q, k, v, causal=True, return_state=True)
+
     def test_half(self):
         q, k, v = (x.astype("f2") for x in problem())
         wide = [x.astype("f4") for x in (q, k, v)]
@@ -375,7 +400,7 @@ class Refusals(unittest.TestCase):
     def test_flags_are_booleans(self):
         q, k, v = problem()
         attnlab.attention(q, k, v, causal=True, alibi=True)  # kept, and equal to 1
-        for name in "causal", "alibi", "return_lse":
+        for name in "causal", "alibi", "return_lse", "return_state":
             for value in "no", "", 1, 2, 0.0, None, [True], np.ones(1, bool):
                 with self.subTest(name, value=value), self.assertRaisesRegex(TypeError, f"^{name}=.*True or False"):
                     attnlab.attention(q, k, v, **{name: value})

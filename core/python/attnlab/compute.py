@@ -25,7 +25,8 @@ INT_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = False, layout: str = "bhnd",
               scale: float | None = None, mask: Any = None, bias: Any = None, alibi: bool = False,
               softcap: float | None = None, leaky: float | None = None, sink: Any = None, kv_len: Any = None,
-              q_position: Any = None, out: Any = None, return_lse: bool = False, threads: int = 0, isa: str | None = None) -> Any:
+              q_position: Any = None, out: Any = None, return_lse: bool = False, state: Any = None,
+              return_state: bool = False, threads: int = 0, isa: str | None = None) -> Any:
     """softmax(scale q k^T) v, exact or as a variant approximates it.
 
     q, k, v     [batch, heads, n, d], with layout="bnhd" [batch, n, heads, d]; batch, or batch and heads, may be left out.
@@ -50,17 +51,20 @@ def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = Fal
     out         where the result goes, of the shape [..., n_q, d_v] in the layout of q
     return_lse  also gives the log-sum-exp of each query's scores and its sink, float64 [batch, heads, n_q] in every
                 layout; where it sees no key that is the sink's logit, -inf without a sink
+    state       of a recurrence, what it carries before the first key, [batch, heads, d, width of v], contiguous, float64
+                where q is and float32 otherwise; zeros by default
+    return_state  also gives what it carries behind the last key, for the part of the sequence that follows
     threads     0: as OpenMP has it. Tiny problems are faster on one
     isa         instruction set; `attnlab info` lists them
 
-    Returns a tensor of q's library, shape (with v's width) and type, or the pair of it and the log-sum-exp.
+    Returns a tensor of q's library, shape (with v's width) and type, or a tuple of it, the log-sum-exp and the state.
     RuntimeWarning: the output is not finite, although q, k and v are.
     Error: the variant refuses; ValueError and TypeError name the argument that is wrong."""
     operands = Operands(q, k, v, out, layout)
     target = {"causal": causal, "scale": scale, "mask": mask, "bias": bias, "alibi": alibi, "softcap": softcap,
               "leaky": leaky, "sink": sink}
     plan = _kept_plan(operands, spec, target, threads, isa)
-    return plan._run(operands, kv_len, q_position, return_lse)
+    return plan._run(operands, kv_len, q_position, return_lse, state, return_state)
 
 
 class Plan:
@@ -104,30 +108,32 @@ class Plan:
         return f"<attnlab.Plan {self.spec}>"
 
     def __call__(self, q: Any, k: Any, v: Any, *, kv_len: Any = None, q_position: Any = None, out: Any = None,
-                 return_lse: bool = False) -> Any:
+                 return_lse: bool = False, state: Any = None, return_state: bool = False) -> Any:
         """As `attention`. ValueError: the plan was made for tensors of other shapes, strides or types."""
         operands = Operands(q, k, v, out, self._layout)
         for name, planned, given in zip(("q", "k", "v", "out"), self._form, operands.form):
             if planned != given:
                 raise ValueError(f"{name}: shape, strides and type {given}, but the plan was made for {planned}; "
                                  "attnlab.attention takes any")
-        return self._run(operands, kv_len, q_position, return_lse)
+        return self._run(operands, kv_len, q_position, return_lse, state, return_state)
 
-    def _run(self, operands: Operands, kv_len: Any, q_position: Any, return_lse: bool) -> Any:
+    def _run(self, operands: Operands, kv_len: Any, q_position: Any, return_lse: bool, state: Any, return_state: bool) -> Any:
         lib = library()
-        return_lse = _flag(return_lse, "return_lse")
-        lse = tensors.like(operands.given, operands.lse_shape, "f8") if return_lse else None
+        lse = tensors.like(operands.given, operands.lse_shape, "f8") if _flag(return_lse, "return_lse") else None
+        after = operands.new_state() if _flag(return_state, "return_state") else None
         n_kv = operands.k.shape[2]
         given = Tensors(**{name: getattr(operands, name).place.address for name in "qkvo"},
                         kv_len=_counts(kv_len, operands, "kv_len", n_kv),
                         q_position=_counts(q_position, operands, "q_position", max(n_kv - operands.q.shape[2], 0)),
-                        lse=look_at(lse, "lse").address if return_lse else None)
+                        lse=None if lse is None else look_at(lse, "lse").address,
+                        state=None if state is None else operands.place_of_state(state),
+                        state_after=None if after is None else look_at(after, "state").address)
         with _work(self.work_bytes) as work:
             given.work = work
             check(lib.attn_plan_run(self._handle, byref(given)))
         _warn_nonfinite(self.spec, operands)
-        result = operands.result()
-        return (result, lse) if return_lse else result
+        results = (operands.result(), *(x for x in (lse, after) if x is not None))
+        return results if len(results) > 1 else results[0]
 
 
 class Operands:
@@ -175,6 +181,20 @@ class Operands:
         if out is None or given != kind:
             self._computed = tensors.like(self.given, shape, kind)
         return arrange(look_at(self._computed, "out"), "out", self.layout)
+
+    def _form_of_state(self) -> tuple[tuple[int, ...], str]:
+        return self.q.shape[:2] + (self.q.shape[3], self.v.shape[3]), "f8" if self.q.place.kind == "f8" else "f4"
+
+    def new_state(self) -> Any:
+        return tensors.like(self.given, *self._form_of_state())
+
+    def place_of_state(self, state: Any) -> int:
+        place, (shape, kind) = look_at(state, "state"), self._form_of_state()
+        steps = tuple(math.prod(shape[axis + 1:]) for axis in range(4))
+        if place.shape != shape or place.kind != kind or any(
+                at != step for at, step, length in zip(place.strides, steps, shape) if length > 1):
+            raise ValueError(f"state is {_describe(place)}; expected {shape} of {tensors.NAMES[kind]}, contiguous")
+        return place.address
 
     def result(self) -> Any:
         """What was computed as the caller wants it."""
