@@ -6,8 +6,8 @@
 
 #include "core/cache/attn_kv_cache.h"
 
-/* What is held of each key, [batch, kv_heads, rows] of rows of so many bytes; where these are 0 there is
- * none. */
+/* What a cache may hold of each key: arrays [batch, kv_heads, rows], whose rows have `bytes` bytes, 0 of what
+ * it does not hold. */
 typedef enum kv_field {
   KV_KEYS,
   KV_VALUES,

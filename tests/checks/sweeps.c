@@ -1,8 +1,8 @@
 /* sweeps.c - the correct variants through seeded sweeps, every check that they name, Holm's correction, over
  * inputs that nobody planned for: lengths and widths down to 1, grouped heads, batches, cross attention,
  * padding, both types, and values that are ordinary, constant, huge, subnormal, repeated or of one sign. No
- * check may be violated, nor end in an error; where its hypotheses do not hold it says so. Hard checks must
- * never fail; the PROB checks of a sweep may together reject with probability RESULTS_ALPHA, before the
+ * check may be violated or end in an error; where its hypotheses do not hold it is uncertifiable. Hard checks
+ * must never fail; the PROB checks of a sweep may together reject with probability RESULTS_ALPHA, before the
  * repetition with fresh seeds, which is not made here. The seeds are fixed, so a pass stays a pass. */
 #include "tests/support/checks_case.h"
 #include "experiments/results/set.h"

@@ -53,7 +53,7 @@ static quality_set make(const double (*of)[3], int count) {
   return s;
 }
 
-/* Of what is drawn only p-values that no chance explains in so many runs are violations. */
+/* Of checks of draws only p-values that chance does not explain over all runs are violations. */
 Test(quality_relate, draws_are_judged_together) {
   quality_set s = {0};
   for (int i = 0; i < RUNS; i++) {
