@@ -236,3 +236,13 @@ attn_status probe_plant(probe *p) {
   if (!status) p->planted = o;
   return status;
 }
+
+attn_status probe_stored(const probe *p, const void *k, stored_copies *copies, head_data *out) {
+  evidence own = p->e;
+  attn_status status = stored_copies_make(&p->problem, p->view.store, k, own.v, own.kv_len, copies);
+  own.k = copies->k;
+  own.v = copies->v;
+  if (!status) status = head_data_load(&own, 0, 0, out);
+  out->head = p->own_head;
+  return status;
+}

@@ -10,6 +10,7 @@
 #define EXPERIMENTS_EVIDENCE_PROBE_H
 
 #include "attn_variant.h"
+#include "experiments/evidence/stored_copies.h"
 #include "experiments/evidence/support_row.h"
 #include "experiments/reference/seen.h"
 
@@ -67,6 +68,9 @@ attn_status probe_compress(probe *);
 
 /* What the engine's weights act on: the slots of a compression engine, else the head. */
 const head_data *probe_inner(const probe *);
+/* The head of keys k, in the probe's type, and of its values, as the plan's store keeps them. Released by
+ * stored_copies_free and head_data_free, also where it fails, if both were zeros. */
+attn_status probe_stored(const probe *, const void *k, stored_copies *, head_data *);
 /* Room for a row of keys or of slots. */
 attn_status probe_space(const probe *, row_space *);
 

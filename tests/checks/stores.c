@@ -182,3 +182,13 @@ Test(checks_stores, what_a_store_cannot_say_is_refused) {
   }
   attn_plan_destroy(plan);
 }
+
+/* A store may read numbers where all that is given is 0, which rounding is of. */
+Test(checks_stores, permuted_keys_of_a_column_of_zeros) {
+  run_case *c = case_make(case_problem(1, 1, 1, 24, 15, 12, false, ATTN_F64), 1, 3);
+  for (int64_t j = 0; j < 24; j++)
+    for (int64_t l = 0; l < 6; l++) case_set(c, c->v, j * 12 + l, 0);
+  case_run(c, "turbo:bits=3", NULL);
+  expect_verdict(&c->e, "PROP-PERM", VERDICT_PASS, "zeros in V");
+  case_free(c);
+}

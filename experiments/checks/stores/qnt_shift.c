@@ -83,17 +83,6 @@ static void add_vector(shifted *x) {
   attn_convert(x->given, p->dtype, count, ATTN_F64, x->k);
 }
 
-static attn_status load(shifted *x, int of, const void *k, head_data *out) {
-  evidence own = x->p->e;
-  attn_status status =
-      stored_copies_make(&x->p->problem, x->p->view.store, k, own.v, own.kv_len, &x->copies[of]);
-  own.k = x->copies[of].k;
-  own.v = x->copies[of].v;
-  if (!status) status = head_data_load(&own, 0, 0, out);
-  out->head = x->p->own_head;
-  return status;
-}
-
 static void judge(void *context, int64_t place, int64_t r, row_space *s) {
   shifted *x = context;
   const attn_problem *p = &x->p->problem;
@@ -141,8 +130,8 @@ static attn_status run_shifted(region *memory, shifted *x, result_bound *bound) 
   add_vector(x);
   find_reach(x->p->view.store, h->keys, p->d_qk, h->k, x);
   status = probe_execute(x->p, x->k, h->v, x->o);
-  if (!status) status = load(x, 0, x->p->k, &x->stored);
-  if (!status) status = load(x, 1, x->given, &x->moved);
+  if (!status) status = probe_stored(x->p, x->p->k, &x->copies[0], &x->stored);
+  if (!status) status = probe_stored(x->p, x->given, &x->copies[1], &x->moved);
   if (!status) status = probe_rows(x->p, rows, some, judge, x);
   for (int64_t r = 0; r < some && !status; r++) outcome_worsen(&worst, x->found[r]);
   return status ? status : outcome_to_verdict(&worst, bound);
