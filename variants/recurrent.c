@@ -14,7 +14,6 @@
 
 #include <math.h>
 
-enum { RETENTION };
 enum { RETNET, CONSTANT };
 
 typedef struct params {

@@ -94,9 +94,10 @@ const check check_prop_cost = {
     .formula =
         "measured: the larger of counted / stated and, of a pattern and of exact attention, stated / "
         "counted, on the trial. Counted: (d_qk + d_v) for each query-key pair of a pattern, a selection or "
-        "exact attention; columns d_v for each row of features; slots (d_qk + d_v) for each query of a "
+        "exact attention; columns d_v for each row of features; d_qk d_v for each query and key of a "
+        "recurrence; slots (d_qk + d_v) for each query of a "
         "projection. What ranking, hashing, mapping and projecting take besides may be more.",
-    .assumes = "The variant describes which keys are seen, or its features or projection. "
+    .assumes = "The variant describes which keys are seen, or its features, recurrence or projection. "
                "Exponentials and bytes are not held.",
     .cause = "a factor is missing (heads, d_qk + d_v, half of the pairs under a causal mask), a block or "
              "window is "

@@ -7,43 +7,52 @@
 
 enum { N = 70, D = 6, D_V = 5 };
 
-/* o [n_q, d_v] of a head of decay a. */
-static void recur(const inputs *in, int64_t b, int64_t h, double a, double *o) {
+/* o [n_q, d_v] of a head of decay a; size: the same of magnitudes. */
+static void recur(const inputs *in, int64_t b, int64_t h, double a, double *o, double *size) {
   const attn_problem *p = &in->problem;
   const int64_t kv_head = h / (p->heads / p->kv_heads), keys = inputs_keys(in, b);
-  double s[D][D_V] = {{0}};
+  double s[D][D_V] = {{0}}, sizes[D][D_V] = {{0}};
   for (int64_t t = 0; t < p->n_kv; t++) {
     for (int64_t l = 0; l < D && t < keys; l++)
-      for (int64_t m = 0; m < D_V; m++)
-        s[l][m] = a * s[l][m] +
-                  inputs_get(in, TENSOR_K, b, kv_head, t, l) * inputs_get(in, TENSOR_V, b, kv_head, t, m);
+      for (int64_t m = 0; m < D_V; m++) {
+        const double write =
+            inputs_get(in, TENSOR_K, b, kv_head, t, l) * inputs_get(in, TENSOR_V, b, kv_head, t, m);
+        s[l][m] = a * s[l][m] + write;
+        sizes[l][m] = a * sizes[l][m] + fabs(write);
+      }
     const int64_t i = t - (p->n_kv - p->n_q);
     for (int64_t m = 0; m < D_V && i >= 0; m++) {
-      o[i * D_V + m] = 0;
-      for (int64_t l = 0; l < D; l++)
-        o[i * D_V + m] += p->scale * inputs_get(in, TENSOR_Q, b, h, i, l) * s[l][m];
+      o[i * D_V + m] = size[i * D_V + m] = 0;
+      for (int64_t l = 0; l < D; l++) {
+        const double q = p->scale * inputs_get(in, TENSOR_Q, b, h, i, l);
+        o[i * D_V + m] += q * s[l][m];
+        size[i * D_V + m] += fabs(q) * sizes[l][m];
+      }
     }
   }
 }
 
+/* The roundings of a term that REC-1 counts, in chunks of 1 ... N keys. */
+static double tolerance(attn_dtype t, double size) {
+  return (2 * D + 4 * N + 16 + 3 * (N + 1)) * attn_numbers[t].unit * size;
+}
+
 static void compare(const char *spec, const inputs *in, double (*decay)(int64_t head)) {
   const attn_problem *p = &in->problem;
-  const double tolerance = (p->dtype == ATTN_F64 ? 1e-13 : 1e-5) * D * 8;
   attn_plan *plan = plan_or_note(p, spec, NULL);
   cr_assert_not_null(plan, "%s", spec);
   void *o = run_plain(plan, in);
-  double *own = malloc((size_t)(p->n_q * D_V) * sizeof *own);
+  double own[N * D_V], size[N * D_V];
   for (int64_t b = 0; b < p->batch; b++)
     for (int64_t h = 0; h < p->heads; h++) {
-      recur(in, b, h, decay(h), own);
+      recur(in, b, h, decay(h), own, size);
       for (int64_t x = 0; x < p->n_q * D_V; x++) {
         const double got = output_get(p, o, b, h, x / D_V, x % D_V);
-        if (!(fabs(got - own[x]) <= tolerance))
+        if (!(fabs(got - own[x]) <= tolerance(p->dtype, size[x])))
           note_failure("%s: batch %lld head %lld row %lld: %.9g, not %.9g", spec, (long long)b, (long long)h,
                        (long long)(x / D_V), got, own[x]);
       }
     }
-  free(own);
   free(o);
   attn_plan_destroy(plan);
 }
@@ -75,7 +84,7 @@ Test(variants_recurrent, parts_hand_their_state_on) {
     inputs in = inputs_make(&p, false, 7, 1);
     char *whole = malloc((size_t)(p.heads * N * D_V) * size),
          *state = calloc((size_t)(p.heads * D * D_V), size);
-    double own[N * D_V];
+    double own[N * D_V], sizes[N * D_V];
     cr_assert(whole && state);
     for (int64_t e = 0, from = 0; e < (int64_t)(sizeof ends / sizeof *ends); from = ends[e++]) {
       attn_problem part = attn_problem_make(1, p.heads, ends[e] - from, D);
@@ -103,10 +112,10 @@ Test(variants_recurrent, parts_hand_their_state_on) {
       attn_plan_destroy(plan);
     }
     for (int64_t h = 0; h < p.heads; h++) {
-      recur(&in, 0, h, of_head(h), own);
+      recur(&in, 0, h, of_head(h), own, sizes);
       for (int64_t i = 0; i < N * D_V; i++) {
         const double got = attn_get(whole, h * N * D_V + i, dtype);
-        if (!(fabs(got - own[i]) <= (dtype == ATTN_F64 ? 1e-13 : 1e-5) * D * 8))
+        if (!(fabs(got - own[i]) <= tolerance(dtype, sizes[i])))
           note_failure("head %d row %d: %.9g, not %.9g", (int)h, (int)(i / D_V), got, own[i]);
       }
     }
