@@ -292,6 +292,17 @@ typedef struct attn_stages {
   double select, attend;
 } attn_stages;
 
+/* A tensor besides q, k and v, contiguous: [batch, heads, n_kv, columns], batch the problem's or 1, heads the
+ * problem's, its kv_heads or 1. name: "decay", logarithms of at most 0 of what a state keeps at each key, of
+ * 1 column, or of d_qk where the rule has a decay for each; "beta", 1 finite column, by which a key is
+ * written. */
+typedef struct attn_extra {
+  const char *name;
+  attn_dtype dtype;
+  const void *at;
+  int64_t batch, heads, columns;
+} attn_extra;
+
 /* What an execution reads and writes; what is NULL is not given.
  *   q, k, v, o  tensors by the shapes and strides of the plan's problem
  *   kv_len      [batch]: how many keys exist; the others are padding and are never read. NULL: n_kv
@@ -308,6 +319,7 @@ typedef struct attn_stages {
  *               tensors' precision; their logarithm is taken in fp64
  *   work        attn_plan_work_size bytes, any alignment; may be NULL if that is 0
  *   stages      filled in by engines that select keys; zero with others. NULL: not wanted
+ *   extra       [extras]: tensors besides, of which a variant reads those whose names it knows
  *   state       of a recurrence: what it carries before the first key, attn_plan_state_size bytes, [batch,
  *               heads, d_qk, d_v] of the problem's dtype. NULL: zeros
  *   state_after of a recurrence: where it is written what it carries behind the last key that exists; may be
@@ -319,6 +331,8 @@ typedef struct attn_tensors {
   void *o, *work;
   double *lse;
   attn_stages *stages;
+  const attn_extra *extra;
+  int64_t extras;
   const void *state;
   void *state_after;
 } attn_tensors;
@@ -487,9 +501,10 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
  * and has stages, tensors say how they are stored, and specs have owners; 10 since a view says whether
  * features are met, and under which rule a cache holds keys; 11 since such a rule has a schedule and
  * chunks; 12 since scores may read values, products and vectors of a file, and stores code groups of
- * tokens; 13 since kv heads may share the budget of a rule, and variants may be recurrences. A variant
- * built for another is refused (ATTN_EABI). */
-#define ATTN_ABI 13u
+ * tokens; 13 since kv heads may share the budget of a rule, and variants may be recurrences; 14 since calls
+ * have extra tensors, which gates of recurrences read. A variant built for another is refused
+ * (ATTN_EABI). */
+#define ATTN_ABI 14u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */
 ATTN_API const char *attn_version(void); /* of the library, "0.1.0" */

@@ -308,18 +308,26 @@ typedef struct attn_residual {
 /* What it costs besides attn_softmax_cost of the head's pairs and attn_linear_cost of the map. */
 ATTN_API attn_cost attn_residual_cost(const attn_context *, const attn_feature_map *, double pairs);
 
-/* -- a recurrence: o_t = scale S_t^T q_t, S_t = a_t S_t-1 + k_t v_t^T [d_qk, d_v] of each query head, from
- * 0; only causal -- */
+/* -- a recurrence: of each query head a state S [d_qk, d_v], from 0; only causal --
+ *
+ *   S' = diag(a_t) S_t-1,   u_t = b_t v_t, or with delta b_t (v_t - S'^T k_t),
+ *   S_t = S' + k_t u_t^T,   o_t = scale S_t^T q_t */
 
-/* Keys are 0 ... n_kv - 1; those that do not exist (padding) decay nothing. */
+/* Keys are 0 ... n_kv - 1; those that do not exist (padding) change nothing. */
 typedef struct attn_recurrence {
   const void *state;
-  int64_t chunk; /* keys that are taken together */
-  /* logs[i] <- ln a of key first + i, i = 0 ... count - 1: at most 0, -Inf forgets. Pure. */
-  void (*decays)(const void *state, const attn_context *, int64_t head, int64_t first, int64_t count,
-                 double *logs);
-  /* The law: ln a of one key, from the definition, apart from decays. NULL: no law. */
-  double (*law)(const void *state, const attn_context *, int64_t head, int64_t key);
+  int64_t chunk;  /* keys that are taken together */
+  bool delta;     /* what the state says of a key is taken out before its value enters */
+  bool columns;   /* a_t is a vector of d_qk, else a number */
+  bool betas;     /* gates gives b_t, else it is 1 */
+  bool unit_keys; /* keys are taken as k / |k|, or 0 */
+  /* Of keys first + i, i = 0 ... count - 1: logs[i], or logs[i d_qk + l], <- ln a, at most 0, -Inf forgets;
+   * betas[i] <- b, finite; NULL without betas. They may read the call's extra tensors. Pure. */
+  void (*gates)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t first,
+                int64_t count, double *logs, double *betas);
+  /* The law: the same of one key, from the definition, apart from gates. *beta is 1 before. NULL: no law. */
+  void (*law)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t key, double *logs,
+              double *beta);
 } attn_recurrence;
 
 /* The attn_variant.cost of a variant that is a recurrence. */

@@ -110,10 +110,16 @@ typedef struct attn_call {
   attn_guards *guards; /* NULL but under attn_plan_verify */
   attn_stages *stages; /* to which the engine adds its own; NULL: nobody asks */
   const attn_settled *settled; /* NULL, except in calls of the softmax engines */
-  const void *state;           /* NULL, except in calls of the recurrent engine */
+  const attn_extra *extra;     /* [extras] */
+  int64_t extras;
+  const void *state; /* NULL, except in calls of the recurrent engine */
   void *state_after;
 } attn_call;
 
+/* The call's extra tensor of this name, or NULL; and elements of it, [columns], of a query head's key. */
+ATTN_API const attn_extra *attn_call_extra(const attn_call *, const char *name);
+ATTN_API const void *attn_call_extra_row(const attn_call *, const attn_extra *, int64_t batch, int64_t head,
+                                         int64_t key);
 /* Number of keys that exist in a batch entry. */
 ATTN_API int64_t attn_call_keys(const attn_call *, int64_t batch);
 /* position(i) of a query of a batch entry. */

@@ -280,7 +280,7 @@ static attn_status store_check(const char *variant, const attn_kv_store *s) {
 
 static attn_status recurrence_check(const char *variant, const attn_recurrence *x) {
   if (!countable(x->chunk)) return refuse(variant, "recurrence.chunk", count, (double)x->chunk);
-  return x->decays ? ATTN_OK : attn_fail(ATTN_EINVAL, "variant %s: recurrence.decays is NULL", variant);
+  return x->gates ? ATTN_OK : attn_fail(ATTN_EINVAL, "variant %s: recurrence.gates is NULL", variant);
 }
 
 static attn_status latent_check(const char *variant, const attn_latent *x) {

@@ -3,6 +3,7 @@
 #include "core/verify.h"
 
 #include <omp.h>
+#include <string.h>
 
 struct attn_plan {
   attn_arena arena; /* of an inner plan: empty, it is in the outer plan's */
@@ -298,6 +299,27 @@ static attn_status check_positions(const attn_plan *plan, const attn_call *call)
   return call->k_position.at ? check_key_positions(p, call) : ATTN_OK;
 }
 
+/* Names and shapes of extra tensors: whatever a variant reads of them. */
+static attn_status check_extra(const attn_problem *p, const attn_extra *x) {
+  const bool decay = x->name && !strcmp(x->name, "decay");
+  if (!decay && !(x->name && !strcmp(x->name, "beta")))
+    return attn_fail(ATTN_EINVAL, "execute: extra tensor '%s': known are decay and beta",
+                     x->name ? x->name : "NULL");
+  if (!x->at) return attn_null("execute", x->name);
+  if ((int)x->dtype < 0 || (int)x->dtype >= ATTN_DTYPES)
+    return attn_fail(ATTN_EINVAL, "execute: extra tensor %s of type %d", x->name, (int)x->dtype);
+  if ((x->batch != 1 && x->batch != p->batch) ||
+      (x->heads != 1 && x->heads != p->kv_heads && x->heads != p->heads) ||
+      (x->columns != 1 && !(decay && x->columns == p->d_qk)))
+    return attn_fail(
+        ATTN_EINVAL,
+        "execute: extra tensor %s [%lld, %lld, n, %lld]: expected [1 or %lld, 1, %lld or %lld, n, "
+        "1%s]",
+        x->name, (long long)x->batch, (long long)x->heads, (long long)x->columns, (long long)p->batch,
+        (long long)p->kv_heads, (long long)p->heads, decay ? " or d_qk" : "");
+  return ATTN_OK;
+}
+
 /* The arguments of an execution that needs work_size bytes. */
 static attn_status check_call(const attn_plan *plan, const attn_call *call, size_t work_size) {
   const attn_variant *variant = plan->spec->variant;
@@ -320,7 +342,9 @@ static attn_status check_call(const attn_plan *plan, const attn_call *call, size
     if (kv_len[b] < p->n_kv && !(variant->caps & ATTN_CAP_PADDING))
       return attn_fail(ATTN_EUNSUPPORTED, "variant %s: key padding is not supported", variant->name);
   }
-  const attn_status status = check_positions(plan, call);
+  attn_status status = check_positions(plan, call);
+  if (!status && call->extras && !call->extra) status = attn_null("execute", "extra");
+  for (int64_t x = 0; !status && x < call->extras; x++) status = check_extra(p, &call->extra[x]);
   return status ? status : attn_threads_enter(call->context->threads);
 }
 
@@ -340,6 +364,8 @@ static attn_call call_of(const attn_context *c, const attn_tensors *x) {
                      .work = x->work,
                      .lse = x->lse,
                      .stages = x->stages,
+                     .extra = x->extra,
+                     .extras = x->extras,
                      .state = x->state,
                      .state_after = x->state_after};
 }
@@ -372,6 +398,23 @@ attn_status attn_plan_execute_lse(const attn_plan *plan, const void *q, const vo
   if (plan && !lse) return attn_null("execute", "lse");
   return attn_plan_run(
       plan, &(attn_tensors){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .lse = lse, .work = work});
+}
+
+const attn_extra *attn_call_extra(const attn_call *call, const char *name) {
+  for (int64_t x = 0; call && name && x < call->extras; x++)
+    if (!strcmp(call->extra[x].name, name)) return &call->extra[x];
+  return NULL;
+}
+
+const void *attn_call_extra_row(const attn_call *call, const attn_extra *x, int64_t batch, int64_t head,
+                                int64_t key) {
+  if (!call || !x) return NULL;
+  const attn_problem *p = call->context->problem;
+  const int64_t own = x->heads == p->heads ? head
+                      : x->heads == 1      ? 0
+                                           : head / (p->heads / p->kv_heads),
+                line = (x->batch == 1 ? 0 : batch) * x->heads + own;
+  return attn_at(x->at, (line * p->n_kv + key) * x->columns, x->dtype);
 }
 
 bool attn_plan_settles(const attn_plan *p) {

@@ -130,7 +130,7 @@ static const char *features_unsaid(const attn_feature_map *m) {
 }
 
 static const char *recurrence_unsaid(const attn_recurrence *x) {
-  return !x || x->law ? NULL : "states no law of its decays (attn_recurrence.law)";
+  return !x || x->law ? NULL : "states no law of its gates (attn_recurrence.law)";
 }
 
 static const char *unsaid(const attn_view *v) {

@@ -238,7 +238,7 @@ void law_print_relocation(FILE *out, const void *relocation) {
 
 void law_print_recurrence(FILE *out, const void *recurrence) {
   const attn_recurrence *x = recurrence;
-  fprintf(out, "%s, %lld keys at a time", x->law ? "states what the state keeps at each key" : "none stated",
+  fprintf(out, "%s, %lld keys at a time", x->law ? "states its gates" : "none stated",
           (long long)x->chunk);
 }
 

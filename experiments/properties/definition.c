@@ -8,7 +8,7 @@
  *   seen
  *   residual     what a softmax has of a pattern's or a selector's keys, and features of the others, in one
  *   sum
- *   recurrence   sum_j scale a_j+1 ... a_i (q.k_j) v_j over the keys seen, by the law of its decays
+ *   recurrence   the recursion over the keys seen, by the law of its gates
  *   projection   softmax(scale q (E K)^T) F V with E and F as the projection gives them for the identity, or,
  *                of many keys, E K and F V as it gives them
  *   low rank     what checks/lowrank/defined.h makes of landmarks, or the best approximation
@@ -318,19 +318,42 @@ static attn_status residual_weights(const definition *d, int64_t i, const void *
   return ATTN_OK;
 }
 
-/* Weights of the keys that the row sees (marked with 1), by the law of a recurrence's decays; *size: their
- * magnitudes. Nothing is divided. */
-static void recurrent_weights(const definition *d, double *size) {
+/* Weights of the keys that the row sees (marked with 1), by the law of a recurrence; *size: of the products
+ * in them. From the last key back, r begins as c q, a key's weight is w = b k.r, and what earlier ones meet is
+ * r <- diag(a) r, under the delta rule diag(a) (r - w k). */
+static attn_status recurrent_weights(const definition *d, double *size) {
   const attn_problem *p = &d->in->problem;
   const attn_recurrence *x = d->view->recurrence;
-  double decay = 1;
+  const attn_call call = {.context = attn_plan_context(d->plan),
+                          .q = d->in->q,
+                          .k = d->in->k,
+                          .v = d->in->v,
+                          .kv_len = d->in->padded ? d->in->kv_len : NULL};
+  double *r = malloc(3 * (size_t)p->d_qk * sizeof *r), *k = r + p->d_qk, *logs = k + p->d_qk;
+  if (!r) return attn_fail(ATTN_ENOMEM, "no memory for the weights of a recurrence");
+  for (int64_t l = 0; l < p->d_qk; l++) r[l] = p->scale * d->q[l];
   for (int64_t j = p->n_kv - 1; j >= 0; j--) {
+    double beta = 1, square = 0, sum = 0, sizes = 0;
     if (!(d->weights[j] > 0)) continue;
-    d->weights[j] =
-        p->scale * decay * inner(attn_at(d->kept.k, j * p->d_qk, p->dtype), d->q, p->d_qk, p->dtype);
-    *size += fabs(d->weights[j]);
-    decay *= exp(x->law(x->state, attn_plan_context(d->plan), d->head, j));
+    x->law(x->state, &call, d->batch, d->head, j, logs, &beta);
+    for (int64_t l = 0; l < p->d_qk; l++) {
+      k[l] = attn_get(d->kept.k, j * p->d_qk + l, p->dtype);
+      square += k[l] * k[l];
+    }
+    for (int64_t l = 0; l < p->d_qk; l++) {
+      if (x->unit_keys && square > 0) k[l] /= sqrt(square);
+      sum += k[l] * r[l];
+      sizes += fabs(k[l] * r[l]);
+    }
+    d->weights[j] = beta * sum;
+    *size += fabs(beta) * sizes;
+    for (int64_t l = 0; l < p->d_qk; l++) {
+      if (x->delta) r[l] -= d->weights[j] * k[l];
+      r[l] *= exp(logs[x->columns ? l : 0]);
+    }
   }
+  free(r);
+  return ATTN_OK;
 }
 
 /* May rounding have made the denominator? The row is NaN then. Magnitudes are bounded by norms, which are at
@@ -371,7 +394,7 @@ double definition_row(const definition *d, int64_t i, double *o) {
   if (d->view->residual) {
     if (residual_weights(d, i, k, &size)) size = (double)INFINITY;
   } else if (d->view->recurrence) {
-    recurrent_weights(d, &size);
+    if (recurrent_weights(d, &size)) size = (double)INFINITY;
   } else if (d->view->features) {
     for (int64_t j = 0; j < count; j++)
       if (d->weights[j] > 0) top = fmax(top, d->scale[j]);

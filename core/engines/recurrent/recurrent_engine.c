@@ -1,30 +1,25 @@
-/* recurrent_engine.c - the recurrent engine: o_t = c S_t^T q_t with S_t = a_t S_t-1 + k_t v_t^T, S_-1 = 0
- * (Sun et al. 2023, arXiv:2307.08621, equations 5 to 7; Yang et al. 2023, arXiv:2312.06635, section 3).
+/* recurrent_engine.c - the recurrent engine: of each query head a state S [d_qk, d_v], from 0,
+ *   S' = diag(a_t) S_t-1,  u_t = b_t v_t or b_t (v_t - S'^T k_t),  S_t = S' + k_t u_t^T,  o_t = c S_t^T q_t
+ * (Sun et al. 2023, arXiv:2307.08621, equations 5 to 7; Yang et al. 2023, arXiv:2312.06635, section 3; of the
+ * delta rule Yang et al. 2024, arXiv:2406.06484, section 3).
  *
- * Keys are taken in chunks. With L_ij = a_j+1 ... a_i the rows of a chunk are
- *   O = c (L . Q K^T) V + c diag(A_i) Q S,   S <- A_C S + (diag(A_C / A_j) K)^T V,   A_i = a_first ... a_i,
- * the lower triangle of L as products of what lies between: no sum of logarithms is subtracted from another,
- * and nothing is divided, so that a decay of e^-40 a step loses nothing and one of 0 forgets.
+ * Keys are taken in chunks. With A_i = a_first ... a_i the rows of a chunk are
+ *   M_ij = k_i . (A_i / A_j . k_j), j < i,   P_ij = c q_i . (A_i / A_j . k_j), j <= i   (recurrent_chunk.c)
+ *   U = B V, or with delta B (V - (A . K) S - M U), by forward substitution, B = diag(b)
+ *   O = c (A . Q) S + P U,   S <- A_C . S + (A_C / A . K)^T U.
  *
- * Positions without a key (padding) decay nothing. A (batch, head) is one thread's: no result depends on the
+ * Positions without a key (padding) change nothing. A (batch, head) is one thread's: no result depends on the
  * number of threads, and chunks begin at key 0: none on how many keys come later. */
-#include "core/internal.h"
+#include "core/engines/recurrent/recurrent.h"
 
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
-/* Queries that share the keys that they are multiplied with, a multiple of every register tile. */
-enum { STEP = 24 };
-
-typedef struct shape {
-  const attn_context *c;
-  const attn_problem *p;
-  const attn_kernels *simd;
-  const attn_recurrence *rule;
-  attn_dtype t;
-  int64_t chunk, chunk_row, v_row; /* rows of products are padded */
-} shape;
+typedef recurrent_shape shape;
+typedef recurrent_room room;
+typedef recurrent_line line;
+enum { STEP = ATTN_RECURRENT_STEP };
 
 static shape shape_of(const attn_context *c, const attn_recurrence *rule) {
   const attn_problem *p = c->problem;
@@ -39,136 +34,154 @@ static shape shape_of(const attn_context *c, const attn_recurrence *rule) {
                  .v_row = attn_padded(p->d_v, p->dtype)};
 }
 
-/* One thread's workspace. */
-typedef struct room {
-  void *sums;                    /* [d_qk] rows of d_v: S */
-  void *between;                 /* [chunk] rows of chunk: c L */
-  void *transposed;              /* [d_qk] rows of chunk: K^T */
-  void *scores;                  /* [STEP] rows of chunk */
-  void *queries, *keys, *values; /* [chunk] rows */
-  void *scaled;                  /* [chunk] rows of d_qk */
-  void *outputs;                 /* [chunk] rows of d_v, where the call's are of another type */
-  double *logs, *before, *after; /* [chunk]: ln a_i, c A_i, A_C / A_j */
-  double *row;                   /* [chunk] */
-  double whole;                  /* A_C */
-} room;
-
 static room carve(const shape *s, attn_carver *carver) {
   const size_t e = attn_dtype_size(s->t);
-  const int64_t n = s->chunk;
-  return (room){.sums = attn_carve(carver, s->p->d_qk, s->v_row, e),
-                .between = attn_carve(carver, n, s->chunk_row, e),
-                .transposed = attn_carve(carver, s->p->d_qk, s->chunk_row, e),
-                .scores = attn_carve(carver, STEP, s->chunk_row, e),
-                .queries = attn_carve(carver, s->p->q.stored ? n : 0, s->p->d_qk, e),
-                .keys = attn_carve(carver, s->p->k.stored ? n : 0, s->p->d_qk, e),
-                .values = attn_carve(carver, n, s->v_row, e),
-                .scaled = attn_carve(carver, n, s->p->d_qk, e),
-                .outputs = attn_carve(carver, s->p->o.stored ? n : 0, s->p->d_v, e),
-                .logs = attn_carve(carver, n, 1, sizeof(double)),
-                .before = attn_carve(carver, n, 1, sizeof(double)),
-                .after = attn_carve(carver, n, 1, sizeof(double)),
-                .row = attn_carve(carver, n, 1, sizeof(double))};
+  const attn_recurrence *x = s->rule;
+  const int64_t n = s->chunk, d = s->p->d_qk, width = x->columns ? d : 1, scores = x->columns ? n : STEP,
+                written = x->delta || x->betas ? n : 0;
+  room r = {.sums = attn_carve(carver, d, s->v_row, e),
+            .between = attn_carve(carver, x->columns ? 0 : n, s->chunk_row, e),
+            .transposed = attn_carve(carver, d, s->chunk_row, e),
+            .scores = attn_carve(carver, scores, s->chunk_row, e),
+            .own = attn_carve(carver, x->columns || x->delta ? scores : 0, s->chunk_row, e),
+            .queries = attn_carve(carver, n, d, e),
+            .keys = attn_carve(carver, s->p->k.stored || x->unit_keys ? n : 0, d, e),
+            .values = attn_carve(carver, n, s->v_row, e),
+            .scaled = attn_carve(carver, n, d, e),
+            .reads = attn_carve(carver, x->delta ? n : 0, s->v_row, e),
+            .written = attn_carve(carver, written, s->v_row, e),
+            .outputs = attn_carve(carver, s->p->o.stored ? n : 0, s->p->d_v, e),
+            .logs = attn_carve(carver, n, width, sizeof(double)),
+            .betas = attn_carve(carver, x->betas ? n : 0, 1, sizeof(double)),
+            .before = attn_carve(carver, n, 1, sizeof(double)),
+            .after = attn_carve(carver, n, 1, sizeof(double)),
+            .row = attn_carve(carver, n, width, sizeof(double)),
+            .whole = attn_carve(carver, width, 1, sizeof(double)),
+            .decays = attn_carve(carver, x->columns ? n : 0, d + 1, e),
+            .before_rows = attn_carve(carver, x->columns ? n : 0, d, e),
+            .made = -1};
+  if (!x->betas) r.betas = NULL;
+  return r;
 }
 
-/* One head's tensors, and where it stands. */
-typedef struct line {
-  const attn_call *call;
-  int64_t batch, head, kv_head, keys;
-  int64_t first, count; /* keys of the chunk that exist */
-} line;
-
-/* Products of the chunk's decays, from one to the next. *made: keys whose products stand; the same decays
- * have the same. */
-static void multiply_decays(const shape *s, room *r, const line *x, int64_t *made) {
-  double own = s->p->scale;
-  s->rule->decays(s->rule->state, s->c, x->head, x->first, x->count, r->row);
-  if (*made == x->count && memcmp(r->row, r->logs, (size_t)x->count * sizeof *r->row) == 0) return;
-  *made = x->count;
-  memcpy(r->logs, r->row, (size_t)x->count * sizeof *r->row);
-  for (int64_t i = 0; i < s->chunk; i++) r->before[i] = own *= i < x->count ? exp(r->logs[i]) : 1;
-  own = 1;
-  for (int64_t j = x->count - 1; j >= 0; own *= exp(r->logs[j--])) r->after[j] = own;
-  r->whole = own;
-  for (int64_t i = 0; i < x->count; i++) {
-    const double a = exp(r->logs[i]);
-    r->row[i] = s->p->scale;
-    for (int64_t j = 0; j < i; j++) r->row[j] *= a;
-    attn_convert(r->row, ATTN_F64, i + 1, s->t, attn_at(r->between, i * s->chunk_row, s->t));
-  }
-}
-
-/* The chunk's keys and values, as products take them. */
+/* The chunk's keys, and what is written at them, as products take them. */
 typedef struct chunk_rows {
   attn_matrix k, v;
-  bool finite; /* the values */
+  bool finite; /* what is written */
 } chunk_rows;
 
-static chunk_rows load_chunk(const shape *s, room *r, const line *x) {
+static attn_matrix load_keys(const shape *s, room *r, const line *x) {
   const attn_problem *p = s->p;
-  const void *k = attn_row(x->call->k, p->k, x->batch, x->kv_head, x->first, s->t),
-             *v = attn_row(x->call->v, p->v, x->batch, x->kv_head, x->first, s->t);
+  const int64_t d = p->d_qk;
+  attn_matrix k = attn_load_rows(s->simd, attn_stored(p->k, s->t),
+                                 attn_row(x->call->k, p->k, x->batch, x->kv_head, x->first, s->t), p->k.row,
+                                 x->count, d, r->keys);
+  if (!s->rule->unit_keys) return k;
+  for (int64_t j = 0; j < x->count; j++) {
+    const void *from = attn_at(k.at, j * k.row, s->t);
+    const double size = sqrt(attn_square_row(s->simd, d, from));
+    attn_scale_row(s->simd, d, size > 0 ? 1 / size : 1, from, attn_at(r->keys, j * d, s->t));
+  }
+  return (attn_matrix){r->keys, d, 1};
+}
+
+static attn_matrix load_values(const shape *s, room *r, const line *x) {
+  const attn_problem *p = s->p;
+  const void *v = attn_row(x->call->v, p->v, x->batch, x->kv_head, x->first, s->t);
   const attn_dtype stored = attn_stored(p->v, s->t);
-  chunk_rows c = {
-      .k = attn_load_rows(s->simd, attn_stored(p->k, s->t), k, p->k.row, x->count, p->d_qk, r->keys),
-      .v = {v, p->v.row, 1},
-      .finite = attn_all_finite(v, p->v.row, x->count, p->d_v, stored)};
   /* Values are read where they are, if they end where vectors do. */
-  if (stored == s->t && p->d_v * (int64_t)attn_dtype_size(s->t) % 64 == 0) return c;
+  if (stored == s->t && p->d_v * (int64_t)attn_dtype_size(s->t) % 64 == 0)
+    return (attn_matrix){v, p->v.row, 1};
   for (int64_t j = 0; j < x->count; j++)
     attn_load_row(s->simd, stored, p->d_v, attn_row_behind(v, p->v, j, s->t),
                   attn_at(r->values, j * s->v_row, s->t));
-  c.v = (attn_matrix){r->values, s->v_row, 1};
-  return c;
+  return (attn_matrix){r->values, s->v_row, 1};
 }
 
-/* Row l of a block of scores, of the query at position `behind` + l of the chunk: decayed, and 0 of the keys
- * that come later. */
-static void decay_scores(const shape *s, room *r, const line *x, int64_t behind, int64_t rows, int64_t seen,
-                         void *scores) {
-  for (int64_t l = 0; l < rows; l++) {
-    void *row = attn_at(scores, l * s->chunk_row, s->t);
-    const int64_t last = attn_min(behind + l, x->count - 1);
-    attn_multiply_row(s->simd, last + 1, row, attn_at(r->between, last * s->chunk_row, s->t), row);
-    memset(attn_at(row, last + 1, s->t), 0, (size_t)(seen - last - 1) * attn_dtype_size(s->t));
+/* Row i of U, when those before it stand: b_i (v_i - what the state says of the key). */
+static void write_row(const shape *s, room *r, attn_matrix v, int64_t i, const void *own, int64_t from) {
+  const int64_t d = s->p->d_v;
+  void *reads = attn_at(r->reads, i * s->v_row, s->t), *to = attn_at(r->written, i * s->v_row, s->t);
+  const double b = r->betas ? r->betas[i] : 1;
+  attn_product(s->simd, 1, d, i - from, (attn_matrix){own, s->chunk_row, 1},
+               attn_at(r->written, from * s->v_row, s->t), s->v_row, true, reads, s->v_row);
+  s->simd->combine_rows(d, b, attn_at(v.at, i * v.row, s->t), -b, reads, to);
+}
+
+static void write_differences(const shape *s, room *r, const line *x, attn_matrix k, attn_matrix v) {
+  const int64_t d = s->p->d_qk, d_v = s->p->d_v;
+  attn_recurrent_decay_rows(s, r, x, 0, x->count, k, r->scaled);
+  attn_product(s->simd, x->count, d_v, d, (attn_matrix){r->scaled, d, 1}, r->sums, s->v_row, false, r->reads,
+               s->v_row);
+  for (int64_t from = 0; from < x->count; from += STEP) {
+    const int64_t rows = attn_min(STEP, x->count - from);
+    const void *own = attn_recurrent_scores(
+        s, r, x, false, (attn_matrix){attn_at(k.at, from * k.row, s->t), k.row, 1}, from, rows, from + rows);
+    attn_product(s->simd, rows, d_v, from, (attn_matrix){own, s->chunk_row, 1}, r->written, s->v_row, true,
+                 attn_at(r->reads, from * s->v_row, s->t), s->v_row);
+    for (int64_t l = 0; l < rows; l++)
+      write_row(s, r, v, from + l, attn_at(own, l * s->chunk_row + from, s->t), from);
   }
 }
 
-/* Queries at positions from ... from + count - 1 against S, and against the chunk's keys that they see. */
-static void read_queries(const shape *s, room *r, const line *x, int64_t from, int64_t count,
-                         const chunk_rows *c) {
+/* U, and whether it is finite. */
+static chunk_rows write_chunk(const shape *s, room *r, const line *x, attn_matrix k) {
+  const attn_matrix v = load_values(s, r, x), u = {r->written, s->v_row, 1};
+  chunk_rows c = {.k = k, .v = s->rule->delta || r->betas ? u : v};
+  if (s->rule->delta)
+    write_differences(s, r, x, k, v);
+  else
+    for (int64_t j = 0; r->betas && j < x->count; j++)
+      attn_scale_row(s->simd, s->p->d_v, r->betas[j], attn_at(v.at, j * v.row, s->t),
+                     attn_at(r->written, j * s->v_row, s->t));
+  c.finite = attn_all_finite(c.v.at, c.v.row, x->count, s->p->d_v, s->t);
+  return c;
+}
+
+/* The queries of the call from number `first` on, times the scale. */
+static void load_queries(const shape *s, room *r, const line *x, int64_t first, int64_t count) {
   const attn_problem *p = s->p;
-  const int64_t first = from - attn_call_position(x->call, x->batch, 0);
   const attn_matrix q = attn_load_rows(s->simd, attn_stored(p->q, s->t),
                                        attn_row(x->call->q, p->q, x->batch, x->head, first, s->t), p->q.row,
                                        count, p->d_qk, r->queries);
+  s->simd->scale_rows(count, p->d_qk, q.at, q.row, &p->scale, 0, r->queries);
+}
+
+/* Queries at positions `from` ... of the chunk, number `first` ... of the call, against S, and against the
+ * chunk's keys that they see. */
+static void read_queries(const shape *s, room *r, const line *x, int64_t from, int64_t first, int64_t count,
+                         const chunk_rows *c) {
+  const attn_problem *p = s->p;
   void *o = attn_row(x->call->o, p->o, x->batch, x->head, first, s->t), *to = p->o.stored ? r->outputs : o;
   /* A weight of zero must not multiply a NaN that its row does not see. */
   const int64_t step = c->finite ? STEP : 1, o_row = p->o.stored ? p->d_v : p->o.row;
-  s->simd->scale_rows(count, p->d_qk, q.at, q.row, r->before + (from - x->first), 1, r->scaled);
+  attn_recurrent_decay_rows(s, r, x, from, count, (attn_matrix){r->queries, p->d_qk, 1}, r->scaled);
   attn_product(s->simd, count, p->d_v, p->d_qk, (attn_matrix){r->scaled, p->d_qk, 1}, r->sums, s->v_row,
                false, to, o_row);
   for (int64_t i = 0; i < count && x->count > 0; i += step) {
-    const int64_t rows = attn_min(step, count - i), behind = from - x->first + i,
-                  seen = attn_min(behind + rows, x->count);
-    attn_product(s->simd, rows, seen, p->d_qk, (attn_matrix){attn_at(q.at, i * q.row, s->t), q.row, 1},
-                 r->transposed, s->chunk_row, false, r->scores, s->chunk_row);
-    decay_scores(s, r, x, behind, rows, seen, r->scores);
-    attn_product(s->simd, rows, p->d_v, seen, (attn_matrix){r->scores, s->chunk_row, 1}, c->v.at, c->v.row,
-                 true, attn_at(to, i * o_row, s->t), o_row);
+    const int64_t rows = attn_min(step, count - i), seen = attn_min(from + i + rows, x->count);
+    const void *scores = attn_recurrent_scores(
+        s, r, x, true, (attn_matrix){attn_at(r->queries, i * p->d_qk, s->t), p->d_qk, 1}, from + i, rows,
+        seen);
+    attn_product(s->simd, rows, p->d_v, seen, (attn_matrix){scores, s->chunk_row, 1}, c->v.at, c->v.row, true,
+                 attn_at(to, i * o_row, s->t), o_row);
   }
   for (int64_t i = 0; p->o.stored && i < count; i++)
     attn_store_row(s->simd, p->o.stored, p->d_v, attn_at(to, i * o_row, s->t),
                    attn_row_behind(o, p->o, i, s->t));
 }
 
-/* S <- A_C S + (diag(A_C / A_j) K)^T V */
+/* S <- A_C . S + (A_C / A . K)^T U */
 static void add_keys(const shape *s, room *r, const line *x, const chunk_rows *c) {
   const attn_problem *p = s->p;
-  attn_scale_row(s->simd, p->d_qk * s->v_row, r->whole, r->sums, r->sums);
-  s->simd->scale_rows(x->count, p->d_qk, c->k.at, c->k.row, r->after, 1, r->scaled);
-  attn_product(s->simd, p->d_qk, p->d_v, x->count, (attn_matrix){r->scaled, 1, p->d_qk}, c->v.at, c->v.row,
-               true, r->sums, s->v_row);
+  const bool columns = s->rule->columns;
+  attn_matrix k = {r->transposed, s->chunk_row, 1};
+  s->simd->scale_rows(p->d_qk, s->v_row, r->sums, s->v_row, r->whole, columns ? 1 : 0, r->sums);
+  if (!columns) {
+    s->simd->scale_rows(x->count, p->d_qk, c->k.at, c->k.row, r->after, 1, r->scaled);
+    k = (attn_matrix){r->scaled, 1, p->d_qk};
+  }
+  attn_product(s->simd, p->d_qk, p->d_v, x->count, k, c->v.at, c->v.row, true, r->sums, s->v_row);
 }
 
 /* Row l of the head's state in the call's, and its bytes. */
@@ -183,19 +196,20 @@ static void run_head(const shape *s, room *r, line *x) {
   const bool keeps = x->call->state_after;
   const int64_t shift = attn_call_position(x->call, x->batch, 0), asked = shift + p->n_q,
                 end = keeps ? p->n_kv : attn_min(asked, p->n_kv);
-  int64_t made = -1;
+  r->made = -1;
   memset(r->sums, 0, (size_t)(p->d_qk * s->v_row) * attn_dtype_size(s->t));
   for (int64_t l = 0; l < p->d_qk && x->call->state; l++)
     memcpy(attn_at(r->sums, l * s->v_row, s->t), state_row(s, x, x->call->state, l), row_bytes(s));
   for (x->first = 0; x->first < end; x->first += s->chunk) {
     const int64_t next = attn_min(x->first + s->chunk, end), from = attn_max(x->first, shift);
     x->count = attn_max(0, attn_min(next, x->keys) - x->first);
-    const chunk_rows c = load_chunk(s, r, x);
-    multiply_decays(s, r, x, &made);
-    if (from < attn_min(next, asked)) {
-      s->simd->transpose(x->count, p->d_qk, c.k.at, c.k.row, r->transposed, s->chunk_row);
-      read_queries(s, r, x, from, attn_min(next, asked) - from, &c);
-    }
+    const int64_t queries = attn_max(0, attn_min(next, asked) - from);
+    const attn_matrix k = load_keys(s, r, x);
+    attn_recurrent_gates(s, r, x);
+    if (queries) load_queries(s, r, x, from - shift, queries);
+    attn_recurrent_take_keys(s, r, x, k, from - x->first, queries);
+    const chunk_rows c = write_chunk(s, r, x, k);
+    if (queries) read_queries(s, r, x, from - x->first, from - shift, queries, &c);
     if (x->count && (keeps || next < end)) add_keys(s, r, x, &c);
   }
   for (int64_t l = 0; l < p->d_qk && keeps; l++)
@@ -237,6 +251,8 @@ static attn_status execute(const void *state, const attn_call *call) {
   if (call->k_position.at)
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: k_position is not supported: a state cannot lose keys",
                      call->context->variant->name);
+  const attn_status status = attn_recurrent_check(&s, call);
+  if (status) return status;
   const size_t bytes = room_bytes(&s);
 #pragma omp parallel num_threads(s.c->threads)
   {
@@ -269,11 +285,14 @@ attn_cost attn_recurrent_cost(const attn_context *c) {
   if (!c || attn_describe(NULL, c, &parts)) return (attn_cost){0};
   const attn_problem *p = c->problem;
   const shape s = shape_of(c, &parts.recurrence);
-  const double heads = (double)(p->batch * p->heads), width = (double)(p->d_qk + p->d_v),
-               state = (double)p->d_qk * (double)p->d_v, n = (double)p->n_kv, q = (double)p->n_q;
-  /* Each key enters the state but those of the last chunk, each query reads it, and half of its chunk. */
-  return (attn_cost){.mul_add =
-                         heads * ((n - 1) * state + q * (state + (double)(s.chunk + STEP) / 2 * width)),
-                     .exp = heads * 3 * n,
-                     .bytes = attn_problem_bytes(p)};
+  const double heads = (double)(p->batch * p->heads), d = (double)p->d_qk, d_v = (double)p->d_v,
+               state = d * d_v, n = (double)p->n_kv, q = (double)p->n_q,
+               half = (double)(s.rule->columns ? s.chunk : s.chunk + STEP) / 2, row = half * (d + d_v);
+  /* Each key enters the state but those of the last chunk; each query, and each key under the delta rule,
+   * reads it, and half of its chunk; vectors decay that half. */
+  return (attn_cost){
+      .mul_add = heads * ((n - 1) * state + q * (state + row) +
+                          n * ((s.rule->delta ? state + row : 0) + (s.rule->columns ? half * 2 * d : 0))),
+      .exp = heads * n * (s.rule->columns ? d : 3),
+      .bytes = attn_problem_bytes(p)};
 }

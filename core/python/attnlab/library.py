@@ -8,7 +8,7 @@ import os
 import pathlib
 from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint32, c_void_p
 
-ABI = 13  # of attn.h, whose structs are repeated here
+ABI = 14  # of attn.h, whose structs are repeated here
 HERE = pathlib.Path(__file__).resolve().parent
 # Builds of the source tree that another process cannot load, or whose faults are meant.
 NOT_FOR_USE = {"asan-ubsan", "tsan", "fuzz", "mutants", "neon"}
@@ -57,10 +57,16 @@ class KeyPositions(ctypes.Structure):
     _fields_ = [("at", POINTER(c_int64)), ("batch", c_int64), ("head", c_int64)]
 
 
+class Extra(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("dtype", c_int), ("at", c_void_p), ("batch", c_int64), ("heads", c_int64),
+                ("columns", c_int64)]
+
+
 class Tensors(ctypes.Structure):
     _fields_ = [("q", c_void_p), ("k", c_void_p), ("v", c_void_p), ("kv_len", POINTER(c_int64)),
                 ("q_position", POINTER(c_int64)), ("k_position", KeyPositions), ("o", c_void_p), ("work", c_void_p),
-                ("lse", c_void_p), ("stages", c_void_p), ("state", c_void_p), ("state_after", c_void_p)]
+                ("lse", c_void_p), ("stages", c_void_p), ("extra", POINTER(Extra)), ("extras", c_int64),
+                ("state", c_void_p), ("state_after", c_void_p)]
 
 
 class Blocks(ctypes.Structure):

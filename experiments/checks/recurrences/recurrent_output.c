@@ -1,86 +1,283 @@
-/* recurrent_output.c - REC-1: the output of a variant that carries a state is that of its definition, a sum
- * over the keys that a query sees, each decayed by what comes after it. */
+/* recurrent_output.c - REC-1: the output of a variant that carries a state is that of its recursion, taken
+ * key by key in fp64 by the law of its gates.
+ *
+ * Beside each column s of the state go z >= |s|, the magnitudes that the sums of a chunk of C keys have (at its
+ * beginning |s|, then z <- a . z + |k| |u|), and e, a bound on the norm of what rounding has done to s:
+ *   e <- max|a| rho e + |k| eta + what underflow may lose,  rho = max(1, |1 - b |k|^2|) under the delta rule
+ *   eta = g |b| (|v| + |k|.z + |k| e) of a difference, 2 u |b v| else;  at the end of a chunk e <- e + g |z|
+ * The perturbed recursion has the same matrices, (I - b k k^T) diag(a), of norm at most rho max|a|. Then
+ *   |o^ - o| <= |c| (g (|q|.z + |q| e) + |q| e). */
 #include "experiments/checks/check_table.h"
 #include "experiments/evidence/rows.h"
+#include "experiments/mathematics/vector.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Sums over the keys of a row, by component of the values: the output, and of magnitudes, with their
- * roundings (bound), plainly (left) and of what underflow may lose (kept). */
-static void add_key(const row_case *c, int64_t j, double decay, double growth) {
-  const attn_problem *p = c->e->problem;
-  const double *k = c->head->k + j * p->d_qk, *v = c->head->v + j * p->d_v, scale = fabs(p->scale);
-  row_space *s = c->space;
-  double product = 0, size = 0, reach = 0;
-  for (int64_t l = 0; l < p->d_qk; l++) {
-    product += s->q[l] * k[l];
-    size += scale * fabs(s->q[l] * k[l]);
-    reach += scale * fabs(s->q[l]);
+static const double pass_budget = 0x1p26; /* multiply-adds */
+enum { OPERATIONS = 4, SPENT_MOST = 800 };
+
+/* A head, and what all columns of its state share, by key. */
+typedef struct pass {
+  const evidence *e;
+  const attn_recurrence *rule;
+  const head_data *head;
+  const attn_number *type;
+  int64_t width;                     /* of a decay */
+  double *k, *a, *beta;              /* [n, d_qk], [n, width], [n] */
+  double *size, *most, *rho, *gamma; /* [n]: |k|, max|a|, rho, g */
+  int64_t *first, *next;             /* [n] a row that is read at this key; [judged] another; -1: none */
+  double *q;                         /* [judged, d_qk], times the scale */
+  double *o, *bound, *magnitude;     /* [judged, d_v] */
+  double *peak;                      /* [d_v] */
+} pass;
+
+static attn_status make_pass(const evidence *e, const head_data *head, pass *w) {
+  const attn_problem *p = e->problem;
+  const int64_t n = p->n_kv, d = p->d_qk, rows = e->exact->judged;
+  *w = (pass){.e = e,
+              .rule = e->view->recurrence,
+              .head = head,
+              .type = &attn_numbers[p->dtype],
+              .width = e->view->recurrence->columns ? d : 1};
+  w->k = region_take(e->memory, n * d, sizeof *w->k);
+  w->a = region_take(e->memory, n * w->width, sizeof *w->a);
+  w->beta = region_take(e->memory, n, sizeof *w->beta);
+  w->size = region_take(e->memory, n, sizeof *w->size);
+  w->most = region_take(e->memory, n, sizeof *w->most);
+  w->rho = region_take(e->memory, n, sizeof *w->rho);
+  w->gamma = region_take(e->memory, n, sizeof *w->gamma);
+  w->first = region_take(e->memory, n, sizeof *w->first);
+  w->next = region_take(e->memory, rows, sizeof *w->next);
+  w->q = region_take(e->memory, rows * d, sizeof *w->q);
+  w->o = region_zeros(e->memory, rows * p->d_v, sizeof *w->o);
+  w->bound = region_zeros(e->memory, rows * p->d_v, sizeof *w->bound);
+  w->magnitude = region_zeros(e->memory, rows * p->d_v, sizeof *w->magnitude);
+  w->peak = region_zeros(e->memory, p->d_v, sizeof *w->peak);
+  return region_status(e->memory, "for the recursion of a head");
+}
+
+/* Roundings of a term in its chunk: of its key, its decays, its products, and of sums over keys and over
+ * elements. */
+static double chain(const attn_problem *p, const attn_recurrence *x) {
+  return (double)((x->unit_keys ? 4 : 2) * p->d_qk + (x->columns ? 6 : 4) * x->chunk + 24);
+}
+
+/* Gates and keys by the law. false: a decay is above 1. */
+static bool take_gates(pass *w) {
+  const evidence *e = w->e;
+  const attn_problem *p = e->problem;
+  const attn_call call = {
+      .context = attn_plan_context(e->plan), .q = e->q, .k = e->k, .v = e->v, .kv_len = e->kv_len};
+  const double unit = w->type->unit, of_exponents = w->rule->columns ? unit : 0x1p-53;
+  double spent = 0;
+  for (int64_t t = 0; t < w->head->keys; t++) {
+    double *k = w->k + t * p->d_qk, *a = w->a + t * w->width, most = 0, least = 0;
+    w->beta[t] = 1;
+    w->rule->law(w->rule->state, &call, w->head->batch, w->head->head, t, a, &w->beta[t]);
+    memcpy(k, w->head->k + t * p->d_qk, (size_t)p->d_qk * sizeof *k);
+    w->size[t] = vector_norm(k, p->d_qk);
+    for (int64_t l = 0; l < p->d_qk && w->rule->unit_keys && w->size[t] > 0; l++) k[l] /= w->size[t];
+    if (w->rule->unit_keys && w->size[t] > 0) w->size[t] = 1;
+    for (int64_t l = 0; l < w->width; l++) {
+      if (!(a[l] <= 0)) return false;
+      least = fmin(least, a[l]);
+      a[l] = exp(a[l]);
+      most = fmax(most, a[l]);
+    }
+    spent = fmin(SPENT_MOST, (t % w->rule->chunk ? spent : 0) - least);
+    w->most[t] = most;
+    w->rho[t] = w->rule->delta ? fmax(1, fabs(1 - w->beta[t] * w->size[t] * w->size[t])) : 1;
+    w->gamma[t] =
+        gamma_of((int64_t)chain(p, w->rule), unit) + 2 * of_exponents * (spent + 3 * (double)w->rule->chunk);
   }
-  for (int64_t l = 0; l < p->d_v; l++) {
-    const double value = fabs(v[l]);
-    s->o[l] += p->scale * decay * product * v[l];
-    s->bound[l] += growth * decay * size * value;
-    s->left[l] += decay * size * value;
-    s->kept[l] += ((double)(p->d_qk + 4) * scale + 4 * size + reach) * value + 3 * reach + 2;
+  return true;
+}
+
+/* Puts the judged rows of the head at the keys behind which they are read. Returns how many there are. */
+static int64_t place_rows(pass *w) {
+  const evidence *e = w->e;
+  const attn_problem *p = e->problem;
+  int64_t count = 0;
+  for (int64_t t = 0; t < p->n_kv; t++) w->first[t] = -1;
+  for (int64_t r = 0; r < e->exact->judged; r++) {
+    const sample_row *row = &e->exact->rows[r];
+    const int64_t position = attn_problem_position(p, row->i),
+                  at = position < w->head->keys ? position : w->head->keys - 1;
+    if (row->batch != w->head->batch || row->head != w->head->head || at < 0) continue;
+    row_widen(e->q, p->dtype, row_offset(p, row, p->d_qk), p->d_qk, w->q + r * p->d_qk);
+    for (int64_t l = 0; l < p->d_qk; l++) w->q[r * p->d_qk + l] *= p->scale;
+    w->next[r] = w->first[at];
+    w->first[at] = r;
+    count++;
+  }
+  return count;
+}
+
+/* What products below the least normal number may lose of sums of these sizes. */
+static double lost(const pass *w, double sizes) {
+  return 4 * chain(w->e->problem, w->rule) * w->type->normal * (1 + sizes);
+}
+
+typedef struct column {
+  double *s, *z, e, reach; /* reach: sum of z, and of what was written, at most, in the chunk */
+} column;
+
+static void read_rows(const pass *w, int64_t t, int64_t l, const column *x) {
+  const int64_t d = w->e->problem->d_qk, d_v = w->e->problem->d_v;
+  for (int64_t r = w->first[t]; r >= 0; r = w->next[r]) {
+    const double *q = w->q + r * d, norm = vector_norm(q, d);
+    double magnitude = norm * x->e;
+    for (int64_t m = 0; m < d; m++) {
+      w->o[r * d_v + l] += q[m] * x->s[m];
+      magnitude += fabs(q[m]) * x->z[m];
+    }
+    w->magnitude[r * d_v + l] = magnitude;
+    w->bound[r * d_v + l] = w->gamma[t] * magnitude + norm * x->e + lost(w, (1 + norm) * (1 + x->reach));
   }
 }
 
-/* Roundings of the term of a key `apart` positions before: its product and the sums of its chunk, of the
- * state and of the query's chunk, and three for each chunk that the state has passed. */
-static int64_t roundings(const attn_problem *p, int64_t chunk, int64_t apart) {
-  return 2 * p->d_qk + 4 * chunk + 16 + 3 * (apart / chunk + 1);
+/* Key t enters column l. */
+static void step(const pass *w, int64_t t, int64_t l, column *x) {
+  const attn_problem *p = w->e->problem;
+  const bool delta = w->rule->delta;
+  const double *k = w->k + t * p->d_qk, *a = w->a + t * w->width, beta = fabs(w->beta[t]),
+               v = w->head->v[t * p->d_v + l], size = w->size[t];
+  double said = 0, reach = 0, most = 0;
+  for (int64_t m = 0; m < p->d_qk; m++) {
+    const double by = a[w->width > 1 ? m : 0];
+    reach += x->z[m];
+    x->s[m] *= by;
+    x->z[m] *= by;
+    said += k[m] * x->s[m];
+    most += fabs(k[m]) * x->z[m];
+  }
+  x->e *= w->most[t];
+  const double u = w->beta[t] * (v - (delta ? said : 0)), before = delta ? size * x->e : 0,
+               eta = delta            ? w->gamma[t] * beta * (fabs(v) + most + before)
+                     : w->rule->betas ? 2 * w->type->unit * fabs(u)
+                                      : 0,
+               written = fabs(u) + eta + beta * before;
+  x->reach = fmax(x->reach, reach) + (1 + size) * written;
+  x->e = w->rho[t] * x->e + size * eta + lost(w, (1 + size) * x->reach);
+  for (int64_t m = 0; m < p->d_qk; m++) {
+    x->s[m] += k[m] * u;
+    x->z[m] += fabs(k[m]) * written;
+  }
 }
 
-static outcome judge_row(const row_case *c) {
-  const attn_problem *p = c->e->problem;
-  const attn_recurrence *x = c->e->view->recurrence;
-  const attn_number *type = &attn_numbers[p->dtype];
-  row_space *s = c->space;
-  const int64_t position = attn_problem_position(p, c->row->i),
-                last = (position < c->head->keys ? position : c->head->keys - 1);
-  double decay = 1, logs = 0, most = 0;
-  if (!c->head->finite) return (outcome){.why = row_reason(ROW_INFINITE)};
-  for (int64_t l = 0; l < p->d_v; l++) s->o[l] = s->bound[l] = s->left[l] = s->kept[l] = 0;
-  for (int64_t j = last; j >= 0; j--) {
-    /* Products of exponentials in fp64, here as there. */
-    const double exponents = 2 * 0x1p-53 * (logs + 3 * (double)(last - j + 1));
-    add_key(c, j, decay, gamma_of(roundings(p, x->chunk, last - j), type->unit) + exponents);
-    const double log_decay = x->law(x->state, attn_plan_context(c->e->plan), c->row->head, j);
-    if (!(log_decay <= 0)) return (outcome){.why = "the law states a decay above 1"};
-    decay *= exp(log_decay);
-    if (!(decay > 0)) break;
-    logs -= log_decay;
+static void pass_column(const pass *w, int64_t l, double *room) {
+  const int64_t d = w->e->problem->d_qk;
+  column x = {.s = room, .z = room + d};
+  memset(room, 0, 2 * (size_t)d * sizeof *room);
+  for (int64_t t = 0; t < w->head->keys; t++) {
+    const bool begins = t % w->rule->chunk == 0;
+    for (int64_t m = 0; m < d && begins; m++) x.z[m] = fabs(x.s[m]) + x.e;
+    if (begins) x.reach = 0;
+    step(w, t, l, &x);
+    read_rows(w, t, l, &x);
+    if ((t + 1) % w->rule->chunk == 0) x.e += w->gamma[t] * vector_norm(x.z, d);
+    if (!(x.reach + x.e <= w->peak[l])) w->peak[l] = x.reach + x.e;
   }
-  for (int64_t l = 0; l < p->d_v; l++) {
-    s->bound[l] += s->kept[l] * type->subnormal;
-    most = fmax(most, s->left[l]);
-  }
-  if (!(most < type->largest / 4)) return (outcome){.why = row_reason(ROW_OVERFLOW)};
-  return outcome_rounded(s->given, s->o, s->bound, p->d_v, most);
 }
 
+/* Runs the columns; returns whether every number fits the type. */
+static attn_status run_pass(const pass *w, bool *fits) {
+  const attn_problem *p = w->e->problem;
+  bool failed = false;
+#pragma omp parallel
+  {
+    double *room = malloc(2 * (size_t)p->d_qk * sizeof *room);
+    if (!room) {
+#pragma omp atomic write
+      failed = true;
+    }
+#pragma omp for schedule(static)
+    for (int64_t l = 0; l < p->d_v; l++)
+      if (room) pass_column(w, l, room);
+    free(room);
+  }
+  *fits = true;
+  for (int64_t l = 0; l < p->d_v; l++) *fits = *fits && w->peak[l] < w->type->largest / 4;
+  return failed ? attn_fail(ATTN_ENOMEM, "no memory for a state of %lld numbers", (long long)p->d_qk)
+                : ATTN_OK;
+}
+
+static outcome judge_row(const pass *w, int64_t r, double *given) {
+  const attn_problem *p = w->e->problem;
+  const double *bound = w->bound + r * p->d_v;
+  double most = 0;
+  row_widen(w->e->o, p->dtype, row_offset(p, &w->e->exact->rows[r], p->d_v), p->d_v, given);
+  for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, w->magnitude[r * p->d_v + l]);
+  return outcome_rounded(given, w->o + r * p->d_v, bound, p->d_v, most);
+}
+
+static attn_status judge_head(const evidence *e, int64_t line, outcome *worst) {
+  const attn_problem *p = e->problem;
+  double *given = region_take(e->memory, p->d_v, sizeof *given);
+  head_data head;
+  pass w;
+  bool fits = false;
+  attn_status status = head_data_borrow(e, line / p->heads, line % p->heads, &head);
+  if (status) return status;
+  if (!head.finite) {
+    outcome_worsen(worst, (outcome){.why = row_reason(ROW_INFINITE)});
+    goto out;
+  }
+  status = make_pass(e, &head, &w);
+  if (status || !place_rows(&w)) goto out;
+  if (!take_gates(&w)) {
+    outcome_worsen(worst, (outcome){.why = "the law states a decay above 1"});
+    goto out;
+  }
+  status = run_pass(&w, &fits);
+  if (status) goto out;
+  if (!fits) outcome_worsen(worst, (outcome){.why = row_reason(ROW_OVERFLOW)});
+  for (int64_t t = 0; fits && t < head.keys; t++)
+    for (int64_t r = w.first[t]; r >= 0; r = w.next[r]) outcome_worsen(worst, judge_row(&w, r, given));
+out:
+  head_data_return(e, &head);
+  return status;
+}
+
+/* As many heads as the budget allows, others for another seed of the evidence. */
 static attn_status judge(const evidence *e, result_bound *bound) {
+  const attn_problem *p = e->problem;
+  const int64_t lines = p->batch * p->heads;
+  const double cost = OPERATIONS * (double)(p->n_kv * p->d_qk) * (double)p->d_v;
+  const int64_t count = (int64_t)fmin((double)lines, fmax(1, pass_budget / fmax(1, cost)));
+  outcome worst = OUTCOME_NONE;
   if (!e->view->recurrence->law) return stated_demand(e, bound);
-  return rows_check(e, row_cost(e), judge_row, bound);
+  attn_status status = ATTN_OK;
+  for (int64_t i = 0; i < count && !status; i++)
+    status = judge_head(e, (int64_t)((e->seed + (uint64_t)i) % (uint64_t)lines), &worst);
+  return status ? status : outcome_to_verdict(&worst, bound);
 }
 
 const check check_rec1 = {
     .name = "REC-1",
     .of = &of_recurrences,
     .kind = KIND_HARD,
-    .statement = "the output is the sum that the recurrence stands for, taken key by key",
-    .source = "Sun et al. 2023, arXiv:2307.08621, equations 5 to 7; derived",
+    .statement = "the output is that of the recurrence, taken key by key",
+    .source = "Sun et al. 2023, arXiv:2307.08621; Yang et al. 2024, arXiv:2406.06484; derived",
     .formula =
-        "o_i = c sum_j<=i L_ij (q_i . k_j) v_j, L_ij = e^(ln a_j+1 + ... + ln a_i) by the law: |o^_il - "
-        "o_il| <= sum_j L_ij |c| sum_m |q_im k_jm| |v_jl| (gamma(2 d + 4 C + 16 + 3 ((i - j) / C + 1)) + 2 "
-        "u_64 (|ln L_ij| + 3 (i - j + 1))) and what underflow may lose, gamma(k) = k u / (1 - k u), C keys "
-        "of a chunk.",
+        "S' = diag(a_t) S_t-1, u_t = b_t v_t or b_t (v_t - S'^T k_t), S_t = S' + k_t u_t^T, o_t = c S_t^T "
+        "q_t "
+        "by the law: |o^_l - o_l| <= |c| (g (|q|.z_l + |q| e_l) + |q| e_l) and what underflow may lose; in "
+        "each "
+        "chunk of C keys z_l begins with |s_l| and goes on as a . z_l + |k| |u_l|; e_l <- max|a| rho e_l + "
+        "|k| "
+        "g |b| (|v_l| + |k|.z_l + |k| e_l), by g |z_l| more at its end, rho = max(1, |1 - b |k|^2|); without "
+        "the delta rule rho = 1, and 2 u |u_l| for g |b| (...). g = gamma(2 d + 4 C + 24) + 2 u' (sum |ln a| "
+        "+ "
+        "3 C), gamma(k) = k u / (1 - k u).",
     .cause =
         "a decay is applied before or after its key, that of another head, where there is no key or from "
-        "one sequence to the next, or the state is that of another chunk",
-    .assumes = "Finite inputs, decays of at most 1, and sums within the range of the type.",
+        "one sequence to the next, a value is written without its beta, or the state is that of another "
+        "chunk",
+    .assumes = "Finite inputs, decays of at most 1, and sums within the range of the type; of some heads, "
+               "where all would take too long. The bound grows with b |k|^2 > 2.",
     .nulls = CHECK_REJECTS_ALL("causal, Gaussian inputs of std 1, retention"),
     .evaluate = judge,
 };

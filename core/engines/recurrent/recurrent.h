@@ -1,0 +1,67 @@
+/* recurrent.h - a chunk of keys of the recurrent engine: its gates, and products of rows with its keys, each
+ * decayed by what lies between. */
+#ifndef ATTN_CORE_ENGINES_RECURRENT_H
+#define ATTN_CORE_ENGINES_RECURRENT_H
+
+#include "core/internal.h"
+
+/* Rows that share the keys that they are multiplied with, a multiple of every register tile. */
+enum { ATTN_RECURRENT_STEP = 24 };
+
+typedef struct recurrent_shape {
+  const attn_context *c;
+  const attn_problem *p;
+  const attn_kernels *simd;
+  const attn_recurrence *rule;
+  attn_dtype t;
+  int64_t chunk, chunk_row, v_row; /* rows of products are padded */
+} recurrent_shape;
+
+/* One thread's workspace. With A_i = a_first ... a_i and A_C that of the chunk: */
+typedef struct recurrent_room {
+  void *sums;                    /* [d_qk] rows of d_v: S */
+  void *between;                 /* of decays that are numbers: [chunk] rows of chunk, a_j+1 ... a_i */
+  void *transposed;              /* [d_qk] rows of chunk: K^T; of vectors (A_C / A_j . K)^T */
+  void *scores, *own;            /* of queries and of keys: [STEP], or [chunk], rows of chunk */
+  void *queries, *keys, *values; /* [chunk] rows; queries times the scale */
+  void *scaled;                  /* [chunk] rows of d_qk */
+  void *reads, *written;         /* of delta and of betas: [chunk] rows of d_v */
+  void *outputs;                 /* [chunk] rows of d_v, where the call's are of another type */
+  double *logs, *betas;          /* [chunk] of ln a, or [chunk, d_qk]; [chunk] */
+  double *before, *after;        /* [chunk]: A_i, A_C / A_j */
+  double *row;                   /* [chunk], or [chunk, d_qk] */
+  double *whole;                 /* A_C, [d_qk] of vectors */
+  void *decays, *before_rows;    /* of vectors: [chunk] rows of d_qk + 1, and of d_qk: a_i, A_i */
+  int64_t made;                  /* keys whose products of decays stand; -1: of none */
+} recurrent_room;
+
+/* One head's tensors, and where it stands. */
+typedef struct recurrent_line {
+  const attn_call *call;
+  int64_t batch, head, kv_head, keys;
+  int64_t first, count; /* keys of the chunk that exist */
+} recurrent_line;
+
+/* The call's extra tensors: every element that belongs to a key that exists. EINVAL names the first that is
+ * wrong. */
+attn_status attn_recurrent_check(const recurrent_shape *, const attn_call *);
+
+/* The gates of the chunk, and the products of its decays. */
+void attn_recurrent_gates(const recurrent_shape *, recurrent_room *, const recurrent_line *);
+
+/* out[rows, d_qk] <- diag(A) x, row l at position from + l of the chunk. */
+void attn_recurrent_decay_rows(const recurrent_shape *, const recurrent_room *, const recurrent_line *,
+                               int64_t from, int64_t rows, attn_matrix x, void *out);
+
+/* Puts the keys where products read them. q: queries at positions from ... from + queries - 1 of the
+ * chunk. */
+void attn_recurrent_take_keys(const recurrent_shape *, recurrent_room *, const recurrent_line *,
+                              attn_matrix k, int64_t from, int64_t queries);
+
+/* Products, decayed, of rows at positions from ... from + rows - 1, at most STEP, which are queries (x their
+ * first, [rows][d_qk]) or keys, with the first `seen` keys of the chunk: those that do not come later than
+ * the row, else 0. Returns rows of chunk_row. */
+const void *attn_recurrent_scores(const recurrent_shape *, recurrent_room *, const recurrent_line *,
+                                  bool queries, attn_matrix x, int64_t from, int64_t rows, int64_t seen);
+
+#endif

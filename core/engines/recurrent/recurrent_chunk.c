@@ -1,0 +1,151 @@
+/* recurrent_chunk.c - a chunk of keys of the recurrent engine (recurrent.h). Decays that are numbers become
+ * the lower triangle of their products L_ij = a_j+1 ... a_i, which multiplies Q K^T; of vectors each key
+ * itself is decayed from position to position, and read in between. Either way decays are multiplied, never
+ * subtracted as logarithms nor divided. */
+#include "core/engines/recurrent/recurrent.h"
+
+#include <math.h>
+#include <string.h>
+
+static void number_products(const recurrent_shape *s, recurrent_room *r, int64_t count) {
+  double own = 1;
+  for (int64_t i = 0; i < s->chunk; i++) r->before[i] = own *= i < count ? exp(r->logs[i]) : 1;
+  own = 1;
+  for (int64_t j = count - 1; j >= 0; own *= exp(r->logs[j--])) r->after[j] = own;
+  *r->whole = own;
+  for (int64_t i = 0; i < count; i++) {
+    const double a = exp(r->logs[i]);
+    r->row[i] = 1;
+    for (int64_t j = 0; j < i; j++) r->row[j] *= a;
+    attn_convert(r->row, ATTN_F64, i + 1, s->t, attn_at(r->between, i * s->chunk_row, s->t));
+  }
+}
+
+/* A column of zeros is the largest of each row of logarithms, so that none is shifted. */
+static void vector_products(const recurrent_shape *s, recurrent_room *r, int64_t count) {
+  const int64_t d = s->p->d_qk;
+  for (int64_t i = 0; i < count; i++) {
+    void *row = attn_at(r->decays, i * (d + 1), s->t);
+    attn_convert(r->logs + i * d, ATTN_F64, d, s->t, row);
+    attn_set(row, d, s->t, 0);
+  }
+  attn_exp_rows(s->simd, count, d + 1, r->decays, d + 1, NULL);
+  for (int64_t i = 0; i < count; i++) {
+    void *to = attn_at(r->before_rows, i * d, s->t);
+    const void *a = attn_at(r->decays, i * (d + 1), s->t);
+    if (i)
+      attn_multiply_row(s->simd, d, a, attn_at(r->before_rows, (i - 1) * d, s->t), to);
+    else
+      memcpy(to, a, (size_t)d * attn_dtype_size(s->t));
+  }
+  for (int64_t l = 0; l < d; l++)
+    r->whole[l] = count ? attn_get(r->before_rows, (count - 1) * d + l, s->t) : 1;
+}
+
+void attn_recurrent_gates(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x) {
+  const int64_t logs = x->count * (s->rule->columns ? s->p->d_qk : 1);
+  s->rule->gates(s->rule->state, x->call, x->batch, x->head, x->first, x->count, r->row, r->betas);
+  if (r->made == x->count && memcmp(r->row, r->logs, (size_t)logs * sizeof *r->row) == 0) return;
+  r->made = x->count;
+  memcpy(r->logs, r->row, (size_t)logs * sizeof *r->row);
+  if (s->rule->columns)
+    vector_products(s, r, x->count);
+  else
+    number_products(s, r, x->count);
+}
+
+void attn_recurrent_decay_rows(const recurrent_shape *s, const recurrent_room *r, const recurrent_line *x,
+                               int64_t from, int64_t rows, attn_matrix m, void *out) {
+  const int64_t d = s->p->d_qk;
+  if (!s->rule->columns) {
+    s->simd->scale_rows(rows, d, m.at, m.row, r->before + from, 1, out);
+    return;
+  }
+  for (int64_t l = 0; l < rows; l++) {
+    const int64_t at = attn_min(from + l, x->count - 1);
+    const void *row = attn_at(m.at, l * m.row, s->t);
+    void *to = attn_at(out, l * d, s->t);
+    if (at < 0)
+      memcpy(to, row, (size_t)d * attn_dtype_size(s->t));
+    else
+      attn_multiply_row(s->simd, d, row, attn_at(r->before_rows, at * d, s->t), to);
+  }
+}
+
+/* Row l of the products of decays that are vectors: the key enters, after those before it are decayed. */
+static void meet_keys(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x, attn_matrix k,
+                      int64_t from, int64_t queries) {
+  const int64_t d = s->p->d_qk;
+  memset(r->transposed, 0, (size_t)(d * s->chunk_row) * attn_dtype_size(s->t));
+  for (int64_t i = 0; i < x->count; i++) {
+    const void *key = attn_at(k.at, i * k.row, s->t);
+    const bool asked = i >= from && i < from + queries;
+    s->simd->decay_keys(d, i, r->transposed, s->chunk_row, attn_at(r->decays, i * (d + 1), s->t), key,
+                        asked ? attn_at(r->queries, (i - from) * d, s->t) : key,
+                        attn_at(r->own, i * s->chunk_row, s->t), attn_at(r->scores, i * s->chunk_row, s->t));
+  }
+  for (int64_t i = attn_max(from, x->count); i < from + queries && x->count > 0; i++)
+    attn_product(s->simd, 1, x->count, d, (attn_matrix){attn_at(r->queries, (i - from) * d, s->t), d, 1},
+                 r->transposed, s->chunk_row, false, attn_at(r->scores, i * s->chunk_row, s->t),
+                 s->chunk_row);
+}
+
+void attn_recurrent_take_keys(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x,
+                              attn_matrix k, int64_t from, int64_t queries) {
+  if (s->rule->columns)
+    meet_keys(s, r, x, k, from, queries);
+  else if (queries > 0 || s->rule->delta)
+    s->simd->transpose(x->count, s->p->d_qk, k.at, k.row, r->transposed, s->chunk_row);
+}
+
+const void *attn_recurrent_scores(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x,
+                                  bool queries, attn_matrix m, int64_t from, int64_t rows, int64_t seen) {
+  void *scores = queries ? r->scores : r->own;
+  if (s->rule->columns) return attn_at(scores, from * s->chunk_row, s->t);
+  attn_product(s->simd, rows, seen, s->p->d_qk, m, r->transposed, s->chunk_row, false, scores, s->chunk_row);
+  for (int64_t l = 0; l < rows; l++) {
+    void *row = attn_at(scores, l * s->chunk_row, s->t);
+    const int64_t last = attn_min(from + l, x->count - 1);
+    attn_multiply_row(s->simd, last + 1, row, attn_at(r->between, last * s->chunk_row, s->t), row);
+    memset(attn_at(row, last + 1, s->t), 0, (size_t)(seen - last - 1) * attn_dtype_size(s->t));
+  }
+  return scores;
+}
+
+/* The first element that is not as it must be, or NULL. */
+static const char *first_fault(const attn_extra *x, bool decay, int64_t from, int64_t end, int64_t *at) {
+  for (int64_t i = from; i < end; i++) {
+    const double value = attn_get(x->at, i, x->dtype);
+    *at = i;
+    if (decay && !(value <= 0)) return "a logarithm of at most 0";
+    if (!decay && !isfinite(value)) return "a finite number";
+  }
+  return NULL;
+}
+
+static attn_status check_tensor(const recurrent_shape *s, const attn_call *call, const attn_extra *x) {
+  const bool decay = strcmp(x->name, "decay") == 0;
+  const int64_t n = s->p->n_kv, lines = x->batch * x->heads;
+  if (decay && x->columns > 1 && !s->rule->columns)
+    return attn_fail(ATTN_EINVAL,
+                     "execute: extra tensor decay has %lld columns: the rule's decay is a number",
+                     (long long)x->columns);
+  for (int64_t line = 0; line < lines; line++) {
+    const int64_t from = line * n * x->columns,
+                  keys = x->batch == 1 ? n : attn_call_keys(call, line / x->heads);
+    int64_t at = 0;
+    const char *expected = first_fault(x, decay, from, from + keys * x->columns, &at);
+    if (expected)
+      return attn_fail(ATTN_EINVAL, "execute: extra tensor %s[%lld, %lld, %lld, %lld] = %g, expected %s",
+                       x->name, (long long)(line / x->heads), (long long)(line % x->heads),
+                       (long long)((at - from) / x->columns), (long long)(at % x->columns),
+                       attn_get(x->at, at, x->dtype), expected);
+  }
+  return ATTN_OK;
+}
+
+attn_status attn_recurrent_check(const recurrent_shape *s, const attn_call *call) {
+  attn_status status = ATTN_OK;
+  for (int64_t x = 0; !status && x < call->extras; x++) status = check_tensor(s, call, &call->extra[x]);
+  return status;
+}
