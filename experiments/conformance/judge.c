@@ -174,7 +174,7 @@ static attn_status judge_other(judged *j, const char *o, const char *how) {
     }
     const double amplified = definition_row(&d, row->i, own);
     double most = size_least(j);
-    if (!(amplified < amplified_max) && definition_divides(&j->view)) continue;
+    if (!(amplified < (definition_divides(&j->view) ? amplified_max : (double)INFINITY))) continue;
     for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, fabs(own[l]));
     compare(j, o, row, own, NULL, tolerance(j) * amplified * most, how);
   }

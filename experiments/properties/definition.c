@@ -319,8 +319,8 @@ static attn_status residual_weights(const definition *d, int64_t i, const void *
 }
 
 /* Weights of the keys that the row sees (marked with 1), by the law of a recurrence; *size: of the products
- * in them. From the last key back, r begins as c q, a key's weight is w = b k.r, and what earlier ones meet is
- * r <- diag(a) r, under the delta rule diag(a) (r - w k). */
+ * in them, infinite where a state may overflow. From the last key back, r begins as q, a key's weight is c w,
+ * w = b k.r, and what earlier ones meet is r <- diag(a) r, under the delta rule diag(a) (r - w k). */
 static attn_status recurrent_weights(const definition *d, double *size) {
   const attn_problem *p = &d->in->problem;
   const attn_recurrence *x = d->view->recurrence;
@@ -330,10 +330,11 @@ static attn_status recurrent_weights(const definition *d, double *size) {
                           .v = d->in->v,
                           .kv_len = d->in->padded ? d->in->kv_len : NULL};
   double *r = malloc(3 * (size_t)p->d_qk * sizeof *r), *k = r + p->d_qk, *logs = k + p->d_qk;
+  double reach = 0; /* unscaled, and times the values */
   if (!r) return attn_fail(ATTN_ENOMEM, "no memory for the weights of a recurrence");
-  for (int64_t l = 0; l < p->d_qk; l++) r[l] = p->scale * d->q[l];
+  for (int64_t l = 0; l < p->d_qk; l++) r[l] = d->q[l];
   for (int64_t j = p->n_kv - 1; j >= 0; j--) {
-    double beta = 1, square = 0, sum = 0, sizes = 0;
+    double beta = 1, square = 0, sum = 0, sizes = 0, most = 1;
     if (!(d->weights[j] > 0)) continue;
     x->law(x->state, &call, d->batch, d->head, j, logs, &beta);
     for (int64_t l = 0; l < p->d_qk; l++) {
@@ -345,13 +346,17 @@ static attn_status recurrent_weights(const definition *d, double *size) {
       sum += k[l] * r[l];
       sizes += fabs(k[l] * r[l]);
     }
-    d->weights[j] = beta * sum;
-    *size += fabs(beta) * sizes;
+    for (int64_t l = 0; l < p->d_v; l++)
+      most = fmax(most, fabs(attn_get(d->kept.v, j * p->d_v + l, p->dtype)));
+    reach += fabs(beta) * sizes * most;
+    *size += fabs(p->scale * beta) * sizes;
+    d->weights[j] = p->scale * beta * sum;
     for (int64_t l = 0; l < p->d_qk; l++) {
-      if (x->delta) r[l] -= d->weights[j] * k[l];
+      if (x->delta) r[l] -= beta * sum * k[l];
       r[l] *= exp(logs[x->columns ? l : 0]);
     }
   }
+  if (!(reach * fmax(1, fabs(p->scale)) < 0x1p-20 * attn_numbers[p->dtype].largest)) *size = (double)INFINITY;
   free(r);
   return ATTN_OK;
 }

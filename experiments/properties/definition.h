@@ -38,7 +38,7 @@ attn_status definition_make(const attn_plan *, const attn_view *, const trial_in
 void definition_free(definition *);
 
 /* Row i into o [d_v]. Returns by how much rounding in the weights is amplified: sum |w_j| / |sum w_j|, or
- * infinity where the row is not defined. */
+ * infinity where the row is not defined, or of a recurrence may overflow. */
 double definition_row(const definition *, int64_t i, double *o);
 
 #endif

@@ -20,7 +20,7 @@ static void judge_row(const definition *d, const char *o, int64_t i, double roun
   const attn_problem *p = &d->in->problem;
   const double amplified = definition_row(d, i, own);
   double most = 0;
-  if (!(amplified < amplified_max) && definition_divides(d->view)) return;
+  if (!(amplified < (definition_divides(d->view) ? amplified_max : (double)INFINITY))) return;
   for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, fabs(own[l]));
   w->rows++;
   for (int64_t l = 0; l < p->d_v; l++) {

@@ -75,6 +75,7 @@ static attn_status values_judge(const trial *t, result_bound *bound) {
   const char *exempt = trial_exempt(t, ATTN_EXEMPT_VALUES);
   if (exempt) return bound_not_applicable(bound, exempt);
   const attn_problem *p = &t->in.problem;
+  const double most = 0x1p-20 * attn_numbers[p->dtype].largest; /* what is larger may overflow on its way */
   trial_inputs in;
   char *o = NULL;
   difference found = {.count = 0};
@@ -83,8 +84,11 @@ static attn_status values_judge(const trial *t, result_bound *bound) {
   for (int64_t i = 0; i < p->batch * p->kv_heads * p->n_kv * p->d_v; i++)
     attn_set(in.v, i, p->dtype, factor * attn_get(in.v, i, p->dtype));
   status = trial_run(t, &in, 1, POISON_NAN, &o);
-  for (int64_t i = 0; !status && i < p->batch * p->heads * p->n_q * p->d_v; i++)
-    attn_set(o, i, p->dtype, attn_get(o, i, p->dtype) / factor);
+  for (int64_t i = 0; !status && i < p->batch * p->heads * p->n_q * p->d_v; i++) {
+    const double own = attn_get(t->o, i, p->dtype),
+                 quarter = fabs(own) < most ? attn_get(o, i, p->dtype) / factor : own;
+    attn_set(o, i, p->dtype, quarter);
+  }
   if (!status) difference_all(&found, &t->in, o, &t->in, t->o);
   return status ? status : difference_settle(&found, 0, "a quarter of the output for four times V", bound);
 }
