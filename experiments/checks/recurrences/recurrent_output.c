@@ -1,17 +1,20 @@
 /* recurrent_output.c - REC-1: the output of a variant that carries a state is that of its recursion, taken
  * key by key in fp64 by the law of its gates.
  *
- * Beside each column s of the state go z >= |s|, the magnitudes that the sums of a chunk of C keys have (at its
- * beginning |s|, then z <- a . z + |k| |u|), and e, a bound on the norm of what rounding has done to s:
- *   e <- max|a| rho e + |k| eta + what underflow may lose,  rho = max(1, |1 - b |k|^2|) under the delta rule
- *   eta = g |b| (|v| + |k|.z + |k| e) of a difference, 2 u |b v| else;  at the end of a chunk e <- e + g |z|
- * The perturbed recursion has the same matrices, (I - b k k^T) diag(a), of norm at most rho max|a|. Then
- *   |o^ - o| <= |c| (g (|q|.z + |q| e) + |q| e). */
+ * What rounding does to a column s of the state enters at two places: a computed u_t is off by at most eta_t,
+ * and the state that a chunk of C keys leaves by at most w.z, of magnitudes z that begin with |s| at a chunk
+ * and go on as a . z + |k| |u|. From there on the recursion is linear, and the exact adjoint of a query says
+ * how much arrives: r_i = c q_i, back over the keys r <- diag(a) (r - b (k.r) k), without the delta rule
+ * diag(a) r, so that
+ *   |o^_i - o_i| <= g |c q_i|.z_i + sum_j |k_j.r_ij| eta_j + sum over chunks w |r| |z|.
+ * eta and g need magnitudes of what is computed: of e, a bound on the norm of the error of s by norms alone,
+ * only g-fold parts enter. */
 #include "experiments/checks/check_table.h"
 #include "experiments/evidence/rows.h"
 #include "experiments/mathematics/vector.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,13 +27,15 @@ typedef struct pass {
   const attn_recurrence *rule;
   const head_data *head;
   const attn_number *type;
-  int64_t width;                     /* of a decay */
-  double *k, *a, *beta;              /* [n, d_qk], [n, width], [n] */
-  double *size, *most, *rho, *gamma; /* [n]: |k|, max|a|, rho, g */
-  int64_t *first, *next;             /* [n] a row that is read at this key; [judged] another; -1: none */
-  double *q;                         /* [judged, d_qk], times the scale */
-  double *o, *bound, *magnitude;     /* [judged, d_v] */
-  double *peak;                      /* [d_v] */
+  int64_t width;                 /* of a decay */
+  double *k, *a, *beta;          /* [n, d_qk], [n, width], [n] */
+  double *size, *most, *rho;     /* [n]: |k|, max|a|, at least the norm of I - b k k^T */
+  double *read, *write;          /* [n]: g, w */
+  double *eta, *rounded;         /* [n, d_v]; [chunks, d_v] w |z| */
+  int64_t *first, *next;         /* [n] a row that is read at this key; [judged] another; -1: none */
+  double *q;                     /* [judged, d_qk], times the scale */
+  double *o, *bound, *magnitude; /* [judged, d_v] */
+  double *peak;                  /* [d_v] */
 } pass;
 
 static attn_status make_pass(const evidence *e, const head_data *head, pass *w) {
@@ -47,7 +52,10 @@ static attn_status make_pass(const evidence *e, const head_data *head, pass *w) 
   w->size = region_take(e->memory, n, sizeof *w->size);
   w->most = region_take(e->memory, n, sizeof *w->most);
   w->rho = region_take(e->memory, n, sizeof *w->rho);
-  w->gamma = region_take(e->memory, n, sizeof *w->gamma);
+  w->read = region_take(e->memory, n, sizeof *w->read);
+  w->write = region_take(e->memory, n, sizeof *w->write);
+  w->eta = region_take(e->memory, n * p->d_v, sizeof *w->eta);
+  w->rounded = region_zeros(e->memory, (n / w->rule->chunk + 1) * p->d_v, sizeof *w->rounded);
   w->first = region_take(e->memory, n, sizeof *w->first);
   w->next = region_take(e->memory, rows, sizeof *w->next);
   w->q = region_take(e->memory, rows * d, sizeof *w->q);
@@ -58,10 +66,13 @@ static attn_status make_pass(const evidence *e, const head_data *head, pass *w) 
   return region_status(e->memory, "for the recursion of a head");
 }
 
-/* Roundings of a term in its chunk: of its key, its decays, its products, and of sums over keys and over
- * elements. */
-static double chain(const attn_problem *p, const attn_recurrence *x) {
-  return (double)((x->unit_keys ? 4 : 2) * p->d_qk + (x->columns ? 6 : 4) * x->chunk + 24);
+/* Roundings of a term in its chunk: its key, its decays, the sum over keys; a read is a sum over elements
+ * too. */
+static int64_t write_chain(const attn_recurrence *x) {
+  return x->chunk + 12 + (x->unit_keys ? 3 : 0) + (x->columns ? 4 * x->chunk : 0);
+}
+static int64_t read_chain(const attn_problem *p, const attn_recurrence *x) {
+  return write_chain(x) + p->d_qk + (x->unit_keys ? 3 : 0);
 }
 
 /* Gates and keys by the law. false: a decay is above 1. */
@@ -89,8 +100,9 @@ static bool take_gates(pass *w) {
     spent = fmin(SPENT_MOST, (t % w->rule->chunk ? spent : 0) - least);
     w->most[t] = most;
     w->rho[t] = w->rule->delta ? fmax(1, fabs(1 - w->beta[t] * w->size[t] * w->size[t])) : 1;
-    w->gamma[t] =
-        gamma_of((int64_t)chain(p, w->rule), unit) + 2 * of_exponents * (spent + 3 * (double)w->rule->chunk);
+    const double exponents = 2 * of_exponents * (spent + 3 * (double)w->rule->chunk);
+    w->read[t] = gamma_of(read_chain(p, w->rule), unit) + exponents;
+    w->write[t] = gamma_of(write_chain(w->rule), unit) + exponents;
   }
   return true;
 }
@@ -117,11 +129,12 @@ static int64_t place_rows(pass *w) {
 
 /* What products below the least normal number may lose of sums of these sizes. */
 static double lost(const pass *w, double sizes) {
-  return 4 * chain(w->e->problem, w->rule) * w->type->normal * (1 + sizes);
+  return 4 * (double)read_chain(w->e->problem, w->rule) * w->type->normal * (1 + sizes);
 }
 
 typedef struct column {
   double *s, *z, e, reach; /* reach: sum of z, and of what was written, at most, in the chunk */
+  double gone;             /* as e, of what underflow lost */
 } column;
 
 static void read_rows(const pass *w, int64_t t, int64_t l, const column *x) {
@@ -134,7 +147,7 @@ static void read_rows(const pass *w, int64_t t, int64_t l, const column *x) {
       magnitude += fabs(q[m]) * x->z[m];
     }
     w->magnitude[r * d_v + l] = magnitude;
-    w->bound[r * d_v + l] = w->gamma[t] * magnitude + norm * x->e + lost(w, (1 + norm) * (1 + x->reach));
+    w->bound[r * d_v + l] = w->read[t] * magnitude + norm * x->gone + lost(w, (1 + norm) * (1 + x->reach));
   }
 }
 
@@ -155,12 +168,14 @@ static void step(const pass *w, int64_t t, int64_t l, column *x) {
   }
   x->e *= w->most[t];
   const double u = w->beta[t] * (v - (delta ? said : 0)), before = delta ? size * x->e : 0,
-               eta = delta            ? w->gamma[t] * beta * (fabs(v) + most + before)
+               eta = delta            ? w->read[t] * beta * (fabs(v) + most + before)
                      : w->rule->betas ? 2 * w->type->unit * fabs(u)
                                       : 0,
                written = fabs(u) + eta + beta * before;
   x->reach = fmax(x->reach, reach) + (1 + size) * written;
+  x->gone = w->rho[t] * w->most[t] * x->gone + lost(w, (1 + size) * x->reach);
   x->e = w->rho[t] * x->e + size * eta + lost(w, (1 + size) * x->reach);
+  w->eta[t * p->d_v + l] = eta;
   for (int64_t m = 0; m < p->d_qk; m++) {
     x->s[m] += k[m] * u;
     x->z[m] += fabs(k[m]) * written;
@@ -168,7 +183,7 @@ static void step(const pass *w, int64_t t, int64_t l, column *x) {
 }
 
 static void pass_column(const pass *w, int64_t l, double *room) {
-  const int64_t d = w->e->problem->d_qk;
+  const int64_t d = w->e->problem->d_qk, d_v = w->e->problem->d_v;
   column x = {.s = room, .z = room + d};
   memset(room, 0, 2 * (size_t)d * sizeof *room);
   for (int64_t t = 0; t < w->head->keys; t++) {
@@ -177,31 +192,48 @@ static void pass_column(const pass *w, int64_t l, double *room) {
     if (begins) x.reach = 0;
     step(w, t, l, &x);
     read_rows(w, t, l, &x);
-    if ((t + 1) % w->rule->chunk == 0) x.e += w->gamma[t] * vector_norm(x.z, d);
+    if ((t + 1) % w->rule->chunk == 0)
+      x.e += w->rounded[t / w->rule->chunk * d_v + l] = w->write[t] * vector_norm(x.z, d);
     if (!(x.reach + x.e <= w->peak[l])) w->peak[l] = x.reach + x.e;
   }
 }
 
-/* Runs the columns; returns whether every number fits the type. */
+/* Adds to the bound of a row, read at key t, what arrives of all that was off before. r: [d_qk]. */
+static void add_arrivals(const pass *w, int64_t row, int64_t t, double *r) {
+  const int64_t d = w->e->problem->d_qk, d_v = w->e->problem->d_v, chunk = w->rule->chunk;
+  double *bound = w->bound + row * d_v;
+  memcpy(r, w->q + row * d, (size_t)d * sizeof *r);
+  for (int64_t j = t; j >= 0; j--) {
+    const double *k = w->k + j * d, *a = w->a + j * w->width, *eta = w->eta + j * d_v,
+                 *rounded = w->rounded + j / chunk * d_v;
+    const bool ended = j < t && (j + 1) % chunk == 0;
+    const double met = w->rule->betas || w->rule->delta ? vector_dot_fast(k, r, d) : 0,
+                 size = ended ? vector_norm(r, d) : 0, taken = w->rule->delta ? w->beta[j] * met : 0;
+    for (int64_t l = 0; l < d_v && met != 0; l++) bound[l] += fabs(met) * eta[l];
+    for (int64_t l = 0; l < d_v && ended; l++) bound[l] += size * rounded[l];
+    for (int64_t m = 0; m < d; m++) r[m] = a[w->width > 1 ? m : 0] * (r[m] - taken * k[m]);
+  }
+}
+
+/* Runs the columns, then the rows; *fits: every number is within the range of the type. */
 static attn_status run_pass(const pass *w, bool *fits) {
   const attn_problem *p = w->e->problem;
-  bool failed = false;
-#pragma omp parallel
+  const int threads = omp_get_max_threads();
+  double *rooms = region_take(w->e->memory, threads * 2 * p->d_qk, sizeof *rooms);
+  const attn_status status = region_status(w->e->memory, "for a state");
+  if (status) return status;
+#pragma omp parallel num_threads(threads)
   {
-    double *room = malloc(2 * (size_t)p->d_qk * sizeof *room);
-    if (!room) {
-#pragma omp atomic write
-      failed = true;
-    }
+    double *room = rooms + 2 * p->d_qk * omp_get_thread_num();
 #pragma omp for schedule(static)
-    for (int64_t l = 0; l < p->d_v; l++)
-      if (room) pass_column(w, l, room);
-    free(room);
+    for (int64_t l = 0; l < p->d_v; l++) pass_column(w, l, room);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t t = 0; t < w->head->keys; t++)
+      for (int64_t r = w->first[t]; r >= 0; r = w->next[r]) add_arrivals(w, r, t, room);
   }
   *fits = true;
   for (int64_t l = 0; l < p->d_v; l++) *fits = *fits && w->peak[l] < w->type->largest / 4;
-  return failed ? attn_fail(ATTN_ENOMEM, "no memory for a state of %lld numbers", (long long)p->d_qk)
-                : ATTN_OK;
+  return ATTN_OK;
 }
 
 static outcome judge_row(const pass *w, int64_t r, double *given) {
@@ -264,20 +296,20 @@ const check check_rec1 = {
     .formula =
         "S' = diag(a_t) S_t-1, u_t = b_t v_t or b_t (v_t - S'^T k_t), S_t = S' + k_t u_t^T, o_t = c S_t^T "
         "q_t "
-        "by the law: |o^_l - o_l| <= |c| (g (|q|.z_l + |q| e_l) + |q| e_l) and what underflow may lose; in "
-        "each "
-        "chunk of C keys z_l begins with |s_l| and goes on as a . z_l + |k| |u_l|; e_l <- max|a| rho e_l + "
-        "|k| "
-        "g |b| (|v_l| + |k|.z_l + |k| e_l), by g |z_l| more at its end, rho = max(1, |1 - b |k|^2|); without "
-        "the delta rule rho = 1, and 2 u |u_l| for g |b| (...). g = gamma(2 d + 4 C + 24) + 2 u' (sum |ln a| "
-        "+ "
-        "3 C), gamma(k) = k u / (1 - k u).",
+        "by the law. For a column s of S: |o^_i - o_i| <= g |c q_i|.z_i + sum_j |k_j.r_ij| eta_j + sum over "
+        "chunks w |r| |z|, and what underflow may lose. z begins a chunk of C keys with |s| and goes on as a "
+        ". z "
+        "+ |k| |u|; eta = 2 u |b v|, under the delta rule g |b| (|v| + |k|.z); r is the adjoint, c q at the "
+        "query, diag(a) (r - b (k.r) k) or diag(a) r from key to key back. g = gamma(d + C + 18) + x, w = "
+        "gamma(C "
+        "+ 15) + x, 4 C more where decays are vectors; x = 2 u' (sum |ln a| + 3 C); gamma(k) = k u / (1 - k "
+        "u).",
     .cause =
         "a decay is applied before or after its key, that of another head, where there is no key or from "
         "one sequence to the next, a value is written without its beta, or the state is that of another "
         "chunk",
     .assumes = "Finite inputs, decays of at most 1, and sums within the range of the type; of some heads, "
-               "where all would take too long. The bound grows with b |k|^2 > 2.",
+               "where all would take too long. Where b |k|^2 > 2 the state grows, and the bound.",
     .nulls = CHECK_REJECTS_ALL("causal, Gaussian inputs of std 1, retention"),
     .evaluate = judge,
 };
