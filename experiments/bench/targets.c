@@ -20,6 +20,7 @@ const bench_goal bench_goals[TARGET_COUNT] = {
     [TARGET_PERFORMER_CAUSAL] = {false, 0.45, "causal performer: flops over the FMA peak"},
     [TARGET_LINEAR] = {false, 0.50, "linear, fixed features: flops over the FMA peak"},
     [TARGET_RECURRENT] = {false, 0.50, "recurrent, decays: flops over the FMA peak"},
+    [TARGET_DELTA] = {false, 0.35, "recurrent, delta rules: flops over the FMA peak"},
     [TARGET_NYSTROM] = {false, 0.60, "nystrom, 64 landmarks: flops over the FMA peak"},
     [TARGET_LINFORMER] = {false, 0.60, "linformer, gaussian: flops over the FMA peak"},
     [TARGET_TRANSFORM] = {true, 2,
