@@ -292,15 +292,15 @@ typedef struct attn_stages {
   double select, attend;
 } attn_stages;
 
-/* A tensor besides q, k and v, contiguous: [batch, heads, n_kv, columns], batch the problem's or 1, heads the
- * problem's, its kv_heads or 1. name: "decay", logarithms of at most 0 of what a state keeps at each key, of
- * 1 column, or of d_qk where the rule has a decay for each; "beta", 1 finite column, by which a key is
- * written. */
+/* A tensor besides q, k and v, contiguous: [batch, heads, n, columns], batch the problem's or 1, heads the
+ * problem's, its kv_heads or 1, n its n_kv. name: "decay", logarithms of at most 0 of what a state keeps at
+ * each key, of 1 column, or of d_qk where the rule has a decay for each; "beta", 1 finite column, by which a
+ * key is written. */
 typedef struct attn_extra {
   const char *name;
   attn_dtype dtype;
   const void *at;
-  int64_t batch, heads, columns;
+  int64_t batch, heads, n, columns;
 } attn_extra;
 
 /* What an execution reads and writes; what is NULL is not given.

@@ -309,14 +309,14 @@ static attn_status check_extra(const attn_problem *p, const attn_extra *x) {
   if ((int)x->dtype < 0 || (int)x->dtype >= ATTN_DTYPES)
     return attn_fail(ATTN_EINVAL, "execute: extra tensor %s of type %d", x->name, (int)x->dtype);
   if ((x->batch != 1 && x->batch != p->batch) ||
-      (x->heads != 1 && x->heads != p->kv_heads && x->heads != p->heads) ||
+      (x->heads != 1 && x->heads != p->kv_heads && x->heads != p->heads) || x->n != p->n_kv ||
       (x->columns != 1 && !(decay && x->columns == p->d_qk)))
     return attn_fail(
         ATTN_EINVAL,
-        "execute: extra tensor %s [%lld, %lld, n, %lld]: expected [1 or %lld, 1, %lld or %lld, n, "
+        "execute: extra tensor %s [%lld, %lld, %lld, %lld]: expected [1 or %lld, 1, %lld or %lld, %lld, "
         "1%s]",
-        x->name, (long long)x->batch, (long long)x->heads, (long long)x->columns, (long long)p->batch,
-        (long long)p->kv_heads, (long long)p->heads, decay ? " or d_qk" : "");
+        x->name, (long long)x->batch, (long long)x->heads, (long long)x->n, (long long)x->columns,
+        (long long)p->batch, (long long)p->kv_heads, (long long)p->heads, decay ? " or d_qk" : "");
   return ATTN_OK;
 }
 

@@ -423,32 +423,66 @@ mutant(longrope-attention-linear data/llama/llama_config.c data_architectures/lo
 mutant(gguf-part-as-pairs-of-heads data/weights/product.c
   data_architectures/files_of_gguf_turn_a_part_of_each_head_and_by_lists ""
   "rows of the part that stays are moved" [[(i < turned ? row - i + from : row)]] [[(row - i + from % head)]])
+set(recurrent_engine core/engines/recurrent/recurrent_engine.c)
+set(recurrent_chunk core/engines/recurrent/recurrent_chunk.c)
 set(retention "recurrent:chunk=16")
-mutant(state-decays-its-own-key core/engines/recurrent/recurrent_engine.c REC-1 "${retention}"
-  "a key is decayed at its own position" [[r->row[i] = @s->p->scale@;]] [[s->p->scale * a]])
-mutant(state-keeps-all core/engines/recurrent/recurrent_engine.c REC-1 "${retention}"
-  "the state does not decay over a chunk" [[v_row, @r->whole@, r->sums]] [[1]])
-mutant(state-keys-arrive-whole core/engines/recurrent/recurrent_engine.c REC-1 "${retention}"
+set(gated_delta "recurrent:rule=gated_delta,chunk=32")
+set(kda "recurrent:rule=kda")
+mutant(state-decays-its-own-key ${recurrent_chunk} REC-1 "${retention}"
+  "a key is decayed at its own position" [[r->row[i] = @1@;]] [[a]])
+mutant(state-keeps-all ${recurrent_chunk} REC-1 "${retention}"
+  "the state does not decay over a chunk" [[*r->whole = @own@;]] [[1]])
+mutant(state-keys-arrive-whole ${recurrent_chunk} REC-1 "${retention}"
   "keys enter the state without what they decayed by in their chunk" [[r->after[j] = @own@;]] [[1]])
-mutant(state-of-the-head-before core/engines/recurrent/recurrent_engine.c REC-1 "${retention}"
+mutant(state-of-the-head-before ${recurrent_engine} REC-1 "${retention}"
   "a head begins with the state of the one before it" [[memset(r->sums, 0, (size_t)(p->d_qk * s->v_row) * attn_dtype_size(s->t));]]
   [[(void)0;]])
-mutant(state-read-from-the-chunk core/engines/recurrent/recurrent_engine.c PROP-LEN "${retention}"
+mutant(state-read-from-the-chunk ${recurrent_chunk} PROP-LEN "${retention}"
   "queries in the middle of a chunk read the state as its first one does"
-  [[@r->before + (from - x->first)@, 1, r->scaled]] [[r->before]])
-mutant(state-padding-decays core/engines/recurrent/recurrent_engine.c PROP-LEN "${retention}"
-  "positions without a key decay the state" [[own *= @i < x->count ? exp(r->logs[i]) : 1@;]]
-  [[exp(r->logs[i < x->count ? i : 0])]])
-mutant(state-end-of-another-chunk core/engines/recurrent/recurrent_engine.c PROP-LEN "${retention}"
-  "the end of a part of a chunk is taken for that of a whole one" [[if (@*made == x->count@ &&]] [[*made >= x->count]])
-mutant(state-not-taken-up core/engines/recurrent/recurrent_engine.c variants_recurrent/parts_hand_their_state_on ""
+  [[@r->before + from@, 1, out]] [[r->before]])
+mutant(state-padding-decays ${recurrent_chunk} PROP-LEN "${retention}"
+  "positions without a key decay the state" [[own *= @i < count ? exp(r->logs[i]) : 1@;]]
+  [[exp(r->logs[i < count ? i : 0])]])
+mutant(state-end-of-another-chunk ${recurrent_chunk} PROP-LEN "${retention}"
+  "the end of a part of a chunk is taken for that of a whole one" [[if (@r->made == x->count@ &&]] [[r->made >= x->count]])
+mutant(state-not-taken-up ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
   "a part begins without the state of the one before it" [[l < p->d_qk && @x->call->state@; l++]] [[NULL]])
-mutant(state-handed-on-early core/engines/recurrent/recurrent_engine.c variants_recurrent/parts_hand_their_state_on ""
+mutant(state-handed-on-early ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
   "what is handed on lacks the last chunk" [[x->count && @(keeps || next < end)@]] [[next < end]])
-mutant(state-diagonal-left-out core/engines/recurrent/recurrent_engine.c REC-1 "${retention}"
+mutant(state-diagonal-left-out ${recurrent_chunk} REC-1 "${retention}"
   "a query does not see its own key" [[attn_multiply_row(s->simd, @last + 1@, row]] [[last]])
 mutant(retention-next-head variants/recurrent.c REC-1 "${retention}"
   "decays are those of the next head" [[log1p(-exp2(-@5@ - (double)head))]] [[6]])
+mutant(state-read-is-not-written ${recurrent_engine} REC-1 "${gated_delta}"
+  "what the state says of a key is taken out without beta" [[combine_rows(d, b, attn_at(v.at, i * v.row, s->t), @-b@]] [[-1]])
+mutant(state-write-without-beta ${recurrent_engine} REC-1 "recurrent:rule=ssd"
+  "a value is written whole" [[attn_scale_row(s->simd, s->p->d_v, @r->betas[j]@]] [[1]])
+mutant(state-keys-of-any-length ${recurrent_engine} REC-1 "${gated_delta}"
+  "keys keep their length" [[size > 0 ? @1 / size@ : 1]] [[1]])
+mutant(state-substitution-of-a-block ${recurrent_engine} REC-1 "${gated_delta}"
+  "keys of earlier blocks of the chunk are not taken out" [[attn_product(s->simd, rows, d_v, @from@, (attn_matrix){own]] [[0]])
+mutant(state-substitution-of-a-row ${recurrent_engine} REC-1 "${gated_delta}"
+  "the key before is not taken out" [[attn_product(s->simd, 1, d, @i - from@, (attn_matrix){own]] [[attn_max(0, i - from - 1)]])
+mutant(state-read-late ${recurrent_engine} REC-1 "${gated_delta}"
+  "a key reads the state as it was at the chunk's beginning"
+  [[attn_recurrent_decay_rows(s, r, x, 0, x->count, k, r->scaled);]]
+  [[s->simd->scale_rows(x->count, d, k.at, k.row, &(double){1}, 0, r->scaled);]])
+mutant(columns-first-alone ${recurrent_chunk} REC-1 "${kda}"
+  "all columns decay as the first" [[r->whole[l] = count ? attn_get(r->before_rows, (count - 1) * d + @l@, s->t) : 1;]] [[0]])
+mutant(columns-of-the-key-before ${recurrent_chunk} REC-1 "${kda}"
+  "keys are decayed by the decays of the key before" [[attn_at(r->decays, @i@ * (d + 1), s->t), key]] [[(i ? i - 1 : 0)]])
+mutant(columns-keys-stay ${recurrent_chunk} REC-1 "recurrent:rule=gla"
+  "keys of the chunk before remain" [[memset(r->transposed, 0, (size_t)(d * s->chunk_row) * attn_dtype_size(s->t));]] [[(void)0;]])
+mutant(columns-without-the-last core/kernels/transform.inc REC-1 "recurrent:rule=gla"
+  "sums over an odd element are lost" [[for (; @l < d@; l++) NAME(decay_element)]] [[l < d && d % 4 == 0]])
+mutant(gates-of-another-head variants/recurrent.c REC-1 "recurrent:rule=ssd"
+  "gates are those of the head before" [[drawn_logs(p, d, @head@, first + i, logs + i * d);]] [[(head ? head - 1 : 0)]])
+mutant(gates-of-the-chunk variants/recurrent.c REC-1 "${gated_delta}"
+  "betas begin anew at each chunk" [[: drawn_beta(p, head, @first + i@)]] [[i]])
+mutant(gates-of-the-entry core/plan.c variants_recurrent/gates_are_those_of_the_call ""
+  "extra tensors are those of the first batch entry" [[(x->batch == 1 ? 0 : @batch@)]] [[0]])
+mutant(gates-of-a-shared-head core/plan.c variants_recurrent/gates_are_those_of_the_call ""
+  "query heads read the gates of their kv head" [[x->heads == p->heads ? @head@ :]] [[(head / (p->heads / p->kv_heads))]])
 mutant(cache-turns-away variants/streaming_cache.c eval:POS-1 "streaming_cache:sink=3,window=13"
   "sinks go further away where keys are given up" [[turn(s, @-gone@, row)]] [[gone]])
 mutant(cache-counts-its-sinks variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"

@@ -1,58 +1,102 @@
-/* recurrent.c - a state that is carried from key to key, against the recursion key by key in fp64: chunks of
- * any size, padding, heads that share keys, queries behind a prompt, and decays that leave nothing. */
+/* recurrent.c - a state that is carried from key to key, against the recursion key by key in fp64: every rule,
+ * chunks of any size, gates that the call gives, padding, heads that share keys, queries behind a prompt, and
+ * decays that leave nothing. */
 #include "tests/support/core.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { N = 70, D = 6, D_V = 5 };
+enum { N = 70, D = 6, D_V = 5, BATCH = 3, HEADS = 4, VECTOR = 1, DELTA = 2, BETA = 4 };
 
-/* o [n_q, d_v] of a head of decay a; size: the same of magnitudes. */
-static void recur(const inputs *in, int64_t b, int64_t h, double a, double *o, double *size) {
+/* Gates that a call may be given, and of each rule those that it reads. */
+static double decay[BATCH * HEADS * N * D], beta[BATCH * HEADS * N];
+
+static const struct {
+  const char *name;
+  int of;
+} rules[] = {{"ssd", BETA},
+             {"gla", VECTOR},
+             {"delta", BETA | DELTA},
+             {"gated_delta", BETA | DELTA},
+             {"kda", BETA | DELTA | VECTOR}};
+
+/* ln a of key t and element l, and what is written of a value. */
+typedef struct gates {
+  int of;
+  double (*of_head)(int64_t head); /* a of all keys; NULL: what the call is given */
+} gates;
+
+static double log_decay(const gates *g, int64_t b, int64_t h, int64_t t, int64_t l) {
+  const int64_t at = (b * HEADS + h) * N + t;
+  return g->of_head ? log(g->of_head(h)) : decay[g->of & VECTOR ? at * D + l : at];
+}
+
+/* o [n_q, d_v] of a head, and by how much rounding may move it: what the sums of a chunk, of at most N keys,
+ * round, and under the delta rule what is written, whose errors no later key makes larger. */
+static void recur(const inputs *in, int64_t b, int64_t h, const gates *g, double *o, double *off) {
   const attn_problem *p = &in->problem;
   const int64_t kv_head = h / (p->heads / p->kv_heads), keys = inputs_keys(in, b);
-  double s[D][D_V] = {{0}}, sizes[D][D_V] = {{0}};
+  const double unit = (2 * D + (g->of & VECTOR ? 8 : 4) * N + 16 + 3 * (N + 1)) * attn_numbers[p->dtype].unit;
+  double s[D][D_V] = {{0}}, sizes[D][D_V] = {{0}}, error[D_V] = {0}, k[D];
   for (int64_t t = 0; t < p->n_kv; t++) {
-    for (int64_t l = 0; l < D && t < keys; l++)
-      for (int64_t m = 0; m < D_V; m++) {
-        const double write =
-            inputs_get(in, TENSOR_K, b, kv_head, t, l) * inputs_get(in, TENSOR_V, b, kv_head, t, m);
-        s[l][m] = a * s[l][m] + write;
-        sizes[l][m] = a * sizes[l][m] + fabs(write);
+    double norm = 0;
+    for (int64_t l = 0; l < D; l++) {
+      k[l] = inputs_get(in, TENSOR_K, b, kv_head, t, l);
+      norm += k[l] * k[l];
+    }
+    for (int64_t l = 0; l < D && g->of & DELTA; l++) k[l] /= sqrt(norm);
+    for (int64_t m = 0; m < D_V && t < keys; m++) {
+      const double v = inputs_get(in, TENSOR_V, b, kv_head, t, m),
+                   by = g->of & BETA ? beta[(b * HEADS + h) * N + t] : 1;
+      double said = 0, size = fabs(v);
+      for (int64_t l = 0; l < D; l++) {
+        s[l][m] *= exp(log_decay(g, b, h, t, l));
+        sizes[l][m] *= exp(log_decay(g, b, h, t, l));
+        said += g->of & DELTA ? k[l] * s[l][m] : 0;
+        size += g->of & DELTA ? fabs(k[l]) * sizes[l][m] : 0;
       }
+      error[m] += by * unit * size * (g->of & DELTA ? 1 : sqrt(norm));
+      for (int64_t l = 0; l < D; l++) {
+        s[l][m] += k[l] * by * (v - said);
+        sizes[l][m] += fabs(k[l]) * by * size;
+      }
+    }
     const int64_t i = t - (p->n_kv - p->n_q);
     for (int64_t m = 0; m < D_V && i >= 0; m++) {
-      o[i * D_V + m] = size[i * D_V + m] = 0;
+      double size = 0, length = 0;
+      o[i * D_V + m] = 0;
       for (int64_t l = 0; l < D; l++) {
         const double q = p->scale * inputs_get(in, TENSOR_Q, b, h, i, l);
         o[i * D_V + m] += q * s[l][m];
-        size[i * D_V + m] += fabs(q) * sizes[l][m];
+        size += fabs(q) * sizes[l][m];
+        length += q * q;
       }
+      off[i * D_V + m] = unit * size + (g->of & DELTA ? sqrt(length) * error[m] : 0);
     }
   }
 }
 
-/* The roundings of a term that REC-1 counts, in chunks of 1 ... N keys. */
-static double tolerance(attn_dtype t, double size) {
-  return (2 * D + 4 * N + 16 + 3 * (N + 1)) * attn_numbers[t].unit * size;
-}
-
-static void compare(const char *spec, const inputs *in, double (*decay)(int64_t head)) {
+static void compare_output(const char *spec, const inputs *in, const void *o, const gates *g) {
   const attn_problem *p = &in->problem;
-  attn_plan *plan = plan_or_note(p, spec, NULL);
-  cr_assert_not_null(plan, "%s", spec);
-  void *o = run_plain(plan, in);
-  double own[N * D_V], size[N * D_V];
+  double own[N * D_V], off[N * D_V];
   for (int64_t b = 0; b < p->batch; b++)
     for (int64_t h = 0; h < p->heads; h++) {
-      recur(in, b, h, decay(h), own, size);
+      recur(in, b, h, g, own, off);
       for (int64_t x = 0; x < p->n_q * D_V; x++) {
         const double got = output_get(p, o, b, h, x / D_V, x % D_V);
-        if (!(fabs(got - own[x]) <= tolerance(p->dtype, size[x])))
+        if (!(fabs(got - own[x]) <= off[x]))
           note_failure("%s: batch %lld head %lld row %lld: %.9g, not %.9g", spec, (long long)b, (long long)h,
                        (long long)(x / D_V), got, own[x]);
       }
     }
+}
+
+static void compare(const char *spec, const inputs *in, double (*of_head)(int64_t head)) {
+  attn_plan *plan = plan_or_note(&in->problem, spec, NULL);
+  cr_assert_not_null(plan, "%s", spec);
+  void *o = run_plain(plan, in);
+  compare_output(spec, in, o, &(gates){0, of_head});
   free(o);
   attn_plan_destroy(plan);
 }
@@ -64,7 +108,7 @@ static double of_all(int64_t h) { return h < 0 ? 0 : 1; }
 Test(variants_recurrent, outputs_are_those_of_the_recursion) {
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
     for (int64_t n_q = 1; n_q <= N; n_q += n_q == 1 ? 32 : 37) {
-      const attn_problem p = shape_problem((case_shape){3, 4, 2, n_q, N, D, D_V, true, true}, dtype);
+      const attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, n_q, N, D, D_V, true, true}, dtype);
       inputs in = inputs_make(&p, true, 7, 1);
       compare("recurrent:chunk=1", &in, of_head);
       compare("recurrent:chunk=16", &in, of_head);
@@ -73,6 +117,95 @@ Test(variants_recurrent, outputs_are_those_of_the_recursion) {
       compare("recurrent:decay=constant,gamma=4.248354255291589e-18,chunk=32", &in, of_nothing);
       inputs_free(&in);
     }
+}
+
+/* Gates of every size: most keep, some keep nothing, some e^-40. */
+static void draw_gates(int of) {
+  attn_rng r;
+  attn_rng_init(&r, 3, 5, (uint64_t)of);
+  for (int64_t i = 0; i < BATCH * HEADS * N * D; i++) {
+    const double u = attn_rng_uniform(&r);
+    decay[i] = u < 0.02 ? -(double)INFINITY : u < 0.05 ? -40 : log(u) / 8;
+  }
+  for (int64_t i = 0; i < BATCH * HEADS * N; i++) beta[i] = 2 * attn_rng_uniform(&r);
+}
+
+static size_t output_bytes(const attn_problem *p) {
+  return (size_t)(p->batch * p->heads * p->n_q * p->d_v) * attn_dtype_size(p->dtype);
+}
+
+static attn_status run_gated(const attn_plan *plan, const inputs *in, const attn_extra *extra, int64_t extras,
+                             void *o) {
+  void *work = malloc(attn_plan_work_size(plan) + 1);
+  const attn_tensors x = {.q = in->q,
+                          .k = in->k,
+                          .v = in->v,
+                          .kv_len = in->kv_len,
+                          .o = o,
+                          .work = work,
+                          .extra = extra,
+                          .extras = extras};
+  const attn_status status = attn_plan_run(plan, &x);
+  free(work);
+  return status;
+}
+
+Test(variants_recurrent, gates_are_those_of_the_call) {
+  static const int chunks[] = {0, 1, 5, 32, 200};
+  char spec[64];
+  for (size_t r = 0; r < sizeof rules / sizeof *rules; r++)
+    for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
+      for (int64_t n_q = 1; n_q <= N; n_q += n_q == 1 ? 32 : 37) {
+        const attn_dtype dtype = c % 2 ? ATTN_F64 : ATTN_F32;
+        const attn_problem p =
+            shape_problem((case_shape){BATCH, HEADS, 2, n_q, N, D, D_V, true, true}, dtype);
+        const bool vector = rules[r].of & VECTOR;
+        inputs in = inputs_make(&p, true, 7, 1);
+        draw_gates((int)r);
+        /* delta keeps all: decay=extra gives it the gates of gated_delta */
+        snprintf(spec, sizeof spec, "recurrent:rule=%s,decay=extra,chunk=%d", rules[r].name, chunks[c]);
+        attn_plan *plan = plan_or_note(&p, spec, NULL);
+        cr_assert_not_null(plan, "%s", spec);
+        char *o = malloc(output_bytes(&p));
+        const attn_extra extra[] = {{"beta", ATTN_F64, beta, BATCH, HEADS, N, 1},
+                                    {"decay", ATTN_F64, decay, BATCH, HEADS, N, vector ? D : 1}};
+        cr_assert_eq(run_gated(plan, &in, extra, 2, o), ATTN_OK, "%s", attn_last_error());
+        compare_output(spec, &in, o, &(gates){rules[r].of, NULL});
+        free(o);
+        attn_plan_destroy(plan);
+        inputs_free(&in);
+      }
+}
+
+Test(variants_recurrent, gates_that_are_wrong_are_refused) {
+  const attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, false}, ATTN_F32);
+  inputs in = inputs_make(&p, false, 7, 1);
+  char *o = malloc(output_bytes(&p));
+  attn_plan *plan = plan_or_note(&p, "recurrent:rule=ssd", NULL);
+  cr_assert_not_null(plan);
+  draw_gates(0);
+  const attn_extra good = {"decay", ATTN_F64, decay, BATCH, HEADS, N, 1};
+  attn_extra bad[8];
+  for (size_t i = 0; i < 8; i++) bad[i] = good;
+  bad[0].name = "gate";
+  bad[1].at = NULL;
+  bad[2].heads = 3;
+  bad[3].n = N - 1;
+  bad[4].columns = D; /* ssd keeps one number */
+  bad[5].dtype = (attn_dtype)99;
+  bad[6].batch = 2;
+  bad[7].name = NULL;
+  for (size_t i = 0; i < 8; i++) EXPECT_STATUS(run_gated(plan, &in, &bad[i], 1, o), ATTN_EINVAL);
+  EXPECT_STATUS(run_gated(plan, &in, NULL, 1, o), ATTN_EINVAL);
+  cr_expect_eq(run_gated(plan, &in, &good, 1, o), ATTN_OK);
+  decay[N + 3] = 0.25;
+  EXPECT_STATUS(run_gated(plan, &in, &good, 1, o), ATTN_EINVAL);
+  cr_expect_not_null(strstr(attn_last_error(), "decay[0, 1, 3, 0] = 0.25"), "%s", attn_last_error());
+  decay[N + 3] = NAN;
+  EXPECT_STATUS(run_gated(plan, &in, &good, 1, o), ATTN_EINVAL);
+  free(o);
+  attn_plan_destroy(plan);
+  inputs_free(&in);
 }
 
 /* Parts of a sequence, from the state that the part before it left, in place; a part of one key is a step. */
@@ -84,7 +217,7 @@ Test(variants_recurrent, parts_hand_their_state_on) {
     inputs in = inputs_make(&p, false, 7, 1);
     char *whole = malloc((size_t)(p.heads * N * D_V) * size),
          *state = calloc((size_t)(p.heads * D * D_V), size);
-    double own[N * D_V], sizes[N * D_V];
+    double own[N * D_V], off[N * D_V];
     cr_assert(whole && state);
     for (int64_t e = 0, from = 0; e < (int64_t)(sizeof ends / sizeof *ends); from = ends[e++]) {
       attn_problem part = attn_problem_make(1, p.heads, ends[e] - from, D);
@@ -112,10 +245,10 @@ Test(variants_recurrent, parts_hand_their_state_on) {
       attn_plan_destroy(plan);
     }
     for (int64_t h = 0; h < p.heads; h++) {
-      recur(&in, 0, h, of_head(h), own, sizes);
+      recur(&in, 0, h, &(gates){0, of_head}, own, off);
       for (int64_t i = 0; i < N * D_V; i++) {
         const double got = attn_get(whole, h * N * D_V + i, dtype);
-        if (!(fabs(got - own[i]) <= tolerance(dtype, sizes[i])))
+        if (!(fabs(got - own[i]) <= off[i]))
           note_failure("head %d row %d: %.9g, not %.9g", (int)h, (int)(i / D_V), got, own[i]);
       }
     }

@@ -59,7 +59,7 @@ class KeyPositions(ctypes.Structure):
 
 class Extra(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("dtype", c_int), ("at", c_void_p), ("batch", c_int64), ("heads", c_int64),
-                ("columns", c_int64)]
+                ("n", c_int64), ("columns", c_int64)]
 
 
 class Tensors(ctypes.Structure):
