@@ -355,9 +355,8 @@ ATTN_API attn_status attn_plan_execute_lse(const attn_plan *, const void *q, con
  * slots, scratch) hold NaN beforehand; redzones lie around all of these, and behind each piece that
  * attn_carve hands out. EFOREIGN names the variant, its function and the place of what was written outside or
  * left unwritten, of an input that was changed, or of a pattern's row that is not the same when asked again;
- * o is then worth nothing. lse: NULL if it is not wanted. work: attn_plan_verify_size bytes. Allocates. */
-ATTN_API attn_status attn_plan_verify(const attn_plan *, const void *q, const void *k, const void *v,
-                                      const int64_t *kv_len, void *o, double *lse, void *work);
+ * o is then worth nothing. work: attn_plan_verify_size bytes. Allocates. */
+ATTN_API attn_status attn_plan_verify(const attn_plan *, const attn_tensors *);
 ATTN_API size_t attn_plan_verify_size(const attn_plan *); /* bytes; SIZE_MAX: there is no such size */
 
 ATTN_API size_t attn_plan_work_size(const attn_plan *);  /* bytes */

@@ -316,7 +316,8 @@ static attn_status check_extra(const attn_problem *p, const attn_extra *x) {
         "execute: extra tensor %s [%lld, %lld, %lld, %lld]: expected [1 or %lld, 1, %lld or %lld, %lld, "
         "1%s]",
         x->name, (long long)x->batch, (long long)x->heads, (long long)x->n, (long long)x->columns,
-        (long long)p->batch, (long long)p->kv_heads, (long long)p->heads, decay ? " or d_qk" : "");
+        (long long)p->batch, (long long)p->kv_heads, (long long)p->heads, (long long)p->n_kv,
+        decay ? " or d_qk" : "");
   return ATTN_OK;
 }
 
@@ -455,22 +456,21 @@ size_t attn_plan_verify_size(const attn_plan *plan) {
   return verify_context(plan, &context, &inside, &all) ? SIZE_MAX : all;
 }
 
-attn_status attn_plan_verify(const attn_plan *plan, const void *q, const void *k, const void *v,
-                             const int64_t *kv_len, void *o, double *lse, void *work) {
+attn_status attn_plan_verify(const attn_plan *plan, const attn_tensors *x) {
   attn_context context;
   attn_view view;
   size_t inside, all;
   if (!plan) return attn_null("verify", "plan");
+  if (!x) return attn_null("verify", "tensors");
   const attn_variant *variant = plan->spec->variant;
-  attn_call call = call_of(
-      &context, &(attn_tensors){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .lse = lse, .work = work});
+  attn_call call = call_of(&context, x);
   attn_status status = verify_context(plan, &context, &inside, &all);
   if (!status) status = check_call(plan, &call, all);
   if (!status) status = attn_plan_inspect(plan, &view);
   if (status) return status;
   fenv_t outer;
   attn_float_enter(&outer);
-  call.work = align(work);
+  call.work = align(x->work);
   if (view.pattern) status = attn_pattern_verify(variant->name, view.pattern, &plan->problem);
   if (!status) status = attn_verify_execute(plan->parts.method, plan->state, &call, inside);
   attn_float_leave(&outer);

@@ -126,6 +126,24 @@ static attn_status read_tensor(const char *path, const char *name, hid_t dataset
   return status;
 }
 
+/* Datasets of the names of extra tensors, if the file has them. */
+static attn_status read_extras(const char *path, hid_t file, data_qkv *x) {
+  attn_status status = ATTN_OK;
+  for (int i = 0; !status && i < DATA_EXTRAS; i++) {
+    const char *name = data_extra_names[i];
+    data_array about = {0}, whole = {0};
+    hid_t dataset = -1;
+    if (H5Lexists(file, name, H5P_DEFAULT) <= 0) continue;
+    status = open_dataset(path, file, name, false, &dataset, &about);
+    if (!status) status = data_array_make(about.dtype, about.rank, about.shape, &whole);
+    if (!status) status = read_first(path, name, dataset, &whole);
+    if (!status) status = qkv_put_extra(path, i, &whole, x);
+    data_array_free(&whole);
+    if (dataset >= 0) H5Dclose(dataset);
+  }
+  return status;
+}
+
 static attn_status read_qkv(const data_reading *how, data_qkv *out) {
   const char *path = how->in;
   hid_t file = -1, dataset[3] = {-1, -1, -1};
@@ -150,6 +168,7 @@ static attn_status read_qkv(const data_reading *how, data_qkv *out) {
   for (int i = 0; !status && i < 3; i++)
     status = read_tensor(path, names.of[i], dataset[i], &about[i], how->layout, i == 0 ? made.n_q : made.n_kv,
                          to[i]);
+  if (!status) status = read_extras(path, file, &made);
   if (status) goto out;
   made.description = text_format("%s", path);
   if (!made.description) {

@@ -214,7 +214,7 @@ attn_status data_qkv_read_safetensors(const data_reading *how, data_qkv *out) {
   return status;
 }
 
-attn_status data_qkv_read(const data_reading *how, data_qkv *out) {
+static attn_status read_tensors(const data_reading *how, data_qkv *out) {
   const char *path = how->in;
   file_map map = {0};
   if (!path) {
@@ -238,4 +238,15 @@ attn_status data_qkv_read(const data_reading *how, data_qkv *out) {
   return attn_fail(ATTN_EINVAL, "%s: %s", path,
                    array ? "a single array, of q, k or v alone"
                          : "neither an HDF5 nor a safetensors nor an .npz file");
+}
+
+attn_status data_qkv_read(const data_reading *how, data_qkv *out) {
+  data_qkv x = {0};
+  attn_status status = read_tensors(how, &x);
+  if (!status) status = qkv_read_extras(how, &x);
+  if (!status)
+    *out = x;
+  else
+    data_qkv_free(&x);
+  return status;
 }

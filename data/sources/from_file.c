@@ -65,6 +65,7 @@ static attn_status fit(const char *source, data_qkv *x, const data_request *r, d
   made.n_kv = r->n_kv;
   made.q = made.k = made.v = NULL;
   made.description = NULL;
+  memset(made.extra, 0, sizeof made.extra);
   status = qkv_alloc(&made);
   if (status) goto out;
   int64_t first = x->n_q == x->n_kv && r->n_kv > r->n_q ? r->n_kv - r->n_q : 0;
@@ -73,6 +74,9 @@ static attn_status fit(const char *source, data_qkv *x, const data_request *r, d
   copy_rows(made.v, x->v, x->batch * x->kv_heads, x->n_kv, 0, r->n_kv, x->d_v, r->dtype);
   made.description = x->description;
   x->description = NULL;
+  memcpy(made.extra, x->extra, sizeof made.extra);
+  memset(x->extra, 0, sizeof x->extra);
+  qkv_cut_extras(&made);
   *out = made;
 out:
   data_qkv_free(x);

@@ -36,8 +36,7 @@ static attn_status apply(operands *o) {
   if ((status = operands_plan(o))) return status;
   reading_tell("attnlab apply", in);
   if ((status = operands_output(o, in->layout, in->d_v))) return status;
-  if ((status = attn_plan_execute(o->plan, in->q, in->k, in->v, o->each_len, o->out.at, o->work)))
-    return status;
+  if ((status = operands_run(o, in->v, o->out.at))) return status;
   warn_nonfinite(in, &o->out);
   return data_npy_write(o->output, &o->out);
 }

@@ -46,7 +46,7 @@ static attn_status compute_weights(operands *o, int64_t width, void *panel) {
     const int64_t first = next + width <= qkv->n_kv ? next : qkv->n_kv - width;
     void *at = (char *)o->out.at + (size_t)first * element;
     put_diagonal(qkv, first, width, 1, panel);
-    if ((status = attn_plan_execute(o->plan, qkv->q, qkv->k, panel, o->each_len, at, o->work))) return status;
+    if ((status = operands_run(o, panel, at))) return status;
     put_diagonal(qkv, first, width, 0, panel);
   }
   return ATTN_OK;

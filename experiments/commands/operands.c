@@ -48,12 +48,27 @@ static void read_lengths(operands *o, const char *text, struct argp_state *state
   o->kv_len_count = count;
 }
 
+static void read_extra(struct argp_state *state, reading_options *r, const char *text) {
+  const char *file = strchr(text, '=');
+  for (int i = 0; file && file[1] && i < DATA_EXTRAS; i++)
+    if (strlen(data_extra_names[i]) == (size_t)(file - text) &&
+        strncmp(text, data_extra_names[i], (size_t)(file - text)) == 0) {
+      r->from.extra[i] = file + 1;
+      return;
+    }
+  argp_error(state, "--extra %s: expected decay=FILE or beta=FILE", text);
+}
+
 bool reading_option(struct argp_state *state, reading_options *r, const char *option, const char *text) {
   if (!option) return false;
   if (strcmp(option, "--layout") == 0) {
     r->from.layout = strcmp(text, data_layout_names[DATA_BNHD]) == 0 ? DATA_BNHD : DATA_BHND;
     if (strcmp(text, data_layout_names[r->from.layout]) != 0)
       argp_error(state, "%s '%s': expected bhnd or bnhd", option, text);
+    return true;
+  }
+  if (strcmp(option, "--extra") == 0) {
+    read_extra(state, r, text);
     return true;
   }
   if (strcmp(option, "--dtype") != 0) return false;
@@ -141,7 +156,8 @@ attn_status operands_check_spec(const char *output, const output_kind *kind, con
 attn_status operands_check(operands *o) {
   const target_options *t = &o->target;
   const data_reading *f = &o->reading.from;
-  const char *const inputs[] = {f->in, f->q, f->k, f->v, t->t5, t->bias, t->sink, t->mask};
+  const char *const inputs[] = {f->in,       f->q,  f->k,    f->v,    f->extra[0],
+                                f->extra[1], t->t5, t->bias, t->sink, t->mask};
   const attn_status status = attn_spec_parse(&o->variant, o->spec);
   return status
              ? status
@@ -191,6 +207,19 @@ attn_status operands_plan(operands *o) {
   if (bytes > 0 && !(o->work = malloc(bytes)))
     return attn_fail(ATTN_ENOMEM, "%s: out of memory for %zu bytes of work space", o->spec, bytes);
   return ATTN_OK;
+}
+
+attn_status operands_run(const operands *o, const void *v, void *out) {
+  attn_extra extra[DATA_EXTRAS];
+  const attn_tensors x = {.q = o->qkv.q,
+                          .k = o->qkv.k,
+                          .v = v,
+                          .kv_len = o->each_len,
+                          .o = out,
+                          .work = o->work,
+                          .extra = extra,
+                          .extras = data_qkv_extras(&o->qkv, extra)};
+  return attn_plan_run(o->plan, &x);
 }
 
 attn_status operands_output(operands *o, data_layout layout, int64_t columns) {

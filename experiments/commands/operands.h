@@ -62,6 +62,10 @@ typedef struct reading_options {
       {"k", 0, "FILE", "Keys; fewer heads than the queries are shared among them",                          \
        CLI_SET(CLI_TEXT, member.from.k)},                                                                   \
       {"v", 0, "FILE", "Values", CLI_SET(CLI_TEXT, member.from.v)},                                         \
+      {"extra", 0, "NAME=FILE",                                                                             \
+       "Gates of recurrences, decay (logarithms) or beta, from .npy: [heads,n], [heads,n,d], or a batch "   \
+       "axis before them; an HDF5 file of --in may have them, too",                                         \
+       CLI_READ},                                                                                           \
       {"layout", 0, "bhnd|bnhd", "Axes of the arrays: [batch,heads,n,d], or [batch,n,heads,d] with bnhd",   \
        CLI_READ},                                                                                           \
   {                                                                                                         \
@@ -116,6 +120,9 @@ attn_status operands_read(operands *);
 
 /* A plan of the problem, and its work memory. */
 attn_status operands_plan(operands *);
+
+/* Runs the plan on these values. */
+attn_status operands_run(const operands *, const void *v, void *o);
 
 /* out, uninitialised and of q's rank: [..., n_q, columns], or [n_q, heads, columns]. */
 attn_status operands_output(operands *, data_layout, int64_t columns);

@@ -148,7 +148,7 @@ attn_status test_case_judge(const attn_spec *spec, const test_case *c, test_case
        *o = draw(&memory, q_count * p->d_v, p->dtype, 1, 4), *work = region_take(&memory, 1, work_bytes);
   if (memory.refused) status = attn_fail(ATTN_ENOMEM, "no memory to test %s", spec->text);
   if (!status) shape_keys(p, c->input, q, k);
-  if (!status) status = attn_plan_verify(plan, q, k, v, NULL, o, NULL, work);
+  if (!status) status = attn_plan_verify(plan, &(attn_tensors){.q = q, .k = k, .v = v, .o = o, .work = work});
   const check_request request = {
       .seed = 7, .rows = -1, .properties = c->input == INPUT_ORDINARY, .told = told, .to = to};
   if (!status) status = check_plan(plan, &(attn_tensors){.q = q, .k = k, .v = v, .o = o}, &request, &row);

@@ -223,7 +223,13 @@ static attn_status call(const attn_plan *plan, const layout *x, double *lse, boo
   if (!work) return attn_fail(ATTN_ENOMEM, "no memory to execute a plan");
   layout_blank(x);
   const attn_status status =
-      watched ? attn_plan_verify(plan, x->q.at, x->k.at, x->v_at, kv_len, x->o.at, lse, work)
+      watched ? attn_plan_verify(plan, &(attn_tensors){.q = x->q.at,
+                                                       .k = x->k.at,
+                                                       .v = x->v_at,
+                                                       .kv_len = kv_len,
+                                                       .o = x->o.at,
+                                                       .lse = lse,
+                                                       .work = work})
       : lse   ? attn_plan_execute_lse(plan, x->q.at, x->k.at, x->v_at, kv_len, x->o.at, lse, work)
               : attn_plan_execute(plan, x->q.at, x->k.at, x->v_at, kv_len, x->o.at, work);
   free(work);

@@ -52,7 +52,21 @@ attn_status attention_map_weights(const evidence *e, int64_t cells, void **weigh
     const int64_t at = j * cells + j * cells / p.n_kv;
     attn_set(v, at, p.dtype, 1);
   }
-  status = attn_plan_execute(plan, e->q, e->k, v, e->kv_len, o, work);
+  attn_extra extra[2]; /* their first lines */
+  const int64_t extras = e->extras < 2 ? e->extras : 2;
+  for (int64_t x = 0; x < extras; x++) {
+    extra[x] = e->extra[x];
+    extra[x].batch = 1;
+    if (p.heads == 1) extra[x].heads = 1;
+  }
+  status = attn_plan_run(plan, &(attn_tensors){.q = e->q,
+                                               .k = e->k,
+                                               .v = v,
+                                               .kv_len = e->kv_len,
+                                               .o = o,
+                                               .work = work,
+                                               .extra = extra,
+                                               .extras = extras});
 out:
   attn_plan_destroy(plan);
   free(v);

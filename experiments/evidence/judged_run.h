@@ -14,8 +14,10 @@ typedef struct evidence {
   const attn_problem *problem; /* the plan's */
   const attn_view *view;
   const void *q, *k, *v;
-  const int64_t *kv_len; /* or NULL */
-  const void *o;         /* the run's output, not to be changed */
+  const int64_t *kv_len;   /* or NULL */
+  const attn_extra *extra; /* [extras] */
+  int64_t extras;
+  const void *o;      /* the run's output, not to be changed */
   const void *stored; /* the same as tensors of 16 bits have it, of type `as`, of which errors are; NULL: o */
   attn_dtype as;
   const exact_rows *exact;

@@ -98,8 +98,12 @@ static attn_status execute(const probe *p, const void *k, const void *v, void *o
   size_t line = (size_t)(to->n_q * to->d_v) * attn_dtype_size(to->dtype);
   char *all = malloc((size_t)to->heads * line + 2 * SPARE);
   /* Under watch: a variant that leaves memory unwritten, or writes that of others, has no verdict. */
-  attn_status status = all ? attn_plan_verify(p->plan, p->q, k, v, p->e.kv_len, all + SPARE, NULL, p->work)
-                           : attn_fail(ATTN_ENOMEM, "no memory for the heads of a probe");
+  attn_status status =
+      all ? attn_plan_verify(
+                p->plan,
+                &(attn_tensors){
+                    .q = p->q, .k = k, .v = v, .kv_len = p->e.kv_len, .o = all + SPARE, .work = p->work})
+          : attn_fail(ATTN_ENOMEM, "no memory for the heads of a probe");
   if (!status) memcpy(o, all + SPARE + (size_t)(to->heads == 1 ? 0 : p->own_head) * line, line);
   free(all);
   return status;

@@ -57,6 +57,8 @@ static evidence evidence_of(const measured_run *r, const attn_plan *plan, const 
                     .q = block->judged_q,
                     .k = block->judged_k,
                     .v = block->judged_v,
+                    .extra = block->extra,
+                    .extras = block->extras,
                     .o = block->judged_o,
                     .stored = measure_block_stored(block) ? block->o.at : NULL,
                     .as = block->as,
@@ -134,8 +136,13 @@ static attn_status plan_judged(measured_run *r, const attn_spec *spec, attn_plan
   void *work = status ? NULL : malloc(attn_plan_work_size(*own) + 1);
   if (!status && !work) status = attn_fail(ATTN_ENOMEM, "no memory to run %s in fp32", spec->text);
   if (!status)
-    status = attn_plan_execute(*own, block->judged_q, block->judged_k, block->judged_v, NULL, block->judged_o,
-                               work);
+    status = attn_plan_run(*own, &(attn_tensors){.q = block->judged_q,
+                                                 .k = block->judged_k,
+                                                 .v = block->judged_v,
+                                                 .o = block->judged_o,
+                                                 .work = work,
+                                                 .extra = block->extra,
+                                                 .extras = block->extras});
   free(work);
   *plan = *own;
   if (status) return status;

@@ -16,9 +16,12 @@
 /* What the runs of a block share. */
 typedef struct measure_block {
   const job *job;
-  attn_problem problem;       /* resolved */
-  data_target *target;        /* what the problem's score and mask point to */
-  guard q, k, v;              /* read-only */
+  attn_problem problem;          /* resolved */
+  data_target *target;           /* what the problem's score and mask point to */
+  guard q, k, v;                 /* read-only */
+  data_array gates[DATA_EXTRAS]; /* what extra points to */
+  attn_extra extra[DATA_EXTRAS];
+  int64_t extras;
   char nonfinite[DATA_PLACE]; /* the first element of these that is NaN or infinite; "": none is */
   exact_rows *exact;
   struct block_cache *cache;

@@ -43,6 +43,9 @@ static attn_status make_inputs(measure_block *block) {
   if (!status)
     status = guard_adopt(&block->k, &made.k, bytes_of(p, p->kv_heads, p->n_kv, p->d_qk), ALIGNMENT);
   if (!status) status = guard_adopt(&block->v, &made.v, bytes_of(p, p->kv_heads, p->n_kv, p->d_v), ALIGNMENT);
+  block->extras = data_qkv_extras(&made, block->extra);
+  memcpy(block->gates, made.extra, sizeof made.extra);
+  memset(made.extra, 0, sizeof made.extra);
   data_qkv_free(&made);
   return status;
 }
@@ -114,6 +117,7 @@ void measure_block_close(measure_block *block) {
   data_target_free(block->target);
   void *const wide[] = {block->judged_q, block->judged_k, block->judged_v, block->judged_o};
   for (int i = 0; i < 4 && measure_block_stored(block); i++) free(wide[i]);
+  for (int i = 0; i < DATA_EXTRAS; i++) data_array_free(&block->gates[i]);
   guard_close(&block->q);
   guard_close(&block->k);
   guard_close(&block->v);

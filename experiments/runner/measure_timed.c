@@ -62,7 +62,14 @@ static attn_status keep_fault(measured_run *r, attn_status status) {
 /* Executes beside what is timed and counted. */
 static attn_status execute_aside(measured_run *r, const void *q, const void *k, const void *v) {
   r->number++;
-  return attn_plan_execute(r->plan, q, k, v, NULL, r->block->o.at, r->work.at);
+  const measure_block *block = r->block;
+  return attn_plan_run(r->plan, &(attn_tensors){.q = q,
+                                                .k = k,
+                                                .v = v,
+                                                .o = block->o.at,
+                                                .work = r->work.at,
+                                                .extra = block->extra,
+                                                .extras = block->extras});
 }
 
 attn_status measure_execute(void *context) {

@@ -85,7 +85,14 @@ attn_status measure_watch(measured_run *r) {
   if (!work || (sums && !lse))
     status = attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", size);
   else
-    status = attn_plan_verify(r->plan, block->q.at, block->k.at, block->v.at, NULL, block->o.at, lse, work);
+    status = attn_plan_verify(r->plan, &(attn_tensors){.q = block->q.at,
+                                                       .k = block->k.at,
+                                                       .v = block->v.at,
+                                                       .o = block->o.at,
+                                                       .lse = lse,
+                                                       .work = work,
+                                                       .extra = block->extra,
+                                                       .extras = block->extras});
   if (!status && lse) status = judge_sums(r, lse);
   free(lse);
   free(work);

@@ -59,7 +59,14 @@ static attn_status widen_output(judged_call *c, attn_dtype as) {
   c->wide = malloc((size_t)count * attn_dtype_size(p->dtype) + 1);
   c->work = malloc(attn_plan_work_size(c->own) + 1);
   if (!c->wide || !c->work) return attn_fail(ATTN_ENOMEM, "no memory for the output in fp32");
-  const attn_status status = attn_plan_execute(c->own, c->q, c->k, c->v, c->e.kv_len, c->wide, c->work);
+  const attn_status status = attn_plan_run(c->own, &(attn_tensors){.q = c->q,
+                                                                   .k = c->k,
+                                                                   .v = c->v,
+                                                                   .kv_len = c->e.kv_len,
+                                                                   .o = c->wide,
+                                                                   .work = c->work,
+                                                                   .extra = c->e.extra,
+                                                                   .extras = c->e.extras});
   if (status) return status;
   c->e.o = c->wide;
   c->e.stored = c->o;
@@ -101,6 +108,8 @@ static attn_status make_evidence(judged_call *c, const attn_plan *plan, const at
                     .k = t->k,
                     .v = t->v,
                     .kv_len = t->kv_len,
+                    .extra = t->extra,
+                    .extras = t->extras,
                     .o = t->o,
                     .cache = block_cache_create()};
   if (!c->e.cache) return attn_fail(ATTN_ENOMEM, "no memory for what checks share");

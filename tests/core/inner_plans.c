@@ -84,7 +84,12 @@ Test(core_inner_plans, give_the_bits_of_the_plan_itself) {
       cr_assert_not_null(it);
       void *o = malloc(output_count(&p) * 4), *work = malloc(attn_plan_verify_size(it));
       cr_assert(o && work);
-      EXPECT_STATUS(attn_plan_verify(it, in.q, in.k, in.v, padded ? in.kv_len : NULL, o, NULL, work),
+      EXPECT_STATUS(attn_plan_verify(it, &(attn_tensors){.q = in.q,
+                                                         .k = in.k,
+                                                         .v = in.v,
+                                                         .kv_len = padded ? in.kv_len : NULL,
+                                                         .o = o,
+                                                         .work = work}),
                     ATTN_OK);
       free(o);
       free(work);

@@ -71,9 +71,10 @@ static void callers(void) {
   REFUSES(attn_plan_run(plan, NULL), "tensors");
   REFUSES(attn_plan_execute_lse(NULL, x, x, x, NULL, x, numbers, x), "plan");
   REFUSES(attn_plan_execute_lse(plan, x, x, x, NULL, x, NULL, x), "lse");
-  REFUSES(attn_plan_verify(NULL, x, x, x, NULL, x, NULL, x), "plan");
-  REFUSES(attn_plan_verify(plan, x, x, NULL, NULL, x, NULL, x), "v must");
-  REFUSES(attn_plan_verify(plan, x, x, x, NULL, x, NULL, NULL), "work must");
+  REFUSES(attn_plan_verify(NULL, &(attn_tensors){.q = x}), "plan");
+  REFUSES(attn_plan_verify(plan, NULL), "tensors");
+  REFUSES(attn_plan_verify(plan, &(attn_tensors){.q = x, .k = x, .o = x, .work = x}), "v must");
+  REFUSES(attn_plan_verify(plan, &(attn_tensors){.q = x, .k = x, .v = x, .o = x}), "work must");
   REFUSES(attn_estimate(NULL, "tiled", NULL, NULL, NULL), "problem");
   REFUSES(attn_estimate(&problem, NULL, NULL, NULL, NULL), "spec");
   REFUSES(attn_peak(NULL, ATTN_PEAK_F32, 0, NULL), "result");
@@ -163,6 +164,7 @@ static void callers_without_a_status(void) {
   attn_score_row(NULL, 0, 0, 0, 0, 1, x);
   attn_score_row(&(attn_call){.context = attn_plan_context(plan)}, 0, 0, 0, 0, 1, NULL);
   EXPECT(!attn_call_problem(NULL, 0, 0).batch);
+  EXPECT(!attn_call_extra(NULL, "decay") && !attn_call_extra_row(NULL, NULL, 0, 0, 0));
   EXPECT(first == -7 && end == -7 && isnan(attn_score_of(NULL, 0, 0, 0, 0, 1)) &&
          !attn_score_hides(NULL, 0, 0, 0, 0));
   EXPECT(attn_cache_size(0).bytes == 0 && attn_cache_size(4).bytes == 0 && attn_cache_size(1).bytes > 0);

@@ -7,8 +7,12 @@
 static void *verified(const attn_plan *plan, const inputs *in) {
   void *o = calloc(output_count(&in->problem), 8), *work = malloc(attn_plan_verify_size(plan) + 1);
   cr_assert(o && work);
-  attn_status status =
-      attn_plan_verify(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, o, NULL, work);
+  attn_status status = attn_plan_verify(plan, &(attn_tensors){.q = in->q,
+                                                              .k = in->k,
+                                                              .v = in->v,
+                                                              .kv_len = in->padded ? in->kv_len : NULL,
+                                                              .o = o,
+                                                              .work = work});
   if (status) note_failure("%s", attn_last_error());
   free(work);
   return o;
@@ -184,7 +188,11 @@ static void try_fault(fault which, bool lse, attn_status expected, const char *w
   cr_assert_not_null(plan_of);
   void *o = malloc(output_count(&p) * 4), *work = malloc(attn_plan_verify_size(plan_of) + 1);
   cr_assert(o && work);
-  EXPECT_STATUS(attn_plan_verify(plan_of, in.q, in.k, in.v, NULL, o, lse ? sums : NULL, work), expected);
+  EXPECT_STATUS(
+      attn_plan_verify(
+          plan_of,
+          &(attn_tensors){.q = in.q, .k = in.k, .v = in.v, .o = o, .lse = lse ? sums : NULL, .work = work}),
+      expected);
   if (expected && (!strstr(attn_last_error(), word) || !strstr(attn_last_error(), "variant planted")))
     note_failure("'%s' does not say '%s'", attn_last_error(), word);
   free(o);

@@ -49,7 +49,12 @@ static bool expect_same_bits(const char *spec, const char *isa, const inputs *in
     float *want = run_plain(plan, in), *o = calloc(output_count(&in->problem), sizeof *o);
     void *work = malloc(attn_plan_verify_size(own) + 1);
     cr_assert(want && o && work);
-    if (attn_plan_verify(own, in->q, c->k, c->v, in->padded ? in->kv_len : NULL, o, NULL, work))
+    if (attn_plan_verify(own, &(attn_tensors){.q = in->q,
+                                              .k = c->k,
+                                              .v = c->v,
+                                              .kv_len = in->padded ? in->kv_len : NULL,
+                                              .o = o,
+                                              .work = work}))
       note_failure("%s: %s", spec, attn_last_error());
     int64_t bad = 0;
     for (size_t i = 0; i < output_count(&in->problem); i++)

@@ -42,7 +42,12 @@ static bool expect_rounded_once(const char *spec, const char *isa, int threads, 
   /* It keeps to its work memory, writes every output and changes no input. */
   void *work = malloc(attn_plan_verify_size(own) + 1);
   unsigned char *again = malloc(tensor_bytes(p, TENSOR_O) + 1);
-  if (attn_plan_verify(own, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, again, NULL, work))
+  if (attn_plan_verify(own, &(attn_tensors){.q = in->q,
+                                            .k = in->k,
+                                            .v = in->v,
+                                            .kv_len = in->padded ? in->kv_len : NULL,
+                                            .o = again,
+                                            .work = work}))
     note_failure("%s: %s", spec, attn_last_error());
   free(work);
   free(again);

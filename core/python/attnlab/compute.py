@@ -13,7 +13,7 @@ from ctypes import byref, c_double, c_int64, c_void_p
 from typing import Any, Iterator
 
 from . import tensors
-from .library import Blocks, Cost, Mask, Options, Problem, Tensors, check, library
+from .library import Blocks, Cost, Extra, Mask, Options, Problem, Tensors, check, library
 from .tensors import Arranged, Tensor, arrange, look_at
 
 MASK_KINDS = {"prefix": 1, "block_causal": 2, "documents": 3}  # attn_mask_kind
@@ -25,8 +25,8 @@ INT_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = False, layout: str = "bhnd",
               scale: float | None = None, mask: Any = None, bias: Any = None, alibi: bool = False,
               softcap: float | None = None, leaky: float | None = None, sink: Any = None, kv_len: Any = None,
-              q_position: Any = None, out: Any = None, return_lse: bool = False, state: Any = None,
-              return_state: bool = False, threads: int = 0, isa: str | None = None) -> Any:
+              q_position: Any = None, out: Any = None, return_lse: bool = False, extra: dict[str, Any] | None = None,
+              state: Any = None, return_state: bool = False, threads: int = 0, isa: str | None = None) -> Any:
     """softmax(scale q k^T) v, exact or as a variant approximates it.
 
     q, k, v     [batch, heads, n, d], with layout="bnhd" [batch, n, heads, d]; batch, or batch and heads, may be left out.
@@ -51,6 +51,8 @@ def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = Fal
     out         where the result goes, of the shape [..., n_q, d_v] in the layout of q
     return_lse  also gives the log-sum-exp of each query's scores and its sink, float64 [batch, heads, n_q] in every
                 layout; where it sees no key that is the sink's logit, -inf without a sink
+    extra       gates of recurrences, {"decay": logarithms, "beta": numbers}: [batch or 1, heads, heads of k or 1, keys,
+                columns], of 1 column, or d of a decay that is a vector; contiguous, float32 or float64
     state       of a recurrence, what it carries before the first key, [batch, heads, d, width of v], contiguous, float64
                 where q is and float32 otherwise; zeros by default
     return_state  also gives what it carries behind the last key, for the part of the sequence that follows
@@ -64,7 +66,7 @@ def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = Fal
     target = {"causal": causal, "scale": scale, "mask": mask, "bias": bias, "alibi": alibi, "softcap": softcap,
               "leaky": leaky, "sink": sink}
     plan = _kept_plan(operands, spec, target, threads, isa)
-    return plan._run(operands, kv_len, q_position, return_lse, state, return_state)
+    return plan._run(operands, kv_len, q_position, return_lse, extra, state, return_state)
 
 
 class Plan:
@@ -108,24 +110,28 @@ class Plan:
         return f"<attnlab.Plan {self.spec}>"
 
     def __call__(self, q: Any, k: Any, v: Any, *, kv_len: Any = None, q_position: Any = None, out: Any = None,
-                 return_lse: bool = False, state: Any = None, return_state: bool = False) -> Any:
+                 return_lse: bool = False, extra: dict[str, Any] | None = None, state: Any = None,
+                 return_state: bool = False) -> Any:
         """As `attention`. ValueError: the plan was made for tensors of other shapes, strides or types."""
         operands = Operands(q, k, v, out, self._layout)
         for name, planned, given in zip(("q", "k", "v", "out"), self._form, operands.form):
             if planned != given:
                 raise ValueError(f"{name}: shape, strides and type {given}, but the plan was made for {planned}; "
                                  "attnlab.attention takes any")
-        return self._run(operands, kv_len, q_position, return_lse, state, return_state)
+        return self._run(operands, kv_len, q_position, return_lse, extra, state, return_state)
 
-    def _run(self, operands: Operands, kv_len: Any, q_position: Any, return_lse: bool, state: Any, return_state: bool) -> Any:
+    def _run(self, operands: Operands, kv_len: Any, q_position: Any, return_lse: bool, extra: dict[str, Any] | None,
+             state: Any, return_state: bool) -> Any:
         lib = library()
         lse = tensors.like(operands.given, operands.lse_shape, "f8") if _flag(return_lse, "return_lse") else None
         after = operands.new_state() if _flag(return_state, "return_state") else None
         n_kv = operands.k.shape[2]
+        places = operands.places_of(extra or {})
         given = Tensors(**{name: getattr(operands, name).place.address for name in "qkvo"},
                         kv_len=_counts(kv_len, operands, "kv_len", n_kv),
                         q_position=_counts(q_position, operands, "q_position", max(n_kv - operands.q.shape[2], 0)),
                         lse=None if lse is None else look_at(lse, "lse").address,
+                        extra=(Extra * len(places))(*places), extras=len(places),
                         state=None if state is None else operands.place_of_state(state),
                         state_after=None if after is None else look_at(after, "state").address)
         with _work(self.work_bytes) as work:
@@ -195,6 +201,19 @@ class Operands:
                 at != step for at, step, length in zip(place.strides, steps, shape) if length > 1):
             raise ValueError(f"state is {_describe(place)}; expected {shape} of {tensors.NAMES[kind]}, contiguous")
         return place.address
+
+    def places_of(self, extra: dict[str, Any]) -> list[Extra]:
+        places = []
+        for name, x in extra.items():
+            place = look_at(x, f"extra[{name!r}]")
+            steps = tuple(math.prod(place.shape[axis + 1:]) for axis in range(len(place.shape)))
+            if len(place.shape) != 4 or place.kind not in ("f4", "f8") or any(
+                    at != step for at, step, length in zip(place.strides, steps, place.shape) if length > 1):
+                raise ValueError(f"extra[{name!r}] is {_describe(place)}; expected [batch, heads, keys, columns] of float32 "
+                                 "or float64, contiguous")
+            batch, heads, n, columns = place.shape
+            places.append(Extra(_text(name, "extra"), tensors.STORED.index(place.kind), place.address, batch, heads, n, columns))
+        return places
 
     def result(self) -> Any:
         """What was computed as the caller wants it."""

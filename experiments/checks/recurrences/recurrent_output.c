@@ -79,8 +79,13 @@ static int64_t read_chain(const attn_problem *p, const attn_recurrence *x) {
 static bool take_gates(pass *w) {
   const evidence *e = w->e;
   const attn_problem *p = e->problem;
-  const attn_call call = {
-      .context = attn_plan_context(e->plan), .q = e->q, .k = e->k, .v = e->v, .kv_len = e->kv_len};
+  const attn_call call = {.context = attn_plan_context(e->plan),
+                          .q = e->q,
+                          .k = e->k,
+                          .v = e->v,
+                          .kv_len = e->kv_len,
+                          .extra = e->extra,
+                          .extras = e->extras};
   const double unit = w->type->unit, of_exponents = w->rule->columns ? unit : 0x1p-53;
   double spent = 0;
   for (int64_t t = 0; t < w->head->keys; t++) {
