@@ -310,25 +310,34 @@ ATTN_API attn_cost attn_residual_cost(const attn_context *, const attn_feature_m
 
 /* -- a recurrence: of each query head a state S [d_qk, d_v], from 0; only causal --
  *
- *   S' = diag(a_t) S_t-1,   u_t = b_t v_t, or with delta b_t (v_t - S'^T k_t),
+ *   S' = diag(a_t) S_t-1,   u_t = w_t . v_t, or with delta w_t . v_t - S'^T (b_t . k_t),
  *   S_t = S' + k_t u_t^T,   o_t = scale S_t^T q_t */
 
-/* Keys are 0 ... n_kv - 1; those that do not exist (padding) change nothing. */
+/* Keys are 0 ... n_kv - 1; those that do not exist (padding) change nothing. The first key of a document
+ * (ATTN_MASK_DOCUMENTS) finds S = 0. */
 typedef struct attn_recurrence {
   const void *state;
-  int64_t chunk;  /* keys that are taken together */
-  bool delta;     /* what the state says of a key is taken out before its value enters */
-  bool columns;   /* a_t is a vector of d_qk, else a number */
-  bool betas;     /* gates gives b_t, else it is 1 */
-  bool unit_keys; /* keys are taken as k / |k|, or 0 */
+  int64_t chunk; /* keys that are taken together */
+  bool delta;    /* what the state says of a key is taken out before its value enters */
+  bool columns;  /* a_t is a vector of d_qk, else a number */
+  /* Numbers of b and w for each key: 0, b = w = 1; 1, b = w; or d_qk + d_v, b and then w. */
+  int64_t betas;
+  /* What a key is multiplied by, of the sum of its squares; NULL: 1. The definition itself. */
+  double (*key_scale)(const void *state, int64_t d, double square);
+  bool rounds; /* the state is rounded to the type `stored` at the end of each chunk, counted from key 0 */
+  attn_dtype stored;
   /* Of keys first + i, i = 0 ... count - 1: logs[i], or logs[i d_qk + l], <- ln a, at most 0, -Inf forgets;
-   * betas[i] <- b, finite; NULL without betas. They may read the call's extra tensors. Pure. */
+   * betas[i betas + l] <- b and w, finite; NULL without. They may read the call's extra tensors. Pure. */
   void (*gates)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t first,
                 int64_t count, double *logs, double *betas);
-  /* The law: the same of one key, from the definition, apart from gates. *beta is 1 before. NULL: no law. */
+  /* The law: the same of one key, from the definition, apart from gates; `betas` is 1 before, where there are
+   * none. NULL: no law. */
   void (*law)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t key, double *logs,
-              double *beta);
+              double *betas);
 } attn_recurrence;
+
+/* Does a document begin with this key? */
+ATTN_API bool attn_document_begins(const attn_problem *, int64_t key);
 
 /* The attn_variant.cost of a variant that is a recurrence. */
 ATTN_API attn_cost attn_recurrent_cost(const attn_context *);

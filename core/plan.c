@@ -301,23 +301,29 @@ static attn_status check_positions(const attn_plan *plan, const attn_call *call)
 
 /* Names and shapes of extra tensors: whatever a variant reads of them. */
 static attn_status check_extra(const attn_problem *p, const attn_extra *x) {
-  const bool decay = x->name && !strcmp(x->name, "decay");
-  if (!decay && !(x->name && !strcmp(x->name, "beta")))
-    return attn_fail(ATTN_EINVAL, "execute: extra tensor '%s': known are decay and beta",
+  const struct {
+    const char *name;
+    int64_t columns; /* of those that are no single one */
+  } known[] = {{"decay", p->d_qk}, {"beta", 1}, {"erase", p->d_qk}, {"write", p->d_v}};
+  const size_t count = sizeof known / sizeof *known;
+  size_t which = 0;
+  while (which < count && !(x->name && !strcmp(x->name, known[which].name))) which++;
+  if (which == count)
+    return attn_fail(ATTN_EINVAL, "execute: extra tensor '%s': known are decay, beta, erase and write",
                      x->name ? x->name : "NULL");
   if (!x->at) return attn_null("execute", x->name);
   if ((int)x->dtype < 0 || (int)x->dtype >= ATTN_DTYPES)
     return attn_fail(ATTN_EINVAL, "execute: extra tensor %s of type %d", x->name, (int)x->dtype);
   if ((x->batch != 1 && x->batch != p->batch) ||
       (x->heads != 1 && x->heads != p->kv_heads && x->heads != p->heads) || x->n != p->n_kv ||
-      (x->columns != 1 && !(decay && x->columns == p->d_qk)))
+      (x->columns != 1 && x->columns != known[which].columns))
     return attn_fail(
         ATTN_EINVAL,
-        "execute: extra tensor %s [%lld, %lld, %lld, %lld]: expected [1 or %lld, 1, %lld or %lld, %lld, "
-        "1%s]",
+        "execute: extra tensor %s [%lld, %lld, %lld, %lld]: expected [1 or %lld, 1, %lld or %lld, %lld, 1 or "
+        "%lld]",
         x->name, (long long)x->batch, (long long)x->heads, (long long)x->n, (long long)x->columns,
         (long long)p->batch, (long long)p->kv_heads, (long long)p->heads, (long long)p->n_kv,
-        decay ? " or d_qk" : "");
+        (long long)known[which].columns);
   return ATTN_OK;
 }
 

@@ -173,6 +173,12 @@ static int64_t document_of(const attn_mask *m, int64_t position) {
   return low;
 }
 
+bool attn_document_begins(const attn_problem *p, int64_t key) {
+  if (!p || p->mask.kind != ATTN_MASK_DOCUMENTS) return false;
+  const int64_t d = document_of(&p->mask, key);
+  return d < p->mask.count && p->mask.offsets[d] == key;
+}
+
 int64_t attn_key_at(const attn_problem *p, int64_t position) {
   const attn_positions *x = &p->positions;
   int64_t low = 0, high = x->keys;

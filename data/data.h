@@ -65,8 +65,8 @@ typedef enum data_layout { DATA_BHND, DATA_BNHD } data_layout;
 extern const char *const data_layout_names[]; /* "bhnd", "bnhd", NULL */
 
 /* Tensors besides, which gates of recurrences read (attn_extra): of these names. */
-enum { DATA_EXTRAS = 2 };
-extern const char *const data_extra_names[]; /* "decay", "beta", NULL */
+enum { DATA_EXTRAS = 4 };
+extern const char *const data_extra_names[]; /* "decay", "beta", "erase", "write", NULL */
 
 /* All contiguous [batch, heads, n, d]; k and v have kv_heads heads, which divides heads. */
 typedef struct data_qkv {

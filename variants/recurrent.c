@@ -9,17 +9,23 @@
  *   delta         1                            b_t (v_t - S'^T k_t)      Yang et al. 2024, arXiv:2406.06484
  *   gated_delta   a number of the key          b_t (v_t - S'^T k_t)      Yang et al. 2024, arXiv:2412.06464
  *   kda           a vector of the key          b_t (v_t - S'^T k_t)      Kimi Team 2025, arXiv:2510.26692
+ *   gated_delta2  a vector of the key          w_t.v_t - S'^T (b_t.k_t)  Hatamizadeh et al. 2026,
+ *                                                                        arXiv:2605.22791
  *
  * so that the decay comes before the value is written, and queries read behind it. Without the delta rule o_i
  * = c sum_j<=i (q_i . (a_j+1 ... a_i) k_j) u_j. In ssd S is the papers' state, k their B, q their C, v their
  * x, b their Delta and ln a = -A Delta.
  *
  * Gates come from a layer that is not part of attention. decay=retnet: a = 1 - 2^(-5 - h) of head h = 0, 1,
- * ...; decay=constant: `gamma` of all; decay=extra: e to the call's extra tensor "decay", and beta=extra its
- * "beta". A call that has none is given draws, a function of head and key alone: of a number ln a = -A Delta
- * with A = 1 + h mod 16 and Delta log-uniform in 0.001 ... 0.1, as Mamba-2 begins; of a vector a = u^(1/16), u
- * uniform; b = Delta in ssd, else uniform in 0 ... 1. The delta rules take keys of length 1 (key_norm=auto),
- * as their papers do: with b |k|^2 > 2 the state grows.
+ * ...; decay=constant: `gamma` of all; decay=extra: e to the call's extra tensor "decay". beta=extra: its
+ * "beta", of gated_delta2 "erase" and "write" for b and w. A call that has none is given draws, a function of
+ * head and key alone: of a number ln a = -A Delta with A = 1 + h mod 16 and Delta log-uniform in 0.001 ... 0.1,
+ * as Mamba-2 begins; of a vector a = u^(1/16), u uniform; b = Delta in ssd, else uniform in 0 ... 1.
+ *
+ * With b |k|^2 > 2 a delta rule's state grows, so that its papers divide keys by their length, each project in
+ * a way of its own: key_norm=l2 k / |k|; rsqrt k / sqrt(|k|^2 + norm_eps) (flash-linear-attention); max k /
+ * max(|k|, norm_eps) (llama.cpp once); rms k / sqrt(|k|^2 / d + norm_eps), which is sqrt(d) times as long.
+ * state=bf16 and f16 keep the state in 16 bits between chunks, as servers do between tokens: chunk=1.
  *
  * c is the problem's scale. The papers' rotation, convolution, normalisation of queries and of outputs are
  * outside. It approximates no softmax: its errors against softmax are reported, and what it computes is held
@@ -30,35 +36,44 @@
 #include <math.h>
 #include <string.h>
 
-typedef enum { RETENTION, SSD, GLA, DELTA, GATED_DELTA, KDA } rule;
+typedef enum { RETENTION, SSD, GLA, DELTA, GATED_DELTA, KDA, GATED_DELTA_2 } rule;
 enum { AUTO, RETNET, CONSTANT, EXTRA, UNDECAYED }; /* decay */
-enum { BETA_EXTRA = 2, NORM_NONE = 1, GATES = 0x67617465 };
+enum { BETA_EXTRA = 2, GATES = 0x67617465 };
+enum { NORM_AUTO, NORM_NONE, NORM_L2, NORM_RSQRT, NORM_MAX, NORM_RMS }; /* key_norm */
 
 typedef struct params {
-  int rule, decay, beta, key_norm;
-  double gamma;
+  int rule, decay, beta, key_norm, state;
+  double gamma, norm_eps;
   int64_t chunk;
 } params;
 
-static const char *const rules[] = {"retention", "ssd", "gla", "delta", "gated_delta", "kda", NULL},
+static const char *const rules[] = {"retention",   "ssd", "gla",          "delta",
+                                    "gated_delta", "kda", "gated_delta2", NULL},
                          *const decays_of[] = {"auto", "retnet", "constant", "extra", NULL},
-                         *const betas_of[] = {"auto", "one", "extra", NULL},
-                         *const norms[] = {"auto", "none", "l2", NULL};
+                         *const beta_names[] = {"auto", "one", "extra", NULL},
+                         *const norms[] = {"auto", "none", "l2", "rsqrt", "max", "rms", NULL},
+                         *const states[] = {"own", "bf16", "f16", NULL};
 static const attn_param table[] = {
     {"rule", ATTN_CHOICE, offsetof(params, rule), 0, 0, "retention", rules, "how the state changes"},
     {"decay", ATTN_CHOICE, offsetof(params, decay), 0, 0, "auto", decays_of,
      "what it keeps at each key; auto: the rule's"},
     {"gamma", ATTN_REAL, offsetof(params, gamma), 0, 1, "0.99", NULL, "decay=constant: a of every head"},
-    {"beta", ATTN_CHOICE, offsetof(params, beta), 0, 0, "auto", betas_of,
+    {"beta", ATTN_CHOICE, offsetof(params, beta), 0, 0, "auto", beta_names,
      "what of a value is written; auto: the rule's"},
     {"key_norm", ATTN_CHOICE, offsetof(params, key_norm), 0, 0, "auto", norms,
      "keys are divided by their length; auto: by the delta rules"},
+    {"norm_eps", ATTN_REAL, offsetof(params, norm_eps), 0, 1, "1e-6", NULL,
+     "eps of key_norm=rsqrt, max and rms"},
+    {"state", ATTN_CHOICE, offsetof(params, state), 0, 0, "own", states,
+     "the type in which the state is kept behind each chunk"},
     {"chunk", ATTN_INT, offsetof(params, chunk), 0, 1024, "0", NULL,
      "keys that are taken together; 0: 64, or 16 where decays are vectors"},
     {.name = NULL},
 };
 
-static bool by_columns(const params *p) { return p->rule == GLA || p->rule == KDA; }
+static bool by_columns(const params *p) {
+  return p->rule == GLA || p->rule == KDA || p->rule == GATED_DELTA_2;
+}
 static bool by_delta(const params *p) { return p->rule >= DELTA; }
 
 static int decay_of(const params *p) {
@@ -66,15 +81,40 @@ static int decay_of(const params *p) {
   return p->rule == RETENTION ? RETNET : p->rule == DELTA ? UNDECAYED : EXTRA;
 }
 
-static bool has_betas(const params *p) {
-  return p->beta == BETA_EXTRA || (p->beta == AUTO && (p->rule == SSD || by_delta(p)));
+/* attn_recurrence.betas */
+static int64_t betas_of(const params *p, const attn_problem *problem) {
+  const bool extra = p->beta == BETA_EXTRA || (p->beta == AUTO && (p->rule == SSD || by_delta(p)));
+  return !extra ? 0 : p->rule == GATED_DELTA_2 ? problem->d_qk + problem->d_v : 1;
+}
+
+static int norm_of(const params *p) {
+  return p->key_norm != NORM_AUTO ? p->key_norm : by_delta(p) ? NORM_L2 : NORM_NONE;
+}
+
+/* attn_recurrence.key_scale */
+static double key_scale(const void *state, int64_t d, double square) {
+  const params *p = state;
+  const double length = sqrt(square);
+  switch (norm_of(p)) {
+  case NORM_RSQRT:
+    return 1 / sqrt(square + p->norm_eps);
+  case NORM_MAX:
+    return 1 / fmax(length, p->norm_eps);
+  case NORM_RMS:
+    return 1 / sqrt(square / (double)d + p->norm_eps);
+  default:
+    return length > 0 ? 1 / length : 1;
+  }
 }
 
 static attn_status applicable(const attn_context *c) {
   if (!c->problem->causal) return attn_fail(ATTN_EUNSUPPORTED, "variant recurrent: only causal attention");
-  return attn_problem_plain(c->problem)
+  attn_problem p = *c->problem;
+  if (p.mask.kind == ATTN_MASK_DOCUMENTS) p.mask.kind = ATTN_MASK_NONE;
+  return attn_problem_plain(&p)
              ? ATTN_OK
-             : attn_fail(ATTN_EUNSUPPORTED, "variant recurrent: a mask or a transform of the scores");
+             : attn_fail(ATTN_EUNSUPPORTED, "variant recurrent: a mask other than documents, or a transform "
+                                            "of the scores");
 }
 
 /* Draws of a head and key. */
@@ -92,53 +132,84 @@ static void drawn_logs(const params *p, int64_t d, int64_t head, int64_t key, do
   for (int64_t l = 0; l < d && by_columns(p); l++) logs[l] = log(attn_rng_uniform(&r)) / 16;
 }
 
-static double drawn_beta(const params *p, int64_t head, int64_t key) {
+/* b, and w, of one key. */
+static void drawn_betas(const params *p, int64_t count, int64_t head, int64_t key, double *betas) {
   attn_rng r = draws_of(head, key);
-  if (p->rule == SSD) return drawn_delta(&r);
+  if (p->rule == SSD) {
+    *betas = drawn_delta(&r);
+    return;
+  }
   attn_rng_init(&r, (uint64_t)head, GATES + 1, (uint64_t)key);
-  return attn_rng_uniform(&r);
+  for (int64_t l = 0; l < count; l++) betas[l] = attn_rng_uniform(&r);
+}
+
+/* `count` numbers of a key; an extra tensor of 1 column has the same for all. */
+static void copy_extra(const attn_call *call, const attn_extra *x, int64_t batch, int64_t head, int64_t key,
+                       int64_t count, double *to) {
+  attn_convert(attn_call_extra_row(call, x, batch, head, key), x->dtype, x->columns, ATTN_F64, to);
+  for (int64_t l = x->columns; l < count; l++) to[l] = to[0];
+}
+
+static void copy_betas(const params *p, const attn_call *call, int64_t batch, int64_t head, int64_t key,
+                       int64_t count, double *betas) {
+  const bool vectors = p->rule == GATED_DELTA_2;
+  const attn_extra *first = attn_call_extra(call, vectors ? "erase" : "beta"),
+                   *second = attn_call_extra(call, "write");
+  const int64_t d = vectors ? call->context->problem->d_qk : 1;
+  if (!first || (vectors && !second)) drawn_betas(p, count, head, key, betas);
+  if (first) copy_extra(call, first, batch, head, key, d, betas);
+  if (vectors && second) copy_extra(call, second, batch, head, key, count - d, betas + d);
 }
 
 /* attn_recurrence.gates */
 static void gates(const void *state, const attn_call *call, int64_t batch, int64_t head, int64_t first,
                   int64_t count, double *logs, double *betas) {
   const params *p = state;
-  const attn_extra *decay = attn_call_extra(call, "decay"), *beta = attn_call_extra(call, "beta");
+  const attn_extra *decay = attn_call_extra(call, "decay");
+  const int64_t width = betas_of(p, call->context->problem);
   const int64_t d = by_columns(p) ? call->context->problem->d_qk : 1;
   const int kind = decay_of(p);
   const double all = kind == RETNET ? log1p(-exp2(-5 - (double)head)) : kind == CONSTANT ? log(p->gamma) : 0;
   for (int64_t i = 0; i < count * d && kind != EXTRA; i++) logs[i] = all;
   for (int64_t i = 0; i < count && kind == EXTRA; i++) {
-    if (!decay) {
+    if (decay)
+      copy_extra(call, decay, batch, head, first + i, d, logs + i * d);
+    else
       drawn_logs(p, d, head, first + i, logs + i * d);
-      continue;
-    }
-    attn_convert(attn_call_extra_row(call, decay, batch, head, first + i), decay->dtype, decay->columns,
-                 ATTN_F64, logs + i * d);
-    for (int64_t l = decay->columns; l < d; l++) logs[i * d + l] = logs[i * d];
   }
-  for (int64_t i = 0; i < count && betas; i++)
-    betas[i] = beta ? attn_get(attn_call_extra_row(call, beta, batch, head, first + i), 0, beta->dtype)
-                    : drawn_beta(p, head, first + i);
+  for (int64_t i = 0; i < count && width; i++)
+    copy_betas(p, call, batch, head, first + i, width, betas + i * width);
+}
+
+/* Element l of an extra tensor of a key. */
+static double element_of(const attn_call *call, const attn_extra *x, int64_t batch, int64_t head, int64_t key,
+                         int64_t l) {
+  return attn_get(attn_call_extra_row(call, x, batch, head, key), x->columns > 1 ? l : 0, x->dtype);
 }
 
 /* attn_recurrence.law */
 static void law(const void *state, const attn_call *call, int64_t batch, int64_t head, int64_t key,
-                double *logs, double *beta) {
+                double *logs, double *betas) {
   const params *p = state;
-  const attn_extra *decay = attn_call_extra(call, "decay"), *written = attn_call_extra(call, "beta");
-  const int64_t d = by_columns(p) ? call->context->problem->d_qk : 1;
+  const attn_problem *problem = call->context->problem;
+  const attn_extra *decay = attn_call_extra(call, "decay"), *beta = attn_call_extra(call, "beta"),
+                   *erase = attn_call_extra(call, "erase"), *write = attn_call_extra(call, "write");
+  const int64_t d = by_columns(p) ? problem->d_qk : 1, width = betas_of(p, problem);
   const int kind = decay_of(p);
   if (kind == EXTRA && !decay) drawn_logs(p, d, head, key, logs);
   for (int64_t l = 0; l < d && (kind != EXTRA || decay); l++)
     logs[l] = kind == RETNET     ? log(1 - ldexp(1, (int)(-5 - head)))
               : kind == CONSTANT ? log(p->gamma)
-              : kind == EXTRA    ? attn_get(attn_call_extra_row(call, decay, batch, head, key),
-                                         decay->columns > 1 ? l : 0, decay->dtype)
+              : kind == EXTRA    ? element_of(call, decay, batch, head, key, l)
                                  : 0;
-  if (has_betas(p))
-    *beta = written ? attn_get(attn_call_extra_row(call, written, batch, head, key), 0, written->dtype)
-                    : drawn_beta(p, head, key);
+  if (width) drawn_betas(p, width, head, key, betas);
+  for (int64_t l = 0; l < width; l++)
+    if (width == 1)
+      betas[l] = beta ? element_of(call, beta, batch, head, key, 0) : betas[l];
+    else if (l < problem->d_qk)
+      betas[l] = erase ? element_of(call, erase, batch, head, key, l) : betas[l];
+    else
+      betas[l] = write ? element_of(call, write, batch, head, key, l - problem->d_qk) : betas[l];
 }
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
@@ -148,8 +219,10 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
                                                                : 64,
                                       .delta = by_delta(p),
                                       .columns = by_columns(p),
-                                      .betas = has_betas(p),
-                                      .unit_keys = p->key_norm ? p->key_norm > NORM_NONE : by_delta(p),
+                                      .betas = betas_of(p, c->problem),
+                                      .key_scale = norm_of(p) == NORM_NONE ? NULL : key_scale,
+                                      .rounds = p->state > 0,
+                                      .stored = p->state == 1 ? ATTN_BF16 : ATTN_F16,
                                       .gates = gates,
                                       .law = law};
   return attn_builder_keep(b, p, sizeof *p, &out->recurrence.state);
@@ -158,6 +231,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
 ATTN_VARIANT(recurrent, .summary = "a state carried from key to key (retention, SSD, gated, delta rules)",
              .formula = "o_t = c S_t^T q_t, S_t = diag(a_t) S_t-1 + k_t u_t^T; O(n d (d + chunk))",
              .cite = "Sun et al. 2023, arXiv:2307.08621",
-             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_POSITIONS | ATTN_CAP_HALF,
+             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_POSITIONS |
+                     ATTN_CAP_HALF | ATTN_CAP_MASK,
              .params = table, .params_size = sizeof(params), .applicable = applicable, .describe = describe,
              .cost = attn_recurrent_cost)

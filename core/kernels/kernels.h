@@ -165,10 +165,10 @@ struct attn_kernels {
   void (*scale_rows)(int64_t rows, int64_t columns, const void *x, int64_t x_row, const double *factor,
                      int64_t factor_step, void *out);
   /* Keys in columns, keys[d][row], of which the first `at` are multiplied by decay[l] in each row l, and k
-   * becomes column `at`; then with_k and with_q[0 ... at] are the products of k and of q with them. Columns
+   * becomes column `at`; then with_x and with_q[0 ... at] are the products of x and of q with them. Columns
    * behind are zeros before and after, up to whole 64 bytes, and so are their products. */
   void (*decay_keys)(int64_t d, int64_t at, void *keys, int64_t row, const void *decay, const void *k,
-                     const void *q, void *with_k, void *with_q);
+                     const void *x, const void *q, void *with_x, void *with_q);
   double (*dot_row)(int64_t count, const void *x, const void *y);
   /* x <- weights x + add; returns sum x. weights NULL: 1 */
   double (*weigh_row)(int64_t count, void *x, const void *weights, double add);

@@ -4,7 +4,7 @@
 #include "data/formats/npy.h"
 #include "data/formats/qkv.h"
 
-const char *const data_extra_names[] = {"decay", "beta", NULL};
+const char *const data_extra_names[] = {"decay", "beta", "erase", "write", NULL};
 
 /* The shape as [batch, heads, n, columns]; false: it may be read in no way, or in two. */
 static bool widen(const data_array *a, int64_t n, int64_t shape[4]) {
@@ -31,18 +31,19 @@ static void cut(data_array *a, int64_t n) {
 }
 
 attn_status qkv_put_extra(const char *where, int which, data_array *a, data_qkv *x) {
+  const int64_t columns = which == 1 ? 1 : which == 3 ? x->d_v : x->d_qk;
   int64_t shape[4];
   char text[96];
   if (!widen(a, x->n_kv, shape) || (shape[0] != 1 && shape[0] != x->batch) ||
       (shape[1] != 1 && shape[1] != x->kv_heads && shape[1] != x->heads) ||
-      (shape[3] != 1 && (which > 0 || shape[3] != x->d_qk))) {
+      (shape[3] != 1 && shape[3] != columns)) {
     array_print_shape(a, text);
     return attn_fail(
         ATTN_EINVAL,
         "%s: %s %s: expected [heads,n] or [heads,n,columns], a batch axis before them, of %lld or "
-        "%lld heads or 1, at least %lld positions and %s",
+        "%lld heads or 1, at least %lld positions and 1 or %lld columns",
         where, data_extra_names[which], text, (long long)x->heads, (long long)x->kv_heads, (long long)x->n_kv,
-        which ? "1 column" : "1 column or the keys' width");
+        (long long)columns);
   }
   a->rank = 4;
   memcpy(a->shape, shape, sizeof shape);

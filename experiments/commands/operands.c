@@ -56,7 +56,7 @@ static void read_extra(struct argp_state *state, reading_options *r, const char 
       r->from.extra[i] = file + 1;
       return;
     }
-  argp_error(state, "--extra %s: expected decay=FILE or beta=FILE", text);
+  argp_error(state, "--extra %s: expected NAME=FILE, the name decay, beta, erase or write", text);
 }
 
 bool reading_option(struct argp_state *state, reading_options *r, const char *option, const char *text) {
@@ -156,8 +156,8 @@ attn_status operands_check_spec(const char *output, const output_kind *kind, con
 attn_status operands_check(operands *o) {
   const target_options *t = &o->target;
   const data_reading *f = &o->reading.from;
-  const char *const inputs[] = {f->in,       f->q,  f->k,    f->v,    f->extra[0],
-                                f->extra[1], t->t5, t->bias, t->sink, t->mask};
+  const char *const inputs[] = {f->in,   f->q,    f->k,        f->v,        t->t5,       t->bias,
+                                t->sink, t->mask, f->extra[0], f->extra[1], f->extra[2], f->extra[3]};
   const attn_status status = attn_spec_parse(&o->variant, o->spec);
   return status
              ? status

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { EXTRAS_MOST = 8 };
+
 /* A plan of only the first head or, where the variant needs the run's number of heads, of all heads on the
  * tensors of the first. */
 static attn_status plan_first_head(const evidence *e, int64_t cells, attn_plan **plan) {
@@ -52,12 +54,13 @@ attn_status attention_map_weights(const evidence *e, int64_t cells, void **weigh
     const int64_t at = j * cells + j * cells / p.n_kv;
     attn_set(v, at, p.dtype, 1);
   }
-  attn_extra extra[2]; /* their first lines */
-  const int64_t extras = e->extras < 2 ? e->extras : 2;
+  attn_extra extra[EXTRAS_MOST]; /* their first lines */
+  const int64_t extras = e->extras < EXTRAS_MOST ? e->extras : EXTRAS_MOST;
   for (int64_t x = 0; x < extras; x++) {
     extra[x] = e->extra[x];
     extra[x].batch = 1;
     if (p.heads == 1) extra[x].heads = 1;
+    if (strcmp(extra[x].name, "write") == 0 && extra[x].columns > 1) goto out; /* a weight for each column */
   }
   status = attn_plan_run(plan, &(attn_tensors){.q = e->q,
                                                .k = e->k,

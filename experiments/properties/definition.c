@@ -26,8 +26,8 @@
 
 bool definition_exists(const attn_view *v) {
   return v->pattern || v->selector || v->features || v->projection || v->low_rank || v->residual ||
-         v->latent || (v->recurrence && v->recurrence->law) || v->caps & ATTN_CAP_EXACT ||
-         (v->store && !v->store->reader);
+         v->latent || (v->recurrence && v->recurrence->law && !v->recurrence->rounds) ||
+         v->caps & ATTN_CAP_EXACT || (v->store && !v->store->reader);
 }
 
 bool definition_divides(const attn_view *v) {
@@ -318,10 +318,11 @@ static attn_status residual_weights(const definition *d, int64_t i, const void *
   return ATTN_OK;
 }
 
-/* Weights of the keys that the row sees (marked with 1), by the law of a recurrence; *size: of the products
- * in them, infinite where a state may overflow. From the last key back, r begins as q, a key's weight is c w,
- * w = b k.r, and what earlier ones meet is r <- diag(a) r, under the delta rule diag(a) (r - w k). */
-static attn_status recurrent_weights(const definition *d, double *size) {
+/* A row of a recurrence into o, from the keys that it sees (marked with 1), by the law of the gates. From the
+ * last key back, r begins as q, a key adds c (k.r) w . v, and what earlier ones meet is r <- diag(a) r, under
+ * the delta rule diag(a) (r - (k.r) b . k). Returns the magnitudes of the products, infinite where a state may
+ * overflow, and without memory. */
+static double recurrent_row(const definition *d, double *o) {
   const attn_problem *p = &d->in->problem;
   const attn_recurrence *x = d->view->recurrence;
   const attn_call call = {.context = attn_plan_context(d->plan),
@@ -329,36 +330,42 @@ static attn_status recurrent_weights(const definition *d, double *size) {
                           .k = d->in->k,
                           .v = d->in->v,
                           .kv_len = d->in->padded ? d->in->kv_len : NULL};
-  double *r = malloc(3 * (size_t)p->d_qk * sizeof *r), *k = r + p->d_qk, *logs = k + p->d_qk;
-  double reach = 0; /* unscaled, and times the values */
-  if (!r) return attn_fail(ATTN_ENOMEM, "no memory for the weights of a recurrence");
-  for (int64_t l = 0; l < p->d_qk; l++) r[l] = d->q[l];
+  const int64_t width = p->d_qk, betas = x->betas > 1 ? x->betas : 1;
+  double *r = malloc((size_t)(3 * width + betas) * sizeof *r), *k = r + width, *logs = k + width,
+         *beta = logs + width;
+  double reach = 0, total = 0; /* unscaled and times the values; scaled */
+  if (!r) return (double)INFINITY;
+  for (int64_t l = 0; l < width; l++) r[l] = d->q[l];
   for (int64_t j = p->n_kv - 1; j >= 0; j--) {
-    double beta = 1, square = 0, sum = 0, sizes = 0, most = 1;
+    double square = 0, sum = 0, size = 0, most = 1, written = 1;
     if (!(d->weights[j] > 0)) continue;
-    x->law(x->state, &call, d->batch, d->head, j, logs, &beta);
-    for (int64_t l = 0; l < p->d_qk; l++) {
-      k[l] = attn_get(d->kept.k, j * p->d_qk + l, p->dtype);
+    *beta = 1;
+    x->law(x->state, &call, d->batch, d->head, j, logs, beta);
+    for (int64_t l = 0; l < width; l++) {
+      k[l] = attn_get(d->kept.k, j * width + l, p->dtype);
       square += k[l] * k[l];
     }
-    for (int64_t l = 0; l < p->d_qk; l++) {
-      if (x->unit_keys && square > 0) k[l] /= sqrt(square);
+    for (int64_t l = 0; l < width; l++) {
+      if (x->key_scale) k[l] *= x->key_scale(x->state, width, square);
       sum += k[l] * r[l];
-      sizes += fabs(k[l] * r[l]);
+      size += fabs(k[l] * r[l]);
     }
-    for (int64_t l = 0; l < p->d_v; l++)
-      most = fmax(most, fabs(attn_get(d->kept.v, j * p->d_v + l, p->dtype)));
-    reach += fabs(beta) * sizes * most;
-    *size += fabs(p->scale * beta) * sizes;
-    d->weights[j] = p->scale * beta * sum;
-    for (int64_t l = 0; l < p->d_qk; l++) {
-      if (x->delta) r[l] -= beta * sum * k[l];
+    for (int64_t l = 0; l < p->d_v; l++) {
+      const double w = beta[betas > 1 ? width + l : 0], v = attn_get(d->kept.v, j * p->d_v + l, p->dtype);
+      o[l] += p->scale * sum * w * v;
+      most = fmax(most, fabs(w * v));
+      written = l ? fmax(written, fabs(w)) : fabs(w);
+    }
+    reach += size * most;
+    total += fabs(p->scale) * size * written;
+    for (int64_t l = 0; l < width; l++) {
+      if (x->delta) r[l] -= beta[betas > 1 ? l : 0] * sum * k[l];
       r[l] *= exp(logs[x->columns ? l : 0]);
     }
   }
-  if (!(reach * fmax(1, fabs(p->scale)) < 0x1p-20 * attn_numbers[p->dtype].largest)) *size = (double)INFINITY;
   free(r);
-  return ATTN_OK;
+  return reach * fmax(1, fabs(p->scale)) < 0x1p-20 * attn_numbers[p->dtype].largest ? total
+                                                                                    : (double)INFINITY;
 }
 
 /* May rounding have made the denominator? The row is NaN then. Magnitudes are bounded by norms, which are at
@@ -396,10 +403,9 @@ double definition_row(const definition *d, int64_t i, double *o) {
     for (int64_t j = 0; j < count; j++) any = any || d->weights[j] > 0;
     if (!any) return 1; /* zeros */
   }
+  if (d->view->recurrence) return recurrent_row(d, o);
   if (d->view->residual) {
     if (residual_weights(d, i, k, &size)) size = (double)INFINITY;
-  } else if (d->view->recurrence) {
-    if (recurrent_weights(d, &size)) size = (double)INFINITY;
   } else if (d->view->features) {
     for (int64_t j = 0; j < count; j++)
       if (d->weights[j] > 0) top = fmax(top, d->scale[j]);
@@ -409,7 +415,7 @@ double definition_row(const definition *d, int64_t i, double *o) {
     softmax_weights(d, i, k, type, count);
   }
   for (int64_t j = 0; j < count; j++) sum += d->weights[j];
-  if (!map_of(d) && !d->view->recurrence) size = sum;
+  if (!map_of(d)) size = sum;
   if (!definition_divides(d->view)) sum = 1;
   for (int64_t j = 0; j < count; j++) /* a key that is not seen may have any value */
     for (int64_t l = 0; l < p->d_v && d->weights[j] != 0; l++)

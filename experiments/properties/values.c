@@ -74,6 +74,8 @@ static const double factor = 4;
 static attn_status values_judge(const trial *t, result_bound *bound) {
   const char *exempt = trial_exempt(t, ATTN_EXEMPT_VALUES);
   if (exempt) return bound_not_applicable(bound, exempt);
+  if (t->view.recurrence && t->view.recurrence->rounds)
+    return bound_not_applicable(bound, "the state is rounded to 16 bits, whose small numbers are not scaled");
   const attn_problem *p = &t->in.problem;
   const double most = 0x1p-20 * attn_numbers[p->dtype].largest; /* what is larger may overflow on its way */
   trial_inputs in;

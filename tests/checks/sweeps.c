@@ -89,6 +89,11 @@ static const char *const specs[] = {
     "kivi:bits=2,group=4,residual=8",
     "sage:group=8",
     "recurrent:chunk=5",
+    "recurrent:rule=gla,chunk=7",
+    "recurrent:rule=kda",
+    "recurrent:rule=gated_delta2,chunk=9",
+    "recurrent:rule=delta,chunk=40",
+    "recurrent:rule=gated_delta,chunk=1,state=bf16",
     "recurrent:decay=constant,gamma=0.1,chunk=16",
 };
 enum { SPECS = sizeof specs / sizeof *specs };

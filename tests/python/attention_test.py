@@ -161,6 +161,28 @@ class Values(unittest.TestCase):
         with self.assertRaisesRegex(attnlab.Error, "carries no state"):
             attnlab.attention(q, k, v, causal=True, return_state=True)
 
+    def test_gates(self):
+        """Gated DeltaNet, arXiv:2412.06464, equation 10, token by token, with gates of the call."""
+        q, k, v = problem()
+        draw = np.random.default_rng(5)
+        gates = {"decay": np.log(draw.random(q.shape[:3] + (1,))) / 4, "beta": draw.random((1, q.shape[1], q.shape[2], 1))}
+        group = q.shape[1] // k.shape[1]
+        keys, values = (k / np.linalg.norm(k, axis=-1, keepdims=True)).repeat(group, 1), v.repeat(group, 1)
+        held, want = np.zeros(q.shape[:2] + (q.shape[3], v.shape[3])), np.empty(q.shape)
+        for t in range(q.shape[2]):
+            held = np.exp(gates["decay"][:, :, t])[..., None] * held
+            said = np.einsum("bhd,bhde->bhe", keys[:, :, t], held)
+            held += np.einsum("bhd,bhe->bhde", keys[:, :, t], gates["beta"][:, :, t] * (values[:, :, t] - said))
+            want[:, :, t] = np.einsum("bhd,bhde->bhe", q[:, :, t], held) / np.sqrt(q.shape[3])
+        got = attnlab.attention(q, k, v, "recurrent:rule=gated_delta", causal=True, extra=gates)
+        self.assertTrue(np.abs(got - want).max() <= 2**10 * np.finfo(q.dtype).eps * np.abs(want).max())
+        with self.assertRaisesRegex(ValueError, "^extra.'beta'. is .*contiguous"):
+            attnlab.attention(q, k, v, "recurrent:rule=delta", causal=True, extra={"beta": gates["beta"][..., 0]})
+        with self.assertRaisesRegex(attnlab.Error, "extra tensor 'gate'"):
+            attnlab.attention(q, k, v, "recurrent:rule=delta", causal=True, extra={"gate": gates["beta"]})
+        with self.assertRaisesRegex(attnlab.Error, "decay.0, 0, 0, 0. = 1, expected a logarithm"):
+            attnlab.attention(q, k, v, "recurrent:rule=ssd", causal=True, extra={"decay": 1 + 0 * gates["decay"]})
+
     def test_half(self):
         q, k, v = (x.astype("f2") for x in problem())
         wide = [x.astype("f4") for x in (q, k, v)]

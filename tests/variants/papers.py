@@ -172,6 +172,55 @@ def retention(q, k, v):
     return out
 
 
+def gated(q, k, v, decay, write):
+    """Token by token: S' = diag(a_t) S_t-1, S_t = S' + K_t^T write(t, k_t, S'), o_t = Q_t S_t, Q by 1 / sqrt(d)."""
+    state, out = np.zeros((q.shape[0], q.shape[2], v.shape[2])), np.empty_like(v)
+    for t in range(q.shape[1]):
+        state = np.exp(decay[:, t])[..., None] * state
+        state = state + k[:, t, :, None] * write(t, k[:, t], state)[:, None, :]
+        out[:, t] = np.einsum("hd,hde->he", q[:, t] / np.sqrt(q.shape[2]), state)
+    return out
+
+
+def difference(v, k, state, b):
+    return b * (v - np.einsum("hd,hde->he", k, state))
+
+
+def unit(k):
+    return k / np.linalg.norm(k, axis=-1, keepdims=True)
+
+
+def ssd(q, k, v):
+    """Dao and Gu 2024, eq. 2: h_t = A_t h_t-1 + B_t x_t, A_t a number, B_t times Delta_t."""
+    return gated(q, k, v, gates["g1"], lambda t, _, __: gates["b"][:, t, None] * v[:, t])
+
+
+def gla(q, k, v):
+    """Yang et al. 2023, section 4.1: S_t = (alpha_t^T 1) . S_t-1 + k_t^T v_t."""
+    return gated(q, k, v, gates["g"], lambda t, _, __: v[:, t])
+
+
+def deltanet(q, k, v):
+    """Yang et al. 2024 (2406.06484), section 2.2: S_t = S_t-1 - beta_t (S_t-1 k_t - v_t) k_t^T, k of length 1."""
+    return gated(q, unit(k), v, 0 * gates["g1"], lambda t, key, s: difference(v[:, t], key, s, gates["b"][:, t, None]))
+
+
+def gated_delta(q, k, v):
+    """Yang et al. 2024 (2412.06464), eq. 10: S_t = S_t-1 (alpha_t (I - beta_t k_t k_t^T)) + beta_t v_t k_t^T."""
+    return gated(q, unit(k), v, gates["g1"], lambda t, key, s: difference(v[:, t], key, s, gates["b"][:, t, None]))
+
+
+def kda(q, k, v):
+    """Kimi Linear 2025, eq. 1: S_t = (I - beta_t k_t k_t^T) Diag(alpha_t) S_t-1 + beta_t k_t v_t^T."""
+    return gated(q, unit(k), v, gates["g"], lambda t, key, s: difference(v[:, t], key, s, gates["b"][:, t, None]))
+
+
+def gated_delta2(q, k, v):
+    """Hatamizadeh et al. 2026: S_t = (I - k_t (b_t . k_t)^T) D_t S_t-1 + k_t (w_t . v_t)^T."""
+    return gated(q, unit(k), v, gates["g"],
+                 lambda t, key, s: difference(gates["w2"][:, t] * v[:, t], gates["e"][:, t] * key, s, 1))
+
+
 def dpfp(q, k, v):
     """Schlag et al. 2021, eq. 37: phi_(i nu)(x) = r([x; -x])_i r([x; -x])_(i + nu), nu up to 3, r = max(., 0)."""
     def phi(x):
@@ -520,6 +569,10 @@ mixture = rng.standard_normal((7, D)).astype(np.float32) / 5
 edges = rng.random((N, N)) < 0.1
 edges[np.arange(N), np.arange(N)] = True
 
+gates = {"g": np.log(rng.random((HEADS, N, D))) / 8, "b": rng.random((HEADS, N)), "e": rng.random((HEADS, N, D)),
+         "w2": rng.random((HEADS, N, D))}
+gates["g1"] = gates["g"][..., :1].copy()
+
 BESIDE = f"--sink={SINK}"
 CASES = [  # formula, specification, options, heads, n
     (streaming, "streaming:sink=3,window=20", ["--causal"], HEADS, N),
@@ -537,6 +590,13 @@ CASES = [  # formula, specification, options, heads, n
     (elu, "linear", ["--causal"], HEADS, N),
     (sums, "linear:feature=identity,normalise=no", ["--causal"], HEADS, N),
     (retention, "recurrent:chunk=32", ["--causal"], HEADS, N),
+    (ssd, "recurrent:rule=ssd", ["--causal", "--extra=decay=g1.npy", "--extra=beta=b.npy"], HEADS, N),
+    (gla, "recurrent:rule=gla", ["--causal", "--extra=decay=g.npy"], HEADS, N),
+    (deltanet, "recurrent:rule=delta", ["--causal", "--extra=beta=b.npy"], HEADS, N),
+    (gated_delta, "recurrent:rule=gated_delta", ["--causal", "--extra=decay=g1.npy", "--extra=beta=b.npy"], HEADS, N),
+    (kda, "recurrent:rule=kda", ["--causal", "--extra=decay=g.npy", "--extra=beta=b.npy"], HEADS, N),
+    (gated_delta2, "recurrent:rule=gated_delta2",
+     ["--causal", "--extra=decay=g.npy", "--extra=erase=e.npy", "--extra=write=w2.npy"], HEADS, N),
     (dpfp, "linear:feature=dpfp", ["--causal"], HEADS, N),
     (cosformer, "linear:feature=cos", [], HEADS, N),
     (taylor, "linear:feature=taylor", ["--causal"], HEADS, N),
@@ -567,7 +627,7 @@ def run(attnlab, here, case):
     if formula is gat:  # q . k = alpha_i + beta_j
         q, k = (np.stack(pair, -1) for pair in
                 ((q[..., 0], np.ones((heads, n))), (np.ones((heads, n)), k[..., 0])))
-    for name, x in (("q", q), ("k", k), ("v", v), ("edges", edges.astype(np.uint8)), ("w", mixture)):
+    for name, x in (("q", q), ("k", k), ("v", v), ("edges", edges.astype(np.uint8)), ("w", mixture), *gates.items()):
         np.save(here / f"{name}.npy", x)
     subprocess.run([attnlab, "apply", spec, *options, "--dtype=f64", "--q=q.npy", "--k=k.npy", "--v=v.npy", "-o", "o.npy"],
                    cwd=here, check=True, stdin=subprocess.DEVNULL)

@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 70, D = 6, D_V = 5, BATCH = 3, HEADS = 4, VECTOR = 1, DELTA = 2, BETA = 4 };
+enum { N = 70, D = 6, D_V = 5, BATCH = 3, HEADS = 4, VECTOR = 1, DELTA = 2, BETA = 4, GATED = 8 };
 
 /* Gates that a call may be given, and of each rule those that it reads. */
-static double decay[BATCH * HEADS * N * D], beta[BATCH * HEADS * N];
+static double decay[BATCH * HEADS * N * D], beta[BATCH * HEADS * N], erase[BATCH * HEADS * N * D],
+    write[BATCH * HEADS * N * D_V];
 
 static const struct {
   const char *name;
@@ -19,16 +20,20 @@ static const struct {
              {"gla", VECTOR},
              {"delta", BETA | DELTA},
              {"gated_delta", BETA | DELTA},
-             {"kda", BETA | DELTA | VECTOR}};
+             {"kda", BETA | DELTA | VECTOR},
+             {"gated_delta2", GATED | DELTA | VECTOR}};
 
-/* ln a of key t and element l, and what is written of a value. */
+/* What a recursion reads. */
 typedef struct gates {
   int of;
   double (*of_head)(int64_t head); /* a of all keys; NULL: what the call is given */
+  double (*length)(double square); /* what keys are divided by; NULL: their length under the delta rule */
+  int64_t document;                /* keys of a document; 0: one document */
 } gates;
 
 static double log_decay(const gates *g, int64_t b, int64_t h, int64_t t, int64_t l) {
   const int64_t at = (b * HEADS + h) * N + t;
+  if (g->document && t % g->document == 0) return -(double)INFINITY;
   return g->of_head ? log(g->of_head(h)) : decay[g->of & VECTOR ? at * D + l : at];
 }
 
@@ -45,21 +50,24 @@ static void recur(const inputs *in, int64_t b, int64_t h, const gates *g, double
       k[l] = inputs_get(in, TENSOR_K, b, kv_head, t, l);
       norm += k[l] * k[l];
     }
-    for (int64_t l = 0; l < D && g->of & DELTA; l++) k[l] /= sqrt(norm);
+    for (int64_t l = 0; l < D && g->of & DELTA; l++) k[l] /= g->length ? g->length(norm) : sqrt(norm);
     for (int64_t m = 0; m < D_V && t < keys; m++) {
-      const double v = inputs_get(in, TENSOR_V, b, kv_head, t, m),
-                   by = g->of & BETA ? beta[(b * HEADS + h) * N + t] : 1;
+      const int64_t key = (b * HEADS + h) * N + t;
+      const double v = inputs_get(in, TENSOR_V, b, kv_head, t, m) * (g->of & BETA    ? beta[key]
+                                                                     : g->of & GATED ? write[key * D_V + m]
+                                                                                     : 1);
       double said = 0, size = fabs(v);
       for (int64_t l = 0; l < D; l++) {
+        const double asks = k[l] * (g->of & GATED ? erase[key * D + l] : g->of & BETA ? beta[key] : 1);
         s[l][m] *= exp(log_decay(g, b, h, t, l));
         sizes[l][m] *= exp(log_decay(g, b, h, t, l));
-        said += g->of & DELTA ? k[l] * s[l][m] : 0;
-        size += g->of & DELTA ? fabs(k[l]) * sizes[l][m] : 0;
+        said += g->of & DELTA ? asks * s[l][m] : 0;
+        size += g->of & DELTA ? fabs(asks) * sizes[l][m] : 0;
       }
-      error[m] += by * unit * size * (g->of & DELTA ? 1 : sqrt(norm));
+      error[m] += unit * size * (g->of & DELTA ? 1 : sqrt(norm));
       for (int64_t l = 0; l < D; l++) {
-        s[l][m] += k[l] * by * (v - said);
-        sizes[l][m] += fabs(k[l]) * by * size;
+        s[l][m] += k[l] * (v - said);
+        sizes[l][m] += fabs(k[l]) * size;
       }
     }
     const int64_t i = t - (p->n_kv - p->n_q);
@@ -96,7 +104,7 @@ static void compare(const char *spec, const inputs *in, double (*of_head)(int64_
   attn_plan *plan = plan_or_note(&in->problem, spec, NULL);
   cr_assert_not_null(plan, "%s", spec);
   void *o = run_plain(plan, in);
-  compare_output(spec, in, o, &(gates){0, of_head});
+  compare_output(spec, in, o, &(gates){.of_head = of_head});
   free(o);
   attn_plan_destroy(plan);
 }
@@ -128,6 +136,8 @@ static void draw_gates(int of) {
     decay[i] = u < 0.02 ? -(double)INFINITY : u < 0.05 ? -40 : log(u) / 8;
   }
   for (int64_t i = 0; i < BATCH * HEADS * N; i++) beta[i] = 2 * attn_rng_uniform(&r);
+  for (int64_t i = 0; i < BATCH * HEADS * N * D; i++) erase[i] = attn_rng_uniform(&r);
+  for (int64_t i = 0; i < BATCH * HEADS * N * D_V; i++) write[i] = 2 * attn_rng_uniform(&r);
 }
 
 static size_t output_bytes(const attn_problem *p) {
@@ -140,7 +150,7 @@ static attn_status run_gated(const attn_plan *plan, const inputs *in, const attn
   const attn_tensors x = {.q = in->q,
                           .k = in->k,
                           .v = in->v,
-                          .kv_len = in->kv_len,
+                          .kv_len = in->padded ? in->kv_len : NULL,
                           .o = o,
                           .work = work,
                           .extra = extra,
@@ -168,9 +178,49 @@ Test(variants_recurrent, gates_are_those_of_the_call) {
         cr_assert_not_null(plan, "%s", spec);
         char *o = malloc(output_bytes(&p));
         const attn_extra extra[] = {{"beta", ATTN_F64, beta, BATCH, HEADS, N, 1},
+                                    {"erase", ATTN_F64, erase, BATCH, HEADS, N, D},
+                                    {"write", ATTN_F64, write, BATCH, HEADS, N, D_V},
+                                    {"decay", ATTN_F64, decay, BATCH, HEADS, N, vector ? D : 1}};
+        cr_assert_eq(run_gated(plan, &in, extra, 4, o), ATTN_OK, "%s", attn_last_error());
+        compare_output(spec, &in, o, &(gates){.of = rules[r].of});
+        free(o);
+        attn_plan_destroy(plan);
+        inputs_free(&in);
+      }
+}
+
+static double rsqrt_length(double square) { return sqrt(square + 0.25); }
+static double max_length(double square) { return fmax(sqrt(square), 0.25); }
+static double rms_length(double square) { return sqrt(square / D + 0.25); }
+
+/* One after another: the ways in which projects divide keys by their length, and documents. */
+Test(variants_recurrent, keys_and_documents_are_as_they_are_said) {
+  static const struct {
+    const char *norm;
+    double (*length)(double square);
+  } norms[] = {{"l2", NULL}, {"rsqrt", rsqrt_length}, {"max", max_length}, {"rms", rms_length}};
+  const int64_t offsets[] = {0, 25, 50, N};
+  for (size_t c = 0; c < sizeof norms / sizeof *norms; c++)
+    for (int documents = 0; documents < 2; documents++)
+      for (int vector = 0; vector < 2; vector++) {
+        char spec[96];
+        attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, false}, ATTN_F64);
+        if (documents) p.mask = (attn_mask){.kind = ATTN_MASK_DOCUMENTS, .offsets = offsets, .count = 3};
+        inputs in = inputs_make(&p, false, 7, 1);
+        draw_gates(1);
+        for (int64_t i = 0; i < BATCH * HEADS * N; i++) beta[i] /= 2 * D; /* rms: |k|^2 <= D */
+        snprintf(spec, sizeof spec, "recurrent:rule=%s,key_norm=%s,norm_eps=0.25,chunk=16",
+                 vector ? "kda" : "gated_delta", norms[c].norm);
+        attn_plan *plan = plan_or_note(&p, spec, NULL);
+        cr_assert_not_null(plan, "%s", spec);
+        char *o = malloc(output_bytes(&p));
+        const attn_extra extra[] = {{"beta", ATTN_F64, beta, BATCH, HEADS, N, 1},
                                     {"decay", ATTN_F64, decay, BATCH, HEADS, N, vector ? D : 1}};
         cr_assert_eq(run_gated(plan, &in, extra, 2, o), ATTN_OK, "%s", attn_last_error());
-        compare_output(spec, &in, o, &(gates){rules[r].of, NULL});
+        compare_output(spec, &in, o,
+                       &(gates){.of = BETA | DELTA | (vector ? VECTOR : 0),
+                                .length = norms[c].length,
+                                .document = documents ? 25 : 0});
         free(o);
         attn_plan_destroy(plan);
         inputs_free(&in);
@@ -245,7 +295,7 @@ Test(variants_recurrent, parts_hand_their_state_on) {
       attn_plan_destroy(plan);
     }
     for (int64_t h = 0; h < p.heads; h++) {
-      recur(&in, 0, h, &(gates){0, of_head}, own, off);
+      recur(&in, 0, h, &(gates){.of_head = of_head}, own, off);
       for (int64_t i = 0; i < N * D_V; i++) {
         const double got = attn_get(whole, h * N * D_V + i, dtype);
         if (!(fabs(got - own[i]) <= off[i]))

@@ -27,11 +27,13 @@ typedef struct recurrent_room {
   void *scaled;                  /* [chunk] rows of d_qk */
   void *reads, *written;         /* of delta and of betas: [chunk] rows of d_v */
   void *outputs;                 /* [chunk] rows of d_v, where the call's are of another type */
-  double *logs, *betas;          /* [chunk] of ln a, or [chunk, d_qk]; [chunk] */
+  void *erased;                  /* of gates that are vectors: [chunk] rows of d_qk, b . k */
+  double *logs, *betas;          /* [chunk] of ln a, or [chunk, d_qk]; [chunk, betas] */
   double *before, *after;        /* [chunk]: A_i, A_C / A_j */
   double *row;                   /* [chunk], or [chunk, d_qk] */
   double *whole;                 /* A_C, [d_qk] of vectors */
   void *decays, *before_rows;    /* of vectors: [chunk] rows of d_qk + 1, and of d_qk: a_i, A_i */
+  void *row_scratch;             /* a row of d_qk or d_v */
   int64_t made;                  /* keys whose products of decays stand; -1: of none */
 } recurrent_room;
 
@@ -53,10 +55,10 @@ void attn_recurrent_gates(const recurrent_shape *, recurrent_room *, const recur
 void attn_recurrent_decay_rows(const recurrent_shape *, const recurrent_room *, const recurrent_line *,
                                int64_t from, int64_t rows, attn_matrix x, void *out);
 
-/* Puts the keys where products read them. q: queries at positions from ... from + queries - 1 of the
- * chunk. */
+/* Puts the keys k where products read them. read: b . k, with which the state is asked; queries: those at
+ * positions from ... from + queries - 1 of the chunk. */
 void attn_recurrent_take_keys(const recurrent_shape *, recurrent_room *, const recurrent_line *,
-                              attn_matrix k, int64_t from, int64_t queries);
+                              attn_matrix k, attn_matrix read, int64_t from, int64_t queries);
 
 /* Products, decayed, of rows at positions from ... from + rows - 1, at most STEP, which are queries (x their
  * first, [rows][d_qk]) or keys, with the first `seen` keys of the chunk: those that do not come later than

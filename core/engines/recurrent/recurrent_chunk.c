@@ -43,11 +43,15 @@ static void vector_products(const recurrent_shape *s, recurrent_room *r, int64_t
 }
 
 void attn_recurrent_gates(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x) {
-  const int64_t logs = x->count * (s->rule->columns ? s->p->d_qk : 1);
+  const int64_t width = s->rule->columns ? s->p->d_qk : 1;
   s->rule->gates(s->rule->state, x->call, x->batch, x->head, x->first, x->count, r->row, r->betas);
-  if (r->made == x->count && memcmp(r->row, r->logs, (size_t)logs * sizeof *r->row) == 0) return;
+  for (int64_t i = 0; s->p->mask.kind && i < x->count; i++)
+    for (int64_t l = 0; l < width && attn_document_begins(s->p, x->first + i); l++)
+      r->row[i * width + l] = -(double)INFINITY;
+  if (r->made == x->count && memcmp(r->row, r->logs, (size_t)(x->count * width) * sizeof *r->row) == 0)
+    return;
   r->made = x->count;
-  memcpy(r->logs, r->row, (size_t)logs * sizeof *r->row);
+  memcpy(r->logs, r->row, (size_t)(x->count * width) * sizeof *r->row);
   if (s->rule->columns)
     vector_products(s, r, x->count);
   else
@@ -74,13 +78,14 @@ void attn_recurrent_decay_rows(const recurrent_shape *s, const recurrent_room *r
 
 /* Row l of the products of decays that are vectors: the key enters, after those before it are decayed. */
 static void meet_keys(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x, attn_matrix k,
-                      int64_t from, int64_t queries) {
+                      attn_matrix read, int64_t from, int64_t queries) {
   const int64_t d = s->p->d_qk;
   memset(r->transposed, 0, (size_t)(d * s->chunk_row) * attn_dtype_size(s->t));
   for (int64_t i = 0; i < x->count; i++) {
     const void *key = attn_at(k.at, i * k.row, s->t);
     const bool asked = i >= from && i < from + queries;
     s->simd->decay_keys(d, i, r->transposed, s->chunk_row, attn_at(r->decays, i * (d + 1), s->t), key,
+                        attn_at(read.at, i * read.row, s->t),
                         asked ? attn_at(r->queries, (i - from) * d, s->t) : key,
                         attn_at(r->own, i * s->chunk_row, s->t), attn_at(r->scores, i * s->chunk_row, s->t));
   }
@@ -91,9 +96,9 @@ static void meet_keys(const recurrent_shape *s, recurrent_room *r, const recurre
 }
 
 void attn_recurrent_take_keys(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x,
-                              attn_matrix k, int64_t from, int64_t queries) {
+                              attn_matrix k, attn_matrix read, int64_t from, int64_t queries) {
   if (s->rule->columns)
-    meet_keys(s, r, x, k, from, queries);
+    meet_keys(s, r, x, k, read, from, queries);
   else if (queries > 0 || s->rule->delta)
     s->simd->transpose(x->count, s->p->d_qk, k.at, k.row, r->transposed, s->chunk_row);
 }

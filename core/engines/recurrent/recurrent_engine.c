@@ -1,11 +1,12 @@
 /* recurrent_engine.c - the recurrent engine: of each query head a state S [d_qk, d_v], from 0,
- *   S' = diag(a_t) S_t-1,  u_t = b_t v_t or b_t (v_t - S'^T k_t),  S_t = S' + k_t u_t^T,  o_t = c S_t^T q_t
+ *   S' = diag(a_t) S_t-1,  u_t = w_t . v_t, or w_t . v_t - S'^T (b_t . k_t),
+ *   S_t = S' + k_t u_t^T,  o_t = c S_t^T q_t
  * (Sun et al. 2023, arXiv:2307.08621, equations 5 to 7; Yang et al. 2023, arXiv:2312.06635, section 3; of the
  * delta rule Yang et al. 2024, arXiv:2406.06484, section 3).
  *
  * Keys are taken in chunks. With A_i = a_first ... a_i the rows of a chunk are
- *   M_ij = k_i . (A_i / A_j . k_j), j < i,   P_ij = c q_i . (A_i / A_j . k_j), j <= i   (recurrent_chunk.c)
- *   U = B V, or with delta B (V - (A . K) S - M U), by forward substitution, B = diag(b)
+ *   M_ij = (b_i . k_i) . (A_i / A_j . k_j), j < i,   P_ij = c q_i . (A_i / A_j . k_j), j <= i
+ *   U = W . V, or with delta W . V - (A . B . K) S - M U, by forward substitution   (P, M: recurrent_chunk.c)
  *   O = c (A . Q) S + P U,   S <- A_C . S + (A_C / A . K)^T U.
  *
  * Positions without a key (padding) change nothing. A (batch, head) is one thread's: no result depends on the
@@ -45,20 +46,22 @@ static room carve(const shape *s, attn_carver *carver) {
             .scores = attn_carve(carver, scores, s->chunk_row, e),
             .own = attn_carve(carver, x->columns || x->delta ? scores : 0, s->chunk_row, e),
             .queries = attn_carve(carver, n, d, e),
-            .keys = attn_carve(carver, s->p->k.stored || x->unit_keys ? n : 0, d, e),
+            .keys = attn_carve(carver, s->p->k.stored || x->key_scale ? n : 0, d, e),
             .values = attn_carve(carver, n, s->v_row, e),
             .scaled = attn_carve(carver, n, d, e),
             .reads = attn_carve(carver, x->delta ? n : 0, s->v_row, e),
             .written = attn_carve(carver, written, s->v_row, e),
             .outputs = attn_carve(carver, s->p->o.stored ? n : 0, s->p->d_v, e),
             .logs = attn_carve(carver, n, width, sizeof(double)),
-            .betas = attn_carve(carver, x->betas ? n : 0, 1, sizeof(double)),
+            .erased = attn_carve(carver, x->betas > 1 ? n : 0, d, e),
+            .betas = attn_carve(carver, n, x->betas, sizeof(double)),
             .before = attn_carve(carver, n, 1, sizeof(double)),
             .after = attn_carve(carver, n, 1, sizeof(double)),
             .row = attn_carve(carver, n, width, sizeof(double)),
             .whole = attn_carve(carver, width, 1, sizeof(double)),
             .decays = attn_carve(carver, x->columns ? n : 0, d + 1, e),
             .before_rows = attn_carve(carver, x->columns ? n : 0, d, e),
+            .row_scratch = attn_carve(carver, attn_max(d, s->p->d_v), 1, sizeof(double)),
             .made = -1};
   if (!x->betas) r.betas = NULL;
   return r;
@@ -76,33 +79,53 @@ static attn_matrix load_keys(const shape *s, room *r, const line *x) {
   attn_matrix k = attn_load_rows(s->simd, attn_stored(p->k, s->t),
                                  attn_row(x->call->k, p->k, x->batch, x->kv_head, x->first, s->t), p->k.row,
                                  x->count, d, r->keys);
-  if (!s->rule->unit_keys) return k;
+  if (!s->rule->key_scale) return k;
   for (int64_t j = 0; j < x->count; j++) {
     const void *from = attn_at(k.at, j * k.row, s->t);
-    const double size = sqrt(attn_square_row(s->simd, d, from));
-    attn_scale_row(s->simd, d, size > 0 ? 1 / size : 1, from, attn_at(r->keys, j * d, s->t));
+    attn_scale_row(s->simd, d, s->rule->key_scale(s->rule->state, d, attn_square_row(s->simd, d, from)), from,
+                   attn_at(r->keys, j * d, s->t));
   }
   return (attn_matrix){r->keys, d, 1};
+}
+
+/* y <- numbers . x; y may be x. scratch: [d] */
+static void multiply_by(const shape *s, int64_t d, const double *numbers, const void *x, void *scratch,
+                        void *y) {
+  attn_convert(numbers, ATTN_F64, d, s->t, scratch);
+  attn_multiply_row(s->simd, d, scratch, x, y);
+}
+
+/* Keys as the state is asked with them; but a number b is a factor of what is written. */
+static attn_matrix erase_keys(const shape *s, room *r, const line *x, attn_matrix k) {
+  const int64_t d = s->p->d_qk;
+  if (s->rule->betas <= 1) return k;
+  for (int64_t j = 0; j < x->count; j++)
+    multiply_by(s, d, r->betas + j * s->rule->betas, attn_at(k.at, j * k.row, s->t), r->row_scratch,
+                attn_at(r->erased, j * d, s->t));
+  return (attn_matrix){r->erased, d, 1};
 }
 
 static attn_matrix load_values(const shape *s, room *r, const line *x) {
   const attn_problem *p = s->p;
   const void *v = attn_row(x->call->v, p->v, x->batch, x->kv_head, x->first, s->t);
   const attn_dtype stored = attn_stored(p->v, s->t);
+  const int64_t width = s->rule->betas;
   /* Values are read where they are, if they end where vectors do. */
-  if (stored == s->t && p->d_v * (int64_t)attn_dtype_size(s->t) % 64 == 0)
+  if (width <= 1 && stored == s->t && p->d_v * (int64_t)attn_dtype_size(s->t) % 64 == 0)
     return (attn_matrix){v, p->v.row, 1};
-  for (int64_t j = 0; j < x->count; j++)
-    attn_load_row(s->simd, stored, p->d_v, attn_row_behind(v, p->v, j, s->t),
-                  attn_at(r->values, j * s->v_row, s->t));
+  for (int64_t j = 0; j < x->count; j++) {
+    void *to = attn_at(r->values, j * s->v_row, s->t);
+    attn_load_row(s->simd, stored, p->d_v, attn_row_behind(v, p->v, j, s->t), to);
+    if (width > 1) multiply_by(s, p->d_v, r->betas + j * width + p->d_qk, to, r->row_scratch, to);
+  }
   return (attn_matrix){r->values, s->v_row, 1};
 }
 
-/* Row i of U, when those before it stand: b_i (v_i - what the state says of the key). */
+/* Row i of U, when those before it stand. */
 static void write_row(const shape *s, room *r, attn_matrix v, int64_t i, const void *own, int64_t from) {
   const int64_t d = s->p->d_v;
   void *reads = attn_at(r->reads, i * s->v_row, s->t), *to = attn_at(r->written, i * s->v_row, s->t);
-  const double b = r->betas ? r->betas[i] : 1;
+  const double b = s->rule->betas == 1 ? r->betas[i] : 1;
   attn_product(s->simd, 1, d, i - from, (attn_matrix){own, s->chunk_row, 1},
                attn_at(r->written, from * s->v_row, s->t), s->v_row, true, reads, s->v_row);
   s->simd->combine_rows(d, b, attn_at(v.at, i * v.row, s->t), -b, reads, to);
@@ -125,13 +148,14 @@ static void write_differences(const shape *s, room *r, const line *x, attn_matri
 }
 
 /* U, and whether it is finite. */
-static chunk_rows write_chunk(const shape *s, room *r, const line *x, attn_matrix k) {
+static chunk_rows write_chunk(const shape *s, room *r, const line *x, attn_matrix k, attn_matrix read) {
   const attn_matrix v = load_values(s, r, x), u = {r->written, s->v_row, 1};
-  chunk_rows c = {.k = k, .v = s->rule->delta || r->betas ? u : v};
+  const bool scaled = s->rule->betas == 1;
+  chunk_rows c = {.k = k, .v = s->rule->delta || scaled ? u : v};
   if (s->rule->delta)
-    write_differences(s, r, x, k, v);
+    write_differences(s, r, x, read, v);
   else
-    for (int64_t j = 0; r->betas && j < x->count; j++)
+    for (int64_t j = 0; scaled && j < x->count; j++)
       attn_scale_row(s->simd, s->p->d_v, r->betas[j], attn_at(v.at, j * v.row, s->t),
                      attn_at(r->written, j * s->v_row, s->t));
   c.finite = attn_all_finite(c.v.at, c.v.row, x->count, s->p->d_v, s->t);
@@ -171,6 +195,13 @@ static void read_queries(const shape *s, room *r, const line *x, int64_t from, i
                    attn_row_behind(o, p->o, i, s->t));
 }
 
+/* Row l of S in the type that it is stored in, and back. */
+static void round_row(const shape *s, room *r, int64_t l) {
+  void *row = attn_at(r->sums, l * s->v_row, s->t);
+  attn_convert(row, s->t, s->p->d_v, s->rule->stored, r->row_scratch);
+  attn_convert(r->row_scratch, s->rule->stored, s->p->d_v, s->t, row);
+}
+
 /* S <- A_C . S + (A_C / A . K)^T U */
 static void add_keys(const shape *s, room *r, const line *x, const chunk_rows *c) {
   const attn_problem *p = s->p;
@@ -182,6 +213,7 @@ static void add_keys(const shape *s, room *r, const line *x, const chunk_rows *c
     k = (attn_matrix){r->scaled, 1, p->d_qk};
   }
   attn_product(s->simd, p->d_qk, p->d_v, x->count, k, c->v.at, c->v.row, true, r->sums, s->v_row);
+  for (int64_t l = 0; l < p->d_qk && s->rule->rounds && x->count == s->rule->chunk; l++) round_row(s, r, l);
 }
 
 /* Row l of the head's state in the call's, and its bytes. */
@@ -207,8 +239,9 @@ static void run_head(const shape *s, room *r, line *x) {
     const attn_matrix k = load_keys(s, r, x);
     attn_recurrent_gates(s, r, x);
     if (queries) load_queries(s, r, x, from - shift, queries);
-    attn_recurrent_take_keys(s, r, x, k, from - x->first, queries);
-    const chunk_rows c = write_chunk(s, r, x, k);
+    const attn_matrix read = erase_keys(s, r, x, k);
+    attn_recurrent_take_keys(s, r, x, k, read, from - x->first, queries);
+    const chunk_rows c = write_chunk(s, r, x, k, read);
     if (queries) read_queries(s, r, x, from - x->first, from - shift, queries, &c);
     if (x->count && (keeps || next < end)) add_keys(s, r, x, &c);
   }
@@ -237,12 +270,20 @@ static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
   return ATTN_OK;
 }
 
-/* Queries that precede every key. */
-static void clear_early_rows(const shape *s, const line *x) {
-  const int64_t early = attn_min(s->p->n_q, attn_max(0, -attn_call_position(x->call, x->batch, 0)));
-  for (int64_t i = 0; i < early; i++)
-    memset(attn_row(x->call->o, s->p->o, x->batch, x->head, i, s->t), 0,
-           (size_t)s->p->d_v * attn_dtype_size(attn_stored(s->p->o, s->t)));
+static void clear_row(const shape *s, const line *x, int64_t i) {
+  memset(attn_row(x->call->o, s->p->o, x->batch, x->head, i, s->t), 0,
+         (size_t)s->p->d_v * attn_dtype_size(attn_stored(s->p->o, s->t)));
+}
+
+/* Queries that see no key: before every key, and in documents that begin behind the last that exists. */
+static void clear_rows(const shape *s, const line *x) {
+  const int64_t first = attn_call_position(x->call, x->batch, 0);
+  bool beyond = false;
+  for (int64_t i = 0; i < attn_min(s->p->n_q, -first); i++) clear_row(s, x, i);
+  for (int64_t at = x->keys; s->p->mask.kind && at < first + s->p->n_q; at++) {
+    beyond = beyond || attn_document_begins(s->p, at);
+    if (beyond && at >= first) clear_row(s, x, at - first);
+  }
 }
 
 static attn_status execute(const void *state, const attn_call *call) {
@@ -270,8 +311,8 @@ static attn_status execute(const void *state, const attn_call *call) {
                 .head = head,
                 .kv_head = head / (p->heads / p->kv_heads),
                 .keys = attn_call_keys(call, batch)};
-      clear_early_rows(&s, &x);
       run_head(&s, &r, &x);
+      clear_rows(&s, &x);
     }
     attn_float_leave(&outer);
   }

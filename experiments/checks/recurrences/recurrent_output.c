@@ -4,9 +4,10 @@
  * What rounding does to a column s of the state enters at two places: a computed u_t is off by at most eta_t,
  * and the state that a chunk of C keys leaves by at most w.z, of magnitudes z that begin with |s| at a chunk
  * and go on as a . z + |k| |u|. From there on the recursion is linear, and the exact adjoint of a query says
- * how much arrives: r_i = c q_i, back over the keys r <- diag(a) (r - b (k.r) k), without the delta rule
+ * how much arrives: r_i = c q_i, back over the keys r <- diag(a) (r - (k.r) b . k), without the delta rule
  * diag(a) r, so that
  *   |o^_i - o_i| <= g |c q_i|.z_i + sum_j |k_j.r_ij| eta_j + sum over chunks w |r| |z|.
+ * A state that is rounded to 16 bits at the end of a chunk adds its u |s| to the last.
  * eta and g need magnitudes of what is computed: of e, a bound on the norm of the error of s by norms alone,
  * only g-fold parts enter. */
 #include "experiments/checks/check_table.h"
@@ -28,8 +29,10 @@ typedef struct pass {
   const head_data *head;
   const attn_number *type;
   int64_t width;                 /* of a decay */
-  double *k, *a, *beta;          /* [n, d_qk], [n, width], [n] */
-  double *size, *most, *rho;     /* [n]: |k|, max|a|, at least the norm of I - b k k^T */
+  int64_t betas;                 /* numbers of b and w, at least 1 */
+  double *k, *a, *beta;          /* [n, d_qk], [n, width], [n, betas] */
+  double *size, *asks, *most;    /* [n]: |k|, |b . k|, max|a| */
+  double *rho;                   /* [n]: at least the norm of I - k (b . k)^T */
   double *read, *write;          /* [n]: g, w */
   double *eta, *rounded;         /* [n, d_v]; [chunks, d_v] w |z| */
   int64_t *first, *next;         /* [n] a row that is read at this key; [judged] another; -1: none */
@@ -45,10 +48,12 @@ static attn_status make_pass(const evidence *e, const head_data *head, pass *w) 
               .rule = e->view->recurrence,
               .head = head,
               .type = &attn_numbers[p->dtype],
-              .width = e->view->recurrence->columns ? d : 1};
+              .width = e->view->recurrence->columns ? d : 1,
+              .betas = e->view->recurrence->betas > 1 ? e->view->recurrence->betas : 1};
   w->k = region_take(e->memory, n * d, sizeof *w->k);
   w->a = region_take(e->memory, n * w->width, sizeof *w->a);
-  w->beta = region_take(e->memory, n, sizeof *w->beta);
+  w->beta = region_take(e->memory, n * w->betas, sizeof *w->beta);
+  w->asks = region_take(e->memory, n, sizeof *w->asks);
   w->size = region_take(e->memory, n, sizeof *w->size);
   w->most = region_take(e->memory, n, sizeof *w->most);
   w->rho = region_take(e->memory, n, sizeof *w->rho);
@@ -69,10 +74,10 @@ static attn_status make_pass(const evidence *e, const head_data *head, pass *w) 
 /* Roundings of a term in its chunk: its key, its decays, the sum over keys; a read is a sum over elements
  * too. */
 static int64_t write_chain(const attn_recurrence *x) {
-  return x->chunk + 12 + (x->unit_keys ? 3 : 0) + (x->columns ? 4 * x->chunk : 0);
+  return x->chunk + 12 + (x->key_scale ? 3 : 0) + (x->betas > 1 ? 3 : 0) + (x->columns ? 4 * x->chunk : 0);
 }
 static int64_t read_chain(const attn_problem *p, const attn_recurrence *x) {
-  return write_chain(x) + p->d_qk + (x->unit_keys ? 3 : 0);
+  return write_chain(x) + p->d_qk + (x->key_scale ? 3 : 0);
 }
 
 /* Gates and keys by the law. false: a decay is above 1. */
@@ -89,22 +94,30 @@ static bool take_gates(pass *w) {
   const double unit = w->type->unit, of_exponents = w->rule->columns ? unit : 0x1p-53;
   double spent = 0;
   for (int64_t t = 0; t < w->head->keys; t++) {
-    double *k = w->k + t * p->d_qk, *a = w->a + t * w->width, most = 0, least = 0;
-    w->beta[t] = 1;
-    w->rule->law(w->rule->state, &call, w->head->batch, w->head->head, t, a, &w->beta[t]);
-    memcpy(k, w->head->k + t * p->d_qk, (size_t)p->d_qk * sizeof *k);
+    double *k = w->k + t * p->d_qk, *a = w->a + t * w->width, *b = w->beta + t * w->betas, most = 0,
+           least = 0, square = vector_dot(w->head->k + t * p->d_qk, w->head->k + t * p->d_qk, p->d_qk),
+           asks = 0;
+    *b = 1;
+    w->rule->law(w->rule->state, &call, w->head->batch, w->head->head, t, a, b);
+    for (int64_t l = 0; l < p->d_qk; l++) {
+      k[l] = w->head->k[t * p->d_qk + l] *
+             (w->rule->key_scale ? w->rule->key_scale(w->rule->state, p->d_qk, square) : 1);
+      asks += pow(b[w->betas > 1 ? l : 0] * k[l], 2);
+    }
     w->size[t] = vector_norm(k, p->d_qk);
-    for (int64_t l = 0; l < p->d_qk && w->rule->unit_keys && w->size[t] > 0; l++) k[l] /= w->size[t];
-    if (w->rule->unit_keys && w->size[t] > 0) w->size[t] = 1;
+    w->asks[t] = sqrt(asks);
     for (int64_t l = 0; l < w->width; l++) {
       if (!(a[l] <= 0)) return false;
+      if (attn_document_begins(p, t)) a[l] = -(double)INFINITY;
       least = fmin(least, a[l]);
       a[l] = exp(a[l]);
       most = fmax(most, a[l]);
     }
     spent = fmin(SPENT_MOST, (t % w->rule->chunk ? spent : 0) - least);
     w->most[t] = most;
-    w->rho[t] = w->rule->delta ? fmax(1, fabs(1 - w->beta[t] * w->size[t] * w->size[t])) : 1;
+    w->rho[t] = !w->rule->delta ? 1
+                : w->betas > 1  ? 1 + w->size[t] * w->asks[t]
+                                : fmax(1, fabs(1 - *b * w->size[t] * w->size[t]));
     const double exponents = 2 * of_exponents * (spent + 3 * (double)w->rule->chunk);
     w->read[t] = gamma_of(read_chain(p, w->rule), unit) + exponents;
     w->write[t] = gamma_of(write_chain(w->rule), unit) + exponents;
@@ -122,7 +135,9 @@ static int64_t place_rows(pass *w) {
     const sample_row *row = &e->exact->rows[r];
     const int64_t position = attn_problem_position(p, row->i),
                   at = position < w->head->keys ? position : w->head->keys - 1;
-    if (row->batch != w->head->batch || row->head != w->head->head || at < 0) continue;
+    bool beyond = false; /* in a document without keys */
+    for (int64_t t = at + 1; t <= position; t++) beyond = beyond || attn_document_begins(p, t);
+    if (row->batch != w->head->batch || row->head != w->head->head || at < 0 || beyond) continue;
     row_widen(e->q, p->dtype, row_offset(p, row, p->d_qk), p->d_qk, w->q + r * p->d_qk);
     for (int64_t l = 0; l < p->d_qk; l++) w->q[r * p->d_qk + l] *= p->scale;
     w->next[r] = w->first[at];
@@ -159,24 +174,24 @@ static void read_rows(const pass *w, int64_t t, int64_t l, const column *x) {
 /* Key t enters column l. */
 static void step(const pass *w, int64_t t, int64_t l, column *x) {
   const attn_problem *p = w->e->problem;
-  const bool delta = w->rule->delta;
-  const double *k = w->k + t * p->d_qk, *a = w->a + t * w->width, beta = fabs(w->beta[t]),
-               v = w->head->v[t * p->d_v + l], size = w->size[t];
+  const bool delta = w->rule->delta, vectors = w->betas > 1;
+  const double *k = w->k + t * p->d_qk, *a = w->a + t * w->width, *b = w->beta + t * w->betas,
+               v = b[vectors ? p->d_qk + l : 0] * w->head->v[t * p->d_v + l], size = w->size[t];
   double said = 0, reach = 0, most = 0;
   for (int64_t m = 0; m < p->d_qk; m++) {
-    const double by = a[w->width > 1 ? m : 0];
+    const double by = a[w->width > 1 ? m : 0], asked = delta ? b[vectors ? m : 0] * k[m] : 0;
     reach += x->z[m];
     x->s[m] *= by;
     x->z[m] *= by;
-    said += k[m] * x->s[m];
-    most += fabs(k[m]) * x->z[m];
+    said += asked * x->s[m];
+    most += fabs(asked) * x->z[m];
   }
   x->e *= w->most[t];
-  const double u = w->beta[t] * (v - (delta ? said : 0)), before = delta ? size * x->e : 0,
-               eta = delta            ? w->read[t] * beta * (fabs(v) + most + before)
-                     : w->rule->betas ? 2 * w->type->unit * fabs(u)
+  const double u = v - said, before = delta ? w->asks[t] * x->e : 0,
+               eta = delta            ? w->read[t] * (fabs(v) + most + before)
+                     : w->rule->betas ? 3 * w->type->unit * fabs(u)
                                       : 0,
-               written = fabs(u) + eta + beta * before;
+               written = fabs(u) + eta + before;
   x->reach = fmax(x->reach, reach) + (1 + size) * written;
   x->gone = w->rho[t] * w->most[t] * x->gone + lost(w, (1 + size) * x->reach);
   x->e = w->rho[t] * x->e + size * eta + lost(w, (1 + size) * x->reach);
@@ -186,6 +201,9 @@ static void step(const pass *w, int64_t t, int64_t l, column *x) {
     x->z[m] += fabs(k[m]) * written;
   }
 }
+
+/* Of the type in which the state is kept between chunks. */
+static double stored_unit(const attn_recurrence *x) { return x->rounds ? attn_numbers[x->stored].unit : 0; }
 
 static void pass_column(const pass *w, int64_t l, double *room) {
   const int64_t d = w->e->problem->d_qk, d_v = w->e->problem->d_v;
@@ -198,7 +216,8 @@ static void pass_column(const pass *w, int64_t l, double *room) {
     step(w, t, l, &x);
     read_rows(w, t, l, &x);
     if ((t + 1) % w->rule->chunk == 0)
-      x.e += w->rounded[t / w->rule->chunk * d_v + l] = w->write[t] * vector_norm(x.z, d);
+      x.e += w->rounded[t / w->rule->chunk * d_v + l] =
+          w->write[t] * vector_norm(x.z, d) + stored_unit(w->rule) * (vector_norm(x.s, d) + x.e);
     if (!(x.reach + x.e <= w->peak[l])) w->peak[l] = x.reach + x.e;
   }
 }
@@ -213,10 +232,11 @@ static void add_arrivals(const pass *w, int64_t row, int64_t t, double *r) {
                  *rounded = w->rounded + j / chunk * d_v;
     const bool ended = j < t && (j + 1) % chunk == 0;
     const double met = w->rule->betas || w->rule->delta ? vector_dot_fast(k, r, d) : 0,
-                 size = ended ? vector_norm(r, d) : 0, taken = w->rule->delta ? w->beta[j] * met : 0;
+                 size = ended ? vector_norm(r, d) : 0, *b = w->beta + j * w->betas;
     for (int64_t l = 0; l < d_v && met != 0; l++) bound[l] += fabs(met) * eta[l];
     for (int64_t l = 0; l < d_v && ended; l++) bound[l] += size * rounded[l];
-    for (int64_t m = 0; m < d; m++) r[m] = a[w->width > 1 ? m : 0] * (r[m] - taken * k[m]);
+    for (int64_t m = 0; m < d; m++)
+      r[m] = a[w->width > 1 ? m : 0] * (r[m] - (w->rule->delta ? b[w->betas > 1 ? m : 0] * met * k[m] : 0));
   }
 }
 
@@ -237,7 +257,9 @@ static attn_status run_pass(const pass *w, bool *fits) {
       for (int64_t r = w->first[t]; r >= 0; r = w->next[r]) add_arrivals(w, r, t, room);
   }
   *fits = true;
-  for (int64_t l = 0; l < p->d_v; l++) *fits = *fits && w->peak[l] < w->type->largest / 4;
+  const double largest =
+      fmin(w->type->largest, w->rule->rounds ? attn_numbers[w->rule->stored].largest : (double)INFINITY);
+  for (int64_t l = 0; l < p->d_v; l++) *fits = *fits && w->peak[l] < largest / 4;
   return ATTN_OK;
 }
 
@@ -298,17 +320,19 @@ const check check_rec1 = {
     .kind = KIND_HARD,
     .statement = "the output is that of the recurrence, taken key by key",
     .source = "Sun et al. 2023, arXiv:2307.08621; Yang et al. 2024, arXiv:2406.06484; derived",
-    .formula =
-        "S' = diag(a_t) S_t-1, u_t = b_t v_t or b_t (v_t - S'^T k_t), S_t = S' + k_t u_t^T, o_t = c S_t^T "
-        "q_t "
-        "by the law. For a column s of S: |o^_i - o_i| <= g |c q_i|.z_i + sum_j |k_j.r_ij| eta_j + sum over "
-        "chunks w |r| |z|, and what underflow may lose. z begins a chunk of C keys with |s| and goes on as a "
-        ". z "
-        "+ |k| |u|; eta = 2 u |b v|, under the delta rule g |b| (|v| + |k|.z); r is the adjoint, c q at the "
-        "query, diag(a) (r - b (k.r) k) or diag(a) r from key to key back. g = gamma(d + C + 18) + x, w = "
-        "gamma(C "
-        "+ 15) + x, 4 C more where decays are vectors; x = 2 u' (sum |ln a| + 3 C); gamma(k) = k u / (1 - k "
-        "u).",
+    .formula = "S' = diag(a_t) S_t-1, u_t = w_t . v_t or w_t . v_t - S'^T (b_t . k_t), S_t = S' + k_t u_t^T, "
+               "o_t = c "
+               "S_t^T q_t by the law. For a column s of S: |o^_i - o_i| <= g |c q_i|.z_i + sum_j |k_j.r_ij| "
+               "eta_j + sum "
+               "over chunks w |r| |z|, and what underflow may lose. z begins a chunk of C keys with |s| and "
+               "goes on as "
+               "a . z + |k| |u|; eta = 3 u |w v|, under the delta rule g (|w v| + |b . k|.z); r is the "
+               "adjoint, c q at "
+               "the query, diag(a) (r - (k.r) b . k) or diag(a) r from key to key back. g = gamma(d + C + "
+               "21) + x, w = "
+               "gamma(C + 18) + x, 4 C more where decays are vectors; x = 2 u' (sum |ln a| + 3 C); gamma(k) "
+               "= k u / (1 "
+               "- k u); a state kept in 16 bits adds their u |s| to w |z|.",
     .cause =
         "a decay is applied before or after its key, that of another head, where there is no key or from "
         "one sequence to the next, a value is written without its beta, or the state is that of another "
