@@ -7,12 +7,10 @@ enum { LENGTH = 16384, QUICK_LENGTH = 2048, HEADS = 8 };
 static const struct {
   const char *spec;
   bench_target target;
-} rules[] = {{"recurrent:rule=retention", TARGET_RECURRENT},
-             {"recurrent:rule=ssd", TARGET_RECURRENT},
-             {"recurrent:rule=gla", TARGET_RECURRENT},
-             {"recurrent:rule=delta", TARGET_DELTA},
-             {"recurrent:rule=gated_delta", TARGET_DELTA},
-             {"recurrent:rule=kda", TARGET_DELTA}};
+} rules[] = {{"recurrent:rule=retention", TARGET_RECURRENT}, {"recurrent:rule=ssd", TARGET_RECURRENT},
+             {"recurrent:rule=gla", TARGET_RECURRENT},       {"recurrent:rule=delta", TARGET_DELTA},
+             {"recurrent:rule=gated_delta", TARGET_DELTA},   {"recurrent:rule=kda", TARGET_DELTA},
+             {"recurrent:rule=gated_delta2", TARGET_DELTA}};
 
 static void add_rule(bench *b, bench_set *set, const attn_problem *p, size_t r) {
   const int all = b->options.threads;

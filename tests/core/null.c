@@ -164,6 +164,7 @@ static void callers_without_a_status(void) {
   attn_score_row(NULL, 0, 0, 0, 0, 1, x);
   attn_score_row(&(attn_call){.context = attn_plan_context(plan)}, 0, 0, 0, 0, 1, NULL);
   EXPECT(!attn_call_problem(NULL, 0, 0).batch);
+  EXPECT(!attn_document_begins(NULL, 0));
   EXPECT(!attn_call_extra(NULL, "decay") && !attn_call_extra_row(NULL, NULL, 0, 0, 0));
   EXPECT(first == -7 && end == -7 && isnan(attn_score_of(NULL, 0, 0, 0, 0, 1)) &&
          !attn_score_hides(NULL, 0, 0, 0, 0));

@@ -295,3 +295,48 @@ Test(data_qkv, conversion_rounds_to_nearest_and_back_is_exact) {
   assert_refused(data_qkv_check_finite(&m), ATTN_EINVAL, "k[0,0,1,0] is -inf");
   data_qkv_free(&m);
 }
+
+/* -- tensors besides -- */
+
+static void write_array(const char *name, int rank, const int64_t *shape) {
+  data_array a = {0};
+  assert_ok(data_array_make(ATTN_F32, rank, shape, &a));
+  for (int64_t i = 0; i < data_array_count(&a); i++) ((float *)a.at)[i] = (float)i;
+  assert_ok(data_npy_write(fixture_path(name), &a));
+  data_array_free(&a);
+}
+
+/* Axes are found by their lengths, and positions that are not kept are cut from every line. */
+Test(data_qkv, extra_tensors_follow_the_keys) {
+  static const struct {
+    int rank, columns;
+    int64_t shape[4], heads;
+  } good[] = {{2, 1, {2, 9}, 2},    {2, 1, {1, 7}, 1},       {3, 4, {2, 9, 4}, 2},
+              {3, 1, {1, 2, 9}, 2}, {4, 4, {1, 2, 8, 4}, 2}, {4, 1, {1, 1, 7, 1}, 1}};
+  static const int64_t bad[][4] = {{2, 5}, {3, 9}, {2, 9, 3}, {2, 4, 3}, {3, 9, 9}};
+  const shapes s = {3, {2, 7, 4}, {2, 7, 4}, {2, 7, 4}};
+  write_npy(&s, ATTN_F32);
+  data_reading from = {.q = fixture_path("q.npy"), .k = fixture_path("k.npy"), .v = fixture_path("v.npy")};
+  data_qkv x;
+  attn_extra extra[DATA_EXTRAS];
+  from.extra[0] = fixture_path("decay.npy");
+  for (size_t c = 0; c < sizeof good / sizeof *good; c++) {
+    write_array("decay.npy", good[c].rank, good[c].shape);
+    assert_ok(data_qkv_read(&from, &x));
+    cr_assert_eq(data_qkv_extras(&x, extra), 1);
+    cr_expect_str_eq(extra->name, "decay");
+    cr_expect(extra->batch == 1 && extra->heads == good[c].heads && extra->n == 7 &&
+              extra->columns == good[c].columns);
+    const int64_t rows = good[c].shape[good[c].rank - (good[c].rank == 2 || good[c].columns == 1 ? 1 : 2)],
+                  last = good[c].rank == 4 ? good[c].shape[2] : rows;
+    for (int64_t h = 0; h < extra->heads; h++)
+      for (int64_t i = 0; i < 7 * extra->columns; i++)
+        cr_expect_float_eq((double)((const float *)extra->at)[h * 7 * extra->columns + i],
+                           (double)(h * last * extra->columns + i), 0);
+    data_qkv_free(&x);
+  }
+  for (size_t c = 0; c < sizeof bad / sizeof *bad; c++) {
+    write_array("decay.npy", bad[c][2] ? 3 : 2, bad[c]);
+    cr_expect_eq(data_qkv_read(&from, &x), ATTN_EINVAL, "%zu", c);
+  }
+}

@@ -456,9 +456,9 @@ mutant(retention-next-head variants/recurrent.c REC-1 "${retention}"
 mutant(state-read-is-not-written ${recurrent_engine} REC-1 "${gated_delta}"
   "what the state says of a key is taken out without beta" [[combine_rows(d, b, attn_at(v.at, i * v.row, s->t), @-b@]] [[-1]])
 mutant(state-write-without-beta ${recurrent_engine} REC-1 "recurrent:rule=ssd"
-  "a value is written whole" [[attn_scale_row(s->simd, s->p->d_v, @r->betas[j]@]] [[1]])
-mutant(state-keys-of-any-length ${recurrent_engine} REC-1 "${gated_delta}"
-  "keys keep their length" [[size > 0 ? @1 / size@ : 1]] [[1]])
+  "a value is written whole" [[attn_scale_row(s->simd, s->p->d_v, @r->betas[j]@,]] [[1]])
+mutant(state-keys-of-any-length variants/recurrent.c REC-1 "${gated_delta}"
+  "keys keep their length" [[length > 0 ? @1 / length@ : 1]] [[1]])
 mutant(state-substitution-of-a-block ${recurrent_engine} REC-1 "${gated_delta}"
   "keys of earlier blocks of the chunk are not taken out" [[attn_product(s->simd, rows, d_v, @from@, (attn_matrix){own]] [[0]])
 mutant(state-substitution-of-a-row ${recurrent_engine} REC-1 "${gated_delta}"
@@ -470,7 +470,7 @@ mutant(state-read-late ${recurrent_engine} REC-1 "${gated_delta}"
 mutant(columns-first-alone ${recurrent_chunk} REC-1 "${kda}"
   "all columns decay as the first" [[r->whole[l] = count ? attn_get(r->before_rows, (count - 1) * d + @l@, s->t) : 1;]] [[0]])
 mutant(columns-of-the-key-before ${recurrent_chunk} REC-1 "${kda}"
-  "keys are decayed by the decays of the key before" [[attn_at(r->decays, @i@ * (d + 1), s->t), key]] [[(i ? i - 1 : 0)]])
+  "keys are decayed by the decays of the key before" [[attn_at(r->decays, @i@ * d, s->t), key]] [[(i ? i - 1 : 0)]])
 mutant(columns-keys-stay ${recurrent_chunk} REC-1 "recurrent:rule=gla"
   "keys of the chunk before remain" [[memset(r->transposed, 0, (size_t)(d * s->chunk_row) * attn_dtype_size(s->t));]] [[(void)0;]])
 mutant(columns-without-the-last core/kernels/transform.inc REC-1 "recurrent:rule=gla"
@@ -478,7 +478,17 @@ mutant(columns-without-the-last core/kernels/transform.inc REC-1 "recurrent:rule
 mutant(gates-of-another-head variants/recurrent.c REC-1 "recurrent:rule=ssd"
   "gates are those of the head before" [[drawn_logs(p, d, @head@, first + i, logs + i * d);]] [[(head ? head - 1 : 0)]])
 mutant(gates-of-the-chunk variants/recurrent.c REC-1 "${gated_delta}"
-  "betas begin anew at each chunk" [[: drawn_beta(p, head, @first + i@)]] [[i]])
+  "betas begin anew at each chunk" [[copy_betas(p, call, batch, head, @first + i@, width]] [[i]])
+mutant(erase-writes variants/recurrent.c REC-1 "recurrent:rule=gated_delta2"
+  "write gates are the erase gates" [[drawn_betas(p, @count@, head, key, betas);]] [[call->context->problem->d_qk]])
+mutant(erase-keeps-its-keys ${recurrent_engine} REC-1 "recurrent:rule=gated_delta2"
+  "the state is asked with whole keys" [[if (s->rule->betas <= 1) return k;]] [[return k;]])
+mutant(document-runs-on ${recurrent_chunk} variants_recurrent/keys_and_documents_are_as_they_are_said ""
+  "a document begins with the state of the one before it" [[logs[i * width + l] = @-(double)INFINITY@;]] [[0]])
+mutant(document-without-keys ${recurrent_engine} PROP-EMPTY "${retention}"
+  "queries of a document without keys read the document before" [[if (beyond && at >= first) clear_row(s, x, at - first);]] [[(void)0;]])
+mutant(state-kept-too-wide ${recurrent_engine} variants_recurrent/a_state_in_16_bits_is_what_they_hold ""
+  "the state is rounded behind the first chunk alone" [[@x->count == s->rule->chunk@; l++]] [[x->first == 0]])
 mutant(gates-of-the-entry core/plan.c variants_recurrent/gates_are_those_of_the_call ""
   "extra tensors are those of the first batch entry" [[(x->batch == 1 ? 0 : @batch@)]] [[0]])
 mutant(gates-of-a-shared-head core/plan.c variants_recurrent/gates_are_those_of_the_call ""

@@ -227,6 +227,47 @@ Test(variants_recurrent, keys_and_documents_are_as_they_are_said) {
       }
 }
 
+/* Behind its last chunk a state has numbers of its type alone, and where that is wide many that 16 bits do not
+ * hold. */
+Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
+  static const struct {
+    const char *name;
+    attn_dtype type;
+  } kept[] = {{"own", ATTN_F32}, {"bf16", ATTN_BF16}, {"f16", ATTN_F16}};
+  attn_problem p = shape_problem((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F32);
+  inputs in = inputs_make(&p, false, 7, 1);
+  float state[D * D_V], o[N * D_V];
+  for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) {
+    char spec[64];
+    uint16_t held;
+    int64_t exact[2] = {0};
+    snprintf(spec, sizeof spec, "recurrent:rule=delta,chunk=7,state=%s", kept[k].name);
+    attn_plan *plan = plan_or_note(&p, spec, NULL);
+    cr_assert_not_null(plan);
+    void *work = malloc(attn_plan_work_size(plan));
+    cr_assert_eq(
+        attn_plan_run(
+            plan,
+            &(attn_tensors){.q = in.q, .k = in.k, .v = in.v, .o = o, .work = work, .state_after = state}),
+        ATTN_OK);
+    for (int64_t i = 0; i < D * D_V; i++)
+      for (int type = 0; type < 2; type++) {
+        double back;
+        attn_convert(&state[i], ATTN_F32, 1, type ? ATTN_F16 : ATTN_BF16, &held);
+        attn_convert(&held, type ? ATTN_F16 : ATTN_BF16, 1, ATTN_F64, &back);
+        exact[type] += !(back < (double)state[i] || back > (double)state[i]);
+      }
+    for (int type = 0; type < 2; type++)
+      if (kept[k].type == (type ? ATTN_F16 : ATTN_BF16))
+        cr_expect_eq(exact[type], D * D_V, "%s", spec);
+      else if (kept[k].type != ATTN_BF16) /* whose numbers f16 holds, too */
+        cr_expect_lt(exact[type], D * D_V / 2, "%s", spec);
+    free(work);
+    attn_plan_destroy(plan);
+  }
+  inputs_free(&in);
+}
+
 Test(variants_recurrent, gates_that_are_wrong_are_refused) {
   const attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, false}, ATTN_F32);
   inputs in = inputs_make(&p, false, 7, 1);

@@ -30,9 +30,9 @@ typedef struct recurrent_room {
   void *erased;                  /* of gates that are vectors: [chunk] rows of d_qk, b . k */
   double *logs, *betas;          /* [chunk] of ln a, or [chunk, d_qk]; [chunk, betas] */
   double *before, *after;        /* [chunk]: A_i, A_C / A_j */
-  double *row;                   /* [chunk], or [chunk, d_qk] */
+  double *row;                   /* [chunk] */
   double *whole;                 /* A_C, [d_qk] of vectors */
-  void *decays, *before_rows;    /* of vectors: [chunk] rows of d_qk + 1, and of d_qk: a_i, A_i */
+  void *decays, *before_rows;    /* of vectors: [chunk] rows of d_qk: a_i, A_i */
   void *row_scratch;             /* a row of d_qk or d_v */
   int64_t made;                  /* keys whose products of decays stand; -1: of none */
 } recurrent_room;

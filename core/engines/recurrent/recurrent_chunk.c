@@ -4,6 +4,7 @@
  * subtracted as logarithms nor divided. */
 #include "core/engines/recurrent/recurrent.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -21,18 +22,15 @@ static void number_products(const recurrent_shape *s, recurrent_room *r, int64_t
   }
 }
 
-/* A column of zeros is the largest of each row of logarithms, so that none is shifted. */
+/* All logarithms are one row, whose largest element is a 0 behind them, so that none is shifted. */
 static void vector_products(const recurrent_shape *s, recurrent_room *r, int64_t count) {
   const int64_t d = s->p->d_qk;
-  for (int64_t i = 0; i < count; i++) {
-    void *row = attn_at(r->decays, i * (d + 1), s->t);
-    attn_convert(r->logs + i * d, ATTN_F64, d, s->t, row);
-    attn_set(row, d, s->t, 0);
-  }
-  attn_exp_rows(s->simd, count, d + 1, r->decays, d + 1, NULL);
+  attn_convert(r->logs, ATTN_F64, count * d, s->t, r->decays);
+  attn_set(r->decays, count * d, s->t, 0);
+  attn_exp_rows(s->simd, 1, count * d + 1, r->decays, 0, NULL);
   for (int64_t i = 0; i < count; i++) {
     void *to = attn_at(r->before_rows, i * d, s->t);
-    const void *a = attn_at(r->decays, i * (d + 1), s->t);
+    const void *a = attn_at(r->decays, i * d, s->t);
     if (i)
       attn_multiply_row(s->simd, d, a, attn_at(r->before_rows, (i - 1) * d, s->t), to);
     else
@@ -43,19 +41,22 @@ static void vector_products(const recurrent_shape *s, recurrent_room *r, int64_t
 }
 
 void attn_recurrent_gates(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x) {
-  const int64_t width = s->rule->columns ? s->p->d_qk : 1;
-  s->rule->gates(s->rule->state, x->call, x->batch, x->head, x->first, x->count, r->row, r->betas);
+  const bool columns = s->rule->columns;
+  const int64_t width = columns ? s->p->d_qk : 1;
+  double *logs = columns ? r->logs : r->row;
+  s->rule->gates(s->rule->state, x->call, x->batch, x->head, x->first, x->count, logs, r->betas);
   for (int64_t i = 0; s->p->mask.kind && i < x->count; i++)
     for (int64_t l = 0; l < width && attn_document_begins(s->p, x->first + i); l++)
-      r->row[i * width + l] = -(double)INFINITY;
-  if (r->made == x->count && memcmp(r->row, r->logs, (size_t)(x->count * width) * sizeof *r->row) == 0)
-    return;
-  r->made = x->count;
-  memcpy(r->logs, r->row, (size_t)(x->count * width) * sizeof *r->row);
-  if (s->rule->columns)
+      logs[i * width + l] = -(double)INFINITY;
+  if (columns) {
     vector_products(s, r, x->count);
-  else
-    number_products(s, r, x->count);
+    return;
+  }
+  /* The same numbers have the same triangle. */
+  if (r->made == x->count && memcmp(logs, r->logs, (size_t)x->count * sizeof *logs) == 0) return;
+  r->made = x->count;
+  memcpy(r->logs, logs, (size_t)x->count * sizeof *logs);
+  number_products(s, r, x->count);
 }
 
 void attn_recurrent_decay_rows(const recurrent_shape *s, const recurrent_room *r, const recurrent_line *x,
@@ -84,7 +85,7 @@ static void meet_keys(const recurrent_shape *s, recurrent_room *r, const recurre
   for (int64_t i = 0; i < x->count; i++) {
     const void *key = attn_at(k.at, i * k.row, s->t);
     const bool asked = i >= from && i < from + queries;
-    s->simd->decay_keys(d, i, r->transposed, s->chunk_row, attn_at(r->decays, i * (d + 1), s->t), key,
+    s->simd->decay_keys(d, i, r->transposed, s->chunk_row, attn_at(r->decays, i * d, s->t), key,
                         attn_at(read.at, i * read.row, s->t),
                         asked ? attn_at(r->queries, (i - from) * d, s->t) : key,
                         attn_at(r->own, i * s->chunk_row, s->t), attn_at(r->scores, i * s->chunk_row, s->t));
@@ -117,36 +118,42 @@ const void *attn_recurrent_scores(const recurrent_shape *s, recurrent_room *r, c
   return scores;
 }
 
-/* The first element that is not as it must be, or NULL. */
-static const char *first_fault(const attn_extra *x, bool decay, int64_t from, int64_t end, int64_t *at) {
-  for (int64_t i = from; i < end; i++) {
-    const double value = attn_get(x->at, i, x->dtype);
-    *at = i;
-    if (decay && !(value <= 0)) return "a logarithm of at most 0";
-    if (!decay && !isfinite(value)) return "a finite number";
+/* The first of these elements that is not as it must be; end: none. */
+static int64_t first_fault(const attn_extra *x, bool decay, int64_t from, int64_t end) {
+  double part[512];
+  while (from < end) {
+    const int64_t count = attn_min(end - from, sizeof part / sizeof *part);
+    int64_t good = 0;
+    attn_convert(attn_at(x->at, from, x->dtype), x->dtype, count, ATTN_F64, part);
+    for (int64_t i = 0; i < count; i++) good += decay ? part[i] <= 0 : fabs(part[i]) <= DBL_MAX;
+    for (int64_t i = 0; good < count && i < count; i++)
+      if (!(decay ? part[i] <= 0 : fabs(part[i]) <= DBL_MAX)) return from + i;
+    from += count;
   }
-  return NULL;
+  return end;
 }
 
 static attn_status check_tensor(const recurrent_shape *s, const attn_call *call, const attn_extra *x) {
   const bool decay = strcmp(x->name, "decay") == 0;
   const int64_t n = s->p->n_kv, lines = x->batch * x->heads;
+  int64_t first = lines * n * x->columns;
   if (decay && x->columns > 1 && !s->rule->columns)
     return attn_fail(ATTN_EINVAL,
                      "execute: extra tensor decay has %lld columns: the rule's decay is a number",
                      (long long)x->columns);
+#pragma omp parallel for num_threads(s->c->threads) schedule(static) reduction(min : first)
   for (int64_t line = 0; line < lines; line++) {
     const int64_t from = line * n * x->columns,
-                  keys = x->batch == 1 ? n : attn_call_keys(call, line / x->heads);
-    int64_t at = 0;
-    const char *expected = first_fault(x, decay, from, from + keys * x->columns, &at);
-    if (expected)
-      return attn_fail(ATTN_EINVAL, "execute: extra tensor %s[%lld, %lld, %lld, %lld] = %g, expected %s",
-                       x->name, (long long)(line / x->heads), (long long)(line % x->heads),
-                       (long long)((at - from) / x->columns), (long long)(at % x->columns),
-                       attn_get(x->at, at, x->dtype), expected);
+                  end = from + (x->batch == 1 ? n : attn_call_keys(call, line / x->heads)) * x->columns,
+                  at = first_fault(x, decay, from, end);
+    if (at < end) first = attn_min(first, at);
   }
-  return ATTN_OK;
+  if (first == lines * n * x->columns) return ATTN_OK;
+  const int64_t row = first / x->columns, line = row / n;
+  return attn_fail(ATTN_EINVAL, "execute: extra tensor %s[%lld, %lld, %lld, %lld] = %g, expected %s", x->name,
+                   (long long)(line / x->heads), (long long)(line % x->heads), (long long)(row % n),
+                   (long long)(first % x->columns), attn_get(x->at, first, x->dtype),
+                   decay ? "a logarithm of at most 0" : "a finite number");
 }
 
 attn_status attn_recurrent_check(const recurrent_shape *s, const attn_call *call) {

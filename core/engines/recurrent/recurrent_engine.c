@@ -57,9 +57,9 @@ static room carve(const shape *s, attn_carver *carver) {
             .betas = attn_carve(carver, n, x->betas, sizeof(double)),
             .before = attn_carve(carver, n, 1, sizeof(double)),
             .after = attn_carve(carver, n, 1, sizeof(double)),
-            .row = attn_carve(carver, n, width, sizeof(double)),
+            .row = attn_carve(carver, n, 1, sizeof(double)),
             .whole = attn_carve(carver, width, 1, sizeof(double)),
-            .decays = attn_carve(carver, x->columns ? n : 0, d + 1, e),
+            .decays = attn_carve(carver, x->columns ? n + 1 : 0, d, e),
             .before_rows = attn_carve(carver, x->columns ? n : 0, d, e),
             .row_scratch = attn_carve(carver, attn_max(d, s->p->d_v), 1, sizeof(double)),
             .made = -1};
