@@ -238,8 +238,7 @@ void law_print_relocation(FILE *out, const void *relocation) {
 
 void law_print_recurrence(FILE *out, const void *recurrence) {
   const attn_recurrence *x = recurrence;
-  fprintf(out, "%s, %lld keys at a time", x->law ? "states its gates" : "none stated",
-          (long long)x->chunk);
+  fprintf(out, "%s, %lld keys at a time", x->law ? "states its gates" : "none stated", (long long)x->chunk);
 }
 
 void law_print_projection(FILE *out, const void *projection) {
