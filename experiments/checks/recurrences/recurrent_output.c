@@ -225,12 +225,13 @@ static void pass_column(const pass *w, int64_t l, double *room) {
 /* Adds to the bound of a row, read at key t, what arrives of all that was off before. r: [d_qk]. */
 static void add_arrivals(const pass *w, int64_t row, int64_t t, double *r) {
   const int64_t d = w->e->problem->d_qk, d_v = w->e->problem->d_v, chunk = w->rule->chunk;
+  const int64_t position = attn_problem_position(w->e->problem, w->e->exact->rows[row].i);
   double *bound = w->bound + row * d_v;
   memcpy(r, w->q + row * d, (size_t)d * sizeof *r);
   for (int64_t j = t; j >= 0; j--) {
     const double *k = w->k + j * d, *a = w->a + j * w->width, *eta = w->eta + j * d_v,
                  *rounded = w->rounded + j / chunk * d_v;
-    const bool ended = j < t && (j + 1) % chunk == 0;
+    const bool ended = j < position && (j + 1) % chunk == 0;
     const double met = w->rule->betas || w->rule->delta ? vector_dot_fast(k, r, d) : 0,
                  size = ended ? vector_norm(r, d) : 0, *b = w->beta + j * w->betas;
     for (int64_t l = 0; l < d_v && met != 0; l++) bound[l] += fabs(met) * eta[l];
