@@ -79,6 +79,8 @@ claim_figure *figure_share(claim_figure *, int hits, int count, const char *unit
 claim_figure *figure_slope(claim_figure *, const double *x, int points, const double *y, int count,
                            const char *unit);
 double claim_slope(const double *x, const double *y, int points);
+/* "-0.51 ... -0.49 (95 %, t, 20 seeds)", or "exact". */
+void figure_interval(const claim_figure *, char *text, size_t size);
 
 /* ---- runs: one head, n keys, width d, fp64 ---- */
 

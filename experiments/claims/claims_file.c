@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "data/formats/hdf5_input.h"
-#include "experiments/results/hdf5/variables.h"
+#include "experiments/results/hdf5/flat_file.h"
 
 typedef struct figure_row {
   const char *name, *statement, *source, *what, *interval;
@@ -32,22 +32,8 @@ static const result_column columns[] = {
     TEXT(interval, "kind of interval"),
     NUMBER(said, "by the source"),
     COLUMN("seconds", COLUMN_F64, seconds, "s", "time of the whole claim"),
+    {.name = NULL},
 };
-
-static bool write_columns(hid_t root, size_t count, const void *const *rows, const int64_t *numbers) {
-  h5_dim axis = {.scale = -1, .length = count};
-  bool good = h5_dimension_write(root,
-                                 &(h5_variable){.name = "figure",
-                                                .type = H5_I64,
-                                                .data = numbers,
-                                                .units = "1",
-                                                .long_name = "number of the figure"},
-                                 &axis);
-  for (size_t i = 0; good && i < sizeof columns / sizeof *columns; i++)
-    good = h5_column_write(root, &columns[i], rows, count, (const h5_dim *[]){&axis, NULL}, NULL);
-  if (axis.scale >= 0) H5Dclose(axis.scale);
-  return good;
-}
 
 #define TITLE "Published claims, rerun"
 
@@ -57,31 +43,14 @@ static bool is_claims(const char *path, const file_map *content) {
 
 const output_kind kind_claims = {"a file of claims", is_claims};
 
-static attn_status write_rows(const char *path, size_t count, const void *const *rows,
-                              const int64_t *numbers) {
-  void *image = NULL;
-  size_t size = 0;
-  const hid_t file = h5_file_create();
-  if (file < 0) return ATTN_EFOREIGN;
-  if (!h5_attribute_text(file, "title", TITLE) || !write_columns(file, count, rows, numbers)) {
-    H5Fclose(file);
-    return ATTN_EFOREIGN;
-  }
-  attn_status status = h5_file_image(file, &image, &size);
-  if (!status) status = hdf5_output(path, &kind_claims, image, size);
-  free(image);
-  return status;
-}
-
 attn_status claims_write(const char *path, const claim *const *claims, const claim_report *reports,
                          int count) {
   size_t total = 0, filled = 0;
   for (int i = 0; i < count; i++) total += (size_t)reports[i].count;
   figure_row *all = calloc(total + 1, sizeof *all);
   const void **rows = calloc(total + 1, sizeof *rows);
-  int64_t *numbers = calloc(total + 1, sizeof *numbers);
   attn_status status = ATTN_OK;
-  if (!all || !rows || !numbers) status = attn_fail(ATTN_ENOMEM, "no memory for %zu figures", total);
+  if (!all || !rows) status = attn_fail(ATTN_ENOMEM, "no memory for %zu figures", total);
   for (int i = 0; !status && i < count; i++)
     for (int k = 0; k < reports[i].count; k++, filled++) {
       all[filled] = (figure_row){.name = claims[i]->name,
@@ -94,11 +63,10 @@ attn_status claims_write(const char *path, const claim *const *claims, const cla
       claim_verdict(&reports[i], all[filled].words, sizeof all[filled].words);
       all[filled].verdict = all[filled].words;
       rows[filled] = &all[filled];
-      numbers[filled] = (int64_t)filled;
     }
-  if (!status) status = write_rows(path, total, rows, numbers);
+  if (!status)
+    status = flat_file_write(path, &kind_claims, &(flat_file){TITLE, "figure", columns, rows, total});
   free(all);
   free(rows);
-  free(numbers);
   return status;
 }

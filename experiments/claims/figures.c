@@ -89,3 +89,10 @@ claim_figure *figure_slope(claim_figure *f, const double *x, int points, const d
   for (int i = 0; i < count; i++) slopes[i] = claim_slope(x, y + (ptrdiff_t)i * points, points);
   return figure_mean(f, slopes, count, unit);
 }
+
+void figure_interval(const claim_figure *f, char *text, size_t size) {
+  if (isnan(f->level))
+    snprintf(text, size, "%s", f->interval);
+  else
+    snprintf(text, size, "%.4g ... %.4g (%.6g %%, %s)", f->low, f->high, 100 * f->level, f->interval);
+}

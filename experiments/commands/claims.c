@@ -98,21 +98,13 @@ static const cli_command parser = {
     .help = names,
     .doc = "Reruns published claims on small configurations (all: some minutes).\v"};
 
-/* "-0.51 ... -0.49 (95 %, t, 20 seeds)", or "exact". */
-static void interval_text(const claim_figure *f, char *text, size_t size) {
-  if (isnan(f->level))
-    snprintf(text, size, "%s", f->interval);
-  else
-    snprintf(text, size, "%.4g ... %.4g (%.6g %%, %s)", f->low, f->high, 100 * f->level, f->interval);
-}
-
 static void print(const claim *c, const claim_report *r) {
   char text[128];
   claim_verdict(r, text, sizeof text);
   printf("%s: %s\n  %s (%s), %.1f s\n", c->name, text, c->statement, c->source, r->seconds);
   for (int i = 0; i < r->count; i++) {
     const claim_figure *f = &r->figures[i];
-    interval_text(f, text, sizeof text);
+    figure_interval(f, text, sizeof text);
     printf("    %-86s %10.4g  %s", f->what, f->value, text);
     if (!isnan(f->said)) printf("  said: %.4g", f->said);
     putchar('\n');
@@ -141,7 +133,7 @@ static void print_line(const claim *c, const claim_report *r) {
   if (strstr(c->source, "as recalled")) strncat(text, ", as recalled", sizeof text - strlen(text) - 1);
   print_cell(text);
   print_cell(f->what);
-  interval_text(f, text, sizeof text);
+  figure_interval(f, text, sizeof text);
   printf("| %.4g | %s | %s |\n", f->value, text, said);
 }
 

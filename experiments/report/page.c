@@ -90,8 +90,8 @@ static void add_named(page *p, const char *name, size_t length) {
 }
 
 static attn_status make_page(const char *data, const char *title, report_page kind, page *p) {
-  static const char *const templates[] = {"report.html", "model.html"};
-  static const char *const scripts[] = {"report.js", "model.js"};
+  static const char *const templates[] = {"report.html", "model.html", "theory.html"};
+  static const char *const scripts[] = {"report.js", "model.js", "theory.js"};
   const report_asset *template = asset(templates[kind], strlen(templates[kind]));
   const char *at = (const char *)template->bytes, *end = at + template->size, *start = at;
   *p = (page){

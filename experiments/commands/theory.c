@@ -1,0 +1,126 @@
+/* theory.c - attnlab theory: measures what the mathematics of attention promises, and prints each promise. */
+#include "experiments/commands/commands.h"
+
+#include <gsl/gsl_errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/commands/cli.h"
+#include "experiments/report/page.h"
+#include "experiments/theory/theory.h"
+
+enum { MOST = 32 };
+
+typedef struct arguments {
+  const char *output, *page;
+  int64_t seed;
+  bool markdown;
+  const theory *chosen[MOST];
+  int count;
+} arguments;
+
+static char *names(int key, const char *text, void *input) {
+  (void)input;
+  if (key != ARGP_KEY_HELP_POST_DOC) return (char *)(uintptr_t)text;
+  char *list = NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&list, &size);
+  if (!stream) return NULL;
+  fputs("Statements:\n", stream);
+  for (const theory *const *t = theories; *t; t++)
+    fprintf(stream, "  %-14s %s\n", (*t)->name, (*t)->statement);
+  fputs("A statement holds if each promise is kept where its assumption is met, and fails where it is not. "
+        "Exit code 1: a statement does not hold.",
+        stream);
+  fclose(stream);
+  return list;
+}
+
+static const cli_option options[] = {
+    {NULL, 0, NULL, "statement", CLI_READ},
+    {"output", 'o', "FILE", "Also write every figure to this HDF5 file", CLI_SET(CLI_TEXT, output)},
+    {"html", 0, "FILE", "Also write a page with a plot for each statement", CLI_SET(CLI_TEXT, page)},
+    {"markdown", 'm', NULL, "Print a Markdown table, one row per promise", CLI_SET(CLI_FLAG, markdown)},
+    {"seed", 's', "N", "Seed of all draws (default 0)", CLI_RANGE(seed, 0, 1e12)},
+    {0}};
+
+static void read_statement(struct argp_state *state, void *input, const char *option, char *text) {
+  arguments *a = input;
+  const theory *const *t = theories;
+  (void)option;
+  while (*t && strcmp((*t)->name, text) != 0) t++;
+  if (!*t) argp_error(state, "'%s': no statement has this name (see `attnlab theory --help')", text);
+  for (int i = 0; i < a->count; i++)
+    if (a->chosen[i] == *t) argp_error(state, "'%s': a statement is named twice", text);
+  a->chosen[a->count++] = *t;
+}
+
+static void complete(struct argp_state *state, void *input) {
+  arguments *a = input;
+  (void)state;
+  if (a->count) return;
+  for (const theory *const *t = theories; *t; t++) a->chosen[a->count++] = *t;
+}
+
+static const cli_command parser = {
+    .usage = "[STATEMENT...]",
+    .options = options,
+    .read = read_statement,
+    .complete = complete,
+    .help = names,
+    .doc = "Measures what the mathematics of attention promises, in fp64, and an input on which each promise "
+           "fails (all: some seconds).\v"};
+
+/* "= 1", "<= 0.5" */
+static void promised_text(const theory_figure *f, char *text, size_t size) {
+  snprintf(text, size, f->relation ? "%s %.4g" : "", theory_relations[f->relation], f->figure.said);
+}
+
+static void print(const theory *t, const theory_report *r) {
+  char interval[96], promised[32];
+  printf("%s: %s\n  %s\n  where %s; not of %s\n  (%s)\n", t->name,
+         theory_holds(r) ? "holds" : "does not hold", t->statement, t->assumption, t->otherwise, t->source);
+  for (int i = 0; i < r->count; i++) {
+    const theory_figure *f = &r->figures[i];
+    if (f->curve) continue;
+    figure_interval(&f->figure, interval, sizeof interval);
+    promised_text(f, promised, sizeof promised);
+    printf("    %-72s %10.4g  %-12s %-18s %s\n", f->figure.what, f->figure.value, promised,
+           theory_figure_verdict(f), interval);
+  }
+  putchar('\n');
+}
+
+static void print_rows(const theory *t, const theory_report *r) {
+  char interval[96], promised[32];
+  for (int i = 0; i < r->count; i++) {
+    const theory_figure *f = &r->figures[i];
+    if (f->curve) continue;
+    figure_interval(&f->figure, interval, sizeof interval);
+    promised_text(f, promised, sizeof promised);
+    printf("| %s | %s | %.4g | %s | %s | %s |\n", t->name, f->figure.what, f->figure.value, interval,
+           promised, theory_figure_verdict(f));
+  }
+}
+
+int cmd_theory(int argc, char **argv) {
+  static theory_report reports[MOST];
+  arguments a = {0};
+  bool holds = true;
+  cli_parse(&parser, argc, argv, &a);
+  gsl_set_error_handler_off();
+  attn_status status = a.output ? output_check(a.output, &kind_theory, NULL, 0) : ATTN_OK;
+  if (!status && a.page) status = output_check(a.page, &kind_report, NULL, 0);
+  if (!status && a.markdown)
+    puts("| statement | measured | value | interval | promised | |\n|:---|:---|---:|:---|:---|:---|");
+  for (int i = 0; i < a.count && !status; i++) {
+    status = theory_run(a.chosen[i], (uint64_t)a.seed, &reports[i]);
+    if (status) break;
+    holds = holds && theory_holds(&reports[i]);
+    (a.markdown ? print_rows : print)(a.chosen[i], &reports[i]);
+    fflush(stdout);
+  }
+  if (!status && a.output) status = theory_write(a.output, a.chosen, reports, a.count);
+  if (!status && a.page) status = theory_write_page(a.page, a.chosen, reports, a.count);
+  return status ? cli_report(argv[0], status) : holds ? 0 : EXIT_BOUND;
+}
