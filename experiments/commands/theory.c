@@ -14,7 +14,6 @@ enum { MOST = 32 };
 typedef struct arguments {
   const char *output, *page;
   int64_t seed;
-  bool markdown;
   const theory *chosen[MOST];
   int count;
 } arguments;
@@ -40,7 +39,6 @@ static const cli_option options[] = {
     {NULL, 0, NULL, "statement", CLI_READ},
     {"output", 'o', "FILE", "Also write every figure to this HDF5 file", CLI_SET(CLI_TEXT, output)},
     {"html", 0, "FILE", "Also write a page with a plot for each statement", CLI_SET(CLI_TEXT, page)},
-    {"markdown", 'm', NULL, "Print a Markdown table, one row per promise", CLI_SET(CLI_FLAG, markdown)},
     {"seed", 's', "N", "Seed of all draws (default 0)", CLI_RANGE(seed, 0, 1e12)},
     {0}};
 
@@ -71,36 +69,26 @@ static const cli_command parser = {
     .doc = "Measures what the mathematics of attention promises, in fp64, and an input on which each promise "
            "fails (all: some seconds).\v"};
 
-/* "= 1", "<= 0.5" */
+/* "= 1", "<= 0.5", "= 0 +- 2e-13" */
 static void promised_text(const theory_figure *f, char *text, size_t size) {
-  snprintf(text, size, f->relation ? "%s %.4g" : "", theory_relations[f->relation], f->figure.said);
+  const int length =
+      snprintf(text, size, f->relation ? "%s %.4g" : "", theory_relations[f->relation], f->figure.said);
+  if (f->tolerance > 0) snprintf(text + length, size - (size_t)length, " +- %.1g", f->tolerance);
 }
 
 static void print(const theory *t, const theory_report *r) {
   char interval[96], promised[32];
-  printf("%s: %s\n  %s\n  where %s; not of %s\n  (%s)\n", t->name,
+  printf("%s: %s\n  %s\n  assumes that %s; fails on %s\n  (%s)\n", t->name,
          theory_holds(r) ? "holds" : "does not hold", t->statement, t->assumption, t->otherwise, t->source);
   for (int i = 0; i < r->count; i++) {
     const theory_figure *f = &r->figures[i];
     if (f->curve) continue;
     figure_interval(&f->figure, interval, sizeof interval);
     promised_text(f, promised, sizeof promised);
-    printf("    %-72s %10.4g  %-12s %-18s %s\n", f->figure.what, f->figure.value, promised,
+    printf("    %-72s %10.4g  %-14s %-18s %s\n", f->figure.what, f->figure.value, promised,
            theory_figure_verdict(f), interval);
   }
   putchar('\n');
-}
-
-static void print_rows(const theory *t, const theory_report *r) {
-  char interval[96], promised[32];
-  for (int i = 0; i < r->count; i++) {
-    const theory_figure *f = &r->figures[i];
-    if (f->curve) continue;
-    figure_interval(&f->figure, interval, sizeof interval);
-    promised_text(f, promised, sizeof promised);
-    printf("| %s | %s | %.4g | %s | %s | %s |\n", t->name, f->figure.what, f->figure.value, interval,
-           promised, theory_figure_verdict(f));
-  }
 }
 
 int cmd_theory(int argc, char **argv) {
@@ -111,16 +99,13 @@ int cmd_theory(int argc, char **argv) {
   gsl_set_error_handler_off();
   attn_status status = a.output ? output_check(a.output, &kind_theory, NULL, 0) : ATTN_OK;
   if (!status && a.page) status = output_check(a.page, &kind_report, NULL, 0);
-  if (!status && a.markdown)
-    puts("| statement | measured | value | interval | promised | |\n|:---|:---|---:|:---|:---|:---|");
   for (int i = 0; i < a.count && !status; i++) {
     status = theory_run(a.chosen[i], (uint64_t)a.seed, &reports[i]);
     if (status) break;
     holds = holds && theory_holds(&reports[i]);
-    (a.markdown ? print_rows : print)(a.chosen[i], &reports[i]);
+    print(a.chosen[i], &reports[i]);
     fflush(stdout);
   }
-  if (!status && a.output) status = theory_write(a.output, a.chosen, reports, a.count);
-  if (!status && a.page) status = theory_write_page(a.page, a.chosen, reports, a.count);
+  if (!status) status = theory_write(a.output, a.page, a.chosen, reports, a.count);
   return status ? cli_report(argv[0], status) : holds ? 0 : EXIT_BOUND;
 }

@@ -74,25 +74,18 @@ static void measure(theory_report *r, void *at) {
               x->squares, PAIRS, "pairs");
   /* S2, S3 and the root lose at most 40 roundings of numbers up to 1. */
   figure_exact(theory_promise(r, false, THEORY_AT_MOST, 0.5, 40 * 0x1p-53, "largest |J|_F of all"), largest);
-  for (int h = 0; h < HEADS; h++) {
-    x->entropy[0][h] = x->entropy[1][h] - x->entropy[0][h];
-    x->jacobian[0][h] = x->jacobian[1][h] - x->jacobian[0][h];
-  }
+  for (int h = 0; h < HEADS; h++) x->entropy[1][h] -= x->entropy[0][h];
+  for (int h = 0; h < HEADS; h++) x->jacobian[1][h] -= x->jacobian[0][h];
   figure_mean(
       theory_promise(r, false, THEORY_AT_LEAST, 0, 0, "entropy gained by the scale, nats, d = %d", WIDEST),
-      x->entropy[0], HEADS, "queries");
+      x->entropy[1], HEADS, "queries");
   figure_mean(theory_promise(r, false, THEORY_AT_LEAST, 0, 0, "|J|_F gained by the scale, d = %d", WIDEST),
-              x->jacobian[0], HEADS, "queries");
+              x->jacobian[1], HEADS, "queries");
 }
 
-const theory theory_variance = {
-    .name = "variance",
-    .statement = "q.k has variance d, so that 1/sqrt(d) keeps the softmax as soft at every width",
-    .assumption = "entries of q and k are independent, of mean 0 and variance 1",
-    .otherwise = "keys that resemble their query",
-    .source = "Vaswani et al. 2017, section 3.2.1",
-    .x = "d",
-    .y = "nats; norm",
-    .room = sizeof(room),
-    .measure = measure,
-};
+THEORY_DEFINE(variance, .name = "variance",
+              .statement = "q.k has variance d, so that 1/sqrt(d) keeps the softmax as soft at every width",
+              .assumption = "entries of q and k are independent, of mean 0 and variance 1",
+              .otherwise = "keys that resemble their query",
+              .source = "Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1", .x = "d", .y = "nats; norm",
+              .room = sizeof(room), .measure = measure);

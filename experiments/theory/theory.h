@@ -36,14 +36,14 @@ typedef struct theory {
   const char *assumption, *otherwise; /* what the promise needs, and what is taken to break it */
   const char *source;
   const char *x, *y; /* axes of the plot */
-  bool linear_x, linear_y;
-  size_t room; /* bytes, zeros, that `measure` works in */
+  size_t room;       /* bytes, zeros, that `measure` works in */
   void (*measure)(theory_report *, void *room);
 } theory;
 
 #define THEORY(name) extern const theory theory_##name;
 #include "experiments/theory/theory.def"
 #undef THEORY
+#define THEORY_DEFINE(name, ...) const theory theory_##name = {__VA_ARGS__}
 extern const theory *const theories[]; /* ends with NULL */
 
 /* Fills the report. ENOMEM, and what the calls of the library return. */
@@ -59,17 +59,20 @@ extern const char *const theory_relations[]; /* "", "=", "<=", ">=" */
 
 /* ---- what `measure` is written with -------------------------------------------------------------------- */
 
-/* A figure to which a function figure_... of claim.h gives its value. */
-claim_figure *theory_show(theory_report *, const char *what, ...);
-/* A figure and what is promised of it; breaks: where the assumption does not hold. */
+/* A figure to which a function figure_... of claim.h gives its value, and what is promised of it; breaks:
+ * where the assumption does not hold. */
 claim_figure *theory_promise(theory_report *, bool breaks, theory_relation, double promised, double tolerance,
                              const char *what, ...);
+#define theory_show(r, ...) theory_promise(r, false, THEORY_SHOWN, (double)NAN, 0, __VA_ARGS__)
+/* A number that is promised to be 0. */
+#define theory_vanishes(r, breaks, value, ...) \
+  figure_exact(theory_promise(r, breaks, THEORY_EQUAL, 0, __VA_ARGS__), value)
 claim_figure *theory_point(theory_report *, const char *curve, double x);
 
 /* N(0, deviation^2) */
 void theory_normals(theory_report *, int64_t count, double deviation, double *x);
-/* Rows of d that are uniform on the unit sphere. */
-void theory_directions(theory_report *, int64_t count, int64_t d, double *x);
+/* Rows of d of length 1 in the directions of N(mean, 1): uniform where the mean is 0. */
+void theory_directions(theory_report *, int64_t count, int64_t d, double mean, double *x);
 
 /* One head of fp64. */
 attn_problem theory_problem(int64_t n_q, int64_t n_kv, int64_t d_qk, int64_t d_v, double scale);
@@ -89,9 +92,8 @@ double theory_score_size(int64_t n_q, int64_t n_kv, int64_t d, double scale, con
 /* ---- what comes of reports ----------------------------------------------------------------------------- */
 
 extern const output_kind kind_theory;
-/* A row a figure. */
-attn_status theory_write(const char *path, const theory *const *, const theory_report *, int count);
-/* A page with a plot a statement. */
-attn_status theory_write_page(const char *path, const theory *const *, const theory_report *, int count);
+/* HDF5, a row a figure, and a page with a plot a statement; NULL: none. */
+attn_status theory_write(const char *file, const char *page, const theory *const *, const theory_report *,
+                         int count);
 
 #endif

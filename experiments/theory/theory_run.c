@@ -25,35 +25,20 @@ attn_status theory_run(const theory *t, uint64_t seed, theory_report *r) {
   return r->status;
 }
 
-static bool kept(const theory_figure *f) {
+bool theory_figure_holds(const theory_figure *f) {
   const double said = f->figure.said, least = f->figure.low - f->tolerance,
                most = f->figure.high + f->tolerance;
   switch (f->relation) {
   case THEORY_EQUAL:
-    return least <= said && said <= most;
+    return f->breaks ? said < least || said > most : least <= said && said <= most;
   case THEORY_AT_MOST:
-    return f->figure.high <= said + f->tolerance;
+    return f->breaks ? least > said : f->figure.high <= said + f->tolerance;
   case THEORY_AT_LEAST:
-    return f->figure.low >= said - f->tolerance;
+    return f->breaks ? most < said : f->figure.low >= said - f->tolerance;
   default:
     return true;
   }
 }
-
-static bool broken(const theory_figure *f) {
-  const double said = f->figure.said, least = f->figure.low - f->tolerance,
-               most = f->figure.high + f->tolerance;
-  switch (f->relation) {
-  case THEORY_EQUAL:
-    return said < least || said > most;
-  case THEORY_AT_MOST:
-    return least > said;
-  default:
-    return most < said;
-  }
-}
-
-bool theory_figure_holds(const theory_figure *f) { return f->breaks ? broken(f) : kept(f); }
 
 const char *theory_figure_verdict(const theory_figure *f) {
   if (f->relation == THEORY_SHOWN) return "";
@@ -67,31 +52,18 @@ bool theory_holds(const theory_report *r) {
   return i == r->count;
 }
 
-static theory_figure *add(theory_report *r, const char *what, va_list arguments) {
-  theory_figure *f = &r->figures[r->count < THEORY_FIGURES ? r->count++ : THEORY_FIGURES - 1];
-  *f = (theory_figure){.figure = {.level = THEORY_LEVEL, .said = (double)NAN}, .x = (double)NAN};
-  vsnprintf(f->figure.what, sizeof f->figure.what, what, arguments);
-  return f;
-}
-
-claim_figure *theory_show(theory_report *r, const char *what, ...) {
-  va_list arguments;
-  va_start(arguments, what);
-  theory_figure *f = add(r, what, arguments);
-  va_end(arguments);
-  return &f->figure;
-}
-
 claim_figure *theory_promise(theory_report *r, bool breaks, theory_relation relation, double promised,
                              double tolerance, const char *what, ...) {
+  theory_figure *f = &r->figures[r->count < THEORY_FIGURES ? r->count++ : THEORY_FIGURES - 1];
   va_list arguments;
+  *f = (theory_figure){.figure = {.level = THEORY_LEVEL, .said = promised},
+                       .relation = relation,
+                       .tolerance = tolerance,
+                       .breaks = breaks,
+                       .x = (double)NAN};
   va_start(arguments, what);
-  theory_figure *f = add(r, what, arguments);
+  vsnprintf(f->figure.what, sizeof f->figure.what, what, arguments);
   va_end(arguments);
-  f->breaks = breaks;
-  f->relation = relation;
-  f->figure.said = promised;
-  f->tolerance = tolerance;
   return &f->figure;
 }
 
@@ -106,9 +78,10 @@ void theory_normals(theory_report *r, int64_t count, double deviation, double *x
   for (int64_t i = 0; i < count; i++) x[i] = deviation * attn_rng_normal(&r->rng);
 }
 
-void theory_directions(theory_report *r, int64_t count, int64_t d, double *x) {
+void theory_directions(theory_report *r, int64_t count, int64_t d, double mean, double *x) {
   theory_normals(r, count * d, 1, x);
   for (int64_t i = 0; i < count; i++) {
+    for (int64_t l = 0; l < d; l++) x[i * d + l] += mean;
     const double norm = vector_norm(x + i * d, d);
     for (int64_t l = 0; l < d; l++) x[i * d + l] /= norm;
   }

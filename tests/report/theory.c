@@ -1,5 +1,5 @@
-/* theory.c - the page of attnlab theory in headless Chromium: a plot with marks and a table for each statement, and
- * no text that the page would take for markup. */
+/* theory.c - the page of attnlab theory in headless Chromium: a plot with marks and a table for each
+ * statement, and no text that the page would take for markup. */
 #include "experiments/theory/theory.h"
 #include "tests/support/browser.h"
 #include "tests/support/results_fixture.h"
@@ -17,12 +17,12 @@ static void measure(theory_report *r, void *room) {
 }
 
 Test(report_theory, plots_and_tables) {
-  static const theory good = {"good", "a < b", "c", "d", "e", "x", "y", true, false, 1, measure};
+  static const theory good = {"good", "a < b", "c", "d", "e", "x", "y", 1, measure};
   static theory_report report;
   const theory *const all[] = {&good};
   const char *path = fixture_path("theory.html");
   cr_assert_eq(theory_run(&good, 0, &report), ATTN_OK);
-  cr_assert_eq(theory_write_page(path, all, &report, 1), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(theory_write(NULL, path, all, &report, 1), ATTN_OK, "%s", attn_last_error());
   browser_open(path, 1200, 900);
   browser_expect("document.querySelectorAll('.plot svg').length", "1");
   browser_expect(BROWSER_BARE_PLOTS, "");

@@ -2,38 +2,49 @@
 'use strict';
 
 const state = {at: ''};
+const statements = [...new Set(data.figures.map((figure) => figure.theory))].map((name) => {
+  const figures = data.figures.filter((figure) => figure.theory === name);
+  return {...figures[0], figures, holds: figures.every((figure) => figure.holds)};
+});
 
 function hashOf() {
   const chosen = [...hashOfZooms().map((zoom) => ['zoom', zoom]), ...(state.at ? [['at', state.at]] : [])];
   return new URLSearchParams(chosen).toString();
 }
 
-const textOfInterval = (figure) => (figure.low === figure.high ? figure.interval :
+const intervalText = (figure) => (figure.low === figure.high ? figure.interval :
   `${asRatio(figure.low)} ... ${asRatio(figure.high)} (${figure.interval})`);
+const promisedText = ({relation, promised, tolerance}) =>
+  relation && `${relation} ${significant(promised, 4)}${tolerance ? ` ± ${significant(tolerance, 1)}` : ''}`;
 
 function promisesTable(statement) {
   const rows = statement.figures.filter((figure) => !figure.curve).map((figure) => [figure.what, significant(figure.value, 4),
-    figure.relation && `${figure.relation} ${significant(figure.promised, 4)}`, figure.verdict, textOfInterval(figure)]);
-  return table(`${statement.name}: what was measured`, ['measured', 'value', 'promised', 'verdict', 'interval'], rows);
+    promisedText(figure), figure.verdict, intervalText(figure)]);
+  return table(`${statement.theory}: what was measured`, ['measured', 'value', 'promised', 'verdict', 'interval'], rows);
 }
 
-// A curve for each name, in the order of the figures; those of what is promised are dashed and have no marks.
+// Logarithmic where all values are above 0 and spread.
+function axisOf(title, text, values) {
+  const {min, max} = limits(values);
+  return axis(title, text, {linear: !(min > 0 && max > 5 * min)});
+}
+
+// A curve for each name, in the order of the figures; what is promised is dashed and has no marks.
 function drawStatement(statement) {
-  const points = statement.figures.filter((figure) => figure.curve);
-  const scheme = hues[isDark() ? 'dark' : 'light'];
+  const points = statement.figures.filter((figure) => figure.curve), scheme = hues[isDark() ? 'dark' : 'light'];
   const sets = [...new Set(points.map((figure) => figure.curve))].map((name, i) => {
-    const of = points.filter((figure) => figure.curve === name).map((figure) => ({x: number(figure.x), y: number(figure.value),
-      lo: number(figure.low), hi: number(figure.high), note: `${asRatio(figure.x)}: ${significant(figure.value, 3)}`}));
-    if (name.startsWith('promised')) return greyLine(name, of, {dash: '6 3'});
-    return {label: name, group: name, color: scheme[i % scheme.length], shape: shapes[i % shapes.length], dash: '', width: 1.5, size: 4.5,
-      joined: true, points: of};
+    const of = points.filter((figure) => figure.curve === name).map(({x, value, low, high}) => ({x: number(x), y: number(value),
+      lo: number(low), hi: number(high), note: `${asRatio(x)}: ${significant(value, 3)}`}));
+    return name.startsWith('promised') ? greyLine(name, of, {dash: '6 3'}) : {label: name, group: name, color: scheme[i % scheme.length],
+      shape: shapes[i % shapes.length], dash: '', width: 1.5, size: 4.5, joined: true, points: of};
   });
-  plot(`${statement.name}-plot`, statement.name, sets, axis(statement.x, asRatio, {linear: statement.linear_x}),
-    axis(statement.y, asError, {linear: statement.linear_y}));
+  const marks = sets.flatMap((set) => set.points);
+  plot(`${statement.theory}-plot`, statement.theory, sets, axisOf(statement.x_axis, asRatio, marks.map(({x}) => x)),
+    axisOf(statement.y_axis, asError, marks.map(({y}) => y)));
 }
 
 function drawPlots() {
-  for (const statement of data.statements) drawLater(`${statement.name}-plot`, () => drawStatement(statement));
+  for (const statement of statements) drawLater(`${statement.theory}-plot`, () => drawStatement(statement));
 }
 
 function restore() {
@@ -45,13 +56,12 @@ function restore() {
 }
 
 function start() {
-  const holding = data.statements.filter((statement) => statement.holds).length;
-  byId('headline').textContent = `${holding} of ${data.statements.length} statements hold. Each is measured in fp64 on an input that meets its ` +
-    'assumption, and on one that does not, where it must fail. Dashed grey: what is promised.';
-  byId('statements').append(...data.statements.map((statement) => element('section', {id: statement.name}, element('h2', {}, statement.name),
+  byId('headline').textContent = `${statements.filter(({holds}) => holds).length} of ${statements.length} statements hold. Each is measured in ` +
+    'fp64 on an input that meets its assumption, and on one that does not, where it must fail. Dashed grey: what is promised.';
+  byId('statements').append(...statements.map((statement) => element('section', {id: statement.theory}, element('h2', {}, statement.theory),
     element('p', {class: statement.holds ? 'sentence' : 'sentence bad'}, `${statement.statement}${statement.holds ? '.' : ': does not hold.'}`),
-    element('p', {class: 'note'}, `Where ${statement.assumption}; not of ${statement.otherwise}. ${statement.source}.`),
-    element('div', {class: 'plot', id: `${statement.name}-plot`}), promisesTable(statement))));
+    element('p', {class: 'note'}, `Assumes that ${statement.assumption}; fails on ${statement.otherwise}. ${statement.source}.`),
+    element('div', {class: 'plot', id: `${statement.theory}-plot`}), promisesTable(statement))));
   fillContents();
   makeLink();
   followMedia(drawPlots);
