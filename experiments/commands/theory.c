@@ -2,6 +2,7 @@
 #include "experiments/commands/commands.h"
 
 #include <gsl/gsl_errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,7 +86,8 @@ static void print(const theory *t, const theory_report *r) {
     if (f->curve) continue;
     figure_interval(&f->figure, interval, sizeof interval);
     promised_text(f, promised, sizeof promised);
-    printf("    %-72s %10.4g  %-14s %-18s %s\n", f->figure.what, f->figure.value, promised,
+    printf("    %-72s %10.*g  %-14s %-18s %s\n", f->figure.what,
+           f->figure.value == rint(f->figure.value) ? 9 : 4, f->figure.value, promised,
            theory_figure_verdict(f), interval);
   }
   putchar('\n');

@@ -140,7 +140,7 @@ static void measure_distance(theory_report *r, void *at) {
                         theory_largest(x->weights, N * N),
                  tolerance = 1.01 * DBL_EPSILON * ((3 * N + 3 * D + 32) * size + 2 * N + 16);
     theory_vanishes(r, how > ROTARY, spread, tolerance, "spread of scores at one distance, %s", names[how]);
-    for (int j = 0; j < N; j += 4)
+    for (int j = N - 1; j >= 0; j -= 7)
       figure_exact(theory_point(r, names[how], N - 1 - j), x->weights[(N - 1) * N + j]);
   }
   rope_frequencies(D, 10000, frequency);

@@ -7,6 +7,7 @@
  * group's heads agree. */
 #include "experiments/theory/theory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "experiments/mathematics/vector.h"
@@ -33,12 +34,7 @@ static void pool(int kv_heads, const double *from, double *to) {
 }
 
 static void measure(theory_report *r, void *at) {
-  static const struct {
-    const char *name, *spec;
-    int kv_heads;
-  } rows[] = {{"MHA", "full", 8}, {"GQA, 4", "full", 4}, {"GQA, 2", "full", 2}, {"MQA", "full", 1}};
-  static const char *const latents[] = {"latent:rank=256", "latent:rank=128", "latent:rank=64",
-                                        "latent:rank=32"};
+  static const char *const names[] = {"MHA", "GQA, 4 kv heads", "GQA, 2 kv heads", "MQA"};
   heads_room *x = at;
   theory_normals(r, ALL, 1, x->q);
   theory_normals(r, ALL, 1, x->k);
@@ -47,18 +43,20 @@ static void measure(theory_report *r, void *at) {
       N, D, theory_score_size(HEADS * N, HEADS * N, D, 1 / sqrt(D), x->q, x->k), theory_largest(x->v, ALL));
   attend(r, x, "full", HEADS, x->k, x->v, x->o);
   for (int m = 0; m < 4; m++) {
-    const int g = rows[m].kv_heads, numbers = 2 * g * D;
+    const int g = HEADS >> m, numbers = 2 * g * D;
+    char spec[32];
     const double width = HEADS * D, norm = vector_norm(x->o, ALL);
     pool(g, x->k, x->mean_k);
     pool(g, x->v, x->mean_v);
     attend(r, x, "full", g, x->mean_k, x->mean_v, x->near);
     const double error = vector_distance(x->near, x->o, ALL) / norm;
     figure_exact(theory_point(r, "means of heads", numbers), error);
-    figure_exact(theory_show(r, "%s: parameters, H = %d, d = %d", rows[m].name, HEADS, D),
+    figure_exact(theory_show(r, "%s: parameters, H = %d, d = %d", names[m], HEADS, D),
                  2 * width * (width + g * D));
-    figure_exact(theory_show(r, "%s: numbers a token in a cache", rows[m].name), numbers);
-    figure_exact(theory_show(r, "%s: relative error, means of independent heads", rows[m].name), error);
-    attend(r, x, latents[m], HEADS, x->k, x->v, x->near);
+    figure_exact(theory_show(r, "%s: numbers a token in a cache", names[m]), numbers);
+    figure_exact(theory_show(r, "%s: relative error, means of independent heads", names[m]), error);
+    snprintf(spec, sizeof spec, "latent:rank=%d", numbers);
+    attend(r, x, spec, HEADS, x->k, x->v, x->near);
     const double latent = vector_distance(x->near, x->o, ALL) / norm;
     figure_exact(theory_point(r, "latent vectors of as many numbers", numbers), latent);
     figure_exact(theory_show(r, "MLA, rank %d: parameters", numbers),
@@ -83,7 +81,7 @@ static void measure(theory_report *r, void *at) {
 }
 
 THEORY_DEFINE(heads, .name = "heads",
-              .statement = "g kv heads for H query heads save H / g of a cache, and change nothing",
+              .statement = "g kv heads that H query heads share take g / H of a cache, and change nothing",
               .assumption = "the heads of a group agree",
               .otherwise = "independent heads, which their means do not represent",
               .source = "Shazeer 2019; Ainslie et al. 2023, section 2; DeepSeek-AI 2024, Table 1",

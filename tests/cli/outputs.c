@@ -62,6 +62,8 @@ Test(cli_outputs, nothing_of_another_kind_is_replaced) {
   expect_kept("run captured.yaml -o qkv.h5", "qkv.h5");
   expect_kept("run sweep.yaml -o notes.h5", "notes.jsonl");
   expect_kept("claims flash-exact -o all.h5", "all.h5");
+  expect_kept("theory order -o all.h5", "all.h5");
+  expect_kept("theory order --html notes.txt", "notes.txt");
   expect_kept("pattern longformer --n 8 -o sweep.yaml", "sweep.yaml");
   expect_kept("bench full --json sweep.yaml --quick --n 16", "sweep.yaml");
   expect_kept("capture " TEST_SOURCE_DIR "/data/bytelm --text notes.txt --layer 0 -o all.h5", "all.h5");

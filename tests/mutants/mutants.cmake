@@ -1633,3 +1633,38 @@ mutant(cache-code-rows core/cache/kv_cache.c CACHE-1 tiled "rows of values are a
 mutant(cache-ranks-as-given core/cache/kv_cache.c CACHE-1 "evict:score=knorm,budget=24,recent=4 | store:k=int3,v=f16" "keys are ranked by numbers that are not held"
   [[attn_convert(k, attn_stored(p->k, p->dtype), d, ATTN_F64, own);]]
   [[attn_convert(a->k + (size_t)(line * a->n + i) * attn_row_bytes(d, c->k_given), c->k_given, d, ATTN_F64, own);]])
+
+# -- statements of attnlab theory: each must see its own promise break, and miss what should break it --
+
+mutant(theory-interval-half experiments/theory/theory_run.c theory_statements/judge "" "the near end of an interval is judged"
+  [[return f->breaks ? least > said : @f->figure.high@ <= said + f->tolerance;]] [[f->figure.low]])
+mutant(theory-uncorrelated experiments/theory/scaled_scores.c theory_statements/variance "" "keys do not resemble their query"
+  [[for (int64_t l = 0; @correlated && l < d@; l++)]] [[false]])
+mutant(theory-jacobian experiments/theory/scaled_scores.c theory_statements/variance "" "a term of the Jacobian's norm is halved"
+  [[fmax(0, s2 - @2 * s3@ + s2 * s2)]] [[s3]])
+mutant(theory-ascent experiments/theory/fast_weights.c theory_statements/gradient_step "" "the step goes up the gradient"
+  [[after[l * D + c] -= @rate@ * x->k[j * D + l] * miss[c];]] [[-rate]])
+mutant(theory-sum-for-delta experiments/theory/fast_weights.c theory_statements/delta_rule "" "the delta rule adds values as they are"
+  [[miss[c] = v[c] - @read[c]@;]] [[0]])
+mutant(theory-state-lost experiments/theory/fast_weights.c theory_statements/recall "" "memories are read before they are written"
+  [[.v = m->zeros, .o = m->o, .state = @m->state@}]] [[NULL]])
+mutant(theory-tail-short experiments/theory/rank_of_weights.c theory_statements/low_rank "" "the tail lacks its largest singular value"
+  [[e-- > @r@;]] [[r + 1]])
+mutant(theory-delta-small experiments/theory/rank_of_weights.c theory_statements/rank_collapse "" "total variation is a quarter of itself"
+  [[fmax(largest, sum / @2@);]] [[8]])
+mutant(theory-residual-lost experiments/theory/rank_of_weights.c theory_statements/rank_collapse "" "residuals are left out"
+  [[x->o[i] + (@residual@ ? x->x[i] : 0)]] [[false]])
+mutant(theory-keys-unweighted experiments/theory/smoothing.c theory_statements/smoothing "" "the smoother's keys have no weights"
+  [[(@weighted@ ? vector_dot(k, k, D) : 0)]] [[false]])
+mutant(theory-separation-twice experiments/theory/smoothing.c theory_statements/lookup "" "the bound of retrieval has twice the scale"
+  [[exp(@-scale@ * (1 - other]] [[-2 * scale]])
+mutant(theory-turns-squared experiments/theory/positions.c theory_statements/distance_alone "" "rotary angles grow as the square of the position"
+  [[rope_rotate(D, frequency, @i@, row);]] [[i * i]])
+mutant(theory-mask-lost experiments/theory/positions.c theory_statements/order "" "there is no causal mask"
+  [[p.causal = @how == CAUSAL@;]] [[false]])
+mutant(theory-work-of-exponentials experiments/theory/complexity.c theory_statements/complexity "" "exponentials are counted as work"
+  [[attn_plan_cost(plan).@mul_add@;]] [[exp]])
+mutant(theory-path-blocked experiments/theory/complexity.c theory_statements/complexity "" "a layer reads what the first one read"
+  [[memcpy(x->v, @x->o@, sizeof x->v);]] [[x->zeros]])
+mutant(theory-heads-alone experiments/theory/shared_heads.c theory_statements/heads "" "query heads share no kv heads"
+  [[p.kv_heads = @kv_heads@;]] [[HEADS]])

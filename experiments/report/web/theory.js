@@ -18,15 +18,16 @@ const promisedText = ({relation, promised, tolerance}) =>
   relation && `${relation} ${significant(promised, 4)}${tolerance ? ` ± ${significant(tolerance, 1)}` : ''}`;
 
 function promisesTable(statement) {
-  const rows = statement.figures.filter((figure) => !figure.curve).map((figure) => [figure.what, significant(figure.value, 4),
+  const rows = statement.figures.filter((figure) => !figure.curve).map((figure) => [figure.what,
+    significant(figure.value, Number.isInteger(figure.value) ? 9 : 4),
     promisedText(figure), figure.verdict, intervalText(figure)]);
   return table(`${statement.theory}: what was measured`, ['measured', 'value', 'promised', 'verdict', 'interval'], rows);
 }
 
 // Logarithmic where all values are above 0 and spread.
 function axisOf(title, text, values) {
-  const {min, max} = limits(values);
-  return axis(title, text, {linear: !(min > 0 && max > 5 * min)});
+  const least = Math.min(...values), most = Math.max(...values), room = 0.03 * (most - least || 1);
+  return axis(title, text, least > 0 && most > 5 * least ? {} : {linear: true, min: least - room, max: most + room});
 }
 
 // A curve for each name, in the order of the figures; what is promised is dashed and has no marks.
