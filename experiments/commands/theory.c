@@ -27,8 +27,7 @@ static char *names(int key, const char *text, void *input) {
   FILE *stream = open_memstream(&list, &size);
   if (!stream) return NULL;
   fputs("Statements:\n", stream);
-  for (const theory *const *t = theories; *t; t++)
-    fprintf(stream, "  %-14s %s\n", (*t)->name, (*t)->statement);
+  for (const theory *const *t = theories; *t; t++) fprintf(stream, "  %s\n", (*t)->name);
   fputs("A statement holds if each promise is kept where its assumption is met, and fails where it is not. "
         "Exit code 1: a statement does not hold.",
         stream);

@@ -89,7 +89,7 @@ static double distance_to_step(theory_report *r, step_room *x) {
   gradient_step(x, rate, x->after);
   for (int i = 0; i < QUERIES; i++) {
     read_matrix(x->after, D, D, x->q + (ptrdiff_t)i * D, read);
-    largest = fmax(largest, theory_distance(read, x->o + (ptrdiff_t)i * D, D));
+    largest = theory_larger(largest, theory_distance(read, x->o + (ptrdiff_t)i * D, D));
   }
   return largest;
 }

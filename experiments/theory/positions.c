@@ -77,8 +77,8 @@ static void measure_order(theory_report *r, void *at) {
       for (int i = 0; i < moved; i++) x->from[i] = (i + 1) % moved;
       attend_to_rows(r, x, how, x->moved);
       for (int i = 0; i < N; i++)
-        distance =
-            fmax(distance, theory_distance(x->moved + (ptrdiff_t)i * D, x->o + (ptrdiff_t)x->from[i] * D, D));
+        distance = theory_larger(
+            distance, theory_distance(x->moved + (ptrdiff_t)i * D, x->o + (ptrdiff_t)x->from[i] * D, D));
       figure_exact(theory_point(r, names[how], moved), distance);
       if (moved == N)
         theory_vanishes(r, how != NO_POSITIONS, distance, tolerance,
@@ -115,7 +115,7 @@ static void score_positions(theory_report *r, order_room *x, positions how) {
 
 static double largest_norm(const double *rows) {
   double largest = 0;
-  for (int i = 0; i < N; i++) largest = fmax(largest, vector_norm(rows + (ptrdiff_t)i * D, D));
+  for (int i = 0; i < N; i++) largest = theory_larger(largest, vector_norm(rows + (ptrdiff_t)i * D, D));
   return largest;
 }
 
@@ -132,7 +132,7 @@ static void measure_distance(theory_report *r, void *at) {
     spread = 0;
     for (int i = 1; i < N; i++)
       for (int j = 1; j < N; j++)
-        spread = fmax(spread, fabs(x->weights[i * N + j] - x->weights[(i - 1) * N + j - 1]));
+        spread = theory_larger(spread, fabs(x->weights[i * N + j] - x->weights[(i - 1) * N + j - 1]));
     /* With u = 2^-53: turns err by (N + 6) u of a pair, scores by (3 N + D + 20) u |q| |k| for it, and
      * weights and their sum by (D + 6) u of that and (N + 8) u each, as do their logarithms, of numbers up to
      * the largest score. */
@@ -154,7 +154,7 @@ static void measure_distance(theory_report *r, void *at) {
         turned[l] = from[l] * by[l + 1] + from[l + 1] * by[l];
         turned[l + 1] = from[l + 1] * by[l + 1] - from[l] * by[l];
       }
-      shifted = fmax(shifted, theory_distance(turned, to, D));
+      shifted = theory_larger(shifted, theory_distance(turned, to, D));
     }
   /* Angles up to 2 N err by 2 N u on one side, by N u twice on the other; sines, products and sums by 8 u. */
   theory_vanishes(r, false, shifted, (4 * N + 8) * 0x1p-53, "|P(i + t) - R_t P(i)|, sinusoids");

@@ -47,7 +47,7 @@ static void measure_softmax(theory_report *r, room *x, int64_t d) {
         s3 += w * w * w;
       }
       x->entropy[scaled][h] = entropy;
-      x->jacobian[scaled][h] = sqrt(fmax(0, s2 - 2 * s3 + s2 * s2));
+      x->jacobian[scaled][h] = sqrt(theory_larger(0, s2 - 2 * s3 + s2 * s2));
     }
   }
 }
@@ -62,7 +62,7 @@ static void measure(theory_report *r, void *at) {
         x->squares, PAIRS, "pairs");
     measure_softmax(r, x, d);
     for (int scaled = 0; scaled < 2; scaled++) {
-      largest = fmax(largest, theory_largest(x->jacobian[scaled], HEADS));
+      largest = theory_larger(largest, theory_largest(x->jacobian[scaled], HEADS));
       figure_mean(theory_point(r, scaled ? "entropy, 1/sqrt(d)" : "entropy, unscaled", (double)d),
                   x->entropy[scaled], HEADS, "queries");
       figure_mean(theory_point(r, scaled ? "|J|, 1/sqrt(d)" : "|J|, unscaled", (double)d),

@@ -102,7 +102,8 @@ static double retrieve(theory_report *r, lookup_room *x, double scale, bool betw
     *bound = fmax(*bound, 2 * (N - 1) * exp(-scale * (1 - other - 2 * 0.02)));
   }
   theory_attend(r, &p, "full", &(attn_tensors){.q = x->q, .k = x->x, .v = x->x, .o = x->o});
-  for (int i = 0; i < N; i++) largest = fmax(largest, vector_distance(x->o + i * D, x->x + i * D, D));
+  for (int i = 0; i < N; i++)
+    largest = theory_larger(largest, vector_distance(x->o + i * D, x->x + i * D, D));
   return largest;
 }
 

@@ -84,6 +84,7 @@ void theory_weights(theory_report *, attn_problem, const double *q, const double
 /* How far two evaluations of one softmax row in fp64 can lie apart, in each component: of n keys of width d,
  * products scale |q_l k_l| of which a score sums at most `size`, values of at most `largest`. */
 double theory_rounding(int64_t n, int64_t d, double size, double largest);
+double theory_larger(double, double);                                    /* NaN if one is */
 double theory_largest(const double *x, int64_t count);                   /* max |x_i| */
 double theory_distance(const double *a, const double *b, int64_t count); /* max |a_i - b_i| */
 double theory_score_size(int64_t n_q, int64_t n_kv, int64_t d, double scale, const double *q,

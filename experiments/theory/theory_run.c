@@ -123,16 +123,17 @@ double theory_rounding(int64_t n, int64_t d, double size, double largest) {
   return 1.01 * 4 * (DBL_EPSILON / 2) * ((double)(d + 4) * size + 4 + (double)n) * largest;
 }
 
+double theory_larger(double a, double b) { return b <= a || isnan(a) ? a : b; }
+
 double theory_largest(const double *x, int64_t count) {
   double largest = 0;
-  for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs(x[i]));
+  for (int64_t i = 0; i < count; i++) largest = theory_larger(largest, fabs(x[i]));
   return largest;
 }
 
 double theory_distance(const double *a, const double *b, int64_t count) {
   double largest = 0;
-  for (int64_t i = 0; i < count; i++)
-    if (!(fabs(a[i] - b[i]) <= largest)) largest = fabs(a[i] - b[i]);
+  for (int64_t i = 0; i < count; i++) largest = theory_larger(largest, fabs(a[i] - b[i]));
   return largest;
 }
 
@@ -143,7 +144,7 @@ double theory_score_size(int64_t n_q, int64_t n_kv, int64_t d, double scale, con
     for (int64_t j = 0; j < n_kv; j++) {
       double sum = 0;
       for (int64_t l = 0; l < d; l++) sum += fabs(q[i * d + l] * k[j * d + l]);
-      largest = fmax(largest, fabs(scale) * sum);
+      largest = theory_larger(largest, fabs(scale) * sum);
     }
   return largest;
 }

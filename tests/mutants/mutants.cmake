@@ -1641,7 +1641,7 @@ mutant(theory-interval-half experiments/theory/theory_run.c theory_statements/ju
 mutant(theory-uncorrelated experiments/theory/scaled_scores.c theory_statements/variance "" "keys do not resemble their query"
   [[for (int64_t l = 0; @correlated && l < d@; l++)]] [[false]])
 mutant(theory-jacobian experiments/theory/scaled_scores.c theory_statements/variance "" "a term of the Jacobian's norm is halved"
-  [[fmax(0, s2 - @2 * s3@ + s2 * s2)]] [[s3]])
+  [[theory_larger(0, s2 - @2 * s3@ + s2 * s2)]] [[s3]])
 mutant(theory-ascent experiments/theory/fast_weights.c theory_statements/gradient_step "" "the step goes up the gradient"
   [[after[l * D + c] -= @rate@ * x->k[j * D + l] * miss[c];]] [[-rate]])
 mutant(theory-sum-for-delta experiments/theory/fast_weights.c theory_statements/delta_rule "" "the delta rule adds values as they are"
@@ -1651,7 +1651,7 @@ mutant(theory-state-lost experiments/theory/fast_weights.c theory_statements/rec
 mutant(theory-tail-short experiments/theory/rank_of_weights.c theory_statements/low_rank "" "the tail lacks its largest singular value"
   [[e-- > @r@;]] [[r + 1]])
 mutant(theory-delta-small experiments/theory/rank_of_weights.c theory_statements/rank_collapse "" "total variation is a quarter of itself"
-  [[fmax(largest, sum / @2@);]] [[8]])
+  [[theory_larger(largest, sum / @2@);]] [[8]])
 mutant(theory-residual-lost experiments/theory/rank_of_weights.c theory_statements/rank_collapse "" "residuals are left out"
   [[x->o[i] + (@residual@ ? x->x[i] : 0)]] [[false]])
 mutant(theory-keys-unweighted experiments/theory/smoothing.c theory_statements/smoothing "" "the smoother's keys have no weights"
@@ -1662,8 +1662,8 @@ mutant(theory-turns-squared experiments/theory/positions.c theory_statements/dis
   [[rope_rotate(D, frequency, @i@, row);]] [[i * i]])
 mutant(theory-mask-lost experiments/theory/positions.c theory_statements/order "" "there is no causal mask"
   [[p.causal = @how == CAUSAL@;]] [[false]])
-mutant(theory-work-of-exponentials experiments/theory/complexity.c theory_statements/complexity "" "exponentials are counted as work"
-  [[attn_plan_cost(plan).@mul_add@;]] [[exp]])
+mutant(theory-lengths-linear experiments/theory/complexity.c theory_statements/complexity "" "work is fitted to equally spaced lengths"
+  [[lengths[l] = @(double)n[l]@;]] [[l + 1]])
 mutant(theory-path-blocked experiments/theory/complexity.c theory_statements/complexity "" "a layer reads what the first one read"
   [[memcpy(x->v, @x->o@, sizeof x->v);]] [[x->zeros]])
 mutant(theory-heads-alone experiments/theory/shared_heads.c theory_statements/heads "" "query heads share no kv heads"
