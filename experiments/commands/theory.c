@@ -71,9 +71,10 @@ static const cli_command parser = {
 
 /* "= 1", "<= 0.5", "= 0 +- 2e-13" */
 static void promised_text(const theory_figure *f, char *text, size_t size) {
-  const int length =
-      snprintf(text, size, f->relation ? "%s %.4g" : "", theory_relations[f->relation], f->figure.said);
-  if (f->tolerance > 0) snprintf(text + length, size - (size_t)length, " +- %.1g", f->tolerance);
+  char tolerance[16] = "";
+  if (f->tolerance > 0) snprintf(tolerance, sizeof tolerance, " +- %.1g", f->tolerance);
+  snprintf(text, size, "%s %.4g%s", theory_relations[f->relation], f->figure.said, tolerance);
+  if (!f->relation) text[0] = '\0';
 }
 
 static void print(const theory *t, const theory_report *r) {
