@@ -106,7 +106,6 @@ int cmd_theory(int argc, char **argv) {
     if (status) break;
     holds = holds && theory_holds(&reports[i]);
     print(a.chosen[i], &reports[i]);
-    fflush(stdout);
   }
   if (!status) status = theory_write(a.output, a.page, a.chosen, reports, a.count);
   return status ? cli_report(argv[0], status) : holds ? 0 : EXIT_BOUND;

@@ -12,8 +12,7 @@
  * its place.
  *
  * As a memory, S^T k_j - v_j = sum_(i != j) (k_i.k_j) v_i, and E (k_i.k_j)^2 = 1/d of directions that are
- * uniform: E |S^T k_j - v_j|^2 = (n - 1) / d E |v|^2, and 0 of orthonormal keys, of which there are at most
- * d. */
+ * uniform: E |S^T k_j - v_j|^2 = (n - 1) / d E |v|^2, and 0 of orthonormal keys (at most d). */
 #include "experiments/theory/theory.h"
 
 #include <float.h>
