@@ -28,8 +28,8 @@ static char *names(int key, const char *text, void *input) {
   if (!stream) return NULL;
   fputs("Statements:\n", stream);
   for (const theory *const *t = theories; *t; t++) fprintf(stream, "  %s\n", (*t)->name);
-  fputs("A statement holds if each promise is kept where its assumption is met, and fails where it is not. "
-        "Exit code 1: a statement does not hold.",
+  fputs("A promise must be kept where its assumption is met, and fail where it is not; else the exit code is "
+        "1.",
         stream);
   fclose(stream);
   return list;
@@ -102,8 +102,7 @@ int cmd_theory(int argc, char **argv) {
   attn_status status = a.output ? output_check(a.output, &kind_theory, NULL, 0) : ATTN_OK;
   if (!status && a.page) status = output_check(a.page, &kind_report, NULL, 0);
   for (int i = 0; i < a.count && !status; i++) {
-    status = theory_run(a.chosen[i], (uint64_t)a.seed, &reports[i]);
-    if (status) break;
+    if ((status = theory_run(a.chosen[i], (uint64_t)a.seed, &reports[i]))) break;
     holds = holds && theory_holds(&reports[i]);
     print(a.chosen[i], &reports[i]);
   }

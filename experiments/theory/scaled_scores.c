@@ -3,6 +3,10 @@
  * q.k is a sum of d products of mean 0 and variance 1, so E (q.k)^2 = d. With k = (q + z) / sqrt(2), z
  * independent, its entries keep their variance and E (q.k)^2 = d (d + 3) / 2.
  *
+ * Normal scores of variance v leave n weights p the entropy H with E H >= ln n - v (1 - 1/n): ln n - H =
+ * sum_j p_j s_j - ln mean_j e^s_j; E sum_j p_j s_j = v E (1 - sum_j p_j^2) by parts, and E ln mean_j e^s_j >=
+ * E mean_j s_j = 0. The scale 1/sqrt(d) gives v = |q|^2 / d, of mean 1.
+ *
  * The softmax's Jacobian J = diag(p) - p p^T has |J|_F^2 = S2 - 2 S3 + S2^2, S_m = sum_j p_j^m. By Cauchy and
  * Schwarz S2^2 = (sum p^(1/2) p^(3/2))^2 <= S3, so |J|_F^2 <= S2 - S2^2 <= 1/4. One-hot weights have J = 0:
  * nothing is learned through them. */
@@ -62,11 +66,16 @@ static void measure(theory_report *r, void *at) {
         x->squares, PAIRS, "pairs");
     measure_softmax(r, x, d);
     for (int scaled = 0; scaled < 2; scaled++) {
+      const char *entropy = scaled ? "entropy, 1/sqrt(d)" : "entropy, unscaled",
+                 *norm = scaled ? "|J|, 1/sqrt(d)" : "|J|, unscaled";
       largest = theory_larger(largest, theory_largest(x->jacobian[scaled], HEADS));
-      figure_mean(theory_point(r, scaled ? "entropy, 1/sqrt(d)" : "entropy, unscaled", (double)d),
+      figure_mean(theory_point(r, entropy, (double)d), x->entropy[scaled], HEADS, "queries");
+      figure_mean(theory_point(r, norm, (double)d), x->jacobian[scaled], HEADS, "queries");
+      if (d < WIDEST) continue;
+      figure_mean(theory_promise(r, !scaled, THEORY_AT_LEAST, log(KEYS) - 1 + 1. / KEYS, 0,
+                                 "mean %s, %d keys, d = %d", entropy, KEYS, WIDEST),
                   x->entropy[scaled], HEADS, "queries");
-      figure_mean(theory_point(r, scaled ? "|J|, 1/sqrt(d)" : "|J|, unscaled", (double)d),
-                  x->jacobian[scaled], HEADS, "queries");
+      figure_mean(theory_show(r, "mean %s", norm), x->jacobian[scaled], HEADS, "queries");
     }
   }
   draw_squares(r, x, 64, true);
@@ -74,18 +83,11 @@ static void measure(theory_report *r, void *at) {
               x->squares, PAIRS, "pairs");
   /* S2, S3 and the root lose at most 40 roundings of numbers up to 1. */
   figure_exact(theory_promise(r, false, THEORY_AT_MOST, 0.5, 40 * 0x1p-53, "largest |J|_F of all"), largest);
-  for (int h = 0; h < HEADS; h++) x->entropy[1][h] -= x->entropy[0][h];
-  for (int h = 0; h < HEADS; h++) x->jacobian[1][h] -= x->jacobian[0][h];
-  figure_mean(
-      theory_promise(r, false, THEORY_AT_LEAST, 0, 0, "entropy gained by the scale, nats, d = %d", WIDEST),
-      x->entropy[1], HEADS, "queries");
-  figure_mean(theory_promise(r, false, THEORY_AT_LEAST, 0, 0, "|J|_F gained by the scale, d = %d", WIDEST),
-              x->jacobian[1], HEADS, "queries");
 }
 
 THEORY_DEFINE(variance, .name = "variance",
               .statement = "q.k has variance d, so that 1/sqrt(d) keeps the softmax as soft at every width",
               .assumption = "entries of q and k are independent, of mean 0 and variance 1",
-              .otherwise = "keys that resemble their query",
+              .otherwise = "keys that resemble their query, and scores that are not scaled",
               .source = "Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1", .x = "d", .y = "nats; norm",
               .room = sizeof(room), .measure = measure);
