@@ -64,7 +64,6 @@ static bool is_theory(const char *path, const file_map *content) {
 
 const output_kind kind_theory = {"a file of attnlab theory", is_theory};
 
-/* The rows of all figures. */
 typedef struct table {
   theory_row *rows;
   const void **places;
