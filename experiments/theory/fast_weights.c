@@ -141,60 +141,58 @@ THEORY_DEFINE(
 enum { LEARNERS = 2048, STEPS = 4 * D, D_V = 4 };
 
 typedef struct delta_room {
-  double target[D * D_V], s[2][D * D_V]; /* delta rule, sum */
-  double error[2][STEPS + 1][LEARNERS];
+  double target[LEARNERS * D * D_V], k[LEARNERS * STEPS * D], v[LEARNERS * STEPS * D_V], q[LEARNERS * D];
+  double state[LEARNERS * D * D_V], o[LEARNERS * D_V], error[LEARNERS];
 } delta_room;
 
-static double distance_to_target(const delta_room *x, int rule, double factor) {
-  double off = 0, all = 0;
-  for (int i = 0; i < D * D_V; i++) {
-    off += pow(factor * x->s[rule][i] - x->target[i], 2);
-    all += pow(x->target[i], 2);
+static void draw_pairs(theory_report *r, delta_room *x, double noise) {
+  theory_normals(r, LEARNERS * D * D_V, 1, x->target);
+  theory_directions(r, LEARNERS * STEPS, D, 0, x->k);
+  for (int i = 0; i < LEARNERS * STEPS; i++) {
+    double *v = x->v + (ptrdiff_t)i * D_V, off[D_V];
+    read_matrix(x->target + (ptrdiff_t)(i / STEPS) * D * D_V, D, D_V, x->k + (ptrdiff_t)i * D, v);
+    theory_normals(r, D_V, noise, off);
+    for (int c = 0; c < D_V; c++) v[c] += off[c];
   }
-  return off / all;
 }
 
-static void learn(theory_report *r, delta_room *x, int learner, double noise) {
-  double k[D], v[D_V], read[D_V], miss[D_V];
-  memset(x->s, 0, sizeof x->s);
-  theory_normals(r, D * D_V, 1, x->target);
-  for (int t = 1; t <= STEPS; t++) {
-    theory_directions(r, 1, D, 0, k);
-    theory_normals(r, D_V, noise, v);
-    read_matrix(x->target, D, D_V, k, read);
-    for (int c = 0; c < D_V; c++) v[c] += read[c];
-    read_matrix(x->s[0], D, D_V, k, read);
-    for (int c = 0; c < D_V; c++) miss[c] = v[c] - read[c];
-    for (int l = 0; l < D; l++)
-      for (int c = 0; c < D_V; c++) {
-        x->s[0][l * D_V + c] += k[l] * miss[c];
-        x->s[1][l * D_V + c] += k[l] * v[c];
-      }
-    x->error[0][t][learner] = distance_to_target(x, 0, 1);
-    x->error[1][t][learner] = distance_to_target(x, 1, D / (double)t);
+/* Squared errors of factor times the states behind the first t pairs, over those of zero. */
+static void learn(theory_report *r, delta_room *x, const char *spec, int t, double factor) {
+  attn_problem p = theory_problem(1, t, D, D_V, 1);
+  p.heads = p.kv_heads = LEARNERS;
+  p.causal = true;
+  p.k = (attn_stride){LEARNERS * STEPS * D, STEPS * D, D, 0};
+  p.v = (attn_stride){LEARNERS * STEPS * D_V, STEPS * D_V, D_V, 0};
+  theory_attend(r, &p, spec,
+                &(attn_tensors){.q = x->q, .k = x->k, .v = x->v, .o = x->o, .state_after = x->state});
+  for (int i = 0; i < LEARNERS; i++) {
+    double *s = x->state + (ptrdiff_t)i * D * D_V, *target = x->target + (ptrdiff_t)i * D * D_V;
+    for (int l = 0; l < D * D_V; l++) s[l] *= factor;
+    x->error[i] = pow(vector_distance(s, target, D * D_V) / vector_norm(target, D * D_V), 2);
   }
 }
 
 static void measure_delta(theory_report *r, void *at) {
+  static const char delta[] = "recurrent:rule=delta,beta=one";
   delta_room *x = at;
-  for (int i = 0; i < LEARNERS; i++) learn(r, x, i, 0);
-  for (int t = D / 4; t <= STEPS; t *= 2) {
-    const double promised[] = {pow(1 - 1. / D, t), (D - 1) / (double)t};
+  draw_pairs(r, x, 0);
+  for (int t = D / 4; t <= STEPS; t *= 2)
     for (int rule = 0; rule < 2; rule++) {
       const char *name = rule ? "the sum, times d / t" : "the delta rule";
+      const double promised = rule ? (D - 1) / (double)t : pow(1 - 1. / D, t);
+      learn(r, x, rule ? additive : delta, t, rule ? D / (double)t : 1);
       if (t == D || t == STEPS)
-        figure_mean(theory_promise(r, false, THEORY_EQUAL, promised[rule], 0,
+        figure_mean(theory_promise(r, false, THEORY_EQUAL, promised, 0,
                                    "E |W_t - W*|^2 / |W*|^2, %s, d = %d, t = %d", name, D, t),
-                    x->error[rule][t], LEARNERS, "draws");
-      figure_mean(theory_point(r, name, t), x->error[rule][t], LEARNERS, "draws");
-      figure_exact(theory_point(r, rule ? "promised (d - 1) / t" : "promised (1 - 1/d)^t", t),
-                   promised[rule]);
+                    x->error, LEARNERS, "draws");
+      figure_mean(theory_point(r, name, t), x->error, LEARNERS, "draws");
+      figure_exact(theory_point(r, rule ? "promised (d - 1) / t" : "promised (1 - 1/d)^t", t), promised);
     }
-  }
-  for (int i = 0; i < LEARNERS; i++) learn(r, x, i, 1);
+  draw_pairs(r, x, 1);
+  learn(r, x, delta, STEPS, 1);
   figure_mean(theory_promise(r, true, THEORY_EQUAL, pow(1 - 1. / D, STEPS), 0,
                              "E |W_t - W*|^2 / |W*|^2, the delta rule, values with noise, t = %d", STEPS),
-              x->error[0][STEPS], LEARNERS, "draws");
+              x->error, LEARNERS, "draws");
 }
 
 THEORY_DEFINE(

@@ -1644,8 +1644,8 @@ mutant(theory-jacobian experiments/theory/scaled_scores.c theory_statements/vari
   [[theory_larger(0, s2 - @2 * s3@ + s2 * s2)]] [[s3]])
 mutant(theory-ascent experiments/theory/fast_weights.c theory_statements/gradient_step "" "the step goes up the gradient"
   [[after[l * D + c] -= @rate@ * x->k[j * D + l] * miss[c];]] [[-rate]])
-mutant(theory-sum-for-delta experiments/theory/fast_weights.c theory_statements/delta_rule "" "the delta rule adds values as they are"
-  [[miss[c] = v[c] - @read[c]@;]] [[0]])
+mutant(theory-sum-for-delta experiments/theory/fast_weights.c theory_statements/delta_rule "" "the delta rule is a sum, too"
+  [[learn(r, x, @rule ? additive : delta@, t,]] [[additive]])
 mutant(theory-state-lost experiments/theory/fast_weights.c theory_statements/recall "" "memories are read before they are written"
   [[.v = m->zeros, .o = m->o, .state = @m->state@}]] [[NULL]])
 mutant(theory-tail-short experiments/theory/rank_of_weights.c theory_statements/low_rank "" "the tail lacks its largest singular value"
