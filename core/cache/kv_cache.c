@@ -1,5 +1,5 @@
-/* kv_cache.c - the cache of keys and values (attn_kv_cache.h): what arrives and goes, and attention to what
- * is held by a plan for n_kv positions that is told where queries and keys stand. */
+/* kv_cache.c - the cache of keys and values (attn_kv_cache.h): making it of a spec, attention to what is
+ * held by a plan for n_kv positions that is told where queries and keys stand, and the way back. */
 #include "core/cache/kv_memory.h"
 
 #include <string.h>
@@ -81,11 +81,6 @@ static attn_status read_spec(attn_kv_cache *c, const char *text) {
   if (c->rule.score->future)
     return attn_fail(ATTN_EUNSUPPORTED, "cache: score=%s ranks by queries that are still to come",
                      c->rule.score->name);
-  if (c->rule.shared > 0)
-    return attn_fail(ATTN_EUNSUPPORTED,
-                     "cache: kv heads with shared=%g hold different numbers of keys; evaluate the policy on "
-                     "whole sequences",
-                     c->rule.shared);
   c->evicts = true;
   c->most = attn_min(c->most, attn_max(c->rule.budget, c->rule.prompt));
   attn_spec_destroy(c->reader);
@@ -146,106 +141,6 @@ void attn_kv_cache_destroy(attn_kv_cache *c) {
   kv_free(&own);
 }
 
-/* ---- arrivals ---------------------------------------------------------------------------------------- */
-
-/* The appended tensors of a call. */
-typedef struct arrivals {
-  int64_t n;
-  const int64_t *length;
-  const char *q, *k, *v;
-} arrivals;
-
-static int64_t arriving(const arrivals *a, int64_t batch) { return a->length ? a->length[batch] : a->n; }
-
-static attn_status check_arrivals(const attn_kv_cache *c, const arrivals *a) {
-  if (a->n < 1) return attn_fail(ATTN_EINVAL, "cache: %lld positions to append", (long long)a->n);
-  if (!a->k) return attn_null("cache", "k");
-  if (!a->v) return attn_null("cache", "v");
-  if (!a->q && c->evicts && attn_kv_observes(c->rule.score))
-    return attn_fail(ATTN_EINVAL, "cache: score=%s looks at queries, and q is NULL", c->rule.score->name);
-  for (int64_t b = 0; b < c->problem.batch; b++) {
-    if (arriving(a, b) < 0 || arriving(a, b) > a->n)
-      return attn_fail(ATTN_EINVAL, "cache: length[%lld] = %lld, expected 0 ... %lld", (long long)b,
-                       (long long)arriving(a, b), (long long)a->n);
-    if (arriving(a, b) > c->problem.n_kv - c->length[b])
-      return attn_fail(
-          ATTN_EINVAL, "cache: %lld positions more in batch entry %lld, which has %lld of at most %lld",
-          (long long)arriving(a, b), (long long)b, (long long)c->length[b], (long long)c->problem.n_kv);
-  }
-  return ATTN_OK;
-}
-
-/* One key, as it is held, arrives in a head under a rule; others may go. */
-static void arrive(attn_kv_cache *c, const arrivals *a, int64_t line, int64_t i, const char *k) {
-  const attn_problem *p = &c->problem;
-  const int64_t batch = line / p->kv_heads, d = p->d_qk, group = kv_group(c), position = c->length[batch] + i;
-  const size_t q_bytes = (size_t)d * attn_dtype_size(attn_stored(p->q, p->dtype));
-  double *own = c->row + line * (group + 1) * d, *wide = kv_row(c, KV_WIDE_KEYS, line, 0);
-  attn_kv_head *h = &c->head[line];
-  const int64_t before = h->count;
-  attn_convert(k, attn_stored(p->k, p->dtype), d, ATTN_F64, own);
-  h->values = kv_row(c, KV_WIDE_VALUES, line, 0);
-  const int64_t gone = attn_kv_arrive(h, position, wide, own);
-  kv_close_gaps(c, line, before, h->gone, gone);
-  if (gone && line % p->kv_heads == 0) c->went[batch] = position;
-  if (wide) memcpy(wide + (h->count - 1) * d, own, (size_t)d * sizeof *own);
-  if (!attn_kv_observes(c->rule.score)) return;
-  const int64_t head = line % p->kv_heads * group;
-  for (int64_t g = 0; g < group; g++)
-    attn_convert(a->q + (size_t)((batch * p->heads + head + g) * a->n + i) * q_bytes,
-                 attn_stored(p->q, p->dtype), d, ATTN_F64, own + (g + 1) * d);
-  attn_kv_observe(h, p, batch, head, group, own + d, wide, position);
-}
-
-static void take_line(attn_kv_cache *c, const arrivals *a, int64_t line) {
-  const attn_problem *p = &c->problem;
-  const int64_t batch = line / p->kv_heads;
-  const size_t k_bytes = c->field[KV_KEYS].bytes;
-  for (int64_t i = 0; i < arriving(a, batch); i++) {
-    const char *k = a->k + (size_t)(line * a->n + i) * attn_row_bytes(p->d_qk, c->k_given),
-               *v = a->v + (size_t)(line * a->n + i) * attn_row_bytes(p->d_v, c->v_given);
-    char *code = c->evicts ? c->code + (size_t)line * k_bytes : NULL;
-    if (code) {
-      attn_convert(k, c->k_given, p->d_qk, attn_stored(p->k, p->dtype), code);
-      arrive(c, a, line, i, code);
-    }
-    const int64_t at = code ? c->head[line].count - 1 : c->held[batch] + i;
-    void *k_row = kv_row(c, KV_KEYS, line, at), *v_row = kv_row(c, KV_VALUES, line, at),
-         *wide = kv_row(c, KV_WIDE_VALUES, line, at);
-    if (code)
-      memcpy(k_row, code, k_bytes);
-    else
-      attn_convert(k, c->k_given, p->d_qk, attn_stored(p->k, p->dtype), k_row);
-    attn_convert(v, c->v_given, p->d_v, attn_stored(p->v, p->dtype), v_row);
-    if (wide) attn_convert(v_row, attn_stored(p->v, p->dtype), p->d_v, ATTN_F64, wide);
-  }
-}
-
-attn_status attn_kv_cache_append(attn_kv_cache *c, int64_t n, const int64_t *length, const void *q,
-                                 const void *k, const void *v) {
-  const arrivals a = {n, length, q, k, v};
-  if (!c) return attn_null("cache", "cache");
-  attn_status status = check_arrivals(c, &a);
-  int64_t most = 0;
-  for (int64_t b = 0; !status && b < c->problem.batch; b++)
-    most = attn_max(most, attn_min(c->held[b] + arriving(&a, b), c->most));
-  if (!status) status = kv_grow(c, most);
-  if (!status) status = attn_threads_enter(c->options.threads);
-  if (status) return status;
-#pragma omp parallel for num_threads(c->options.threads) schedule(dynamic, 1)
-  for (int64_t line = 0; line < kv_lines(c); line++) {
-    fenv_t outer;
-    attn_float_enter(&outer);
-    take_line(c, &a, line);
-    attn_float_leave(&outer);
-  }
-  for (int64_t b = 0; b < c->problem.batch; b++) {
-    c->length[b] += arriving(&a, b);
-    c->held[b] = c->evicts ? c->head[b * c->problem.kv_heads].count : c->length[b];
-  }
-  return ATTN_OK;
-}
-
 /* ---- attention --------------------------------------------------------------------------------------- */
 
 static attn_status make_plan(attn_kv_cache *c, int64_t n) {
@@ -253,6 +148,7 @@ static attn_status make_plan(attn_kv_cache *c, int64_t n) {
   const int64_t d_qk = attn_row_elements(p.d_qk, attn_stored(p.k, p.dtype)),
                 d_v = attn_row_elements(p.d_v, attn_stored(p.v, p.dtype));
   p.n_q = n;
+  if (kv_ragged(c)) p.n_kv += c->most; /* where rows stand that are no keys */
   p.q = (attn_stride){.stored = p.q.stored};
   p.o = (attn_stride){.stored = p.o.stored};
   p.k = (attn_stride){p.kv_heads * c->rows * d_qk, c->rows * d_qk, d_qk, p.k.stored};
@@ -271,6 +167,22 @@ static attn_status make_plan(attn_kv_cache *c, int64_t n) {
   return ATTN_OK;
 }
 
+static int64_t last_gone(const attn_kv_cache *c, int64_t batch) {
+  int64_t last = -1;
+  for (int64_t h = 0; h < c->problem.kv_heads; h++)
+    last = attn_max(last, c->went[batch * c->problem.kv_heads + h]);
+  return last;
+}
+
+/* The plan reads as many rows of each kv head: those that are no keys stand after all queries. */
+static void place_rest(attn_kv_cache *c) {
+  for (int64_t line = 0; line < kv_lines(c); line++) {
+    const int64_t batch = line / c->problem.kv_heads, count = kv_count(c, line);
+    int64_t *position = kv_row(c, KV_POSITIONS, line, 0);
+    for (int64_t j = count; j < c->held[batch]; j++) position[j] = c->length[batch] + j - count;
+  }
+}
+
 static attn_status check_queries(attn_kv_cache *c, int64_t n) {
   if (n < 1) return attn_fail(ATTN_EINVAL, "cache: %lld queries", (long long)n);
   for (int64_t b = 0; b < c->problem.batch; b++) {
@@ -278,11 +190,11 @@ static attn_status check_queries(attn_kv_cache *c, int64_t n) {
     if (c->first[b] < 0)
       return attn_fail(ATTN_EINVAL, "cache: %lld queries of batch entry %lld, which has %lld positions",
                        (long long)n, (long long)b, (long long)c->length[b]);
-    if (c->first[b] < c->went[b])
+    if (c->first[b] < last_gone(c, b))
       return attn_fail(ATTN_EUNSUPPORTED,
                        "cache: a query at position %lld of batch entry %lld, which saw keys that went when "
                        "position %lld arrived",
-                       (long long)c->first[b], (long long)b, (long long)c->went[b]);
+                       (long long)c->first[b], (long long)b, (long long)last_gone(c, b));
   }
   return ATTN_OK;
 }
@@ -292,6 +204,7 @@ attn_status attn_kv_cache_attend(attn_kv_cache *c, int64_t n, const void *q, voi
   attn_status status = check_queries(c, n);
   if (!status && (!c->plan || attn_plan_problem(c->plan)->n_q != n)) status = make_plan(c, n);
   if (status) return status;
+  place_rest(c);
   const attn_key_positions at = {c->field[KV_POSITIONS].at, c->problem.kv_heads * c->rows, c->rows};
   return attn_plan_run(c->plan,
                        &(attn_tensors){.q = q,
@@ -314,17 +227,18 @@ attn_status attn_kv_cache_truncate(attn_kv_cache *c, const int64_t *length) {
     if (length[b] < 0 || length[b] > c->length[b])
       return attn_fail(ATTN_EINVAL, "cache: length[%lld] = %lld, expected 0 ... %lld", (long long)b,
                        (long long)length[b], (long long)c->length[b]);
-    if (length[b] < c->length[b] && c->evicts && (attn_kv_observes(c->rule.score) || c->went[b] >= length[b]))
+    const int64_t gone = last_gone(c, b);
+    if (length[b] < c->length[b] && c->evicts && (attn_kv_observes(c->rule.score) || gone >= length[b]))
       return attn_fail(ATTN_EUNSUPPORTED, "cache: batch entry %lld cannot go back to %lld positions: %s",
                        (long long)b, (long long)length[b],
-                       c->went[b] >= length[b] ? "a key went since" : "queries were looked at since");
+                       gone >= length[b] ? "a key went since" : "queries were looked at since");
   }
-  for (int64_t b = 0; b < c->problem.batch; b++) {
-    c->held[b] -= c->length[b] - length[b];
-    c->length[b] = length[b];
-    for (int64_t h = 0; c->evicts && h < c->problem.kv_heads; h++)
-      c->head[b * c->problem.kv_heads + h].count = c->held[b];
+  for (int64_t line = 0; line < kv_lines(c) && c->evicts; line++) {
+    const int64_t b = line / c->problem.kv_heads;
+    c->head[line].count -= c->length[b] - length[b];
   }
+  for (int64_t b = 0; b < c->problem.batch; b++) c->length[b] = length[b];
+  kv_count_held(c);
   return ATTN_OK;
 }
 

@@ -41,7 +41,7 @@ static void move_rows(const attn_kv_cache *from, const attn_kv_cache *to) {
   for (kv_field f = 0; f < KV_FIELDS; f++)
     for (int64_t line = 0; line < kv_lines(to) && from->field[f].at; line++)
       memcpy(kv_row(to, f, line, 0), kv_row(from, f, line, 0),
-             (size_t)from->held[line / from->problem.kv_heads] * from->field[f].bytes);
+             (size_t)kv_count(from, line) * from->field[f].bytes);
 }
 
 attn_status kv_grow(attn_kv_cache *c, int64_t wanted) {
@@ -78,7 +78,23 @@ void kv_close_gaps(attn_kv_cache *c, int64_t line, int64_t count, const int64_t 
     }
 }
 
+void kv_count_held(attn_kv_cache *c) {
+  for (int64_t b = 0; b < c->problem.batch; b++) c->held[b] = 0;
+  for (int64_t line = 0; line < kv_lines(c); line++) {
+    int64_t *held = &c->held[line / c->problem.kv_heads];
+    *held = attn_max(*held, kv_count(c, line));
+  }
+}
+
 /* ---- the state --------------------------------------------------------------------------------------- */
+
+static int64_t length_elements(const attn_kv_cache *c) {
+  return 3 * c->problem.batch + kv_lines(c) + c->problem.kv_heads;
+}
+
+static int64_t score_elements(const attn_kv_cache *c) {
+  return kv_ragged(c) ? c->problem.kv_heads * c->most : 0;
+}
 
 static int64_t row_elements(const attn_kv_cache *c) {
   return kv_lines(c) * (kv_group(c) + 1) * c->problem.d_qk;
@@ -93,16 +109,20 @@ attn_status kv_begin(attn_kv_cache *c) {
   c->field[KV_WIDE_KEYS].bytes = wide ? (size_t)p->d_qk * sizeof(double) : 0;
   c->field[KV_WIDE_VALUES].bytes = wide_v ? (size_t)p->d_v * sizeof(double) : 0;
   c->field[KV_POSITIONS].bytes = c->evicts ? sizeof(int64_t) : 0;
-  c->length = kv_take(c, 4 * batch, sizeof(int64_t));
+  c->length = kv_take(c, length_elements(c), sizeof(int64_t));
   if (!c->length) return ATTN_ENOMEM;
   c->held = c->length + batch;
   c->first = c->held + batch;
   c->went = c->first + batch;
-  for (int64_t b = 0; b < batch; b++) c->length[b] = c->held[b] = 0, c->went[b] = -1;
+  c->budget = c->went + kv_lines(c);
+  for (int64_t b = 0; b < batch; b++) c->length[b] = c->held[b] = 0;
+  for (int64_t line = 0; line < kv_lines(c); line++) c->went[line] = -1;
   if (!c->evicts) return ATTN_OK;
   c->state_bytes = (attn_kv_head_bytes(&c->rule, &c->problem, c->most) + 63) / 64 * 64;
   if (!(c->head = kv_take(c, kv_lines(c), sizeof *c->head))) return ATTN_ENOMEM;
   if (!(c->state = kv_take(c, kv_lines(c), c->state_bytes))) return ATTN_ENOMEM;
+  const int64_t scores = score_elements(c);
+  if (scores && !(c->scores = kv_take(c, scores, sizeof *c->scores))) return ATTN_ENOMEM;
   c->row = kv_take(c, row_elements(c), sizeof *c->row);
   if (!c->row || !(c->code = kv_take(c, kv_lines(c), c->field[KV_KEYS].bytes))) return ATTN_ENOMEM;
   for (int64_t line = 0; line < kv_lines(c); line++)
@@ -114,7 +134,8 @@ attn_status kv_begin(attn_kv_cache *c) {
 void kv_free(attn_kv_cache *c) {
   kv_drop_plan(c);
   give_rows(c);
-  kv_give(c, c->length, 4 * c->problem.batch, sizeof(int64_t));
+  kv_give(c, c->length, length_elements(c), sizeof(int64_t));
+  kv_give(c, c->scores, score_elements(c), sizeof *c->scores);
   kv_give(c, c->head, kv_lines(c), sizeof *c->head);
   kv_give(c, c->state, kv_lines(c), c->state_bytes);
   kv_give(c, c->row, row_elements(c), sizeof *c->row);
@@ -125,12 +146,13 @@ void kv_free(attn_kv_cache *c) {
 
 void kv_copy(const attn_kv_cache *from, attn_kv_cache *to) {
   const size_t rows = (size_t)(kv_lines(to) * to->rows);
-  memcpy(to->length, from->length, 4 * (size_t)to->problem.batch * sizeof *to->length);
+  memcpy(to->length, from->length, (size_t)length_elements(to) * sizeof *to->length);
   for (kv_field f = 0; f < KV_FIELDS; f++)
     if (to->field[f].at) memcpy(to->field[f].at, from->field[f].at, rows * to->field[f].bytes);
   if (!to->evicts) return;
   memcpy(to->state, from->state, (size_t)kv_lines(to) * to->state_bytes);
   for (int64_t line = 0; line < kv_lines(to); line++) {
+    to->head[line].rule.budget = from->head[line].rule.budget;
     to->head[line].count = from->head[line].count;
     to->head[line].queries = from->head[line].queries;
     to->head[line].newest = from->head[line].newest;
@@ -144,9 +166,9 @@ attn_status attn_kv_cache_look(const attn_kv_cache *c, int64_t batch, int64_t kv
   if (batch < 0 || batch >= c->problem.batch || kv_head < 0 || kv_head >= c->problem.kv_heads)
     return attn_fail(ATTN_EINVAL, "cache: no kv head %lld of batch entry %lld", (long long)kv_head,
                      (long long)batch);
-  *out = (attn_kv_cache_view){.length = c->length[batch],
-                              .held = c->held[batch],
-                              .position = kv_row(c, KV_POSITIONS, batch * c->problem.kv_heads + kv_head, 0)};
+  const int64_t line = batch * c->problem.kv_heads + kv_head;
+  *out = (attn_kv_cache_view){
+      .length = c->length[batch], .held = kv_count(c, line), .position = kv_row(c, KV_POSITIONS, line, 0)};
   return ATTN_OK;
 }
 

@@ -34,9 +34,11 @@ struct attn_kv_cache {
   attn_kv_head *head;             /* [batch, kv_heads], where keys go */
   char *state;                    /* of these */
   size_t state_bytes;             /* of one */
-  int64_t *length, *held, *first; /* [batch]: positions; held keys; positions of queries of the next call */
-  int64_t *went;                  /* [batch]: the last position for which a key went */
+  int64_t *length, *held, *first; /* [batch]: positions; the most keys that a kv head holds; of a call */
+  int64_t *went;                  /* [batch, kv_heads]: the last position for which a key went */
   char *code;                     /* where keys go, of each head the row of an arriving key as it is held */
+  int64_t *budget;                /* [kv_heads], while they are divided */
+  double *scores;                 /* by which they are: [kv_heads, most]; NULL where kv heads share none */
   double *row;                    /* [heads / kv_heads + 1, d_qk] */
   attn_plan *plan;
   void *work;
@@ -44,6 +46,12 @@ struct attn_kv_cache {
 };
 
 static inline int64_t kv_lines(const attn_kv_cache *c) { return c->problem.batch * c->problem.kv_heads; }
+/* Keys that a kv head holds. */
+static inline int64_t kv_count(const attn_kv_cache *c, int64_t line) {
+  return c->evicts ? c->head[line].count : c->length[line / c->problem.kv_heads];
+}
+/* May kv heads of a sequence hold different numbers of keys? */
+static inline bool kv_ragged(const attn_kv_cache *c) { return c->evicts && c->rule.shared > 0; }
 static inline int64_t kv_group(const attn_kv_cache *c) { return c->problem.heads / c->problem.kv_heads; }
 
 /* Row i of a kv head; NULL: there is none. */
@@ -61,6 +69,8 @@ void kv_free(attn_kv_cache *);
 attn_status kv_grow(attn_kv_cache *, int64_t wanted);
 /* Closes the gaps that keys leave in the rows of a head which had `count`. */
 void kv_close_gaps(attn_kv_cache *, int64_t line, int64_t count, const int64_t *gone, int64_t n);
+/* Sets held. */
+void kv_count_held(attn_kv_cache *);
 /* Keys, positions and what heads know, to a cache of the same problem, rule and rows. */
 void kv_copy(const attn_kv_cache *, attn_kv_cache *);
 

@@ -58,8 +58,11 @@ static void attend(attn_kv_cache *c, const tensors *x, int64_t sequence, int64_t
 }
 
 Test(core_kv_cache_many, each_sequence_is_as_if_alone) {
-  static const char *const specs[] = {"tiled", "pages:page=4,budget=24", "store:k=q8_0,v=q4_0",
+  static const char *const specs[] = {"tiled",
+                                      "pages:page=4,budget=24",
+                                      "store:k=q8_0,v=q4_0",
                                       "evict:score=knorm,budget=24,recent=4",
+                                      "evict:score=snapkv,budget=24,recent=4,prompt=40,shared=0.8",
                                       "evict:score=h2o,budget=24,recent=4 | store:k=int4,v=int3"};
   static float together[SEQUENCES][HEADS][D], alone[HEADS][D];
   tensors *x = malloc(sizeof *x);

@@ -1457,8 +1457,16 @@ mutant(evict-share-first core/cache/eviction.c EVICT-1 "evict:score=snapkv,budge
   [[return w->budgets[@kv_head@];]] [[0]])
 mutant(evict-prompt-unseen core/cache/eviction.c EVICT-2 "evict:score=snapkv,budget=24,recent=4,prompt=80" "the first query of a window at the prompt's end is missed"
   [[capacity(r, p) - @s->window@]] [[s->window - 1]])
-mutant(cache-takes-shares core/cache/kv_cache.c core_kv_cache/refuses_what_it_cannot_do "" "a cache takes kv heads of different lengths"
-  [[if (@c->rule.shared > 0@)]] [[false]])
+mutant(cache-share-late core/cache/kv_append.c CACHE-1 "evict:score=snapkv,budget=24,recent=4,prompt=48,shared=0.8"
+  "budgets are divided after the append in which the prompt ends" [[kv_ragged(c) && left >= 0 ? @attn_min(left, n)@ : n]] [[n]])
+mutant(cache-share-first core/cache/kv_append.c eval:CACHE-1 "evict:score=knorm,budget=24,recent=4,prompt=48,shared=0.8"
+  "all kv heads have the budget of the first" [[rule.budget = c->budget[@h@];]] [[0]])
+mutant(cache-share-reads-rest core/cache/kv_cache.c CACHE-3 "evict:score=knorm,budget=24,recent=4,prompt=48,shared=0.8"
+  "rows that are no keys stand before the queries" [[position[j] = @c->length[batch] + j - count@;]] [[c->length[batch] - c->held[batch] + j]])
+mutant(cache-share-copied core/cache/kv_memory.c CACHE-5 "evict:score=knorm,budget=12,recent=4,prompt=24,shared=0.8"
+  "a copy has the budgets of a cache whose kv heads share none" [[@to->head[line].rule.budget = from->head[line].rule.budget@;]] [[0]])
+mutant(cache-share-uncounted core/cache/kv_memory.c CACHE-2 "evict:score=knorm,budget=24,recent=4,prompt=48,shared=0.8"
+  "scores of kv heads that share are not given back" [[kv_give(c, @c->scores@, score_elements(c)]] [[NULL]])
 mutant(cache-asks-the-future core/cache/kv_cache.c core_kv_cache/refuses_what_it_cannot_do "" "a cache takes a policy that knows what comes"
   [[if (@c->rule.score->future@)]] [[0]])
 mutant(cache-values-stay core/cache/kv_memory.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "values stay where they are as keys go"
@@ -1470,31 +1478,31 @@ mutant(cache-queries-late core/cache/kv_cache.c CACHE-1 tiled
 mutant(cache-growth-loses core/cache/kv_memory.c CACHE-1 tiled "values are lost as the cache grows"
   [[line < kv_lines(to) && @from->field[f].at@; line++]] [=[from->field[f].at && f != KV_VALUES]=])
 mutant(cache-truncate-keeps core/cache/kv_cache.c eval:CACHE-5 tiled "keys of steps that are taken back stay"
-  [[c->held[b] -= @c->length[b] - length[b]@;]] [[0]])
+  [[c->problem.batch; b++) @c->length[b] = length[b]@;]] [[0]])
 mutant(cache-copy-shares core/cache/kv_memory.c CACHE-5 tiled "a copy lacks the values"
   [[if (@to->field[f].at@) memcpy(]] [=[to->field[f].at && (f != KV_VALUES || !memset(to->field[f].at, 0, rows * to->field[f].bytes))]=])
 mutant(cache-asks-the-gone core/cache/kv_cache.c core_kv_cache/a_prompt_is_attended_to_at_once ""
-  "queries may ask for keys that went" [[c->first[b] < @c->went[b]@]] [[-1]])
+  "queries may ask for keys that went" [[c->first[b] < @last_gone(c, b)@]] [[-1]])
 mutant(cache-rows-for-positions core/cache/kv_cache.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "keys that are left stand where rows do"
   [[.k_position = @c->evicts@ ? at]] [[false]])
-mutant(cache-full-half-written core/cache/kv_cache.c CACHE-1 "evict:score=knorm,budget=24,recent=4"
+mutant(cache-full-half-written core/cache/kv_append.c CACHE-1 "evict:score=knorm,budget=24,recent=4"
   "of a key that arrives in a full cache half is written"
   [[memcpy(k_row, code, @k_bytes@);]] [[k_bytes >> (c->head[line].count == c->rule.budget)]])
 mutant(cache-truncate-head core/cache/kv_cache.c CACHE-5 "evict:score=knorm,budget=64,recent=4" "a head keeps the count of keys that were taken back"
-  [[c->head[b * c->problem.kv_heads + h].count = c->held[b];]] [[;]])
+  [[c->head[line].count -= c->length[b] - length[b];]] [[;]])
 mutant(cache-copy-ranks core/cache/kv_memory.c CACHE-5 "evict:score=knorm,budget=24,recent=4" "a copy has the scores of its original in common"
   [[to->head[line].count = from->head[line].count;]]
   [[to->head[line].count = from->head[line].count, to->head[line].fixed = from->head[line].fixed;]])
 mutant(cache-growth-short core/cache/kv_memory.c CACHE-1 tiled "the last row is not moved as memory grows"
-  [[@(size_t)from->held[line / from->problem.kv_heads]@ * from->field]]
-  [=[(size_t)attn_max(0, from->held[line / from->problem.kv_heads] - 1)]=])
+  [[@(size_t)kv_count(from, line)@ * from->field]]
+  [[(size_t)attn_max(0, kv_count(from, line) - 1)]])
 mutant(cache-plan-uncounted core/cache/kv_cache.c CACHE-2 tiled "the plan's memory is not counted"
   [[c->bytes += attn_plan_bytes(plan);]] [[;]])
 mutant(cache-wide-rows core/cache/kv_memory.c CACHE-2 "store:k=q8_0,v=q4_0" "rows of codes have the room of the numbers that they stand for"
   [[attn_row_bytes(p->d_v, @attn_stored(p->v, p->dtype)@);]] [[p->dtype]])
 mutant(cache-reads-ahead core/cache/kv_cache.c core_kv_cache/refuses_readers_that_look_beyond_a_query "" "a cache takes readers of what is to come"
   [[if (@x->properties & others@) return false;]] [[others == 0]])
-mutant(cache-observes-early core/cache/kv_cache.c CACHE-1 "evict:score=h2o,budget=24,recent=4" "a query is observed before its key, except the last of an append"
+mutant(cache-observes-early core/cache/kv_append.c CACHE-1 "evict:score=h2o,budget=24,recent=4" "a query is observed before its key, except the last of an append"
   [[(size_t)((batch * p->heads + head + g) * a->n + @i@) * q_bytes]] [[i + (i + 1 < a->n)]])
 
 # -- stores --
@@ -1628,9 +1636,9 @@ mutant(sage-line-behind core/engines/stored/stored_engine.c QNT-0 sage "keys are
 mutant(cache-takes-schemes core/cache/kv_cache.c core_kv_cache/refuses_a_store_that_is_no_type "" "rows of a scheme are held as they are given"
   [[if (!status && @(parts.store.k_scheme.decode || parts.store.v_scheme.decode || parts.store.residual ||
                   parts.store.group)@)]] [[false]])
-mutant(cache-code-rows core/cache/kv_cache.c CACHE-1 tiled "rows of values are as long as those of keys"
+mutant(cache-code-rows core/cache/kv_append.c CACHE-1 tiled "rows of values are as long as those of keys"
   [[d_v = @attn_row_elements(p.d_v, attn_stored(p.v, p.dtype))@]] [[d_qk]])
-mutant(cache-ranks-as-given core/cache/kv_cache.c CACHE-1 "evict:score=knorm,budget=24,recent=4 | store:k=int3,v=f16" "keys are ranked by numbers that are not held"
+mutant(cache-ranks-as-given core/cache/kv_append.c CACHE-1 "evict:score=knorm,budget=24,recent=4 | store:k=int3,v=f16" "keys are ranked by numbers that are not held"
   [[attn_convert(k, attn_stored(p->k, p->dtype), d, ATTN_F64, own);]]
   [[attn_convert(a->k + (size_t)(line * a->n + i) * attn_row_bytes(d, c->k_given), c->k_given, d, ATTN_F64, own);]])
 
