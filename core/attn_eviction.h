@@ -98,11 +98,16 @@ ATTN_API const attn_kv_score *attn_kv_score_at(int64_t index);
  * arXiv:2407.11550, with the safeguard alpha = 1 - shared). When the prompt is over each head keeps the best
  * of its chunks, except as many as it pooled; of all others the largest scores of all heads stay, as many as
  * were pooled, of equal ones those of the lower head. From then on a head has the budget by which it keeps
- * that many (attn_kv_share), at most `prompt`. shared > 0 needs prompt > budget. */
+ * that many (attn_kv_share), at most `prompt`. shared > 0 needs prompt > budget.
+ *
+ * admit: not 0, the least score of a key that stays when it is recent no more (KV admission: Huang et al.
+ * 2025, arXiv:2512.17452). When a position arrives the newest key that is not recent is judged, and when the
+ * prompt is over all such keys: those that score less go, and those that stay are not judged again. Then the
+ * budget takes what is too many of the others. It needs every = 1, chunk = 1 and shared = 0. */
 typedef struct attn_kv_rule {
   const attn_kv_score *score;
   int64_t budget, recent, prompt, every, chunk;
-  double shared;
+  double shared, admit;
   uint64_t seed;
   const char *filters_file; /* with attn_kv_score.filters: its path, npy [kv_heads, d_qk]; else NULL or "" */
   const double *filters;    /* what is read of it: the library's */
@@ -121,11 +126,20 @@ static inline int64_t attn_kv_pooled(const attn_kv_rule *r) {
   return chunks < kept ? chunks : kept;
 }
 
-/* Keys that are held after the one at this position has arrived, in the mean of kv heads. */
+static inline bool attn_kv_admits(const attn_kv_rule *r) { return r->admit < 0 || r->admit > 0; }
+
+/* The first position for which a key may go. */
+static inline int64_t attn_kv_first(const attn_kv_rule *r) {
+  const int64_t least = attn_kv_admits(r) ? r->recent : r->budget;
+  return r->prompt > least ? r->prompt : least;
+}
+
+/* Keys that are held after the one at this position has arrived, in the mean of kv heads; with admit the most
+ * that may be. */
 ATTN_API int64_t attn_kv_count(const attn_kv_rule *, int64_t position);
 
 /* Parameters of a rule that is the member `rule` of a variant's parameters: budget, recent, prompt, every,
- * chunk and shared. */
+ * chunk, shared and admit. */
 #define ATTN_KV_PARAM(params, rule, name, least, preset, help) \
   { #name, ATTN_INT, offsetof(params, rule.name), least, 1 << 30, preset, NULL, help }
 #define ATTN_KV_SHARED(params, rule)                                        \
@@ -133,13 +147,18 @@ ATTN_API int64_t attn_kv_count(const attn_kv_rule *, int64_t position);
     "shared", ATTN_REAL, offsetof(params, rule.shared), 0, 1, "0", NULL,    \
         "part of the budget that kv heads share by score, 0.8 in the paper" \
   }
+#define ATTN_KV_ADMIT(params, rule)                                           \
+  {                                                                           \
+    "admit", ATTN_REAL, offsetof(params, rule.admit), -1e30, 1e30, "0", NULL, \
+        "not 0: least score of a key that stays when it is recent no more"    \
+  }
 #define ATTN_KV_PARAMS(params, rule)                                                                        \
   ATTN_KV_PARAM(params, rule, budget, 1, "512", "keys that a kv head's cache holds"),                       \
       ATTN_KV_PARAM(params, rule, recent, 1, "min(32,budget)", "newest of these, which do not go"),         \
       ATTN_KV_PARAM(params, rule, prompt, 0, "0", "positions whose queries see all keys, before any goes"), \
       ATTN_KV_PARAM(params, rule, every, 1, "1", "keys that go at a time, once the budget is spent"),       \
       ATTN_KV_PARAM(params, rule, chunk, 1, "1", "positions whose keys go together"),                       \
-      ATTN_KV_SHARED(params, rule)
+      ATTN_KV_SHARED(params, rule), ATTN_KV_ADMIT(params, rule)
 /* A variant that is a rule: attention, query by query, to the keys that a cache under the rule holds
  * (experiments/examples/policy.c). The functions of a rule that rule_of makes of a context, and what such a
  * variant declares. */

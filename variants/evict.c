@@ -6,19 +6,21 @@
  *   S_t = S_(t-1) without the least of S_(t-1), and t;   o_t = softmax over S_t of the exact scores
  * A key that went never returns. With every=s the s least go at a time, and none for s - 1 arrivals; with
  * chunk=c the keys of c positions go together, by their mean score; with shared=s kv heads divide that part
- * of their budgets by the scores of the prompt's keys, Ada-KV (core/attn_eviction.h). Queries before
- * `prompt` see all keys up to their own. The heads of a kv head share its cache. Scores
- * (core/cache/kv_scores.c has each): random and streaming look at no key, knorm, qfilter and keydiff at keys,
- * lagkv at keys and values; tova, h2o, h2o_mean and snapkv at the weights that queries gave them, and
- * expected at their products with queries, for which all queries are needed; exact, an oracle, at the weights
- * that queries to come will give them.
+ * of their budgets by the scores of the prompt's keys, Ada-KV (core/attn_eviction.h). With admit=a a key
+ * stays, when it is recent no more, if its score is at least a, and the budget takes the least of those that
+ * stayed: KV admission, with a score where the paper learns a gate. Queries before `prompt` see all keys up
+ * to their own. The heads of a kv head share its cache. Scores (core/cache/kv_scores.c has each): random and
+ * streaming look at no key, knorm, qfilter and keydiff at keys, lagkv at keys and values; tova, h2o, h2o_mean
+ * and snapkv at the weights that queries gave them, and expected at their products with queries, for which
+ * all queries are needed; exact, an oracle, at the weights that queries to come will give them.
  *
  * Cost: sum_t |S_t| pairs for attention, and as many products again for scores of weights; one of |S_t|
  * d_qk operations a step for keydiff, |S_t| (d_qk + d_v) for lagkv, 64 (4 |S_t| + d_qk) of each head for
  * expected; n (n + 1) pairs for exact; with shared= those of the prompt again for each pair of kv heads. Of
  * a prompt scores of a window take its last queries alone. Memory O(n d), and 2 n^1.5 for exact.
  * Bounds: SP-1, SP-2; FP-2 on the keys that are held; SEL-2 for scores of a key by itself, one at a time,
- * whose survivors are the budget - recent largest; EVICT-1 and EVICT-2 for all. budget >= n is tiled. */
+ * whose survivors are the budget - recent largest; EVICT-1 and EVICT-2 for all. budget >= n without admit is
+ * tiled. */
 #include "attn_variant.h"
 
 typedef struct params {
@@ -60,7 +62,7 @@ ATTN_VARIANT(evict, .summary = "attention to the keys that a cache of bounded si
                      "arXiv:2404.14469; Devoto et al. 2024, arXiv:2406.11430; Park et al. 2025, "
                      "arXiv:2504.15364; Liang et al. 2025, arXiv:2504.04704; Devoto et al. 2025, "
                      "arXiv:2510.00636; Godey et al. 2025, arXiv:2503.02812; Feng et al. 2024, "
-                     "arXiv:2407.11550",
+                     "arXiv:2407.11550; Huang et al. 2025, arXiv:2512.17452",
              .caps = ATTN_CAP_KV_RULE, .params = table, .params_size = sizeof(params),
              .budget = {.parameter = "budget"}, .applicable = kv_applicable, .describe = describe,
              .cost = kv_cost)

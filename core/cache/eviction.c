@@ -134,7 +134,7 @@ static replay begin(const attn_kv_rule *r, const attn_call *call, int64_t batch,
   replay x = {.call = call, .w = w, .batch = batch, .keys = attn_call_keys(call, batch)};
   attn_kv_head_begin(&x.head, r, p, kv_head, capacity(r, p), true, w->position, w->head);
   x.head.values = w->values;
-  x.observed = !attn_kv_observes(s) ? p->n_kv : s->sums ? 0 : attn_max(0, capacity(r, p) - s->window);
+  x.observed = !attn_kv_observes(s) ? p->n_kv : s->sums ? 0 : attn_max(0, attn_kv_first(r) - s->window);
   widen(call, call->k, p->k, &x, p->d_qk, w->keys);
   if (w->values) widen(call, call->v, p->v, &x, p->d_v, w->values);
   if (s->future) x.all = look_ahead(call, batch, kv_head, x.keys, w);
@@ -201,7 +201,7 @@ static void select(const void *rule, const attn_call *call, const attn_block *b,
   }
 }
 
-/* The law of scores that are fixed, where one key goes for each that arrives and budgets are equal: besides
+/* The law of scores that are fixed, where one key goes for each that arrives, and no other: besides
  * what is safe, the largest stay. */
 static bool always(const void *rule, const attn_query *query, int64_t key) {
   const attn_kv_rule *r = rule;
@@ -278,12 +278,12 @@ attn_status attn_kv_describe(attn_builder *b, const attn_context *c, const attn_
                       .rows = ROWS,
                       .max_runs = attn_min(r->shared > 0 ? r->prompt : r->budget, (p->n_kv + 1) / 2),
                       .max_keys = r->prompt ? 0 : attn_min(r->budget, p->n_kv),
-                      .every = r->budget >= p->n_kv || r->prompt >= p->n_kv,
+                      .every = attn_kv_first(r) >= p->n_kv,
                       .prepared_bytes = attn_size_times((size_t)p->n_kv, sizeof(int64_t)),
                       .prepare = prepare,
                       .scratch_bytes = counter.used,
                       .select = select};
-  if (!r->score->fixed || r->every > 1 || r->chunk > 1 || r->shared > 0) return status;
+  if (!r->score->fixed || r->every > 1 || r->chunk > 1 || r->shared > 0 || attn_kv_admits(r)) return status;
   out->selector.grain = 1;
   out->selector.kept = r->budget - r->recent;
   out->selector.always = always;

@@ -80,7 +80,7 @@ static void take_line(attn_kv_cache *c, const arrivals *a, int64_t line, int64_t
 /* Of those that arrive: before the kv heads of a sequence divide their budgets, at the prompt's end. */
 static int64_t undivided(const attn_kv_cache *c, const arrivals *a, int64_t batch) {
   const int64_t left = c->rule.prompt - c->length[batch], n = arriving(a, batch);
-  return kv_ragged(c) && left >= 0 ? attn_min(left, n) : n;
+  return kv_shares(c) && left >= 0 ? attn_min(left, n) : n;
 }
 
 static void divide(attn_kv_cache *c, int64_t batch) {

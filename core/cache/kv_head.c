@@ -160,10 +160,24 @@ static int64_t score_held(attn_kv_head *h, int64_t position, const double *keys)
   return open;
 }
 
+/* Of the open keys those that are not admitted when this position arrives, which rank last. */
+static int64_t refuse(attn_kv_head *h, int64_t position, int64_t open) {
+  const attn_kv_rule *r = &h->rule;
+  int64_t refused = 0;
+  for (int64_t j = 0; j < open && attn_kv_admits(r); j++) {
+    const bool judged = position == r->prompt || h->position[j] == position - r->recent;
+    if (!judged || h->score[j] >= r->admit) continue;
+    h->score[j] = -(double)INFINITY;
+    refused++;
+  }
+  return refused;
+}
+
 static int64_t make_room(attn_kv_head *h, int64_t position, const double *keys) {
   const attn_kv_rule *r = &h->rule;
-  if (position < r->prompt || h->count < r->budget) return 0;
-  const int64_t open = score_held(h, position, keys), count = open - attn_kv_kept(r) * r->chunk;
+  if (position < r->prompt || (h->count < r->budget && !attn_kv_admits(r))) return 0;
+  const int64_t open = score_held(h, position, keys), refused = refuse(h, position, open),
+                count = attn_max(refused, open - attn_kv_kept(r) * r->chunk);
   choose(h, open, count);
   drop(h, count);
   return count;

@@ -93,7 +93,7 @@ static int64_t length_elements(const attn_kv_cache *c) {
 }
 
 static int64_t score_elements(const attn_kv_cache *c) {
-  return kv_ragged(c) ? c->problem.kv_heads * c->most : 0;
+  return kv_shares(c) ? c->problem.kv_heads * c->most : 0;
 }
 
 static int64_t row_elements(const attn_kv_cache *c) {

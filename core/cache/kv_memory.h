@@ -50,8 +50,11 @@ static inline int64_t kv_lines(const attn_kv_cache *c) { return c->problem.batch
 static inline int64_t kv_count(const attn_kv_cache *c, int64_t line) {
   return c->evicts ? c->head[line].count : c->length[line / c->problem.kv_heads];
 }
+static inline bool kv_shares(const attn_kv_cache *c) { return c->evicts && c->rule.shared > 0; }
 /* May kv heads of a sequence hold different numbers of keys? */
-static inline bool kv_ragged(const attn_kv_cache *c) { return c->evicts && c->rule.shared > 0; }
+static inline bool kv_ragged(const attn_kv_cache *c) {
+  return kv_shares(c) || (c->evicts && attn_kv_admits(&c->rule));
+}
 static inline int64_t kv_group(const attn_kv_cache *c) { return c->problem.heads / c->problem.kv_heads; }
 
 /* Row i of a kv head; NULL: there is none. */

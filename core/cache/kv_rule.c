@@ -37,6 +37,12 @@ attn_status attn_kv_applicable(const attn_context *c, const attn_kv_rule *r) {
         "variant %s: shared = %g divides budgets by the scores of a prompt's keys: prompt = %lld, "
         "expected more than budget = %lld",
         name, r->shared, (long long)r->prompt, (long long)r->budget);
+  if (!isfinite(r->admit) || (attn_kv_admits(r) && (r->every > 1 || r->chunk > 1 || r->shared > 0)))
+    return attn_fail(
+        ATTN_EINVAL,
+        "variant %s: admit = %g judges keys one by one, each in its kv head: every = %lld, chunk "
+        "= %lld and shared = %g, expected a finite number, 1, 1 and 0",
+        name, r->admit, (long long)r->every, (long long)r->chunk, r->shared);
   if (r->score->fixed && r->score->values)
     return attn_fail(ATTN_EINVAL, "variant %s: score %s is fixed, and reads values; let it not be fixed",
                      name, r->score->name);
@@ -106,7 +112,7 @@ typedef struct schedule {
 
 /* The first time chunks may begin elsewhere, where it is the prompt's end. */
 static schedule schedule_of(const attn_kv_rule *r) {
-  const int64_t first = r->prompt > r->budget ? r->prompt : r->budget;
+  const int64_t first = attn_max(r->prompt, r->budget);
   return (schedule){.first = first,
                     .second = first + r->budget - r->recent + 1 - attn_kv_kept(r) * r->chunk -
                               (first - r->recent + 1) % r->chunk,
@@ -142,7 +148,7 @@ static double pairs_between(const attn_kv_rule *r, double from, double end) {
 
 /* What scores that look at queries take: weights of a head for the run, and for each replay of its prompt. */
 static double weights_of(const attn_kv_rule *r, const attn_problem *p) {
-  const double n = (double)p->n_kv, prompt = (double)r->prompt, first = (double)schedule_of(r).first,
+  const double n = (double)p->n_kv, prompt = (double)r->prompt, first = (double)attn_kv_first(r),
                from = r->score->sums ? 0 : fmax(0, fmin(first, n) - (double)r->score->window),
                replays = attn_kv_pooled(r) && prompt < n ? (double)p->kv_heads : 0;
   return r->score->future ? (1 + replays) * n * (n + 1)
@@ -155,7 +161,7 @@ attn_cost attn_kv_cost(const attn_context *c, const attn_kv_rule *r) {
   const double d = (double)p->d_qk;
   attn_cost result =
       attn_softmax_cost(c, pairs_between(r, (double)attn_problem_position(p, 0), (double)p->n_kv));
-  if (r->budget >= p->n_kv) return result;
+  if (attn_kv_first(r) >= p->n_kv) return result;
   if (attn_kv_observes(r->score) || r->score->future) {
     const double weights = (double)(p->batch * p->heads) * weights_of(r, p);
     result.mul_add += weights * d;
@@ -164,8 +170,7 @@ attn_cost attn_kv_cost(const attn_context *c, const attn_kv_rule *r) {
       result.mul_add += (double)(p->batch * p->heads * p->n_kv * r->score->window) * d +
                         weights * 4 * (double)r->score->window / (double)r->every;
   } else if (!r->score->fixed) {
-    const schedule s = schedule_of(r);
-    const double times = fmax(0, (double)(p->n_kv - s.first)) / (double)s.period,
+    const double times = (double)(p->n_kv - attn_kv_first(r)) / (double)attn_kv_period(r),
                  scores = times * (double)r->budget +
                           (attn_kv_pooled(r) && p->n_kv > r->prompt ? (double)(p->kv_heads * r->prompt) : 0);
     result.mul_add +=

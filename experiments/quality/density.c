@@ -8,7 +8,7 @@
 #include "experiments/reference/seen.h"
 #include "experiments/reference/visible.h"
 
-enum { SAMPLE = 16 /* queries of a head */ };
+enum { SAMPLE = 16 /* queries of a head */, MOST = 2 * SAMPLE + 1 };
 
 /* A query of a head, and what it is looked at for. */
 typedef struct sampled {
@@ -58,11 +58,11 @@ static double weight_left(const data_llama_attention *a, const sample_row *row, 
   return left / all;
 }
 
-/* The queries of a head. */
+/* The queries of a head. held: what the last of all sees is added. */
 static attn_status read_head(const data_llama_attention *a, const seen_run *run, int64_t head,
-                             const sampled *queries, int64_t count, quality_layer *out) {
+                             const sampled *queries, int64_t count, double *held, quality_layer *out) {
   const attn_problem *p = attn_plan_problem(run->plan);
-  sample_row rows[2 * SAMPLE];
+  sample_row rows[MOST];
   seen_keys seen = {0};
   for (int64_t r = 0; r < count; r++) rows[r] = (sample_row){0, head, queries[r].i};
   attn_status status = seen_make(run, rows, NULL, count, &seen);
@@ -74,6 +74,7 @@ static attn_status read_head(const data_llama_attention *a, const seen_run *run,
   if (!runs || !read || !score) status = attn_fail(ATTN_ENOMEM, "no memory for the keys that a query sees");
   for (int64_t r = 0; !status && r < count; r++) {
     const int64_t keys = visible_mark(pattern, p, 0, head, rows[r].i, p->n_kv, runs, read);
+    if (rows[r].i == a->count - 1) *held += (double)keys;
     if (queries[r].pairs) out->pairs += (double)visible_keys(p, rows[r].i, p->n_kv);
     if (queries[r].pairs) out->read += (double)keys;
     if (!queries[r].scored) continue;
@@ -110,12 +111,13 @@ static double side_bits(const attn_problem *p, const attn_kv_store *s, bool keys
          (double)(held - waiting) * coded;
 }
 
-static double bits_held(const attn_problem *p, const attn_kv_store *store, const attn_view *reader) {
+static double bits_held(const attn_problem *p, const attn_kv_store *store, const attn_view *reader,
+                        double admitted) {
   const attn_kv_store none = {.reader = NULL}, *s = store ? store : &none;
   const attn_kv_rule *rule = reader->cache;
   int64_t held = p->n_kv;
   if (reader->features || reader->projection || reader->low_rank || reader->residual) return (double)NAN;
-  if (rule) held = attn_kv_count(rule, p->n_kv - 1);
+  if (rule) held = attn_kv_admits(rule) ? (int64_t)round(admitted) : attn_kv_count(rule, p->n_kv - 1);
   if (reader->latent)
     return 8 * (double)reader->latent->rank * (double)attn_dtype_size(p->dtype) /
            (double)(p->kv_heads * (p->d_qk + p->d_v));
@@ -129,7 +131,8 @@ attn_status quality_density(const data_llama_attention *a, int64_t first, int64_
   const attn_problem *p = attn_plan_problem(a->plan);
   attn_view view, own;
   attn_plan *reader = NULL;
-  sampled queries[2 * SAMPLE];
+  sampled queries[MOST];
+  double held = 0;
   stored_copies copies = {.k = a->k, .v = a->v};
   seen_run run = {.plan = a->plan, .view = &view, .q = a->q + a->first * p->heads * p->d_qk};
   attn_status status = attn_plan_inspect(a->plan, &own);
@@ -142,12 +145,14 @@ attn_status quality_density(const data_llama_attention *a, int64_t first, int64_
   }
   run.k = copies.k;
   run.v = copies.v;
-  if (!status) out->bits = bits_held(p, own.store, &view);
   if (!status && (view.features || view.projection || view.low_rank || view.residual))
     out->read = out->pairs = out->left = (double)NAN;
-  const int64_t count = sample_queries(a, first, end, queries);
+  int64_t count = sample_queries(a, first, end, queries);
+  const bool last = count && queries[count - 1].i == a->count - 1;
+  if (view.cache && attn_kv_admits(view.cache) && !last) queries[count++] = (sampled){.i = a->count - 1};
   for (int64_t h = 0; !status && !isnan(out->pairs) && h < p->heads; h++)
-    status = read_head(a, &run, h, queries, count, out);
+    status = read_head(a, &run, h, queries, count, &held, out);
+  if (!status) out->bits = bits_held(p, own.store, &view, held / (double)p->heads);
   stored_copies_free(&copies);
   attn_plan_destroy(reader);
   return status;

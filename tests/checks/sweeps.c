@@ -81,6 +81,7 @@ static const char *const specs[] = {
     "evict:score=h2o,budget=9,recent=2,every=3",
     "evict:score=expected,budget=8,recent=2,prompt=11",
     "evict:score=snapkv,budget=6,recent=2,prompt=12,shared=0.6",
+    "evict:score=tova,budget=8,recent=2,admit=0.1",
     "evict:score=keydiff,budget=9,recent=2,chunk=2 | store:k=q8_0,v=int4",
     "streaming_cache:sink=2,window=5",
     "turbo:bits=3",

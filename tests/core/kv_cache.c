@@ -234,6 +234,12 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
             attn_last_error());
   cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=8,prompt=8,shared=0.8", NULL), ATTN_EINVAL);
   cr_expect(strstr(attn_last_error(), "prompt = 8, expected more than budget = 8"), "%s", attn_last_error());
+  for (int i = 0; i < 3; i++) {
+    static const char *const with[] = {"evict:admit=1,every=2", "evict:admit=1,chunk=2",
+                                       "evict:admit=1,budget=8,prompt=9,shared=0.5"};
+    cr_expect_eq(attn_kv_cache_create(&c, &p, with[i], NULL), ATTN_EINVAL);
+    cr_expect(strstr(attn_last_error(), "admit = 1 judges keys one by one"), "%s", attn_last_error());
+  }
   cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=qfilter", NULL), ATTN_EINVAL);
   cr_expect(strstr(attn_last_error(), "score=qfilter needs filters=FILE"), "%s", attn_last_error());
   cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=h2o,filters=f", NULL), ATTN_EINVAL);

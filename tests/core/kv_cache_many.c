@@ -63,6 +63,7 @@ Test(core_kv_cache_many, each_sequence_is_as_if_alone) {
                                       "store:k=q8_0,v=q4_0",
                                       "evict:score=knorm,budget=24,recent=4",
                                       "evict:score=snapkv,budget=24,recent=4,prompt=40,shared=0.8",
+                                      "evict:score=snapkv,budget=24,recent=4,admit=0.2",
                                       "evict:score=h2o,budget=24,recent=4 | store:k=int4,v=int3"};
   static float together[SEQUENCES][HEADS][D], alone[HEADS][D];
   tensors *x = malloc(sizeof *x);

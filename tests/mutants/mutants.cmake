@@ -1456,9 +1456,21 @@ mutant(evict-share-chunk core/cache/kv_rule.c EVICT-1 "evict:score=knorm,budget=
 mutant(evict-share-first core/cache/eviction.c EVICT-1 "evict:score=snapkv,budget=24,recent=4,prompt=48,shared=0.8" "all heads have the budget of the first"
   [[return w->budgets[@kv_head@];]] [[0]])
 mutant(evict-prompt-unseen core/cache/eviction.c EVICT-2 "evict:score=snapkv,budget=24,recent=4,prompt=80" "the first query of a window at the prompt's end is missed"
-  [[capacity(r, p) - @s->window@]] [[s->window - 1]])
+  [[attn_kv_first(r) - @s->window@]] [[s->window - 1]])
+mutant(evict-admits-more core/cache/kv_head.c EVICT-2 "evict:score=h2o,budget=24,recent=4,admit=0.3" "half of the least score is enough"
+  [[h->score[j] >= @r->admit@]] [[r->admit / 2]])
+mutant(evict-judged-again core/cache/kv_head.c EVICT-1 "evict:score=tova,budget=24,recent=4,admit=0.1" "keys that were admitted are judged again"
+  [[judged = @position == r->prompt || h->position[j] == position - r->recent@;]] [[true]])
+mutant(evict-judged-late core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4,admit=-5" "a key is judged a position late"
+  [[judged = @position == r->prompt || h->position[j] == position - r->recent@;]] [[position == r->prompt || h->position[j] == position - r->recent - 1]])
+mutant(evict-prompt-admitted core/cache/kv_head.c eval:EVICT-2 "evict:score=tova,budget=24,recent=4,prompt=40,admit=0.1" "keys of a prompt are not judged"
+  [[judged = @position == r->prompt || h->position[j] == position - r->recent@;]] [[h->position[j] == position - r->recent]])
+mutant(evict-takes-both core/cache/kv_head.c EVICT-1 "evict:score=tova,budget=24,recent=4,admit=0.1" "the budget takes a key beside one that is refused"
+  [[@refused++@;]] [[refused += 1 + (open > 1)]])
+mutant(cache-admits-evenly core/cache/kv_memory.h CACHE-1 "evict:score=random,budget=64,recent=4,admit=0.5" "rows that are no keys have no place in a full cache"
+  [[(c->evicts && @attn_kv_admits(&c->rule)@)]] [[false]])
 mutant(cache-share-late core/cache/kv_append.c CACHE-1 "evict:score=snapkv,budget=24,recent=4,prompt=48,shared=0.8"
-  "budgets are divided after the append in which the prompt ends" [[kv_ragged(c) && left >= 0 ? @attn_min(left, n)@ : n]] [[n]])
+  "budgets are divided after the append in which the prompt ends" [[kv_shares(c) && left >= 0 ? @attn_min(left, n)@ : n]] [[n]])
 mutant(cache-share-first core/cache/kv_append.c eval:CACHE-1 "evict:score=knorm,budget=24,recent=4,prompt=48,shared=0.8"
   "all kv heads have the budget of the first" [[rule.budget = c->budget[@h@];]] [[0]])
 mutant(cache-share-reads-rest core/cache/kv_cache.c CACHE-3 "evict:score=knorm,budget=24,recent=4,prompt=48,shared=0.8"
@@ -1636,7 +1648,7 @@ mutant(sage-line-behind core/engines/stored/stored_engine.c QNT-0 sage "keys are
 mutant(cache-takes-schemes core/cache/kv_cache.c core_kv_cache/refuses_a_store_that_is_no_type "" "rows of a scheme are held as they are given"
   [[if (!status && @(parts.store.k_scheme.decode || parts.store.v_scheme.decode || parts.store.residual ||
                   parts.store.group)@)]] [[false]])
-mutant(cache-code-rows core/cache/kv_append.c CACHE-1 tiled "rows of values are as long as those of keys"
+mutant(cache-code-rows core/cache/kv_cache.c CACHE-1 tiled "rows of values are as long as those of keys"
   [[d_v = @attn_row_elements(p.d_v, attn_stored(p.v, p.dtype))@]] [[d_qk]])
 mutant(cache-ranks-as-given core/cache/kv_append.c CACHE-1 "evict:score=knorm,budget=24,recent=4 | store:k=int3,v=f16" "keys are ranked by numbers that are not held"
   [[attn_convert(k, attn_stored(p->k, p->dtype), d, ATTN_F64, own);]]

@@ -63,8 +63,19 @@ class Policy:
         pooled = np.convolve(own, np.ones(5), mode="same") if len(own) >= 5 else np.full(len(own), own.sum())
         return dict(zip(held, pooled))
 
-    def step(self, q, k, v, t, prompt, every=1, chunk=1):
-        if t >= prompt and len(self.held) >= self.budget:
+    def admit(self, k, v, t, prompt, least):  # Huang et al. 2025, arXiv:2512.17452, with a score for the gate
+        old = [j for j in self.held if j <= t - RECENT] if t >= prompt else []
+        judged = old if t == prompt else [j for j in old if j == t - RECENT]
+        scores = self.scores(k, v, t) if old else {}
+        self.held = [j for j in self.held if j not in judged or scores[j] >= least]
+        old = [j for j in old if j in self.held]  # the budget takes of these, by the same scores
+        for j in sorted(old, key=lambda j: (scores[j], -j))[:max(0, len(self.held) + 1 - self.budget)]:
+            self.held.remove(j)
+
+    def step(self, q, k, v, t, prompt, every=1, chunk=1, admit=0):
+        if admit:
+            self.admit(k, v, t, prompt, admit)
+        elif t >= prompt and len(self.held) >= self.budget:
             scores, edge = self.scores(k, v, t), (t - RECENT + 1) // chunk
             chunks = sorted({j // chunk for j in self.held if j // chunk < edge}, key=lambda u: (
                 np.mean([scores[j] for j in self.held if j // chunk == u]), -u))
@@ -87,18 +98,21 @@ class Caches(unittest.TestCase):
     def append(self, cache, a, b):
         cache.append(self.k[:, :, a:b], self.v[:, :, a:b], self.q[:, :, a:b])
 
-    def hold_survivors(self, name, prompt, every=1, chunk=1):
-        cache = self.cache(f"evict:score={name},budget={BUDGET},recent={RECENT},prompt={prompt},every={every},chunk={chunk}")
-        policies = {(b, h): Policy(name) for b in range(BATCH) for h in range(KV_HEADS)}
+    def hold_survivors(self, name, prompt, every=1, chunk=1, admit=0):
+        cache = self.cache(f"evict:score={name},budget={BUDGET},recent={RECENT},prompt={prompt},every={every},chunk={chunk},"
+                           f"admit={admit}")
+        policies, held = {(b, h): Policy(name) for b in range(BATCH) for h in range(KV_HEADS)}, []
         for t in range(N):
             self.append(cache, t, t + 1)
             o = cache.attend(self.q[:, :, t:t + 1])
             for (b, h), policy in policies.items():
                 group = slice(h * GROUP, (h + 1) * GROUP)
-                policy.step(self.q[b, group, t], self.k[b, h], self.v[b, h], t, prompt, every, chunk)
+                policy.step(self.q[b, group, t], self.k[b, h], self.v[b, h], t, prompt, every, chunk, admit)
                 self.assertEqual(cache.positions(b, h), policy.held)
                 p = softmax(self.q[b, group, t] @ self.k[b, h, policy.held].T / np.sqrt(D))
                 self.assertLess(abs(o[b, group, 0] - p @ self.v[b, h, policy.held]).max(), 1e-12)
+                held.append(len(policy.held))
+        return held
 
     def test_survivors_are_those_of_the_papers(self):
         for name in ("streaming", "knorm", "keydiff", "tova", "h2o", "h2o_mean", "snapkv", "lagkv", "expected"):
@@ -111,6 +125,13 @@ class Caches(unittest.TestCase):
             for name, prompt in ("knorm", 0), ("h2o", 50), ("snapkv", 0):
                 with self.subTest(name=name, every=every, chunk=chunk):
                     self.hold_survivors(name, prompt, every, chunk)
+
+    def test_keys_are_admitted(self):
+        for name, least in ("knorm", -3.5), ("h2o", 0.8), ("h2o_mean", 0.1), ("tova", 0.05), ("snapkv", 2):
+            for prompt in 0, 50:
+                with self.subTest(name=name, prompt=prompt):
+                    held = self.hold_survivors(name, prompt, admit=least)
+                    self.assertTrue(prompt or min(held[BATCH * KV_HEADS * 50:]) < BUDGET, "nothing is refused")
 
     def test_the_oracle_keeps_what_later_queries_read(self):
         o = attnlab.attention(self.q, self.k, self.v, f"evict:score=exact,budget={BUDGET},recent={RECENT}", causal=True)

@@ -203,7 +203,8 @@ Test(quality_evaluate, what_is_left_out_is_what_log_sum_exps_say) {
 }
 
 /* Of N positions a policy holds its budget, and a store in fewer bits: an element has 32 bits, or 8.5,
- * and of a policy 8 of N keys are left. What reads a store reads as many keys as without it. */
+ * and of a policy 8 of N keys are left, 2 where it admits none. What reads a store reads as many keys as
+ * without it. */
 Test(quality_evaluate, bits_are_those_of_the_keys_that_are_held) {
   const data_llama_swap swaps[] = {
       {.spec = spec_of("tiled"), .mix = 1},
@@ -212,11 +213,12 @@ Test(quality_evaluate, bits_are_those_of_the_keys_that_are_held) {
       {.spec = spec_of("evict:budget=8,recent=2"), .mix = 1},
       {.spec = spec_of("evict:budget=8,recent=2 | store:k=q8_0,v=q8_0"), .mix = 1},
       {.spec = spec_of("streaming:sink=2,window=6"), .mix = 1},
-      {.spec = spec_of("latent:rank=64"), .mix = 1}}; /* of 4 heads of 64 keys and 64 values */
-  const double want[] = {32, 32, 8.5, 32. * 8 / N, 8.5 * 8 / N, 32. * 8 / N, 32. * 64 / 512};
-  quality_data d = evaluate(swaps, 7);
-  quality_row row[7];
-  for (int s = 0; s < 7; s++) {
+      {.spec = spec_of("latent:rank=64"), .mix = 1}, /* of 4 heads of 64 keys and 64 values */
+      {.spec = spec_of("evict:score=random,budget=8,recent=2,admit=2"), .mix = 1}};
+  const double want[] = {32, 32, 8.5, 32. * 8 / N, 8.5 * 8 / N, 32. * 8 / N, 32. * 64 / 512, 32. * 2 / N};
+  quality_data d = evaluate(swaps, 8);
+  quality_row row[8];
+  for (int s = 0; s < 8; s++) {
     assert_ok(quality_summarise(&d, s, &row[s]));
     cr_expect_float_eq(row[s].kv_bits, want[s], 1e-12, "%d: %g bits, not %g", s, row[s].kv_bits, want[s]);
   }

@@ -14,12 +14,13 @@ static const uint64_t purpose = 0x6b766361; /* "kvca" */
 static attn_status no_memory(void) { return attn_fail(ATTN_ENOMEM, "no memory to decode a run"); }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* ---- the run ------------------------------------------------------------------------------------------ */
 
 static int64_t positions_of(const evidence *e, const attn_kv_rule *rule) {
   const attn_problem *p = e->problem;
-  const int64_t beyond = rule ? decoding_whole(rule) + BEYOND : 0;
+  const int64_t beyond = rule ? larger(rule->prompt, rule->budget) + BEYOND : 0;
   int64_t n = beyond > POSITIONS && beyond <= MOST_POSITIONS ? beyond : POSITIONS;
   n = smaller(n, (int64_t)sqrt(work_most / (double)(p->heads * (p->d_qk + p->d_v))));
   for (int64_t b = 0; e->kv_len && b < smaller(p->batch, DECODED_ENTRIES); b++) n = smaller(n, e->kv_len[b]);
@@ -209,7 +210,7 @@ static attn_status take_part(const decoding *d, attn_kv_cache *c, attn_rng *rng,
   if (status) return status;
   compare_bytes(*given, c, r);
   /* Of several queries the first may have seen keys that the others do not. */
-  const bool gone = d->view.cache && (!first || part > decoding_whole(d->view.cache));
+  const bool gone = d->view.cache && (!first || part > attn_kv_first(d->view.cache));
   const int64_t queries = gone ? 1 : smaller(QUERIES, count[batch - 1]);
   for (int64_t b = 0; b < batch; b++) from[b] = (r->length[b] += count[b]) - queries;
   status = decoding_attend(d, c, from, queries, o);

@@ -24,11 +24,6 @@ typedef struct decoding {
   attn_rounding rounding; /* of what reads the cache */
 } decoding;
 
-/* Positions of which a cache under the rule gives up none. */
-static inline int64_t decoding_whole(const attn_kv_rule *r) {
-  return r->prompt > r->budget ? r->prompt : r->budget;
-}
-
 /* EUNSUPPORTED, EINVAL: no cache decodes the run, for the recorded reason. decoding_free also where it
  * fails. */
 attn_status decoding_make(const evidence *, decoding *);

@@ -252,7 +252,7 @@ static attn_status append_to(const decoding *d, attn_kv_cache *c, int64_t from, 
 static int64_t retractable(const decoding *d, int64_t length, int64_t more) {
   const attn_kv_rule *r = d->view.cache;
   if (!r) return more;
-  const int64_t whole = decoding_whole(r) - length;
+  const int64_t whole = attn_kv_first(r) - length;
   return attn_kv_observes(r->score) || whole < 0 ? 0 : whole < more ? whole : more;
 }
 
