@@ -1481,7 +1481,9 @@ mutant(cache-share-uncounted core/cache/kv_memory.c CACHE-2 "evict:score=knorm,b
   "scores of kv heads that share are not given back" [[kv_give(c, @c->scores@, score_elements(c)]] [[NULL]])
 mutant(cache-asks-the-future core/cache/kv_cache.c core_kv_cache/refuses_what_it_cannot_do "" "a cache takes a policy that knows what comes"
   [[if (@c->rule.score->future@)]] [[0]])
-mutant(cache-values-stay core/cache/kv_memory.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "values stay where they are as keys go"
+mutant(cache-decoded-short experiments/checks/caches/decoding.c quality_checks/caches_are_decoded_beyond_the_prompt ""
+  "caches are decoded no further than an evaluation's prompt" [[sqrt(@work_most@ / (double)]] [[0x1p25]])
+mutant(cache-values-stay core/cache/kv_memory.c eval:CACHE-3 "evict:score=knorm,budget=24,recent=4,prompt=40" "values stay where they are as keys go"
   [[g < n && @c->field[f].at@; g++]] [=[c->field[f].at && f != KV_VALUES]=])
 mutant(cache-gap-too-long core/cache/kv_memory.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "a gap is closed one row too early"
   [[(size_t)(@end - gone[g] - 1@) * c->field]] [[end - gone[g] - 2 + (end == gone[g] + 1)]])

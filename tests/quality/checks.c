@@ -10,20 +10,25 @@ enum { N = 80, W = 8 };
 static data_llama *llama;
 static quality_windows windows;
 
-static void begin(void) {
+/* Of the bundled model's text. */
+static void make_windows(int64_t count, int64_t n, const char *asked_for, quality_windows *out) {
   const data_ids_request request = {.model = TEST_SOURCE_DIR "/data/bytelm",
                                     .text = TEST_SOURCE_DIR "/tests/fixtures/held.txt"};
   data_ids ids;
   char *asked = NULL;
-  fixture_begin();
-  assert_ok(data_llama_open(request.model, &llama));
   assert_ok(data_ids_read(&request, data_llama_get_config(llama), &ids));
-  assert_ok(quality_windows_make(W, N, &windows));
-  assert_ok(task_fill("text:skip=20",
+  assert_ok(quality_windows_make(count, n, out));
+  assert_ok(task_fill(asked_for,
                       &(task_input){.text = ids.id, .length = ids.count, .vocab = 256, .bos = -1, .seed = 1},
-                      &windows, &asked));
+                      out, &asked));
   free(asked);
   free(ids.id);
+}
+
+static void begin(void) {
+  fixture_begin();
+  assert_ok(data_llama_open(TEST_SOURCE_DIR "/data/bytelm", &llama));
+  make_windows(W, N, "text:skip=20", &windows);
 }
 static void end(void) {
   data_llama_close(llama);
@@ -131,6 +136,20 @@ Test(quality_checks, layers_are_judged_as_runs_are) {
   cr_expect_null(find_cell(&d.judged[0], "QNT-1"));
   cr_expect_null(find_cell(&d.judged[1], "EVICT-1"));
   quality_data_free(&d);
+}
+
+/* A prompt of an evaluation is 256 tokens, before which no key goes. */
+Test(quality_checks, caches_are_decoded_beyond_the_prompt) {
+  const data_llama_swap swap = {.spec = spec_of("evict:budget=32,recent=4,prompt=256"), .mix = 1};
+  quality_windows longer;
+  quality_data d;
+  make_windows(1, 320, "text:skip=256", &longer);
+  assert_ok(quality_evaluate(llama, &longer, &swap, 1, true, &d));
+  const result_bound *b = find_cell(&d.judged[0], "CACHE-3");
+  cr_assert_not_null(b);
+  expect_verdict(b, VERDICT_PASS);
+  quality_data_free(&d);
+  quality_windows_free(&longer);
 }
 
 /* Against the eigenvalues of W^T W. */

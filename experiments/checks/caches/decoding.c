@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { POSITIONS = 192, MOST_POSITIONS = 512, BEYOND = 48, LAG = 5, PART = 24, QUERIES = 2 };
-static const double work_most = 0x1p25;     /* multiply-adds of a sequence, or about */
+static const double work_most = 0x1p27;     /* multiply-adds of a sequence, or about */
 static const uint64_t purpose = 0x6b766361; /* "kvca" */
 
 static attn_status no_memory(void) { return attn_fail(ATTN_ENOMEM, "no memory to decode a run"); }
