@@ -92,7 +92,7 @@ Test(core_policies, counts_keys_and_pairs_in_closed_form) {
                             .every = every[i / 12 % 3],
                             .chunk = chunks[i / 36 % 3],
                             .shared = i < 108 ? 0 : 0.7,
-                            .admit = i < 12 ? -2.8 : 0};
+                            .admit = i < 12 ? -1.8 : 0};
     if (r.recent - 1 + (r.every + r.chunk - 1) / r.chunk * r.chunk > r.budget) continue;
     if (r.shared > 0 && r.prompt <= r.budget) continue;
     check_counts(x, &r);
