@@ -1467,6 +1467,8 @@ mutant(evict-prompt-admitted core/cache/kv_head.c eval:EVICT-2 "evict:score=tova
   [[judged = @position == r->prompt || h->position[j] == position - r->recent@;]] [[h->position[j] == position - r->recent]])
 mutant(evict-takes-both core/cache/kv_head.c EVICT-1 "evict:score=tova,budget=24,recent=4,admit=0.1" "the budget takes a key beside one that is refused"
   [[@refused++@;]] [[refused += 1 + (open > 1)]])
+mutant(evict-refused-counted experiments/quality/density.c quality_evaluate/bits_are_those_of_the_keys_that_are_held ""
+  "keys that are not admitted have bits" [[held = @attn_kv_admits(rule)@ ? (int64_t)round]] [[false]])
 mutant(cache-admits-evenly core/cache/kv_memory.h CACHE-1 "evict:score=random,budget=64,recent=4,admit=0.5" "rows that are no keys have no place in a full cache"
   [[(c->evicts && @attn_kv_admits(&c->rule)@)]] [[false]])
 mutant(cache-share-late core/cache/kv_append.c CACHE-1 "evict:score=snapkv,budget=24,recent=4,prompt=48,shared=0.8"

@@ -21,8 +21,8 @@ class _View(ctypes.Structure):
 class Cache:
     """Keys and values of a batch of sequences, as a server holds them while it decodes.
 
-    spec       "evict:score=snapkv,budget=512,recent=32": of each kv head at most `budget` keys are held; or a variant that
-               reads all of them, "tiled", "pages:budget=256"
+    spec       "evict:score=snapkv,budget=512,recent=32": of each kv head at most `budget` keys are held, with shared= on
+               average; or a variant that reads all of them, "tiled", "pages:budget=256"
     positions  the most that a sequence may have
     dtype      of every tensor: "float32", "float64", "float16", "bfloat16"
 
