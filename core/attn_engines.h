@@ -413,18 +413,40 @@ typedef struct attn_low_rank {
 
 /* -- keys and values of low rank, which the variant's method attends to -- */
 
-/* Of each batch entry the matrix [K of all kv heads | V of all kv heads], [keys, width] with width = kv_heads
- * (d_qk + d_v), is replaced by C W^T, its best approximation of this rank. */
+/* Of each batch entry the matrix X = [K of all kv heads | V of all kv heads], [keys, width] with width =
+ * kv_heads (d_qk + d_v), is replaced by C W^T, numbers of the problem's dtype as the method multiplies them.
+ * The last `shared` columns of C are the means over kv heads of the last columns of keys; those of W are 1
+ * there and 0 elsewhere. The others are the best approximation of their rank to X without these columns. With
+ * a prompt W is that of the first keys, W^T W = 1, and C = X W of all, so that no later key enters; queries
+ * at positions before the prompt's end read keys and values as they are given. */
 typedef struct attn_latent {
-  const void *state;
-  int64_t rank; /* numbers that a cache holds of a token; at most n_kv and width */
-  /* c [rank, keys] and w [rank, width], columns of C and W one after the other, of x [keys, width]: numbers
-   * of the problem's dtype, as the method multiplies them. Where x is not finite c is NaN. room: 64-byte
-   * aligned. */
-  void (*factor)(const void *state, const attn_context *, int64_t keys, const double *x, double *c, double *w,
-                 void *room);
-  size_t room; /* bytes */
+  int64_t rank;   /* numbers that a cache holds of a token */
+  int64_t shared; /* of these; at most d_qk */
+  int64_t prompt; /* keys to which W is fitted; 0: all */
 } attn_latent;
+
+/* Columns of X that are factored, and the place of one of them in X. */
+ATTN_API int64_t attn_latent_columns(const attn_latent *, const attn_problem *);
+ATTN_API int64_t attn_latent_column(const attn_latent *, const attn_problem *, int64_t at);
+/* c [rank, keys] and w [rank, width], columns of C and W one after the other, of x [keys, width]. Where the
+ * fitted keys are not finite c is NaN. room: 64-byte aligned, of that many bytes for n_kv keys. */
+ATTN_API void attn_latent_factor(const attn_latent *, const attn_context *, int64_t keys, const double *x,
+                                 double *c, double *w, void *room);
+ATTN_API size_t attn_latent_room(const attn_latent *, const attn_problem *);
+/* With a prompt, c [rank] <- the row of C that belongs to the row x of X. */
+ATTN_API void attn_latent_project(const attn_latent *, const attn_problem *, const double *w, const double *x,
+                                  double *c);
+/* Row j of X, of an entry's keys and values. */
+ATTN_API void attn_latent_load(const attn_problem *, const void *k, const void *v, int64_t batch, int64_t j,
+                               double *x);
+/* The problem of queries [.., rank] that all kv heads attend to C [batch, n_kv, rank], keys and values. */
+ATTN_API attn_problem attn_latent_problem(const attn_latent *, const attn_problem *);
+/* Row `at` of [batch, heads, n_q]: of its queries from the problem's, and of the problem's outputs from its
+ * own. w [batch][rank, width]; room: [max(d_qk, d_v)]. */
+ATTN_API void attn_latent_absorb(const attn_latent *, const attn_problem *, const double *w, const void *q,
+                                 int64_t at, void *to, double *room);
+ATTN_API void attn_latent_expand(const attn_latent *, const attn_problem *, const double *w, const void *from,
+                                 int64_t at, void *o, double *room);
 
 /* -- a pattern whose keys are met elsewhere than where they stand, by the variant's method -- */
 

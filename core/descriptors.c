@@ -288,7 +288,9 @@ static attn_status recurrence_check(const char *variant, const attn_recurrence *
 
 static attn_status latent_check(const char *variant, const attn_latent *x) {
   if (!countable(x->rank)) return refuse(variant, "latent.rank", count, (double)x->rank);
-  return x->factor ? ATTN_OK : attn_fail(ATTN_EINVAL, "variant %s: latent.factor is NULL", variant);
+  if (x->shared < 0 || x->shared >= x->rank)
+    return refuse(variant, "latent.shared", "0 ... rank - 1", (double)x->shared);
+  return x->prompt >= 0 ? ATTN_OK : refuse(variant, "latent.prompt", "0 or more", (double)x->prompt);
 }
 
 attn_status attn_view_check(const attn_variant *v, const attn_view *view) {

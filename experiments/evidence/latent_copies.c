@@ -1,6 +1,9 @@
 /* latent_copies.c - see latent_copies.h. */
 #include "experiments/evidence/latent_copies.h"
 
+#include "experiments/mathematics/vector.h"
+
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +25,9 @@ attn_status latent_factors_make(const attn_plan *plan, const attn_latent *law, c
                                 int64_t batch, int64_t keys, latent_factors *out) {
   const attn_problem *p = attn_plan_problem(plan);
   const size_t width = (size_t)width_of(p), rank = (size_t)law->rank, rows = (size_t)keys;
-  void *room = aligned_alloc(64, (law->room + 63) / 64 * 64);
+  void *room = aligned_alloc(64, (attn_latent_room(law, p) + 64) / 64 * 64);
   *out = (latent_factors){.keys = keys,
+                          .fitted = law->prompt && law->prompt < keys ? law->prompt : keys,
                           .width = (int64_t)width,
                           .rank = law->rank,
                           .x = malloc(rows * width * sizeof(double) + 1),
@@ -35,7 +39,7 @@ attn_status latent_factors_make(const attn_plan *plan, const attn_latent *law, c
     const bool key = place_of(p, batch, i / out->width, i % out->width, &index);
     out->x[i] = attn_get(key ? k : v, index, p->dtype);
   }
-  if (made) law->factor(law->state, attn_plan_context(plan), keys, out->x, out->c, out->w, room);
+  if (made) attn_latent_factor(law, attn_plan_context(plan), keys, out->x, out->c, out->w, room);
   free(room);
   return made ? ATTN_OK : no_memory();
 }
@@ -74,4 +78,60 @@ attn_status latent_copies_make(const attn_plan *plan, const latent_factors *f, i
     }
   free(row);
   return made ? ATTN_OK : no_memory();
+}
+
+attn_status latent_run_make(const attn_plan *plan, const attn_view *view, const void *k, const void *v,
+                            const int64_t *kv_len, latent_run *out) {
+  const attn_problem *p = attn_plan_problem(plan);
+  const int64_t rank = view->latent->rank;
+  *out = (latent_run){.problem = p,
+                      .view = view,
+                      .of = calloc((size_t)p->batch, sizeof *out->of),
+                      .reach = calloc((size_t)(p->batch * rank), sizeof *out->reach)};
+  attn_status status = out->of && out->reach ? ATTN_OK : no_memory();
+  for (int64_t b = 0; !status && b < p->batch; b++) {
+    const latent_factors *f = &out->of[b];
+    status = latent_factors_make(plan, view->latent, k, v, b, kv_len ? kv_len[b] : p->n_kv, &out->of[b]);
+    for (int64_t i = 0; !status && i < rank * f->keys; i++) {
+      double *most = &out->reach[b * rank + i / f->keys];
+      *most = fmax(*most, fabs(f->c[i]));
+    }
+  }
+  return status ? status : latent_copies_make(plan, out->of, p->batch, &out->kept);
+}
+
+void latent_run_free(latent_run *x) {
+  for (int64_t b = 0; x->of && b < x->problem->batch; b++) latent_factors_free(&x->of[b]);
+  stored_copies_free(&x->kept);
+  free(x->of);
+  free(x->reach);
+}
+
+/* Of column `at` of [K | V] the largest sum_e |W_le||c_je|. */
+static double column_reach(const latent_run *x, int64_t batch, int64_t at) {
+  const latent_factors *f = &x->of[batch];
+  double sum = 0;
+  for (int64_t e = 0; e < f->rank; e++) sum += x->reach[batch * f->rank + e] * fabs(f->w[e * f->width + at]);
+  return sum;
+}
+
+row_verdict latent_row_bound(const latent_run *x, const head_data *head, row_space *s, prior *out,
+                             double *v_reach) {
+  const attn_problem *p = x->problem;
+  const int64_t h = head->head / (p->heads / p->kv_heads);
+  const double length = vector_norm(s->q, p->d_qk);
+  head_data own = *head;
+  row_extremes scores;
+  const row_verdict verdict = row_attend(head, NULL, s, &scores);
+  if (latent_reads(x->view->latent, p, s->i)) {
+    double size = 0;
+    own.v_max = 0;
+    for (int64_t l = 0; l < p->d_qk; l++) size += fabs(s->q[l]) * column_reach(x, own.batch, h * p->d_qk + l);
+    for (int64_t l = 0; l < p->d_v; l++)
+      own.v_max = fmax(own.v_max, column_reach(x, own.batch, p->kv_heads * p->d_qk + h * p->d_v + l));
+    own.k_max = length > 0 ? size / length : 0;
+  }
+  *v_reach = own.v_max;
+  if (verdict != ROW_OK) return verdict;
+  return row_apriori_bound(&own, &x->view->rounding, length, scores.bias, s->count, out);
 }

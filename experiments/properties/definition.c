@@ -381,6 +381,10 @@ double definition_row(const definition *d, int64_t i, double *o) {
   const int64_t slots = d->view->projection ? d->view->projection->slots : 0;
   const void *k = d->kept.k, *v = d->kept.v, *query = trial_row(d->in, ATTN_QUERY, d->batch, d->head, i);
   stored_copies_see(&d->kept, 0, i);
+  if (d->view->latent && !latent_reads(d->view->latent, p, i)) {
+    k = trial_row(d->in, ATTN_KEY, d->batch, kv_head_of(d), 0);
+    v = trial_row(d->in, ATTN_VALUE, d->batch, kv_head_of(d), 0);
+  }
   int64_t count = p->n_kv;
   attn_dtype type = p->dtype;
   double sum = 0, size = 0, top = -(double)INFINITY;

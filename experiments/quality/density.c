@@ -118,7 +118,7 @@ static double bits_held(const attn_problem *p, const attn_kv_store *store, const
   int64_t held = p->n_kv;
   if (reader->features || reader->projection || reader->low_rank || reader->residual) return (double)NAN;
   if (rule) held = attn_kv_admits(rule) ? (int64_t)round(admitted) : attn_kv_count(rule, p->n_kv - 1);
-  if (reader->latent)
+  if (reader->latent && p->n_kv > reader->latent->prompt)
     return 8 * (double)reader->latent->rank * (double)attn_dtype_size(p->dtype) /
            (double)(p->kv_heads * (p->d_qk + p->d_v));
   if (reader->pattern && reader->pattern->cache > 0 && reader->pattern->cache < held)

@@ -314,8 +314,10 @@ Test(core_descriptors, projections) {
 }
 
 Test(core_descriptors, latents) {
-  besides.latent = (attn_latent){.rank = 4};
-  expect_plan("variant fake: latent.factor is NULL");
+  besides.latent = (attn_latent){.rank = 4, .shared = 4};
+  expect_plan("latent.shared = 4");
+  besides.latent = (attn_latent){.rank = 4, .prompt = -1};
+  expect_plan("latent.prompt = -1");
   besides.latent.rank = -1;
   expect_plan("latent.rank = -1");
 }

@@ -334,6 +334,15 @@ static void authors_without_a_status(void) {
   EXPECT(!attn_pseudo_inverse(0, 1, 8, numbers, NULL, numbers));
   EXPECT(!attn_pseudo_inverse(0, 1, 8, numbers, numbers, NULL));
   EXPECT(attn_unit_scale(1, NULL) - 1 == 0);
+  const attn_latent latent = {.rank = 2};
+  EXPECT(!attn_latent_room(NULL, &problem) && !attn_latent_room(&latent, NULL));
+  EXPECT(!attn_latent_columns(NULL, &problem) && attn_latent_column(&latent, NULL, 3) == 3);
+  EXPECT(!attn_latent_problem(&latent, NULL).batch);
+  attn_latent_factor(&latent, NULL, 1, numbers, numbers, numbers, numbers);
+  attn_latent_project(&latent, &problem, NULL, numbers, numbers);
+  attn_latent_load(&problem, NULL, x, 0, 0, numbers);
+  attn_latent_absorb(&latent, &problem, NULL, x, 0, x, numbers);
+  attn_latent_expand(&latent, &problem, NULL, x, 0, x, numbers);
   EXPECT(!attn_eigen(1, NULL, numbers, numbers, numbers) && !attn_eigen(1, numbers, NULL, numbers, numbers));
   EXPECT(!attn_eigen(1, numbers, numbers, NULL, numbers) && !attn_eigen(1, numbers, numbers, numbers, NULL));
   EXPECT(isnan(attn_square_row(k, 4, NULL)) && isnan(attn_square_row(NULL, 4, x)));

@@ -1,5 +1,6 @@
 /* latents.c - both paths of latents are exact attention to what their factors give, whatever the problem
- * hides or adds; what is not finite stays in its batch entry. */
+ * hides or adds, and a prompt's queries attend to what is given; shared columns are a mean, later keys go to
+ * the nearest latent; what is not finite stays in its batch entry. */
 #include "tests/support/call_positions.h"
 
 /* The inputs with C W^T in place of keys and values, by the variant's factors. */
@@ -12,7 +13,7 @@ static inputs expanded(const inputs *in, const char *spec) {
   inputs out = inputs_copy(in);
   double *x = malloc((size_t)(p->n_kv * width) * sizeof *x), *c = malloc((size_t)(p->n_kv * r) * sizeof *c),
          *w = malloc((size_t)(width * r) * sizeof *w);
-  void *room = aligned_alloc(64, (law->room + 63) / 64 * 64);
+  void *room = aligned_alloc(64, (attn_latent_room(law, p) + 63) / 64 * 64);
   cr_assert(x && c && w && room);
   for (int64_t b = 0; b < p->batch; b++) {
     const int64_t keys = inputs_keys(in, b);
@@ -29,7 +30,7 @@ static inputs expanded(const inputs *in, const char *spec) {
         for (int64_t e = 0; e < r; e++) sum += c[e * keys + j] * w[e * width + at];
         inputs_set(&out, t, b, place / d, j, place % d, sum);
       }
-      if (pass == 0) law->factor(law->state, attn_plan_context(plan), keys, x, c, w, room);
+      if (pass == 0) attn_latent_factor(law, attn_plan_context(plan), keys, x, c, w, room);
     }
   }
   free(x);
@@ -152,6 +153,76 @@ Test(variants_latents, what_is_not_finite_stays_in_its_entry) {
     free(after);
     inputs_free(&in);
   }
+}
+
+/* The first rows of one output, the others of another. */
+static void take_first(const attn_problem *p, int64_t rows, const output *first, output *o) {
+  for (int64_t x = 0; x < p->batch * p->heads * p->n_q; x++) {
+    if (x % p->n_q >= rows) continue;
+    o->lse[x] = first->lse[x];
+    for (int64_t l = 0; l < p->d_v; l++)
+      attn_set(o->o, x * p->d_v + l, p->dtype, attn_get(first->o, x * p->d_v + l, p->dtype));
+  }
+}
+
+Test(variants_latents, queries_of_a_prompt_read_what_is_given) {
+  static const char *const specs[] = {"latent:rank=5,prompt=9",           "latent:prompt=9",
+                                      "latent:rank=5,prompt=1000",        "latent:rank=4,prompt=1",
+                                      "latent:rank=6,shared=3,prompt=12", "latent:rank=7,shared=4"};
+  static const int64_t prompts[] = {9, 9, 1000, 1, 12, 0};
+  for (int s = 0; s < SHAPES; s++)
+    for (int kind = 0; kind < KINDS; kind++)
+      for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        attn_problem p = with(shape_problem(shapes[s], ATTN_F64), kind);
+        p.causal = true;
+        inputs in = inputs_make(&p, shapes[s].padded, 11, 1), of = expanded(&in, specs[i]);
+        char naive[64];
+        snprintf(naive, sizeof naive, "%s,path=naive", specs[i]);
+        output want = output_of("tiled", &of), given = output_of("tiled", &in),
+               absorbed = output_of(specs[i], &in), own = output_of(naive, &in);
+        note_context("%s, shape %d, kind %d", specs[i], s, kind);
+        if (prompts[i]) take_first(&in.problem, prompts[i] - (p.n_kv - p.n_q), &given, &want);
+        expect_alike(&in.problem, &absorbed, &want, 1e-11);
+        expect_alike(&in.problem, &own, &want, 1e-11);
+        if (i == 1 || i == 2) expect_alike(&in.problem, &own, &given, 1e-11); /* of full rank, or no latent */
+        output_free(&want);
+        output_free(&given);
+        output_free(&absorbed);
+        output_free(&own);
+        inputs_free(&in);
+        inputs_free(&of);
+      }
+}
+
+Test(variants_latents, keys_that_heads_have_in_common_are_exact) {
+  const attn_problem p = shape_problem((case_shape){2, 6, 3, 20, 20, 7, 5, true, false}, ATTN_F64);
+  inputs in = inputs_make(&p, false, 13, 1);
+  for (int64_t b = 0; b < 2; b++)
+    for (int64_t j = 0; j < 20; j++)
+      for (int64_t h = 0; h < 3; h++)
+        for (int64_t l = 0; l < 7; l++)
+          inputs_set(&in, TENSOR_K, b, h, j, l, l < 4 ? 0 : inputs_get(&in, TENSOR_K, b, 0, j, l));
+  output want = output_of("tiled", &in);
+  static const char *const specs[] = {"latent:rank=15,shared=3", "latent:rank=15,shared=3,path=naive",
+                                      "latent:rank=15,shared=3,prompt=16"};
+  for (size_t i = 0; i < sizeof specs / sizeof *specs;
+       i++) { /* values have rank 15, what is left of keys 0 */
+    output own = output_of(specs[i], &in);
+    note_context("%s", specs[i]);
+    expect_alike(&in.problem, &own, &want, 1e-12);
+    output_free(&own);
+  }
+  output_free(&want);
+  inputs_free(&in);
+}
+
+Test(variants_latents, what_no_prompt_or_key_can_be_is_refused) {
+  attn_problem p = attn_problem_make(1, 2, 8, 4);
+  attn_plan *plan = NULL;
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "latent:prompt=4", NULL), ATTN_EUNSUPPORTED);
+  EXPECT(strstr(attn_last_error(), "prompt=4: only causal attention"));
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "latent:shared=5", NULL), ATTN_EINVAL);
+  EXPECT(strstr(attn_last_error(), "shared=5 of keys of 4 numbers"));
 }
 
 Test(variants_latents, long_decompositions_are_refused) {

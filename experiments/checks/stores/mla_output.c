@@ -9,9 +9,13 @@
  * MLA-2. With G = X^T X, X = [K | V], and leading eigenvectors W of G + E, which is what an eigensolver
  * gives, |X - X W W^T|_F^2 = tr G - tr W^T G W <= sum over j > r of sigma_j^2 + 2 r |E|, for W's are the
  * largest r eigenvalues of G + E and each is within |E| of G's. Rounding C and W to unit u adds (2 u + u^2)
- * sum_e |c_e||w_e| to the norm. The same of X X^T.
+ * sum_e |c_e||w_e| to the norm. The same of X X^T. With a prompt C is X W, W already rounded: X (W W^T -
+ * W' W'^T), |W - W'|_F <= u sqrt(r), adds u (1 + u) sqrt(r) |X|_F. What is shared is fitted by its mean, of
+ * which the squares about it are left. A later key x has c = W'^T x + f, |f| <= u |c|, so that W'^T (x - W'
+ * c) = (1 - W'^T W') W'^T x - W'^T W' f, |1 - W'^T W'| <= 2 u sqrt(r) + u^2 r: 0 up to (2 sqrt(r) + 2) u |x|.
  *
- * MLA-3 is QNT-2 with what the factors leave in place of the steps of a type. */
+ * MLA-3 is QNT-2 with what the factors leave in place of the steps of a type; nothing is left for queries of
+ * a prompt, whose rounding is FP-3's. */
 #include "experiments/checks/check_table.h"
 #include "experiments/evidence/cache.h"
 #include "experiments/evidence/latent_copies.h"
@@ -35,73 +39,31 @@ static int64_t keys_of(const evidence *e, int64_t batch) {
 
 typedef struct latents {
   const evidence *e;
-  latent_factors *of; /* [batch] */
-  double *reach;      /* [batch, rank] largest |c_je| over the keys */
-  stored_copies kept;
+  latent_run run;
   double *residual; /* [d_v] of a head: the largest |v^_jl - v_jl| */
   outcome *found;
 } latents;
 
 static void latents_free(latents *x) {
-  for (int64_t b = 0; x->of && b < x->e->problem->batch; b++) latent_factors_free(&x->of[b]);
-  stored_copies_free(&x->kept);
-  free(x->of);
-  free(x->reach);
+  latent_run_free(&x->run);
   free(x->residual);
   free(x->found);
 }
 
 static attn_status latents_make(const evidence *e, latents *x) {
-  const attn_problem *p = e->problem;
-  const int64_t rank = e->view->latent->rank;
-  *x = (latents){.e = e,
-                 .of = calloc((size_t)p->batch, sizeof *x->of),
-                 .reach = calloc((size_t)(p->batch * rank), sizeof *x->reach),
-                 .residual = calloc((size_t)p->d_v, sizeof *x->residual)};
-  attn_status status = x->of && x->reach && x->residual ? ATTN_OK : no_memory();
-  for (int64_t b = 0; !status && b < p->batch; b++) {
-    const latent_factors *f = &x->of[b];
-    status = latent_factors_make(e->plan, e->view->latent, e->k, e->v, b, keys_of(e, b), &x->of[b]);
-    for (int64_t i = 0; !status && i < rank * f->keys; i++) {
-      double *most = &x->reach[b * rank + i / f->keys];
-      *most = fmax(*most, fabs(f->c[i]));
-    }
-  }
-  return status ? status : latent_copies_make(e->plan, x->of, p->batch, &x->kept);
+  *x = (latents){.e = e, .residual = calloc((size_t)e->problem->d_v, sizeof *x->residual)};
+  if (!x->residual) return no_memory();
+  return latent_run_make(e->plan, e->view, e->k, e->v, e->kv_len, &x->run);
 }
 
-/* Of column `at` of [K | V] the largest sum_e |W_le||c_je|. */
-static double column_reach(const latents *x, int64_t batch, int64_t at) {
-  const latent_factors *f = &x->of[batch];
-  double sum = 0;
-  for (int64_t e = 0; e < f->rank; e++) sum += x->reach[batch * f->rank + e] * fabs(f->w[e * f->width + at]);
-  return sum;
-}
-
-/* FP-3 of rows of latents; *v_reach: of values. */
-static row_verdict rounding_of(const latents *x, const row_case *c, double bias, prior *out,
-                               double *v_reach) {
-  const attn_problem *p = x->e->problem;
-  const row_space *s = c->space;
-  const int64_t h = c->head->head / (p->heads / p->kv_heads);
-  const double length = vector_norm(s->q, p->d_qk);
-  head_data own = *c->head;
-  double size = 0;
-  *v_reach = 0;
-  for (int64_t l = 0; l < p->d_qk; l++) size += fabs(s->q[l]) * column_reach(x, own.batch, h * p->d_qk + l);
-  for (int64_t l = 0; l < p->d_v; l++)
-    *v_reach = fmax(*v_reach, column_reach(x, own.batch, p->kv_heads * p->d_qk + h * p->d_v + l));
-  own.k_max = length > 0 ? size / length : 0;
-  own.v_max = *v_reach;
-  return row_apriori_bound(&own, &x->e->view->rounding, length, bias, s->count, out);
+static bool reads_latents(const latents *x, const row_case *c) {
+  return latent_reads(x->e->view->latent, x->e->problem, c->row->i);
 }
 
 /* What every row is judged by: support and scores of the head's own keys, and rounding. */
 static bool prepare_row(const latents *x, int64_t r, const row_case *c, prior *rounding, double *v_reach) {
-  row_extremes scores;
   row_support(c->head, NULL, c->row->i, c->space);
-  row_verdict verdict = row_attend(c->head, NULL, c->space, &scores);
-  if (verdict == ROW_OK) verdict = rounding_of(x, c, scores.bias, rounding, v_reach);
+  const row_verdict verdict = latent_row_bound(&x->run, c->head, c->space, rounding, v_reach);
   if (verdict != ROW_OK) x->found[r] = (outcome){.why = row_reason(verdict)};
   return verdict == ROW_OK;
 }
@@ -111,10 +73,10 @@ static void judge_product(void *context, int64_t r, const row_case *c) {
   row_space *s = c->space;
   prior rounding;
   double v_reach;
-  if (!prepare_row(x, r, c, &rounding, &v_reach)) return;
+  x->found[r] = (outcome)OUTCOME_NONE;
+  if (!reads_latents(x, c) || !prepare_row(x, r, c, &rounding, &v_reach)) return;
   for (int64_t l = 0; l < x->e->problem->d_v; l++)
-    s->bound[l] =
-        rounding.spread * row_range(c->head, l) + (rounding.growth + 0x1p-40) * v_reach + rounding.floor;
+    s->bound[l] = latent_off(&rounding, row_range(c->head, l), v_reach);
   x->found[r] = outcome_components(s->given, c->o, s->bound, x->e->problem->d_v);
 }
 
@@ -136,8 +98,8 @@ static attn_status judge_products(const evidence *e, result_bound *bound) {
   evidence own = *e;
   exact_rows *exact = NULL;
   attn_status status = latents_make(e, &x);
-  own.k = x.kept.k;
-  own.v = x.kept.v;
+  own.k = x.run.kept.k;
+  own.v = x.run.kept.v;
   own.cache = block_cache_create();
   if (!status && !own.cache) status = no_memory();
   if (!status)
@@ -155,7 +117,7 @@ static attn_status judge_products(const evidence *e, result_bound *bound) {
 static double kept_key(const latents *x, const head_data *h, int64_t j, int64_t l) {
   const attn_problem *p = x->e->problem;
   const int64_t line = h->batch * p->kv_heads + h->head / (p->heads / p->kv_heads);
-  return attn_get(x->kept.k, (line * p->n_kv + j) * p->d_qk + l, p->dtype);
+  return attn_get(x->run.kept.k, (line * p->n_kv + j) * p->d_qk + l, p->dtype);
 }
 
 static attn_status find_residuals(void *context, const head_data *h) {
@@ -164,7 +126,7 @@ static attn_status find_residuals(void *context, const head_data *h) {
   const int64_t line = h->batch * p->kv_heads + h->head / (p->heads / p->kv_heads), d = p->d_v;
   for (int64_t l = 0; l < d; l++) x->residual[l] = 0;
   for (int64_t i = 0; i < h->keys * d; i++) {
-    const double kept = attn_get(x->kept.v, line * p->n_kv * d + i, p->dtype);
+    const double kept = attn_get(x->run.kept.v, line * p->n_kv * d + i, p->dtype);
     x->residual[i % d] = fmax(x->residual[i % d], fabs(kept - h->v[i]));
   }
   return ATTN_OK;
@@ -177,7 +139,8 @@ static void judge_error(void *context, int64_t r, const row_case *c) {
   prior rounding;
   double v_reach, apart = 0;
   if (!prepare_row(x, r, c, &rounding, &v_reach)) return;
-  for (int64_t a = 0; a < s->count; a++) {
+  const bool latent = reads_latents(x, c);
+  for (int64_t a = 0; a < (latent ? s->count : 0); a++) {
     const int64_t j = s->index[a];
     double off = 0;
     for (int64_t l = 0; l < p->d_qk; l++)
@@ -185,9 +148,8 @@ static void judge_error(void *context, int64_t r, const row_case *c) {
     apart = fmax(apart, fabs(p->scale * off));
   }
   for (int64_t l = 0; l < p->d_v; l++) {
-    const double range = row_range(c->head, l);
-    s->bound[l] = tanh(apart / 2) * range + x->residual[l] + rounding.spread * (range + 2 * x->residual[l]) +
-                  (rounding.growth + 0x1p-40) * v_reach + rounding.floor;
+    const double range = row_range(c->head, l), left = latent ? x->residual[l] : 0;
+    s->bound[l] = tanh(apart / 2) * range + left + latent_off(&rounding, range + 2 * left, v_reach);
   }
   x->found[r] = outcome_components(s->given, c->o, s->bound, p->d_v);
 }
@@ -202,74 +164,135 @@ static attn_status judge_errors(const evidence *e, result_bound *bound) {
 
 /* ---- factors ------------------------------------------------------------------------------------------ */
 
-/* |X - C W^T|_F^2, |X|_F^2, and sum_e |c_e||w_e|. */
+/* |X - C W^T|_F^2, |X|_F^2, and sum_e |c_e||w_e|, of the keys to which W is fitted. */
 static attn_status residual_of(const latent_factors *f, double *off, double *size, double *terms) {
   double *row = malloc((size_t)f->width * sizeof *row);
   if (!row) return no_memory();
-  for (int64_t j = 0; j < f->keys; j++) {
+  for (int64_t j = 0; j < f->fitted; j++) {
     const double *x = f->x + j * f->width;
     latent_row(f, j, row);
     *off += vector_distance(x, row, f->width) * vector_distance(x, row, f->width);
     *size += vector_dot_fast(x, x, f->width);
   }
   for (int64_t e = 0; e < f->rank; e++)
-    *terms += vector_norm(f->c + e * f->keys, f->keys) * vector_norm(f->w + e * f->width, f->width);
+    *terms += vector_norm(f->c + e * f->keys, f->fitted) * vector_norm(f->w + e * f->width, f->width);
   free(row);
   return ATTN_OK;
 }
 
-/* Squares of the singular values of X, of its fewer rows or columns. */
-static attn_status squares_of(const latent_factors *f, int64_t side, double *squares) {
-  const bool tall = f->keys > f->width;
-  const int64_t length = tall ? f->keys : f->width;
-  double *turned = malloc((size_t)(f->keys * f->width) * sizeof *turned);
-  const double **rows = malloc((size_t)side * sizeof *rows);
+/* What is factored of these keys: rows or columns of X without what is shared, with a prompt its columns. */
+typedef struct factored {
+  const attn_latent *law;
+  const attn_problem *problem;
+  int64_t columns, side, length;
+} factored;
+
+static factored factored_of(const attn_latent *law, const attn_problem *p, int64_t keys) {
+  const int64_t columns = p->kv_heads * (p->d_qk - law->shared + p->d_v);
+  const bool tall = law->prompt || keys > columns;
+  const int64_t rows = law->prompt && law->prompt < keys ? law->prompt : keys;
+  return (factored){law, p, columns, tall ? columns : rows, tall ? rows : columns};
+}
+
+/* Where column `at` of it stands in X. */
+static int64_t own_column(const factored *x, int64_t at) {
+  const attn_problem *p = x->problem;
+  const int64_t d = p->d_qk - x->law->shared;
+  return at < p->kv_heads * d ? at / d * p->d_qk + at % d
+                              : at - x->columns + p->kv_heads * (p->d_qk + p->d_v);
+}
+
+static attn_status squares_of(const latent_factors *f, const factored *x, double *squares) {
+  const int64_t count = x->side * x->length;
+  const bool tall = x->side == x->columns;
+  double *turned = malloc((size_t)count * sizeof *turned);
+  const double **rows = malloc((size_t)x->side * sizeof *rows);
   attn_status status = turned && rows ? ATTN_OK : no_memory();
-  for (int64_t i = 0; !status && i < f->keys * f->width; i++)
-    turned[tall ? i % f->width * f->keys + i / f->width : i] = f->x[i];
-  for (int64_t i = 0; !status && i < side; i++) rows[i] = turned + i * length;
-  if (!status) status = spectrum_squares(rows, side, length, squares);
+  for (int64_t i = 0; !status && i < count; i++) {
+    const int64_t row = i / x->length, at = i % x->length;
+    turned[i] = f->x[(tall ? at : row) * f->width + own_column(x, tall ? row : at)];
+  }
+  for (int64_t i = 0; !status && i < x->side; i++) rows[i] = turned + i * x->length;
+  if (!status) status = spectrum_squares(rows, x->side, x->length, squares);
   free(turned);
   free(rows);
   return status;
 }
 
-static attn_status judge_residual(const latent_factors *f, attn_dtype type, int64_t side,
+/* Squared distances of what is shared from its mean over kv heads. */
+static double apart_of(const latent_factors *f, const factored *x) {
+  const attn_problem *p = x->problem;
+  double sum = 0;
+  for (int64_t i = 0; i < f->fitted * x->law->shared; i++) {
+    const double *k = f->x + i / x->law->shared * f->width + p->d_qk - 1 - i % x->law->shared;
+    double mean = 0;
+    for (int64_t h = 0; h < p->kv_heads; h++) mean += k[h * p->d_qk] / (double)p->kv_heads;
+    for (int64_t h = 0; h < p->kv_heads; h++) sum += (k[h * p->d_qk] - mean) * (k[h * p->d_qk] - mean);
+  }
+  return sum;
+}
+
+/* Of keys behind the prompt the worst |W^T (x - W c)| / |W_e|, which is 0 of the nearest vector in W's span.
+ */
+static attn_status judge_later(const latent_factors *f, attn_dtype type, result_bound *bound) {
+  const double r = sqrt((double)f->rank), u = attn_numbers[type].unit,
+               share = (2 * r + 2) * u * (1 + 4 * r * u) + 16 * (double)f->width * DBL_EPSILON * r;
+  double *row = malloc((size_t)f->width * sizeof *row);
+  outcome worst = OUTCOME_NONE;
+  for (int64_t j = f->fitted; row && j < f->keys; j++) {
+    const double *x = f->x + j * f->width, size = vector_norm(x, f->width);
+    double sum = 0;
+    latent_row(f, j, row);
+    for (int64_t l = 0; l < f->width; l++) row[l] = x[l] - row[l];
+    for (int64_t e = 0; e < f->rank; e++) {
+      const double *w = f->w + e * f->width;
+      sum = hypot(sum, vector_dot(w, row, f->width) / vector_norm(w, f->width));
+    }
+    outcome_worsen(&worst, (outcome){sum, share * size + 8 * r * attn_numbers[type].subnormal,
+                                     isfinite(size) ? NULL : "keys or values are not finite"});
+  }
+  free(row);
+  return row ? outcome_to_verdict(&worst, bound) : no_memory();
+}
+
+static attn_status judge_residual(const latent_factors *f, const factored *x, attn_dtype type,
                                   const double *squares, result_bound *bound) {
-  const double n = (double)side, u = attn_numbers[type].unit;
-  double off = 0, size = 0, terms = 0, tail = 0;
+  const double n = (double)x->side, u = attn_numbers[type].unit;
+  double off = 0, size = 0, terms = 0, tail = apart_of(f, x);
   const attn_status status = residual_of(f, &off, &size, &terms);
   if (status) return status;
-  const double solved = spectrum_error(side, f->keys > f->width ? f->keys : f->width, size);
-  for (int64_t e = side - 1; e >= f->rank; e--) tail += squares[e];
-  const double rounded = (2 * u + u * u) * terms + 16 * n * DBL_EPSILON * sqrt(size) +
+  const double solved = spectrum_error(x->side, x->length, size),
+               turned = x->law->prompt ? u * (1 + u) * sqrt((double)f->rank * size) : 0;
+  for (int64_t e = x->side - 1; e >= f->rank - x->law->shared; e--) tail += squares[e];
+  const double rounded = (2 * u + u * u) * terms + turned + 16 * n * DBL_EPSILON * sqrt(size) +
                          attn_numbers[type].subnormal * sqrt((double)(f->keys * f->width)) * (1 + terms),
                far = sqrt(tail + 3 * n * solved) + rounded,
                near = fmax(0, sqrt(fmax(0, tail - n * solved)) - rounded);
   if (!isfinite(off) || !isfinite(far)) return bound_uncertifiable(bound, "keys or values are not finite");
   if (sqrt(off) < near) return bound_hard(bound, near, sqrt(off));
   bound_hard(bound, sqrt(off), far);
-  if (bound->verdict == VERDICT_PASS && size > 0)
-    bound_say(bound, "%.3g of |[K|V]| is left", sqrt(off / size));
+  if (bound->verdict != VERDICT_PASS) return ATTN_OK;
+  if (f->keys > f->fitted) return judge_later(f, type, bound);
+  if (size > 0) bound_say(bound, "%.3g of |[K|V]| is left", sqrt(off / size));
   return ATTN_OK;
 }
 
 static attn_status judge_factors(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
-  const int64_t batch = (int64_t)(e->seed % (uint64_t)p->batch), keys = keys_of(e, batch),
-                width = p->kv_heads * (p->d_qk + p->d_v), side = keys < width ? keys : width;
+  const int64_t batch = (int64_t)(e->seed % (uint64_t)p->batch), keys = keys_of(e, batch);
+  const factored x = factored_of(e->view->latent, p, keys);
   latent_factors f = {.x = NULL};
   if (!keys) return bound_not_applicable(bound, "no keys");
-  if (side > SIDE_MOST)
+  if (x.side > SIDE_MOST)
     return bound_uncertifiable(bound, "more than 640 rows and columns: singular values would cost too much");
-  double *squares = malloc((size_t)side * sizeof *squares);
+  double *squares = malloc((size_t)x.side * sizeof *squares);
   attn_status status =
       squares ? latent_factors_make(e->plan, e->view->latent, e->k, e->v, batch, keys, &f) : no_memory();
-  if (!status) status = squares_of(&f, side, squares);
+  if (!status) status = squares_of(&f, &x, squares);
   if (status == ATTN_ENUMERIC)
     status = bound_uncertifiable(bound, "keys or values are not finite");
   else if (!status)
-    status = judge_residual(&f, p->dtype, side, squares, bound);
+    status = judge_residual(&f, &x, p->dtype, squares, bound);
   latent_factors_free(&f);
   free(squares);
   return status;
@@ -277,7 +300,7 @@ static attn_status judge_factors(const evidence *e, result_bound *bound) {
 
 #define FACTORS                                                                                              \
   "X = [K | V] of a batch entry, all kv heads side by side, is factored as C W^T; k^_jl = sum_e W_le c_je, " \
-  "v^_jl likewise. "
+  "v^_jl likewise; for a query of the prompt they are k_jl and v_jl. "
 
 const check check_mla1 = {
     .name = "MLA-1",
@@ -302,13 +325,20 @@ const check check_mla2 = {
     .name = "MLA-2",
     .of = &of_latents,
     .kind = KIND_HARD,
-    .statement = "what the factors leave of keys and values is what the best of their rank leaves",
+    .statement = "what the factors leave of keys and values is what the best of their rank leaves, and later "
+                 "keys are moved to the nearest vector in their span",
     .source = "Eckart and Young 1936",
     .formula =
         FACTORS "|X - C W^T|_F^2 = sum over e > r of sigma_e(X)^2, up to the roundings of C and W, and of "
-                "eigenvalues. Of one batch entry.",
-    .cause = "another rank than the one described, or other vectors than the leading ones",
-    .assumes = "At most 640 keys, or numbers of a token in all heads; keys and values are finite.",
+                "eigenvalues, X without the s shared columns, whose squares about the mean over kv heads "
+                "are added. With a prompt of its keys; of each later one, x = [k | v], |W^T (x - W c)| <= "
+                "(2 sqrt(r) + 2) u |x|, columns of W taken as unit vectors. Of one batch entry.",
+    .cause =
+        "another rank than the one described, other vectors than the leading ones, or latents of another "
+        "key",
+    .assumes =
+        "At most 640 keys, or numbers of a token in all heads, with a prompt the latter; keys and values "
+        "are finite.",
     .nulls = CHECK_BLIND("it looks at the factors, not at the output"),
     .evaluate = judge_factors,
 };
@@ -322,7 +352,7 @@ const check check_mla3 = {
         "derived: total variation of two softmaxes whose scores differ by at most H is at most tanh(H/2)",
     .formula =
         FACTORS "|o^_l - o_l| <= tanh(H/2) (max_j v_jl - min_j v_jl) + max_j |v^_jl - v_jl|, and rounding "
-                "as in MLA-1; H = max_j |c q.(k^_j - k_j)|.",
+                "as in MLA-1, for a query of the prompt as in FP-3; H = max_j |c q.(k^_j - k_j)|.",
     .assumes = "What FP-1 assumes.",
     .nulls = CHECK_REJECTS_ALL("full rank, Gaussian inputs of std 1, n = 96"),
     .evaluate = judge_errors,
