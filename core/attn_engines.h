@@ -425,17 +425,17 @@ typedef struct attn_latent {
   int64_t prompt; /* keys to which W is fitted; 0: all */
 } attn_latent;
 
-/* Columns of X that are factored, and the place of one of them in X. */
+/* Columns of X that are factored. */
 ATTN_API int64_t attn_latent_columns(const attn_latent *, const attn_problem *);
-ATTN_API int64_t attn_latent_column(const attn_latent *, const attn_problem *, int64_t at);
 /* c [rank, keys] and w [rank, width], columns of C and W one after the other, of x [keys, width]. Where the
  * fitted keys are not finite c is NaN. room: 64-byte aligned, of that many bytes for n_kv keys. */
 ATTN_API void attn_latent_factor(const attn_latent *, const attn_context *, int64_t keys, const double *x,
                                  double *c, double *w, void *room);
 ATTN_API size_t attn_latent_room(const attn_latent *, const attn_problem *);
-/* With a prompt, c [rank] <- the row of C that belongs to the row x of X. */
+/* Numbers `first` ... rank - 1 of the row of C that belongs to the row x of X, `step` apart from c on; without
+ * a prompt those that are shared. */
 ATTN_API void attn_latent_project(const attn_latent *, const attn_problem *, const double *w, const double *x,
-                                  double *c);
+                                  int64_t first, double *c, int64_t step);
 /* Row j of X, of an entry's keys and values. */
 ATTN_API void attn_latent_load(const attn_problem *, const void *k, const void *v, int64_t batch, int64_t j,
                                double *x);

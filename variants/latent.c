@@ -161,31 +161,20 @@ static attn_status work_size(const attn_context *c, const attn_parts *parts, siz
   return status;
 }
 
-/* What queries multiply with keys of the prompt, as they are given. */
-static double given_products(const attn_context *c) {
-  attn_problem p = *c->problem;
-  p.mask = (attn_mask){.kind = ATTN_MASK_NONE};
-  double pairs = attn_visible_pairs(&p);
-  const int64_t rows = given_rows(c), keys = p.n_kv - ((const params *)c->params)->prompt;
-  if (rows < p.n_q && keys > 0) {
-    p.n_q -= rows;
-    p.n_kv = keys;
-    pairs -= attn_visible_pairs(&p);
-  }
-  return rows ? attn_softmax_cost(c, pairs).mul_add : 0;
-}
-
 static attn_cost cost(const attn_context *c) {
   const attn_problem *p = c->problem, own = inner_problem(c);
   const params *x = c->params;
   const attn_latent law = law_of(c);
   const double keys = (double)p->n_kv, m = (double)attn_latent_columns(&law, p), side = (double)side_of(c),
-               r = (double)(law.rank - law.shared), fitted = x->prompt ? (double)x->prompt : keys;
-  attn_cost result = {0};
+               r = (double)(law.rank - law.shared), fitted = x->prompt ? fmin((double)x->prompt, keys) : keys;
+  /* The share of the pairs whose key is of the prompt, of as many queries as keys. */
+  const double share = given_rows(c) ? fitted / keys * (2 - fitted / keys) : 0;
+  attn_cost result = {0}, exact = {0};
   if (attn_context_estimate(c, &own, "tiled", NULL, &result)) return result;
-  result.mul_add += given_products(c) +
+  if (share > 0 && attn_context_estimate(c, p, "tiled", NULL, &exact)) return result;
+  result.mul_add += share * exact.mul_add +
                     (double)p->batch *
-                        (fmin(fitted, keys) * m * side / 2 + keys * m * r + 5 * side * side * side +
+                        (fitted * m * side / 2 + keys * m * r + 5 * side * side * side +
                          (is_naive(c) ? keys * m * r : (double)(p->heads * p->n_q * (p->d_qk + p->d_v)) * r));
   result.bytes = attn_problem_bytes(p);
   return result;

@@ -4,35 +4,26 @@
 
 #include <string.h>
 
-/* The appended tensors of a call. */
-typedef struct arrivals {
-  int64_t n;
-  const int64_t *length;
-  const char *q, *k, *v;
-} arrivals;
-
-static int64_t arriving(const arrivals *a, int64_t batch) { return a->length ? a->length[batch] : a->n; }
-
-static attn_status check_arrivals(const attn_kv_cache *c, const arrivals *a) {
+static attn_status check_arrivals(const attn_kv_cache *c, const kv_arrivals *a) {
   if (a->n < 1) return attn_fail(ATTN_EINVAL, "cache: %lld positions to append", (long long)a->n);
   if (!a->k) return attn_null("cache", "k");
   if (!a->v) return attn_null("cache", "v");
   if (!a->q && c->evicts && attn_kv_observes(c->rule.score))
     return attn_fail(ATTN_EINVAL, "cache: score=%s looks at queries, and q is NULL", c->rule.score->name);
   for (int64_t b = 0; b < c->problem.batch; b++) {
-    if (arriving(a, b) < 0 || arriving(a, b) > a->n)
+    if (kv_arriving(a, b) < 0 || kv_arriving(a, b) > a->n)
       return attn_fail(ATTN_EINVAL, "cache: length[%lld] = %lld, expected 0 ... %lld", (long long)b,
-                       (long long)arriving(a, b), (long long)a->n);
-    if (arriving(a, b) > c->problem.n_kv - c->length[b])
+                       (long long)kv_arriving(a, b), (long long)a->n);
+    if (kv_arriving(a, b) > c->problem.n_kv - c->length[b])
       return attn_fail(
           ATTN_EINVAL, "cache: %lld positions more in batch entry %lld, which has %lld of at most %lld",
-          (long long)arriving(a, b), (long long)b, (long long)c->length[b], (long long)c->problem.n_kv);
+          (long long)kv_arriving(a, b), (long long)b, (long long)c->length[b], (long long)c->problem.n_kv);
   }
   return ATTN_OK;
 }
 
 /* One key, as it is held, arrives in a head under a rule; others may go. */
-static void arrive(attn_kv_cache *c, const arrivals *a, int64_t line, int64_t i, const char *k) {
+static void arrive(attn_kv_cache *c, const kv_arrivals *a, int64_t line, int64_t i, const char *k) {
   const attn_problem *p = &c->problem;
   const int64_t batch = line / p->kv_heads, d = p->d_qk, group = kv_group(c), position = c->length[batch] + i;
   const size_t q_bytes = (size_t)d * attn_dtype_size(attn_stored(p->q, p->dtype));
@@ -53,7 +44,7 @@ static void arrive(attn_kv_cache *c, const arrivals *a, int64_t line, int64_t i,
   attn_kv_observe(h, p, batch, head, group, own + d, wide, position);
 }
 
-static void take_line(attn_kv_cache *c, const arrivals *a, int64_t line, int64_t first, int64_t end) {
+static void take_line(attn_kv_cache *c, const kv_arrivals *a, int64_t line, int64_t first, int64_t end) {
   const attn_problem *p = &c->problem;
   const int64_t batch = line / p->kv_heads;
   const size_t k_bytes = c->field[KV_KEYS].bytes;
@@ -78,8 +69,8 @@ static void take_line(attn_kv_cache *c, const arrivals *a, int64_t line, int64_t
 }
 
 /* Of those that arrive: before the kv heads of a sequence divide their budgets, at the prompt's end. */
-static int64_t undivided(const attn_kv_cache *c, const arrivals *a, int64_t batch) {
-  const int64_t left = c->rule.prompt - c->length[batch], n = arriving(a, batch);
+static int64_t undivided(const attn_kv_cache *c, const kv_arrivals *a, int64_t batch) {
+  const int64_t left = c->rule.prompt - c->length[batch], n = kv_arriving(a, batch);
   return kv_shares(c) && left >= 0 ? attn_min(left, n) : n;
 }
 
@@ -95,14 +86,14 @@ static void divide(attn_kv_cache *c, int64_t batch) {
 }
 
 /* Positions of all kv heads that arrive before budgets are divided, or after. */
-static void take_lines(attn_kv_cache *c, const arrivals *a, bool divided) {
+static void take_lines(attn_kv_cache *c, const kv_arrivals *a, bool divided) {
 #pragma omp parallel for num_threads(c->options.threads) schedule(dynamic, 1)
   for (int64_t line = 0; line < kv_lines(c); line++) {
     const int64_t batch = line / c->problem.kv_heads, part = undivided(c, a, batch);
     fenv_t outer;
     attn_float_enter(&outer);
     if (divided)
-      take_line(c, a, line, part, arriving(a, batch));
+      take_line(c, a, line, part, kv_arriving(a, batch));
     else
       take_line(c, a, line, 0, part);
     attn_float_leave(&outer);
@@ -110,30 +101,31 @@ static void take_lines(attn_kv_cache *c, const arrivals *a, bool divided) {
 }
 
 /* Returns whether any are. */
-static bool divide_all(attn_kv_cache *c, const arrivals *a) {
+static bool divide_all(attn_kv_cache *c, const kv_arrivals *a) {
   bool divided = false;
   fenv_t outer;
   attn_float_enter(&outer);
   for (int64_t b = 0; b < c->problem.batch; b++)
-    if (undivided(c, a, b) < arriving(a, b)) divide(c, b), divided = true;
+    if (undivided(c, a, b) < kv_arriving(a, b)) divide(c, b), divided = true;
   attn_float_leave(&outer);
   return divided;
 }
 
 attn_status attn_kv_cache_append(attn_kv_cache *c, int64_t n, const int64_t *length, const void *q,
                                  const void *k, const void *v) {
-  const arrivals a = {n, length, q, k, v};
+  const kv_arrivals a = {n, length, q, k, v};
   if (!c) return attn_null("cache", "cache");
   attn_status status = check_arrivals(c, &a);
+  if (!status && c->latents.law.rank) return kv_latents_append(c, &a);
   int64_t most = 0;
   for (int64_t b = 0; !status && b < c->problem.batch; b++)
-    most = attn_max(most, attn_min(c->held[b] + arriving(&a, b), c->most));
+    most = attn_max(most, attn_min(c->held[b] + kv_arriving(&a, b), c->most));
   if (!status) status = kv_grow(c, most);
   if (!status) status = attn_threads_enter(c->options.threads);
   if (status) return status;
   take_lines(c, &a, false);
   if (divide_all(c, &a)) take_lines(c, &a, true);
-  for (int64_t b = 0; b < c->problem.batch; b++) c->length[b] += arriving(&a, b);
+  for (int64_t b = 0; b < c->problem.batch; b++) c->length[b] += kv_arriving(&a, b);
   kv_count_held(c);
   return ATTN_OK;
 }

@@ -67,9 +67,12 @@ static attn_status read_spec(attn_kv_cache *c, const char *text) {
   if (!status && (parts.store.k || parts.store.v)) {
     const attn_kv_store store = parts.store;
     status = take_store(c, &store, &parts);
+    if (!status && parts.latent.rank)
+      return attn_fail(ATTN_EUNSUPPORTED, "cache: latents are held as numbers, not in the types of a store");
   }
   if (status) return status;
   c->most = c->problem.n_kv;
+  if (parts.latent.rank) return kv_latents_take(c, &parts.latent);
   if (!parts.cache.score &&
       (parts.caps & (ATTN_CAP_POSITIONS | ATTN_CAP_PADDING)) != (ATTN_CAP_POSITIONS | ATTN_CAP_PADDING))
     return attn_fail(ATTN_EUNSUPPORTED, "cache: %s takes no positions of queries, and cannot read a cache",
@@ -153,11 +156,12 @@ static attn_status make_plan(attn_kv_cache *c, int64_t n) {
   p.o = (attn_stride){.stored = p.o.stored};
   p.k = (attn_stride){p.kv_heads * c->rows * d_qk, c->rows * d_qk, d_qk, p.k.stored};
   p.v = (attn_stride){p.kv_heads * c->rows * d_v, c->rows * d_v, d_v, p.v.stored};
+  if (c->latents.law.rank) p.v = p.k;
   attn_plan *plan = NULL;
   attn_status status = attn_plan_create_spec(&plan, &p, c->reader, &c->options);
   if (status) return status;
   kv_drop_plan(c);
-  c->work = kv_take(c, 1, attn_plan_work_size(plan) + 1);
+  c->work = kv_take(c, 1, kv_work_bytes(c, plan));
   if (!c->work) {
     attn_plan_destroy(plan);
     return ATTN_ENOMEM;
@@ -199,23 +203,33 @@ static attn_status check_queries(attn_kv_cache *c, int64_t n) {
   return ATTN_OK;
 }
 
+attn_status kv_plan(attn_kv_cache *c, int64_t n) {
+  return c->plan && attn_plan_problem(c->plan)->n_q == n ? ATTN_OK : make_plan(c, n);
+}
+
+attn_status kv_run(attn_kv_cache *c, const void *q, void *o, double *lse) {
+  const attn_key_positions at = {c->field[KV_POSITIONS].at, c->problem.kv_heads * c->rows, c->rows};
+  return attn_plan_run(
+      c->plan,
+      &(attn_tensors){.q = q,
+                      .k = c->field[KV_KEYS].at,
+                      .v = c->field[c->latents.law.rank ? KV_KEYS : KV_VALUES].at,
+                      .kv_len = c->held,
+                      .q_position = c->first,
+                      .k_position = c->evicts ? at : (attn_key_positions){.at = NULL},
+                      .o = o,
+                      .lse = lse,
+                      .work = (char *)c->work + kv_latents_work(c, attn_plan_problem(c->plan)->n_q)});
+}
+
 attn_status attn_kv_cache_attend(attn_kv_cache *c, int64_t n, const void *q, void *o, double *lse) {
   if (!c) return attn_null("cache", "cache");
   attn_status status = check_queries(c, n);
-  if (!status && (!c->plan || attn_plan_problem(c->plan)->n_q != n)) status = make_plan(c, n);
+  if (!status && c->latents.law.rank) return kv_latents_attend(c, n, q, o, lse);
+  if (!status) status = kv_plan(c, n);
   if (status) return status;
   place_rest(c);
-  const attn_key_positions at = {c->field[KV_POSITIONS].at, c->problem.kv_heads * c->rows, c->rows};
-  return attn_plan_run(c->plan,
-                       &(attn_tensors){.q = q,
-                                       .k = c->field[KV_KEYS].at,
-                                       .v = c->field[KV_VALUES].at,
-                                       .kv_len = c->held,
-                                       .q_position = c->first,
-                                       .k_position = c->evicts ? at : (attn_key_positions){.at = NULL},
-                                       .o = o,
-                                       .lse = lse,
-                                       .work = c->work});
+  return kv_run(c, q, o, lse);
 }
 
 /* ---- going back, copying ---------------------------------------------------------------------- */
@@ -228,11 +242,13 @@ attn_status attn_kv_cache_truncate(attn_kv_cache *c, const int64_t *length) {
       return attn_fail(ATTN_EINVAL, "cache: length[%lld] = %lld, expected 0 ... %lld", (long long)b,
                        (long long)length[b], (long long)c->length[b]);
     const int64_t gone = last_gone(c, b);
-    if (length[b] < c->length[b] && c->evicts && (attn_kv_observes(c->rule.score) || gone >= length[b]))
+    const bool observes = c->evicts && attn_kv_observes(c->rule.score);
+    if (length[b] < c->length[b] && (observes || gone >= length[b]))
       return attn_fail(ATTN_EUNSUPPORTED, "cache: batch entry %lld cannot go back to %lld positions: %s",
                        (long long)b, (long long)length[b],
                        gone >= length[b] ? "a key went since" : "queries were looked at since");
   }
+  if (c->latents.law.rank) return kv_latents_truncate(c, length);
   for (int64_t line = 0; line < kv_lines(c) && c->evicts; line++) {
     const int64_t b = line / c->problem.kv_heads;
     c->head[line].count -= c->length[b] - length[b];
@@ -249,6 +265,7 @@ attn_status attn_kv_cache_copy(const attn_kv_cache *from, attn_kv_cache **out) {
   attn_kv_cache c = {.allocator = from->allocator,
                      .options = from->options,
                      .problem = from->problem,
+                     .latents = {.law = from->latents.law, .given = from->latents.given},
                      .k_given = from->k_given,
                      .v_given = from->v_given,
                      .reader = attn_spec_share(from->reader),
@@ -260,7 +277,11 @@ attn_status attn_kv_cache_copy(const attn_kv_cache *from, attn_kv_cache **out) {
   double *own = c.rule.filters ? attn_arena_alloc(&c.arrays, count, sizeof *own) : NULL;
   if (own) memcpy(own, c.rule.filters, (size_t)count * sizeof *own);
   c.rule.filters = own;
-  const attn_status status = make(&c, from->rule.filters && !own ? ATTN_ENOMEM : ATTN_OK, from->rows, out);
+  attn_status status = make(&c, from->rule.filters && !own ? ATTN_ENOMEM : ATTN_OK, from->rows, out);
   if (!status) kv_copy(from, *out);
+  if (!status && from->latents.law.rank) status = kv_latents_copy(from, *out);
+  if (!status) return ATTN_OK;
+  attn_kv_cache_destroy(*out);
+  *out = NULL;
   return status;
 }

@@ -20,9 +20,13 @@ void kv_give(attn_kv_cache *c, void *at, int64_t count, size_t size) {
   c->bytes -= (size_t)count * size;
 }
 
+size_t kv_work_bytes(const attn_kv_cache *c, const attn_plan *plan) {
+  return attn_size_sum(attn_plan_work_size(plan) + 1, kv_latents_work(c, attn_plan_problem(plan)->n_q));
+}
+
 void kv_drop_plan(attn_kv_cache *c) {
   if (!c->plan) return;
-  kv_give(c, c->work, 1, attn_plan_work_size(c->plan) + 1);
+  kv_give(c, c->work, 1, kv_work_bytes(c, c->plan));
   c->bytes -= attn_plan_bytes(c->plan);
   attn_plan_destroy(c->plan);
   c->plan = NULL;
@@ -105,7 +109,7 @@ attn_status kv_begin(attn_kv_cache *c) {
   const int64_t batch = p->batch;
   const bool wide = c->evicts && !c->rule.score->fixed, wide_v = c->evicts && c->rule.score->values;
   c->field[KV_KEYS].bytes = attn_row_bytes(p->d_qk, attn_stored(p->k, p->dtype));
-  c->field[KV_VALUES].bytes = attn_row_bytes(p->d_v, attn_stored(p->v, p->dtype));
+  c->field[KV_VALUES].bytes = c->latents.law.rank ? 0 : attn_row_bytes(p->d_v, attn_stored(p->v, p->dtype));
   c->field[KV_WIDE_KEYS].bytes = wide ? (size_t)p->d_qk * sizeof(double) : 0;
   c->field[KV_WIDE_VALUES].bytes = wide_v ? (size_t)p->d_v * sizeof(double) : 0;
   c->field[KV_POSITIONS].bytes = c->evicts ? sizeof(int64_t) : 0;
@@ -117,6 +121,7 @@ attn_status kv_begin(attn_kv_cache *c) {
   c->budget = c->went + kv_lines(c);
   for (int64_t b = 0; b < batch; b++) c->length[b] = c->held[b] = 0;
   for (int64_t line = 0; line < kv_lines(c); line++) c->went[line] = -1;
+  if (c->latents.law.rank) return kv_latents_begin(c);
   if (!c->evicts) return ATTN_OK;
   c->state_bytes = (attn_kv_head_bytes(&c->rule, &c->problem, c->most) + 63) / 64 * 64;
   if (!(c->head = kv_take(c, kv_lines(c), sizeof *c->head))) return ATTN_ENOMEM;
@@ -133,6 +138,7 @@ attn_status kv_begin(attn_kv_cache *c) {
 
 void kv_free(attn_kv_cache *c) {
   kv_drop_plan(c);
+  kv_latents_free(c);
   give_rows(c);
   kv_give(c, c->length, length_elements(c), sizeof(int64_t));
   kv_give(c, c->scores, score_elements(c), sizeof *c->scores);
@@ -163,13 +169,16 @@ attn_status attn_kv_cache_look(const attn_kv_cache *c, int64_t batch, int64_t kv
                                attn_kv_cache_view *out) {
   if (!c) return attn_null("cache", "cache");
   if (!out) return attn_null("cache", "view");
-  if (batch < 0 || batch >= c->problem.batch || kv_head < 0 || kv_head >= c->problem.kv_heads)
+  const int64_t kv_heads = c->latents.law.rank ? c->latents.given.kv_heads : c->problem.kv_heads;
+  if (batch < 0 || batch >= c->problem.batch || kv_head < 0 || kv_head >= kv_heads)
     return attn_fail(ATTN_EINVAL, "cache: no kv head %lld of batch entry %lld", (long long)kv_head,
                      (long long)batch);
-  const int64_t line = batch * c->problem.kv_heads + kv_head;
+  const int64_t line = batch * c->problem.kv_heads + (c->latents.law.rank ? 0 : kv_head);
   *out = (attn_kv_cache_view){
       .length = c->length[batch], .held = kv_count(c, line), .position = kv_row(c, KV_POSITIONS, line, 0)};
   return ATTN_OK;
 }
 
-size_t attn_kv_cache_bytes(const attn_kv_cache *c) { return c ? c->bytes : 0; }
+size_t attn_kv_cache_bytes(const attn_kv_cache *c) {
+  return c ? c->bytes + attn_kv_cache_bytes(c->latents.prompt) : 0;
+}

@@ -17,10 +17,19 @@ typedef enum kv_field {
   KV_FIELDS
 } kv_field;
 
+/* Where the cache holds latents (kv_latents.c): the rows of its keys, of one kv head, which are values, too. */
+typedef struct kv_latents {
+  attn_latent law;       /* rank 0: it holds keys and values */
+  attn_problem given;    /* of what arrives and is asked */
+  attn_kv_cache *prompt; /* keys and values as they are given, until more than the prompt's have arrived */
+  double *w, *row;       /* [batch][rank, width]; of each thread [rank + width] */
+} kv_latents;
+
 struct attn_kv_cache {
   attn_allocator allocator;
   attn_options options;
-  attn_problem problem; /* resolved; k.stored and v.stored as the cache holds them */
+  attn_problem problem; /* resolved; k.stored and v.stored as the cache holds them; of latents' queries */
+  kv_latents latents;
   attn_dtype k_given, v_given;
   attn_arena arrays; /* that its score and mask point to */
   attn_spec *reader;
@@ -62,6 +71,16 @@ static inline void *kv_row(const attn_kv_cache *c, kv_field f, int64_t line, int
   return c->field[f].at ? (char *)c->field[f].at + (size_t)(line * c->rows + i) * c->field[f].bytes : NULL;
 }
 
+/* The appended tensors of a call. */
+typedef struct kv_arrivals {
+  int64_t n;
+  const int64_t *length;
+  const char *q, *k, *v;
+} kv_arrivals;
+static inline int64_t kv_arriving(const kv_arrivals *a, int64_t batch) {
+  return a->length ? a->length[batch] : a->n;
+}
+
 void *kv_take(attn_kv_cache *, int64_t count, size_t size); /* NULL with the error recorded */
 void kv_give(attn_kv_cache *, void *at, int64_t count, size_t size);
 void kv_drop_plan(attn_kv_cache *);
@@ -76,5 +95,21 @@ void kv_close_gaps(attn_kv_cache *, int64_t line, int64_t count, const int64_t *
 void kv_count_held(attn_kv_cache *);
 /* Keys, positions and what heads know, to a cache of the same problem, rule and rows. */
 void kv_copy(const attn_kv_cache *, attn_kv_cache *);
+/* A plan for n queries, made where n is another than before, its work memory included; attention to the rows
+ * that are held. */
+size_t kv_work_bytes(const attn_kv_cache *, const attn_plan *);
+attn_status kv_plan(attn_kv_cache *, int64_t n);
+attn_status kv_run(attn_kv_cache *, const void *q, void *o, double *lse);
+
+/* The cache is one of such latents. What a cache of them does besides: their memory in kv_begin, what
+ * arrives, queries, positions that are taken back. */
+attn_status kv_latents_take(attn_kv_cache *, const attn_latent *);
+attn_status kv_latents_begin(attn_kv_cache *);
+void kv_latents_free(attn_kv_cache *);
+attn_status kv_latents_copy(const attn_kv_cache *, attn_kv_cache *);
+attn_status kv_latents_append(attn_kv_cache *, const kv_arrivals *);
+size_t kv_latents_work(const attn_kv_cache *, int64_t n);
+attn_status kv_latents_attend(attn_kv_cache *, int64_t n, const void *q, void *o, double *lse);
+attn_status kv_latents_truncate(attn_kv_cache *, const int64_t *length);
 
 #endif

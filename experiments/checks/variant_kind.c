@@ -40,7 +40,8 @@ static bool gives_up_keys(const attn_view *v) { return v->cache && v->selector; 
 static bool may_give_up_keys(const attn_view *v) { return v->cache || v->store; }
 static bool is_cached(const attn_view *v) {
   const uint32_t whole = ATTN_CAP_CAUSAL | ATTN_CAP_POSITIONS | ATTN_CAP_PADDING;
-  return may_give_up_keys(v) || (is_softmax(v) && attn_kv_cache_reads(v) && (v->caps & whole) == whole);
+  return may_give_up_keys(v) || (v->latent && v->latent->prompt) ||
+         (is_softmax(v) && attn_kv_cache_reads(v) && (v->caps & whole) == whole);
 }
 static bool stores_tensors(const attn_view *v) { return v->store; }
 static bool stores_exact(const attn_view *v) { return v->store && !v->store->reader; }

@@ -42,6 +42,7 @@ static const char *const specs[] = {
     "linear:feature=cos",
     "latent:rank=5",
     "latent:rank=9,path=naive",
+    "latent:rank=5,shared=2,prompt=7",
     "svd:r=8",
     "svd:r=4,of=scores",
     "nystrom:landmarks=7",

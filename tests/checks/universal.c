@@ -63,6 +63,7 @@ static const char *const specs[] = {
     "sage:group=48",
     "latent:rank=20",
     "latent:rank=100,path=naive",
+    "latent:rank=12,shared=5,prompt=40",
     "svd:r=8",
     "nystrom:landmarks=20",
     "nystrom:landmarks=64,middle=pinv",

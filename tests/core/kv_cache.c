@@ -190,16 +190,14 @@ Test(core_kv_cache, refuses_readers_that_look_beyond_a_query) {
   cr_expect(!attn_kv_cache_reads(NULL));
 }
 
-Test(core_kv_cache, is_as_it_was_where_there_is_no_memory) {
-  inputs *x = inputs_make();
-  for (int64_t left = 0; left < 40; left++) {
+static void expect_as_it_was(const char *spec, const inputs *x) {
+  for (int64_t left = 0; left < 60; left++) {
     counted memory = {.left = left};
     const attn_allocator allocator = {counted_alloc, counted_release, &memory};
     const attn_options options = {.allocator = &allocator};
     const attn_problem p = problem_of(1);
     attn_kv_cache *c = NULL;
-    attn_status status =
-        attn_kv_cache_create(&c, &p, "evict:score=keydiff,budget=80,prompt=85,shared=0.5 | store", &options);
+    attn_status status = attn_kv_cache_create(&c, &p, spec, &options);
     if (!status) status = append(c, x, 0, 30, NULL);
     if (!status && (status = append(c, x, 30, 60, NULL))) {
       attn_kv_cache_view view;
@@ -209,10 +207,44 @@ Test(core_kv_cache, is_as_it_was_where_there_is_no_memory) {
       cr_expect_eq(attn_kv_cache_attend(c, 1, q, o, NULL), ATTN_OK);
       free(q);
     }
-    cr_expect(!status || status == ATTN_ENOMEM, "%d: %s", (int)left, attn_last_error());
+    cr_expect(!status || status == ATTN_ENOMEM, "%s, %d: %s", spec, (int)left, attn_last_error());
+    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(c));
     attn_kv_cache_destroy(c);
     cr_expect_eq(memory.bytes, 0);
   }
+}
+
+Test(core_kv_cache, is_as_it_was_where_there_is_no_memory) {
+  inputs *x = inputs_make();
+  expect_as_it_was("evict:score=keydiff,budget=80,prompt=85,shared=0.5 | store", x);
+  expect_as_it_was("latent:rank=6,prompt=40", x);
+  free(x);
+}
+
+/* Once the prompt is factored no cache knows what its queries saw. */
+Test(core_kv_cache, latents_do_not_go_back_into_their_prompt) {
+  inputs *x = inputs_make();
+  static float o[BATCH][HEADS][40][D_V];
+  float *q = slice(&x->q[0][0][0][0], HEADS, D, 0, 40);
+  const int64_t prompt[BATCH] = {40, 40}, behind[BATCH] = {41, 41};
+  attn_kv_cache *c = cache_make("latent:rank=6,prompt=40");
+  attn_kv_cache_view view;
+  cr_assert_eq(append(c, x, 0, 40, NULL), ATTN_OK);
+  cr_expect_eq(attn_kv_cache_attend(c, 40, q, o, NULL), ATTN_OK, "%s", attn_last_error());
+  static bool all[N];
+  memset(all, true, sizeof all);
+  for (int64_t t = 0; t < 40; t++) check_row(x, all, 1, 2, t, o[1][2][t]);
+  cr_assert_eq(append(c, x, 40, 3, NULL), ATTN_OK);
+  cr_expect_eq(attn_kv_cache_attend(c, 4, q, o, NULL), ATTN_EUNSUPPORTED, "keys that query 39 saw are gone");
+  cr_expect_eq(attn_kv_cache_attend(c, 3, NULL, o, NULL), ATTN_EINVAL);
+  cr_expect_eq(attn_kv_cache_attend(c, 3, q, NULL, NULL), ATTN_EINVAL);
+  cr_expect_eq(attn_kv_cache_truncate(c, prompt), ATTN_EUNSUPPORTED);
+  cr_expect_eq(attn_kv_cache_truncate(c, behind), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(attn_kv_cache_look(c, 1, KV_HEADS - 1, &view), ATTN_OK);
+  cr_expect(view.length == 41 && view.held == 41 && !view.position);
+  cr_expect_eq(attn_kv_cache_look(c, 1, KV_HEADS, &view), ATTN_EINVAL);
+  attn_kv_cache_destroy(c);
+  free(q);
   free(x);
 }
 
@@ -249,6 +281,10 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
   cr_expect_eq(attn_kv_cache_create(&c, &p, "hyper", NULL), ATTN_EUNSUPPORTED, "it takes no positions");
   cr_expect_eq(attn_kv_cache_create(&c, &p, "bigbird:tail=uniform", NULL), ATTN_EUNSUPPORTED, "nor so");
   cr_expect_eq(attn_kv_cache_create(&c, &p, "no_such", NULL), ATTN_ENOTFOUND);
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "latent:rank=4", NULL), ATTN_EUNSUPPORTED);
+  cr_expect(strstr(attn_last_error(), "fitted to keys that are still to come"), "%s", attn_last_error());
+  cr_expect_eq(attn_kv_cache_create(&c, &p, "latent:rank=4,prompt=8 | store", NULL), ATTN_EUNSUPPORTED);
+  cr_expect(strstr(attn_last_error(), "latents are held as numbers"), "%s", attn_last_error());
   p.causal = false;
   cr_expect_eq(attn_kv_cache_create(&c, &p, "tiled", NULL), ATTN_EUNSUPPORTED);
   cr_expect(!c);

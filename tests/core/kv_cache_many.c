@@ -64,7 +64,8 @@ Test(core_kv_cache_many, each_sequence_is_as_if_alone) {
                                       "evict:score=knorm,budget=24,recent=4",
                                       "evict:score=snapkv,budget=24,recent=4,prompt=40,shared=0.8",
                                       "evict:score=snapkv,budget=24,recent=4,admit=0.2",
-                                      "evict:score=h2o,budget=24,recent=4 | store:k=int4,v=int3"};
+                                      "evict:score=h2o,budget=24,recent=4 | store:k=int4,v=int3",
+                                      "latent:rank=12,shared=8,prompt=24"};
   static float together[SEQUENCES][HEADS][D], alone[HEADS][D];
   tensors *x = malloc(sizeof *x);
   attn_rng rng;

@@ -1555,23 +1555,48 @@ mutant(store-read-as-given core/engines/stored/stored_engine.c QNT-0 "store:k=q8
   [[if (of_k) inner.k = l.k;]] [[;]])
 mutant(store-reader-lost core/expression/stored_kind.c QNT-0 "topk:k=8 | store:k=int8,v=int8" "what reads the store reads every key"
   [[out->reader = @e->terms[0]->text@;]] [[NULL]])
-mutant(latent-head-before variants/latent.c MLA-1 "latent:rank=6" "queries meet the keys of another head"
-  [[w += @h@ * p->d_qk;]] [[(h + 1) % p->kv_heads]])
-mutant(latent-scale-of-rank variants/latent.c eval:MLA-1 "latent:rank=6" "the scale is that of the latents' width"
-  [[p.d_qk = p.d_v = r;]] [[p.d_qk = p.d_v = r; p.scale = 1 / sqrt((double)r);]])
-mutant(latent-values-of-keys variants/latent.c MLA-3 latent "outputs are expanded by what makes keys"
-  [[w += @p->kv_heads * p->d_qk + h * p->d_v@;]] [[h * p->d_v]])
-mutant(latent-rank-below variants/latent.c eval:MLA-2 "latent:rank=6" "one triplet fewer than the rank is kept"
-  [[e < (found ? least(@rank@, side) : 0)]] [[rank - 1]])
-mutant(latent-entry-before variants/latent.c MLA-1 "latent:rank=6" "projections are those of the batch entry before"
-  [[*w = l->w + @batch@ * r * width;]] [[(batch ? batch - 1 : p->batch - 1)]])
+mutant(latent-head-before core/engines/lowrank/latents.c MLA-1 "latent:rank=6" "queries meet the keys of another head"
+  [[w + (key ? @h@ * p->d_qk]] [[(h + 1) % p->kv_heads]])
+mutant(latent-scale-of-rank core/engines/lowrank/latents.c eval:MLA-1 "latent:rank=6" "the scale is that of the latents' width"
+  [[p.d_qk = l->rank;]] [[p.d_qk = l->rank; p.scale = 1 / sqrt((double)l->rank);]])
+mutant(latent-values-of-keys core/engines/lowrank/latents.c MLA-3 latent "outputs are expanded by what makes keys"
+  [[: @p->kv_heads * p->d_qk + h * p->d_v@)};]] [[h * p->d_v]])
+mutant(latent-rank-below core/engines/lowrank/latents.c eval:MLA-2 "latent:rank=6" "one triplet fewer than the rank is kept"
+  [[e < (found ? attn_min(@free@, f.side) : 0)]] [[free - 1]])
+mutant(latent-entry-before core/engines/lowrank/latents.c MLA-1 "latent:rank=6" "projections are those of the batch entry before"
+  [[w += @batch@ * l->rank * width;]] [[(batch ? batch - 1 : p->batch - 1)]])
 mutant(latent-values-unmoved variants/latent.c MLA-1 "latent:rank=6,path=naive" "expanded values are those of the first head"
   [[const int64_t d = key ? p->d_qk : p->d_v, place = @key ? at : at - of_keys@,]] [[key ? at : (at - of_keys) % p->d_v]])
-mutant(latent-gram-of-one-side variants/latent.c MLA-2 "latent:rank=6" "vectors are those of a matrix that is not symmetric"
-  [[gram[i * side + j] = gram[j * side + i] = @inner(a + i * length, a + j * length, length)@;]]
-  [[inner(a + i * length, a + j * length, length / 2)]])
-mutant(latent-not-finite variants/latent.c variants_latents/what_is_not_finite_stays_in_its_entry ""
+mutant(latent-gram-of-one-side core/engines/lowrank/latents.c MLA-2 "latent:rank=6"
+  "vectors are those of a matrix that is not symmetric"
+  [[@inner(f->a + i * f->length, f->a + j * f->length, f->length)@;]]
+  [[inner(f->a + i * f->length, f->a + j * f->length, f->length / 2)]])
+mutant(latent-not-finite core/engines/lowrank/latents.c variants_latents/what_is_not_finite_stays_in_its_entry ""
   "an entry that is not finite has latents of zeros" [[to_c[i] = @(double)NAN@;]] [[0]])
+mutant(latent-prompt-of-all core/engines/lowrank/latents.c PROP-CAUSAL "latent:rank=6,prompt=12" "later keys enter the factors, too"
+  [[rows = l->prompt ? @attn_min(l->prompt, keys)@ : keys;]] [[keys]])
+mutant(latent-later-key-before core/engines/lowrank/latents.c MLA-2 "latent:rank=6,prompt=12"
+  "a later key has the latent of the last of the prompt"
+  [[x + @j@ * width, l->prompt ? 0 : free]] [[(l->prompt && j >= f.keys ? f.keys - 1 : j)]])
+mutant(latent-prompt-late variants/latent.c variants_latents/queries_of_a_prompt_read_what_is_given ""
+  "the first query behind the prompt reads what is given"
+  [[rows > 0 ? least(@rows@, p->n_q)]] [[rows + 1]])
+mutant(latent-shared-sum core/engines/lowrank/latents.c MLA-2 "latent:rank=6,shared=2" "what heads share is the sum of theirs"
+  [[(e < free ? 1 : @(double)p->kv_heads@)]] [[1]])
+mutant(latent-shared-first core/engines/lowrank/latents.c MLA-2 "latent:rank=6,shared=2" "the first columns are left out of the factors"
+  [[at / d * p->d_qk + @at % d@]] [[at % d + l->shared]])
+mutant(latent-cache-first-factors core/cache/kv_latents.c CACHE-1 "latent:rank=6,prompt=12"
+  "later keys of every sequence are projected by the factors of the first"
+  [[attn_latent_project(&x->law, &x->given, @factors_of(c, batch)@, own, 0, row, 1);]] [[x->w]])
+mutant(latent-cache-copy-unfitted core/cache/kv_latents.c CACHE-5 "latent:rank=6,prompt=12" "a copy has other factors"
+  [[memcpy(to->latents.w, from->latents.w, @(size_t)factor_numbers(to)@ * sizeof *to->latents.w);]]
+  [[(size_t)factor_numbers(to) / 2]])
+mutant(latent-cache-stays-long core/cache/kv_latents.c CACHE-5 "latent:rank=6,prompt=48" "what is taken back of a prompt is still there"
+  [[@attn_kv_cache_truncate(c->latents.prompt, c->first)@ : ATTN_OK]] [[ATTN_OK]])
+mutant(latent-cache-keeps-prompt core/cache/kv_latents.c CACHE-2 "latent:rank=6,prompt=12"
+  "a prompt that is factored is held as it was given, too" [[if (status || @rests@) return status;]] [[true]])
+mutant(latent-cache-prompt-unread core/cache/kv_latents.c CACHE-1 "latent:rank=6,prompt=48" "a prompt's queries are not answered"
+  [[@attn_kv_cache_attend(c->latents.prompt, n, q, o, lse)@ : ATTN_OK]] [[ATTN_OK]])
 mutant(store-block-short core/kernels/convert.inc variants_codes/every_variant_reads_codes "" "the last block of a row is not read"
   [[if (count) block_##t(x, last);]] [[memset(last, 0, sizeof last);]])
 mutant(code-toward-zero core/engines/stored/kv_codes.c QNT-3 turbo "a coordinate takes the level below it"

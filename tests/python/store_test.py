@@ -345,6 +345,36 @@ class Latents(unittest.TestCase):
                 wide = attnlab.attention(*(x.astype("f8") for x in (q, k, v)), f"latent:rank={rank},path={path}", causal=True)
                 self.assertLess(abs(wide - naive).max(), 1e-12, (n, rank, path))
 
+    def test_prompts_and_shared_columns_are_numpys(self):
+        heads, n, d, d_v = 2, 70, 16, 12
+        for prompt, shared, rank in (40, 0, 24), (30, 4, 20), (0, 6, 20), (65, 16, 12):
+            q, k, v = (oracle.draw(s, 2, h, n, w).astype("f8") for s, h, w in ((1, 4, d), (2, heads, d), (3, heads, d_v)))
+            front = d - shared
+            x = np.concatenate([*k[..., :front].swapaxes(0, 1), *v.swapaxes(0, 1)], -1)
+            w = np.linalg.svd(x[:, :prompt or None])[2][:, :rank].swapaxes(-1, -2)
+            flat = x @ w @ w.swapaxes(-1, -2)
+            of_k = flat[..., :heads * front].reshape(2, n, heads, front).swapaxes(1, 2)
+            of_v = flat[..., heads * front:].reshape(2, n, heads, d_v).swapaxes(1, 2)
+            mean = np.repeat(k[..., front:].mean(1, keepdims=True), heads, 1)
+            latent = oracle.attention(q, np.concatenate([of_k, mean], -1), of_v, oracle.triangle(n, n))
+            given = oracle.attention(q, k, v, oracle.triangle(n, n))
+            want = np.concatenate([given[:, :, :prompt], latent[:, :, prompt:]], 2)
+            spec = f"latent:rank={rank},shared={shared},prompt={prompt}"
+            for path in "naive", "absorbed":
+                o = attnlab.attention(q, k, v, f"{spec},path={path}", causal=True)
+                self.assertLess(abs(o - want).max(), 1e-12, (spec, path))
+            if not prompt:
+                continue
+            cache = attnlab.Cache(spec, batch=2, heads=4, kv_heads=heads, d=d, d_v=d_v, dtype="float64", positions=n)
+            for first, end in (0, prompt - 9), (prompt - 9, prompt), (prompt, prompt + 1), (prompt + 1, n):
+                cache.append(k[:, :, first:end], v[:, :, first:end])
+                self.assertLess(abs(cache.attend(q[:, :, first:end]) - want[:, :, first:end]).max(), 1e-12, (spec, end))
+            # C of rank + shared numbers a token, W, and less than 64 KiB besides; attention takes memory for its plan.
+            cache = attnlab.Cache(spec, batch=2, heads=4, kv_heads=heads, d=d, d_v=d_v, dtype="float64", positions=n)
+            cache.append(k, v)
+            held = 8 * 2 * (rank + shared) * (n + heads * (d + d_v))
+            self.assertTrue(held < cache.bytes < held + 65536, (spec, held, cache.bytes))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,6 +1,6 @@
 /* latents.c - both paths of latents are exact attention to what their factors give, whatever the problem
- * hides or adds, and a prompt's queries attend to what is given; shared columns are a mean, later keys go to
- * the nearest latent; what is not finite stays in its batch entry. */
+ * hides or adds, and a prompt's queries attend to what is given; what is not finite stays in its batch
+ * entry. */
 #include "tests/support/call_positions.h"
 
 /* The inputs with C W^T in place of keys and values, by the variant's factors. */
@@ -192,28 +192,6 @@ Test(variants_latents, queries_of_a_prompt_read_what_is_given) {
         inputs_free(&in);
         inputs_free(&of);
       }
-}
-
-Test(variants_latents, keys_that_heads_have_in_common_are_exact) {
-  const attn_problem p = shape_problem((case_shape){2, 6, 3, 20, 20, 7, 5, true, false}, ATTN_F64);
-  inputs in = inputs_make(&p, false, 13, 1);
-  for (int64_t b = 0; b < 2; b++)
-    for (int64_t j = 0; j < 20; j++)
-      for (int64_t h = 0; h < 3; h++)
-        for (int64_t l = 0; l < 7; l++)
-          inputs_set(&in, TENSOR_K, b, h, j, l, l < 4 ? 0 : inputs_get(&in, TENSOR_K, b, 0, j, l));
-  output want = output_of("tiled", &in);
-  static const char *const specs[] = {"latent:rank=15,shared=3", "latent:rank=15,shared=3,path=naive",
-                                      "latent:rank=15,shared=3,prompt=16"};
-  for (size_t i = 0; i < sizeof specs / sizeof *specs;
-       i++) { /* values have rank 15, what is left of keys 0 */
-    output own = output_of(specs[i], &in);
-    note_context("%s", specs[i]);
-    expect_alike(&in.problem, &own, &want, 1e-12);
-    output_free(&own);
-  }
-  output_free(&want);
-  inputs_free(&in);
 }
 
 Test(variants_latents, what_no_prompt_or_key_can_be_is_refused) {

@@ -26,8 +26,8 @@ int64_t attn_latent_columns(const attn_latent *l, const attn_problem *p) {
   return l && p ? p->kv_heads * (p->d_qk - l->shared + p->d_v) : 0;
 }
 
-int64_t attn_latent_column(const attn_latent *l, const attn_problem *p, int64_t at) {
-  if (!l || !p) return at;
+/* Where one of these stands in X. */
+static int64_t column_of(const attn_latent *l, const attn_problem *p, int64_t at) {
   const int64_t d = p->d_qk - l->shared, of_keys = p->kv_heads * d;
   return at < of_keys ? at / d * p->d_qk + at % d : at + p->kv_heads * l->shared;
 }
@@ -88,22 +88,17 @@ static void triplet(const attn_latent *l, const attn_problem *p, const fit *f, d
        at--) { /* where z is W's column, to places at or behind its own */
     const double value = f->tall ? u[at] : size > 0 ? z[at] / size : 0;
     to_w[at] = 0;
-    to_w[attn_latent_column(l, p, at)] = attn_rounded(value, p->dtype);
+    to_w[column_of(l, p, at)] = attn_rounded(value, p->dtype);
   }
 }
 
-/* Numbers `first` ... of a latent. */
-static void project(const attn_latent *l, const attn_problem *p, const double *w, const double *x,
-                    int64_t first, double *c, int64_t step) {
+void attn_latent_project(const attn_latent *l, const attn_problem *p, const double *w, const double *x,
+                         int64_t first, double *c, int64_t step) {
+  if (!l || !p || !w || !x || !c) return;
   const int64_t width = p->kv_heads * (p->d_qk + p->d_v), free = l->rank - l->shared;
   for (int64_t e = first; e < l->rank; e++)
     c[e * step] =
         attn_rounded(inner(w + e * width, x, width) / (e < free ? 1 : (double)p->kv_heads), p->dtype);
-}
-
-void attn_latent_project(const attn_latent *l, const attn_problem *p, const double *w, const double *x,
-                         double *c) {
-  if (l && p && w && x && c) project(l, p, w, x, 0, c, 1);
 }
 
 void attn_latent_factor(const attn_latent *l, const attn_context *c, int64_t keys, const double *x,
@@ -117,7 +112,7 @@ void attn_latent_factor(const attn_latent *l, const attn_context *c, int64_t key
   memset(to_c, 0, (size_t)(l->rank * keys) * sizeof *to_c);
   memset(to_w, 0, (size_t)(l->rank * width) * sizeof *to_w);
   for (int64_t at = 0; at < f.columns; at++)
-    for (int64_t j = 0, own = attn_latent_column(l, p, at); j < f.keys; j++)
+    for (int64_t j = 0, own = column_of(l, p, at); j < f.keys; j++)
       f.a[f.tall ? at * f.keys + j : j * f.columns + at] = x[j * width + own] * scale;
   gram_of(c, &f);
   const bool found = attn_eigen(f.side, f.gram, f.vectors, f.values, f.scratch);
@@ -134,7 +129,7 @@ void attn_latent_factor(const attn_latent *l, const attn_context *c, int64_t key
   for (int64_t j = 0; j < keys; j++) {
     fenv_t outer;
     attn_float_enter(&outer);
-    project(l, p, to_w, x + j * width, l->prompt ? 0 : free, to_c + j, keys);
+    attn_latent_project(l, p, to_w, x + j * width, l->prompt ? 0 : free, to_c + j, keys);
     attn_float_leave(&outer);
   }
   for (int64_t i = 0; !found && i < l->rank * keys; i++) to_c[i] = (double)NAN;

@@ -18,9 +18,9 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* ---- the run ------------------------------------------------------------------------------------------ */
 
-static int64_t positions_of(const evidence *e, const attn_kv_rule *rule) {
+static int64_t positions_of(const evidence *e, const attn_view *view) {
   const attn_problem *p = e->problem;
-  const int64_t beyond = rule ? larger(rule->prompt, rule->budget) + BEYOND : 0;
+  const int64_t whole = decoding_whole(view), beyond = whole ? whole + BEYOND : 0;
   int64_t n = beyond > POSITIONS && beyond <= MOST_POSITIONS ? beyond : POSITIONS;
   n = smaller(n, (int64_t)sqrt(work_most / (double)(p->heads * (p->d_qk + p->d_v))));
   for (int64_t b = 0; e->kv_len && b < smaller(p->batch, DECODED_ENTRIES); b++) n = smaller(n, e->kv_len[b]);
@@ -48,7 +48,9 @@ static attn_status take_tensors(decoding *d) {
   d->finite = finite(d->q, p->batch * p->heads * n * p->d_qk) &&
               finite(d->k, p->batch * p->kv_heads * n * p->d_qk) &&
               finite(d->v, p->batch * p->kv_heads * n * p->d_v);
-  return stored_copies_make(p, d->e->view->store, d->k, d->v, NULL, &d->kept);
+  attn_status status = stored_copies_make(p, d->e->view->store, d->k, d->v, NULL, &d->kept);
+  if (!status && d->view.latent) status = latent_run_make(d->plan, &d->view, d->k, d->v, NULL, &d->latents);
+  return status;
 }
 
 /* A plan for n positions. */
@@ -95,10 +97,10 @@ attn_status decoding_make(const evidence *e, decoding *d) {
     return attn_fail(ATTN_EUNSUPPORTED, "a mask or bias of this very sequence");
   d->problem.batch = smaller(e->problem->batch, DECODED_ENTRIES);
   attn_status status = ATTN_OK;
-  for (int64_t n = -1, wanted = positions_of(e, NULL); !status && n != wanted;) {
+  for (int64_t n = -1, wanted = positions_of(e, &d->view); !status && n != wanted;) {
     n = wanted;
     status = n < 1 ? attn_fail(ATTN_EUNSUPPORTED, "a batch entry without keys") : make_plan(d, n);
-    if (!status) wanted = positions_of(e, d->view.cache);
+    if (!status) wanted = positions_of(e, &d->view);
   }
   if (!status && !of_cached.holds(&d->view))
     status = attn_fail(ATTN_EUNSUPPORTED, "what a query reads depends on other queries or on keys to come");
@@ -111,6 +113,7 @@ attn_status decoding_make(const evidence *e, decoding *d) {
 void decoding_free(decoding *d) {
   attn_plan_destroy(d->plan);
   stored_copies_free(&d->kept);
+  latent_run_free(&d->latents);
   free(d->q);
   free(d->k);
   free(d->v);
@@ -210,7 +213,8 @@ static attn_status take_part(const decoding *d, attn_kv_cache *c, attn_rng *rng,
   if (status) return status;
   compare_bytes(*given, c, r);
   /* Of several queries the first may have seen keys that the others do not. */
-  const bool gone = d->view.cache && (!first || part > attn_kv_first(d->view.cache));
+  const int64_t whole = decoding_whole(&d->view);
+  const bool gone = whole && (!first || part > whole);
   const int64_t queries = gone ? 1 : smaller(QUERIES, count[batch - 1]);
   for (int64_t b = 0; b < batch; b++) from[b] = (r->length[b] += count[b]) - queries;
   status = decoding_attend(d, c, from, queries, o);
@@ -273,8 +277,13 @@ static outcome judge_row(const decoding *d, const head_data *h, const seen_keys 
       if (r->held[(line * n + i) * n + j]) s->index[s->count++] = j;
     memset(s->log_weight, 0, (size_t)s->count * sizeof *s->log_weight);
   }
-  const row_verdict verdict = row_bound(h, &d->rounding, false, NULL, s);
+  prior rounding;
+  double v_reach;
+  const row_verdict verdict = d->view.latent ? latent_row_bound(&d->latents, h, s, &rounding, &v_reach)
+                                             : row_bound(h, &d->rounding, false, NULL, s);
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  for (int64_t l = 0; d->view.latent && l < p->d_v; l++)
+    s->bound[l] = latent_off(&rounding, row_range(h, l), v_reach);
   return outcome_rounded(s->given, s->o, s->bound, p->d_v, h->v_max);
 }
 
@@ -282,13 +291,22 @@ static attn_status judge_head(const evidence *e, const decoding *d, const seen_k
                               int64_t line, row_space *s, outcome *worst, char *text, size_t size) {
   const attn_problem *p = e->problem;
   const int64_t batch = line / p->heads, head = line % p->heads;
-  head_data h;
-  const attn_status status = head_data_load(e, batch, head, &h);
-  for (int64_t i = 0; !status && i < p->n_kv; i++)
-    if (r->asked[batch * p->n_kv + i] && outcome_worsen(worst, judge_row(d, &h, seen, r, i, s)))
+  const attn_latent *law = d->view.latent;
+  evidence by_latents = *e;
+  head_data given, products = {.k = NULL};
+  attn_status status = head_data_load(e, batch, head, &given);
+  if (status) return status;
+  by_latents.k = d->latents.kept.k;
+  by_latents.v = d->latents.kept.v;
+  if (law) status = head_data_load(&by_latents, batch, head, &products);
+  for (int64_t i = 0; !status && i < p->n_kv; i++) {
+    const head_data *h = law && latent_reads(law, p, i) ? &products : &given;
+    if (r->asked[batch * p->n_kv + i] && outcome_worsen(worst, judge_row(d, h, seen, r, i, s)))
       snprintf(text, size, "batch entry %lld, head %lld, query at position %lld", (long long)batch,
                (long long)head, (long long)i);
-  if (!status) head_data_free(&h);
+  }
+  head_data_free(&products);
+  head_data_free(&given);
   return status;
 }
 

@@ -4,8 +4,8 @@
 #define EXPERIMENTS_CHECKS_CACHES_DECODING_H
 
 #include "core/cache/attn_kv_cache.h"
+#include "experiments/evidence/latent_copies.h"
 #include "experiments/evidence/rows.h"
-#include "experiments/evidence/stored_copies.h"
 
 enum { DECODED_ENTRIES = 2 };
 
@@ -19,10 +19,16 @@ typedef struct decoding {
   char *q, *k, *v; /* [batch, heads, n, d], as they arrive */
   bool finite;
   stored_copies kept; /* k and v by the law of the store */
+  latent_run latents; /* of a cache of latents: by their factors */
   attn_plan *plan;    /* of the spec without its store, for these */
   attn_view view;
   attn_rounding rounding; /* of what reads the cache */
 } decoding;
+
+/* Positions of which a cache gives up no key and factors none; 0: it does neither. */
+static inline int64_t decoding_whole(const attn_view *v) {
+  return v->latent ? v->latent->prompt : v->cache ? attn_kv_first(v->cache) : 0;
+}
 
 /* EUNSUPPORTED, EINVAL: no cache decodes the run, for the recorded reason. decoding_free also where it
  * fails. */

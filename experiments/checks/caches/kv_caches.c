@@ -92,10 +92,10 @@ static attn_status sequence_evaluate(const evidence *e, result_bound *bound) {
   return evaluate(e, judge_sequence, bound);
 }
 
-#define CUT                                                                                           \
-  "The first positions of the first two batch entries: 192, or 48 more than a policy holds, at most " \
-  "512, and fewer where many heads are wide. The run is causal, without a mask or a bias of single "  \
-  "scores; its inputs are finite. "
+#define CUT                                                                                          \
+  "The first positions of the first two batch entries: 192, or 48 more than a policy or a prompt "   \
+  "holds, at most 512, and fewer where many heads are wide. The run is causal, without a mask or a " \
+  "bias of single scores; its inputs are finite. "
 
 const check check_cache1 = {
     .name = "CACHE-1",
@@ -105,8 +105,9 @@ const check check_cache1 = {
     .source = "definition of a cache (core/cache/attn_kv_cache.h)",
     .formula =
         "After each drawn part the last queries' |o^_l - o_l| <= the bound of FP-1 or FP-2, o the softmax "
-        "over the keys that the plan sees on the whole sequence, as the store holds them; and the bits of "
-        "the last one are those of a cache that was given all positions at once.",
+        "over the keys that the plan sees on the whole sequence, as the store holds them, or of MLA-1 for "
+        "a query of latents; and the bits of the last one are those of a cache that was given all positions "
+        "at once.",
     .cause =
         "queries that are observed before their key, rows that are lost as memory grows, positions counted "
         "in the cache, sequences of different lengths",
@@ -134,9 +135,12 @@ static int64_t row_bits(attn_dtype type, int64_t d) {
 static attn_status judge_growth(const decoding *d, finding *f) {
   const attn_problem *p = &d->problem;
   const attn_kv_store none = {.reader = NULL}, *store = d->e->view->store ? d->e->view->store : &none;
-  const int64_t rows = p->batch * p->kv_heads * p->n_kv, all[DECODED_ENTRIES] = {p->n_kv, p->n_kv},
-                bits = row_bits(store->k ? store->k : p->dtype, p->d_qk) +
-                       row_bits(store->v ? store->v : p->dtype, p->d_v);
+  const attn_latent *latent = d->view.latent;
+  const int64_t all[DECODED_ENTRIES] = {p->n_kv, p->n_kv},
+                rows = p->batch * p->n_kv * (latent ? 1 : p->kv_heads),
+                bits = latent ? row_bits(p->dtype, latent->rank)
+                              : row_bits(store->k ? store->k : p->dtype, p->d_qk) +
+                                    row_bits(store->v ? store->v : p->dtype, p->d_v);
   attn_kv_cache *c = NULL;
   attn_status status = decoding_cache(d, NULL, &c);
   const size_t empty = attn_kv_cache_bytes(c);
@@ -153,7 +157,9 @@ static attn_status judge_bytes(const decoding *d, finding *f) {
   attn_status status = decoding_run(d, &r);
   if (!status)
     keep(f, (outcome){.measured = (double)r.wrong}, "it reports other bytes than the allocator has given");
-  if (!status && !d->view.cache) status = judge_growth(d, f);
+  const attn_latent *latent = d->view.latent;
+  if (!status && !d->view.cache && !(latent && d->problem.n_kv <= latent->prompt))
+    status = judge_growth(d, f);
   decoded_free(&r);
   return status;
 }
@@ -173,7 +179,7 @@ const check check_cache2 = {
     .formula =
         "After each append and each query |reported - given| = 0, also when all is returned; where no key "
         "goes, the growth of a full cache is batch x kv_heads x positions x (bits of a key and a value), "
-        "scales and least values included. measured: bytes.",
+        "scales and least values included, of latents batch x positions x (bits of one). measured: bytes.",
     .cause = "memory that is not counted, or counted twice, as a cache grows or plans anew",
     .assumes = CUT,
     .nulls = CHECK_BLIND("it counts memory, and looks at no output"),
@@ -251,9 +257,9 @@ static attn_status append_to(const decoding *d, attn_kv_cache *c, int64_t from, 
 /* Positions that may be taken back from a cache of `length`, with `more` to come. */
 static int64_t retractable(const decoding *d, int64_t length, int64_t more) {
   const attn_kv_rule *r = d->view.cache;
-  if (!r) return more;
-  const int64_t whole = attn_kv_first(r) - length;
-  return attn_kv_observes(r->score) || whole < 0 ? 0 : whole < more ? whole : more;
+  const int64_t whole = decoding_whole(&d->view), left = whole - length;
+  if (!whole || (d->view.latent && left < 0)) return more; /* latents are taken back one by one */
+  return (r && attn_kv_observes(r->score)) || left < 0 ? 0 : left < more ? left : more;
 }
 
 /* A third of the positions; then, of the cache, others that are taken back, and the rest; of its copy the

@@ -180,51 +180,35 @@ static attn_status residual_of(const latent_factors *f, double *off, double *siz
   return ATTN_OK;
 }
 
-/* What is factored of these keys: rows or columns of X without what is shared, with a prompt its columns. */
-typedef struct factored {
-  const attn_latent *law;
-  const attn_problem *problem;
-  int64_t columns, side, length;
-} factored;
-
-static factored factored_of(const attn_latent *law, const attn_problem *p, int64_t keys) {
-  const int64_t columns = p->kv_heads * (p->d_qk - law->shared + p->d_v);
-  const bool tall = law->prompt || keys > columns;
-  const int64_t rows = law->prompt && law->prompt < keys ? law->prompt : keys;
-  return (factored){law, p, columns, tall ? columns : rows, tall ? rows : columns};
+static bool is_shared(const attn_latent *law, const attn_problem *p, int64_t at) {
+  return at < p->kv_heads * p->d_qk && at % p->d_qk >= p->d_qk - law->shared;
 }
 
-/* Where column `at` of it stands in X. */
-static int64_t own_column(const factored *x, int64_t at) {
-  const attn_problem *p = x->problem;
-  const int64_t d = p->d_qk - x->law->shared;
-  return at < p->kv_heads * d ? at / d * p->d_qk + at % d
-                              : at - x->columns + p->kv_heads * (p->d_qk + p->d_v);
-}
-
-static attn_status squares_of(const latent_factors *f, const factored *x, double *squares) {
-  const int64_t count = x->side * x->length;
-  const bool tall = x->side == x->columns;
-  double *turned = malloc((size_t)count * sizeof *turned);
-  const double **rows = malloc((size_t)x->side * sizeof *rows);
+/* Squares of the singular values of X, zeros for what is shared, of its fewer rows or columns, with a prompt
+ * of its columns. */
+static attn_status squares_of(const latent_factors *f, const attn_latent *law, const attn_problem *p,
+                              int64_t side, double *squares) {
+  const int64_t length = f->fitted * f->width / side;
+  const bool tall = side == f->width;
+  double *turned = malloc((size_t)(f->fitted * f->width) * sizeof *turned);
+  const double **rows = malloc((size_t)side * sizeof *rows);
   attn_status status = turned && rows ? ATTN_OK : no_memory();
-  for (int64_t i = 0; !status && i < count; i++) {
-    const int64_t row = i / x->length, at = i % x->length;
-    turned[i] = f->x[(tall ? at : row) * f->width + own_column(x, tall ? row : at)];
+  for (int64_t i = 0; !status && i < f->fitted * f->width; i++) {
+    const int64_t j = i / f->width, at = i % f->width;
+    turned[tall ? at * f->fitted + j : i] = is_shared(law, p, at) ? 0 : f->x[i];
   }
-  for (int64_t i = 0; !status && i < x->side; i++) rows[i] = turned + i * x->length;
-  if (!status) status = spectrum_squares(rows, x->side, x->length, squares);
+  for (int64_t i = 0; !status && i < side; i++) rows[i] = turned + i * length;
+  if (!status) status = spectrum_squares(rows, side, length, squares);
   free(turned);
   free(rows);
   return status;
 }
 
 /* Squared distances of what is shared from its mean over kv heads. */
-static double apart_of(const latent_factors *f, const factored *x) {
-  const attn_problem *p = x->problem;
+static double apart_of(const latent_factors *f, const attn_latent *law, const attn_problem *p) {
   double sum = 0;
-  for (int64_t i = 0; i < f->fitted * x->law->shared; i++) {
-    const double *k = f->x + i / x->law->shared * f->width + p->d_qk - 1 - i % x->law->shared;
+  for (int64_t i = 0; i < f->fitted * law->shared; i++) {
+    const double *k = f->x + i / law->shared * f->width + p->d_qk - 1 - i % law->shared;
     double mean = 0;
     for (int64_t h = 0; h < p->kv_heads; h++) mean += k[h * p->d_qk] / (double)p->kv_heads;
     for (int64_t h = 0; h < p->kv_heads; h++) sum += (k[h * p->d_qk] - mean) * (k[h * p->d_qk] - mean);
@@ -255,44 +239,44 @@ static attn_status judge_later(const latent_factors *f, attn_dtype type, result_
   return row ? outcome_to_verdict(&worst, bound) : no_memory();
 }
 
-static attn_status judge_residual(const latent_factors *f, const factored *x, attn_dtype type,
-                                  const double *squares, result_bound *bound) {
-  const double n = (double)x->side, u = attn_numbers[type].unit;
-  double off = 0, size = 0, terms = 0, tail = apart_of(f, x);
+static attn_status judge_residual(const latent_factors *f, const attn_latent *law, const attn_problem *p,
+                                  int64_t side, const double *squares, result_bound *bound) {
+  const double n = (double)side, u = attn_numbers[p->dtype].unit;
+  double off = 0, size = 0, terms = 0, tail = apart_of(f, law, p);
   const attn_status status = residual_of(f, &off, &size, &terms);
   if (status) return status;
-  const double solved = spectrum_error(x->side, x->length, size),
-               turned = x->law->prompt ? u * (1 + u) * sqrt((double)f->rank * size) : 0;
-  for (int64_t e = x->side - 1; e >= f->rank - x->law->shared; e--) tail += squares[e];
+  const double solved = spectrum_error(side, f->fitted * f->width / side, size),
+               turned = law->prompt ? u * (1 + u) * sqrt((double)f->rank * size) : 0;
+  for (int64_t e = side - 1; e >= f->rank - law->shared; e--) tail += squares[e];
   const double rounded = (2 * u + u * u) * terms + turned + 16 * n * DBL_EPSILON * sqrt(size) +
-                         attn_numbers[type].subnormal * sqrt((double)(f->keys * f->width)) * (1 + terms),
+                         attn_numbers[p->dtype].subnormal * sqrt((double)(f->keys * f->width)) * (1 + terms),
                far = sqrt(tail + 3 * n * solved) + rounded,
                near = fmax(0, sqrt(fmax(0, tail - n * solved)) - rounded);
   if (!isfinite(off) || !isfinite(far)) return bound_uncertifiable(bound, "keys or values are not finite");
   if (sqrt(off) < near) return bound_hard(bound, near, sqrt(off));
   bound_hard(bound, sqrt(off), far);
   if (bound->verdict != VERDICT_PASS) return ATTN_OK;
-  if (f->keys > f->fitted) return judge_later(f, type, bound);
+  if (f->keys > f->fitted) return judge_later(f, p->dtype, bound);
   if (size > 0) bound_say(bound, "%.3g of |[K|V]| is left", sqrt(off / size));
   return ATTN_OK;
 }
 
 static attn_status judge_factors(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
-  const int64_t batch = (int64_t)(e->seed % (uint64_t)p->batch), keys = keys_of(e, batch);
-  const factored x = factored_of(e->view->latent, p, keys);
+  const attn_latent *law = e->view->latent;
+  const int64_t batch = (int64_t)(e->seed % (uint64_t)p->batch), keys = keys_of(e, batch),
+                width = p->kv_heads * (p->d_qk + p->d_v), side = law->prompt || keys > width ? width : keys;
   latent_factors f = {.x = NULL};
   if (!keys) return bound_not_applicable(bound, "no keys");
-  if (x.side > SIDE_MOST)
+  if (side > SIDE_MOST)
     return bound_uncertifiable(bound, "more than 640 rows and columns: singular values would cost too much");
-  double *squares = malloc((size_t)x.side * sizeof *squares);
-  attn_status status =
-      squares ? latent_factors_make(e->plan, e->view->latent, e->k, e->v, batch, keys, &f) : no_memory();
-  if (!status) status = squares_of(&f, &x, squares);
+  double *squares = malloc((size_t)side * sizeof *squares);
+  attn_status status = squares ? latent_factors_make(e->plan, law, e->k, e->v, batch, keys, &f) : no_memory();
+  if (!status) status = squares_of(&f, law, p, side, squares);
   if (status == ATTN_ENUMERIC)
     status = bound_uncertifiable(bound, "keys or values are not finite");
   else if (!status)
-    status = judge_residual(&f, &x, p->dtype, squares, bound);
+    status = judge_residual(&f, law, p, side, squares, bound);
   latent_factors_free(&f);
   free(squares);
   return status;
