@@ -432,8 +432,8 @@ ATTN_API int64_t attn_latent_columns(const attn_latent *, const attn_problem *);
 ATTN_API void attn_latent_factor(const attn_latent *, const attn_context *, int64_t keys, const double *x,
                                  double *c, double *w, void *room);
 ATTN_API size_t attn_latent_room(const attn_latent *, const attn_problem *);
-/* Numbers `first` ... rank - 1 of the row of C that belongs to the row x of X, `step` apart from c on; without
- * a prompt those that are shared. */
+/* Numbers `first` ... rank - 1 of the row of C that belongs to the row x of X, `step` apart from c on;
+ * without a prompt those that are shared. */
 ATTN_API void attn_latent_project(const attn_latent *, const attn_problem *, const double *w, const double *x,
                                   int64_t first, double *c, int64_t step);
 /* Row j of X, of an entry's keys and values. */

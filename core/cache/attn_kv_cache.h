@@ -17,8 +17,9 @@ typedef struct attn_kv_cache attn_kv_cache;
  * attn_kv_cache_reads), or evict with its parameters, whose held keys are read by tiled; either may be
  * followed by a store ("evict:budget=512 | store:k=q8_0,v=q4_0"), in whose types the cache holds them, and
  * which alone is read by tiled. Or latent with a prompt: when a position behind the prompt arrives, its keys
- * and values, until then as they are given, make way for latents, to which all heads attend. All memory is the options' allocator's; it grows with the sequences, by
- * doubling, up to the keys that may be held. EINVAL, EUNSUPPORTED as attn_plan_create, ENOMEM. */
+ * and values, until then as they are given, make way for latents, to which all heads attend. All memory is
+ * the options' allocator's; it grows with the sequences, by doubling, up to the keys that may be held.
+ * EINVAL, EUNSUPPORTED as attn_plan_create, ENOMEM. */
 ATTN_API attn_status attn_kv_cache_create(attn_kv_cache **, const attn_problem *, const char *spec,
                                           const attn_options *);
 ATTN_API void attn_kv_cache_destroy(attn_kv_cache *);

@@ -17,7 +17,7 @@ typedef enum kv_field {
   KV_FIELDS
 } kv_field;
 
-/* Where the cache holds latents (kv_latents.c): the rows of its keys, of one kv head, which are values, too. */
+/* Where the cache holds latents (kv_latents.c): as keys of one kv head, which are its values, too. */
 typedef struct kv_latents {
   attn_latent law;       /* rank 0: it holds keys and values */
   attn_problem given;    /* of what arrives and is asked */

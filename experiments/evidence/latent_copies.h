@@ -46,9 +46,9 @@ attn_status latent_run_make(const attn_plan *, const attn_view *, const void *k,
                             const int64_t *kv_len, latent_run *);
 void latent_run_free(latent_run *);
 
-/* With space->q and the support of a row set: row_attend of the head's keys, and FP-3 with |c| sum_le |q_l|
- * |W_le| max_j |c_je| in place of |c||q||k_j| (MLA-1); *v_reach: with this in place of the largest value. Of a
- * query that reads no latents, FP-3. */
+/* With space->q and the support of a row set: row_attend of the head's keys, and FP-3 with |c| sum_le
+ * |q_l||W_le| max_j |c_je| in place of |c||q||k_j| (MLA-1); *v_reach: what is in place of the largest value.
+ * Of a query that reads no latents, FP-3. */
 row_verdict latent_row_bound(const latent_run *, const head_data *, row_space *, prior *, double *v_reach);
 /* By it, how far a component of such a row may be off, whose values have this range. */
 static inline double latent_off(const prior *r, double range, double v_reach) {
