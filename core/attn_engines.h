@@ -425,8 +425,6 @@ typedef struct attn_latent {
   int64_t prompt; /* keys to which W is fitted; 0: all */
 } attn_latent;
 
-/* Columns of X that are factored. */
-ATTN_API int64_t attn_latent_columns(const attn_latent *, const attn_problem *);
 /* c [rank, keys] and w [rank, width], columns of C and W one after the other, of x [keys, width]. Where the
  * fitted keys are not finite c is NaN. room: 64-byte aligned, of that many bytes for n_kv keys. */
 ATTN_API void attn_latent_factor(const attn_latent *, const attn_context *, int64_t keys, const double *x,

@@ -59,11 +59,15 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static bool is_naive(const attn_context *c) { return ((const params *)c->params)->path == NAIVE; }
 static int64_t width_of(const attn_problem *p) { return p->kv_heads * (p->d_qk + p->d_v); }
 
+/* Columns of [K | V] that are factored. */
+static int64_t columns_of(const attn_context *c) {
+  return width_of(c->problem) - c->problem->kv_heads * ((const params *)c->params)->shared;
+}
+
 /* Rows of the Gram matrix, at most. */
 static int64_t side_of(const attn_context *c) {
   const params *x = c->params;
-  const int64_t columns = attn_latent_columns(&(attn_latent){.shared = x->shared}, c->problem);
-  return x->prompt ? columns : least(c->problem->n_kv, columns);
+  return x->prompt ? columns_of(c) : least(c->problem->n_kv, columns_of(c));
 }
 
 static attn_latent law_of(const attn_context *c) {
@@ -165,7 +169,7 @@ static attn_cost cost(const attn_context *c) {
   const attn_problem *p = c->problem, own = inner_problem(c);
   const params *x = c->params;
   const attn_latent law = law_of(c);
-  const double keys = (double)p->n_kv, m = (double)attn_latent_columns(&law, p), side = (double)side_of(c),
+  const double keys = (double)p->n_kv, m = (double)columns_of(c), side = (double)side_of(c),
                r = (double)(law.rank - law.shared), fitted = x->prompt ? fmin((double)x->prompt, keys) : keys;
   /* The share of the pairs whose key is of the prompt, of as many queries as keys. */
   const double share = given_rows(c) ? fitted / keys * (2 - fitted / keys) : 0;

@@ -82,13 +82,13 @@ Test(core_kv_cache, keeps_the_sinks_that_it_was_given) {
   free(x);
 }
 
-/* Several queries at a time, as of a prompt. */
-Test(core_kv_cache, a_prompt_is_attended_to_at_once) {
-  inputs *x = inputs_make();
+/* Several queries at a time, as of a prompt. Behind it no cache knows what they saw. */
+static void attend_to_prompt(const char *spec, const inputs *x) {
   static float o[BATCH][HEADS][40][D_V];
   static bool all[N];
   float *q = slice(&x->q[0][0][0][0], HEADS, D, 0, 40);
-  attn_kv_cache *c = cache_make("evict:score=h2o,budget=20,recent=4,prompt=40");
+  const int64_t prompt[BATCH] = {40, 40};
+  attn_kv_cache *c = cache_make(spec);
   memset(all, true, sizeof all);
   cr_assert_eq(append(c, x, 0, 40, NULL), ATTN_OK);
   cr_assert_eq(attn_kv_cache_attend(c, 40, q, o, NULL), ATTN_OK, "%s", attn_last_error());
@@ -97,8 +97,24 @@ Test(core_kv_cache, a_prompt_is_attended_to_at_once) {
       for (int64_t t = 0; t < 40; t++) check_row(x, all, b, head, t, o[b][head][t]);
   cr_assert_eq(append(c, x, 40, 1, NULL), ATTN_OK);
   cr_expect_eq(attn_kv_cache_attend(c, 2, q, o, NULL), ATTN_EUNSUPPORTED, "keys that query 39 saw are gone");
+  cr_expect_eq(attn_kv_cache_attend(c, 1, NULL, o, NULL), ATTN_EINVAL);
+  cr_expect_eq(attn_kv_cache_attend(c, 1, q, NULL, NULL), ATTN_EINVAL);
+  cr_expect_eq(attn_kv_cache_truncate(c, prompt), ATTN_EUNSUPPORTED);
   attn_kv_cache_destroy(c);
   free(q);
+}
+
+Test(core_kv_cache, a_prompt_is_attended_to_at_once) {
+  inputs *x = inputs_make();
+  attn_kv_cache *c = cache_make("latent:rank=6,prompt=40");
+  attn_kv_cache_view view;
+  attend_to_prompt("evict:score=h2o,budget=20,recent=4,prompt=40", x);
+  attend_to_prompt("latent:rank=6,prompt=40", x);
+  cr_assert_eq(append(c, x, 0, 41, NULL), ATTN_OK);
+  cr_assert_eq(attn_kv_cache_look(c, 1, KV_HEADS - 1, &view), ATTN_OK);
+  cr_expect(view.length == 41 && view.held == 41 && !view.position);
+  cr_expect_eq(attn_kv_cache_look(c, 1, KV_HEADS, &view), ATTN_EINVAL);
+  attn_kv_cache_destroy(c);
   free(x);
 }
 
@@ -218,33 +234,6 @@ Test(core_kv_cache, is_as_it_was_where_there_is_no_memory) {
   inputs *x = inputs_make();
   expect_as_it_was("evict:score=keydiff,budget=80,prompt=85,shared=0.5 | store", x);
   expect_as_it_was("latent:rank=6,prompt=40", x);
-  free(x);
-}
-
-/* Once the prompt is factored no cache knows what its queries saw. */
-Test(core_kv_cache, latents_do_not_go_back_into_their_prompt) {
-  inputs *x = inputs_make();
-  static float o[BATCH][HEADS][40][D_V];
-  float *q = slice(&x->q[0][0][0][0], HEADS, D, 0, 40);
-  const int64_t prompt[BATCH] = {40, 40}, behind[BATCH] = {41, 41};
-  attn_kv_cache *c = cache_make("latent:rank=6,prompt=40");
-  attn_kv_cache_view view;
-  cr_assert_eq(append(c, x, 0, 40, NULL), ATTN_OK);
-  cr_expect_eq(attn_kv_cache_attend(c, 40, q, o, NULL), ATTN_OK, "%s", attn_last_error());
-  static bool all[N];
-  memset(all, true, sizeof all);
-  for (int64_t t = 0; t < 40; t++) check_row(x, all, 1, 2, t, o[1][2][t]);
-  cr_assert_eq(append(c, x, 40, 3, NULL), ATTN_OK);
-  cr_expect_eq(attn_kv_cache_attend(c, 4, q, o, NULL), ATTN_EUNSUPPORTED, "keys that query 39 saw are gone");
-  cr_expect_eq(attn_kv_cache_attend(c, 3, NULL, o, NULL), ATTN_EINVAL);
-  cr_expect_eq(attn_kv_cache_attend(c, 3, q, NULL, NULL), ATTN_EINVAL);
-  cr_expect_eq(attn_kv_cache_truncate(c, prompt), ATTN_EUNSUPPORTED);
-  cr_expect_eq(attn_kv_cache_truncate(c, behind), ATTN_OK, "%s", attn_last_error());
-  cr_assert_eq(attn_kv_cache_look(c, 1, KV_HEADS - 1, &view), ATTN_OK);
-  cr_expect(view.length == 41 && view.held == 41 && !view.position);
-  cr_expect_eq(attn_kv_cache_look(c, 1, KV_HEADS, &view), ATTN_EINVAL);
-  attn_kv_cache_destroy(c);
-  free(q);
   free(x);
 }
 

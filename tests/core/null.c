@@ -336,7 +336,7 @@ static void authors_without_a_status(void) {
   EXPECT(attn_unit_scale(1, NULL) - 1 == 0);
   const attn_latent latent = {.rank = 2};
   EXPECT(!attn_latent_room(NULL, &problem) && !attn_latent_room(&latent, NULL));
-  EXPECT(!attn_latent_columns(NULL, &problem) && !attn_latent_problem(&latent, NULL).batch);
+  EXPECT(!attn_latent_problem(&latent, NULL).batch);
   attn_latent_factor(&latent, NULL, 1, numbers, numbers, numbers, numbers);
   attn_latent_project(&latent, &problem, NULL, numbers, 0, numbers, 1);
   attn_latent_load(&problem, NULL, x, 0, 0, numbers);

@@ -1578,7 +1578,7 @@ mutant(latent-prompt-of-all core/engines/lowrank/latents.c PROP-CAUSAL "latent:r
 mutant(latent-later-key-before core/engines/lowrank/latents.c MLA-2 "latent:rank=6,prompt=12"
   "a later key has the latent of the last of the prompt"
   [[x + @j@ * width, l->prompt ? 0 : free]] [[(l->prompt && j >= f.keys ? f.keys - 1 : j)]])
-mutant(latent-prompt-late variants/latent.c variants_latents/queries_of_a_prompt_read_what_is_given ""
+mutant(latent-prompt-late variants/latent.c variants_latents/paths_are_exact_attention_to_what_the_factors_give ""
   "the first query behind the prompt reads what is given"
   [[rows > 0 ? least(@rows@, p->n_q)]] [[rows + 1]])
 mutant(latent-shared-sum core/engines/lowrank/latents.c MLA-2 "latent:rank=6,shared=2" "what heads share is the sum of theirs"

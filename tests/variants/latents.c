@@ -83,22 +83,48 @@ static attn_problem with(attn_problem p, int kind) {
   return p;
 }
 
+/* Rows whose positions are before the prompt's end, of the other output. */
+static void take_given(const attn_problem *p, int64_t prompt, const output *given, output *o) {
+  for (int64_t x = 0; x < p->batch * p->heads * p->n_q; x++) {
+    if (attn_problem_position(p, x % p->n_q) >= prompt) continue;
+    o->lse[x] = given->lse[x];
+    for (int64_t l = 0; l < p->d_v; l++)
+      attn_set(o->o, x * p->d_v + l, p->dtype, attn_get(given->o, x * p->d_v + l, p->dtype));
+  }
+}
+
+static const struct {
+  const char *spec;
+  int64_t prompt;
+  bool exact; /* of full rank, or with a prompt that does not end */
+} settings[] = {{"latent", 0, true},
+                {"latent:rank=1", 0, false},
+                {"latent:rank=5", 0, false},
+                {"latent:rank=20", 0, false},
+                {"latent:rank=1000", 0, true},
+                {"latent:rank=7,shared=4", 0, false},
+                {"latent:rank=5,prompt=9", 9, false},
+                {"latent:rank=6,shared=3,prompt=12", 12, false},
+                {"latent:prompt=9", 9, true},
+                {"latent:rank=5,prompt=1000", 1000, true}};
+
 Test(variants_latents, paths_are_exact_attention_to_what_the_factors_give) {
-  static const char *const specs[] = {"latent", "latent:rank=1", "latent:rank=5", "latent:rank=20",
-                                      "latent:rank=1000"};
   for (int s = 0; s < SHAPES; s++)
     for (int kind = 0; kind < KINDS; kind++)
-      for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        const attn_problem p = with(shape_problem(shapes[s], ATTN_F64), kind);
-        inputs in = inputs_make(&p, shapes[s].padded, 3, 1), of = expanded(&in, specs[i]);
+      for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        attn_problem p = with(shape_problem(shapes[s], ATTN_F64), kind);
+        p.causal = p.causal || settings[i].prompt;
+        const char *spec = settings[i].spec;
+        inputs in = inputs_make(&p, shapes[s].padded, 3, 1), of = expanded(&in, spec);
         char naive[64];
-        snprintf(naive, sizeof naive, "%s%cpath=naive", specs[i], strchr(specs[i], ':') ? ',' : ':');
-        output want = output_of("tiled", &of), absorbed = output_of(specs[i], &in),
-               own = output_of(naive, &in), given = output_of("tiled", &in);
-        note_context("%s, shape %d, kind %d", specs[i], s, kind);
+        snprintf(naive, sizeof naive, "%s%cpath=naive", spec, strchr(spec, ':') ? ',' : ':');
+        output want = output_of("tiled", &of), absorbed = output_of(spec, &in), own = output_of(naive, &in),
+               given = output_of("tiled", &in);
+        note_context("%s, shape %d, kind %d", spec, s, kind);
+        if (settings[i].prompt) take_given(&in.problem, settings[i].prompt, &given, &want);
         expect_alike(&in.problem, &absorbed, &want, 1e-11);
         expect_alike(&in.problem, &own, &want, 1e-11);
-        if (i == 0 || i == 4) expect_alike(&in.problem, &own, &given, 1e-11);
+        if (settings[i].exact) expect_alike(&in.problem, &own, &given, 1e-11);
         output_free(&want);
         output_free(&absorbed);
         output_free(&own);
@@ -153,45 +179,6 @@ Test(variants_latents, what_is_not_finite_stays_in_its_entry) {
     free(after);
     inputs_free(&in);
   }
-}
-
-/* The first rows of one output, the others of another. */
-static void take_first(const attn_problem *p, int64_t rows, const output *first, output *o) {
-  for (int64_t x = 0; x < p->batch * p->heads * p->n_q; x++) {
-    if (x % p->n_q >= rows) continue;
-    o->lse[x] = first->lse[x];
-    for (int64_t l = 0; l < p->d_v; l++)
-      attn_set(o->o, x * p->d_v + l, p->dtype, attn_get(first->o, x * p->d_v + l, p->dtype));
-  }
-}
-
-Test(variants_latents, queries_of_a_prompt_read_what_is_given) {
-  static const char *const specs[] = {"latent:rank=5,prompt=9",           "latent:prompt=9",
-                                      "latent:rank=5,prompt=1000",        "latent:rank=4,prompt=1",
-                                      "latent:rank=6,shared=3,prompt=12", "latent:rank=7,shared=4"};
-  static const int64_t prompts[] = {9, 9, 1000, 1, 12, 0};
-  for (int s = 0; s < SHAPES; s++)
-    for (int kind = 0; kind < KINDS; kind++)
-      for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        attn_problem p = with(shape_problem(shapes[s], ATTN_F64), kind);
-        p.causal = true;
-        inputs in = inputs_make(&p, shapes[s].padded, 11, 1), of = expanded(&in, specs[i]);
-        char naive[64];
-        snprintf(naive, sizeof naive, "%s,path=naive", specs[i]);
-        output want = output_of("tiled", &of), given = output_of("tiled", &in),
-               absorbed = output_of(specs[i], &in), own = output_of(naive, &in);
-        note_context("%s, shape %d, kind %d", specs[i], s, kind);
-        if (prompts[i]) take_first(&in.problem, prompts[i] - (p.n_kv - p.n_q), &given, &want);
-        expect_alike(&in.problem, &absorbed, &want, 1e-11);
-        expect_alike(&in.problem, &own, &want, 1e-11);
-        if (i == 1 || i == 2) expect_alike(&in.problem, &own, &given, 1e-11); /* of full rank, or no latent */
-        output_free(&want);
-        output_free(&given);
-        output_free(&absorbed);
-        output_free(&own);
-        inputs_free(&in);
-        inputs_free(&of);
-      }
 }
 
 Test(variants_latents, what_no_prompt_or_key_can_be_is_refused) {

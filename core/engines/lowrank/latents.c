@@ -22,11 +22,7 @@ static void add(double by, const double *x, double *y, int64_t n) {
 
 /* ---- factors ------------------------------------------------------------------------------------------ */
 
-int64_t attn_latent_columns(const attn_latent *l, const attn_problem *p) {
-  return l && p ? p->kv_heads * (p->d_qk - l->shared + p->d_v) : 0;
-}
-
-/* Where one of these stands in X. */
+/* Where column `at` of what is factored stands in X. */
 static int64_t column_of(const attn_latent *l, const attn_problem *p, int64_t at) {
   const int64_t d = p->d_qk - l->shared, of_keys = p->kv_heads * d;
   return at < of_keys ? at / d * p->d_qk + at % d : at + p->kv_heads * l->shared;
@@ -42,7 +38,8 @@ typedef struct fit {
 } fit;
 
 static fit fit_at(const attn_latent *l, const attn_problem *p, int64_t keys, attn_carver *carver) {
-  const int64_t columns = attn_latent_columns(l, p), rows = l->prompt ? attn_min(l->prompt, keys) : keys;
+  const int64_t columns = p->kv_heads * (p->d_qk - l->shared + p->d_v),
+                rows = l->prompt ? attn_min(l->prompt, keys) : keys;
   const bool tall = l->prompt || rows > columns;
   const int64_t side = tall ? columns : rows, length = tall ? rows : columns;
   return (fit){.keys = rows,
