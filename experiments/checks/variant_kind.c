@@ -230,8 +230,8 @@ void law_print_latent(FILE *out, const void *latent) {
   const attn_latent *x = latent;
   fprintf(out, "keys and values of all heads are products of %lld numbers a token, their best approximation",
           (long long)x->rank);
-  if (x->prompt) fprintf(out, " for the first %lld", (long long)x->prompt);
-  if (x->shared) fprintf(out, "; %lld of them are shared parts of keys", (long long)x->shared);
+  if (x->prompt) fprintf(out, " at the first %lld keys", (long long)x->prompt);
+  if (x->shared) fprintf(out, "; the last %lld are means over kv heads", (long long)x->shared);
 }
 
 void law_print_relocation(FILE *out, const void *relocation) {
