@@ -496,14 +496,14 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
 
 /* ---- Part 6: versions ---------------------------------------------------------------------------------- */
 
-/* The binary interface of both headers. Every incompatible change of a struct, a function or an
- * enumeration raises it: 9 since a variant describes its parts, a call says where queries and keys stand,
- * and has stages, tensors say how they are stored, and specs have owners; 10 since a view says whether
- * features are met, and under which rule a cache holds keys; 11 since such a rule has a schedule and
- * chunks; 12 since scores may read values, products and vectors of a file, and stores code groups of
- * tokens; 13 since kv heads may share the budget of a rule, and variants may be recurrences; 14 since calls
- * have extra tensors, which gates of recurrences read. A variant built for another is refused
- * (ATTN_EABI). */
+/* The binary interface of both headers. Every incompatible change of a struct, a function or an enumeration
+ * raises it: 9 since a variant describes its parts, a call says where queries and keys stand, and has
+ * stages, tensors say how they are stored, and specs have owners; 10 since a view says whether features are
+ * met, and under which rule a cache holds keys; 11 since such a rule has a schedule and chunks; 12 since
+ * scores may read values, products and vectors of a file, and stores code groups of tokens; 13 since kv
+ * heads may share the budget of a rule, and variants may be recurrences; 14 since calls have extra tensors,
+ * which gates of recurrences read, rules admit keys by their scores, and latents have a prompt and shared
+ * columns. A variant built for another is refused (ATTN_EABI). */
 #define ATTN_ABI 14u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */

@@ -417,10 +417,7 @@ const void *attn_call_extra_row(const attn_call *call, const attn_extra *x, int6
                                 int64_t key) {
   if (!call || !x) return NULL;
   const attn_problem *p = call->context->problem;
-  const int64_t own = x->heads == p->heads ? head
-                      : x->heads == 1      ? 0
-                                           : head / (p->heads / p->kv_heads),
-                line = (x->batch == 1 ? 0 : batch) * x->heads + own;
+  const int64_t group = p->heads / x->heads, line = (x->batch == 1 ? 0 : batch) * x->heads + head / group;
   return attn_at(x->at, (line * p->n_kv + key) * x->columns, x->dtype);
 }
 

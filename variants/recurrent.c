@@ -18,14 +18,15 @@
  *
  * Gates come from a layer that is not part of attention. decay=retnet: a = 1 - 2^(-5 - h) of head h = 0, 1,
  * ...; decay=constant: `gamma` of all; decay=extra: e to the call's extra tensor "decay". beta=extra: its
- * "beta", of gated_delta2 "erase" and "write" for b and w. A call that has none is given draws, a function of
- * head and key alone: of a number ln a = -A Delta with A = 1 + h mod 16 and Delta log-uniform in 0.001 ... 0.1,
- * as Mamba-2 begins; of a vector a = u^(1/16), u uniform; b = Delta in ssd, else uniform in 0 ... 1.
+ * "beta", of gated_delta2 "erase" and "write" for b and w. A call that has none is given draws, a function
+ * of head and key alone: of a number ln a = -A Delta with A = 1 + h mod 16 and Delta log-uniform in 0.001
+ * ... 0.1, as Mamba-2 begins; of a vector a = u^(1/16), u uniform; b = Delta in ssd, else uniform in 0 ...
+ * 1.
  *
- * With b |k|^2 > 2 a delta rule's state grows, so that its papers divide keys by their length, each project in
- * a way of its own: key_norm=l2 k / |k|; rsqrt k / sqrt(|k|^2 + norm_eps) (flash-linear-attention); max k /
- * max(|k|, norm_eps) (llama.cpp once); rms k / sqrt(|k|^2 / d + norm_eps), which is sqrt(d) times as long.
- * state=bf16 and f16 keep the state in 16 bits between chunks, as servers do between tokens: chunk=1.
+ * With b |k|^2 > 2 a delta rule's state grows, so that its papers divide keys by their length, each project
+ * in a way of its own: key_norm=l2 k / |k|; rsqrt k / sqrt(|k|^2 + norm_eps) (flash-linear-attention); max
+ * k / max(|k|, norm_eps) (llama.cpp once); rms k / sqrt(|k|^2 / d + norm_eps), which is sqrt(d) times as
+ * long. state=bf16 and f16 keep the state in 16 bits between chunks, as servers do between tokens: chunk=1.
  *
  * c is the problem's scale. The papers' rotation, convolution, normalisation of queries and of outputs are
  * outside. It approximates no softmax: its errors against softmax are reported, and what it computes is held

@@ -28,8 +28,8 @@ attn_status qkv_match(const char *where, const char *const names[3], const data_
 /* Allocates the tensors of the numbers in *x; v if d_v > 0. On failure nothing stays allocated. */
 attn_status qkv_alloc(data_qkv *x);
 
-/* Moves an array into x as extra tensor number `which`; EINVAL: it does not fit. The tensors of the files that
- * are named; those that x has, cut to its n_kv. */
+/* Moves an array into x as extra tensor number `which`; EINVAL: it does not fit. The tensors of the files
+ * that are named; those that x has, cut to its n_kv. */
 attn_status qkv_put_extra(const char *where, int which, data_array *, data_qkv *x);
 attn_status qkv_read_extras(const data_reading *, data_qkv *x);
 void qkv_cut_extras(data_qkv *x);

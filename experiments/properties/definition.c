@@ -318,10 +318,10 @@ static attn_status residual_weights(const definition *d, int64_t i, const void *
   return ATTN_OK;
 }
 
-/* A row of a recurrence into o, from the keys that it sees (marked with 1), by the law of the gates. From the
- * last key back, r begins as q, a key adds c (k.r) w . v, and what earlier ones meet is r <- diag(a) r, under
- * the delta rule diag(a) (r - (k.r) b . k). Returns the magnitudes of the products, infinite where a state may
- * overflow, and without memory. */
+/* A row of a recurrence into o, from the keys that it sees (marked with 1), by the law of the gates. From
+ * the last key back, r begins as q, a key adds c (k.r) w . v, and what earlier ones meet is r <- diag(a) r,
+ * under the delta rule diag(a) (r - (k.r) b . k). Returns the magnitudes of the products, infinite where a
+ * state may overflow, and without memory. */
 static double recurrent_row(const definition *d, double *o) {
   const attn_problem *p = &d->in->problem;
   const attn_recurrence *x = d->view->recurrence;

@@ -492,7 +492,7 @@ mutant(state-kept-too-wide ${recurrent_engine} variants_recurrent/a_state_in_16_
 mutant(gates-of-the-entry core/plan.c variants_recurrent/gates_are_those_of_the_call ""
   "extra tensors are those of the first batch entry" [[(x->batch == 1 ? 0 : @batch@)]] [[0]])
 mutant(gates-of-a-shared-head core/plan.c variants_recurrent/gates_are_those_of_the_call ""
-  "query heads read the gates of their kv head" [[x->heads == p->heads ? @head@ :]] [[(head / (p->heads / p->kv_heads))]])
+  "query heads read the gates of their kv head" [[+ @head / group@;]] [[head / (p->heads / p->kv_heads)]])
 mutant(cache-turns-away variants/streaming_cache.c eval:POS-1 "streaming_cache:sink=3,window=13"
   "sinks go further away where keys are given up" [[turn(s, @-gone@, row)]] [[gone]])
 mutant(cache-counts-its-sinks variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"

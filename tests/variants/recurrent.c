@@ -1,6 +1,6 @@
-/* recurrent.c - a state that is carried from key to key, against the recursion key by key in fp64: every rule,
- * chunks of any size, gates that the call gives, padding, heads that share keys, queries behind a prompt, and
- * decays that leave nothing. */
+/* recurrent.c - a state that is carried from key to key, against the recursion key by key in fp64: every
+ * rule, chunks of any size, gates that the call gives, padding, heads that share keys, queries behind a
+ * prompt, and decays that leave nothing. */
 #include "tests/support/core.h"
 
 #include <math.h>
@@ -227,8 +227,8 @@ Test(variants_recurrent, keys_and_documents_are_as_they_are_said) {
       }
 }
 
-/* Behind its last chunk a state has numbers of its type alone, and where that is wide many that 16 bits do not
- * hold. */
+/* Behind its last chunk a state has numbers of its type alone, and where that is wide many that 16 bits do
+ * not hold. */
 Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
   static const struct {
     const char *name;
