@@ -14,7 +14,6 @@ static const uint64_t purpose = 0x6b766361; /* "kvca" */
 static attn_status no_memory(void) { return attn_fail(ATTN_ENOMEM, "no memory to decode a run"); }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* ---- the run ------------------------------------------------------------------------------------------ */
 
