@@ -1697,6 +1697,10 @@ mutant(theory-sum-for-delta experiments/theory/fast_weights.c theory_statements/
   [[learn(r, x, @rule ? additive : delta@, t,]] [[additive]])
 mutant(theory-state-lost experiments/theory/fast_weights.c theory_statements/recall "" "memories are read before they are written"
   [[.v = m->zeros, .o = m->o, .state = @m->state@}]] [[NULL]])
+mutant(theory-drift-forgets experiments/theory/drift.c theory_statements/drift "" "the bound is a thousandth of itself"
+  [[/ (1 - e * g) / @most@;]] [[(1000 * most)]])
+mutant(theory-drift-in-range experiments/theory/drift.c theory_statements/drift "" "no number leaves the range of f16"
+  [[draw_rows(r, SHORT, D_V, @0x1p16@, x->v);]] [[1]])
 mutant(theory-tail-short experiments/theory/rank_of_weights.c theory_statements/low_rank "" "the tail lacks its largest singular value"
   [[e-- > @r@;]] [[r + 1]])
 mutant(theory-delta-small experiments/theory/rank_of_weights.c theory_statements/rank_collapse "" "total variation is a quarter of itself"
