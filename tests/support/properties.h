@@ -42,4 +42,9 @@ enum { PROPERTIES_MAX = 32 };
 void property_suite_run(const property *table, const attn_variant *, const char *isa, bool only_count,
                         int applied[PROPERTIES_MAX]);
 
+/* Is it linear in its values, up to the roundings of the arithmetic? */
+static inline bool subject_keeps_values(const subject *s) {
+  return !subject_exempt(s, ATTN_EXEMPT_VALUES) && !(s->view.recurrence && s->view.recurrence->rounds);
+}
+
 #endif

@@ -171,8 +171,6 @@ static void check_groups(const subject *s) {
   inputs_free(&in);
 }
 
-static bool keeps_values(const subject *s) { return !subject_exempt(s, ATTN_EXEMPT_VALUES); }
-
 /* A power of two passes through sums and products untouched. */
 static void check_doubling(const subject *s) {
   const attn_problem *p = &s->in.problem;
@@ -249,7 +247,7 @@ const property properties_exact[] = {
     {"padding", ATTN_CAP_PADDING, is_padded, check_padding},
     {"nothing-seen", 0, NULL, check_nothing_seen},
     {"groups", 0, has_groups, check_groups},
-    {"doubling", 0, keeps_values, check_doubling},
+    {"doubling", 0, subject_keeps_values, check_doubling},
     {"reentrant", 0, NULL, check_reentrant},
     {"estimate", 0, NULL, check_estimate},
     {.name = NULL},

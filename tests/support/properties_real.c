@@ -153,8 +153,6 @@ static void check_shift(const subject *s) {
   for (int k = 0; k < 2; k++) inputs_free(&in[k]);
 }
 
-static bool keeps_values(const subject *s) { return !subject_exempt(s, ATTN_EXEMPT_VALUES); }
-
 /* V3 = 2 V1 - 3 V2, exactly. */
 static void check_linear(const subject *s) {
   const attn_problem *p = &s->in.problem;
@@ -180,6 +178,6 @@ const property properties_real[] = {
     {"hull", ATTN_CAP_CONVEX, NULL, check_hull},
     {"permutation", ATTN_CAP_PERMUTATION, is_not_causal, check_permutation},
     {"shift", ATTN_CAP_SHIFT, NULL, check_shift},
-    {"linear", 0, keeps_values, check_linear},
+    {"linear", 0, subject_keeps_values, check_linear},
     {.name = NULL},
 };
