@@ -295,6 +295,76 @@ ATTN_API attn_cost attn_linear_cost(const attn_context *, const attn_feature_map
 /* The attn_variant.cost of a variant that is a feature map. */
 ATTN_API attn_cost attn_features_cost(const attn_context *);
 
+/* The fixed maps of `linear`, and of others that take them: parameters, their rows of a table (params: the
+ * struct that has them, behind `member`: a prefix like "map.", or nothing), and what they make of parts. */
+typedef struct attn_fixed_features {
+  int64_t degree, nu, length, rows;
+  double eps;
+  const char *weights;
+  int feature, normalise;
+} attn_fixed_features;
+enum { ATTN_FIXED_EXP = 5, ATTN_FIXED_HEDGEHOG = 8 }; /* attn_fixed_features.feature, the last one */
+ATTN_API extern const char *const attn_fixed_features_names[], *const attn_fixed_features_answers[];
+#define ATTN_FIXED_FEATURES_PARAMS(params, member)                                                          \
+  {"feature",           ATTN_CHOICE, offsetof(params, member feature), 0,                                   \
+   ATTN_FIXED_HEDGEHOG, "elu",       attn_fixed_features_names,        "feature map"},                      \
+      {"degree", ATTN_INT, offsetof(params, member degree), 1, 2, "2", NULL, "degree of taylor"},           \
+      {"nu", ATTN_INT, offsetof(params, member nu), 1, 1 << 10, "3", NULL, "shifts of dpfp"},               \
+      {"M",                                                                                                 \
+       ATTN_INT,                                                                                            \
+       offsetof(params, member length),                                                                     \
+       0,                                                                                                   \
+       INT64_C(1) << 31,                                                                                    \
+       "0",                                                                                                 \
+       NULL,                                                                                                \
+       "length that cos counts in, n_kv or more; 0: n_kv"},                                                 \
+      {"weights",                                                                                           \
+       ATTN_TEXT,                                                                                           \
+       offsetof(params, member weights),                                                                    \
+       0,                                                                                                   \
+       0,                                                                                                   \
+       "",                                                                                                  \
+       NULL,                                                                                                \
+       "npy [rows, d_qk] that q and k are multiplied with first"},                                          \
+      {"rows", ATTN_INT, offsetof(params, member rows), 0, 1 << 16, "0", NULL, "rows of weights; 0: d_qk"}, \
+      {"eps",                                                                                               \
+       ATTN_REAL,                                                                                           \
+       offsetof(params, member eps),                                                                        \
+       0,                                                                                                   \
+       1,                                                                                                   \
+       "0",                                                                                                 \
+       NULL,                                                                                                \
+       "added to each feature of relu, relu2, dpfp"},                                                       \
+  {                                                                                                         \
+    "normalise", ATTN_CHOICE, offsetof(params, member normalise), 0, 1, "yes", attn_fixed_features_answers, \
+        "divide by the sum of the weights"                                                                  \
+  }
+/* attn_variant.applicable and .describe of them. */
+ATTN_API attn_status attn_fixed_features_check(const attn_context *, const attn_fixed_features *);
+ATTN_API attn_status attn_fixed_features_describe(attn_builder *, const attn_context *,
+                                                  const attn_fixed_features *, attn_parts *);
+
+/* -- features with a bias of the distance, whose sums over keys are convolutions --
+ *
+ *   w_ij = e^b(position(i) - position(j)) phi(q_i).phi(k_j),   o_i = sum_j w_ij v_j / sum_j w_ij */
+
+/* Beside features, the same of queries and of keys, whose every scale is 0. A causal query meets the keys of
+ * its own block one by one, and others by transforms of whole blocks, of which none has a later key. A row
+ * that has met keys so is NaN where its denominator may be made of rounding. */
+typedef struct attn_toeplitz {
+  const void *state;
+  int64_t block;   /* of causal queries, a multiple of 8 */
+  attn_score bias; /* relative, relative_heads, span and zero: the numbers b; without a builder may be NULL */
+  /* b, from the definition, of a problem whose score has no relative part. */
+  double (*law)(const void *state, int64_t head, int64_t distance);
+  /* Of a view: the features; at most so many transforms of at most this length meet in a row. */
+  const attn_feature_map *features;
+  int64_t transforms, length;
+} attn_toeplitz;
+
+/* The attn_variant.cost of such a variant. */
+ATTN_API attn_cost attn_toeplitz_cost(const attn_context *);
+
 /* -- a pattern or a selector with features: exact keys of a head, and features of all others that a query
  * sees, which are those of all keys less the head's (core/engines/linear/residual.c) -- */
 

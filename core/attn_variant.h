@@ -30,6 +30,7 @@ enum {                           /* attn_variant.caps and attn_view.caps */
        ATTN_CAP_KEYS = 1u << 14, /* one softmax over keys that its parts name: a term of a join may be it */
        ATTN_CAP_FEATURES = 1u << 15, /* sums of features: the last term of a join may be it */
        ATTN_CAP_STORE = 1u << 16,    /* a store of keys and values: it may stand behind '|' */
+       ATTN_CAP_RELATIVE = 1u << 17, /* attn_score.relative, if not all of ATTN_CAP_SCORE */
        /* What the softmax engine gives every pattern and selector; what the linear engine gives every feature
           map. A pattern
 	 * whose row and group accept every position 0 ... n_kv - 1 declares ATTN_CAP_POSITIONS as well. */
@@ -255,6 +256,7 @@ struct attn_parts {
   attn_low_rank low_rank; /* rank 0: none */
   attn_latent latent;     /* rank 0: none */
   attn_rounding rounding; /* unit 0: none */
+  attn_toeplitz toeplitz; /* beside features; block 0: none */
 };
 
 /* What checks and plots may look into; pointers live as long as the plan, and are NULL where they mean
@@ -278,6 +280,7 @@ struct attn_view {
   const attn_residual *residual;            /* then the view has no pattern, selector or features */
   bool by_features; /* a query meets keys by features, in one term of an expression at least */
   attn_rounding rounding;
+  const attn_toeplitz *toeplitz; /* then the view has no features */
 };
 
 /* EINVAL: the descriptors cannot be followed: a NULL function, a number out of range, no such parameter. */

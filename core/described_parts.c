@@ -23,7 +23,8 @@ unsigned attn_parts_kinds(const attn_parts *p) {
                         p->projection.project || p->projection.slots,
                         attn_kv_changes(p->store.k, &p->store.k_scheme) ||
                             attn_kv_changes(p->store.v, &p->store.v_scheme),
-                        p->recurrence.gates || p->recurrence.chunk};
+                        p->recurrence.gates || p->recurrence.chunk,
+                        p->toeplitz.law || p->toeplitz.block};
   unsigned kinds = 0;
   for (size_t i = 0; i < sizeof there / sizeof *there; i++) kinds |= (unsigned)there[i] << i;
   return kinds;

@@ -25,7 +25,7 @@ static const char *feature_missing(const attn_variant *v, const attn_problem *p)
   if (v->caps & ATTN_CAP_SCORE) return NULL;
   if (s->softcap > 0) return "a soft cap of the scores";
   if (s->leaky > 0) return "a leaky slope of the scores";
-  if (s->relative) return "a bias of the distance";
+  if (s->relative && !(v->caps & ATTN_CAP_RELATIVE)) return "a bias of the distance";
   if (s->dense.at) return "a bias of the scores";
   return s->sink ? "a sink" : NULL;
 }

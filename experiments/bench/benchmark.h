@@ -138,6 +138,8 @@ bench_meter *bench_bandwidth(bench *, int threads);
 /* FFTW's DCT-II down the columns of `count` matrices [n, d], and the Walsh-Hadamard transform of as many. */
 bench_meter *bench_dct(bench *, int64_t n, int64_t d, int64_t count);
 bench_meter *bench_wht(bench *, int64_t n, int64_t d, int64_t count);
+/* FFTW's transforms of `count` sequences of n numbers of fp64, to the spectrum and back. */
+bench_meter *bench_convolutions(bench *, int64_t n, int64_t count);
 /* The two products of full attention, Q K^T and P V, for one head of length n: by the engines' own gemm in
  * blocks of rows, and by OpenBLAS (NULL without an error if it is not installed). */
 bench_meter *bench_gemm(bench *, int64_t n, int64_t d);

@@ -1,5 +1,5 @@
 /* group_variants.c - the group `variants`: flops of each approximate variant over the peak, of sparse ones
- * over dense tiled, time of fast projections over their transforms, gemm of full attention over OpenBLAS,
+ * over dense tiled, time of fast projections and of convolutions over their transforms, gemm of full attention over OpenBLAS,
  * speed on two threads, and growth of the time of a token. */
 #include "experiments/bench/benchmark.h"
 
@@ -71,6 +71,15 @@ static void transforms(bench *b, int64_t n) {
   }
 }
 
+/* One transform for each head, feature and column of V, and for the denominator. */
+static void convolutions(bench *b, int64_t n) {
+  const attn_problem p = problem_of(n, false);
+  bench_set *set = bench_set_add(b, NULL);
+  const bench_meter *m = bench_put(b, set, bench_plan(b, "toeplitz", &p, NULL, 0)),
+                    *alone = bench_put(b, set, bench_convolutions(b, 2 * n, HEADS * WIDTH * (WIDTH + 1)));
+  bench_row_add(b, ROW_TIME_RATIO, m, alone, TARGET_CONVOLUTION, "toeplitz: time over its transforms'");
+}
+
 static void products(bench *b, int64_t n) {
   bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F32));
   bench_meter *own = bench_put(b, set, bench_gemm(b, n, WIDTH));
@@ -113,6 +122,7 @@ void bench_variants(bench *b) {
   const int64_t n_threads = *bench_list(&b->options.n, b->options.quick ? brief : small, 1, &count);
   throughput(b, n);
   transforms(b, n);
+  convolutions(b, n_threads);
   products(b, n_threads);
   if (b->options.threads > 1) threads(b, n_threads);
   growth(b, n);

@@ -1,9 +1,11 @@
 /* meter_transform.c - the transforms that fast projections are compared with, along the columns of
  * matrices: FFTW's DCT-II (Frigo and Johnson 2005), planned by measuring, and the Walsh-Hadamard
- * butterflies alone. */
+ * butterflies alone; and the transforms of convolutions, to the spectrum and back, planned as toeplitz
+ * does. */
 #include "experiments/bench/benchmark.h"
 
 #include <fftw3.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,4 +103,62 @@ bench_meter *bench_wht(bench *b, int64_t n, int64_t d, int64_t count) {
   if (b->status) return NULL;
   m->measure = measure_wht;
   return m;
+}
+
+/* `count` sequences of n numbers; each thread has one in bench.scratch, behind it the spectrum. */
+typedef struct convolutions {
+  int64_t n, count;
+  fftw_plan forward, backward;
+} convolutions;
+
+static size_t convolution_doubles(int64_t n) { return (size_t)(2 * n + 32) / 8 * 8; }
+
+static void release_convolutions(void *state) {
+  convolutions *c = state;
+  if (c->forward) fftw_destroy_plan(c->forward);
+  if (c->backward) fftw_destroy_plan(c->backward);
+  free(c);
+}
+
+static attn_status execute_convolutions(bench_meter *m) {
+  const convolutions *c = m->state;
+#pragma omp parallel for num_threads(m->threads)
+  for (int64_t i = 0; i < c->count; i++) {
+    double *x = (double *)m->owner->scratch + convolution_doubles(c->n) * (size_t)omp_get_thread_num();
+    fftw_complex *spectrum = (fftw_complex *)(void *)(x + c->n / 8 * 8 + 8);
+    memset(x, 0, (size_t)c->n * sizeof *x); /* transforms back leave anything */
+    fftw_execute_dft_r2c(c->forward, x, spectrum);
+    fftw_execute_dft_c2r(c->backward, spectrum, x);
+  }
+  return ATTN_OK;
+}
+
+static attn_status measure_convolutions(bench_meter *m, double span, double *seconds) {
+  return bench_repeat(m, execute_convolutions, span, seconds);
+}
+
+bench_meter *bench_convolutions(bench *b, int64_t n, int64_t count) {
+  convolutions *c = calloc(1, sizeof *c);
+  double *x = fftw_malloc(2 * convolution_doubles(n) * sizeof *x);
+  bench_meter *m = c && x ? bench_meter_add(b, "FFTW: to the spectrum and back") : NULL;
+  if (!m) {
+    if (!(c && x) && !b->status) b->status = attn_fail(ATTN_ENOMEM, "out of memory for FFTW's transforms");
+    fftw_free(x);
+    free(c);
+    return NULL;
+  }
+  fftw_complex *spectrum = (fftw_complex *)(void *)(x + convolution_doubles(n));
+  *c = (convolutions){.n = n,
+                      .count = count,
+                      .forward = fftw_plan_dft_r2c_1d((int)n, x, spectrum, FFTW_ESTIMATE),
+                      .backward = fftw_plan_dft_c2r_1d((int)n, spectrum, x, FFTW_ESTIMATE)};
+  fftw_free(x);
+  m->n = n;
+  m->state = c;
+  m->release = release_convolutions;
+  m->measure = measure_convolutions;
+  bench_need(b, 0, 0, (size_t)m->threads * convolution_doubles(n) * sizeof *x);
+  if (c->forward && c->backward) return m;
+  b->status = attn_fail(ATTN_ENOMEM, "FFTW made no plan for length %lld", (long long)n);
+  return NULL;
 }

@@ -25,6 +25,7 @@ const bench_goal bench_goals[TARGET_COUNT] = {
     [TARGET_LINFORMER] = {false, 0.60, "linformer, gaussian: flops over the FMA peak"},
     [TARGET_TRANSFORM] = {true, 2,
                           "linformer, fast transforms: time over the transform's and the attention's"},
+    [TARGET_CONVOLUTION] = {true, 2, "toeplitz: time over that of its transforms by FFTW"},
     [TARGET_GEMM] = {false, 0.80, "gemm of full attention: flops over OpenBLAS's"},
     [TARGET_FLAT] = {true, 1.15, "time per token of a long sequence over that of a short one"},
     [TARGET_THREADS] = {false, 1.85, "time on one thread over time on two"},

@@ -139,6 +139,7 @@ static const char *unsaid(const attn_view *v) {
   if (!why) why = v->cache ? cache_unsaid(v->cache) : selector_unsaid(v->selector);
   if (!why) why = features_unsaid(v->features);
   if (!why) why = recurrence_unsaid(v->recurrence);
+  if (!why && v->toeplitz) why = features_unsaid(v->toeplitz->features);
   if (!why && x) why = pattern_unsaid(v, x->pattern);
   if (!why && x) why = selector_unsaid(x->selector);
   if (!why && x) why = features_unsaid(x->features);

@@ -12,7 +12,7 @@ static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
 static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE; }
 static bool is_softmax(const attn_view *v) {
   return !v->features && !v->projection && !v->low_rank && !v->residual && !v->expression && !v->store &&
-         !v->latent && !v->relocation && !v->recurrence;
+         !v->latent && !v->relocation && !v->recurrence && !v->toeplitz;
 }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
 static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
@@ -52,6 +52,7 @@ static bool draws_codes(const attn_view *v) {
 }
 static bool has_latents(const attn_view *v) { return v->latent; }
 static bool recurs(const attn_view *v) { return v->recurrence; }
+static bool convolves(const attn_view *v) { return v->toeplitz; }
 static bool relocates(const attn_view *v) { return v->relocation; }
 static bool has_features(const attn_view *v) { return v->features; }
 static bool has_features_of(const attn_view *v, attn_features_kind kind) {
@@ -128,6 +129,7 @@ const variant_kind of_smoothed_stores = {"that attend exactly to keys which are 
 const variant_kind of_latents = {"whose keys and values are products of latent vectors", has_latents};
 const variant_kind of_relocations = {"whose queries meet keys elsewhere than where they stand", relocates};
 const variant_kind of_recurrences = {"that carry a state from key to key", recurs};
+const variant_kind of_toeplitz = {"with features and a bias of the distance", convolves};
 const variant_kind of_features = {"with features", has_features};
 const variant_kind of_random_features = {"with random features", has_random_features};
 const variant_kind of_trig_features = {"with trigonometric features", has_trig_features};

@@ -20,7 +20,7 @@ extern const variant_kind of_patterns, of_rolling, of_selectors, of_proxies, of_
     of_random_features, of_trig_features, of_other_features, of_fixed_features, of_taylor, of_projections,
     of_poolings, of_reduced, of_bounded_rank, of_best_scores, of_newton, of_inverses, of_chains;
 extern const variant_kind of_sums, of_dyadic;
-extern const variant_kind of_residuals, of_relocations, of_recurrences;
+extern const variant_kind of_residuals, of_relocations, of_recurrences, of_toeplitz;
 extern const variant_kind of_stochastic, of_convex, of_permutable, of_shiftable;
 
 /* In words, what a variant states of itself, part of a line: of the attn_pattern, attn_selector,

@@ -145,6 +145,9 @@ static json_t *laws_of(const attn_view *view) {
   if (good && view->pattern) good = put_printed(laws, "pattern", law_print_pattern, view->pattern);
   if (good && view->selector) good = put_printed(laws, "selection", law_print_selector, view->selector);
   if (good && view->features) good = put_printed(laws, "features", law_print_features, &view->features->law);
+  if (good && view->toeplitz)
+    good = put_printed(laws, "features", law_print_features, &view->toeplitz->features->law) &&
+           sheet_put(laws, "bias", "of the distance, stated number by number");
   if (good && view->recurrence)
     good = put_printed(laws, "recurrence", law_print_recurrence, view->recurrence);
   if (good && view->projection)

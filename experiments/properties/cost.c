@@ -54,12 +54,13 @@ static attn_status least_of(const trial *t, double *least, bool *whole) {
   *least = 0;
   *whole = v->pattern || v->caps & ATTN_CAP_EXACT;
   if (v->features) *least = features_take(p, v->features);
+  if (v->toeplitz) *least = features_take(p, v->toeplitz->features);
   if (v->recurrence)
     *least = (double)(p->batch * p->heads * (p->n_q + p->n_kv - 1)) * (double)(p->d_qk * p->d_v);
   if (v->projection)
     *least = (double)(p->batch * p->heads * p->n_q * v->projection->slots) * (double)(p->d_qk + p->d_v);
   if (v->residual) *least = features_take(p, v->residual->features);
-  if (v->features || v->recurrence || v->projection || v->residual) return ATTN_OK;
+  if (v->features || v->toeplitz || v->recurrence || v->projection || v->residual) return ATTN_OK;
   const attn_status status = count_pairs(t, &pairs);
   *least = pairs * (double)(p->d_qk + p->d_v);
   return status;
@@ -71,7 +72,7 @@ static attn_status cost_judge(const trial *t, result_bound *bound) {
   double least = 0;
   bool whole = false;
   if (!v->pattern && !v->selector && !v->features && !v->projection && !v->residual && !v->recurrence &&
-      !(v->caps & ATTN_CAP_EXACT))
+      !v->toeplitz && !(v->caps & ATTN_CAP_EXACT))
     return bound_not_applicable(bound, "the variant describes nothing that could be counted");
   const attn_status status = least_of(t, &least, &whole);
   if (status) return status;

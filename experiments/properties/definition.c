@@ -6,6 +6,7 @@
  *   drawn a selector   softmax over the keys that attn_plan_select gives, with their log-weights
  *   features     sum_j (f_q + eps).(e^(c_j - M) f_j + eps) v_j over the sum without v_j, M the largest c_j
  *   seen
+ *   toeplitz     the same, each weight times e^b of the distance
  *   residual     what a softmax has of a pattern's or a selector's keys, and features of the others, in one
  *   sum
  *   recurrence   the recursion over the keys seen, by the law of its gates
@@ -17,6 +18,7 @@
  * does not enter. */
 #include "experiments/properties/definition.h"
 
+#include "experiments/checks/fixed/toeplitz_factor.h"
 #include "experiments/checks/lowrank/defined.h"
 #include "experiments/reference/exact_residual.h"
 #include "experiments/reference/visible.h"
@@ -25,13 +27,14 @@
 #include <stdlib.h>
 
 bool definition_exists(const attn_view *v) {
-  return v->pattern || v->selector || v->features || v->projection || v->low_rank || v->residual ||
-         v->latent || (v->recurrence && v->recurrence->law && !v->recurrence->rounds) ||
+  return v->pattern || v->selector || v->features || v->toeplitz || v->projection || v->low_rank ||
+         v->residual || v->latent || (v->recurrence && v->recurrence->law && !v->recurrence->rounds) ||
          v->caps & ATTN_CAP_EXACT || (v->store && !v->store->reader);
 }
 
 bool definition_divides(const attn_view *v) {
-  return !v->recurrence && !(v->features && v->features->unnormalised);
+  const attn_feature_map *map = v->toeplitz ? v->toeplitz->features : v->features;
+  return !v->recurrence && !(map && map->unnormalised);
 }
 
 static int64_t kv_head_of(const definition *d) {
@@ -52,7 +55,8 @@ static double inner(const void *a, const double *b, int64_t d, attn_dtype t) {
 /* -- features -- */
 
 static const attn_feature_map *map_of(const definition *d) {
-  return d->view->residual ? d->view->residual->features : d->view->features;
+  const attn_view *v = d->view;
+  return v->residual ? v->residual->features : v->toeplitz ? v->toeplitz->features : v->features;
 }
 
 static attn_status map_rows(definition *d, attn_side side, const void *x, double **out, double **scale) {
@@ -83,6 +87,37 @@ static double feature_weight(const definition *d, int64_t i, int64_t j, double t
     *size += fabs(x);
   }
   return sum;
+}
+
+static double feature_norm(const definition *d, const double *f) {
+  double square = 0;
+  for (int64_t c = 0; c < map_of(d)->columns; c++) square += pow(f[c] + map_of(d)->eps, 2);
+  return sqrt(square);
+}
+
+/* Weights of the keys that the row sees (marked with 1), by the law of the bias; *size: of the products in
+ * them, and what transforms in fp64 add, whose rounding is relative to all keys at all distances, as
+ * roundings of the type. Infinite where that may be as large as their sum: the row may be NaN. */
+static void toeplitz_weights(const definition *d, int64_t i, double *size) {
+  const attn_problem *p = &d->in->problem;
+  const attn_toeplitz *x = d->view->toeplitz;
+  const int64_t m = map_of(d)->columns;
+  double norms = 0, most = 0, sum = 0;
+  for (int64_t j = 0; j < p->n_kv; j++) {
+    for (int64_t l = 0; l<p->n_q; l += p->n_q> 1 ? p->n_q - 1 : 1)
+      most = fmax(most, toeplitz_factor(x, p, d->batch, d->head, l, j));
+    if (!(d->weights[j] > 0)) continue;
+    const double factor = toeplitz_factor(x, p, d->batch, d->head, i, j);
+    double own = 0;
+    d->weights[j] = factor * feature_weight(d, i, j, 0, &own);
+    sum += d->weights[j];
+    *size += factor * own;
+    norms += feature_norm(d, d->key + j * m);
+  }
+  const double n = (double)x->length, far = 0x1p-53 * feature_norm(d, d->query + i * m) * norms * most;
+  *size += far / attn_numbers[p->dtype].unit;
+  if (definition_divides(d->view) && !(fabs(sum) > 4 * (double)x->transforms * (8 * log2(n) + 4) * n * far))
+    *size = (double)INFINITY;
 }
 
 /* -- projections -- */
@@ -410,6 +445,8 @@ double definition_row(const definition *d, int64_t i, double *o) {
   if (d->view->recurrence) return recurrent_row(d, o);
   if (d->view->residual) {
     if (residual_weights(d, i, k, &size)) size = (double)INFINITY;
+  } else if (d->view->toeplitz) {
+    toeplitz_weights(d, i, &size);
   } else if (d->view->features) {
     for (int64_t j = 0; j < count; j++)
       if (d->weights[j] > 0) top = fmax(top, d->scale[j]);

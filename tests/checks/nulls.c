@@ -36,6 +36,7 @@ static const record records[] = {
     {"GR-1", "longformer", "window=8", GAUSSIAN, 1},
     {"STR-0", "streaming", "sink=2,window=8", CAUSAL, 1},
     {"POS-1", "streaming_cache", "sink=2,window=8", CAUSAL, 1},
+    {"TOEP", "toeplitz", "block=16", GAUSSIAN, 1},
     {"REC-1", "recurrent", "chunk=16", CAUSAL, 1},
     {"SEL-0", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-1", "topk", "k=8", GAUSSIAN, 1},
@@ -155,7 +156,7 @@ static attn_variant named(const char *expression) {
   return v;
 }
 
-enum { MOST = 24 };
+enum { MOST = 32 };
 static attn_variant impostors[MOST];
 static const char *of[MOST];
 

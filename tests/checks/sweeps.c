@@ -90,6 +90,8 @@ static const char *const specs[] = {
     "rotated:k=q4_0,v=int3",
     "kivi:bits=2,group=4,residual=8",
     "sage:group=8",
+    "toeplitz:block=8",
+    "toeplitz:feature=relu,slope=0.3,block=8",
     "recurrent:chunk=5",
     "recurrent:rule=gla,chunk=7",
     "recurrent:rule=kda",

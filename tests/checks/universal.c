@@ -53,6 +53,8 @@ static const char *const specs[] = {
     "linear:feature=taylor",
     "linear:feature=identity,normalise=no",
     "linear:feature=hedgehog",
+    "toeplitz:block=64",
+    "toeplitz:feature=cos,M=4096,slope=0.01,block=128",
     "recurrent",
     "recurrent:rule=ssd,chunk=20",
     "recurrent:rule=gla",

@@ -220,6 +220,7 @@ static void authors(void) {
   REFUSES(attn_builder_keep(NULL, x, 8, NULL), "kept");
   EXPECT(!attn_builder_keep(NULL, x, 8, &kept) && !kept && !(attn_features_cost(NULL).exp > 0));
   EXPECT(attn_ranker_cost(c, NULL).mul_add <= 0 && !attn_ranker_selector(NULL, NULL).select);
+  const attn_fixed_features fixed = {.weights = ""};
   attn_kv_rule rule = {.budget = 8, .recent = 1, .every = 1, .chunk = 1};
   attn_parts parts;
   REFUSES(attn_kv_applicable(NULL, &rule), "context");
@@ -236,6 +237,11 @@ static void authors(void) {
   odd.fixed = odd.values = false;
   odd.products = true;
   REFUSES(attn_kv_applicable(c, &rule), "needs a window");
+  REFUSES(attn_fixed_features_check(NULL, &fixed), "context");
+  REFUSES(attn_fixed_features_check(c, NULL), "parameters");
+  REFUSES(attn_fixed_features_describe(NULL, NULL, &fixed, &parts), "context");
+  REFUSES(attn_fixed_features_describe(NULL, c, NULL, &parts), "parameters");
+  REFUSES(attn_fixed_features_describe(NULL, c, &fixed, NULL), "parts");
   REFUSES(attn_kv_describe(NULL, c, NULL, &parts), "rule");
   REFUSES(attn_kv_describe(NULL, c, &rule, NULL), "parts");
   REFUSES(attn_kv_codes(NULL, 4, 1, 0, 1, 2, NULL), "scheme");
@@ -266,6 +272,7 @@ static void authors(void) {
   EXPECT(!(attn_visible_pairs(NULL) > 0) && !(attn_softmax_cost(NULL, 1).exp > 0) &&
          !(attn_kv_store_cost(NULL).exp > 0) && !(attn_recurrent_cost(NULL).exp > 0) &&
          !(attn_kv_cost(c, NULL).exp > 0));
+  EXPECT(!(attn_toeplitz_cost(NULL).exp > 0));
   EXPECT(!(attn_linear_cost(NULL, &map).exp > 0) && !(attn_compression_cost(NULL, 1, 1).exp > 0));
   EXPECT(!attn_softmax_row_rounding(NULL).score && !attn_kv_coded(NULL, true, 4, 5));
 }

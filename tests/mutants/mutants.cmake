@@ -451,6 +451,29 @@ mutant(state-handed-on-early ${recurrent_engine} variants_recurrent/parts_hand_t
   "what is handed on lacks the last chunk" [[x->count && @(keeps || next < end)@]] [[next < end]])
 mutant(state-diagonal-left-out ${recurrent_chunk} REC-1 "${retention}"
   "a query does not see its own key" [[attn_multiply_row(s->simd, @last + 1@, row]] [[last]])
+set(toeplitz "toeplitz:block=16")
+mutant(toeplitz-distance-off core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}"
+  "transforms have the bias of the next distance, products have not" [[factor_of(s, x, @m + offset@)]] [[m + offset + 1]])
+mutant(toeplitz-wraps-round core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "a transform is too short for its queries and keys"
+  [[attn_convolution_length(@2 * s - 1@)]] [[s]])
+mutant(toeplitz-wraps-round-at-once core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "the transform of all keys is too short"
+  [[attn_convolution_length(@p->n_q + p->n_kv - 1@)]] [[p->n_kv]])
+mutant(toeplitz-sees-the-next core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "a query meets the key after it"
+  [[*w = @distance < 0@ ? 0 :]] [[distance < -1]])
+mutant(toeplitz-table-of-another-head core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "the bias is that of the head before"
+  [[(b->relative_heads > 1 ? @x->head@ : 0)]] [[(x->head ? x->head - 1 : 1)]])
+mutant(toeplitz-undivided core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "sums are not divided by those of the weights"
+  [[sum = @r->sums[p->d_v * s->q_row + i]@;]] [[1]])
+mutant(toeplitz-block-short core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "the last key of a block enters no transform"
+  [[t.keys = attn_min(@v->span@, x->keys - at);]] [[v->span - 1]])
+mutant(toeplitz-middle-of-a-block core/engines/toeplitz/toeplitz_engine.c PROP-LEN "${toeplitz}"
+  "queries that begin in the middle of a block are read from its start" [[.behind = @from - first@}]] [[0]])
+mutant(toeplitz-nan-of-the-future core/engines/toeplitz/toeplitz_engine.c PROP-CAUSAL "${toeplitz}" "a weight of zero multiplies a NaN"
+  [[const bool finite = @attn_all_finite(r->values + first, s->k_row, s->width, keys, ATTN_F64)@;]] [[true]])
+mutant(toeplitz-divides-by-rounding core/engines/toeplitz/toeplitz_engine.c variants_toeplitz/a_denominator_of_rounding_is_nan ""
+  "a row is divided by what rounding left of nothing" [[fabs(sum) > @r->lost[i]@]] [[0]])
+mutant(toeplitz-slope-of-all variants/toeplitz.c TOEP "toeplitz:slope=0.1" "a slope is taken twice"
+  [[bias[at] = @-p->slope@ * fabs]] [[-2 * p->slope]])
 mutant(retention-next-head variants/recurrent.c REC-1 "${retention}"
   "decays are those of the next head" [[log1p(-exp2(-@5@ - (double)head))]] [[6]])
 mutant(state-read-is-not-written ${recurrent_engine} REC-1 "${gated_delta}"
@@ -717,30 +740,30 @@ mutant(nystrom-mass-of-all-keys variants/nystrom.c variants_landmarks/all_rows_a
 
 mutant(sums-divided core/engines/linear/linear_engine.c PHI-1 "linear:normalise=no" "sums are divided though the map says they are not"
   [[!s->map->unnormalised]] [[true]])
-mutant(sums-said-to-be-means variants/linear.c PROP-ONES "linear:normalise=no" "weights are declared to add up to 1 without a denominator"
+mutant(sums-said-to-be-means core/engines/linear/fixed_features.c PROP-ONES "linear:normalise=no" "weights are declared to add up to 1 without a denominator"
   [[if (p->normalise == NO) lost |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX;]] [[;]])
 mutant(taylor-diagonal-doubled core/kernels/features.inc PHI-1 "linear:feature=taylor" "squares count as much as products of two"
   [[at[0] *= (REAL)0.70710678118654752440;]] [[;]])
-mutant(taylor-constant-missing variants/linear.c TAY-1 "linear:feature=taylor" "the polynomial has no constant"
+mutant(taylor-constant-missing core/engines/linear/fixed_features.c TAY-1 "linear:feature=taylor" "the polynomial has no constant"
   [[attn_set(row, 0, t, 1);]] [[attn_set(row, 0, t, 0);]])
-mutant(taylor-of-scores-unscaled variants/linear.c FP-6 "linear:feature=taylor" "the products of q and k are not scaled"
+mutant(taylor-of-scores-unscaled core/engines/linear/fixed_features.c FP-6 "linear:feature=taylor" "the products of q and k are not scaled"
   [[if (!s->w || s->factor != 1) attn_scale_row(c->kernels, s->inner, s->factor, from, to);]]
   [[if (!s->w || s->factor != 1) attn_scale_row(c->kernels, s->inner, 1, from, to);]])
 mutant(elu-without-one core/kernels/features.inc PHI-1 linear "the feature of a positive number lacks its 1"
   [[v_add(x, v_set(1))]] [[x]])
-mutant(cos-from-zero-for-queries variants/linear.c PHI-1 "linear:feature=cos" "positions of queries begin at 0, of keys at 1"
+mutant(cos-from-zero-for-queries core/engines/linear/fixed_features.c PHI-1 "linear:feature=cos" "positions of queries begin at 0, of keys at 1"
   [[finish_row(s, c->kernels, t, x->first + i, attn_at(f, i * f_row, t));]]
   [[finish_row(s, c->kernels, t, x->first + i - (x->side == ATTN_QUERY), attn_at(f, i * f_row, t));]])
 mutant(positions-of-a-chunk core/engines/linear/causal_segment.c PHI-1 "linear:feature=cos"
   "causal queries are told their place in the chunk, not in the sequence" [[s->p->q.row, @c->first + c->before@, x->count]] [[c->before]])
-mutant(dpfp-of-itself variants/linear.c PHI-1 "linear:feature=dpfp" "the first shift multiplies each part by itself"
+mutant(dpfp-of-itself core/engines/linear/fixed_features.c PHI-1 "linear:feature=dpfp" "the first shift multiplies each part by itself"
   [[attn_multiply_row(simd, n - r, row, attn_at(row, r, t), to);]]
   [[attn_multiply_row(simd, n - r, row, attn_at(row, r == 1 ? 0 : r, t), to);]])
-mutant(hedgehog-half variants/linear.c PHI-1 "linear:feature=hedgehog" "the softmax has no negative half"
+mutant(hedgehog-half core/engines/linear/fixed_features.c PHI-1 "linear:feature=hedgehog" "the softmax has no negative half"
   [[attn_scale_row(simd, n, -1, row, rest);]] [[attn_scale_row(simd, n, 1, row, rest);]])
-mutant(cosine-is-permutable variants/linear.c PROP-PERM "linear:feature=cos" "features of positions are declared permutable"
+mutant(cosine-is-permutable core/engines/linear/fixed_features.c PROP-PERM "linear:feature=cos" "features of positions are declared permutable"
   [[uint32_t lost = @of == COS ? ATTN_CAP_PERMUTATION : 0@;]] [[0]])
-mutant(length-not-declared variants/linear.c PROP-PREFIX "linear:feature=cos" "angles in lengths of the sequence are no exemption"
+mutant(length-not-declared core/engines/linear/fixed_features.c PROP-PREFIX "linear:feature=cos" "angles in lengths of the sequence are no exemption"
   [[if (@p->feature == COS && !p->length@) out->exempt = own_length;]] [[false]])
 mutant(degree-one-more experiments/checks/fixed/taylor.c checks_fixed/features_that_a_polynomial_needs ""
   "one degree more than what is needed" [[while (relative_error(g, b) > tolerated) g++;]]
@@ -956,7 +979,7 @@ mutant(lawless-run-passes experiments/results/bound.c cli_declared/a_pattern_wit
   "a run passes although nothing holds its keys" [=[[VERDICT_UNCHECKED] = @4@,]=] [[0]])
 mutant(nan-in-range experiments/properties/extreme.c cli_declared/capabilities_where_they_break ""
   "weights of 0/0 pass" [[isnan(y) ? @(double)INFINITY@ : fmax(fmax(low - y, y - high), 0)]] [[0]])
-mutant(relu-claims-weights variants/linear.c PROP-EXTREME "linear:feature=relu"
+mutant(relu-claims-weights core/engines/linear/fixed_features.c PROP-EXTREME "linear:feature=relu"
   "rectified features say that their weights sum to 1" [[of == COS) && @!(p->eps > 0)@]] [[p->eps > 1e9]])
 mutant(lse-output-unread experiments/properties/lse.c cli_declared/outputs_beside_a_log_sum_exp ""
   "an output that changes when the log-sum-exp is wanted passes" [[if (@found.count@) difference_settle]] [[false]])

@@ -151,9 +151,23 @@ def products(phi, q, k):
     return phi(q) @ phi(k).transpose(0, 2, 1)
 
 
+def elu_plus_one(x):
+    return np.where(x > 0, x, np.expm1(np.minimum(x, 0))) + 1
+
+
 def elu(q, k, v):
     """Katharopoulos et al. 2020, eq. 7: phi(x) = elu(x) + 1, elu(x) = x or e^x - 1."""
-    return normalised(products(lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))) + 1, q, k), CAUSAL, v)
+    return normalised(products(elu_plus_one, q, k), CAUSAL, v)
+
+
+def kernelised(q, k, v, seen=CAUSAL):
+    """Luo et al. 2021, eq. 8: e^b_(j - i) phi(q_i) phi(k_j)^T over its sum; b those of ALiBi, which reads |i - j|."""
+    slopes = 2.0 ** (-8.0 * np.arange(1, q.shape[0] + 1) / q.shape[0])
+    return normalised(products(elu_plus_one, q, k) * np.exp(-slopes[:, None, None] * np.abs(i - j)), seen, v)
+
+
+def kernelised_all(q, k, v):
+    return kernelised(q, k, v, CAUSAL | True)
 
 
 def sums(q, k, v):
@@ -589,6 +603,8 @@ CASES = [  # formula, specification, options, heads, n
     (kdeformer, "hyper:exact_below=0,bits=6,block=32,sample=40,hash_seed=2,seed=3,sampling=values", [BESIDE], HEADS, N),
     (elu, "linear", ["--causal"], HEADS, N),
     (sums, "linear:feature=identity,normalise=no", ["--causal"], HEADS, N),
+    (kernelised, "toeplitz:block=16", ["--causal"], 4, N),
+    (kernelised_all, "toeplitz", ["--alibi"], 4, N),
     (retention, "recurrent:chunk=32", ["--causal"], HEADS, N),
     (ssd, "recurrent:rule=ssd", ["--causal", "--extra=decay=g1.npy", "--extra=beta=b.npy"], HEADS, N),
     (gla, "recurrent:rule=gla", ["--causal", "--extra=decay=g.npy"], HEADS, N),

@@ -7,18 +7,17 @@
  * the rows asked for alone.
  *
  * FFTW allocates for itself; planning is serialised, executing is not. */
+#include "core/fftw_planner.h"
 #include "core/internal.h"
 
 #include <fftw3.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { COLUMNS = ATTN_TRANSFORM_COLUMNS, ROWS = 64 /* transposed at a time */ };
 
-/* FFTW's planner is not thread-safe. */
-static pthread_mutex_t planner = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t attn_fftw_planner = PTHREAD_MUTEX_INITIALIZER;
 
 struct attn_transform {
   attn_transform_kind kind;
@@ -61,7 +60,7 @@ static attn_status make_plan(attn_transform *t) {
   if (t->n > INT32_MAX)
     return attn_fail(ATTN_EUNSUPPORTED, "dct: length %lld is beyond FFTW's sizes", (long long)t->n);
   size_t size = attn_dtype_size(t->dtype);
-  pthread_mutex_lock(&planner);
+  pthread_mutex_lock(&attn_fftw_planner);
   void *x = fftw_malloc((size_t)t->n * size), *spectrum = fftw_malloc((size_t)(t->n / 2 + 1) * 2 * size);
   bool memory = x && spectrum;
   if (memory && size == sizeof(double))
@@ -70,7 +69,7 @@ static attn_status make_plan(attn_transform *t) {
     t->f32 = fftwf_plan_dft_r2c_1d((int)t->n, x, spectrum, FFTW_ESTIMATE);
   fftw_free(x);
   fftw_free(spectrum);
-  pthread_mutex_unlock(&planner);
+  pthread_mutex_unlock(&attn_fftw_planner);
   if (t->f32 || t->f64) return ATTN_OK;
   return attn_fail(memory ? ATTN_EFOREIGN : ATTN_ENOMEM, "dct: FFTW made no plan for length %lld",
                    (long long)t->n);
@@ -95,10 +94,10 @@ attn_status attn_transform_create(attn_transform **out, attn_transform_kind kind
 
 void attn_transform_destroy(attn_transform *t) {
   if (!t) return;
-  pthread_mutex_lock(&planner);
+  pthread_mutex_lock(&attn_fftw_planner);
   if (t->f64) fftw_destroy_plan(t->f64);
   if (t->f32) fftwf_destroy_plan(t->f32);
-  pthread_mutex_unlock(&planner);
+  pthread_mutex_unlock(&attn_fftw_planner);
   free(t);
 }
 

@@ -5,6 +5,8 @@ attn_status probe_ready(const evidence *e, result_bound *bound, probe **out) {
   const attn_view *view = e->view;
   if (view->residual)
     return bound_not_applicable(bound, "keys are weighed exactly or by features: RES-1 holds their weights");
+  if (view->toeplitz)
+    return bound_not_applicable(bound, "transforms mix the weights of all keys: TOEP holds their quotients");
   if (!view->features && !view->projection && !(view->rounding.unit > 0))
     return bound_not_applicable(bound, "the variant describes no rounding");
   if (view->projection && !(view->caps & ATTN_CAP_CONVEX))
