@@ -1,6 +1,6 @@
 /* group_variants.c - the group `variants`: flops of each approximate variant over the peak, of sparse ones
- * over dense tiled, time of fast projections and of convolutions over their transforms, gemm of full attention over OpenBLAS,
- * speed on two threads, and growth of the time of a token. */
+ * over dense tiled, time of fast projections and of convolutions over their transforms, gemm of full
+ * attention over OpenBLAS, speed on two threads, and growth of the time of a token. */
 #include "experiments/bench/benchmark.h"
 
 #include <string.h>

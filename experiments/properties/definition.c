@@ -116,7 +116,7 @@ static void toeplitz_weights(const definition *d, int64_t i, double *size) {
   }
   const double n = (double)x->length, far = 0x1p-53 * feature_norm(d, d->query + i * m) * norms * most;
   *size += far / attn_numbers[p->dtype].unit;
-  if (definition_divides(d->view) && !(fabs(sum) > 4 * (double)x->transforms * (8 * log2(n) + 4) * n * far))
+  if (definition_divides(d->view) && !(fabs(sum) > 4 * (double)x->transforms * (10 * log2(n) + 4) * n * far))
     *size = (double)INFINITY;
 }
 

@@ -162,11 +162,11 @@ typedef struct tile {
 
 /* The spectrum of a level for the first `keys` keys of its blocks: entry m, modulo its length, is the factor
  * of distance m + offset, over the length. Returns what norms of features are multiplied with where rounding
- * of their convolutions is bounded: |y^ - y| <= 1.1 (2 f |t|_1 |x|_2 + f |t|_2 |x|_1), f = u (8 log2 N + 4), as
- * TOEP derives it; of_two for |x|_2, of_one for |x|_1. */
+ * of their convolutions is bounded, of_two for |x|_2, of_one for |x|_1: |y^ - y| <= 1.1 (2 f |t|_1 |x|_2 + f
+ * |t|_2 |x|_1), f = u (10 log2 N + 4), as TOEP derives it. */
 static void take_level(const shape *s, room *r, const line *x, const level *v, int64_t offset, int64_t keys,
                        int64_t queries, double *of_two, double *of_one) {
-  const double n = (double)v->length, f = 1.1 * 0x1p-53 * (8 * log2(n) + 4);
+  const double n = (double)v->length, f = 1.1 * 0x1p-53 * (10 * log2(n) + 4);
   double sum = 0, squares = 0;
   memset(r->x, 0, (size_t)v->length * sizeof *r->x);
   for (int64_t m = 1 - keys; m < queries; m++) {
