@@ -3,8 +3,9 @@
  *
  * Pattern or nothing: the softmax over the keys of the pattern. Feature map: the quadratic form
  *   o_i = sum_j w_ij v_j / sum_j w_ij,  w_ij = exp(scale_q + scale_k) sum_r f_r(q_i) f_r(k_j)
- * on the plan's own features. Projection: the softmax over the plan's own slots. Draws are thereby the same;
- * what is tested is everything the engine does with them. */
+ * on the plan's own features, times e^b of the distance where the view has a bias. Projection: the softmax
+ * over the plan's own slots. Draws are thereby the same; what is tested is everything the engine does with
+ * them. */
 #include "tests/support/oracle.h"
 
 #include <float.h>
@@ -59,9 +60,24 @@ static features map_rows(const attn_plan *plan, const attn_feature_map *map, con
   return x;
 }
 
-/* Any order of summation: chains of columns and count terms, a rescale per key at most. */
-static void linear_row(const inputs *in, const attn_feature_map *map, const features *fq, const features *fk,
-                       int64_t batch, int64_t head, int64_t i, int64_t count, double *o, double *bound) {
+/* What TOEP says transforms in fp64 are off by, over norms of features: by their length and the factors of
+ * all distances. */
+static double transform_error(const attn_toeplitz *x, const attn_problem *p, int64_t head) {
+  const double u = ldexp(1, -53), f = 10 * u * log2((double)x->length);
+  double one = 0, squares = 0;
+  for (int64_t distance = 1 - p->n_kv - p->n_q; distance < p->n_kv; distance++) {
+    const double t = exp(x->law(x->state, head, distance));
+    one += t;
+    squares += t * t;
+  }
+  return 1.1 * (double)x->transforms * ((2 * f + 4 * u) * one + (f + 4 * u) * sqrt(squares));
+}
+
+/* Any order of summation: chains of columns and count terms, a rescale per key at most. x: NULL, or the bias
+ * of the distance. */
+static void linear_row(const inputs *in, const attn_feature_map *map, const attn_toeplitz *x,
+                       const features *fq, const features *fk, int64_t batch, int64_t head, int64_t i,
+                       int64_t count, double *o, double *bound) {
   const attn_problem *p = &in->problem;
   attn_dtype t = p->dtype;
   double u = t == ATTN_F64 ? ldexp(1, -53) : ldexp(1, -24), den_error = 0;
@@ -69,19 +85,24 @@ static void linear_row(const inputs *in, const attn_feature_map *map, const feat
   long double *w = calloc_or_abort((size_t)count, sizeof *w);
   double *error = calloc_or_abort((size_t)count, sizeof *error);
   for (int64_t j = 0; j < count; j++) top = fmaxl(top, (long double)fk->scale[j]);
-  double g = oracle_gamma((double)(map->columns + count) + 8, u);
+  double g = oracle_gamma((double)(map->columns + count) + 8, u), mixed = x ? transform_error(x, p, head) : 0;
   for (int64_t j = 0; j < count; j++) {
     long double drop = (long double)fk->scale[j] - top, stabiliser = expl(drop), sum = 0, absolute = 0;
+    double q_square = 0, k_square = 0;
+    const long double factor =
+        x ? expl((long double)x->law(x->state, head, attn_problem_position(p, i) - j)) : 1;
     for (int64_t r = 0; r < map->columns; r++) {
       long double a = (long double)element_at(t, fq->f, i * map->columns + r) + (long double)map->eps;
       long double c =
           (long double)element_at(t, fk->f, j * map->columns + r) * stabiliser + (long double)map->eps;
-      sum += a * c;
-      absolute += fabsl(a * c);
+      sum += factor * a * c;
+      absolute += factor * fabsl(a * c);
+      q_square += (double)(a * a);
+      k_square += (double)(c * c);
     }
     w[j] = sum;
     double log_error = 3 * u * (double)-drop + (1 + (double)count) * 8 * u;
-    error[j] = (double)absolute * (expm1(log_error) + g * exp(log_error));
+    error[j] = (double)absolute * (expm1(log_error) + g * exp(log_error)) + mixed * sqrt(q_square * k_square);
     den += sum;
     den_error += error[j];
   }
@@ -103,7 +124,8 @@ static void linear_row(const inputs *in, const attn_feature_map *map, const feat
   free(error);
 }
 
-static void linear_output(const attn_plan *plan, const inputs *in, const attn_feature_map *map, oracle *out) {
+static void linear_output(const attn_plan *plan, const inputs *in, const attn_feature_map *map,
+                          const attn_toeplitz *x, oracle *out) {
   const attn_problem *p = &in->problem;
   for (int64_t b = 0; b < p->batch; b++)
     for (int64_t h = 0; h < p->heads; h++) {
@@ -114,7 +136,7 @@ static void linear_output(const attn_plan *plan, const inputs *in, const attn_fe
         int64_t count = existing, position = i + p->n_kv - p->n_q;
         if (p->causal && position + 1 < count) count = position + 1;
         size_t at = output_index(p, b, h, i, 0);
-        if (count > 0) linear_row(in, map, &fq, &fk, b, h, i, count, out->o + at, out->bound + at);
+        if (count > 0) linear_row(in, map, x, &fq, &fk, b, h, i, count, out->o + at, out->bound + at);
       }
       free(fk.f);
       free(fk.scale);
@@ -220,8 +242,8 @@ static oracle output_of(const attn_plan *plan, const inputs *in, bool of_run) {
   }
   oracle out = {calloc_or_abort(output_count(p), sizeof(double)),
                 calloc_or_abort(output_count(p), sizeof(double))};
-  if (view.features)
-    linear_output(plan, in, view.features, &out);
+  if (view.features || view.toeplitz)
+    linear_output(plan, in, view.features ? view.features : view.toeplitz->features, view.toeplitz, &out);
   else if (view.projection) {
     for (int64_t b = 0; b < p->batch; b++)
       for (int64_t h = 0; h < p->heads; h++)
