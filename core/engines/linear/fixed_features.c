@@ -9,6 +9,8 @@
 enum { AHEAD = 24 }; /* rows */
 
 typedef enum { ELU, RELU, RELU2, IDENTITY, DPFP, EXP, TAYLOR, COS, HEDGEHOG } feature;
+_Static_assert((int)EXP == (int)ATTN_FIXED_EXP && (int)HEDGEHOG == (int)ATTN_FIXED_HEDGEHOG,
+               "the header names these");
 
 typedef enum { YES, NO } answer;
 
