@@ -29,7 +29,7 @@ static const attn_param table[] = {
     ATTN_FIXED_FEATURES_PARAMS(params, map.),
     {"slope", ATTN_REAL, offsetof(params, slope), 0, 1e6, "0", NULL,
      "of the distance, in every head; 0: ALiBi's, or the problem's bias"},
-    {"block", ATTN_INT, offsetof(params, block), 8, 1 << 16, "256", NULL,
+    {"block", ATTN_INT, offsetof(params, block), 8, 1 << 16, "1024", NULL,
      "of causal queries that meet their keys without a transform; rounded up to a multiple of 8"},
     {.name = NULL},
 };

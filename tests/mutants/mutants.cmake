@@ -459,7 +459,8 @@ mutant(toeplitz-wraps-round core/engines/toeplitz/toeplitz_engine.c TOEP "${toep
 mutant(toeplitz-wraps-round-at-once core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "the transform of all keys is too short"
   [[attn_convolution_length(@p->n_q + p->n_kv - 1@)]] [[p->n_kv]])
 mutant(toeplitz-sees-the-next core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "a query meets the key after it"
-  [[*w = @distance < 0@ ? 0 :]] [[distance < -1]])
+  [[*w = distance < 0 ? 0 : *w * r->near[distance];]]
+  [[*w = distance < -1 ? 0 : *w * r->near[distance < 0 ? 1 : distance];]])
 mutant(toeplitz-table-of-another-head core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "the bias is that of the head before"
   [[(b->relative_heads > 1 ? @x->head@ : 0)]] [[(x->head ? x->head - 1 : 1)]])
 mutant(toeplitz-undivided core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "sums are not divided by those of the weights"

@@ -41,6 +41,7 @@ typedef struct shape {
   const toeplitz *x;
   int64_t width;        /* columns of V, and the denominator's */
   int64_t q_row, k_row; /* of rows by position */
+  int64_t block;        /* the part's, or fewer keys */
 } shape;
 
 /* One thread's workspace. */
@@ -52,7 +53,7 @@ typedef struct room {
   double *sums;                /* [width] rows of queries */
   double *q_norm, *k_norm;     /* of features */
   double *lost;                /* [n_q] what rounding may have made of a denominator */
-  double *weights;             /* [block] rows of block */
+  double *weights, *near;      /* [block] rows of block; [block] factors of distances 0 ... block - 1 */
   double *x, *spectrum, *of_t; /* of a transform */
 } room;
 
@@ -85,13 +86,14 @@ static shape shape_of(const attn_context *c, const attn_feature_map *map, const 
                  .x = x,
                  .width = p->d_v + (map->unnormalised ? 0 : 1),
                  .q_row = by_line(p->n_q),
-                 .k_row = by_line(p->n_kv)};
+                 .k_row = by_line(p->n_kv),
+                 .block = attn_min(x->part.block, p->n_kv)};
 }
 
 static room carve(const shape *s, attn_carver *carver) {
   const attn_problem *p = s->p;
   const size_t e = attn_dtype_size(p->dtype), wide = sizeof(double);
-  const int64_t block = p->causal ? s->x->part.block : 0, pairs = s->x->part.length / 2 + 1;
+  const int64_t block = p->causal ? s->block : 0, pairs = s->x->part.length / 2 + 1;
   return (room){.loaded = attn_carve(carver, CHUNK, attn_max(p->d_qk, p->d_v), e),
                 .mapped = attn_carve(carver, CHUNK, attn_padded(s->map->columns, p->dtype), e),
                 .out = attn_carve(carver, 1, p->d_v, e),
@@ -104,6 +106,7 @@ static room carve(const shape *s, attn_carver *carver) {
                 .k_norm = attn_carve(carver, p->n_kv, 1, wide),
                 .lost = attn_carve(carver, p->n_q, 1, wide),
                 .weights = attn_carve(carver, block, by_line(block), wide),
+                .near = attn_carve(carver, block, 1, wide),
                 .x = attn_carve(carver, s->x->part.length, 1, wide),
                 .spectrum = attn_carve(carver, pairs, 2, wide),
                 .of_t = attn_carve(carver, pairs, 2, wide)};
@@ -205,7 +208,7 @@ static void take_tile(const shape *s, room *r, const level *v, const tile *t, do
  * that do not come later. */
 static void take_block(const shape *s, room *r, const line *x, int64_t first, int64_t keys, int64_t i,
                        int64_t count) {
-  const int64_t row = by_line(s->x->part.block), from = i + x->shift;
+  const int64_t row = by_line(s->block), from = i + x->shift;
   const bool finite = attn_all_finite(r->values + first, s->k_row, s->width, keys, ATTN_F64);
   attn_product(s->wide, keys, count, s->map->columns, (attn_matrix){r->keys + first, 1, s->k_row},
                r->queries + i, s->q_row, false, r->weights, row);
@@ -213,7 +216,7 @@ static void take_block(const shape *s, room *r, const line *x, int64_t first, in
     for (int64_t l = 0; l < count; l++) {
       const int64_t distance = from + l - (first + j);
       double *w = &r->weights[j * row + l];
-      *w = distance < 0 ? 0 : *w * factor_of(s, x, distance);
+      *w = distance < 0 ? 0 : *w * r->near[distance];
     }
   /* A weight of zero must not multiply a NaN that its row does not see. */
   for (int64_t l = 0; l < count; l += finite ? count : 1) {
@@ -230,8 +233,9 @@ static tile queries_at(const shape *s, const line *x, int64_t first, int64_t spa
 }
 
 static void take_causal(const shape *s, room *r, const line *x) {
-  const int64_t block = s->x->part.block, end = x->shift + s->p->n_q;
+  const int64_t block = s->block, end = x->shift + s->p->n_q;
   double of_two, of_one;
+  for (int64_t distance = 0; distance < block; distance++) r->near[distance] = factor_of(s, x, distance);
   for (int64_t at = 0; at < attn_min(end, x->keys); at += block) {
     const tile t = queries_at(s, x, at, block);
     if (t.count) take_block(s, r, x, at, attn_min(block, x->keys - at), t.i, t.count);
