@@ -502,7 +502,7 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
  * met, and under which rule a cache holds keys; 11 since such a rule has a schedule and chunks; 12 since
  * scores may read values, products and vectors of a file, and stores code groups of tokens; 13 since kv
  * heads may share the budget of a rule, and variants may be recurrences; 14 since calls have extra tensors,
- * which gates of recurrences read, rules admit keys by their scores, and latents have a prompt and shared
+ * which gates of recurrences read, rules admit keys by their scores, latents have a prompt and shared
  * columns. A variant built for another is refused (ATTN_EABI). */
 #define ATTN_ABI 14u
 
