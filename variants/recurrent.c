@@ -31,7 +31,7 @@
  * c is the problem's scale. The papers' rotation, convolution, normalisation of queries and of outputs are
  * outside. It approximates no softmax: its errors against softmax are reported, and what it computes is held
  * against its definition. Cost: chunks of `chunk` keys read the state and their own triangle. Bounds:
- * REC-1. */
+ * REC-1, REC-3. */
 #include "attn_variant.h"
 
 #include <math.h>

@@ -479,9 +479,11 @@ mutant(retention-next-head variants/recurrent.c REC-1 "${retention}"
   "decays are those of the next head" [[log1p(-exp2(-@5@ - (double)head))]] [[6]])
 mutant(state-read-is-not-written ${recurrent_engine} REC-1 "${gated_delta}"
   "what the state says of a key is taken out without beta" [[combine_rows(d, b, attn_at(v.at, i * v.row, s->t), @-b@]] [[-1]])
+mutant(state-adds-what-it-reads ${recurrent_engine} REC-3 "recurrent:rule=delta,chunk=32"
+  "what the state says of a key is added" [[combine_rows(d, b, attn_at(v.at, i * v.row, s->t), @-b@]] [[b]])
 mutant(state-write-without-beta ${recurrent_engine} REC-1 "recurrent:rule=ssd"
   "a value is written whole" [[attn_scale_row(s->simd, s->p->d_v, @r->betas[j]@,]] [[1]])
-mutant(state-keys-of-any-length variants/recurrent.c REC-1 "${gated_delta}"
+mutant(state-keys-of-any-length variants/recurrent.c variants_recurrent/gates_are_those_of_the_call ""
   "keys keep their length" [[length > 0 ? @1 / length@ : 1]] [[1]])
 mutant(state-substitution-of-a-block ${recurrent_engine} REC-1 "${gated_delta}"
   "keys of earlier blocks of the chunk are not taken out" [[attn_product(s->simd, rows, d_v, @from@, (attn_matrix){own]] [[0]])

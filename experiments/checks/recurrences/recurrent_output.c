@@ -11,6 +11,7 @@
  * eta and g need magnitudes of what is computed: of e, a bound on the norm of the error of s by norms alone,
  * only g-fold parts enter. */
 #include "experiments/checks/check_table.h"
+#include "experiments/checks/recurrences/gates.h"
 #include "experiments/evidence/rows.h"
 #include "experiments/mathematics/vector.h"
 
@@ -49,7 +50,7 @@ static attn_status make_pass(const evidence *e, const head_data *head, pass *w) 
               .head = head,
               .type = &attn_numbers[p->dtype],
               .width = e->view->recurrence->columns ? d : 1,
-              .betas = e->view->recurrence->betas > 1 ? e->view->recurrence->betas : 1};
+              .betas = recurrent_betas(e->view->recurrence)};
   w->k = region_take(e->memory, n * d, sizeof *w->k);
   w->a = region_take(e->memory, n * w->width, sizeof *w->a);
   w->beta = region_take(e->memory, n * w->betas, sizeof *w->beta);
@@ -82,45 +83,22 @@ static int64_t read_chain(const attn_problem *p, const attn_recurrence *x) {
 
 /* Gates and keys by the law. false: a decay is above 1. */
 static bool take_gates(pass *w) {
-  const evidence *e = w->e;
-  const attn_problem *p = e->problem;
-  const attn_call call = {.context = attn_plan_context(e->plan),
-                          .q = e->q,
-                          .k = e->k,
-                          .v = e->v,
-                          .kv_len = e->kv_len,
-                          .extra = e->extra,
-                          .extras = e->extras};
+  const attn_problem *p = w->e->problem;
   const double unit = w->type->unit, of_exponents = w->rule->columns ? unit : 0x1p-53;
   double spent = 0;
   for (int64_t t = 0; t < w->head->keys; t++) {
-    double *k = w->k + t * p->d_qk, *a = w->a + t * w->width, *b = w->beta + t * w->betas, most = 0,
-           least = 0, square = vector_dot(w->head->k + t * p->d_qk, w->head->k + t * p->d_qk, p->d_qk),
-           asks = 0;
-    *b = 1;
-    w->rule->law(w->rule->state, &call, w->head->batch, w->head->head, t, a, b);
-    for (int64_t l = 0; l < p->d_qk; l++) {
-      k[l] = w->head->k[t * p->d_qk + l] *
-             (w->rule->key_scale ? w->rule->key_scale(w->rule->state, p->d_qk, square) : 1);
-      asks += pow(b[w->betas > 1 ? l : 0] * k[l], 2);
-    }
-    w->size[t] = vector_norm(k, p->d_qk);
-    w->asks[t] = sqrt(asks);
-    for (int64_t l = 0; l < w->width; l++) {
-      if (!(a[l] <= 0)) return false;
-      if (attn_document_begins(p, t)) a[l] = -(double)INFINITY;
-      least = fmin(least, a[l]);
-      a[l] = exp(a[l]);
-      most = fmax(most, a[l]);
-    }
-    spent = fmin(SPENT_MOST, (t % w->rule->chunk ? spent : 0) - least);
-    w->most[t] = most;
-    w->rho[t] = !w->rule->delta ? 1
-                : w->betas > 1  ? 1 + w->size[t] * w->asks[t]
-                                : fmax(1, fabs(1 - *b * w->size[t] * w->size[t]));
+    recurrent_key key;
+    if (!recurrent_key_make(w->e, w->head, t, w->k + t * p->d_qk, w->a + t * w->width, w->beta + t * w->betas,
+                            &key))
+      return false;
+    spent = fmin(SPENT_MOST, (t % w->rule->chunk ? spent : 0) - key.least);
     const double exponents = 2 * of_exponents * (spent + 3 * (double)w->rule->chunk);
     w->read[t] = gamma_of(read_chain(p, w->rule), unit) + exponents;
     w->write[t] = gamma_of(write_chain(w->rule), unit) + exponents;
+    w->size[t] = key.size;
+    w->asks[t] = key.asks;
+    w->most[t] = key.most;
+    w->rho[t] = key.norm;
   }
   return true;
 }
