@@ -180,8 +180,11 @@ static void step(const pass *w, int64_t t, int64_t l, column *x) {
   }
 }
 
-/* Of the type in which the state is kept between chunks. */
-static double stored_unit(const attn_recurrence *x) { return x->rounds ? attn_numbers[x->stored].unit : 0; }
+/* What a state of this norm loses between chunks, in the type in which it is kept. */
+static double stored_loss(const pass *w, double norm) {
+  const attn_number *kept = &attn_numbers[w->rule->stored];
+  return w->rule->rounds ? kept->unit * norm + sqrt((double)w->e->problem->d_qk) * kept->subnormal : 0;
+}
 
 static void pass_column(const pass *w, int64_t l, double *room) {
   const int64_t d = w->e->problem->d_qk, d_v = w->e->problem->d_v;
@@ -195,7 +198,7 @@ static void pass_column(const pass *w, int64_t l, double *room) {
     read_rows(w, t, l, &x);
     if ((t + 1) % w->rule->chunk == 0)
       x.e += w->rounded[t / w->rule->chunk * d_v + l] =
-          w->write[t] * vector_norm(x.z, d) + stored_unit(w->rule) * (vector_norm(x.s, d) + x.e);
+          w->write[t] * vector_norm(x.z, d) + stored_loss(w, vector_norm(x.s, d) + x.e);
     if (!(x.reach + x.e <= w->peak[l])) w->peak[l] = x.reach + x.e;
   }
 }
