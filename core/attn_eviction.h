@@ -149,7 +149,7 @@ ATTN_API int64_t attn_kv_count(const attn_kv_rule *, int64_t position);
   }
 #define ATTN_KV_ADMIT(params, rule)                                           \
   {                                                                           \
-    "admit", ATTN_REAL, offsetof(params, rule.admit), -1e30, 1e30, "0", NULL, \
+    "admit", ATTN_REAL, offsetof(params, rule.admit), -1e12, 1e12, "0", NULL, \
         "not 0: least score of a key that stays when it is recent no more"    \
   }
 #define ATTN_KV_PARAMS(params, rule)                                                                        \

@@ -63,7 +63,7 @@ static const attn_param table[] = {
      "what of a value is written; auto: the rule's"},
     {"key_norm", ATTN_CHOICE, offsetof(params, key_norm), 0, 0, "auto", norms,
      "keys are divided by their length; auto: by the delta rules"},
-    {"norm_eps", ATTN_REAL, offsetof(params, norm_eps), 0, 1, "1e-6", NULL,
+    {"norm_eps", ATTN_REAL, offsetof(params, norm_eps), 0, 1, "1e-06", NULL,
      "eps of key_norm=rsqrt, max and rms"},
     {"state", ATTN_CHOICE, offsetof(params, state), 0, 0, "own", states,
      "the type in which the state is kept behind each chunk"},
