@@ -304,7 +304,8 @@ typedef struct attn_fixed_features {
   int feature, normalise;
 } attn_fixed_features;
 enum { ATTN_FIXED_EXP = 5, ATTN_FIXED_HEDGEHOG = 8 }; /* attn_fixed_features.feature, the last one */
-ATTN_API extern const char *const attn_fixed_features_names[], *const attn_fixed_features_answers[];
+ATTN_API extern const char *const attn_fixed_features_names[];
+ATTN_API extern const char *const attn_fixed_features_answers[];
 #define ATTN_FIXED_FEATURES_PARAMS(params, member)                                                          \
   {"feature",           ATTN_CHOICE, offsetof(params, member feature), 0,                                   \
    ATTN_FIXED_HEDGEHOG, "elu",       attn_fixed_features_names,        "feature map"},                      \

@@ -7,7 +7,7 @@
 
 TestSuite(cli_masks, .init = command_enter, .fini = command_leave);
 
-enum { N = 256, HEADS = 4, COMMANDS = 15, PREPARATIONS = 3 };
+enum { N = 256, HEADS = 4, COMMANDS = 16, PREPARATIONS = 3 };
 
 static char *document(void) {
   size_t size;
