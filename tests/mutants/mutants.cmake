@@ -450,7 +450,7 @@ mutant(state-not-taken-up ${recurrent_engine} variants_recurrent/parts_hand_thei
 mutant(state-handed-on-early ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
   "what is handed on lacks the last chunk" [[x->count && @(keeps || next < end)@]] [[next < end]])
 mutant(state-diagonal-left-out ${recurrent_chunk} REC-1 "${retention}"
-  "a query does not see its own key" [[attn_multiply_row(s->simd, @last + 1@, row]] [[last]])
+  "a query does not see its own key" [[last = attn_min(@from + l@, x->count - 1);]] [[from + l - (l > 0)]])
 set(toeplitz "toeplitz:block=16")
 mutant(toeplitz-distance-off core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}"
   "transforms have the bias of the next distance, products have not" [[factor_of(s, x, @m + offset@)]] [[m + offset + 1]])
@@ -499,7 +499,7 @@ mutant(columns-of-the-key-before ${recurrent_chunk} REC-1 "${kda}"
   "keys are decayed by the decays of the key before" [[attn_at(r->decays, @i@ * d, s->t), key]] [[(i ? i - 1 : 0)]])
 mutant(columns-keys-stay ${recurrent_chunk} REC-1 "recurrent:rule=gla"
   "keys of the chunk before remain" [[memset(r->transposed, 0, (size_t)(d * s->chunk_row) * attn_dtype_size(s->t));]] [[(void)0;]])
-mutant(columns-without-the-last core/kernels/transform.inc REC-1 "recurrent:rule=gla"
+mutant(columns-without-the-last core/kernels/transform.inc variants_recurrent/gates_are_those_of_the_call ""
   "sums over an odd element are lost" [[for (; @l < d@; l++) NAME(decay_element)]] [[l < d && d % 4 == 0]])
 mutant(gates-of-another-head variants/recurrent.c REC-1 "recurrent:rule=ssd"
   "gates are those of the head before" [[drawn_logs(p, d, @head@, first + i, logs + i * d);]] [[(head ? head - 1 : 0)]])
@@ -511,7 +511,7 @@ mutant(erase-keeps-its-keys ${recurrent_engine} REC-1 "recurrent:rule=gated_delt
   "the state is asked with whole keys" [[if (s->rule->betas <= 1) return k;]] [[return k;]])
 mutant(document-runs-on ${recurrent_chunk} variants_recurrent/keys_and_documents_are_as_they_are_said ""
   "a document begins with the state of the one before it" [[logs[i * width + l] = @-(double)INFINITY@;]] [[0]])
-mutant(document-without-keys ${recurrent_engine} PROP-EMPTY "${retention}"
+mutant(document-without-keys ${recurrent_engine} variants_recurrent/keys_and_documents_are_as_they_are_said ""
   "queries of a document without keys read the document before" [[if (beyond && at >= first) clear_row(s, x, at - first);]] [[(void)0;]])
 mutant(state-kept-too-wide ${recurrent_engine} variants_recurrent/a_state_in_16_bits_is_what_they_hold ""
   "the state is rounded behind the first chunk alone" [[@x->count == s->rule->chunk@; l++]] [[x->first == 0]])

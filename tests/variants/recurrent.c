@@ -33,7 +33,6 @@ typedef struct gates {
 
 static double log_decay(const gates *g, int64_t b, int64_t h, int64_t t, int64_t l) {
   const int64_t at = (b * HEADS + h) * N + t;
-  if (g->document && t % g->document == 0) return -(double)INFINITY;
   return g->of_head ? log(g->of_head(h)) : decay[g->of & VECTOR ? at * D + l : at];
 }
 
@@ -46,6 +45,8 @@ static void recur(const inputs *in, int64_t b, int64_t h, const gates *g, double
   double s[D][D_V] = {{0}}, sizes[D][D_V] = {{0}}, error[D_V] = {0}, k[D];
   for (int64_t t = 0; t < p->n_kv; t++) {
     double norm = 0;
+    for (int64_t x = 0; x < D * D_V && g->document && t % g->document == 0; x++)
+      s[x / D_V][x % D_V] = sizes[x / D_V][x % D_V] = 0;
     for (int64_t l = 0; l < D; l++) {
       k[l] = inputs_get(in, TENSOR_K, b, kv_head, t, l);
       norm += k[l] * k[l];
@@ -204,9 +205,9 @@ Test(variants_recurrent, keys_and_documents_are_as_they_are_said) {
     for (int documents = 0; documents < 2; documents++)
       for (int vector = 0; vector < 2; vector++) {
         char spec[96];
-        attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, false}, ATTN_F64);
+        attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, true}, ATTN_F64);
         if (documents) p.mask = (attn_mask){.kind = ATTN_MASK_DOCUMENTS, .offsets = offsets, .count = 3};
-        inputs in = inputs_make(&p, false, 7, 1);
+        inputs in = inputs_make(&p, true, 7, 1);
         draw_gates(1);
         for (int64_t i = 0; i < BATCH * HEADS * N; i++) beta[i] /= 2 * D; /* rms: |k|^2 <= D */
         snprintf(spec, sizeof spec, "recurrent:rule=%s,key_norm=%s,norm_eps=0.25,chunk=16",
