@@ -293,7 +293,7 @@ Test(variants_recurrent, gates_that_are_wrong_are_refused) {
   decay[N + 3] = 0.25;
   EXPECT_STATUS(run_gated(plan, &in, &good, 1, o), ATTN_EINVAL);
   cr_expect_not_null(strstr(attn_last_error(), "decay[0, 1, 3, 0] = 0.25"), "%s", attn_last_error());
-  decay[N + 3] = NAN;
+  decay[N + 3] = (double)NAN;
   EXPECT_STATUS(run_gated(plan, &in, &good, 1, o), ATTN_EINVAL);
   free(o);
   attn_plan_destroy(plan);
