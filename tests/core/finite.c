@@ -54,7 +54,8 @@ static bool may_divide_by_zero(const attn_problem *p, const char *spec) {
   attn_view view = {0};
   if (plan) attn_plan_inspect(plan, &view);
   attn_plan_destroy(plan);
-  return (view.features || view.toeplitz || view.residual || view.expression) && !(view.caps & ATTN_CAP_CONVEX);
+  return (view.features || view.toeplitz || view.residual || view.expression) &&
+         !(view.caps & ATTN_CAP_CONVEX);
 }
 
 static void expect_finite(const inputs *in, const char *spec) {
