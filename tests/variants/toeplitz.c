@@ -156,7 +156,7 @@ Test(variants_toeplitz, what_it_cannot_is_refused) {
                {&with, "linear", "a bias of the distance is not supported"}};
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
     attn_plan *plan = NULL;
-    cr_expect_neq(attn_plan_create(&plan, cases[c].problem, cases[c].spec, NULL), ATTN_OK);
+    cr_expect(attn_plan_create(&plan, cases[c].problem, cases[c].spec, NULL) != ATTN_OK);
     cr_expect(strstr(attn_last_error(), cases[c].why), "%s", attn_last_error());
   }
 }
