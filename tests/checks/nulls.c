@@ -38,6 +38,7 @@ static const record records[] = {
     {"POS-1", "streaming_cache", "sink=2,window=8", CAUSAL, 1},
     {"TOEP", "toeplitz", "block=16", GAUSSIAN, 1},
     {"REC-1", "recurrent", "chunk=16", CAUSAL, 1},
+    {"REC-3", "recurrent", "chunk=16", CAUSAL, 1},
     {"SEL-0", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-1", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-2", "pages", "page=4,budget=12", GAUSSIAN, 1},
