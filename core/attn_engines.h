@@ -358,7 +358,8 @@ typedef struct attn_toeplitz {
   attn_score bias; /* relative, relative_heads, span and zero: the numbers b; without a builder may be NULL */
   /* b, from the definition, of a problem whose score has no relative part. */
   double (*law)(const void *state, int64_t head, int64_t distance);
-  /* Of a view: the features; at most so many transforms of at most this length meet in a row. */
+  /* Of a view: the features, the largest number of transforms that a row is a sum of, and the length of the
+   * longest. */
   const attn_feature_map *features;
   int64_t transforms, length;
 } attn_toeplitz;

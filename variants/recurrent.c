@@ -23,10 +23,11 @@
  * ... 0.1, as Mamba-2 begins; of a vector a = u^(1/16), u uniform; b = Delta in ssd, else uniform in 0 ...
  * 1.
  *
- * With b |k|^2 > 2 a delta rule's state grows, so that its papers divide keys by their length, each project
- * in a way of its own: key_norm=l2 k / |k|; rsqrt k / sqrt(|k|^2 + norm_eps) (flash-linear-attention); max
- * k / max(|k|, norm_eps) (llama.cpp once); rms k / sqrt(|k|^2 / d + norm_eps), which is sqrt(d) times as
- * long. state=bf16 and f16 keep the state in 16 bits between chunks, as servers do between tokens: chunk=1.
+ * With b |k|^2 > 2 a delta rule's state grows, so that keys are divided by their length, in each
+ * implementation by another formula: key_norm=l2 is k / |k|; rsqrt, of flash-linear-attention, k / sqrt(|k|^2
+ * + norm_eps); max, of earlier llama.cpp, k / max(|k|, norm_eps); rms, k / sqrt(|k|^2 / d + norm_eps), is
+ * sqrt(d) times as long. state=bf16 and f16 keep the state in 16 bits between chunks, as servers do between
+ * tokens: chunk=1.
  *
  * c is the problem's scale. The papers' rotation, convolution, normalisation of queries and of outputs are
  * outside. It approximates no softmax: its errors against softmax are reported, and what it computes is held

@@ -375,3 +375,31 @@ Test(variants_recurrent, what_it_cannot_do_is_refused) {
   free(work);
   attn_plan_destroy(plan);
 }
+
+/* -- a recurrence of a plug-in -- */
+
+static void no_gates(const void *state, const attn_call *call, int64_t batch, int64_t head, int64_t first,
+                     int64_t count, double *logs, double *betas) {
+  (void)state, (void)call, (void)batch, (void)head, (void)first, (void)count, (void)logs, (void)betas;
+}
+
+static attn_status describe_two(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b, (void)c;
+  out->recurrence = (attn_recurrence){.chunk = 8, .betas = 2, .gates = no_gates};
+  return ATTN_OK;
+}
+
+static const attn_param no_params[] = {{.name = NULL}};
+
+ATTN_VARIANT(two_betas, .summary = "2 betas a key", .formula = "none", .cite = "none",
+             .caps = ATTN_CAP_CAUSAL, .params = no_params, .describe = describe_two,
+             .cost = attn_recurrent_cost);
+
+Test(variants_recurrent, betas_that_are_neither_one_nor_all_are_refused) {
+  attn_problem p = attn_problem_make(1, 1, 8, 8);
+  attn_plan *plan = NULL;
+  p.causal = true;
+  cr_assert_eq(attn_variant_register(&attn_variant_two_betas), ATTN_OK, "%s", attn_last_error());
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "two_betas", NULL), ATTN_EINVAL);
+  cr_expect(strstr(attn_last_error(), "recurrence.betas = 2"), "%s", attn_last_error());
+}

@@ -265,7 +265,10 @@ static attn_status work_size(const attn_context *c, const attn_parts *p, size_t 
 
 /* The state is the rule. */
 static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
-  (void)b;
+  const int64_t betas = p->recurrence.betas, both = b->context.problem->d_qk + b->context.problem->d_v;
+  if (betas > 1 && betas != both)
+    return attn_fail(ATTN_EINVAL, "variant %s: recurrence.betas = %lld, expected 0, 1 or d_qk + d_v = %lld",
+                     b->context.variant->name, (long long)betas, (long long)both);
   *state = (void *)(uintptr_t)&p->recurrence;
   return ATTN_OK;
 }
