@@ -296,7 +296,8 @@ typedef struct attn_stages {
  * problem's, its kv_heads or 1, n its n_kv. name: "decay", logarithms of at most 0 of what a state keeps at
  * each key, of 1 column, or of d_qk where the rule has a decay for each; "beta", 1 column, by which a key is
  * written; "erase", d_qk columns, and "write", d_v, by which what it says is taken out and its value enters:
- * finite. Of a tensor with 1 column all columns are the same. */
+ * finite; "previous", 1 column, by which the key before is written once more; "angle", d_qk / 2, by which a
+ * state is turned. Of a tensor with 1 column all columns are the same. attn_extra_kinds (attn_tools.h) lists them. */
 typedef struct attn_extra {
   const char *name;
   attn_dtype dtype;

@@ -382,8 +382,8 @@ ATTN_API attn_cost attn_residual_cost(const attn_context *, const attn_feature_m
 
 /* -- a recurrence: of each query head a state S [d_qk, d_v], from 0; only causal --
  *
- *   S' = diag(a_t) S_t-1,   u_t = w_t . v_t, or with delta w_t . v_t - S'^T (b_t . k_t),
- *   S_t = S' + k_t u_t^T,   o_t = scale S_t^T q_t */
+ *   S' = diag(a_t) R_t S_t-1,   u_t = w_t . v_t, or with delta w_t . v_t - S'^T (b_t . k_t),
+ *   S_t = S' + k_t u_t^T,       o_t = scale S_t^T q_t, or scale S_t-1^T q_t */
 
 /* Keys are 0 ... n_kv - 1; those that do not exist (padding) change nothing. The first key of a document
  * (ATTN_MASK_DOCUMENTS) finds S = 0. */
@@ -392,14 +392,23 @@ typedef struct attn_recurrence {
   int64_t chunk; /* keys that are taken together */
   bool delta;    /* what the state says of a key is taken out before its value enters */
   bool columns;  /* a_t is a vector of d_qk, else a number */
+  bool before;   /* o_t = scale S_t-1^T q_t; 0 at the first key, and at that of a document */
   /* Numbers of b and w for each key: 0, b = w = 1; 1, b = w; or d_qk + d_v, b and then w. */
   int64_t betas;
-  /* What a key is multiplied by, of the sum of its squares; NULL: 1. The definition itself. */
+  /* Without delta and columns, and with 2 betas, w and e: the key before enters once more,
+   * S' = a_t R_t (S_t-1 + e_t k_t-1 v_t-1^T). */
+  bool carries;
+  /* R_t turns elements l and l + turns of each column by the angle l: (x, y) to (x cos - y sin, x sin + y
+   * cos), l = 0 ... turns - 1; at most d_qk / 2, without columns and with at most 2 betas. 0: R = 1. */
+  int64_t turns;
+  /* What a key, or a query, is multiplied by, of the sum of its squares; NULL: 1. The definition itself. */
   double (*key_scale)(const void *state, int64_t d, double square);
+  double (*query_scale)(const void *state, int64_t d, double square);
   bool rounds; /* the state is rounded to the type `stored` at the end of each chunk, counted from key 0 */
   attn_dtype stored;
   /* Of keys first + i, i = 0 ... count - 1: logs[i], or logs[i d_qk + l], <- ln a, at most 0, -Inf forgets;
-   * betas[i betas + l] <- b and w, finite; NULL without. They may read the call's extra tensors. Pure. */
+   * betas[i (betas + turns) + l] <- b and w, and behind them the angles, finite; NULL without. They may read
+   * the call's extra tensors. Pure. */
   void (*gates)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t first,
                 int64_t count, double *logs, double *betas);
   /* The law: the same of one key, from the definition, apart from gates; `betas` is 1 before, where there are

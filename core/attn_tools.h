@@ -17,6 +17,26 @@ ATTN_API bool attn_int_parse(const char *text, int64_t *);
  * choices. */
 ATTN_API int attn_choice_find(const char *const *choices, const char *text);
 
+/* The tensors that a call may have besides q, k and v (attn_extra): every list of them is this one. */
+typedef enum {
+  ATTN_COLUMNS_ONE,
+  ATTN_COLUMNS_QK,
+  ATTN_COLUMNS_V,
+  ATTN_COLUMNS_PAIRS,
+  ATTN_COLUMNS_ANY
+} attn_extra_columns;
+typedef struct attn_extra_kind {
+  const char *name;
+  bool of_queries;            /* n is n_q, else n_kv */
+  bool any_heads;             /* heads that are not the problem's, of any number */
+  attn_extra_columns columns; /* besides 1 */
+} attn_extra_kind;
+enum { ATTN_EXTRA_KINDS = 6 };
+ATTN_API extern const attn_extra_kind attn_extra_kinds[ATTN_EXTRA_KINDS];
+ATTN_API int attn_extra_find(const char *name); /* its place; -1: there is none of this name */
+/* Is it one of these, of a shape that fits the problem? Messages begin with `where`. */
+ATTN_API attn_status attn_extra_check(const char *where, const attn_problem *, const attn_extra *);
+
 /* The known name that is nearest to an unknown one: fill in name (and length, if it ends earlier), try all
  * known names, of at most 32 letters, and put the hint behind the name in the message: " (did you mean
  * 'tiled'?)", or "" where none is near. best lives as long as the names that were tried. */

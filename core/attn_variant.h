@@ -117,10 +117,12 @@ typedef struct attn_call {
   void *state_after;
 } attn_call;
 
-/* The call's extra tensor of this name, or NULL; and elements of it, [columns], of a query head's key. */
+/* The call's extra tensor of this name, or NULL. Elements of a row of it, [columns]: that of one of its heads,
+ * and that of a query head, which may share it with others. */
 ATTN_API const attn_extra *attn_call_extra(const attn_call *, const char *name);
+ATTN_API const void *attn_extra_row(const attn_extra *, int64_t batch, int64_t head, int64_t row);
 ATTN_API const void *attn_call_extra_row(const attn_call *, const attn_extra *, int64_t batch, int64_t head,
-                                         int64_t key);
+                                         int64_t row);
 /* Number of keys that exist in a batch entry. */
 ATTN_API int64_t attn_call_keys(const attn_call *, int64_t batch);
 /* position(i) of a query of a batch entry. */

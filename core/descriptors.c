@@ -281,6 +281,7 @@ static attn_status store_check(const char *variant, const attn_kv_store *s) {
 static attn_status recurrence_check(const char *variant, const attn_recurrence *x) {
   if (!countable(x->chunk)) return refuse(variant, "recurrence.chunk", count, (double)x->chunk);
   if (x->betas < 0) return refuse(variant, "recurrence.betas", "at least 0", (double)x->betas);
+  if (x->turns < 0) return refuse(variant, "recurrence.turns", "at least 0", (double)x->turns);
   if (x->rounds && ((int)x->stored < 0 || (int)x->stored >= ATTN_DTYPES))
     return refuse(variant, "recurrence.stored", "f32, f64, f16 or bf16", (double)x->stored);
   return x->gates ? ATTN_OK : attn_fail(ATTN_EINVAL, "variant %s: recurrence.gates is NULL", variant);

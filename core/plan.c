@@ -299,34 +299,6 @@ static attn_status check_positions(const attn_plan *plan, const attn_call *call)
   return call->k_position.at ? check_key_positions(p, call) : ATTN_OK;
 }
 
-/* Names and shapes of extra tensors: whatever a variant reads of them. */
-static attn_status check_extra(const attn_problem *p, const attn_extra *x) {
-  const struct {
-    const char *name;
-    int64_t columns; /* of those that are no single one */
-  } known[] = {{"decay", p->d_qk}, {"beta", 1}, {"erase", p->d_qk}, {"write", p->d_v}};
-  const size_t count = sizeof known / sizeof *known;
-  size_t which = 0;
-  while (which < count && !(x->name && !strcmp(x->name, known[which].name))) which++;
-  if (which == count)
-    return attn_fail(ATTN_EINVAL, "execute: extra tensor '%s': known are decay, beta, erase and write",
-                     x->name ? x->name : "NULL");
-  if (!x->at) return attn_null("execute", x->name);
-  if ((int)x->dtype < 0 || (int)x->dtype >= ATTN_DTYPES)
-    return attn_fail(ATTN_EINVAL, "execute: extra tensor %s of type %d", x->name, (int)x->dtype);
-  if ((x->batch != 1 && x->batch != p->batch) ||
-      (x->heads != 1 && x->heads != p->kv_heads && x->heads != p->heads) || x->n != p->n_kv ||
-      (x->columns != 1 && x->columns != known[which].columns))
-    return attn_fail(
-        ATTN_EINVAL,
-        "execute: extra tensor %s [%lld, %lld, %lld, %lld]: expected [1 or %lld, 1, %lld or %lld, %lld, 1 or "
-        "%lld]",
-        x->name, (long long)x->batch, (long long)x->heads, (long long)x->n, (long long)x->columns,
-        (long long)p->batch, (long long)p->kv_heads, (long long)p->heads, (long long)p->n_kv,
-        (long long)known[which].columns);
-  return ATTN_OK;
-}
-
 /* The arguments of an execution that needs work_size bytes. */
 static attn_status check_call(const attn_plan *plan, const attn_call *call, size_t work_size) {
   const attn_variant *variant = plan->spec->variant;
@@ -351,7 +323,8 @@ static attn_status check_call(const attn_plan *plan, const attn_call *call, size
   }
   attn_status status = check_positions(plan, call);
   if (!status && call->extras && !call->extra) status = attn_null("execute", "extra");
-  for (int64_t x = 0; !status && x < call->extras; x++) status = check_extra(p, &call->extra[x]);
+  for (int64_t x = 0; !status && x < call->extras; x++)
+    status = attn_extra_check("execute", p, &call->extra[x]);
   return status ? status : attn_threads_enter(call->context->threads);
 }
 
@@ -405,20 +378,6 @@ attn_status attn_plan_execute_lse(const attn_plan *plan, const void *q, const vo
   if (plan && !lse) return attn_null("execute", "lse");
   return attn_plan_run(
       plan, &(attn_tensors){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .lse = lse, .work = work});
-}
-
-const attn_extra *attn_call_extra(const attn_call *call, const char *name) {
-  for (int64_t x = 0; call && name && x < call->extras; x++)
-    if (!strcmp(call->extra[x].name, name)) return &call->extra[x];
-  return NULL;
-}
-
-const void *attn_call_extra_row(const attn_call *call, const attn_extra *x, int64_t batch, int64_t head,
-                                int64_t key) {
-  if (!call || !x) return NULL;
-  const attn_problem *p = call->context->problem;
-  const int64_t group = p->heads / x->heads, line = (x->batch == 1 ? 0 : batch) * x->heads + head / group;
-  return attn_at(x->at, (line * p->n_kv + key) * x->columns, x->dtype);
 }
 
 bool attn_plan_settles(const attn_plan *p) {

@@ -64,25 +64,22 @@ attn_status data_check_finite(const data_array *, const char *name);
 typedef enum data_layout { DATA_BHND, DATA_BNHD } data_layout;
 extern const char *const data_layout_names[]; /* "bhnd", "bnhd", NULL */
 
-/* Tensors besides, which gates of recurrences read (attn_extra): of these names. */
-enum { DATA_EXTRAS = 4 };
-extern const char *const data_extra_names[]; /* "decay", "beta", "erase", "write", NULL */
-
 /* All contiguous [batch, heads, n, d]; k and v have kv_heads heads, which divides heads. */
 typedef struct data_qkv {
   int64_t batch, heads, kv_heads, n_q, n_kv, d_qk, d_v;
   int rank;           /* of the arrays as the user holds them: 2 [n,d], 3 [heads,n,d], 4 [batch,heads,n,d] */
   data_layout layout; /* of the same */
   attn_dtype dtype;
-  void *q, *k, *v;               /* owned; v is NULL and d_v 0 where no v was asked for */
-  data_array extra[DATA_EXTRAS]; /* [batch or 1, heads, kv_heads or 1, n_kv, columns]; of rank 0: not given */
-  char *description;             /* owned; one line for people */
+  void *q, *k, *v; /* owned; v is NULL and d_v 0 where no v was asked for */
+  data_array
+      extra[ATTN_EXTRA_KINDS]; /* attn_extra_kinds, as [batch, heads, n, columns]; of rank 0: not given */
+  char *description;           /* owned; one line for people */
 } data_qkv;
 
 void data_qkv_free(data_qkv *); /* and clears it */
 
 /* Those that are given, as a call takes them; they remain the tensors'. Returns how many. */
-int64_t data_qkv_extras(const data_qkv *, attn_extra out[DATA_EXTRAS]);
+int64_t data_qkv_extras(const data_qkv *, attn_extra out[ATTN_EXTRA_KINDS]);
 
 /* The problem of these tensors: contiguous, not causal, scale 1/sqrt(d_qk). */
 attn_problem data_qkv_problem(const data_qkv *);
@@ -93,7 +90,7 @@ typedef struct data_reading {
   const char *q, *k, *v; /* or .npy files, or members of .npz archives, each; v may be NULL */
   /* Of each extra tensor another such file, or NULL: an HDF5 file's dataset of its name, if it has one.
    * [heads, n], [heads, n, columns], or a batch axis before them. */
-  const char *extra[DATA_EXTRAS];
+  const char *extra[ATTN_EXTRA_KINDS];
   const char *
       names; /* of the three tensors of `in`, with commas or plus signs: "query,key,value"; NULL, "": q,k,v */
   data_layout layout;

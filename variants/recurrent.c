@@ -11,26 +11,33 @@
  *   kda           a vector of the key          b_t (v_t - S'^T k_t)      Kimi Team 2025, arXiv:2510.26692
  *   gated_delta2  a vector of the key          w_t.v_t - S'^T (b_t.k_t)  Hatamizadeh et al. 2026,
  *                                                                        arXiv:2605.22791
+ *   mamba3        a number of the key          b_t v_t                   Lahoti et al. 2026, arXiv:2603.15569
  *
  * so that the decay comes before the value is written, and queries read behind it. Without the delta rule o_i
  * = c sum_j<=i (q_i . (a_j+1 ... a_i) k_j) u_j. In ssd S is the papers' state, k their B, q their C, v their
  * x, b their Delta and ln a = -A Delta.
  *
+ * mamba3 is the paper's exponential-trapezoidal rule with its rotation, of one input and one output:
+ *   S' = a_t R_t (S_t-1 + e_t k_t-1 v_t-1^T)
+ * with ln a = Delta A, b = lambda Delta, e = (1 - lambda) Delta, and R_t that turns elements l and l + d / 2
+ * by Delta theta_l.
+ *
  * Gates come from a layer that is not part of attention. decay=retnet: a = 1 - 2^(-5 - h) of head h = 0, 1,
  * ...; decay=constant: `gamma` of all; decay=extra: e to the call's extra tensor "decay". beta=extra: its
- * "beta", of gated_delta2 "erase" and "write" for b and w. A call that has none is given draws, a function
+ * "beta", of gated_delta2 "erase" and "write" for b and w, of mamba3 "beta", "previous" and "angle" for b, e
+ * and the angles. A call that has none is given draws, a function
  * of head and key alone: of a number ln a = -A Delta with A = 1 + h mod 16 and Delta log-uniform in 0.001
  * ... 0.1, as Mamba-2 begins; of a vector a = u^(1/16), u uniform; b = Delta in ssd, else uniform in 0 ...
- * 1.
+ * 1; in mamba3 lambda uniform, and angles Delta times uniform in -pi ... pi.
  *
  * With b |k|^2 > 2 a delta rule's state grows, so that keys are divided by their length, in each
  * implementation by another formula: key_norm=l2 is k / |k|; rsqrt, of flash-linear-attention, k / sqrt(|k|^2
  * + norm_eps); max, of earlier llama.cpp, k / max(|k|, norm_eps); rms, k / sqrt(|k|^2 / d + norm_eps), is
- * sqrt(d) times as long. state=bf16 and f16 keep the state in 16 bits between chunks, as servers do between
+ * sqrt(d) times as long. The papers' queries have the same length: query_norm. read=before is c S_t-1^T q_t, a
+ * query that does not read its own key, as RWKV-6 has it without its bonus. state=bf16 and f16 keep the state in 16 bits between chunks, as servers do between
  * tokens: chunk=1.
  *
- * c is the problem's scale. The papers' rotation, convolution, normalisation of queries and of outputs are
- * outside. It approximates no softmax: its errors against softmax are reported, and what it computes is held
+ * c is the problem's scale. The papers' convolution and the normalisation of outputs are outside. It approximates no softmax: its errors against softmax are reported, and what it computes is held
  * against its definition. Cost: chunks of `chunk` keys read the state and their own triangle. Bounds:
  * REC-1, REC-3. */
 #include "attn_variant.h"
@@ -38,23 +45,23 @@
 #include <math.h>
 #include <string.h>
 
-typedef enum { RETENTION, SSD, GLA, DELTA, GATED_DELTA, KDA, GATED_DELTA_2 } rule;
+typedef enum { RETENTION, SSD, GLA, DELTA, GATED_DELTA, KDA, GATED_DELTA_2, MAMBA_3 } rule;
 enum { AUTO, RETNET, CONSTANT, EXTRA, UNDECAYED }; /* decay */
 enum { BETA_EXTRA = 2, GATES = 0x67617465 };
 enum { NORM_AUTO, NORM_NONE, NORM_L2, NORM_RSQRT, NORM_MAX, NORM_RMS }; /* key_norm */
 
 typedef struct params {
-  int rule, decay, beta, key_norm, state;
+  int rule, decay, beta, key_norm, query_norm, read, state;
   double gamma, norm_eps;
   int64_t chunk;
 } params;
 
-static const char *const rules[] = {"retention",   "ssd", "gla",          "delta",
-                                    "gated_delta", "kda", "gated_delta2", NULL},
-                         *const decays_of[] = {"auto", "retnet", "constant", "extra", NULL},
-                         *const beta_names[] = {"auto", "one", "extra", NULL},
-                         *const norms[] = {"auto", "none", "l2", "rsqrt", "max", "rms", NULL},
-                         *const states[] = {"own", "bf16", "f16", NULL};
+static const char *const
+    rules[] = {"retention", "ssd", "gla", "delta", "gated_delta", "kda", "gated_delta2", "mamba3", NULL},
+    *const decays_of[] = {"auto", "retnet", "constant", "extra", NULL},
+    *const beta_names[] = {"auto", "one", "extra", NULL}, *const norms[] = {"auto", "none", "l2", "rsqrt",
+                                                                            "max",  "rms",  NULL},
+    *const reads[] = {"after", "before", NULL}, *const states[] = {"own", "bf16", "f16", NULL};
 static const attn_param table[] = {
     {"rule", ATTN_CHOICE, offsetof(params, rule), 0, 0, "retention", rules, "how the state changes"},
     {"decay", ATTN_CHOICE, offsetof(params, decay), 0, 0, "auto", decays_of,
@@ -64,8 +71,11 @@ static const attn_param table[] = {
      "what of a value is written; auto: the rule's"},
     {"key_norm", ATTN_CHOICE, offsetof(params, key_norm), 0, 0, "auto", norms,
      "keys are divided by their length; auto: by the delta rules"},
-    {"norm_eps", ATTN_REAL, offsetof(params, norm_eps), 0, 1, "1e-06", NULL,
-     "eps of key_norm=rsqrt, max and rms"},
+    {"norm_eps", ATTN_REAL, offsetof(params, norm_eps), 0, 1, "1e-06", NULL, "eps of rsqrt, max and rms"},
+    {"query_norm", ATTN_CHOICE, offsetof(params, query_norm), 0, 0, "auto", norms,
+     "queries are divided by their length; auto: by the delta rules"},
+    {"read", ATTN_CHOICE, offsetof(params, read), 0, 0, "after", reads,
+     "queries read the state after, or before, their own key"},
     {"state", ATTN_CHOICE, offsetof(params, state), 0, 0, "own", states,
      "the type in which the state is kept behind each chunk"},
     {"chunk", ATTN_INT, offsetof(params, chunk), 0, 1024, "0", NULL,
@@ -76,7 +86,7 @@ static const attn_param table[] = {
 static bool by_columns(const params *p) {
   return p->rule == GLA || p->rule == KDA || p->rule == GATED_DELTA_2;
 }
-static bool by_delta(const params *p) { return p->rule >= DELTA; }
+static bool by_delta(const params *p) { return p->rule >= DELTA && p->rule <= GATED_DELTA_2; }
 
 static int decay_of(const params *p) {
   if (p->decay) return p->decay;
@@ -86,18 +96,22 @@ static int decay_of(const params *p) {
 /* attn_recurrence.betas */
 static int64_t betas_of(const params *p, const attn_problem *problem) {
   const bool extra = p->beta == BETA_EXTRA || (p->beta == AUTO && (p->rule == SSD || by_delta(p)));
+  if (p->rule == MAMBA_3) return 2;
   return !extra ? 0 : p->rule == GATED_DELTA_2 ? problem->d_qk + problem->d_v : 1;
 }
 
-static int norm_of(const params *p) {
-  return p->key_norm != NORM_AUTO ? p->key_norm : by_delta(p) ? NORM_L2 : NORM_NONE;
+/* attn_recurrence.turns */
+static int64_t turns_of(const params *p, const attn_problem *problem) {
+  return p->rule == MAMBA_3 ? problem->d_qk / 2 : 0;
 }
 
-/* attn_recurrence.key_scale */
-static double key_scale(const void *state, int64_t d, double square) {
-  const params *p = state;
+static int norm_of(const params *p, int norm) {
+  return norm != NORM_AUTO ? norm : by_delta(p) ? NORM_L2 : NORM_NONE;
+}
+
+static double row_scale(const params *p, int norm, int64_t d, double square) {
   const double length = sqrt(square);
-  switch (norm_of(p)) {
+  switch (norm_of(p, norm)) {
   case NORM_RSQRT:
     return 1 / sqrt(square + p->norm_eps);
   case NORM_MAX:
@@ -119,6 +133,16 @@ static attn_status applicable(const attn_context *c) {
                                             "of the scores");
 }
 
+/* attn_recurrence.key_scale, query_scale */
+static double key_scale(const void *state, int64_t d, double square) {
+  const params *p = state;
+  return row_scale(p, p->key_norm, d, square);
+}
+static double query_scale(const void *state, int64_t d, double square) {
+  const params *p = state;
+  return row_scale(p, p->query_norm, d, square);
+}
+
 /* Draws of a head and key. */
 static attn_rng draws_of(int64_t head, int64_t key) {
   attn_rng r;
@@ -134,15 +158,20 @@ static void drawn_logs(const params *p, int64_t d, int64_t head, int64_t key, do
   for (int64_t l = 0; l < d && by_columns(p); l++) logs[l] = log(attn_rng_uniform(&r)) / 16;
 }
 
-/* b, and w, of one key. */
+/* b, and w, of one key; or b, e, and the angles. */
 static void drawn_betas(const params *p, int64_t count, int64_t head, int64_t key, double *betas) {
   attn_rng r = draws_of(head, key);
+  const double delta = p->rule == SSD || p->rule == MAMBA_3 ? drawn_delta(&r) : 1;
   if (p->rule == SSD) {
-    *betas = drawn_delta(&r);
+    *betas = delta;
     return;
   }
   attn_rng_init(&r, (uint64_t)head, GATES + 1, (uint64_t)key);
   for (int64_t l = 0; l < count; l++) betas[l] = attn_rng_uniform(&r);
+  if (p->rule != MAMBA_3) return;
+  betas[1] = delta * (1 - betas[0]);
+  betas[0] *= delta;
+  for (int64_t l = 2; l < count; l++) betas[l] = delta * acos(-1.0) * (2 * betas[l] - 1);
 }
 
 /* `count` numbers of a key; an extra tensor of 1 column has the same for all. */
@@ -152,15 +181,43 @@ static void copy_extra(const attn_call *call, const attn_extra *x, int64_t batch
   for (int64_t l = x->columns; l < count; l++) to[l] = to[0];
 }
 
+/* The extra tensors of b, w and what stands behind them, in their order. */
+enum { PARTS = 3 };
+typedef struct gate_part {
+  const char *name;
+  attn_extra_columns columns;
+} gate_part;
+
+static const gate_part *parts_of(const params *p) {
+  static const gate_part one[PARTS] = {{"beta", ATTN_COLUMNS_ONE}},
+                         vectors[PARTS] = {{"erase", ATTN_COLUMNS_QK}, {"write", ATTN_COLUMNS_V}},
+                         turned[PARTS] = {{"beta", ATTN_COLUMNS_ONE},
+                                          {"previous", ATTN_COLUMNS_ONE},
+                                          {"angle", ATTN_COLUMNS_PAIRS}};
+  return p->rule == MAMBA_3 ? turned : p->rule == GATED_DELTA_2 ? vectors : one;
+}
+
+static int64_t part_width(const attn_problem *p, attn_extra_columns columns) {
+  return columns == ATTN_COLUMNS_QK      ? p->d_qk
+         : columns == ATTN_COLUMNS_V     ? p->d_v
+         : columns == ATTN_COLUMNS_PAIRS ? p->d_qk / 2
+                                         : 1;
+}
+
 static void copy_betas(const params *p, const attn_call *call, int64_t batch, int64_t head, int64_t key,
                        int64_t count, double *betas) {
-  const bool vectors = p->rule == GATED_DELTA_2;
-  const attn_extra *first = attn_call_extra(call, vectors ? "erase" : "beta"),
-                   *second = attn_call_extra(call, "write");
-  const int64_t d = vectors ? call->context->problem->d_qk : 1;
-  if (!first || (vectors && !second)) drawn_betas(p, count, head, key, betas);
-  if (first) copy_extra(call, first, batch, head, key, d, betas);
-  if (vectors && second) copy_extra(call, second, batch, head, key, count - d, betas + d);
+  const attn_problem *problem = call->context->problem;
+  const gate_part *part = parts_of(p);
+  const attn_extra *given[PARTS] = {NULL};
+  bool all = true;
+  for (int i = 0; i < PARTS && part[i].name; i++)
+    all = (given[i] = attn_call_extra(call, part[i].name)) && all;
+  if (!all) drawn_betas(p, count, head, key, betas);
+  for (int i = 0; i < PARTS && part[i].name; i++) {
+    const int64_t width = part_width(problem, part[i].columns);
+    if (given[i]) copy_extra(call, given[i], batch, head, key, width, betas);
+    betas += width;
+  }
 }
 
 /* attn_recurrence.gates */
@@ -168,7 +225,7 @@ static void gates(const void *state, const attn_call *call, int64_t batch, int64
                   int64_t count, double *logs, double *betas) {
   const params *p = state;
   const attn_extra *decay = attn_call_extra(call, "decay");
-  const int64_t width = betas_of(p, call->context->problem);
+  const int64_t width = betas_of(p, call->context->problem) + turns_of(p, call->context->problem);
   const int64_t d = by_columns(p) ? call->context->problem->d_qk : 1;
   const int kind = decay_of(p);
   const double all = kind == RETNET ? log1p(-exp2(-5 - (double)head)) : kind == CONSTANT ? log(p->gamma) : 0;
@@ -194,9 +251,8 @@ static void law(const void *state, const attn_call *call, int64_t batch, int64_t
                 double *logs, double *betas) {
   const params *p = state;
   const attn_problem *problem = call->context->problem;
-  const attn_extra *decay = attn_call_extra(call, "decay"), *beta = attn_call_extra(call, "beta"),
-                   *erase = attn_call_extra(call, "erase"), *write = attn_call_extra(call, "write");
-  const int64_t d = by_columns(p) ? problem->d_qk : 1, width = betas_of(p, problem);
+  const attn_extra *decay = attn_call_extra(call, "decay");
+  const int64_t d = by_columns(p) ? problem->d_qk : 1, width = betas_of(p, problem) + turns_of(p, problem);
   const int kind = decay_of(p);
   if (kind == EXTRA && !decay) drawn_logs(p, d, head, key, logs);
   for (int64_t l = 0; l < d && (kind != EXTRA || decay); l++)
@@ -205,28 +261,32 @@ static void law(const void *state, const attn_call *call, int64_t batch, int64_t
               : kind == EXTRA    ? element_of(call, decay, batch, head, key, l)
                                  : 0;
   if (width) drawn_betas(p, width, head, key, betas);
-  for (int64_t l = 0; l < width; l++)
-    if (width == 1)
-      betas[l] = beta ? element_of(call, beta, batch, head, key, 0) : betas[l];
-    else if (l < problem->d_qk)
-      betas[l] = erase ? element_of(call, erase, batch, head, key, l) : betas[l];
-    else
-      betas[l] = write ? element_of(call, write, batch, head, key, l - problem->d_qk) : betas[l];
+  const gate_part *part = parts_of(p);
+  for (int64_t l = 0, behind = 0; l < width; l++) {
+    if (l - behind >= part_width(problem, part->columns)) behind += part_width(problem, part++->columns);
+    const attn_extra *given = attn_call_extra(call, part->name);
+    if (given) betas[l] = element_of(call, given, batch, head, key, l - behind);
+  }
 }
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   const params *p = c->params;
-  out->recurrence = (attn_recurrence){.chunk = p->chunk        ? p->chunk
-                                               : by_columns(p) ? 16
-                                                               : 64,
-                                      .delta = by_delta(p),
-                                      .columns = by_columns(p),
-                                      .betas = betas_of(p, c->problem),
-                                      .key_scale = norm_of(p) == NORM_NONE ? NULL : key_scale,
-                                      .rounds = p->state > 0,
-                                      .stored = p->state == 1 ? ATTN_BF16 : ATTN_F16,
-                                      .gates = gates,
-                                      .law = law};
+  out->recurrence =
+      (attn_recurrence){.chunk = p->chunk        ? p->chunk
+                                 : by_columns(p) ? 16
+                                                 : 64,
+                        .delta = by_delta(p),
+                        .columns = by_columns(p),
+                        .before = p->read,
+                        .betas = betas_of(p, c->problem),
+                        .carries = p->rule == MAMBA_3,
+                        .turns = turns_of(p, c->problem),
+                        .key_scale = norm_of(p, p->key_norm) == NORM_NONE ? NULL : key_scale,
+                        .query_scale = norm_of(p, p->query_norm) == NORM_NONE ? NULL : query_scale,
+                        .rounds = p->state > 0,
+                        .stored = p->state == 1 ? ATTN_BF16 : ATTN_F16,
+                        .gates = gates,
+                        .law = law};
   return attn_builder_keep(b, p, sizeof *p, &out->recurrence.state);
 }
 

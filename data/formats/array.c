@@ -78,7 +78,7 @@ void data_qkv_free(data_qkv *x) {
   free(x->q);
   free(x->k);
   free(x->v);
-  for (int i = 0; i < DATA_EXTRAS; i++) data_array_free(&x->extra[i]);
+  for (int i = 0; i < ATTN_EXTRA_KINDS; i++) data_array_free(&x->extra[i]);
   free(x->description);
   *x = (data_qkv){0};
 }

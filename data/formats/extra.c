@@ -4,8 +4,6 @@
 #include "data/formats/npy.h"
 #include "data/formats/qkv.h"
 
-const char *const data_extra_names[] = {"decay", "beta", "erase", "write", NULL};
-
 /* The shape as [batch, heads, n, columns]; false: it may be read in no way, or in two. */
 static bool widen(const data_array *a, int64_t n, int64_t shape[4]) {
   const int64_t *s = a->shape;
@@ -30,24 +28,39 @@ static void cut(data_array *a, int64_t n) {
   a->shape[2] = n;
 }
 
+static int64_t rows_of(const data_qkv *x, int which) {
+  return attn_extra_kinds[which].of_queries ? x->n_q : x->n_kv;
+}
+
+static attn_extra extra_of(const data_array *a, int which) {
+  return (attn_extra){
+      attn_extra_kinds[which].name, a->dtype, a->at, a->shape[0], a->shape[1], a->shape[2], a->shape[3]};
+}
+
 attn_status qkv_put_extra(const char *where, int which, data_array *a, data_qkv *x) {
-  const int64_t columns = which == 1 ? 1 : which == 3 ? x->d_v : x->d_qk;
+  const attn_problem p = {.batch = x->batch,
+                          .heads = x->heads,
+                          .kv_heads = x->kv_heads,
+                          .n_q = x->n_q,
+                          .n_kv = x->n_kv,
+                          .d_qk = x->d_qk,
+                          .d_v = x->d_v};
   int64_t shape[4];
   char text[96];
-  if (!widen(a, x->n_kv, shape) || (shape[0] != 1 && shape[0] != x->batch) ||
-      (shape[1] != 1 && shape[1] != x->kv_heads && shape[1] != x->heads) ||
-      (shape[3] != 1 && shape[3] != columns)) {
+  if (!widen(a, rows_of(x, which), shape)) {
     array_print_shape(a, text);
     return attn_fail(
         ATTN_EINVAL,
-        "%s: %s %s: expected [heads,n] or [heads,n,columns], a batch axis before them, of %lld or "
-        "%lld heads or 1, at least %lld positions and 1 or %lld columns",
-        where, data_extra_names[which], text, (long long)x->heads, (long long)x->kv_heads, (long long)x->n_kv,
-        (long long)columns);
+        "%s: %s %s: expected [heads,n] or [heads,n,columns], a batch axis before them, of at least "
+        "%lld positions",
+        where, attn_extra_kinds[which].name, text, (long long)rows_of(x, which));
   }
   a->rank = 4;
   memcpy(a->shape, shape, sizeof shape);
-  cut(a, x->n_kv);
+  cut(a, rows_of(x, which));
+  const attn_extra made = extra_of(a, which);
+  const attn_status status = attn_extra_check(where, &p, &made);
+  if (status) return status;
   data_array_free(&x->extra[which]);
   x->extra[which] = *a;
   *a = (data_array){.rank = 0};
@@ -55,13 +68,13 @@ attn_status qkv_put_extra(const char *where, int which, data_array *a, data_qkv 
 }
 
 void qkv_cut_extras(data_qkv *x) {
-  for (int i = 0; i < DATA_EXTRAS; i++)
-    if (x->extra[i].rank) cut(&x->extra[i], x->n_kv);
+  for (int i = 0; i < ATTN_EXTRA_KINDS; i++)
+    if (x->extra[i].rank) cut(&x->extra[i], rows_of(x, i));
 }
 
 attn_status qkv_read_extras(const data_reading *how, data_qkv *x) {
   attn_status status = ATTN_OK;
-  for (int i = 0; !status && i < DATA_EXTRAS; i++) {
+  for (int i = 0; !status && i < ATTN_EXTRA_KINDS; i++) {
     data_array a = {.rank = 0};
     if (!how->extra[i]) continue;
     status = data_npy_read(how->extra[i], &a);
@@ -71,13 +84,9 @@ attn_status qkv_read_extras(const data_reading *how, data_qkv *x) {
   return status;
 }
 
-int64_t data_qkv_extras(const data_qkv *x, attn_extra out[DATA_EXTRAS]) {
+int64_t data_qkv_extras(const data_qkv *x, attn_extra out[ATTN_EXTRA_KINDS]) {
   int64_t count = 0;
-  for (int i = 0; i < DATA_EXTRAS; i++) {
-    const data_array *a = &x->extra[i];
-    if (a->rank)
-      out[count++] = (attn_extra){data_extra_names[i], a->dtype,    a->at,      a->shape[0],
-                                  a->shape[1],         a->shape[2], a->shape[3]};
-  }
+  for (int i = 0; i < ATTN_EXTRA_KINDS; i++)
+    if (x->extra[i].rank) out[count++] = extra_of(&x->extra[i], i);
   return count;
 }

@@ -129,8 +129,8 @@ static attn_status read_tensor(const char *path, const char *name, hid_t dataset
 /* Datasets of the names of extra tensors, if the file has them. */
 static attn_status read_extras(const char *path, hid_t file, data_qkv *x) {
   attn_status status = ATTN_OK;
-  for (int i = 0; !status && i < DATA_EXTRAS; i++) {
-    const char *name = data_extra_names[i];
+  for (int i = 0; !status && i < ATTN_EXTRA_KINDS; i++) {
+    const char *name = attn_extra_kinds[i].name;
     data_array about = {0}, whole = {0};
     hid_t dataset = -1;
     if (H5Lexists(file, name, H5P_DEFAULT) <= 0) continue;

@@ -10,7 +10,7 @@ static const struct {
 } rules[] = {{"recurrent:rule=retention", TARGET_RECURRENT}, {"recurrent:rule=ssd", TARGET_RECURRENT},
              {"recurrent:rule=gla", TARGET_RECURRENT},       {"recurrent:rule=delta", TARGET_DELTA},
              {"recurrent:rule=gated_delta", TARGET_DELTA},   {"recurrent:rule=kda", TARGET_DELTA},
-             {"recurrent:rule=gated_delta2", TARGET_DELTA}};
+             {"recurrent:rule=gated_delta2", TARGET_DELTA},  {"recurrent:rule=mamba3", TARGET_RECURRENT}};
 
 static void add_rule(bench *b, bench_set *set, const attn_problem *p, size_t r) {
   const int all = b->options.threads;

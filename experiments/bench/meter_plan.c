@@ -10,13 +10,13 @@
 #include "experiments/runner/recheck.h"
 #include "experiments/support/entropy.h"
 
-enum { SAMPLE = 4, GATES = 3 };
+enum { SAMPLE = 4 };
 
 typedef struct state {
   attn_plan *plan;
-  int64_t k, v, o;         /* where K and V begin in bench.in, elements of the output */
-  void *codes[2];          /* of K and V, where the problem stores them otherwise; or NULL */
-  attn_extra gates[GATES]; /* of a recurrence */
+  int64_t k, v, o;                    /* where K and V begin in bench.in, elements of the output */
+  void *codes[2];                     /* of K and V, where the problem stores them otherwise; or NULL */
+  attn_extra gates[ATTN_EXTRA_KINDS]; /* of a recurrence */
   int64_t gate_count;
   recheck check;
   int64_t executions;
@@ -261,7 +261,9 @@ static bool gates_make(const attn_problem *p, state *s) {
   const attn_recurrence *x = view.recurrence;
   bool good = gate_make(p, "decay", x->columns ? p->d_qk : 1, -1.0 / 8, s);
   if (x->betas == 1) good = good && gate_make(p, "beta", 1, 0, s);
-  if (x->betas > 1)
+  if (x->carries) good = good && gate_make(p, "beta", 1, 0, s) && gate_make(p, "previous", 1, 0, s);
+  if (x->turns) good = good && gate_make(p, "angle", x->turns, 0, s);
+  if (x->betas > 1 && !x->carries)
     good = good && gate_make(p, "erase", p->d_qk, 0, s) && gate_make(p, "write", p->d_v, 0, s);
   return good;
 }

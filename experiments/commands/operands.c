@@ -50,13 +50,16 @@ static void read_lengths(operands *o, const char *text, struct argp_state *state
 
 static void read_extra(struct argp_state *state, reading_options *r, const char *text) {
   const char *file = strchr(text, '=');
-  for (int i = 0; file && file[1] && i < DATA_EXTRAS; i++)
-    if (strlen(data_extra_names[i]) == (size_t)(file - text) &&
-        strncmp(text, data_extra_names[i], (size_t)(file - text)) == 0) {
-      r->from.extra[i] = file + 1;
-      return;
-    }
-  argp_error(state, "--extra %s: expected NAME=FILE, the name decay, beta, erase or write", text);
+  char name[32] = "";
+  if (file && (size_t)(file - text) < sizeof name) memcpy(name, text, (size_t)(file - text));
+  const int which = attn_extra_find(name);
+  attn_nearest near = {.name = name};
+  for (int i = 0; i < ATTN_EXTRA_KINDS; i++) attn_nearest_try(&near, attn_extra_kinds[i].name);
+  if (which < 0 || !file[1])
+    argp_error(state, "--extra %s: expected NAME=FILE, the name of an extra tensor%s", text,
+               attn_nearest_hint(&near));
+  else
+    r->from.extra[which] = file + 1;
 }
 
 bool reading_option(struct argp_state *state, reading_options *r, const char *option, const char *text) {
@@ -156,8 +159,8 @@ attn_status operands_check_spec(const char *output, const output_kind *kind, con
 attn_status operands_check(operands *o) {
   const target_options *t = &o->target;
   const data_reading *f = &o->reading.from;
-  const char *const inputs[] = {f->in,   f->q,    f->k,        f->v,        t->t5,       t->bias,
-                                t->sink, t->mask, f->extra[0], f->extra[1], f->extra[2], f->extra[3]};
+  const char *inputs[8 + ATTN_EXTRA_KINDS] = {f->in, f->q, f->k, f->v, t->t5, t->bias, t->sink, t->mask};
+  memcpy(inputs + 8, f->extra, sizeof f->extra);
   const attn_status status = attn_spec_parse(&o->variant, o->spec);
   return status
              ? status
@@ -210,7 +213,7 @@ attn_status operands_plan(operands *o) {
 }
 
 attn_status operands_run(const operands *o, const void *v, void *out) {
-  attn_extra extra[DATA_EXTRAS];
+  attn_extra extra[ATTN_EXTRA_KINDS];
   const attn_tensors x = {.q = o->qkv.q,
                           .k = o->qkv.k,
                           .v = v,

@@ -63,8 +63,8 @@ typedef struct reading_options {
        CLI_SET(CLI_TEXT, member.from.k)},                                                                    \
       {"v", 0, "FILE", "Values", CLI_SET(CLI_TEXT, member.from.v)},                                          \
       {"extra", 0, "NAME=FILE",                                                                              \
-       "Gates of recurrences, decay (logarithms), beta, erase or write, from .npy: [heads,n], [heads,n,d], " \
-       "or a batch axis before them; an HDF5 file of --in may have them, too",                               \
+       "A tensor that the variant reads besides, such as a recurrence's decay (logarithms), from .npy: "     \
+       "[heads,n], [heads,n,columns], or a batch axis before them; an HDF5 file of --in may have them, too", \
        CLI_READ},                                                                                            \
       {"layout", 0, "bhnd|bnhd", "Axes of the arrays: [batch,heads,n,d], or [batch,n,heads,d] with bnhd",    \
        CLI_READ},                                                                                            \

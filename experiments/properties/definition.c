@@ -353,11 +353,20 @@ static attn_status residual_weights(const definition *d, int64_t i, const void *
   return ATTN_OK;
 }
 
+/* r, turned back by these angles. */
+static void turn_back(const attn_recurrence *x, const double *angles, double *r) {
+  for (int64_t l = 0; l < x->turns; l++) {
+    const double c = cos(angles[l]), s = sin(angles[l]), one = r[l], two = r[l + x->turns];
+    r[l] = c * one + s * two;
+    r[l + x->turns] = c * two - s * one;
+  }
+}
+
 /* A row of a recurrence into o, from the keys that it sees (marked with 1), by the law of the gates. From
- * the last key back, r begins as q, a key adds c (k.r) w . v, and what earlier ones meet is r <- diag(a) r,
- * under the delta rule diag(a) (r - (k.r) b . k). Returns the magnitudes of the products, infinite where a
+ * the last key back, r begins as q, a key adds c (k.r) (w + e) . v, e what the key behind it says of it, and
+ * what earlier ones meet is r <- R^T diag(a) r, under the delta rule R^T diag(a) (r - (k.r) b . k). Returns the magnitudes of the products, infinite where a
  * state may overflow, and without memory. */
-static double recurrent_row(const definition *d, double *o) {
+static double recurrent_row(const definition *d, int64_t i, double *o) {
   const attn_problem *p = &d->in->problem;
   const attn_recurrence *x = d->view->recurrence;
   const attn_call call = {.context = attn_plan_context(d->plan),
@@ -365,15 +374,21 @@ static double recurrent_row(const definition *d, double *o) {
                           .k = d->in->k,
                           .v = d->in->v,
                           .kv_len = d->in->padded ? d->in->kv_len : NULL};
-  const int64_t width = p->d_qk, betas = x->betas > 1 ? x->betas : 1;
+  const int64_t width = p->d_qk, betas = (x->betas > 1 ? x->betas : 1) + x->turns,
+                last = attn_problem_position(p, i) - x->before;
+  const bool vectors = x->betas > 1 && !x->carries;
+  bool read = false;
   double *r = malloc((size_t)(3 * width + betas) * sizeof *r), *k = r + width, *logs = k + width,
          *beta = logs + width;
-  double reach = 0, total = 0; /* unscaled and times the values; scaled */
+  double reach = 0, total = 0, again = 0, of_query = 0; /* unscaled and times the values; scaled; e */
   if (!r) return (double)INFINITY;
-  for (int64_t l = 0; l < width; l++) r[l] = d->q[l];
+  for (int64_t l = 0; l < width; l++) of_query += d->q[l] * d->q[l];
+  of_query = x->query_scale ? x->query_scale(x->state, width, of_query) : 1;
+  for (int64_t l = 0; l < width; l++) r[l] = of_query * d->q[l];
   for (int64_t j = p->n_kv - 1; j >= 0; j--) {
     double square = 0, sum = 0, size = 0, most = 1, written = 1;
-    if (!(d->weights[j] > 0)) continue;
+    if (!(d->weights[j] > 0) || j > last) continue;
+    read = true;
     *beta = 1;
     x->law(x->state, &call, d->batch, d->head, j, logs, beta);
     for (int64_t l = 0; l < width; l++) {
@@ -385,8 +400,12 @@ static double recurrent_row(const definition *d, double *o) {
       sum += k[l] * r[l];
       size += fabs(k[l] * r[l]);
     }
+    /* Whatever the angles by which either is turned. */
+    for (int64_t l = 0; l < x->turns; l++)
+      size += 2 * hypot(k[l], k[l + x->turns]) * hypot(r[l], r[l + x->turns]);
     for (int64_t l = 0; l < p->d_v; l++) {
-      const double w = beta[betas > 1 ? width + l : 0], v = attn_get(d->kept.v, j * p->d_v + l, p->dtype);
+      const double w = beta[vectors ? width + l : 0] + again,
+                   v = attn_get(d->kept.v, j * p->d_v + l, p->dtype);
       o[l] += p->scale * sum * w * v;
       most = fmax(most, fabs(w * v));
       written = l ? fmax(written, fabs(w)) : fabs(w);
@@ -394,11 +413,14 @@ static double recurrent_row(const definition *d, double *o) {
     reach += size * most;
     total += fabs(p->scale) * size * written;
     for (int64_t l = 0; l < width; l++) {
-      if (x->delta) r[l] -= beta[betas > 1 ? l : 0] * sum * k[l];
+      if (x->delta) r[l] -= beta[vectors ? l : 0] * sum * k[l];
       r[l] *= exp(logs[x->columns ? l : 0]);
     }
+    turn_back(x, beta + betas - x->turns, r);
+    again = x->carries ? beta[1] : 0;
   }
   free(r);
+  if (!read) return 1; /* zeros */
   return reach * fmax(1, fabs(p->scale)) < 0x1p-20 * attn_numbers[p->dtype].largest ? total
                                                                                     : (double)INFINITY;
 }
@@ -442,7 +464,7 @@ double definition_row(const definition *d, int64_t i, double *o) {
     for (int64_t j = 0; j < count; j++) any = any || d->weights[j] > 0;
     if (!any) return 1; /* zeros */
   }
-  if (d->view->recurrence) return recurrent_row(d, o);
+  if (d->view->recurrence) return recurrent_row(d, i, o);
   if (d->view->residual) {
     if (residual_weights(d, i, k, &size)) size = (double)INFINITY;
   } else if (d->view->toeplitz) {

@@ -19,8 +19,8 @@ typedef struct measure_block {
   attn_problem problem;          /* resolved */
   data_target *target;           /* what the problem's score and mask point to */
   guard q, k, v;                 /* read-only */
-  data_array gates[DATA_EXTRAS]; /* what extra points to */
-  attn_extra extra[DATA_EXTRAS];
+  data_array gates[ATTN_EXTRA_KINDS]; /* what extra points to */
+  attn_extra extra[ATTN_EXTRA_KINDS];
   int64_t extras;
   char nonfinite[DATA_PLACE]; /* the first element of these that is NaN or infinite; "": none is */
   exact_rows *exact;

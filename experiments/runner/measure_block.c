@@ -117,7 +117,7 @@ void measure_block_close(measure_block *block) {
   data_target_free(block->target);
   void *const wide[] = {block->judged_q, block->judged_k, block->judged_v, block->judged_o};
   for (int i = 0; i < 4 && measure_block_stored(block); i++) free(wide[i]);
-  for (int i = 0; i < DATA_EXTRAS; i++) data_array_free(&block->gates[i]);
+  for (int i = 0; i < ATTN_EXTRA_KINDS; i++) data_array_free(&block->gates[i]);
   guard_close(&block->q);
   guard_close(&block->k);
   guard_close(&block->v);

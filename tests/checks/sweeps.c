@@ -96,6 +96,8 @@ static const char *const specs[] = {
     "recurrent:rule=gla,chunk=7",
     "recurrent:rule=kda",
     "recurrent:rule=gated_delta2,chunk=9",
+    "recurrent:rule=mamba3,chunk=9",
+    "recurrent:rule=kda,read=before,chunk=9",
     "recurrent:rule=delta,chunk=40",
     "recurrent:rule=gated_delta,chunk=1,state=bf16",
     "recurrent:decay=constant,gamma=0.1,chunk=16",

@@ -60,6 +60,8 @@ static const char *const specs[] = {
     "recurrent:rule=gla",
     "recurrent:rule=gated_delta,chunk=20",
     "recurrent:rule=gated_delta2",
+    "recurrent:rule=mamba3,chunk=20",
+    "recurrent:rule=ssd,read=before",
     "recurrent:decay=constant,gamma=0.9,chunk=20",
     "streaming_cache:sink=3,window=13,dims=24",
     "sage:group=48",

@@ -325,7 +325,7 @@ Test(data_qkv, extra_tensors_follow_the_keys) {
   const shapes s = {3, {2, 7, 4}, {2, 7, 4}, {2, 7, 4}};
   write_npy(&s, ATTN_F32);
   data_qkv x;
-  attn_extra extra[DATA_EXTRAS];
+  attn_extra extra[ATTN_EXTRA_KINDS];
   for (size_t c = 0; c < sizeof good / sizeof *good; c++) {
     write_array("decay.npy", good[c].rank, good[c].shape);
     assert_ok(read_with_decay(&x));

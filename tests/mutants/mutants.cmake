@@ -512,13 +512,37 @@ mutant(erase-keeps-its-keys ${recurrent_engine} REC-1 "recurrent:rule=gated_delt
 mutant(document-runs-on ${recurrent_chunk} variants_recurrent/keys_and_documents_are_as_they_are_said ""
   "a document begins with the state of the one before it" [[logs[i * width + l] = @-(double)INFINITY@;]] [[0]])
 mutant(document-without-keys ${recurrent_engine} variants_recurrent/keys_and_documents_are_as_they_are_said ""
-  "queries of a document without keys read the document before" [[if (beyond && at >= first) clear_row(s, x, at - first);]] [[(void)0;]])
+  "queries of a document without keys read the document before" [[(@beyond@ || (begins && s->rule->before))]] [[false]])
+mutant(document-read-from-behind ${recurrent_engine} variants_recurrent/keys_and_documents_are_as_they_are_said ""
+  "a document's first query reads the document before" [[(beyond || @(begins && s->rule->before)@)]] [[false]])
+set(mamba3 "recurrent:rule=mamba3")
+mutant(turned-the-other-way ${recurrent_chunk} REC-1 "${mamba3}"
+  "keys and queries are turned on, not back" [[turn_row(s, r, attn_min(from + l, x->count - 1), @true@,]] [[false]])
+mutant(turned-in-a-chunk-alone ${recurrent_engine} REC-1 "${mamba3}"
+  "the state is not turned from chunk to chunk" [[attn_recurrent_turn_state(s, r, x);]] [[(void)0;]])
+mutant(turned-as-its-first-key ${recurrent_chunk} REC-1 "${mamba3}"
+  "angles do not add up" [[r->angles[l] += by[l];]] [[r->angles[l] = by[l];]])
+mutant(turned-by-the-angle-before ${recurrent_chunk} REC-1 "${mamba3}"
+  "queries are turned as the key before" [[turn_row(s, r, attn_min(@from + l@, x->count - 1)]] [[attn_max(0, from + l - 1)]])
+mutant(carries-to-its-own-query ${recurrent_chunk} REC-1 "${mamba3}"
+  "a query reads its own key as later ones do" [[r->row[j] * (@j < i@ ?]] [[j <= i]])
+mutant(carries-its-own-share ${recurrent_chunk} REC-1 "${mamba3}"
+  "a key enters once more by its own share" [[(j + 1 < known ? b[@s->betas + 1@] : 0)]] [[1]])
+mutant(carries-within-a-chunk ${recurrent_chunk} REC-1 "${mamba3}"
+  "the last key of a chunk enters once" [[attn_min(x->count + @s->rule->carries@, x->keys - x->first)]] [[0]])
+mutant(queries-of-any-length ${recurrent_engine} REC-1 "${gated_delta}"
+  "queries keep their length" [[if (@s->rule->query_scale@) {]] [[false]])
+mutant(reads-behind-its-key ${recurrent_engine} REC-1 "recurrent:read=before"
+  "a query reads its own key" [[attn_call_position(x->call, x->batch, i) - @s->rule->before@;]] [[0]])
+mutant(reads-nothing-given ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
+  "the first query does not read what is handed on" [[if (@x->call->state && shift < 0@) read_given]] [[false]])
 mutant(state-kept-too-wide ${recurrent_engine} variants_recurrent/a_state_in_16_bits_is_what_they_hold ""
   "the state is rounded behind the first chunk alone" [[@x->count == s->rule->chunk@; l++]] [[x->first == 0]])
-mutant(gates-of-the-entry core/plan.c variants_recurrent/gates_are_those_of_the_call ""
+mutant(gates-of-the-entry core/extra.c variants_recurrent/gates_are_those_of_the_call ""
   "extra tensors are those of the first batch entry" [[(x->batch == 1 ? 0 : @batch@)]] [[0]])
-mutant(gates-of-a-shared-head core/plan.c variants_recurrent/gates_are_those_of_the_call ""
-  "query heads read the gates of their kv head" [[+ @head / group@;]] [[head / (p->heads / p->kv_heads)]])
+mutant(gates-of-a-shared-head core/extra.c variants_recurrent/gates_are_those_of_the_call ""
+  "query heads read the gates of their kv head" [[@head / (call->context->problem->heads / x->heads)@, row)]]
+  [[head / (call->context->problem->heads / call->context->problem->kv_heads)]])
 mutant(cache-turns-away variants/streaming_cache.c eval:POS-1 "streaming_cache:sink=3,window=13"
   "sinks go further away where keys are given up" [[turn(s, @-gone@, row)]] [[gone]])
 mutant(cache-counts-its-sinks variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"

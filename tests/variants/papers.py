@@ -204,6 +204,21 @@ def unit(k):
     return k / np.linalg.norm(k, axis=-1, keepdims=True)
 
 
+def mamba3(q, k, v):
+    """Lahoti et al. 2026, eq. 5 and proposition 4, of complex numbers: h_t = alpha_t h_t-1 + beta_t B_t-1 x_t-1 + gamma_t
+    B_t x_t, gamma = lambda Delta, beta = (1 - lambda) Delta alpha, and alpha e^(i angle) in place of alpha."""
+    def pairs(x):
+        return x[..., :D // 2] + 1j * x[..., D // 2:]
+    state, before, out = np.zeros((q.shape[0], D // 2, v.shape[2]), complex), 0, np.empty_like(v)
+    for t in range(q.shape[1]):
+        alpha = np.exp(gates["g1"][:, t] + 1j * gates["angle"][:, t])[..., None]
+        enters = pairs(k)[:, t, :, None] * v[:, t, None, :]
+        state = alpha * (state + gates["e1"][:, t, None, None] * before) + gates["b"][:, t, None, None] * enters
+        before = enters
+        out[:, t] = np.einsum("hd,hde->he", np.conj(pairs(q))[:, t] / np.sqrt(D), state).real
+    return out
+
+
 def ssd(q, k, v):
     """Dao and Gu 2024, eq. 2: h_t = A_t h_t-1 + B_t x_t, A_t a number, B_t times Delta_t."""
     return gated(q, k, v, gates["g1"], lambda t, _, __: gates["b"][:, t, None] * v[:, t])
@@ -216,22 +231,22 @@ def gla(q, k, v):
 
 def deltanet(q, k, v):
     """Yang et al. 2024 (2406.06484), section 2.2: S_t = S_t-1 - beta_t (S_t-1 k_t - v_t) k_t^T, k of length 1."""
-    return gated(q, unit(k), v, 0 * gates["g1"], lambda t, key, s: difference(v[:, t], key, s, gates["b"][:, t, None]))
+    return gated(unit(q), unit(k), v, 0 * gates["g1"], lambda t, key, s: difference(v[:, t], key, s, gates["b"][:, t, None]))
 
 
 def gated_delta(q, k, v):
     """Yang et al. 2024 (2412.06464), eq. 10: S_t = S_t-1 (alpha_t (I - beta_t k_t k_t^T)) + beta_t v_t k_t^T."""
-    return gated(q, unit(k), v, gates["g1"], lambda t, key, s: difference(v[:, t], key, s, gates["b"][:, t, None]))
+    return gated(unit(q), unit(k), v, gates["g1"], lambda t, key, s: difference(v[:, t], key, s, gates["b"][:, t, None]))
 
 
 def kda(q, k, v):
     """Kimi Linear 2025, eq. 1: S_t = (I - beta_t k_t k_t^T) Diag(alpha_t) S_t-1 + beta_t k_t v_t^T."""
-    return gated(q, unit(k), v, gates["g"], lambda t, key, s: difference(v[:, t], key, s, gates["b"][:, t, None]))
+    return gated(unit(q), unit(k), v, gates["g"], lambda t, key, s: difference(v[:, t], key, s, gates["b"][:, t, None]))
 
 
 def gated_delta2(q, k, v):
     """Hatamizadeh et al. 2026: S_t = (I - k_t (b_t . k_t)^T) D_t S_t-1 + k_t (w_t . v_t)^T."""
-    return gated(q, unit(k), v, gates["g"],
+    return gated(unit(q), unit(k), v, gates["g"],
                  lambda t, key, s: difference(gates["w2"][:, t] * v[:, t], gates["e"][:, t] * key, s, 1))
 
 
@@ -584,7 +599,7 @@ edges = rng.random((N, N)) < 0.1
 edges[np.arange(N), np.arange(N)] = True
 
 gates = {"g": np.log(rng.random((HEADS, N, D))) / 8, "b": rng.random((HEADS, N)), "e": rng.random((HEADS, N, D)),
-         "w2": rng.random((HEADS, N, D))}
+         "w2": rng.random((HEADS, N, D)), "e1": rng.random((HEADS, N)), "angle": 9 * rng.random((HEADS, N, D // 2)) - 4}
 gates["g1"] = gates["g"][..., :1].copy()
 
 BESIDE = f"--sink={SINK}"
@@ -613,6 +628,9 @@ CASES = [  # formula, specification, options, heads, n
     (kda, "recurrent:rule=kda", ["--causal", "--extra=decay=g.npy", "--extra=beta=b.npy"], HEADS, N),
     (gated_delta2, "recurrent:rule=gated_delta2",
      ["--causal", "--extra=decay=g.npy", "--extra=erase=e.npy", "--extra=write=w2.npy"], HEADS, N),
+    (mamba3, "recurrent:rule=mamba3",
+     ["--causal", "--extra=decay=g1.npy", "--extra=beta=b.npy", "--extra=previous=e1.npy", "--extra=angle=angle.npy"],
+     HEADS, N),
     (dpfp, "linear:feature=dpfp", ["--causal"], HEADS, N),
     (cosformer, "linear:feature=cos", [], HEADS, N),
     (taylor, "linear:feature=taylor", ["--causal"], HEADS, N),

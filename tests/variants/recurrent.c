@@ -7,11 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 70, D = 6, D_V = 5, BATCH = 3, HEADS = 4, VECTOR = 1, DELTA = 2, BETA = 4, GATED = 8 };
+enum {
+  N = 70,
+  D = 6,
+  D_V = 5,
+  BATCH = 3,
+  HEADS = 4,
+  VECTOR = 1,
+  DELTA = 2,
+  BETA = 4,
+  GATED = 8,
+  TURNED = 16
+};
 
 /* Gates that a call may be given, and of each rule those that it reads. */
 static double decay[BATCH * HEADS * N * D], beta[BATCH * HEADS * N], erase[BATCH * HEADS * N * D],
-    write[BATCH * HEADS * N * D_V];
+    write[BATCH * HEADS * N * D_V], previous[BATCH * HEADS * N], angle[BATCH * HEADS * N * D / 2];
 
 static const struct {
   const char *name;
@@ -21,19 +32,60 @@ static const struct {
              {"delta", BETA | DELTA},
              {"gated_delta", BETA | DELTA},
              {"kda", BETA | DELTA | VECTOR},
-             {"gated_delta2", GATED | DELTA | VECTOR}};
+             {"gated_delta2", GATED | DELTA | VECTOR},
+             {"mamba3", BETA | TURNED}};
 
 /* What a recursion reads. */
 typedef struct gates {
   int of;
   double (*of_head)(int64_t head); /* a of all keys; NULL: what the call is given */
   double (*length)(double square); /* what keys are divided by; NULL: their length under the delta rule */
-  int64_t document;                /* keys of a document; 0: one document */
+  double (*query_length)(double square);
+  int64_t document; /* keys of a document; 0: one document */
+  bool before;      /* queries read the state before their key */
 } gates;
 
 static double log_decay(const gates *g, int64_t b, int64_t h, int64_t t, int64_t l) {
   const int64_t at = (b * HEADS + h) * N + t;
   return g->of_head ? log(g->of_head(h)) : decay[g->of & VECTOR ? at * D + l : at];
+}
+
+/* What the state, of sizes, meets of the key before, and R; sizes as large as any angle makes them. */
+static void turn(const inputs *in, int64_t b, int64_t h, int64_t kv_head, int64_t t, double s[D][D_V],
+                 double sizes[D][D_V]) {
+  const int64_t key = (b * HEADS + h) * N + t;
+  for (int64_t x = 0; x < D * D_V && t; x++) {
+    const double enters = previous[key] * inputs_get(in, TENSOR_K, b, kv_head, t - 1, x / D_V) *
+                          inputs_get(in, TENSOR_V, b, kv_head, t - 1, x % D_V);
+    s[x / D_V][x % D_V] += enters;
+    sizes[x / D_V][x % D_V] += fabs(enters);
+  }
+  for (int64_t l = 0; l < D / 2; l++)
+    for (int64_t m = 0; m < D_V; m++) {
+      const double one = s[l][m], two = s[l + D / 2][m], by = angle[key * D / 2 + l];
+      s[l][m] = one * cos(by) - two * sin(by);
+      s[l + D / 2][m] = one * sin(by) + two * cos(by);
+      sizes[l][m] = sizes[l + D / 2][m] = fmax(sizes[l][m], sizes[l + D / 2][m]);
+    }
+}
+
+static void read_state(const inputs *in, int64_t b, int64_t h, const gates *g, int64_t i, double unit,
+                       double s[D][D_V], double sizes[D][D_V], const double *error, double *o, double *off) {
+  const attn_problem *p = &in->problem;
+  double length = 0;
+  for (int64_t l = 0; l < D; l++) length += pow(inputs_get(in, TENSOR_Q, b, h, i, l), 2);
+  const double by = p->scale / (g->query_length ? g->query_length(length) : 1);
+  for (int64_t m = 0; m < D_V; m++) {
+    double size = 0;
+    o[i * D_V + m] = 0;
+    for (int64_t l = 0; l < D; l++) {
+      const double q = by * inputs_get(in, TENSOR_Q, b, h, i, l);
+      o[i * D_V + m] += q * s[l][m];
+      size += fabs(q) * sizes[l][m];
+    }
+    if (g->of & TURNED) size *= 4; /* of pairs, by their length */
+    off[i * D_V + m] = unit * size + (g->of & DELTA ? fabs(by) * sqrt(length) * error[m] : 0);
+  }
 }
 
 /* o [n_q, d_v] of a head, and by how much rounding may move it: what the sums of a chunk, of at most N keys,
@@ -44,9 +96,12 @@ static void recur(const inputs *in, int64_t b, int64_t h, const gates *g, double
   const double unit = (2 * D + (g->of & VECTOR ? 8 : 4) * N + 16 + 3 * (N + 1)) * attn_numbers[p->dtype].unit;
   double s[D][D_V] = {{0}}, sizes[D][D_V] = {{0}}, error[D_V] = {0}, k[D];
   for (int64_t t = 0; t < p->n_kv; t++) {
+    const int64_t i = t - (p->n_kv - p->n_q);
     double norm = 0;
     for (int64_t x = 0; x < D * D_V && g->document && t % g->document == 0; x++)
       s[x / D_V][x % D_V] = sizes[x / D_V][x % D_V] = 0;
+    if (g->before && i >= 0) read_state(in, b, h, g, i, unit, s, sizes, error, o, off);
+    if (g->of & TURNED && t < keys) turn(in, b, h, kv_head, t, s, sizes);
     for (int64_t l = 0; l < D; l++) {
       k[l] = inputs_get(in, TENSOR_K, b, kv_head, t, l);
       norm += k[l] * k[l];
@@ -71,18 +126,7 @@ static void recur(const inputs *in, int64_t b, int64_t h, const gates *g, double
         sizes[l][m] += fabs(k[l]) * size;
       }
     }
-    const int64_t i = t - (p->n_kv - p->n_q);
-    for (int64_t m = 0; m < D_V && i >= 0; m++) {
-      double size = 0, length = 0;
-      o[i * D_V + m] = 0;
-      for (int64_t l = 0; l < D; l++) {
-        const double q = p->scale * inputs_get(in, TENSOR_Q, b, h, i, l);
-        o[i * D_V + m] += q * s[l][m];
-        size += fabs(q) * sizes[l][m];
-        length += q * q;
-      }
-      off[i * D_V + m] = unit * size + (g->of & DELTA ? sqrt(length) * error[m] : 0);
-    }
+    if (!g->before && i >= 0) read_state(in, b, h, g, i, unit, s, sizes, error, o, off);
   }
 }
 
@@ -137,6 +181,8 @@ static void draw_gates(int of) {
     decay[i] = u < 0.02 ? -(double)INFINITY : u < 0.05 ? -40 : log(u) / 8;
   }
   for (int64_t i = 0; i < BATCH * HEADS * N; i++) beta[i] = 2 * attn_rng_uniform(&r);
+  for (int64_t i = 0; i < BATCH * HEADS * N; i++) previous[i] = attn_rng_uniform(&r);
+  for (int64_t i = 0; i < BATCH * HEADS * N * D / 2; i++) angle[i] = 20 * attn_rng_uniform(&r) - 10;
   for (int64_t i = 0; i < BATCH * HEADS * N * D; i++) erase[i] = attn_rng_uniform(&r);
   for (int64_t i = 0; i < BATCH * HEADS * N * D_V; i++) write[i] = 2 * attn_rng_uniform(&r);
 }
@@ -163,27 +209,32 @@ static attn_status run_gated(const attn_plan *plan, const inputs *in, const attn
 
 Test(variants_recurrent, gates_are_those_of_the_call) {
   static const int chunks[] = {0, 1, 5, 32, 200};
-  char spec[64];
+  char spec[96];
   for (size_t r = 0; r < sizeof rules / sizeof *rules; r++)
     for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
       for (int64_t n_q = 1; n_q <= N; n_q += n_q == 1 ? 32 : 37) {
         const attn_dtype dtype = c % 2 ? ATTN_F64 : ATTN_F32;
         const attn_problem p =
             shape_problem((case_shape){BATCH, HEADS, 2, n_q, N, D, D_V, true, true}, dtype);
-        const bool vector = rules[r].of & VECTOR;
+        const bool vector = rules[r].of & VECTOR, before = (r + c + (size_t)n_q) % 3 == 0;
         inputs in = inputs_make(&p, true, 7, 1);
         draw_gates((int)r);
         /* delta keeps all: decay=extra gives it the gates of gated_delta */
-        snprintf(spec, sizeof spec, "recurrent:rule=%s,decay=extra,chunk=%d", rules[r].name, chunks[c]);
+        snprintf(spec, sizeof spec, "recurrent:rule=%s,decay=extra,read=%s,chunk=%d", rules[r].name,
+                 before ? "before" : "after", chunks[c]);
         attn_plan *plan = plan_or_note(&p, spec, NULL);
         cr_assert_not_null(plan, "%s", spec);
         char *o = malloc(output_bytes(&p));
         const attn_extra extra[] = {{"beta", ATTN_F64, beta, BATCH, HEADS, N, 1},
                                     {"erase", ATTN_F64, erase, BATCH, HEADS, N, D},
                                     {"write", ATTN_F64, write, BATCH, HEADS, N, D_V},
+                                    {"previous", ATTN_F64, previous, BATCH, HEADS, N, 1},
+                                    {"angle", ATTN_F64, angle, BATCH, HEADS, N, D / 2},
                                     {"decay", ATTN_F64, decay, BATCH, HEADS, N, vector ? D : 1}};
-        cr_assert_eq(run_gated(plan, &in, extra, 4, o), ATTN_OK, "%s", attn_last_error());
-        compare_output(spec, &in, o, &(gates){.of = rules[r].of});
+        cr_assert_eq(run_gated(plan, &in, extra, 6, o), ATTN_OK, "%s", attn_last_error());
+        compare_output(
+            spec, &in, o,
+            &(gates){.of = rules[r].of, .before = before, .query_length = rules[r].of & DELTA ? sqrt : NULL});
         free(o);
         attn_plan_destroy(plan);
         inputs_free(&in);
@@ -204,14 +255,15 @@ Test(variants_recurrent, keys_and_documents_are_as_they_are_said) {
   for (size_t c = 0; c < sizeof norms / sizeof *norms; c++)
     for (int documents = 0; documents < 2; documents++)
       for (int vector = 0; vector < 2; vector++) {
-        char spec[96];
+        char spec[128];
         attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, true}, ATTN_F64);
         if (documents) p.mask = (attn_mask){.kind = ATTN_MASK_DOCUMENTS, .offsets = offsets, .count = 3};
         inputs in = inputs_make(&p, true, 7, 1);
         draw_gates(1);
         for (int64_t i = 0; i < BATCH * HEADS * N; i++) beta[i] /= 2 * D; /* rms: |k|^2 <= D */
-        snprintf(spec, sizeof spec, "recurrent:rule=%s,key_norm=%s,norm_eps=0.25,chunk=16",
-                 vector ? "kda" : "gated_delta", norms[c].norm);
+        snprintf(spec, sizeof spec,
+                 "recurrent:rule=%s,key_norm=%s,query_norm=%s,norm_eps=0.25,read=%s,chunk=16",
+                 vector ? "kda" : "gated_delta", norms[c].norm, norms[c].norm, vector ? "before" : "after");
         attn_plan *plan = plan_or_note(&p, spec, NULL);
         cr_assert_not_null(plan, "%s", spec);
         char *o = malloc(output_bytes(&p));
@@ -221,6 +273,8 @@ Test(variants_recurrent, keys_and_documents_are_as_they_are_said) {
         compare_output(spec, &in, o,
                        &(gates){.of = BETA | DELTA | (vector ? VECTOR : 0),
                                 .length = norms[c].length,
+                                .query_length = norms[c].length ? norms[c].length : sqrt,
+                                .before = vector,
                                 .document = documents ? 25 : 0});
         free(o);
         attn_plan_destroy(plan);
@@ -279,7 +333,7 @@ Test(variants_recurrent, gates_that_are_wrong_are_refused) {
   const attn_extra good = {"decay", ATTN_F64, decay, BATCH, HEADS, N, 1};
   attn_extra bad[8];
   for (size_t i = 0; i < 8; i++) bad[i] = good;
-  bad[0].name = "gate";
+  bad[0].name = "decays";
   bad[1].at = NULL;
   bad[2].heads = 3;
   bad[3].n = N - 1;
@@ -303,7 +357,9 @@ Test(variants_recurrent, gates_that_are_wrong_are_refused) {
 /* Parts of a sequence, from the state that the part before it left, in place; a part of one key is a step. */
 Test(variants_recurrent, parts_hand_their_state_on) {
   static const int64_t ends[] = {1, 2, 19, 20, 53, 69, N};
-  for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
+  for (int c = 0; c < 4; c++) {
+    const attn_dtype dtype = c % 2 ? ATTN_F64 : ATTN_F32;
+    const char *spec = c < 2 ? "recurrent:chunk=16" : "recurrent:chunk=16,read=before";
     const size_t size = attn_dtype_size(dtype);
     const attn_problem p = shape_problem((case_shape){1, 4, 2, N, N, D, D_V, true, false}, dtype);
     inputs in = inputs_make(&p, false, 7, 1);
@@ -321,7 +377,7 @@ Test(variants_recurrent, parts_hand_their_state_on) {
       part.k = (attn_stride){p.kv_heads * N * D, N * D, D, 0};
       part.v = (attn_stride){p.kv_heads * N * D_V, N * D_V, D_V, 0};
       part.o = (attn_stride){p.heads * N * D_V, N * D_V, D_V, 0};
-      attn_plan *plan = plan_or_note(&part, "recurrent:chunk=16", NULL);
+      attn_plan *plan = plan_or_note(&part, spec, NULL);
       cr_assert_not_null(plan);
       cr_expect_eq(attn_plan_state_size(plan), (size_t)(p.heads * D * D_V) * size);
       void *work = malloc(attn_plan_work_size(plan));
@@ -337,11 +393,11 @@ Test(variants_recurrent, parts_hand_their_state_on) {
       attn_plan_destroy(plan);
     }
     for (int64_t h = 0; h < p.heads; h++) {
-      recur(&in, 0, h, &(gates){.of_head = of_head}, own, off);
+      recur(&in, 0, h, &(gates){.of_head = of_head, .before = c > 1}, own, off);
       for (int64_t i = 0; i < N * D_V; i++) {
         const double got = attn_get(whole, h * N * D_V + i, dtype);
         if (!(fabs(got - own[i]) <= off[i]))
-          note_failure("head %d row %d: %.9g, not %.9g", (int)h, (int)(i / D_V), got, own[i]);
+          note_failure("%s: head %d row %d: %.9g, not %.9g", spec, (int)h, (int)(i / D_V), got, own[i]);
       }
     }
     free(whole);

@@ -15,6 +15,8 @@ typedef struct recurrent_shape {
   const attn_recurrence *rule;
   attn_dtype t;
   int64_t chunk, chunk_row, v_row; /* rows of products are padded */
+  int64_t betas;                   /* numbers of a key, its angles among them */
+  bool vectors;                    /* b and w are vectors */
 } recurrent_shape;
 
 /* One thread's workspace. With A_i = a_first ... a_i and A_C that of the chunk: */
@@ -28,13 +30,16 @@ typedef struct recurrent_room {
   void *reads, *written;         /* of delta and of betas: [chunk] rows of d_v */
   void *outputs;                 /* [chunk] rows of d_v, where the call's are of another type */
   void *erased;                  /* of gates that are vectors: [chunk] rows of d_qk, b . k */
-  double *logs, *betas;          /* [chunk] of ln a, or [chunk, d_qk]; [chunk, betas] */
+  double *logs, *betas;          /* [chunk + 1] of ln a, or [chunk + 1, d_qk]; [chunk + 1, betas] */
   double *before, *after;        /* [chunk]: A_i, A_C / A_j */
-  double *row;                   /* [chunk] */
-  double *whole;                 /* A_C, [d_qk] of vectors */
-  void *decays, *before_rows;    /* of vectors: [chunk] rows of d_qk: a_i, A_i */
-  void *row_scratch;             /* a row of d_qk or d_v */
-  int64_t made;                  /* keys whose products of decays stand; -1: of none */
+  double *row, *weighted;        /* [chunk + 1], [chunk] */
+  double *angles;                /* [turns]: of R_first ... R_i */
+  void *cosines, *sines;      /* [chunk] rows of 2 turns: of these angles, the sine of -i behind that of i */
+  void *swapped, *turned;     /* [2 turns]; a row of d_v */
+  double *whole;              /* A_C, [d_qk] of vectors */
+  void *decays, *before_rows; /* of vectors: [chunk] rows of d_qk: a_i, A_i */
+  void *row_scratch;          /* a row of d_qk or d_v */
+  int64_t made;               /* keys whose products of decays stand; -1: of none */
 } recurrent_room;
 
 /* One head's tensors, and where it stands. */
@@ -50,6 +55,13 @@ attn_status attn_recurrent_check(const recurrent_shape *, const attn_call *);
 
 /* The gates of the chunk, and the products of its decays. */
 void attn_recurrent_gates(const recurrent_shape *, recurrent_room *, const recurrent_line *);
+
+/* x [rows, d_qk], in place: as the state of the chunk's beginning meets them, turned back by what lies between
+ * it and positions from ... of the chunk. */
+void attn_recurrent_turn_rows(const recurrent_shape *, const recurrent_room *, const recurrent_line *,
+                              int64_t from, int64_t rows, void *x);
+/* S, in place: turned from the chunk's beginning to its last key. */
+void attn_recurrent_turn_state(const recurrent_shape *, recurrent_room *, const recurrent_line *);
 
 /* out[rows, d_qk] <- diag(A) x, row l at position from + l of the chunk. */
 void attn_recurrent_decay_rows(const recurrent_shape *, const recurrent_room *, const recurrent_line *,

@@ -1,24 +1,84 @@
 /* recurrent_chunk.c - a chunk of keys of the recurrent engine (recurrent.h). Decays that are numbers become
  * the lower triangle of their products L_ij = a_j+1 ... a_i, which multiplies Q K^T; of vectors each key
  * itself is decayed from position to position, and read in between. Either way decays are multiplied, never
- * subtracted as logarithms nor divided. */
+ * subtracted as logarithms nor divided. Keys and queries are turned back to the chunk's beginning, and the
+ * state on to its end. A key that enters twice has the weight w_j for its own query, and w_j + e_j+1 for
+ * later ones. */
 #include "core/engines/recurrent/recurrent.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-static void number_products(const recurrent_shape *s, recurrent_room *r, int64_t count) {
+/* The weight of key j for queries after its own; `known` keys have betas. */
+static double later_weight(const recurrent_shape *s, const recurrent_room *r, int64_t j, int64_t known) {
+  const double *b = r->betas + j * s->betas;
+  return b[0] + (j + 1 < known ? b[s->betas + 1] : 0);
+}
+
+static void number_products(const recurrent_shape *s, recurrent_room *r, int64_t count, int64_t known) {
+  const bool carries = s->rule->carries;
   double own = 1;
   for (int64_t i = 0; i < s->chunk; i++) r->before[i] = own *= i < count ? exp(r->logs[i]) : 1;
   own = 1;
-  for (int64_t j = count - 1; j >= 0; own *= exp(r->logs[j--])) r->after[j] = own;
+  for (int64_t j = count - 1; j >= 0; own *= exp(r->logs[j--]))
+    r->after[j] = own * (carries ? later_weight(s, r, j, known) : 1);
   *r->whole = own;
   for (int64_t i = 0; i < count; i++) {
     const double a = exp(r->logs[i]);
     r->row[i] = 1;
     for (int64_t j = 0; j < i; j++) r->row[j] *= a;
-    attn_convert(r->row, ATTN_F64, i + 1, s->t, attn_at(r->between, i * s->chunk_row, s->t));
+    for (int64_t j = 0; j <= i && carries; j++)
+      r->weighted[j] = r->row[j] * (j < i ? later_weight(s, r, j, known) : r->betas[j * s->betas]);
+    attn_convert(carries ? r->weighted : r->row, ATTN_F64, i + 1, s->t,
+                 attn_at(r->between, i * s->chunk_row, s->t));
+  }
+}
+
+/* The angles of the chunk's keys, summed and less whole turns, in fp64. */
+static void turn_products(const recurrent_shape *s, recurrent_room *r, int64_t count) {
+  const int64_t turns = s->rule->turns;
+  const double round = 2 * acos(-1.0);
+  for (int64_t l = 0; l < turns; l++) r->angles[l] = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const double *by = r->betas + i * s->betas + s->rule->betas;
+    void *cosines = attn_at(r->cosines, 2 * i * turns, s->t), *sines = attn_at(r->sines, 2 * i * turns, s->t);
+    for (int64_t l = 0; l < turns; l++) {
+      r->angles[l] += by[l];
+      r->angles[l] -= round * rint(r->angles[l] / round);
+    }
+    attn_convert(r->angles, ATTN_F64, turns, s->t, r->swapped);
+    attn_trig_row(s->simd, turns, r->swapped, cosines, sines);
+    memcpy(attn_at(cosines, turns, s->t), cosines, (size_t)turns * attn_dtype_size(s->t));
+    attn_scale_row(s->simd, turns, -1, sines, attn_at(sines, turns, s->t));
+  }
+}
+
+/* x <- x . cosines +- (its halves swapped) . sines, of 2 turns elements: turned back, or on. */
+static void turn_row(const recurrent_shape *s, const recurrent_room *r, int64_t at, bool back, void *x) {
+  const int64_t turns = s->rule->turns;
+  const size_t half = (size_t)turns * attn_dtype_size(s->t);
+  memcpy(r->swapped, (char *)x + half, half);
+  memcpy((char *)r->swapped + half, x, half);
+  attn_multiply_row(s->simd, 2 * turns, r->swapped, attn_at(r->sines, 2 * at * turns, s->t), r->swapped);
+  attn_multiply_row(s->simd, 2 * turns, x, attn_at(r->cosines, 2 * at * turns, s->t), x);
+  s->simd->combine_rows(2 * turns, 1, x, back ? 1 : -1, r->swapped, x);
+}
+
+void attn_recurrent_turn_rows(const recurrent_shape *s, const recurrent_room *r, const recurrent_line *x,
+                              int64_t from, int64_t rows, void *to) {
+  for (int64_t l = 0; l < rows && x->count > 0 && s->rule->turns; l++)
+    turn_row(s, r, attn_min(from + l, x->count - 1), true, attn_at(to, l * s->p->d_qk, s->t));
+}
+
+void attn_recurrent_turn_state(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x) {
+  const int64_t turns = s->rule->turns, at = 2 * (x->count - 1) * turns;
+  for (int64_t l = 0; l < turns; l++) {
+    const double c = attn_get(r->cosines, at + l, s->t), sine = attn_get(r->sines, at + l, s->t);
+    void *one = attn_at(r->sums, l * s->v_row, s->t), *two = attn_at(r->sums, (l + turns) * s->v_row, s->t);
+    s->simd->combine_rows(s->v_row, c, one, -sine, two, r->turned);
+    s->simd->combine_rows(s->v_row, sine, one, c, two, two);
+    memcpy(one, r->turned, (size_t)s->v_row * attn_dtype_size(s->t));
   }
 }
 
@@ -43,8 +103,10 @@ static void vector_products(const recurrent_shape *s, recurrent_room *r, int64_t
 void attn_recurrent_gates(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x) {
   const bool columns = s->rule->columns;
   const int64_t width = columns ? s->p->d_qk : 1;
+  const int64_t known = attn_max(x->count, attn_min(x->count + s->rule->carries, x->keys - x->first));
   double *logs = columns ? r->logs : r->row;
-  s->rule->gates(s->rule->state, x->call, x->batch, x->head, x->first, x->count, logs, r->betas);
+  s->rule->gates(s->rule->state, x->call, x->batch, x->head, x->first, known, logs, r->betas);
+  if (s->rule->turns) turn_products(s, r, x->count);
   for (int64_t i = 0; s->p->mask.kind && i < x->count; i++)
     for (int64_t l = 0; l < width && attn_document_begins(s->p, x->first + i); l++)
       logs[i * width + l] = -(double)INFINITY;
@@ -53,10 +115,11 @@ void attn_recurrent_gates(const recurrent_shape *s, recurrent_room *r, const rec
     return;
   }
   /* The same numbers have the same triangle. */
-  if (r->made == x->count && memcmp(logs, r->logs, (size_t)x->count * sizeof *logs) == 0) return;
+  if (!s->rule->carries && r->made == x->count && memcmp(logs, r->logs, (size_t)x->count * sizeof *logs) == 0)
+    return;
   r->made = x->count;
   memcpy(r->logs, logs, (size_t)x->count * sizeof *logs);
-  number_products(s, r, x->count);
+  number_products(s, r, x->count, known);
 }
 
 void attn_recurrent_decay_rows(const recurrent_shape *s, const recurrent_room *r, const recurrent_line *x,

@@ -1,13 +1,14 @@
 /* recurrent_engine.c - the recurrent engine: of each query head a state S [d_qk, d_v], from 0,
- *   S' = diag(a_t) S_t-1,  u_t = w_t . v_t, or w_t . v_t - S'^T (b_t . k_t),
- *   S_t = S' + k_t u_t^T,  o_t = c S_t^T q_t
+ *   S' = diag(a_t) R_t S_t-1,  u_t = w_t . v_t, or w_t . v_t - S'^T (b_t . k_t),
+ *   S_t = S' + k_t u_t^T,      o_t = c S_t^T q_t, or c S_t-1^T q_t
  * (Sun et al. 2023, arXiv:2307.08621, equations 5 to 7; Yang et al. 2023, arXiv:2312.06635, section 3; of the
  * delta rule Yang et al. 2024, arXiv:2406.06484, section 3).
  *
  * Keys are taken in chunks. With A_i = a_first ... a_i the rows of a chunk are
  *   M_ij = (b_i . k_i) . (A_i / A_j . k_j), j < i,   P_ij = c q_i . (A_i / A_j . k_j), j <= i
  *   U = W . V, or with delta W . V - (A . B . K) S - M U, by forward substitution   (P, M: recurrent_chunk.c)
- *   O = c (A . Q) S + P U,   S <- A_C . S + (A_C / A . K)^T U.
+ *   O = c (A . Q) S + P U,   S <- A_C . S + (A_C / A . K)^T U,
+ * with keys and queries turned back to the chunk's beginning, and S on to its end.
  *
  * Positions without a key (padding) change nothing. A (batch, head) is one thread's: no result depends on the
  * number of threads, and chunks begin at key 0: none on how many keys come later. */
@@ -32,38 +33,46 @@ static shape shape_of(const attn_context *c, const attn_recurrence *rule) {
                  .t = p->dtype,
                  .chunk = chunk,
                  .chunk_row = attn_padded(chunk, p->dtype),
-                 .v_row = attn_padded(p->d_v, p->dtype)};
+                 .v_row = attn_padded(p->d_v, p->dtype),
+                 .betas = rule->betas + rule->turns,
+                 .vectors = rule->betas > 1 && !rule->carries};
 }
 
 static room carve(const shape *s, attn_carver *carver) {
   const size_t e = attn_dtype_size(s->t);
   const attn_recurrence *x = s->rule;
   const int64_t n = s->chunk, d = s->p->d_qk, width = x->columns ? d : 1, scores = x->columns ? n : STEP,
-                written = x->delta || x->betas ? n : 0;
+                written = x->delta || (x->betas && !x->carries) ? n : 0, turned = x->turns ? n : 0;
   room r = {.sums = attn_carve(carver, d, s->v_row, e),
             .between = attn_carve(carver, x->columns ? 0 : n, s->chunk_row, e),
             .transposed = attn_carve(carver, d, s->chunk_row, e),
             .scores = attn_carve(carver, scores, s->chunk_row, e),
             .own = attn_carve(carver, x->columns || x->delta ? scores : 0, s->chunk_row, e),
             .queries = attn_carve(carver, n, d, e),
-            .keys = attn_carve(carver, s->p->k.stored || x->key_scale ? n : 0, d, e),
+            .keys = attn_carve(carver, s->p->k.stored || x->key_scale ? n : turned, d, e),
             .values = attn_carve(carver, n, s->v_row, e),
             .scaled = attn_carve(carver, n, d, e),
             .reads = attn_carve(carver, x->delta ? n : 0, s->v_row, e),
             .written = attn_carve(carver, written, s->v_row, e),
             .outputs = attn_carve(carver, s->p->o.stored ? n : 0, s->p->d_v, e),
-            .logs = attn_carve(carver, n, width, sizeof(double)),
-            .erased = attn_carve(carver, x->betas > 1 ? n : 0, d, e),
-            .betas = attn_carve(carver, n, x->betas, sizeof(double)),
+            .logs = attn_carve(carver, n + 1, width, sizeof(double)),
+            .erased = attn_carve(carver, s->vectors ? n : 0, d, e),
+            .betas = attn_carve(carver, n + 1, s->betas, sizeof(double)),
             .before = attn_carve(carver, n, 1, sizeof(double)),
             .after = attn_carve(carver, n, 1, sizeof(double)),
-            .row = attn_carve(carver, n, 1, sizeof(double)),
+            .row = attn_carve(carver, n + 1, 1, sizeof(double)),
+            .weighted = attn_carve(carver, x->carries ? n : 0, 1, sizeof(double)),
+            .angles = attn_carve(carver, x->turns, 1, sizeof(double)),
+            .cosines = attn_carve(carver, turned, 2 * x->turns, e),
+            .sines = attn_carve(carver, turned, 2 * x->turns, e),
+            .swapped = attn_carve(carver, x->turns, 2, e),
+            .turned = attn_carve(carver, x->turns ? 1 : 0, s->v_row, e),
             .whole = attn_carve(carver, width, 1, sizeof(double)),
             .decays = attn_carve(carver, x->columns ? n + 1 : 0, d, e),
             .before_rows = attn_carve(carver, x->columns ? n : 0, d, e),
             .row_scratch = attn_carve(carver, attn_max(d, s->p->d_v), 1, sizeof(double)),
             .made = -1};
-  if (!x->betas) r.betas = NULL;
+  if (!s->betas) r.betas = NULL;
   return r;
 }
 
@@ -73,18 +82,26 @@ typedef struct chunk_rows {
   bool finite; /* what is written */
 } chunk_rows;
 
+/* to [rows, d_qk] <- x, each row times what `scale` says of its square; NULL: 1. */
+static void scale_rows(const shape *s, double (*scale)(const void *, int64_t, double), int64_t rows,
+                       attn_matrix x, void *to) {
+  const int64_t d = s->p->d_qk;
+  for (int64_t j = 0; j < rows; j++) {
+    const void *from = attn_at(x.at, j * x.row, s->t);
+    const double by = scale ? scale(s->rule->state, d, attn_square_row(s->simd, d, from)) : 1;
+    attn_scale_row(s->simd, d, by, from, attn_at(to, j * d, s->t));
+  }
+}
+
 static attn_matrix load_keys(const shape *s, room *r, const line *x) {
   const attn_problem *p = s->p;
   const int64_t d = p->d_qk;
   attn_matrix k = attn_load_rows(s->simd, attn_stored(p->k, s->t),
                                  attn_row(x->call->k, p->k, x->batch, x->kv_head, x->first, s->t), p->k.row,
                                  x->count, d, r->keys);
-  if (!s->rule->key_scale) return k;
-  for (int64_t j = 0; j < x->count; j++) {
-    const void *from = attn_at(k.at, j * k.row, s->t);
-    attn_scale_row(s->simd, d, s->rule->key_scale(s->rule->state, d, attn_square_row(s->simd, d, from)), from,
-                   attn_at(r->keys, j * d, s->t));
-  }
+  if (!s->rule->key_scale && !s->rule->turns) return k;
+  scale_rows(s, s->rule->key_scale, x->count, k, r->keys);
+  attn_recurrent_turn_rows(s, r, x, 0, x->count, r->keys);
   return (attn_matrix){r->keys, d, 1};
 }
 
@@ -98,9 +115,9 @@ static void multiply_by(const shape *s, int64_t d, const double *numbers, const 
 /* Keys as the state is asked with them; but a number b is a factor of what is written. */
 static attn_matrix erase_keys(const shape *s, room *r, const line *x, attn_matrix k) {
   const int64_t d = s->p->d_qk;
-  if (s->rule->betas <= 1) return k;
+  if (!s->vectors) return k;
   for (int64_t j = 0; j < x->count; j++)
-    multiply_by(s, d, r->betas + j * s->rule->betas, attn_at(k.at, j * k.row, s->t), r->row_scratch,
+    multiply_by(s, d, r->betas + j * s->betas, attn_at(k.at, j * k.row, s->t), r->row_scratch,
                 attn_at(r->erased, j * d, s->t));
   return (attn_matrix){r->erased, d, 1};
 }
@@ -109,14 +126,13 @@ static attn_matrix load_values(const shape *s, room *r, const line *x) {
   const attn_problem *p = s->p;
   const void *v = attn_row(x->call->v, p->v, x->batch, x->kv_head, x->first, s->t);
   const attn_dtype stored = attn_stored(p->v, s->t);
-  const int64_t width = s->rule->betas;
   /* Values are read where they are, if they end where vectors do. */
-  if (width <= 1 && stored == s->t && p->d_v * (int64_t)attn_dtype_size(s->t) % 64 == 0)
+  if (!s->vectors && stored == s->t && p->d_v * (int64_t)attn_dtype_size(s->t) % 64 == 0)
     return (attn_matrix){v, p->v.row, 1};
   for (int64_t j = 0; j < x->count; j++) {
     void *to = attn_at(r->values, j * s->v_row, s->t);
     attn_load_row(s->simd, stored, p->d_v, attn_row_behind(v, p->v, j, s->t), to);
-    if (width > 1) multiply_by(s, p->d_v, r->betas + j * width + p->d_qk, to, r->row_scratch, to);
+    if (s->vectors) multiply_by(s, p->d_v, r->betas + j * s->betas + p->d_qk, to, r->row_scratch, to);
   }
   return (attn_matrix){r->values, s->v_row, 1};
 }
@@ -125,7 +141,7 @@ static attn_matrix load_values(const shape *s, room *r, const line *x) {
 static void write_row(const shape *s, room *r, attn_matrix v, int64_t i, const void *own, int64_t from) {
   const int64_t d = s->p->d_v;
   void *reads = attn_at(r->reads, i * s->v_row, s->t), *to = attn_at(r->written, i * s->v_row, s->t);
-  const double b = s->rule->betas == 1 ? r->betas[i] : 1;
+  const double b = s->rule->betas == 1 ? r->betas[i * s->betas] : 1;
   attn_product(s->simd, 1, d, i - from, (attn_matrix){own, s->chunk_row, 1},
                attn_at(r->written, from * s->v_row, s->t), s->v_row, true, reads, s->v_row);
   s->simd->combine_rows(d, b, attn_at(v.at, i * v.row, s->t), -b, reads, to);
@@ -156,19 +172,24 @@ static chunk_rows write_chunk(const shape *s, room *r, const line *x, attn_matri
     write_differences(s, r, x, read, v);
   else
     for (int64_t j = 0; scaled && j < x->count; j++)
-      attn_scale_row(s->simd, s->p->d_v, r->betas[j], attn_at(v.at, j * v.row, s->t),
+      attn_scale_row(s->simd, s->p->d_v, r->betas[j * s->betas], attn_at(v.at, j * v.row, s->t),
                      attn_at(r->written, j * s->v_row, s->t));
   c.finite = attn_all_finite(c.v.at, c.v.row, x->count, s->p->d_v, s->t);
   return c;
 }
 
-/* The queries of the call from number `first` on, times the scale. */
-static void load_queries(const shape *s, room *r, const line *x, int64_t first, int64_t count) {
+/* The queries of the call from number `first` on, at positions `from` ... of the chunk, times the scale. */
+static void load_queries(const shape *s, room *r, const line *x, int64_t from, int64_t first, int64_t count) {
   const attn_problem *p = s->p;
-  const attn_matrix q = attn_load_rows(s->simd, attn_stored(p->q, s->t),
-                                       attn_row(x->call->q, p->q, x->batch, x->head, first, s->t), p->q.row,
-                                       count, p->d_qk, r->queries);
+  attn_matrix q = attn_load_rows(s->simd, attn_stored(p->q, s->t),
+                                 attn_row(x->call->q, p->q, x->batch, x->head, first, s->t), p->q.row, count,
+                                 p->d_qk, r->queries);
+  if (s->rule->query_scale) {
+    scale_rows(s, s->rule->query_scale, count, q, r->queries);
+    q = (attn_matrix){r->queries, p->d_qk, 1};
+  }
   s->simd->scale_rows(count, p->d_qk, q.at, q.row, &p->scale, 0, r->queries);
+  attn_recurrent_turn_rows(s, r, x, from, count, r->queries);
 }
 
 /* Queries at positions `from` ... of the chunk, number `first` ... of the call, against S, and against the
@@ -213,6 +234,7 @@ static void add_keys(const shape *s, room *r, const line *x, const chunk_rows *c
     k = (attn_matrix){r->scaled, 1, p->d_qk};
   }
   attn_product(s->simd, p->d_qk, p->d_v, x->count, k, c->v.at, c->v.row, true, r->sums, s->v_row);
+  attn_recurrent_turn_state(s, r, x);
   for (int64_t l = 0; l < p->d_qk && s->rule->rounds && x->count == s->rule->chunk; l++) round_row(s, r, l);
 }
 
@@ -223,22 +245,36 @@ static void *state_row(const shape *s, const line *x, const void *state, int64_t
 }
 static size_t row_bytes(const shape *s) { return (size_t)s->p->d_v * attn_dtype_size(s->t); }
 
+/* The key behind which query i reads the state. */
+static int64_t asks_at(const shape *s, const line *x, int64_t i) {
+  return attn_call_position(x->call, x->batch, i) - s->rule->before;
+}
+
+/* Query i, which stands before the call's first key, reads the state that it is given. */
+static void read_given(const shape *s, room *r, line *x, int64_t i) {
+  x->count = 0;
+  r->before[0] = 1;
+  load_queries(s, r, x, 0, i, 1);
+  read_queries(s, r, x, 0, i, 1, &(chunk_rows){.finite = true});
+}
+
 static void run_head(const shape *s, room *r, line *x) {
   const attn_problem *p = s->p;
   const bool keeps = x->call->state_after;
-  const int64_t shift = attn_call_position(x->call, x->batch, 0), asked = shift + p->n_q,
+  const int64_t shift = asks_at(s, x, 0), asked = shift + p->n_q,
                 end = keeps ? p->n_kv : attn_min(asked, p->n_kv);
   r->made = -1;
   memset(r->sums, 0, (size_t)(p->d_qk * s->v_row) * attn_dtype_size(s->t));
   for (int64_t l = 0; l < p->d_qk && x->call->state; l++)
     memcpy(attn_at(r->sums, l * s->v_row, s->t), state_row(s, x, x->call->state, l), row_bytes(s));
+  if (x->call->state && shift < 0) read_given(s, r, x, -1 - shift);
   for (x->first = 0; x->first < end; x->first += s->chunk) {
     const int64_t next = attn_min(x->first + s->chunk, end), from = attn_max(x->first, shift);
     x->count = attn_max(0, attn_min(next, x->keys) - x->first);
     const int64_t queries = attn_max(0, attn_min(next, asked) - from);
-    const attn_matrix k = load_keys(s, r, x);
     attn_recurrent_gates(s, r, x);
-    if (queries) load_queries(s, r, x, from - shift, queries);
+    const attn_matrix k = load_keys(s, r, x);
+    if (queries) load_queries(s, r, x, from - x->first, from - shift, queries);
     const attn_matrix read = erase_keys(s, r, x, k);
     attn_recurrent_take_keys(s, r, x, k, read, from - x->first, queries);
     const chunk_rows c = write_chunk(s, r, x, k, read);
@@ -265,10 +301,22 @@ static attn_status work_size(const attn_context *c, const attn_parts *p, size_t 
 
 /* The state is the rule. */
 static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
-  const int64_t betas = p->recurrence.betas, both = b->context.problem->d_qk + b->context.problem->d_v;
-  if (betas > 1 && betas != both)
+  const attn_recurrence *x = &p->recurrence;
+  const int64_t betas = x->betas, d = b->context.problem->d_qk, both = d + b->context.problem->d_v;
+  const char *name = b->context.variant->name;
+  if (x->carries && (x->delta || x->columns || betas != 2))
+    return attn_fail(ATTN_EINVAL,
+                     "variant %s: recurrence.carries, expected without delta and columns, and with 2 betas",
+                     name);
+  if (betas > 1 && betas != both && !x->carries)
     return attn_fail(ATTN_EINVAL, "variant %s: recurrence.betas = %lld, expected 0, 1 or d_qk + d_v = %lld",
-                     b->context.variant->name, (long long)betas, (long long)both);
+                     name, (long long)betas, (long long)both);
+  if (x->turns && (x->turns > d / 2 || x->columns || (betas > 1 && !x->carries)))
+    return attn_fail(
+        ATTN_EINVAL,
+        "variant %s: recurrence.turns = %lld, expected 0 ... d_qk / 2 = %lld, and 0 with decays or "
+        "betas that are vectors",
+        name, (long long)x->turns, (long long)(d / 2));
   *state = (void *)(uintptr_t)&p->recurrence;
   return ATTN_OK;
 }
@@ -278,14 +326,15 @@ static void clear_row(const shape *s, const line *x, int64_t i) {
          (size_t)s->p->d_v * attn_dtype_size(attn_stored(s->p->o, s->t)));
 }
 
-/* Queries that see no key: before every key, and in documents that begin behind the last that exists. */
+/* Queries that see no key: before every key; and of documents in which none exists that they read behind. */
 static void clear_rows(const shape *s, const line *x) {
-  const int64_t first = attn_call_position(x->call, x->batch, 0);
+  const int64_t first = asks_at(s, x, 0), stand = attn_call_position(x->call, x->batch, 0);
   bool beyond = false;
-  for (int64_t i = 0; i < attn_min(s->p->n_q, -first); i++) clear_row(s, x, i);
-  for (int64_t at = x->keys; s->p->mask.kind && at < first + s->p->n_q; at++) {
-    beyond = beyond || attn_document_begins(s->p, at);
-    if (beyond && at >= first) clear_row(s, x, at - first);
+  for (int64_t i = 0; i < attn_min(s->p->n_q, -first - (x->call->state != NULL)); i++) clear_row(s, x, i);
+  for (int64_t t = attn_min(stand, x->keys); s->p->mask.kind && t < stand + s->p->n_q; t++) {
+    const bool begins = attn_document_begins(s->p, t);
+    beyond = beyond || (begins && t >= x->keys);
+    if (t >= stand && (beyond || (begins && s->rule->before))) clear_row(s, x, t - stand);
   }
 }
 
@@ -336,7 +385,8 @@ attn_cost attn_recurrent_cost(const attn_context *c) {
    * reads it, and half of its chunk; vectors decay that half. */
   return (attn_cost){
       .mul_add = heads * ((n - 1) * state + q * (state + row) +
-                          n * ((s.rule->delta ? state + row : 0) + (s.rule->columns ? half * 2 * d : 0))),
-      .exp = heads * n * (s.rule->columns ? d : 3),
+                          n * ((s.rule->delta ? state + row : 0) + (s.rule->columns ? half * 2 * d : 0)) +
+                          4 * (n + q) * (double)s.rule->turns),
+      .exp = heads * n * ((s.rule->columns ? d : 3) + 2 * (double)s.rule->turns),
       .bytes = attn_problem_bytes(p)};
 }

@@ -12,6 +12,23 @@ static double norm_of(double size, double asks, double product) {
   return sqrt(fmax(1, (sum + sqrt(fmax(0, sum * sum - 4 * of_both))) / 2));
 }
 
+void recurrent_turn(const attn_recurrence *x, const double *angles, double sign, double *to) {
+  for (int64_t l = 0; l < x->turns; l++) {
+    const double c = cos(angles[l]), s = sign * sin(angles[l]), one = to[l], two = to[l + x->turns];
+    to[l] = c * one - s * two;
+    to[l + x->turns] = s * one + c * two;
+  }
+}
+
+double recurrent_query_scale(const attn_problem *p, const attn_recurrence *x, const double *q) {
+  return p->scale * (x->query_scale ? x->query_scale(x->state, p->d_qk, vector_dot(q, q, p->d_qk)) : 1);
+}
+
+int64_t recurrent_last(const attn_recurrence *x, int64_t position, int64_t keys) {
+  const int64_t last = position - x->before;
+  return last < 0 ? -1 : last < keys ? last : keys - 1;
+}
+
 bool recurrent_key_make(const evidence *e, const head_data *head, int64_t t, double *k, double *a,
                         double *betas, recurrent_key *out) {
   const attn_problem *p = e->problem;
@@ -31,7 +48,7 @@ bool recurrent_key_make(const evidence *e, const head_data *head, int64_t t, dou
   x->law(x->state, &call, head->batch, head->head, t, a, betas);
   *out = (recurrent_key){.size = fabs(scale) * vector_norm(own, d), .norm = 1};
   for (int64_t l = 0; l < d; l++) {
-    const double c = betas[x->betas > 1 ? l : 0] * (k[l] = scale * own[l]);
+    const double c = betas[recurrent_vectors(x) ? l : 0] * (k[l] = scale * own[l]);
     asks += c * c;
     product += c * k[l];
   }

@@ -1,7 +1,8 @@
 /* recurrent_growth.c - REC-3: the state of a recurrence does not grow but by what is written. A key
  * multiplies it by (I - k (b . k)^T) diag(a), of norm at most N max a, N = max(1, |1 - b |k|^2|) of a number
- * b: 1 iff 0 <= b |k|^2 <= 2. Then
+ * b: 1 iff 0 <= b |k|^2 <= 2; turning it keeps its norm. Then
  *   |o_il| <= |c q_i| sum_j (product of max a behind j) |k_j| |w_jl v_jl|,
+ * |w_j| + |e_j+1| for |w_j| of a key that enters once more,
  * and rounding adds at most a share of (C + 1) g to each of these magnitudes, those of a chunk of C keys
  * being C + 1 times the state's at most (recurrent_output.c). */
 #include "experiments/checks/check_table.h"
@@ -20,12 +21,12 @@ static outcome judge_keys(const row_case *c, double *k, double *a, double *betas
   const attn_recurrence *x = c->e->view->recurrence;
   const attn_number *type = &attn_numbers[p->dtype];
   row_space *s = c->space;
-  const int64_t position = attn_problem_position(p, c->row->i),
-                last = position < c->head->keys ? position : c->head->keys - 1;
-  const double q = fabs(p->scale) * vector_norm(s->q, p->d_qk),
-               slack = 8 * (double)((x->chunk + 1) * (p->d_qk + 5 * x->chunk + 21)) * type->unit;
+  const int64_t last = recurrent_last(x, attn_problem_position(p, c->row->i), c->head->keys);
+  const double q = fabs(recurrent_query_scale(p, x, s->q)) * vector_norm(s->q, p->d_qk),
+               slack = (x->turns ? 16 : 8) * (double)((x->chunk + 1) * (p->d_qk + 5 * x->chunk + 21)) *
+                       type->unit;
   const double lost = 4 * (double)(p->d_qk + x->chunk) * type->normal; /* by underflow, of a key */
-  double left = 1, written = 0;
+  double left = 1, written = 0, again = 0;
   outcome worst = OUTCOME_NONE;
   if (!c->head->finite) return (outcome){.why = row_reason(ROW_INFINITE)};
   if (!(slack < 1)) return (outcome){.why = row_reason(ROW_CHAIN)};
@@ -39,9 +40,10 @@ static outcome judge_keys(const row_case *c, double *k, double *a, double *betas
           .why = "a key multiplies the state by more than 1, and it may grow: b |k|^2 is not in 0 ... 2, "
                  "or b is a vector"};
     for (int64_t l = 0; l < p->d_v; l++) {
-      const double w = betas[x->betas > 1 ? p->d_qk + l : 0];
-      s->bound[l] += left * key.size * fabs(w * c->head->v[j * p->d_v + l]);
+      const double w = betas[recurrent_vectors(x) ? p->d_qk + l : 0];
+      s->bound[l] += left * key.size * (fabs(w) + again) * fabs(c->head->v[j * p->d_v + l]);
     }
+    again = x->carries ? fabs(betas[1]) : 0;
     written += left;
     left *= key.most;
   }
@@ -73,7 +75,9 @@ const check check_rec3 = {
     .source = "the norm of I - b k k^T is 1 iff 0 <= b |k|^2 <= 2; derived",
     .formula =
         "|o^_il| <= |c q_i| sum_j (product of max a behind j) |k_j| |w_jl v_jl| (1 + 8 (C + 1) (d + 5 C + "
-        "21) u), and what underflow may lose.",
+        "21) u), and what underflow may lose; |w_j| + |e_j+1| of keys that enter once more, 16 for 8 where "
+        "the "
+        "state is turned.",
     .cause =
         "a decay is not applied or inverted, keys are not divided by their length, what the state says of a "
         "key is added, or a state is that of another sequence",

@@ -7,6 +7,8 @@
  * how much arrives: r_i = c q_i, back over the keys r <- diag(a) (r - (k.r) b . k), without the delta rule
  * diag(a) r, so that
  *   |o^_i - o_i| <= g |c q_i|.z_i + sum_j |k_j.r_ij| eta_j + sum over chunks w |r| |z|.
+ * A state that is turned is taken as the engine takes it: keys and queries turned back to the beginning of
+ * their chunk, with magnitudes sqrt(2) times the length of each pair, and s on to its end.
  * A state that is rounded to 16 bits at the end of a chunk adds its u |s| to the last.
  * eta and g need magnitudes of what is computed: of e, a bound on the norm of the error of s by norms alone,
  * only g-fold parts enter. */
@@ -30,14 +32,17 @@ typedef struct pass {
   const head_data *head;
   const attn_number *type;
   int64_t width;                 /* of a decay */
-  int64_t betas;                 /* numbers of b and w, at least 1 */
-  double *k, *a, *beta;          /* [n, d_qk], [n, width], [n, betas] */
+  int64_t betas;                 /* numbers of b, w and angles, at least 1 */
+  bool vectors;                  /* of b and w */
+  double *k, *a, *beta;          /* [n, d_qk], turned back; [n, width], [n, betas] */
+  double *mag;                   /* [n, d_qk]: at least |k|, however it is computed */
+  double *angles;                /* [n, turns]: of the chunk up to this key */
   double *size, *asks, *most;    /* [n]: |k|, |b . k|, max|a| */
   double *rho;                   /* [n]: at least the norm of I - k (b . k)^T */
   double *read, *write;          /* [n]: g, w */
   double *eta, *rounded;         /* [n, d_v]; [chunks, d_v] w |z| */
   int64_t *first, *next;         /* [n] a row that is read at this key; [judged] another; -1: none */
-  double *q;                     /* [judged, d_qk], times the scale */
+  double *q, *q_mag;             /* [judged, d_qk], times the scale, turned back; as mag */
   double *o, *bound, *magnitude; /* [judged, d_v] */
   double *peak;                  /* [d_v] */
 } pass;
@@ -50,7 +55,11 @@ static attn_status make_pass(const evidence *e, const head_data *head, pass *w) 
               .head = head,
               .type = &attn_numbers[p->dtype],
               .width = e->view->recurrence->columns ? d : 1,
-              .betas = recurrent_betas(e->view->recurrence)};
+              .betas = recurrent_betas(e->view->recurrence),
+              .vectors = recurrent_vectors(e->view->recurrence)};
+  w->mag = region_take(e->memory, n * d, sizeof *w->mag);
+  w->angles = region_take(e->memory, n * w->rule->turns, sizeof *w->angles);
+  w->q_mag = region_take(e->memory, rows * d, sizeof *w->q_mag);
   w->k = region_take(e->memory, n * d, sizeof *w->k);
   w->a = region_take(e->memory, n * w->width, sizeof *w->a);
   w->beta = region_take(e->memory, n * w->betas, sizeof *w->beta);
@@ -75,24 +84,48 @@ static attn_status make_pass(const evidence *e, const head_data *head, pass *w) 
 /* Roundings of a term in its chunk: its key, its decays, the sum over keys; a read is a sum over elements
  * too. */
 static int64_t write_chain(const attn_recurrence *x) {
-  return x->chunk + 12 + (x->key_scale ? 3 : 0) + (x->betas > 1 ? 3 : 0) + (x->columns ? 4 * x->chunk : 0);
+  return x->chunk + 12 + (x->key_scale ? 3 : 0) + (x->betas > 1 ? 3 : 0) + (x->columns ? 4 * x->chunk : 0) +
+         (x->turns ? 24 : 0);
 }
 static int64_t read_chain(const attn_problem *p, const attn_recurrence *x) {
-  return write_chain(x) + p->d_qk + (x->key_scale ? 3 : 0);
+  return write_chain(x) + p->d_qk + (x->key_scale ? 3 : 0) + (x->query_scale ? 3 : 0) + (x->turns ? 12 : 0);
+}
+
+/* to [d] <- at least the magnitudes of a row, turned by whatever angles. */
+static void take_magnitudes(const attn_recurrence *x, int64_t d, const double *row, double *to) {
+  for (int64_t l = 0; l < d; l++) to[l] = fabs(row[l]);
+  for (int64_t l = 0; l < x->turns; l++)
+    to[l] = to[l + x->turns] = sqrt(2) * hypot(row[l], row[l + x->turns]);
+}
+
+/* Turns key t back to the beginning of its chunk. Returns the largest angle. */
+static double turn_key(pass *w, int64_t t) {
+  const int64_t d = w->e->problem->d_qk, turns = w->rule->turns;
+  double *angles = w->angles + t * turns, *k = w->k + t * d, most = 0;
+  for (int64_t l = 0; l < turns; l++) {
+    const double own = w->beta[t * w->betas + recurrent_angles(w->rule) + l];
+    angles[l] = own + (t % w->rule->chunk ? angles[l - turns] : 0);
+    most = fmax(most, fabs(own));
+  }
+  recurrent_turn(w->rule, angles, -1, k);
+  take_magnitudes(w->rule, d, k, w->mag + t * d);
+  return most;
 }
 
 /* Gates and keys by the law. false: a decay is above 1. */
 static bool take_gates(pass *w) {
   const attn_problem *p = w->e->problem;
   const double unit = w->type->unit, of_exponents = w->rule->columns ? unit : 0x1p-53;
-  double spent = 0;
+  double spent = 0, turned = 0;
   for (int64_t t = 0; t < w->head->keys; t++) {
     recurrent_key key;
     if (!recurrent_key_make(w->e, w->head, t, w->k + t * p->d_qk, w->a + t * w->width, w->beta + t * w->betas,
                             &key))
       return false;
     spent = fmin(SPENT_MOST, (t % w->rule->chunk ? spent : 0) - key.least);
-    const double exponents = 2 * of_exponents * (spent + 3 * (double)w->rule->chunk);
+    turned = (t % w->rule->chunk ? turned : 0) + turn_key(w, t);
+    const double exponents =
+        2 * (of_exponents * (spent + 3 * (double)w->rule->chunk) + 0x1p-52 * (double)w->rule->chunk * turned);
     w->read[t] = gamma_of(read_chain(p, w->rule), unit) + exponents;
     w->write[t] = gamma_of(write_chain(w->rule), unit) + exponents;
     w->size[t] = key.size;
@@ -103,7 +136,8 @@ static bool take_gates(pass *w) {
   return true;
 }
 
-/* Puts the judged rows of the head at the keys behind which they are read. Returns how many there are. */
+/* Puts the judged rows of the head at the keys behind which they are read, turned back as these are. Returns
+ * how many there are. */
 static int64_t place_rows(pass *w) {
   const evidence *e = w->e;
   const attn_problem *p = e->problem;
@@ -112,12 +146,16 @@ static int64_t place_rows(pass *w) {
   for (int64_t r = 0; r < e->exact->judged; r++) {
     const sample_row *row = &e->exact->rows[r];
     const int64_t position = attn_problem_position(p, row->i),
-                  at = position < w->head->keys ? position : w->head->keys - 1;
+                  at = recurrent_last(w->rule, position, w->head->keys);
+    double *q = w->q + r * p->d_qk;
     bool beyond = false; /* in a document without keys */
     for (int64_t t = at + 1; t <= position; t++) beyond = beyond || attn_document_begins(p, t);
     if (row->batch != w->head->batch || row->head != w->head->head || at < 0 || beyond) continue;
-    row_widen(e->q, p->dtype, row_offset(p, row, p->d_qk), p->d_qk, w->q + r * p->d_qk);
-    for (int64_t l = 0; l < p->d_qk; l++) w->q[r * p->d_qk + l] *= p->scale;
+    row_widen(e->q, p->dtype, row_offset(p, row, p->d_qk), p->d_qk, q);
+    const double scale = recurrent_query_scale(p, w->rule, q);
+    for (int64_t l = 0; l < p->d_qk; l++) q[l] *= scale;
+    recurrent_turn(w->rule, w->angles + at * w->rule->turns, -1, q);
+    take_magnitudes(w->rule, p->d_qk, q, w->q_mag + r * p->d_qk);
     w->next[r] = w->first[at];
     w->first[at] = r;
     count++;
@@ -142,7 +180,7 @@ static void read_rows(const pass *w, int64_t t, int64_t l, const column *x) {
     double magnitude = norm * x->e;
     for (int64_t m = 0; m < d; m++) {
       w->o[r * d_v + l] += q[m] * x->s[m];
-      magnitude += fabs(q[m]) * x->z[m];
+      magnitude += w->q_mag[r * d + m] * x->z[m];
     }
     w->magnitude[r * d_v + l] = magnitude;
     w->bound[r * d_v + l] = w->read[t] * magnitude + norm * x->gone + lost(w, (1 + norm) * (1 + x->reach));
@@ -152,9 +190,10 @@ static void read_rows(const pass *w, int64_t t, int64_t l, const column *x) {
 /* Key t enters column l. */
 static void step(const pass *w, int64_t t, int64_t l, column *x) {
   const attn_problem *p = w->e->problem;
-  const bool delta = w->rule->delta, vectors = w->betas > 1;
-  const double *k = w->k + t * p->d_qk, *a = w->a + t * w->width, *b = w->beta + t * w->betas,
-               v = b[vectors ? p->d_qk + l : 0] * w->head->v[t * p->d_v + l], size = w->size[t];
+  const bool delta = w->rule->delta, vectors = w->vectors;
+  const double *mag = w->mag + t * p->d_qk, *k = w->k + t * p->d_qk, *a = w->a + t * w->width,
+               *b = w->beta + t * w->betas, v = b[vectors ? p->d_qk + l : 0] * w->head->v[t * p->d_v + l],
+               size = w->size[t];
   double said = 0, reach = 0, most = 0;
   for (int64_t m = 0; m < p->d_qk; m++) {
     const double by = a[w->width > 1 ? m : 0], asked = delta ? b[vectors ? m : 0] * k[m] : 0;
@@ -162,13 +201,13 @@ static void step(const pass *w, int64_t t, int64_t l, column *x) {
     x->s[m] *= by;
     x->z[m] *= by;
     said += asked * x->s[m];
-    most += fabs(asked) * x->z[m];
+    most += delta ? fabs(b[vectors ? m : 0]) * mag[m] * x->z[m] : 0;
   }
   x->e *= w->most[t];
   const double u = v - said, before = delta ? w->asks[t] * x->e : 0,
-               eta = delta            ? w->read[t] * (fabs(v) + most + before)
-                     : w->rule->betas ? 3 * w->type->unit * fabs(u)
-                                      : 0,
+               eta = delta                                 ? w->read[t] * (fabs(v) + most + before)
+                     : w->rule->betas && !w->rule->carries ? 3 * w->type->unit * fabs(u)
+                                                           : 0,
                written = fabs(u) + eta + before;
   x->reach = fmax(x->reach, reach) + (1 + size) * written;
   x->gone = w->rho[t] * w->most[t] * x->gone + lost(w, (1 + size) * x->reach);
@@ -176,8 +215,19 @@ static void step(const pass *w, int64_t t, int64_t l, column *x) {
   w->eta[t * p->d_v + l] = eta;
   for (int64_t m = 0; m < p->d_qk; m++) {
     x->s[m] += k[m] * u;
-    x->z[m] += fabs(k[m]) * written;
+    x->z[m] += mag[m] * written;
   }
+}
+
+/* Key t enters column l once more, as the key behind it says. */
+static void carry(const pass *w, int64_t t, int64_t l, column *x) {
+  const attn_problem *p = w->e->problem;
+  const double by = w->beta[(t + 1) * w->betas + 1] * w->head->v[t * p->d_v + l];
+  for (int64_t m = 0; m < p->d_qk; m++) {
+    x->s[m] += by * w->k[t * p->d_qk + m];
+    x->z[m] += fabs(by) * w->mag[t * p->d_qk + m];
+  }
+  x->reach += (1 + w->size[t]) * fabs(by);
 }
 
 /* What a state of this norm loses between chunks, in the type in which it is kept. */
@@ -196,9 +246,12 @@ static void pass_column(const pass *w, int64_t l, double *room) {
     if (begins) x.reach = 0;
     step(w, t, l, &x);
     read_rows(w, t, l, &x);
-    if ((t + 1) % w->rule->chunk == 0)
+    if (w->rule->carries && t + 1 < w->head->keys) carry(w, t, l, &x);
+    if ((t + 1) % w->rule->chunk == 0) {
       x.e += w->rounded[t / w->rule->chunk * d_v + l] =
           w->write[t] * vector_norm(x.z, d) + stored_loss(w, vector_norm(x.s, d) + x.e);
+      recurrent_turn(w->rule, w->angles + t * w->rule->turns, 1, x.s);
+    }
     if (!(x.reach + x.e <= w->peak[l])) w->peak[l] = x.reach + x.e;
   }
 }
@@ -206,19 +259,20 @@ static void pass_column(const pass *w, int64_t l, double *room) {
 /* Adds to the bound of a row, read at key t, what arrives of all that was off before. r: [d_qk]. */
 static void add_arrivals(const pass *w, int64_t row, int64_t t, double *r) {
   const int64_t d = w->e->problem->d_qk, d_v = w->e->problem->d_v, chunk = w->rule->chunk;
-  const int64_t position = attn_problem_position(w->e->problem, w->e->exact->rows[row].i);
+  const int64_t position = attn_problem_position(w->e->problem, w->e->exact->rows[row].i) - w->rule->before;
   double *bound = w->bound + row * d_v;
   memcpy(r, w->q + row * d, (size_t)d * sizeof *r);
   for (int64_t j = t; j >= 0; j--) {
     const double *k = w->k + j * d, *a = w->a + j * w->width, *eta = w->eta + j * d_v,
                  *rounded = w->rounded + j / chunk * d_v;
     const bool ended = j < position && (j + 1) % chunk == 0;
+    if (j < t && (j + 1) % chunk == 0) recurrent_turn(w->rule, w->angles + j * w->rule->turns, -1, r);
     const double met = w->rule->betas || w->rule->delta ? vector_dot_fast(k, r, d) : 0,
                  size = ended ? vector_norm(r, d) : 0, *b = w->beta + j * w->betas;
     for (int64_t l = 0; l < d_v && met != 0; l++) bound[l] += fabs(met) * eta[l];
     for (int64_t l = 0; l < d_v && ended; l++) bound[l] += size * rounded[l];
     for (int64_t m = 0; m < d; m++)
-      r[m] = a[w->width > 1 ? m : 0] * (r[m] - (w->rule->delta ? b[w->betas > 1 ? m : 0] * met * k[m] : 0));
+      r[m] = a[w->width > 1 ? m : 0] * (r[m] - (w->rule->delta ? b[w->vectors ? m : 0] * met * k[m] : 0));
   }
 }
 
@@ -267,11 +321,12 @@ static attn_status judge_head(const evidence *e, int64_t line, outcome *worst) {
     goto out;
   }
   status = make_pass(e, &head, &w);
-  if (status || !place_rows(&w)) goto out;
+  if (status) goto out;
   if (!take_gates(&w)) {
     outcome_worsen(worst, (outcome){.why = "the law states a decay above 1"});
     goto out;
   }
+  if (!place_rows(&w)) goto out;
   status = run_pass(&w, &fits);
   if (status) goto out;
   if (!fits) outcome_worsen(worst, (outcome){.why = row_reason(ROW_OVERFLOW)});
@@ -302,19 +357,22 @@ const check check_rec1 = {
     .kind = KIND_HARD,
     .statement = "the output is that of the recurrence, taken key by key",
     .source = "Sun et al. 2023, arXiv:2307.08621; Yang et al. 2024, arXiv:2406.06484; derived",
-    .formula = "S' = diag(a_t) S_t-1, u_t = w_t . v_t or w_t . v_t - S'^T (b_t . k_t), S_t = S' + k_t u_t^T, "
-               "o_t = c "
-               "S_t^T q_t by the law. For a column s of S: |o^_i - o_i| <= g |c q_i|.z_i + sum_j |k_j.r_ij| "
-               "eta_j + sum "
-               "over chunks w |r| |z|, and what underflow may lose. z begins a chunk of C keys with |s| and "
-               "goes on as "
-               "a . z + |k| |u|; eta = 3 u |w v|, under the delta rule g (|w v| + |b . k|.z); r is the "
-               "adjoint, c q at "
-               "the query, diag(a) (r - (k.r) b . k) or diag(a) r from key to key back. g = gamma(d + C + "
-               "21) + x, w = "
-               "gamma(C + 18) + x, 4 C more where decays are vectors; x = 2 u' (sum |ln a| + 3 C); gamma(k) "
-               "= k u / (1 "
-               "- k u); a state kept in 16 bits adds their u |s| to w |z|.",
+    .formula =
+        "S' = diag(a_t) R_t S_t-1, u_t = w_t . v_t or w_t . v_t - S'^T (b_t . k_t), S_t = S' + k_t u_t^T, "
+        "o_t = c "
+        "S_t^T q_t by the law. For a column s of S: |o^_i - o_i| <= g |c q_i|.z_i + sum_j |k_j.r_ij| "
+        "eta_j + sum "
+        "over chunks w |r| |z|, and what underflow may lose. z begins a chunk of C keys with |s| and "
+        "goes on as "
+        "a . z + |k| |u|; eta = 3 u |w v|, under the delta rule g (|w v| + |b . k|.z); r is the "
+        "adjoint, c q at "
+        "the query, diag(a) (r - (k.r) b . k) or diag(a) r from key to key back. g = gamma(d + C + "
+        "21) + x, w = "
+        "gamma(C + 18) + x, 4 C more where decays are vectors; x = 2 u' (sum |ln a| + 3 C); gamma(k) "
+        "= k u / (1 "
+        "- k u); 24 more in w and 36 in g, and 2^-51 C times the sum of angles, where the state is turned; a "
+        "state "
+        "kept in 16 bits adds their u |s| to w |z|.",
     .cause =
         "a decay is applied before or after its key, that of another head, where there is no key or from "
         "one sequence to the next, a value is written without its beta, or the state is that of another "
