@@ -21,7 +21,7 @@ attn_status estimate_make(const data_qkv *in, bool causal, const char *spec, est
   attn_problem p = data_qkv_problem(in);
   attn_plan *plan = NULL;
   void *work = NULL;
-  const size_t rows = (size_t)(p.heads * p.n_q);
+  const size_t rows = (size_t)(p.batch * p.heads * p.n_q);
   p.causal = causal;
   *out = (estimate){calloc(rows * (size_t)p.d_v, attn_dtype_size(p.dtype)), calloc(rows, sizeof(double))};
   attn_status status = attn_plan_create(&plan, &p, spec, NULL);

@@ -433,7 +433,7 @@ mutant(state-decays-its-own-key ${recurrent_chunk} REC-1 "${retention}"
 mutant(state-keeps-all ${recurrent_chunk} REC-1 "${retention}"
   "the state does not decay over a chunk" [[*r->whole = @own@;]] [[1]])
 mutant(state-keys-arrive-whole ${recurrent_chunk} REC-1 "${retention}"
-  "keys enter the state without what they decayed by in their chunk" [[r->after[j] = @own@;]] [[1]])
+  "keys enter the state without what they decayed by in their chunk" [[r->after[j] = @own@ *]] [[1]])
 mutant(state-of-the-head-before ${recurrent_engine} REC-1 "${retention}"
   "a head begins with the state of the one before it" [[memset(r->sums, 0, (size_t)(p->d_qk * s->v_row) * attn_dtype_size(s->t));]]
   [[(void)0;]])
@@ -444,7 +444,7 @@ mutant(state-padding-decays ${recurrent_chunk} PROP-LEN "${retention}"
   "positions without a key decay the state" [[own *= @i < count ? exp(r->logs[i]) : 1@;]]
   [[exp(r->logs[i < count ? i : 0])]])
 mutant(state-end-of-another-chunk ${recurrent_chunk} PROP-LEN "${retention}"
-  "the end of a part of a chunk is taken for that of a whole one" [[if (@r->made == x->count@ &&]] [[r->made >= x->count]])
+  "the end of a part of a chunk is taken for that of a whole one" [[!s->rule->carries && @r->made == x->count@ &&]] [[r->made >= x->count]])
 mutant(state-not-taken-up ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
   "a part begins without the state of the one before it" [[l < p->d_qk && @x->call->state@; l++]] [[NULL]])
 mutant(state-handed-on-early ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
@@ -482,7 +482,7 @@ mutant(state-read-is-not-written ${recurrent_engine} REC-1 "${gated_delta}"
 mutant(state-adds-what-it-reads ${recurrent_engine} REC-3 "recurrent:rule=delta,chunk=32"
   "what the state says of a key is added" [[combine_rows(d, b, attn_at(v.at, i * v.row, s->t), @-b@]] [[b]])
 mutant(state-write-without-beta ${recurrent_engine} REC-1 "recurrent:rule=ssd"
-  "a value is written whole" [[attn_scale_row(s->simd, s->p->d_v, @r->betas[j]@,]] [[1]])
+  "a value is written whole" [[attn_scale_row(s->simd, s->p->d_v, @r->betas[j * s->betas]@,]] [[1]])
 mutant(state-keys-of-any-length variants/recurrent.c variants_recurrent/gates_are_those_of_the_call ""
   "keys keep their length" [[length > 0 ? @1 / length@ : 1]] [[1]])
 mutant(state-substitution-of-a-block ${recurrent_engine} REC-1 "${gated_delta}"
@@ -508,13 +508,13 @@ mutant(gates-of-the-chunk variants/recurrent.c REC-1 "${gated_delta}"
 mutant(erase-writes variants/recurrent.c REC-1 "recurrent:rule=gated_delta2"
   "write gates are the erase gates" [[drawn_betas(p, @count@, head, key, betas);]] [[call->context->problem->d_qk]])
 mutant(erase-keeps-its-keys ${recurrent_engine} REC-1 "recurrent:rule=gated_delta2"
-  "the state is asked with whole keys" [[if (s->rule->betas <= 1) return k;]] [[return k;]])
+  "the state is asked with whole keys" [[if (!s->vectors) return k;]] [[return k;]])
 mutant(document-runs-on ${recurrent_chunk} variants_recurrent/keys_and_documents_are_as_they_are_said ""
   "a document begins with the state of the one before it" [[logs[i * width + l] = @-(double)INFINITY@;]] [[0]])
 mutant(document-without-keys ${recurrent_engine} variants_recurrent/keys_and_documents_are_as_they_are_said ""
-  "queries of a document without keys read the document before" [[(@beyond@ || (begins && s->rule->before))]] [[false]])
+  "queries of a document without keys read the document before" [[if (t >= stand && (@beyond@ ||]] [[false]])
 mutant(document-read-from-behind ${recurrent_engine} variants_recurrent/keys_and_documents_are_as_they_are_said ""
-  "a document's first query reads the document before" [[(beyond || @(begins && s->rule->before)@)]] [[false]])
+  "a document's first query reads the document before" [[(@begins && s->rule->before@))) clear_row]] [[false]])
 set(mamba3 "recurrent:rule=mamba3")
 mutant(turned-the-other-way ${recurrent_chunk} REC-1 "${mamba3}"
   "keys and queries are turned on, not back" [[turn_row(s, r, attn_min(from + l, x->count - 1), @true@,]] [[false]])
