@@ -130,6 +130,8 @@ void bench_free(bench *);
 /* isa NULL and threads 0: those of the options. NULL without an error if the variant, the problem or the
  * machine does not support it. */
 bench_meter *bench_plan(bench *, const char *spec, const attn_problem *, const char *isa, int threads);
+/* A call of a recurrence that begins with a state and leaves the next in its place; its bytes are theirs. */
+bench_meter *bench_step(bench *, const char *spec, const attn_problem *);
 /* A token more in a cache under the spec that holds `held` keys of each head, of a batch of one. Where the
  * problem has one position more (n_kv), the token is taken back; else a key goes for it. */
 bench_meter *bench_arrival(bench *, const char *spec, const attn_problem *, int64_t held);

@@ -1,8 +1,16 @@
 /* group_recurrent.c - the group `recurrent`: variants that carry a state, on causal problems of 8 heads:
- * flops over the peak, and time on one thread over that on two. */
+ * flops over the peak, and time on one thread over that on two; and a token of 16 sequences, which is the
+ * reading and writing of their states. */
 #include "experiments/bench/benchmark.h"
 
-enum { LENGTH = 16384, QUICK_LENGTH = 2048, HEADS = 8 };
+enum {
+  LENGTH = 16384,
+  QUICK_LENGTH = 2048,
+  HEADS = 8,
+  STEP_SEQUENCES = 16,
+  STEP_HEADS = 32,
+  STEP_WIDTH = 128
+};
 
 static const struct {
   const char *spec;
@@ -22,6 +30,17 @@ static void add_rule(bench *b, bench_set *set, const attn_problem *p, size_t r) 
                   all == 2 ? TARGET_THREADS : TARGET_NONE, "%s: time on 1 thread over %d", spec, all);
 }
 
+static void add_steps(bench *b) {
+  static const char *const specs[] = {"recurrent:rule=ssd", "recurrent:rule=gated_delta",
+                                      "recurrent:rule=kda"};
+  bench_set *set = bench_set_add(b, bench_bandwidth(b, 0));
+  attn_problem p = attn_problem_make(STEP_SEQUENCES, STEP_HEADS, 1, STEP_WIDTH);
+  p.causal = true;
+  for (size_t r = 0; r < sizeof specs / sizeof *specs; r++)
+    bench_row_add(b, ROW_OVER_LIMIT, bench_put(b, set, bench_step(b, specs[r], &p)), NULL, TARGET_STEP,
+                  "%s: a token, states over bandwidth", specs[r]);
+}
+
 void bench_recurrent(bench *b) {
   static const int64_t length[] = {LENGTH}, brief[] = {QUICK_LENGTH}, width[] = {64, 128};
   size_t n_count, d_count;
@@ -34,4 +53,5 @@ void bench_recurrent(bench *b) {
       p.causal = true;
       for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) add_rule(b, set, &p, r);
     }
+  add_steps(b);
 }

@@ -18,6 +18,7 @@ typedef struct state {
   void *codes[2];                     /* of K and V, where the problem stores them otherwise; or NULL */
   attn_extra gates[ATTN_EXTRA_KINDS]; /* of a recurrence */
   int64_t gate_count;
+  void *carried; /* of a step: the state that is read, and written */
   recheck check;
   int64_t executions;
   bool mirror; /* at the next measurement; they alternate from a random one on */
@@ -47,7 +48,9 @@ static attn_status execute(bench_meter *m) {
                                                 .o = b->out,
                                                 .work = b->scratch,
                                                 .extra = s->gates,
-                                                .extras = s->gate_count});
+                                                .extras = s->gate_count,
+                                                .state = s->carried,
+                                                .state_after = s->carried});
 }
 
 /* What mirrored inputs must give: the first output of a fresh plan. */
@@ -230,6 +233,7 @@ static void release(void *state_) {
   state *s = state_;
   attn_plan_destroy(s->plan);
   for (int i = 0; i < 2; i++) free(s->codes[i]);
+  free(s->carried);
   for (int64_t i = 0; i < s->gate_count; i++) free((void *)(uintptr_t)s->gates[i].at);
   free(s);
 }
@@ -312,5 +316,23 @@ bench_meter *bench_plan(bench *b, const char *spec, const attn_problem *problem,
   m->measure = measure;
   m->clear = clear;
   m->verify = verify;
+  return m;
+}
+
+bench_meter *bench_step(bench *b, const char *spec, const attn_problem *problem) {
+  bench_meter *m = bench_plan(b, spec, problem, NULL, 0);
+  if (!m) return NULL;
+  state *s = m->state;
+  const size_t bytes = attn_plan_state_size(s->plan);
+  attn_rng r;
+  attn_rng_init(&r, 1, 2, 0);
+  if (!(s->carried = malloc(bytes + 1))) {
+    b->status = attn_fail(ATTN_ENOMEM, "out of memory for a state of %s", spec);
+    return NULL;
+  }
+  attn_rng_normals(&r, (int64_t)(bytes / attn_dtype_size(problem->dtype)), problem->dtype, s->carried, 0, 1);
+  m->bytes = 2 * (double)bytes;
+  m->clear = NULL; /* each execution gives another output */
+  m->verify = NULL;
   return m;
 }

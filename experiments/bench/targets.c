@@ -21,6 +21,8 @@ const bench_goal bench_goals[TARGET_COUNT] = {
     [TARGET_LINEAR] = {false, 0.50, "linear, fixed features: flops over the FMA peak"},
     [TARGET_RECURRENT] = {false, 0.50, "recurrent, decays: flops over the FMA peak"},
     [TARGET_DELTA] = {false, 0.35, "recurrent, delta rules: flops over the FMA peak"},
+    [TARGET_STEP] = {false, 0.70,
+                     "a token of a recurrence: bytes of states per second over the read bandwidth"},
     [TARGET_NYSTROM] = {false, 0.60, "nystrom, 64 landmarks: flops over the FMA peak"},
     [TARGET_LINFORMER] = {false, 0.60, "linformer, gaussian: flops over the FMA peak"},
     [TARGET_TRANSFORM] = {true, 2,

@@ -435,7 +435,7 @@ mutant(state-keeps-all ${recurrent_chunk} REC-1 "${retention}"
 mutant(state-keys-arrive-whole ${recurrent_chunk} REC-1 "${retention}"
   "keys enter the state without what they decayed by in their chunk" [[r->after[j] = @own@ *]] [[1]])
 mutant(state-of-the-head-before ${recurrent_engine} REC-1 "${retention}"
-  "a head begins with the state of the one before it" [[memset(r->sums, 0, (size_t)(p->d_qk * s->v_row) * attn_dtype_size(s->t));]]
+  "a head begins with the state of the one before it" [[if (!given) memset(r->sums, 0, (size_t)(p->d_qk * r->sums_row) * attn_dtype_size(s->t));]]
   [[(void)0;]])
 mutant(state-read-from-the-chunk ${recurrent_chunk} PROP-LEN "${retention}"
   "queries in the middle of a chunk read the state as its first one does"
@@ -446,7 +446,7 @@ mutant(state-padding-decays ${recurrent_chunk} PROP-LEN "${retention}"
 mutant(state-end-of-another-chunk ${recurrent_chunk} PROP-LEN "${retention}"
   "the end of a part of a chunk is taken for that of a whole one" [[!s->rule->carries && @r->made == x->count@ &&]] [[r->made >= x->count]])
 mutant(state-not-taken-up ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
-  "a part begins without the state of the one before it" [[l < p->d_qk && @x->call->state@; l++]] [[NULL]])
+  "a part begins without the state of the one before it" [[l < p->d_qk && @given@; l++]] [[false]])
 mutant(state-handed-on-early ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
   "what is handed on lacks the last chunk" [[x->count && @(keeps || next < end)@]] [[next < end]])
 mutant(state-diagonal-left-out ${recurrent_chunk} REC-1 "${retention}"

@@ -21,7 +21,8 @@ typedef struct recurrent_shape {
 
 /* One thread's workspace. With A_i = a_first ... a_i and A_C that of the chunk: */
 typedef struct recurrent_room {
-  void *sums;                    /* [d_qk] rows of d_v: S */
+  void *sums, *own_sums;         /* [d_qk] rows of d_v: S, where it stands; here */
+  int64_t sums_row;              /* of S */
   void *between;                 /* of decays that are numbers: [chunk] rows of chunk, a_j+1 ... a_i */
   void *transposed;              /* [d_qk] rows of chunk: K^T; of vectors (A_C / A_j . K)^T */
   void *scores, *own;            /* of queries and of keys: [STEP], or [chunk], rows of chunk */

@@ -75,10 +75,11 @@ void attn_recurrent_turn_state(const recurrent_shape *s, recurrent_room *r, cons
   const int64_t turns = s->rule->turns, at = 2 * (x->count - 1) * turns;
   for (int64_t l = 0; l < turns; l++) {
     const double c = attn_get(r->cosines, at + l, s->t), sine = attn_get(r->sines, at + l, s->t);
-    void *one = attn_at(r->sums, l * s->v_row, s->t), *two = attn_at(r->sums, (l + turns) * s->v_row, s->t);
-    s->simd->combine_rows(s->v_row, c, one, -sine, two, r->turned);
-    s->simd->combine_rows(s->v_row, sine, one, c, two, two);
-    memcpy(one, r->turned, (size_t)s->v_row * attn_dtype_size(s->t));
+    void *one = attn_at(r->sums, l * r->sums_row, s->t),
+         *two = attn_at(r->sums, (l + turns) * r->sums_row, s->t);
+    s->simd->combine_rows(r->sums_row, c, one, -sine, two, r->turned);
+    s->simd->combine_rows(r->sums_row, sine, one, c, two, two);
+    memcpy(one, r->turned, (size_t)r->sums_row * attn_dtype_size(s->t));
   }
 }
 

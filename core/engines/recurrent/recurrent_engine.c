@@ -43,7 +43,7 @@ static room carve(const shape *s, attn_carver *carver) {
   const attn_recurrence *x = s->rule;
   const int64_t n = s->chunk, d = s->p->d_qk, width = x->columns ? d : 1, scores = x->columns ? n : STEP,
                 written = x->delta || (x->betas && !x->carries) ? n : 0, turned = x->turns ? n : 0;
-  room r = {.sums = attn_carve(carver, d, s->v_row, e),
+  room r = {.own_sums = attn_carve(carver, d, s->v_row, e),
             .between = attn_carve(carver, x->columns ? 0 : n, s->chunk_row, e),
             .transposed = attn_carve(carver, d, s->chunk_row, e),
             .scores = attn_carve(carver, scores, s->chunk_row, e),
@@ -150,8 +150,8 @@ static void write_row(const shape *s, room *r, attn_matrix v, int64_t i, const v
 static void write_differences(const shape *s, room *r, const line *x, attn_matrix k, attn_matrix v) {
   const int64_t d = s->p->d_qk, d_v = s->p->d_v;
   attn_recurrent_decay_rows(s, r, x, 0, x->count, k, r->scaled);
-  attn_product(s->simd, x->count, d_v, d, (attn_matrix){r->scaled, d, 1}, r->sums, s->v_row, false, r->reads,
-               s->v_row);
+  attn_product(s->simd, x->count, d_v, d, (attn_matrix){r->scaled, d, 1}, r->sums, r->sums_row, false,
+               r->reads, s->v_row);
   for (int64_t from = 0; from < x->count; from += STEP) {
     const int64_t rows = attn_min(STEP, x->count - from);
     const void *own = attn_recurrent_scores(
@@ -201,7 +201,7 @@ static void read_queries(const shape *s, room *r, const line *x, int64_t from, i
   /* A weight of zero must not multiply a NaN that its row does not see. */
   const int64_t step = c->finite ? STEP : 1, o_row = p->o.stored ? p->d_v : p->o.row;
   attn_recurrent_decay_rows(s, r, x, from, count, (attn_matrix){r->queries, p->d_qk, 1}, r->scaled);
-  attn_product(s->simd, count, p->d_v, p->d_qk, (attn_matrix){r->scaled, p->d_qk, 1}, r->sums, s->v_row,
+  attn_product(s->simd, count, p->d_v, p->d_qk, (attn_matrix){r->scaled, p->d_qk, 1}, r->sums, r->sums_row,
                false, to, o_row);
   for (int64_t i = 0; i < count && x->count > 0; i += step) {
     const int64_t rows = attn_min(step, count - i), seen = attn_min(from + i + rows, x->count);
@@ -218,7 +218,7 @@ static void read_queries(const shape *s, room *r, const line *x, int64_t from, i
 
 /* Row l of S in the type that it is stored in, and back. */
 static void round_row(const shape *s, room *r, int64_t l) {
-  void *row = attn_at(r->sums, l * s->v_row, s->t);
+  void *row = attn_at(r->sums, l * r->sums_row, s->t);
   attn_convert(row, s->t, s->p->d_v, s->rule->stored, r->row_scratch);
   attn_convert(r->row_scratch, s->rule->stored, s->p->d_v, s->t, row);
 }
@@ -228,12 +228,12 @@ static void add_keys(const shape *s, room *r, const line *x, const chunk_rows *c
   const attn_problem *p = s->p;
   const bool columns = s->rule->columns;
   attn_matrix k = {r->transposed, s->chunk_row, 1};
-  s->simd->scale_rows(p->d_qk, s->v_row, r->sums, s->v_row, r->whole, columns ? 1 : 0, r->sums);
+  s->simd->scale_rows(p->d_qk, r->sums_row, r->sums, r->sums_row, r->whole, columns ? 1 : 0, r->sums);
   if (!columns) {
     s->simd->scale_rows(x->count, p->d_qk, c->k.at, c->k.row, r->after, 1, r->scaled);
     k = (attn_matrix){r->scaled, 1, p->d_qk};
   }
-  attn_product(s->simd, p->d_qk, p->d_v, x->count, k, c->v.at, c->v.row, true, r->sums, s->v_row);
+  attn_product(s->simd, p->d_qk, p->d_v, x->count, k, c->v.at, c->v.row, true, r->sums, r->sums_row);
   attn_recurrent_turn_state(s, r, x);
   for (int64_t l = 0; l < p->d_qk && s->rule->rounds && x->count == s->rule->chunk; l++) round_row(s, r, l);
 }
@@ -244,6 +244,25 @@ static void *state_row(const shape *s, const line *x, const void *state, int64_t
   return attn_at(state, rows * s->p->d_v, s->t);
 }
 static size_t row_bytes(const shape *s) { return (size_t)s->p->d_v * attn_dtype_size(s->t); }
+
+/* S as the call gives it; of a single key where it is wanted afterwards, if vectors end where rows do. */
+static void take_state(const shape *s, room *r, const line *x) {
+  const attn_problem *p = s->p;
+  const void *given = x->call->state;
+  const bool placed = x->call->state_after && p->n_kv == 1 && row_bytes(s) % 64 == 0;
+  r->sums = placed ? state_row(s, x, x->call->state_after, 0) : r->own_sums;
+  r->sums_row = placed ? p->d_v : s->v_row;
+  if (!given) memset(r->sums, 0, (size_t)(p->d_qk * r->sums_row) * attn_dtype_size(s->t));
+  for (int64_t l = 0; l < p->d_qk && given; l++) {
+    void *to = attn_at(r->sums, l * r->sums_row, s->t);
+    if (to != state_row(s, x, given, l)) memcpy(to, state_row(s, x, given, l), row_bytes(s));
+  }
+}
+
+static void leave_state(const shape *s, const room *r, const line *x) {
+  for (int64_t l = 0; l < s->p->d_qk && r->sums == r->own_sums; l++)
+    memcpy(state_row(s, x, x->call->state_after, l), attn_at(r->sums, l * r->sums_row, s->t), row_bytes(s));
+}
 
 /* The key behind which query i reads the state. */
 static int64_t asks_at(const shape *s, const line *x, int64_t i) {
@@ -264,9 +283,7 @@ static void run_head(const shape *s, room *r, line *x) {
   const int64_t shift = asks_at(s, x, 0), asked = shift + p->n_q,
                 end = keeps ? p->n_kv : attn_min(asked, p->n_kv);
   r->made = -1;
-  memset(r->sums, 0, (size_t)(p->d_qk * s->v_row) * attn_dtype_size(s->t));
-  for (int64_t l = 0; l < p->d_qk && x->call->state; l++)
-    memcpy(attn_at(r->sums, l * s->v_row, s->t), state_row(s, x, x->call->state, l), row_bytes(s));
+  take_state(s, r, x);
   if (x->call->state && shift < 0) read_given(s, r, x, -1 - shift);
   for (x->first = 0; x->first < end; x->first += s->chunk) {
     const int64_t next = attn_min(x->first + s->chunk, end), from = attn_max(x->first, shift);
@@ -281,8 +298,7 @@ static void run_head(const shape *s, room *r, line *x) {
     if (queries) read_queries(s, r, x, from - x->first, from - shift, queries, &c);
     if (x->count && (keeps || next < end)) add_keys(s, r, x, &c);
   }
-  for (int64_t l = 0; l < p->d_qk && keeps; l++)
-    memcpy(state_row(s, x, x->call->state_after, l), attn_at(r->sums, l * s->v_row, s->t), row_bytes(s));
+  if (keeps) leave_state(s, r, x);
 }
 
 static size_t room_bytes(const shape *s) {
