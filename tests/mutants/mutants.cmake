@@ -448,7 +448,7 @@ mutant(state-end-of-another-chunk ${recurrent_chunk} PROP-LEN "${retention}"
 mutant(state-not-taken-up ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
   "a part begins without the state of the one before it" [[l < p->d_qk && @given@; l++]] [[false]])
 mutant(state-handed-on-early ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
-  "what is handed on lacks the last chunk" [[x->count && @(keeps || next < end)@]] [[next < end]])
+  "what is handed on lacks the last chunk" [[x->count && !at_once && @(keeps || next < end)@]] [[next < end]])
 mutant(state-diagonal-left-out ${recurrent_chunk} REC-1 "${retention}"
   "a query does not see its own key" [[last = attn_min(@from + l@, x->count - 1);]] [[from + l - (l > 0)]])
 set(toeplitz "toeplitz:block=16")

@@ -38,6 +38,8 @@ static shape shape_of(const attn_context *c, const attn_recurrence *rule) {
                  .vectors = rule->betas > 1 && !rule->carries};
 }
 
+static size_t row_bytes(const shape *s) { return (size_t)s->p->d_v * attn_dtype_size(s->t); }
+
 static room carve(const shape *s, attn_carver *carver) {
   const size_t e = attn_dtype_size(s->t);
   const attn_recurrence *x = s->rule;
@@ -150,8 +152,15 @@ static void write_row(const shape *s, room *r, attn_matrix v, int64_t i, const v
 static void write_differences(const shape *s, room *r, const line *x, attn_matrix k, attn_matrix v) {
   const int64_t d = s->p->d_qk, d_v = s->p->d_v;
   attn_recurrent_decay_rows(s, r, x, 0, x->count, k, r->scaled);
-  attn_product(s->simd, x->count, d_v, d, (attn_matrix){r->scaled, d, 1}, r->sums, r->sums_row, false,
-               r->reads, s->v_row);
+  if (x->count == 1) { /* in the order of memory, from which a token's state comes */
+    memset(r->reads, 0, row_bytes(s));
+    for (int64_t l = 0; l < d; l++)
+      s->simd->combine_rows(d_v, 1, r->reads, attn_get(r->scaled, l, s->t),
+                            attn_at(r->sums, l * r->sums_row, s->t), r->reads);
+  } else {
+    attn_product(s->simd, x->count, d_v, d, (attn_matrix){r->scaled, d, 1}, r->sums, r->sums_row, false,
+                 r->reads, s->v_row);
+  }
   for (int64_t from = 0; from < x->count; from += STEP) {
     const int64_t rows = attn_min(STEP, x->count - from);
     const void *own = attn_recurrent_scores(
@@ -228,12 +237,20 @@ static void add_keys(const shape *s, room *r, const line *x, const chunk_rows *c
   const attn_problem *p = s->p;
   const bool columns = s->rule->columns;
   attn_matrix k = {r->transposed, s->chunk_row, 1};
-  s->simd->scale_rows(p->d_qk, r->sums_row, r->sums, r->sums_row, r->whole, columns ? 1 : 0, r->sums);
   if (!columns) {
     s->simd->scale_rows(x->count, p->d_qk, c->k.at, c->k.row, r->after, 1, r->scaled);
     k = (attn_matrix){r->scaled, 1, p->d_qk};
   }
-  attn_product(s->simd, p->d_qk, p->d_v, x->count, k, c->v.at, c->v.row, true, r->sums, r->sums_row);
+  if (x->count == 1) {
+    for (int64_t l = 0; l < p->d_qk; l++) {
+      void *row = attn_at(r->sums, l * r->sums_row, s->t);
+      s->simd->combine_rows(p->d_v, r->whole[columns ? l : 0], row, attn_get(k.at, l * k.row, s->t), c->v.at,
+                            row);
+    }
+  } else {
+    s->simd->scale_rows(p->d_qk, r->sums_row, r->sums, r->sums_row, r->whole, columns ? 1 : 0, r->sums);
+    attn_product(s->simd, p->d_qk, p->d_v, x->count, k, c->v.at, c->v.row, true, r->sums, r->sums_row);
+  }
   attn_recurrent_turn_state(s, r, x);
   for (int64_t l = 0; l < p->d_qk && s->rule->rounds && x->count == s->rule->chunk; l++) round_row(s, r, l);
 }
@@ -243,8 +260,6 @@ static void *state_row(const shape *s, const line *x, const void *state, int64_t
   const int64_t rows = (x->batch * s->p->heads + x->head) * s->p->d_qk + l;
   return attn_at(state, rows * s->p->d_v, s->t);
 }
-static size_t row_bytes(const shape *s) { return (size_t)s->p->d_v * attn_dtype_size(s->t); }
-
 /* S as the call gives it; of a single key where it is wanted afterwards, if vectors end where rows do. */
 static void take_state(const shape *s, room *r, const line *x) {
   const attn_problem *p = s->p;
@@ -269,7 +284,7 @@ static int64_t asks_at(const shape *s, const line *x, int64_t i) {
   return attn_call_position(x->call, x->batch, i) - s->rule->before;
 }
 
-/* Query i, which stands before the call's first key, reads the state that it is given. */
+/* Query i reads the state as it stands. */
 static void read_given(const shape *s, room *r, line *x, int64_t i) {
   x->count = 0;
   r->before[0] = 1;
@@ -282,6 +297,8 @@ static void run_head(const shape *s, room *r, line *x) {
   const bool keeps = x->call->state_after;
   const int64_t shift = asks_at(s, x, 0), asked = shift + p->n_q,
                 end = keeps ? p->n_kv : attn_min(asked, p->n_kv);
+  /* A token: the query reads the state that is kept. */
+  const bool at_once = keeps && p->n_kv == 1 && !s->rule->turns && !s->rule->before && !s->rule->rounds;
   r->made = -1;
   take_state(s, r, x);
   if (x->call->state && shift < 0) read_given(s, r, x, -1 - shift);
@@ -295,8 +312,12 @@ static void run_head(const shape *s, room *r, line *x) {
     const attn_matrix read = erase_keys(s, r, x, k);
     attn_recurrent_take_keys(s, r, x, k, read, from - x->first, queries);
     const chunk_rows c = write_chunk(s, r, x, k, read);
-    if (queries) read_queries(s, r, x, from - x->first, from - shift, queries, &c);
-    if (x->count && (keeps || next < end)) add_keys(s, r, x, &c);
+    if (x->count && at_once) add_keys(s, r, x, &c);
+    if (queries && at_once)
+      read_given(s, r, x, from - shift);
+    else if (queries)
+      read_queries(s, r, x, from - x->first, from - shift, queries, &c);
+    if (x->count && !at_once && (keeps || next < end)) add_keys(s, r, x, &c);
   }
   if (keeps) leave_state(s, r, x);
 }
