@@ -166,6 +166,8 @@ static void callers_without_a_status(void) {
   EXPECT(!attn_call_problem(NULL, 0, 0).batch);
   EXPECT(!attn_document_begins(NULL, 0));
   EXPECT(!attn_call_extra(NULL, "decay") && !attn_call_extra_row(NULL, NULL, 0, 0, 0));
+  EXPECT(!attn_extra_row(NULL, 0, 0, 0) && attn_extra_find(NULL) < 0 && attn_extra_find("decays") < 0);
+  EXPECT(attn_extra_check("here", NULL, NULL) == ATTN_EINVAL);
   EXPECT(first == -7 && end == -7 && isnan(attn_score_of(NULL, 0, 0, 0, 0, 1)) &&
          !attn_score_hides(NULL, 0, 0, 0, 0));
   EXPECT(attn_cache_size(0).bytes == 0 && attn_cache_size(4).bytes == 0 && attn_cache_size(1).bytes > 0);
