@@ -66,6 +66,10 @@ typedef struct attn_selector {
    * fewer), besides those that it always takes. A key that a bias of -Inf hides may not be seen. */
   int64_t grain, kept; /* grain 0: no law */
   double mass;         /* > 0: instead of `kept`, the fewest whose softmax of scores has this mass */
+  /* Of grain 1, instead of `kept` and a score: low[j] and high[j] <- the ends of an interval that holds the
+   * margin of key j, 0 ... keys - 1, up to rounding; the query takes keys of a margin above 0, and none below
+   * 0. */
+  void (*margins)(const void *state, const attn_query *, int64_t keys, double *low, double *high);
   bool (*always)(const void *state, const attn_query *, int64_t unit); /* NULL: none is always taken */
   /* The score that select ranks by, in fp64, and how far select's own may be off; -Inf of a unit no key of
    * which may be seen. NULL: that of the only key. */

@@ -145,6 +145,10 @@ static attn_status selector_check(const char *variant, const attn_selector *x) {
         ATTN_EINVAL,
         "variant %s: selector.hashes go with an even number of buckets, not %lld, and without a grain",
         variant, (long long)x->buckets);
+  if (x->margins && (x->grain != 1 || x->kept || x->mass > 0 || x->score))
+    return attn_fail(ATTN_EINVAL,
+                     "variant %s: selector.margins go with a grain of 1, and with no kept, mass or score",
+                     variant);
   if (x->grain > 1 && !x->score)
     return attn_fail(ATTN_EINVAL, "variant %s: selector.score is NULL, but a unit has several keys", variant);
   return weights_check(variant, x);

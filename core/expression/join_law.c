@@ -154,7 +154,7 @@ void join_state_law(join *x) {
     own->always = always;
     return;
   }
-  if (!t) return;
+  if (!t || t->selector.margins) return;
   const attn_selector *of = &t->selector;
   const bool alone = x->count == 1;
   if (alone || of->hashes || (of->grain == 1 && of->restricts)) {

@@ -26,10 +26,12 @@ static bool keeps_some(const attn_view *v) { return (v->pattern && !v->relocatio
 static bool weights_keys(const attn_view *v) { return v->selector && v->selector->weighted; }
 static bool promises(const attn_view *v) { return weights_keys(v) && v->selector->epsilon > 0; }
 static bool ranks_keys(const attn_view *v) {
-  return v->selector && v->selector->grain == 1 && !v->selector->score && !weights_keys(v);
+  return v->selector && v->selector->grain == 1 && !v->selector->score && !v->selector->margins &&
+         !weights_keys(v);
 }
 static bool ranks_by_score(const attn_view *v) {
-  return v->selector && v->selector->grain > 0 && v->selector->score && !weights_keys(v);
+  return v->selector && v->selector->grain > 0 && (v->selector->score || v->selector->margins) &&
+         !weights_keys(v);
 }
 static bool keeps_the_heavy(const attn_view *v) { return v->selector && v->selector->least > 0; }
 static bool takes_pages(const attn_view *v) {
@@ -167,7 +169,9 @@ static bool selects_by_law(const attn_selector *x) { return x->grain || x->hashe
 
 void law_print_selector(FILE *out, const void *selector) {
   const attn_selector *x = selector;
-  if (x->grain && x->mass > 0)
+  if (x->margins)
+    fprintf(out, "those of a positive margin");
+  else if (x->grain && x->mass > 0)
     fprintf(out, "those of the largest scores that have the mass %g", x->mass);
   else if (x->grain)
     fprintf(out, "%lld of the largest scores", (long long)x->kept);

@@ -65,6 +65,8 @@ static const char *const specs[] = {
     "pages:page=4,budget=16,score=mean,share=group",
     "pages:page=3,budget=9,score=max,last=2",
     "pages:page=3,budget=9,score=mass,share=tile",
+    "vslash:vertical=4,slash=3,last=7,sink=2",
+    "vslash:vertical=3,slash=0,last=100,sink=0,window=3",
     "lsh:rounds=2,buckets=8",
     "lsh:rounds=1,buckets=4,window=3",
     "lsh_tail:k=3,l=10",

@@ -20,6 +20,7 @@ static const char *const specs[] = {
     "topk:k=9,by=loki,r=5",
     "pages:budget=64",
     "pages:page=8,budget=40,share=tile,score=mean",
+    "vslash:vertical=20,slash=16,last=24,sink=4",
     "lsh:rounds=2,buckets=8",
     "lsh_tail:k=3,l=10",
     "lsh_tail:k=3,l=10,hits=1,centre=no,window=3",

@@ -142,6 +142,21 @@ mutant(estimate-too-small core/plan.c estimate tiled "an estimate forgets the ro
 
 # -- selections --
 
+set(columns "vslash:vertical=8,slash=6,last=12,sink=2,window=2")
+mutant(vslash-column-of-the-first variants/vslash.c SEL-2 "${columns}" "all weights of a query are the first key's"
+  [[w->column[j] += w->p[j] / sum;]] [[w->column[first] += w->p[j] / sum;]])
+mutant(vslash-sum-over-the-row variants/vslash.c SEL-2 "${columns}" "a diagonal has the key's number, not the distance"
+  [[w->diagonal[@diagonal - j@] += w->p[j] / sum;]] [[j]])
+mutant(vslash-diagonal-off-by-one variants/vslash.c SEL-2 "${columns}" "a query sees the key after that of its distance"
+  [[zero = attn_problem_position(p, i) + @before(p)@; /* key j is]] [[before(p) + 1]])
+mutant(vslash-sink-dropped variants/vslash.c SEL-2 "${columns}" "the first keys are not kept"
+  [[attn_picks_add(picks, r, first, smaller(x->sink, end), 0);]] [[]])
+mutant(vslash-not-normalised variants/vslash.c SEL-2 "${columns}" "rows are summed without their softmax"
+  [[w->p[j] = exp(w->p[j] - @most@);]] [[0]])
+mutant(vslash-padding-chooses variants/vslash.c variants_vslash/columns_and_diagonals_of_the_largest_sums ""
+  "queries at no key choose" [[*end = smaller(*end, p->n_q);]] [[*end = p->n_q;]])
+mutant(vslash-one-too-few variants/vslash.c SEL-2 "${columns}" "one place fewer is chosen"
+  [[k = smaller(k, end - first);]] [[k = smaller(k - 1, end - first);]])
 mutant(pages-box-inverted variants/pages.c SEL-2 "pages:page=8,budget=24"
   "positive elements of a query take the least elements of a page" [[x->score == BOX ? most : sum / (double)keys]]
   [[x->score == BOX ? least : sum / (double)keys]])

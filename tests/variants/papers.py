@@ -86,6 +86,18 @@ def loki(q, k, v):
     return attend(scores(q, k), best(np.where(CAUSAL, (q @ basis) @ (k @ basis).transpose(0, 2, 1), -np.inf), 9), v)
 
 
+def vslash(q, k, v):
+    """MInference, Jiang et al. 2024, algorithm 2: sums over the last queries, by key and by distance."""
+    s, last = scores(q, k), 11
+    p = np.where(CAUSAL, np.exp(s), 0)[:, -last:]
+    p /= p.sum(-1, keepdims=True)
+    column = p.sum(1)
+    column[:, :3] = -np.inf
+    slash = np.stack([(p * ((i - j)[-last:] == g)).sum((1, 2)) for g in range(N)], 1)
+    distance = np.take_along_axis(best(slash, 5), np.broadcast_to(np.maximum(i - j, 0).reshape(1, -1), (len(q), N * N)), 1)
+    return attend(s, CAUSAL & (best(column, 6)[:, None] | distance.reshape(-1, N, N) | (j < 3) | (i - j < 2)), v)
+
+
 def pages(q, k, v, rank):
     """Pages of 8 keys: the query's own, and the best of those that are wholly in the past; 4 in all."""
     s, page = scores(q, k), 8
@@ -611,6 +623,7 @@ CASES = [  # formula, specification, options, heads, n
     (topp, "topk:p=0.8", ["--causal"], HEADS, N),
     (sparq, "topk:k=9,by=sparq,r=5", ["--causal"], HEADS, N),
     (loki, "topk:k=9,by=loki,r=5", ["--causal"], HEADS, N),
+    (vslash, "vslash:vertical=6,slash=5,last=11,sink=3,window=2", ["--causal"], HEADS, N),
     (quest, "pages:page=8,budget=32,score=box", ["--causal"], HEADS, N),
     (moba, "pages:page=8,budget=32,score=mean", ["--causal"], HEADS, N),
     (natten, "graph:kind=natten,width=13,kernel=5", [], HEADS, 13 * 11),

@@ -125,6 +125,7 @@ static const char *const engines[] = {"tiled",
                                       "linformer:k=8",
                                       "nystrom:landmarks=8",
                                       "lsh:buckets=4",
+                                      "vslash:vertical=5,slash=5,sink=2",
                                       "hyper:block=16",
                                       "full"};
 enum { ENGINES = sizeof engines / sizeof *engines };

@@ -30,7 +30,8 @@ static attn_status plan_larger(const evidence *e, result_bound *bound, attn_plan
   attn_spec_destroy(spec);
   if (status == ATTN_EINVAL) return bound_not_applicable(bound, "twice the budget is out of range");
   if (status || (status = attn_plan_inspect(*plan, view))) return status;
-  if (view->selector && view->selector->kept > e->view->selector->kept) return ATTN_OK;
+  if (view->selector && (view->selector->margins || view->selector->kept > e->view->selector->kept))
+    return ATTN_OK;
   attn_plan_destroy(*plan);
   *plan = NULL;
   return bound_not_applicable(bound, "twice the budget keeps no more");

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SCORED_ROWS = 64 };
+enum { SCORED_ROWS = 64, MARGIN_ROWS = 16 };
 
 /* Units of a row that were ranked. */
 typedef struct ranking {
@@ -153,9 +153,34 @@ static void judge_ranks(const void *context, const pick_case *c, pick_finding *f
   if (verdict == ROW_OK) judge_ranking(row, c, &r, f);
 }
 
+/* By margins a key is taken or not, whatever others are. */
+static void judge_margins(const void *context, const pick_case *c, pick_finding *f) {
+  const row_case *row = c->row;
+  const attn_selector *x = row->e->view->selector;
+  row_space *s = row->space;
+  const attn_query query = {
+      .call = context, .batch = row->row->batch, .head = row->row->head, .i = row->row->i};
+  double *low = s->size, *high = s->slack;
+  row_support(row->head, NULL, row->row->i, s);
+  f->x = (outcome){.why = s->count ? NULL : outcome_nothing};
+  x->margins(x->state, &query, row->head->keys, low, high);
+  for (int64_t a = 0; a < s->count; a++) {
+    const int64_t key = s->index[a];
+    const bool kept = picks_have(c->runs, c->count, key),
+               always = x->always && x->always(x->state, &query, key);
+    const double off = always && !kept ? (double)INFINITY : always ? 0 : kept ? -high[key] : low[key];
+    if (!(off > f->x.measured)) continue;
+    f->x.measured = off;
+    snprintf(f->text, sizeof f->text, "%s key %lld, whose margin is %.6g ... %.6g%s",
+             kept ? "selects" : "leaves", (long long)key, low[key], high[key],
+             always ? ", and which it always takes" : "");
+  }
+}
+
 static attn_status rank_evaluate(const evidence *e, result_bound *bound) {
   const attn_call call = {
       .context = attn_plan_context(e->plan), .q = e->q, .k = e->k, .v = e->v, .kv_len = e->kv_len};
+  if (e->view->selector->margins) return picks_check(e, MARGIN_ROWS, judge_margins, &call, bound);
   /* A score of the selector's own takes as long as a row of it. */
   return picks_check(e, e->view->selector->score ? SCORED_ROWS : 0, judge_ranks, &call, bound);
 }
@@ -194,9 +219,12 @@ const check check_sel2 = {
     .kind = KIND_HARD,
     .statement = "the selected units have the largest scores by the selector's own law, as many as it says",
     .source = "definition of the selection (attn_selector.score)",
-    .formula = RANKED "s the score that the law states in fp64, e the error that it states.",
-    .assumes = "The selector states a law with a score (attn_selector.grain, kept, score). What the score is "
-               "worth is not judged: the columns kept_mass_mean and regret_mean have it.",
+    .formula = RANKED "s the score that the law states in fp64, e the error that it states. Of a law of "
+                      "margins: low_j <= 0 of each key that is dropped, high_j >= 0 of each that is kept.",
+    .assumes =
+        "The selector states a law with a score (attn_selector.grain, kept, score), or one of margins, "
+        "which is asked for 16 rows. What the score is "
+        "worth is not judged: the columns kept_mass_mean and regret_mean have it.",
     .cause = CAUSE,
     .nulls = BLIND,
     .evaluate = rank_evaluate,

@@ -81,7 +81,9 @@ static bool reads_values(const attn_view *view) {
 }
 
 /* A key of NaN ranks last, and changes no selection but one of a mass. */
-static bool reads_picks_alone(const attn_selector *x) { return x->grain && !(x->mass > 0) && !x->weighted; }
+static bool reads_picks_alone(const attn_selector *x) {
+  return x->grain && !(x->mass > 0) && !x->margins && !x->weighted;
+}
 
 /* Every key that no query head of the line selects. Returns how many. */
 static int64_t poison_line(const evidence *e, poisoned *s, int64_t line) {
