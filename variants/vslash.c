@@ -287,17 +287,26 @@ static int ascending(const void *a_, const void *b_) {
   return (a > b) - (a < b);
 }
 
-/* The k-th largest of x + sign error. */
+/* The k-th largest of x + sign error, of which what is no number may be anything. */
 static double kth_of(const double *x, const double *error, double sign, int64_t count, int64_t k,
                      double *space) {
   if (k <= 0) return (double)INFINITY;
   if (k >= count) return -(double)INFINITY;
-  for (int64_t i = 0; i < count; i++) space[i] = x[i] + sign * error[i];
+  for (int64_t i = 0; i < count; i++) {
+    space[i] = x[i] + sign * error[i];
+    if (isnan(space[i])) space[i] = sign * (double)INFINITY;
+  }
   qsort(space, (size_t)count, sizeof *space, ascending);
   return space[count - k];
 }
 
-/* By how much a sum is above the least that is chosen, or below the largest that is not, within its error. */
+/* A sum within its error, over the least that is chosen: a further reason to see a key. */
+static void reason(double sum, double error, double least, double most, double *low, double *high) {
+  const double own_low = sum - error - most, own_high = sum + error - least;
+  *low = fmax(*low, own_low);
+  *high = isnan(own_high) ? (double)INFINITY : fmax(*high, own_high);
+}
+
 static void margins(const void *unused, const attn_query *query, int64_t keys, double *low, double *high) {
   const attn_problem *p = query->call->context->problem;
   const params *x = query->call->context->params;
@@ -323,11 +332,9 @@ static void margins(const void *unused, const attn_query *query, int64_t keys, d
                d_high = kth_of(s.diagonal, s.diagonal_error, 1, all, x->slash, s.sorted);
   const int64_t zero = attn_problem_position(p, query->i) + before(p);
   for (int64_t j = from; j < keys; j++) {
-    low[j] = s.column[j] - s.column_error[j] - c_high;
-    high[j] = s.column[j] + s.column_error[j] - c_low;
-    if (zero - j < 0 || zero - j >= all) continue;
-    low[j] = fmax(low[j], s.diagonal[zero - j] - s.diagonal_error[zero - j] - d_high);
-    high[j] = fmax(high[j], s.diagonal[zero - j] + s.diagonal_error[zero - j] - d_low);
+    const int64_t at = zero - j;
+    reason(s.column[j], s.column_error[j], c_low, c_high, &low[j], &high[j]);
+    if (at >= 0 && at < all) reason(s.diagonal[at], s.diagonal_error[at], d_low, d_high, &low[j], &high[j]);
   }
   free(space);
 }
