@@ -90,7 +90,8 @@ typedef struct attn_selector {
    * softmax are unbiased. moments: m[a * count + b] = the mean of the product of the weights of keys[a] and
    * keys[b], which the query sees (a key that is always taken has the weight 1). log_weight: of a key that is
    * kept. repeats: a key may be drawn several times, and its weight counts once for each draw. NULL: no such
-   * law. */
+   * law. log_weight without moments: nothing is drawn, the keys are those that are always taken, of grain 1,
+   * and each counts e^log_weight times. */
   void (*moments)(const void *state, const attn_query *, const int64_t *keys, int64_t count, double *m);
   double (*log_weight)(const void *state, const attn_query *, int64_t key);
   bool repeats;

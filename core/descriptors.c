@@ -108,10 +108,14 @@ attn_status attn_pattern_check(const char *variant, const attn_pattern *p) {
 
 /* A law of weights is of weights, and a promise is of draws whose law is known. */
 static attn_status weights_check(const char *variant, const attn_selector *x) {
-  if (!x->moments != !x->log_weight)
+  if (x->log_weight && !x->moments && (x->grain != 1 || x->kept || !x->always || x->score || x->margins))
+    return attn_fail(ATTN_EINVAL,
+                     "variant %s: selector.log_weight without moments is of keys that are always taken",
+                     variant);
+  if (x->moments && !x->log_weight)
     return attn_fail(ATTN_EINVAL, "variant %s: selector.moments and log_weight go together", variant);
-  if (x->moments && !x->weighted)
-    return attn_fail(ATTN_EINVAL, "variant %s: selector.moments are of weights, but weighted is false",
+  if (x->log_weight && !x->weighted)
+    return attn_fail(ATTN_EINVAL, "variant %s: selector.log_weight is of weights, but weighted is false",
                      variant);
   if (!(x->epsilon >= 0 && isfinite(x->epsilon)))
     return refuse(variant, "selector.epsilon", "a finite number from 0", x->epsilon);

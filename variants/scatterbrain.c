@@ -3,7 +3,8 @@
  *   o = sum_j W_j v_j / sum_j W_j,   W_j = exp(s_j) for |i - j| <= w / 2, else the estimate of it by positive
  *   random features; causal: j <= i as well
  *
- * It is "longformer + performer" (attn_expression.h), a name for it; any other head may stand before the '+'.
+ * It is "longformer + performer" (attn_expression.h), a name for it; any other head may stand before the '+',
+ * and scatterbrain_lsh has the paper's.
  * The estimate is unbiased in numerator and denominator, and keys near the query, whose scores are the
  * largest, have none of its variance.
  *

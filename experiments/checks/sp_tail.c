@@ -83,7 +83,7 @@ static attn_status identity_evaluate(const evidence *e, result_bound *bound) {
 }
 
 /* Why SP-2 and SP-3 say nothing. */
-static const char weighted_keys[] = "the selector draws and weights keys: LAW-1 ... LAW-5 judge it";
+static const char weighted_keys[] = "the selector weights keys: LAW-1 ... LAW-5 or LN-1 judge it";
 static bool weights_keys(const evidence *e) { return e->view->selector && e->view->selector->weighted; }
 
 static attn_status tail_evaluate(const evidence *e, result_bound *bound) {

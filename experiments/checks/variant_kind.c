@@ -24,7 +24,11 @@ static bool has_selector(const attn_view *v) { return v->selector; }
 static bool encloses(const attn_view *v) { return v->selector && v->selector->enclose; }
 static bool keeps_some(const attn_view *v) { return (v->pattern && !v->relocation) || v->selector; }
 static bool weights_keys(const attn_view *v) { return v->selector && v->selector->weighted; }
-static bool promises(const attn_view *v) { return weights_keys(v) && v->selector->epsilon > 0; }
+static bool counts_keys(const attn_view *v) {
+  return weights_keys(v) && v->selector->log_weight && !v->selector->moments;
+}
+static bool draws_keys(const attn_view *v) { return weights_keys(v) && !counts_keys(v); }
+static bool promises(const attn_view *v) { return draws_keys(v) && v->selector->epsilon > 0; }
 static bool ranks_keys(const attn_view *v) {
   return v->selector && v->selector->grain == 1 && !v->selector->score && !v->selector->margins &&
          !weights_keys(v);
@@ -115,7 +119,8 @@ const variant_kind of_kept = {"with a pattern or a selection of keys", keeps_som
 const variant_kind of_rankings = {"that select the keys of largest score", ranks_keys};
 const variant_kind of_scored_rankings = {"that select by a score of their own", ranks_by_score};
 const variant_kind of_thresholds = {"that leave out keys of small weight", keeps_the_heavy};
-const variant_kind of_weighted = {"that draw keys and give them weights", weights_keys};
+const variant_kind of_weighted = {"that draw keys and give them weights", draws_keys};
+const variant_kind of_multiplicities = {"that count keys several times", counts_keys};
 const variant_kind of_promises = {"whose draws promise how near the denominator is", promises};
 const variant_kind of_pages = {"that select units of several keys", takes_pages};
 const variant_kind of_hashes = {"that select keys by random hashes", hashes};
@@ -169,7 +174,9 @@ static bool selects_by_law(const attn_selector *x) { return x->grain || x->hashe
 
 void law_print_selector(FILE *out, const void *selector) {
   const attn_selector *x = selector;
-  if (x->margins)
+  if (x->log_weight && !x->moments)
+    fprintf(out, "states which keys are taken, and how often each counts");
+  else if (x->margins)
     fprintf(out, "those of a positive margin");
   else if (x->grain && x->mass > 0)
     fprintf(out, "those of the largest scores that have the mass %g", x->mass);
@@ -184,12 +191,12 @@ void law_print_selector(FILE *out, const void *selector) {
   if (x->weighted && x->moments)
     fprintf(out, "%sdrawn with weights of mean 1, whose products have known means%s",
             selects_by_law(x) ? "; " : "", x->repeats ? "; a key may be drawn twice" : "");
-  else if (x->weighted)
+  else if (x->weighted && !x->log_weight)
     fprintf(out, "%sdrawn, no law of their weights stated", selects_by_law(x) ? "; " : "");
   if (x->epsilon > 0)
     fprintf(out, "; the denominator within %g except with probability %g", x->epsilon, x->delta);
   if (x->grain > 1) fprintf(out, "; units of %lld keys", (long long)x->grain);
-  if (x->always) fprintf(out, "; some always kept");
+  if (x->always && !(x->log_weight && !x->moments)) fprintf(out, "; some always kept");
   if (x->enclose) fprintf(out, "; states where the scores of a unit lie");
 }
 

@@ -13,6 +13,8 @@ static const char *keys_of(const attn_view *v, bool first) {
     return first ? "takes every key" : "takes every key that remains";
   if (v->pattern)
     return first ? "takes the keys of its pattern" : "takes those keys of its pattern that remain";
+  if (s && s->weighted && s->log_weight && !s->moments)
+    return "takes keys, some of which count several times";
   if (s && s->weighted && first) return "draws keys, which stand with weights for all";
   if (s && s->weighted) return "draws among the keys that remain, for which those drawn stand with weights";
   if (s && first) return "selects keys by Q and K";

@@ -71,6 +71,7 @@ Test(checks_laws, blocks) { expect_same("bigbird:block=4,random=2,global=1"); }
 Test(checks_laws, coordinates) { expect_same("topk:k=8,by=sparq,r=4"); }
 Test(checks_laws, pages) { expect_same("pages:page=8,budget=16,score=ball"); }
 Test(checks_laws, margins) { expect_same("vslash:vertical=6,slash=5,last=9,sink=2"); }
+Test(checks_laws, multiplicities) { expect_same("longnet:segments=8+24,dilations=1+3"); }
 Test(checks_laws, hashes) { expect_same("lsh:rounds=2,buckets=8"); }
 Test(checks_laws, weighted_hashes) { expect_same("lsh_tail:k=3,l=10"); }
 Test(checks_laws, samples) { expect_same("sample:count=12"); }

@@ -49,6 +49,7 @@ static const record records[] = {
     {"LAW-4", "planted_sample", "", GAUSSIAN, 1},
     {"LAW-5", "planted_sample", "", GAUSSIAN, 1},
     {"VA-1", "planted_sample", "promise=2", GAUSSIAN, 1},
+    {"LN-1", "longnet", "segments=12+48,dilations=1+3", GAUSSIAN, 1},
     {"LSH-1", "lsh", "rounds=2,buckets=8", GAUSSIAN, 1},
     {"TK-1", "topk", "k=8,by=sparq,r=4", GAUSSIAN, 1},
     {"SEL-5", "topk", "k=8", GAUSSIAN, 1},

@@ -216,7 +216,8 @@ Test(core_key_positions, refused) {
   for (int64_t j = 0; j < N_KV; j++) ascending[j] = j, level[j] = j - (j > 40), beyond[j] = j + 1;
   const attn_tensors queries_at = {.q_position = some}, keys_at = {.k_position = {ascending, 0, 0}};
   const attn_problem p = problem_of(4, ATTN_F32, false), causal = problem_of(4, ATTN_F32, true);
-  static const char *const without[] = {"nystrom", "linformer:k=8", "hyper:block=16", "svd", "vslash"};
+  static const char *const without[] = {"nystrom", "linformer:k=8", "hyper:block=16",
+                                        "svd",     "vslash",        "longnet"};
   for (size_t s = 0; s < sizeof without / sizeof *without; s++) {
     expect_run(without[s], &p, &queries_at, ATTN_EUNSUPPORTED, "positions of queries and keys");
     expect_run(without[s], &p, &keys_at, ATTN_EUNSUPPORTED, "positions of queries and keys");

@@ -157,6 +157,18 @@ mutant(vslash-padding-chooses variants/vslash.c variants_vslash/columns_and_diag
   "queries at no key choose" [[*end = smaller(*end, p->n_q);]] [[*end = p->n_q;]])
 mutant(vslash-one-too-few variants/vslash.c SEL-2 "${columns}" "one place fewer is chosen"
   [[k = smaller(k, end - first);]] [[k = smaller(k - 1, end - first);]])
+set(branches "longnet:segments=8+24+64,dilations=1+3+5")
+mutant(longnet-counted-once variants/longnet.c LN-1 "${branches}" "a key of several branches counts once"
+  [[attn_picks_add(picks, i, key, key + 1, @log((double)times)@);]] [[0]])
+mutant(longnet-heads-alike variants/longnet.c LN-1 "${branches}" "all heads begin at the same place"
+  [[of_head = @head % r@;]] [[0]])
+mutant(longnet-segments-endless variants/longnet.c LN-1 "${branches}" "a branch goes on behind its segment"
+  [[@smaller(start + w, end)@, r};]] [[end]])
+mutant(longnet-query-in-every-branch variants/longnet.c LN-1 "${branches}"
+  "a query meets the keys of branches that do not have it" [[if ((position - start) % r != of_head) return (branch){end, end, r};]]
+  [[]])
+mutant(longnet-law-unheeded experiments/checks/selection/multiplicity.c checks_nulls/the_table ""
+  "LN-1 judges nothing" [[if (@!count@) return (outcome)OUTCOME_NONE;]] [[1]])
 mutant(pages-box-inverted variants/pages.c SEL-2 "pages:page=8,budget=24"
   "positive elements of a query take the least elements of a page" [[x->score == BOX ? most : sum / (double)keys]]
   [[x->score == BOX ? least : sum / (double)keys]])

@@ -416,15 +416,43 @@ def favor(q, k, v):
     return normalised(products(phi, q, k), CAUSAL, v)
 
 
-def scatterbrain(q, k, v):
+def buckets(x, rounds, count):
+    """Reformer, Kitaev et al. 2020: argmax [x R, -x R] of each round."""
+    h = []
+    for t in range(rounds):
+        r = np.array([[d.normal() for _ in range(D)] for d in (Random(5, 0x15b, t << 32 | c) for c in range(count // 2))])
+        r = r.astype(np.float32).astype(np.float64)
+        h.append(np.argmax(np.concatenate((x @ r.T, -x @ r.T), -1), -1))
+    return h
+
+
+def scatterbrain_lsh(q, k, v):
+    """... in the buckets of hashing, and the query's own key."""
+    near = i == j
+    for a, b in zip(buckets(q, 2, 8), buckets(k, 2, 8)):
+        near = near | (a[:, :, None] == b[:, None, :])
+    return scatterbrain(q, k, v, near)
+
+
+def longnet(q, k, v):
+    """LongNet, Ding et al. 2023, equations 8 to 10: the softmax of each branch, joined by the denominators."""
+    a, numerator, denominator = np.exp(scores(q, k)), 0, 0
+    for w, r in ((8, 1), (30, 3), (64, 4)):
+        offset = np.arange(len(q))[:, None, None] % r
+        z = np.where(CAUSAL & (i // w == j // w) & (i % w % r == offset) & (j % w % r == offset), a, 0)
+        z, p = z.sum(-1, keepdims=True), z / np.maximum(z.sum(-1, keepdims=True), 1e-300)
+        numerator, denominator = numerator + z * (p @ v), denominator + z
+    return numerator / denominator
+
+
+def scatterbrain(q, k, v, near=CAUSAL & (i - j <= 16)):
     """ScatterBrain, Chen et al. 2021: exp of the score in a window, elsewhere its estimate by exp(w.x - |x|^2 / 2)."""
     w = (orthogonal_rows(6) * D**-0.25).astype(np.float32).astype(np.float64) / D**-0.25
 
     def phi(x):
         x = x / D**0.25
         return np.exp(x @ w.T - (x * x).sum(-1, keepdims=True) / 2)
-    near = CAUSAL & (i - j <= 16)
-    weights = np.where(near, np.exp(scores(q, k)), np.where(CAUSAL, products(phi, q, k) / len(w), 0))
+    weights = np.where(CAUSAL & near, np.exp(scores(q, k)), np.where(CAUSAL, products(phi, q, k) / len(w), 0))
     return (weights / weights.sum(-1, keepdims=True)) @ v
 
 
@@ -660,6 +688,8 @@ CASES = [  # formula, specification, options, heads, n
     (alibi, "tiled", ["--causal", "--alibi"], 4, N),
     (softcap_sink, "tiled", ["--causal", "--softcap=2", "--sink=0.5"], HEADS, N),
     (scatterbrain, "scatterbrain:window=32,features=144,seed=5", ["--causal"], HEADS, N),
+    (scatterbrain_lsh, "scatterbrain_lsh:rounds=2,buckets=8,features=144,seed=5", ["--causal"], HEADS, N),
+    (longnet, "longnet:segments=8+30+64,dilations=1+3+4", ["--causal"], 5, N),
     (hyper_sink, "hyper:exact_below=0,bits=6,block=32,sample=40,hash_seed=2,seed=3", [BESIDE], HEADS, N),
     (hashed, "lsh_tail:k=3,l=5,hits=1,centre=no,window=2,seed=3", ["--causal", BESIDE], HEADS, N),
     (sample, "sample:count=20,seed=3", ["--causal", BESIDE], HEADS, N),

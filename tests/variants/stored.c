@@ -126,6 +126,7 @@ static const char *const engines[] = {"tiled",
                                       "nystrom:landmarks=8",
                                       "lsh:buckets=4",
                                       "vslash:vertical=5,slash=5,sink=2",
+                                      "longnet:segments=8+32,dilations=1+4",
                                       "hyper:block=16",
                                       "full"};
 enum { ENGINES = sizeof engines / sizeof *engines };
