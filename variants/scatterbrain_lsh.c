@@ -1,11 +1,11 @@
 /* scatterbrain_lsh - exact weights for the keys that hashing puts into a query's bucket, and random features
  * for all others.
  *
- *   o = sum_j W_j v_j / sum_j W_j,   W_j = exp(s_j) for keys of the query's buckets and the last `window` ones,
+ *   o = sum_j W_j v_j / sum_j W_j,   W_j = exp(s_j) for keys of the query's buckets and the last `window`,
  *   else the estimate of it by positive random features; causal: j <= i as well
  *
- * It is "lsh + performer" (attn_expression.h), a name for it: the form of the paper, of which scatterbrain has
- * the window. Whatever was hashed, the estimate of the rest is unbiased in numerator and denominator.
+ * It is "lsh + performer" (attn_expression.h), a name for it, and the form of the paper; scatterbrain has a
+ * window. Whatever was hashed, the estimate of the rest is unbiased in numerator and denominator.
  *
  * Chen, Dao, Winsor, Song, Rudra, Re 2021 (arXiv:2110.15343). Cost that of lsh, and n m (2 d + 2 d_v)
  * multiply-adds of m features. Bounds: RES-1, RES-2; LSH-1 of lsh alone. Deviations: those of lsh, whose
