@@ -291,7 +291,7 @@ static int ascending(const void *a_, const void *b_) {
 static double kth_of(const double *x, const double *error, double sign, int64_t count, int64_t k,
                      double *space) {
   if (k <= 0) return (double)INFINITY;
-  if (k >= count) return -(double)INFINITY;
+  if (k > count) return -(double)INFINITY;
   for (int64_t i = 0; i < count; i++) {
     space[i] = x[i] + sign * error[i];
     if (isnan(space[i])) space[i] = sign * (double)INFINITY;
@@ -300,7 +300,8 @@ static double kth_of(const double *x, const double *error, double sign, int64_t 
   return space[count - k];
 }
 
-/* A sum within its error, over the least that is chosen: a further reason to see a key. */
+/* A sum within its error: above all that may be the (k + 1)-th largest, `most`, it is surely chosen, below all
+ * that may be the k-th, `least`, surely not. A further reason to see a key. */
 static void reason(double sum, double error, double least, double most, double *low, double *high) {
   const double own_low = sum - error - most, own_high = sum + error - least;
   *low = fmax(*low, own_low);
@@ -327,9 +328,10 @@ static void margins(const void *unused, const attn_query *query, int64_t keys, d
   const int64_t choose = end - own.i;
   for (; own.i < end; own.i++) law_of_row(&own, choose, &s);
   const double c_low = kth_of(s.column + from, s.column_error + from, -1, keys - from, x->vertical, s.sorted),
-               c_high = kth_of(s.column + from, s.column_error + from, 1, keys - from, x->vertical, s.sorted),
+               c_high =
+                   kth_of(s.column + from, s.column_error + from, 1, keys - from, x->vertical + 1, s.sorted),
                d_low = kth_of(s.diagonal, s.diagonal_error, -1, all, x->slash, s.sorted),
-               d_high = kth_of(s.diagonal, s.diagonal_error, 1, all, x->slash, s.sorted);
+               d_high = kth_of(s.diagonal, s.diagonal_error, 1, all, x->slash + 1, s.sorted);
   const int64_t zero = attn_problem_position(p, query->i) + before(p);
   for (int64_t j = from; j < keys; j++) {
     const int64_t at = zero - j;

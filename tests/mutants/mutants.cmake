@@ -151,8 +151,8 @@ mutant(vslash-diagonal-off-by-one variants/vslash.c SEL-2 "${columns}" "a query 
   [[zero = attn_problem_position(p, i) + @before(p)@; /* key j is]] [[before(p) + 1]])
 mutant(vslash-sink-dropped variants/vslash.c SEL-2 "${columns}" "the first keys are not kept"
   [[attn_picks_add(picks, r, first, smaller(x->sink, end), 0);]] [[]])
-mutant(vslash-not-normalised variants/vslash.c SEL-2 "${columns}" "rows are summed without their softmax"
-  [[w->p[j] = exp(w->p[j] - @most@);]] [[0]])
+mutant(vslash-not-normalised variants/vslash.c SEL-2 "${columns}" "rows are summed without their normaliser"
+  [[sum += w->p[j];]] [[sum = 1;]])
 mutant(vslash-padding-chooses variants/vslash.c variants_vslash/columns_and_diagonals_of_the_largest_sums ""
   "queries at no key choose" [[*end = smaller(*end, p->n_q);]] [[*end = p->n_q;]])
 mutant(vslash-one-too-few variants/vslash.c SEL-2 "${columns}" "one place fewer is chosen"
@@ -162,8 +162,8 @@ mutant(longnet-counted-once variants/longnet.c LN-1 "${branches}" "a key of seve
   [[attn_picks_add(picks, i, key, key + 1, @log((double)times)@);]] [[0]])
 mutant(longnet-heads-alike variants/longnet.c LN-1 "${branches}" "all heads begin at the same place"
   [[of_head = @head % r@;]] [[0]])
-mutant(longnet-segments-endless variants/longnet.c LN-1 "${branches}" "a branch goes on behind its segment"
-  [[@smaller(start + w, end)@, r};]] [[end]])
+mutant(longnet-last-key-lost variants/longnet.c LN-1 "${branches}" "a branch lacks the last key of its segment"
+  [[smaller(@start + w@, end), r};]] [[start + w - 1]])
 mutant(longnet-query-in-every-branch variants/longnet.c LN-1 "${branches}"
   "a query meets the keys of branches that do not have it" [[if ((position - start) % r != of_head) return (branch){end, end, r};]]
   [[]])
