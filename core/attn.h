@@ -297,7 +297,10 @@ typedef struct attn_stages {
  * each key, of 1 column, or of d_qk where the rule has a decay for each; "beta", 1 column, by which a key is
  * written; "erase", d_qk columns, and "write", d_v, by which what it says is taken out and its value enters:
  * finite; "previous", 1 column, by which the key before is written once more; "angle", d_qk / 2, by which a
- * state is turned. Of a tensor with 1 column all columns are the same. attn_extra_kinds (attn_tools.h) lists them. */
+ * state is turned. Of a tensor with 1 column all columns are the same.
+ *   Of a ranking by an index: "index_q" [batch, index heads, n_q, width], "index_k" [batch, 1, n_kv, width],
+ * which come together, and "index_w" [batch, index heads, n_q, 1]; without it all weights are 1.
+ *   attn_extra_kinds (attn_tools.h) lists them. */
 typedef struct attn_extra {
   const char *name;
   attn_dtype dtype;

@@ -37,6 +37,14 @@ typedef struct attn_picks {
       *owned; /* with attn_selector.restricts: keys that are none of this selector's; NULL: none */
 } attn_picks;
 
+/* Ranking by an index: I_ij = sum_h w_ih max(index_q_ih . index_k_j, 0) over the index heads, the same for all
+ * heads of a batch entry. The vectors are the call's extra tensors (attn_extra); of a call without them
+ * index_q is the queries, of index head h those of head h mod heads, index_k the mean of the keys over kv
+ * heads, and w = 1; elements beyond d_qk are 0. */
+typedef struct attn_index {
+  int64_t heads, width; /* 0: none */
+} attn_index;
+
 /* A pure function of the call: selections are the same for any number of threads. It ranks no key that
  * causality, the problem's mask or padding hides from the query (of a block: from all its queries); of equal
  * keys the lower index comes first, and a score that is NaN ranks as -Inf does. */
@@ -74,6 +82,7 @@ typedef struct attn_selector {
   /* The score that select ranks by, in fp64, and how far select's own may be off; -Inf of a unit no key of
    * which may be seen. NULL: that of the only key. */
   double (*score)(const void *state, const attn_query *, int64_t unit, double *error);
+  attn_index index; /* by which units are ranked: a unit by the mean of its keys' index_k */
   /* What the ranking knows of scale * q.k: of each unit an interval that holds those of all its keys that
    * exist, up to fp64's rounding; -Inf or Inf where an end is not known. NULL: nothing is known that is not
    * computed. */
@@ -138,6 +147,9 @@ typedef struct attn_ranker {
   int64_t kept;        /* columns of a selection, besides those that are not ranked */
   int64_t max_keys;    /* of a selection */
   double mass;         /* > 0: not a number of columns is kept, but the fewest whose softmax has this mass */
+  /* With heads, share is ATTN_SHARE_GROUP, depth the width, and the functions columns, query, scores and score
+   * are the ranker's own: each kv head ranks anew what is the same for all. */
+  attn_index index;
   /* Writes columns first ... of a kv head, [count][depth]. NULL: scores are no products. */
   void (*columns)(const attn_call *, int64_t batch, int64_t kv_head, int64_t first, int64_t count, void *x);
   /* Writes what row i of a head multiplies them with, [depth]. */
@@ -174,9 +186,9 @@ typedef struct attn_row_set {
 
 /* What an execution would attend to, before causality: the selection of query rows[r] of the set as that of
  * query r of a block; picks->max_runs is that of the view's selector (of its residual's), and log_weights may
- * be NULL. Prepares the kv head, and allocates. EUNSUPPORTED: the variant selects nothing. Other arguments as
- * in attn_plan_execute. */
-ATTN_API attn_status attn_plan_select(const attn_plan *, const void *q, const void *k, const void *v,
-                                      const int64_t *kv_len, const attn_row_set *, attn_picks *);
+ * be NULL. Prepares the kv head, and allocates. EUNSUPPORTED: the variant selects nothing. Of the
+ * tensors q, k, v, kv_len and extra are read. */
+ATTN_API attn_status attn_plan_select(const attn_plan *, const attn_tensors *, const attn_row_set *,
+                                      attn_picks *);
 
 #endif

@@ -25,13 +25,15 @@ typedef enum {
   ATTN_COLUMNS_PAIRS,
   ATTN_COLUMNS_ANY
 } attn_extra_columns;
+/* Those of queries, of keys or 1; or others of any number; or 1, and files have no axis of heads. */
+typedef enum { ATTN_HEADS_OWN, ATTN_HEADS_ANY, ATTN_HEADS_ONE } attn_extra_heads;
 typedef struct attn_extra_kind {
   const char *name;
   bool of_queries;            /* n is n_q, else n_kv */
   bool any_heads;             /* heads that are not the problem's, of any number */
   attn_extra_columns columns; /* besides 1 */
 } attn_extra_kind;
-enum { ATTN_EXTRA_KINDS = 6 };
+enum { ATTN_EXTRA_KINDS = 9 };
 ATTN_API extern const attn_extra_kind attn_extra_kinds[ATTN_EXTRA_KINDS];
 ATTN_API int attn_extra_find(const char *name); /* its place; -1: there is none of this name */
 /* Is it one of these, of a shape that fits the problem? Messages begin with `where`. */

@@ -153,6 +153,8 @@ static attn_status selector_check(const char *variant, const attn_selector *x) {
     return attn_fail(ATTN_EINVAL,
                      "variant %s: selector.margins go with a grain of 1, and with no kept, mass or score",
                      variant);
+  if (x->index.heads < 0 || (x->index.heads > 0 && !countable(x->index.width)))
+    return refuse(variant, "selector.index", "no heads, or a width", (double)x->index.width);
   if (x->grain > 1 && !x->score)
     return attn_fail(ATTN_EINVAL, "variant %s: selector.score is NULL, but a unit has several keys", variant);
   return weights_check(variant, x);

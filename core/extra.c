@@ -5,9 +5,15 @@
 #include <string.h>
 
 const attn_extra_kind attn_extra_kinds[ATTN_EXTRA_KINDS] = {
-    {"decay", false, false, ATTN_COLUMNS_QK},     {"beta", false, false, ATTN_COLUMNS_ONE},
-    {"erase", false, false, ATTN_COLUMNS_QK},     {"write", false, false, ATTN_COLUMNS_V},
-    {"previous", false, false, ATTN_COLUMNS_ONE}, {"angle", false, false, ATTN_COLUMNS_PAIRS},
+    {"decay", false, ATTN_HEADS_OWN, ATTN_COLUMNS_QK},
+    {"beta", false, ATTN_HEADS_OWN, ATTN_COLUMNS_ONE},
+    {"erase", false, ATTN_HEADS_OWN, ATTN_COLUMNS_QK},
+    {"write", false, ATTN_HEADS_OWN, ATTN_COLUMNS_V},
+    {"previous", false, ATTN_HEADS_OWN, ATTN_COLUMNS_ONE},
+    {"angle", false, ATTN_HEADS_OWN, ATTN_COLUMNS_PAIRS},
+    {"index_q", true, ATTN_HEADS_ANY, ATTN_COLUMNS_ANY},
+    {"index_k", false, ATTN_HEADS_ONE, ATTN_COLUMNS_ANY},
+    {"index_w", true, ATTN_HEADS_ANY, ATTN_COLUMNS_ONE},
 };
 
 int attn_extra_find(const char *name) {
@@ -50,17 +56,44 @@ attn_status attn_extra_check(const char *where, const attn_problem *p, const att
   if (!x->at) return attn_null(where, x->name);
   if ((int)x->dtype < 0 || (int)x->dtype >= ATTN_DTYPES)
     return attn_fail(ATTN_EINVAL, "%s: extra tensor %s of type %d", where, x->name, (int)x->dtype);
-  const bool shared = x->heads == 1 || x->heads == p->kv_heads || x->heads == p->heads;
-  if ((x->batch == 1 || x->batch == p->batch) && (kind->any_heads ? x->heads > 0 : shared) && x->n == n &&
+  const bool own = kind->heads == ATTN_HEADS_OWN && (x->heads == p->kv_heads || x->heads == p->heads),
+             fits = own || (kind->heads == ATTN_HEADS_ANY ? x->heads > 0 : x->heads == 1);
+  if ((x->batch == 1 || x->batch == p->batch) && fits && x->n == n &&
       (most ? x->columns == 1 || x->columns == most : x->columns > 0))
     return ATTN_OK;
-  if (!kind->any_heads)
+  if (kind->heads == ATTN_HEADS_OWN)
     snprintf(heads, sizeof heads, "1, %lld or %lld", (long long)p->kv_heads, (long long)p->heads);
+  else if (kind->heads == ATTN_HEADS_ONE)
+    snprintf(heads, sizeof heads, "1");
   if (most) snprintf(columns, sizeof columns, "1 or %lld", (long long)most);
   return attn_fail(ATTN_EINVAL,
                    "%s: extra tensor %s [%lld, %lld, %lld, %lld]: expected [1 or %lld, %s, %lld, %s]", where,
                    x->name, (long long)x->batch, (long long)x->heads, (long long)x->n, (long long)x->columns,
                    (long long)p->batch, heads, (long long)n, columns);
+}
+
+/* What an index reads: its heads, each of its width. */
+static attn_status check_index(const attn_index *index, const attn_extra *x) {
+  const bool queries = !strcmp(x->name, "index_q"), keys = !strcmp(x->name, "index_k"),
+             weights = !strcmp(x->name, "index_w");
+  if ((!queries && !weights) || x->heads == index->heads)
+    if ((!queries && !keys) || x->columns == index->width) return ATTN_OK;
+  return attn_fail(
+      ATTN_EINVAL,
+      "execute: extra tensor %s of %lld heads and %lld columns: the index has %lld heads of %lld", x->name,
+      (long long)x->heads, (long long)x->columns, (long long)index->heads, (long long)index->width);
+}
+
+attn_status attn_extras_check(const attn_plan *plan, const attn_call *call) {
+  const attn_index *index = &plan->parts.selector.index;
+  attn_status status = call->extras && !call->extra ? attn_null("execute", "extra") : ATTN_OK;
+  for (int64_t x = 0; !status && x < call->extras; x++) {
+    status = attn_extra_check("execute", &plan->problem, &call->extra[x]);
+    if (!status && index->heads) status = check_index(index, &call->extra[x]);
+  }
+  if (!status && index->heads && !attn_call_extra(call, "index_q") != !attn_call_extra(call, "index_k"))
+    status = attn_fail(ATTN_EINVAL, "execute: extra tensors index_q and index_k come together");
+  return status;
 }
 
 const attn_extra *attn_call_extra(const attn_call *call, const char *name) {

@@ -322,9 +322,7 @@ static attn_status check_call(const attn_plan *plan, const attn_call *call, size
       return attn_fail(ATTN_EUNSUPPORTED, "variant %s: key padding is not supported", variant->name);
   }
   attn_status status = check_positions(plan, call);
-  if (!status && call->extras && !call->extra) status = attn_null("execute", "extra");
-  for (int64_t x = 0; !status && x < call->extras; x++)
-    status = attn_extra_check("execute", p, &call->extra[x]);
+  if (!status) status = attn_extras_check(plan, call);
   return status ? status : attn_threads_enter(call->context->threads);
 }
 

@@ -89,7 +89,7 @@ typedef struct data_reading {
   const char *in;        /* all of them: an HDF5, safetensors or .npz file */
   const char *q, *k, *v; /* or .npy files, or members of .npz archives, each; v may be NULL */
   /* Of each extra tensor another such file, or NULL: an HDF5 file's dataset of its name, if it has one.
-   * [heads, n], [heads, n, columns], or a batch axis before them. */
+   * [heads, n], [heads, n, columns], or a batch axis before them; index_k without an axis of heads. */
   const char *extra[ATTN_EXTRA_KINDS];
   const char *
       names; /* of the three tensors of `in`, with commas or plus signs: "query,key,value"; NULL, "": q,k,v */

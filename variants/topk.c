@@ -10,9 +10,15 @@
  *           sum_j k_j k_j^T over the kv head's keys that exist. Loki, Singhania et al. 2024
  *           (arXiv:2406.02542). Deviation: the paper's P is that of calibration texts; here also of keys that
  *           are in a query's future.
+ *   index   sum_h w_ih max(index_q_ih . index_k_j, 0) over index heads, one selection for all heads of a batch
+ *           entry: the lightning indexer of DeepSeek-V3.2 (arXiv:2512.02556, formula from memory), which has
+ *           64 heads of width 128 and keeps 2048 keys. index_q, index_k and index_w are extra tensors of
+ *           the call. A call without them ranks by the queries and the mean of the keys over kv heads, w = 1,
+ *           which no training made good at it. Each kv head ranks anew.
  *   random  independent uniform draws: keys at random
  * p > 0: not k keys, but the fewest of the ranked ones whose softmax of r has at least the mass p (top-p).
- * share=group: heads of a kv head share a selection, by the largest r among them.
+ * share=group: heads of a kv head share a selection, by the largest r among them; by=index knows no other
+ * way.
  *
  * Cost n_q n_kv d_qk for the ranking (sparq: multiplied by zeros here, not left out; loki: by P^T P k_j, of
  * d_qk elements, which take 2 n_kv d_qk^2, and about 5 d_qk^3 for eigenvectors) and n_q k (d_qk + d_v) for
@@ -21,22 +27,23 @@
 
 #include <math.h>
 
-typedef enum { EXACT, SPARQ, LOKI, RANDOM } ranks;
+typedef enum { EXACT, SPARQ, LOKI, RANDOM, INDEX } ranks;
 
 typedef struct params {
   int64_t k, r, sink, window, seed;
+  attn_index index;
   double p;
   int by, share;
 } params;
 
-static const char *const rankings[] = {"exact", "sparq", "loki", "random", NULL};
+static const char *const rankings[] = {"exact", "sparq", "loki", "random", "index", NULL};
 static const char *const shares[] = {"row", "group", NULL}; /* as attn_share */
 
 static const attn_param table[] = {
     {"k", ATTN_INT, offsetof(params, k), 1, 1 << 20, "64", NULL, "keys of a query, of largest score"},
     {"p", ATTN_REAL, offsetof(params, p), 0, 1, "0", NULL,
      "mass of the fewest keys that are kept, instead of k; 0: k counts"},
-    {"by", ATTN_CHOICE, offsetof(params, by), 0, 3, "exact", rankings, "the score that ranks"},
+    {"by", ATTN_CHOICE, offsetof(params, by), 0, 4, "exact", rankings, "the score that ranks"},
     {"r", ATTN_INT, offsetof(params, r), 1, 1 << 16, "16", NULL,
      "coordinates that sparq and loki rank by: of a query, of the keys' basis"},
     {"sink", ATTN_INT, offsetof(params, sink), 0, 1 << 20, "0", NULL, "first keys that are kept besides"},
@@ -44,6 +51,10 @@ static const attn_param table[] = {
     {"share", ATTN_CHOICE, offsetof(params, share), 0, 1, "row", shares,
      "which queries share a selection: none, or those of a kv head's heads"},
     {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of by=random"},
+    {"index_heads", ATTN_INT, offsetof(params, index.heads), 0, 1 << 10, "0", NULL,
+     "by=index: heads of the extra tensors index_q and index_w; 0: the queries'"},
+    {"index_width", ATTN_INT, offsetof(params, index.width), 0, 1 << 14, "0", NULL,
+     "by=index: columns of index_q and index_k; 0: d_qk"},
     {.name = NULL},
 };
 
@@ -173,20 +184,27 @@ static attn_ranker ranker_of(const attn_context *c) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
   const int64_t n = p->n_kv, kept = smaller(x->k, n);
-  const bool plain = attn_problem_plain(p) && p->scale > 0 && x->by != RANDOM && !(x->p > 0);
-  return (attn_ranker){.share = (attn_share)x->share,
+  const bool plain = attn_problem_plain(p) && p->scale > 0 && x->by != RANDOM && !(x->p > 0),
+             products = x->by != RANDOM && x->by != INDEX;
+  const attn_index index = {x->index.heads ? x->index.heads : p->heads,
+                            x->index.width ? x->index.width : p->d_qk};
+  return (attn_ranker){.share = x->by == INDEX ? ATTN_SHARE_GROUP : (attn_share)x->share,
                        .every = x->k >= n && !(x->p > 0),
                        .unit = 1,
-                       .depth = x->by == RANDOM ? 0 : p->d_qk,
+                       .depth = x->by == INDEX ? index.width
+                                : products     ? p->d_qk
+                                               : 0,
+                       .index = x->by == INDEX ? index : (attn_index){0, 0},
                        .kept = kept,
                        .max_keys = kept > n - x->sink - x->window ? n : kept + x->sink + x->window,
                        .mass = x->p,
-                       .columns = x->by == RANDOM ? NULL : keys,
-                       .query = x->by == RANDOM ? NULL : query,
-                       .scores = plain ? NULL : scores,
+                       .columns = products ? keys : NULL,
+                       .query = products ? query : NULL,
+                       .scores = plain || x->by == INDEX ? NULL : scores,
                        .span = span,
                        .always = always,
-                       .score = x->by == EXACT && x->share == ATTN_SHARE_ROW ? NULL : score,
+                       .score =
+                           x->by == INDEX || (x->by == EXACT && x->share == ATTN_SHARE_ROW) ? NULL : score,
                        .enclose = x->by == SPARQ ? enclose : NULL};
 }
 
@@ -259,15 +277,18 @@ static attn_cost cost(const attn_context *c) {
 /* loki states no law: a score would take a basis for every key. */
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   static const char basis[] = "the basis of by=loki is of all keys of a head, also of later ones",
-                    group[] = "share=group ranks keys for all heads of a kv head";
+                    group[] = "share=group ranks keys for all heads of a kv head",
+                    all[] = "by=index ranks keys for all heads together";
   enum { OF_BASES = ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX };
   static const attn_exemption of_bases[] = {{OF_BASES, basis}, {0, NULL}},
+                              of_all[] = {{ATTN_EXEMPT_GROUPS | ATTN_EXEMPT_HEADS, all}, {0, NULL}},
                               of_groups[] = {{ATTN_EXEMPT_GROUPS, group}, {0, NULL}},
                               of_both[] = {{OF_BASES, basis}, {ATTN_EXEMPT_GROUPS, group}, {0, NULL}};
   const params *x = c->params;
   const attn_ranker ranker = ranker_of(c);
   const attn_status status = attn_ranker_describe(b, c, &ranker, &out->selector);
   if (x->share == ATTN_SHARE_GROUP) out->exempt = of_groups;
+  if (x->by == INDEX) out->exempt = of_all;
   if (x->by == RANDOM) out->seed = "seed";
   if (x->by != LOKI) return status;
   out->exempt = x->share == ATTN_SHARE_GROUP ? of_both : of_bases;
@@ -281,7 +302,7 @@ ATTN_VARIANT(topk, .summary = "exact attention to the k keys of largest score",
              .formula = "softmax over the k visible keys j of largest s_ij (by= ranks them otherwise), the "
                         "first `sink` and the last `window`; O(n^2 d + n k d)",
              .cite = "Gupta et al. 2021, arXiv:2106.06899; Ribar et al. 2024, arXiv:2312.04985; "
-                     "Singhania et al. 2024, arXiv:2406.02542",
+                     "Singhania et al. 2024, arXiv:2406.02542; DeepSeek-AI 2025, arXiv:2512.02556",
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
              .params = table, .params_size = sizeof(params), .budget = {.parameter = "k"},
              .describe = describe, .cost = cost)

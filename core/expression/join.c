@@ -57,6 +57,10 @@ static attn_status find_blocks(join *x, attn_selector *own) {
     if (at->kind == TERM_PATTERN) own->rows = ATTN_TILE;
     if (at->kind != TERM_SELECTOR) continue;
     own->rows = attn_max(own->rows, of->rows);
+    if (of->index.heads && own->index.heads &&
+        (of->index.heads != own->index.heads || of->index.width != own->index.width))
+      return refuse(at, "ranks by index tensors of another shape than a term before it");
+    if (of->index.heads) own->index = of->index;
     if (!term_shares(at)) continue;
     if (tile && (tile->selector.rows != of->rows || tile->selector.order || of->order))
       return refuse(at, "shares its selections by other blocks than a term before it");

@@ -5,14 +5,20 @@
 #include "data/formats/qkv.h"
 
 /* The shape as [batch, heads, n, columns]; false: it may be read in no way, or in two. */
-static bool widen(const data_array *a, int64_t n, int64_t shape[4]) {
+static bool widen(const data_array *a, int which, int64_t n, int64_t shape[4]) {
+  const attn_extra_kind *kind = &attn_extra_kinds[which];
   const int64_t *s = a->shape;
+  const bool lines = kind->heads != ATTN_HEADS_ONE, any = kind->columns == ATTN_COLUMNS_ANY,
+             columns = kind->heads == ATTN_HEADS_OWN ? a->rank == 3 && s[1] >= n : any;
   if (a->rank == 4)
     memcpy(shape, s, 4 * sizeof *s);
-  else if (a->rank == 2)
-    memcpy(shape, (int64_t[]){1, s[0], s[1], 1}, 4 * sizeof *s);
-  else if (a->rank == 3 && (s[1] >= n) != (s[2] >= n))
-    memcpy(shape, s[2] >= n ? (int64_t[]){s[0], s[1], s[2], 1} : (int64_t[]){1, s[0], s[1], s[2]},
+  else if (a->rank == 2 && !(lines && any))
+    memcpy(shape, lines ? (int64_t[]){1, s[0], s[1], 1} : (int64_t[]){1, 1, s[0], s[1]}, 4 * sizeof *s);
+  else if (a->rank == 3 && (kind->heads != ATTN_HEADS_OWN || (s[1] >= n) != (s[2] >= n)))
+    memcpy(shape,
+           !lines    ? (int64_t[]){s[0], 1, s[1], s[2]}
+           : columns ? (int64_t[]){1, s[0], s[1], s[2]}
+                     : (int64_t[]){s[0], s[1], s[2], 1},
            4 * sizeof *s);
   else
     return false;
@@ -47,13 +53,15 @@ attn_status qkv_put_extra(const char *where, int which, data_array *a, data_qkv 
                           .d_v = x->d_v};
   int64_t shape[4];
   char text[96];
-  if (!widen(a, rows_of(x, which), shape)) {
+  if (!widen(a, which, rows_of(x, which), shape)) {
     array_print_shape(a, text);
-    return attn_fail(
-        ATTN_EINVAL,
-        "%s: %s %s: expected [heads,n] or [heads,n,columns], a batch axis before them, of at least "
-        "%lld positions",
-        where, attn_extra_kinds[which].name, text, (long long)rows_of(x, which));
+    return attn_fail(ATTN_EINVAL,
+                     "%s: %s %s: expected %s, a batch axis before them, of at least %lld positions", where,
+                     attn_extra_kinds[which].name, text,
+                     attn_extra_kinds[which].heads == ATTN_HEADS_ONE       ? "[n,columns]"
+                     : attn_extra_kinds[which].columns == ATTN_COLUMNS_ANY ? "[heads,n,columns]"
+                                                                           : "[heads,n] or [heads,n,columns]",
+                     (long long)rows_of(x, which));
   }
   a->rank = 4;
   memcpy(a->shape, shape, sizeof shape);

@@ -37,6 +37,9 @@ static bool ranks_by_score(const attn_view *v) {
   return v->selector && v->selector->grain > 0 && (v->selector->score || v->selector->margins) &&
          !weights_keys(v);
 }
+static bool ranks_by_index(const attn_view *v) {
+  return v->selector && v->selector->grain > 0 && v->selector->index.heads > 0;
+}
 static bool keeps_the_heavy(const attn_view *v) { return v->selector && v->selector->least > 0; }
 static bool takes_pages(const attn_view *v) {
   return v->selector && v->selector->grain > 1 && !weights_keys(v);
@@ -118,6 +121,7 @@ const variant_kind of_proxies = {"that bound the scores of what they rank", encl
 const variant_kind of_kept = {"with a pattern or a selection of keys", keeps_some};
 const variant_kind of_rankings = {"that select the keys of largest score", ranks_keys};
 const variant_kind of_scored_rankings = {"that select by a score of their own", ranks_by_score};
+const variant_kind of_indexes = {"that rank by an index", ranks_by_index};
 const variant_kind of_thresholds = {"that leave out keys of small weight", keeps_the_heavy};
 const variant_kind of_weighted = {"that draw keys and give them weights", draws_keys};
 const variant_kind of_multiplicities = {"that count keys several times", counts_keys};
@@ -197,6 +201,8 @@ void law_print_selector(FILE *out, const void *selector) {
     fprintf(out, "; the denominator within %g except with probability %g", x->epsilon, x->delta);
   if (x->grain > 1) fprintf(out, "; units of %lld keys", (long long)x->grain);
   if (x->always && !(x->log_weight && !x->moments)) fprintf(out, "; some always kept");
+  if (x->index.heads)
+    fprintf(out, "; by an index of %lld heads of %lld", (long long)x->index.heads, (long long)x->index.width);
   if (x->enclose) fprintf(out, "; states where the scores of a unit lie");
 }
 

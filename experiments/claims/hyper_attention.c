@@ -35,7 +35,8 @@ static attn_status block_share(const data_qkv *in, const estimate *exact, double
                    .log_weights = region_take(&memory, N * runs, sizeof(double))};
   if ((status = region_status(&memory, "for the keys of a claim"))) goto out;
   for (int64_t i = 0; i < N; i++) all[i] = i;
-  status = attn_plan_select(plan, in->q, in->k, in->v, NULL, &(attn_row_set){0, 0, N, all}, &x);
+  status = attn_plan_select(plan, &(attn_tensors){.q = in->q, .k = in->k, .v = in->v},
+                            &(attn_row_set){0, 0, N, all}, &x);
   *share = 0;
   for (int64_t i = 0; i < N && !status; i++)
     for (int64_t r = i * x.max_runs; r < i * x.max_runs + x.counts[i]; r++)

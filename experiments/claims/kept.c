@@ -35,8 +35,8 @@ attn_status kept_rows(const kept_subject *s, const char *spec, kept_visit *visit
   attn_status status = attn_plan_create(&plan, &s->p, spec, NULL);
   if (!status) status = attn_plan_inspect(plan, &view);
   if (!status)
-    status = seen_make(&(seen_run){plan, &view, s->in.q, s->in.k, s->in.v, NULL}, s->x->rows, s->take,
-                       s->x->count, &seen);
+    status = seen_make(&(seen_run){plan, &view, {.q = s->in.q, .k = s->in.k, .v = s->in.v}}, s->x->rows,
+                       s->take, s->x->count, &seen);
   if (status) goto out;
   bool *inside = region_zeros(&memory, s->p.n_kv, sizeof *inside);
   int64_t *keys = region_zeros(&memory, s->p.n_kv, sizeof *keys);

@@ -51,28 +51,30 @@ typedef struct reading_options {
 
 /* Rows of a command's options; member: a reading_options in its arguments. Those that are read are for
  * reading_option. */
-#define READING_OPTIONS(member)                                                                              \
-  {"in", 0, "FILE", "Queries, keys and values: tensors q, k, v of an HDF5, safetensors or .npz file",        \
-   CLI_SET(CLI_TEXT, member.from.in)},                                                                       \
-      {"names", 0, "Q,K,V", "Other names of the tensors of --in, such as query,key,value",                   \
-       CLI_SET(CLI_TEXT, member.from.names)},                                                                \
-      {"q", 0, "FILE",                                                                                       \
-       "Or queries from .npy (f2, f4, f8; or qkv.npz:NAME): [n,d], [heads,n,d] or [batch,heads,n,d]",        \
-       CLI_SET(CLI_TEXT, member.from.q)},                                                                    \
-      {"k", 0, "FILE", "Keys; fewer heads than the queries are shared among them",                           \
-       CLI_SET(CLI_TEXT, member.from.k)},                                                                    \
-      {"v", 0, "FILE", "Values", CLI_SET(CLI_TEXT, member.from.v)},                                          \
-      {"extra", 0, "NAME=FILE",                                                                              \
-       "A tensor that the variant reads besides, such as a recurrence's decay (logarithms), from .npy: "     \
-       "[heads,n], [heads,n,columns], or a batch axis before them; an HDF5 file of --in may have them, too", \
-       CLI_READ},                                                                                            \
-      {"layout", 0, "bhnd|bnhd", "Axes of the arrays: [batch,heads,n,d], or [batch,n,heads,d] with bnhd",    \
-       CLI_READ},                                                                                            \
-  {                                                                                                          \
-    "dtype", 0, "f32|f64|bf16",                                                                              \
-        "Compute and write in this precision; bf16: two-byte elements (V2, uint16) are bfloat16, computed "  \
-        "in f32",                                                                                            \
-        CLI_READ                                                                                             \
+#define READING_OPTIONS(member)                                                                             \
+  {"in", 0, "FILE", "Queries, keys and values: tensors q, k, v of an HDF5, safetensors or .npz file",       \
+   CLI_SET(CLI_TEXT, member.from.in)},                                                                      \
+      {"names", 0, "Q,K,V", "Other names of the tensors of --in, such as query,key,value",                  \
+       CLI_SET(CLI_TEXT, member.from.names)},                                                               \
+      {"q", 0, "FILE",                                                                                      \
+       "Or queries from .npy (f2, f4, f8; or qkv.npz:NAME): [n,d], [heads,n,d] or [batch,heads,n,d]",       \
+       CLI_SET(CLI_TEXT, member.from.q)},                                                                   \
+      {"k", 0, "FILE", "Keys; fewer heads than the queries are shared among them",                          \
+       CLI_SET(CLI_TEXT, member.from.k)},                                                                   \
+      {"v", 0, "FILE", "Values", CLI_SET(CLI_TEXT, member.from.v)},                                         \
+      {"extra", 0, "NAME=FILE",                                                                             \
+       "A tensor that the variant reads besides, such as a recurrence's decay (logarithms), from .npy: "    \
+       "[heads,n], [heads,n,columns], or a batch axis before them (index_k: without heads); an HDF5 file "  \
+       "of "                                                                                                \
+       "--in may have them, too",                                                                           \
+       CLI_READ},                                                                                           \
+      {"layout", 0, "bhnd|bnhd", "Axes of the arrays: [batch,heads,n,d], or [batch,n,heads,d] with bnhd",   \
+       CLI_READ},                                                                                           \
+  {                                                                                                         \
+    "dtype", 0, "f32|f64|bf16",                                                                             \
+        "Compute and write in this precision; bf16: two-byte elements (V2, uint16) are bfloat16, computed " \
+        "in f32",                                                                                           \
+        CLI_READ                                                                                            \
   }
 
 /* Reads one of these CLI_OTHER options; false: the option is another one. */

@@ -139,7 +139,7 @@ static attn_status select_rows(const attn_plan *plan, const attn_view *view, con
   for (int64_t r = 0; r < count; r++) all[r] = (sample_row){0, r / p->n_q, r % p->n_q};
   x->heads = p->heads;
   const attn_status status =
-      seen_make(&(seen_run){plan, view, in->q, in->k, in->k, NULL}, all, NULL, count, &x->seen);
+      seen_make(&(seen_run){plan, view, {.q = in->q, .k = in->k, .v = in->k}}, all, NULL, count, &x->seen);
   free(all);
   return status;
 }

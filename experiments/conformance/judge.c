@@ -140,7 +140,7 @@ static attn_status judge_softmax(judged *j, const char *o, const char *how) {
   head_data h = {.batch = -1};
   attn_status status = row_space_make(p, j->view.pattern, &space);
   if (status) return status;
-  status = seen_make(&(seen_run){e.plan, e.view, e.q, e.k, e.v, e.kv_len}, j->rows, NULL, j->count, &seen);
+  status = seen_make(&(seen_run){e.plan, e.view, evidence_tensors(&e)}, j->rows, NULL, j->count, &seen);
   if (status) goto out;
   for (int64_t r = 0; !status && !finding_failed(j->found) && r < j->count; r++) {
     const sample_row *row = &j->rows[r];

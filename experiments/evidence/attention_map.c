@@ -59,7 +59,7 @@ attn_status attention_map_weights(const evidence *e, int64_t cells, void **weigh
   for (int64_t x = 0; x < extras; x++) {
     extra[x] = e->extra[x];
     extra[x].batch = 1;
-    if (p.heads == 1) extra[x].heads = 1;
+    if (p.heads == 1 && strncmp(extra[x].name, "index_", 6) != 0) extra[x].heads = 1;
     if (strcmp(extra[x].name, "write") == 0 && extra[x].columns > 1) goto out; /* a weight for each column */
   }
   status = attn_plan_run(plan, &(attn_tensors){.q = e->q,

@@ -276,8 +276,7 @@ attn_status budget_kept(const evidence *e, kept_keys *out) {
       w.rows && w.there && take ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for what rows keep");
   for (int64_t k = 0; k < rows && !status; k++) take[(2 * k + 1) * x->count / (2 * rows)] = true;
   if (!status)
-    status = seen_make(&(seen_run){e->plan, e->view, e->q, e->k, e->v, e->kv_len}, x->rows, take, x->judged,
-                       &w.seen);
+    status = seen_make(&(seen_run){e->plan, e->view, evidence_tensors(e)}, x->rows, take, x->judged, &w.seen);
   if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = kept_visit});
   kept_keys sum = {.mass_least = 1};
   double count = 0, there = 0;

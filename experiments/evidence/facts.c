@@ -277,8 +277,8 @@ static attn_status facts_alloc(const evidence *e, const bool *take, struct run_f
     x->row = &e->exact->rows[r];
     x->exact = e->exact->o + r * d_v;
   }
-  return seen_make(&(seen_run){e->plan, e->view, e->q, e->k, e->v, e->kv_len}, e->exact->rows, take,
-                   e->exact->judged, &f->seen);
+  return seen_make(&(seen_run){e->plan, e->view, evidence_tensors(e)}, e->exact->rows, take, e->exact->judged,
+                   &f->seen);
 }
 
 static attn_status facts_fill(const evidence *e, const bool *take, struct run_facts *f) {

@@ -26,6 +26,21 @@ typedef struct evidence {
   region *memory;            /* of a check, while it is evaluated: what it takes is released behind it */
 } evidence;
 
+/* What the run was given, for attn_plan_select and the like, and for laws. */
+static inline attn_tensors evidence_tensors(const evidence *e) {
+  return (attn_tensors){
+      .q = e->q, .k = e->k, .v = e->v, .kv_len = e->kv_len, .extra = e->extra, .extras = e->extras};
+}
+static inline attn_call evidence_call(const evidence *e) {
+  return (attn_call){.context = attn_plan_context(e->plan),
+                     .q = e->q,
+                     .k = e->k,
+                     .v = e->v,
+                     .kv_len = e->kv_len,
+                     .extra = e->extra,
+                     .extras = e->extras};
+}
+
 /* NULL if there is no memory. */
 struct block_cache *block_cache_create(void);
 void block_cache_free(struct block_cache *);

@@ -116,7 +116,8 @@ static attn_status record_rows(probe *p) {
   for (int64_t i = 0; i < count && rows; i++) rows[i] = (sample_row){0, p->own_head, i};
   if (!status)
     status =
-        seen_make(&(seen_run){p->plan, &p->view, p->q, p->k, p->v, p->e.kv_len}, rows, NULL, count, &p->seen);
+        seen_make(&(seen_run){p->plan, &p->view, {.q = p->q, .k = p->k, .v = p->v, .kv_len = p->e.kv_len}},
+                  rows, NULL, count, &p->seen);
   free(rows);
   return status;
 }

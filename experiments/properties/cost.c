@@ -18,7 +18,7 @@ static attn_status count_pairs(const trial *t, double *pairs) {
   const trial_inputs *in = &t->in;
   const attn_problem *p = &in->problem;
   const int64_t count = p->batch * p->heads * p->n_q;
-  const seen_run run = {t->plan, &t->view, in->q, in->k, in->v, NULL};
+  const seen_run run = {t->plan, &t->view, {.q = in->q, .k = in->k, .v = in->v}};
   seen_keys seen = {.pattern = NULL};
   sample_row *rows = region_take(t->memory, count, sizeof *rows);
   bool *inside = region_take(t->memory, p->n_kv, sizeof *inside);

@@ -183,7 +183,8 @@ out:
 static attn_status record_rows(definition *d) {
   const trial_inputs *in = d->in;
   const int64_t count = in->problem.n_q;
-  const seen_run run = {d->plan, d->view, in->q, in->k, in->v, in->padded ? in->kv_len : NULL};
+  const seen_run run = {
+      d->plan, d->view, {.q = in->q, .k = in->k, .v = in->v, .kv_len = in->padded ? in->kv_len : NULL}};
   sample_row *rows = region_take(&d->memory, count, sizeof *rows);
   if (region_status(&d->memory, "for the rows of a definition")) return ATTN_ENOMEM;
   for (int64_t i = 0; i < count; i++) rows[i] = (sample_row){d->batch, d->head, i};

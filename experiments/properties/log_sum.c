@@ -38,8 +38,7 @@ attn_status log_sum_rows(const evidence *of, const sample_row *rows, int64_t cou
     stored_copies_free(&copies);
     return status;
   }
-  if ((status =
-           seen_make(&(seen_run){e->plan, e->view, e->q, e->k, e->v, e->kv_len}, rows, NULL, count, &seen)))
+  if ((status = seen_make(&(seen_run){e->plan, e->view, evidence_tensors(e)}, rows, NULL, count, &seen)))
     goto out;
   for (int64_t r = 0; !status && r < count; r++) {
     if (rows[r].batch != h.batch || rows[r].head != h.head || copies.versions) {

@@ -122,8 +122,8 @@ static attn_status judge_rows(sunk *x, result_bound *bound) {
   if (!status) status = region_status(x->t->memory, "for the bound of a row");
   if (!status) status = row_space_make(p, x->view.pattern, &space);
   if (status) goto out;
-  status =
-      seen_make(&(seen_run){x->plan, &x->view, in->q, in->k, in->v, NULL}, x->rows, NULL, x->count, &seen);
+  status = seen_make(&(seen_run){x->plan, &x->view, {.q = in->q, .k = in->k, .v = in->v}}, x->rows, NULL,
+                     x->count, &seen);
   for (int64_t r = 0; !status && r < x->count; r++) {
     const sample_row *row = &x->rows[r];
     if (row->batch != h.batch || row->head != h.head || copies.versions) {

@@ -134,7 +134,7 @@ attn_status quality_density(const data_llama_attention *a, int64_t first, int64_
   sampled queries[MOST];
   double held = 0;
   stored_copies copies = {.k = a->k, .v = a->v};
-  seen_run run = {.plan = a->plan, .view = &view, .q = a->q + a->first * p->heads * p->d_qk};
+  seen_run run = {.plan = a->plan, .view = &view, .in.q = a->q + a->first * p->heads * p->d_qk};
   attn_status status = attn_plan_inspect(a->plan, &own);
   view = own;
   if (!status && own.store) {
@@ -143,8 +143,8 @@ attn_status quality_density(const data_llama_attention *a, int64_t first, int64_
     if (!status) status = attn_plan_inspect(reader, &view);
     run.plan = reader;
   }
-  run.k = copies.k;
-  run.v = copies.v;
+  run.in.k = copies.k;
+  run.in.v = copies.v;
   if (!status && (view.features || view.projection || view.low_rank || view.residual))
     out->read = out->pairs = out->left = (double)NAN;
   int64_t count = sample_queries(a, first, end, queries);

@@ -20,7 +20,8 @@ attn_status residual_mark(const residual_run *r, const sample_row *row, attn_run
   memset(inside, 0, (size_t)p->n_kv * sizeof *inside);
   attn_picks picks = {.max_runs = r->of->selector->max_runs, .runs = runs, .counts = &count};
   const attn_row_set set = {row->batch, row->head, 1, &row->i};
-  attn_status status = attn_plan_select(r->plan, r->q, r->k, r->v, r->kv_len, &set, &picks);
+  attn_status status = attn_plan_select(
+      r->plan, &(attn_tensors){.q = r->q, .k = r->k, .v = r->v, .kv_len = r->kv_len}, &set, &picks);
   for (int64_t a = 0; !status && a < count; a++)
     for (int64_t t = 0; t < runs[a].count; t++) inside[runs[a].first + t * runs[a].step] = true;
   return status;

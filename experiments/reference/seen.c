@@ -99,7 +99,7 @@ static attn_status ask_variant(recorder *x, int64_t line, int64_t count) {
                       .runs = x->runs,
                       .counts = x->counts,
                       .log_weights = x->log_weights};
-  attn_status status = attn_plan_select(e->plan, e->q, e->k, e->v, e->kv_len, &set, &picks);
+  attn_status status = attn_plan_select(e->plan, &e->in, &set, &picks);
   return status ? status : keep_runs(x, line, count);
 }
 

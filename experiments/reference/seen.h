@@ -7,12 +7,11 @@
 
 struct recorded;
 
-/* Arguments as in attn_plan_execute. */
+/* in: as in attn_plan_select. */
 typedef struct seen_run {
   const attn_plan *plan;
   const attn_view *view;
-  const void *q, *k, *v;
-  const int64_t *kv_len;
+  attn_tensors in;
 } seen_run;
 
 typedef struct seen_keys {

@@ -18,7 +18,8 @@ static void hold(const inputs *x, const char *spec, int64_t head, bool held[N][N
   const int64_t most = view.selector->max_runs;
   const attn_row_set set = {1, head, N, rows};
   attn_picks picks = {.max_runs = most, .runs = runs, .counts = counts};
-  cr_assert_eq(attn_plan_select(plan, x->q, x->k, x->v, NULL, &set, &picks), ATTN_OK);
+  cr_assert_eq(attn_plan_select(plan, &(attn_tensors){.q = x->q, .k = x->k, .v = x->v}, &set, &picks),
+               ATTN_OK);
   for (int64_t t = 0; t < N; t++) {
     for (int64_t j = 0; j < N; j++) held[t][j] = false;
     for (int64_t r = t * most; r < t * most + counts[t]; r++)

@@ -130,8 +130,11 @@ static void ask(const attn_plan *plan, const inputs *in, int64_t b, int64_t h) {
   for (int64_t i = 0; i < p->n_q; i++) rows[i] = i;
   const attn_row_set set = {b, h, p->n_q, rows};
   attn_picks picks = {.max_runs = view.selector->max_runs, .runs = runs, .counts = counts};
-  EXPECT_STATUS(attn_plan_select(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, &set, &picks),
-                ATTN_OK);
+  EXPECT_STATUS(
+      attn_plan_select(
+          plan, &(attn_tensors){.q = in->q, .k = in->k, .v = in->v, .kv_len = in->padded ? in->kv_len : NULL},
+          &set, &picks),
+      ATTN_OK);
   memset(kept[h], 0, sizeof kept[h]);
   for (int64_t i = 0; i < p->n_q; i++)
     for (int64_t r = 0; r < counts[i]; r++)

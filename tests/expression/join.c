@@ -41,8 +41,12 @@ static void pick(const attn_plan *plan, const inputs *in, int64_t batch, int64_t
     attn_picks picks = {
         .max_runs = view.selector->max_runs, .runs = runs, .counts = &count, .log_weights = weights};
     cr_assert_leq(picks.max_runs, N);
-    EXPECT_STATUS(attn_plan_select(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, &set, &picks),
-                  ATTN_OK);
+    EXPECT_STATUS(
+        attn_plan_select(
+            plan,
+            &(attn_tensors){.q = in->q, .k = in->k, .v = in->v, .kv_len = in->padded ? in->kv_len : NULL},
+            &set, &picks),
+        ATTN_OK);
     for (int64_t r = 0; r < count; r++)
       for (int64_t j = runs[r].first; j < runs[r].first + runs[r].count; j++)
         if (j >= first && j < end)

@@ -32,7 +32,8 @@ static attn_status try_spec(const char *spec, inputs *in) {
     double *weights = calloc((size_t)room, sizeof *weights);
     attn_picks picks = {
         .max_runs = view.selector->max_runs, .runs = runs, .counts = counts, .log_weights = weights};
-    status = attn_plan_select(plan, in->q, in->k, in->v, NULL, &(attn_row_set){1, 2, 3, rows}, &picks);
+    status = attn_plan_select(plan, &(attn_tensors){.q = in->q, .k = in->k, .v = in->v},
+                              &(attn_row_set){1, 2, 3, rows}, &picks);
     if (first && !status) note_failure("its selections are given nevertheless");
     free(runs);
     free(weights);

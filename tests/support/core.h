@@ -82,8 +82,11 @@ static inline void selected_weights(const attn_plan *plan, const inputs *in, int
                   .log_weights = calloc((size_t)(n_q * runs), sizeof(double))};
   for (int64_t i = 0; i < n_q; i++) all[i] = i;
   const attn_row_set set = {batch, head, n_q, all};
-  cr_assert_eq(attn_plan_select(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, &set, &x),
-               ATTN_OK);
+  cr_assert_eq(
+      attn_plan_select(
+          plan, &(attn_tensors){.q = in->q, .k = in->k, .v = in->v, .kv_len = in->padded ? in->kv_len : NULL},
+          &set, &x),
+      ATTN_OK);
   memset(weights, 0, (size_t)(n_q * width) * sizeof *weights);
   for (int64_t i = 0; i < n_q; i++)
     for (int64_t r = i * runs; r < i * runs + x.counts[i]; r++)

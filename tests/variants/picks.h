@@ -27,8 +27,12 @@ static inline picks picks_of(const char *spec, const inputs *in) {
     attn_picks own = {.max_runs = x.view.selector->max_runs};
     own.runs = x.runs + line * n_q * own.max_runs;
     own.counts = x.counts + line * n_q;
-    EXPECT_STATUS(attn_plan_select(x.plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, &set, &own),
-                  ATTN_OK);
+    EXPECT_STATUS(
+        attn_plan_select(
+            x.plan,
+            &(attn_tensors){.q = in->q, .k = in->k, .v = in->v, .kv_len = in->padded ? in->kv_len : NULL},
+            &set, &own),
+        ATTN_OK);
   }
   free(all);
   return x;

@@ -71,13 +71,14 @@ static attn_status select_rows(asked *a, const attn_row_set *set, attn_picks *ou
   return ATTN_OK;
 }
 
-attn_status attn_plan_select(const attn_plan *plan, const void *q, const void *k, const void *v,
-                             const int64_t *kv_len, const attn_row_set *set, attn_picks *out) {
+attn_status attn_plan_select(const attn_plan *plan, const attn_tensors *in, const attn_row_set *set,
+                             attn_picks *out) {
   attn_view view;
   if (!plan) return attn_null("select", "plan");
-  if (!q) return attn_null("select", "q");
-  if (!k) return attn_null("select", "k");
-  if (!v) return attn_null("select", "v");
+  if (!in) return attn_null("select", "tensors");
+  if (!in->q) return attn_null("select", "q");
+  if (!in->k) return attn_null("select", "k");
+  if (!in->v) return attn_null("select", "v");
   if (!set || !set->rows) return attn_null("select", "rows");
   if (!out || !out->runs) return attn_null("select", "runs");
   if (!out->counts) return attn_null("select", "counts");
@@ -88,7 +89,14 @@ attn_status attn_plan_select(const attn_plan *plan, const void *q, const void *k
   const attn_selector *x = view.residual ? view.residual->selector : view.selector;
   if (!x) return attn_fail(ATTN_EUNSUPPORTED, "variant %s: selects no keys", c->variant->name);
   if ((status = check_rows(p, set))) return status;
-  const attn_call call = {.context = c, .q = q, .k = k, .v = v, .kv_len = kv_len};
+  const attn_call call = {.context = c,
+                          .q = in->q,
+                          .k = in->k,
+                          .v = in->v,
+                          .kv_len = in->kv_len,
+                          .extra = in->extra,
+                          .extras = in->extras};
+  if ((status = attn_extras_check(plan, &call))) return status;
   attn_arena arena = {.allocator = attn_allocator_libc};
   attn_carver room = {0};
   attn_picks_carve(x, attn_selection_rows(p, x), &room);

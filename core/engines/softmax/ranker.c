@@ -15,7 +15,7 @@ typedef struct layout {
 static layout layout_of(const attn_context *c, const attn_ranker *x) {
   const attn_problem *p = c->problem;
   layout l = {.selections = 1, .pool = 1, .columns = attn_ceil_div(p->n_kv, x->unit)};
-  if (x->share == ATTN_SHARE_GROUP) l.pool = p->heads / p->kv_heads;
+  if (x->share == ATTN_SHARE_GROUP) l.pool = x->index.heads ? x->index.heads : p->heads / p->kv_heads;
   if (x->share == ATTN_SHARE_TILE) l.pool = attn_min(ATTN_TILE, p->n_q);
   if (x->share != ATTN_SHARE_TILE) l.selections = attn_min(attn_max(ROWS / l.pool, 1), p->n_q);
   l.rows = l.selections * l.pool;
@@ -35,7 +35,7 @@ static room lay_out(const attn_context *c, const attn_ranker *x, attn_carver *ca
   const size_t e = attn_dtype_size(c->problem->dtype);
   return (room){.queries = attn_carve(carver, attn_max(l.rows, CHUNK), x->depth, e),
                 .scores = attn_carve(carver, l.rows, CHUNK, e),
-                .spare = attn_carve(carver, x->scores ? l.rows : 0, CHUNK, e),
+                .spare = attn_carve(carver, x->scores ? l.rows : x->index.heads > 0, CHUNK, e),
                 .gemm = attn_carve(carver, 1, 1, attn_gemm_scratch(c->kernels)),
                 .keys =
                     attn_carve(carver, x->scores && c->problem->k.stored ? CHUNK : 0, c->problem->d_qk, e),
@@ -51,6 +51,8 @@ static size_t scratch_bytes(const attn_context *c, const attn_ranker *x) {
 }
 
 /* ---- what is prepared -------------------------------------------------------------------------------- */
+
+static bool ranks_products(const attn_ranker *x) { return x->columns || x->index.heads; }
 
 static size_t chunk_bytes(const attn_context *c, const attn_ranker *x) {
   return (attn_gemm_packed_bytes(c->kernels, x->depth, CHUNK) + 63) & ~(size_t)63;
@@ -70,7 +72,10 @@ static void prepare(const void *state, const attn_call *call, int64_t batch, int
   const room w = lay_out(c, x, &carver);
   for (int64_t first = 0; first < columns; first += CHUNK) {
     const int64_t count = attn_min(CHUNK, columns - first);
-    x->columns(call, batch, kv_head, first, count, w.queries);
+    if (x->index.heads)
+      attn_index_columns(x, call, batch, first, count, w.queries);
+    else
+      x->columns(call, batch, kv_head, first, count, w.queries);
     attn_gemm_pack(c->kernels, x->depth, count, (attn_matrix){w.queries, 1, x->depth},
                    (char *)prepared + (size_t)(first / CHUNK) * chunk_bytes(c, x));
   }
@@ -104,21 +109,24 @@ static void pool_scores(void *x, int64_t pool, int64_t count, attn_dtype t) {
     }
 }
 
-/* Does a bias hide all keys of the column from the row? */
+/* Does a bias hide all keys of the column from the row? Ranked by an index, from that of all heads. */
 static bool hidden(const attn_ranker *x, const attn_query *of, int64_t column) {
-  const int64_t end = attn_min((column + 1) * x->unit, attn_call_keys(of->call, of->batch));
-  int64_t key = column * x->unit;
-  while (key < end && attn_score_hides(of->call->context->problem, of->batch, of->head, of->i, key)) key++;
-  return key >= end;
+  const attn_problem *p = of->call->context->problem;
+  const int64_t end = attn_min((column + 1) * x->unit, attn_call_keys(of->call, of->batch)),
+                heads = x->index.heads ? p->heads / p->kv_heads : 1, first = of->head / heads * heads;
+  for (int64_t h = first; h < first + heads; h++)
+    for (int64_t key = column * x->unit; key < end; key++)
+      if (!attn_score_hides(p, of->batch, h, of->i, key)) return false;
+  return true;
 }
 
 /* Columns of which a row sees no key rank last, whatever they are scored by. */
 static void hide(const attn_ranker *x, const attn_rank_chunk *chunk) {
   const attn_problem *p = chunk->call->context->problem;
-  for (int64_t r = 0; p->score.dense.at && r < chunk->rows; r++) {
+  for (int64_t r = 0; p->score.dense.at && r < chunk->rows; r += x->index.heads ? x->index.heads : 1) {
     const attn_query of = {.call = chunk->call,
                            .batch = chunk->block->batch,
-                           .head = attn_rank_head(chunk, r),
+                           .head = x->index.heads ? chunk->block->head : attn_rank_head(chunk, r),
                            .i = attn_rank_row(chunk, r)};
     for (int64_t j = 0; j < chunk->count; j++)
       if (hidden(x, &of, chunk->first + j)) attn_set(chunk->x, r * CHUNK + j, p->dtype, -(double)INFINITY);
@@ -129,13 +137,14 @@ static void rank_chunk(const attn_ranker *x, const attn_rank_chunk *chunk, const
                        const attn_rank_span *spans, int64_t selections, attn_ranking *ranked) {
   const attn_dtype t = chunk->call->context->problem->dtype;
   if (x->scores) x->scores(chunk);
+  if (x->index.heads) attn_index_join(x, chunk);
   hide(x, chunk);
   for (int64_t s = 0; s < selections; s++) {
     const int64_t from = attn_max(spans[s].from, chunk->first),
                   to = attn_min(spans[s].to, chunk->first + chunk->count);
     if (from >= to) continue;
     void *scores = attn_at(chunk->x, s * l->pool * CHUNK + from - chunk->first, t);
-    pool_scores(scores, attn_min(l->pool, chunk->rows - s * l->pool), to - from, t);
+    if (!x->index.heads) pool_scores(scores, attn_min(l->pool, chunk->rows - s * l->pool), to - from, t);
     attn_ranking_offer(&ranked[s], scores, from, to - from);
   }
 }
@@ -163,6 +172,9 @@ static void select(const void *state, const attn_call *call, const attn_block *b
   attn_rank_span spans[ATTN_TILE];
   attn_ranking ranked[ATTN_TILE];
   int64_t begin = columns, end = 0;
+  for (int64_t r = 0; x->index.heads && r < chunk.rows; r++)
+    attn_index_query(x, call, b->batch, r % l.pool, attn_rank_row(&chunk, r),
+                     attn_at(w.queries, r * x->depth, t));
   for (int64_t r = 0; x->query && r < chunk.rows; r++)
     x->query(call, b->batch, attn_rank_head(&chunk, r), attn_rank_row(&chunk, r),
              attn_at(w.queries, r * x->depth, t));
@@ -179,7 +191,7 @@ static void select(const void *state, const attn_call *call, const attn_block *b
   for (chunk.first = begin / CHUNK * CHUNK; chunk.first < end; chunk.first += CHUNK) {
     const int64_t whole = attn_min(CHUNK, columns - chunk.first);
     chunk.count = attn_min(end - chunk.first, CHUNK);
-    if (x->columns)
+    if (ranks_products(x))
       attn_gemm_packed(
           c->kernels, chunk.rows, chunk.count, x->depth, (attn_matrix){w.queries, x->depth, 1},
           (attn_packed){(const char *)prepared + (size_t)(chunk.first / CHUNK) * chunk_bytes(c, x), x->depth,
@@ -206,7 +218,7 @@ static bool always(const void *state, const attn_query *query, int64_t column) {
 static double score(const void *state, const attn_query *query, int64_t column, double *error) {
   const attn_ranker *x = state;
   const attn_problem *p = query->call->context->problem;
-  const int64_t group = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1,
+  const int64_t group = x->share == ATTN_SHARE_GROUP && !x->index.heads ? p->heads / p->kv_heads : 1,
                 rows = x->share == ATTN_SHARE_TILE ? ATTN_TILE : 1, first = query->i / rows * rows;
   attn_query own = *query;
   double most = -(double)INFINITY;
@@ -216,7 +228,8 @@ static double score(const void *state, const attn_query *query, int64_t column, 
     own.head = query->head / group * group + r % group;
     own.i = first + r / group;
     if (hidden(x, &own, column)) continue;
-    most = fmax(most, x->score(&own, column, &off));
+    most =
+        fmax(most, x->index.heads ? attn_index_score(x, &own, column, &off) : x->score(&own, column, &off));
     *error = fmax(*error, off);
   }
   return most;
@@ -254,15 +267,16 @@ attn_selector attn_ranker_selector(const attn_context *c, const attn_ranker *x) 
                          .rows = x->share == ATTN_SHARE_TILE ? l.pool : l.selections,
                          .max_runs = kept + 2,
                          .max_keys = x->mass > 0 ? 0 : x->max_keys,
-                         .prepared_bytes = x->columns ? prepared_bytes(c, x) : 0,
-                         .prepare = x->columns ? prepare : NULL,
+                         .prepared_bytes = ranks_products(x) ? prepared_bytes(c, x) : 0,
+                         .prepare = ranks_products(x) ? prepare : NULL,
                          .scratch_bytes = scratch_bytes(c, x),
                          .select = select,
                          .grain = x->unit,
                          .kept = kept,
                          .mass = x->mass,
                          .always = x->always ? always : NULL,
-                         .score = x->score ? score : NULL,
+                         .score = x->score || x->index.heads ? score : NULL,
+                         .index = x->index,
                          .enclose = x->enclose ? enclose : NULL};
 }
 
@@ -281,7 +295,9 @@ attn_cost attn_ranker_cost(const attn_context *c, const attn_ranker *x) {
   const double visible = attn_visible_pairs(p), most = (double)p->n_q * (double)x->max_keys;
   attn_cost result = attn_softmax_cost(c, visible < most || x->mass > 0 ? visible : most);
   if (x->every) return result;
-  result.mul_add += (double)(p->batch * p->heads * x->depth) * visible / (double)(x->columns ? x->unit : 1);
-  if (x->columns) result.mul_add += (double)(p->batch * p->kv_heads * p->n_kv * p->d_qk);
+  const int64_t lines = x->index.heads ? p->kv_heads * x->index.heads : p->heads;
+  result.mul_add +=
+      (double)(p->batch * lines * x->depth) * visible / (double)(ranks_products(x) ? x->unit : 1);
+  if (ranks_products(x)) result.mul_add += (double)(p->batch * p->kv_heads * p->n_kv * p->d_qk);
   return result;
 }

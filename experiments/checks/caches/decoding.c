@@ -328,7 +328,7 @@ attn_status decoding_judge(const decoding *d, const decoded *r, bool by_held, ou
     if (r->asked[x / p->n_kv / p->heads * p->n_kv + x % p->n_kv])
       all[count++] = (sample_row){x / p->n_kv / p->heads, x / p->n_kv % p->heads, x % p->n_kv};
   if (!status && !by_held)
-    status = seen_make(&(seen_run){e.plan, e.view, e.q, e.k, e.v, NULL}, all, NULL, count, &seen);
+    status = seen_make(&(seen_run){e.plan, e.view, {.q = e.q, .k = e.k, .v = e.v}}, all, NULL, count, &seen);
   const bool made = !status && !by_held;
   for (int64_t line = 0; !status && line < p->batch * p->heads; line++)
     status = judge_head(&e, d, made ? &seen : NULL, r, line, &space, worst, text, size);

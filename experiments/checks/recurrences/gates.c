@@ -33,13 +33,7 @@ bool recurrent_key_make(const evidence *e, const head_data *head, int64_t t, dou
                         double *betas, recurrent_key *out) {
   const attn_problem *p = e->problem;
   const attn_recurrence *x = e->view->recurrence;
-  const attn_call call = {.context = attn_plan_context(e->plan),
-                          .q = e->q,
-                          .k = e->k,
-                          .v = e->v,
-                          .kv_len = e->kv_len,
-                          .extra = e->extra,
-                          .extras = e->extras};
+  const attn_call call = evidence_call(e);
   const int64_t d = p->d_qk, width = x->columns ? d : 1;
   const double *own = head->k + t * d,
                scale = x->key_scale ? x->key_scale(x->state, d, vector_dot(own, own, d)) : 1;

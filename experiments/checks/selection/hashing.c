@@ -107,7 +107,7 @@ static attn_status count(hash_case *c, const attn_plan *plan, int64_t turned) {
   if (!c->runs) return attn_fail(ATTN_ENOMEM, "no memory for the keys of a selector");
   for (int64_t a = 0; a < c->pairs; a++) place(c, a, c->angle[(a + turned) % ANGLES]);
   attn_picks picks = {.max_runs = x->max_runs, .runs = c->runs, .counts = c->counts};
-  status = attn_plan_select(plan, c->q, c->k, c->k, NULL, &all, &picks);
+  status = attn_plan_select(plan, &(attn_tensors){.q = c->q, .k = c->k, .v = c->k}, &all, &picks);
   for (int64_t a = 0; a < c->pairs && !status; a++) {
     const attn_query query = {.call = &call, .i = a};
     if (x->always && x->always(x->state, &query, a)) continue;

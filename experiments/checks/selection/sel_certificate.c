@@ -113,9 +113,8 @@ static attn_status certificate_evaluate(const evidence *e, result_bound *bound) 
                                 "the scores are transformed: boxes and balls of keys do not bound them");
   const int64_t judged = e->exact->judged;
   double left_out = 0, certified = 0, rows = 0;
-  certificate_walk w = {
-      .call = {.context = attn_plan_context(e->plan), .q = e->q, .k = e->k, .v = e->v, .kv_len = e->kv_len},
-      .left_out = region_take(e->memory, 2 * judged, sizeof *w.left_out)};
+  certificate_walk w = {.call = evidence_call(e),
+                        .left_out = region_take(e->memory, 2 * judged, sizeof *w.left_out)};
   if (region_status(e->memory, "for what pages certify")) return ATTN_ENOMEM;
   w.certified = w.left_out + judged;
   for (int64_t r = 0; r < judged; r++) w.certified[r] = (double)NAN;

@@ -51,8 +51,7 @@ static attn_status nested_evaluate(const evidence *e, result_bound *bound) {
   if (!status) status = facts_seen(e, &own, &place);
   for (int64_t r = 0; !status && r < x->judged; r++) take[r] = place[r] >= 0;
   if (!status)
-    status =
-        seen_make(&(seen_run){plan, &view, e->q, e->k, e->v, e->kv_len}, x->rows, take, x->judged, &larger);
+    status = seen_make(&(seen_run){plan, &view, evidence_tensors(e)}, x->rows, take, x->judged, &larger);
   if (!status) status = picks_check(e, 0, judge_nested, &larger, bound);
   seen_free(&larger);
   attn_plan_destroy(plan);

@@ -88,9 +88,7 @@ static void judge_row(const void *context, const pick_case *c, pick_finding *f) 
 
 static attn_status proxy_evaluate(const evidence *e, result_bound *bound) {
   const int64_t judged = e->exact->judged;
-  proxy_walk w = {
-      .call = {.context = attn_plan_context(e->plan), .q = e->q, .k = e->k, .v = e->v, .kv_len = e->kv_len},
-      .decided = region_take(e->memory, judged, sizeof *w.decided)};
+  proxy_walk w = {.call = evidence_call(e), .decided = region_take(e->memory, judged, sizeof *w.decided)};
   double sum = 0, rows = 0;
   if (region_status(e->memory, "for what a proxy decides")) return ATTN_ENOMEM;
   for (int64_t r = 0; r < judged; r++) w.decided[r] = (double)NAN;

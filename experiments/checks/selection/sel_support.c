@@ -80,9 +80,10 @@ static bool reads_values(const attn_view *view) {
   return false;
 }
 
-/* A key of NaN ranks last, and changes no selection but one of a mass. */
-static bool reads_picks_alone(const attn_selector *x) {
-  return x->grain && !(x->mass > 0) && !x->margins && !x->weighted;
+/* A key of NaN ranks last, and changes no selection but one of a mass, or by an index of all heads' keys. */
+static bool reads_picks_alone(const attn_view *v) {
+  const attn_selector *x = v->selector;
+  return x->grain && !(x->mass > 0) && !x->margins && !x->weighted && !x->index.heads;
 }
 
 /* Every key that no query head of the line selects. Returns how many. */
@@ -104,7 +105,7 @@ static int64_t poison_line(const evidence *e, poisoned *s, int64_t line) {
       negate_row(s->v, p->dtype, line * p->n_kv + j, p->d_v);
     else
       poison_row(s->v, p->dtype, line * p->n_kv + j, p->d_v);
-    if (reads_picks_alone(e->view->selector)) poison_row(s->k, p->dtype, line * p->n_kv + j, p->d_qk);
+    if (reads_picks_alone(e->view)) poison_row(s->k, p->dtype, line * p->n_kv + j, p->d_qk);
   }
   return count;
 }
@@ -119,13 +120,15 @@ static attn_status poison(const evidence *e, poisoned *s, int64_t *changed, int6
   for (int64_t at = 0; at < lines * group; at++)
     s->rows[at] = (sample_row){at / p->heads, at % p->heads,
                                at % group ? s->rows[at - 1].i : attn_rng_below(&rng, p->n_q)};
-  attn_status status = seen_make(&(seen_run){e->plan, e->view, e->q, e->k, e->v, e->kv_len}, s->rows, NULL,
-                                 lines * group, &s->seen);
+  attn_status status =
+      seen_make(&(seen_run){e->plan, e->view, evidence_tensors(e)}, s->rows, NULL, lines * group, &s->seen);
   if (status) return status;
   memcpy(s->k, e->k, (size_t)(lines * p->n_kv * p->d_qk) * size);
   memcpy(s->v, e->v, (size_t)(lines * p->n_kv * p->d_v) * size);
   for (int64_t line = 0; line < lines; line++) *spared += poison_line(e, s, line);
-  status = attn_plan_execute(e->plan, e->q, s->k, s->v, e->kv_len, s->o, s->work);
+  attn_tensors in = evidence_tensors(e);
+  in.k = s->k, in.v = s->v, in.o = s->o, in.work = s->work;
+  status = attn_plan_run(e->plan, &in);
   for (int64_t at = 0; at < lines * group && !status; at++) {
     const size_t offset = (size_t)(at * p->n_q + s->rows[at].i) * bytes;
     if (memcmp((const char *)s->o + offset, (const char *)e->o + offset, bytes) == 0) continue;
@@ -153,7 +156,7 @@ static attn_status poison_evaluate(const evidence *e, result_bound *bound) {
               "batch entry %lld, head %lld, query %lld changes with NaN in %s that it does not select: it "
               "reads beside its selection",
               (long long)s.rows[first].batch, (long long)s.rows[first].head, (long long)s.rows[first].i,
-              reads_picks_alone(e->view->selector) ? "keys and values" : "values");
+              reads_picks_alone(e->view) ? "keys and values" : "values");
   }
   seen_free(&s.seen);
   return status;
@@ -170,13 +173,14 @@ static attn_status padding_evaluate(const evidence *e, result_bound *bound) {
   sample_row *rows = region_take(e->memory, lines * ROWS, sizeof *rows);
   seen_keys seen = {.pattern = NULL};
   attn_status status = region_status(e->memory, "for rows with padding");
+  attn_tensors in = evidence_tensors(e);
+  in.kv_len = kv_len;
   for (int64_t b = 0; b < p->batch && !status; b++) kv_len[b] = keys;
   for (int64_t at = 0; at < lines * ROWS && !status; at++) {
     const int64_t i = (at % ROWS + 1) * p->n_q / ROWS - 1;
     if (i >= 0) rows[count++] = (sample_row){at / ROWS / p->heads, at / ROWS % p->heads, i};
   }
-  if (!status)
-    status = seen_make(&(seen_run){e->plan, e->view, e->q, e->k, e->v, kv_len}, rows, NULL, count, &seen);
+  if (!status) status = seen_make(&(seen_run){e->plan, e->view, in}, rows, NULL, count, &seen);
   for (int64_t r = 0; r < count && !status && bound->verdict == VERDICT_PASS; r++) {
     const attn_run *runs;
     const int64_t picks = seen_picks(&seen, &rows[r], &runs);

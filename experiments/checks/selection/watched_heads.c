@@ -28,7 +28,8 @@ static attn_status mark_held(watched *w) {
   attn_status status = rows && counts && all ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a cache");
   for (int64_t r = 0; !status && r < count; r++) rows[r] = w->skipped + r;
   const attn_row_set set = {w->batch, w->kv_head * (p->heads / p->kv_heads), count, rows};
-  if (!status) status = attn_plan_select(w->e->plan, w->e->q, w->e->k, w->e->v, w->e->kv_len, &set, &picks);
+  const attn_tensors in = evidence_tensors(w->e);
+  if (!status) status = attn_plan_select(w->e->plan, &in, &set, &picks);
   for (int64_t r = 0; !status && r < count; r++)
     for (int64_t i = 0; i < counts[r]; i++)
       for (int64_t j = 0; j < all[r * runs + i].count; j++) {

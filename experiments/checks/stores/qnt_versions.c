@@ -49,8 +49,8 @@ attn_status store_versions_judge(const evidence *e, result_bound *bound) {
   if (!status) status = attn_plan_inspect(plan, &view);
   if (!status) status = row_space_make(p, view.pattern, &space);
   if (!status)
-    status = seen_make(&(seen_run){plan, &view, e->q, e->k, e->v, e->kv_len}, e->exact->rows, take,
-                       e->exact->judged, &seen);
+    status = seen_make(&(seen_run){plan, &view, evidence_tensors(e)}, e->exact->rows, take, e->exact->judged,
+                       &seen);
   for (int64_t r = 0; r < e->exact->judged && !status; r++)
     if (take[r]) outcome_worsen(&worst, judge_version(e, &copies, &seen, &e->exact->rows[r], &space));
   if (!status) status = outcome_to_verdict(&worst, bound);

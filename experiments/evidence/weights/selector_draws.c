@@ -235,7 +235,7 @@ static attn_status draw_once(const fresh *f, int64_t t, room *w) {
     attn_picks picks = {
         .max_runs = x->max_runs, .runs = w->runs, .counts = w->counts, .log_weights = w->log_weights};
     const attn_row_set set = {.count = f->out->rows, .rows = f->row};
-    status = attn_plan_select(plan, f->q, f->k, f->v, NULL, &set, &picks);
+    status = attn_plan_select(plan, &(attn_tensors){.q = f->q, .k = f->k, .v = f->v}, &set, &picks);
   }
   for (int r = 0; !status && r < f->out->rows; r++) {
     const weight_line *l = &f->line[r];
