@@ -6,6 +6,9 @@
  *   ball  c q.k' + |c| |q| r, k' the mean of its keys, r the largest distance from it: as above
  *   mean  c q.k'
  *   max, mass  the largest score, log sum_j e^s_j: oracles, which read all keys
+ *   index  sum_h w_h max(index_q_h . index_k', 0), index_k' the mean of the page's (attn_index), one ranking
+ *          for all heads: with page=4, budget=2048 and no weights QSA, known from its kernels alone
+ *          (cudnn-frontend, pull requests 826 and 830)
  * Kept are the own page and the last - 1 before it (causal problems), the `first` pages, and the best of
  * those between that are seen whole, budget / B pages in all (ties: the lower); and besides, pages that a
  * query of those that share sees in part (in causal problems, also a short last page). Statistics are over
@@ -22,24 +25,36 @@
 
 #include <math.h>
 
-typedef enum { BOX, MEAN, BALL, MAX, MASS } page_score;
+typedef enum { BOX, MEAN, BALL, MAX, MASS, INDEX } page_score;
 typedef struct params {
   int64_t page, budget, first, last;
+  attn_index index;
   int score, share;
 } params;
-static const char *const scores[] = {"box", "mean", "ball", "max", "mass", NULL};
+static const char *const scores[] = {"box", "mean", "ball", "max", "mass", "index", NULL};
 static const char *const shares[] = {"row", "group", "tile", NULL}; /* as attn_share */
 
 static const attn_param table[] = {
     {"page", ATTN_INT, offsetof(params, page), 1, 1 << 16, "16", NULL, "keys of a page (MoBA: 512)"},
     {"budget", ATTN_INT, offsetof(params, budget), 1, 1 << 20, "1024", NULL,
      "keys of a query, in whole pages, first and last ones included (MoBA: 1536)"},
-    {"score", ATTN_CHOICE, offsetof(params, score), 0, 4, "box", scores, "Quest: box, MoBA: mean"},
+    {"score", ATTN_CHOICE, offsetof(params, score), 0, 5, "box", scores, "Quest: box, MoBA: mean"},
     {"first", ATTN_INT, offsetof(params, first), 0, 1 << 20, "0", NULL, "first pages that are always kept"},
     {"last", ATTN_INT, offsetof(params, last), 0, 1 << 20, "1", NULL, "last pages a causal query keeps"},
     {"share", ATTN_CHOICE, offsetof(params, share), 0, 2, "row", shares, "one ranking for each"},
+    {"index_heads", ATTN_INT, offsetof(params, index.heads), 0, 1 << 10, "0", NULL,
+     "score=index: heads of the extra tensors index_q and index_w; 0: the queries'"},
+    {"index_width", ATTN_INT, offsetof(params, index.width), 0, 1 << 14, "0", NULL,
+     "score=index: columns of index_q and index_k; 0: d_qk"},
     {.name = NULL},
 };
+
+/* An index knows one way of sharing, and no queries of a block. */
+static attn_share share_of(const params *x) {
+  return x->score == INDEX ? ATTN_SHARE_GROUP : (attn_share)x->share;
+}
+
+static bool is_oracle(const params *x) { return x->score == MAX || x->score == MASS; }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t pages_of(int64_t keys, int64_t page) { return (keys + page - 1) / page; }
@@ -162,7 +177,7 @@ static bool always(const attn_query *query, int64_t page) {
   const attn_problem of_head = attn_call_problem(query->call, query->batch, query->head), *p = &of_head;
   const params *x = query->call->context->params;
   const int64_t keys = attn_call_keys(query->call, query->batch), all = pages_of(keys, x->page),
-                rows = x->share == ATTN_SHARE_TILE ? ATTN_TILE : 1, row = query->i / rows * rows;
+                rows = share_of(x) == ATTN_SHARE_TILE ? ATTN_TILE : 1, row = query->i / rows * rows;
   int64_t begin, end, last_begin, last_end;
   attn_visible_span(p, row, &begin, &end);
   attn_visible_span(p, smaller(row + rows, p->n_q) - 1, &last_begin, &last_end);
@@ -265,22 +280,26 @@ static void enclose(const attn_query *query, int64_t units, double *low, double 
 
 static attn_ranker ranker_of(const attn_context *c) {
   const params *x = c->params;
-  const bool tile = x->share == ATTN_SHARE_TILE;
+  const bool tile = share_of(x) == ATTN_SHARE_TILE;
   const attn_problem *p = c->problem;
   const int64_t all = pages_of(p->n_kv, x->page), budget = pages_of(x->budget, x->page),
                 edges = x->first + (p->causal ? x->last : 0), kept = budget > edges ? budget - edges : 0,
                 besides = p->mask.kind ? (tile ? all : 2)
                           : p->causal  ? (tile ? pages_of(ATTN_TILE - 1, x->page) : 0) + !x->last
                                        : 0;
-  return (attn_ranker){.share = (attn_share)x->share,
+  const attn_index index = {x->index.heads ? x->index.heads : p->heads,
+                            x->index.width ? x->index.width : p->d_qk};
+  const bool indexed = x->score == INDEX;
+  return (attn_ranker){.share = share_of(x),
                        .every = budget >= all,
                        .unit = x->page,
-                       .depth = depth(c),
+                       .depth = indexed ? index.width : depth(c),
+                       .index = indexed ? index : (attn_index){0, 0},
                        .kept = smaller(kept, all),
                        .max_keys = smaller(smaller(kept + edges + besides, all) * x->page, p->n_kv),
-                       .columns = x->score >= MAX ? NULL : statistics,
-                       .query = query,
-                       .scores = x->score >= MAX ? oracle : NULL,
+                       .columns = is_oracle(x) || indexed ? NULL : statistics,
+                       .query = indexed ? NULL : query,
+                       .scores = is_oracle(x) ? oracle : NULL,
                        .span = span,
                        .always = always,
                        .score = score_of,
@@ -299,9 +318,11 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
       {0, NULL}};
   static const attn_exemption of_groups[] = {
       {ATTN_EXEMPT_GROUPS, "share=group ranks pages for all heads of a kv head"}, {0, NULL}};
+  static const attn_exemption of_all[] = {
+      {ATTN_EXEMPT_GROUPS | ATTN_EXEMPT_HEADS, "score=index ranks pages for all heads together"}, {0, NULL}};
   const attn_ranker ranker = ranker_of(c);
   if (ranker.share == ATTN_SHARE_TILE) out->exempt = of_tiles;
-  if (ranker.share == ATTN_SHARE_GROUP) out->exempt = of_groups;
+  if (ranker.share == ATTN_SHARE_GROUP) out->exempt = ranker.index.heads ? of_all : of_groups;
   return attn_ranker_describe(b, c, &ranker, &out->selector);
 }
 

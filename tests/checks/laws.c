@@ -69,6 +69,7 @@ Test(checks_laws, full) { expect_same("full"); }
 Test(checks_laws, dilated_windows) { expect_same("longformer:window=6,dilation=3,global_at=3+50"); }
 Test(checks_laws, blocks) { expect_same("bigbird:block=4,random=2,global=1"); }
 Test(checks_laws, coordinates) { expect_same("topk:k=8,by=sparq,r=4"); }
+Test(checks_laws, index) { expect_same("topk:k=8,by=index"); }
 Test(checks_laws, pages) { expect_same("pages:page=8,budget=16,score=ball"); }
 Test(checks_laws, margins) { expect_same("vslash:vertical=6,slash=5,last=9,sink=2"); }
 Test(checks_laws, multiplicities) { expect_same("longnet:segments=8+24,dilations=1+3"); }

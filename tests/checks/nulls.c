@@ -52,6 +52,7 @@ static const record records[] = {
     {"LN-1", "longnet", "segments=12+48,dilations=1+3", GAUSSIAN, 1},
     {"LSH-1", "lsh", "rounds=2,buckets=8", GAUSSIAN, 1},
     {"TK-1", "topk", "k=8,by=sparq,r=4", GAUSSIAN, 1},
+    {"TK-2", "topk", "k=8,by=index", GAUSSIAN, 1},
     {"SEL-5", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-6", "topk", "k=8", GAUSSIAN, 1},
     {"EVICT-1", "evict", "budget=24,recent=4", CAUSAL, 1},

@@ -60,6 +60,8 @@ static const char *const specs[] = {
     "topk:k=6,by=sparq,r=1,share=group",
     "topk:k=6,by=loki,r=2",
     "topk:k=6,by=random",
+    "topk:k=6,by=index",
+    "pages:page=4,budget=12,score=index,index_heads=3,index_width=5",
     "pages:page=4,budget=12",
     "pages:page=5,budget=15,score=ball,first=1",
     "pages:page=4,budget=16,score=mean,share=group",

@@ -18,6 +18,7 @@ static const char *const specs[] = {
     "topk:p=0.9",
     "topk:k=9,by=sparq,r=5",
     "topk:k=9,by=loki,r=5",
+    "topk:k=9,by=index",
     "pages:budget=64",
     "pages:page=8,budget=40,share=tile,score=mean",
     "vslash:vertical=20,slash=16,last=24,sink=4",

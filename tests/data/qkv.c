@@ -314,6 +314,42 @@ static attn_status read_with_decay(data_qkv *x) {
   return data_qkv_read(&from, x);
 }
 
+/* Those of an index, by their names. */
+Test(data_qkv, index_tensors_have_their_own_axes) {
+  static const struct {
+    int which, rank, good;
+    int64_t shape[4], expected[4];
+  } cases[] = {{4, 3, 1, {3, 7, 7}, {1, 3, 5, 7}},
+               {4, 4, 1, {1, 3, 5, 2}, {1, 3, 5, 2}},
+               {5, 2, 1, {9, 6}, {1, 1, 7, 6}},
+               {5, 3, 1, {1, 7, 8}, {1, 1, 7, 8}},
+               {6, 2, 1, {3, 5}, {1, 3, 5, 1}},
+               {6, 3, 1, {1, 3, 6}, {1, 3, 5, 1}},
+               {4, 2, 0, {5, 2}, {0}},
+               {4, 3, 0, {3, 4, 7}, {0}},
+               {5, 2, 0, {6, 7}, {0}},
+               {5, 4, 0, {1, 2, 7, 6}, {0}},
+               {6, 2, 0, {3, 4}, {0}},
+               {6, 4, 0, {1, 3, 5, 2}, {0}}};
+  const shapes s = {3, {2, 5, 4}, {2, 7, 4}, {2, 7, 4}};
+  write_npy(&s, ATTN_F32);
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    attn_extra extra[DATA_EXTRAS];
+    data_qkv x;
+    data_reading from = {.q = fixture_path("q.npy"), .k = fixture_path("k.npy"), .v = fixture_path("v.npy")};
+    write_array("index.npy", cases[c].rank, cases[c].shape);
+    from.extra[cases[c].which] = fixture_path("index.npy");
+    const attn_status status = data_qkv_read(&from, &x);
+    cr_expect_eq(status, cases[c].good ? ATTN_OK : ATTN_EINVAL, "%zu", c);
+    if (status) continue;
+    const int64_t *e = cases[c].expected;
+    cr_assert_eq(data_qkv_extras(&x, extra), 1);
+    cr_expect(extra->batch == e[0] && extra->heads == e[1] && extra->n == e[2] && extra->columns == e[3],
+              "%zu", c);
+    data_qkv_free(&x);
+  }
+}
+
 /* Axes are found by their lengths, and positions that are not kept are cut from every line. */
 Test(data_qkv, extra_tensors_follow_the_keys) {
   static const struct {

@@ -183,6 +183,24 @@ mutant(pages-budget-in-pages variants/pages.c variants_pages/keep_what_the_defin
   "the budget counts pages" [[budget = @pages_of(x->budget, x->page)@]] [[x->budget]])
 mutant(pages-own-page-ranked variants/pages.c SEL-2 "pages:page=8,budget=24"
   "a causal query ranks its own page" [[pages_of(whole_end, x->page) - @x->last@]] [[0]])
+mutant(index-sign-kept core/engines/softmax/index.c TK-2 "topk:k=8,by=index" "negative products count"
+  [[sums[j] += w * @(x[j] < 0 ? 0.0f : x[j])@;]] [=[x[j]]=])
+mutant(index-weight-of-the-next core/engines/softmax/index.c TK-2 "topk:k=8,by=index"
+  "an index head has the weight of the next" [[weight_of(&s, @h@, c->block->first + r / heads)]] [[(h + 1) % heads]])
+mutant(index-for-each-head core/engines/softmax/ranker.c TK-2 "topk:k=8,by=index"
+  "heads rank by other vectors of the index" [[attn_index_query(x, call, b->batch, @r % l.pool@,]] [[(b->head + r) % l.pool]])
+mutant(index-of-one-kv-head core/engines/softmax/index.c SEL-2 "topk:k=8,by=index"
+  "without tensors the keys are those of the first kv head" [[attn_row(s->call->k, p->k, s->batch, @line % heads@, key, p->dtype)]]
+  [[0]])
+mutant(index-mean-of-a-page core/engines/softmax/index.c SEL-2 "pages:page=5,budget=15,score=index"
+  "the mean of a page counts keys that do not exist" [[sum / (double)(heads * @keys@)]] [[8]])
+mutant(index-shapes-unseen core/plan.c variants_index/tensors_that_do_not_fit_are_refused ""
+  "heads of an index are not counted" [[(!s->heads || @x->heads == s->heads@)]] [[true]])
+mutant(index-pair-unseen core/plan.c variants_index/tensors_that_do_not_fit_are_refused ""
+  "queries of an index without its keys" [[@index->heads && !attn_call_extra(call, "index_q")@ != !attn_call_extra(call, "index_k")]]
+  [[false && !attn_call_extra(call, "index_q")]])
+mutant(index-cut-as-keys data/formats/extra.c data_qkv/index_tensors_have_their_own_axes ""
+  "queries of an index are cut to the number of keys" [[@which == INDEX_Q || which == INDEX_W@ ? x->n_q : x->n_kv]] [[false]])
 mutant(pages-of-another-head variants/pages.c SEL-2 "pages:page=8,budget=24,score=ball"
   "a page has the statistics of the next kv head" [[attn_row(call->k, p->k, batch, @kv_head@, page * x->page, t)]]
   [[(kv_head + 1) % p->kv_heads]])

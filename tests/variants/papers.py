@@ -74,6 +74,24 @@ def topp(q, k, v):
     return attend(s, kept & CAUSAL, v)
 
 
+def index_scores(keys):
+    """I_ij = sum_h w_ih relu(q_ih . k_j), the lightning indexer of DeepSeek-V3.2."""
+    return np.einsum("hi,hij->ij", gates["iw"], np.maximum(gates["iq"] @ keys.T, 0))
+
+
+def dsa(q, k, v):
+    """DeepSeek-V3.2: the k keys of largest I, the same for all heads."""
+    return attend(scores(q, k), best(np.where(CAUSAL, index_scores(gates["ik"]), -np.inf), 9), v)
+
+
+def qsa(q, k, v):
+    """QSA: pages of 4 keys by their mean index key, those before the query's own, which is kept."""
+    means = np.stack([gates["ik"][f:f + 4].mean(0) for f in range(0, N, 4)])
+    pages = np.arange(len(means))[None, :]
+    chosen = best(np.where(pages < i // 4, index_scores(means), -np.inf), 5)
+    return attend(scores(q, k), CAUSAL & ((j // 4 == i // 4) | chosen[:, np.arange(N) // 4]), v)
+
+
 def sparq(q, k, v):
     """SparQ, Ribar et al. 2024, steps 1 and 2: keys by the r components of the query that are largest in magnitude."""
     some = np.where(best(np.abs(q), 5), q, 0)
@@ -639,9 +657,11 @@ edges = rng.random((N, N)) < 0.1
 edges[np.arange(N), np.arange(N)] = True
 
 gates = {"g": np.log(rng.random((HEADS, N, D))) / 8, "b": rng.random((HEADS, N)), "e": rng.random((HEADS, N, D)),
-         "w2": rng.random((HEADS, N, D)), "e1": rng.random((HEADS, N)), "angle": 9 * rng.random((HEADS, N, D // 2)) - 4}
+         "w2": rng.random((HEADS, N, D)), "e1": rng.random((HEADS, N)), "angle": 9 * rng.random((HEADS, N, D // 2)) - 4,
+         "iq": rng.standard_normal((4, N, 6)), "ik": rng.standard_normal((N, 6)), "iw": rng.standard_normal((4, N))}
 gates["g1"] = gates["g"][..., :1].copy()
 
+INDEX = ["--causal", "--extra=index_q=iq.npy", "--extra=index_k=ik.npy", "--extra=index_w=iw.npy"]
 BESIDE = f"--sink={SINK}"
 CASES = [  # formula, specification, options, heads, n
     (streaming, "streaming:sink=3,window=20", ["--causal"], HEADS, N),
@@ -649,6 +669,8 @@ CASES = [  # formula, specification, options, heads, n
     (fixed, "sparse_transformer:mode=fixed,stride=12,summary=3", ["--causal"], HEADS, N),
     (topk, "topk:k=9", ["--causal"], HEADS, N),
     (topp, "topk:p=0.8", ["--causal"], HEADS, N),
+    (dsa, "topk:k=9,by=index,index_heads=4,index_width=6", INDEX, HEADS, N),
+    (qsa, "pages:page=4,budget=24,score=index,index_heads=4,index_width=6", INDEX, HEADS, N),
     (sparq, "topk:k=9,by=sparq,r=5", ["--causal"], HEADS, N),
     (loki, "topk:k=9,by=loki,r=5", ["--causal"], HEADS, N),
     (vslash, "vslash:vertical=6,slash=5,last=11,sink=3,window=2", ["--causal"], HEADS, N),

@@ -28,7 +28,7 @@ static const void *row_of(const source *s, const attn_extra *x, int64_t head, in
   return attn_at(x->at, (line * x->n + i) * x->columns, x->dtype);
 }
 
-/* Element l of the vector of an index head; without tensors that of a query head, 0 where that ends. */
+/* The law: element l of the vector of an index head; without tensors that of a query head, 0 where that ends. */
 static double query_element(const source *s, int64_t head, int64_t i, int64_t l) {
   const attn_problem *p = s->p;
   if (s->q) return attn_get(row_of(s, s->q, head, i), l, s->q->dtype);
@@ -68,29 +68,49 @@ static double column_element(const source *s, int64_t unit, int64_t column, int6
   return sum;
 }
 
+/* Apart from the law's. */
+static double mean_element(const source *s, int64_t first, int64_t keys, int64_t l) {
+  const attn_problem *p = s->p;
+  const int64_t heads = s->k ? 1 : p->kv_heads;
+  double sum = 0;
+  for (int64_t line = 0; line < heads * keys && (s->k || l < p->d_qk); line++) {
+    const int64_t key = first + line / heads;
+    sum += s->k ? attn_get(row_of(s, s->k, 0, key), l, s->k->dtype)
+                : attn_get(attn_row(s->call->k, p->k, s->batch, line % heads, key, p->dtype), l,
+                           attn_stored(p->k, p->dtype));
+  }
+  return sum / (double)(heads * keys);
+}
+
 void attn_index_columns(const attn_ranker *x, const attn_call *call, int64_t batch, int64_t first,
                         int64_t count, void *to) {
   const source s = source_of(call, batch);
   const attn_dtype t = s.p->dtype;
-  double size;
-  for (int64_t c = 0; c < count; c++)
+  for (int64_t c = 0; c < count; c++) {
+    const int64_t key = (first + c) * x->unit, keys = attn_min(x->unit, attn_call_keys(call, batch) - key);
     if (s.k && x->unit == 1)
-      attn_convert(row_of(&s, s.k, 0, first + c), s.k->dtype, x->depth, t, attn_at(to, c * x->depth, t));
-    else
-      for (int64_t l = 0; l < x->depth; l++)
-        attn_set(to, c * x->depth + l, t, column_element(&s, x->unit, first + c, l, &size));
+      attn_convert(row_of(&s, s.k, 0, key), s.k->dtype, x->depth, t, attn_at(to, c * x->depth, t));
+    for (int64_t l = 0; l < x->depth && !(s.k && x->unit == 1); l++)
+      attn_set(to, c * x->depth + l, t, mean_element(&s, key, keys, l));
+  }
 }
 
 void attn_index_query(const attn_ranker *x, const attn_call *call, int64_t batch, int64_t head, int64_t i,
                       void *to) {
   const source s = source_of(call, batch);
-  if (s.q) attn_convert(row_of(&s, s.q, head, i), s.q->dtype, x->depth, s.p->dtype, to);
-  for (int64_t l = 0; l < x->depth && !s.q; l++) attn_set(to, l, s.p->dtype, query_element(&s, head, i, l));
+  const attn_problem *p = s.p;
+  const int64_t own = s.q ? x->depth : attn_min(x->depth, p->d_qk);
+  if (s.q)
+    attn_convert(row_of(&s, s.q, head, i), s.q->dtype, own, p->dtype, to);
+  else
+    attn_convert(attn_row(call->q, p->q, batch, head % p->heads, i, p->dtype), attn_stored(p->q, p->dtype),
+                 own, p->dtype, to);
+  for (int64_t l = own; l < x->depth; l++) attn_set(to, l, p->dtype, 0);
 }
 
 /* NaN stays NaN. */
 static void add_f32(int64_t count, float w, const float *x, float *sums) {
-  for (int64_t j = 0; j < count; j++) sums[j] += w * (x[j] < 0 ? 0 : x[j]);
+  for (int64_t j = 0; j < count; j++) sums[j] += w * (x[j] < 0 ? 0.0f : x[j]);
 }
 static void add_f64(int64_t count, double w, const double *x, double *sums) {
   for (int64_t j = 0; j < count; j++) sums[j] += w * (x[j] < 0 ? 0 : x[j]);
