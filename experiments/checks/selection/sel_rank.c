@@ -177,11 +177,15 @@ static void judge_margins(const void *context, const pick_case *c, pick_finding 
   }
 }
 
+attn_status picks_rank(const evidence *e, const attn_call *law, result_bound *bound) {
+  /* A score of the selector's own takes as long as a row of it. */
+  return picks_check(e, e->view->selector->score ? SCORED_ROWS : 0, judge_ranks, law, bound);
+}
+
 static attn_status rank_evaluate(const evidence *e, result_bound *bound) {
   const attn_call call = evidence_call(e);
   if (e->view->selector->margins) return picks_check(e, MARGIN_ROWS, judge_margins, &call, bound);
-  /* A score of the selector's own takes as long as a row of it. */
-  return picks_check(e, e->view->selector->score ? SCORED_ROWS : 0, judge_ranks, &call, bound);
+  return picks_rank(e, &call, bound);
 }
 
 #define RANKED                                                                                               \

@@ -27,6 +27,9 @@ void picks_spread(const int64_t *place, int64_t judged, int64_t most, bool *take
 /* Of all judged rows, or of `most` of them; 0: of all. */
 attn_status picks_check(const evidence *, int64_t most, pick_judge *, const void *context, result_bound *);
 
+/* SEL-1 and SEL-2: what the run selects, by the law with the tensors of this call. */
+attn_status picks_rank(const evidence *, const attn_call *law, result_bound *);
+
 /* Is the key among the runs? */
 bool picks_have(const attn_run *runs, int64_t count, int64_t key);
 
