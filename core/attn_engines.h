@@ -527,6 +527,19 @@ ATTN_API void attn_latent_absorb(const attn_latent *, const attn_problem *, cons
 ATTN_API void attn_latent_expand(const attn_latent *, const attn_problem *, const double *w, const void *from,
                                  int64_t at, void *o, double *room);
 
+/* -- a softmax over last keys and means of blocks of keys, by the variant's method -- */
+
+/* Terms of the softmax of a causal query at position t: each key t - window < j <= t, and each entry b whose
+ * last key b block + block - 1 exists and is at most t. Its key and its value are the means of those of keys
+ * b block - overlap, or 0, ... b block + block - 1. */
+typedef struct attn_pooling {
+  int64_t window, block, overlap;
+} attn_pooling;
+
+/* A row o of softmax over keys whose log-sum-exp is *lse becomes that over these and others, of which there
+ * is a row `more`; elements of the problem's dtype. */
+ATTN_API void attn_join_row(const attn_problem *, void *o, double *lse, const void *more, double more_lse);
+
 /* -- a pattern whose keys are met elsewhere than where they stand, by the variant's method -- */
 
 typedef struct attn_relocation {

@@ -257,6 +257,7 @@ struct attn_parts {
   /* What a method states of itself; an engine states its own rounding. */
   attn_low_rank low_rank; /* rank 0: none */
   attn_latent latent;     /* rank 0: none */
+  attn_pooling pooling;   /* block 0: none */
   attn_rounding rounding; /* unit 0: none */
   attn_toeplitz toeplitz; /* beside features; block 0: none */
 };
@@ -277,6 +278,7 @@ struct attn_view {
   const attn_kv_store *store;
   const attn_low_rank *low_rank;
   const attn_latent *latent;
+  const attn_pooling *pooling;
   const attn_relocation *relocation;
   const struct attn_expression *expression; /* of a sum or of dyadic, not of a join */
   const attn_residual *residual;            /* then the view has no pattern, selector or features */

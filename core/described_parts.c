@@ -44,6 +44,7 @@ attn_view attn_parts_view(const attn_variant *v, const attn_parts *p) {
                      .cache = p->cache.score ? &p->cache : NULL,
                      .store = kinds & ATTN_PART_STORE ? &p->store : NULL,
                      .low_rank = p->low_rank.rank ? &p->low_rank : NULL,
+                     .pooling = p->pooling.block ? &p->pooling : NULL,
                      .latent = p->latent.rank ? &p->latent : NULL,
                      .by_features = kinds & ATTN_PART_FEATURES,
                      .rounding = p->rounding};

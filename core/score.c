@@ -290,3 +290,18 @@ attn_status attn_t5_bucket(int64_t distance, bool bidirectional, int64_t buckets
   *bucket = after + away;
   return ATTN_OK;
 }
+
+/* ---- rows of parts of the keys -------------------------------------------------------------------------- */
+
+void attn_join_row(const attn_problem *p, void *o, double *lse, const void *more, double more_lse) {
+  if (!p || !o || !lse || !more) return;
+  const double most = fmax(*lse, more_lse);
+  if (more_lse == -(double)INFINITY) return;
+  const double own = *lse == -(double)INFINITY ? 0 : exp(*lse - most), other = exp(more_lse - most),
+               both = own + other;
+  for (int64_t l = 0; l < p->d_v; l++) {
+    const double kept = own > 0 || isnan(own) ? own / both * attn_get(o, l, p->dtype) : 0;
+    attn_set(o, l, p->dtype, kept + other / both * attn_get(more, l, p->dtype));
+  }
+  *lse = isnan(*lse) || isnan(more_lse) ? (double)NAN : most + log(both);
+}

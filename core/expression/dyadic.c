@@ -239,19 +239,6 @@ static void *row_of(const run *r, int64_t line, int64_t i) {
   return attn_row(r->o, p->o, line / p->heads, line % p->heads, i, p->dtype);
 }
 
-/* Row i of a line has seen keys whose log-sum-exp is *lse; now also others. */
-static void join_row(const attn_problem *p, void *o, double *lse, const void *more, double more_lse) {
-  const double most = fmax(*lse, more_lse);
-  if (more_lse == -(double)INFINITY) return;
-  const double own = *lse == -(double)INFINITY ? 0 : exp(*lse - most), other = exp(more_lse - most),
-               both = own + other;
-  for (int64_t l = 0; l < p->d_v; l++) {
-    const double kept = own > 0 || isnan(own) ? own / both * attn_get(o, l, p->dtype) : 0;
-    attn_set(o, l, p->dtype, kept + other / both * attn_get(more, l, p->dtype));
-  }
-  *lse = isnan(*lse) || isnan(more_lse) ? (double)NAN : most + log(both);
-}
-
 static void merge_part(const run *r, const part *x, int64_t rows) {
   const attn_problem *p = &r->x->problem;
   const int64_t first = x->first - attn_problem_position(p, 0);
@@ -262,8 +249,8 @@ static void merge_part(const run *r, const part *x, int64_t rows) {
     if (x->exact)
       *lse = r->room.part_lse[at];
     else
-      join_row(p, row_of(r, line, i), lse, attn_at(r->room.part_o, at * p->d_v, p->dtype),
-               r->room.part_lse[at]);
+      attn_join_row(p, row_of(r, line, i), lse, attn_at(r->room.part_o, at * p->d_v, p->dtype),
+                    r->room.part_lse[at]);
   }
 }
 

@@ -12,7 +12,7 @@ static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
 static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE; }
 static bool is_softmax(const attn_view *v) {
   return !v->features && !v->projection && !v->low_rank && !v->residual && !v->expression && !v->store &&
-         !v->latent && !v->relocation && !v->recurrence && !v->toeplitz;
+         !v->latent && !v->relocation && !v->recurrence && !v->toeplitz && !v->pooling;
 }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
 static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
@@ -62,6 +62,7 @@ static bool draws_codes(const attn_view *v) {
 static bool has_latents(const attn_view *v) { return v->latent; }
 static bool recurs(const attn_view *v) { return v->recurrence; }
 static bool convolves(const attn_view *v) { return v->toeplitz; }
+static bool takes_means(const attn_view *v) { return v->pooling; }
 static bool relocates(const attn_view *v) { return v->relocation; }
 static bool has_features(const attn_view *v) { return v->features; }
 static bool has_features_of(const attn_view *v, attn_features_kind kind) {
@@ -138,6 +139,7 @@ const variant_kind of_drawn_stores = {"that store rows by codes of drawn rotatio
 const variant_kind of_smoothed_stores = {"that attend exactly to keys which are stored less their mean",
                                          takes_a_mean};
 const variant_kind of_latents = {"whose keys and values are products of latent vectors", has_latents};
+const variant_kind of_pooled = {"that attend to last keys and to means of blocks", takes_means};
 const variant_kind of_relocations = {"whose queries meet keys elsewhere than where they stand", relocates};
 const variant_kind of_recurrences = {"that carry a state from key to key", recurs};
 const variant_kind of_toeplitz = {"with features and a bias of the distance", convolves};

@@ -7,6 +7,7 @@
  *   features     sum_j (f_q + eps).(e^(c_j - M) f_j + eps) v_j over the sum without v_j, M the largest c_j
  *   seen
  *   toeplitz     the same, each weight times e^b of the distance
+ *   pooling      softmax over the last keys and the means of blocks
  *   residual     what a softmax has of a pattern's or a selector's keys, and features of the others, in one
  *   sum
  *   recurrence   the recursion over the keys seen, by the law of its gates
@@ -21,6 +22,7 @@
 #include "experiments/checks/fixed/toeplitz_factor.h"
 #include "experiments/checks/lowrank/defined.h"
 #include "experiments/reference/exact_residual.h"
+#include "experiments/reference/pooled_row.h"
 #include "experiments/reference/visible.h"
 
 #include <math.h>
@@ -28,8 +30,9 @@
 
 bool definition_exists(const attn_view *v) {
   return v->pattern || v->selector || v->features || v->toeplitz || v->projection || v->low_rank ||
-         v->residual || v->latent || (v->recurrence && v->recurrence->law && !v->recurrence->rounds) ||
-         v->caps & ATTN_CAP_EXACT || (v->store && !v->store->reader);
+         v->residual || v->latent || v->pooling ||
+         (v->recurrence && v->recurrence->law && !v->recurrence->rounds) || v->caps & ATTN_CAP_EXACT ||
+         (v->store && !v->store->reader);
 }
 
 bool definition_divides(const attn_view *v) {
@@ -466,7 +469,11 @@ double definition_row(const definition *d, int64_t i, double *o) {
     if (!any) return 1; /* zeros */
   }
   if (d->view->recurrence) return recurrent_row(d, i, o);
-  if (d->view->residual) {
+  if (d->view->pooling) {
+    for (int64_t j = 0; j < keys_of(d); j++)
+      d->log_weights[j] = p->scale * inner(attn_at(k, j * p->d_qk, type), d->q, p->d_qk, type);
+    pooled_row(d->view->pooling, p, d->batch, d->head, i, keys_of(d), d->log_weights, d->weights);
+  } else if (d->view->residual) {
     if (residual_weights(d, i, k, &size)) size = (double)INFINITY;
   } else if (d->view->toeplitz) {
     toeplitz_weights(d, i, &size);
@@ -480,6 +487,7 @@ double definition_row(const definition *d, int64_t i, double *o) {
   }
   for (int64_t j = 0; j < count; j++) sum += d->weights[j];
   if (!map_of(d)) size = sum;
+  if (d->view->pooling) sum = size = 1; /* a sink has the rest */
   if (!definition_divides(d->view)) sum = 1;
   for (int64_t j = 0; j < count; j++) /* a key that is not seen may have any value */
     for (int64_t l = 0; l < p->d_v && d->weights[j] != 0; l++)
