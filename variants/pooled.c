@@ -183,7 +183,6 @@ static attn_status execute(const void *opaque, const attn_call *call) {
     attn_store_row(c->kernels, attn_stored(p->o, p->dtype), p->d_v, own,
                    attn_row(call->o, p->o, line / p->heads, line % p->heads, at % p->n_q, p->dtype));
     attn_float_leave(&outer);
-    if (call->lse) call->lse[at] = l.lse[LAST][at];
   }
   return ATTN_OK;
 }

@@ -154,6 +154,8 @@ static attn_status sink_judge(const trial *t, result_bound *bound) {
     return bound_not_applicable(bound, "which keys are left out depends on the sink");
   if (t->view.store && t->view.store->reader)
     return bound_not_applicable(bound, "what reads the store is judged without it");
+  if (t->view.pooling)
+    return bound_not_applicable(bound, "its terms are no keys alone: POOL-1 counts the sink with them");
   if (t->view.latent)
     return bound_not_applicable(bound,
                                 "the rounding of latents is that of their factors, which MLA-1 judges");

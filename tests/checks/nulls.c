@@ -36,6 +36,7 @@ static const record records[] = {
     {"GR-1", "longformer", "window=8", GAUSSIAN, 1},
     {"STR-0", "streaming", "sink=2,window=8", CAUSAL, 1},
     {"POS-1", "streaming_cache", "sink=2,window=8", CAUSAL, 1},
+    {"POOL-1", "pooled", "block=8,window=8", CAUSAL, 1},
     {"TOEP", "toeplitz", "block=16", GAUSSIAN, 1},
     {"REC-1", "recurrent", "chunk=16", CAUSAL, 1},
     {"REC-3", "recurrent", "chunk=16", CAUSAL, 1},

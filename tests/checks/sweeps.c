@@ -97,6 +97,8 @@ static const char *const specs[] = {
     "rotated:k=q4_0,v=int3",
     "kivi:bits=2,group=4,residual=8",
     "sage:group=8",
+    "pooled:block=8,overlap=3,window=5",
+    "pooled:block=200,window=1",
     "toeplitz:block=8",
     "toeplitz:feature=relu,slope=0.3,block=8",
     "recurrent:chunk=5",

@@ -58,6 +58,8 @@ static const char *const specs[] = {
     "linear:feature=taylor",
     "linear:feature=identity,normalise=no",
     "linear:feature=hedgehog",
+    "pooled:block=16,window=20",
+    "pooled:block=4,overlap=4,window=9",
     "toeplitz:block=64",
     "toeplitz:feature=cos,M=4096,slope=0.01,block=128",
     "recurrent",

@@ -588,6 +588,18 @@ mutant(gates-of-the-entry core/extra.c variants_recurrent/gates_are_those_of_the
 mutant(gates-of-a-shared-head core/extra.c variants_recurrent/gates_are_those_of_the_call ""
   "query heads read the gates of their kv head" [[@head / (call->context->problem->heads / x->heads)@, row)]]
   [[head / (call->context->problem->heads / call->context->problem->kv_heads)]])
+mutant(pooled-entry-ahead variants/pooled.c POOL-1 "pooled:block=8,window=8"
+  "an entry is seen from its first key on" [[s->positions[e] = @(e + 1) * s->p.block - 1@;]] [[e * s->p.block]])
+mutant(pooled-keys-from-the-first variants/pooled.c PROP-LEN "pooled:block=8,window=8"
+  "the key of an entry is the mean of the keys two before it, too"
+  [[average(p, attn_rows(call->k, p->k, batch, head, p->dtype), p->k, @first@, end, p->d_qk, sums,]]
+  [[(first > 2 ? first - 2 : 0)]])
+mutant(pooled-mean-of-the-block variants/pooled.c POOL-1 "pooled:block=8,overlap=4,window=8"
+  "means divide by the block, whatever overlaps" [[sums[l] / (double)@(end - first)@]] [[8]])
+mutant(pooled-padding variants/pooled.c PROP-PAD "pooled:block=8,window=8"
+  "entries of padding are attended to" [[l.lengths[b] = entries_of(c, @attn_call_keys(call, b)@);]] [[p->n_kv]])
+mutant(join-weights-alike core/score.c POOL-1 "pooled:block=8,window=8"
+  "parts are joined by equal weights" [[other = exp(@more_lse - most@)]] [[*lse - most]])
 mutant(cache-turns-away variants/streaming_cache.c eval:POS-1 "streaming_cache:sink=3,window=13"
   "sinks go further away where keys are given up" [[turn(s, @-gone@, row)]] [[gone]])
 mutant(cache-counts-its-sinks variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"

@@ -92,6 +92,14 @@ def qsa(q, k, v):
     return attend(scores(q, k), CAUSAL & ((j // 4 == i // 4) | chosen[:, np.arange(N) // 4]), v)
 
 
+def hca(q, k, v):
+    """DeepSeek-V4: the last keys, and the mean of each block of 12 and of the 5 keys before it, in one softmax."""
+    ends = np.arange(11, N, 12)
+    kept = [slice(max(e - 16, 0), e + 1) for e in ends]
+    terms, values = (np.concatenate([x, np.stack([x[:, s].mean(1) for s in kept], 1)], 1) for x in (k, v))
+    return attend(scores(q, terms), np.concatenate([CAUSAL & (i - j < 20), ends[None, :] <= i], 1), values)
+
+
 def sparq(q, k, v):
     """SparQ, Ribar et al. 2024, steps 1 and 2: keys by the r components of the query that are largest in magnitude."""
     some = np.where(best(np.abs(q), 5), q, 0)
@@ -671,6 +679,7 @@ CASES = [  # formula, specification, options, heads, n
     (topp, "topk:p=0.8", ["--causal"], HEADS, N),
     (dsa, "topk:k=9,by=index,index_heads=4,index_width=6", INDEX, HEADS, N),
     (qsa, "pages:page=4,budget=24,score=index,index_heads=4,index_width=6", INDEX, HEADS, N),
+    (hca, "pooled:block=12,overlap=5,window=20", ["--causal"], HEADS, N),
     (sparq, "topk:k=9,by=sparq,r=5", ["--causal"], HEADS, N),
     (loki, "topk:k=9,by=loki,r=5", ["--causal"], HEADS, N),
     (vslash, "vslash:vertical=6,slash=5,last=11,sink=3,window=2", ["--causal"], HEADS, N),
