@@ -598,8 +598,8 @@ mutant(pooled-mean-of-the-block variants/pooled.c POOL-1 "pooled:block=8,overlap
   "means divide by the block, whatever overlaps" [[sums[l] / (double)@(end - first)@]] [[8]])
 mutant(pooled-padding variants/pooled.c PROP-PAD "pooled:block=8,window=8"
   "entries of padding are attended to" [[l.lengths[b] = entries_of(c, @attn_call_keys(call, b)@);]] [[p->n_kv]])
-mutant(join-weights-alike core/score.c POOL-1 "pooled:block=8,window=8"
-  "parts are joined by equal weights" [[other = exp(@more_lse - most@)]] [[*lse - most]])
+mutant(pooled-first-part-alone variants/pooled.c POOL-1 "pooled:block=8,window=8"
+  "entries have the log-sum-exp of the last keys" [[attn_at(l.o[ENTRIES], row, p->dtype), l.lse[@ENTRIES@][at]);]] [[LAST]])
 mutant(cache-turns-away variants/streaming_cache.c eval:POS-1 "streaming_cache:sink=3,window=13"
   "sinks go further away where keys are given up" [[turn(s, @-gone@, row)]] [[gone]])
 mutant(cache-counts-its-sinks variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"
@@ -1340,7 +1340,7 @@ mutant(sum-first-not-multiplied core/expression/sum.c SUM-1 "0.25*tiled + 0.75*t
   [[(@t || s->gates[t] < 1 || s->gates[t] > 1@)]] [[t > 0]])
 mutant(dyadic-keys-of-the-row core/expression/dyadic.c DYA-1 "dyadic(topk:k=8,base=16)" "a rectangle reads values from the wrong key on"
   [[attn_row_behind(call->v, p->v, @x->key@, p->dtype)]] [[(x->exact ? x->key : 0)]])
-mutant(dyadic-join-unweighed core/expression/dyadic.c DYA-1 "dyadic(tiled,base=16)" "the parts of a row have the same share"
+mutant(dyadic-join-unweighed core/score.c DYA-1 "dyadic(tiled,base=16)" "the parts of a row have the same share"
   [[other = @exp(more_lse - most)@,]] [[own]])
 mutant(dyadic-padding-of-the-whole core/expression/dyadic.c DYA-1 "dyadic(tiled,base=16)" "a part counts keys that lie before it"
   [[attn_call_keys(call, b) - @x->key@, keys)]] [[0]])
