@@ -37,8 +37,8 @@ typedef struct attn_picks {
       *owned; /* with attn_selector.restricts: keys that are none of this selector's; NULL: none */
 } attn_picks;
 
-/* Ranking by an index: I_ij = sum_h w_ih max(index_q_ih . index_k_j, 0) over the index heads, the same for all
- * heads of a batch entry. The vectors are the call's extra tensors (attn_extra); of a call without them
+/* Ranking by an index: I_ij = sum_h w_ih max(index_q_ih . index_k_j, 0) over the index heads, the same for
+ * all heads of a batch entry. The vectors are the call's extra tensors (attn_extra); of a call without them
  * index_q is the queries, of index head h those of head h mod heads, index_k the mean of the keys over kv
  * heads, and w = 1; elements beyond d_qk are 0. */
 typedef struct attn_index {
@@ -147,8 +147,8 @@ typedef struct attn_ranker {
   int64_t kept;        /* columns of a selection, besides those that are not ranked */
   int64_t max_keys;    /* of a selection */
   double mass;         /* > 0: not a number of columns is kept, but the fewest whose softmax has this mass */
-  /* With heads, share is ATTN_SHARE_GROUP, depth the width, and the functions columns, query, scores and score
-   * are the ranker's own: each kv head ranks anew what is the same for all. */
+  /* With heads, share is ATTN_SHARE_GROUP, depth the width, and the functions columns, query, scores and
+   * score are the ranker's: each kv head ranks anew what is the same for all. */
   attn_index index;
   /* Writes columns first ... of a kv head, [count][depth]. NULL: scores are no products. */
   void (*columns)(const attn_call *, int64_t batch, int64_t kv_head, int64_t first, int64_t count, void *x);

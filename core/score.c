@@ -291,7 +291,7 @@ attn_status attn_t5_bucket(int64_t distance, bool bidirectional, int64_t buckets
   return ATTN_OK;
 }
 
-/* ---- rows of parts of the keys -------------------------------------------------------------------------- */
+/* ---- rows of parts of the keys ------------------------------------------------------------------------ */
 
 void attn_join_row(const attn_problem *p, void *o, double *lse, const void *more, double more_lse) {
   if (!p || !o || !lse || !more) return;

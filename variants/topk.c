@@ -10,11 +10,11 @@
  *           sum_j k_j k_j^T over the kv head's keys that exist. Loki, Singhania et al. 2024
  *           (arXiv:2406.02542). Deviation: the paper's P is that of calibration texts; here also of keys that
  *           are in a query's future.
- *   index   sum_h w_ih max(index_q_ih . index_k_j, 0) over index heads, one selection for all heads of a batch
- *           entry: the lightning indexer of DeepSeek-V3.2 (arXiv:2512.02556, formula from memory), which has
- *           64 heads of width 128 and keeps 2048 keys. index_q, index_k and index_w are extra tensors of
- *           the call. A call without them ranks by the queries and the mean of the keys over kv heads, w = 1,
- *           which no training made good at it. Each kv head ranks anew.
+ *   index   sum_h w_ih max(index_q_ih . index_k_j, 0) over index heads, one selection for all heads of a
+ *           batch entry: the lightning indexer of DeepSeek-V3.2 (arXiv:2512.02556, formula from memory),
+ *           which has 64 heads of width 128 and keeps 2048 keys. index_q, index_k and index_w are extra
+ *           tensors of the call. A call without them ranks by the queries and the mean of the keys over kv
+ *           heads, w = 1, which no training made good at it. Each kv head ranks anew.
  *   random  independent uniform draws: keys at random
  * p > 0: not k keys, but the fewest of the ranked ones whose softmax of r has at least the mass p (top-p).
  * share=group: heads of a kv head share a selection, by the largest r among them; by=index knows no other

@@ -28,7 +28,8 @@ static const void *row_of(const source *s, const attn_extra *x, int64_t head, in
   return attn_at(x->at, (line * x->n + i) * x->columns, x->dtype);
 }
 
-/* The law: element l of the vector of an index head; without tensors that of a query head, 0 where that ends. */
+/* The law: element l of the vector of an index head; without tensors that of a query head, 0 where that
+ * ends. */
 static double query_element(const source *s, int64_t head, int64_t i, int64_t l) {
   const attn_problem *p = s->p;
   if (s->q) return attn_get(row_of(s, s->q, head, i), l, s->q->dtype);
