@@ -41,7 +41,9 @@ static attn_status judge_lse(const measured_run *r, const attn_plan *plan, const
                       .view = &view,
                       .q = block->judged_q,
                       .k = block->judged_k,
-                      .v = block->judged_v};
+                      .v = block->judged_v,
+                      .extra = block->extra,
+                      .extras = block->extras};
   attn_status status = attn_plan_inspect(plan, &view);
   if (!status) status = log_sum_rows(&e, rows, count, expected, bound, &why);
   for (int64_t k = 0; !status && k < count; k++) {
