@@ -157,6 +157,11 @@ typedef struct attn_tiling {
   attn_order order;
 } attn_tiling;
 
+/* The keys that query i of a head sees, of the `exist` keys there are: causality, masks and biases of -Inf.
+ * runs: room for those of the problem's graph, or 1; keys: [exist]. Returns their number. */
+ATTN_API int64_t attn_seen_keys(const attn_problem *, int64_t batch, int64_t head, int64_t i, int64_t exist,
+                                attn_run *runs, int64_t *keys);
+
 /* The cost of `pairs` query-key pairs of one head; the number of pairs that causality and the problem's mask
  * leave. */
 ATTN_API attn_cost attn_softmax_cost(const attn_context *, double pairs);
@@ -416,6 +421,29 @@ typedef struct attn_recurrence {
   void (*law)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t key, double *logs,
               double *betas);
 } attn_recurrence;
+
+/* -- weights of another function of the scores than softmax, a row at a time --
+ *
+ *   s_ij = scale q_i.k_j, transformed and masked, + the sum of g_h over position(j) < h <= position(i)
+ *   o_i = sum_j w_ij v_j,   w_ij = weight(n, s_ij - tau_i), n the keys that the query sees */
+
+typedef struct attn_normaliser {
+  const void *state;
+  /* x[n], the scores of the keys that a query sees, n > 0, become their weights; in fp64, each within 16
+   * roundings of its own size, and sums that are to be 1 within 4 n + 64. NaN scores make NaN weights. room:
+   * [n + 1]. Pure. */
+  void (*normalise)(const void *state, const attn_context *, int64_t n, double *x, double *room);
+  /* The law of the weights, from the definition, apart from normalise: not negative, and not falling with x.
+   * tau is 0, or if sums the number for which the weights of a row sum to 1. NULL: no law. */
+  double (*weight)(const void *state, int64_t n, double x);
+  bool sums;
+  double reach; /* a law: keys whose scores are below the row's largest by this have no weight; 0: none */
+  /* g of keys first + i, i = 0 ... count - 1, at most 0; only causal, and positions are keys. It may read the
+   * call's extra tensors. NULL: 0. Then the law: g of one key, from the definition. */
+  void (*gates)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t first,
+                int64_t count, double *logs);
+  double (*gate)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t key);
+} attn_normaliser;
 
 /* Does a document begin with this key? */
 ATTN_API bool attn_document_begins(const attn_problem *, int64_t key);

@@ -239,7 +239,8 @@ typedef struct attn_method {
 /* The parts of a variant with the parameters and the problem of a context. A part whose function is NULL is
  * not there; with none, every query attends to every key (ATTN_CAP_EXACT). A pattern or a selector names
  * keys; features sum over all keys, and beside a pattern or a selector over those that it leaves; a
- * projection makes few keys of many; a recurrence keeps a state of them; a store rounds them. */
+ * projection makes few keys of many; a recurrence keeps a state of them; a store rounds them; a normaliser
+ * weighs them by another function than softmax. */
 struct attn_parts {
   /* Set to the variant's beforehand: what these parameters change of it. */
   uint32_t caps;
@@ -255,11 +256,12 @@ struct attn_parts {
   attn_kv_rule cache;        /* the selection is what a cache holds under it; score NULL: it is not */
   const attn_method *method; /* NULL: that of the engine that accepts the parts */
   /* What a method states of itself; an engine states its own rounding. */
-  attn_low_rank low_rank; /* rank 0: none */
-  attn_latent latent;     /* rank 0: none */
-  attn_pooling pooling;   /* block 0: none */
-  attn_rounding rounding; /* unit 0: none */
-  attn_toeplitz toeplitz; /* beside features; block 0: none */
+  attn_low_rank low_rank;     /* rank 0: none */
+  attn_latent latent;         /* rank 0: none */
+  attn_pooling pooling;       /* block 0: none */
+  attn_rounding rounding;     /* unit 0: none */
+  attn_toeplitz toeplitz;     /* beside features; block 0: none */
+  attn_normaliser normaliser; /* of every key's score; normalise NULL: softmax */
 };
 
 /* What checks and plots may look into; pointers live as long as the plan, and are NULL where they mean
@@ -285,6 +287,7 @@ struct attn_view {
   bool by_features; /* a query meets keys by features, in one term of an expression at least */
   attn_rounding rounding;
   const attn_toeplitz *toeplitz; /* then the view has no features */
+  const attn_normaliser *normaliser;
 };
 
 /* EINVAL: the descriptors cannot be followed: a NULL function, a number out of range, no such parameter. */

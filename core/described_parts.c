@@ -24,7 +24,8 @@ unsigned attn_parts_kinds(const attn_parts *p) {
                         attn_kv_changes(p->store.k, &p->store.k_scheme) ||
                             attn_kv_changes(p->store.v, &p->store.v_scheme),
                         p->recurrence.gates || p->recurrence.chunk,
-                        p->toeplitz.law || p->toeplitz.block};
+                        p->toeplitz.law || p->toeplitz.block,
+                        p->normaliser.normalise || p->normaliser.weight || p->normaliser.gates};
   unsigned kinds = 0;
   for (size_t i = 0; i < sizeof there / sizeof *there; i++) kinds |= (unsigned)there[i] << i;
   return kinds;
@@ -47,7 +48,8 @@ attn_view attn_parts_view(const attn_variant *v, const attn_parts *p) {
                      .pooling = p->pooling.block ? &p->pooling : NULL,
                      .latent = p->latent.rank ? &p->latent : NULL,
                      .by_features = kinds & ATTN_PART_FEATURES,
-                     .rounding = p->rounding};
+                     .rounding = p->rounding,
+                     .normaliser = kinds & ATTN_PART_NORMALISER ? &p->normaliser : NULL};
 }
 
 static attn_status find_engine(const attn_variant *v, attn_parts *p) {

@@ -297,6 +297,17 @@ static attn_status recurrence_check(const char *variant, const attn_recurrence *
   return x->gates ? ATTN_OK : attn_fail(ATTN_EINVAL, "variant %s: recurrence.gates is NULL", variant);
 }
 
+static attn_status normaliser_check(const char *variant, const attn_normaliser *x) {
+  if (!x->normalise) return attn_fail(ATTN_EINVAL, "variant %s: normaliser.normalise is NULL", variant);
+  if (!x->gate != !x->gates)
+    return attn_fail(ATTN_EINVAL, "variant %s: normaliser.gates and gate go together", variant);
+  if (!(x->reach >= 0 && isfinite(x->reach)))
+    return refuse(variant, "normaliser.reach", "a finite number from 0", x->reach);
+  return !(x->reach > 0) || x->sums
+             ? ATTN_OK
+             : attn_fail(ATTN_EINVAL, "variant %s: normaliser.reach is of weights that sum to 1", variant);
+}
+
 static attn_status latent_check(const char *variant, const attn_latent *x) {
   if (!countable(x->rank)) return refuse(variant, "latent.rank", count, (double)x->rank);
   if (x->shared < 0 || x->shared >= x->rank)
@@ -311,6 +322,7 @@ attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   if (!status && view->features) status = feature_map_check(v->name, view->features);
   if (!status && view->projection) status = projection_check(v->name, view->projection);
   if (!status && view->recurrence) status = recurrence_check(v->name, view->recurrence);
+  if (!status && view->normaliser) status = normaliser_check(v->name, view->normaliser);
   if (!status && view->store) status = store_check(v->name, view->store);
   if (!status && view->low_rank) status = low_rank_check(v->name, view->low_rank);
   if (!status && view->latent) status = latent_check(v->name, view->latent);

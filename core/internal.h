@@ -90,6 +90,7 @@ enum { /* attn_parts_kinds */
        ATTN_PART_STORE = 1u << 4,
        ATTN_PART_RECURRENCE = 1u << 5,
        ATTN_PART_TOEPLITZ = 1u << 6,
+       ATTN_PART_NORMALISER = 1u << 7,
 };
 unsigned attn_parts_kinds(const attn_parts *);
 /* The parts of the context's variant, checked, with their method. builder: NULL for their sizes. */

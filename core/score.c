@@ -144,6 +144,20 @@ bool attn_score_hides(const attn_problem *p, int64_t batch, int64_t head, int64_
   return dense_at(&p->score.dense, batch, head, i, j) == -(double)INFINITY;
 }
 
+int64_t attn_seen_keys(const attn_problem *p, int64_t batch, int64_t head, int64_t i, int64_t exist,
+                       attn_run *runs, int64_t *keys) {
+  if (!p || !runs || !keys) return 0;
+  const int64_t found =
+      attn_pattern_row(p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern : NULL, p, head, i, runs);
+  int64_t count = 0;
+  for (int64_t r = 0; r < found; r++)
+    for (int64_t c = 0; c < runs[r].count; c++) {
+      const int64_t j = runs[r].first + c * runs[r].step;
+      if (j < exist && !attn_score_hides(p, batch, head, i, j)) keys[count++] = j;
+    }
+  return count;
+}
+
 void attn_score_row(const attn_call *call, int64_t batch, int64_t head, int64_t i, int64_t first,
                     int64_t count, void *x) {
   if (!call || !x) return;

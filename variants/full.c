@@ -147,19 +147,6 @@ static void multiply(const attn_call *call, const attn_problem *p, const head_vi
                      attn_at(o.at, r * o.row, t), o.row, scratch);
 }
 
-/* The keys that row i sees, of the `exist` keys there are. */
-static int64_t find_keys(const attn_problem *p, int64_t batch, int64_t head, int64_t i, int64_t exist,
-                         const gathered *to) {
-  const attn_pattern *graph = p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern : NULL;
-  int64_t count = 0, runs = attn_pattern_row(graph, p, head, i, to->runs);
-  for (int64_t r = 0; r < runs; r++)
-    for (int64_t c = 0; c < to->runs[r].count; c++) {
-      const int64_t j = to->runs[r].first + c * to->runs[r].step;
-      if (j < exist && !attn_score_hides(p, batch, head, i, j)) to->keys[count++] = j;
-    }
-  return count;
-}
-
 /* Row i from scores s to weights in their place, zeros elsewhere; o: NULL where the product P V is yet to
  * come, as it is unless a weight of zero might meet a value that is not finite. */
 static void transformed_row(const attn_call *call, int64_t batch, int64_t head, int64_t i, const head_view *h,
@@ -167,7 +154,7 @@ static void transformed_row(const attn_call *call, int64_t batch, int64_t head, 
   const attn_context *c = call->context;
   const attn_problem of_head = attn_call_problem(call, batch, head), *p = &of_head;
   const attn_dtype t = p->dtype;
-  const int64_t count = find_keys(p, batch, head, i, h->keys, room);
+  const int64_t count = attn_seen_keys(p, batch, head, i, h->keys, room->runs, room->keys);
   attn_score_row(call, batch, head, i, 0, keys_of_row(p, h->keys, i), s);
   for (int64_t j = 0; j < count; j++) attn_set(room->x, j, t, attn_get(s, room->keys[j], t));
   if (p->score.sink) attn_set(room->x, count, t, p->score.sink[head]);

@@ -176,24 +176,10 @@ static bool reduce_scores(int64_t r, int64_t n_q, int64_t keys, int64_t d, const
   return true;
 }
 
-/* The keys that row i sees. */
-static int64_t find_keys(const attn_call *call, int64_t batch, int64_t head, int64_t i, const room *x) {
-  const attn_problem *p = call->context->problem;
-  const attn_pattern *graph = p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern : NULL;
-  const int64_t exist = attn_call_keys(call, batch), runs = attn_pattern_row(graph, p, head, i, x->runs);
-  int64_t count = 0;
-  for (int64_t r = 0; r < runs; r++)
-    for (int64_t c = 0; c < x->runs[r].count; c++) {
-      const int64_t j = x->runs[r].first + c * x->runs[r].step;
-      if (j < exist && !attn_score_hides(p, batch, head, i, j)) x->keys[count++] = j;
-    }
-  return count;
-}
-
 /* Row i of P, and of P V. */
 static void exact_row(const attn_call *call, int64_t batch, int64_t head, int64_t i, const room *x) {
   const attn_problem *p = call->context->problem;
-  const int64_t count = find_keys(call, batch, head, i, x);
+  const int64_t count = attn_seen_keys(p, batch, head, i, attn_call_keys(call, batch), x->runs, x->keys);
   const void *v = attn_rows(call->v, p->v, batch, head / (p->heads / p->kv_heads), p->dtype);
   double *w = x->p + i * p->n_kv, *o = x->o + i * p->d_v, sum = 0;
   double top = p->score.sink ? p->score.sink[head] : -(double)INFINITY;

@@ -133,12 +133,17 @@ static const char *recurrence_unsaid(const attn_recurrence *x) {
   return !x || x->law ? NULL : "states no law of its gates (attn_recurrence.law)";
 }
 
+static const char *normaliser_unsaid(const attn_normaliser *x) {
+  return !x || x->weight ? NULL : "states no law of its weights (attn_normaliser.weight)";
+}
+
 static const char *unsaid(const attn_view *v) {
   const attn_residual *x = v->residual;
   const char *why = pattern_unsaid(v, v->pattern);
   if (!why) why = v->cache ? cache_unsaid(v->cache) : selector_unsaid(v->selector);
   if (!why) why = features_unsaid(v->features);
   if (!why) why = recurrence_unsaid(v->recurrence);
+  if (!why) why = normaliser_unsaid(v->normaliser);
   if (!why && v->toeplitz) why = features_unsaid(v->toeplitz->features);
   if (!why && x) why = pattern_unsaid(v, x->pattern);
   if (!why && x) why = selector_unsaid(x->selector);

@@ -9,10 +9,10 @@ static bool is_any(const attn_view *v) { return v; }
 static bool takes_halves(const attn_view *v) { return v->caps & ATTN_CAP_HALF; }
 static bool is_padded(const attn_view *v) { return v->caps & ATTN_CAP_PADDING; }
 static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
-static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE; }
+static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE && !v->normaliser; }
 static bool is_softmax(const attn_view *v) {
   return !v->features && !v->projection && !v->low_rank && !v->residual && !v->expression && !v->store &&
-         !v->latent && !v->relocation && !v->recurrence && !v->toeplitz && !v->pooling;
+         !v->latent && !v->relocation && !v->recurrence && !v->toeplitz && !v->pooling && !v->normaliser;
 }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
 static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
@@ -61,6 +61,9 @@ static bool draws_codes(const attn_view *v) {
 }
 static bool has_latents(const attn_view *v) { return v->latent; }
 static bool recurs(const attn_view *v) { return v->recurrence; }
+static bool normalises(const attn_view *v) { return v->normaliser; }
+static bool divides(const attn_view *v) { return v->normaliser && v->normaliser->sums; }
+static bool drops(const attn_view *v) { return v->normaliser && v->normaliser->reach > 0; }
 static bool convolves(const attn_view *v) { return v->toeplitz; }
 static bool takes_means(const attn_view *v) { return v->pooling; }
 static bool relocates(const attn_view *v) { return v->relocation; }
@@ -143,6 +146,10 @@ const variant_kind of_pooled = {"that attend to last keys and to means of blocks
 const variant_kind of_relocations = {"whose queries meet keys elsewhere than where they stand", relocates};
 const variant_kind of_recurrences = {"that carry a state from key to key", recurs};
 const variant_kind of_toeplitz = {"with features and a bias of the distance", convolves};
+const variant_kind of_normalisers = {"whose weights are another function of the scores than softmax",
+                                     normalises};
+const variant_kind of_simplex_normalisers = {"that give a row weights of sum 1 by another function", divides};
+const variant_kind of_sparse_normalisers = {"whose weights are 0 far below a row's largest score", drops};
 const variant_kind of_features = {"with features", has_features};
 const variant_kind of_random_features = {"with random features", has_random_features};
 const variant_kind of_trig_features = {"with trigonometric features", has_trig_features};
@@ -263,6 +270,14 @@ void law_print_relocation(FILE *out, const void *relocation) {
 void law_print_recurrence(FILE *out, const void *recurrence) {
   const attn_recurrence *x = recurrence;
   fprintf(out, "%s, %lld keys at a time", x->law ? "states its gates" : "none stated", (long long)x->chunk);
+}
+
+void law_print_normaliser(FILE *out, const void *normaliser) {
+  const attn_normaliser *x = normaliser;
+  fprintf(out, "%s, %s", x->weight ? "states the weight of a score" : "none stated",
+          x->sums ? "which sum to 1" : "which need not sum to 1");
+  if (x->reach > 0) fprintf(out, "; none %g below the largest", x->reach);
+  if (x->gates) fprintf(out, "; states gates between query and key");
 }
 
 void law_print_projection(FILE *out, const void *projection) {

@@ -21,11 +21,13 @@ extern const variant_kind of_patterns, of_rolling, of_selectors, of_proxies, of_
     of_taylor, of_projections, of_poolings, of_reduced, of_bounded_rank, of_best_scores, of_newton,
     of_inverses, of_chains;
 extern const variant_kind of_sums, of_dyadic;
-extern const variant_kind of_residuals, of_relocations, of_recurrences, of_toeplitz;
+extern const variant_kind of_residuals, of_relocations, of_recurrences, of_toeplitz, of_normalisers,
+    of_simplex_normalisers, of_sparse_normalisers;
 extern const variant_kind of_stochastic, of_convex, of_permutable, of_shiftable;
 
 /* In words, what a variant states of itself, part of a line: of the attn_pattern, attn_selector,
- * attn_feature_law, attn_projection, attn_low_rank, attn_latent, attn_relocation or attn_recurrence given. */
+ * attn_feature_law, attn_projection, attn_low_rank, attn_latent, attn_relocation, attn_recurrence or
+ * attn_normaliser given. */
 void law_print_pattern(FILE *, const void *pattern);
 void law_print_selector(FILE *, const void *selector);
 void law_print_features(FILE *, const void *feature_law);
@@ -34,5 +36,6 @@ void law_print_low_rank(FILE *, const void *low_rank);
 void law_print_latent(FILE *, const void *latent);
 void law_print_relocation(FILE *, const void *relocation);
 void law_print_recurrence(FILE *, const void *recurrence);
+void law_print_normaliser(FILE *, const void *normaliser);
 
 #endif

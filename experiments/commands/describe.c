@@ -148,6 +148,7 @@ static json_t *laws_of(const attn_view *view) {
   if (good && view->toeplitz)
     good = put_printed(laws, "features", law_print_features, &view->toeplitz->features->law) &&
            sheet_put(laws, "bias", "of the distance, stated number by number");
+  if (good && view->normaliser) good = put_printed(laws, "weights", law_print_normaliser, view->normaliser);
   if (good && view->recurrence)
     good = put_printed(laws, "recurrence", law_print_recurrence, view->recurrence);
   if (good && view->projection)

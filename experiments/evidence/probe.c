@@ -124,7 +124,7 @@ static attn_status record_rows(probe *p) {
 
 static attn_status probe_make(const evidence *e, const probe_choice *choice, probe *p) {
   const attn_problem *from = e->problem;
-  bool wide = e->view->features || e->view->projection;
+  bool wide = e->view->features || e->view->projection || e->view->normaliser;
   attn_problem *to = &p->problem;
   *to = *from;
   transform_clear(to);
@@ -153,6 +153,8 @@ static attn_status probe_make(const evidence *e, const probe_choice *choice, pro
   p->e.q = p->q;
   p->e.k = p->k;
   p->e.v = p->v;
+  p->e.extra = NULL;
+  p->e.extras = 0;
   p->e.o = p->o;
   if (e->kv_len) {
     p->kv_len = e->kv_len[choice->batch] < to->n_kv ? e->kv_len[choice->batch] : to->n_kv;

@@ -1,9 +1,10 @@
 /* probe.h - a small problem cut from a run: one (batch, head), some of its queries, computed again by the
  * same variant with the same parameters and hence the same draws.
  *
- * Softmax engines are probed in the run's dtype, so that their rounding bounds apply; linear and compression
- * engines in fp64, where the mathematics is not blurred. Batch and head are drawn at random. Queries: where
- * rows do not depend on their position, 64 spread over all of them, edges of tiles and chunks among them;
+ * Softmax engines are probed in the run's dtype, so that their rounding bounds apply; linear, compression
+ * and normaliser engines in fp64, where the mathematics is not blurred. Batch and head are drawn at random.
+ * Queries: where rows do not depend on their position, 64 spread over all of them, edges of tiles and chunks
+ * among them;
  * under a causal mask 64 neighbours anywhere, with the keys up to the last of them (or all rows: features);
  * else every row if that is cheap or n_q must equal n_kv, or the last 64 (positions count from the end). */
 #ifndef EXPERIMENTS_EVIDENCE_PROBE_H

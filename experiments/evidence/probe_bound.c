@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/evidence/rounding/normaliser_bound.h"
 #include "experiments/mathematics/vector.h"
 #include "experiments/reference/exact.h"
 
@@ -272,6 +273,7 @@ row_verdict probe_bound(const probe *p, const head_data *h, const double *moved,
   row_widen(p->q, p->problem.dtype, r * p->problem.d_qk, p->problem.d_qk, s->q);
   row_see(h, &p->seen, r, s);
   if (p->view.features) return linear_bound(p, h, r, s);
+  if (p->view.normaliser) return normaliser_bound(&p->e, h, moved, s);
   if (p->view.projection) return probe_compression_bound(p, h, unit, p->problem.n_kv + 3, moved, s);
   return row_bound(h, &p->view.rounding, !p->view.pattern && !p->view.selector, moved, s);
 }

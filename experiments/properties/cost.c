@@ -52,7 +52,7 @@ static attn_status least_of(const trial *t, double *least, bool *whole) {
   const attn_view *v = &t->view;
   double pairs = 0;
   *least = 0;
-  *whole = v->pattern || v->caps & ATTN_CAP_EXACT;
+  *whole = v->pattern || v->normaliser || v->caps & ATTN_CAP_EXACT;
   if (v->features) *least = features_take(p, v->features);
   if (v->toeplitz) *least = features_take(p, v->toeplitz->features);
   if (v->recurrence)
@@ -72,7 +72,7 @@ static attn_status cost_judge(const trial *t, result_bound *bound) {
   double least = 0;
   bool whole = false;
   if (!v->pattern && !v->selector && !v->features && !v->projection && !v->residual && !v->recurrence &&
-      !v->toeplitz && !(v->caps & ATTN_CAP_EXACT))
+      !v->toeplitz && !v->normaliser && !(v->caps & ATTN_CAP_EXACT))
     return bound_not_applicable(bound, "the variant describes nothing that could be counted");
   const attn_status status = least_of(t, &least, &whole);
   if (status) return status;

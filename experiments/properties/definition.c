@@ -10,6 +10,7 @@
  *   pooling      softmax over the last keys and the means of blocks
  *   residual     what a softmax has of a pattern's or a selector's keys, and features of the others, in one
  *   sum
+ *   normaliser   the weights of its law, with the threshold for which they sum to 1, if they do
  *   recurrence   the recursion over the keys seen, by the law of its gates
  *   projection   softmax(scale q (E K)^T) F V with E and F as the projection gives them for the identity, or,
  *                of many keys, E K and F V as it gives them
@@ -22,6 +23,7 @@
 #include "experiments/checks/fixed/toeplitz_factor.h"
 #include "experiments/checks/lowrank/defined.h"
 #include "experiments/reference/exact_residual.h"
+#include "experiments/reference/normalise.h"
 #include "experiments/reference/pooled_row.h"
 #include "experiments/reference/visible.h"
 
@@ -30,14 +32,14 @@
 
 bool definition_exists(const attn_view *v) {
   return v->pattern || v->selector || v->features || v->toeplitz || v->projection || v->low_rank ||
-         v->residual || v->latent || v->pooling ||
+         v->residual || v->latent || v->pooling || (v->normaliser && v->normaliser->weight) ||
          (v->recurrence && v->recurrence->law && !v->recurrence->rounds) || v->caps & ATTN_CAP_EXACT ||
          (v->store && !v->store->reader);
 }
 
 bool definition_divides(const attn_view *v) {
   const attn_feature_map *map = v->toeplitz ? v->toeplitz->features : v->features;
-  return !v->recurrence && !(map && map->unnormalised);
+  return !v->recurrence && !v->normaliser && !(map && map->unnormalised);
 }
 
 static int64_t kv_head_of(const definition *d) {
@@ -326,6 +328,28 @@ static void softmax_weights(const definition *d, int64_t i, const void *keys, at
   for (int64_t j = 0; j < count; j++) d->weights[j] = exp(d->weights[j] - top);
 }
 
+/* By the law of a normaliser, of the keys that the row sees (marked with 1). */
+static void normaliser_weights(const definition *d, int64_t i, const void *keys, attn_dtype type) {
+  const attn_problem *p = &d->in->problem;
+  const attn_normaliser *x = d->view->normaliser;
+  const attn_call call = {.context = attn_plan_context(d->plan),
+                          .kv_len = d->in->padded ? d->in->kv_len : NULL};
+  double top = -(double)INFINITY, gates = 0;
+  int64_t count = 0, at = attn_problem_position(p, i);
+  if (at >= keys_of(d)) at = keys_of(d) - 1;
+  for (int64_t j = p->n_kv - 1; j >= 0; j--) {
+    if (!(d->weights[j] > 0)) continue;
+    for (; x->gate && at > j; at--) gates += x->gate(x->state, &call, d->batch, d->head, at);
+    d->index[count] = j;
+    d->log_weights[count] = p->scale * product_of(d, i, j, attn_at(keys, j * p->d_qk, type), type) + gates;
+    top = fmax(top, d->log_weights[count++]);
+  }
+  for (int64_t a = 0; a < count && x->sums; a++) d->log_weights[a] -= top;
+  const double tau = normalise_threshold(x, count, d->log_weights, 1, false);
+  for (int64_t a = 0; a < count; a++)
+    d->weights[d->index[a]] = x->weight(x->state, count, d->log_weights[a] - tau);
+}
+
 /* Weights of the head's keys and of the others, of those that the row sees (marked with 1); *size: of what is
  * added and taken out again. */
 static attn_status residual_weights(const definition *d, int64_t i, const void *keys, double *size) {
@@ -482,11 +506,13 @@ double definition_row(const definition *d, int64_t i, double *o) {
       if (d->weights[j] > 0) top = fmax(top, d->scale[j]);
     for (int64_t j = 0; j < count; j++)
       if (d->weights[j] > 0) d->weights[j] = feature_weight(d, i, j, top, &size);
+  } else if (d->view->normaliser) {
+    normaliser_weights(d, i, k, type);
   } else {
     softmax_weights(d, i, k, type, count);
   }
   for (int64_t j = 0; j < count; j++) sum += d->weights[j];
-  if (!map_of(d)) size = sum;
+  if (!map_of(d)) size = d->view->normaliser ? fmax(1, sum) : sum;
   if (d->view->pooling) sum = size = 1; /* a sink has the rest */
   if (!definition_divides(d->view)) sum = 1;
   for (int64_t j = 0; j < count; j++) /* a key that is not seen may have any value */

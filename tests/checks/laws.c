@@ -85,6 +85,7 @@ Test(checks_laws, trigonometric_features) { expect_same("performer:features=16,k
 Test(checks_laws, fixed_features) { expect_same("linear"); }
 Test(checks_laws, polynomials) { expect_same("linear:feature=taylor"); }
 Test(checks_laws, convolutions) { expect_same("toeplitz:block=16"); }
+Test(checks_laws, thresholds) { expect_same("normaliser:kind=entmax15"); }
 Test(checks_laws, best_weights) { expect_same("svd:r=8"); }
 Test(checks_laws, latents) { expect_same("latent:rank=12"); }
 Test(checks_laws, landmarks_and_inverses) { expect_same("nystrom:landmarks=12,middle=pinv"); }

@@ -170,6 +170,10 @@ static void callers_without_a_status(void) {
   EXPECT(attn_extra_check("here", NULL, NULL) == ATTN_EINVAL);
   EXPECT(first == -7 && end == -7 && isnan(attn_score_of(NULL, 0, 0, 0, 0, 1)) &&
          !attn_score_hides(NULL, 0, 0, 0, 0));
+  attn_run one;
+  int64_t key;
+  EXPECT(!attn_seen_keys(NULL, 0, 0, 0, 1, &one, &key) && !attn_seen_keys(&problem, 0, 0, 0, 1, NULL, &key) &&
+         !attn_seen_keys(&problem, 0, 0, 0, 1, &one, NULL));
   EXPECT(attn_cache_size(0).bytes == 0 && attn_cache_size(4).bytes == 0 && attn_cache_size(1).bytes > 0);
   EXPECT(attn_reference_row(NULL, NULL, x, x, x, NULL, 0, 0, 0, NULL, NULL, numbers) == -1);
   EXPECT(attn_reference_row(&problem, NULL, NULL, x, x, NULL, 0, 0, 0, NULL, NULL, numbers) == -1);

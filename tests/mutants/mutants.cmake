@@ -496,6 +496,32 @@ mutant(state-handed-on-early ${recurrent_engine} variants_recurrent/parts_hand_t
   "what is handed on lacks the last chunk" [[x->count && !at_once && @(keeps || next < end)@]] [[next < end]])
 mutant(state-diagonal-left-out ${recurrent_chunk} REC-1 "${retention}"
   "a query does not see its own key" [[last = attn_min(@from + l@, x->count - 1);]] [[from + l - (l > 0)]])
+set(entmax "normaliser:kind=entmax15")
+set(normaliser_engine core/engines/normaliser/normaliser_engine.c)
+mutant(entmax-threshold-early variants/normaliser.c ENT-0 "normaliser:kind=sparsemax" "Newton's method stops after its first step"
+  [[if (!(sum > 1 + 0x1p-52 * (double)n) || @!(next > tau)@) break;]] [[step > 0]])
+mutant(entmax-slope-halved variants/normaliser.c ENT-1 "${entmax}" "steps are twice as long, beyond the threshold"
+  [[slope += power == 1 ? 1 : @2 * d@;]] [[d]])
+mutant(entmax-half-of-nothing variants/normaliser.c ENT-0 "${entmax}" "scores of entmax are not halved"
+  [[z[j] = x[j] = (x[j] - top) / @(double)power@;]] [[1]])
+mutant(entmax-softens variants/normaliser.c ENT-2 "normaliser:kind=sparsemax" "keys below the threshold keep a little weight"
+  [[double to = x <= 0 ? @0@ : x;]] [[1e-12]])
+mutant(sigmoid-of-the-sequence variants/normaliser.c PROP-LEN normaliser "n of sigmoid is one more than the keys seen"
+  [[const double shift = p->bias - log(@count_of(p, n)@);]] [[count_of(p, n + 1)]])
+mutant(relu-undivided variants/normaliser.c ENT-0 "normaliser:kind=relu" "relu is not divided by n"
+  [[const double by = 1 / @count_of(p, n)@;]] [[1]])
+mutant(normaliser-nan-of-the-future ${normaliser_engine} PROP-CAUSAL normaliser "a weight of zero multiplies a NaN"
+  [[attn_min(end, @finite@),]] [[end]])
+mutant(normaliser-weights-left-over ${normaliser_engine} ENT-0 "${entmax}" "keys that a row does not see keep their scores as weights"
+  [[memset(s, 0, (size_t)b->p.n_kv * attn_dtype_size(t));]] [[;]])
+mutant(ent-no-rounding experiments/evidence/rounding/normaliser_bound.c checks_normalisers/correct_weights_pass ""
+  "scores are taken for exact" [[s->slack[a] = 2 * s->slack[a] + (@isinf(s->score[a])@]] [[(s->slack[a] = 0, true)]])
+mutant(ent-bisects-one-side experiments/reference/normalise.c checks_normalisers/correct_weights_pass ""
+  "a threshold is the end of its search" [[if (@sum_at(x, n, scores, middle) > target@)]] [[true]])
+mutant(ent-reach-unread experiments/checks/normalisers/sparse_weights.c checks_normalisers/wrong_weights_fail ""
+  "keys without weight are not looked at" [[s->map[a] < @top - reach@)]] [[-1e300]])
+mutant(ent-sum-unread experiments/checks/normalisers/sparse_weights.c checks_normalisers/wrong_weights_fail ""
+  "the sum of the weights is not looked at" [[outcome worst = {@fabs(sum - 1)@,]] [[0]])
 set(toeplitz "toeplitz:block=16")
 mutant(toeplitz-distance-off core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}"
   "transforms have the bias of the next distance, products have not" [[factor_of(s, x, @m + offset@)]] [[m + offset + 1]])

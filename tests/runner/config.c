@@ -145,7 +145,7 @@ Test(config, the_default_sweep_has_five_settings_of_each_approximation) {
     methods += count / each;
     settings += count;
   }
-  cr_expect(methods >= 16 && methods <= 23, "%lld methods", (long long)methods);
+  cr_expect(methods >= 16 && methods <= 24, "%lld methods", (long long)methods);
   cr_expect_eq((size_t)settings, c->variants.count);
   config_free(c);
 }

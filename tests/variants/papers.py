@@ -208,6 +208,38 @@ def kernelised_all(q, k, v):
     return kernelised(q, k, v, CAUSAL | True)
 
 
+def counts(q):
+    return np.arange(1, q.shape[1] + 1)[:, None]
+
+
+def sigmoid(q, k, v):
+    """Ramapuram et al. 2024: sigma(q k^T / sqrt(d) + b) v, b = -ln n; n are the keys before a query."""
+    return np.where(CAUSAL, 1 / (1 + counts(q) * np.exp(-scores(q, k))), 0) @ v
+
+
+def squared_relu(q, k, v):
+    """Wortsman et al. 2023: relu(q k^T / sqrt(d))^2 / n."""
+    return np.where(CAUSAL, np.maximum(scores(q, k), 0) ** 2 / counts(q), 0) @ v
+
+
+def simplex(z, power):
+    """max(z - tau, 0)^power of sum 1, tau by bisection: Martins and Astudillo 2016, Peters et al. 2019."""
+    low, high = z.max(-1, keepdims=True) - 1, z.max(-1, keepdims=True)
+    for _ in range(100):
+        tau = (low + high) / 2
+        above = (np.maximum(z - tau, 0) ** power).sum(-1, keepdims=True) > 1
+        low, high = np.where(above, tau, low), np.where(above, high, tau)
+    return np.maximum(z - low, 0) ** power
+
+
+def sparsemax(q, k, v):
+    return simplex(np.where(CAUSAL, scores(q, k), -np.inf), 1) @ v
+
+
+def entmax15(q, k, v):
+    return simplex(np.where(CAUSAL, scores(q, k) / 2, -np.inf), 2) @ v
+
+
 def sums(q, k, v):
     """Qin et al. 2022 (TransNormer), section 4.1, before its norm: products of features, here the scores, times values."""
     return np.where(CAUSAL, scores(q, k), 0) @ v
@@ -690,6 +722,10 @@ CASES = [  # formula, specification, options, heads, n
     (kdeformer, "hyper:exact_below=0,bits=6,block=32,sample=40,hash_seed=2,seed=3,sampling=values", [BESIDE], HEADS, N),
     (elu, "linear", ["--causal"], HEADS, N),
     (sums, "linear:feature=identity,normalise=no", ["--causal"], HEADS, N),
+    (sigmoid, "normaliser", ["--causal"], HEADS, N),
+    (squared_relu, "normaliser:kind=relu,power=2", ["--causal"], HEADS, N),
+    (sparsemax, "normaliser:kind=sparsemax", ["--causal"], HEADS, N),
+    (entmax15, "normaliser:kind=entmax15", ["--causal"], HEADS, N),
     (kernelised, "toeplitz:block=16", ["--causal"], 4, N),
     (kernelised_all, "toeplitz", ["--alibi"], 4, N),
     (retention, "recurrent:chunk=32", ["--causal"], HEADS, N),

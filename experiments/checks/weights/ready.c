@@ -7,6 +7,8 @@ attn_status probe_ready(const evidence *e, result_bound *bound, probe **out) {
     return bound_not_applicable(bound, "keys are weighed exactly or by features: RES-1 holds their weights");
   if (view->toeplitz)
     return bound_not_applicable(bound, "transforms mix the weights of all keys: TOEP holds their quotients");
+  if (view->normaliser && !view->normaliser->weight)
+    return bound_not_applicable(bound, "the variant describes no law of its weights");
   if (!view->features && !view->projection && !(view->rounding.unit > 0))
     return bound_not_applicable(bound, "the variant describes no rounding");
   if (view->projection && !(view->caps & ATTN_CAP_CONVEX))
