@@ -1,10 +1,10 @@
 /* sparse_weights.c - ENT-1, ENT-2: the weights of a normaliser whose rows sum to 1, read off a probe in fp64
  * whose values are 1 for one key each.
  *
- * Weights that maximise sum_j w_j s_j - Omega(w) over the simplex have, by Karush, Kuhn and Tucker, one number
- * tau for all keys, w_j = w(s_j - tau), and w_j = 0 where s_j lies at or below it. Here tau is taken from the
- * output: the largest weight confines it, and every other weight has to agree. For sparsemax tau >= max s - 1, since
- * the largest weight s - tau is at most 1; for entmax with 1.5, ((s - tau)/2)^2 <= 1 gives max s - 2. */
+ * Weights that maximise sum_j w_j s_j - Omega(w) over the simplex have, by Karush, Kuhn and Tucker, one
+ * number tau for all keys: w_j = w(s_j - tau), and w_j = 0 where s_j lies at or below it. Here tau is taken
+ * from the output: the largest weight confines it, and every other weight has to agree. The largest weight is
+ * at most 1, so that tau >= max s - 1 for sparsemax, and max s - 2 for ((s - tau)/2)^2. */
 #include "experiments/checks/check_table.h"
 #include "experiments/evidence/probe.h"
 #include "experiments/evidence/rounding/normaliser_bound.h"

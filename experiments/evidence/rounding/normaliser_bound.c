@@ -1,7 +1,7 @@
-/* normaliser_bound.c - see normaliser_bound.h. With |s^_j - s_j| <= e_j and weights w that do not fall with the
- * score, sum_j w(s^_j - tau^) in 1 - r ... 1 + r confines tau^: to at least the tau of the scores s - e for
- * the sum 1 + r, and at most that of s + e for 1 - r. Each weight lies between w(s_j - e_j - high) and w(s_j + e_j -
- * low): no condition number enters. With w-_j, w+_j these ends, and gamma for the sum over keys,
+/* normaliser_bound.c - see normaliser_bound.h. With |s^_j - s_j| <= e_j and weights w that do not fall with
+ * the score, sum_j w(s^_j - tau^) in 1 - r ... 1 + r confines tau^: to at least the tau of the scores s - e
+ * for the sum 1 + r, and at most that of s + e for 1 - r. Each weight lies between w(s_j - e_j - high) and
+ * w(s_j + e_j - low): no condition number enters. With w-_j, w+_j these ends, and gamma for the sum,
  *   |o^_l - o_l| <= sum_j (max(w+_j - w_j, w_j - w-_j) + gamma w+_j) |v_jl|. */
 #include "experiments/evidence/rounding/normaliser_bound.h"
 
