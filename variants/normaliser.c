@@ -46,13 +46,6 @@ static const attn_param table[] = {
 static bool sums(const params *p) { return p->kind >= SPARSEMAX; }
 static double count_of(const params *p, int64_t n) { return p->by ? 1 : (double)n; }
 
-/* max(x, 0)^power; NaN stays. */
-static double power_of(double x, int64_t power) {
-  double to = x <= 0 ? 0 : x;
-  for (int64_t k = 1; k < power; k++) to *= x <= 0 ? 0 : x;
-  return to;
-}
-
 /* tau of z [n], of which those are kept, in their order, that may have weights. */
 static double threshold_of(int64_t n, double *z, int64_t power) {
   enum { STEPS = 64 };
@@ -75,13 +68,30 @@ static double threshold_of(int64_t n, double *z, int64_t power) {
   return tau;
 }
 
-static void divide(const params *p, int64_t n, double *x, double *z) {
-  const int64_t power = p->kind == SPARSEMAX ? 1 : 2;
-  double top = x[0];
-  for (int64_t j = 0; j < n; j++) top = x[j] > top || isnan(x[j]) ? x[j] : top;
-  for (int64_t j = 0; j < n; j++) z[j] = x[j] = (x[j] - top) / (double)power;
-  const double tau = threshold_of(n, z, power);
-  for (int64_t j = 0; j < n; j++) x[j] = power_of(x[j] - tau, power);
+/* x <- factor max(x - tau, 0)^power; NaN stays. */
+static void raise_above(int64_t n, double tau, int64_t power, double factor, double *x, double *room) {
+  for (int64_t j = 0; j < n; j++) {
+    const double d = x[j] - tau;
+    room[j] = d <= 0 ? 0 : d;
+    x[j] = factor * room[j];
+  }
+  for (int64_t k = 1; k < power; k++)
+    for (int64_t j = 0; j < n; j++) x[j] *= room[j];
+}
+
+/* A NaN makes its own weight NaN. */
+static void divide(int64_t power, int64_t n, double *x, double *z) {
+  enum { LANES = 8 };
+  double tops[LANES], top, by = 1 / (double)power;
+  int64_t at = 0;
+  for (int l = 0; l < LANES; l++) tops[l] = x[0];
+  for (; at + LANES <= n; at += LANES)
+    for (int l = 0; l < LANES; l++) tops[l] = x[at + l] > tops[l] ? x[at + l] : tops[l];
+  for (; at < n; at++) tops[0] = x[at] > tops[0] ? x[at] : tops[0];
+  top = tops[0];
+  for (int l = 1; l < LANES; l++) top = tops[l] > top ? tops[l] : top;
+  for (int64_t j = 0; j < n; j++) z[j] = x[j] = (x[j] - top) * by;
+  raise_above(n, threshold_of(n, z, power), power, 1, x, z);
 }
 
 /* e^-|s| lies in 0 ... 1 for any s; the 0 behind them is the largest exponent. */
@@ -97,12 +107,11 @@ static void squash(const params *p, const attn_context *c, int64_t n, double *x,
 static void normalise(const void *state, const attn_context *c, int64_t n, double *x, double *room) {
   const params *p = state;
   if (sums(p)) {
-    divide(p, n, x, room);
+    divide(p->kind == SPARSEMAX ? 1 : 2, n, x, room);
   } else if (p->kind == SIGMOID) {
     squash(p, c, n, x, room);
   } else {
-    const double by = 1 / count_of(p, n);
-    for (int64_t j = 0; j < n; j++) x[j] = power_of(x[j], p->power) * by;
+    raise_above(n, 0, p->power, 1 / count_of(p, n), x, room);
   }
 }
 

@@ -503,13 +503,13 @@ mutant(entmax-threshold-early variants/normaliser.c ENT-0 "normaliser:kind=spars
 mutant(entmax-slope-halved variants/normaliser.c ENT-1 "${entmax}" "steps are twice as long, beyond the threshold"
   [[slope += power == 1 ? 1 : @2 * d@;]] [[d]])
 mutant(entmax-half-of-nothing variants/normaliser.c ENT-0 "${entmax}" "scores of entmax are not halved"
-  [[z[j] = x[j] = (x[j] - top) / @(double)power@;]] [[1]])
+  [[top, by = @1 / (double)power@;]] [[1]])
 mutant(entmax-softens variants/normaliser.c ENT-2 "normaliser:kind=sparsemax" "keys below the threshold keep a little weight"
-  [[double to = x <= 0 ? @0@ : x;]] [[1e-12]])
+  [[room[j] = d <= 0 ? @0@ : d;]] [[1e-12]])
 mutant(sigmoid-of-the-sequence variants/normaliser.c PROP-LEN normaliser "n of sigmoid is one more than the keys seen"
   [[const double shift = p->bias - log(@count_of(p, n)@);]] [[count_of(p, n + 1)]])
 mutant(relu-undivided variants/normaliser.c ENT-0 "normaliser:kind=relu" "relu is not divided by n"
-  [[const double by = 1 / @count_of(p, n)@;]] [[1]])
+  [[raise_above(n, 0, p->power, @1 / count_of(p, n)@, x, room);]] [[1]])
 mutant(normaliser-nan-of-the-future ${normaliser_engine} PROP-CAUSAL normaliser "a weight of zero multiplies a NaN"
   [[attn_min(end, @finite@),]] [[end]])
 mutant(normaliser-weights-left-over ${normaliser_engine} ENT-0 "${entmax}" "keys that a row does not see keep their scores as weights"
