@@ -437,13 +437,20 @@ typedef struct attn_normaliser {
    * tau is 0, or if sums the number for which the weights of a row sum to 1. NULL: no law. */
   double (*weight)(const void *state, int64_t n, double x);
   bool sums;
+  /* Scores are gain scale q.k of columns first ... first + columns - 1 of queries and keys; columns 0: of
+   * all, and gain is not read. */
+  int64_t first, columns;
+  double gain;
   double reach; /* a law: keys whose scores are below the row's largest by this have no weight; 0: none */
-  /* g of keys first + i, i = 0 ... count - 1, at most 0; only causal, and positions are keys. It may read the
+  /* g of keys first + i, i = 0 ... count - 1, -1e30 ... 0; only causal, and positions are keys. It may read the
    * call's extra tensors. NULL: 0. Then the law: g of one key, from the definition. */
   void (*gates)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t first,
                 int64_t count, double *logs);
   double (*gate)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t key);
 } attn_normaliser;
+
+/* normalise, weight and sums of a softmax, for scores that no other engine makes. */
+ATTN_API attn_normaliser attn_softmax_normaliser(void);
 
 /* Does a document begin with this key? */
 ATTN_API bool attn_document_begins(const attn_problem *, int64_t key);

@@ -303,6 +303,11 @@ static attn_status normaliser_check(const char *variant, const attn_normaliser *
     return attn_fail(ATTN_EINVAL, "variant %s: normaliser.gates and gate go together", variant);
   if (!(x->reach >= 0 && isfinite(x->reach)))
     return refuse(variant, "normaliser.reach", "a finite number from 0", x->reach);
+  if (x->columns < 0 || x->first < 0)
+    return refuse(variant, "normaliser.columns and first", not_negative,
+                  (double)attn_min(x->columns, x->first));
+  if (x->columns && !(x->gain > 0 && isfinite(x->gain)))
+    return refuse(variant, "normaliser.gain", "a finite number above 0", x->gain);
   return !(x->reach > 0) || x->sums
              ? ATTN_OK
              : attn_fail(ATTN_EINVAL, "variant %s: normaliser.reach is of weights that sum to 1", variant);

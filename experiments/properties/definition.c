@@ -337,6 +337,8 @@ static void normaliser_weights(const definition *d, int64_t i, const void *keys,
   double top = -(double)INFINITY, gates = 0;
   int64_t count = 0, at = attn_problem_position(p, i);
   if (at >= keys_of(d)) at = keys_of(d) - 1;
+  for (int64_t l = 0; l < p->d_qk && x->columns; l++)
+    d->q[l] *= l >= x->first && l < x->first + x->columns ? x->gain : 0;
   for (int64_t j = p->n_kv - 1; j >= 0; j--) {
     if (!(d->weights[j] > 0)) continue;
     for (; x->gate && at > j; at--) gates += x->gate(x->state, &call, d->batch, d->head, at);

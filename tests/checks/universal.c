@@ -63,6 +63,8 @@ static const char *const specs[] = {
     "toeplitz:block=64",
     "toeplitz:feature=cos,M=4096,slope=0.01,block=128",
     "normaliser",
+    "differential",
+    "forget",
     "normaliser:kind=relu,power=2",
     "normaliser:kind=sparsemax",
     "normaliser:kind=entmax15",

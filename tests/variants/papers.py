@@ -240,6 +240,19 @@ def entmax15(q, k, v):
     return simplex(np.where(CAUSAL, scores(q, k) / 2, -np.inf), 2) @ v
 
 
+def differential(q, k, v):
+    """Ye et al. 2024, eq. 1: softmax(Q1 K1^T) - lambda softmax(Q2 K2^T), lambda = 0.3; scores over sqrt(d / 2)."""
+    half = q.shape[-1] // 2
+    first, second = (attend(scores(q[..., at], k[..., at]), CAUSAL, v) for at in (slice(half), slice(half, None)))
+    return first - 0.3 * second
+
+
+def forget(q, k, v):
+    """Lin et al. 2025: softmax(q k^T + D), D_ij the sum of log f_l for j < l <= i."""
+    total = gates["g1"][..., 0].cumsum(-1)
+    return attend(scores(q, k) + total[:, :, None] - total[:, None, :], CAUSAL, v)
+
+
 def sums(q, k, v):
     """Qin et al. 2022 (TransNormer), section 4.1, before its norm: products of features, here the scores, times values."""
     return np.where(CAUSAL, scores(q, k), 0) @ v
@@ -726,6 +739,9 @@ CASES = [  # formula, specification, options, heads, n
     (squared_relu, "normaliser:kind=relu,power=2", ["--causal"], HEADS, N),
     (sparsemax, "normaliser:kind=sparsemax", ["--causal"], HEADS, N),
     (entmax15, "normaliser:kind=entmax15", ["--causal"], HEADS, N),
+    (differential, "differential:lambda=0.3", ["--causal"], HEADS, N),
+    (forget, "forget", ["--causal", "--extra=decay=g1.npy"], HEADS, N),
+    (alibi, "forget", ["--causal"], 4, N),
     (kernelised, "toeplitz:block=16", ["--causal"], 4, N),
     (kernelised_all, "toeplitz", ["--alibi"], 4, N),
     (retention, "recurrent:chunk=32", ["--causal"], HEADS, N),

@@ -7,10 +7,12 @@
  * O(n) a row of the block. */
 #include "core/internal.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
 enum { ROWS = ATTN_TILE };
+static const double least_gate = -1e30;
 
 /* Of a call: K^T and V of each kv head as products read them, the rows of V
  * before the first that is not finite, and gates of heads; and of
@@ -76,6 +78,11 @@ static attn_status work_size(const attn_context *c, const attn_parts *parts, siz
 
 static bool accepts(const attn_parts *p) { return attn_parts_kinds(p) == ATTN_PART_NORMALISER; }
 
+/* Elements of a product. */
+static int64_t depth_of(const attn_problem *p, const attn_normaliser *by) {
+  return by->columns ? by->columns : p->d_qk;
+}
+
 /* The state is the normaliser. */
 static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
   const attn_context *c = &b->context;
@@ -83,30 +90,36 @@ static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: a sink is a key of a softmax", c->variant->name);
   if (p->normaliser.gates && !c->problem->causal)
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: gates are of causal attention", c->variant->name);
+  if (p->normaliser.columns > c->problem->d_qk - p->normaliser.first)
+    return attn_fail(ATTN_EINVAL, "variant %s: normaliser.columns = %lld from %lld, and d_qk = %lld",
+                     c->variant->name, (long long)p->normaliser.columns, (long long)p->normaliser.first,
+                     (long long)c->problem->d_qk);
   *state = (void *)(uintptr_t)&p->normaliser;
   return ATTN_OK;
 }
 
 /* K^T or V of a kv head. */
-static attn_packed packed_of(const attn_call *call, const layout *l, bool values, int64_t line) {
+static attn_packed packed_of(const attn_call *call, const attn_normaliser *by, const layout *l, bool values,
+                             int64_t line) {
   const attn_problem *p = call->context->problem;
   const int64_t keys = attn_call_keys(call, line / p->kv_heads);
   return values ? (attn_packed){attn_slice(l->v, line), keys, p->d_v}
-                : (attn_packed){attn_slice(l->k, line), p->d_qk, keys};
+                : (attn_packed){attn_slice(l->k, line), depth_of(p, by), keys};
 }
 
-static void pack(const attn_call *call, const layout *l, int64_t task) {
+static void pack(const attn_call *call, const attn_normaliser *by, const layout *l, int64_t task) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
   const int64_t line = task / 2, batch = line / p->kv_heads, keys = attn_call_keys(call, batch);
   const bool values = task % 2;
   const attn_stride stride = values ? p->v : p->k;
   const attn_dtype type = attn_stored(stride, p->dtype);
-  const attn_packed to = packed_of(call, l, values, line);
+  const attn_packed to = packed_of(call, by, l, values, line);
   const void *from = attn_rows(values ? call->v : call->k, stride, batch, line % p->kv_heads, p->dtype);
   const attn_matrix x = attn_load_rows(c->kernels, type, from, stride.row, keys, values ? p->d_v : p->d_qk,
                                        attn_slice(l->rows, omp_get_thread_num()));
-  attn_gemm_pack(c->kernels, to.k, to.n, values ? x : (attn_matrix){x.at, 1, x.row},
+  const void *first = attn_at(x.at, by->columns ? by->first : 0, p->dtype);
+  attn_gemm_pack(c->kernels, to.k, to.n, values ? x : (attn_matrix){first, 1, x.row},
                  (void *)(uintptr_t)to.at);
   if (!values) return;
   l->finite[line] = keys;
@@ -165,16 +178,30 @@ static void sum_values(const block *b, const layout *l, int64_t end, int64_t fin
   }
 }
 
+/* The columns of the queries that are multiplied, times the gain. */
+static attn_matrix queries_of(const block *b, const block_room *room) {
+  const attn_kernels *kernels = b->call->context->kernels;
+  const attn_problem *p = &b->p;
+  const attn_normaliser *by = b->by;
+  const attn_dtype t = p->dtype;
+  const attn_matrix q = attn_load_rows(kernels, attn_stored(p->q, t),
+                                       attn_row(b->call->q, p->q, b->batch, b->head, b->first, t), p->q.row,
+                                       b->rows, p->d_qk, room->q);
+  for (int64_t r = 0; r < b->rows && by->columns; r++)
+    attn_scale_row(kernels, by->columns, by->gain, attn_at(q.at, r * q.row + by->first, t),
+                   attn_at(room->q, r * p->d_qk + by->first, t));
+  return by->columns ? (attn_matrix){attn_at(room->q, by->first, t), p->d_qk, 1} : q;
+}
+
 static void attend(const block *b, const layout *l, const block_room *room) {
   const attn_context *c = b->call->context;
   const attn_problem *p = &b->p;
   const attn_dtype t = p->dtype;
   const int64_t line = b->batch * p->kv_heads + b->kv_head;
-  const attn_packed k = packed_of(b->call, l, false, line), v = packed_of(b->call, l, true, line);
+  const attn_packed k = packed_of(b->call, b->by, l, false, line),
+                    v = packed_of(b->call, b->by, l, true, line);
   const double *gates = b->by->gates ? l->gates + (b->batch * p->heads + b->head) * p->n_kv : NULL;
-  const attn_matrix q = attn_load_rows(c->kernels, attn_stored(p->q, t),
-                                       attn_row(b->call->q, p->q, b->batch, b->head, b->first, t), p->q.row,
-                                       b->rows, p->d_qk, room->q);
+  const attn_matrix q = queries_of(b, room);
   void *scratch = attn_slice(l->scratch, omp_get_thread_num());
   int64_t end = 0; /* of the keys that the block sees */
   for (int64_t r = 0; r < b->rows; r++) {
@@ -182,13 +209,34 @@ static void attend(const block *b, const layout *l, const block_room *room) {
     attn_visible_span(p, b->first + r, &first, &last);
     end = attn_max(end, attn_min(last, b->keys));
   }
-  attn_gemm_packed(c->kernels, b->rows, end, p->d_qk, q, k, false, room->s, p->n_kv, scratch);
+  attn_gemm_packed(c->kernels, b->rows, end, k.k, q, k, false, room->s, p->n_kv, scratch);
   for (int64_t r = 0; r < b->rows; r++) weigh(b, r, gates, room);
   sum_values(b, l, end, l->finite[line], v, room);
   void *o = attn_row(b->call->o, p->o, b->batch, b->head, b->first, t);
   for (int64_t r = 0; r < b->rows; r++)
     attn_store_row(c->kernels, attn_stored(p->o, t), p->d_v, attn_at(room->o, r * p->d_v, t),
                    attn_row_behind(o, p->o, r, t));
+}
+
+/* Of all heads, [n_kv]. */
+static attn_status fill_gates(const attn_normaliser *by, const attn_call *call, double *gates) {
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  bool bad = false;
+  if (call->k_position.at)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: k_position is not supported: gates are of every key",
+                     c->variant->name);
+#pragma omp parallel for num_threads(c->threads) schedule(dynamic, 1) reduction(|| : bad)
+  for (int64_t h = 0; h < p->batch * p->heads; h++) {
+    const int64_t keys = attn_call_keys(call, h / p->heads);
+    by->gates(by->state, call, h / p->heads, h % p->heads, 0, keys, gates + h * p->n_kv);
+    for (int64_t j = 0; j < keys; j++) {
+      const double g = gates[h * p->n_kv + j];
+      bad = bad || !(g >= least_gate && g <= 0);
+    }
+  }
+  return bad ? attn_fail(ATTN_EINVAL, "variant %s: a gate is not in %g ... 0", c->variant->name, least_gate)
+             : ATTN_OK;
 }
 
 static attn_status execute(const void *state, const attn_call *call) {
@@ -198,9 +246,10 @@ static attn_status execute(const void *state, const attn_call *call) {
   const int64_t heads = p->batch * p->heads, blocks = attn_ceil_div(p->n_q, ROWS);
   attn_carver carver = attn_carver_at(call, call->work);
   const layout l = lay_out(c, by, &carver);
-  if (by->gates && call->k_position.at)
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: k_position is not supported: gates are of every key",
-                     c->variant->name);
+  if (by->gates) {
+    const attn_status status = fill_gates(by, call, l.gates);
+    if (status) return status;
+  }
 #pragma omp parallel num_threads(c->threads)
   {
     fenv_t outer;
@@ -208,12 +257,7 @@ static attn_status execute(const void *state, const attn_call *call) {
     attn_carver own = attn_carver_at(call, attn_slice(l.blocks, omp_get_thread_num()));
     const block_room room = room_at(c, &own);
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t task = 0; task < 2 * p->batch * p->kv_heads; task++) pack(call, &l, task);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t h = 0; h < heads; h++)
-      if (by->gates)
-        by->gates(by->state, call, h / p->heads, h % p->heads, 0, attn_call_keys(call, h / p->heads),
-                  l.gates + h * p->n_kv);
+    for (int64_t task = 0; task < 2 * p->batch * p->kv_heads; task++) pack(call, by, &l, task);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t task = heads * blocks - 1; task >= 0; task--) {
       const int64_t h = task / blocks, first = task % blocks * ROWS;
@@ -231,9 +275,27 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   (void)state;
   const bool wide = c->problem->dtype == ATTN_F64;
   view->rounding = attn_softmax_row_rounding(c);
+  view->rounding.score += view->normaliser->columns ? 1 : 0;
   view->rounding.sum = wide ? 4 * c->problem->n_kv + 64 : 4;
   view->rounding.exp_error = 16 * 0x1p-53;
   view->rounding.weight = wide ? 0 : view->rounding.unit;
 }
 
 const attn_engine attn_engine_normaliser = {"normaliser", accepts, {work_size, plan, execute, inspect}};
+
+static void softmax(const void *state, const attn_context *c, int64_t n, double *x, double *room) {
+  double sum = 0;
+  (void)state, (void)room;
+  attn_exp_rows(attn_kernels_f64(c->kernels), 1, n, x, n, NULL);
+  for (int64_t j = 0; j < n; j++) sum += x[j];
+  for (int64_t j = 0; j < n; j++) x[j] /= sum;
+}
+
+static double softmax_weight(const void *state, int64_t n, double x) {
+  (void)state, (void)n;
+  return exp(x);
+}
+
+attn_normaliser attn_softmax_normaliser(void) {
+  return (attn_normaliser){.normalise = softmax, .weight = softmax_weight, .sums = true};
+}

@@ -39,6 +39,8 @@ static row_verdict add_gates(const evidence *e, const head_data *head, row_space
 row_verdict normaliser_scores(const evidence *e, const head_data *head, const double *moved, row_space *s) {
   const attn_normaliser *x = e->view->normaliser;
   row_extremes extremes;
+  for (int64_t l = 0; l < e->problem->d_qk && x->columns; l++)
+    s->q[l] *= l >= x->first && l < x->first + x->columns ? x->gain : 0;
   row_verdict verdict = row_attend(head, moved, s, &extremes);
   if (verdict == ROW_OK) verdict = row_score_errors(head, &e->view->rounding, s);
   if (verdict == ROW_OK && x->gates) verdict = add_gates(e, head, s);
