@@ -294,8 +294,8 @@ typedef struct attn_stages {
 
 /* A tensor besides q, k and v, contiguous: [batch, heads, n, columns], batch the problem's or 1, heads the
  * problem's, its kv_heads or 1, n its n_kv. name: "decay", logarithms of at most 0 of what a state keeps at
- * each key, of 1 column, or of d_qk where the rule has a decay for each; "beta", 1 column, by which a key is
- * written; "erase", d_qk columns, and "write", d_v, by which what it says is taken out and its value enters:
+ * each key, of 1 column, or of d_qk where the rule has a decay for each, or of forget's gates; "beta", 1
+ * column, by which a key is written; "erase", d_qk columns, and "write", d_v, by which what it says is taken out and its value enters:
  * finite; "previous", 1 column, by which the key before is written once more; "angle", d_qk / 2, by which a
  * state is turned. Of a tensor with 1 column all columns are the same.
  *   Of a ranking by an index: "index_q" [batch, index heads, n_q, width], "index_k" [batch, 1, n_kv, width],

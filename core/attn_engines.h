@@ -442,8 +442,8 @@ typedef struct attn_normaliser {
   int64_t first, columns;
   double gain;
   double reach; /* a law: keys whose scores are below the row's largest by this have no weight; 0: none */
-  /* g of keys first + i, i = 0 ... count - 1, -1e30 ... 0; only causal, and positions are keys. It may read the
-   * call's extra tensors. NULL: 0. Then the law: g of one key, from the definition. */
+  /* g of keys first + i, i = 0 ... count - 1, -1e30 ... 0; only causal, and positions are keys. It may read
+   * the call's extra tensors. NULL: 0. Then the law: g of one key, from the definition. */
   void (*gates)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t first,
                 int64_t count, double *logs);
   double (*gate)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t key);

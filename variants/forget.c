@@ -6,8 +6,8 @@
  * and key, from a layer that is not part of attention: the call's extra tensor "decay", one column. A call
  * that has none is given -slope, which is ALiBi's bias (Press et al. 2021, arXiv:2108.12409).
  *
- * The sum is taken from the query backwards in fp64, never as a difference of sums from the first key, so that
- * its rounding is relative to itself. Cost that of exact attention, row by row. It is another function than
+ * The sum is taken from the query backwards in fp64, never as a difference of sums from the first key: its
+ * rounding is relative to itself. Cost that of exact attention, row by row. It is another function than
  * softmax attention: errors against that are reported. Bounds: ENT-0, ENT-1. */
 #include "attn_variant.h"
 

@@ -9,9 +9,9 @@
 /* Of a weight by the law, beside the roundings of the scores: those of weight and of normalise. */
 #define NORMALISER_ERROR 0x1p-48
 
-/* With s->q, which becomes the columns that are multiplied, and the support set: scores by place in s->score, gates included, less the largest if weights sum
- * to 1; s->slack how far computed ones may be off; s->units the scores less that, s->map more. moved: as of
- * row_attend. */
+/* With s->q, which becomes the columns that are multiplied, and the support set: scores by place in s->score,
+ * gates included, less the largest if weights sum to 1; s->slack how far computed ones may be off; s->units
+ * the scores less that, s->map more. moved: as of row_attend. */
 row_verdict normaliser_scores(const evidence *, const head_data *, const double *moved, row_space *);
 
 /* Both, and the sum over keys: s->o and s->bound; s->weight by the law, s->units and s->map the least and the
