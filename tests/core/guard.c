@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { NOT_A_NUMBER = 0xFF, CANARY = 0xC5, VARIANTS_MAX = 32 };
+enum { NOT_A_NUMBER = 0xFF, CANARY = 0xC5, VARIANTS_MAX = 128 };
 
 static const placing placings[] = {
     {.at_end = true}, {.at_end = false}, {.at_end = true, .gap = 3}, {.at_end = false, .shift = 1, .gap = 5}};

@@ -5,7 +5,7 @@
 
 #include <criterion/parameterized.h>
 
-enum { VARIANTS_MAX = 32 };
+enum { VARIANTS_MAX = 128 };
 
 /* An emulator is left to what differs between instruction sets. */
 #ifdef EMULATED
