@@ -3,7 +3,7 @@
 #include "tests/support/checks_fake.h"
 
 /* What the stranger does wrong; set before a plan is made. */
-static struct { double sum, floor, reach, falls; } wrong;
+static struct { double shift, floor, reach, falls; } wrong;
 
 static double weight(const void *state, int64_t n, double x) {
   (void)state, (void)n;
@@ -22,7 +22,7 @@ static void normalise(const void *state, const attn_context *c, int64_t n, doubl
     *(sum > 1 ? &high : &low) = (low + high) / 2;
   }
   for (int64_t j = 0; j < n; j++)
-    x[j] = wrong.sum * fmax(weight(state, n, x[j] - top + low * (j % 2 ? 1 : wrong.falls)), wrong.floor);
+    x[j] = fmax(weight(state, n, x[j] - top + wrong.shift + low * (j % 2 ? 1 : wrong.falls)), wrong.floor);
 }
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
@@ -32,11 +32,11 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   return ATTN_OK;
 }
 
-static const char *stranger(double sum, double floor, double reach, double falls) {
+static const char *stranger(double shift, double floor, double reach, double falls) {
   static attn_variant v;
   static const attn_param none[] = {{.name = NULL}};
   const attn_variant *found;
-  wrong.sum = sum;
+  wrong.shift = shift;
   wrong.floor = floor;
   wrong.reach = reach;
   wrong.falls = falls;
@@ -75,7 +75,7 @@ Test(checks_normalisers, correct_weights_pass) {
     expect("normaliser:kind=relu,power=3", of, 2, any);
     expect("normaliser:kind=sparsemax", of, 2, sparse);
     expect("normaliser:kind=entmax15", of, 2, sparse);
-    expect(stranger(1, 0, 4, 1), of, 2, sparse);
+    expect(stranger(0, 0, 4, 1), of, 2, sparse);
   }
 }
 
@@ -84,8 +84,8 @@ Test(checks_normalisers, wrong_weights_fail) {
                       floor[] = {VERDICT_VIOLATED, VERDICT_VIOLATED, VERDICT_VIOLATED},
                       reach[] = {VERDICT_PASS, VERDICT_PASS, VERDICT_VIOLATED},
                       threshold[] = {VERDICT_VIOLATED, VERDICT_VIOLATED, VERDICT_PASS};
-  expect(stranger(1 + 1e-4, 0, 4, 1), ATTN_F32, 2, sum);
-  expect(stranger(1, 1e-5, 4, 1), ATTN_F32, 2, floor);
-  expect(stranger(1, 0, 0.5, 1), ATTN_F32, 2, reach);
-  expect(stranger(1, 0, 4, 1.01), ATTN_F32, 2, threshold);
+  expect(stranger(1e-4, 0, 4, 1), ATTN_F32, 2, sum);
+  expect(stranger(0, 1e-5, 4, 1), ATTN_F32, 2, floor);
+  expect(stranger(0, 0, 0.5, 1), ATTN_F32, 2, reach);
+  expect(stranger(0, 0, 4, 1.01), ATTN_F32, 2, threshold);
 }

@@ -514,7 +514,7 @@ mutant(normaliser-nan-of-the-future ${normaliser_engine} PROP-CAUSAL normaliser 
   [[attn_min(end, @finite@),]] [[end]])
 mutant(normaliser-weights-left-over ${normaliser_engine} ENT-0 "${entmax}" "keys that a row does not see keep their scores as weights"
   [[memset(s, 0, (size_t)b->p.n_kv * attn_dtype_size(t));]] [[;]])
-mutant(forget-own-gate ${normaliser_engine} ENT-0 forget "a key is dimmed by its own gate, too"
+mutant(forget-own-gate ${normaliser_engine} variants_normaliser/gates_dim_keys_whatever_they_sum_to "" "a key is dimmed by its own gate, too"
   [[for (; at > @room->keys[j]@; at--) sum]] [[room->keys[j] - 1]])
 mutant(forget-head-before ${normaliser_engine} ENT-0 forget "gates are those of the first head"
   [[by->gates(by->state, call, h / p->heads, @h % p->heads@, 0,]] [[0]])
@@ -522,10 +522,10 @@ mutant(forget-slopes-doubled variants/forget.c ENT-0 forget "without gates keys 
   [[const double all = x ? (double)NAN : @gate(state, call, batch, head, first)@;]] [[2 * gate(state, call, batch, head, first)]])
 mutant(columns-of-all ${normaliser_engine} ENT-0 "columns:of=second" "keys of the first half meet queries of the second"
   [[attn_at(x.at, by->columns ? @by->first@ : 0, p->dtype)]] [[0]])
-mutant(columns-scale-of-all variants/columns.c ENT-0 columns "scores are those of twice as many columns"
-  [[out->normaliser.gain = @sqrt(2)@;]] [[1]])
+mutant(columns-scale-of-all ${normaliser_engine} ENT-0 columns "scores are those of twice as many columns"
+  [[attn_scale_row(kernels, by->columns, @by->gain@,]] [[1]])
 mutant(ent-no-rounding experiments/evidence/rounding/normaliser_bound.c checks_normalisers/correct_weights_pass ""
-  "scores are taken for exact" [[s->slack[a] = 2 * s->slack[a] + (@isinf(s->score[a])@]] [[(s->slack[a] = 0, true)]])
+  "scores are taken for exact" [[s->slack[a] = @2@ * s->slack[a] + (isinf]] [[0]])
 mutant(ent-bisects-one-side experiments/reference/normalise.c checks_normalisers/correct_weights_pass ""
   "a threshold is the end of its search" [[if (@sum_at(x, n, scores, middle) > target@)]] [[true]])
 mutant(ent-reach-unread experiments/checks/normalisers/sparse_weights.c checks_normalisers/wrong_weights_fail ""
