@@ -1,10 +1,11 @@
 /* columns - exact attention by the scores of half of the columns of queries and keys, first or second:
  *
- *   o_i = sum_j exp(s_ij) v_j / sum_j exp(s_ij),   s_ij = sqrt(2) scale sum_l q_il k_jl, l in the half
+ *   o_i = sum_j exp(s_ij) v_j / sum_j exp(s_ij),   s_ij = sqrt(d_qk / h) scale sum_l q_il k_jl
  *
- * so that the problem's scale, 1/sqrt(d_qk) where none is given, becomes 1/sqrt(d_qk / 2). It is a term of
- * `differential`; alone it is another function than attention by all columns, held to its definition by ENT-0
- * and ENT-1. Cost n_q n_kv (d_qk / 2 + d_v). */
+ * over the first or the last h = d_qk / 2 columns l, rounded up: halves of odd d_qk share the middle one. The
+ * problem's scale, 1/sqrt(d_qk) where none is given, so becomes 1/sqrt(h). It is a term of `differential`;
+ * alone it is another function than attention by all columns, held to its definition by ENT-0 and ENT-1. Cost
+ * n_q n_kv (h + d_v). */
 #include "attn_variant.h"
 
 #include <math.h>
@@ -19,26 +20,22 @@ static const attn_param table[] = {
     {.name = NULL},
 };
 
-static attn_status applicable(const attn_context *c) {
-  return c->problem->d_qk % 2 == 0 ? ATTN_OK
-                                   : attn_fail(ATTN_EUNSUPPORTED, "variant columns: d_qk = %lld has no half",
-                                               (long long)c->problem->d_qk);
-}
+static int64_t half_of(const attn_problem *p) { return (p->d_qk + 1) / 2; }
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
-  const int64_t half = c->problem->d_qk / 2;
+  const int64_t half = half_of(c->problem), d = c->problem->d_qk;
   (void)b;
   out->normaliser = attn_softmax_normaliser();
   out->normaliser.columns = half;
-  out->normaliser.first = ((const params *)c->params)->of ? half : 0;
-  out->normaliser.gain = sqrt(2);
+  out->normaliser.first = ((const params *)c->params)->of ? d - half : 0;
+  out->normaliser.gain = sqrt((double)d / (double)half);
   return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
   const attn_problem *p = c->problem;
   attn_cost all = attn_softmax_cost(c, attn_visible_pairs(p));
-  all.mul_add *= ((double)p->d_qk / 2 + (double)p->d_v) / (double)(p->d_qk + p->d_v);
+  all.mul_add *= (double)(half_of(p) + p->d_v) / (double)(p->d_qk + p->d_v);
   return all;
 }
 
@@ -47,4 +44,4 @@ ATTN_VARIANT(
     .formula = "o_i = sum_j exp(s_ij) v_j / sum_j exp(s_ij), s_ij of one half of the columns; O(n^2 d)",
     .cite = "Ye et al. 2024, arXiv:2410.05258",
     .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_KEYS) | ATTN_CAP_PERMUTATION | ATTN_CAP_POSITIONS, .params = table,
-    .params_size = sizeof(params), .applicable = applicable, .describe = describe, .cost = cost)
+    .params_size = sizeof(params), .describe = describe, .cost = cost)

@@ -181,7 +181,7 @@ Test(variants_normaliser, gates_dim_keys_whatever_they_sum_to) {
 }
 
 Test(variants_normaliser, what_it_cannot_is_refused) {
-  attn_problem p = attn_problem_make(1, 2, 9, 4), sink = p, odd = attn_problem_make(1, 1, 9, 3);
+  attn_problem p = attn_problem_make(1, 2, 9, 4), sink = p;
   static const double none[2] = {0, 0};
   sink.score.sink = none;
   const struct {
@@ -190,7 +190,6 @@ Test(variants_normaliser, what_it_cannot_is_refused) {
   } cases[] = {{&sink, "normaliser", "a sink is a key of a softmax"},
                {&p, "normaliser:power=0", "power"},
                {&p, "forget", "only causal attention"},
-               {&odd, "differential", "has no half"},
                {&p, "normaliser:kind=entmax", "kind"},
                {&p, "normaliser + topk:k=2", "normaliser"}};
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
