@@ -69,11 +69,30 @@ static layout lay_out(const attn_context *c, const attn_normaliser *by, attn_car
       .gates = attn_carve(carver, by->gates ? p->batch * p->heads : 0, p->n_kv, sizeof(double))};
 }
 
+/* Of what no row of this engine is made. */
+static attn_status refuse(const attn_context *c, const attn_normaliser *by) {
+  const attn_problem *p = c->problem;
+  if (p->score.sink)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: a sink is a key of a softmax", c->variant->name);
+  if (by->gates && !p->causal)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: gates are of causal attention", c->variant->name);
+  return by->columns <= p->d_qk - by->first
+             ? ATTN_OK
+             : attn_fail(ATTN_EINVAL, "variant %s: normaliser.columns = %lld from %lld, and d_qk = %lld",
+                         c->variant->name, (long long)by->columns, (long long)by->first, (long long)p->d_qk);
+}
+
 static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
   attn_carver counter = attn_carver_count(c);
   lay_out(c, &parts->normaliser, &counter);
   *bytes = counter.used;
-  return ATTN_OK;
+  return refuse(c, &parts->normaliser);
+}
+
+/* The state is the normaliser. */
+static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
+  *state = (void *)(uintptr_t)&p->normaliser;
+  return refuse(&b->context, &p->normaliser);
 }
 
 static bool accepts(const attn_parts *p) { return attn_parts_kinds(p) == ATTN_PART_NORMALISER; }
@@ -81,21 +100,6 @@ static bool accepts(const attn_parts *p) { return attn_parts_kinds(p) == ATTN_PA
 /* Elements of a product. */
 static int64_t depth_of(const attn_problem *p, const attn_normaliser *by) {
   return by->columns ? by->columns : p->d_qk;
-}
-
-/* The state is the normaliser. */
-static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
-  const attn_context *c = &b->context;
-  if (c->problem->score.sink)
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: a sink is a key of a softmax", c->variant->name);
-  if (p->normaliser.gates && !c->problem->causal)
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: gates are of causal attention", c->variant->name);
-  if (p->normaliser.columns > c->problem->d_qk - p->normaliser.first)
-    return attn_fail(ATTN_EINVAL, "variant %s: normaliser.columns = %lld from %lld, and d_qk = %lld",
-                     c->variant->name, (long long)p->normaliser.columns, (long long)p->normaliser.first,
-                     (long long)c->problem->d_qk);
-  *state = (void *)(uintptr_t)&p->normaliser;
-  return ATTN_OK;
 }
 
 /* K^T or V of a kv head. */
