@@ -509,6 +509,19 @@ typedef enum {
 
 typedef enum { ATTN_MIDDLE_NEWTON, ATTN_MIDDLE_PINV, ATTN_MIDDLE_AGENTS } attn_middle;
 
+/* What a head's weights are made of, of rows that the variant picks from its data. The engine of picked rows
+ * computes them; method may be NULL.
+ *   CLUSTERS  picked[i] = the cluster of query i, and `own` = 0: its weights are softmax(scale c.k), c the
+ *             mean of the queries of its cluster. own > 0: over the `own` keys of the largest c.k, of equal
+ *             ones the first, they are softmax(scale q.k) times what the former have there in all. */
+typedef enum { ATTN_PICKED_CLUSTERS } attn_picked;
+
+/* What exists of a head. */
+typedef struct attn_picked_head {
+  int64_t n_q, keys, d;
+  const double *q, *k; /* [n_q, d], [keys, d] */
+} attn_picked_head;
+
 /* With landmarks, rows Ql and Kl that represent those of a head, the weights are F Z B: F = softmax(scale Q
  * Kl^T), B = softmax(scale Ql K^T), and Z is computed from A = softmax(scale Ql Kl^T): A^+, singular values
  * of at most rcond times the largest counted as 0; or Z_t+1 = Z_t (13 I - A Z_t (15 I - A Z_t (7 I - A Z_t)))
@@ -525,6 +538,13 @@ typedef struct attn_low_rank {
    * min(rank, n of queries, n of keys) on either side. NULL: no landmarks. */
   void (*segment)(const void *state, attn_side, int64_t n, int64_t landmarks, int64_t l, int64_t *first,
                   int64_t *count);
+  /* Writes n_q clusters and returns how many there are, at most `rank`. Pure. memory: `scratch`
+   * bytes, 64-byte aligned. NULL: nothing is picked. */
+  int64_t (*pick)(const void *state, const attn_context *, const attn_picked_head *, int64_t *picked,
+                  void *memory);
+  size_t scratch;
+  attn_picked picked;
+  int64_t own;
 } attn_low_rank;
 
 /* -- keys and values of low rank, which the variant's method attends to -- */

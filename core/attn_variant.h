@@ -240,7 +240,8 @@ typedef struct attn_method {
  * not there; with none, every query attends to every key (ATTN_CAP_EXACT). A pattern or a selector names
  * keys; features sum over all keys, and beside a pattern or a selector over those that it leaves; a
  * projection makes few keys of many; a recurrence keeps a state of them; a store rounds them; a normaliser
- * weighs them by another function than softmax. */
+ * weighs them by another function than softmax; picked rows (of
+ * low_rank) stand for others. */
 struct attn_parts {
   /* Set to the variant's beforehand: what these parameters change of it. */
   uint32_t caps;

@@ -206,6 +206,11 @@ static attn_status low_rank_check(const char *variant, const attn_low_rank *x) {
   if (!(x->rcond >= 0 && x->rcond < 1)) return refuse(variant, "low_rank.rcond", "0 ... 1", x->rcond);
   if (x->best && x->segment)
     return attn_fail(ATTN_EINVAL, "variant %s: low_rank.segment: what is best has no landmarks", variant);
+  if (x->pick && (x->best || x->segment))
+    return attn_fail(ATTN_EINVAL, "variant %s: low_rank.pick: beside landmarks or what is best", variant);
+  if ((unsigned)x->picked > ATTN_PICKED_CLUSTERS)
+    return refuse(variant, "low_rank.picked", "what is made of picked rows", (double)x->picked);
+  if (x->own < 0) return refuse(variant, "low_rank.own", not_negative, (double)x->own);
   return ATTN_OK;
 }
 

@@ -91,6 +91,7 @@ enum { /* attn_parts_kinds */
        ATTN_PART_RECURRENCE = 1u << 5,
        ATTN_PART_TOEPLITZ = 1u << 6,
        ATTN_PART_NORMALISER = 1u << 7,
+       ATTN_PART_PICKED = 1u << 8,
 };
 unsigned attn_parts_kinds(const attn_parts *);
 /* The parts of the context's variant, checked, with their method. builder: NULL for their sizes. */

@@ -87,9 +87,14 @@ static bool pools(const attn_view *v) {
 static bool is_reduced(const attn_view *v) { return v->features || v->projection; }
 static bool is_best(const attn_view *v) { return v->low_rank && v->low_rank->best; }
 static bool has_rank(const attn_view *v) {
-  return is_reduced(v) || (v->low_rank && v->low_rank->best != ATTN_BEST_SCORES);
+  return is_reduced(v) || (v->low_rank && v->low_rank->best != ATTN_BEST_SCORES && !v->low_rank->own);
 }
 static bool has_best_scores(const attn_view *v) { return is_best(v) && !has_rank(v); }
+static bool picks(const attn_view *v) { return v->low_rank && v->low_rank->pick; }
+static bool clusters(const attn_view *v) {
+  return picks(v) && v->low_rank->picked == ATTN_PICKED_CLUSTERS && !v->low_rank->own;
+}
+static bool clusters_beside_own(const attn_view *v) { return picks(v) && v->low_rank->own; }
 static bool has_landmarks(const attn_view *v) { return v->low_rank && v->low_rank->segment; }
 static bool has_middle(const attn_view *v, attn_middle middle) {
   return has_landmarks(v) && v->low_rank->middle == middle;
@@ -165,6 +170,10 @@ const variant_kind of_best_scores = {"of the best scores of a rank", has_best_sc
 const variant_kind of_newton = {"with landmarks and an iterated inverse", iterates};
 const variant_kind of_inverses = {"with landmarks and a pseudo-inverse", inverts};
 const variant_kind of_chains = {"with landmarks of queries that queries and keys meet", chains};
+const variant_kind of_picked = {"whose weights are made of rows that they pick", picks};
+const variant_kind of_clusters = {"whose queries share weights in clusters", clusters};
+const variant_kind of_own_clusters = {"whose queries share weights in clusters, but of a few keys",
+                                      clusters_beside_own};
 const variant_kind of_sums = {"that add up the outputs of others", is_sum};
 const variant_kind of_dyadic = {"that join parts of causal attention by halves", is_dyadic};
 const variant_kind of_residuals = {"of exact keys and features of the rest", has_residual};
@@ -247,11 +256,14 @@ void law_print_low_rank(FILE *out, const void *low_rank) {
   if (x->best)
     fprintf(out, "the best %s of rank %lld", x->best == ATTN_BEST_SCORES ? "scores" : "weights",
             (long long)x->rank);
+  else if (x->pick)
+    fprintf(out, "%lld clusters of queries, which have the weights of their mean", (long long)x->rank);
   else if (x->segment)
     fprintf(out, "%lld landmarks, %s", (long long)x->rank, middles[x->middle]);
   else
     fprintf(out, "rank %lld", (long long)x->rank);
   if (x->segment && x->middle == ATTN_MIDDLE_NEWTON) fprintf(out, ", %lld steps", (long long)x->iterations);
+  if (x->own) fprintf(out, "; of its first %lld keys a query's own", (long long)x->own);
 }
 
 void law_print_latent(FILE *out, const void *latent) {

@@ -14,7 +14,7 @@
  *   recurrence   the recursion over the keys seen, by the law of its gates
  *   projection   softmax(scale q (E K)^T) F V with E and F as the projection gives them for the identity, or,
  *                of many keys, E K and F V as it gives them
- *   low rank     what checks/lowrank/defined.h makes of landmarks, or the best approximation
+ *   low rank     what checks/lowrank/defined.h makes of landmarks or picked rows, or the best approximation
  *
  * The map and the projection are called on all rows at once: how an engine cuts them into chunks and slices
  * does not enter. */
@@ -218,8 +218,16 @@ static attn_status low_rank_rows(definition *d) {
     see(d, i);
     for (int64_t j = 0; j < keys; j++) seen[i * keys + j] = d->weights[j] > 0;
   }
-  const low_rank_head head = {
-      p->n_q, keys, p->d_qk, p->d_v, p->scale, wide, wide + sizes[0], wide + sizes[0] + sizes[1], seen};
+  const low_rank_head head = {p->n_q,
+                              keys,
+                              p->d_qk,
+                              p->d_v,
+                              p->scale,
+                              wide,
+                              wide + sizes[0],
+                              wide + sizes[0] + sizes[1],
+                              seen,
+                              attn_plan_context(d->plan)};
   return low_rank_output(d->view->low_rank, &head, attn_numbers[p->dtype].unit, d->o, d->amplified);
 }
 

@@ -48,6 +48,8 @@ static const char *const specs[] = {
     "nystrom:landmarks=7",
     "nystrom:landmarks=7,middle=pinv,by=sample",
     "nystrom:landmarks=7,middle=agents",
+    "cluster:clusters=5,topk=0",
+    "cluster:clusters=4,topk=3",
     "linformer:k=12",
     "linformer:k=7,projection=dct,share=none",
     "linformer:k=12,projection=srht",

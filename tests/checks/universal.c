@@ -87,6 +87,8 @@ static const char *const specs[] = {
     "nystrom:landmarks=64,middle=pinv",
     "nystrom:landmarks=33,middle=agents,by=sample",
     "svd:r=8,of=scores",
+    "cluster:clusters=40,topk=0",
+    "cluster:clusters=20,topk=17",
 };
 
 static double cpu(void) { return (double)clock() / CLOCKS_PER_SEC; }

@@ -856,6 +856,36 @@ mutant(nystrom-segments-of-one-length variants/nystrom.c variants_landmarks/segm
 mutant(nystrom-mass-of-all-keys variants/nystrom.c variants_landmarks/all_rows_and_an_inverse_are_exact "" "the sum over landmark keys is not divided by"
   [[w->mass[line * most + l] - @r.sums[l]@]] [[0]])
 
+# -- rows that are picked --
+
+mutant(cluster-mass-of-all core/engines/lowrank/picked_clusters.c CL-2 "cluster:clusters=4,topk=3"
+  "a query's own keys have all of the weight" [[o[l] += @mass@ * (x->scores]] [[1]])
+mutant(cluster-mass-of-own-scores core/engines/lowrank/picked_clusters.c LOW-3 "cluster:clusters=4,topk=3"
+  "the mass of a query's own keys is from its own scores"
+  [[for (int64_t t = 0; t < x->own; t++) sum += x->scores[t] = exp(x->scores[t] - top);]]
+  [[for (int64_t t = 0; t < x->own; t++) sum += x->scores[t] = exp(x->scores[t] - top);
+    mass = 0;
+    for (int64_t j = 0; j < h->keys; j++) {
+      double score = 0;
+      for (int64_t l = 0; l < h->d; l++) score += h->q[i * h->d + l] * h->k[j * h->d + l];
+      mass += exp(h->context->problem->scale * score - top);
+    }
+    mass = sum / mass;]])
+mutant(cluster-of-a-neighbour core/engines/lowrank/picked_clusters.c CL-1 "cluster:clusters=4096,topk=0"
+  "a query has the weights of the cluster after its own" [[x.shared + @h->picked[i]@ * h->v_row]] [[(h->picked[i] + 1) % count]])
+mutant(cluster-means-undivided core/engines/lowrank/picked_clusters.c LOW-3 "cluster:clusters=4,topk=0"
+  "sums of queries stand for their means" [[x->sum[c] > 0 ? @x->sum[c]@ : 1]] [[1]])
+mutant(cluster-keys-of-the-first core/engines/lowrank/picked_clusters.c LOW-3 "cluster:clusters=4,topk=3"
+  "a query's own keys are those of the first cluster" [[x->keys + h->picked[i] * x->own]] [[x->keys]])
+mutant(cluster-least-keys core/engines/lowrank/picked_clusters.c LOW-3 "cluster:clusters=4,topk=3"
+  "a query's own keys have the least scores of the mean" [[score = isnan(own) ? -(double)INFINITY : @own@;]] [[-own]])
+mutant(cluster-padding core/engines/lowrank/picked_engine.c PROP-PAD "cluster:clusters=4,topk=3" "padding is attended to"
+  [[h.keys = attn_call_keys(call, batch);]] [[h.keys = p->n_kv;]])
+mutant(cluster-nearest-by-norm variants/cluster.c variants_picked/clusters_of_one_query_or_of_equal_ones_are_exact ""
+  "queries go to the means of the least norm" [[if (@x->squares[m] / 2 - row[m]@ < x->squares]] [[x->squares[m] ]])
+mutant(cluster-distance-loose experiments/checks/lowrank/picked_checks.c checks_nulls/the_table ""
+  "CL-1 takes the distance from the origin" [[(h->q[i * h->d_qk + l] - @mean[l] / members@)]] [[0]])
+
 # -- features that are not drawn --
 
 mutant(sums-divided core/engines/linear/linear_engine.c PHI-1 "linear:normalise=no" "sums are divided though the map says they are not"

@@ -1,4 +1,5 @@
-/* landmarks.c - nystrom where all rows are landmarks, its log-sum-exp there, and what it refuses. */
+/* landmarks.c - nystrom where all rows are landmarks, its log-sum-exp there, and what it refuses; rows that are
+ * picked, where they stand for themselves alone. */
 #include "tests/support/core.h"
 
 #include <math.h>
@@ -12,12 +13,13 @@ typedef struct outcome {
   double *lse;
 } outcome;
 
-static outcome outcome_of(const char *spec, attn_dtype dtype) {
+static outcome outcome_on(const char *spec, attn_dtype dtype, void (*change)(inputs *)) {
   outcome x = {.problem = attn_problem_make(2, 4, N, D)};
   x.problem.kv_heads = 2;
   x.problem.d_v = 5;
   x.problem.dtype = dtype;
   x.in = inputs_make(&x.problem, false, 11, 1);
+  if (change) change(&x.in);
   attn_plan *plan = plan_or_note(&x.problem, spec, NULL);
   cr_assert_not_null(plan);
   const size_t rows = (size_t)(x.problem.batch * x.problem.heads * N);
@@ -25,12 +27,17 @@ static outcome outcome_of(const char *spec, attn_dtype dtype) {
   x.o = malloc(rows * 5 * sizeof(double));
   x.lse = malloc(rows * sizeof *x.lse);
   cr_assert(work && x.o && x.lse);
-  cr_assert_eq(attn_plan_execute_lse(plan, x.in.q, x.in.k, x.in.v, NULL, x.o, x.lse, work), ATTN_OK, "%s",
-               attn_last_error());
+  const bool sums = attn_plan_variant(plan)->caps & ATTN_CAP_LSE;
+  const attn_status status = sums
+                                 ? attn_plan_execute_lse(plan, x.in.q, x.in.k, x.in.v, NULL, x.o, x.lse, work)
+                                 : attn_plan_execute(plan, x.in.q, x.in.k, x.in.v, NULL, x.o, work);
+  cr_assert_eq(status, ATTN_OK, "%s", attn_last_error());
   attn_plan_destroy(plan);
   free(work);
   return x;
 }
+
+static outcome outcome_of(const char *spec, attn_dtype dtype) { return outcome_on(spec, dtype, NULL); }
 
 static void release(outcome *x) {
   inputs_free(&x->in);
@@ -123,4 +130,118 @@ Test(variants_landmarks, a_mask_is_refused) {
   p.causal = true;
   EXPECT_STATUS(attn_plan_create(&plan, &p, "nystrom", NULL), ATTN_EUNSUPPORTED);
   cr_expect(strstr(attn_last_error(), "dyadic"), "%s", attn_last_error());
+}
+
+/* -- rows that are picked -- */
+
+static double apart(const char *spec, const char *other, attn_dtype dtype, void (*change)(inputs *)) {
+  outcome a = outcome_on(spec, dtype, change), b = outcome_on(other, dtype, change);
+  const double off = largest(&a, &b, false);
+  release(&a);
+  release(&b);
+  return off;
+}
+
+/* Queries of one direction in each fifth of the sequence. */
+static void repeat_queries(inputs *in) {
+  const attn_problem *p = &in->problem;
+  for (int64_t i = 0; i < p->batch * p->heads * N * D; i++)
+    attn_set(in->q, i, p->dtype, attn_get(in->q, i / (8 * D) * 8 * D + i % D, p->dtype));
+}
+
+Test(variants_picked, clusters_of_one_query_or_of_equal_ones_are_exact) {
+  double off = apart("cluster:clusters=40,topk=0", "tiled", ATTN_F64, NULL);
+  cr_expect(off < 1e-13, "%g", off);
+  off = apart("cluster:clusters=1,topk=40", "tiled", ATTN_F64, NULL);
+  cr_expect(off < 1e-13, "all keys are the queries' own: %g", off);
+  off = apart("cluster:clusters=5,topk=0", "tiled", ATTN_F64, repeat_queries);
+  cr_expect(off < 1e-13, "%g", off);
+  off = apart("cluster:clusters=5,topk=0", "tiled", ATTN_F64, NULL);
+  cr_expect(off > 0.01, "%g", off);
+  off = apart("cluster:clusters=5,topk=0", "cluster:clusters=5,topk=0,seed=1", ATTN_F32, NULL);
+  cr_expect(off > 0.001, "seeds start from other queries: %g", off);
+}
+
+/* What is not finite stays in its head. */
+static void spoil(inputs *in) { attn_set(in->q, 3, in->problem.dtype, (double)NAN); }
+
+Test(variants_picked, what_is_not_finite_stays_in_its_head) {
+  static const char *const specs[] = {"cluster:clusters=4,topk=3"};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+    outcome plain = outcome_of(specs[s], ATTN_F32), spoilt = outcome_on(specs[s], ATTN_F32, spoil);
+    cr_expect(isnan(attn_get(spoilt.o, 0, ATTN_F32)), "%s", specs[s]);
+    for (int64_t i = N * 5; i < 2 * 4 * N * 5; i++)
+      cr_assert_eq(attn_get(plain.o, i, ATTN_F32), attn_get(spoilt.o, i, ATTN_F32), "%s: %d", specs[s],
+                   (int)i);
+    release(&plain);
+    release(&spoilt);
+  }
+}
+
+static int64_t picked_count, picked_first;
+
+static int64_t pick_wrongly(const void *state, const attn_context *c, const attn_picked_head *h,
+                            int64_t *picked, void *memory) {
+  (void)state, (void)c, (void)memory;
+  for (int64_t i = 1; i < h->n_q; i++) picked[i] = 0;
+  if (picked_first != INT64_MIN) picked[0] = picked_first;
+  return picked_count;
+}
+
+static attn_low_rank described;
+
+static attn_cost free_of_charge(const attn_context *c) {
+  (void)c;
+  return (attn_cost){0};
+}
+
+static attn_status describe_wrongly(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b, (void)c;
+  out->low_rank = described;
+  return ATTN_OK;
+}
+
+/* A plug-in's pick and descriptor are no better than what is checked of them. */
+Test(variants_picked, rows_that_there_are_not_are_refused) {
+  static const attn_param none[] = {{.name = NULL}};
+  static const int64_t wrong[][2] = {{0, 0}, {4, 0}, {3, 3}, {3, -1}, {3, INT64_MIN}, {-1, 0}};
+  static attn_variant toy = {.abi = ATTN_ABI,
+                             .size = sizeof(attn_variant),
+                             .name = "picks_wrongly",
+                             .summary = "a toy",
+                             .cite = "none",
+                             .params = none,
+                             .describe = describe_wrongly,
+                             .cost = free_of_charge};
+  attn_problem p = attn_problem_make(1, 1, 8, 4);
+  inputs in = inputs_make(&p, false, 5, 1);
+  float o[32];
+  cr_assert_eq(attn_variant_register(&toy), ATTN_OK, "%s", attn_last_error());
+  for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++) {
+    described = (attn_low_rank){.rank = 3, .pick = pick_wrongly};
+    picked_count = wrong[w][0];
+    picked_first = wrong[w][1];
+    attn_plan *plan = plan_or_note(&p, "picks_wrongly", NULL);
+    cr_assert_not_null(plan);
+    void *work = malloc(attn_plan_work_size(plan) + 1);
+    EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, NULL, o, work), ATTN_EFOREIGN);
+    free(work);
+    attn_plan_destroy(plan);
+  }
+  inputs_free(&in);
+  const attn_low_rank bad[] = {{.rank = 3, .pick = pick_wrongly, .own = -1},
+                               {.rank = 3, .pick = pick_wrongly, .picked = (attn_picked)7},
+                               {.rank = 3, .pick = pick_wrongly, .best = ATTN_BEST_SCORES}};
+  for (size_t w = 0; w < sizeof bad / sizeof *bad; w++) {
+    attn_plan *plan = NULL;
+    described = bad[w];
+    EXPECT_STATUS(attn_plan_create(&plan, &p, "picks_wrongly", NULL), ATTN_EINVAL);
+  }
+}
+
+Test(variants_picked, what_they_cannot_be_is_refused) {
+  attn_problem p = attn_problem_make(1, 1, 64, 8);
+  attn_plan *plan = NULL;
+  p.causal = true;
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "cluster", NULL), ATTN_EUNSUPPORTED);
 }

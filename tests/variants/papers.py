@@ -398,6 +398,30 @@ def agents(q, k, v):
     return f @ (b @ v)
 
 
+def clustered(q, k, v, keys=0):
+    """Vyas et al. 2020, eq. 3 to 8: softmax of the mean of a query's cluster; of its first keys the query's own softmax, of
+    their mass. Clusters by Lloyd's iteration on the queries, from one drawn of each of 12 segments."""
+    out = np.empty_like(q)
+    for h in range(q.shape[0]):
+        means = np.stack([q[h, m * N // 12 + Random(3, 0x636c75, m).below((m + 1) * N // 12 - m * N // 12)] for m in range(12)])
+        for _ in range(10):
+            of = ((q[h, :, None] - means) ** 2).sum(-1).argmin(1)
+            means = np.stack([q[h, of == m].mean(0) if (of == m).any() else means[m] for m in range(12)])
+        shared = scores(means[None], k[h:h + 1])[0]
+        first = np.argsort(-shared, kind="stable")[:, :keys]
+        shared = np.exp(shared)
+        p, own = (shared / shared.sum(1, keepdims=True))[of], np.exp(scores(q[h:h + 1], k[h:h + 1])[0])
+        t = np.zeros(p.shape, bool)
+        np.put_along_axis(t, first[of], True, 1)
+        own = own * t / np.maximum((own * t).sum(1, keepdims=True), 1e-300) * (p * t).sum(1, keepdims=True)
+        out[h] = np.where(t, own, p) @ v[h]
+    return out
+
+
+def clustered_own(q, k, v):
+    return clustered(q, k, v, 9)
+
+
 class Random:
     """xoshiro256** after splitmix64, and the ziggurat in Doornik's form, whose edges are those of core/rng.c."""
 
@@ -767,6 +791,8 @@ CASES = [  # formula, specification, options, heads, n
     (nystrom, "nystrom:landmarks=16", [], HEADS, N),
     (nystrom_inverse, "nystrom:landmarks=16,middle=pinv", [], HEADS, N),
     (agents, "nystrom:landmarks=16,middle=agents", [], HEADS, N),
+    (clustered, "cluster:clusters=12,topk=0,seed=3", [], HEADS, N),
+    (clustered_own, "cluster:clusters=12,topk=9,seed=3", [], HEADS, N),
     (gat, "graph:kind=file,file=edges.npy", ["--leaky=0.2", "--scale=1"], HEADS, N),
     (alibi, "tiled", ["--causal", "--alibi"], 4, N),
     (softcap_sink, "tiled", ["--causal", "--softcap=2", "--sink=0.5"], HEADS, N),

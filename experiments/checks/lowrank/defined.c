@@ -7,6 +7,8 @@
  * 13 - 15 (1 - R) + 7 (1 - R)^2 - (1 - R)^3 = 4 + 4 R + 4 R^2 + R^3. None of it is the variants' code. */
 #include "experiments/checks/lowrank/defined.h"
 
+#include "experiments/checks/lowrank/picked.h"
+
 #include <gsl/gsl_eigen.h>
 #include <gsl/gsl_linalg.h>
 #include <math.h>
@@ -220,10 +222,21 @@ static attn_status landmark_output(const attn_low_rank *x, const low_rank_head *
   return status;
 }
 
+static attn_status picked_output(const attn_low_rank *x, const low_rank_head *h, double unit, double *o,
+                                 double *amplified) {
+  double *w = malloc((size_t)(h->n_q * h->keys) * sizeof *w);
+  const attn_status status = w ? picked_weights(x, h, unit, w, amplified)
+                               : attn_fail(ATTN_ENOMEM, "no memory for the weights of picked rows");
+  if (!status) multiply(w, h->v, h->n_q, h->keys, h->d_v, o);
+  free(w);
+  return status;
+}
+
 attn_status low_rank_output(const attn_low_rank *x, const low_rank_head *h, double unit, double *o,
                             double *amplified) {
   memset(o, 0, (size_t)(h->n_q * h->d_v) * sizeof *o);
   for (int64_t i = 0; i < h->n_q; i++) amplified[i] = 1;
   if (h->keys < 1 || (x->segment && x->rank < 1)) return ATTN_OK;
+  if (x->pick) return picked_output(x, h, unit, o, amplified);
   return x->segment ? landmark_output(x, h, unit, o, amplified) : best_output(x, h, o, amplified);
 }

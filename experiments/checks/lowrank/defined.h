@@ -9,7 +9,8 @@ typedef struct low_rank_head {
   int64_t n_q, keys, d_qk, d_v;
   double scale;
   const double *q, *k, *v;
-  const bool *seen; /* [n_q, keys]: which keys a query sees */
+  const bool *seen;            /* [n_q, keys]: which keys a query sees */
+  const attn_context *context; /* for what picks rows */
 } low_rank_head;
 
 /* o [n_q, d_v], and how far rounding to `unit` is amplified in each row: errors are of the order of unit *

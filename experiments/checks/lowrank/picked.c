@@ -1,0 +1,115 @@
+/* picked.c - see picked.h. Cluster by cluster and row by row; none of it is the engine's code. */
+#include "experiments/checks/lowrank/picked.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+attn_status picked_rows(const attn_low_rank *x, const low_rank_head *h, int64_t **picked, int64_t *count) {
+  const attn_picked_head head = {h->n_q, h->keys, h->d_qk, h->q, h->k};
+  void *room = aligned_alloc(64, (x->scratch + 64) / 64 * 64);
+  *picked = malloc((size_t)(h->n_q + h->keys) * sizeof **picked + 1);
+  if (!room || !*picked) {
+    free(room);
+    free(*picked);
+    *picked = NULL;
+    return attn_fail(ATTN_ENOMEM, "no memory for picked rows");
+  }
+  *count = x->pick(x->state, h->context, &head, *picked, room);
+  free(room);
+  return ATTN_OK;
+}
+
+/* Scores of the mean of the queries of cluster c, and the mean [d]. Returns the largest magnitude of a sum. */
+static double mean_scores(const low_rank_head *h, const int64_t *cluster, int64_t c, double *mean,
+                          double *scores) {
+  double members = 0, most = 0;
+  memset(mean, 0, (size_t)h->d_qk * sizeof *mean);
+  for (int64_t i = 0; i < h->n_q; i++) members += cluster[i] == c;
+  for (int64_t i = 0; i < h->n_q; i++)
+    for (int64_t l = 0; l < h->d_qk && cluster[i] == c; l++) mean[l] += h->q[i * h->d_qk + l] / members;
+  for (int64_t j = 0; j < h->keys; j++) {
+    double sum = 0, size = 0;
+    for (int64_t l = 0; l < h->d_qk; l++) {
+      const double term = h->scale * mean[l] * h->k[j * h->d_qk + l];
+      sum += term;
+      size += fabs(term);
+    }
+    scores[j] = sum;
+    most = fmax(most, size);
+  }
+  return most;
+}
+
+/* Marks the `own` largest of n scores, the first of equal ones. Returns how far the least of them is above
+ * the largest of the others. */
+static double mark_largest(const double *scores, int64_t n, int64_t own, bool *marked) {
+  double least = (double)INFINITY, other = -(double)INFINITY;
+  memset(marked, 0, (size_t)n * sizeof *marked);
+  for (int64_t t = 0; t < own && t < n; t++) {
+    int64_t best = -1;
+    for (int64_t j = 0; j < n; j++)
+      if (!marked[j] && (best < 0 || scores[j] > scores[best])) best = j;
+    marked[best] = true;
+    least = scores[best];
+  }
+  for (int64_t j = 0; j < n; j++)
+    if (!marked[j]) other = fmax(other, scores[j]);
+  return least - other;
+}
+
+/* From those of its cluster's mean to those of query i: the marked keys have among them what the query
+ * gives. */
+static void own_weights(const low_rank_head *h, int64_t i, const bool *marked, double *w) {
+  double top = -(double)INFINITY, mass = 0, sum = 0;
+  for (int pass = 0; pass < 3; pass++)
+    for (int64_t j = 0; j < h->keys; j++) {
+      if (!marked[j]) continue;
+      double score = 0;
+      for (int64_t l = 0; l < h->d_qk; l++) score += h->scale * h->q[i * h->d_qk + l] * h->k[j * h->d_qk + l];
+      if (pass == 0) {
+        mass += w[j];
+        top = fmax(top, score);
+      } else if (pass == 1) {
+        sum += exp(score - top);
+      } else {
+        w[j] = mass * exp(score - top) / sum;
+      }
+    }
+}
+
+static attn_status cluster_weights(const attn_low_rank *x, const low_rank_head *h, const int64_t *cluster,
+                                   int64_t count, double unit, double *w, double *amplified) {
+  const int64_t n = h->keys;
+  double *mean = malloc((size_t)(h->d_qk + n) * sizeof *mean), *scores = mean + h->d_qk;
+  bool *marked = malloc((size_t)n * sizeof *marked);
+  const attn_status status =
+      mean && marked ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the weights of a cluster");
+  for (int64_t c = 0; c < count && !status; c++) {
+    const double size = mean_scores(h, cluster, c, mean, scores),
+                 off = (double)(4 * h->d_qk + h->n_q) * 0x1p-53 * size;
+    const bool tied = x->own > 0 && x->own < n && !(mark_largest(scores, n, x->own, marked) > 2 * off);
+    if (x->own >= n) mark_largest(scores, n, n, marked);
+    double top = scores[0], sum = 0;
+    for (int64_t j = 0; j < n; j++) top = fmax(top, scores[j]);
+    for (int64_t j = 0; j < n; j++) sum += scores[j] = exp(scores[j] - top);
+    for (int64_t i = 0; i < h->n_q; i++) {
+      if (cluster[i] != c) continue;
+      for (int64_t j = 0; j < n; j++) w[i * n + j] = scores[j] / sum;
+      if (x->own > 0) own_weights(h, i, marked, w + i * n);
+      amplified[i] = tied ? (double)INFINITY : 1 + off / unit;
+    }
+  }
+  free(mean);
+  free(marked);
+  return status;
+}
+
+attn_status picked_weights(const attn_low_rank *x, const low_rank_head *h, double unit, double *w,
+                           double *amplified) {
+  int64_t *picked, count = 0;
+  attn_status status = picked_rows(x, h, &picked, &count);
+  if (!status) status = cluster_weights(x, h, picked, count, unit, w, amplified);
+  free(picked);
+  return status;
+}

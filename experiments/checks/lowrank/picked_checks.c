@@ -1,0 +1,211 @@
+/* picked_checks.c - LOW-3: weights are those that the descriptor makes of the rows that are picked; CL-1 and
+ * CL-2: how far queries of a cluster are from weights of their own (Vyas et al. 2020).
+ *
+ * CL-1: the Jacobian of softmax, diag(p) - p p^T, is at most 1/2 in the spectral norm and takes nothing from
+ * scores to which a constant is added: |p_i - p_c|_2 <= |J (s_i - s_c)|_2 / 2, J = I - 1 1^T / n, which is at
+ * most the published c |K|_2 |q_i - q_c|. CL-2: on the keys T of its own a query has m r_j, where A_j = a r_j is
+ * exact and A^c sums to m: sum_T |m r_j - A_j| = |m - a| = |sum_T (A^c_j - A_j)| <= sum_T |A^c_j - A_j|, and
+ * elsewhere both have A^c.
+ *
+ * On the first queries and keys, at most 384 of each, of which the rows are picked again; weights by V = I in
+ * fp64. */
+#include "experiments/checks/check_table.h"
+#include "experiments/checks/lowrank/block.h"
+#include "experiments/checks/lowrank/picked.h"
+
+#include "experiments/evidence/support_row.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { SIDE = 384 };
+
+typedef struct picked_case {
+  low_rank_head head;
+  int64_t n;
+  double *w, *own, *exact; /* [n, n]: the method's, by definition, and softmax */
+  double *amplified;       /* [n] of `own` */
+  double rounding;         /* of a weight, and of its difference to another: a share of it */
+  double measured, value;  /* of the worst row */
+  bool judged;
+} picked_case;
+
+/* n: 0, with a verdict, where there are no such rows. */
+static attn_status case_make(const evidence *e, const attn_low_rank *law, picked_case *x,
+                             result_bound *bound) {
+  const attn_problem *p = e->problem;
+  const int64_t d = p->d_qk, exist = e->kv_len ? e->kv_len[0] : p->n_kv;
+  int64_t n = p->n_q < exist ? p->n_q : exist;
+  *x = (picked_case){.n = 0};
+  if (n > SIDE) n = SIDE;
+  if (n < 1) return bound_not_applicable(bound, "no keys");
+  double *q = region_take(e->memory, 2 * n * d + 3 * n * n + n, sizeof *q), most[2] = {0, 0};
+  if (region_status(e->memory, "for the weights of picked rows")) return ATTN_ENOMEM;
+  double *k = q + n * d;
+  x->w = k + n * d;
+  x->own = x->w + n * n;
+  x->exact = x->own + n * n;
+  x->amplified = x->exact + n * n;
+  row_widen(e->q, p->dtype, 0, n * d, q);
+  row_widen(e->k, p->dtype, 0, n * d, k);
+  x->head = (low_rank_head){.n_q = n,
+                            .keys = n,
+                            .d_qk = d,
+                            .scale = p->scale,
+                            .q = q,
+                            .k = k,
+                            .context = attn_plan_context(e->plan)};
+  for (int64_t i = 0; i < 2 * n; i++) {
+    double square = 0;
+    for (int64_t l = 0; l < d; l++) square += q[i * d + l] * q[i * d + l];
+    most[i / n] = fmax(most[i / n], sqrt(square));
+  }
+  attn_status status = block_implied(e, (block_shape){n, n, n}, x->w);
+  if (!status) status = picked_weights(law, &x->head, 0x1p-53, x->own, x->amplified);
+  if (status) return status;
+  low_rank_softmax(p->scale, q, n, k, n, d, x->exact);
+  x->rounding = 8 * gamma_of(2 * n + 4 * d + 64, 0x1p-53) * (1 + fabs(p->scale) * most[0] * most[1]);
+  for (int64_t i = 0; i < 2 * n * n; i++)
+    if (!isfinite(x->own[i]))
+      return bound_uncertifiable(bound, "the weights are not finite by their definition");
+  if (!(x->rounding < 0x1p-10)) return bound_uncertifiable(bound, "rounding of the scores is too large");
+  x->n = n;
+  return ATTN_OK;
+}
+
+static void take(picked_case *x, double measured, double allowed) {
+  if (x->judged && measured * x->value <= x->measured * allowed) return;
+  if (x->judged && isnan(x->measured)) return;
+  x->measured = measured;
+  x->value = allowed;
+  x->judged = true;
+}
+
+static attn_status settle(const picked_case *x, result_bound *bound) {
+  if (!x->n) return ATTN_OK;
+  if (!x->judged) return bound_uncertifiable(bound, "rounding decides over every row");
+  return bound_hard(bound, x->measured, x->value);
+}
+
+static attn_status defined_evaluate(const evidence *e, result_bound *bound) {
+  picked_case x;
+  attn_status status = case_make(e, e->view->low_rank, &x, bound);
+  for (int64_t i = 0; i < x.n && !status; i++) {
+    double off = 0;
+    if (!isfinite(x.amplified[i])) continue;
+    for (int64_t j = 0; j < x.n; j++) {
+      const double diff = fabs(x.w[i * x.n + j] - x.own[i * x.n + j]);
+      off = diff <= off ? off : diff;
+    }
+    take(&x, off, x.rounding * x.amplified[i]);
+  }
+  return status ? status : settle(&x, bound);
+}
+
+/* c, the mean of a cluster's queries, of the cluster of each query: scale J K (q_i - c), squared. */
+static double far_of(const low_rank_head *h, const int64_t *cluster, int64_t i, double *mean) {
+  double members = 0, sum = 0, squares = 0;
+  for (int64_t l = 0; l < h->d_qk; l++) mean[l] = 0;
+  for (int64_t a = 0; a < h->n_q; a++) {
+    if (cluster[a] != cluster[i]) continue;
+    members++;
+    for (int64_t l = 0; l < h->d_qk; l++) mean[l] += h->q[a * h->d_qk + l];
+  }
+  for (int pass = 0; pass < 2; pass++)
+    for (int64_t j = 0; j < h->keys; j++) {
+      double s = 0;
+      for (int64_t l = 0; l < h->d_qk; l++)
+        s += h->scale * (h->q[i * h->d_qk + l] - mean[l] / members) * h->k[j * h->d_qk + l];
+      if (pass == 0)
+        sum += s / (double)h->keys;
+      else
+        squares += (s - sum) * (s - sum);
+    }
+  return squares;
+}
+
+static attn_status shared_evaluate(const evidence *e, result_bound *bound) {
+  picked_case x;
+  int64_t *cluster = NULL, count = 0;
+  attn_status status = case_make(e, e->view->low_rank, &x, bound);
+  double *mean = region_take(e->memory, e->problem->d_qk, sizeof *mean);
+  if (!status && x.n) status = region_status(e->memory, "for a mean");
+  if (!status && x.n) status = picked_rows(e->view->low_rank, &x.head, &cluster, &count);
+  for (int64_t i = 0; i < x.n && !status; i++) {
+    double squares = 0;
+    for (int64_t j = 0; j < x.n; j++) {
+      const double diff = x.exact[i * x.n + j] - x.w[i * x.n + j];
+      squares += diff * diff;
+    }
+    take(&x, sqrt(squares), sqrt(far_of(&x.head, cluster, i, mean)) / 2 + x.rounding);
+  }
+  free(cluster);
+  return status ? status : settle(&x, bound);
+}
+
+static attn_status own_evaluate(const evidence *e, result_bound *bound) {
+  attn_low_rank plain = *e->view->low_rank;
+  picked_case x;
+  plain.own = 0;
+  attn_status status = case_make(e, &plain, &x, bound);
+  for (int64_t i = 0; i < x.n && !status; i++) {
+    double off = 0, shared = 0;
+    for (int64_t j = i * x.n; j < (i + 1) * x.n; j++) {
+      off += fabs(x.exact[j] - x.w[j]);
+      shared += fabs(x.exact[j] - x.own[j]);
+    }
+    take(&x, off, shared + 4 * x.rounding);
+  }
+  return status ? status : settle(&x, bound);
+}
+
+const check check_low3 = {
+    .name = "LOW-3",
+    .of = &of_picked,
+    .kind = KIND_HARD,
+    .statement = "the weights are what the variant's descriptor makes of the rows that it picks",
+    .source = "derived: the definition that attn_low_rank.picked names, in fp64, given the rows",
+    .formula =
+        "|W_ij - W'_ij| <= 8 gamma (1 + c |q| |k|) a_i, of the first 384 queries and keys at most: W "
+        "the method's weights, W' those of the definition, gamma = g u / (1 - g u), g = 2 n + 4 d + 64, "
+        "|q| and |k| the largest norms, a_i how far rounding is amplified in row i.",
+    .assumes =
+        "Weights are finite; rows in which rounding decides which keys are a query's own are left out.",
+    .cause = "a mean is of the wrong rows, or a query has the weights of another cluster",
+    .nulls = CHECK_REJECTS_ALL("4 clusters, Gaussian inputs of std 1"),
+    .evaluate = defined_evaluate,
+};
+
+const check check_cl1 = {
+    .name = "CL-1",
+    .of = &of_clusters,
+    .kind = KIND_HARD,
+    .statement = "a query's weights are no further from those of its cluster than half the distance of their "
+                 "scores",
+    .source =
+        "Vyas et al. 2020, proposition 1, with the constant 1/2 of the Jacobian of softmax in place of 1",
+    .formula =
+        "|P_i - W_i|_2 <= c |J K (q_i - m)|_2 / 2 + rounding, of the first 384 queries and keys at most: "
+        "P the exact weights, W the method's, m the mean of the queries of i's cluster, J = I - 1 1^T / "
+        "n, c the scale. It is at most c |K|_2 |q_i - m| / 2.",
+    .assumes = "Weights are finite.",
+    .cause =
+        "the mean is that of another cluster, or queries are assigned to means that they are not part of",
+    .nulls = CHECK_REJECTS_ALL("a cluster for each query, Gaussian inputs of std 1"),
+    .evaluate = shared_evaluate,
+};
+
+const check check_cl2 = {
+    .name = "CL-2",
+    .of = &of_own_clusters,
+    .kind = KIND_HARD,
+    .statement = "keys for which a query has weights of its own bring no row further from the exact one",
+    .source = "Vyas et al. 2020, proposition 2",
+    .formula =
+        "sum_j |P_ij - W_ij| <= sum_j |P_ij - S_ij| + rounding, of the first 384 queries and keys at "
+        "most: P the exact weights, W the method's, S = softmax(c m K^T) of the mean m of i's cluster.",
+    .assumes = "Weights are finite.",
+    .cause = "the mass of a query's own keys is not that which its cluster gives them",
+    .nulls = CHECK_REJECTS_ALL("a cluster for each query, Gaussian inputs of std 1"),
+    .evaluate = own_evaluate,
+};
