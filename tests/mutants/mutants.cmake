@@ -881,7 +881,7 @@ mutant(cluster-least-keys core/engines/lowrank/picked_clusters.c LOW-3 "cluster:
   "a query's own keys have the least scores of the mean" [[score = isnan(own) ? -(double)INFINITY : @own@;]] [[-own]])
 mutant(cluster-padding core/engines/lowrank/picked_engine.c PROP-PAD "cluster:clusters=4,topk=3" "padding is attended to"
   [[h.keys = attn_call_keys(call, batch);]] [[h.keys = p->n_kv;]])
-mutant(cluster-nearest-by-norm variants/cluster.c variants_picked/clusters_of_one_query_or_of_equal_ones_are_exact ""
+mutant(cluster-nearest-by-norm variants/cluster.c variants_landmarks/clusters_of_one_query_or_of_equal_ones_are_exact ""
   "queries go to the means of the least norm" [[if (@x->squares[m] / 2 - row[m]@ < x->squares]] [[x->squares[m] ]])
 mutant(cluster-distance-loose experiments/checks/lowrank/picked_checks.c checks_nulls/the_table ""
   "CL-1 takes the distance from the origin" [[(h->q[i * h->d_qk + l] - @mean[l] / members@)]] [[0]])

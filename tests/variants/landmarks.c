@@ -149,7 +149,7 @@ static void repeat_queries(inputs *in) {
     attn_set(in->q, i, p->dtype, attn_get(in->q, i / (8 * D) * 8 * D + i % D, p->dtype));
 }
 
-Test(variants_picked, clusters_of_one_query_or_of_equal_ones_are_exact) {
+Test(variants_landmarks, clusters_of_one_query_or_of_equal_ones_are_exact) {
   double off = apart("cluster:clusters=40,topk=0", "tiled", ATTN_F64, NULL);
   cr_expect(off < 1e-13, "%g", off);
   off = apart("cluster:clusters=1,topk=40", "tiled", ATTN_F64, NULL);
@@ -165,7 +165,7 @@ Test(variants_picked, clusters_of_one_query_or_of_equal_ones_are_exact) {
 /* What is not finite stays in its head. */
 static void spoil(inputs *in) { attn_set(in->q, 3, in->problem.dtype, (double)NAN); }
 
-Test(variants_picked, what_is_not_finite_stays_in_its_head) {
+Test(variants_landmarks, what_is_not_finite_stays_in_its_head) {
   static const char *const specs[] = {"cluster:clusters=4,topk=3"};
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
     outcome plain = outcome_of(specs[s], ATTN_F32), spoilt = outcome_on(specs[s], ATTN_F32, spoil);
@@ -202,7 +202,7 @@ static attn_status describe_wrongly(attn_builder *b, const attn_context *c, attn
 }
 
 /* A plug-in's pick and descriptor are no better than what is checked of them. */
-Test(variants_picked, rows_that_there_are_not_are_refused) {
+Test(variants_landmarks, rows_that_there_are_not_are_refused) {
   static const attn_param none[] = {{.name = NULL}};
   static const int64_t wrong[][2] = {{0, 0}, {4, 0}, {3, 3}, {3, -1}, {3, INT64_MIN}, {-1, 0}};
   static attn_variant toy = {.abi = ATTN_ABI,
@@ -239,7 +239,7 @@ Test(variants_picked, rows_that_there_are_not_are_refused) {
   }
 }
 
-Test(variants_picked, what_they_cannot_be_is_refused) {
+Test(variants_landmarks, what_they_cannot_be_is_refused) {
   attn_problem p = attn_problem_make(1, 1, 64, 8);
   attn_plan *plan = NULL;
   p.causal = true;
