@@ -513,8 +513,14 @@ typedef enum { ATTN_MIDDLE_NEWTON, ATTN_MIDDLE_PINV, ATTN_MIDDLE_AGENTS } attn_m
  * computes them; method may be NULL.
  *   CLUSTERS  picked[i] = the cluster of query i, and `own` = 0: its weights are softmax(scale c.k), c the
  *             mean of the queries of its cluster. own > 0: over the `own` keys of the largest c.k, of equal
- *             ones the first, they are softmax(scale q.k) times what the former have there in all. */
-typedef enum { ATTN_PICKED_CLUSTERS } attn_picked;
+ *             ones the first, they are softmax(scale q.k) times what the former have there in all.
+ *   KEYS      picked are keys S. With G(x, y) = exp(-scale |x - y|^2 / 2), x_j keys less their mean, over
+ *             `temperature`, and y_i queries times it, weights are in proportion to e^(scale |x_j|^2 / 2)
+ *             sum_st G(y_i, x_s) (G_SS^-1)_st G(x_t, x_j), which is e^(scale q.k) where j is one of S; NaN
+ *             where their sum is not above 2^-26 of that of products' magnitudes.
+ *   POINTS    picked are rows of [Q; K], and weights G_iS G_SS^-1 G_Sj, which are not divided by their sum.
+ * A row of which at most rcond is left by those before it in S, in G_ii = 1, is left out. scale >= 0. */
+typedef enum { ATTN_PICKED_CLUSTERS, ATTN_PICKED_KEYS, ATTN_PICKED_POINTS } attn_picked;
 
 /* What exists of a head. */
 typedef struct attn_picked_head {
@@ -538,13 +544,14 @@ typedef struct attn_low_rank {
    * min(rank, n of queries, n of keys) on either side. NULL: no landmarks. */
   void (*segment)(const void *state, attn_side, int64_t n, int64_t landmarks, int64_t l, int64_t *first,
                   int64_t *count);
-  /* Writes n_q clusters and returns how many there are, at most `rank`. Pure. memory: `scratch`
-   * bytes, 64-byte aligned. NULL: nothing is picked. */
+  /* Writes the clusters of n_q queries, or rows, and returns the number of clusters or rows, at most `rank`.
+   * Pure. memory: `scratch` bytes, 64-byte aligned. NULL: nothing is picked. */
   int64_t (*pick)(const void *state, const attn_context *, const attn_picked_head *, int64_t *picked,
                   void *memory);
   size_t scratch;
   attn_picked picked;
   int64_t own;
+  double temperature; /* of KEYS, above 0 */
 } attn_low_rank;
 
 /* -- keys and values of low rank, which the variant's method attends to -- */
@@ -628,6 +635,11 @@ ATTN_API void attn_iterated_inverse(const attn_kernels *, int64_t iterations, in
  * false: as attn_eigen. */
 ATTN_API bool attn_pseudo_inverse(double rcond, int64_t m, int64_t row, const double *a, double *z,
                                   double *scratch);
+/* The next column of a Cholesky factor of the kernel exp(-scale |x - y|^2 / 2) of points x [n, d], pivot point
+ * `at`: factor [columns, n], rest [n] what the columns leave of the diagonal, 1 beforehand. raise: what is
+ * added to exponents of a point; NULL: 0. false, and no column: at most `least` is left of the pivot. */
+ATTN_API bool attn_gauss_column(double scale, int64_t n, int64_t d, const double *x, const double *raise,
+                                int64_t at, double least, int64_t column, double *factor, double *rest);
 /* Those of fp64 of the same instruction set. */
 ATTN_API const attn_kernels *attn_kernels_f64(const attn_kernels *);
 

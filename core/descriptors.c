@@ -208,9 +208,12 @@ static attn_status low_rank_check(const char *variant, const attn_low_rank *x) {
     return attn_fail(ATTN_EINVAL, "variant %s: low_rank.segment: what is best has no landmarks", variant);
   if (x->pick && (x->best || x->segment))
     return attn_fail(ATTN_EINVAL, "variant %s: low_rank.pick: beside landmarks or what is best", variant);
-  if ((unsigned)x->picked > ATTN_PICKED_CLUSTERS)
+  if ((unsigned)x->picked > ATTN_PICKED_POINTS)
     return refuse(variant, "low_rank.picked", "what is made of picked rows", (double)x->picked);
-  if (x->own < 0) return refuse(variant, "low_rank.own", not_negative, (double)x->own);
+  if (x->own < 0 || (x->own && x->picked))
+    return refuse(variant, "low_rank.own", "0 or more, and 0 without clusters", (double)x->own);
+  if (x->picked == ATTN_PICKED_KEYS && !(x->temperature > 0 && isfinite(x->temperature)))
+    return refuse(variant, "low_rank.temperature", "a number above 0", x->temperature);
   return ATTN_OK;
 }
 

@@ -94,6 +94,10 @@ static bool picks(const attn_view *v) { return v->low_rank && v->low_rank->pick;
 static bool clusters(const attn_view *v) {
   return picks(v) && v->low_rank->picked == ATTN_PICKED_CLUSTERS && !v->low_rank->own;
 }
+static bool has_points(const attn_view *v) { return picks(v) && v->low_rank->picked == ATTN_PICKED_POINTS; }
+static bool has_kernel(const attn_view *v) {
+  return has_points(v) || (picks(v) && v->low_rank->picked == ATTN_PICKED_KEYS);
+}
 static bool clusters_beside_own(const attn_view *v) { return picks(v) && v->low_rank->own; }
 static bool has_landmarks(const attn_view *v) { return v->low_rank && v->low_rank->segment; }
 static bool has_middle(const attn_view *v, attn_middle middle) {
@@ -172,6 +176,8 @@ const variant_kind of_inverses = {"with landmarks and a pseudo-inverse", inverts
 const variant_kind of_chains = {"with landmarks of queries that queries and keys meet", chains};
 const variant_kind of_picked = {"whose weights are made of rows that they pick", picks};
 const variant_kind of_clusters = {"whose queries share weights in clusters", clusters};
+const variant_kind of_kernels = {"whose picked rows stand for all by a positive kernel", has_kernel};
+const variant_kind of_points = {"with a kernel of landmarks among queries and keys", has_points};
 const variant_kind of_own_clusters = {"whose queries share weights in clusters, but of a few keys",
                                       clusters_beside_own};
 const variant_kind of_sums = {"that add up the outputs of others", is_sum};
@@ -253,11 +259,15 @@ void law_print_low_rank(FILE *out, const void *low_rank) {
   static const char *const middles[] = {[ATTN_MIDDLE_NEWTON] = "an iterated inverse between them",
                                         [ATTN_MIDDLE_PINV] = "a pseudo-inverse between them",
                                         [ATTN_MIDDLE_AGENTS] = "of queries, which queries and keys meet"};
+  static const char *const picked[] = {
+      [ATTN_PICKED_CLUSTERS] = "%lld clusters of queries, which have the weights of their mean",
+      [ATTN_PICKED_KEYS] = "%lld picked keys stand for all by their kernel",
+      [ATTN_PICKED_POINTS] = "%lld picked queries and keys stand for all by a Gaussian kernel, not divided"};
   if (x->best)
     fprintf(out, "the best %s of rank %lld", x->best == ATTN_BEST_SCORES ? "scores" : "weights",
             (long long)x->rank);
   else if (x->pick)
-    fprintf(out, "%lld clusters of queries, which have the weights of their mean", (long long)x->rank);
+    fprintf(out, picked[x->picked], (long long)x->rank);
   else if (x->segment)
     fprintf(out, "%lld landmarks, %s", (long long)x->rank, middles[x->middle]);
   else

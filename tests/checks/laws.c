@@ -91,6 +91,8 @@ Test(checks_laws, latents) { expect_same("latent:rank=12"); }
 Test(checks_laws, landmarks_and_inverses) { expect_same("nystrom:landmarks=12,middle=pinv"); }
 Test(checks_laws, clusters) { expect_same("cluster:clusters=7,topk=0"); }
 Test(checks_laws, clusters_and_own_keys) { expect_same("cluster:clusters=7,topk=5"); }
+Test(checks_laws, coresets) { expect_same("coreset:keys=9"); }
+Test(checks_laws, kernels_of_landmarks) { expect_same("skyformer:landmarks=9"); }
 Test(checks_laws, chains_of_softmaxes) { expect_same("nystrom:landmarks=12,middle=agents"); }
 Test(checks_laws, codes_of_rows) { expect_same("turbo:bits=2,prod=yes"); }
 Test(checks_laws, signs_of_products) { expect_same("qjl"); }

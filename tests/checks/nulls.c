@@ -99,6 +99,8 @@ static const record records[] = {
     {"LOW-3", "cluster", "clusters=4,topk=3", GAUSSIAN, 1},
     {"CL-1", "cluster", "clusters=96,topk=0", GAUSSIAN, 1},
     {"CL-2", "cluster", "clusters=96,topk=3", GAUSSIAN, 1},
+    {"COR-1", "coreset", "keys=96", GAUSSIAN, 1},
+    {"SKY-1", "skyformer", "landmarks=192", GAUSSIAN, 1},
     {"NYS-3", "nystrom", "landmarks=8,middle=agents", GAUSSIAN, 0.7},
     {"LIN-5", "linformer", "k=12,projection=pool", GAUSSIAN, 1},
     {"LIN-6", "linformer", "k=16", GAUSSIAN, 1},

@@ -89,6 +89,8 @@ static const char *const specs[] = {
     "svd:r=8,of=scores",
     "cluster:clusters=40,topk=0",
     "cluster:clusters=20,topk=17",
+    "coreset:keys=20",
+    "skyformer:landmarks=20",
 };
 
 static double cpu(void) { return (double)clock() / CLOCKS_PER_SEC; }

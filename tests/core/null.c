@@ -349,6 +349,9 @@ static void authors_without_a_status(void) {
   EXPECT(!attn_pseudo_inverse(0, 1, 8, NULL, numbers, numbers));
   EXPECT(!attn_pseudo_inverse(0, 1, 8, numbers, NULL, numbers));
   EXPECT(!attn_pseudo_inverse(0, 1, 8, numbers, numbers, NULL));
+  EXPECT(!attn_gauss_column(1, 1, 1, NULL, NULL, 0, 0, 0, numbers, numbers));
+  EXPECT(!attn_gauss_column(1, 1, 1, numbers, NULL, 0, 0, 0, NULL, numbers));
+  EXPECT(!attn_gauss_column(1, 1, 1, numbers, NULL, 0, 0, 0, numbers, NULL));
   EXPECT(attn_unit_scale(1, NULL) - 1 == 0);
   const attn_latent latent = {.rank = 2};
   EXPECT(!attn_latent_room(NULL, &problem) && !attn_latent_room(&latent, NULL));

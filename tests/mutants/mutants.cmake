@@ -883,6 +883,26 @@ mutant(cluster-padding core/engines/lowrank/picked_engine.c PROP-PAD "cluster:cl
   [[h.keys = attn_call_keys(call, batch);]] [[h.keys = p->n_kv;]])
 mutant(cluster-nearest-by-norm variants/cluster.c variants_landmarks/clusters_of_one_query_or_of_equal_ones_are_exact ""
   "queries go to the means of the least norm" [[if (@x->squares[m] / 2 - row[m]@ < x->squares]] [[x->squares[m] ]])
+mutant(coreset-values-unweighted core/engines/lowrank/picked_points.c COR-1 "coreset:keys=9"
+  "keys enter without the kernel's diagonal" [[const double by = @exp(x->raise[h->n_q + j] - top)@;]] [[1]])
+mutant(coreset-not-centred core/engines/lowrank/picked_points.c LOW-3 "coreset:keys=9" "keys are not less their mean"
+  [[h->k[j * h->d + l] - @sum / (double)h->keys@) / t;]] [[0]])
+mutant(coreset-mean-of-padding core/engines/lowrank/picked_points.c PROP-PAD "coreset:keys=9" "padding is in the mean of keys"
+  [[for (int64_t j = 0; @j < h->keys@; j++) sum += h->k[j * h->d + l];]] [[j < h->context->problem->n_kv]])
+mutant(coreset-temperature-of-keys core/engines/lowrank/picked_points.c LOW-3 "coreset:keys=9,temperature=2"
+  "queries are not times the temperature" [[h->q[i] *= @t@;]] [[1]])
+mutant(coreset-undivided core/engines/lowrank/picked_points.c COR-1 "coreset:keys=9" "outputs are not divided by the sum of weights"
+  [[o[l] /= @by@;]] [[1]])
+mutant(gauss-root-missing core/engines/lowrank/picked_points.c SKY-1 "skyformer:landmarks=9" "a column is not divided by its pivot's root"
+  [[to[i] /= @root@;]] [[1]])
+mutant(gauss-column-before core/engines/lowrank/picked_points.c SKY-1 "skyformer:landmarks=9" "the first column before is not taken off"
+  [[for (int64_t c = @0@; c < column; c++)]] [[1]])
+mutant(gauss-scale-twice core/engines/lowrank/picked_points.c COR-1 "skyformer:landmarks=9" "the distance is not halved"
+  [[scale * distance(x + i * d, x + at * d, d) / @2@);]] [[1]])
+mutant(coreset-first-keys variants/coreset.c variants_landmarks/a_coreset_of_all_keys_is_exact "" "draws ignore the seed"
+  [[attn_rng_init(&rng, (uint64_t)@p->seed@, PURPOSE, 0);]] [[0]])
+mutant(skyformer-queries-alone variants/skyformer.c variants_landmarks/a_kernel_of_all_landmarks_is_its_own "" "landmarks are of queries alone"
+  [[const int64_t n = @h->n_q + h->keys@;]] [[h->n_q]])
 mutant(cluster-distance-loose experiments/checks/lowrank/picked_checks.c checks_nulls/the_table ""
   "CL-1 takes the distance from the origin" [[(h->q[i * h->d_qk + l] - @mean[l] / members@)]] [[0]])
 

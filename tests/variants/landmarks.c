@@ -149,6 +149,12 @@ static void repeat_queries(inputs *in) {
     attn_set(in->q, i, p->dtype, attn_get(in->q, i / (8 * D) * 8 * D + i % D, p->dtype));
 }
 
+static void far_queries(inputs *in) {
+  const attn_problem *p = &in->problem;
+  for (int64_t i = 0; i < p->batch * p->heads * N * D; i++)
+    attn_set(in->q, i, p->dtype, 20 * attn_get(in->q, i, p->dtype));
+}
+
 Test(variants_landmarks, clusters_of_one_query_or_of_equal_ones_are_exact) {
   double off = apart("cluster:clusters=40,topk=0", "tiled", ATTN_F64, NULL);
   cr_expect(off < 1e-13, "%g", off);
@@ -162,11 +168,47 @@ Test(variants_landmarks, clusters_of_one_query_or_of_equal_ones_are_exact) {
   cr_expect(off > 0.001, "seeds start from other queries: %g", off);
 }
 
+/* With every key, the kernel's inverse is exact. */
+Test(variants_landmarks, a_coreset_of_all_keys_is_exact) {
+  double off = apart("coreset:keys=40", "tiled", ATTN_F64, NULL);
+  cr_expect(off < 1e-9, "%g", off);
+  off = apart("coreset:keys=40,temperature=0.7", "tiled", ATTN_F64, NULL);
+  cr_expect(off < 1e-9, "%g", off);
+  off = apart("coreset:keys=40", "tiled", ATTN_F64, far_queries);
+  cr_expect(off < 1e-9, "queries whose kernel is below the least number: %g", off);
+  off = apart("coreset:keys=6", "coreset:keys=6,seed=1", ATTN_F32, NULL);
+  cr_expect(off > 0.001, "%g", off);
+}
+
+/* With every point, the kernel itself, and another for each set of fewer. */
+Test(variants_landmarks, a_kernel_of_all_landmarks_is_its_own) {
+  outcome x = outcome_of("skyformer:landmarks=80", ATTN_F64);
+  const int64_t kv = 2 * D * N; /* of a batch entry's keys */
+  double off = 0;
+  for (int64_t i = 0; i < N; i++)
+    for (int64_t c = 0; c < 5; c++) {
+      double sum = 0;
+      for (int64_t j = 0; j < N; j++) {
+        double far = 0;
+        for (int64_t l = 0; l < D; l++)
+          far += pow(attn_get(x.in.q, ((4 + 3) * N + i) * D + l, ATTN_F64) -
+                         attn_get(x.in.k, kv + (N + j) * D + l, ATTN_F64),
+                     2);
+        sum += exp(-x.problem.scale * far / 2) * attn_get(x.in.v, (3 * N + j) * 5 + c, ATTN_F64);
+      }
+      off = fmax(off, fabs(sum - attn_get(x.o, ((4 + 3) * N + i) * 5 + c, ATTN_F64)));
+    }
+  cr_expect(off < 1e-9, "%g", off);
+  release(&x);
+  off = apart("skyformer:landmarks=6", "skyformer:landmarks=6,seed=1", ATTN_F32, NULL);
+  cr_expect(off > 0.001, "%g", off);
+}
+
 /* What is not finite stays in its head. */
 static void spoil(inputs *in) { attn_set(in->q, 3, in->problem.dtype, (double)NAN); }
 
 Test(variants_landmarks, what_is_not_finite_stays_in_its_head) {
-  static const char *const specs[] = {"cluster:clusters=4,topk=3"};
+  static const char *const specs[] = {"cluster:clusters=4,topk=3", "coreset:keys=5", "skyformer:landmarks=5"};
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
     outcome plain = outcome_of(specs[s], ATTN_F32), spoilt = outcome_on(specs[s], ATTN_F32, spoil);
     cr_expect(isnan(attn_get(spoilt.o, 0, ATTN_F32)), "%s", specs[s]);
@@ -231,6 +273,8 @@ Test(variants_landmarks, rows_that_there_are_not_are_refused) {
   inputs_free(&in);
   const attn_low_rank bad[] = {{.rank = 3, .pick = pick_wrongly, .own = -1},
                                {.rank = 3, .pick = pick_wrongly, .picked = (attn_picked)7},
+                               {.rank = 3, .pick = pick_wrongly, .picked = ATTN_PICKED_POINTS, .own = 1},
+                               {.rank = 3, .pick = pick_wrongly, .picked = ATTN_PICKED_KEYS},
                                {.rank = 3, .pick = pick_wrongly, .best = ATTN_BEST_SCORES}};
   for (size_t w = 0; w < sizeof bad / sizeof *bad; w++) {
     attn_plan *plan = NULL;
@@ -242,6 +286,13 @@ Test(variants_landmarks, rows_that_there_are_not_are_refused) {
 Test(variants_landmarks, what_they_cannot_be_is_refused) {
   attn_problem p = attn_problem_make(1, 1, 64, 8);
   attn_plan *plan = NULL;
-  p.causal = true;
-  EXPECT_STATUS(attn_plan_create(&plan, &p, "cluster", NULL), ATTN_EUNSUPPORTED);
+  static const char *const names[] = {"cluster", "coreset", "skyformer"};
+  for (int i = 0; i < 3; i++) {
+    p.causal = true;
+    EXPECT_STATUS(attn_plan_create(&plan, &p, names[i], NULL), ATTN_EUNSUPPORTED);
+    p.causal = false;
+    p.scale = -1;
+    if (i > 0) EXPECT_STATUS(attn_plan_create(&plan, &p, names[i], NULL), ATTN_EUNSUPPORTED);
+    p.scale = 1;
+  }
 }

@@ -422,6 +422,37 @@ def clustered_own(q, k, v):
     return clustered(q, k, v, 9)
 
 
+def coreset(q, k, v):
+    """WildCat 2026: exp(Q K_S^T) (W V) over exp(Q K_S^T) (W 1), W = h_SS^-1 h_S,all, h = exp(k k'^T / t^2) of centred keys; S by
+    randomly pivoted Cholesky (Chen et al. 2022): in proportion to the diagonal of what is left of h."""
+    out = np.empty_like(q)
+    for h in range(q.shape[0]):
+        x = k[h] - k[h].mean(0)
+        kernel, draws, picked = np.exp(x @ x.T / (1.5**2 * np.sqrt(q.shape[-1]))), Random(3, 0x636f72, 0), []
+        left = kernel.copy()
+        for _ in range(12):
+            diagonal = np.maximum(left.diagonal(), 0) * (np.arange(N)[:, None] != picked).all(1)
+            picked.append(np.searchsorted(np.cumsum(diagonal), draws.uniform() * diagonal.sum(), "right"))
+            s = picked[-1]
+            left = left - np.outer(left[:, s], left[s]) / left[s, s]
+        w = np.exp(scores(q[h:h + 1], x[None, picked])[0]) @ np.linalg.solve(kernel[np.ix_(picked, picked)], kernel[picked])
+        out[h] = w @ v[h] / w.sum(1, keepdims=True)
+    return out
+
+
+def skyformer(q, k, v):
+    """Chen et al. 2021, eq. 4 to 7: kappa(Q, S) kappa(S, S)^-1 kappa(S, K) V, kappa(x, y) = exp(-|x - y|^2 / (2 sqrt d)); S drawn
+    without replacement from the 2 n points [Q; K]."""
+    def kappa(x, y):
+        return np.exp(-((x[:, None] - y) ** 2).sum(-1) / (2 * np.sqrt(q.shape[-1])))
+    draws, picked = Random(3, 0x736b79, 0), []
+    for r in range(2 * N):
+        if len(picked) < 12 and draws.below(2 * N - r) < 12 - len(picked):
+            picked.append(r)
+    points = np.concatenate([q, k], 1)[:, picked]
+    return np.stack([kappa(a, s) @ np.linalg.solve(kappa(s, s), kappa(s, b)) @ c for a, s, b, c in zip(q, points, k, v)])
+
+
 class Random:
     """xoshiro256** after splitmix64, and the ziggurat in Doornik's form, whose edges are those of core/rng.c."""
 
@@ -793,6 +824,8 @@ CASES = [  # formula, specification, options, heads, n
     (agents, "nystrom:landmarks=16,middle=agents", [], HEADS, N),
     (clustered, "cluster:clusters=12,topk=0,seed=3", [], HEADS, N),
     (clustered_own, "cluster:clusters=12,topk=9,seed=3", [], HEADS, N),
+    (coreset, "coreset:keys=12,temperature=1.5,seed=3", [], HEADS, N),
+    (skyformer, "skyformer:landmarks=12,seed=3", [], HEADS, N),
     (gat, "graph:kind=file,file=edges.npy", ["--leaky=0.2", "--scale=1"], HEADS, N),
     (alibi, "tiled", ["--causal", "--alibi"], 4, N),
     (softcap_sink, "tiled", ["--causal", "--softcap=2", "--sink=0.5"], HEADS, N),

@@ -5,7 +5,13 @@
 #include <omp.h>
 #include <string.h>
 
-static int64_t most_of(const attn_low_rank *x, const attn_problem *p) { return attn_min(x->rank, p->n_q); }
+/* The rows that may be picked, or the clusters that there may be. */
+static int64_t most_of(const attn_low_rank *x, int64_t n_q, int64_t keys) {
+  const int64_t of = x->picked == ATTN_PICKED_CLUSTERS ? n_q
+                     : x->picked == ATTN_PICKED_KEYS   ? keys
+                                                       : n_q + keys;
+  return attn_min(x->rank, of);
+}
 
 /* A head of `keys` keys, as much as the problem has of them for sizes. */
 static picked_head head_at(const attn_context *c, const attn_low_rank *x, attn_carver *carver) {
@@ -19,14 +25,17 @@ static picked_head head_at(const attn_context *c, const attn_low_rank *x, attn_c
                    .d = p->d_qk,
                    .d_v = p->d_v,
                    .v_row = row,
-                   .most = most_of(x, p),
+                   .most = most_of(x, p->n_q, p->n_kv),
                    .q = attn_carve(carver, p->n_q + p->n_kv, p->d_qk, sizeof(double)),
                    .v = attn_carve(carver, p->n_kv, row, sizeof(double)),
                    .o = attn_carve(carver, p->n_q, row, sizeof(double))};
-  h.picked = attn_carve(carver, p->n_q, 1, sizeof(int64_t));
+  h.picked = attn_carve(carver, attn_max(p->n_q, h.most), 1, sizeof(int64_t));
   h.scratch = attn_carve(carver, 1, 1, x->scratch);
   attn_carver space = {.base = NULL};
-  picked_clusters_room(&h, &space);
+  if (x->picked == ATTN_PICKED_CLUSTERS)
+    picked_clusters_room(&h, &space);
+  else
+    picked_points_room(&h, &space);
   h.space = attn_carve(carver, 1, 1, space.used);
   return h;
 }
@@ -60,9 +69,14 @@ static void widen(const void *x, attn_stride s, int64_t rows, int64_t d, attn_dt
 
 /* Are the picked rows some of those that there are? */
 static bool is_sound(const picked_head *h, int64_t count) {
-  if (count < 1 || count > h->most) return false;
-  for (int64_t i = 0; i < h->n_q; i++)
-    if (h->picked[i] < 0 || h->picked[i] >= count) return false;
+  const bool clusters = h->law->picked == ATTN_PICKED_CLUSTERS;
+  const int64_t most = most_of(h->law, h->n_q, h->keys), end = clusters ? count
+                                                               : h->law->picked == ATTN_PICKED_KEYS
+                                                                   ? h->keys
+                                                                   : h->n_q + h->keys;
+  if (count < clusters || count > most) return false;
+  for (int64_t i = 0; i < (clusters ? h->n_q : count); i++)
+    if (h->picked[i] < 0 || h->picked[i] >= end) return false;
   return true;
 }
 
@@ -75,7 +89,7 @@ static bool attend(const attn_call *call, const attn_low_rank *x, int64_t batch,
   h.k = h.q + h.n_q * h.d;
   memset(h.o, 0, (size_t)(h.n_q * h.v_row) * sizeof *h.o);
   memset(h.v, 0, (size_t)(h.keys * h.v_row) * sizeof *h.v); /* rows are read to their ends */
-  memset(h.picked, -1, (size_t)h.n_q * sizeof *h.picked);
+  memset(h.picked, -1, (size_t)attn_max(h.n_q, h.most) * sizeof *h.picked);
   widen(attn_rows(call->q, p->q, batch, head, p->dtype), p->q, h.n_q, h.d, p->dtype, h.q, h.d);
   widen(attn_rows(call->k, p->k, batch, kv_head, p->dtype), p->k, h.keys, h.d, p->dtype, h.k, h.d);
   widen(attn_rows(call->v, p->v, batch, kv_head, p->dtype), p->v, h.keys, h.d_v, p->dtype, h.v, h.v_row);
@@ -83,7 +97,10 @@ static bool attend(const attn_call *call, const attn_low_rank *x, int64_t batch,
     const attn_picked_head seen = {h.n_q, h.keys, h.d, h.q, h.k};
     const int64_t count = x->pick(x->state, call->context, &seen, h.picked, h.scratch);
     if (!is_sound(&h, count)) return false;
-    picked_clusters(&h, count);
+    if (x->picked == ATTN_PICKED_CLUSTERS)
+      picked_clusters(&h, count);
+    else
+      picked_points(&h, count);
   }
   for (int64_t i = 0; i < h.n_q; i++)
     for (int64_t l = 0; l < h.d_v; l++)

@@ -1,6 +1,8 @@
 /* picked.c - see picked.h. Cluster by cluster and row by row; none of it is the engine's code. */
 #include "experiments/checks/lowrank/picked.h"
 
+#include "experiments/checks/lowrank/picked_kernel.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,12 @@ attn_status picked_rows(const attn_low_rank *x, const low_rank_head *h, int64_t 
   }
   *count = x->pick(x->state, h->context, &head, *picked, room);
   free(room);
-  return ATTN_OK;
+  const bool clusters = x->picked == ATTN_PICKED_CLUSTERS;
+  const int64_t end = clusters ? *count : x->picked == ATTN_PICKED_KEYS ? h->keys : h->n_q + h->keys;
+  bool sound = *count >= clusters && *count <= (clusters ? h->n_q : end);
+  for (int64_t i = 0; sound && i < (clusters ? h->n_q : *count); i++)
+    sound = (*picked)[i] >= 0 && (*picked)[i] < end;
+  return sound ? ATTN_OK : attn_fail(ATTN_EFOREIGN, "low_rank.pick gives rows that there are not");
 }
 
 /* Scores of the mean of the queries of cluster c, and the mean [d]. Returns the largest magnitude of a sum. */
@@ -108,6 +115,7 @@ static attn_status cluster_weights(const attn_low_rank *x, const low_rank_head *
 attn_status picked_weights(const attn_low_rank *x, const low_rank_head *h, double unit, double *w,
                            double *amplified) {
   int64_t *picked, count = 0;
+  if (x->picked != ATTN_PICKED_CLUSTERS) return picked_kernel_weights(x, h, unit, w, amplified);
   attn_status status = picked_rows(x, h, &picked, &count);
   if (!status) status = cluster_weights(x, h, picked, count, unit, w, amplified);
   free(picked);
