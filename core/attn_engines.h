@@ -635,9 +635,9 @@ ATTN_API void attn_iterated_inverse(const attn_kernels *, int64_t iterations, in
  * false: as attn_eigen. */
 ATTN_API bool attn_pseudo_inverse(double rcond, int64_t m, int64_t row, const double *a, double *z,
                                   double *scratch);
-/* The next column of a Cholesky factor of the kernel exp(-scale |x - y|^2 / 2) of points x [n, d], pivot point
- * `at`: factor [columns, n], rest [n] what the columns leave of the diagonal, 1 beforehand. raise: what is
- * added to exponents of a point; NULL: 0. false, and no column: at most `least` is left of the pivot. */
+/* The next column of a Cholesky factor of the kernel exp(-scale |x - y|^2 / 2) of points x [n, d], pivot
+ * point `at`: factor [columns, n], rest [n] what the columns leave of the diagonal, 1 beforehand. raise: what
+ * is added to exponents of a point; NULL: 0. false, and no column: at most `least` is left of the pivot. */
 ATTN_API bool attn_gauss_column(double scale, int64_t n, int64_t d, const double *x, const double *raise,
                                 int64_t at, double least, int64_t column, double *factor, double *rest);
 /* Those of fp64 of the same instruction set. */

@@ -5,8 +5,8 @@
  * and with topk > 0 ("improved") over the topk keys T of the largest c.k a query has its own weights, times
  * m = sum_T softmax(scale c K^T): m softmax_T(scale q_i K^T) there, and those of c elsewhere.
  *
- * Vyas et al. 2020 (arXiv:2007.04825), equations 3 to 8, from memory. Cost n clusters (d_qk (iterations + 1) +
- * d_v) + n topk (d_qk + d_v) multiply-adds, in fp64. Bounds: CL-1 (topk = 0), CL-2 (topk > 0), LOW-3.
+ * Vyas et al. 2020 (arXiv:2007.04825), sections 3.2 and 3.3, from memory. Cost n clusters (d_qk (iterations
+ * + 1) + d_v) + n topk (d_qk + d_v) multiply-adds, in fp64. Bounds: CL-1 (topk = 0), CL-2 (topk > 0), LOW-3.
  *
  * Deviations: the paper clusters hashes of queries by Lloyd's iteration with Hamming distances; here it is
  * Lloyd's iteration on the queries themselves, `iterations` assignments to the nearest mean, from a query

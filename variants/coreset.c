@@ -1,15 +1,15 @@
-/* coreset - attention by a few keys S that stand for all: with h(x, y) = e^(c x.y), keys x = (k - their mean) / t
- * and queries y = t q, c the scale,
+/* coreset - attention by a few keys S that stand for all: with h(x, y) = e^(c x.y), keys x = (k - their mean)
+ * / t and queries y = t q, c the scale,
  *
  *   o_i = sum_s h(y_i, x_s) (W V)_s / sum_s h(y_i, x_s) (W 1)_s,   W = h_SS^-1 h_S,all,
  *
  * S drawn by pivoted Cholesky: a key at a time, in proportion to what those before leave of h(x, x).
  *
  * WildCat (2026), of which a summary of the abstract was read, the rest derived; Chen, Epperly, Tropp and
- * Webber 2022 (arXiv:2207.06503) for the draws, from memory. h(x, y) = e^(c |x|^2 / 2) G(x, y) e^(c |y|^2 / 2)
- * with the Gaussian kernel G(x, y) = e^(-c |x - y|^2 / 2), of which Cholesky factors are taken: no exponential
- * overflows. A key of which at most rcond is left in G is not drawn. Cost (n_q + 2 n_kv) keys (d_qk + keys / 2) +
- * (n_q + n_kv) keys d_v multiply-adds, in fp64. Bounds: COR-1, LOW-3, LIN-3.
+ * Webber 2022 (arXiv:2207.06503) for the draws, from memory. With the Gaussian kernel G(x, y) = e^(-c |x -
+ * y|^2 / 2), h(x, y) = e^(c |x|^2 / 2) G(x, y) e^(c |y|^2 / 2): Cholesky factors are those of G, and no
+ * exponential overflows. A key of which at most rcond is left in G is not drawn. Cost (n_q + 2 n_kv) keys
+ * (d_qk + keys / 2) + (n_q + n_kv) keys d_v multiply-adds, in fp64. Bounds: COR-1, LOW-3, LIN-3.
  *
  * Deviations: keys less their mean, which changes no softmax and keeps h small; t is a parameter; every query
  * head draws its keys again, the same in all that share keys. Weights may be negative: a row whose sum of

@@ -4,9 +4,9 @@
  *   o = G_QS G_SS^-1 G_SK V,   in the place of G_QK V.
  *
  * Chen, Zeng, Ji and Yang 2021 (arXiv:2111.00035), equations 4 to 7, from memory. G is what softmax's kernel
- * e^(c q.k) becomes by e^(-c |q|^2 / 2) and e^(-c |k|^2 / 2) on either side in place of the sums of its rows: it
- * is no approximation of softmax. Cost (n_q + n_kv) landmarks (d_qk + landmarks / 2 + d_v) multiply-adds, in
- * fp64. Bounds: SKY-1, COR-1, LOW-3, LIN-3.
+ * e^(c q.k) becomes by e^(-c |q|^2 / 2) and e^(-c |k|^2 / 2) on either side in place of the sums of its rows:
+ * it is no approximation of softmax. Cost (n_q + n_kv) landmarks (d_qk + landmarks / 2 + d_v) multiply-adds,
+ * in fp64. Bounds: SKY-1, COR-1, LOW-3, LIN-3.
  *
  * Deviations: landmarks are drawn without replacement; G_SS^-1 by Cholesky, in which a landmark of which at
  * most rcond is left by those before it is left out, in place of an iteration on G_SS + 0.1 I; the scale is

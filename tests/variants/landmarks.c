@@ -1,5 +1,5 @@
-/* landmarks.c - nystrom where all rows are landmarks, its log-sum-exp there, and what it refuses; rows that are
- * picked, where they stand for themselves alone. */
+/* landmarks.c - nystrom where all rows are landmarks, its log-sum-exp there, and what it refuses; rows that
+ * are picked, where they stand for themselves alone. */
 #include "tests/support/core.h"
 
 #include <math.h>

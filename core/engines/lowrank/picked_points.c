@@ -1,10 +1,10 @@
-/* picked_points.c - picked points stand for all by a Gaussian kernel G. With G_SS = L L^T and F = G_.S L^-T of
- * the queries and keys, weights F_Q F_K^T are G_QS G_SS^-1 G_SK: outputs are F_Q (F_K^T V), and of KEYS, whose
- * values and whose 1 are times e^(scale |x_j|^2 / 2), divided by the last column.
+/* picked_points.c - picked points stand for all by a Gaussian kernel G. With G_SS = L L^T and F = G_.S L^-T
+ * of the queries and keys, weights F_Q F_K^T are G_QS G_SS^-1 G_SK: outputs are F_Q (F_K^T V), and of KEYS,
+ * whose values and whose 1 are times e^(scale |x_j|^2 / 2), divided by the last column.
  *
- * e^(scale q.k) = e^(scale |y|^2 / 2) G(y, x) e^(scale |x|^2 / 2), y = t q, x = k / t: the first factor is the
- * same in a row, and so is what raises the largest G(y, x_s) to 1, without which far queries would lose all
- * of theirs. */
+ * e^(scale q.k) = e^(scale |y|^2 / 2) G(y, x) e^(scale |x|^2 / 2), y = t q, x = k / t: the first factor is
+ * the same in a row, and so is what raises the largest G(y, x_s) to 1, without which far queries would lose
+ * all of theirs. */
 #include "core/engines/lowrank/picked_head.h"
 
 #include <math.h>

@@ -27,7 +27,7 @@ attn_status picked_rows(const attn_low_rank *x, const low_rank_head *h, int64_t 
   return sound ? ATTN_OK : attn_fail(ATTN_EFOREIGN, "low_rank.pick gives rows that there are not");
 }
 
-/* Scores of the mean of the queries of cluster c, and the mean [d]. Returns the largest magnitude of a sum. */
+/* Scores of the mean of the queries of cluster c, and the mean [d]. Returns the largest size of a sum. */
 static double mean_scores(const low_rank_head *h, const int64_t *cluster, int64_t c, double *mean,
                           double *scores) {
   double members = 0, most = 0;
@@ -104,7 +104,7 @@ static attn_status cluster_weights(const attn_low_rank *x, const low_rank_head *
       if (cluster[i] != c) continue;
       for (int64_t j = 0; j < n; j++) w[i * n + j] = scores[j] / sum;
       if (x->own > 0) own_weights(h, i, marked, w + i * n);
-      amplified[i] = tied ? (double)INFINITY : 1 + off / unit;
+      amplified[i] = tied ? (double)INFINITY : 1 + size * 0x1p-53 / unit;
     }
   }
   free(mean);

@@ -1,5 +1,5 @@
-/* picked_kernel.c - see picked_kernel.h. G_SS^-1 by GSL's Cholesky factors of the picked points alone, point by
- * point; none of it is the engine's code. */
+/* picked_kernel.c - see picked_kernel.h. G_SS^-1 by GSL's Cholesky factors of the picked points alone, point
+ * by point; none of it is the engine's code. */
 #include "experiments/checks/lowrank/picked_kernel.h"
 
 #include <gsl/gsl_linalg.h>

@@ -1,5 +1,5 @@
-/* picked_kernel.h - points that are picked to stand for all by a Gaussian kernel, by the definitions of KEYS and
- * POINTS in attn_low_rank. */
+/* picked_kernel.h - points that are picked to stand for all by a Gaussian kernel, by the definitions of
+ * KEYS and POINTS in attn_low_rank. */
 #ifndef EXPERIMENTS_CHECKS_LOWRANK_PICKED_KERNEL_H
 #define EXPERIMENTS_CHECKS_LOWRANK_PICKED_KERNEL_H
 
