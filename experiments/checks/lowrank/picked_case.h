@@ -17,8 +17,8 @@ typedef struct picked_case {
   bool judged;
 } picked_case;
 
-/* Of the first `side` queries and keys at most, whose rows are picked again, and the law, which may be another
- * than the run's. n: 0, with a verdict, where there are no such rows. */
+/* Of the first `side` queries and keys at most, whose rows are picked again, and the law, which may be
+ * another than the run's. n: 0, with a verdict, where there are no such rows. */
 attn_status picked_case_make(const evidence *, const attn_low_rank *, int64_t side, picked_case *,
                              result_bound *);
 /* Of one row; the worst counts. */
