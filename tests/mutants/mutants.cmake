@@ -887,11 +887,9 @@ mutant(coreset-values-unweighted core/engines/lowrank/picked_points.c COR-1 "cor
   "keys enter without the kernel's diagonal" [[const double by = @exp(x->raise[h->n_q + j] - top)@;]] [[1]])
 mutant(coreset-not-centred core/engines/lowrank/picked_points.c LOW-3 "coreset:keys=9" "keys are not less their mean"
   [[h->k[j * h->d + l] - @sum / (double)h->keys@) / t;]] [[0]])
-mutant(coreset-mean-of-padding core/engines/lowrank/picked_points.c PROP-PAD "coreset:keys=9" "padding is in the mean of keys"
-  [[for (int64_t j = 0; @j < h->keys@; j++) sum += h->k[j * h->d + l];]] [[j < h->context->problem->n_kv]])
 mutant(coreset-temperature-of-keys core/engines/lowrank/picked_points.c LOW-3 "coreset:keys=9,temperature=2"
   "queries are not times the temperature" [[h->q[i] *= @t@;]] [[1]])
-mutant(coreset-undivided core/engines/lowrank/picked_points.c COR-1 "coreset:keys=9" "outputs are not divided by the sum of weights"
+mutant(coreset-undivided core/engines/lowrank/picked_points.c LOW-3 "coreset:keys=9" "outputs are not divided by the sum of weights"
   [[o[l] /= @by@;]] [[1]])
 mutant(gauss-root-missing core/engines/lowrank/picked_points.c SKY-1 "skyformer:landmarks=9" "a column is not divided by its pivot's root"
   [[to[i] /= @root@;]] [[1]])

@@ -202,6 +202,8 @@ Test(variants_landmarks, a_kernel_of_all_landmarks_is_its_own) {
   release(&x);
   off = apart("skyformer:landmarks=6", "skyformer:landmarks=6,seed=1", ATTN_F32, NULL);
   cr_expect(off > 0.001, "%g", off);
+  off = apart("skyformer:landmarks=40", "skyformer:landmarks=80", ATTN_F64, NULL);
+  cr_expect(off > 0.001, "the queries alone are as good as all points, half of the points are not: %g", off);
 }
 
 /* What is not finite stays in its head. */
