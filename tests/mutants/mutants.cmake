@@ -194,13 +194,13 @@ mutant(index-of-one-kv-head core/engines/softmax/index.c SEL-2 "topk:k=8,by=inde
   [[0]])
 mutant(index-mean-of-a-page core/engines/softmax/index.c SEL-2 "pages:page=5,budget=15,score=index"
   "the mean of a page counts keys that do not exist" [[sum / (double)(heads * @keys@)]] [[8]])
-mutant(index-shapes-unseen core/plan.c variants_index/tensors_that_do_not_fit_are_refused ""
-  "heads of an index are not counted" [[(!s->heads || @x->heads == s->heads@)]] [[true]])
-mutant(index-pair-unseen core/plan.c variants_index/tensors_that_do_not_fit_are_refused ""
+mutant(index-shapes-unseen core/extra.c variants_index/tensors_that_do_not_fit_are_refused ""
+  "heads of an index are not counted" [[((!queries && !weights) || @x->heads == index->heads@)]] [[true]])
+mutant(index-pair-unseen core/extra.c variants_index/tensors_that_do_not_fit_are_refused ""
   "queries of an index without its keys" [[@index->heads && !attn_call_extra(call, "index_q")@ != !attn_call_extra(call, "index_k")]]
   [[false && !attn_call_extra(call, "index_q")]])
 mutant(index-cut-as-keys data/formats/extra.c data_qkv/index_tensors_have_their_own_axes ""
-  "queries of an index are cut to the number of keys" [[@which == INDEX_Q || which == INDEX_W@ ? x->n_q : x->n_kv]] [[false]])
+  "queries of an index are cut to the number of keys" [[@attn_extra_kinds[which].of_queries@ ? x->n_q : x->n_kv]] [[false]])
 mutant(pages-of-another-head variants/pages.c SEL-2 "pages:page=8,budget=24,score=ball"
   "a page has the statistics of the next kv head" [[attn_row(call->k, p->k, batch, @kv_head@, page * x->page, t)]]
   [[(kv_head + 1) % p->kv_heads]])
