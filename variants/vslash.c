@@ -228,7 +228,7 @@ static void select(const void *unused, const attn_call *call, const attn_block *
   }
 }
 
-/* ---- the law: in fp64, with what rounding may do to each sum ----------------------------------------- */
+/* ---- the law: in fp64, sums within what rounding may do to them -------------------------------------- */
 
 static bool always(const void *unused, const attn_query *q, int64_t key) {
   const params *x = q->call->context->params;
@@ -236,49 +236,47 @@ static bool always(const void *unused, const attn_query *q, int64_t key) {
   return key < x->sink || key >= attn_last_keys(q->call, q->batch, q->head, q->i, x->window);
 }
 
+/* Ends of the sums: [n_kv], [diagonals]. */
 typedef struct sums {
-  double *column, *diagonal, *column_error, *diagonal_error, *p, *sorted;
+  double *column[2], *diagonal[2], *p;
 } sums;
 
-static double inner(const attn_query *q, int64_t key, double *size) {
+static double score_of(const attn_query *q, int64_t key, double *error) {
   const attn_problem *p = q->call->context->problem;
+  const attn_dtype of_q = attn_stored(p->q, p->dtype), of_k = attn_stored(p->k, p->dtype);
   const void *a = attn_row(q->call->q, p->q, q->batch, q->head, q->i, p->dtype),
              *b = attn_row(q->call->k, p->k, q->batch, q->head / (p->heads / p->kv_heads), key, p->dtype);
-  double sum = 0;
-  *size = 0;
+  double sum = 0, size = 0;
   for (int64_t l = 0; l < p->d_qk; l++) {
-    const double product =
-        attn_get(a, l, attn_stored(p->q, p->dtype)) * attn_get(b, l, attn_stored(p->k, p->dtype));
+    const double product = attn_get(a, l, of_q) * attn_get(b, l, of_k);
     sum += product;
-    *size += fabs(product);
+    size += fabs(product);
   }
-  return sum;
+  *error = attn_rank_error(p, p->d_qk, size);
+  return attn_rank_score(q, key, sum, error);
 }
 
-/* Scores that are off by e at most change a weight by a factor e^(2e) at most. */
-static void law_of_row(const attn_query *q, int64_t chosen_by, const sums *s) {
+/* Scores that are off by e at most change a weight by a factor e^(2e) at most; one that is no number is in 0
+ * ... 1. */
+static void law_of_row(const attn_query *q, int64_t rows, const sums *s) {
   const attn_problem *p = q->call->context->problem;
   const int64_t at = attn_problem_position(p, q->i) + before(p);
   double most = -(double)INFINITY, all = 0, off = 0;
   int64_t first, end;
   attn_visible_keys(q->call, q->batch, q->head, q->i, &first, &end);
   for (int64_t j = first; j < end; j++) {
-    double size, error;
-    const double product = inner(q, j, &size);
-    error = attn_rank_error(p, p->d_qk, size);
-    s->p[j] = attn_rank_score(q, j, product, &error);
+    double error;
+    s->p[j] = score_of(q, j, &error);
     if (attn_score_hides(p, q->batch, q->head, q->i, j)) continue;
     off = isfinite(s->p[j]) && isfinite(error) ? fmax(off, error) : (double)INFINITY;
     most = fmax(most, s->p[j]);
   }
   for (int64_t j = first; j < end; j++) all += s->p[j] = exp(s->p[j] - most);
-  off = expm1(2 * off) + (double)(end - first + chosen_by + 64) * 0x1p-51;
+  off = expm1(2 * off) + (double)(end - first + rows + 64) * 0x1p-51;
   for (int64_t j = first; j < end && most > -(double)INFINITY; j++) {
-    const double weight = s->p[j] / all, error = weight * off + 0x1p-1022;
-    s->column[j] += weight;
-    s->column_error[j] += error;
-    s->diagonal[at - j] += weight;
-    s->diagonal_error[at - j] += error;
+    const double weight = s->p[j] / all, error = weight * off + 0x1p-1022,
+                 ends[] = {weight > error ? weight - error : 0, weight + error < 1 ? weight + error : 1};
+    for (int e = 0; e < 2; e++) s->column[e][j] += ends[e], s->diagonal[e][at - j] += ends[e];
   }
 }
 
@@ -287,56 +285,41 @@ static int ascending(const void *a_, const void *b_) {
   return (a > b) - (a < b);
 }
 
-/* The k-th largest of x + sign error, of which what is no number may be anything. */
-static double kth_of(const double *x, const double *error, double sign, int64_t count, int64_t k,
-                     double *space) {
-  if (k <= 0) return (double)INFINITY;
-  if (k > count) return -(double)INFINITY;
-  for (int64_t i = 0; i < count; i++) {
-    space[i] = x[i] + sign * error[i];
-    if (isnan(space[i])) space[i] = sign * (double)INFINITY;
-  }
+/* The k-th largest of x [count]. */
+static double kth_of(const double *x, int64_t count, int64_t k, double *space) {
+  if (k < 1 || k > count) return k < 1 ? (double)INFINITY : -(double)INFINITY;
+  memcpy(space, x, (size_t)count * sizeof *x);
   qsort(space, (size_t)count, sizeof *space, ascending);
   return space[count - k];
 }
 
-/* A sum within its error: above all that may be the (k + 1)-th largest, `most`, it is surely chosen, below all
- * that may be the k-th, `least`, surely not. A further reason to see a key. */
-static void reason(double sum, double error, double least, double most, double *low, double *high) {
-  const double own_low = sum - error - most, own_high = sum + error - least;
-  *low = fmax(*low, own_low);
-  *high = isnan(own_high) ? (double)INFINITY : fmax(*high, own_high);
-}
-
+/* Of k chosen ones: a sum above all that may be the (k + 1)-th largest is surely chosen, one below all that
+ * may be the k-th surely not. */
 static void margins(const void *unused, const attn_query *query, int64_t keys, double *low, double *high) {
   const attn_problem *p = query->call->context->problem;
   const params *x = query->call->context->params;
-  const int64_t all = diagonals(p), from = smaller(x->sink, keys);
-  double *space = calloc((size_t)(4 * p->n_kv + 2 * all + (all > p->n_kv ? all : p->n_kv)), sizeof *space);
+  const int64_t all = diagonals(p), from = smaller(x->sink, keys), n = p->n_kv,
+                zero = attn_problem_position(p, query->i) + before(p);
+  double *space = calloc((size_t)(3 * n + 3 * all), sizeof *space);
   (void)unused;
   for (int64_t j = 0; j < keys; j++) low[j] = -(double)INFINITY, high[j] = space ? low[j] : (double)INFINITY;
   if (!space) return;
-  const sums s = {space,
-                  space + p->n_kv,
-                  space + p->n_kv + all,
-                  space + 2 * p->n_kv + all,
-                  space + 2 * p->n_kv + 2 * all,
-                  space + 3 * p->n_kv + 2 * all};
+  double *diagonal = space + 2 * n, *sorted = diagonal + 2 * all;
+  const sums s = {{space, space + n}, {diagonal, diagonal + all}, sorted};
   attn_query own = *query;
   int64_t end;
   choosing(query->call, query->batch, &own.i, &end);
-  const int64_t choose = end - own.i;
-  for (; own.i < end; own.i++) law_of_row(&own, choose, &s);
-  const double c_low = kth_of(s.column + from, s.column_error + from, -1, keys - from, x->vertical, s.sorted),
-               c_high =
-                   kth_of(s.column + from, s.column_error + from, 1, keys - from, x->vertical + 1, s.sorted),
-               d_low = kth_of(s.diagonal, s.diagonal_error, -1, all, x->slash, s.sorted),
-               d_high = kth_of(s.diagonal, s.diagonal_error, 1, all, x->slash + 1, s.sorted);
-  const int64_t zero = attn_problem_position(p, query->i) + before(p);
+  for (const int64_t rows = end - own.i; own.i < end; own.i++) law_of_row(&own, rows, &s);
+  const double of_column[] = {kth_of(s.column[1] + from, keys - from, x->vertical + 1, sorted),
+                              kth_of(s.column[0] + from, keys - from, x->vertical, sorted)},
+               of_diagonal[] = {kth_of(s.diagonal[1], all, x->slash + 1, sorted),
+                                kth_of(s.diagonal[0], all, x->slash, sorted)};
   for (int64_t j = from; j < keys; j++) {
-    const int64_t at = zero - j;
-    reason(s.column[j], s.column_error[j], c_low, c_high, &low[j], &high[j]);
-    if (at >= 0 && at < all) reason(s.diagonal[at], s.diagonal_error[at], d_low, d_high, &low[j], &high[j]);
+    low[j] = s.column[0][j] - of_column[0];
+    high[j] = s.column[1][j] - of_column[1];
+    if (zero - j < 0 || zero - j >= all) continue;
+    low[j] = fmax(low[j], s.diagonal[0][zero - j] - of_diagonal[0]);
+    high[j] = fmax(high[j], s.diagonal[1][zero - j] - of_diagonal[1]);
   }
   free(space);
 }

@@ -96,19 +96,3 @@ Test(variants_vslash, planted_columns_and_diagonals_are_found) {
     inputs_free(&in);
   }
 }
-
-/* Without columns and diagonals it is streaming. */
-Test(variants_vslash, nothing_chosen_is_streaming) {
-  const attn_problem p = shape_problem((case_shape){2, HEADS, 2, N_KV, N_KV, D, 5, true, false}, ATTN_F64);
-  inputs in = inputs_make(&p, false, 7, 1);
-  attn_plan *own = plan_or_note(&p, "vslash:vertical=0,slash=0,sink=3,window=8", NULL),
-            *want = plan_or_note(&p, "streaming:sink=3,window=8", NULL);
-  void *a = run_plain(own, &in), *b = run_plain(want, &in);
-  for (int64_t at = 0; at < N_KV; at++)
-    EXPECT(fabs(output_get(&p, a, 0, 3, at, 4) - output_get(&p, b, 0, 3, at, 4)) < 1e-13);
-  free(a);
-  free(b);
-  attn_plan_destroy(own);
-  attn_plan_destroy(want);
-  inputs_free(&in);
-}
