@@ -224,7 +224,7 @@ ATTN_VARIANT(pooled, .summary = "the last keys, and means of blocks of all, in o
              .formula = "keys i - window < j <= i, and the mean key and value of each block of `block` keys "
                         "that ends at i or before; O(n (window + n / block) d)",
              .cite = "DeepSeek-AI 2026, DeepSeek-V4 (HCA, CSA), by its implementations",
-             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
-                     ATTN_CAP_CONVEX | ATTN_CAP_SCORE | ATTN_CAP_HALF,
+             /* A row whose window is padding, without an entry as yet, is zeros: no weights add up to 1. */
+             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_SCORE | ATTN_CAP_HALF,
              .params = table, .params_size = sizeof(params), .budget = {"window", NULL},
              .applicable = applicable, .describe = describe, .cost = cost)
