@@ -29,8 +29,8 @@ typedef enum {
 typedef enum { ATTN_HEADS_OWN, ATTN_HEADS_ANY, ATTN_HEADS_ONE } attn_extra_heads;
 typedef struct attn_extra_kind {
   const char *name;
-  bool of_queries;            /* n is n_q, else n_kv */
-  bool any_heads;             /* heads that are not the problem's, of any number */
+  bool of_queries; /* n is n_q, else n_kv */
+  attn_extra_heads heads;
   attn_extra_columns columns; /* besides 1 */
 } attn_extra_kind;
 enum { ATTN_EXTRA_KINDS = 9 };

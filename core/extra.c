@@ -84,11 +84,10 @@ static attn_status check_index(const attn_index *index, const attn_extra *x) {
       (long long)x->heads, (long long)x->columns, (long long)index->heads, (long long)index->width);
 }
 
-attn_status attn_extras_check(const attn_plan *plan, const attn_call *call) {
-  const attn_index *index = &plan->parts.selector.index;
+attn_status attn_extras_check(const attn_index *index, const attn_call *call) {
   attn_status status = call->extras && !call->extra ? attn_null("execute", "extra") : ATTN_OK;
   for (int64_t x = 0; !status && x < call->extras; x++) {
-    status = attn_extra_check("execute", &plan->problem, &call->extra[x]);
+    status = attn_extra_check("execute", call->context->problem, &call->extra[x]);
     if (!status && index->heads) status = check_index(index, &call->extra[x]);
   }
   if (!status && index->heads && !attn_call_extra(call, "index_q") != !attn_call_extra(call, "index_k"))

@@ -151,8 +151,8 @@ typedef struct attn_picker {
   attn_picks picks;
   attn_block block; /* whose picks these are */
 } attn_picker;
-/* The names and shapes of a call's extra tensors. */
-attn_status attn_extras_check(const attn_plan *, const attn_call *);
+/* The names and shapes of a call's extra tensors; index: that of its selector. */
+attn_status attn_extras_check(const attn_index *index, const attn_call *);
 /* Does a plan heed attn_call.settled? */
 bool attn_plan_settles(const attn_plan *);
 /* The problem whose keys and values are stored, one row after the other; those of schemes as they are

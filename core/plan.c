@@ -322,7 +322,7 @@ static attn_status check_call(const attn_plan *plan, const attn_call *call, size
       return attn_fail(ATTN_EUNSUPPORTED, "variant %s: key padding is not supported", variant->name);
   }
   attn_status status = check_positions(plan, call);
-  if (!status) status = attn_extras_check(plan, call);
+  if (!status) status = attn_extras_check(&plan->parts.selector.index, call);
   return status ? status : attn_threads_enter(call->context->threads);
 }
 

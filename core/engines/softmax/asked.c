@@ -96,7 +96,7 @@ attn_status attn_plan_select(const attn_plan *plan, const attn_tensors *in, cons
                           .kv_len = in->kv_len,
                           .extra = in->extra,
                           .extras = in->extras};
-  if ((status = attn_extras_check(plan, &call))) return status;
+  if ((status = attn_extras_check(&x->index, &call))) return status;
   attn_arena arena = {.allocator = attn_allocator_libc};
   attn_carver room = {0};
   attn_picks_carve(x, attn_selection_rows(p, x), &room);
