@@ -507,8 +507,9 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
  * scores may read values, products and vectors of a file, and stores code groups of tokens; 13 since kv
  * heads may share the budget of a rule, and variants may be recurrences; 14 since calls have extra tensors,
  * which gates of recurrences read, rules admit keys by their scores, latents have a prompt and shared
- * columns. A variant built for another is refused (ATTN_EABI). */
-#define ATTN_ABI 14u
+ * columns; 15 since recurrences turn their state and carry keys, selections rank by an index or have margins,
+ * and normalisers, means of keys and picked rows are parts. A variant built for another is refused (ATTN_EABI). */
+#define ATTN_ABI 15u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */
 ATTN_API const char *attn_version(void); /* of the library, "0.1.0" */

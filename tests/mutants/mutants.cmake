@@ -197,8 +197,7 @@ mutant(index-mean-of-a-page core/engines/softmax/index.c SEL-2 "pages:page=5,bud
 mutant(index-shapes-unseen core/extra.c variants_index/tensors_that_do_not_fit_are_refused ""
   "heads of an index are not counted" [[((!queries && !weights) || @x->heads == index->heads@)]] [[true]])
 mutant(index-pair-unseen core/extra.c variants_index/tensors_that_do_not_fit_are_refused ""
-  "queries of an index without its keys" [[@index->heads && !attn_call_extra(call, "index_q")@ != !attn_call_extra(call, "index_k")]]
-  [[false && !attn_call_extra(call, "index_q")]])
+  "queries of an index without its keys" [[if (!status && @index->heads@ && !attn_call_extra(call, "index_q")]] [[0]])
 mutant(index-cut-as-keys data/formats/extra.c data_qkv/index_tensors_have_their_own_axes ""
   "queries of an index are cut to the number of keys" [[@attn_extra_kinds[which].of_queries@ ? x->n_q : x->n_kv]] [[false]])
 mutant(pages-of-another-head variants/pages.c SEL-2 "pages:page=8,budget=24,score=ball"
@@ -632,7 +631,7 @@ mutant(pooled-keys-from-the-first variants/pooled.c PROP-LEN "pooled:block=8,win
   [[(first > 2 ? first - 2 : 0)]])
 mutant(pooled-mean-of-the-block variants/pooled.c POOL-1 "pooled:block=8,overlap=4,window=8"
   "means divide by the block, whatever overlaps" [[sums[l] / (double)@(end - first)@]] [[8]])
-mutant(pooled-padding variants/pooled.c PROP-PAD "pooled:block=8,window=8"
+mutant(pooled-padding variants/pooled.c POOL-1 "pooled:block=8,window=8"
   "entries of padding are attended to" [[l.lengths[b] = entries_of(c, @attn_call_keys(call, b)@);]] [[p->n_kv]])
 mutant(pooled-first-part-alone variants/pooled.c POOL-1 "pooled:block=8,window=8"
   "entries have the log-sum-exp of the last keys" [[attn_at(l.o[ENTRIES], row, p->dtype), l.lse[@ENTRIES@][at]);]] [[LAST]])
