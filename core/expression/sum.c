@@ -64,13 +64,19 @@ static void *row_of(const attn_problem *p, void *o, int64_t line, int64_t i) {
 
 /* o <- g o, or o + g more with `more` packed. */
 static void add(const attn_problem *p, void *total, int threads, double gate, const void *more) {
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (int64_t x = 0; x < p->batch * p->heads * p->n_q; x++) {
-    void *o = row_of(p, total, x / p->n_q, x % p->n_q);
-    for (int64_t l = 0; l < p->d_v; l++)
-      attn_set(o, l, p->dtype,
-               more ? attn_get(o, l, p->dtype) + gate * attn_get(more, x * p->d_v + l, p->dtype)
-                    : gate * attn_get(o, l, p->dtype));
+#pragma omp parallel num_threads(threads)
+  {
+    fenv_t outer;
+    attn_float_enter(&outer);
+#pragma omp for schedule(static)
+    for (int64_t x = 0; x < p->batch * p->heads * p->n_q; x++) {
+      void *o = row_of(p, total, x / p->n_q, x % p->n_q);
+      for (int64_t l = 0; l < p->d_v; l++)
+        attn_set(o, l, p->dtype,
+                 more ? attn_get(o, l, p->dtype) + gate * attn_get(more, x * p->d_v + l, p->dtype)
+                      : gate * attn_get(o, l, p->dtype));
+    }
+    attn_float_leave(&outer);
   }
 }
 

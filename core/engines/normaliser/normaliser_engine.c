@@ -233,11 +233,14 @@ static attn_status fill_gates(const attn_normaliser *by, const attn_call *call, 
 #pragma omp parallel for num_threads(c->threads) schedule(dynamic, 1) reduction(|| : bad)
   for (int64_t h = 0; h < p->batch * p->heads; h++) {
     const int64_t keys = attn_call_keys(call, h / p->heads);
+    fenv_t outer;
+    attn_float_enter(&outer);
     by->gates(by->state, call, h / p->heads, h % p->heads, 0, keys, gates + h * p->n_kv);
     for (int64_t j = 0; j < keys; j++) {
       const double g = gates[h * p->n_kv + j];
       bad = bad || !(g >= least_gate && g <= 0);
     }
+    attn_float_leave(&outer);
   }
   return bad ? attn_fail(ATTN_EINVAL, "variant %s: a gate is not in %g ... 0", c->variant->name, least_gate)
              : ATTN_OK;
