@@ -3,7 +3,7 @@
  *
  * CL-1: the Jacobian of softmax, diag(p) - p p^T, is at most 1/2 in the spectral norm and takes nothing from
  * scores to which a constant is added: |p_i - p_c|_2 <= |J (s_i - s_c)|_2 / 2, J = I - 1 1^T / n, which is at
- * most the published c |K|_2 |q_i - q_c|. CL-2: on the keys T of its own a query has m r_j,
+ * most the published c |K|_2 |q_i - q_c|. CL-2: on its own keys T a query has m r_j,
  * where A_j = a r_j is exact and A^c sums to m: sum_T |m r_j - A_j| = |m - a| = |sum_T (A^c_j - A_j)| <=
  * sum_T |A^c_j - A_j|, and elsewhere both have A^c.
  *
@@ -128,7 +128,7 @@ const check check_cl2 = {
     .name = "CL-2",
     .of = &of_own_clusters,
     .kind = KIND_HARD,
-    .statement = "keys for which a query has weights of its own bring no row further from the exact one",
+    .statement = "keys on which a query has its own weights bring no row further from the exact one",
     .source = "Vyas et al. 2020, proposition 2",
     .formula =
         "sum_j |P_ij - W_ij| <= sum_j |P_ij - S_ij| + rounding, of the first 384 queries and keys at "
