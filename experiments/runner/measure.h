@@ -16,9 +16,9 @@
 /* What the runs of a block share. */
 typedef struct measure_block {
   const job *job;
-  attn_problem problem;          /* resolved */
-  data_target *target;           /* what the problem's score and mask point to */
-  guard q, k, v;                 /* read-only */
+  attn_problem problem;               /* resolved */
+  data_target *target;                /* what the problem's score and mask point to */
+  guard q, k, v;                      /* read-only */
   data_array gates[ATTN_EXTRA_KINDS]; /* what extra points to */
   attn_extra extra[ATTN_EXTRA_KINDS];
   int64_t extras;

@@ -319,26 +319,27 @@ Test(data_qkv, index_tensors_have_their_own_axes) {
   static const struct {
     int which, rank, good;
     int64_t shape[4], expected[4];
-  } cases[] = {{4, 3, 1, {3, 7, 7}, {1, 3, 5, 7}},
-               {4, 4, 1, {1, 3, 5, 2}, {1, 3, 5, 2}},
-               {5, 2, 1, {9, 6}, {1, 1, 7, 6}},
-               {5, 3, 1, {1, 7, 8}, {1, 1, 7, 8}},
-               {6, 2, 1, {3, 5}, {1, 3, 5, 1}},
-               {6, 3, 1, {1, 3, 6}, {1, 3, 5, 1}},
-               {4, 2, 0, {5, 2}, {0}},
-               {4, 3, 0, {3, 4, 7}, {0}},
-               {5, 2, 0, {6, 7}, {0}},
-               {5, 4, 0, {1, 2, 7, 6}, {0}},
-               {6, 2, 0, {3, 4}, {0}},
-               {6, 4, 0, {1, 3, 5, 2}, {0}}};
+  } cases[] = {{0, 3, 1, {3, 7, 7}, {1, 3, 5, 7}},
+               {0, 4, 1, {1, 3, 5, 2}, {1, 3, 5, 2}},
+               {1, 2, 1, {9, 6}, {1, 1, 7, 6}},
+               {1, 3, 1, {1, 7, 8}, {1, 1, 7, 8}},
+               {2, 2, 1, {3, 5}, {1, 3, 5, 1}},
+               {2, 3, 1, {1, 3, 6}, {1, 3, 5, 1}},
+               {0, 2, 0, {5, 2}, {0}},
+               {0, 3, 0, {3, 4, 7}, {0}},
+               {1, 2, 0, {6, 7}, {0}},
+               {1, 4, 0, {1, 2, 7, 6}, {0}},
+               {2, 2, 0, {3, 4}, {0}},
+               {2, 4, 0, {1, 3, 5, 2}, {0}}};
+  static const char *const names[] = {"index_q", "index_k", "index_w"};
   const shapes s = {3, {2, 5, 4}, {2, 7, 4}, {2, 7, 4}};
   write_npy(&s, ATTN_F32);
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-    attn_extra extra[DATA_EXTRAS];
+    attn_extra extra[ATTN_EXTRA_KINDS];
     data_qkv x;
     data_reading from = {.q = fixture_path("q.npy"), .k = fixture_path("k.npy"), .v = fixture_path("v.npy")};
     write_array("index.npy", cases[c].rank, cases[c].shape);
-    from.extra[cases[c].which] = fixture_path("index.npy");
+    from.extra[attn_extra_find(names[cases[c].which])] = fixture_path("index.npy");
     const attn_status status = data_qkv_read(&from, &x);
     cr_expect_eq(status, cases[c].good ? ATTN_OK : ATTN_EINVAL, "%zu", c);
     if (status) continue;
