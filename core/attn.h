@@ -295,9 +295,9 @@ typedef struct attn_stages {
 /* A tensor besides q, k and v, contiguous: [batch, heads, n, columns], batch the problem's or 1, heads the
  * problem's, its kv_heads or 1, n its n_kv. name: "decay", logarithms of at most 0 of what a state keeps at
  * each key, of 1 column, or of d_qk where the rule has a decay for each, or of forget's gates; "beta", 1
- * column, by which a key is written; "erase", d_qk columns, and "write", d_v, by which what it says is taken out and its value enters:
- * finite; "previous", 1 column, by which the key before is written once more; "angle", d_qk / 2, by which a
- * state is turned. Of a tensor with 1 column all columns are the same.
+ * column, by which a key is written; "erase", d_qk columns, and "write", d_v, by which what it says is taken
+ * out and its value enters; "previous", 1 column, by which the key before is written once more; "angle",
+ * d_qk / 2, by which a state is turned: all finite. Of a tensor with 1 column all columns are the same.
  *   Of a ranking by an index: "index_q" [batch, index heads, n_q, width], "index_k" [batch, 1, n_kv, width],
  * which come together, and "index_w" [batch, index heads, n_q, 1]; without it all weights are 1.
  *   attn_extra_kinds (attn_tools.h) lists them. */
@@ -508,7 +508,8 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
  * heads may share the budget of a rule, and variants may be recurrences; 14 since calls have extra tensors,
  * which gates of recurrences read, rules admit keys by their scores, latents have a prompt and shared
  * columns; 15 since recurrences turn their state and carry keys, selections rank by an index or have margins,
- * and normalisers, means of keys and picked rows are parts. A variant built for another is refused (ATTN_EABI). */
+ * and normalisers, means of keys and picked rows are parts. A variant built for another is refused
+ * (ATTN_EABI). */
 #define ATTN_ABI 15u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */

@@ -117,8 +117,8 @@ typedef struct attn_call {
   void *state_after;
 } attn_call;
 
-/* The call's extra tensor of this name, or NULL. Elements of a row of it, [columns]: that of one of its heads,
- * and that of a query head, which may share it with others. */
+/* The call's extra tensor of this name, or NULL. Elements of a row of it, [columns]: of one of its heads, and
+ * of a query head, which may share them with others. */
 ATTN_API const attn_extra *attn_call_extra(const attn_call *, const char *name);
 ATTN_API const void *attn_extra_row(const attn_extra *, int64_t batch, int64_t head, int64_t row);
 ATTN_API const void *attn_call_extra_row(const attn_call *, const attn_extra *, int64_t batch, int64_t head,

@@ -33,13 +33,13 @@
  * With b |k|^2 > 2 a delta rule's state grows, so that keys are divided by their length, in each
  * implementation by another formula: key_norm=l2 is k / |k|; rsqrt, of flash-linear-attention, k / sqrt(|k|^2
  * + norm_eps); max, of earlier llama.cpp, k / max(|k|, norm_eps); rms, k / sqrt(|k|^2 / d + norm_eps), is
- * sqrt(d) times as long. The papers' queries have the same length: query_norm. read=before is c S_t-1^T q_t, a
- * query that does not read its own key, as RWKV-6 has it without its bonus. state=bf16 and f16 keep the state in 16 bits between chunks, as servers do between
- * tokens: chunk=1.
+ * sqrt(d) times as long. The papers' queries have the same length: query_norm. read=before is c S_t-1^T q_t,
+ * a query that does not read its own key, as RWKV-6 has it without its bonus. state=bf16 and f16 keep the
+ * state in 16 bits between chunks, as servers do between tokens: chunk=1.
  *
- * c is the problem's scale. The papers' convolution and the normalisation of outputs are outside. It approximates no softmax: its errors against softmax are reported, and what it computes is held
- * against its definition. Cost: chunks of `chunk` keys read the state and their own triangle. Bounds:
- * REC-1, REC-3. */
+ * c is the problem's scale. The papers' convolution and the normalisation of outputs are outside. It
+ * approximates no softmax: its errors against softmax are reported, and what it computes is held against its
+ * definition. Cost: chunks of `chunk` keys read the state and their own triangle. Bounds: REC-1, REC-3. */
 #include "attn_variant.h"
 
 #include <math.h>

@@ -4,7 +4,8 @@
 
 #include "experiments/claims/claim.h"
 
-/* Output and log-sum-exp of every row, [batch, heads, n_q, d_v] and [batch, heads, n_q], in the tensors' dtype and fp64. */
+/* Output and log-sum-exp of every row, [batch, heads, n_q, d_v] and [batch, heads, n_q], of the tensors' type
+ * and in fp64. */
 typedef struct estimate {
   void *o;
   double *lse;

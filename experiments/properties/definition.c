@@ -402,8 +402,8 @@ static void turn_back(const attn_recurrence *x, const double *angles, double *r)
 
 /* A row of a recurrence into o, from the keys that it sees (marked with 1), by the law of the gates. From
  * the last key back, r begins as q, a key adds c (k.r) (w + e) . v, e what the key behind it says of it, and
- * what earlier ones meet is r <- R^T diag(a) r, under the delta rule R^T diag(a) (r - (k.r) b . k). Returns the magnitudes of the products, infinite where a
- * state may overflow, and without memory. */
+ * what earlier ones meet is r <- R^T diag(a) r, under the delta rule R^T diag(a) (r - (k.r) b . k). Returns
+ * the magnitudes of the products, infinite where a state may overflow, and without memory. */
 static double recurrent_row(const definition *d, int64_t i, double *o) {
   const attn_problem *p = &d->in->problem;
   const attn_recurrence *x = d->view->recurrence;

@@ -194,9 +194,9 @@ mutant(index-of-one-kv-head core/engines/softmax/index.c SEL-2 "topk:k=8,by=inde
   [[0]])
 mutant(index-mean-of-a-page core/engines/softmax/index.c SEL-2 "pages:page=5,budget=15,score=index"
   "the mean of a page counts keys that do not exist" [[sum / (double)(heads * @keys@)]] [[8]])
-mutant(index-shapes-unseen core/extra.c variants_index/tensors_that_do_not_fit_are_refused ""
+mutant(index-shapes-unseen core/extra_tensors.c variants_index/tensors_that_do_not_fit_are_refused ""
   "heads of an index are not counted" [[((!queries && !weights) || @x->heads == index->heads@)]] [[true]])
-mutant(index-pair-unseen core/extra.c variants_index/tensors_that_do_not_fit_are_refused ""
+mutant(index-pair-unseen core/extra_tensors.c variants_index/tensors_that_do_not_fit_are_refused ""
   "queries of an index without its keys" [[if (!status && @index->heads@ && !attn_call_extra(call, "index_q")]] [[0]])
 mutant(index-cut-as-keys data/formats/extra.c data_qkv/index_tensors_have_their_own_axes ""
   "queries of an index are cut to the number of keys" [[@attn_extra_kinds[which].of_queries@ ? x->n_q : x->n_kv]] [[false]])
@@ -618,9 +618,9 @@ mutant(reads-nothing-given ${recurrent_engine} variants_recurrent/parts_hand_the
   "the first query does not read what is handed on" [[if (@x->call->state && shift < 0@) read_given]] [[false]])
 mutant(state-kept-too-wide ${recurrent_engine} variants_recurrent/a_state_in_16_bits_is_what_they_hold ""
   "the state is rounded behind the first chunk alone" [[@x->count == s->rule->chunk@; l++]] [[x->first == 0]])
-mutant(gates-of-the-entry core/extra.c variants_recurrent/gates_are_those_of_the_call ""
+mutant(gates-of-the-entry core/extra_tensors.c variants_recurrent/gates_are_those_of_the_call ""
   "extra tensors are those of the first batch entry" [[(x->batch == 1 ? 0 : @batch@)]] [[0]])
-mutant(gates-of-a-shared-head core/extra.c variants_recurrent/gates_are_those_of_the_call ""
+mutant(gates-of-a-shared-head core/extra_tensors.c variants_recurrent/gates_are_those_of_the_call ""
   "query heads read the gates of their kv head" [[@head / (call->context->problem->heads / x->heads)@, row)]]
   [[head / (call->context->problem->heads / call->context->problem->kv_heads)]])
 mutant(pooled-entry-ahead variants/pooled.c POOL-1 "pooled:block=8,window=8"

@@ -57,8 +57,8 @@ attn_status attn_recurrent_check(const recurrent_shape *, const attn_call *);
 /* The gates of the chunk, and the products of its decays. */
 void attn_recurrent_gates(const recurrent_shape *, recurrent_room *, const recurrent_line *);
 
-/* x [rows, d_qk], in place: as the state of the chunk's beginning meets them, turned back by what lies between
- * it and positions from ... of the chunk. */
+/* x [rows, d_qk], in place: as the state of the chunk's beginning meets them, turned back by what lies
+ * between it and positions from ... of the chunk. */
 void attn_recurrent_turn_rows(const recurrent_shape *, const recurrent_room *, const recurrent_line *,
                               int64_t from, int64_t rows, void *x);
 /* S, in place: turned from the chunk's beginning to its last key. */

@@ -1,4 +1,4 @@
-/* extra.c - tensors of a call besides q, k and v: which there are, and their shapes. */
+/* extra_tensors.c - tensors of a call besides q, k and v: which there are, and their shapes. */
 #include "core/internal.h"
 
 #include <stdio.h>
