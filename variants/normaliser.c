@@ -60,7 +60,8 @@ static double threshold_of(int64_t n, double *z, int64_t power) {
       sum += power == 1 ? d : d * d;
       slope += power == 1 ? 1 : 2 * d;
     }
-    const double next = tau + (sum - 1) / slope;
+    /* Less what rounding may have added to the sum: no step goes too far. */
+    const double next = tau + (sum - 1 - 0x1p-53 * (double)n * sum) / slope;
     n = kept;
     if (!(sum > 1 + 0x1p-52 * (double)n) || !(next > tau)) break;
     tau = next;
