@@ -167,13 +167,14 @@ class Values(unittest.TestCase):
         draw = np.random.default_rng(5)
         gates = {"decay": np.log(draw.random(q.shape[:3] + (1,))) / 4, "beta": draw.random((1, q.shape[1], q.shape[2], 1))}
         group = q.shape[1] // k.shape[1]
-        keys, values = (k / np.linalg.norm(k, axis=-1, keepdims=True)).repeat(group, 1), v.repeat(group, 1)
+        unit, keys = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (q, k))
+        keys, values = keys.repeat(group, 1), v.repeat(group, 1)
         held, want = np.zeros(q.shape[:2] + (q.shape[3], v.shape[3])), np.empty(q.shape)
         for t in range(q.shape[2]):
             held = np.exp(gates["decay"][:, :, t])[..., None] * held
             said = np.einsum("bhd,bhde->bhe", keys[:, :, t], held)
             held += np.einsum("bhd,bhe->bhde", keys[:, :, t], gates["beta"][:, :, t] * (values[:, :, t] - said))
-            want[:, :, t] = np.einsum("bhd,bhde->bhe", q[:, :, t], held) / np.sqrt(q.shape[3])
+            want[:, :, t] = np.einsum("bhd,bhde->bhe", unit[:, :, t], held) / np.sqrt(q.shape[3])
         got = attnlab.attention(q, k, v, "recurrent:rule=gated_delta", causal=True, extra=gates)
         self.assertTrue(np.abs(got - want).max() <= 2**10 * np.finfo(q.dtype).eps * np.abs(want).max())
         with self.assertRaisesRegex(ValueError, "^extra.'beta'. is .*contiguous"):
