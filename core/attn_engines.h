@@ -429,9 +429,9 @@ typedef struct attn_recurrence {
 
 typedef struct attn_normaliser {
   const void *state;
-  /* x[n], the scores of the keys that a query sees, n > 0, become their weights; in fp64, each within 16
-   * roundings of its own size, and sums that are to be 1 within 4 n + 64. NaN scores make NaN weights. room:
-   * [n + 1]. Pure. */
+  /* Replaces x[n], the scores of the keys that a query sees, n > 0, by their weights. Each is accurate to 16
+   * fp64 roundings, and a sum that must be 1 to 4 n + 64 of them. A NaN score gives a NaN weight. room: [n +
+   * 1]. Pure. */
   void (*normalise)(const void *state, const attn_context *, int64_t n, double *x, double *room);
   /* The law of the weights, from the definition, apart from normalise: not negative, and not falling with x.
    * tau is 0, or if sums the number for which the weights of a row sum to 1. NULL: no law. */

@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-/* Row i of a problem with so many keys that exist; products[j] = scale q . k_j. An entry's product is the
- * mean of those of its keys, and each of these has an equal part of its weight. weights[j] sum to 1 with the
- * sink's; all 0 where nothing is seen. */
+/* Row i, where `keys` keys exist; products[j] = scale q . k_j. The product of a block's mean is the mean of
+ * the products of its keys, each of which has an equal share of its weight. weights[keys] and the sink's sum
+ * to 1; they are all 0 where the query sees nothing. */
 static inline void pooled_row(const attn_pooling *x, const attn_problem *p, int64_t batch, int64_t head,
                               int64_t i, int64_t keys, const double *products, double *weights) {
   const int64_t t = attn_problem_position(p, i), end = t + 1 < keys ? t + 1 : keys;

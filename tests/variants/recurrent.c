@@ -439,23 +439,42 @@ static void no_gates(const void *state, const attn_call *call, int64_t batch, in
   (void)state, (void)call, (void)batch, (void)head, (void)first, (void)count, (void)logs, (void)betas;
 }
 
-static attn_status describe_two(attn_builder *b, const attn_context *c, attn_parts *out) {
+static attn_recurrence unfit;
+
+static attn_status describe_unfit(attn_builder *b, const attn_context *c, attn_parts *out) {
   (void)b, (void)c;
-  out->recurrence = (attn_recurrence){.chunk = 8, .betas = 2, .gates = no_gates};
+  out->recurrence = unfit;
   return ATTN_OK;
 }
 
 static const attn_param no_params[] = {{.name = NULL}};
 
-ATTN_VARIANT(two_betas, .summary = "2 betas a key", .formula = "none", .cite = "none",
-             .caps = ATTN_CAP_CAUSAL, .params = no_params, .describe = describe_two,
+ATTN_VARIANT(unfit, .summary = "a recurrence that is none", .formula = "none", .cite = "none",
+             .caps = ATTN_CAP_CAUSAL, .params = no_params, .describe = describe_unfit,
              .cost = attn_recurrent_cost);
 
-Test(variants_recurrent, betas_that_are_neither_one_nor_all_are_refused) {
+Test(variants_recurrent, recurrences_that_contradict_themselves_are_refused) {
+  const struct {
+    attn_recurrence x;
+    const char *said;
+  } bad[] = {{{.chunk = 8, .betas = 2}, "recurrence.betas = 2"},
+             {{.chunk = 8, .betas = -1}, "recurrence.betas"},
+             {{.chunk = 0}, "recurrence.chunk"},
+             {{.chunk = 8, .carries = true, .betas = 1}, "recurrence.carries"},
+             {{.chunk = 8, .carries = true, .betas = 2, .delta = true}, "recurrence.carries"},
+             {{.chunk = 8, .carries = true, .betas = 2, .columns = true}, "recurrence.carries"},
+             {{.chunk = 8, .turns = -1}, "recurrence.turns"},
+             {{.chunk = 8, .turns = 5}, "recurrence.turns = 5"},
+             {{.chunk = 8, .turns = 2, .columns = true}, "recurrence.turns = 2"},
+             {{.chunk = 8, .turns = 2, .betas = 16}, "recurrence.turns = 2"}};
   attn_problem p = attn_problem_make(1, 1, 8, 8);
   attn_plan *plan = NULL;
   p.causal = true;
-  cr_assert_eq(attn_variant_register(&attn_variant_two_betas), ATTN_OK, "%s", attn_last_error());
-  EXPECT_STATUS(attn_plan_create(&plan, &p, "two_betas", NULL), ATTN_EINVAL);
-  cr_expect(strstr(attn_last_error(), "recurrence.betas = 2"), "%s", attn_last_error());
+  cr_assert_eq(attn_variant_register(&attn_variant_unfit), ATTN_OK, "%s", attn_last_error());
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    unfit = bad[i].x;
+    unfit.gates = no_gates;
+    EXPECT_STATUS(attn_plan_create(&plan, &p, "unfit", NULL), ATTN_EINVAL);
+    cr_expect(strstr(attn_last_error(), bad[i].said), "%zu: %s", i, attn_last_error());
+  }
 }
