@@ -412,6 +412,7 @@ Test(core_null, every_function_is_tried) {
   EXPECT(check_header("core/attn_variant.h", tested) > 10);
   EXPECT(check_header("core/attn_engines.h", tested) > 10);
   EXPECT(check_header("core/attn_selector.h", tested) > 4);
+  EXPECT(check_header("core/attn_lowrank.h", tested) > 8);
   EXPECT(check_header("core/attn_tools.h", tested) > 4);
   free(tested);
 }
