@@ -6,6 +6,7 @@
 #define ATTN_VARIANT_H
 
 #include "attn_arithmetic.h"
+#include "attn_gradients.h"
 #include "attn_tools.h"
 
 #ifdef __cplusplus
@@ -235,6 +236,10 @@ typedef struct attn_method {
   attn_status (*execute)(const void *state, const attn_call *);
   /* What is known beyond the parts. NULL: nothing. */
   void (*inspect)(const void *state, const attn_context *, attn_view *);
+  /* The gradients (attn_gradients.h): bytes of work memory, pure; EUNSUPPORTED says why these parts have none.
+   * In the call o and lse are those of the execution. NULL: there are none. */
+  attn_status (*backward_size)(const attn_context *, const attn_parts *, size_t *);
+  attn_status (*backward)(const void *state, const attn_call *, const attn_gradients *);
 } attn_method;
 
 /* The parts of a variant with the parameters and the problem of a context. A part whose function is NULL is

@@ -70,6 +70,9 @@ attn_status attn_variant_not_found(const char *name, size_t length); /* ENOTFOUN
 attn_problem attn_problem_unrounded(const attn_problem *);
 void attn_store_outputs(const attn_call *, const void *o);
 
+/* The strides of attn_gradients.d_o, resolved; EINVAL: they are not strides, or of another type. */
+attn_status attn_gradient_stride(const attn_problem *, attn_stride *);
+
 /* Does a variant take the problem of its context? */
 attn_status attn_context_check(const attn_context *);
 

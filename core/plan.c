@@ -378,6 +378,49 @@ attn_status attn_plan_execute_lse(const attn_plan *plan, const void *q, const vo
       plan, &(attn_tensors){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .lse = lse, .work = work});
 }
 
+static attn_status backward_size(const attn_plan *plan, const attn_context *c, size_t *bytes) {
+  const attn_method *method = plan->parts.method;
+  if (!method->backward_size || !method->backward)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: what its parts compute has no gradient here",
+                     plan->spec->variant->name);
+  size_t inside = 0;
+  const attn_status status = method->backward_size(c, &plan->parts, &inside);
+  if (status) return status;
+  if (inside > PTRDIFF_MAX - ALIGNMENT)
+    return attn_fail(ATTN_EINVAL, "variant %s: the size of the backward pass's memory overflows",
+                     plan->spec->variant->name);
+  *bytes = inside ? inside + ALIGNMENT : 0;
+  return ATTN_OK;
+}
+
+attn_status attn_plan_backward_size(const attn_plan *plan, size_t *bytes) {
+  if (!plan) return attn_null("backward", "plan");
+  if (!bytes) return attn_null("backward", "bytes");
+  return backward_size(plan, &plan->context, bytes);
+}
+
+attn_status attn_plan_backward(const attn_plan *plan, const attn_tensors *x, const attn_gradients *g) {
+  size_t bytes = 0;
+  if (!plan) return attn_null("backward", "plan");
+  if (!x) return attn_null("backward", "tensors");
+  if (!g) return attn_null("backward", "gradients");
+  if (!g->d_o) return attn_null("backward", "d_o");
+  const attn_problem *p = &plan->problem;
+  attn_gradients of = *g;
+  attn_call call = call_of(&plan->context, x);
+  attn_status status = attn_plan_backward_size(plan, &bytes);
+  if (!status) status = check_call(plan, &call, bytes);
+  if (!status && !x->lse && plan->spec->variant->caps & ATTN_CAP_LSE) status = attn_null("backward", "lse");
+  if (!status) status = attn_gradient_stride(p, &of.d_o_at);
+  if (status) return status;
+  call.work = align(call.work);
+  fenv_t outer;
+  attn_float_enter(&outer);
+  status = plan->parts.method->backward(plan->state, &call, &of);
+  attn_float_leave(&outer);
+  return status;
+}
+
 bool attn_plan_settles(const attn_plan *p) {
   const attn_method *m = p->parts.method;
   return (m == &attn_engine_softmax.method || m == &attn_engine_selection.method) &&

@@ -78,6 +78,13 @@ static attn_status check_output(const attn_problem *p) {
   return ATTN_OK;
 }
 
+attn_status attn_gradient_stride(const attn_problem *p, attn_stride *s) {
+  if (attn_stored(*s, p->dtype) != p->dtype)
+    return attn_fail(ATTN_EINVAL, "d_o: stored in another type than %s", attn_numbers[p->dtype].name);
+  s->stored = 0;
+  return check_tensor("d_o", p, p->heads, p->n_q, p->d_v, s);
+}
+
 /* How tensors are stored, and the arithmetic that follows. */
 static attn_status resolve_types(attn_problem *p) {
   struct {

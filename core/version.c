@@ -12,14 +12,14 @@ static const struct {
   const char *name;
   size_t bytes;
 } structs[] = {
-    STRUCT(allocator), STRUCT(bias),        STRUCT(budget),     STRUCT(feature_law),   STRUCT(blocks),
-    STRUCT(cache),     STRUCT(call),        STRUCT(carver),     STRUCT(context),       STRUCT(cost),
-    STRUCT(extra),     STRUCT(feature_map), STRUCT(int_list),   STRUCT(key_positions), STRUCT(mask),
-    STRUCT(matrix),    STRUCT(options),     STRUCT(packed),     STRUCT(param),         STRUCT(pattern),
-    STRUCT(positions), STRUCT(problem),     STRUCT(projection), STRUCT(rng),           STRUCT(rounding),
-    STRUCT(run),       STRUCT(score),       STRUCT(slab),       STRUCT(slices),        STRUCT(spec),
-    STRUCT(stride),    STRUCT(tensors),     STRUCT(tiling),     STRUCT(transform_job), STRUCT(variant),
-    STRUCT(view),
+    STRUCT(allocator), STRUCT(bias),        STRUCT(budget),    STRUCT(feature_law), STRUCT(blocks),
+    STRUCT(cache),     STRUCT(call),        STRUCT(carver),    STRUCT(context),     STRUCT(cost),
+    STRUCT(extra),     STRUCT(feature_map), STRUCT(gradients), STRUCT(int_list),    STRUCT(key_positions),
+    STRUCT(mask),      STRUCT(matrix),      STRUCT(options),   STRUCT(packed),      STRUCT(param),
+    STRUCT(pattern),   STRUCT(positions),   STRUCT(problem),   STRUCT(projection),  STRUCT(rng),
+    STRUCT(rounding),  STRUCT(run),         STRUCT(score),     STRUCT(slab),        STRUCT(slices),
+    STRUCT(spec),      STRUCT(stride),      STRUCT(tensors),   STRUCT(tiling),      STRUCT(transform_job),
+    STRUCT(variant),   STRUCT(view),
 };
 
 size_t attn_sizeof(const char *name) {

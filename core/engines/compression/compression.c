@@ -217,7 +217,8 @@ static attn_status execute(const void *state, const attn_call *call) {
   return attn_softmax_execute(engine->softmax, &inner);
 }
 
-const attn_engine attn_engine_compression = {"compression", accepts, {work_size, plan, execute, NULL}};
+const attn_engine attn_engine_compression = {
+    "compression", accepts, {.work_size = work_size, .plan = plan, .execute = execute}};
 
 attn_cost attn_compression_cost(const attn_context *c, int64_t slots, double project_mul_add_per_column) {
   if (!c) return (attn_cost){0};

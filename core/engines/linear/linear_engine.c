@@ -267,7 +267,8 @@ static attn_status execute(const void *state, const attn_call *call) {
   return ATTN_OK;
 }
 
-const attn_engine attn_engine_linear = {"linear", accepts, {work_size, plan, execute, NULL}};
+const attn_engine attn_engine_linear = {
+    "linear", accepts, {.work_size = work_size, .plan = plan, .execute = execute}};
 
 attn_cost attn_linear_cost(const attn_context *c, const attn_feature_map *map) {
   if (!c || !map) return (attn_cost){0};

@@ -187,4 +187,5 @@ static attn_status execute(const void *state, const attn_call *call) {
   return status;
 }
 
-const attn_engine attn_engine_residual = {"residual", accepts, {work_size, plan, execute, inspect}};
+const attn_engine attn_engine_residual = {
+    "residual", accepts, {.work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect}};

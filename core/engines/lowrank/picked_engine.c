@@ -131,4 +131,5 @@ static attn_status execute(const void *state, const attn_call *call) {
                            c->variant->name);
 }
 
-const attn_engine attn_engine_picked = {"picked", accepts, {work_size, plan, execute, NULL}};
+const attn_engine attn_engine_picked = {
+    "picked", accepts, {.work_size = work_size, .plan = plan, .execute = execute}};

@@ -288,7 +288,8 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->rounding.weight = wide ? 0 : view->rounding.unit;
 }
 
-const attn_engine attn_engine_normaliser = {"normaliser", accepts, {work_size, plan, execute, inspect}};
+const attn_engine attn_engine_normaliser = {
+    "normaliser", accepts, {.work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect}};
 
 static void softmax(const void *state, const attn_context *c, int64_t n, double *x, double *room) {
   double sum = 0;

@@ -408,7 +408,8 @@ static attn_status execute(const void *state, const attn_call *call) {
   return ATTN_OK;
 }
 
-const attn_engine attn_engine_recurrent = {"recurrent", accepts, {work_size, plan, execute, NULL}};
+const attn_engine attn_engine_recurrent = {
+    "recurrent", accepts, {.work_size = work_size, .plan = plan, .execute = execute}};
 
 attn_cost attn_recurrent_cost(const attn_context *c) {
   attn_parts parts;

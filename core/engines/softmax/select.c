@@ -370,7 +370,8 @@ static attn_status execute(const void *state, const attn_call *call) {
   return f.status ? attn_fail(f.status, "variant %s: %s", c->variant->name, f.text) : ATTN_OK;
 }
 
-const attn_engine attn_engine_selection = {"selection", accepts, {work_size, plan, execute, inspect}};
+const attn_engine attn_engine_selection = {
+    "selection", accepts, {.work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect}};
 
 /* ---- the selections of an execution, again ----------------------------------------------------------- */
 

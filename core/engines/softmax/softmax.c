@@ -108,7 +108,7 @@ static void take_way(const softmax_task *t, softmax_worker *w, attn_tile *tiles,
   const bool masks = partial || mixed || t->picks || p->score.dense.at;
   /* The kernels sum in another order where all rows see all keys, which is for other rows to decide. */
   const bool apart = t->picks && !t->picks->shared;
-  if (kernels->pack) kernels->pack(&step, p->d_qk, p->d_v, w->packed);
+  if (kernels->pack && !w->back) kernels->pack(&step, p->d_qk, p->d_v, w->packed);
   for (int64_t i = 0; i * kernels->lanes < softmax_rows(t); i++) {
     const int64_t row0 = i * kernels->lanes, lanes = attn_min(softmax_rows(t) - row0, kernels->lanes);
     const uint64_t used = UINT64_MAX >> (64 - lanes);
@@ -128,6 +128,10 @@ static void take_way(const softmax_task *t, softmax_worker *w, attn_tile *tiles,
     step.seen = attn_min(step.count, t->s->shape.seen);
     step.mask = seen.all && !before && !apart ? NULL : w->mask + seen.first;
     step.bias = score->biased || t->s->shape.weighted ? w->bias + seen.first : NULL;
+    if (w->back) {
+      attn_softmax_back_step(t, w, i, &step);
+      continue;
+    }
     tiles[i].seen |= seen.any;
     if (t->s->skip.least > 0)
       attn_softmax_step_above(t, w, tiles, i, &step);
@@ -184,6 +188,10 @@ void attn_softmax_begin(const softmax_task *t, softmax_worker *w, attn_tile *til
   const attn_problem *p = t->call->context->problem;
   const int64_t lanes = shape->kernels->lanes;
   find_rows(t, w);
+  if (w->back) {
+    attn_softmax_back_begin(t, w);
+    return;
+  }
   load_queries(t, w);
   for (int64_t i = 0; i * lanes < softmax_rows(t); i++) {
     tiles[i].rows = attn_min(softmax_rows(t) - i * lanes, lanes);
@@ -321,6 +329,10 @@ static void write_lse(const softmax_task *t, const attn_tile *tile, int64_t row0
 void attn_softmax_finish(const softmax_task *t, softmax_worker *w, const attn_tile *tiles) {
   const attn_tile_kernels *kernels = t->s->shape.kernels;
   find_rows(t, w);
+  if (w->back) {
+    attn_softmax_back_finish(t, w);
+    return;
+  }
   for (int64_t i = 0; i * kernels->lanes < softmax_rows(t); i++) {
     int64_t row0 = i * kernels->lanes;
     uint64_t infinite = kernels->end(&tiles[i], w->o + row0, t->call->context->problem->d_v);

@@ -83,6 +83,8 @@ typedef struct softmax_visits {
   int64_t count;
 } softmax_visits;
 
+typedef struct softmax_back softmax_back; /* backward.h */
+
 /* One thread's workspace. */
 typedef struct softmax_worker {
   attn_tile *tiles;       /* the tile's queries, as many as the kernels take at a time */
@@ -102,6 +104,7 @@ typedef struct softmax_worker {
   attn_run *runs;  /* [row][max_runs], clipped to the keys that exist; alike for all heads of a tile */
   int64_t *run_count;
   softmax_visits *visits; /* NULL: nobody asks */
+  softmax_back *back;     /* the tile's gradients are computed, not its outputs; NULL: forward */
 } softmax_worker;
 
 /* What was selected for the rows of a tile; shared: that of row 0 for all of them. */
@@ -141,6 +144,16 @@ void attn_softmax_walk(const softmax_task *, softmax_worker *, attn_tile *, int6
 void attn_softmax_take(const softmax_task *, softmax_worker *, attn_tile *, int64_t count);
 void attn_softmax_finish(const softmax_task *, softmax_worker *, const attn_tile *);
 attn_rounding attn_softmax_rounding(const attn_softmax *, const attn_context *);
+
+/* -- the backward pass (backward.c) -- */
+
+/* In the place of what the kernels do forward: takes the rows of a task; the keys of a step, for a group of
+ * ATTN_LANES of them; writes dq. */
+void attn_softmax_back_begin(const softmax_task *, softmax_worker *);
+void attn_softmax_back_step(const softmax_task *, softmax_worker *, int64_t group, const attn_step *);
+void attn_softmax_back_finish(const softmax_task *, const softmax_worker *);
+attn_status attn_softmax_back_size(const attn_context *, const attn_pattern *, attn_tiling, size_t *bytes);
+attn_status attn_softmax_backward(const void *state, const attn_call *, const attn_gradients *);
 
 /* -- where steps are passed over (skip.c) -- */
 

@@ -269,6 +269,10 @@ static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
   return attn_softmax_prepare(b, pattern_of(p), p->tiling, state);
 }
 
+static attn_status backward_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
+  return attn_softmax_back_size(c, pattern_of(p), p->tiling, bytes);
+}
+
 /* The pattern is seen as it is within the problem's graph. */
 static void inspect(const void *state, const attn_context *c, attn_view *view) {
   const attn_softmax *s = state;
@@ -280,5 +284,11 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->rounding = attn_softmax_rounding(s, c);
 }
 
-const attn_engine attn_engine_softmax = {
-    "softmax", accepts, {work_size, plan, attn_softmax_execute, inspect}};
+const attn_engine attn_engine_softmax = {"softmax",
+                                         accepts,
+                                         {.work_size = work_size,
+                                          .plan = plan,
+                                          .execute = attn_softmax_execute,
+                                          .inspect = inspect,
+                                          .backward_size = backward_size,
+                                          .backward = attn_softmax_backward}};

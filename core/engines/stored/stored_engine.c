@@ -247,4 +247,5 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->rounding.sum += more;
 }
 
-const attn_engine attn_engine_stored = {"stored", accepts, {work_size, plan, execute, inspect}};
+const attn_engine attn_engine_stored = {
+    "stored", accepts, {.work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect}};

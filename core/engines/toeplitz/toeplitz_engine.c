@@ -361,7 +361,8 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->toeplitz = &x->part;
 }
 
-const attn_engine attn_engine_toeplitz = {"toeplitz", accepts, {work_size, plan, execute, inspect}};
+const attn_engine attn_engine_toeplitz = {
+    "toeplitz", accepts, {.work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect}};
 
 attn_cost attn_toeplitz_cost(const attn_context *c) {
   attn_parts parts;

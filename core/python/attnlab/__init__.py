@@ -2,6 +2,7 @@
 
     import attnlab
     o = attnlab.attention(q, k, v, "longformer:window=256", causal=True)  # NumPy, PyTorch, JAX, [batch, heads, n, d]
+    dq, dk, dv = attnlab.backward(q, k, v, grad_o, "tiled", causal=True)  # the gradients
     plan = attnlab.Plan(q, k, v, "performer:features=256")                # the same variant often
     cache = attnlab.Cache("evict:score=h2o,budget=512", heads=8, d=64)    # decoding: append(k, v, q), attend(q)
     weights = attnlab.matrix(q, k, "linformer:k=64")                      # what it gives to each key
@@ -18,11 +19,11 @@ libattn is loaded when it is first needed: ATTNLAB_LIBRARY, else that of the new
 same installation. `describe` and `advise` run the program: ATTNLAB_PROGRAM, else that of the same build or
 installation. NumPy, pandas, h5py and matplotlib are imported by what uses them."""
 from .cache import Cache
-from .compute import Plan, attention, matrix
+from .compute import Plan, attention, backward, matrix
 from .library import Error, load_plugin, variants, version
 from .program import advise, compare, describe, save
 from .results import bounds, load
 from . import plot
 
-__all__ = ["Cache", "Error", "Plan", "advise", "attention", "bounds", "compare", "describe", "load", "load_plugin", "matrix", "plot",
+__all__ = ["Cache", "Error", "Plan", "advise", "attention", "backward", "bounds", "compare", "describe", "load", "load_plugin", "matrix", "plot",
            "save", "variants", "version"]

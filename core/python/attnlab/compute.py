@@ -9,11 +9,11 @@ import mmap
 import operator
 import threading
 import warnings
-from ctypes import byref, c_double, c_int64, c_void_p
+from ctypes import byref, c_double, c_int64, c_size_t, c_void_p
 from typing import Any, Iterator
 
 from . import tensors
-from .library import Blocks, Cost, Extra, Mask, Options, Problem, Tensors, check, library
+from .library import Blocks, Cost, Extra, Gradients, Mask, Options, Problem, Tensors, check, library
 from .tensors import Arranged, Tensor, arrange, look_at
 
 MASK_KINDS = {"prefix": 1, "block_causal": 2, "documents": 3}  # attn_mask_kind
@@ -69,6 +69,26 @@ def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = Fal
     return plan._run(operands, kv_len, q_position, return_lse, extra, state, return_state)
 
 
+def backward(q: Any, k: Any, v: Any, grad_o: Any, spec: str = "tiled", *, causal: bool = False, layout: str = "bhnd",
+             scale: float | None = None, mask: Any = None, bias: Any = None, alibi: bool = False,
+             softcap: float | None = None, leaky: float | None = None, sink: Any = None, kv_len: Any = None,
+             q_position: Any = None, grad_lse: Any = None, extra: dict[str, Any] | None = None, threads: int = 0,
+             isa: str | None = None) -> tuple[Any, Any, Any]:
+    """The gradients by q, k and v of a loss whose gradient by the output of `attention` is grad_o, shaped as the output;
+    grad_lse: by the log-sum-exp, [batch, heads, n_q]. The other arguments are those of `attention`.
+
+    What is differentiated is the function that the variant computes, with its draws and selections held fixed, not
+    exact attention. Gradients of float16 and bfloat16 are computed in float32 and rounded once.
+
+    Error: the variant has no gradient."""
+    operands = Operands(q, k, v, None, layout)
+    target = {"causal": causal, "scale": scale, "mask": mask, "bias": bias, "alibi": alibi, "softcap": softcap,
+              "leaky": leaky, "sink": sink}
+    plan = _kept_plan(operands, spec, target, threads, isa)
+    o, lse = plan._run(operands, kv_len, q_position, True, extra, None, False)
+    return plan._backward(operands, lse, grad_o, grad_lse, kv_len, q_position, extra)
+
+
 class Plan:
     """A variant, prepared for tensors such as q, k and v: what does not depend on their values is computed once.
 
@@ -113,27 +133,56 @@ class Plan:
                  return_lse: bool = False, extra: dict[str, Any] | None = None, state: Any = None,
                  return_state: bool = False) -> Any:
         """As `attention`. ValueError: the plan was made for tensors of other shapes, strides or types."""
+        operands = self._operands(q, k, v, out)
+        return self._run(operands, kv_len, q_position, return_lse, extra, state, return_state)
+
+    def backward(self, q: Any, k: Any, v: Any, o: Any, lse: Any, grad_o: Any, *, grad_lse: Any = None,
+                 kv_len: Any = None, q_position: Any = None,
+                 extra: dict[str, Any] | None = None) -> tuple[Any, Any, Any]:
+        """As attnlab.backward, after a call of the plan with these tensors that returned o and lse."""
+        operands = self._operands(q, k, v, o)
+        return self._backward(operands, lse, grad_o, grad_lse, kv_len, q_position, extra)
+
+    def _backward(self, operands: Operands, lse: Any, grad_o: Any, grad_lse: Any, kv_len: Any, q_position: Any,
+                  extra: dict[str, Any] | None) -> tuple[Any, Any, Any]:
+        lib, size = library(), c_size_t()
+        check(lib.attn_plan_backward_size(self._handle, byref(size)))
+        given = self._tensors(operands, kv_len, q_position, extra)
+        given.lse = operands.place_of_lse(lse, "lse")
+        upstream = operands.upstream(grad_o)
+        results = [tensors.like(operands.given, x.shape, upstream.place.kind) for x in (operands.q, operands.k, operands.v)]
+        wanted = Gradients(upstream.place.address, upstream.stride,
+                           None if grad_lse is None else operands.place_of_lse(grad_lse, "grad_lse"),
+                           *(look_at(x, "gradient").address for x in results))
+        with _work(size.value) as work:
+            given.work = work
+            check(lib.attn_plan_backward(self._handle, byref(given), byref(wanted)))
+        return tuple(operands.as_given(x, name) for x, name in zip(results, "qkv"))  # type: ignore[return-value]
+
+    def _operands(self, q: Any, k: Any, v: Any, out: Any) -> Operands:
         operands = Operands(q, k, v, out, self._layout)
         for name, planned, given in zip(("q", "k", "v", "out"), self._form, operands.form):
             if planned != given:
                 raise ValueError(f"{name}: shape, strides and type {given}, but the plan was made for {planned}; "
                                  "attnlab.attention takes any")
-        return self._run(operands, kv_len, q_position, return_lse, extra, state, return_state)
+        return operands
+
+    def _tensors(self, operands: Operands, kv_len: Any, q_position: Any, extra: dict[str, Any] | None) -> Tensors:
+        n_kv, places = operands.k.shape[2], operands.places_of(extra or {})
+        return Tensors(**{name: getattr(operands, name).place.address for name in "qkvo"},
+                       kv_len=_counts(kv_len, operands, "kv_len", n_kv),
+                       q_position=_counts(q_position, operands, "q_position", max(n_kv - operands.q.shape[2], 0)),
+                       extra=(Extra * len(places))(*places), extras=len(places))
 
     def _run(self, operands: Operands, kv_len: Any, q_position: Any, return_lse: bool, extra: dict[str, Any] | None,
              state: Any, return_state: bool) -> Any:
         lib = library()
         lse = tensors.like(operands.given, operands.lse_shape, "f8") if _flag(return_lse, "return_lse") else None
         after = operands.new_state() if _flag(return_state, "return_state") else None
-        n_kv = operands.k.shape[2]
-        places = operands.places_of(extra or {})
-        given = Tensors(**{name: getattr(operands, name).place.address for name in "qkvo"},
-                        kv_len=_counts(kv_len, operands, "kv_len", n_kv),
-                        q_position=_counts(q_position, operands, "q_position", max(n_kv - operands.q.shape[2], 0)),
-                        lse=None if lse is None else look_at(lse, "lse").address,
-                        extra=(Extra * len(places))(*places), extras=len(places),
-                        state=None if state is None else operands.place_of_state(state),
-                        state_after=None if after is None else look_at(after, "state").address)
+        given = self._tensors(operands, kv_len, q_position, extra)
+        given.lse = None if lse is None else look_at(lse, "lse").address
+        given.state = None if state is None else operands.place_of_state(state)
+        given.state_after = None if after is None else look_at(after, "state").address
         with _work(self.work_bytes) as work:
             given.work = work
             check(lib.attn_plan_run(self._handle, byref(given)))
@@ -201,6 +250,29 @@ class Operands:
                 at != step for at, step, length in zip(place.strides, steps, shape) if length > 1):
             raise ValueError(f"state is {_describe(place)}; expected {shape} of {tensors.NAMES[kind]}, contiguous")
         return place.address
+
+    def place_of_lse(self, x: Any, name: str) -> int:
+        place = look_at(x, name)
+        if place.shape != self.lse_shape or place.kind != "f8" or place.strides != tensors.contiguous(place.shape):
+            raise ValueError(f"{name} is {_describe(place)}; expected {self.lse_shape} of float64, contiguous")
+        return place.address
+
+    def upstream(self, grad_o: Any) -> Arranged:
+        """The gradient by the output, in the type of the arithmetic, where it is if rows are contiguous."""
+        given, expected = look_at(grad_o, "grad_o"), look_at(self._computed, "out").shape
+        if given.shape != expected or given.kind != look_at(self.given, "q").kind:
+            raise ValueError(f"grad_o is {_describe(given)}; expected {expected} of the type of q")
+        wide = tensors.widen(grad_o, "grad_o")
+        place = look_at(wide, "grad_o")
+        if not tensors.readable(place, place.shape[-2:]):
+            wide = tensors.packed(wide)
+        return arrange(look_at(wide, "grad_o"), "grad_o", self.layout)
+
+    def as_given(self, x: Any, name: str) -> Any:
+        """A contiguous gradient [batch, heads, n, d] in the layout, rank and type of q, k or v."""
+        if self.layout == "bnhd":
+            x = x.transpose(1, 2) if tensors.is_torch(x) else x.swapaxes(1, 2)
+        return tensors.give_back(x.reshape(getattr(self, name).place.shape), self.given)
 
     def places_of(self, extra: dict[str, Any]) -> list[Extra]:
         places = []

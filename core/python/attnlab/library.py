@@ -69,6 +69,11 @@ class Tensors(ctypes.Structure):
                 ("state", c_void_p), ("state_after", c_void_p)]
 
 
+class Gradients(ctypes.Structure):
+    _fields_ = [("d_o", c_void_p), ("d_o_at", Stride), ("dlse", c_void_p), ("dq", c_void_p), ("dk", c_void_p),
+                ("dv", c_void_p), ("dsink", c_void_p)]
+
+
 class Blocks(ctypes.Structure):
     _fields_ = [("query", c_int64), ("key", c_int64)]
 
@@ -91,7 +96,8 @@ class VariantHead(ctypes.Structure):
 
 
 STRUCTS = {"stride": Stride, "bias": Bias, "score": Score, "mask": Mask, "positions": Positions,
-           "problem": Problem, "key_positions": KeyPositions, "tensors": Tensors, "blocks": Blocks, "options": Options,
+           "problem": Problem, "key_positions": KeyPositions, "tensors": Tensors,
+           "gradients": Gradients, "blocks": Blocks, "options": Options,
            "cost": Cost}
 SIGNATURES = {
     "attn_abi": (c_uint,),
@@ -104,6 +110,8 @@ SIGNATURES = {
     "attn_plan_create": (c_int, POINTER(c_void_p), POINTER(Problem), c_char_p, POINTER(Options)),
     "attn_plan_destroy": (None, c_void_p),
     "attn_plan_run": (c_int, c_void_p, POINTER(Tensors)),
+    "attn_plan_backward": (c_int, c_void_p, POINTER(Tensors), POINTER(Gradients)),
+    "attn_plan_backward_size": (c_int, c_void_p, POINTER(c_size_t)),
     "attn_plan_work_size": (c_size_t, c_void_p),
     "attn_plan_bytes": (c_size_t, c_void_p),
     "attn_plan_cost": (Cost, c_void_p),

@@ -197,6 +197,14 @@ def widen(x: Any, name: str, kept: tuple[str, ...] = ()) -> Any:
     return x.float() if is_torch(x) else x.astype("float32")
 
 
+def packed(x: Any) -> Any:
+    """A contiguous copy."""
+    if is_torch(x):
+        return x.contiguous()
+    import numpy
+    return numpy.array(x, order="C")
+
+
 def like(x: Any, shape: tuple[int, ...], kind: str) -> Any:
     """A new tensor to be filled: PyTorch's for PyTorch's, else NumPy's."""
     if is_torch(x):

@@ -1,0 +1,48 @@
+/* attn_gradients.h - the backward pass: from the gradient of a loss by a plan's outputs to those by its
+ * inputs. What is differentiated is the function that the plan computes, draws and selections held fixed;
+ * it is not the gradient of exact attention, unless the plan is exact. */
+#ifndef ATTN_GRADIENTS_H
+#define ATTN_GRADIENTS_H
+
+#include "attn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* All tensors of the problem's dtype (fp32 where q, k and v are stored in fewer bits), results contiguous;
+ * what is NULL is not given or not wanted. Results are overwritten, also where they are zero: those of
+ * padding, of keys that no query sees and of queries that see no key.
+ *   d_o    by the outputs [batch, heads, n_q, d_v], as d_o_at says; zeros: contiguous. A stride may be 0:
+ *          the gradient of a sum is one number
+ *   dlse   by attn_tensors.lse [batch, heads, n_q]; NULL: zeros
+ *   dq     [batch, heads, n_q, d_qk]
+ *   dk     [batch, kv_heads, n_kv, d_qk], summed over the query heads that share a key
+ *   dv     [batch, kv_heads, n_kv, d_v]
+ *   dsink  [heads], by attn_score.sink */
+typedef struct attn_gradients {
+  const void *d_o;
+  attn_stride d_o_at;
+  const double *dlse;
+  void *dq, *dk, *dv;
+  double *dsink;
+} attn_gradients;
+
+/* The gradients at the tensors of an execution: q, k, v and the others as they were given to it, o and lse as
+ * it left them (another o or lse gives another result, unnoticed), work of attn_plan_backward_size bytes.
+ * With s = scale q.k and what the problem makes of it (y), p = exp(y - lse), D_i = d_o_i.o_i - dlse_i:
+ *   dy_ij = p_ij (d_o_i.v_j - D_i), ds = dy s', dq_i = scale sum_j ds_ij k_j, dk_j = scale sum_i ds_ij q_i,
+ *   dv_j = sum_i p_ij d_o_i, dsink = -sum_i exp(sink - lse_i) D_i
+ * (Dao et al. 2022, arXiv:2205.14135, appendix B). A leaky slope counts as that of negative scores at 0.
+ *   Does not allocate; bitwise the same for any number of threads. A pair that is masked out is not
+ * multiplied: what is NaN or infinite reaches what depends on it. EUNSUPPORTED names the variant that has no
+ * gradient. */
+ATTN_API attn_status attn_plan_backward(const attn_plan *, const attn_tensors *, const attn_gradients *);
+
+/* *bytes: of its work memory. EUNSUPPORTED: there is no gradient, with the reason. */
+ATTN_API attn_status attn_plan_backward_size(const attn_plan *, size_t *bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,393 @@
+/* backward.c - the gradients of the softmax engine (attn_gradients.h): every tile of queries walks its keys
+ * once more, as it did forward, by the same segments and masks.
+ *
+ * Weights are recomputed from lse, step by step, so that no n x n matrix exists (Dao et al. 2022). Five
+ * products a step: S^T = K Q^T, dP^T = V dO^T, dV += P^T dO, dK += dS^T Q, dQ += dS K. A tile keeps its dQ;
+ * dK and dV are those of a unit of work, a slice of the tiles of a kv head, which are added in order: the
+ * slices follow from the problem alone, and so do the bits. Slice 0 adds in the caller's tensors.
+ *
+ * A zero weight does not hide what it multiplies if that is infinite or NaN. Such rows of Q, dO and K are
+ * zeros in the products, and then taken pair by pair where they are seen: other pairs keep their bits. */
+#include "core/engines/softmax/backward.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+/* Slices that give few kv heads enough work for many threads, as far as their sums stay small: beside those
+ * that the caller gives. */
+enum { BACK_UNITS = 16 };
+static const double back_bytes = 64 << 20;
+
+int64_t attn_softmax_back_slices(const attn_problem *p, int64_t items) {
+  const int64_t lines = p->batch * p->kv_heads;
+  const double bytes = (double)lines * (double)p->n_kv * (double)(p->d_qk + p->d_v) *
+                       (double)attn_dtype_size(p->dtype),
+               q = (double)p->batch * (double)p->heads * (double)p->n_q * (double)p->d_qk *
+                   (double)attn_dtype_size(p->dtype),
+               room = (q > back_bytes / 2 ? 2 * q : back_bytes) / bytes;
+  const int64_t wanted = attn_min(attn_ceil_div(BACK_UNITS, lines), items);
+  return room < (double)(wanted - 1) ? 1 + (int64_t)room : wanted;
+}
+
+softmax_back attn_softmax_back_carve(const attn_context *c, const softmax_shape *s, attn_carver *carver) {
+  const attn_problem *p = c->problem;
+  const size_t e = attn_dtype_size(p->dtype);
+  const int64_t qk = attn_padded(p->d_qk, p->dtype), v = attn_padded(p->d_v, p->dtype),
+                groups = attn_ceil_div(s->rows, ATTN_LANES), rows = groups * ATTN_LANES, keys = s->blocks.key;
+  return (softmax_back){.qk = qk,
+                        .v = v,
+                        .q = attn_carve(carver, rows, qk, e),
+                        .d_o = attn_carve(carver, rows, v, e),
+                        .q_columns = attn_carve(carver, groups * p->d_qk, ATTN_LANES, e),
+                        .d_o_columns = attn_carve(carver, groups * p->d_v, ATTN_LANES, e),
+                        .dq = attn_carve(carver, rows, qk, e),
+                        .lse = attn_carve(carver, rows, 1, e),
+                        .delta = attn_carve(carver, rows, 1, e),
+                        .odd_q = attn_carve(carver, groups, 1, sizeof(uint64_t)),
+                        .odd_d_o = attn_carve(carver, groups, 1, sizeof(uint64_t)),
+                        .scores = attn_carve(carver, keys, ATTN_LANES, e),
+                        .gradients = attn_carve(carver, keys, ATTN_LANES, e),
+                        .k = attn_carve(carver, keys, qk, e),
+                        .sums = attn_carve(carver, keys, attn_max(qk, v), e)};
+}
+
+/* -- a tile of queries -- */
+
+static int64_t head_of(const softmax_task *t, int64_t at) { return t->head + at / t->tile->row_count; }
+static int64_t query_of(const softmax_task *t, int64_t at) { return t->tile->rows[at % t->tile->row_count]; }
+
+static const void *d_o_row(const softmax_task *t, const softmax_back *b, int64_t at) {
+  const attn_dtype dtype = t->call->context->problem->dtype;
+  return attn_row(b->of->d_o, b->of->d_o_at, t->batch, head_of(t, at), query_of(t, at), dtype);
+}
+
+/* D = d_o.o - dlse. */
+static double delta_of(const softmax_task *t, const softmax_back *b, int64_t at, const void *d_o) {
+  const attn_problem *p = t->call->context->problem;
+  const int64_t head = head_of(t, at), i = query_of(t, at);
+  const attn_dtype stored = attn_stored(p->o, p->dtype);
+  const void *o = attn_row(t->call->o, p->o, t->batch, head, i, p->dtype);
+  double sum = 0;
+  for (int64_t l = 0; l < p->d_v; l++) sum += attn_get(d_o, l, p->dtype) * attn_get(o, l, stored);
+  return b->of->dlse ? sum - b->of->dlse[(t->batch * p->heads + head) * p->n_q + i] : sum;
+}
+
+/* A query that sees no key has the weight 2^-Inf of each. */
+static double lse_of(const softmax_task *t, int64_t at) {
+  const attn_problem *p = t->call->context->problem;
+  const double lse = t->call->lse[(t->batch * p->heads + head_of(t, at)) * p->n_q + query_of(t, at)];
+  return lse == -(double)INFINITY ? (double)INFINITY : lse * ATTN_LOG2E;
+}
+
+/* A row as an operand of products, where it is zeros if it is not finite. */
+static void take_operand(const attn_kernels *k, int64_t d, void *row, uint64_t *odd, int64_t lane) {
+  if (isfinite(k->square_row(d, row))) return;
+  memset(row, 0, (size_t)d * attn_dtype_size(k->dtype));
+  *odd |= UINT64_C(1) << lane;
+}
+
+void attn_softmax_back_begin(const softmax_task *t, softmax_worker *w) {
+  softmax_back *b = w->back;
+  const attn_problem *p = t->call->context->problem;
+  const attn_kernels *k = t->call->context->kernels;
+  const attn_dtype dtype = p->dtype;
+  for (int64_t first = 0, rows; first < softmax_rows(t); first += ATTN_LANES) {
+    const int64_t g = first / ATTN_LANES;
+    rows = attn_min(softmax_rows(t) - first, ATTN_LANES);
+    void *q = attn_at(b->q, first * b->qk, dtype), *d_o = attn_at(b->d_o, first * b->v, dtype),
+         *q_columns = attn_at(b->q_columns, first * p->d_qk, dtype),
+         *d_o_columns = attn_at(b->d_o_columns, first * p->d_v, dtype);
+    memset(q, 0, attn_row_bytes(ATTN_LANES * b->qk, dtype));
+    memset(d_o, 0, attn_row_bytes(ATTN_LANES * b->v, dtype));
+    memset(attn_at(b->dq, first * b->qk, dtype), 0, attn_row_bytes(ATTN_LANES * b->qk, dtype));
+    b->odd_q[g] = b->odd_d_o[g] = 0;
+    for (int64_t lane = 0; lane < ATTN_LANES; lane++) {
+      const int64_t at = first + lane;
+      const bool used = lane < rows;
+      if (used) {
+        attn_load_row(k, attn_stored(p->q, dtype), p->d_qk, w->q[at], attn_at(q, lane * b->qk, dtype));
+        memcpy(attn_at(d_o, lane * b->v, dtype), d_o_row(t, b, at), attn_row_bytes(p->d_v, dtype));
+      }
+      attn_set(b->lse, at, dtype, used ? lse_of(t, at) : 0);
+      attn_set(b->delta, at, dtype, used ? delta_of(t, b, at, attn_at(d_o, lane * b->v, dtype)) : 0);
+    }
+    k->transpose(ATTN_LANES, p->d_qk, q, b->qk, q_columns, ATTN_LANES);
+    k->transpose(ATTN_LANES, p->d_v, d_o, b->v, d_o_columns, ATTN_LANES);
+    for (int64_t lane = 0; lane < rows; lane++) {
+      take_operand(k, p->d_qk, attn_at(q, lane * b->qk, dtype), &b->odd_q[g], lane);
+      take_operand(k, p->d_v, attn_at(d_o, lane * b->v, dtype), &b->odd_d_o[g], lane);
+    }
+  }
+}
+
+/* -- a step -- */
+
+/* Keys of a step that stand at equal distances: `step` from one to the next; 0: they do not. */
+static int64_t distance_of(const int64_t *keys, int64_t count) {
+  const int64_t step = count > 1 ? keys[1] - keys[0] : 1;
+  for (int64_t j = 2; j < count; j++)
+    if (keys[j] - keys[j - 1] != step) return 0;
+  return step;
+}
+
+/* The step's rows of K or V as a left operand: in place where they stand at equal distances. */
+static attn_matrix left_rows(const attn_kernels *k, const attn_step *step, const void *x, int64_t row,
+                             int64_t d, void *room, int64_t room_row) {
+  const int64_t distance = distance_of(step->keys, step->count);
+  if (distance) return (attn_matrix){attn_at(x, step->keys[0] * row, k->dtype), distance * row, 1};
+  for (int64_t j = 0; j < step->count; j++)
+    memcpy(attn_at(room, j * room_row, k->dtype), attn_at(x, step->keys[j] * row, k->dtype),
+           attn_row_bytes(d, k->dtype));
+  return (attn_matrix){room, room_row, 1};
+}
+
+/* to[key] += the rows of x^T y, x [keys][ATTN_LANES] of a step, y [rows]. */
+static void add_rows(const attn_kernels *k, const int64_t *keys, int64_t count, int64_t rows, const void *x,
+                     const void *y, int64_t y_row, int64_t d, void *to, void *room, int64_t room_row) {
+  const int64_t distance = distance_of(keys, count);
+  const attn_matrix a = {x, ATTN_LANES, 1};
+  if (distance) {
+    k->product(count, d, rows, a, y, y_row, true, attn_at(to, keys[0] * d, k->dtype), distance * d);
+    return;
+  }
+  k->product(count, d, rows, a, y, y_row, false, room, room_row);
+  for (int64_t j = 0; j < count; j++) {
+    void *at = attn_at(to, keys[j] * d, k->dtype);
+    k->combine_rows(d, 1, at, 1, attn_at(room, j * room_row, k->dtype), at);
+  }
+}
+
+/* to += weight x, x of another type. */
+static void add_scaled(int64_t d, double weight, const void *x, attn_dtype stored, void *to, attn_dtype t) {
+  for (int64_t l = 0; l < d; l++) attn_set(to, l, t, attn_get(to, l, t) + weight * attn_get(x, l, stored));
+}
+
+/* What rows that are not finite add to the keys that their queries see. */
+static void add_odd(const softmax_task *t, const softmax_worker *w, int64_t group, const attn_step *step,
+                    const int64_t *keys) {
+  const softmax_back *b = w->back;
+  const attn_problem *p = t->call->context->problem;
+  for (uint64_t left = b->odd_q[group] | b->odd_d_o[group]; left; left &= left - 1) {
+    const int64_t lane = __builtin_ctzll(left), at = group * ATTN_LANES + lane;
+    for (int64_t j = 0; j < step->count; j++) {
+      if (step->mask && !(step->mask[j] >> lane & 1)) continue;
+      const double weight = attn_get(b->scores, j * ATTN_LANES + lane, p->dtype),
+                   gradient = attn_get(b->gradients, j * ATTN_LANES + lane, p->dtype);
+      if (b->odd_q[group] >> lane & 1 && b->dk)
+        add_scaled(p->d_qk, gradient, w->q[at], attn_stored(p->q, p->dtype),
+                   attn_at(b->dk, keys[j] * p->d_qk, p->dtype), p->dtype);
+      if (b->odd_d_o[group] >> lane & 1 && b->dv)
+        add_scaled(p->d_v, weight, d_o_row(t, b, at), p->dtype, attn_at(b->dv, keys[j] * p->d_v, p->dtype),
+                   p->dtype);
+    }
+  }
+}
+
+/* dQ += dS K. Rows of K that not all queries see are zeros where they are not finite, and taken by those that
+ * see them. */
+static void add_queries(const softmax_task *t, const softmax_worker *w, int64_t group, int64_t rows,
+                        const attn_step *step) {
+  const softmax_back *b = w->back;
+  const attn_problem *p = t->call->context->problem;
+  const attn_kernels *k = t->call->context->kernels;
+  const int64_t distance = distance_of(step->keys, step->count);
+  const attn_matrix a = {b->gradients, 1, ATTN_LANES};
+  void *dq = attn_at(b->dq, group * ATTN_LANES * b->qk, p->dtype);
+  bool odd = false;
+  for (int64_t j = 0; step->mask && j < step->count && !odd; j++)
+    odd = !isfinite(k->square_row(p->d_qk, attn_at(step->k, step->keys[j] * step->k_row, p->dtype)));
+  if (!odd && distance && attn_row_bytes(p->d_qk, p->dtype) % 64 == 0) {
+    k->product(rows, p->d_qk, step->count, a, attn_at(step->k, step->keys[0] * step->k_row, p->dtype),
+               distance * step->k_row, true, dq, b->qk);
+    return;
+  }
+  for (int64_t j = 0; j < step->count; j++) {
+    uint64_t ignored = 0;
+    void *to = attn_at(b->k, j * b->qk, p->dtype);
+    memcpy(to, attn_at(step->k, step->keys[j] * step->k_row, p->dtype), attn_row_bytes(p->d_qk, p->dtype));
+    if (odd) take_operand(k, p->d_qk, to, &ignored, 0);
+    for (int64_t lane = 0; ignored && lane < rows; lane++)
+      if (step->mask[j] >> lane & 1)
+        add_scaled(p->d_qk, attn_get(b->gradients, j * ATTN_LANES + lane, p->dtype),
+                   attn_at(step->k, step->keys[j] * step->k_row, p->dtype), p->dtype,
+                   attn_at(dq, lane * b->qk, p->dtype), p->dtype);
+  }
+  k->product(rows, p->d_qk, step->count, a, b->k, b->qk, true, dq, b->qk);
+}
+
+void attn_softmax_back_step(const softmax_task *t, softmax_worker *w, int64_t group, const attn_step *step) {
+  softmax_back *b = w->back;
+  const attn_problem *p = t->call->context->problem;
+  const attn_kernels *k = t->call->context->kernels;
+  const attn_dtype dtype = p->dtype;
+  const int64_t first = group * ATTN_LANES, rows = attn_min(softmax_rows(t) - first, ATTN_LANES),
+                line = 64 / (int64_t)attn_dtype_size(dtype), lanes = attn_ceil_div(rows, line) * line,
+                *keys = w->keys + step->first;
+  const attn_matrix k_rows = left_rows(k, step, step->k, step->k_row, p->d_qk, b->k, b->qk);
+  k->product(step->count, lanes, p->d_qk, k_rows, attn_at(b->q_columns, first * p->d_qk, dtype), ATTN_LANES,
+             false, b->scores, ATTN_LANES);
+  const attn_matrix v_rows = left_rows(k, step, step->v, step->v_row, p->d_v, b->sums, b->v);
+  k->product(step->count, lanes, p->d_v, v_rows, attn_at(b->d_o_columns, first * p->d_v, dtype), ATTN_LANES,
+             false, b->gradients, ATTN_LANES);
+  k->step_back(step, lanes, p->scale * ATTN_LOG2E, attn_at(b->lse, first, dtype),
+               attn_at(b->delta, first, dtype), b->scores, b->gradients);
+  if (b->dv)
+    add_rows(k, keys, step->count, rows, b->scores, attn_at(b->d_o, first * b->v, dtype), b->v, p->d_v, b->dv,
+             b->sums, b->v);
+  if (b->dk)
+    add_rows(k, keys, step->count, rows, b->gradients, attn_at(b->q, first * b->qk, dtype), b->qk, p->d_qk,
+             b->dk, b->sums, b->qk);
+  add_odd(t, w, group, step, keys);
+  if (b->of->dq) add_queries(t, w, group, rows, step);
+}
+
+void attn_softmax_back_finish(const softmax_task *t, const softmax_worker *w) {
+  const softmax_back *b = w->back;
+  const attn_problem *p = t->call->context->problem;
+  for (int64_t at = 0; b->of->dq && at < softmax_rows(t); at++) {
+    const int64_t row = (t->batch * p->heads + head_of(t, at)) * p->n_q + query_of(t, at);
+    t->call->context->kernels->scale_row(p->d_qk, p->scale, attn_at(b->dq, at * b->qk, p->dtype),
+                                         attn_at(b->of->dq, row * p->d_qk, p->dtype));
+  }
+}
+
+/* -- all of them -- */
+
+/* The sums of a slice of a kv head: slice 0 has the caller's tensors, the others stand one behind the other in
+ * `partial`. */
+static void *sums_of(void *whole, char *partial, const attn_problem *p, int64_t slices, int64_t line,
+                     int64_t slice, int64_t d) {
+  const size_t bytes = attn_row_bytes(p->n_kv * d, p->dtype);
+  if (!whole) return NULL;
+  return slice ? partial + (size_t)(line * (slices - 1) + slice - 1) * bytes
+               : (char *)whole + (size_t)line * bytes;
+}
+
+static size_t partial_bytes(const attn_problem *p, int64_t slices, int64_t d) {
+  return attn_size_times((size_t)(p->batch * p->kv_heads * (slices - 1)),
+                         attn_size_times((size_t)p->n_kv, attn_row_bytes(d, p->dtype)));
+}
+
+softmax_sums attn_softmax_sums_carve(const attn_problem *p, int64_t slices, attn_carver *carver) {
+  return (softmax_sums){.slices = slices,
+                        .k = attn_carve(carver, 1, 1, partial_bytes(p, slices, p->d_qk)),
+                        .v = attn_carve(carver, 1, 1, partial_bytes(p, slices, p->d_v))};
+}
+
+void attn_softmax_sums_begin(const softmax_sums *s, const attn_problem *p, int64_t line, int64_t slice,
+                             softmax_back *b) {
+  b->dk = sums_of(b->of->dk, s->k, p, s->slices, line, slice, p->d_qk);
+  b->dv = sums_of(b->of->dv, s->v, p, s->slices, line, slice, p->d_v);
+  if (b->dk) memset(b->dk, 0, attn_row_bytes(p->n_kv * p->d_qk, p->dtype));
+  if (b->dv) memset(b->dv, 0, attn_row_bytes(p->n_kv * p->d_v, p->dtype));
+}
+
+static void add_slices(const softmax_sums *s, const attn_call *call, int64_t line, int64_t key, void *whole,
+                       char *partial, int64_t d, double scale) {
+  const attn_problem *p = call->context->problem;
+  const attn_kernels *k = call->context->kernels;
+  if (!whole) return;
+  void *to = attn_at(sums_of(whole, partial, p, s->slices, line, 0, d), key * d, p->dtype);
+  for (int64_t i = 1; i < s->slices; i++)
+    k->combine_rows(d, 1, to, 1,
+                    attn_at(sums_of(whole, partial, p, s->slices, line, i, d), key * d, p->dtype), to);
+  if (scale != 1) k->scale_row(d, scale, to, to);
+}
+
+void attn_softmax_sums_end(const softmax_sums *s, const attn_call *call, const attn_gradients *g) {
+  const attn_problem *p = call->context->problem;
+#pragma omp for schedule(static)
+  for (int64_t row = 0; row < p->batch * p->kv_heads * p->n_kv; row++) {
+    add_slices(s, call, row / p->n_kv, row % p->n_kv, g->dk, s->k, p->d_qk, p->scale);
+    add_slices(s, call, row / p->n_kv, row % p->n_kv, g->dv, s->v, p->d_v, 1);
+  }
+}
+
+/* dsink = -sum exp(sink - lse) D over the queries of a head. */
+void attn_softmax_sink_back(const attn_call *call, const attn_gradients *g) {
+  const attn_problem *p = call->context->problem;
+  for (int64_t h = 0; g->dsink && h < p->heads; h++) {
+    double sum = 0;
+    for (int64_t row = 0; p->score.sink && row < p->batch * p->n_q; row++) {
+      const int64_t i = row % p->n_q, batch = row / p->n_q;
+      const softmax_tile tile = {.rows = &i, .row_count = 1};
+      const softmax_task t = {.call = call, .tile = &tile, .batch = batch, .head = h, .heads = 1};
+      const softmax_back b = {.of = g};
+      const double lse = call->lse[(batch * p->heads + h) * p->n_q + i];
+      sum -= exp(p->score.sink[h] - lse) * delta_of(&t, &b, 0, d_o_row(&t, &b, 0));
+    }
+    g->dsink[h] = sum;
+  }
+}
+
+static int64_t items_of(const attn_problem *p, const softmax_shape *shape, int64_t tiles) {
+  return attn_ceil_div(p->heads / p->kv_heads, shape->heads) * tiles;
+}
+
+/* Tiles of queries as the plan makes them: as many as their rows fill, or more where rows are grouped. */
+static int64_t slices_of(const attn_problem *p, const softmax_shape *shape) {
+  return attn_softmax_back_slices(p, items_of(p, shape, attn_ceil_div(p->n_q, shape->blocks.query)));
+}
+
+attn_status attn_softmax_back_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling,
+                                   size_t *bytes) {
+  const attn_problem *p = c->problem;
+  attn_pattern outline;
+  if (tiling.skip > 0)
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant %s: no gradient where steps are passed over: which ones is not kept",
+                     c->variant->name);
+  pattern = attn_softmax_outline(p, pattern, &outline) ? &outline : NULL;
+  const softmax_shape shape = attn_softmax_shape(c, pattern, tiling);
+  attn_carver one = attn_carver_count(c), sums = {0};
+  attn_softmax_carve(c, &shape, pattern ? pattern->max_runs : 1, &one);
+  attn_softmax_back_carve(c, &shape, &one);
+  attn_softmax_sums_carve(p, slices_of(p, &shape), &sums);
+  *bytes = attn_size_sum(attn_size_times(one.used, (size_t)c->threads), sums.used);
+  return ATTN_OK;
+}
+
+/* Every `slices`-th tile of a kv head, for the heads that share it. */
+static void run_slice(const attn_softmax *s, const attn_call *call, const softmax_sums *sums, int64_t unit,
+                      softmax_worker *w) {
+  const attn_problem *p = call->context->problem;
+  const int64_t group = p->heads / p->kv_heads, line = unit / sums->slices,
+                items = items_of(p, &s->shape, s->tile_count);
+  attn_softmax_sums_begin(sums, p, line, unit % sums->slices, w->back);
+  for (int64_t i = unit % sums->slices; i < items; i += sums->slices) {
+    const int64_t part = i / s->tile_count, head = line % p->kv_heads * group + part * s->shape.heads;
+    const softmax_task t = attn_softmax_task(s, call, line / p->kv_heads, head, i % s->tile_count);
+    attn_softmax_begin(&t, w, w->tiles);
+    attn_softmax_walk(&t, w, w->tiles, 0, INT64_MAX);
+    attn_softmax_finish(&t, w, w->tiles);
+  }
+}
+
+attn_status attn_softmax_backward(const void *state, const attn_call *call, const attn_gradients *g) {
+  const attn_softmax *s = state;
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  attn_carver one = attn_carver_count(c);
+  attn_softmax_carve(c, &s->shape, s->max_runs, &one);
+  attn_softmax_back_carve(c, &s->shape, &one);
+  attn_carver behind = {.base = (char *)call->work + (size_t)c->threads * one.used};
+  const softmax_sums sums = attn_softmax_sums_carve(p, slices_of(p, &s->shape), &behind);
+#pragma omp parallel num_threads(c->threads)
+  {
+    fenv_t outer;
+    attn_float_enter(&outer);
+    attn_carver carver = attn_carver_at(call, (char *)call->work + (size_t)omp_get_thread_num() * one.used);
+    softmax_worker w = attn_softmax_carve(c, &s->shape, s->max_runs, &carver);
+    softmax_back b = attn_softmax_back_carve(c, &s->shape, &carver);
+    b.of = g;
+    w.back = &b;
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t unit = 0; unit < p->batch * p->kv_heads * sums.slices; unit++)
+      run_slice(s, call, &sums, unit, &w);
+    attn_softmax_sums_end(&sums, call, g);
+    attn_float_leave(&outer);
+  }
+  attn_softmax_sink_back(call, g);
+  return ATTN_OK;
+}
