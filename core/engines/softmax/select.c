@@ -6,7 +6,7 @@
  * it: keys and values are read once for all of them, and nothing of the size of n x n exists. Where each
  * query selects its own, a step ends at fixed keys: a query's result depends on its selection alone, not on
  * those of others. */
-#include "core/engines/softmax/softmax.h"
+#include "core/engines/softmax/backward.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -18,9 +18,10 @@ typedef struct selection {
   void *every; /* attention to all keys, where the selection is that; else NULL */
 } selection;
 
-/* The workspace: what is prepared, then each thread's. */
+/* The workspace: what is prepared, then each thread's, then the backward pass's sums. */
 typedef struct layout {
   attn_slices prepared, threads; /* of each batch entry and kv head; of each thread */
+  softmax_sums sums;
 } layout;
 
 /* Where rows select for themselves: the keys whose rows are looked up at a time, and the most keys of a step,
@@ -29,6 +30,7 @@ enum { STRETCH = 512, MOST_KEYS = 4096, PICKS = 32 };
 
 typedef struct worker {
   softmax_worker softmax;
+  softmax_back back;
   attn_picks picks;     /* of a block */
   int64_t *rows;        /* of a block */
   int64_t *next;        /* of each selection, the first run that is not taken whole */
@@ -57,10 +59,11 @@ static softmax_shape shape_of(const attn_context *c, const attn_selector *x) {
   return s;
 }
 
-static worker carve_worker(const attn_context *c, const attn_selector *x, const softmax_shape *s,
+static worker carve_worker(const attn_context *c, const attn_selector *x, const softmax_shape *s, bool back,
                            attn_carver *carver) {
   const int64_t rows = s->blocks.query;
   return (worker){.softmax = attn_softmax_carve(c, s, x->max_runs, carver),
+                  .back = back ? attn_softmax_back_carve(c, s, carver) : (softmax_back){0},
                   .picks = attn_picks_carve(x, rows, carver),
                   .rows = attn_carve(carver, rows, 1, sizeof(int64_t)),
                   .next = attn_carve(carver, rows, 1, sizeof(int64_t)),
@@ -70,13 +73,25 @@ static worker carve_worker(const attn_context *c, const attn_selector *x, const 
                   .scratch = attn_carve(carver, 1, 1, x->scratch_bytes)};
 }
 
-static layout lay_out(const attn_context *c, const attn_selector *x, attn_carver *carver) {
+/* Query heads that share a selection. */
+static int64_t shared_heads(const attn_problem *p, const attn_selector *x) {
+  return x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1;
+}
+
+/* Blocks of the heads of a kv head. */
+static int64_t line_blocks(const attn_problem *p, const attn_selector *x) {
+  return p->heads / p->kv_heads / shared_heads(p, x) * attn_ceil_div(p->n_q, attn_selection_rows(p, x));
+}
+
+static layout lay_out(const attn_context *c, const attn_selector *x, bool back, attn_carver *carver) {
   const attn_problem *p = c->problem;
   const softmax_shape s = shape_of(c, x);
   attn_carver one = attn_carver_count(c);
-  carve_worker(c, x, &s, &one);
-  return (layout){.prepared = attn_carve_slices(carver, p->batch * p->kv_heads, x->prepared_bytes),
-                  .threads = attn_carve_slices(carver, c->threads, one.used)};
+  carve_worker(c, x, &s, back, &one);
+  layout l = {.prepared = attn_carve_slices(carver, p->batch * p->kv_heads, x->prepared_bytes),
+              .threads = attn_carve_slices(carver, c->threads, one.used)};
+  if (back) l.sums = attn_softmax_sums_carve(p, attn_softmax_back_slices(p, line_blocks(p, x)), carver);
+  return l;
 }
 
 /* ---- planning ---------------------------------------------------------------------------------------- */
@@ -89,8 +104,16 @@ static attn_status work_size(const attn_context *c, const attn_parts *p, size_t 
                      "variant %s: a user's graph as a mask is not supported where keys are selected",
                      c->variant->name);
   attn_carver counter = attn_carver_count(c);
-  if (!p->selector.every) lay_out(c, &p->selector, &counter);
+  if (!p->selector.every) lay_out(c, &p->selector, false, &counter);
   *bytes = p->selector.every ? attn_softmax_size(c, NULL, (attn_tiling){0}) : counter.used;
+  return ATTN_OK;
+}
+
+static attn_status backward_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
+  if (p->selector.every) return attn_softmax_back_size(c, NULL, (attn_tiling){0}, bytes);
+  attn_carver counter = attn_carver_count(c);
+  lay_out(c, &p->selector, true, &counter);
+  *bytes = counter.used;
   return ATTN_OK;
 }
 
@@ -255,8 +278,8 @@ static void attend(const selection *s, const attn_call *call, const attn_block *
                    worker *w) {
   const attn_problem *p = call->context->problem;
   const attn_selector *x = s->selector;
-  const int64_t group = p->heads / p->kv_heads, kv_head = block->head / group,
-                heads = x->share == ATTN_SHARE_GROUP ? group : 1, keys = attn_call_keys(call, block->batch);
+  const int64_t group = p->heads / p->kv_heads, kv_head = block->head / group, heads = shared_heads(p, x),
+                keys = attn_call_keys(call, block->batch);
   const softmax_segment all = {0, keys, 1, true};
   const softmax_picks picks = {&w->picks, x->share == ATTN_SHARE_TILE};
   const softmax_tile tile = {
@@ -290,7 +313,7 @@ static void run_block(const selection *s, const attn_call *call, const attn_bloc
                       const void *prepared, worker *w, fault *f) {
   const attn_selector *x = s->selector;
   const attn_problem *p = call->context->problem;
-  const int64_t heads = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1;
+  const int64_t heads = shared_heads(p, x);
   const int64_t *order = x->order ? x->order(x->state, call, prepared, block->head) : NULL;
   bool all = find_rows(call, block, order, w, f);
   if (!all) return;
@@ -320,58 +343,88 @@ static void add_stages(attn_stages *to, const attn_stages *own) {
   to->attend += own->attend;
 }
 
-/* Block `task` of all heads, or of all kv heads that share; the last queries, which see most, first. */
-static attn_block block_of(const attn_problem *p, const attn_selector *x, int64_t task) {
+/* Block `at` of kv head `line` of all batch entries; the last queries, which see most, first. */
+static attn_block block_of(const attn_problem *p, const attn_selector *x, int64_t line, int64_t at) {
   const int64_t rows = attn_selection_rows(p, x), blocks = attn_ceil_div(p->n_q, rows),
-                step = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1, units = p->heads / step,
-                first = (blocks - 1 - task / (p->batch * units)) * rows;
-  return (attn_block){.batch = task / units % p->batch,
-                      .head = task % units * step,
+                step = shared_heads(p, x), group = p->heads / p->kv_heads, units = group / step,
+                first = (blocks - 1 - at / units) * rows;
+  return (attn_block){.batch = line / p->kv_heads,
+                      .head = line % p->kv_heads * group + at % units * step,
                       .first = first,
                       .count = attn_min(rows, p->n_q - first)};
 }
 
-static int64_t block_count(const attn_problem *p, const attn_selector *x) {
-  const int64_t units = x->share == ATTN_SHARE_GROUP ? p->kv_heads : p->heads;
-  return p->batch * units * attn_ceil_div(p->n_q, attn_selection_rows(p, x));
+/* A slice of the blocks of a kv head, backward. */
+static void run_slice(const selection *s, const attn_call *call, const layout *l, int64_t unit, worker *w,
+                      fault *f) {
+  const attn_problem *p = call->context->problem;
+  const int64_t line = unit / l->sums.slices, slice = unit % l->sums.slices;
+  attn_softmax_sums_begin(&l->sums, p, line, slice, &w->back);
+  for (int64_t at = slice; at < line_blocks(p, s->selector); at += l->sums.slices) {
+    const attn_block block = block_of(p, s->selector, line, at);
+    run_block(s, call, &block, attn_slice(l->prepared, line), w, f);
+  }
 }
 
-static attn_status execute(const void *state, const attn_call *call) {
-  const selection *s = state;
+/* g: NULL forward. */
+static attn_status run(const selection *s, const attn_call *call, const attn_gradients *g) {
   const attn_context *c = call->context;
-  if (s->every) return attn_softmax_execute(s->every, call);
   const attn_problem *p = c->problem;
   const attn_selector *x = s->selector;
   const softmax_shape *shape = &s->softmax.shape;
-  const int64_t group = p->heads / p->kv_heads;
+  const int64_t lines = p->batch * p->kv_heads;
   attn_carver carver = attn_carver_at(call, call->work);
-  const layout l = lay_out(c, x, &carver);
+  const layout l = lay_out(c, x, g, &carver);
   fault f = {0};
 #pragma omp parallel num_threads(c->threads)
   {
     fenv_t outer;
     attn_float_enter(&outer);
     attn_carver own = attn_carver_at(call, attn_slice(l.threads, omp_get_thread_num()));
-    worker w = carve_worker(c, x, shape, &own);
+    worker w = carve_worker(c, x, shape, g, &own);
+    w.back.of = g;
+    if (g) w.softmax.back = &w.back;
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < (x->prepare ? p->batch * p->kv_heads : 0); i++)
+    for (int64_t i = 0; i < (x->prepare ? lines : 0); i++)
       prepare_line(x, call, i, attn_slice(l.prepared, i), &w);
     if (shape->kernels->enter) shape->kernels->enter();
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t task = 0; task < block_count(p, x); task++) {
-      const attn_block block = block_of(p, x, task);
-      run_block(s, call, &block, attn_slice(l.prepared, block.batch * p->kv_heads + block.head / group), &w,
-                &f);
+    for (int64_t task = 0; task < (g ? lines * l.sums.slices : lines * line_blocks(p, x)); task++) {
+      if (g) {
+        run_slice(s, call, &l, task, &w, &f);
+        continue;
+      }
+      const attn_block block = block_of(p, x, task % lines, task / lines);
+      run_block(s, call, &block, attn_slice(l.prepared, task % lines), &w, &f);
     }
+    if (g) attn_softmax_sums_end(&l.sums, call, g);
     if (shape->kernels->leave) shape->kernels->leave();
     if (call->stages) add_stages(call->stages, &w.spent);
     attn_float_leave(&outer);
   }
-  return f.status ? attn_fail(f.status, "variant %s: %s", c->variant->name, f.text) : ATTN_OK;
+  if (f.status) return attn_fail(f.status, "variant %s: %s", c->variant->name, f.text);
+  if (g) attn_softmax_sink_back(call, g);
+  return ATTN_OK;
 }
 
-const attn_engine attn_engine_selection = {
-    "selection", accepts, {.work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect}};
+static attn_status execute(const void *state, const attn_call *call) {
+  const selection *s = state;
+  return s->every ? attn_softmax_execute(s->every, call) : run(s, call, NULL);
+}
+
+static attn_status backward(const void *state, const attn_call *call, const attn_gradients *g) {
+  const selection *s = state;
+  return s->every ? attn_softmax_backward(s->every, call, g) : run(s, call, g);
+}
+
+const attn_engine attn_engine_selection = {"selection",
+                                           accepts,
+                                           {.work_size = work_size,
+                                            .plan = plan,
+                                            .execute = execute,
+                                            .inspect = inspect,
+                                            .backward_size = backward_size,
+                                            .backward = backward}};
 
 /* ---- the selections of an execution, again ----------------------------------------------------------- */
 
@@ -413,7 +466,7 @@ int64_t attn_picker_row(attn_picker *a, int64_t batch, int64_t head, int64_t i, 
                             .count = attn_min(rows, p->n_q - first)};
   if (memcmp(&block, &a->block, sizeof block) != 0) {
     attn_carver carver = {.base = call->work, .redzone = call->context->verify ? ATTN_REDZONE : 0};
-    const layout l = lay_out(call->context, x, &carver);
+    const layout l = lay_out(call->context, x, false, &carver);
     attn_picks_ask(x, call, &block, attn_slice(l.prepared, batch * p->kv_heads + head / group), &a->picks,
                    a->scratch);
     a->block = block;

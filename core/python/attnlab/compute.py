@@ -85,7 +85,8 @@ def backward(q: Any, k: Any, v: Any, grad_o: Any, spec: str = "tiled", *, causal
     target = {"causal": causal, "scale": scale, "mask": mask, "bias": bias, "alibi": alibi, "softcap": softcap,
               "leaky": leaky, "sink": sink}
     plan = _kept_plan(operands, spec, target, threads, isa)
-    o, lse = plan._run(operands, kv_len, q_position, True, extra, None, False)
+    plan._backward_bytes()
+    lse = plan._run(operands, kv_len, q_position, True, extra, None, False)[1]
     return plan._backward(operands, lse, grad_o, grad_lse, kv_len, q_position, extra)
 
 
@@ -145,8 +146,7 @@ class Plan:
 
     def _backward(self, operands: Operands, lse: Any, grad_o: Any, grad_lse: Any, kv_len: Any, q_position: Any,
                   extra: dict[str, Any] | None) -> tuple[Any, Any, Any]:
-        lib, size = library(), c_size_t()
-        check(lib.attn_plan_backward_size(self._handle, byref(size)))
+        size = self._backward_bytes()
         given = self._tensors(operands, kv_len, q_position, extra)
         given.lse = operands.place_of_lse(lse, "lse")
         upstream = operands.upstream(grad_o)
@@ -154,10 +154,16 @@ class Plan:
         wanted = Gradients(upstream.place.address, upstream.stride,
                            None if grad_lse is None else operands.place_of_lse(grad_lse, "grad_lse"),
                            *(look_at(x, "gradient").address for x in results))
-        with _work(size.value) as work:
+        with _work(size) as work:
             given.work = work
-            check(lib.attn_plan_backward(self._handle, byref(given), byref(wanted)))
+            check(library().attn_plan_backward(self._handle, byref(given), byref(wanted)))
         return tuple(operands.as_given(x, name) for x, name in zip(results, "qkv"))  # type: ignore[return-value]
+
+    def _backward_bytes(self) -> int:
+        """Of the work memory of the backward pass. Error: there is no gradient, with the reason."""
+        size = c_size_t()
+        check(library().attn_plan_backward_size(self._handle, byref(size)))
+        return size.value
 
     def _operands(self, q: Any, k: Any, v: Any, out: Any) -> Operands:
         operands = Operands(q, k, v, out, self._layout)
