@@ -291,6 +291,7 @@ struct attn_view {
   const attn_relocation *relocation;
   const struct attn_expression *expression; /* of a sum or of dyadic, not of a join */
   const attn_residual *residual;            /* then the view has no pattern, selector or features */
+  bool gradients;                           /* attn_plan_backward gives them */
   bool by_features; /* a query meets keys by features, in one term of an expression at least */
   attn_rounding rounding;
   const attn_toeplitz *toeplitz; /* then the view has no features */

@@ -378,25 +378,20 @@ attn_status attn_plan_execute_lse(const attn_plan *plan, const void *q, const vo
       plan, &(attn_tensors){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .lse = lse, .work = work});
 }
 
-static attn_status backward_size(const attn_plan *plan, const attn_context *c, size_t *bytes) {
-  const attn_method *method = plan->parts.method;
-  if (!method->backward_size || !method->backward)
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: what its parts compute has no gradient here",
-                     plan->spec->variant->name);
-  size_t inside = 0;
-  const attn_status status = method->backward_size(c, &plan->parts, &inside);
-  if (status) return status;
-  if (inside > PTRDIFF_MAX - ALIGNMENT)
-    return attn_fail(ATTN_EINVAL, "variant %s: the size of the backward pass's memory overflows",
-                     plan->spec->variant->name);
-  *bytes = inside ? inside + ALIGNMENT : 0;
-  return ATTN_OK;
-}
-
 attn_status attn_plan_backward_size(const attn_plan *plan, size_t *bytes) {
   if (!plan) return attn_null("backward", "plan");
   if (!bytes) return attn_null("backward", "bytes");
-  return backward_size(plan, &plan->context, bytes);
+  const attn_method *method = plan->parts.method;
+  const char *name = plan->spec->variant->name;
+  size_t inside = 0;
+  if (!method->backward_size || !method->backward)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: what its parts compute has no gradient here", name);
+  const attn_status status = method->backward_size(&plan->context, &plan->parts, &inside);
+  if (status) return status;
+  if (inside > PTRDIFF_MAX - ALIGNMENT)
+    return attn_fail(ATTN_EINVAL, "variant %s: the size of the backward pass's memory overflows", name);
+  *bytes = inside ? inside + ALIGNMENT : 0;
+  return ATTN_OK;
 }
 
 attn_status attn_plan_backward(const attn_plan *plan, const attn_tensors *x, const attn_gradients *g) {
@@ -487,6 +482,8 @@ attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {
   *view = attn_parts_view(variant, &plan->parts);
   if (plan->parts.method->inspect) plan->parts.method->inspect(plan->state, &plan->context, view);
   view->caps = caps_left(view->caps, &plan->problem);
+  size_t ignored;
+  view->gradients = !attn_plan_backward_size(plan, &ignored);
   attn_status status = attn_view_check(variant, view);
   return status ? status : attn_rounding_check(variant->name, &plan->problem, &view->rounding);
 }

@@ -9,11 +9,13 @@ static bool is_any(const attn_view *v) { return v; }
 static bool takes_halves(const attn_view *v) { return v->caps & ATTN_CAP_HALF; }
 static bool is_padded(const attn_view *v) { return v->caps & ATTN_CAP_PADDING; }
 static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
+static bool gives_gradients(const attn_view *v) { return v->gradients; }
 static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE && !v->normaliser; }
 static bool is_softmax(const attn_view *v) {
   return !v->features && !v->projection && !v->low_rank && !v->residual && !v->expression && !v->store &&
          !v->latent && !v->relocation && !v->recurrence && !v->toeplitz && !v->pooling && !v->normaliser;
 }
+static bool gives_softmax_gradients(const attn_view *v) { return is_softmax(v) && v->gradients; }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
 static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
 static bool is_exact(const attn_view *v) { return v->caps & ATTN_CAP_EXACT; }
@@ -121,6 +123,9 @@ const variant_kind of_any = {"of every kind", is_any};
 const variant_kind of_halves = {"that take tensors stored in 16 bits", takes_halves};
 const variant_kind of_padded = {"that take padding", is_padded};
 const variant_kind of_lse = {"that give the log-sum-exp of their rows", gives_lse};
+const variant_kind of_gradients = {"that give their gradients", gives_gradients};
+const variant_kind of_softmax_gradients = {"that give the gradients of a softmax over keys",
+                                           gives_softmax_gradients};
 const variant_kind of_transforms = {"that take transforms of scores", takes_transforms};
 const variant_kind of_softmax = {"without features and projection", is_softmax};
 const variant_kind of_whole_softmax = {"that sum a row at once", is_whole};

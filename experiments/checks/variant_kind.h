@@ -12,7 +12,8 @@ typedef struct variant_kind {
   bool (*holds)(const attn_view *);
 } variant_kind;
 
-extern const variant_kind of_any, of_halves, of_padded, of_lse, of_transforms;
+extern const variant_kind of_any, of_halves, of_padded, of_lse, of_gradients, of_softmax_gradients,
+    of_transforms;
 extern const variant_kind of_softmax, of_whole_softmax, of_online_softmax, of_exact, of_short_operands;
 extern const variant_kind of_patterns, of_rolling, of_selectors, of_proxies, of_kept, of_rankings,
     of_scored_rankings, of_indexes, of_pooled, of_thresholds, of_weighted, of_multiplicities, of_promises,

@@ -1,0 +1,173 @@
+/* gradient_difference.c - GRAD-FD: the gradients against differences of the loss, in fp64.
+ *
+ * Along a random direction of Q, K and V at once: central differences d_h and d_(h/2), and (4 d_(h/2) - d_h) /
+ * 3, whose own error is far below |d_h - d_(h/2)|. It knows no formula of the variant. */
+#include "experiments/properties/gradient_run.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { DIRECTIONS = 3 };
+static const double step = 0x1p-10;
+static const uint64_t purpose_directions = 0x646972656374; /* "direct" */
+
+/* What the trial has not: padding, and what a problem makes of scores. */
+typedef struct setting {
+  const char *name;
+  bool scores, leaky;
+} setting;
+static const setting settings[] = {{"", false, false},
+                                   {"with a soft cap, a sink and biases: ", true, false},
+                                   {"with leaky scores and biases: ", true, true}};
+
+static const struct {
+  attn_side side;
+  size_t at;
+} sides[] = {{ATTN_QUERY, offsetof(gradient_run, dq)},
+             {ATTN_KEY, offsetof(gradient_run, dk)},
+             {ATTN_VALUE, offsetof(gradient_run, dv)}};
+
+static double *tensor_of(const trial_inputs *in, attn_side side, int64_t *count) {
+  const attn_problem *p = &in->problem;
+  *count = p->batch * (side == ATTN_QUERY ? p->heads * p->n_q : p->kv_heads * p->n_kv) *
+           (side == ATTN_VALUE ? p->d_v : p->d_qk);
+  return (double *)trial_row(in, side, 0, 0, 0);
+}
+
+/* x + h u, u normal and the same for every h; and *along: <gradients, u>. */
+static void move(const gradient_run *g, uint64_t direction, double h, const trial_inputs *to, double *along) {
+  attn_rng rng;
+  attn_rng_init(&rng, 1, purpose_directions, direction);
+  *along = 0;
+  for (int s = 0; s < 3; s++) {
+    int64_t count;
+    const double *x = tensor_of(g->in, sides[s].side, &count);
+    double *y = tensor_of(to, sides[s].side, &count);
+    const double *gradient = *(double *const *)(const void *)((const char *)g + sides[s].at);
+    for (int64_t i = 0; i < count; i++) {
+      const double u = attn_rng_normal(&rng);
+      y[i] = x[i] + h * u;
+      *along += gradient[i] * u;
+    }
+  }
+}
+
+/* (L(x + h u) - L(x - h u)) / 2h; adds to *size the magnitudes that were summed, over 2h. */
+static attn_status difference_of(gradient_run *g, uint64_t direction, double h, const trial_inputs *room,
+                                 double *out, double *along, double *size) {
+  double loss[2], sizes[2];
+  for (int side = 0; side < 2; side++) {
+    move(g, direction, side ? -h : h, room, along);
+    const attn_status status = gradient_run_forward(g, room, &loss[side], &sizes[side]);
+    if (status) return status;
+  }
+  *out = (loss[0] - loss[1]) / (2 * h);
+  *size += (sizes[0] + sizes[1]) / (2 * h);
+  return ATTN_OK;
+}
+
+static attn_status judge_direction(gradient_run *g, const setting *of, uint64_t direction,
+                                   const trial_inputs *room, double *worst, result_bound *bound) {
+  double whole = 0, half = 0, along = 0, size = 0;
+  attn_status status = difference_of(g, direction, step, room, &whole, &along, &size);
+  if (!status) status = difference_of(g, direction, step / 2, room, &half, &along, &size);
+  if (status) return status;
+  const double expected = (4 * half - whole) / 3, allowed = fabs(half - whole) + 0x1p-46 * size,
+               ratio = fabs(along - expected) / allowed;
+  if (ratio <= *worst) return ATTN_OK;
+  *worst = isnan(ratio) ? (double)INFINITY : ratio;
+  if (*worst <= 1) return ATTN_OK;
+  bound_property(bound, *worst, 1);
+  bound_say(bound, "%sthe loss rises by %.9g along a direction, the gradients say %.9g", of->name, expected,
+            along);
+  return ATTN_OK;
+}
+
+static attn_status judge_plan(const trial *t, const attn_plan *plan, const trial_inputs *in,
+                              const setting *of, double *worst, result_bound *bound) {
+  gradient_run g;
+  trial_inputs room;
+  double loss, size;
+  attn_status status = gradient_run_make(t->memory, plan, in, &g);
+  if (!status) status = trial_inputs_copy(t->memory, in, &room);
+  if (!status) status = gradient_run_forward(&g, in, &loss, &size);
+  if (!status) status = gradient_run_backward(&g);
+  room.padded = in->padded;
+  memcpy(room.kv_len, in->kv_len, sizeof room.kv_len);
+  for (uint64_t d = 0; !status && d < DIRECTIONS && bound->verdict != VERDICT_VIOLATED; d++)
+    status = judge_direction(&g, of, d, &room, worst, bound);
+  return status;
+}
+
+/* Leaky scores bend at 0: queries of positive elements, and keys of one sign each, so that none is near. */
+static void part_signs(const trial_inputs *in) {
+  int64_t count;
+  double *q = tensor_of(in, ATTN_QUERY, &count);
+  for (int64_t i = 0; i < count; i++) q[i] = fabs(q[i]) + 0.25;
+  double *k = tensor_of(in, ATTN_KEY, &count);
+  for (int64_t i = 0; i < count; i++) k[i] = copysign(fabs(k[i]) + 0.25, i / in->problem.d_qk % 2 ? -1 : 1);
+}
+
+/* The trial's problem in fp64, as the setting says. */
+static attn_status judge_setting(const trial *t, const setting *of, double *worst, result_bound *bound) {
+  enum { SPAN = 33 };
+  attn_problem p = t->in.problem;
+  double sinks[64], relative[SPAN];
+  attn_plan *plan = NULL;
+  trial_inputs in;
+  p.q = p.k = p.v = p.o = (attn_stride){0};
+  p.dtype = ATTN_F64;
+  if (of->scores) {
+    for (int i = 0; i < SPAN; i++) relative[i] = sin(i);
+    for (int64_t h = 0; h < 64; h++) sinks[h] = 1 - (double)(h % 3);
+    p.score = (attn_score){.relative = relative, .relative_heads = 1, .span = SPAN, .zero = SPAN / 2};
+    if (of->leaky)
+      p.score.leaky = 0.25;
+    else
+      p.score.softcap = 2;
+    if (!of->leaky && p.heads <= 64) p.score.sink = sinks;
+  }
+  attn_status status = attn_plan_create_spec(&plan, &p, t->spec, &t->options);
+  if (!status) status = trial_inputs_draw(t->memory, &p, 2, &in);
+  if (!status) {
+    if (of->leaky) part_signs(&in);
+    in.padded = t->view.caps & ATTN_CAP_PADDING;
+    for (int64_t b = 0; b < p.batch; b++) in.kv_len[b] = p.n_kv - 20 * (b % 2);
+    status = judge_plan(t, plan, &in, of, worst, bound);
+  }
+  attn_plan_destroy(plan);
+  return status;
+}
+
+static attn_status difference_judge(const trial *t, result_bound *bound) {
+  double worst = 0;
+  if (t->view.caps & ATTN_CAP_DATA)
+    return bound_not_applicable(bound, "which keys are seen depends on Q and K, and the loss jumps there");
+  attn_status status = judge_setting(t, &settings[0], &worst, bound);
+  if (status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL)
+    return bound_not_applicable(bound, attn_last_error());
+  for (int s = 1; !status && s < 3 && t->view.caps & ATTN_CAP_SCORE; s++)
+    if (bound->verdict != VERDICT_VIOLATED) status = judge_setting(t, &settings[s], &worst, bound);
+  if (!status && bound->verdict != VERDICT_VIOLATED) bound_property(bound, worst, 1);
+  return status;
+}
+
+PROPERTY(difference)
+const check check_grad_fd = {
+    .name = "GRAD-FD",
+    .of = &of_gradients,
+    .kind = KIND_PROPERTY,
+    .statement = "along a direction of queries, keys and values the loss rises as its gradients say",
+    .source = "the definition of a gradient; Richardson's extrapolation of central differences",
+    .formula = "measured: |<dq, Uq> + <dk, Uk> + <dv, Uv> - (4 d_(h/2) - d_h) / 3| in fp64, d_h = (L(x + h "
+               "U) - L(x - h U)) / 2h, h = 2^-10, in units of |d_h - d_(h/2)| + 2^-46 sum |terms of L| / h; "
+               "for normal upstream gradients and directions, with padding, a soft cap, a sink, leaky scores "
+               "and biases where the variant takes them.",
+    .assumes = "Declared: fp64. Where keys are selected from Q and K the loss jumps, and GRAD-FP judges.",
+    .cause =
+        "a term of the derivative is missing (the denominator's, the slope of a soft cap), or a factor is "
+        "wrong in dq and dk alike, which identities do not see",
+    .nulls = PROPERTY_BLIND,
+    .evaluate = difference_evaluate,
+};

@@ -1,0 +1,91 @@
+/* gradient_run.c - see gradient_run.h. */
+#include "experiments/properties/gradient_run.h"
+
+#include "attn_gradients.h"
+
+#include <math.h>
+#include <string.h>
+
+static const uint64_t purpose_upstream = 0x757073747265616d; /* "upstream" */
+
+static int64_t rows_of(const attn_problem *p) { return p->batch * p->heads * p->n_q; }
+static int64_t keys_of(const attn_problem *p) { return p->batch * p->kv_heads * p->n_kv; }
+
+attn_status gradient_run_make(region *memory, const attn_plan *plan, const trial_inputs *in,
+                              gradient_run *out) {
+  const attn_problem *p = &in->problem;
+  const size_t size = attn_dtype_size(p->dtype), o_size = attn_dtype_size(attn_stored(p->o, p->dtype));
+  size_t backward = 0;
+  gradient_run g = {.plan = plan, .in = in};
+  attn_status status = attn_plan_inspect(plan, &g.view);
+  if (!status) status = attn_plan_backward_size(plan, &backward);
+  if (status) return status;
+  const size_t forward = attn_plan_work_size(plan);
+  g.o = region_take(memory, rows_of(p) * p->d_v, o_size);
+  g.d_o = region_take(memory, rows_of(p) * p->d_v, size);
+  g.work = region_take(memory, 1, (forward > backward ? forward : backward) + 1);
+  g.dq = region_take(memory, rows_of(p) * p->d_qk, size);
+  g.dk = region_take(memory, keys_of(p) * p->d_qk, size);
+  g.dv = region_take(memory, keys_of(p) * p->d_v, size);
+  if (g.view.caps & ATTN_CAP_LSE) {
+    g.lse = region_take(memory, rows_of(p), sizeof *g.lse);
+    g.dlse = region_take(memory, rows_of(p), sizeof *g.dlse);
+  }
+  if ((status = region_status(memory, "for the gradients of a trial"))) return status;
+  attn_rng rng;
+  attn_rng_init(&rng, 1, purpose_upstream, 0);
+  for (int64_t i = 0; i < rows_of(p) * p->d_v; i++) attn_set(g.d_o, i, p->dtype, attn_rng_normal(&rng));
+  for (int64_t i = 0; g.dlse && i < rows_of(p); i++) g.dlse[i] = attn_rng_normal(&rng);
+  *out = g;
+  return ATTN_OK;
+}
+
+static attn_tensors tensors_of(const gradient_run *g, const trial_inputs *in) {
+  return (attn_tensors){.q = in->q,
+                        .k = in->k,
+                        .v = in->v,
+                        .kv_len = in->padded ? in->kv_len : NULL,
+                        .o = g->o,
+                        .lse = g->lse,
+                        .work = g->work};
+}
+
+attn_status gradient_run_forward(gradient_run *g, const trial_inputs *in, double *loss, double *size) {
+  const attn_problem *p = &in->problem;
+  const attn_tensors x = tensors_of(g, in);
+  const attn_status status = attn_plan_run(g->plan, &x);
+  *loss = *size = 0;
+  for (int64_t i = 0; !status && i < rows_of(p) * p->d_v; i++) {
+    const double term = attn_get(g->d_o, i, p->dtype) * attn_get(g->o, i, attn_stored(p->o, p->dtype));
+    *loss += term;
+    *size += fabs(term);
+  }
+  for (int64_t i = 0; !status && g->lse && i < rows_of(p); i++) {
+    if (isinf(g->lse[i])) continue; /* no key is seen, whatever the inputs are */
+    *loss += g->dlse[i] * g->lse[i];
+    *size += fabs(g->dlse[i] * g->lse[i]);
+  }
+  return status;
+}
+
+attn_status gradient_run_backward(gradient_run *g) {
+  const attn_problem *p = &g->in->problem;
+  const attn_tensors x = tensors_of(g, g->in);
+  const struct {
+    const char *name;
+    char *at;
+    int64_t count;
+  } outputs[] = {{"dq", g->dq, rows_of(p) * p->d_qk},
+                 {"dk", g->dk, keys_of(p) * p->d_qk},
+                 {"dv", g->dv, keys_of(p) * p->d_v}};
+  for (int i = 0; i < 3; i++)
+    memset(outputs[i].at, 0xff, (size_t)outputs[i].count * attn_dtype_size(p->dtype));
+  attn_status status = attn_plan_backward(
+      g->plan, &x, &(attn_gradients){.d_o = g->d_o, .dlse = g->dlse, .dq = g->dq, .dk = g->dk, .dv = g->dv});
+  for (int i = 0; !status && i < 3; i++)
+    for (int64_t e = 0; !status && e < outputs[i].count; e++)
+      if (isnan(attn_get(outputs[i].at, e, p->dtype)))
+        status = attn_fail(ATTN_EFOREIGN, "element %lld of %s is NaN, or was left unwritten", (long long)e,
+                           outputs[i].name);
+  return status;
+}

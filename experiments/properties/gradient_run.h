@@ -1,0 +1,25 @@
+/* gradient_run.h - a variant run forward and backward on the inputs of a trial. */
+#ifndef EXPERIMENTS_PROPERTIES_GRADIENT_RUN_H
+#define EXPERIMENTS_PROPERTIES_GRADIENT_RUN_H
+
+#include "experiments/properties/property.h"
+
+/* A loss <d_o, o> + <dlse, lse> of a plan's outputs on inputs, and its gradients, contiguous. */
+typedef struct gradient_run {
+  const attn_plan *plan;
+  const trial_inputs *in;
+  attn_view view;
+  char *o, *d_o, *work;
+  double *lse, *dlse; /* [batch, heads, n_q]; NULL: the variant has none */
+  char *dq, *dk, *dv;
+} gradient_run;
+
+/* Draws d_o and dlse, and takes the outputs' memory from the region. The plan is of the inputs' problem. */
+attn_status gradient_run_make(region *, const attn_plan *, const trial_inputs *, gradient_run *);
+/* Its outputs on inputs of the same shapes, and *loss, summed in fp64; *size: the sum of its terms'
+ * magnitudes. */
+attn_status gradient_run_forward(gradient_run *, const trial_inputs *, double *loss, double *size);
+/* The gradients at the run's own inputs, after its forward pass there. EFOREIGN: one was left unwritten. */
+attn_status gradient_run_backward(gradient_run *);
+
+#endif
