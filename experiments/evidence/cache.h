@@ -46,6 +46,7 @@ struct block_cache {
   struct head_data *heads; /* [batch * kv_heads] inputs in fp64 that are loaded, or NULL */
   int64_t head_count;
   budget_curves curves;
+  double *gradients;            /* exact ones (evidence_gradients), or NULL */
   float *exact_map;             /* as the first half of result_row.map, or NULL */
   struct probe *probe;          /* of the plan that is being checked */
   struct run_facts *facts;      /* of the run that is being checked */

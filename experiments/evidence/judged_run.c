@@ -20,6 +20,7 @@ void block_cache_free(struct block_cache *c) {
   free(c->heads);
   budget_curves_free(&c->curves);
   free(c->exact_map);
+  free(c->gradients);
   for (int i = 0; i < SPECTRA; i++) {
     free(c->spectra[i].block);
     free(c->spectra[i].squares);
@@ -32,6 +33,7 @@ static attn_status plan_columns(const evidence *e, bool map, evidence_judge *jud
   attn_status status = evidence_budget(e, row);
   if (!status) status = evidence_features(e, row);
   if (!status && map) status = evidence_map(e, row);
+  if (!status && e->backward) status = evidence_gradients(e, row);
   row->bounds_count = 0;
   if (!status) status = judge(e, row);
   if (status) return status;

@@ -21,6 +21,7 @@ typedef struct evidence {
   const void *stored; /* the same as tensors of 16 bits have it, of type `as`, of which errors are; NULL: o */
   attn_dtype as;
   const exact_rows *exact;
+  bool backward;             /* gradients are wanted */
   uint64_t seed;             /* for a check's own draws */
   struct block_cache *cache; /* the block's: results that the judges of several variants share */
   region *memory;            /* of a check, while it is evaluated: what it takes is released behind it */

@@ -116,6 +116,14 @@ const result_column result_columns[] = {
                            "may be negative: their denominator is lost. Errors leave them out"),
     FLAG("ref_kind", ref, ref_kind_names, "what the errors refer to", .measure = true),
 
+    SIZE(grad_err_q, "1", "relative Frobenius error of the gradient by the queries against exact attention's"),
+    SIZE(grad_err_k, "1", "the same by the keys"),
+    SIZE(grad_err_v, "1", "the same by the values"),
+    MEASURE(grad_cos_q, "1", "cosine of the gradient by the queries and exact attention's"),
+    MEASURE(grad_cos_k, "1", "the same by the keys"),
+    MEASURE(grad_cos_v, "1", "the same by the values"),
+    METERED(grad_time, "s", "wall time of one backward pass"),
+
     MEASURE(row_entropy_mean, "1", "mean entropy of the exact attention rows, in nats"),
     MEASURE(top16_mass_mean, "1", "mean exact attention mass on the 16 heaviest keys"),
     MEASURE(eff_rank, "1", "effective rank of the exact attention matrix"),

@@ -123,6 +123,8 @@ typedef struct result_row {
   ref_kind ref;
   double profile_l2[RESULT_PROFILE_BINS], profile_max[RESULT_PROFILE_BINS]; /* error by position */
   float *map; /* weights of head 0, exact and then the variant's: 2 result_map_size(), all finite; or NULL */
+  /* gradients against those of exact attention, where they are asked for; seconds of one backward pass */
+  double grad_err_q, grad_err_k, grad_err_v, grad_cos_q, grad_cos_k, grad_cos_v, grad_time;
   /* properties of the input that explain errors */
   double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
   /* sizes that theory requires on this input */

@@ -63,6 +63,7 @@ static evidence evidence_of(const measured_run *r, const attn_plan *plan, const 
                     .stored = measure_block_stored(block) ? block->o.at : NULL,
                     .as = block->as,
                     .exact = block->exact,
+                    .backward = block->job->block.backward,
                     .seed = (uint64_t)r->run->seed,
                     .cache = block->cache};
 }

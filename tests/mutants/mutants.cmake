@@ -1053,6 +1053,50 @@ mutant(eigen-against-neighbours core/engines/lowrank/eigen.c core_eigen/low_rank
 mutant(lse-sum-missing core/engines/softmax/softmax.c core_lse/joins_parts_of_the_keys "" "the log-sum-exp is the maximum alone"
   [[max / ATTN_LOG2E + log(sum)]] [[max / ATTN_LOG2E]])
 
+# -- gradients --
+
+mutant(grad-d-missing core/kernels/backward.inc GRAD-FP tiled "the row's mean of d_o.v is not taken off"
+  [[v_mul(p, @v_sub(v_load(dp), delta)@)]] [[v_load(dp)]])
+mutant(grad-cap-unsloped core/kernels/backward.inc GRAD-FD tiled "the slope of the soft cap is its share"
+  [[v_sub(one, @v_mul(c, c)@)]] [[c]])
+mutant(grad-leaky-steep core/kernels/backward.inc GRAD-FD tiled "negative scores have the slope of positive ones"
+  [[v_select(v_below(v_set(0), t), one, @map->leaky@)]] [[one]])
+mutant(grad-slope-missing core/kernels/backward.inc GRAD-FD tiled "what the problem makes of scores has no slope"
+  [[if (maps) g = @v_mul(g, slope)@;]] [[g]])
+mutant(grad-bias-missing core/kernels/backward.inc GRAD-FD tiled "weights are recomputed without biases"
+  [[if (step->bias) y = @v_add(y, v_load((const REAL *)step->bias[j] + lane))@;]] [[y]])
+mutant(grad-masked-weights core/kernels/backward.inc GRAD-FP "longformer:window=8" "masked keys are given values' gradients"
+  [[p = v_select(v_mask(step->mask[j] >> lane), @p@, v_set(0));]] [[p, v_select(v_mask(0), p]])
+mutant(grad-masked-scores core/kernels/backward.inc GRAD-FP "longformer:window=8" "masked scores have gradients"
+  [[g = v_select(v_mask(step->mask[j] >> lane), g, @v_set(0)@);]] [[g]])
+mutant(grad-lse-in-nats core/engines/softmax/backward.c GRAD-FP tiled "lse is of base e where weights are of base 2"
+  [[lse == -(double)INFINITY ? (double)INFINITY : @lse * ATTN_LOG2E@]] [[lse]])
+mutant(grad-dlse-ignored core/engines/softmax/backward.c GRAD-FP tiled "the gradient by the log-sum-exp is ignored"
+  [[return @b->of->dlse@ ?]] [[false]])
+mutant(grad-dlse-sign core/engines/softmax/backward.c GRAD-FP tiled "the gradient by the log-sum-exp has the other sign"
+  [=[sum - b->of->dlse[(t->batch * p->heads + head) * p->n_q + i]]=]
+  [=[sum + b->of->dlse[(t->batch * p->heads + head) * p->n_q + i]]=])
+mutant(grad-d-of-another-row core/engines/softmax/backward.c GRAD-FP tiled "all rows of a tile have the first one's d_o.o"
+  [[const int64_t head = head_of(t, at), i = @query_of(t, at)@;]] [[query_of(t, 0)]])
+mutant(grad-dq-unscaled core/engines/softmax/backward.c GRAD-FP tiled "dq lacks the scale"
+  [[scale_row(p->d_qk, @p->scale@, attn_at(b->dq,]] [[1]])
+mutant(grad-dk-unscaled core/engines/softmax/backward.c GRAD-FP tiled "dk lacks the scale"
+  [[add_slices(s, call, row / p->n_kv, row % p->n_kv, g->dk, s->k, p->d_qk, @p->scale@);]] [[1]])
+mutant(grad-heads-overwrite core/engines/softmax/backward.c GRAD-FP tiled "the last tile and head alone give dk and dv"
+  [[k->product(count, d, rows, a, y, y_row, @true@, attn_at(to, keys[0] * d, k->dtype), distance * d);]] [[false]])
+mutant(grad-last-step core/engines/softmax/backward.c GRAD-FP tiled "the last step alone gives dq"
+  [[distance * step->k_row, @true@, dq, b->qk);]] [[false]])
+mutant(grad-slice-lost core/engines/softmax/backward.c GRAD-FP tiled "the first slice alone gives dk and dv"
+  [[for (int64_t i = 1; i < @s->slices@; i++)]] [[1]])
+mutant(grad-scattered-overwrite core/engines/softmax/backward.c GRAD-FP "topk:k=8" "keys apart are overwritten, not added to"
+  [[k->combine_rows(d, @1@, at, 1, attn_at(room, j * room_row, k->dtype), at);]] [[0]])
+mutant(grad-selection-skipped core/engines/softmax/select.c GRAD-FP "topk:k=8" "a slice begins at its second block"
+  [[for (int64_t at = @slice@; at < line_blocks]] [[slice + l->sums.slices]])
+mutant(grad-keys-side-by-side core/engines/softmax/backward.c GRAD-FP "topk:k=8" "keys apart are taken for neighbours"
+  [[if (@keys[j] - keys[j - 1] != step@) return 0;]] [[false]])
+mutant(grad-fd-any core/engines/softmax/backward.c GRAD-FD tiled "only the first lanes of a tile have queries' gradients"
+  [[k->product(@rows@, p->d_qk, step->count, a, b->k, b->qk, true, dq, b->qk);]] [[1]])
+
 # -- the meter: certificates, intervals and p-values of the laboratory itself --
 
 mutant(serfling-no-union experiments/evidence/certify.c checks_meter/strata_share_the_probability ""
