@@ -1066,7 +1066,7 @@ mutant(grad-slope-missing core/kernels/backward.inc GRAD-FD tiled "what the prob
 mutant(grad-bias-missing core/kernels/backward.inc GRAD-FD tiled "weights are recomputed without biases"
   [[if (step->bias) y = @v_add(y, v_load((const REAL *)step->bias[j] + lane))@;]] [[y]])
 mutant(grad-masked-weights core/kernels/backward.inc GRAD-FP "longformer:window=8" "masked keys are given values' gradients"
-  [[p = v_select(v_mask(step->mask[j] >> lane), @p@, v_set(0));]] [[p, v_select(v_mask(0), p]])
+  [[p = v_select(v_mask(step->mask[j] >> lane), p, @v_set(0)@);]] [[p]])
 mutant(grad-masked-scores core/kernels/backward.inc GRAD-FP "longformer:window=8" "masked scores have gradients"
   [[g = v_select(v_mask(step->mask[j] >> lane), g, @v_set(0)@);]] [[g]])
 mutant(grad-lse-in-nats core/engines/softmax/backward.c GRAD-FP tiled "lse is of base e where weights are of base 2"
