@@ -132,6 +132,8 @@ void bench_free(bench *);
 bench_meter *bench_plan(bench *, const char *spec, const attn_problem *, const char *isa, int threads);
 /* A call of a recurrence that begins with a state and leaves the next in its place; its bytes are theirs. */
 bench_meter *bench_step(bench *, const char *spec, const attn_problem *);
+/* The backward pass of a plan that was executed once. NULL as above, also where the variant has no gradient. */
+bench_meter *bench_backward(bench *, const char *spec, const attn_problem *, int threads);
 /* A token more in a cache under the spec that holds `held` keys of each head, of a batch of one. Where the
  * problem has one position more (n_kv), the token is taken back; else a key goes for it. */
 bench_meter *bench_arrival(bench *, const char *spec, const attn_problem *, int64_t held);
@@ -181,6 +183,7 @@ void bench_variants(bench *);
 void bench_decode(bench *);
 void bench_cache(bench *);
 void bench_recurrent(bench *);
+void bench_gradients(bench *);
 void bench_score(bench *);
 void bench_select(bench *);
 void bench_crossover(bench *);

@@ -25,6 +25,7 @@ static const struct group {
     {"cache", "one query against keys and values in few bits, and tokens that arrive in a cache", bench_cache,
      false},
     {"recurrent", "states carried from key to key: over the peak; threads", bench_recurrent, false},
+    {"backward", "gradients of exact attention and patterns: over the peak; threads", bench_gradients, false},
     {"score", "transforms of the scores and documents: time over that without", bench_score, false},
     {"select", "keys chosen at run time: rates and times over dense tiled's", bench_select, false},
     {"crossover", "from which length on a variant is faster than tiled", bench_crossover, false},
