@@ -138,8 +138,8 @@ struct attn_kernels {
                int64_t c_row, void *scratch);
   /* Of a step's scores s = q.k and dp = d_o.v, [keys][ATTN_LANES], its weights and the gradients by the scores,
    * in place (backward.inc). scale: times log2(e); lse in units of log 2, and delta, [ATTN_LANES]. */
-  void (*step_back)(const attn_step *, int64_t lanes, double scale, const void *lse, const void *delta,
-                    void *s, void *dp);
+  void (*step_back)(const attn_step *, int64_t first, int64_t lanes, double scale, const void *lse,
+                    const void *delta, void *s, void *dp);
   /* x <- softmax(scale x) over count elements; scale times log2(e), as above. */
   void (*softmax_row)(int64_t count, void *x, double scale);
   int64_t (*count_above)(int64_t count, const void *x, double least); /* how many x are; count below 2^24 */

@@ -15,8 +15,8 @@
 #include <string.h>
 
 /* Slices that give few kv heads enough work for many threads, as far as their sums stay small: beside those
- * that the caller gives. */
-enum { BACK_UNITS = 16 };
+ * that the caller gives. Keys of a block whose lanes are looked up together. */
+enum { BACK_UNITS = 16, BACK_KEYS = 12 };
 static const double back_bytes = 64 << 20;
 
 int64_t attn_softmax_back_slices(const attn_problem *p, int64_t items) {
@@ -142,6 +142,11 @@ static attn_matrix left_rows(const attn_kernels *k, const attn_step *step, const
   return (attn_matrix){room, room_row, 1};
 }
 
+/* Lanes of a group, and keys of a step that they see: a rectangle of pairs. */
+typedef struct lane_range {
+  int64_t group, first, rows;
+} lane_range;
+
 /* to[key] += the rows of x^T y, x [keys][ATTN_LANES] of a step, y [rows]. */
 static void add_rows(const attn_kernels *k, const int64_t *keys, int64_t count, int64_t rows, const void *x,
                      const void *y, int64_t y_row, int64_t d, void *to, void *room, int64_t room_row) {
@@ -186,19 +191,19 @@ static void add_odd(const softmax_task *t, const softmax_worker *w, int64_t grou
 
 /* dQ += dS K. Rows of K that not all queries see are zeros where they are not finite, and taken by those that
  * see them. */
-static void add_queries(const softmax_task *t, const softmax_worker *w, int64_t group, int64_t rows,
+static void add_queries(const softmax_task *t, const softmax_worker *w, lane_range at,
                         const attn_step *step) {
   const softmax_back *b = w->back;
   const attn_problem *p = t->call->context->problem;
   const attn_kernels *k = t->call->context->kernels;
   const int64_t distance = distance_of(step->keys, step->count);
-  const attn_matrix a = {b->gradients, 1, ATTN_LANES};
-  void *dq = attn_at(b->dq, group * ATTN_LANES * b->qk, p->dtype);
+  const attn_matrix a = {attn_at(b->gradients, at.first, p->dtype), 1, ATTN_LANES};
+  void *dq = attn_at(b->dq, (at.group * ATTN_LANES + at.first) * b->qk, p->dtype);
   bool odd = false;
   for (int64_t j = 0; step->mask && j < step->count && !odd; j++)
     odd = !isfinite(k->square_row(p->d_qk, attn_at(step->k, step->keys[j] * step->k_row, p->dtype)));
   if (!odd && distance && attn_row_bytes(p->d_qk, p->dtype) % 64 == 0) {
-    k->product(rows, p->d_qk, step->count, a, attn_at(step->k, step->keys[0] * step->k_row, p->dtype),
+    k->product(at.rows, p->d_qk, step->count, a, attn_at(step->k, step->keys[0] * step->k_row, p->dtype),
                distance * step->k_row, true, dq, b->qk);
     return;
   }
@@ -207,39 +212,80 @@ static void add_queries(const softmax_task *t, const softmax_worker *w, int64_t 
     void *to = attn_at(b->k, j * b->qk, p->dtype);
     memcpy(to, attn_at(step->k, step->keys[j] * step->k_row, p->dtype), attn_row_bytes(p->d_qk, p->dtype));
     if (odd) take_operand(k, p->d_qk, to, &ignored, 0);
-    for (int64_t lane = 0; ignored && lane < rows; lane++)
+    for (int64_t lane = at.first; ignored && lane < at.first + at.rows; lane++)
       if (step->mask[j] >> lane & 1)
         add_scaled(p->d_qk, attn_get(b->gradients, j * ATTN_LANES + lane, p->dtype),
                    attn_at(step->k, step->keys[j] * step->k_row, p->dtype), p->dtype,
-                   attn_at(dq, lane * b->qk, p->dtype), p->dtype);
+                   attn_at(dq, (lane - at.first) * b->qk, p->dtype), p->dtype);
   }
-  k->product(rows, p->d_qk, step->count, a, b->k, b->qk, true, dq, b->qk);
+  k->product(at.rows, p->d_qk, step->count, a, b->k, b->qk, true, dq, b->qk);
 }
 
-void attn_softmax_back_step(const softmax_task *t, softmax_worker *w, int64_t group, const attn_step *step) {
+/* Keys of a step, for the lanes of a range. */
+static void take_keys(const softmax_task *t, softmax_worker *w, lane_range at, const attn_step *step) {
   softmax_back *b = w->back;
   const attn_problem *p = t->call->context->problem;
   const attn_kernels *k = t->call->context->kernels;
   const attn_dtype dtype = p->dtype;
-  const int64_t first = group * ATTN_LANES, rows = attn_min(softmax_rows(t) - first, ATTN_LANES),
-                line = 64 / (int64_t)attn_dtype_size(dtype), lanes = attn_ceil_div(rows, line) * line,
+  const int64_t group = at.group * ATTN_LANES, row = group + at.first,
+                line = 64 / (int64_t)attn_dtype_size(dtype), lanes = attn_ceil_div(at.rows, line) * line,
                 *keys = w->keys + step->first;
+  void *s = attn_at(b->scores, at.first, dtype), *ds = attn_at(b->gradients, at.first, dtype);
   const attn_matrix k_rows = left_rows(k, step, step->k, step->k_row, p->d_qk, b->k, b->qk);
-  k->product(step->count, lanes, p->d_qk, k_rows, attn_at(b->q_columns, first * p->d_qk, dtype), ATTN_LANES,
-             false, b->scores, ATTN_LANES);
+  k->product(step->count, lanes, p->d_qk, k_rows, attn_at(b->q_columns, group * p->d_qk + at.first, dtype),
+             ATTN_LANES, false, s, ATTN_LANES);
   const attn_matrix v_rows = left_rows(k, step, step->v, step->v_row, p->d_v, b->sums, b->v);
-  k->product(step->count, lanes, p->d_v, v_rows, attn_at(b->d_o_columns, first * p->d_v, dtype), ATTN_LANES,
-             false, b->gradients, ATTN_LANES);
-  k->step_back(step, lanes, p->scale * ATTN_LOG2E, attn_at(b->lse, first, dtype),
-               attn_at(b->delta, first, dtype), b->scores, b->gradients);
+  k->product(step->count, lanes, p->d_v, v_rows, attn_at(b->d_o_columns, group * p->d_v + at.first, dtype),
+             ATTN_LANES, false, ds, ATTN_LANES);
+  k->step_back(step, at.first, lanes, p->scale * ATTN_LOG2E, attn_at(b->lse, group, dtype),
+               attn_at(b->delta, group, dtype), b->scores, b->gradients);
   if (b->dv)
-    add_rows(k, keys, step->count, rows, b->scores, attn_at(b->d_o, first * b->v, dtype), b->v, p->d_v, b->dv,
+    add_rows(k, keys, step->count, at.rows, s, attn_at(b->d_o, row * b->v, dtype), b->v, p->d_v, b->dv,
              b->sums, b->v);
   if (b->dk)
-    add_rows(k, keys, step->count, rows, b->gradients, attn_at(b->q, first * b->qk, dtype), b->qk, p->d_qk,
-             b->dk, b->sums, b->qk);
-  add_odd(t, w, group, step, keys);
-  if (b->of->dq) add_queries(t, w, group, rows, step);
+    add_rows(k, keys, step->count, at.rows, ds, attn_at(b->q, row * b->qk, dtype), b->qk, p->d_qk, b->dk,
+             b->sums, b->qk);
+  add_odd(t, w, at.group, step, keys);
+  if (b->of->dq) add_queries(t, w, at, step);
+}
+
+/* The lanes that see some of a step's keys from ... end - 1, in whole lines; no rows: none does. */
+static lane_range lanes_of(const softmax_task *t, int64_t group, const attn_step *step, int64_t from,
+                           int64_t end) {
+  const int64_t line = 64 / (int64_t)attn_dtype_size(t->call->context->problem->dtype);
+  uint64_t any = 0;
+  for (int64_t j = from; j < end; j++) any |= step->mask[j];
+  int64_t first = 0, last = 0;
+  while (first < ATTN_LANES && !(any >> first & 1)) first++;
+  for (int64_t lane = first; lane < ATTN_LANES; lane++)
+    if (any >> lane & 1) last = lane + 1;
+  first = first / line * line;
+  return (lane_range){group, first, any ? last - first : 0};
+}
+
+/* Where not all lanes see all keys, blocks of keys are taken for the lanes that see some of them. */
+void attn_softmax_back_step(const softmax_task *t, softmax_worker *w, int64_t group, const attn_step *step) {
+  const int64_t rows = attn_min(softmax_rows(t) - group * ATTN_LANES, ATTN_LANES);
+  if (!step->mask) {
+    take_keys(t, w, (lane_range){group, 0, rows}, step);
+    return;
+  }
+  for (int64_t from = 0, end; from < step->count; from = end) {
+    end = attn_min(from + BACK_KEYS, step->count);
+    const lane_range at = lanes_of(t, group, step, from, end);
+    while (end < step->count && at.rows) { /* blocks alike are taken together */
+      const lane_range next = lanes_of(t, group, step, end, attn_min(end + BACK_KEYS, step->count));
+      if (next.first != at.first || next.rows != at.rows) break;
+      end = attn_min(end + BACK_KEYS, step->count);
+    }
+    attn_step part = *step;
+    part.first += from;
+    part.keys += from;
+    part.count = end - from;
+    part.mask += from;
+    if (part.bias) part.bias += from;
+    if (at.rows) take_keys(t, w, at, &part);
+  }
 }
 
 void attn_softmax_back_finish(const softmax_task *t, const softmax_worker *w) {
