@@ -55,7 +55,7 @@ def swap(model, spec):
 torch.manual_seed(0)
 model = torch.nn.Sequential(*(Block(width=128, heads=4) for _ in range(3))).eval()
 x = torch.randn(2, 512, 128)
-with torch.no_grad():  # attnlab has no gradients
+with torch.no_grad():  # only attnlab.torch.attention records gradients
     before = model(x)
     for spec in ["tiled", *(sys.argv[1:] or ["longformer:window=64"])]:
         swap(model, spec)

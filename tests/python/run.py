@@ -9,7 +9,9 @@ import sys
 import unittest
 import warnings
 
-NEEDS = {"attention": ["numpy"], "cache": ["numpy"], "store": ["numpy"], "torch": ["numpy", "torch"], "results": ["numpy", "pandas", "h5py", "matplotlib"],
+NEEDS = {"attention": ["numpy"], "cache": ["numpy"], "store": ["numpy"], "torch": ["numpy", "torch"],
+         "training": ["numpy", "torch"],
+         "results": ["numpy", "pandas", "h5py", "matplotlib"],
          "examples": ["numpy", "torch", "pandas", "h5py", "matplotlib"]}
 
 

@@ -17,6 +17,8 @@ from .library import Blocks, Cost, Extra, Gradients, Mask, Options, Problem, Ten
 from .tensors import Arranged, Tensor, arrange, look_at
 
 MASK_KINDS = {"prefix": 1, "block_causal": 2, "documents": 3}  # attn_mask_kind
+TARGET = {"causal": False, "scale": None, "mask": None, "bias": None, "alibi": False, "softcap": None, "leaky": None,
+          "sink": None}  # what is computed, where nothing else is said
 KEPT_PLANS = 32
 KEPT_WORK = 64 << 20  # bytes of work memory that a thread keeps from call to call
 INT_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
@@ -87,7 +89,8 @@ def backward(q: Any, k: Any, v: Any, grad_o: Any, spec: str = "tiled", *, causal
     plan = _kept_plan(operands, spec, target, threads, isa)
     plan._backward_bytes()
     lse = plan._run(operands, kv_len, q_position, True, extra, None, False)[1]
-    return plan._backward(operands, lse, grad_o, grad_lse, kv_len, q_position, extra)
+    of = plan._backward(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, ("q", "k", "v"))
+    return of["q"], of["k"], of["v"]
 
 
 class Plan:
@@ -142,22 +145,25 @@ class Plan:
                  extra: dict[str, Any] | None = None) -> tuple[Any, Any, Any]:
         """As attnlab.backward, after a call of the plan with these tensors that returned o and lse."""
         operands = self._operands(q, k, v, o)
-        return self._backward(operands, lse, grad_o, grad_lse, kv_len, q_position, extra)
+        of = self._backward(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, ("q", "k", "v"))
+        return of["q"], of["k"], of["v"]
 
     def _backward(self, operands: Operands, lse: Any, grad_o: Any, grad_lse: Any, kv_len: Any, q_position: Any,
-                  extra: dict[str, Any] | None) -> tuple[Any, Any, Any]:
+                  extra: dict[str, Any] | None, wanted: tuple[str, ...]) -> dict[str, Any]:
+        """The gradients by what is wanted of q, k, v and sink, by name."""
         size = self._backward_bytes()
         given = self._tensors(operands, kv_len, q_position, extra)
         given.lse = operands.place_of_lse(lse, "lse")
         upstream = operands.upstream(grad_o)
-        results = [tensors.like(operands.given, x.shape, upstream.place.kind) for x in (operands.q, operands.k, operands.v)]
-        wanted = Gradients(upstream.place.address, upstream.stride,
-                           None if grad_lse is None else operands.place_of_lse(grad_lse, "grad_lse"),
-                           *(look_at(x, "gradient").address for x in results))
+        results = {name: tensors.like(operands.given, (operands.q.shape[1],), "f8") if name == "sink" else
+                   tensors.like(operands.given, getattr(operands, name).shape, upstream.place.kind) for name in wanted}
+        into = Gradients(upstream.place.address, upstream.stride,
+                         None if grad_lse is None else operands.place_of_lse(grad_lse, "grad_lse"),
+                         **{f"d{name}": look_at(x, "gradient").address for name, x in results.items()})
         with _work(size) as work:
             given.work = work
-            check(library().attn_plan_backward(self._handle, byref(given), byref(wanted)))
-        return tuple(operands.as_given(x, name) for x, name in zip(results, "qkv"))  # type: ignore[return-value]
+            check(library().attn_plan_backward(self._handle, byref(given), byref(into)))
+        return {name: x if name == "sink" else operands.as_given(x, name) for name, x in results.items()}
 
     def _backward_bytes(self) -> int:
         """Of the work memory of the backward pass. Error: there is no gradient, with the reason."""
@@ -479,6 +485,7 @@ _plans_lock = threading.Lock()
 
 def _kept_plan(operands: Operands, spec: str, target: dict[str, Any], threads: int, isa: str | None) -> Plan:
     """The plan of an earlier call that differs in values alone; those with arrays of their own are not kept."""
+    target = {**TARGET, **target}
     keep = target["bias"] is None and (target["mask"] is None or isinstance(target["mask"], str))
     sink = target["sink"]
     for name in "causal", "alibi":

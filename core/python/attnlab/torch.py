@@ -1,8 +1,8 @@
-"""PyTorch and Hugging Face transformers. Importing this module registers
+"""PyTorch and Hugging Face transformers: `attention` has gradients by q, k, v and sink. Importing this module registers
 
     torch.ops.attnlab.attention(q, k, v, spec="tiled", *, causal=False, scale=None, layout="bhnd")
 
-for tensors of the CPU and, from PyTorch 2 on, meta tensors. There is no gradient: call it under torch.no_grad().
+for tensors of the CPU, with gradients, and, from PyTorch 2 on, meta tensors.
 
 For transformers, 4.53 or later,
 
@@ -15,20 +15,90 @@ Without the second a model passes no mask at all. The tests hold both functions 
 which Debian has not."""
 from __future__ import annotations
 
-from typing import Any, Callable, Collection
+from typing import Any, Callable, Collection, NamedTuple
 
 import torch
 
-from .compute import attention
+from . import compute, tensors
+from .compute import Operands, Plan
+from .library import Error
+
+
+class _Call(NamedTuple):
+    """What a call gives beside tensors that may have a gradient."""
+    plan: Plan
+    layout: str
+    kv_len: Any
+    q_position: Any
+
+
+class _Attention(torch.autograd.Function):
+    """The output and the log-sum-exp of each query."""
+
+    @staticmethod
+    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sink: Any,
+                call: _Call) -> tuple[torch.Tensor, torch.Tensor]:
+        operands = Operands(q, k, v, None, call.layout)
+        o, lse = call.plan._run(operands, call.kv_len, call.q_position, True, None, None, False)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(q, k, v, o, lse)
+        ctx.call, ctx.sink = call, sink if isinstance(sink, torch.Tensor) else None
+        return o, lse
+
+    @staticmethod
+    def backward(ctx: Any, *of: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        grad_o, grad_lse = of
+        q, k, v, o, lse = ctx.saved_tensors
+        wanted = tuple(name for name, needed in zip(("q", "k", "v", "sink"), ctx.needs_input_grad) if needed)
+        if grad_o is None:
+            grad_o = torch.zeros_like(o)
+        found = dict(zip(wanted, _Gradients.apply(q, k, v, o, lse, grad_o, grad_lse, ctx.sink, ctx.call, wanted)))
+        return *(found.get(name) for name in ("q", "k", "v", "sink")), None
+
+
+class _Gradients(torch.autograd.Function):
+    """The backward pass as a function of its tensors, so that who differentiates it learns that it cannot be."""
+
+    @staticmethod
+    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, lse: torch.Tensor,
+                grad_o: torch.Tensor, grad_lse: torch.Tensor | None, sink: torch.Tensor | None, call: _Call,
+                wanted: tuple[str, ...]) -> tuple[torch.Tensor, ...]:
+        ctx.spec = call.plan.spec
+        found = call.plan._backward(Operands(q, k, v, o, call.layout), lse, grad_o,
+                                    None if grad_lse is None else grad_lse.contiguous(), call.kv_len, call.q_position, None,
+                                    wanted)
+        if sink is not None and "sink" in wanted:
+            found["sink"] = found["sink"].sum_to_size(sink.shape).to(sink.dtype)
+        return tuple(found[name] for name in wanted)
+
+    @staticmethod
+    def backward(ctx: Any, *of: torch.Tensor) -> Any:
+        raise Error(f"variant {ctx.spec.split(':')[0]}: attention has no second derivative here", "unsupported")
+
+
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, spec: str = "tiled", *, layout: str = "bhnd",
+              sink: Any = None, kv_len: Any = None, q_position: Any = None, return_lse: bool = False, threads: int = 0,
+              isa: str | None = None, **target: Any) -> Any:
+    """attnlab.attention with gradients by q, k, v and sink, and through the log-sum-exp that return_lse gives. Arguments
+    as there, without out, extra and state. What is differentiated is the function that the variant computes, with its
+    draws and selections held fixed. A mask and a bias have no gradient.
+
+    Error: a gradient is required and the variant has none; a gradient is differentiated."""
+    for name in "mask", "bias":
+        tensors.refuse_lossy(target.get(name), name)
+    where = {"layout": layout, "kv_len": kv_len, "q_position": q_position}
+    if not torch.is_grad_enabled() or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in (q, k, v, sink)):
+        return compute.attention(q, k, v, spec, sink=sink, return_lse=return_lse, threads=threads, isa=isa, **where, **target)
+    with torch.no_grad():
+        plan = compute._kept_plan(Operands(q, k, v, None, layout), spec, {"sink": sink, **target}, threads, isa)
+    plan._backward_bytes()
+    o, lse = _Attention.apply(q, k, v, sink, _Call(plan, **where))
+    return (o, lse) if compute._flag(return_lse, "return_lse") else o
+
 
 _ops = torch.library.Library("attnlab", "DEF")
 _ops.define("attention(Tensor q, Tensor k, Tensor v, str spec=\"tiled\", *, bool causal=False, float? scale=None, "
             "str layout=\"bhnd\") -> Tensor")
-
-
-def _on_cpu(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, spec: str = "tiled", *, causal: bool = False,
-            scale: float | None = None, layout: str = "bhnd") -> torch.Tensor:
-    return attention(q, k, v, spec, causal=causal, scale=scale, layout=layout)
 
 
 def _on_meta(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, spec: str = "tiled", *, causal: bool = False,
@@ -36,7 +106,8 @@ def _on_meta(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, spec: str = "til
     return q.new_empty(q.shape[:-1] + v.shape[-1:])
 
 
-_ops.impl("attention", _on_cpu, "CPU")
+_ops.impl("attention", compute.attention, "CPU")
+_ops.impl("attention", attention, "AutogradCPU")
 _ops.impl("attention", _on_meta, "Meta")
 
 
@@ -54,7 +125,8 @@ def hf_attention(spec: str, layers: Collection[int] | None = None, phase: str = 
                 is_causal: bool | None = None, softcap: float | None = None, s_aux: torch.Tensor | None = None,
                 **_: Any) -> tuple[torch.Tensor, None]:
         if dropout:
-            raise ValueError(f"dropout={dropout}: attnlab has no dropout; call model.eval()")
+            raise ValueError(f"dropout={dropout}: attnlab has no dropout; set the model's attention_dropout to 0, or call "
+                             "model.eval()")
         n_q, n_kv = query.shape[2], key.shape[2]
         replaced = layers is None or getattr(module, "layer_idx", None) in layers
         replaced = replaced and phase in ("both", "decode" if n_q < n_kv else "prefill")
@@ -62,9 +134,8 @@ def hf_attention(spec: str, layers: Collection[int] | None = None, phase: str = 
             is_causal = getattr(module, "is_causal", True)
         target = {"causal": is_causal} if attention_mask is None else _of_mask(
             attention_mask, (query.shape[0], query.shape[1], n_q, n_kv))
-        out = query.new_empty(query.shape[0], n_q, query.shape[1], value.shape[3])
-        attention(query, key, value, spec if replaced else "tiled", scale=scaling, softcap=softcap, sink=s_aux,
-                  out=out.transpose(1, 2), threads=threads, **target)
+        out = attention(*(x.transpose(1, 2) for x in (query, key, value)), spec if replaced else "tiled", layout="bnhd",
+                        scale=scaling, softcap=softcap, sink=s_aux, threads=threads, **target)
         return out, None
 
     return forward
