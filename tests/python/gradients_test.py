@@ -1,0 +1,182 @@
+"""Gradients of NumPy arrays: every variant that has some against complex steps in fp64 through the map of the scores and the
+softmax, and against differences of its own outputs; within first-order bounds of the rounding."""
+import unittest
+
+import numpy as np
+
+import attnlab
+import oracle
+
+STEP = 1e-30
+# Weights of these are e^score over keys that are picked or seen, times constants.
+SPECS = ["tiled", "tiled:block_k=16,block_q=8", "topk:k=9", "topk:k=5,share=group", "longformer:window=12,global=2",
+         "longformer:window=24,dilation=3", "bigbird:block=8,window=3,random=2,global=1", "pages:page=8,budget=24",
+         "lsh:rounds=2,buckets=4", "vslash:vertical=9,slash=9", "lsh_tail:k=4,l=20", "sample:count=16", "magicpig:window=8",
+         "vattention:sink=4,window=8,heavy=8,base=8,eps=0.5", "hyper:block=16,sample=16,exact_below=0",
+         "streaming:sink=2,window=9", "evict:score=h2o,budget=24", "sparse_transformer:stride=7",
+         "longnet:segments=16+32,dilations=1+2", "graph:kind=documents,size=20", "streaming:sink=2,window=7 + topk:k=4"]
+
+
+def mapped(s, softcap=None, leaky=None):
+    s = softcap * np.tanh(s / softcap) if softcap else s
+    return np.where(s.real < 0, leaky * s, s) if leaky else s
+
+
+def summed(x, kv_heads):
+    return x.reshape(x.shape[0], kv_heads, -1, *x.shape[2:]).sum(2)
+
+
+def of_weights(q, k, v, of, p, dlse=0, scale=None, sink=None, bias=0, unit=2**-53, **maps):
+    """The gradients at weights p, and bounds on what rounding makes of them: each score y has an error h, and so has lse the
+    largest of a row and that of its sum; these are relative errors of p. D has that of the output."""
+    kv_heads, (d, d_v) = k.shape[1], (q.shape[3], v.shape[3])
+    q, k, v, of = (x.astype("f8") for x in (q, k, v, of))
+    k, v = (np.repeat(x, q.shape[1] // kv_heads, 1) for x in (k, v))
+    c = d**-0.5 if scale is None else scale
+    s, values, transposed = c * q @ k.swapaxes(-1, -2), of @ v.swapaxes(-1, -2), lambda x: x.swapaxes(-1, -2)
+    blind = ~p.any(-1, keepdims=True)
+    p = p if sink is not None else p / np.where(blind, 1, p.sum(-1, keepdims=True))
+    dlse = np.where(blind[..., 0], 0, dlse)[..., None] * (sink is None or ~blind)
+    o = (of * (p @ v)).sum(-1, keepdims=True)
+    # One score of each row is moved: of e^(y + const) of sum 1 with the rest, so are the output and lse.
+    moved = p * (np.exp(mapped(s + 1j * STEP, **maps) - mapped(s, **maps)) - 1)
+    ds = ((o + moved * values) / (1 + moved) + dlse * np.log(1 + moved)).imag / STEP
+    h = unit * (4 * (d + 8) * c * abs(q) @ abs(transposed(k)) + 2 * abs(np.where(np.isfinite(bias), bias, 0)) + 32 +
+                16 * (maps.get("softcap") or 0))
+    h = h + np.where(p > 0, h, 0).max(-1, keepdims=True) + 4 * unit * p.shape[-1]
+    delta = (abs(of) * (2 * (p * h) @ abs(v))).sum(-1, keepdims=True) + 4 * unit * (abs(of) * (p @ abs(v))).sum(-1, keepdims=True)
+    error = p * (h * abs(values - o + dlse) + unit * (d_v + 2) * abs(of) @ abs(transposed(v)) + delta) + 4 * unit * abs(ds)
+    chain = unit * (p.shape[-1] + q.shape[1] * p.shape[-2])
+    error, weight = error + chain * abs(ds), p * (h + chain)
+    return ([c * ds @ k, summed(c * transposed(ds) @ q, kv_heads), summed(transposed(p) @ of, kv_heads)],
+            [c * error @ abs(k), summed(c * transposed(error) @ abs(q), kv_heads), summed(transposed(weight) @ abs(of), kv_heads)])
+
+
+def worst(got, want, bounds):
+    """The largest error over its bound; where that is 0, values are exactly 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return max(float(np.where(g == w, 0, abs(g - w) / b).max()) for g, w, b in zip(got, want, bounds))
+
+
+class Values(unittest.TestCase):
+    def within(self, got, want, bounds):
+        for name, x, y in zip("qkv", got, want):
+            self.assertEqual((x.shape, np.isfinite(x).all()), (y.shape, True), f"d{name}")
+        self.assertTrue(worst(got, want, bounds) <= 1, f"{worst(got, want, bounds)} times the bound")
+
+    def test_exact_attention(self):
+        for seed in range(160):
+            draw = np.random.default_rng(seed)
+            batch, kv_heads, group, d, d_v = (int(draw.integers(1, 1 + most)) for most in (2, 3, 3, 80, 80))
+            n_q = int(draw.integers(1, 131) if seed % 2 else draw.integers(1, 12))
+            n_kv, dtype = n_q + int(draw.integers(0, 40) * draw.integers(2)), draw.choice(["f4", "f8"])
+            q, k, v, of = (draw.normal(size=(batch, *x)).astype(dtype) for x in (
+                (kv_heads * group, n_q, d), (kv_heads, n_kv, d), (kv_heads, n_kv, d_v), (kv_heads * group, n_q, d_v)))
+            shape = q.shape[:3] + (n_kv,)
+            chance, seen, maps, how, bias = draw.random(8), np.ones(shape, bool), {}, {}, 0
+            if chance[0] < 0.5:
+                how["causal"], at = True, [n_kv - n_q] * batch
+                if chance[1] < 0.3:
+                    how["q_position"] = at = [int(draw.integers(0, n_kv - n_q + 1)) for _ in range(batch)]
+                seen &= np.arange(n_kv) <= np.arange(n_q)[:, None] + np.array(at)[:, None, None, None]
+            if chance[2] < 0.3:
+                how["kv_len"] = [int(draw.integers(0, n_kv + 1)) for _ in range(batch)]
+                seen &= np.arange(n_kv) < np.array(how["kv_len"])[:, None, None, None]
+            if chance[3] < 0.4:
+                maps = {"softcap": 2.0} if chance[3] < 0.2 else {"leaky": 0.3}
+            if chance[4] < 0.3:
+                how["bias"] = bias = np.where(draw.random(shape) < 0.9, draw.normal(size=shape), -np.inf).astype(dtype)
+            if chance[5] < 0.3:
+                how["mask"] = draw.random(shape) < 0.7
+                seen &= how["mask"]
+            sink = draw.normal(size=shape[1]) if chance[6] < 0.3 else None
+            scale = 0.2 if chance[7] < 0.3 else None
+            dlse = draw.normal(size=shape[:3]) if seed % 3 else None
+            seen = np.where(seen, np.where(np.isfinite(bias), bias, -np.inf), -np.inf)
+            with self.subTest(seed=seed, shape=shape, d=d, d_v=d_v, dtype=dtype, how=list(how), maps=maps):
+                with np.errstate(invalid="ignore"):
+                    p, _ = oracle.weights(oracle.scores(q, k, scale, **maps) + seen, True, sink)
+                expected = of_weights(q, k, v, of, np.nan_to_num(p), 0 if dlse is None else dlse, scale, sink, bias,
+                                      np.finfo(dtype).eps / 2, **maps)
+                self.within(attnlab.backward(q, k, v, of, scale=scale, sink=sink, grad_lse=dlse, **maps, **how), *expected)
+
+    def test_patterns_and_selections(self):
+        tried = set()
+        for spec in SPECS:
+            for seed, (n_q, n_kv, d, d_v, kv_heads, group, causal, dtype) in enumerate((
+                    (130, 130, 32, 24, 2, 2, True, "f8"), (130, 130, 16, 16, 1, 1, False, "f8"), (70, 113, 24, 40, 2, 3, True, "f8"),
+                    (97, 97, 33, 17, 2, 2, True, "f4"), (64, 64, 16, 5, 1, 2, False, "f4"))):
+                draw = np.random.default_rng(seed)
+                q, k, v, of = (draw.normal(size=(2, *x)).astype(dtype) for x in (
+                    (kv_heads * group, n_q, d), (kv_heads, n_kv, d), (kv_heads, n_kv, d_v), (kv_heads * group, n_q, d_v)))
+                with self.subTest(spec, seed=seed):
+                    try:
+                        got = attnlab.backward(q, k, v, of, spec, causal=causal)
+                    except attnlab.Error as error:
+                        self.assertEqual(error.status, "unsupported", error)
+                        continue
+                    tried.add((spec, dtype))
+                    p = attnlab.matrix(q, k, spec, causal=causal).astype("f8")
+                    self.within(got, *of_weights(q, k, v, of, p, unit=np.finfo(dtype).eps / 2))
+        self.assertEqual(tried, {(spec, dtype) for spec in SPECS for dtype in ("f4", "f8")})
+
+    def test_every_gradient_is_tested(self):
+        x = np.random.default_rng(0).normal(size=(1, 2, 64, 16)).astype("f4")
+        for spec in attnlab.variants():
+            for causal in True, False:
+                try:
+                    attnlab.backward(x, x, x, x, spec, causal=causal)
+                except attnlab.Error:
+                    continue
+                self.assertTrue(any(listed.startswith(spec) for listed in SPECS), f"{spec} has a gradient that no line tests")
+
+    def test_differences_of_outputs(self):
+        """Those of a step and of half of it, extrapolated; a step that changes what is seen shows nothing."""
+        shown = 0
+        for spec in "tiled", "longformer:window=12,global=2", "bigbird:block=8,window=3,random=1,global=1", "topk:k=6", "lsh", \
+                "streaming:sink=2,window=9", "pages:page=8,budget=24", "sparse_transformer:stride=7", "evict:score=h2o,budget=24":
+            draw = np.random.default_rng(7)
+            given = [draw.normal(size=(2, heads, 40, 9)) for heads in (4, 2, 2)]
+            of = draw.normal(size=(2, 4, 40, 9))
+            gradients = attnlab.backward(*given, of, spec, causal=True)
+            seen = attnlab.matrix(*given[:2], spec, causal=True) > 0
+            for which, gradient in enumerate(gradients):
+                to = draw.normal(size=gradient.shape) / 64
+
+                def loss(h):
+                    moved = [x + h * to if i == which else x for i, x in enumerate(given)]
+                    same = which == 2 or np.array_equal(attnlab.matrix(*moved[:2], spec, causal=True) > 0, seen)
+                    return (of * attnlab.attention(*moved, spec, causal=True)).sum() if same else np.nan
+
+                h = 2.0**-4
+                whole, half = ((loss(x) - loss(-x)) / (2 * x) for x in (h, h / 2))
+                if np.isnan(whole + half):
+                    continue
+                shown += 1
+                error = abs((4 * half - whole) / 3 - (gradient * to).sum())
+                rounding = 2**-53 * 64 * abs(of * attnlab.attention(*map(abs, given), spec, causal=True)).sum() / h
+                self.assertTrue(error <= abs(whole - half) / 16 + rounding, (spec, "qkv"[which], error))
+        self.assertGreater(shown, 20)
+
+    def test_layouts_and_types(self):
+        q, k, v, of = (oracle.draw(i, 2, heads, 21, 12) for i, heads in enumerate((4, 2, 2, 4)))
+        want = attnlab.backward(q, k, v, of, causal=True)
+        for other in (attnlab.backward(*(x.swapaxes(1, 2).copy() for x in (q, k, v, of)), causal=True, layout="bnhd"),
+                      attnlab.backward(*(x.swapaxes(1, 2) for x in (q, k, v, of)), causal=True, layout="bnhd")):
+            for x, y in zip(other, want):
+                np.testing.assert_array_equal(x.swapaxes(1, 2), y)
+        of_one = attnlab.backward(q[1], k[1], v[1], of[1], causal=True)
+        for x, y in zip(of_one, want):
+            np.testing.assert_array_equal(x, y[1])
+        half = [x.astype("f2") for x in (q, k, v, of)]
+        self.assertEqual([x.dtype for x in attnlab.backward(*half)], ["f2"] * 3)
+        for words, wrong in ((r"grad_o is \(2, 4, 20, 12\) of float32; expected", of[:, :, :20]),
+                             ("grad_o is .* float64", of.astype("f8"))):
+            with self.assertRaisesRegex(ValueError, words):
+                attnlab.backward(q, k, v, wrong)
+        with self.assertRaisesRegex(ValueError, "^grad_lse is"):
+            attnlab.backward(q, k, v, of, grad_lse=np.zeros((2, 4, 20)))
+        plan = attnlab.Plan(q, k, v, causal=True)
+        o, lse = plan(q, k, v, return_lse=True)
+        for x, y in zip(plan.backward(q, k, v, o, lse, of), want):
+            np.testing.assert_array_equal(x, y)
