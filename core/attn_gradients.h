@@ -13,8 +13,8 @@ extern "C" {
 /* All tensors of the problem's dtype (fp32 where q, k and v are stored in fewer bits), results contiguous;
  * what is NULL is not given or not wanted. Results are overwritten, also where they are zero: those of
  * padding, of keys that no query sees and of queries that see no key.
- *   d_o    by the outputs [batch, heads, n_q, d_v], as d_o_at says; zeros: contiguous. A stride may be 0:
- *          the gradient of a sum is one number
+ *   d_o    by the outputs [batch, heads, n_q, d_v], as d_o_at says. All strides 0: contiguous; one that is 0
+ *          beside others: an axis has one gradient for all
  *   dlse   by attn_tensors.lse [batch, heads, n_q]; NULL: zeros
  *   dq     [batch, heads, n_q, d_qk]
  *   dk     [batch, kv_heads, n_kv, d_qk], summed over the query heads that share a key

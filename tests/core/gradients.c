@@ -1,0 +1,351 @@
+/* gradients.c - attn_plan_backward: what it writes, reads and leaves alone. Inputs lie between forbidden pages
+ * and cannot be written, padding has no memory, results and work memory begin as NaN and end where such a page
+ * begins. That the numbers are right is tests/python/gradients_test.py. */
+#include "tests/support/core.h"
+#include "tests/support/fence.h"
+
+enum { OF_Q, OF_K, OF_V, RESULTS, NOT_A_NUMBER = 0xFF };
+
+typedef struct gradients {
+  void *of[RESULTS]; /* contiguous */
+  double *sink;
+} gradients;
+
+static int64_t rows_of(const attn_problem *p, int which) {
+  return which == OF_Q ? p->batch * p->heads * p->n_q : p->batch * p->kv_heads * p->n_kv;
+}
+static int64_t count_of(const attn_problem *p, int which) {
+  return rows_of(p, which) * (which == OF_V ? p->d_v : p->d_qk);
+}
+static size_t row_bytes(const attn_problem *p, int which) {
+  return (size_t)(which == OF_V ? p->d_v : p->d_qk) * attn_dtype_size(p->dtype);
+}
+
+static void gradients_free(gradients *g) {
+  for (int which = 0; which < RESULTS; which++) free(g->of[which]);
+  free(g->sink);
+}
+
+typedef struct setting {
+  const char *spec;
+  attn_options options;
+  const inputs *in, *up; /* up: the gradient by the output is its V */
+  bool one_row;          /* ... of which each head has its first for all */
+  attn_key_positions k_position;
+  const double *dlse;
+  const char *left_out; /* letters of q, k and v */
+} setting;
+
+/* The gradient by the output, [batch, heads, n_q, d_v]. */
+static inputs upstream_of(const inputs *in) {
+  attn_problem p = in->problem;
+  p.kv_heads = p.heads;
+  p.n_kv = p.n_q;
+  p.q = p.k = p.v = p.o = (attn_stride){0};
+  p.score = (attn_score){0};
+  return inputs_make(&p, false, 3, 1);
+}
+
+/* Executes and differentiates. */
+static gradients differentiate(const setting *s) {
+  attn_problem p = s->in->problem;
+  const placing end = {.at_end = true}, apart = {.at_end = true, .gap = 3};
+  const size_t lines = (size_t)rows_of(&p, OF_Q);
+  int64_t queries[MAX_BATCH], keys[MAX_BATCH];
+  for (int64_t b = 0; b < p.batch; b++) queries[b] = p.n_q, keys[b] = inputs_keys(s->in, b);
+  enum { UP = TENSOR_O + 1, TENSORS };
+  fence t[TENSORS] = {
+      fence_make(&p, TENSOR_Q, queries, end, NOT_A_NUMBER), fence_make(&p, TENSOR_K, keys, end, NOT_A_NUMBER),
+      fence_make(&p, TENSOR_V, keys, end, NOT_A_NUMBER), fence_make(&p, TENSOR_O, queries, end, NOT_A_NUMBER),
+      fence_make(&s->up->problem, TENSOR_V, queries, apart, NOT_A_NUMBER)};
+  for (tensor each = TENSOR_Q; each <= TENSOR_V; each++) fence_load(&t[each], s->in, each);
+  fence_load(&t[UP], s->up, TENSOR_V);
+  p.q = t[TENSOR_Q].stride, p.k = t[TENSOR_K].stride, p.v = t[TENSOR_V].stride, p.o = t[TENSOR_O].stride;
+  attn_plan *plan = plan_or_note(&p, s->spec, &s->options);
+  size_t size = 0;
+  cr_assert_not_null(plan);
+  EXPECT_STATUS(attn_plan_backward_size(plan, &size), ATTN_OK);
+  enum { SINK = RESULTS, WORK, LSE, MADE };
+  const size_t sizes[MADE] = {row_bytes(&p, OF_Q) * lines,
+                              row_bytes(&p, OF_K) * (size_t)rows_of(&p, OF_K),
+                              row_bytes(&p, OF_V) * (size_t)rows_of(&p, OF_V),
+                              (size_t)p.heads * sizeof(double),
+                              size,
+                              lines * sizeof(double)};
+  fence made[MADE], work = fence_block(attn_plan_work_size(plan), end, NOT_A_NUMBER);
+  for (int each = 0; each < MADE; each++) made[each] = fence_block(sizes[each], end, NOT_A_NUMBER);
+  attn_tensors x = {.kv_len = s->in->padded ? s->in->kv_len : NULL, .k_position = s->k_position};
+  x.q = t[TENSOR_Q].at, x.k = t[TENSOR_K].at, x.v = t[TENSOR_V].at, x.o = t[TENSOR_O].at;
+  x.lse = (double *)(void *)made[LSE].at;
+  x.work = work.at;
+  attn_gradients g = {.d_o = t[UP].at, .d_o_at = t[UP].stride, .dlse = s->dlse};
+  if (s->one_row) g.d_o_at.row = 0;
+  for (int which = 0; which < RESULTS; which++)
+    if (!s->left_out || !strchr(s->left_out, "qkv"[which]))
+      *(void **[]){&g.dq, &g.dk, &g.dv}[which] = made[which].at;
+  g.dsink = (double *)(void *)made[SINK].at;
+  EXPECT_STATUS(attn_plan_run(plan, &x), ATTN_OK);
+  void *o = fence_gather(&t[TENSOR_O]), *lse = fence_gather(&made[LSE]);
+  x.work = made[WORK].at;
+  EXPECT_STATUS(attn_plan_backward(plan, &x, &g), ATTN_OK);
+  void *after = fence_gather(&t[TENSOR_O]);
+  EXPECT(!memcmp(o, after, lines * row_bytes(&p, OF_V)) && !memcmp(lse, made[LSE].at, sizes[LSE]));
+  gradients result = {.sink = fence_gather(&made[SINK])};
+  for (int each = 0; each < MADE; each++) {
+    EXPECT(fence_intact(&made[each], NOT_A_NUMBER));
+    if (each < RESULTS) result.of[each] = fence_gather(&made[each]);
+    fence_free(&made[each]);
+  }
+  EXPECT(fence_intact(&t[TENSOR_O], NOT_A_NUMBER));
+  for (int each = 0; each < TENSORS; each++) fence_free(&t[each]);
+  fence_free(&work);
+  free(o);
+  free(after);
+  free(lse);
+  attn_plan_destroy(plan);
+  return result;
+}
+
+static const void *row_at(const attn_problem *p, const gradients *g, int which, int64_t line) {
+  return (const char *)g->of[which] + (size_t)line * row_bytes(p, which);
+}
+
+static bool row_is_nan(const attn_problem *p, const gradients *g, int which, int64_t line) {
+  int64_t numbers = 0, width = which == OF_V ? p->d_v : p->d_qk;
+  for (int64_t l = 0; l < width; l++) numbers += !isnan(attn_get(row_at(p, g, which, line), l, p->dtype));
+  return !numbers;
+}
+
+/* a is `times` b, each number within `off`; 1 and 0: the same bits. */
+static void expect_times(const attn_problem *p, const gradients *a, double times, const gradients *b,
+                         double off, const char *what) {
+  int64_t bad = 0;
+  for (int which = 0; which < RESULTS; which++)
+    for (int64_t i = 0; i < count_of(p, which); i++)
+      bad +=
+          !(fabs(attn_get(a->of[which], i, p->dtype) - times * attn_get(b->of[which], i, p->dtype)) <= off);
+  for (int64_t h = 0; h < p->heads; h++)
+    bad += !(fabs(a->sink[h] - times * b->sink[h]) <= off * (double)p->n_q);
+  if (bad) note_failure("%s: %d numbers are not %g times what they were", what, (int)bad, times);
+}
+
+static const char *const specs[] = {"tiled",
+                                    "tiled:block_q=16,block_k=16",
+                                    "longformer:window=12,global=2",
+                                    "longformer:window=24,dilation=3",
+                                    "bigbird:block=8,window=3,random=2,global=1",
+                                    "sparse_transformer:stride=7",
+                                    "topk:k=6",
+                                    "topk:k=5,share=group",
+                                    "lsh:rounds=2,buckets=4,window=3",
+                                    "streaming:sink=2,window=5 + topk:k=4",
+                                    "lsh_tail:k=4,l=20"};
+enum { SPECS = sizeof specs / sizeof *specs, PATTERNS = 6 /* the first */, N_Q = 70, N_KV = 75 };
+static const case_shape ordinary = {2, 4, 2, N_Q, N_KV, 17, 9, true, false};
+static float bias[N_Q * N_KV]; /* hides a tenth of the pairs */
+
+/* The first specs in either type, with gradients by the log-sum-exp, some with sinks, some with the bias. */
+static void each_spec(case_shape shape, int count, void (*test)(setting *)) {
+  static const double sinks[] = {0.5, -1, 2, 0.1};
+  static double dlse[8 * N_Q];
+  uint64_t random = 5;
+  for (int i = 0; i < N_Q * N_KV; i++)
+    bias[i] = uniform_draw(&random) < 0.1 ? -INFINITY : (float)normal_draw(&random);
+  for (int line = 0; line < 8 * N_Q; line++) dlse[line] = sin(line);
+  for (int i = 0; i < 2 * count; i++) {
+    attn_problem p = shape_problem(shape, i % 2 ? ATTN_F64 : ATTN_F32);
+    if (i % 3 == 0) p.score.sink = sinks;
+    if (i % 4 < 2) p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F32, .row = N_KV};
+    inputs in = inputs_make(&p, shape.padded, 9, 1), up = upstream_of(&in);
+    note_context("%s %s", specs[i / 2], i % 2 ? "f64" : "f32");
+    test(&(setting){.spec = specs[i / 2], .options = {.threads = 2}, .in = &in, .up = &up, .dlse = dlse});
+    inputs_free(&in);
+    inputs_free(&up);
+  }
+}
+
+/* What fp64 may be off. A term of dk is at most |dP - D| |q|, of d_v products of numbers within 4, and its
+ * rounding grows with the chains. */
+static double tolerance(const attn_problem *p) {
+  return 0x1p-53 * 128.0 * (double)(2 * p->d_v + 1) * (double)(p->n_kv + p->n_q * 2 + 64 * (p->d_qk + 8)) *
+         (double)p->n_q;
+}
+
+static void repeat(setting *s) {
+  const attn_problem *p = &s->in->problem;
+  gradients first = {.sink = NULL};
+  for (const char *const *isa = isas_under_test(); *isa; isa++) {
+    s->options = (attn_options){.isa = *isa, .threads = 1, .blocks = {64, 64}};
+    gradients one = differentiate(s);
+    for (int threads = 2; threads <= 7; threads += threads == 3 ? 4 : 1) {
+      s->options.threads = threads;
+      gradients other = differentiate(s);
+      expect_times(p, &other, 1, &one, 0, "another number of threads");
+      gradients_free(&other);
+    }
+    if (first.sink && p->dtype == ATTN_F64) expect_times(p, &one, 1, &first, tolerance(p), *isa);
+    if (first.sink)
+      gradients_free(&one);
+    else
+      first = one;
+  }
+  gradients_free(&first);
+}
+
+Test(core_gradients, threads_and_instruction_sets) { each_spec(ordinary, SPECS, repeat); }
+
+/* One alone is what it is with the others; twice the upstream gradient is twice all, and none is zeros; rows of it
+ * that are one, of stride 0, are those that are equal. */
+static void linear(setting *s) {
+  const attn_problem *p = &s->in->problem;
+  gradients all = differentiate(s);
+  setting other = *s;
+  for (int which = 0; which < RESULTS; which++) {
+    other.left_out = (const char *[]){"kv", "qv", "qk"}[which];
+    gradients one = differentiate(&other);
+    EXPECT(!memcmp(one.of[which], all.of[which], row_bytes(p, which) * (size_t)rows_of(p, which)));
+    gradients_free(&one);
+  }
+  double dlse[8 * N_Q];
+  inputs up = inputs_copy(s->up);
+  other = (setting){.spec = s->spec, .options = s->options, .in = s->in, .up = &up, .dlse = dlse};
+  for (int times = 2; times >= 0; times -= 2) {
+    for (int64_t line = 0; line < rows_of(p, OF_Q); line++) dlse[line] = times * s->dlse[line];
+    for (int64_t i = 0; i < rows_of(p, OF_Q) * p->d_v; i++)
+      attn_set(up.v, i, p->dtype, times * attn_get(s->up->v, i, p->dtype));
+    gradients more = differentiate(&other);
+    expect_times(p, &more, times, &all, 0, "the upstream gradient");
+    gradients_free(&more);
+  }
+  for (int64_t i = 0; i < rows_of(p, OF_Q) * p->d_v; i++)
+    attn_set(up.v, i, p->dtype, attn_get(s->up->v, i - i % (p->n_q * p->d_v) + i % p->d_v, p->dtype));
+  gradients rows = differentiate(&other);
+  other.one_row = true;
+  gradients one = differentiate(&other);
+  expect_times(p, &one, 1, &rows, 0, "a stride of 0");
+  gradients_free(&one);
+  gradients_free(&rows);
+  inputs_free(&up);
+  gradients_free(&all);
+}
+
+Test(core_gradients, alone_doubled_and_none) {
+  case_shape padded = ordinary;
+  each_spec(ordinary, SPECS, linear);
+  padded.padded = true;
+  each_spec(padded, PATTERNS, linear);
+}
+
+enum { HEAD = 1, QUERY = 41, KEY = 44 }; /* of entry 0; kv head 0 */
+
+/* Which keys the queries of entry 0 see of a pattern, [heads, n_q, n_kv]; free it. */
+static bool *seen_by(const setting *s) {
+  const attn_problem *p = &s->in->problem;
+  attn_view view;
+  attn_plan *plan = plan_inspected(p, s->spec, &s->options, &view);
+  bool *seen = calloc((size_t)(p->heads * p->n_q * p->n_kv), 1);
+  int64_t keys[N_KV];
+  cr_assert_not_null(seen);
+  for (int64_t line = 0; line < p->heads * p->n_q; line++) {
+    const int64_t i = line % p->n_q, count = oracle_keys(s->in, view.pattern, 0, line / p->n_q, i, keys);
+    for (int64_t j = 0; j < count; j++)
+      seen[line * N_KV + keys[j]] = !p->score.dense.at || isfinite(bias[i * N_KV + keys[j]]);
+  }
+  attn_plan_destroy(plan);
+  return seen;
+}
+
+/* NaN in a row reaches what depends on it; NaN or an infinity leaves the rest as it is, bit for bit. */
+static void spoiled(const setting *s, const gradients *before, const bool *seen, tensor where, double value,
+                    bool whole) {
+  const attn_problem *p = &s->in->problem;
+  const bool by_query = where == TENSOR_Q || where == TENSOR_O;
+  bool rows[8 * N_Q] = {false}, keys[N_KV] = {false};
+  inputs in = inputs_copy(s->in), up = inputs_copy(s->up);
+  setting other = *s;
+  other.in = &in;
+  other.up = &up;
+  for (int64_t l = 0; l < (!whole ? 1 : where < TENSOR_V ? p->d_qk : p->d_v); l++)
+    inputs_set(where == TENSOR_O ? &up : &in, where == TENSOR_O ? TENSOR_V : where, 0, by_query ? HEAD : 0,
+               by_query ? QUERY : KEY, l, value);
+  for (int64_t line = 0; line < p->heads / p->kv_heads * p->n_q; line++) {
+    rows[line] = by_query ? line == HEAD * p->n_q + QUERY : seen[line * N_KV + KEY];
+    for (int64_t j = 0; rows[line] && j < N_KV; j++) keys[j] = keys[j] || seen[line * N_KV + j];
+  }
+  gradients after = differentiate(&other);
+  for (int which = 0; which < RESULTS; which++)
+    for (int64_t line = 0; line < rows_of(p, which); line++) {
+      const bool reached =
+          which == OF_Q ? rows[line] : line < N_KV && keys[line] && !(which == OF_V && where == TENSOR_V);
+      if (reached
+              ? whole && !row_is_nan(p, &after, which, line)
+              : memcmp(row_at(p, before, which, line), row_at(p, &after, which, line), row_bytes(p, which)))
+        note_failure("%g in %c %s row %d of d%c", value, "qkvo"[where],
+                     reached ? "does not reach" : "reaches", (int)line, "qkv"[which]);
+    }
+  gradients_free(&after);
+  inputs_free(&in);
+  inputs_free(&up);
+}
+
+static void spoil(setting *s) {
+  bool *seen = seen_by(s);
+  gradients before = differentiate(s);
+  for (tensor where = TENSOR_Q; where <= TENSOR_O; where++) {
+    spoiled(s, &before, seen, where, (double)NAN, true);
+    spoiled(s, &before, seen, where, (double)NAN, false);
+    spoiled(s, &before, seen, where, (double)INFINITY, false);
+  }
+  gradients_free(&before);
+  free(seen);
+}
+
+Test(core_gradients, special_numbers) {
+  case_shape all = ordinary;
+  each_spec(all, PATTERNS, spoil);
+  all.causal = false;
+  each_spec(all, PATTERNS - 1, spoil); /* the last is causal only */
+}
+
+/* Keys that are left of a sequence have the gradients that they have where a bias hides the others. */
+Test(core_gradients, keys_that_are_left) {
+  static const char *const placed[] = {"tiled", "longformer:window=12,global=2", "topk:k=6"};
+  attn_problem p = shape_problem((case_shape){2, 4, 2, 20, N_KV, 17, 17, true, false}, ATTN_F64);
+  inputs in = inputs_make(&p, false, 9, 1), left = inputs_copy(&in), up = upstream_of(&in);
+  int64_t at[N_KV], place[N_KV], keys = 0;
+  for (int64_t j = 0; j < N_KV; j++) {
+    const bool gone = j % 3 == 1 && j < N_KV - 20;
+    for (int64_t i = 0; i < p.n_q; i++) bias[i * N_KV + j] = gone ? -INFINITY : 0;
+    for (int64_t line = 0; !gone && line < 4; line++)
+      for (int64_t i = 0; i < 2 * p.d_qk; i++) {
+        const tensor which = i % 2 ? TENSOR_K : TENSOR_V;
+        inputs_set(&left, which, line / 2, line % 2, keys, i / 2,
+                   inputs_get(&in, which, line / 2, line % 2, j, i / 2));
+      }
+    place[j] = gone ? -1 : keys;
+    if (!gone) at[keys++] = j;
+  }
+  in.problem.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F32, .row = N_KV};
+  left.padded = true;
+  left.kv_len[0] = left.kv_len[1] = keys;
+  for (size_t k = 0; k < sizeof placed / sizeof *placed; k++) {
+    setting s = {.spec = placed[k], .options = {.threads = 2}, .in = &in, .up = &up};
+    gradients all = differentiate(&s);
+    s.in = &left;
+    s.k_position.at = at;
+    gradients some = differentiate(&s);
+    note_context("%s", placed[k]);
+    for (int which = 0; which < RESULTS; which++)
+      for (int64_t i = 0; i < count_of(&p, which); i++) {
+        const int64_t j = i / p.d_qk % N_KV, moved = which == OF_Q ? 0 : place[j] - j,
+                      from = which != OF_Q && place[j] < 0 ? -1 : i + moved * p.d_qk;
+        EXPECT(fabs((from < 0 ? 0 : attn_get(some.of[which], from, ATTN_F64)) -
+                    attn_get(all.of[which], i, ATTN_F64)) <= tolerance(&p));
+      }
+    gradients_free(&all);
+    gradients_free(&some);
+  }
+  inputs_free(&in);
+  inputs_free(&left);
+  inputs_free(&up);
+}
