@@ -1,11 +1,13 @@
 """Gradients of NumPy arrays: every variant that has some against complex steps in fp64 through the map of the scores and the
 softmax, and against differences of its own outputs; within first-order bounds of the rounding."""
+import ctypes
 import unittest
 
 import numpy as np
 
 import attnlab
 import oracle
+from attnlab.library import library
 
 STEP = 1e-30
 # Weights of these are e^score over keys that are picked or seen, times constants.
@@ -15,6 +17,15 @@ SPECS = ["tiled", "tiled:block_k=16,block_q=8", "topk:k=9", "topk:k=5,share=grou
          "vattention:sink=4,window=8,heavy=8,base=8,eps=0.5", "hyper:block=16,sample=16,exact_below=0",
          "streaming:sink=2,window=9", "evict:score=h2o,budget=24", "sparse_transformer:stride=7",
          "longnet:segments=16+32,dilations=1+2", "graph:kind=documents,size=20", "streaming:sink=2,window=7 + topk:k=4"]
+
+
+def instruction_sets():
+    listed = library().attn_isa_list
+    listed.restype = ctypes.POINTER(ctypes.c_char_p)
+    names, each = [], listed()
+    while each[len(names)]:
+        names.append(each[len(names)].decode())
+    return names
 
 
 def mapped(s, softcap=None, leaky=None):
@@ -65,7 +76,8 @@ class Values(unittest.TestCase):
         self.assertTrue(worst(got, want, bounds) <= 1, f"{worst(got, want, bounds)} times the bound")
 
     def test_exact_attention(self):
-        for seed in range(160):
+        isas = instruction_sets()
+        for seed in range(100):
             draw = np.random.default_rng(seed)
             batch, kv_heads, group, d, d_v = (int(draw.integers(1, 1 + most)) for most in (2, 3, 3, 80, 80))
             n_q = int(draw.integers(1, 131) if seed % 2 else draw.integers(1, 12))
@@ -93,12 +105,14 @@ class Values(unittest.TestCase):
             scale = 0.2 if chance[7] < 0.3 else None
             dlse = draw.normal(size=shape[:3]) if seed % 3 else None
             seen = np.where(seen, np.where(np.isfinite(bias), bias, -np.inf), -np.inf)
-            with self.subTest(seed=seed, shape=shape, d=d, d_v=d_v, dtype=dtype, how=list(how), maps=maps):
+            isa = isas[seed % len(isas)]
+            with self.subTest(seed=seed, shape=shape, d=d, d_v=d_v, dtype=dtype, how=list(how), maps=maps, isa=isa):
                 with np.errstate(invalid="ignore"):
                     p, _ = oracle.weights(oracle.scores(q, k, scale, **maps) + seen, True, sink)
                 expected = of_weights(q, k, v, of, np.nan_to_num(p), 0 if dlse is None else dlse, scale, sink, bias,
                                       np.finfo(dtype).eps / 2, **maps)
-                self.within(attnlab.backward(q, k, v, of, scale=scale, sink=sink, grad_lse=dlse, **maps, **how), *expected)
+                self.within(attnlab.backward(q, k, v, of, scale=scale, sink=sink, grad_lse=dlse, isa=isa, **maps, **how),
+                            *expected)
 
     def test_patterns_and_selections(self):
         tried = set()
@@ -169,7 +183,12 @@ class Values(unittest.TestCase):
         for x, y in zip(of_one, want):
             np.testing.assert_array_equal(x, y[1])
         half = [x.astype("f2") for x in (q, k, v, of)]
-        self.assertEqual([x.dtype for x in attnlab.backward(*half)], ["f2"] * 3)
+        wide = [x.astype("f4") for x in half]
+        plan = attnlab.Plan(*wide[:3])
+        o, lse = plan(*wide[:3], return_lse=True)
+        of_wide = plan.backward(*wide[:3], o.astype("f2").astype("f4"), lse, wide[3])
+        for x, y in zip(attnlab.backward(*half), of_wide):  # in fp32 on the same numbers, rounded once
+            np.testing.assert_array_equal(x, y.astype("f2"), strict=True)
         for words, wrong in ((r"grad_o is \(2, 4, 20, 12\) of float32; expected", of[:, :, :20]),
                              ("grad_o is .* float64", of.astype("f8"))):
             with self.assertRaisesRegex(ValueError, words):

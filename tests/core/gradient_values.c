@@ -1,0 +1,83 @@
+/* gradient_values.c - gradients are the slopes of the outputs and log-sum-exps, by q, k, v and sinks, in fp64 on
+ * every instruction set. tests/python/gradients_test.py has more variants, shapes and scores. */
+#include "tests/support/core.h"
+
+enum { HEADS = 4, N = 40, D = 9, D_V = 7, RESULTS = 4, LARGEST = HEADS * N * D };
+
+static double d_o[HEADS * N * D_V], dlse[HEADS * N];
+
+/* sum o.d_o + lse.dlse; into, if given, its gradients. most: the sum of magnitudes. */
+static double loss(const inputs *in, const char *spec, const char *isa, double *into[RESULTS], double *most) {
+  const attn_options options = {.isa = isa, .threads = 1, .blocks = {16, 16}};
+  double o[HEADS * N * D_V], lse[HEADS * N], sum = 0;
+  attn_plan *plan = plan_or_note(&in->problem, spec, &options);
+  size_t size = 0;
+  cr_assert_not_null(plan);
+  EXPECT_STATUS(attn_plan_backward_size(plan, &size), ATTN_OK);
+  void *work = malloc(size + attn_plan_work_size(plan) + 1);
+  const attn_tensors x = {.q = in->q, .k = in->k, .v = in->v, .o = o, .lse = lse, .work = work};
+  EXPECT_STATUS(attn_plan_run(plan, &x), ATTN_OK);
+  *most = 0;
+  for (int i = 0; i < HEADS * N * D_V; i++) sum += o[i] * d_o[i], *most += fabs(o[i] * d_o[i]);
+  for (int i = 0; i < HEADS * N; i++) sum += lse[i] * dlse[i], *most += fabs(lse[i] * dlse[i]);
+  const attn_gradients g = {.d_o = d_o, .dlse = dlse};
+  if (into) {
+    attn_gradients to = g;
+    to.dq = into[0], to.dk = into[1], to.dv = into[2], to.dsink = into[3];
+    EXPECT_STATUS(attn_plan_backward(plan, &x, &to), ATTN_OK);
+  }
+  free(work);
+  attn_plan_destroy(plan);
+  return sum;
+}
+
+/* The slope along a line is what differences of a step and of half of it come to. */
+static void expect_slopes(const inputs *in, const char *spec, const char *isa) {
+  static double results[RESULTS][LARGEST];
+  double *into[RESULTS] = {results[0], results[1], results[2], results[3]}, sinks[HEADS], most;
+  const int counts[RESULTS] = {HEADS * N * D, HEADS / 2 * N * D, HEADS / 2 * N * D_V, HEADS};
+  uint64_t random = 3;
+  loss(in, spec, isa, into, &most);
+  for (int which = 0; which < (in->problem.score.sink ? RESULTS : 3); which++) {
+    double along[LARGEST], slope = 0, differences[2];
+    for (int i = 0; i < counts[which]; i++) slope += (along[i] = normal_draw(&random)) * results[which][i];
+    for (int half = 0; half < 2; half++) {
+      double ends[2], h = half ? 0x1p-8 : 0x1p-7;
+      for (int end = 0; end < 2; end++) {
+        inputs moved = inputs_copy(in);
+        if (which == 3) moved.problem.score.sink = memcpy(sinks, in->problem.score.sink, sizeof sinks);
+        double *x = (double *[]){(void *)moved.q, (void *)moved.k, (void *)moved.v, sinks}[which];
+        for (int i = 0; i < counts[which]; i++) x[i] += (end ? h : -h) * along[i];
+        ends[end] = loss(&moved, spec, isa, NULL, &most);
+        inputs_free(&moved);
+      }
+      differences[half] = (ends[1] - ends[0]) / (2 * h);
+    }
+    const double expected = (4 * differences[1] - differences[0]) / 3,
+                 off = fabs(differences[0] - differences[1]) / 16 + 0x1p-53 * 256 * most / 0x1p-8;
+    if (!(fabs(slope - expected) <= off))
+      note_failure("by %c: %.15g, by differences %.15g, expected within %.1g", "qkvs"[which], slope, expected,
+                   off);
+  }
+}
+
+Test(core_gradient_values, slopes) {
+  static const char *const specs[] = {"tiled", "longformer:window=12,global=2",
+                                      "bigbird:block=4,window=3,random=1,global=1",
+                                      "sparse_transformer:stride=7"};
+  static const double sinks[HEADS] = {0.5, -1, 2, 0.1};
+  uint64_t random = 2;
+  for (int i = 0; i < HEADS * N * D_V; i++) d_o[i] = normal_draw(&random);
+  for (int i = 0; i < HEADS * N; i++) dlse[i] = normal_draw(&random);
+  for (int i = 0; i < 8; i++) {
+    attn_problem p = shape_problem((case_shape){1, HEADS, HEADS / 2, N, N, D, D_V, true, false}, ATTN_F64);
+    if (i % 2) p.score.softcap = 2;
+    if (i / 2 % 2) p.score.sink = sinks;
+    inputs in = inputs_make(&p, false, 9, 1);
+    for (const char *const *isa = isas_under_test(); *isa; isa++) {
+      note_context("%s %s%s", specs[i / 2], *isa, i % 2 ? " capped" : "");
+      expect_slopes(&in, specs[i / 2], *isa);
+    }
+    inputs_free(&in);
+  }
+}
