@@ -7,7 +7,7 @@
  * the rows asked for alone.
  *
  * FFTW allocates for itself; planning is serialised, executing is not. */
-#include "core/fftw_planner.h"
+#include "core/engines/fftw_planner.h"
 #include "core/internal.h"
 
 #include <fftw3.h>

@@ -3,7 +3,7 @@
  * is not. */
 #include "core/engines/toeplitz/convolution.h"
 
-#include "core/fftw_planner.h"
+#include "core/engines/fftw_planner.h"
 
 #include <fftw3.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* fftw_planner.h - the lock under which FFTW makes and destroys plans, since its planner is not
  * thread-safe. */
-#ifndef ATTN_CORE_FFTW_PLANNER_H
-#define ATTN_CORE_FFTW_PLANNER_H
+#ifndef ATTN_CORE_ENGINES_FFTW_PLANNER_H
+#define ATTN_CORE_ENGINES_FFTW_PLANNER_H
 
 #include <pthread.h>
 
