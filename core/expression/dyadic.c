@@ -294,5 +294,6 @@ static attn_status execute(const void *state, const attn_call *call) {
   return status;
 }
 
-const expression_kind expression_dyadic_run = {.method = {expression_work_size, plan, execute, inspect},
-                                               .size = size};
+const expression_kind expression_dyadic_run = {
+    .method = {.work_size = expression_work_size, .plan = plan, .execute = execute, .inspect = inspect},
+    .size = size};

@@ -36,5 +36,6 @@ static attn_status size(const attn_context *c, size_t *work_size, attn_cost *cos
   return status;
 }
 
-const expression_kind expression_inner = {.method = {expression_work_size, plan, execute, inspect},
-                                          .size = size};
+const expression_kind expression_inner = {
+    .method = {.work_size = expression_work_size, .plan = plan, .execute = execute, .inspect = inspect},
+    .size = size};

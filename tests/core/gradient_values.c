@@ -1,5 +1,5 @@
-/* gradient_values.c - gradients are the slopes of the outputs and log-sum-exps, by q, k, v and sinks, in fp64 on
- * every instruction set. tests/python/gradients_test.py has more variants, shapes and scores. */
+/* gradient_values.c - gradients are the slopes of the outputs and log-sum-exps, by q, k, v and sinks, in fp64
+ * on every instruction set. tests/python/gradients_test.py has more variants, shapes and scores. */
 #include "tests/support/core.h"
 
 enum { HEADS = 4, N = 40, D = 9, D_V = 7, RESULTS = 4, LARGEST = HEADS * N * D };

@@ -1,6 +1,6 @@
-/* gradients.c - attn_plan_backward: what it writes, reads and leaves alone. Inputs lie between forbidden pages
- * and cannot be written, padding has no memory, results and work memory begin as NaN and end where such a page
- * begins. That the numbers are right is tests/python/gradients_test.py. */
+/* gradients.c - attn_plan_backward: what it writes, reads and leaves alone. Inputs lie between forbidden
+ * pages and cannot be written, padding has no memory, results and work memory begin as NaN and end where
+ * such a page begins. That the numbers are right: gradient_values.c, tests/python/gradients_test.py. */
 #include "tests/support/core.h"
 #include "tests/support/fence.h"
 
@@ -194,8 +194,8 @@ static void repeat(setting *s) {
 
 Test(core_gradients, threads_and_instruction_sets) { each_spec(ordinary, SPECS, repeat); }
 
-/* One alone is what it is with the others; twice the upstream gradient is twice all, and none is zeros; rows of it
- * that are one, of stride 0, are those that are equal. */
+/* One alone is what it is with the others; twice the upstream gradient is twice all, and none is zeros; rows
+ * of it that are one, of stride 0, are those that are equal. */
 static void linear(setting *s) {
   const attn_problem *p = &s->in->problem;
   gradients all = differentiate(s);

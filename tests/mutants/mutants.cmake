@@ -82,22 +82,12 @@ mutant(outputs-clipped core/kernels/tile.inc linear tiled "outputs below -1 are 
 mutant(backward-mask-forgotten core/kernels/backward.inc core_gradients/special_numbers ""
   "gradients of masked pairs are what multiplies them"
   [[if (@masked@) {]] [[false]])
-mutant(backward-cap-without-slope core/kernels/backward.inc core_gradient_values/slopes ""
-  "the slope of the soft cap is left out"
-  [[return v_sub(one, v_mul(c, c));]] [[return one;]])
 mutant(backward-keys-of-all core/engines/softmax/backward.c core_gradients/special_numbers ""
   "a key that is not finite reaches queries that do not see it"
   [[if (@step->mask[j] >> lane & 1@)]] [[true]])
 mutant(backward-adds-to-what-was core/engines/softmax/backward.c core_gradients/alone_doubled_and_none ""
   "dk is added to what the memory held"
   [[if (b->dk) memset(b->dk, 0, attn_row_bytes(p->n_kv * p->d_qk, p->dtype));]] [[;]])
-mutant(backward-last-slice-lost core/engines/softmax/backward.c core_gradient_values/slopes ""
-  "the last slice of a kv head is not added"
-  [[for (int64_t i = 1; @i < s->slices@; i++)]] [[i < s->slices - 1]])
-mutant(backward-lse-not-differentiated core/engines/softmax/backward.c core_gradient_values/slopes ""
-  "the gradient by the log-sum-exp has the other sign"
-  [[sum - @b->of->dlse[(t->batch * p->heads + head) * p->n_q + i]@ : sum]]
-  [[-b->of->dlse[(t->batch * p->heads + head) * p->n_q + i] ]])
 mutant(backward-sink-sign core/engines/softmax/backward.c core_gradient_values/slopes ""
   "the gradient by the sink has the other sign"
   [[sum -= @exp(p->score.sink[h] - lse)@]] [[-exp(p->score.sink[h] - lse)]])
