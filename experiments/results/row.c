@@ -116,7 +116,8 @@ const result_column result_columns[] = {
                            "may be negative: their denominator is lost. Errors leave them out"),
     FLAG("ref_kind", ref, ref_kind_names, "what the errors refer to", .measure = true),
 
-    SIZE(grad_err_q, "1", "relative Frobenius error of the gradient by the queries against exact attention's"),
+    SIZE(grad_err_q, "1",
+         "relative Frobenius error of the gradient by the queries against exact attention's"),
     SIZE(grad_err_k, "1", "the same by the keys"),
     SIZE(grad_err_v, "1", "the same by the values"),
     MEASURE(grad_cos_q, "1", "cosine of the gradient by the queries and exact attention's"),

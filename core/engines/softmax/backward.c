@@ -62,14 +62,24 @@ static const void *d_o_row(const softmax_task *t, const softmax_back *b, int64_t
   return attn_row(b->of->d_o, b->of->d_o_at, t->batch, head_of(t, at), query_of(t, at), dtype);
 }
 
+/* x.y in fp64, y of another type; of fp32 in four sums, since each row takes one. */
+static double inner(int64_t d, const void *x, attn_dtype of_x, const void *y, attn_dtype of_y) {
+  const float *a = x, *b = y;
+  double sum[4] = {0};
+  int64_t l = 0;
+  for (; of_x == ATTN_F32 && of_y == ATTN_F32 && l + 4 <= d; l += 4)
+    for (int i = 0; i < 4; i++) sum[i] += (double)a[l + i] * (double)b[l + i];
+  for (; l < d; l++) sum[0] += attn_get(x, l, of_x) * attn_get(y, l, of_y);
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
 /* D = d_o.o - dlse. */
 static double delta_of(const softmax_task *t, const softmax_back *b, int64_t at, const void *d_o) {
   const attn_problem *p = t->call->context->problem;
   const int64_t head = head_of(t, at), i = query_of(t, at);
   const attn_dtype stored = attn_stored(p->o, p->dtype);
   const void *o = attn_row(t->call->o, p->o, t->batch, head, i, p->dtype);
-  double sum = 0;
-  for (int64_t l = 0; l < p->d_v; l++) sum += attn_get(d_o, l, p->dtype) * attn_get(o, l, stored);
+  const double sum = inner(p->d_v, d_o, p->dtype, o, stored);
   return b->of->dlse ? sum - b->of->dlse[(t->batch * p->heads + head) * p->n_q + i] : sum;
 }
 
