@@ -300,6 +300,8 @@ typedef struct attn_stages {
  * d_qk / 2, by which a state is turned: all finite. Of a tensor with 1 column all columns are the same.
  *   Of a ranking by an index: "index_q" [batch, index heads, n_q, width], "index_k" [batch, 1, n_kv, width],
  * which come together, and "index_w" [batch, index heads, n_q, 1]; without it all weights are 1.
+ *   Of a sum with gates (attn_expression.h): "gate" [batch, heads, n_q, columns], what the outputs of its
+ * gated terms are multiplied by, after any sigmoid: finite, for each of them in order 1 column, or d_v.
  *   attn_extra_kinds (attn_tools.h) lists them. */
 typedef struct attn_extra {
   const char *name;
@@ -508,8 +510,8 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
  * heads may share the budget of a rule, and variants may be recurrences; 14 since calls have extra tensors,
  * which gates of recurrences read, rules admit keys by their scores, latents have a prompt and shared
  * columns; 15 since recurrences turn their state and carry keys, selections rank by an index or have margins,
- * and normalisers, means of keys and picked rows are parts; 16 since methods have a backward pass. A variant built for another is refused
- * (ATTN_EABI). */
+ * normalisers, means of keys and picked rows are parts; 16 since methods have a backward pass, and sums have
+ * gates. A variant built for another is refused (ATTN_EABI). */
 #define ATTN_ABI 16u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */

@@ -23,6 +23,7 @@ typedef enum {
   ATTN_COLUMNS_QK,
   ATTN_COLUMNS_V,
   ATTN_COLUMNS_PAIRS,
+  ATTN_COLUMNS_GATES, /* of each gate of a sum 1 or d_v: any number, and files may lack the axis of columns */
   ATTN_COLUMNS_ANY
 } attn_extra_columns;
 /* Those of queries, of keys or 1; or others of any number; or 1, and files have no axis of heads. */
@@ -33,7 +34,7 @@ typedef struct attn_extra_kind {
   attn_extra_heads heads;
   attn_extra_columns columns; /* besides 1 */
 } attn_extra_kind;
-enum { ATTN_EXTRA_KINDS = 9 };
+enum { ATTN_EXTRA_KINDS = 10 };
 ATTN_API extern const attn_extra_kind attn_extra_kinds[ATTN_EXTRA_KINDS];
 ATTN_API int attn_extra_find(const char *name); /* its place; -1: there is none of this name */
 /* Is it one of these, of a shape that fits the problem? Messages begin with `where`. */

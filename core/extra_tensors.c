@@ -14,6 +14,7 @@ const attn_extra_kind attn_extra_kinds[ATTN_EXTRA_KINDS] = {
     {"index_q", true, ATTN_HEADS_ANY, ATTN_COLUMNS_ANY},
     {"index_k", false, ATTN_HEADS_ONE, ATTN_COLUMNS_ANY},
     {"index_w", true, ATTN_HEADS_ANY, ATTN_COLUMNS_ONE},
+    {"gate", true, ATTN_HEADS_OWN, ATTN_COLUMNS_GATES},
 };
 
 int attn_extra_find(const char *name) {

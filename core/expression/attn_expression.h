@@ -1,12 +1,15 @@
 /* attn_expression.h - specs that are made of others, for those who look into them or give one a name:
  *
- *   sum  := [number '*'] atom (('+' | '-') [number '*'] atom)* ['|' store]
+ *   sum  := [gate '*'] atom (('+' | '-') [gate '*'] atom)* ['|' store]
+ *   gate := number | 'gate'
  *   atom := name[:parameters] | '(' sum ')' | dyadic(sum[,base=keys])
  *
  * Without numbers a join: the terms, from left to right, take their keys of those that remain, and one
- * softmax runs over all of them. With a number before every term a gated sum of the outputs of attention by
- * each. Behind a bar stands a variant that is a store: keys and values are read as it holds them. dyadic
- * makes causal attention of attention without causality, by halves. */
+ * softmax runs over all of them. With a gate before every term a gated sum of the outputs of attention by
+ * each: the word `gate` is read from the call's extra tensor "gate" (attn_extra), of g such terms the t-th
+ * from columns t w ... t w + w - 1, w = 1 or d_v, and is 1 / g in a call without it; no other sum with this
+ * word stands within one. Behind a bar stands a variant that is a store: keys and values are read as it holds
+ * them. dyadic makes causal attention of attention without causality, by halves. */
 #ifndef ATTN_EXPRESSION_H
 #define ATTN_EXPRESSION_H
 
@@ -27,6 +30,7 @@ typedef enum {
 typedef struct attn_expression {
   attn_expression_kind kind;
   double gate;            /* of a term of a sum: what its output is multiplied by */
+  bool given;             /* by the call's tensor, if it has one, and then times the sign of `gate` */
   int64_t base;           /* of dyadic: rows of the smallest parts */
   int64_t column;         /* where it begins in the text, from 1 */
   char *text;             /* canonical, without the gate */

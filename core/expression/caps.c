@@ -28,6 +28,12 @@ static uint32_t of_join(const attn_expression *e) {
   return caps;
 }
 
+static bool is_gated(const attn_expression *sum) {
+  bool found = false;
+  for (int64_t t = 0; t < sum->count; t++) found = found || sum->terms[t]->given;
+  return found;
+}
+
 /* Gates that are decimal fractions sum to 1 within rounding, unless they are so large that the sum says
  * nothing. */
 static uint32_t of_sum(const attn_expression *e) {
@@ -39,7 +45,7 @@ static uint32_t of_sum(const attn_expression *e) {
     if (!(e->terms[t]->gate >= 0)) caps &= ~(uint32_t)ATTN_CAP_CONVEX;
   }
   const double rounding = (double)e->count * 0x1p-52 * size;
-  if (!(fabs(sum - 1) <= rounding && rounding <= 0x1p-32))
+  if (is_gated(e) || !(fabs(sum - 1) <= rounding && rounding <= 0x1p-32))
     caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
   return caps;
 }
@@ -97,10 +103,20 @@ static bool has_store(const attn_expression *e) {
   return e->atom->variant->caps & ATTN_CAP_STORE || (e->atom->expression && has_store(e->atom->expression));
 }
 
+/* Is there a gate of the call in it? */
+static bool has_gates(const attn_expression *e) {
+  bool found = is_gated(e);
+  for (int64_t t = 0; t < e->count; t++) found = found || has_gates(e->terms[t]);
+  return found || (e->atom && e->atom->expression && has_gates(e->atom->expression));
+}
+
 static attn_status check_term(const attn_expression *e, const attn_expression *term) {
   const uint32_t caps = expression_caps(term);
   if (e->kind == ATTN_EXPRESSION_JOIN && !expression_restricts(term) && !expression_has_features(term))
     return expression_refuse_part(ATTN_EUNSUPPORTED, term, "cannot restrict itself to the keys that remain");
+  if (is_gated(e) && has_gates(term))
+    return expression_refuse_part(ATTN_EUNSUPPORTED, term,
+                                  "has gates within gates: a call has one tensor of them");
   if (e->kind == ATTN_EXPRESSION_STORED && term == e->terms[1] && !(caps & ATTN_CAP_STORE))
     return expression_refuse_part(ATTN_EUNSUPPORTED, term, "is no store of keys and values");
   if (e->kind == ATTN_EXPRESSION_STORED && term == e->terms[0] && !(caps & ATTN_CAP_HALF))

@@ -132,8 +132,8 @@ static attn_status copy(const attn_expression *from, const change *x, attn_expre
     free(terms);
     return status;
   }
-  *e = (attn_expression){
-      .kind = from->kind, .gate = from->gate, .base = from->base, .column = from->column, .terms = terms};
+  *e = *from;
+  e->atom = NULL, e->text = NULL, e->count = 0, e->terms = terms;
   if (from->atom) status = change_atom(x, from->atom, &e->atom);
   for (int64_t t = 0; t < from->count && !status; t++) {
     status = copy(from->terms[t], x, &terms[t]);

@@ -21,6 +21,8 @@ const char *expression_skip(const char *at); /* blanks */
 size_t expression_name(const char *at);
 /* A number that a '*' follows, NaN if none is so small; the place behind it, or NULL. */
 const char *expression_gate(const char *at, double *gate);
+/* The word "gate" and a '*', perhaps behind a minus, which are a gate of 1 or -1, too. */
+const char *expression_given(const char *at);
 /* "dyadic" and a parenthesis, the place behind which is given; or NULL. */
 const char *expression_dyadic(const char *at);
 /* What the parameters of an atom may contain, which say where they end. */

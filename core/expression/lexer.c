@@ -18,8 +18,19 @@ const char *expression_skip(const char *at) {
 
 size_t expression_name(const char *at) { return strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789_"); }
 
+const char *expression_given(const char *at) {
+  enum { LENGTH = 4 };
+  at = expression_skip(at + (*at == '-'));
+  if (expression_name(at) != LENGTH || strncmp(at, "gate", LENGTH) != 0) return NULL;
+  at = expression_skip(at + LENGTH);
+  return *at == '*' ? at + 1 : NULL;
+}
+
 const char *expression_gate(const char *at, double *gate) {
   const bool minus = *at == '-';
+  const char *given = expression_given(at);
+  *gate = minus ? -1 : 1;
+  if (given) return given;
   const char *digits = expression_skip(at + minus);
   char *end;
   if (!isdigit((unsigned char)*digits) && *digits != '.') return NULL;

@@ -145,7 +145,7 @@ static attn_status parse_name(parser *x, attn_expression **out) {
 static attn_status parse_atom(parser *x, attn_expression **out) {
   attn_expression *e = NULL;
   double gate;
-  if (expression_gate(x->at, &gate)) return refuse(x, x->at, "a term has one number before it");
+  if (expression_gate(x->at, &gate)) return refuse(x, x->at, "a term has one gate before it");
   const char *dyadic = expression_dyadic(x->at);
   const bool inside = *x->at == '(';
   x->at += inside;
@@ -162,7 +162,7 @@ static attn_status parse_atom(parser *x, attn_expression **out) {
   return status;
 }
 
-/* A term of a sum whose gates are numbers, or not. */
+/* A term of a sum with gates, or without. */
 static attn_status parse_term(parser *x, attn_expression *sum, bool minus) {
   const char *begin = x->at;
   double gate = 1;
@@ -182,6 +182,7 @@ static attn_status parse_term(parser *x, attn_expression *sum, bool minus) {
   attn_status status = parse_atom(x, &term);
   if (status) return status;
   term->gate = minus ? -gate : gate;
+  term->given = expression_given(begin);
   if (gated || term->kind != ATTN_EXPRESSION_JOIN) return add(sum, term);
   for (int64_t t = 0; t < term->count; t++) {
     if (!status)
@@ -219,6 +220,14 @@ static attn_status parse_store(parser *x, attn_expression **of) {
   return *x->at == '|' ? refuse(x, x->at, "keys and values are stored once") : ATTN_OK;
 }
 
+/* Gates of a call without their tensor. */
+static void share_gates(attn_expression *sum) {
+  double given = 0;
+  for (int64_t t = 0; t < sum->count; t++) given += sum->terms[t]->given;
+  for (int64_t t = 0; t < sum->count; t++)
+    if (sum->terms[t]->given) sum->terms[t]->gate /= given;
+}
+
 static attn_status parse_terms(parser *x, attn_expression **out) {
   x->at = expression_skip(x->at);
   attn_expression *sum = make(x, ATTN_EXPRESSION_JOIN);
@@ -235,6 +244,7 @@ static attn_status parse_terms(parser *x, attn_expression **out) {
     expression_free(sum);
     return status;
   }
+  share_gates(sum);
   if (sum->count == 1 && sum->kind == ATTN_EXPRESSION_JOIN) {
     attn_expression *only = sum->terms[0];
     sum->count = 0;

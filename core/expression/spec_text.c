@@ -59,7 +59,10 @@ static attn_status print_terms(const printer *x, const attn_expression *e) {
                         term->kind == ATTN_EXPRESSION_STORED,
                gated = e->kind == ATTN_EXPRESSION_SUM, minus = gated && t && signbit(term->gate);
     if (t) fputs(minus ? " - " : " + ", x->to);
-    if (gated) print_number(x->to, minus ? -term->gate : term->gate);
+    if (term->given)
+      fputs(!t && term->gate < 0 ? "-gate" : "gate", x->to);
+    else if (gated)
+      print_number(x->to, minus ? -term->gate : term->gate);
     if (gated) fputc('*', x->to);
     if (inside) fputc('(', x->to);
     status = print(x, term);

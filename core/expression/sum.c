@@ -1,8 +1,14 @@
-/* sum.c - gated sums: o = sum_t g_t o_t, each term a separate plan; the sum is rounded once per term. */
+/* sum.c - gated sums: o = sum_t g_t o_t, each term a separate plan; the sum is rounded once per term. g_t is
+ * a number, or one or d_v elements of the call's tensor "gate" for each head and query: the output gate G1 of
+ * Gated Attention, Qiu et al. 2025 (arXiv:2505.06708); the tensor has it after its sigmoid. */
 #include "core/expression/expression_kinds.h"
+
+#include <math.h>
 
 typedef struct sum {
   int64_t count;
+  int64_t given;   /* gates of the call */
+  int64_t *places; /* of a term among them; -1: its gate is a number */
   const double *gates;
   const attn_plan **plans;
   const attn_exemption *exempt;
@@ -35,15 +41,17 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) 
   sum *s = attn_builder_alloc(b, 1, sizeof *s);
   const attn_plan **plans = s ? attn_builder_alloc(b, e->count, sizeof *plans) : NULL;
   double *gates = plans ? attn_builder_alloc(b, e->count, sizeof *gates) : NULL;
-  const attn_exemption **lists = gates ? attn_builder_scratch(b, e->count, sizeof *lists) : NULL;
+  int64_t *places = gates ? attn_builder_alloc(b, e->count, sizeof *places) : NULL;
+  const attn_exemption **lists = places ? attn_builder_scratch(b, e->count, sizeof *lists) : NULL;
   (void)parts;
   if (!lists) return ATTN_ENOMEM;
-  *s = (sum){.count = e->count, .gates = gates, .plans = plans, .caps = ~UINT32_C(0)};
+  *s = (sum){.count = e->count, .places = places, .gates = gates, .plans = plans, .caps = ~UINT32_C(0)};
   attn_status status = ATTN_OK;
   for (int64_t t = 0; t < e->count && !status; t++) {
     const attn_problem own = problem_of(p, t);
     attn_view view;
     gates[t] = e->terms[t]->gate;
+    places[t] = e->terms[t]->given ? s->given++ : -1;
     status = expression_plan_term(b, &own, e->terms[t], &plans[t]);
     if (!status) status = attn_plan_inspect(plans[t], &view);
     if (status) break;
@@ -62,19 +70,44 @@ static void *row_of(const attn_problem *p, void *o, int64_t line, int64_t i) {
   return attn_at(rows, i * p->o.row, p->dtype);
 }
 
-/* o <- g o, or o + g more with `more` packed. */
-static void add(const attn_problem *p, void *total, int threads, double gate, const void *more) {
-#pragma omp parallel num_threads(threads)
+static attn_status check_gates(const sum *s, const attn_call *call) {
+  const attn_extra *x = s->given ? attn_call_extra(call, "gate") : NULL;
+  const int64_t d_v = call->context->problem->d_v, count = x ? x->batch * x->heads * x->n * x->columns : 0;
+  int64_t wrong = 0;
+  if (x && x->columns != s->given && x->columns != s->given * d_v)
+    return attn_fail(
+        ATTN_EINVAL,
+        "execute: extra tensor gate of %lld columns: the sum has %lld gates of 1 or %lld columns",
+        (long long)x->columns, (long long)s->given, (long long)d_v);
+#pragma omp parallel for num_threads(call->context->threads) schedule(static) reduction(+ : wrong)
+  for (int64_t at = 0; at < count; at++) wrong += !isfinite(attn_get(x->at, at, x->dtype));
+  return wrong ? attn_fail(ATTN_EINVAL, "execute: extra tensor gate: %lld numbers are not finite",
+                           (long long)wrong)
+               : ATTN_OK;
+}
+
+/* o <- g o, or o + g more with `more` packed, g the gate of term t. */
+static void add(const sum *s, const attn_call *call, int64_t t, void *total, const void *more) {
+  const attn_problem unrounded = attn_problem_unrounded(call->context->problem), *p = &unrounded;
+  const attn_extra *given = s->places[t] < 0 ? NULL : attn_call_extra(call, "gate");
+  const int64_t width = given ? given->columns / s->given : 0;
+  const double sign = copysign(1, s->gates[t]);
+#pragma omp parallel num_threads(call->context->threads)
   {
     fenv_t outer;
     attn_float_enter(&outer);
 #pragma omp for schedule(static)
     for (int64_t x = 0; x < p->batch * p->heads * p->n_q; x++) {
-      void *o = row_of(p, total, x / p->n_q, x % p->n_q);
-      for (int64_t l = 0; l < p->d_v; l++)
+      const int64_t line = x / p->n_q;
+      void *o = row_of(p, total, line, x % p->n_q);
+      const void *own = attn_call_extra_row(call, given, line / p->heads, line % p->heads, x % p->n_q);
+      for (int64_t l = 0; l < p->d_v; l++) {
+        const int64_t column = s->places[t] * width + (width > 1 ? l : 0);
+        const double gate = own ? sign * attn_get(own, column, given->dtype) : s->gates[t];
         attn_set(o, l, p->dtype,
                  more ? attn_get(o, l, p->dtype) + gate * attn_get(more, x * p->d_v + l, p->dtype)
                       : gate * attn_get(o, l, p->dtype));
+      }
     }
     attn_float_leave(&outer);
   }
@@ -85,14 +118,13 @@ static attn_status execute(const void *state, const attn_call *call) {
   const attn_problem *p = call->context->problem;
   attn_carver carver = attn_carver_at(call, call->work);
   const layout room = lay_out(p, s->count, s->work_size, &carver);
-  const attn_problem unrounded = attn_problem_unrounded(p);
   void *total = p->o.stored ? room.sum : call->o;
-  attn_status status = ATTN_OK;
+  attn_status status = check_gates(s, call);
   for (int64_t t = 0; t < s->count && !status; t++) {
     void *o = t ? room.o : total;
     status = attn_call_run(call, s->plans[t], o, NULL, room.work);
-    if (!status && (t || s->gates[t] < 1 || s->gates[t] > 1))
-      add(&unrounded, total, call->context->threads, s->gates[t], t ? o : NULL);
+    if (!status && (t || s->places[t] >= 0 || s->gates[t] < 1 || s->gates[t] > 1))
+      add(s, call, t, total, t ? o : NULL);
   }
   if (!status && p->o.stored) attn_store_outputs(call, total);
   return status;

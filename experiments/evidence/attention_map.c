@@ -1,6 +1,7 @@
 /* attention_map.c - what a variant gives to each key, read off from V = I, and the attention map of a run. */
 #include "experiments/evidence/columns.h"
 
+#include "attn_tools.h"
 #include "experiments/evidence/cache.h"
 #include "experiments/reference/transform.h"
 
@@ -8,7 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXTRAS_MOST = 8 };
+/* Do keys have a weight for each column of V? */
+static bool has_columns(const evidence *e) {
+  const attn_call call = evidence_call(e);
+  const attn_extra *write = attn_call_extra(&call, "write"), *gate = attn_call_extra(&call, "gate");
+  return (write && write->columns > 1) ||
+         (gate && e->problem->d_v > 1 && gate->columns % e->problem->d_v == 0);
+}
 
 /* A plan of only the first head or, where the variant needs the run's number of heads, of all heads on the
  * tensors of the first. */
@@ -34,8 +41,9 @@ attn_status attention_map_weights(const evidence *e, int64_t cells, void **weigh
   attn_plan *plan = NULL;
   size_t v_bytes, o_bytes;
   void *v = NULL, *o = NULL, *work = NULL;
-  attn_status status = plan_first_head(e, cells, &plan);
   *weights = NULL;
+  if (has_columns(e)) return ATTN_OK;
+  attn_status status = plan_first_head(e, cells, &plan);
   if (status) return status == ATTN_EUNSUPPORTED ? ATTN_OK : status;
   const attn_problem p = *attn_plan_problem(plan);
   const int64_t size = (int64_t)attn_dtype_size(p.dtype);
@@ -54,13 +62,12 @@ attn_status attention_map_weights(const evidence *e, int64_t cells, void **weigh
     const int64_t at = j * cells + j * cells / p.n_kv;
     attn_set(v, at, p.dtype, 1);
   }
-  attn_extra extra[EXTRAS_MOST]; /* their first lines */
-  const int64_t extras = e->extras < EXTRAS_MOST ? e->extras : EXTRAS_MOST;
+  attn_extra extra[ATTN_EXTRA_KINDS]; /* their first lines */
+  const int64_t extras = e->extras < ATTN_EXTRA_KINDS ? e->extras : ATTN_EXTRA_KINDS;
   for (int64_t x = 0; x < extras; x++) {
     extra[x] = e->extra[x];
     extra[x].batch = 1;
     if (p.heads == 1 && strncmp(extra[x].name, "index_", 6) != 0) extra[x].heads = 1;
-    if (strcmp(extra[x].name, "write") == 0 && extra[x].columns > 1) goto out; /* a weight for each column */
   }
   status = attn_plan_run(plan, &(attn_tensors){.q = e->q,
                                                .k = e->k,

@@ -23,13 +23,14 @@ static const char *keys_of(const attn_view *v, bool first) {
   return "attends";
 }
 
-static char *does(const attn_problem *p, const attn_spec *term, double gate, attn_expression_kind of,
-                  bool first) {
+static char *does(const attn_problem *p, const attn_spec *term, const attn_expression *x,
+                  attn_expression_kind of, bool first) {
   attn_plan *plan = NULL;
   attn_view view;
   char *text;
   if (of == ATTN_EXPRESSION_STORED && !first) return text_format("holds keys and values");
-  if (of == ATTN_EXPRESSION_SUM) return text_format("its output, times %g, is added", gate);
+  if (x->given) return text_format("its output, times the call's gate, or %g, is added", x->gate);
+  if (of == ATTN_EXPRESSION_SUM) return text_format("its output, times %g, is added", x->gate);
   attn_status status = attn_plan_create_spec(&plan, p, term, NULL);
   if (!status) status = attn_plan_inspect(plan, &view);
   if (status)
@@ -62,7 +63,7 @@ static bool add_terms(const attn_problem *p, const attn_expression *e, int depth
     const bool good = !json_array_append_new(list, one) && !attn_spec_at(x, &spec) &&
                       !label_make(spec, true, &term) && put(one, "term", term) &&
                       !json_object_set_new(one, "depth", json_integer(depth)) &&
-                      put(one, "does", does(&own, spec, x->gate, e->kind, t == 0));
+                      put(one, "does", does(&own, spec, x, e->kind, t == 0));
     attn_spec_destroy(spec);
     if (!good || (inside && !add_terms(&own, inside, depth + 1, list))) return false;
   }

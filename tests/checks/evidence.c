@@ -156,6 +156,25 @@ Test(checks_evidence, weight_columns_of_a_pattern) {
   case_free(c);
 }
 
+/* Tensors that give a key another weight for each column of V leave no weights to compare. */
+Test(checks_evidence, weights_of_each_column_are_none) {
+  static const char *const specs[] = {"gate*tiled", "recurrent:rule=gated_delta2"};
+  static double ones[64 * 5];
+  for (int i = 0; i < 64 * 5; i++) ones[i] = 1;
+  for (int s = 0; s < 2; s++) {
+    attn_problem p = shape(1, 64);
+    p.causal = true;
+    run_case *c = case_gaussian(specs[s], p, 1);
+    attn_extra extra = {s ? "write" : "gate", ATTN_F64, ones, 1, 1, 64, 5};
+    c->e.extra = &extra;
+    c->e.extras = 1;
+    cr_expect(isnan(errors_of(&c->e).err_row_l1_max), "%s", specs[s]);
+    extra.columns = 1;
+    cr_expect(s || errors_of(&c->e).err_row_l1_max < 1e-5);
+    case_free(c);
+  }
+}
+
 Test(checks_evidence, rows_without_keys_do_not_divide) {
   attn_problem p = shape(1, 12);
   p.n_kv = 8;

@@ -24,6 +24,14 @@ static void draw(void *at, int64_t count, attn_dtype type, uint64_t seed) {
   for (int64_t i = 0; i < count; i++) attn_set(at, i, type, attn_rng_normal(&rng));
 }
 
+static attn_status call_run(call *c) {
+  c->t.work = malloc(attn_plan_work_size(c->plan) + 1);
+  const attn_status status = attn_plan_run(c->plan, &c->t);
+  free(c->t.work);
+  c->t.work = NULL;
+  return status;
+}
+
 static call *call_make(const char *spec, attn_dtype dtype, bool strided, bool padded) {
   call *c = calloc(1, sizeof *c);
   attn_problem p = attn_problem_make(BATCH, HEADS, N, D);
@@ -35,12 +43,8 @@ static call *call_make(const char *spec, attn_dtype dtype, bool strided, bool pa
   draw(c->v, 2 * COUNT, dtype, 3);
   c->kv_len[0] = N;
   c->kv_len[1] = 33;
-  void *work = malloc(attn_plan_work_size(c->plan) + 1);
-  c->t = (attn_tensors){
-      .q = c->q, .k = c->k, .v = c->v, .o = c->o, .work = work, .kv_len = padded ? c->kv_len : NULL};
-  cr_assert_eq(attn_plan_run(c->plan, &c->t), ATTN_OK, "%s", attn_last_error());
-  free(work);
-  c->t.work = NULL;
+  c->t = (attn_tensors){.q = c->q, .k = c->k, .v = c->v, .o = c->o, .kv_len = padded ? c->kv_len : NULL};
+  cr_assert_eq(call_run(c), ATTN_OK, "%s", attn_last_error());
   return c;
 }
 
@@ -105,6 +109,43 @@ Test(checks_library, sixteen_bits_are_those_of_fp32_rounded_once) {
       cr_expect_null(found);
       call_free(c);
     }
+}
+
+static void expect_judged(call *c, const attn_extra *extra, int64_t extras) {
+  c->t.extra = extra;
+  c->t.extras = extras;
+  cr_assert_eq(call_run(c), ATTN_OK, "%s", attn_last_error());
+  attn_checked *found = judged(c);
+  cr_expect_str_eq(bound_of(found, "SUM-1")->verdict, "pass", "%s of %d columns: %s", extra->name,
+                   (int)extra->columns, bound_of(found, "SUM-1")->message);
+  attn_checked_free(found);
+}
+
+/* Of an entry or all, a head or all, an element of a row or all; and of what terms read. */
+Test(checks_library, sums_read_the_tensors_of_a_call) {
+  static double gates[2 * COUNT], numbers[BATCH * N * N];
+  draw(gates, 2 * COUNT, ATTN_F64, 5);
+  draw(numbers, BATCH * N * N, ATTN_F64, 6);
+  call *c = call_make("0.5*tiled - gate*longformer:window=16 + gate*topk:k=3", ATTN_F32, true, true);
+  for (int s = 0; s < 8; s++) {
+    const attn_extra gate = {"gate", ATTN_F64,         gates, s & 1 ? BATCH : 1, s & 2 ? HEADS : 1,
+                             N,      s & 4 ? 2 * D : 2};
+    expect_judged(c, &gate, 1);
+  }
+  attn_extra bad[] = {{"gate", ATTN_F64, gates, 1, 1, N, 1},
+                      {"gate", ATTN_F64, gates, 1, 1, N, 3},
+                      {"gate", ATTN_F64, gates, 1, 1, N, 2}};
+  for (size_t x = 0; x < sizeof bad / sizeof *bad; x++) {
+    c->t.extra = &bad[x];
+    if (bad[x].columns == 2) gates[7] = (double)INFINITY;
+    cr_expect_eq(call_run(c), ATTN_EINVAL, "tensor %zu", x);
+  }
+  call_free(c);
+  c = call_make("0.5*topk:k=3,by=index,index_heads=2,index_width=3 + gate*tiled", ATTN_F32, false, false);
+  const attn_extra index[] = {{"index_q", ATTN_F64, numbers, 1, 2, N, 3},
+                              {"index_k", ATTN_F64, numbers + N, 1, 1, N, 3}};
+  expect_judged(c, index, 2);
+  call_free(c);
 }
 
 /* A window is no exact attention, a sample of rows has an interval, and properties come with the others. */

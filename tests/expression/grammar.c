@@ -52,6 +52,9 @@ Test(expression_grammar, canonical_texts) {
   expect_text("0.5 * full + -0.1 * topk:k=8", joined("0.5*%s - 0.1*%s", "full", "topk:k=8"));
   expect_text("-2*full - -0.1*topk:k=8", joined("-2*%s + 0.1*%s", "full", "topk:k=8"));
   expect_text("1*full", joined("1*%s", "full", "full"));
+  expect_text("gate * full - gate*topk:k=8", joined("gate*%s - gate*%s", "full", "topk:k=8"));
+  expect_text("-gate*full+0.5*topk:k=8", joined("-gate*%s + 0.5*%s", "full", "topk:k=8"));
+  expect_text("0.5*full - - gate*topk:k=8", joined("0.5*%s + gate*%s", "full", "topk:k=8"));
 }
 
 Test(expression_grammar, parentheses_and_dyadic) {
@@ -109,7 +112,11 @@ Test(expression_grammar, refusals_with_their_place) {
   expect_refusal("full (topk)", ATTN_EINVAL, "at 6 (\"(topk)\")", "expected '+'");
   expect_refusal("1e999*full", ATTN_EINVAL, "at 1 (\"1e999*full\")", "out of range");
   expect_refusal("1e-400*full", ATTN_EINVAL, "at 1 (\"1e-400*full\")", "out of range");
-  expect_refusal("0.5*full + 2*3*topk", ATTN_EINVAL, "at 14 (\"3*topk\")", "one number");
+  expect_refusal("0.5*full + 2*3*topk", ATTN_EINVAL, "at 14 (\"3*topk\")", "one gate");
+  expect_refusal("gate*full + topk", ATTN_EINVAL, "at 13 (\"topk\")", "do not mix");
+  expect_refusal("gates*full", ATTN_ENOTFOUND, "at 1 (\"gates\")", "unknown variant");
+  expect_refusal("gate*full + 0.5*(0.5*full + 0.5*(gate*full))", ATTN_EUNSUPPORTED,
+                 "at 18 (\"0.5*full + 0...\")", "gates within gates");
   expect_refusal("+ full", ATTN_EINVAL, "at 1 (\"+ full\")", "expected a term");
   expect_refusal("dyadic(tiled,base=0)", ATTN_EINVAL, "at 19 (\"0)\")", "an integer from 1");
   expect_refusal("dyadic(tiled,base=4,k=3)", ATTN_EINVAL, "at 20 (\",k=3)\")", "expected ')'");
@@ -161,6 +168,7 @@ Test(expression_grammar, variants_of_expressions) {
       {"1*tiled - 0.5*full", ATTN_CAP_PERMUTATION, ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX},
       {"1e20*tiled - 1e20*full", 0, ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX},
       {"1e308*tiled + 1e308*full", 0, ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX},
+      {"gate*tiled", ATTN_CAP_CAUSAL | ATTN_CAP_PERMUTATION, ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX},
       {"0.5*tiled + 0.5*linear", 0, ATTN_CAP_SCORE | ATTN_CAP_MASK},
       {"dyadic(tiled)", ATTN_CAP_CAUSAL | ATTN_CAP_LSE,
        ATTN_CAP_PERMUTATION | ATTN_CAP_SCORE | ATTN_CAP_MASK},
@@ -182,42 +190,19 @@ Test(expression_grammar, null_arguments) {
 
 /* Any text is refused with one line, or has a canonical text that parses to itself. */
 Test(expression_grammar, any_text) {
-  static const char *const tokens[] = {"tiled",
-                                       "topk",
-                                       "streaming:sink=4",
-                                       "lsh",
-                                       ":rounds=2",
-                                       "graph:kind=file,file=",
-                                       " ",
-                                       "+",
-                                       " + ",
-                                       "-",
-                                       " - ",
-                                       "0.5*",
-                                       "2 * ",
-                                       "1e3*",
-                                       "(",
-                                       ")",
-                                       "dyadic(",
-                                       ",base=",
-                                       "64",
-                                       "3+17",
-                                       "*",
-                                       ",",
-                                       "=",
-                                       "longformer:global_at=",
-                                       "nosuch",
-                                       "linear",
-                                       "_",
-                                       "a/b-c",
-                                       "linformer",
-                                       "-.5*",
-                                       "sample:count=4",
-                                       "vattention",
-                                       ",base=8",
-                                       "\n",
-                                       "hyper",
-                                       "scatterbrain"};
+  static const char *const tokens[] = {"tiled",      "topk",        "streaming:sink=4",
+                                       "lsh",        ":rounds=2",   "graph:kind=file,file=",
+                                       " ",          "+",           " + ",
+                                       "-",          " - ",         "0.5*",
+                                       "2 * ",       "1e3*",        "(",
+                                       ")",          "dyadic(",     ",base=",
+                                       "64",         "3+17",        "*",
+                                       ",",          "=",           "longformer:global_at=",
+                                       "nosuch",     "linear",      "_",
+                                       "a/b-c",      "linformer",   "-.5*",
+                                       "gate*",      "-gate *",     "sample:count=4",
+                                       "vattention", ",base=8",     "\n",
+                                       "hyper",      "scatterbrain"};
   uint64_t state = 7;
   int good = 0;
   for (int k = 0; k < 40000; k++) {

@@ -1483,9 +1483,23 @@ mutant(first-key-unseen data/llama/decode_tokens.c data_passes/tokens_one_at_a_t
 # -- expressions --
 
 mutant(sum-number-of-the-next core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "a term is multiplied by the number of the first"
-  [[call->context->threads, @s->gates[t]@, t ? o : NULL]] [=[s->gates[0]]=])
+  [[* attn_get(own, column, given->dtype) : @s->gates[t]@;]] [=[s->gates[0]]=])
 mutant(sum-first-not-multiplied core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "the first term keeps its whole output"
-  [[(@t || s->gates[t] < 1 || s->gates[t] > 1@)]] [[t > 0]])
+  [[(@t || s->places[t] >= 0 || s->gates[t] < 1 || s->gates[t] > 1@)]] [[t > 0]])
+mutant(gate-of-the-first-term core/expression/sum.c SUM-1 "gate*tiled + gate*topk:k=8" "all terms have the gate of the first"
+  [[column = @s->places[t]@ * width +]] [[0]])
+mutant(gate-of-the-first-head core/expression/sum.c SUM-1 "gate*tiled + gate*topk:k=8" "heads have the gates of the first"
+  [[attn_call_extra_row(call, given, line / p->heads, @line % p->heads@, x % p->n_q)]] [[0]])
+mutant(gate-of-the-first-column core/expression/sum.c SUM-1 "gate*tiled + gate*topk:k=8" "a row has one gate"
+  [[(width > 1 ? @l@ : 0)]] [[0]])
+mutant(gate-without-its-sign core/expression/sum.c SUM-1 "gate*tiled - gate*topk:k=8" "a gate that is subtracted is added"
+  [[own ? @sign@ *]] [[1]])
+mutant(gate-shapes-unseen core/expression/sum.c checks_library/sums_read_the_tensors_of_a_call ""
+  "gates of any number of columns are read" [[x && @x->columns != s->given@ && x->columns != s->given * d_v]] [[false]])
+mutant(gates-unread-by-the-law experiments/checks/expressions/sum_output.c checks_library/sums_read_the_tensors_of_a_call ""
+  "SUM-1 takes gates for equal shares" [[if (@!sum->terms[term]->given || !gates@) return own;]] [[true]])
+mutant(gate-columns-mapped experiments/evidence/attention_map.c checks_evidence/weights_of_each_column_are_none ""
+  "weights of each column are taken for those of all" [[(write && @write->columns > 1@)]] [[write->columns > 99]])
 mutant(dyadic-keys-of-the-row core/expression/dyadic.c DYA-1 "dyadic(topk:k=8,base=16)" "a rectangle reads values from the wrong key on"
   [[attn_row_behind(call->v, p->v, @x->key@, p->dtype)]] [[(x->exact ? x->key : 0)]])
 mutant(dyadic-join-unweighed core/score.c DYA-1 "dyadic(tiled,base=16)" "the parts of a row have the same share"

@@ -215,7 +215,8 @@ static attn_status check_tensor(const recurrent_shape *s, const attn_call *call,
   const bool decay = strcmp(x->name, "decay") == 0;
   const int64_t n = s->p->n_kv, lines = x->batch * x->heads;
   int64_t first = lines * n * x->columns;
-  if (strncmp(x->name, "index_", 6) == 0) return ATTN_OK; /* is none of a recurrence */
+  if (strncmp(x->name, "index_", 6) == 0 || strcmp(x->name, "gate") == 0)
+    return ATTN_OK; /* is none of a recurrence */
   if (decay && x->columns > 1 && !s->rule->columns)
     return attn_fail(ATTN_EINVAL,
                      "execute: extra tensor decay has %lld columns: the rule's decay is a number",

@@ -32,10 +32,11 @@ static attn_status execute(const evidence *e, const attn_plan *plan, const part_
     const int64_t left = (e->kv_len ? e->kv_len[b] : p->n_kv) - r->key;
     lengths[b] = left < 0 ? 0 : left < r->keys ? left : r->keys;
   }
-  const int64_t *given = e->kv_len ? lengths : NULL;
-  if (!status)
-    status = lse ? attn_plan_execute_lse(plan, q, k, v, given, o, lse, work)
-                 : attn_plan_execute(plan, q, k, v, given, o, work);
+  attn_tensors own = evidence_tensors(e);
+  own.q = q, own.k = k, own.v = v, own.kv_len = e->kv_len ? lengths : NULL;
+  own.o = o, own.lse = lse, own.work = work;
+  if (r->rows != p->n_q || r->keys != p->n_kv) own.extras = 0;
+  if (!status) status = attn_plan_run(plan, &own);
   free(work);
   free(lengths);
   return status;

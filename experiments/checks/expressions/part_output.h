@@ -13,8 +13,8 @@ typedef struct part_request {
   bool causal;
 } part_request;
 
-/* o: [batch, heads, rows, d_v], packed; lse: [batch, heads, rows], or NULL. The plan has the options of the
- * run's. */
+/* The run's extra tensors are given to a part of all its queries and keys. o: [batch, heads, rows, d_v],
+ * packed; lse: [batch, heads, rows], or NULL. The plan has the options of the run's. */
 attn_status part_compute(const evidence *, const part_request *, void *o, double *lse);
 
 /* What a whole output of the run may be off by: element at of [batch, heads, n_q, d_v] against want within
