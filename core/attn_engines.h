@@ -501,11 +501,11 @@ ATTN_API attn_cost attn_compression_cost(const attn_context *, int64_t slots,
 
 /* -- a softmax over last keys and means of blocks of keys, by the variant's method -- */
 
-/* Terms of the softmax of a causal query at position t: each key t - window < j <= t, and each entry b whose
- * last key b block + block - 1 exists and is at most t. Its key and its value are the means of those of keys
- * b block - overlap, or 0, ... b block + block - 1. */
+/* Terms of the softmax of a causal query at position t: each key t - window < j <= t, and each entry b, from
+ * `first` on, whose last key b block + block - 1 exists and is at most t. Its key and its value are the means
+ * of those of keys b block - overlap, or 0, ... b block + block - 1. */
 typedef struct attn_pooling {
-  int64_t window, block, overlap;
+  int64_t window, block, overlap, first;
 } attn_pooling;
 
 /* A row o of softmax over keys whose log-sum-exp is *lse becomes that over these and others, of which there

@@ -45,6 +45,13 @@ typedef struct attn_index {
   int64_t heads, width; /* 0: none */
 } attn_index;
 
+/* Ranking by the weights of means: entry b is the mean of keys b block - overlap ... b block + block - 1,
+ * where all exist, and p the softmax of scale q.k' over the entries of which a query sees the last key. The
+ * score of a column is the sum of p over its keys, their entries, and the query heads of the kv head. */
+typedef struct attn_means {
+  int64_t block, overlap; /* block 0: none */
+} attn_means;
+
 /* A pure function of the call: selections are the same for any number of threads. It ranks no key that
  * causality, the problem's mask or padding hides from the query (of a block: from all its queries); of equal
  * keys the lower index comes first, and a score that is NaN ranks as -Inf does. */
@@ -150,6 +157,9 @@ typedef struct attn_ranker {
   /* With heads, share is ATTN_SHARE_GROUP, depth the width, and the functions columns, query, scores and
    * score are the ranker's: each kv head ranks anew what is the same for all. */
   attn_index index;
+  /* With a block, share is ATTN_SHARE_GROUP, depth d_qk, a query is written times the scale, columns, scores
+   * and score are the ranker's, and only causality and padding hide keys. */
+  attn_means means;
   /* Writes columns first ... of a kv head, [count][depth]. NULL: scores are no products. */
   void (*columns)(const attn_call *, int64_t batch, int64_t kv_head, int64_t first, int64_t count, void *x);
   /* Writes what row i of a head multiplies them with, [depth]. */

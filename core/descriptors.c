@@ -340,8 +340,9 @@ attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   if (!status && view->low_rank) status = low_rank_check(v->name, view->low_rank);
   if (!status && view->latent) status = latent_check(v->name, view->latent);
   if (!status && view->pooling &&
-      (view->pooling->window < 1 || view->pooling->block < 1 || view->pooling->overlap < 0))
-    status = refuse(v->name, "pooling.block", "a window and a block of 1 or more, an overlap of 0 or more",
+      (view->pooling->window < 0 || view->pooling->block < 1 || view->pooling->overlap < 0 ||
+       view->pooling->first < 0))
+    status = refuse(v->name, "pooling.block", "a block of 1 or more, no other number below 0",
                     (double)view->pooling->block);
   if (!status && view->relocation && !(view->pattern && view->relocation->meet))
     status = attn_fail(ATTN_EINVAL, "variant %s: relocation without a pattern, or meet is NULL", v->name);

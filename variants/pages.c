@@ -5,6 +5,9 @@
  *   is above it
  *   ball  c q.k' + |c| |q| r, k' the mean of its keys, r the largest distance from it: as above
  *   mean  c q.k'
+ *   weight  what the softmax over means of blocks gives to the page's keys (attn_means), one ranking for the
+ *   heads of a kv head: the selected branch of NSA, Yuan et al. 2025 (arXiv:2502.11089), with page=64,
+ *   block=16, overlap=16, first=1, last=2, budget=1024; there a learned MLP makes the entries
  *   max, mass  the largest score, log sum_j e^s_j: oracles, which read all keys
  *   index  sum_h w_h max(index_q_h . index_k', 0), index_k' the mean of the page's (attn_index), one ranking
  *          for all heads: with page=4, budget=2048 and no weights QSA, known from its kernels alone
@@ -25,20 +28,21 @@
 
 #include <math.h>
 
-typedef enum { BOX, MEAN, BALL, MAX, MASS, INDEX } page_score;
+typedef enum { BOX, MEAN, BALL, MAX, MASS, INDEX, WEIGHT } page_score;
 typedef struct params {
   int64_t page, budget, first, last;
   attn_index index;
+  attn_means means;
   int score, share;
 } params;
-static const char *const scores[] = {"box", "mean", "ball", "max", "mass", "index", NULL};
+static const char *const scores[] = {"box", "mean", "ball", "max", "mass", "index", "weight", NULL};
 static const char *const shares[] = {"row", "group", "tile", NULL}; /* as attn_share */
 
 static const attn_param table[] = {
     {"page", ATTN_INT, offsetof(params, page), 1, 1 << 16, "16", NULL, "keys of a page (MoBA: 512)"},
     {"budget", ATTN_INT, offsetof(params, budget), 1, 1 << 20, "1024", NULL,
      "keys of a query, in whole pages, first and last ones included (MoBA: 1536)"},
-    {"score", ATTN_CHOICE, offsetof(params, score), 0, 5, "box", scores, "Quest: box, MoBA: mean"},
+    {"score", ATTN_CHOICE, offsetof(params, score), 0, 6, "box", scores, "Quest: box, MoBA: mean"},
     {"first", ATTN_INT, offsetof(params, first), 0, 1 << 20, "0", NULL, "first pages that are always kept"},
     {"last", ATTN_INT, offsetof(params, last), 0, 1 << 20, "1", NULL, "last pages a causal query keeps"},
     {"share", ATTN_CHOICE, offsetof(params, share), 0, 2, "row", shares, "one ranking for each"},
@@ -46,12 +50,16 @@ static const attn_param table[] = {
      "score=index: heads of the extra tensors index_q and index_w; 0: the queries'"},
     {"index_width", ATTN_INT, offsetof(params, index.width), 0, 1 << 14, "0", NULL,
      "score=index: columns of index_q and index_k; 0: d_qk"},
+    {"block", ATTN_INT, offsetof(params, means.block), 1, 1 << 16, "16", NULL,
+     "score=weight: keys from a mean to the next"},
+    {"overlap", ATTN_INT, offsetof(params, means.overlap), 0, 1 << 16, "16", NULL,
+     "score=weight: keys before its block that a mean is of, too"},
     {.name = NULL},
 };
 
-/* An index knows one way of sharing, and no queries of a block. */
+/* An index and means know one way of sharing, and no queries of a block. */
 static attn_share share_of(const params *x) {
-  return x->score == INDEX ? ATTN_SHARE_GROUP : (attn_share)x->share;
+  return x->score >= INDEX ? ATTN_SHARE_GROUP : (attn_share)x->share;
 }
 
 static bool is_oracle(const params *x) { return x->score == MAX || x->score == MASS; }
@@ -107,7 +115,7 @@ static void query(const attn_call *call, int64_t batch, int64_t head, int64_t i,
   const attn_dtype t = p->dtype, stored = attn_stored(p->q, t);
   const void *q = attn_row(call->q, p->q, batch, head, i, t);
   const int64_t d = p->d_qk;
-  const double scale = x->score >= MAX ? 1 : p->scale;
+  const double scale = is_oracle(x) ? 1 : p->scale;
   for (int64_t l = 0; l < d; l++) {
     const double own = scale * attn_get(q, l, stored);
     attn_set(to, l, t, x->score == BOX ? fmax(own, 0) : own);
@@ -289,21 +297,28 @@ static attn_ranker ranker_of(const attn_context *c) {
                                        : 0;
   const attn_index index = {x->index.heads ? x->index.heads : p->heads,
                             x->index.width ? x->index.width : p->d_qk};
-  const bool indexed = x->score == INDEX;
+  const bool indexed = x->score == INDEX, weighed = x->score == WEIGHT;
   return (attn_ranker){.share = share_of(x),
                        .every = budget >= all,
                        .unit = x->page,
                        .depth = indexed ? index.width : depth(c),
                        .index = indexed ? index : (attn_index){0, 0},
+                       .means = weighed ? x->means : (attn_means){0, 0},
                        .kept = smaller(kept, all),
                        .max_keys = smaller(smaller(kept + edges + besides, all) * x->page, p->n_kv),
-                       .columns = is_oracle(x) || indexed ? NULL : statistics,
+                       .columns = is_oracle(x) || indexed || weighed ? NULL : statistics,
                        .query = indexed ? NULL : query,
                        .scores = is_oracle(x) ? oracle : NULL,
                        .span = span,
                        .always = always,
-                       .score = score_of,
+                       .score = weighed ? NULL : score_of,
                        .enclose = x->score == BOX || x->score == BALL ? enclose : NULL};
+}
+
+static attn_status applicable(const attn_context *c) {
+  if (((const params *)c->params)->score != WEIGHT || !(c->problem->mask.kind || c->problem->score.dense.at))
+    return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED, "variant pages: score=weight takes no masks of keys");
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -333,5 +348,5 @@ ATTN_VARIANT(
         "score bounds (box, ball) or averages (mean) q_i.k_j over the page; O(n (n / page + budget) d)",
     .cite = "Tang et al. 2024, arXiv:2406.10774; Lu et al. 2025, arXiv:2502.13189",
     .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
-    .params = table, .params_size = sizeof(params), .budget = {.parameter = "budget"}, .describe = describe,
-    .cost = cost)
+    .params = table, .params_size = sizeof(params), .budget = {.parameter = "budget"},
+    .applicable = applicable, .describe = describe, .cost = cost)

@@ -2,10 +2,11 @@
  *
  * Entry b stands for keys b block - overlap ... b block + block - 1: its key and its value are the means of
  * theirs. A query sees the last `window` keys, its own among them, and the entries whose last key is its own
- * or comes before it; the sink of the problem is one more term. With block=128, window=128 it is the heavily
- * compressed attention of DeepSeek-V4 (HCA), with block=4, overlap=4 the entries of its sparse attention
- * (CSA), of which that keeps the best by an index; known from implementations alone. Deviation: there the
- * weights of a mean are learned, here they are equal.
+ * or comes before it; the sink of the problem is one more term. whole=yes leaves out the first entries, of
+ * fewer keys. With block=128, window=128 it is the heavily compressed attention of DeepSeek-V4 (HCA), with
+ * block=4, overlap=4 the entries of its sparse attention (CSA), of which that keeps the best by an index;
+ * known from implementations alone. With window=0 a query sees only entries, as the compressed branch of nsa
+ * does. Deviation: there the weights of a mean are learned, here they are equal.
  *
  * Both parts are softmaxes by themselves, joined by their log-sum-exps; the entries stand at their last keys.
  * Cost O(n (window + n / block) d). Bound: POOL-1. */
@@ -17,14 +18,19 @@
 
 typedef struct params {
   int64_t block, overlap, window;
+  int whole;
 } params;
+
+static const char *const answers[] = {"no", "yes", NULL};
 
 static const attn_param table[] = {
     {"block", ATTN_INT, offsetof(params, block), 1, 1 << 20, "128", NULL, "keys of an entry"},
     {"overlap", ATTN_INT, offsetof(params, overlap), 0, 1 << 20, "0", NULL,
      "keys before its block that an entry is a mean of, too"},
-    {"window", ATTN_INT, offsetof(params, window), 1, 1 << 30, "128", NULL,
-     "keys up to the query's own that it sees one by one"},
+    {"window", ATTN_INT, offsetof(params, window), 0, 1 << 30, "128", NULL,
+     "keys up to the query's own that it sees one by one; 0: none"},
+    {"whole", ATTN_CHOICE, offsetof(params, whole), 0, 1, "no", answers,
+     "leave out the first entries, of fewer keys than block and overlap"},
     {.name = NULL},
 };
 
@@ -45,9 +51,15 @@ static attn_status applicable(const attn_context *c) {
              : ATTN_OK;
 }
 
+static int64_t first_entry(const params *x) { return x->whole ? (x->overlap + x->block - 1) / x->block : 0; }
+
 static int64_t entries_of(const attn_context *c, int64_t keys) {
-  return keys / ((const params *)c->params)->block;
+  const params *x = c->params;
+  const int64_t entries = keys / x->block - first_entry(x);
+  return entries > 0 ? entries : 0;
 }
+
+static int first_part(const attn_context *c) { return ((const params *)c->params)->window ? LAST : ENTRIES; }
 
 /* One part has the sink. */
 static attn_problem problem_of(const attn_context *c, int part) {
@@ -57,7 +69,7 @@ static attn_problem problem_of(const attn_context *c, int part) {
   if (part == LAST) return own;
   own.k = (attn_stride){own.kv_heads * entries * own.d_qk, entries * own.d_qk, own.d_qk, 0};
   own.v = (attn_stride){own.kv_heads * entries * own.d_v, entries * own.d_v, own.d_v, 0};
-  own.score.sink = NULL;
+  if (first_part(c) == LAST) own.score.sink = NULL;
   return own;
 }
 
@@ -81,8 +93,9 @@ static layout lay_out(const attn_context *c, size_t work, attn_carver *carver) {
                 entries = entries_of(c, p->n_kv), d = p->d_qk > p->d_v ? p->d_qk : p->d_v;
   layout l;
   for (int part = 0; part < PARTS; part++) {
-    l.o[part] = attn_carve(carver, rows, p->d_v, size);
-    l.lse[part] = attn_carve(carver, rows, 1, sizeof(double));
+    const int64_t own = part < first_part(c) ? 0 : rows;
+    l.o[part] = attn_carve(carver, own, p->d_v, size);
+    l.lse[part] = attn_carve(carver, own, 1, sizeof(double));
   }
   l.k = attn_carve(carver, lines * entries, p->d_qk, size);
   l.v = attn_carve(carver, lines * entries, p->d_v, size);
@@ -98,7 +111,7 @@ static attn_status work_size(const attn_context *c, const attn_parts *parts, siz
   size_t most = 0, own = 0;
   char spec[64];
   (void)parts;
-  for (int part = 0; part < PARTS && !status; part++) {
+  for (int part = first_part(c); part < PARTS && !status; part++) {
     const attn_problem p = problem_of(c, part);
     status = attn_context_estimate(c, &p, spec_of(c, part, spec), &own, NULL);
     if (own > most) most = own;
@@ -118,9 +131,9 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
   *out = s;
   (void)parts;
   if (!(s->positions = attn_builder_alloc(b, entries + 1, sizeof(int64_t)))) return ATTN_ENOMEM;
-  for (int64_t e = 0; e < entries; e++) s->positions[e] = (e + 1) * s->p.block - 1;
+  for (int64_t e = 0; e < entries; e++) s->positions[e] = (e + first_entry(&s->p) + 1) * s->p.block - 1;
   attn_status status = ATTN_OK;
-  for (int part = 0; part < PARTS && !status; part++) {
+  for (int part = first_part(c); part < PARTS && !status; part++) {
     const attn_problem p = problem_of(c, part);
     status = attn_builder_plan(b, &p, spec_of(c, part, spec), &s->plans[part]);
   }
@@ -142,7 +155,7 @@ static void make_entries(const state *s, const attn_call *call, const layout *l)
 #pragma omp parallel for num_threads(call->context->threads) schedule(static)
   for (int64_t at = 0; at < p->batch * p->kv_heads * entries; at++) {
     const int64_t line = at / entries, batch = line / p->kv_heads, head = line % p->kv_heads,
-                  block = at % entries * s->p.block, end = block + s->p.block,
+                  block = (at % entries + first_entry(&s->p)) * s->p.block, end = block + s->p.block,
                   first = block > s->p.overlap ? block - s->p.overlap : 0;
     double *sums = attn_slice(l->sums, omp_get_thread_num());
     fenv_t outer;
@@ -160,13 +173,15 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   const state *s = opaque;
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
-  const size_t last = attn_plan_work_size(s->plans[LAST]), entries = attn_plan_work_size(s->plans[ENTRIES]);
+  const bool joined = s->plans[LAST];
+  const size_t last = joined ? attn_plan_work_size(s->plans[LAST]) : 0,
+               entries = attn_plan_work_size(s->plans[ENTRIES]);
   attn_carver carver = attn_carver_at(call, call->work);
   const layout l = lay_out(c, last > entries ? last : entries, &carver);
   attn_call inner = *call;
   make_entries(s, call, &l);
   for (int64_t b = 0; b < p->batch; b++) l.lengths[b] = entries_of(c, attn_call_keys(call, b));
-  attn_status status = attn_call_run(call, s->plans[LAST], l.o[LAST], l.lse[LAST], l.work);
+  attn_status status = joined ? attn_call_run(call, s->plans[LAST], l.o[LAST], l.lse[LAST], l.work) : ATTN_OK;
   inner.k = l.k;
   inner.v = l.v;
   inner.kv_len = l.lengths;
@@ -176,10 +191,11 @@ static attn_status execute(const void *opaque, const attn_call *call) {
 #pragma omp parallel for num_threads(c->threads) schedule(static)
   for (int64_t at = 0; at < p->batch * p->heads * p->n_q; at++) {
     const int64_t line = at / p->n_q, row = at * p->d_v;
-    void *own = attn_at(l.o[LAST], row, p->dtype);
+    void *own = attn_at(l.o[joined ? LAST : ENTRIES], row, p->dtype);
     fenv_t outer;
     attn_float_enter(&outer);
-    attn_join_row(p, own, &l.lse[LAST][at], attn_at(l.o[ENTRIES], row, p->dtype), l.lse[ENTRIES][at]);
+    if (joined)
+      attn_join_row(p, own, &l.lse[LAST][at], attn_at(l.o[ENTRIES], row, p->dtype), l.lse[ENTRIES][at]);
     attn_store_row(c->kernels, attn_stored(p->o, p->dtype), p->d_v, own,
                    attn_row(call->o, p->o, line / p->heads, line % p->heads, at % p->n_q, p->dtype));
     attn_float_leave(&outer);
@@ -190,9 +206,8 @@ static attn_status execute(const void *opaque, const attn_call *call) {
 /* Of the longer of both, with the roundings of a join. */
 static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
   const state *s = opaque;
-  attn_view of[PARTS];
-  (void)c;
-  for (int part = 0; part < PARTS; part++)
+  attn_view of[PARTS] = {{0}};
+  for (int part = first_part(c); part < PARTS; part++)
     if (attn_plan_inspect(s->plans[part], &of[part])) return;
   const attn_rounding *last = &of[LAST].rounding, *entries = &of[ENTRIES].rounding;
   view->rounding = last->value > entries->value ? *last : *entries;
@@ -207,7 +222,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   const params *x = c->params;
   (void)b;
   out->method = &method;
-  out->pooling = (attn_pooling){x->window, x->block, x->overlap};
+  out->pooling = (attn_pooling){x->window, x->block, x->overlap, first_entry(x)};
   return ATTN_OK;
 }
 

@@ -20,7 +20,7 @@ static inline void pooled_row(const attn_pooling *x, const attn_problem *p, int6
       if (!pass) top = fmax(top, s);
       if (pass) weights[j] += exp(s - top), sum += exp(s - top);
     }
-    for (int64_t last = x->block - 1; last < end; last += x->block) {
+    for (int64_t last = (x->first + 1) * x->block - 1; last < end; last += x->block) {
       const int64_t own = last - x->block + 1 - x->overlap, first = own > 0 ? own : 0;
       double mean = 0;
       for (int64_t j = first; j <= last; j++) mean += products[j] / (double)(last + 1 - first);

@@ -204,6 +204,15 @@ mutant(pages-budget-in-pages variants/pages.c variants_pages/keep_what_the_defin
   "the budget counts pages" [[budget = @pages_of(x->budget, x->page)@]] [[x->budget]])
 mutant(pages-own-page-ranked variants/pages.c SEL-2 "pages:page=8,budget=24"
   "a causal query ranks its own page" [[pages_of(whole_end, x->page) - @x->last@]] [[0]])
+mutant(means-of-the-block core/engines/softmax/block_means.c SEL-2 "pages:page=8,budget=40,score=weight,block=4,overlap=4"
+  "means divide by the block, whatever overlaps" [[sum / (double)@keys@);]] [[x->means.block]])
+mutant(means-ahead core/engines/softmax/block_means.c PROP-CAUSAL "pages:page=8,budget=40,score=weight,block=4,overlap=4"
+  "entries that end behind the query have weights" [[count = attn_means_entries(x, @end@);]] [[end + 64 < attn_call_keys(c->call, c->block->batch) ? end + 64 : attn_call_keys(c->call, c->block->batch)]])
+mutant(means-of-one-head core/engines/softmax/block_means.c SEL-2 "pages:page=8,budget=40,score=weight,block=4,overlap=4"
+  "pages are ranked by the first head of a group" [[h < @c->heads@; h++) {]] [[1]])
+mutant(means-without-overlap core/engines/softmax/block_means.c SEL-2 "pages:page=8,budget=40,score=weight,block=4,overlap=4"
+  "an entry counts for the page of its last key alone" [[attn_max(low / x->means.block - before(x), 0); b < all; b++) {
+      const int64_t end = end_of(x, b), first = @end - keys_of(x)@;]] [[end - 1]])
 mutant(index-sign-kept core/engines/softmax/index.c TK-2 "topk:k=8,by=index" "negative products count"
   [[sums[j] += w * @(x[j] < 0 ? 0.0f : x[j])@;]] [=[x[j]]=])
 mutant(index-weight-of-the-next core/engines/softmax/index.c TK-2 "topk:k=8,by=index"
@@ -645,13 +654,15 @@ mutant(gates-of-a-shared-head core/extra_tensors.c variants_recurrent/gates_are_
   "query heads read the gates of their kv head" [[@head / (call->context->problem->heads / x->heads)@, row)]]
   [[head / (call->context->problem->heads / call->context->problem->kv_heads)]])
 mutant(pooled-entry-ahead variants/pooled.c POOL-1 "pooled:block=8,window=8"
-  "an entry is seen from its first key on" [[s->positions[e] = @(e + 1) * s->p.block - 1@;]] [[e * s->p.block]])
+  "an entry is seen from its first key on" [[s->positions[e] = @(e + first_entry(&s->p) + 1) * s->p.block - 1@;]] [[e * s->p.block]])
 mutant(pooled-keys-from-the-first variants/pooled.c PROP-LEN "pooled:block=8,window=8"
   "the key of an entry is the mean of the keys two before it, too"
   [[average(p, attn_rows(call->k, p->k, batch, head, p->dtype), p->k, @first@, end, p->d_qk, sums,]]
   [[(first > 2 ? first - 2 : 0)]])
 mutant(pooled-mean-of-the-block variants/pooled.c POOL-1 "pooled:block=8,overlap=4,window=8"
   "means divide by the block, whatever overlaps" [[sums[l] / (double)@(end - first)@]] [[8]])
+mutant(pooled-whole-from-the-first variants/pooled.c POOL-1 "pooled:block=4,overlap=6,window=0,whole=yes"
+  "entries of fewer keys are left out behind their places" [[block = (at % entries + @first_entry(&s->p)@) * s->p.block]] [[0]])
 mutant(pooled-padding variants/pooled.c POOL-1 "pooled:block=8,window=8"
   "entries of padding are attended to" [[l.lengths[b] = entries_of(c, @attn_call_keys(call, b)@);]] [[p->n_kv]])
 mutant(pooled-first-part-alone variants/pooled.c POOL-1 "pooled:block=8,window=8"

@@ -25,6 +25,7 @@ static layout layout_of(const attn_context *c, const attn_ranker *x) {
 
 typedef struct room {
   void *queries, *scores, *spare, *gemm, *keys;
+  void *shares;     /* of means */
   void *found;      /* scores [selections][width] */
   int32_t *columns; /* of these */
   double *weights;
@@ -39,6 +40,7 @@ static room lay_out(const attn_context *c, const attn_ranker *x, attn_carver *ca
                 .gemm = attn_carve(carver, 1, 1, attn_gemm_scratch(c->kernels)),
                 .keys =
                     attn_carve(carver, x->scores && c->problem->k.stored ? CHUNK : 0, c->problem->d_qk, e),
+                .shares = attn_carve(carver, l.rows, attn_means_entries(x, c->problem->n_kv), e),
                 .found = attn_carve(carver, l.selections, l.width, e),
                 .columns = attn_carve(carver, l.selections, l.width, sizeof(int32_t)),
                 .weights = attn_carve(carver, x->mass > 0 ? l.columns : 0, 1, sizeof(double))};
@@ -59,6 +61,9 @@ static size_t chunk_bytes(const attn_context *c, const attn_ranker *x) {
 }
 
 static size_t prepared_bytes(const attn_context *c, const attn_ranker *x) {
+  if (x->means.block)
+    return (size_t)((attn_means_entries(x, c->problem->n_kv) + 1) * x->depth) *
+           attn_dtype_size(c->problem->dtype);
   const int64_t chunks = attn_ceil_div(layout_of(c, x).columns, CHUNK);
   return attn_size_times(chunk_bytes(c, x), (size_t)chunks);
 }
@@ -70,7 +75,8 @@ static void prepare(const void *state, const attn_call *call, int64_t batch, int
   const int64_t columns = attn_ceil_div(attn_call_keys(call, batch), x->unit);
   attn_carver carver = {.base = scratch};
   const room w = lay_out(c, x, &carver);
-  for (int64_t first = 0; first < columns; first += CHUNK) {
+  if (x->means.block) attn_means_prepare(x, call, batch, kv_head, prepared);
+  for (int64_t first = 0; first < columns && ranks_products(x); first += CHUNK) {
     const int64_t count = attn_min(CHUNK, columns - first);
     if (x->index.heads)
       attn_index_columns(x, call, batch, first, count, w.queries);
@@ -134,17 +140,20 @@ static void hide(const attn_ranker *x, const attn_rank_chunk *chunk) {
 }
 
 static void rank_chunk(const attn_ranker *x, const attn_rank_chunk *chunk, const layout *l,
-                       const attn_rank_span *spans, int64_t selections, attn_ranking *ranked) {
+                       const attn_rank_span *spans, const void *shares, int64_t selections,
+                       attn_ranking *ranked) {
   const attn_dtype t = chunk->call->context->problem->dtype;
   if (x->scores) x->scores(chunk);
   if (x->index.heads) attn_index_join(x, chunk);
+  if (x->means.block) attn_means_share(x, chunk, shares);
   hide(x, chunk);
   for (int64_t s = 0; s < selections; s++) {
     const int64_t from = attn_max(spans[s].from, chunk->first),
                   to = attn_min(spans[s].to, chunk->first + chunk->count);
     if (from >= to) continue;
     void *scores = attn_at(chunk->x, s * l->pool * CHUNK + from - chunk->first, t);
-    if (!x->index.heads) pool_scores(scores, attn_min(l->pool, chunk->rows - s * l->pool), to - from, t);
+    if (!x->index.heads && !x->means.block)
+      pool_scores(scores, attn_min(l->pool, chunk->rows - s * l->pool), to - from, t);
     attn_ranking_offer(&ranked[s], scores, from, to - from);
   }
 }
@@ -178,6 +187,7 @@ static void select(const void *state, const attn_call *call, const attn_block *b
   for (int64_t r = 0; x->query && r < chunk.rows; r++)
     x->query(call, b->batch, attn_rank_head(&chunk, r), attn_rank_row(&chunk, r),
              attn_at(w.queries, r * x->depth, t));
+  if (x->means.block) attn_means_weigh(x, &chunk, prepared, w.shares);
   for (int64_t s = 0; s < selections; s++) {
     const int64_t count = x->share == ATTN_SHARE_TILE ? b->count : 1;
     spans[s] = x->span(call, b->batch, b->head, b->first + s, count);
@@ -197,7 +207,7 @@ static void select(const void *state, const attn_call *call, const attn_block *b
           (attn_packed){(const char *)prepared + (size_t)(chunk.first / CHUNK) * chunk_bytes(c, x), x->depth,
                         whole},
           false, w.scores, CHUNK, w.gemm);
-    rank_chunk(x, &chunk, &l, spans, selections, ranked);
+    rank_chunk(x, &chunk, &l, spans, w.shares, selections, ranked);
   }
   for (int64_t s = 0; s < selections; s++) {
     if (x->mass > 0)
@@ -210,8 +220,10 @@ static void select(const void *state, const attn_call *call, const attn_block *b
 
 /* ---- the law ----------------------------------------------------------------------------------------- */
 
-static bool always(const void *state, const attn_query *query, int64_t column) {
-  return ((const attn_ranker *)state)->always(query, column);
+/* By margins a unit is a key. */
+static bool always(const void *state, const attn_query *query, int64_t unit) {
+  const attn_ranker *x = state;
+  return x->always(query, x->means.block ? unit / x->unit : unit);
 }
 
 /* The largest of all rows that share and see a key of the column; -Inf: none does. */
@@ -261,18 +273,20 @@ attn_selector attn_ranker_selector(const attn_context *c, const attn_ranker *x) 
   if (!c || !x) return (attn_selector){0};
   const layout l = layout_of(c, x);
   const int64_t kept = x->mass > 0 ? l.columns : attn_min(x->kept, l.columns);
+  const bool prepares = ranks_products(x) || x->means.block;
   return (attn_selector){.state = x,
                          .share = x->share,
                          .every = x->every,
                          .rows = x->share == ATTN_SHARE_TILE ? l.pool : l.selections,
                          .max_runs = kept + 2,
                          .max_keys = x->mass > 0 ? 0 : x->max_keys,
-                         .prepared_bytes = ranks_products(x) ? prepared_bytes(c, x) : 0,
-                         .prepare = ranks_products(x) ? prepare : NULL,
+                         .prepared_bytes = prepares ? prepared_bytes(c, x) : 0,
+                         .prepare = prepares ? prepare : NULL,
                          .scratch_bytes = scratch_bytes(c, x),
                          .select = select,
-                         .grain = x->unit,
-                         .kept = kept,
+                         .grain = x->means.block ? 1 : x->unit,
+                         .kept = x->means.block ? 0 : kept,
+                         .margins = x->means.block ? attn_means_margins : NULL,
                          .mass = x->mass,
                          .always = x->always ? always : NULL,
                          .score = x->score || x->index.heads ? score : NULL,
@@ -295,9 +309,11 @@ attn_cost attn_ranker_cost(const attn_context *c, const attn_ranker *x) {
   const double visible = attn_visible_pairs(p), most = (double)p->n_q * (double)x->max_keys;
   attn_cost result = attn_softmax_cost(c, visible < most || x->mass > 0 ? visible : most);
   if (x->every) return result;
-  const int64_t lines = x->index.heads ? p->kv_heads * x->index.heads : p->heads;
-  result.mul_add +=
-      (double)(p->batch * lines * x->depth) * visible / (double)(ranks_products(x) ? x->unit : 1);
+  const int64_t lines = x->index.heads ? p->kv_heads * x->index.heads : p->heads,
+                step = x->means.block      ? x->means.block
+                       : ranks_products(x) ? x->unit
+                                           : 1;
+  result.mul_add += (double)(p->batch * lines * x->depth) * visible / (double)step;
   if (ranks_products(x)) result.mul_add += (double)(p->batch * p->kv_heads * p->n_kv * p->d_qk);
   return result;
 }

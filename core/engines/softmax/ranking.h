@@ -29,4 +29,12 @@ void attn_index_query(const attn_ranker *, const attn_call *, int64_t batch, int
 void attn_index_join(const attn_ranker *, const attn_rank_chunk *);
 double attn_index_score(const attn_ranker *, const attn_query *, int64_t column, double *error);
 
+/* Of a ranker with means: the number of entries; the means [entries][depth] of a kv head; their weights
+ * [rows][entries] for a block; what these give to columns, in the first of the rows that share; the law. */
+int64_t attn_means_entries(const attn_ranker *, int64_t keys);
+void attn_means_prepare(const attn_ranker *, const attn_call *, int64_t batch, int64_t kv_head, void *means);
+void attn_means_weigh(const attn_ranker *, const attn_rank_chunk *, const void *means, void *weights);
+void attn_means_share(const attn_ranker *, const attn_rank_chunk *, const void *weights);
+void attn_means_margins(const void *ranker, const attn_query *, int64_t keys, double *low, double *high);
+
 #endif
