@@ -157,7 +157,7 @@ Test(cli_advise, what_is_said_is_what_apply_does) {
   const json_t *unsupported = json_object_get(all, "unsupported");
   static const char *const causal[] = {
       "streaming", "streaming_cache", "evict",  "recurrent", "sparse_transformer",
-      "magicpig",  "vattention",      "pooled", "forget"};
+      "magicpig",  "vattention",      "pooled", "forget",    "nsa"};
   cr_expect_eq(json_array_size(unsupported), sizeof causal / sizeof *causal + 1, "and svd");
   for (size_t c = 0; c < sizeof causal / sizeof *causal; c++) {
     char start[64];

@@ -100,6 +100,21 @@ def hca(q, k, v):
     return attend(scores(q, terms), np.concatenate([CAUSAL & (i - j < 20), ends[None, :] <= i], 1), values)
 
 
+def nsa(q, k, v):
+    """NSA, Yuan et al. 2025, eq. 5 to 12: blocks of l = 8 keys every d = 4, by their means; pages of l' = 16, of which are
+    kept the first, the last two, and the two whose keys have most p_cmp, all heads together; the last 20 keys; gates."""
+    starts, page = np.arange(0, N - 7, 4)[:, None], np.arange(-(-N // 16))[None, :]
+    means = [np.stack([x[:, s:s + 8].mean(1) for s in starts[:, 0]], 1) for x in (k, v)]
+    seen = starts.T + 8 <= i + 1
+    p = np.where(seen, np.exp(scores(q, means[0])), 0)
+    p /= np.maximum(p.sum(-1, keepdims=True), 1e-300)
+    shared = ((starts <= j) & (j < starts + 8)).astype(float) @ (j.T // 16 == page)
+    kept = best(np.where((page > 0) & (page < i // 16 - 1), p.sum(0) @ shared, -np.inf), 2)
+    kept |= (page == 0) | (page >= i // 16 - 1)
+    g, s = np.split(gates["gate"], 3, -1), scores(q, k)
+    return g[0] * (p @ means[1]) + g[1] * attend(s, CAUSAL & kept[:, j[0] // 16], v) + g[2] * attend(s, CAUSAL & (i - j < 20), v)
+
+
 def sparq(q, k, v):
     """SparQ, Ribar et al. 2024, steps 1 and 2: keys by the r components of the query that are largest in magnitude."""
     some = np.where(best(np.abs(q), 5), q, 0)
@@ -767,7 +782,7 @@ edges[np.arange(N), np.arange(N)] = True
 gates = {"g": np.log(rng.random((HEADS, N, D))) / 8, "b": rng.random((HEADS, N)), "e": rng.random((HEADS, N, D)),
          "w2": rng.random((HEADS, N, D)), "e1": rng.random((HEADS, N)), "angle": 9 * rng.random((HEADS, N, D // 2)) - 4,
          "iq": rng.standard_normal((4, N, 6)), "ik": rng.standard_normal((N, 6)), "iw": rng.standard_normal((4, N))}
-gates["g1"] = gates["g"][..., :1].copy()
+gates["g1"], gates["gate"] = gates["g"][..., :1].copy(), rng.random((HEADS, N, 3))
 
 INDEX = ["--causal", "--extra=index_q=iq.npy", "--extra=index_k=ik.npy", "--extra=index_w=iw.npy"]
 BESIDE = f"--sink={SINK}"
@@ -780,6 +795,7 @@ CASES = [  # formula, specification, options, heads, n
     (dsa, "topk:k=9,by=index,index_heads=4,index_width=6", INDEX, HEADS, N),
     (qsa, "pages:page=4,budget=24,score=index,index_heads=4,index_width=6", INDEX, HEADS, N),
     (hca, "pooled:block=12,overlap=5,window=20", ["--causal"], HEADS, N),
+    (nsa, "nsa:block=4,overlap=4,page=16,budget=80,window=20", ["--causal", "--extra=gate=gate.npy"], HEADS, N),
     (sparq, "topk:k=9,by=sparq,r=5", ["--causal"], HEADS, N),
     (loki, "topk:k=9,by=loki,r=5", ["--causal"], HEADS, N),
     (vslash, "vslash:vertical=6,slash=5,last=11,sink=3,window=2", ["--causal"], HEADS, N),
@@ -842,7 +858,8 @@ CASES = [  # formula, specification, options, heads, n
 
 def run(attnlab, here, case):
     formula, spec, options, heads, n = case
-    q, k, v = (rng.standard_normal((heads, n, D)) * f for f in (1.5, 1.5, 1.0))
+    kv_heads = 1 if formula is nsa else heads
+    q, k, v = (rng.standard_normal((h, n, D)) * f for h, f in ((heads, 1.5), (kv_heads, 1.5), (kv_heads, 1.0)))
     if formula is gat:  # q . k = alpha_i + beta_j
         q, k = (np.stack(pair, -1) for pair in
                 ((q[..., 0], np.ones((heads, n))), (np.ones((heads, n)), k[..., 0])))
