@@ -2,6 +2,10 @@
  * slices, columns of a slice are read by a slab that begins there and ends with them. */
 #include "experiments/checks/lin_matrix.h"
 
+#include "experiments/evidence/support_row.h"
+#include "experiments/mathematics/vector.h"
+
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,4 +99,91 @@ attn_status projector_read(const projector *p, int64_t head, attn_side side, int
   free(y);
   free(scratch);
   return status;
+}
+
+void projected_pair_free(projected_pair *m) {
+  if (m->f != m->e) free(m->f);
+  free(m->e);
+  m->e = m->f = NULL;
+}
+
+static double row_norm(const double *e, int64_t rows, int64_t columns) {
+  double most = 0;
+  for (int64_t s = 0; s < rows; s++) {
+    double sum = vector_dot(e + s * columns, e + s * columns, columns);
+    if (!(sum <= most)) most = sum;
+  }
+  return sqrt(most);
+}
+
+attn_status projected_pair_read(const projector *p, int64_t head, int64_t keys, projected_pair *out) {
+  const attn_projection *of = p->view.projection;
+  int64_t size = of->slots * keys, other = 0;
+  projected_pair m = {.keys = keys, .columns = keys, .e = malloc((size_t)size * sizeof(double) + 1)};
+  m.f = of->shared ? m.e : malloc((size_t)size * sizeof(double) + 1);
+  attn_status status = m.e && m.f ? projector_read(p, head, ATTN_KEY, keys, m.e, &m.used)
+                                  : attn_fail(ATTN_ENOMEM, "no memory for the matrices of a projection");
+  if (!status && m.f != m.e) status = projector_read(p, head, ATTN_VALUE, keys, m.f, &other);
+  if (!status && m.f != m.e && other != m.used)
+    status = attn_fail(ATTN_EFOREIGN, "keys have %lld slots in use, values %lld", (long long)m.used,
+                       (long long)other);
+  if (status) {
+    projected_pair_free(&m);
+    return status;
+  }
+  m.e_norm = row_norm(m.e, m.used, keys);
+  m.f_norm = m.f == m.e ? m.e_norm : row_norm(m.f, m.used, keys);
+  *out = m;
+  return ATTN_OK;
+}
+
+void projected_product(const projected_pair *m, const double *e, const double *x, int64_t d, double *y) {
+#pragma omp parallel for schedule(static)
+  for (int64_t s = 0; s < m->used; s += 4) {
+    int64_t rows = m->used - s < 4 ? m->used - s : 4;
+    memset(y + s * d, 0, (size_t)(rows * d) * sizeof *y);
+    for (int64_t j = 0; j < m->keys; j++)
+      for (int64_t r = 0; r < rows; r++) {
+        double weight = e[(s + r) * m->columns + j], *to = y + (s + r) * d;
+        for (int64_t l = 0; l < d; l++) to[l] += weight * x[j * d + l];
+      }
+  }
+}
+
+void projected_errors(const double *x, int64_t keys, int64_t d, double norm, double unit, double *out) {
+  double gamma = gamma_of(keys + 65, unit) + 2 * gamma_of(keys + 65, 0x1p-53);
+  for (int64_t l = 0; l < d; l++) {
+    double sum = 0;
+    for (int64_t j = 0; j < keys; j++) sum += x[j * d + l] * x[j * d + l];
+    out[l] = gamma * norm * sqrt(sum);
+  }
+}
+
+void projected_slots_free(projected_slots *s) {
+  head_data_free(&s->head);
+  free(s->key_error);
+  free(s->value_error);
+}
+
+attn_status projected_slots_make(const attn_problem *p, const projected_pair *m, const double *k,
+                                 const double *v, double unit, projected_slots *out) {
+  *out = (projected_slots){.problem = *p};
+  out->problem.n_kv = m->used > 0 ? m->used : 1;
+  out->problem.causal = false;
+  out->key_error = calloc((size_t)p->d_qk, sizeof(double));
+  out->value_error = calloc((size_t)p->d_v, sizeof(double));
+  attn_status status = out->key_error && out->value_error
+                           ? head_data_alloc(&out->problem, &out->head)
+                           : attn_fail(ATTN_ENOMEM, "no memory for the slots of a projection");
+  if (status) {
+    projected_slots_free(out);
+    return status;
+  }
+  out->head.keys = m->used;
+  projected_product(m, m->e, k, p->d_qk, out->head.k);
+  projected_product(m, m->f, v, p->d_v, out->head.v);
+  head_data_measure(&out->head);
+  projected_errors(k, m->keys, p->d_qk, m->e_norm, unit, out->key_error);
+  projected_errors(v, m->keys, p->d_v, m->f_norm, unit, out->value_error);
+  return ATTN_OK;
 }

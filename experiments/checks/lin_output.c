@@ -36,77 +36,10 @@ enum {
 static const int64_t entries_max = INT64_C(1) << 26; /* of a matrix */
 static const int64_t work_max = INT64_C(1) << 26;    /* multiply-adds of reading one of the run's */
 
-/* E and F of one kv head over the first `keys` keys. */
-typedef struct pair {
-  int64_t keys, used, columns;
-  double *e, *f;         /* [used, columns], keys <= columns; f may be e */
-  double e_norm, f_norm; /* the largest of a row */
-} pair;
-
-static void pair_free(pair *m) {
-  if (m->f != m->e) free(m->f);
-  free(m->e);
-  m->e = m->f = NULL;
-}
-
-static double row_norm(const double *e, int64_t rows, int64_t columns) {
-  double most = 0;
-  for (int64_t s = 0; s < rows; s++) {
-    double sum = vector_dot(e + s * columns, e + s * columns, columns);
-    if (!(sum <= most)) most = sum;
-  }
-  return sqrt(most);
-}
-
-static attn_status pair_read(const projector *p, int64_t head, int64_t keys, pair *out) {
-  const attn_projection *of = p->view.projection;
-  int64_t size = of->slots * keys, other = 0;
-  pair m = {.keys = keys, .columns = keys, .e = malloc((size_t)size * sizeof(double) + 1)};
-  m.f = of->shared ? m.e : malloc((size_t)size * sizeof(double) + 1);
-  attn_status status = m.e && m.f ? projector_read(p, head, ATTN_KEY, keys, m.e, &m.used)
-                                  : attn_fail(ATTN_ENOMEM, "no memory for the matrices of a projection");
-  if (!status && m.f != m.e) status = projector_read(p, head, ATTN_VALUE, keys, m.f, &other);
-  if (!status && m.f != m.e && other != m.used)
-    status = attn_fail(ATTN_EFOREIGN, "keys have %lld slots in use, values %lld", (long long)m.used,
-                       (long long)other);
-  if (status) {
-    pair_free(&m);
-    return status;
-  }
-  m.e_norm = row_norm(m.e, m.used, keys);
-  m.f_norm = m.f == m.e ? m.e_norm : row_norm(m.f, m.used, keys);
-  *out = m;
-  return ATTN_OK;
-}
-
-/* y[used, d] = e x, e of the pair */
-static void product(const pair *m, const double *e, const double *x, int64_t d, double *y) {
-#pragma omp parallel for schedule(static)
-  for (int64_t s = 0; s < m->used; s += 4) {
-    int64_t rows = m->used - s < 4 ? m->used - s : 4;
-    memset(y + s * d, 0, (size_t)(rows * d) * sizeof *y);
-    for (int64_t j = 0; j < m->keys; j++)
-      for (int64_t r = 0; r < rows; r++) {
-        double weight = e[(s + r) * m->columns + j], *to = y + (s + r) * d;
-        for (int64_t l = 0; l < d; l++) to[l] += weight * x[j * d + l];
-      }
-  }
-}
-
-/* What rounding to `unit` does to component l of a slot, and the fp64 of this reference. */
-static void slot_errors(const double *x, int64_t keys, int64_t d, double norm, double unit, double *out) {
-  double gamma = gamma_of(keys + 65, unit) + 2 * gamma_of(keys + 65, 0x1p-53);
-  for (int64_t l = 0; l < d; l++) {
-    double sum = 0;
-    for (int64_t j = 0; j < keys; j++) sum += x[j * d + l] * x[j * d + l];
-    out[l] = gamma * norm * sqrt(sum);
-  }
-}
-
 /* -- the projection is linear, and the same in pieces -- */
 
-static outcome linear_judge(const projector *p, const pair *m, int64_t head, attn_side side, const double *x,
-                            int64_t d, double *room) {
+static outcome linear_judge(const projector *p, const projected_pair *m, int64_t head, attn_side side,
+                            const double *x, int64_t d, double *room) {
   int64_t slots = p->view.projection->slots, used = 0;
   double *want = room, *have = room + slots * d, *error = room + 2 * slots * d;
   outcome worst = {0, 0, NULL};
@@ -115,8 +48,8 @@ static outcome linear_judge(const projector *p, const pair *m, int64_t head, att
       return (outcome){.why = attn_last_error()};
     if (used != m->used) return (outcome){(double)used, 0, NULL};
     if (!pieces) {
-      product(m, side == ATTN_KEY ? m->e : m->f, x, d, want);
-      slot_errors(x, m->keys, d, side == ATTN_KEY ? m->e_norm : m->f_norm, 0x1p-53, error);
+      projected_product(m, side == ATTN_KEY ? m->e : m->f, x, d, want);
+      projected_errors(x, m->keys, d, side == ATTN_KEY ? m->e_norm : m->f_norm, 0x1p-53, error);
     }
     for (int64_t s = 0; s < used; s++)
       outcome_worsen(&worst, outcome_components(have + s * d, want + s * d, error, d));
@@ -126,44 +59,8 @@ static outcome linear_judge(const projector *p, const pair *m, int64_t head, att
 
 /* -- the output -- */
 
-/* The slots of one (batch, kv head), and how far they may be off. */
-typedef struct slots {
-  attn_problem problem;
-  head_data head;
-  double *key_error, *value_error;
-} slots;
-
-static void slots_free(slots *s) {
-  head_data_free(&s->head);
-  free(s->key_error);
-  free(s->value_error);
-}
-
-static attn_status slots_make(const attn_problem *p, const pair *m, const double *k, const double *v,
-                              double unit, slots *out) {
-  *out = (slots){.problem = *p};
-  out->problem.n_kv = m->used > 0 ? m->used : 1;
-  out->problem.causal = false;
-  out->key_error = calloc((size_t)p->d_qk, sizeof(double));
-  out->value_error = calloc((size_t)p->d_v, sizeof(double));
-  attn_status status = out->key_error && out->value_error
-                           ? head_data_alloc(&out->problem, &out->head)
-                           : attn_fail(ATTN_ENOMEM, "no memory for the slots of a projection");
-  if (status) {
-    slots_free(out);
-    return status;
-  }
-  out->head.keys = m->used;
-  product(m, m->e, k, p->d_qk, out->head.k);
-  product(m, m->f, v, p->d_v, out->head.v);
-  head_data_measure(&out->head);
-  slot_errors(k, m->keys, p->d_qk, m->e_norm, unit, out->key_error);
-  slot_errors(v, m->keys, p->d_v, m->f_norm, unit, out->value_error);
-  return ATTN_OK;
-}
-
 /* One row; s->q and s->given are set. */
-static outcome row_judge(const slots *x, double unit, row_space *s) {
+static outcome row_judge(const projected_slots *x, double unit, row_space *s) {
   const attn_problem *p = &x->problem;
   int64_t chain = 3 * p->n_kv + 8; /* any number of online steps */
   double off = 0, shift;
@@ -243,16 +140,17 @@ static attn_status own_execute(const evidence *e, double e_norm, double f_norm, 
   return attn_plan_execute(r->p.plan, r->q, r->k, r->v, padding ? r->keys : NULL, r->o, r->work);
 }
 
-static outcome own_rows(const own_run *r, const pair *m, int64_t b, int64_t kv_head) {
+static outcome own_rows(const own_run *r, const projected_pair *m, int64_t b, int64_t kv_head) {
   const attn_problem *x = &r->p.problem;
   int64_t line = b * KV_HEADS + kv_head;
   outcome worst = {0, 0, NULL};
-  slots s;
+  projected_slots s;
   row_space space;
-  if (slots_make(x, m, r->k + line * x->n_kv * x->d_qk, r->v + line * x->n_kv * x->d_v, 0x1p-53, &s))
+  if (projected_slots_make(x, m, r->k + line * x->n_kv * x->d_qk, r->v + line * x->n_kv * x->d_v, 0x1p-53,
+                           &s))
     return (outcome){.why = attn_last_error()};
   if (row_space_make(&s.problem, NULL, &space)) {
-    slots_free(&s);
+    projected_slots_free(&s);
     return (outcome){.why = attn_last_error()};
   }
   for (int64_t h = 0; h < HEADS / KV_HEADS; h++)
@@ -264,13 +162,13 @@ static outcome own_rows(const own_run *r, const pair *m, int64_t b, int64_t kv_h
       outcome_worsen(&worst, row_judge(&s, 0x1p-53, &space));
     }
   row_space_free(&space);
-  slots_free(&s);
+  projected_slots_free(&s);
   return worst;
 }
 
 static attn_status own_judge(const evidence *e, outcome *worst) {
   own_run r = {0};
-  pair m = {0};
+  projected_pair m = {0};
   double *room = NULL;
   attn_status status = own_plan(e, &r);
   const attn_projection *of = r.p.view.projection;
@@ -283,8 +181,8 @@ static attn_status own_judge(const evidence *e, outcome *worst) {
     for (int b = 0; b < BATCH && !status; b++) {
       bool again = !m.e || (b == 0 && of->per_head) || (!of->slice && m.columns != (b ? r.keys[b] : x->n_kv));
       if (again) {
-        pair_free(&m);
-        status = pair_read(&r.p, h, b ? r.keys[b] : x->n_kv, &m);
+        projected_pair_free(&m);
+        status = projected_pair_read(&r.p, h, b ? r.keys[b] : x->n_kv, &m);
       }
       if (!status && !r.o) {
         int64_t d = x->d_qk > x->d_v ? x->d_qk : x->d_v;
@@ -303,7 +201,7 @@ static attn_status own_judge(const evidence *e, outcome *worst) {
       outcome_worsen(worst, own_rows(&r, &m, b, h));
     }
 out:
-  pair_free(&m);
+  projected_pair_free(&m);
   projector_free(&r.p);
   return status;
 }
@@ -327,14 +225,14 @@ static attn_status run_judge(const evidence *e, outcome *worst) {
   x.batch = x.n_q = 1;
   x.heads = x.kv_heads; /* the draws of each */
   projector p;
-  pair m = {0};
+  projected_pair m = {0};
   head_data head = {0};
-  slots s = {0};
+  projected_slots s = {0};
   row_space space = {0};
   attn_status status = projector_make(e, NULL, &x, attn_plan_context(e->plan)->threads, &p);
-  if (!status) status = pair_read(&p, kv_head, keys, &m);
+  if (!status) status = projected_pair_read(&p, kv_head, keys, &m);
   if (!status) status = head_data_load(e, at.batch, at.head, &head);
-  if (!status) status = slots_make(&p.problem, &m, head.k, head.v, unit, &s);
+  if (!status) status = projected_slots_make(&p.problem, &m, head.k, head.v, unit, &s);
   if (!status) status = row_space_make(&s.problem, NULL, &space);
   for (int64_t r = 0, judged = 0; r < exact->count && judged < ROWS && !status; r++) {
     const sample_row *row = &exact->rows[r];
@@ -347,9 +245,9 @@ static attn_status run_judge(const evidence *e, outcome *worst) {
     judged++;
   }
   row_space_free(&space);
-  slots_free(&s);
+  projected_slots_free(&s);
   head_data_free(&head);
-  pair_free(&m);
+  projected_pair_free(&m);
   projector_free(&p);
   return status;
 }

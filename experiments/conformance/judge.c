@@ -164,11 +164,11 @@ out:
 static attn_status judge_other(judged *j, const char *o, const char *how) {
   const attn_problem *p = &j->x.in.problem;
   double *own = region_take(&j->x.memory, p->d_v, sizeof *own);
-  definition d = {.batch = -1};
+  definition d = {.head = {.batch = -1}};
   attn_status status = region_status(&j->x.memory, "for a row");
   for (int64_t r = 0; !status && !finding_failed(j->found) && r < j->count; r++) {
     const sample_row *row = &j->rows[r];
-    if (row->batch != d.batch || row->head != d.head) {
+    if (row->batch != d.head.batch || row->head != d.head.head) {
       definition_free(&d);
       if ((status = definition_make(j->plan, &j->view, &j->x.in, row->batch, row->head, &d))) break;
     }

@@ -22,6 +22,10 @@ typedef struct probe_features {
   double *key, *key_scale;     /* [keys, columns], [keys] */
 } probe_features;
 
+/* Of the support of row r the weights and their magnitudes, eps included, relative to the largest scale of
+ * its keys: s->weight, s->slack. Returns that scale. */
+double features_weigh(const probe_features *, double eps, int64_t r, row_space *s);
+
 struct fresh_draws;
 
 typedef struct probe {

@@ -130,13 +130,10 @@ attn_status probe_compress(probe *p) {
   return status;
 }
 
-/* weight_j and its magnitude a_j, eps included, relative to the largest scale of the keys seen: in s->weight,
- * s->slack. Returns that scale. */
-static double linear_weights(const probe *p, int64_t r, row_space *s) {
-  const probe_features *f = &p->features;
+double features_weigh(const probe_features *f, double eps, int64_t r, row_space *s) {
   int64_t m = f->columns;
   const double *q = f->query + r * m;
-  double eps = p->view.features->eps, top = -(double)INFINITY;
+  double top = -(double)INFINITY;
   for (int64_t a = 0; a < s->count; a++) top = fmax(top, f->key_scale[s->index[a]]);
   for (int64_t a = 0; a < s->count; a++) {
     const double *k = f->key + s->index[a] * m;
@@ -179,7 +176,7 @@ static row_verdict linear_bound(const probe *p, const head_data *h, int64_t r, r
   memset(s->bound, 0, (size_t)d_v * sizeof *s->bound);
   if (s->count == 0) return ROW_OK;
   if (!h->finite) return ROW_INFINITE;
-  double top = linear_weights(p, r, s), sum = 0, off = 0;
+  double top = features_weigh(f, p->view.features->eps, r, s), sum = 0, off = 0;
   double growth = gamma_of(2 * p->problem.n_kv + f->columns + 64, unit);
   for (int64_t a = 0; a < s->count; a++) {
     sum += s->weight[a];

@@ -2,8 +2,9 @@
 #ifndef EXPERIMENTS_PROPERTIES_DEFINITION_H
 #define EXPERIMENTS_PROPERTIES_DEFINITION_H
 
-#include "experiments/reference/seen.h"
+#include "experiments/checks/lin_matrix.h"
 #include "experiments/evidence/latent_copies.h"
+#include "experiments/evidence/probe.h"
 #include "experiments/properties/property.h"
 
 /* Is there one? */
@@ -11,25 +12,17 @@ bool definition_exists(const attn_view *);
 /* Is a row divided by the sum of its weights, which may cancel? */
 bool definition_divides(const attn_view *);
 
-/* What the rows of one batch entry and head share: features, or projected keys and values. */
+/* What the rows of one batch entry and head share. It may not be moved. */
 typedef struct definition {
-  const attn_plan *plan;
-  const attn_view *view;
+  evidence e; /* of a run on `in`, without an output */
   const trial_inputs *in;
-  int64_t batch, head;
   region memory;
-  stored_copies kept;  /* keys and values of the head, as they are stored */
-  double *weights, *q; /* [n] of a row; [d_qk] its query */
-  double *met;         /* [d_qk] a key, as that query meets it */
-  double *query, *key; /* features; slots: keys, then values */
-  double *scale;       /* of the keys' features */
-  double *query_scale; /* of the queries */
-  int64_t slots;       /* in use */
+  head_data head;     /* keys and values as the last row read them */
+  stored_copies kept; /* those of the head as they are stored, or as latents give them */
+  probe_features features;
+  projected_slots slots;
   seen_keys seen;
-  attn_run *runs;
-  bool *inside; /* [n] the keys that a row sees */
-  int64_t *index;
-  double *log_weights;   /* [n] of those, by place */
+  row_space space;
   double *o, *amplified; /* low rank: [n_q, d_v], [n_q]; else NULL */
 } definition;
 
@@ -39,6 +32,6 @@ void definition_free(definition *);
 
 /* Row i into o [d_v]. Returns by how much rounding in the weights is amplified: sum |w_j| / |sum w_j|, or
  * infinity where the row is not defined, or of a recurrence may overflow. */
-double definition_row(const definition *, int64_t i, double *o);
+double definition_row(definition *, int64_t i, double *o);
 
 #endif

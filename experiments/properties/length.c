@@ -16,18 +16,20 @@ typedef struct worst {
 /* At most so much may a row's rounding be amplified for the row to be judged. */
 static const double amplified_max = 1e3;
 
-static void judge_row(const definition *d, const char *o, int64_t i, double rounding, double *own, worst *w) {
-  const attn_problem *p = &d->in->problem;
+static void judge_row(definition *d, const char *o, int64_t i, double rounding, double *own, worst *w) {
+  const attn_problem *p = d->e.problem;
   const double amplified = definition_row(d, i, own);
   double most = 0;
-  if (!(amplified < (definition_divides(d->view) ? amplified_max : (double)INFINITY))) return;
+  if (!(amplified < (definition_divides(d->e.view) ? amplified_max : (double)INFINITY))) return;
   for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, fabs(own[l]));
   w->rows++;
   for (int64_t l = 0; l < p->d_v; l++) {
-    const double got = attn_get(o, ((d->batch * p->heads + d->head) * p->n_q + i) * p->d_v + l, p->dtype),
+    const double got = attn_get(o, ((d->head.batch * p->heads + d->head.head) * p->n_q + i) * p->d_v + l,
+                                p->dtype),
                  ratio = fabs(got - own[l]) / (rounding * amplified * fmax(most, sqrt(3)));
     if (ratio <= w->ratio) continue;
-    *w = (worst){isnan(ratio) ? (double)INFINITY : ratio, own[l], got, w->rows, *p, d->batch, d->head, i, l};
+    *w = (worst){
+        isnan(ratio) ? (double)INFINITY : ratio, own[l], got, w->rows, *p, d->head.batch, d->head.head, i, l};
   }
 }
 
@@ -223,8 +225,7 @@ const check check_prop_long = {
         "over a long sequence, of many tiles and chunks, the output is that of the variant's definition",
     .source = "as PROP-LEN",
     .formula = "measured: as PROP-LEN, of 80 rows of one narrow head at n = 2309 (or 2304, 2048): the first, "
-               "the last, those at edges of blocks of the usual sizes, and others between. A projection's "
-               "slots are its own of all rows at once.",
+               "the last, those at edges of blocks of the usual sizes, and others between.",
     .assumes = "As PROP-LEN.",
     .cause = "something is sized, drawn or carried over for a few blocks only: a state that is not passed on "
              "to the next chunk, an index that wraps, a limit on the number of runs or steps",

@@ -38,6 +38,7 @@ bool recurrent_key_make(const evidence *e, const head_data *head, int64_t t, dou
   const double *own = head->k + t * d,
                scale = x->key_scale ? x->key_scale(x->state, d, vector_dot(own, own, d)) : 1;
   double asks = 0, product = 0;
+  bool shrinks = true;
   *betas = 1;
   x->law(x->state, &call, head->batch, head->head, t, a, betas);
   *out = (recurrent_key){.size = fabs(scale) * vector_norm(own, d), .norm = 1};
@@ -49,11 +50,11 @@ bool recurrent_key_make(const evidence *e, const head_data *head, int64_t t, dou
   out->asks = sqrt(asks);
   if (x->delta) out->norm = norm_of(out->size, out->asks, product);
   for (int64_t l = 0; l < width; l++) {
-    if (!(a[l] <= 0)) return false;
+    shrinks = shrinks && a[l] <= 0;
     if (attn_document_begins(p, t)) a[l] = -(double)INFINITY;
     out->least = fmin(out->least, a[l]);
     a[l] = exp(a[l]);
     out->most = fmax(out->most, a[l]);
   }
-  return true;
+  return shrinks;
 }
