@@ -19,8 +19,8 @@
 enum { ROWS = 8 };
 
 typedef struct feature_case {
-  outcome worst;
-  double lambda; /* largest share of eps */
+  const probe *p;
+  double lambda[ROWS]; /* share of eps */
 } feature_case;
 
 /* Weights of the algorithm into s->weight, of the same without eps into s->slack, both relative to the
@@ -58,14 +58,13 @@ static feature_sums feature_weights(const probe *p, int64_t r, row_space *s) {
 
 /* -- FAV-5: weights p' = p e^eta with osc eta = L move the output by at most tanh(L/4) Delta_V -- */
 
-static void judge_hull_bound(const probe *p, int64_t r, row_space *s, feature_case *out) {
+static outcome judge_hull_bound(void *context, int64_t place, int64_t r, row_space *s) {
+  const probe *p = ((const feature_case *)context)->p;
   const attn_problem *x = &p->problem;
   row_verdict verdict = probe_bound(p, &p->head, NULL, r, s);
-  if (verdict != ROW_OK) {
-    outcome_worsen(&out->worst, (outcome){.why = row_reason(verdict)});
-    return;
-  }
-  if (s->count == 0) return;
+  (void)place;
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  if (s->count == 0) return (outcome){0, 0, NULL};
   double rounding = vector_norm(s->bound, x->d_v), low = (double)INFINITY, high = -(double)INFINITY;
   memcpy(s->kept, s->bound, (size_t)x->d_v * sizeof *s->kept);
   feature_weights(p, r, s);
@@ -79,77 +78,47 @@ static void judge_hull_bound(const probe *p, int64_t r, row_space *s, feature_ca
   }
   double error = 0;
   verdict = probe_exact(p, r, s, &error);
-  if (verdict != ROW_OK) {
-    outcome_worsen(&out->worst, (outcome){.why = row_reason(verdict)});
-    return;
-  }
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   double value = tanh((high - low) / 4) * p->head.diameter + rounding + error;
-  outcome_worsen(&out->worst, (outcome){vector_distance(s->given, s->o, x->d_v), value, NULL});
+  return (outcome){vector_distance(s->given, s->o, x->d_v), value, NULL};
 }
 
 /* -- FAV-6: o' = (1 - lambda) o~ + lambda o_E -- */
 
-static void judge_mixing(const probe *p, int64_t r, row_space *s, feature_case *out) {
+static outcome judge_mixing(void *context, int64_t place, int64_t r, row_space *s) {
+  feature_case *c = context;
+  const probe *p = c->p;
   int64_t d_v = p->problem.d_v;
   row_verdict verdict = probe_bound(p, &p->head, NULL, r, s);
-  if (verdict != ROW_OK) {
-    outcome_worsen(&out->worst, (outcome){.why = row_reason(verdict)});
-    return;
-  }
-  outcome_worsen(&out->worst, outcome_components(s->given, s->o, s->bound, d_v));
-  if (s->count == 0) return;
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  outcome worst = outcome_components(s->given, s->o, s->bound, d_v);
+  if (s->count == 0) return worst;
   double rounding = vector_norm(s->bound, d_v);
   feature_sums sums = feature_weights(p, r, s);
-  if (p->view.features->unnormalised) return;
+  if (p->view.features->unnormalised) return worst;
   double lambda = p->view.features->eps > 0 ? 1 - sums.without / sums.with : 0;
   memset(s->left, 0, (size_t)d_v * sizeof *s->left);
   for (int64_t a = 0; a < s->count; a++)
     for (int64_t l = 0; l < d_v; l++)
       s->left[l] += s->slack[a] / sums.without * p->head.v[s->index[a] * d_v + l];
-  out->lambda = fmax(out->lambda, lambda);
+  c->lambda[place] = lambda;
   /* Without features left (all underflowed) there is no o~ to compare with: lambda is 1. */
-  if (!(sums.without > 0) && p->view.features->eps > 0) return;
-  outcome_worsen(&out->worst, (outcome){vector_distance(s->given, s->left, d_v),
-                                        lambda * p->head.diameter + 2 * rounding, NULL});
+  if (!(sums.without > 0) && p->view.features->eps > 0) return worst;
+  outcome_worsen(&worst, (outcome){vector_distance(s->given, s->left, d_v),
+                                   lambda * p->head.diameter + 2 * rounding, NULL});
+  return worst;
 }
 
 /* -- both -- */
 
-typedef struct feature_judge {
-  const probe *p;
-  void (*judge)(const probe *, int64_t, row_space *, feature_case *);
-  feature_case found[ROWS];
-} feature_judge;
-
-static void judge_place(void *context, int64_t place, int64_t row, row_space *s) {
-  feature_judge *j = context;
-  j->judge(j->p, row, s, &j->found[place]);
-}
-
-static attn_status features_judge(const probe *p,
-                                  void (*judge)(const probe *, int64_t, row_space *, feature_case *),
-                                  feature_case *out) {
-  int64_t rows[ROWS], count = probe_pick(p, ROWS, rows);
-  feature_judge all = {.p = p, .judge = judge};
-  attn_status status = probe_rows(p, rows, count, judge_place, &all);
-  for (int64_t r = 0; r < count && !status; r++) {
-    outcome_worsen(&out->worst, all.found[r].worst);
-    out->lambda = fmax(out->lambda, all.found[r].lambda);
-  }
-  return status;
-}
-
-static attn_status features_evaluate(const evidence *e, result_bound *bound, bool mixing) {
+static attn_status features_evaluate(const evidence *e, probe_judge *judge, feature_case *c,
+                                     result_bound *bound) {
   probe *p;
-  feature_case found = {{0, 0, NULL}, 0};
   attn_status status = probe_get(e, &p);
   if (!status) status = probe_map(p);
   if (status == ATTN_EUNSUPPORTED) return bound_uncertifiable(bound, attn_last_error());
-  if (!status) status = features_judge(p, mixing ? judge_mixing : judge_hull_bound, &found);
-  if (status) return status;
-  outcome_to_verdict(&found.worst, bound);
-  if (mixing && !found.worst.why) bound_say(bound, "lambda up to %.3g", found.lambda);
-  return ATTN_OK;
+  c->p = p;
+  return status ? status : probe_check(p, ROWS, judge, c, bound);
 }
 
 static attn_status hull_bound_evaluate(const evidence *e, result_bound *bound) {
@@ -157,12 +126,18 @@ static attn_status hull_bound_evaluate(const evidence *e, result_bound *bound) {
   const char *why = feature_law_of(e->view->features, e->problem->d_qk, &law);
   if (!why && !(e->view->features->law.softmax && e->view->caps & ATTN_CAP_CONVEX))
     why = "no positive features of the softmax kernel";
-  if (!why) return features_evaluate(e, bound, false);
-  return bound_not_applicable(bound, why);
+  feature_case c = {.p = NULL};
+  return why ? bound_not_applicable(bound, why) : features_evaluate(e, judge_hull_bound, &c, bound);
 }
 
 static attn_status mixing_evaluate(const evidence *e, result_bound *bound) {
-  return features_evaluate(e, bound, true);
+  feature_case c = {.p = NULL};
+  const attn_status status = features_evaluate(e, judge_mixing, &c, bound);
+  double lambda = 0;
+  for (int r = 0; r < ROWS; r++) lambda = fmax(lambda, c.lambda[r]);
+  if (!status && (bound->verdict == VERDICT_PASS || bound->verdict == VERDICT_VIOLATED))
+    bound_say(bound, "lambda up to %.3g", lambda);
+  return status;
 }
 
 const check check_fav5 = {

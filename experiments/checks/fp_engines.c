@@ -26,6 +26,7 @@
 enum { ROWS = 4 };
 
 typedef struct reduced {
+  const evidence *e;
   const probe *p;
   double unit, tiny, huge; /* unit roundoff; the least normal number and the largest */
   bool relative;           /* feature errors are, as those of exponentials; else `absolute` is added */
@@ -131,36 +132,20 @@ static outcome judge_compression(const reduced *x, int64_t r, row_space *s) {
   return outcome_components(s->given, s->o, s->bound, p->problem.d_v);
 }
 
-/* The rows of the probe, as the run computed them. */
-static attn_status reduced_judge(const evidence *e, const reduced *x, result_bound *bound) {
+/* A row of the probe, as the run computed it. */
+static outcome judge_row(void *context, int64_t place, int64_t r, row_space *s) {
+  const reduced *x = context;
   const probe *p = x->p;
-  int64_t place[ROWS], rows = probe_pick(p, ROWS, place);
-  outcome found[ROWS] = {{0, 0, NULL}}, worst = OUTCOME_NONE;
-  bool failed = false;
-#pragma omp parallel
-  {
-    row_space space = {0};
-    double *errors = calloc((size_t)(2 * p->features.columns + 1), sizeof *errors);
-    bool ready = errors && !probe_space(p, &space);
-    if (!ready) {
-#pragma omp atomic write
-      failed = true;
-    }
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t r = 0; r < rows; r++) {
-      int64_t at = place[r];
-      if (!ready) continue;
-      row_widen(e->o, e->problem->dtype, p->rows[at] * p->problem.d_v, p->problem.d_v, space.given);
-      found[r] = x->fixed           ? judge_fixed(x, at, e->problem->dtype, &space)
-                 : p->view.features ? judge_linear(x, at, errors, &space)
-                                    : judge_compression(x, at, &space);
-    }
-    row_space_free(&space);
-    free(errors);
-  }
-  if (failed) return attn_fail(ATTN_ENOMEM, "no memory for the rows of a probe");
-  for (int64_t r = 0; r < rows; r++) outcome_worsen(&worst, found[r]);
-  return outcome_to_verdict(&worst, bound);
+  const attn_dtype run = x->e->problem->dtype;
+  (void)place;
+  row_widen(x->e->o, run, p->rows[r] * p->problem.d_v, p->problem.d_v, s->given);
+  if (x->fixed) return judge_fixed(x, r, run, s);
+  if (!p->view.features) return judge_compression(x, r, s);
+  double *errors = malloc((size_t)(2 * p->features.columns) * sizeof *errors);
+  const outcome found =
+      errors ? judge_linear(x, r, errors, s) : (outcome){.why = "no memory for the errors of features"};
+  free(errors);
+  return found;
 }
 
 /* No bound: the largest difference from the fp64 run, and the largest element of that. */
@@ -179,7 +164,7 @@ static void reduced_report(const evidence *e, const probe *p, result_bound *boun
 static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, result_bound *bound) {
   feature_law law;
   x->fixed = e->view->features->law.kind == ATTN_FEATURES_FIXED;
-  if (x->fixed) return reduced_judge(e, x, bound);
+  if (x->fixed) return probe_check(p, ROWS, judge_row, x, bound);
   const char *why = feature_law_of(e->view->features, e->problem->d_qk, &law);
   if (!why && law.kind == ATTN_FEATURES_OTHER) why = "random vectors cannot be read off these features";
   if (why) {
@@ -206,7 +191,7 @@ static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, resu
     x->length = length;
     x->weight = length + w.m;
     x->m = w.m;
-    status = reduced_judge(e, x, bound);
+    status = probe_check(p, ROWS, judge_row, x, bound);
   }
   free(length);
   free(w.w);
@@ -218,14 +203,14 @@ static attn_status precision_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = probe_get(e, &p);
   if (status) return status;
   const attn_number *number = &attn_numbers[e->problem->dtype];
-  reduced x = {.p = p, .unit = number->unit, .tiny = number->normal, .huge = number->largest / 2};
+  reduced x = {.e = e, .p = p, .unit = number->unit, .tiny = number->normal, .huge = number->largest / 2};
   if (e->view->features) return linear_evaluate(e, p, &x, bound);
   if (!(e->view->caps & ATTN_CAP_CONVEX)) {
     reduced_report(e, p, bound);
     return ATTN_OK;
   }
   status = probe_compress(p);
-  return status ? status : reduced_judge(e, &x, bound);
+  return status ? status : probe_check(p, ROWS, judge_row, &x, bound);
 }
 
 const check check_fp6 = {

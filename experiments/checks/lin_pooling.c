@@ -10,7 +10,7 @@
 
 #include "experiments/checks/lin_matrix.h"
 #include "experiments/evidence/probe.h"
-#include "experiments/evidence/rows.h"
+#include "experiments/mathematics/vector.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -48,49 +48,37 @@ static attn_status blocks_read(const probe *p, int64_t *block, double *size, dou
   return status;
 }
 
-static outcome judge(const probe *p, const int64_t *block, const double *size, int64_t r, row_space *s) {
+/* The block of each key, and the sizes of blocks. */
+typedef struct pooled {
+  const probe *p;
+  int64_t *block;
+  double *size;
+} pooled;
+
+static outcome judge(void *context, int64_t place, int64_t r, row_space *s) {
+  const pooled *of = context;
+  const probe *p = of->p;
   const attn_problem *x = &p->problem;
   row_verdict verdict = probe_bound(p, &p->slots, NULL, r, s);
+  (void)place;
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   outcome worst = outcome_components(s->given, s->o, s->bound, x->d_v);
-  double rounding = 0, error = 0, norm = 0, low = (double)INFINITY, high = -(double)INFINITY;
-  for (int64_t l = 0; l < x->d_v; l++) rounding += s->bound[l] * s->bound[l];
-  for (int64_t l = 0; l < x->d_qk; l++) norm += s->q[l] * s->q[l];
+  double rounding = vector_norm(s->bound, x->d_v), exact = 0, low = (double)INFINITY,
+         high = -(double)INFINITY;
   for (int64_t j = 0; j < p->head.keys; j++) {
-    const double *k = p->head.k + j * x->d_qk, *mean = p->slots.k + block[j] * x->d_qk;
+    const double *k = p->head.k + j * x->d_qk, *mean = p->slots.k + of->block[j] * x->d_qk;
     double score = 0;
     for (int64_t l = 0; l < x->d_qk; l++) score += s->q[l] * (k[l] - mean[l]);
-    score = x->scale * score + log(size[block[j]]);
+    score = x->scale * score + log(of->size[of->block[j]]);
     low = score < low ? score : low;
     high = score > high ? score : high;
   }
-  attn_rounding own = row_reference_rounding(x, p->head.keys);
-  prior reference;
-  verdict = row_apriori_bound(&p->head, &own, sqrt(norm), 0, p->head.keys, &reference);
+  row_support(&p->head, NULL, r, s);
+  verdict = probe_exact(p, r, s, &exact);
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
-  attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->weight);
-  for (int64_t l = 0; l < x->d_v; l++) error += (s->given[l] - s->o[l]) * (s->given[l] - s->o[l]);
-  double exact = (2 * reference.spread + reference.growth) * sqrt((double)x->d_v) * p->head.v_max;
-  outcome_worsen(&worst, (outcome){sqrt(error),
-                                   tanh((high - low) / 4) * p->head.diameter + sqrt(rounding) + exact, NULL});
+  outcome_worsen(&worst, (outcome){vector_distance(s->given, s->o, x->d_v),
+                                   tanh((high - low) / 4) * p->head.diameter + rounding + exact, NULL});
   return worst;
-}
-
-static attn_status pooling_judge(const probe *p, const int64_t *block, const double *size,
-                                 result_bound *bound) {
-  int64_t place[ROWS], rows = probe_pick(p, ROWS, place);
-  outcome worst = OUTCOME_NONE;
-  row_space space;
-  attn_status status = probe_space(p, &space);
-  if (status) return status;
-  for (int64_t r = 0; r < rows && p->head.keys > 0; r++) {
-    int64_t at = place[r];
-    row_widen(p->o, ATTN_F64, at * p->problem.d_v, p->problem.d_v, space.given);
-    outcome_worsen(&worst, judge(p, block, size, at, &space));
-  }
-  outcome_to_verdict(&worst, bound);
-  row_space_free(&space);
-  return ATTN_OK;
 }
 
 static attn_status pooling_evaluate(const evidence *e, result_bound *bound) {
@@ -102,20 +90,17 @@ static attn_status pooling_evaluate(const evidence *e, result_bound *bound) {
   if (p->head.keys == 0) return bound_hard(bound, 0, 0);
   if (projection->slots > entries_max / p->head.keys)
     return bound_uncertifiable(bound, "more than 2^26 entries of a projection");
-  int64_t *block = calloc((size_t)p->problem.n_kv, sizeof *block);
-  double *size = calloc((size_t)p->view.projection->slots, sizeof *size);
+  pooled of = {.p = p,
+               .block = region_zeros(e->memory, p->problem.n_kv, sizeof *of.block),
+               .size = region_zeros(e->memory, projection->slots, sizeof *of.size)};
   double off = 0;
-  status = block && size ? blocks_read(p, block, size, &off)
-                         : attn_fail(ATTN_ENOMEM, "no memory for the blocks of a pooling");
-  if (!status && off <= rounded) {
-    status = pooling_judge(p, block, size, bound);
-  } else if (!status) {
-    bound_hard(bound, off, rounded);
-    bound_say(bound, "the slots are not means of consecutive blocks of keys");
-  }
-  free(block);
-  free(size);
-  return status;
+  status = region_status(e->memory, "for the blocks of a pooling");
+  if (!status) status = blocks_read(p, of.block, of.size, &off);
+  if (!status && off <= rounded) return probe_check(p, ROWS, judge, &of, bound);
+  if (status) return status;
+  bound_hard(bound, off, rounded);
+  bound_say(bound, "the slots are not means of consecutive blocks of keys");
+  return ATTN_OK;
 }
 
 const check check_lin5 = {

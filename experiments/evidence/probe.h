@@ -11,8 +11,8 @@
 #define EXPERIMENTS_EVIDENCE_PROBE_H
 
 #include "attn_variant.h"
+#include "experiments/evidence/rows.h"
 #include "experiments/evidence/stored_copies.h"
-#include "experiments/evidence/support_row.h"
 #include "experiments/reference/seen.h"
 
 /* Features of the linear engine: phi(x) = exp(scale) f(x). */
@@ -85,6 +85,10 @@ int64_t probe_pick(const probe *, int64_t count, int64_t *rows);
  * thread, has the probe's own output of the row as given. */
 typedef void (*probe_visit)(void *context, int64_t place, int64_t row, row_space *);
 attn_status probe_rows(const probe *, const int64_t *rows, int64_t count, probe_visit, void *context);
+
+/* Judges up to `most` rows that probe_pick gives in the same way, and settles the worst finding. */
+typedef outcome probe_judge(void *context, int64_t place, int64_t row, row_space *);
+attn_status probe_check(const probe *, int64_t most, probe_judge *, void *context, result_bound *);
 
 /* Row r of the probe: s->o by the algorithm in exact arithmetic (head: probe_inner, or its ones) and s->bound
  * on how far the engine's rounding may take it. moved: a vector added to every key, or NULL. After probe_map

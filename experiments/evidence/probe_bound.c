@@ -65,6 +65,31 @@ attn_status probe_rows(const probe *p, const int64_t *rows, int64_t count, probe
   return failed ? attn_fail(ATTN_ENOMEM, "no memory for the rows of a probe") : ATTN_OK;
 }
 
+typedef struct check_rows {
+  probe_judge *judge;
+  void *context;
+  outcome *found;
+} check_rows;
+
+static void check_row(void *context, int64_t place, int64_t row, row_space *s) {
+  const check_rows *c = context;
+  c->found[place] = c->judge(c->context, place, row, s);
+}
+
+attn_status probe_check(const probe *p, int64_t most, probe_judge *judge, void *context,
+                        result_bound *bound) {
+  region memory = {.last = NULL};
+  outcome worst = OUTCOME_NONE;
+  int64_t *rows = region_take(&memory, most, sizeof *rows);
+  check_rows c = {judge, context, region_take(&memory, most, sizeof *c.found)};
+  attn_status status = region_status(&memory, "for the rows of a probe");
+  const int64_t count = status ? 0 : probe_pick(p, most, rows);
+  if (!status) status = probe_rows(p, rows, count, check_row, &c);
+  for (int64_t r = 0; !status && r < count; r++) outcome_worsen(&worst, c.found[r]);
+  region_free(&memory);
+  return status ? status : outcome_to_verdict(&worst, bound);
+}
+
 /* One chunk of rows on its way through the map. */
 static void map_chunk(const probe *p, attn_side side, int64_t first, int64_t rows) {
   const probe_features *f = &p->features;

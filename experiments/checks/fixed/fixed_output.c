@@ -11,30 +11,18 @@
 
 enum { ROWS = 8 };
 
-typedef struct kernel_rows {
-  const probe *p;
-  outcome found[ROWS];
-} kernel_rows;
-
-static void judge_row(void *context, int64_t place, int64_t row, row_space *s) {
-  kernel_rows *k = context;
-  const row_verdict verdict = probe_kernel(k->p, ATTN_F64, row, s);
-  k->found[place] = verdict == ROW_OK ? outcome_components(s->given, s->o, s->bound, k->p->problem.d_v)
-                                      : (outcome){.why = row_reason(verdict)};
+static outcome judge_row(void *context, int64_t place, int64_t row, row_space *s) {
+  const probe *p = context;
+  const row_verdict verdict = probe_kernel(p, ATTN_F64, row, s);
+  (void)place;
+  return verdict == ROW_OK ? outcome_components(s->given, s->o, s->bound, p->problem.d_v)
+                           : (outcome){.why = row_reason(verdict)};
 }
 
 static attn_status kernel_evaluate(const evidence *e, result_bound *bound) {
   probe *p;
-  kernel_rows k = {.p = NULL};
-  outcome worst = OUTCOME_NONE;
-  attn_status status = probe_get(e, &p);
-  if (status) return status;
-  int64_t rows[ROWS], count = probe_pick(p, ROWS, rows);
-  k.p = p;
-  status = probe_rows(p, rows, count, judge_row, &k);
-  if (status) return status;
-  for (int64_t r = 0; r < count; r++) outcome_worsen(&worst, k.found[r]);
-  return outcome_to_verdict(&worst, bound);
+  const attn_status status = probe_get(e, &p);
+  return status ? status : probe_check(p, ROWS, judge_row, p, bound);
 }
 
 const check check_phi1 = {

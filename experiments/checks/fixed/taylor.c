@@ -25,7 +25,6 @@ enum { ROWS = 8 };
 
 typedef struct taylor_case {
   const probe *p;
-  outcome found[ROWS];
   double range[ROWS], largest[ROWS]; /* L and max |s| */
 } taylor_case;
 
@@ -51,47 +50,34 @@ static double range_of(const taylor_case *c, row_space *s, double *largest) {
   return high - low;
 }
 
-static void judge_row(void *context, int64_t place, int64_t row, row_space *s) {
+static outcome judge_row(void *context, int64_t place, int64_t row, row_space *s) {
   taylor_case *c = context;
   const int64_t d_v = c->p->problem.d_v;
-  outcome *found = &c->found[place];
   row_verdict verdict = probe_kernel(c->p, ATTN_F64, row, s);
   double rounding = vector_norm(s->bound, d_v), error = 0;
-  if (verdict == ROW_OK && s->count == 0) {
-    *found = (outcome){vector_norm(s->given, d_v), 0, NULL};
-    return;
-  }
+  if (verdict == ROW_OK && s->count == 0) return (outcome){vector_norm(s->given, d_v), 0, NULL};
   const double range = c->range[place] = range_of(c, s, &c->largest[place]);
   if (verdict == ROW_OK) verdict = probe_exact(c->p, row, s, &error);
-  if (verdict != ROW_OK)
-    *found = (outcome){.why = row_reason(verdict)};
-  else if (isnan(range))
-    *found = (outcome){.why = "the polynomial is not positive at a score of the row"};
-  else
-    *found = (outcome){vector_distance(s->given, s->o, d_v),
-                       tanh(range / 4) * c->p->head.diameter + rounding + error, NULL};
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  if (isnan(range)) return (outcome){.why = "the polynomial is not positive at a score of the row"};
+  return (outcome){vector_distance(s->given, s->o, d_v),
+                   tanh(range / 4) * c->p->head.diameter + rounding + error, NULL};
 }
 
 static attn_status taylor_evaluate(const evidence *e, result_bound *bound) {
   probe *p;
-  taylor_case c = {.p = NULL};
-  outcome worst = OUTCOME_NONE;
-  attn_status status = probe_get(e, &p);
-  if (status) return status;
-  int64_t rows[ROWS], count = probe_pick(p, ROWS, rows);
+  taylor_case c = {.range = {0}};
   double range = 0, largest = 0;
+  attn_status status = probe_get(e, &p);
   c.p = p;
-  status = probe_rows(p, rows, count, judge_row, &c);
-  if (status) return status;
-  for (int64_t r = 0; r < count; r++) {
-    outcome_worsen(&worst, c.found[r]);
+  if (!status) status = probe_check(p, ROWS, judge_row, &c, bound);
+  for (int r = 0; r < ROWS; r++) {
     range = fmax(range, c.range[r]);
     largest = fmax(largest, c.largest[r]);
   }
-  outcome_to_verdict(&worst, bound);
-  if (!worst.why)
+  if (!status && (bound->verdict == VERDICT_PASS || bound->verdict == VERDICT_VIOLATED))
     bound_say(bound, "L up to %.3g at scores up to %.3g: tanh(L/4) = %.3g", range, largest, tanh(range / 4));
-  return ATTN_OK;
+  return status;
 }
 
 /* -- AS-1 -- */

@@ -20,7 +20,6 @@ typedef struct weights {
   bool reach; /* ENT-2 */
   int64_t known;
   double *w, *sum;
-  outcome found[ROWS];
 } weights;
 
 static attn_status read_weights(const evidence *e, weights *x) {
@@ -96,20 +95,17 @@ static outcome within_reach(const weights *x, const double *w, const row_space *
   return worst;
 }
 
-static void judge_row(void *context, int64_t place, int64_t row, row_space *s) {
-  weights *x = context;
+static outcome judge_row(void *context, int64_t place, int64_t row, row_space *s) {
+  const weights *x = context;
   const double *w = x->w + row * x->known;
   const int64_t d = x->p->problem.d_qk;
   row_widen(x->p->q, x->p->problem.dtype, row * d, d, s->q);
   row_support(&x->p->head, NULL, row, s);
-  if (s->count == 0) {
-    x->found[place] = (outcome)OUTCOME_NONE;
-    return;
-  }
+  (void)place;
+  if (s->count == 0) return (outcome)OUTCOME_NONE;
   const row_verdict verdict = normaliser_scores(&x->p->e, &x->p->head, NULL, s);
-  x->found[place] = verdict != ROW_OK ? (outcome){.why = row_reason(verdict)}
-                    : x->reach        ? within_reach(x, w, s)
-                                      : agree(x, w, x->sum[row], s);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  return x->reach ? within_reach(x, w, s) : agree(x, w, x->sum[row], s);
 }
 
 static attn_status judge(const evidence *e, bool reach, result_bound *bound) {
@@ -118,12 +114,8 @@ static attn_status judge(const evidence *e, bool reach, result_bound *bound) {
   attn_status status = probe_get(e, &p);
   if (status) return status;
   weights x = {.p = p, .reach = reach};
-  if ((status = read_weights(e, &x))) return status;
-  outcome worst = OUTCOME_NONE;
-  int64_t rows[ROWS], count = probe_pick(p, ROWS, rows);
-  if ((status = probe_rows(p, rows, count, judge_row, &x))) return status;
-  for (int64_t r = 0; r < count; r++) outcome_worsen(&worst, x.found[r]);
-  return outcome_to_verdict(&worst, bound);
+  status = read_weights(e, &x);
+  return status ? status : probe_check(p, ROWS, judge_row, &x, bound);
 }
 
 static attn_status one_threshold(const evidence *e, result_bound *bound) { return judge(e, false, bound); }

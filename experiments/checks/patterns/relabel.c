@@ -27,7 +27,6 @@ typedef struct renamed {
   attn_pattern graph;
   attn_plan *plan;
   attn_view view;
-  outcome found[ROWS];
 } renamed;
 
 static int64_t row_of(const void *state, int64_t head, int64_t position, attn_run *runs) {
@@ -128,18 +127,18 @@ static attn_status execute(const evidence *e, const probe *p, renamed *x) {
 }
 
 /* Both runs are within their bounds of the same exact row. */
-static void judge_row(void *context, int64_t place, int64_t r, row_space *s) {
-  renamed *x = context;
+static outcome judge_row(void *context, int64_t place, int64_t r, row_space *s) {
+  const renamed *x = context;
   const probe *p = x->p;
   const int64_t d_v = p->problem.d_v;
   row_verdict verdict = probe_bound(p, &p->head, NULL, r, s);
   memcpy(s->kept, s->bound, (size_t)d_v * sizeof *s->kept);
   if (verdict == ROW_OK) verdict = row_bound(&p->head, &x->view.rounding, false, NULL, s);
-  x->found[place] = (outcome){.why = row_reason(verdict)};
-  if (verdict != ROW_OK) return;
+  (void)place;
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   for (int64_t l = 0; l < d_v; l++) s->bound[l] += s->kept[l];
   row_widen(x->o, p->problem.dtype, x->query[r] * d_v, d_v, s->left);
-  x->found[place] = outcome_components(s->given, s->left, s->bound, d_v);
+  return outcome_components(s->given, s->left, s->bound, d_v);
 }
 
 static attn_status relabel_evaluate(const evidence *e, result_bound *bound) {
@@ -149,14 +148,9 @@ static attn_status relabel_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = probe_get(e, &p);
   if (status) return status;
   renamed x = {.p = p, .hidden = attn_problem_position(&p->problem, 0)};
-  outcome worst = OUTCOME_NONE;
-  int64_t rows[ROWS] = {0};
-  const int64_t count = probe_pick(p, ROWS, rows);
   status = make(e, p, &x);
   if (!status) status = execute(e, p, &x);
-  if (!status) status = probe_rows(p, rows, count, judge_row, &x);
-  for (int64_t r = 0; !status && r < count; r++) outcome_worsen(&worst, x.found[r]);
-  if (!status) status = outcome_to_verdict(&worst, bound);
+  if (!status) status = probe_check(p, ROWS, judge_row, &x, bound);
   attn_plan_destroy(x.plan);
   free(x.edges);
   return status;

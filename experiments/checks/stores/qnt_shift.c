@@ -30,7 +30,6 @@ typedef struct shifted {
   void *given;             /* the same in the probe's type */
   double *reach, *mean;    /* [n_kv, d_qk] D; [2 d_qk] */
   double *o;               /* [n_q, d_v] of them */
-  outcome found[ROWS];
 } shifted;
 
 static void shifted_free(shifted *x) {
@@ -83,7 +82,7 @@ static void add_vector(shifted *x) {
   attn_convert(x->given, p->dtype, count, ATTN_F64, x->k);
 }
 
-static void judge(void *context, int64_t place, int64_t r, row_space *s) {
+static outcome judge(void *context, int64_t place, int64_t r, row_space *s) {
   shifted *x = context;
   const attn_problem *p = &x->p->problem;
   row_extremes scores;
@@ -91,10 +90,8 @@ static void judge(void *context, int64_t place, int64_t r, row_space *s) {
   row_verdict verdict = probe_bound(x->p, &x->moved, NULL, r, s);
   memcpy(s->kept, s->bound, (size_t)p->d_v * sizeof *s->kept);
   if (verdict == ROW_OK) verdict = row_attend(&x->stored, NULL, s, &scores);
-  if (verdict != ROW_OK) {
-    x->found[place] = (outcome){.why = row_reason(verdict)};
-    return;
-  }
+  (void)place;
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   memset(s->bound, 0, (size_t)p->d_v * sizeof *s->bound);
   for (int64_t a = 0; a < s->count; a++) {
     const int64_t j = s->index[a];
@@ -106,20 +103,15 @@ static void judge(void *context, int64_t place, int64_t r, row_space *s) {
   }
   for (int64_t l = 0; l < p->d_v; l++) {
     s->bound[l] = s->kept[l] + (s->count ? s->bound[l] / sum : 0) + 0x1p-40 * x->stored.v_max;
-    if (!isfinite(s->bound[l])) {
-      x->found[place] = (outcome){.why = outcome_vacuous};
-      return;
-    }
+    if (!isfinite(s->bound[l])) return (outcome){.why = outcome_vacuous};
   }
-  x->found[place] = outcome_components(x->o + r * p->d_v, s->o, s->bound, p->d_v);
+  return outcome_components(x->o + r * p->d_v, s->o, s->bound, p->d_v);
 }
 
 static attn_status run_shifted(region *memory, shifted *x, result_bound *bound) {
   const attn_problem *p = &x->p->problem;
   const head_data *h = &x->p->head;
   const int64_t count = p->n_kv * p->d_qk;
-  int64_t rows[ROWS] = {0}, some = probe_pick(x->p, ROWS, rows);
-  outcome worst = OUTCOME_NONE;
   x->k = region_take(memory, count, sizeof *x->k);
   x->given = region_take(memory, count, sizeof(double));
   x->reach = region_take(memory, count, sizeof *x->reach);
@@ -132,9 +124,7 @@ static attn_status run_shifted(region *memory, shifted *x, result_bound *bound) 
   status = probe_execute(x->p, x->k, h->v, x->o);
   if (!status) status = probe_stored(x->p, x->p->k, &x->copies[0], &x->stored);
   if (!status) status = probe_stored(x->p, x->given, &x->copies[1], &x->moved);
-  if (!status) status = probe_rows(x->p, rows, some, judge, x);
-  for (int64_t r = 0; r < some && !status; r++) outcome_worsen(&worst, x->found[r]);
-  return status ? status : outcome_to_verdict(&worst, bound);
+  return status ? status : probe_check(x->p, ROWS, judge, x, bound);
 }
 
 static attn_status evaluate(const evidence *e, result_bound *bound) {

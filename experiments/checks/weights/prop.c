@@ -18,42 +18,28 @@
 enum { ROWS = 16 };
 static const uint64_t purpose_permutation = 0x7065726d, purpose_shift = 0x73686966;
 
-typedef outcome probe_judge(const probe *, const head_data *, const double *other, int64_t r, row_space *);
-
-/* Judges up to 16 rows of the probe's own output. */
-typedef struct probe_rows_case {
+/* Up to 16 rows of the probe's own output, and another one that a judge compares with. */
+typedef struct compared {
   const probe *p;
   const head_data *head;
-  probe_judge *judge;
-  const double *other; /* another output, for the judge */
-  outcome found[ROWS];
-} probe_rows_case;
+  const double *other;
+} compared;
 
-static void judge_place(void *context, int64_t place, int64_t row, row_space *s) {
-  probe_rows_case *c = context;
-  c->found[place] = c->judge(c->p, c->head, c->other, row, s);
-}
-
-static attn_status probe_check(const probe *p, const head_data *h, probe_judge *judge, const double *other,
-                               result_bound *bound) {
-  int64_t rows[ROWS] = {0}, count = probe_pick(p, ROWS, rows);
-  probe_rows_case c = {.p = p, .head = h, .judge = judge, .other = other};
-  outcome worst = OUTCOME_NONE;
-  const attn_status status = probe_rows(p, rows, count, judge_place, &c);
-  if (status) return status;
-  for (int64_t r = 0; r < count; r++) outcome_worsen(&worst, c.found[r]);
-  return outcome_to_verdict(&worst, bound);
+static attn_status compare_rows(const probe *p, const head_data *h, probe_judge *judge, const double *other,
+                                result_bound *bound) {
+  return probe_check(p, ROWS, judge, &(compared){p, h, other}, bound);
 }
 
 /* -- V = 1 gives 1 -- */
 
 /* Column 0 of the planted output, and the sum of the others, where each key has one 1. */
-static outcome judge_ones(const probe *p, const head_data *ones, const double *other, int64_t r,
-                          row_space *s) {
-  int64_t d_v = p->problem.d_v;
-  const double *o = other + r * d_v;
+static outcome judge_ones(void *context, int64_t place, int64_t r, row_space *s) {
+  const compared *c = context;
+  int64_t d_v = c->p->problem.d_v;
+  const double *o = c->other + r * d_v;
   double sum = 0;
-  row_verdict verdict = probe_bound(p, ones, NULL, r, s);
+  row_verdict verdict = probe_bound(c->p, c->head, NULL, r, s);
+  (void)place;
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   const double one = s->count > 0;
   outcome worst = outcome_components(o, &one, s->bound, 1);
@@ -68,7 +54,7 @@ static attn_status planted_check(probe *p, probe_judge *judge, result_bound *bou
   head_data ones = {0};
   attn_status status = probe_plant(p);
   if (!status) status = head_data_ones(probe_inner(p), &ones);
-  if (!status) status = probe_check(p, &ones, judge, p->planted, bound);
+  if (!status) status = compare_rows(p, &ones, judge, p->planted, bound);
   head_data_free(&ones);
   return status;
 }
@@ -124,24 +110,26 @@ static outcome hull_row(const head_data *h, const row_space *s) {
   return worst;
 }
 
-static outcome judge_probe_hull(const probe *p, const head_data *h, const double *other, int64_t r,
-                                row_space *s) {
-  (void)other;
-  row_verdict verdict = probe_bound(p, h, NULL, r, s);
+static outcome judge_probe_hull(void *context, int64_t place, int64_t r, row_space *s) {
+  const compared *c = context;
+  row_verdict verdict = probe_bound(c->p, c->head, NULL, r, s);
+  (void)place;
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
-  row_support(&p->head, NULL, r, s);
-  return hull_row(&p->head, s);
+  row_support(&c->p->head, NULL, r, s);
+  return hull_row(&c->p->head, s);
 }
 
 /* The other columns of the planted output are the weights of some of the keys: none is negative, or above
  * 1. */
-static outcome judge_planted_hull(const probe *p, const head_data *ones, const double *other, int64_t r,
-                                  row_space *s) {
+static outcome judge_planted_hull(void *context, int64_t place, int64_t r, row_space *s) {
+  const compared *c = context;
+  const int64_t d_v = c->p->problem.d_v;
   outcome worst = OUTCOME_NONE;
-  row_verdict verdict = probe_bound(p, ones, NULL, r, s);
+  row_verdict verdict = probe_bound(c->p, c->head, NULL, r, s);
+  (void)place;
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
-  for (int64_t l = 1; l < p->problem.d_v && s->count > 0; l++)
-    outcome_worsen(&worst, within(other[r * p->problem.d_v + l], 0, 1, s->bound[0]));
+  for (int64_t l = 1; l < d_v && s->count > 0; l++)
+    outcome_worsen(&worst, within(c->other[r * d_v + l], 0, 1, s->bound[0]));
   return worst;
 }
 
@@ -153,7 +141,7 @@ static attn_status hull_evaluate(const evidence *e, result_bound *bound) {
   if (status || (softmax && bound->verdict != VERDICT_PASS)) return status;
   status = probe_ready(e, softmax ? &planted : bound, &p);
   if (status || !p) return status;
-  if (!softmax) status = probe_check(p, probe_inner(p), judge_probe_hull, NULL, bound);
+  if (!softmax) status = compare_rows(p, probe_inner(p), judge_probe_hull, NULL, bound);
   if (!status) status = planted_check(p, judge_planted_hull, &planted);
   if (!status && planted.verdict == VERDICT_VIOLATED && bound->verdict == VERDICT_PASS) *bound = planted;
   return status;
@@ -162,16 +150,19 @@ static attn_status hull_evaluate(const evidence *e, result_bound *bound) {
 /* -- permuted keys -- */
 
 /* Two computations of one exact row, each within its bound: other is the second one's output. */
-static outcome judge_both_runs(const probe *p, const head_data *h, const double *other, int64_t r,
-                               row_space *s) {
-  row_verdict verdict = probe_bound(p, h, NULL, r, s);
+static outcome judge_both_runs(void *context, int64_t place, int64_t r, row_space *s) {
+  const compared *c = context;
+  const int64_t d_v = c->p->problem.d_v;
+  const double *other = c->other + r * d_v;
+  row_verdict verdict = probe_bound(c->p, c->head, NULL, r, s);
+  (void)place;
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
-  for (int64_t l = 0; l < p->problem.d_v; l++) {
+  for (int64_t l = 0; l < d_v; l++) {
     s->bound[l] *= 2;
-    if (!isfinite(s->given[l]) && !isfinite(other[r * p->problem.d_v + l]))
+    if (!isfinite(s->given[l]) && !isfinite(other[l]))
       return (outcome){.why = "both outputs hold numbers that are not finite"};
   }
-  return outcome_components(s->given, other + r * p->problem.d_v, s->bound, p->problem.d_v);
+  return outcome_components(s->given, other, s->bound, d_v);
 }
 
 /* Copies of the keys and values in an order drawn from the seed; padding stays where it is. */
@@ -215,7 +206,7 @@ static attn_status permutation_evaluate(const evidence *e, result_bound *bound) 
   head_data stored = {.k = NULL};
   if (!status && e->view->store) status = probe_stored(p, p->k, &copies, &stored);
   if (!status)
-    status = probe_check(p, e->view->store ? &stored : probe_inner(p), judge_both_runs, other, bound);
+    status = compare_rows(p, e->view->store ? &stored : probe_inner(p), judge_both_runs, other, bound);
   head_data_free(&stored);
   stored_copies_free(&copies);
   return status;
@@ -236,18 +227,20 @@ static void shift_vector(const probe *p, double *shift) {
 }
 
 /* The shifted run saw round(k + shift): one more rounding of every product than the descriptor says. */
-static outcome judge_shift(const probe *p, const head_data *h, const double *other, int64_t r, row_space *s) {
-  int64_t d_v = p->problem.d_v;
-  const double *shift = other + p->problem.n_q * d_v;
-  row_verdict verdict = probe_bound(p, h, NULL, r, s);
+static outcome judge_shift(void *context, int64_t place, int64_t r, row_space *s) {
+  const compared *c = context;
+  int64_t d_v = c->p->problem.d_v;
+  const double *shift = c->other + c->p->problem.n_q * d_v;
+  row_verdict verdict = probe_bound(c->p, c->head, NULL, r, s);
+  (void)place;
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   for (int64_t l = 0; l < d_v; l++) s->kept[l] = s->bound[l];
-  probe moved = *p;
+  probe moved = *c->p;
   moved.view.rounding.score++;
-  verdict = probe_bound(&moved, h, shift, r, s);
+  verdict = probe_bound(&moved, c->head, shift, r, s);
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   for (int64_t l = 0; l < d_v; l++) s->bound[l] += s->kept[l];
-  return outcome_components(s->given, other + r * d_v, s->bound, d_v);
+  return outcome_components(s->given, c->other + r * d_v, s->bound, d_v);
 }
 
 static attn_status shift_evaluate(const evidence *e, result_bound *bound) {
@@ -266,7 +259,7 @@ static attn_status shift_evaluate(const evidence *e, result_bound *bound) {
   shift_vector(p, shift);
   for (int64_t i = 0; i < x->n_kv * x->d_qk; i++) k[i] = p->head.k[i] + shift[i % x->d_qk];
   status = probe_execute(p, k, p->head.v, other);
-  return status ? status : probe_check(p, probe_inner(p), judge_shift, other, bound);
+  return status ? status : compare_rows(p, probe_inner(p), judge_shift, other, bound);
 }
 
 const check check_prop_ones = {
