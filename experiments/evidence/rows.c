@@ -109,8 +109,14 @@ static attn_status head_walk(const evidence *e, int64_t first, int64_t last, con
       if (!take[r] || !ready || status) continue;
       row_widen(e->q, p->dtype, row_offset(p, &x->rows[r], p->d_qk), p->d_qk, space.q);
       row_widen(e->o, p->dtype, row_offset(p, &x->rows[r], p->d_v), p->d_v, space.given);
-      row_case c = {e,          &head,      &x->rows[r], x->p + r * p->n_kv, x->o + r * p->d_v,
-                    x->sink[r], x->keys[r], &space};
+      const row_case c = {.e = e,
+                          .head = &head,
+                          .row = &x->rows[r],
+                          .p = x->p + r * p->n_kv,
+                          .o = x->o + r * p->d_v,
+                          .sink = x->sink[r],
+                          .keys = x->keys[r],
+                          .space = &space};
       v->visit(v->context, r, &c);
     }
     row_space_free(&space);
@@ -134,28 +140,40 @@ attn_status rows_walk(const evidence *e, const bool *take, const rows_visitor *v
 }
 
 typedef struct check_walk {
-  outcome (*judge)(const row_case *);
+  const rows_judge *by;
   outcome *found;
 } check_walk;
 
-static void check_visit(void *context, int64_t r, const row_case *c) {
-  check_walk *w = context;
-  w->found[r] = w->judge(c);
+static attn_status check_prepare(void *context, const head_data *h) {
+  const check_walk *w = context;
+  return w->by->prepare ? w->by->prepare(w->by->context, h) : ATTN_OK;
 }
 
-attn_status rows_check(const evidence *e, double cost_per_row, outcome (*judge)(const row_case *),
-                       result_bound *bound) {
+static void check_visit(void *context, int64_t r, const row_case *c) {
+  const check_walk *w = context;
+  row_case own = *c;
+  own.context = w->by->context;
+  w->found[r] = w->by->judge(&own);
+}
+
+attn_status rows_check_with(const evidence *e, double cost_per_row, const rows_judge *judge,
+                            result_bound *bound) {
   const exact_rows *x = e->exact;
   outcome worst = OUTCOME_NONE;
   check_walk w = {judge, calloc((size_t)x->judged + 1, sizeof *w.found)};
   bool *take = rows_subsample(e, budget / cost_per_row);
   attn_status status =
       w.found && take ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the findings of a check");
-  if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = check_visit});
+  if (!status) status = rows_walk(e, take, &(rows_visitor){&w, check_prepare, check_visit});
   for (int64_t r = 0; r < x->judged && !status; r++)
     if (take[r]) outcome_worsen(&worst, w.found[r]);
   if (!status) outcome_to_verdict(&worst, bound);
   free(w.found);
   free(take);
   return status;
+}
+
+attn_status rows_check(const evidence *e, double cost_per_row, outcome (*judge)(const row_case *),
+                       result_bound *bound) {
+  return rows_check_with(e, cost_per_row, &(rows_judge){.judge = judge}, bound);
 }

@@ -37,6 +37,7 @@ typedef struct row_case {
   double sink;         /* exact weight of the row's sink */
   int64_t keys;
   row_space *space;
+  void *context; /* of rows_check_with */
 } row_case;
 
 /* Judges rows of the sample in parallel, and settles the worst finding. Where all would exceed the budget of
@@ -44,6 +45,14 @@ typedef struct row_case {
  * for another seed of the evidence. */
 attn_status rows_check(const evidence *, double cost_per_row, outcome (*judge)(const row_case *),
                        result_bound *);
+
+/* The same with a context, and with what is found of a (batch, head) before its rows; or NULL. */
+typedef struct rows_judge {
+  void *context;
+  attn_status (*prepare)(void *context, const head_data *);
+  outcome (*judge)(const row_case *);
+} rows_judge;
+attn_status rows_check_with(const evidence *, double cost_per_row, const rows_judge *, result_bound *);
 
 /* About `wanted` of the judged rows (at least 8), a quarter of them edges; NULL: no memory. Release with
  * free. */

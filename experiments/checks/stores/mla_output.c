@@ -41,13 +41,11 @@ typedef struct latents {
   const evidence *e;
   latent_run run;
   double *residual; /* [d_v] of a head: the largest |v^_jl - v_jl| */
-  outcome *found;
 } latents;
 
 static void latents_free(latents *x) {
   latent_run_free(&x->run);
   free(x->residual);
-  free(x->found);
 }
 
 static attn_status latents_make(const evidence *e, latents *x) {
@@ -61,36 +59,22 @@ static bool reads_latents(const latents *x, const row_case *c) {
 }
 
 /* What every row is judged by: support and scores of the head's own keys, and rounding. */
-static bool prepare_row(const latents *x, int64_t r, const row_case *c, prior *rounding, double *v_reach) {
+static row_verdict prepare_row(const latents *x, const row_case *c, prior *rounding, double *v_reach) {
   row_support(c->head, NULL, c->row->i, c->space);
-  const row_verdict verdict = latent_row_bound(&x->run, c->head, c->space, rounding, v_reach);
-  if (verdict != ROW_OK) x->found[r] = (outcome){.why = row_reason(verdict)};
-  return verdict == ROW_OK;
+  return latent_row_bound(&x->run, c->head, c->space, rounding, v_reach);
 }
 
-static void judge_product(void *context, int64_t r, const row_case *c) {
-  const latents *x = context;
+static outcome judge_product(const row_case *c) {
+  const latents *x = c->context;
   row_space *s = c->space;
   prior rounding;
   double v_reach;
-  x->found[r] = (outcome)OUTCOME_NONE;
-  if (!reads_latents(x, c) || !prepare_row(x, r, c, &rounding, &v_reach)) return;
+  if (!reads_latents(x, c)) return (outcome)OUTCOME_NONE;
+  const row_verdict verdict = prepare_row(x, c, &rounding, &v_reach);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   for (int64_t l = 0; l < x->e->problem->d_v; l++)
     s->bound[l] = latent_off(&rounding, row_range(c->head, l), v_reach);
-  x->found[r] = outcome_components(s->given, c->o, s->bound, x->e->problem->d_v);
-}
-
-static attn_status walk_rows(latents *x, const evidence *e, const rows_visitor *visitor,
-                             result_bound *bound) {
-  const attn_problem *p = e->problem;
-  outcome worst = OUTCOME_NONE;
-  bool *take = rows_subsample(e, 0x1p24 / ((double)p->n_kv * (double)(p->d_qk + p->d_v)));
-  x->found = calloc((size_t)e->exact->judged + 1, sizeof *x->found);
-  attn_status status = x->found && take ? rows_walk(e, take, visitor) : no_memory();
-  for (int64_t r = 0; !status && r < e->exact->judged; r++)
-    if (take[r]) outcome_worsen(&worst, x->found[r]);
-  free(take);
-  return status ? status : outcome_to_verdict(&worst, bound);
+  return outcome_components(s->given, c->o, s->bound, x->e->problem->d_v);
 }
 
 static attn_status judge_products(const evidence *e, result_bound *bound) {
@@ -105,7 +89,8 @@ static attn_status judge_products(const evidence *e, result_bound *bound) {
   if (!status)
     status = exact_rows_draw(e->problem, e->q, own.k, own.v, e->kv_len, e->seed, EXACT_ROWS, &exact);
   own.exact = exact;
-  if (!status) status = walk_rows(&x, &own, &(rows_visitor){.context = &x, .visit = judge_product}, bound);
+  if (!status)
+    status = rows_check_with(&own, row_cost(e), &(rows_judge){.context = &x, .judge = judge_product}, bound);
   exact_rows_free(exact);
   block_cache_free(own.cache);
   latents_free(&x);
@@ -132,13 +117,14 @@ static attn_status find_residuals(void *context, const head_data *h) {
   return ATTN_OK;
 }
 
-static void judge_error(void *context, int64_t r, const row_case *c) {
-  const latents *x = context;
+static outcome judge_error(const row_case *c) {
+  const latents *x = c->context;
   const attn_problem *p = x->e->problem;
   row_space *s = c->space;
   prior rounding;
   double v_reach, apart = 0;
-  if (!prepare_row(x, r, c, &rounding, &v_reach)) return;
+  const row_verdict verdict = prepare_row(x, c, &rounding, &v_reach);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   const bool latent = reads_latents(x, c);
   for (int64_t a = 0; a < (latent ? s->count : 0); a++) {
     const int64_t j = s->index[a];
@@ -151,13 +137,14 @@ static void judge_error(void *context, int64_t r, const row_case *c) {
     const double range = row_range(c->head, l), left = latent ? x->residual[l] : 0;
     s->bound[l] = tanh(apart / 2) * range + left + latent_off(&rounding, range + 2 * left, v_reach);
   }
-  x->found[r] = outcome_components(s->given, c->o, s->bound, p->d_v);
+  return outcome_components(s->given, c->o, s->bound, p->d_v);
 }
 
 static attn_status judge_errors(const evidence *e, result_bound *bound) {
   latents x;
   attn_status status = latents_make(e, &x);
-  if (!status) status = walk_rows(&x, e, &(rows_visitor){&x, find_residuals, judge_error}, bound);
+  if (!status)
+    status = rows_check_with(e, row_cost(e), &(rows_judge){&x, find_residuals, judge_error}, bound);
   latents_free(&x);
   return status;
 }

@@ -217,7 +217,6 @@ typedef struct changes_walk {
   double *group;           /* [3 group + d] */
   double *v, *kept, *room; /* [d_v], the largest magnitude of each component; [d], [2 d] */
   double k_reach, v_reach; /* the largest norm of k, the largest of v */
-  outcome *found;
 } changes_walk;
 
 /* The larger, or NaN. */
@@ -245,28 +244,24 @@ static attn_status prepare_changes(void *context, const head_data *h) {
   return ATTN_OK;
 }
 
-static void judge_error(void *context, int64_t r, const row_case *c) {
-  changes_walk *w = context;
+static outcome judge_error(const row_case *c) {
+  const changes_walk *w = c->context;
   const attn_problem *p = c->e->problem;
   row_space *s = c->space;
   head_data stored = *c->head;
   prior rounding;
   double most = 0, least = 0;
   row_extremes scores;
-  if (!isfinite(w->k_reach) || !isfinite(w->v_reach)) {
-    w->found[r] = (outcome){.why = "a number is too large for the code in which it is stored"};
-    return;
-  }
+  if (!isfinite(w->k_reach) || !isfinite(w->v_reach))
+    return (outcome){.why = "a number is too large for the code in which it is stored"};
   row_support(c->head, NULL, c->row->i, s);
   const row_verdict certain = row_attend(c->head, NULL, s, &scores);
   stored.k_max += w->k_reach;
   stored.v_max += w->v_reach;
   const row_verdict bounded = row_apriori_bound(&stored, &c->e->view->rounding, vector_norm(s->q, p->d_qk),
                                                 scores.bias, s->count, &rounding);
-  if (certain != ROW_OK || bounded != ROW_OK) {
-    w->found[r] = (outcome){.why = row_reason(certain != ROW_OK ? certain : bounded)};
-    return;
-  }
+  if (certain != ROW_OK || bounded != ROW_OK)
+    return (outcome){.why = row_reason(certain != ROW_OK ? certain : bounded)};
   const int64_t coded_k = stored_before(p, c->e->view->store, 0, c->row->i, c->head->keys),
                 coded_v = stored_before(p, c->e->view->store, 1, c->row->i, c->head->keys);
   for (int64_t i = 0; i < s->count; i++) {
@@ -282,28 +277,21 @@ static void judge_error(void *context, int64_t r, const row_case *c) {
                   rounding.spread * (range + 2 * w->v_reach) + rounding.growth * stored.v_max +
                   rounding.floor + 0x1p-40 * stored.v_max;
   }
-  w->found[r] = outcome_components(s->given, c->o, s->bound, p->d_v);
+  return outcome_components(s->given, c->o, s->bound, p->d_v);
 }
 
 static attn_status judge_errors(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
   const int64_t d = p->d_qk > p->d_v ? p->d_qk : p->d_v;
-  outcome worst = OUTCOME_NONE;
-  double *room = malloc((size_t)(p->n_kv * p->d_qk + 5 * d + 3 * e->view->store->group) * sizeof *room);
-  changes_walk w = {.e = e, .found = calloc((size_t)e->exact->judged + 1, sizeof *w.found)};
-  bool *take = rows_subsample(e, 0x1p24 / ((double)p->n_kv * (double)(p->d_qk + p->d_v)));
-  attn_status status = room && w.found && take ? ATTN_OK : no_memory();
-  if (room)
-    w.v = room, w.kept = room + d, w.room = room + 2 * d, w.k = room + 4 * d,
-    w.group = w.k + p->n_kv * p->d_qk;
-  if (!status) status = rows_walk(e, take, &(rows_visitor){&w, prepare_changes, judge_error});
-  for (int64_t r = 0; r < e->exact->judged && !status; r++)
-    if (take[r]) outcome_worsen(&worst, w.found[r]);
-  if (!status) status = outcome_to_verdict(&worst, bound);
-  free(room);
-  free(w.found);
-  free(take);
-  return status;
+  changes_walk w = {.e = e,
+                    .k = region_take(e->memory, p->n_kv * p->d_qk, sizeof *w.k),
+                    .group = region_take(e->memory, 3 * e->view->store->group + d, sizeof *w.group),
+                    .v = region_take(e->memory, p->d_v, sizeof *w.v),
+                    .kept = region_take(e->memory, d, sizeof *w.kept),
+                    .room = region_take(e->memory, 2 * d, sizeof *w.room)};
+  const attn_status status = region_status(e->memory, "for the rows of a store");
+  return status ? status
+                : rows_check_with(e, row_cost(e), &(rows_judge){&w, prepare_changes, judge_error}, bound);
 }
 
 #define TYPES "The types' definitions are those of `attnlab describe store`."
