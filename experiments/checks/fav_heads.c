@@ -54,9 +54,7 @@ static attn_status case_make(const evidence *e, heads_case *c) {
   if (n > TOKENS) n = TOKENS;
   if (n < 1) return attn_fail(ATTN_EUNSUPPORTED, "a batch entry has no keys");
   to->n_q = to->n_kv = n;
-  attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
-  attn_status status = attn_plan_create_spec(&c->small.plan, to, attn_plan_parsed_spec(e->plan), &options);
-  if (!status) status = attn_plan_inspect(c->small.plan, &c->small.view);
+  const attn_status status = evidence_plan(e, to, NULL, 0, &c->small.plan, &c->small.view);
   if (status) return status;
   if (feature_law_of(c->small.view.features, from->d_qk, &c->law) ||
       c->law.m != e->view->features->law.vectors)

@@ -53,7 +53,7 @@ static attn_status matrix_read(region *memory, const projector *p, int64_t head,
 
 static attn_status family_read(const evidence *e, int64_t n, int64_t seeds, family *f) {
   const char *name = e->view->seed;
-  int64_t own = name ? (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), name) : 0, other;
+  int64_t own = name ? evidence_seed(e) : 0, other;
   attn_rng rng;
   attn_rng_init(&rng, (uint64_t)own, PURPOSE, 0);
   other = attn_rng_below(&rng, INT64_C(900000000000000));

@@ -11,16 +11,14 @@
 
 attn_status projector_make(const evidence *e, const attn_spec *spec, const attn_problem *shape, int threads,
                            projector *out) {
-  attn_options options = {.threads = threads, .isa = attn_plan_isa(e->plan)};
   attn_problem x = *shape;
   x.q = x.k = x.v = x.o = (attn_stride){0};
   x.dtype = ATTN_F64;
   x.causal = false;
   if (!(e->view->caps & ATTN_CAP_CROSS)) x.n_q = x.n_kv;
   *out = (projector){.problem = x};
-  out->status = attn_plan_create_spec(&out->plan, &x, spec ? spec : attn_plan_parsed_spec(e->plan), &options);
+  out->status = evidence_plan(e, &x, spec, threads, &out->plan, &out->view);
   if (!out->status) out->problem = *attn_plan_problem(out->plan);
-  if (!out->status) out->status = attn_plan_inspect(out->plan, &out->view);
   if (!out->status && !out->view.projection)
     out->status = attn_fail(ATTN_EUNSUPPORTED, "no projection on a problem of another length");
   return out->status;

@@ -123,8 +123,7 @@ static void project_by(const double *e, int64_t slots, int64_t n, const double *
 
 /* Errors of the variant's draws and of the law's. */
 static attn_status trial_draw(const trial *t, double *own, double *law) {
-  int64_t n = t->problem.n_kv, used, size = t->slots * ROWS,
-          first = (int64_t)attn_spec_number(attn_plan_parsed_spec(t->e->plan), t->e->view->seed);
+  int64_t n = t->problem.n_kv, used, size = t->slots * ROWS, first = evidence_seed(t->e);
   double *ea = region_take(t->e->memory, 2 * size, sizeof *ea), *fv = ea + size;
   attn_rng seeds, rng;
   attn_rng_init(&seeds, (uint64_t)first, PURPOSE, t->e->seed);

@@ -196,21 +196,17 @@ static const char *missing(const attn_view *view) {
 
 static attn_status judge_seed(draw_case *c, int64_t seed) {
   const evidence *e = c->e;
-  attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
-  attn_spec *spec = NULL;
   attn_plan *plan = NULL;
   attn_view view;
-  attn_status status = attn_spec_with_seed(attn_plan_parsed_spec(e->plan), e->view->seed, seed, &spec);
-  if (!status) status = attn_plan_create_spec(&plan, e->problem, spec, &options);
-  if (!status) status = attn_plan_inspect(plan, &view);
+  attn_status status = evidence_seeded_plan(e, e->problem, seed, 0, &plan, &view);
   if (!status && (missing(&view) || view.pattern->max_runs > e->view->pattern->max_runs))
-    status = attn_fail(ATTN_EUNSUPPORTED, "%s: the law of the pattern depends on the seed", spec->text);
+    status =
+        attn_fail(ATTN_EUNSUPPORTED, "%s: the law of the pattern depends on the seed", attn_plan_spec(plan));
   if (!status) {
     judge_rows(c, view.pattern);
     judge_sets(c, view.pattern);
   }
   attn_plan_destroy(plan);
-  attn_spec_destroy(spec);
   return status;
 }
 
@@ -222,7 +218,7 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
   if (!why && (p->mask.kind != ATTN_MASK_NONE || p->score.dense.at || p->score.sink))
     why = "the problem hides keys or has a sink: the mass of a row is not all its blocks'";
   if (why) return bound_not_applicable(bound, why);
-  int64_t seed = (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), e->view->seed);
+  const int64_t seed = evidence_seed(e);
   c.runs = region_zeros(e->memory, pattern->max_runs, sizeof *c.runs);
   c.inside = region_zeros(e->memory, e->problem->n_kv, sizeof *c.inside);
   attn_status status = region_status(e->memory, "for the runs of a pattern");

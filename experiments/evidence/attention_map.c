@@ -20,13 +20,11 @@ static bool has_columns(const evidence *e) {
 /* A plan of only the first head or, where the variant needs the run's number of heads, of all heads on the
  * tensors of the first. */
 static attn_status plan_first_head(const evidence *e, int64_t cells, attn_plan **plan) {
-  const attn_options options = {.threads = attn_plan_context(e->plan)->threads,
-                                .isa = attn_plan_isa(e->plan)};
   attn_problem p = *e->problem;
   transform_one_head(&p, 0, 0);
   p.d_v = cells;
   p.q = p.k = p.v = p.o = (attn_stride){0};
-  attn_status status = attn_plan_create_spec(plan, &p, attn_plan_parsed_spec(e->plan), &options);
+  attn_status status = evidence_plan(e, &p, NULL, 0, plan, NULL);
   if (status != ATTN_EINVAL && status != ATTN_EUNSUPPORTED) return status;
   p = *e->problem;
   p.batch = 1;
@@ -34,7 +32,7 @@ static attn_status plan_first_head(const evidence *e, int64_t cells, attn_plan *
   p.q = p.k = (attn_stride){0, 0, p.d_qk, 0};
   p.v = (attn_stride){0, 0, cells, 0};
   p.o = (attn_stride){0};
-  return attn_plan_create_spec(plan, &p, attn_plan_parsed_spec(e->plan), &options);
+  return evidence_plan(e, &p, NULL, 0, plan, NULL);
 }
 
 attn_status attention_map_weights(const evidence *e, int64_t cells, void **weights) {

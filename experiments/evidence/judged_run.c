@@ -50,3 +50,25 @@ attn_status evidence_all(const evidence *e, bool map, evidence_judge *judge, res
   probe_forget(e->cache);
   return status;
 }
+
+attn_status evidence_plan(const evidence *e, const attn_problem *p, const attn_spec *spec, int threads,
+                          attn_plan **plan, attn_view *view) {
+  const attn_options options = {.threads = threads ? threads : attn_plan_context(e->plan)->threads,
+                                .isa = attn_plan_isa(e->plan)};
+  const attn_status status =
+      attn_plan_create_spec(plan, p, spec ? spec : attn_plan_parsed_spec(e->plan), &options);
+  return status || !view ? status : attn_plan_inspect(*plan, view);
+}
+
+int64_t evidence_seed(const evidence *e) {
+  return (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), e->view->seed);
+}
+
+attn_status evidence_seeded_plan(const evidence *e, const attn_problem *p, int64_t seed, int threads,
+                                 attn_plan **plan, attn_view *view) {
+  attn_spec *spec = NULL;
+  attn_status status = attn_spec_with_seed(attn_plan_parsed_spec(e->plan), e->view->seed, seed, &spec);
+  if (!status) status = evidence_plan(e, p, spec, threads, plan, view);
+  attn_spec_destroy(spec);
+  return status;
+}

@@ -42,6 +42,20 @@ static inline attn_call evidence_call(const evidence *e) {
                      .extras = e->extras};
 }
 
+/* Query row.i of the run, for laws; call: evidence_call. */
+static inline attn_query evidence_query(const attn_call *call, const sample_row *row) {
+  return (attn_query){.call = call, .batch = row->batch, .head = row->head, .i = row->i};
+}
+
+/* A plan for another problem by the run's spec, or by another (NULL: that), on its instruction set; threads
+ * 0: as many. view: what it shows, or NULL. */
+attn_status evidence_plan(const evidence *, const attn_problem *, const attn_spec *, int threads,
+                          attn_plan **, attn_view *view);
+/* The same with another seed of the variant's draws; evidence_seed is the run's. */
+attn_status evidence_seeded_plan(const evidence *, const attn_problem *, int64_t seed, int threads,
+                                 attn_plan **, attn_view *view);
+int64_t evidence_seed(const evidence *);
+
 /* NULL if there is no memory. */
 struct block_cache *block_cache_create(void);
 void block_cache_free(struct block_cache *);

@@ -71,23 +71,20 @@ static attn_status inputs_gather(const evidence *e, probe *p) {
  * all heads on the same tensors. */
 static attn_status plan_make(const evidence *e, probe *p) {
   attn_problem to = p->problem;
-  const attn_spec *spec = attn_plan_parsed_spec(e->plan);
-  attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
   attn_status status =
-      p->own_head > 0 ? ATTN_EUNSUPPORTED : attn_plan_create_spec(&p->plan, &to, spec, &options);
+      p->own_head > 0 ? ATTN_EUNSUPPORTED : evidence_plan(e, &to, NULL, 0, &p->plan, &p->view);
   if (status == ATTN_EUNSUPPORTED || (status == ATTN_EINVAL && e->problem->heads > 1)) {
     to.heads = e->problem->heads;
     to.kv_heads = e->problem->kv_heads;
     to.q.row = to.k.row = to.d_qk;
     to.v.row = to.d_v;
     to.q.head = to.k.head = to.v.head = 0;
-    status = attn_plan_create_spec(&p->plan, &to, spec, &options);
+    status = evidence_plan(e, &to, NULL, 0, &p->plan, &p->view);
   }
   if (status) return status;
   const size_t size = attn_plan_verify_size(p->plan);
   p->work = region_take(&p->memory, 1, size < SIZE_MAX ? size + 1 : size);
-  if (!p->work) return region_status(&p->memory, "for the probe of a run");
-  return attn_plan_inspect(p->plan, &p->view);
+  return p->work ? ATTN_OK : region_status(&p->memory, "for the probe of a run");
 }
 
 static attn_status execute(const probe *p, const void *k, const void *v, void *o) {

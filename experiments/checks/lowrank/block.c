@@ -94,9 +94,8 @@ attn_status block_implied(const evidence *e, block_shape shape, double *out) {
   x.dtype = ATTN_F64;
   x.n_q = count;
   x.d_v = count;
-  attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
   attn_plan *plan = NULL;
-  attn_status status = attn_plan_create_spec(&plan, &x, attn_plan_parsed_spec(e->plan), &options);
+  attn_status status = evidence_plan(e, &x, NULL, 0, &plan, NULL);
   if (status) return status;
   double *q = region_take(e->memory, count * x.d_qk, sizeof *q),
          *k = region_take(e->memory, x.n_kv * x.d_qk, sizeof *k),

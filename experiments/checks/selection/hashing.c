@@ -91,14 +91,10 @@ static bool meets(const hash_case *c, const attn_selector *x, int64_t a) {
 }
 
 /* Counts the pairs that meet under a plan. Values are not read: keys stand in for them. */
-static attn_status count(hash_case *c, const attn_plan *plan, int64_t turned) {
+static attn_status count(hash_case *c, const attn_plan *plan, const attn_selector *x, int64_t turned) {
   const attn_selector *own = c->e->view->selector;
   const attn_row_set all = {.count = c->pairs, .rows = c->rows};
   const attn_call call = {.context = attn_plan_context(plan), .q = c->q, .k = c->k, .v = c->k};
-  attn_view view;
-  attn_status status = attn_plan_inspect(plan, &view);
-  if (status) return status;
-  const attn_selector *x = view.selector;
   if (!x || x->hashes != own->hashes || x->buckets != own->buckets)
     return attn_fail(ATTN_EUNSUPPORTED, "%s: the law of its hashes depends on the problem",
                      attn_plan_spec(plan));
@@ -107,7 +103,8 @@ static attn_status count(hash_case *c, const attn_plan *plan, int64_t turned) {
   if (!c->runs) return attn_fail(ATTN_ENOMEM, "no memory for the keys of a selector");
   for (int64_t a = 0; a < c->pairs; a++) place(c, a, c->angle[(a + turned) % ANGLES]);
   attn_picks picks = {.max_runs = x->max_runs, .runs = c->runs, .counts = c->counts};
-  status = attn_plan_select(plan, &(attn_tensors){.q = c->q, .k = c->k, .v = c->k}, &all, &picks);
+  const attn_status status =
+      attn_plan_select(plan, &(attn_tensors){.q = c->q, .k = c->k, .v = c->k}, &all, &picks);
   for (int64_t a = 0; a < c->pairs && !status; a++) {
     const attn_query query = {.call = &call, .i = a};
     if (x->always && x->always(x->state, &query, a)) continue;
@@ -118,18 +115,12 @@ static attn_status count(hash_case *c, const attn_plan *plan, int64_t turned) {
 }
 
 static attn_status count_seed(hash_case *c, int64_t turned) {
-  const evidence *e = c->e;
-  const attn_options options = {.threads = attn_plan_context(e->plan)->threads,
-                                .isa = attn_plan_isa(e->plan)};
-  const int64_t seed =
-      (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), e->view->seed) + turned * SEED_STEP;
-  attn_spec *spec = NULL;
   attn_plan *plan = NULL;
-  attn_status status = attn_spec_with_seed(attn_plan_parsed_spec(e->plan), e->view->seed, seed, &spec);
-  if (!status) status = attn_plan_create_spec(&plan, &c->p, spec, &options);
-  if (!status) status = count(c, plan, turned);
+  attn_view view;
+  attn_status status =
+      evidence_seeded_plan(c->e, &c->p, evidence_seed(c->e) + turned * SEED_STEP, 0, &plan, &view);
+  if (!status) status = count(c, plan, view.selector, turned);
   attn_plan_destroy(plan);
-  attn_spec_destroy(spec);
   return status;
 }
 

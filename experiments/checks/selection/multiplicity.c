@@ -7,9 +7,8 @@
 static outcome judge_row(const row_case *c) {
   const evidence *e = c->e;
   const attn_selector *x = e->view->selector;
-  const attn_call call = {
-      .context = attn_plan_context(e->plan), .q = e->q, .k = e->k, .v = e->v, .kv_len = e->kv_len};
-  const attn_query query = {.call = &call, .batch = c->row->batch, .head = c->row->head, .i = c->row->i};
+  const attn_call call = evidence_call(e);
+  const attn_query query = evidence_query(&call, c->row);
   row_space *s = c->space;
   int64_t count = 0;
   row_support(c->head, NULL, c->row->i, s);

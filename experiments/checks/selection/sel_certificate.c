@@ -85,8 +85,7 @@ static void judge_row(const void *context, const pick_case *c, pick_finding *f) 
   const attn_problem *p = row->e->problem;
   const attn_selector *x = row->e->view->selector;
   row_space *s = row->space;
-  const attn_query query = {
-      .call = &w->call, .batch = row->row->batch, .head = row->row->head, .i = row->row->i};
+  const attn_query query = evidence_query(&w->call, row->row);
   row_extremes scores;
   double kept, left;
   row_support(row->head, NULL, row->row->i, s);

@@ -18,18 +18,16 @@ static void judge_nested(const void *context, const pick_case *c, pick_finding *
 
 /* *plan: with twice the budget; NULL, with a verdict: there is none. */
 static attn_status plan_larger(const evidence *e, result_bound *bound, attn_plan **plan, attn_view *view) {
-  const attn_options options = {.threads = attn_plan_context(e->plan)->threads,
-                                .isa = attn_plan_isa(e->plan)};
   const char *parameter = e->view->budget.parameter;
   attn_spec *spec = NULL;
   if (!parameter || !e->view->selector->grain || e->view->selector->weighted)
     return bound_not_applicable(bound, "no parameter is known that buys keys by a ranking");
   const int64_t value = (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), parameter);
   attn_status status = attn_spec_with_int(attn_plan_parsed_spec(e->plan), parameter, 2 * value, &spec);
-  if (!status) status = attn_plan_create_spec(plan, e->problem, spec, &options);
+  if (!status) status = evidence_plan(e, e->problem, spec, 0, plan, view);
   attn_spec_destroy(spec);
   if (status == ATTN_EINVAL) return bound_not_applicable(bound, "twice the budget is out of range");
-  if (status || (status = attn_plan_inspect(*plan, view))) return status;
+  if (status) return status;
   if (view->selector && (view->selector->margins || view->selector->kept > e->view->selector->kept))
     return ATTN_OK;
   attn_plan_destroy(*plan);

@@ -21,19 +21,15 @@ typedef struct drawn_errors {
 
 /* Of a unit vector: the first axis, or the diagonal. */
 static attn_status draw_error(drawn_errors *x, int64_t i) {
-  const attn_options options = {.threads = 1, .isa = attn_plan_isa(x->e->plan)};
   attn_problem p = *x->e->problem;
-  attn_spec *spec = NULL;
   attn_plan *plan = NULL;
   attn_view view;
   p.n_q = p.n_kv = 1;
   p.q = p.k = p.v = p.o = (attn_stride){.batch = 0};
   p.mask = (attn_mask){0};
   p.score = (attn_score){0};
-  attn_status status = attn_spec_with_seed(attn_plan_parsed_spec(x->e->plan), x->e->view->seed,
-                                           (int64_t)(attn_rng_bits(&x->rng) >> 16), &spec);
-  if (!status) status = attn_plan_create_spec(&plan, &p, spec, &options);
-  if (!status) status = attn_plan_inspect(plan, &view);
+  const attn_status status =
+      evidence_seeded_plan(x->e, &p, (int64_t)(attn_rng_bits(&x->rng) >> 16), 1, &plan, &view);
   if (!status) {
     const stored_side side = stored_side_of(&p, view.store, x->side);
     const int64_t d = side.d;
@@ -44,7 +40,6 @@ static attn_status draw_error(drawn_errors *x, int64_t i) {
     x->along[i] = vector_dot(kept, unit, d) - 1;
   }
   attn_plan_destroy(plan);
-  attn_spec_destroy(spec);
   return status;
 }
 
@@ -88,8 +83,7 @@ static attn_status judge_draws(const evidence *e, result_bound *bound) {
   x.along = memory + DRAWS_MOST;
   x.law = memory + 2 * DRAWS_MOST;
   x.room = memory + 3 * DRAWS_MOST;
-  attn_rng_init(&x.rng, e->seed, PURPOSE,
-                (uint64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), e->view->seed));
+  attn_rng_init(&x.rng, e->seed, PURPOSE, (uint64_t)evidence_seed(e));
   for (x.side = 0; x.side < 2 && !status; x.side++) {
     const stored_side side = stored_side_of(e->problem, e->view->store, x.side);
     result_bound own = *bound;

@@ -15,16 +15,6 @@ enum { ROWS = 8, KEYS = 256, LOOK = 64, ALL_KEYS = 1024 };
  * number m of draws. */
 static const double known = 0x1p-20;
 
-/* A row's keys are told apart by the law: query of the run. */
-static attn_query query_of(const row_case *c, attn_call *call) {
-  *call = (attn_call){.context = attn_plan_context(c->e->plan),
-                      .q = c->e->q,
-                      .k = c->e->k,
-                      .v = c->e->v,
-                      .kv_len = c->e->kv_len};
-  return (attn_query){.call = call, .batch = c->row->batch, .head = c->row->head, .i = c->row->i};
-}
-
 /* E w^2 - 1 of one key: 0 where it is always taken. */
 static double excess_of(const attn_selector *x, const attn_query *query, int64_t key) {
   double m;
@@ -67,8 +57,8 @@ static bool finite_inputs(const row_case *c) {
 static void judge_weights(const void *context, const pick_case *c, pick_finding *f) {
   const attn_selector *x = context;
   row_space *s = c->row->space;
-  attn_call call;
-  const attn_query query = query_of(c->row, &call);
+  const attn_call call = evidence_call(c->row->e);
+  const attn_query query = evidence_query(&call, c->row->row);
   const int64_t step = see(c);
   f->x = (outcome)OUTCOME_NONE;
   for (int64_t a = 0; a < s->count; a += step) {
@@ -188,8 +178,8 @@ static void judge_total(const attn_selector *x, const attn_query *query, const r
 
 static void judge_once(const void *context, const pick_case *c, pick_finding *f) {
   const attn_selector *x = context;
-  attn_call call;
-  const attn_query query = query_of(c->row, &call);
+  const attn_call call = evidence_call(c->row->e);
+  const attn_query query = evidence_query(&call, c->row->row);
   const int64_t step = see(c);
   f->x = (outcome)OUTCOME_NONE;
   judge_certain(x, &query, step, c->row, f);

@@ -29,12 +29,8 @@ static bool measure(const row_case *c, run_law *f) {
   const attn_problem *p = c->e->problem;
   const row_space *s = c->space;
   const int64_t n = s->count, columns = p->d_v + 1;
-  const attn_call call = {.context = attn_plan_context(c->e->plan),
-                          .q = c->e->q,
-                          .k = c->e->k,
-                          .v = c->e->v,
-                          .kv_len = c->e->kv_len};
-  const attn_query query = {.call = &call, .batch = c->row->batch, .head = c->row->head, .i = c->row->i};
+  const attn_call call = evidence_call(c->e);
+  const attn_query query = evidence_query(&call, c->row);
   region memory = {.last = NULL}; /* of a thread */
   double *m = region_take(&memory, n * n, sizeof *m), *weights = region_take(&memory, n, sizeof *weights),
          *x = region_take(&memory, n * columns, sizeof *x),

@@ -17,13 +17,7 @@ double normaliser_sum_error(const evidence *e) {
 /* What gates add to the scores of the row, from its last key back. */
 static row_verdict add_gates(const evidence *e, const head_data *head, row_space *s) {
   const attn_normaliser *x = e->view->normaliser;
-  const attn_call call = {.context = attn_plan_context(e->plan),
-                          .q = e->q,
-                          .k = e->k,
-                          .v = e->v,
-                          .kv_len = e->kv_len,
-                          .extra = e->extra,
-                          .extras = e->extras};
+  const attn_call call = evidence_call(e);
   int64_t at = attn_problem_position(e->problem, s->i);
   double sum = 0;
   if (at >= head->keys) at = head->keys - 1;

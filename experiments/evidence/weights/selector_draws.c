@@ -59,10 +59,10 @@ static attn_status gather(fresh *f, int64_t keys) {
   return ATTN_OK;
 }
 
-static attn_status plan_of(const fresh *f, const attn_spec *spec, attn_plan **plan, attn_view *view) {
-  const attn_options options = {.threads = 1, .isa = attn_plan_isa(f->e->plan)};
-  attn_status status = attn_plan_create_spec(plan, &f->p, spec, &options);
-  if (!status) status = attn_plan_inspect(*plan, view);
+/* Of a seed `steps` behind the run's. */
+static attn_status plan_of(const fresh *f, int64_t steps, attn_plan **plan, attn_view *view) {
+  attn_status status =
+      evidence_seeded_plan(f->e, &f->p, evidence_seed(f->e) + steps * SEED_STEP, 1, plan, view);
   if (!status && !(view->selector && view->selector->weighted && view->selector->moments))
     status = attn_fail(ATTN_EUNSUPPORTED, "on a small problem the variant draws no keys");
   return status;
@@ -99,7 +99,7 @@ static bool prepare(fresh *f, attn_status *status) {
     attn_plan_destroy(f->plan);
     f->plan = NULL;
     *status = gather(f, keys);
-    if (!*status) *status = plan_of(f, attn_plan_parsed_spec(e->plan), &f->plan, &f->view);
+    if (!*status) *status = plan_of(f, 0, &f->plan, &f->view);
     const bool refused = *status == ATTN_EUNSUPPORTED || *status == ATTN_EINVAL;
     if (*status && !refused) return false;
     if (!refused && drawn(f) >= DRAWN_LEAST) return true;
@@ -113,17 +113,13 @@ static bool prepare(fresh *f, attn_status *status) {
 /* Does the last row have another law under other seeds? */
 static attn_status look_at_law(fresh *f) {
   enum { SEEDS = 3 };
-  const evidence *e = f->e;
-  const int64_t end = end_of(f, f->p.n_q - 1),
-                own = (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), e->view->seed);
+  const int64_t end = end_of(f, f->p.n_q - 1);
   double *excess = malloc((size_t)end * sizeof *excess + 1);
   attn_status status = excess ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a row of weights");
   for (int s = 0; !status && !f->varies && s < SEEDS; s++) {
-    attn_spec *spec = NULL;
     attn_plan *plan = NULL;
     attn_view view;
-    status = attn_spec_with_seed(attn_plan_parsed_spec(e->plan), e->view->seed, own + s * SEED_STEP, &spec);
-    if (!status) status = plan_of(f, spec, &plan, &view);
+    status = plan_of(f, s, &plan, &view);
     const attn_call call = {
         .context = status ? NULL : attn_plan_context(plan), .q = f->q, .k = f->k, .v = f->v};
     const attn_query query = {.call = &call, .i = f->p.n_q - 1};
@@ -134,7 +130,6 @@ static attn_status look_at_law(fresh *f) {
       excess[j] = found;
     }
     attn_plan_destroy(plan);
-    attn_spec_destroy(spec);
   }
   free(excess);
   return status;
@@ -220,14 +215,9 @@ static void weigh(const fresh *f, room *w, int64_t max_runs, int r) {
 }
 
 static attn_status draw_once(const fresh *f, int64_t t, room *w) {
-  const evidence *e = f->e;
-  const char *name = e->view->seed;
-  const int64_t seed = (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), name) + (t + 1) * SEED_STEP;
-  attn_spec *spec = NULL;
   attn_plan *plan = NULL;
   attn_view view;
-  attn_status status = attn_spec_with_seed(attn_plan_parsed_spec(e->plan), name, seed, &spec);
-  if (!status) status = plan_of(f, spec, &plan, &view);
+  attn_status status = plan_of(f, t + 1, &plan, &view);
   const attn_selector *x = status ? NULL : view.selector;
   if (!status && !room_for(w, f, x->max_runs))
     status = attn_fail(ATTN_ENOMEM, "no memory for the draws of weights");
@@ -246,7 +236,6 @@ static attn_status draw_once(const fresh *f, int64_t t, room *w) {
     weight_note(f->out, r, t, l, same ? &l->law : &w->law, x, w->weight);
   }
   attn_plan_destroy(plan);
-  attn_spec_destroy(spec);
   return status;
 }
 
