@@ -15,13 +15,11 @@ static void expect_seldom_of(const char *name, const char *parameters) {
   for (int seed = 0; seed < RUNS; seed++) {
     char spec[128];
     snprintf(spec, sizeof spec, "linformer:%s,seed=%d", parameters, 1000 * seed);
-    run_case *c = case_gaussian(spec, shape(), 1);
-    result_bound b = case_check(&c->e, name);
+    const result_bound b = case_judge(spec, shape(), 1, name);
     cr_assert(b.verdict == VERDICT_CONSISTENT && b.kind == KIND_PROB, "%s: %d, %g, %s", spec, (int)b.verdict,
               b.measured, b.message);
     cr_assert_gt(b.p_value, 1e-4, "%s: %g", spec, b.p_value);
     for (int i = 0; i < 3; i++) at[i] += b.p_value <= level[i];
-    case_free(c);
   }
   for (int i = 0; i < 3; i++)
     cr_expect_leq(at[i], RUNS * level[i] + 4 * sqrt(RUNS * level[i] * (1 - level[i])), "%s: %d of %d at %g",
@@ -50,13 +48,9 @@ Test(checks_drawn, shapes) {
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
     char spec[100];
     snprintf(spec, sizeof spec, "linformer:%s", specs[s]);
-    run_case *c = case_gaussian(spec, shape(), 1);
-    expect_verdict(&c->e, "LIN-7", VERDICT_CONSISTENT, spec);
-    case_free(c);
+    expect_gaussian(spec, shape(), 1, "LIN-7", VERDICT_CONSISTENT, spec);
   }
-  run_case *c = case_gaussian("linformer:k=5,projection=pool", shape(), 1);
-  expect_verdict(&c->e, "LIN-7", VERDICT_NOT_APPLICABLE, "pool");
-  case_free(c);
+  expect_gaussian("linformer:k=5,projection=pool", shape(), 1, "LIN-7", VERDICT_NOT_APPLICABLE, "pool");
 }
 
 /* -- faults -- */
@@ -168,9 +162,7 @@ static result_bound judged_seed(const char *name, attn_projection_law law, fault
   wrong = fault;
   fake.view.projection = &projection;
   snprintf(spec, sizeof spec, "fake:r=%lld", (long long)seed);
-  run_case *c = case_gaussian(spec, shape(), 1);
-  result_bound b = case_check(&c->e, name);
-  case_free(c);
+  const result_bound b = case_judge(spec, shape(), 1, name);
   return b;
 }
 

@@ -71,9 +71,7 @@ static result_bound judged(const char *name, const char *parameters, attn_proble
   attn_status status = attn_variant_register(&other);
   cr_assert(!status || status == ATTN_EEXIST);
   snprintf(spec, sizeof spec, "%s:%s", how == NO_FAULT ? "performer" : other.name, parameters);
-  run_case *c = case_gaussian(spec, p, 0.5);
-  result_bound b = case_check(&c->e, name);
-  case_free(c);
+  const result_bound b = case_judge(spec, p, 0.5, name);
   return b;
 }
 
@@ -142,12 +140,10 @@ Test(checks_draws, features_of_every_kind_are_those_of_the_law) {
       for (double std = 1e-20; std < 1e21; std = std < 0.1 || std > 30 ? std * 1e10 : std * 4) {
         char spec[80];
         snprintf(spec, sizeof spec, "performer:features=20,kernel=%s", kernels[k]);
-        run_case *c = case_gaussian(spec, attn_problem_make(1, 1, 40, d), std);
-        result_bound b = case_check(&c->e, "FAV-9");
+        const result_bound b = case_judge(spec, attn_problem_make(1, 1, 40, d), std, "FAV-9");
         cr_expect(b.verdict == VERDICT_PASS || (b.verdict == VERDICT_UNCERTIFIABLE && std > 1e3),
                   "%s, d %d, std %g: verdict %d, %g of %g %s", spec, (int)d, std, (int)b.verdict, b.measured,
                   b.value, b.message);
-        case_free(c);
       }
 }
 

@@ -47,10 +47,8 @@ Test(checks_features, wrong_outputs_fail) {
 
 /* The bound is neither vacuous nor just attained. */
 Test(checks_features, the_rounding_bound_is_small) {
-  run_case *c = case_gaussian("performer:features=256", attn_problem_make(1, 2, 512, 64), 0.5);
-  result_bound b = case_check(&c->e, "FP-6");
+  const result_bound b = case_judge("performer:features=256", attn_problem_make(1, 2, 512, 64), 0.5, "FP-6");
   cr_expect(b.verdict == VERDICT_PASS && b.value < 2e-3 && b.measured > 0 && b.margin < 0.1);
-  case_free(c);
 }
 
 /* Features of one sign or not, orders of magnitude apart, long rows: the bound holds on hostile inputs. */
@@ -60,11 +58,9 @@ Test(checks_features, hostile_inputs_stay_inside) {
       for (int causal = 0; causal < 2; causal++) {
         attn_problem p = shape(causal, ATTN_F32);
         p.n_kv = 700;
-        run_case *c = case_gaussian(specs[s], p, std);
-        result_bound b = case_check(&c->e, "FP-6");
+        const result_bound b = case_judge(specs[s], p, std, "FP-6");
         cr_expect(b.verdict == VERDICT_PASS || (b.verdict == VERDICT_UNCERTIFIABLE && std > 0.2),
                   "%s %g: %g %g %s", specs[s], std, b.measured, b.value, b.message);
-        case_free(c);
       }
 }
 
@@ -110,11 +106,9 @@ Test(checks_features, lengths_of_real_draws_are_not_rejected) {
   for (int seed = 0; seed < 10; seed++) {
     char spec[64];
     snprintf(spec, sizeof spec, "performer:features=64,seed=%d", seed);
-    run_case *c = case_gaussian(spec, attn_problem_make(1, 1, 20, 16), 0.5);
-    result_bound b = case_check(&c->e, "FAV-3");
+    const result_bound b = case_judge(spec, attn_problem_make(1, 1, 20, 16), 0.5, "FAV-3");
     cr_expect_eq(b.verdict, VERDICT_CONSISTENT);
     least = fmin(least, b.p_value);
-    case_free(c);
   }
   cr_expect_gt(least, 1e-4); /* 10 draws: fails by chance less than once in 1000 */
 }

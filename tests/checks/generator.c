@@ -72,9 +72,7 @@ static result_bound lying(const char *name, const char *parameters, const char *
   lie = how;
   attn_status status = attn_variant_register(&liar);
   cr_assert(!status || status == ATTN_EEXIST);
-  run_case *c = case_gaussian(spec, sequence(128, causal), 1);
-  result_bound b = case_check(&c->e, check_name);
-  case_free(c);
+  const result_bound b = case_judge(spec, sequence(128, causal), 1, check_name);
   return b;
 }
 
@@ -302,9 +300,7 @@ static result_bound reach(int64_t half, double (*weight)(int64_t, int64_t, doubl
   used_half = half;
   fake.weight = weight;
   fake.view.pattern = &window_pattern;
-  run_case *c = case_gaussian("fake", sequence(96, false), 1);
-  result_bound b = case_check(&c->e, "SP-6");
-  case_free(c);
+  const result_bound b = case_judge("fake", sequence(96, false), 1, "SP-6");
   return b;
 }
 

@@ -159,11 +159,9 @@ Test(checks_laws, fresh_draws_need_no_budget) {
   own.name = "unbuyable";
   own.budget.parameter = own.seed;
   cr_assert_eq(attn_variant_register(&own), ATTN_OK, "%s", attn_last_error());
-  run_case *c = case_gaussian("unbuyable:features=64", attn_problem_make(1, 2, 64, 8), 0.5);
-  result_bound b = case_check(&c->e, "FAV-1");
+  const result_bound b = case_judge("unbuyable:features=64", attn_problem_make(1, 2, 64, 8), 0.5, "FAV-1");
   cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-4, "%d, p %g, %s", (int)b.verdict, b.p_value,
             b.message);
-  case_free(c);
 }
 
 /* Another seed's rows have more runs. A plan describes its sizes first. */

@@ -10,11 +10,7 @@ static attn_problem shape(bool causal, attn_dtype type) {
 }
 
 static result_bound judge(const char *spec, const char *name, bool causal, attn_dtype type, double std) {
-  run_case *c = case_make(shape(causal, type), std, 100);
-  case_run(c, spec, NULL);
-  const result_bound bound = case_check(&c->e, name);
-  case_free(c);
-  return bound;
+  return case_judge(spec, shape(causal, type), std, name);
 }
 
 Test(checks_lowrank, the_best_is_as_good_as_it_says) {

@@ -89,9 +89,7 @@ static double weight_transposed(int64_t i, int64_t j, double score) {
 static void expect_fake(double (*weight)(int64_t, int64_t, double), check_verdict want, const char *what) {
   fake_reset(weight);
   fake.view.pattern = &six_keys;
-  run_case *c = case_gaussian("fake", case_problem(1, 2, 1, 64, 8, 6, false, ATTN_F32), 1);
-  expect_verdict(&c->e, "GR-1", want, what);
-  case_free(c);
+  expect_gaussian("fake", case_problem(1, 2, 1, 64, 8, 6, false, ATTN_F32), 1, "GR-1", want, what);
 }
 
 Test(checks_patterns, edges_that_are_lost_or_made_up) {
@@ -157,13 +155,11 @@ Test(checks_patterns, proxies_of_the_library) {
 
 /* With one coordinate left out the intervals are narrow, and prove most keys not to be among the best. */
 Test(checks_patterns, what_a_proxy_proves) {
-  run_case *c =
-      case_gaussian("topk:k=8,by=sparq,r=11", case_problem(1, 2, 2, 200, 12, 5, false, ATTN_F64), 3);
-  const result_bound b = case_check(&c->e, "TK-1");
+  const result_bound b =
+      case_judge("topk:k=8,by=sparq,r=11", case_problem(1, 2, 2, 200, 12, 5, false, ATTN_F64), 3, "TK-1");
   double percent = 0;
   cr_expect(sscanf(b.message, "proves %lf", &percent) == 1 && percent > 50, "%s", b.message);
-  case_free(c);
-  c = case_gaussian("topk:k=8", case_problem(1, 1, 1, 40, 8, 5, false, ATTN_F64), 1);
+  run_case *c = case_gaussian("topk:k=8", case_problem(1, 1, 1, 40, 8, 5, false, ATTN_F64), 1);
   cr_expect_not(check_find("TK-1")->of->holds(&c->view), "exact scores have no proxy");
   case_free(c);
 }
@@ -202,8 +198,7 @@ Test(checks_patterns, proxies_that_say_too_much) {
   cr_assert_eq(attn_variant_register(&telling), ATTN_OK);
   for (int side = -1; side < 2; side++) {
     widened = 1e-3 * side;
-    run_case *c = case_gaussian("telling:k=8", case_problem(1, 2, 1, 40, 8, 5, false, ATTN_F32), 1);
-    expect_verdict(&c->e, "TK-1", side ? VERDICT_VIOLATED : VERDICT_PASS, side < 0 ? "too low" : "too high");
-    case_free(c);
+    expect_gaussian("telling:k=8", case_problem(1, 2, 1, 40, 8, 5, false, ATTN_F32), 1, "TK-1",
+                    side ? VERDICT_VIOLATED : VERDICT_PASS, side < 0 ? "too low" : "too high");
   }
 }

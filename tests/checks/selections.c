@@ -62,11 +62,10 @@ Test(checks_selections, hashes_of_the_library) {
                                       "lsh:rounds=2,buckets=64,window=9", "lsh:rounds=7,buckets=4,seed=5"};
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
     for (int i = 0; i < 2; i++) {
-      run_case *c = case_gaussian(specs[s], case_problem(1, 2, 1, 40, 16, 5, i, i ? ATTN_F64 : ATTN_F32), 1);
-      const result_bound b = case_check(&c->e, "LSH-1");
+      const result_bound b =
+          case_judge(specs[s], case_problem(1, 2, 1, 40, 16, 5, i, i ? ATTN_F64 : ATTN_F32), 1, "LSH-1");
       cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-4, "%s: %d, p %g, %s", specs[s],
                 (int)b.verdict, b.p_value, b.message);
-      case_free(c);
     }
 }
 
@@ -76,12 +75,10 @@ Test(checks_selections, hashes_that_are_misstated) {
   for (int i = 0; i < 3; i++) {
     more_hashes = i == 1 ? 1 : 0;
     more_buckets = i == 2 ? 16 : 0;
-    run_case *c =
-        case_gaussian("misstated:rounds=2,buckets=8", case_problem(1, 2, 1, 40, 32, 5, true, ATTN_F32), 1);
-    const result_bound b = case_check(&c->e, "LSH-1");
+    const result_bound b = case_judge("misstated:rounds=2,buckets=8",
+                                      case_problem(1, 2, 1, 40, 32, 5, true, ATTN_F32), 1, "LSH-1");
     cr_expect(i ? b.p_value < 1e-8 : b.p_value > 1e-4, "%d hashes, %d buckets more: p %g, %s",
               (int)more_hashes, (int)more_buckets, b.p_value, b.message);
-    case_free(c);
   }
 }
 
@@ -144,12 +141,10 @@ Test(checks_selections, costs_of_hashing_count_the_keys_that_are_met) {
 }
 
 Test(checks_selections, hashes_that_cannot_be_judged) {
-  run_case *c = case_gaussian("lsh:window=100", case_problem(1, 1, 1, 40, 16, 5, true, ATTN_F32), 1);
-  expect_verdict(&c->e, "LSH-1", VERDICT_NOT_APPLICABLE, "every key is in the window");
-  case_free(c);
-  c = case_gaussian("lsh", case_problem(1, 1, 1, 40, 1, 5, true, ATTN_F32), 1);
-  expect_verdict(&c->e, "LSH-1", VERDICT_NOT_APPLICABLE, "one component");
-  case_free(c);
+  expect_gaussian("lsh:window=100", case_problem(1, 1, 1, 40, 16, 5, true, ATTN_F32), 1, "LSH-1",
+                  VERDICT_NOT_APPLICABLE, "every key is in the window");
+  expect_gaussian("lsh", case_problem(1, 1, 1, 40, 1, 5, true, ATTN_F32), 1, "LSH-1", VERDICT_NOT_APPLICABLE,
+                  "one component");
 }
 
 /* -- certificates of pages -- */
@@ -237,11 +232,8 @@ Test(checks_selections, keys_that_a_bias_hides_may_be_selected) {
     bias[at] = attn_rng_below(&rng, 2) || at % N == 0 ? 0 : -(double)INFINITY;
   attn_problem p = case_problem(1, 2, 1, N, 8, 4, true, ATTN_F32);
   p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F64, .row = N};
-  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-    run_case *c = case_gaussian(specs[s], p, 1);
-    expect_verdict(&c->e, "SEL-0", VERDICT_PASS, specs[s]);
-    case_free(c);
-  }
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    expect_gaussian(specs[s], p, 1, "SEL-0", VERDICT_PASS, specs[s]);
 }
 
 /* A page, or a key of a proxy, that nobody who shares the selection sees takes no place: biases of most keys,
@@ -262,8 +254,6 @@ Test(checks_selections, what_biases_hide_takes_no_place) {
   for (size_t s = 0; s < 2 * sizeof specs / sizeof *specs; s++) {
     attn_problem p = case_problem(1, HEADS, 1, N, 8, 4, s & 1, ATTN_F32);
     p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F64, .head = N * N, .row = N};
-    run_case *c = case_gaussian(specs[s / 2], p, 1);
-    expect_verdict(&c->e, "SEL-2", VERDICT_PASS, specs[s / 2]);
-    case_free(c);
+    expect_gaussian(specs[s / 2], p, 1, "SEL-2", VERDICT_PASS, specs[s / 2]);
   }
 }

@@ -92,10 +92,9 @@ Test(checks_sketch, complete_transforms_are_exact) {
 }
 
 Test(checks_sketch, what_has_no_mean) {
-  run_case *c = case_gaussian("linformer:projection=pool,k=5", shape(ATTN_F32), 1);
-  expect_verdict(&c->e, "LIN-1", VERDICT_NOT_APPLICABLE, "pool");
-  case_free(c);
-  c = case_gaussian("tiled", shape(ATTN_F32), 1);
+  expect_gaussian("linformer:projection=pool,k=5", shape(ATTN_F32), 1, "LIN-1", VERDICT_NOT_APPLICABLE,
+                  "pool");
+  run_case *c = case_gaussian("tiled", shape(ATTN_F32), 1);
   expect_verdict(&c->e, "LIN-1", VERDICT_NOT_APPLICABLE, "tiled");
   expect_verdict(&c->e, "LIN-3", VERDICT_NOT_APPLICABLE, "tiled");
   expect_verdict(&c->e, "LIN-5", VERDICT_NOT_APPLICABLE, "tiled");
@@ -104,11 +103,9 @@ Test(checks_sketch, what_has_no_mean) {
 
 /* Projections of mixed sign have no useful rounding bound: the difference from fp64 is reported. */
 Test(checks_sketch, mixed_signs_are_reported) {
-  run_case *c = case_gaussian("linformer:k=8", attn_problem_make(1, 2, 60, 16), 1);
-  result_bound b = case_check(&c->e, "FP-6");
+  const result_bound b = case_judge("linformer:k=8", attn_problem_make(1, 2, 60, 16), 1, "FP-6");
   cr_expect(b.kind == KIND_REPORT && b.verdict == VERDICT_NOT_APPLICABLE && b.measured > 0 &&
             b.measured < 1e-3 * b.value);
-  case_free(c);
 }
 
 /* LIN-2: seldom small over seeds, far from what a projection of wrong scale gives (below). */
@@ -129,11 +126,8 @@ Test(checks_sketch, products_of_gaussian_projections) {
   cr_expect_leq(small, 0.2 * RUNS, "%d", small);
   case_free(c);
   static const char *const others[] = {"linformer:k=7,share=none", "linformer:k=7,projection=dct", "tiled"};
-  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-    c = case_gaussian(others[i], shape(ATTN_F32), 1);
-    expect_verdict(&c->e, "LIN-2", VERDICT_NOT_APPLICABLE, others[i]);
-    case_free(c);
-  }
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    expect_gaussian(others[i], shape(ATTN_F32), 1, "LIN-2", VERDICT_NOT_APPLICABLE, others[i]);
 }
 
 /* -- fakes -- */
@@ -179,10 +173,8 @@ Test(checks_sketch, a_missing_scale_is_rejected) {
     fake_reset(weight_exact);
     fake.view.projection = &gaussian_projection;
     projection_gain = wrong ? sqrt(8) : 1;
-    run_case *c = case_gaussian("fake", attn_problem_make(1, 1, 96, 16), 1);
-    result_bound b = case_check(&c->e, "LIN-2");
+    const result_bound b = case_judge("fake", attn_problem_make(1, 1, 96, 16), 1, "LIN-2");
     cr_expect(wrong ? b.p_value < 1e-6 : b.p_value > 1e-2, "LIN-2: %g", b.p_value);
-    case_free(c);
   }
 }
 
@@ -191,9 +183,7 @@ Test(checks_sketch, ranks) {
   fake_reset(weight_exact);
   fake.view.projection = &gaussian_projection;
   projection_gain = 1;
-  run_case *c = case_gaussian("fake", attn_problem_make(1, 1, 96, 16), 1);
-  expect_verdict(&c->e, "LIN-3", VERDICT_VIOLATED, "rank");
-  case_free(c);
+  expect_gaussian("fake", attn_problem_make(1, 1, 96, 16), 1, "LIN-3", VERDICT_VIOLATED, "rank");
 }
 
 Test(checks_sketch, real_methods_keep_the_rank_bound) {
@@ -205,20 +195,15 @@ Test(checks_sketch, real_methods_keep_the_rank_bound) {
                                       "performer:features=16,kernel=hyperbolic,eps=1e-3"};
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
     for (double std = 0.1; std < 5; std *= 4) {
-      run_case *c = case_gaussian(specs[s], attn_problem_make(1, 2, 130, 16), std);
-      result_bound b = case_check(&c->e, "LIN-3");
+      const result_bound b = case_judge(specs[s], attn_problem_make(1, 2, 130, 16), std, "LIN-3");
       cr_expect_eq(b.verdict, VERDICT_PASS, "%s %g: %s", specs[s], std, b.message);
       cr_expect_lt(b.margin, 1);
-      case_free(c);
     }
-  run_case *c = case_gaussian("performer:features=64", attn_problem_make(1, 1, 50, 16), 1);
-  expect_verdict(&c->e, "LIN-3", VERDICT_NOT_APPLICABLE, "rank above the length");
-  case_free(c);
+  expect_gaussian("performer:features=64", attn_problem_make(1, 1, 50, 16), 1, "LIN-3",
+                  VERDICT_NOT_APPLICABLE, "rank above the length");
   attn_problem causal = attn_problem_make(1, 1, 50, 16);
   causal.causal = true;
-  c = case_gaussian("performer:features=16", causal, 1);
-  expect_verdict(&c->e, "LIN-3", VERDICT_NOT_APPLICABLE, "causal");
-  case_free(c);
+  expect_gaussian("performer:features=16", causal, 1, "LIN-3", VERDICT_NOT_APPLICABLE, "causal");
 }
 
 /* -- pooling -- */
@@ -239,13 +224,8 @@ static void pooling_execute(const attn_call *c) {
       total += w;
       for (int64_t l = 0; l < p->d_v; l++) o[l] += w * fake_element(p, c->v, j * p->d_v + l);
     }
-    for (int64_t l = 0; l < p->d_v; l++) {
-      double x = total > 0 ? o[l] / total : 0;
-      if (p->dtype == ATTN_F64)
-        ((double *)c->o)[i * p->d_v + l] = x;
-      else
-        ((float *)c->o)[i * p->d_v + l] = (float)x;
-    }
+    for (int64_t l = 0; l < p->d_v; l++)
+      attn_set(c->o, i * p->d_v + l, p->dtype, total > 0 ? o[l] / total : 0);
   }
 }
 
@@ -254,9 +234,7 @@ static result_bound pooling_check(int64_t skip) {
   fake.execute = pooling_execute;
   fake.view.projection = &pool_projection;
   skipped = skip;
-  run_case *c = case_gaussian("fake", attn_problem_make(1, 1, 96, 16), 1);
-  result_bound b = case_check(&c->e, "LIN-5");
-  case_free(c);
+  const result_bound b = case_judge("fake", attn_problem_make(1, 1, 96, 16), 1, "LIN-5");
   return b;
 }
 
@@ -298,9 +276,7 @@ Test(checks_sketch, pooling_of_other_keys_is_violated) {
   for (int i = 0; i < 2; i++) {
     fake_reset(NULL);
     fake.view.projection = &wrong[i];
-    run_case *c = case_gaussian("fake", attn_problem_make(1, 1, 96, 16), 1);
-    expect_verdict(&c->e, "LIN-5", VERDICT_VIOLATED, "not consecutive");
-    case_free(c);
+    expect_gaussian("fake", attn_problem_make(1, 1, 96, 16), 1, "LIN-5", VERDICT_VIOLATED, "not consecutive");
   }
 }
 

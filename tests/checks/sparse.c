@@ -170,11 +170,9 @@ Test(checks_sparse, the_mass_left_out_is_certified) {
 /* Over Gaussian inputs of any scale no certificate is exceeded, and one wrong row is seen where it is
  * small. */
 Test(checks_sparse, certificates_hold_on_gaussian_inputs) {
-  for (double std = 0.01; std < 10; std *= 3) {
-    run_case *c = case_gaussian("bigbird:block=8,random=1", sequence(97, true, ATTN_F32), std);
-    expect_verdict(&c->e, "SP-3", VERDICT_PASS, "Gaussian");
-    case_free(c);
-  }
+  for (double std = 0.01; std < 10; std *= 3)
+    expect_gaussian("bigbird:block=8,random=1", sequence(97, true, ATTN_F32), std, "SP-3", VERDICT_PASS,
+                    "Gaussian");
   run_case *c = blocks_case(0.05);
   case_set(c, c->o, 77, case_get(c, c->o, 77) + 0.5);
   expect_verdict(&c->e, "SP-3", VERDICT_VIOLATED, "one component");
@@ -219,9 +217,7 @@ static result_bound ring_check(int64_t grain, bool global, int64_t gap) {
   ring_gap = gap;
   fake.weight = weight_exact;
   fake.view.pattern = &pattern;
-  run_case *c = case_gaussian("fake", attn_problem_make(1, 1, RING, 8), 1);
-  result_bound b = case_check(&c->e, "SP-5");
-  case_free(c);
+  const result_bound b = case_judge("fake", attn_problem_make(1, 1, RING, 8), 1, "SP-5");
   return b;
 }
 
@@ -246,9 +242,6 @@ Test(checks_sparse, bigbird_graphs) {
   static const char *const specs[] = {"bigbird:block=8,random=2", "bigbird:block=8,random=2,global=0",
                                       "bigbird:block=4,random=0,global=0,window=3"};
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
-    for (int causal = 0; causal < 2; causal++) {
-      run_case *c = case_gaussian(specs[s], sequence(130, causal, ATTN_F32), 1);
-      expect_verdict(&c->e, "SP-5", VERDICT_PASS, specs[s]);
-      case_free(c);
-    }
+    for (int causal = 0; causal < 2; causal++)
+      expect_gaussian(specs[s], sequence(130, causal, ATTN_F32), 1, "SP-5", VERDICT_PASS, specs[s]);
 }

@@ -68,9 +68,8 @@ Test(checks_weights, rows_that_do_not_contract_are_found) {
   for (int f = 0; f < 2; f++) {
     fake_reset(weight_exact);
     fake.execute = faults[f];
-    run_case *c = case_gaussian("fake", case_problem(1, 1, 1, 64, 8, 8, false, ATTN_F64), 3);
-    expect_verdict(&c->e, "PROP-DOB", VERDICT_VIOLATED, f ? "columns of two rows" : "half of a row");
-    case_free(c);
+    expect_gaussian("fake", case_problem(1, 1, 1, 64, 8, 8, false, ATTN_F64), 3, "PROP-DOB", VERDICT_VIOLATED,
+                    f ? "columns of two rows" : "half of a row");
   }
 }
 
@@ -111,10 +110,8 @@ static check_verdict of_sinks(double least) {
   fake.view.caps |= ATTN_CAP_SCORE;
   fake.execute = sink_rows;
   share_least = least;
-  run_case *c = case_gaussian("taking", case_problem(1, 2, 2, 64, 8, 8, false, ATTN_F32), 1);
-  const result_bound b = case_check(&c->e, "SINK-1");
+  const result_bound b = case_judge("taking", case_problem(1, 2, 2, 64, 8, 8, false, ATTN_F32), 1, "SINK-1");
   if (b.verdict == VERDICT_VIOLATED) cr_expect_not_null(strstr(b.message, "sink 100"), "%s", b.message);
-  case_free(c);
   return b.verdict;
 }
 

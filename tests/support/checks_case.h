@@ -32,14 +32,11 @@ static inline int64_t case_count_v(const attn_problem *p) {
 static inline int64_t case_count_o(const attn_problem *p) { return p->batch * p->heads * p->n_q * p->d_v; }
 
 static inline double case_get(const run_case *c, const void *at, int64_t i) {
-  return c->problem.dtype == ATTN_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+  return attn_get(at, i, c->problem.dtype);
 }
 
 static inline void case_set(const run_case *c, void *at, int64_t i, double x) {
-  if (c->problem.dtype == ATTN_F64)
-    ((double *)at)[i] = x;
-  else
-    ((float *)at)[i] = (float)x;
+  attn_set(at, i, c->problem.dtype, x);
 }
 
 static inline void case_normals(const run_case *c, void *at, int64_t count, double std, uint64_t seed) {
@@ -138,6 +135,21 @@ static inline void expect_verdict(const evidence *e, const char *name, check_ver
   result_bound b = case_check(e, name);
   cr_expect_eq(b.verdict, want, "%s, %s: verdict %d, measured %g, value %g, %s", name, what, (int)b.verdict,
                b.measured, b.value, b.message);
+}
+
+/* The same of a run of case_gaussian alone. */
+static inline result_bound case_judge(const char *spec, attn_problem p, double std, const char *name) {
+  run_case *c = case_gaussian(spec, p, std);
+  const result_bound bound = case_check(&c->e, name);
+  case_free(c);
+  return bound;
+}
+
+static inline void expect_gaussian(const char *spec, attn_problem p, double std, const char *name,
+                                   check_verdict want, const char *what) {
+  run_case *c = case_gaussian(spec, p, std);
+  expect_verdict(&c->e, name, want, what);
+  case_free(c);
 }
 
 /* It holds, whether its bound is vacuous or not. */

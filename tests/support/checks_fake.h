@@ -31,7 +31,7 @@ static const attn_param fake_table[] = {
 };
 
 static double fake_element(const attn_problem *p, const void *at, int64_t i) {
-  return p->dtype == ATTN_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+  return attn_get(at, i, p->dtype);
 }
 
 static void fake_row(const attn_call *c, int64_t line, int64_t i, double *sums) {
@@ -64,12 +64,7 @@ static attn_status fake_execute(const void *state, const attn_call *c) {
   double *sums = malloc((size_t)p->d_v * sizeof *sums);
   for (int64_t row = 0; row < p->batch * p->heads * p->n_q; row++) {
     fake_row(c, row / p->n_q, row % p->n_q, sums);
-    for (int64_t l = 0; l < p->d_v; l++) {
-      if (p->dtype == ATTN_F64)
-        ((double *)c->o)[row * p->d_v + l] = sums[l];
-      else
-        ((float *)c->o)[row * p->d_v + l] = (float)sums[l];
-    }
+    for (int64_t l = 0; l < p->d_v; l++) attn_set(c->o, row * p->d_v + l, p->dtype, sums[l]);
   }
   free(sums);
   return ATTN_OK;
