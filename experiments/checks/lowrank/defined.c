@@ -16,12 +16,7 @@
 #include <string.h>
 
 #include "experiments/mathematics/spectrum.h"
-
-static double dot(const double *x, const double *y, int64_t d) {
-  double sum = 0;
-  for (int64_t l = 0; l < d; l++) sum += x[l] * y[l];
-  return sum;
-}
+#include "experiments/mathematics/vector.h"
 
 static void multiply(const double *a, const double *b, int64_t rows, int64_t inner, int64_t columns,
                      double *to) {
@@ -43,7 +38,7 @@ static void soften(double *x, int64_t n, const bool *seen) {
 void low_rank_softmax(double scale, const double *x, int64_t rows, const double *y, int64_t columns,
                       int64_t d, double *w) {
   for (int64_t i = 0; i < rows; i++) {
-    for (int64_t j = 0; j < columns; j++) w[i * columns + j] = scale * dot(x + i * d, y + j * d, d);
+    for (int64_t j = 0; j < columns; j++) w[i * columns + j] = scale * vector_dot(x + i * d, y + j * d, d);
     soften(w + i * columns, columns, NULL);
   }
 }
@@ -92,13 +87,14 @@ out:
   return status;
 }
 
-static attn_status best_output(const attn_low_rank *x, const low_rank_head *h, double *o, double *amplified) {
+static attn_status best_output(region *memory, const attn_low_rank *x, const low_rank_head *h, double *o,
+                               double *amplified) {
   const int64_t n = h->keys, least = h->n_q < n ? h->n_q : n;
-  double *w = malloc((size_t)(h->n_q * n) * sizeof *w + 1), choice = 0;
-  attn_status status = w ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for weights");
+  double *w = region_take(memory, h->n_q * n, sizeof *w), choice = 0;
+  attn_status status = region_status(memory, "for weights");
   for (int64_t i = 0; !status && i < h->n_q; i++) {
     for (int64_t j = 0; j < n; j++)
-      w[i * n + j] = h->scale * dot(h->q + i * h->d_qk, h->k + j * h->d_qk, h->d_qk);
+      w[i * n + j] = h->scale * vector_dot(h->q + i * h->d_qk, h->k + j * h->d_qk, h->d_qk);
     if (x->best == ATTN_BEST_WEIGHTS) soften(w + i * n, n, h->seen + i * n);
   }
   if (!status && x->rank < least) status = approximate(w, h->n_q, n, x->rank, &choice);
@@ -108,7 +104,6 @@ static attn_status best_output(const attn_low_rank *x, const low_rank_head *h, d
     amplified[i] = 1 + (double)(h->n_q + n) * 0x1p-26 * choice;
   }
   if (!status) multiply(w, h->v, h->n_q, n, h->d_v, o);
-  free(w);
   return status;
 }
 
@@ -164,10 +159,10 @@ static double norms(const double *a, int64_t n) {
   return rows * columns;
 }
 
-static attn_status iterate(const double *a, int64_t n, int64_t iterations, double *z) {
+static attn_status iterate(region *memory, const double *a, int64_t n, int64_t iterations, double *z) {
   const int64_t size = n * n;
-  double *room = malloc((size_t)(4 * size) * sizeof *room);
-  if (!room) return attn_fail(ATTN_ENOMEM, "no memory for an iterated inverse");
+  double *room = region_take(memory, 4 * size, sizeof *room);
+  if (!room) return region_status(memory, "for an iterated inverse");
   double *r = room, *square = r + size, *sum = square + size, *next = sum + size;
   const double by = norms(a, n);
   for (int64_t i = 0; i < size; i++) z[i] = a[i % n * n + i / n] / by;
@@ -180,24 +175,23 @@ static attn_status iterate(const double *a, int64_t n, int64_t iterations, doubl
     multiply(z, sum, n, n, n, next);
     memcpy(z, next, (size_t)size * sizeof *z);
   }
-  free(room);
   return ATTN_OK;
 }
 
 /* Z of A [n, n] for n landmarks, by the descriptor's definition. */
-static attn_status middle(const attn_low_rank *x, const double *a, int64_t n, double *z) {
+static attn_status middle(region *memory, const attn_low_rank *x, const double *a, int64_t n, double *z) {
   if (x->middle == ATTN_MIDDLE_PINV) return invert(a, n, x->rcond, z);
-  if (x->middle == ATTN_MIDDLE_NEWTON) return iterate(a, n, x->iterations, z);
+  if (x->middle == ATTN_MIDDLE_NEWTON) return iterate(memory, a, n, x->iterations, z);
   for (int64_t i = 0; i < n * n; i++) z[i] = i / n == i % n;
   return ATTN_OK;
 }
 
-static attn_status landmark_output(const attn_low_rank *x, const low_rank_head *h, double unit, double *o,
-                                   double *amplified) {
+static attn_status landmark_output(region *memory, const attn_low_rank *x, const low_rank_head *h,
+                                   double unit, double *o, double *amplified) {
   const int64_t least = h->n_q < h->keys ? h->n_q : h->keys, m = x->rank < least ? x->rank : least,
                 d = h->d_qk, n = h->keys;
-  double *room = malloc((size_t)(2 * m * (d + m) + m * (n + h->d_v) + 3 * h->n_q * m + 1) * sizeof *room);
-  if (!room) return attn_fail(ATTN_ENOMEM, "no memory for landmarks");
+  double *room = region_take(memory, 2 * m * (d + m) + m * (n + h->d_v) + 3 * h->n_q * m, sizeof *room);
+  if (!room) return region_status(memory, "for landmarks");
   double *ql = room, *kl = ql + m * d, *a = kl + m * d, *z = a + m * m, *b = z + m * m, *bv = b + m * n,
          *f = bv + m * h->d_v, *g = f + h->n_q * m, *size = g + h->n_q * m;
   low_rank_landmarks(x, ATTN_QUERY, h->q, h->n_q, d, m, ql);
@@ -205,7 +199,7 @@ static attn_status landmark_output(const attn_low_rank *x, const low_rank_head *
   low_rank_softmax(h->scale, ql, m, kl, m, d, a);
   low_rank_softmax(h->scale, ql, m, h->k, n, d, b);
   low_rank_softmax(h->scale, h->q, h->n_q, x->middle == ATTN_MIDDLE_AGENTS ? ql : kl, m, d, f);
-  const attn_status status = middle(x, a, m, z);
+  const attn_status status = middle(memory, x, a, m, z);
   if (!status) {
     multiply(b, h->v, m, n, h->d_v, bv);
     multiply(f, z, h->n_q, m, m, g);
@@ -218,17 +212,15 @@ static attn_status landmark_output(const attn_low_rank *x, const low_rank_head *
       amplified[i] = 1 + 64 * sqrt(unit) * sum;
     }
   }
-  free(room);
   return status;
 }
 
-static attn_status picked_output(const attn_low_rank *x, const low_rank_head *h, double unit, double *o,
-                                 double *amplified) {
-  double *w = malloc((size_t)(h->n_q * h->keys) * sizeof *w);
-  const attn_status status = w ? picked_weights(x, h, unit, w, amplified)
-                               : attn_fail(ATTN_ENOMEM, "no memory for the weights of picked rows");
+static attn_status picked_output(region *memory, const attn_low_rank *x, const low_rank_head *h, double unit,
+                                 double *o, double *amplified) {
+  double *w = region_take(memory, h->n_q * h->keys, sizeof *w);
+  attn_status status = region_status(memory, "for the weights of picked rows");
+  if (!status) status = picked_weights(memory, x, h, unit, w, amplified);
   if (!status) multiply(w, h->v, h->n_q, h->keys, h->d_v, o);
-  free(w);
   return status;
 }
 
@@ -237,6 +229,10 @@ attn_status low_rank_output(const attn_low_rank *x, const low_rank_head *h, doub
   memset(o, 0, (size_t)(h->n_q * h->d_v) * sizeof *o);
   for (int64_t i = 0; i < h->n_q; i++) amplified[i] = 1;
   if (h->keys < 1 || (x->segment && x->rank < 1)) return ATTN_OK;
-  if (x->pick) return picked_output(x, h, unit, o, amplified);
-  return x->segment ? landmark_output(x, h, unit, o, amplified) : best_output(x, h, o, amplified);
+  region memory = {.last = NULL};
+  const attn_status status = x->pick      ? picked_output(&memory, x, h, unit, o, amplified)
+                             : x->segment ? landmark_output(&memory, x, h, unit, o, amplified)
+                                          : best_output(&memory, x, h, o, amplified);
+  region_free(&memory);
+  return status;
 }

@@ -3,6 +3,7 @@
 #define EXPERIMENTS_CHECKS_LOWRANK_DEFINED_H
 
 #include "attn_variant.h"
+#include "experiments/support/region.h"
 
 /* One head in fp64, contiguous: what exists. */
 typedef struct low_rank_head {

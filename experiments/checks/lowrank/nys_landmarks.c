@@ -32,6 +32,7 @@
 
 #include "experiments/evidence/support_row.h"
 #include "experiments/mathematics/spectrum.h"
+#include "experiments/mathematics/vector.h"
 
 #include <math.h>
 
@@ -44,12 +45,6 @@ typedef struct square {
   double score; /* no score is larger */
 } square;
 
-static double square_of(const double *x, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
-  return sum;
-}
-
 /* scale max |q_i| max |k_j| over the first n rows, k of this side. */
 static attn_status largest_score(const evidence *e, attn_side with, int64_t n, double *score) {
   const attn_problem *p = e->problem;
@@ -61,9 +56,9 @@ static attn_status largest_score(const evidence *e, attn_side with, int64_t n, d
     double most = 0;
     for (int64_t i = 0; i < n; i++) {
       row_widen(from[s], p->dtype, i * p->d_qk, p->d_qk, row);
-      most = fmax(most, square_of(row, p->d_qk));
+      most = fmax(most, vector_norm(row, p->d_qk));
     }
-    *score *= sqrt(most);
+    *score *= most;
   }
   return ATTN_OK;
 }
@@ -120,10 +115,7 @@ static attn_status residual_error(region *memory, const square *x, int64_t steps
          by = largest_sum(x->a, n, true) * largest_sum(x->a, n, false);
   attn_status status = ATTN_OK;
   for (int64_t i = 0; i < n; i++)
-    for (int64_t j = 0; j < n; j++) {
-      gram[i * n + j] = 0;
-      for (int64_t l = 0; l < n; l++) gram[i * n + j] += x->a[i * n + l] * x->a[j * n + l];
-    }
+    for (int64_t j = 0; j < n; j++) gram[i * n + j] = vector_dot(x->a + i * n, x->a + j * n, n);
   if (!attn_eigen(n, gram, vectors, values, scratch))
     status = attn_fail(ATTN_EFOREIGN, "the eigenvalues of landmarks did not converge");
   *error = 0;
@@ -153,7 +145,7 @@ static attn_status newton_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = square_make(e, &x, bound);
   if (!status && x.n) status = residual_error(e->memory, &x, law->iterations, &error, &growth);
   if (!status && x.n) {
-    const double n = (double)x.n, size = square_of(x.a, x.n * x.n),
+    const double n = (double)x.n, size = vector_dot(x.a, x.a, x.n * x.n),
                  room = 64 * n * 0x1p-53 * (1 + x.score) * (double)(1 + law->iterations) *
                         (1 + growth * size) * sqrt(size);
     if (!isfinite(error))
@@ -171,10 +163,9 @@ static attn_status inverse_evaluate(const evidence *e, result_bound *bound) {
   square x;
   attn_status status = square_make(e, &x, bound);
   if (!status && x.n) {
-    const double n = (double)x.n, size = square_of(x.a, x.n * x.n),
+    const double n = (double)x.n, size = vector_dot(x.a, x.a, x.n * x.n),
                  norm = sqrt(largest_sum(x.a, x.n, true) * largest_sum(x.a, x.n, false));
-    double error = 0;
-    for (int64_t i = 0; i < x.n * x.n; i++) error += (x.a[i] - x.w[i]) * (x.a[i] - x.w[i]);
+    const double error = vector_distance(x.a, x.w, x.n * x.n);
     /* F, B and the scores of each are off by a few u, and A^+ multiplies that by 1 / (rcond |A|) at the
      * most. */
     const double rounding =
@@ -184,7 +175,7 @@ static attn_status inverse_evaluate(const evidence *e, result_bound *bound) {
     else if (!(rounding < 0.25 * sqrt(size)))
       bound_uncertifiable(bound, "rcond lets rounding be amplified to the size of the weights");
     else
-      bound_hard(bound, sqrt(error), sqrt(n) * law->rcond * norm + rounding);
+      bound_hard(bound, error, sqrt(n) * law->rcond * norm + rounding);
   }
   return status;
 }

@@ -2,19 +2,19 @@
 #include "experiments/checks/lowrank/picked.h"
 
 #include "experiments/checks/lowrank/picked_kernel.h"
+#include "experiments/mathematics/vector.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-attn_status picked_rows(const attn_low_rank *x, const low_rank_head *h, int64_t **picked, int64_t *count) {
+attn_status picked_rows(region *memory, const attn_low_rank *x, const low_rank_head *h, int64_t **picked,
+                        int64_t *count) {
   const attn_picked_head head = {h->n_q, h->keys, h->d_qk, h->q, h->k};
   void *room = aligned_alloc(64, (x->scratch + 64) / 64 * 64);
-  *picked = malloc((size_t)(h->n_q + h->keys) * sizeof **picked + 1);
+  *picked = region_take(memory, h->n_q + h->keys, sizeof **picked);
   if (!room || !*picked) {
     free(room);
-    free(*picked);
-    *picked = NULL;
     return attn_fail(ATTN_ENOMEM, "no memory for picked rows");
   }
   *count = x->pick(x->state, h->context, &head, *picked, room);
@@ -36,13 +36,9 @@ static double mean_scores(const low_rank_head *h, const int64_t *cluster, int64_
   for (int64_t i = 0; i < h->n_q; i++)
     for (int64_t l = 0; l < h->d_qk && cluster[i] == c; l++) mean[l] += h->q[i * h->d_qk + l] / members;
   for (int64_t j = 0; j < h->keys; j++) {
-    double sum = 0, size = 0;
-    for (int64_t l = 0; l < h->d_qk; l++) {
-      const double term = h->scale * mean[l] * h->k[j * h->d_qk + l];
-      sum += term;
-      size += fabs(term);
-    }
-    scores[j] = sum;
+    double size = 0;
+    scores[j] = h->scale * vector_dot(mean, h->k + j * h->d_qk, h->d_qk);
+    for (int64_t l = 0; l < h->d_qk; l++) size += fabs(h->scale * mean[l] * h->k[j * h->d_qk + l]);
     most = fmax(most, size);
   }
   return most;
@@ -72,8 +68,7 @@ static void own_weights(const low_rank_head *h, int64_t i, const bool *marked, d
   for (int pass = 0; pass < 3; pass++)
     for (int64_t j = 0; j < h->keys; j++) {
       if (!marked[j]) continue;
-      double score = 0;
-      for (int64_t l = 0; l < h->d_qk; l++) score += h->scale * h->q[i * h->d_qk + l] * h->k[j * h->d_qk + l];
+      const double score = h->scale * vector_dot(h->q + i * h->d_qk, h->k + j * h->d_qk, h->d_qk);
       if (pass == 0) {
         mass += w[j];
         top = fmax(top, score);
@@ -85,14 +80,14 @@ static void own_weights(const low_rank_head *h, int64_t i, const bool *marked, d
     }
 }
 
-static attn_status cluster_weights(const attn_low_rank *x, const low_rank_head *h, const int64_t *cluster,
-                                   int64_t count, double unit, double *w, double *amplified) {
+static attn_status cluster_weights(region *memory, const attn_low_rank *x, const low_rank_head *h,
+                                   const int64_t *cluster, int64_t count, double unit, double *w,
+                                   double *amplified) {
   const int64_t n = h->keys;
-  double *mean = malloc((size_t)(h->d_qk + n) * sizeof *mean), *scores = mean + h->d_qk;
-  bool *marked = malloc((size_t)n * sizeof *marked);
-  const attn_status status =
-      mean && marked ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the weights of a cluster");
-  for (int64_t c = 0; c < count && !status; c++) {
+  double *mean = region_take(memory, h->d_qk, sizeof *mean), *scores = region_take(memory, n, sizeof *scores);
+  bool *marked = region_take(memory, n, sizeof *marked);
+  if (region_status(memory, "for the weights of a cluster")) return ATTN_ENOMEM;
+  for (int64_t c = 0; c < count; c++) {
     const double size = mean_scores(h, cluster, c, mean, scores),
                  off = (double)(4 * h->d_qk + h->n_q) * 0x1p-53 * size;
     const bool tied = x->own > 0 && x->own < n && !(mark_largest(scores, n, x->own, marked) > 2 * off);
@@ -107,17 +102,13 @@ static attn_status cluster_weights(const attn_low_rank *x, const low_rank_head *
       amplified[i] = tied ? (double)INFINITY : 1 + size * 0x1p-53 / unit;
     }
   }
-  free(mean);
-  free(marked);
-  return status;
+  return ATTN_OK;
 }
 
-attn_status picked_weights(const attn_low_rank *x, const low_rank_head *h, double unit, double *w,
-                           double *amplified) {
+attn_status picked_weights(region *memory, const attn_low_rank *x, const low_rank_head *h, double unit,
+                           double *w, double *amplified) {
   int64_t *picked, count = 0;
-  if (x->picked != ATTN_PICKED_CLUSTERS) return picked_kernel_weights(x, h, unit, w, amplified);
-  attn_status status = picked_rows(x, h, &picked, &count);
-  if (!status) status = cluster_weights(x, h, picked, count, unit, w, amplified);
-  free(picked);
-  return status;
+  if (x->picked != ATTN_PICKED_CLUSTERS) return picked_kernel_weights(memory, x, h, unit, w, amplified);
+  const attn_status status = picked_rows(memory, x, h, &picked, &count);
+  return status ? status : cluster_weights(memory, x, h, picked, count, unit, w, amplified);
 }

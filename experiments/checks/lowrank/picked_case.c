@@ -4,14 +4,9 @@
 #include "experiments/checks/lowrank/block.h"
 #include "experiments/checks/lowrank/picked.h"
 #include "experiments/evidence/support_row.h"
+#include "experiments/mathematics/vector.h"
 
 #include <math.h>
-
-static double norm(const double *x, int64_t n) {
-  double sum = 0;
-  for (int64_t l = 0; l < n; l++) sum += x[l] * x[l];
-  return sqrt(sum);
-}
 
 attn_status picked_case_make(const evidence *e, const attn_low_rank *law, int64_t side, picked_case *x,
                              result_bound *bound) {
@@ -37,9 +32,9 @@ attn_status picked_case_make(const evidence *e, const attn_low_rank *law, int64_
                             .q = q,
                             .k = k,
                             .context = attn_plan_context(e->plan)};
-  for (int64_t i = 0; i < 2 * n; i++) most[i / n] = fmax(most[i / n], norm(q + i * d, d));
+  for (int64_t i = 0; i < 2 * n; i++) most[i / n] = fmax(most[i / n], vector_norm(q + i * d, d));
   attn_status status = block_implied(e, (block_shape){n, n, n}, x->w);
-  if (!status) status = picked_weights(law, &x->head, 0x1p-53, x->own, x->amplified);
+  if (!status) status = picked_weights(e->memory, law, &x->head, 0x1p-53, x->own, x->amplified);
   if (status) return status;
   low_rank_softmax(p->scale, q, n, k, n, d, x->exact);
   x->rounding = 8 * gamma_of(2 * n + 4 * d + 64, 0x1p-53) * (1 + fabs(p->scale) * most[0] * most[1]);

@@ -12,9 +12,9 @@
 #include "experiments/checks/check_table.h"
 #include "experiments/checks/lowrank/picked.h"
 #include "experiments/checks/lowrank/picked_case.h"
+#include "experiments/mathematics/vector.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 static attn_status defined_evaluate(const evidence *e, result_bound *bound) {
   picked_case x;
@@ -59,16 +59,11 @@ static attn_status shared_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = picked_case_make(e, e->view->low_rank, PICKED_SIDE, &x, bound);
   double *mean = region_take(e->memory, e->problem->d_qk, sizeof *mean);
   if (!status && x.n) status = region_status(e->memory, "for a mean");
-  if (!status && x.n) status = picked_rows(e->view->low_rank, &x.head, &cluster, &count);
+  if (!status && x.n) status = picked_rows(e->memory, e->view->low_rank, &x.head, &cluster, &count);
   for (int64_t i = 0; i < x.n && !status; i++) {
-    double squares = 0;
-    for (int64_t j = 0; j < x.n; j++) {
-      const double diff = x.exact[i * x.n + j] - x.w[i * x.n + j];
-      squares += diff * diff;
-    }
-    picked_take(&x, sqrt(squares), sqrt(far_of(&x.head, cluster, i, mean)) / 2 + x.rounding);
+    const double off = vector_distance(x.exact + i * x.n, x.w + i * x.n, x.n);
+    picked_take(&x, off, sqrt(far_of(&x.head, cluster, i, mean)) / 2 + x.rounding);
   }
-  free(cluster);
   return status ? status : picked_settle(&x, bound);
 }
 

@@ -17,12 +17,14 @@ typedef struct picked_kernel {
   bool decided;       /* no point is left out, or kept, by rounding alone */
 } picked_kernel;
 
-attn_status picked_kernel_make(const attn_low_rank *, const low_rank_head *, picked_kernel *);
-void picked_kernel_free(picked_kernel *);
+/* Its arrays are of the region. */
+attn_status picked_kernel_make(region *, const attn_low_rank *, const low_rank_head *, picked_kernel *);
+/* ln G(x_i, x_j) */
+double picked_kernel_exponent(const picked_kernel *, const low_rank_head *, int64_t i, int64_t j);
 /* g_i . w_j */
 double picked_kernel_product(const picked_kernel *, int64_t i, int64_t j);
 /* As picked_weights. */
-attn_status picked_kernel_weights(const attn_low_rank *, const low_rank_head *, double unit, double *w,
-                                  double *amplified);
+attn_status picked_kernel_weights(region *, const attn_low_rank *, const low_rank_head *, double unit,
+                                  double *w, double *amplified);
 
 #endif

@@ -6,6 +6,7 @@
 #include "experiments/checks/lowrank/picked_kernel.h"
 
 #include "experiments/mathematics/spectrum.h"
+#include "experiments/mathematics/vector.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,27 +14,14 @@
 
 enum { PAIRS = 128 };
 
-static double dot(const double *x, const double *y, int64_t n) {
-  double sum = 0;
-  for (int64_t l = 0; l < n; l++) sum += x[l] * y[l];
-  return sum;
-}
-
-/* |x_i - x_j|^2 */
-static double far(const picked_kernel *g, const low_rank_head *h, int64_t i, int64_t j) {
-  double sum = 0;
-  for (int64_t l = 0; l < h->d_qk; l++) sum += pow(g->x[i * h->d_qk + l] - g->x[j * h->d_qk + l], 2);
-  return sum;
-}
-
 static attn_status kernel_make(const evidence *e, const picked_case *x, picked_kernel *out,
                                result_bound *bound) {
-  attn_status status = picked_kernel_make(e->view->low_rank, &x->head, out);
+  attn_status status = picked_kernel_make(e->memory, e->view->low_rank, &x->head, out);
   if (!status && !(out->condition <= 1e12)) {
     char why[100];
     snprintf(why, sizeof why, "the kernel of picked rows has the condition %.3g, above 1e12", out->condition);
     bound_uncertifiable(bound, why);
-    picked_kernel_free(out);
+    out->n = 0;
   }
   return status;
 }
@@ -51,7 +39,7 @@ static void judge_row(picked_case *x, const picked_kernel *g, bool keys, int64_t
   for (int pass = 0; pass < 2; pass++)
     for (int64_t j = 0; j < x->n; j++) {
       const double score =
-          x->head.scale * dot(g->x + i * x->head.d_qk, g->x + (x->n + j) * x->head.d_qk, x->head.d_qk);
+          x->head.scale * vector_dot(g->x + i * x->head.d_qk, g->x + (x->n + j) * x->head.d_qk, x->head.d_qk);
       if (pass)
         sum += exp(score - top);
       else
@@ -62,7 +50,7 @@ static void judge_row(picked_case *x, const picked_kernel *g, bool keys, int64_t
   for (int64_t j = 0; j < x->n; j++) {
     const double left = sqrt((g->rest[i] + slack) * (g->rest[x->n + j] + slack)),
                  of = keys ? exp(g->square[i] + g->square[x->n + j] - top) / sum : 1,
-                 is = keys ? exact[j] : exp(-x->head.scale * far(g, &x->head, i, x->n + j) / 2);
+                 is = keys ? exact[j] : exp(picked_kernel_exponent(g, &x->head, i, x->n + j));
     picked_take(x, fabs(by * w[j] - is), left * of + x->rounding * x->amplified[i] * fmax(1, by));
   }
 }
@@ -75,7 +63,6 @@ static attn_status rest_evaluate(const evidence *e, result_bound *bound) {
   if (status || !g.n) return status;
   for (int64_t i = 0; i < x.n; i++)
     if (isfinite(x.amplified[i])) judge_row(&x, &g, e->view->low_rank->picked == ATTN_PICKED_KEYS, i);
-  picked_kernel_free(&g);
   return picked_settle(&x, bound);
 }
 
@@ -91,7 +78,7 @@ static attn_status least_of(const picked_case *x, const picked_kernel *g, bool l
       const bool between = i >= x->n && j < x->n;
       const double given = between ? x->w[j * x->n + i - x->n] : picked_kernel_product(g, i, j);
       a->data[i * n + j] = a->data[j * n + i] =
-          left ? exp(-x->head.scale * far(g, &x->head, i, j) / 2) - given : given;
+          left ? exp(picked_kernel_exponent(g, &x->head, i, j)) - given : given;
     }
   if (!status) status = spectrum_symmetric(a, values);
   if (!status) *least = values[n - 1];
@@ -107,7 +94,7 @@ static attn_status order_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = picked_case_make(e, e->view->low_rank, PAIRS, &x, bound);
   if (!status && x.n) status = kernel_make(e, &x, &g, bound);
   if (status || !g.n) return status;
-  const double size = sqrt(dot(g.g, g.g, g.n * g.m) * dot(g.w, g.w, g.n * g.m)),
+  const double size = sqrt(vector_dot(g.g, g.g, g.n * g.m) * vector_dot(g.w, g.w, g.n * g.m)),
                room = x.rounding * ((double)g.n + g.condition * size);
   status = least_of(&x, &g, false, &given);
   if (!status) status = least_of(&x, &g, true, &left);
@@ -116,7 +103,6 @@ static attn_status order_evaluate(const evidence *e, result_bound *bound) {
         bound, "rounding is amplified to the size of the kernel, or decides which points are left out");
   else if (!status)
     bound_hard(bound, fmax(0, -fmin(given, left)), room);
-  picked_kernel_free(&g);
   return status;
 }
 
