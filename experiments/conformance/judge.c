@@ -15,7 +15,7 @@
 
 #include "experiments/conformance/inputs.h"
 #include "experiments/evidence/rounding/declared.h"
-#include "experiments/evidence/support_row.h"
+#include "experiments/evidence/rows.h"
 #include "experiments/properties/definition.h"
 #include "experiments/properties/placement.h"
 #include "experiments/properties/log_sum.h"
@@ -115,13 +115,21 @@ static void compare(judged *j, const char *o, const sample_row *row, const doubl
   }
 }
 
-/* A softmax over the keys that the row sees. */
-static void judge_softmax_row(judged *j, const char *o, const head_data *h, const sample_row *row,
-                              const char *how, row_space *s) {
+/* A softmax over the keys that the row sees, of an output that came as `how` says. */
+typedef struct softmax_rows {
+  judged *j;
+  const char *o, *how;
+} softmax_rows;
+
+static void judge_softmax_row(void *context, int64_t r, const head_data *h, row_space *s) {
+  const softmax_rows *x = context;
+  judged *j = x->j;
   const attn_problem *p = &j->x.in.problem;
   const bool described = j->view.rounding.unit > 0;
   row_extremes scores;
   double most = size_least(j);
+  if (finding_failed(j->found)) return;
+  for (int64_t l = 0; l < p->d_v; l++) s->bound[l] = 0;
   if (row_attend(h, NULL, s, &scores) != ROW_OK) return;
   for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, fabs(s->o[l]));
   const bool bounded =
@@ -129,36 +137,15 @@ static void judge_softmax_row(judged *j, const char *o, const head_data *h, cons
   for (int64_t l = 0; described && j->found->loose && l < p->d_v; l++)
     j->found->vacuous = j->found->vacuous || !bounded || s->bound[l] > vacuous_from * most;
   if (described && !bounded) return;
-  compare(j, o, row, s->o, described || !s->count ? s->bound : NULL, tolerance(j) * most, how);
+  compare(j, x->o, &j->rows[r], s->o, described || !s->count ? s->bound : NULL, tolerance(j) * most, x->how);
 }
 
 static attn_status judge_softmax(judged *j, const char *o, const char *how) {
   const evidence e = evidence_of(j, o);
-  const attn_problem *p = e.problem;
-  row_space space;
-  seen_keys seen;
-  head_data h = {.batch = -1};
-  attn_status status = row_space_make(p, j->view.pattern, &space);
-  if (status) return status;
-  status = seen_make(&(seen_run){e.plan, e.view, evidence_tensors(&e)}, j->rows, NULL, j->count, &seen);
-  if (status) goto out;
-  for (int64_t r = 0; !status && !finding_failed(j->found) && r < j->count; r++) {
-    const sample_row *row = &j->rows[r];
-    if (row->batch != h.batch || row->head != h.head) {
-      head_data_free(&h);
-      h = (head_data){.batch = -1};
-      if ((status = head_data_load(&e, row->batch, row->head, &h))) break;
-    }
-    for (int64_t l = 0; l < p->d_v; l++) space.bound[l] = 0;
-    row_widen(e.q, p->dtype, row_offset(p, row, p->d_qk), p->d_qk, space.q);
-    row_see(&h, &seen, row->i, &space);
-    judge_softmax_row(j, o, &h, row, how, &space);
-  }
-  head_data_free(&h);
-  seen_free(&seen);
-out:
-  row_space_free(&space);
-  return status;
+  return rows_walk_stored(&e, &(stored_walk){.rows = j->rows,
+                                             .count = j->count,
+                                             .context = &(softmax_rows){j, o, how},
+                                             .visit = judge_softmax_row});
 }
 
 static attn_status judge_other(judged *j, const char *o, const char *how) {

@@ -1,6 +1,7 @@
 /* rows.c - goes through the sampled rows for a check, and reduces their findings to one. */
 #include "experiments/evidence/rows.h"
 
+#include "experiments/evidence/stored_copies.h"
 #include "experiments/reference/visible.h"
 
 #include <math.h>
@@ -136,6 +137,40 @@ attn_status rows_walk(const evidence *e, const bool *take, const rows_visitor *v
       any |= take[last++];
     if (any) status = head_walk(e, first, last, take, v);
   }
+  return status;
+}
+
+attn_status rows_walk_stored(const evidence *of, const stored_walk *w) {
+  const attn_problem *p = of->problem;
+  evidence e = *of;
+  stored_copies copies;
+  row_space space = {0};
+  seen_keys seen = {.pattern = NULL};
+  head_data h = {.batch = -1};
+  attn_status status = stored_copies_make(p, e.view->store, e.k, e.v, e.kv_len, &copies);
+  e.k = copies.k;
+  e.v = copies.v;
+  const seen_run own = {e.plan, e.view, evidence_tensors(&e)}, *by = w->by ? w->by : &own;
+  if (!status) status = row_space_make(p, by->view->pattern, &space);
+  if (!status) status = seen_make(by, w->rows, w->take, w->count, &seen);
+  for (int64_t r = 0; !status && r < w->count; r++) {
+    const sample_row *row = &w->rows[r];
+    if (w->take && !w->take[r]) continue;
+    if (row->batch != h.batch || row->head != h.head || copies.versions) {
+      stored_copies_see(&copies, row->batch * p->kv_heads + row->head / (p->heads / p->kv_heads), row->i);
+      head_data_free(&h);
+      h = (head_data){.batch = -1};
+      if ((status = head_data_load(&e, row->batch, row->head, &h))) break;
+    }
+    row_widen(e.q, p->dtype, row_offset(p, row, p->d_qk), p->d_qk, space.q);
+    if (e.o) row_widen(e.o, p->dtype, row_offset(p, row, p->d_v), p->d_v, space.given);
+    row_see(&h, &seen, row->i, &space);
+    w->visit(w->context, r, &h, &space);
+  }
+  head_data_free(&h);
+  seen_free(&seen);
+  row_space_free(&space);
+  stored_copies_free(&copies);
   return status;
 }
 

@@ -66,6 +66,18 @@ typedef struct rows_visitor {
 /* Visits the rows r with take[r] set. */
 attn_status rows_walk(const evidence *, const bool *take, const rows_visitor *);
 
+/* Visits rows, ascending, one after the other, each on keys and values as the view's store keeps them for it:
+ * space->q, the run's output as space->given (where there is one) and the support are set. */
+typedef struct stored_walk {
+  const sample_row *rows;
+  const bool *take; /* [count], or NULL: all */
+  int64_t count;
+  const seen_run *by; /* what selects keys; NULL: the run's variant, of what is stored */
+  void *context;
+  void (*visit)(void *context, int64_t r, const head_data *, row_space *);
+} stored_walk;
+attn_status rows_walk_stored(const evidence *, const stored_walk *);
+
 /* Multiply-adds of a pass over the keys that one row sees. */
 double row_cost(const evidence *);
 

@@ -7,9 +7,7 @@
  * is the variant's own. */
 #include "experiments/properties/property.h"
 
-#include "experiments/evidence/stored_copies.h"
-#include "experiments/evidence/support_row.h"
-#include "experiments/reference/seen.h"
+#include "experiments/evidence/rows.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,6 +26,7 @@ typedef struct sunk {
   int64_t count, judged; /* rows; those of them that have a bound */
   const char *why;       /* the others have none */
   double worst;
+  result_bound *bound;
 } sunk;
 
 static attn_status sunk_execute(sunk *x) {
@@ -43,9 +42,9 @@ static attn_status sunk_execute(sunk *x) {
                 : attn_plan_execute(x->plan, in->q, in->k, in->v, NULL, x->o, work);
 }
 
-static attn_status sunk_make(const trial *t, sunk *x) {
+static attn_status sunk_make(const trial *t, result_bound *bound, sunk *x) {
   attn_problem p = t->in.problem;
-  *x = (sunk){.t = t, .why = "no row sees a key"};
+  *x = (sunk){.t = t, .bound = bound, .why = "no row sees a key"};
   x->z = region_zeros(t->memory, p.heads, sizeof *x->z);
   x->rows = region_zeros(t->memory, p.batch * p.heads * ROWS, sizeof *x->rows);
   if (region_status(t->memory, "for the sinks of a trial")) return ATTN_ENOMEM;
@@ -65,20 +64,18 @@ static attn_status sunk_make(const trial *t, sunk *x) {
 static double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
 
 /* Keeps the worst of what was found: off by so much where so much is allowed. */
-static void keep(sunk *x, const sample_row *row, const char *what, double got, double want, double room,
-                 result_bound *bound) {
+static void keep(sunk *x, const sample_row *row, const char *what, double got, double want, double room) {
   const double ratio = got == want ? 0 : fabs(got - want) / room;
   if (ratio <= x->worst) return;
   x->worst = isnan(ratio) ? (double)INFINITY : ratio;
   if (x->worst <= 1) return;
-  bound_property(bound, x->worst, 1);
-  bound_say(bound, "sink %g: batch %lld, head %lld, row %lld: %s is %.9g, expected %.9g", x->z[row->head],
+  bound_property(x->bound, x->worst, 1);
+  bound_say(x->bound, "sink %g: batch %lld, head %lld, row %lld: %s is %.9g, expected %.9g", x->z[row->head],
             (long long)row->batch, (long long)row->head, (long long)row->i, what, got, want);
 }
 
-/* s: the row's query and support; exact, its sum and its bounds without and with the sink. */
-static row_verdict judge_row(sunk *x, const head_data *plain, const sample_row *row, row_space *s,
-                             double *without, result_bound *bound) {
+/* s: the row's query and support; exact, its sum and its bounds without (kept) and with the sink. */
+static row_verdict judge_row(sunk *x, const head_data *plain, const sample_row *row, row_space *s) {
   const attn_problem *p = plain->problem;
   const attn_rounding own = row_reference_rounding(p, p->n_kv);
   const int64_t d_v = p->d_v, first = row_offset(p, row, d_v);
@@ -90,7 +87,7 @@ static row_verdict judge_row(sunk *x, const head_data *plain, const sample_row *
   row_verdict verdict = row_attend(plain, NULL, s, &scores);
   if (verdict == ROW_OK) verdict = row_log_sum(plain, &own, &scores, s, &sum, &error);
   if (verdict == ROW_OK)
-    verdict = row_error(plain, &x->t->view.rounding, false, NULL, 0, &scores, s, without);
+    verdict = row_error(plain, &x->t->view.rounding, false, NULL, 0, &scores, s, s->kept);
   if (verdict == ROW_OK) verdict = row_attend(&with, NULL, s, &scores);
   if (verdict == ROW_OK) verdict = row_error(&with, &x->view.rounding, false, NULL, 0, &scores, s, s->bound);
   if (verdict == ROW_OK) verdict = row_log_sum(&with, &x->view.rounding, &scores, s, &joined, &joined_error);
@@ -99,52 +96,28 @@ static row_verdict judge_row(sunk *x, const head_data *plain, const sample_row *
   for (int64_t l = 0; l < d_v; l++) {
     const double o = attn_get(x->t->o, first + l, p->dtype);
     keep(x, row, "a component", attn_get(x->o, first + l, p->dtype), share * o,
-         s->bound[l] + share * (without[l] + 2 * error * fabs(o)), bound);
+         s->bound[l] + share * (s->kept[l] + 2 * error * fabs(o)));
   }
   if (x->lse)
     keep(x, row, "the log-sum-exp", x->lse[first / d_v], fmax(sum, z) + log1p(exp(-fabs(sum - z))),
-         joined_error + error, bound);
+         joined_error + error);
   return ROW_OK;
 }
 
-static attn_status judge_rows(sunk *x, result_bound *bound) {
+static void visit_row(void *context, int64_t r, const head_data *h, row_space *s) {
+  sunk *x = context;
+  if (s->count == 0) return;
+  const row_verdict verdict = judge_row(x, h, &x->rows[r], s);
+  x->judged += verdict == ROW_OK;
+  if (verdict != ROW_OK) x->why = row_reason(verdict);
+}
+
+static attn_status judge_rows(sunk *x) {
   const trial_inputs *in = &x->t->in;
-  const attn_problem *p = &in->problem;
-  evidence e = {.plan = x->plan, .problem = p, .view = &x->view, .q = in->q};
-  stored_copies copies;
-  row_space space;
-  seen_keys seen = {.pattern = NULL};
-  head_data h = {.batch = -1};
-  double *without = region_zeros(x->t->memory, p->d_v, sizeof *without);
-  attn_status status = stored_copies_make(p, x->view.store, in->k, in->v, NULL, &copies);
-  e.k = copies.k;
-  e.v = copies.v;
-  if (!status) status = region_status(x->t->memory, "for the bound of a row");
-  if (!status) status = row_space_make(p, x->view.pattern, &space);
-  if (status) goto out;
-  status = seen_make(&(seen_run){x->plan, &x->view, {.q = in->q, .k = in->k, .v = in->v}}, x->rows, NULL,
-                     x->count, &seen);
-  for (int64_t r = 0; !status && r < x->count; r++) {
-    const sample_row *row = &x->rows[r];
-    if (row->batch != h.batch || row->head != h.head || copies.versions) {
-      stored_copies_see(&copies, row->batch * p->kv_heads + row->head / (p->heads / p->kv_heads), row->i);
-      head_data_free(&h);
-      h = (head_data){.batch = -1};
-      if ((status = head_data_load(&e, row->batch, row->head, &h))) break;
-    }
-    row_widen(in->q, p->dtype, row_offset(p, row, p->d_qk), p->d_qk, space.q);
-    row_see(&h, &seen, row->i, &space);
-    if (space.count == 0) continue;
-    const row_verdict verdict = judge_row(x, &h, row, &space, without, bound);
-    x->judged += verdict == ROW_OK;
-    if (verdict != ROW_OK) x->why = row_reason(verdict);
-  }
-  head_data_free(&h);
-  seen_free(&seen);
-  row_space_free(&space);
-out:
-  stored_copies_free(&copies);
-  return status;
+  const evidence e = {
+      .plan = x->plan, .problem = &in->problem, .view = &x->view, .q = in->q, .k = in->k, .v = in->v};
+  return rows_walk_stored(
+      &e, &(stored_walk){.rows = x->rows, .count = x->count, .context = x, .visit = visit_row});
 }
 
 static attn_status sink_judge(const trial *t, result_bound *bound) {
@@ -159,8 +132,8 @@ static attn_status sink_judge(const trial *t, result_bound *bound) {
   if (t->view.latent)
     return bound_not_applicable(bound,
                                 "the rounding of latents is that of their factors, which MLA-1 judges");
-  attn_status status = sunk_make(t, &x);
-  if (!status) status = judge_rows(&x, bound);
+  attn_status status = sunk_make(t, bound, &x);
+  if (!status) status = judge_rows(&x);
   if (!status && !x.judged)
     status = bound_uncertifiable(bound, x.why);
   else if (!status && x.worst <= 1)
