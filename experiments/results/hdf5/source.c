@@ -167,37 +167,19 @@ static attn_status numbers(const h5_source *s, const char *variable, int rank, c
   return status;
 }
 
-attn_status h5_read_f64(const h5_source *s, const char *variable, int rank, const size_t *lengths,
-                        double **out) {
-  void *array;
-  attn_status status = numbers(s, variable, rank, lengths, H5T_NATIVE_DOUBLE, &array);
-  if (!status) *out = array;
-  return status;
-}
+#define READ(name, type, memory)                                                                            \
+  attn_status name(const h5_source *s, const char *variable, int rank, const size_t *lengths, type **out) { \
+    void *array;                                                                                            \
+    const attn_status status = numbers(s, variable, rank, lengths, memory, &array);                         \
+    if (!status) *out = array;                                                                              \
+    return status;                                                                                          \
+  }
 
-attn_status h5_read_f32(const h5_source *s, const char *variable, int rank, const size_t *lengths,
-                        float **out) {
-  void *array;
-  attn_status status = numbers(s, variable, rank, lengths, H5T_NATIVE_FLOAT, &array);
-  if (!status) *out = array;
-  return status;
-}
-
-attn_status h5_read_i64(const h5_source *s, const char *variable, int rank, const size_t *lengths,
-                        int64_t **out) {
-  void *array;
-  attn_status status = numbers(s, variable, rank, lengths, H5T_NATIVE_INT64, &array);
-  if (!status) *out = array;
-  return status;
-}
-
-attn_status h5_read_i32(const h5_source *s, const char *variable, int rank, const size_t *lengths,
-                        int32_t **out) {
-  void *array;
-  attn_status status = numbers(s, variable, rank, lengths, H5T_NATIVE_INT32, &array);
-  if (!status) *out = array;
-  return status;
-}
+READ(h5_read_f64, double, H5T_NATIVE_DOUBLE)
+READ(h5_read_f32, float, H5T_NATIVE_FLOAT)
+READ(h5_read_i64, int64_t, H5T_NATIVE_INT64)
+READ(h5_read_i32, int32_t, H5T_NATIVE_INT32)
+#undef READ
 
 attn_status h5_read_texts(const h5_source *s, const char *variable, int rank, const size_t *lengths,
                           char ***out) {
