@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Positions of a head that are judged, and heads. */
@@ -13,19 +12,17 @@ enum { MOST_STEPS = 512, MOST_LINES = 4 };
 
 static void watched_free(watched *w) {
   if (w->head.k) head_data_return(w->e, &w->head);
-  free(w->held);
-  free(w->weights);
-  free(w->later);
-  free(w->products);
+  region_free(&w->memory);
 }
 
 static attn_status mark_held(watched *w) {
   const attn_problem *p = w->e->problem;
   const int64_t count = w->n - w->first, runs = w->e->view->selector->max_runs;
-  int64_t *rows = malloc((size_t)count * sizeof *rows), *counts = malloc((size_t)count * sizeof *counts);
-  attn_run *all = malloc((size_t)(count * runs) * sizeof *all);
+  int64_t *rows = region_take(&w->memory, count, sizeof *rows),
+          *counts = region_take(&w->memory, count, sizeof *counts);
+  attn_run *all = region_take(&w->memory, count * runs, sizeof *all);
   attn_picks picks = {.max_runs = runs, .runs = all, .counts = counts};
-  attn_status status = rows && counts && all ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a cache");
+  attn_status status = region_status(&w->memory, "for a cache");
   for (int64_t r = 0; !status && r < count; r++) rows[r] = w->skipped + r;
   const attn_row_set set = {w->batch, w->kv_head * (p->heads / p->kv_heads), count, rows};
   const attn_tensors in = evidence_tensors(w->e);
@@ -36,9 +33,6 @@ static attn_status mark_held(watched *w) {
         const int64_t key = all[r * runs + i].first + j;
         if (key >= 0 && key <= w->first + r && key < w->keys) w->held[(w->first + r) * w->n + key] = true;
       }
-  free(rows);
-  free(counts);
-  free(all);
   return status;
 }
 
@@ -68,12 +62,14 @@ static void add_weights(const watched *w, int64_t t, const bool *seen, double *q
 /* What scores read of queries: what each gave the keys that were held, or what all later ones give all. */
 static attn_status weigh(watched *w) {
   const int64_t n = w->n, all = w->e->problem->n_kv;
-  double *q = malloc((size_t)w->e->problem->d_qk * sizeof *q), *own = malloc((size_t)all * sizeof *own),
-         *sums = calloc((size_t)all, sizeof *sums), *table = calloc((size_t)(n * n), sizeof *table);
-  attn_status status = q && own && sums && table ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a cache");
-  if (status || !w->e->view->cache->score->future) {
-    for (int64_t t = w->first; !status && t < n; t++)
-      add_weights(w, t, w->held + t * n, q, own, table + t * n);
+  double *q = region_take(&w->memory, w->e->problem->d_qk, sizeof *q),
+         *own = region_take(&w->memory, all, sizeof *own),
+         *sums = region_zeros(&w->memory, all, sizeof *sums),
+         *table = region_zeros(&w->memory, n * n, sizeof *table);
+  const attn_status status = region_status(&w->memory, "for a cache");
+  if (status) return status;
+  if (!w->e->view->cache->score->future) {
+    for (int64_t t = w->first; t < n; t++) add_weights(w, t, w->held + t * n, q, own, table + t * n);
     w->weights = table;
   } else {
     for (int64_t t = w->keys - 1; t >= 0; t--) {
@@ -82,23 +78,17 @@ static attn_status weigh(watched *w) {
     }
     w->later = table;
   }
-  free(q);
-  free(own);
-  free(sums);
-  return status;
+  return ATTN_OK;
 }
 
 /* What scores read that take products. */
 static attn_status multiply(watched *w) {
   const attn_problem *p = w->e->problem;
   const int64_t n = w->n, d = p->d_qk, group = p->heads / p->kv_heads;
-  double *q = malloc((size_t)d * sizeof *q);
-  w->products = calloc((size_t)(group * n * n), sizeof *w->products);
-  if (!q || !w->products) {
-    free(q);
-    return attn_fail(ATTN_ENOMEM, "no memory for a cache");
-  }
-  for (int64_t i = 0; i < group * (n - w->first); i++) {
+  double *q = region_take(&w->memory, d, sizeof *q);
+  w->products = region_zeros(&w->memory, group * n * n, sizeof *w->products);
+  const attn_status status = region_status(&w->memory, "for a cache");
+  for (int64_t i = 0; !status && i < group * (n - w->first); i++) {
     const int64_t head = i / (n - w->first), t = w->first + i % (n - w->first);
     const sample_row row = {w->batch, w->kv_head * group + head, w->skipped + t - w->first};
     row_widen(w->e->q, p->dtype, row_offset(p, &row, d), d, q);
@@ -106,8 +96,7 @@ static attn_status multiply(watched *w) {
       for (int64_t l = 0; l < d; l++)
         w->products[(head * n + t) * n + j] += p->scale * q[l] * w->head.k[j * d + l];
   }
-  free(q);
-  return ATTN_OK;
+  return status;
 }
 
 static attn_status watch(const evidence *e, int64_t line, watched *w) {
@@ -120,8 +109,7 @@ static attn_status watch(const evidence *e, int64_t line, watched *w) {
   if (w->n > MOST_STEPS) w->n = MOST_STEPS;
   attn_status status = head_data_borrow(e, w->batch, w->kv_head * (p->heads / p->kv_heads), &w->head);
   if (status || w->first >= w->n) return status;
-  w->held = calloc((size_t)(w->n * w->n), sizeof *w->held);
-  if (!w->held) return attn_fail(ATTN_ENOMEM, "no memory for a cache");
+  w->held = region_zeros(&w->memory, w->n * w->n, sizeof *w->held);
   const attn_kv_score *score = e->view->cache->score;
   status = mark_held(w);
   if (!status && score->products) return multiply(w);

@@ -6,6 +6,7 @@
 #include "experiments/checks/check.h"
 #include "experiments/evidence/head.h"
 #include "experiments/evidence/rows.h"
+#include "experiments/support/region.h"
 
 /* The first queries of a kv head: positions first ... n - 1 have one, that of `first` is query `skipped`. */
 typedef struct watched {
@@ -15,6 +16,7 @@ typedef struct watched {
   bool *held;              /* [n, n] */
   double *weights, *later; /* [n, n], or NULL: attn_kv_history */
   double *products;        /* [heads, n, n], or NULL */
+  region memory;           /* of these */
 } watched;
 
 /* What is known of kv heads together that share their budgets: how many, keys beyond equal budgets, and when
