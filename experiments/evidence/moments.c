@@ -3,6 +3,7 @@
 
 #include "experiments/mathematics/pair_moments.h"
 #include "experiments/mathematics/vector.h"
+#include "experiments/support/region.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,40 +12,31 @@
 static const double work_preferred = 0x1p28; /* multiply-adds */
 enum { EXPONENTIAL = 20 };                   /* multiply-adds that an exponential is worth */
 
-static void moment_row_free(moment_row *row) {
-  free(row->log_p);
-  free(row->along);
-  free(row->away);
-}
-
-static attn_status moment_row_make(const probe *p, int64_t r, moment_row *row, row_moment *out) {
+static attn_status moment_row_make(const probe *p, int64_t r, region *memory, moment_row *row,
+                                   row_moment *out) {
   const attn_problem *x = &p->problem;
   int64_t n = x->n_kv, d_v = x->d_v;
   const double *q = (const double *)p->q + r * x->d_qk;
-  double *o = calloc((size_t)d_v, sizeof *o), *weight = malloc((size_t)n * sizeof *weight);
-  *row = (moment_row){.log_p = malloc((size_t)n * sizeof *row->log_p),
-                      .along = malloc((size_t)n * sizeof *row->along),
-                      .away = malloc((size_t)(n * d_v) * sizeof *row->away)};
-  attn_status status = o && weight && row->log_p && row->along && row->away
-                           ? ATTN_OK
-                           : attn_fail(ATTN_ENOMEM, "no memory for the moments of a row");
-  if (!status) {
-    row->count = attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, weight, o, row->log_p);
-    row->x_square = x->scale * vector_dot_fast(q, q, x->d_qk);
-    out->square = vector_dot_fast(o, o, d_v);
-    for (int64_t j = 0; j < row->count; j++) {
-      row->log_p[j] = log(weight[j]);
-      row->along[j] = x->scale * vector_dot_fast(q, p->head.k + j * x->d_qk, x->d_qk);
-      for (int64_t l = 0; l < d_v; l++) row->away[j * d_v + l] = p->head.v[j * d_v + l] - o[l];
-    }
+  double *o = region_zeros(memory, d_v, sizeof *o), *weight = region_take(memory, n, sizeof *weight);
+  *row = (moment_row){.log_p = region_take(memory, n, sizeof *row->log_p),
+                      .along = region_take(memory, n, sizeof *row->along),
+                      .away = region_take(memory, n * d_v, sizeof *row->away)};
+  const attn_status status = region_status(memory, "for the moments of a row");
+  if (status) return status;
+  row->count = attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, weight, o, row->log_p);
+  row->x_square = x->scale * vector_dot_fast(q, q, x->d_qk);
+  out->square = vector_dot_fast(o, o, d_v);
+  for (int64_t j = 0; j < row->count; j++) {
+    row->log_p[j] = log(weight[j]);
+    row->along[j] = x->scale * vector_dot_fast(q, p->head.k + j * x->d_qk, x->d_qk);
+    for (int64_t l = 0; l < d_v; l++) row->away[j * d_v + l] = p->head.v[j * d_v + l] - o[l];
   }
-  free(o);
-  free(weight);
-  return status;
+  return ATTN_OK;
 }
 
 static attn_status entry_compute(const probe *p, const feature_law *law, moment_entry *out) {
-  moment_row rows[MOMENT_ROWS] = {{0}};
+  region memory = {.last = NULL};
+  moment_row rows[MOMENT_ROWS];
   const moment_input input = {.law = law,
                               .k = p->head.k,
                               .n = p->head.keys,
@@ -55,9 +47,9 @@ static attn_status entry_compute(const probe *p, const feature_law *law, moment_
                               .count = out->count};
   attn_status status = ATTN_OK;
   for (int64_t r = 0; r < out->count && !status; r++)
-    status = moment_row_make(p, out->row[r], &rows[r], &out->rows[r]);
+    status = moment_row_make(p, out->row[r], &memory, &rows[r], &out->rows[r]);
   if (!status) status = moments_compute(&input, out->rows);
-  for (int64_t r = 0; r < out->count; r++) moment_row_free(&rows[r]);
+  region_free(&memory);
   return status;
 }
 
@@ -89,10 +81,11 @@ attn_status row_moments(const evidence *e, const probe *p, const feature_law *la
 /* The rows of A are projected d_qk at a time, as keys are. */
 attn_status projected_error(const probe *p, const sketch *s, double *error) {
   int64_t d = p->problem.d_qk, k = p->view.projection->slots, used = 0;
-  double *x = malloc((size_t)(s->n * d) * sizeof *x), *ea = malloc((size_t)(k * d) * sizeof *ea);
-  double *fv = malloc((size_t)(k * s->d_v) * sizeof *fv);
-  attn_status status = x && ea && fv ? probe_project(p, ATTN_VALUE, s->v, s->d_v, fv, &used)
-                                     : attn_fail(ATTN_ENOMEM, "no memory to project weights");
+  region memory = {.last = NULL};
+  double *x = region_take(&memory, s->n * d, sizeof *x), *ea = region_take(&memory, k * d, sizeof *ea);
+  double *fv = region_take(&memory, k * s->d_v, sizeof *fv);
+  attn_status status = region_status(&memory, "to project weights");
+  if (!status) status = probe_project(p, ATTN_VALUE, s->v, s->d_v, fv, &used);
   for (int64_t first = 0; first < s->rows && !status; first += d) {
     for (int64_t i = 0; i < s->n; i++)
       for (int64_t c = 0; c < d; c++) x[i * d + c] = first + c < s->rows ? s->a[first + c][i] : 0;
@@ -104,9 +97,7 @@ attn_status projected_error(const probe *p, const sketch *s, double *error) {
         error[(first + c) * s->d_v + l] = sum;
       }
   }
-  free(x);
-  free(ea);
-  free(fv);
+  region_free(&memory);
   return status;
 }
 
