@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static attn_status no_memory(void) {
-  return attn_fail(ATTN_ENOMEM, "no memory for keys and values of latents");
-}
+static const char purpose[] = "for keys and values of latents";
 
 static int64_t width_of(const attn_problem *p) { return p->kv_heads * (p->d_qk + p->d_v); }
 
@@ -24,32 +22,27 @@ static bool place_of(const attn_problem *p, int64_t b, int64_t j, int64_t at, in
 attn_status latent_factors_make(const attn_plan *plan, const attn_latent *law, const void *k, const void *v,
                                 int64_t batch, int64_t keys, latent_factors *out) {
   const attn_problem *p = attn_plan_problem(plan);
-  const size_t width = (size_t)width_of(p), rank = (size_t)law->rank, rows = (size_t)keys;
   void *room = aligned_alloc(64, (attn_latent_room(law, p) + 64) / 64 * 64);
   *out = (latent_factors){.keys = keys,
                           .fitted = law->prompt && law->prompt < keys ? law->prompt : keys,
-                          .width = (int64_t)width,
-                          .rank = law->rank,
-                          .x = malloc(rows * width * sizeof(double) + 1),
-                          .c = malloc(rows * rank * sizeof(double) + 1),
-                          .w = malloc(rank * width * sizeof(double))};
-  const bool made = room && out->x && out->c && out->w;
-  for (int64_t i = 0; made && i < keys * out->width; i++) {
+                          .width = width_of(p),
+                          .rank = law->rank};
+  out->x = region_take(&out->memory, keys * out->width, sizeof *out->x);
+  out->c = region_take(&out->memory, keys * out->rank, sizeof *out->c);
+  out->w = region_take(&out->memory, out->rank * out->width, sizeof *out->w);
+  out->memory.refused |= !room;
+  const attn_status status = region_status(&out->memory, purpose);
+  for (int64_t i = 0; !status && i < keys * out->width; i++) {
     int64_t index;
     const bool key = place_of(p, batch, i / out->width, i % out->width, &index);
     out->x[i] = attn_get(key ? k : v, index, p->dtype);
   }
-  if (made) attn_latent_factor(law, attn_plan_context(plan), keys, out->x, out->c, out->w, room);
+  if (!status) attn_latent_factor(law, attn_plan_context(plan), keys, out->x, out->c, out->w, room);
   free(room);
-  return made ? ATTN_OK : no_memory();
+  return status;
 }
 
-void latent_factors_free(latent_factors *f) {
-  free(f->x);
-  free(f->c);
-  free(f->w);
-  *f = (latent_factors){.x = NULL};
-}
+void latent_factors_free(latent_factors *f) { region_free(&f->memory); }
 
 void latent_row(const latent_factors *f, int64_t j, double *to) {
   memset(to, 0, (size_t)f->width * sizeof *to);
@@ -60,14 +53,14 @@ void latent_row(const latent_factors *f, int64_t j, double *to) {
 attn_status latent_copies_make(const attn_plan *plan, const latent_factors *f, int64_t count,
                                stored_copies *out) {
   const attn_problem *p = attn_plan_problem(plan);
-  const size_t rows = (size_t)(count * p->kv_heads * p->n_kv), size = attn_dtype_size(p->dtype);
-  double *row = malloc((size_t)width_of(p) * sizeof *row);
-  *out = (stored_copies){.own_k = calloc(rows * (size_t)p->d_qk, size),
-                         .own_v = calloc(rows * (size_t)p->d_v, size)};
-  out->k = out->own_k;
-  out->v = out->own_v;
-  const bool made = row && out->k && out->v;
-  for (int64_t b = 0; made && b < count; b++)
+  const int64_t rows = count * p->kv_heads * p->n_kv;
+  const size_t size = attn_dtype_size(p->dtype);
+  *out = (stored_copies){.memory.last = NULL};
+  double *row = region_take(&out->memory, width_of(p), sizeof *row);
+  out->k = out->own_k = region_zeros(&out->memory, rows * p->d_qk, size);
+  out->v = out->own_v = region_zeros(&out->memory, rows * p->d_v, size);
+  const attn_status status = region_status(&out->memory, purpose);
+  for (int64_t b = 0; !status && b < count; b++)
     for (int64_t j = 0; j < f[b].keys; j++) {
       latent_row(&f[b], j, row);
       for (int64_t at = 0; at < f[b].width; at++) {
@@ -76,19 +69,17 @@ attn_status latent_copies_make(const attn_plan *plan, const latent_factors *f, i
         attn_set(key ? out->own_k : out->own_v, index, p->dtype, row[at]);
       }
     }
-  free(row);
-  return made ? ATTN_OK : no_memory();
+  return status;
 }
 
 attn_status latent_run_make(const attn_plan *plan, const attn_view *view, const void *k, const void *v,
                             const int64_t *kv_len, latent_run *out) {
   const attn_problem *p = attn_plan_problem(plan);
   const int64_t rank = view->latent->rank;
-  *out = (latent_run){.problem = p,
-                      .view = view,
-                      .of = calloc((size_t)p->batch, sizeof *out->of),
-                      .reach = calloc((size_t)(p->batch * rank), sizeof *out->reach)};
-  attn_status status = out->of && out->reach ? ATTN_OK : no_memory();
+  *out = (latent_run){.problem = p, .view = view};
+  out->of = region_zeros(&out->memory, p->batch, sizeof *out->of);
+  out->reach = region_zeros(&out->memory, p->batch * rank, sizeof *out->reach);
+  attn_status status = region_status(&out->memory, purpose);
   for (int64_t b = 0; !status && b < p->batch; b++) {
     const latent_factors *f = &out->of[b];
     status = latent_factors_make(plan, view->latent, k, v, b, kv_len ? kv_len[b] : p->n_kv, &out->of[b]);
@@ -103,8 +94,7 @@ attn_status latent_run_make(const attn_plan *plan, const attn_view *view, const 
 void latent_run_free(latent_run *x) {
   for (int64_t b = 0; x->of && b < x->problem->batch; b++) latent_factors_free(&x->of[b]);
   stored_copies_free(&x->kept);
-  free(x->of);
-  free(x->reach);
+  region_free(&x->memory);
 }
 
 /* Of column `at` of [K | V] the largest sum_e |W_le||c_je|. */

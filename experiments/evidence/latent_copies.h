@@ -9,6 +9,7 @@
 /* Of one batch entry; the first `fitted` of its keys are those to which W is fitted. */
 typedef struct latent_factors {
   int64_t keys, fitted, width, rank;
+  region memory;
   double *x; /* [keys, width]: K of all kv heads, then V */
   double *c; /* [rank, keys] */
   double *w; /* [rank, width] */
@@ -39,6 +40,7 @@ typedef struct latent_run {
   latent_factors *of; /* [batch] */
   double *reach;      /* [batch, rank] largest |c_je| over the keys */
   stored_copies kept;
+  region memory; /* of `of` and `reach` */
 } latent_run;
 
 /* k, v as above; kv_len: NULL, or of each entry. Release with latent_run_free, also where it fails. */

@@ -26,9 +26,10 @@ void stored_row(const stored_side *s, const double *x, double *kept, double *roo
 }
 
 /* The numbers of a tensor [batch, kv_heads, n_kv, d] as they are stored. */
-static void *copy_rows(const attn_problem *p, const void *x, attn_stride s, stored_side side) {
+static void *copy_rows(region *memory, const attn_problem *p, const void *x, attn_stride s,
+                       stored_side side) {
   const int64_t rows = p->batch * p->kv_heads * p->n_kv, d = side.d;
-  void *copy = malloc((size_t)(rows * d) * attn_dtype_size(p->dtype) + 1);
+  void *copy = region_take(memory, rows * d, attn_dtype_size(p->dtype));
   bool failed = false;
   if (!copy) return NULL;
 #pragma omp parallel
@@ -48,9 +49,7 @@ static void *copy_rows(const attn_problem *p, const void *x, attn_stride s, stor
     }
     free(own);
   }
-  if (!failed) return copy;
-  free(copy);
-  return NULL;
+  return failed ? NULL : copy;
 }
 
 /* One row after the other, as tensors without strides are. */
@@ -124,16 +123,16 @@ static attn_status make_versions(const attn_problem *p, const attn_kv_store *s, 
                             .d_qk = p->d_qk,
                             .d_v = p->d_v,
                             .dtype = p->dtype};
-  stored_versions *x = calloc(1, sizeof *x);
-  if (x)
-    *x = (stored_versions){.problem = own, .store = *s, .keys = malloc((size_t)p->batch * sizeof *x->keys)};
+  int64_t *keys = region_take(&c->memory, p->batch, sizeof *keys);
+  stored_versions *x = region_take(&c->memory, 1, sizeof *x);
+  if (x) *x = (stored_versions){.problem = own, .store = *s, .keys = keys};
   c->versions = x;
   for (int side = 0; x && side < 2; side++) {
     const stored_side of = stored_side_of(p, s, side),
                       as_given = {.arithmetic = p->dtype, .scheme = &(attn_kv_scheme){.bits = 0}, .d = of.d};
     const attn_stride at = {p->kv_heads * p->n_kv * of.d, p->n_kv * of.d, of.d, 0};
-    x->given[side] = copy_rows(&own, side ? c->v : c->k, at, as_given);
-    x->coded[side] = copy_rows(&own, side ? c->v : c->k, at, side || !s->group ? of : as_given);
+    x->given[side] = copy_rows(&c->memory, &own, side ? c->v : c->k, at, as_given);
+    x->coded[side] = copy_rows(&c->memory, &own, side ? c->v : c->k, at, side || !s->group ? of : as_given);
   }
   if (!x || !x->keys || !x->given[0] || !x->given[1] || !x->coded[0] || !x->coded[1])
     return attn_fail(ATTN_ENOMEM, "no memory for stored keys and values");
@@ -166,23 +165,14 @@ attn_status stored_copies_make(const attn_problem *p, const attn_kv_store *store
                     values = stored_side_of(p, &own, 1);
   *out = (stored_copies){.k = k, .v = v};
   if (waits || attn_kv_changes(own.k, &own.k_scheme) || !is_dense(p, k_at, p->d_qk))
-    out->k = out->own_k = copy_rows(p, k, k_at, keys);
+    out->k = out->own_k = copy_rows(&out->memory, p, k, k_at, keys);
   if (waits || attn_kv_changes(own.v, &own.v_scheme) || !is_dense(p, v_at, p->d_v))
-    out->v = out->own_v = copy_rows(p, v, v_at, values);
+    out->v = out->own_v = copy_rows(&out->memory, p, v, v_at, values);
   if (!out->k || !out->v) return attn_fail(ATTN_ENOMEM, "no memory for stored keys and values");
   return waits ? make_versions(p, store, kv_len, out) : code_groups(p, &own, kv_len, out->own_k);
 }
 
-void stored_copies_free(stored_copies *c) {
-  for (int side = 0; c->versions && side < 2; side++) {
-    free(c->versions->given[side]);
-    free(c->versions->coded[side]);
-  }
-  if (c->versions) free(c->versions->keys);
-  free(c->versions);
-  free(c->own_k);
-  free(c->own_v);
-}
+void stored_copies_free(stored_copies *c) { region_free(&c->memory); }
 
 attn_status stored_reader_plan(const attn_plan *plan, attn_plan **out) {
   const attn_context *c = attn_plan_context(plan);

@@ -4,6 +4,7 @@
 #define EXPERIMENTS_EVIDENCE_STORED_COPIES_H
 
 #include "attn_variant.h"
+#include "experiments/support/region.h"
 
 /* The keys (side 0) or values (side 1) of a store. */
 typedef struct stored_side {
@@ -26,6 +27,7 @@ int64_t stored_before(const attn_problem *, const attn_kv_store *, int side, int
 typedef struct stored_copies {
   const void *k, *v; /* contiguous, in the problem's dtype */
   void *own_k, *own_v;
+  region memory;
   struct stored_versions *versions; /* of a store with a residual; else NULL */
 } stored_copies;
 
