@@ -127,6 +127,13 @@ void bench_free(bench *);
 
 /* ---- meters (meter_*.c, remote.c) */
 
+/* A batch of one. */
+static inline attn_problem bench_problem(int64_t heads, int64_t n, int64_t d, bool causal) {
+  attn_problem p = attn_problem_make(1, heads, n, d);
+  p.causal = causal;
+  return p;
+}
+
 /* isa NULL and threads 0: those of the options. NULL without an error if the variant, the problem or the
  * machine does not support it. */
 bench_meter *bench_plan(bench *, const char *spec, const attn_problem *, const char *isa, int threads);

@@ -20,12 +20,6 @@ struct crossing {
   double predicted; /* NaN: the variant has no target rate */
 };
 
-static attn_problem problem_of(int64_t n, bool causal) {
-  attn_problem p = attn_problem_make(1, HEADS, n, WIDTH);
-  p.causal = causal;
-  return p;
-}
-
 /* The target rate of a variant, as a fraction of the peak. */
 static double rate_of(bench_target t) {
   const double tiled = bench_goals[TARGET_EXACT_AVX512].value;
@@ -39,7 +33,7 @@ static double predict(const bench_contender *c) {
   if (isnan(rate)) return rate;
   while (high - low > 1e-3) {
     const double middle = (low + high) / 2;
-    const attn_problem p = problem_of((int64_t)ceil(exp2(middle)), c->causal);
+    const attn_problem p = bench_problem(HEADS, (int64_t)ceil(exp2(middle)), WIDTH, c->causal);
     attn_cost own, exact;
     const bool known =
         !attn_estimate(&p, c->spec, NULL, NULL, &own) && !attn_estimate(&p, "tiled", NULL, NULL, &exact);
@@ -108,7 +102,8 @@ void bench_crossover(bench *b) {
   if (!found && !b->status) b->status = attn_fail(ATTN_ENOMEM, "no memory for crossovers");
   for (size_t i = 0; !b->status && i < count && i < GRID_MAX; i++) {
     bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F32));
-    const attn_problem dense = problem_of(n[i], false), causal = problem_of(n[i], true);
+    const attn_problem dense = bench_problem(HEADS, n[i], WIDTH, false),
+                       causal = bench_problem(HEADS, n[i], WIDTH, true);
     const bench_meter *exact[] = {bench_put(b, set, bench_plan(b, "tiled", &dense, NULL, 0)),
                                   bench_put(b, set, bench_plan(b, "tiled", &causal, NULL, 0))};
     for (size_t c = 0; c < contenders; c++) {

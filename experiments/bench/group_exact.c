@@ -32,12 +32,6 @@ static const form *next_form(const form *f, const char *isa) {
   return first ? f : NULL;
 }
 
-static attn_problem problem_of(int64_t n, int64_t d, bool causal) {
-  attn_problem p = attn_problem_make(1, HEADS, n, d);
-  p.causal = causal;
-  return p;
-}
-
 /* 5 % of the tensors and one head's packed K and V. */
 static void memory_row(bench *b, const bench_meter *m) {
   if (!m) return;
@@ -65,7 +59,8 @@ static void throughput(bench *b, const form *f, const char *isa) {
   for (size_t i = 0; i < s.n_count; i++)
     for (size_t j = 0; j < s.d_count; j++) {
       bench_set *set = bench_set_add(b, bench_peak(b, isa, 0, f->peak));
-      const attn_problem dense = problem_of(s.n[i], s.d[j], false), causal = problem_of(s.n[i], s.d[j], true);
+      const attn_problem dense = bench_problem(HEADS, s.n[i], s.d[j], false),
+                         causal = bench_problem(HEADS, s.n[i], s.d[j], true);
       bench_meter *a = bench_put(b, set, bench_plan(b, f->spec, &dense, isa, 0));
       bench_meter *c = bench_put(b, set, bench_plan(b, f->spec, &causal, isa, 0));
       bench_row_add(b, ROW_OVER_LIMIT, a, NULL, s.d[j] > 64 ? f->wide : f->narrow, "%s, %s: over the peak",
@@ -80,7 +75,7 @@ static void reference(bench *b) {
   const tuned_sizes s = sizes_of(b);
   for (size_t i = 0; i < s.n_count; i++)
     for (size_t j = 0; j < s.d_count; j++) {
-      const attn_problem p = problem_of(s.n[i], s.d[j], false);
+      const attn_problem p = bench_problem(HEADS, s.n[i], s.d[j], false);
       bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F64));
       bench_row_add(b, ROW_OVER_LIMIT, bench_put(b, set, bench_census(b, &p)), NULL, TARGET_REFERENCE,
                     "exact attention in fp64, %s: over the peak", b->options.isa);
@@ -97,11 +92,11 @@ static void untuned(bench *b, const char *isa) {
   enum { COUNT = sizeof sizes / sizeof *sizes, TUNED_LENGTH = 2048 };
   for (int64_t width = 64; width <= 128; width *= 2) {
     bench_set *set = bench_set_add(b, bench_peak(b, isa, 0, ATTN_PEAK_F32));
-    const attn_problem tuned = problem_of(TUNED_LENGTH, width, false);
+    const attn_problem tuned = bench_problem(HEADS, TUNED_LENGTH, width, false);
     bench_meter *reference = bench_put(b, set, bench_plan(b, "tiled", &tuned, isa, 0));
     for (int i = 0; i < COUNT; i++) {
       if (sizes[i].tuned != width) continue;
-      attn_problem p = problem_of(sizes[i].n, sizes[i].d_qk, false);
+      attn_problem p = bench_problem(HEADS, sizes[i].n, sizes[i].d_qk, false);
       p.d_v = sizes[i].d_v;
       bench_meter *m = bench_put(b, set, bench_plan(b, "tiled", &p, isa, 0));
       bench_row_add(b, ROW_FLOPS_RATIO, m, reference, TARGET_UNTUNED,

@@ -49,8 +49,7 @@ void bench_recurrent(bench *b) {
   for (size_t i = 0; i < n_count; i++)
     for (size_t j = 0; j < d_count; j++) {
       bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F32));
-      attn_problem p = attn_problem_make(1, HEADS, n[i], d[j]);
-      p.causal = true;
+      const attn_problem p = bench_problem(HEADS, n[i], d[j], true);
       for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) add_rule(b, set, &p, r);
     }
   add_steps(b);

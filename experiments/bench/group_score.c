@@ -7,14 +7,8 @@
 
 enum { HEADS = 8, DOCUMENT = 1024 };
 
-static attn_problem causal_problem(int64_t n, int64_t d) {
-  attn_problem p = attn_problem_make(1, HEADS, n, d);
-  p.causal = true;
-  return p;
-}
-
 static void add_alibi(bench *b, bench_set *set, const bench_meter *plain, int64_t n, int64_t d) {
-  attn_problem p = causal_problem(n, d);
+  attn_problem p = bench_problem(HEADS, n, d, true);
   double *table = malloc((size_t)(HEADS * (2 * n - 1)) * sizeof *table);
   if (!table) {
     if (!b->status) b->status = attn_fail(ATTN_ENOMEM, "out of memory for a table of biases");
@@ -29,7 +23,7 @@ static void add_alibi(bench *b, bench_set *set, const bench_meter *plain, int64_
 
 static void add_softcap(bench *b, bench_set *set, const bench_meter *plain, int64_t n, int64_t d,
                         double cap) {
-  attn_problem p = causal_problem(n, d);
+  attn_problem p = bench_problem(HEADS, n, d, true);
   p.score.softcap = cap;
   bench_row_add(b, ROW_TIME_RATIO, bench_put(b, set, bench_plan(b, "tiled", &p, NULL, 0)), plain,
                 TARGET_SOFTCAP, "tiled causal: with a soft cap of %g over without", cap);
@@ -37,7 +31,7 @@ static void add_softcap(bench *b, bench_set *set, const bench_meter *plain, int6
 
 static void add_documents(bench *b, bench_set *set, const bench_meter *plain, int64_t n, int64_t d) {
   const int64_t count = (n + DOCUMENT - 1) / DOCUMENT;
-  attn_problem p = causal_problem(n, d);
+  attn_problem p = bench_problem(HEADS, n, d, true);
   int64_t *offsets = malloc((size_t)(count + 1) * sizeof *offsets);
   if (!offsets) {
     if (!b->status) b->status = attn_fail(ATTN_ENOMEM, "out of memory for documents");
@@ -59,7 +53,7 @@ void bench_score(bench *b) {
   for (size_t i = 0; i < n_count; i++)
     for (size_t j = 0; j < d_count; j++) {
       bench_set *set = bench_set_add(b, NULL);
-      const attn_problem p = causal_problem(n[i], d[j]);
+      const attn_problem p = bench_problem(HEADS, n[i], d[j], true);
       const bench_meter *plain = bench_put(b, set, bench_plan(b, "tiled", &p, NULL, 0));
       add_alibi(b, set, plain, n[i], d[j]);
       add_softcap(b, set, plain, n[i], d[j], 50);

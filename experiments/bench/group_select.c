@@ -27,8 +27,7 @@ void bench_select(bench *b) {
   for (size_t i = 0; i < n_count; i++)
     for (size_t j = 0; j < d_count; j++) {
       bench_set *set = bench_set_add(b, NULL);
-      attn_problem p = attn_problem_make(1, HEADS, n[i], d[j]);
-      p.causal = true;
+      const attn_problem p = bench_problem(HEADS, n[i], d[j], true);
       const bench_meter *dense = bench_put(b, set, bench_plan(b, "tiled", &p, NULL, 0));
       for (size_t c = 0; c < sizeof contenders / sizeof *contenders; c++) {
         const contender *x = &contenders[c];

@@ -21,14 +21,8 @@ const bench_contender bench_contenders[] = {
     {.spec = NULL},
 };
 
-static attn_problem problem_of(int64_t n, bool causal) {
-  attn_problem p = attn_problem_make(1, HEADS, n, WIDTH);
-  p.causal = causal;
-  return p;
-}
-
 static bench_meter *plan_of(bench *b, const bench_contender *c, int64_t n, int threads) {
-  const attn_problem p = problem_of(n, c->causal);
+  const attn_problem p = bench_problem(HEADS, n, WIDTH, c->causal);
   return bench_plan(b, c->spec, &p, NULL, threads);
 }
 
@@ -36,7 +30,7 @@ static const char *mark(const bench_contender *c) { return c->causal ? ", causal
 
 static void throughput(bench *b, int64_t n) {
   bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F32));
-  const attn_problem p = problem_of(n, false);
+  const attn_problem p = bench_problem(HEADS, n, WIDTH, false);
   bench_meter *dense = bench_put(b, set, bench_plan(b, "tiled", &p, NULL, 0));
   bench_row_add(b, ROW_OVER_LIMIT, dense, NULL, TARGET_NONE, "tiled: over the peak");
   for (const bench_contender *c = bench_contenders; c->spec; c++) {
@@ -56,7 +50,7 @@ static void transforms(bench *b, int64_t n) {
     int64_t power = 1;
     while (power < n) power *= 2;
     const bool hadamard = strstr(c->spec, "srht") != NULL;
-    attn_problem p = problem_of(n, false);
+    attn_problem p = bench_problem(HEADS, n, WIDTH, false);
     p.n_kv = SLOTS;
     bench_set *set = bench_set_add(b, NULL);
     bench_meter *m = bench_put(b, set, plan_of(b, c, n, 0));
@@ -73,7 +67,7 @@ static void transforms(bench *b, int64_t n) {
 
 /* One transform for each head, feature and column of V, and for the denominator. */
 static void convolutions(bench *b, int64_t n) {
-  const attn_problem p = problem_of(n, false);
+  const attn_problem p = bench_problem(HEADS, n, WIDTH, false);
   bench_set *set = bench_set_add(b, NULL);
   const bench_meter *m = bench_put(b, set, bench_plan(b, "toeplitz", &p, NULL, 0)),
                     *alone = bench_put(b, set, bench_convolutions(b, 2 * n, HEADS * WIDTH * (WIDTH + 1)));
