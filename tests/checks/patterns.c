@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 static void expect_pass(const char *spec, attn_problem p, const int64_t *kv_len) {
-  run_case *c = case_make(p, 1.5, 100);
-  case_run(c, spec, kv_len);
+  run_case *c = case_lengths(spec, p, 1.5, kv_len);
   expect_verdict(&c->e, "GR-1", VERDICT_PASS, spec);
   if (c->view.pattern->cache) expect_verdict(&c->e, "STR-0", VERDICT_PASS, spec);
   case_free(c);
@@ -146,8 +145,7 @@ Test(checks_patterns, proxies_of_the_library) {
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
     for (int i = 0; i < 4; i++) {
       attn_problem p = case_problem(2, 4, 2, 90, 12, 5, i & 1, i & 2 ? ATTN_F64 : ATTN_F32);
-      run_case *c = case_make(p, 3, 100);
-      case_run(c, specs[s], i & 1 ? kv_len : NULL);
+      run_case *c = case_lengths(specs[s], p, 3, i & 1 ? kv_len : NULL);
       expect_verdict(&c->e, "TK-1", VERDICT_PASS, specs[s]);
       case_free(c);
     }
@@ -190,12 +188,7 @@ static attn_status describe_badly(attn_builder *b, const attn_context *c, attn_p
 }
 
 Test(checks_patterns, proxies_that_say_too_much) {
-  static attn_variant telling;
-  cr_assert_eq(attn_variant_find("topk", &ranking), ATTN_OK);
-  telling = *ranking;
-  telling.name = "telling";
-  telling.describe = describe_badly;
-  cr_assert_eq(attn_variant_register(&telling), ATTN_OK);
+  ranking = variant_described("topk", "telling", describe_badly);
   for (int side = -1; side < 2; side++) {
     widened = 1e-3 * side;
     expect_gaussian("telling:k=8", case_problem(1, 2, 1, 40, 8, 5, false, ATTN_F32), 1, "TK-1",

@@ -48,15 +48,6 @@ static attn_status describe_misstated(attn_builder *b, const attn_context *c, at
   return status;
 }
 
-static void misstate(const char *of, const char *name, attn_variant *own,
-                     attn_status (*describe)(attn_builder *, const attn_context *, attn_parts *)) {
-  cr_assert_eq(attn_variant_find(of, &told_of), ATTN_OK);
-  *own = *told_of;
-  own->name = name;
-  own->describe = describe;
-  cr_assert_eq(attn_variant_register(own), ATTN_OK, "%s", attn_last_error());
-}
-
 Test(checks_selections, hashes_of_the_library) {
   static const char *const specs[] = {"lsh:rounds=4,buckets=16", "lsh:rounds=1,buckets=2",
                                       "lsh:rounds=2,buckets=64,window=9", "lsh:rounds=7,buckets=4,seed=5"};
@@ -70,8 +61,7 @@ Test(checks_selections, hashes_of_the_library) {
 }
 
 Test(checks_selections, hashes_that_are_misstated) {
-  static attn_variant own;
-  misstate("lsh", "misstated", &own, describe_misstated);
+  told_of = variant_described("lsh", "misstated", describe_misstated);
   for (int i = 0; i < 3; i++) {
     more_hashes = i == 1 ? 1 : 0;
     more_buckets = i == 2 ? 16 : 0;
@@ -157,8 +147,7 @@ Test(checks_selections, certificates_of_the_library) {
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
     for (int i = 0; i < 2; i++) {
       attn_problem p = case_problem(2, 4, 2, 90, 12, 5, i, i ? ATTN_F64 : ATTN_F32);
-      run_case *c = case_make(p, i ? 1 : 3, 100);
-      case_run(c, specs[s], i ? kv_len : NULL);
+      run_case *c = case_lengths(specs[s], p, i ? 1 : 3, i ? kv_len : NULL);
       expect_verdict(&c->e, "SEL-3", VERDICT_PASS, specs[s]);
       case_free(c);
     }
@@ -208,8 +197,7 @@ static attn_status describe_too_low(attn_builder *b, const attn_context *c, attn
 }
 
 Test(checks_selections, a_page_that_states_too_little) {
-  static attn_variant own;
-  misstate("pages", "too_low", &own, describe_too_low);
+  told_of = variant_described("pages", "too_low", describe_too_low);
   for (int i = 0; i < 2; i++) {
     lowered = i;
     run_case *c = four_pages("too_low:page=2,budget=2");

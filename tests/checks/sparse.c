@@ -56,11 +56,7 @@ static bool window_sees(const void *state, int64_t head, int64_t position, int64
 
 static const attn_pattern window_pattern = {.row = window_row, .max_runs = 1, .sees = window_sees};
 
-static run_case *window_case(double std) {
-  run_case *c = case_make(sequence(96, false, ATTN_F32), std, 100);
-  case_run(c, "fake", NULL);
-  return c;
-}
+static run_case *window_case(double std) { return case_gaussian("fake", sequence(96, false, ATTN_F32), std); }
 
 static void fake_window(double (*weight)(int64_t, int64_t, double)) {
   fake_reset(NULL);

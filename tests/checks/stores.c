@@ -137,15 +137,9 @@ static attn_status describe_bare(attn_builder *b, const attn_context *c, attn_pa
 }
 
 Test(checks_stores, a_law_without_its_draws_is_refused) {
-  static attn_variant bare;
   const attn_problem p = attn_problem_make(1, 1, 8, 4);
   attn_plan *plan = NULL;
-  const attn_variant *real = NULL;
-  cr_assert_eq(attn_variant_find("qjl", &real), ATTN_OK);
-  bare = *real;
-  bare.name = "bare";
-  bare.describe = describe_bare;
-  cr_assert_eq(attn_variant_register(&bare), ATTN_OK);
+  variant_described("qjl", "bare", describe_bare);
   cr_expect_eq(attn_plan_create(&plan, &p, "bare", NULL), ATTN_EINVAL);
   cr_expect(strstr(attn_last_error(), "lacks its rotation or its vectors"), "%s", attn_last_error());
 }

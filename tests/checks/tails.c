@@ -108,8 +108,8 @@ Test(checks_tails, sound_samples_keep_their_law) {
   static const int64_t kv_len[2] = {61, 90};
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
     for (int i = 0; i < 2; i++) {
-      run_case *c = case_make(case_problem(2, 4, 2, 90, 12, 5, i, i ? ATTN_F64 : ATTN_F32), 1, 100);
-      case_run(c, specs[s], i ? kv_len : NULL);
+      run_case *c = case_lengths(specs[s], case_problem(2, 4, 2, 90, 12, 5, i, i ? ATTN_F64 : ATTN_F32), 1,
+                                 i ? kv_len : NULL);
       for (int l = 0; l < LAWS; l++) {
         const result_bound b = case_check(&c->e, laws[l]);
         cr_expect(!rejected(&b) && b.verdict != VERDICT_NOT_APPLICABLE, "%s of %s: %d, p %g, %s", laws[l],
@@ -256,12 +256,8 @@ static void claim(attn_selector *x) {
 }
 
 static run_case *changed(void (*how)(attn_selector *)) {
-  static attn_variant own;
-  own = attn_variant_planted_sample;
-  own.name = "changed_sample";
-  own.describe = describe_changed;
   change = how;
-  cr_assert_eq(attn_variant_register(&own), ATTN_OK, "%s", attn_last_error());
+  variant_described("planted_sample", "changed_sample", describe_changed);
   return case_gaussian("changed_sample", case_problem(1, 2, 1, 96, 8, 4, false, ATTN_F32), 0.5);
 }
 

@@ -3,8 +3,7 @@
 #include "tests/support/checks_fake.h"
 
 static void expect_sound(const char *spec, attn_problem p, double std, const int64_t *kv_len) {
-  run_case *c = case_make(p, std, 100);
-  case_run(c, spec, kv_len);
+  run_case *c = case_lengths(spec, p, std, kv_len);
   const result_bound b = case_check(&c->e, "PROP-DOB");
   cr_expect(b.verdict == VERDICT_PASS || (b.verdict == VERDICT_NOT_APPLICABLE && *b.message),
             "%s, n = %d%s: verdict %d, measured %g, value %g: %s", spec, (int)p.n_kv,

@@ -94,10 +94,15 @@ static inline void case_run(run_case *c, const char *spec, const int64_t *kv_len
                     .seed = 11};
 }
 
-static inline run_case *case_gaussian(const char *spec, attn_problem p, double std) {
+/* kv_len: in place for as long as the case, or NULL. */
+static inline run_case *case_lengths(const char *spec, attn_problem p, double std, const int64_t *kv_len) {
   run_case *c = case_make(p, std, 100);
-  case_run(c, spec, NULL);
+  case_run(c, spec, kv_len);
   return c;
+}
+
+static inline run_case *case_gaussian(const char *spec, attn_problem p, double std) {
+  return case_lengths(spec, p, std, NULL);
 }
 
 /* Undoes case_run, so that another spec can be run on the same inputs. */
@@ -150,6 +155,20 @@ static inline void expect_gaussian(const char *spec, attn_problem p, double std,
   run_case *c = case_gaussian(spec, p, std);
   expect_verdict(&c->e, name, want, what);
   case_free(c);
+}
+
+/* Registers a variant as `name` with another description, for as long as the program runs. Returns it. */
+static inline const attn_variant *
+variant_described(const char *of, const char *name,
+                  attn_status (*describe)(attn_builder *, const attn_context *, attn_parts *)) {
+  const attn_variant *real;
+  attn_variant *own = malloc(sizeof *own);
+  cr_assert_eq(attn_variant_find(of, &real), ATTN_OK, "%s", attn_last_error());
+  *own = *real;
+  own->name = name;
+  own->describe = describe;
+  cr_assert_eq(attn_variant_register(own), ATTN_OK, "%s", attn_last_error());
+  return real;
 }
 
 /* It holds, whether its bound is vacuous or not. */
