@@ -64,18 +64,9 @@ static void read_word(struct argp_state *state, arguments *a, const char *word) 
   if (value_texts_add(&a->options.others, word)) cli_fail(state);
 }
 
-static char *list_groups(int key, const char *text, void *input) {
-  (void)input;
-  if (key != ARGP_KEY_HELP_POST_DOC) return (char *)(uintptr_t)text;
-  char *out = NULL;
-  size_t size = 0;
-  FILE *stream = open_memstream(&out, &size);
-  if (!stream) return NULL;
+static void list_groups(FILE *stream) {
   fprintf(stream, "Groups (default: all but long):\n");
   for (size_t i = 0; i < GROUPS; i++) fprintf(stream, "  %-10s %s\n", groups[i].name, groups[i].help);
-  fputs(text, stream);
-  fclose(stream);
-  return out;
 }
 
 static const cli_option options[] = {
@@ -126,7 +117,7 @@ static const cli_command parser = {
     .options = options,
     .read = read_other,
     .complete = complete,
-    .help = list_groups,
+    .list = list_groups,
     .plugins = true,
     .doc = "Benchmarks engines against the limits of this machine, or variants against each other.\v"
            "Every ratio is the median over interleaved rounds, with its 95 % bootstrap interval; the "

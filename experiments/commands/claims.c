@@ -32,21 +32,9 @@ typedef struct arguments {
   int count;
 } arguments;
 
-static char *names(int key, const char *text, void *input) {
-  (void)input;
-  if (key != ARGP_KEY_HELP_POST_DOC) return (char *)(uintptr_t)text;
-  char *list = NULL;
-  size_t size = 0;
-  FILE *stream = open_memstream(&list, &size);
-  if (!stream) return NULL;
+static void list_names(FILE *stream) {
   fputs("Claims:\n", stream);
   for (const claim *const *c = claims_all; *c; c++) fprintf(stream, "  %s\n", (*c)->name);
-  fputs(
-      "Outcomes: reproduced; holds under a condition; derived (ours, from what the source says); refuted as "
-      "printed; not reproduced. Each is a finding, not a failure: the exit code is 0.",
-      stream);
-  fclose(stream);
-  return list;
 }
 
 static const cli_option options[] = {
@@ -95,8 +83,11 @@ static const cli_command parser = {
     .options = options,
     .read = read_claim,
     .complete = complete,
-    .help = names,
-    .doc = "Reruns published claims on small configurations (all: some minutes).\v"};
+    .list = list_names,
+    .doc =
+        "Reruns published claims on small configurations (all: some minutes).\v"
+        "Outcomes: reproduced; holds under a condition; derived (ours, from what the source says); refuted "
+        "as printed; not reproduced. Each is a finding, not a failure: the exit code is 0."};
 
 static void print(const claim *c, const claim_report *r) {
   char text[128];

@@ -149,6 +149,19 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   return 0;
 }
 
+/* argp's help_filter. */
+static char *help_with_list(int key, const char *text, void *input) {
+  const parsing *p = input;
+  char *whole = NULL;
+  size_t size = 0;
+  FILE *stream = key == ARGP_KEY_HELP_POST_DOC ? open_memstream(&whole, &size) : NULL;
+  if (!stream) return (char *)(uintptr_t)text;
+  p->command->list(stream);
+  fputs(text, stream);
+  fclose(stream);
+  return whole;
+}
+
 void cli_parse(const cli_command *command, int argc, char **argv, void *arguments) {
   parsing p = {.command = command, .arguments = arguments};
   struct argp_option options[OPTIONS_MAX + 1] = {{0}};
@@ -159,9 +172,13 @@ void cli_parse(const cli_command *command, int argc, char **argv, void *argument
     if (o->name) options[count++] = (struct argp_option){o->name, key_of(o, i), o->value, flags, o->help, 0};
   }
   /* Without options NULL: glibc keeps the memory of an empty list. */
-  const struct argp parser = {
-      count ? options : NULL, parse, command->usage, command->doc, command->plugins ? plugin_children : NULL,
-      command->help,          NULL};
+  const struct argp parser = {count ? options : NULL,
+                              parse,
+                              command->usage,
+                              command->doc,
+                              command->plugins ? plugin_children : NULL,
+                              command->list ? help_with_list : NULL,
+                              NULL};
   argp_parse(&parser, argc, argv, 0, NULL, &p);
 }
 

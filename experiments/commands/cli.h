@@ -4,6 +4,7 @@
 
 #include <argp.h>
 #include <jansson.h>
+#include <stdio.h>
 
 #include "attn.h"
 
@@ -70,7 +71,7 @@ typedef struct cli_command {
   /* CLI_OTHER; option: "--name", NULL for an argument. complete: at the end. Either may be NULL. */
   void (*read)(struct argp_state *, void *arguments, const char *option, char *text);
   void (*complete)(struct argp_state *, void *arguments);
-  char *(*help)(int key, const char *text, void *input); /* argp's help_filter, or NULL */
+  void (*list)(FILE *); /* writes what stands before the last part of the doc, or NULL */
 } cli_command;
 
 /* Reads a command line into the command's arguments, which hold the defaults; a mistake ends the program

@@ -19,20 +19,9 @@ typedef struct arguments {
   int count;
 } arguments;
 
-static char *names(int key, const char *text, void *input) {
-  (void)input;
-  if (key != ARGP_KEY_HELP_POST_DOC) return (char *)(uintptr_t)text;
-  char *list = NULL;
-  size_t size = 0;
-  FILE *stream = open_memstream(&list, &size);
-  if (!stream) return NULL;
+static void list_names(FILE *stream) {
   fputs("Statements:\n", stream);
   for (const theory *const *t = theories; *t; t++) fprintf(stream, "  %s\n", (*t)->name);
-  fputs("A promise must be kept where its assumption is met, and fail where it is not; else the exit code is "
-        "1.",
-        stream);
-  fclose(stream);
-  return list;
 }
 
 static const cli_option options[] = {
@@ -65,9 +54,11 @@ static const cli_command parser = {
     .options = options,
     .read = read_statement,
     .complete = complete,
-    .help = names,
+    .list = list_names,
     .doc = "Measures what the mathematics of attention promises, in fp64, and an input on which each promise "
-           "fails (all: some seconds).\v"};
+           "fails (all: some seconds).\v"
+           "A promise must be kept where its assumption is met, and fail where it is not; else the exit code "
+           "is 1."};
 
 /* "= 1", "<= 0.5", "= 0 +- 2e-13" */
 static void promised_text(const theory_figure *f, char *text, size_t size) {
