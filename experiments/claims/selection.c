@@ -7,14 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/mathematics/vector.h"
 #include "experiments/reference/exact.h"
 
 enum { FEWEST = 256 }; /* keys of a row, for shares of them to be known */
-
-static int descending(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x < y) - (x > y);
-}
 
 /* For the rows of a problem: log of the share of keys by the rule over the least share that leaves out at
  * most eps of the mass; and the two. The deviation of the scores is that of the logarithms of the weights. */
@@ -29,7 +25,7 @@ static void rule_row(const double *weights, int64_t keys, double eps, double *sc
   for (int64_t j = 0; j < keys; j++) scratch[j] = log(fmax(weights[j], 1e-300));
   deviation = gsl_stats_sd(scratch, 1, (size_t)keys);
   memcpy(scratch, weights, (size_t)keys * sizeof *scratch);
-  qsort(scratch, (size_t)keys, sizeof *scratch, descending);
+  vector_descend(scratch, keys);
   while (least < keys && sum < 1 - eps) sum += scratch[least++];
   out->by_rule[out->count] = gsl_cdf_ugaussian_Q(deviation + gsl_cdf_ugaussian_Pinv(eps));
   out->needed[out->count] = (double)least / (double)keys;

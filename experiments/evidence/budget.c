@@ -6,6 +6,7 @@
 #include "experiments/evidence/moments.h"
 #include "experiments/evidence/rows.h"
 #include "experiments/mathematics/spectrum.h"
+#include "experiments/mathematics/vector.h"
 #include "experiments/reference/visible.h"
 
 #include <math.h>
@@ -18,11 +19,6 @@ static int64_t budget_rows(const exact_rows *x) {
   int64_t have = 0;
   while (have < x->count && x->rows[have].batch == 0 && x->rows[have].head == 0) have++;
   return have;
-}
-
-static int descending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x < y) - (x > y);
 }
 
 /* -- of the input alone: mass of the heaviest and of the nearest keys, singular values -- */
@@ -43,7 +39,7 @@ static attn_status curves_make(const evidence *e, budget_curves *out) {
   for (int64_t r = 0; r < rows && !status; r++) {
     int64_t at = (2 * r + 1) * have / (2 * rows), position = x->rows[at].i + n - e->problem->n_q;
     memcpy(sorted, x->p + at * n, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, descending);
+    vector_descend(sorted, n);
     for (int64_t j = 0; j < n; j++) {
       c.heaviest[j] += sorted[j] / (double)rows;
       int64_t far = llabs(j - position);
@@ -243,7 +239,7 @@ static void kept_visit(void *context, int64_t r, const row_case *c) {
   double kept = 0, best = 0, left = 0, drawn = 0, others = 0, read = 0;
   row_see(c->head, &w->seen, c->row->i, s);
   memcpy(s->slack, c->p, (size_t)c->keys * sizeof *s->slack);
-  if (s->count < c->keys) qsort(s->slack, (size_t)c->keys, sizeof *s->slack, descending);
+  if (s->count < c->keys) vector_descend(s->slack, c->keys);
   for (int64_t a = 0; a < s->count; a++) {
     kept += c->p[s->index[a]];
     read += c->p[s->index[a]] > 0;

@@ -2,6 +2,7 @@
 #include "experiments/mathematics/vector.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 double vector_dot(const double *a, const double *b, int64_t n) {
   double sum = 0;
@@ -28,3 +29,10 @@ double vector_distance(const double *a, const double *b, int64_t n) {
   for (; i < n; i++) part[0] += (a[i] - b[i]) * (a[i] - b[i]);
   return sqrt((part[0] + part[1]) + (part[2] + part[3]));
 }
+
+static int descending(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x < y) - (x > y);
+}
+
+void vector_descend(double *x, int64_t n) { qsort(x, (size_t)n, sizeof *x, descending); }

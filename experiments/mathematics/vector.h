@@ -11,5 +11,7 @@ double vector_dot_fast(const double *a, const double *b, int64_t n);
 double vector_norm(const double *, int64_t n);
 /* |a - b|, as vector_dot_fast adds. */
 double vector_distance(const double *a, const double *b, int64_t n);
+/* Sorts, the largest first. */
+void vector_descend(double *, int64_t n);
 
 #endif

@@ -17,15 +17,8 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { ROWS = 16 };
-
-/* Of the judged rows; certified is NaN of those that were not asked. */
-typedef struct certificate_walk {
-  attn_call call;
-  double *left_out, *certified;
-} certificate_walk;
 
 /* The least upper bound of a key's score from the keys first ... end - 1 alone. center: [d_qk] */
 static double reach(const row_case *c, int64_t first, int64_t end) {
@@ -80,12 +73,11 @@ static double log_left(const pick_case *c, const double *high, double *kept, dou
 }
 
 static void judge_row(const void *context, const pick_case *c, pick_finding *f) {
-  const certificate_walk *w = context;
   const row_case *row = c->row;
   const attn_problem *p = row->e->problem;
   const attn_selector *x = row->e->view->selector;
   row_space *s = row->space;
-  const attn_query query = evidence_query(&w->call, row->row);
+  const attn_query query = evidence_query(context, row->row);
   row_extremes scores;
   double kept, left;
   row_support(row->head, NULL, row->row->i, s);
@@ -99,9 +91,9 @@ static void judge_row(const void *context, const pick_case *c, pick_finding *f) 
                       vector_norm(s->q, p->d_qk) * row->head->k_max;
   if (z == -(double)INFINITY) return;
   const double certified = 1 / (1 + exp(kept - z - room)) + (double)s->count * (DBL_MIN + 0x1p-50);
-  const int64_t r = row->row - row->e->exact->rows;
-  w->left_out[r] = left;
-  w->certified[r] = certified;
+  f->tells = true;
+  f->told[0] = left;
+  f->told[1] = certified;
   f->x = (outcome){.measured = left, .value = certified};
   snprintf(f->text, sizeof f->text, "leaves out the mass %.7g, stated to be at most %.7g", left, certified);
 }
@@ -110,23 +102,12 @@ static attn_status certificate_evaluate(const evidence *e, result_bound *bound) 
   if (transform_any(e->problem))
     return bound_not_applicable(bound,
                                 "the scores are transformed: boxes and balls of keys do not bound them");
-  const int64_t judged = e->exact->judged;
-  double left_out = 0, certified = 0, rows = 0;
-  certificate_walk w = {.call = evidence_call(e),
-                        .left_out = region_take(e->memory, 2 * judged, sizeof *w.left_out)};
-  if (region_status(e->memory, "for what pages certify")) return ATTN_ENOMEM;
-  w.certified = w.left_out + judged;
-  for (int64_t r = 0; r < judged; r++) w.certified[r] = (double)NAN;
-  const attn_status status = picks_check(e, ROWS, judge_row, &w, bound);
-  for (int64_t r = 0; r < judged; r++)
-    if (!isnan(w.certified[r])) {
-      left_out += w.left_out[r];
-      certified += w.certified[r];
-      rows++;
-    }
-  if (!status && bound->verdict == VERDICT_PASS && rows > 0)
-    bound_say(bound, "on average %.3g of a row is left out, and %.3g is certified", left_out / rows,
-              certified / rows);
+  const attn_call call = evidence_call(e);
+  pick_sums sums;
+  const attn_status status = picks_sum(e, ROWS, judge_row, &call, bound, &sums);
+  if (!status && bound->verdict == VERDICT_PASS && sums.rows > 0)
+    bound_say(bound, "on average %.3g of a row is left out, and %.3g is certified", sums.told[0] / sums.rows,
+              sums.told[1] / sums.rows);
   return status;
 }
 

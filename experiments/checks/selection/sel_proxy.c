@@ -12,20 +12,9 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { ROWS = 16 };
-
-typedef struct proxy_walk {
-  attn_call call;
-  double *decided; /* [judged] share of units that the intervals leave out; NaN: not asked */
-} proxy_walk;
-
-static int descending(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x < y) - (x > y);
-}
 
 /* Of count units the share whose upper end is below the kept-th largest lower end. scratch: [count]. */
 static double share_decided(const double *low, const double *high, int64_t count, int64_t kept,
@@ -33,19 +22,18 @@ static double share_decided(const double *low, const double *high, int64_t count
   int64_t out = 0;
   if (kept < 1 || kept >= count) return 0;
   memcpy(scratch, low, (size_t)count * sizeof *scratch);
-  qsort(scratch, (size_t)count, sizeof *scratch, descending);
+  vector_descend(scratch, count);
   for (int64_t u = 0; u < count; u++) out += high[u] < scratch[kept - 1];
   return (double)out / (double)count;
 }
 
 /* The units of which the query sees a key, in space->score (low), weight (high); slack is for scratch. */
 static void judge_row(const void *context, const pick_case *c, pick_finding *f) {
-  const proxy_walk *w = context;
   const row_case *row = c->row;
   const attn_problem *p = row->e->problem;
   const attn_selector *x = row->e->view->selector;
   row_space *s = row->space;
-  const attn_query query = evidence_query(&w->call, row->row);
+  const attn_query query = evidence_query(context, row->row);
   const int64_t all = (row->head->keys + x->grain - 1) / x->grain;
   double *low = s->score, *high = s->weight;
   int64_t seen = 0, last = -1;
@@ -82,23 +70,17 @@ static void judge_row(const void *context, const pick_case *c, pick_finding *f) 
     low[u] = low[(int64_t)s->slack[u]];
     high[u] = high[(int64_t)s->slack[u]];
   }
-  w->decided[row->row - row->e->exact->rows] = share_decided(low, high, seen, x->kept, s->slack);
+  f->tells = true;
+  f->told[0] = share_decided(low, high, seen, x->kept, s->slack);
 }
 
 static attn_status proxy_evaluate(const evidence *e, result_bound *bound) {
-  const int64_t judged = e->exact->judged;
-  proxy_walk w = {.call = evidence_call(e), .decided = region_take(e->memory, judged, sizeof *w.decided)};
-  double sum = 0, rows = 0;
-  if (region_status(e->memory, "for what a proxy decides")) return ATTN_ENOMEM;
-  for (int64_t r = 0; r < judged; r++) w.decided[r] = (double)NAN;
-  const attn_status status = picks_check(e, ROWS, judge_row, &w, bound);
-  for (int64_t r = 0; r < judged; r++)
-    if (!isnan(w.decided[r])) {
-      sum += w.decided[r];
-      rows++;
-    }
-  if (!status && bound->verdict == VERDICT_PASS && rows > 0 && !transform_any(e->problem))
-    bound_say(bound, "proves %.3g %% of what is ranked not to be among the best", 100 * sum / rows);
+  const attn_call call = evidence_call(e);
+  pick_sums sums;
+  const attn_status status = picks_sum(e, ROWS, judge_row, &call, bound, &sums);
+  if (!status && bound->verdict == VERDICT_PASS && sums.rows > 0 && !transform_any(e->problem))
+    bound_say(bound, "proves %.3g %% of what is ranked not to be among the best",
+              100 * sums.told[0] / sums.rows);
   return status;
 }
 

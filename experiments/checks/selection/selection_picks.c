@@ -2,7 +2,6 @@
 #include "experiments/checks/selection/selection_picks.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 bool picks_have(const attn_run *runs, int64_t count, int64_t key) {
   for (int64_t r = 0; r < count && runs[r].first <= key; r++)
@@ -42,8 +41,8 @@ void picks_spread(const int64_t *place, int64_t judged, int64_t most, bool *take
   }
 }
 
-attn_status picks_check(const evidence *e, int64_t most, pick_judge *judge, const void *context,
-                        result_bound *bound) {
+attn_status picks_sum(const evidence *e, int64_t most, pick_judge *judge, const void *context,
+                      result_bound *bound, pick_sums *sums) {
   const exact_rows *x = e->exact;
   const int64_t *place = NULL;
   pick_walk w = {.judge = judge, .context = context};
@@ -55,12 +54,21 @@ attn_status picks_check(const evidence *e, int64_t most, pick_judge *judge, cons
   if (!status) status = facts_seen(e, &w.seen, &place);
   if (!status) picks_spread(place, x->judged, most, take);
   if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = visit});
+  *sums = (pick_sums){.rows = 0};
   for (int64_t r = 0; r < x->judged && !status; r++) {
     if (take[r] && outcome_worsen(&worst, w.found[r].x)) of = r;
+    for (int i = 0; i < 2; i++) sums->told[i] += w.found[r].told[i];
+    sums->rows += w.found[r].tells;
   }
   if (!status) outcome_to_verdict(&worst, bound);
   if (!status && bound->verdict == VERDICT_VIOLATED)
     bound_say(bound, "batch entry %lld, head %lld, query %lld %s", (long long)x->rows[of].batch,
               (long long)x->rows[of].head, (long long)x->rows[of].i, w.found[of].text);
   return status;
+}
+
+attn_status picks_check(const evidence *e, int64_t most, pick_judge *judge, const void *context,
+                        result_bound *bound) {
+  pick_sums sums;
+  return picks_sum(e, most, judge, context, bound, &sums);
 }

@@ -17,6 +17,8 @@ typedef struct pick_case {
 typedef struct pick_finding {
   outcome x;
   char text[128];
+  bool tells; /* are there figures of the row, for their means? */
+  double told[2];
 } pick_finding;
 
 /* In parallel. */
@@ -26,6 +28,12 @@ typedef void pick_judge(const void *context, const pick_case *, pick_finding *);
 void picks_spread(const int64_t *place, int64_t judged, int64_t most, bool *take);
 /* Of all judged rows, or of `most` of them; 0: of all. */
 attn_status picks_check(const evidence *, int64_t most, pick_judge *, const void *context, result_bound *);
+/* And the sums of what rows tell, of how many. */
+typedef struct pick_sums {
+  double told[2], rows;
+} pick_sums;
+attn_status picks_sum(const evidence *, int64_t most, pick_judge *, const void *context, result_bound *,
+                      pick_sums *);
 
 /* SEL-1 and SEL-2: what the run selects, by the law with the tensors of this call. */
 attn_status picks_rank(const evidence *, const attn_call *law, result_bound *);
