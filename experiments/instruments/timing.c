@@ -16,11 +16,14 @@ timing_options timing_defaults(void) {
                           .rounds = 2};
 }
 
-double timing_now(void) {
+static double seconds_of(clockid_t clock) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(clock, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+double timing_now(void) { return seconds_of(CLOCK_MONOTONIC); }
+double timing_wall(void) { return seconds_of(CLOCK_REALTIME); }
 
 double timing_spin(void) {
   enum { STEPS = 1 << 20, REPEATS = 3 };

@@ -67,6 +67,7 @@ double timing_resampled_median(gsl_rng *, const double *sorted, int64_t count);
 void timing_interval(double *values, size_t count, double *low, double *high);
 
 double timing_now(void);  /* seconds, monotonic */
+double timing_wall(void); /* seconds since the epoch */
 double timing_spin(void); /* seconds of a fixed amount of work, the best of three: the present speed of the
                     * machine */
 

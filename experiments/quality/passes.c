@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "data/support/forked_probe.h"
@@ -103,12 +102,6 @@ attn_status quality_describe(const quality_job *j, int64_t swap, quality_record 
   return status;
 }
 
-static double wall_time(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* -- in the child -- */
 
 static attn_status print_row(FILE *out, const quality_record *r) {
@@ -135,7 +128,7 @@ static attn_status fill_row(const quality_job *j, const quality_data *data, int6
   if (!status) status = quality_record_take_checks(&r, checks, QUALITY_CHECKS);
   if (!status) status = quality_record_take_checks(&r, data->judged[of].at, data->judged[of].count);
   r.verdict = (int)bounds_worst(r.checks, r.check_count);
-  r.end_time = wall_time();
+  r.end_time = timing_wall();
   if (!status) status = print_row(out, &r);
   quality_record_free(&r);
   return status;
@@ -291,7 +284,7 @@ static attn_status add_failure(const quality_job *j, int64_t swap, const answer 
   attn_status status = quality_describe(j, swap, &r);
   if (status) return status;
   r.status = (int)status_of(a);
-  r.end_time = wall_time();
+  r.end_time = timing_wall();
   status = copy_text(&r.message, a->message);
   if (!status) status = journal_append(j->store->journal, &r);
   quality_record_free(&r);

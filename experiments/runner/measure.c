@@ -17,18 +17,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* An upper bound for present cores: 1024 multiply-adds a cycle in a bf16 tile unit at 4 GHz, 32 exponentials
  * a cycle. A run is skipped only if it would exceed its time even so; the rest is for the timeout. */
 #define FASTEST_MUL_ADD 4e12
 #define FASTEST_EXP 1e11
-
-double measure_wall_time(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void measure_conclude(result_row *row, run_status status, const char *format, ...) {
   char message[400];
@@ -362,11 +355,11 @@ attn_status measure_verify(measured_run *r) {
                        .d_v = r->row.d_v};
   recheck_begin(&r->check);
   r->row.status = RUN_OK;
-  r->row.start_time = measure_wall_time();
+  r->row.start_time = timing_wall();
   const null_baseline *null = null_find(r->run->variant);
   status = null ? judge_null(r, null) : verify_variant(r);
   if (status) conclude_status(&r->row, status);
-  r->row.end_time = measure_wall_time();
+  r->row.end_time = timing_wall();
   r->timed = r->plan && r->row.status == RUN_OK && r->row.verdict != VERDICT_VIOLATED;
   /* A turn plans anew, so that plans do not add up while others are verified. */
   attn_plan_destroy(r->plan);

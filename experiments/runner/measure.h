@@ -84,8 +84,6 @@ attn_status measure_select(measured_run *);
 /* Its second execution, by a plan that nothing was executed with, so that turns begin as they would have. */
 attn_status measure_watch(measured_run *);
 
-double measure_wall_time(void); /* seconds since the epoch */
-
 /* How it is planned. */
 attn_options measure_options(const measured_run *);
 

@@ -236,7 +236,7 @@ static void fill_times(measured_run *r, timing_subject *subject, const timing_su
 
 attn_status measure_finish(measured_run *r, timing_subject *subject, double drift_ratio) {
   timing_summary summary;
-  r->row.end_time = measure_wall_time();
+  r->row.end_time = timing_wall();
   release(r);
   if (*r->fault || subject->status) {
     const run_status outcome = subject->status ? measure_outcome(subject->status) : RUN_FAILED;

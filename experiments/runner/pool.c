@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { POLL_MS = 50, END_MS = 2, LINE_MAX_BYTES = 64 << 20 };
@@ -70,9 +69,7 @@ static attn_status report_end(worker *w, int64_t index, run_status outcome, cons
   result_row_init(&row);
   attn_status status = grid_row(&w->job->block, &w->job->block.runs[index], &row);
   if (!status) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    row.end_time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    row.end_time = timing_wall();
     row.start_time = row.end_time - seconds_of(w, index);
     row.status = outcome;
     row.message = strdup(message);

@@ -6,6 +6,7 @@
 #include "data/support/file.h"
 #include "data/support/sha256.h"
 #include "experiments/instruments/machine.h"
+#include "experiments/instruments/timing.h"
 #include "experiments/results/row_json.h"
 #include "git_info.h"
 
@@ -16,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -116,12 +116,6 @@ static json_t *batch_job(void) {
   return json_string("");
 }
 
-static double wall_time(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 attn_status provenance_collect(int argc, char *const *argv, const char *config_text, bool hostname,
                                json_t **result) {
   char digest[65];
@@ -136,7 +130,7 @@ attn_status provenance_collect(int argc, char *const *argv, const char *config_t
                {"argv", command_line(argc, argv)},
                {"env_omp", environment()},
                {"job_id", batch_job()},
-               {"start_time", result_json_number(wall_time())},
+               {"start_time", result_json_number(timing_wall())},
                {"load_start", result_json_number(machine_load())},
                {"config_text", result_json_text(config_text)},
                {"config_sha256", json_string(digest)}};
