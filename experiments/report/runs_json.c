@@ -60,16 +60,10 @@ static json_t *run_value(const result_row *row, const result_column *c) {
   return json_integer(result_column_int(row, c));
 }
 
-static const result_column *column_named(const char *name) {
-  const result_column *c = result_columns;
-  while (strcmp(c->name, name) != 0) c++;
-  return c;
-}
-
 static void put_columns(const results_model *m, const char *const *wanted, size_t count, json_stream *out,
                         json_t *described) {
   for (size_t s = 0; s < count; s++) {
-    const result_column *c = column_named(wanted[s]);
+    const result_column *c = result_column_named(wanted[s]);
     json_t *values = json_array();
     for (size_t i = 0; i < m->set->count; i++) json_add(values, run_value(m->rows[i], c), &out->ok);
     put_member(out, c->name, values);

@@ -180,6 +180,12 @@ const result_column result_bound_columns[] = {
     {.name = NULL},
 };
 
+const result_column *result_column_named(const char *name) {
+  const result_column *c = result_columns;
+  while (strcmp(c->name, name) != 0) c++;
+  return c;
+}
+
 void result_row_recover(result_row *row, const result_column *c) {
   const axis_id a = (axis_id)((c->offset - offsetof(result_row, axis)) / sizeof *row->axis);
   /* The axes stand between the texts of the dataset and of the variant, which may hold anything. */

@@ -177,6 +177,7 @@ extern const char *const ref_kind_names[];
 /* Columns in schema order, and the fields of a bound; each ends with a NULL name. p_<name> columns not
  * included. */
 extern const result_column result_columns[], result_bound_columns[];
+const result_column *result_column_named(const char *name); /* of result_columns, where it is */
 
 /* An axis of a file that is older than its column: as the key has it, else as result_row_init leaves it. */
 void result_row_recover(result_row *, const result_column *);

@@ -25,12 +25,6 @@ static bool write_columns(hid_t root, const h5_dim *run, const void *const *rows
   return good;
 }
 
-static const result_column *column_named(const char *name) {
-  const result_column *c = result_columns;
-  while (strcmp(c->name, name) != 0) c++;
-  return c;
-}
-
 enum { MEANINGS = 10000, MEANINGS_SIZE = 50000 }; /* an attribute holds 64 KiB */
 
 /* Meanings are words with blanks between them. */
@@ -47,7 +41,7 @@ static bool are_meanings(const names *texts) {
 /* A column that numbers the texts of another in strcmp order, for readers that cannot read texts. */
 static attn_status write_id(hid_t root, const h5_dim *run, const result_set *set, const char *of,
                             h5_variable id, bool meanings) {
-  const result_column *c = column_named(of);
+  const result_column *c = result_column_named(of);
   names texts = {0};
   attn_status status = ATTN_OK;
   int32_t *numbers = calloc(set->count + 1, sizeof *numbers);
@@ -86,13 +80,14 @@ static attn_status write_ids(hid_t root, const h5_dim *run, const result_set *se
 
 static attn_status write_all_columns(hid_t root, const h5_dim *run, const void *const *rows,
                                      const result_set *set) {
-  const result_column *variant = column_named("variant"), *params = column_named("params");
+  const result_column *variant = result_column_named("variant"), *params = result_column_named("params");
   attn_status status = ATTN_EFOREIGN;
   if (!write_columns(root, run, rows, result_columns, variant)) return status;
   if ((status = write_ids(root, run, set))) return status;
   if (!write_columns(root, run, rows, variant + 1, params)) return ATTN_EFOREIGN;
   if ((status = results_write_parameters(root, run, set))) return status;
-  return write_columns(root, run, rows, params + 1, column_named("model_verdict")) ? ATTN_OK : ATTN_EFOREIGN;
+  return write_columns(root, run, rows, params + 1, result_column_named("model_verdict")) ? ATTN_OK
+                                                                                          : ATTN_EFOREIGN;
 }
 
 static attn_status write_groups(hid_t root, const h5_dim *run, const result_set *set) {
