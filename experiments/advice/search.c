@@ -9,9 +9,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "experiments/instruments/timing.h"
+#include "experiments/support/names.h"
 
 #define TOO_MUCH 4 /* times the multiply-adds of exact attention */
 enum { FIRST = 8, FINE = 16 };
@@ -31,12 +31,6 @@ static attn_status plan_of(const attempts *x, const attn_spec *spec, search *s) 
   return status ? status : attn_plan_inspect(s->plan, &s->view);
 }
 
-static const attn_param *parameter_of(const attn_variant *v, const char *name) {
-  for (const attn_param *p = v->params; p && p->name; p++)
-    if (strcmp(p->name, name) == 0) return p;
-  return NULL;
-}
-
 /* A plan with the budget of the spec, or with the least one where that is not possible for this problem; and
  * the spec with the seed of the first draw, if it names none. */
 static attn_status prepare(const attempts *x, const attn_spec *spec, bool fixed, search *s) {
@@ -47,7 +41,8 @@ static attn_status prepare(const attempts *x, const attn_spec *spec, bool fixed,
     char why[256];
     const attn_status first = status;
     snprintf(why, sizeof why, "%s", attn_last_error());
-    status = attn_spec_with_int(spec, budget, (int64_t)parameter_of(spec->variant, budget)->min, &least);
+    status =
+        attn_spec_with_int(spec, budget, (int64_t)names_param(spec->variant->params, budget)->min, &least);
     if (!status && plan_of(x, least, s)) status = attn_fail(first, "%s", why);
   }
   if (!status && !x->request->count && s->view.low_rank && s->view.low_rank->best)
@@ -66,7 +61,7 @@ static attn_status prepare(const attempts *x, const attn_spec *spec, bool fixed,
 /* The spec for a budget; NULL: the variant does not go so far. ENOMEM. */
 static attn_status spec_of(const search *s, int64_t budget, attn_spec **spec) {
   const attn_budget *buys = &s->view.budget;
-  const attn_param *p = parameter_of(attn_plan_variant(s->plan), buys->parameter);
+  const attn_param *p = names_param(attn_plan_variant(s->plan)->params, buys->parameter);
   const int64_t value = buys->value ? buys->value(attn_plan_context(s->plan), budget) : budget;
   *spec = NULL;
   if (value <= 0 || (double)value < p->min || (double)value > p->max) return ATTN_OK;

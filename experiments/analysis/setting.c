@@ -7,6 +7,7 @@
 
 #include "attn_expression.h"
 #include "data/support/file.h"
+#include "experiments/support/names.h"
 
 static size_t rank_of(const char *variant) {
   size_t i = 0;
@@ -116,9 +117,8 @@ int setting_compare(const setting *a, const setting *b) {
 
 bool setting_is_preset(const char *variant, const char *name, const json_t *value) {
   const size_t rank = rank_of(variant);
-  const attn_param *p = rank < attn_variant_count() ? attn_variant_at(rank)->params : NULL;
-  while (p && p->name && strcmp(p->name, name) != 0) p++;
-  if (!p || !p->name) return false;
+  const attn_param *p = rank < attn_variant_count() ? names_param(attn_variant_at(rank)->params, name) : NULL;
+  if (!p) return false;
   char number[64], *end;
   const char *text = text_of(value, number, sizeof number), *preset = p->preset ? p->preset : "";
   if (strcmp(text, preset) == 0) return true;

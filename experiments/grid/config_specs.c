@@ -9,6 +9,7 @@
 #include "attn_expression.h"
 #include "data/data.h"
 #include "data/support/file.h"
+#include "experiments/support/names.h"
 
 /* What is different between variants and datasets. */
 typedef struct spec_kind {
@@ -46,12 +47,6 @@ static attn_status fail_here(const tree_node *node, attn_status status) {
   return status == ATTN_ENOMEM ? status : tree_fail(node, "%s", attn_last_error());
 }
 
-static const attn_param *find_param(const attn_param *table, const char *name) {
-  for (; table && table->name; table++)
-    if (strcmp(table->name, name) == 0) return table;
-  return NULL;
-}
-
 static attn_status unknown_param(const tree_node *node, const char *noun, const char *owner,
                                  const attn_param *table) {
   char known[256] = "none";
@@ -85,7 +80,7 @@ static attn_status check_value(const spec_kind *kind, const char *owner, const a
 /* One parameter of an item: its values, so that an error names the place of each. */
 static attn_status read_axis(const spec_kind *kind, const char *owner, const attn_param *table,
                              const tree_node *node, value_texts *values) {
-  const attn_param *param = find_param(table, node->key->text);
+  const attn_param *param = names_param(table, node->key->text);
   if (!param) return unknown_param(node->key, kind->noun, owner, table);
   const bool is_list = node->kind == TREE_LIST && node->count > 0;
   attn_status status = ATTN_OK;

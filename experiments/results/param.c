@@ -39,9 +39,7 @@ static attn_status library_variants(const result_set *set, names *out) {
 
 static const attn_param *find_param(const char *variant, const char *name) {
   const attn_variant *found = NULL;
-  const attn_param *p = attn_variant_find(variant, &found) ? NULL : found->params;
-  while (p && p->name && strcmp(p->name, name) != 0) p++;
-  return p && p->name ? p : NULL;
+  return attn_variant_find(variant, &found) ? NULL : names_param(found->params, name);
 }
 
 /* about, which it frees, and behind it what this variant says. */

@@ -49,3 +49,9 @@ void names_free(names *set) {
   free(set->items);
   *set = (names){0};
 }
+
+const attn_param *names_param(const attn_param *table, const char *name) {
+  for (; table && table->name; table++)
+    if (strcmp(table->name, name) == 0) return table;
+  return NULL;
+}

@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_SUPPORT_NAMES_H
 #define EXPERIMENTS_SUPPORT_NAMES_H
 
-#include "attn.h"
+#include "attn_variant.h"
 
 typedef struct names {
   const char **items; /* owned array of borrowed strings, NULL-terminated unless count is 0 */
@@ -18,5 +18,8 @@ void names_free(names *);
 /* A copy that lives as long as the program: many rows share the few names of bounds and parameters that files
  * have. For one thread at a time; NULL: no memory. */
 const char *names_keep(const char *name);
+
+/* The parameter of this name, of a table or NULL; NULL: there is none. */
+const attn_param *names_param(const attn_param *table, const char *name);
 
 #endif
