@@ -65,7 +65,7 @@ typedef struct cloud {
 
 static void cloud_measure(const evidence *e, int64_t batch, int64_t head, cloud *out) {
   const attn_problem *p = e->problem;
-  int64_t keys = e->kv_len ? e->kv_len[batch] : p->n_kv, d = p->d_v;
+  int64_t keys = evidence_keys(e, batch), d = p->d_v;
   int64_t at = (batch * p->kv_heads + head / (p->heads / p->kv_heads)) * p->n_kv * d;
   double far = 0, size = 0;
   memset(out->mean, 0, (size_t)d * sizeof *out->mean);

@@ -42,6 +42,11 @@ static inline attn_call evidence_call(const evidence *e) {
                      .extras = e->extras};
 }
 
+/* Of a batch entry, that exist. */
+static inline int64_t evidence_keys(const evidence *e, int64_t batch) {
+  return e->kv_len ? e->kv_len[batch] : e->problem->n_kv;
+}
+
 /* Query row.i of the run, for laws; call: evidence_call. */
 static inline attn_query evidence_query(const attn_call *call, const sample_row *row) {
   return (attn_query){.call = call, .batch = row->batch, .head = row->head, .i = row->i};

@@ -17,14 +17,10 @@ typedef struct null_room {
   attn_run *runs;
 } null_room;
 
-static int64_t exist(const evidence *e, int64_t batch) {
-  return e->kv_len ? e->kv_len[batch] : e->problem->n_kv;
-}
-
 /* Marks the keys that the row sees; returns how many. */
 static int64_t see(const evidence *e, const sample_row *row, const null_room *room) {
-  return visible_mark(NULL, e->problem, row->batch, row->head, row->i, exist(e, row->batch), room->runs,
-                      room->inside);
+  return visible_mark(NULL, e->problem, row->batch, row->head, row->i, evidence_keys(e, row->batch),
+                      room->runs, room->inside);
 }
 
 /* Does a row see others than the leading keys? */
@@ -40,7 +36,8 @@ static void zeros(const evidence *e, const sample_row *row, null_room *room) {
 static void mean_of_v(const evidence *e, const sample_row *row, null_room *room) {
   const attn_problem *p = e->problem;
   const bool masked = is_masked(p);
-  const int64_t group = p->heads / p->kv_heads, leading = visible_keys(p, row->i, exist(e, row->batch)),
+  const int64_t group = p->heads / p->kv_heads,
+                leading = visible_keys(p, row->i, evidence_keys(e, row->batch)),
                 keys = masked ? see(e, row, room) : leading;
   const void *v = attn_rows(e->v, p->v, row->batch, row->head / group, p->dtype);
   if (masked || leading < room->summed) {
@@ -71,7 +68,7 @@ static int64_t drawn_row(const void *state, int64_t head, int64_t position, attn
 static void draw_keys(const evidence *e, const sample_row *row, const null_room *room, drawn_keys *drawn) {
   const attn_problem *p = e->problem;
   const bool masked = is_masked(p);
-  const int64_t visible = masked ? see(e, row, room) : visible_keys(p, row->i, exist(e, row->batch)),
+  const int64_t visible = masked ? see(e, row, room) : visible_keys(p, row->i, evidence_keys(e, row->batch)),
                 wanted = visible < NULL_KEYS ? visible : NULL_KEYS;
   const int64_t index = (row->batch * p->heads + row->head) * p->n_q + row->i;
   attn_rng rng;

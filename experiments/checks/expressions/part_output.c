@@ -29,7 +29,7 @@ static attn_status execute(const evidence *e, const attn_plan *plan, const part_
                            ? ATTN_OK
                            : attn_fail(ATTN_ENOMEM, "no memory for a part of %s", attn_plan_spec(e->plan));
   for (int64_t b = 0; !status && b < p->batch; b++) {
-    const int64_t left = (e->kv_len ? e->kv_len[b] : p->n_kv) - r->key;
+    const int64_t left = evidence_keys(e, b) - r->key;
     lengths[b] = left < 0 ? 0 : left < r->keys ? left : r->keys;
   }
   attn_tensors own = evidence_tensors(e);

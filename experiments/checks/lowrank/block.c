@@ -23,7 +23,7 @@ static attn_problem problem_of(const evidence *e, block_shape shape) {
 }
 
 static int64_t keys_of(const evidence *e, block_shape shape) {
-  const int64_t keys = e->kv_len ? e->kv_len[0] : e->problem->n_kv;
+  const int64_t keys = evidence_keys(e, 0);
   return keys < shape.n_kv ? keys : shape.n_kv;
 }
 

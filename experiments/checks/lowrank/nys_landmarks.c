@@ -66,7 +66,7 @@ static attn_status largest_score(const evidence *e, attn_side with, int64_t n, d
 /* n: 0, with a verdict, where there are no such rows. */
 static attn_status square_make(const evidence *e, square *out, result_bound *bound) {
   const attn_problem *p = e->problem;
-  const int64_t exist = e->kv_len ? e->kv_len[0] : p->n_kv, m = e->view->low_rank->rank,
+  const int64_t exist = evidence_keys(e, 0), m = e->view->low_rank->rank,
                 least = p->n_q < exist ? p->n_q : exist, n = m < least ? m : least;
   const spectrum_entry *exact;
   *out = (square){.n = 0};
@@ -188,7 +188,7 @@ enum { KEYS = 384 };
 static attn_status chain_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
   const attn_low_rank *law = e->view->low_rank;
-  int64_t n = e->kv_len ? e->kv_len[0] : p->n_kv, d = p->d_qk;
+  int64_t n = evidence_keys(e, 0), d = p->d_qk;
   if (n > p->n_q) n = p->n_q;
   if (n > KEYS) n = KEYS;
   if (n < 1) return bound_not_applicable(bound, "no keys");

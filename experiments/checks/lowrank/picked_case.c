@@ -11,7 +11,7 @@
 attn_status picked_case_make(const evidence *e, const attn_low_rank *law, int64_t side, picked_case *x,
                              result_bound *bound) {
   const attn_problem *p = e->problem;
-  const int64_t d = p->d_qk, exist = e->kv_len ? e->kv_len[0] : p->n_kv;
+  const int64_t d = p->d_qk, exist = evidence_keys(e, 0);
   int64_t n = p->n_q < exist ? p->n_q : exist;
   *x = (picked_case){.n = 0};
   if (n > side) n = side;

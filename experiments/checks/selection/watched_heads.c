@@ -102,7 +102,7 @@ static attn_status multiply(watched *w) {
 static attn_status watch(const evidence *e, int64_t line, watched *w) {
   const attn_problem *p = e->problem;
   *w = (watched){.e = e, .batch = line / p->kv_heads, .kv_head = line % p->kv_heads};
-  w->keys = e->kv_len ? e->kv_len[w->batch] : p->n_kv;
+  w->keys = evidence_keys(e, w->batch);
   w->first = attn_problem_position(p, 0) > 0 ? attn_problem_position(p, 0) : 0;
   w->skipped = w->first - attn_problem_position(p, 0); /* before the first key */
   w->n = p->n_kv;

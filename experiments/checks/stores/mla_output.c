@@ -31,10 +31,6 @@ enum { EXACT_ROWS = 8, SIDE_MOST = 640 };
 
 static attn_status no_memory(void) { return attn_fail(ATTN_ENOMEM, "no memory for the factors of latents"); }
 
-static int64_t keys_of(const evidence *e, int64_t batch) {
-  return e->kv_len ? e->kv_len[batch] : e->problem->n_kv;
-}
-
 /* ---- outputs ------------------------------------------------------------------------------------------ */
 
 typedef struct latents {
@@ -251,7 +247,7 @@ static attn_status judge_residual(const latent_factors *f, const attn_latent *la
 static attn_status judge_factors(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
   const attn_latent *law = e->view->latent;
-  const int64_t batch = (int64_t)(e->seed % (uint64_t)p->batch), keys = keys_of(e, batch),
+  const int64_t batch = (int64_t)(e->seed % (uint64_t)p->batch), keys = evidence_keys(e, batch),
                 width = p->kv_heads * (p->d_qk + p->d_v), side = law->prompt || keys > width ? width : keys;
   latent_factors f = {.x = NULL};
   if (!keys) return bound_not_applicable(bound, "no keys");

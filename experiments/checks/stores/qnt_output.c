@@ -189,7 +189,7 @@ static attn_status judge_codes(const evidence *e, result_bound *bound) {
                     r = channels ? of / per * p->n_kv + of % per * group
                         : heads  ? of * p->n_kv
                                  : of,
-                    keys = e->kv_len ? e->kv_len[r / p->n_kv / p->kv_heads] : p->n_kv;
+                    keys = evidence_keys(e, r / p->n_kv / p->kv_heads);
       for (int64_t l = 0; l < (channels ? group : heads ? keys * d : d); l++)
         room.x[l] = attn_get(i ? e->v : e->k, channels ? (r + l) * d + at % channels : r * d + l, p->dtype);
       if (outcome_worsen(&worst, heads      ? judge_groups(store, keys, d, &room)
