@@ -49,21 +49,12 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   return ATTN_OK;
 }
 
-static const attn_param none[] = {{.name = NULL}};
-static const attn_variant outer = {.abi = ATTN_ABI,
-                                   .size = sizeof(attn_variant),
-                                   .name = "outer",
-                                   .summary = "a plan within a plan",
-                                   .cite = "none",
-                                   .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
-                                   .params = none,
-                                   .describe = describe,
-                                   .cost = cost};
+ATTN_VARIANT(outer, TOY, .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE, .describe = describe, .cost = cost)
 
 static void use_outer(const char *spec) {
   const attn_variant *known;
   inner_spec = spec;
-  if (attn_variant_find("outer", &known)) cr_assert_eq(attn_variant_register(&outer), ATTN_OK);
+  if (attn_variant_find("outer", &known)) cr_assert_eq(attn_variant_register(&attn_variant_outer), ATTN_OK);
 }
 
 static const char *const specs[] = {"tiled", "longformer:window=16,global=2", "topk:k=9", "streaming"};
@@ -82,17 +73,9 @@ Test(core_inner_plans, give_the_bits_of_the_plan_itself) {
       expect_same(&p, got, expected, "a plan within a plan");
       attn_plan *it = plan_or_note(&p, "outer", NULL);
       cr_assert_not_null(it);
-      void *o = malloc(output_count(&p) * 4), *work = malloc(attn_plan_verify_size(it));
-      cr_assert(o && work);
-      EXPECT_STATUS(attn_plan_verify(it, &(attn_tensors){.q = in.q,
-                                                         .k = in.k,
-                                                         .v = in.v,
-                                                         .kv_len = padded ? in.kv_len : NULL,
-                                                         .o = o,
-                                                         .work = work}),
-                    ATTN_OK);
-      free(o);
-      free(work);
+      attn_tensors x = tensors_of(&in);
+      x.o = got;
+      EXPECT_STATUS(verify_tensors(it, x), ATTN_OK);
       attn_plan_destroy(it);
       free(expected);
       free(got);

@@ -20,11 +20,10 @@ static run run_lse(const attn_plan *plan, const inputs *in) {
   const attn_problem *p = &in->problem;
   run r = {calloc(output_count(p), attn_dtype_size(p->dtype)),
            calloc((size_t)(p->batch * p->heads * p->n_q), sizeof(double))};
-  void *work = malloc(attn_plan_work_size(plan));
-  EXPECT_STATUS(
-      attn_plan_execute_lse(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, r.o, r.lse, work),
-      ATTN_OK);
-  free(work);
+  attn_tensors x = tensors_of(in);
+  x.o = r.o;
+  x.lse = r.lse;
+  EXPECT_STATUS(run_tensors(plan, x), ATTN_OK);
   return r;
 }
 

@@ -60,16 +60,8 @@ static void check(const char *spec, int what, attn_mask_kind mask, bool causal, 
   note_context("%s score %d mask %d%s %s n_q %d", spec, what, (int)mask, causal ? " causal" : "",
                dtype == ATTN_F64 ? "f64" : "f32", (int)n_q);
   inputs in = inputs_make(&p, true, 77, std);
-  for (const char *const *isa = isas_under_test(); *isa; isa++) {
-    attn_plan *plan = plan_or_note(&in.problem, spec, &(attn_options){.isa = *isa, .threads = 2});
-    if (!plan) break;
-    void *o = run_plain(plan, &in);
-    oracle expected = oracle_of(plan, &in);
-    expect_within(&in.problem, o, &expected, *isa);
-    oracle_free(&expected);
-    free(o);
-    attn_plan_destroy(plan);
-  }
+  for (const char *const *isa = isas_under_test(); *isa; isa++)
+    expect_spec_within(spec, &(attn_options){.isa = *isa, .threads = 2}, &in, *isa);
   inputs_free(&in);
 }
 
@@ -126,9 +118,10 @@ Test(core_score, products_of_tiles_take_them_too) {
 static void execute_lse(const attn_problem *p, const inputs *in, double *o, double *lse) {
   attn_plan *plan = plan_or_note(p, "tiled", NULL);
   cr_assert_not_null(plan);
-  void *work = malloc(attn_plan_work_size(plan));
-  EXPECT_STATUS(attn_plan_execute_lse(plan, in->q, in->k, in->v, in->kv_len, o, lse, work), ATTN_OK);
-  free(work);
+  attn_tensors x = tensors_of(in);
+  x.o = o;
+  x.lse = lse;
+  EXPECT_STATUS(run_tensors(plan, x), ATTN_OK);
   attn_plan_destroy(plan);
 }
 
@@ -202,11 +195,8 @@ Test(core_score, buckets_of_t5) {
 #define REFUSED(status, text, spec, ...)                                                                 \
   do {                                                                                                   \
     attn_problem p = shape_problem((case_shape){1, HEADS, 2, N_Q, N_KV, 17, 9, false, false}, ATTN_F32); \
-    attn_plan *plan = NULL;                                                                              \
     __VA_ARGS__;                                                                                         \
-    EXPECT_STATUS(attn_plan_create(&plan, &p, spec, NULL), status);                                      \
-    EXPECT(!plan);                                                                                       \
-    if (!strstr(attn_last_error(), text)) note_failure("\"%s\"", attn_last_error());                     \
+    expect_no_plan(&p, spec, status, text);                                                              \
   } while (0)
 
 Test(core_score, what_is_wrong_is_named) {

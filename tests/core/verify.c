@@ -5,17 +5,11 @@
 /* -- sound variants -- */
 
 static void *verified(const attn_plan *plan, const inputs *in) {
-  void *o = calloc(output_count(&in->problem), 8), *work = malloc(attn_plan_verify_size(plan) + 1);
-  cr_assert(o && work);
-  attn_status status = attn_plan_verify(plan, &(attn_tensors){.q = in->q,
-                                                              .k = in->k,
-                                                              .v = in->v,
-                                                              .kv_len = in->padded ? in->kv_len : NULL,
-                                                              .o = o,
-                                                              .work = work});
-  if (status) note_failure("%s", attn_last_error());
-  free(work);
-  return o;
+  attn_tensors x = tensors_of(in);
+  x.o = calloc(output_count(&in->problem), 8);
+  cr_assert_not_null(x.o);
+  if (verify_tensors(plan, x)) note_failure("%s", attn_last_error());
+  return x.o;
 }
 
 static void every_setting(case_shape shape, attn_dtype dtype) {
@@ -165,38 +159,27 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
 }
 static attn_cost cost(const attn_context *c) { return (attn_cost){.mul_add = (double)c->problem->n_q}; }
 
-static const attn_param none[] = {{.name = NULL}};
-static const attn_variant planted_variant = {.abi = ATTN_ABI,
-                                             .size = sizeof(attn_variant),
-                                             .name = "planted",
-                                             .summary = "one of each fault",
-                                             .cite = "none",
-                                             .caps = ATTN_CAP_LSE | ATTN_CAP_PADDING,
-                                             .params = none,
-                                             .describe = describe,
-                                             .cost = cost};
+ATTN_VARIANT(planted, TOY, .caps = ATTN_CAP_LSE | ATTN_CAP_PADDING, .describe = describe, .cost = cost)
 
 static void try_fault(fault which, bool lse, attn_status expected, const char *word) {
   attn_problem p = attn_problem_make(1, 2, N, D);
   const attn_variant *known;
   static double sums[2 * N];
   planted = which;
-  if (attn_variant_find("planted", &known)) cr_assert_eq(attn_variant_register(&planted_variant), ATTN_OK);
+  if (attn_variant_find("planted", &known))
+    cr_assert_eq(attn_variant_register(&attn_variant_planted), ATTN_OK);
   note_context("fault %d, '%s'", (int)which, word);
   inputs in = inputs_make(&p, false, 3, 1);
   attn_plan *plan_of = plan_or_note(&p, "planted", &(attn_options){.threads = 2});
   cr_assert_not_null(plan_of);
-  void *o = malloc(output_count(&p) * 4), *work = malloc(attn_plan_verify_size(plan_of) + 1);
-  cr_assert(o && work);
-  EXPECT_STATUS(
-      attn_plan_verify(
-          plan_of,
-          &(attn_tensors){.q = in.q, .k = in.k, .v = in.v, .o = o, .lse = lse ? sums : NULL, .work = work}),
-      expected);
+  attn_tensors x = tensors_of(&in);
+  x.o = malloc(output_count(&p) * 4);
+  cr_assert_not_null(x.o);
+  if (lse) x.lse = sums;
+  EXPECT_STATUS(verify_tensors(plan_of, x), expected);
   if (expected && (!strstr(attn_last_error(), word) || !strstr(attn_last_error(), "variant planted")))
     note_failure("'%s' does not say '%s'", attn_last_error(), word);
-  free(o);
-  free(work);
+  free(x.o);
   attn_plan_destroy(plan_of);
   inputs_free(&in);
 }

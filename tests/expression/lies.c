@@ -117,20 +117,7 @@ static attn_status torn_parts(attn_builder *b, const attn_context *c, attn_parts
   out->pattern = (attn_pattern){.row = torn_row, .max_runs = 2};
   return ATTN_OK;
 }
-static attn_cost no_cost(const attn_context *c) {
-  (void)c;
-  return (attn_cost){0};
-}
-static const attn_param none[] = {{.name = NULL}};
-static const attn_variant torn = {.abi = ATTN_ABI,
-                                  .size = sizeof(attn_variant),
-                                  .name = "torn",
-                                  .summary = "a pattern at fault",
-                                  .cite = "none",
-                                  .caps = ATTN_CAP_SOFTMAX,
-                                  .params = none,
-                                  .describe = torn_parts,
-                                  .cost = no_cost};
+ATTN_VARIANT(torn, TOY, .caps = ATTN_CAP_SOFTMAX, .describe = torn_parts, .cost = no_cost)
 
 static void expect_torn(attn_run run, int64_t count, const char *reason) {
   torn_run = run;
@@ -142,7 +129,7 @@ static void expect_torn(attn_run run, int64_t count, const char *reason) {
 }
 
 Test(expression_lies, rows_of_a_pattern) {
-  cr_assert_eq(attn_variant_register(&torn), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(attn_variant_register(&attn_variant_torn), ATTN_OK, "%s", attn_last_error());
   expect_torn((attn_run){2, 1, 1}, 1 << 24, "expected 0 ... max_runs = 2");
   expect_torn((attn_run){2, 1, 1}, -1, "returns -1 runs");
   expect_torn((attn_run){0, 5, 1}, 2, "does not begin after");
@@ -164,22 +151,15 @@ static attn_status stepping_parts(attn_builder *b, const attn_context *c, attn_p
 }
 static const attn_param stated_or_not[] = {
     {"stated", ATTN_INT, 0, 0, 1, "0", NULL, "whether max_pieces is stated"}, {.name = NULL}};
-static const attn_variant stepping = {.abi = ATTN_ABI,
-                                      .size = sizeof(attn_variant),
-                                      .name = "stepping",
-                                      .summary = "a pattern of another step",
-                                      .cite = "none",
-                                      .caps = ATTN_CAP_SOFTMAX,
-                                      .params = stated_or_not,
-                                      .params_size = sizeof(int64_t),
-                                      .describe = stepping_parts,
-                                      .cost = no_cost};
+ATTN_VARIANT(stepping, .summary = "a pattern of another step", .cite = "none", .caps = ATTN_CAP_SOFTMAX,
+             .params = stated_or_not, .params_size = sizeof(int64_t), .describe = stepping_parts,
+             .cost = no_cost)
 
 /* Alone the engine follows any steps; a join needs to know how many runs of step 1 they are. */
 Test(expression_lies, steps_without_pieces) {
   const attn_problem p = problem_of();
   inputs in = inputs_make(&p, false, 3, 1);
-  cr_assert_eq(attn_variant_register(&stepping), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(attn_variant_register(&attn_variant_stepping), ATTN_OK, "%s", attn_last_error());
   cr_expect_eq(try_spec("stepping", &in), ATTN_OK, "%s", attn_last_error());
   cr_expect_eq(try_spec("stepping:stated=1 + topk:k=3", &in), ATTN_OK, "%s", attn_last_error());
   cr_expect_eq(try_spec("topk:k=3 + stepping:stated=1", &in), ATTN_OK, "%s", attn_last_error());

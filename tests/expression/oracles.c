@@ -122,23 +122,10 @@ static attn_status nothing_of(attn_builder *b, const attn_context *c, attn_parts
   out->pattern = (attn_pattern){.row = no_runs, .max_runs = 1, .sees = sees_nothing};
   return ATTN_OK;
 }
-static attn_cost no_cost(const attn_context *c) {
-  (void)c;
-  return (attn_cost){0};
-}
-static const attn_param none[] = {{.name = NULL}};
-static const attn_variant nothing = {.abi = ATTN_ABI,
-                                     .size = sizeof(attn_variant),
-                                     .name = "nothing",
-                                     .summary = "no key",
-                                     .cite = "none",
-                                     .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
-                                     .params = none,
-                                     .describe = nothing_of,
-                                     .cost = no_cost};
+ATTN_VARIANT(nothing, TOY, .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE, .describe = nothing_of, .cost = no_cost)
 
 Test(expression_oracles, a_head_of_nothing_is_the_tail) {
-  cr_assert_eq(attn_variant_register(&nothing), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(attn_variant_register(&attn_variant_nothing), ATTN_OK, "%s", attn_last_error());
   expect_equal("nothing + sample:count=9", "sample:count=9", ANY, true);
   expect_equal("nothing + sample:guarantee=clt,eps=0.5,base=8", "sample:guarantee=clt,eps=0.5,base=8", ANY,
                true);

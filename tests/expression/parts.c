@@ -127,12 +127,13 @@ Test(expression_parts, dyadic_of_exact_attention_is_exact) {
       attn_plan *plan = plan_or_note(&p, spec, NULL), *exact = plan_or_note(&p, "tiled", NULL);
       const size_t rows = (size_t)(p.batch * p.heads * p.n_q);
       double *lse = malloc(2 * rows * sizeof *lse), *other = lse + rows;
-      void *o = malloc(output_count(&p) * 8), *work = malloc(attn_plan_work_size(plan) + 1),
-           *room = malloc(attn_plan_work_size(exact) + 1);
-      cr_assert(lse && o && work && room);
-      const int64_t *lengths = padded ? in.kv_len : NULL;
-      EXPECT_STATUS(attn_plan_execute_lse(plan, in.q, in.k, in.v, lengths, o, lse, work), ATTN_OK);
-      EXPECT_STATUS(attn_plan_execute_lse(exact, in.q, in.k, in.v, lengths, o, other, room), ATTN_OK);
+      attn_tensors run = tensors_of(&in);
+      run.o = malloc(output_count(&p) * 8);
+      cr_assert(lse && run.o);
+      run.lse = lse;
+      EXPECT_STATUS(run_tensors(plan, run), ATTN_OK);
+      run.lse = other;
+      EXPECT_STATUS(run_tensors(exact, run), ATTN_OK);
       for (size_t i = 0; i < rows; i++)
         if (!(lse[i] >= other[i] && lse[i] <= other[i]) &&
             !(fabs(lse[i] - other[i]) <= units * unit(p.dtype)))
@@ -140,9 +141,7 @@ Test(expression_parts, dyadic_of_exact_attention_is_exact) {
       attn_plan_destroy(plan);
       attn_plan_destroy(exact);
       free(lse);
-      free(o);
-      free(work);
-      free(room);
+      free(run.o);
       inputs_free(&in);
     }
 }
@@ -173,9 +172,7 @@ Test(expression_parts, dyadic_states_what_its_parts_hang_on) {
 
 Test(expression_parts, dyadic_without_causality_is_refused) {
   const attn_problem p = problem_of(90, 130, false, ATTN_F32);
-  attn_plan *plan = NULL;
-  EXPECT_STATUS(attn_plan_create(&plan, &p, "dyadic(lsh:rounds=2,base=8)", NULL), ATTN_EUNSUPPORTED);
-  EXPECT(strstr(attn_last_error(), "makes attention causal"));
+  expect_no_plan(&p, "dyadic(lsh:rounds=2,base=8)", ATTN_EUNSUPPORTED, "makes attention causal");
 }
 
 /* Rows before place m are bitwise the same whatever comes after it. */
@@ -195,15 +192,11 @@ Test(expression_parts, dyadic_is_causal) {
             inputs_set_row(&other, TENSOR_V, b, h, i, (double)INFINITY);
           }
       attn_plan *plan = plan_or_note(&p, specs[s], NULL);
-      void *x = run_plain(plan, &in), *o = malloc(output_count(&p) * 4),
-           *work = malloc(attn_plan_work_size(plan));
-      cr_assert(x && o && work);
-      EXPECT_STATUS(attn_plan_execute(plan, other.q, other.k, other.v, NULL, o, work), ATTN_OK);
+      void *x = run_plain(plan, &in), *o = run_plain(plan, &other);
       for (int64_t b = 0; b < p.batch; b++) expect_same_rows(&p, x, o, b, 0, m, "later tokens");
       attn_plan_destroy(plan);
       free(x);
       free(o);
-      free(work);
       inputs_free(&in);
       inputs_free(&other);
     }

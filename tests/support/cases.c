@@ -313,6 +313,39 @@ void *run_spec(const char *spec, const attn_options *options, const inputs *in) 
   return o;
 }
 
+attn_tensors tensors_of(const inputs *in) {
+  return (attn_tensors){.q = in->q, .k = in->k, .v = in->v, .kv_len = in->padded ? in->kv_len : NULL};
+}
+
+attn_status run_tensors(const attn_plan *plan, attn_tensors x) {
+  void *work = x.work = must_alloc(attn_plan_work_size(plan));
+  const attn_status status = attn_plan_run(plan, &x);
+  free(work);
+  return status;
+}
+
+attn_status verify_tensors(const attn_plan *plan, attn_tensors x) {
+  void *work = x.work = must_alloc(attn_plan_verify_size(plan));
+  const attn_status status = attn_plan_verify(plan, &x);
+  free(work);
+  return status;
+}
+
+void expect_no_plan(const attn_problem *problem, const char *spec, attn_status status, const char *word) {
+  attn_plan *plan = NULL;
+  expect_status(attn_plan_create(&plan, problem, spec, NULL), status, spec, __FILE__, __LINE__);
+  if (plan || !strstr(attn_last_error(), word))
+    note_failure("\"%s\": '%s' does not say '%s'", spec, attn_last_error(), word);
+  attn_plan_destroy(plan);
+}
+
+const attn_param no_params[] = {{.name = NULL}};
+
+attn_cost no_cost(const attn_context *c) {
+  (void)c;
+  return (attn_cost){0};
+}
+
 double output_get(const attn_problem *p, const void *o, int64_t b, int64_t h, int64_t i, int64_t l) {
   return attn_get(o, ((b * p->heads + h) * p->n_q + i) * p->d_v + l, attn_stored(p->o, p->dtype));
 }

@@ -97,6 +97,12 @@ static inline void *run_plain(const attn_plan *plan, const inputs *in) {
 }
 /* Plan, run, destroy. */
 void *run_spec(const char *spec, const attn_options *, const inputs *);
+/* The call on these inputs, without an output; attn_plan_run and attn_plan_verify in new work memory. */
+attn_tensors tensors_of(const inputs *);
+attn_status run_tensors(const attn_plan *, attn_tensors);
+attn_status verify_tensors(const attn_plan *, attn_tensors);
+/* No plan is made: this status, and a message with the word. */
+void expect_no_plan(const attn_problem *, const char *spec, attn_status, const char *word);
 
 /* Element of what run_guarded returned. */
 double output_get(const attn_problem *, const void *o, int64_t batch, int64_t head, int64_t row,
@@ -122,5 +128,10 @@ void spec_list_free(spec_list *);
 
 /* Whether the variant takes no problem but causal ones. */
 bool causal_only(const attn_variant *);
+
+/* What else a variant of a test declares: ATTN_VARIANT(toy, TOY, .caps = ..., .describe = ..., .cost = ...). */
+#define TOY .summary = "a toy", .cite = "none", .params = no_params
+extern const attn_param no_params[];
+attn_cost no_cost(const attn_context *);
 
 #endif

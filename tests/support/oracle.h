@@ -40,6 +40,9 @@ attn_rounding sequential_rounding(const attn_problem *);
 
 /* Notes a failure where !(|o - expected| <= bound), or where classes (NaN, +Inf, -Inf, finite) differ. */
 void expect_within(const attn_problem *, const void *o, const oracle *, const char *what);
+/* A run (run_plain) that must be within oracle_of; and plan, such a run, destroy. */
+void *run_within(const attn_plan *, const inputs *, const char *what);
+void expect_spec_within(const char *spec, const attn_options *, const inputs *, const char *what);
 
 /* Indices of an element of [batch, heads, n_q, d_v]. */
 static inline size_t output_index(const attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t l) {

@@ -264,3 +264,17 @@ static oracle output_of(const attn_plan *plan, const inputs *in, bool of_run) {
 
 oracle oracle_of(const attn_plan *plan, const inputs *in) { return output_of(plan, in, false); }
 oracle oracle_of_run(const attn_plan *plan, const inputs *in) { return output_of(plan, in, true); }
+
+void *run_within(const attn_plan *plan, const inputs *in, const char *what) {
+  void *o = run_plain(plan, in);
+  oracle exact = oracle_of(plan, in);
+  expect_within(&in->problem, o, &exact, what);
+  oracle_free(&exact);
+  return o;
+}
+
+void expect_spec_within(const char *spec, const attn_options *options, const inputs *in, const char *what) {
+  attn_plan *plan = plan_or_note(&in->problem, spec, options);
+  if (plan) free(run_within(plan, in, what));
+  attn_plan_destroy(plan);
+}

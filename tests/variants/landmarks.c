@@ -23,17 +23,14 @@ static outcome outcome_on(const char *spec, attn_dtype dtype, void (*change)(inp
   attn_plan *plan = plan_or_note(&x.problem, spec, NULL);
   cr_assert_not_null(plan);
   const size_t rows = (size_t)(x.problem.batch * x.problem.heads * N);
-  void *work = malloc(attn_plan_work_size(plan) + 1);
   x.o = malloc(rows * 5 * sizeof(double));
   x.lse = malloc(rows * sizeof *x.lse);
-  cr_assert(work && x.o && x.lse);
-  const bool sums = attn_plan_variant(plan)->caps & ATTN_CAP_LSE;
-  const attn_status status = sums
-                                 ? attn_plan_execute_lse(plan, x.in.q, x.in.k, x.in.v, NULL, x.o, x.lse, work)
-                                 : attn_plan_execute(plan, x.in.q, x.in.k, x.in.v, NULL, x.o, work);
-  cr_assert_eq(status, ATTN_OK, "%s", attn_last_error());
+  cr_assert(x.o && x.lse);
+  attn_tensors run = tensors_of(&x.in);
+  run.o = x.o;
+  if (attn_plan_variant(plan)->caps & ATTN_CAP_LSE) run.lse = x.lse;
+  cr_assert_eq(run_tensors(plan, run), ATTN_OK, "%s", attn_last_error());
   attn_plan_destroy(plan);
-  free(work);
   return x;
 }
 
@@ -126,10 +123,8 @@ Test(variants_landmarks, sums_are_estimated) {
 
 Test(variants_landmarks, a_mask_is_refused) {
   attn_problem p = attn_problem_make(1, 1, 64, 8);
-  attn_plan *plan = NULL;
   p.causal = true;
-  EXPECT_STATUS(attn_plan_create(&plan, &p, "nystrom", NULL), ATTN_EUNSUPPORTED);
-  cr_expect(strstr(attn_last_error(), "dyadic"), "%s", attn_last_error());
+  expect_no_plan(&p, "nystrom", ATTN_EUNSUPPORTED, "dyadic");
 }
 
 /* -- rows that are picked -- */
@@ -234,42 +229,30 @@ static int64_t pick_wrongly(const void *state, const attn_context *c, const attn
 
 static attn_low_rank described;
 
-static attn_cost free_of_charge(const attn_context *c) {
-  (void)c;
-  return (attn_cost){0};
-}
-
 static attn_status describe_wrongly(attn_builder *b, const attn_context *c, attn_parts *out) {
   (void)b, (void)c;
   out->low_rank = described;
   return ATTN_OK;
 }
 
+ATTN_VARIANT(picks_wrongly, TOY, .describe = describe_wrongly, .cost = no_cost)
+
 /* A plug-in's pick and descriptor are no better than what is checked of them. */
 Test(variants_landmarks, rows_that_there_are_not_are_refused) {
-  static const attn_param none[] = {{.name = NULL}};
   static const int64_t wrong[][2] = {{0, 0}, {4, 0}, {3, 3}, {3, -1}, {3, INT64_MIN}, {-1, 0}};
-  static attn_variant toy = {.abi = ATTN_ABI,
-                             .size = sizeof(attn_variant),
-                             .name = "picks_wrongly",
-                             .summary = "a toy",
-                             .cite = "none",
-                             .params = none,
-                             .describe = describe_wrongly,
-                             .cost = free_of_charge};
   attn_problem p = attn_problem_make(1, 1, 8, 4);
   inputs in = inputs_make(&p, false, 5, 1);
   float o[32];
-  cr_assert_eq(attn_variant_register(&toy), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(attn_variant_register(&attn_variant_picks_wrongly), ATTN_OK, "%s", attn_last_error());
   for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++) {
     described = (attn_low_rank){.rank = 3, .pick = pick_wrongly};
     picked_count = wrong[w][0];
     picked_first = wrong[w][1];
     attn_plan *plan = plan_or_note(&p, "picks_wrongly", NULL);
     cr_assert_not_null(plan);
-    void *work = malloc(attn_plan_work_size(plan) + 1);
-    EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, NULL, o, work), ATTN_EFOREIGN);
-    free(work);
+    attn_tensors x = tensors_of(&in);
+    x.o = o;
+    EXPECT_STATUS(run_tensors(plan, x), ATTN_EFOREIGN);
     attn_plan_destroy(plan);
   }
   inputs_free(&in);
@@ -279,22 +262,20 @@ Test(variants_landmarks, rows_that_there_are_not_are_refused) {
                                {.rank = 3, .pick = pick_wrongly, .picked = ATTN_PICKED_KEYS},
                                {.rank = 3, .pick = pick_wrongly, .best = ATTN_BEST_SCORES}};
   for (size_t w = 0; w < sizeof bad / sizeof *bad; w++) {
-    attn_plan *plan = NULL;
     described = bad[w];
-    EXPECT_STATUS(attn_plan_create(&plan, &p, "picks_wrongly", NULL), ATTN_EINVAL);
+    expect_no_plan(&p, "picks_wrongly", ATTN_EINVAL, "picks_wrongly");
   }
 }
 
 Test(variants_landmarks, what_they_cannot_be_is_refused) {
   attn_problem p = attn_problem_make(1, 1, 64, 8);
-  attn_plan *plan = NULL;
   static const char *const names[] = {"cluster", "coreset", "skyformer"};
   for (int i = 0; i < 3; i++) {
     p.causal = true;
-    EXPECT_STATUS(attn_plan_create(&plan, &p, names[i], NULL), ATTN_EUNSUPPORTED);
+    expect_no_plan(&p, names[i], ATTN_EUNSUPPORTED, names[i]);
     p.causal = false;
     p.scale = -1;
-    if (i > 0) EXPECT_STATUS(attn_plan_create(&plan, &p, names[i], NULL), ATTN_EUNSUPPORTED);
+    if (i > 0) expect_no_plan(&p, names[i], ATTN_EUNSUPPORTED, names[i]);
     p.scale = 1;
   }
 }

@@ -226,15 +226,14 @@ Test(variants_pages, stages_of_an_execution) {
     attn_stages spent = {-1, -1};
     attn_plan *plan = plan_or_note(&p, specs[k], NULL);
     float *plain = run_plain(plan, &in), *o = malloc(bytes);
-    void *work = malloc(attn_plan_work_size(plan) + 1);
     note_context("%s", specs[k]);
-    const attn_tensors tensors = {.q = in.q, .k = in.k, .v = in.v, .o = o, .work = work, .stages = &spent};
-    EXPECT_STATUS(attn_plan_run(plan, &tensors), ATTN_OK);
+    EXPECT_STATUS(
+        run_tensors(plan, (attn_tensors){.q = in.q, .k = in.k, .v = in.v, .o = o, .stages = &spent}),
+        ATTN_OK);
     EXPECT(memcmp(o, plain, bytes) == 0);
     EXPECT(k < 2 ? spent.select > 0 && spent.attend > 0 : spent.select == 0 && spent.attend == 0);
     free(plain);
     free(o);
-    free(work);
     attn_plan_destroy(plan);
   }
   inputs_free(&in);

@@ -193,18 +193,11 @@ static size_t output_bytes(const attn_problem *p) {
 
 static attn_status run_gated(const attn_plan *plan, const inputs *in, const attn_extra *extra, int64_t extras,
                              void *o) {
-  void *work = malloc(attn_plan_work_size(plan) + 1);
-  const attn_tensors x = {.q = in->q,
-                          .k = in->k,
-                          .v = in->v,
-                          .kv_len = in->padded ? in->kv_len : NULL,
-                          .o = o,
-                          .work = work,
-                          .extra = extra,
-                          .extras = extras};
-  const attn_status status = attn_plan_run(plan, &x);
-  free(work);
-  return status;
+  attn_tensors x = tensors_of(in);
+  x.o = o;
+  x.extra = extra;
+  x.extras = extras;
+  return run_tensors(plan, x);
 }
 
 Test(variants_recurrent, gates_are_those_of_the_call) {
@@ -299,11 +292,8 @@ Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
     snprintf(spec, sizeof spec, "recurrent:rule=delta,chunk=7,state=%s", kept[k].name);
     attn_plan *plan = plan_or_note(&p, spec, NULL);
     cr_assert_not_null(plan);
-    void *work = malloc(attn_plan_work_size(plan));
     cr_assert_eq(
-        attn_plan_run(
-            plan,
-            &(attn_tensors){.q = in.q, .k = in.k, .v = in.v, .o = o, .work = work, .state_after = state}),
+        run_tensors(plan, (attn_tensors){.q = in.q, .k = in.k, .v = in.v, .o = o, .state_after = state}),
         ATTN_OK);
     for (int64_t i = 0; i < D * D_V; i++)
       for (int type = 0; type < 2; type++) {
@@ -317,7 +307,6 @@ Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
         cr_expect_eq(exact[type], D * D_V, "%s", spec);
       else if (kept[k].type != ATTN_BF16) /* whose numbers f16 holds, too */
         cr_expect_gt(D * D_V / 2, exact[type], "%s", spec);
-    free(work);
     attn_plan_destroy(plan);
   }
   inputs_free(&in);
@@ -380,16 +369,13 @@ Test(variants_recurrent, parts_hand_their_state_on) {
       attn_plan *plan = plan_or_note(&part, spec, NULL);
       cr_assert_not_null(plan);
       cr_expect_eq(attn_plan_state_size(plan), (size_t)(p.heads * D * D_V) * size);
-      void *work = malloc(attn_plan_work_size(plan));
       const attn_tensors x = {.q = in.q + (size_t)(from * D) * size,
                               .k = in.k + (size_t)(from * D) * size,
                               .v = in.v + (size_t)(from * D_V) * size,
                               .o = whole + (size_t)(from * D_V) * size,
-                              .work = work,
                               .state = from ? state : NULL,
                               .state_after = state};
-      cr_assert_eq(attn_plan_run(plan, &x), ATTN_OK, "%s", attn_last_error());
-      free(work);
+      cr_assert_eq(run_tensors(plan, x), ATTN_OK, "%s", attn_last_error());
       attn_plan_destroy(plan);
     }
     for (int64_t h = 0; h < p.heads; h++) {
@@ -417,18 +403,16 @@ Test(variants_recurrent, what_is_forgotten_leaves_numbers) {
 Test(variants_recurrent, what_it_cannot_do_is_refused) {
   attn_problem p = attn_problem_make(1, 1, 8, 8);
   attn_plan *plan = NULL;
-  EXPECT_STATUS(attn_plan_create(&plan, &p, "recurrent", NULL), ATTN_EUNSUPPORTED);
+  expect_no_plan(&p, "recurrent", ATTN_EUNSUPPORTED, "only causal");
   p.causal = true;
   p.score.softcap = 3;
-  EXPECT_STATUS(attn_plan_create(&plan, &p, "recurrent", NULL), ATTN_EUNSUPPORTED);
+  expect_no_plan(&p, "recurrent", ATTN_EUNSUPPORTED, "a transform of the scores");
   p.score.softcap = 0;
   float x[64] = {0}, o[64];
   cr_assert_eq(attn_plan_create(&plan, &p, "tiled", NULL), ATTN_OK);
   cr_expect_eq(attn_plan_state_size(plan), 0);
-  void *work = malloc(attn_plan_work_size(plan) + 1);
-  const attn_tensors with = {.q = x, .k = x, .v = x, .o = o, .work = work, .state_after = x};
-  EXPECT_STATUS(attn_plan_run(plan, &with), ATTN_EUNSUPPORTED);
-  free(work);
+  EXPECT_STATUS(run_tensors(plan, (attn_tensors){.q = x, .k = x, .v = x, .o = o, .state_after = x}),
+                ATTN_EUNSUPPORTED);
   attn_plan_destroy(plan);
 }
 
@@ -447,11 +431,7 @@ static attn_status describe_unfit(attn_builder *b, const attn_context *c, attn_p
   return ATTN_OK;
 }
 
-static const attn_param no_params[] = {{.name = NULL}};
-
-ATTN_VARIANT(unfit, .summary = "a recurrence that is none", .formula = "none", .cite = "none",
-             .caps = ATTN_CAP_CAUSAL, .params = no_params, .describe = describe_unfit,
-             .cost = attn_recurrent_cost);
+ATTN_VARIANT(unfit, TOY, .caps = ATTN_CAP_CAUSAL, .describe = describe_unfit, .cost = attn_recurrent_cost)
 
 Test(variants_recurrent, recurrences_that_contradict_themselves_are_refused) {
   const struct {
@@ -468,13 +448,11 @@ Test(variants_recurrent, recurrences_that_contradict_themselves_are_refused) {
              {{.chunk = 8, .turns = 2, .columns = true}, "recurrence.turns = 2"},
              {{.chunk = 8, .turns = 2, .betas = 16}, "recurrence.turns = 2"}};
   attn_problem p = attn_problem_make(1, 1, 8, 8);
-  attn_plan *plan = NULL;
   p.causal = true;
   cr_assert_eq(attn_variant_register(&attn_variant_unfit), ATTN_OK, "%s", attn_last_error());
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     unfit = bad[i].x;
     unfit.gates = no_gates;
-    EXPECT_STATUS(attn_plan_create(&plan, &p, "unfit", NULL), ATTN_EINVAL);
-    cr_expect(strstr(attn_last_error(), bad[i].said), "%zu: %s", i, attn_last_error());
+    expect_no_plan(&p, "unfit", ATTN_EINVAL, bad[i].said);
   }
 }

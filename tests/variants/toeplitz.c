@@ -146,17 +146,9 @@ Test(variants_toeplitz, what_it_cannot_is_refused) {
                with = p;
   soft.score.softcap = 3;
   with.score = biased(2);
-  const struct {
-    const attn_problem *problem;
-    const char *spec, *why;
-  } cases[] = {{&soft, "toeplitz", "a soft cap of the scores"},
-               {&p, "toeplitz:feature=exp", "its sums are unbounded"},
-               {&p, "toeplitz:rows=3", "no weights are given"},
-               {&with, "toeplitz:slope=0.5", "the problem has a bias of the distance"},
-               {&with, "linear", "a bias of the distance is not supported"}};
-  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-    attn_plan *plan = NULL;
-    cr_expect(attn_plan_create(&plan, cases[c].problem, cases[c].spec, NULL) != ATTN_OK);
-    cr_expect(strstr(attn_last_error(), cases[c].why), "%s", attn_last_error());
-  }
+  expect_no_plan(&soft, "toeplitz", ATTN_EUNSUPPORTED, "a soft cap of the scores");
+  expect_no_plan(&p, "toeplitz:feature=exp", ATTN_EINVAL, "its sums are unbounded");
+  expect_no_plan(&p, "toeplitz:rows=3", ATTN_EINVAL, "no weights are given");
+  expect_no_plan(&with, "toeplitz:slope=0.5", ATTN_EINVAL, "the problem has a bias of the distance");
+  expect_no_plan(&with, "linear", ATTN_EUNSUPPORTED, "a bias of the distance is not supported");
 }

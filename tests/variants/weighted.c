@@ -55,16 +55,8 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   return attn_builder_keep(b, &s, sizeof s, &out->selector.state);
 }
 static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
-static const attn_param table[] = {{.name = NULL}};
-static const attn_variant toy = {.abi = ATTN_ABI,
-                                 .size = sizeof(attn_variant),
-                                 .name = "toy_weighted",
-                                 .summary = "keys with weights",
-                                 .cite = "none",
-                                 .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_DATA,
-                                 .params = table,
-                                 .describe = describe,
-                                 .cost = cost};
+ATTN_VARIANT(toy_weighted, TOY, .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_DATA, .describe = describe,
+             .cost = cost)
 
 static inputs make(attn_dtype t, bool causal) {
   attn_problem p = shape_problem((case_shape){2, HEADS, 2, N_Q, N_KV, D, D_V, causal, true}, t);
@@ -127,7 +119,7 @@ static void check(attn_dtype t, bool causal, bool relative) {
 }
 
 Test(variants_weighted, weights_are_biases) {
-  cr_assert_eq(attn_variant_register(&toy), ATTN_OK);
+  cr_assert_eq(attn_variant_register(&attn_variant_toy_weighted), ATTN_OK);
   for (share = ATTN_SHARE_ROW; share <= ATTN_SHARE_TILE; share++)
     for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++)
       for (int variant = 0; variant < 4; variant++) check(t, variant & 1, variant & 2);
@@ -139,16 +131,16 @@ Test(variants_weighted, weights_are_biases) {
 }
 
 Test(variants_weighted, a_weight_that_is_no_number_is_named) {
-  cr_assert_eq(attn_variant_register(&toy), ATTN_OK);
+  cr_assert_eq(attn_variant_register(&attn_variant_toy_weighted), ATTN_OK);
   inputs in = make(ATTN_F32, false);
   attn_plan *made = plan_or_note(&in.problem, "toy_weighted", NULL);
-  void *work = malloc(attn_plan_work_size(made)), *o = malloc(tensor_bytes(&in.problem, TENSOR_O));
+  attn_tensors x = tensors_of(&in);
+  x.o = malloc(tensor_bytes(&in.problem, TENSOR_O));
   spoiled = true;
-  EXPECT_STATUS(attn_plan_execute(made, in.q, in.k, in.v, in.kv_len, o, work), ATTN_EINVAL);
+  EXPECT_STATUS(run_tensors(made, x), ATTN_EINVAL);
   EXPECT(strstr(attn_last_error(), "has a weight that is not finite"));
   spoiled = false;
-  free(o);
-  free(work);
+  free(x.o);
   attn_plan_destroy(made);
   inputs_free(&in);
 }
