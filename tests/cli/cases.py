@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""cases.py [--update] BUILD SOURCE FILE... - runs the commands of files of tests/cli/cases/ and compares what they print.
+"""cases.py [--update] BUILD SOURCE FILE[:BEGINNING]... - runs the commands of files of tests/cli/cases/ and compares what they print.
 
 Lines that are not indented are remarks. The others are commands, each with all that it prints:
 
@@ -12,7 +12,7 @@ A number before $ is the exit code (0); "> " continues a command. Lines of stand
 that refer to --help ("Try ..."). An expected line may end in " (glob)", with * and ?, or in " (re)", a regular expression; "..."
 is any number of lines. A command that exits 2 or 74 leaves every file as it was. One shell runs a file, in an empty directory,
 after files.sh, with attnlab in its path; paths are printed as $SOURCE and $BUILD. --update writes what is printed where that
-differs."""
+differs. BEGINNING: only what comes before the second remark of the file, and under remarks that begin so."""
 import difflib
 import os
 import pathlib
@@ -22,7 +22,7 @@ import sys
 import tempfile
 
 UPDATE = sys.argv[1] == "--update"
-BUILD, SOURCE, *PATHS = (pathlib.Path(name).resolve() for name in sys.argv[1 + UPDATE :])
+BUILD, SOURCE = (pathlib.Path(name).resolve() for name in sys.argv[1 + UPDATE : 3 + UPDATE])
 
 
 def pattern(line):
@@ -56,10 +56,15 @@ def run(shell, command):
     return code, printed + (["  ! FILES CHANGED"] if code in (2, 74) and files() != before else [])
 
 
-def actual(shell, text):
+def actual(shell, text, beginning):
     """The text of a file of cases, with what is printed where that is not what is expected."""
+    remarks, before, wanted = 0, "\n", True
     for found in re.finditer(r"^  (\d*)\$ (.*\n(?:  > .*\n)*)((?:  .*\n)*?)(?=  \d*\$ |\S|\n|\Z)|^.*\n", text, re.M):
-        if not found[2]:
+        if not found[2] and found[0].strip() and not before.strip():
+            remarks += 1
+            wanted = remarks == 1 or found[0].startswith(beginning)
+        before = "\n" if found[2] else found[0]
+        if not (found[2] and wanted):
             yield found[0]
             continue
         expected = found[3].splitlines()
@@ -71,16 +76,19 @@ def actual(shell, text):
 
 
 def main():
+    began_in = pathlib.Path.cwd()
     os.environ |= {"PATH": f"{BUILD / 'experiments'}:{os.environ['PATH']}", "BUILD": str(BUILD), "SOURCE": str(SOURCE)}
     os.environ |= {"LC_ALL": "C", "ATTNLAB_CALIBRATION": ""}
     differ = False
-    for path in PATHS:
+    for name in sys.argv[3 + UPDATE :]:
+        path, _, beginning = name.partition(":")
+        path = began_in / path
         with tempfile.TemporaryDirectory() as here, tempfile.TemporaryDirectory() as os.environ["LOG"]:
             os.chdir(here)
             with subprocess.Popen(["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as shell:
                 shell.stdin.write(f". {SOURCE}/tests/cli/files.sh\n")
                 expected = path.read_text()
-                printed = "".join(actual(shell, expected))
+                printed = "".join(actual(shell, expected, beginning))
             os.chdir("/")
         lines = expected.splitlines(), printed.splitlines()
         sys.stdout.writelines(line + "\n" for line in difflib.unified_diff(*lines, path.name, "printed", lineterm="", n=2))

@@ -17,3 +17,15 @@ safetensors() {
     head -c "$2" /dev/zero
   } >"$1"
 }
+
+# judged SPEC PATTERN [OPTION...]: the lines of attnlab test that match, with its exit code; of $problems (drawn, or none: of
+# both kinds), with the options $plugins.
+problems=fixed plugins=
+judged() {
+  spec=$1 pattern=$2
+  shift 2
+  attnlab test "$spec" ${problems:+--problems $problems} $plugins "$@" >out
+  code=$?
+  grep -E -e "$pattern" out
+  return $code
+}

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "data/data.h"
 #include "experiments/checks/check.h"
@@ -238,8 +239,21 @@ static catch_answer ask_test(const char *test) {
   return status ? CATCH_REPORTS : CATCH_SILENT;
 }
 
+/* -- commands: cases/FILE, or cases/FILE:BEGINNING of its remark -- */
+
+static catch_answer ask_cases(const char *cases) {
+  char command[512];
+  const int file = (int)strcspn(cases, ":");
+  snprintf(command, sizeof command, "'%s/tests/cli/cases.py' '%s' '%s' '%s/tests/cli/%.*s.txt%s'",
+           TEST_SOURCE_DIR, TEST_BINARY_DIR, TEST_SOURCE_DIR, TEST_SOURCE_DIR, file, cases, cases + file);
+  const int status = system(command);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) > 1) return unable(cases, "", "its commands did not run");
+  return WEXITSTATUS(status) ? CATCH_REPORTS : CATCH_SILENT;
+}
+
 catch_answer catch_ask(const char *catcher, const char *setting) {
   gsl_set_error_handler_off();
+  if (strncmp(catcher, "cases/", 6) == 0) return ask_cases(catcher);
   if (strchr(catcher, '/')) return ask_test(catcher);
   const check *c = check_find(catcher);
   if (c) return ask_check(c, setting);

@@ -4,11 +4,11 @@
 
 typedef enum { CATCH_SILENT, CATCH_REPORTS, CATCH_UNABLE } catch_answer; /* exit codes of a child that asks */
 
-/* catcher: a bound check ("FP-2"), a property of tests/support/properties.h ("causal") or a test
- * ("core_patterns/longformer"), or a bound check as an evaluation of the bundled model asks it
- * ("eval:EVICT-2"). setting: what the check judges ("tiled:block_k=16"), or the variant that the
- * property looks at; "" for a test. UNABLE, with the reason on stderr: there is no such catcher, or it could
- * not run. */
+/* catcher: a bound check ("FP-2"), a property of tests/support/properties.h ("causal"), a test
+ * ("core_patterns/longformer"), commands of tests/cli/ ("cases/declared:Costs"), or a bound check as an
+ * evaluation of the bundled model asks it ("eval:EVICT-2"). setting: what the check judges
+ * ("tiled:block_k=16"), or the variant that the property looks at; "" for others. UNABLE, with the reason on
+ * stderr: there is no such catcher, or it could not run. */
 catch_answer catch_ask(const char *catcher, const char *setting);
 
 #endif

@@ -3,8 +3,8 @@
 #   mutant(NAME FILE CATCHER SETTING WHAT ORIGINAL BROKEN)
 #
 # CATCHER  a bound check by name (FP-2; SETTING: the setting of a variant that it judges), or as an evaluation of the bundled
-#          model asks it (eval:EVICT-2), a property of tests/support/properties*.c (SETTING: the variant), or a test as
-#          suite/name (SETTING: empty)
+#          model asks it (eval:EVICT-2), a property of tests/support/properties*.c (SETTING: the variant), a test as
+#          suite/name, or commands of tests/cli/cases/ as "cases/FILE:BEGINNING" of a remark (SETTING: empty)
 # ORIGINAL an expression, or statements that end in ; or }, that stand in FILE exactly once; BROKEN replaces them,
 #          or the part of them between two @ alone, if there are. Texts do not overlap; two mutants may share one.
 # FILE     of core/ or variants/, or a .c of experiments/ or data/: the instruments are tested, too
@@ -1214,17 +1214,17 @@ mutant(property-lse core/engines/softmax/softmax.c PROP-LSE tiled
   "the maximum in a log-sum-exp stays in units of log 2" [[max / ATTN_LOG2E + log(sum)]] [[max + log(sum)]])
 mutant(cost-of-one-head core/engines/softmax/softmax.c PROP-COST tiled "the cost is that of one head"
   [[(double)p->batch * (double)p->heads * pairs]] [[pairs]])
-mutant(cost-unheld experiments/properties/cost.c cli_declared/costs ""
+mutant(cost-unheld experiments/properties/cost.c "cases/declared:Costs" ""
   "a cost may be any multiple of what is counted" [[(double)INFINITY, @factor_most@)]] [[1e9]])
-mutant(lawless-pattern-passes experiments/checks/checks.c cli_declared/a_pattern_without_a_law ""
+mutant(lawless-pattern-passes experiments/checks/checks.c "cases/declared:A pattern" ""
   "a pattern without a law passes" [[!p || @p->sees@]] [[true]])
-mutant(lawless-run-passes experiments/results/bound.c cli_declared/a_pattern_without_a_law_in_a_sweep ""
+mutant(lawless-run-passes experiments/results/bound.c "cases/declared:A pattern" ""
   "a run passes although nothing holds its keys" [=[[VERDICT_UNCHECKED] = @4@,]=] [[0]])
-mutant(nan-in-range experiments/properties/extreme.c cli_declared/capabilities_where_they_break ""
+mutant(nan-in-range experiments/properties/extreme.c "cases/declared:Costs" ""
   "weights of 0/0 pass" [[isnan(y) ? @(double)INFINITY@ : fmax(fmax(low - y, y - high), 0)]] [[0]])
 mutant(relu-claims-weights core/engines/linear/fixed_features.c PROP-EXTREME "linear:feature=relu"
   "rectified features say that their weights sum to 1" [[of == COS) && @!(p->eps > 0)@]] [[p->eps > 1e9]])
-mutant(lse-output-unread experiments/properties/lse.c cli_declared/outputs_beside_a_log_sum_exp ""
+mutant(lse-output-unread experiments/properties/lse.c "cases/declared:Outputs" ""
   "an output that changes when the log-sum-exp is wanted passes" [[if (@found.count@) difference_settle]] [[false]])
 mutant(rounding-without-ceiling core/descriptors.c core_descriptors/rounding_that_is_none ""
   "any error may be declared as rounding" [[errors[i].value >= 0 && @errors[i].value <= errors[i].most@]] [[true]])
@@ -1232,7 +1232,7 @@ mutant(chains-without-ceiling core/descriptors.c core_descriptors/rounding_that_
   "a chain of roundings may have any length" [[if (@chain_fits(chains[i].chain, chains[i].terms)@) continue;]] [[true]])
 mutant(vacuous-bound-passes experiments/evidence/rows.c checks_bf16/a_bound_that_says_nothing_is_vacuous ""
   "a bound that says nothing passes" [[bound[l] > vacuous * size && @size > 0@]] [[false]])
-mutant(generous-rounding-untold experiments/checks/fp_declared.c cli_declared/as_much_rounding_as_may_be ""
+mutant(generous-rounding-untold experiments/checks/fp_declared.c "cases/declared:An error" ""
   "a descriptor looser than the textbook's is not told" [[if (@members[m].declared <= members[m].most@) continue;]]
   [[true]])
 mutant(watch-lse experiments/runner/measure_watch.c runner_log_sum/is_judged_in_a_sweep ""
@@ -1253,26 +1253,26 @@ mutant(property-long core/problem.c PROP-LONG full
   "keys from 2000 on are not seen"
   [[call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv]]
   [[attn_min(call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv, 2000)]])
-mutant(property-touch experiments/properties/place.c cli_faults/reads_beyond_the_tensors ""
+mutant(property-touch experiments/properties/place.c "cases/faults:Tensors" ""
   "an access to a forbidden page passes" [[touch.block >= 0]] [[touch.block > 9]])
-mutant(test-norms experiments/commands/test_case.c cli_faults/particular_inputs ""
+mutant(test-norms experiments/commands/test_case.c "cases/faults:Particular" ""
   "large norms are left out" [=[deviations[c->input]]=] [=[fmin(deviations[c->input], 3)]=])
-mutant(test-isa experiments/commands/test_case.c cli_faults/one_instruction_set ""
+mutant(test-isa experiments/commands/test_case.c "cases/faults:Under one" ""
   "every case runs under the best instruction set" [[.isa = @c->isa@]] [[NULL]])
-mutant(property-stale experiments/properties/repeat.c cli_test/planted_faults_are_named ""
+mutant(property-stale experiments/properties/repeat.c "cases/test:Each planted" ""
   "an output that is kept from an earlier run passes" [[if (!status) status = trial_execute(t->memory, @fresh@, &in,]]
   [[t->plan]])
-mutant(property-deaf experiments/properties/repeat.c cli_test/what_describes_nothing_is_unchecked ""
+mutant(property-deaf experiments/properties/repeat.c "cases/test:What says nothing" ""
   "an output that depends on nothing passes" [[!found.count && @has_numbers(t, other, *batch, *head)@]] [[false]])
-mutant(test-left-early data/support/forked_probe.c cli_test/break_downs_are_findings ""
+mutant(test-left-early data/support/forked_probe.c "cases/test:What breaks" ""
   "a variant that ends its process passes" [[if (got <= 0) return;]] [[if (got <= 0) { r->end = PROBE_WHOLE; return; }]])
-mutant(drawn-any-output experiments/conformance/judge.c cli_drawn/a_failure_is_repeated_by_its_command ""
+mutant(drawn-any-output experiments/conformance/judge.c "cases/drawn:The command" ""
   "any output is that of the definition" [[if (fabs(got - expected[l]) <= most) continue;]] [[(void)most; continue;]])
 mutant(drawn-usual experiments/conformance/drawn.c cli_drawn/usual_sizes_and_plain_problems_are_there ""
   "usual lengths and widths are left out" [[status ? 0 : @add_usual(caps, seed, list)@]] [[0]])
 mutant(drawn-all-dressed experiments/conformance/drawn.c cli_drawn/usual_sizes_and_plain_problems_are_there ""
   "every problem has a mask or a transform" [[if (@attn_rng_below(rng, 2)@) return;]] [[false]])
-mutant(exact-by-its-pattern experiments/conformance/judge.c cli_declared/exact_attention_that_describes_a_pattern ""
+mutant(exact-by-its-pattern experiments/conformance/judge.c "cases/declared:Exact" ""
   "what is exact is held to the pattern that it describes" [[if (@!status && j.view.caps & ATTN_CAP_EXACT@) j.view.pattern]] [[false]])
 mutant(drawn-some-tuples experiments/conformance/covering.c cli_drawn/pairs_and_triples_are_covered ""
   "some pairs and triples are left out" [[if (b->met[tuple]) continue;]] [[if (b->met[tuple] || tuple % 7 == 3) continue;]])

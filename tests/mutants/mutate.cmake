@@ -53,7 +53,7 @@ function(mutant name source catcher setting what original broken)
   set(mutants_site_${site} "${choice}" PARENT_SCOPE)
   set(mutants_count ${index} PARENT_SCOPE)
   set(mutants_list "${mutants_list}MUTANT(\"${name}\", \"${catcher}\", \"${setting}\", \"${what}\")\n" PARENT_SCOPE)
-  if(catcher MATCHES "^(.*)/")
+  if(catcher MATCHES "^(.*)/" AND NOT CMAKE_MATCH_1 STREQUAL "cases")
     set_property(GLOBAL APPEND PROPERTY MUTANTS_TESTS test_${CMAKE_MATCH_1}) # for the bench to depend on
   endif()
 endfunction()

@@ -1,4 +1,4 @@
-/* planted.c - the variant of variants/template.c with a fault to choose, for cli/test.c and cli/faults.c. */
+/* planted.c - the variant of variants/template.c with a fault to choose, for cli/cases/. */
 #include "attn_variant.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* planted_coin.c - the query's last key, and each other with probability 1/3 and three times its weight, as
- * one who writes a plug-in may get it wrong; for cli/coin.c. */
+ * one who writes a plug-in may get it wrong; for cli/cases/coin.txt. */
 #include "attn_variant.h"
 
 #include <math.h>

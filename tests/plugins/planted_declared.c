@@ -1,5 +1,6 @@
 /* planted_declared.c - a variant that declares more than it keeps: attention within blocks by the softmax
- * engine, or rectified features by the linear one, with what is wrong to choose. For cli/declared.c. */
+ * engine, or rectified features by the linear one, with what is wrong to choose. For
+ * cli/cases/declared.txt. */
 #include "attn_variant.h"
 
 typedef enum {

@@ -1,5 +1,6 @@
 /* planted_shape.c - exact attention by the textbook, a row at a time, with one fault to choose that shows for
- * some shapes, masks or ways to call only: those that kernels have special cases for (cli/drawn.c). */
+ * some shapes, masks or ways to call only: those that kernels have special cases for
+ * (cli/cases/drawn.txt). */
 #include "attn_variant.h"
 
 #include <math.h>

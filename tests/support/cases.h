@@ -129,7 +129,7 @@ void spec_list_free(spec_list *);
 /* Whether the variant takes no problem but causal ones. */
 bool causal_only(const attn_variant *);
 
-/* What else a variant of a test declares: ATTN_VARIANT(toy, TOY, .caps = ..., .describe = ..., .cost = ...). */
+/* What else a variant of a test declares: ATTN_VARIANT(toy, TOY, .caps = ..., .describe = ..., ...). */
 #define TOY .summary = "a toy", .cite = "none", .params = no_params
 extern const attn_param no_params[];
 attn_cost no_cost(const attn_context *);
