@@ -225,32 +225,6 @@ Test(cli_apply, what_is_not_finite_is_told) {
   data_array_free(&ones), data_array_free(&negative);
 }
 
-Test(cli_apply, mistakes_of_reading) {
-  const int64_t shape2[] = {9, 4};
-  data_array q = make(ATTN_F32, 2, shape2, 7);
-  cr_assert(!data_npy_write("q.npy", &q));
-  data_array_free(&q);
-  command_write_text("x.pt", "\x80\x02\x8a\nl\xfc\x9c"
-                             "F\xf9 j\xa8P\x19.");
-  static const struct {
-    const char *arguments, *says;
-  } cases[] = {{"--q q.npy --k q.npy --v q.npy --layout nhd", "expected bhnd or bnhd"},
-               {"--q q.npy --k q.npy --v q.npy --names a,b,c", "goes with --in"},
-               {"--q q.npy --k q.npy --v q.npy --dtype bf16", "bf16 is read from 'V2', 'u2' or 'i2'"},
-               {"--q q.npy --k q.npy --v x.npz:v", "x.npz: cannot open"},
-               {"--in q.npy", "a single array"},
-               {"--in x.pt", "numpy.savez(\"x.npz\", **{"},
-               {"--q x.pt --k x.pt --v x.pt", "numpy.save(\"x.npy\", torch.load(\"x.pt\")"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    char arguments[256];
-    snprintf(arguments, sizeof arguments, "apply full %s -o o.npy", cases[i].arguments);
-    command_run(arguments, &result);
-    cr_expect(result.exit_code == (i == 3 ? 74 : 2) && command_diagnostics(&result) == 1 &&
-                  strstr(result.err, cases[i].says),
-              "%s: %d %s", arguments, result.exit_code, result.err);
-  }
-}
-
 Test(cli_apply, pattern_is_where_the_matrix_is_not_zero) {
   const int64_t shape2[] = {48, 8};
   data_array q = make(ATTN_F32, 2, shape2, 5);
@@ -299,22 +273,4 @@ Test(cli_apply, capture_feeds_apply) {
   cr_expect(difference <= pow(2 * F32_TOLERANCE, 2) * norm, "full and tiled differ by %g",
             sqrt(difference / norm));
   data_array_free(&full), data_array_free(&tiled);
-}
-
-Test(cli_apply, a_capture_that_is_not_rotated_yet_is_refused) {
-  command_run_good("capture " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
-                   "/LICENSE --layer 0 --n 64 --pre-rope -o pending.h5");
-  command_write_text("pending.yaml", "schema: 1\ngrid: {n: [64], d: [64], heads: 4}\nnulls: no\n"
-                                     "variants: [full]\ndatasets: ['captured:file=pending.h5']\n");
-  static const struct {
-    const char *arguments;
-    int exit_code;
-  } cases[] = {{"apply full --in pending.h5 -o out.npy", 2},
-               {"advise --in pending.h5", 2},
-               {"run pending.yaml -o pending-runs.h5", 3}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    command_run(cases[i].arguments, &result);
-    cr_expect_eq(result.exit_code, cases[i].exit_code, "%s: %d", cases[i].arguments, result.exit_code);
-    cr_expect(strstr(result.err, "(rope=pending), and no variant rotates them"), "%s", result.err);
-  }
 }

@@ -117,22 +117,9 @@ Test(cli_compare, files_on_one_page) {
 Test(cli_compare, bad_input) {
   write_file("elsewhere.h5", move);
   command_write_text("plain.txt", "neither one nor the other");
-  static const struct {
-    const char *arguments, *text;
-  } cases[] = {
-      {"compare a.h5", "two results files"},
-      {"compare a.h5 a.h5 a.h5", "two results files"},
-      {"compare a.h5 plain.txt", "plain.txt"},
-      {"compare a.h5 elsewhere.h5", "no run in common"},
-      {"compare a.h5 a.h5 --max-slowdown much", "--max-slowdown"},
-      {"compare a.h5 a.h5 --max-slowdown 5%%5", "--max-slowdown"},
-      {"compare a.h5 a.h5 --max-slowdown 5", "write 5%, or a share below 1"},
-      {"compare a.h5 a.h5 --max-slowdown -1%", "0% or more"},
-  };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    expect(cases[i].arguments, 2, cases[i].text);
-    cr_expect_eq(command_diagnostics(&result), 1, "%s: %s", cases[i].arguments, result.err);
-  }
+  expect("compare a.h5 plain.txt", 2, "plain.txt");
+  expect("compare a.h5 elsewhere.h5", 2, "no run in common");
+  cr_expect_eq(command_diagnostics(&result), 1, "%s", result.err);
 }
 
 /* A file of a later version is refused by every command that reads it. */

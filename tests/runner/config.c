@@ -1,4 +1,5 @@
-/* config.c - YAML configurations: what is read, and what is refused at which place. */
+/* config.c - YAML configurations: what is read, and what is no text. Where others are refused is in
+ * tests/cli/cases/errors_yaml.txt. */
 #include <sys/resource.h>
 
 #include <criterion/criterion.h>
@@ -161,110 +162,10 @@ Test(config, the_atlas_and_the_small_sweep_leave_out_no_variant) {
   }
 }
 
-static const struct bad {
-  const char *text, *place, *about;
-} bad[] = {
-    {"", "x.yaml:1:1:", "empty"},
-    {"# nothing\n", "x.yaml:2:1:", "empty"},
-    {"schema: 1\ngrid: {n: [64\n", "x.yaml:3:1:", ""},
-    {"just a text", "x.yaml:1:1:", "map"},
-    {"- schema: 1", "x.yaml:1:1:", "map"},
-    {"grid: {n: 64}\n" TAIL, "x.yaml:1:1:", "schema"},
-    {"schema: 2\n", "x.yaml:1:9:", "newer"},
-    {"schema: one\n", "x.yaml:1:9:", "expected 1"},
-    {"schema: [1]\n", "x.yaml:1:9:", "expected 1"},
-    {HEAD "variant: full\n" TAIL, "x.yaml:3:1:", "unknown key 'variant'"},
-    {"schema: 1\ngrid: {n: 64,\n  m: 3}\n" TAIL, "x.yaml:3:3:", "unknown key 'm' in grid"},
-    {HEAD HEAD TAIL, "x.yaml:3:1:", "duplicate key 'schema'"},
-    {"schema: 1\ngrid: {n: 1, n: 2}\n" TAIL, "x.yaml:2:14:", "duplicate key 'n'"},
-    {"schema: 1\ngrid: {heads: 2}\n" TAIL, "x.yaml:2:7:", "'grid.n' is missing"},
-    {"schema: 1\n" TAIL, "x.yaml:1:1:", "'grid.n' is missing"},
-    {"schema: 1\ngrid: 64\n" TAIL, "x.yaml:2:7:", "grid"},
-    {HEAD "variants: full\n", "x.yaml:1:1:", "'datasets' is missing"},
-    {HEAD "datasets: gaussian\n", "x.yaml:1:1:", "'variants' is missing"},
-    {"schema: 1\ngrid: {n: &a 64, d: *a}\n" TAIL, "x.yaml:2:11:", "anchor"},
-    {"schema: 1\ngrid: {n: 64, d: *a}\n" TAIL, "x.yaml:2:18:", "alias"},
-    {"schema: !!int 1\n", "x.yaml:1:9:", "tag"},
-    {"schema: 1\ngrid: {[n]: 64}\n" TAIL, "x.yaml:2:8:", "key"},
-    {HEAD TAIL "---\nschema: 1\n", "x.yaml:5:1:", "second document"},
-    {"schema: 1\ngrid: {n: [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}\n" TAIL, "x.yaml:2:", "deep"},
-    {"schema: 1\ngrid: {n: [[64]]}\n" TAIL, "x.yaml:2:12:", "single value"},
-    {"schema: 1\ngrid: {n: []}\n" TAIL, "x.yaml:2:11:", "n"},
-    {"schema: 1\ngrid: {n: {a: 1}}\n" TAIL, "x.yaml:2:11:", "n"},
-    {"schema: 1\ngrid: {n: 0}\n" TAIL, "x.yaml:2:11:", "out of range"},
-    {"schema: 1\ngrid: {n: 64x}\n" TAIL, "x.yaml:2:11:", "not an integer"},
-    {"schema: 1\ngrid: {n: ''}\n" TAIL, "x.yaml:2:11:", "not an integer"},
-    {"schema: 1\ngrid: {n: 6.5}\n" TAIL, "x.yaml:2:11:", "not an integer"},
-    {"schema: 1\ngrid: {n: 99999999999999999999}\n" TAIL, "x.yaml:2:11:", "not an integer"},
-    {"schema: 1\ngrid: {n: 9999999999Gi}\n" TAIL, "x.yaml:2:11:", "not an integer"},
-    {"schema: 1\ngrid: {n: [64, 8:4]}\n" TAIL, "x.yaml:2:16:", "range"},
-    {"schema: 1\ngrid: {n: 4:8:x1}\n" TAIL, "x.yaml:2:11:", "range"},
-    {"schema: 1\ngrid: {n: 4:8:0}\n" TAIL, "x.yaml:2:11:", "range"},
-    {"schema: 1\ngrid: {n: 4:8:2:2}\n" TAIL, "x.yaml:2:11:", "range"},
-    {"schema: 1\ngrid: {n: 1:1Mi}\n" TAIL, "x.yaml:2:11:", "4096"},
-    {"schema: 1\ngrid: {n: 64, causal: maybe}\n" TAIL, "x.yaml:2:23:", "no, yes"},
-    {"schema: 1\ngrid: {n: 64, dtype: f8}\n" TAIL, "x.yaml:2:22:", "f32, f64, f16, bf16"},
-    {HEAD "maps: 4097\n" TAIL, "x.yaml:3:7:", "4096"},
-    {HEAD "nulls: [yes, no]\n" TAIL, "x.yaml:3:8:", "yes or no"},
-    {HEAD "budget: {time: -1}\n" TAIL, "x.yaml:3:16:", "time"},
-    {HEAD "budget: {time: nan}\n" TAIL, "x.yaml:3:16:", "time"},
-    {HEAD "budget: {memory: 8GB}\n" TAIL, "x.yaml:3:18:", "memory"},
-    {HEAD "timing: {min_time: 3, max_time: 2}\n" TAIL, "x.yaml:3:9:", "min_time"},
-    {HEAD "timing: {rounds: 0}\n" TAIL, "x.yaml:3:18:", "rounds"},
-    {HEAD "variants: []\ndatasets: gaussian\n", "x.yaml:3:11:", "variant"},
-    {HEAD "variants: [ful]\ndatasets: gaussian\n", "x.yaml:3:12:", "ful"},
-    {HEAD "variants: [[full]]\ndatasets: gaussian\n", "x.yaml:3:12:", "variant"},
-    {HEAD "variants: [tiled: {blokc: 3}]\ndatasets: gaussian\n", "x.yaml:3:20:", "blokc"},
-    {HEAD "variants: [tiled: {block_q: [16, many]}]\ndatasets: gaussian\n", "x.yaml:3:34:", "many"},
-    {HEAD "variants: [tiled: {block_q: -5}]\ndatasets: gaussian\n", "x.yaml:3:29:", "block_q"},
-    {HEAD "variants: full\ndatasets: [rope: {content: f99}]\n", "x.yaml:4:28:", "f99"},
-    {HEAD "variants: [tiled: {block_q: '3,block_k=3'}]\ndatasets: gaussian\n", "x.yaml:3:29:", "comma"},
-    {HEAD "variants: [tiled: 3]\ndatasets: gaussian\n", "x.yaml:3:19:", "tiled"},
-    {HEAD "variants: [{tiled: {}, full: {}}]\ndatasets: gaussian\n", "x.yaml:3:12:", "one variant"},
-    {HEAD "variants: ['tiled:block_q=x']\ndatasets: gaussian\n", "x.yaml:3:12:", "block_q"},
-    {HEAD "variants: full\ndatasets: [gausian]\n", "x.yaml:4:12:", "gausian"},
-    {HEAD "variants: full\ndatasets: [gaussian: {std: 1}]\n", "x.yaml:4:23:", "std"},
-    {HEAD "variants: full\ndatasets: [gaussian: {std_q: -1}]\n", "x.yaml:4:30:", "std_q"},
-    {HEAD "variants: full\ndatasets: [gaussian: {std_q: 1:0:1}]\n", "x.yaml:4:30:", "range"},
-    {HEAD TAIL "exclude: {n: 3}\n", "x.yaml:5:10:", "list"},
-    {HEAD TAIL "exclude: [{}]\n", "x.yaml:5:11:", "partial row"},
-    {HEAD TAIL "exclude: [{variant: ful}]\n", "x.yaml:5:21:", "ful"},
-    {HEAD TAIL "exclude: [{block_q: 3}]\n", "x.yaml:5:12:", "block_q"},
-    {HEAD TAIL "exclude: [{variant: full, block_q: 3}]\n", "x.yaml:5:27:", "block_q"},
-    {HEAD TAIL "exclude: [{dataset: nope}]\n", "x.yaml:5:21:", "nope"},
-    {HEAD TAIL "cache: hot\n", "x.yaml:5:8:", "cold"},
-    {HEAD TAIL "exclude: [{cache: hot}]\n", "x.yaml:5:19:", "cold"},
-    {HEAD TAIL "exclude: [{n: many}]\n", "x.yaml:5:15:", "many"},
-};
-
-Test(config, malformed_content_names_its_place) {
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    config *c = NULL;
-    const attn_status status = config_parse("x.yaml", bad[i].text, strlen(bad[i].text), NULL, 0, &c);
-    cr_expect_eq(status, ATTN_EINVAL, "accepted: %s", bad[i].text);
-    cr_expect_null(c);
-    cr_expect_eq(strncmp(attn_last_error(), bad[i].place, strlen(bad[i].place)), 0,
-                 "expected %s, got: %s\n%s", bad[i].place, attn_last_error(), bad[i].text);
-    cr_expect(strstr(attn_last_error(), bad[i].about) != NULL, "expected '%s' in: %s", bad[i].about,
-              attn_last_error());
-    cr_expect_null(strchr(attn_last_error(), '\n'));
-  }
-}
-
-Test(config, malformed_overrides_name_themselves) {
-  static const char *const wrong[] = {"grid.n",    "=3",       "grid.=3",   "grid.n.x=3", "grid.n=[",
-                                      "grid.nn=3", "grid.n=a", "variants=", "schema=2",   "x.y.z=1"};
-  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-    config *c = NULL;
-    const attn_status status = config_parse("x.yaml", HEAD TAIL, strlen(HEAD TAIL), &wrong[i], 1, &c);
-    cr_expect_eq(status, ATTN_EINVAL, "accepted: %s", wrong[i]);
-    cr_expect(strstr(attn_last_error(), "--set ") != NULL, "%s: %s", wrong[i], attn_last_error());
-  }
-}
-
 Test(config, bytes_that_are_not_text) {
   config *c = NULL;
   static const char nul[] = "schema: \"1\\0\"\n", raw[] = "schema: 1\n\0", utf[] = "schema: \xff\xfe\n";
+  cr_expect_eq(config_parse("x", "", 0, NULL, 0, &c), ATTN_EINVAL);
   cr_expect_eq(config_parse("x", nul, sizeof nul - 1, NULL, 0, &c), ATTN_EINVAL);
   cr_expect_eq(config_parse("x", raw, sizeof raw - 1, NULL, 0, &c), ATTN_EINVAL);
   cr_expect_eq(config_parse("x", utf, sizeof utf - 1, NULL, 0, &c), ATTN_EINVAL);
