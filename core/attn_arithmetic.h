@@ -25,6 +25,23 @@ static inline void attn_float_enter(fenv_t *outer) {
 }
 static inline void attn_float_leave(const fenv_t *outer) { fesetenv(outer); }
 
+static inline int64_t attn_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t attn_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t attn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* x.y in fp64, as four sums in a fixed order; y += by x. */
+static inline double attn_inner(const double *x, const double *y, int64_t n) {
+  double s[4] = {0};
+  int64_t l = 0;
+  for (; l + 4 <= n; l += 4)
+    for (int i = 0; i < 4; i++) s[i] += x[l + i] * y[l + i];
+  for (; l < n; l++) s[0] += x[l] * y[l];
+  return (s[0] + s[1]) + (s[2] + s[3]);
+}
+static inline void attn_add_times(double by, const double *x, double *y, int64_t n) {
+  for (int64_t l = 0; l < n; l++) y[l] += by * x[l];
+}
+
 /* Random numbers: a stream for each (seed, purpose, index); the same on every machine. */
 typedef struct attn_rng {
   uint64_t state[4];

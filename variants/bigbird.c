@@ -60,21 +60,18 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* The window of block i after the global blocks: first ... end - 1. */
 static void window_of(const state *s, int64_t i, int64_t *first, int64_t *end) {
   int64_t side = s->p.window / 2;
-  *first = most(i - side, least(s->p.global, s->blocks));
-  *end = most(*first, least(i + side + 1, s->blocks));
+  *first = attn_max(i - side, attn_min(s->p.global, s->blocks));
+  *end = attn_max(*first, attn_min(i + side + 1, s->blocks));
 }
 
 /* How many blocks block i may draw: global ... first - 1, and, unless causal, end ... blocks - 1. */
 static int64_t candidates_of(const state *s, int64_t i, int64_t *before) {
   int64_t first, end;
   window_of(s, i, &first, &end);
-  *before = most(first - s->p.global, 0);
+  *before = attn_max(first - s->p.global, 0);
   return *before + (s->causal ? 0 : s->blocks - end);
 }
 
@@ -86,7 +83,7 @@ static void draw(const state *s, int64_t head, int64_t i, int64_t *out) {
   /* A block's stream is named by the head and the block alone: a longer sequence draws the same. */
   attn_rng_init(&rng, (uint64_t)s->p.seed, 0xb16b12d, ((uint64_t)head << 32) + (uint64_t)i);
   /* Floyd's sampling without replacement, kept in ascending order by insertion. */
-  for (int64_t j = total - least(s->p.random, total); j < total; j++) {
+  for (int64_t j = total - attn_min(s->p.random, total); j < total; j++) {
     int64_t pick = attn_rng_below(&rng, j + 1), at;
     for (at = 0; at < count && out[at] != pick; at++) continue;
     if (at < count) pick = j;
@@ -98,7 +95,7 @@ static void draw(const state *s, int64_t head, int64_t i, int64_t *out) {
 }
 
 static void add(const state *s, int64_t first, int64_t end, attn_run *runs, int64_t *count) {
-  int64_t from = first * s->p.block, to = least(end * s->p.block, s->n);
+  int64_t from = first * s->p.block, to = attn_min(end * s->p.block, s->n);
   if (from >= to) return;
   attn_run *last = *count ? &runs[*count - 1] : NULL;
   if (last && last->first + last->count == from)
@@ -116,7 +113,7 @@ static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run 
   }
   window_of(s, i, &first, &end);
   const int64_t *drawn = s->drawn + (head * s->blocks + i) * s->p.random;
-  add(s, 0, least(s->p.global, s->blocks), runs, &count);
+  add(s, 0, attn_min(s->p.global, s->blocks), runs, &count);
   for (; r < s->p.random && drawn[r] >= 0 && drawn[r] < first; r++)
     add(s, drawn[r], drawn[r] + 1, runs, &count);
   add(s, first, end, runs, &count);
@@ -171,8 +168,8 @@ static attn_status make_state(attn_builder *b, const attn_context *c, state **ou
 /* Appends the part of the blocks first ... end - 1 that queries of the tile see. */
 static void pick(const state *s, int64_t first, int64_t end, int64_t from, int64_t to, double weight,
                  attn_picks *out) {
-  first = most(first * s->p.block, from);
-  end = least(end * s->p.block, to);
+  first = attn_max(first * s->p.block, from);
+  end = attn_min(end * s->p.block, to);
   if (first >= end) return;
   const int64_t at = out->counts[0]++;
   out->runs[at] = (attn_run){first, end - first, 1};
@@ -189,7 +186,7 @@ static void select(const void *opaque, const attn_call *call, const attn_block *
   (void)prepared, (void)scratch;
   attn_visible_span(x, b->first, &from, &end);
   attn_visible_span(x, b->first + b->count - 1, &first, &to);
-  to = least(to, attn_call_keys(call, b->batch));
+  to = attn_min(to, attn_call_keys(call, b->batch));
   out->counts[0] = 0;
   if (i < s->p.global) {
     pick(s, 0, s->blocks, from, to, 0, out);
@@ -197,8 +194,8 @@ static void select(const void *opaque, const attn_call *call, const attn_block *
   }
   window_of(s, i, &first, &end);
   const int64_t all = candidates_of(s, i, &before);
-  const double weight = log((double)most(all, 1) / (double)most(least(all, s->p.random), 1));
-  pick(s, 0, least(s->p.global, s->blocks), from, to, 0, out);
+  const double weight = log((double)attn_max(all, 1) / (double)attn_max(attn_min(all, s->p.random), 1));
+  pick(s, 0, attn_min(s->p.global, s->blocks), from, to, 0, out);
   for (; r < s->p.random && drawn[r] >= 0 && drawn[r] < first; r++)
     pick(s, drawn[r], drawn[r] + 1, from, to, weight, out);
   pick(s, first, end, from, to, 0, out);
@@ -249,7 +246,7 @@ static void moments(const void *opaque, const attn_query *x, const int64_t *keys
 static int64_t rows_of(const attn_context *c) {
   const params *p = c->params;
   const int64_t offset = attn_problem_position(c->problem, 0);
-  int64_t rows = least(p->block, ATTN_TILE);
+  int64_t rows = attn_min(p->block, ATTN_TILE);
   while (p->block % rows || offset % rows) rows--;
   return rows;
 }
@@ -291,7 +288,7 @@ static attn_cost cost(const attn_context *c) {
   const params *p = c->params;
   const attn_problem *x = c->problem;
   double n = (double)x->n_kv, queries = (double)x->n_q, block = (double)p->block,
-         global = (double)least(p->global * p->block, x->n_kv);
+         global = (double)attn_min(p->global * p->block, x->n_kv);
   double side = (double)(p->window / 2) * block, all = x->causal ? n / 2 : n;
   double row = global + (double)p->random * block + (x->causal ? side + block / 2 : 2 * side + block);
   double whole = global < queries ? global : queries;

@@ -48,8 +48,6 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 typedef struct room {
   double *x, *factor, *rest, *half; /* [n_kv, d_qk], [keys, n_kv], [n_kv] each: half = c |x|^2 / 2 */
 } room;
@@ -58,7 +56,7 @@ static room room_at(const attn_context *c, attn_carver *carver) {
   const attn_problem *p = c->problem;
   const params *x = c->params;
   return (room){.x = attn_carve(carver, p->n_kv, p->d_qk, sizeof(double)),
-                .factor = attn_carve(carver, smaller(x->keys, p->n_kv), p->n_kv, sizeof(double)),
+                .factor = attn_carve(carver, attn_min(x->keys, p->n_kv), p->n_kv, sizeof(double)),
                 .rest = attn_carve(carver, p->n_kv, 1, sizeof(double)),
                 .half = attn_carve(carver, p->n_kv, 1, sizeof(double))};
 }
@@ -91,7 +89,7 @@ static int64_t pick(const void *state, const attn_context *c, const attn_picked_
   int64_t count = 0;
   attn_rng_init(&rng, (uint64_t)p->seed, PURPOSE, 0);
   place(h, c->problem->scale, p->temperature, &x);
-  while (count < smaller(p->keys, h->keys)) {
+  while (count < attn_min(p->keys, h->keys)) {
     double total = 0, below = 0;
     int64_t last = -1;
     for (int64_t j = 0; j < h->keys; j++)

@@ -57,8 +57,6 @@ typedef struct state {
   int64_t hidden;   /* positions before the first row of the file */
 } state;
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static bool from_file(const params *p) { return p->kind == TREE || p->kind == FILE_GRAPH; }
 
 static attn_status applicable(const attn_context *c) {
@@ -92,7 +90,7 @@ static int64_t document(const params *p, int64_t n, int64_t position, int64_t *f
   int64_t k = 0;
   if (!p->offsets.count) {
     *first = position / p->size * p->size;
-    *end = least(*first + p->size, n);
+    *end = attn_min(*first + p->size, n);
     return position / p->size;
   }
   while (k < p->offsets.count && p->offsets.items[k] <= position) k++;
@@ -104,12 +102,12 @@ static int64_t document(const params *p, int64_t n, int64_t position, int64_t *f
 /* Where a window of `count` around x begins on a line of `length`. */
 static int64_t begin(int64_t x, int64_t count, int64_t length) {
   int64_t first = x - count / 2;
-  return first < 0 ? 0 : least(first, length - count);
+  return first < 0 ? 0 : attn_min(first, length - count);
 }
 
 static int64_t natten(const state *s, int64_t position, attn_run *runs) {
-  int64_t width = s->p->width, height = s->n / width, across = least(s->p->kernel, width);
-  int64_t down = least(s->p->kernel, height), left = begin(position % width, across, width);
+  int64_t width = s->p->width, height = s->n / width, across = attn_min(s->p->kernel, width);
+  int64_t down = attn_min(s->p->kernel, height), left = begin(position % width, across, width);
   int64_t top = begin(position / width, down, height);
   for (int64_t r = 0; r < down; r++) runs[r] = (attn_run){(top + r) * width + left, across, 1};
   return down;
@@ -134,10 +132,10 @@ static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run 
     document(s->p, s->n, position, &first, &end);
     break;
   case PREFIX:
-    end = least(end > s->p->size ? end : s->p->size, s->n);
+    end = attn_min(end > s->p->size ? end : s->p->size, s->n);
     break;
   case BLOCK_CAUSAL:
-    end = least(ceil_div(end, s->p->size) * s->p->size, s->n);
+    end = attn_min(attn_ceil_div(end, s->p->size) * s->p->size, s->n);
     break;
   }
   runs[0] = (attn_run){first, end - first, 1};
@@ -154,7 +152,7 @@ static bool near(int64_t i, int64_t j, int64_t kernel, int64_t length) {
 static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key) {
   const state *s = opaque;
   const params *p = s->p;
-  int64_t low = least(position, key), high = position + key - low;
+  int64_t low = attn_min(position, key), high = position + key - low;
   switch ((kind)p->kind) {
   case DOCUMENTS:
     for (int64_t k = 0; k < p->offsets.count; k++)
@@ -193,8 +191,8 @@ static attn_status load(const attn_context *c, state *s) {
   *s = (state){.p = p, .n = x->n_kv};
   if (!from_file(p)) return ATTN_OK;
   attn_graph_request wanted = {.heads = p->kind == TREE ? 1 : x->heads,
-                               .rows = ceil_div(p->kind == TREE ? x->n_kv : x->n_q, p->block),
-                               .columns = ceil_div(x->n_kv, p->block),
+                               .rows = attn_ceil_div(p->kind == TREE ? x->n_kv : x->n_q, p->block),
+                               .columns = attn_ceil_div(x->n_kv, p->block),
                                .symmetric = p->symmetric,
                                .self = p->self};
   attn_status status = attn_graph_read(p->file, &wanted, &s->graph);
@@ -208,9 +206,11 @@ static attn_status load(const attn_context *c, state *s) {
 static attn_pattern pattern_of(const attn_context *c, const state *s) {
   const params *p = c->params;
   const attn_problem *x = c->problem;
-  int64_t runs = p->kind == NATTEN ? p->kernel : from_file(p) ? ceil_div(ceil_div(x->n_kv, p->block), 2) : 1;
+  int64_t runs = p->kind == NATTEN ? p->kernel
+                 : from_file(p)    ? attn_ceil_div(attn_ceil_div(x->n_kv, p->block), 2)
+                                   : 1;
   int64_t most = 1, rows = s && p->kind == FILE_GRAPH ? s->graph.heads * s->graph.rows : 0;
-  for (int64_t i = 0; i < rows; i++) most = -least(-most, s->graph.starts[i] - s->graph.starts[i + 1]);
+  for (int64_t i = 0; i < rows; i++) most = -attn_min(-most, s->graph.starts[i] - s->graph.starts[i + 1]);
   return (attn_pattern){.state = s,
                         .row = row,
                         .max_runs = rows ? most : runs,

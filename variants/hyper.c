@@ -57,12 +57,9 @@ typedef struct state {
   const attn_sign_order *hash;
 } state;
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* The number of blocks of `keys` keys. */
 static int64_t blocks_of(const params *x, int64_t keys) {
-  return keys <= x->exact_below ? 1 : larger(1, (keys + x->block - 1) / x->block);
+  return keys <= x->exact_below ? 1 : attn_max(1, (keys + x->block - 1) / x->block);
 }
 static int64_t begin_of(int64_t block, int64_t blocks, int64_t keys) { return block * keys / blocks; }
 /* The block of the tile that begins at a place among the queries. */
@@ -85,17 +82,11 @@ static room lay_out(const attn_context *c, attn_carver *carver) {
   const attn_problem *p = c->problem;
   const int64_t values = x->sampling == VALUES;
   return (room){.sorting =
-                    attn_carve(carver, 1, 1, attn_sign_order_scratch(c, x->bits, larger(p->n_q, p->n_kv))),
+                    attn_carve(carver, 1, 1, attn_sign_order_scratch(c, x->bits, attn_max(p->n_q, p->n_kv))),
                 .next = attn_carve(carver, blocks_of(x, p->n_kv), 1, sizeof(int64_t)),
                 .times = attn_carve(carver, p->n_kv, 1, sizeof(uint32_t)),
                 .mass = attn_carve(carver, values * p->n_kv, 1, sizeof(double)),
                 .gram = attn_carve(carver, values * (p->d_v + 3), p->d_v + 1, sizeof(double))};
-}
-
-static size_t scratch_bytes(const attn_context *c) {
-  attn_carver counter = {0};
-  lay_out(c, &counter);
-  return counter.used;
 }
 
 /* What is made of a kv head. */
@@ -118,12 +109,6 @@ static prepared_head head_of(const attn_context *c, attn_carver *carver) {
                          .drawn = attn_carve(carver, group, x->sample, sizeof(int64_t)),
                          .weight = attn_carve(carver, group, x->sample, sizeof(double)),
                          .count = attn_carve(carver, group, 1, sizeof(int64_t))};
-}
-
-static size_t prepared_bytes(const attn_context *c) {
-  attn_carver counter = {0};
-  head_of(c, &counter);
-  return counter.used;
 }
 
 static void sort_keys(const state *s, const attn_call *call, int64_t batch, int64_t kv_head, const room *w,
@@ -312,7 +297,7 @@ static bool in_own_block(const state *s, const attn_query *x, int64_t keys, cons
                          int64_t key) {
   const int64_t n_q = x->call->context->problem->n_q, blocks = blocks_of(&s->p, keys),
                 first = place_among(gray, n_q, x->i) / s->rows * s->rows,
-                own = block_of(first, smaller(s->rows, n_q - first), n_q, blocks),
+                own = block_of(first, attn_min(s->rows, n_q - first), n_q, blocks),
                 place = place_among(gray + n_q, keys, key);
   return place >= begin_of(own, blocks, keys) && place < begin_of(own + 1, blocks, keys);
 }
@@ -385,29 +370,33 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
       {ATTN_EXEMPT_ROWS, "the queries of a head are sorted together"},
       {ATTN_EXEMPT_VALUES, "sampling=values draws keys by their values"},
       {.reason = NULL}};
+  attn_carver prepared = {0}, scratch = {0};
   const params *x = c->params;
   const attn_problem *p = c->problem;
   const bool lawful = x->exclude;
   state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
   if (b && !s) return ATTN_ENOMEM;
-  if (s) *s = (state){.p = *x, .rows = smaller(ATTN_TILE, x->block)};
+  if (s) *s = (state){.p = *x, .rows = attn_min(ATTN_TILE, x->block)};
   if (x->sampling == VALUES) out->exempt = of_values;
-  out->selector = (attn_selector){.state = s,
-                                  .share = ATTN_SHARE_TILE,
-                                  .rows = smaller(ATTN_TILE, x->block),
-                                  .max_runs = smaller(p->n_kv, x->block + x->sample),
-                                  .max_keys = smaller(p->n_kv, larger(x->exact_below, x->block + x->sample)),
-                                  .every = blocks_of(x, p->n_kv) == 1,
-                                  .weighted = true,
-                                  .prepared_bytes = prepared_bytes(c),
-                                  .prepare = prepare,
-                                  .scratch_bytes = scratch_bytes(c),
-                                  .select = select,
-                                  .order = order,
-                                  .always = always,
-                                  .moments = lawful ? moments : NULL,
-                                  .log_weight = lawful ? log_weight : NULL,
-                                  .repeats = lawful};
+  head_of(c, &prepared);
+  lay_out(c, &scratch);
+  out->selector =
+      (attn_selector){.state = s,
+                      .share = ATTN_SHARE_TILE,
+                      .rows = attn_min(ATTN_TILE, x->block),
+                      .max_runs = attn_min(p->n_kv, x->block + x->sample),
+                      .max_keys = attn_min(p->n_kv, attn_max(x->exact_below, x->block + x->sample)),
+                      .every = blocks_of(x, p->n_kv) == 1,
+                      .weighted = true,
+                      .prepared_bytes = prepared.used,
+                      .prepare = prepare,
+                      .scratch_bytes = scratch.used,
+                      .select = select,
+                      .order = order,
+                      .always = always,
+                      .moments = lawful ? moments : NULL,
+                      .log_weight = lawful ? log_weight : NULL,
+                      .repeats = lawful};
   return s ? attn_sign_order_plan(b, x->bits, (uint64_t)x->hash_seed, PLANES, &s->hash) : ATTN_OK;
 }
 

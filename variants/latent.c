@@ -54,8 +54,6 @@ static const attn_param table[] = {
     {.name = NULL},
 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static bool is_naive(const attn_context *c) { return ((const params *)c->params)->path == NAIVE; }
 static int64_t width_of(const attn_problem *p) { return p->kv_heads * (p->d_qk + p->d_v); }
 
@@ -67,14 +65,15 @@ static int64_t columns_of(const attn_context *c) {
 /* Rows of the Gram matrix, at most. */
 static int64_t side_of(const attn_context *c) {
   const params *x = c->params;
-  return x->prompt ? columns_of(c) : least(c->problem->n_kv, columns_of(c));
+  return x->prompt ? columns_of(c) : attn_min(c->problem->n_kv, columns_of(c));
 }
 
 static attn_latent law_of(const attn_context *c) {
   const params *x = c->params;
   const int64_t side = side_of(c);
-  return (attn_latent){
-      .rank = (x->rank ? least(x->rank, side) : side) + x->shared, .shared = x->shared, .prompt = x->prompt};
+  return (attn_latent){.rank = (x->rank ? attn_min(x->rank, side) : side) + x->shared,
+                       .shared = x->shared,
+                       .prompt = x->prompt};
 }
 
 static attn_status applicable(const attn_context *c) {
@@ -101,7 +100,7 @@ static attn_status applicable(const attn_context *c) {
 static int64_t given_rows(const attn_context *c) {
   const attn_problem *p = c->problem;
   const int64_t rows = ((const params *)c->params)->prompt - (p->n_kv - p->n_q);
-  return ((const params *)c->params)->prompt && rows > 0 ? least(rows, p->n_q) : 0;
+  return ((const params *)c->params)->prompt && rows > 0 ? attn_min(rows, p->n_q) : 0;
 }
 
 /* Of latents every kv head reads the same rows: it remains a kv head, since its keys may have positions that
@@ -268,7 +267,7 @@ static attn_status attend_given(const attn_call *call, const attn_plan *exact, c
   const attn_context *c = call->context;
   attn_call own = *call;
   for (int64_t b = 0; b < c->problem->batch; b++)
-    l->given[b] = least(attn_call_keys(call, b), ((const params *)c->params)->prompt);
+    l->given[b] = attn_min(attn_call_keys(call, b), ((const params *)c->params)->prompt);
   own.kv_len = l->given;
   return attn_call_run(&own, exact, call->o, call->lse, l->work);
 }

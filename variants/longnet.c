@@ -28,8 +28,6 @@ static const attn_param table[] = {
 
 enum { BRANCHES = 16, ROWS = 8 };
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static attn_status applicable(const attn_context *c) {
   const params *x = c->params;
   const attn_int_list *w = &x->segments, *r = &x->dilations;
@@ -57,7 +55,7 @@ static branch branch_of(const params *x, int64_t b, int64_t head, int64_t positi
                 of_head = head % r;
   if ((position - start) % r != of_head) return (branch){end, end, r};
   const int64_t next = start + of_head, skip = next < first ? (first - next + r - 1) / r : 0;
-  return (branch){next + skip * r, smaller(start + w, end), r};
+  return (branch){next + skip * r, attn_min(start + w, end), r};
 }
 
 static void select(const void *unused, const attn_call *call, const attn_block *block, const void *prepared,
@@ -80,7 +78,7 @@ static void select(const void *unused, const attn_call *call, const attn_block *
       int64_t times = 0;
       key = end;
       for (int64_t b = 0; b < count; b++)
-        if (at[b].next < at[b].end) key = smaller(key, at[b].next);
+        if (at[b].next < at[b].end) key = attn_min(key, at[b].next);
       for (int64_t b = 0; b < count; b++)
         if (at[b].next == key && key < at[b].end) at[b].next += at[b].step, times++;
       if (times) attn_picks_add(picks, i, key, key + 1, log((double)times));
@@ -116,8 +114,8 @@ static int64_t most_keys(const attn_context *c) {
   const int64_t n = c->problem->n_kv;
   int64_t keys = 0;
   for (int64_t b = 0; b < x->segments.count && keys < n; b++)
-    keys += (smaller(x->segments.items[b], n) - 1) / x->dilations.items[b] + 1;
-  return smaller(keys, n);
+    keys += (attn_min(x->segments.items[b], n) - 1) / x->dilations.items[b] + 1;
+  return attn_min(keys, n);
 }
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {

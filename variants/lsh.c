@@ -47,8 +47,6 @@ typedef struct room {
   uint16_t *bucket, *kept;
 } room;
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static room lay_out(const attn_context *c, attn_carver *carver) {
   const params *x = c->params;
   const size_t e = attn_dtype_size(c->problem->dtype);
@@ -58,12 +56,6 @@ static room lay_out(const attn_context *c, attn_carver *carver) {
                                    c->problem->d_qk, e),
                 .bucket = attn_carve(carver, x->rounds, ROWS, sizeof(uint16_t)),
                 .kept = attn_carve(carver, c->problem->n_kv, 1, sizeof(uint16_t))};
-}
-
-static size_t scratch_bytes(const attn_context *c) {
-  attn_carver counter = {0};
-  lay_out(c, &counter);
-  return counter.used;
 }
 
 /* The keys' buckets, [rounds][n_kv]. */
@@ -78,7 +70,7 @@ static void hash(const state *s, const attn_context *c, const void *x, attn_stri
   const attn_problem *p = c->problem;
   const int64_t columns = s->p.buckets / 2;
   for (int64_t first = 0; first < count; first += ROWS) {
-    const int64_t rows = smaller(ROWS, count - first);
+    const int64_t rows = attn_min(ROWS, count - first);
     const attn_matrix from =
         attn_load_rows(c->kernels, attn_stored(stride, p->dtype), attn_row_behind(x, stride, first, p->dtype),
                        stride.row, rows, p->d_qk, w->rows);
@@ -166,17 +158,19 @@ static attn_status make_state(attn_builder *b, const attn_context *c, state **ou
 }
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  attn_carver scratch = {0};
   const params *x = c->params;
   state *s = NULL;
   const attn_status status = b ? make_state(b, c, &s) : ATTN_OK;
   if (!x->window) out->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
+  lay_out(c, &scratch);
   out->selector = (attn_selector){.state = s,
                                   .share = ATTN_SHARE_ROW,
                                   .rows = ROWS,
                                   .max_runs = (c->problem->n_kv + 1) / 2,
                                   .prepared_bytes = prepared_bytes(c),
                                   .prepare = prepare,
-                                  .scratch_bytes = scratch_bytes(c),
+                                  .scratch_bytes = scratch.used,
                                   .select = select,
                                   .always = always,
                                   .hashes = x->rounds,

@@ -72,8 +72,6 @@ typedef struct room {
   void *hashing;
 } room;
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static prepared_head head_of(const attn_context *c, attn_carver *carver) {
   const params *x = c->params;
   const int64_t n = c->problem->n_kv, d = c->problem->d_qk;
@@ -94,18 +92,6 @@ static room lay_out(const attn_context *c, attn_carver *carver) {
 /* The first key of the window. */
 static int64_t window_of(const attn_query *x) {
   return attn_last_keys(x->call, x->batch, x->head, x->i, ((const params *)x->call->context->params)->window);
-}
-
-static size_t prepared_bytes(const attn_context *c) {
-  attn_carver counter = {0};
-  head_of(c, &counter);
-  return counter.used;
-}
-
-static size_t scratch_bytes(const attn_context *c) {
-  attn_carver counter = {0};
-  lay_out(c, &counter);
-  return counter.used;
 }
 
 /* ---- vectors ----------------------------------------------------------------------------------------- */
@@ -252,7 +238,7 @@ static tally together(const tally *x, const tally *y, int64_t hits) {
   for (int64_t i = 0; i < (hits + 1) * (hits + 1) * (hits + 1) * (hits + 1); i++) {
     const int64_t side = hits + 1, a = i / side / side / side, b = i / side / side % side,
                   c = i / side % side, d = i % side;
-    z.p[smaller(a + c, hits)][smaller(b + d, hits)] += x->p[a][b] * y->p[c][d];
+    z.p[attn_min(a + c, hits)][attn_min(b + d, hits)] += x->p[a][b] * y->p[c][d];
   }
   return z;
 }
@@ -339,12 +325,15 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
       {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX,
        "centre=yes hashes keys less the mean of all keys of a head, also of later ones"},
       {0, NULL}};
+  attn_carver prepared = {0}, scratch = {0};
   const params *x = c->params;
   state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
   if (b && !s) return ATTN_ENOMEM;
   if (s) *s = (state){.p = *x};
   if (x->centre && x->k) out->exempt = centred;
   if (!x->window) out->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
+  head_of(c, &prepared);
+  lay_out(c, &scratch);
   out->selector = (attn_selector){.state = s,
                                   .share = ATTN_SHARE_ROW,
                                   .rows = ROWS,
@@ -352,9 +341,9 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
                                   .every = x->k == 0,
                                   .weighted = true,
                                   .restricts = true,
-                                  .prepared_bytes = prepared_bytes(c),
+                                  .prepared_bytes = prepared.used,
                                   .prepare = prepare,
-                                  .scratch_bytes = scratch_bytes(c),
+                                  .scratch_bytes = scratch.used,
                                   .select = select,
                                   .always = always,
                                   .moments = moments,

@@ -61,11 +61,9 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* The number of landmarks of `keys` keys. */
 static int64_t landmarks_of(const attn_context *c, int64_t keys) {
-  return smaller(((const params *)c->params)->landmarks, smaller(c->problem->n_q, keys));
+  return attn_min(((const params *)c->params)->landmarks, attn_min(c->problem->n_q, keys));
 }
 
 /* -- the parts: B V, F times the landmarks' values, and F times two columns for the log-sum-exp -- */

@@ -95,9 +95,6 @@ typedef struct remainder_of {
   attn_problem problem; /* with the query's positions */
 } rest;
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static room lay_out(const attn_context *c, attn_carver *carver) {
   const params *x = c->params;
   const int64_t n = c->problem->n_kv, most = n / 2 + 2;
@@ -107,12 +104,6 @@ static room lay_out(const attn_context *c, attn_carver *carver) {
                 .words = attn_carve(carver, n / 4096 + 1, 1, sizeof(uint64_t)),
                 .times = x->replacement ? attn_carve(carver, n, 1, sizeof(int32_t)) : NULL,
                 .scores = attn_carve(carver, x->guarantee ? x->base : 0, 1, sizeof(double))};
-}
-
-static size_t scratch_bytes(const attn_context *c) {
-  attn_carver counter = {0};
-  lay_out(c, &counter);
-  return counter.used;
 }
 
 /* ---- R ----------------------------------------------------------------------------------------------- */
@@ -149,8 +140,8 @@ static rest rest_of(const attn_query *query, const attn_picks *owned, int64_t at
   }
   int64_t from = r.first;
   for (int64_t o = 0; o < r.owned_count; o++) {
-    add(&r, w, from, smaller(r.owned[o].first, r.end));
-    from = larger(from, r.owned[o].first + r.owned[o].count);
+    add(&r, w, from, attn_min(r.owned[o].first, r.end));
+    from = attn_max(from, r.owned[o].first + r.owned[o].count);
   }
   add(&r, w, from, r.end);
   return r;
@@ -205,8 +196,8 @@ static double largest(const rest *r, int64_t first, int64_t end, double most) {
 static double owned_mass(const rest *r, double top) {
   double sum = 0;
   for (int64_t o = 0; o < r->owned_count; o++) {
-    const int64_t to = smaller(r->owned[o].first + r->owned[o].count, r->end);
-    for (int64_t j = larger(r->owned[o].first, r->first); j < to; j++)
+    const int64_t to = attn_min(r->owned[o].first + r->owned[o].count, r->end);
+    for (int64_t j = attn_max(r->owned[o].first, r->first); j < to; j++)
       if (!hidden(r, j)) sum += exp(fmin(score_of(r, j) - top, 600));
   }
   return sum;
@@ -238,7 +229,7 @@ static int64_t needed(const state *s, const rest *r, const room *w) {
     budget = pow(root / (2 * a), 2);
   }
   const double most = fmin(n, ceil(x->max_share * n));
-  return !(budget < most) ? (int64_t)most : larger(1, (int64_t)ceil(budget));
+  return !(budget < most) ? (int64_t)most : attn_max(1, (int64_t)ceil(budget));
 }
 
 static int64_t budget_of(const state *s, const rest *r, const room *w) {
@@ -380,10 +371,12 @@ static double quantile(double tail) {
 }
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  attn_carver scratch = {0};
   const params *x = c->params;
-  const int64_t n = c->problem->n_kv, most = x->guarantee ? n : smaller(x->count, n);
+  const int64_t n = c->problem->n_kv, most = x->guarantee ? n : attn_min(x->count, n);
   const bool promises = x->guarantee && !(x->max_share < 1);
   const state s = {.p = *x, .z = quantile(x->delta / (x->quantile ? 2 : 1))};
+  lay_out(c, &scratch);
   out->selector = (attn_selector){.share = ATTN_SHARE_ROW,
                                   .rows = ROWS,
                                   .max_runs = most,
@@ -391,7 +384,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
                                   .every = !x->guarantee && !x->replacement && x->count >= n,
                                   .weighted = true,
                                   .restricts = true,
-                                  .scratch_bytes = scratch_bytes(c),
+                                  .scratch_bytes = scratch.used,
                                   .select = select,
                                   .moments = moments,
                                   .log_weight = log_weight,

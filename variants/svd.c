@@ -111,19 +111,6 @@ static attn_cost cost(const attn_context *c) {
   return result;
 }
 
-static double inner(const double *x, const double *y, int64_t n) {
-  double s[4] = {0};
-  int64_t l = 0;
-  for (; l + 4 <= n; l += 4)
-    for (int i = 0; i < 4; i++) s[i] += x[l + i] * y[l + i];
-  for (; l < n; l++) s[0] += x[l] * y[l];
-  return (s[0] + s[1]) + (s[2] + s[3]);
-}
-
-static void add(double by, const double *x, double *y, int64_t n) {
-  for (int64_t l = 0; l < n; l++) y[l] += by * x[l];
-}
-
 static void widen(const void *x, attn_stride s, int64_t rows, int64_t d, attn_dtype t, double *to) {
   for (int64_t i = 0; i < rows; i++)
     attn_numbers[attn_stored(s, t)].load(attn_row_behind(x, s, i, t), d, to + i * d);
@@ -134,7 +121,7 @@ static void gram_of(const double *x, int64_t rows, int64_t d, double *to) {
   const double scale = attn_unit_scale(rows * d, x);
   memset(to, 0, (size_t)(d * d) * sizeof *to);
   for (int64_t i = 0; i < rows; i++)
-    for (int64_t l = 0; l < d; l++) add(x[i * d + l] * scale * scale, x + i * d, to + l * d, d);
+    for (int64_t l = 0; l < d; l++) attn_add_times(x[i * d + l] * scale * scale, x + i * d, to + l * d, d);
 }
 
 /* q <- q (W L^(1/2) R R^T L^(-1/2) W^T). Directions in which keys have no components but rounding have no
@@ -157,8 +144,8 @@ static bool reduce_scores(int64_t r, int64_t n_q, int64_t keys, int64_t d, const
   memset(x->gram, 0, (size_t)(d * d) * sizeof *x->gram);
   for (int64_t a = 0; a < d; a++) {
     memset(x->vectors, 0, (size_t)d * sizeof *x->vectors);
-    for (int64_t b = 0; b < d; b++) add(c[a * d + b], to + b * d, x->vectors, d);
-    for (int64_t e = 0; e < d; e++) add(to[a * d + e], x->vectors, x->gram + e * d, d);
+    for (int64_t b = 0; b < d; b++) attn_add_times(c[a * d + b], to + b * d, x->vectors, d);
+    for (int64_t e = 0; e < d; e++) attn_add_times(to[a * d + e], x->vectors, x->gram + e * d, d);
   }
   for (int64_t a = 0; a < d; a++)
     for (int64_t b = 0; b < a; b++)
@@ -168,10 +155,11 @@ static bool reduce_scores(int64_t r, int64_t n_q, int64_t keys, int64_t d, const
   for (int64_t i = 0; i < n_q; i++) {
     double *q = x->q + i * d, *scaled = x->scratch, *kept = scaled + d;
     memset(scaled, 0, 2 * (size_t)d * sizeof *scaled);
-    for (int64_t l = 0; l < d; l++) add(q[l], to + l * d, scaled, d);
-    for (int64_t e = 0; e < r; e++) add(inner(x->vectors + e * d, scaled, d), x->vectors + e * d, kept, d);
+    for (int64_t l = 0; l < d; l++) attn_add_times(q[l], to + l * d, scaled, d);
+    for (int64_t e = 0; e < r; e++)
+      attn_add_times(attn_inner(x->vectors + e * d, scaled, d), x->vectors + e * d, kept, d);
     memset(q, 0, (size_t)d * sizeof *q);
-    for (int64_t e = 0; e < d; e++) add(kept[e], from + e * d, q, d);
+    for (int64_t e = 0; e < d; e++) attn_add_times(kept[e], from + e * d, q, d);
   }
   return true;
 }
@@ -188,7 +176,7 @@ static void exact_row(const attn_call *call, int64_t batch, int64_t head, int64_
   for (int64_t c = 0; c < count; c++) {
     const int64_t j = x->keys[c];
     w[j] = attn_score_of(p, batch, head, i, j,
-                         p->scale * inner(x->q + i * p->d_qk, x->k + j * p->d_qk, p->d_qk));
+                         p->scale * attn_inner(x->q + i * p->d_qk, x->k + j * p->d_qk, p->d_qk));
     if (w[j] > top) top = w[j];
   }
   for (int64_t c = 0; c < count; c++) sum += w[x->keys[c]] = exp(w[x->keys[c]] - top);
@@ -206,7 +194,7 @@ static bool project(int64_t r, int64_t n_q, int64_t n_kv, int64_t d_v, const roo
   for (int64_t i = 0; i < n_q * n_kv; i++) x->p[i] *= scale;
   for (int64_t a = 0; a < n_q; a++)
     for (int64_t b = 0; b <= a; b++)
-      x->gram[a * n_q + b] = x->gram[b * n_q + a] = inner(x->p + a * n_kv, x->p + b * n_kv, n_kv);
+      x->gram[a * n_q + b] = x->gram[b * n_q + a] = attn_inner(x->p + a * n_kv, x->p + b * n_kv, n_kv);
   if (!attn_eigen(n_q, x->gram, x->vectors, x->values, x->scratch)) return false;
   double *along = x->gram; /* [r, d_v] in rows that are not needed any more */
   for (int64_t l0 = 0; l0 < d_v; l0 += n_q) {
@@ -214,11 +202,11 @@ static bool project(int64_t r, int64_t n_q, int64_t n_kv, int64_t d_v, const roo
     memset(along, 0, (size_t)(r * count) * sizeof *along);
     for (int64_t e = 0; e < r; e++)
       for (int64_t i = 0; i < n_q; i++)
-        add(x->vectors[e * n_q + i], x->o + i * d_v + l0, along + e * count, count);
+        attn_add_times(x->vectors[e * n_q + i], x->o + i * d_v + l0, along + e * count, count);
     for (int64_t i = 0; i < n_q; i++) {
       memset(x->o + i * d_v + l0, 0, (size_t)count * sizeof *x->o);
       for (int64_t e = 0; e < r; e++)
-        add(x->vectors[e * n_q + i], along + e * count, x->o + i * d_v + l0, count);
+        attn_add_times(x->vectors[e * n_q + i], along + e * count, x->o + i * d_v + l0, count);
     }
   }
   return true;

@@ -58,8 +58,6 @@ static const attn_param table[] = {
     {.name = NULL},
 };
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static void keys(const attn_call *call, int64_t batch, int64_t kv_head, int64_t first, int64_t count,
                  void *to) {
   const attn_problem *p = call->context->problem;
@@ -122,8 +120,8 @@ static attn_rank_span span(const attn_call *call, int64_t batch, int64_t head, i
   const params *x = call->context->params;
   attn_rank_span s;
   attn_visible_keys(call, batch, head, i, &s.begin, &s.end);
-  s.from = smaller(s.begin + x->sink, s.end);
-  s.to = s.end - smaller(x->window, s.end - s.from);
+  s.from = attn_min(s.begin + x->sink, s.end);
+  s.to = s.end - attn_min(x->window, s.end - s.from);
   return s;
 }
 
@@ -183,7 +181,7 @@ static void enclose(const attn_query *query, int64_t units, double *low, double 
 static attn_ranker ranker_of(const attn_context *c) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
-  const int64_t n = p->n_kv, kept = smaller(x->k, n);
+  const int64_t n = p->n_kv, kept = attn_min(x->k, n);
   const bool plain = attn_problem_plain(p) && p->scale > 0 && x->by != RANDOM && !(x->p > 0),
              products = x->by != RANDOM && x->by != INDEX;
   const attn_index index = {x->index.heads ? x->index.heads : p->heads,

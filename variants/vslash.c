@@ -36,9 +36,6 @@ static const attn_param table[] = {
 
 enum { ROWS = 8, CHUNK = 64 };
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* Diagonal g has the place g + before(p), of diagonals(p). */
 static int64_t before(const attn_problem *p) { return p->causal ? 0 : p->n_q - 1; }
 static int64_t diagonals(const attn_problem *p) { return p->n_kv + before(p); }
@@ -46,9 +43,9 @@ static int64_t diagonals(const attn_problem *p) { return p->n_kv + before(p); }
 /* The queries *first ... *end - 1 choose. */
 static void choosing(const attn_call *call, int64_t batch, int64_t *first, int64_t *end) {
   const attn_problem *p = call->context->problem;
-  *end = larger(attn_call_keys(call, batch) - attn_problem_position(p, 0), 0);
-  *end = smaller(*end, p->n_q);
-  *first = larger(*end - ((const params *)call->context->params)->last, 0);
+  *end = attn_max(attn_call_keys(call, batch) - attn_problem_position(p, 0), 0);
+  *end = attn_min(*end, p->n_q);
+  *first = attn_max(*end - ((const params *)call->context->params)->last, 0);
 }
 
 /* ---- choosing ---------------------------------------------------------------------------------------- */
@@ -69,30 +66,21 @@ static room lay_out(const attn_context *c, attn_carver *carver) {
                 .diagonal = attn_carve(carver, diagonals(p), 1, sizeof(double))};
 }
 
-static size_t scratch_bytes(const attn_context *c) {
-  attn_carver counter = {0};
-  lay_out(c, &counter);
-  return counter.used;
-}
-
 /* What the heads of a kv head see: keys, ascending, and places of diagonals, descending. */
 typedef struct chosen {
-  int64_t *counts, *vertical, *slash; /* [group][2], [group][vertical], [group][slash] */
+  int64_t columns, distances;         /* at most */
+  int64_t *counts, *vertical, *slash; /* [group][2], [group][columns], [group][distances] */
 } chosen;
 
 static chosen chosen_at(const attn_context *c, attn_carver *carver) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
   const int64_t group = p->heads / p->kv_heads, size = sizeof(int64_t);
-  return (chosen){.counts = attn_carve(carver, group, 2, size),
-                  .vertical = attn_carve(carver, group, smaller(x->vertical, p->n_kv), size),
-                  .slash = attn_carve(carver, group, smaller(x->slash, diagonals(p)), size)};
-}
-
-static size_t prepared_bytes(const attn_context *c) {
-  attn_carver counter = {0};
-  chosen_at(c, &counter);
-  return counter.used;
+  chosen out = {attn_min(x->vertical, p->n_kv), attn_min(x->slash, diagonals(p)), NULL, NULL, NULL};
+  out.counts = attn_carve(carver, group, 2, size);
+  out.vertical = attn_carve(carver, group, out.columns, size);
+  out.slash = attn_carve(carver, group, out.distances, size);
+  return out;
 }
 
 /* Products of rows i ... of a head with all keys. */
@@ -105,7 +93,7 @@ static void multiply(const attn_call *call, int64_t batch, int64_t head, int64_t
       attn_load_rows(c->kernels, attn_stored(p->q, p->dtype),
                      attn_row(call->q, p->q, batch, head, i, p->dtype), p->q.row, rows, p->d_qk, w->rows);
   for (int64_t first = 0; first < keys; first += CHUNK) {
-    const int64_t count = smaller(CHUNK, keys - first);
+    const int64_t count = attn_min(CHUNK, keys - first);
     const attn_matrix k = attn_load_rows(
         c->kernels, attn_stored(p->k, p->dtype), attn_row(call->k, p->k, batch, kv_head, first, p->dtype),
         p->k.row, count, p->d_qk, p->k.stored ? attn_at(w->rows, ROWS * p->d_qk, p->dtype) : NULL);
@@ -157,7 +145,7 @@ static double kth_largest(const double *x, int64_t count, int64_t k) {
 /* The places of the k largest of x, of equal ones the lower, ascending. Returns how many. */
 static int64_t choose(const double *x, int64_t first, int64_t end, int64_t k, int64_t *places) {
   int64_t count = 0;
-  k = smaller(k, end - first);
+  k = attn_min(k, end - first);
   if (k <= 0) return 0;
   const double bar = kth_largest(x + first, end - first, k);
   int64_t equal = k;
@@ -184,15 +172,14 @@ static void prepare(const void *unused, const attn_call *call, int64_t batch, in
     memset(w.column, 0, (size_t)p->n_kv * sizeof *w.column);
     memset(w.diagonal, 0, (size_t)diagonals(p) * sizeof *w.diagonal);
     for (int64_t i = begin; i < end; i += ROWS) {
-      const int64_t rows = smaller(ROWS, end - i);
+      const int64_t rows = attn_min(ROWS, end - i);
       multiply(call, batch, head, i, rows, &w);
       for (int64_t r = 0; r < rows; r++)
         add_row(call, batch, head, i + r, attn_at(w.scores, r * p->n_kv, p->dtype), &w);
     }
-    out.counts[2 * g] = choose(w.column, smaller(x->sink, keys), keys, x->vertical,
-                               out.vertical + g * smaller(x->vertical, p->n_kv));
-    out.counts[2 * g + 1] =
-        choose(w.diagonal, 0, diagonals(p), x->slash, out.slash + g * smaller(x->slash, diagonals(p)));
+    out.counts[2 * g] =
+        choose(w.column, attn_min(x->sink, keys), keys, x->vertical, out.vertical + g * out.columns);
+    out.counts[2 * g + 1] = choose(w.diagonal, 0, diagonals(p), x->slash, out.slash + g * out.distances);
   }
 }
 
@@ -204,27 +191,25 @@ static void select(const void *unused, const attn_call *call, const attn_block *
   const params *x = call->context->params;
   attn_carver own = {.base = (char *)(uintptr_t)prepared};
   const chosen in = chosen_at(call->context, &own);
-  const int64_t g = b->head % (p->heads / p->kv_heads),
-                *vertical = in.vertical + g * smaller(x->vertical, p->n_kv),
-                *slash = in.slash + g * smaller(x->slash, diagonals(p));
-  (void)unused;
-  (void)scratch;
+  const int64_t g = b->head % (p->heads / p->kv_heads), *vertical = in.vertical + g * in.columns,
+                *slash = in.slash + g * in.distances;
+  (void)unused, (void)scratch;
   for (int64_t r = 0; r < b->count; r++) {
     const int64_t i = b->first + r, window = attn_last_keys(call, b->batch, b->head, i, x->window),
                   zero = attn_problem_position(p, i) + before(p); /* key j is on the diagonal at zero - j */
     int64_t first, end, v = 0, d = in.counts[2 * g + 1] - 1;
     attn_visible_keys(call, b->batch, b->head, i, &first, &end);
     picks->counts[r] = 0;
-    attn_picks_add(picks, r, first, smaller(x->sink, end), 0);
-    first = smaller(larger(first, x->sink), end);
+    attn_picks_add(picks, r, first, attn_min(x->sink, end), 0);
+    first = attn_min(attn_max(first, x->sink), end);
     for (int64_t key = first; key < window; first = key + 1) {
       while (v < in.counts[2 * g] && vertical[v] < first) v++;
       while (d >= 0 && zero - slash[d] < first) d--;
-      key = v < in.counts[2 * g] ? smaller(vertical[v], window) : window;
-      if (d >= 0) key = smaller(key, zero - slash[d]);
+      key = v < in.counts[2 * g] ? attn_min(vertical[v], window) : window;
+      if (d >= 0) key = attn_min(key, zero - slash[d]);
       if (key < window) attn_picks_add(picks, r, key, key + 1, 0);
     }
-    attn_picks_add(picks, r, larger(window, smaller(x->sink, end)), end, 0);
+    attn_picks_add(picks, r, attn_max(window, attn_min(x->sink, end)), end, 0);
   }
 }
 
@@ -298,7 +283,7 @@ static double kth_of(const double *x, int64_t count, int64_t k, double *space) {
 static void margins(const void *unused, const attn_query *query, int64_t keys, double *low, double *high) {
   const attn_problem *p = query->call->context->problem;
   const params *x = query->call->context->params;
-  const int64_t all = diagonals(p), from = smaller(x->sink, keys), n = p->n_kv,
+  const int64_t all = diagonals(p), from = attn_min(x->sink, keys), n = p->n_kv,
                 zero = attn_problem_position(p, query->i) + before(p);
   double *space = calloc((size_t)(3 * n + 3 * all), sizeof *space);
   (void)unused;
@@ -329,16 +314,19 @@ static void margins(const void *unused, const attn_query *query, int64_t keys, d
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
+  attn_carver scratch = {0}, prepared = {0};
   (void)b;
+  lay_out(c, &scratch);
+  chosen_at(c, &prepared);
   out->selector = (attn_selector){
       .share = ATTN_SHARE_ROW,
       .rows = ROWS,
-      .max_runs = smaller((p->n_kv + 1) / 2, x->vertical + x->slash + 2),
-      .max_keys = p->score.dense.at ? 0 : smaller(p->n_kv, x->vertical + x->slash + x->sink + x->window),
+      .max_runs = attn_min((p->n_kv + 1) / 2, x->vertical + x->slash + 2),
+      .max_keys = p->score.dense.at ? 0 : attn_min(p->n_kv, x->vertical + x->slash + x->sink + x->window),
       .every = x->vertical >= p->n_kv - x->sink || x->slash >= diagonals(p) || x->window >= p->n_kv,
-      .prepared_bytes = prepared_bytes(c),
+      .prepared_bytes = prepared.used,
       .prepare = prepare,
-      .scratch_bytes = scratch_bytes(c),
+      .scratch_bytes = scratch.used,
       .select = select,
       .grain = 1,
       .always = always,
@@ -354,7 +342,7 @@ static attn_cost cost(const attn_context *c) {
                columns = fmin(1, (double)x->vertical / (double)p->n_kv),
                distances = fmin(1, (double)x->slash / (double)diagonals(p)),
                besides = queries * (double)(x->sink + x->window),
-               rows = (double)(p->batch * p->heads) * (double)smaller(x->last, p->n_q) * (double)p->n_kv;
+               rows = (double)(p->batch * p->heads) * (double)attn_min(x->last, p->n_q) * (double)p->n_kv;
   attn_cost result =
       attn_softmax_cost(c, fmin(pairs, pairs * (1 - (1 - columns) * (1 - distances)) + besides));
   result.mul_add += rows * (double)p->d_qk;

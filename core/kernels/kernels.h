@@ -208,10 +208,6 @@ static inline int64_t attn_score_chain(const attn_problem *p) {
   return p->d_qk + (attn_numbers[p->dtype].unit < 0x1p-52 ? 1 : 0);
 }
 
-static inline int64_t attn_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t attn_max(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t attn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* A tile product (emulated.inc) in plain C. */
 void attn_emulated_product(float *c, const uint32_t *a, const uint32_t *b);
 

@@ -7,18 +7,16 @@ typedef struct blocks {
   int64_t block, window, random, global;
 } blocks;
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* A row sees whole blocks: those of the window and the global ones, and as many drawn ones as there are to
  * draw. */
 static void check_bigbird_row(const blocks *p, const seen_pattern *s, int64_t i, const unsigned char *marks) {
   int64_t n = s->problem.n_kv, position = i + n - s->problem.n_q, count = (n + p->block - 1) / p->block,
           drawn = 0;
-  int64_t own = position / p->block, side = p->window / 2, global = smaller(p->global, count), candidates = 0;
+  int64_t own = position / p->block, side = p->window / 2, global = attn_min(p->global, count),
+          candidates = 0;
   for (int64_t c = 0; c < count; c++) {
     bool fixed = c < global || own < global || (c >= own - side && c <= own + side);
-    int64_t end = smaller((c + 1) * p->block, n), visible = 0, marked = 0;
+    int64_t end = attn_min((c + 1) * p->block, n), visible = 0, marked = 0;
     for (int64_t j = c * p->block; j < end; j++) {
       bool allowed = !s->problem.causal || j <= position;
       visible += allowed;
@@ -32,9 +30,9 @@ static void check_bigbird_row(const blocks *p, const seen_pattern *s, int64_t i,
     if (!fixed && marked && !candidate) note_failure("row %d drew block %d of its future", (int)i, (int)c);
     drawn += !fixed && marked;
   }
-  if (drawn != smaller(p->random, candidates))
+  if (drawn != attn_min(p->random, candidates))
     note_failure("row %d drew %d blocks of %d, expected %d", (int)i, (int)drawn, (int)candidates,
-                 (int)smaller(p->random, candidates));
+                 (int)attn_min(p->random, candidates));
 }
 
 static void check_bigbird(blocks p, int64_t n_q, int64_t n_kv, bool causal) {
@@ -141,7 +139,7 @@ Test(core_patterns, pairs_under_the_causal_mask) {
       p.n_q = sizes[b];
       p.causal = true;
       int64_t pairs = 0;
-      for (int64_t i = 0; i < p.n_q; i++) pairs += larger(0, smaller(p.n_kv, i + p.n_kv - p.n_q + 1));
+      for (int64_t i = 0; i < p.n_q; i++) pairs += attn_max(0, attn_min(p.n_kv, i + p.n_kv - p.n_q + 1));
       note_context("n %dx%d", (int)p.n_q, (int)p.n_kv);
       EXPECT(attn_visible_pairs(&p) <= (double)pairs && attn_visible_pairs(&p) >= (double)pairs);
     }

@@ -47,8 +47,6 @@ static void fill_scores(replay *r) {
   }
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Is there a score among these that is not below its row's maximum by more than the rule lets it? */
 static bool reaches(const replay *r, const double *most, int64_t row0, int64_t rows, int64_t from,
                     int64_t to) {
@@ -81,7 +79,7 @@ static void mark_visited(const replay *r, int64_t tile0, int64_t tile_rows, int6
   for (int64_t i = 0; i < rows; i++) most[i] = p->score.sink ? p->score.sink[r->h] : -(double)INFINITY;
   const int64_t steps = high > low ? (high - low + keys - 1) / keys : 0,
                 place = last + p->n_kv - p->n_q - low,
-                diagonal = r->s->order == FORWARD ? -1 : least(place < 0 ? 0 : place / keys, steps - 1);
+                diagonal = r->s->order == FORWARD ? -1 : attn_min(place < 0 ? 0 : place / keys, steps - 1);
   for (int64_t turn = 0; turn < steps; turn++) {
     /* The step of this turn: the first, the one on the diagonal, or the next one towards the beginning that
      * was not yet. */
@@ -91,7 +89,7 @@ static void mark_visited(const replay *r, int64_t tile0, int64_t tile_rows, int6
     if (step < 0)
       for (step = 0; done[step];) step++;
     done[step] = true;
-    const int64_t from = low + step * keys, to = least(least(from + keys, high), exist);
+    const int64_t from = low + step * keys, to = attn_min(attn_min(from + keys, high), exist);
     if (!reaches(r, most, row0, rows, from, to)) {
       for (int64_t i = row0; i < row0 + rows; i++)
         for (int64_t j = from; j < to; j++) passed += !isnan(r->score[i * N_KV + j]);
@@ -145,12 +143,12 @@ static void ask(const attn_plan *plan, const inputs *in, int64_t b, int64_t h) {
 
 /* The rule, and the plan's own account without what the rows do not see. */
 static void compare(const replay *r) {
-  const int64_t n_q = r->in->problem.n_q, tile = r->s->block_q, unit = least(tile, ATTN_TILE);
+  const int64_t n_q = r->in->problem.n_q, tile = r->s->block_q, unit = attn_min(tile, ATTN_TILE);
   bool visited[N_KV];
   int64_t wrong = 0;
   for (int64_t row0 = 0; row0 < n_q; row0 += unit) {
-    const int64_t tile0 = row0 / tile * tile, rows = least(unit, n_q - row0);
-    mark_visited(r, tile0, least(tile, n_q - tile0), row0, rows, visited);
+    const int64_t tile0 = row0 / tile * tile, rows = attn_min(unit, n_q - row0);
+    mark_visited(r, tile0, attn_min(tile, n_q - tile0), row0, rows, visited);
     for (int64_t i = row0; i < row0 + rows; i++)
       for (int64_t j = 0; j < N_KV; j++) {
         const bool sees = !isnan(r->score[i * N_KV + j]);

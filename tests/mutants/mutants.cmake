@@ -171,20 +171,20 @@ mutant(vslash-sum-over-the-row variants/vslash.c SEL-2 "${columns}" "a diagonal 
 mutant(vslash-diagonal-off-by-one variants/vslash.c SEL-2 "${columns}" "a query sees the key after that of its distance"
   [[zero = attn_problem_position(p, i) + @before(p)@; /* key j is]] [[before(p) + 1]])
 mutant(vslash-sink-dropped variants/vslash.c SEL-2 "${columns}" "the first keys are not kept"
-  [[attn_picks_add(picks, r, first, smaller(x->sink, end), 0);]] [[]])
+  [[attn_picks_add(picks, r, first, attn_min(x->sink, end), 0);]] [[]])
 mutant(vslash-not-normalised variants/vslash.c SEL-2 "${columns}" "rows are summed without their normaliser"
   [[sum += w->p[j];]] [[sum = 1;]])
 mutant(vslash-padding-chooses variants/vslash.c variants_vslash/columns_and_diagonals_of_the_largest_sums ""
-  "queries at no key choose" [[*end = smaller(*end, p->n_q);]] [[*end = p->n_q;]])
+  "queries at no key choose" [[*end = attn_min(*end, p->n_q);]] [[*end = p->n_q;]])
 mutant(vslash-one-too-few variants/vslash.c SEL-2 "${columns}" "one place fewer is chosen"
-  [[k = smaller(k, end - first);]] [[k = smaller(k - 1, end - first);]])
+  [[k = attn_min(k, end - first);]] [[k = attn_min(k - 1, end - first);]])
 set(branches "longnet:segments=8+24+64,dilations=1+3+5")
 mutant(longnet-counted-once variants/longnet.c LN-1 "${branches}" "a key of several branches counts once"
   [[attn_picks_add(picks, i, key, key + 1, @log((double)times)@);]] [[0]])
 mutant(longnet-heads-alike variants/longnet.c LN-1 "${branches}" "all heads begin at the same place"
   [[of_head = @head % r@;]] [[0]])
 mutant(longnet-last-key-lost variants/longnet.c LN-1 "${branches}" "a branch lacks the last key of its segment"
-  [[smaller(@start + w@, end), r};]] [[start + w - 1]])
+  [[attn_min(@start + w@, end), r};]] [[start + w - 1]])
 mutant(longnet-query-in-every-branch variants/longnet.c LN-1 "${branches}"
   "a query meets the keys of branches that do not have it" [[if ((position - start) % r != of_head) return (branch){end, end, r};]]
   [[]])
@@ -243,7 +243,7 @@ mutant(topk-early-heads-alike variants/topk.c variants_select/random_keys_are_ea
   "queries before the first key draw what they do in other heads"
   [[((uint64_t)query->head << 32) + (uint64_t)position]] [[((uint64_t)query->head << 32 | (uint64_t)position)]])
 mutant(topk-window-ranked variants/topk.c variants_select/topk_ranks_all_keys "" "the window is one key short"
-  [[smaller(@x->window@, s.end - s.from)]] [[x->window - (x->window > 0)]])
+  [[attn_min(@x->window@, s.end - s.from)]] [[x->window - (x->window > 0)]])
 mutant(half-cut-off core/kernels/half.h core_number/roundings_are_to_nearest_and_even "" "f16 is cut off, not rounded"
   [[x - 0x38000000u + @0xfffu + (x >> 13 & 1)@]] [[0u]])
 mutant(half-rounded-twice core/kernels/half.h core_number/roundings_are_to_nearest_and_even ""
@@ -432,7 +432,7 @@ mutant(document-of-one-length-late variants/graph.c SP-0 "graph:size=20" "docume
 mutant(prefix-one-short variants/graph.c SP-0 "graph:kind=prefix,size=20" "the last key of the prefix is hidden from it"
   [[? end : @s->p->size@, s->n)]] [[s->p->size - 1]])
 mutant(natten-window-leaves-the-canvas variants/graph.c variants_graph/natten ""
-  "the window is not moved at the right and lower edge" [[least(first, @length - count@)]] [[length]])
+  "the window is not moved at the right and lower edge" [[attn_min(first, @length - count@)]] [[length]])
 mutant(natten-rows-swapped variants/graph.c SP-0 "graph:kind=natten,width=10,kernel=5" "the window's row is that of its column"
   [[begin(@position / width@, down, height)]] [[position % width]])
 mutant(graph-last-block-ignored core/named_graph.c variants_graph/files "" "the last block of keys, which is shorter, is left out"
@@ -836,13 +836,14 @@ mutant(residual-denominator-whole core/engines/linear/residual_rows.c RES-1 "sca
 mutant(svd-rank-above variants/svd.c LOW-1 "svd:r=8" "one singular value more than the rank is kept"
   [[found = project(@y->r@, p->n_q]] [[y->r + 1]])
 mutant(svd-values-squared variants/svd.c LOW-1 "svd:r=8" "singular values enter squared"
-  [[add(@x->vectors[e * n_q + i]@, x->o + i * d_v + l0, along + e * count, count);]]
+  [[attn_add_times(@x->vectors[e * n_q + i]@, x->o + i * d_v + l0, along + e * count, count);]]
   [[x->values[e] * x->vectors[e * n_q + i] ]])
 mutant(svd-vectors-transposed variants/svd.c LOW-1 "svd:r=8" "rows of U are taken for its columns"
-  [[add(@x->vectors[e * n_q + i]@, along + e * count, x->o + i * d_v + l0, count);]]
+  [[attn_add_times(@x->vectors[e * n_q + i]@, along + e * count, x->o + i * d_v + l0, count);]]
   [[x->vectors[i * n_q + e] ]])
 mutant(svd-scores-rank-above variants/svd.c LOW-2 "svd:r=4,of=scores" "one singular value of the scores more than the rank is kept"
-  [[for (int64_t e = 0; @e < r@; e++) add(inner(x->vectors]] [[e <= r]])
+  [[for (int64_t e = 0; @e < r@; e++)
+      attn_add_times(attn_inner(x->vectors]] [[e <= r]])
 mutant(svd-scores-of-queries variants/svd.c LOW-2 "svd:r=4,of=scores" "the singular values of K do not enter those of the scores"
   [[const double root = present ? @sqrt(x->values[e])@ : 0;]] [[1]])
 mutant(svd-scores-without-queries variants/svd.c PROP-LEN "svd:r=4,of=scores" "directions are those of the keys, whatever the queries are"
@@ -850,7 +851,7 @@ mutant(svd-scores-without-queries variants/svd.c PROP-LEN "svd:r=4,of=scores" "d
 mutant(eigenvalues-unsorted core/engines/lowrank/eigen.c LOW-1 "svd:r=8" "eigenvectors stand in the order in which they were found"
   [[sort(n, values, vectors);]] [[;]])
 mutant(eigen-reflection-forgotten core/engines/lowrank/eigen.c LOW-1 "svd:r=8" "eigenvectors are those of the tridiagonal matrix"
-  [[add(-inner(row, v, rest), v, row, rest);]] [[;]])
+  [[attn_add_times(-inner(row, v, rest), v, row, rest);]] [[;]])
 
 mutant(joint-moment-unweighted experiments/mathematics/pair_moments.c checks_entries/joint_moments_of_two_entries ""
   "the vectors' variance under two weights stays 1 - 4a"
@@ -1625,7 +1626,7 @@ mutant(hyper-multiplicity-lost variants/hyper.c LAW-2 "hyper:exact_below=0,block
 mutant(hyper-seedless variants/hyper.c LAW-1 "hyper:exact_below=0,block=20,sample=40" "draws do not depend on the seed"
   [[(uint64_t)s->p.seed]] [[0]])
 mutant(bigbird-candidates-of-all variants/bigbird.c LAW-4 "bigbird:block=8,random=2,tail=uniform"
-  "drawn blocks represent all blocks, the window's included" [[log((double)@most(all, 1)@ / (double)]] [[s->blocks]])
+  "drawn blocks represent all blocks, the window's included" [[log((double)@attn_max(all, 1)@ / (double)]] [[s->blocks]])
 mutant(bigbird-blocks-independent variants/bigbird.c LAW-1 "bigbird:block=8,random=2,tail=uniform"
   "the law takes two drawn blocks for independent" [[all * (drawn - 1) / (drawn * (all - 1))]] [[1]])
 
@@ -1849,8 +1850,8 @@ mutant(latent-values-unmoved variants/latent.c MLA-1 "latent:rank=6,path=naive" 
   [[const int64_t d = key ? p->d_qk : p->d_v, place = @key ? at : at - of_keys@,]] [[key ? at : (at - of_keys) % p->d_v]])
 mutant(latent-gram-of-one-side core/engines/lowrank/latents.c MLA-2 "latent:rank=6"
   "vectors are those of a matrix that is not symmetric"
-  [[@inner(f->a + i * f->length, f->a + j * f->length, f->length)@;]]
-  [[inner(f->a + i * f->length, f->a + j * f->length, f->length / 2)]])
+  [[@attn_inner(f->a + i * f->length, f->a + j * f->length, f->length)@;]]
+  [[attn_inner(f->a + i * f->length, f->a + j * f->length, f->length / 2)]])
 mutant(latent-not-finite core/engines/lowrank/latents.c variants_latents/what_is_not_finite_stays_in_its_entry ""
   "an entry that is not finite has latents of zeros" [[to_c[i] = @(double)NAN@;]] [[0]])
 mutant(latent-prompt-of-all core/engines/lowrank/latents.c PROP-CAUSAL "latent:rank=6,prompt=12" "later keys enter the factors, too"
@@ -1860,7 +1861,7 @@ mutant(latent-later-key-before core/engines/lowrank/latents.c MLA-2 "latent:rank
   [[x + @j@ * width, l->prompt ? 0 : free]] [[(l->prompt && j >= f.keys ? f.keys - 1 : j)]])
 mutant(latent-prompt-late variants/latent.c variants_latents/paths_are_exact_attention_to_what_the_factors_give ""
   "the first query behind the prompt reads what is given"
-  [[rows > 0 ? least(@rows@, p->n_q)]] [[rows + 1]])
+  [[rows > 0 ? attn_min(@rows@, p->n_q)]] [[rows + 1]])
 mutant(latent-shared-sum core/engines/lowrank/latents.c MLA-2 "latent:rank=6,shared=2" "what heads share is the sum of theirs"
   [[(e < free ? 1 : @(double)p->kv_heads@)]] [[1]])
 mutant(latent-shared-first core/engines/lowrank/latents.c MLA-2 "latent:rank=6,shared=2" "the first columns are left out of the factors"

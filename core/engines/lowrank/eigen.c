@@ -21,10 +21,6 @@ static double inner(const double *x, const double *y, int64_t n) {
   return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
 
-static void add(double by, const double *x, double *y, int64_t n) {
-  for (int64_t l = 0; l < n; l++) y[l] += by * x[l];
-}
-
 /* The reflection I - 2 v v^T / v.v that takes x to (alpha, 0, ...), v in place of x with v.v = 2; returns
  * alpha. */
 static double reflection(double *x, int64_t n) {
@@ -50,11 +46,11 @@ static void tridiagonal(int64_t n, double *a, double *d, double *e, double *p) {
     e[first] = reflection(v, rest);
     if (e[first] == 0) continue;
     for (int64_t i = 0; i < rest; i++) p[i] = inner(a + (first + i) * n + first, v, rest);
-    add(-inner(p, v, rest) / 2, v, p, rest);
+    attn_add_times(-inner(p, v, rest) / 2, v, p, rest);
     for (int64_t i = 0; i < rest; i++) {
       double *row = a + (first + i) * n + first;
-      add(-p[i], v, row, rest);
-      add(-v[i], p, row, rest);
+      attn_add_times(-p[i], v, row, rest);
+      attn_add_times(-v[i], p, row, rest);
     }
   }
 }
@@ -68,7 +64,7 @@ static void accumulate(int64_t n, const double *a, const double *e, double *z) {
     if (e[first] == 0) continue;
     for (int64_t i = first; i < n; i++) {
       double *row = z + i * n + first;
-      add(-inner(row, v, rest), v, row, rest);
+      attn_add_times(-inner(row, v, rest), v, row, rest);
     }
   }
 }

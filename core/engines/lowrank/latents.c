@@ -7,19 +7,6 @@
 #include <omp.h>
 #include <string.h>
 
-static double inner(const double *x, const double *y, int64_t n) {
-  double s[4] = {0};
-  int64_t l = 0;
-  for (; l + 4 <= n; l += 4)
-    for (int i = 0; i < 4; i++) s[i] += x[l + i] * y[l + i];
-  for (; l < n; l++) s[0] += x[l] * y[l];
-  return (s[0] + s[1]) + (s[2] + s[3]);
-}
-
-static void add(double by, const double *x, double *y, int64_t n) {
-  for (int64_t l = 0; l < n; l++) y[l] += by * x[l];
-}
-
 /* ---- factors ------------------------------------------------------------------------------------------ */
 
 /* Where column `at` of what is factored stands in X. */
@@ -67,7 +54,7 @@ static void gram_of(const attn_context *c, const fit *f) {
     attn_float_enter(&outer);
     for (int64_t j = 0; j <= i; j++)
       f->gram[i * f->side + j] = f->gram[j * f->side + i] =
-          inner(f->a + i * f->length, f->a + j * f->length, f->length);
+          attn_inner(f->a + i * f->length, f->a + j * f->length, f->length);
     attn_float_leave(&outer);
   }
 }
@@ -77,8 +64,9 @@ static void triplet(const attn_latent *l, const attn_problem *p, const fit *f, d
                     double *to_c, double *to_w) {
   const double *u = f->vectors + e * f->side;
   double *z = f->tall ? to_c : to_w;
-  for (int64_t i = 0; i < f->side && !l->prompt; i++) add(u[i], f->a + i * f->length, z, f->length);
-  const double size = sqrt(inner(z, z, f->length));
+  for (int64_t i = 0; i < f->side && !l->prompt; i++)
+    attn_add_times(u[i], f->a + i * f->length, z, f->length);
+  const double size = sqrt(attn_inner(z, z, f->length));
   for (int64_t j = 0; j < f->keys && !l->prompt; j++)
     to_c[j] = attn_rounded((f->tall ? z[j] : u[j] * size) / scale, p->dtype);
   for (int64_t at = f->columns - 1; at >= 0;
@@ -95,7 +83,7 @@ void attn_latent_project(const attn_latent *l, const attn_problem *p, const doub
   const int64_t width = p->kv_heads * (p->d_qk + p->d_v), free = l->rank - l->shared;
   for (int64_t e = first; e < l->rank; e++)
     c[e * step] =
-        attn_rounded(inner(w + e * width, x, width) / (e < free ? 1 : (double)p->kv_heads), p->dtype);
+        attn_rounded(attn_inner(w + e * width, x, width) / (e < free ? 1 : (double)p->kv_heads), p->dtype);
 }
 
 void attn_latent_factor(const attn_latent *l, const attn_context *c, int64_t keys, const double *x,
@@ -175,7 +163,7 @@ void attn_latent_absorb(const attn_latent *l, const attn_problem *p, const doubl
   const attn_dtype t = p->dtype;
   attn_numbers[attn_stored(p->q, t)].load(attn_row(q, p->q, x.batch, x.head, x.i, t), p->d_qk, room);
   for (int64_t e = 0; e < l->rank; e++)
-    attn_set(to, at * l->rank + e, t, inner(x.w + e * p->kv_heads * (p->d_qk + p->d_v), room, p->d_qk));
+    attn_set(to, at * l->rank + e, t, attn_inner(x.w + e * p->kv_heads * (p->d_qk + p->d_v), room, p->d_qk));
 }
 
 void attn_latent_expand(const attn_latent *l, const attn_problem *p, const double *w, const void *from,
@@ -187,6 +175,7 @@ void attn_latent_expand(const attn_latent *l, const attn_problem *p, const doubl
   void *row = attn_row(o, p->o, x.batch, x.head, x.i, t);
   memset(room, 0, (size_t)p->d_v * sizeof *room);
   for (int64_t e = 0; e < free; e++)
-    add(attn_get(from, at * free + e, t), x.w + e * p->kv_heads * (p->d_qk + p->d_v), room, p->d_v);
+    attn_add_times(attn_get(from, at * free + e, t), x.w + e * p->kv_heads * (p->d_qk + p->d_v), room,
+                   p->d_v);
   for (int64_t d = 0; d < p->d_v; d++) attn_set(row, d, attn_stored(p->o, t), attn_rounded(room[d], t));
 }
