@@ -236,8 +236,8 @@ typedef struct attn_method {
   attn_status (*execute)(const void *state, const attn_call *);
   /* What is known beyond the parts. NULL: nothing. */
   void (*inspect)(const void *state, const attn_context *, attn_view *);
-  /* The gradients (attn_gradients.h): bytes of work memory, pure; EUNSUPPORTED says why these parts have none.
-   * In the call o and lse are those of the execution. NULL: there are none. */
+  /* The gradients (attn_gradients.h): bytes of work memory, pure; EUNSUPPORTED says why these parts have
+   * none. In the call o and lse are those of the execution. NULL: there are none. */
   attn_status (*backward_size)(const attn_context *, const attn_parts *, size_t *);
   attn_status (*backward)(const void *state, const attn_call *, const attn_gradients *);
 } attn_method;

@@ -136,8 +136,9 @@ struct attn_kernels {
   void (*gemm_pack)(int64_t k, int64_t n, attn_matrix b, void *packed);
   void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_packed b, bool accumulate, void *c,
                int64_t c_row, void *scratch);
-  /* Of a step's scores s = q.k and dp = d_o.v, [keys][ATTN_LANES], its weights and the gradients by the scores,
-   * in place (backward.inc). scale: times log2(e); lse in units of log 2, and delta, [ATTN_LANES]. */
+  /* Of a step's scores s = q.k and dp = d_o.v, [keys][ATTN_LANES], its weights and the gradients by the
+   * scores, in place (backward.inc), for some lanes. scale: times log2(e); lse in units of log 2, and delta,
+   * [ATTN_LANES]. */
   void (*step_back)(const attn_step *, int64_t first, int64_t lanes, double scale, const void *lse,
                     const void *delta, void *s, void *dp);
   /* x <- softmax(scale x) over count elements; scale times log2(e), as above. */

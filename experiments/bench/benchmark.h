@@ -139,7 +139,8 @@ static inline attn_problem bench_problem(int64_t heads, int64_t n, int64_t d, bo
 bench_meter *bench_plan(bench *, const char *spec, const attn_problem *, const char *isa, int threads);
 /* A call of a recurrence that begins with a state and leaves the next in its place; its bytes are theirs. */
 bench_meter *bench_step(bench *, const char *spec, const attn_problem *);
-/* The backward pass of a plan that was executed once. NULL as above, also where the variant has no gradient. */
+/* The backward pass of a plan that was executed once. NULL as above, also where the variant has no
+ * gradient. */
 bench_meter *bench_backward(bench *, const char *spec, const attn_problem *, int threads);
 /* A token more in a cache under the spec that holds `held` keys of each head, of a batch of one. Where the
  * problem has one position more (n_kv), the token is taken back; else a key goes for it. */

@@ -27,8 +27,8 @@ attn_status evidence_describe_input(const evidence *e, result_row *);
  * They stay NaN where the features of all keys exceed 2^24 numbers. */
 attn_status evidence_features(const evidence *e, result_row *);
 
-/* Fills grad_err_*, grad_cos_* and grad_time of a run whose plan gives gradients; they stay NaN where the exact
- * ones would take more than 2^38 multiply-adds. Exact gradients are computed once per cache. */
+/* Fills grad_err_*, grad_cos_* and grad_time of a run whose plan gives gradients; they stay NaN where the
+ * exact ones would take more than 2^38 multiply-adds. Exact gradients are computed once per cache. */
 attn_status evidence_gradients(const evidence *e, result_row *);
 
 /* Fills rank_ratio from the row's cell of LIN-3: the error of the weights over that of the best matrix of

@@ -1,7 +1,7 @@
 /* gradient_difference.c - GRAD-FD: the gradients against differences of the loss, in fp64.
  *
- * Along a random direction of Q, K and V at once: central differences d_h and d_(h/2), and (4 d_(h/2) - d_h) /
- * 3, whose own error is far below |d_h - d_(h/2)|. It knows no formula of the variant. */
+ * Along a random direction of Q, K and V at once: central differences d_h and d_(h/2), and (4 d_(h/2) - d_h)
+ * / 3, whose own error is far below |d_h - d_(h/2)|. It knows no formula of the variant. */
 #include "experiments/properties/gradient_run.h"
 
 #include <math.h>

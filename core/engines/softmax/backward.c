@@ -310,8 +310,8 @@ void attn_softmax_back_finish(const softmax_task *t, const softmax_worker *w) {
 
 /* -- all of them -- */
 
-/* The sums of a slice of a kv head: slice 0 has the caller's tensors, the others stand one behind the other in
- * `partial`. */
+/* The sums of a slice of a kv head: slice 0 has the caller's tensors, the others stand one behind the other
+ * in `partial`. */
 static void *sums_of(void *whole, char *partial, const attn_problem *p, int64_t slices, int64_t line,
                      int64_t slice, int64_t d) {
   const size_t bytes = attn_row_bytes(p->n_kv * d, p->dtype);
