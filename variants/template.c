@@ -61,5 +61,5 @@ static attn_cost cost(const attn_context *c) {
 
 ATTN_VARIANT(template, .summary = "attention within blocks, the variant to copy",
              .formula = "keys floor(i / block) = floor(j / block); O(n block d)", .cite = "none",
-             .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_POSITIONS, .params = table, .params_size = sizeof(params),
-             .applicable = applicable, .describe = describe, .cost = cost)
+             .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_POSITIONS, .params = table,
+             .params_size = sizeof(params), .applicable = applicable, .describe = describe, .cost = cost)

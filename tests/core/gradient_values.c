@@ -81,3 +81,27 @@ Test(core_gradient_values, slopes) {
     inputs_free(&in);
   }
 }
+
+static attn_status describe_every_key(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b, (void)c, (void)out;
+  return ATTN_OK;
+}
+
+ATTN_VARIANT(unsummed, TOY, .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT, .describe = describe_every_key,
+             .cost = no_cost)
+
+/* Weights are recomputed from the log-sum-exp: a plug-in that does not declare it has no gradient. */
+Test(core_gradient_values, without_the_log_sum_exp_there_are_none) {
+  const attn_problem p = attn_problem_make(1, 1, 8, 4);
+  attn_plan *plan = NULL;
+  attn_view view;
+  size_t size;
+  cr_assert_eq(attn_variant_register(&attn_variant_unsummed), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(attn_plan_create(&plan, &p, "unsummed", NULL), ATTN_OK, "%s", attn_last_error());
+  cr_expect_eq(attn_plan_backward_size(plan, &size), ATTN_EUNSUPPORTED);
+  cr_expect(strstr(attn_last_error(), "variant unsummed: no gradient without the log-sum-exp"), "%s",
+            attn_last_error());
+  cr_expect_eq(attn_plan_inspect(plan, &view), ATTN_OK);
+  cr_expect(!view.gradients);
+  attn_plan_destroy(plan);
+}

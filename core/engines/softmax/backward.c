@@ -386,14 +386,25 @@ static int64_t slices_of(const attn_problem *p, const softmax_shape *shape) {
   return attn_softmax_back_slices(p, items_of(p, shape, attn_ceil_div(p->n_q, shape->blocks.query)));
 }
 
+attn_status attn_softmax_back_check(const attn_context *c, attn_tiling tiling) {
+  const char *name = c->variant->name;
+  if (!(c->variant->caps & ATTN_CAP_LSE))
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant %s: no gradient without the log-sum-exp (ATTN_CAP_LSE), from which weights are "
+                     "recomputed",
+                     name);
+  if (tiling.skip > 0)
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant %s: no gradient where steps are passed over: which ones is not kept", name);
+  return ATTN_OK;
+}
+
 attn_status attn_softmax_back_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling,
                                    size_t *bytes) {
   const attn_problem *p = c->problem;
   attn_pattern outline;
-  if (tiling.skip > 0)
-    return attn_fail(ATTN_EUNSUPPORTED,
-                     "variant %s: no gradient where steps are passed over: which ones is not kept",
-                     c->variant->name);
+  const attn_status status = attn_softmax_back_check(c, tiling);
+  if (status) return status;
   pattern = attn_softmax_outline(p, pattern, &outline) ? &outline : NULL;
   const softmax_shape shape = attn_softmax_shape(c, pattern, tiling);
   attn_carver one = attn_carver_count(c), sums = {0};

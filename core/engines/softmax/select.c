@@ -110,7 +110,9 @@ static attn_status work_size(const attn_context *c, const attn_parts *p, size_t 
 }
 
 static attn_status backward_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
-  if (p->selector.every) return attn_softmax_back_size(c, NULL, (attn_tiling){0}, bytes);
+  const attn_status status = attn_softmax_back_check(c, (attn_tiling){0});
+  if (status || p->selector.every)
+    return status ? status : attn_softmax_back_size(c, NULL, (attn_tiling){0}, bytes);
   attn_carver counter = attn_carver_count(c);
   lay_out(c, &p->selector, true, &counter);
   *bytes = counter.used;

@@ -152,6 +152,8 @@ attn_rounding attn_softmax_rounding(const attn_softmax *, const attn_context *);
 void attn_softmax_back_begin(const softmax_task *, softmax_worker *);
 void attn_softmax_back_step(const softmax_task *, softmax_worker *, int64_t group, const attn_step *);
 void attn_softmax_back_finish(const softmax_task *, const softmax_worker *);
+/* Why there is no gradient, or ATTN_OK. */
+attn_status attn_softmax_back_check(const attn_context *, attn_tiling);
 attn_status attn_softmax_back_size(const attn_context *, const attn_pattern *, attn_tiling, size_t *bytes);
 attn_status attn_softmax_backward(const void *state, const attn_call *, const attn_gradients *);
 
