@@ -13,6 +13,7 @@ struct attn_plan {
   attn_parts parts;
   void *state;
   size_t work_size;
+  bool gradients;
 };
 
 static const char *feature_missing(const attn_variant *v, const attn_problem *p) {
@@ -166,6 +167,7 @@ static attn_status make_plan(attn_plan **out, const attn_problem *problem, const
   if ((status = estimate_work_size(&plan->context, &plan->work_size))) return status;
   if ((status = attn_threads_enter(plan->context.threads))) return status;
   if ((status = plan_parts(plan, &builder))) return status;
+  plan->gradients = !attn_plan_backward_size(plan, &(size_t){0});
   *out = plan;
   return ATTN_OK;
 }
@@ -482,8 +484,7 @@ attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {
   *view = attn_parts_view(variant, &plan->parts);
   if (plan->parts.method->inspect) plan->parts.method->inspect(plan->state, &plan->context, view);
   view->caps = caps_left(view->caps, &plan->problem);
-  size_t ignored;
-  view->gradients = !attn_plan_backward_size(plan, &ignored);
+  view->gradients = plan->gradients;
   attn_status status = attn_view_check(variant, view);
   return status ? status : attn_rounding_check(variant->name, &plan->problem, &view->rounding);
 }

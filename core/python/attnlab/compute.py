@@ -257,15 +257,13 @@ class Operands:
 
     def place_of_state(self, state: Any) -> int:
         place, (shape, kind) = look_at(state, "state"), self._form_of_state()
-        steps = tuple(math.prod(shape[axis + 1:]) for axis in range(4))
-        if place.shape != shape or place.kind != kind or any(
-                at != step for at, step, length in zip(place.strides, steps, shape) if length > 1):
+        if place.shape != shape or place.kind != kind or not _is_contiguous(place):
             raise ValueError(f"state is {_describe(place)}; expected {shape} of {tensors.NAMES[kind]}, contiguous")
         return place.address
 
     def place_of_lse(self, x: Any, name: str) -> int:
         place = look_at(x, name)
-        if place.shape != self.lse_shape or place.kind != "f8" or place.strides != tensors.contiguous(place.shape):
+        if place.shape != self.lse_shape or place.kind != "f8" or not _is_contiguous(place):
             raise ValueError(f"{name} is {_describe(place)}; expected {self.lse_shape} of float64, contiguous")
         return place.address
 
@@ -290,9 +288,7 @@ class Operands:
         places = []
         for name, x in extra.items():
             place = look_at(x, f"extra[{name!r}]")
-            steps = tuple(math.prod(place.shape[axis + 1:]) for axis in range(len(place.shape)))
-            if len(place.shape) != 4 or place.kind not in ("f4", "f8") or any(
-                    at != step for at, step, length in zip(place.strides, steps, place.shape) if length > 1):
+            if len(place.shape) != 4 or place.kind not in ("f4", "f8") or not _is_contiguous(place):
                 raise ValueError(f"extra[{name!r}] is {_describe(place)}; expected [batch, heads, keys, columns] of float32 "
                                  "or float64, contiguous")
             batch, heads, n, columns = place.shape
@@ -306,6 +302,12 @@ class Operands:
         if self._out is not self._computed:
             self._out[...] = tensors.give_back(self._computed, self.given)
         return self._out
+
+
+def _is_contiguous(t: Tensor) -> bool:
+    """The stride of an axis of length 1 may be anything."""
+    steps = zip(t.strides, tensors.contiguous(t.shape), t.shape)
+    return all(at == step for at, step, length in steps if length > 1)
 
 
 def _is_finite(x: Arranged) -> bool:
