@@ -179,8 +179,8 @@ class Values(unittest.TestCase):
         self.assertTrue(np.abs(got - want).max() <= 2**10 * np.finfo(q.dtype).eps * np.abs(want).max())
         with self.assertRaisesRegex(ValueError, "^extra.'beta'. is .*contiguous"):
             attnlab.attention(q, k, v, "recurrent:rule=delta", causal=True, extra={"beta": gates["beta"][..., 0]})
-        with self.assertRaisesRegex(attnlab.Error, "extra tensor 'gate'"):
-            attnlab.attention(q, k, v, "recurrent:rule=delta", causal=True, extra={"gate": gates["beta"]})
+        with self.assertRaisesRegex(attnlab.Error, "extra tensor 'gating'"):
+            attnlab.attention(q, k, v, "recurrent:rule=delta", causal=True, extra={"gating": gates["beta"]})
         with self.assertRaisesRegex(attnlab.Error, "decay.0, 0, 0, 0. = 1, expected a logarithm"):
             attnlab.attention(q, k, v, "recurrent:rule=ssd", causal=True, extra={"decay": 1 + 0 * gates["decay"]})
 
