@@ -1128,7 +1128,7 @@ mutant(grad-selection-skipped core/engines/softmax/select.c GRAD-FP "topk:k=8" "
 mutant(grad-keys-side-by-side core/engines/softmax/backward.c GRAD-FP "topk:k=8" "keys apart are taken for neighbours"
   [[if (@keys[j] - keys[j - 1] != step@) return 0;]] [[false]])
 mutant(grad-fd-any core/engines/softmax/backward.c GRAD-FD tiled "only the first lanes of a tile have queries' gradients"
-  [[k->product(@rows@, p->d_qk, step->count, a, b->k, b->qk, true, dq, b->qk);]] [[1]])
+  [[k->product(@at.rows@, p->d_qk, step->count, a, b->k, b->qk, true, dq, b->qk);]] [[1]])
 
 # -- the meter: certificates, intervals and p-values of the laboratory itself --
 
