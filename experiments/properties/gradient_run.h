@@ -19,7 +19,7 @@ attn_status gradient_run_make(region *, const attn_plan *, const trial_inputs *,
 /* Its outputs on inputs of the same shapes, and *loss, summed in fp64; *size: the sum of its terms'
  * magnitudes. */
 attn_status gradient_run_forward(gradient_run *, const trial_inputs *, double *loss, double *size);
-/* The gradients at the run's own inputs, after its forward pass there. EFOREIGN: one was left unwritten. */
+/* The gradients at the run's own inputs, after its forward pass there; NaN where they are left unwritten. */
 attn_status gradient_run_backward(gradient_run *);
 
 #endif

@@ -1126,8 +1126,9 @@ mutant(grad-scattered-overwrite core/engines/softmax/backward.c GRAD-FP "topk:k=
 mutant(grad-selection-skipped core/engines/softmax/select.c GRAD-FP "topk:k=8" "a slice begins at its second block"
   [[for (int64_t at = @slice@; at < line_blocks]] [[slice + l->sums.slices]])
 mutant(grad-keys-side-by-side core/engines/softmax/backward.c GRAD-FP "topk:k=8" "keys apart are taken for neighbours"
-  [[if (@keys[j] - keys[j - 1] != step@) return 0;]] [[false]])
-mutant(grad-fd-any core/engines/softmax/backward.c GRAD-FD tiled "only the first lanes of a tile have queries' gradients"
+  [[if (@keys[j] - keys[j - 1] != step@) return 0;]] [[step > 1 && keys[j] - keys[j - 1] != step]])
+mutant(grad-first-row core/engines/softmax/backward.c core_gradient_values/slopes ""
+  "of widths that are no whole lines, the first query alone has a gradient"
   [[k->product(@at.rows@, p->d_qk, step->count, a, b->k, b->qk, true, dq, b->qk);]] [[1]])
 
 # -- the meter: certificates, intervals and p-values of the laboratory itself --
