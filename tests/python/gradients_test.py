@@ -1,5 +1,5 @@
-"""Gradients of NumPy arrays: every variant that has some against complex steps in fp64 through the map of the scores and the
-softmax, and against differences of its own outputs; within first-order bounds of the rounding."""
+"""Gradients of NumPy arrays. Those of every variant that gives them are compared with complex steps in fp64 through the map of
+the scores and the softmax, and with differences of the variant's outputs, within first-order bounds on the rounding."""
 import ctypes
 import unittest
 

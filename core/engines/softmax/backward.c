@@ -62,7 +62,7 @@ static const void *d_o_row(const softmax_task *t, const softmax_back *b, int64_t
   return attn_row(b->of->d_o, b->of->d_o_at, t->batch, head_of(t, at), query_of(t, at), dtype);
 }
 
-/* x.y in fp64, y of another type; of fp32 in four sums, since each row takes one. */
+/* x.y in fp64; of fp32 in four sums, since one sum of a row waits for each of its additions. */
 static double inner(int64_t d, const void *x, attn_dtype of_x, const void *y, attn_dtype of_y) {
   const float *a = x, *b = y;
   double sum[4] = {0};
