@@ -9,7 +9,7 @@ Installs what is missing, builds, captures queries, keys and values of data/byte
 experiments/configs/default.yaml into results/default.h5, prints its tables and verdicts and makes a page of them for
 a browser, results/default.html. Can be interrupted and started again: finished runs are kept.
 
-  --small    experiments/configs/small.yaml into results/small.h5 and .html, some minutes
+  --small    experiments/configs/small.yaml into results/small.h5 and .html, three minutes
   --atlas    experiments/configs/atlas.yaml into results/atlas.h5 and .html, some hours
   --help     this text
 
