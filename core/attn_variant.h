@@ -142,6 +142,10 @@ static inline bool attn_problem_plain(const attn_problem *p) {
 ATTN_API attn_problem attn_call_problem(const attn_call *, int64_t batch, int64_t head);
 /* Runs an inner plan on the call's tensors and positions, with the given o, lse (or NULL) and work. */
 ATTN_API attn_status attn_call_run(const attn_call *, const attn_plan *, void *o, double *lse, void *work);
+/* The gradients of an inner plan at the call's tensors, o and lse (NULL where it gives none) as it left them;
+ * work of attn_plan_backward_size bytes. */
+ATTN_API attn_status attn_call_backward(const attn_call *, const attn_plan *, void *o, double *lse,
+                                        const attn_gradients *, void *work);
 /* Keys *first ... *end - 1 are those that query i may see by causality and by every mask but the user's
  * graph; padding is not looked at. */
 ATTN_API void attn_visible_span(const attn_problem *, int64_t i, int64_t *first, int64_t *end);
@@ -236,9 +240,9 @@ typedef struct attn_method {
   attn_status (*execute)(const void *state, const attn_call *);
   /* What is known beyond the parts. NULL: nothing. */
   void (*inspect)(const void *state, const attn_context *, attn_view *);
-  /* The gradients (attn_gradients.h): bytes of work memory, pure; EUNSUPPORTED says why these parts have
-   * none. In the call o and lse are those of the execution. NULL: there are none. */
-  attn_status (*backward_size)(const attn_context *, const attn_parts *, size_t *);
+  /* The gradients (attn_gradients.h): bytes of work memory of a planned state, pure; EUNSUPPORTED gives the
+   * reason why there are none. In the call o and lse are those of the execution. NULL: there are none. */
+  attn_status (*backward_size)(const void *state, const attn_context *, const attn_parts *, size_t *);
   attn_status (*backward)(const void *state, const attn_call *, const attn_gradients *);
 } attn_method;
 

@@ -388,7 +388,7 @@ attn_status attn_plan_backward_size(const attn_plan *plan, size_t *bytes) {
   size_t inside = 0;
   if (!method->backward_size || !method->backward)
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: what its parts compute has no gradient here", name);
-  const attn_status status = method->backward_size(&plan->context, &plan->parts, &inside);
+  const attn_status status = method->backward_size(plan->state, &plan->context, &plan->parts, &inside);
   if (status) return status;
   if (inside > PTRDIFF_MAX - ALIGNMENT)
     return attn_fail(ATTN_EINVAL, "variant %s: the size of the backward pass's memory overflows", name);
@@ -396,19 +396,13 @@ attn_status attn_plan_backward_size(const attn_plan *plan, size_t *bytes) {
   return ATTN_OK;
 }
 
-attn_status attn_plan_backward(const attn_plan *plan, const attn_tensors *x, const attn_gradients *g) {
+static attn_status backward(const attn_plan *plan, attn_call call, const attn_gradients *g) {
   size_t bytes = 0;
-  if (!plan) return attn_null("backward", "plan");
-  if (!x) return attn_null("backward", "tensors");
-  if (!g) return attn_null("backward", "gradients");
-  if (!g->d_o) return attn_null("backward", "d_o");
-  const attn_problem *p = &plan->problem;
   attn_gradients of = *g;
-  attn_call call = call_of(&plan->context, x);
   attn_status status = attn_plan_backward_size(plan, &bytes);
   if (!status) status = check_call(plan, &call, bytes);
-  if (!status && !x->lse && plan->spec->variant->caps & ATTN_CAP_LSE) status = attn_null("backward", "lse");
-  if (!status) status = attn_gradient_stride(p, &of.d_o_at);
+  if (!status && !call.lse && plan->spec->variant->caps & ATTN_CAP_LSE) status = attn_null("backward", "lse");
+  if (!status) status = attn_gradient_stride(&plan->problem, &of.d_o_at);
   if (status) return status;
   call.work = align(call.work);
   fenv_t outer;
@@ -418,22 +412,43 @@ attn_status attn_plan_backward(const attn_plan *plan, const attn_tensors *x, con
   return status;
 }
 
+attn_status attn_plan_backward(const attn_plan *plan, const attn_tensors *x, const attn_gradients *g) {
+  if (!plan) return attn_null("backward", "plan");
+  if (!x) return attn_null("backward", "tensors");
+  if (!g) return attn_null("backward", "gradients");
+  if (!g->d_o) return attn_null("backward", "d_o");
+  return backward(plan, call_of(&plan->context, x), g);
+}
+
 bool attn_plan_settles(const attn_plan *p) {
   const attn_method *m = p->parts.method;
   return (m == &attn_engine_softmax.method || m == &attn_engine_selection.method) &&
          !(p->parts.tiling.skip > 0);
 }
 
-attn_status attn_call_run(const attn_call *outer, const attn_plan *plan, void *o, double *lse, void *work) {
-  if (!outer) return attn_null("execute", "call");
-  if (!plan) return attn_null("execute", "plan");
+static attn_call inner_call(const attn_call *outer, const attn_plan *plan, void *o, double *lse, void *work) {
   attn_call call = *outer;
   call.context = &plan->context;
   call.o = o;
   call.lse = lse;
   call.work = work;
   call.guards = NULL;
-  return execute(plan, call);
+  return call;
+}
+
+attn_status attn_call_run(const attn_call *outer, const attn_plan *plan, void *o, double *lse, void *work) {
+  if (!outer) return attn_null("execute", "call");
+  if (!plan) return attn_null("execute", "plan");
+  return execute(plan, inner_call(outer, plan, o, lse, work));
+}
+
+attn_status attn_call_backward(const attn_call *outer, const attn_plan *plan, void *o, double *lse,
+                               const attn_gradients *g, void *work) {
+  if (!outer) return attn_null("backward", "call");
+  if (!plan) return attn_null("backward", "plan");
+  if (!g) return attn_null("backward", "gradients");
+  if (!g->d_o) return attn_null("backward", "d_o");
+  return backward(plan, inner_call(outer, plan, o, lse, work), g);
 }
 
 /* The context of attn_plan_verify, and the size of its work memory: of the variant's, and with its

@@ -215,6 +215,7 @@ static void authors(void) {
   const attn_sign_order *sorted;
   attn_builder *builder = (attn_builder *)(void *)numbers; /* refused before it is looked at */
   REFUSES(attn_call_run(NULL, plan, x, NULL, x), "call");
+  REFUSES(attn_call_backward(NULL, plan, x, NULL, &(attn_gradients){.d_o = x}, x), "call");
   REFUSES(attn_call_run(&(attn_call){.context = attn_plan_context(plan)}, NULL, x, NULL, x), "plan");
   REFUSES(attn_builder_plan(NULL, &problem, "tiled", &inner), "builder");
   REFUSES(attn_builder_plan(builder, NULL, "tiled", &inner), "problem");

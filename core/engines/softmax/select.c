@@ -109,7 +109,9 @@ static attn_status work_size(const attn_context *c, const attn_parts *p, size_t 
   return ATTN_OK;
 }
 
-static attn_status backward_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
+static attn_status backward_size(const void *state, const attn_context *c, const attn_parts *p,
+                                 size_t *bytes) {
+  (void)state;
   const attn_status status = attn_softmax_back_check(c, (attn_tiling){0});
   if (status || p->selector.every)
     return status ? status : attn_softmax_back_size(c, NULL, (attn_tiling){0}, bytes);

@@ -269,7 +269,9 @@ static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
   return attn_softmax_prepare(b, pattern_of(p), p->tiling, state);
 }
 
-static attn_status backward_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
+static attn_status backward_size(const void *state, const attn_context *c, const attn_parts *p,
+                                 size_t *bytes) {
+  (void)state;
   return attn_softmax_back_size(c, pattern_of(p), p->tiling, bytes);
 }
 
