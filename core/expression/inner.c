@@ -16,6 +16,21 @@ static attn_status execute(const void *state, const attn_call *call) {
   return attn_call_run(call, inner, call->o, call->lse, work);
 }
 
+static attn_status backward_size(const void *state, const attn_context *c, const attn_parts *parts,
+                                 size_t *bytes) {
+  size_t inside = 0;
+  const attn_status status = attn_plan_backward_size(state, &inside);
+  attn_carver carver = attn_carver_count(c);
+  attn_carve(&carver, 1, 1, inside);
+  (void)parts;
+  *bytes = carver.used;
+  return status;
+}
+
+static attn_status backward(const void *state, const attn_call *call, const attn_gradients *g) {
+  return attn_call_backward(call, state, call->o, call->lse, g, call->work);
+}
+
 static void inspect(const void *state, const attn_context *c, attn_view *view) {
   attn_view inner;
   (void)c;
@@ -36,6 +51,10 @@ static attn_status size(const attn_context *c, size_t *work_size, attn_cost *cos
   return status;
 }
 
-const expression_kind expression_inner = {
-    .method = {.work_size = expression_work_size, .plan = plan, .execute = execute, .inspect = inspect},
-    .size = size};
+const expression_kind expression_inner = {.method = {.work_size = expression_work_size,
+                                                     .plan = plan,
+                                                     .execute = execute,
+                                                     .inspect = inspect,
+                                                     .backward_size = backward_size,
+                                                     .backward = backward},
+                                          .size = size};

@@ -65,9 +65,12 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) 
   return status;
 }
 
-static void *row_of(const attn_problem *p, void *o, int64_t line, int64_t i) {
-  const void *rows = attn_rows(o, p->o, line / p->heads, line % p->heads, p->dtype);
-  return attn_at(rows, i * p->o.row, p->dtype);
+static int64_t query_rows(const attn_problem *p) { return p->batch * p->heads * p->n_q; }
+static int64_t key_rows(const attn_problem *p) { return p->batch * p->kv_heads * p->n_kv; }
+
+/* Of rows [batch, heads, n_q, d_v] one behind the other. */
+static attn_stride packed(const attn_problem *p) {
+  return (attn_stride){p->heads * p->n_q * p->d_v, p->n_q * p->d_v, p->d_v, 0};
 }
 
 static attn_status check_gates(const sum *s, const attn_call *call) {
@@ -86,27 +89,42 @@ static attn_status check_gates(const sum *s, const attn_call *call) {
                : ATTN_OK;
 }
 
-/* o <- g o, or o + g more with `more` packed, g the gate of term t. */
-static void add(const sum *s, const attn_call *call, int64_t t, void *total, const void *more) {
-  const attn_problem unrounded = attn_problem_unrounded(call->context->problem), *p = &unrounded;
+/* The gates of term t: a number, or of each row `width` of the call's. */
+typedef struct term_gate {
+  const attn_extra *given; /* NULL: value */
+  int64_t first, width;
+  double value; /* of a gate that is given its sign */
+} term_gate;
+
+static term_gate gate_of(const sum *s, const attn_call *call, int64_t t) {
   const attn_extra *given = s->places[t] < 0 ? NULL : attn_call_extra(call, "gate");
   const int64_t width = given ? given->columns / s->given : 0;
-  const double sign = copysign(1, s->gates[t]);
+  return (term_gate){given, s->places[t] * width, width, given ? copysign(1, s->gates[t]) : s->gates[t]};
+}
+
+/* own: the row of the call's tensor; NULL without it. */
+static double gate_at(const term_gate *g, const void *own, int64_t l) {
+  return own ? g->value * attn_get(own, g->first + (g->width > 1 ? l : 0), g->given->dtype) : g->value;
+}
+
+/* y[i] <- g x[i], or z[i] + g x[i], for every row [d_v]; x and z may be y. Strides: of x; of y and z. */
+static void gate_rows(const sum *s, const attn_call *call, int64_t t, const void *x, attn_stride x_at,
+                      void *y, attn_stride y_at, bool add) {
+  const attn_problem *p = call->context->problem;
+  const term_gate g = gate_of(s, call, t);
 #pragma omp parallel num_threads(call->context->threads)
   {
     fenv_t outer;
     attn_float_enter(&outer);
 #pragma omp for schedule(static)
-    for (int64_t x = 0; x < p->batch * p->heads * p->n_q; x++) {
-      const int64_t line = x / p->n_q;
-      void *o = row_of(p, total, line, x % p->n_q);
-      const void *own = attn_call_extra_row(call, given, line / p->heads, line % p->heads, x % p->n_q);
+    for (int64_t row = 0; row < query_rows(p); row++) {
+      const int64_t b = row / p->n_q / p->heads, h = row / p->n_q % p->heads, i = row % p->n_q;
+      const void *own = attn_call_extra_row(call, g.given, b, h, i),
+                 *from = attn_row(x, x_at, b, h, i, p->dtype);
+      void *to = attn_row(y, y_at, b, h, i, p->dtype);
       for (int64_t l = 0; l < p->d_v; l++) {
-        const int64_t column = s->places[t] * width + (width > 1 ? l : 0);
-        const double gate = own ? sign * attn_get(own, column, given->dtype) : s->gates[t];
-        attn_set(o, l, p->dtype,
-                 more ? attn_get(o, l, p->dtype) + gate * attn_get(more, x * p->d_v + l, p->dtype)
-                      : gate * attn_get(o, l, p->dtype));
+        const double more = gate_at(&g, own, l) * attn_get(from, l, p->dtype);
+        attn_set(to, l, p->dtype, add ? attn_get(to, l, p->dtype) + more : more);
       }
     }
     attn_float_leave(&outer);
@@ -118,15 +136,112 @@ static attn_status execute(const void *state, const attn_call *call) {
   const attn_problem *p = call->context->problem;
   attn_carver carver = attn_carver_at(call, call->work);
   const layout room = lay_out(p, s->count, s->work_size, &carver);
+  const attn_stride to = attn_problem_unrounded(p).o;
   void *total = p->o.stored ? room.sum : call->o;
   attn_status status = check_gates(s, call);
   for (int64_t t = 0; t < s->count && !status; t++) {
     void *o = t ? room.o : total;
     status = attn_call_run(call, s->plans[t], o, NULL, room.work);
     if (!status && (t || s->places[t] >= 0 || s->gates[t] < 1 || s->gates[t] > 1))
-      add(s, call, t, total, t ? o : NULL);
+      gate_rows(s, call, t, o, t ? packed(p) : to, total, to, t);
   }
   if (!status && p->o.stored) attn_store_outputs(call, total);
+  return status;
+}
+
+/* -- the gradients: sum_t of those of term t, whose output has g_t d_o -- */
+
+/* Of a term: its output and log-sum-exp, computed again, the gradient by the output, and what the terms after
+ * the first add to the results. */
+typedef struct back_layout {
+  void *o, *d_o, *dq, *dk, *dv, *work;
+  double *lse, *dsink;
+} back_layout;
+
+/* Elements from the first to behind the last of what the first term writes. */
+static int64_t extent_of(const attn_problem *p) {
+  const attn_stride o = problem_of(p, 0).o;
+  return (p->batch - 1) * o.batch + (p->heads - 1) * o.head + (p->n_q - 1) * o.row + p->d_v;
+}
+
+static back_layout lay_out_back(const attn_problem *p, size_t work_size, attn_carver *carver) {
+  const size_t e = attn_dtype_size(p->dtype);
+  return (back_layout){.o = attn_carve(carver, attn_max(extent_of(p), query_rows(p) * p->d_v), 1, e),
+                       .d_o = attn_carve(carver, query_rows(p), p->d_v, e),
+                       .dq = attn_carve(carver, query_rows(p), p->d_qk, e),
+                       .dk = attn_carve(carver, key_rows(p), p->d_qk, e),
+                       .dv = attn_carve(carver, key_rows(p), p->d_v, e),
+                       .work = attn_carve(carver, 1, 1, work_size),
+                       .lse = attn_carve(carver, query_rows(p), 1, sizeof(double)),
+                       .dsink = attn_carve(carver, p->heads, 1, sizeof(double))};
+}
+
+/* The work memory of any term, forward or backward. */
+static attn_status terms_size(const sum *s, size_t *bytes) {
+  attn_status status = ATTN_OK;
+  *bytes = s->work_size;
+  for (int64_t t = 0; t < s->count && !status; t++) {
+    size_t own = 0;
+    status = attn_plan_backward_size(s->plans[t], &own);
+    if (own > *bytes) *bytes = own;
+  }
+  return status;
+}
+
+static attn_status backward_size(const void *state, const attn_context *c, const attn_parts *parts,
+                                 size_t *bytes) {
+  size_t inside = 0;
+  const attn_status status = terms_size(state, &inside);
+  attn_carver carver = attn_carver_count(c);
+  (void)parts;
+  lay_out_back(c->problem, inside, &carver);
+  *bytes = carver.used;
+  return status;
+}
+
+/* to += more. */
+static void add_up(int threads, int64_t count, attn_dtype t, void *to, const void *more) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int64_t i = 0; i < (to ? count : 0); i++)
+    attn_set(to, i, t, attn_get(to, i, t) + attn_get(more, i, t));
+}
+
+static attn_status backward_term(const sum *s, const attn_call *call, int64_t t, const back_layout *room,
+                                 const attn_gradients *g) {
+  const attn_problem *p = call->context->problem;
+  const int threads = call->context->threads;
+  const bool rows = attn_plan_variant(s->plans[t])->caps & ATTN_CAP_LSE;
+  attn_gradients of = *g;
+  double *lse = rows ? room->lse : NULL;
+  attn_status status = attn_call_run(call, s->plans[t], room->o, lse, room->work);
+  if (status) return status;
+  of.d_o = room->d_o;
+  of.d_o_at = (attn_stride){0};
+  of.dlse = NULL;
+  gate_rows(s, call, t, g->d_o, g->d_o_at, room->d_o, packed(p), false);
+  if (t) {
+    if (g->dq) of.dq = room->dq;
+    if (g->dk) of.dk = room->dk;
+    if (g->dv) of.dv = room->dv;
+    if (g->dsink) of.dsink = room->dsink;
+  }
+  status = attn_call_backward(call, s->plans[t], room->o, lse, &of, room->work);
+  if (status || !t) return status;
+  add_up(threads, query_rows(p) * p->d_qk, p->dtype, g->dq, room->dq);
+  add_up(threads, key_rows(p) * p->d_qk, p->dtype, g->dk, room->dk);
+  add_up(threads, key_rows(p) * p->d_v, p->dtype, g->dv, room->dv);
+  add_up(1, p->heads, ATTN_F64, g->dsink, room->dsink);
+  return ATTN_OK;
+}
+
+static attn_status backward(const void *state, const attn_call *call, const attn_gradients *g) {
+  const sum *s = state;
+  size_t inside = 0;
+  attn_status status = terms_size(s, &inside);
+  attn_carver carver = attn_carver_at(call, call->work);
+  const back_layout room = lay_out_back(call->context->problem, inside, &carver);
+  if (!status) status = check_gates(s, call);
+  for (int64_t t = 0; t < s->count && !status; t++) status = backward_term(s, call, t, &room, g);
   return status;
 }
 
@@ -157,6 +272,10 @@ static attn_status size(const attn_context *c, size_t *work_size, attn_cost *cos
   return status;
 }
 
-const expression_kind expression_sum = {
-    .method = {.work_size = expression_work_size, .plan = plan, .execute = execute, .inspect = inspect},
-    .size = size};
+const expression_kind expression_sum = {.method = {.work_size = expression_work_size,
+                                                   .plan = plan,
+                                                   .execute = execute,
+                                                   .inspect = inspect,
+                                                   .backward_size = backward_size,
+                                                   .backward = backward},
+                                        .size = size};

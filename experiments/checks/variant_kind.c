@@ -38,7 +38,7 @@ KIND(of_softmax, "without features and projection",
      !v->features && !v->projection && !v->low_rank && !v->residual && !v->expression && !v->store &&
          !v->latent && !v->relocation && !v->recurrence && !v->toeplitz && !v->pooling && !v->normaliser)
 KIND(of_softmax_gradients, "that give the gradients of a softmax over keys",
-     of_softmax_holds(v) && v->gradients)
+     (of_softmax_holds(v) || v->store) && v->gradients)
 KIND(of_whole_softmax, "that sum a row at once", of_softmax_holds(v) && !(v->rounding.block > 0))
 KIND(of_online_softmax, "that sum a row block by block", of_softmax_holds(v) && v->rounding.block > 0)
 KIND(of_exact, "that equal full attention up to rounding", (v->caps & ATTN_CAP_EXACT))

@@ -12,6 +12,8 @@
  * to a row and do not cancel: the weights no longer add up to 1. */
 #include "experiments/properties/gradient_run.h"
 
+#include "experiments/checks/variant_kind.h"
+#include "experiments/evidence/stored_copies.h"
 #include "experiments/evidence/support_row.h"
 #include "experiments/reference/seen.h"
 
@@ -27,6 +29,7 @@ typedef struct expected {
 
 typedef struct definition_walk {
   const gradient_run *g;
+  const attn_view *view; /* of what attends to the keys: of a store that of its reader */
   head_data head;
   row_space space;
   seen_keys seen;
@@ -111,8 +114,9 @@ static row_verdict judge_row(definition_walk *w, const sample_row *row, result_b
   row_see(&w->head, &w->seen, row->i, s);
   expected_clear(&w->q);
   row_verdict verdict = row_attend(&w->head, NULL, s, &scores);
-  if (verdict == ROW_OK) verdict = row_bound(&w->head, &g->view.rounding, false, NULL, s);
-  if (verdict == ROW_OK) verdict = row_log_sum(&w->head, &g->view.rounding, &scores, s, &e.lse, &e.lse_error);
+  if (verdict == ROW_OK) verdict = row_bound(&w->head, &w->view->rounding, false, NULL, s);
+  if (verdict == ROW_OK)
+    verdict = row_log_sum(&w->head, &w->view->rounding, &scores, s, &e.lse, &e.lse_error);
   if (verdict != ROW_OK) return verdict;
   double size = fabs(e.d);
   for (int64_t l = 0; l < p->d_v; l++) {
@@ -147,17 +151,11 @@ static attn_status judge_line(definition_walk *w, const evidence *e, int64_t lin
   return ATTN_OK;
 }
 
-static attn_status judge_run(const trial *t, const gradient_run *g, result_bound *bound) {
-  const attn_problem *p = &g->in->problem;
-  const evidence e = {.plan = g->plan,
-                      .problem = p,
-                      .view = &g->view,
-                      .q = g->in->q,
-                      .k = g->in->k,
-                      .v = g->in->v,
-                      .kv_len = g->in->padded ? g->in->kv_len : NULL};
+/* Against the definition at these tensors. */
+static attn_status judge_at(const trial *t, const gradient_run *g, const evidence *e, result_bound *bound) {
+  const attn_problem *p = e->problem;
   const int64_t count = p->batch * p->heads * p->n_q;
-  definition_walk w = {.g = g, .head = {.batch = -1}};
+  definition_walk w = {.g = g, .view = e->view, .head = {.batch = -1}};
   sample_row *rows = region_take(t->memory, count, sizeof *rows);
   w.d_o = region_take(t->memory, p->d_v, sizeof *w.d_o);
   expected_make(t->memory, 1, p->d_qk, &w.q);
@@ -166,11 +164,11 @@ static attn_status judge_run(const trial *t, const gradient_run *g, result_bound
   attn_status status = region_status(t->memory, "for the gradients of a head");
   for (int64_t r = 0; !status && r < count; r++)
     rows[r] = (sample_row){r / p->n_q / p->heads, r / p->n_q % p->heads, r % p->n_q};
-  if (!status) status = row_space_make(p, g->view.pattern, &w.space);
+  if (!status) status = row_space_make(p, e->view->pattern, &w.space);
   if (status) return status;
-  status = seen_make(&(seen_run){e.plan, e.view, evidence_tensors(&e)}, rows, NULL, count, &w.seen);
+  status = seen_make(&(seen_run){e->plan, e->view, evidence_tensors(e)}, rows, NULL, count, &w.seen);
   for (int64_t line = 0; !status && !w.why && line < p->batch * p->kv_heads; line++)
-    status = judge_line(&w, &e, line, bound);
+    status = judge_line(&w, e, line, bound);
   if (!status && bound->verdict != VERDICT_VIOLATED) {
     if (w.why)
       bound_uncertifiable(bound, w.why);
@@ -182,15 +180,43 @@ static attn_status judge_run(const trial *t, const gradient_run *g, result_bound
   return status;
 }
 
+/* Gradients of a store are those of its reader at keys and values as they are stored. */
+static attn_status judge_stored(const trial *t, const gradient_run *g, evidence *e, result_bound *bound) {
+  attn_plan *reader = NULL;
+  attn_view view;
+  stored_copies copies;
+  attn_status status = stored_copies_make(e->problem, e->view->store, e->k, e->v, e->kv_len, &copies);
+  if (!status) status = stored_reader_plan(e->plan, &reader);
+  if (!status) status = attn_plan_inspect(reader, &view);
+  if (!status) {
+    *e = (evidence){reader, attn_plan_problem(reader), &view, e->q, copies.k, copies.v, .kv_len = e->kv_len};
+    status =
+        of_softmax_gradients.holds(&view) && view.rounding.unit > 0
+            ? judge_at(t, g, e, bound)
+            : bound_not_applicable(bound, "what reads the store is no softmax that describes its rounding");
+  }
+  attn_plan_destroy(reader);
+  stored_copies_free(&copies);
+  return status;
+}
+
 static attn_status gradient_judge(const trial *t, result_bound *bound) {
   gradient_run g;
   double loss, size;
   attn_status status = gradient_run_make(t->memory, t->plan, &t->in, &g);
-  if (!status && !(g.view.rounding.unit > 0))
+  if (!status && !g.view.store && !(g.view.rounding.unit > 0))
     return bound_not_applicable(bound, "the variant describes no rounding");
   if (!status) status = gradient_run_forward(&g, &t->in, &loss, &size);
   if (!status) status = gradient_run_backward(&g);
-  return status ? status : judge_run(t, &g, bound);
+  if (status) return status;
+  evidence e = {.plan = t->plan,
+                .problem = &t->in.problem,
+                .view = &g.view,
+                .q = t->in.q,
+                .k = t->in.k,
+                .v = t->in.v,
+                .kv_len = t->in.padded ? t->in.kv_len : NULL};
+  return g.view.store ? judge_stored(t, &g, &e, bound) : judge_at(t, &g, &e, bound);
 }
 
 PROPERTY(gradient)

@@ -4,12 +4,16 @@
  * / 3, whose own error is far below |d_h - d_(h/2)|. It knows no formula of the variant. */
 #include "experiments/properties/gradient_run.h"
 
+#include "attn_expression.h"
+
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 enum { DIRECTIONS = 3 };
-static const double step = 0x1p-10;
+/* Where keys are selected the loss jumps: within the smaller step the selection of hardly any row changes, and
+ * a change makes d_h and d_(h/2) differ by all that it does. */
+static const double step_of_smooth = 0x1p-10, step_of_selections = 0x1p-24;
 static const uint64_t purpose_directions = 0x646972656374; /* "direct" */
 
 /* What the trial has not: padding, and what a problem makes of scores. */
@@ -70,6 +74,7 @@ static attn_status difference_of(gradient_run *g, uint64_t direction, double h, 
 
 static attn_status judge_direction(gradient_run *g, const setting *of, uint64_t direction,
                                    const trial_inputs *room, double *worst, result_bound *bound) {
+  const double step = g->view.caps & ATTN_CAP_DATA ? step_of_selections : step_of_smooth;
   double whole = 0, half = 0, along = 0, size = 0;
   attn_status status = difference_of(g, direction, step, room, &whole, &along, &size);
   if (!status) status = difference_of(g, direction, step / 2, room, &half, &along, &size);
@@ -141,10 +146,21 @@ static attn_status judge_setting(const trial *t, const setting *of, double *wors
   return status;
 }
 
+/* Why the gradients are not the slope of the loss. */
+static attn_status note_constants(void *context, const attn_spec *atom) {
+  const attn_variant *v = atom->variant;
+  const char **why = context;
+  if (v->caps & ATTN_CAP_STORE) *why = "what is stored is a step function of the row, and counts as the row";
+  if (v->caps & ATTN_CAP_DATA && v->seed)
+    *why = "weights of drawn keys depend on Q and K, and count as constant";
+  return ATTN_OK;
+}
+
 static attn_status difference_judge(const trial *t, result_bound *bound) {
+  const char *why = NULL;
   double worst = 0;
-  if (t->view.caps & ATTN_CAP_DATA)
-    return bound_not_applicable(bound, "which keys are seen depends on Q and K, and the loss jumps there");
+  (void)attn_spec_each(t->spec, true, note_constants, &why);
+  if (why) return bound_not_applicable(bound, why);
   attn_status status = ATTN_OK;
   for (int s = 0; !status && s < SETTINGS && bound->verdict != VERDICT_VIOLATED; s++) {
     if (settings[s].scores && !(t->view.caps & ATTN_CAP_SCORE)) break;
@@ -165,10 +181,11 @@ const check check_grad_fd = {
     .statement = "along a direction of queries, keys and values the loss rises as its gradients say",
     .source = "the definition of a gradient; Richardson's extrapolation of central differences",
     .formula = "measured: |<dq, Uq> + <dk, Uk> + <dv, Uv> - (4 d_(h/2) - d_h) / 3| in fp64, d_h = (L(x + h "
-               "U) - L(x - h U)) / 2h, h = 2^-10, in units of |d_h - d_(h/2)| + 2^-46 sum |terms of L| / h; "
+               "U) - L(x - h U)) / 2h, h = 2^-10, of selections 2^-24, in units of |d_h - d_(h/2)| + 2^-46 "
+               "sum |terms of L| / h; "
                "for normal upstream gradients and directions, with padding, a soft cap, a sink, leaky scores "
                "and biases where the variant takes them.",
-    .assumes = "Declared: fp64. Where keys are selected from Q and K the loss jumps, and GRAD-FP judges.",
+    .assumes = "Declared: fp64, keys that are not drawn with weights of Q and K, and no store.",
     .cause =
         "a term of the derivative is missing (the denominator's, the slope of a soft cap), or a factor is "
         "wrong in dq and dk alike, which identities do not see",

@@ -193,11 +193,9 @@ static attn_stride rows_of(const attn_problem *p, side s) {
   return (attn_stride){p->kv_heads * p->n_kv * s.d, p->n_kv * s.d, s.d, 0};
 }
 
-static attn_status execute(const void *state, const attn_call *call) {
-  const stored *s = state;
+/* Writes the copies that the layout has room for. */
+static void store_all(const stored *s, const attn_call *call, const layout *l) {
   const attn_problem *p = call->context->problem;
-  attn_carver carver = attn_carver_at(call, call->work);
-  const layout l = carve(call->context, &s->store, attn_plan_work_size(s->reader), &carver);
   const side k = keys_of(p, &s->store), v = values_of(p, &s->store);
   const bool of_k = attn_kv_changes(s->store.k, &s->store.k_scheme),
              of_v = attn_kv_changes(s->store.v, &s->store.v_scheme);
@@ -210,26 +208,71 @@ static attn_status execute(const void *state, const attn_call *call) {
     const int64_t line = at / (p->n_kv + parts), i = at % (p->n_kv + parts), row = line * p->n_kv + i;
     fenv_t outer;
     attn_float_enter(&outer);
-    void *room = attn_slice(l.row, omp_get_thread_num());
+    void *room = attn_slice(l->row, omp_get_thread_num());
     if (i >= p->n_kv)
-      (s->store.residual ? store_group : store_line)(call, &s->store, k, line * parts + i - p->n_kv, l.k,
+      (s->store.residual ? store_group : store_line)(call, &s->store, k, line * parts + i - p->n_kv, l->k,
                                                      room);
     else if (i < attn_call_keys(call, line / p->kv_heads)) {
-      if (of_k && !group) store_row(call, k, call->k, row, l.k, room);
-      if (of_v) store_row(call, v, call->v, row, l.v, room);
+      if (of_k && !group) store_row(call, k, call->k, row, l->k, room);
+      if (of_v) store_row(call, v, call->v, row, l->v, room);
     }
     attn_float_leave(&outer);
   }
+}
+
+/* The call on the copies. */
+static attn_call call_on(const stored *s, const attn_call *call, const layout *l) {
   attn_call inner = *call;
-  const attn_settled settled = {of_k ? l.k : NULL, of_v ? l.v : NULL, rows_of(p, k), rows_of(p, v),
+  if (attn_kv_changes(s->store.k, &s->store.k_scheme)) inner.k = l->k;
+  if (attn_kv_changes(s->store.v, &s->store.v_scheme)) inner.v = l->v;
+  return inner;
+}
+
+static attn_status execute(const void *state, const attn_call *call) {
+  const stored *s = state;
+  const attn_problem *p = call->context->problem;
+  attn_carver carver = attn_carver_at(call, call->work);
+  const layout l = carve(call->context, &s->store, attn_plan_work_size(s->reader), &carver);
+  store_all(s, call, &l);
+  attn_call inner = call_on(s, call, &l);
+  const attn_settled settled = {inner.k == call->k ? NULL : l.k, inner.v == call->v ? NULL : l.v,
+                                rows_of(p, keys_of(p, &s->store)), rows_of(p, values_of(p, &s->store)),
                                 &s->store};
   if (s->store.residual) {
+    inner = *call;
     inner.settled = &settled;
-  } else {
-    if (of_k) inner.k = l.k;
-    if (of_v) inner.v = l.v;
   }
   return attn_call_run(&inner, s->reader, call->o, call->lse, l.work);
+}
+
+/* What a row is rounded to counts as the row and a constant: the gradients by the copies are those by the
+ * rows (the straight-through estimator, Bengio et al. 2013, arXiv:1308.3432). */
+static attn_status backward_size(const void *state, const attn_context *c, const attn_parts *parts,
+                                 size_t *bytes) {
+  const stored *s = state;
+  size_t reader = 0;
+  if (parts->store.residual)
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant %s: no gradient where queries read a key in two ways, as it is stored and as "
+                     "it is given",
+                     c->variant->name);
+  const attn_status status = attn_plan_backward_size(s->reader, &reader);
+  attn_carver counter = attn_carver_count(c);
+  carve(c, &s->store, reader, &counter);
+  *bytes = counter.used;
+  return status;
+}
+
+static attn_status backward(const void *state, const attn_call *call, const attn_gradients *g) {
+  const stored *s = state;
+  size_t reader = 0;
+  const attn_status status = attn_plan_backward_size(s->reader, &reader);
+  if (status) return status;
+  attn_carver carver = attn_carver_at(call, call->work);
+  const layout l = carve(call->context, &s->store, reader, &carver);
+  store_all(s, call, &l);
+  const attn_call inner = call_on(s, call, &l);
+  return attn_call_backward(&inner, s->reader, call->o, call->lse, g, l.work);
 }
 
 static void inspect(const void *state, const attn_context *c, attn_view *view) {
@@ -247,5 +290,11 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->rounding.sum += more;
 }
 
-const attn_engine attn_engine_stored = {
-    "stored", accepts, {.work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect}};
+const attn_engine attn_engine_stored = {"stored",
+                                        accepts,
+                                        {.work_size = work_size,
+                                         .plan = plan,
+                                         .execute = execute,
+                                         .inspect = inspect,
+                                         .backward_size = backward_size,
+                                         .backward = backward}};
