@@ -6,74 +6,49 @@
  * HyperAttention). (+) joins two softmaxes over different keys by their log-sum-exps. Where a part ends does
  * not depend on n, so that the first rows are those of a shorter sequence, unless rows of X depend on each
  * other. Parts of the same shape share a plan. */
-#include "core/expression/expression_kinds.h"
+#include "core/expression/dyadic.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Queries of the positions `first` to `end`, keys from `key` to `key_end`; exact: causal, on the diagonal. */
-typedef struct part {
-  int64_t first, end, key, key_end;
-  bool exact;
-} part;
-
-typedef struct shape {
-  int64_t rows, keys, times;
-  bool exact;
-  const attn_plan *plan;
-} shape;
-
-/* For n keys: a row and a column of parts a level, and those that the first query cuts. */
-enum { SHAPES = 256 };
-
-typedef struct dyadic {
-  attn_problem problem; /* attn_problem_unrounded: parts are joined before they are rounded */
-  bool rounded;         /* outputs are stored in another type */
-  int64_t base, offset; /* position of the first query, or 0 */
-  int64_t shape_count;
-  shape shapes[SHAPES];
-  const attn_exemption *exempt;
-  uint32_t caps;
-  bool by_features;
-  size_t work_size; /* the largest of the parts */
-} dyadic;
-
 /* -- parts -- */
-
-typedef attn_status (*visitor)(void *context, const part *);
 
 static int64_t first_part(int64_t n, int64_t base) {
   while (base * 2 < n) base *= 2;
   return base;
 }
 
-/* The parts with queries, those on the diagonal before others of the same rows. */
-static attn_status visit(const dyadic *x, int64_t first, int64_t end, visitor see, void *context) {
+static attn_status visit(const dyadic *x, int64_t first, int64_t end, dyadic_visitor see, void *context) {
   const int64_t n = end - first, from = attn_max(first, x->offset);
   if (from >= end) return ATTN_OK;
-  if (n <= x->base) return see(context, &(part){from, end, first, end, true});
+  if (n <= x->base) return see(context, &(dyadic_part){from, end, first, end, true});
   const int64_t middle = first + first_part(n, x->base);
   attn_status status = visit(x, first, middle, see, context);
   if (!status) status = visit(x, middle, end, see, context);
-  return status ? status : see(context, &(part){attn_max(middle, from), end, first, middle, false});
+  return status ? status : see(context, &(dyadic_part){attn_max(middle, from), end, first, middle, false});
 }
 
-static shape *find(dyadic *x, const part *p) {
+attn_status dyadic_visit(const dyadic *x, dyadic_visitor see, void *context) {
+  return visit(x, 0, x->problem.n_kv, see, context);
+}
+
+const dyadic_shape *dyadic_shape_of(const dyadic *x, const dyadic_part *p) {
   for (int64_t s = 0; s < x->shape_count; s++) {
-    shape *known = &x->shapes[s];
+    const dyadic_shape *known = &x->shapes[s];
     if (known->rows == p->end - p->first && known->keys == p->key_end - p->key && known->exact == p->exact)
       return known;
   }
   return NULL;
 }
 
-static attn_status note(void *context, const part *p) {
+static attn_status note(void *context, const dyadic_part *p) {
   dyadic *x = context;
-  shape *known = find(x, p);
-  if (!known && x->shape_count == SHAPES) return attn_fail(ATTN_EUNSUPPORTED, "dyadic: too many parts");
+  dyadic_shape *known = (dyadic_shape *)(uintptr_t)dyadic_shape_of(x, p);
+  if (!known && x->shape_count == DYADIC_SHAPES)
+    return attn_fail(ATTN_EUNSUPPORTED, "dyadic: too many parts");
   if (!known) {
     known = &x->shapes[x->shape_count++];
-    *known = (shape){.rows = p->end - p->first, .keys = p->key_end - p->key, .exact = p->exact};
+    *known = (dyadic_shape){.rows = p->end - p->first, .keys = p->key_end - p->key, .exact = p->exact};
   }
   known->times++;
   return ATTN_OK;
@@ -84,11 +59,11 @@ static attn_status measure(const attn_problem *p, int64_t base, dyadic *x) {
                 .rounded = p->o.stored,
                 .base = base,
                 .offset = attn_max(attn_problem_position(p, 0), 0)};
-  return visit(x, 0, p->n_kv, note, x);
+  return dyadic_visit(x, note, x);
 }
 
 /* Its rows are written to the result, others to a place of their own. */
-static attn_problem problem_of(const dyadic *x, const shape *s) {
+static attn_problem problem_of(const dyadic *x, const dyadic_shape *s) {
   attn_problem p = s->exact ? x->problem : expression_packed(&x->problem);
   p.n_q = s->rows;
   p.n_kv = s->keys;
@@ -176,7 +151,7 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) 
   attn_status status = measure(b->context.problem, e->base, x);
   const attn_plan *term = NULL;
   for (int64_t s = 0; s < x->shape_count && !status; s++) {
-    shape *own = &x->shapes[s];
+    dyadic_shape *own = &x->shapes[s];
     const attn_problem p = problem_of(x, own);
     status = own->exact ? attn_builder_plan(b, &p, "tiled", &own->plan)
                         : expression_plan_term(b, &p, e->terms[0], &own->plan);
@@ -239,7 +214,20 @@ static void *row_of(const run *r, int64_t line, int64_t i) {
   return attn_row(r->o, p->o, line / p->heads, line % p->heads, i, p->dtype);
 }
 
-static void merge_part(const run *r, const part *x, int64_t rows) {
+attn_tensors dyadic_tensors(const dyadic *x, const attn_call *call, const dyadic_part *part,
+                            int64_t *lengths) {
+  const attn_problem *p = &x->problem;
+  const int64_t keys = part->key_end - part->key;
+  for (int64_t b = 0; b < p->batch; b++)
+    lengths[b] = attn_max(attn_min(attn_call_keys(call, b) - part->key, keys), 0);
+  return (attn_tensors){
+      .q = attn_row_behind(call->q, p->q, part->first - attn_problem_position(p, 0), p->dtype),
+      .k = attn_row_behind(call->k, p->k, part->key, p->dtype),
+      .v = attn_row_behind(call->v, p->v, part->key, p->dtype),
+      .kv_len = call->kv_len ? lengths : NULL};
+}
+
+static void merge_part(const run *r, const dyadic_part *x, int64_t rows) {
   const attn_problem *p = &r->x->problem;
   const int64_t first = x->first - attn_problem_position(p, 0);
 #pragma omp parallel for num_threads(r->call->context->threads) schedule(static)
@@ -254,19 +242,17 @@ static void merge_part(const run *r, const part *x, int64_t rows) {
   }
 }
 
-static attn_status run_part(void *context, const part *x) {
+static attn_status run_part(void *context, const dyadic_part *x) {
   const run *r = context;
   const attn_problem *p = &r->x->problem;
   const attn_call *call = r->call;
-  const int64_t row = x->first - attn_problem_position(p, 0), keys = x->key_end - x->key;
-  const shape *s = find((dyadic *)(uintptr_t)r->x, x);
-  for (int64_t b = 0; b < p->batch; b++)
-    r->room.lengths[b] = attn_max(attn_min(attn_call_keys(call, b) - x->key, keys), 0);
-  attn_status status = attn_plan_execute_lse(
-      s->plan, attn_row_behind(call->q, p->q, row, p->dtype),
-      attn_row_behind(call->k, p->k, x->key, p->dtype), attn_row_behind(call->v, p->v, x->key, p->dtype),
-      call->kv_len ? r->room.lengths : NULL,
-      x->exact ? attn_row_behind(r->o, p->o, row, p->dtype) : r->room.part_o, r->room.part_lse, r->room.work);
+  const int64_t row = x->first - attn_problem_position(p, 0);
+  const dyadic_shape *s = dyadic_shape_of(r->x, x);
+  attn_tensors part = dyadic_tensors(r->x, call, x, r->room.lengths);
+  part.o = x->exact ? attn_row_behind(r->o, p->o, row, p->dtype) : r->room.part_o;
+  part.lse = r->room.part_lse;
+  part.work = r->room.work;
+  const attn_status status = attn_plan_run(s->plan, &part);
   if (!status) merge_part(r, x, x->end - x->first);
   return status;
 }
@@ -289,11 +275,15 @@ static attn_status execute(const void *state, const attn_call *call) {
   r.o = x->rounded ? r.room.o : call->o;
   r.lse = call->lse ? call->lse : r.room.lse;
   clear(&r);
-  const attn_status status = visit(x, 0, x->problem.n_kv, run_part, &r);
+  const attn_status status = dyadic_visit(x, run_part, &r);
   if (!status && x->rounded) attn_store_outputs(call, r.room.o);
   return status;
 }
 
-const expression_kind expression_dyadic_run = {
-    .method = {.work_size = expression_work_size, .plan = plan, .execute = execute, .inspect = inspect},
-    .size = size};
+const expression_kind expression_dyadic_run = {.method = {.work_size = expression_work_size,
+                                                          .plan = plan,
+                                                          .execute = execute,
+                                                          .inspect = inspect,
+                                                          .backward_size = dyadic_backward_size,
+                                                          .backward = dyadic_backward},
+                                               .size = size};
