@@ -107,7 +107,7 @@ static double gate_at(const term_gate *g, const void *own, int64_t l) {
   return own ? g->value * attn_get(own, g->first + (g->width > 1 ? l : 0), g->given->dtype) : g->value;
 }
 
-/* y[i] <- g x[i], or z[i] + g x[i], for every row [d_v]; x and z may be y. Strides: of x; of y and z. */
+/* Of every row [d_v]: y <- g x, or y + g x. x may be y. */
 static void gate_rows(const sum *s, const attn_call *call, int64_t t, const void *x, attn_stride x_at,
                       void *y, attn_stride y_at, bool add) {
   const attn_problem *p = call->context->problem;

@@ -47,6 +47,8 @@ const check *check_find(const char *name); /* NULL if there is none */
 const char *
 check_family(const check *); /* the heading that it stands under in checks.def; NULL: it is not there */
 
+/* Does it speak of the variant, and is it asked for? */
+bool check_asked(const check *, const evidence *);
 /* Runs one check: fills the whole cell. e->cache must not be NULL, and a probe that it holds must be of this
  * plan. */
 void check_evaluate(const check *, const evidence *, result_bound *);

@@ -88,13 +88,17 @@ void check_evaluate(const check *c, const evidence *e, result_bound *b) {
   if (e->cache && e->cache->judged) e->cache->judged(e->cache->to, b);
 }
 
+bool check_asked(const check *c, const evidence *e) {
+  return c->of->holds(e->view) && (!e->only || strcmp(c->name, e->only) == 0);
+}
+
 attn_status checks_run(const evidence *given, result_row *row) {
   evidence e = *given;
   struct block_cache *own = e.cache ? NULL : block_cache_create();
   attn_status status = ATTN_OK;
   if (!e.cache && !(e.cache = own)) return attn_fail(ATTN_ENOMEM, "no memory for the cache of a block");
   for (const check *const *c = checks_all; !status && *c; c++) {
-    if ((*c)->kind == KIND_PROPERTY || !(*c)->of->holds(e.view)) continue;
+    if ((*c)->kind == KIND_PROPERTY || !check_asked(*c, &e)) continue;
     result_bound bound;
     check_evaluate(*c, &e, &bound);
     status = result_row_add_bound(row, &bound);

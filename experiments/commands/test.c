@@ -21,7 +21,7 @@ static const char drawn_cell[] = "drawn"; /* of the drawn problems */
 static const double p_least = 1e-9;       /* p-values are not repeated here */
 
 typedef struct arguments {
-  const char *spec, *problems, *one;
+  const char *spec, *problems, *one, *only;
   attn_spec *parsed; /* spec */
   target_options target;
   int64_t seed;
@@ -39,6 +39,7 @@ static const cli_option options[] = {
     {"limit", 0, "SECONDS",
      "Processor time of one step, after which it is taken for an endless loop (default 60)",
      CLI_SET(CLI_REAL, limit)},
+    {"only", 0, "CHECK", "Only this check, on the fixed problems", CLI_SET(CLI_TEXT, only)},
     {"case", 0, "CASE", "Only this drawn problem, as a failure prints it", CLI_SET(CLI_TEXT, one)},
     {0}};
 
@@ -47,6 +48,10 @@ static void complete(struct argp_state *state, void *opaque) {
   cli_require(state, a->spec, "SPEC, the variant,");
   if (a->problems && strcmp(a->problems, "fixed") != 0 && strcmp(a->problems, "drawn") != 0)
     argp_error(state, "--problems '%s': expected fixed or drawn", a->problems);
+  if (a->only && !check_find(a->only))
+    argp_error(state, "--only '%s': no check has this name (see `attnlab list checks')", a->only);
+  if (a->only && (a->one || (a->problems && strcmp(a->problems, "fixed") != 0)))
+    argp_error(state, "--only: checks are asked on the fixed problems");
   if (a->seconds < 0) argp_error(state, "--time %g: expected 0 or more seconds", a->seconds);
   if (!(a->limit > 0)) argp_error(state, "--limit %g: expected more than 0 seconds", a->limit);
 }
@@ -338,18 +343,21 @@ static void print_cells(findings *f, int argc, char **argv) {
 static attn_status run_fixed(const arguments *a, const char *score, const char *mask, findings *f,
                              bool *lost) {
   test_case cases[TEST_CASES];
-  const int count = test_cases_list(score, mask, cases);
+  const int count = test_cases_list(score, mask, a->only, cases);
   attn_status status = test_case_check(cases);
   if (!status) test_cases_print(cases, count);
   /* Another crash would say no more, and loops add up. */
   for (int i = 0; !status && !*lost && i < count; i++) status = run_case(a, &cases[i], f, lost);
+  if (!status && !f->count && a->only)
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s speaks of variants %s", a->spec, a->only,
+                       check_find(a->only)->of->text);
   return status ? status : refuse_untested(a->spec, f);
 }
 
 static attn_status test(arguments *a, const char *score, const char *mask, int argc, char **argv,
                         findings *f) {
   const bool fixed = !a->one && (!a->problems || strcmp(a->problems, "fixed") == 0),
-             drawn = a->one || !a->problems || strcmp(a->problems, "drawn") == 0;
+             drawn = a->one || (!a->only && (!a->problems || strcmp(a->problems, "drawn") == 0));
   bool lost = false;
   attn_status status = attn_spec_parse(&a->parsed, a->spec);
   if (!status && fixed) status = run_fixed(a, score, mask, f, &lost);
@@ -358,7 +366,7 @@ static attn_status test(arguments *a, const char *score, const char *mask, int a
   print_cells(f, argc, argv);
   printf("\n%s: %d of %d properties and bounds failed\n", a->spec, f->failed, f->count);
   if (lost) printf("The cases after the one that did not end were not run.\n");
-  if (fixed && !f->failed) warn_unchecked(a->spec, f);
+  if (fixed && !a->only && !f->failed) warn_unchecked(a->spec, f);
   if (drawn && !f->failed) warn_drawn(a, &f->drawn);
   return ATTN_OK;
 }

@@ -20,7 +20,7 @@ static const double deviations[] = {1, 2.5, 1, 1, 20};
 static const int64_t shapes[][4] = {{2, 4, 2, 197}, {2, 2, 2, 256}, {1, 1, 1, 389}, {1, 1, 1, 512}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-int test_cases_list(const char *score, const char *mask, test_case out[TEST_CASES]) {
+int test_cases_list(const char *score, const char *mask, const char *only, test_case out[TEST_CASES]) {
   static const struct {
     attn_dtype dtype;
     bool causal;
@@ -39,8 +39,8 @@ int test_cases_list(const char *score, const char *mask, test_case out[TEST_CASE
     for (size_t c = 0; c < sizeof all / sizeof *all && count < TEST_CASES; c++) {
       /* Kernels of the other instruction sets, of each type once. */
       if (i > 0 && (all[c].input != INPUT_ORDINARY || all[c].causal != (all[c].dtype == ATTN_F64))) continue;
-      out[count++] =
-          (test_case){all[c].dtype, all[c].causal, all[c].input, all[c].d, all[c].d_v, isas[i], score, mask};
+      out[count++] = (test_case){all[c].dtype, all[c].causal, all[c].input, all[c].d, all[c].d_v,
+                                 isas[i],      score,         mask,         only};
     }
   return count;
 }
@@ -149,8 +149,12 @@ attn_status test_case_judge(const attn_spec *spec, const test_case *c, test_case
   if (memory.refused) status = attn_fail(ATTN_ENOMEM, "no memory to test %s", spec->text);
   if (!status) shape_keys(p, c->input, q, k);
   if (!status) status = attn_plan_verify(plan, &(attn_tensors){.q = q, .k = k, .v = v, .o = o, .work = work});
-  const check_request request = {
-      .seed = 7, .rows = -1, .properties = c->input == INPUT_ORDINARY, .told = told, .to = to};
+  const check_request request = {.seed = 7,
+                                 .rows = -1,
+                                 .properties = c->input == INPUT_ORDINARY,
+                                 .only = c->only,
+                                 .told = told,
+                                 .to = to};
   if (!status) status = check_plan(plan, &(attn_tensors){.q = q, .k = k, .v = v, .o = o}, &request, &row);
   result_row_free(&row);
   region_free(&memory);

@@ -23,6 +23,7 @@ typedef struct evidence {
   const exact_rows *exact;
   bool backward;             /* gradients are wanted */
   uint64_t seed;             /* for a check's own draws */
+  const char *only;          /* the name of the one check that is asked; NULL: all are */
   struct block_cache *cache; /* the block's: results that the judges of several variants share */
   region *memory;            /* of a check, while it is evaluated: what it takes is released behind it */
 } evidence;

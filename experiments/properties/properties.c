@@ -24,7 +24,7 @@ attn_status properties_run(const evidence *e, result_row *row) {
   attn_status status = ATTN_OK;
   if (!trial_make(e, &memory, &shared)) e->cache->trial = &shared; /* else each property says why */
   for (const check *const *c = checks_all; !status && *c; c++) {
-    if ((*c)->kind != KIND_PROPERTY || !(*c)->of->holds(e->view)) continue;
+    if ((*c)->kind != KIND_PROPERTY || !check_asked(*c, e)) continue;
     result_bound bound;
     check_evaluate(*c, e, &bound);
     status = result_row_add_bound(row, &bound);

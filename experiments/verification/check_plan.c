@@ -150,6 +150,7 @@ attn_status check_plan(const attn_plan *plan, const attn_tensors *t, const check
   if (!status) status = make_exact(&c.e, r, &exact);
   c.e.exact = exact;
   c.e.seed = r->seed + 1; /* other draws than of the rows */
+  c.e.only = r->only;
   if (c.e.cache) {
     c.e.cache->judged = r->told;
     c.e.cache->to = r->to;

@@ -5,9 +5,10 @@
 #include "experiments/results/row.h"
 
 typedef struct check_request {
-  uint64_t seed;   /* as in attn_check_options, as are the rows */
-  int64_t rows;    /* -1: a sample for checks alone, no errors */
-  bool properties; /* after the checks */
+  uint64_t seed;    /* as in attn_check_options, as are the rows */
+  int64_t rows;     /* -1: a sample for checks alone, no errors */
+  bool properties;  /* after the checks */
+  const char *only; /* the name of the one check that is asked; NULL: all are */
   void (*told)(void *to,
                const result_bound *); /* is told of each cell as soon as it has its verdict; or NULL */
   void *to;

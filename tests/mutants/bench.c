@@ -1,7 +1,7 @@
 /* bench.c - attn_mutants: does every deliberate fault of mutants.cmake meet the check, property or test that
  * it names?
  *
- * Every catcher runs in a separate process, with the fault switched on by the environment. First the catchers
+ * Every catcher runs in a separate process, with the fault switched on by the environment. Then the catchers
  * run without a fault, and must find none. Exit code: 0 every mutant is caught and every check and property
  * is named by one, 1 a mutant survives or a check has none, 2 a catcher reports the correct library or cannot
  * run. */
@@ -35,6 +35,7 @@ typedef struct question {
   const mutant *by; /* whose catcher and subject */
   pid_t child;
   int answer;
+  int problems; /* beforehand at most; then as many as were judged */
 } question;
 
 static pid_t start(const question *q, bool verbose) {
@@ -49,14 +50,19 @@ static pid_t start(const question *q, bool verbose) {
   setenv("OMP_WAIT_POLICY", "passive", 0);
   omp_set_num_threads(1);
   alarm(SECONDS);
-  _exit((int)catch_ask(q->by->catcher, q->by->subject));
+  int problems = q->problems;
+  const catch_answer answer = catch_ask(q->by->catcher, q->by->subject, &problems);
+  _exit((int)answer | problems << 2);
 }
 
 static void finish_one(question *all, int count) {
   int status;
   pid_t child = wait(&status);
-  for (int i = 0; i < count; i++)
-    if (all[i].child == child) all[i].answer = WIFEXITED(status) ? WEXITSTATUS(status) : CATCH_UNABLE;
+  for (int i = 0; i < count; i++) {
+    if (all[i].child != child) continue;
+    all[i].answer = WIFEXITED(status) ? WEXITSTATUS(status) & 3 : CATCH_UNABLE;
+    all[i].problems = WIFEXITED(status) ? WEXITSTATUS(status) >> 2 : 0;
+  }
 }
 
 static void ask_all(question *all, int count, bool verbose) {
@@ -155,11 +161,17 @@ static int ask_about(const char *name) {
   return caught ? 0 : 1;
 }
 
-static int ask_without(void) {
+/* Catchers on the correct library, on the problems on which they are to find its faults. */
+static int ask_without(const question *with) {
   static question all[MUTANTS];
   const mutant *catchers[MUTANTS];
   int count = distinct(catchers), bad = 0;
-  for (int k = 0; k < count; k++) all[k] = (question){.by = catchers[k]};
+  for (int k = 0; k < count; k++) {
+    all[k] = (question){.by = catchers[k]};
+    for (int m = 0; m < MUTANTS; m++)
+      if (same_catcher(with[m].by, catchers[k]) && with[m].problems > all[k].problems)
+        all[k].problems = with[m].problems;
+  }
   ask_all(all, count, false);
   for (int k = 0; k < count; k++) {
     if (all[k].answer == CATCH_SILENT) continue;
@@ -171,8 +183,7 @@ static int ask_without(void) {
   return bad;
 }
 
-static int ask_each(void) {
-  static question all[MUTANTS];
+static int ask_each(question *all) {
   int survivors = 0;
   for (int m = 0; m < MUTANTS; m++) all[m] = (question){.mutant = mutants[m].name, .by = &mutants[m]};
   ask_all(all, MUTANTS, false);
@@ -196,7 +207,8 @@ int main(int argc, char **argv) {
             "       attn_mutants MUTANT CATCHER SETTING   one mutant, or none (\"\"), and one catcher\n");
     return 2;
   }
-  if (ask_without()) return 2;
-  int survivors = ask_each(), unproven = count_unproven();
+  static question with[MUTANTS];
+  const int survivors = ask_each(with), unproven = count_unproven();
+  if (ask_without(with)) return 2;
   return survivors || unproven ? 1 : 0;
 }

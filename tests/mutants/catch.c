@@ -106,10 +106,10 @@ static bool reports(const result_bound *b) {
   return b->verdict == VERDICT_VIOLATED || (b->kind == KIND_MODEL && b->verdict == VERDICT_UNCERTIFIABLE);
 }
 
-static catch_answer ask_check(const check *c, const char *spec) {
+static catch_answer ask_check(const check *c, const char *spec, int *problems) {
   static result_row rows[TRIALS];
   size_t admitted = 0, count = 0, reported = 0;
-  for (int t = 0; t < TRIALS; t++) {
+  for (int t = 0; t < TRIALS && (!*problems || count < (size_t)*problems); t++) {
     attn_problem problem = shape_problem(trials[t].shape, trials[t].dtype);
     attn_plan *plan;
     data_target *target = NULL;
@@ -139,13 +139,14 @@ static catch_answer ask_check(const check *c, const char *spec) {
     inputs_free(&in);
     attn_plan_destroy(plan);
     data_target_free(target);
-    if (c->kind == KIND_HARD && reports(&bound)) break; /* no number of runs makes it less */
+    if (c->kind != KIND_PROB && reports(&bound)) break; /* no number of runs makes it less */
   }
   if (!admitted) return unable(c->name, spec, "no problem admits this setting");
   if (count == 0) {
     fprintf(stderr, "%s does not speak of %s\n", c->name, spec);
     return CATCH_SILENT;
   }
+  *problems = (int)count;
   if (results_holm(rows, count, RESULTS_ALPHA)) return unable(c->name, spec, attn_last_error());
   for (size_t r = 0; r < count; r++) {
     const result_bound *b = &rows[r].bounds[0];
@@ -251,12 +252,12 @@ static catch_answer ask_cases(const char *cases) {
   return WEXITSTATUS(status) ? CATCH_REPORTS : CATCH_SILENT;
 }
 
-catch_answer catch_ask(const char *catcher, const char *setting) {
+catch_answer catch_ask(const char *catcher, const char *setting, int *problems) {
   gsl_set_error_handler_off();
   if (strncmp(catcher, "cases/", 6) == 0) return ask_cases(catcher);
   if (strchr(catcher, '/')) return ask_test(catcher);
   const check *c = check_find(catcher);
-  if (c) return ask_check(c, setting);
+  if (c) return ask_check(c, setting, problems);
   if (strncmp(catcher, "eval:", 5) == 0) return ask_model(catcher + 5, setting);
   if (quality_check_find(catcher)) return ask_model(catcher, setting);
   const property *p = find_property(catcher);

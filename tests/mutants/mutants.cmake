@@ -1495,18 +1495,33 @@ mutant(first-key-unseen data/llama/decode_tokens.c data_passes/tokens_one_at_a_t
 
 # -- expressions --
 
+mutant(grad-sum-of-the-first core/expression/sum.c GRAD-FD "0.25*tiled + 0.75*longformer:window=8" "terms are given the first one's share"
+  [[gate_rows(s, call, @t@, g->d_o, g->d_o_at]] [[0]])
+mutant(grad-sum-term-lost core/expression/sum.c GRAD-FD "0.25*tiled + 0.75*topk:k=8" "the first term alone has gradients"
+  [[if (@status || !t@) return status;]] [[true]])
+mutant(grad-dyadic-unweighed core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "each part is given the whole"
+  [[? @weight * x@ : 0]] [[x]])
+mutant(grad-dyadic-without-lse core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "shares of parts are constant"
+  [[? @weight * by_lse@ : 0]] [[0]])
+mutant(grad-dyadic-upstream-lost core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "the gradient by the log-sum-exp is ignored"
+  [[r->g->dlse ? @r->g->dlse[line]@ : 0]] [[0]])
+mutant(grad-dyadic-first-keys core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "dv of a part begins at the first key"
+  [[p->n_kv, @part->key@, s->keys, p->d_v, r->g->dv]] [[0]])
+mutant(grad-store-of-given core/engines/stored/stored_engine.c GRAD-FP "store:k=q8_0,v=q8_0" "gradients read fp32 numbers as codes"
+  [[return attn_call_backward(@&inner@, s->reader]] [[call]])
+
 mutant(sum-number-of-the-next core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "a term is multiplied by the number of the first"
-  [[* attn_get(own, column, given->dtype) : @s->gates[t]@;]] [=[s->gates[0]]=])
+  [[: @s->gates[t]@};]] [=[s->gates[0]]=])
 mutant(sum-first-not-multiplied core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "the first term keeps its whole output"
   [[(@t || s->places[t] >= 0 || s->gates[t] < 1 || s->gates[t] > 1@)]] [[t > 0]])
 mutant(gate-of-the-first-term core/expression/sum.c SUM-1 "gate*tiled + gate*topk:k=8" "all terms have the gate of the first"
-  [[column = @s->places[t]@ * width +]] [[0]])
+  [[(term_gate){given, @s->places[t]@ * width]] [[0]])
 mutant(gate-of-the-first-head core/expression/sum.c SUM-1 "gate*tiled + gate*topk:k=8" "heads have the gates of the first"
-  [[attn_call_extra_row(call, given, line / p->heads, @line % p->heads@, x % p->n_q)]] [[0]])
+  [[attn_call_extra_row(call, g.given, b, @h@, i)]] [[0]])
 mutant(gate-of-the-first-column core/expression/sum.c SUM-1 "gate*tiled + gate*topk:k=8" "a row has one gate"
-  [[(width > 1 ? @l@ : 0)]] [[0]])
+  [[(g->width > 1 ? @l@ : 0)]] [[0]])
 mutant(gate-without-its-sign core/expression/sum.c SUM-1 "gate*tiled - gate*topk:k=8" "a gate that is subtracted is added"
-  [[own ? @sign@ *]] [[1]])
+  [[given ? @copysign(1, s->gates[t])@]] [[1]])
 mutant(gate-shapes-unseen core/expression/sum.c checks_library/sums_read_the_tensors_of_a_call ""
   "gates of any number of columns are read" [[x && @x->columns != s->given@ && x->columns != s->given * d_v]] [[false]])
 mutant(gates-unread-by-the-law experiments/checks/expressions/sum_output.c checks_library/sums_read_the_tensors_of_a_call ""
@@ -1514,11 +1529,11 @@ mutant(gates-unread-by-the-law experiments/checks/expressions/sum_output.c check
 mutant(gate-columns-mapped experiments/evidence/attention_map.c checks_evidence/weights_of_each_column_are_none ""
   "weights of each column are taken for those of all" [[(write && @write->columns > 1@)]] [[write->columns > 99]])
 mutant(dyadic-keys-of-the-row core/expression/dyadic.c DYA-1 "dyadic(topk:k=8,base=16)" "a rectangle reads values from the wrong key on"
-  [[attn_row_behind(call->v, p->v, @x->key@, p->dtype)]] [[(x->exact ? x->key : 0)]])
+  [[attn_row_behind(call->v, p->v, @part->key@, p->dtype)]] [[(part->exact ? part->key : 0)]])
 mutant(dyadic-join-unweighed core/score.c DYA-1 "dyadic(tiled,base=16)" "the parts of a row have the same share"
   [[other = @exp(more_lse - most)@,]] [[own]])
 mutant(dyadic-padding-of-the-whole core/expression/dyadic.c DYA-1 "dyadic(tiled,base=16)" "a part counts keys that lie before it"
-  [[attn_call_keys(call, b) - @x->key@, keys)]] [[0]])
+  [[attn_call_keys(call, b) - @part->key@, keys)]] [[0]])
 mutant(sum-of-large-gates core/expression/caps.c expression_grammar/variants_of_expressions ""
   "gates of 1e20 are taken to add up to 1"
   [[(@fabs(sum - 1) <= rounding && rounding <= 0x1p-32@)]] [[fabs(sum - 1) <= rounding]])
@@ -1834,7 +1849,7 @@ mutant(store-row-before core/engines/stored/stored_engine.c eval:QNT-0 "store:k=
 mutant(store-type-of-keys core/engines/stored/stored_engine.c QNT-0 "store:k=q4_0,v=q8_0" "values are stored as keys are"
   [[s->residual ? p->dtype : @s->v@, &s->v_scheme]] [[s->k]])
 mutant(store-read-as-given core/engines/stored/stored_engine.c QNT-0 "store:k=q8_0,v=q8_0" "numbers of fp32 are read as codes"
-  [[if (of_k) inner.k = l.k;]] [[;]])
+  [[inner.k = l->k;]] [[;]])
 mutant(store-reader-lost core/expression/stored_kind.c QNT-0 "topk:k=8 | store:k=int8,v=int8" "what reads the store reads every key"
   [[out->reader = @e->terms[0]->text@;]] [[NULL]])
 mutant(latent-head-before core/engines/lowrank/latents.c MLA-1 "latent:rank=6" "queries meet the keys of another head"
