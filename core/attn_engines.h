@@ -503,9 +503,12 @@ ATTN_API attn_cost attn_compression_cost(const attn_context *, int64_t slots,
 
 /* Terms of the softmax of a causal query at position t: each key t - window < j <= t, and each entry b, from
  * `first` on, whose last key b block + block - 1 exists and is at most t. Its key and its value are the means
- * of those of keys b block - overlap, or 0, ... b block + block - 1. */
+ * of those of keys b block - overlap, or 0, ... b block + block - 1. With `top` only so many of these entries,
+ * those of the largest score by the index, of equal ones the earlier (attn_index_score). */
 typedef struct attn_pooling {
   int64_t window, block, overlap, first;
+  int64_t top;      /* 0: all */
+  attn_index index; /* heads 0 without top */
 } attn_pooling;
 
 /* A row o of softmax over keys whose log-sum-exp is *lse becomes that over these and others, of which there

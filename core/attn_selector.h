@@ -45,6 +45,11 @@ typedef struct attn_index {
   int64_t heads, width; /* 0: none */
 } attn_index;
 
+/* The law: I of a query and of the mean of index_k over keys first ... first + keys - 1, which exist, in fp64;
+ * *error: how far what the problem's arithmetic makes of it may be off. */
+ATTN_API double attn_index_score(const attn_index *, const attn_query *, int64_t first, int64_t keys,
+                                 double *error);
+
 /* Ranking by the weights of means: entry b is the mean of keys b block - overlap ... b block + block - 1,
  * where all exist, and p the softmax of scale q.k' over the entries of which a query sees the last key. The
  * score of a column is the sum of p over its keys, their entries, and the query heads of the kv head. */

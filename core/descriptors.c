@@ -341,7 +341,7 @@ attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   if (!status && view->latent) status = latent_check(v->name, view->latent);
   if (!status && view->pooling &&
       (view->pooling->window < 0 || view->pooling->block < 1 || view->pooling->overlap < 0 ||
-       view->pooling->first < 0))
+       view->pooling->first < 0 || view->pooling->top < 0))
     status = refuse(v->name, "pooling.block", "a block of 1 or more, no other number below 0",
                     (double)view->pooling->block);
   if (!status && view->relocation && !(view->pattern && view->relocation->meet))

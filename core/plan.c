@@ -324,7 +324,9 @@ static attn_status check_call(const attn_plan *plan, const attn_call *call, size
       return attn_fail(ATTN_EUNSUPPORTED, "variant %s: key padding is not supported", variant->name);
   }
   attn_status status = check_positions(plan, call);
-  if (!status) status = attn_extras_check(&plan->parts.selector.index, call);
+  if (!status)
+    status = attn_extras_check(
+        plan->parts.pooling.index.heads ? &plan->parts.pooling.index : &plan->parts.selector.index, call);
   return status ? status : attn_threads_enter(call->context->threads);
 }
 

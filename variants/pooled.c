@@ -3,13 +3,16 @@
  * Entry b stands for keys b block - overlap ... b block + block - 1: its key and its value are the means of
  * theirs. A query sees the last `window` keys, its own among them, and the entries whose last key is its own
  * or comes before it; the sink of the problem is one more term. whole=yes leaves out the first entries, of
- * fewer keys. With block=128, window=128 it is the heavily compressed attention of DeepSeek-V4 (HCA), with
- * block=4, overlap=4 the entries of its sparse attention (CSA), of which that keeps the best by an index;
- * known from implementations alone. With window=0 a query sees only entries, as the compressed branch of nsa
- * does. Deviation: there the weights of a mean are learned, here they are equal.
+ * fewer keys. With top it sees of these entries the `top` of the largest score by a lightning indexer
+ * (attn_index: topk's by=index, the same for all heads), whose keys, the extra tensor index_k or else the
+ * mean of the keys over kv heads, an entry has the means of as well. With block=128, window=128 it is the
+ * heavily compressed attention of DeepSeek-V4 (HCA), with block=4, overlap=4, window=128, top=512 its sparse
+ * attention (CSA); known from implementations alone. With window=0 a query sees only entries, as the
+ * compressed branch of nsa does. Deviation: there the weights of a mean are learned, here they are equal.
  *
  * Both parts are softmaxes by themselves, joined by their log-sum-exps; the entries stand at their last keys.
- * Cost O(n (window + n / block) d). Bound: POOL-1. */
+ * Cost O(n (window + n / block) d); with top n^2 / block products of the index, and O(n (window + top) d).
+ * Bound: POOL-1. */
 #include "attn_variant.h"
 
 #include <math.h>
@@ -17,7 +20,8 @@
 #include <stdio.h>
 
 typedef struct params {
-  int64_t block, overlap, window;
+  int64_t block, overlap, window, top;
+  attn_index index;
   int whole;
 } params;
 
@@ -31,6 +35,12 @@ static const attn_param table[] = {
      "keys up to the query's own that it sees one by one; 0: none"},
     {"whole", ATTN_CHOICE, offsetof(params, whole), 0, 1, "no", answers,
      "leave out the first entries, of fewer keys than block and overlap"},
+    {"top", ATTN_INT, offsetof(params, top), 0, 1 << 20, "0", NULL,
+     "entries of a query, of largest score by the index; 0: all"},
+    {"index_heads", ATTN_INT, offsetof(params, index.heads), 0, 1 << 10, "0", NULL,
+     "top: heads of the extra tensors index_q and index_w; 0: the queries'"},
+    {"index_width", ATTN_INT, offsetof(params, index.width), 0, 1 << 14, "0", NULL,
+     "top: columns of index_q and index_k; 0: d_qk"},
     {.name = NULL},
 };
 
@@ -59,6 +69,14 @@ static int64_t entries_of(const attn_context *c, int64_t keys) {
   return entries > 0 ? entries : 0;
 }
 
+/* Of heads 0 where a query sees all entries. */
+static attn_index index_of(const attn_context *c) {
+  const params *x = c->params;
+  if (!x->top || x->top >= entries_of(c, c->problem->n_kv)) return (attn_index){0, 0};
+  return (attn_index){x->index.heads ? x->index.heads : c->problem->heads,
+                      x->index.width ? x->index.width : c->problem->d_qk};
+}
+
 static int first_part(const attn_context *c) { return ((const params *)c->params)->window ? LAST : ENTRIES; }
 
 /* One part has the sink. */
@@ -73,14 +91,23 @@ static attn_problem problem_of(const attn_context *c, int part) {
   return own;
 }
 
-static const char *spec_of(const attn_context *c, int part, char spec[64]) {
+enum { SPEC = 128 };
+static const char *spec_of(const attn_context *c, int part, char spec[SPEC]) {
   const params *x = c->params;
-  snprintf(spec, 64, part == LAST ? "streaming:sink=0,window=%lld" : "tiled", (long long)x->window);
+  const attn_index index = index_of(c);
+  if (part == LAST)
+    snprintf(spec, SPEC, "streaming:sink=0,window=%lld", (long long)x->window);
+  else if (index.heads)
+    snprintf(spec, SPEC, "topk:by=index,k=%lld,index_heads=%lld,index_width=%lld", (long long)x->top,
+             (long long)index.heads, (long long)index.width);
+  else
+    snprintf(spec, SPEC, "tiled");
   return spec;
 }
 
 typedef struct layout {
   void *o[PARTS], *k, *v, *work; /* outputs [batch, heads, n_q, d_v] */
+  void *index;                   /* index_k of entries, [batch, n_kv, width]; of entries alone it has rows */
   double *lse[PARTS];
   int64_t *lengths; /* entries of each batch entry */
   attn_slices sums; /* of each thread, [d] */
@@ -90,7 +117,8 @@ static layout lay_out(const attn_context *c, size_t work, attn_carver *carver) {
   const attn_problem *p = c->problem;
   const size_t size = attn_dtype_size(p->dtype);
   const int64_t rows = p->batch * p->heads * p->n_q, lines = p->batch * p->kv_heads,
-                entries = entries_of(c, p->n_kv), d = p->d_qk > p->d_v ? p->d_qk : p->d_v;
+                entries = entries_of(c, p->n_kv), width = index_of(c).width,
+                d = attn_max(width, attn_max(p->d_qk, p->d_v));
   layout l;
   for (int part = 0; part < PARTS; part++) {
     const int64_t own = part < first_part(c) ? 0 : rows;
@@ -99,6 +127,7 @@ static layout lay_out(const attn_context *c, size_t work, attn_carver *carver) {
   }
   l.k = attn_carve(carver, lines * entries, p->d_qk, size);
   l.v = attn_carve(carver, lines * entries, p->d_v, size);
+  l.index = attn_carve(carver, p->batch * p->n_kv, width, size);
   l.lengths = attn_carve(carver, p->batch, 1, sizeof(int64_t));
   l.sums = attn_carve_slices(carver, c->threads, (size_t)d * sizeof(double));
   l.work = attn_carve(carver, 1, 1, work);
@@ -109,7 +138,7 @@ static attn_status work_size(const attn_context *c, const attn_parts *parts, siz
   attn_carver counter = attn_carver_count(c);
   attn_status status = ATTN_OK;
   size_t most = 0, own = 0;
-  char spec[64];
+  char spec[SPEC];
   (void)parts;
   for (int part = first_part(c); part < PARTS && !status; part++) {
     const attn_problem p = problem_of(c, part);
@@ -124,7 +153,7 @@ static attn_status work_size(const attn_context *c, const attn_parts *parts, siz
 static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
   const attn_context *c = attn_builder_context(b);
   const int64_t entries = entries_of(c, c->problem->n_kv);
-  char spec[64];
+  char spec[SPEC];
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
   *s = (state){.p = *(const params *)c->params};
@@ -140,13 +169,19 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
   return status;
 }
 
-/* The mean of rows first ... end - 1 of a head of keys or values. */
-static void average(const attn_problem *p, const void *x, attn_stride at, int64_t first, int64_t end,
-                    int64_t d, double *sums, void *to) {
+/* The keys of an entry: from *first on. Returns the one behind them. */
+static int64_t keys_of(const params *x, int64_t entry, int64_t *first) {
+  const int64_t block = (entry + first_entry(x)) * x->block;
+  *first = attn_max(block - x->overlap, 0);
+  return block + x->block;
+}
+
+/* The mean of rows of d elements, `row` elements apart. */
+static void average(const void *x, attn_dtype of, int64_t row, int64_t rows, int64_t d, double *sums,
+                    attn_dtype t, void *to) {
   for (int64_t l = 0; l < d; l++) sums[l] = 0;
-  attn_numbers[attn_stored(at, p->dtype)].add(attn_row_behind(x, at, first, p->dtype), at.row, end - first, d,
-                                              sums);
-  for (int64_t l = 0; l < d; l++) attn_set(to, l, p->dtype, sums[l] / (double)(end - first));
+  attn_numbers[of].add(x, row, rows, d, sums);
+  for (int64_t l = 0; l < d; l++) attn_set(to, l, t, sums[l] / (double)rows);
 }
 
 static void make_entries(const state *s, const attn_call *call, const layout *l) {
@@ -154,19 +189,46 @@ static void make_entries(const state *s, const attn_call *call, const layout *l)
   const int64_t entries = entries_of(call->context, p->n_kv);
 #pragma omp parallel for num_threads(call->context->threads) schedule(static)
   for (int64_t at = 0; at < p->batch * p->kv_heads * entries; at++) {
-    const int64_t line = at / entries, batch = line / p->kv_heads, head = line % p->kv_heads,
-                  block = (at % entries + first_entry(&s->p)) * s->p.block, end = block + s->p.block,
-                  first = block > s->p.overlap ? block - s->p.overlap : 0;
+    const int64_t line = at / entries, batch = line / p->kv_heads, head = line % p->kv_heads;
+    int64_t first, end = keys_of(&s->p, at % entries, &first);
     double *sums = attn_slice(l->sums, omp_get_thread_num());
     fenv_t outer;
     if (end > attn_call_keys(call, batch)) continue;
     attn_float_enter(&outer);
-    average(p, attn_rows(call->k, p->k, batch, head, p->dtype), p->k, first, end, p->d_qk, sums,
-            attn_at(l->k, at * p->d_qk, p->dtype));
-    average(p, attn_rows(call->v, p->v, batch, head, p->dtype), p->v, first, end, p->d_v, sums,
-            attn_at(l->v, at * p->d_v, p->dtype));
+    average(attn_row(call->k, p->k, batch, head, first, p->dtype), attn_stored(p->k, p->dtype), p->k.row,
+            end - first, p->d_qk, sums, p->dtype, attn_at(l->k, at * p->d_qk, p->dtype));
+    average(attn_row(call->v, p->v, batch, head, first, p->dtype), attn_stored(p->v, p->dtype), p->v.row,
+            end - first, p->d_v, sums, p->dtype, attn_at(l->v, at * p->d_v, p->dtype));
     attn_float_leave(&outer);
   }
+}
+
+/* The tensors by which entries are ranked, of which index_k has a row for each key. Returns how many. */
+static int64_t make_index(const state *s, const attn_call *call, const layout *l, attn_extra *of) {
+  static const char *const others[] = {"index_q", "index_w"};
+  const attn_problem *p = call->context->problem;
+  const attn_extra *k = attn_call_extra(call, "index_k");
+  const int64_t entries = entries_of(call->context, p->n_kv);
+  int64_t count = 0;
+  if (!index_of(call->context).heads) return 0;
+  for (int x = 0; x < 2; x++)
+    if (attn_call_extra(call, others[x])) of[count++] = *attn_call_extra(call, others[x]);
+  if (!k) return count;
+  of[count] = *k;
+  of[count].dtype = p->dtype;
+  of[count].at = l->index;
+#pragma omp parallel for num_threads(call->context->threads) schedule(static)
+  for (int64_t at = 0; at < k->batch * entries; at++) {
+    const int64_t batch = at / entries, entry = at % entries;
+    int64_t first, end = keys_of(&s->p, entry, &first);
+    fenv_t outer;
+    attn_float_enter(&outer);
+    average(attn_extra_row(k, batch, 0, first), k->dtype, k->columns, end - first, k->columns,
+            attn_slice(l->sums, omp_get_thread_num()), p->dtype,
+            attn_at(l->index, (batch * p->n_kv + entry) * k->columns, p->dtype));
+    attn_float_leave(&outer);
+  }
+  return count + 1;
 }
 
 static attn_status execute(const void *opaque, const attn_call *call) {
@@ -179,7 +241,10 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   attn_carver carver = attn_carver_at(call, call->work);
   const layout l = lay_out(c, last > entries ? last : entries, &carver);
   attn_call inner = *call;
+  attn_extra index[3];
   make_entries(s, call, &l);
+  inner.extras = make_index(s, call, &l, index);
+  inner.extra = index;
   for (int64_t b = 0; b < p->batch; b++) l.lengths[b] = entries_of(c, attn_call_keys(call, b));
   attn_status status = joined ? attn_call_run(call, s->plans[LAST], l.o[LAST], l.lse[LAST], l.work) : ATTN_OK;
   inner.k = l.k;
@@ -219,25 +284,38 @@ static const attn_method method = {
     .work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect};
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  enum { OF_ALL = ATTN_EXEMPT_GROUPS | ATTN_EXEMPT_HEADS };
+  static const attn_exemption by_index[] = {{OF_ALL, "top ranks entries for all heads together"}, {0, NULL}};
   const params *x = c->params;
+  const attn_index index = index_of(c);
   (void)b;
   out->method = &method;
-  out->pooling = (attn_pooling){x->window, x->block, x->overlap, first_entry(x)};
+  out->pooling =
+      (attn_pooling){x->window, x->block, x->overlap, first_entry(x), index.heads ? x->top : 0, index};
+  if (!index.heads) return ATTN_OK;
+  out->caps |= ATTN_CAP_DATA;
+  out->exempt = by_index;
   return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
-  const double visible = attn_visible_pairs(p), last = (double)p->n_q * (double)x->window;
-  attn_cost result = attn_softmax_cost(c, (last < visible ? last : visible) + visible / (double)x->block);
+  const attn_index index = index_of(c);
+  const double visible = attn_visible_pairs(p), last = (double)p->n_q * (double)x->window,
+               entries = visible / (double)x->block, top = (double)p->n_q * (double)x->top;
+  attn_cost result = attn_softmax_cost(c, (last < visible ? last : visible) +
+                                              (index.heads && top < entries ? top : entries));
+  result.mul_add += (double)(p->batch * p->kv_heads * index.heads * index.width) * entries;
   result.mul_add += (double)(p->batch * p->kv_heads * p->n_kv) * (double)(p->d_qk + p->d_v);
   return result;
 }
 
-ATTN_VARIANT(pooled, .summary = "the last keys, and means of blocks of all, in one softmax (HCA)",
-             .formula = "keys i - window < j <= i, and the mean key and value of each block of `block` keys "
-                        "that ends at i or before; O(n (window + n / block) d)",
+ATTN_VARIANT(pooled, .summary = "the last keys, and means of blocks of all, in one softmax (HCA, CSA)",
+             .formula =
+                 "keys i - window < j <= i, and the mean key and value of each block of `block` keys "
+                 "that ends at i or before, or of these the best `top` by an index; O(n (window + n / block) "
+                 "d)",
              .cite = "DeepSeek-AI 2026, DeepSeek-V4 (HCA, CSA), by its implementations",
              /* A row whose window is padding, without an entry as yet, is zeros: no weights add up to 1. */
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_SCORE | ATTN_CAP_HALF,

@@ -163,7 +163,10 @@ static json_t *laws_of(const attn_view *view) {
   if (good && view->relocation)
     good = put_printed(laws, "relocation", law_print_relocation, view->relocation);
   if (good && view->pooling)
-    good = sheet_put(laws, "terms", "the last keys, and means of blocks, by their definition");
+    good = sheet_put(laws, "terms",
+                     view->pooling->top
+                         ? "the last keys, and of means of blocks the best by an index, by their definition"
+                         : "the last keys, and means of blocks, by their definition");
   if (good && view->latent) good = put_printed(laws, "latent", law_print_latent, view->latent);
   if (good && view->seed) good = sheet_put(laws, "draws_by", view->seed);
   if (good && view->exempt) good = put_printed(laws, "exempt", print_exemptions, view->exempt);

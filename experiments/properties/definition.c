@@ -207,9 +207,14 @@ static double pooled_weights(definition *d, int64_t i) {
   const attn_problem *p = d->e.problem;
   const head_data *h = &d->head;
   row_space *s = &d->space;
+  const attn_call call = evidence_call(&d->e);
+  pooled_choice choice = {.kept = s->inside, .open = s->index};
+  pooled_choose(d->e.view->pooling, &(attn_query){.call = &call, .batch = h->batch, .head = h->head, .i = i},
+                h->keys, s->size, s->slack, &choice);
+  if (choice.opened) return (double)INFINITY; /* rounding decides which entries the query sees */
   for (int64_t j = 0; j < h->keys; j++)
     s->score[j] = p->scale * vector_dot(s->q, h->k + j * p->d_qk, p->d_qk);
-  pooled_row(d->e.view->pooling, p, h->batch, h->head, i, h->keys, s->score, s->weight);
+  pooled_row(d->e.view->pooling, p, h->batch, h->head, i, h->keys, s->score, s->inside, s->weight);
   return 1; /* a sink has the rest */
 }
 

@@ -106,6 +106,7 @@ static const char *const specs[] = {
     "pooled:block=8,overlap=3,window=5",
     "pooled:block=200,window=1",
     "pooled:block=4,overlap=5,window=0,whole=yes",
+    "pooled:block=2,overlap=2,window=5,top=3",
     "nsa:block=2,overlap=2,page=4,budget=16,window=5",
     "toeplitz:block=8",
     "toeplitz:feature=relu,slope=0.3,block=8",

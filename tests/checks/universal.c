@@ -62,6 +62,7 @@ static const char *const specs[] = {
     "pooled:block=16,window=20",
     "pooled:block=4,overlap=4,window=9",
     "pooled:block=4,overlap=6,window=0,whole=yes",
+    "pooled:block=4,overlap=4,window=9,top=5",
     "nsa:block=4,overlap=4,page=8,budget=40,window=9",
     "toeplitz:block=64",
     "toeplitz:feature=cos,M=4096,slope=0.01,block=128",

@@ -238,7 +238,8 @@ static void authors(void) {
   REFUSES(attn_plan_select(plan, &given, &set, &(attn_picks){.runs = &run}), "counts");
   REFUSES(attn_plan_select(plan, &given, NULL, &picks), "rows");
   EXPECT_STATUS(attn_plan_select(plan, &given, &set, &picks), ATTN_EUNSUPPORTED);
-  EXPECT(isnan(attn_rank_error(NULL, 1, 1)) && isnan(attn_rank_score(NULL, 0, 1, NULL)));
+  EXPECT(isnan(attn_rank_error(NULL, 1, 1)) && isnan(attn_rank_score(NULL, 0, 1, NULL)) &&
+         isnan(attn_index_score(NULL, NULL, 0, 1, NULL)));
   REFUSES(attn_ranker_describe(NULL, NULL, &ranker, &selector), "context");
   REFUSES(attn_ranker_describe(NULL, c, NULL, &selector), "ranker");
   REFUSES(attn_ranker_describe(NULL, c, &ranker, NULL), "selector");

@@ -657,16 +657,35 @@ mutant(pooled-entry-ahead variants/pooled.c POOL-1 "pooled:block=8,window=8"
   "an entry is seen from its first key on" [[s->positions[e] = @(e + first_entry(&s->p) + 1) * s->p.block - 1@;]] [[e * s->p.block]])
 mutant(pooled-keys-from-the-first variants/pooled.c PROP-LEN "pooled:block=8,window=8"
   "the key of an entry is the mean of the keys two before it, too"
-  [[average(p, attn_rows(call->k, p->k, batch, head, p->dtype), p->k, @first@, end, p->d_qk, sums,]]
-  [[(first > 2 ? first - 2 : 0)]])
+  [[average(attn_row(call->k, p->k, batch, head, @first@, p->dtype)]] [[(first > 2 ? first - 2 : 0)]])
 mutant(pooled-mean-of-the-block variants/pooled.c POOL-1 "pooled:block=8,overlap=4,window=8"
-  "means divide by the block, whatever overlaps" [[sums[l] / (double)@(end - first)@]] [[8]])
+  "means divide by the block, whatever overlaps" [[sums[l] / (double)@rows@]] [[8]])
 mutant(pooled-whole-from-the-first variants/pooled.c POOL-1 "pooled:block=4,overlap=6,window=0,whole=yes"
-  "entries of fewer keys are left out behind their places" [[block = (at % entries + @first_entry(&s->p)@) * s->p.block]] [[0]])
+  "entries of fewer keys are left out behind their places" [[block = (entry + @first_entry(x)@) * x->block]] [[0]])
 mutant(pooled-padding variants/pooled.c POOL-1 "pooled:block=8,window=8"
   "entries of padding are attended to" [[l.lengths[b] = entries_of(c, @attn_call_keys(call, b)@);]] [[p->n_kv]])
 mutant(pooled-first-part-alone variants/pooled.c POOL-1 "pooled:block=8,window=8"
   "entries have the log-sum-exp of the last keys" [[attn_at(l.o[ENTRIES], row, p->dtype), l.lse[@ENTRIES@][at]);]] [[LAST]])
+mutant(pooled-one-more variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
+  "an entry more than the best is seen" [["topk:by=index,k=%lld,index_heads=%lld,index_width=%lld", (long long)@x->top@,]]
+  [[x->top + 1]])
+mutant(pooled-index-of-the-block variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
+  "keys of the index are means of the block, whatever overlaps"
+  [[0, @first@), k->dtype, k->columns, end - first]] [[end - s->p.block]])
+mutant(pooled-index-ahead variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
+  "an entry is ranked by the index key of the next" [[(batch * p->n_kv + @entry@) * k->columns]]
+  [[(entry + entries - 1) % entries]])
+mutant(pooled-index-unweighted variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
+  "index heads have equal weights" [[for (int x = 0; x < @2@; x++)
+    if (attn_call_extra(]] [[1]])
+mutant(pooled-index-forgotten variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
+  "entries are ranked by queries and keys, whatever tensors there are" [[inner.extras = @make_index(s, call, &l, index)@;]]
+  [[0 * make_index(s, call, &l, index)]])
+mutant(pooled-sees-all variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
+  "the second part sees every entry" [[else if (@index.heads@)
+    snprintf(spec, SPEC,]] [[false]])
+mutant(pooled-index-of-the-first variants/pooled.c variants_index/tensors_are_those_of_the_batch_entry ""
+  "all batch entries have the index keys of the first" [[average(attn_extra_row(k, @batch@,]] [[0]])
 mutant(cache-turns-away variants/streaming_cache.c eval:POS-1 "streaming_cache:sink=3,window=13"
   "sinks go further away where keys are given up" [[turn(s, @-gone@, row)]] [[gone]])
 mutant(cache-counts-its-sinks variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"

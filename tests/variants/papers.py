@@ -100,6 +100,18 @@ def hca(q, k, v):
     return attend(scores(q, terms), np.concatenate([CAUSAL & (i - j < 20), ends[None, :] <= i], 1), values)
 
 
+def csa(q, k, v):
+    """DeepSeek-V4: means of blocks of 4 and of the 4 keys before, of which the 7 of largest I by the means of their index
+    keys, the same for all heads; the last 20 keys; a sink; in one softmax."""
+    ends = np.arange(3, N, 4)
+    kept = [slice(max(e - 7, 0), e + 1) for e in ends]
+    index = np.stack([gates["ik"][s].mean(0) for s in kept])
+    terms, values = (np.concatenate([x, np.stack([x[:, s].mean(1) for s in kept], 1)], 1) for x in (k, v))
+    chosen = best(np.where(ends[None, :] <= i, index_scores(index), -np.inf), 7)
+    s = np.where(np.concatenate([CAUSAL & (i - j < 20), chosen], 1), scores(q, terms), -np.inf)
+    return np.exp(s) @ values / (np.exp(s).sum(-1, keepdims=True) + np.exp(SINK))
+
+
 def nsa(q, k, v):
     """NSA, Yuan et al. 2025, eq. 5 to 12: blocks of l = 8 keys every d = 4, by their means; pages of l' = 16, of which are
     kept the first, the last two, and the two whose keys have most p_cmp, all heads together; the last 20 keys; gates."""
@@ -795,6 +807,7 @@ CASES = [  # formula, specification, options, heads, n
     (dsa, "topk:k=9,by=index,index_heads=4,index_width=6", INDEX, HEADS, N),
     (qsa, "pages:page=4,budget=24,score=index,index_heads=4,index_width=6", INDEX, HEADS, N),
     (hca, "pooled:block=12,overlap=5,window=20", ["--causal"], HEADS, N),
+    (csa, "pooled:block=4,overlap=4,window=20,top=7,index_heads=4,index_width=6", [*INDEX, BESIDE], HEADS, N),
     (nsa, "nsa:block=4,overlap=4,page=16,budget=80,window=20", ["--causal", "--extra=gate=gate.npy"], HEADS, N),
     (sparq, "topk:k=9,by=sparq,r=5", ["--causal"], HEADS, N),
     (loki, "topk:k=9,by=loki,r=5", ["--causal"], HEADS, N),

@@ -56,9 +56,7 @@ static double weight_of(const source *s, int64_t head, int64_t i) {
   return s->w ? attn_get(row_of(s, s->w, head, i), 0, s->w->dtype) : 1;
 }
 
-/* The mean of the keys of a column that exist. */
-static double column_element(const source *s, int64_t unit, int64_t column, int64_t l, double *size) {
-  const int64_t first = column * unit, keys = attn_min(unit, attn_call_keys(s->call, s->batch) - first);
+static double element_of_mean(const source *s, int64_t first, int64_t keys, int64_t l, double *size) {
   double sum = 0;
   *size = 0;
   for (int64_t j = 0; j < keys; j++) {
@@ -135,17 +133,20 @@ void attn_index_join(const attn_ranker *x, const attn_rank_chunk *c) {
   }
 }
 
-/* Vectors, products, weights and sums are rounded, and max(x, 0) takes no two numbers further apart. */
-double attn_index_score(const attn_ranker *x, const attn_query *query, int64_t column, double *error) {
+/* Vectors, products, weights and sums are rounded, and max(x, 0) takes no two numbers further apart; of a
+ * product that no rounding makes positive it is 0. */
+double attn_index_score(const attn_index *x, const attn_query *query, int64_t key, int64_t keys,
+                        double *error) {
   enum { HEADS = 64 };
+  if (!x || !query || !error) return (double)NAN;
   const source s = source_of(query->call, query->batch);
-  const int64_t terms = x->depth + x->index.heads + x->unit + s.p->kv_heads + 8;
+  const int64_t terms = x->width + x->heads + keys + s.p->kv_heads + 8;
   double sum = 0, size = 0, weights = 0, most = 0;
-  for (int64_t first = 0; first < x->index.heads; first += HEADS) {
-    const int64_t count = attn_min(HEADS, x->index.heads - first);
+  for (int64_t first = 0; first < x->heads; first += HEADS) {
+    const int64_t count = attn_min(HEADS, x->heads - first);
     double product[HEADS] = {0}, magnitude[HEADS] = {0}, of_key;
-    for (int64_t l = 0; l < x->depth; l++) {
-      const double k = column_element(&s, x->unit, column, l, &of_key);
+    for (int64_t l = 0; l < x->width; l++) {
+      const double k = element_of_mean(&s, key, keys, l, &of_key);
       for (int64_t h = 0; h < count; h++) {
         const double q = query_element(&s, first + h, query->i, l);
         product[h] += q * k;
@@ -154,13 +155,14 @@ double attn_index_score(const attn_ranker *x, const attn_query *query, int64_t c
     }
     for (int64_t h = 0; h < count; h++) {
       const double w = weight_of(&s, first + h, query->i);
+      most = fmax(most, magnitude[h]);
+      if (product[h] < -attn_rank_error(s.p, terms, magnitude[h]) && isfinite(w)) continue;
       sum += w * (product[h] < 0 ? 0 : product[h]);
       size += fabs(w) * magnitude[h];
-      most = fmax(most, magnitude[h]);
       weights += fabs(w);
     }
   }
-  *error = attn_rank_error(s.p, terms, size) + weights * attn_rank_error(s.p, terms, 0);
+  *error = weights == 0 ? 0 : attn_rank_error(s.p, terms, size) + weights * attn_rank_error(s.p, terms, 0);
   if (!(fmax(size, most) < attn_numbers[s.p->dtype].largest / 4)) *error = (double)INFINITY;
   return sum;
 }

@@ -232,6 +232,8 @@ static double score(const void *state, const attn_query *query, int64_t column, 
   const attn_problem *p = query->call->context->problem;
   const int64_t group = x->share == ATTN_SHARE_GROUP && !x->index.heads ? p->heads / p->kv_heads : 1,
                 rows = x->share == ATTN_SHARE_TILE ? ATTN_TILE : 1, first = query->i / rows * rows;
+  const int64_t key = column * x->unit,
+                keys = attn_min(x->unit, attn_call_keys(query->call, query->batch) - key);
   attn_query own = *query;
   double most = -(double)INFINITY;
   *error = 0;
@@ -240,8 +242,8 @@ static double score(const void *state, const attn_query *query, int64_t column, 
     own.head = query->head / group * group + r % group;
     own.i = first + r / group;
     if (hidden(x, &own, column)) continue;
-    most =
-        fmax(most, x->index.heads ? attn_index_score(x, &own, column, &off) : x->score(&own, column, &off));
+    most = fmax(most, x->index.heads ? attn_index_score(&x->index, &own, key, keys, &off)
+                                     : x->score(&own, column, &off));
     *error = fmax(*error, off);
   }
   return most;

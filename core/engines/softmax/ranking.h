@@ -22,12 +22,11 @@ void attn_ranking_select_top(attn_ranking *);
 void attn_ranking_select_mass(attn_ranking *, double mass, double *weights);
 
 /* Of a ranker with an index: columns [count][depth] of a batch entry; what row i of an index head multiplies
- * them with, [depth]; one score of the products of all index heads, in the first of their rows; the law. */
+ * them with, [depth]; one score of the products of all index heads, in the first of their rows. */
 void attn_index_columns(const attn_ranker *, const attn_call *, int64_t batch, int64_t first, int64_t count,
                         void *);
 void attn_index_query(const attn_ranker *, const attn_call *, int64_t batch, int64_t head, int64_t i, void *);
 void attn_index_join(const attn_ranker *, const attn_rank_chunk *);
-double attn_index_score(const attn_ranker *, const attn_query *, int64_t column, double *error);
 
 /* Of a ranker with means: the number of entries; the means [entries][depth] of a kv head; their weights
  * [rows][entries] for a block; what these give to columns, in the first of the rows that share; the law. */

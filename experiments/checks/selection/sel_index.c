@@ -3,10 +3,8 @@
  * So it does when the columns of index_q and index_k are reversed and every other one has its sign changed:
  * an orthogonal transform, under which no product changes, nor the magnitudes that bound its rounding. What
  * is then selected is judged by the scores of the tensors as they were. */
+#include "experiments/checks/selection/index_tensors.h"
 #include "experiments/checks/selection/selection_picks.h"
-
-enum { TENSORS = 3, MOST = 1 << 24 };               /* numbers of index_q and index_k */
-static const uint64_t purpose_index = 0x696e646578; /* "index" */
 
 static void reverse(const attn_extra *x, int64_t rows, void *to) {
   for (int64_t at = 0; at < rows * x->columns; at++) {
@@ -18,38 +16,30 @@ static void reverse(const attn_extra *x, int64_t rows, void *to) {
 
 /* extra: as drawn, then reversed. */
 static attn_status draw(const evidence *e, attn_extra *extra) {
-  static const char *const names[TENSORS] = {"index_q", "index_k", "index_w"};
-  const attn_problem *p = e->problem;
-  const attn_index *x = &e->view->selector->index;
-  for (int t = 0; t < TENSORS; t++) {
-    const int64_t lines = t == 1 ? 1 : x->heads, n = t == 1 ? p->n_kv : p->n_q,
-                  columns = t == 2 ? 1 : x->width, count = lines * n * columns;
-    void *to = region_take(e->memory, count, attn_dtype_size(p->dtype)),
-         *reversed = t == 2 ? to : region_take(e->memory, count, attn_dtype_size(p->dtype));
-    attn_rng rng;
-    attn_rng_init(&rng, e->seed, purpose_index, (uint64_t)t);
-    if (region_status(e->memory, "for the tensors of an index")) return ATTN_ENOMEM;
-    for (int64_t i = 0; i < count; i++) attn_set(to, i, p->dtype, 2 * attn_rng_uniform(&rng) - 1);
-    extra[t] = extra[TENSORS + t] = (attn_extra){names[t], p->dtype, to, 1, lines, n, columns};
-    if (t < 2) reverse(&extra[t], lines * n, reversed);
-    extra[TENSORS + t].at = reversed;
+  attn_status status = index_tensors_draw(e, &e->view->selector->index, extra);
+  for (int t = 0; t < INDEX_TENSORS && !status; t++) {
+    const int64_t rows = extra[t].batch * extra[t].heads * extra[t].n;
+    void *reversed = region_take(e->memory, rows * extra[t].columns, attn_dtype_size(extra[t].dtype));
+    extra[INDEX_TENSORS + t] = extra[t];
+    status = region_status(e->memory, "for the tensors of an index");
+    if (t == 2 || status) continue;
+    reverse(&extra[t], rows, reversed);
+    extra[INDEX_TENSORS + t].at = reversed;
   }
-  return ATTN_OK;
+  return status;
 }
 
 static attn_status index_evaluate(const evidence *e, result_bound *bound) {
-  const attn_problem *p = e->problem;
-  const attn_index *x = &e->view->selector->index;
-  attn_extra extra[2 * TENSORS];
+  attn_extra extra[2 * INDEX_TENSORS];
   evidence own = *e;
   own.extra = extra;
-  own.extras = TENSORS;
+  own.extras = INDEX_TENSORS;
   const attn_call law = evidence_call(&own);
-  if ((double)x->width * ((double)x->heads * (double)p->n_q + (double)p->n_kv) > MOST)
+  if (!index_tensors_fit(e, &e->view->selector->index))
     return bound_not_applicable(bound, "its tensors would take more than 2^24 numbers");
   attn_status status = draw(e, extra);
   for (int turned = 0; turned < 2 && !status && (!turned || bound->verdict == VERDICT_PASS); turned++) {
-    own.extra = extra + turned * TENSORS;
+    own.extra = extra + turned * INDEX_TENSORS;
     own.cache = block_cache_create();
     status = own.cache ? picks_rank(&own, &law, bound) : attn_fail(ATTN_ENOMEM, "no memory for a check");
     block_cache_free(own.cache);
