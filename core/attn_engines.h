@@ -409,6 +409,9 @@ typedef struct attn_recurrence {
   /* What a key, or a query, is multiplied by, of the sum of its squares; NULL: 1. The definition itself. */
   double (*key_scale)(const void *state, int64_t d, double square);
   double (*query_scale)(const void *state, int64_t d, double square);
+  /* o_t is divided by max(|x|, 1), x the same of values that are all 1: the sum of the row's weights. Where w
+   * is no vector; then calls carry no state. */
+  bool normalised;
   bool rounds; /* the state is rounded to the type `stored` at the end of each chunk, counted from key 0 */
   attn_dtype stored;
   /* Of keys first + i, i = 0 ... count - 1: logs[i], or logs[i d_qk + l], <- ln a, at most 0, -Inf forgets;
@@ -503,8 +506,8 @@ ATTN_API attn_cost attn_compression_cost(const attn_context *, int64_t slots,
 
 /* Terms of the softmax of a causal query at position t: each key t - window < j <= t, and each entry b, from
  * `first` on, whose last key b block + block - 1 exists and is at most t. Its key and its value are the means
- * of those of keys b block - overlap, or 0, ... b block + block - 1. With `top` only so many of these entries,
- * those of the largest score by the index, of equal ones the earlier (attn_index_score). */
+ * of those of keys b block - overlap, or 0, ... b block + block - 1. With `top` only that many of them, of
+ * the largest score by the index, of equal ones the earlier (attn_index_score). */
 typedef struct attn_pooling {
   int64_t window, block, overlap, first;
   int64_t top;      /* 0: all */

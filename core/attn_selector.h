@@ -45,7 +45,7 @@ typedef struct attn_index {
   int64_t heads, width; /* 0: none */
 } attn_index;
 
-/* The law: I of a query and of the mean of index_k over keys first ... first + keys - 1, which exist, in fp64;
+/* The law: I of a query and the mean of index_k over keys first ... first + keys - 1, which exist, in fp64;
  * *error: how far what the problem's arithmetic makes of it may be off. */
 ATTN_API double attn_index_score(const attn_index *, const attn_query *, int64_t first, int64_t keys,
                                  double *error);

@@ -509,7 +509,8 @@ attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {
 size_t attn_plan_work_size(const attn_plan *plan) { return plan ? plan->work_size : 0; }
 
 size_t attn_plan_state_size(const attn_plan *plan) {
-  if (!plan || !(attn_parts_kinds(&plan->parts) & ATTN_PART_RECURRENCE)) return 0;
+  if (!plan || !(attn_parts_kinds(&plan->parts) & ATTN_PART_RECURRENCE) || plan->parts.recurrence.normalised)
+    return 0;
   const attn_problem *p = &plan->problem;
   return attn_size_times((size_t)(p->batch * p->heads),
                          attn_size_times((size_t)p->d_qk, (size_t)p->d_v) * attn_dtype_size(p->dtype));

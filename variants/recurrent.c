@@ -35,7 +35,9 @@
  * + norm_eps); max, of earlier llama.cpp, k / max(|k|, norm_eps); rms, k / sqrt(|k|^2 / d + norm_eps), is
  * sqrt(d) times as long. The papers' queries have the same length: query_norm. read=before is c S_t-1^T q_t,
  * a query that does not read its own key, as RWKV-6 has it without its bonus. state=bf16 and f16 keep the
- * state in 16 bits between chunks, as servers do between tokens: chunk=1.
+ * state in 16 bits between chunks, as servers do between tokens: chunk=1. normaliser=rows divides o_t by
+ * max(|x|, 1), x the sum of the row's weights, c q_t . k_j and the decays between of retention, whose paper
+ * has it in front of its group norm; its factors of D are left out, and calls carry no state.
  *
  * c is the problem's scale. The papers' convolution and the normalisation of outputs are outside. It
  * approximates no softmax: its errors against softmax are reported, and what it computes is held against its
@@ -51,7 +53,7 @@ enum { BETA_EXTRA = 2, GATES = 0x67617465 };
 enum { NORM_AUTO, NORM_NONE, NORM_L2, NORM_RSQRT, NORM_MAX, NORM_RMS }; /* key_norm */
 
 typedef struct params {
-  int rule, decay, beta, key_norm, query_norm, read, state;
+  int rule, decay, beta, key_norm, query_norm, read, state, normaliser;
   double gamma, norm_eps;
   int64_t chunk;
 } params;
@@ -61,7 +63,8 @@ static const char *const
     *const decays_of[] = {"auto", "retnet", "constant", "extra", NULL},
     *const beta_names[] = {"auto", "one", "extra", NULL}, *const norms[] = {"auto", "none", "l2", "rsqrt",
                                                                             "max",  "rms",  NULL},
-    *const reads[] = {"after", "before", NULL}, *const states[] = {"own", "bf16", "f16", NULL};
+    *const reads[] = {"after", "before", NULL}, *const states[] = {"own", "bf16", "f16", NULL},
+    *const normalisers[] = {"none", "rows", NULL};
 static const attn_param table[] = {
     {"rule", ATTN_CHOICE, offsetof(params, rule), 0, 0, "retention", rules, "how the state changes"},
     {"decay", ATTN_CHOICE, offsetof(params, decay), 0, 0, "auto", decays_of,
@@ -78,6 +81,8 @@ static const attn_param table[] = {
      "queries read the state after, or before, their own key"},
     {"state", ATTN_CHOICE, offsetof(params, state), 0, 0, "own", states,
      "the type in which the state is kept behind each chunk"},
+    {"normaliser", ATTN_CHOICE, offsetof(params, normaliser), 0, 0, "none", normalisers,
+     "rows: outputs are divided by the sum of their weights, where it is above 1 in magnitude"},
     {"chunk", ATTN_INT, offsetof(params, chunk), 0, 1024, "0", NULL,
      "keys that are taken together; 0: 64, or 16 where decays are vectors"},
     {.name = NULL},
@@ -125,6 +130,11 @@ static double row_scale(const params *p, int norm, int64_t d, double square) {
 
 static attn_status applicable(const attn_context *c) {
   if (!c->problem->causal) return attn_fail(ATTN_EUNSUPPORTED, "variant recurrent: only causal attention");
+  const params *x = c->params;
+  if (x->normaliser && x->rule == GATED_DELTA_2)
+    return attn_fail(
+        ATTN_EUNSUPPORTED,
+        "variant recurrent: normaliser=rows: of gated_delta2 a vector writes, and keys have no weights");
   attn_problem p = *c->problem;
   if (p.mask.kind == ATTN_MASK_DOCUMENTS) p.mask.kind = ATTN_MASK_NONE;
   return attn_problem_plain(&p)
@@ -283,6 +293,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
                         .turns = turns_of(p, c->problem),
                         .key_scale = norm_of(p, p->key_norm) == NORM_NONE ? NULL : key_scale,
                         .query_scale = norm_of(p, p->query_norm) == NORM_NONE ? NULL : query_scale,
+                        .normalised = p->normaliser,
                         .rounds = p->state > 0,
                         .stored = p->state == 1 ? ATTN_BF16 : ATTN_F16,
                         .gates = gates,

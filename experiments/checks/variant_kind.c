@@ -224,7 +224,8 @@ void law_print_relocation(FILE *out, const void *relocation) {
 
 void law_print_recurrence(FILE *out, const void *recurrence) {
   const attn_recurrence *x = recurrence;
-  fprintf(out, "%s, %lld keys at a time", x->law ? "states its gates" : "none stated", (long long)x->chunk);
+  fprintf(out, "%s, %lld keys at a time%s", x->law ? "states its gates" : "none stated", (long long)x->chunk,
+          x->normalised ? "; divided by the sum of a row's weights, where that is above 1" : "");
 }
 
 void law_print_normaliser(FILE *out, const void *normaliser) {

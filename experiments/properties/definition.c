@@ -307,6 +307,7 @@ static double recurrent_row(const definition *d, double *o) {
   double *r = malloc((size_t)(3 * width + recurrent_betas(x)) * sizeof *r), *k = r + width,
          *decay = k + width, *beta = decay + width;
   double reach = 0, total = 0, again = 0; /* times the values; times what is written; e */
+  double ones = 0;                        /* the sum of the row's weights */
   if (!r) return (double)INFINITY;
   for (int64_t l = 0; l < width; l++) r[l] = scale * s->q[l];
   for (int64_t a = s->count - 1; a >= 0; a--) {
@@ -329,6 +330,7 @@ static double recurrent_row(const definition *d, double *o) {
       most = fmax(most, fabs(w * v));
       written = l ? fmax(written, fabs(w)) : fabs(w);
     }
+    ones += sum * (beta[0] + again);
     reach += size * most;
     total += size * written;
     for (int64_t l = 0; l < width; l++) {
@@ -340,6 +342,9 @@ static double recurrent_row(const definition *d, double *o) {
   }
   free(r);
   if (!read) return 1; /* zeros */
+  const double by = x->normalised ? fmax(fabs(ones), 1) : 1;
+  for (int64_t l = 0; l < p->d_v; l++) o[l] /= by;
+  if (x->normalised) total = total / by * (1 + total / by);
   return reach <= 0x1p-20 * attn_numbers[p->dtype].largest * fmin(1, fabs(p->scale)) ? total
                                                                                      : (double)INFINITY;
 }

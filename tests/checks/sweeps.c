@@ -118,6 +118,7 @@ static const char *const specs[] = {
     "differential",
     "forget",
     "recurrent:chunk=5",
+    "recurrent:chunk=9,normaliser=rows",
     "recurrent:rule=gla,chunk=7",
     "recurrent:rule=kda",
     "recurrent:rule=gated_delta2,chunk=9",

@@ -81,6 +81,7 @@ static const char *const specs[] = {
     "recurrent:rule=mamba3,chunk=20",
     "recurrent:rule=ssd,read=before",
     "recurrent:decay=constant,gamma=0.9,chunk=20",
+    "recurrent:normaliser=rows",
     "streaming_cache:sink=3,window=13,dims=24",
     "sage:group=48",
     "latent:rank=20",

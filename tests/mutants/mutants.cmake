@@ -508,6 +508,12 @@ mutant(state-keeps-all ${recurrent_chunk} REC-1 "${retention}"
   "the state does not decay over a chunk" [[*r->whole = @own@;]] [[1]])
 mutant(state-keys-arrive-whole ${recurrent_chunk} REC-1 "${retention}"
   "keys enter the state without what they decayed by in their chunk" [[r->after[j] = @own@ *]] [[1]])
+mutant(sums-with-their-sign ${recurrent_engine} REC-1 "recurrent:chunk=16,normaliser=rows"
+  "a negative sum of weights divides nothing" [[? @fabs(attn_get(row, p->d_v, s->t))@ : 0]] [[attn_get(row, p->d_v, s->t)]])
+mutant(sums-below-one ${recurrent_engine} REC-1 "recurrent:chunk=16,normaliser=rows"
+  "sums of weights below 1 divide, too" [[if (!(sum <= @1@))]] [[0]])
+mutant(sums-of-the-first-chunk ${recurrent_engine} REC-1 "recurrent:chunk=16,normaliser=rows"
+  "weights of the first chunk alone are summed" [[attn_set(to, p->d_v, s->t, @1@)]] [[x->first == 0]])
 mutant(state-of-the-head-before ${recurrent_engine} REC-1 "${retention}"
   "a head begins with the state of the one before it" [[if (!given) memset(r->sums, 0, (size_t)(p->d_qk * r->sums_row) * attn_dtype_size(s->t));]]
   [[(void)0;]])
@@ -592,7 +598,7 @@ mutant(state-read-is-not-written ${recurrent_engine} REC-1 "${gated_delta}"
 mutant(state-adds-what-it-reads ${recurrent_engine} REC-3 "recurrent:rule=delta,chunk=32"
   "what the state says of a key is added" [[combine_rows(d, b, attn_at(v.at, i * v.row, s->t), @-b@]] [[b]])
 mutant(state-write-without-beta ${recurrent_engine} REC-1 "recurrent:rule=ssd"
-  "a value is written whole" [[attn_scale_row(s->simd, s->p->d_v, @r->betas[j * s->betas]@,]] [[1]])
+  "a value is written whole" [[attn_scale_row(s->simd, s->d_v, @r->betas[j * s->betas]@,]] [[1]])
 mutant(state-keys-of-any-length variants/recurrent.c variants_recurrent/gates_are_those_of_the_call ""
   "keys keep their length" [[length > 0 ? @1 / length@ : 1]] [[1]])
 mutant(state-substitution-of-a-block ${recurrent_engine} REC-1 "${gated_delta}"

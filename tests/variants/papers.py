@@ -296,6 +296,13 @@ def retention(q, k, v):
     return out
 
 
+def retention_rows(q, k, v):
+    """... equation 7's third normalisation of scores: R~_nm = R_nm / max(|sum_i R_ni|, 1), of R by equation 5."""
+    gamma = 1 - 2.0 ** (-5 - np.arange(len(q)))
+    r = np.where(CAUSAL, scores(q, k) * gamma[:, None, None] ** np.maximum(i - j, 0), 0)
+    return r @ v / np.maximum(np.abs(r.sum(-1, keepdims=True)), 1)
+
+
 def gated(q, k, v, decay, write):
     """Token by token: S' = diag(a_t) S_t-1, S_t = S' + K_t^T write(t, k_t, S'), o_t = Q_t S_t, Q by 1 / sqrt(d)."""
     state, out = np.zeros((q.shape[0], q.shape[2], v.shape[2])), np.empty_like(v)
@@ -829,6 +836,7 @@ CASES = [  # formula, specification, options, heads, n
     (kernelised, "toeplitz:block=16", ["--causal"], 4, N),
     (kernelised_all, "toeplitz", ["--alibi"], 4, N),
     (retention, "recurrent:chunk=32", ["--causal"], HEADS, N),
+    (retention_rows, "recurrent:chunk=32,normaliser=rows", ["--causal"], HEADS, N),
     (ssd, "recurrent:rule=ssd", ["--causal", "--extra=decay=g1.npy", "--extra=beta=b.npy"], HEADS, N),
     (gla, "recurrent:rule=gla", ["--causal", "--extra=decay=g.npy"], HEADS, N),
     (deltanet, "recurrent:rule=delta", ["--causal", "--extra=beta=b.npy"], HEADS, N),

@@ -408,12 +408,18 @@ Test(variants_recurrent, what_it_cannot_do_is_refused) {
   p.score.softcap = 3;
   expect_no_plan(&p, "recurrent", ATTN_EUNSUPPORTED, "a transform of the scores");
   p.score.softcap = 0;
+  expect_no_plan(&p, "recurrent:rule=gated_delta2,normaliser=rows", ATTN_EUNSUPPORTED, "a vector writes");
   float x[64] = {0}, o[64];
-  cr_assert_eq(attn_plan_create(&plan, &p, "tiled", NULL), ATTN_OK);
-  cr_expect_eq(attn_plan_state_size(plan), 0);
-  EXPECT_STATUS(run_tensors(plan, (attn_tensors){.q = x, .k = x, .v = x, .o = o, .state_after = x}),
-                ATTN_EUNSUPPORTED);
-  attn_plan_destroy(plan);
+  char work[1 << 16];
+  static const char *const stateless[] = {"tiled", "recurrent:normaliser=rows"};
+  for (size_t s = 0; s < sizeof stateless / sizeof *stateless; s++) {
+    cr_assert_eq(attn_plan_create(&plan, &p, stateless[s], NULL), ATTN_OK);
+    cr_expect_eq(attn_plan_state_size(plan), 0);
+    EXPECT_STATUS(
+        attn_plan_run(plan, &(attn_tensors){.q = x, .k = x, .v = x, .o = o, .work = work, .state_after = x}),
+        ATTN_EUNSUPPORTED);
+    attn_plan_destroy(plan);
+  }
 }
 
 /* -- a recurrence of a plug-in -- */
@@ -443,6 +449,7 @@ Test(variants_recurrent, recurrences_that_contradict_themselves_are_refused) {
              {{.chunk = 8, .carries = true, .betas = 1}, "recurrence.carries"},
              {{.chunk = 8, .carries = true, .betas = 2, .delta = true}, "recurrence.carries"},
              {{.chunk = 8, .carries = true, .betas = 2, .columns = true}, "recurrence.carries"},
+             {{.chunk = 8, .normalised = true, .betas = 16}, "recurrence.normalised"},
              {{.chunk = 8, .turns = -1}, "recurrence.turns"},
              {{.chunk = 8, .turns = 5}, "recurrence.turns = 5"},
              {{.chunk = 8, .turns = 2, .columns = true}, "recurrence.turns = 2"},

@@ -15,6 +15,7 @@ typedef struct recurrent_shape {
   const attn_recurrence *rule;
   attn_dtype t;
   int64_t chunk, chunk_row, v_row; /* rows of products are padded */
+  int64_t d_v;                     /* columns of S: and one of values 1 where outputs are divided by its */
   int64_t betas;                   /* numbers of a key, its angles among them */
   bool vectors;                    /* b and w are vectors */
 } recurrent_shape;

@@ -33,12 +33,13 @@ static shape shape_of(const attn_context *c, const attn_recurrence *rule) {
                  .t = p->dtype,
                  .chunk = chunk,
                  .chunk_row = attn_padded(chunk, p->dtype),
-                 .v_row = attn_padded(p->d_v, p->dtype),
+                 .v_row = attn_padded(p->d_v + rule->normalised, p->dtype),
+                 .d_v = p->d_v + rule->normalised,
                  .betas = rule->betas + rule->turns,
                  .vectors = rule->betas > 1 && !rule->carries};
 }
 
-static size_t row_bytes(const shape *s) { return (size_t)s->p->d_v * attn_dtype_size(s->t); }
+static size_t row_bytes(const shape *s) { return (size_t)s->d_v * attn_dtype_size(s->t); }
 
 static room carve(const shape *s, attn_carver *carver) {
   const size_t e = attn_dtype_size(s->t);
@@ -56,7 +57,7 @@ static room carve(const shape *s, attn_carver *carver) {
             .scaled = attn_carve(carver, n, d, e),
             .reads = attn_carve(carver, x->delta ? n : 0, s->v_row, e),
             .written = attn_carve(carver, written, s->v_row, e),
-            .outputs = attn_carve(carver, s->p->o.stored ? n : 0, s->p->d_v, e),
+            .outputs = attn_carve(carver, s->p->o.stored || x->normalised ? n : 0, s->d_v, e),
             .logs = attn_carve(carver, n + 1, width, sizeof(double)),
             .erased = attn_carve(carver, s->vectors ? n : 0, d, e),
             .betas = attn_carve(carver, n + 1, s->betas, sizeof(double)),
@@ -72,7 +73,7 @@ static room carve(const shape *s, attn_carver *carver) {
             .whole = attn_carve(carver, width, 1, sizeof(double)),
             .decays = attn_carve(carver, x->columns ? n + 1 : 0, d, e),
             .before_rows = attn_carve(carver, x->columns ? n : 0, d, e),
-            .row_scratch = attn_carve(carver, attn_max(d, s->p->d_v), 1, sizeof(double)),
+            .row_scratch = attn_carve(carver, attn_max(d, s->d_v), 1, sizeof(double)),
             .made = -1};
   if (!s->betas) r.betas = NULL;
   return r;
@@ -129,19 +130,21 @@ static attn_matrix load_values(const shape *s, room *r, const line *x) {
   const void *v = attn_row(x->call->v, p->v, x->batch, x->kv_head, x->first, s->t);
   const attn_dtype stored = attn_stored(p->v, s->t);
   /* Values are read where they are, if they end where vectors do. */
-  if (!s->vectors && stored == s->t && p->d_v * (int64_t)attn_dtype_size(s->t) % 64 == 0)
+  if (!s->vectors && !s->rule->normalised && stored == s->t &&
+      p->d_v * (int64_t)attn_dtype_size(s->t) % 64 == 0)
     return (attn_matrix){v, p->v.row, 1};
   for (int64_t j = 0; j < x->count; j++) {
     void *to = attn_at(r->values, j * s->v_row, s->t);
     attn_load_row(s->simd, stored, p->d_v, attn_row_behind(v, p->v, j, s->t), to);
     if (s->vectors) multiply_by(s, p->d_v, r->betas + j * s->betas + p->d_qk, to, r->row_scratch, to);
+    if (s->rule->normalised) attn_set(to, p->d_v, s->t, 1);
   }
   return (attn_matrix){r->values, s->v_row, 1};
 }
 
 /* Row i of U, when those before it stand. */
 static void write_row(const shape *s, room *r, attn_matrix v, int64_t i, const void *own, int64_t from) {
-  const int64_t d = s->p->d_v;
+  const int64_t d = s->d_v;
   void *reads = attn_at(r->reads, i * s->v_row, s->t), *to = attn_at(r->written, i * s->v_row, s->t);
   const double b = s->rule->betas == 1 ? r->betas[i * s->betas] : 1;
   attn_product(s->simd, 1, d, i - from, (attn_matrix){own, s->chunk_row, 1},
@@ -150,7 +153,7 @@ static void write_row(const shape *s, room *r, attn_matrix v, int64_t i, const v
 }
 
 static void write_differences(const shape *s, room *r, const line *x, attn_matrix k, attn_matrix v) {
-  const int64_t d = s->p->d_qk, d_v = s->p->d_v;
+  const int64_t d = s->p->d_qk, d_v = s->d_v;
   attn_recurrent_decay_rows(s, r, x, 0, x->count, k, r->scaled);
   if (x->count == 1) { /* in the order of memory, from which a token's state comes */
     memset(r->reads, 0, row_bytes(s));
@@ -181,9 +184,9 @@ static chunk_rows write_chunk(const shape *s, room *r, const line *x, attn_matri
     write_differences(s, r, x, read, v);
   else
     for (int64_t j = 0; scaled && j < x->count; j++)
-      attn_scale_row(s->simd, s->p->d_v, r->betas[j * s->betas], attn_at(v.at, j * v.row, s->t),
+      attn_scale_row(s->simd, s->d_v, r->betas[j * s->betas], attn_at(v.at, j * v.row, s->t),
                      attn_at(r->written, j * s->v_row, s->t));
-  c.finite = attn_all_finite(c.v.at, c.v.row, x->count, s->p->d_v, s->t);
+  c.finite = attn_all_finite(c.v.at, c.v.row, x->count, s->d_v, s->t);
   return c;
 }
 
@@ -206,30 +209,34 @@ static void load_queries(const shape *s, room *r, const line *x, int64_t from, i
 static void read_queries(const shape *s, room *r, const line *x, int64_t from, int64_t first, int64_t count,
                          const chunk_rows *c) {
   const attn_problem *p = s->p;
-  void *o = attn_row(x->call->o, p->o, x->batch, x->head, first, s->t), *to = p->o.stored ? r->outputs : o;
+  const bool apart = p->o.stored || s->rule->normalised;
+  void *o = attn_row(x->call->o, p->o, x->batch, x->head, first, s->t), *to = apart ? r->outputs : o;
   /* A weight of zero must not multiply a NaN that its row does not see. */
-  const int64_t step = c->finite ? STEP : 1, o_row = p->o.stored ? p->d_v : p->o.row;
+  const int64_t step = c->finite ? STEP : 1, o_row = apart ? s->d_v : p->o.row;
   attn_recurrent_decay_rows(s, r, x, from, count, (attn_matrix){r->queries, p->d_qk, 1}, r->scaled);
-  attn_product(s->simd, count, p->d_v, p->d_qk, (attn_matrix){r->scaled, p->d_qk, 1}, r->sums, r->sums_row,
+  attn_product(s->simd, count, s->d_v, p->d_qk, (attn_matrix){r->scaled, p->d_qk, 1}, r->sums, r->sums_row,
                false, to, o_row);
   for (int64_t i = 0; i < count && x->count > 0; i += step) {
     const int64_t rows = attn_min(step, count - i), seen = attn_min(from + i + rows, x->count);
     const void *scores = attn_recurrent_scores(
         s, r, x, true, (attn_matrix){attn_at(r->queries, i * p->d_qk, s->t), p->d_qk, 1}, from + i, rows,
         seen);
-    attn_product(s->simd, rows, p->d_v, seen, (attn_matrix){scores, s->chunk_row, 1}, c->v.at, c->v.row, true,
+    attn_product(s->simd, rows, s->d_v, seen, (attn_matrix){scores, s->chunk_row, 1}, c->v.at, c->v.row, true,
                  attn_at(to, i * o_row, s->t), o_row);
   }
-  for (int64_t i = 0; p->o.stored && i < count; i++)
-    attn_store_row(s->simd, p->o.stored, p->d_v, attn_at(to, i * o_row, s->t),
-                   attn_row_behind(o, p->o, i, s->t));
+  for (int64_t i = 0; apart && i < count; i++) {
+    void *row = attn_at(to, i * o_row, s->t);
+    const double sum = s->rule->normalised ? fabs(attn_get(row, p->d_v, s->t)) : 0;
+    if (!(sum <= 1)) attn_scale_row(s->simd, p->d_v, 1 / sum, row, row);
+    attn_store_row(s->simd, attn_stored(p->o, s->t), p->d_v, row, attn_row_behind(o, p->o, i, s->t));
+  }
 }
 
 /* Row l of S in the type that it is stored in, and back. */
 static void round_row(const shape *s, room *r, int64_t l) {
   void *row = attn_at(r->sums, l * r->sums_row, s->t);
-  attn_convert(row, s->t, s->p->d_v, s->rule->stored, r->row_scratch);
-  attn_convert(r->row_scratch, s->rule->stored, s->p->d_v, s->t, row);
+  attn_convert(row, s->t, s->d_v, s->rule->stored, r->row_scratch);
+  attn_convert(r->row_scratch, s->rule->stored, s->d_v, s->t, row);
 }
 
 /* S <- A_C . S + (A_C / A . K)^T U */
@@ -244,12 +251,12 @@ static void add_keys(const shape *s, room *r, const line *x, const chunk_rows *c
   if (x->count == 1) {
     for (int64_t l = 0; l < p->d_qk; l++) {
       void *row = attn_at(r->sums, l * r->sums_row, s->t);
-      s->simd->combine_rows(p->d_v, r->whole[columns ? l : 0], row, attn_get(k.at, l * k.row, s->t), c->v.at,
+      s->simd->combine_rows(s->d_v, r->whole[columns ? l : 0], row, attn_get(k.at, l * k.row, s->t), c->v.at,
                             row);
     }
   } else {
     s->simd->scale_rows(p->d_qk, r->sums_row, r->sums, r->sums_row, r->whole, columns ? 1 : 0, r->sums);
-    attn_product(s->simd, p->d_qk, p->d_v, x->count, k, c->v.at, c->v.row, true, r->sums, r->sums_row);
+    attn_product(s->simd, p->d_qk, s->d_v, x->count, k, c->v.at, c->v.row, true, r->sums, r->sums_row);
   }
   attn_recurrent_turn_state(s, r, x);
   for (int64_t l = 0; l < p->d_qk && s->rule->rounds && x->count == s->rule->chunk; l++) round_row(s, r, l);
@@ -348,6 +355,9 @@ static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
   if (betas > 1 && betas != both && !x->carries)
     return attn_fail(ATTN_EINVAL, "variant %s: recurrence.betas = %lld, expected 0, 1 or d_qk + d_v = %lld",
                      name, (long long)betas, (long long)both);
+  if (x->normalised && betas > 1 && !x->carries)
+    return attn_fail(ATTN_EINVAL,
+                     "variant %s: recurrence.normalised, expected without betas that are vectors", name);
   if (x->turns && (x->turns > d / 2 || x->columns || (betas > 1 && !x->carries)))
     return attn_fail(
         ATTN_EINVAL,
@@ -416,7 +426,7 @@ attn_cost attn_recurrent_cost(const attn_context *c) {
   if (!c || attn_describe(NULL, c, &parts)) return (attn_cost){0};
   const attn_problem *p = c->problem;
   const shape s = shape_of(c, &parts.recurrence);
-  const double heads = (double)(p->batch * p->heads), d = (double)p->d_qk, d_v = (double)p->d_v,
+  const double heads = (double)(p->batch * p->heads), d = (double)p->d_qk, d_v = (double)s.d_v,
                state = d * d_v, n = (double)p->n_kv, q = (double)p->n_q,
                half = (double)(s.rule->columns ? s.chunk : s.chunk + STEP) / 2, row = half * (d + d_v);
   /* Each key enters the state but those of the last chunk; each query, and each key under the delta rule,

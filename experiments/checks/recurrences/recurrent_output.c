@@ -9,7 +9,8 @@
  *   |o^_i - o_i| <= g |c q_i|.z_i + sum_j |k_j.r_ij| eta_j + sum over chunks w |r| |z|.
  * A state that is turned is taken as the engine takes it: keys and queries turned back to the beginning of
  * their chunk, with magnitudes sqrt(2) times the length of each pair, and s on to its end.
- * A state that is rounded to 16 bits at the end of a chunk adds its u |s| to the last.
+ * A state that is rounded to 16 bits at the end of a chunk adds its u |s| to the last. Where outputs are
+ * divided by max(|x|, 1), x is one more column, of values 1.
  * eta and g need magnitudes of what is computed: of e, a bound on the norm of the error of s by norms alone,
  * only g-fold parts enter. */
 #include "experiments/checks/check_table.h"
@@ -32,6 +33,7 @@ typedef struct pass {
   const head_data *head;
   const attn_number *type;
   int64_t width;                 /* of a decay */
+  int64_t d_v;                   /* columns of S: the last of values 1, where outputs are divided by its */
   int64_t betas;                 /* numbers of b, w and angles, at least 1 */
   bool vectors;                  /* of b and w */
   double *k, *a, *beta;          /* [n, d_qk], turned back; [n, width], [n, betas] */
@@ -55,6 +57,7 @@ static attn_status make_pass(const evidence *e, const head_data *head, pass *w) 
               .head = head,
               .type = &attn_numbers[p->dtype],
               .width = e->view->recurrence->columns ? d : 1,
+              .d_v = p->d_v + e->view->recurrence->normalised,
               .betas = recurrent_betas(e->view->recurrence),
               .vectors = recurrent_vectors(e->view->recurrence)};
   w->mag = region_take(e->memory, n * d, sizeof *w->mag);
@@ -69,15 +72,15 @@ static attn_status make_pass(const evidence *e, const head_data *head, pass *w) 
   w->rho = region_take(e->memory, n, sizeof *w->rho);
   w->read = region_take(e->memory, n, sizeof *w->read);
   w->write = region_take(e->memory, n, sizeof *w->write);
-  w->eta = region_take(e->memory, n * p->d_v, sizeof *w->eta);
-  w->rounded = region_zeros(e->memory, (n / w->rule->chunk + 1) * p->d_v, sizeof *w->rounded);
+  w->eta = region_take(e->memory, n * w->d_v, sizeof *w->eta);
+  w->rounded = region_zeros(e->memory, (n / w->rule->chunk + 1) * w->d_v, sizeof *w->rounded);
   w->first = region_take(e->memory, n, sizeof *w->first);
   w->next = region_take(e->memory, rows, sizeof *w->next);
   w->q = region_take(e->memory, rows * d, sizeof *w->q);
-  w->o = region_zeros(e->memory, rows * p->d_v, sizeof *w->o);
-  w->bound = region_zeros(e->memory, rows * p->d_v, sizeof *w->bound);
-  w->magnitude = region_zeros(e->memory, rows * p->d_v, sizeof *w->magnitude);
-  w->peak = region_zeros(e->memory, p->d_v, sizeof *w->peak);
+  w->o = region_zeros(e->memory, rows * w->d_v, sizeof *w->o);
+  w->bound = region_zeros(e->memory, rows * w->d_v, sizeof *w->bound);
+  w->magnitude = region_zeros(e->memory, rows * w->d_v, sizeof *w->magnitude);
+  w->peak = region_zeros(e->memory, w->d_v, sizeof *w->peak);
   return region_status(e->memory, "for the recursion of a head");
 }
 
@@ -174,7 +177,7 @@ typedef struct column {
 } column;
 
 static void read_rows(const pass *w, int64_t t, int64_t l, const column *x) {
-  const int64_t d = w->e->problem->d_qk, d_v = w->e->problem->d_v;
+  const int64_t d = w->e->problem->d_qk, d_v = w->d_v;
   for (int64_t r = w->first[t]; r >= 0; r = w->next[r]) {
     const double *q = w->q + r * d, norm = vector_norm(q, d);
     double magnitude = norm * x->e;
@@ -187,12 +190,17 @@ static void read_rows(const pass *w, int64_t t, int64_t l, const column *x) {
   }
 }
 
+static double value_of(const pass *w, int64_t t, int64_t l) {
+  const int64_t d_v = w->e->problem->d_v;
+  return l < d_v ? w->head->v[t * d_v + l] : 1;
+}
+
 /* Key t enters column l. */
 static void step(const pass *w, int64_t t, int64_t l, column *x) {
   const attn_problem *p = w->e->problem;
   const bool delta = w->rule->delta, vectors = w->vectors;
   const double *mag = w->mag + t * p->d_qk, *k = w->k + t * p->d_qk, *a = w->a + t * w->width,
-               *b = w->beta + t * w->betas, v = b[vectors ? p->d_qk + l : 0] * w->head->v[t * p->d_v + l],
+               *b = w->beta + t * w->betas, v = b[vectors ? p->d_qk + l : 0] * value_of(w, t, l),
                size = w->size[t];
   double said = 0, reach = 0, most = 0;
   for (int64_t m = 0; m < p->d_qk; m++) {
@@ -212,7 +220,7 @@ static void step(const pass *w, int64_t t, int64_t l, column *x) {
   x->reach = fmax(x->reach, reach) + (1 + size) * written;
   x->gone = w->rho[t] * w->most[t] * x->gone + lost(w, (1 + size) * x->reach);
   x->e = w->rho[t] * x->e + size * eta + lost(w, (1 + size) * x->reach);
-  w->eta[t * p->d_v + l] = eta;
+  w->eta[t * w->d_v + l] = eta;
   for (int64_t m = 0; m < p->d_qk; m++) {
     x->s[m] += k[m] * u;
     x->z[m] += mag[m] * written;
@@ -222,7 +230,7 @@ static void step(const pass *w, int64_t t, int64_t l, column *x) {
 /* Key t enters column l once more, as the key behind it says. */
 static void carry(const pass *w, int64_t t, int64_t l, column *x) {
   const attn_problem *p = w->e->problem;
-  const double by = w->beta[(t + 1) * w->betas + 1] * w->head->v[t * p->d_v + l];
+  const double by = w->beta[(t + 1) * w->betas + 1] * value_of(w, t, l);
   for (int64_t m = 0; m < p->d_qk; m++) {
     x->s[m] += by * w->k[t * p->d_qk + m];
     x->z[m] += fabs(by) * w->mag[t * p->d_qk + m];
@@ -237,7 +245,7 @@ static double stored_loss(const pass *w, double norm) {
 }
 
 static void pass_column(const pass *w, int64_t l, double *room) {
-  const int64_t d = w->e->problem->d_qk, d_v = w->e->problem->d_v;
+  const int64_t d = w->e->problem->d_qk, d_v = w->d_v;
   column x = {.s = room, .z = room + d};
   memset(room, 0, 2 * (size_t)d * sizeof *room);
   for (int64_t t = 0; t < w->head->keys; t++) {
@@ -258,7 +266,7 @@ static void pass_column(const pass *w, int64_t l, double *room) {
 
 /* Adds to the bound of a row, read at key t, what arrives of all that was off before. r: [d_qk]. */
 static void add_arrivals(const pass *w, int64_t row, int64_t t, double *r) {
-  const int64_t d = w->e->problem->d_qk, d_v = w->e->problem->d_v, chunk = w->rule->chunk;
+  const int64_t d = w->e->problem->d_qk, d_v = w->d_v, chunk = w->rule->chunk;
   const int64_t position = attn_problem_position(w->e->problem, w->e->exact->rows[row].i) - w->rule->before;
   double *bound = w->bound + row * d_v;
   memcpy(r, w->q + row * d, (size_t)d * sizeof *r);
@@ -287,7 +295,7 @@ static attn_status run_pass(const pass *w, bool *fits) {
   {
     double *room = rooms + 2 * p->d_qk * omp_get_thread_num();
 #pragma omp for schedule(static)
-    for (int64_t l = 0; l < p->d_v; l++) pass_column(w, l, room);
+    for (int64_t l = 0; l < w->d_v; l++) pass_column(w, l, room);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t t = 0; t < w->head->keys; t++)
       for (int64_t r = w->first[t]; r >= 0; r = w->next[r]) add_arrivals(w, r, t, room);
@@ -295,17 +303,32 @@ static attn_status run_pass(const pass *w, bool *fits) {
   *fits = true;
   const double largest =
       fmin(w->type->largest, w->rule->rounds ? attn_numbers[w->rule->stored].largest : (double)INFINITY);
-  for (int64_t l = 0; l < p->d_v; l++) *fits = *fits && w->peak[l] < largest / 4;
+  for (int64_t l = 0; l < w->d_v; l++) *fits = *fits && w->peak[l] < largest / 4;
   return ATTN_OK;
+}
+
+/* The quotients of a row by m = max(|x|, 1) and their bound: of o = y / m that of y, and |o| that of x, over
+ * m less that of x, which is at least 1 as it is computed; three roundings, and what underflows. */
+static void divide_row(const pass *w, int64_t r) {
+  const int64_t d_v = w->d_v - 1;
+  double *o = w->o + r * w->d_v, *bound = w->bound + r * w->d_v, *magnitude = w->magnitude + r * w->d_v;
+  const double m = fmax(fabs(o[d_v]), 1), least = fmax(m - bound[d_v], 1);
+  for (int64_t l = 0; l < d_v; l++) {
+    o[l] /= m;
+    magnitude[l] /= m;
+    bound[l] = (bound[l] + fabs(o[l]) * bound[d_v]) / least;
+    bound[l] += 4 * w->type->unit * (fabs(o[l]) + bound[l]) + w->type->normal;
+  }
 }
 
 static outcome judge_row(const pass *w, int64_t r, double *given) {
   const attn_problem *p = w->e->problem;
-  const double *bound = w->bound + r * p->d_v;
+  const double *bound = w->bound + r * w->d_v;
   double most = 0;
+  if (w->rule->normalised) divide_row(w, r);
   row_widen(w->e->o, p->dtype, row_offset(p, &w->e->exact->rows[r], p->d_v), p->d_v, given);
-  for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, w->magnitude[r * p->d_v + l]);
-  return outcome_rounded(given, w->o + r * p->d_v, bound, p->d_v, most);
+  for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, w->magnitude[r * w->d_v + l]);
+  return outcome_rounded(given, w->o + r * w->d_v, bound, p->d_v, most);
 }
 
 static attn_status judge_head(const evidence *e, int64_t line, outcome *worst) {
@@ -372,7 +395,9 @@ const check check_rec1 = {
         "= k u / (1 "
         "- k u); 24 more in w and 36 in g, and 2^-51 C times the sum of angles, where the state is turned; a "
         "state "
-        "kept in 16 bits adds their u |s| to w |z|.",
+        "kept in 16 bits adds their u |s| to w |z|. Outputs that are divided by m = max(|x|, 1), x the "
+        "column of values 1: (the "
+        "bound of y + |y / m| that of x) / m, and 4 u |y / m| more.",
     .cause =
         "a decay is applied before or after its key, that of another head, where there is no key or from "
         "one sequence to the next, a value is written without its beta, or the state is that of another "
