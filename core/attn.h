@@ -512,7 +512,7 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
  * columns; 15 since recurrences turn their state and carry keys, selections rank by an index or have margins,
  * normalisers, means of keys and picked rows are parts; 16 since methods have a backward pass, and sums have
  * gates. A variant built for another is refused (ATTN_EABI). */
-#define ATTN_ABI 16u
+#define ATTN_ABI 17u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */
 ATTN_API const char *attn_version(void); /* of the library, "0.1.0" */

@@ -8,7 +8,7 @@ import os
 import pathlib
 from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint32, c_void_p
 
-ABI = 16  # of attn.h, whose structs are repeated here
+ABI = 17  # of attn.h, whose structs are repeated here
 HERE = pathlib.Path(__file__).resolve().parent
 # Builds of the source tree that another process cannot load, or whose faults are meant.
 NOT_FOR_USE = {"asan-ubsan", "tsan", "fuzz", "mutants", "neon"}
