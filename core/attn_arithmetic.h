@@ -89,6 +89,9 @@ static inline int64_t attn_padded(int64_t columns, attn_dtype t) {
  * NULL. */
 ATTN_API void attn_exp_rows(const attn_kernels *, int64_t rows, int64_t count, void *x, int64_t x_row,
                             double *max);
+/* Of a row f of these: df <- the gradients by x, of those by f, df, and by max, of which the first of the
+ * largest x is made. */
+ATTN_API void attn_exp_row_vjp(const attn_kernels *, int64_t count, const void *f, void *df, double dmax);
 /* Cosines and sines, either of which may be x: absolute error 4 u. */
 ATTN_API void attn_trig_row(const attn_kernels *, int64_t count, const void *x, void *cosines, void *sines);
 /* y <- a x; y may be x */

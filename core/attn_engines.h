@@ -278,6 +278,15 @@ typedef struct attn_feature_rows {
   int64_t stride, first, rows;
 } attn_feature_rows;
 
+/* Gradients on their way back through a map: of rows f, as it gave them, by f and by scale (NULL: zeros). */
+typedef struct attn_feature_gradients {
+  void *f, *df; /* may be overwritten */
+  int64_t f_row;
+  const double *dscale; /* [rows] */
+  void *dx;             /* [rows] of d_qk: overwritten */
+  void *scratch;        /* for attn_gemm */
+} attn_feature_gradients;
+
 /* phi(x) = exp(scale(x)) f(x): rows of f are well scaled, and scale(x), one number a row, is kept apart and
  * cancels (queries) or is carried as a running maximum (keys), so that nothing overflows and no row of a
  * causal result depends on later keys. eps > 0 adds eps to every stabilised feature, as the Performer code
@@ -290,6 +299,10 @@ typedef struct attn_feature_map {
    * another variant's, with which these features are joined: parameters are to be found in state. */
   void (*map)(const void *state, const attn_context *, const attn_feature_rows *, void *f, int64_t f_row,
               double *scale);
+  /* Its vector-Jacobian product: dx_l <- sum_c df_c df_c/dx_l + dscale dscale/dx_l of each row, those of what
+   * map computes, a maximum that it takes out of f included. NULL: there is no gradient. */
+  void (*vjp)(const void *state, const attn_context *, const attn_feature_rows *,
+              const attn_feature_gradients *);
   bool positions;      /* features depend on them */
   bool unnormalised;   /* o = phi(q)^T sum_j phi(k_j) v_j^T, without a denominator; every scale is 0 */
   double mul_add, exp; /* of map, for a row: multiply-adds, exponentials */

@@ -157,6 +157,40 @@ static void map(const void *opaque, const attn_context *c, const attn_feature_ro
   }
 }
 
+/* df <- the gradients by the products w.x, in the first m columns. */
+static void pull_products(const params *p, const attn_kernels *simd, attn_dtype t, const void *f, void *df,
+                          double dscale) {
+  const int64_t m = p->features;
+  if (p->kernel == POSITIVE || p->kernel == HYPERBOLIC || p->kernel == OPTIMAL)
+    attn_exp_row_vjp(simd, columns_of(p), f, df, dscale);
+  for (int64_t r = 0; r < m && p->kernel != POSITIVE && p->kernel != OPTIMAL; r++) {
+    double first = attn_get(df, r, t);
+    if (p->kernel == RELU && !(attn_get(f, r, t) > 0)) first = 0;
+    if (p->kernel == HYPERBOLIC) first -= attn_get(df, m + r, t);
+    if (p->kernel == TRIG) first = attn_get(f, r, t) * attn_get(df, m + r, t) - attn_get(f, m + r, t) * first;
+    attn_set(df, r, t, first);
+  }
+}
+
+static void vjp(const void *opaque, const attn_context *c, const attn_feature_rows *x,
+                const attn_feature_gradients *g) {
+  const state *s = opaque;
+  const attn_dtype t = c->problem->dtype;
+  const int64_t draw = s->draws > 1 ? x->head : 0;
+  for (int64_t i = 0; i < x->rows; i++)
+    pull_products(&s->p, c->kernels, t, attn_at(g->f, i * g->f_row, t), attn_at(g->df, i * g->f_row, t),
+                  g->dscale ? g->dscale[i] : 0);
+  attn_gemm(c->kernels, x->rows, s->d, s->p.features, (attn_matrix){g->df, g->f_row, 1},
+            (attn_matrix){attn_at(s->w, draw * s->d * s->w_row, t), 1, s->w_row}, false, g->dx, s->d,
+            g->scratch);
+  if (!g->dscale || s->p.kernel == RELU) return;
+  const double by = s->p.kernel == TRIG ? c->problem->scale : -c->problem->scale;
+  for (int64_t i = 0; i < x->rows; i++)
+    for (int64_t l = 0; l < s->d; l++)
+      attn_set(g->dx, i * s->d + l, t,
+               attn_get(g->dx, i * s->d + l, t) + by * g->dscale[i] * attn_get(x->x, i * x->stride + l, t));
+}
+
 static attn_status prepare(attn_builder *b, const attn_context *c, state *s) {
   const attn_problem *x = c->problem;
   s->a = tilt(&s->p, (double)s->d);
@@ -202,6 +236,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
                          .columns = columns_of(p),
                          .eps = p->eps,
                          .map = map,
+                         .vjp = vjp,
                          .mul_add = (double)p->features * (double)c->problem->d_qk,
                          .exp = (double)columns_of(p),
                          .law = {.kind = kinds[p->kernel],

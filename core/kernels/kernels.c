@@ -98,6 +98,18 @@ void attn_elu_row(const attn_kernels *kernels, int64_t count, void *x) {
   if (kernels && x) kernels->elu_row(count, x);
 }
 
+void attn_exp_row_vjp(const attn_kernels *kernels, int64_t count, const void *f, void *df, double dmax) {
+  if (!kernels || !f || !df) return;
+  const attn_dtype t = kernels->dtype;
+  const double rest = dmax - kernels->dot_row(count, f, df);
+  double most = -1;
+  int64_t largest = 0;
+  for (int64_t c = 0; c < count; c++)
+    if (attn_get(f, c, t) > most) most = attn_get(f, largest = c, t);
+  kernels->multiply_row(count, f, df, df);
+  attn_set(df, largest, t, attn_get(df, largest, t) + rest);
+}
+
 void attn_multiply_row(const attn_kernels *kernels, int64_t count, const void *x, const void *y, void *z) {
   if (kernels && x && y && z) kernels->multiply_row(count, x, y, z);
 }

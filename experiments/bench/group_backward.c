@@ -1,6 +1,7 @@
 /* group_backward.c - the group `backward`: gradients of exact attention over the peak, against the forward
  * pass, causal and of one head, and of patterns against exact attention's. Five products a pair: 3 d_qk + 2
- * d_v multiply-adds. */
+ * d_v multiply-adds. Those of features over the peak, and against their forward pass: ten products of rows
+ * where that has four, maps and sums alike. */
 #include "experiments/bench/benchmark.h"
 
 enum { HEADS = 8 };
@@ -13,6 +14,18 @@ static void add_patterns(bench *b, bench_set *set, attn_problem p, const bench_m
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
     bench_row_add(b, ROW_FLOPS_RATIO, bench_put(b, set, bench_backward(b, specs[i], &p, 0)), dense,
                   TARGET_BACKWARD_PATTERN, "%s, causal: over tiled", specs[i]);
+}
+
+static void add_features(bench *b, bench_set *set, attn_problem p) {
+  static const char spec[] = "performer:features=256", *const how[] = {"", ", causal"};
+  for (int i = 0; i < 2; i++) {
+    p.causal = i;
+    const bench_meter *m = bench_put(b, set, bench_backward(b, spec, &p, 0)),
+                      *forward = bench_put(b, set, bench_plan(b, spec, &p, NULL, 0));
+    bench_row_add(b, ROW_OVER_LIMIT, m, NULL, TARGET_BACKWARD_FEATURES, "performer%s: over the peak", how[i]);
+    bench_row_add(b, ROW_TIME_RATIO, m, forward, TARGET_BACKWARD_FEATURES_FORWARD,
+                  "performer%s: time over the forward pass", how[i]);
+  }
 }
 
 static void add_size(bench *b, int64_t n, int64_t d) {
@@ -29,6 +42,7 @@ static void add_size(bench *b, int64_t n, int64_t d) {
     bench_row_add(b, ROW_TIME_RATIO, bench_put(b, set, bench_backward(b, exact, &p, 1)), m,
                   all == 2 ? TARGET_THREADS : TARGET_NONE, "tiled: time on 1 thread over %d", all);
   add_patterns(b, set, p, m);
+  add_features(b, set, p);
   p.causal = true;
   bench_row_add(b, ROW_TIME_RATIO, bench_put(b, set, bench_backward(b, exact, &p, 0)), m,
                 TARGET_BACKWARD_CAUSAL, "tiled: causal over not");

@@ -25,7 +25,7 @@ static attn_status execute(bench_meter *m) {
                           .k = in + s->q * e,
                           .v = in + (s->q + s->k) * e,
                           .o = s->tensors,
-                          .lse = s->lse,
+                          .lse = attn_plan_variant(s->plan)->caps & ATTN_CAP_LSE ? s->lse : NULL,
                           .work = b->scratch};
   char *at = s->tensors + o * e;
   attn_status status = s->executed ? ATTN_OK : attn_plan_run(s->plan, &x);

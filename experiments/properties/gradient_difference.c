@@ -11,9 +11,12 @@
 #include <string.h>
 
 enum { DIRECTIONS = 3 };
-/* Where keys are selected the loss jumps: within the smaller step the selection of hardly any row changes, and
- * a change makes d_h and d_(h/2) differ by all that it does. */
-static const double step_of_smooth = 0x1p-10, step_of_selections = 0x1p-24;
+/* Features bend (max(x, 0), and elu in its second derivative), anywhere: where the loss has a bend within a
+ * step, which extrapolation takes for a slope, a smaller one shows what it does at x. Where keys are selected it
+ * jumps: within the least step the selection of hardly any row changes, and a change makes d_h and d_(h/2) differ
+ * by all that it does. Rounding shows, too. */
+static const double steps[] = {0x1p-10, 0x1p-15, 0x1p-20, 0x1p-25};
+enum { STEPS = sizeof steps / sizeof *steps };
 static const uint64_t purpose_directions = 0x646972656374; /* "direct" */
 
 /* What the trial has not: padding, and what a problem makes of scores. */
@@ -74,13 +77,17 @@ static attn_status difference_of(gradient_run *g, uint64_t direction, double h, 
 
 static attn_status judge_direction(gradient_run *g, const setting *of, uint64_t direction,
                                    const trial_inputs *room, double *worst, result_bound *bound) {
-  const double step = g->view.caps & ATTN_CAP_DATA ? step_of_selections : step_of_smooth;
-  double whole = 0, half = 0, along = 0, size = 0;
-  attn_status status = difference_of(g, direction, step, room, &whole, &along, &size);
-  if (!status) status = difference_of(g, direction, step / 2, room, &half, &along, &size);
-  if (status) return status;
-  const double expected = (4 * half - whole) / 3, allowed = fabs(half - whole) + 0x1p-46 * size,
-               ratio = fabs(along - expected) / allowed;
+  double ratio = 0, expected = 0, along = 0;
+  const int first = g->view.caps & ATTN_CAP_DATA ? STEPS - 1 : 0,
+            end = g->view.by_features ? STEPS : first + 1;
+  for (int i = first; i < end && (i == first || !(ratio <= 1)); i++) {
+    double whole = 0, half = 0, size = 0;
+    attn_status status = difference_of(g, direction, steps[i], room, &whole, &along, &size);
+    if (!status) status = difference_of(g, direction, steps[i] / 2, room, &half, &along, &size);
+    if (status) return status;
+    expected = (4 * half - whole) / 3;
+    ratio = fabs(along - expected) / (fabs(half - whole) + 0x1p-46 * size);
+  }
   if (ratio <= *worst) return ATTN_OK;
   *worst = isnan(ratio) ? (double)INFINITY : ratio;
   if (*worst <= 1) return ATTN_OK;
@@ -98,6 +105,8 @@ static attn_status judge_plan(const trial *t, const attn_plan *plan, const trial
   attn_status status = gradient_run_make(t->memory, plan, in, &g);
   if (!status) status = trial_inputs_copy(t->memory, in, &room);
   if (!status) status = gradient_run_forward(&g, in, &loss, &size);
+  if (!status && !isfinite(loss))
+    return bound_not_applicable(bound, "an output is not finite: there is no loss to differentiate");
   if (!status) status = gradient_run_backward(&g);
   room.padded = in->padded;
   memcpy(room.kv_len, in->kv_len, sizeof room.kv_len);
@@ -158,7 +167,7 @@ static attn_status note_constants(void *context, const attn_spec *atom) {
 
 static attn_status difference_judge(const trial *t, result_bound *bound) {
   const char *why = NULL;
-  double worst = 0;
+  double worst = -1; /* nothing was judged */
   (void)attn_spec_each(t->spec, true, note_constants, &why);
   if (why) return bound_not_applicable(bound, why);
   attn_status status = ATTN_OK;
@@ -169,7 +178,7 @@ static attn_status difference_judge(const trial *t, result_bound *bound) {
     if (!s) return bound_not_applicable(bound, attn_last_error());
     status = ATTN_OK; /* scores that the variant does not take */
   }
-  if (!status && bound->verdict != VERDICT_VIOLATED) bound_property(bound, worst, 1);
+  if (!status && bound->verdict != VERDICT_VIOLATED && worst >= 0) bound_property(bound, worst, 1);
   return status;
 }
 
@@ -181,10 +190,11 @@ const check check_grad_fd = {
     .statement = "along a direction of queries, keys and values the loss rises as its gradients say",
     .source = "the definition of a gradient; Richardson's extrapolation of central differences",
     .formula = "measured: |<dq, Uq> + <dk, Uk> + <dv, Uv> - (4 d_(h/2) - d_h) / 3| in fp64, d_h = (L(x + h "
-               "U) - L(x - h U)) / 2h, h = 2^-10, of selections 2^-24, in units of |d_h - d_(h/2)| + 2^-46 "
+               "U) - L(x - h U)) / 2h, h = 2^-10, of selections 2^-25, in units of |d_h - d_(h/2)| + 2^-46 "
                "sum |terms of L| / h; "
                "for normal upstream gradients and directions, with padding, a soft cap, a sink, leaky scores "
-               "and biases where the variant takes them.",
+               "and biases where the variant takes them. Of features, which may bend near x, one of h = "
+               "2^-10, 2^-15, 2^-20 and 2^-25 must show it.",
     .assumes = "Declared: fp64, keys that are not drawn with weights of Q and K, and no store.",
     .cause =
         "a term of the derivative is missing (the denominator's, the slope of a soft cap), or a factor is "

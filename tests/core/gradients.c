@@ -76,7 +76,7 @@ static gradients differentiate(const setting *s) {
   for (int each = 0; each < MADE; each++) made[each] = fence_block(sizes[each], end, NOT_A_NUMBER);
   attn_tensors x = {.kv_len = s->in->padded ? s->in->kv_len : NULL, .k_position = s->k_position};
   x.q = t[TENSOR_Q].at, x.k = t[TENSOR_K].at, x.v = t[TENSOR_V].at, x.o = t[TENSOR_O].at;
-  x.lse = (double *)(void *)made[LSE].at;
+  if (attn_plan_variant(plan)->caps & ATTN_CAP_LSE) x.lse = (double *)(void *)made[LSE].at;
   x.work = work.at;
   attn_gradients g = {.d_o = t[UP].at, .d_o_at = t[UP].stride, .dlse = s->dlse};
   if (s->one_row) g.d_o_at.row = 0;
@@ -144,6 +144,15 @@ enum { SPECS = sizeof specs / sizeof *specs, PATTERNS = 6 /* the first */, N_Q =
 static const case_shape ordinary = {2, 4, 2, N_Q, N_KV, 17, 9, true, false};
 static float bias[N_Q * N_KV]; /* hides a tenth of the pairs */
 
+static void try_spec(const char *spec, const attn_problem *p, bool padded, const double *dlse,
+                     void (*test)(setting *)) {
+  inputs in = inputs_make(p, padded, 9, 1), up = upstream_of(&in);
+  note_context("%s %s", spec, p->dtype == ATTN_F64 ? "f64" : "f32");
+  test(&(setting){.spec = spec, .options = {.threads = 2}, .in = &in, .up = &up, .dlse = dlse});
+  inputs_free(&in);
+  inputs_free(&up);
+}
+
 /* The first specs in either type, with gradients by the log-sum-exp, some with sinks, some with the bias. */
 static void each_spec(case_shape shape, int count, void (*test)(setting *)) {
   static const double sinks[] = {0.5, -1, 2, 0.1};
@@ -156,11 +165,20 @@ static void each_spec(case_shape shape, int count, void (*test)(setting *)) {
     attn_problem p = shape_problem(shape, i % 2 ? ATTN_F64 : ATTN_F32);
     if (i % 3 == 0) p.score.sink = sinks;
     if (i % 4 < 2) p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F32, .row = N_KV};
-    inputs in = inputs_make(&p, shape.padded, 9, 1), up = upstream_of(&in);
-    note_context("%s %s", specs[i / 2], i % 2 ? "f64" : "f32");
-    test(&(setting){.spec = specs[i / 2], .options = {.threads = 2}, .in = &in, .up = &up, .dlse = dlse});
-    inputs_free(&in);
-    inputs_free(&up);
+    try_spec(specs[i / 2], &p, shape.padded, dlse, test);
+  }
+}
+
+/* The first sums of features, which have no log-sum-exp; the last without a denominator. */
+static const char *const maps[] = {"linear", "performer:features=24",
+                                   "performer:features=24,kernel=hyperbolic,eps=0.01",
+                                   "linear:feature=taylor,normalise=no"};
+enum { MAPS = sizeof maps / sizeof *maps };
+
+static void each_map(case_shape shape, int count, void (*test)(setting *)) {
+  for (int i = 0; i < 2 * count; i++) {
+    const attn_problem p = shape_problem(shape, i % 2 ? ATTN_F64 : ATTN_F32);
+    try_spec(maps[i / 2], &p, shape.padded, NULL, test);
   }
 }
 
@@ -192,7 +210,10 @@ static void repeat(setting *s) {
   gradients_free(&first);
 }
 
-Test(core_gradients, threads_and_instruction_sets) { each_spec(ordinary, SPECS, repeat); }
+Test(core_gradients, threads_and_instruction_sets) {
+  each_spec(ordinary, SPECS, repeat);
+  each_map(ordinary, MAPS, repeat);
+}
 
 /* One alone is what it is with the others; twice the upstream gradient is twice all, and none is zeros; rows
  * of it that are one, of stride 0, are those that are equal. */
@@ -208,9 +229,10 @@ static void linear(setting *s) {
   }
   double dlse[8 * N_Q];
   inputs up = inputs_copy(s->up);
-  other = (setting){.spec = s->spec, .options = s->options, .in = s->in, .up = &up, .dlse = dlse};
+  other = (setting){.spec = s->spec, .options = s->options, .in = s->in, .up = &up};
+  if (s->dlse) other.dlse = dlse;
   for (int times = 2; times >= 0; times -= 2) {
-    for (int64_t line = 0; line < rows_of(p, OF_Q); line++) dlse[line] = times * s->dlse[line];
+    for (int64_t line = 0; s->dlse && line < rows_of(p, OF_Q); line++) dlse[line] = times * s->dlse[line];
     for (int64_t i = 0; i < rows_of(p, OF_Q) * p->d_v; i++)
       attn_set(up.v, i, p->dtype, times * attn_get(s->up->v, i, p->dtype));
     gradients more = differentiate(&other);
@@ -234,6 +256,7 @@ Test(core_gradients, alone_doubled_and_none) {
   each_spec(ordinary, SPECS, linear);
   padded.padded = true;
   each_spec(padded, PATTERNS, linear);
+  each_map(padded, MAPS, linear);
 }
 
 enum { HEAD = 1, QUERY = 41, KEY = 44 }; /* of entry 0; kv head 0 */
@@ -303,7 +326,9 @@ static void spoil(setting *s) {
 Test(core_gradients, special_numbers) {
   case_shape all = ordinary;
   each_spec(all, PATTERNS, spoil);
+  each_map(all, MAPS - 1, spoil);
   all.causal = false;
+  each_map(all, MAPS - 1, spoil);
   each_spec(all, PATTERNS - 1, spoil); /* the last is causal only */
 }
 

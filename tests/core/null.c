@@ -335,6 +335,7 @@ static void authors_without_a_status(void) {
   attn_product(k, 4, 4, 4, some, NULL, 4, false, x, 4);
   attn_product(NULL, 4, 4, 4, some, x, 4, false, x, 4);
   attn_exp_rows(k, 1, 4, NULL, 4, NULL);
+  attn_exp_row_vjp(k, 4, NULL, x, 0);
   attn_trig_row(k, 4, NULL, x, x);
   attn_trig_row(k, 4, x, NULL, x);
   attn_scale_row(k, 4, 2, NULL, x);

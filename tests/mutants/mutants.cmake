@@ -132,7 +132,7 @@ mutant(causal-tile-edge core/score.c FP-2 "tiled:path=fma" "the last row of the 
   [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 1 - (position == 63))]])
 mutant(linear-first-state-for-all core/engines/linear/linear_engine.c FP-6 "performer:features=16"
   "every head reads the state of the first"
-  [[state_at(s, h.batch * p->kv_heads + h.head, summed(s))]] [[state_at(s, 0, summed(s))]])
+  [[linear_state_before(s, @h.batch * p->kv_heads + h.head@, linear_summed(s))]] [[0]])
 mutant(linear-first-head-alone core/engines/linear/linear_engine.c FP-6 "performer:features=16" "all heads but the first are zero"
   [[linear_divide(s, w, x->count, o);]]
   [[{ linear_divide(s, w, x->count, o);
@@ -1155,6 +1155,64 @@ mutant(grad-keys-side-by-side core/engines/softmax/backward.c GRAD-FP "topk:k=8"
 mutant(grad-first-row core/engines/softmax/backward.c core_gradient_values/slopes ""
   "of widths that are no whole lines, the first query alone has a gradient"
   [[k->product(@at.rows@, p->d_qk, step->count, a, b->k, b->qk, true, dq, b->qk);]] [[1]])
+
+mutant(grad-features-of-one-head core/engines/linear/linear_back_block.c GRAD-FD linear
+  "keys have the gradients of the first head of those that share them"
+  [[k->queries && @head < (k->h->head + 1) * group@; head++)]] [[head == k->h->head * group]])
+mutant(grad-features-chunk-lost core/engines/linear/linear_back_block.c GRAD-FD linear
+  "the queries of a chunk do not enter the state of queries"
+  [[sum_head(b, k, head, to);]] [[;]])
+mutant(grad-features-sum-constant core/engines/linear/linear_back_block.c GRAD-FD linear
+  "the denominator has no gradient"
+  [[row[i].dz = @-s->simd->dot_row(s->p->d_v, upstream_at(b, k, head, i), b->g) / row[i].z@;]] [[0]])
+mutant(grad-features-own-key core/engines/linear/linear_back_block.c GRAD-FD linear
+  "a query does not see its own key on the way back"
+  [[const int64_t seen = attn_min(@k->before + i + 1@, k->keys);]] [[k->before + i]])
+mutant(grad-features-padding core/engines/linear/linear_back.c GRAD-FD linear "padding has gradients"
+  [[.keys = attn_max(0, attn_min(rows, @h->keys - key@)),]] [[rows]])
+mutant(grad-features-reference core/engines/linear/linear_back_block.c GRAD-FD linear:feature=exp
+  "a state of queries is a sum of terms of unlike references"
+  [[const double factor = @linear_rescale(s, *to.reference, row[i].reference)@;]] [[1]])
+mutant(grad-features-rows-of-odd core/engines/linear/linear_back_block.c core_gradients/special_numbers ""
+  "zeros multiply what is not finite"
+  [[return @attn_all_finite(x, row, rows, d, s->t)@ ? STEP : 1;]] [[d > 0]])
+mutant(grad-features-segment-lost core/engines/linear/linear_back.c core_linear_gradients/segments ""
+  "the last segment of queries is not added to those before it"
+  [[for (int64_t g = @query_segments(s) - 2@; g >= first_summed(s); g--) {]] [[query_segments(s) - 3]])
+mutant(grad-eps-constant core/engines/linear/linear_back_block.c GRAD-FD performer:eps=0.01
+  "the features that eps multiplies have no gradient" [[s->simd->weigh_row(s->columns, df, NULL, @eps * all@);]] [[0]])
+mutant(grad-stabiliser-constant core/engines/linear/linear_back_block.c GRAD-FD performer:eps=0.01
+  "the stabiliser has no gradient beside eps" [[if (j < k->keys) @b->dscale[j] -= pull@;]] [[0]])
+mutant(grad-stabiliser-of-later-rows core/engines/linear/linear_back_block.c GRAD-FD performer:eps=0.01
+  "the stabiliser of later chunks has no gradient"
+  [[if (row[i].reference == *to.reference) @*to.keys += row[i].pull@;]] [[*to.keys = 0]])
+mutant(grad-largest-constant core/kernels/kernels.c GRAD-FD performer:eps=0.01
+  "the maximum that is taken out of features has no gradient"
+  [[attn_set(df, largest, t, attn_get(df, largest, t) + @rest@);]] [[0]])
+mutant(grad-performer-length variants/performer.c GRAD-FD performer "the square of the length has the other sign"
+  [[const double by = s->p.kernel == TRIG ? c->problem->scale : @-c->problem->scale@;]] [[c->problem->scale]])
+mutant(grad-performer-hyperbolic variants/performer.c GRAD-FD performer:kernel=hyperbolic
+  "features of -w are taken for those of w" [[if (p->kernel == HYPERBOLIC) first -= @attn_get(df, m + r, t)@;]] [[-attn_get(df, m + r, t)]])
+mutant(grad-performer-trig variants/performer.c GRAD-FD performer:kernel=trig "the cosine's slope has the other sign"
+  [[first = @attn_get(f, r, t)@ * attn_get(df, m + r, t) - attn_get(f, m + r, t) * first;]] [[-attn_get(f, r, t)]])
+mutant(grad-performer-relu variants/performer.c GRAD-FD performer:kernel=relu,eps=0.01
+  "products below 0 have the slope of those above" [[@!(attn_get(f, r, t) > 0)@) first = 0;]] [[false]])
+mutant(grad-fixed-elu core/engines/linear/fixed_features.c GRAD-FD linear "elu has the slope 1 below 0"
+  [[if (of == ELU) g *= @a < 1 ? a : 1@;]] [[1]])
+mutant(grad-fixed-relu core/engines/linear/fixed_features.c GRAD-FD linear:feature=relu,eps=0.01
+  "relu has the slope 1 below 0" [[if (of == RELU) g *= @a > 0@;]] [[1]])
+mutant(grad-fixed-square core/engines/linear/fixed_features.c GRAD-FD linear:feature=relu2,eps=0.01
+  "a square has half its slope" [[if (of == RELU2) g *= @2 * sqrt(a)@;]] [[sqrt(a)]])
+mutant(grad-fixed-dpfp core/engines/linear/fixed_features.c GRAD-FD linear:feature=dpfp,eps=0.01
+  "a component is only the first of its products" [[double sum = @before * attn_get(u, (i + n - 1) % n, t)@;]] [[0]])
+mutant(grad-fixed-taylor core/engines/linear/fixed_features.c GRAD-FD linear:feature=taylor
+  "squares have the slope of products" [[(i == j ? @sqrt(0.5)@ : 1)]] [[1]])
+mutant(grad-fixed-cos core/engines/linear/fixed_features.c GRAD-FD linear:feature=cos
+  "the sine's share has the other sign" [[cos(angle) * g + @sin(angle)@ * h]] [[-sin(angle)]])
+mutant(grad-fixed-hedgehog core/engines/linear/fixed_features.c GRAD-FD linear:feature=hedgehog
+  "the sum of a softmax has no gradient" [[if (of == HEDGEHOG) g = a * (g - @mean@) - b * (h - mean);]] [[0]])
+mutant(grad-fixed-weights core/engines/linear/fixed_features.c GRAD-FD linear:feature=hedgehog
+  "the factor of components is forgotten" [[attn_scale_row(simd, d, @s->factor@, attn_at(s->w ? g->dx : inner,]] [[1]])
 
 # -- the meter: certificates, intervals and p-values of the laboratory itself --
 

@@ -19,6 +19,44 @@ SPECS = ["tiled", "tiled:block_k=16,block_q=8", "topk:k=9", "topk:k=5,share=grou
          "longnet:segments=16+32,dilations=1+2", "graph:kind=documents,size=20", "streaming:sink=2,window=7 + topk:k=4"]
 
 
+def relu(x):
+    return np.where(x.real > 0, x, 0)
+
+
+def dpfp(x, nu):
+    u = relu(np.concatenate([x, -x], -1))
+    return np.concatenate([u * np.roll(u, -r, -1) for r in range(1, nu + 1)], -1)
+
+
+def taylor(x):
+    pairs = (x[..., :, None] * x[..., None, :]).reshape(*x.shape[:-1], -1) / 2**0.5
+    return np.concatenate([np.ones(x.shape[:-1] + (1,)), x, pairs], -1)
+
+
+def hedgehog(x):
+    e = np.exp(np.concatenate([2 * x, -2 * x], -1))
+    return e / e.sum(-1, keepdims=True)
+
+
+def cosine(x, at, n):
+    angle = np.pi * (at[:, None] + 1) / (2 * n)
+    return np.concatenate([relu(x) * np.cos(angle), relu(x) * np.sin(angle)], -1)
+
+
+# Features of x, which has the positions `at` of n; those of the scores' kernels of x times the root of the scale.
+FEATURES = {"linear": lambda x, at, n: np.where(x.real < 0, np.exp(x), x + 1),
+            "linear:feature=exp": lambda x, at, n: np.exp(x),
+            "linear:feature=relu,eps=0.05": lambda x, at, n: relu(x) + 0.05,
+            "linear:feature=relu2,eps=0.1": lambda x, at, n: relu(x)**2 + 0.1,
+            "linear:feature=dpfp,nu=1,eps=0.05": lambda x, at, n: dpfp(x, 1) + 0.05,
+            "linear:feature=dpfp,nu=3,eps=0.05": lambda x, at, n: dpfp(x, 3) + 0.05,
+            "linear:feature=cos,normalise=no": cosine,
+            "linear:feature=taylor": lambda x, at, n: taylor(x / x.shape[-1]**0.25),
+            "linear:feature=identity,normalise=no": lambda x, at, n: x / x.shape[-1]**0.25,
+            "linear:feature=hedgehog": lambda x, at, n: hedgehog(x)}
+DRAWN = ["performer:features=32", "performer:features=24,kernel=hyperbolic", "performer:features=24,kernel=optimal"]
+
+
 def instruction_sets():
     listed = library().attn_isa_list
     listed.restype = ctypes.POINTER(ctypes.c_char_p)
@@ -61,6 +99,27 @@ def of_weights(q, k, v, of, p, dlse=0, scale=None, sink=None, bias=0, unit=2**-5
     error, weight = error + chain * abs(ds), p * (h + chain)
     return ([c * ds @ k, summed(c * transposed(ds) @ q, kv_heads), summed(transposed(p) @ of, kv_heads)],
             [c * error @ abs(k), summed(c * transposed(error) @ abs(q), kv_heads), summed(transposed(weight) @ abs(of), kv_heads)])
+
+
+def along_a_line(spec, given, to, of, causal, keys, unit):
+    """The slope of <of, output> along a line, by a complex step, and a bound on what rounding makes of it: a product of
+    features is off by h of the sum of its terms' magnitudes, and so is each sum and what is made of it."""
+    (n_q, d), n_kv, group = given[0].shape[2:], given[1].shape[2], given[0].shape[1] // given[1].shape[1]
+    x = [g.astype("f8") + 1j * STEP * t for g, t in zip(given, to)]
+    x[1:] = (np.repeat(y, group, 1) for y in x[1:])
+    at = np.arange(n_kv)
+    f, g = FEATURES[spec](x[0], at[n_kv - n_q:], n_kv), FEATURES[spec](x[1], at, n_kv)
+    seen = (at < np.array(keys)[:, None])[:, None, None] & ((at <= np.arange(n_q)[:, None] + n_kv - n_q) | (not causal))
+    w, turned = np.where(seen, f @ g.swapaxes(-1, -2), 0), abs(g).swapaxes(-1, -2)
+    z = np.ones(w.shape[:-1] + (1,)) if "normalise=no" in spec else np.where(seen.any(-1, keepdims=True), w.sum(-1, keepdims=True), 1)
+    slope = (of * (w @ x[2] / z)).imag.sum() / STEP
+    size, f1, g1 = seen * (abs(f) @ turned), abs(f.imag) / STEP, abs(g.imag) / STEP
+    moved = seen * (f1 @ turned + abs(f) @ g1.swapaxes(-1, -2))
+    odd = 1 if "normalise=no" in spec else size.sum(-1, keepdims=True) / abs(z)  # how much is lost in a denominator
+    values, means = abs(of) @ abs(x[2]).swapaxes(-1, -2), (abs(of) * (size @ abs(x[2]) / abs(z))).sum(-1, keepdims=True)
+    of_v = (size / abs(z) * (abs(of) @ (abs(x[2].imag) / STEP).swapaxes(-1, -2))).sum(-1, keepdims=True)
+    return slope, 4 * unit * (f.shape[-1] + 2 * d + max(group * n_q, n_kv) + 32) * (
+        (1 + odd)**2 * ((moved / abs(z) * (values + means)).sum(-1, keepdims=True) + of_v)).sum()
 
 
 def worst(got, want, bounds):
@@ -134,6 +193,27 @@ class Values(unittest.TestCase):
                     self.within(got, *of_weights(q, k, v, of, p, unit=np.finfo(dtype).eps / 2))
         self.assertEqual(tried, {(spec, dtype) for spec in SPECS for dtype in ("f4", "f8")})
 
+    def test_features(self):
+        for spec in FEATURES:
+            for seed, (n_q, n_kv, d, d_v, kv_heads, group, causal, dtype) in enumerate((
+                    (130, 130, 9, 5, 2, 2, True, "f8"), (97, 210, 8, 16, 1, 3, True, "f8"), (130, 99, 7, 4, 2, 1, False, "f8"),
+                    (20, 31, 6, 3, 1, 2, True, "f4"), (20, 24, 8, 5, 2, 2, False, "f4"), (30, 2300, 5, 3, 1, 1, True, "f8"))):
+                if n_q > n_kv and spec.startswith("linear:feature=cos"):
+                    continue
+                draw = np.random.default_rng(seed)
+                given = [draw.normal(size=(2, *x)).astype(dtype) for x in (
+                    (kv_heads * group, n_q, d), (kv_heads, n_kv, d), (kv_heads, n_kv, d_v))]
+                of, keys = draw.normal(size=(2, kv_heads * group, n_q, d_v)).astype(dtype), [n_kv, n_kv - 9]
+                got = attnlab.backward(*given, of, spec, causal=causal, kv_len=keys)
+                for which in range(3):
+                    for direction in range(4):
+                        to = [draw.normal(size=x.shape) * (i == which) for i, x in enumerate(given)]
+                        slope, bound = along_a_line(spec, given, to, of, causal, keys, np.finfo(dtype).eps / 2)
+                        error = abs((got[which].astype("f8") * to[which]).sum() - slope)
+                        self.assertTrue(error <= bound, f"{spec} seed {seed}: d{'qkv'[which]} is off by {error / bound} bounds")
+        with self.assertRaisesRegex(attnlab.Error, "variant linear: dlse: it gives no log-sum-exp"):
+            attnlab.backward(*given, of, "linear", grad_lse=np.zeros(of.shape[:3]))
+
     def test_every_gradient_is_tested(self):
         x = np.random.default_rng(0).normal(size=(1, 2, 64, 16)).astype("f4")
         for spec in attnlab.variants():
@@ -142,13 +222,13 @@ class Values(unittest.TestCase):
                     attnlab.backward(x, x, x, x, spec, causal=causal)
                 except attnlab.Error:
                     continue
-                self.assertTrue(any(listed.startswith(spec) for listed in SPECS), f"{spec} has a gradient that no line tests")
+                self.assertTrue(any(listed.startswith(spec) for listed in [*SPECS, *FEATURES, *DRAWN]), f"{spec} has a gradient that no line tests")
 
     def test_differences_of_outputs(self):
         """Those of a step and of half of it, extrapolated; a step that changes what is seen shows nothing."""
         shown = 0
         for spec in "tiled", "longformer:window=12,global=2", "bigbird:block=8,window=3,random=1,global=1", "topk:k=6", "lsh", \
-                "streaming:sink=2,window=9", "pages:page=8,budget=24", "sparse_transformer:stride=7", "evict:score=h2o,budget=24":
+                "streaming:sink=2,window=9", "pages:page=8,budget=24", "sparse_transformer:stride=7", "evict:score=h2o,budget=24", *DRAWN:
             draw = np.random.default_rng(7)
             given = [draw.normal(size=(2, heads, 40, 9)) for heads in (4, 2, 2)]
             of = draw.normal(size=(2, 4, 40, 9))

@@ -54,6 +54,14 @@ class Derivatives(unittest.TestCase):
         self.assertGreater((s[..., 3] - s[..., 4]).min(), 1e-3)  # no step of gradcheck selects another key
         self.check([q, k, v], spec="topk:k=4", return_lse=True)
 
+    def test_features(self):
+        for spec in "linear", "linear:feature=dpfp,eps=0.1", "performer:features=8,eps=0.001":
+            for causal in True, False:
+                with self.subTest(spec, causal=causal):
+                    self.check(problem(), spec=spec, causal=causal)
+        with self.assertRaisesRegex(attnlab.Error, "^variant linear:? .*log-sum-exp"):
+            attnlab.torch.attention(*problem(), "linear", return_lse=True)
+
     def test_upstream_gradients(self):
         q, k, v = inputs = problem(torch.float32)
         o, lse = attnlab.torch.attention(q, k, v, causal=True, return_lse=True)

@@ -139,6 +139,86 @@ static void map(const void *opaque, const attn_context *c, const attn_feature_ro
   if (s->p.feature == EXP) attn_exp_rows(c->kernels, x->rows, s->inner, f, f_row, scale);
 }
 
+/* -- its derivative: df becomes that by the components y = factor W x, where they stand in a row of map -- */
+
+/* f: u = max([y; -y], 0). That by u_i takes the place of that by u_i u_(i + 1), which the next one needs. */
+static void pull_dpfp(const state *s, attn_dtype t, const void *u, void *df) {
+  const int64_t n = 2 * s->inner;
+  double before = attn_get(df, n - 1, t);
+  for (int64_t i = 0; i < n; i++) {
+    double sum = before * attn_get(u, (i + n - 1) % n, t);
+    before = attn_get(df, i, t);
+    sum += before * attn_get(u, (i + 1) % n, t);
+    for (int64_t r = 2; r <= s->p.nu; r++) {
+      const int64_t ahead = (i + r) % n, behind = (i + n - r) % n, shift = (r - 1) * n;
+      sum += attn_get(df, shift + i, t) * attn_get(u, ahead, t) +
+             attn_get(df, shift + behind, t) * attn_get(u, behind, t);
+    }
+    attn_set(df, i, t, attn_get(u, i, t) > 0 ? sum : 0);
+  }
+}
+
+static void pull_pairs(int64_t n, attn_dtype t, const void *y, const void *pairs, void *dy) {
+  for (int64_t i = 0, at = 0; i < n; i++)
+    for (int64_t j = i; j < n; j++, at++) {
+      const double of = attn_get(pairs, at, t) * (i == j ? sqrt(0.5) : 1);
+      attn_set(dy, i, t, attn_get(dy, i, t) + of * attn_get(y, j, t));
+      attn_set(dy, j, t, attn_get(dy, j, t) + of * attn_get(y, i, t));
+    }
+}
+
+static void pull_row(const state *s, const attn_kernels *simd, attn_dtype t, int64_t position, const void *f,
+                     void *df, double dscale) {
+  const int of = s->p.feature;
+  const int64_t n = s->inner;
+  const double angle = (double)(position + 1) / s->period;
+  if (of == EXP) attn_exp_row_vjp(simd, n, f, df, dscale);
+  if (of == DPFP) pull_dpfp(s, t, f, df);
+  if (of == TAYLOR && s->p.degree > 1)
+    pull_pairs(n, t, attn_at(f, 1, t), attn_at(df, 1 + n, t), attn_at(df, 1, t));
+  double mean = 0;
+  for (int64_t c = 0; c < 2 * n && of == HEDGEHOG; c++) mean += attn_get(f, c, t) * attn_get(df, c, t);
+  const bool two = of == COS || of == HEDGEHOG || of == DPFP;
+  for (int64_t c = 0; c < n; c++) {
+    const double a = attn_get(f, c, t), b = two ? attn_get(f, n + c, t) : 0,
+                 h = two ? attn_get(df, n + c, t) : 0;
+    double g = attn_get(df, c, t);
+    if (of == ELU) g *= a < 1 ? a : 1;
+    if (of == RELU) g *= a > 0;
+    if (of == RELU2) g *= 2 * sqrt(a);
+    if (of == COS) g = a > 0 || b > 0 ? cos(angle) * g + sin(angle) * h : 0;
+    if (of == HEDGEHOG) g = a * (g - mean) - b * (h - mean);
+    if (of == DPFP) g -= h;
+    if (of != EXP && of != TAYLOR) attn_set(df, c, t, g);
+  }
+}
+
+static void vjp(const void *opaque, const attn_context *c, const attn_feature_rows *x,
+                const attn_feature_gradients *g) {
+  const state *s = opaque;
+  const attn_kernels *simd = c->kernels;
+  const attn_dtype t = c->problem->dtype;
+  const int64_t d = c->problem->d_qk;
+  const void *inner = attn_at(g->df, s->p.feature == TAYLOR, t);
+  state components = *s;
+  components.p.feature = IDENTITY;
+  if (s->p.feature == DPFP) map(&components, c, x, g->f, g->f_row, NULL);
+  for (int64_t i = 0; i < x->rows; i++) {
+    void *f = attn_at(g->f, i * g->f_row, t);
+    if (s->p.feature == DPFP) {
+      attn_scale_row(simd, s->inner, -1, f, attn_at(f, s->inner, t));
+      attn_relu_row(simd, 2 * s->inner, f);
+    }
+    pull_row(s, simd, t, x->first + i, f, attn_at(g->df, i * g->f_row, t), g->dscale ? g->dscale[i] : 0);
+  }
+  if (s->w)
+    attn_gemm(simd, x->rows, d, s->inner, (attn_matrix){inner, g->f_row, 1}, (attn_matrix){s->w, 1, s->w_row},
+              false, g->dx, d, g->scratch);
+  for (int64_t i = 0; i < x->rows; i++)
+    attn_scale_row(simd, d, s->factor, attn_at(s->w ? g->dx : inner, i * (s->w ? d : g->f_row), t),
+                   attn_at(g->dx, i * d, t));
+}
+
 /* -- the law: the kernel of a pair, by its definition -- */
 
 typedef struct sized {
@@ -298,6 +378,7 @@ attn_status attn_fixed_features_describe(attn_builder *b, const attn_context *c,
       .columns = shape.columns,
       .eps = p->eps,
       .map = map,
+      .vjp = vjp,
       .positions = p->feature == COS,
       .unnormalised = p->normalise == NO,
       .mul_add = *p->weights ? (double)shape.inner * (double)c->problem->d_qk : 0,

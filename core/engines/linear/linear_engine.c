@@ -39,11 +39,11 @@ linear_shape linear_shape_make(const attn_context *c, const attn_feature_map *ma
                         .t = p->dtype};
 }
 
-static int64_t chain_first(const linear_shape *s, int64_t chain) { return chain * s->segments / s->chains; }
+int64_t linear_chain_first(const linear_shape *s, int64_t chain) { return chain * s->segments / s->chains; }
 
 /* Segments of a head that are summed beforehand. */
-static int64_t summed(const linear_shape *s) {
-  return s->p->causal ? chain_first(s, s->chains - 1) : s->segments;
+int64_t linear_summed(const linear_shape *s) {
+  return s->p->causal ? linear_chain_first(s, s->chains - 1) : s->segments;
 }
 
 static linear_state carve_state(const linear_shape *s, attn_carver *carver) {
@@ -51,7 +51,7 @@ static linear_state carve_state(const linear_shape *s, attn_carver *carver) {
   return block ? linear_state_at(s, block) : (linear_state){0};
 }
 
-static linear_worker carve(const linear_shape *s, attn_carver *carver) {
+linear_worker linear_carve(const linear_shape *s, attn_carver *carver) {
   size_t e = attn_dtype_size(s->t);
   int64_t scores = s->p->causal || s->residual ? CHUNK : 0,
           transposed = s->p->causal && !s->residual ? CHUNK : 0;
@@ -76,17 +76,17 @@ static linear_worker carve(const linear_shape *s, attn_carver *carver) {
 }
 
 /* States of a head: the total before each segment that is summed beforehand, and of all of them. */
-static linear_state state_at(const linear_shape *s, int64_t head, int64_t segment) {
-  int64_t index = head * (summed(s) + 1) + segment;
+linear_state linear_state_before(const linear_shape *s, int64_t head, int64_t segment) {
+  int64_t index = head * (linear_summed(s) + 1) + segment;
   return linear_state_at(s, (char *)s->states + (size_t)index * linear_state_bytes(s));
 }
 
-static size_t states_bytes(const linear_shape *s) {
-  size_t count = attn_size_times((size_t)(s->p->batch * s->p->kv_heads), (size_t)summed(s) + 1);
+size_t linear_states_bytes(const linear_shape *s) {
+  size_t count = attn_size_times((size_t)(s->p->batch * s->p->kv_heads), (size_t)linear_summed(s) + 1);
   return attn_size_times(count, linear_state_bytes(s));
 }
 
-static linear_head head_at(const linear_shape *s, const attn_call *call, int64_t index) {
+linear_head linear_head_at(const linear_shape *s, const attn_call *call, int64_t index) {
   int64_t b = index / s->p->kv_heads, head = index % s->p->kv_heads;
   return (linear_head){b, head, attn_call_keys(call, b), attn_rows(call->k, s->p->k, b, head, s->t),
                        attn_rows(call->v, s->p->v, b, head, s->t)};
@@ -95,21 +95,32 @@ static linear_head head_at(const linear_shape *s, const attn_call *call, int64_t
 /* The parts of a head's segments become the totals before them. */
 static void accumulate(const linear_shape *s, linear_worker *w, int64_t head) {
   linear_clear(s, w->total);
-  for (int64_t g = 0; g < summed(s); g++) {
-    linear_state x = state_at(s, head, g);
+  for (int64_t g = 0; g < linear_summed(s); g++) {
+    linear_state x = linear_state_before(s, head, g);
     linear_merge(s, w->total, x, w->part);
     linear_copy(s, w->total, x);
     linear_copy(s, w->part, w->total);
   }
-  linear_copy(s, w->total, state_at(s, head, summed(s)));
+  linear_copy(s, w->total, linear_state_before(s, head, linear_summed(s)));
+}
+
+void linear_sum_before(const linear_shape *s, linear_worker *w, const attn_call *call) {
+  const int64_t heads = s->p->batch * s->p->kv_heads, first = linear_summed(s);
+#pragma omp for schedule(dynamic, 1)
+  for (int64_t i = 0; i < heads * first; i++) {
+    linear_head h = linear_head_at(s, call, i / first);
+    linear_sum_segment(s, w, &h, i % first, linear_state_before(s, i / first, i % first));
+  }
+#pragma omp for schedule(dynamic, 1)
+  for (int64_t i = 0; i < heads; i++) accumulate(s, w, i);
 }
 
 static void causal_chain(const linear_shape *s, linear_worker *w, const attn_call *call, int64_t index) {
-  int64_t head = index / s->chains, chain = index % s->chains, first = chain_first(s, chain);
-  linear_head h = head_at(s, call, head);
+  int64_t head = index / s->chains, chain = index % s->chains, first = linear_chain_first(s, chain);
+  linear_head h = linear_head_at(s, call, head);
   if (!h.keys) return;
-  linear_copy(s, state_at(s, head, first), w->total);
-  for (int64_t g = first; g < chain_first(s, chain + 1); g++) {
+  linear_copy(s, linear_state_before(s, head, first), w->total);
+  for (int64_t g = first; g < linear_chain_first(s, chain + 1); g++) {
     linear_causal_segment(s, w, call, &h, g);
     linear_merge(s, w->total, w->part, w->total);
   }
@@ -162,9 +173,9 @@ static void query_span(const linear_shape *s, linear_worker *w, const attn_call 
   const int64_t first = index % spans(s) * span_of(s) * CHUNK,
                 end = attn_min(first + span_of(s) * CHUNK, p->n_q), b = index / spans(s) / p->heads,
                 head = index / spans(s) % p->heads;
-  const linear_head h = head_at(s, call, b * p->kv_heads + head / (p->heads / p->kv_heads));
+  const linear_head h = linear_head_at(s, call, b * p->kv_heads + head / (p->heads / p->kv_heads));
   if (!h.keys) return;
-  const linear_state all = state_at(s, h.batch * p->kv_heads + h.head, summed(s));
+  const linear_state all = linear_state_before(s, h.batch * p->kv_heads + h.head, linear_summed(s));
   for (int64_t i = first; i < end; i += CHUNK) {
     const linear_queries x = {.call = call,
                               .h = &h,
@@ -201,12 +212,12 @@ attn_status linear_check(const attn_call *call) {
 /* Of one thread. */
 static size_t worker_bytes(const linear_shape *s) {
   attn_carver one = attn_carver_count(s->c);
-  carve(s, &one);
+  linear_carve(s, &one);
   return one.used;
 }
 
 size_t linear_work_size(const linear_shape *s) {
-  return attn_size_sum(states_bytes(s), attn_size_times(worker_bytes(s), (size_t)s->c->threads));
+  return attn_size_sum(linear_states_bytes(s), attn_size_times(worker_bytes(s), (size_t)s->c->threads));
 }
 
 static bool accepts(const attn_parts *p) { return attn_parts_kinds(p) == ATTN_PART_FEATURES; }
@@ -230,23 +241,16 @@ void linear_execute(const linear_shape *shape, const attn_call *call, void *work
   s.guards = call->guards;
   s.states = work;
   size_t own_bytes = worker_bytes(&s);
-  int64_t heads = p->batch * p->kv_heads, first = summed(&s);
-  int64_t tasks = p->causal ? heads * s.chains : p->batch * p->heads * spans(&s);
+  int64_t tasks = p->causal ? p->batch * p->kv_heads * s.chains : p->batch * p->heads * spans(&s);
 #pragma omp parallel num_threads(s.c->threads)
   {
     fenv_t outer;
     attn_float_enter(&outer);
-    char *own = (char *)work + states_bytes(&s) + (size_t)omp_get_thread_num() * own_bytes;
+    char *own = (char *)work + linear_states_bytes(&s) + (size_t)omp_get_thread_num() * own_bytes;
     memset(own, 0, own_bytes); /* padding is multiplied, and anything but numbers may be slow */
     attn_carver carver = attn_carver_at(call, own);
-    linear_worker w = carve(&s, &carver);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < heads * first; i++) {
-      linear_head h = head_at(&s, call, i / first);
-      linear_sum_segment(&s, &w, &h, i % first, state_at(&s, i / first, i % first));
-    }
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < heads; i++) accumulate(&s, &w, i);
+    linear_worker w = linear_carve(&s, &carver);
+    linear_sum_before(&s, &w, call);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < tasks; i++) {
       if (p->causal)
@@ -267,8 +271,13 @@ static attn_status execute(const void *state, const attn_call *call) {
   return ATTN_OK;
 }
 
-const attn_engine attn_engine_linear = {
-    "linear", accepts, {.work_size = work_size, .plan = plan, .execute = execute}};
+const attn_engine attn_engine_linear = {"linear",
+                                        accepts,
+                                        {.work_size = work_size,
+                                         .plan = plan,
+                                         .execute = execute,
+                                         .backward_size = linear_back_size,
+                                         .backward = linear_backward}};
 
 attn_cost attn_linear_cost(const attn_context *c, const attn_feature_map *map) {
   if (!c || !map) return (attn_cost){0};
@@ -282,7 +291,7 @@ attn_cost attn_linear_cost(const attn_context *c, const attn_feature_map *map) {
                     .exp = (q + kv) * map->exp,
                     .bytes = attn_problem_bytes(p)};
   if (p->causal) {
-    double twice = kv * (double)summed(&s) / (double)attn_max(1, s.segments);
+    double twice = kv * (double)linear_summed(&s) / (double)attn_max(1, s.segments);
     cost.mul_add += twice * (map->mul_add + m * width) + q * (CHUNK + 1) / 2 * (m + width);
     cost.exp += twice * map->exp;
   }

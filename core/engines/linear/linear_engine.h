@@ -23,8 +23,9 @@ typedef struct linear_shape {
   int64_t segments; /* of the keys */
   int64_t chains;   /* of segments: each is computed in order, see linear_engine.c */
   attn_dtype t;
-  attn_guards *guards;                    /* of attn_plan_verify, or NULL */
-  void *states;                           /* of heads, see linear_engine.c */
+  attn_guards *guards; /* of attn_plan_verify, or NULL */
+  void *states;        /* of heads, see linear_engine.c */
+  double *peaks;       /* [batch][kv heads][chunks] the largest c of a segment up to each chunk; or NULL */
   const struct linear_residual *residual; /* NULL: sums are divided, not joined with a head */
 } linear_shape;
 
@@ -95,6 +96,11 @@ size_t linear_state_bytes(const linear_shape *);
 linear_state linear_state_at(const linear_shape *, void *block);
 void linear_clear(const linear_shape *, linear_state);
 void linear_copy(const linear_shape *, linear_state from, linear_state to);
+/* The sums of a state times this factor, and its reference. */
+void linear_refer(const linear_shape *, linear_state, double reference, double factor);
+/* sum <- of_a a + of_b b, all but reference and keys; sum may be a */
+void linear_combine(const linear_shape *, double of_a, linear_state a, double of_b, linear_state b,
+                    linear_state sum);
 /* sum <- a + b; sum may be a */
 void linear_merge(const linear_shape *, linear_state a, linear_state b, linear_state sum);
 /* Adds `rows` keys, mapped into w->fk and w->scale_k, and their values. Overwrites w->values. */
@@ -142,12 +148,28 @@ typedef struct linear_queries {
 linear_rows linear_numerators(const linear_shape *, const linear_worker *, const linear_queries *);
 void linear_finish(const linear_shape *, linear_worker *, const linear_queries *);
 
+static inline double *linear_peak(const linear_shape *s, const linear_head *h, int64_t chunk) {
+  return s->peaks + (h->batch * s->p->kv_heads + h->head) * attn_ceil_div(s->p->n_kv, CHUNK) + chunk;
+}
+
 /* Sums the keys of a segment into part, from zero. */
 void linear_sum_segment(const linear_shape *, linear_worker *, const linear_head *, int64_t segment,
                         linear_state part);
 /* The same into w->part, with the outputs of the queries at its positions; w->total: the state before it. */
 void linear_causal_segment(const linear_shape *, linear_worker *, const attn_call *, const linear_head *,
                            int64_t segment);
+
+/* A thread's workspace; one head; segments of keys, by the chain that takes them, and how many of a head are
+ * summed beforehand. */
+linear_worker linear_carve(const linear_shape *, attn_carver *);
+linear_head linear_head_at(const linear_shape *, const attn_call *, int64_t index);
+int64_t linear_chain_first(const linear_shape *, int64_t chain);
+int64_t linear_summed(const linear_shape *);
+/* Of a head: the total before each segment that is summed beforehand, and of all of them. */
+size_t linear_states_bytes(const linear_shape *);
+linear_state linear_state_before(const linear_shape *, int64_t head, int64_t segment);
+/* Sums them, by the threads that call it. */
+void linear_sum_before(const linear_shape *, linear_worker *, const attn_call *);
 
 /* The engine for a map, its workspace, and an execution in it. */
 linear_shape linear_shape_make(const attn_context *, const attn_feature_map *);
@@ -176,5 +198,51 @@ void linear_residual_rescale(const linear_shape *, linear_worker *, int64_t i, i
                              double added, double reference);
 /* Joins sums with the outputs of the head. */
 void linear_residual_join(const linear_shape *, linear_worker *, const linear_queries *);
+
+/* -- the backward pass (linear_back.c) -- */
+
+/* Of a query: its denominator and the gradient by it, its reference M, and the gradient by M, less its sign:
+ * 0 unless eps > 0. */
+typedef struct linear_back_row {
+  double z, dz, reference, pull;
+} linear_back_row;
+
+typedef struct linear_back {
+  const linear_shape *s;
+  const attn_call *call;
+  const attn_gradients *of;
+  linear_back_row *rows; /* [batch][heads][n_q] */
+  void *suffixes;        /* states of queries, see linear_back.c */
+  linear_worker w;
+  void *g, *dz;          /* [CHUNK] rows of d_v, the gradients by numerators; [CHUNK] */
+  void *columns;         /* [d_v] rows of CHUNK, of upstream gradients or of weighted values */
+  void *value_columns;   /* the same, of values */
+  void *df_columns, *df; /* [columns] rows of CHUNK; [CHUNK] rows of features */
+  double *sums;          /* [CHUNK] of pairs */
+  double *dscale;        /* [CHUNK] of keys */
+  void *scratch;         /* attn_feature_gradients.scratch */
+} linear_back;
+
+/* Keys key ... key + keys - 1, of which the first query sees before + 1, and queries query ... query +
+ * queries - 1 of each head that shares them. M of the keys before, and with these. */
+typedef struct linear_block {
+  const linear_head *h;
+  int64_t key, keys, query, queries, before;
+  double reference, peak;
+} linear_block;
+
+/* The queries of a block against the state of the keys before it and the block's own, which become mapped:
+ * dq, and what is kept of the rows. */
+void linear_back_queries(linear_back *, const linear_block *, linear_state before);
+/* Adds the queries of a block to a state of queries, which gets the block's reference, and what they give its
+ * keys, if there are any, to their df and dv, or NULL. */
+void linear_back_sum(linear_back *, const linear_block *, void *dv, linear_state);
+/* dk and dv of the block's keys, from the state of the queries after the block and its own queries, which are
+ * added to part. */
+void linear_back_keys(linear_back *, const linear_block *, linear_state after, linear_state part);
+
+/* attn_method.backward_size and .backward */
+attn_status linear_back_size(const void *state, const attn_context *, const attn_parts *, size_t *bytes);
+attn_status linear_backward(const void *state, const attn_call *, const attn_gradients *);
 
 #endif

@@ -33,22 +33,26 @@ double linear_rescale(const linear_shape *s, double from, double to) {
   return factor > 0 && factor < least ? least : factor;
 }
 
-void linear_merge(const linear_shape *s, linear_state a, linear_state b, linear_state sum) {
-  double reference = linear_raise(*a.reference, *b.reference);
-  double of_a = linear_rescale(s, *a.reference, reference), of_b = linear_rescale(s, *b.reference, reference);
+void linear_combine(const linear_shape *s, double of_a, linear_state a, double of_b, linear_state b,
+                    linear_state sum) {
   int64_t scaled = s->columns * s->v_row;
   s->simd->combine_rows(scaled, of_a, a.sums, of_b, b.sums, sum.sums);
   s->simd->combine_rows(s->columns, of_a, a.z, of_b, b.z, sum.z);
   /* What eps multiplies is not scaled. */
   s->simd->combine_rows(s->v_row, 1, attn_at(a.sums, scaled, s->t), 1, attn_at(b.sums, scaled, s->t),
                         attn_at(sum.sums, scaled, s->t));
-  *sum.keys = *a.keys + *b.keys;
   *sum.norms = of_a * *a.norms + of_b * *b.norms;
+}
+
+void linear_merge(const linear_shape *s, linear_state a, linear_state b, linear_state sum) {
+  double reference = linear_raise(*a.reference, *b.reference);
+  double of_a = linear_rescale(s, *a.reference, reference), of_b = linear_rescale(s, *b.reference, reference);
+  linear_combine(s, of_a, a, of_b, b, sum);
+  *sum.keys = *a.keys + *b.keys;
   *sum.reference = reference;
 }
 
-static void rescale_state(const linear_shape *s, linear_state x, double reference) {
-  double factor = linear_rescale(s, *x.reference, reference);
+void linear_refer(const linear_shape *s, linear_state x, double reference, double factor) {
   *x.reference = reference;
   if (factor == 1) return;
   *x.norms *= factor;
@@ -63,7 +67,7 @@ void linear_add_keys(const linear_shape *s, linear_worker *w, const void *v_, in
   const void *v = loaded.at;
   double reference = *x.reference;
   for (int64_t j = 0; j < rows; j++) reference = linear_raise(reference, w->scale_k[j]);
-  rescale_state(s, x, reference);
+  linear_refer(s, x, reference, linear_rescale(s, *x.reference, reference));
   bool plain = s->p->d_v * (int64_t)attn_dtype_size(s->t) % 64 == 0;
   for (int64_t j = 0; j < rows; j++) {
     double weight = linear_rescale(s, w->scale_k[j], reference);
@@ -137,5 +141,6 @@ void linear_sum_segment(const linear_shape *s, linear_worker *w, const linear_he
                &(attn_feature_rows){h->head, ATTN_KEY, attn_row_behind(h->k, s->p->k, j, s->t), s->p->k.row,
                                     j, rows});
     linear_add_keys(s, w, attn_row_behind(h->v, s->p->v, j, s->t), rows, part);
+    if (s->peaks) *linear_peak(s, h, j / CHUNK) = *part.reference;
   }
 }

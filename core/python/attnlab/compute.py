@@ -13,7 +13,7 @@ from ctypes import byref, c_double, c_int64, c_size_t, c_void_p
 from typing import Any, Iterator
 
 from . import tensors
-from .library import Blocks, Cost, Extra, Gradients, Mask, Options, Problem, Tensors, check, library
+from .library import CAP_LSE, Blocks, Cost, Extra, Gradients, Mask, Options, Problem, Tensors, check, library
 from .tensors import Arranged, Tensor, arrange, look_at
 
 MASK_KINDS = {"prefix": 1, "block_causal": 2, "documents": 3}  # attn_mask_kind
@@ -88,7 +88,8 @@ def backward(q: Any, k: Any, v: Any, grad_o: Any, spec: str = "tiled", *, causal
               "leaky": leaky, "sink": sink}
     plan = _kept_plan(operands, spec, target, threads, isa)
     plan._backward_bytes()
-    lse = plan._run(operands, kv_len, q_position, True, extra, None, False)[1]
+    results = plan._run(operands, kv_len, q_position, plan._gives_lse, extra, None, False)
+    lse = results[1] if plan._gives_lse else None
     of = plan._backward(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, ("q", "k", "v"))
     return of["q"], of["k"], of["v"]
 
@@ -125,6 +126,7 @@ class Plan:
         self.bytes: int = lib.attn_plan_bytes(handle)
         self.work_bytes: int = lib.attn_plan_work_size(handle)
         self.cost: Cost = lib.attn_plan_cost(handle)
+        self._gives_lse = bool(lib.attn_plan_variant(handle).contents.caps & CAP_LSE)
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
@@ -143,7 +145,8 @@ class Plan:
     def backward(self, q: Any, k: Any, v: Any, o: Any, lse: Any, grad_o: Any, *, grad_lse: Any = None,
                  kv_len: Any = None, q_position: Any = None,
                  extra: dict[str, Any] | None = None) -> tuple[Any, Any, Any]:
-        """As attnlab.backward, after a call of the plan with these tensors that returned o and lse."""
+        """As attnlab.backward, after a call of the plan with these tensors that returned o and lse: None of a variant that
+        gives none."""
         operands = self._operands(q, k, v, o)
         of = self._backward(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, ("q", "k", "v"))
         return of["q"], of["k"], of["v"]
@@ -153,7 +156,7 @@ class Plan:
         """The gradients by what is wanted of q, k, v and sink, by name."""
         size = self._backward_bytes()
         given = self._tensors(operands, kv_len, q_position, extra)
-        given.lse = operands.place_of_lse(lse, "lse")
+        given.lse = None if lse is None else operands.place_of_lse(lse, "lse")
         upstream = operands.upstream(grad_o)
         results = {name: tensors.like(operands.given, (operands.q.shape[1],), "f8") if name == "sink" else
                    tensors.like(operands.given, getattr(operands, name).shape, upstream.place.kind) for name in wanted}

@@ -92,7 +92,11 @@ class Cost(ctypes.Structure):
 
 class VariantHead(ctypes.Structure):
     """The first members of attn_variant."""
-    _fields_ = [("abi", c_uint32), ("size", c_uint32), ("name", c_char_p), ("summary", c_char_p), ("cite", c_char_p)]
+    _fields_ = [("abi", c_uint32), ("size", c_uint32), ("name", c_char_p), ("summary", c_char_p), ("cite", c_char_p),
+                ("formula", c_char_p), ("caps", c_uint32)]
+
+
+CAP_LSE = 1 << 8  # ATTN_CAP_LSE of attn_variant.h
 
 
 STRUCTS = {"stride": Stride, "bias": Bias, "score": Score, "mask": Mask, "positions": Positions,
@@ -117,6 +121,7 @@ SIGNATURES = {
     "attn_plan_cost": (Cost, c_void_p),
     "attn_plan_spec": (c_char_p, c_void_p),
     "attn_plan_isa": (c_char_p, c_void_p),
+    "attn_plan_variant": (POINTER(VariantHead), c_void_p),
     "attn_kv_cache_create": (c_int, POINTER(c_void_p), POINTER(Problem), c_char_p, POINTER(Options)),
     "attn_kv_cache_destroy": (None, c_void_p),
     "attn_kv_cache_append": (c_int, c_void_p, c_int64, POINTER(c_int64), c_void_p, c_void_p, c_void_p),

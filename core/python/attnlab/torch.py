@@ -30,16 +30,18 @@ class _Call(NamedTuple):
     layout: str
     kv_len: Any
     q_position: Any
+    lse: bool
 
 
 class _Attention(torch.autograd.Function):
-    """The output and the log-sum-exp of each query."""
+    """The output and the log-sum-exp of each query, None where the variant gives none."""
 
     @staticmethod
     def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sink: Any,
-                call: _Call) -> tuple[torch.Tensor, torch.Tensor]:
+                call: _Call) -> tuple[torch.Tensor, torch.Tensor | None]:
         operands = Operands(q, k, v, None, call.layout)
-        o, lse = call.plan._run(operands, call.kv_len, call.q_position, True, None, None, False)
+        results = call.plan._run(operands, call.kv_len, call.q_position, call.lse, None, None, False)
+        o, lse = results if call.lse else (results, None)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(q, k, v, o, lse)
         ctx.call, ctx.sink = call, sink if isinstance(sink, torch.Tensor) else None
@@ -60,7 +62,7 @@ class _Gradients(torch.autograd.Function):
     """The backward pass as a function of its tensors, so that who differentiates it learns that it cannot be."""
 
     @staticmethod
-    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, lse: torch.Tensor,
+    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, lse: torch.Tensor | None,
                 grad_o: torch.Tensor, grad_lse: torch.Tensor | None, sink: torch.Tensor | None, call: _Call,
                 wanted: tuple[str, ...]) -> tuple[torch.Tensor, ...]:
         ctx.spec = call.plan.spec
@@ -92,8 +94,9 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, spec: str = "ti
     with torch.no_grad():
         plan = compute._kept_plan(Operands(q, k, v, None, layout), spec, {"sink": sink, **target}, threads, isa)
     plan._backward_bytes()
-    o, lse = _Attention.apply(q, k, v, sink, _Call(plan, **where))
-    return (o, lse) if compute._flag(return_lse, "return_lse") else o
+    wanted = compute._flag(return_lse, "return_lse")
+    o, lse = _Attention.apply(q, k, v, sink, _Call(plan, **where, lse=wanted or plan._gives_lse))
+    return (o, lse) if wanted else o
 
 
 _ops = torch.library.Library("attnlab", "DEF")
