@@ -422,8 +422,11 @@ typedef struct attn_recurrence {
   /* What a key, or a query, is multiplied by, of the sum of its squares; NULL: 1. The definition itself. */
   double (*key_scale)(const void *state, int64_t d, double square);
   double (*query_scale)(const void *state, int64_t d, double square);
+  /* Their derivatives by the square, without which there are no gradients. */
+  double (*key_slope)(const void *state, int64_t d, double square);
+  double (*query_slope)(const void *state, int64_t d, double square);
   /* o_t is divided by max(|x|, 1), x the same of values that are all 1: the sum of the row's weights. Where w
-   * is no vector; then calls carry no state. */
+   * is no vector; then calls carry no state, and there are no gradients. */
   bool normalised;
   bool rounds; /* the state is rounded to the type `stored` at the end of each chunk, counted from key 0 */
   attn_dtype stored;
@@ -432,6 +435,10 @@ typedef struct attn_recurrence {
    * the call's extra tensors. Pure. */
   void (*gates)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t first,
                 int64_t count, double *logs, double *betas);
+  /* The gradients by logs and betas of one key, to be added to those by the extra tensors that gates reads,
+   * as in attn_gradients; NULL: it reads none. */
+  void (*gates_back)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t key,
+                     const double *logs, const double *betas, double *const *dextra);
   /* The law: the same of one key, from the definition, apart from gates; `betas` is 1 before, where there are
    * none. NULL: no law. */
   void (*law)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t key, double *logs,

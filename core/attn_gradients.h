@@ -19,13 +19,17 @@ extern "C" {
  *   dq     [batch, heads, n_q, d_qk]
  *   dk     [batch, kv_heads, n_kv, d_qk], summed over the query heads that share a key
  *   dv     [batch, kv_heads, n_kv, d_v]
- *   dsink  [heads], by attn_score.sink */
+ *   dsink  [heads], by attn_score.sink
+ *   dextra [attn_tensors.extras]: for each extra tensor, in their order, the gradient by it in its shape,
+ *          summed over what shares its rows, or NULL. Zeros of a tensor that only chooses keys: the choice is
+ *          held fixed. In attn_call_backward it is added to */
 typedef struct attn_gradients {
   const void *d_o;
   attn_stride d_o_at;
   const double *dlse;
   void *dq, *dk, *dv;
   double *dsink;
+  double *const *dextra;
 } attn_gradients;
 
 /* The gradients at the tensors of an execution: q, k, v and the others as they were given to it, o and lse as
@@ -33,7 +37,9 @@ typedef struct attn_gradients {
  * With s = scale q.k and what the problem makes of it (y), p = exp(y - lse), D_i = d_o_i.o_i - dlse_i:
  *   dy_ij = p_ij (d_o_i.v_j - D_i), ds = dy s', dq_i = scale sum_j ds_ij k_j, dk_j = scale sum_i ds_ij q_i,
  *   dv_j = sum_i p_ij d_o_i, dsink = -sum_i exp(sink - lse_i) D_i
- * (Dao et al. 2022, arXiv:2205.14135, appendix B). A leaky slope counts as that of negative scores at 0.
+ * (Dao et al. 2022, arXiv:2205.14135, appendix B). A leaky slope counts as that of negative scores at 0. A
+ * recurrence is differentiated from its last key to its first; it gives no lse, and a call that is given a
+ * state, or leaves one, has no gradient.
  *   Does not allocate; bitwise the same for any number of threads. A pair that is masked out is not
  * multiplied: what is NaN or infinite reaches what depends on it. EUNSUPPORTED names the variant that has no
  * gradient. */

@@ -404,6 +404,8 @@ static attn_status backward(const attn_plan *plan, attn_call call, const attn_gr
   attn_status status = attn_plan_backward_size(plan, &bytes);
   if (!status) status = check_call(plan, &call, bytes);
   if (!status && !call.lse && plan->spec->variant->caps & ATTN_CAP_LSE) status = attn_null("backward", "lse");
+  if (!status && of.dlse && !(plan->spec->variant->caps & ATTN_CAP_LSE))
+    status = attn_fail(ATTN_EUNSUPPORTED, "variant %s: gives no log-sum-exp", plan->spec->variant->name);
   if (!status) status = attn_gradient_stride(&plan->problem, &of.d_o_at);
   if (status) return status;
   call.work = align(call.work);
@@ -419,7 +421,15 @@ attn_status attn_plan_backward(const attn_plan *plan, const attn_tensors *x, con
   if (!x) return attn_null("backward", "tensors");
   if (!g) return attn_null("backward", "gradients");
   if (!g->d_o) return attn_null("backward", "d_o");
-  return backward(plan, call_of(&plan->context, x), g);
+  const attn_call call = call_of(&plan->context, x);
+  attn_status status = attn_extras_check(&plan->parts.selector.index, &call);
+  if (status) return status;
+  for (int64_t i = 0; i < x->extras && g->dextra; i++) {
+    const attn_extra *of = &x->extra[i];
+    if (g->dextra[i])
+      memset(g->dextra[i], 0, (size_t)(of->batch * of->heads * of->n * of->columns) * sizeof(double));
+  }
+  return backward(plan, call, g);
 }
 
 bool attn_plan_settles(const attn_plan *p) {

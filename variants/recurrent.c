@@ -153,6 +153,22 @@ static double query_scale(const void *state, int64_t d, double square) {
   return row_scale(p, p->query_norm, d, square);
 }
 
+/* attn_recurrence.key_slope, query_slope: f = x^(-1/2), or that of x + eps, has the slope -f^3 / 2. */
+static double row_slope(const params *p, int norm, int64_t d, double square) {
+  const double f = row_scale(p, norm, d, square);
+  norm = norm_of(p, norm);
+  if (norm == NORM_MAX ? !(sqrt(square) > p->norm_eps) : norm == NORM_L2 && !(square > 0)) return 0;
+  return -f * f * f / (norm == NORM_RMS ? 2 * (double)d : 2);
+}
+static double key_slope(const void *state, int64_t d, double square) {
+  const params *p = state;
+  return row_slope(p, p->key_norm, d, square);
+}
+static double query_slope(const void *state, int64_t d, double square) {
+  const params *p = state;
+  return row_slope(p, p->query_norm, d, square);
+}
+
 /* Draws of a head and key. */
 static attn_rng draws_of(int64_t head, int64_t key) {
   attn_rng r;
@@ -250,6 +266,32 @@ static void gates(const void *state, const attn_call *call, int64_t batch, int64
     copy_betas(p, call, batch, head, first + i, width, betas + i * width);
 }
 
+/* attn_recurrence.gates_back: gates are elements of the tensors. */
+static void gates_back(const void *state, const attn_call *call, int64_t batch, int64_t head, int64_t key,
+                       const double *logs, const double *betas, double *const *dextra) {
+  const params *p = state;
+  const attn_problem *problem = call->context->problem;
+  const bool written = betas_of(p, problem) > 0;
+  for (int64_t x = 0; x < call->extras; x++) {
+    attn_extra to = call->extra[x];
+    int64_t width = 0;
+    const double *from = betas;
+    if (strcmp(to.name, "decay") == 0 && decay_of(p) == EXTRA)
+      from = logs, width = by_columns(p) ? problem->d_qk : 1;
+    for (const gate_part *part = parts_of(p); written && !width && part < parts_of(p) + PARTS && part->name;
+         part++) {
+      if (strcmp(to.name, part->name) == 0)
+        width = part_width(problem, part->columns);
+      else
+        from += part_width(problem, part->columns);
+    }
+    to.at = dextra[x], to.dtype = ATTN_F64;
+    if (!width || !to.at) continue;
+    double *row = (double *)attn_call_extra_row(call, &to, batch, head, key);
+    for (int64_t l = 0; l < width; l++) row[to.columns > 1 ? l : 0] += from[l];
+  }
+}
+
 /* Element l of an extra tensor of a key. */
 static double element_of(const attn_call *call, const attn_extra *x, int64_t batch, int64_t head, int64_t key,
                          int64_t l) {
@@ -294,9 +336,12 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
                         .key_scale = norm_of(p, p->key_norm) == NORM_NONE ? NULL : key_scale,
                         .query_scale = norm_of(p, p->query_norm) == NORM_NONE ? NULL : query_scale,
                         .normalised = p->normaliser,
+                        .key_slope = key_slope,
+                        .query_slope = query_slope,
                         .rounds = p->state > 0,
                         .stored = p->state == 1 ? ATTN_BF16 : ATTN_F16,
                         .gates = gates,
+                        .gates_back = gates_back,
                         .law = law};
   return attn_builder_keep(b, p, sizeof *p, &out->recurrence.state);
 }

@@ -1,7 +1,8 @@
 /* gradient_difference.c - GRAD-FD: the gradients against differences of the loss, in fp64.
  *
- * Along a random direction of Q, K and V at once: central differences d_h and d_(h/2), and (4 d_(h/2) - d_h)
- * / 3, whose own error is far below |d_h - d_(h/2)|. It knows no formula of the variant. */
+ * Along a random direction of Q, K, V and the gates of a recurrence at once: central differences d_h and
+ * d_(h/2), and (4 d_(h/2) - d_h) / 3, whose own error is far below |d_h - d_(h/2)|. It knows no formula of
+ * the variant. */
 #include "experiments/properties/gradient_run.h"
 
 #include "attn_expression.h"
@@ -22,11 +23,12 @@ static const uint64_t purpose_directions = 0x646972656374; /* "direct" */
 /* What the trial has not: padding, and what a problem makes of scores. */
 typedef struct setting {
   const char *name;
-  bool scores, leaky;
+  bool documents, scores, leaky;
 } setting;
-static const setting settings[] = {{"", false, false},
-                                   {"with a soft cap, a sink and biases: ", true, false},
-                                   {"with leaky scores and biases: ", true, true}};
+static const setting settings[] = {{.name = ""},
+                                   {"with documents: ", true, false, false},
+                                   {"with a soft cap, a sink and biases: ", false, true, false},
+                                   {"with leaky scores and biases: ", false, true, true}};
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
 static const struct {
@@ -43,8 +45,18 @@ static double *tensor_of(const trial_inputs *in, attn_side side, int64_t *count)
   return (double *)trial_row(in, side, 0, 0, 0);
 }
 
+/* y <- x + h u; adds <gradient, u>. */
+static void move_numbers(attn_rng *rng, int64_t count, const double *x, const double *gradient, double h,
+                         double *y, double *along) {
+  for (int64_t i = 0; i < count; i++) {
+    const double u = attn_rng_normal(rng);
+    y[i] = x[i] + h * u;
+    *along += gradient[i] * u;
+  }
+}
+
 /* x + h u, u normal and the same for every h; and *along: <gradients, u>. */
-static void move(const gradient_run *g, uint64_t direction, double h, const trial_inputs *to, double *along) {
+static void move(gradient_run *g, uint64_t direction, double h, const trial_inputs *to, double *along) {
   attn_rng rng;
   attn_rng_init(&rng, 1, purpose_directions, direction);
   *along = 0;
@@ -53,11 +65,11 @@ static void move(const gradient_run *g, uint64_t direction, double h, const tria
     const double *x = tensor_of(g->in, sides[s].side, &count);
     double *y = tensor_of(to, sides[s].side, &count);
     const double *gradient = *(double *const *)(const void *)((const char *)g + sides[s].at);
-    for (int64_t i = 0; i < count; i++) {
-      const double u = attn_rng_normal(&rng);
-      y[i] = x[i] + h * u;
-      *along += gradient[i] * u;
-    }
+    move_numbers(&rng, count, x, gradient, h, y, along);
+  }
+  for (int64_t i = 0; i < g->extras; i++) {
+    move_numbers(&rng, gradient_run_count(&g->extra[i]), g->own[i], g->dextra[i], h, g->moved[i], along);
+    g->extra[i].at = g->moved[i];
   }
 }
 
@@ -124,15 +136,18 @@ static void part_signs(const trial_inputs *in) {
   for (int64_t i = 0; i < count; i++) k[i] = copysign(fabs(k[i]) + 0.25, i / in->problem.d_qk % 2 ? -1 : 1);
 }
 
-/* The trial's problem in fp64, as the setting says. */
-static attn_status judge_setting(const trial *t, const setting *of, double *worst, result_bound *bound) {
-  enum { SPAN = 33 };
+/* The trial's problem in fp64, as the setting says; *refused: the variant does not take it. */
+static attn_status judge_setting(const trial *t, const setting *of, double *worst, result_bound *bound,
+                                 bool *refused) {
+  enum { SPAN = 33, DOCUMENTS = 4 };
   attn_problem p = t->in.problem;
   double sinks[64], relative[SPAN];
   attn_plan *plan = NULL;
   trial_inputs in;
   p.q = p.k = p.v = p.o = (attn_stride){0};
   p.dtype = ATTN_F64;
+  const int64_t begins[DOCUMENTS + 1] = {0, p.n_kv / 3, p.n_kv / 3 + 1, p.n_kv - 9, p.n_kv};
+  if (of->documents) p.mask = (attn_mask){.kind = ATTN_MASK_DOCUMENTS, .offsets = begins, .count = DOCUMENTS};
   if (of->scores) {
     for (int i = 0; i < SPAN; i++) relative[i] = sin(i);
     for (int64_t h = 0; h < 64; h++) sinks[h] = 1 - (double)(h % 3);
@@ -144,6 +159,8 @@ static attn_status judge_setting(const trial *t, const setting *of, double *wors
     if (!of->leaky && p.heads <= 64) p.score.sink = sinks;
   }
   attn_status status = attn_plan_create_spec(&plan, &p, t->spec, &t->options);
+  if (!status) status = attn_plan_backward_size(plan, &(size_t){0});
+  *refused = status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL;
   if (!status) status = trial_inputs_draw(t->memory, &p, 2, &in);
   if (!status) {
     if (of->leaky) part_signs(&in);
@@ -152,7 +169,7 @@ static attn_status judge_setting(const trial *t, const setting *of, double *wors
     status = judge_plan(t, plan, &in, of, worst, bound);
   }
   attn_plan_destroy(plan);
-  return status;
+  return *refused ? ATTN_OK : status;
 }
 
 /* Why the gradients are not the slope of the loss. */
@@ -172,11 +189,11 @@ static attn_status difference_judge(const trial *t, result_bound *bound) {
   if (why) return bound_not_applicable(bound, why);
   attn_status status = ATTN_OK;
   for (int s = 0; !status && s < SETTINGS && bound->verdict != VERDICT_VIOLATED; s++) {
-    if (settings[s].scores && !(t->view.caps & ATTN_CAP_SCORE)) break;
-    status = judge_setting(t, &settings[s], &worst, bound);
-    if (status != ATTN_EUNSUPPORTED && status != ATTN_EINVAL) continue;
-    if (!s) return bound_not_applicable(bound, attn_last_error());
-    status = ATTN_OK; /* scores that the variant does not take */
+    const uint32_t needs = settings[s].documents ? ATTN_CAP_MASK : settings[s].scores ? ATTN_CAP_SCORE : 0;
+    if (needs & ~t->view.caps) continue;
+    bool refused;
+    status = judge_setting(t, &settings[s], &worst, bound, &refused);
+    if (refused && !s) return bound_not_applicable(bound, attn_last_error());
   }
   if (!status && bound->verdict != VERDICT_VIOLATED && worst >= 0) bound_property(bound, worst, 1);
   return status;
@@ -187,18 +204,22 @@ const check check_grad_fd = {
     .name = "GRAD-FD",
     .of = &of_gradients,
     .kind = KIND_PROPERTY,
-    .statement = "along a direction of queries, keys and values the loss rises as its gradients say",
+    .statement =
+        "along a direction of queries, keys, values and the gates of a recurrence the loss rises as its "
+        "gradients say",
     .source = "the definition of a gradient; Richardson's extrapolation of central differences",
-    .formula = "measured: |<dq, Uq> + <dk, Uk> + <dv, Uv> - (4 d_(h/2) - d_h) / 3| in fp64, d_h = (L(x + h "
-               "U) - L(x - h U)) / 2h, h = 2^-10, of selections 2^-25, in units of |d_h - d_(h/2)| + 2^-46 "
-               "sum |terms of L| / h; "
-               "for normal upstream gradients and directions, with padding, a soft cap, a sink, leaky scores "
-               "and biases where the variant takes them. Of features, which may bend near x, one of h = "
-               "2^-10, 2^-15, 2^-20 and 2^-25 must show it.",
+    .formula =
+        "measured: |<dq, Uq> + <dk, Uk> + <dv, Uv> + <dg, Ug> - (4 d_(h/2) - d_h) / 3| in fp64, d_h = "
+        "(L(x + h U) - L(x - h U)) / 2h, h = 2^-10, of selections 2^-25, in units of |d_h - d_(h/2)| + 2^-46 "
+        "sum |terms of "
+        "L| / h; for normal upstream gradients and directions, with padding, documents, a soft cap, a sink, "
+        "leaky scores and biases where the variant takes them, and of a recurrence with gates g (its "
+        "extra tensors), some of them the same for several heads or batch entries. Of features, which may "
+        "bend near x, one of h = "
+        "2^-10, 2^-15, 2^-20 and 2^-25 must show it.",
     .assumes = "Declared: fp64, keys that are not drawn with weights of Q and K, and no store.",
-    .cause =
-        "a term of the derivative is missing (the denominator's, the slope of a soft cap), or a factor is "
-        "wrong in dq and dk alike, which identities do not see",
+    .cause = "a term of the derivative is missing (the denominator's, the slope of a soft cap, what is read "
+             "before it is written), or a factor is wrong in dq and dk alike, which identities do not see",
     .nulls = PROPERTY_BLIND,
     .evaluate = difference_evaluate,
 };

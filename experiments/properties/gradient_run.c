@@ -11,6 +11,45 @@ static const uint64_t purpose_upstream = 0x757073747265616d; /* "upstream" */
 static int64_t rows_of(const attn_problem *p) { return p->batch * p->heads * p->n_q; }
 static int64_t keys_of(const attn_problem *p) { return p->batch * p->kv_heads * p->n_kv; }
 
+int64_t gradient_run_count(const attn_extra *x) { return x->batch * x->heads * x->n * x->columns; }
+
+static int64_t columns_of(const gradient_run *g, attn_extra_columns columns) {
+  const attn_problem *p = &g->in->problem;
+  return columns == ATTN_COLUMNS_ONE     ? 1
+         : columns == ATTN_COLUMNS_QK    ? p->d_qk
+         : columns == ATTN_COLUMNS_V     ? p->d_v
+         : columns == ATTN_COLUMNS_PAIRS ? p->d_qk / 2
+                                         : 0;
+}
+
+/* Logarithms that stay below 0 along any direction, and numbers of 0 ... 1. */
+static attn_status draw_gates(region *memory, gradient_run *g) {
+  const attn_problem *p = &g->in->problem;
+  const attn_recurrence *of = g->view.recurrence;
+  attn_rng rng;
+  attn_rng_init(&rng, 1, purpose_upstream, 1);
+  for (int kind = 0; of && kind < ATTN_EXTRA_KINDS; kind++) {
+    const attn_extra_kind *k = &attn_extra_kinds[kind];
+    const bool decay = !strcmp(k->name, "decay");
+    const int64_t heads[] = {p->heads, p->kv_heads, 1};
+    attn_extra x = {.name = k->name,
+                    .dtype = ATTN_F64,
+                    .batch = kind % 2 ? 1 : p->batch,
+                    .heads = heads[kind % 3],
+                    .n = p->n_kv,
+                    .columns = decay && !of->columns ? 1 : columns_of(g, k->columns)};
+    if (k->of_queries || k->heads != ATTN_HEADS_OWN || !x.columns) continue;
+    const int64_t count = gradient_run_count(&x), at = g->extras++;
+    double **const rooms[] = {&g->own[at], &g->moved[at], &g->dextra[at]};
+    for (int r = 0; r < 3; r++) *rooms[r] = region_take(memory, count, sizeof(double));
+    for (int64_t i = 0; g->own[at] && i < count; i++)
+      g->own[at][i] = decay ? -0.25 - attn_rng_uniform(&rng) : attn_rng_uniform(&rng);
+    x.at = g->own[at];
+    g->extra[at] = x;
+  }
+  return region_status(memory, "for the gates of a trial");
+}
+
 attn_status gradient_run_make(region *memory, const attn_plan *plan, const trial_inputs *in,
                               gradient_run *out) {
   const attn_problem *p = &in->problem;
@@ -32,6 +71,7 @@ attn_status gradient_run_make(region *memory, const attn_plan *plan, const trial
     g.dlse = region_take(memory, rows_of(p), sizeof *g.dlse);
   }
   if ((status = region_status(memory, "for the gradients of a trial"))) return status;
+  if ((status = draw_gates(memory, &g))) return status;
   attn_rng rng;
   attn_rng_init(&rng, 1, purpose_upstream, 0);
   for (int64_t i = 0; i < rows_of(p) * p->d_v; i++) attn_set(g.d_o, i, p->dtype, attn_rng_normal(&rng));
@@ -47,7 +87,9 @@ static attn_tensors tensors_of(const gradient_run *g, const trial_inputs *in) {
                         .kv_len = in->padded ? in->kv_len : NULL,
                         .o = g->o,
                         .lse = g->lse,
-                        .work = g->work};
+                        .work = g->work,
+                        .extra = g->extra,
+                        .extras = g->extras};
 }
 
 attn_status gradient_run_forward(gradient_run *g, const trial_inputs *in, double *loss, double *size) {
@@ -75,6 +117,10 @@ attn_status gradient_run_backward(gradient_run *g) {
   memset(g->dq, 0xff, (size_t)(rows_of(p) * p->d_qk) * size);
   memset(g->dk, 0xff, (size_t)(keys_of(p) * p->d_qk) * size);
   memset(g->dv, 0xff, (size_t)(keys_of(p) * p->d_v) * size);
+  for (int64_t i = 0; i < g->extras; i++)
+    memset(g->dextra[i], 0xff, (size_t)gradient_run_count(&g->extra[i]) * sizeof(double));
   return attn_plan_backward(
-      g->plan, &x, &(attn_gradients){.d_o = g->d_o, .dlse = g->dlse, .dq = g->dq, .dk = g->dk, .dv = g->dv});
+      g->plan, &x,
+      &(attn_gradients){
+          .d_o = g->d_o, .dlse = g->dlse, .dq = g->dq, .dk = g->dk, .dv = g->dv, .dextra = g->dextra});
 }

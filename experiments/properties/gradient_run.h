@@ -12,10 +12,15 @@ typedef struct gradient_run {
   char *o, *d_o, *work;
   double *lse, *dlse; /* [batch, heads, n_q]; NULL: the variant has none */
   char *dq, *dk, *dv;
+  attn_extra extra[ATTN_EXTRA_KINDS]; /* fp64; what is executed on, and may be moved from their own numbers */
+  double *own[ATTN_EXTRA_KINDS], *moved[ATTN_EXTRA_KINDS], *dextra[ATTN_EXTRA_KINDS];
+  int64_t extras;
 } gradient_run;
 
-/* Draws d_o and dlse, and takes the outputs' memory from the region. The plan is of the inputs' problem. */
+/* Draws d_o and dlse, and of a recurrence the extra tensors, of which some have one batch entry or fewer
+ * heads for all; takes the outputs' memory from the region. The plan is of the inputs' problem. */
 attn_status gradient_run_make(region *, const attn_plan *, const trial_inputs *, gradient_run *);
+int64_t gradient_run_count(const attn_extra *); /* elements */
 /* Its outputs on inputs of the same shapes, and *loss, summed in fp64; *size: the sum of its terms'
  * magnitudes. */
 attn_status gradient_run_forward(gradient_run *, const trial_inputs *, double *loss, double *size);

@@ -182,8 +182,24 @@ static void each_map(case_shape shape, int count, void (*test)(setting *)) {
   }
 }
 
+/* Recurrences, over several segments of keys. */
+static void each_recurrence(bool padded, void (*test)(setting *)) {
+  static const char *const rules[] = {"recurrent:decay=constant,read=before", "recurrent:rule=kda",
+                                      "recurrent:rule=gated_delta2", "recurrent:rule=mamba3"};
+  const case_shape shape = {2, 4, 2, 140, 150, 6, 9, true, padded};
+  for (size_t i = 0; i < 2 * (sizeof rules / sizeof *rules); i++) {
+    attn_problem p = shape_problem(shape, i % 2 ? ATTN_F64 : ATTN_F32);
+    inputs in = inputs_make(&p, padded, 9, 1), up = upstream_of(&in);
+    note_context("%s %s", rules[i / 2], i % 2 ? "f64" : "f32");
+    test(&(setting){.spec = rules[i / 2], .options = {.threads = 2}, .in = &in, .up = &up});
+    inputs_free(&in);
+    inputs_free(&up);
+  }
+}
+
 /* What fp64 may be off. A term of dk is at most |dP - D| |q|, of d_v products of numbers within 4, and its
- * rounding grows with the chains. */
+ * rounding grows with the chains; a state of a recurrence, and its gradient, is a sum of n_kv such terms,
+ * rounded once a key. */
 static double tolerance(const attn_problem *p) {
   return 0x1p-53 * 128.0 * (double)(2 * p->d_v + 1) * (double)(p->n_kv + p->n_q * 2 + 64 * (p->d_qk + 8)) *
          (double)p->n_q;
@@ -214,6 +230,7 @@ Test(core_gradients, threads_and_instruction_sets) {
   each_spec(ordinary, SPECS, repeat);
   each_map(ordinary, MAPS, repeat);
 }
+Test(core_gradients, threads_of_recurrences) { each_recurrence(true, repeat); }
 
 /* One alone is what it is with the others; twice the upstream gradient is twice all, and none is zeros; rows
  * of it that are one, of stride 0, are those that are equal. */
@@ -229,8 +246,8 @@ static void linear(setting *s) {
   }
   double dlse[8 * N_Q];
   inputs up = inputs_copy(s->up);
-  other = (setting){.spec = s->spec, .options = s->options, .in = s->in, .up = &up};
-  if (s->dlse) other.dlse = dlse;
+  other = (setting){
+      .spec = s->spec, .options = s->options, .in = s->in, .up = &up, .dlse = s->dlse ? dlse : NULL};
   for (int times = 2; times >= 0; times -= 2) {
     for (int64_t line = 0; s->dlse && line < rows_of(p, OF_Q); line++) dlse[line] = times * s->dlse[line];
     for (int64_t i = 0; i < rows_of(p, OF_Q) * p->d_v; i++)
@@ -257,6 +274,7 @@ Test(core_gradients, alone_doubled_and_none) {
   padded.padded = true;
   each_spec(padded, PATTERNS, linear);
   each_map(padded, MAPS, linear);
+  each_recurrence(false, linear);
 }
 
 enum { HEAD = 1, QUERY = 41, KEY = 44 }; /* of entry 0; kv head 0 */

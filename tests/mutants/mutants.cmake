@@ -628,9 +628,9 @@ mutant(erase-keeps-its-keys ${recurrent_engine} REC-1 "recurrent:rule=gated_delt
 mutant(document-runs-on ${recurrent_chunk} variants_recurrent/keys_and_documents_are_as_they_are_said ""
   "a document begins with the state of the one before it" [[logs[i * width + l] = @-(double)INFINITY@;]] [[0]])
 mutant(document-without-keys ${recurrent_engine} variants_recurrent/keys_and_documents_are_as_they_are_said ""
-  "queries of a document without keys read the document before" [[if (t >= stand && (@beyond@ ||]] [[false]])
+  "queries of a document without keys read the document before" [[at < @x->beyond@ &&]] [[INT64_MAX]])
 mutant(document-read-from-behind ${recurrent_engine} variants_recurrent/keys_and_documents_are_as_they_are_said ""
-  "a document's first query reads the document before" [[(@begins && s->rule->before@))) clear_row]] [[false]])
+  "a document's first query reads the document before" [[!(@s->rule->before@ && attn_document_begins]] [[false]])
 set(mamba3 "recurrent:rule=mamba3")
 mutant(turned-the-other-way ${recurrent_chunk} REC-1 "${mamba3}"
   "keys and queries are turned on, not back" [[turn_row(s, r, attn_min(from + l, x->count - 1), @true@,]] [[false]])
@@ -1155,6 +1155,45 @@ mutant(grad-keys-side-by-side core/engines/softmax/backward.c GRAD-FP "topk:k=8"
 mutant(grad-first-row core/engines/softmax/backward.c core_gradient_values/slopes ""
   "of widths that are no whole lines, the first query alone has a gradient"
   [[k->product(@at.rows@, p->d_qk, step->count, a, b->k, b->qk, true, dq, b->qk);]] [[1]])
+set(key_back core/engines/recurrent/recurrent_key.c)
+set(recurrent_back core/engines/recurrent/recurrent_backward.c)
+mutant(back-decay-lost ${key_back} GRAD-FD "recurrent:rule=ssd" "decays have no gradient"
+  [[double *logs = @h->logs + i * (columns ? d : 1)@,]] [[r->product]])
+mutant(back-decay-of-the-written ${key_back} GRAD-FD "recurrent:rule=kda" "decays meet the gradient by S, not by S'"
+  [[add_outer(s, r, @-1@, recurrent_row(s, r->asks, i, d), r->du, h->state);]] [[0]])
+mutant(back-column-of-all ${key_back} GRAD-FD "recurrent:rule=gla" "all columns decay as the first"
+  
+  [[s->simd->scale_rows(d, s->v_row, g, s->v_row, r->decays + i * (columns ? d : 1), @columns ? 1 : 0@, g);]] [[0]])
+mutant(back-beta-of-the-value-alone ${key_back} GRAD-FD "recurrent:rule=gated_delta"
+  "betas have no gradient by what is taken out" [[betas[s->vectors ? l : 0] -= @attn_get(k, l, s->t) * r->product[l]@;]] [[0]])
+mutant(back-beta-lost ${key_back} GRAD-FD "recurrent:rule=ssd" "betas have no gradient by what is written"
+  [[betas[s->vectors ? d + l : 0] += @attn_get(v, l, s->t) * du@;]] [[0]])
+mutant(back-erase-writes ${key_back} GRAD-FD "recurrent:rule=gated_delta2" "erase and write gates change places"
+  [[dk[l] -= @erase_of(s, r, i, l)@ * r->product[l];]] [[write_of(s, r, i, l % d_v)]])
+mutant(back-query-without-its-key ${key_back} GRAD-FD "recurrent:rule=retention" "queries meet S' in place of S"
+  [[r->product[l] += attn_get(k, l, s->t) * @own@;]] [[0]])
+mutant(back-queries-unscaled ${key_back} GRAD-FD "recurrent:rule=retention" "queries lack the scale"
+  [[rule->query_slope, @p->scale@, r->row]] [[1]])
+mutant(back-queries-behind-the-last ${key_back} GRAD-FD "recurrent:rule=retention"
+  "of the queries behind the last key the first alone is read" [[end = t + 1 < x->keys ? first + 1 : @s->p->n_q@;]] [[first + 1]])
+mutant(back-of-a-straight-length ${key_back} GRAD-FD "recurrent:rule=delta" "lengths of keys and queries have no slope"
+  [[rises = scale ? @2@ *]] [[0]])
+mutant(back-turned-on ${key_back} GRAD-FD "recurrent:rule=mamba3" "the gradient by the state is turned on, not back"
+  [[turn(s, r, angles_of(s, r, i), @true@, g);]] [[false]])
+mutant(back-document-runs-on ${key_back} GRAD-FD "recurrent:rule=retention"
+  "a document's gradient reaches the document before" [[memset(g, 0, recurrent_state_bytes(s));]] [[(void)0;]])
+mutant(back-previous-lost-at-an-edge ${recurrent_back} GRAD-FD "recurrent:rule=mamba3"
+  "a segment's last key lacks what the next one gives it" [[memcpy(head.k + SEGMENT * d, head.k, @(size_t)d@ * sizeof *head.k);]] [[0]])
+mutant(back-segment-of-the-one-before ${recurrent_back} GRAD-FD "recurrent:rule=retention"
+  "a segment begins with the state of the one before" [[memcpy(r->state, recurrent_state(s, sums->edges, h * sums->segments + @segment@)]]
+  [[(segment ? segment - 1 : 0)]])
+mutant(back-block-begins-late ${recurrent_back} GRAD-FD "recurrent:rule=retention" "a block begins with the state behind its first key"
+  [[if (@i % BLOCK == 0@) memcpy]] [[i % BLOCK == 1 || i + 1 == count]])
+mutant(back-first-head-alone ${recurrent_back} GRAD-FD "recurrent:rule=retention"
+  "keys have the gradient of the first of the heads that share them" [[to && @h < group@; h++]] [[false]])
+mutant(back-gates-of-the-last variants/recurrent.c GRAD-FD "recurrent:rule=ssd"
+  "gates that heads share have the gradient of the last" [[row[to.columns > 1 ? l : 0] += from[l];]]
+  [[row[to.columns > 1 ? l : 0] = from[l];]])
 
 mutant(grad-features-of-one-head core/engines/linear/linear_back_block.c GRAD-FD linear
   "keys have the gradients of the first head of those that share them"

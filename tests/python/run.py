@@ -10,7 +10,7 @@ import unittest
 import warnings
 
 NEEDS = {"attention": ["numpy"], "cache": ["numpy"], "store": ["numpy"], "torch": ["numpy", "torch"],
-         "gradients": ["numpy"], "training": ["numpy", "torch"],
+         "gradients": ["numpy"], "recurrence_gradients": ["numpy"], "training": ["numpy", "torch"],
          "results": ["numpy", "pandas", "h5py", "matplotlib"],
          "examples": ["numpy", "torch", "pandas", "h5py", "matplotlib"]}
 

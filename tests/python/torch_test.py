@@ -98,6 +98,15 @@ class Tensors(unittest.TestCase):
                 half = attnlab.attention(*(torch.nn.Parameter(x.half()) for x in (q, k, v)))
                 self.assertTrue(torch.equal(half, attnlab.attention(q.half(), k.half(), v.half())))
 
+    def test_gradients_without_a_log_sum_exp(self):
+        given = [x.clone().requires_grad_() for x in problem()]
+        attnlab.torch.attention(*given, "recurrent", causal=True).square().sum().backward()
+        values = [x.detach() for x in given]
+        want = attnlab.backward(*values, 2 * attnlab.attention(*values, "recurrent", causal=True), "recurrent", causal=True)
+        self.assertTrue(all(torch.equal(x.grad, y) for x, y in zip(given, want)))
+        with self.assertRaisesRegex(attnlab.Error, "^variant recurrent: gives no log-sum-exp"):
+            attnlab.torch.attention(*given, "recurrent", causal=True, return_lse=True)
+
     def test_gradients_of_sinks_are_refused(self):
         q, k, v = problem()
         sink = torch.zeros(HEADS, requires_grad=True)

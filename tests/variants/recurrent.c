@@ -463,3 +463,43 @@ Test(variants_recurrent, recurrences_that_contradict_themselves_are_refused) {
     expect_no_plan(&p, "unfit", ATTN_EINVAL, bad[i].said);
   }
 }
+
+static double one_scale(const void *state, int64_t d, double square) {
+  (void)state, (void)d, (void)square;
+  return 1;
+}
+
+static void expect_no_gradient(const attn_problem *p, const char *spec, const char *said) {
+  attn_plan *plan = plan_or_note(p, spec, NULL);
+  size_t bytes;
+  cr_assert_not_null(plan);
+  EXPECT_STATUS(attn_plan_backward_size(plan, &bytes), ATTN_EUNSUPPORTED);
+  EXPECT(strstr(attn_last_error(), said));
+  attn_plan_destroy(plan);
+}
+
+Test(variants_recurrent, gradients_that_there_are_not) {
+  attn_problem p = attn_problem_make(1, 1, 8, 8);
+  p.causal = true;
+  expect_no_gradient(&p, "recurrent:state=bf16", "the state is rounded");
+  cr_assert_eq(attn_variant_register(&attn_variant_unfit), ATTN_OK, "%s", attn_last_error());
+  unfit = (attn_recurrence){.chunk = 8, .gates = no_gates, .key_scale = one_scale};
+  expect_no_gradient(&p, "unfit", "recurrence.key_slope");
+  attn_plan *plan = plan_or_note(&p, "recurrent", NULL);
+  float x[64] = {0}, o[64];
+  size_t bytes = 0;
+  double lse[8] = {0};
+  cr_assert_not_null(plan);
+  EXPECT_STATUS(attn_plan_backward_size(plan, &bytes), ATTN_OK);
+  attn_tensors given = {.q = x, .k = x, .v = x, .o = o, .work = malloc(bytes), .state = x};
+  cr_assert_not_null(given.work);
+  EXPECT_STATUS(attn_plan_backward(plan, &given, &(attn_gradients){.d_o = x}), ATTN_EUNSUPPORTED);
+  EXPECT(strstr(attn_last_error(), "a part of a sequence"));
+  given.state = NULL;
+  EXPECT_STATUS(attn_plan_backward(plan, &given, &(attn_gradients){.d_o = x, .dlse = lse}),
+                ATTN_EUNSUPPORTED);
+  EXPECT(strstr(attn_last_error(), "no log-sum-exp"));
+  EXPECT_STATUS(attn_plan_backward(plan, &given, &(attn_gradients){.d_o = x}), ATTN_OK);
+  free(given.work);
+  attn_plan_destroy(plan);
+}

@@ -48,8 +48,15 @@ typedef struct recurrent_room {
 typedef struct recurrent_line {
   const attn_call *call;
   int64_t batch, head, kv_head, keys;
+  int64_t beyond;       /* where the first document begins that has no key; n_kv: there is none */
   int64_t first, count; /* keys of the chunk that exist */
 } recurrent_line;
+
+recurrent_shape attn_recurrent_shape(const attn_context *, const attn_recurrence *);
+/* Query head h of all batch entries. */
+recurrent_line attn_recurrent_line(const recurrent_shape *, const attn_call *, int64_t h);
+/* Is there a state that query i reads? There is none before every key, nor in a document without keys. */
+bool attn_recurrent_reads(const recurrent_shape *, const recurrent_line *, int64_t i);
 
 /* The call's extra tensors: every element that belongs to a key that exists. EINVAL names the first that is
  * wrong. */
@@ -79,5 +86,10 @@ void attn_recurrent_take_keys(const recurrent_shape *, recurrent_room *, const r
  * the row, else 0. Returns rows of chunk_row. */
 const void *attn_recurrent_scores(const recurrent_shape *, recurrent_room *, const recurrent_line *,
                                   bool queries, attn_matrix x, int64_t from, int64_t rows, int64_t seen);
+
+/* attn_method.backward_size and backward (recurrent_backward.c). */
+attn_status attn_recurrent_backward_size(const void *state, const attn_context *, const attn_parts *,
+                                         size_t *);
+attn_status attn_recurrent_backward(const void *state, const attn_call *, const attn_gradients *);
 
 #endif

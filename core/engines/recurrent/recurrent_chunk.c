@@ -238,6 +238,9 @@ static attn_status check_tensor(const recurrent_shape *s, const attn_call *call,
 
 attn_status attn_recurrent_check(const recurrent_shape *s, const attn_call *call) {
   attn_status status = ATTN_OK;
+  if (call->k_position.at)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: k_position is not supported: a state cannot lose keys",
+                     call->context->variant->name);
   for (int64_t x = 0; !status && x < call->extras; x++) status = check_tensor(s, call, &call->extra[x]);
   return status;
 }

@@ -23,7 +23,7 @@ typedef recurrent_room room;
 typedef recurrent_line line;
 enum { STEP = ATTN_RECURRENT_STEP };
 
-static shape shape_of(const attn_context *c, const attn_recurrence *rule) {
+shape attn_recurrent_shape(const attn_context *c, const attn_recurrence *rule) {
   const attn_problem *p = c->problem;
   const int64_t chunk = attn_min(rule->chunk, attn_max(1, p->n_kv));
   return (shape){.c = c,
@@ -338,7 +338,7 @@ static size_t room_bytes(const shape *s) {
 static bool accepts(const attn_parts *p) { return attn_parts_kinds(p) == ATTN_PART_RECURRENCE; }
 
 static attn_status work_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
-  const shape s = shape_of(c, &p->recurrence);
+  const shape s = attn_recurrent_shape(c, &p->recurrence);
   *bytes = attn_size_times(room_bytes(&s), (size_t)c->threads);
   return ATTN_OK;
 }
@@ -373,24 +373,29 @@ static void clear_row(const shape *s, const line *x, int64_t i) {
          (size_t)s->p->d_v * attn_dtype_size(attn_stored(s->p->o, s->t)));
 }
 
-/* Queries that see no key: before every key; and of documents in which none exists that they read behind. */
-static void clear_rows(const shape *s, const line *x) {
-  const int64_t first = asks_at(s, x, 0), stand = attn_call_position(x->call, x->batch, 0);
-  bool beyond = false;
-  for (int64_t i = 0; i < attn_min(s->p->n_q, -first - (x->call->state != NULL)); i++) clear_row(s, x, i);
-  for (int64_t t = attn_min(stand, x->keys); s->p->mask.kind && t < stand + s->p->n_q; t++) {
-    const bool begins = attn_document_begins(s->p, t);
-    beyond = beyond || (begins && t >= x->keys);
-    if (t >= stand && (beyond || (begins && s->rule->before))) clear_row(s, x, t - stand);
-  }
+line attn_recurrent_line(const shape *s, const attn_call *call, int64_t h) {
+  const attn_problem *p = s->p;
+  const int64_t batch = h / p->heads, head = h % p->heads;
+  line x = {.call = call,
+            .batch = batch,
+            .head = head,
+            .kv_head = head / (p->heads / p->kv_heads),
+            .keys = attn_call_keys(call, batch),
+            .beyond = p->n_kv};
+  for (int64_t t = x.keys; p->mask.kind && t < x.beyond; t++)
+    if (attn_document_begins(p, t)) x.beyond = t;
+  return x;
+}
+
+bool attn_recurrent_reads(const shape *s, const line *x, int64_t i) {
+  const int64_t at = attn_call_position(x->call, x->batch, i);
+  return at - s->rule->before >= (x->call->state ? -1 : 0) && at < x->beyond &&
+         !(s->rule->before && attn_document_begins(s->p, at));
 }
 
 static attn_status execute(const void *state, const attn_call *call) {
-  const shape s = shape_of(call->context, state);
+  const shape s = attn_recurrent_shape(call->context, state);
   const attn_problem *p = s.p;
-  if (call->k_position.at)
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: k_position is not supported: a state cannot lose keys",
-                     call->context->variant->name);
   const attn_status status = attn_recurrent_check(&s, call);
   if (status) return status;
   const size_t bytes = room_bytes(&s);
@@ -404,28 +409,29 @@ static attn_status execute(const void *state, const attn_call *call) {
     room r = carve(&s, &carver);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t h = 0; h < p->batch * p->heads; h++) {
-      const int64_t batch = h / p->heads, head = h % p->heads;
-      line x = {.call = call,
-                .batch = batch,
-                .head = head,
-                .kv_head = head / (p->heads / p->kv_heads),
-                .keys = attn_call_keys(call, batch)};
+      line x = attn_recurrent_line(&s, call, h);
       run_head(&s, &r, &x);
-      clear_rows(&s, &x);
+      for (int64_t i = 0; i < p->n_q; i++)
+        if (!attn_recurrent_reads(&s, &x, i)) clear_row(&s, &x, i);
     }
     attn_float_leave(&outer);
   }
   return ATTN_OK;
 }
 
-const attn_engine attn_engine_recurrent = {
-    "recurrent", accepts, {.work_size = work_size, .plan = plan, .execute = execute}};
+const attn_engine attn_engine_recurrent = {"recurrent",
+                                           accepts,
+                                           {.work_size = work_size,
+                                            .plan = plan,
+                                            .execute = execute,
+                                            .backward_size = attn_recurrent_backward_size,
+                                            .backward = attn_recurrent_backward}};
 
 attn_cost attn_recurrent_cost(const attn_context *c) {
   attn_parts parts;
   if (!c || attn_describe(NULL, c, &parts)) return (attn_cost){0};
   const attn_problem *p = c->problem;
-  const shape s = shape_of(c, &parts.recurrence);
+  const shape s = attn_recurrent_shape(c, &parts.recurrence);
   const double heads = (double)(p->batch * p->heads), d = (double)p->d_qk, d_v = (double)s.d_v,
                state = d * d_v, n = (double)p->n_kv, q = (double)p->n_q,
                half = (double)(s.rule->columns ? s.chunk : s.chunk + STEP) / 2, row = half * (d + d_v);

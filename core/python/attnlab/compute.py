@@ -19,6 +19,7 @@ from .tensors import Arranged, Tensor, arrange, look_at
 MASK_KINDS = {"prefix": 1, "block_causal": 2, "documents": 3}  # attn_mask_kind
 TARGET = {"causal": False, "scale": None, "mask": None, "bias": None, "alibi": False, "softcap": None, "leaky": None,
           "sink": None}  # what is computed, where nothing else is said
+CAP_LSE = 1 << 8  # ATTN_CAP_LSE
 KEPT_PLANS = 32
 KEPT_WORK = 64 << 20  # bytes of work memory that a thread keeps from call to call
 INT_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
@@ -74,10 +75,11 @@ def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = Fal
 def backward(q: Any, k: Any, v: Any, grad_o: Any, spec: str = "tiled", *, causal: bool = False, layout: str = "bhnd",
              scale: float | None = None, mask: Any = None, bias: Any = None, alibi: bool = False,
              softcap: float | None = None, leaky: float | None = None, sink: Any = None, kv_len: Any = None,
-             q_position: Any = None, grad_lse: Any = None, extra: dict[str, Any] | None = None, threads: int = 0,
-             isa: str | None = None) -> tuple[Any, Any, Any]:
+             q_position: Any = None, grad_lse: Any = None, extra: dict[str, Any] | None = None, return_extra: bool = False,
+             threads: int = 0, isa: str | None = None) -> Any:
     """The gradients by q, k and v of a loss whose gradient by the output of `attention` is grad_o, shaped as the output;
-    grad_lse: by the log-sum-exp, [batch, heads, n_q]. The other arguments are those of `attention`.
+    grad_lse: by the log-sum-exp, [batch, heads, n_q]. With return_extra also those by the tensors of `extra`, a dict of
+    float64. The other arguments are those of `attention`.
 
     What is differentiated is the function that the variant computes, with its draws and selections held fixed, not
     exact attention. Gradients of float16 and bfloat16 are computed in float32 and rounded once.
@@ -88,10 +90,9 @@ def backward(q: Any, k: Any, v: Any, grad_o: Any, spec: str = "tiled", *, causal
               "leaky": leaky, "sink": sink}
     plan = _kept_plan(operands, spec, target, threads, isa)
     plan._backward_bytes()
-    results = plan._run(operands, kv_len, q_position, plan._gives_lse, extra, None, False)
-    lse = results[1] if plan._gives_lse else None
-    of = plan._backward(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, ("q", "k", "v"))
-    return of["q"], of["k"], of["v"]
+    given = plan._run(operands, kv_len, q_position, plan._gives_lse, extra, None, False)
+    lse = given[1] if plan._gives_lse else None
+    return plan._gradients(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, return_extra)
 
 
 class Plan:
@@ -143,30 +144,41 @@ class Plan:
         return self._run(operands, kv_len, q_position, return_lse, extra, state, return_state)
 
     def backward(self, q: Any, k: Any, v: Any, o: Any, lse: Any, grad_o: Any, *, grad_lse: Any = None,
-                 kv_len: Any = None, q_position: Any = None,
-                 extra: dict[str, Any] | None = None) -> tuple[Any, Any, Any]:
-        """As attnlab.backward, after a call of the plan with these tensors that returned o and lse: None of a variant that
-        gives none."""
+                 kv_len: Any = None, q_position: Any = None, extra: dict[str, Any] | None = None,
+                 return_extra: bool = False) -> Any:
+        """As attnlab.backward, after a call of the plan with these tensors that returned o and lse; lse is None where the
+        variant has none."""
         operands = self._operands(q, k, v, o)
-        of = self._backward(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, ("q", "k", "v"))
-        return of["q"], of["k"], of["v"]
+        return self._gradients(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, return_extra)
+
+    def _gradients(self, operands: Operands, lse: Any, grad_o: Any, grad_lse: Any, kv_len: Any, q_position: Any,
+                   extra: dict[str, Any] | None, return_extra: bool) -> Any:
+        wanted = ("q", "k", "v", "extra") if _flag(return_extra, "return_extra") else ("q", "k", "v")
+        of = self._backward(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, wanted)
+        return tuple(of[name] for name in wanted)
 
     def _backward(self, operands: Operands, lse: Any, grad_o: Any, grad_lse: Any, kv_len: Any, q_position: Any,
                   extra: dict[str, Any] | None, wanted: tuple[str, ...]) -> dict[str, Any]:
-        """The gradients by what is wanted of q, k, v and sink, by name."""
+        """The gradients by what is wanted of q, k, v, sink and extra, by name."""
         size = self._backward_bytes()
         given = self._tensors(operands, kv_len, q_position, extra)
         given.lse = None if lse is None else operands.place_of_lse(lse, "lse")
         upstream = operands.upstream(grad_o)
         results = {name: tensors.like(operands.given, (operands.q.shape[1],), "f8") if name == "sink" else
-                   tensors.like(operands.given, getattr(operands, name).shape, upstream.place.kind) for name in wanted}
+                   tensors.like(operands.given, getattr(operands, name).shape, upstream.place.kind)
+                   for name in wanted if name != "extra"}
         into = Gradients(upstream.place.address, upstream.stride,
                          None if grad_lse is None else operands.place_of_lse(grad_lse, "grad_lse"),
                          **{f"d{name}": look_at(x, "gradient").address for name, x in results.items()})
+        by_extra = {name: tensors.like(operands.given, tuple(x.shape), "f8")
+                    for name, x in (extra or {}).items() if "extra" in wanted}
+        if by_extra:
+            into.dextra = (c_void_p * len(by_extra))(*(look_at(x, "gradient").address for x in by_extra.values()))
         with _work(size) as work:
             given.work = work
             check(library().attn_plan_backward(self._handle, byref(given), byref(into)))
-        return {name: x if name == "sink" else operands.as_given(x, name) for name, x in results.items()}
+        found = {name: x if name == "sink" else operands.as_given(x, name) for name, x in results.items()}
+        return {**found, "extra": by_extra}
 
     def _backward_bytes(self) -> int:
         """Of the work memory of the backward pass. Error: there is no gradient, with the reason."""

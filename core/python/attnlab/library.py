@@ -71,7 +71,7 @@ class Tensors(ctypes.Structure):
 
 class Gradients(ctypes.Structure):
     _fields_ = [("d_o", c_void_p), ("d_o_at", Stride), ("dlse", c_void_p), ("dq", c_void_p), ("dk", c_void_p),
-                ("dv", c_void_p), ("dsink", c_void_p)]
+                ("dv", c_void_p), ("dsink", c_void_p), ("dextra", POINTER(c_void_p))]
 
 
 class Blocks(ctypes.Structure):
@@ -114,6 +114,7 @@ SIGNATURES = {
     "attn_plan_create": (c_int, POINTER(c_void_p), POINTER(Problem), c_char_p, POINTER(Options)),
     "attn_plan_destroy": (None, c_void_p),
     "attn_plan_run": (c_int, c_void_p, POINTER(Tensors)),
+    "attn_plan_variant": (POINTER(VariantHead), c_void_p),
     "attn_plan_backward": (c_int, c_void_p, POINTER(Tensors), POINTER(Gradients)),
     "attn_plan_backward_size": (c_int, c_void_p, POINTER(c_size_t)),
     "attn_plan_work_size": (c_size_t, c_void_p),
