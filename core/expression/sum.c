@@ -206,6 +206,29 @@ static void add_up(int threads, int64_t count, attn_dtype t, void *to, const voi
     attn_set(to, i, t, attn_get(to, i, t) + attn_get(more, i, t));
 }
 
+/* Adds d_o.o_t, or its elements, to the gradient by the gates of term t. Heads and batch entries may share a row. */
+static void add_gates(const sum *s, const attn_call *call, int64_t t, const void *o,
+                      const attn_gradients *g) {
+  const attn_problem *p = call->context->problem;
+  const term_gate gate = gate_of(s, call, t);
+  const attn_extra *x = gate.given;
+  double *of = x && g->dextra ? g->dextra[x - call->extra] : NULL;
+  const attn_stride at = t ? packed(p) : problem_of(p, 0).o;
+  for (int64_t line = 0; line < (of ? p->batch * p->heads : 0); line++) {
+    const int64_t b = line / p->heads, h = line % p->heads;
+    const char *own = attn_call_extra_row(call, x, b, h, 0);
+    double *rows = of + (size_t)(own - (const char *)x->at) / attn_dtype_size(x->dtype);
+#pragma omp parallel for num_threads(call->context->threads) schedule(static)
+    for (int64_t i = 0; i < p->n_q; i++) {
+      const void *d_o = attn_row(g->d_o, g->d_o_at, b, h, i, p->dtype),
+                 *term = attn_row(o, at, b, h, i, p->dtype);
+      double *to = rows + i * x->columns + gate.first;
+      for (int64_t l = 0; l < p->d_v; l++)
+        to[gate.width > 1 ? l : 0] += gate.value * attn_get(d_o, l, p->dtype) * attn_get(term, l, p->dtype);
+    }
+  }
+}
+
 static attn_status backward_term(const sum *s, const attn_call *call, int64_t t, const back_layout *room,
                                  const attn_gradients *g) {
   const attn_problem *p = call->context->problem;
@@ -219,6 +242,7 @@ static attn_status backward_term(const sum *s, const attn_call *call, int64_t t,
   of.d_o_at = (attn_stride){0};
   of.dlse = NULL;
   gate_rows(s, call, t, g->d_o, g->d_o_at, room->d_o, packed(p), false);
+  add_gates(s, call, t, room->o, g);
   if (t) {
     if (g->dq) of.dq = room->dq;
     if (g->dk) of.dk = room->dk;

@@ -1,6 +1,6 @@
 /* gradient_difference.c - GRAD-FD: the gradients against differences of the loss, in fp64.
  *
- * Along a random direction of Q, K, V and the gates of a recurrence at once: central differences d_h and
+ * Along a random direction of Q, K, V and the gates of a recurrence or a sum at once: central differences d_h and
  * d_(h/2), and (4 d_(h/2) - d_h) / 3, whose own error is far below |d_h - d_(h/2)|. It knows no formula of
  * the variant. */
 #include "experiments/properties/gradient_run.h"
@@ -204,16 +204,15 @@ const check check_grad_fd = {
     .name = "GRAD-FD",
     .of = &of_gradients,
     .kind = KIND_PROPERTY,
-    .statement =
-        "along a direction of queries, keys, values and the gates of a recurrence the loss rises as its "
-        "gradients say",
+    .statement = "along a direction of queries, keys, values and gates the loss rises as its gradients say",
     .source = "the definition of a gradient; Richardson's extrapolation of central differences",
     .formula =
         "measured: |<dq, Uq> + <dk, Uk> + <dv, Uv> + <dg, Ug> - (4 d_(h/2) - d_h) / 3| in fp64, d_h = "
         "(L(x + h U) - L(x - h U)) / 2h, h = 2^-10, of selections 2^-25, in units of |d_h - d_(h/2)| + 2^-46 "
         "sum |terms of "
         "L| / h; for normal upstream gradients and directions, with padding, documents, a soft cap, a sink, "
-        "leaky scores and biases where the variant takes them, and of a recurrence with gates g (its "
+        "leaky scores and biases where the variant takes them, and of a recurrence or a sum with gates g "
+        "(its "
         "extra tensors), some of them the same for several heads or batch entries. Of features, which may "
         "bend near x, one of h = "
         "2^-10, 2^-15, 2^-20 and 2^-25 must show it.",

@@ -1,6 +1,7 @@
 /* gradient_run.c - see gradient_run.h. */
 #include "experiments/properties/gradient_run.h"
 
+#include "attn_expression.h"
 #include "attn_gradients.h"
 
 #include <math.h>
@@ -22,31 +23,47 @@ static int64_t columns_of(const gradient_run *g, attn_extra_columns columns) {
                                          : 0;
 }
 
-/* Logarithms that stay below 0 along any direction, and numbers of 0 ... 1. */
-static attn_status draw_gates(region *memory, gradient_run *g) {
+/* Logarithms that stay below 0 along any direction, or numbers of 0 ... 1. */
+static void add_gates(region *memory, gradient_run *g, attn_extra x, bool logarithms, attn_rng *rng) {
+  const int64_t count = gradient_run_count(&x), at = g->extras++;
+  double **const rooms[] = {&g->own[at], &g->moved[at], &g->dextra[at]};
+  for (int r = 0; r < 3; r++) *rooms[r] = region_take(memory, count, sizeof(double));
+  for (int64_t i = 0; g->own[at] && i < count; i++)
+    g->own[at][i] = (logarithms ? -1.25 : 0) + attn_rng_uniform(rng);
+  x.at = g->own[at];
+  g->extra[at] = x;
+}
+
+static void draw_gates_of_recurrence(region *memory, gradient_run *g, attn_rng *rng) {
   const attn_problem *p = &g->in->problem;
-  const attn_recurrence *of = g->view.recurrence;
-  attn_rng rng;
-  attn_rng_init(&rng, 1, purpose_upstream, 1);
-  for (int kind = 0; of && kind < ATTN_EXTRA_KINDS; kind++) {
+  for (int kind = 0; kind < ATTN_EXTRA_KINDS; kind++) {
     const attn_extra_kind *k = &attn_extra_kinds[kind];
     const bool decay = !strcmp(k->name, "decay");
     const int64_t heads[] = {p->heads, p->kv_heads, 1};
-    attn_extra x = {.name = k->name,
-                    .dtype = ATTN_F64,
-                    .batch = kind % 2 ? 1 : p->batch,
-                    .heads = heads[kind % 3],
-                    .n = p->n_kv,
-                    .columns = decay && !of->columns ? 1 : columns_of(g, k->columns)};
-    if (k->of_queries || k->heads != ATTN_HEADS_OWN || !x.columns) continue;
-    const int64_t count = gradient_run_count(&x), at = g->extras++;
-    double **const rooms[] = {&g->own[at], &g->moved[at], &g->dextra[at]};
-    for (int r = 0; r < 3; r++) *rooms[r] = region_take(memory, count, sizeof(double));
-    for (int64_t i = 0; g->own[at] && i < count; i++)
-      g->own[at][i] = decay ? -0.25 - attn_rng_uniform(&rng) : attn_rng_uniform(&rng);
-    x.at = g->own[at];
-    g->extra[at] = x;
+    const attn_extra x = {.name = k->name,
+                          .dtype = ATTN_F64,
+                          .batch = kind % 2 ? 1 : p->batch,
+                          .heads = heads[kind % 3],
+                          .n = p->n_kv,
+                          .columns = decay && !g->view.recurrence->columns ? 1 : columns_of(g, k->columns)};
+    if (!k->of_queries && k->heads == ATTN_HEADS_OWN && x.columns) add_gates(memory, g, x, decay, rng);
   }
+}
+
+/* Of each element of the outputs of a sum's terms, the same for the heads of a group. */
+static void draw_gates_of_sum(region *memory, gradient_run *g, attn_rng *rng) {
+  const attn_problem *p = &g->in->problem;
+  const attn_expression *e = g->view.expression;
+  attn_extra x = {.name = "gate", .dtype = ATTN_F64, .batch = p->batch, .heads = p->kv_heads, .n = p->n_q};
+  for (int64_t t = 0; t < e->count; t++) x.columns += e->terms[t]->given ? p->d_v : 0;
+  if (e->kind == ATTN_EXPRESSION_SUM && x.columns) add_gates(memory, g, x, false, rng);
+}
+
+static attn_status draw_gates(region *memory, gradient_run *g) {
+  attn_rng rng;
+  attn_rng_init(&rng, 1, purpose_upstream, 1);
+  if (g->view.recurrence) draw_gates_of_recurrence(memory, g, &rng);
+  if (g->view.expression) draw_gates_of_sum(memory, g, &rng);
   return region_status(memory, "for the gates of a trial");
 }
 
