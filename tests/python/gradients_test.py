@@ -17,7 +17,7 @@ SPECS = ["tiled", "tiled:block_k=16,block_q=8", "topk:k=9", "topk:k=5,share=grou
          "lsh:rounds=2,buckets=4", "vslash:vertical=9,slash=9", "lsh_tail:k=4,l=20", "sample:count=16", "magicpig:window=8",
          "vattention:sink=4,window=8,heavy=8,base=8,eps=0.5", "hyper:block=16,sample=16,exact_below=0",
          "streaming:sink=2,window=9", "evict:score=h2o,budget=24", "sparse_transformer:stride=7",
-         "longnet:segments=16+32,dilations=1+2", "graph:kind=documents,size=20", "streaming:sink=2,window=7 + topk:k=4"]
+         "longnet:segments=16+32,dilations=1+2", "graph:kind=documents,size=20", "streaming:sink=2,window=7 + topk:k=4", "dyadic(longformer:window=24,base=16)"]
 
 
 def relu(x):
@@ -56,6 +56,11 @@ FEATURES = {"linear": lambda x, at, n: np.where(x.real < 0, np.exp(x), x + 1),
             "linear:feature=identity,normalise=no": lambda x, at, n: x / x.shape[-1]**0.25,
             "linear:feature=hedgehog": lambda x, at, n: hedgehog(x)}
 DRAWN = ["performer:features=32", "performer:features=24,kernel=hyperbolic", "performer:features=24,kernel=optimal"]
+
+# Rows are read as a store holds them, and count as given.
+STORES = ["store:k=q8_0,v=q4_0", "store:k=bf16,v=fp8", "turbo:bits=3", "qjl:bits=2", "rotated:k=q4_0,v=q8_0",
+          "longformer:window=12,global=2 | store:k=int4,v=int8"]
+MEANED = ["sage"]  # keys less the mean of all: GRAD-FP reads them
 
 
 def instruction_sets():
@@ -212,8 +217,21 @@ class Values(unittest.TestCase):
                         slope, bound = along_a_line(spec, given, to, of, causal, keys, np.finfo(dtype).eps / 2)
                         error = abs((got[which].astype("f8") * to[which]).sum() - slope)
                         self.assertTrue(error <= bound, f"{spec} seed {seed}: d{'qkv'[which]} is off by {error / bound} bounds")
-        with self.assertRaisesRegex(attnlab.Error, "variant linear: dlse: it gives no log-sum-exp"):
+        with self.assertRaisesRegex(attnlab.Error, "^variant linear: gives no log-sum-exp"):
             attnlab.backward(*given, of, "linear", grad_lse=np.zeros(of.shape[:3]))
+
+    def test_stores(self):
+        """Rows as they are stored are outputs and log-sum-exps of attention to one key, by unit queries."""
+        draw = np.random.default_rng(5)
+        q, k, v, of = (draw.normal(size=(2, heads, 70, d)).astype("f4") for heads, d in ((4, 64), (2, 64), (2, 32), (4, 32)))
+        for spec in STORES:
+            reader, store = ("tiled | " + spec).split(" | ")[-2:]
+            with self.subTest(spec):
+                o, lse = attnlab.attention(np.tile(np.eye(64, dtype="f4"), (280, 1, 1, 1)), k.reshape(280, 1, 1, 64),
+                                           v.reshape(280, 1, 1, 32), store, return_lse=True)
+                kept = (lse * 8).reshape(k.shape).astype("f4"), o[:, :, 0].reshape(v.shape)
+                p = attnlab.matrix(q, kept[0], reader, causal=True).astype("f8")
+                self.within(attnlab.backward(q, k, v, of, spec, causal=True), *of_weights(q, *kept, of, p, unit=2.0**-24))
 
     def test_every_gradient_is_tested(self):
         x = np.random.default_rng(0).normal(size=(1, 2, 64, 16)).astype("f4")
@@ -223,7 +241,7 @@ class Values(unittest.TestCase):
                     attnlab.backward(x, x, x, x, spec, causal=causal)
                 except attnlab.Error:
                     continue
-                listed = [*SPECS, *FEATURES, *DRAWN, *recurrence_gradients_test.SPECS]
+                listed = [*SPECS, *STORES, *MEANED, *FEATURES, *DRAWN, *recurrence_gradients_test.SPECS]
                 self.assertTrue(any(x.startswith(spec) for x in listed), f"{spec} has a gradient that no line tests")
 
     def test_differences_of_outputs(self):

@@ -239,10 +239,7 @@ attn_status linear_back_size(const void *state, const attn_context *c, const att
 }
 
 attn_status linear_backward(const void *state, const attn_call *call, const attn_gradients *g) {
-  attn_status status = linear_check(call);
-  if (!status && g->dlse)
-    status = attn_fail(ATTN_EUNSUPPORTED, "variant %s: dlse: it gives no log-sum-exp",
-                       call->context->variant->name);
+  const attn_status status = linear_check(call);
   if (status) return status;
   linear_shape s = linear_shape_make(call->context, state);
   linear_back shared = {.s = &s};
