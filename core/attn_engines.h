@@ -513,7 +513,10 @@ typedef struct attn_projection {
   int64_t columns; /* of a slab that are best projected together; 0: all d */
   /* Returns the slots in use: all, or fewer if there are fewer rows. */
   int64_t (*project)(const void *state, const attn_context *, const attn_slab *, void *scratch);
-  size_t scratch; /* bytes */
+  /* The other way, for gradients: x and y of the slab have changed places, y [rows, d] = E[:, first .. first +
+   * rows)^T x with x [slots, d]; `accumulate` is not read. NULL: there are none. */
+  void (*transpose)(const void *state, const attn_context *, const attn_slab *, void *scratch);
+  size_t scratch; /* bytes, of either */
   attn_projection_law law;
   bool shared;   /* keys and values have the same E, else independent ones */
   bool per_head; /* kv heads have independent ones, else the same */

@@ -145,6 +145,9 @@ attn_status attn_pattern_verify(const char *variant, const attn_pattern *, const
 attn_status attn_softmax_prepare(attn_builder *, const attn_pattern *, attn_tiling, void **state);
 size_t attn_softmax_size(const attn_context *, const attn_pattern *, attn_tiling);
 attn_status attn_softmax_execute(const void *state, const attn_call *);
+/* Its gradients, from the call's o and lse; and the bytes of work memory that they need. */
+attn_status attn_softmax_backward(const void *state, const attn_call *, const attn_gradients *);
+size_t attn_softmax_back_size(const attn_context *, const attn_pattern *, attn_tiling);
 /* Asks for the selections of an execution again, one after the other: its prepared keys are still in the
  * call's work memory. */
 typedef struct attn_picker {

@@ -77,6 +77,7 @@ static attn_status applicable(const attn_context *c) {
 
 static int64_t draw_index(const state *s, int64_t head, attn_side side) {
   int64_t sides = s->p.share == KV ? 1 : 2;
+  if (s->p.projection == FILE_MATRIX) return 0;
   return (s->p.share_heads == YES ? 0 : head) * sides + (sides == 2 && side == ATTN_VALUE);
 }
 
@@ -158,19 +159,17 @@ static void by_matrix(const state *s, const attn_context *c, int64_t draw, const
   }
 }
 
-static void by_transform(const state *s, const attn_context *c, int64_t draw, const attn_slab *x,
-                         void *scratch) {
-  attn_transform_job job = {.x = x->x,
-                            .x_row = x->x_row,
-                            .x_rows = x->rows,
-                            .columns = x->d,
-                            .sign = s->signs + draw * s->n,
-                            .rows = s->sampled + draw * s->p.k,
-                            .count = s->p.k,
-                            .gain = sqrt((double)s->order / (double)s->p.k),
-                            .y = x->y,
-                            .y_row = x->y_row};
-  attn_transform_rows(s->transform, c->kernels, &job, scratch);
+static attn_transform_job job_of(const state *s, int64_t draw, const attn_slab *x) {
+  return (attn_transform_job){.x = x->x,
+                              .x_row = x->x_row,
+                              .x_rows = x->rows,
+                              .columns = x->d,
+                              .sign = s->signs + draw * s->n,
+                              .rows = s->sampled + draw * s->p.k,
+                              .count = s->p.k,
+                              .gain = sqrt((double)s->order / (double)s->p.k),
+                              .y = x->y,
+                              .y_row = x->y_row};
 }
 
 enum { POOL_COLUMNS = 32 }; /* of one task */
@@ -191,21 +190,53 @@ static int64_t by_pool(const state *s, const attn_context *c, const attn_slab *x
 
 static int64_t project(const void *opaque, const attn_context *c, const attn_slab *x, void *scratch) {
   const state *s = opaque;
-  int64_t draw = draw_index(s, x->head, x->side);
+  const int64_t draw = draw_index(s, x->head, x->side);
+  attn_transform_job job;
   switch ((kind)s->p.projection) {
   case GAUSSIAN:
   case RADEMACHER:
   case FILE_MATRIX:
-    by_matrix(s, c, s->p.projection == FILE_MATRIX ? 0 : draw, x, scratch);
+    by_matrix(s, c, draw, x, scratch);
     break;
   case SRHT:
   case DCT:
-    by_transform(s, c, draw, x, scratch);
+    job = job_of(s, draw, x);
+    attn_transform_rows(s->transform, c->kernels, &job, scratch);
     break;
   case POOL:
     return by_pool(s, c, x, scratch);
   }
   return s->p.k;
+}
+
+static void transpose(const void *opaque, const attn_context *c, const attn_slab *x, void *scratch) {
+  const state *s = opaque;
+  const attn_dtype t = c->problem->dtype;
+  const int64_t slots = s->p.projection == POOL ? attn_min(x->rows, s->p.k) : s->p.k,
+                draw = draw_index(s, x->head, x->side);
+  attn_transform_job job;
+  switch ((kind)s->p.projection) {
+  case GAUSSIAN:
+  case RADEMACHER:
+  case FILE_MATRIX:
+    for (int64_t at = 0; at < x->rows; at += SLICE)
+      attn_gemm(c->kernels, attn_min(x->rows - at, SLICE), x->d, slots,
+                (attn_matrix){attn_at(s->matrix, entry(s, draw, 0, x->first + at), t), 1, SLICE},
+                (attn_matrix){x->x, x->x_row, 1}, false, attn_at(x->y, at * x->y_row, t), x->y_row, scratch);
+    break;
+  case SRHT:
+  case DCT:
+    job = job_of(s, draw, x);
+    attn_transform_transposed(s->transform, c->kernels, &job, scratch);
+    break;
+  case POOL:
+    for (int64_t i = 0; i < slots; i++) {
+      const int64_t first = i * x->rows / slots, end = (i + 1) * x->rows / slots;
+      for (int64_t j = first; j < end; j++)
+        attn_scale_row(c->kernels, x->d, 1 / (double)(end - first), attn_at(x->x, i * x->x_row, t),
+                       attn_at(x->y, j * x->y_row, t));
+    }
+  }
 }
 
 static bool transforms(const params *p) { return p->projection == SRHT || p->projection == DCT; }
@@ -285,6 +316,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
                                                  : transforms(p) ? ATTN_TRANSFORM_COLUMNS
                                                                  : POOL_COLUMNS,
                                       .project = project,
+                                      .transpose = transpose,
                                       .scratch = project_scratch(c),
                                       .law = laws[p->projection],
                                       .shared = p->share == KV || drawless(p),

@@ -9,12 +9,6 @@
 #include <omp.h>
 #include <stdio.h>
 
-typedef struct compression {
-  const attn_projection *projection; /* the parts' */
-  attn_problem inner;                /* n_kv = slots, contiguous keys and values */
-  void *softmax;
-} compression;
-
 static attn_problem inner_problem(const attn_problem *p, int64_t slots) {
   attn_problem inner = *p;
   inner.n_kv = slots;
@@ -25,28 +19,15 @@ static attn_problem inner_problem(const attn_problem *p, int64_t slots) {
 
 enum { TASKS = 32 }; /* wanted over all heads; each task has its own slots */
 
-/* Of a sequence into parts of `rows` keys, of columns into blocks; depends on the problem alone. */
-typedef struct division {
-  int64_t parts, rows, blocks;
-} division;
-
-static division divide(const attn_problem *p, const attn_projection *e) {
-  division d = {1, p->n_kv, e->columns ? attn_ceil_div(attn_max(p->d_qk, p->d_v), e->columns) : 1};
+compression_division compression_divide(const attn_problem *p, const attn_projection *e) {
+  compression_division d = {1, p->n_kv,
+                            e->columns ? attn_ceil_div(attn_max(p->d_qk, p->d_v), e->columns) : 1};
   if (!e->slice) return d;
   int64_t slices = attn_ceil_div(p->n_kv, e->slice), tasks = attn_max(1, TASKS / (p->batch * p->kv_heads));
   d.rows = attn_ceil_div(slices, attn_min(slices, tasks)) * e->slice;
   d.parts = attn_ceil_div(p->n_kv, d.rows);
   return d;
 }
-
-/* The workspace: slots of K and V, first of all keys, then the other parts' sums; the slots in use, then
- * either the projections' scratch or the softmax engine's. */
-typedef struct layout {
-  void *k, *v;
-  int64_t *used; /* of each batch entry */
-  char *rest;
-  size_t scratch, rows; /* of one projection; of these, for rows that are stored in another type */
-} layout;
 
 /* Elements from the beginning of a block of codes to a column. */
 static int64_t lead_of(int64_t column, attn_dtype stored) {
@@ -63,29 +44,33 @@ static size_t rows_bytes(const attn_problem *p, const attn_projection *e) {
   return counter.used;
 }
 
-static layout lay_out(const attn_context *c, const attn_projection *e, attn_carver *carver) {
+compression_layout compression_lay_out(const attn_context *c, const attn_projection *e, size_t attending,
+                                       attn_carver *carver) {
   const attn_problem *p = c->problem;
-  int64_t rows = divide(p, e).parts * p->batch * p->kv_heads * e->slots;
-  attn_problem inner = inner_problem(p, e->slots);
-  attn_context inner_context = *c;
-  inner_context.problem = &inner;
-  layout l = {.k = attn_carve(carver, rows, p->d_qk, attn_dtype_size(p->dtype)),
-              .v = attn_carve(carver, rows, p->d_v, attn_dtype_size(p->dtype)),
-              .used = attn_carve(carver, p->batch, 1, sizeof(int64_t)),
-              .scratch = attn_size_sum(e->scratch, 63) & ~(size_t)63,
-              .rows = rows_bytes(p, e)};
+  int64_t rows = compression_divide(p, e).parts * p->batch * p->kv_heads * e->slots;
+  compression_layout l = {.k = attn_carve(carver, rows, p->d_qk, attn_dtype_size(p->dtype)),
+                          .v = attn_carve(carver, rows, p->d_v, attn_dtype_size(p->dtype)),
+                          .used = attn_carve(carver, p->batch, 1, sizeof(int64_t)),
+                          .scratch = attn_size_sum(e->scratch, 63) & ~(size_t)63,
+                          .rows = rows_bytes(p, e)};
   l.scratch = attn_size_sum(l.scratch, l.rows);
   size_t projecting = attn_size_times(l.scratch, (size_t)c->threads);
-  size_t attending = attn_softmax_size(&inner_context, NULL, (attn_tiling){0});
   l.rest = attn_carve(carver, 1, 1, projecting > attending ? projecting : attending);
   return l;
 }
 
 static bool accepts(const attn_parts *p) { return attn_parts_kinds(p) == ATTN_PART_PROJECTION; }
 
+static size_t attending_bytes(const attn_context *c, const attn_projection *e) {
+  const attn_problem inner = inner_problem(c->problem, e->slots);
+  attn_context inner_context = *c;
+  inner_context.problem = &inner;
+  return attn_softmax_size(&inner_context, NULL, (attn_tiling){0});
+}
+
 static attn_status work_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
   attn_carver counter = attn_carver_count(c);
-  lay_out(c, &p->projection, &counter);
+  compression_lay_out(c, &p->projection, attending_bytes(c, &p->projection), &counter);
   *bytes = counter.used;
   return ATTN_OK;
 }
@@ -102,8 +87,8 @@ static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
 }
 
 /* The slots of one side of a head, as part `part` sums them. */
-static void *slots_at(const attn_call *call, const attn_projection *e, const layout *l, attn_side side,
-                      int64_t part, int64_t b, int64_t head) {
+static void *slots_at(const attn_call *call, const attn_projection *e, const compression_layout *l,
+                      attn_side side, int64_t part, int64_t b, int64_t head) {
   const attn_problem *p = call->context->problem;
   int64_t at = (part * p->batch + b) * p->kv_heads + head;
   return attn_at(side == ATTN_VALUE ? l->v : l->k, at * e->slots * (side == ATTN_VALUE ? p->d_v : p->d_qk),
@@ -111,9 +96,9 @@ static void *slots_at(const attn_call *call, const attn_projection *e, const lay
 }
 
 /* One block of columns of one part of a head. Sets the slots in use, where there are rows. */
-static attn_status project(const attn_projection *e, const attn_call *call, const layout *l,
-                           const division *by, int64_t part, int64_t block, int64_t b, int64_t head,
-                           int64_t *used) {
+static attn_status project(const attn_projection *e, const attn_call *call, const compression_layout *l,
+                           const compression_division *by, int64_t part, int64_t block, int64_t b,
+                           int64_t head, int64_t *used) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
   char *room = l->rest + (size_t)omp_get_thread_num() * l->scratch, *scratch = room + l->rows;
@@ -151,8 +136,8 @@ static attn_status project(const attn_projection *e, const attn_call *call, cons
 }
 
 /* Adds the sums of the later parts to those of the first, in their order. */
-static void join(const attn_projection *e, const attn_call *call, const layout *l, const division *by,
-                 int64_t b, int64_t head) {
+static void join(const attn_projection *e, const attn_call *call, const compression_layout *l,
+                 const compression_division *by, int64_t b, int64_t head) {
   const attn_problem *p = call->context->problem;
   for (attn_side side = ATTN_KEY; side <= ATTN_VALUE; side++) {
     void *to = slots_at(call, e, l, side, 0, b, head);
@@ -176,15 +161,13 @@ static void keep_first_fault(fault *f, attn_status status) {
   }
 }
 
-static attn_status execute(const void *state, const attn_call *call) {
-  const compression *engine = state;
+attn_status compression_project(const compression *engine, const attn_call *call,
+                                const compression_layout *l) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
   const attn_projection *e = engine->projection;
-  attn_carver carver = attn_carver_at(call, call->work);
-  layout l = lay_out(c, e, &carver);
-  division by = divide(p, e);
-  int64_t heads = p->batch * p->kv_heads;
+  const compression_division by = compression_divide(p, e);
+  const int64_t heads = p->batch * p->kv_heads;
   fault first = {ATTN_OK, ""};
 #pragma omp parallel num_threads(c->threads)
   {
@@ -195,16 +178,26 @@ static attn_status execute(const void *state, const attn_call *call) {
       int64_t part = i / by.blocks / heads, b = i / p->kv_heads % p->batch, head = i % p->kv_heads;
       int64_t block = i / heads % by.blocks;
       int64_t used = 0;
-      attn_status status = project(e, call, &l, &by, part, block, b, head, &used);
+      attn_status status = project(e, call, l, &by, part, block, b, head, &used);
       if (status) keep_first_fault(&first, status);
-      if (!part && !block && !head) l.used[b] = used;
+      if (!part && !block && !head) l->used[b] = used;
     }
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < heads; i++) join(e, call, &l, &by, i / p->kv_heads, i % p->kv_heads);
+    for (int64_t i = 0; i < heads; i++) join(e, call, l, &by, i / p->kv_heads, i % p->kv_heads);
     attn_float_leave(&outer);
   }
-  if (first.status) return attn_fail(first.status, "%s", first.message);
-  attn_context inner_context = *c;
+  return first.status ? attn_fail(first.status, "%s", first.message) : ATTN_OK;
+}
+
+static attn_status execute(const void *state, const attn_call *call) {
+  const compression *engine = state;
+  const attn_projection *e = engine->projection;
+  attn_carver carver = attn_carver_at(call, call->work);
+  const compression_layout l =
+      compression_lay_out(call->context, e, attending_bytes(call->context, e), &carver);
+  const attn_status status = compression_project(engine, call, &l);
+  if (status) return status;
+  attn_context inner_context = *call->context;
   inner_context.problem = &engine->inner;
   attn_call inner = {.context = &inner_context,
                      .q = call->q,
@@ -217,8 +210,13 @@ static attn_status execute(const void *state, const attn_call *call) {
   return attn_softmax_execute(engine->softmax, &inner);
 }
 
-const attn_engine attn_engine_compression = {
-    "compression", accepts, {.work_size = work_size, .plan = plan, .execute = execute}};
+const attn_engine attn_engine_compression = {"compression",
+                                             accepts,
+                                             {.work_size = work_size,
+                                              .plan = plan,
+                                              .execute = execute,
+                                              .backward_size = compression_backward_size,
+                                              .backward = compression_backward}};
 
 attn_cost attn_compression_cost(const attn_context *c, int64_t slots, double project_mul_add_per_column) {
   if (!c) return (attn_cost){0};

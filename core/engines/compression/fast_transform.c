@@ -23,8 +23,8 @@ struct attn_transform {
   attn_transform_kind kind;
   attn_dtype dtype;
   int64_t n;
-  fftwf_plan f32; /* DCT */
-  fftw_plan f64;
+  fftwf_plan f32, f32_back; /* DCT, to the spectrum and from it */
+  fftw_plan f64, f64_back;
 };
 
 /* x: columns one after another (DCT) or rows (Walsh); the spectrum of one column; for each row asked for the
@@ -55,6 +55,15 @@ size_t attn_transform_scratch(attn_transform_kind kind, int64_t n, int64_t count
   return counter.used;
 }
 
+static void release_plans(const attn_transform *t) {
+  pthread_mutex_lock(&attn_fftw_planner);
+  if (t->f64) fftw_destroy_plan(t->f64);
+  if (t->f64_back) fftw_destroy_plan(t->f64_back);
+  if (t->f32) fftwf_destroy_plan(t->f32);
+  if (t->f32_back) fftwf_destroy_plan(t->f32_back);
+  pthread_mutex_unlock(&attn_fftw_planner);
+}
+
 /* ESTIMATE looks at the alignment of the arrays and not at their content; the same plan every time. */
 static attn_status make_plan(attn_transform *t) {
   if (t->n > INT32_MAX)
@@ -63,14 +72,18 @@ static attn_status make_plan(attn_transform *t) {
   pthread_mutex_lock(&attn_fftw_planner);
   void *x = fftw_malloc((size_t)t->n * size), *spectrum = fftw_malloc((size_t)(t->n / 2 + 1) * 2 * size);
   bool memory = x && spectrum;
-  if (memory && size == sizeof(double))
+  if (memory && size == sizeof(double)) {
     t->f64 = fftw_plan_dft_r2c_1d((int)t->n, x, spectrum, FFTW_ESTIMATE);
-  else if (memory)
+    t->f64_back = fftw_plan_dft_c2r_1d((int)t->n, spectrum, x, FFTW_ESTIMATE);
+  } else if (memory) {
     t->f32 = fftwf_plan_dft_r2c_1d((int)t->n, x, spectrum, FFTW_ESTIMATE);
+    t->f32_back = fftwf_plan_dft_c2r_1d((int)t->n, spectrum, x, FFTW_ESTIMATE);
+  }
   fftw_free(x);
   fftw_free(spectrum);
   pthread_mutex_unlock(&attn_fftw_planner);
-  if (t->f32 || t->f64) return ATTN_OK;
+  if ((t->f32 && t->f32_back) || (t->f64 && t->f64_back)) return ATTN_OK;
+  release_plans(t);
   return attn_fail(memory ? ATTN_EFOREIGN : ATTN_ENOMEM, "dct: FFTW made no plan for length %lld",
                    (long long)t->n);
 }
@@ -94,10 +107,7 @@ attn_status attn_transform_create(attn_transform **out, attn_transform_kind kind
 
 void attn_transform_destroy(attn_transform *t) {
   if (!t) return;
-  pthread_mutex_lock(&attn_fftw_planner);
-  if (t->f64) fftw_destroy_plan(t->f64);
-  if (t->f32) fftwf_destroy_plan(t->f32);
-  pthread_mutex_unlock(&attn_fftw_planner);
+  release_plans(t);
   free(t);
 }
 
@@ -151,18 +161,23 @@ static void cosine(const attn_transform *t, const attn_kernels *kernels, const a
   }
 }
 
+/* What the spectrum is multiplied by; its upper half is the conjugate of the lower. */
+static void weigh_spectrum(const attn_transform *t, const attn_transform_job *in, const layout *l) {
+  for (int64_t i = 0; t->kind == ATTN_DCT && i < in->count; i++) {
+    const int64_t r = in->rows[i];
+    const double angle = 3.14159265358979323846 * (double)r / (2 * (double)t->n),
+                 norm = in->gain * sqrt((r ? 2 : 1) / (double)t->n);
+    l->weights[2 * i] = norm * cos(angle);
+    l->weights[2 * i + 1] = norm * sin(angle) * (2 * r > t->n ? -1 : 1);
+  }
+}
+
 void attn_transform_rows(const attn_transform *t, const attn_kernels *kernels, const attn_transform_job *in,
                          void *scratch) {
   if (!t || !kernels || !in || !scratch || !in->x || !in->y || !in->sign || !in->rows) return;
   attn_carver carver = {.base = scratch};
   layout l = lay_out(t->kind, t->n, in->count, t->dtype, &carver);
-  for (int64_t i = 0; t->kind == ATTN_DCT && i < in->count; i++) {
-    int64_t r = in->rows[i];
-    double angle = 3.14159265358979323846 * (double)r / (2 * (double)t->n);
-    double norm = in->gain * sqrt((r ? 2 : 1) / (double)t->n);
-    l.weights[2 * i] = norm * cos(angle);
-    l.weights[2 * i + 1] = norm * sin(angle) * (2 * r > t->n ? -1 : 1);
-  }
+  weigh_spectrum(t, in, &l);
   for (int64_t c = 0; c < in->columns; c += COLUMNS) {
     int64_t columns = attn_min(COLUMNS, in->columns - c);
     const void *x = attn_at(in->x, c, t->dtype);
@@ -171,5 +186,64 @@ void attn_transform_rows(const attn_transform *t, const attn_kernels *kernels, c
       cosine(t, kernels, in, columns, x, y, &l);
     else
       walsh(t, kernels, in, columns, x, y, &l);
+  }
+}
+
+/* -- transposed -- */
+
+static void walsh_back(const attn_transform *t, const attn_kernels *kernels, const attn_transform_job *in,
+                       int64_t columns, const void *x, void *y, const layout *l) {
+  const attn_dtype type = t->dtype;
+  const double weight = in->gain / sqrt((double)t->n);
+  memset(l->x, 0, (size_t)(t->n * columns) * attn_dtype_size(type));
+  for (int64_t i = 0; i < in->count; i++)
+    memcpy(attn_at(l->x, in->rows[i] * columns, type), attn_at(x, i * in->x_row, type),
+           (size_t)columns * attn_dtype_size(type));
+  kernels->walsh(t->n, columns, l->x);
+  for (int64_t j = 0; j < in->x_rows; j++)
+    kernels->scale_row(columns, weight * in->sign[j], attn_at(l->x, j * columns, type),
+                       attn_at(y, j * in->y_row, type));
+}
+
+/* FFTW counts numbers of a spectrum twice that stand in its upper half, too; the others are real. */
+static void cosine_back(const attn_transform *t, const attn_transform_job *in, int64_t columns, const void *x,
+                        void *y, const layout *l) {
+  const attn_dtype type = t->dtype;
+  const int64_t n = t->n;
+  for (int64_t c = 0; c < columns; c++) {
+    void *column = attn_at(l->x, c * l->stride, type);
+    memset(l->spectrum, 0, (size_t)(n / 2 + 1) * 2 * attn_dtype_size(type));
+    for (int64_t i = 0; i < in->count; i++) {
+      const int64_t at = attn_min(in->rows[i], n - in->rows[i]);
+      const int64_t parts = at && 2 * at < n ? 2 : 1;
+      const double value = attn_get(x, i * in->x_row + c, type) / (double)parts;
+      for (int64_t part = 0; part < parts; part++)
+        attn_set(l->spectrum, 2 * at + part, type,
+                 attn_get(l->spectrum, 2 * at + part, type) + l->weights[2 * i + part] * value);
+    }
+    if (t->f64)
+      fftw_execute_dft_c2r(t->f64_back, l->spectrum, column);
+    else
+      fftwf_execute_dft_c2r(t->f32_back, l->spectrum, column);
+    for (int64_t j = 0; j < in->x_rows; j++)
+      attn_set(y, j * in->y_row + c, type,
+               in->sign[j] * attn_get(column, j % 2 ? n - 1 - j / 2 : j / 2, type));
+  }
+}
+
+void attn_transform_transposed(const attn_transform *t, const attn_kernels *kernels,
+                               const attn_transform_job *in, void *scratch) {
+  if (!t || !kernels || !in || !scratch || !in->x || !in->y || !in->sign || !in->rows) return;
+  attn_carver carver = {.base = scratch};
+  const layout l = lay_out(t->kind, t->n, in->count, t->dtype, &carver);
+  weigh_spectrum(t, in, &l);
+  for (int64_t c = 0; c < in->columns; c += COLUMNS) {
+    const int64_t columns = attn_min(COLUMNS, in->columns - c);
+    const void *x = attn_at(in->x, c, t->dtype);
+    void *y = attn_at(in->y, c, t->dtype);
+    if (t->kind == ATTN_DCT)
+      cosine_back(t, in, columns, x, y, &l);
+    else
+      walsh_back(t, kernels, in, columns, x, y, &l);
   }
 }

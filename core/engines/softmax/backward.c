@@ -399,20 +399,16 @@ attn_status attn_softmax_back_check(const attn_context *c, attn_tiling tiling) {
   return ATTN_OK;
 }
 
-attn_status attn_softmax_back_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling,
-                                   size_t *bytes) {
+size_t attn_softmax_back_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
   const attn_problem *p = c->problem;
   attn_pattern outline;
-  const attn_status status = attn_softmax_back_check(c, tiling);
-  if (status) return status;
   pattern = attn_softmax_outline(p, pattern, &outline) ? &outline : NULL;
   const softmax_shape shape = attn_softmax_shape(c, pattern, tiling);
   attn_carver one = attn_carver_count(c), sums = {0};
   attn_softmax_carve(c, &shape, pattern ? pattern->max_runs : 1, &one);
   attn_softmax_back_carve(c, &shape, &one);
   attn_softmax_sums_carve(p, slices_of(p, &shape), &sums);
-  *bytes = attn_size_sum(attn_size_times(one.used, (size_t)c->threads), sums.used);
-  return ATTN_OK;
+  return attn_size_sum(attn_size_times(one.used, (size_t)c->threads), sums.used);
 }
 
 /* Every `slices`-th tile of a kv head, for the heads that share it. */

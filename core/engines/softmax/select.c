@@ -112,13 +112,10 @@ static attn_status work_size(const attn_context *c, const attn_parts *p, size_t 
 static attn_status backward_size(const void *state, const attn_context *c, const attn_parts *p,
                                  size_t *bytes) {
   (void)state;
-  const attn_status status = attn_softmax_back_check(c, (attn_tiling){0});
-  if (status || p->selector.every)
-    return status ? status : attn_softmax_back_size(c, NULL, (attn_tiling){0}, bytes);
   attn_carver counter = attn_carver_count(c);
-  lay_out(c, &p->selector, true, &counter);
-  *bytes = counter.used;
-  return ATTN_OK;
+  if (!p->selector.every) lay_out(c, &p->selector, true, &counter);
+  *bytes = p->selector.every ? attn_softmax_back_size(c, NULL, (attn_tiling){0}) : counter.used;
+  return attn_softmax_back_check(c, (attn_tiling){0});
 }
 
 static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {

@@ -154,8 +154,6 @@ void attn_softmax_back_step(const softmax_task *, softmax_worker *, int64_t grou
 void attn_softmax_back_finish(const softmax_task *, const softmax_worker *);
 /* Why there is no gradient, or ATTN_OK. */
 attn_status attn_softmax_back_check(const attn_context *, attn_tiling);
-attn_status attn_softmax_back_size(const attn_context *, const attn_pattern *, attn_tiling, size_t *bytes);
-attn_status attn_softmax_backward(const void *state, const attn_call *, const attn_gradients *);
 
 /* -- where steps are passed over (skip.c) -- */
 

@@ -272,7 +272,8 @@ static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
 static attn_status backward_size(const void *state, const attn_context *c, const attn_parts *p,
                                  size_t *bytes) {
   (void)state;
-  return attn_softmax_back_size(c, pattern_of(p), p->tiling, bytes);
+  *bytes = attn_softmax_back_size(c, pattern_of(p), p->tiling);
+  return attn_softmax_back_check(c, p->tiling);
 }
 
 /* The pattern is seen as it is within the problem's graph. */
