@@ -132,8 +132,8 @@ enum { ATTN_TRANSFORM_COLUMNS = 16 }; /* that are transformed together */
 /* scratch: attn_transform_scratch bytes for at most `count` rows, 64-byte aligned. Reentrant. */
 ATTN_API void attn_transform_rows(const attn_transform *, const attn_kernels *, const attn_transform_job *,
                                   void *scratch);
-/* The transposed map: y [x_rows, columns] = gain (T diag(sign))^T of x [count, columns], put where `rows` says
- * and zeros elsewhere. */
+/* The transposed map: y [x_rows, columns] = gain (T diag(sign))^T of x [count, columns], put where `rows`
+ * says and zeros elsewhere. */
 ATTN_API void attn_transform_transposed(const attn_transform *, const attn_kernels *,
                                         const attn_transform_job *, void *scratch);
 ATTN_API size_t attn_transform_scratch(attn_transform_kind, int64_t n, int64_t count, attn_dtype);

@@ -456,6 +456,8 @@ typedef struct attn_normaliser {
    * fp64 roundings, and a sum that must be 1 to 4 n + 64 of them. A NaN score gives a NaN weight. room: [n +
    * 1]. Pure. */
   void (*normalise)(const void *state, const attn_context *, int64_t n, double *x, double *room);
+  /* ds[n], the gradients by the weights w[n], become those by the scores. Pure. NULL: there are none. */
+  void (*differentiate)(const void *state, int64_t n, const double *w, double *ds);
   /* The law of the weights, from the definition, apart from normalise: not negative, and not falling with x.
    * tau is 0, or if sums the number for which the weights of a row sum to 1. NULL: no law. */
   double (*weight)(const void *state, int64_t n, double x);
@@ -472,7 +474,13 @@ typedef struct attn_normaliser {
   double (*gate)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t key);
 } attn_normaliser;
 
-/* normalise, weight and sums of a softmax, for scores that no other engine makes. */
+/* attn_method.backward_size and .backward of any method whose weights these are, row by row in fp64; a sink
+ * is one more score. */
+ATTN_API attn_status attn_normaliser_back_size(const attn_normaliser *, const attn_context *, size_t *bytes);
+ATTN_API attn_status attn_normaliser_backward(const attn_normaliser *, const attn_call *,
+                                              const attn_gradients *);
+
+/* normalise, differentiate, weight and sums of a softmax, for scores that no other engine makes. */
 ATTN_API attn_normaliser attn_softmax_normaliser(void);
 
 /* Does a document begin with this key? */
@@ -513,8 +521,8 @@ typedef struct attn_projection {
   int64_t columns; /* of a slab that are best projected together; 0: all d */
   /* Returns the slots in use: all, or fewer if there are fewer rows. */
   int64_t (*project)(const void *state, const attn_context *, const attn_slab *, void *scratch);
-  /* The other way, for gradients: x and y of the slab have changed places, y [rows, d] = E[:, first .. first +
-   * rows)^T x with x [slots, d]; `accumulate` is not read. NULL: there are none. */
+  /* The other way, for gradients: x and y of the slab have changed places, y [rows, d] = E[:, first .. first
+   * + rows)^T x with x [slots, d]; `accumulate` is not read. NULL: there are none. */
   void (*transpose)(const void *state, const attn_context *, const attn_slab *, void *scratch);
   size_t scratch; /* bytes, of either */
   attn_projection_law law;

@@ -152,6 +152,8 @@ ATTN_API void attn_visible_span(const attn_problem *, int64_t i, int64_t *first,
 /* The score of query i and key j after attn_problem.score, of t = scale * q.k, in fp64. */
 ATTN_API double attn_score_of(const attn_problem *, int64_t batch, int64_t head, int64_t i, int64_t j,
                               double t);
+/* Its derivative by t; of a leaky slope at 0 that of negative scores. */
+ATTN_API double attn_score_slope(const attn_problem *, double t);
 /* Whether attn_score.dense hides the key: its bias is -Inf. */
 ATTN_API bool attn_score_hides(const attn_problem *, int64_t batch, int64_t head, int64_t i, int64_t j);
 /* Address of row 0 of a tensor's (batch, head), and of row i. dtype: the problem's. Elements are of the type

@@ -388,9 +388,11 @@ attn_status attn_plan_backward_size(const attn_plan *plan, size_t *bytes) {
   const attn_method *method = plan->parts.method;
   const char *name = plan->spec->variant->name;
   size_t inside = 0;
-  if (!method->backward_size || !method->backward)
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: what its parts compute has no gradient here", name);
-  const attn_status status = method->backward_size(plan->state, &plan->context, &plan->parts, &inside);
+  attn_status status = method->backward_size
+                           ? method->backward_size(plan->state, &plan->context, &plan->parts, &inside)
+                           : ATTN_OK;
+  if (!status && !(method->backward_size && method->backward))
+    status = attn_fail(ATTN_EUNSUPPORTED, "variant %s: what its parts compute has no gradient here", name);
   if (status) return status;
   if (inside > PTRDIFF_MAX - ALIGNMENT)
     return attn_fail(ATTN_EINVAL, "variant %s: the size of the backward pass's memory overflows", name);

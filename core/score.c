@@ -126,6 +126,13 @@ static double dense_at(const attn_bias *b, int64_t batch, int64_t head, int64_t 
   return attn_get(b->at, batch * b->batch + head * b->head + i * b->row + j, b->dtype);
 }
 
+double attn_score_slope(const attn_problem *p, double t) {
+  if (!p) return (double)NAN;
+  const attn_score *s = &p->score;
+  const double capped = s->softcap > 0 ? tanh(t / s->softcap) : 0;
+  return (1 - capped * capped) * (s->leaky > 0 && !(t > 0) ? s->leaky : 1);
+}
+
 double attn_score_of(const attn_problem *p, int64_t batch, int64_t head, int64_t i, int64_t j, double t) {
   if (!p) return (double)NAN;
   const attn_score *s = &p->score;

@@ -242,7 +242,21 @@ static attn_status execute(const void *state, const attn_call *call) {
   return ATTN_OK;
 }
 
-static const attn_method textbook = {.work_size = work_size, .execute = execute};
+static attn_status backward_size(const void *state, const attn_context *c, const attn_parts *parts,
+                                 size_t *bytes) {
+  const attn_normaliser softmax = attn_softmax_normaliser();
+  (void)state, (void)parts;
+  return attn_normaliser_back_size(&softmax, c, bytes);
+}
+
+static attn_status backward(const void *state, const attn_call *call, const attn_gradients *g) {
+  const attn_normaliser softmax = attn_softmax_normaliser();
+  (void)state;
+  return attn_normaliser_backward(&softmax, call, g);
+}
+
+static const attn_method textbook = {
+    .work_size = work_size, .execute = execute, .backward_size = backward_size, .backward = backward};
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   (void)b;

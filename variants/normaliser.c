@@ -116,6 +116,25 @@ static void normalise(const void *state, const attn_context *c, int64_t n, doubl
   }
 }
 
+/* attn_normaliser.differentiate. Where rows sum to 1, tau moves with the scores: what their weights give in
+ * proportion to their slopes is taken off. */
+static void differentiate(const void *state, int64_t n, const double *w, double *ds) {
+  const params *p = state;
+  const double count = count_of(p, n), power = (double)p->power;
+  double along = 0, slopes = 0;
+  for (int64_t j = 0; j < n; j++) {
+    const double slope = p->kind == SIGMOID ? w[j] * (1 - w[j])
+                         : !(w[j] > 0)      ? w[j]
+                         : p->kind == RELU  ? power * pow(count * w[j], 1 - 1 / power) / count
+                                            : pow(w[j], p->kind == SPARSEMAX ? 0 : 0.5);
+    ds[j] *= slope;
+    along += ds[j];
+    slopes += slope;
+  }
+  for (int64_t j = 0; sums(p) && j < n; j++)
+    if (w[j] != 0) ds[j] -= pow(w[j], p->kind == SPARSEMAX ? 0 : 0.5) * along / slopes;
+}
+
 /* attn_normaliser.weight */
 static double weight(const void *state, int64_t n, double x) {
   const params *p = state;
@@ -135,6 +154,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   const params *p = c->params;
   if (sums(p)) out->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
   out->normaliser = (attn_normaliser){.normalise = normalise,
+                                      .differentiate = differentiate,
                                       .weight = weight,
                                       .sums = sums(p),
                                       .reach = p->kind == SPARSEMAX  ? 1

@@ -161,18 +161,19 @@ typedef struct layout {
 
 /* What a thread computes Z in: rows of `row` and of `wide` elements. */
 typedef struct middle_room {
-  int64_t row, wide;
-  double *a, *z;      /* [m, m] */
-  double *u, *values; /* B V, ln(b / a) and 1, [m, d_v + 2], and Z times that */
-  double *sums;       /* ln a, [m] */
-  double *scratch;    /* of what makes Z */
+  int64_t most, m, row, wide; /* landmarks, and those in use */
+  double *a, *z;              /* [m, m] */
+  double *u, *values;         /* B V, ln(b / a) and 1, [m, d_v + 2], and Z times that */
+  double *sums;               /* ln a, [m] */
+  double *scratch;            /* of what makes Z */
 } middle_room;
 
 static middle_room middle_at(const attn_context *c, attn_carver *carver) {
   const int64_t m = landmarks_of(c, c->problem->n_kv), row = attn_padded(m, ATTN_F64),
                 wide = attn_padded(c->problem->d_v + 2, ATTN_F64);
   const int between = ((const params *)c->params)->middle;
-  return (middle_room){.row = row,
+  return (middle_room){.most = m,
+                       .row = row,
                        .wide = wide,
                        .a = attn_carve(carver, m, row, sizeof(double)),
                        .z = attn_carve(carver, m, row, sizeof(double)),
@@ -263,20 +264,25 @@ static void prepare_head(const state *s, const attn_call *call, const layout *w,
 
 /* -- what is between landmarks, of m in use -- */
 
-/* From B V to Z B V, and to Z ln(b / a) and Z 1. */
-static void pass_between(const state *s, const attn_call *call, const layout *w, int64_t line, void *room) {
+/* The landmark keys of a query head. */
+static const double *keys_of(const attn_problem *p, const layout *w, int64_t line, int64_t most) {
+  const int64_t kv_line = line / p->heads * p->kv_heads + line % p->heads / (p->heads / p->kv_heads);
+  return w->k + kv_line * most * p->d_qk;
+}
+
+/* A, Z, which is NaN where it is not found, and of what Z is multiplied with B V, ln(b / a) and 1. */
+static middle_room meet(const state *s, const attn_call *call, const layout *w, int64_t line,
+                        attn_carver *carver) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
-  const int64_t most = landmarks_of(c, p->n_kv), m = w->lengths[line / p->heads], d = p->d_qk, d_v = p->d_v,
-                batch = line / p->heads, head = line % p->heads,
-                kv_line = batch * p->kv_heads + head / (p->heads / p->kv_heads);
-  attn_carver carver = attn_carver_at(call, room);
-  const middle_room r = middle_at(c, &carver);
+  middle_room r = middle_at(c, carver);
+  const int64_t most = r.most, m = w->lengths[line / p->heads], d = p->d_qk, d_v = p->d_v;
   bool found = true;
+  r.m = m;
   memset(r.a, 0, (size_t)(most * r.row) * sizeof *r.a);
   memset(r.u, 0, (size_t)(most * r.wide) * sizeof *r.u);
   memset(r.values, 0, (size_t)(most * r.wide) * sizeof *r.values);
-  attn_landmark_weights(w->q + line * most * d, w->k + kv_line * most * d, m, d, p->scale, r.a, r.row,
+  attn_landmark_weights(w->q + line * most * d, keys_of(p, w, line, most), m, d, p->scale, r.a, r.row,
                         r.sums);
   for (int64_t l = 0; l < m; l++) {
     double *row = r.u + l * r.wide;
@@ -287,12 +293,22 @@ static void pass_between(const state *s, const attn_call *call, const layout *w,
   if (s->p.middle == ATTN_MIDDLE_NEWTON)
     attn_iterated_inverse(s->wide, s->p.iterations, m, r.row, r.a, r.z, r.scratch);
   if (s->p.middle == ATTN_MIDDLE_PINV) found = attn_pseudo_inverse(s->p.rcond, m, r.row, r.a, r.z, r.scratch);
+  for (int64_t i = 0; i < m * r.row && !found; i++) r.z[i] = (double)NAN;
+  return r;
+}
+
+/* From B V to Z B V, and to Z ln(b / a) and Z 1. */
+static void pass_between(const state *s, const attn_call *call, const layout *w, int64_t line, void *room) {
+  const attn_problem *p = call->context->problem;
+  attn_carver carver = attn_carver_at(call, room);
+  const middle_room r = meet(s, call, w, line, &carver);
+  const int64_t most = r.most, m = r.m, d_v = p->d_v;
   const double *result = s->p.middle == ATTN_MIDDLE_AGENTS ? r.u : r.values;
   if (result == r.values && m > 0)
     attn_product(s->wide, m, d_v + 2, m, (attn_matrix){r.z, r.row, 1}, r.u, r.wide, false, r.values, r.wide);
   for (int64_t l = 0; l < most; l++)
     for (int64_t i = 0; i < d_v + 2; i++) {
-      const double x = found ? result[l * r.wide + i] : (double)NAN;
+      const double x = result[l * r.wide + i];
       if (i < d_v)
         attn_set(w->values, (line * most + l) * d_v + i, p->dtype, x);
       else
@@ -357,6 +373,226 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   return status || !call->lse ? status : estimate(s, call, &w);
 }
 
+/* -- gradients: what the execution computes once more, and its steps backwards -- */
+
+/* Besides the execution's, in the tensors' type, except those by landmarks: dq and dk [batch, heads, m,
+ * d_qk], of each query head. */
+typedef struct back {
+  layout of;
+  double *lse;                         /* ln f, of F and then of the log-sum-exp's: [batch, heads, n_q] */
+  void *d_values, *d_columns, *d_meet; /* by Z B V, by Z ln(b / a) and Z 1, and by landmarks that F meets */
+  void *d_ratio, *dq_more, *dk_more;   /* of the log-sum-exp: [.., n_q, 2], [.., n_q, d_qk], [.., m, d_qk] */
+  void *d_messages, *dq_rows;
+  double *d_mass, *dq, *dk;
+  attn_slices threads; /* see back_room */
+} back;
+
+/* What a thread goes back through Z in. */
+typedef struct back_room {
+  double *by_values, *by_u; /* [m, wide] */
+  double *dz, *da;          /* [m, row] */
+  double *scratch;
+} back_room;
+
+static back_room back_at(const attn_context *c, const middle_room *r, attn_carver *carver) {
+  const params *x = c->params;
+  const int64_t m = r->most;
+  return (back_room){.by_values = attn_carve(carver, m, r->wide, sizeof(double)),
+                     .by_u = attn_carve(carver, m, r->wide, sizeof(double)),
+                     .dz = attn_carve(carver, m, r->row, sizeof(double)),
+                     .da = attn_carve(carver, m, r->row, sizeof(double)),
+                     .scratch = attn_carve(carver, m,
+                                           x->middle == ATTN_MIDDLE_NEWTON ? (x->iterations + 8) * r->row
+                                           : x->middle == ATTN_MIDDLE_PINV ? 16 * (m + 1)
+                                                                           : m,
+                                           sizeof(double))};
+}
+
+static back lay_out_back(const attn_context *c, size_t work, attn_carver *carver) {
+  const attn_problem *p = c->problem;
+  const int64_t lines = p->batch * p->heads, rows = lines * landmarks_of(c, p->n_kv), all = lines * p->n_q;
+  const size_t size = attn_dtype_size(p->dtype);
+  attn_carver one = attn_carver_count(c);
+  const middle_room r = middle_at(c, &one);
+  back_at(c, &r, &one);
+  return (back){.of = lay_out(c, work, carver),
+                .lse = attn_carve(carver, all, 1, sizeof(double)),
+                .d_values = attn_carve(carver, rows, p->d_v, size),
+                .d_columns = attn_carve(carver, rows, 2, size),
+                .d_meet = attn_carve(carver, rows, p->d_qk, size),
+                .d_ratio = attn_carve(carver, all, 2, size),
+                .dq_more = attn_carve(carver, all, p->d_qk, size),
+                .dk_more = attn_carve(carver, rows, p->d_qk, size),
+                .d_messages = attn_carve(carver, rows, p->d_v, size),
+                .dq_rows = attn_carve(carver, rows, p->d_qk, size),
+                .d_mass = attn_carve(carver, rows, 1, sizeof(double)),
+                .dq = attn_carve(carver, rows, p->d_qk, sizeof(double)),
+                .dk = attn_carve(carver, rows, p->d_qk, sizeof(double)),
+                .threads = attn_carve_slices(carver, c->threads, one.used)};
+}
+
+static attn_status parts_back_size(const state *s, size_t *work) {
+  attn_status status = ATTN_OK;
+  *work = s->work;
+  for (int i = 0; i < PARTS && !status; i++) {
+    size_t bytes = 0;
+    status = attn_plan_backward_size(s->parts[i], &bytes);
+    if (bytes > *work) *work = bytes;
+  }
+  return status;
+}
+
+static attn_status backward_size(const void *opaque, const attn_context *c, const attn_parts *parts,
+                                 size_t *bytes) {
+  attn_carver counter = attn_carver_count(c);
+  size_t work;
+  const attn_status status = parts_back_size(opaque, &work);
+  (void)parts;
+  lay_out_back(c, work, &counter);
+  *bytes = counter.used;
+  return status;
+}
+
+/* From the gradients by Z B V, Z ln(b / a) and Z 1 to those by B V, ln b and the landmarks in A. */
+static void pass_back(const state *s, const attn_call *call, const back *w, const attn_gradients *g,
+                      int64_t line, void *memory) {
+  const attn_problem *p = call->context->problem;
+  const attn_dtype t = p->dtype;
+  attn_carver carver = attn_carver_at(call, memory);
+  const middle_room r = meet(s, call, &w->of, line, &carver);
+  const back_room b = back_at(call->context, &r, &carver);
+  const int64_t first = line * r.most, m = r.m, d = p->d_qk, d_v = p->d_v;
+  const bool agents = s->p.middle == ATTN_MIDDLE_AGENTS;
+  double *by_u = agents ? b.by_values : b.by_u;
+  bool found = true;
+  memset(b.by_values, 0, (size_t)(r.most * r.wide) * sizeof *b.by_values);
+  memset(b.by_u, 0, (size_t)(r.most * r.wide) * sizeof *b.by_u);
+  memset(b.dz, 0, (size_t)(r.most * r.row) * sizeof *b.dz);
+  memset(b.da, 0, (size_t)(r.most * r.row) * sizeof *b.da);
+  for (int64_t l = 0; l < m; l++) {
+    double *row = b.by_values + l * r.wide;
+    for (int64_t i = 0; i < d_v; i++) row[i] = attn_get(w->d_values, (first + l) * d_v + i, t);
+    for (int64_t i = 0; g->dlse && i < 2; i++) row[d_v + i] = attn_get(w->d_columns, (first + l) * 2 + i, t);
+  }
+  if (!agents && m > 0)
+    attn_product(s->wide, m, d_v + 2, m, (attn_matrix){r.z, 1, r.row}, b.by_values, r.wide, false, by_u,
+                 r.wide);
+  for (int64_t i = 0; i < m * m; i++)
+    b.dz[i / m * r.row + i % m] = attn_inner(b.by_values + i / m * r.wide, r.u + i % m * r.wide, d_v + 2);
+  if (s->p.middle == ATTN_MIDDLE_NEWTON && m > 0)
+    attn_iterated_inverse_back(s->wide, s->p.iterations, m, r.row, r.a, b.dz, b.da, b.scratch);
+  if (s->p.middle == ATTN_MIDDLE_PINV && m > 0)
+    found = attn_pseudo_inverse_back(s->p.rcond, m, r.row, r.a, b.dz, b.da, b.scratch);
+  for (int64_t l = 0; l < r.most; l++) {
+    w->d_mass[first + l] = by_u[l * r.wide + d_v];
+    r.sums[l] = found ? -w->d_mass[first + l] : (double)NAN; /* by ln a */
+    narrow_rows(by_u + l * r.wide, d_v, t, w->d_messages, (first + l) * d_v);
+  }
+  attn_landmark_weights_back(w->of.q + first * d, keys_of(p, &w->of, line, r.most), m, d, p->scale, r.a, b.da,
+                             r.row, r.sums, w->dq + first * d, w->dk + first * d);
+}
+
+static void add_rows(const void *x, int64_t first, int64_t count, attn_dtype t, double *to) {
+  for (int64_t i = first; i < first + count; i++) to[i] += attn_get(x, i, t);
+}
+
+/* From landmarks to the queries of a head, or the keys of a kv head. */
+static void spread(const state *s, const attn_call *call, const back *w, const attn_gradients *g, bool keys,
+                   int64_t line) {
+  const attn_problem *p = call->context->problem;
+  const int64_t most = landmarks_of(call->context, p->n_kv), d = p->d_qk, n = keys ? p->n_kv : p->n_q,
+                heads = keys ? p->kv_heads : p->heads, group = p->heads / heads, batch = line / heads,
+                exist = keys ? attn_call_keys(call, batch) : n, m = w->of.lengths[batch];
+  double *from = keys ? w->dk : w->dq;
+  void *to = keys ? g->dk : g->dq;
+  for (int64_t h = line * group; to && h < (line + 1) * group; h++) {
+    if (keys != (s->p.middle == ATTN_MIDDLE_AGENTS)) add_rows(w->d_meet, h * most * d, m * d, p->dtype, from);
+    if (keys && g->dlse) add_rows(w->dk_more, h * most * d, m * d, p->dtype, from);
+    if (!keys) add_rows(w->dq_rows, h * most * d, m * d, p->dtype, from);
+    attn_landmarks_back(s->law, keys ? ATTN_KEY : ATTN_QUERY, from + h * most * d, exist, m, d, p->dtype,
+                        attn_at(to, line * n * d, p->dtype));
+  }
+  for (int64_t i = line * n * d; to && !keys && g->dlse && i < (line + 1) * n * d; i++)
+    attn_set(to, i, p->dtype, attn_get(to, i, p->dtype) + attn_get(w->dq_more, i, p->dtype));
+}
+
+/* The gradients of a part where it meets rows k with values v. */
+static attn_status part_back(const state *s, int part, const attn_call *call, const layout *l, const void *k,
+                             const void *v, void *o, double *lse, attn_gradients to) {
+  const attn_tensors x = {
+      .q = call->q, .k = k, .v = v, .kv_len = l->lengths, .o = o, .lse = lse, .work = l->work};
+  return attn_plan_backward(s->parts[part], &x, &to);
+}
+
+/* Of lse = ln f + N / D. */
+static attn_status estimate_back(const state *s, const attn_call *call, const back *w,
+                                 const attn_gradients *g) {
+  const attn_problem *p = call->context->problem;
+  const layout *l = &w->of;
+  const attn_status status =
+      run(s, RATIO, call->q, l->k_rows, l->columns, l->lengths, l->ratio, w->lse, l->work);
+  for (int64_t i = 0; !status && i < p->batch * p->heads * p->n_q; i++) {
+    const double over = attn_get(l->ratio, 2 * i, p->dtype), under = attn_get(l->ratio, 2 * i + 1, p->dtype),
+                 by = l->lengths[i / (p->heads * p->n_q)] > 0 ? g->dlse[i] / under : 0;
+    attn_set(w->d_ratio, 2 * i, p->dtype, by);
+    attn_set(w->d_ratio, 2 * i + 1, p->dtype, by == 0 ? 0 : -by * over / under);
+  }
+  const attn_gradients to = {
+      .d_o = w->d_ratio, .dlse = g->dlse, .dq = w->dq_more, .dk = w->dk_more, .dv = w->d_columns};
+  return status ? status : part_back(s, RATIO, call, l, l->k_rows, l->columns, l->ratio, w->lse, to);
+}
+
+/* Of o = F (Z B V). */
+static attn_status meet_back(const state *s, const attn_call *call, const back *w, const attn_gradients *g) {
+  const layout *l = &w->of;
+  const void *landmark = s->p.middle == ATTN_MIDDLE_AGENTS ? l->q_rows : l->k_rows;
+  const attn_status status =
+      run(s, RATIO, call->q, landmark, l->columns, l->lengths, l->ratio, w->lse, l->work);
+  const attn_gradients to = {
+      .d_o = g->d_o, .d_o_at = g->d_o_at, .dq = g->dq, .dk = w->d_meet, .dv = w->d_values};
+  return status ? status : part_back(s, TO, call, l, landmark, l->values, call->o, w->lse, to);
+}
+
+static attn_status backward(const void *opaque, const attn_call *call, const attn_gradients *g) {
+  const state *s = opaque;
+  const attn_problem *p = call->context->problem;
+  const int64_t lines = p->batch * p->heads, kv_lines = p->batch * p->kv_heads;
+  attn_carver carver = attn_carver_at(call, call->work);
+  size_t work;
+  attn_status status = parts_back_size(s, &work);
+  const back w = lay_out_back(call->context, work, &carver);
+  const layout *l = &w.of;
+  if (status) return status;
+  prepare(s, call, l);
+  status = run(s, FROM, l->q_rows, call->k, call->v, call->kv_len, l->messages, l->mass, l->work);
+  if (status) return status;
+  pass(s, call, l);
+  status = meet_back(s, call, &w, g);
+  if (g->dlse && !status) status = estimate_back(s, call, &w, g);
+  if (status) return status;
+#pragma omp parallel for num_threads(call->context->threads) schedule(dynamic, 1)
+  for (int64_t line = 0; line < lines; line++) {
+    fenv_t outer;
+    attn_float_enter(&outer);
+    pass_back(s, call, &w, g, line, attn_slice(w.threads, omp_get_thread_num()));
+    attn_float_leave(&outer);
+  }
+  attn_tensors x = {.q = l->q_rows, .k = call->k, .v = call->v, .kv_len = call->kv_len};
+  x.o = l->messages, x.lse = l->mass, x.work = l->work;
+  status = attn_plan_backward(
+      s->parts[FROM], &x,
+      &(attn_gradients){.d_o = w.d_messages, .dlse = w.d_mass, .dq = w.dq_rows, .dk = g->dk, .dv = g->dv});
+#pragma omp parallel for num_threads(call->context->threads) schedule(dynamic, 1)
+  for (int64_t i = 0; i < (status ? 0 : lines + kv_lines); i++) {
+    fenv_t outer;
+    attn_float_enter(&outer);
+    spread(s, call, &w, g, i < kv_lines, i < kv_lines ? i : i - kv_lines);
+    attn_float_leave(&outer);
+  }
+  if (g->dsink) memset(g->dsink, 0, (size_t)p->heads * sizeof *g->dsink);
+  return status;
+}
+
 /* -- the variant -- */
 
 static const attn_exemption shared[] = {{ATTN_EXEMPT_ROWS, "landmarks are of all queries"}, {.reason = NULL}};
@@ -366,7 +602,11 @@ static const attn_exemption few[] = {
      "fewer landmarks than a tile has queries: those of heads that share keys are summed together"},
     {.reason = NULL}};
 
-static const attn_method landmarks = {.work_size = work_size, .plan = plan, .execute = execute};
+static const attn_method landmarks = {.work_size = work_size,
+                                      .plan = plan,
+                                      .execute = execute,
+                                      .backward_size = backward_size,
+                                      .backward = backward};
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   const params *x = c->params;

@@ -12,10 +12,10 @@
 #include <string.h>
 
 enum { DIRECTIONS = 3 };
-/* Features bend (max(x, 0), and elu in its second derivative), anywhere: where the loss has a bend within a
- * step, which extrapolation takes for a slope, a smaller one shows what it does at x. Where keys are selected it
- * jumps: within the least step the selection of hardly any row changes, and a change makes d_h and d_(h/2) differ
- * by all that it does. Rounding shows, too. */
+/* Features bend (max(x, 0), and elu in its second derivative), and so do weights that are 0 below a score, anywhere:
+ * where the loss has a bend within a step, which extrapolation takes for a slope, a smaller one shows what it does
+ * at x. Where keys are selected it jumps: within the least step the selection of hardly any row changes, and a
+ * change makes d_h and d_(h/2) differ by all that it does. Rounding shows, too. */
 static const double steps[] = {0x1p-10, 0x1p-15, 0x1p-20, 0x1p-25};
 enum { STEPS = sizeof steps / sizeof *steps };
 static const uint64_t purpose_directions = 0x646972656374; /* "direct" */
@@ -91,7 +91,7 @@ static attn_status judge_direction(gradient_run *g, const setting *of, uint64_t 
                                    const trial_inputs *room, double *worst, result_bound *bound) {
   double ratio = 0, expected = 0, along = 0;
   const int first = g->view.caps & ATTN_CAP_DATA ? STEPS - 1 : 0,
-            end = g->view.by_features ? STEPS : first + 1;
+            end = g->view.by_features || g->view.normaliser ? STEPS : first + 1;
   for (int i = first; i < end && (i == first || !(ratio <= 1)); i++) {
     double whole = 0, half = 0, size = 0;
     attn_status status = difference_of(g, direction, steps[i], room, &whole, &along, &size);
@@ -209,13 +209,14 @@ const check check_grad_fd = {
     .formula =
         "measured: |<dq, Uq> + <dk, Uk> + <dv, Uv> + <dg, Ug> - (4 d_(h/2) - d_h) / 3| in fp64, d_h = "
         "(L(x + h U) - L(x - h U)) / 2h, h = 2^-10, of selections 2^-25, in units of |d_h - d_(h/2)| + 2^-46 "
-        "sum |terms of "
-        "L| / h; for normal upstream gradients and directions, with padding, documents, a soft cap, a sink, "
-        "leaky scores and biases where the variant takes them, and of a recurrence or a sum with gates g "
-        "(its "
-        "extra tensors), some of them the same for several heads or batch entries. Of features, which may "
-        "bend near x, one of h = "
-        "2^-10, 2^-15, 2^-20 and 2^-25 must show it.",
+        "sum |terms of L| / h; for normal upstream gradients and directions, with padding, documents, a soft "
+        "cap, a sink, leaky scores and biases where the variant takes them, and of a recurrence or a sum "
+        "with "
+        "gates g (its extra tensors), some of them the same for several heads or batch entries. Of features "
+        "and "
+        "of weights by other functions than softmax, which may bend near x, one of h = 2^-10, 2^-15, 2^-20 "
+        "and "
+        "2^-25 must show it.",
     .assumes = "Declared: fp64, keys that are not drawn with weights of Q and K, and no store.",
     .cause = "a term of the derivative is missing (the denominator's, the slope of a soft cap, what is read "
              "before it is written), or a factor is wrong in dq and dk alike, which identities do not see",

@@ -78,7 +78,7 @@ static gradients differentiate(const setting *s) {
   x.q = t[TENSOR_Q].at, x.k = t[TENSOR_K].at, x.v = t[TENSOR_V].at, x.o = t[TENSOR_O].at;
   if (attn_plan_variant(plan)->caps & ATTN_CAP_LSE) x.lse = (double *)(void *)made[LSE].at;
   x.work = work.at;
-  attn_gradients g = {.d_o = t[UP].at, .d_o_at = t[UP].stride, .dlse = s->dlse};
+  attn_gradients g = {.d_o = t[UP].at, .d_o_at = t[UP].stride, .dlse = x.lse ? s->dlse : NULL};
   if (s->one_row) g.d_o_at.row = 0;
   for (int which = 0; which < RESULTS; which++)
     if (!s->left_out || !strchr(s->left_out, "qkv"[which]))
@@ -348,6 +348,77 @@ Test(core_gradients, special_numbers) {
   all.causal = false;
   each_map(all, MAPS - 1, spoil);
   each_spec(all, PATTERNS - 1, spoil); /* the last is causal only */
+}
+
+/* From Q to Q A and K to K A^-T, all A, nothing changes: q.dq of the queries of a kv head add up to k.dk of
+ * its keys; and v.dv to o.d_o, since outputs are linear in V. */
+static void balance(setting *s) {
+  const attn_problem *p = &s->in->problem;
+  const int64_t group = p->heads / p->kv_heads;
+  gradients g = differentiate(s);
+  char *o = run_spec(s->spec, &s->options, s->in);
+  for (int64_t line = 0; p->dtype == ATTN_F64 && line < p->batch * p->kv_heads; line++) {
+    const int64_t batch = line / p->kv_heads, kv_head = line % p->kv_heads, keys = inputs_keys(s->in, batch);
+    double scores = 0, values = 0, most = 0;
+    for (int64_t i = 0; i < group * p->n_q; i++)
+      for (int64_t l = 0; l < p->d_qk + p->d_v; l++) {
+        const int64_t head = kv_head * group + i / p->n_q, row = i % p->n_q, v = l - p->d_qk;
+        const double x = v < 0 ? inputs_get(s->in, TENSOR_Q, batch, head, row, l)
+                               : inputs_get(s->up, TENSOR_V, batch, head, row, v);
+        most += fabs(x);
+        if (v < 0)
+          scores +=
+              x * attn_get(g.of[OF_Q], ((batch * p->heads + head) * p->n_q + row) * p->d_qk + l, p->dtype);
+        else
+          values += x * output_get(p, o, batch, head, row, v);
+      }
+    for (int64_t j = 0; j < keys; j++)
+      for (int64_t l = 0; l < p->d_qk + p->d_v; l++) {
+        const int64_t v = l - p->d_qk, at = line * p->n_kv + j;
+        const double x = v < 0 ? inputs_get(s->in, TENSOR_K, batch, kv_head, j, l)
+                               : inputs_get(s->in, TENSOR_V, batch, kv_head, j, v);
+        most += fabs(x);
+        if (v < 0)
+          scores -= x * attn_get(g.of[OF_K], at * p->d_qk + l, p->dtype);
+        else
+          values -= x * attn_get(g.of[OF_V], at * p->d_v + v, p->dtype);
+      }
+    if (!(fabs(scores) <= tolerance(p) * most && fabs(values) <= tolerance(p) * most))
+      note_failure("kv head %d: %g of scores and %g of values are left", (int)line, scores, values);
+  }
+  free(o);
+  gradients_free(&g);
+}
+
+/* Queries of the last meet queries. */
+static const char *const few[] = {"linformer:k=12",
+                                  "linformer:k=12,projection=rademacher,share=none,share_heads=no",
+                                  "linformer:k=12,projection=srht,share=none",
+                                  "linformer:k=13,projection=dct",
+                                  "linformer:k=12,projection=pool",
+                                  "nystrom:landmarks=9",
+                                  "nystrom:landmarks=9,middle=pinv,rcond=0.1",
+                                  "nystrom:landmarks=9,middle=agents,by=sample"};
+enum { FEW = sizeof few / sizeof *few };
+
+static void each_few(const case_shape *shape, int count, void (*test)(setting *)) {
+  static double dlse[8 * N_Q];
+  for (int line = 0; line < 8 * N_Q; line++) dlse[line] = sin(line);
+  for (int i = 0; i < 2 * count; i++) {
+    const attn_problem p = shape_problem(*shape, i % 2 ? ATTN_F64 : ATTN_F32);
+    try_spec(few[i / 2], &p, shape->padded, dlse, test);
+  }
+}
+
+/* Slots and landmarks; of the longer sequence projections take parts of several slabs. */
+Test(core_gradients, few_rows_for_all) {
+  const case_shape short_one = {2, 4, 2, N_Q, N_KV, 17, 9, false, true},
+                   longer = {2, 8, 8, 12, 700, 9, 5, false, true};
+  each_few(&short_one, FEW, repeat);
+  each_few(&short_one, FEW, linear);
+  each_few(&short_one, FEW - 1, balance);
+  each_few(&longer, FEW, repeat);
+  each_few(&longer, FEW - 1, balance);
 }
 
 /* Keys that are left of a sequence have the gradients that they have where a bias hides the others. */

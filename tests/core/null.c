@@ -216,6 +216,15 @@ static void authors(void) {
   attn_builder *builder = (attn_builder *)(void *)numbers; /* refused before it is looked at */
   REFUSES(attn_call_run(NULL, plan, x, NULL, x), "call");
   REFUSES(attn_call_backward(NULL, plan, x, NULL, &(attn_gradients){.d_o = x}, x), "call");
+  const attn_normaliser softmax = attn_softmax_normaliser();
+  const attn_call call = {.context = c};
+  REFUSES(attn_normaliser_back_size(NULL, c, &(size_t){0}), "normaliser");
+  REFUSES(attn_normaliser_back_size(&softmax, NULL, &(size_t){0}), "context");
+  REFUSES(attn_normaliser_back_size(&softmax, c, NULL), "bytes");
+  REFUSES(attn_normaliser_backward(NULL, &call, &(attn_gradients){.d_o = x}), "normaliser");
+  REFUSES(attn_normaliser_backward(&softmax, NULL, &(attn_gradients){.d_o = x}), "call");
+  REFUSES(attn_normaliser_backward(&softmax, &call, NULL), "gradients");
+  EXPECT(isnan(attn_score_slope(NULL, 1)));
   REFUSES(attn_call_run(&(attn_call){.context = attn_plan_context(plan)}, NULL, x, NULL, x), "plan");
   REFUSES(attn_builder_plan(NULL, &problem, "tiled", &inner), "builder");
   REFUSES(attn_builder_plan(builder, NULL, "tiled", &inner), "problem");
@@ -321,6 +330,9 @@ static void authors_without_a_status(void) {
   attn_transform_rows(transform, NULL, &(attn_transform_job){0}, x);
   attn_transform_rows(transform, k, NULL, x);
   attn_transform_rows(transform, k, &(attn_transform_job){0}, x);
+  attn_transform_transposed(NULL, k, &(attn_transform_job){0}, x);
+  attn_transform_transposed(transform, k, NULL, x);
+  attn_transform_transposed(transform, k, &(attn_transform_job){0}, x);
   EXPECT(attn_transform_scratch(ATTN_WALSH, 8, 8, ATTN_F32) > 0);
   attn_rng_init(NULL, 1, 2, 3);
   EXPECT(!attn_rng_bits(NULL) && isnan(attn_rng_uniform(NULL)) && isnan(attn_rng_normal(NULL)));
@@ -363,9 +375,16 @@ static void authors_without_a_status(void) {
   attn_landmark_weights(numbers, NULL, 1, 1, 1, numbers, 1, numbers);
   attn_landmark_weights(numbers, numbers, 1, 1, 1, NULL, 1, numbers);
   attn_landmark_weights(numbers, numbers, 1, 1, 1, numbers, 1, NULL);
+  attn_landmarks_back(NULL, ATTN_KEY, numbers, 4, 2, 4, ATTN_F32, x);
+  attn_landmarks_back(&(attn_low_rank){.rank = 2}, ATTN_KEY, numbers, 4, 2, 4, ATTN_F32, x);
+  attn_landmark_weights_back(numbers, numbers, 1, 1, 1, NULL, numbers, 1, numbers, numbers, numbers);
+  attn_landmark_weights_back(numbers, numbers, 1, 1, 1, numbers, numbers, 1, numbers, numbers, NULL);
   EXPECT(!attn_kernels_f64(NULL));
   attn_iterated_inverse(NULL, 1, 1, 8, numbers, numbers, numbers);
   attn_iterated_inverse(attn_kernels_f64(k), 1, 1, 8, NULL, numbers, numbers);
+  attn_iterated_inverse_back(NULL, 1, 1, 8, numbers, numbers, numbers, numbers);
+  attn_iterated_inverse_back(attn_kernels_f64(k), 1, 1, 8, numbers, NULL, numbers, numbers);
+  EXPECT(!attn_pseudo_inverse_back(0, 1, 8, numbers, NULL, numbers, numbers));
   EXPECT(!attn_pseudo_inverse(0, 1, 8, NULL, numbers, numbers));
   EXPECT(!attn_pseudo_inverse(0, 1, 8, numbers, NULL, numbers));
   EXPECT(!attn_pseudo_inverse(0, 1, 8, numbers, numbers, NULL));

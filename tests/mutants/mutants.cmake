@@ -550,7 +550,7 @@ mutant(normaliser-nan-of-the-future ${normaliser_engine} PROP-CAUSAL normaliser 
 mutant(normaliser-weights-left-over ${normaliser_engine} ENT-0 "${entmax}" "keys that a row does not see keep their scores as weights"
   [[memset(s, 0, (size_t)b->p.n_kv * attn_dtype_size(t));]] [[;]])
 mutant(forget-own-gate ${normaliser_engine} variants_normaliser/gates_dim_keys_whatever_they_sum_to "" "a key is dimmed by its own gate, too"
-  [[for (; at > @room->keys[j]@; at--) sum]] [[room->keys[j] - 1]])
+  [[for (; at > @keys[j]@; at--) sum]] [[keys[j] - 1]])
 mutant(forget-head-before ${normaliser_engine} ENT-0 forget "gates are those of the first head"
   [[by->gates(by->state, call, h / p->heads, @h % p->heads@, 0,]] [[0]])
 mutant(forget-slopes-doubled variants/forget.c ENT-0 forget "without gates keys are dimmed twice as fast"
@@ -886,14 +886,14 @@ mutant(square-unweighted experiments/mathematics/entries.c checks_entries/powers
   [[law->constant ? 1 - 4 * a : (1 - 4 * a) / left]] [[law->constant ? 1 - 4 * a : 1]])
 
 mutant(nystrom-start-not-transposed core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "the iteration starts from A"
-  [[z[i * row + j] = @a[j * row + i]@ / (rows * columns);]] [[a[i * row + j] ]])
+  [[to[j * row + i] = @x[i * row + j]@;]] [[x[j * row + i] ]])
 mutant(nystrom-coefficients core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "13 instead of 15 in the iteration"
-  [[subtract(15, next, m, row, t);]] [[subtract(13, next, m, row, t);]])
+  [[subtract(15, room, m, row, t);]] [[subtract(13, room, m, row, t);]])
 mutant(nystrom-one-step-less core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "one iteration is missing"
-  [[@step < iterations@; step++]] [[step + 1 < iterations]])
+  [[@step < iterations@; step++) advance]] [[step + 1 < iterations]])
 mutant(nystrom-norm-of-rows core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8"
   "the start is divided by the norm of rows alone"
-  [[z[i * row + j] = @a[j * row + i]@ / (rows * columns);]] [[columns * a[j * row + i] / rows]])
+  [[z[i] /= @n.rows * n.columns@;]] [[n.rows / n.columns]])
 mutant(nystrom-wrong-axis core/engines/lowrank/landmarks.c NYS-1 "nystrom:landmarks=8" "A is normalised along the landmarks of the queries"
   [[row[j] = scale * inner(q + i * d, k + j * d, d);]] [[row[j] = scale * inner(k + i * d, q + j * d, d);]])
 mutant(nystrom-landmarks-of-padding variants/nystrom.c PROP-PAD "nystrom:landmarks=8" "padding is averaged into landmarks"
@@ -1028,7 +1028,7 @@ mutant(pool-unnormalised variants/linformer.c PROP-HULL "linformer:projection=po
   "pooled keys and values are sums, not means"
   [[1 / (double)count]] [[1]])
 mutant(slot-lost core/engines/compression/compression.c LIN-5 "linformer:projection=pool,k=20" "the last slot is not attended to"
-  [[l.used[b] = used;]] [[l.used[b] = used - 1;]])
+  [[l->used[b] = used;]] [[l->used[b] = used - 1;]])
 mutant(part-lost core/engines/compression/compression.c LIN-6 "linformer:k=16"
   "the last part of a long sequence is not projected"
   [[part * by->rows < attn_call_keys(call, b)]] [[(part + 1) * by->rows < attn_call_keys(call, b)]])
@@ -1047,7 +1047,7 @@ mutant(entry-ignored core/engines/compression/compression.c LIN-6 "linformer:k=1
   inner.k = (attn_stride){@p->kv_heads * slots * p->d_qk@,]] [[0]])
 mutant(zeros-out core/engines/compression/compression.c LIN-6 "linformer:k=16" "the output is zeros"
   [[return attn_softmax_execute(engine->softmax, &inner);]]
-  [[(void)inner; memset(call->o, 0, (size_t)(p->batch * p->heads * p->n_q * p->d_v) * attn_dtype_size(p->dtype)); return ATTN_OK;]])
+  [[(void)inner; const attn_problem *p = call->context->problem; memset(call->o, 0, (size_t)(p->batch * p->heads * p->n_q * p->d_v) * attn_dtype_size(p->dtype)); return ATTN_OK;]])
 
 # -- what a variant does to memory, and the contract of a pattern --
 
@@ -1252,6 +1252,65 @@ mutant(grad-fixed-hedgehog core/engines/linear/fixed_features.c GRAD-FD linear:f
   "the sum of a softmax has no gradient" [[if (of == HEDGEHOG) g = a * (g - @mean@) - b * (h - mean);]] [[0]])
 mutant(grad-fixed-weights core/engines/linear/fixed_features.c GRAD-FD linear:feature=hedgehog
   "the factor of components is forgotten" [[attn_scale_row(simd, d, @s->factor@, attn_at(s->w ? g->dx : inner,]] [[1]])
+mutant(grad-slots-of-keys variants/linformer.c GRAD-FD "linformer:k=16,share=none"
+  "values have the transpose of the keys' projection"
+  [[s->p.k,
+                draw = draw_index(s, x->head, @x->side@);]] [[ATTN_KEY]])
+mutant(grad-slots-of-first-entry core/engines/compression/slot_gradients.c GRAD-FD "linformer:k=16"
+  "slots of all batch entries are the first one's"
+  [[slab.x = attn_at(slab.x, @line@ * e->slots * d + column, p->dtype);]] [[slab.head]])
+mutant(grad-slab-missed core/engines/compression/slot_gradients.c core_gradients/few_rows_for_all ""
+  "every second slab of a part has no gradient"
+  [[slab.d > 0 && slab.first < end; slab.first += @step@]] [[2 * step]])
+mutant(grad-pool-sums variants/linformer.c GRAD-FD "linformer:k=16,projection=pool"
+  "keys of a mean have its whole gradient"
+  [[attn_scale_row(c->kernels, x->d, @1 / (double)(end - first)@,]] [[1]])
+mutant(grad-slab-of-the-first variants/linformer.c core_gradients/few_rows_for_all ""
+  "all slabs have the projection's first columns"
+  [[entry(s, draw, 0, @x->first + at@), t), 1, SLICE}]] [[at]])
+mutant(grad-spectrum-twice core/engines/compression/fast_transform.c GRAD-FD "linformer:k=16,projection=dct"
+  "numbers of the spectrum count in its upper half, too"
+  [[attn_get(x, i * in->x_row + c, type) / @(double)parts@;]] [[1]])
+mutant(grad-walsh-unsigned core/engines/compression/fast_transform.c GRAD-FD "linformer:k=16,projection=srht"
+  "the transposed transform leaves the signs out"
+  [[scale_row(columns, weight * @in->sign[j]@,]] [[1]])
+mutant(grad-newton-term core/engines/lowrank/inverse.c GRAD-FD "nystrom:landmarks=16"
+  "the last term of a step's derivative is dropped"
+  [[dx[i] -= (t[i] + @room[i]@) / 4;]] [[0]])
+mutant(grad-newton-scale core/engines/lowrank/inverse.c GRAD-FD "nystrom:landmarks=16,iterations=2"
+  "what the iteration begins with is divided by a constant"
+  [[along += @dz[j * row + i]@ * a]] [[0]])
+mutant(grad-pinv-turned core/engines/lowrank/inverse.c GRAD-FD "nystrom:landmarks=16,middle=pinv,rcond=0.1"
+  "what is left out of an inverse does not turn"
+  [[kept && other ? -1 / (x * y) : kept ? @1 / (x * (x - y))@ :]] [[0]])
+mutant(grad-landmarks-sums core/engines/lowrank/landmarks.c GRAD-FD "nystrom:landmarks=16"
+  "rows of a mean have its whole gradient"
+  [[attn_get(to, i, t) + from[l * d + i % d] / @(double)count@);]] [[1]])
+mutant(grad-landmarks-log core/engines/lowrank/landmarks.c GRAD-FD "nystrom:landmarks=16"
+  "the log-sum-exp does not depend on the landmarks' sums"
+  [[scale * row[j] * (by[j] - mean + @dsums[i]@);]] [[0]])
+mutant(grad-landmarks-last-head variants/nystrom.c GRAD-FD "nystrom:landmarks=16"
+  "the last query head alone gives the gradients of landmark keys"
+  [[for (int64_t h = @line * group@; to && h]] [[(line + 1) * group - 1]])
+mutant(grad-landmarks-ratio variants/nystrom.c GRAD-FD "nystrom:landmarks=16"
+  "the log-sum-exp's denominator rises with it"
+  [[by == 0 ? 0 : @-by@ * over / under);]] [[by]])
+mutant(grad-weights-tau variants/normaliser.c GRAD-FD "normaliser:kind=sparsemax" "tau does not move with the scores"
+  [[for (int64_t j = 0; @sums(p)@ && j < n; j++)]] [[false]])
+mutant(grad-weights-slope variants/normaliser.c GRAD-FD "normaliser:kind=sigmoid" "a sigmoid's slope is its value"
+  [[w[j] * @(1 - w[j])@]] [[1]])
+mutant(grad-weights-power variants/normaliser.c GRAD-FD "normaliser:kind=relu,power=2" "a power has the slope of the number"
+  [[power * pow(count * w[j], @1 - 1 / power@) / count]] [[0]])
+mutant(grad-rows-slice-lost core/engines/normaliser/row_gradients.c GRAD-FD normaliser "the first slice alone gives dk and dv"
+  [[for (int64_t i = 1; i < @slices@; i++) attn_add_times(]] [[1]])
+mutant(grad-rows-gates core/engines/normaliser/row_gradients.c GRAD-FD forget "gates are left out of the weights"
+  [[if (@by->gates@) normaliser_add_gates(]] [[false]])
+mutant(grad-rows-gain core/engines/normaliser/row_gradients.c GRAD-FD columns "the gain is left out of the scores"
+  [[p->scale * (@by->columns@ ? by->gain : 1)]] [[false]])
+mutant(grad-rows-slope core/score.c GRAD-FD full "the slope of a soft cap is left out"
+  [[(@1 - capped * capped@) *]] [[1]])
+mutant(grad-rows-sink core/engines/normaliser/row_gradients.c GRAD-FD full "a sink takes no weight"
+  [[count ? count + (@p->score.sink@ ? 1 : 0) : 0;]] [[false]])
 
 # -- the meter: certificates, intervals and p-values of the laboratory itself --
 

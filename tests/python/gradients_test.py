@@ -6,6 +6,7 @@ import unittest
 import numpy as np
 
 import attnlab
+import gradient_formulas
 import oracle
 import recurrence_gradients_test
 from attnlab.library import library
@@ -232,6 +233,44 @@ class Values(unittest.TestCase):
                 kept = (lse * 8).reshape(k.shape).astype("f4"), o[:, :, 0].reshape(v.shape)
                 p = attnlab.matrix(q, kept[0], reader, causal=True).astype("f8")
                 self.within(attnlab.backward(q, k, v, of, spec, causal=True), *of_weights(q, *kept, of, p, unit=2.0**-24))
+    def test_formulas(self):
+        """Slopes along lines, by complex steps; they may be off by what inputs give that are off by 512 roundings."""
+        for seed, (n_q, n_kv, d, d_v, kv_heads, group, causal, dtype) in enumerate((
+                (30, 30, 9, 5, 2, 2, False, "f8"), (20, 35, 9, 5, 2, 2, True, "f8"), (20, 300, 8, 6, 1, 3, False, "f8"),
+                (60, 31, 7, 4, 1, 2, False, "f8"), (40, 64, 8, 5, 1, 2, False, "f4"), (30, 50, 8, 5, 1, 2, True, "f4"))):
+            draw = np.random.default_rng(seed)
+            of, keys = draw.normal(size=(2, kv_heads * group, n_q, d_v)).astype(dtype), [n_kv, n_kv - 5]
+            given = [draw.normal(size=(2, *x)).astype(dtype) for x in (
+                (kv_heads * group, n_q, d), (kv_heads, n_kv, d), (kv_heads, n_kv, d_v))]
+            for spec, formula in gradient_formulas.ALL.items():
+                dlse = draw.normal(size=of.shape[:3]) if seed and spec.startswith("nystrom") else None
+                with self.subTest(spec, seed=seed):
+                    try:
+                        got = attnlab.backward(*given, of, spec, causal=causal, kv_len=keys, grad_lse=dlse)
+                    except attnlab.Error as error:
+                        self.assertRegex(str(error), "causal")
+                        continue
+                    for which in range(3):
+                        to = [draw.normal(size=x.shape) * (i == which) for i, x in enumerate(given)]
+                        self.slope_within(formula, given, to, of, dlse, causal, keys, got[which], to[which], draw)
+
+    def slope_within(self, formula, given, to, of, dlse, causal, keys, gradient, direction, draw):
+        group, n_q, n_kv = given[0].shape[1] // given[1].shape[1], given[0].shape[2], given[1].shape[2]
+
+        def slope(off):
+            total = 0
+            for b, exist in enumerate(keys):
+                x = [(g[b].astype("f8") * (1 + off * draw.choice([-1, 1], g[b].shape))) + 1j * STEP * t[b] for g, t in zip(given, to)]
+                q, k, v = x[0], *(np.repeat(y[:, :exist], group, 0) for y in x[1:])
+                seen = (np.arange(exist) <= np.arange(n_q)[:, None] + n_kv - n_q) | (not causal)
+                o, lse = formula(q, k, v, q.shape[-1]**-0.5, seen)
+                total += (of[b] * o).sum() + (0 if dlse is None else (dlse[b] * lse).sum())
+            return total.imag / STEP
+
+        exact, unit = slope(0), np.finfo(given[0].dtype).eps / 2
+        error = abs((gradient.astype("f8") * direction).sum() - exact)
+        allowed = max(abs(slope(512 * unit) - exact) for _ in range(4))
+        self.assertTrue(error <= allowed, f"{error / allowed} times what may be")
 
     def test_every_gradient_is_tested(self):
         x = np.random.default_rng(0).normal(size=(1, 2, 64, 16)).astype("f4")
@@ -241,7 +280,7 @@ class Values(unittest.TestCase):
                     attnlab.backward(x, x, x, x, spec, causal=causal)
                 except attnlab.Error:
                     continue
-                listed = [*SPECS, *STORES, *MEANED, *FEATURES, *DRAWN, *recurrence_gradients_test.SPECS]
+                listed = [*SPECS, *STORES, *MEANED, *FEATURES, *DRAWN, *gradient_formulas.ALL, *recurrence_gradients_test.SPECS]
                 self.assertTrue(any(x.startswith(spec) for x in listed), f"{spec} has a gradient that no line tests")
 
     def test_differences_of_outputs(self):

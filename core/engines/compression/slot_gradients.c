@@ -1,6 +1,6 @@
 /* slot_gradients.c - the gradients of the compression engine: the slots and their log-sum-exp are computed
- * again, the softmax engine gives the gradients by the slots, and the transposed projections those by keys and
- * values: dK = E^T dK', dV = F^T dV'.
+ * again, the softmax engine gives the gradients by the slots, and the transposed projections those by keys
+ * and values: dK = E^T dK', dV = F^T dV'.
  *
  * Each part of the sequence writes other rows, so that threads do not matter. */
 #include "core/engines/compression/compression.h"

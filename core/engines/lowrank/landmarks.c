@@ -16,6 +16,17 @@ void attn_landmarks(const attn_low_rank *law, attn_side side, const void *x, int
   }
 }
 
+void attn_landmarks_back(const attn_low_rank *law, attn_side side, const double *from, int64_t n,
+                         int64_t landmarks, int64_t d, attn_dtype t, void *to) {
+  if (!law || !law->segment || !from || !to) return;
+  for (int64_t l = 0; l < landmarks; l++) {
+    int64_t first, count;
+    law->segment(law->state, side, n, landmarks, l, &first, &count);
+    for (int64_t i = first * d; i < (first + count) * d; i++)
+      attn_set(to, i, t, attn_get(to, i, t) + from[l * d + i % d] / (double)count);
+  }
+}
+
 static double inner(const double *x, const double *y, int64_t d) {
   double sum = 0;
   for (int64_t l = 0; l < d; l++) sum += x[l] * y[l];
@@ -34,5 +45,21 @@ void attn_landmark_weights(const double *q, const double *k, int64_t m, int64_t 
     for (int64_t j = 0; j < m; j++) sum += row[j] = exp(row[j] - top);
     for (int64_t j = 0; j < m; j++) row[j] /= sum;
     sums[i] = top + log(sum);
+  }
+}
+
+void attn_landmark_weights_back(const double *q, const double *k, int64_t m, int64_t d, double scale,
+                                const double *a, const double *da, int64_t a_row, const double *dsums,
+                                double *dq, double *dk) {
+  if (!q || !k || !a || !da || !dsums || !dq || !dk) return;
+  memset(dq, 0, (size_t)(m * d) * sizeof *dq);
+  memset(dk, 0, (size_t)(m * d) * sizeof *dk);
+  for (int64_t i = 0; i < m; i++) {
+    const double *row = a + i * a_row, *by = da + i * a_row, mean = attn_inner(row, by, m);
+    for (int64_t j = 0; j < m; j++) {
+      const double ds = scale * row[j] * (by[j] - mean + dsums[i]);
+      attn_add_times(ds, k + j * d, dq + i * d, d);
+      attn_add_times(ds, q + i * d, dk + j * d, d);
+    }
   }
 }

@@ -5,7 +5,7 @@
  * from the query's key backwards, so that the sum next to the query is small, its weights are made in fp64
  * and rounded once, and a block of them meets the values in a product. Cost n_q n_kv (d_qk + d_v); memory
  * O(n) a row of the block. */
-#include "core/internal.h"
+#include "core/engines/normaliser/normaliser.h"
 
 #include <math.h>
 #include <omp.h>
@@ -97,8 +97,7 @@ static attn_status plan(attn_builder *b, const attn_parts *p, void **state) {
 
 static bool accepts(const attn_parts *p) { return attn_parts_kinds(p) == ATTN_PART_NORMALISER; }
 
-/* Elements of a product. */
-static int64_t depth_of(const attn_problem *p, const attn_normaliser *by) {
+int64_t normaliser_depth(const attn_problem *p, const attn_normaliser *by) {
   return by->columns ? by->columns : p->d_qk;
 }
 
@@ -108,7 +107,7 @@ static attn_packed packed_of(const attn_call *call, const attn_normaliser *by, c
   const attn_problem *p = call->context->problem;
   const int64_t keys = attn_call_keys(call, line / p->kv_heads);
   return values ? (attn_packed){attn_slice(l->v, line), keys, p->d_v}
-                : (attn_packed){attn_slice(l->k, line), depth_of(p, by), keys};
+                : (attn_packed){attn_slice(l->k, line), normaliser_depth(p, by), keys};
 }
 
 static void pack(const attn_call *call, const attn_normaliser *by, const layout *l, int64_t task) {
@@ -133,6 +132,16 @@ static void pack(const attn_call *call, const attn_normaliser *by, const layout 
       l->finite[line] = j;
 }
 
+void normaliser_add_gates(const attn_problem *p, int64_t i, int64_t exist, const double *gates, int64_t count,
+                          const int64_t *keys, double *x) {
+  double sum = 0;
+  int64_t at = attn_min(attn_problem_position(p, i), exist - 1);
+  for (int64_t j = count - 1; j >= 0; j--) {
+    for (; at > keys[j]; at--) sum += gates[at];
+    x[j] += sum;
+  }
+}
+
 /* The scores of one row, and what it is given beside them, as weights of all keys. */
 static void weigh(const block *b, int64_t r, const double *gates, const block_room *room) {
   const attn_dtype t = b->p.dtype;
@@ -144,14 +153,7 @@ static void weigh(const block *b, int64_t r, const double *gates, const block_ro
   attn_score_row(b->call, b->batch, b->head, i, first, end - first, attn_at(s, first, t));
   if (whole) attn_numbers[t].load(attn_at(s, first, t), count, room->x);
   for (int64_t j = 0; j < count && !whole; j++) room->x[j] = attn_get(s, room->keys[j], t);
-  if (gates) {
-    double sum = 0;
-    int64_t at = attn_min(attn_problem_position(&b->p, i), b->keys - 1);
-    for (int64_t j = count - 1; j >= 0; j--) {
-      for (; at > room->keys[j]; at--) sum += gates[at];
-      room->x[j] += sum;
-    }
-  }
+  if (gates) normaliser_add_gates(&b->p, i, b->keys, gates, count, room->keys, room->x);
   if (count) b->by->normalise(b->by->state, b->call->context, count, room->x, room->room);
   memset(s, 0, (size_t)b->p.n_kv * attn_dtype_size(t));
   if (whole) attn_numbers[t].store(room->x, count, attn_at(s, first, t));
@@ -222,8 +224,7 @@ static void attend(const block *b, const layout *l, const block_room *room) {
                    attn_row_behind(o, p->o, r, t));
 }
 
-/* Of all heads, [n_kv]. */
-static attn_status fill_gates(const attn_normaliser *by, const attn_call *call, double *gates) {
+attn_status normaliser_fill_gates(const attn_normaliser *by, const attn_call *call, double *gates) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
   bool bad = false;
@@ -254,7 +255,7 @@ static attn_status execute(const void *state, const attn_call *call) {
   attn_carver carver = attn_carver_at(call, call->work);
   const layout l = lay_out(c, by, &carver);
   if (by->gates) {
-    const attn_status status = fill_gates(by, call, l.gates);
+    const attn_status status = normaliser_fill_gates(by, call, l.gates);
     if (status) return status;
   }
 #pragma omp parallel num_threads(c->threads)
@@ -288,8 +289,24 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->rounding.weight = wide ? 0 : view->rounding.unit;
 }
 
-const attn_engine attn_engine_normaliser = {
-    "normaliser", accepts, {.work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect}};
+static attn_status backward_size(const void *state, const attn_context *c, const attn_parts *parts,
+                                 size_t *bytes) {
+  (void)state;
+  return attn_normaliser_back_size(&parts->normaliser, c, bytes);
+}
+
+static attn_status backward(const void *state, const attn_call *call, const attn_gradients *g) {
+  return attn_normaliser_backward(state, call, g);
+}
+
+const attn_engine attn_engine_normaliser = {"normaliser",
+                                            accepts,
+                                            {.work_size = work_size,
+                                             .plan = plan,
+                                             .execute = execute,
+                                             .inspect = inspect,
+                                             .backward_size = backward_size,
+                                             .backward = backward}};
 
 static void softmax(const void *state, const attn_context *c, int64_t n, double *x, double *room) {
   double sum = 0;
@@ -299,11 +316,18 @@ static void softmax(const void *state, const attn_context *c, int64_t n, double 
   for (int64_t j = 0; j < n; j++) x[j] /= sum;
 }
 
+static void softmax_back(const void *state, int64_t n, const double *w, double *ds) {
+  const double mean = attn_inner(w, ds, n);
+  (void)state;
+  for (int64_t j = 0; j < n; j++) ds[j] = w[j] * (ds[j] - mean);
+}
+
 static double softmax_weight(const void *state, int64_t n, double x) {
   (void)state, (void)n;
   return exp(x);
 }
 
 attn_normaliser attn_softmax_normaliser(void) {
-  return (attn_normaliser){.normalise = softmax, .weight = softmax_weight, .sums = true};
+  return (attn_normaliser){
+      .normalise = softmax, .differentiate = softmax_back, .weight = softmax_weight, .sums = true};
 }
