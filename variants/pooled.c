@@ -13,6 +13,7 @@
  * Both parts are softmaxes by themselves, joined by their log-sum-exps; the entries stand at their last keys.
  * Cost O(n (window + n / block) d); with top n^2 / block products of the index, and O(n (window + top) d).
  * Bound: POOL-1. */
+#include "attn_gradients.h"
 #include "attn_variant.h"
 
 #include <math.h>
@@ -231,40 +232,164 @@ static int64_t make_index(const state *s, const attn_call *call, const layout *l
   return count + 1;
 }
 
+static size_t most_work(const state *s) {
+  const size_t last = s->plans[LAST] ? attn_plan_work_size(s->plans[LAST]) : 0,
+               entries = attn_plan_work_size(s->plans[ENTRIES]);
+  return last > entries ? last : entries;
+}
+
+/* Both parts, joined in the first: its output and log-sum-exp are then those of all. *inner: the call on the
+ * entries, with `index`. */
+static attn_status attend(const state *s, const attn_call *call, const layout *l, attn_call *inner,
+                          attn_extra index[3]) {
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  const bool joined = s->plans[LAST];
+  *inner = *call;
+  make_entries(s, call, l);
+  inner->extras = make_index(s, call, l, index);
+  inner->extra = index;
+  for (int64_t b = 0; b < p->batch; b++) l->lengths[b] = entries_of(c, attn_call_keys(call, b));
+  attn_status status =
+      joined ? attn_call_run(call, s->plans[LAST], l->o[LAST], l->lse[LAST], l->work) : ATTN_OK;
+  inner->k = l->k;
+  inner->v = l->v;
+  inner->kv_len = l->lengths;
+  inner->k_position = (attn_key_positions){s->positions, 0, 0};
+  if (!status) status = attn_call_run(inner, s->plans[ENTRIES], l->o[ENTRIES], l->lse[ENTRIES], l->work);
+  if (status || !joined) return status;
+#pragma omp parallel for num_threads(c->threads) schedule(static)
+  for (int64_t at = 0; at < p->batch * p->heads * p->n_q; at++) {
+    fenv_t outer;
+    attn_float_enter(&outer);
+    attn_join_row(p, attn_at(l->o[LAST], at * p->d_v, p->dtype), &l->lse[LAST][at],
+                  attn_at(l->o[ENTRIES], at * p->d_v, p->dtype), l->lse[ENTRIES][at]);
+    attn_float_leave(&outer);
+  }
+  return ATTN_OK;
+}
+
 static attn_status execute(const void *opaque, const attn_call *call) {
   const state *s = opaque;
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
-  const bool joined = s->plans[LAST];
-  const size_t last = joined ? attn_plan_work_size(s->plans[LAST]) : 0,
-               entries = attn_plan_work_size(s->plans[ENTRIES]);
   attn_carver carver = attn_carver_at(call, call->work);
-  const layout l = lay_out(c, last > entries ? last : entries, &carver);
-  attn_call inner = *call;
+  const layout l = lay_out(c, most_work(s), &carver);
+  attn_call inner;
   attn_extra index[3];
-  make_entries(s, call, &l);
-  inner.extras = make_index(s, call, &l, index);
-  inner.extra = index;
-  for (int64_t b = 0; b < p->batch; b++) l.lengths[b] = entries_of(c, attn_call_keys(call, b));
-  attn_status status = joined ? attn_call_run(call, s->plans[LAST], l.o[LAST], l.lse[LAST], l.work) : ATTN_OK;
-  inner.k = l.k;
-  inner.v = l.v;
-  inner.kv_len = l.lengths;
-  inner.k_position = (attn_key_positions){s->positions, 0, 0};
-  if (!status) status = attn_call_run(&inner, s->plans[ENTRIES], l.o[ENTRIES], l.lse[ENTRIES], l.work);
+  const attn_status status = attend(s, call, &l, &inner, index);
   if (status) return status;
 #pragma omp parallel for num_threads(c->threads) schedule(static)
   for (int64_t at = 0; at < p->batch * p->heads * p->n_q; at++) {
-    const int64_t line = at / p->n_q, row = at * p->d_v;
-    void *own = attn_at(l.o[joined ? LAST : ENTRIES], row, p->dtype);
+    const int64_t line = at / p->n_q;
     fenv_t outer;
     attn_float_enter(&outer);
-    if (joined)
-      attn_join_row(p, own, &l.lse[LAST][at], attn_at(l.o[ENTRIES], row, p->dtype), l.lse[ENTRIES][at]);
-    attn_store_row(c->kernels, attn_stored(p->o, p->dtype), p->d_v, own,
+    attn_store_row(c->kernels, attn_stored(p->o, p->dtype), p->d_v,
+                   attn_at(l.o[first_part(c)], at * p->d_v, p->dtype),
                    attn_row(call->o, p->o, line / p->heads, line % p->heads, at % p->n_q, p->dtype));
     attn_float_leave(&outer);
   }
+  return ATTN_OK;
+}
+
+/* -- the gradients: both parts are softmaxes over keys of one sum, whose output and log-sum-exp they are given -- */
+
+/* By queries, of entries; by entries, of which the plan has as many rows as there are keys. */
+typedef struct back_layout {
+  layout of;
+  void *dq, *dk, *dv;
+} back_layout;
+
+static back_layout lay_out_back(const attn_context *c, size_t work, attn_carver *carver) {
+  const attn_problem *p = c->problem;
+  const size_t size = attn_dtype_size(p->dtype);
+  const int64_t rows = p->batch * p->heads * p->n_q, keys = p->batch * p->kv_heads * p->n_kv;
+  return (back_layout){.of = lay_out(c, work, carver),
+                       .dq = attn_carve(carver, first_part(c) == LAST ? rows : 0, p->d_qk, size),
+                       .dk = attn_carve(carver, keys, p->d_qk, size),
+                       .dv = attn_carve(carver, keys, p->d_v, size)};
+}
+
+static attn_status back_work(const state *s, size_t *most) {
+  attn_status status = ATTN_OK;
+  *most = most_work(s);
+  for (int part = 0; part < PARTS && !status; part++) {
+    size_t own = 0;
+    if (s->plans[part]) status = attn_plan_backward_size(s->plans[part], &own);
+    if (own > *most) *most = own;
+  }
+  return status;
+}
+
+static attn_status backward_size(const void *opaque, const attn_context *c, const attn_parts *parts,
+                                 size_t *bytes) {
+  size_t most = 0;
+  const attn_status status = back_work(opaque, &most);
+  attn_carver counter = attn_carver_count(c);
+  (void)parts;
+  lay_out_back(c, most, &counter);
+  *bytes = counter.used;
+  return status;
+}
+
+/* Adds to each key its share of the entries that are means of it; a gradient that no part gave begins at 0. */
+static void spread(const state *s, const attn_call *call, const void *of_entries, int64_t d, void *of_keys) {
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  if (!of_keys) return;
+#pragma omp parallel for num_threads(c->threads) schedule(static)
+  for (int64_t line = 0; line < p->batch * p->kv_heads; line++) {
+    const int64_t exist = entries_of(c, attn_call_keys(call, line / p->kv_heads));
+    fenv_t outer;
+    attn_float_enter(&outer);
+    for (int64_t x = 0; !s->plans[LAST] && x < p->n_kv * d; x++)
+      attn_set(of_keys, line * p->n_kv * d + x, p->dtype, 0);
+    for (int64_t e = 0; e < exist; e++) {
+      int64_t first, end = keys_of(&s->p, e, &first);
+      for (int64_t x = first * d; x < end * d; x++) {
+        const int64_t at = line * p->n_kv * d + x;
+        attn_set(of_keys, at, p->dtype,
+                 attn_get(of_keys, at, p->dtype) +
+                     attn_get(of_entries, (line * p->n_kv + e) * d + x % d, p->dtype) /
+                         (double)(end - first));
+      }
+    }
+    attn_float_leave(&outer);
+  }
+}
+
+static attn_status backward(const void *opaque, const attn_call *call, const attn_gradients *g) {
+  const state *s = opaque;
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  const int whole = first_part(c);
+  size_t most = 0;
+  attn_status status = back_work(s, &most);
+  if (status) return status;
+  attn_carver carver = attn_carver_at(call, call->work);
+  const back_layout l = lay_out_back(c, most, &carver);
+  attn_gradients own = *g, of_entries = *g;
+  attn_call inner;
+  attn_extra index[3];
+  own.dextra = of_entries.dextra = NULL;
+  of_entries.dk = l.dk;
+  of_entries.dv = l.dv;
+  if (whole == LAST) {
+    of_entries.dq = g->dq ? l.dq : NULL;
+    of_entries.dsink = NULL;
+  }
+  status = attend(s, call, &l.of, &inner, index);
+  if (!status && whole == LAST)
+    status = attn_call_backward(call, s->plans[LAST], l.of.o[whole], l.of.lse[whole], &own, l.of.work);
+  if (!status)
+    status =
+        attn_call_backward(&inner, s->plans[ENTRIES], l.of.o[whole], l.of.lse[whole], &of_entries, l.of.work);
+  if (status) return status;
+  spread(s, call, l.dk, p->d_qk, g->dk);
+  spread(s, call, l.dv, p->d_v, g->dv);
+#pragma omp parallel for num_threads(c->threads) schedule(static)
+  for (int64_t x = 0; x < (g->dq && whole == LAST ? p->batch * p->heads * p->n_q * p->d_qk : 0); x++)
+    attn_set(g->dq, x, p->dtype, attn_get(g->dq, x, p->dtype) + attn_get(l.dq, x, p->dtype));
   return ATTN_OK;
 }
 
@@ -280,8 +405,12 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
   view->rounding.sum += 8;
 }
 
-static const attn_method method = {
-    .work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect};
+static const attn_method method = {.work_size = work_size,
+                                   .plan = plan,
+                                   .execute = execute,
+                                   .inspect = inspect,
+                                   .backward_size = backward_size,
+                                   .backward = backward};
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   enum { OF_ALL = ATTN_EXEMPT_GROUPS | ATTN_EXEMPT_HEADS };

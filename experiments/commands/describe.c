@@ -3,10 +3,12 @@
 #include "experiments/commands/commands.h"
 
 #include <jansson.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_gradients.h"
 #include "data/data.h"
 #include "data/support/file.h"
 #include "data/support/json_text.h"
@@ -174,6 +176,17 @@ static json_t *laws_of(const attn_view *view) {
   return json_whole(laws, good);
 }
 
+/* Whether the plan has gradients, or why it has none. */
+static bool put_gradients(json_t *laws, const attn_plan *plan) {
+  size_t bytes;
+  const char *reason = attn_plan_backward_size(plan, &bytes) ? attn_last_error() : NULL;
+  const char *behind = reason && strncmp(reason, "variant ", 8) == 0 ? strchr(reason, ':') : NULL;
+  return sheet_put(laws, "gradients",
+                   behind   ? behind + 2
+                   : reason ? reason
+                            : "by Q, K and V, with what is drawn or selected held fixed");
+}
+
 static attn_problem small_problem(void) { return attn_problem_make(1, 1, 512, 64); }
 
 /* A command with the setting: as it is named, or with the parameter that buys accuracy. */
@@ -206,6 +219,7 @@ static bool put_laws(json_t *sheet, const attn_spec *spec, const char *text) {
   bool good = status ? sheet_put(sheet, "no_laws", attn_last_error())
                      : json_object_set_new(sheet, "laws", laws_of(&view)) == 0 &&
                            json_object_set_new(sheet, "checks", checks_of(&view)) == 0;
+  if (good && !status) good = put_gradients(json_object_get(sheet, "laws"), plan);
   if (good && spec->expression)
     good = json_object_set_new(sheet, "terms", explain_terms(spec, &problem)) == 0;
   if (good && problem.causal) good = json_object_set_new(sheet, "causal", json_true()) == 0;

@@ -669,9 +669,9 @@ mutant(pooled-mean-of-the-block variants/pooled.c POOL-1 "pooled:block=8,overlap
 mutant(pooled-whole-from-the-first variants/pooled.c POOL-1 "pooled:block=4,overlap=6,window=0,whole=yes"
   "entries of fewer keys are left out behind their places" [[block = (entry + @first_entry(x)@) * x->block]] [[0]])
 mutant(pooled-padding variants/pooled.c POOL-1 "pooled:block=8,window=8"
-  "entries of padding are attended to" [[l.lengths[b] = entries_of(c, @attn_call_keys(call, b)@);]] [[p->n_kv]])
+  "entries of padding are attended to" [[l->lengths[b] = entries_of(c, @attn_call_keys(call, b)@);]] [[p->n_kv]])
 mutant(pooled-first-part-alone variants/pooled.c POOL-1 "pooled:block=8,window=8"
-  "entries have the log-sum-exp of the last keys" [[attn_at(l.o[ENTRIES], row, p->dtype), l.lse[@ENTRIES@][at]);]] [[LAST]])
+  "entries have the log-sum-exp of the last keys" [[attn_at(l->o[ENTRIES], at * p->d_v, p->dtype), l->lse[@ENTRIES@][at]);]] [[LAST]])
 mutant(pooled-one-more variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
   "an entry more than the best is seen" [["topk:by=index,k=%lld,index_heads=%lld,index_width=%lld", (long long)@x->top@,]]
   [[x->top + 1]])
@@ -1684,6 +1684,12 @@ mutant(grad-sum-gates-overwrite core/expression/sum.c GRAD-FD "gate*tiled + gate
   [[l : 0] @+=@ gate.value]] [[=]])
 mutant(grad-sum-gates-of-the-first core/expression/sum.c GRAD-FD "gate*tiled + gate*longformer:window=8" "gates of all terms have one gradient"
   [[i * x->columns + @gate.first@;]] [[0]])
+mutant(grad-pooled-share variants/pooled.c GRAD-FD "pooled:block=16,window=16" "each key has the whole gradient of a mean"
+  [[p->dtype) @/ (double)(end - first)@);]] [[]])
+mutant(grad-pooled-entry variants/pooled.c GRAD-FD "pooled:block=16,window=16" "keys have the gradient of the first mean"
+  [[(line * p->n_kv + @e@) * d + x % d]] [[0]])
+mutant(grad-pooled-queries variants/pooled.c GRAD-FD "pooled:block=16,window=16" "dq is that of the last keys alone"
+  [[attn_get(g->dq, x, p->dtype) + @attn_get(l.dq, x, p->dtype)@]] [[0]])
 mutant(grad-dyadic-unweighed core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "each part is given the whole"
   [[? @weight * x@ : 0]] [[x]])
 mutant(grad-dyadic-without-lse core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "shares of parts are constant"

@@ -74,6 +74,25 @@ def columns(second):
     return attend
 
 
+def differential(q, k, v, c, seen):
+    first, second = (columns(which)(q, k, v, c, seen)[0] for which in (False, True))
+    return first - 0.8 * second, None
+
+
+def last_and_blocks(block, overlap, window):
+    """The last keys one by one, and means of blocks that end at the query or before; causal."""
+    def attend(q, k, v, c, seen):
+        keys = np.arange(k.shape[1])
+        end = np.arange(block, k.shape[1] + 1, block)
+        first = np.maximum(end - block - overlap, 0)
+        mean = ((keys >= first[:, None]) & (keys < end[:, None])) / (end - first)[:, None]
+        place = seen[0].sum() - 1 + np.arange(q.shape[1])[:, None]
+        shown = np.concatenate([seen & (keys > place - window), end - 1 <= place], 1)
+        k, v = (np.concatenate([x, mean @ x], 1) for x in (k, v))
+        return softmax(c * q @ turned(k), shown)[0] @ v, None
+    return attend
+
+
 def counts(seen):
     return seen.sum(-1, keepdims=True)
 
@@ -124,12 +143,14 @@ ALL = {
     "full": by_weights(lambda s, seen: softmax(s, seen)[0]),
     "columns:of=first": columns(False),
     "columns:of=second": columns(True),
+    "differential": differential,
     "normaliser:kind=sigmoid": by_weights(sigmoid),
     "normaliser:kind=relu": by_weights(relu(1)),
     "normaliser:kind=relu,power=3": by_weights(relu(3)),
     "normaliser:kind=sparsemax": by_weights(summing_to_one(1)),
     "normaliser:kind=entmax15": by_weights(summing_to_one(2)),
     "forget": forget,
+    "pooled:block=6,overlap=3,window=5": last_and_blocks(6, 3, 5),
     "linformer:k=7,projection=pool": pooled(7),
     "nystrom:landmarks=9": landmarks(9, lambda a: newton(a, 6)),
     "nystrom:landmarks=5,iterations=2": landmarks(5, lambda a: newton(a, 2)),
