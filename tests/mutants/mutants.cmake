@@ -685,8 +685,8 @@ mutant(pooled-index-unweighted variants/pooled.c POOL-1 "pooled:block=4,overlap=
   "index heads have equal weights" [[for (int x = 0; x < @2@; x++)
     if (attn_call_extra(]] [[1]])
 mutant(pooled-index-forgotten variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
-  "entries are ranked by queries and keys, whatever tensors there are" [[inner.extras = @make_index(s, call, &l, index)@;]]
-  [[0 * make_index(s, call, &l, index)]])
+  "entries are ranked by queries and keys, whatever tensors there are" [[inner->extras = @make_index(s, call, l, index)@;]]
+  [[0 * make_index(s, call, l, index)]])
 mutant(pooled-sees-all variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
   "the second part sees every entry" [[else if (@index.heads@)
     snprintf(spec, SPEC,]] [[false]])
@@ -1685,7 +1685,7 @@ mutant(grad-sum-gates-overwrite core/expression/sum.c GRAD-FD "gate*tiled + gate
 mutant(grad-sum-gates-of-the-first core/expression/sum.c GRAD-FD "gate*tiled + gate*longformer:window=8" "gates of all terms have one gradient"
   [[i * x->columns + @gate.first@;]] [[0]])
 mutant(grad-pooled-share variants/pooled.c GRAD-FD "pooled:block=16,window=16" "each key has the whole gradient of a mean"
-  [[p->dtype) @/ (double)(end - first)@);]] [[]])
+  [[@(double)(end - first)@);]] [[1]])
 mutant(grad-pooled-entry variants/pooled.c GRAD-FD "pooled:block=16,window=16" "keys have the gradient of the first mean"
   [[(line * p->n_kv + @e@) * d + x % d]] [[0]])
 mutant(grad-pooled-queries variants/pooled.c GRAD-FD "pooled:block=16,window=16" "dq is that of the last keys alone"
