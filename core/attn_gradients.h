@@ -1,6 +1,7 @@
 /* attn_gradients.h - the backward pass: from the gradient of a loss by a plan's outputs to those by its
- * inputs. What is differentiated is the function that the plan computes, draws and selections held fixed;
- * it is not the gradient of exact attention, unless the plan is exact. */
+ * inputs. What is differentiated is the function that the plan computes, draws and selections held fixed, and
+ * a row that a store rounds is the row and a constant; it is not the gradient of exact attention, unless the
+ * plan is exact. */
 #ifndef ATTN_GRADIENTS_H
 #define ATTN_GRADIENTS_H
 
