@@ -1,0 +1,33 @@
+/* train_run.h - training a small model on a task, and what it then answers. All draws are of the seed: runs
+ * of one seed have the same weights at first, the same data in the same order, and the same questions. One
+ * thread; the bits are those of any other call. */
+#ifndef EXPERIMENTS_TRAINING_TRAIN_RUN_H
+#define EXPERIMENTS_TRAINING_TRAIN_RUN_H
+
+#include "experiments/training/small_model.h"
+#include "experiments/training/train_tasks.h"
+
+typedef struct train_settings {
+  int64_t steps, batch, tests; /* sequences of a step; batches that are asked at the end */
+  int64_t width, heads, layers, inner;
+  double decay; /* adamw.h */
+} train_settings;
+
+extern const train_settings train_presets;
+
+typedef struct train_score {
+  double loss, accuracy; /* of the scored positions of the test: nats in the mean, share that is right */
+} train_score;
+
+small_shape train_shape(const train_task *, const train_settings *);
+
+/* weights [small_weights_count], drawn and trained with the spec as attention. A training that diverges ends
+ * with weights that are not finite. */
+attn_status train_run(const train_task *, const train_settings *, const attn_spec *, uint64_t seed,
+                      double *weights);
+
+/* What these weights answer with the spec as attention. */
+attn_status train_test(const train_task *, const train_settings *, const attn_spec *, uint64_t seed,
+                       const double *weights, train_score *);
+
+#endif
