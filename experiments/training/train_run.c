@@ -19,7 +19,7 @@ small_shape train_shape(const train_task *task, const train_settings *s) {
                        .attention = ATTN_F32};
 }
 
-/* A batch of its own stream of draws. */
+/* Each batch has a stream of draws. */
 static void draw_batch(const train_task *task, int64_t batch, uint64_t seed, uint64_t purpose, int64_t index,
                        int32_t *tokens, int32_t *targets) {
   attn_rng rng;

@@ -1,0 +1,123 @@
+/* small_model.c - the gradient of a whole model, by differences; with attention of fp32 it is that of fp64,
+ * rounded. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "experiments/training/small_model.h"
+#include "tests/support/directions.h"
+
+static const small_shape shape = {.vocabulary = 7,
+                                  .n = 6,
+                                  .batch = 2,
+                                  .width = 8,
+                                  .heads = 2,
+                                  .layers = 2,
+                                  .inner = 5,
+                                  .attention = ATTN_F64};
+static const int32_t tokens[12] = {1, 0, 6, 2, 2, 5, 3, 4, 1, 1, 0, 6},
+                     targets[12] = {0, -1, 2, 4, 5, 1, -1, -1, 3, 6, 0, 2};
+
+static double loss(const void *context, const double *weights, double *size) {
+  small_model *m = (small_model *)(uintptr_t)context;
+  scored s;
+  cr_assert(small_model_forward(m, weights, tokens, targets, &s) == ATTN_OK, "%s", attn_last_error());
+  cr_assert(s.rows == 9);
+  return *size = s.loss / (double)s.rows;
+}
+
+/* Of a model of this shape at fixed weights, to be freed. */
+static double *gradient_of(const small_shape *s, const char *text, const double *weights, small_model *m) {
+  attn_spec *spec;
+  double *g = malloc((size_t)small_weights_count(s) * sizeof *g), size;
+  cr_assert(attn_spec_parse(&spec, text) == ATTN_OK && g);
+  cr_assert(small_model_make(s, spec, m) == ATTN_OK, "%s", attn_last_error());
+  attn_spec_destroy(spec);
+  loss(m, weights, &size);
+  cr_assert(small_model_backward(m, weights, tokens, targets, 9, g) == ATTN_OK, "%s", attn_last_error());
+  return g;
+}
+
+static double *drawn_weights(void) {
+  double *weights = malloc((size_t)small_weights_count(&shape) * sizeof *weights);
+  attn_rng rng;
+  attn_rng_init(&rng, 5, 0, 0);
+  cr_assert(weights);
+  small_weights_draw(&shape, &rng, weights);
+  return weights;
+}
+
+/* Exact; a pattern; outputs that are added, without log-sum-exps. */
+Test(training_small_model, gradient) {
+  const char *const specs[] = {"tiled", "longformer:window=2,global=1",
+                               "0.5*tiled + 0.5*streaming:sink=1,window=2"};
+  double *weights = drawn_weights();
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    small_model m;
+    double *g = gradient_of(&shape, specs[i], weights, &m);
+    expect_derivative(specs[i], loss, &m, small_weights_count(&shape), weights, g);
+    small_model_free(&m);
+    free(g);
+  }
+  free(weights);
+}
+
+/* Fewer than 256 roundings of fp32 lie between a weight and its gradient, none amplified more than tenfold at
+ * weights of this size. */
+Test(training_small_model, attention_of_fp32) {
+  small_shape single = shape;
+  double *weights = drawn_weights(), apart = 0, norm = 0;
+  small_model m, of_single;
+  single.attention = ATTN_F32;
+  double *g = gradient_of(&shape, "tiled", weights, &m),
+         *rounded = gradient_of(&single, "tiled", weights, &of_single);
+  for (int64_t i = 0; i < small_weights_count(&shape); i++) {
+    apart += (g[i] - rounded[i]) * (g[i] - rounded[i]);
+    norm += g[i] * g[i];
+  }
+  cr_expect(sqrt(apart) <= 10 * 256 * 0x1p-24 * sqrt(norm), "%g of %g", sqrt(apart), sqrt(norm));
+  cr_expect(apart > 0, "attention is not of fp32");
+  small_model_free(&m);
+  small_model_free(&of_single);
+  free(weights);
+  free(g);
+  free(rounded);
+}
+
+/* No position hears of a later one: with other last tokens the logits before them keep their bits. */
+Test(training_small_model, causal) {
+  double *weights = drawn_weights(), before[12 * 7];
+  small_model m;
+  int32_t other[12];
+  scored s;
+  free(gradient_of(&shape, "tiled", weights, &m));
+  cr_assert(small_model_forward(&m, weights, tokens, targets, &s) == ATTN_OK);
+  for (int i = 0; i < 12 * 7; i++) before[i] = m.logits[i];
+  for (int i = 0; i < 12; i++) other[i] = i % 6 < 4 ? tokens[i] : (tokens[i] + 1) % 7;
+  cr_assert(small_model_forward(&m, weights, other, targets, &s) == ATTN_OK);
+  for (int i = 0; i < 12 * 7; i++) cr_expect((m.logits[i] == before[i]) == (i / 7 % 6 < 4), "row %d", i / 7);
+  small_model_free(&m);
+  free(weights);
+}
+
+Test(training_small_model, refuses) {
+  attn_spec *spec;
+  small_model m;
+  cr_assert(attn_spec_parse(&spec, "linformer:k=2") == ATTN_OK);
+  cr_expect(small_attention_check(&shape, spec) != ATTN_OK);
+  cr_expect(small_model_make(&shape, spec, &m) != ATTN_OK);
+  attn_spec_destroy(spec);
+}
+
+/* Only the matrices of layers decay. */
+Test(training_small_model, decay) {
+  const int64_t count = small_weights_count(&shape), d = shape.width;
+  bool *decays = malloc((size_t)count * sizeof *decays);
+  int64_t decaying = 0;
+  cr_assert(decays);
+  small_weights_decay(&shape, decays);
+  for (int64_t i = 0; i < count; i++) decaying += decays[i];
+  cr_expect(decaying == shape.layers * (4 * d * d + 3 * d * shape.inner));
+  cr_expect(!decays[0] && decays[count - 1]);
+  free(decays);
+}

@@ -1,0 +1,168 @@
+/* train_study.c - what is trained learns; its file is the same for any number of threads and after an
+ * interruption; comparisons are Student's and Holm's. */
+#include "experiments/training/train_study.h"
+
+#include <criterion/criterion.h>
+#include <gsl/gsl_cdf.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/files.h"
+
+static train_study study_of(const char *const *tasks, int task_count, const char *const *specs,
+                            int spec_count) {
+  train_study s = {.settings = train_presets, .seeds = 2};
+  for (int i = 0; i < task_count; i++) s.tasks[s.task_count++] = train_task_find(tasks[i]);
+  for (int i = 0; i < spec_count; i++)
+    cr_assert(train_study_add(&s, specs[i]) == ATTN_OK, "%s", attn_last_error());
+  return s;
+}
+
+static void run(train_study *s) {
+  cr_assert(train_study_open(s) == ATTN_OK, "%s", attn_last_error());
+  for (int64_t t = 0; t < s->task_count; t++)
+    cr_assert(train_study_run(s, t) == ATTN_OK, "%s", attn_last_error());
+}
+
+/* Exact attention learns to copy. Two layers whose windows are 8 wide see 14 letters back, not 16: except for the
+ * two letters that are sinks an answer is a guess, within 6 standard errors of 3584 guesses at 1/16. */
+Test(training_train_study, learns_what_it_sees) {
+  train_study s =
+      study_of((const char *const[]){"copy"}, 1, (const char *const[]){"streaming:sink=2,window=8"}, 1);
+  s.seeds = 1;
+  s.settings.steps = 240;
+  run(&s);
+  const double guessed = 1.0 / 16, sees = 2.0 / 16,
+               most = sees + (1 - sees) * (guessed + 6 * sqrt(guessed * (1 - guessed) / 3584));
+  const train_row *exact = train_study_row(&s, 0, 0, 0), *window = train_study_row(&s, 0, 1, 0);
+  cr_expect(exact->trained.accuracy > 0.9, "%g", exact->trained.accuracy);
+  cr_expect(exact->swapped.accuracy == exact->trained.accuracy && exact->swapped.loss == exact->trained.loss);
+  cr_expect(window->trained.accuracy <= most && window->swapped.accuracy <= most, "%g, %g of %g",
+            window->trained.accuracy, window->swapped.accuracy, most);
+  cr_expect(window->swapped.loss > window->trained.loss,
+            "a model that was trained exactly is sure of itself");
+  train_study_free(&s);
+}
+
+static const char *const tasks[] = {"copy", "parity"};
+static const char *const specs[] = {"topk:k=2", "lsh:rounds=1,buckets=4"};
+
+static char *file_of(const char *path, int threads) {
+  train_study s = study_of(tasks, 2, specs, 2);
+  s.settings.steps = 3;
+  s.settings.tests = 1;
+  s.path = path;
+  omp_set_num_threads(threads);
+  run(&s);
+  train_study_free(&s);
+  size_t size;
+  return fixture_bytes(path, &size);
+}
+
+Test(training_train_study, same_bits) {
+  const char *path = fixture_path("train_bits.jsonl");
+  char *one = file_of(path, 1), *again = file_of(path, 1);
+  cr_expect(strcmp(one, again) == 0, "a finished file is another");
+  unlink(path);
+  char *two = file_of(path, 2);
+  cr_expect(strcmp(one, two) == 0, "two threads:\n%s\n%s", one, two);
+  free(again);
+  free(two);
+  free(one);
+}
+
+/* The file as it is after each of its models. */
+Test(training_train_study, resumes) {
+  const char *path = fixture_path("train_resume.jsonl");
+  char *whole = file_of(path, 1);
+  for (char *end = strchr(whole, '\n'); end; end = strchr(end + 1, '\n')) {
+    fixture_write(path, whole, (size_t)(end + 1 - whole));
+    char *resumed = file_of(path, 2);
+    cr_expect(strcmp(whole, resumed) == 0);
+    free(resumed);
+  }
+  free(whole);
+}
+
+static attn_status open_file(const char *path, const char *content, int64_t seeds) {
+  train_study s = study_of(tasks, 2, specs, 2);
+  if (content) fixture_write(path, content, strlen(content));
+  s.settings.steps = 3;
+  s.seeds = seeds;
+  s.path = path;
+  const attn_status status = train_study_open(&s);
+  train_study_free(&s);
+  return status;
+}
+
+Test(training_train_study, refuses_other_files) {
+  const char *path = fixture_path("train_other.jsonl");
+  char *whole = file_of(path, 1);
+  cr_expect(open_file(path, NULL, 2) == ATTN_OK);
+  cr_expect(open_file(path, NULL, 3) == ATTN_EINVAL && strstr(attn_last_error(), "of other tasks"));
+  cr_expect(open_file(path, "a text", 2) == ATTN_EINVAL &&
+            strstr(attn_last_error(), "not a file of attnlab"));
+  char *cut = strdup(whole);
+  cut[strlen(cut) - 1] = '\0';
+  cr_expect(open_file(path, cut, 2) == ATTN_EINVAL && strstr(attn_last_error(), "damaged"));
+  char *seed = strstr(cut, "\"seed\":1");
+  cr_assert(seed);
+  strcpy(cut, whole);
+  seed[7] = '7';
+  cr_expect(open_file(path, cut, 2) == ATTN_EINVAL && strstr(attn_last_error(), "damaged"));
+  free(cut);
+  free(whole);
+}
+
+Test(training_train_study, names_what_it_refuses) {
+  train_study s = study_of(tasks, 1, specs, 2);
+  cr_expect(s.spec_count == 3 && train_study_add(&s, specs[0]) == ATTN_EINVAL &&
+            strstr(attn_last_error(), "named twice"));
+  cr_assert(train_study_add(&s, "linformer:k=4") == ATTN_OK);
+  cr_expect(train_study_open(&s) != ATTN_OK && strstr(attn_last_error(), "cannot be trained on copy") &&
+            strstr(attn_last_error(), "causal"));
+  train_study_free(&s);
+}
+
+/* Accuracies of 8 seeds: exact attention's, and two variants' below it by 0.1 + each times a deviation. */
+static train_study compared(const train_row *rows, int variants) {
+  train_study s = study_of(tasks, 1, specs, variants);
+  s.seeds = 8;
+  s.rows = malloc((size_t)(8 * s.spec_count) * sizeof *rows);
+  memcpy(s.rows, rows, (size_t)(8 * s.spec_count) * sizeof *rows);
+  return s;
+}
+
+Test(training_train_study, comparisons) {
+  static const double apart[8] = {-3, -2, -1, 0, 0, 1, 2, 3};
+  train_row rows[3 * 8];
+  train_comparison c[3];
+  /* p = 0.03 of both: below 0.05, not below 0.05 / 2 */
+  const double error = sqrt(28.0 / 7 / 8), t = gsl_cdf_tdist_Qinv(0.015, 7);
+  for (int i = 0; i < 8; i++) {
+    rows[i] = (train_row){.trained = {1, 0.5 + 0.01 * i}, .swapped = {2, 0.25}};
+    rows[8 + i] = rows[16 + i] = rows[i];
+    rows[8 + i].trained.accuracy -= 0.01 * (t * error + apart[i]);
+    rows[16 + i].trained.accuracy += 0.01 * (t * error + apart[i]);
+  }
+  train_study s = compared(rows, 2);
+  cr_assert(train_compare(&s, 0, c) == ATTN_OK);
+  cr_expect(fabs(c[1].p - 0.03) < 1e-9 && c[1].word == TRAIN_OPEN && c[2].word == TRAIN_OPEN, "%g", c[1].p);
+  cr_expect(fabs(c[1].difference.at + 0.01 * t * error) < 1e-12 && c[1].difference.hi < 0);
+  cr_expect(c[0].difference.at == 0 && isnan(c[0].p) && fabs(c[0].trained.accuracy - 0.535) < 1e-12 &&
+            c[0].swapped.loss == 2 && c[0].swapped.accuracy == 0.25);
+  train_study_free(&s);
+  s = compared(rows, 1);
+  cr_assert(train_compare(&s, 0, c) == ATTN_OK);
+  cr_expect(c[1].word == TRAIN_WORSE, "alone it is at 0.03");
+  train_study_free(&s);
+  for (int i = 0; i < 8; i++) rows[8 + i] = rows[i];
+  for (int i = 0; i < 8; i++) rows[16 + i].trained.accuracy = rows[i].trained.accuracy + 0.125;
+  s = compared(rows, 2);
+  cr_assert(train_compare(&s, 0, c) == ATTN_OK);
+  cr_expect(c[1].p == 1 && c[1].word == TRAIN_OPEN && c[2].p < 1e-6 && c[2].word == TRAIN_BETTER);
+  train_study_free(&s);
+}
