@@ -2209,3 +2209,30 @@ mutant(theory-path-blocked experiments/theory/complexity.c theory_statements/com
   [[memcpy(x->v, @x->o@, sizeof x->v);]] [[x->zeros]])
 mutant(theory-heads-alone experiments/theory/shared_heads.c theory_statements/heads "" "query heads share no kv heads"
   [[p.kv_heads = @kv_heads@;]] [[HEADS]])
+
+# -- attnlab train: gradients, steps, tasks, files --
+
+mutant(train-rms-radial experiments/training/differentiable.c training_differentiable/rms "" "the norm's own derivative is missing"
+  [[factor * (dy[j] * gain[j] - @along@ * x[j])]] [[0]])
+mutant(train-silu-slope experiments/training/differentiable.c training_differentiable/swiglu "" "silu's derivative is its sigmoid"
+  [[s * @(1 + x[j] * (1 - s))@;]] [[1]])
+mutant(train-entropy-unscored experiments/training/differentiable.c training_differentiable/entropy "" "the loss is a sum where it should be a mean"
+  [[logits[j] /= @sum * (double)scored_rows@;]] [[sum]])
+mutant(train-head-untied experiments/training/small_model.c training_small_model/gradient "" "the embedding learns from the logits alone"
+  [[attn_add_times(@1@, m->dx + i * d, g.tokens]] [[0]])
+mutant(train-values-for-keys experiments/training/small_model.c training_small_model/gradient "" "the gradient by the keys goes to the values"
+  [[.dk = attn_at(m->dheads, @part@, t)]] [[2 * part]])
+mutant(train-gains-decay experiments/training/small_model.c training_small_model/decay "" "gains decay, too"
+  [[(i - first) % layer >= @2 * s->width@;]] [[0]])
+mutant(train-bias-correction experiments/training/adamw.c training_adamw/steps "" "second moments are not corrected for their zeros"
+  [[second = @1 - pow(SECOND, (double)a->step)@;]] [[1]])
+mutant(train-decay-coupled experiments/training/adamw.c training_adamw/steps "" "weights that should not decay do"
+  [[if (@a->decays[i]@)]] [[true]])
+mutant(train-listops-modulus experiments/training/train_tasks.c training_train_tasks/solved "" "sums are modulo 9"
+  [[return sum % @10@;]] [[9]])
+mutant(train-swapped-own experiments/training/train_study.c training_train_study/learns_what_it_sees "" "swapped is the model that was trained with the variant"
+  [[(uint64_t)seed, @exact@, &made.swapped)]] [[weights]])
+mutant(train-resumes-untrained experiments/training/train_study.c training_train_study/resumes "" "after an interruption the exact model is not trained again"
+  [[if (@v && row->done@) continue;]] [[row->done]])
+mutant(train-unpaired experiments/training/train_compare.c training_train_study/comparisons "" "every seed is compared with exact attention's first"
+  [[train_study_row(s, task, 0, @i@)->trained.accuracy]] [[0]])
