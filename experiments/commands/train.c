@@ -9,10 +9,11 @@
 #include "experiments/commands/cli.h"
 #include "experiments/support/label.h"
 #include "experiments/support/table.h"
-#include "experiments/training/train_study.h"
+#include "experiments/training/train_config.h"
 
 typedef struct arguments {
   train_study study;
+  const char *config;
   int threads;
 } arguments;
 
@@ -24,8 +25,9 @@ static const char *const default_specs[] = {"longformer:window=8,global=1",
                                             "topk:k=4",
                                             "pages:page=4,budget=8",
                                             "lsh:rounds=2,buckets=8",
-                                            "streaming:sink=1,window=4 + topk:k=4",
-                                            "store:k=int4,v=int4"};
+                                            "store:k=int4,v=int4",
+                                            "performer:features=32",
+                                            "recurrent:rule=delta"};
 
 static void list_tasks(FILE *out) {
   fputs("Tasks:\n", out);
@@ -35,67 +37,56 @@ static void list_tasks(FILE *out) {
 }
 
 static const cli_option options[] = {
+    {NULL, 0, NULL, "configuration", CLI_SET(CLI_TEXT, config)},
     {"task", 't', "TASK", "Teach this task (may be repeated; default copy, mqar and sort)", CLI_READ},
-    {"variant", 'v', "SPEC", "Train with this as attention (may be repeated; default: nine of them)",
+    {"variant", 'v', "SPEC", "Train with this as attention (may be repeated; default: ten of them)",
      CLI_READ},
     {"seeds", 0, "N", "Seeds 0 ... N - 1 of weights, data and draws (default 8); intervals need 8",
-     CLI_RANGE(study.seeds, 1, 4096)},
+     CLI_RANGE(study.seeds, 1, TRAIN_SEEDS)},
     {"steps", 0, "N", "Steps of a training (default 300)", CLI_RANGE(study.settings.steps, 1, INT32_MAX)},
     {"output", 'o', "FILE.jsonl", "Keep every model's scores in this file, and resume from it",
      CLI_SET(CLI_TEXT, study.path)},
     {"threads", 0, "N", "OpenMP threads; the results do not depend on them", CLI_SET(CLI_THREADS, threads)},
     {0}};
 
-static void add_task(struct argp_state *state, train_study *s, const char *name) {
-  attn_nearest near = {.name = name};
-  const train_task *task = train_task_find(name);
-  for (int i = 0; i < TRAIN_TASKS; i++) attn_nearest_try(&near, train_tasks[i].name);
-  if (!task) argp_error(state, "'%s': no task has this name%s", name, attn_nearest_hint(&near));
-  for (int64_t i = 0; i < s->task_count; i++)
-    if (s->tasks[i] == task) argp_error(state, "task '%s' is named twice", name);
-  s->tasks[s->task_count++] = task;
-}
-
 static void read_option(struct argp_state *state, void *input, const char *option, char *text) {
-  arguments *a = input;
-  if (strcmp(option, "--task") == 0)
-    add_task(state, &a->study, text);
-  else if (train_study_add(&a->study, text))
+  train_study *s = &((arguments *)input)->study;
+  if (strcmp(option, "--task") == 0 ? train_study_add_task(s, text) : train_study_add(s, text))
     cli_fail(state);
 }
 
-static void complete(struct argp_state *state, void *input) {
-  arguments *a = input;
-  for (size_t i = 0; !a->study.task_count && i < sizeof default_tasks / sizeof *default_tasks; i++)
-    a->study.tasks[i] = train_task_find(default_tasks[i]);
-  if (!a->study.task_count) a->study.task_count = sizeof default_tasks / sizeof *default_tasks;
-  const bool chosen = a->study.spec_count;
-  for (size_t i = 0; !chosen && i < sizeof default_specs / sizeof *default_specs; i++)
-    if (train_study_add(&a->study, default_specs[i])) cli_fail(state);
+/* What neither options nor configuration say. */
+static attn_status take_presets(train_study *s) {
+  const bool no_task = !s->task_count, no_spec = !s->spec_count;
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; no_task && !status && i < sizeof default_tasks / sizeof *default_tasks; i++)
+    status = train_study_add_task(s, default_tasks[i]);
+  for (size_t i = 0; no_spec && !status && i < sizeof default_specs / sizeof *default_specs; i++)
+    status = train_study_add(s, default_specs[i]);
+  if (!s->seeds) s->seeds = INTERVAL_UNITS;
+  if (!s->settings.steps) s->settings.steps = train_presets.steps;
+  return status;
 }
 
 static const cli_command parser = {
+    .usage = "[CONFIG.yaml]",
     .options = options,
     .read = read_option,
-    .complete = complete,
     .list = list_tasks,
     .plugins = true,
     .doc =
         "Trains small models with a variant as their attention, and says what that costs beside exact "
         "attention.\v"
-        "A model (two layers of width 32; fp64, its attention fp32) is trained from the same weights on the "
-        "same data with every "
-        "variant and every seed, and asked 256 new sequences. Of each task and variant: accuracy and loss, "
-        "medians "
-        "over the seeds; the mean difference of the accuracy from exact attention's of the same seed with "
-        "its 95 % "
-        "interval (Student's, paired), whether it is worse or better at 5 % after Holm's correction over the "
-        "variants, or open; and how the models that were trained with exact attention answer with the "
-        "variant in "
-        "its place (swapped).\n\n"
-        "Variants that are not causal, or have no gradients, are refused. selective_copy, induction, needle "
-        "and "
-        "listops want --steps 1000. A run that is killed resumes from its file with the same bits.\n\n"
+        "A model (two layers of width 32; fp64, its attention fp32) is trained with every variant and seed, "
+        "from the same weights on the same data, and asked 256 new sequences. Of each task and variant: "
+        "accuracy and loss, medians over the seeds; the mean difference of the accuracy from exact "
+        "attention's of the same seed with its 95 % interval (Student's, paired), and whether it is worse or "
+        "better at 5 % after Holm's correction over the variants, or open; and how the models that were "
+        "trained with exact attention answer with the variant in its place (swapped).\n\n"
+        "The configuration has the keys schema (1), tasks, variants, seeds and steps; options come before "
+        "it. Variants that are not causal, or have no gradients, are refused. A task's rate of learning is "
+        "one at which exact attention learns it. selective_copy, induction, needle and listops want --steps "
+        "1000. A run that is killed resumes from its file with the same bits.\n\n"
         "  attnlab train -o train.jsonl\n"
         "  attnlab train --task induction --steps 1000 -v streaming:sink=1,window=4 -v topk:k=2"};
 
@@ -134,10 +125,13 @@ static attn_status print_task(const train_study *s, int64_t task) {
 }
 
 int cmd_train(int argc, char **argv) {
-  arguments a = {.study = {.settings = train_presets, .seeds = 8}};
+  arguments a = {.study = {.settings = train_presets}};
+  a.study.settings.steps = 0;
   cli_parse(&parser, argc, argv, &a);
   if (a.threads) omp_set_num_threads(a.threads);
-  attn_status status = train_study_open(&a.study);
+  attn_status status = a.config ? train_config_read(a.config, &a.study) : ATTN_OK;
+  if (!status) status = take_presets(&a.study);
+  if (!status) status = train_study_open(&a.study);
   for (int64_t t = 0; !status && t < a.study.task_count; t++) {
     status = train_study_run(&a.study, t);
     if (!status) status = print_task(&a.study, t);

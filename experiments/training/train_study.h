@@ -15,7 +15,7 @@
 #include "experiments/mathematics/intervals.h"
 #include "experiments/training/train_run.h"
 
-enum { TRAIN_SPECS = 64 };
+enum { TRAIN_SPECS = 64, TRAIN_SEEDS = 4096 }; /* at most */
 #define TRAIN_EXACT "tiled"
 
 typedef struct train_row {
