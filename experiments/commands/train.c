@@ -32,8 +32,8 @@ static const char *const default_specs[] = {"longformer:window=8,global=1",
 static void list_tasks(FILE *out) {
   fputs("Tasks:\n", out);
   for (int i = 0; i < TRAIN_TASKS; i++)
-    fprintf(out, "  %-16s%s; chance %.3g\n", train_tasks[i].name, train_tasks[i].about,
-            1 / (double)train_tasks[i].answers);
+    fprintf(out, "  %-16s%s; chance %.3g, %d steps\n", train_tasks[i].name, train_tasks[i].about,
+            1 / (double)train_tasks[i].answers, (int)train_tasks[i].steps);
 }
 
 static const cli_option options[] = {
@@ -43,7 +43,8 @@ static const cli_option options[] = {
      CLI_READ},
     {"seeds", 0, "N", "Seeds 0 ... N - 1 of weights, data and draws (default 8); intervals need 8",
      CLI_RANGE(study.seeds, 1, TRAIN_SEEDS)},
-    {"steps", 0, "N", "Steps of a training (default 300)", CLI_RANGE(study.settings.steps, 1, INT32_MAX)},
+    {"steps", 0, "N", "Steps of a training (default: the task's)",
+     CLI_RANGE(study.settings.steps, 1, INT32_MAX)},
     {"output", 'o', "FILE.jsonl", "Keep every model's scores in this file, and resume from it",
      CLI_SET(CLI_TEXT, study.path)},
     {"threads", 0, "N", "OpenMP threads; the results do not depend on them", CLI_SET(CLI_THREADS, threads)},
@@ -64,7 +65,6 @@ static attn_status take_presets(train_study *s) {
   for (size_t i = 0; no_spec && !status && i < sizeof default_specs / sizeof *default_specs; i++)
     status = train_study_add(s, default_specs[i]);
   if (!s->seeds) s->seeds = INTERVAL_UNITS;
-  if (!s->settings.steps) s->settings.steps = train_presets.steps;
   return status;
 }
 
@@ -84,11 +84,11 @@ static const cli_command parser = {
         "better at 5 % after Holm's correction over the variants, or open; and how the models that were "
         "trained with exact attention answer with the variant in its place (swapped).\n\n"
         "The configuration has the keys schema (1), tasks, variants, seeds and steps; options come before "
-        "it. Variants that are not causal, or have no gradients, are refused. A task's rate of learning is "
-        "one at which exact attention learns it. selective_copy, induction, needle and listops want --steps "
-        "1000. A run that is killed resumes from its file with the same bits.\n\n"
+        "it. Variants that are not causal, or have no gradients, are refused. A task's steps and rate of "
+        "learning are those in which exact attention learns it. A run that is killed resumes from its file "
+        "with the same bits.\n\n"
         "  attnlab train -o train.jsonl\n"
-        "  attnlab train --task induction --steps 1000 -v streaming:sink=1,window=4 -v topk:k=2"};
+        "  attnlab train --task induction -v streaming:sink=1,window=4 -v topk:k=2"};
 
 static attn_status print_task(const train_study *s, int64_t task) {
   static const char *const words[] = {"open", "worse", "better"};
@@ -126,7 +126,6 @@ static attn_status print_task(const train_study *s, int64_t task) {
 
 int cmd_train(int argc, char **argv) {
   arguments a = {.study = {.settings = train_presets}};
-  a.study.settings.steps = 0;
   cli_parse(&parser, argc, argv, &a);
   if (a.threads) omp_set_num_threads(a.threads);
   attn_status status = a.config ? train_config_read(a.config, &a.study) : ATTN_OK;

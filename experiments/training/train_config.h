@@ -3,7 +3,7 @@
  *   tasks: [copy, mqar]
  *   variants: ["topk:k=4", "streaming:sink=2,window=8"]
  *   seeds: 8
- *   steps: 300 */
+ *   steps: 300       (of every task) */
 #ifndef EXPERIMENTS_TRAINING_TRAIN_CONFIG_H
 #define EXPERIMENTS_TRAINING_TRAIN_CONFIG_H
 

@@ -37,15 +37,17 @@ static attn_status make_head(train_study *s) {
   attn_status status = provenance_build(build);
   if (!status) status = attn_options_fill(NULL, ATTN_F64, s->settings.width, s->settings.width, &filled);
   if (status) return status;
-  json_t *head = json_object(), *tasks = json_array(), *specs = json_array();
+  json_t *head = json_object(), *tasks = json_array(), *steps = json_array(), *specs = json_array();
   for (int64_t t = 0; t < s->task_count; t++) json_add(tasks, json_string(s->tasks[t]->name), &ok);
+  for (int64_t t = 0; t < s->task_count; t++)
+    json_add(steps, json_integer(train_steps(s->tasks[t], &s->settings)), &ok);
   for (int64_t v = 0; v < s->spec_count; v++) json_add(specs, json_string(s->specs[v]->text), &ok);
   json_put(head, "attnlab", json_string("training"), &ok);
   json_put(head, "schema", json_integer(1), &ok);
   json_put(head, "tasks", tasks, &ok);
   json_put(head, "variants", specs, &ok);
   json_put(head, "seeds", json_integer(s->seeds), &ok);
-  json_put(head, "steps", json_integer(s->settings.steps), &ok);
+  json_put(head, "steps", steps, &ok);
   json_put(head, "isa", json_string(filled.isa), &ok);
   json_put(head, "build", json_string(build), &ok);
   return line_of(head, ok, &s->head, &bytes);

@@ -4,7 +4,7 @@
 #include "experiments/training/adamw.h"
 
 const train_settings train_presets = {
-    .steps = 300, .batch = 16, .tests = 16, .width = 32, .heads = 1, .layers = 2, .inner = 64, .decay = 0.01};
+    .batch = 16, .tests = 16, .width = 32, .heads = 1, .layers = 2, .inner = 64, .decay = 0.01};
 
 enum { PURPOSE_WEIGHTS = 0x747731, PURPOSE_TRAIN, PURPOSE_TEST };
 
@@ -48,13 +48,13 @@ attn_status train_run(const train_task *task, const train_settings *s, const att
   small_weights_draw(&shape, &rng, weights);
   small_weights_decay(&shape, decays);
   adamw a = {.count = count,
-             .steps = s->steps,
+             .steps = train_steps(task, s),
              .rate = task->rate,
              .decay = s->decay,
              .decays = decays,
              .first = first,
              .second = second};
-  while (!status && a.step < s->steps) {
+  while (!status && a.step < a.steps) {
     scored score;
     draw_batch(task, s->batch, seed, PURPOSE_TRAIN, a.step, tokens, targets);
     status = small_model_forward(&model, weights, tokens, targets, &score);

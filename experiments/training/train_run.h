@@ -8,7 +8,7 @@
 #include "experiments/training/train_tasks.h"
 
 typedef struct train_settings {
-  int64_t steps, batch, tests; /* sequences of a step; batches that are asked at the end */
+  int64_t steps, batch, tests; /* 0: the task's; sequences of a step; batches that are asked at the end */
   int64_t width, heads, layers, inner;
   double decay; /* adamw.h */
 } train_settings;
@@ -20,6 +20,9 @@ typedef struct train_score {
 } train_score;
 
 small_shape train_shape(const train_task *, const train_settings *);
+static inline int64_t train_steps(const train_task *t, const train_settings *s) {
+  return s->steps ? s->steps : t->steps;
+}
 
 /* weights [small_weights_count], drawn and trained with the spec as attention. A training that diverges ends
  * with weights that are not finite. */

@@ -169,19 +169,19 @@ static void draw_listops(const train_task *t, attn_rng *rng, int32_t *tokens, in
 }
 
 const train_task train_tasks[TRAIN_TASKS] = {
-    {"copy", "16 letters, and then the same ones again", 32, LETTERS + 1, LETTERS, 0.01, draw_copy},
+    {"copy", "16 letters, and then the same ones again", 32, LETTERS + 1, LETTERS, 0.01, 300, draw_copy},
     {"selective_copy", "8 letters among blanks, and then the letters alone", 48, LETTERS + 2, LETTERS, 0.01,
-     draw_selective_copy},
+     1000, draw_selective_copy},
     {"mqar", "4 pairs of a key and a value, and then keys that ask for their values", 32, 2 * KEYS, KEYS,
-     0.003, draw_mqar},
+     0.003, 600, draw_mqar},
     {"induction", "4 to 12 different letters, over and over: what came after this one?", 32, LETTERS, LETTERS,
-     0.003, draw_induction},
-    {"sort", "16 letters, and then the same ones in order", 32, LETTERS + 1, LETTERS, 0.01, draw_sort},
-    {"parity", "is the number of ones so far odd?", 32, 2, 2, 0.003, draw_parity},
+     0.003, 1000, draw_induction},
+    {"sort", "16 letters, and then the same ones in order", 32, LETTERS + 1, LETTERS, 0.01, 300, draw_sort},
+    {"parity", "is the number of ones so far odd?", 32, 2, 2, 0.003, 1000, draw_parity},
     {"needle", "a letter behind a mark, for which the same mark asks at the end", 32, LETTERS + 1, LETTERS,
-     0.003, draw_needle},
+     0.003, 1000, draw_needle},
     {"listops", "the value of nested minima, maxima, medians and sums modulo 10", 32, LISTOPS_EQUALS + 1, 10,
-     0.003, draw_listops},
+     0.003, 1000, draw_listops},
 };
 
 const train_task *train_task_find(const char *name) {

@@ -10,6 +10,7 @@ typedef struct train_task {
   int64_t n, vocabulary; /* tokens of a sequence; they are 0 ... vocabulary - 1 */
   int64_t answers;       /* among which an answer is: 1 / answers is guessed rightly by chance */
   double rate;           /* of learning, at most: at which exact attention learns the task in few steps */
+  int64_t steps;         /* in which it learns it, as far as it does */
   /* tokens [n], targets [n]: the answer at a position, -1 where none is scored */
   void (*draw)(const struct train_task *, attn_rng *, int32_t *tokens, int32_t *targets);
 } train_task;
