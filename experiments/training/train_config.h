@@ -9,8 +9,8 @@
 
 #include "experiments/training/train_study.h"
 
-/* Takes what the study lacks (no task, no variant, 0 seeds, 0 steps); schema must be there. EINVAL names file,
- * line and column. */
+/* Takes what the study lacks (no task, no variant, 0 seeds, 0 steps); schema must be there. EINVAL names
+ * file, line and column. */
 attn_status train_config_read(const char *path, train_study *);
 
 /* EINVAL: no task has this name, with the nearest one, or it is there already. */

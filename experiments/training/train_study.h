@@ -1,11 +1,11 @@
 /* train_study.h - models of every task, variant and seed, their file, and what the variants cost.
  *
  * The file is JSON lines, the same bytes for any number of threads, and after any interruption: a line that
- * says what is trained (`tasks`, `variants`, `seeds`, `steps`) by which program (`build`, `isa`), and one for each
- * model that is finished, in the order of tasks, variants and seeds:
+ * says what is trained (tasks, steps, variants, seeds) by which program (build, isa), and one for each model
+ * that is finished, in the order of tasks, variants and seeds:
  *   task, variant, seed
- *   loss, accuracy                    trained and tested with the variant: nats and share of scored positions
- *   swapped_loss, swapped_accuracy    trained with exact attention, the same seed, and tested with the variant
+ *   loss, accuracy                    trained and tested with the variant: nats, share of scored positions
+ *   swapped_loss, swapped_accuracy    trained with exact attention, the same seed, tested with the variant
  * Numbers have full precision, those that are not finite are null. It is written whole after each model; a
  * training that is killed begins again, since it takes seconds. */
 #ifndef EXPERIMENTS_TRAINING_TRAIN_STUDY_H

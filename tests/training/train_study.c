@@ -27,8 +27,8 @@ static void run(train_study *s) {
     cr_assert(train_study_run(s, t) == ATTN_OK, "%s", attn_last_error());
 }
 
-/* Exact attention learns to copy. Two layers whose windows are 8 wide see 14 letters back, not 16: except for the
- * two letters that are sinks an answer is a guess, within 6 standard errors of 3584 guesses at 1/16. */
+/* Exact attention learns to copy. Two layers whose windows are 8 wide see 14 letters back, not 16: except for
+ * the two letters that are sinks an answer is a guess, within 6 standard errors of 3584 guesses at 1/16. */
 Test(training_train_study, learns_what_it_sees) {
   train_study s =
       study_of((const char *const[]){"copy"}, 1, (const char *const[]){"streaming:sink=2,window=8"}, 1);
