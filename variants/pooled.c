@@ -292,7 +292,7 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   return ATTN_OK;
 }
 
-/* -- the gradients: both parts are softmaxes over keys of one sum, whose output and log-sum-exp they are given -- */
+/* -- the gradients: each part is given the output and log-sum-exp of both together -- */
 
 /* By queries, of entries; by entries, of which the plan has as many rows as there are keys. */
 typedef struct back_layout {
@@ -332,7 +332,7 @@ static attn_status backward_size(const void *opaque, const attn_context *c, cons
   return status;
 }
 
-/* Adds to each key its share of the entries that are means of it; a gradient that no part gave begins at 0. */
+/* Adds to each key its share of the entries that are means of it; what no part gave begins at 0. */
 static void spread(const state *s, const attn_call *call, const void *of_entries, int64_t d, void *of_keys) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;

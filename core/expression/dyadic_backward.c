@@ -1,5 +1,5 @@
-/* dyadic_backward.c - the gradients of dyadic(X). A row's output is the sum of w_p o_p over the parts p that have
- * it, w_p = exp(lse_p - lse); so part p is given, with its output and log-sum-exp computed again,
+/* dyadic_backward.c - the gradients of dyadic(X). A row's output is the sum of w_p o_p over the parts p that
+ * have it, w_p = exp(lse_p - lse); so part p is given, with its output and log-sum-exp computed again,
  *   w_p d_o by o_p,   w_p (d_o.(o_p - o) + dlse) by lse_p. */
 #include "core/expression/dyadic.h"
 

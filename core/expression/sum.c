@@ -206,7 +206,8 @@ static void add_up(int threads, int64_t count, attn_dtype t, void *to, const voi
     attn_set(to, i, t, attn_get(to, i, t) + attn_get(more, i, t));
 }
 
-/* Adds d_o.o_t, or its elements, to the gradient by the gates of term t. Heads and batch entries may share a row. */
+/* Adds d_o.o_t, or its elements, to the gradient by the gates of term t. Heads and batch entries may share a
+ * row. */
 static void add_gates(const sum *s, const attn_call *call, int64_t t, const void *o,
                       const attn_gradients *g) {
   const attn_problem *p = call->context->problem;

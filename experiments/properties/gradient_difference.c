@@ -1,8 +1,8 @@
 /* gradient_difference.c - GRAD-FD: the gradients against differences of the loss, in fp64.
  *
- * Along a random direction of Q, K, V and the gates of a recurrence or a sum at once: central differences d_h and
- * d_(h/2), and (4 d_(h/2) - d_h) / 3, whose own error is far below |d_h - d_(h/2)|. It knows no formula of
- * the variant. */
+ * Along a random direction of Q, K, V and the gates of a recurrence or a sum at once: central differences
+ * d_h and d_(h/2), and (4 d_(h/2) - d_h) / 3, whose own error is far below |d_h - d_(h/2)|. It knows no
+ * formula of the variant. */
 #include "experiments/properties/gradient_run.h"
 
 #include "attn_expression.h"
@@ -12,10 +12,10 @@
 #include <string.h>
 
 enum { DIRECTIONS = 3 };
-/* Features bend (max(x, 0), and elu in its second derivative), and so do weights that are 0 below a score, anywhere:
- * where the loss has a bend within a step, which extrapolation takes for a slope, a smaller one shows what it does
- * at x. Where keys are selected it jumps: within the least step the selection of hardly any row changes, and a
- * change makes d_h and d_(h/2) differ by all that it does. Rounding shows, too. */
+/* Features bend (max(x, 0), and elu in its second derivative), and so do weights that are 0 below a score,
+ * anywhere: where the loss has a bend within a step, which extrapolation takes for a slope, a smaller one
+ * shows what it does at x. Where keys are selected it jumps: within the least step the selection of hardly
+ * any row changes, and a change makes d_h and d_(h/2) differ by all that it does. Rounding shows, too. */
 static const double steps[] = {0x1p-10, 0x1p-15, 0x1p-20, 0x1p-25};
 enum { STEPS = sizeof steps / sizeof *steps };
 static const uint64_t purpose_directions = 0x646972656374; /* "direct" */
