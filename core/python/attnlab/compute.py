@@ -19,7 +19,6 @@ from .tensors import Arranged, Tensor, arrange, look_at
 MASK_KINDS = {"prefix": 1, "block_causal": 2, "documents": 3}  # attn_mask_kind
 TARGET = {"causal": False, "scale": None, "mask": None, "bias": None, "alibi": False, "softcap": None, "leaky": None,
           "sink": None}  # what is computed, where nothing else is said
-CAP_LSE = 1 << 8  # ATTN_CAP_LSE
 KEPT_PLANS = 32
 KEPT_WORK = 64 << 20  # bytes of work memory that a thread keeps from call to call
 INT_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1

@@ -114,7 +114,6 @@ SIGNATURES = {
     "attn_plan_create": (c_int, POINTER(c_void_p), POINTER(Problem), c_char_p, POINTER(Options)),
     "attn_plan_destroy": (None, c_void_p),
     "attn_plan_run": (c_int, c_void_p, POINTER(Tensors)),
-    "attn_plan_variant": (POINTER(VariantHead), c_void_p),
     "attn_plan_backward": (c_int, c_void_p, POINTER(Tensors), POINTER(Gradients)),
     "attn_plan_backward_size": (c_int, c_void_p, POINTER(c_size_t)),
     "attn_plan_work_size": (c_size_t, c_void_p),
