@@ -159,7 +159,7 @@ Test(rude, memory_is_the_runs_own) {
 
 /* The parent asks no variant anything: not for the order of the blocks, nor for estimates. */
 Test(rude, questions_that_crash_or_hang_are_rows) {
-  write_config("applicable, work_size, cost_crash, cost_hang, none", "budget: {time: 3}");
+  write_config("applicable, work_size, cost_crash, cost_hang, none", "budget: {time: 10}");
   cr_expect_eq(run("run x.yaml -o x.h5 -q" RUDE), 3, "%s", result.err);
   result_set set = read_results("x.h5");
   static const char *const modes[] = {"applicable", "work_size", "cost_crash", "cost_hang", "none"};
