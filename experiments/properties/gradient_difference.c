@@ -14,8 +14,7 @@
 enum { DIRECTIONS = 3 };
 /* Features bend (max(x, 0), and elu in its second derivative), and so do weights that are 0 below a score,
  * anywhere: where the loss has a bend within a step, which extrapolation takes for a slope, a smaller one
- * shows what it does at x. Where keys are selected it jumps: within the least step the selection of hardly
- * any row changes, and a change makes d_h and d_(h/2) differ by all that it does. Rounding shows, too. */
+ * shows what it does at x. Rounding shows, too. */
 static const double steps[] = {0x1p-10, 0x1p-15, 0x1p-20, 0x1p-25};
 enum { STEPS = sizeof steps / sizeof *steps };
 static const uint64_t purpose_directions = 0x646972656374; /* "direct" */
@@ -90,9 +89,8 @@ static attn_status difference_of(gradient_run *g, uint64_t direction, double h, 
 static attn_status judge_direction(gradient_run *g, const setting *of, uint64_t direction,
                                    const trial_inputs *room, double *worst, result_bound *bound) {
   double ratio = 0, expected = 0, along = 0;
-  const int first = g->view.caps & ATTN_CAP_DATA ? STEPS - 1 : 0,
-            end = g->view.by_features || g->view.normaliser ? STEPS : first + 1;
-  for (int i = first; i < end && (i == first || !(ratio <= 1)); i++) {
+  const int tried = g->view.by_features || g->view.normaliser ? STEPS : 1;
+  for (int i = 0; i < tried && (!i || !(ratio <= 1)); i++) {
     double whole = 0, half = 0, size = 0;
     attn_status status = difference_of(g, direction, steps[i], room, &whole, &along, &size);
     if (!status) status = difference_of(g, direction, steps[i] / 2, room, &half, &along, &size);
@@ -177,14 +175,13 @@ static attn_status note_constants(void *context, const attn_spec *atom) {
   const attn_variant *v = atom->variant;
   const char **why = context;
   if (v->caps & ATTN_CAP_STORE) *why = "what is stored is a step function of the row, and counts as the row";
-  if (v->caps & ATTN_CAP_DATA && v->seed)
-    *why = "weights of drawn keys depend on Q and K, and count as constant";
   return ATTN_OK;
 }
 
 static attn_status difference_judge(const trial *t, result_bound *bound) {
   const char *why = NULL;
   double worst = -1; /* nothing was judged */
+  if (t->view.caps & ATTN_CAP_DATA) why = "which keys are seen depends on Q and K, and the loss jumps there";
   (void)attn_spec_each(t->spec, true, note_constants, &why);
   if (why) return bound_not_applicable(bound, why);
   attn_status status = ATTN_OK;
@@ -208,7 +205,7 @@ const check check_grad_fd = {
     .source = "the definition of a gradient; Richardson's extrapolation of central differences",
     .formula =
         "measured: |<dq, Uq> + <dk, Uk> + <dv, Uv> + <dg, Ug> - (4 d_(h/2) - d_h) / 3| in fp64, d_h = "
-        "(L(x + h U) - L(x - h U)) / 2h, h = 2^-10, of selections 2^-25, in units of |d_h - d_(h/2)| + 2^-46 "
+        "(L(x + h U) - L(x - h U)) / 2h, h = 2^-10, in units of |d_h - d_(h/2)| + 2^-46 "
         "sum |terms of L| / h; for normal upstream gradients and directions, with padding, documents, a soft "
         "cap, a sink, leaky scores and biases where the variant takes them, and of a recurrence or a sum "
         "with "
@@ -217,7 +214,8 @@ const check check_grad_fd = {
         "of weights by other functions than softmax, which may bend near x, one of h = 2^-10, 2^-15, 2^-20 "
         "and "
         "2^-25 must show it.",
-    .assumes = "Declared: fp64, keys that are not drawn with weights of Q and K, and no store.",
+    .assumes =
+        "Declared: fp64, no store, and keys that do not depend on Q and K; of selections GRAD-FP judges.",
     .cause = "a term of the derivative is missing (the denominator's, the slope of a soft cap, what is read "
              "before it is written), or a factor is wrong in dq and dk alike, which identities do not see",
     .nulls = PROPERTY_BLIND,

@@ -1678,7 +1678,7 @@ mutant(first-key-unseen data/llama/decode_tokens.c data_passes/tokens_one_at_a_t
 
 mutant(grad-sum-of-the-first core/expression/sum.c GRAD-FD "0.25*tiled + 0.75*longformer:window=8" "terms are given the first one's share"
   [[gate_rows(s, call, @t@, g->d_o, g->d_o_at]] [[0]])
-mutant(grad-sum-term-lost core/expression/sum.c GRAD-FD "0.25*tiled + 0.75*topk:k=8" "the first term alone has gradients"
+mutant(grad-sum-term-lost core/expression/sum.c GRAD-FD "0.25*tiled + 0.75*longformer:window=8" "the first term alone has gradients"
   [[if (@status || !t@) return status;]] [[true]])
 mutant(grad-sum-gates-in-one core/expression/sum.c GRAD-FD "gate*tiled + gate*longformer:window=8" "a row's gates have one gradient"
   [=[[gate.width > 1 ? @l@ : 0] += gate.value]=] [[0]])
