@@ -312,7 +312,7 @@ static void warn_drawn(const arguments *a, const drawn_result *d) {
 /* Of a variant that refused every problem. */
 static attn_status refuse_untested(const char *spec, const findings *f) {
   const result_bound *b = &f->cells[0].worst;
-  if (f->count != 1 || b->verdict != VERDICT_NOT_APPLICABLE) return ATTN_OK;
+  if (f->count != 1 || strcmp(b->name, run_cell) != 0 || b->verdict != VERDICT_NOT_APPLICABLE) return ATTN_OK;
   return attn_fail(ATTN_EUNSUPPORTED, "%s: it rejects every test problem: %s", spec, f->refused);
 }
 
