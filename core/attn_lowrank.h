@@ -36,7 +36,7 @@ typedef struct attn_picked_head {
  * Kl^T), B = softmax(scale Ql K^T), and Z is computed from A = softmax(scale Ql Kl^T): A^+, singular values
  * of at most rcond times the largest counted as 0; or Z_t+1 = Z_t (13 I - A Z_t (15 I - A Z_t (7 I - A Z_t)))
  * / 4 after `iterations` steps from Z_0 = A^T / (|A|_1 |A|_inf). Of agents F = softmax(scale Q Ql^T), and Z =
- * I. */
+ * I. The engine of landmarks computes them; method may be NULL. */
 typedef struct attn_low_rank {
   const void *state;
   int64_t rank;   /* of what is said to be best, or of the weights, at most */
@@ -101,35 +101,9 @@ ATTN_API double attn_unit_scale(int64_t count, const double *x);
  * converge. */
 ATTN_API bool attn_eigen(int64_t n, double *matrix, double *vectors, double *values, double *scratch);
 
-/* to [landmarks, d]: those of n rows of x, in fp64. */
-ATTN_API void attn_landmarks(const attn_low_rank *, attn_side, const void *x, int64_t row, attn_dtype,
-                             int64_t n, int64_t landmarks, int64_t d, double *to);
-/* a [m, m], in rows of a_row elements: softmax(scale q k^T) of landmarks [m, d]; the logarithms of what
- * divides its rows. */
-ATTN_API void attn_landmark_weights(const double *q, const double *k, int64_t m, int64_t d, double scale,
-                                    double *a, int64_t a_row, double *sums);
-/* Gradients: rows to [n, d] of a tensor += what those by landmarks [landmarks, d] say; dq and dk [m, d] <-
- * what those by a, da in rows like a, and by the logarithms, dsums, say. */
-ATTN_API void attn_landmarks_back(const attn_low_rank *, attn_side, const double *from, int64_t n,
-                                  int64_t landmarks, int64_t d, attn_dtype, void *to);
-ATTN_API void attn_landmark_weights_back(const double *q, const double *k, int64_t m, int64_t d, double scale,
-                                         const double *a, const double *da, int64_t a_row,
-                                         const double *dsums, double *dq, double *dk);
-/* z [m, m], in rows of `row` elements like a: the result of `iterations` steps of ATTN_MIDDLE_NEWTON on a.
- * kernels: of fp64; row: attn_padded(m, ATTN_F64) or more, and a's rows are 0 behind their m elements.
- * scratch: 3 m row. */
-ATTN_API void attn_iterated_inverse(const attn_kernels *, int64_t iterations, int64_t m, int64_t row,
-                                    const double *a, double *z, double *scratch);
-/* da [m, m] <- the gradient by a, of that by z, dz, which is overwritten. scratch: (iterations + 8) m row. */
-ATTN_API void attn_iterated_inverse_back(const attn_kernels *, int64_t iterations, int64_t m, int64_t row,
-                                         const double *a, double *dz, double *da, double *scratch);
-/* The pseudo-inverse, without the singular values of at most rcond times the largest. scratch: 8 m (m + 1).
- * false: as attn_eigen. */
-ATTN_API bool attn_pseudo_inverse(double rcond, int64_t m, int64_t row, const double *a, double *z,
-                                  double *scratch);
-/* As attn_iterated_inverse_back, dz as it is. scratch: 16 m (m + 1). */
-ATTN_API bool attn_pseudo_inverse_back(double rcond, int64_t m, int64_t row, const double *a,
-                                       const double *dz, double *da, double *scratch);
+/* The cost of a variant that states landmarks. */
+ATTN_API attn_cost attn_landmark_cost(const attn_context *, const attn_low_rank *);
+
 /* The next column of a Cholesky factor of the kernel exp(-scale |x - y|^2 / 2) of points x [n, d], pivot
  * point `at`: factor [columns, n], rest [n] what the columns leave of the diagonal, 1 beforehand. raise: what
  * is added to exponents of a point; NULL: 0. false, and no column: at most `least` is left of the pivot. */

@@ -26,7 +26,8 @@ unsigned attn_parts_kinds(const attn_parts *p) {
                         p->recurrence.gates || p->recurrence.chunk,
                         p->toeplitz.law || p->toeplitz.block,
                         p->normaliser.normalise || p->normaliser.weight || p->normaliser.gates,
-                        p->low_rank.pick};
+                        p->low_rank.pick,
+                        p->low_rank.segment};
   unsigned kinds = 0;
   for (size_t i = 0; i < sizeof there / sizeof *there; i++) kinds |= (unsigned)there[i] << i;
   return kinds;

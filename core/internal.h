@@ -95,6 +95,7 @@ enum { /* attn_parts_kinds */
        ATTN_PART_TOEPLITZ = 1u << 6,
        ATTN_PART_NORMALISER = 1u << 7,
        ATTN_PART_PICKED = 1u << 8,
+       ATTN_PART_LANDMARKS = 1u << 9,
 };
 unsigned attn_parts_kinds(const attn_parts *);
 /* The parts of the context's variant, checked, with their method. builder: NULL for their sizes. */

@@ -896,7 +896,7 @@ mutant(nystrom-norm-of-rows core/engines/lowrank/inverse.c NYS-1 "nystrom:landma
   [[z[i] /= @n.rows * n.columns@;]] [[n.rows / n.columns]])
 mutant(nystrom-wrong-axis core/engines/lowrank/landmarks.c NYS-1 "nystrom:landmarks=8" "A is normalised along the landmarks of the queries"
   [[row[j] = scale * inner(q + i * d, k + j * d, d);]] [[row[j] = scale * inner(k + i * d, q + j * d, d);]])
-mutant(nystrom-landmarks-of-padding variants/nystrom.c PROP-PAD "nystrom:landmarks=8" "padding is averaged into landmarks"
+mutant(nystrom-landmarks-of-padding core/engines/lowrank/landmark_engine.c PROP-PAD "nystrom:landmarks=8" "padding is averaged into landmarks"
   [[n = @keys ? exist : p->n_q@,]] [[keys ? p->n_kv : p->n_q]])
 mutant(nystrom-inverse-transposed core/engines/lowrank/inverse.c NYS-2 "nystrom:landmarks=8,middle=pinv"
   "the pseudo-inverse is transposed"
@@ -904,13 +904,13 @@ mutant(nystrom-inverse-transposed core/engines/lowrank/inverse.c NYS-2 "nystrom:
 mutant(nystrom-inverse-cut core/engines/lowrank/inverse.c NYS-2 "nystrom:landmarks=8,middle=pinv"
   "singular values above rcond are left out"
   [[singular[e] > @rcond@ * singular]] [[(rcond + 0.3)]])
-mutant(nystrom-factors-swapped variants/nystrom.c NYS-3 "nystrom:landmarks=8,middle=agents" "queries meet landmarks of keys"
+mutant(nystrom-factors-swapped core/engines/lowrank/landmark_engine.c NYS-3 "nystrom:landmarks=8,middle=agents" "queries meet landmarks of keys"
   [[ATTN_MIDDLE_AGENTS ? @w.q_rows@ : w.k_rows;]] [[w.k_rows]])
-mutant(nystrom-queries-meet-queries variants/nystrom.c NYS-1 "nystrom:landmarks=8" "F is taken with the landmarks of B"
+mutant(nystrom-queries-meet-queries core/engines/lowrank/landmark_engine.c NYS-1 "nystrom:landmarks=8" "F is taken with the landmarks of B"
   [[: @w.k_rows@;]] [[w.q_rows]])
 mutant(nystrom-segments-of-one-length variants/nystrom.c variants_landmarks/segments_cover_the_rows "" "what a division leaves over is in no segment"
   [[*count = @(l + 1) * n / landmarks - *first@;]] [[n / landmarks]])
-mutant(nystrom-mass-of-all-keys variants/nystrom.c variants_landmarks/all_rows_and_an_inverse_are_exact "" "the sum over landmark keys is not divided by"
+mutant(nystrom-mass-of-all-keys core/engines/lowrank/landmark_engine.c variants_landmarks/all_rows_and_an_inverse_are_exact "" "the sum over landmark keys is not divided by"
   [[w->mass[line * most + l] - @r.sums[l]@]] [[0]])
 
 # -- rows that are picked --
@@ -1289,10 +1289,10 @@ mutant(grad-landmarks-sums core/engines/lowrank/landmarks.c GRAD-FD "nystrom:lan
 mutant(grad-landmarks-log core/engines/lowrank/landmarks.c GRAD-FD "nystrom:landmarks=16"
   "the log-sum-exp does not depend on the landmarks' sums"
   [[scale * row[j] * (by[j] - mean + @dsums[i]@);]] [[0]])
-mutant(grad-landmarks-last-head variants/nystrom.c GRAD-FD "nystrom:landmarks=16"
+mutant(grad-landmarks-last-head core/engines/lowrank/landmark_back.c GRAD-FD "nystrom:landmarks=16"
   "the last query head alone gives the gradients of landmark keys"
   [[for (int64_t h = @line * group@; to && h]] [[(line + 1) * group - 1]])
-mutant(grad-landmarks-ratio variants/nystrom.c GRAD-FD "nystrom:landmarks=16"
+mutant(grad-landmarks-ratio core/engines/lowrank/landmark_back.c GRAD-FD "nystrom:landmarks=16"
   "the log-sum-exp's denominator rises with it"
   [[by == 0 ? 0 : @-by@ * over / under);]] [[by]])
 mutant(grad-weights-tau variants/normaliser.c GRAD-FD "normaliser:kind=sparsemax" "tau does not move with the scores"

@@ -3,7 +3,7 @@
  *
  * Xiong et al. 2021, Nystroemformer (arXiv:2102.03902), eq. 13: Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z)))
  * / 4 from A^T / (|A|_1 |A|_inf), which leaves of R = I - A Z in each step (3 R^3 + R^4) / 4. */
-#include "core/internal.h"
+#include "core/engines/lowrank/landmark_head.h"
 
 #include <math.h>
 #include <string.h>
@@ -78,8 +78,8 @@ static void begin(int64_t m, int64_t row, const double *a, double *z) {
   for (int64_t i = 0; i < m * row; i++) z[i] /= n.rows * n.columns;
 }
 
-void attn_iterated_inverse(const attn_kernels *kernels, int64_t iterations, int64_t m, int64_t row,
-                           const double *a, double *z, double *scratch) {
+void iterated_inverse(const attn_kernels *kernels, int64_t iterations, int64_t m, int64_t row,
+                      const double *a, double *z, double *scratch) {
   if (!kernels || !a || !z || !scratch) return;
   memset(scratch, 0, (size_t)(3 * m * row) * sizeof *scratch); /* rows are read to their ends */
   memset(z, 0, (size_t)(m * row) * sizeof *z);
@@ -111,8 +111,8 @@ static void step_back(const attn_kernels *kernels, int64_t m, int64_t row, const
   attn_product(kernels, m, m, m, (attn_matrix){dx, row, 1}, t, row, true, da, row);
 }
 
-void attn_iterated_inverse_back(const attn_kernels *kernels, int64_t iterations, int64_t m, int64_t row,
-                                const double *a, double *dz, double *da, double *scratch) {
+void iterated_inverse_back(const attn_kernels *kernels, int64_t iterations, int64_t m, int64_t row,
+                           const double *a, double *dz, double *da, double *scratch) {
   if (!kernels || !a || !dz || !da || !scratch) return;
   const norms n = norms_of(m, row, a);
   double *z = scratch + 8 * m * row, along = 0;
@@ -138,7 +138,7 @@ void attn_iterated_inverse_back(const attn_kernels *kernels, int64_t iterations,
 
 /* By the eigenvectors (u; v) / sqrt 2 of [0 A; A^T 0], whose values are the singular ones: A^T A would lose
  * those below 1e-8 of the largest. */
-bool attn_pseudo_inverse(double rcond, int64_t m, int64_t row, const double *a, double *z, double *scratch) {
+bool pseudo_inverse(double rcond, int64_t m, int64_t row, const double *a, double *z, double *scratch) {
   if (!a || !z || !scratch) return false;
   const int64_t n = 2 * m;
   double *pair = scratch, *vectors = pair + n * n, *singular = vectors + n * n, *rest = singular + n;
@@ -158,8 +158,8 @@ bool attn_pseudo_inverse(double rcond, int64_t m, int64_t row, const double *a, 
 
 /* With w = (u; v) the eigenvectors of the same matrix, a function g of it changes by what the matrix does
  * between w and w', times (g(l) - g(l')) / (l - l') (Daleckii and Krein 1951); g = 1 / l, or 0. */
-bool attn_pseudo_inverse_back(double rcond, int64_t m, int64_t row, const double *a, const double *dz,
-                              double *da, double *scratch) {
+bool pseudo_inverse_back(double rcond, int64_t m, int64_t row, const double *a, const double *dz, double *da,
+                         double *scratch) {
   if (!a || !dz || !da || !scratch) return false;
   const int64_t n = 2 * m;
   double *pair = scratch, *w = pair + n * n, *values = w + n * n, *c = values + 3 * n, *half = c + n * n;
