@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""quotes.py [--write] PROGRAM SOURCE - what README.md and experiments/README.md quote of results/default.h5 and results/eval.h5.
+"""quotes.py [--write] PROGRAM SOURCE - what these pages quote of results/default.h5 and results/eval.h5.
 
 A quotation begins with a line <!-- quote KIND ... -->:
 
@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 
-PAGES = ("README.md", "experiments/README.md")
+PAGES = ("README.md", "experiments/README.md", "experiments/docs/models.md")
 
 
 def program(*arguments):

@@ -53,9 +53,6 @@ completions() {
 [ "$(completions attnlab apply performer:kernel=t)" = trig ] || fail "completion of a choice"
 [ "$(completions attnlab help conf)" = config ] || fail "completion of help"
 
-# README.md shows the program that is built here.
-sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '1d;$d' | diff - "$examples/attention.c" || fail "README.md shows another attention.c"
-
 # try ATTENTION STRIDED: the program says how far a window is from exact attention, the plug-in gets its verdicts.
 try() {
   "$1" | grep -q '^relative error of the window: 0\.[0-9]*[1-9]' || fail "$1"
