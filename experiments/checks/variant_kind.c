@@ -114,6 +114,7 @@ KIND(of_newton, "with landmarks and an iterated inverse", has_middle(v, ATTN_MID
 KIND(of_inverses, "with landmarks and a pseudo-inverse", has_middle(v, ATTN_MIDDLE_PINV))
 KIND(of_chains, "with landmarks of queries that queries and keys meet", has_middle(v, ATTN_MIDDLE_AGENTS))
 KIND(of_sums, "that add up the outputs of others", is_of(v, ATTN_EXPRESSION_SUM))
+KIND(of_sum_gradients, "that give the gradients of a sum", of_sums_holds(v) && v->gradients)
 KIND(of_dyadic, "that join parts of causal attention by halves", is_of(v, ATTN_EXPRESSION_DYADIC))
 KIND(of_residuals, "of exact keys and features of the rest", v->residual)
 KIND(of_stochastic, "whose weights of a row sum to 1", (v->caps & ATTN_CAP_STOCHASTIC))

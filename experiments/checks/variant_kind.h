@@ -21,7 +21,7 @@ extern const variant_kind of_patterns, of_rolling, of_selectors, of_proxies, of_
     of_smoothed_stores, of_latents, of_features, of_random_features, of_trig_features, of_other_features,
     of_fixed_features, of_taylor, of_projections, of_poolings, of_reduced, of_bounded_rank, of_best_scores,
     of_newton, of_inverses, of_chains, of_picked, of_clusters, of_own_clusters, of_kernels, of_points;
-extern const variant_kind of_sums, of_dyadic;
+extern const variant_kind of_sums, of_sum_gradients, of_dyadic;
 extern const variant_kind of_residuals, of_relocations, of_recurrences, of_toeplitz, of_normalisers,
     of_simplex_normalisers, of_sparse_normalisers;
 extern const variant_kind of_stochastic, of_convex, of_permutable, of_shiftable;

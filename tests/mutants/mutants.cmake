@@ -1678,11 +1678,11 @@ mutant(first-key-unseen data/llama/decode_tokens.c data_passes/tokens_one_at_a_t
 
 mutant(grad-sum-of-the-first core/expression/sum.c GRAD-FD "0.25*tiled + 0.75*longformer:window=8" "terms are given the first one's share"
   [[gate_rows(s, call, @t@, g->d_o, g->d_o_at]] [[0]])
-mutant(grad-sum-term-lost core/expression/sum.c GRAD-FD "0.25*tiled + 0.75*longformer:window=8" "the first term alone has gradients"
+mutant(grad-sum-term-lost core/expression/sum.c GRAD-SUM "0.25*tiled + 0.75*topk:k=9" "the first term alone has gradients"
   [[if (@status || !t@) return status;]] [[true]])
 mutant(grad-sum-gates-in-one core/expression/sum.c GRAD-FD "gate*tiled + gate*longformer:window=8" "a row's gates have one gradient"
   [=[[gate.width > 1 ? @l@ : 0] += gate.value]=] [[0]])
-mutant(grad-sum-gates-of-the-first core/expression/sum.c GRAD-FD "gate*tiled + gate*longformer:window=8" "gates of all terms have one gradient"
+mutant(grad-sum-gates-of-the-first core/expression/sum.c GRAD-SUM "gate*tiled + gate*topk:k=9" "gates of all terms have one gradient"
   [[i * x->columns + @gate.first@;]] [[0]])
 mutant(grad-pooled-share variants/pooled.c GRAD-FD "pooled:block=16,window=16" "each key has the whole gradient of a mean"
   [[@(double)(end - first)@);]] [[1]])
