@@ -533,7 +533,7 @@ typedef struct attn_projection {
 ATTN_API attn_cost attn_compression_cost(const attn_context *, int64_t slots,
                                          double project_mul_add_per_column);
 
-/* -- a softmax over last keys and means of blocks of keys, by the variant's method -- */
+/* -- a softmax over last keys and means of blocks of keys: the engine of pooling -- */
 
 /* Terms of the softmax of a causal query at position t: each key t - window < j <= t, and each entry b, from
  * `first` on, whose last key b block + block - 1 exists and is at most t. Its key and its value are the means

@@ -27,7 +27,8 @@ unsigned attn_parts_kinds(const attn_parts *p) {
                         p->toeplitz.law || p->toeplitz.block,
                         p->normaliser.normalise || p->normaliser.weight || p->normaliser.gates,
                         p->low_rank.pick,
-                        p->low_rank.segment};
+                        p->low_rank.segment,
+                        p->pooling.block};
   unsigned kinds = 0;
   for (size_t i = 0; i < sizeof there / sizeof *there; i++) kinds |= (unsigned)there[i] << i;
   return kinds;
@@ -47,7 +48,7 @@ attn_view attn_parts_view(const attn_variant *v, const attn_parts *p) {
                      .cache = p->cache.score ? &p->cache : NULL,
                      .store = kinds & ATTN_PART_STORE ? &p->store : NULL,
                      .low_rank = p->low_rank.rank ? &p->low_rank : NULL,
-                     .pooling = p->pooling.block ? &p->pooling : NULL,
+                     .pooling = kinds & ATTN_PART_POOLING ? &p->pooling : NULL,
                      .latent = p->latent.rank ? &p->latent : NULL,
                      .by_features = kinds & ATTN_PART_FEATURES,
                      .rounding = p->rounding,

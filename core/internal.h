@@ -96,6 +96,7 @@ enum { /* attn_parts_kinds */
        ATTN_PART_NORMALISER = 1u << 7,
        ATTN_PART_PICKED = 1u << 8,
        ATTN_PART_LANDMARKS = 1u << 9,
+       ATTN_PART_POOLING = 1u << 10,
 };
 unsigned attn_parts_kinds(const attn_parts *);
 /* The parts of the context's variant, checked, with their method. builder: NULL for their sizes. */

@@ -659,38 +659,38 @@ mutant(gates-of-the-entry core/extra_tensors.c variants_recurrent/gates_are_thos
 mutant(gates-of-a-shared-head core/extra_tensors.c variants_recurrent/gates_are_those_of_the_call ""
   "query heads read the gates of their kv head" [[@head / (call->context->problem->heads / x->heads)@, row)]]
   [[head / (call->context->problem->heads / call->context->problem->kv_heads)]])
-mutant(pooled-entry-ahead variants/pooled.c POOL-1 "pooled:block=8,window=8"
-  "an entry is seen from its first key on" [[s->positions[e] = @(e + first_entry(&s->p) + 1) * s->p.block - 1@;]] [[e * s->p.block]])
-mutant(pooled-keys-from-the-first variants/pooled.c PROP-LEN "pooled:block=8,window=8"
+mutant(pooled-entry-ahead core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=8,window=8"
+  "an entry is seen from its first key on" [[s->positions[e] = @(e + x->first + 1) * x->block - 1@;]] [[e * x->block]])
+mutant(pooled-keys-from-the-first core/engines/pooling/pooling_engine.c PROP-LEN "pooled:block=8,window=8"
   "the key of an entry is the mean of the keys two before it, too"
   [[average(attn_row(call->k, p->k, batch, head, @first@, p->dtype)]] [[(first > 2 ? first - 2 : 0)]])
-mutant(pooled-mean-of-the-block variants/pooled.c POOL-1 "pooled:block=8,overlap=4,window=8"
+mutant(pooled-mean-of-the-block core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=8,overlap=4,window=8"
   "means divide by the block, whatever overlaps" [[sums[l] / (double)@rows@]] [[8]])
-mutant(pooled-whole-from-the-first variants/pooled.c POOL-1 "pooled:block=4,overlap=6,window=0,whole=yes"
-  "entries of fewer keys are left out behind their places" [[block = (entry + @first_entry(x)@) * x->block]] [[0]])
-mutant(pooled-padding variants/pooled.c POOL-1 "pooled:block=8,window=8"
-  "entries of padding are attended to" [[l->lengths[b] = entries_of(c, @attn_call_keys(call, b)@);]] [[p->n_kv]])
-mutant(pooled-first-part-alone variants/pooled.c POOL-1 "pooled:block=8,window=8"
-  "entries have the log-sum-exp of the last keys" [[attn_at(l->o[ENTRIES], at * p->d_v, p->dtype), l->lse[@ENTRIES@][at]);]] [[LAST]])
-mutant(pooled-one-more variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
+mutant(pooled-whole-from-the-first core/engines/pooling/pooling.h POOL-1 "pooled:block=4,overlap=6,window=0,whole=yes"
+  "entries of fewer keys are left out behind their places" [[block = (entry + @x->first@) * x->block]] [[0]])
+mutant(pooled-padding core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=8,window=8"
+  "entries of padding are attended to" [[l->lengths[b] = pooling_entries(s->law, @attn_call_keys(call, b)@);]] [[p->n_kv]])
+mutant(pooled-first-part-alone core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=8,window=8"
+  "entries have the log-sum-exp of the last keys" [[attn_at(l->o[POOLING_ENTRIES], at * p->d_v, p->dtype), l->lse[@POOLING_ENTRIES@][at]);]] [[POOLING_LAST]])
+mutant(pooled-one-more core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
   "an entry more than the best is seen" [["topk:by=index,k=%lld,index_heads=%lld,index_width=%lld", (long long)@x->top@,]]
   [[x->top + 1]])
-mutant(pooled-index-of-the-block variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
+mutant(pooled-index-of-the-block core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
   "keys of the index are means of the block, whatever overlaps"
-  [[0, @first@), k->dtype, k->columns, end - first]] [[end - s->p.block]])
-mutant(pooled-index-ahead variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
+  [[0, @first@), k->dtype, k->columns, end - first]] [[end - s->law->block]])
+mutant(pooled-index-ahead core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
   "an entry is ranked by the index key of the next" [[(batch * p->n_kv + @entry@) * k->columns]]
   [[(entry + entries - 1) % entries]])
-mutant(pooled-index-unweighted variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
+mutant(pooled-index-unweighted core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
   "index heads have equal weights" [[for (int x = 0; x < @2@; x++)
     if (attn_call_extra(]] [[1]])
-mutant(pooled-index-forgotten variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
+mutant(pooled-index-forgotten core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
   "entries are ranked by queries and keys, whatever tensors there are" [[inner->extras = @make_index(s, call, l, index)@;]]
   [[0 * make_index(s, call, l, index)]])
-mutant(pooled-sees-all variants/pooled.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
-  "the second part sees every entry" [[else if (@index.heads@)
+mutant(pooled-sees-all core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
+  "the second part sees every entry" [[else if (@x->index.heads@)
     snprintf(spec, SPEC,]] [[false]])
-mutant(pooled-index-of-the-first variants/pooled.c variants_index/tensors_are_those_of_the_batch_entry ""
+mutant(pooled-index-of-the-first core/engines/pooling/pooling_engine.c variants_index/tensors_are_those_of_the_batch_entry ""
   "all batch entries have the index keys of the first" [[average(attn_extra_row(k, @batch@,]] [[0]])
 mutant(cache-turns-away variants/streaming_cache.c eval:POS-1 "streaming_cache:sink=3,window=13"
   "sinks go further away where keys are given up" [[turn(s, @-gone@, row)]] [[gone]])
@@ -1684,11 +1684,11 @@ mutant(grad-sum-gates-in-one core/expression/sum.c GRAD-FD "gate*tiled + gate*lo
   [=[[gate.width > 1 ? @l@ : 0] += gate.value]=] [[0]])
 mutant(grad-sum-gates-of-the-first core/expression/sum.c GRAD-SUM "gate*tiled + gate*topk:k=9" "gates of all terms have one gradient"
   [[i * x->columns + @gate.first@;]] [[0]])
-mutant(grad-pooled-share variants/pooled.c GRAD-FD "pooled:block=16,window=16" "each key has the whole gradient of a mean"
+mutant(grad-pooled-share core/engines/pooling/pooling_back.c GRAD-FD "pooled:block=16,window=16" "each key has the whole gradient of a mean"
   [[@(double)(end - first)@);]] [[1]])
-mutant(grad-pooled-entry variants/pooled.c GRAD-FD "pooled:block=16,window=16" "keys have the gradient of the first mean"
+mutant(grad-pooled-entry core/engines/pooling/pooling_back.c GRAD-FD "pooled:block=16,window=16" "keys have the gradient of the first mean"
   [[(line * p->n_kv + @e@) * d + x % d]] [[0]])
-mutant(grad-pooled-queries variants/pooled.c GRAD-FD "pooled:block=16,window=16" "dq is that of the last keys alone"
+mutant(grad-pooled-queries core/engines/pooling/pooling_back.c GRAD-FD "pooled:block=16,window=16" "dq is that of the last keys alone"
   [[attn_get(g->dq, x, p->dtype) + @attn_get(l.dq, x, p->dtype)@]] [[0]])
 mutant(grad-dyadic-unweighed core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "each part is given the whole"
   [[? @weight * x@ : 0]] [[x]])
