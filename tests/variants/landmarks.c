@@ -279,3 +279,41 @@ Test(variants_landmarks, what_they_cannot_be_is_refused) {
     p.scale = 1;
   }
 }
+
+/* -- landmarks of a plug-in -- */
+
+static void halves(const void *state, attn_side side, int64_t n, int64_t landmarks, int64_t l, int64_t *first,
+                   int64_t *count) {
+  (void)side, (void)landmarks;
+  *first = l * n / 2;
+  *count = n / 2 + *(const int64_t *)state;
+}
+
+static int64_t too_many;
+
+static attn_status describe_halves(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b, (void)c;
+  out->low_rank = (attn_low_rank){.state = &too_many, .rank = 2, .iterations = 6, .segment = halves};
+  return ATTN_OK;
+}
+
+ATTN_VARIANT(halves, TOY, .caps = ATTN_CAP_LSE, .describe = describe_halves, .cost = no_cost)
+
+Test(variants_landmarks, segments_of_a_plugin_are_all_that_it_writes) {
+  const attn_problem p = attn_problem_make(1, 1, 8, 4);
+  inputs in = inputs_make(&p, false, 7, 1);
+  cr_assert_eq(attn_variant_register(&attn_variant_halves), ATTN_OK, "%s", attn_last_error());
+  attn_plan *plan = plan_or_note(&p, "halves", NULL);
+  float o[8 * 4];
+  cr_assert_not_null(plan);
+  attn_tensors x = tensors_of(&in);
+  x.o = o;
+  for (too_many = 0; too_many < 2; too_many++)
+    EXPECT_STATUS(run_tensors(plan, x), too_many ? ATTN_EFOREIGN : ATTN_OK);
+  EXPECT(strstr(attn_last_error(), "variant halves: low_rank.segment gives rows that there are not"));
+  float *own = (void *)run_spec("nystrom:landmarks=2", NULL, &in);
+  for (int i = 0; i < 8 * 4; i++) EXPECT(memcmp(&own[i], &o[i], sizeof o[i]) == 0);
+  free(own);
+  attn_plan_destroy(plan);
+  inputs_free(&in);
+}
