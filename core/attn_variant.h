@@ -246,14 +246,15 @@ typedef struct attn_method {
    * reason why there are none. In the call o and lse are those of the execution. NULL: there are none. */
   attn_status (*backward_size)(const void *state, const attn_context *, const attn_parts *, size_t *);
   attn_status (*backward)(const void *state, const attn_call *, const attn_gradients *);
+  const char *no_gradient; /* why there are none, where backward_size is NULL; NULL: no reason is given */
 } attn_method;
 
 /* The parts of a variant with the parameters and the problem of a context. A part whose function is NULL is
  * not there; with none, every query attends to every key (ATTN_CAP_EXACT). A pattern or a selector names
  * keys; features sum over all keys, and beside a pattern or a selector over those that it leaves; a
  * projection makes few keys of many; a recurrence keeps a state of them; a store rounds them; a normaliser
- * weighs them by another function than softmax; picked rows (of
- * low_rank) stand for others. */
+ * weighs them by another function than softmax; landmarks and picked rows (of low_rank) stand for others, and
+ * means of blocks for the keys that are far. */
 struct attn_parts {
   /* Set to the variant's beforehand: what these parameters change of it. */
   uint32_t caps;
@@ -269,9 +270,9 @@ struct attn_parts {
   attn_kv_rule cache;        /* the selection is what a cache holds under it; score NULL: it is not */
   const attn_method *method; /* NULL: that of the engine that accepts the parts */
   /* What a method states of itself; an engine states its own rounding. */
-  attn_low_rank low_rank;     /* rank 0: none */
+  attn_low_rank low_rank;     /* rank 0: none; a part if it has landmarks or picked rows */
   attn_latent latent;         /* rank 0: none */
-  attn_pooling pooling;       /* block 0: none */
+  attn_pooling pooling;       /* a part; block 0: none */
   attn_rounding rounding;     /* unit 0: none */
   attn_toeplitz toeplitz;     /* beside features; block 0: none */
   attn_normaliser normaliser; /* of every key's score; normalise NULL: softmax */

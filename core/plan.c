@@ -392,7 +392,9 @@ attn_status attn_plan_backward_size(const attn_plan *plan, size_t *bytes) {
                            ? method->backward_size(plan->state, &plan->context, &plan->parts, &inside)
                            : ATTN_OK;
   if (!status && !(method->backward_size && method->backward))
-    status = attn_fail(ATTN_EUNSUPPORTED, "variant %s: what its parts compute has no gradient here", name);
+    status =
+        attn_fail(ATTN_EUNSUPPORTED, "variant %s: no gradient%s%s", name, method->no_gradient ? ": " : "",
+                  method->no_gradient ? method->no_gradient : " is written of it");
   if (status) return status;
   if (inside > PTRDIFF_MAX - ALIGNMENT)
     return attn_fail(ATTN_EINVAL, "variant %s: the size of the backward pass's memory overflows", name);

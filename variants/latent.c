@@ -322,19 +322,11 @@ static const attn_exemption fitted_to_prompt[] = {
     {ATTN_EXEMPT_GROUPS, "copies of a head count again in the factors, which rounds otherwise"},
     {.reason = NULL}};
 
-static attn_status backward_size(const void *state, const attn_context *c, const attn_parts *parts,
-                                 size_t *bytes) {
-  (void)state, (void)parts, (void)bytes;
-  return attn_fail(ATTN_EUNSUPPORTED,
-                   "variant %s: no gradient: eigenvectors turn without bound where two values meet",
-                   c->variant->name);
-}
-
 static const attn_method method = {.work_size = work_size,
                                    .plan = plan,
                                    .execute = execute,
                                    .inspect = inspect,
-                                   .backward_size = backward_size};
+                                   .no_gradient = "eigenvectors turn without bound where two values meet"};
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   (void)b;

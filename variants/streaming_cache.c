@@ -185,8 +185,12 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
   view->rounding.score += 2;
 }
 
-static const attn_method method = {
-    .work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect};
+static const attn_method method = {.work_size = work_size,
+                                   .plan = plan,
+                                   .execute = execute,
+                                   .inspect = inspect,
+                                   .no_gradient =
+                                       "the derivative of keys that turn with their places is not written"};
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   (void)b, (void)c;

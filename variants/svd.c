@@ -256,16 +256,10 @@ static const attn_exemption of_scores[] = {
      "the best approximation of a head's scores depends on all of its queries and keys"},
     {.reason = NULL}};
 
-static attn_status backward_size(const void *state, const attn_context *c, const attn_parts *parts,
-                                 size_t *bytes) {
-  (void)state, (void)parts, (void)bytes;
-  return attn_fail(ATTN_EUNSUPPORTED,
-                   "variant %s: no gradient: singular vectors turn without bound where two values meet",
-                   c->variant->name);
-}
-
-static const attn_method oracle = {
-    .work_size = work_size, .execute = execute, .backward_size = backward_size};
+static const attn_method oracle = {.work_size = work_size,
+                                   .execute = execute,
+                                   .no_gradient =
+                                       "singular vectors turn without bound where two values meet"};
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   const attn_problem *p = c->problem;

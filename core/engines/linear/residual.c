@@ -188,4 +188,10 @@ static attn_status execute(const void *state, const attn_call *call) {
 }
 
 const attn_engine attn_engine_residual = {
-    "residual", accepts, {.work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect}};
+    "residual",
+    accepts,
+    {.work_size = work_size,
+     .plan = plan,
+     .execute = execute,
+     .inspect = inspect,
+     .no_gradient = "the derivative of features beside exact keys is not written"}};

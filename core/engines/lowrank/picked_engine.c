@@ -131,15 +131,10 @@ static attn_status execute(const void *state, const attn_call *call) {
                            c->variant->name);
 }
 
-static attn_status backward_size(const void *state, const attn_context *c, const attn_parts *parts,
-                                 size_t *bytes) {
-  (void)state, (void)parts, (void)bytes;
-  return attn_fail(ATTN_EUNSUPPORTED,
-                   "variant %s: no gradient: the derivative of weights among picked rows is not written",
-                   c->variant->name);
-}
-
 const attn_engine attn_engine_picked = {
     "picked",
     accepts,
-    {.work_size = work_size, .plan = plan, .execute = execute, .backward_size = backward_size}};
+    {.work_size = work_size,
+     .plan = plan,
+     .execute = execute,
+     .no_gradient = "the derivative of weights among picked rows is not written"}};

@@ -362,7 +362,13 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
 }
 
 const attn_engine attn_engine_toeplitz = {
-    "toeplitz", accepts, {.work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect}};
+    "toeplitz",
+    accepts,
+    {.work_size = work_size,
+     .plan = plan,
+     .execute = execute,
+     .inspect = inspect,
+     .no_gradient = "the derivative of sums by transforms of all keys is not written"}};
 
 attn_cost attn_toeplitz_cost(const attn_context *c) {
   attn_parts parts;
