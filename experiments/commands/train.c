@@ -84,7 +84,9 @@ static const cli_command parser = {
         "better at 5 % after Holm's correction over the variants, or open; and how the models that were "
         "trained with exact attention answer with the variant in its place (swapped).\n\n"
         "The configuration has the keys schema (1), tasks, variants, seeds and steps; options come before "
-        "it. Variants that are not causal, or have no gradients, are refused. A task's steps and rate of "
+        "it. Variants that are not causal, or have no gradients, are refused; of one by which an answer may "
+        "depend on later tokens (its keys are chosen for all queries together) a line below the table says "
+        "why, since it may read what it is asked for. A task's steps and rate of "
         "learning are those in which exact attention learns it. A run that is killed resumes from its file "
         "with the same bits.\n\n"
         "  attnlab train -o train.jsonl\n"
@@ -118,6 +120,12 @@ static attn_status print_task(const train_study *s, int64_t task) {
     table_add(&t, "%s", short_number(c[v].swapped.loss, swapped));
   }
   if (!status) status = table_print(stdout, &t, TABLE_TEXT);
+  for (int64_t v = 0; !status && v < s->spec_count; v++) {
+    char *label = NULL;
+    if (!s->later[v] || (status = label_make(s->specs[v], true, &label))) continue;
+    printf("%s: answers may depend on later tokens: %s\n", label, s->later[v]);
+    free(label);
+  }
   table_free(&t);
   putchar('\n');
   fflush(stdout);

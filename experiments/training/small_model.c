@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "attn_gradients.h"
+#include "data/support/file.h"
 
 /* -- weights: one array, E, P, the last gain, then the layers one after another -- */
 
@@ -87,10 +88,17 @@ static attn_status attention_make(const small_shape *s, const attn_spec *spec, a
   return ATTN_OK;
 }
 
-attn_status small_attention_check(const small_shape *s, const attn_spec *spec) {
+attn_status small_attention_check(const small_shape *s, const attn_spec *spec, char **later) {
+  const uint32_t leaks = ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_CAUSAL | ATTN_EXEMPT_ROWS;
   attn_plan *plan = NULL;
+  attn_view view = {.exempt = NULL};
   size_t bytes;
-  const attn_status status = attention_make(s, spec, &plan, &bytes);
+  attn_status status = attention_make(s, spec, &plan, &bytes);
+  *later = NULL;
+  if (!status) status = attn_plan_inspect(plan, &view);
+  for (const attn_exemption *x = view.exempt; !status && !*later && x && x->reason; x++)
+    if (x->properties & leaks && !(*later = text_format("%s", x->reason)))
+      status = attn_fail(ATTN_ENOMEM, "no memory for what '%s' declares", spec->text);
   attn_plan_destroy(plan);
   return status;
 }

@@ -64,6 +64,14 @@ static bool read_score(const json_t *row, const char *loss, const char *accuracy
          result_json_read_number(json_object_get(row, accuracy), &out->accuracy);
 }
 
+static bool read_curve(const json_t *row, int64_t spans, double *out) {
+  const json_t *curve = json_object_get(row, "curve");
+  bool ok = (int64_t)json_array_size(curve) == spans;
+  for (int64_t i = 0; ok && i < spans; i++)
+    ok = result_json_read_number(json_array_get(curve, (size_t)i), &out[i]);
+  return ok;
+}
+
 static attn_status take_row(train_study *s, const json_t *json) {
   const char *task = json_string_value(json_object_get(json, "task")),
              *spec = json_string_value(json_object_get(json, "variant"));
@@ -74,7 +82,8 @@ static attn_status take_row(train_study *s, const json_t *json) {
   while (spec && v < s->spec_count && strcmp(s->specs[v]->text, spec) != 0) v++;
   if (!task || !spec || t == s->task_count || v == s->spec_count || seed < 0 || seed >= s->seeds ||
       !read_score(json, "loss", "accuracy", &row.trained) ||
-      !read_score(json, "swapped_loss", "swapped_accuracy", &row.swapped))
+      !read_score(json, "swapped_loss", "swapped_accuracy", &row.swapped) ||
+      !read_curve(json, train_spans(s->tasks[t], &s->settings), row.curve))
     return broken(s);
   *train_study_row(s, t, v, seed) = row;
   return ATTN_OK;
@@ -128,6 +137,7 @@ static attn_status row_line(const train_study *s, int64_t task, int64_t spec, in
   json_put(json, "accuracy", result_json_number(row->trained.accuracy), &ok);
   json_put(json, "swapped_loss", result_json_number(row->swapped.loss), &ok);
   json_put(json, "swapped_accuracy", result_json_number(row->swapped.accuracy), &ok);
+  json_put(json, "curve", result_numbers_json(row->curve, train_spans(s->tasks[task], &s->settings)), &ok);
   return line_of(json, ok, line, bytes);
 }
 

@@ -29,9 +29,11 @@ static void draw_batch(const train_task *task, int64_t batch, uint64_t seed, uin
 }
 
 attn_status train_run(const train_task *task, const train_settings *s, const attn_spec *spec, uint64_t seed,
-                      double *weights) {
+                      double *weights, double *curve) {
   const small_shape shape = train_shape(task, s);
-  const int64_t count = small_weights_count(&shape), rows = shape.batch * shape.n;
+  const int64_t count = small_weights_count(&shape), rows = shape.batch * shape.n,
+                spans = train_spans(task, s);
+  scored met[TRAIN_SPANS] = {{0}};
   region memory = {NULL, false};
   small_model model = {.plan = NULL};
   double *gradients = region_take(&memory, count, sizeof *gradients),
@@ -59,8 +61,13 @@ attn_status train_run(const train_task *task, const train_settings *s, const att
     draw_batch(task, s->batch, seed, PURPOSE_TRAIN, a.step, tokens, targets);
     status = small_model_forward(&model, weights, tokens, targets, &score);
     if (!status) status = small_model_backward(&model, weights, tokens, targets, score.rows, gradients);
-    if (!status) adamw_step(&a, gradients, weights);
+    if (status) break;
+    scored *span = &met[a.step * spans / a.steps];
+    span->loss += score.loss;
+    span->rows += score.rows;
+    adamw_step(&a, gradients, weights);
   }
+  for (int64_t i = 0; !status && i < spans; i++) curve[i] = met[i].loss / (double)met[i].rows;
 out:
   small_model_free(&model);
   region_free(&memory);

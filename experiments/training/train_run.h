@@ -15,6 +15,8 @@ typedef struct train_settings {
 
 extern const train_settings train_presets;
 
+enum { TRAIN_SPANS = 32 }; /* of a learning curve, at most */
+
 typedef struct train_score {
   double loss, accuracy; /* of the scored positions of the test: nats in the mean, share that is right */
 } train_score;
@@ -24,10 +26,16 @@ static inline int64_t train_steps(const train_task *t, const train_settings *s) 
   return s->steps ? s->steps : t->steps;
 }
 
-/* weights [small_weights_count], drawn and trained with the spec as attention. A training that diverges ends
+/* The steps fall into this many spans, as equal as they can be: points of a learning curve. */
+static inline int64_t train_spans(const train_task *t, const train_settings *s) {
+  return attn_min(TRAIN_SPANS, train_steps(t, s));
+}
+
+/* weights [small_weights_count], drawn and trained with the spec as attention; curve [train_spans]: the loss of
+ * each span's batches, before they were learned from, nats a scored position. A training that diverges ends
  * with weights that are not finite. */
 attn_status train_run(const train_task *, const train_settings *, const attn_spec *, uint64_t seed,
-                      double *weights);
+                      double *weights, double *curve);
 
 /* What these weights answer with the spec as attention. */
 attn_status train_test(const train_task *, const train_settings *, const attn_spec *, uint64_t seed,

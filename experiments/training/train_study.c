@@ -25,12 +25,13 @@ attn_status train_study_add(train_study *s, const char *text) {
   return status;
 }
 
-static attn_status check_specs(const train_study *s) {
+static attn_status check_specs(train_study *s) {
   attn_status status = ATTN_OK;
   for (int64_t t = 0; t < s->task_count; t++)
     for (int64_t v = 0; !status && v < s->spec_count; v++) {
       const small_shape shape = train_shape(s->tasks[t], &s->settings);
-      status = small_attention_check(&shape, s->specs[v]);
+      free(s->later[v]);
+      status = small_attention_check(&shape, s->specs[v], &s->later[v]);
       if (!status) continue;
       char *reason = text_format("%s", attn_last_error());
       attn_fail(status, "'%s' cannot be trained on %s: %s", s->specs[v]->text, s->tasks[t]->name,
@@ -49,7 +50,10 @@ attn_status train_study_open(train_study *s) {
 }
 
 void train_study_free(train_study *s) {
-  for (int64_t i = 0; i < s->spec_count; i++) attn_spec_destroy(s->specs[i]);
+  for (int64_t i = 0; i < s->spec_count; i++) {
+    attn_spec_destroy(s->specs[i]);
+    free(s->later[i]);
+  }
   free(s->rows);
   free(s->head);
   *s = (train_study){.path = NULL};
@@ -71,7 +75,7 @@ static attn_status train_one(const train_study *s, int64_t task, int64_t spec, i
   attn_spec *own = NULL;
   train_row made = {.done = true};
   attn_status status = seeded(s->specs[spec], seed, &own);
-  if (!status) status = train_run(t, &s->settings, own, (uint64_t)seed, weights);
+  if (!status) status = train_run(t, &s->settings, own, (uint64_t)seed, weights, made.curve);
   if (!status) status = train_test(t, &s->settings, own, (uint64_t)seed, weights, &made.trained);
   made.swapped = made.trained;
   if (!status && exact) status = train_test(t, &s->settings, own, (uint64_t)seed, exact, &made.swapped);

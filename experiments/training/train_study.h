@@ -6,6 +6,7 @@
  *   task, variant, seed
  *   loss, accuracy                    trained and tested with the variant: nats, share of scored positions
  *   swapped_loss, swapped_accuracy    trained with exact attention, the same seed, tested with the variant
+ *   curve                             of learning: the loss of the batches of each span of steps (train_run.h)
  * Numbers have full precision, those that are not finite are null. It is written whole after each model; a
  * training that is killed begins again, since it takes seconds. */
 #ifndef EXPERIMENTS_TRAINING_TRAIN_STUDY_H
@@ -21,12 +22,14 @@ enum { TRAIN_SPECS = 64, TRAIN_SEEDS = 4096 }; /* at most */
 typedef struct train_row {
   bool done;
   train_score trained, swapped;
+  double curve[TRAIN_SPANS];
 } train_row;
 
 typedef struct train_study {
   train_settings settings;
   const train_task *tasks[TRAIN_TASKS];
   attn_spec *specs[TRAIN_SPECS]; /* the first is TRAIN_EXACT; owned */
+  char *later[TRAIN_SPECS];      /* why an answer may depend on later tokens; NULL: it does not; owned */
   int64_t task_count, spec_count, seeds;
   const char *path; /* NULL: no file */
   char *head;       /* first line of the file */
@@ -52,6 +55,7 @@ static inline train_row *train_study_row(const train_study *s, int64_t task, int
 typedef enum { TRAIN_OPEN, TRAIN_WORSE, TRAIN_BETTER } train_word;
 typedef struct train_comparison {
   train_score trained, swapped; /* medians */
+  interval curve[TRAIN_SPANS];  /* medians between the least and the largest of a seed that is a number */
   interval difference;          /* of the accuracy, from exact attention's of the same seed */
   double p;                     /* of Student's paired test; NaN: too few seeds, or exact itself */
   train_word word;              /* at 5 %, after Holm's correction over the variants of the task */

@@ -2236,3 +2236,11 @@ mutant(train-resumes-untrained experiments/training/train_study.c training_train
   [[if (@v && row->done@) continue;]] [[row->done]])
 mutant(train-unpaired experiments/training/train_compare.c training_train_study/comparisons "" "every seed is compared with exact attention's first"
   [[train_study_row(s, task, 0, @i@)->trained.accuracy]] [[0]])
+mutant(train-curve-late experiments/training/train_run.c training_train_study/curves "" "a step counts to the span that ends with it"
+  [[&met[@a.step * spans@ / a.steps]] [[(a.step * spans + spans - 1)]])
+mutant(train-curve-of-batches experiments/training/train_run.c training_train_study/curves "" "every sequence counts as one position"
+  [[span->rows += @score.rows@;]] [[s->batch]])
+mutant(train-curve-unread experiments/training/train_file.c training_train_study/resumes "" "a curve that is read has its first point throughout"
+  [[(size_t)@i@), &out[i])]] [[0]])
+mutant(train-leak-untold experiments/training/small_model.c training_small_model/declares_what_it_sees_later "" "a variant that chooses keys by later queries passes for causal"
+  [[leaks = @ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_CAUSAL | ATTN_EXEMPT_ROWS@;]] [[ATTN_EXEMPT_CAUSAL]])

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "experiments/training/small_model.h"
 #include "tests/support/directions.h"
@@ -103,10 +104,49 @@ Test(training_small_model, causal) {
 Test(training_small_model, refuses) {
   attn_spec *spec;
   small_model m;
+  char *later;
   cr_assert(attn_spec_parse(&spec, "linformer:k=2") == ATTN_OK);
-  cr_expect(small_attention_check(&shape, spec) != ATTN_OK);
+  cr_expect(small_attention_check(&shape, spec, &later) != ATTN_OK);
   cr_expect(small_model_make(&shape, spec, &m) != ATTN_OK);
   attn_spec_destroy(spec);
+}
+
+/* Whether another last token changes a logit before it, and whether that is declared: of vslash, alone and in
+ * a gated sum, the last queries choose keys for all. */
+Test(training_small_model, declares_what_it_sees_later) {
+  static const struct {
+    const char *spec;
+    bool later;
+  } cases[] = {{"tiled", false},
+               {"topk:k=1", false},
+               {"vslash:vertical=1,slash=1,last=1,sink=0", true},
+               {"0.5*tiled + 0.5*vslash:vertical=1,slash=1,last=1,sink=0", true}};
+  double *weights = drawn_weights(), before[12 * 7];
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    small_model m;
+    attn_spec *spec;
+    char *later = NULL;
+    scored s;
+    bool seen = false;
+    cr_assert(attn_spec_parse(&spec, cases[c].spec) == ATTN_OK);
+    cr_assert(small_attention_check(&shape, spec, &later) == ATTN_OK, "%s", attn_last_error());
+    cr_assert(small_model_make(&shape, spec, &m) == ATTN_OK, "%s", attn_last_error());
+    cr_assert(small_model_forward(&m, weights, tokens, targets, &s) == ATTN_OK);
+    memcpy(before, m.logits, sizeof before);
+    for (int last = 0; last < 7; last++) {
+      int32_t other[12];
+      memcpy(other, tokens, sizeof other);
+      other[5] = last;
+      cr_assert(small_model_forward(&m, weights, other, targets, &s) == ATTN_OK);
+      seen = seen || memcmp(before, m.logits, sizeof(double[5 * 7])) != 0;
+    }
+    cr_expect(seen == cases[c].later, "%s", cases[c].spec);
+    cr_expect(!later == !cases[c].later, "%s: %s", cases[c].spec, later ? later : "nothing is declared");
+    small_model_free(&m);
+    attn_spec_destroy(spec);
+    free(later);
+  }
+  free(weights);
 }
 
 /* Only the matrices of layers decay. */

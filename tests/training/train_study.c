@@ -47,6 +47,59 @@ Test(training_train_study, learns_what_it_sees) {
   train_study_free(&s);
 }
 
+/* A task whose sequences are told: all letters but `letter` at `scored` have no target, one letter at `also`
+ * where that is not 0. Nothing is learned at a rate of 0. */
+typedef struct told {
+  int32_t letter, scored, also;
+} told;
+
+static const told *script; /* of each step, where sequences are asked in this order */
+static int64_t asked;
+
+static void draw_told(const train_task *t, attn_rng *rng, int32_t *tokens, int32_t *targets) {
+  const told *now = &script[asked++ / train_presets.batch];
+  (void)rng;
+  for (int64_t i = 0; i < t->n; i++) tokens[i] = now->letter;
+  targets[now->scored] = 1;
+  if (now->also) targets[now->also] = 1;
+}
+
+/* Of 70 steps the fifth of 32 spans after the first are 11, 12 and 13, at ceil(5 70 / 32) ... ceil(6 70 / 32):
+ * four positions are scored in them, of which each counts once. */
+Test(training_train_study, curves) {
+  enum { STEPS = 70 };
+  static const told one = {2, 3, 0}, two = {2, 5, 0}, others = {0, 1, 0};
+  const train_task task = {.name = "told", .n = 8, .vocabulary = 3, .steps = STEPS, .draw = draw_told};
+  train_settings settings = train_presets;
+  settings.tests = 1;
+  const small_shape shape = train_shape(&task, &settings);
+  double *weights = malloc((size_t)small_weights_count(&shape) * sizeof *weights), curve[TRAIN_SPANS];
+  told steps[STEPS];
+  train_score of_one, of_two, of_others;
+  attn_spec *spec;
+  for (int i = 0; i < STEPS; i++) steps[i] = i < 11 || i > 13 ? others : one;
+  steps[13].also = two.scored;
+  cr_assert(weights && attn_spec_parse(&spec, TRAIN_EXACT) == ATTN_OK);
+  script = steps, asked = 0;
+  cr_assert(train_run(&task, &settings, spec, 0, weights, curve) == ATTN_OK, "%s", attn_last_error());
+  script = &one, asked = 0;
+  cr_assert(train_test(&task, &settings, spec, 0, weights, &of_one) == ATTN_OK);
+  script = &two, asked = 0;
+  cr_assert(train_test(&task, &settings, spec, 0, weights, &of_two) == ATTN_OK);
+  script = &others, asked = 0;
+  cr_assert(train_test(&task, &settings, spec, 0, weights, &of_others) == ATTN_OK);
+  for (int i = 0; i < TRAIN_SPANS; i++) {
+    const double expected = i == 5 ? (3 * of_one.loss + of_two.loss) / 4 : of_others.loss;
+    cr_expect(fabs(curve[i] - expected) <= 1e-12 * expected, "span %d: %.17g of %.17g", i, curve[i],
+              expected);
+  }
+  cr_expect(fabs(of_one.loss - of_two.loss) > 1e-3 && fabs(of_one.loss - of_others.loss) > 1e-3);
+  settings.steps = 5;
+  cr_expect(train_spans(&task, &settings) == 5);
+  attn_spec_destroy(spec);
+  free(weights);
+}
+
 static const char *const tasks[] = {"copy", "parity"};
 static const char *const specs[] = {"topk:k=2", "lsh:rounds=1,buckets=4"};
 
@@ -143,17 +196,20 @@ Test(training_train_study, comparisons) {
   /* p = 0.03 of both: below 0.05, not below 0.05 / 2 */
   const double error = sqrt(28.0 / 7 / 8), t = gsl_cdf_tdist_Qinv(0.015, 7);
   for (int i = 0; i < 8; i++) {
-    rows[i] = (train_row){.trained = {1, 0.5 + 0.01 * i}, .swapped = {2, 0.25}};
+    rows[i] = (train_row){.trained = {1, 0.5 + 0.01 * i}, .swapped = {2, 0.25}, .curve = {9, i}};
     rows[8 + i] = rows[16 + i] = rows[i];
     rows[8 + i].trained.accuracy -= 0.01 * (t * error + apart[i]);
     rows[16 + i].trained.accuracy += 0.01 * (t * error + apart[i]);
   }
+  rows[8].curve[1] = (double)NAN;
   train_study s = compared(rows, 2);
   cr_assert(train_compare(&s, 0, c) == ATTN_OK);
   cr_expect(fabs(c[1].p - 0.03) < 1e-9 && c[1].word == TRAIN_OPEN && c[2].word == TRAIN_OPEN, "%g", c[1].p);
   cr_expect(fabs(c[1].difference.at + 0.01 * t * error) < 1e-12 && c[1].difference.hi < 0);
   cr_expect(c[0].difference.at == 0 && isnan(c[0].p) && fabs(c[0].trained.accuracy - 0.535) < 1e-12 &&
             c[0].swapped.loss == 2 && c[0].swapped.accuracy == 0.25);
+  cr_expect(c[0].curve[0].lo == 9 && c[0].curve[1].lo == 0 && c[0].curve[1].at == 3.5 &&
+            c[0].curve[1].hi == 7 && c[1].curve[1].at == 4 && c[1].curve[1].lo == 1);
   train_study_free(&s);
   s = compared(rows, 1);
   cr_assert(train_compare(&s, 0, c) == ATTN_OK);
