@@ -65,7 +65,10 @@ attn_status claims_write(const char *path, const claim *const *claims, const cla
       rows[filled] = &all[filled];
     }
   if (!status)
-    status = flat_file_write(path, &kind_claims, &(flat_file){TITLE, "figure", columns, rows, total});
+    status = flat_file_write(
+        path, &kind_claims,
+        &(flat_file){
+            .title = TITLE, .dimension = "figure", .columns = columns, .rows = rows, .count = total});
   free(all);
   free(rows);
   return status;

@@ -7,13 +7,16 @@
 #include <string.h>
 
 #include "experiments/commands/cli.h"
+#include "experiments/report/page.h"
+#include "experiments/runner/sweep.h"
 #include "experiments/support/label.h"
 #include "experiments/support/table.h"
 #include "experiments/training/train_config.h"
+#include "experiments/training/train_results.h"
 
 typedef struct arguments {
   train_study study;
-  const char *config;
+  const char *config, *output, *page;
   int threads;
 } arguments;
 
@@ -45,8 +48,9 @@ static const cli_option options[] = {
      CLI_RANGE(study.seeds, 1, TRAIN_SEEDS)},
     {"steps", 0, "N", "Steps of a training (default: the task's)",
      CLI_RANGE(study.settings.steps, 1, INT32_MAX)},
-    {"output", 'o', "FILE.jsonl", "Keep every model's scores in this file, and resume from it",
-     CLI_SET(CLI_TEXT, study.path)},
+    {"output", 'o', "NAME.h5", "Results; the journal NAME.jsonl beside it is what a study resumes from",
+     CLI_SET(CLI_TEXT, output)},
+    {"html", 0, "FILE", "Also write a page with the learning curves of each task", CLI_SET(CLI_TEXT, page)},
     {"threads", 0, "N", "OpenMP threads; the results do not depend on them", CLI_SET(CLI_THREADS, threads)},
     {0}};
 
@@ -86,14 +90,12 @@ static const cli_command parser = {
         "The configuration has the keys schema (1), tasks, variants, seeds and steps; options come before "
         "it. Variants that are not causal, or have no gradients, are refused; of one by which an answer may "
         "depend on later tokens (its keys are chosen for all queries together) a line below the table says "
-        "why, since it may read what it is asked for. A task's steps and rate of "
-        "learning are those in which exact attention learns it. A run that is killed resumes from its file "
-        "with the same bits.\n\n"
-        "  attnlab train -o train.jsonl\n"
+        "why, since it may read what it is asked for. A task's steps and rate of learning are those in which "
+        "exact attention learns it. A study that is killed resumes from its journal with the same bits.\n\n"
+        "  attnlab train -o train.h5 --html train.html\n"
         "  attnlab train --task induction -v streaming:sink=1,window=4 -v topk:k=2"};
 
 static attn_status print_task(const train_study *s, int64_t task) {
-  static const char *const words[] = {"open", "worse", "better"};
   train_comparison c[TRAIN_SPECS];
   text_table t = {.columns = 9, .left = 1, .last_left = false};
   attn_status status = train_compare(s, task, c);
@@ -115,7 +117,7 @@ static attn_status print_task(const train_study *s, int64_t task) {
     table_add(&t, v && !isnan(c[v].difference.lo) ? "%+.3f ... %+.3f" : "", c[v].difference.lo,
               c[v].difference.hi);
     table_add(&t, "%s", v ? short_number(c[v].p, p) : "");
-    table_add(&t, "%s", v ? words[c[v].word] : "exact");
+    table_add(&t, "%s", v ? train_words[c[v].word] : "exact");
     table_add(&t, "%.3f", c[v].swapped.accuracy);
     table_add(&t, "%s", short_number(c[v].swapped.loss, swapped));
   }
@@ -132,17 +134,31 @@ static attn_status print_task(const train_study *s, int64_t task) {
   return status;
 }
 
+/* Before anything is trained. *journal: of the results, to be freed. */
+static attn_status check_outputs(const arguments *a, char **journal) {
+  attn_status status = ATTN_OK;
+  if (a->output) status = sweep_path(a->output, 0, 1, "jsonl", journal);
+  if (!status && a->output) status = output_check(a->output, &kind_training_results, NULL, 0);
+  if (!status && a->page) status = output_check(a->page, &kind_report, NULL, 0);
+  return status;
+}
+
 int cmd_train(int argc, char **argv) {
   arguments a = {.study = {.settings = train_presets}};
   cli_parse(&parser, argc, argv, &a);
   if (a.threads) omp_set_num_threads(a.threads);
-  attn_status status = a.config ? train_config_read(a.config, &a.study) : ATTN_OK;
+  char *journal = NULL;
+  attn_status status = check_outputs(&a, &journal);
+  a.study.path = journal;
+  if (!status && a.config) status = train_config_read(a.config, &a.study);
   if (!status) status = take_presets(&a.study);
   if (!status) status = train_study_open(&a.study);
   for (int64_t t = 0; !status && t < a.study.task_count; t++) {
     status = train_study_run(&a.study, t);
     if (!status) status = print_task(&a.study, t);
   }
+  if (!status) status = train_results_write(&a.study, a.output, a.page);
   train_study_free(&a.study);
+  free(journal);
   return cli_close_stdout(argv[0], cli_report(argv[0], status));
 }

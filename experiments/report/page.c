@@ -71,7 +71,7 @@ typedef struct page {
   file_part parts[PARTS_MAX];
   size_t count;
   char *policy, *title;
-  const char *data;
+  const char *script, *data;
 } page;
 
 static void add_part(page *p, const void *at, size_t bytes) {
@@ -79,7 +79,8 @@ static void add_part(page *p, const void *at, size_t bytes) {
 }
 
 static void add_named(page *p, const char *name, size_t length) {
-  const report_asset *a = asset(name, length);
+  const bool script = strncmp(name, "script", length) == 0;
+  const report_asset *a = script ? asset(p->script, strlen(p->script)) : asset(name, length);
   const char *text = strncmp(name, "policy", length) == 0  ? p->policy
                      : strncmp(name, "title", length) == 0 ? p->title
                                                            : p->data;
@@ -90,12 +91,14 @@ static void add_named(page *p, const char *name, size_t length) {
 }
 
 static attn_status make_page(const char *data, const char *title, report_page kind, page *p) {
-  static const char *const templates[] = {"report.html", "model.html", "theory.html"};
-  static const char *const scripts[] = {"report.js", "model.js", "theory.js"};
+  static const char *const templates[] = {"report.html", "model.html", "plain.html", "plain.html"};
+  static const char *const scripts[] = {"report.js", "model.js", "theory.js", "training.js"};
   const report_asset *template = asset(templates[kind], strlen(templates[kind]));
   const char *at = (const char *)template->bytes, *end = at + template->size, *start = at;
-  *p = (page){
-      .policy = make_policy(scripts[kind]), .title = replace(title, '<', "&lt;", '&', "&amp;"), .data = data};
+  *p = (page){.policy = make_policy(scripts[kind]),
+              .title = replace(title, '<', "&lt;", '&', "&amp;"),
+              .script = scripts[kind],
+              .data = data};
   if (!p->policy || !p->title) return attn_fail(ATTN_ENOMEM, "out of memory for the page of the report");
   while (at < end) {
     if (end - at < 2 || at[0] != '{' || at[1] != '{') {

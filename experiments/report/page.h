@@ -18,7 +18,7 @@ json_t *report_json(const results_model *, const char *title, const report_limit
 
 extern const output_kind kind_report;
 
-typedef enum { REPORT_SWEEP, REPORT_MODEL, REPORT_THEORY } report_page;
+typedef enum { REPORT_SWEEP, REPORT_MODEL, REPORT_THEORY, REPORT_TRAINING } report_page;
 typedef void (*page_writer)(json_stream *data, const void *context);
 
 /* Writes the page of this kind with the data that its script reads, one value that the function puts.
@@ -31,7 +31,7 @@ attn_status report_write(const char *path, const result_set *, const char *title
 
 /* A text that the build put into the program. */
 typedef struct report_asset {
-  const char *name; /* report.css, and of each kind of page a .js and a .html */
+  const char *name; /* report.css, and of each kind of page its .js and a .html, of which some share one */
   const unsigned char *bytes;
   size_t size;
 } report_asset;

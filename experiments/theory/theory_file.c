@@ -6,7 +6,6 @@
 #include "data/formats/hdf5_input.h"
 #include "experiments/report/page.h"
 #include "experiments/results/hdf5/flat_file.h"
-#include "experiments/results/row_json.h"
 
 /* A figure with what it is of. */
 typedef struct theory_row {
@@ -64,48 +63,23 @@ static bool is_theory(const char *path, const file_map *content) {
 
 const output_kind kind_theory = {"a file of attnlab theory", is_theory};
 
-typedef struct table {
-  theory_row *rows;
-  const void **places;
-  size_t count;
-} table;
-
-/* {"lines": [] (of runs, which look.js asks for), "figures": [{the columns}]} */
-static void put_rows(json_stream *out, const void *context) {
-  const table *all = context;
-  json_stream_open(out, '{');
-  json_stream_name(out, "lines");
-  json_stream_value(out, json_array());
-  json_stream_name(out, "figures");
-  json_stream_open(out, '[');
-  for (size_t i = 0; i < all->count; i++) {
-    json_stream_open(out, '{');
-    for (const result_column *c = columns; c->name; c++) {
-      json_stream_name(out, c->name);
-      json_stream_value(out, result_column_json(&all->rows[i], c));
-    }
-    json_stream_close(out, '}');
-  }
-  json_stream_close(out, ']');
-  json_stream_close(out, '}');
-}
-
 attn_status theory_write(const char *file, const char *page, const theory *const *t, const theory_report *r,
                          int count) {
   const size_t most = (size_t)count * THEORY_FIGURES;
-  table all = {calloc(most, sizeof *all.rows), calloc(most, sizeof *all.places), 0};
+  theory_row *rows = calloc(most, sizeof *rows);
+  const void **places = calloc(most, sizeof *places);
+  flat_file table = {.title = TITLE, .dimension = "figure", .columns = columns, .rows = places};
   attn_status status =
-      all.rows && all.places ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for %d statements", count);
+      rows && places ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for %d statements", count);
   for (int i = 0; i < count && !status; i++)
-    for (int k = 0; k < r[i].count; k++, all.count++) {
-      all.rows[all.count] = row_of(t[i], &r[i].figures[k]);
-      all.places[all.count] = &all.rows[all.count];
+    for (int k = 0; k < r[i].count; k++) {
+      rows[table.count] = row_of(t[i], &r[i].figures[k]);
+      places[table.count] = &rows[table.count];
+      table.count++;
     }
-  if (!status && file)
-    status =
-        flat_file_write(file, &kind_theory, &(flat_file){TITLE, "figure", columns, all.places, all.count});
-  if (!status && page) status = report_write_page(page, REPORT_THEORY, put_rows, &all, TITLE);
-  free(all.rows);
-  free(all.places);
+  if (!status && file) status = flat_file_write(file, &kind_theory, &table);
+  if (!status && page) status = report_write_page(page, REPORT_THEORY, flat_file_put, &table, TITLE);
+  free(rows);
+  free(places);
   return status;
 }

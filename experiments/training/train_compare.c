@@ -11,17 +11,14 @@
 
 static const double LEVEL = 0.05;
 
-/* The median between the least and the largest. values: room for a number a seed; which: where in a row they
- * stand. */
-static interval over_seeds(const train_study *s, int64_t task, int64_t spec, size_t which, double *values) {
-  interval range = {.lo = (double)NAN, .hi = (double)NAN};
-  for (int64_t i = 0; i < s->seeds; i++) {
+const char *const train_words[] = {"open", "worse", "better"};
+
+/* values: room for a number a seed; which: where in a row they stand. */
+static double median_over_seeds(const train_study *s, int64_t task, int64_t spec, size_t which,
+                                double *values) {
+  for (int64_t i = 0; i < s->seeds; i++)
     values[i] = *(const double *)((const char *)train_study_row(s, task, spec, i) + which);
-    range.lo = fmin(range.lo, values[i]);
-    range.hi = fmax(range.hi, values[i]);
-  }
-  range.at = median_of(values, (size_t)s->seeds);
-  return range;
+  return median_of(values, (size_t)s->seeds);
 }
 
 /* Two-sided, of Student's test that the mean is 0; NaN: it has no interval. */
@@ -66,9 +63,7 @@ attn_status train_compare(const train_study *s, int64_t task, train_comparison *
                    {offsetof(train_row, swapped.loss), &c[v].swapped.loss},
                    {offsetof(train_row, swapped.accuracy), &c[v].swapped.accuracy}};
     for (size_t i = 0; i < sizeof medians / sizeof *medians; i++)
-      *medians[i].to = over_seeds(s, task, v, medians[i].at, values).at;
-    for (size_t i = 0; i < TRAIN_SPANS; i++)
-      c[v].curve[i] = over_seeds(s, task, v, offsetof(train_row, curve) + i * sizeof(double), values);
+      *medians[i].to = median_over_seeds(s, task, v, medians[i].at, values);
     for (int64_t i = 0; i < s->seeds; i++)
       values[i] =
           train_study_row(s, task, v, i)->trained.accuracy - train_study_row(s, task, 0, i)->trained.accuracy;

@@ -53,9 +53,9 @@ static inline train_row *train_study_row(const train_study *s, int64_t task, int
 
 /* How a variant compares with exact attention, over the seeds of a task. */
 typedef enum { TRAIN_OPEN, TRAIN_WORSE, TRAIN_BETTER } train_word;
+extern const char *const train_words[];
 typedef struct train_comparison {
   train_score trained, swapped; /* medians */
-  interval curve[TRAIN_SPANS];  /* medians between the least and the largest of a seed that is a number */
   interval difference;          /* of the accuracy, from exact attention's of the same seed */
   double p;                     /* of Student's paired test; NaN: too few seeds, or exact itself */
   train_word word;              /* at 5 %, after Holm's correction over the variants of the task */

@@ -3,6 +3,7 @@ import csv
 import functools
 import gzip
 import io
+import json
 import os
 import pathlib
 import subprocess
@@ -109,6 +110,28 @@ class Tables(Case):
         self.assertEqual(row["key"], self.runs["key"][run])
         self.assertLessEqual(set(bounds["kind"]), {"hard", "prob", "model", "report", "property"})
         self.assertLessEqual({"FP-2", "SP-0", "FAV-5"}, set(bounds["bound"]))
+
+    def test_training(self):
+        path = pathlib.Path(self.folder.name, "train.h5")
+        program("train", "--task", "copy", "--task", "mqar", "--seeds", 8, "--steps", 3, "-v", "vslash:vertical=2", "-v", "topk:k=2",
+                "-o", path)
+        lines = [json.loads(line) for line in path.with_suffix(".jsonl").read_text().splitlines()][1:]
+        models = attnlab.load(path)
+        self.assertEqual(len(models), len(lines))
+        for name in "task", "seed", "loss", "accuracy", "swapped_loss", "swapped_accuracy":
+            self.assertEqual(list(models[name]), [line[name] for line in lines], name)
+        self.assertEqual(list(models["spec"]), [line["variant"] for line in lines])
+        with h5py.File(path) as file:
+            np.testing.assert_array_equal(file["curves/loss"], [line["curve"] for line in lines])
+            np.testing.assert_array_equal(file["curves/share"], np.arange(1, 4) / 3)
+        accuracy = models.pivot_table("accuracy", ["task", "seed"], "label")
+        for (task, label), own in models.groupby(["task", "label"]):
+            apart = (accuracy[label] - accuracy["tiled"])[task]
+            np.testing.assert_allclose(own["difference"], apart.mean(), rtol=0, atol=1e-15)
+            np.testing.assert_allclose((own["difference_hi"] - own["difference_lo"]) / 2, 2.364624251592785 * apart.sem(), atol=1e-15)
+            self.assertEqual((own["word"] == "exact").all(), label == "tiled")
+            self.assertEqual(bool(own["later"].iloc[0]), label == "vslash:vertical=2")
+        self.assertEqual(models.attrs["columns"]["accuracy"], "trained and tested with the variant: share of scored positions that are right")
 
     def test_older_files(self):
         path = pathlib.Path(self.folder.name, "before.h5")

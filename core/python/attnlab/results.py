@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas
 
-SCHEMAS = ("attnlab-results", "attnlab-eval")
+SCHEMAS = ("attnlab-results", "attnlab-eval", "attnlab-training")
 
 
 def load(path: str | os.PathLike[str]) -> pandas.DataFrame:
-    """The runs of a results file of `attnlab run`, or of an evaluation of `attnlab eval`, a row each.
+    """The runs of a results file of `attnlab run`, of an evaluation of `attnlab eval`, or of a study of `attnlab train`
+    (a model each), a row each.
 
     Columns are those of the file, with their names: time_median in s between time_ci_lo and time_ci_hi, err_rel_fro
     between err_rel_fro_lo and err_rel_fro_hi, peak_alloc in bytes, and so on; `attrs["columns"]` says what each is, with

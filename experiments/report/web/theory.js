@@ -1,16 +1,10 @@
 // theory.js - the page of attnlab theory: of each statement its promises as a table, and its plot.
 'use strict';
 
-const state = {at: ''};
-const statements = [...new Set(data.figures.map((figure) => figure.theory))].map((name) => {
-  const figures = data.figures.filter((figure) => figure.theory === name);
+const statements = [...new Set(data.rows.map((figure) => figure.theory))].map((name) => {
+  const figures = data.rows.filter((figure) => figure.theory === name);
   return {...figures[0], figures, holds: figures.every((figure) => figure.holds)};
 });
-
-function hashOf() {
-  const chosen = [...hashOfZooms().map((zoom) => ['zoom', zoom]), ...(state.at ? [['at', state.at]] : [])];
-  return new URLSearchParams(chosen).toString();
-}
 
 const intervalText = (figure) => (figure.low === figure.high ? figure.interval :
   `${asRatio(figure.low)} ... ${asRatio(figure.high)} (${figure.interval})`);
@@ -48,26 +42,14 @@ function drawPlots() {
   for (const statement of statements) drawLater(`${statement.theory}-plot`, () => drawStatement(statement));
 }
 
-function restore() {
-  const hash = new URLSearchParams(location.hash.slice(1));
-  readZooms(hash.getAll('zoom'));
-  state.at = placeIn(hash);
-  drawPlots();
-  goToPlace();
-}
-
 function start() {
   byId('headline').textContent = `${statements.filter(({holds}) => holds).length} of ${statements.length} statements hold. Each is measured in ` +
     'fp64 on an input that meets its assumption, and on one that does not, where it must fail. Dashed grey: what is promised.';
-  byId('statements').append(...statements.map((statement) => element('section', {id: statement.theory}, element('h2', {}, statement.theory),
+  byId('results').append(...statements.map((statement) => element('section', {id: statement.theory}, element('h2', {}, statement.theory),
     element('p', {class: statement.holds ? 'sentence' : 'sentence bad'}, `${statement.statement}${statement.holds ? '.' : ': does not hold.'}`),
     element('p', {class: 'note'}, `Assumes that ${statement.assumption}; fails on ${statement.otherwise}. ${statement.source}.`),
     element('div', {class: 'plot', id: `${statement.theory}-plot`}), promisesTable(statement))));
-  fillContents();
-  makeLink();
-  followMedia(drawPlots);
-  followAddress(restore);
-  restore();
+  showPage();
 }
 
 start();
