@@ -31,9 +31,9 @@ static inline int64_t train_spans(const train_task *t, const train_settings *s) 
   return attn_min(TRAIN_SPANS, train_steps(t, s));
 }
 
-/* weights [small_weights_count], drawn and trained with the spec as attention; curve [train_spans]: the loss of
- * each span's batches, before they were learned from, nats a scored position. A training that diverges ends
- * with weights that are not finite. */
+/* weights [small_weights_count], drawn and trained with the spec as attention; curve [train_spans]: the loss
+ * of each span's batches, before they were learned from, nats a scored position. A training that diverges
+ * ends with weights that are not finite. */
 attn_status train_run(const train_task *, const train_settings *, const attn_spec *, uint64_t seed,
                       double *weights, double *curve);
 

@@ -6,7 +6,7 @@
  *   task, variant, seed
  *   loss, accuracy                    trained and tested with the variant: nats, share of scored positions
  *   swapped_loss, swapped_accuracy    trained with exact attention, the same seed, tested with the variant
- *   curve                             of learning: the loss of the batches of each span of steps (train_run.h)
+ *   curve                             the loss of the batches of each span of steps (train_run.h)
  * Numbers have full precision, those that are not finite are null. It is written whole after each model; a
  * training that is killed begins again, since it takes seconds. */
 #ifndef EXPERIMENTS_TRAINING_TRAIN_STUDY_H

@@ -48,6 +48,7 @@ Test(report_training, curves_and_tables) {
   browser_expect("JSON.stringify(plots.get('copy-plot').sets[1].points.map(p => [p.x, p.y, p.lo, p.hi])[1])",
                  "[2,24,2,256]"); /* the median of 2, 4, ..., 256 */
   browser_expect("new Set(plots.get('copy-plot').sets.map(s => s.color)).size", "3");
+  browser_expect("ticksOf({linear: true, min: 0, max: 606}, 12).join()", "0,100,200,300,400,500,600");
   browser_expect(CELLS("copy", "0"), "tiled|0.875|0.25||||exact|0.625|0.5");
   browser_expect(CELLS("copy", "1"), "topk:k=2|0.375|0.25|-0.500|-0.500 ... -0.500|0|worse|0.625|0.5");
   browser_expect(CELLS("parity", "2"), "vslash:vertical=1|0.875|0.25|0.000|0.000 ... 0.000|1|open|0.625|0.5");

@@ -47,8 +47,8 @@ Test(training_train_study, learns_what_it_sees) {
   train_study_free(&s);
 }
 
-/* A task whose sequences are told: all letters but `letter` at `scored` have no target, one letter at `also`
- * where that is not 0. Nothing is learned at a rate of 0. */
+/* A task whose sequences are told: one letter throughout, scored at one position, or at `also`, too, where
+ * that is not 0. Nothing is learned at a rate of 0. */
 typedef struct told {
   int32_t letter, scored, also;
 } told;
@@ -64,8 +64,8 @@ static void draw_told(const train_task *t, attn_rng *rng, int32_t *tokens, int32
   if (now->also) targets[now->also] = 1;
 }
 
-/* Of 70 steps the fifth of 32 spans after the first are 11, 12 and 13, at ceil(5 70 / 32) ... ceil(6 70 / 32):
- * four positions are scored in them, of which each counts once. */
+/* Of 70 steps the sixth of 32 spans has ceil(5 70 / 32) = 11, 12 and 13: four positions of each sequence are
+ * scored in them, of which each counts once. */
 Test(training_train_study, curves) {
   enum { STEPS = 70 };
   static const told one = {2, 3, 0}, two = {2, 5, 0}, others = {0, 1, 0};

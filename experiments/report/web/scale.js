@@ -62,7 +62,7 @@ function setScale(scale, values, from, to) {
 function ticksOf(scale, most) {
   if (scale.values) return scale.values.filter(scale.has);
   if (scale.linear) {
-    const step = [0.05, 0.1, 0.2, 0.25, 0.5, 1, 2, 5, 10].find((one) => (scale.max - scale.min) / one <= most) || scale.max - scale.min;
+    const step = [0.05, 0.1, 0.2, 0.25, 0.5, ...[1, 10, 100, 1e3, 1e4, 1e5].flatMap((ten) => [ten, 2 * ten, 5 * ten])].find((one) => (scale.max - scale.min) / one <= most) || scale.max - scale.min;
     const first = Math.ceil(scale.min / step);
     return Array.from({length: Math.floor(scale.max / step) - first + 1}, (_, i) => (first + i) * step);
   }

@@ -21,7 +21,7 @@ function curveOf(models, i) {
     return {x, y, lo, hi, note: `${asInterval([y, lo, hi], asRatio)} nats, to step ${Math.ceil(x)}`};
   });
   const look = i ? {label, color: scheme[variantNames.indexOf(variant) % scheme.length], size: 2, width: 1} :
-    {label: `${label} (exact)`, color: ink('text'), size: 2.5, width: 3};
+    {label: `${label} (exact)`, color: ink('text'), size: 2.5, width: 2};
   return {group: label, shape: shapes[i % shapes.length], dash: '', joined: true, points, ...look};
 }
 
@@ -51,7 +51,8 @@ function start() {
   byId('results').append(element('section', {id: 'measured'}, element('h2', {}, 'What is measured, and under which assumptions'),
     element('p', {}, 'Accuracy is the share of scored positions that are right, loss is in nats a position: medians over the seeds. The difference is the ' +
       'mean, over the seeds, of a variant\'s accuracy less exact attention\'s of the same seed. Its interval and p are Student\'s, paired: they assume that ' +
-      'seeds are independent, which they are, and that differences are about normal; fewer than eight seeds have none. A variant is worse or better at 5 % ' +
+      'seeds are independent, which they are, and that differences are about normal, which they are not where some seeds learn a task and others do not, as the ' +
+      'ranges of the curves show; fewer than eight seeds have none. A variant is worse or better at 5 % ' +
       'after Holm\'s correction over the variants of the task; open means that these seeds do not decide, not that there is no difference. Swapped: trained ' +
       'with exact attention, and tested with the variant.'),
     element('p', {}, 'A task\'s steps and rate of learning are those in which exact attention learns it; a variant may do better with others. What holds for ' +

@@ -1,5 +1,5 @@
-/* flat_file.h - one table as an HDF5 file, a column a variable, along one dimension that numbers the rows; and
- * as the data of a page. */
+/* flat_file.h - one table as an HDF5 file, a column a variable, along one dimension that numbers the rows;
+ * and as the data of a page. */
 #ifndef EXPERIMENTS_RESULTS_HDF5_FLAT_FILE_H
 #define EXPERIMENTS_RESULTS_HDF5_FLAT_FILE_H
 
