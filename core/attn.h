@@ -511,8 +511,9 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
  * which gates of recurrences read, rules admit keys by their scores, latents have a prompt and shared
  * columns; 15 since recurrences turn their state and carry keys, selections rank by an index or have margins,
  * normalisers, means of keys and picked rows are parts; 16 since methods have a backward pass, sums have
- * gates, and gates gradients. A variant built for another is refused (ATTN_EABI). */
-#define ATTN_ABI 17u
+ * gates, and gates gradients; 18 since biases have gradients. A variant built for another is refused
+ * (ATTN_EABI). */
+#define ATTN_ABI 18u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */
 ATTN_API const char *attn_version(void); /* of the library, "0.1.0" */

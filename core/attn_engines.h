@@ -472,6 +472,10 @@ typedef struct attn_normaliser {
   void (*gates)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t first,
                 int64_t count, double *logs);
   double (*gate)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t key);
+  /* d[i], the gradients by the gates of keys first + i, to be added to those by the extra tensors that gates
+   * reads, as in attn_gradients; NULL: it reads none. */
+  void (*gates_back)(const void *state, const attn_call *, int64_t batch, int64_t head, int64_t first,
+                     int64_t count, const double *d, double *const *dextra);
 } attn_normaliser;
 
 /* attn_method.backward_size and .backward of any method whose weights these are, row by row in fp64; a sink

@@ -73,6 +73,28 @@ void attn_store_outputs(const attn_call *, const void *o);
 /* The strides of attn_gradients.d_o, resolved; EINVAL: they are not strides, or of another type. */
 attn_status attn_gradient_stride(const attn_problem *, attn_stride *);
 
+/* -- the gradients by biases (engines/softmax/bias_back.c), of one head after the other, or of those that share
+ * a tile, and of their queries in slices -- */
+
+enum { ATTN_BIAS_SLICES = 16 };
+typedef struct attn_bias_sums {
+  int64_t lines;    /* of a slice: heads with tables apart */
+  double *relative; /* [slice][line][span] of the heads that are taken */
+} attn_bias_sums;
+static inline bool attn_biases_wanted(const attn_gradients *g) { return g->drelative || g->ddense; }
+/* EINVAL: the problem has no such bias. */
+attn_status attn_biases_check(const attn_problem *, const attn_gradients *);
+void attn_biases_clear(const attn_problem *, const attn_gradients *);
+/* heads: most that are taken at a time. */
+attn_bias_sums attn_biases_carve(const attn_problem *, int64_t heads, attn_carver *);
+/* By all threads of a team: before the first heads, and after each `heads` of them from `first` on. */
+void attn_biases_begin(const attn_bias_sums *, const attn_problem *);
+void attn_biases_end(const attn_bias_sums *, const attn_problem *, const attn_gradients *, int64_t first,
+                     int64_t heads);
+/* dy by the score of a pair. The problem has the positions of its batch entry and head. */
+void attn_biases_add(const attn_bias_sums *, const attn_problem *, const attn_gradients *, int64_t slice,
+                     int64_t batch, int64_t first, int64_t head, int64_t i, int64_t key, double dy);
+
 /* Does a variant take the problem of its context? */
 attn_status attn_context_check(const attn_context *);
 

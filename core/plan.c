@@ -402,7 +402,18 @@ attn_status attn_plan_backward_size(const attn_plan *plan, size_t *bytes) {
   return ATTN_OK;
 }
 
-static attn_status backward(const attn_plan *plan, attn_call call, const attn_gradients *g) {
+/* Writes zeros to what is added to. */
+static void clear_sums(const attn_call *call, const attn_gradients *g) {
+  for (int64_t i = 0; i < call->extras && g->dextra; i++) {
+    const attn_extra *of = &call->extra[i];
+    if (g->dextra[i])
+      memset(g->dextra[i], 0, (size_t)(of->batch * of->heads * of->n * of->columns) * sizeof(double));
+  }
+  attn_biases_clear(call->context->problem, g);
+}
+
+/* outer: not within another variant's. */
+static attn_status backward(const attn_plan *plan, attn_call call, const attn_gradients *g, bool outer) {
   size_t bytes = 0;
   attn_gradients of = *g;
   attn_status status = attn_plan_backward_size(plan, &bytes);
@@ -411,12 +422,16 @@ static attn_status backward(const attn_plan *plan, attn_call call, const attn_gr
   if (!status && of.dlse && !(plan->spec->variant->caps & ATTN_CAP_LSE))
     status = attn_fail(ATTN_EUNSUPPORTED, "variant %s: gives no log-sum-exp", plan->spec->variant->name);
   if (!status) status = attn_gradient_stride(&plan->problem, &of.d_o_at);
+  if (!status) status = attn_biases_check(&plan->problem, g);
+  if (!status && attn_biases_wanted(g) && !plan->parts.method->bias_gradients)
+    status = attn_fail(ATTN_EUNSUPPORTED, "variant %s: no gradient by biases", plan->spec->variant->name);
   if (status) return status;
+  if (outer) clear_sums(&call, g);
   call.work = align(call.work);
-  fenv_t outer;
-  attn_float_enter(&outer);
+  fenv_t caller;
+  attn_float_enter(&caller);
   status = plan->parts.method->backward(plan->state, &call, &of);
-  attn_float_leave(&outer);
+  attn_float_leave(&caller);
   return status;
 }
 
@@ -425,15 +440,7 @@ attn_status attn_plan_backward(const attn_plan *plan, const attn_tensors *x, con
   if (!x) return attn_null("backward", "tensors");
   if (!g) return attn_null("backward", "gradients");
   if (!g->d_o) return attn_null("backward", "d_o");
-  const attn_call call = call_of(&plan->context, x);
-  attn_status status = attn_extras_check(&plan->parts.selector.index, &call);
-  if (status) return status;
-  for (int64_t i = 0; i < x->extras && g->dextra; i++) {
-    const attn_extra *of = &x->extra[i];
-    if (g->dextra[i])
-      memset(g->dextra[i], 0, (size_t)(of->batch * of->heads * of->n * of->columns) * sizeof(double));
-  }
-  return backward(plan, call, g);
+  return backward(plan, call_of(&plan->context, x), g, true);
 }
 
 bool attn_plan_settles(const attn_plan *p) {
@@ -464,7 +471,7 @@ attn_status attn_call_backward(const attn_call *outer, const attn_plan *plan, vo
   if (!plan) return attn_null("backward", "plan");
   if (!g) return attn_null("backward", "gradients");
   if (!g->d_o) return attn_null("backward", "d_o");
-  return backward(plan, inner_call(outer, plan, o, lse, work), g);
+  return backward(plan, inner_call(outer, plan, o, lse, work), g, false);
 }
 
 /* The context of attn_plan_verify, and the size of its work memory: of the variant's, and with its

@@ -50,6 +50,17 @@ static void gates(const void *state, const attn_call *call, int64_t batch, int64
   }
 }
 
+/* attn_normaliser.gates_back: gates are elements of the tensor. */
+static void gates_back(const void *state, const attn_call *call, int64_t batch, int64_t head, int64_t first,
+                       int64_t count, const double *d, double *const *dextra) {
+  const attn_extra *x = attn_call_extra(call, "decay");
+  (void)state;
+  if (!x || !dextra[x - call->extra]) return;
+  const attn_extra to = {"decay", ATTN_F64, dextra[x - call->extra], x->batch, x->heads, x->n, x->columns};
+  for (int64_t i = 0; i < count; i++)
+    *(double *)attn_call_extra_row(call, &to, batch, head, first + i) += d[i];
+}
+
 static attn_status applicable(const attn_context *c) {
   return c->problem->causal ? ATTN_OK : attn_fail(ATTN_EUNSUPPORTED, "variant forget: only causal attention");
 }
@@ -59,6 +70,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   out->normaliser = attn_softmax_normaliser();
   out->normaliser.gates = gates;
   out->normaliser.gate = gate;
+  out->normaliser.gates_back = gates_back;
   return attn_builder_keep(b, &own, sizeof own, &out->normaliser.state);
 }
 

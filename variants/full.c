@@ -255,8 +255,11 @@ static attn_status backward(const void *state, const attn_call *call, const attn
   return attn_normaliser_backward(&softmax, call, g);
 }
 
-static const attn_method textbook = {
-    .work_size = work_size, .execute = execute, .backward_size = backward_size, .backward = backward};
+static const attn_method textbook = {.work_size = work_size,
+                                     .execute = execute,
+                                     .backward_size = backward_size,
+                                     .backward = backward,
+                                     .bias_gradients = true};
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   (void)b;

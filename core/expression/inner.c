@@ -56,5 +56,6 @@ const expression_kind expression_inner = {.method = {.work_size = expression_wor
                                                      .execute = execute,
                                                      .inspect = inspect,
                                                      .backward_size = backward_size,
-                                                     .backward = backward},
+                                                     .backward = backward,
+                                                     .bias_gradients = true},
                                           .size = size};

@@ -302,5 +302,6 @@ const expression_kind expression_sum = {.method = {.work_size = expression_work_
                                                    .execute = execute,
                                                    .inspect = inspect,
                                                    .backward_size = backward_size,
-                                                   .backward = backward},
+                                                   .backward = backward,
+                                                   .bias_gradients = true},
                                         .size = size};

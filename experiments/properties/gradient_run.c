@@ -60,9 +60,12 @@ static void draw_gates_of_sum(region *memory, gradient_run *g, attn_rng *rng) {
 }
 
 static attn_status draw_gates(region *memory, gradient_run *g) {
+  const attn_problem *p = &g->in->problem;
   attn_rng rng;
   attn_rng_init(&rng, 1, purpose_upstream, 1);
   if (g->view.recurrence) draw_gates_of_recurrence(memory, g, &rng);
+  if (g->view.normaliser && g->view.normaliser->gates) /* forget's */
+    add_gates(memory, g, (attn_extra){"decay", ATTN_F64, NULL, 1, p->kv_heads, p->n_kv, 1}, true, &rng);
   if (g->view.expression) draw_gates_of_sum(memory, g, &rng);
   return region_status(memory, "for the gates of a trial");
 }
@@ -95,6 +98,20 @@ attn_status gradient_run_make(region *memory, const attn_plan *plan, const trial
   for (int64_t i = 0; g.dlse && i < rows_of(p); i++) g.dlse[i] = attn_rng_normal(&rng);
   *out = g;
   return ATTN_OK;
+}
+
+attn_status gradient_run_ask_biases(region *memory, gradient_run *g) {
+  const attn_problem *p = attn_plan_problem(g->plan);
+  const attn_score *s = &p->score;
+  const int64_t counts[RUN_BIASES] = {p->heads, s->relative_heads * s->span,
+                                      (s->dense.batch ? p->batch : 1) * (s->dense.head ? p->heads : 1) *
+                                          p->n_q * p->n_kv};
+  const double *own[RUN_BIASES] = {s->sink, s->relative, s->dense.at};
+  for (int b = 0; b < RUN_BIASES; b++)
+    if (own[b])
+      g->biases[b] = (run_biases){counts[b], own[b], region_take(memory, counts[b], sizeof(double)),
+                                  region_take(memory, counts[b], sizeof(double))};
+  return region_status(memory, "for the biases of a trial");
 }
 
 static attn_tensors tensors_of(const gradient_run *g, const trial_inputs *in) {
@@ -136,8 +153,16 @@ attn_status gradient_run_backward(gradient_run *g) {
   memset(g->dv, 0xff, (size_t)(keys_of(p) * p->d_v) * size);
   for (int64_t i = 0; i < g->extras; i++)
     memset(g->dextra[i], 0xff, (size_t)gradient_run_count(&g->extra[i]) * sizeof(double));
-  return attn_plan_backward(
-      g->plan, &x,
-      &(attn_gradients){
-          .d_o = g->d_o, .dlse = g->dlse, .dq = g->dq, .dk = g->dk, .dv = g->dv, .dextra = g->dextra});
+  for (int b = 0; b < RUN_BIASES; b++)
+    if (g->biases[b].count) memset(g->biases[b].gradient, 0xff, (size_t)g->biases[b].count * sizeof(double));
+  return attn_plan_backward(g->plan, &x,
+                            &(attn_gradients){.d_o = g->d_o,
+                                              .dlse = g->dlse,
+                                              .dq = g->dq,
+                                              .dk = g->dk,
+                                              .dv = g->dv,
+                                              .dsink = g->biases[RUN_SINK].gradient,
+                                              .drelative = g->biases[RUN_RELATIVE].gradient,
+                                              .ddense = g->biases[RUN_DENSE].gradient,
+                                              .dextra = g->dextra});
 }

@@ -105,3 +105,41 @@ Test(core_gradient_values, without_the_log_sum_exp_there_are_none) {
   cr_expect(!view.gradients);
   attn_plan_destroy(plan);
 }
+
+static attn_status no_size(const void *state, const attn_context *c, const attn_parts *p, size_t *bytes) {
+  (void)state, (void)c, (void)p;
+  *bytes = 0;
+  return ATTN_OK;
+}
+static attn_status none(const void *state, const attn_call *call, const attn_gradients *g) {
+  (void)state, (void)call, (void)g;
+  return ATTN_OK;
+}
+static attn_status nothing(const void *state, const attn_call *call) { return none(state, call, NULL); }
+static attn_status describe_method(attn_builder *b, const attn_context *c, attn_parts *out) {
+  static const attn_method method = {.execute = nothing, .backward_size = no_size, .backward = none};
+  (void)b, (void)c;
+  out->method = &method;
+  return ATTN_OK;
+}
+
+ATTN_VARIANT(unbiased, TOY, .caps = ATTN_CAP_SCORE, .describe = describe_method, .cost = no_cost)
+
+/* A method that does not add to the gradients by biases, and a problem without: nothing is written. */
+Test(core_gradient_values, by_biases_there_are_none) {
+  attn_problem p = attn_problem_make(1, 1, 2, 1);
+  const double table[] = {1};
+  float x[4] = {0};
+  double of = 7;
+  attn_plan *plan = NULL;
+  const attn_tensors t = {.q = x, .k = x, .v = x, .o = x};
+  p.score = (attn_score){.relative = table, .relative_heads = 1, .span = 1};
+  cr_assert_eq(attn_variant_register(&attn_variant_unbiased), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(attn_plan_create(&plan, &p, "unbiased", NULL), ATTN_OK, "%s", attn_last_error());
+  cr_expect_eq(attn_plan_backward(plan, &t, &(attn_gradients){.d_o = x, .drelative = &of}),
+               ATTN_EUNSUPPORTED);
+  cr_expect(strstr(attn_last_error(), "variant unbiased: no gradient by biases"), "%s", attn_last_error());
+  cr_expect_eq(attn_plan_backward(plan, &t, &(attn_gradients){.d_o = x, .ddense = &of}), ATTN_EINVAL);
+  cr_expect(strstr(attn_last_error(), "no score.dense") && of > 6, "%s", attn_last_error());
+  attn_plan_destroy(plan);
+}

@@ -5,10 +5,11 @@
 #include "tests/support/fence.h"
 
 enum { OF_Q, OF_K, OF_V, RESULTS, NOT_A_NUMBER = 0xFF };
+enum { OF_SINK, OF_RELATIVE, OF_DENSE, OF_SCORE };
 
 typedef struct gradients {
-  void *of[RESULTS]; /* contiguous */
-  double *sink;
+  void *of[RESULTS];    /* contiguous */
+  double *by[OF_SCORE]; /* of a bias that all heads and entries share */
 } gradients;
 
 static int64_t rows_of(const attn_problem *p, int which) {
@@ -17,13 +18,19 @@ static int64_t rows_of(const attn_problem *p, int which) {
 static int64_t count_of(const attn_problem *p, int which) {
   return rows_of(p, which) * (which == OF_V ? p->d_v : p->d_qk);
 }
+static int64_t score_count(const attn_problem *p, int which) {
+  const attn_score *s = &p->score;
+  const int64_t counts[OF_SCORE] = {p->heads, s->relative_heads * s->span,
+                                    s->dense.at ? p->n_q * p->n_kv : 0};
+  return counts[which];
+}
 static size_t row_bytes(const attn_problem *p, int which) {
   return (size_t)(which == OF_V ? p->d_v : p->d_qk) * attn_dtype_size(p->dtype);
 }
 
 static void gradients_free(gradients *g) {
   for (int which = 0; which < RESULTS; which++) free(g->of[which]);
-  free(g->sink);
+  for (int which = 0; which < OF_SCORE; which++) free(g->by[which]);
 }
 
 typedef struct setting {
@@ -65,11 +72,13 @@ static gradients differentiate(const setting *s) {
   size_t size = 0;
   cr_assert_not_null(plan);
   EXPECT_STATUS(attn_plan_backward_size(plan, &size), ATTN_OK);
-  enum { SINK = RESULTS, WORK, LSE, MADE };
+  enum { WORK = RESULTS + OF_SCORE, LSE, MADE };
   const size_t sizes[MADE] = {row_bytes(&p, OF_Q) * lines,
                               row_bytes(&p, OF_K) * (size_t)rows_of(&p, OF_K),
                               row_bytes(&p, OF_V) * (size_t)rows_of(&p, OF_V),
-                              (size_t)p.heads * sizeof(double),
+                              (size_t)score_count(&p, OF_SINK) * sizeof(double),
+                              (size_t)score_count(&p, OF_RELATIVE) * sizeof(double),
+                              (size_t)score_count(&p, OF_DENSE) * sizeof(double),
                               size,
                               lines * sizeof(double)};
   fence made[MADE], work = fence_block(attn_plan_work_size(plan), end, NOT_A_NUMBER);
@@ -83,17 +92,20 @@ static gradients differentiate(const setting *s) {
   for (int which = 0; which < RESULTS; which++)
     if (!s->left_out || !strchr(s->left_out, "qkv"[which]))
       *(void **[]){&g.dq, &g.dk, &g.dv}[which] = made[which].at;
-  g.dsink = (double *)(void *)made[SINK].at;
+  for (int which = 0; which < OF_SCORE; which++)
+    if (score_count(&p, which))
+      *(double **[]){&g.dsink, &g.drelative, &g.ddense}[which] = (double *)(void *)made[RESULTS + which].at;
   EXPECT_STATUS(attn_plan_run(plan, &x), ATTN_OK);
   void *o = fence_gather(&t[TENSOR_O]), *lse = fence_gather(&made[LSE]);
   x.work = made[WORK].at;
   EXPECT_STATUS(attn_plan_backward(plan, &x, &g), ATTN_OK);
   void *after = fence_gather(&t[TENSOR_O]);
   EXPECT(!memcmp(o, after, lines * row_bytes(&p, OF_V)) && !memcmp(lse, made[LSE].at, sizes[LSE]));
-  gradients result = {.sink = fence_gather(&made[SINK])};
+  gradients result = {.by = {NULL}};
   for (int each = 0; each < MADE; each++) {
     EXPECT(fence_intact(&made[each], NOT_A_NUMBER));
     if (each < RESULTS) result.of[each] = fence_gather(&made[each]);
+    if (each >= RESULTS && each < WORK) result.by[each - RESULTS] = fence_gather(&made[each]);
     fence_free(&made[each]);
   }
   EXPECT(fence_intact(&t[TENSOR_O], NOT_A_NUMBER));
@@ -124,8 +136,10 @@ static void expect_times(const attn_problem *p, const gradients *a, double times
     for (int64_t i = 0; i < count_of(p, which); i++)
       bad +=
           !(fabs(attn_get(a->of[which], i, p->dtype) - times * attn_get(b->of[which], i, p->dtype)) <= off);
-  for (int64_t h = 0; h < p->heads; h++)
-    bad += !(fabs(a->sink[h] - times * b->sink[h]) <= off * (double)p->n_q);
+  for (int which = 0; which < OF_SCORE; which++)
+    for (int64_t i = 0; i < score_count(p, which); i++)
+      bad +=
+          !(fabs(a->by[which][i] - times * b->by[which][i]) <= off * (double)(p->batch * p->heads * p->n_q));
   if (bad) note_failure("%s: %d numbers are not %g times what they were", what, (int)bad, times);
 }
 
@@ -153,9 +167,9 @@ static void try_spec(const char *spec, const attn_problem *p, bool padded, const
   inputs_free(&up);
 }
 
-/* The first specs in either type, with gradients by the log-sum-exp, some with sinks, some with the bias. */
+/* The first specs in either type, with gradients by the log-sum-exp, some with sinks, some with biases. */
 static void each_spec(case_shape shape, int count, void (*test)(setting *)) {
-  static const double sinks[] = {0.5, -1, 2, 0.1};
+  static const double sinks[] = {0.5, -1, 2, 0.1}, tables[4 * 9] = {0.5, 1, -1, [20] = 2};
   static double dlse[8 * N_Q];
   uint64_t random = 5;
   for (int i = 0; i < N_Q * N_KV; i++)
@@ -164,6 +178,7 @@ static void each_spec(case_shape shape, int count, void (*test)(setting *)) {
   for (int i = 0; i < 2 * count; i++) {
     attn_problem p = shape_problem(shape, i % 2 ? ATTN_F64 : ATTN_F32);
     if (i % 3 == 0) p.score.sink = sinks;
+    if (i % 5 < 3) p.score.relative = tables, p.score.relative_heads = i % 2 ? 4 : 1, p.score.span = 9;
     if (i % 4 < 2) p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F32, .row = N_KV};
     try_spec(specs[i / 2], &p, shape.padded, dlse, test);
   }
@@ -207,7 +222,7 @@ static double tolerance(const attn_problem *p) {
 
 static void repeat(setting *s) {
   const attn_problem *p = &s->in->problem;
-  gradients first = {.sink = NULL};
+  gradients first = {.by = {NULL}};
   for (const char *const *isa = isas_under_test(); *isa; isa++) {
     s->options = (attn_options){.isa = *isa, .threads = 1, .blocks = {64, 64}};
     gradients one = differentiate(s);
@@ -217,8 +232,8 @@ static void repeat(setting *s) {
       expect_times(p, &other, 1, &one, 0, "another number of threads");
       gradients_free(&other);
     }
-    if (first.sink && p->dtype == ATTN_F64) expect_times(p, &one, 1, &first, tolerance(p), *isa);
-    if (first.sink)
+    if (first.of[0] && p->dtype == ATTN_F64) expect_times(p, &one, 1, &first, tolerance(p), *isa);
+    if (first.of[0])
       gradients_free(&one);
     else
       first = one;

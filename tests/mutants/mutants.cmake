@@ -1123,6 +1123,32 @@ mutant(grad-slope-missing core/kernels/backward.inc GRAD-FD tiled "what the prob
   [[if (maps) g = @v_mul(g, slope)@;]] [[g]])
 mutant(grad-bias-missing core/kernels/backward.inc GRAD-FD tiled "weights are recomputed without biases"
   [[if (step->bias) y = @v_add(y, v_load((const REAL *)step->bias[j] + lane))@;]] [[y]])
+mutant(grad-bias-sign core/engines/softmax/bias_back.c GRAD-FD tiled "the gradients by biases have the other sign"
+  [[weight * (@product - delta@)]] [[delta - product]])
+mutant(grad-bias-sloped core/engines/softmax/backward.c GRAD-FD tiled "a pair's product is that of its weight and the gradient"
+  [[if (b->biases) memcpy(b->products, @b->gradients@,]] [[b->scores]])
+mutant(grad-bias-last-row core/engines/softmax/bias_back.c GRAD-FD tiled "a group's last query has no gradient by biases"
+  [[lane < first + @rows@; lane++]] [[rows - 1]])
+mutant(grad-bias-last-head core/engines/softmax/bias_back.c GRAD-FD tiled "a bias that heads or entries share has the last one's gradient"
+  [[g->ddense[(line * p->n_q + i) * p->n_kv + key] += dy;]]
+  [[g->ddense[(line * p->n_q + i) * p->n_kv + key] = dy;]])
+mutant(grad-bias-first-entry core/engines/softmax/bias_back.c GRAD-FD tiled "a bias of each entry has all gradients at the first's"
+  [[(@x->dense.batch@ ? batch : 0) *]] [[false]])
+mutant(grad-bias-first-table core/engines/softmax/bias_back.c GRAD-FD tiled "tables of heads have all gradients at the first's"
+  [[(p->score.relative_heads > 1 ? @first * span@ : 0) + at]] [[0]])
+mutant(grad-bias-span core/engines/softmax/bias_back.c GRAD-FD tiled "distances are counted from the table's first number"
+  [[attn_max(@distance + x->zero@, 0)]] [[distance]])
+mutant(grad-bias-slice core/engines/softmax/bias_back.c GRAD-FD full "the first slice of queries alone gives the gradients of distances"
+  [[slice < @ATTN_BIAS_SLICES@; slice++) {]] [[1]])
+mutant(grad-bias-slice-kept core/engines/softmax/bias_back.c GRAD-FD "longformer:window=8" "a head's sums over distances begin with those of the one before"
+  [[s->relative[slice * row + at] = 0;]] [[;]])
+mutant(grad-gate-own core/engines/normaliser/row_gradients.c GRAD-FD forget "the gate at the query's own key has no gradient"
+  [[for (; at <= last && @at <= keys[j]@; at++)]] [[at < keys[j]]])
+mutant(grad-gate-slice core/engines/normaliser/row_gradients.c GRAD-FD forget "the first slice of queries alone gives the gradients of gates"
+  [[for (int64_t slice = 1; @slice < ATTN_BIAS_SLICES@; slice++)]] [[false]])
+mutant(grad-gate-last-head variants/forget.c GRAD-FD forget "a gate that heads share has the last one's gradient"
+  [[*(double *)attn_call_extra_row(call, &to, batch, head, first + i) += d[i];]]
+  [[*(double *)attn_call_extra_row(call, &to, batch, head, first + i) = d[i];]])
 mutant(grad-masked-weights core/kernels/backward.inc GRAD-FP "longformer:window=8" "masked keys are given values' gradients"
   [[p = v_select(v_mask(step->mask[j] >> lane), p, @v_set(0)@);]] [[p]])
 mutant(grad-masked-scores core/kernels/backward.inc GRAD-FP "longformer:window=8" "masked scores have gradients"

@@ -83,7 +83,7 @@ def summed(x, kv_heads):
 
 
 def of_weights(q, k, v, of, p, dlse=0, scale=None, sink=None, bias=0, unit=2**-53, **maps):
-    """The gradients at weights p, and bounds on what rounding makes of them: each score y has an error h, and so has lse the
+    """The gradients at weights p, the last by scores, and bounds on what rounding makes of them: each score y has an error h, and so has lse the
     largest of a row and that of its sum; these are relative errors of p. D has that of the output."""
     kv_heads, (d, d_v) = k.shape[1], (q.shape[3], v.shape[3])
     q, k, v, of = (x.astype("f8") for x in (q, k, v, of))
@@ -95,17 +95,24 @@ def of_weights(q, k, v, of, p, dlse=0, scale=None, sink=None, bias=0, unit=2**-5
     dlse = np.where(blind[..., 0], 0, dlse)[..., None] * (sink is None or ~blind)
     o = (of * (p @ v)).sum(-1, keepdims=True)
     # One score of each row is moved: of e^(y + const) of sum 1 with the rest, so are the output and lse.
-    moved = p * (np.exp(mapped(s + 1j * STEP, **maps) - mapped(s, **maps)) - 1)
-    ds = ((o + moved * values) / (1 + moved) + dlse * np.log(1 + moved)).imag / STEP
+    ds, dy = (((o + moved * values) / (1 + moved) + dlse * np.log(1 + moved)).imag / STEP for moved in (
+        p * (np.exp(step) - 1) for step in (mapped(s + 1j * STEP, **maps) - mapped(s, **maps), 1j * STEP)))
     h = unit * (4 * (d + 8) * c * abs(q) @ abs(transposed(k)) + 2 * abs(np.where(np.isfinite(bias), bias, 0)) + 32 +
                 16 * (maps.get("softcap") or 0))
     h = h + np.where(p > 0, h, 0).max(-1, keepdims=True) + 4 * unit * p.shape[-1]
     delta = (abs(of) * (2 * (p * h) @ abs(v))).sum(-1, keepdims=True) + 4 * unit * (abs(of) * (p @ abs(v))).sum(-1, keepdims=True)
     error = p * (h * abs(values - o + dlse) + unit * (d_v + 2) * abs(of) @ abs(transposed(v)) + delta) + 4 * unit * abs(ds)
     chain = unit * (p.shape[-1] + q.shape[1] * p.shape[-2])
-    error, weight = error + chain * abs(ds), p * (h + chain)
-    return ([c * ds @ k, summed(c * transposed(ds) @ q, kv_heads), summed(transposed(p) @ of, kv_heads)],
-            [c * error @ abs(k), summed(c * transposed(error) @ abs(q), kv_heads), summed(transposed(weight) @ abs(of), kv_heads)])
+    of_pairs, error, weight = error + (4 * unit + chain) * abs(dy), error + chain * abs(ds), p * (h + chain)
+    return ([c * ds @ k, summed(c * transposed(ds) @ q, kv_heads), summed(transposed(p) @ of, kv_heads), dy],
+            [c * error @ abs(k), summed(c * transposed(error) @ abs(q), kv_heads), summed(transposed(weight) @ abs(of), kv_heads),
+             of_pairs])
+
+
+def over(x, shape):
+    """Summed over the axes that the shape has for all."""
+    shape = (1,) * (4 - len(shape)) + shape
+    return x.sum(tuple(i for i in range(4) if shape[i] == 1), keepdims=True)
 
 
 def along_a_line(spec, given, to, of, causal, keys, unit):
@@ -137,7 +144,7 @@ def worst(got, want, bounds):
 
 class Values(unittest.TestCase):
     def within(self, got, want, bounds):
-        for name, x, y in zip("qkv", got, want):
+        for name, x, y in zip("qkvb", got, want):
             self.assertEqual((x.shape, np.isfinite(x).all()), (y.shape, True), f"d{name}")
         self.assertTrue(worst(got, want, bounds) <= 1, f"{worst(got, want, bounds)} times the bound")
 
@@ -163,7 +170,10 @@ class Values(unittest.TestCase):
             if chance[3] < 0.4:
                 maps = {"softcap": 2.0} if chance[3] < 0.2 else {"leaky": 0.3}
             if chance[4] < 0.3:
-                how["bias"] = bias = np.where(draw.random(shape) < 0.9, draw.normal(size=shape), -np.inf).astype(dtype)
+                own = tuple(1 if one else n for one, n in zip(draw.random(4) < (0.4, 0.4, 0.2, 0.2), shape))
+                own = own[2:] if seed % 4 == 0 else own
+                how["bias"] = bias = np.where(draw.random(own) < 0.9, draw.normal(size=own), -np.inf).astype(dtype)
+                how["return_bias"] = True
             if chance[5] < 0.3:
                 how["mask"] = draw.random(shape) < 0.7
                 seen &= how["mask"]
@@ -177,8 +187,48 @@ class Values(unittest.TestCase):
                     p, _ = oracle.weights(oracle.scores(q, k, scale, **maps) + seen, True, sink)
                 expected = of_weights(q, k, v, of, np.nan_to_num(p), 0 if dlse is None else dlse, scale, sink, bias,
                                       np.finfo(dtype).eps / 2, **maps)
-                self.within(attnlab.backward(q, k, v, of, scale=scale, sink=sink, grad_lse=dlse, isa=isa, **maps, **how),
-                            *expected)
+                got = attnlab.backward(q, k, v, of, scale=scale, sink=sink, grad_lse=dlse, isa=isa, **maps, **how)
+                if "bias" in how:
+                    self.assertEqual(got[3].shape, bias.shape)
+                    got, expected = (*got[:3], got[3][(None,) * (4 - bias.ndim)]), [[*x[:3], over(x[3], bias.shape)] for x in expected]
+                self.within(got, *expected)
+
+    def test_biases_sinks_and_gates(self):
+        """By complex steps of each element in the formula of the softmax, in fp64; gates are those of forget."""
+        largest = 0
+        for seed in range(12):
+            draw = np.random.default_rng(seed)
+            q, k, v, of = (draw.normal(size=(2, heads, n, 6)) for heads, n in ((4, 11), (2, 13), (2, 13), (4, 11)))
+            spec = ("tiled", "full", "forget", "topk:k=5")[seed % 4]
+            bias = draw.normal(size=((2, 4, 11, 13), (1, 4, 11, 13), (2, 1, 11, 13), (11, 13))[seed // 4])
+            gates, sink, forgets = -draw.random((1, 2, 13, 1)), draw.normal(size=4), spec == "forget"
+            seen = np.arange(13) <= np.arange(11)[:, None] + 2
+            if spec.startswith("topk"):
+                seen = attnlab.matrix(q, k, spec, causal=True, softcap=1.5, bias=bias) > 0
+            where = {"causal": True, "softcap": 1.5, "bias": bias, **({} if forgets else {"sink": sink})}
+            if forgets:
+                where["extra"] = {"decay": gates}
+
+            def loss(b, z, g):
+                s = mapped(q @ np.repeat(k, 2, 1).swapaxes(-1, -2) * 6**-0.5, 1.5) + b
+                if forgets:
+                    sums = np.cumsum(np.repeat(g, 2, 1)[..., 0], -1)
+                    s = s + sums[:, :, 2:, None] - sums[:, :, None]
+                e = np.where(seen, np.exp(s), 0)
+                total = e.sum(-1) + (0 if forgets else np.exp(z)[:, None])
+                return (of * (e @ np.repeat(v, 2, 1)) / total[..., None]).sum().imag / STEP
+
+            given = [bias, sink, gates]
+            got = attnlab.backward(q, k, v, of, spec, return_bias=True, return_sink=not forgets, return_extra=forgets, **where)[3:]
+            for which, gradient in {0: got[0], 2: got[1]["decay"]}.items() if forgets else {0: got[1], 1: got[0]}.items():
+                self.assertEqual(gradient.shape, given[which].shape)
+                for i in np.ndindex(gradient.shape):
+                    moved = [x.astype(complex) for x in given]
+                    moved[which][i] += 1j * STEP
+                    largest = max(largest, abs(gradient[i] - loss(*moved)) / abs(of).sum())
+        self.assertLess(largest, 2**-53)
+        with self.assertRaisesRegex(ValueError, "there is no bias"):
+            attnlab.backward(q, k, v, of, return_bias=True)
 
     def test_patterns_and_selections(self):
         tried = set()

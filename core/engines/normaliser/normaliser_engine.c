@@ -306,7 +306,8 @@ const attn_engine attn_engine_normaliser = {"normaliser",
                                              .execute = execute,
                                              .inspect = inspect,
                                              .backward_size = backward_size,
-                                             .backward = backward}};
+                                             .backward = backward,
+                                             .bias_gradients = true}};
 
 static void softmax(const void *state, const attn_context *c, int64_t n, double *x, double *room) {
   double sum = 0;

@@ -25,6 +25,8 @@ typedef struct layout {
   double *dk, *dv; /* [batch, kv_heads, slice, n_kv, d] */
   double *gates;   /* [batch, heads, n_kv] */
   double *sinks;   /* [batch, heads, n_q] */
+  attn_bias_sums biases;
+  double *d_gates; /* of a head, [ATTN_BIAS_SLICES, n_kv] */
   attn_slices rows;
 } layout;
 
@@ -57,6 +59,8 @@ static layout lay_out(const attn_context *c, const attn_normaliser *by, attn_car
                   .dv = attn_carve(carver, lines * slices * p->n_kv, p->d_v, size),
                   .gates = attn_carve(carver, by->gates ? rows : 0, p->n_kv, size),
                   .sinks = attn_carve(carver, p->score.sink ? rows : 0, p->n_q, size),
+                  .biases = attn_biases_carve(p, 1, carver),
+                  .d_gates = by->gates_back ? attn_carve(carver, ATTN_BIAS_SLICES, p->n_kv, size) : NULL,
                   .rows = attn_carve_slices(carver, c->threads, one.used)};
 }
 
@@ -73,10 +77,29 @@ attn_status attn_normaliser_back_size(const attn_normaliser *by, const attn_cont
   return ATTN_OK;
 }
 
-/* Row i of a query head; sums: of its slice. Values that have no weight are not met. */
+/* Adds to the gradients by biases and by gates, of which a score has those behind its key, what the scores of
+ * row i give. */
+static void add_pairs(const attn_call *call, const attn_gradients *g, const layout *l, const attn_problem *p,
+                      int64_t batch, int64_t head, int64_t i, int64_t slice, int64_t count,
+                      const row_room *room) {
+  const int64_t *keys = room->keys,
+                last = attn_min(attn_problem_position(p, i), attn_call_keys(call, batch) - 1);
+  double *d_gates = l->d_gates ? l->d_gates + slice * p->n_kv : NULL, sum = 0;
+  int64_t at = count && l->d_gates ? keys[0] + 1 : last + 1;
+  for (int64_t j = 0; j < count; j++) {
+    const double dy = room->x[j] == 0 ? 0 : room->ds[j];
+    for (; at <= last && at <= keys[j]; at++) d_gates[at] += sum;
+    sum += dy;
+    attn_biases_add(&l->biases, p, g, slice, batch, head, head, i, keys[j], dy);
+  }
+  for (; at <= last; at++) d_gates[at] += sum;
+}
+
+/* Row i of a query head; dk, dv: sums of its slice. NULL: what it gives to biases and gates, in their place.
+ * Values that have no weight are not met. */
 static void take_row(const attn_normaliser *by, const attn_call *call, const attn_gradients *g,
                      const layout *l, const attn_problem *p, int64_t batch, int64_t head, int64_t i,
-                     double *dk, double *dv, const row_room *room) {
+                     int64_t slice, double *dk, double *dv, const row_room *room) {
   const int64_t kv_line = batch * p->kv_heads + head / (p->heads / p->kv_heads),
                 line = batch * p->heads + head, exist = attn_call_keys(call, batch),
                 count = attn_seen_keys(p, batch, head, i, exist, room->runs, room->keys),
@@ -100,6 +123,11 @@ static void take_row(const attn_normaliser *by, const attn_call *call, const att
   for (int64_t j = 0; j < scores; j++)
     ds[j] = j < count && x[j] != 0 ? attn_inner(room->d_o, v + room->keys[j] * p->d_v, p->d_v) : 0;
   if (scores) by->differentiate(by->state, scores, x, ds);
+  if (p->score.sink) l->sinks[line * p->n_q + i] = scores ? ds[count] : 0;
+  if (!dk) {
+    add_pairs(call, g, l, p, batch, head, i, slice, count, room);
+    return;
+  }
   for (int64_t j = 0; j < count; j++) {
     const int64_t key = room->keys[j];
     if (x[j] == 0) continue;
@@ -107,7 +135,6 @@ static void take_row(const attn_normaliser *by, const attn_call *call, const att
     attn_add_times(room->slope[j] * ds[j], k + key * p->d_qk + from, room->dq + from, depth);
     attn_add_times(room->slope[j] * ds[j], room->q + from, dk + key * p->d_qk + from, depth);
   }
-  if (p->score.sink) l->sinks[line * p->n_q + i] = scores ? ds[count] : 0;
   if (g->dq)
     attn_numbers[p->dtype].store(room->dq, p->d_qk, attn_at(g->dq, (line * p->n_q + i) * p->d_qk, p->dtype));
 }
@@ -124,7 +151,31 @@ static void take_slice(const attn_normaliser *by, const attn_call *call, const a
   for (int64_t h = head; h < head + group; h++) {
     const attn_problem of_head = attn_call_problem(call, batch, h);
     for (int64_t i = unit % l->slices; i < p->n_q; i += l->slices)
-      take_row(by, call, g, l, &of_head, batch, h, i, dk, dv, room);
+      take_row(by, call, g, l, &of_head, batch, h, i, 0, dk, dv, room);
+  }
+}
+
+/* One head after the other: they may share biases and gates. */
+static void run_biases(const attn_normaliser *by, const attn_call *call, const attn_gradients *g,
+                       const layout *l, const row_room *room) {
+  const attn_problem *p = call->context->problem;
+  attn_biases_begin(&l->biases, p);
+  for (int64_t at = 0; at < p->batch * p->heads; at++) {
+    const int64_t batch = at / p->heads, head = at % p->heads;
+    const attn_problem of_head = attn_call_problem(call, batch, head);
+#pragma omp single
+    if (l->d_gates) memset(l->d_gates, 0, (size_t)(ATTN_BIAS_SLICES * p->n_kv) * sizeof *l->d_gates);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t slice = 0; slice < ATTN_BIAS_SLICES; slice++)
+      for (int64_t i = slice; i < p->n_q; i += ATTN_BIAS_SLICES)
+        take_row(by, call, g, l, &of_head, batch, head, i, slice, NULL, NULL, room);
+    attn_biases_end(&l->biases, p, g, head, 1);
+#pragma omp single
+    if (l->d_gates && g->dextra) {
+      for (int64_t slice = 1; slice < ATTN_BIAS_SLICES; slice++)
+        attn_add_times(1, l->d_gates + slice * p->n_kv, l->d_gates, p->n_kv);
+      by->gates_back(by->state, call, batch, head, 0, attn_call_keys(call, batch), l->d_gates, g->dextra);
+    }
   }
 }
 
@@ -177,6 +228,7 @@ attn_status attn_normaliser_backward(const attn_normaliser *by, const attn_call 
       add_slices(p, l.slices, p->d_qk, at, l.dk, g->dk);
       add_slices(p, l.slices, p->d_v, at, l.dv, g->dv);
     }
+    if (attn_biases_wanted(g) || (g->dextra && by->gates_back)) run_biases(by, call, g, &l, &room);
     attn_float_leave(&outer);
   }
   for (int64_t h = 0; g->dsink && h < p->heads; h++) {

@@ -49,7 +49,8 @@ softmax_back attn_softmax_back_carve(const attn_context *c, const softmax_shape 
                         .scores = attn_carve(carver, keys, ATTN_LANES, e),
                         .gradients = attn_carve(carver, keys, ATTN_LANES, e),
                         .k = attn_carve(carver, keys, qk, e),
-                        .sums = attn_carve(carver, keys, attn_max(qk, v), e)};
+                        .sums = attn_carve(carver, keys, attn_max(qk, v), e),
+                        .products = attn_carve(carver, keys, ATTN_LANES, e)};
 }
 
 /* -- a tile of queries -- */
@@ -247,8 +248,13 @@ static void take_keys(const softmax_task *t, softmax_worker *w, lane_range at, c
   const attn_matrix v_rows = left_rows(k, step, step->v, step->v_row, p->d_v, b->sums, b->v);
   k->product(step->count, lanes, p->d_v, v_rows, attn_at(b->d_o_columns, group * p->d_v + at.first, dtype),
              ATTN_LANES, false, ds, ATTN_LANES);
+  if (b->biases) memcpy(b->products, b->gradients, attn_row_bytes(step->count * ATTN_LANES, dtype));
   k->step_back(step, at.first, lanes, p->scale * ATTN_LOG2E, attn_at(b->lse, group, dtype),
                attn_at(b->delta, group, dtype), b->scores, b->gradients);
+  if (b->biases) {
+    attn_softmax_back_biases(t, b, step, keys, at.group, at.first, at.rows);
+    return;
+  }
   if (b->dv)
     add_rows(k, keys, step->count, at.rows, s, attn_at(b->d_o, row * b->v, dtype), b->v, p->d_v, b->dv,
              b->sums, b->v);
@@ -301,7 +307,7 @@ void attn_softmax_back_step(const softmax_task *t, softmax_worker *w, int64_t gr
 void attn_softmax_back_finish(const softmax_task *t, const softmax_worker *w) {
   const softmax_back *b = w->back;
   const attn_problem *p = t->call->context->problem;
-  for (int64_t at = 0; b->of->dq && at < softmax_rows(t); at++) {
+  for (int64_t at = 0; b->of->dq && !b->biases && at < softmax_rows(t); at++) {
     const int64_t row = (t->batch * p->heads + head_of(t, at)) * p->n_q + query_of(t, at);
     t->call->context->kernels->scale_row(p->d_qk, p->scale, attn_at(b->dq, at * b->qk, p->dtype),
                                          attn_at(b->of->dq, row * p->d_qk, p->dtype));
@@ -408,22 +414,49 @@ size_t attn_softmax_back_size(const attn_context *c, const attn_pattern *pattern
   attn_softmax_carve(c, &shape, pattern ? pattern->max_runs : 1, &one);
   attn_softmax_back_carve(c, &shape, &one);
   attn_softmax_sums_carve(p, slices_of(p, &shape), &sums);
+  attn_biases_carve(p, shape.heads, &sums);
   return attn_size_sum(attn_size_times(one.used, (size_t)c->threads), sums.used);
+}
+
+/* Item i of a kv head: a tile for a part of the heads that share it. */
+static void run_item(const attn_softmax *s, const attn_call *call, int64_t line, int64_t i,
+                     softmax_worker *w) {
+  const attn_problem *p = call->context->problem;
+  const int64_t head = line % p->kv_heads * (p->heads / p->kv_heads) + i / s->tile_count * s->shape.heads;
+  const softmax_task t = attn_softmax_task(s, call, line / p->kv_heads, head, i % s->tile_count);
+  attn_softmax_begin(&t, w, w->tiles);
+  attn_softmax_walk(&t, w, w->tiles, 0, INT64_MAX);
+  attn_softmax_finish(&t, w, w->tiles);
 }
 
 /* Every `slices`-th tile of a kv head, for the heads that share it. */
 static void run_slice(const attn_softmax *s, const attn_call *call, const softmax_sums *sums, int64_t unit,
                       softmax_worker *w) {
   const attn_problem *p = call->context->problem;
-  const int64_t group = p->heads / p->kv_heads, line = unit / sums->slices,
-                items = items_of(p, &s->shape, s->tile_count);
+  const int64_t line = unit / sums->slices, items = items_of(p, &s->shape, s->tile_count);
   attn_softmax_sums_begin(sums, p, line, unit % sums->slices, w->back);
-  for (int64_t i = unit % sums->slices; i < items; i += sums->slices) {
-    const int64_t part = i / s->tile_count, head = line % p->kv_heads * group + part * s->shape.heads;
-    const softmax_task t = attn_softmax_task(s, call, line / p->kv_heads, head, i % s->tile_count);
-    attn_softmax_begin(&t, w, w->tiles);
-    attn_softmax_walk(&t, w, w->tiles, 0, INT64_MAX);
-    attn_softmax_finish(&t, w, w->tiles);
+  for (int64_t i = unit % sums->slices; i < items; i += sums->slices) run_item(s, call, line, i, w);
+}
+
+/* The gradients by biases, which heads and batch entries may share: of one part of the heads of a kv head
+ * after the other. */
+static void run_biases(const attn_softmax *s, const attn_call *call, const attn_bias_sums *sums,
+                       softmax_worker *w) {
+  const attn_problem *p = call->context->problem;
+  const int64_t group = p->heads / p->kv_heads, parts = items_of(p, &s->shape, 1);
+  w->back->biases = sums;
+  attn_biases_begin(sums, p);
+  for (int64_t at = 0; at < p->batch * p->kv_heads * parts; at++) {
+    const int64_t line = at / parts, part = at % parts, first = part * s->tile_count,
+                  before = part * s->shape.heads, head = line % p->kv_heads * group + before;
+    w->back->first_head = head;
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t slice = 0; slice < ATTN_BIAS_SLICES; slice++) {
+      w->back->slice = slice;
+      for (int64_t tile = slice; tile < s->tile_count; tile += ATTN_BIAS_SLICES)
+        run_item(s, call, line, first + tile, w);
+    }
+    attn_biases_end(sums, p, w->back->of, head, attn_min(s->shape.heads, group - before));
   }
 }
 
@@ -436,6 +469,7 @@ attn_status attn_softmax_backward(const void *state, const attn_call *call, cons
   attn_softmax_back_carve(c, &s->shape, &one);
   attn_carver behind = {.base = (char *)call->work + (size_t)c->threads * one.used};
   const softmax_sums sums = attn_softmax_sums_carve(p, slices_of(p, &s->shape), &behind);
+  const attn_bias_sums biases = attn_biases_carve(p, s->shape.heads, &behind);
 #pragma omp parallel num_threads(c->threads)
   {
     fenv_t outer;
@@ -449,6 +483,7 @@ attn_status attn_softmax_backward(const void *state, const attn_call *call, cons
     for (int64_t unit = 0; unit < p->batch * p->kv_heads * sums.slices; unit++)
       run_slice(s, call, &sums, unit, &w);
     attn_softmax_sums_end(&sums, call, g);
+    if (attn_biases_wanted(g)) run_biases(s, call, &biases, &w);
     attn_float_leave(&outer);
   }
   attn_softmax_sink_back(call, g);

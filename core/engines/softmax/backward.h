@@ -16,6 +16,9 @@ struct softmax_back {
   void *scores, *gradients;      /* of a step, [key][ATTN_LANES]: s, then p; dp, then ds */
   void *k, *sums;                /* of a step: keys side by side; values, or what keys are added */
   void *dk, *dv;                 /* of the kv head: sums, without the scale; NULL: not wanted */
+  void *products;                /* of a step, [key][ATTN_LANES]: dp */
+  const attn_bias_sums *biases;  /* the gradients by biases are computed, not the others; NULL: these are */
+  int64_t first_head, slice;     /* ... of a slice of the queries of heads from the first on */
 };
 
 /* The sums over slices of the work of each kv head. */
@@ -34,5 +37,9 @@ void attn_softmax_sums_begin(const softmax_sums *, const attn_problem *, int64_t
 /* Adds the slices up, in order; by all threads of a team together. */
 void attn_softmax_sums_end(const softmax_sums *, const attn_call *, const attn_gradients *);
 void attn_softmax_sink_back(const attn_call *, const attn_gradients *);
+/* Adds the gradients of a step's scores to those by biases: of the lanes first ... first + rows - 1 of a
+ * group. keys: of the step, as they are numbered. */
+void attn_softmax_back_biases(const softmax_task *, const softmax_back *, const attn_step *,
+                              const int64_t *keys, int64_t group, int64_t first, int64_t rows);
 
 #endif

@@ -22,6 +22,7 @@ typedef struct selection {
 typedef struct layout {
   attn_slices prepared, threads; /* of each batch entry and kv head; of each thread */
   softmax_sums sums;
+  attn_bias_sums biases;
 } layout;
 
 /* Where rows select for themselves: the keys whose rows are looked up at a time, and the most keys of a step,
@@ -90,7 +91,10 @@ static layout lay_out(const attn_context *c, const attn_selector *x, bool back, 
   carve_worker(c, x, &s, back, &one);
   layout l = {.prepared = attn_carve_slices(carver, p->batch * p->kv_heads, x->prepared_bytes),
               .threads = attn_carve_slices(carver, c->threads, one.used)};
-  if (back) l.sums = attn_softmax_sums_carve(p, attn_softmax_back_slices(p, line_blocks(p, x)), carver);
+  if (back) {
+    l.sums = attn_softmax_sums_carve(p, attn_softmax_back_slices(p, line_blocks(p, x)), carver);
+    l.biases = attn_biases_carve(p, shared_heads(p, x), carver);
+  }
   return l;
 }
 
@@ -367,6 +371,29 @@ static void run_slice(const selection *s, const attn_call *call, const layout *l
   }
 }
 
+/* The gradients by biases: of the heads that share a selection, one after the other. */
+static void run_biases(const selection *s, const attn_call *call, const layout *l, worker *w, fault *f) {
+  const attn_problem *p = call->context->problem;
+  const attn_selector *x = s->selector;
+  const int64_t step = shared_heads(p, x), units = p->heads / p->kv_heads / step,
+                blocks = line_blocks(p, x) / units;
+  w->back.biases = &l->biases;
+  attn_biases_begin(&l->biases, p);
+  for (int64_t at = 0; at < p->batch * p->kv_heads * units; at++) {
+    const int64_t line = at / units, unit = at % units;
+    w->back.first_head = block_of(p, x, line, unit).head;
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t slice = 0; slice < ATTN_BIAS_SLICES; slice++) {
+      w->back.slice = slice;
+      for (int64_t i = slice; i < blocks; i += ATTN_BIAS_SLICES) {
+        const attn_block block = block_of(p, x, line, i * units + unit);
+        run_block(s, call, &block, attn_slice(l->prepared, line), w, f);
+      }
+    }
+    attn_biases_end(&l->biases, p, w->back.of, w->back.first_head, step);
+  }
+}
+
 /* g: NULL forward. */
 static attn_status run(const selection *s, const attn_call *call, const attn_gradients *g) {
   const attn_context *c = call->context;
@@ -399,6 +426,7 @@ static attn_status run(const selection *s, const attn_call *call, const attn_gra
       run_block(s, call, &block, attn_slice(l.prepared, task % lines), &w, &f);
     }
     if (g) attn_softmax_sums_end(&l.sums, call, g);
+    if (g && attn_biases_wanted(g)) run_biases(s, call, &l, &w, &f);
     if (shape->kernels->leave) shape->kernels->leave();
     if (call->stages) add_stages(call->stages, &w.spent);
     attn_float_leave(&outer);
@@ -425,7 +453,8 @@ const attn_engine attn_engine_selection = {"selection",
                                             .execute = execute,
                                             .inspect = inspect,
                                             .backward_size = backward_size,
-                                            .backward = backward}};
+                                            .backward = backward,
+                                            .bias_gradients = true}};
 
 /* ---- the selections of an execution, again ----------------------------------------------------------- */
 

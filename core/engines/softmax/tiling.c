@@ -294,4 +294,5 @@ const attn_engine attn_engine_softmax = {"softmax",
                                           .execute = attn_softmax_execute,
                                           .inspect = inspect,
                                           .backward_size = backward_size,
-                                          .backward = attn_softmax_backward}};
+                                          .backward = attn_softmax_backward,
+                                          .bias_gradients = true}};

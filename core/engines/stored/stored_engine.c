@@ -297,4 +297,5 @@ const attn_engine attn_engine_stored = {"stored",
                                          .execute = execute,
                                          .inspect = inspect,
                                          .backward_size = backward_size,
-                                         .backward = backward}};
+                                         .backward = backward,
+                                         .bias_gradients = true}};

@@ -75,10 +75,11 @@ def backward(q: Any, k: Any, v: Any, grad_o: Any, spec: str = "tiled", *, causal
              scale: float | None = None, mask: Any = None, bias: Any = None, alibi: bool = False,
              softcap: float | None = None, leaky: float | None = None, sink: Any = None, kv_len: Any = None,
              q_position: Any = None, grad_lse: Any = None, extra: dict[str, Any] | None = None, return_extra: bool = False,
-             threads: int = 0, isa: str | None = None) -> Any:
+             return_sink: bool = False, return_bias: bool = False, threads: int = 0, isa: str | None = None) -> Any:
     """The gradients by q, k and v of a loss whose gradient by the output of `attention` is grad_o, shaped as the output;
-    grad_lse: by the log-sum-exp, [batch, heads, n_q]. With return_extra also those by the tensors of `extra`, a dict of
-    float64. The other arguments are those of `attention`.
+    grad_lse: by the log-sum-exp, [batch, heads, n_q]. Then, of float64, with return_sink those by sinks, [heads], with
+    return_bias that by `bias`, in its shape, and with return_extra a dict of those by the tensors of `extra`. The other
+    arguments are those of `attention`.
 
     What is differentiated is the function that the variant computes, with its draws and selections held fixed, not
     exact attention. Gradients of float16 and bfloat16 are computed in float32 and rounded once.
@@ -91,7 +92,7 @@ def backward(q: Any, k: Any, v: Any, grad_o: Any, spec: str = "tiled", *, causal
     plan._backward_bytes()
     given = plan._run(operands, kv_len, q_position, plan._gives_lse, extra, None, False)
     lse = given[1] if plan._gives_lse else None
-    return plan._gradients(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, return_extra)
+    return plan._gradients(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, return_extra, return_sink, return_bias)
 
 
 class Plan:
@@ -115,6 +116,10 @@ class Plan:
     def _create(self, operands: Operands, spec: str, target: dict[str, Any], threads: int, isa: str | None) -> None:
         lib = library()
         problem, self._held = _problem(operands, **target)
+        batch, heads, n_q, n_kv = operands.q.shape[:3] + operands.k.shape[2:3]
+        strides, bias = problem.score.dense, target.get("bias")
+        self._bias: Any = () if bias is None else (  # the gradient's axes, and the shape to which these are summed
+            batch if strides.batch else 1, heads if strides.head else 1, n_q, n_kv, look_at(bias, "bias").shape)
         options = Options(_integer(threads, "threads", INT_MAX), None if isa is None else _text(isa, "isa"), None,
                           Blocks(0, 0))
         handle = c_void_p()
@@ -144,31 +149,36 @@ class Plan:
 
     def backward(self, q: Any, k: Any, v: Any, o: Any, lse: Any, grad_o: Any, *, grad_lse: Any = None,
                  kv_len: Any = None, q_position: Any = None, extra: dict[str, Any] | None = None,
-                 return_extra: bool = False) -> Any:
+                 return_extra: bool = False, return_sink: bool = False, return_bias: bool = False) -> Any:
         """As attnlab.backward, after a call of the plan with these tensors that returned o and lse; lse is None where the
         variant has none."""
         operands = self._operands(q, k, v, o)
-        return self._gradients(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, return_extra)
+        return self._gradients(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, return_extra, return_sink, return_bias)
 
     def _gradients(self, operands: Operands, lse: Any, grad_o: Any, grad_lse: Any, kv_len: Any, q_position: Any,
-                   extra: dict[str, Any] | None, return_extra: bool) -> Any:
-        wanted = ("q", "k", "v", "extra") if _flag(return_extra, "return_extra") else ("q", "k", "v")
+                   extra: dict[str, Any] | None, return_extra: bool, return_sink: bool, return_bias: bool) -> Any:
+        more = {"sink": return_sink, "bias": return_bias, "extra": return_extra}
+        wanted = ("q", "k", "v", *(name for name, flag in more.items() if _flag(flag, f"return_{name}")))
         of = self._backward(operands, lse, grad_o, grad_lse, kv_len, q_position, extra, wanted)
         return tuple(of[name] for name in wanted)
 
     def _backward(self, operands: Operands, lse: Any, grad_o: Any, grad_lse: Any, kv_len: Any, q_position: Any,
                   extra: dict[str, Any] | None, wanted: tuple[str, ...]) -> dict[str, Any]:
-        """The gradients by what is wanted of q, k, v, sink and extra, by name."""
+        """The gradients by what is wanted of q, k, v, sink, bias and extra, by name."""
+        if "bias" in wanted and not self._bias:
+            raise ValueError("return_bias=True, and there is no bias")
         size = self._backward_bytes()
         given = self._tensors(operands, kv_len, q_position, extra)
         given.lse = None if lse is None else operands.place_of_lse(lse, "lse")
         upstream = operands.upstream(grad_o)
-        results = {name: tensors.like(operands.given, (operands.q.shape[1],), "f8") if name == "sink" else
+        scores = {"sink": (operands.q.shape[1],), "bias": self._bias[:4]}
+        results = {name: tensors.like(operands.given, scores[name], "f8") if name in scores else
                    tensors.like(operands.given, getattr(operands, name).shape, upstream.place.kind)
                    for name in wanted if name != "extra"}
         into = Gradients(upstream.place.address, upstream.stride,
                          None if grad_lse is None else operands.place_of_lse(grad_lse, "grad_lse"),
-                         **{f"d{name}": look_at(x, "gradient").address for name, x in results.items()})
+                         **{"ddense" if name == "bias" else f"d{name}": look_at(x, "gradient").address
+                            for name, x in results.items()})
         by_extra = {name: tensors.like(operands.given, tuple(x.shape), "f8")
                     for name, x in (extra or {}).items() if "extra" in wanted}
         if by_extra:
@@ -176,7 +186,9 @@ class Plan:
         with _work(size) as work:
             given.work = work
             check(library().attn_plan_backward(self._handle, byref(given), byref(into)))
-        found = {name: x if name == "sink" else operands.as_given(x, name) for name, x in results.items()}
+        found = {name: x if name in scores else operands.as_given(x, name) for name, x in results.items()}
+        if "bias" in wanted:
+            found["bias"] = tensors.summed(found["bias"], self._bias[4])
         return {**found, "extra": by_extra}
 
     def _backward_bytes(self) -> int:

@@ -8,7 +8,7 @@ import os
 import pathlib
 from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint32, c_void_p
 
-ABI = 17  # of attn.h, whose structs are repeated here
+ABI = 18  # of attn.h, whose structs are repeated here
 HERE = pathlib.Path(__file__).resolve().parent
 # Builds of the source tree that another process cannot load, or whose faults are meant.
 NOT_FOR_USE = {"asan-ubsan", "tsan", "fuzz", "mutants", "neon"}
@@ -71,7 +71,8 @@ class Tensors(ctypes.Structure):
 
 class Gradients(ctypes.Structure):
     _fields_ = [("d_o", c_void_p), ("d_o_at", Stride), ("dlse", c_void_p), ("dq", c_void_p), ("dk", c_void_p),
-                ("dv", c_void_p), ("dsink", c_void_p), ("dextra", POINTER(c_void_p))]
+                ("dv", c_void_p), ("dsink", c_void_p), ("drelative", c_void_p), ("ddense", c_void_p),
+                ("dextra", POINTER(c_void_p))]
 
 
 class Blocks(ctypes.Structure):

@@ -213,6 +213,13 @@ def like(x: Any, shape: tuple[int, ...], kind: str) -> Any:
     return numpy.empty(shape, NAMES[kind])
 
 
+def summed(x: Any, shape: tuple[int, ...]) -> Any:
+    """Of this shape, over the axes that are stretched from length 1."""
+    own = (1,) * (len(x.shape) - len(shape)) + tuple(shape)
+    axes = tuple(i for i, (length, to) in enumerate(zip(x.shape, own)) if length != to)
+    return (x.sum(axes) if axes else x).reshape(shape)
+
+
 def give_back(result: Any, x: Any) -> Any:
     """A result of `like` as a tensor of x's own library and type."""
     if is_torch(x):
