@@ -73,8 +73,8 @@ void attn_store_outputs(const attn_call *, const void *o);
 /* The strides of attn_gradients.d_o, resolved; EINVAL: they are not strides, or of another type. */
 attn_status attn_gradient_stride(const attn_problem *, attn_stride *);
 
-/* -- the gradients by biases (engines/softmax/bias_back.c), of one head after the other, or of those that share
- * a tile, and of their queries in slices -- */
+/* -- the gradients by biases (engines/softmax/bias_back.c), of one head after the other, or of those that
+ * share a tile, and of their queries in slices -- */
 
 enum { ATTN_BIAS_SLICES = 16 };
 typedef struct attn_bias_sums {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_gradients.h"
 #include "data/data.h"
 #include "data/support/json_text.h"
 #include "experiments/checks/check.h"
@@ -21,6 +22,17 @@ static bool variant_entry(size_t i, entry *e) {
   const attn_variant *v = attn_variant_at(i);
   if (v) *e = (entry){.name = v->name, .text = v->summary};
   return v != NULL;
+}
+
+/* Without parameters; of a causal problem where it takes no other. */
+static bool has_gradients(const attn_variant *v) {
+  attn_plan *plan = NULL;
+  attn_problem p = attn_problem_make(1, 1, 512, 64);
+  p.causal = attn_plan_create(&plan, &p, v->name, NULL);
+  if (p.causal) (void)attn_plan_create(&plan, &p, v->name, NULL);
+  const bool found = plan && !attn_plan_backward_size(plan, &(size_t){0});
+  attn_plan_destroy(plan);
+  return found;
 }
 
 static bool dataset_entry(size_t i, entry *e) {
@@ -49,19 +61,21 @@ enum { SECTIONS = sizeof sections / sizeof sections[0] };
 
 typedef struct arguments {
   const section *chosen;
-  bool json;
+  bool json, backward;
 } arguments;
 
 static const cli_option options[] = {
+    {"backward", 0, NULL, "Only variants that have gradients", CLI_SET(CLI_FLAG, backward)},
     {"json", 0, NULL, "Print a JSON object with an array for each section", CLI_SET(CLI_FLAG, json)},
     {NULL, 0, NULL, "section", CLI_READ},
     {0}};
 
-static void print_section(const section *s) {
+static void print_section(const section *s, bool backward) {
   if (s->of)
     printf("%-15s %-8s %-20s %-*s %s\n", "check", "kind", "family", s->of, "of variants", "statement");
   entry e;
   for (size_t i = 0; s->entry(i, &e); i++) {
+    if (backward && !has_gradients(attn_variant_at(i))) continue;
     printf("%-15s ", e.name);
     if (s->of) printf("%-8s %-20s %-*s ", e.kind, e.family, s->of, e.of);
     escape_put(stdout, e.text);
@@ -69,11 +83,12 @@ static void print_section(const section *s) {
   }
 }
 
-static json_t *section_json(const section *s) {
+static json_t *section_json(const section *s, bool backward) {
   json_t *list = json_array();
   entry e;
   bool good = list != NULL;
   for (size_t i = 0; good && s->entry(i, &e); i++) {
+    if (backward && !has_gradients(attn_variant_at(i))) continue;
     char *text = escape_text(e.text);
     json_t *one = json_pack("{s:s, s:s}", "name", e.name, "summary", text ? text : "");
     good = text && one &&
@@ -95,20 +110,28 @@ static void read_section(struct argp_state *state, void *input, const char *opti
   if (!*chosen) argp_error(state, "'%s': expected variants, datasets or checks", text);
 }
 
+static void complete(struct argp_state *state, void *input) {
+  arguments *a = input;
+  if (!a->backward) return;
+  if (a->chosen && a->chosen != sections) argp_error(state, "--backward: goes with variants");
+  a->chosen = sections;
+}
+
 static const cli_command parser = {
     .usage = "[variants|datasets|checks]",
     .options = options,
     .read = read_section,
+    .complete = complete,
     .plugins = true,
     .doc = "Lists variants, datasets and checks, or one of the three, one per line.\v"
            "`attnlab describe NAME' describes each."};
 
-static int print_json(const char *command, const section *chosen) {
+static int print_json(const char *command, const section *chosen, bool backward) {
   json_t *all = json_object();
   attn_status status = ATTN_OK;
   for (int i = 0; i < SECTIONS && !status; i++)
     if ((!chosen || chosen == &sections[i]) &&
-        json_object_set_new(all, sections[i].name, section_json(&sections[i])))
+        json_object_set_new(all, sections[i].name, section_json(&sections[i], backward)))
       status = attn_fail(ATTN_ENOMEM, "no memory for the lists");
   if (!status) cli_print_json(all);
   json_decref(all);
@@ -118,11 +141,11 @@ static int print_json(const char *command, const section *chosen) {
 int cmd_list(int argc, char **argv) {
   arguments a = {0};
   cli_parse(&parser, argc, argv, &a);
-  if (a.json) return print_json(argv[0], a.chosen);
+  if (a.json) return print_json(argv[0], a.chosen, a.backward);
   for (int i = 0; i < SECTIONS; i++) {
     if (a.chosen && a.chosen != &sections[i]) continue;
     if (!a.chosen) printf("%s%s:\n", i ? "\n" : "", sections[i].name);
-    print_section(&sections[i]);
+    print_section(&sections[i], a.backward);
   }
   return 0;
 }

@@ -13,9 +13,15 @@
 
 enum { PANEL = 256 };
 
+typedef struct arguments {
+  operands of;
+} arguments;
+
+static const cli_option options[] = {OPERANDS_OPTIONS(of), {0}};
+
 static const cli_command parser = {
     .usage = "SPEC",
-    .options = operands_options,
+    .options = options,
     .read = operands_other,
     .complete = operands_complete,
     .plugins = true,
@@ -46,7 +52,7 @@ static attn_status compute_weights(operands *o, int64_t width, void *panel) {
     const int64_t first = next + width <= qkv->n_kv ? next : qkv->n_kv - width;
     void *at = (char *)o->out.at + (size_t)first * element;
     put_diagonal(qkv, first, width, 1, panel);
-    if ((status = operands_run(o, panel, at))) return status;
+    if ((status = operands_run(o, panel, at, NULL))) return status;
     put_diagonal(qkv, first, width, 0, panel);
   }
   return ATTN_OK;
@@ -56,7 +62,7 @@ static attn_status matrix(operands *o) {
   const data_qkv *qkv = &o->qkv;
   attn_status status = operands_check(o);
   if (!status) status = operands_read(o);
-  if (!status) status = operands_output(o, DATA_BHND, qkv->n_kv);
+  if (!status) status = operands_array(qkv, DATA_BHND, qkv->heads, qkv->n_q, qkv->n_kv, &o->out);
   if (status) return status;
   const int64_t width = qkv->n_kv < PANEL ? qkv->n_kv : PANEL;
   size_t count;
@@ -71,9 +77,9 @@ static attn_status matrix(operands *o) {
 }
 
 int cmd_matrix(int argc, char **argv) {
-  operands o = {.scale = (double)NAN};
-  cli_parse(&parser, argc, argv, &o);
-  const attn_status status = matrix(&o);
-  operands_free(&o);
+  arguments a = {.of.scale = (double)NAN};
+  cli_parse(&parser, argc, argv, &a);
+  const attn_status status = matrix(&a.of);
+  operands_free(&a.of);
   return cli_report(argv[0], status);
 }

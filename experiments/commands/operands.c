@@ -8,26 +8,11 @@
 #include <string.h>
 
 #include "attn_expression.h"
+#include "attn_variant.h"
 #include "data/formats/kinds.h"
 #include "data/support/file.h"
 #include "experiments/commands/cli.h"
 #include "experiments/support/escape.h"
-
-typedef operands arguments;
-
-const cli_option operands_options[] = {
-    {NULL, 0, NULL, "variant", CLI_NEED(spec, "SPEC, the variant,")},
-    READING_OPTIONS(reading),
-    {"output", 'o', "FILE",
-     "The result, .npy, with q's rank and layout: f8 if q is f8 (or --dtype f64), else f4",
-     CLI_SET(CLI_TEXT, output)},
-    {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_SET(CLI_FLAG, causal)},
-    TARGET_OPTIONS(target),
-    {"kv-len", 0, "L,...", "Keys that exist: one number, or one per batch entry", CLI_READ},
-    {"scale", 0, "S", "Scale of the scores (default 1/sqrt(d))", CLI_SET(CLI_REAL, scale)},
-    {"threads", 0, "N", "OpenMP threads", CLI_SET(CLI_THREADS, threads)},
-    {"check-finite", 0, NULL, "Refuse inputs with NaN or infinite elements", CLI_SET(CLI_FLAG, check_finite)},
-    {0}};
 
 static void read_lengths(operands *o, const char *text, struct argp_state *state) {
   int64_t count = 1;
@@ -157,14 +142,17 @@ attn_status operands_check_spec(const char *output, const output_kind *kind, con
 }
 
 attn_status operands_check(operands *o) {
+  const attn_status status = attn_spec_parse(&o->variant, o->spec);
+  return status ? status : operands_check_output(o, o->output, NULL);
+}
+
+attn_status operands_check_output(const operands *o, const char *output, const char *more) {
   const target_options *t = &o->target;
   const data_reading *f = &o->reading.from;
-  const char *inputs[8 + ATTN_EXTRA_KINDS] = {f->in, f->q, f->k, f->v, t->t5, t->bias, t->sink, t->mask};
-  memcpy(inputs + 8, f->extra, sizeof f->extra);
-  const attn_status status = attn_spec_parse(&o->variant, o->spec);
-  return status
-             ? status
-             : operands_check_spec(o->output, &kind_npy, inputs, sizeof inputs / sizeof *inputs, o->variant);
+  const char *inputs[9 + ATTN_EXTRA_KINDS] = {f->in,   f->q,    f->k,    f->v, t->t5,
+                                              t->bias, t->sink, t->mask, more};
+  memcpy(inputs + 9, f->extra, sizeof f->extra);
+  return operands_check_spec(output, &kind_npy, inputs, sizeof inputs / sizeof *inputs, o->variant);
 }
 
 /* Prefixes the failure of a finiteness check, which begins with the tensor's name, with the tensor's file. */
@@ -212,25 +200,28 @@ attn_status operands_plan(operands *o) {
   return ATTN_OK;
 }
 
-attn_status operands_run(const operands *o, const void *v, void *out) {
+attn_status operands_run(const operands *o, const void *v, void *out, const operands_backward *back) {
   attn_extra extra[ATTN_EXTRA_KINDS];
-  const attn_tensors x = {.q = o->qkv.q,
-                          .k = o->qkv.k,
-                          .v = v,
-                          .kv_len = o->each_len,
-                          .o = out,
-                          .work = o->work,
-                          .extra = extra,
-                          .extras = data_qkv_extras(&o->qkv, extra)};
-  return attn_plan_run(o->plan, &x);
+  attn_tensors x = {.q = o->qkv.q,
+                    .k = o->qkv.k,
+                    .v = v,
+                    .kv_len = o->each_len,
+                    .o = out,
+                    .work = o->work,
+                    .extra = extra,
+                    .extras = data_qkv_extras(&o->qkv, extra)};
+  if (back && attn_plan_variant(o->plan)->caps & ATTN_CAP_LSE) x.lse = back->lse;
+  const attn_status status = attn_plan_run(o->plan, &x);
+  if (status || !back) return status;
+  x.work = back->work;
+  return attn_plan_backward(o->plan, &x, &back->to);
 }
 
-attn_status operands_output(operands *o, data_layout layout, int64_t columns) {
-  const data_qkv *qkv = &o->qkv;
+attn_status operands_array(const data_qkv *qkv, data_layout layout, int64_t heads, int64_t n, int64_t columns,
+                           data_array *out) {
   const bool rows_first = layout == DATA_BNHD && qkv->rank > 2;
-  const int64_t shape[] = {qkv->batch, rows_first ? qkv->n_q : qkv->heads, rows_first ? qkv->heads : qkv->n_q,
-                           columns};
-  return data_array_make(qkv->dtype, qkv->rank, shape + (4 - qkv->rank), &o->out);
+  const int64_t shape[] = {qkv->batch, rows_first ? n : heads, rows_first ? heads : n, columns};
+  return data_array_make(qkv->dtype, qkv->rank, shape + (4 - qkv->rank), out);
 }
 
 attn_stride operands_stride(const data_qkv *x) {

@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_COMMANDS_OPERANDS_H
 #define EXPERIMENTS_COMMANDS_OPERANDS_H
 
-#include "attn.h"
+#include "attn_gradients.h"
 #include "data/data.h"
 #include "data/support/output.h"
 #include "experiments/commands/cli.h"
@@ -104,14 +104,29 @@ typedef struct operands {
   data_array out;
 } operands;
 
-/* The options, read and complete of a command whose arguments are an operands (scale is NaN before). */
-extern const cli_option operands_options[];
+/* Rows of a command's options; member: an operands, the first of its arguments (scale is NaN before). And its
+ * read and complete, below. */
+#define OPERANDS_OPTIONS(member)                                                                            \
+  {NULL, 0, NULL, "variant", CLI_NEED(member.spec, "SPEC, the variant,")}, READING_OPTIONS(member.reading), \
+      {"output", 'o', "FILE",                                                                               \
+       "The result, .npy, with q's rank and layout: f8 if q is f8 (or --dtype f64), else f4",               \
+       CLI_SET(CLI_TEXT, member.output)},                                                                   \
+      {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_SET(CLI_FLAG, member.causal)},  \
+      TARGET_OPTIONS(member.target),                                                                        \
+      {"kv-len", 0, "L,...", "Keys that exist: one number, or one per batch entry", CLI_READ},              \
+      {"scale", 0, "S", "Scale of the scores (default 1/sqrt(d))", CLI_SET(CLI_REAL, member.scale)},        \
+      {"threads", 0, "N", "OpenMP threads", CLI_SET(CLI_THREADS, member.threads)}, {                        \
+    "check-finite", 0, NULL, "Refuse inputs with NaN or infinite elements",                                 \
+        CLI_SET(CLI_FLAG, member.check_finite)                                                              \
+  }
 void operands_other(struct argp_state *, void *operands, const char *option, char *text);
 void operands_complete(struct argp_state *, void *operands);
 
 /* Parses the spec, before any file is read, because a misspelt variant is the commoner mistake. Then checks
  * that the .npy output may be written: it must not be one of the inputs. */
 attn_status operands_check(operands *);
+/* The same of another output; more: one more file that it must not be. */
+attn_status operands_check_output(const operands *, const char *output, const char *more);
 /* The same for any output: it must not be one of the inputs, nor a file that the spec names. */
 attn_status operands_check_spec(const char *output, const output_kind *, const char *const *inputs,
                                 size_t count, const attn_spec *);
@@ -123,11 +138,19 @@ attn_status operands_read(operands *);
 /* A plan of the problem, and its work memory. */
 attn_status operands_plan(operands *);
 
-/* Runs the plan on these values. */
-attn_status operands_run(const operands *, const void *v, void *o);
+/* What gradients take besides: room for the log-sum-exps, and work memory of the backward pass. */
+typedef struct operands_backward {
+  double *lse;
+  void *work;
+  attn_gradients to;
+} operands_backward;
 
-/* out, uninitialised and of q's rank: [..., n_q, columns], or [n_q, heads, columns]. */
-attn_status operands_output(operands *, data_layout, int64_t columns);
+/* Runs the plan on these values, and the backward pass unless that is NULL. */
+attn_status operands_run(const operands *, const void *v, void *o, const operands_backward *);
+
+/* Uninitialised, of q's rank and type: [..., heads, n, columns], or [n, heads, columns]. */
+attn_status operands_array(const data_qkv *, data_layout, int64_t heads, int64_t n, int64_t columns,
+                           data_array *);
 /* Strides of the output in the layout of the input. */
 attn_stride operands_stride(const data_qkv *);
 

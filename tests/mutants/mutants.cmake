@@ -1142,8 +1142,10 @@ mutant(grad-bias-slice core/engines/softmax/bias_back.c GRAD-FD full "the first 
   [[slice < @ATTN_BIAS_SLICES@; slice++) {]] [[1]])
 mutant(grad-bias-slice-kept core/engines/softmax/bias_back.c GRAD-FD "longformer:window=8" "a head's sums over distances begin with those of the one before"
   [[s->relative[slice * row + at] = 0;]] [[;]])
+mutant(grad-file-unturned experiments/commands/apply.c "cases/gradients:The type is" "" "gradients are written head by head whatever the layout"
+  [[if (a->to[i]) @status = turn(&g->of[i])@;]] [[status]])
 mutant(grad-gate-own core/engines/normaliser/row_gradients.c GRAD-FD forget "the gate at the query's own key has no gradient"
-  [[for (; at <= last && @at <= keys[j]@; at++)]] [[at < keys[j]]])
+  [[for (; at <= last && @at <= keys[j]@; at++)]] [=[at < keys[j]]=])
 mutant(grad-gate-slice core/engines/normaliser/row_gradients.c GRAD-FD forget "the first slice of queries alone gives the gradients of gates"
   [[for (int64_t slice = 1; @slice < ATTN_BIAS_SLICES@; slice++)]] [[false]])
 mutant(grad-gate-last-head variants/forget.c GRAD-FD forget "a gate that heads share has the last one's gradient"
