@@ -199,11 +199,12 @@ class Values(unittest.TestCase):
         for seed in range(12):
             draw = np.random.default_rng(seed)
             q, k, v, of = (draw.normal(size=(2, heads, n, 6)) for heads, n in ((4, 11), (2, 13), (2, 13), (4, 11)))
-            spec = ("tiled", "full", "forget", "topk:k=5")[seed % 4]
+            picks = ("topk:k=5", "topk:k=5,share=group", "streaming:sink=1,window=3 + topk:k=3")[seed // 4]
+            spec = ("tiled", "full", "forget", picks)[seed % 4]
             bias = draw.normal(size=((2, 4, 11, 13), (1, 4, 11, 13), (2, 1, 11, 13), (11, 13))[seed // 4])
             gates, sink, forgets = -draw.random((1, 2, 13, 1)), draw.normal(size=4), spec == "forget"
             seen = np.arange(13) <= np.arange(11)[:, None] + 2
-            if spec.startswith("topk"):
+            if spec == picks:
                 seen = attnlab.matrix(q, k, spec, causal=True, softcap=1.5, bias=bias) > 0
             where = {"causal": True, "softcap": 1.5, "bias": bias, **({} if forgets else {"sink": sink})}
             if forgets:

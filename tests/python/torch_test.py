@@ -262,5 +262,8 @@ class HuggingFace(unittest.TestCase):
         for shape in (BATCH + 1, 1, 1, N), (1, HEADS + 1, 1, N), (BATCH, 1, 5, N), (1, 1, 1, N - 1), (1, BATCH, 1, N, N):
             with self.subTest(shape), self.assertRaisesRegex(ValueError, "^attention_mask has the shape"):
                 attnlab.torch.hf_attention("tiled")(self.model.layers[0], q, k, v, torch.zeros(shape))
+        bias = torch.randn(1, 1, N, N, requires_grad=True)
         with self.assertRaisesRegex(TypeError, r"bias requires a gradient.*torch.no_grad\(\)"):
-            attnlab.torch.hf_attention("tiled")(self.model.layers[0], q, k, v, torch.randn(1, 1, N, N, requires_grad=True))
+            attnlab.attention(q, k, v, bias=bias)
+        attnlab.torch.hf_attention("tiled")(self.model.layers[0], q, k, v, bias)[0].sum().backward()
+        self.assertEqual(bias.grad.shape, bias.shape)

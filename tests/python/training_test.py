@@ -31,9 +31,8 @@ def gradients(o, inputs, grad_o=None):
 
 class Derivatives(unittest.TestCase):
     def check(self, tensors, **how):
-        self.assertTrue(torch.autograd.gradcheck(lambda *x: attnlab.torch.attention(*x[:3], sink=x[3] if x[3:] else None, threads=1,
-                                                                                         **how),
-                                                 tensors))
+        self.assertTrue(torch.autograd.gradcheck(lambda *x: attnlab.torch.attention(
+            *x[:3], threads=1, **dict(zip(("sink", "bias"), x[3:])), **how), tensors))
 
     def test_exact_attention(self):
         for how in ({}, {"causal": True}, {"causal": True, "kv_len": [N_KV, 4]}, {"softcap": 2.0}, {"leaky": 0.3, "scale": 0.7},
@@ -46,6 +45,16 @@ class Derivatives(unittest.TestCase):
     def test_sinks(self):
         for sink in torch.linspace(-1, 1, HEADS, dtype=torch.float64), torch.tensor(0.3, dtype=torch.float64):
             self.check([*problem(), sink.requires_grad_()], causal=True, return_lse=True)
+
+    def test_biases(self):
+        for shape in (N_Q, N_KV), (1, HEADS, N_Q, N_KV), (BATCH, 1, 1, N_KV):
+            bias = torch.linspace(-1, 1, torch.tensor(shape).prod(), dtype=torch.float64).reshape(shape).requires_grad_()
+            with self.subTest(shape):
+                self.check([*problem(), None, bias], causal=True, softcap=2.0, return_lse=True)
+        q, k, v = problem(torch.float32, needed=False)
+        bias = torch.randn(N_Q, N_KV, requires_grad=True)
+        by, = torch.autograd.grad(attnlab.torch.attention(q, k, v, "full", bias=bias).square().sum(), bias)
+        self.assertEqual((by.dtype, by.shape, bool(by.any())), (bias.dtype, bias.shape, True))
 
     def test_patterns_and_selections(self):
         self.check(problem(n_kv=N_Q), spec="longformer:window=4,global=1", causal=True, return_lse=True)
@@ -153,9 +162,8 @@ class Refusals(unittest.TestCase):
         q, k, v = problem()
         with self.assertRaisesRegex(attnlab.Error, "^variant tiled: no gradient where steps are passed over"):
             attnlab.torch.attention(q, k, v, "tiled:skip=0.001")
-        for name in "bias", "mask":
-            with self.assertRaisesRegex(TypeError, f"^{name} requires a gradient"):
-                attnlab.torch.attention(q, k, v, **{name: torch.zeros(N_Q, N_KV, requires_grad=True)})
+        with self.assertRaisesRegex(TypeError, "^mask requires a gradient"):
+            attnlab.torch.attention(q, k, v, mask=torch.zeros(N_Q, N_KV, requires_grad=True))
         for call in attnlab.torch.attention, torch.ops.attnlab.attention:
             with torch.autograd.forward_ad.dual_level(), self.assertRaisesRegex(TypeError, "^q has a tangent"):
                 call(torch.autograd.forward_ad.make_dual(q.detach(), torch.ones_like(q)), k, v)

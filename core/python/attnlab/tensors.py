@@ -72,7 +72,7 @@ def refuse_lossy(x: Any, name: str) -> None:
     torch = sys.modules["torch"]
     if x.requires_grad and torch.is_grad_enabled():
         raise TypeError(f"{name} requires a gradient, which this function does not record: attnlab.torch.attention records "
-                        "those by q, k, v and sink; or call detach(), or compute under torch.no_grad()")
+                        "those by q, k, v, sink and bias; or call detach(), or compute under torch.no_grad()")
     if torch.autograd.forward_ad.unpack_dual(x).tangent is not None:
         raise TypeError(f"{name} has a tangent of forward differentiation, and attnlab has none to give")
 

@@ -1,4 +1,4 @@
-"""PyTorch and Hugging Face transformers: `attention` has gradients by q, k, v and sink. Importing this module registers
+"""PyTorch and Hugging Face transformers: `attention` has gradients by q, k, v, sink and bias. Importing this module registers
 
     torch.ops.attnlab.attention(q, k, v, spec="tiled", *, causal=False, scale=None, layout="bhnd")
 
@@ -37,25 +37,28 @@ class _Attention(torch.autograd.Function):
     """The output and the log-sum-exp of each query, None where the variant gives none."""
 
     @staticmethod
-    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sink: Any,
+    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sink: Any, bias: Any,
                 call: _Call) -> tuple[torch.Tensor, torch.Tensor | None]:
         operands = Operands(q, k, v, None, call.layout)
         results = call.plan._run(operands, call.kv_len, call.q_position, call.lse, None, None, False)
         o, lse = results if call.lse else (results, None)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(q, k, v, o, lse)
+        ctx.save_for_backward(q, k, v, o, lse, bias if isinstance(bias, torch.Tensor) else None)
         ctx.call, ctx.sink = call, sink if isinstance(sink, torch.Tensor) else None
         return o, lse
 
     @staticmethod
     def backward(ctx: Any, *of: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         grad_o, grad_lse = of
-        q, k, v, o, lse = ctx.saved_tensors
-        wanted = tuple(name for name, needed in zip(("q", "k", "v", "sink"), ctx.needs_input_grad) if needed)
+        q, k, v, o, lse, bias = ctx.saved_tensors
+        names = "q", "k", "v", "sink", "bias"
+        wanted = tuple(name for name, needed in zip(names, ctx.needs_input_grad) if needed)
         if grad_o is None:
             grad_o = torch.zeros_like(o)
         found = dict(zip(wanted, _Gradients.apply(q, k, v, o, lse, grad_o, grad_lse, ctx.sink, ctx.call, wanted)))
-        return *(found.get(name) for name in ("q", "k", "v", "sink")), None
+        if "bias" in found:
+            found["bias"] = found["bias"].to(bias.dtype)
+        return *(found.get(name) for name in names), None
 
 
 class _Gradients(torch.autograd.Function):
@@ -81,21 +84,21 @@ class _Gradients(torch.autograd.Function):
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, spec: str = "tiled", *, layout: str = "bhnd",
               sink: Any = None, kv_len: Any = None, q_position: Any = None, return_lse: bool = False, threads: int = 0,
               isa: str | None = None, **target: Any) -> Any:
-    """attnlab.attention with gradients by q, k, v and sink, and through the log-sum-exp that return_lse gives. Arguments
-    as there, without out, extra and state. What is differentiated is the function that the variant computes, with its
-    draws and selections held fixed. A mask and a bias have no gradient.
+    """attnlab.attention with gradients by q, k, v, sink and bias, and through the log-sum-exp that return_lse gives.
+    Arguments as there, without out, extra and state. What is differentiated is the function that the variant computes,
+    with its draws and selections held fixed.
 
     Error: a gradient is required and the variant has none; a gradient is differentiated."""
-    for name in "mask", "bias":
-        tensors.refuse_lossy(target.get(name), name)
+    tensors.refuse_lossy(target.get("mask"), "mask")
+    bias = target.get("bias")
     where = {"layout": layout, "kv_len": kv_len, "q_position": q_position}
-    if not torch.is_grad_enabled() or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in (q, k, v, sink)):
+    if not torch.is_grad_enabled() or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in (q, k, v, sink, bias)):
         return compute.attention(q, k, v, spec, sink=sink, return_lse=return_lse, threads=threads, isa=isa, **where, **target)
     with torch.no_grad():
         plan = compute._kept_plan(Operands(q, k, v, None, layout), spec, {"sink": sink, **target}, threads, isa)
     plan._backward_bytes()
     wanted = compute._flag(return_lse, "return_lse")
-    o, lse = _Attention.apply(q, k, v, sink, _Call(plan, **where, lse=wanted or plan._gives_lse))
+    o, lse = _Attention.apply(q, k, v, sink, bias, _Call(plan, **where, lse=wanted or plan._gives_lse))
     return (o, lse) if wanted else o
 
 
