@@ -98,6 +98,9 @@ void attn_biases_add(const attn_bias_sums *, const attn_problem *, const attn_gr
 /* Does a variant take the problem of its context? */
 attn_status attn_context_check(const attn_context *);
 
+/* As attn_plan_backward_size, where that is more than *bytes. */
+attn_status attn_plan_backward_most(const attn_plan *, size_t *bytes);
+
 /* -- parts and engines (described_parts.c) -- */
 
 /* One way to compute attention from parts; core/engines.def lists them. At most one accepts any parts. */

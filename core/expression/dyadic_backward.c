@@ -23,11 +23,8 @@ typedef struct run {
 static attn_status work_size(const dyadic *x, size_t *bytes) {
   attn_status status = ATTN_OK;
   *bytes = x->work_size;
-  for (int64_t s = 0; s < x->shape_count && !status; s++) {
-    size_t own = 0;
-    status = attn_plan_backward_size(x->shapes[s].plan, &own);
-    if (own > *bytes) *bytes = own;
-  }
+  for (int64_t s = 0; s < x->shape_count && !status; s++)
+    status = attn_plan_backward_most(x->shapes[s].plan, bytes);
   return status;
 }
 

@@ -180,11 +180,7 @@ static back_layout lay_out_back(const attn_problem *p, size_t work_size, attn_ca
 static attn_status terms_size(const sum *s, size_t *bytes) {
   attn_status status = ATTN_OK;
   *bytes = s->work_size;
-  for (int64_t t = 0; t < s->count && !status; t++) {
-    size_t own = 0;
-    status = attn_plan_backward_size(s->plans[t], &own);
-    if (own > *bytes) *bytes = own;
-  }
+  for (int64_t t = 0; t < s->count && !status; t++) status = attn_plan_backward_most(s->plans[t], bytes);
   return status;
 }
 

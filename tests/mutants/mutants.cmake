@@ -154,12 +154,12 @@ mutant(steps-by-thread core/engines/softmax/tiling.c threads tiled "the length o
 mutant(state-not-cleared core/engines/linear/state.c repeat performer "a state starts from what the work memory held"
   [[memset(x.sums, 0, linear_state_bytes(s));]] [[;]])
 
-mutant(work-memory-overrun core/plan.c alignment tiled "aligning the work memory skips what was asked for"
-  [[(uintptr_t)work + ALIGNMENT - 1]] [[(uintptr_t)work + 3 * ALIGNMENT - 1]])
-mutant(estimate-too-small core/plan.c estimate tiled "an estimate forgets the room for alignment"
+mutant(work-memory-overrun core/plan/plan.h alignment tiled "aligning the work memory skips what was asked for"
+  [[(uintptr_t)work + PLAN_ALIGNMENT - 1]] [[(uintptr_t)work + 3 * PLAN_ALIGNMENT - 1]])
+mutant(estimate-too-small core/plan/plan_make.c estimate tiled "an estimate forgets the room for alignment"
   [[if (!status && work_size) status = estimate_work_size(&c, work_size);]]
   [[if (!status && work_size) status = estimate_work_size(&c, work_size);
-  if (!status && work_size && *work_size) *work_size -= ALIGNMENT;]])
+  if (!status && work_size && *work_size) *work_size -= PLAN_ALIGNMENT;]])
 
 # -- selections --
 
@@ -1051,13 +1051,13 @@ mutant(zeros-out core/engines/compression/compression.c LIN-6 "linformer:k=16" "
 
 # -- what a variant does to memory, and the contract of a pattern --
 
-mutant(redzones-unread core/verify.c core_verify/executions "" "what is written behind a piece of the work memory is not seen"
+mutant(redzones-unread core/plan/verify.c core_verify/executions "" "what is written behind a piece of the work memory is not seen"
   [[if (verify_painted(z->piece + z->bytes, z->whole - z->bytes)) return;]] [[return;]])
-mutant(margin-unread core/verify.c core_verify/executions "" "what is written behind the work memory is not seen"
+mutant(margin-unread core/plan/verify.c core_verify/executions "" "what is written behind the work memory is not seen"
   [[!verify_painted(g.work + bytes, VERIFY_MARGIN)]] [[false]])
-mutant(outputs-unpoisoned core/verify.c core_verify/executions "" "an output that is not written is not seen"
+mutant(outputs-unpoisoned core/plan/verify.c core_verify/executions "" "an output that is not written is not seen"
   [[poison_outputs(&call);]] [[;]])
-mutant(poison-unseen core/verify.c core_verify/executions "" "a row that holds poison is not looked at"
+mutant(poison-unseen core/plan/verify.c core_verify/executions "" "a row that holds poison is not looked at"
   [[found |= part == poison;]] [[found |= part != part;]])
 mutant(features-unpoisoned core/engines/linear/watch_features.c core_verify/maps "" "a feature that is not written is not seen"
   [[verify_canvas_prepare(&features, @false@);]] [[true]])
@@ -1079,7 +1079,7 @@ mutant(run-one-too-long core/contract.c core_descriptors/rows_that_are_none "" "
 mutant(runs-behind-unseen core/contract.c core_descriptors/rows_of_too_many_runs ""
   "a row may write more runs than it returns"
   [[memcmp(&x->runs[most], &paint, sizeof paint) != 0]] [[false]])
-mutant(room-unchecked core/plan.c core_descriptors/work_that_is_too_small ""
+mutant(room-unchecked core/plan/plan_make.c core_descriptors/work_that_is_too_small ""
   "a work memory may be less than the engine works in"
   [[bytes > plan->work_size]] [[false]])
 mutant(fork-unnoticed core/threads.c core_fork/after_threads "" "a forked process waits for threads that it does not have"
@@ -1533,7 +1533,7 @@ mutant(positions-of-a-run-counted core/engines/softmax/softmax.c core_key_positi
 mutant(positions-of-features-lost core/engines/linear/causal_segment.c core_query_positions/entries_of_different_lengths ""
   "linear attention has its queries at the bottom right" [[attn_call_position(call, h->batch, 0)]]
   [[attn_problem_position(p, 0)]])
-mutant(positions-twice core/plan.c core_key_positions/refused "" "two keys may stand at one position"
+mutant(positions-twice core/plan/plan_call.c core_key_positions/refused "" "two keys may stand at one position"
   [[at[j] < (j ? @at[j - 1] + 1@ : 0)]] [=[at[j - 1]]=])
 mutant(cap-after-bias core/score.c FP-1 full "the soft cap is applied after the biases"
   [[call->context->kernels->map_row(count, x, biases.scale, (attn_score_map){s->softcap, s->leaky});
@@ -2167,7 +2167,7 @@ mutant(kivi-complement core/engines/softmax/settled.c QNT-0 "kivi:bits=2,group=8
   [=[if (@way_of(end, w->keys[j]) != way@)]=] [=[way_of(end, w->keys[j]) == way]=])
 mutant(kivi-mask-lost core/engines/softmax/softmax.c QNT-0 "evict:budget=24,recent=8 | kivi:bits=2,group=4,residual=8" "the first way of a step takes the masks of the second"
   [[if (@mixed && t->picks@) memcpy(w->mask,]] [[false]])
-mutant(kivi-reader-any core/plan.c checks_stores/a_residual_is_read_by_softmaxes_alone "" "what is no softmax reads the newest rows alone"
+mutant(kivi-reader-any core/plan/plan_make.c checks_stores/a_residual_is_read_by_softmaxes_alone "" "what is no softmax reads the newest rows alone"
   [[return @(m == &attn_engine_softmax.method || m == &attn_engine_selection.method)@ &&]] [[true]])
 mutant(sage-not-smoothed core/engines/stored/kv_groups.c QNT-4 sage "nothing is taken from the keys"
   [[i < (@s->smooth ? keys * d : 0@); i++) mean]] [[0]])

@@ -1,7 +1,7 @@
 /* watch_projection.c - a projection under attn_plan_verify. It fills separate slots and scratch, with paint
  * around them and between the rows, because the engine's own lie between the slots of other threads. */
 #include "core/engines/compression/compression.h"
-#include "core/verify.h"
+#include "core/plan/verify.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* watch_features.c - a feature map under attn_plan_verify. The rooms for features and scales have CHUNK rows:
  * what lies behind the rows that are mapped, and between their ends and the next, must stay as it was. */
 #include "core/engines/linear/linear_engine.h"
-#include "core/verify.h"
+#include "core/plan/verify.h"
 
 static void judge(const linear_shape *s, const verify_canvas *c, const char *what, int64_t head,
                   attn_side side) {

@@ -65,11 +65,7 @@ static back lay_out_back(const attn_context *c, const attn_low_rank *law, size_t
 static attn_status parts_back_size(const landmark_state *s, size_t *work) {
   attn_status status = ATTN_OK;
   *work = s->work;
-  for (int i = 0; i < LANDMARK_PARTS && !status; i++) {
-    size_t bytes = 0;
-    status = attn_plan_backward_size(s->parts[i], &bytes);
-    if (bytes > *work) *work = bytes;
-  }
+  for (int i = 0; i < LANDMARK_PARTS && !status; i++) status = attn_plan_backward_most(s->parts[i], work);
   return status;
 }
 

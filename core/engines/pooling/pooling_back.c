@@ -25,11 +25,8 @@ static back_layout lay_out_back(const attn_context *c, const attn_pooling *x, si
 static attn_status back_work(const pooling_state *s, size_t *most) {
   attn_status status = ATTN_OK;
   *most = pooling_work(s);
-  for (int part = 0; part < POOLING_PARTS && !status; part++) {
-    size_t own = 0;
-    if (s->plans[part]) status = attn_plan_backward_size(s->plans[part], &own);
-    if (own > *most) *most = own;
-  }
+  for (int part = 0; part < POOLING_PARTS && !status; part++)
+    if (s->plans[part]) status = attn_plan_backward_most(s->plans[part], most);
   return status;
 }
 

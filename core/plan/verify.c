@@ -2,7 +2,7 @@
  *
  * Poison is a quiet NaN of the dtype that no arithmetic makes, so what is never written is told from a NaN
  * that was computed. Paint is a number, since what lies between rows is multiplied in passing. */
-#include "core/verify.h"
+#include "core/plan/verify.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,20 +1,8 @@
-/* plan.c - a variant prepared for a problem: validity, memory, execution, inspection. */
-#include "core/internal.h"
-#include "core/verify.h"
+/* plan_make.c - a variant prepared for a problem: validity, memory, inspection. */
+#include "core/plan/plan.h"
 
 #include <omp.h>
 #include <string.h>
-
-struct attn_plan {
-  attn_arena arena; /* of an inner plan: empty, it is in the outer plan's */
-  const attn_spec *spec;
-  attn_problem problem;
-  attn_context context;
-  attn_parts parts;
-  void *state;
-  size_t work_size;
-  bool gradients;
-};
 
 static const char *feature_missing(const attn_variant *v, const attn_problem *p) {
   const attn_score *s = &p->score;
@@ -92,16 +80,13 @@ static attn_status make_context(const attn_problem *problem, const attn_options 
   return attn_context_check(out);
 }
 
-enum { ALIGNMENT = 64 };
-
-/* The parts' work memory, and room to align the caller's pointer. */
-static attn_status aligned_work_size(const attn_context *c, const attn_parts *parts, size_t *out) {
+attn_status plan_work_size(const attn_context *c, const attn_parts *parts, size_t *out) {
   size_t bytes;
   const attn_status status = attn_parts_work_size(c, parts, &bytes);
   if (status) return status;
-  if (bytes > PTRDIFF_MAX - ALIGNMENT)
+  if (bytes > PTRDIFF_MAX - PLAN_ALIGNMENT)
     return attn_fail(ATTN_EINVAL, "variant %s: the size of its work memory overflows", c->variant->name);
-  *out = bytes ? bytes + ALIGNMENT : 0;
+  *out = bytes ? bytes + PLAN_ALIGNMENT : 0;
   return ATTN_OK;
 }
 
@@ -109,7 +94,7 @@ static attn_status aligned_work_size(const attn_context *c, const attn_parts *pa
 static attn_status estimate_work_size(const attn_context *c, size_t *out) {
   attn_parts parts;
   const attn_status status = attn_describe(NULL, c, &parts);
-  return status ? status : aligned_work_size(c, &parts, out);
+  return status ? status : plan_work_size(c, &parts, out);
 }
 
 attn_status attn_estimate_spec(const attn_problem *problem, const attn_spec *spec,
@@ -142,7 +127,7 @@ static attn_status plan_parts(attn_plan *plan, attn_builder *b) {
   const attn_method *method;
   size_t bytes = 0;
   attn_status status = attn_describe(b, &plan->context, &plan->parts);
-  if (!status) status = aligned_work_size(&plan->context, &plan->parts, &bytes);
+  if (!status) status = plan_work_size(&plan->context, &plan->parts, &bytes);
   if (status) return status;
   if (bytes > plan->work_size)
     return attn_fail(ATTN_EINVAL,
@@ -264,255 +249,10 @@ void attn_plan_destroy(attn_plan *plan) {
   attn_arena_free(&arena);
 }
 
-/* Strictly ascending positions of the keys that exist, of each kv head that has its own. */
-static attn_status check_key_positions(const attn_problem *p, const attn_call *call) {
-  const attn_key_positions *k = &call->k_position;
-  if (k->batch < 0 || k->head < 0) return attn_fail(ATTN_EINVAL, "execute: k_position: negative stride");
-  for (int64_t line = 0; line < p->batch * p->kv_heads; line++) {
-    const int64_t b = line / p->kv_heads, h = line % p->kv_heads, keys = attn_call_keys(call, b),
-                  *at = k->at + b * k->batch + h * k->head;
-    for (int64_t j = 0; j < (h && !k->head ? 0 : keys); j++)
-      if (at[j] < (j ? at[j - 1] + 1 : 0) || at[j] >= p->n_kv)
-        return attn_fail(ATTN_EINVAL,
-                         "execute: k_position of key %lld (batch entry %lld, kv head %lld) = %lld, expected "
-                         "ascending positions in 0 ... n_kv - 1 = %lld",
-                         (long long)j, (long long)b, (long long)h, (long long)at[j],
-                         (long long)(p->n_kv - 1));
-  }
-  return ATTN_OK;
-}
-
-static attn_status check_positions(const attn_plan *plan, const attn_call *call) {
-  const attn_problem *p = &plan->problem;
-  const int64_t *q = call->q_position;
-  attn_view view;
-  if (!attn_call_placed(call)) return ATTN_OK;
-  const attn_status status = attn_plan_inspect(plan, &view);
-  if (status) return status;
-  if (!(view.caps & ATTN_CAP_POSITIONS))
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: positions of queries and keys are not supported%s",
-                     plan->spec->variant->name,
-                     plan->spec->variant->caps & ATTN_CAP_POSITIONS ? " with these parameters and this mask"
-                                                                    : "");
-  for (int64_t b = 0; q && b < p->batch; b++)
-    if (q[b] < 0 || q[b] > p->n_kv - p->n_q)
-      return attn_fail(ATTN_EINVAL, "execute: q_position[%lld] = %lld, expected 0 ... n_kv - n_q = %lld",
-                       (long long)b, (long long)q[b], (long long)(p->n_kv - p->n_q));
-  return call->k_position.at ? check_key_positions(p, call) : ATTN_OK;
-}
-
-/* The arguments of an execution that needs work_size bytes. */
-static attn_status check_call(const attn_plan *plan, const attn_call *call, size_t work_size) {
-  const attn_variant *variant = plan->spec->variant;
-  const attn_problem *p = &plan->problem;
-  const int64_t *kv_len = call->kv_len;
-  if (!call->q) return attn_null("execute", "q");
-  if (!call->k) return attn_null("execute", "k");
-  if (!call->v) return attn_null("execute", "v");
-  if (!call->o) return attn_null("execute", "o");
-  if (!call->work && work_size)
-    return attn_fail(ATTN_EINVAL, "execute: work must not be NULL, %zu bytes of it are needed", work_size);
-  if (call->lse && !(variant->caps & ATTN_CAP_LSE))
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: gives no log-sum-exp", variant->name);
-  if ((call->state || call->state_after) && !attn_plan_state_size(plan))
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: it carries no state", variant->name);
-  for (int64_t b = 0; kv_len && b < p->batch; b++) {
-    if (kv_len[b] < 0 || kv_len[b] > p->n_kv)
-      return attn_fail(ATTN_EINVAL, "execute: kv_len[%lld] = %lld, expected 0 ... %lld", (long long)b,
-                       (long long)kv_len[b], (long long)p->n_kv);
-    if (kv_len[b] < p->n_kv && !(variant->caps & ATTN_CAP_PADDING))
-      return attn_fail(ATTN_EUNSUPPORTED, "variant %s: key padding is not supported", variant->name);
-  }
-  attn_status status = check_positions(plan, call);
-  if (!status)
-    status = attn_extras_check(
-        plan->parts.pooling.index.heads ? &plan->parts.pooling.index : &plan->parts.selector.index, call);
-  return status ? status : attn_threads_enter(call->context->threads);
-}
-
-static void *align(void *work) {
-  return work ? (void *)(((uintptr_t)work + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1)) : NULL;
-}
-
-static attn_call call_of(const attn_context *c, const attn_tensors *x) {
-  return (attn_call){.context = c,
-                     .q = x->q,
-                     .k = x->k,
-                     .v = x->v,
-                     .kv_len = x->kv_len,
-                     .q_position = x->q_position,
-                     .k_position = x->k_position,
-                     .o = x->o,
-                     .work = x->work,
-                     .lse = x->lse,
-                     .stages = x->stages,
-                     .extra = x->extra,
-                     .extras = x->extras,
-                     .state = x->state,
-                     .state_after = x->state_after};
-}
-
-static attn_status execute(const attn_plan *plan, attn_call call) {
-  attn_status status = check_call(plan, &call, plan->work_size);
-  if (status) return status;
-  call.work = align(call.work);
-  fenv_t outer;
-  attn_float_enter(&outer);
-  status = plan->parts.method->execute(plan->state, &call);
-  attn_float_leave(&outer);
-  return status;
-}
-
-attn_status attn_plan_run(const attn_plan *plan, const attn_tensors *x) {
-  if (!plan) return attn_null("execute", "plan");
-  if (!x) return attn_null("execute", "tensors");
-  if (x->stages) *x->stages = (attn_stages){0};
-  return execute(plan, call_of(&plan->context, x));
-}
-
-attn_status attn_plan_execute(const attn_plan *plan, const void *q, const void *k, const void *v,
-                              const int64_t *kv_len, void *o, void *work) {
-  return attn_plan_run(plan, &(attn_tensors){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = work});
-}
-
-attn_status attn_plan_execute_lse(const attn_plan *plan, const void *q, const void *k, const void *v,
-                                  const int64_t *kv_len, void *o, double *lse, void *work) {
-  if (plan && !lse) return attn_null("execute", "lse");
-  return attn_plan_run(
-      plan, &(attn_tensors){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .lse = lse, .work = work});
-}
-
-attn_status attn_plan_backward_size(const attn_plan *plan, size_t *bytes) {
-  if (!plan) return attn_null("backward", "plan");
-  if (!bytes) return attn_null("backward", "bytes");
-  const attn_method *method = plan->parts.method;
-  const char *name = plan->spec->variant->name;
-  size_t inside = 0;
-  attn_status status = method->backward_size
-                           ? method->backward_size(plan->state, &plan->context, &plan->parts, &inside)
-                           : ATTN_OK;
-  if (!status && !(method->backward_size && method->backward))
-    status =
-        attn_fail(ATTN_EUNSUPPORTED, "variant %s: no gradient%s%s", name, method->no_gradient ? ": " : "",
-                  method->no_gradient ? method->no_gradient : " is written of it");
-  if (status) return status;
-  if (inside > PTRDIFF_MAX - ALIGNMENT)
-    return attn_fail(ATTN_EINVAL, "variant %s: the size of the backward pass's memory overflows", name);
-  *bytes = inside ? inside + ALIGNMENT : 0;
-  return ATTN_OK;
-}
-
-/* Writes zeros to what is added to. */
-static void clear_sums(const attn_call *call, const attn_gradients *g) {
-  for (int64_t i = 0; i < call->extras && g->dextra; i++) {
-    const attn_extra *of = &call->extra[i];
-    if (g->dextra[i])
-      memset(g->dextra[i], 0, (size_t)(of->batch * of->heads * of->n * of->columns) * sizeof(double));
-  }
-  attn_biases_clear(call->context->problem, g);
-}
-
-/* outer: not within another variant's. */
-static attn_status backward(const attn_plan *plan, attn_call call, const attn_gradients *g, bool outer) {
-  size_t bytes = 0;
-  attn_gradients of = *g;
-  attn_status status = attn_plan_backward_size(plan, &bytes);
-  if (!status) status = check_call(plan, &call, bytes);
-  if (!status && !call.lse && plan->spec->variant->caps & ATTN_CAP_LSE) status = attn_null("backward", "lse");
-  if (!status && of.dlse && !(plan->spec->variant->caps & ATTN_CAP_LSE))
-    status = attn_fail(ATTN_EUNSUPPORTED, "variant %s: gives no log-sum-exp", plan->spec->variant->name);
-  if (!status) status = attn_gradient_stride(&plan->problem, &of.d_o_at);
-  if (!status) status = attn_biases_check(&plan->problem, g);
-  if (!status && attn_biases_wanted(g) && !plan->parts.method->bias_gradients)
-    status = attn_fail(ATTN_EUNSUPPORTED, "variant %s: no gradient by biases", plan->spec->variant->name);
-  if (status) return status;
-  if (outer) clear_sums(&call, g);
-  call.work = align(call.work);
-  fenv_t caller;
-  attn_float_enter(&caller);
-  status = plan->parts.method->backward(plan->state, &call, &of);
-  attn_float_leave(&caller);
-  return status;
-}
-
-attn_status attn_plan_backward(const attn_plan *plan, const attn_tensors *x, const attn_gradients *g) {
-  if (!plan) return attn_null("backward", "plan");
-  if (!x) return attn_null("backward", "tensors");
-  if (!g) return attn_null("backward", "gradients");
-  if (!g->d_o) return attn_null("backward", "d_o");
-  return backward(plan, call_of(&plan->context, x), g, true);
-}
-
 bool attn_plan_settles(const attn_plan *p) {
   const attn_method *m = p->parts.method;
   return (m == &attn_engine_softmax.method || m == &attn_engine_selection.method) &&
          !(p->parts.tiling.skip > 0);
-}
-
-static attn_call inner_call(const attn_call *outer, const attn_plan *plan, void *o, double *lse, void *work) {
-  attn_call call = *outer;
-  call.context = &plan->context;
-  call.o = o;
-  call.lse = lse;
-  call.work = work;
-  call.guards = NULL;
-  return call;
-}
-
-attn_status attn_call_run(const attn_call *outer, const attn_plan *plan, void *o, double *lse, void *work) {
-  if (!outer) return attn_null("execute", "call");
-  if (!plan) return attn_null("execute", "plan");
-  return execute(plan, inner_call(outer, plan, o, lse, work));
-}
-
-attn_status attn_call_backward(const attn_call *outer, const attn_plan *plan, void *o, double *lse,
-                               const attn_gradients *g, void *work) {
-  if (!outer) return attn_null("backward", "call");
-  if (!plan) return attn_null("backward", "plan");
-  if (!g) return attn_null("backward", "gradients");
-  if (!g->d_o) return attn_null("backward", "d_o");
-  return backward(plan, inner_call(outer, plan, o, lse, work), g, false);
-}
-
-/* The context of attn_plan_verify, and the size of its work memory: of the variant's, and with its
- * margins. */
-static attn_status verify_context(const attn_plan *plan, attn_context *c, size_t *inside, size_t *all) {
-  size_t bytes = 0;
-  *c = plan->context;
-  c->verify = true;
-  attn_status status = aligned_work_size(c, &plan->parts, &bytes);
-  if (status) return status;
-  *inside = bytes ? bytes - ALIGNMENT : 0;
-  *all = bytes ? attn_size_sum(bytes, 2 * (size_t)VERIFY_MARGIN) : 0;
-  return ATTN_OK;
-}
-
-size_t attn_plan_verify_size(const attn_plan *plan) {
-  attn_context context;
-  size_t inside, all;
-  if (!plan) return 0;
-  return verify_context(plan, &context, &inside, &all) ? SIZE_MAX : all;
-}
-
-attn_status attn_plan_verify(const attn_plan *plan, const attn_tensors *x) {
-  attn_context context;
-  attn_view view;
-  size_t inside, all;
-  if (!plan) return attn_null("verify", "plan");
-  if (!x) return attn_null("verify", "tensors");
-  const attn_variant *variant = plan->spec->variant;
-  attn_call call = call_of(&context, x);
-  attn_status status = verify_context(plan, &context, &inside, &all);
-  if (!status) status = check_call(plan, &call, all);
-  if (!status) status = attn_plan_inspect(plan, &view);
-  if (status) return status;
-  fenv_t outer;
-  attn_float_enter(&outer);
-  call.work = align(x->work);
-  if (view.pattern) status = attn_pattern_verify(variant->name, view.pattern, &plan->problem);
-  if (!status) status = attn_verify_execute(plan->parts.method, plan->state, &call, inside);
-  attn_float_leave(&outer);
-  return status;
 }
 
 attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {
