@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { DIRECTIONS = 3 };
+enum { DIRECTIONS = 2 };
 /* Features bend (max(x, 0), and elu in its second derivative), and so do weights that are 0 below a score,
  * anywhere: where the loss has a bend within a step, which extrapolation takes for a slope, a smaller one
  * shows what it does at x. Rounding shows, too. */
