@@ -98,14 +98,26 @@ void attn_elu_row(const attn_kernels *kernels, int64_t count, void *x) {
   if (kernels && x) kernels->elu_row(count, x);
 }
 
+/* The first of the largest: e^0, which is looked for 64 at a time, unless f is no row of attn_exp_rows. */
+static int64_t first_largest(const attn_kernels *kernels, int64_t count, const void *f) {
+  const attn_dtype t = kernels->dtype;
+  const double below = 1 - attn_numbers[t].unit;
+  double most = -1;
+  int64_t largest = 0;
+  for (int64_t c = 0; c < count; c += 64) {
+    const uint64_t ones = kernels->above(attn_min(64, count - c), attn_at(f, c, t), below);
+    if (ones) return c + __builtin_ctzll(ones);
+  }
+  for (int64_t c = 0; c < count; c++)
+    if (attn_get(f, c, t) > most) most = attn_get(f, largest = c, t);
+  return largest;
+}
+
 void attn_exp_row_vjp(const attn_kernels *kernels, int64_t count, const void *f, void *df, double dmax) {
   if (!kernels || !f || !df) return;
   const attn_dtype t = kernels->dtype;
   const double rest = dmax - kernels->dot_row(count, f, df);
-  double most = -1;
-  int64_t largest = 0;
-  for (int64_t c = 0; c < count; c++)
-    if (attn_get(f, c, t) > most) most = attn_get(f, largest = c, t);
+  const int64_t largest = first_largest(kernels, count, f);
   kernels->multiply_row(count, f, df, df);
   attn_set(df, largest, t, attn_get(df, largest, t) + rest);
 }
