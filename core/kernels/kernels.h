@@ -174,6 +174,10 @@ struct attn_kernels {
    * behind are zeros before and after, up to whole 64 bytes, and so are their products. */
   void (*decay_keys)(int64_t d, int64_t at, void *keys, int64_t row, const void *decay, const void *k,
                      const void *x, const void *q, void *with_x, void *with_q);
+  /* The way back, of rows of d: arrived[0 ... at] += pairs[j] q (NULL: of none), fall (NULL: none) +=
+   * arrived[j] . keys[j] of the rows before `at`, which then are multiplied by decay. */
+  void (*decay_back)(int64_t d, int64_t at, void *arrived, const void *decay, const void *pairs,
+                     const void *q, const void *keys, void *fall);
   double (*dot_row)(int64_t count, const void *x, const void *y);
   /* x <- weights x + add; returns sum x. weights NULL: 1 */
   double (*weigh_row)(int64_t count, void *x, const void *weights, double add);

@@ -498,6 +498,7 @@ mutant(gguf-part-as-pairs-of-heads data/weights/product.c
   data_architectures/files_of_gguf_turn_a_part_of_each_head_and_by_lists ""
   "rows of the part that stays are moved" [[(i < turned ? row - i + from : row)]] [[(row - i + from % head)]])
 set(recurrent_engine core/engines/recurrent/recurrent_engine.c)
+set(recurrent_rows core/engines/recurrent/recurrent_rows.c)
 set(recurrent_chunk core/engines/recurrent/recurrent_chunk.c)
 set(retention "recurrent:chunk=16")
 set(gated_delta "recurrent:rule=gated_delta,chunk=32")
@@ -512,7 +513,7 @@ mutant(sums-with-their-sign ${recurrent_engine} REC-1 "recurrent:chunk=16,normal
   "a negative sum of weights divides nothing" [[? @fabs(attn_get(row, p->d_v, s->t))@ : 0]] [[attn_get(row, p->d_v, s->t)]])
 mutant(sums-below-one ${recurrent_engine} REC-1 "recurrent:chunk=16,normaliser=rows"
   "sums of weights below 1 divide, too" [[if (!(sum <= @1@))]] [[0]])
-mutant(sums-of-the-first-chunk ${recurrent_engine} REC-1 "recurrent:chunk=16,normaliser=rows"
+mutant(sums-of-the-first-chunk ${recurrent_rows} REC-1 "recurrent:chunk=16,normaliser=rows"
   "weights of the first chunk alone are summed" [[attn_set(to, p->d_v, s->t, @1@)]] [[x->first == 0]])
 mutant(state-of-the-head-before ${recurrent_engine} REC-1 "${retention}"
   "a head begins with the state of the one before it" [[if (!given) memset(r->sums, 0, (size_t)(p->d_qk * r->sums_row) * attn_dtype_size(s->t));]]
@@ -593,19 +594,19 @@ mutant(toeplitz-slope-of-all variants/toeplitz.c TOEP "toeplitz:slope=0.1" "a sl
   [[bias[at] = @-p->slope@ * fabs]] [[-2 * p->slope]])
 mutant(retention-next-head variants/recurrent.c REC-1 "${retention}"
   "decays are those of the next head" [[log1p(-exp2(-@5@ - (double)head))]] [[6]])
-mutant(state-read-is-not-written ${recurrent_engine} REC-1 "${gated_delta}"
+mutant(state-read-is-not-written ${recurrent_rows} REC-1 "${gated_delta}"
   "what the state says of a key is taken out without beta" [[combine_rows(d, b, attn_at(v.at, i * v.row, s->t), @-b@]] [[-1]])
-mutant(state-adds-what-it-reads ${recurrent_engine} REC-3 "recurrent:rule=delta,chunk=32"
+mutant(state-adds-what-it-reads ${recurrent_rows} REC-3 "recurrent:rule=delta,chunk=32"
   "what the state says of a key is added" [[combine_rows(d, b, attn_at(v.at, i * v.row, s->t), @-b@]] [[b]])
-mutant(state-write-without-beta ${recurrent_engine} REC-1 "recurrent:rule=ssd"
-  "a value is written whole" [[attn_scale_row(s->simd, s->d_v, @r->betas[j * s->betas]@,]] [[1]])
+mutant(state-write-without-beta ${recurrent_rows} REC-1 "recurrent:rule=ssd"
+  "a value is written whole" [[s->apart ? attn_recurrent_later_weight(s, r, x, j) : @r->betas[j * s->betas]@,]] [[1]])
 mutant(state-keys-of-any-length variants/recurrent.c variants_recurrent/gates_are_those_of_the_call ""
   "keys keep their length" [[length > 0 ? @1 / length@ : 1]] [[1]])
-mutant(state-substitution-of-a-block ${recurrent_engine} REC-1 "${gated_delta}"
+mutant(state-substitution-of-a-block ${recurrent_rows} REC-1 "${gated_delta}"
   "keys of earlier blocks of the chunk are not taken out" [[attn_product(s->simd, rows, d_v, @from@, (attn_matrix){own]] [[0]])
-mutant(state-substitution-of-a-row ${recurrent_engine} REC-1 "${gated_delta}"
+mutant(state-substitution-of-a-row ${recurrent_rows} REC-1 "${gated_delta}"
   "the key before is not taken out" [[attn_product(s->simd, 1, d, @i - from@, (attn_matrix){own]] [[attn_max(0, i - from - 1)]])
-mutant(state-read-late ${recurrent_engine} REC-1 "${gated_delta}"
+mutant(state-read-late ${recurrent_rows} REC-1 "${gated_delta}"
   "a key reads the state as it was at the chunk's beginning"
   [[attn_recurrent_decay_rows(s, r, x, 0, x->count, k, r->scaled);]]
   [[s->simd->scale_rows(x->count, d, k.at, k.row, &(double){1}, 0, r->scaled);]])
@@ -623,7 +624,7 @@ mutant(gates-of-the-chunk variants/recurrent.c REC-1 "${gated_delta}"
   "betas begin anew at each chunk" [[copy_betas(p, call, batch, head, @first + i@, width]] [[i]])
 mutant(erase-writes variants/recurrent.c REC-1 "recurrent:rule=gated_delta2"
   "write gates are the erase gates" [[drawn_betas(p, @count@, head, key, betas);]] [[call->context->problem->d_qk]])
-mutant(erase-keeps-its-keys ${recurrent_engine} REC-1 "recurrent:rule=gated_delta2"
+mutant(erase-keeps-its-keys ${recurrent_rows} REC-1 "recurrent:rule=gated_delta2"
   "the state is asked with whole keys" [[if (!s->vectors) return k;]] [[return k;]])
 mutant(document-runs-on ${recurrent_chunk} variants_recurrent/keys_and_documents_are_as_they_are_said ""
   "a document begins with the state of the one before it" [[logs[i * width + l] = @-(double)INFINITY@;]] [[0]])
@@ -633,9 +634,9 @@ mutant(document-read-from-behind ${recurrent_engine} variants_recurrent/keys_and
   "a document's first query reads the document before" [[!(@s->rule->before@ && attn_document_begins]] [[false]])
 set(mamba3 "recurrent:rule=mamba3")
 mutant(turned-the-other-way ${recurrent_chunk} REC-1 "${mamba3}"
-  "keys and queries are turned on, not back" [[turn_row(s, r, attn_min(from + l, x->count - 1), @true@,]] [[false]])
-mutant(turned-in-a-chunk-alone ${recurrent_engine} REC-1 "${mamba3}"
-  "the state is not turned from chunk to chunk" [[attn_recurrent_turn_state(s, r, x);]] [[(void)0;]])
+  "keys and queries are turned on, not back" [[turn_row(s, r, attn_min(from + l, x->count - 1), @back@,]] [[!back]])
+mutant(turned-in-a-chunk-alone ${recurrent_rows} REC-1 "${mamba3}"
+  "the state is not turned from chunk to chunk" [[attn_recurrent_turn_state(s, r, x, false, r->sums, r->sums_row);]] [[(void)0;]])
 mutant(turned-as-its-first-key ${recurrent_chunk} REC-1 "${mamba3}"
   "angles do not add up" [[r->angles[l] += by[l];]] [[r->angles[l] = by[l];]])
 mutant(turned-by-the-angle-before ${recurrent_chunk} REC-1 "${mamba3}"
@@ -643,16 +644,16 @@ mutant(turned-by-the-angle-before ${recurrent_chunk} REC-1 "${mamba3}"
 mutant(carries-to-its-own-query ${recurrent_chunk} REC-1 "${mamba3}"
   "a query reads its own key as later ones do" [[r->row[j] * (@j < i@ ?]] [[j <= i]])
 mutant(carries-its-own-share ${recurrent_chunk} REC-1 "${mamba3}"
-  "a key enters once more by its own share" [[(j + 1 < known ? b[@s->betas + 1@] : 0)]] [[1]])
+  "a key enters once more by its own share" [[(j + 1 < known_keys(s, x) ? b[@s->betas + 1@] : 0)]] [[1]])
 mutant(carries-within-a-chunk ${recurrent_chunk} REC-1 "${mamba3}"
   "the last key of a chunk enters once" [[attn_min(x->count + @s->rule->carries@, x->keys - x->first)]] [[0]])
-mutant(queries-of-any-length ${recurrent_engine} REC-1 "${gated_delta}"
+mutant(queries-of-any-length ${recurrent_rows} REC-1 "${gated_delta}"
   "queries keep their length" [[if (@s->rule->query_scale@) {]] [[false]])
 mutant(reads-behind-its-key ${recurrent_engine} REC-1 "recurrent:read=before"
   "a query reads its own key" [[attn_call_position(x->call, x->batch, i) - @s->rule->before@;]] [[0]])
 mutant(reads-nothing-given ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
   "the first query does not read what is handed on" [[if (@x->call->state && shift < 0@) read_given]] [[false]])
-mutant(state-kept-too-wide ${recurrent_engine} variants_recurrent/a_state_in_16_bits_is_what_they_hold ""
+mutant(state-kept-too-wide ${recurrent_rows} variants_recurrent/a_state_in_16_bits_is_what_they_hold ""
   "the state is rounded behind the first chunk alone" [[@x->count == s->rule->chunk@; l++]] [[x->first == 0]])
 mutant(gates-of-the-entry core/extra_tensors.c variants_recurrent/gates_are_those_of_the_call ""
   "extra tensors are those of the first batch entry" [[(x->batch == 1 ? 0 : @batch@)]] [[0]])
@@ -1183,40 +1184,51 @@ mutant(grad-keys-side-by-side core/engines/softmax/backward.c GRAD-FP "topk:k=8"
 mutant(grad-first-row core/engines/softmax/backward.c core_gradient_values/slopes ""
   "of widths that are no whole lines, the first query alone has a gradient"
   [[k->product(@at.rows@, p->d_qk, step->count, a, b->k, b->qk, true, dq, b->qk);]] [[1]])
-set(key_back core/engines/recurrent/recurrent_key.c)
+set(chunk_back core/engines/recurrent/recurrent_chunk_back.c)
+set(pairs_back core/engines/recurrent/recurrent_pairs_back.c)
 set(recurrent_back core/engines/recurrent/recurrent_backward.c)
-mutant(back-decay-lost ${key_back} GRAD-FD "recurrent:rule=ssd" "decays have no gradient"
-  [[double *logs = @h->logs + i * (columns ? d : 1)@,]] [[r->product]])
-mutant(back-decay-of-the-written ${key_back} GRAD-FD "recurrent:rule=kda" "decays meet the gradient by S, not by S'"
-  [[add_outer(s, r, @-1@, recurrent_row(s, r->asks, i, d), r->du, h->state);]] [[0]])
-mutant(back-column-of-all ${key_back} GRAD-FD "recurrent:rule=gla" "all columns decay as the first"
-  
-  [[s->simd->scale_rows(d, s->v_row, g, s->v_row, r->decays + i * (columns ? d : 1), @columns ? 1 : 0@, g);]] [[0]])
-mutant(back-beta-of-the-value-alone ${key_back} GRAD-FD "recurrent:rule=gated_delta"
-  "betas have no gradient by what is taken out" [[betas[s->vectors ? l : 0] -= @attn_get(k, l, s->t) * r->product[l]@;]] [[0]])
-mutant(back-beta-lost ${key_back} GRAD-FD "recurrent:rule=ssd" "betas have no gradient by what is written"
-  [[betas[s->vectors ? d + l : 0] += @attn_get(v, l, s->t) * du@;]] [[0]])
-mutant(back-erase-writes ${key_back} GRAD-FD "recurrent:rule=gated_delta2" "erase and write gates change places"
-  [[dk[l] -= @erase_of(s, r, i, l)@ * r->product[l];]] [[write_of(s, r, i, l % d_v)]])
-mutant(back-query-without-its-key ${key_back} GRAD-FD "recurrent:rule=retention" "queries meet S' in place of S"
-  [[r->product[l] += attn_get(k, l, s->t) * @own@;]] [[0]])
-mutant(back-queries-unscaled ${key_back} GRAD-FD "recurrent:rule=retention" "queries lack the scale"
-  [[rule->query_slope, @p->scale@, r->row]] [[1]])
-mutant(back-queries-behind-the-last ${key_back} GRAD-FD "recurrent:rule=retention"
-  "of the queries behind the last key the first alone is read" [[end = t + 1 < x->keys ? first + 1 : @s->p->n_q@;]] [[first + 1]])
-mutant(back-of-a-straight-length ${key_back} GRAD-FD "recurrent:rule=delta" "lengths of keys and queries have no slope"
-  [[rises = scale ? @2@ *]] [[0]])
-mutant(back-turned-on ${key_back} GRAD-FD "recurrent:rule=mamba3" "the gradient by the state is turned on, not back"
-  [[turn(s, r, angles_of(s, r, i), @true@, g);]] [[false]])
-mutant(back-document-runs-on ${key_back} GRAD-FD "recurrent:rule=retention"
-  "a document's gradient reaches the document before" [[memset(g, 0, recurrent_state_bytes(s));]] [[(void)0;]])
-mutant(back-previous-lost-at-an-edge ${recurrent_back} GRAD-FD "recurrent:rule=mamba3"
-  "a segment's last key lacks what the next one gives it" [[memcpy(head.k + SEGMENT * d, head.k, @(size_t)d@ * sizeof *head.k);]] [[0]])
-mutant(back-segment-of-the-one-before ${recurrent_back} GRAD-FD "recurrent:rule=retention"
-  "a segment begins with the state of the one before" [[memcpy(r->state, recurrent_state(s, sums->edges, h * sums->segments + @segment@)]]
-  [[(segment ? segment - 1 : 0)]])
-mutant(back-block-begins-late ${recurrent_back} GRAD-FD "recurrent:rule=retention" "a block begins with the state behind its first key"
-  [[if (@i % BLOCK == 0@) memcpy]] [[i % BLOCK == 1 || i + 1 == count]])
+mutant(back-decay-lost ${chunk_back} GRAD-FD "${mamba3}" "decays have no gradient"
+  [[attn_convert(recurrent_row(s, r->falls, j, width), s->t, @width@,]] [[0]])
+mutant(back-angle-of-the-state ${chunk_back} GRAD-FD "${mamba3}" "the gradient by the state is not turned back"
+  [[attn_recurrent_turn_state(s, &r->own, x, @true@, h->state, s->v_row);]] [[false]])
+mutant(back-angle-of-rows ${pairs_back} GRAD-FD "${mamba3}" "pairs of a chunk give angles no gradient"
+  [[if (@falls && s->rule->turns@)]] [[false]])
+mutant(back-turned-on ${chunk_back} GRAD-FD "${mamba3}" "the gradients of keys are turned back, not on"
+  [[attn_recurrent_turn_rows(s, &r->own, x, j, 1, @false@, dk);]] [[true]])
+mutant(back-own-without-its-weight ${chunk_back} GRAD-FD "${mamba3}" "what a query has of its own key gives the value no gradient"
+  [[combine_rows(d_v, 1, dv, @w * score@, up, dv);]] [[0]])
+mutant(back-previous-lost-at-an-edge ${chunk_back} GRAD-FD "${mamba3}"
+  "a segment's first key has no gradient of what it writes once more" [[h->betas[1] = @by@ *]] [[0]])
+mutant(back-chunks-of-the-one-before ${recurrent_back} GRAD-FD "recurrent:rule=retention"
+  "a segment's chunks begin with the state of the segment before"
+  [[memcpy(r->own.sums, recurrent_state(s, sums->edges, h * sums->segments + @segment@)]] [[(segment ? segment - 1 : 0)]])
+mutant(back-chunk-of-the-segment ${chunk_back} GRAD-FD "recurrent:rule=gla"
+  "each chunk meets the state of the segment's first"
+  [[memcpy(r->own.sums, recurrent_state(s, r->states, @(x->first - first) / s->chunk@)]] [[0]])
+mutant(back-key-reads-itself ${pairs_back} GRAD-FD "recurrent:rule=gated_delta2" "keys are asked with what they write"
+  [[q->from + i + @!q->strict@, x->count)]] [[1]])
+mutant(back-substitution-of-a-row ${chunk_back} GRAD-FD "recurrent:rule=gated_delta"
+  "what the next key takes out has no gradient" [[attn_product(s->simd, 1, d_v, @end - 1 - i@,]] [[attn_max(0, end - 2 - i)]])
+mutant(back-substitution-of-a-block ${chunk_back} GRAD-FD "recurrent:rule=gated_delta"
+  "what keys of later blocks take out has no gradient" [[attn_product(s->simd, end - from, d_v, @x->count - end@,]] [[0]])
+mutant(back-column-of-all ${chunk_back} GRAD-FD "recurrent:rule=gla" "all columns decay as the first"
+  [[r->own.whole, @s->rule->columns@, h->state);]] [[0]])
+mutant(back-falls-across-lost ${pairs_back} GRAD-FD "recurrent:rule=gla" "decays have no gradient by what passes over their chunk"
+  [[@r->own.whole[s->rule->columns ? l : 0]@ * all);]] [[0]])
+mutant(back-falls-of-its-own-key ${pairs_back} GRAD-FD "recurrent:rule=ssd" "a key's decay falls on the key"
+  [[s->simd->weigh_row(@t@, r->sum, NULL, 0)]] [[t + 1]])
+mutant(back-falls-of-the-next ${pairs_back} GRAD-FD "recurrent:rule=ssd" "decays have no gradient by their own query"
+  [[if (@t < x->count@) add(s, width, r->sum,]] [[t + 1 < x->count]])
+mutant(back-written-lost ${chunk_back} GRAD-FD "recurrent:rule=ssd" "betas have no gradient by what is written"
+  [[*db += @s->simd->dot_row(d_v, row, du)@ -]] [[0]])
+mutant(back-beta-of-the-value-alone ${chunk_back} GRAD-FD "recurrent:rule=gated_delta"
+  "betas have no gradient by what is taken out" [[s->rule->delta ? @s->simd->dot_row(d_v, recurrent_row(s, r->own.reads, j, s->v_row), du)@]] [[0]])
+mutant(back-erase-writes ${chunk_back} GRAD-FD "recurrent:rule=gated_delta2" "erase and write gates change places"
+  [[attn_set(de, l, s->t, @b[l]@ *]] [[(b[d + l % d_v])]])
+mutant(back-readers-unscaled ${chunk_back} GRAD-FD "recurrent:rule=retention" "queries lack the scale"
+  [[s->rule->query_slope, @p->scale@, r->scratch, dq);]] [[1]])
+mutant(back-readers-of-a-straight-length ${chunk_back} GRAD-FD "recurrent:rule=delta" "lengths of keys and queries have no slope"
+  [[@2 * by@ * slope(]] [[0]])
 mutant(back-first-head-alone ${recurrent_back} GRAD-FD "recurrent:rule=retention"
   "keys have the gradient of the first of the heads that share them" [[to && @h < group@; h++]] [[false]])
 mutant(back-gates-of-the-last variants/recurrent.c GRAD-FD "recurrent:rule=ssd"

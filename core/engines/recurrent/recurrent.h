@@ -1,5 +1,5 @@
-/* recurrent.h - a chunk of keys of the recurrent engine: its gates, and products of rows with its keys, each
- * decayed by what lies between. */
+/* recurrent.h - a chunk of keys of the recurrent engine: its gates, its rows, and products of rows with its
+ * keys, each decayed by what lies between. */
 #ifndef ATTN_CORE_ENGINES_RECURRENT_H
 #define ATTN_CORE_ENGINES_RECURRENT_H
 
@@ -14,10 +14,11 @@ typedef struct recurrent_shape {
   const attn_kernels *simd;
   const attn_recurrence *rule;
   attn_dtype t;
-  int64_t chunk, chunk_row, v_row; /* rows of products are padded */
-  int64_t d_v;                     /* columns of S: and one of values 1 where outputs are divided by its */
-  int64_t betas;                   /* numbers of a key, its angles among them */
-  bool vectors;                    /* b and w are vectors */
+  int64_t chunk, chunk_row, d_row, v_row; /* rows of products are padded */
+  int64_t d_v;   /* columns of S: and one of values 1 where outputs are divided by its */
+  int64_t betas; /* numbers of a key, its angles among them */
+  bool vectors;  /* b and w are vectors */
+  bool apart;    /* of a rule that carries: keys enter U with their weights for later queries, no product */
 } recurrent_shape;
 
 /* One thread's workspace. With A_i = a_first ... a_i and A_C that of the chunk: */
@@ -52,11 +53,33 @@ typedef struct recurrent_line {
   int64_t first, count; /* keys of the chunk that exist */
 } recurrent_line;
 
+/* A chunk's keys, as they enter the state and as it is asked with them, and U, as products take them; its
+ * queries, at positions from ... of the chunk, the first ... of the call. */
+typedef struct recurrent_chunk {
+  attn_matrix k, read, v;
+  int64_t from, first, queries;
+} recurrent_chunk;
+
 recurrent_shape attn_recurrent_shape(const attn_context *, const attn_recurrence *);
 /* Query head h of all batch entries. */
 recurrent_line attn_recurrent_line(const recurrent_shape *, const attn_call *, int64_t h);
 /* Is there a state that query i reads? There is none before every key, nor in a document without keys. */
 bool attn_recurrent_reads(const recurrent_shape *, const recurrent_line *, int64_t i);
+/* The key behind which query i reads the state. */
+int64_t attn_recurrent_asks_at(const recurrent_shape *, const recurrent_line *, int64_t i);
+
+recurrent_room attn_recurrent_carve(const recurrent_shape *, attn_carver *);
+/* Keys x->first ... next - 1, of which x->count exist, and if `queries` those that read behind them; S as it
+ * stands. */
+recurrent_chunk attn_recurrent_take_chunk(const recurrent_shape *, recurrent_room *, recurrent_line *,
+                                          int64_t next, bool queries);
+/* r->queries <- those of the call from number `first` on, at positions `from` ... of the chunk, times the
+ * scale. */
+void attn_recurrent_load_queries(const recurrent_shape *, recurrent_room *, const recurrent_line *,
+                                 int64_t from, int64_t first, int64_t count);
+/* S <- A_C . S + (A_C / A . K)^T U */
+void attn_recurrent_add_keys(const recurrent_shape *, recurrent_room *, const recurrent_line *,
+                             const recurrent_chunk *);
 
 /* The call's extra tensors: every element that belongs to a key that exists. EINVAL names the first that is
  * wrong. */
@@ -65,16 +88,25 @@ attn_status attn_recurrent_check(const recurrent_shape *, const attn_call *);
 /* The gates of the chunk, and the products of its decays. */
 void attn_recurrent_gates(const recurrent_shape *, recurrent_room *, const recurrent_line *);
 
+/* The weight of key j of the chunk for queries after its own. */
+double attn_recurrent_later_weight(const recurrent_shape *, const recurrent_room *, const recurrent_line *,
+                                   int64_t j);
+
 /* x [rows, d_qk], in place: as the state of the chunk's beginning meets them, turned back by what lies
- * between it and positions from ... of the chunk. */
+ * between it and positions from ... of the chunk; or on. */
 void attn_recurrent_turn_rows(const recurrent_shape *, const recurrent_room *, const recurrent_line *,
-                              int64_t from, int64_t rows, void *x);
-/* S, in place: turned from the chunk's beginning to its last key. */
-void attn_recurrent_turn_state(const recurrent_shape *, recurrent_room *, const recurrent_line *);
+                              int64_t from, int64_t rows, bool back, void *x);
+/* A state [d_qk] rows of `row`, in place: turned from the chunk's beginning to its last key, or back. */
+void attn_recurrent_turn_state(const recurrent_shape *, recurrent_room *, const recurrent_line *, bool back,
+                               void *state, int64_t row);
 
 /* out[rows, d_qk] <- diag(A) x, row l at position from + l of the chunk. */
 void attn_recurrent_decay_rows(const recurrent_shape *, const recurrent_room *, const recurrent_line *,
                                int64_t from, int64_t rows, attn_matrix x, void *out);
+
+/* out[count, d_qk] <- diag(A_C / A) x, of the chunk's keys. */
+void attn_recurrent_arrive_rows(const recurrent_shape *, const recurrent_room *, const recurrent_line *,
+                                attn_matrix x, void *out);
 
 /* Puts the keys k where products read them. read: b . k, with which the state is asked; queries: those at
  * positions from ... from + queries - 1 of the chunk. */

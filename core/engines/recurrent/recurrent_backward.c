@@ -1,27 +1,36 @@
 /* recurrent_backward.c - the gradients of the recurrent engine (attn_gradients.h), from the last key to the
- * first, key by key (recurrent_key.c). States are kept at every segment's first key; from it those at every
- * block's are made again, and from them those of its keys. What is kept is d_v / SEGMENT times as large as
- * the query heads' keys, and besides a segment's gradients, however long the sequence is.
+ * first by chunks (recurrent_chunk_back.c). States are kept at every segment's first key; from it those at
+ * every chunk's are made again. What is kept is d_v / SEGMENT times as large as the query heads' keys, and
+ * besides a segment's gradients, however long the sequence is.
  *
  * All query heads take a segment at the same time; then what belongs to a kv head or to a tensor of gates is
  * added in the order of query heads: no result depends on the number of threads. */
-#include "core/engines/recurrent/recurrent_key.h"
+#include "core/engines/recurrent/recurrent_back.h"
 
 #include <omp.h>
 #include <string.h>
 
 typedef recurrent_shape shape;
 typedef recurrent_line line;
-typedef recurrent_segment room;
-enum { SEGMENT = ATTN_RECURRENT_SEGMENT, BLOCK = ATTN_RECURRENT_BLOCK };
+typedef recurrent_chunk_room room;
+enum { SEGMENT = ATTN_RECURRENT_SEGMENT };
+
+/* Chunks are those that the backward pass is fastest with; segments end where they do. */
+static shape back_shape(const attn_context *c, const attn_recurrence *rule) {
+  shape s = attn_recurrent_shape(c, rule);
+  s.chunk = attn_min(rule->columns ? 16 : 64, attn_max(1, s.p->n_kv));
+  s.chunk_row = attn_padded(s.chunk, s.t);
+  s.apart = rule->carries;
+  return s;
+}
 
 /* What query heads hand on from segment to segment. */
 typedef struct back_sums {
   int64_t segments, lines, logs, betas; /* numbers of a key: of ln a; of b, w and what is behind them */
   void *edges;                          /* [lines, segments] states */
   void *states;                         /* [lines] G */
-  double *k, *v;              /* [lines, SEGMENT + 1] rows: of the key before the segment, and of its keys */
-  double *of_logs, *of_betas; /* [lines, SEGMENT] rows */
+  void *k, *v;                          /* [lines, SEGMENT] rows */
+  double *of_logs, *of_betas;           /* [lines, SEGMENT] rows */
 } back_sums;
 
 static back_sums carve_sums(const shape *s, attn_carver *c) {
@@ -35,93 +44,64 @@ static back_sums carve_sums(const shape *s, attn_carver *c) {
                      .betas = s->betas,
                      .edges = attn_carve(c, lines * segments, recurrent_state_size(s), e),
                      .states = attn_carve(c, lines, recurrent_state_size(s), e),
-                     .k = attn_carve(c, lines * (SEGMENT + 1), p->d_qk, sizeof(double)),
-                     .v = attn_carve(c, lines * (SEGMENT + 1), p->d_v, sizeof(double)),
+                     .k = attn_carve(c, lines * SEGMENT, p->d_qk, e),
+                     .v = attn_carve(c, lines * SEGMENT, p->d_v, e),
                      .of_logs = attn_carve(c, lines * SEGMENT, logs, sizeof(double)),
                      .of_betas = attn_carve(c, lines * SEGMENT, s->betas, sizeof(double))};
 }
 
 /* -- a query head -- */
 
-/* Keys of a segment that exist and that some query may read. */
-static int64_t keys_of(const shape *s, const line *x, int64_t segment) {
-  const int64_t asked = attn_call_position(x->call, x->batch, 0) + s->p->n_q;
-  return attn_max(0, attn_min(attn_min(asked, x->keys) - segment * SEGMENT, SEGMENT));
-}
-
-/* The segment's sums begin with what the key behind it gave its last. */
 static recurrent_gradients begin_segment(const shape *s, const back_sums *sums, const attn_gradients *g,
                                          int64_t h) {
-  const int64_t d = s->p->d_qk, d_v = s->p->d_v, rows = SEGMENT + 1;
+  const size_t e = attn_dtype_size(s->t);
   const recurrent_gradients head = {.of = g,
                                     .state = recurrent_state(s, sums->states, h),
-                                    .k = sums->k + h * rows * d,
-                                    .v = sums->v + h * rows * d_v,
+                                    .dk = recurrent_row(s, sums->k, h * SEGMENT, s->p->d_qk),
+                                    .dv = recurrent_row(s, sums->v, h * SEGMENT, s->p->d_v),
                                     .logs = sums->of_logs + h * SEGMENT * sums->logs,
                                     .betas = sums->of_betas + h * SEGMENT * sums->betas};
-  memcpy(head.k + SEGMENT * d, head.k, (size_t)d * sizeof *head.k);
-  memcpy(head.v + SEGMENT * d_v, head.v, (size_t)d_v * sizeof *head.v);
-  memset(head.k, 0, (size_t)(SEGMENT * d) * sizeof *head.k);
-  memset(head.v, 0, (size_t)(SEGMENT * d_v) * sizeof *head.v);
+  memset(head.dk, 0, (size_t)(SEGMENT * s->p->d_qk) * e);
+  memset(head.dv, 0, (size_t)(SEGMENT * s->p->d_v) * e);
   memset(head.logs, 0, (size_t)(SEGMENT * sums->logs) * sizeof *head.logs);
   memset(head.betas, 0, (size_t)(SEGMENT * sums->betas) * sizeof *head.betas);
   return head;
 }
 
-static void keep_states(const shape *s, room *r, const back_sums *sums, line *x, int64_t h) {
-  const recurrent_gradients last = begin_segment(s, sums, NULL, h);
-  memset(last.state, 0, recurrent_state_bytes(s));
-  memset(last.k, 0, (size_t)s->p->d_qk * sizeof *last.k);
-  memset(last.v, 0, (size_t)s->p->d_v * sizeof *last.v);
-  memset(r->state, 0, recurrent_state_bytes(s));
-  for (int64_t segment = 0; keys_of(s, x, segment); segment++) {
-    memcpy(recurrent_state(s, sums->edges, h * sums->segments + segment), r->state, recurrent_state_bytes(s));
-    if (!keys_of(s, x, segment + 1)) return;
-    attn_recurrent_load_segment(s, r, x, segment * SEGMENT, SEGMENT);
-    for (int64_t i = 0; i < SEGMENT; i++) {
-      attn_recurrent_meet_key(s, r, x, i, r->state);
-      attn_recurrent_write_key(s, r, i, r->state, r->written);
-    }
-  }
+/* Positions of a segment that keys or queries have. */
+static int64_t positions_of(const shape *s, const line *x, int64_t segment) {
+  const int64_t asked = attn_recurrent_asks_at(s, x, 0) + s->p->n_q;
+  return attn_max(0, attn_min(attn_min(asked, s->p->n_kv) - segment * SEGMENT, SEGMENT));
 }
 
-static void back_block(const shape *s, room *r, const line *x, const recurrent_gradients *h, int64_t from,
-                       int64_t end) {
-  memcpy(r->state, recurrent_state(s, r->blocks, from / BLOCK), recurrent_state_bytes(s));
-  for (int64_t i = from; i < end; i++) {
-    attn_recurrent_meet_key(s, r, x, i, r->state);
-    memcpy(recurrent_state(s, r->met, i - from), r->state, recurrent_state_bytes(s));
-    attn_recurrent_write_key(s, r, i, r->state, recurrent_row(s, r->written, i - from, s->v_row));
+static void keep_states(const shape *s, room *r, const back_sums *sums, line *x, int64_t h) {
+  memset(r->own.sums, 0, recurrent_state_bytes(s));
+  for (int64_t segment = 0; positions_of(s, x, segment); segment++) {
+    const int64_t first = segment * SEGMENT;
+    memcpy(recurrent_state(s, sums->edges, h * sums->segments + segment), r->own.sums,
+           recurrent_state_bytes(s));
+    if (positions_of(s, x, segment + 1)) attn_recurrent_pass_chunks(s, r, x, first, first + SEGMENT, false);
   }
-  for (int64_t i = end - 1; i >= from; i--)
-    attn_recurrent_back_key(s, r, x, h, i, recurrent_state(s, r->met, i - from),
-                            recurrent_row(s, r->written, i - from, s->v_row));
 }
 
 static void back_segment(const shape *s, room *r, const back_sums *sums, const attn_gradients *g, line *x,
                          int64_t h, int64_t segment) {
-  const int64_t count = keys_of(s, x, segment);
+  const int64_t first = segment * SEGMENT, count = positions_of(s, x, segment);
   const recurrent_gradients head = begin_segment(s, sums, g, h);
-  if (!count) return;
-  attn_recurrent_load_segment(s, r, x, segment * SEGMENT, count);
-  memcpy(r->state, recurrent_state(s, sums->edges, h * sums->segments + segment), recurrent_state_bytes(s));
-  for (int64_t i = 0; i < count; i++) {
-    if (i % BLOCK == 0) memcpy(recurrent_state(s, r->blocks, i / BLOCK), r->state, recurrent_state_bytes(s));
-    attn_recurrent_meet_key(s, r, x, i, r->state);
-    attn_recurrent_write_key(s, r, i, r->state, r->written);
-  }
-  for (int64_t from = (count - 1) / BLOCK * BLOCK; from >= 0; from -= BLOCK)
-    back_block(s, r, x, &head, from, attn_min(from + BLOCK, count));
+  memcpy(r->own.sums, recurrent_state(s, sums->edges, h * sums->segments + segment),
+         recurrent_state_bytes(s));
+  if (count) attn_recurrent_back_chunks(s, r, x, &head, first, first + count);
 }
 
 /* -- all of them -- */
 
 /* Row `row` of a gradient by keys or values: the sum of row i of the segment, of the heads that share it. */
-static void add_heads(const shape *s, double *rows, int64_t row, int64_t i, int64_t d, void *to) {
-  const int64_t group = s->p->heads / s->p->kv_heads, from = row / s->p->n_kv * group;
-  double *sum = rows + (from * (SEGMENT + 1) + i + 1) * d;
-  for (int64_t h = 1; to && h < group; h++) attn_add_times(1, sum + h * (SEGMENT + 1) * d, sum, d);
-  if (to) attn_convert(sum, ATTN_F64, d, s->t, attn_at(to, row * d, s->t));
+static void add_heads(const shape *s, void *rows, int64_t row, int64_t i, int64_t d, void *to) {
+  const int64_t group = s->p->heads / s->p->kv_heads, from = row / s->p->n_kv * group * SEGMENT + i;
+  void *sum = recurrent_row(s, rows, from, d);
+  for (int64_t h = 1; to && h < group; h++)
+    s->simd->combine_rows(d, 1, sum, 1, recurrent_row(s, rows, from + h * SEGMENT, d), sum);
+  if (to) memcpy(recurrent_row(s, to, row, d), sum, (size_t)d * attn_dtype_size(s->t));
 }
 
 /* What a segment's keys have of all query heads. */
@@ -147,7 +127,7 @@ attn_status attn_recurrent_backward_size(const void *state, const attn_context *
                                          size_t *bytes) {
   const attn_recurrence *rule = &parts->recurrence;
   const char *name = c->variant->name;
-  const shape s = attn_recurrent_shape(c, rule);
+  const shape s = back_shape(c, rule);
   attn_carver one = attn_carver_count(c), sums = attn_carver_count(c);
   (void)state;
   if (rule->rounds)
@@ -161,14 +141,14 @@ attn_status attn_recurrent_backward_size(const void *state, const attn_context *
                      "variant %s: no gradient without the slope of what keys and queries "
                      "are multiplied by (recurrence.key_slope, query_slope)",
                      name);
-  attn_recurrent_segment_carve(&s, &one);
+  attn_recurrent_chunk_carve(&s, &one);
   carve_sums(&s, &sums);
   *bytes = attn_size_sum(attn_size_times(one.used, (size_t)c->threads), sums.used);
   return ATTN_OK;
 }
 
 attn_status attn_recurrent_backward(const void *state, const attn_call *call, const attn_gradients *g) {
-  const shape s = attn_recurrent_shape(call->context, state);
+  const shape s = back_shape(call->context, state);
   const attn_problem *p = s.p;
   attn_carver carver = attn_carver_at(call, call->work), one = attn_carver_count(s.c);
   if (call->state || call->state_after)
@@ -178,7 +158,8 @@ attn_status attn_recurrent_backward(const void *state, const attn_call *call, co
   const attn_status status = attn_recurrent_check(&s, call);
   if (status) return status;
   const back_sums sums = carve_sums(&s, &carver);
-  attn_recurrent_segment_carve(&s, &one);
+  attn_recurrent_chunk_carve(&s, &one);
+  memset(sums.states, 0, (size_t)sums.lines * recurrent_state_bytes(&s));
   if (g->dq) memset(g->dq, 0, attn_row_bytes(p->batch * p->heads * p->n_q * p->d_qk, s.t));
   if (g->dsink) memset(g->dsink, 0, (size_t)p->heads * sizeof *g->dsink);
 #pragma omp parallel num_threads(s.c->threads)
@@ -188,7 +169,7 @@ attn_status attn_recurrent_backward(const void *state, const attn_call *call, co
     char *own = (char *)call->work + carver.used + (size_t)omp_get_thread_num() * one.used;
     memset(own, 0, one.used); /* padding is multiplied, and anything but numbers may be slow */
     attn_carver here = attn_carver_at(call, own);
-    room r = attn_recurrent_segment_carve(&s, &here);
+    room r = attn_recurrent_chunk_carve(&s, &here);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t h = 0; h < sums.lines; h++) {
       line x = attn_recurrent_line(&s, call, h);

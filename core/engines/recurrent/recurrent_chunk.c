@@ -10,26 +10,32 @@
 #include <math.h>
 #include <string.h>
 
-/* The weight of key j for queries after its own; `known` keys have betas. */
-static double later_weight(const recurrent_shape *s, const recurrent_room *r, int64_t j, int64_t known) {
-  const double *b = r->betas + j * s->betas;
-  return b[0] + (j + 1 < known ? b[s->betas + 1] : 0);
+/* Keys whose betas are known: of a rule that carries, that behind the chunk, too. */
+static int64_t known_keys(const recurrent_shape *s, const recurrent_line *x) {
+  return attn_max(x->count, attn_min(x->count + s->rule->carries, x->keys - x->first));
 }
 
-static void number_products(const recurrent_shape *s, recurrent_room *r, int64_t count, int64_t known) {
-  const bool carries = s->rule->carries;
+double attn_recurrent_later_weight(const recurrent_shape *s, const recurrent_room *r, const recurrent_line *x,
+                                   int64_t j) {
+  const double *b = r->betas + j * s->betas;
+  return b[0] + (j + 1 < known_keys(s, x) ? b[s->betas + 1] : 0);
+}
+
+static void number_products(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x) {
+  const bool carries = s->rule->carries && !s->apart;
+  const int64_t count = x->count;
   double own = 1;
   for (int64_t i = 0; i < s->chunk; i++) r->before[i] = own *= i < count ? exp(r->logs[i]) : 1;
   own = 1;
   for (int64_t j = count - 1; j >= 0; own *= exp(r->logs[j--]))
-    r->after[j] = own * (carries ? later_weight(s, r, j, known) : 1);
+    r->after[j] = own * (carries ? attn_recurrent_later_weight(s, r, x, j) : 1);
   *r->whole = own;
   for (int64_t i = 0; i < count; i++) {
     const double a = exp(r->logs[i]);
     r->row[i] = 1;
     for (int64_t j = 0; j < i; j++) r->row[j] *= a;
     for (int64_t j = 0; j <= i && carries; j++)
-      r->weighted[j] = r->row[j] * (j < i ? later_weight(s, r, j, known) : r->betas[j * s->betas]);
+      r->weighted[j] = r->row[j] * (j < i ? attn_recurrent_later_weight(s, r, x, j) : r->betas[j * s->betas]);
     attn_convert(carries ? r->weighted : r->row, ATTN_F64, i + 1, s->t,
                  attn_at(r->between, i * s->chunk_row, s->t));
   }
@@ -66,20 +72,21 @@ static void turn_row(const recurrent_shape *s, const recurrent_room *r, int64_t 
 }
 
 void attn_recurrent_turn_rows(const recurrent_shape *s, const recurrent_room *r, const recurrent_line *x,
-                              int64_t from, int64_t rows, void *to) {
+                              int64_t from, int64_t rows, bool back, void *to) {
   for (int64_t l = 0; l < rows && x->count > 0 && s->rule->turns; l++)
-    turn_row(s, r, attn_min(from + l, x->count - 1), true, attn_at(to, l * s->p->d_qk, s->t));
+    turn_row(s, r, attn_min(from + l, x->count - 1), back, attn_at(to, l * s->p->d_qk, s->t));
 }
 
-void attn_recurrent_turn_state(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x) {
+void attn_recurrent_turn_state(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x,
+                               bool back, void *state, int64_t row) {
   const int64_t turns = s->rule->turns, at = 2 * (x->count - 1) * turns;
   for (int64_t l = 0; l < turns; l++) {
-    const double c = attn_get(r->cosines, at + l, s->t), sine = attn_get(r->sines, at + l, s->t);
-    void *one = attn_at(r->sums, l * r->sums_row, s->t),
-         *two = attn_at(r->sums, (l + turns) * r->sums_row, s->t);
-    s->simd->combine_rows(r->sums_row, c, one, -sine, two, r->turned);
-    s->simd->combine_rows(r->sums_row, sine, one, c, two, two);
-    memcpy(one, r->turned, (size_t)r->sums_row * attn_dtype_size(s->t));
+    const double c = attn_get(r->cosines, at + l, s->t),
+                 sine = (back ? -1 : 1) * attn_get(r->sines, at + l, s->t);
+    void *one = attn_at(state, l * row, s->t), *two = attn_at(state, (l + turns) * row, s->t);
+    s->simd->combine_rows(row, c, one, -sine, two, r->turned);
+    s->simd->combine_rows(row, sine, one, c, two, two);
+    memcpy(one, r->turned, (size_t)row * attn_dtype_size(s->t));
   }
 }
 
@@ -104,9 +111,8 @@ static void vector_products(const recurrent_shape *s, recurrent_room *r, int64_t
 void attn_recurrent_gates(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x) {
   const bool columns = s->rule->columns;
   const int64_t width = columns ? s->p->d_qk : 1;
-  const int64_t known = attn_max(x->count, attn_min(x->count + s->rule->carries, x->keys - x->first));
   double *logs = columns ? r->logs : r->row;
-  s->rule->gates(s->rule->state, x->call, x->batch, x->head, x->first, known, logs, r->betas);
+  s->rule->gates(s->rule->state, x->call, x->batch, x->head, x->first, known_keys(s, x), logs, r->betas);
   if (s->rule->turns) turn_products(s, r, x->count);
   for (int64_t i = 0; s->p->mask.kind && i < x->count; i++)
     for (int64_t l = 0; l < width && attn_document_begins(s->p, x->first + i); l++)
@@ -120,7 +126,7 @@ void attn_recurrent_gates(const recurrent_shape *s, recurrent_room *r, const rec
     return;
   r->made = x->count;
   memcpy(r->logs, logs, (size_t)x->count * sizeof *logs);
-  number_products(s, r, x->count, known);
+  number_products(s, r, x);
 }
 
 void attn_recurrent_decay_rows(const recurrent_shape *s, const recurrent_room *r, const recurrent_line *x,
@@ -138,6 +144,20 @@ void attn_recurrent_decay_rows(const recurrent_shape *s, const recurrent_room *r
       memcpy(to, row, (size_t)d * attn_dtype_size(s->t));
     else
       attn_multiply_row(s->simd, d, row, attn_at(r->before_rows, at * d, s->t), to);
+  }
+}
+
+void attn_recurrent_arrive_rows(const recurrent_shape *s, const recurrent_room *r, const recurrent_line *x,
+                                attn_matrix m, void *out) {
+  const int64_t d = s->p->d_qk;
+  if (!s->rule->columns) {
+    s->simd->scale_rows(x->count, d, m.at, m.row, r->after, 1, out);
+    return;
+  }
+  s->simd->fill_row(d, 1, r->row_scratch);
+  for (int64_t j = x->count - 1; j >= 0; j--) {
+    s->simd->multiply_row(d, r->row_scratch, attn_at(m.at, j * m.row, s->t), attn_at(out, j * d, s->t));
+    s->simd->multiply_row(d, r->row_scratch, attn_at(r->decays, j * d, s->t), r->row_scratch);
   }
 }
 
@@ -162,9 +182,10 @@ static void meet_keys(const recurrent_shape *s, recurrent_room *r, const recurre
 
 void attn_recurrent_take_keys(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x,
                               attn_matrix k, attn_matrix read, int64_t from, int64_t queries) {
+  if (queries <= 0 && !s->rule->delta) return;
   if (s->rule->columns)
     meet_keys(s, r, x, k, read, from, queries);
-  else if (queries > 0 || s->rule->delta)
+  else
     s->simd->transpose(x->count, s->p->d_qk, k.at, k.row, r->transposed, s->chunk_row);
 }
 
