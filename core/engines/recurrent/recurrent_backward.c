@@ -3,7 +3,7 @@
  * every chunk's are made again. What is kept is d_v / SEGMENT times as large as the query heads' keys, and
  * besides a segment's gradients, however long the sequence is.
  *
- * All query heads take a segment at the same time; then what belongs to a kv head or to a tensor of gates is
+ * Query heads take a segment at the same time; then what belongs to a kv head or to a tensor of gates is
  * added in the order of query heads: no result depends on the number of threads. */
 #include "core/engines/recurrent/recurrent_back.h"
 
@@ -104,22 +104,70 @@ static void add_heads(const shape *s, void *rows, int64_t row, int64_t i, int64_
   if (to) memcpy(recurrent_row(s, to, row, d), sum, (size_t)d * attn_dtype_size(s->t));
 }
 
-/* What a segment's keys have of all query heads. */
-static void add_segment(const shape *s, const attn_call *call, const back_sums *sums, const attn_gradients *g,
-                        int64_t segment) {
+/* What key i of a segment has of all query heads of the kv heads from ... end - 1. */
+static void add_key(const shape *s, const attn_call *call, const back_sums *sums, const attn_gradients *g,
+                    int64_t segment, int64_t i, int64_t from, int64_t end) {
   const attn_problem *p = s->p;
   const attn_recurrence *rule = s->rule;
-  const int64_t first = segment * SEGMENT, count = attn_min(SEGMENT, p->n_kv - first);
-#pragma omp for schedule(static)
-  for (int64_t i = 0; i < count; i++) {
-    for (int64_t row = first + i; row < p->batch * p->kv_heads * p->n_kv; row += p->n_kv) {
-      add_heads(s, sums->k, row, i, p->d_qk, g->dk);
-      add_heads(s, sums->v, row, i, p->d_v, g->dv);
+  const int64_t key = segment * SEGMENT + i, group = p->heads / p->kv_heads;
+  for (int64_t kv = from; kv < end; kv++) {
+    add_heads(s, sums->k, kv * p->n_kv + key, i, p->d_qk, g->dk);
+    add_heads(s, sums->v, kv * p->n_kv + key, i, p->d_v, g->dv);
+  }
+  for (int64_t h = from * group; h < end * group && g->dextra && rule->gates_back; h++)
+    rule->gates_back(rule->state, call, h / p->heads, h % p->heads, key,
+                     sums->of_logs + (h * SEGMENT + i) * sums->logs,
+                     sums->of_betas + (h * SEGMENT + i) * sums->betas, g->dextra);
+}
+
+/* Is a kv head with its query heads one thread's, from the last segment to the first: are there enough of
+ * them, and gates that belong to it alone? Sums have the same order either way. */
+static bool are_apart(const shape *s, const attn_call *call, const attn_gradients *g) {
+  const attn_problem *p = s->p;
+  bool apart = p->batch * p->kv_heads >= s->c->threads;
+  for (int64_t x = 0; g->dextra && x < call->extras; x++)
+    apart &= !g->dextra[x] || (call->extra[x].batch == p->batch && call->extra[x].heads >= p->kv_heads);
+  return apart;
+}
+
+/* The threads of a team come here together. */
+static void run_apart(const shape *s, room *r, const attn_call *call, const back_sums *sums,
+                      const attn_gradients *g) {
+  const int64_t group = s->p->heads / s->p->kv_heads, kv_lines = sums->lines / group;
+#pragma omp for schedule(dynamic, 1)
+  for (int64_t kv = 0; kv < kv_lines; kv++) {
+    for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
+      line x = attn_recurrent_line(s, call, h);
+      keep_states(s, r, sums, &x, h);
     }
-    for (int64_t h = 0; h < sums->lines && g->dextra && rule->gates_back; h++)
-      rule->gates_back(rule->state, call, h / p->heads, h % p->heads, first + i,
-                       sums->of_logs + (h * SEGMENT + i) * sums->logs,
-                       sums->of_betas + (h * SEGMENT + i) * sums->betas, g->dextra);
+    for (int64_t segment = sums->segments - 1; segment >= 0; segment--) {
+      for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
+        line x = attn_recurrent_line(s, call, h);
+        back_segment(s, r, sums, g, &x, h, segment);
+      }
+      for (int64_t i = 0; i < attn_min(SEGMENT, s->p->n_kv - segment * SEGMENT); i++)
+        add_key(s, call, sums, g, segment, i, kv, kv + 1);
+    }
+  }
+}
+
+static void run_together(const shape *s, room *r, const attn_call *call, const back_sums *sums,
+                         const attn_gradients *g) {
+  const int64_t group = s->p->heads / s->p->kv_heads;
+#pragma omp for schedule(dynamic, 1)
+  for (int64_t h = 0; h < sums->lines; h++) {
+    line x = attn_recurrent_line(s, call, h);
+    keep_states(s, r, sums, &x, h);
+  }
+  for (int64_t segment = sums->segments - 1; segment >= 0; segment--) {
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t h = 0; h < sums->lines; h++) {
+      line x = attn_recurrent_line(s, call, h);
+      back_segment(s, r, sums, g, &x, h, segment);
+    }
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < attn_min(SEGMENT, s->p->n_kv - segment * SEGMENT); i++)
+      add_key(s, call, sums, g, segment, i, 0, sums->lines / group);
   }
 }
 
@@ -170,19 +218,7 @@ attn_status attn_recurrent_backward(const void *state, const attn_call *call, co
     memset(own, 0, one.used); /* padding is multiplied, and anything but numbers may be slow */
     attn_carver here = attn_carver_at(call, own);
     room r = attn_recurrent_chunk_carve(&s, &here);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t h = 0; h < sums.lines; h++) {
-      line x = attn_recurrent_line(&s, call, h);
-      keep_states(&s, &r, &sums, &x, h);
-    }
-    for (int64_t segment = sums.segments - 1; segment >= 0; segment--) {
-#pragma omp for schedule(dynamic, 1)
-      for (int64_t h = 0; h < sums.lines; h++) {
-        line x = attn_recurrent_line(&s, call, h);
-        back_segment(&s, &r, &sums, g, &x, h, segment);
-      }
-      add_segment(&s, call, &sums, g, segment);
-    }
+    (are_apart(&s, call, g) ? run_apart : run_together)(&s, &r, call, &sums, g);
     attn_float_leave(&outer);
   }
   return ATTN_OK;
