@@ -247,7 +247,7 @@ typedef struct attn_method {
   attn_status (*backward_size)(const void *state, const attn_context *, const attn_parts *, size_t *);
   attn_status (*backward)(const void *state, const attn_call *, const attn_gradients *);
   const char *no_gradient; /* why there are none, where backward_size is NULL; NULL: no reason is given */
-  bool bias_gradients; /* backward adds to drelative and ddense; else they are refused */
+  bool bias_gradients;     /* backward adds to drelative and ddense; else they are refused */
 } attn_method;
 
 /* The parts of a variant with the parameters and the problem of a context. A part whose function is NULL is
