@@ -1,5 +1,6 @@
-/* gradient_sum.c - GRAD-SUM: the gradients of a gated sum are the sums of those of its terms, each of which is
- * run by itself, for its gate times the upstream gradient; those by the gates are d_o.o of the term. */
+/* gradient_sum.c - GRAD-SUM: the gradients of a gated sum are the sums of those of its terms, each of
+ * which is run by itself, for its gate times the upstream gradient; those by the gates are d_o.o of the
+ * term. */
 #include "experiments/properties/gradient_run.h"
 
 #include "attn_expression.h"

@@ -1,5 +1,5 @@
-/* recurrent_refused.c - what recurrences cannot do is refused, with the reason: problems, parts of a plug-in that
- * contradict each other, and gradients. */
+/* recurrent_refused.c - what recurrences cannot do is refused, with the reason: problems, parts of a
+ * plug-in that contradict each other, and gradients. */
 #include "tests/support/core.h"
 
 #include <stdlib.h>

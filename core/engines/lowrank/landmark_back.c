@@ -1,5 +1,5 @@
-/* landmark_back.c - gradients of the engine of landmarks: what the execution computes once more, and its steps
- * backwards. */
+/* landmark_back.c - gradients of the engine of landmarks: what the execution computes once more, and its
+ * steps backwards. */
 #include "core/engines/lowrank/landmark_head.h"
 
 #include <math.h>

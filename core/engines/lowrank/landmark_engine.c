@@ -1,14 +1,14 @@
-/* landmark_engine.c - the engine of landmarks: o = F Z (B V) with F = softmax(c Q Kl^T), B = softmax(c Ql K^T),
- * c the scale, and Z of A = softmax(c Ql Kl^T), Ql and Kl the rows that the variant lets stand for queries and
- * keys (attn_low_rank.segment, .middle). F and B are exact attention's, of landmarks. A and Z are fp64, the
- * rest of the tensors' type.
+/* landmark_engine.c - the engine of landmarks: o = F Z (B V) with F = softmax(c Q Kl^T), B = softmax(c Ql
+ * K^T), c the scale, and Z of A = softmax(c Ql Kl^T), Ql and Kl the rows that the variant lets stand for
+ * queries and keys (attn_low_rank.segment, .middle). F and B are exact attention's, of landmarks. A and Z
+ * are fp64, the rest of the tensors' type.
  *
- * The log-sum-exp is an estimate: with f_i, b_l and a_l the sums of exponentials that divide the rows of F, B
- * and A, the ratio of all keys' sum to that of the landmark keys is b_l / a_l as landmark query l sees it,
- * and its logarithm is interpolated as outputs are, by g = F Z: lse_i = ln f_i + sum_l g_il ln(b_l / a_l) /
- * sum_l g_il. It is exact where all keys are landmarks, and always a number; sum_l g_il b_l / a_l, Nystroem's
- * estimate of the row sums of exp(c Q K^T), is negative for many rows of real queries. Of agents F is taken
- * with Kl here alone, and Z is I. */
+ * The log-sum-exp is an estimate: with f_i, b_l and a_l the sums of exponentials that divide the rows of
+ * F, B and A, the ratio of all keys' sum to that of the landmark keys is b_l / a_l as landmark query l
+ * sees it, and its logarithm is interpolated as outputs are, by g = F Z: lse_i = ln f_i + sum_l g_il
+ * ln(b_l / a_l) / sum_l g_il. It is exact where all keys are landmarks, and always a number; sum_l g_il
+ * b_l / a_l, Nystroem's estimate of the row sums of exp(c Q K^T), is negative for many rows of real
+ * queries. Of agents F is taken with Kl here alone, and Z is I. */
 #include "core/engines/lowrank/landmark_head.h"
 
 #include <math.h>
