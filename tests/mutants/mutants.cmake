@@ -1277,7 +1277,7 @@ mutant(grad-performer-trig variants/performer.c GRAD-FD performer:kernel=trig "t
 mutant(grad-performer-relu variants/performer.c GRAD-FD performer:kernel=relu,eps=0.01
   "products below 0 have the slope of those above" [[@!(attn_get(f, r, t) > 0)@) first = 0;]] [[false]])
 mutant(grad-fixed-elu core/engines/linear/fixed_features.c GRAD-FD linear "elu has the slope 1 below 0"
-  [[if (of == ELU) g *= @a < 1 ? a : 1@;]] [[1]])
+  [=[f64[c] = @f64[c] < 1 ? f64[c] : 1@;]=] [[1]])
 mutant(grad-fixed-relu core/engines/linear/fixed_features.c GRAD-FD linear:feature=relu,eps=0.01
   "relu has the slope 1 below 0" [[if (of == RELU) g *= @a > 0@;]] [[1]])
 mutant(grad-fixed-square core/engines/linear/fixed_features.c GRAD-FD linear:feature=relu2,eps=0.01

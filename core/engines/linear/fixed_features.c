@@ -167,29 +167,39 @@ static void pull_pairs(int64_t n, attn_dtype t, const void *y, const void *pairs
     }
 }
 
-static void pull_row(const state *s, const attn_kernels *simd, attn_dtype t, int64_t position, const void *f,
+/* Times the slope of elu, 1 or the feature itself, whose place it takes. */
+static void pull_elu(int64_t n, const attn_kernels *simd, void *f, void *df) {
+  float *f32 = f;
+  double *f64 = f;
+  const bool single = simd->dtype == ATTN_F32;
+  for (int64_t c = 0; single && c < n; c++) f32[c] = f32[c] < 1 ? f32[c] : 1;
+  for (int64_t c = 0; !single && c < n; c++) f64[c] = f64[c] < 1 ? f64[c] : 1;
+  simd->multiply_row(n, df, f, df);
+}
+
+static void pull_row(const state *s, const attn_kernels *simd, attn_dtype t, int64_t position, void *f,
                      void *df, double dscale) {
   const int of = s->p.feature;
   const int64_t n = s->inner;
   const double angle = (double)(position + 1) / s->period;
   if (of == EXP) attn_exp_row_vjp(simd, n, f, df, dscale);
+  if (of == ELU) pull_elu(n, simd, f, df);
   if (of == DPFP) pull_dpfp(s, t, f, df);
   if (of == TAYLOR && s->p.degree > 1)
     pull_pairs(n, t, attn_at(f, 1, t), attn_at(df, 1 + n, t), attn_at(df, 1, t));
   double mean = 0;
   for (int64_t c = 0; c < 2 * n && of == HEDGEHOG; c++) mean += attn_get(f, c, t) * attn_get(df, c, t);
   const bool two = of == COS || of == HEDGEHOG || of == DPFP;
-  for (int64_t c = 0; c < n; c++) {
+  for (int64_t c = 0; c < n && (two || of == RELU || of == RELU2); c++) {
     const double a = attn_get(f, c, t), b = two ? attn_get(f, n + c, t) : 0,
                  h = two ? attn_get(df, n + c, t) : 0;
     double g = attn_get(df, c, t);
-    if (of == ELU) g *= a < 1 ? a : 1;
     if (of == RELU) g *= a > 0;
     if (of == RELU2) g *= 2 * sqrt(a);
     if (of == COS) g = a > 0 || b > 0 ? cos(angle) * g + sin(angle) * h : 0;
     if (of == HEDGEHOG) g = a * (g - mean) - b * (h - mean);
     if (of == DPFP) g -= h;
-    if (of != EXP && of != TAYLOR) attn_set(df, c, t, g);
+    attn_set(df, c, t, g);
   }
 }
 

@@ -109,18 +109,12 @@ static void chain_queries(linear_back *b, int64_t head, int64_t chain) {
     for (int64_t i = g * SEGMENT / CHUNK; i < end; i++) {
       const linear_block k = keys_at(b, &h, i);
       linear_merge(s, w->total, w->part, w->before);
-      linear_back_queries(b, &k, w->before);
+      linear_back_queries(b, &k, w->before, NULL);
       if (k.keys) linear_add_keys(s, w, attn_row_behind(h.v, s->p->v, k.key, s->t), k.keys, w->part);
       *linear_peak(s, &h, i) = linear_raise(*w->total.reference, *w->part.reference);
     }
     linear_merge(s, w->total, w->part, w->total);
   }
-}
-
-static void chunk_queries(linear_back *b, int64_t head, int64_t chunk) {
-  const linear_head h = linear_head_at(b->s, b->call, head);
-  const linear_block k = queries_at(b, &h, chunk);
-  if (h.keys) linear_back_queries(b, &k, linear_state_before(b->s, head, linear_summed(b->s)));
 }
 
 /* -- states of queries -- */
@@ -140,7 +134,7 @@ static void add_queries(const linear_shape *s, linear_state a, linear_state b, d
   *sum.reference = reference;
 }
 
-/* The queries of a segment, from zero. */
+/* The queries of a segment, from zero. Where it is not causal, with their gradients: they are mapped once. */
 static void sum_queries(linear_back *b, int64_t head, int64_t segment) {
   const linear_shape *s = b->s;
   const attn_problem *p = s->p;
@@ -153,8 +147,12 @@ static void sum_queries(linear_back *b, int64_t head, int64_t segment) {
   for (int64_t i = end - 1; i >= first; i--) {
     linear_block k = p->causal ? keys_at(b, &h, i) : queries_at(b, &h, i);
     k.keys = 0;
-    k.reference = p->causal ? peak_of(b, &h, i) : *x.reference;
-    linear_back_sum(b, &k, NULL, x);
+    if (p->causal) {
+      k.reference = peak_of(b, &h, i);
+      linear_back_sum(b, &k, NULL, x);
+    } else {
+      linear_back_queries(b, &k, linear_state_before(s, head, linear_summed(s)), &x);
+    }
   }
 }
 
@@ -208,13 +206,12 @@ static void chain_keys(linear_back *b, int64_t head, int64_t chain) {
 static void run(linear_back *b) {
   const linear_shape *s = b->s;
   const attn_problem *p = s->p;
-  const int64_t heads = p->batch * p->kv_heads, chunks = attn_ceil_div(p->n_q, CHUNK),
-                of_queries = p->causal ? s->chains : chunks, of_keys = p->causal ? s->chains : s->segments,
-                first = first_summed(s), sums = query_segments(s) - first;
+  const int64_t heads = p->batch * p->kv_heads, of_queries = p->causal ? s->chains : 0,
+                of_keys = p->causal ? s->chains : s->segments, first = first_summed(s),
+                sums = query_segments(s) - first;
   linear_sum_before(s, &b->w, b->call);
 #pragma omp for schedule(dynamic, 1)
-  for (int64_t i = 0; i < heads * of_queries; i++)
-    (p->causal ? chain_queries : chunk_queries)(b, i / of_queries, i % of_queries);
+  for (int64_t i = 0; i < heads * of_queries; i++) chain_queries(b, i / of_queries, i % of_queries);
 #pragma omp for schedule(dynamic, 1)
   for (int64_t i = 0; i < heads * sums; i++) sum_queries(b, i / sums, first + i % sums);
 #pragma omp for schedule(dynamic, 1)

@@ -131,6 +131,34 @@ static void pull_back(linear_back *b, const attn_feature_rows *x, attn_dtype sto
               &(attn_feature_gradients){f, b->df, s->f_row, dscale, dx, b->scratch});
 }
 
+/* -- states of queries -- */
+
+/* Adds mapped queries, except what they pull by. */
+static void sum_head(linear_back *b, const linear_block *k, int64_t head, linear_state to) {
+  const linear_shape *s = b->s;
+  linear_worker *w = &b->w;
+  const linear_back_row *row = b->rows + line_of(b, k, head);
+  for (int64_t i = 0; i < k->queries; i++) {
+    const double factor = linear_rescale(s, *to.reference, row[i].reference);
+    s->simd->scale_row(s->p->d_v, factor, attn_at(b->g, i * s->v_row, s->t),
+                       attn_at(w->values, i * s->v_row, s->t));
+    attn_set(w->weights, i, s->t, factor * row[i].dz);
+  }
+  attn_product(s->simd, s->columns, s->p->d_v, k->queries, (attn_matrix){w->fq, 1, s->f_row}, w->values,
+               s->v_row, true, to.sums, s->v_row);
+  attn_product(s->simd, 1, s->columns, k->queries, (attn_matrix){w->weights, 0, 1}, w->fq, s->f_row, true,
+               to.z, 0);
+  if (s->map->eps > 0)
+    attn_product(s->simd, 1, s->p->d_v, k->queries, (attn_matrix){w->eps_term, 0, 1}, b->g, s->v_row, true,
+                 attn_at(to.sums, s->columns * s->v_row, s->t), 0);
+}
+
+static void add_pulls(const linear_back *b, const linear_block *k, int64_t head, linear_state to) {
+  const linear_back_row *row = b->rows + line_of(b, k, head);
+  for (int64_t i = 0; i < k->queries; i++)
+    if (row[i].reference == *to.reference) *to.keys += row[i].pull;
+}
+
 /* -- queries -- */
 
 /* What is kept of the rows of mapped queries. */
@@ -172,13 +200,17 @@ static void add_eps(linear_back *b, const linear_block *k, linear_back_row *row,
   }
 }
 
-static void queries_of_head(linear_back *b, const linear_block *k, int64_t head, linear_state before) {
+static void queries_of_head(linear_back *b, const linear_block *k, int64_t head, linear_state before,
+                            const linear_state *to) {
   const linear_shape *s = b->s;
+  const bool gradients = b->of->dq || s->map->eps > 0;
   const attn_feature_rows rows = map_queries(b, k, head);
   linear_back_row *row = b->rows + line_of(b, k, head);
   keep_rows(b, k, head, before);
-  if (!b->of->dq && !(s->map->eps > 0)) return;
+  if (!gradients && !to) return;
   take_upstream(b, k, head);
+  if (to) sum_head(b, k, head, *to);
+  if (!gradients) return;
   s->simd->transpose(k->queries, s->p->d_v, b->g, s->v_row, b->columns, CHUNK);
   read_state(b, before, k->queries, b->dz);
   for (int64_t i = 0; i < k->queries; i++) {
@@ -191,40 +223,18 @@ static void queries_of_head(linear_back *b, const linear_block *k, int64_t head,
     give_queries(b, k);
   }
   if (s->map->eps > 0) add_eps(b, k, row, before);
+  if (to) add_pulls(b, k, head, *to);
   if (b->of->dq)
     pull_back(b, &rows, attn_stored(s->p->q, s->t), b->w.fq, NULL,
               attn_at(b->of->dq, line_of(b, k, head) * s->p->d_qk, s->t));
 }
 
-void linear_back_queries(linear_back *b, const linear_block *k, linear_state before) {
+void linear_back_queries(linear_back *b, const linear_block *k, linear_state before, const linear_state *to) {
   const linear_shape *s = b->s;
   if (k->keys) load_keys(b, k);
   if (!k->queries) return;
   const int64_t group = s->p->heads / s->p->kv_heads, head = k->h->head * group;
-  for (int64_t g = 0; g < group; g++) queries_of_head(b, k, head + g, before);
-}
-
-/* -- states of queries -- */
-
-/* Adds mapped queries. */
-static void sum_head(linear_back *b, const linear_block *k, int64_t head, linear_state to) {
-  const linear_shape *s = b->s;
-  linear_worker *w = &b->w;
-  const linear_back_row *row = b->rows + line_of(b, k, head);
-  for (int64_t i = 0; i < k->queries; i++) {
-    const double factor = linear_rescale(s, *to.reference, row[i].reference);
-    s->simd->scale_row(s->p->d_v, factor, attn_at(b->g, i * s->v_row, s->t),
-                       attn_at(w->values, i * s->v_row, s->t));
-    attn_set(w->weights, i, s->t, factor * row[i].dz);
-    if (row[i].reference == *to.reference) *to.keys += row[i].pull;
-  }
-  attn_product(s->simd, s->columns, s->p->d_v, k->queries, (attn_matrix){w->fq, 1, s->f_row}, w->values,
-               s->v_row, true, to.sums, s->v_row);
-  attn_product(s->simd, 1, s->columns, k->queries, (attn_matrix){w->weights, 0, 1}, w->fq, s->f_row, true,
-               to.z, 0);
-  if (s->map->eps > 0)
-    attn_product(s->simd, 1, s->p->d_v, k->queries, (attn_matrix){w->eps_term, 0, 1}, b->g, s->v_row, true,
-                 attn_at(to.sums, s->columns * s->v_row, s->t), 0);
+  for (int64_t g = 0; g < group; g++) queries_of_head(b, k, head + g, before, to);
 }
 
 /* -- keys -- */
@@ -281,6 +291,7 @@ void linear_back_sum(linear_back *b, const linear_block *k, void *dv, linear_sta
     take_upstream(b, k, head);
     if (k->keys) take_pairs(b, k, head, dv);
     sum_head(b, k, head, to);
+    add_pulls(b, k, head, to);
   }
 }
 

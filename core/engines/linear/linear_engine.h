@@ -232,8 +232,9 @@ typedef struct linear_block {
 } linear_block;
 
 /* The queries of a block against the state of the keys before it and the block's own, which become mapped:
- * dq, and what is kept of the rows. */
-void linear_back_queries(linear_back *, const linear_block *, linear_state before);
+ * dq, and what is kept of the rows. to: a state of queries to which they are added, of their reference, or
+ * NULL. */
+void linear_back_queries(linear_back *, const linear_block *, linear_state before, const linear_state *to);
 /* Adds the queries of a block to a state of queries, which gets the block's reference, and what they give its
  * keys, if there are any, to their df and dv, or NULL. */
 void linear_back_sum(linear_back *, const linear_block *, void *dv, linear_state);
