@@ -90,7 +90,7 @@ static void compare(const term_walk *w, int which, double *worst, result_bound *
     const double value = attn_get(result_of(w->g, which), i, type), want = w->of[which].at[i],
                  room = terms * (number->unit * w->of[which].size[i] + number->subnormal),
                  ratio = fabs(value - want) / room;
-    if (ratio <= *worst) continue;
+    if (!(w->of[which].size[i] <= number->largest / 2) || ratio <= *worst) continue;
     *worst = isnan(ratio) ? (double)INFINITY : ratio;
     if (*worst <= 1) continue;
     bound_property(bound, *worst, 1);
@@ -132,7 +132,8 @@ const check check_grad_sum = {
                "which dq_t is the gradient of a separate plan for the upstream gradient g_t d_o; by a gate: "
                "d_o o_t, over the heads that share it.",
     .assumes = "It says nothing of the terms, which are judged where they are run by themselves; so terms "
-               "whose keys depend on Q and K are no exception.",
+               "whose keys depend on Q and K are no exception; nor of an element whose terms are beyond the "
+               "range of its type.",
     .cause = "a term has the upstream gradient without its gate or with that of another, or overwrites what "
              "the terms before it gave",
     .nulls = PROPERTY_BLIND,
