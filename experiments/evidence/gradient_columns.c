@@ -94,6 +94,8 @@ static attn_status find_exact(const evidence *e) {
   if (!status) status = passes_run(plan, e, (const void *const[]){wide[0], wide[1], wide[2]}, &r);
   for (int s = 0; !status && s < SIDES; s++)
     memcpy(exact + place_of(&p, s), r.d[s], (size_t)count_of(&p, s) * sizeof *exact);
+  /* Its weight is 1 whatever its score is, and what remains of the differences is rounding. */
+  if (!status && p.n_kv == 1 && !p.score.sink) memset(exact, 0, (size_t)place_of(&p, 2) * sizeof *exact);
   if (status)
     free(exact);
   else
@@ -104,7 +106,7 @@ static attn_status find_exact(const evidence *e) {
   return status;
 }
 
-/* |x - y| / |y| and the cosine of x and y; 0 and 1 of two zeros. */
+/* |x - y| / |y| and the cosine of x and y; 0 and 1 of two zeros, and NaN where y alone is zeros. */
 static void compare(const void *x, attn_dtype type, const double *y, int64_t count, double *error,
                     double *cosine) {
   double off = 0, size = 0, own = 0, both = 0;
@@ -115,7 +117,7 @@ static void compare(const void *x, attn_dtype type, const double *y, int64_t cou
     own += a * a;
     both += a * b;
   }
-  *error = off > 0 ? sqrt(off / size) : off;
+  *error = !(off > 0) ? off : size > 0 ? sqrt(off / size) : (double)NAN;
   *cosine = off > 0 ? both / sqrt(own * size) : 1;
 }
 

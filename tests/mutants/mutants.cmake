@@ -1143,6 +1143,8 @@ mutant(grad-bias-slice core/engines/softmax/bias_back.c GRAD-FD full "the first 
   [[slice < @ATTN_BIAS_SLICES@; slice++) {]] [[1]])
 mutant(grad-bias-slice-kept core/engines/softmax/bias_back.c GRAD-FD "longformer:window=8" "a head's sums over distances begin with those of the one before"
   [[s->relative[slice * row + at] = 0;]] [[;]])
+mutant(grad-columns-of-their-own experiments/evidence/gradient_columns.c "cases/gradients:How far" ""
+  "the exact gradients of a run are its own" [[const double a = attn_get(x, i, type), b = @y[i]@;]] [[a]])
 mutant(grad-file-unturned experiments/commands/apply.c "cases/gradients:The type is" "" "gradients are written head by head whatever the layout"
   [[if (a->to[i]) @status = turn(&g->of[i])@;]] [[status]])
 mutant(grad-gate-own core/engines/normaliser/row_gradients.c GRAD-FD forget "the gate at the query's own key has no gradient"
