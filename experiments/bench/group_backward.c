@@ -1,7 +1,8 @@
 /* group_backward.c - the group `backward`: gradients of exact attention over the peak, against the forward
  * pass, causal and of one head, and of patterns against exact attention's. Five products a pair: 3 d_qk + 2
  * d_v multiply-adds. Those of features over the peak, and against their forward pass: ten products of rows
- * where that has four, maps and sums alike. Those of recurrences against their forward pass. */
+ * where that has four, maps and sums alike. Those of recurrences against their forward
+ * pass, both with the drawing of their gates. */
 #include "experiments/bench/benchmark.h"
 
 enum { HEADS = 8 };
@@ -28,13 +29,14 @@ static void add_features(bench *b, bench_set *set, attn_problem p) {
   }
 }
 
-static void add_recurrences(bench *b, bench_set *set, attn_problem p) {
+static void add_recurrences(bench *b, attn_problem p) {
   static const char *const rules[] = {"recurrent:rule=retention", "recurrent:rule=gla",
                                       "recurrent:rule=gated_delta", "recurrent:rule=kda"};
+  bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F32));
   p.causal = true;
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
     bench_row_add(b, ROW_TIME_RATIO, bench_put(b, set, bench_backward(b, rules[i], &p, 0)),
-                  bench_put(b, set, bench_plan(b, rules[i], &p, NULL, 0)), TARGET_BACKWARD_FEATURES_FORWARD,
+                  bench_put(b, set, bench_plan(b, rules[i], &p, NULL, 0)), TARGET_NONE,
                   "%s: time over the forward pass", rules[i]);
 }
 
@@ -53,10 +55,10 @@ static void add_size(bench *b, int64_t n, int64_t d) {
                   all == 2 ? TARGET_THREADS : TARGET_NONE, "tiled: time on 1 thread over %d", all);
   add_patterns(b, set, p, m);
   add_features(b, set, p);
-  add_recurrences(b, set, p);
   p.causal = true;
   bench_row_add(b, ROW_TIME_RATIO, bench_put(b, set, bench_backward(b, exact, &p, 0)), m,
                 TARGET_BACKWARD_CAUSAL, "tiled: causal over not");
+  add_recurrences(b, p);
 }
 
 void bench_gradients(bench *b) {
