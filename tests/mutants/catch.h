@@ -8,9 +8,9 @@ typedef enum { CATCH_SILENT, CATCH_REPORTS, CATCH_UNABLE } catch_answer; /* exit
  * ("core_patterns/longformer"), commands of tests/cli/ ("cases/declared:Costs"), or a bound check as an
  * evaluation of the bundled model asks it ("eval:EVICT-2"). setting: what the check judges
  * ("tiled:block_k=16"), or the variant that the property looks at; "" for others. UNABLE, with the reason on
- * stderr: there is no such catcher, or it could not run. *problems: of a bound check, at most so many that
- * the setting admits (0: all), and then as many as were judged: it ends with the first that settles the
- * answer. */
+ * stderr: there is no such catcher, or it could not run. *problems: of a bound check, the most that are
+ * judged of those that the setting admits (0: all), and then as many as were judged: it ends with the first
+ * that settles the answer. */
 catch_answer catch_ask(const char *catcher, const char *setting, int *problems);
 
 #endif
