@@ -158,7 +158,7 @@ static attn_status record(recorder *x, answer *rooms, int threads) {
 
 attn_status seen_make(const seen_run *e, const sample_row *rows, const bool *take, int64_t count,
                       seen_keys *out) {
-  enum { THREADS = 64 };
+  enum { THREADS = 8 }; /* at most, each with its room */
   const attn_selector *selector = e->view->selector;
   *out = (seen_keys){.pattern = e->view->pattern};
   if (!selector) return ATTN_OK;
@@ -176,9 +176,9 @@ attn_status seen_make(const seen_run *e, const sample_row *rows, const bool *tak
   x.row = region_take(&own, count, sizeof *x.row);
   x.questions = region_take(&own, count, sizeof *x.questions);
   if (x.row && x.questions) list_questions(&x, rows, take, count);
-  const int wanted = attn_plan_context(e->plan)->threads, threads = (int)(x.asked < wanted   ? x.asked
-                                                                          : wanted < THREADS ? wanted
-                                                                                             : THREADS);
+  int threads = attn_plan_context(e->plan)->threads;
+  if (threads > THREADS) threads = THREADS;
+  if (threads > x.asked) threads = (int)x.asked;
   for (int i = 0; i < threads; i++) {
     rooms[i].runs = region_take(&own, x.most * selector->max_runs, sizeof(attn_run));
     rooms[i].counts = region_take(&own, x.most, sizeof(int64_t));
