@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 set(ATTN_PYTHON_DIR lib/python3/dist-packages CACHE STRING "Where the Python module goes, below the prefix")
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attn)
 set(libraries attn)
-set(headers core/attn.h core/attn_arithmetic.h core/attn_engines.h core/attn_eviction.h core/attn_gradients.h core/attn_lowrank.h core/attn_selector.h
+set(headers core/attn.h core/attn_arithmetic.h core/attn_engines.h core/attn_eviction.h core/attn_features.h core/attn_gradients.h core/attn_lowrank.h core/attn_selector.h
     core/attn_tools.h
     core/attn_variant.h core/cache/attn_kv_cache.h core/expression/attn_expression.h)
 if(TARGET attn_check)

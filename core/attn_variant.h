@@ -1,7 +1,7 @@
 /* attn_variant.h - what a variant is made of, for those who write one or look into a plan: capabilities,
  * the context and the builder, the parts, the view, memory; of the headers that it includes
- * attn_arithmetic.h has what variants compute with, attn_engines.h, attn_selector.h and attn_lowrank.h have
- * the parts, attn_tools.h the readers of files that parameters name. */
+ * attn_arithmetic.h has what variants compute with, attn_engines.h, attn_features.h, attn_selector.h and
+ * attn_lowrank.h have the parts, attn_tools.h the readers of files that parameters name. */
 #ifndef ATTN_VARIANT_H
 #define ATTN_VARIANT_H
 
@@ -219,7 +219,10 @@ static inline void attn_prefetch_row(const void *x, int64_t columns, attn_dtype 
 
 typedef struct attn_parts attn_parts; /* what a variant is made of */
 
+typedef enum { ATTN_QUERY, ATTN_KEY, ATTN_VALUE } attn_side;
+
 #include "attn_engines.h"
+#include "attn_features.h"
 #include "attn_lowrank.h"
 #include "attn_eviction.h"
 

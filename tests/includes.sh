@@ -28,7 +28,7 @@ find core data experiments variants tests -type f \( -name '*.c' -o -name '*.h' 
       split($0, part, "\"")
       target = part[2]
       if (target ~ /^(git_info\.h|mutants\.inc)$/) next # made by the build
-      if (target ~ /^attn(_variant|_arithmetic|_engines|_eviction|_gradients|_lowrank|_selector|_tools)?\.h$/) target = "core/" target
+      if (target ~ /^attn(_variant|_arithmetic|_engines|_eviction|_features|_gradients|_lowrank|_selector|_tools)?\.h$/) target = "core/" target
       if (target == "attn_kv_cache.h") target = "core/cache/" target
       if (target == "attn_expression.h") target = "core/expression/" target
       if (target == "attn_ring.h") target = "core/ring/" target

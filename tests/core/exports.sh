@@ -6,7 +6,7 @@ core=$(dirname "$0")/../../core
 list=$(mktemp -d)
 trap 'rm -r "$list"' EXIT
 # A declaration may break before its name.
-grep -hv '^#' "$core/attn.h" "$core/attn_variant.h" "$core/attn_arithmetic.h" "$core/attn_engines.h" "$core/attn_gradients.h" "$core/attn_lowrank.h" "$core/attn_selector.h" \
+grep -hv '^#' "$core/attn.h" "$core/attn_variant.h" "$core/attn_arithmetic.h" "$core/attn_engines.h" "$core/attn_features.h" "$core/attn_gradients.h" "$core/attn_lowrank.h" "$core/attn_selector.h" \
   "$core/attn_eviction.h" "$core/attn_tools.h" "$core/cache/attn_kv_cache.h" "$core/expression/attn_expression.h" | tr '\n' ' ' | grep -o 'ATTN_API [^;([]*[([]' |
   sed 's/[([]$//; s/.*[ *]//' | grep -v '^attn_plugin$' | sort -u >"$list/declared"
 # Clang's OpenMP exports its locks, whose names begin with a dot.
