@@ -54,12 +54,17 @@ static attn_status applicable(const attn_context *c) {
 
 enum { PURPOSE = 0x6e7973 }; /* "nys" */
 
+/* floor(l n / landmarks), whose product may be above what an int64_t holds. */
+static int64_t edge(int64_t n, int64_t landmarks, int64_t l) {
+  return n / landmarks * l + n % landmarks * l / landmarks;
+}
+
 /* The law: the rows, of n, of landmark l. */
 static void segment(const void *opaque, attn_side side, int64_t n, int64_t landmarks, int64_t l,
                     int64_t *first, int64_t *count) {
   const params *x = opaque;
-  *first = l * n / landmarks;
-  *count = (l + 1) * n / landmarks - *first;
+  *first = edge(n, landmarks, l);
+  *count = edge(n, landmarks, l + 1) - *first;
   if (x->by == MEAN) return;
   attn_rng rng;
   attn_rng_init(&rng, (uint64_t)x->seed, PURPOSE + (uint64_t)side, (uint64_t)l);
