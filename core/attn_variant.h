@@ -53,6 +53,7 @@ enum {                                  /* attn_exemption.properties */
        ATTN_EXEMPT_CAUSAL = 1u << 6,    /* of causal rows: later keys and values enter */
        ATTN_EXEMPT_VALUES = 1u << 7,    /* which keys are taken depends on V */
        ATTN_EXEMPT_HEADS = 1u << 8,     /* a row may depend on other kv heads */
+       ATTN_EXEMPT_BITS = 1u << 9, /* sums may be of another order in another call, which are made in turn */
 };
 typedef struct attn_exemption {
   uint32_t properties;

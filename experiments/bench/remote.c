@@ -7,50 +7,25 @@
 #include "experiments/bench/benchmark.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <spawn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "data/support/file.h"
-
-extern char **environ;
+#include "experiments/instruments/dialogue.h"
 
 enum { LINE = 512, TARGET_ARGUMENTS = 16 };
 static const char refusal[] = "error: ";
 
-typedef struct remote {
-  pid_t pid;
-  int socket;
-} remote;
-
 /* ---- the client ---------------------------------------------------------------------------------------- */
 
-static attn_status measure_remotely(const bench_meter *m, const remote *r, double span, char *answer) {
-  char question[LINE];
-  const int length = snprintf(question, sizeof question, "%.17g\n", span);
-  size_t used = 0;
-  /* The empty answer shows that the program has ended. */
-  while (send(r->socket, question, (size_t)length, MSG_NOSIGNAL) < 0 && errno == EINTR) continue;
-  while (!memchr(answer, '\n', used)) {
-    const ssize_t got = used < LINE - 1 ? recv(r->socket, answer + used, LINE - 1 - used, 0) : 0;
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return attn_fail(ATTN_EFOREIGN, "%s: it exited without an answer", m->name);
-    used += (size_t)got;
-  }
-  *(char *)memchr(answer, '\n', used) = '\0'; /* what stands behind it answers no question */
-  return ATTN_OK;
-}
-
 static attn_status measure(bench_meter *m, double span, double *seconds) {
-  char answer[LINE], *end;
-  const attn_status status = measure_remotely(m, m->state, span, answer);
-  if (status) return status;
+  char question[LINE], answer[LINE], *end;
+  snprintf(question, sizeof question, "%.17g\n", span);
+  if (dialogue_ask(m->state, question, (double)INFINITY, answer, sizeof answer))
+    return attn_fail(ATTN_EFOREIGN, "%s: %s", m->name, attn_last_error());
   if (strncmp(answer, refusal, strlen(refusal)) == 0)
     return attn_fail(ATTN_EFOREIGN, "%s: %s", m->name, answer + strlen(refusal));
   const double value = strtod(answer, &end);
@@ -61,30 +36,8 @@ static attn_status measure(bench_meter *m, double span, double *seconds) {
 }
 
 static void release(void *state) {
-  remote *r = state;
-  close(r->socket);
-  while (waitpid(r->pid, NULL, 0) < 0 && errno == EINTR) continue;
-  free(r);
-}
-
-static attn_status start(const char *program, char **arguments, remote *r) {
-  int ends[2], error;
-  posix_spawn_file_actions_t actions;
-  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
-    return attn_fail(ATTN_EFOREIGN, "cannot make a socket for %s: %s", program, strerror(errno));
-  fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-  fcntl(ends[1], F_SETFD, FD_CLOEXEC);
-  if ((error = posix_spawn_file_actions_init(&actions)) == 0) {
-    if ((error = posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO)) == 0 &&
-        (error = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO)) == 0)
-      error = posix_spawn(&r->pid, program, &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-  }
-  close(ends[1]);
-  r->socket = ends[0];
-  if (error == 0) return ATTN_OK;
-  close(ends[0]);
-  return attn_fail(ATTN_EFOREIGN, "cannot run %s: %s", program, strerror(error));
+  dialogue_end(state);
+  free(state);
 }
 
 /* The options of score and mask: each part of a score is one, without its dashes. */
@@ -114,9 +67,9 @@ bench_meter *bench_remote(bench *b, const char *program, const char *spec, const
   if (b->options.one_isa) arguments[count++] = "--isa", arguments[count++] = b->options.isa;
   b->status = target_arguments(&b->options, own);
   for (size_t i = 0; own[i]; i++) arguments[count++] = own[i];
-  remote *r = calloc(1, sizeof *r);
+  dialogue *r = calloc(1, sizeof *r);
   if (!r) b->status = attn_fail(ATTN_ENOMEM, "out of memory to measure %s", name);
-  if (!b->status) b->status = start(program, (char **)(uintptr_t)arguments, r);
+  if (!b->status) b->status = dialogue_start((char **)(uintptr_t)arguments, r);
   for (size_t i = 0; i < TARGET_ARGUMENTS; i++) free(own[i]);
   bench_meter *m = b->status ? NULL : bench_meter_add(b, name);
   if (!m) {

@@ -8,24 +8,19 @@
 #include <string.h>
 
 #include "data/support/forked_probe.h"
-#include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"
-#include "experiments/commands/test_case.h"
-#include "experiments/conformance/drawn.h"
-#include "experiments/support/escape.h"
-
-enum { CELLS = 96 };
-static const char run_cell[] = "run";     /* of a case that could not be judged */
-static const char drawn_cell[] = "drawn"; /* of the drawn problems */
-static const double p_least = 1e-9;       /* p-values are not repeated here */
+#include "experiments/commands/test_findings.h"
+#include "experiments/conformance/witness.h"
+#include "experiments/functions/function.h"
 
 typedef struct arguments {
-  const char *spec, *problems, *one, *only;
+  const char *spec, *problems, *one, *only, *witness;
   attn_spec *parsed; /* spec */
   target_options target;
   int64_t seed;
   double seconds, limit;
+  bool json;
 } arguments;
 
 static const cli_option options[] = {
@@ -41,6 +36,9 @@ static const cli_option options[] = {
      CLI_SET(CLI_REAL, limit)},
     {"only", 0, "CHECK", "Only this check, on the fixed problems", CLI_SET(CLI_TEXT, only)},
     {"case", 0, "CASE", "Only this drawn problem, as a failure prints it", CLI_SET(CLI_TEXT, one)},
+    {"witness", 0, "DIRECTORY", "Write q, k, v and o of the smallest failed problem there, .npy",
+     CLI_SET(CLI_TEXT, witness)},
+    {"json", 0, NULL, "Print a JSON object", CLI_SET(CLI_FLAG, json)},
     {0}};
 
 static void complete(struct argp_state *state, void *opaque) {
@@ -81,19 +79,8 @@ static const cli_command parser = {
         "without; a file must fit 197 queries and keys in 4 heads, 256 in 2, or 389 or 512 in 1.\n\n"
         "  attnlab test bigbird:block=16\n"
         "  attnlab test tiled --alibi --mask documents:50\n"
-        "  attnlab test mine --plugin ./mine.so"};
-
-typedef struct found_cell {
-  result_bound worst;
-  char where[TEST_CASE_NAME];
-} found_cell;
-
-typedef struct findings {
-  found_cell cells[CELLS];
-  int count, failed;
-  char refused[480]; /* why problems were, each reason once */
-  drawn_result drawn;
-} findings;
+        "  attnlab test mine --plugin ./mine.so\n"
+        "  attnlab test python:module.function"};
 
 /* A cell on its way to the parent. Names are constants of this program, which the parent has at the same
  * addresses; messages are not. */
@@ -130,13 +117,8 @@ static void send_case(void *opaque, size_t item, int to) {
   send_cell(r, &cell);
 }
 
-static bool is_failed(const result_bound *b) {
-  return b->verdict == VERDICT_VIOLATED || b->verdict == VERDICT_ERROR ||
-         (b->kind == KIND_PROB && b->p_value < p_least);
-}
-
 static int rank(const result_bound *b) {
-  if (is_failed(b)) return 5;
+  if (finding_is_failed(b)) return 5;
   if (b->verdict == VERDICT_PASS || b->verdict == VERDICT_CONSISTENT) return 3;
   if (b->verdict == VERDICT_UNCHECKED) return b->kind == KIND_PROPERTY ? 1 : 4;
   return b->verdict == VERDICT_UNCERTIFIABLE ? 2 : 0;
@@ -164,12 +146,13 @@ static bool take_cell(void *opaque, size_t item, const void *message) {
   (void)item;
   memcpy(&cell, message, sizeof cell);
   bound_say(&cell.bound, "%s", cell.message);
+  /* What is said of a program that has ended is not said of what was asked of it. */
+  if (cell.bound.verdict == VERDICT_ERROR && function_lost(r->spec->variant)) cell.bound.name = run_cell;
   take(r->found, &cell.bound, r->of);
   return true;
 }
 
-/* *lost: the case did not come to its end. */
-static attn_status run_case(const arguments *a, const test_case *c, findings *f, bool *lost) {
+static attn_status run_case(const arguments *a, const test_case *c, findings *f) {
   fixed_run r = {.spec = a->parsed, .of = c, .found = f};
   const probe_job job = {.items = 1,
                          .message = sizeof(sent_cell),
@@ -180,8 +163,9 @@ static attn_status run_case(const arguments *a, const test_case *c, findings *f,
   probe_result end;
   result_bound b;
   const attn_status status = probe_run(&job, &end);
+  f->lost = function_lost(a->parsed->variant);
   if (status || end.end == PROBE_WHOLE) return status;
-  *lost = true;
+  f->lost = true;
   bound_begin(&b, run_cell, KIND_HARD);
   b.verdict = VERDICT_ERROR;
   bound_say(&b, "it %s", end.text);
@@ -189,84 +173,16 @@ static attn_status run_case(const arguments *a, const test_case *c, findings *f,
   return ATTN_OK;
 }
 
-static void print_cell(const found_cell *cell) {
-  const result_bound *b = &cell->worst;
-  const check *c = check_find(b->name);
-  if (!is_failed(b)) {
-    const bool good = b->verdict == VERDICT_PASS || b->verdict == VERDICT_CONSISTENT;
-    printf("%-13s %s%s%s%s\n", b->name,
-           good                                   ? "pass"
-           : b->verdict == VERDICT_NOT_APPLICABLE ? "not applicable"
-                                                  : check_verdict_names[b->verdict],
-           !good && *b->message ? " (" : "", good ? "" : b->message, !good && *b->message ? ")" : "");
-    return;
-  }
-  printf("%-13s FAILED: %s (%s)\n", b->name, c ? c->statement : "the variant runs", cell->where);
-  if (*b->message) printf("%14s%s\n", "", b->message);
-  if (b->kind == KIND_PROB)
-    printf("%14sp = %.3g\n", "", b->p_value);
-  else if (!isnan(b->measured) || !*b->message)
-    printf("%14smeasured %.6g, at most %.6g\n", "", b->measured, b->value);
-  if (c && c->cause) printf("%14susual cause: %s\n", "", c->cause);
-}
-
 /* -- drawn problems -- */
-
-static const char *const findings_in_words[FINDINGS] = {
-    [FINDING_OUTPUT] = "the output is that of the variant's definition, whatever the problem",
-    [FINDING_LSE] = "the log-sum-exp is that of the keys that the query sees, whatever the problem",
-    [FINDING_BITS] = "strides, threads, earlier calls, attn_plan_verify and a log-sum-exp change no bit",
-    [FINDING_ERROR] = "the variant runs"};
-
-/* The command line again, for one problem. */
-static void print_command(const problem *p, int argc, char **argv) {
-  char text[PROBLEM_TEXT];
-  problem_print(p, text);
-  printf("%14sthe same alone: attnlab test", "");
-  for (int i = 1; i < argc; i++) {
-    if (strncmp(argv[i], "--case", 6) == 0 || strncmp(argv[i], "--problems", 10) == 0) {
-      i += !strchr(argv[i], '=');
-      continue;
-    }
-    putchar(' ');
-    escape_put_word(stdout, argv[i]);
-  }
-  printf(" --case ");
-  escape_put_word(stdout, text);
-  putchar('\n');
-}
-
-static void print_drawn(const drawn_result *d, int argc, char **argv) {
-  char words[PROBLEM_TEXT];
-  if (d->failed < 0) {
-    printf("%-13s pass (%lld of %lld problems%s", drawn_cell, (long long)d->tried, (long long)d->count,
-           d->tried < d->count ? ", slow: --time gives it more" : "");
-    if (d->alone) printf("; %lld only consistent: without a definition", (long long)d->alone);
-    if (d->loose)
-      printf("; %lld with more rounding declared than the textbook form has, in %lld of them perhaps more "
-             "than 1 %% of the "
-             "values",
-             (long long)d->loose, (long long)d->vacuous);
-    if (d->refused) printf("; %lld refused, though declared: %s", (long long)d->refused, d->reasons);
-    printf(")\n");
-    return;
-  }
-  problem_words(&d->smallest, words);
-  printf("%-13s FAILED: %s (problem %lld of %lld)\n", drawn_cell, findings_in_words[d->found.kind],
-         (long long)d->failed + 1, (long long)d->count);
-  printf("%14s%s%s: ", "", d->shrunk ? "least: " : "", words);
-  escape_put(stdout, d->found.text);
-  putchar('\n');
-  print_command(&d->smallest, argc, argv);
-}
 
 static attn_status run_drawn(const arguments *a, findings *f) {
   const drawn_options how = {(uint64_t)a->seed, a->seconds, a->limit};
+  const drawn_scope scope = drawn_scope_of(a->parsed);
   problem *list = NULL, one;
   int64_t count = 1;
-  attn_status status = a->one ? problem_parse(a->one, &one)
-                              : drawn_problems(a->parsed->variant->caps, how.seed, &list, &count);
-  if (!status && !a->one) printf("%lld drawn problems (seed %lld)\n\n", (long long)count, (long long)a->seed);
+  attn_status status = a->one ? problem_parse(a->one, &one) : drawn_problems(&scope, how.seed, &list, &count);
+  if (!status && !a->one && !a->json)
+    printf("%lld drawn problems (seed %lld)\n\n", (long long)count, (long long)a->seed);
   fflush(stdout);
   if (!status) status = drawn_run(a->parsed, a->one ? &one : list, count, &how, &f->drawn);
   free(list);
@@ -281,34 +197,6 @@ static attn_status run_drawn(const arguments *a, findings *f) {
 
 /* -- all -- */
 
-/* That outputs repeat and depend on what they may says nothing of what they are. */
-static void warn_unchecked(const char *spec, const findings *f) {
-  result_bound cells[CELLS];
-  for (int i = 0; i < f->count; i++) cells[i] = f->cells[i].worst;
-  if (bounds_worst(cells, f->count) != VERDICT_UNCHECKED) return;
-  const result_bound *missed = NULL;
-  for (int i = 0; i < f->count && !missed; i++)
-    if (cells[i].verdict == VERDICT_UNCHECKED && cells[i].kind != KIND_PROPERTY) missed = &cells[i];
-  if (missed) printf("%s is UNCHECKED: %s: it %s.\n", spec, missed->name, missed->message);
-  printf("%s%sNo bound holds its outputs against what they should be, and results say so. Declare "
-         "what it is: its pattern, features or projection with their law, and its rounding, in inspect.\n",
-         missed ? "" : spec, missed ? "" : " is UNCHECKED. ");
-}
-
-/* What is exact has a definition everywhere, and a bound. */
-static void warn_drawn(const arguments *a, const drawn_result *d) {
-  if (d->vacuous)
-    printf("%s: in %lld drawn problems the rounding that it declares may be more than 1 %% of the values: "
-           "what it gives there "
-           "is held to next to nothing.\n",
-           a->spec, (long long)d->vacuous);
-  if (d->alone && a->parsed->variant->caps & ATTN_CAP_EXACT)
-    printf("%s is UNCHECKED in %lld drawn problems: declared exact, it describes nothing there that its "
-           "outputs could be held "
-           "against, or exempts itself.\n",
-           a->spec, (long long)d->alone);
-}
-
 /* Of a variant that refused every problem. */
 static attn_status refuse_untested(const char *spec, const findings *f) {
   const result_bound *b = &f->cells[0].worst;
@@ -316,38 +204,13 @@ static attn_status refuse_untested(const char *spec, const findings *f) {
   return attn_fail(ATTN_EUNSUPPORTED, "%s: it rejects every test problem: %s", spec, f->refused);
 }
 
-/* What comes first explains what follows: which keys are attended to before what is made of them. */
-static int order_of(const char *name) {
-  static const char *const first[] = {run_cell, "SP-0", "SEL-0", "SEL-1", "PHI-1", drawn_cell};
-  enum { FIRST = sizeof first / sizeof *first };
-  for (int i = 0; i < FIRST; i++)
-    if (strcmp(name, first[i]) == 0) return i;
-  return FIRST + (strncmp(name, "PROP-", 5) != 0);
-}
-
-static void print_cells(findings *f, int argc, char **argv) {
-  const char *cause = NULL;
-  for (int order = 0; order <= order_of(""); order++)
-    for (int i = 0; i < f->count; i++) {
-      const result_bound *b = &f->cells[i].worst;
-      if (order_of(b->name) != order) continue;
-      if (strcmp(b->name, drawn_cell) == 0)
-        print_drawn(&f->drawn, argc, argv);
-      else
-        print_cell(&f->cells[i]);
-      if (is_failed(b) && !f->failed++) cause = b->name;
-    }
-  if (f->failed > 1) printf("\nProbably the first cause: %s; mend it before the others.\n", cause);
-}
-
-static attn_status run_fixed(const arguments *a, const char *score, const char *mask, findings *f,
-                             bool *lost) {
+static attn_status run_fixed(const arguments *a, const char *score, const char *mask, findings *f) {
   test_case cases[TEST_CASES];
-  const int count = test_cases_list(score, mask, a->only, cases);
+  const int count = test_cases_list(drawn_scope_of(a->parsed).in_turn, score, mask, a->only, cases);
   attn_status status = test_case_check(cases);
-  if (!status) test_cases_print(cases, count);
+  if (!status && !a->json) test_cases_print(cases, count);
   /* Another crash would say no more, and loops add up. */
-  for (int i = 0; !status && !*lost && i < count; i++) status = run_case(a, &cases[i], f, lost);
+  for (int i = 0; !status && !f->lost && i < count; i++) status = run_case(a, &cases[i], f);
   if (!status && !f->count && a->only)
     status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s speaks of variants %s", a->spec, a->only,
                        check_find(a->only)->of->text);
@@ -358,16 +221,19 @@ static attn_status test(arguments *a, const char *score, const char *mask, int a
                         findings *f) {
   const bool fixed = !a->one && (!a->problems || strcmp(a->problems, "fixed") == 0),
              drawn = a->one || (!a->only && (!a->problems || strcmp(a->problems, "drawn") == 0));
-  bool lost = false;
-  attn_status status = attn_spec_parse(&a->parsed, a->spec);
-  if (!status && fixed) status = run_fixed(a, score, mask, f, &lost);
-  if (!status && drawn && !lost) status = run_drawn(a, f);
+  attn_status status = ATTN_OK;
+  if (function_named(a->spec)) status = function_register(a->spec, a->limit / 2, &a->spec);
+  if (!status) status = attn_spec_parse(&a->parsed, a->spec);
+  if (!status && fixed) status = run_fixed(a, score, mask, f);
+  if (!status && drawn && !f->lost) status = run_drawn(a, f);
+  if (!status && a->witness && f->drawn.failed >= 0 && f->drawn.tried)
+    status = witness_write(a->parsed, &f->drawn.smallest, a->witness);
   if (status) return status;
-  print_cells(f, argc, argv);
+  if (a->json) return findings_print_json(a->spec, f);
+  findings_print(f, argc, argv);
   printf("\n%s: %d of %d properties and bounds failed\n", a->spec, f->failed, f->count);
-  if (lost) printf("The cases after the one that did not end were not run.\n");
-  if (fixed && !a->only && !f->failed) warn_unchecked(a->spec, f);
-  if (drawn && !f->failed) warn_drawn(a, &f->drawn);
+  if (f->lost) printf("The cases after the one that did not end were not run.\n");
+  if (!f->failed && !a->only) findings_warn(a->parsed, f, fixed);
   return ATTN_OK;
 }
 

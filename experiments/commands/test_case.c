@@ -20,7 +20,8 @@ static const double deviations[] = {1, 2.5, 1, 1, 20};
 static const int64_t shapes[][4] = {{2, 4, 2, 197}, {2, 2, 2, 256}, {1, 1, 1, 389}, {1, 1, 1, 512}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-int test_cases_list(const char *score, const char *mask, const char *only, test_case out[TEST_CASES]) {
+int test_cases_list(bool in_turn, const char *score, const char *mask, const char *only,
+                    test_case out[TEST_CASES]) {
   static const struct {
     attn_dtype dtype;
     bool causal;
@@ -35,7 +36,7 @@ int test_cases_list(const char *score, const char *mask, const char *only, test_
              {ATTN_F32, false, INPUT_LARGE, 33, 17},    {ATTN_F64, true, INPUT_LARGE, 32, 32}};
   const char *const *isas = attn_isa_list();
   int count = 0;
-  for (int i = 0; isas[i]; i++)
+  for (int i = 0; isas[i] && !(in_turn && i); i++)
     for (size_t c = 0; c < sizeof all / sizeof *all && count < TEST_CASES; c++) {
       /* Kernels of the other instruction sets, of each type once. */
       if (i > 0 && (all[c].input != INPUT_ORDINARY || all[c].causal != (all[c].dtype == ATTN_F64))) continue;

@@ -24,10 +24,11 @@ typedef struct test_case {
   const char *only;         /* the one check that is asked; NULL: all are */
 } test_case;
 
-/* Every input under the best instruction set, ordinary ones of each type under each other. Returns how
- * many. */
+/* Every input under the best instruction set, ordinary ones of each type under each other. in_turn:
+ * under the best alone. Returns how many. */
 enum { TEST_CASES = 48, TEST_CASE_NAME = 112 };
-int test_cases_list(const char *score, const char *mask, const char *only, test_case[TEST_CASES]);
+int test_cases_list(bool in_turn, const char *score, const char *mask, const char *only,
+                    test_case[TEST_CASES]);
 /* EINVAL, EFOREIGN: no problem can have this score and mask, with the reason. */
 attn_status test_case_check(const test_case *);
 /* A line on stdout that says what is run. */

@@ -62,6 +62,7 @@ static const int64_t work_most = 5000000, elements_most = 1200000;
 
 typedef struct lists {
   const int64_t (*lengths)[2];
+  const drawn_scope *scope;
 } lists;
 
 static bool is_small(int64_t n_q, int64_t n_kv, int64_t heads_of, int64_t kv, int64_t batch, int64_t d,
@@ -79,6 +80,10 @@ static int64_t at_least(int64_t listed, int level, int64_t least, int64_t most) 
 static bool affordable(const void *opaque, const int *row) {
   const lists *l = opaque;
   const int n = row[LENGTHS], h = row[HEADS];
+  if (!l->scope->groups && h >= 0 && heads[h][0] != heads[h][1]) return false;
+  if (!l->scope->widths && row[WIDTH] >= 0 && row[VALUE_WIDTH] >= 0 && row[WIDTH] != row[VALUE_WIDTH])
+    return false;
+  if (!l->scope->keyless && row[CAUSAL] > 0 && n >= 0 && l->lengths[n][0] > l->lengths[n][1]) return false;
   const int64_t n_q = at_least(n < 0 ? 0 : l->lengths[n][0], n, 1, length_most),
                 n_kv = at_least(n < 0 ? 0 : l->lengths[n][1], n, 1, length_most),
                 d = at_least(row[WIDTH] < 0 ? 0 : widths[row[WIDTH]], row[WIDTH], 1, width_most),
@@ -111,14 +116,16 @@ static int64_t draw_length(attn_rng *rng, bool usual) {
   return 1 + attn_rng_below(rng, length_most);
 }
 
-static problem draw_open(const problem *of, bool crosses, bool usual, attn_rng *rng, turns *t) {
+static problem draw_open(const problem *of, const lists *l, bool usual, attn_rng *rng, turns *t) {
+  const bool crosses = l->lengths == crossed && (l->scope->keyless || !of->value[FIELD_CAUSAL]);
   problem p = *of;
   int64_t *v = p.value;
   if (!v[FIELD_D]) v[FIELD_D] = draw_width(rng, usual, t);
-  if (!v[FIELD_D_V]) v[FIELD_D_V] = draw_width(rng, usual, t);
+  if (!v[FIELD_D_V]) v[FIELD_D_V] = l->scope->widths ? draw_width(rng, usual, t) : v[FIELD_D];
   if (!v[FIELD_HEADS]) {
     v[FIELD_KV_HEADS] = 1 + attn_rng_below(rng, usual ? usual_kv_heads : kv_heads_most);
-    v[FIELD_HEADS] = v[FIELD_KV_HEADS] * (1 + attn_rng_below(rng, usual ? usual_groups : group_most));
+    v[FIELD_HEADS] = v[FIELD_KV_HEADS];
+    if (l->scope->groups) v[FIELD_HEADS] *= 1 + attn_rng_below(rng, usual ? usual_groups : group_most);
   }
   if (!v[FIELD_N_KV])
     v[FIELD_N_KV] =
@@ -128,12 +135,12 @@ static problem draw_open(const problem *of, bool crosses, bool usual, attn_rng *
 }
 
 /* The sizes that a list leaves open: usual ones, if they are affordable. */
-static void draw_others(attn_rng *rng, bool crosses, turns *t, problem *p) {
+static void draw_others(attn_rng *rng, const lists *l, turns *t, problem *p) {
   const problem open = *p;
   const int64_t *v = p->value;
   for (int i = 0; i <= TRIES; i++) {
     turns after = *t;
-    *p = draw_open(&open, crosses, i < TRIES, rng, &after);
+    *p = draw_open(&open, l, i < TRIES, rng, &after);
     if (!is_small(v[FIELD_N_Q], v[FIELD_N_KV], v[FIELD_HEADS], v[FIELD_KV_HEADS], v[FIELD_BATCH], v[FIELD_D],
                   v[FIELD_D_V]))
       continue;
@@ -169,11 +176,13 @@ static problem problem_of(const lists *l, const int *row) {
 }
 
 /* dressed: with masks and transforms of the scores, and of pairs alone; else plain, and of triples, too. */
-static covering_plan plan_of(uint32_t caps, const lists *l, bool dressed) {
+static covering_plan plan_of(const lists *l, bool dressed) {
+  const uint32_t caps = l->scope->caps;
+  const bool in_turn = l->scope->in_turn;
   int isas = 0;
-  while (attn_isa_list()[isas] && isas < COVERING_LEVELS) isas++;
+  while (attn_isa_list()[isas] && isas < COVERING_LEVELS && !(in_turn && isas)) isas++;
   return (covering_plan){.factors = FACTORS,
-                         .triples = dressed ? 0 : TRIPLES,
+                         .triples = dressed || in_turn ? 0 : TRIPLES,
                          .levels = {[LENGTHS] = l->lengths == crossed ? COUNT(crossed) : COUNT(alone),
                                     [WIDTH] = COUNT(widths),
                                     [VALUE_WIDTH] = COUNT(widths),
@@ -183,11 +192,11 @@ static covering_plan plan_of(uint32_t caps, const lists *l, bool dressed) {
                                     [PADDING] = caps & ATTN_CAP_PADDING ? PADDINGS : 1,
                                     [DTYPE] = 2,
                                     [ISA] = isas,
-                                    [THREADS] = COUNT(threads),
+                                    [THREADS] = in_turn ? 1 : COUNT(threads),
                                     [LSE] = caps & ATTN_CAP_LSE ? 2 : 1,
-                                    [WATCHED] = 2,
+                                    [WATCHED] = in_turn ? 1 : 2,
                                     [LATER] = 2,
-                                    [LAYOUT] = LAYOUTS,
+                                    [LAYOUT] = in_turn ? 1 : LAYOUTS,
                                     [SCORE] = dressed && caps & ATTN_CAP_SCORE ? SCORES : 1,
                                     [MASK] = dressed && caps & ATTN_CAP_MASK ? ATTN_MASK_PATTERN + 1 : 1,
                                     [SCALE] = SCALES,
@@ -261,9 +270,31 @@ static void dress(uint32_t caps, attn_rng *rng, problem *p) {
   if (caps & ATTN_CAP_MASK) p->value[FIELD_MASK] = attn_rng_below(rng, ATTN_MASK_PATTERN + 1);
 }
 
-attn_status drawn_problems(uint32_t caps, uint64_t seed, problem **out, int64_t *count) {
-  const lists l = {.lengths = caps & ATTN_CAP_CROSS ? crossed : alone};
-  const covering_plan dressed = plan_of(caps, &l, true), plain = plan_of(caps, &l, false);
+/* Does the variant take a plain problem of two heads and 8 keys in which this is changed? */
+static bool is_taken(const attn_spec *spec, int64_t kv_heads, int64_t d_v, int64_t keys) {
+  attn_problem p = attn_problem_make(1, 2, 8, 4);
+  p.kv_heads = kv_heads;
+  p.d_v = d_v;
+  p.n_kv = keys;
+  p.causal = keys < p.n_q;
+  return !attn_estimate_spec(&p, spec, NULL, NULL, NULL);
+}
+
+drawn_scope drawn_scope_of(const attn_spec *spec) {
+  drawn_scope s = drawn_scope_all(spec->variant->caps);
+  for (const attn_exemption *x = spec->variant->exempt; x && x->reason; x++)
+    s.in_turn = s.in_turn || x->properties & ATTN_EXEMPT_BITS;
+  if (!s.in_turn) return s;
+  s.groups = is_taken(spec, 1, 4, 8);
+  s.widths = is_taken(spec, 2, 3, 8);
+  s.keyless = is_taken(spec, 2, 4, 7);
+  return s;
+}
+
+attn_status drawn_problems(const drawn_scope *scope, uint64_t seed, problem **out, int64_t *count) {
+  const uint32_t caps = scope->caps;
+  const lists l = {caps & ATTN_CAP_CROSS ? crossed : alone, scope};
+  const covering_plan dressed = plan_of(&l, true), plain = plan_of(&l, false);
   int *first = NULL, *second = NULL;
   int64_t firsts = 0, seconds = 0;
   problem *list = NULL;
@@ -281,7 +312,7 @@ attn_status drawn_problems(uint32_t caps, uint64_t seed, problem **out, int64_t 
     problem *p = &list[usual + r];
     *p = problem_of(&l, r < firsts ? first + r * FACTORS : second + (r - firsts) * FACTORS);
     if (r >= firsts) dress(caps, &rng, p);
-    draw_others(&rng, l.lengths == crossed, &t, p);
+    draw_others(&rng, &l, &t, p);
     p->value[FIELD_SEED] = seed_of(seed, usual + r);
   }
   free(first);

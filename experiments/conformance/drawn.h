@@ -10,9 +10,22 @@ typedef struct drawn_options {
   double limit;   /* of one, after which it is held to be endless */
 } drawn_options;
 
-/* A covering array of all pairs of what problems can differ in as far as the capabilities (ATTN_CAP) go, and
- * of all triples of sizes; two long sequences last. To be freed. EINVAL, ENOMEM. */
-attn_status drawn_problems(uint32_t caps, uint64_t seed, problem **, int64_t *count);
+/* What problems may differ in. */
+typedef struct drawn_scope {
+  uint32_t caps;       /* ATTN_CAP */
+  bool in_turn;        /* one thread, layout and instruction set: of ATTN_EXEMPT_BITS */
+  bool groups, widths; /* heads may share keys, values be of another width */
+  bool keyless;        /* causal queries may stand before the first key */
+} drawn_scope;
+static inline drawn_scope drawn_scope_all(uint32_t caps) {
+  return (drawn_scope){caps, false, true, true, true};
+}
+/* Of one that is called in turn what it takes, else everything: what it refuses is counted. */
+drawn_scope drawn_scope_of(const attn_spec *);
+
+/* A covering array of all pairs of what problems can differ in, and of all triples of sizes, unless they are
+ * called in turn; two long sequences last. To be freed. EINVAL, ENOMEM. */
+attn_status drawn_problems(const drawn_scope *, uint64_t seed, problem **, int64_t *count);
 
 typedef struct drawn_result {
   int64_t count, tried, alone, refused; /* alone: held only against itself */

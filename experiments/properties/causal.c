@@ -61,7 +61,7 @@ static attn_status causal_judge(const trial *t, result_bound *bound) {
       difference_rows(&found, &t->in, o, b, h, 0, place_of(t, r, line / group), &t->in, t->o, b);
     }
   }
-  return status ? status : difference_settle(&found, 0, "later tokens changed it", bound);
+  return status ? status : difference_settle(&found, trial_apart(t), "later tokens changed it", bound);
 }
 
 static bool is_kept(int64_t i, int run) { return run == 0 ? i % 2 == 0 : i % 7 == 3; }
@@ -86,7 +86,7 @@ static attn_status row_judge(const trial *t, result_bound *bound) {
         for (int64_t i = 0; i < p->n_q; i++)
           if (is_kept(i, r)) difference_rows(&found, &t->in, o, b, h, i, i + 1, &t->in, t->o, b);
   }
-  return status ? status : difference_settle(&found, 0, "other queries changed it", bound);
+  return status ? status : difference_settle(&found, trial_apart(t), "other queries changed it", bound);
 }
 
 PROPERTY(causal)

@@ -48,6 +48,8 @@ static attn_status judge_layout(const trial *t, const trial_inputs *in, layout_k
 }
 
 static attn_status strides_judge(const trial *t, result_bound *bound) {
+  const char *exempt = trial_exempt(t, ATTN_EXEMPT_BITS);
+  if (exempt) return bound_not_applicable(bound, exempt);
   attn_status status = ATTN_OK;
   for (layout_kind kind = LAYOUT_INTERLEAVED; !status && kind < LAYOUTS; kind++) {
     status = judge_layout(t, &t->in, kind, t->o, bound);
@@ -59,6 +61,8 @@ static attn_status strides_judge(const trial *t, result_bound *bound) {
 
 /* Of the last batch entry, whose padding does not exist in memory. */
 static attn_status bounds_judge(const trial *t, result_bound *bound) {
+  const char *exempt = trial_exempt(t, ATTN_EXEMPT_BITS);
+  if (exempt) return bound_not_applicable(bound, exempt);
   const attn_problem *p = &t->in.problem;
   trial_inputs in;
   char *expected = NULL;

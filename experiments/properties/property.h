@@ -86,6 +86,8 @@ attn_status property_evaluate(const evidence *, property_judge *, result_bound *
 
 /* How far two ways to compute the same row may be apart, in units of the values. */
 double trial_rounding(const trial *);
+/* How far what must have the same bits may be apart: 0, unless the variant is exempt (ATTN_EXEMPT_BITS). */
+double trial_apart(const trial *);
 
 /* All properties on one trial, in the order of the table, appended to the row. e->cache must not be NULL.
  * ENOMEM. */

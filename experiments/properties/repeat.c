@@ -14,7 +14,7 @@ static attn_status run_again(const trial *t, int threads, trial_poison poison, c
   const attn_status status = trial_run(t, &t->in, threads, poison, &o);
   if (status) return status;
   difference_all(&found, &t->in, o, &t->in, t->o);
-  return difference_settle(&found, 0, what, bound);
+  return difference_settle(&found, trial_apart(t), what, bound);
 }
 
 /* Copies of every tensor's numbers, negated and in the opposite order, at the addresses of the old ones. */
@@ -89,7 +89,7 @@ static attn_status judge_stale(const trial *t, result_bound *bound) {
     status = trial_run(t, &in, 1, POISON_NAN, &o);
     if (!status) {
       difference_all(&found, &t->in, o, &t->in, again == 1 ? expected : t->o);
-      status = difference_settle(&found, 0, what[again == 1], bound);
+      status = difference_settle(&found, trial_apart(t), what[again == 1], bound);
     }
     if (status || bound->verdict == VERDICT_VIOLATED) break;
     reverse_all(&in);
@@ -105,6 +105,8 @@ static attn_status repeat_judge(const trial *t, result_bound *bound) {
 }
 
 static attn_status threads_judge(const trial *t, result_bound *bound) {
+  const char *exempt = trial_exempt(t, ATTN_EXEMPT_BITS);
+  if (exempt) return bound_not_applicable(bound, exempt);
   return run_again(t, 3, POISON_NAN, "with 3 threads", bound);
 }
 
@@ -127,6 +129,8 @@ static void *call_thrice(void *opaque) {
 }
 
 static attn_status reentrant_judge(const trial *t, result_bound *bound) {
+  const char *exempt = trial_exempt(t, ATTN_EXEMPT_BITS);
+  if (exempt) return bound_not_applicable(bound, exempt);
   caller callers[CALLERS] = {{.t = t}, {.t = t}};
   pthread_t threads[CALLERS];
   difference found = {.count = 0};
@@ -141,7 +145,8 @@ static attn_status reentrant_judge(const trial *t, result_bound *bound) {
     for (int c = 0; !status && c < CALLS; c++) difference_all(&found, &t->in, callers[k].o[c], &t->in, t->o);
     region_free(&callers[k].memory);
   }
-  return status ? status : difference_settle(&found, 0, "beside another call of the same plan", bound);
+  return status ? status
+                : difference_settle(&found, trial_apart(t), "beside another call of the same plan", bound);
 }
 
 static attn_status pad_judge(const trial *t, result_bound *bound) {
@@ -166,7 +171,8 @@ static attn_status pad_judge(const trial *t, result_bound *bound) {
     if (!status && first) difference_all(&found, &t->in, o, &t->in, first);
     if (!first) first = o;
   }
-  return status ? status : difference_settle(&found, 0, "other values in the padding changed it", bound);
+  return status ? status
+                : difference_settle(&found, trial_apart(t), "other values in the padding changed it", bound);
 }
 
 PROPERTY(repeat)

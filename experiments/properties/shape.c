@@ -10,6 +10,10 @@ double trial_rounding(const trial *t) {
   return sqrt(attn_numbers[t->in.problem.dtype].unit) + 16 * r->operand + 4 * r->weight;
 }
 
+double trial_apart(const trial *t) {
+  return trial_exempt(t, ATTN_EXEMPT_BITS) ? trial_rounding(t) * sqrt(3) : 0;
+}
+
 /* A run of a problem like the trial's, on its first rows, from a batch entry on. UNSUPPORTED: none. */
 static attn_status run_part(const trial *t, attn_problem p, int64_t first, trial_inputs *in, char **o) {
   const attn_status status = trial_inputs_gather(t->memory, &t->in, &p, first, in);
@@ -59,7 +63,7 @@ static attn_status batch_judge(const trial *t, result_bound *bound) {
     if (status) return status;
     for (int64_t h = 0; h < p.heads; h++) difference_rows(&found, &t->in, t->o, b, h, 0, p.n_q, &in, o, 0);
   }
-  return difference_settle(&found, 0, "among other batch entries", bound);
+  return difference_settle(&found, trial_apart(t), "among other batch entries", bound);
 }
 
 static attn_status group_judge(const trial *t, result_bound *bound) {
@@ -75,7 +79,7 @@ static attn_status group_judge(const trial *t, result_bound *bound) {
   if (status) return status;
   difference found = {.count = 0};
   difference_all(&found, &t->in, t->o, &in, o);
-  return difference_settle(&found, 0, "with grouped heads", bound);
+  return difference_settle(&found, trial_apart(t), "with grouped heads", bound);
 }
 
 PROPERTY(prefix)

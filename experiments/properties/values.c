@@ -92,7 +92,9 @@ static attn_status values_judge(const trial *t, result_bound *bound) {
     attn_set(o, i, p->dtype, quarter);
   }
   if (!status) difference_all(&found, &t->in, o, &t->in, t->o);
-  return status ? status : difference_settle(&found, 0, "a quarter of the output for four times V", bound);
+  return status
+             ? status
+             : difference_settle(&found, trial_apart(t), "a quarter of the output for four times V", bound);
 }
 
 PROPERTY(empty)

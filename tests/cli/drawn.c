@@ -39,10 +39,11 @@ Test(cli_drawn, pairs_and_triples_are_covered) {
 }
 
 Test(cli_drawn, problems_have_what_is_declared_only) {
+  const drawn_scope scope = drawn_scope_all(ATTN_CAP_CAUSAL | ATTN_CAP_MASK);
   problem *list, back;
   int64_t count;
   char text[PROBLEM_TEXT];
-  cr_assert(drawn_problems(ATTN_CAP_CAUSAL | ATTN_CAP_MASK, 1, &list, &count) == ATTN_OK);
+  cr_assert(drawn_problems(&scope, 1, &list, &count) == ATTN_OK);
   for (int64_t i = 0; i < count; i++) {
     const int64_t *v = list[i].value;
     cr_expect(v[FIELD_N_Q] == v[FIELD_N_KV] && !v[FIELD_PADDING] && !v[FIELD_SCORE] && !v[FIELD_LSE]);
@@ -68,9 +69,10 @@ static bool is_there(const problem *list, int64_t count, int64_t n_kv, int64_t w
 Test(cli_drawn, usual_sizes_and_plain_problems_are_there) {
   static const int64_t lengths[] = {16, 48, 192, 256, 512, 1000, 1024, 2048, 4096, 70001},
                        sizes[] = {32, 96, 112, 192, 512, 576};
+  const drawn_scope scope = drawn_scope_all(ATTN_CAP_SOFTMAX | ATTN_CAP_LSE);
   problem *list;
   int64_t count, plain = 0, decode = 0;
-  cr_assert(drawn_problems(ATTN_CAP_SOFTMAX | ATTN_CAP_LSE, 3, &list, &count) == ATTN_OK);
+  cr_assert(drawn_problems(&scope, 3, &list, &count) == ATTN_OK);
   for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
     cr_expect(is_there(list, count, lengths[l], 0), "one query over %lld keys", (long long)lengths[l]);
   for (size_t w = 0; w < sizeof sizes / sizeof *sizes; w++)

@@ -910,7 +910,7 @@ mutant(nystrom-factors-swapped core/engines/lowrank/landmark_engine.c NYS-3 "nys
 mutant(nystrom-queries-meet-queries core/engines/lowrank/landmark_engine.c NYS-1 "nystrom:landmarks=8" "F is taken with the landmarks of B"
   [[: @w.k_rows@;]] [[w.q_rows]])
 mutant(nystrom-segments-of-one-length variants/nystrom.c variants_landmarks/segments_cover_the_rows "" "what a division leaves over is in no segment"
-  [[*count = @(l + 1) * n / landmarks - *first@;]] [[n / landmarks]])
+  [[*count = @edge(n, landmarks, l + 1) - *first@;]] [[n / landmarks]])
 mutant(nystrom-mass-of-all-keys core/engines/lowrank/landmark_engine.c variants_landmarks/all_rows_and_an_inverse_are_exact "" "the sum over landmark keys is not divided by"
   [[w->mass[line * most + l] - @r.sums[l]@]] [[0]])
 

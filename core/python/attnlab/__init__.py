@@ -9,6 +9,7 @@
     attnlab.variants(); print(attnlab.describe("longformer"))
     attnlab.advise(q, k, v, error=0.05)["best"]                           # the cheapest within 5 % on these tensors
     attnlab.save("qkv.npz", q, k, v)                                      # for `attnlab --in` and experiments
+    verdict = attnlab.judge(my_attention)                                 # does your function compute attention?
 
     runs = attnlab.load("results/default.h5")                             # pandas.DataFrame, a row a run
     attnlab.plot.error(runs, causal=True)                                 # matplotlib
@@ -21,9 +22,10 @@ installation. NumPy, pandas, h5py and matplotlib are imported by what uses them.
 from .cache import Cache
 from .compute import Plan, attention, backward, matrix
 from .library import Error, load_plugin, variants, version
+from .verdict import Verdict, judge
 from .program import advise, compare, describe, save
 from .results import bounds, load
 from . import plot
 
-__all__ = ["Cache", "Error", "Plan", "advise", "attention", "backward", "bounds", "compare", "describe", "load", "load_plugin", "matrix", "plot",
+__all__ = ["Cache", "Error", "Plan", "Verdict", "advise", "attention", "backward", "bounds", "compare", "describe", "judge", "load", "load_plugin", "matrix", "plot",
            "save", "variants", "version"]

@@ -1,0 +1,293 @@
+"""A function of Python, called by the program attnlab: `main` speaks the protocol of experiments/functions/README.md on
+standard input and output, for `attnlab test python:MODULE.FUNCTION`. `attnlab.judge` serves a function of its own process."""
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import mmap
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import types
+import warnings
+from typing import Any, Callable, Iterator
+
+import numpy
+
+NAMES = {"causal": ("causal", "is_causal"), "scale": ("scale", "sm_scale", "softmax_scale"), "kv_len": ("kv_len",)}
+BUGS = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError)  # of a function: others are refusals
+DTYPES = {"f32": numpy.float32, "f64": numpy.float64}
+
+
+class Broken(Exception):
+    """The function broke its contract, as the sentence says."""
+
+
+class Refused(Exception):
+    """The function raised an exception: it does not take these arrays."""
+
+
+class Function:
+    """A function o = function(q, k, v, causal=...) behind one form: NumPy arrays [batch, heads, n, d] in and out.
+
+    Keyword arguments that it lacks are not passed. arrays: "numpy", "torch" or "jax", what it is called with; by default
+    the library that its module has. causal: True or False, what a function without such an argument computes."""
+
+    def __init__(self, function: Callable[..., Any], *, layout: str = "bhnd", arrays: str | None = None,
+                 causal: bool | None = None, name: str | None = None):
+        if layout not in ("bhnd", "bnhd"):
+            raise ValueError(f"layout={layout!r}; expected \"bhnd\" or \"bnhd\"")
+        if not callable(function):
+            raise TypeError(f"{function!r} is a {type(function).__name__}; expected a function of q, k and v")
+        if arrays not in (None, "numpy", "torch", "jax"):
+            raise ValueError(f"arrays={arrays!r}; expected \"numpy\", \"torch\" or \"jax\"")
+        self.function, self.layout, self.causal = function, layout, causal
+        self.arrays = arrays or _library_of(function)
+        self.name = re.sub("[^a-z0-9_]", "_", (name or getattr(function, "__name__", type(function).__name__)).lower())[:40]
+        self.notes: list[str] = []
+        self.keywords = self._find_keywords()
+
+    def _find_keywords(self) -> dict[str, str]:
+        """Of causal, scale and kv_len the names that the function has for them."""
+        try:
+            parameters = inspect.signature(self.function).parameters.values()
+        except ValueError:  # of C
+            return {"causal": name for name in NAMES["causal"] if self._raises(**{name: True}) is None}
+        named = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+        found = {what: name for what, names in NAMES.items() for name in names if name in named}
+        if any(p.kind == p.VAR_KEYWORD for p in parameters):
+            found.setdefault("causal", "causal")
+        if "enable_gqa" in named:
+            found["enable_gqa"] = "enable_gqa"
+        return found
+
+    def _raises(self, **keywords: Any) -> Exception | None:
+        x = [self._given(a) for a in _drawn(heads=2, kv_heads=2)]
+        try:
+            self.function(*x, **keywords)
+        except Exception as error:  # pylint: disable=broad-except
+            return error
+        return None
+
+    def _given(self, x: numpy.ndarray) -> Any:
+        """A contiguous copy in the function's layout and library."""
+        x = numpy.array(x.transpose(0, 2, 1, 3) if self.layout == "bnhd" and x.ndim == 4 else x, order="C")
+        if self.arrays == "torch":
+            return sys.modules["torch"].from_numpy(x)
+        return sys.modules["jax"].numpy.asarray(x) if self.arrays == "jax" else x
+
+    def _taken(self, o: Any, shape: tuple[int, ...], dtype: numpy.dtype[Any]) -> numpy.ndarray:
+        o = o[0] if isinstance(o, (tuple, list)) and o else o
+        if o is None:
+            raise Broken("it returns None")
+        if hasattr(o, "detach"):
+            o = o.detach().cpu()
+            o = (o.float() if o.dtype.itemsize < 4 else o).numpy()
+        o = numpy.asarray(o)
+        if o.dtype.kind != "f":
+            raise Broken(f"it returns {o.dtype}, not {dtype}")
+        if o.dtype != dtype:
+            self._note(f"it returns {o.dtype} for {dtype}")
+        o = o.transpose(0, 2, 1, 3) if self.layout == "bnhd" and o.ndim == 4 else o
+        if o.shape != shape:
+            raise Broken(f"it returns the shape {list(o.shape)}, not {list(shape)}")
+        return o
+
+    def _note(self, sentence: str) -> None:
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+    def __call__(self, q: numpy.ndarray, k: numpy.ndarray, v: numpy.ndarray, *, causal: bool = False,
+                 scale: float | None = None, kv_len: Any = None, limit: float = 0) -> numpy.ndarray:
+        """The output. Refused, Broken, TimeoutError after `limit` seconds, where the main thread calls."""
+        if scale is not None and "scale" not in self.keywords:  # it has one scale only: queries take what is missing
+            q = q * q.dtype.type(scale * q.shape[3] ** 0.5)
+        given = {"causal": causal, "scale": scale, "kv_len": None if kv_len is None else self._given(kv_len),
+                 "enable_gqa": q.shape[1] != k.shape[1]}
+        keywords = {self.keywords[what]: x for what, x in given.items() if x is not None and what in self.keywords}
+        operands = {"q": self._given(q), "k": self._given(k), "v": self._given(v)}
+        shape = (*q.shape[:3], v.shape[3])
+        # An output that is allocated and not written is not likely to be anything but this.
+        numpy.full(shape, numpy.nan, q.dtype)
+        try:
+            with _limited(limit), warnings.catch_warnings(), numpy.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                returned = self.function(*operands.values(), **keywords)
+        except (Broken, TimeoutError):
+            raise
+        except BUGS as error:
+            raise Broken(f"it raised {_words(error)}") from error
+        except Exception as error:  # pylint: disable=broad-except
+            raise Refused(_words(error)) from error
+        o = self._taken(returned, shape, q.dtype)
+        for name, x in operands.items():
+            now, before = numpy.asarray(x), {"q": q, "k": k, "v": v}[name]
+            if not numpy.array_equal(now.transpose(0, 2, 1, 3) if self.layout == "bnhd" else now, before, equal_nan=True):
+                raise Broken(f"it changes {name} in place")
+            if numpy.may_share_memory(now, o):
+                raise Broken(f"its output lies in the memory of {name}")
+        return o
+
+    def takes(self) -> list[str]:
+        """What it computes without an exception, tried with arrays of 64 keys. ValueError: not even the plainest."""
+        tries = {"cross": {"n_q": 32}, "groups": {"kv_heads": 2}, "widths": {"d_v": 8}, "f64": {"dtype": numpy.float64}}
+        both = "causal" in self.keywords and self.causal is None
+        causal = bool(self.causal)
+        broken = False
+        try:
+            self(*_drawn(), causal=causal)
+        except Refused as error:
+            raise ValueError(f"{self.name} raised {error} for q, k, v [1, 4, 64, 16] of float32") from error
+        except (Broken, TimeoutError):
+            broken = True  # as every call will show
+        found = ["f32"] + (["causal", "full"] if both else ["causal"] if causal else ["full"])
+        found += [what for what in ("scale", "kv_len") if what in self.keywords]
+        for what, other in () if broken else tries.items():
+            try:
+                o = self(*_drawn(**other), causal=causal)
+            except (Refused, Broken) as error:
+                self._note(f"not judged: {WORDS[what]}: {error}")
+                continue
+            if what == "f64" and o.dtype != numpy.float64:
+                self._note("not judged: float64")
+                continue
+            found.append(what)
+        if "cross" in found and (both or causal) and not self._begins_first():
+            found.append("last")
+        return found
+
+    def _begins_first(self) -> bool:
+        """Of fewer queries than keys: does its causal mask let the first query see the first key alone?"""
+        q, k, v = _drawn(n_q=32)
+        try:
+            o = self(q, k, v, causal=True)
+        except (Refused, Broken):
+            return False
+        first = numpy.abs(o[:, :, 0] - v[:, :, 0]).max() < 1e-3
+        if first:
+            self._note("not judged: fewer queries than keys under a causal mask: its mask begins at the first key, "
+                       "attnlab's ends at the last")
+        return bool(first)
+
+
+WORDS = {"cross": "another number of queries than of keys", "groups": "heads that share keys",
+         "widths": "values of another width than keys", "f64": "float64"}
+
+
+def _library_of(function: Callable[..., Any]) -> str:
+    """The library that a function's module, or what it is a method or closure of, speaks of."""
+    inner = inspect.unwrap(getattr(function, "__func__", function))
+    inner = getattr(type(inner), "forward", None) or getattr(inner, "func", inner)
+    names = {str(getattr(x, "__module__", "")).split(".", maxsplit=1)[0] for x in (function, inner)}
+    for x in (*getattr(inner, "__globals__", {}).values(), *(c.cell_contents for c in getattr(inner, "__closure__", None) or ())):
+        names.add((x.__name__ if isinstance(x, types.ModuleType) else str(getattr(x, "__module__", ""))).split(".")[0])
+    return next((library for library in ("torch", "jax") if library in names and library in sys.modules), "numpy")
+
+
+def _drawn(heads: int = 4, kv_heads: int = 4, n_q: int = 64, d_v: int = 16, dtype: Any = numpy.float32) -> list[numpy.ndarray]:
+    rng = numpy.random.default_rng(1)
+    shapes = (1, heads, n_q, 16), (1, kv_heads, 64, 16), (1, kv_heads, 64, d_v)
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:120]
+
+
+@contextlib.contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    if not seconds or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: Any) -> None:
+        raise TimeoutError(f"it did not return within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class _Memory:
+    """The file that is shared with the program."""
+
+    def __init__(self, path: str):
+        self._file = os.open(path, os.O_RDWR)
+        self._map: Any = b""
+
+    def array(self, at: int, shape: tuple[int, ...], dtype: Any, end: int) -> numpy.ndarray:
+        if len(self._map) < end:
+            self._map = mmap.mmap(self._file, end)
+        return numpy.ndarray(shape, dtype, self._map, at)
+
+
+def serve(function: Function, channel: socket.socket, claim: str | None = None) -> None:
+    """Answers until the other end is closed."""
+    memory: _Memory | None = None
+    limit = 0.0
+    with channel.makefile("rw", encoding="utf-8", newline="\n") as lines:
+        for line in lines:
+            words = line.split()
+            said = dict(word.split("=", 1) for word in words if "=" in word)
+            if words[0] == "hello":
+                memory, limit = _Memory(said["memory"]), float(said["limit"])
+                answer = _declaration(function, claim)
+            else:
+                assert memory is not None
+                answer = _answer(function, memory, words[1], said, limit)
+            lines.write(answer.replace("\n", " ")[:900] + "\n")
+            lines.flush()
+
+
+def _declaration(function: Function, claim: str | None) -> str:
+    try:
+        takes = function.takes()
+    except ValueError as error:
+        return f"failed {error}"
+    return f"function name={function.name} takes={','.join(takes)}" + (f" spec={claim}" if claim else "")
+
+
+def _answer(function: Function, memory: _Memory, number: str, said: dict[str, str], limit: float) -> str:
+    batch, heads, kv_heads, n_q, n_kv, d_qk, d_v, end = (
+        int(said[name]) for name in ("batch", "heads", "kv_heads", "n_q", "n_kv", "d_qk", "d_v", "bytes"))
+    dtype = DTYPES[said["dtype"]]
+    q, k, v, o = (memory.array(int(said[name]), shape, dtype, end) for name, shape in (
+        ("q", (batch, heads, n_q, d_qk)), ("k", (batch, kv_heads, n_kv, d_qk)), ("v", (batch, kv_heads, n_kv, d_v)),
+        ("o", (batch, heads, n_q, d_v))))
+    kv_len = memory.array(int(said["kv_len"]), (batch,), numpy.int64, end) if said["padded"] == "1" else None
+    scale = float(said["scale"])
+    usual = d_qk ** -0.5
+    try:
+        o[...] = function(q, k, v, causal=said["causal"] == "1", scale=None if abs(scale - usual) <= 1e-12 * usual else scale,
+                          kv_len=kv_len, limit=limit)
+    except Refused as error:
+        return f"refused {number} {error}"
+    except TimeoutError as error:
+        return f"endless {number} {error}"
+    except Broken as error:
+        return f"failed {number} {error}"
+    return f"done {number}"
+
+
+def main() -> None:
+    """Serves the function that the program names."""
+    if len(sys.argv) != 2 or "." not in sys.argv[1]:
+        sys.exit("attnlab.serve: expected MODULE.FUNCTION")
+    sys.path.insert(0, "")  # modules beside the caller
+    channel = socket.socket(fileno=os.dup(0))
+    os.dup2(2, 1)  # what the function prints is no answer
+    module, _, name = sys.argv[1].rpartition(".")
+    try:
+        function = Function(getattr(importlib.import_module(module), name))
+    except (ImportError, AttributeError, TypeError) as error:
+        sys.exit(f"attnlab.serve: {error}")
+    serve(function, channel)
+

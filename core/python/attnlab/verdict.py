@@ -1,0 +1,177 @@
+"""Whether a function of Python computes attention: `judge` holds it against the definition and every property that
+`attnlab test` knows, in another process than the function's."""
+from __future__ import annotations
+
+import json
+import pathlib
+import secrets
+import socket
+import subprocess
+import tempfile
+from typing import Any, Callable, NamedTuple
+
+import numpy
+
+from . import compute, diagnosis, library, program
+from .serve import Broken, Function, Refused, serve
+
+LENGTHS = (16, 64, 256, 1024)
+
+
+class Violation(NamedTuple):
+    """property: its name, as `attnlab describe` explains it, or "drawn", of problems drawn at random. sentence: what is
+    wrong, where. witness: q, k, v, o of the function and `expected`, NumPy arrays [batch, heads, n, d], and causal, scale
+    and kv_len; or None. off: the largest distance from what is allowed, in the property's unit; None where it has none."""
+    property: str
+    sentence: str
+    witness: dict[str, Any] | None
+    off: float | None
+
+
+class Verdict:
+    """What `judge` found: true if nothing is violated.
+
+    violations  list of Violation, the most telling first
+    checked     names of the properties and bounds that hold
+    skipped     {name: why it does not apply}
+    notes       what the function does not take, and the like: no faults
+    errors      a dict for each length and type: n, dtype, causal, max, the largest distance from the definition in
+                float64, and relative, the Frobenius norm of the distances over that of the outputs
+    report      the dict of `attnlab test --json`"""
+
+    def __init__(self, name: str, report: dict[str, Any], notes: list[str]):
+        self.name, self.report, self.notes = name, report, notes
+        self.errors: list[dict[str, Any]] = []
+        results = report["results"]
+        good = ("pass", "consistent")
+        self.checked: list[str] = [r["name"] for r in results if r["verdict"] in good]
+        self.skipped: dict[str, str] = {r["name"]: r["message"] for r in results if not r["failed"] and r["verdict"] not in good}
+        self.violations = [_violation(r) for r in results if r["failed"]]
+        if report.get("drawn", {}).get("failed") is False:
+            self.checked.append("drawn")
+
+    def __bool__(self) -> bool:
+        return not self.violations
+
+    def __repr__(self) -> str:
+        return f"<attnlab.Verdict of {self.name}: {len(self.violations)} violated, {len(self.checked)} hold>"
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: " + (f"{len(self.violations)} violated, {len(self.checked)} hold" if self.violations else
+                                     f"nothing violated, {len(self.checked)} hold")]
+        for v in self.violations:
+            lines.append(f"  {v.property}: {v.sentence}")
+        lines += [f"  note: {note}" for note in self.notes]
+        kinds = dict.fromkeys((e["dtype"], e["causal"]) for e in self.errors)
+        for kind in kinds:
+            errors = [f"{e['relative']:.2g} (n = {e['n']})" for e in self.errors if (e["dtype"], e["causal"]) == kind]
+            lines.append(f"  relative error, {kind[0]}{', causal' if kind[1] else ''}: {', '.join(errors)}")
+        return "\n".join(lines)
+
+
+def judge(function: Callable[..., Any], spec: str | None = None, *, causal: bool | None = None, layout: str = "bhnd",
+          arrays: str | None = None, seed: int | None = None, limit: float = 30) -> Verdict:
+    """Holds o = function(q, k, v, causal=...) against exact attention in float64, or against `spec` where it claims to be
+    that: the same keys and the same output but for rounding, and against the properties of `attnlab test`.
+
+    function   of arrays [batch, heads, n, d] of NumPy, PyTorch or JAX. It may have the keyword arguments causal (or
+               is_causal), scale and kv_len (keys that exist, an integer for each batch entry): what it lacks is not
+               passed, and what it then cannot do is not judged. An exception is a refusal, and named in `notes`
+    spec       "longformer:window=256"; None: exact attention
+    causal     what a function without such an argument computes; of others True or False judges this alone
+    layout     "bnhd" for arrays [batch, n, heads, d]
+    arrays     "numpy", "torch" or "jax": what the function is called with; by default what its module imports
+    seed       of the drawn problems; by default another in each call
+    limit      seconds of one call, after which it counts as endless
+
+    The function runs in this process, and the program that judges it in another one, which alone knows what it expects.
+
+    Error: the function does not take the plainest arrays, or the spec is wrong."""
+    served = Function(function, layout=layout, arrays=arrays, causal=causal)
+    seed = secrets.randbelow(10**6) if seed is None else seed
+    with tempfile.TemporaryDirectory(prefix="attnlab-") as folder:
+        report = _run(served, spec, ["--json", "--seed", str(seed), "--limit", str(2 * limit), "--witness", folder])
+        verdict = Verdict(served.name, report, served.notes)
+        if report.get("drawn", {}).get("failed"):
+            verdict.violations.insert(0, _least(served, spec, report["drawn"], pathlib.Path(folder)))
+    if report["ended"]:
+        verdict.errors = _errors(served, spec)
+    return verdict
+
+
+def _run(served: Function, spec: str | None, options: list[str]) -> dict[str, Any]:
+    """The report of the program, whose calls are answered here meanwhile."""
+    here, there = socket.socketpair()
+    with here, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with there:
+            plugins = [option for path in library.plugins for option in ("--plugin", path)]
+            running = subprocess.Popen([program.program_path(), "test", f"socket:{there.fileno()}", *options, *plugins],
+                                       pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        try:
+            serve(served, here, spec)
+            code = running.wait()
+        finally:
+            running.kill()
+            running.wait()
+        out.seek(0)
+        err.seek(0)
+        if code not in (0, 1):
+            said = err.read().decode(errors="replace").strip().splitlines() or [f"exit {code}"]
+            raise library.Error(said[-1].partition(": ")[2].replace(f"socket:{there.fileno()}: ", "") or said[-1], f"exit {code}")
+        return json.loads(out.read())
+
+
+def _violation(result: dict[str, Any]) -> Violation:
+    sentence = result["statement"] + (f": {result['message']}" if result["message"] else "") + f" ({result['where']})"
+    return Violation(result["name"], sentence, None, result["measured"])
+
+
+def expected(q: Any, k: Any, v: Any, spec: str | None, causal: bool, scale: float, kv_len: Any) -> Any:
+    """What the definition gives, in float64."""
+    wide = [numpy.nan_to_num(numpy.asarray(x, "f8")) for x in (q, k, v)]
+    return compute.attention(*wide, spec or "tiled", causal=causal, scale=scale, kv_len=kv_len)
+
+
+def _least(served: Function, spec: str | None, drawn: dict[str, Any], folder: pathlib.Path) -> Violation:
+    """The smallest problem that was found, and in words what is wrong with it."""
+    said = drawn["witness"]
+    witness: dict[str, Any] = {name: numpy.load(folder / f"{name}.npy") for name in "qkv"}
+    if (folder / "o.npy").exists():
+        witness["o"] = numpy.load(folder / "o.npy")
+    lengths = said["kv_len"]
+    witness |= {"causal": said["causal"], "scale": said["scale"], "kv_len": lengths}
+
+    def exact(q: Any, k: Any, v: Any) -> Any:
+        return expected(q, k, v, spec, said["causal"], said["scale"], None if lengths is None else numpy.array(lengths))
+
+    try:
+        witness["expected"] = exact(witness["q"], witness["k"], witness["v"])
+    except library.Error:
+        return Violation("drawn", f"{drawn['least']}: {drawn['message']}", witness, None)
+    off = None
+    if "o" in witness:
+        off = float(numpy.abs(witness["o"] - witness["expected"]).max())
+    why = diagnosis.explain(served, exact, witness) or drawn["message"]
+    return Violation("drawn", f"{drawn['least']}: {why}", witness, off)
+
+
+def _errors(served: Function, spec: str | None) -> list[dict[str, Any]]:
+    found = []
+    takes = served.takes()
+    for n in LENGTHS:
+        rng = numpy.random.default_rng(n)
+        wide = [rng.standard_normal((1, 2, n, 32)).astype("f4") for _ in range(3)]
+        for causal in (mask for mask, name in ((False, "full"), (True, "causal")) if name in takes):
+            try:
+                right = expected(*wide, spec, causal, 32 ** -0.5, None)
+            except library.Error:
+                continue
+            for dtype in ("f4", "f8") if "f64" in takes else ("f4",):
+                try:
+                    o = served(*(x.astype(dtype) for x in wide), causal=causal)
+                except (Broken, Refused):
+                    continue
+                off = o.astype("f8") - right
+                found.append({"n": n, "dtype": numpy.dtype(dtype).name, "causal": causal, "max": float(numpy.abs(off).max()),
+                              "relative": float(numpy.linalg.norm(off) / numpy.linalg.norm(right))})
+    return found

@@ -1,0 +1,296 @@
+/* function_program.c - see function_program.h, and README.md for the protocol.
+ *
+ * A forked child may call, too, as long as one process calls at a time. Where it is killed in a call, the
+ * answer that it did not take is waited for before the memory is written again. */
+#include "experiments/functions/function_program.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "data/support/file.h"
+
+static const double start_limit = 120; /* seconds that a program may load its libraries */
+/* What stands in place of padding, of NaN and of numbers from `enormous` on: whoever uses it is off by much,
+ * while what is hidden by a weight of 0 stays hidden. */
+static const double garbage = 1e4, enormous = 1e12;
+
+/* The beginning of the shared memory. */
+typedef struct header {
+  uint64_t pending; /* the call whose answer nobody has taken; 0: none */
+  char lost[256];   /* why no further call is made, as every process says it; "": they are */
+} header;
+enum { HEADER = 4096, ALIGNMENT = 64 };
+
+/* -- memory -- */
+
+static attn_status reserve(function_program *f, size_t bytes) {
+  struct stat about;
+  if (bytes <= f->mapped) return ATTN_OK;
+  if (fstat(f->file, &about) || ((size_t)about.st_size < bytes && ftruncate(f->file, (off_t)bytes)))
+    return attn_fail(ATTN_ENOMEM, "no memory to share with function %s: %s", f->name, strerror(errno));
+  if (f->memory) munmap(f->memory, f->mapped);
+  f->mapped = 0;
+  f->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f->file, 0);
+  if (f->memory == MAP_FAILED) {
+    f->memory = NULL;
+    return attn_fail(ATTN_ENOMEM, "no memory to share with function %s: %s", f->name, strerror(errno));
+  }
+  f->mapped = bytes;
+  return ATTN_OK;
+}
+
+static attn_status make_memory(function_program *f, char path[PATH_MAX]) {
+  const char *directory = getenv("TMPDIR");
+  if (access("/dev/shm", W_OK) == 0) directory = "/dev/shm";
+  snprintf(path, PATH_MAX, "%s/attnlab-XXXXXX", directory && *directory ? directory : "/tmp");
+  f->file = mkstemp(path);
+  if (f->file < 0) return attn_fail(ATTN_EFOREIGN, "%s: %s", path, strerror(errno));
+  const attn_status status = reserve(f, HEADER);
+  if (status) unlink(path);
+  return status;
+}
+
+/* -- the declaration -- */
+
+static attn_status read_takes(function_program *f, char *list) {
+  static const struct {
+    const char *name;
+    uint32_t bit;
+  } all[] = {{"causal", TAKES_CAUSAL}, {"full", TAKES_FULL},     {"cross", TAKES_CROSS},
+             {"groups", TAKES_GROUPS}, {"widths", TAKES_WIDTHS}, {"scale", TAKES_SCALE},
+             {"kv_len", TAKES_KV_LEN}, {"last", TAKES_LAST},     {"f32", TAKES_F32},
+             {"f64", TAKES_F64}};
+  enum { ALL = sizeof all / sizeof *all };
+  char *rest = NULL;
+  for (char *item = strtok_r(list, ",", &rest); item; item = strtok_r(NULL, ",", &rest)) {
+    int at = 0;
+    while (at < ALL && strcmp(all[at].name, item) != 0) at++;
+    if (at == ALL) return attn_fail(ATTN_EINVAL, "it takes '%.40s', which is unknown", item);
+    f->takes |= all[at].bit;
+  }
+  if (!(f->takes & (TAKES_CAUSAL | TAKES_FULL)) || !(f->takes & (TAKES_F32 | TAKES_F64)))
+    return attn_fail(ATTN_EINVAL, "it takes neither causal nor full attention, or neither f32 nor f64");
+  return ATTN_OK;
+}
+
+/* "function name=NAME takes=LIST [spec=SPEC]", the spec up to the end of the line; or "failed WHY". */
+static attn_status read_declaration(function_program *f, char *line) {
+  char name[FUNCTION_NAME], takes[256];
+  int end = 0;
+  if (strncmp(line, "failed ", 7) == 0) return attn_fail(ATTN_EINVAL, "%s", line + 7);
+  if (sscanf(line, "function name=%47s takes=%255s%n", name, takes, &end) < 2 || !end)
+    return attn_fail(ATTN_EFOREIGN, "expected \"function name=... takes=...\", got '%.80s'", line);
+  const char *spec = line + end;
+  if (*spec && strncmp(spec, " spec=", 6) != 0)
+    return attn_fail(ATTN_EFOREIGN, "expected \" spec=...\" at '%.80s'", spec);
+  snprintf(f->name, sizeof f->name, "%s", name);
+  snprintf(f->spec, sizeof f->spec, "%s", *spec ? spec + 6 : "");
+  return read_takes(f, takes);
+}
+
+/* -- start and end -- */
+
+static attn_status start(const char *operand, function_program *f) {
+  const char *named = getenv("ATTNLAB_PYTHON"), *rest = strchr(operand, ':') + 1;
+  if (strncmp(operand, "socket:", 7) == 0) {
+    char *end;
+    const long number = strtol(rest, &end, 10);
+    if (!*rest || *end || number < 3 || number > INT_MAX)
+      return attn_fail(ATTN_EINVAL, "expected the number of a descriptor, got '%s'", rest);
+    f->talk = (dialogue){.socket = (int)number};
+    return ATTN_OK;
+  }
+  const bool python = strncmp(operand, "python:", 7) == 0;
+  char *command = python ? strdup(rest) : text_format("exec %s", rest);
+  if (!command) return attn_fail(ATTN_ENOMEM, "no memory for a command");
+  const char *by_python[] = {named && *named ? named : "python3", "-c",
+                             "from attnlab.serve import main; main()", command, NULL},
+             *by_shell[] = {"/bin/sh", "-c", command, NULL};
+  const attn_status status = dialogue_start((char **)(uintptr_t)(python ? by_python : by_shell), &f->talk);
+  free(command);
+  return status;
+}
+
+static attn_status greet(function_program *f, const char *path) {
+  char question[PATH_MAX + 64], answer[FUNCTION_LINE];
+  snprintf(question, sizeof question, "hello 1 limit=%g memory=%s\n", f->limit, path);
+  const attn_status status = dialogue_ask(&f->talk, question, start_limit, answer, sizeof answer);
+  return status ? status : read_declaration(f, answer);
+}
+
+attn_status function_program_start(const char *operand, double limit, function_program *out) {
+  function_program f = {.file = -1, .limit = limit, .name = "?"};
+  char path[PATH_MAX], why[FUNCTION_LINE];
+  attn_status status = start(operand, &f);
+  if (!status) {
+    status = make_memory(&f, path);
+    if (!status) {
+      status = greet(&f, path);
+      unlink(path);
+    }
+    if (status) {
+      snprintf(why, sizeof why, "%s", attn_last_error());
+      function_program_end(&f);
+      status = attn_fail(status, "%s", why);
+    }
+  }
+  if (!status) {
+    *out = f;
+    return ATTN_OK;
+  }
+  snprintf(why, sizeof why, "%s", attn_last_error());
+  return attn_fail(status, "%s: %s", operand, why);
+}
+
+void function_program_end(function_program *f) {
+  dialogue_end(&f->talk);
+  if (f->memory) munmap(f->memory, f->mapped);
+  if (f->file >= 0) close(f->file);
+  *f = (function_program){.file = -1};
+}
+
+/* -- calls -- */
+
+/* Where the tensors of a call stand in the memory, contiguous. */
+typedef struct places {
+  size_t q, k, v, o, kv_len, end;
+} places;
+
+static size_t behind(size_t *end, int64_t count, size_t size) {
+  const size_t at = *end;
+  *end = attn_size_sum(at, (attn_size_times((size_t)count, size) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  return at;
+}
+
+static places places_of(const attn_problem *p) {
+  const size_t size = attn_dtype_size(p->dtype);
+  const int64_t queries = p->batch * p->heads * p->n_q, keys = p->batch * p->kv_heads * p->n_kv;
+  places x = {.end = HEADER};
+  x.q = behind(&x.end, queries * p->d_qk, size);
+  x.k = behind(&x.end, keys * p->d_qk, size);
+  x.v = behind(&x.end, keys * p->d_v, size);
+  x.o = behind(&x.end, queries * p->d_v, size);
+  x.kv_len = behind(&x.end, p->batch, sizeof(int64_t));
+  return x;
+}
+
+static double usual_scale(const attn_problem *p) { return 1 / sqrt((double)p->d_qk); }
+
+static void put_row(void *to, const void *from, int64_t d, double gain, attn_dtype type) {
+  for (int64_t l = 0; l < d; l++) {
+    const double x = from ? gain * attn_get(from, l, type) : garbage;
+    attn_set(to, l, type, fabs(x) < enormous ? x : garbage);
+  }
+}
+
+static void put(const attn_call *call, const void *base, attn_stride at, int64_t heads, int64_t n, int64_t d,
+                double gain, bool keys, char *to) {
+  const attn_problem *p = call->context->problem;
+  for (int64_t row = 0; row < p->batch * heads * n; row++) {
+    const int64_t b = row / n / heads, i = row % n;
+    const bool exists = !keys || i < attn_call_keys(call, b);
+    put_row(attn_at(to, row * d, p->dtype),
+            exists ? attn_row(base, at, b, row / n % heads, i, p->dtype) : NULL, d, gain, p->dtype);
+  }
+}
+
+/* Queries of a function that has one scale only are multiplied by what is missing. */
+static void write_operands(const attn_call *call, const places *x, bool scaled, char *memory) {
+  const attn_problem *p = call->context->problem;
+  put(call, call->q, p->q, p->heads, p->n_q, p->d_qk, scaled ? 1 : p->scale / usual_scale(p), false,
+      memory + x->q);
+  put(call, call->k, p->k, p->kv_heads, p->n_kv, p->d_qk, 1, true, memory + x->k);
+  put(call, call->v, p->v, p->kv_heads, p->n_kv, p->d_v, 1, true, memory + x->v);
+  for (int64_t b = 0; b < p->batch; b++) {
+    const int64_t keys = attn_call_keys(call, b);
+    memcpy(memory + x->kv_len + (size_t)b * sizeof keys, &keys, sizeof keys);
+  }
+}
+
+static void read_output(const attn_call *call, const char *o) {
+  const attn_problem *p = call->context->problem;
+  for (int64_t row = 0; row < p->batch * p->heads * p->n_q; row++)
+    memcpy(attn_row(call->o, p->o, row / p->n_q / p->heads, row / p->n_q % p->heads, row % p->n_q, p->dtype),
+           attn_at((char *)(uintptr_t)o, row * p->d_v, p->dtype), attn_row_bytes(p->d_v, p->dtype));
+}
+
+static void write_question(const attn_call *call, const places *x, bool scaled, uint64_t number,
+                           char line[FUNCTION_LINE]) {
+  const attn_problem *p = call->context->problem;
+  snprintf(line, FUNCTION_LINE,
+           "call %" PRIu64 " dtype=%s causal=%d scale=%.17g batch=%" PRId64 " heads=%" PRId64
+           " kv_heads=%" PRId64 " n_q=%" PRId64 " n_kv=%" PRId64 " d_qk=%" PRId64 " d_v=%" PRId64
+           " q=%zu k=%zu v=%zu o=%zu kv_len=%zu padded=%d bytes=%zu\n",
+           number, attn_numbers[p->dtype].name, p->causal, scaled ? p->scale : usual_scale(p), p->batch,
+           p->heads, p->kv_heads, p->n_q, p->n_kv, p->d_qk, p->d_v, x->q, x->k, x->v, x->o, x->kv_len,
+           call->kv_len != NULL, x->end);
+}
+
+/* The answer to a call, past those of calls that were given up. */
+static attn_status take_answer(function_program *f, uint64_t number, const char *question, char *answer) {
+  for (;;) {
+    uint64_t of = 0;
+    char kind[16] = "";
+    int end = 0;
+    const attn_status status = dialogue_ask(&f->talk, question, 2 * f->limit, answer, FUNCTION_LINE);
+    question = NULL;
+    if (status) return status;
+    if (sscanf(answer, "%15s %" SCNu64 "%n", kind, &of, &end) < 2)
+      return attn_fail(ATTN_EFOREIGN, "it wrote '%.80s', which is no answer", answer);
+    if (of != number) continue;
+    const char *why = answer + end + (answer[end] == ' ');
+    if (strcmp(kind, "done") == 0) return ATTN_OK;
+    if (strcmp(kind, "refused") == 0) return attn_fail(ATTN_EUNSUPPORTED, "%s", why);
+    return attn_fail(strcmp(kind, "endless") == 0 ? ATTN_EFOREIGN : ATTN_EINVAL, "%s", why);
+  }
+}
+
+static uint64_t new_number(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+static attn_status ask(function_program *f, const attn_call *call, const places *x) {
+  header *const shared = (header *)(void *)f->memory;
+  const bool scaled = f->takes & TAKES_SCALE;
+  char line[FUNCTION_LINE], answer[FUNCTION_LINE];
+  if (*shared->lost) return attn_fail(ATTN_EFOREIGN, "%s", shared->lost);
+  attn_status status = shared->pending ? take_answer(f, shared->pending, NULL, answer) : ATTN_OK;
+  if (status != ATTN_EFOREIGN) {
+    const uint64_t number = new_number();
+    write_operands(call, x, scaled, f->memory);
+    write_question(call, x, scaled, number, line);
+    shared->pending = number;
+    status = take_answer(f, number, line, answer);
+    shared->pending = 0;
+  }
+  if (status == ATTN_EFOREIGN) snprintf(shared->lost, sizeof shared->lost, "%s", attn_last_error());
+  return status;
+}
+
+bool function_program_lost(const function_program *f) {
+  return *((const header *)(const void *)f->memory)->lost;
+}
+
+attn_status function_program_call(function_program *f, const attn_call *call) {
+  char why[FUNCTION_LINE];
+  const places x = places_of(call->context->problem);
+  attn_status status = x.end <= PTRDIFF_MAX ? reserve(f, x.end) : attn_fail(ATTN_ENOMEM, "too large");
+  if (!status) status = ask(f, call, &x);
+  if (!status) {
+    read_output(call, f->memory + x.o);
+    return ATTN_OK;
+  }
+  snprintf(why, sizeof why, "%s", attn_last_error());
+  return attn_fail(status == ATTN_EINVAL ? ATTN_EFOREIGN : status, "function %s: %s", f->name, why);
+}
