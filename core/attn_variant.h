@@ -59,6 +59,11 @@ typedef struct attn_exemption {
   uint32_t properties;
   const char *reason; /* one sentence; NULL ends the list */
 } attn_exemption;
+/* Why a list, or NULL, exempts from some of these properties; NULL: it does not. */
+static inline const char *attn_exempt(const attn_exemption *list, uint32_t properties) {
+  while (list && list->reason && !(list->properties & properties)) list++;
+  return list ? list->reason : NULL;
+}
 
 typedef struct attn_view attn_view; /* what checks and plots may look into */
 

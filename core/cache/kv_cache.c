@@ -36,10 +36,9 @@ static attn_status take_store(attn_kv_cache *c, const attn_kv_store *store, attn
 
 bool attn_kv_cache_reads(const attn_view *v) {
   const uint32_t others = ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS | ATTN_EXEMPT_CAUSAL;
-  for (const attn_exemption *x = v ? v->exempt : NULL; x && x->reason; x++)
-    if (x->properties & others) return false;
   const attn_selector *s = v ? v->selector : NULL;
-  return v && !(s && (s->weighted || s->least > 0 || s->share == ATTN_SHARE_TILE));
+  return v && !attn_exempt(v->exempt, others) &&
+         !(s && (s->weighted || s->least > 0 || s->share == ATTN_SHARE_TILE));
 }
 
 /* A reader of all keys gives at each step what it gives on the whole sequence. */

@@ -282,8 +282,7 @@ static bool is_taken(const attn_spec *spec, int64_t kv_heads, int64_t d_v, int64
 
 drawn_scope drawn_scope_of(const attn_spec *spec) {
   drawn_scope s = drawn_scope_all(spec->variant->caps);
-  for (const attn_exemption *x = spec->variant->exempt; x && x->reason; x++)
-    s.in_turn = s.in_turn || x->properties & ATTN_EXEMPT_BITS;
+  s.in_turn = attn_exempt(spec->variant->exempt, ATTN_EXEMPT_BITS);
   if (!s.in_turn) return s;
   s.groups = is_taken(spec, 1, 4, 8);
   s.widths = is_taken(spec, 2, 3, 8);

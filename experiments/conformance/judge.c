@@ -169,18 +169,12 @@ static attn_status judge_other(judged *j, const char *o, const char *how) {
   return status;
 }
 
-static bool is_exempt(const judged *j, uint32_t properties) {
-  for (const attn_exemption *x = j->view.exempt; x && x->reason; x++)
-    if (x->properties & properties) return true;
-  return false;
-}
-
 /* Whether the rows of an output have a definition: that of anything but a softmax knows no transforms, and
  * features of far vectors may cancel. */
 static bool is_defined(const judged *j) {
   const bool far = j->of->value[FIELD_SCALE] == SCALE_FAR;
   if (!of_softmax.holds(&j->view) && (far || transform_any(&j->x.in.problem))) return false;
-  return !is_exempt(j, ATTN_EXEMPT_LENGTH) && definition_exists(&j->view);
+  return !attn_exempt(j->view.exempt, ATTN_EXEMPT_LENGTH) && definition_exists(&j->view);
 }
 
 static attn_status judge_output(judged *j, const char *o, const char *how) {
@@ -250,7 +244,7 @@ static attn_status run_said(judged *j, const layout *x, char *o, double *lse) {
 }
 
 static void compare_bits(judged *j, const char *o) {
-  const double apart = is_exempt(j, ATTN_EXEMPT_BITS) ? tolerance(j) * size_least(j) : 0;
+  const double apart = attn_exempt(j->view.exempt, ATTN_EXEMPT_BITS) ? tolerance(j) * size_least(j) : 0;
   difference d = {.count = 0};
   difference_all(&d, &j->x.in, o, &j->x.in, j->plain);
   if (!(d.largest <= apart))
@@ -275,7 +269,7 @@ static attn_status judge_said(judged *j) {
   if (!status) status = run_said(j, &x, o, lse);
   layout_free(&x);
   if (status || finding_failed(j->found)) return status;
-  if ((lse || is_exempt(j, ATTN_EXEMPT_BITS)) && is_defined(j))
+  if ((lse || attn_exempt(j->view.exempt, ATTN_EXEMPT_BITS)) && is_defined(j))
     status = judge_output(j, o, lse ? "where the log-sum-exp is wanted: " : "in another call: ");
   else
     compare_bits(j, o);

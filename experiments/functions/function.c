@@ -2,11 +2,13 @@
  * with the function's outputs in place of an engine's. */
 #include "experiments/functions/function.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/support/file.h"
 #include "experiments/evidence/rounding/declared.h"
 #include "experiments/functions/function_program.h"
 
@@ -14,6 +16,7 @@ typedef struct function {
   attn_variant variant; /* the first: a context's variant is the function's */
   function_program program;
   attn_spec *claim;    /* NULL: exact attention */
+  char *text;          /* the name, with the parameters of the claim */
   pthread_mutex_t one; /* call at a time */
 } function;
 
@@ -34,7 +37,10 @@ static attn_status applicable(const attn_context *c) {
   const function *f = function_of(c);
   const attn_problem *p = c->problem;
   const uint32_t takes = f->program.takes;
+  const double usual = 1 / sqrt((double)p->d_qk);
   if (!p->causal && !(takes & TAKES_FULL)) return refuse(f, "attention that is not causal");
+  if (f->claim && !(takes & TAKES_SCALE) && !(fabs(p->scale - usual) <= 1e-12 * usual))
+    return refuse(f, "scale other than 1/sqrt(d)");
   if (p->causal && p->n_q != p->n_kv && !(takes & TAKES_LAST))
     return refuse(f, "fewer queries than keys under a causal mask that ends at the last key");
   if (p->causal && p->n_q > p->n_kv) return refuse(f, "queries before the first key");
@@ -54,54 +60,62 @@ static attn_status execute(const void *state, const attn_call *call) {
   return status;
 }
 
-static const attn_method method = {.execute = execute,
-                                   .no_gradient = "a function of another program gives its outputs alone"};
-
 static const attn_exemption elsewhere[] = {
     {ATTN_EXEMPT_BITS, "a function of another program: it may add in any order, and is called with copies"},
     {0, NULL}};
 
-/* What the claimed spec is exempt from, and functions are. */
-static attn_status join_exemptions(attn_builder *b, const attn_exemption *of_claim, attn_parts *out) {
+/* Of a claim: a plan of its spec within this one, whose view is the function's, and what both are exempt
+ * from. */
+typedef struct claimed {
+  const attn_plan *plan;
+  const attn_exemption *exempt;
+} claimed;
+
+static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) {
+  const attn_context *c = attn_builder_context(b);
+  const function *f = function_of(c);
+  claimed *own = attn_builder_alloc(b, 1, sizeof *own);
+  attn_view v;
   size_t count = 0;
-  while (of_claim && of_claim[count].reason) count++;
+  (void)parts;
+  if (!own) return ATTN_ENOMEM;
+  *own = (claimed){.exempt = elsewhere};
+  *state = own;
+  if (!f->claim) return ATTN_OK;
+  attn_status status = attn_builder_plan(b, c->problem, f->program.spec, &own->plan);
+  if (!status) status = attn_plan_inspect(own->plan, &v);
+  if (status) return status;
+  while (v.exempt && v.exempt[count].reason) count++;
   attn_exemption *all = attn_builder_alloc(b, (int64_t)count + 2, sizeof *all);
   if (!all) return ATTN_ENOMEM;
-  if (count) memcpy(all, of_claim, count * sizeof *all);
+  if (count) memcpy(all, v.exempt, count * sizeof *all);
   memcpy(all + count, elsewhere, sizeof elsewhere);
-  out->exempt = all;
+  own->exempt = all;
   return ATTN_OK;
 }
 
-/* The parts of the claimed spec, which live in a plan of it within this one. */
-static attn_status take_parts(attn_builder *b, const attn_context *c, attn_parts *out) {
-  const function *f = function_of(c);
-  const attn_plan *plan = NULL;
-  attn_view v;
-  attn_status status = attn_builder_plan(b, c->problem, f->program.spec, &plan);
-  if (!status) status = attn_plan_inspect(plan, &v);
-  if (status) return status;
-  if (v.expression || v.residual || v.relocation || v.toeplitz)
-    return attn_fail(ATTN_EUNSUPPORTED,
-                     "function %s: %s is a sum or has a bias of its own, which no function can claim as yet",
-                     f->program.name, f->program.spec);
-  out->caps &= v.caps;
-  if (v.pattern) out->pattern = *v.pattern;
-  if (v.selector) out->selector = *v.selector;
-  if (v.features) out->features = *v.features;
-  if (v.projection) out->projection = *v.projection;
-  if (v.recurrence) out->recurrence = *v.recurrence;
-  if (v.store) out->store = *v.store;
-  if (v.low_rank) out->low_rank = *v.low_rank;
-  if (v.pooling) out->pooling = *v.pooling;
-  if (v.normaliser) out->normaliser = *v.normaliser;
-  return join_exemptions(b, v.exempt, out);
+static void inspect(const void *state, const attn_context *c, attn_view *view) {
+  const claimed *own = state;
+  const attn_view plain = *view;
+  (void)c;
+  if (own->plan && attn_plan_inspect(own->plan, view)) *view = plain; /* it was inspected before */
+  view->caps &= plain.caps;
+  view->exempt = own->exempt;
+  view->rounding = plain.rounding;
+  view->seed = NULL;
+  view->budget = (attn_budget){NULL, NULL};
 }
 
+static const attn_method method = {.plan = plan,
+                                   .execute = execute,
+                                   .inspect = inspect,
+                                   .no_gradient = "a function of another program gives its outputs alone"};
+
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b;
   out->method = &method;
   out->rounding = rounding_textbook(c->problem);
-  return function_of(c)->claim && b ? take_parts(b, c, out) : ATTN_OK;
+  return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -129,6 +143,32 @@ bool function_lost(const attn_variant *v) {
 
 static const attn_param none[] = {{.name = NULL}};
 
+/* The claim, and the variant that has its parameters. */
+static attn_status make_variant(function *f) {
+  const char *spec = f->program.spec, *given = "";
+  const attn_variant *of = NULL;
+  attn_status status = *spec ? attn_spec_parse(&f->claim, spec) : ATTN_OK;
+  if (status) return status;
+  if (f->claim && !f->claim->expression) {
+    of = f->claim->variant;
+    given = f->claim->text + strcspn(f->claim->text, ":");
+  }
+  if (!(f->text = text_format("%s%s", f->program.name, given))) return ATTN_ENOMEM;
+  f->variant = (attn_variant){.abi = ATTN_ABI,
+                              .size = sizeof(attn_variant),
+                              .name = f->program.name,
+                              .summary = "a function of another program",
+                              .cite = "none: a function of another program",
+                              .caps = caps_of(f),
+                              .params = of ? of->params : none,
+                              .params_size = of ? of->params_size : 0,
+                              .exempt = elsewhere,
+                              .applicable = applicable,
+                              .describe = describe,
+                              .cost = cost};
+  return attn_variant_register(&f->variant);
+}
+
 attn_status function_register(const char *operand, double limit, const char **spec) {
   function *f = calloc(1, sizeof *f);
   if (!f) return attn_fail(ATTN_ENOMEM, "no memory for a function");
@@ -138,25 +178,14 @@ attn_status function_register(const char *operand, double limit, const char **sp
     return status;
   }
   pthread_mutex_init(&f->one, NULL);
-  if (*f->program.spec) status = attn_spec_parse(&f->claim, f->program.spec);
-  f->variant = (attn_variant){.abi = ATTN_ABI,
-                              .size = sizeof(attn_variant),
-                              .name = f->program.name,
-                              .summary = "a function of another program",
-                              .cite = "none: a function of another program",
-                              .caps = status ? 0 : caps_of(f),
-                              .params = none,
-                              .exempt = elsewhere,
-                              .applicable = applicable,
-                              .describe = describe,
-                              .cost = cost};
-  if (!status) status = attn_variant_register(&f->variant);
+  status = make_variant(f);
   if (!status) {
-    *spec = f->program.name;
+    *spec = f->text;
     return ATTN_OK;
   }
   function_program_end(&f->program);
   attn_spec_destroy(f->claim);
+  free(f->text);
   free(f);
   return status;
 }

@@ -203,7 +203,7 @@ static void put(const attn_call *call, const void *base, attn_stride at, int64_t
   }
 }
 
-/* Queries of a function that has one scale only are multiplied by what is missing. */
+/* Unless it is `scaled` by another scale, the queries take what is missing to the usual one. */
 static void write_operands(const attn_call *call, const places *x, bool scaled, char *memory) {
   const attn_problem *p = call->context->problem;
   put(call, call->q, p->q, p->heads, p->n_q, p->d_qk, scaled ? 1 : p->scale / usual_scale(p), false,
@@ -262,7 +262,7 @@ static uint64_t new_number(void) {
 
 static attn_status ask(function_program *f, const attn_call *call, const places *x) {
   header *const shared = (header *)(void *)f->memory;
-  const bool scaled = f->takes & TAKES_SCALE;
+  const bool scaled = f->takes & TAKES_SCALE || *f->spec;
   char line[FUNCTION_LINE], answer[FUNCTION_LINE];
   if (*shared->lost) return attn_fail(ATTN_EFOREIGN, "%s", shared->lost);
   attn_status status = shared->pending ? take_answer(f, shared->pending, NULL, answer) : ATTN_OK;

@@ -213,7 +213,5 @@ attn_status trial_make(const evidence *e, region *memory, trial *t) {
 }
 
 const char *trial_exempt(const trial *t, uint32_t properties) {
-  for (const attn_exemption *x = t->view.exempt; x && x->reason; x++)
-    if (x->properties & properties) return x->reason;
-  return NULL;
+  return attn_exempt(t->view.exempt, properties);
 }

@@ -157,9 +157,7 @@ static const char *exempt_part(const attn_problem *p, const attn_spec *spec, uin
   attn_view view;
   attn_status status = attn_plan_create_spec(&plan, p, spec, NULL);
   if (!status) status = attn_plan_inspect(plan, &view);
-  if (status) why = attn_last_error();
-  for (const attn_exemption *x = status ? NULL : view.exempt; !why && x && x->reason; x++)
-    if (x->properties & properties) why = x->reason;
+  why = status ? attn_last_error() : attn_exempt(view.exempt, properties);
   if (why) snprintf(reason, sizeof reason, "%s", why);
   attn_plan_destroy(plan);
   return why ? reason : NULL;

@@ -96,9 +96,9 @@ attn_status small_attention_check(const small_shape *s, const attn_spec *spec, c
   attn_status status = attention_make(s, spec, &plan, &bytes);
   *later = NULL;
   if (!status) status = attn_plan_inspect(plan, &view);
-  for (const attn_exemption *x = view.exempt; !status && !*later && x && x->reason; x++)
-    if (x->properties & leaks && !(*later = text_format("%s", x->reason)))
-      status = attn_fail(ATTN_ENOMEM, "no memory for what '%s' declares", spec->text);
+  const char *why = status ? NULL : attn_exempt(view.exempt, leaks);
+  if (why && !(*later = strdup(why)))
+    status = attn_fail(ATTN_ENOMEM, "no memory for what '%s' declares", spec->text);
   attn_plan_destroy(plan);
   return status;
 }

@@ -182,10 +182,8 @@ Test(core_special, infinity_long_before_the_maximum) {
 static bool is_exempt(const attn_problem *p, const char *spec, uint32_t properties) {
   attn_plan *plan = plan_or_note(p, spec, NULL);
   attn_view view = {0};
-  bool exempt = false;
   if (plan) attn_plan_inspect(plan, &view);
-  for (const attn_exemption *x = view.exempt; x && x->reason; x++)
-    exempt |= (x->properties & properties) != 0;
+  const bool exempt = attn_exempt(view.exempt, properties);
   attn_plan_destroy(plan);
   return exempt;
 }

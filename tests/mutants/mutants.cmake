@@ -2047,7 +2047,7 @@ mutant(cache-plan-uncounted core/cache/kv_cache.c CACHE-2 tiled "the plan's memo
 mutant(cache-wide-rows core/cache/kv_memory.c CACHE-2 "store:k=q8_0,v=q4_0" "rows of codes have the room of the numbers that they stand for"
   [[attn_row_bytes(p->d_v, @attn_stored(p->v, p->dtype)@);]] [[p->dtype]])
 mutant(cache-reads-ahead core/cache/kv_cache.c core_kv_cache/refuses_readers_that_look_beyond_a_query "" "a cache takes readers of what is to come"
-  [[if (@x->properties & others@) return false;]] [[others == 0]])
+  [[!@attn_exempt(v->exempt, others)@]] [[(others == 0)]])
 mutant(cache-observes-early core/cache/kv_append.c CACHE-1 "evict:score=h2o,budget=24,recent=4" "a query is observed before its key, except the last of an append"
   [[(size_t)((batch * p->heads + head + g) * a->n + @i@) * q_bytes]] [[i + (i + 1 < a->n)]])
 

@@ -73,17 +73,12 @@ static void negate_row(void *at, attn_dtype t, int64_t row, int64_t d) {
   for (int64_t l = row * d; l < (row + 1) * d; l++) attn_set(at, l, t, -attn_get(at, l, t));
 }
 
-/* Values whose length and signs may decide which keys are drawn. */
-static bool reads_values(const attn_view *view) {
-  for (const attn_exemption *x = view->exempt; x && x->reason; x++)
-    if (x->properties & ATTN_EXEMPT_VALUES) return true;
-  return false;
-}
-
-/* A key of NaN ranks last, and changes no selection but one of a mass, or by an index of all heads' keys. */
+/* A key of NaN ranks last, and changes no selection but one of a mass, or by an index of all heads' keys, or
+ * that another program makes, to which NaN is a number. */
 static bool reads_picks_alone(const attn_view *v) {
   const attn_selector *x = v->selector;
-  return x->grain && !(x->mass > 0) && !x->margins && !x->weighted && !x->index.heads;
+  return !attn_exempt(v->exempt, ATTN_EXEMPT_BITS) && x->grain && !(x->mass > 0) && !x->margins &&
+         !x->weighted && !x->index.heads;
 }
 
 /* Every key that no query head of the line selects. Returns how many. */
@@ -197,7 +192,8 @@ static attn_status padding_evaluate(const evidence *e, result_bound *bound) {
 
 static attn_status support_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = picks_check(e, 0, judge_budget, e->view->selector, bound);
-  if (!status && bound->verdict == VERDICT_PASS && !reads_values(e->view)) status = poison_evaluate(e, bound);
+  if (!status && bound->verdict == VERDICT_PASS && !attn_exempt(e->view->exempt, ATTN_EXEMPT_VALUES))
+    status = poison_evaluate(e, bound);
   if (!status && bound->verdict == VERDICT_PASS && !e->kv_len && e->view->caps & ATTN_CAP_PADDING)
     status = padding_evaluate(e, bound);
   return status || bound->verdict == VERDICT_VIOLATED ? status : stated_demand(e, bound);

@@ -41,9 +41,7 @@ static void visit(void *context, int64_t r, const row_case *c) {
 
 static bool rows_are_mixed(const attn_view *view) {
   const uint32_t mixed = ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_CAUSAL;
-  bool found = view->low_rank || view->projection;
-  for (const attn_exemption *x = view->exempt; x && x->reason; x++) found = found || x->properties & mixed;
-  return found;
+  return view->low_rank || view->projection || attn_exempt(view->exempt, mixed);
 }
 
 attn_status nonfinite_judge(const evidence *e, char fault[NONFINITE_TEXT]) {
