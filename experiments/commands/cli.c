@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "attn_tools.h"
+#include "experiments/functions/function.h"
 #include "experiments/grid/value_texts.h"
 #include "experiments/support/escape.h"
 
@@ -82,12 +83,14 @@ void cli_fail(struct argp_state *state) {
 
 static error_t parse_plugin(int key, char *arg, struct argp_state *state) {
   if (key != 'P') return ARGP_ERR_UNKNOWN;
-  if (attn_plugin_load(arg)) cli_fail(state);
+  if (function_load(arg)) cli_fail(state);
   return 0;
 }
 
 static const struct argp_option plugin_options[] = {
-    {"plugin", 'P', "FILE", 0, "Load the variant in this shared object (may be repeated)", 0}, {0}};
+    {"plugin", 'P', "FILE", 0,
+     "Load the variant in this shared object, or the function python:MODULE.NAME (may be repeated)", 0},
+    {0}};
 
 static const struct argp plugin_argp = {.options = plugin_options, .parser = parse_plugin};
 

@@ -10,6 +10,7 @@
 #include "data/support/file.h"
 #include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"
+#include "experiments/functions/function.h"
 #include "experiments/grid/shard.h"
 #include "experiments/quality/configuration.h"
 #include "experiments/quality/evaluation_tables.h"
@@ -42,7 +43,9 @@ static const cli_option options[] = {
      CLI_SET(CLI_FLAG, options.retry_failed)},
     {"keep-stale", 0, NULL, "Keep rows that another build of the program, or another plug-in, made",
      CLI_SET(CLI_FLAG, options.keep_stale)},
-    {"plugin", 'P', "FILE", "Load the variant in this shared object (may be repeated)", CLI_READ},
+    {"plugin", 'P', "FILE",
+     "Load the variant in this shared object, or the function python:MODULE.NAME (may be repeated)",
+     CLI_READ},
     {"dry-run", 0, NULL,
      "Print the runs with their cost and work memory, and the time, memory and disk space that all take "
      "together; run nothing, except once a calibration of the machine",
@@ -61,7 +64,7 @@ static void read_other(struct argp_state *state, void *input, const char *option
     a->overrides[o->override_count++] = text;
   } else if (strcmp(option, "--shard") == 0) {
     status = shard_parse(text, getenv, &o->shard, &o->shards);
-  } else if (!(status = attn_plugin_load(text))) {
+  } else if (!(status = function_load(text))) {
     a->plugins[a->plugin_count++] = text;
   }
   if (status) cli_fail(state);

@@ -15,8 +15,10 @@
 typedef struct function {
   attn_variant variant; /* the first: a context's variant is the function's */
   function_program program;
-  attn_spec *claim;    /* NULL: exact attention */
-  char *text;          /* the name, with the parameters of the claim */
+  attn_spec *claim; /* NULL: exact attention */
+  char *operand;
+  attn_param *params; /* of the claim, with its values as presets */
+  char *values;
   pthread_mutex_t one; /* call at a time */
 } function;
 
@@ -141,27 +143,46 @@ bool function_lost(const attn_variant *v) {
   return v->describe == describe && function_program_lost(&((const function *)(const void *)v)->program);
 }
 
+static const double plugin_limit = 600; /* seconds of a call in a sweep */
 static const attn_param none[] = {{.name = NULL}};
 
-/* The claim, and the variant that has its parameters. */
-static attn_status make_variant(function *f) {
-  const char *spec = f->program.spec, *given = "";
-  const attn_variant *of = NULL;
-  attn_status status = *spec ? attn_spec_parse(&f->claim, spec) : ATTN_OK;
-  if (status) return status;
-  if (f->claim && !f->claim->expression) {
-    of = f->claim->variant;
-    given = f->claim->text + strcspn(f->claim->text, ":");
+/* The parameters of the claim, which its parts may read, with its values as presets. Its canonical text has all
+ * of them, in the order of the table. */
+static attn_status copy_params(function *f) {
+  const attn_param *of = f->claim->variant->params;
+  int64_t count = 0;
+  while (of[count].name) count++;
+  f->params = calloc((size_t)count + 1, sizeof *f->params);
+  f->values = strdup(f->claim->text + strcspn(f->claim->text, ":"));
+  if (!f->params || !f->values) return attn_fail(ATTN_ENOMEM, "no memory for a function");
+  char *at = f->values + (count > 0);
+  for (int64_t i = 0; i < count; i++) {
+    char *next = NULL, *end = text_format(",%s=", of[i + 1].name ? of[i + 1].name : "");
+    if (!end) return ATTN_ENOMEM;
+    f->params[i] = of[i];
+    f->params[i].preset = at + strlen(of[i].name) + 1;
+    if (of[i + 1].name) next = strstr(at, end);
+    if (next) *next = '\0', at = next + 1;
+    free(end);
   }
-  if (!(f->text = text_format("%s%s", f->program.name, given))) return ATTN_ENOMEM;
+  return ATTN_OK;
+}
+
+static attn_status make_variant(function *f, const char *operand) {
+  const char *spec = f->program.spec;
+  attn_status status = *spec ? attn_spec_parse(&f->claim, spec) : ATTN_OK;
+  const bool parameters = !status && f->claim && !f->claim->expression;
+  if (!status && parameters) status = copy_params(f);
+  if (status) return status;
+  if (!(f->operand = strdup(operand))) return attn_fail(ATTN_ENOMEM, "no memory for a function");
   f->variant = (attn_variant){.abi = ATTN_ABI,
                               .size = sizeof(attn_variant),
                               .name = f->program.name,
                               .summary = "a function of another program",
                               .cite = "none: a function of another program",
                               .caps = caps_of(f),
-                              .params = of ? of->params : none,
-                              .params_size = of ? of->params_size : 0,
+                              .params = parameters ? f->params : none,
+                              .params_size = parameters ? f->claim->variant->params_size : 0,
                               .exempt = elsewhere,
                               .applicable = applicable,
                               .describe = describe,
@@ -178,14 +199,28 @@ attn_status function_register(const char *operand, double limit, const char **sp
     return status;
   }
   pthread_mutex_init(&f->one, NULL);
-  status = make_variant(f);
+  status = make_variant(f, operand);
   if (!status) {
-    *spec = f->text;
+    *spec = f->program.name;
     return ATTN_OK;
   }
   function_program_end(&f->program);
   attn_spec_destroy(f->claim);
-  free(f->text);
+  free(f->params);
+  free(f->values);
+  free(f->operand);
   free(f);
   return status;
+}
+
+attn_status function_load(const char *plugin) {
+  const char *unused;
+  return function_named(plugin) ? function_register(plugin, plugin_limit, &unused) : attn_plugin_load(plugin);
+}
+
+const char *function_operand(const attn_variant *v, const char **digest) {
+  if (v->describe != describe) return NULL;
+  const function *f = (const function *)(const void *)v;
+  *digest = f->program.digest;
+  return f->operand;
 }

@@ -16,6 +16,12 @@ bool function_named(const char *operand);
  * EFOREIGN with what the program answered or did not. */
 attn_status function_register(const char *operand, double limit, const char **spec);
 
+/* attn_plugin_load, or function_register of what has such a name: what `--plugin` does. */
+attn_status function_load(const char *plugin);
+/* The name under which the variant was registered, and the digest that its program gives of it, or ""; NULL:
+ * it is no function. */
+const char *function_operand(const attn_variant *, const char **digest);
+
 /* Is this a function whose program has ended, or did not come to the end of a call? */
 bool function_lost(const attn_variant *);
 

@@ -82,17 +82,18 @@ static attn_status read_takes(function_program *f, char *list) {
   return ATTN_OK;
 }
 
-/* "function name=NAME takes=LIST [spec=SPEC]", the spec up to the end of the line; or "failed WHY". */
+/* "function name=NAME takes=LIST [digest=HEX] [spec=SPEC]", the spec up to the end of the line; or "failed
+ * WHY". */
 static attn_status read_declaration(function_program *f, char *line) {
-  char name[FUNCTION_NAME], takes[256];
-  int end = 0;
+  char takes[256];
+  int end = 0, more = 0;
   if (strncmp(line, "failed ", 7) == 0) return attn_fail(ATTN_EINVAL, "%s", line + 7);
-  if (sscanf(line, "function name=%47s takes=%255s%n", name, takes, &end) < 2 || !end)
+  if (sscanf(line, "function name=%47s takes=%255s%n", f->name, takes, &end) < 2 || !end)
     return attn_fail(ATTN_EFOREIGN, "expected \"function name=... takes=...\", got '%.80s'", line);
+  if (sscanf(line + end, " digest=%64[0-9a-f]%n", f->digest, &more) == 1) end += more;
   const char *spec = line + end;
   if (*spec && strncmp(spec, " spec=", 6) != 0)
     return attn_fail(ATTN_EFOREIGN, "expected \" spec=...\" at '%.80s'", spec);
-  snprintf(f->name, sizeof f->name, "%s", name);
   snprintf(f->spec, sizeof f->spec, "%s", *spec ? spec + 6 : "");
   return read_takes(f, takes);
 }

@@ -5,7 +5,7 @@
 #include "attn_variant.h"
 #include "experiments/instruments/dialogue.h"
 
-enum { FUNCTION_NAME = 48, FUNCTION_SPEC = 512, FUNCTION_LINE = 1024 };
+enum { FUNCTION_NAME = 48, FUNCTION_SPEC = 512, FUNCTION_LINE = 1024, FUNCTION_DIGEST = 65 };
 
 /* What a function takes. */
 enum {
@@ -28,6 +28,7 @@ typedef struct function_program {
   size_t mapped;
   double limit;
   uint32_t takes;
+  char digest[FUNCTION_DIGEST];                  /* of its source, as the program says; "": it does not */
   char name[FUNCTION_NAME], spec[FUNCTION_SPEC]; /* spec: that it claims to be; "": exact attention */
 } function_program;
 

@@ -10,6 +10,7 @@
 #include "data/data.h"
 #include "data/support/file.h"
 #include "attn_expression.h"
+#include "experiments/functions/function.h"
 
 typedef struct known_file {
   char *name; /* the path of a plug-in, or the paths in a spec, a line each */
@@ -58,8 +59,11 @@ void spec_digest_add(char hex[SPEC_HEX], const char *more) {
 
 /* -- plug-ins -- */
 
-static const char *object_of(const attn_variant *v) {
+/* The path of its object, or the operand of a function. */
+static const char *object_of(const attn_variant *v, const char **digest) {
   Dl_info about;
+  const char *operand = v ? function_operand(v, digest) : NULL;
+  if (operand) return operand;
   return v && dladdr(v, &about) ? about.dli_fname : NULL;
 }
 
@@ -74,11 +78,15 @@ static void digest_file(const char *path, char hex[SPEC_HEX]) {
 /* *out: NULL of a variant of the library. */
 static attn_status find_plugin(spec_files *s, const attn_variant *v, known_file **out) {
   bool fresh;
-  const char *object = object_of(v), *library = object_of(attn_variant_at(0));
+  const char *digest = NULL, *object = object_of(v, &digest),
+             *library = object_of(attn_variant_at(0), &(const char *){NULL});
   *out = NULL;
   if (!object || !library || strcmp(object, library) == 0) return ATTN_OK;
   if (!(*out = look_up(&s->plugins, object, &fresh))) return no_memory();
-  if (fresh) digest_file(object, (*out)->hex);
+  if (fresh && digest)
+    snprintf((*out)->hex, sizeof(*out)->hex, "%s", digest);
+  else if (fresh)
+    digest_file(object, (*out)->hex);
   return ATTN_OK;
 }
 
@@ -112,7 +120,7 @@ static attn_status take_plugin(finding *f, const attn_variant *v) {
   attn_status status = find_plugin(f->known, v, &plugin);
   if (status || !plugin || plugin->taken) return status;
   plugin->taken = true;
-  if (!f->out->plugin) f->out->plugin = object_of(v);
+  if (!f->out->plugin) f->out->plugin = object_of(v, &(const char *){NULL});
   spec_digest_add(f->out->plugin_sha256, plugin->hex);
   return ATTN_OK;
 }

@@ -1,4 +1,10 @@
 """The judge of functions of Python: right ones of unlike style pass, wrong ones are caught, each with a small input."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
 import unittest
 
 import numpy as np
@@ -90,6 +96,25 @@ class Judge(unittest.TestCase):
             attnlab.judge(3)
         with self.assertRaisesRegex(ValueError, "layout"):
             attnlab.judge(right, layout="nbhd")
+
+    def test_plugin(self):
+        """A function is a plug-in of every command: here of a sweep, whose check names the wrong one."""
+        here = pathlib.Path(__file__).parent
+        environment = {**os.environ, "ATTNLAB_PYTHON": sys.executable,
+                       "PYTHONPATH": os.pathsep.join([str(here), os.environ["PYTHONPATH"]])}
+        config = {"schema": 1, "grid": {"n": 40, "heads": 2, "d": 8, "causal": "yes"}, "variants": ["right", "off_by_one"],
+                  "datasets": ["gaussian"], "timing": {"min_time": 0.002, "max_time": 0.01, "warmup": 0}}
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "one.yaml").write_text(json.dumps(config), encoding="utf-8")
+            plugins = [f"--plugin=python:judge_test.{name}" for name in config["variants"]]
+            done = subprocess.run([os.environ["ATTNLAB_PROGRAM"], "run", "one.yaml", "-o", "one.h5", *plugins], cwd=folder,
+                                  env=environment, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            rows = attnlab.load(pathlib.Path(folder, "one.h5"))
+        plugin = dict(zip(rows.variant, rows.plugin))
+        self.assertEqual(plugin["right"], "python:judge_test.right")
+        worst = {name: x for name, x in zip(rows.variant, rows.verdict) if not name.startswith("null_")}
+        self.assertEqual(worst, {"right": "pass", "off_by_one": "violated"})
 
     @staticmethod
     def refuse(q, k, v):
