@@ -2,7 +2,8 @@
 """pages.py BUILD SOURCE - the commands and programs of experiments/docs/*.md, as they stand there.
 
 Each page is tried in a separate directory, in the order of its blocks: ```sh by a shell that stops at the first failure, with
-the built program in its path, whose `test` draws problems for SECONDS alone; ```python in one interpreter, with core/python in its path. A block ```text is what a reader
+the built program in its path; ```python in one interpreter, with core/python in its path. `attnlab test` draws problems for
+SECONDS alone, and has the fixed ones for plug-ins only: what the library has, tests/checks/ judges on as many. A block ```text is what a reader
 may compare; indented blocks install or fetch something, and are not tried. What a page reads of the tree (data, experiments, core, variants,
 LICENSE, README.md) is there by link. A page without a block that can be tried fails, unless it is listed below."""
 import os
@@ -56,7 +57,11 @@ def main():
     wrapper = tempfile.TemporaryDirectory(prefix="attnlab-program-")  # removed when the process ends
     first = pathlib.Path(wrapper.name)
     (first / "attnlab").write_text(f'''#!/bin/sh
-[ "$1" != test ] || set -- "$@" --time {SECONDS}
+case "$*" in
+  test*--problems*) ;;
+  test*--plugin*) set -- "$@" --time {SECONDS} ;;
+  test*) set -- "$@" --problems drawn --time {SECONDS} ;;
+esac
 exec {shlex.quote(str(program))} "$@"
 ''')
     (first / "attnlab").chmod(0o755)
