@@ -29,8 +29,16 @@ static double dense_bias(const attn_problem *p, int64_t batch, int64_t head, int
   return element_at(b->dtype, b->at, batch * b->batch + head * b->head + i * b->row + j);
 }
 
-/* The masks of a problem by their definitions. */
-static bool problem_sees(const attn_problem *p, int64_t batch, int64_t head, int64_t i, int64_t j) {
+/* The runs of a row of a graph, to be freed. */
+static attn_run *runs_of(const attn_pattern *graph, int64_t head, int64_t position, int64_t *count) {
+  attn_run *runs = calloc_or_abort((size_t)graph->max_runs, sizeof *runs);
+  *count = graph->row(graph->state, head, position, runs);
+  return runs;
+}
+
+/* The masks of a problem by their definitions; the row of its graph, if it has one. */
+static bool problem_sees(const attn_problem *p, int64_t batch, int64_t head, int64_t i, int64_t j,
+                         const attn_run *graph, int64_t graph_count) {
   const attn_mask *m = &p->mask;
   const int64_t position = i + p->n_kv - p->n_q;
   bool together = false, in_graph = false;
@@ -48,13 +56,10 @@ static bool problem_sees(const attn_problem *p, int64_t batch, int64_t head, int
       together |= j >= m->offsets[d] && j < m->offsets[d + 1] && position >= m->offsets[d] &&
                   position < m->offsets[d + 1];
     return together;
-  case ATTN_MASK_PATTERN: {
-    attn_run *runs = calloc_or_abort((size_t)m->pattern->max_runs, sizeof *runs);
-    int64_t count = m->pattern->row(m->pattern->state, head, position, runs);
-    for (int64_t r = 0; r < count; r++) in_graph |= j >= runs[r].first && j < runs[r].first + runs[r].count;
-    free(runs);
+  case ATTN_MASK_PATTERN:
+    for (int64_t r = 0; r < graph_count; r++)
+      in_graph |= j >= graph[r].first && j < graph[r].first + graph[r].count;
     return in_graph;
-  }
   }
   return false;
 }
@@ -63,18 +68,17 @@ int64_t oracle_keys(const inputs *in, const attn_pattern *pattern, int64_t batch
                     int64_t *keys) {
   const attn_problem *p = &in->problem;
   int64_t position = i + p->n_kv - p->n_q, end = inputs_keys(in, batch), count = 0;
-  attn_run every = {0, p->n_kv, 1}, *runs = &every;
-  int64_t run_count = 1;
-  if (pattern) {
-    runs = calloc_or_abort((size_t)pattern->max_runs, sizeof *runs);
-    run_count = pattern->row(pattern->state, head, position, runs);
-  }
+  attn_run every = {0, p->n_kv, 1}, *runs = &every, *graph = NULL;
+  int64_t run_count = 1, graph_count = 0;
+  if (pattern) runs = runs_of(pattern, head, position, &run_count);
+  if (p->mask.kind == ATTN_MASK_PATTERN) graph = runs_of(p->mask.pattern, head, position, &graph_count);
   for (int64_t r = 0; r < run_count; r++)
     for (int64_t t = 0; t < runs[r].count; t++) {
       int64_t j = runs[r].first + t * runs[r].step;
-      if (j < end && problem_sees(p, batch, head, i, j)) keys[count++] = j;
+      if (j < end && problem_sees(p, batch, head, i, j, graph, graph_count)) keys[count++] = j;
     }
   if (pattern) free(runs);
+  free(graph);
   return count;
 }
 
@@ -187,33 +191,40 @@ static void row_log_errors(row *r, const attn_rounding *d, bool every_key) {
   }
 }
 
-/* Adds FP-1 of the row under a descriptor to bound [d_v]. */
-static void row_bound(row *r, const attn_rounding *d, bool every_key, const double *o, double *bound) {
-  const attn_problem *p = r->problem;
+/* FP-1 of the row under a descriptor: adds what |v - o| and |v| are multiplied by, for each key. */
+static void row_factors(row *r, const attn_rounding *d, bool every_key, double *spread, double *sums) {
   double g = oracle_gamma((double)(d->value + d->sum) + d->kappa_d, d->unit), low = 0;
-  double tiny = least(p, d), normal = attn_numbers[p->dtype].normal;
   g = g * (1 + d->operand) + d->operand;
   row_log_errors(r, d, every_key);
+  for (int64_t t = 0; t < r->count; t++) low += (double)(r->p[t] / r->z) * exp(-r->h[t]);
+  for (int64_t t = 0; t < r->count; t++) {
+    const double w = (double)(r->p[t] / r->z) / low;
+    spread[t] += w * expm1(r->h[t]);
+    sums[t] += g * w * exp(r->h[t]);
+  }
+}
+
+/* The bound [d_v] of both descriptors' roundings together, and of what values carry. */
+static void row_bound(row *r, const attn_rounding *const d[2], bool every_key, const double *o,
+                      double *bound) {
+  const attn_problem *p = r->problem;
+  const double n = (double)r->count, normal = attn_numbers[p->dtype].normal,
+               tiny = least(p, d[0]) + least(p, d[1]);
   double *spread = calloc_or_abort((size_t)r->count, sizeof *spread),
          *sums = calloc_or_abort((size_t)r->count, sizeof *sums);
-  for (int64_t t = 0; t < r->count; t++) {
-    double w = (double)(r->p[t] / r->z);
-    spread[t] = w * expm1(r->h[t]);
-    sums[t] = g * w * exp(r->h[t]);
-    low += w * exp(-r->h[t]);
-  }
+  for (int k = 0; k < 2; k++) row_factors(r, d[k], every_key, spread, sums);
   for (int64_t l = 0; l < p->d_v; l++) {
     double sum = 0, carried = 0, lowest = (double)INFINITY, most = -(double)INFINITY;
     for (int64_t t = 0; t < r->count; t++) {
-      double v = row_value(r, t, l);
+      const double v = row_value(r, t, l);
       sum += spread[t] * fabs(v - o[l]) + sums[t] * fabs(v);
       if (r->errors && r->keys[t] >= 0) carried = fmax(carried, r->errors->v[r->keys[t] * p->d_v + l]);
-      lowest = fmin(lowest, v);
-      most = fmax(most, v);
+      if (v < lowest) lowest = v;
+      if (v > most) most = v;
     }
-    double n = (double)r->count, largest = fmax(fabs(lowest), fabs(most));
-    bound[l] +=
-        1.000001 * sum / low + carried + n * normal * (most - lowest) + 2 * (n + 1) * tiny * (1 + largest);
+    const double largest = fmax(fabs(lowest), fabs(most));
+    bound[l] =
+        1.000001 * sum + 2 * carried + 2 * n * normal * (most - lowest) + 2 * (n + 1) * tiny * (1 + largest);
   }
   free(spread);
   free(sums);
@@ -259,8 +270,7 @@ void oracle_row(const inputs *in, const attn_rounding *rounding, const slot_erro
     own.unit = (double)LDBL_EPSILON / 2;
     own.exp_error = 2 * (double)LDBL_EPSILON;
     own.map = p->score.softcap > 0 ? 4 * (double)LDBL_EPSILON : 0;
-    row_bound(&r, rounding, every_key, exact, bound);
-    row_bound(&r, &own, every_key, exact, bound);
+    row_bound(&r, (const attn_rounding *const[]){rounding, &own}, every_key, exact, bound);
     for (int64_t l = 0; l < p->d_v; l++)
       bound[l] += fabs(exact[l]) * DBL_EPSILON / 2; /* o is stored in fp64 */
     /* What is stored in 16 bits is rounded once more: |o'| u, or half the least number. */

@@ -41,10 +41,8 @@ static long double page_score(const inputs *in, const char *score, int64_t b, in
   for (int64_t j = begin; j < end; j++) {
     long double away = 0, s = 0;
     for (int64_t l = 0; l < D; l++) {
-      long double sum = 0;
       const long double k = (long double)inputs_get(in, TENSOR_K, b, g, j, l);
-      for (int64_t m = begin; m < end; m++) sum += (long double)inputs_get(in, TENSOR_K, b, g, m, l);
-      away += (k - sum / (long double)count) * (k - sum / (long double)count);
+      away += (k - middle[l]) * (k - middle[l]);
       s += k * (long double)inputs_get(in, TENSOR_Q, b, h, i, l) * (long double)in->problem.scale;
     }
     far = fmaxl(far, away);
