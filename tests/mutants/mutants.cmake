@@ -16,7 +16,7 @@ mutant(scale-missing core/engines/softmax/softmax.c FP-2 "tiled:path=fma" "1/sqr
 mutant(full-scale-missing variants/full.c FP-1 full "1/sqrt(d) is missing in the textbook form"
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);]]
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), 1);]])
-mutant(max-over-queries core/kernels/tile.inc queries tiled "the maximum runs over the wrong axis"
+mutant(max-over-queries core/kernels/tile.inc PROP-ROW tiled "the maximum runs over the wrong axis"
   [[max[j] = v_max(s, max[j]);]]
   [[{ for (int r = 0; r < NR; r++) max[r] = v_max(s, max[r]); }]])
 mutant(rescale-missing core/kernels/tile.inc FP-2 "tiled:path=fma,block_k=16"
@@ -65,12 +65,12 @@ mutant(softmax-of-rectified-scores core/kernels/rows.inc PROP-SHIFT full "negati
 mutant(bf16-cut-off core/kernels/bf16.inc FP-4 "tiled:precision=bf16" "bf16 keeps four bits"
   [[& nan)) & @0xffff0000@;]] [[0xfff80000]])
 
-mutant(first-key-doubled core/kernels/tile.inc permutation tiled "the first key of a step counts twice"
+mutant(first-key-doubled core/kernels/tile.inc PROP-PERM tiled "the first key of a step counts twice"
   [[NAME(weight)(v_sub(v_load(p + key * GROUP + j * VL), max[j]))]]
   [[v_mul(v_set(key ? 1 : 2), NAME(weight)(v_sub(v_load(p + key * GROUP + j * VL), max[j])))]])
-mutant(scores-squared core/kernels/tile.inc shift tiled "scores enter by their squares"
+mutant(scores-squared core/kernels/tile.inc PROP-SHIFT tiled "scores enter by their squares"
   [[VEC s = @v_mul(sum[i][j], scale)@;]] [[v_mul(v_mul(sum[i][j], sum[i][j]), scale)]])
-mutant(normaliser-off core/kernels/rows.inc ones full "the sum of weights is off by 1e-4 of itself"
+mutant(normaliser-off core/kernels/rows.inc PROP-ONES full "the sum of weights is off by 1e-4 of itself"
   [[v_store(lanes, sum);
   for (int i = 0; i < VL; i++) @total += lanes[i];@]] [[total += lanes[i] * (REAL)1.0001;]])
 mutant(outputs-clipped core/kernels/tile.inc linear tiled "outputs below -1 are cut off"
@@ -100,7 +100,7 @@ mutant(backward-order-of-threads core/engines/softmax/backward.c core_gradients/
 
 # -- problems: masks, padding, heads, strides, threads --
 
-mutant(causal-mask-shifted core/score.c causal tiled "a query sees its successor"
+mutant(causal-mask-shifted core/score.c PROP-CAUSAL tiled "a query sees its successor"
   [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 2)]])
 mutant(full-causal-mask-shifted variants/full.c FP-1 full "a query sees its successor in the textbook form"
   [[attn_visible_span(p, i, &first, &end)]] [[attn_visible_span(p, i + p->causal, &first, &end)]])
@@ -108,14 +108,14 @@ mutant(mask-of-next-key core/engines/softmax/softmax.c SP-1 "longformer:window=8
   [[attn_min(offset + run->count, s->count)]] [[attn_min(offset + run->count + 1, s->count)]])
 mutant(mask-ignored core/engines/softmax/softmax.c SP-0 "longformer:window=8,global=2" "a tile's queries see the union of their keys"
   [[if (masks) seen = find_seen(w, count, used);]] [[;]])
-mutant(padding-key-included core/problem.c padding full "one key of the padding is seen"
+mutant(padding-key-included core/problem.c PROP-PAD full "one key of the padding is seen"
   [[call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv]]
   [[call->kv_len ? attn_min(call->kv_len[batch] + 1, call->context->problem->n_kv) : call->context->problem->n_kv]])
-mutant(padding-of-first-entry core/engines/softmax/softmax.c batch tiled "every batch entry has the length of the first"
+mutant(padding-of-first-entry core/engines/softmax/softmax.c PROP-LEN tiled "every batch entry has the length of the first"
   [[attn_call_keys(call, batch)]] [[attn_call_keys(call, 0)]])
-mutant(unseen-row-divided core/kernels/decode.inc nothing-seen tiled "a query that sees no key is 0/0"
+mutant(unseen-row-divided core/kernels/decode.inc PROP-EMPTY tiled "a query that sees no key is 0/0"
   [[tile->seen >> r & 1 ? in[l] / sum : 0]] [[in[l] / sum]])
-mutant(kv-head-wrong core/engines/softmax/softmax.c groups tiled "a query head reads the next key head"
+mutant(kv-head-wrong core/engines/softmax/softmax.c PROP-GQA tiled "a query head reads the next key head"
   [[attn_rows(call->k, p->k, batch, kv_head, p->dtype)]]
   [[attn_rows(call->k, p->k, batch, (kv_head + 1) % p->kv_heads, p->dtype)]])
 mutant(full-kv-head-wrong variants/full.c FP-1 full "query heads take key heads in turn, not in groups"
@@ -144,14 +144,14 @@ mutant(linear-segments-forgotten core/engines/linear/linear_engine.c FP-6 "perfo
   "causal rows see their own segment alone" [[linear_merge(s, w->total, w->part, w->total);]] [[;]])
 mutant(linear-stale-weights core/engines/linear/causal_segment.c FP-6 "performer:features=16"
   "weights of a chunk keep the maximum that they were made with" [[before == max ? done : 0]] [[done]])
-mutant(linear-kv-head-wrong core/engines/linear/linear_engine.c groups performer "query heads take states in turn, not in groups"
+mutant(linear-kv-head-wrong core/engines/linear/linear_engine.c PROP-GQA performer "query heads take states in turn, not in groups"
   [[head / (p->heads / p->kv_heads)]] [[head % p->kv_heads]])
-mutant(row-stride-ignored core/engines/softmax/softmax.c strides tiled "queries are taken as contiguous"
+mutant(row-stride-ignored core/engines/softmax/softmax.c PROP-STRIDES tiled "queries are taken as contiguous"
   [[w->q[at] = attn_at(q, row * @p->q.row@, stored);]] [[p->d_qk]])
 mutant(steps-by-thread core/engines/softmax/tiling.c threads tiled "the length of a step depends on the number of threads"
   [[attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv)]]
   [[attn_max(attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv) / c->threads, 1)]])
-mutant(state-not-cleared core/engines/linear/state.c repeat performer "a state starts from what the work memory held"
+mutant(state-not-cleared core/engines/linear/state.c PROP-REPEAT performer "a state starts from what the work memory held"
   [[memset(x.sums, 0, linear_state_bytes(s));]] [[;]])
 
 mutant(work-memory-overrun core/plan/plan.h alignment tiled "aligning the work memory skips what was asked for"
@@ -307,7 +307,7 @@ mutant(draws-of-heads-overlap variants/bigbird.c SP-4 "bigbird:block=4,random=2,
 mutant(draws-by-length variants/bigbird.c core_patterns/causal_rows_do_not_depend_on_the_length ""
   "random blocks of causal rows depend on the length of the sequence"
   [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)(head * s->blocks + i)]])
-mutant(seed-from-address variants/bigbird.c repeat bigbird "draws depend on where the plan lies in memory"
+mutant(seed-from-address variants/bigbird.c PROP-BATCH "bigbird:block=8,random=2,global=0" "draws depend on where the plan lies in memory"
   [[(uint64_t)s->p.seed]] [[(uint64_t)(uintptr_t)s]])
 mutant(global-blocks-missing variants/bigbird.c SP-5 "bigbird:block=4,random=0,global=1" "no block is global"
   [[s->blocks = (s->n + s->p.block - 1) / s->p.block;]]
@@ -792,9 +792,9 @@ mutant(eps-misplaced core/engines/linear/state.c FAV-6 "performer:features=64,ep
 mutant(eps-keys-not-counted core/engines/linear/state.c FAV-6 "performer:features=64,eps=0.01"
   "eps is missing in the denominator"
   [[w->sums[i] += attn_get(w->eps_term, i, s->t) * *x.keys;]] [[;]])
-mutant(key-maximum-of-future core/engines/linear/causal_segment.c causal performer "the stabiliser of keys looks ahead"
+mutant(key-maximum-of-future core/engines/linear/causal_segment.c PROP-CAUSAL performer "the stabiliser of keys looks ahead"
   [[i ? attn_min(c->before + i, c->keys) : 0; @j < seen@;]] [[j < c->keys]])
-mutant(linear-causal-mask-shifted core/engines/linear/causal_segment.c causal performer "a query sees its successor"
+mutant(linear-causal-mask-shifted core/engines/linear/causal_segment.c PROP-CAUSAL performer "a query sees its successor"
   [[attn_min(c->before + i + 1, c->keys)]] [[attn_min(c->before + i + 2, c->keys)]])
 mutant(segment-lost core/engines/linear/linear_engine.c core_numerics/linear_segments "" "a segment is not added to the running state"
   [[linear_merge(s, w->total, w->part, w->total);]] [[;]])
@@ -808,9 +808,9 @@ mutant(relu-is-modulus core/kernels/features.inc FAV-8 "performer:kernel=relu,fe
 mutant(half-periods-alike core/kernels/features.inc FAV-7 "performer:kernel=trig,orthogonal=no,features=1024"
   "cosines and sines keep their sign beyond a half period"
   [[v_fma(v_mul(odd, odd), v_set(-2), v_set(1))]] [[v_set(1)]])
-mutant(eps-in-numerator core/kernels/features.inc doubling performer "a constant is added before the division"
+mutant(eps-in-numerator core/kernels/features.inc PROP-VALUES performer "a constant is added before the division"
   [[out[i] = x[i] / divisor;]] [[out[i] = (x[i] + (REAL)1e-6) / divisor;]])
-mutant(hull-overstated variants/performer.c hull performer "trigonometric features are declared convex"
+mutant(hull-overstated variants/performer.c PROP-HULL "performer:kernel=trig,orthogonal=no" "trigonometric features are declared convex"
   [[if (p->kernel == TRIG) return ATTN_CAP_CONVEX;]] [[;]])
 mutant(merge-rescale-missing core/engines/linear/state.c core_numerics/linear_segments ""
   "the later of two states is added without rescaling"
@@ -1418,23 +1418,9 @@ mutant(exponent-of-90 experiments/analysis/fit.c checks_meter/an_exponent_has_a_
 
 # -- properties of every variant, by texts of mutants above --
 
-mutant(property-future core/engines/linear/causal_segment.c PROP-CAUSAL "performer:features=32"
-  "a query sees its successor"
-  [[attn_min(c->before + i + 1, c->keys)]] [[attn_min(c->before + i + 2, c->keys)]])
-mutant(property-rows core/kernels/tile.inc PROP-ROW "tiled:path=fma"
-  "the maximum runs over the wrong axis"
-  [[max[j] = v_max(s, max[j]);]]
-  [[{ for (int r = 0; r < NR; r++) max[r] = v_max(s, max[r]); }]])
 mutant(property-groups variants/full.c PROP-GQA full
   "query heads take key heads in turn, not in groups"
   [[view_of(call, l, b, @kv_head@)]] [[head % p->kv_heads]])
-mutant(property-padding core/problem.c PROP-PAD full
-  "one key of the padding is seen"
-  [[call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv]]
-  [[call->kv_len ? attn_min(call->kv_len[batch] + 1, call->context->problem->n_kv) : call->context->problem->n_kv]])
-mutant(property-repeat core/engines/linear/state.c PROP-REPEAT "performer:features=32"
-  "a state starts from what the work memory held"
-  [[memset(x.sums, 0, linear_state_bytes(s));]] [[;]])
 mutant(property-lse core/engines/softmax/softmax.c PROP-LSE tiled
   "the maximum in a log-sum-exp stays in units of log 2" [[max / ATTN_LOG2E + log(sum)]] [[max + log(sum)]])
 mutant(cost-of-one-head core/engines/softmax/softmax.c PROP-COST tiled "the cost is that of one head"
@@ -1462,10 +1448,6 @@ mutant(generous-rounding-untold experiments/checks/fp_declared.c "cases/declared
   [[true]])
 mutant(watch-lse experiments/runner/measure_watch.c runner_log_sum/is_judged_in_a_sweep ""
   "the log-sum-exp of a run's own rows passes unseen" [[if (!status && @lse@) status = judge_sums(r, lse);]] [[lse && !p]])
-mutant(property-empty core/kernels/decode.inc PROP-EMPTY tiled "a query that sees no key is 0/0"
-  [[tile->seen >> r & 1 ? in[l] / sum : 0]] [[in[l] / sum]])
-mutant(property-values core/kernels/features.inc PROP-VALUES performer
-  "a constant is added before the division" [[out[i] = x[i] / divisor;]] [[out[i] = (x[i] + (REAL)1e-6) / divisor;]])
 mutant(property-strides variants/full.c PROP-STRIDES full
   "rows of V are taken to be contiguous" [[head, p->dtype), @stride.row@, h.keys,]] [[(i % 2 ? p->d_v : stride.row)]])
 mutant(property-half variants/full.c PROP-HALF full "16-bit outputs of a block are all those of its first row"
@@ -1860,7 +1842,7 @@ mutant(hyper-binary-order core/engines/hashing/order.c LAW-4 "hyper:exact_below=
 mutant(hyper-queries-by-place variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
   "queries are taken as they come" [[return @head_of(call->context, &own).order + head % (p->heads / p->kv_heads) * p->n_q@;]]
   [[NULL]])
-mutant(hyper-padding-sorted variants/hyper.c padding hyper
+mutant(hyper-padding-sorted variants/hyper.c oracle hyper
   "keys that do not exist are hashed and sorted among the others"
   [[keys = @attn_call_keys(call, batch)@, blocks = blocks_of(&s->p, keys);]] [[p->n_kv]])
 mutant(hyper-weight-of-rest variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40"

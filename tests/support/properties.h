@@ -16,7 +16,7 @@ typedef struct subject {
   attn_view view;
   inputs in;
   void *o;      /* of a plain run; NULL if it failed, which is noted */
-  oracle exact; /* of that run */
+  oracle exact; /* of that run, for properties that read it */
 } subject;
 
 static inline bool subject_exempt(const subject *s, unsigned from) {
@@ -30,6 +30,7 @@ typedef struct property {
   uint32_t caps;                    /* all of these are declared */
   bool (*applies)(const subject *); /* NULL: always */
   void (*check)(const subject *);
+  bool by_oracle; /* it reads subject.exact */
 } property;
 
 extern const property properties_exact[]; /* bitwise; end with a NULL name */
