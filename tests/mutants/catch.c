@@ -252,14 +252,21 @@ static catch_answer ask_cases(const char *cases) {
   return WEXITSTATUS(status) ? CATCH_REPORTS : CATCH_SILENT;
 }
 
+static bool is_of_model(const char *catcher) {
+  return strncmp(catcher, "eval:", 5) == 0 || (!check_find(catcher) && quality_check_find(catcher));
+}
+
+bool catch_multiplies(const char *catcher) {
+  return is_of_model(catcher) || strncmp(catcher, "theory_", 7) == 0;
+}
+
 catch_answer catch_ask(const char *catcher, const char *setting, int *problems) {
   gsl_set_error_handler_off();
   if (strncmp(catcher, "cases/", 6) == 0) return ask_cases(catcher);
   if (strchr(catcher, '/')) return ask_test(catcher);
   const check *c = check_find(catcher);
   if (c) return ask_check(c, setting, problems);
-  if (strncmp(catcher, "eval:", 5) == 0) return ask_model(catcher + 5, setting);
-  if (quality_check_find(catcher)) return ask_model(catcher, setting);
+  if (is_of_model(catcher)) return ask_model(strncmp(catcher, "eval:", 5) ? catcher : catcher + 5, setting);
   const property *p = find_property(catcher);
   if (p) return ask_property(p, setting);
   return unable(catcher, setting, "there is no check and no property of this name");
