@@ -101,7 +101,7 @@ static const char *const specs[] = {
 static double cpu(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
 static void judge(const char *spec, bool causal, attn_dtype dtype, const char *isa) {
-  attn_problem p = case_problem(1, 1, 1, 512, 64, 64, causal, dtype);
+  attn_problem p = case_problem(1, 1, 1, 512, 32, 32, causal, dtype);
   const attn_options options = {.isa = isa};
   attn_plan *plan = NULL;
   attn_view view;

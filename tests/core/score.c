@@ -65,6 +65,13 @@ static void check(const char *spec, int what, attn_mask_kind mask, bool causal, 
   inputs_free(&in);
 }
 
+/* An emulator is left to the kernels: of a setting and a score it has one type, by turns. */
+#ifdef EMULATED
+enum { TYPES = 1 };
+#else
+enum { TYPES = 2 };
+#endif
+
 static const int scores[] = {SOFTCAP,
                              LEAKY,
                              RELATIVE,
@@ -88,7 +95,8 @@ Test(core_score, transforms_are_what_they_say) {
   fill();
   for (int s = 0; s < SPECS; s++)
     for (int i = 0; i < SCORES; i++)
-      for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++) {
+      for (int k = 0; k < TYPES; k++) {
+        const attn_dtype t = (s + i + k) % 2 ? ATTN_F64 : ATTN_F32;
         check(specs[s], scores[i], ATTN_MASK_NONE, i % 2, t, N_Q, 1.5);
         check(specs[s], scores[i], ATTN_MASK_NONE, true, t, 3, 8);
       }
@@ -99,7 +107,8 @@ Test(core_score, masks_are_what_they_say) {
   for (int s = 0; s < SPECS; s++)
     for (attn_mask_kind m = ATTN_MASK_PREFIX; m <= ATTN_MASK_PATTERN; m++)
       for (int causal = 0; causal <= 1; causal++)
-        for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++) {
+        for (int k = 0; k < TYPES; k++) {
+          const attn_dtype t = (s + (int)m + causal + k) % 2 ? ATTN_F64 : ATTN_F32;
           check(specs[s], 0, m, causal, t, N_Q, 1);
           check(specs[s], SOFTCAP | RELATIVE | DENSE | SINK, m, causal, t, 5, 1);
         }
