@@ -3,8 +3,8 @@
 
 Each page is tried in a separate directory, in the order of its blocks: ```sh by a shell that stops at the first failure, with
 the built program in its path; ```python in one interpreter, with core/python in its path. `attnlab test` draws problems for
-SECONDS alone, and has the fixed ones for plug-ins only: what the library has, tests/checks/ judges on as many. A block ```text is what a reader
-may compare; indented blocks install or fetch something, and are not tried. What a page reads of the tree (data, experiments, core, variants,
+SECONDS alone, and has the fixed ones for plug-ins only: the library's settings are judged in tests/checks/. A block ```text is
+what a reader may compare; indented blocks install or fetch something, and are not tried. What a page reads of the tree (data, experiments, core, variants,
 LICENSE, README.md) is there by link. A page without a block that can be tried fails, unless it is listed below."""
 import os
 import pathlib
