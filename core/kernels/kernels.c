@@ -131,7 +131,7 @@ void attn_pairs_row(const attn_kernels *kernels, int64_t count, const void *x, v
 }
 
 double attn_square_row(const attn_kernels *kernels, int64_t count, const void *x) {
-  return kernels && x ? kernels->square_row(count, x) : (double)NAN;
+  return kernels && x ? kernels->inner_row(count, x, x) : (double)NAN;
 }
 
 void attn_softmax_row(const attn_kernels *kernels, int64_t count, void *x, double scale) {

@@ -156,7 +156,8 @@ struct attn_kernels {
   /* As attn_product and the rows of features in attn_variant.h. */
   void (*product)(int64_t m, int64_t n, int64_t k, attn_matrix a, const void *b, int64_t b_row,
                   bool accumulate, void *c, int64_t c_row);
-  double (*square_row)(int64_t count, const void *x);
+  double (*inner_row)(int64_t count, const void *x, const void *y); /* x.y, summed in fp64 */
+  bool (*finite)(int64_t count, const void *x);                     /* no NaN or Inf */
   void (*trig_row)(int64_t count, const void *x, void *cosines, void *sines);
   void (*relu_row)(int64_t count, void *x);
   void (*elu_row)(int64_t count, void *x);

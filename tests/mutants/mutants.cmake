@@ -86,8 +86,11 @@ mutant(backward-keys-of-all core/engines/softmax/backward.c core_gradients/speci
   "a key that is not finite reaches queries that do not see it"
   [[if (@step->mask[j] >> lane & 1@)]] [[true]])
 mutant(backward-adds-to-what-was core/engines/softmax/backward.c core_gradients/alone_doubled_and_none ""
-  "dk is added to what the memory held"
-  [[if (b->dk) memset(b->dk, 0, attn_row_bytes(p->n_kv * p->d_qk, p->dtype));]] [[;]])
+  "sums are added to what the memory held"
+  [[clear_sums(b, p, block * MET_KEYS, @attn_min((block + 1) * MET_KEYS, p->n_kv)@);]] [[block * MET_KEYS]])
+mutant(backward-keys-not-met core/engines/softmax/backward.c core_gradients/alone_doubled_and_none ""
+  "keys that a slice does not meet are given what its memory held"
+  [[if (@!met_of(s, p, line, i)[key / MET_KEYS]@) continue;]] [[false]])
 mutant(backward-sink-sign core/engines/softmax/backward.c core_gradient_values/slopes ""
   "the gradient by the sink has the other sign"
   [[sum -= @exp(p->score.sink[h] - lse)@]] [[-exp(p->score.sink[h] - lse)]])
@@ -96,7 +99,7 @@ mutant(backward-rows-of-the-output core/engines/softmax/backward.c core_gradient
   [[attn_row(b->of->d_o, @b->of->d_o_at@, t->batch,]] [[t->call->context->problem->o]])
 mutant(backward-order-of-threads core/engines/softmax/backward.c core_gradients/threads_and_instruction_sets ""
   "a slice has the tiles of the thread that takes it"
-  [[for (int64_t i = @unit@ % sums->slices; i < items;]] [[omp_get_thread_num()]])
+  [[* sums->slices / all == @slice@) run_item]] [[omp_get_thread_num()]])
 
 # -- problems: masks, padding, heads, strides, threads --
 
@@ -1176,7 +1179,7 @@ mutant(grad-heads-overwrite core/engines/softmax/backward.c GRAD-FP tiled "the l
 mutant(grad-last-step core/engines/softmax/backward.c GRAD-FP tiled "the last step alone gives dq"
   [[distance * step->k_row, @true@, dq, b->qk);]] [[false]])
 mutant(grad-slice-lost core/engines/softmax/backward.c GRAD-FP tiled "the first slice alone gives dk and dv"
-  [[for (int64_t i = 1; i < @s->slices@; i++)]] [[1]])
+  [[for (int64_t i = 0; i < @s->slices@; i++) {]] [[1]])
 mutant(grad-scattered-overwrite core/engines/softmax/backward.c GRAD-FP "topk:k=8" "keys apart are overwritten, not added to"
   [[k->combine_rows(d, @1@, at, 1, attn_at(room, j * room_row, k->dtype), at);]] [[0]])
 mutant(grad-selection-skipped core/engines/softmax/select.c GRAD-FP "topk:k=8" "a slice begins at its second block"

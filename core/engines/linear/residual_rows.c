@@ -105,7 +105,7 @@ void *linear_residual_keep(const linear_shape *s, linear_worker *w, const linear
   slot->tag = r->own = tag_of(s, h, chunk);
   memcpy(slot->scales, w->scale_k, (size_t)keys * sizeof(double));
   for (int64_t j = 0; s->residual->norms && j < keys; j++)
-    r->norms[j] = sqrt(s->simd->square_row(s->columns, attn_at(w->fk, j * s->f_row, s->t)));
+    r->norms[j] = sqrt(attn_square_row(s->simd, s->columns, attn_at(w->fk, j * s->f_row, s->t)));
   return slot->features;
 }
 
@@ -209,7 +209,7 @@ void linear_residual_subtract(const linear_shape *s, linear_worker *w, const lin
     if (!s->residual->norms) continue;
     /* By Cauchy and Schwarz; what is taken out is part of the whole. */
     const void *f = attn_at(w->fq, i * s->f_row, s->t);
-    r->size[i] = 2 * sqrt(s->simd->square_row(s->columns, f)) * *all->norms;
+    r->size[i] = 2 * sqrt(attn_square_row(s->simd, s->columns, f)) * *all->norms;
   }
   for (;;) {
     int64_t next = INT64_MAX;
@@ -249,7 +249,7 @@ void linear_residual_rescale(const linear_shape *s, linear_worker *w, int64_t i,
   if (s->residual->norms) {
     added = 0;
     for (int64_t j = 0; j < seen; j++) added += attn_get(w->weights, j, s->t) * r->norms[j];
-    added *= sqrt(s->simd->square_row(s->columns, attn_at(w->fq, i * s->f_row, s->t)));
+    added *= sqrt(attn_square_row(s->simd, s->columns, attn_at(w->fq, i * s->f_row, s->t)));
   }
   r->size[i] = factor * r->size[i] + added;
   r->reference[i] = reference;

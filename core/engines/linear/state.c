@@ -83,7 +83,7 @@ void linear_add_keys(const linear_shape *s, linear_worker *w, const void *v_, in
   attn_product(simd, 1, s->columns, rows, (attn_matrix){w->weights, 0, 1}, w->fk, s->f_row, true, x.z, 0);
   for (int64_t j = 0; s->residual && s->residual->norms && j < rows; j++)
     *x.norms += attn_get(w->weights, j, s->t) *
-                sqrt(simd->square_row(s->columns, attn_at(w->fk, j * s->f_row, s->t)));
+                sqrt(attn_square_row(simd, s->columns, attn_at(w->fk, j * s->f_row, s->t)));
   if (!(s->map->eps > 0)) return;
   void *values = attn_at(x.sums, s->columns * s->v_row, s->t);
   for (int64_t j = 0; j < rows; j++)

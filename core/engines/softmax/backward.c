@@ -15,8 +15,8 @@
 #include <string.h>
 
 /* Slices that give few kv heads enough work for many threads, as far as their sums stay small: beside those
- * that the caller gives. Keys of a block whose lanes are looked up together. */
-enum { BACK_UNITS = 16, BACK_KEYS = 12 };
+ * that the caller gives. Keys of a block whose lanes are looked up together; keys whose sums begin at once. */
+enum { BACK_UNITS = 16, BACK_KEYS = 12, MET_KEYS = 64 };
 static const double back_bytes = 64 << 20;
 
 int64_t attn_softmax_back_slices(const attn_problem *p, int64_t items) {
@@ -63,24 +63,15 @@ static const void *d_o_row(const softmax_task *t, const softmax_back *b, int64_t
   return attn_row(b->of->d_o, b->of->d_o_at, t->batch, head_of(t, at), query_of(t, at), dtype);
 }
 
-/* x.y in fp64; of fp32 in four sums, since one sum of a row waits for each of its additions. */
-static double inner(int64_t d, const void *x, attn_dtype of_x, const void *y, attn_dtype of_y) {
-  const float *a = x, *b = y;
-  double sum[4] = {0};
-  int64_t l = 0;
-  for (; of_x == ATTN_F32 && of_y == ATTN_F32 && l + 4 <= d; l += 4)
-    for (int i = 0; i < 4; i++) sum[i] += (double)a[l + i] * (double)b[l + i];
-  for (; l < d; l++) sum[0] += attn_get(x, l, of_x) * attn_get(y, l, of_y);
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
 /* D = d_o.o - dlse. */
 static double delta_of(const softmax_task *t, const softmax_back *b, int64_t at, const void *d_o) {
   const attn_problem *p = t->call->context->problem;
   const int64_t head = head_of(t, at), i = query_of(t, at);
   const attn_dtype stored = attn_stored(p->o, p->dtype);
   const void *o = attn_row(t->call->o, p->o, t->batch, head, i, p->dtype);
-  const double sum = inner(p->d_v, d_o, p->dtype, o, stored);
+  double sum = stored == p->dtype ? t->call->context->kernels->inner_row(p->d_v, d_o, o) : 0;
+  for (int64_t l = 0; stored != p->dtype && l < p->d_v; l++)
+    sum += attn_get(d_o, l, p->dtype) * attn_get(o, l, stored);
   return b->of->dlse ? sum - b->of->dlse[(t->batch * p->heads + head) * p->n_q + i] : sum;
 }
 
@@ -91,11 +82,18 @@ static double lse_of(const softmax_task *t, int64_t at) {
   return lse == -(double)INFINITY ? (double)INFINITY : lse * ATTN_LOG2E;
 }
 
-/* A row as an operand of products, where it is zeros if it is not finite. */
-static void take_operand(const attn_kernels *k, int64_t d, void *row, uint64_t *odd, int64_t lane) {
-  if (isfinite(k->square_row(d, row))) return;
-  memset(row, 0, (size_t)d * attn_dtype_size(k->dtype));
-  *odd |= UINT64_C(1) << lane;
+/* Rows as operands of products, where they are zeros if they are not finite; returns which are not. Between
+ * them are zeros. */
+static uint64_t take_operands(const attn_kernels *k, int64_t rows, int64_t d, void *x, int64_t row) {
+  uint64_t odd = 0;
+  if (k->finite((rows - 1) * row + d, x)) return 0;
+  for (int64_t i = 0; i < rows; i++) {
+    void *at = attn_at(x, i * row, k->dtype);
+    if (k->finite(d, at)) continue;
+    memset(at, 0, attn_row_bytes(d, k->dtype));
+    odd |= UINT64_C(1) << i;
+  }
+  return odd;
 }
 
 void attn_softmax_back_begin(const softmax_task *t, softmax_worker *w) {
@@ -112,7 +110,6 @@ void attn_softmax_back_begin(const softmax_task *t, softmax_worker *w) {
     memset(q, 0, attn_row_bytes(ATTN_LANES * b->qk, dtype));
     memset(d_o, 0, attn_row_bytes(ATTN_LANES * b->v, dtype));
     memset(attn_at(b->dq, first * b->qk, dtype), 0, attn_row_bytes(ATTN_LANES * b->qk, dtype));
-    b->odd_q[g] = b->odd_d_o[g] = 0;
     for (int64_t lane = 0; lane < ATTN_LANES; lane++) {
       const int64_t at = first + lane;
       const bool used = lane < rows;
@@ -125,10 +122,8 @@ void attn_softmax_back_begin(const softmax_task *t, softmax_worker *w) {
     }
     k->transpose(ATTN_LANES, p->d_qk, q, b->qk, q_columns, ATTN_LANES);
     k->transpose(ATTN_LANES, p->d_v, d_o, b->v, d_o_columns, ATTN_LANES);
-    for (int64_t lane = 0; lane < rows; lane++) {
-      take_operand(k, p->d_qk, attn_at(q, lane * b->qk, dtype), &b->odd_q[g], lane);
-      take_operand(k, p->d_v, attn_at(d_o, lane * b->v, dtype), &b->odd_d_o[g], lane);
-    }
+    b->odd_q[g] = take_operands(k, rows, p->d_qk, q, b->qk);
+    b->odd_d_o[g] = take_operands(k, rows, p->d_v, d_o, b->v);
   }
 }
 
@@ -143,9 +138,8 @@ static int64_t distance_of(const int64_t *keys, int64_t count) {
 }
 
 /* The step's rows of K or V as a left operand: in place where they stand at equal distances. */
-static attn_matrix left_rows(const attn_kernels *k, const attn_step *step, const void *x, int64_t row,
-                             int64_t d, void *room, int64_t room_row) {
-  const int64_t distance = distance_of(step->keys, step->count);
+static attn_matrix left_rows(const attn_kernels *k, const attn_step *step, int64_t distance, const void *x,
+                             int64_t row, int64_t d, void *room, int64_t room_row) {
   if (distance) return (attn_matrix){attn_at(x, step->keys[0] * row, k->dtype), distance * row, 1};
   for (int64_t j = 0; j < step->count; j++)
     memcpy(attn_at(room, j * room_row, k->dtype), attn_at(x, step->keys[j] * row, k->dtype),
@@ -159,9 +153,9 @@ typedef struct lane_range {
 } lane_range;
 
 /* to[key] += the rows of x^T y, x [keys][ATTN_LANES] of a step, y [rows]. */
-static void add_rows(const attn_kernels *k, const int64_t *keys, int64_t count, int64_t rows, const void *x,
-                     const void *y, int64_t y_row, int64_t d, void *to, void *room, int64_t room_row) {
-  const int64_t distance = distance_of(keys, count);
+static void add_rows(const attn_kernels *k, const int64_t *keys, int64_t count, int64_t distance,
+                     int64_t rows, const void *x, const void *y, int64_t y_row, int64_t d, void *to,
+                     void *room, int64_t room_row) {
   const attn_matrix a = {x, ATTN_LANES, 1};
   if (distance) {
     k->product(count, d, rows, a, y, y_row, true, attn_at(to, keys[0] * d, k->dtype), distance * d);
@@ -200,29 +194,34 @@ static void add_odd(const softmax_task *t, const softmax_worker *w, int64_t grou
   }
 }
 
+/* Are the step's rows of K finite? row: from one to the next; 0: they stand anywhere. */
+static bool keys_finite(const attn_kernels *k, const attn_step *step, int64_t row, int64_t d) {
+  bool finite = true;
+  if (row == d) return k->finite(step->count * d, attn_at(step->k, step->keys[0] * step->k_row, k->dtype));
+  for (int64_t j = 0; j < step->count && finite; j++)
+    finite = k->finite(d, attn_at(step->k, step->keys[j] * step->k_row, k->dtype));
+  return finite;
+}
+
 /* dQ += dS K. Rows of K that not all queries see are zeros where they are not finite, and taken by those that
  * see them. */
-static void add_queries(const softmax_task *t, const softmax_worker *w, lane_range at,
-                        const attn_step *step) {
+static void add_queries(const softmax_task *t, const softmax_worker *w, lane_range at, const attn_step *step,
+                        int64_t distance) {
   const softmax_back *b = w->back;
   const attn_problem *p = t->call->context->problem;
   const attn_kernels *k = t->call->context->kernels;
-  const int64_t distance = distance_of(step->keys, step->count);
   const attn_matrix a = {attn_at(b->gradients, at.first, p->dtype), 1, ATTN_LANES};
   void *dq = attn_at(b->dq, (at.group * ATTN_LANES + at.first) * b->qk, p->dtype);
-  bool odd = false;
-  for (int64_t j = 0; step->mask && j < step->count && !odd; j++)
-    odd = !isfinite(k->square_row(p->d_qk, attn_at(step->k, step->keys[j] * step->k_row, p->dtype)));
+  const bool odd = step->mask && !keys_finite(k, step, distance * step->k_row, p->d_qk);
   if (!odd && distance && attn_row_bytes(p->d_qk, p->dtype) % 64 == 0) {
     k->product(at.rows, p->d_qk, step->count, a, attn_at(step->k, step->keys[0] * step->k_row, p->dtype),
                distance * step->k_row, true, dq, b->qk);
     return;
   }
   for (int64_t j = 0; j < step->count; j++) {
-    uint64_t ignored = 0;
     void *to = attn_at(b->k, j * b->qk, p->dtype);
     memcpy(to, attn_at(step->k, step->keys[j] * step->k_row, p->dtype), attn_row_bytes(p->d_qk, p->dtype));
-    if (odd) take_operand(k, p->d_qk, to, &ignored, 0);
+    const bool ignored = odd && take_operands(k, 1, p->d_qk, to, b->qk);
     for (int64_t lane = at.first; ignored && lane < at.first + at.rows; lane++)
       if (step->mask[j] >> lane & 1)
         add_scaled(p->d_qk, attn_get(b->gradients, j * ATTN_LANES + lane, p->dtype),
@@ -230,6 +229,24 @@ static void add_queries(const softmax_task *t, const softmax_worker *w, lane_ran
                    attn_at(dq, (lane - at.first) * b->qk, p->dtype), p->dtype);
   }
   k->product(at.rows, p->d_qk, step->count, a, b->k, b->qk, true, dq, b->qk);
+}
+
+/* The sums of keys first ... end - 1 begin. */
+static void clear_sums(const softmax_back *b, const attn_problem *p, int64_t first, int64_t end) {
+  if (b->dk)
+    memset(attn_at(b->dk, first * p->d_qk, p->dtype), 0, attn_row_bytes((end - first) * p->d_qk, p->dtype));
+  if (b->dv)
+    memset(attn_at(b->dv, first * p->d_v, p->dtype), 0, attn_row_bytes((end - first) * p->d_v, p->dtype));
+}
+
+/* Sums begin when their keys are met: a slice has none of the others. */
+static void meet_keys(const softmax_back *b, const attn_problem *p, const int64_t *keys, int64_t count) {
+  for (int64_t j = 0; j < count; j++) {
+    const int64_t block = keys[j] / MET_KEYS;
+    if (b->met[block]) continue;
+    b->met[block] = true;
+    clear_sums(b, p, block * MET_KEYS, attn_min((block + 1) * MET_KEYS, p->n_kv));
+  }
 }
 
 /* Keys of a step, for the lanes of a range. */
@@ -240,12 +257,13 @@ static void take_keys(const softmax_task *t, softmax_worker *w, lane_range at, c
   const attn_dtype dtype = p->dtype;
   const int64_t group = at.group * ATTN_LANES, row = group + at.first,
                 line = 64 / (int64_t)attn_dtype_size(dtype), lanes = attn_ceil_div(at.rows, line) * line,
-                *keys = w->keys + step->first;
+                *keys = w->keys + step->first, distance = distance_of(keys, step->count),
+                read = step->keys == keys ? distance : distance_of(step->keys, step->count);
   void *s = attn_at(b->scores, at.first, dtype), *ds = attn_at(b->gradients, at.first, dtype);
-  const attn_matrix k_rows = left_rows(k, step, step->k, step->k_row, p->d_qk, b->k, b->qk);
+  const attn_matrix k_rows = left_rows(k, step, read, step->k, step->k_row, p->d_qk, b->k, b->qk);
   k->product(step->count, lanes, p->d_qk, k_rows, attn_at(b->q_columns, group * p->d_qk + at.first, dtype),
              ATTN_LANES, false, s, ATTN_LANES);
-  const attn_matrix v_rows = left_rows(k, step, step->v, step->v_row, p->d_v, b->sums, b->v);
+  const attn_matrix v_rows = left_rows(k, step, read, step->v, step->v_row, p->d_v, b->sums, b->v);
   k->product(step->count, lanes, p->d_v, v_rows, attn_at(b->d_o_columns, group * p->d_v + at.first, dtype),
              ATTN_LANES, false, ds, ATTN_LANES);
   if (b->biases) memcpy(b->products, b->gradients, attn_row_bytes(step->count * ATTN_LANES, dtype));
@@ -255,14 +273,15 @@ static void take_keys(const softmax_task *t, softmax_worker *w, lane_range at, c
     attn_softmax_back_biases(t, b, step, keys, at.group, at.first, at.rows);
     return;
   }
+  meet_keys(b, p, keys, step->count);
   if (b->dv)
-    add_rows(k, keys, step->count, at.rows, s, attn_at(b->d_o, row * b->v, dtype), b->v, p->d_v, b->dv,
-             b->sums, b->v);
+    add_rows(k, keys, step->count, distance, at.rows, s, attn_at(b->d_o, row * b->v, dtype), b->v, p->d_v,
+             b->dv, b->sums, b->v);
   if (b->dk)
-    add_rows(k, keys, step->count, at.rows, ds, attn_at(b->q, row * b->qk, dtype), b->qk, p->d_qk, b->dk,
-             b->sums, b->qk);
+    add_rows(k, keys, step->count, distance, at.rows, ds, attn_at(b->q, row * b->qk, dtype), b->qk, p->d_qk,
+             b->dk, b->sums, b->qk);
   add_odd(t, w, at.group, step, keys);
-  if (b->of->dq) add_queries(t, w, at, step);
+  if (b->of->dq) add_queries(t, w, at, step, read);
 }
 
 /* The lanes that see some of a step's keys from ... end - 1, in whole lines; no rows: none does. */
@@ -271,12 +290,9 @@ static lane_range lanes_of(const softmax_task *t, int64_t group, const attn_step
   const int64_t line = 64 / (int64_t)attn_dtype_size(t->call->context->problem->dtype);
   uint64_t any = 0;
   for (int64_t j = from; j < end; j++) any |= step->mask[j];
-  int64_t first = 0, last = 0;
-  while (first < ATTN_LANES && !(any >> first & 1)) first++;
-  for (int64_t lane = first; lane < ATTN_LANES; lane++)
-    if (any >> lane & 1) last = lane + 1;
-  first = first / line * line;
-  return (lane_range){group, first, any ? last - first : 0};
+  if (!any) return (lane_range){group, 0, 0};
+  const int64_t first = __builtin_ctzll(any) / line * line;
+  return (lane_range){group, first, ATTN_LANES - __builtin_clzll(any) - first};
 }
 
 /* Where not all lanes see all keys, blocks of keys are taken for the lanes that see some of them. */
@@ -326,6 +342,12 @@ static void *sums_of(void *whole, char *partial, const attn_problem *p, int64_t 
                : (char *)whole + (size_t)line * bytes;
 }
 
+static int64_t met_blocks(const attn_problem *p) { return attn_ceil_div(p->n_kv, MET_KEYS); }
+
+static bool *met_of(const softmax_sums *s, const attn_problem *p, int64_t line, int64_t slice) {
+  return s->met + (line * s->slices + slice) * met_blocks(p);
+}
+
 static size_t partial_bytes(const attn_problem *p, int64_t slices, int64_t d) {
   return attn_size_times((size_t)(p->batch * p->kv_heads * (slices - 1)),
                          attn_size_times((size_t)p->n_kv, attn_row_bytes(d, p->dtype)));
@@ -334,15 +356,17 @@ static size_t partial_bytes(const attn_problem *p, int64_t slices, int64_t d) {
 softmax_sums attn_softmax_sums_carve(const attn_problem *p, int64_t slices, attn_carver *carver) {
   return (softmax_sums){.slices = slices,
                         .k = attn_carve(carver, 1, 1, partial_bytes(p, slices, p->d_qk)),
-                        .v = attn_carve(carver, 1, 1, partial_bytes(p, slices, p->d_v))};
+                        .v = attn_carve(carver, 1, 1, partial_bytes(p, slices, p->d_v)),
+                        .met =
+                            attn_carve(carver, p->batch * p->kv_heads * slices, met_blocks(p), sizeof(bool))};
 }
 
 void attn_softmax_sums_begin(const softmax_sums *s, const attn_problem *p, int64_t line, int64_t slice,
                              softmax_back *b) {
   b->dk = sums_of(b->of->dk, s->k, p, s->slices, line, slice, p->d_qk);
   b->dv = sums_of(b->of->dv, s->v, p, s->slices, line, slice, p->d_v);
-  if (b->dk) memset(b->dk, 0, attn_row_bytes(p->n_kv * p->d_qk, p->dtype));
-  if (b->dv) memset(b->dv, 0, attn_row_bytes(p->n_kv * p->d_v, p->dtype));
+  b->met = met_of(s, p, line, slice);
+  memset(b->met, 0, (size_t)met_blocks(p) * sizeof *b->met);
 }
 
 static void add_slices(const softmax_sums *s, const attn_call *call, int64_t line, int64_t key, void *whole,
@@ -351,10 +375,17 @@ static void add_slices(const softmax_sums *s, const attn_call *call, int64_t lin
   const attn_kernels *k = call->context->kernels;
   if (!whole) return;
   void *to = attn_at(sums_of(whole, partial, p, s->slices, line, 0, d), key * d, p->dtype);
-  for (int64_t i = 1; i < s->slices; i++)
-    k->combine_rows(d, 1, to, 1,
-                    attn_at(sums_of(whole, partial, p, s->slices, line, i, d), key * d, p->dtype), to);
-  if (scale != 1) k->scale_row(d, scale, to, to);
+  const void *sum = NULL;
+  for (int64_t i = 0; i < s->slices; i++) {
+    if (!met_of(s, p, line, i)[key / MET_KEYS]) continue;
+    const void *own = attn_at(sums_of(whole, partial, p, s->slices, line, i, d), key * d, p->dtype);
+    if (sum) k->combine_rows(d, 1, sum, 1, own, to);
+    sum = sum ? to : own;
+  }
+  if (!sum)
+    memset(to, 0, attn_row_bytes(d, p->dtype));
+  else if (sum != to || scale != 1)
+    k->scale_row(d, scale, sum, to);
 }
 
 void attn_softmax_sums_end(const softmax_sums *s, const attn_call *call, const attn_gradients *g) {
@@ -418,24 +449,41 @@ size_t attn_softmax_back_size(const attn_context *c, const attn_pattern *pattern
   return attn_size_sum(attn_size_times(one.used, (size_t)c->threads), sums.used);
 }
 
-/* Item i of a kv head: a tile for a part of the heads that share it. */
+/* Item i of a kv head is a tile for a part of the heads that share it, from this one on. */
+static int64_t first_head(const attn_softmax *s, const attn_problem *p, int64_t line, int64_t i) {
+  return line % p->kv_heads * (p->heads / p->kv_heads) + i / s->tile_count * s->shape.heads;
+}
+
 static void run_item(const attn_softmax *s, const attn_call *call, int64_t line, int64_t i,
                      softmax_worker *w) {
   const attn_problem *p = call->context->problem;
-  const int64_t head = line % p->kv_heads * (p->heads / p->kv_heads) + i / s->tile_count * s->shape.heads;
-  const softmax_task t = attn_softmax_task(s, call, line / p->kv_heads, head, i % s->tile_count);
+  const softmax_task t =
+      attn_softmax_task(s, call, line / p->kv_heads, first_head(s, p, line, i), i % s->tile_count);
   attn_softmax_begin(&t, w, w->tiles);
   attn_softmax_walk(&t, w, w->tiles, 0, INT64_MAX);
   attn_softmax_finish(&t, w, w->tiles);
 }
 
-/* Every `slices`-th tile of a kv head, for the heads that share it. */
+/* Keys of an item, and one more for what a tile costs. */
+static int64_t work_of(const attn_softmax *s, const attn_problem *p, int64_t line, int64_t i) {
+  const int64_t list = s->pattern_heads > 1 ? first_head(s, p, line, i) : 0;
+  return s->tiles[list * s->tile_count + i % s->tile_count].keys + 1;
+}
+
+/* Neighbours among the items of a kv head, so that a slice meets few keys where the pattern is narrow, and
+ * about as much work as the other slices. */
 static void run_slice(const attn_softmax *s, const attn_call *call, const softmax_sums *sums, int64_t unit,
                       softmax_worker *w) {
   const attn_problem *p = call->context->problem;
-  const int64_t line = unit / sums->slices, items = items_of(p, &s->shape, s->tile_count);
-  attn_softmax_sums_begin(sums, p, line, unit % sums->slices, w->back);
-  for (int64_t i = unit % sums->slices; i < items; i += sums->slices) run_item(s, call, line, i, w);
+  const int64_t line = unit / sums->slices, slice = unit % sums->slices,
+                items = items_of(p, &s->shape, s->tile_count);
+  int64_t all = 0, before = 0;
+  attn_softmax_sums_begin(sums, p, line, slice, w->back);
+  for (int64_t i = 0; i < items; i++) all += work_of(s, p, line, i);
+  for (int64_t i = 0, work; i < items; i++, before += work) {
+    work = work_of(s, p, line, i);
+    if ((before + work / 2) * sums->slices / all == slice) run_item(s, call, line, i, w);
+  }
 }
 
 /* The gradients by biases, which heads and batch entries may share: of one part of the heads of a kv head

@@ -16,6 +16,7 @@ struct softmax_back {
   void *scores, *gradients;      /* of a step, [key][ATTN_LANES]: s, then p; dp, then ds */
   void *k, *sums;                /* of a step: keys side by side; values, or what keys are added */
   void *dk, *dv;                 /* of the kv head: sums, without the scale; NULL: not wanted */
+  bool *met;                     /* ... of these blocks of keys they have begun */
   void *products;                /* of a step, [key][ATTN_LANES]: dp */
   const attn_bias_sums *biases;  /* the gradients by biases are computed, not the others; NULL: these are */
   int64_t first_head, slice;     /* ... of a slice of the queries of heads from the first on */
@@ -25,13 +26,14 @@ struct softmax_back {
 typedef struct softmax_sums {
   int64_t slices;
   char *k, *v; /* those of the slices after the first */
+  bool *met;   /* [line][slice][block of keys] */
 } softmax_sums;
 
 /* Into how many slices `items` tiles of each kv head are cut, from the problem alone. */
 int64_t attn_softmax_back_slices(const attn_problem *, int64_t items);
 softmax_back attn_softmax_back_carve(const attn_context *, const softmax_shape *, attn_carver *);
 softmax_sums attn_softmax_sums_carve(const attn_problem *, int64_t slices, attn_carver *);
-/* Clears the sums of a slice of kv head `line` of all batch entries, and has the worker add to them. */
+/* Has the worker add to the sums of a slice of kv head `line` of all batch entries. */
 void attn_softmax_sums_begin(const softmax_sums *, const attn_problem *, int64_t line, int64_t slice,
                              softmax_back *);
 /* Adds the slices up, in order; by all threads of a team together. */
