@@ -1204,6 +1204,9 @@ mutant(back-own-without-its-weight ${chunk_back} GRAD-FD "${mamba3}" "what a que
   [[combine_rows(d_v, 1, dv, @w * score@, up, dv);]] [[0]])
 mutant(back-previous-lost-at-an-edge ${chunk_back} GRAD-FD "${mamba3}"
   "a segment's first key has no gradient of what it writes once more" [[h->betas[1] = @by@ *]] [[0]])
+mutant(back-gates-of-the-first-chunk core/engines/recurrent/recurrent_chunk.c GRAD-FD "recurrent:rule=gla"
+  "all chunks of a segment have the gates of the first"
+  [[const int64_t at = @x->first - r->kept_first@, count]] [[0]])
 mutant(back-chunks-of-the-one-before ${recurrent_back} GRAD-FD "recurrent:rule=retention"
   "a segment's chunks begin with the state of the segment before"
   [[memcpy(r->own.sums, recurrent_state(s, sums->edges, h * sums->segments + @segment@)]] [[(segment ? segment - 1 : 0)]])

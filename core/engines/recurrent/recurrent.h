@@ -23,20 +23,22 @@ typedef struct recurrent_shape {
 
 /* One thread's workspace. With A_i = a_first ... a_i and A_C that of the chunk: */
 typedef struct recurrent_room {
-  void *sums, *own_sums;         /* [d_qk] rows of d_v: S, where it stands; here */
-  int64_t sums_row;              /* of S */
-  void *between;                 /* of decays that are numbers: [chunk] rows of chunk, a_j+1 ... a_i */
-  void *transposed;              /* [d_qk] rows of chunk: K^T; of vectors (A_C / A_j . K)^T */
-  void *scores, *own;            /* of queries and of keys: [STEP], or [chunk], rows of chunk */
-  void *queries, *keys, *values; /* [chunk] rows; queries times the scale */
-  void *scaled;                  /* [chunk] rows of d_qk */
-  void *reads, *written;         /* of delta and of betas: [chunk] rows of d_v */
-  void *outputs;                 /* [chunk] rows of d_v, where the call's are of another type */
-  void *erased;                  /* of gates that are vectors: [chunk] rows of d_qk, b . k */
-  double *logs, *betas;          /* [chunk + 1] of ln a, or [chunk + 1, d_qk]; [chunk + 1, betas] */
-  double *before, *after;        /* [chunk]: A_i, A_C / A_j */
-  double *row, *weighted;        /* [chunk + 1], [chunk] */
-  double *angles;                /* [turns]: of R_first ... R_i */
+  void *sums, *own_sums;          /* [d_qk] rows of d_v: S, where it stands; here */
+  int64_t sums_row;               /* of S */
+  void *between;                  /* of decays that are numbers: [chunk] rows of chunk, a_j+1 ... a_i */
+  void *transposed;               /* [d_qk] rows of chunk: K^T; of vectors (A_C / A_j . K)^T */
+  void *scores, *own;             /* of queries and of keys: [STEP], or [chunk], rows of chunk */
+  void *queries, *keys, *values;  /* [chunk] rows; queries times the scale */
+  void *scaled;                   /* [chunk] rows of d_qk */
+  void *reads, *written;          /* of delta and of betas: [chunk] rows of d_v */
+  void *outputs;                  /* [chunk] rows of d_v, where the call's are of another type */
+  void *erased;                   /* of gates that are vectors: [chunk] rows of d_qk, b . k */
+  double *logs, *betas;           /* [chunk + 1] of ln a, or [chunk + 1, d_qk]; [chunk + 1, betas] */
+  double *kept_logs, *kept_betas; /* of keys kept_first ... kept_first + kept - 1, as the rule gave them */
+  int64_t kept_first, kept;
+  double *before, *after;     /* [chunk]: A_i, A_C / A_j */
+  double *row, *weighted;     /* [chunk + 1], [chunk] */
+  double *angles;             /* [turns]: of R_first ... R_i */
   void *cosines, *sines;      /* [chunk] rows of 2 turns: of these angles, the sine of -i behind that of i */
   void *swapped, *turned;     /* [2 turns]; a row of d_v */
   double *whole;              /* A_C, [d_qk] of vectors */
@@ -85,6 +87,9 @@ void attn_recurrent_add_keys(const recurrent_shape *, recurrent_room *, const re
  * wrong. */
 attn_status attn_recurrent_check(const recurrent_shape *, const attn_call *);
 
+/* Keeps what the rule gives for keys first ... end - 1, so that it is asked once for chunks of theirs. */
+void attn_recurrent_keep_gates(const recurrent_shape *, recurrent_room *, recurrent_line, int64_t first,
+                               int64_t end);
 /* The gates of the chunk, and the products of its decays. */
 void attn_recurrent_gates(const recurrent_shape *, recurrent_room *, const recurrent_line *);
 

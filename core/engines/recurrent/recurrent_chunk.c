@@ -108,11 +108,36 @@ static void vector_products(const recurrent_shape *s, recurrent_room *r, int64_t
     r->whole[l] = count ? attn_get(r->before_rows, (count - 1) * d + l, s->t) : 1;
 }
 
+static void ask_gates(const recurrent_shape *s, const recurrent_line *x, double *logs, double *betas) {
+  s->rule->gates(s->rule->state, x->call, x->batch, x->head, x->first, known_keys(s, x), logs, betas);
+}
+
+void attn_recurrent_keep_gates(const recurrent_shape *s, recurrent_room *r, recurrent_line x, int64_t first,
+                               int64_t end) {
+  x.first = r->kept_first = first;
+  x.count = attn_max(0, attn_min(end, x.keys) - first);
+  r->kept = known_keys(s, &x);
+  ask_gates(s, &x, r->kept_logs, r->kept_betas);
+}
+
+/* Those of the chunk, out of those that are kept, if any are. */
+static void take_gates(const recurrent_shape *s, const recurrent_room *r, const recurrent_line *x,
+                       int64_t width, double *logs) {
+  const int64_t at = x->first - r->kept_first, count = known_keys(s, x);
+  if (!r->kept) {
+    ask_gates(s, x, logs, r->betas);
+    return;
+  }
+  memcpy(logs, r->kept_logs + at * width, (size_t)(count * width) * sizeof *logs);
+  if (s->betas)
+    memcpy(r->betas, r->kept_betas + at * s->betas, (size_t)(count * s->betas) * sizeof *r->betas);
+}
+
 void attn_recurrent_gates(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x) {
   const bool columns = s->rule->columns;
   const int64_t width = columns ? s->p->d_qk : 1;
   double *logs = columns ? r->logs : r->row;
-  s->rule->gates(s->rule->state, x->call, x->batch, x->head, x->first, known_keys(s, x), logs, r->betas);
+  take_gates(s, r, x, width, logs);
   if (s->rule->turns) turn_products(s, r, x->count);
   for (int64_t i = 0; s->p->mask.kind && i < x->count; i++)
     for (int64_t l = 0; l < width && attn_document_begins(s->p, x->first + i); l++)

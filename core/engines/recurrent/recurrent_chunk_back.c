@@ -53,6 +53,9 @@ room attn_recurrent_chunk_carve(const shape *s, attn_carver *c) {
             .gradient_columns = attn_carve(c, d_v, s->d_row, e),
             .written_columns = attn_carve(c, d_v, s->chunk_row, e),
             .own = attn_recurrent_carve(s, c)};
+  const int64_t kept = attn_min(SEGMENT, attn_max(1, s->p->n_kv)) + 1;
+  r.own.kept_logs = attn_carve(c, kept, recurrent_width(s), sizeof(double));
+  r.own.kept_betas = s->betas ? attn_carve(c, kept, s->betas, sizeof(double)) : NULL;
   r.own.sums = r.own.own_sums;
   r.own.sums_row = s->v_row;
   return r;
@@ -291,6 +294,7 @@ static void give_previous(const shape *s, room *r, const line *x, const recurren
 
 void attn_recurrent_back_chunks(const shape *s, room *r, line *x, const recurrent_gradients *h, int64_t first,
                                 int64_t end) {
+  attn_recurrent_keep_gates(s, &r->own, *x, first, end);
   attn_recurrent_pass_chunks(s, r, x, first, end, true);
   for (int64_t next = end; next > first; next = x->first) {
     x->first = chunk_begin(s, next - 1);
@@ -302,4 +306,5 @@ void attn_recurrent_back_chunks(const shape *s, room *r, line *x, const recurren
     back_chunk(s, r, x, h, first, next);
   }
   give_previous(s, r, x, h, first);
+  r->own.kept = 0;
 }
