@@ -134,6 +134,14 @@ static inline attn_problem bench_problem(int64_t heads, int64_t n, int64_t d, bo
   return p;
 }
 
+/* The gates that a plan of a recurrence is executed with; none of others. False: out of memory. */
+typedef struct bench_gates {
+  attn_extra of[ATTN_EXTRA_KINDS];
+  int64_t count;
+} bench_gates;
+bool bench_gates_make(const attn_plan *, bench_gates *);
+void bench_gates_free(bench_gates *);
+
 /* isa NULL and threads 0: those of the options. NULL without an error if the variant, the problem or the
  * machine does not support it. */
 bench_meter *bench_plan(bench *, const char *spec, const attn_problem *, const char *isa, int threads);

@@ -2,7 +2,7 @@
  * pass, causal and of one head, and of patterns against exact attention's. Five products a pair: 3 d_qk + 2
  * d_v multiply-adds. Those of features over the peak, and against their forward pass: ten products of rows
  * where that has four, maps and sums alike. Those of recurrences against their forward
- * pass, both with the drawing of their gates. */
+ * pass, both with the same gates given. */
 #include "experiments/bench/benchmark.h"
 
 enum { HEADS = 8 };

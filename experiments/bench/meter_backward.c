@@ -12,6 +12,7 @@ typedef struct state {
   size_t q, k, v; /* elements */
   char *tensors;  /* o, dq, dk and dv, one behind the other */
   double *lse;
+  bench_gates gates;
   bool executed;
 } state;
 
@@ -26,7 +27,9 @@ static attn_status execute(bench_meter *m) {
                           .v = in + (s->q + s->k) * e,
                           .o = s->tensors,
                           .lse = attn_plan_variant(s->plan)->caps & ATTN_CAP_LSE ? s->lse : NULL,
-                          .work = b->scratch};
+                          .work = b->scratch,
+                          .extra = s->gates.of,
+                          .extras = s->gates.count};
   char *at = s->tensors + o * e;
   attn_status status = s->executed ? ATTN_OK : attn_plan_run(s->plan, &x);
   s->executed = true;
@@ -44,6 +47,7 @@ static attn_status measure(bench_meter *m, double span, double *seconds) {
 static void release(void *state_) {
   state *s = state_;
   attn_plan_destroy(s->plan);
+  bench_gates_free(&s->gates);
   free(s->tensors);
   free(s->lse);
   free(s);
@@ -81,7 +85,7 @@ bench_meter *bench_backward(bench *b, const char *spec, const attn_problem *prob
   *s = (state){.plan = plan};
   m->release = release;
   m->state = s;
-  if (!room_make(p, s)) {
+  if (!room_make(p, s) || !bench_gates_make(plan, &s->gates)) {
     b->status = attn_fail(ATTN_ENOMEM, "out of memory for the gradients of %s", spec);
     return NULL;
   }

@@ -14,10 +14,9 @@ enum { SAMPLE = 4 };
 
 typedef struct state {
   attn_plan *plan;
-  int64_t k, v, o;                    /* where K and V begin in bench.in, elements of the output */
-  void *codes[2];                     /* of K and V, where the problem stores them otherwise; or NULL */
-  attn_extra gates[ATTN_EXTRA_KINDS]; /* of a recurrence */
-  int64_t gate_count;
+  int64_t k, v, o; /* where K and V begin in bench.in, elements of the output */
+  void *codes[2];  /* of K and V, where the problem stores them otherwise; or NULL */
+  bench_gates gates;
   void *carried; /* of a step: the state that is read, and written */
   recheck check;
   int64_t executions;
@@ -47,8 +46,8 @@ static attn_status execute(bench_meter *m) {
                                                 .v = values_of(m),
                                                 .o = b->out,
                                                 .work = b->scratch,
-                                                .extra = s->gates,
-                                                .extras = s->gate_count,
+                                                .extra = s->gates.of,
+                                                .extras = s->gates.count,
                                                 .state = s->carried,
                                                 .state_after = s->carried});
 }
@@ -234,7 +233,7 @@ static void release(void *state_) {
   attn_plan_destroy(s->plan);
   for (int i = 0; i < 2; i++) free(s->codes[i]);
   free(s->carried);
-  for (int64_t i = 0; i < s->gate_count; i++) free((void *)(uintptr_t)s->gates[i].at);
+  bench_gates_free(&s->gates);
   free(s);
 }
 
@@ -244,32 +243,6 @@ static bool codes_make(const attn_problem *p, state *s) {
   if (p->k.stored) s->codes[0] = malloc(rows * attn_row_bytes(p->d_qk, p->k.stored));
   if (p->v.stored) s->codes[1] = malloc(rows * attn_row_bytes(p->d_v, p->v.stored));
   return (s->codes[0] || !p->k.stored) && (s->codes[1] || !p->v.stored);
-}
-
-/* A gate of every head and key, uniform between `least` and 0, or in 0 ... 1. */
-static bool gate_make(const attn_problem *p, const char *name, int64_t columns, double least, state *s) {
-  const int64_t count = p->heads * p->n_kv * columns;
-  float *x = malloc((size_t)count * sizeof *x);
-  attn_rng r;
-  attn_rng_init(&r, 1, (uint64_t)s->gate_count, 0);
-  for (int64_t i = 0; x && i < count; i++)
-    x[i] = (float)(least < 0 ? least * attn_rng_uniform(&r) : attn_rng_uniform(&r));
-  if (x) s->gates[s->gate_count++] = (attn_extra){name, ATTN_F32, x, 1, p->heads, p->n_kv, columns};
-  return x;
-}
-
-/* Those that a recurrence reads, since its draws take longer than the rule. */
-static bool gates_make(const attn_problem *p, state *s) {
-  attn_view view;
-  if (attn_plan_inspect(s->plan, &view) || !view.recurrence) return true;
-  const attn_recurrence *x = view.recurrence;
-  bool good = gate_make(p, "decay", x->columns ? p->d_qk : 1, -1.0 / 8, s);
-  if (x->betas == 1) good = good && gate_make(p, "beta", 1, 0, s);
-  if (x->carries) good = good && gate_make(p, "beta", 1, 0, s) && gate_make(p, "previous", 1, 0, s);
-  if (x->turns) good = good && gate_make(p, "angle", x->turns, 0, s);
-  if (x->betas > 1 && !x->carries)
-    good = good && gate_make(p, "erase", p->d_qk, 0, s) && gate_make(p, "write", p->d_v, 0, s);
-  return good;
 }
 
 bench_meter *bench_plan(bench *b, const char *spec, const attn_problem *problem, const char *isa,
@@ -297,7 +270,7 @@ bench_meter *bench_plan(bench *b, const char *spec, const attn_problem *problem,
   *s = (state){.plan = plan, .k = q, .v = q + k, .o = p->batch * p->heads * p->n_q * p->d_v};
   m->release = release;
   m->state = s;
-  if (!codes_make(p, s) || !gates_make(p, s)) {
+  if (!codes_make(p, s) || !bench_gates_make(plan, &s->gates)) {
     b->status = attn_fail(ATTN_ENOMEM, "out of memory for codes and gates of %s", spec);
     return NULL;
   }
