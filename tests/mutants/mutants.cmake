@@ -85,10 +85,10 @@ mutant(backward-mask-forgotten core/kernels/backward.inc core_gradients/special_
 mutant(backward-keys-of-all core/engines/softmax/backward.c core_gradients/special_numbers ""
   "a key that is not finite reaches queries that do not see it"
   [[if (@step->mask[j] >> lane & 1@)]] [[true]])
-mutant(backward-adds-to-what-was core/engines/softmax/backward.c core_gradients/alone_doubled_and_none ""
+mutant(backward-adds-to-what-was core/engines/softmax/back_sums.c core_gradients/alone_doubled_and_none ""
   "sums are added to what the memory held"
   [[clear_sums(b, p, block * MET_KEYS, @attn_min((block + 1) * MET_KEYS, p->n_kv)@);]] [[block * MET_KEYS]])
-mutant(backward-keys-not-met core/engines/softmax/backward.c core_gradients/alone_doubled_and_none ""
+mutant(backward-keys-not-met core/engines/softmax/back_sums.c core_gradients/alone_doubled_and_none ""
   "keys that a slice does not meet are given what its memory held"
   [[if (@!met_of(s, p, line, i)[key / MET_KEYS]@) continue;]] [[false]])
 mutant(backward-sink-sign core/engines/softmax/backward.c core_gradient_values/slopes ""
@@ -1172,13 +1172,13 @@ mutant(grad-d-of-another-row core/engines/softmax/backward.c GRAD-FP tiled "all 
   [[const int64_t head = head_of(t, at), i = @query_of(t, at)@;]] [[query_of(t, 0)]])
 mutant(grad-dq-unscaled core/engines/softmax/backward.c GRAD-FP tiled "dq lacks the scale"
   [[scale_row(p->d_qk, @p->scale@, attn_at(b->dq,]] [[1]])
-mutant(grad-dk-unscaled core/engines/softmax/backward.c GRAD-FP tiled "dk lacks the scale"
+mutant(grad-dk-unscaled core/engines/softmax/back_sums.c GRAD-FP tiled "dk lacks the scale"
   [[add_slices(s, call, row / p->n_kv, row % p->n_kv, g->dk, s->k, p->d_qk, @p->scale@);]] [[1]])
 mutant(grad-heads-overwrite core/engines/softmax/backward.c GRAD-FP tiled "the last tile and head alone give dk and dv"
   [[k->product(count, d, rows, a, y, y_row, @true@, attn_at(to, keys[0] * d, k->dtype), distance * d);]] [[false]])
 mutant(grad-last-step core/engines/softmax/backward.c GRAD-FP tiled "the last step alone gives dq"
   [[distance * step->k_row, @true@, dq, b->qk);]] [[false]])
-mutant(grad-slice-lost core/engines/softmax/backward.c GRAD-FP tiled "the first slice alone gives dk and dv"
+mutant(grad-slice-lost core/engines/softmax/back_sums.c GRAD-FP tiled "the first slice alone gives dk and dv"
   [[for (int64_t i = 0; i < @s->slices@; i++) {]] [[1]])
 mutant(grad-scattered-overwrite core/engines/softmax/backward.c GRAD-FP "topk:k=8" "keys apart are overwritten, not added to"
   [[k->combine_rows(d, @1@, at, 1, attn_at(room, j * room_row, k->dtype), at);]] [[0]])

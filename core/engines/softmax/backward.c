@@ -3,8 +3,8 @@
  *
  * Weights are recomputed from lse, step by step, so that no n x n matrix exists (Dao et al. 2022). Five
  * products a step: S^T = K Q^T, dP^T = V dO^T, dV += P^T dO, dK += dS^T Q, dQ += dS K. A tile keeps its dQ;
- * dK and dV are those of a unit of work, a slice of the tiles of a kv head, which are added in order: the
- * slices follow from the problem alone, and so do the bits. Slice 0 adds in the caller's tensors.
+ * dK and dV are those of a unit of work, a slice of the tiles of a kv head, which are added in order
+ * (back_sums.c): the slices follow from the problem alone, and so do the bits.
  *
  * A zero weight does not hide what it multiplies if that is infinite or NaN. Such rows of Q, dO and K are
  * zeros in the products, and then taken pair by pair where they are seen: other pairs keep their bits. */
@@ -15,8 +15,8 @@
 #include <string.h>
 
 /* Slices that give few kv heads enough work for many threads, as far as their sums stay small: beside those
- * that the caller gives. Keys of a block whose lanes are looked up together; keys whose sums begin at once. */
-enum { BACK_UNITS = 16, BACK_KEYS = 12, MET_KEYS = 64 };
+ * that the caller gives. Keys of a block whose lanes are looked up together. */
+enum { BACK_UNITS = 16, BACK_KEYS = 12 };
 static const double back_bytes = 64 << 20;
 
 int64_t attn_softmax_back_slices(const attn_problem *p, int64_t items) {
@@ -231,24 +231,6 @@ static void add_queries(const softmax_task *t, const softmax_worker *w, lane_ran
   k->product(at.rows, p->d_qk, step->count, a, b->k, b->qk, true, dq, b->qk);
 }
 
-/* The sums of keys first ... end - 1 begin. */
-static void clear_sums(const softmax_back *b, const attn_problem *p, int64_t first, int64_t end) {
-  if (b->dk)
-    memset(attn_at(b->dk, first * p->d_qk, p->dtype), 0, attn_row_bytes((end - first) * p->d_qk, p->dtype));
-  if (b->dv)
-    memset(attn_at(b->dv, first * p->d_v, p->dtype), 0, attn_row_bytes((end - first) * p->d_v, p->dtype));
-}
-
-/* Sums begin when their keys are met: a slice has none of the others. */
-static void meet_keys(const softmax_back *b, const attn_problem *p, const int64_t *keys, int64_t count) {
-  for (int64_t j = 0; j < count; j++) {
-    const int64_t block = keys[j] / MET_KEYS;
-    if (b->met[block]) continue;
-    b->met[block] = true;
-    clear_sums(b, p, block * MET_KEYS, attn_min((block + 1) * MET_KEYS, p->n_kv));
-  }
-}
-
 /* Keys of a step, for the lanes of a range. */
 static void take_keys(const softmax_task *t, softmax_worker *w, lane_range at, const attn_step *step) {
   softmax_back *b = w->back;
@@ -273,7 +255,7 @@ static void take_keys(const softmax_task *t, softmax_worker *w, lane_range at, c
     attn_softmax_back_biases(t, b, step, keys, at.group, at.first, at.rows);
     return;
   }
-  meet_keys(b, p, keys, step->count);
+  attn_softmax_sums_meet(b, p, keys, step->count);
   if (b->dv)
     add_rows(k, keys, step->count, distance, at.rows, s, attn_at(b->d_o, row * b->v, dtype), b->v, p->d_v,
              b->dv, b->sums, b->v);
@@ -331,71 +313,6 @@ void attn_softmax_back_finish(const softmax_task *t, const softmax_worker *w) {
 }
 
 /* -- all of them -- */
-
-/* The sums of a slice of a kv head: slice 0 has the caller's tensors, the others stand one behind the other
- * in `partial`. */
-static void *sums_of(void *whole, char *partial, const attn_problem *p, int64_t slices, int64_t line,
-                     int64_t slice, int64_t d) {
-  const size_t bytes = attn_row_bytes(p->n_kv * d, p->dtype);
-  if (!whole) return NULL;
-  return slice ? partial + (size_t)(line * (slices - 1) + slice - 1) * bytes
-               : (char *)whole + (size_t)line * bytes;
-}
-
-static int64_t met_blocks(const attn_problem *p) { return attn_ceil_div(p->n_kv, MET_KEYS); }
-
-static bool *met_of(const softmax_sums *s, const attn_problem *p, int64_t line, int64_t slice) {
-  return s->met + (line * s->slices + slice) * met_blocks(p);
-}
-
-static size_t partial_bytes(const attn_problem *p, int64_t slices, int64_t d) {
-  return attn_size_times((size_t)(p->batch * p->kv_heads * (slices - 1)),
-                         attn_size_times((size_t)p->n_kv, attn_row_bytes(d, p->dtype)));
-}
-
-softmax_sums attn_softmax_sums_carve(const attn_problem *p, int64_t slices, attn_carver *carver) {
-  return (softmax_sums){.slices = slices,
-                        .k = attn_carve(carver, 1, 1, partial_bytes(p, slices, p->d_qk)),
-                        .v = attn_carve(carver, 1, 1, partial_bytes(p, slices, p->d_v)),
-                        .met =
-                            attn_carve(carver, p->batch * p->kv_heads * slices, met_blocks(p), sizeof(bool))};
-}
-
-void attn_softmax_sums_begin(const softmax_sums *s, const attn_problem *p, int64_t line, int64_t slice,
-                             softmax_back *b) {
-  b->dk = sums_of(b->of->dk, s->k, p, s->slices, line, slice, p->d_qk);
-  b->dv = sums_of(b->of->dv, s->v, p, s->slices, line, slice, p->d_v);
-  b->met = met_of(s, p, line, slice);
-  memset(b->met, 0, (size_t)met_blocks(p) * sizeof *b->met);
-}
-
-static void add_slices(const softmax_sums *s, const attn_call *call, int64_t line, int64_t key, void *whole,
-                       char *partial, int64_t d, double scale) {
-  const attn_problem *p = call->context->problem;
-  const attn_kernels *k = call->context->kernels;
-  if (!whole) return;
-  void *to = attn_at(sums_of(whole, partial, p, s->slices, line, 0, d), key * d, p->dtype);
-  const void *sum = NULL;
-  for (int64_t i = 0; i < s->slices; i++) {
-    if (!met_of(s, p, line, i)[key / MET_KEYS]) continue;
-    const void *own = attn_at(sums_of(whole, partial, p, s->slices, line, i, d), key * d, p->dtype);
-    if (sum) k->combine_rows(d, 1, sum, 1, own, to);
-    sum = sum ? to : own;
-  }
-  if (!sum)
-    memset(to, 0, attn_row_bytes(d, p->dtype));
-  else if (sum != to || scale != 1)
-    k->scale_row(d, scale, sum, to);
-}
-
-void attn_softmax_sums_end(const softmax_sums *s, const attn_call *call, const attn_gradients *g) {
-  const attn_problem *p = call->context->problem;
-#pragma omp for schedule(static)
-  for (int64_t row = 0; row < p->batch * p->kv_heads * p->n_kv; row++) {
-    add_slices(s, call, row / p->n_kv, row % p->n_kv, g->dk, s->k, p->d_qk, p->scale);
-    add_slices(s, call, row / p->n_kv, row % p->n_kv, g->dv, s->v, p->d_v, 1);
-  }
-}
 
 /* dsink = -sum exp(sink - lse) D over the queries of a head. */
 void attn_softmax_sink_back(const attn_call *call, const attn_gradients *g) {

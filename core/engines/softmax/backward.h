@@ -36,6 +36,8 @@ softmax_sums attn_softmax_sums_carve(const attn_problem *, int64_t slices, attn_
 /* Has the worker add to the sums of a slice of kv head `line` of all batch entries. */
 void attn_softmax_sums_begin(const softmax_sums *, const attn_problem *, int64_t line, int64_t slice,
                              softmax_back *);
+/* The worker is about to add to the sums of these keys. */
+void attn_softmax_sums_meet(const softmax_back *, const attn_problem *, const int64_t *keys, int64_t count);
 /* Adds the slices up, in order; by all threads of a team together. */
 void attn_softmax_sums_end(const softmax_sums *, const attn_call *, const attn_gradients *);
 void attn_softmax_sink_back(const attn_call *, const attn_gradients *);
