@@ -19,13 +19,27 @@
 libattn is loaded when it is first needed: ATTNLAB_LIBRARY, else that of the newest build of the source tree or of the
 same installation. `describe` and `advise` run the program: ATTNLAB_PROGRAM, else that of the same build or
 installation. NumPy, pandas, h5py and matplotlib are imported by what uses them."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from .cache import Cache
 from .compute import Plan, attention, backward, matrix
 from .library import Error, load_plugin, variants, version
-from .verdict import Verdict, judge
 from .program import advise, compare, describe, save
 from .results import bounds, load
 from . import plot
 
-__all__ = ["Cache", "Error", "Plan", "Verdict", "advise", "attention", "backward", "bounds", "compare", "describe", "judge", "load", "load_plugin", "matrix", "plot",
-           "save", "variants", "version"]
+if TYPE_CHECKING:
+    from .verdict import Verdict, judge
+
+__all__ = ["Cache", "Error", "Plan", "Verdict", "advise", "attention", "backward", "bounds", "compare", "describe", "judge", "load",
+           "load_plugin", "matrix", "plot", "save", "variants", "version"]
+
+
+def __getattr__(name: str) -> Any:
+    """The judge when it is asked for: it needs NumPy, and attention does not."""
+    if name not in ("Verdict", "judge"):
+        raise AttributeError(f"module 'attnlab' has no attribute '{name}'")
+    from . import verdict
+    return getattr(verdict, name)
