@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import unittest
 import warnings
+from unittest import mock
 
 import h5py
 import matplotlib.pyplot as plt
@@ -80,6 +81,28 @@ class Tables(Case):
         with self.assertRaises(attnlab.Error) as caught:
             attnlab.compare(self.path, "/nowhere.h5")
         self.assertEqual(caught.exception.status, "exit 74")
+
+    def test_run(self):
+        config = {"schema": 1, "grid": {"n": [64], "heads": 1, "d": 16, "causal": True}, "datasets": "gaussian", "nulls": False,
+                  "variants": ["tiled", {"topk": {"k": [4, 8]}}, "linformer", {"planted": {"fault": ["zero", "crash"]}}],
+                  "timing": {"min_time": 1e-05, "max_time": 0.005}}
+        written, kept = (pathlib.Path(self.folder.name, name) for name in ("run.yaml", "kept.h5"))
+        written.write_text("schema: 1\ngrid: {n: [64], heads: 1, d: 16, causal: yes}\ndatasets: gaussian\nnulls: no\nvariants: [tiled, "
+                           "topk: {k: [4, 8]}, linformer, planted: {fault: [zero, crash]}]\ntiming: {min_time: 1e-05, max_time: 0.005}\n")
+        planted = os.path.join(os.environ["ATTNLAB_BUILD"], "tests", "plugins", "planted.so")
+        with mock.patch.object(attnlab.library, "plugins", [planted]):
+            runs, again, resumed = attnlab.run(config), attnlab.run(written, kept), attnlab.run(config, kept)
+        same = ["label", "n", "causal", "status", "verdict", "err_rel_fro"]
+        pandas.testing.assert_frame_equal(runs[same], again[same])
+        pandas.testing.assert_frame_equal(again, resumed)
+        self.assertEqual((len(runs), "path" in runs.attrs, again.attrs["path"]), (6, False, str(kept)))
+        self.assertEqual(set(zip(runs["label"], runs["status"], runs["verdict"] == "violated")),
+                         {("tiled", "ok", False), ("topk:k=4", "ok", False), ("topk:k=8", "ok", False), ("linformer:k=256", "unsupported", False),
+                          ("planted:fault=zero", "ok", True), ("planted:fault=crash", "crashed", False)})
+        for wrong, status in ({**config, "variants": ["tilde"]}, "exit 2"), ("/nowhere.yaml", "exit 74"):
+            with self.subTest(wrong), self.assertRaisesRegex(attnlab.Error, "'tilde'.*tiled|nowhere") as caught:
+                attnlab.run(wrong)
+            self.assertEqual(caught.exception.status, status)
 
     def test_attributes(self):
         self.assertEqual((self.runs.attrs["schema"], self.runs.attrs["schema_version"] > 0), ("attnlab-results", True))

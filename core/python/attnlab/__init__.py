@@ -11,6 +11,7 @@
     attnlab.save("qkv.npz", q, k, v)                                      # for `attnlab --in` and experiments
     verdict = attnlab.judge(my_attention)                                 # does your function compute attention?
 
+    runs = attnlab.run("sweep.yaml")                                      # an experiment, a row a run; or a dict
     runs = attnlab.load("results/default.h5")                             # pandas.DataFrame, a row a run
     attnlab.plot.error(runs, causal=True)                                 # matplotlib
 
@@ -27,14 +28,14 @@ from .cache import Cache
 from .compute import Plan, attention, backward, matrix
 from .library import Error, load_plugin, variants, version
 from .program import advise, compare, describe, save
-from .results import bounds, load
+from .results import bounds, load, run
 from . import plot
 
 if TYPE_CHECKING:
     from .verdict import Verdict, judge
 
 __all__ = ["Cache", "Error", "Plan", "Verdict", "advise", "attention", "backward", "bounds", "compare", "describe", "judge", "load",
-           "load_plugin", "matrix", "plot", "save", "variants", "version"]
+           "load_plugin", "matrix", "plot", "run", "save", "variants", "version"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,11 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
+import tempfile
 from typing import TYPE_CHECKING, Any
+
+from . import program
 
 if TYPE_CHECKING:
     import pandas
@@ -37,6 +41,25 @@ def load(path: str | os.PathLike[str]) -> pandas.DataFrame:
     elif "label" not in runs:
         runs["label"] = runs["spec"]
     runs.attrs = {**attributes, "path": os.fspath(path), "columns": columns}
+    return runs
+
+
+def run(config: str | os.PathLike[str] | dict[str, Any], output: str | os.PathLike[str] | None = None) -> pandas.DataFrame:
+    """Runs an experiment as `attnlab run` does, a YAML file or a dict with its keys (`attnlab help config`), and loads its
+    rows: {"schema": 1, "grid": {"n": [256, 512]}, "variants": ["tiled", {"topk": {"k": [8, 16]}}], "datasets": "gaussian"}.
+
+    output: where the results file stays, from which the same call resumes an interrupted experiment. A violated bound or
+    a failed run stands in its row. Error: the configuration is wrong, and whatever else ends the program."""
+    with tempfile.TemporaryDirectory(prefix="attnlab-") as folder:
+        path = os.path.abspath(output) if output else os.path.join(folder, "results.h5")
+        if isinstance(config, dict):
+            written = pathlib.Path(folder, "config.yaml")
+            written.write_text(json.dumps(config, ensure_ascii=False), encoding="utf-8")  # which is YAML
+            config = written
+        program.run("run", os.fspath(config), options=["--quiet", "--output", path], good=(0, 1, 3))
+        runs = load(path)
+    if not output:
+        del runs.attrs["path"]
     return runs
 
 
