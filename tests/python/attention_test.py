@@ -623,6 +623,25 @@ class Module(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, r"qkv.h5: expected a name that ends with .npz"):
                 attnlab.save(path.with_suffix(".h5"), q, k, v)
 
+    def test_saved_numbers_of_16_bits(self):
+        class Bfloat16:
+            """As an array of ml_dtypes, which Debian has not, shows itself to NumPy's interface."""
+            dtype = "bfloat16"
+
+            def __init__(self, bits):
+                self.bits, self.__array_interface__ = bits, {**bits.__array_interface__, "typestr": "<V2"}
+
+            def astype(self, kind):
+                return (self.bits.astype("u4") << 16).view("f4").astype(kind)
+
+        bits = np.arange(2**16, dtype="u2").reshape(1, 1, 2**10, 2**6)
+        with tempfile.TemporaryDirectory() as folder:
+            for x in Bfloat16(bits), bits.view("f2"):
+                attnlab.save(pathlib.Path(folder, "x.npz"), x, x, x)
+                saved = np.load(pathlib.Path(folder, "x.npz"))["v"]
+                self.assertEqual(saved.dtype, np.float32)
+                np.testing.assert_array_equal(saved, x.astype("f4"))
+
     def test_advice(self):
         q, k, v = problem()
         mask = np.tri(N, dtype=bool)

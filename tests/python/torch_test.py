@@ -2,6 +2,7 @@
 import gc
 import os
 import pathlib
+import tempfile
 import unittest
 
 import numpy as np
@@ -47,6 +48,14 @@ class Tensors(unittest.TestCase):
             bnhd = attnlab.attention(*(x.transpose(1, 2).contiguous() for x in (q, k, v)), layout="bnhd")
             self.assertTrue(torch.equal(bnhd.transpose(1, 2), want))
         self.assertEqual(attnlab.matrix(q, k).dtype, np.float32)
+
+    def test_every_bfloat16_is_saved(self):
+        x = torch.arange(-2**15, 2**15, dtype=torch.int16).view(torch.bfloat16).reshape(1, 1, 2**10, 2**6)
+        with tempfile.TemporaryDirectory() as folder:
+            attnlab.save(f"{folder}/x.npz", x, x, x)
+            saved = np.load(f"{folder}/x.npz")["k"]
+        bits = x.view(torch.int16).numpy().astype("u2").astype("u4") << 16
+        np.testing.assert_array_equal(saved, bits.view("f4"))
 
     def test_nothing_is_copied(self):
         packed = torch.randn(BATCH, N, 3, HEADS, D)

@@ -93,6 +93,8 @@ def _of_interface(x: Any, name: str) -> Tensor:
     about = x.__array_interface__
     code = about["typestr"]
     kind = {"<f4": "f4", "<f8": "f8", "<f2": "f2", "|b1": "b1"}.get(code)
+    if code == "<V2" and str(x.dtype) == "bfloat16":  # which ml_dtypes adds to NumPy
+        kind = "bf16"
     if kind is None:
         raise _wrong_kind(name, str(getattr(x, "dtype", code)))
     address, read_only = about["data"]
