@@ -162,6 +162,10 @@ class Refusals(unittest.TestCase):
         q, k, v = problem()
         with self.assertRaisesRegex(attnlab.Error, "^variant tiled: no gradient where steps are passed over"):
             attnlab.torch.attention(q, k, v, "tiled:skip=0.001")
+        q, k, v = problem(n_q=N_KV, d_v=D)
+        for spec in "svd", "cluster", "toeplitz":
+            with self.subTest(spec), self.assertRaisesRegex(attnlab.Error, f"^variant {spec}: no gradient[ :]"):
+                attnlab.torch.attention(q, k, v, spec)
         with self.assertRaisesRegex(TypeError, "^mask requires a gradient"):
             attnlab.torch.attention(q, k, v, mask=torch.zeros(N_Q, N_KV, requires_grad=True))
         for call in attnlab.torch.attention, torch.ops.attnlab.attention:
