@@ -48,6 +48,7 @@ class Examples(unittest.TestCase):
         self.assertRegex(said[0], r"by formula +loss 2\.\d+ \.\.\. 0\.\d+\n")
         self.assertRegex(said[0], r"tiled +loss 2\.\d+ \.\.\. 0\.\d+  losses apart by \d\.\de-(0[6-9]|\d\d) ")
         self.assertRegex(said[0], r"longformer:window=16 +loss 2\.\d+ \.\.\. 2\.\d+  losses apart by \d\.\de\+00 ")
+        self.assertRegex(said[0], r"\nattention: nothing violated, \d\d hold\n")
         self.assertRegex(said[1], r"strided:stride=4 +\d\.\d\de[-+]0\d +[0-9.]+ ms")
         self.assertGreater((self.folder / "strided.png").stat().st_size, 1000)
 
