@@ -47,6 +47,7 @@ mpi command mpirun openmpi-bin
 tools command ccache ccache
 tools command dpkg-shlibdeps dpkg-dev
 tools command file file
+tools file /usr/share/doc/python3-venv python3-venv
 tools command parallel parallel
 tools command mpirun openmpi-bin
 tools command jube jube

@@ -149,7 +149,10 @@ def newest_of_tree(pattern: str) -> pathlib.Path | None:
 
 
 def prefix() -> pathlib.Path:
-    """Where this file is installed: PREFIX/lib/python3/dist-packages/attnlab."""
+    """What a wheel brings; else where this file is installed: PREFIX/lib/python3/dist-packages/attnlab."""
+    bundled = HERE / "bundled"
+    if bundled.is_dir():
+        return bundled
     return HERE.parents[3] if len(HERE.parents) > 3 else HERE
 
 

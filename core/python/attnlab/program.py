@@ -6,8 +6,9 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
-from typing import Any, Container, Sequence
+from typing import Any, Container, NoReturn, Sequence
 
 from . import library, tensors
 from .library import Error
@@ -38,6 +39,11 @@ def run(command: str, *names: str, options: Sequence[str] = (), good: Container[
         lines = [line for line in done.stderr.splitlines() if line.startswith("attnlab")] or [done.stderr.strip()]
         raise Error(lines[-1].partition(": ")[2] or lines[-1], f"exit {done.returncode}")
     return done.stdout
+
+
+def main() -> NoReturn:
+    """The command `attnlab` of a wheel: the program takes the place of the interpreter."""
+    os.execv(program_path(), ["attnlab", *sys.argv[1:]])
 
 
 class Description(dict):
