@@ -10,7 +10,9 @@
 
 #include "data/support/file.h"
 #include "experiments/evidence/rounding/declared.h"
-#include "experiments/functions/function_program.h"
+#include "experiments/functions/function_law.h"
+
+enum { OWN = 3 };
 
 typedef struct function {
   attn_variant variant; /* the first: a context's variant is the function's */
@@ -19,7 +21,8 @@ typedef struct function {
   char *operand;
   attn_param *params; /* of the claim, with its values as presets */
   char *values;
-  pthread_mutex_t one; /* call at a time */
+  attn_exemption exempt[OWN]; /* ends with one of no reason */
+  pthread_mutex_t one;        /* call at a time */
 } function;
 
 static const function *function_of(const attn_context *c) {
@@ -45,7 +48,8 @@ static attn_status applicable(const attn_context *c) {
     return refuse(f, "scale other than 1/sqrt(d)");
   if (p->causal && p->n_q != p->n_kv && !(takes & TAKES_LAST))
     return refuse(f, "fewer queries than keys under a causal mask that ends at the last key");
-  if (p->causal && p->n_q > p->n_kv) return refuse(f, "queries before the first key");
+  if (p->n_q > p->n_kv && (p->causal || f->claim || takes & TAKES_SEES))
+    return refuse(f, "queries before the first key");
   if (p->kv_heads != p->heads && !(takes & TAKES_GROUPS)) return refuse(f, "heads that share keys");
   if (p->d_v != p->d_qk && !(takes & TAKES_WIDTHS)) return refuse(f, "values of another width than keys");
   if (!(takes & (p->dtype == ATTN_F64 ? TAKES_F64 : TAKES_F32)))
@@ -62,16 +66,29 @@ static attn_status execute(const void *state, const attn_call *call) {
   return status;
 }
 
-static const attn_exemption elsewhere[] = {
-    {ATTN_EXEMPT_BITS, "a function of another program: it may add in any order, and is called with copies"},
-    {0, NULL}};
+/* What every function is exempt from, and what this one says of itself. */
+static void declare_exempt(function *f) {
+  f->exempt[0] = (attn_exemption){
+      ATTN_EXEMPT_BITS, "a function of another program: it may add in any order, and is called with copies"};
+  f->exempt[1] = (attn_exemption){f->program.exempt, f->program.exempt ? "the function says so" : NULL};
+}
 
 /* Of a claim: a plan of its spec within this one, whose view is the function's, and what both are exempt
  * from. */
 typedef struct claimed {
   const attn_plan *plan;
+  attn_pattern pattern; /* of a function that says which keys are seen */
   const attn_exemption *exempt;
 } claimed;
+
+static attn_status ask_law(attn_builder *b, claimed *own) {
+  function *f = (function *)(uintptr_t)function_of(attn_builder_context(b));
+  if (!(f->program.takes & TAKES_SEES)) return ATTN_OK;
+  pthread_mutex_lock(&f->one);
+  const attn_status status = function_law_plan(b, &f->program, &own->pattern);
+  pthread_mutex_unlock(&f->one);
+  return status;
+}
 
 static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) {
   const attn_context *c = attn_builder_context(b);
@@ -81,17 +98,17 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) 
   size_t count = 0;
   (void)parts;
   if (!own) return ATTN_ENOMEM;
-  *own = (claimed){.exempt = elsewhere};
+  *own = (claimed){.exempt = f->exempt};
   *state = own;
-  if (!f->claim) return ATTN_OK;
+  if (!f->claim) return ask_law(b, own);
   attn_status status = attn_builder_plan(b, c->problem, f->program.spec, &own->plan);
   if (!status) status = attn_plan_inspect(own->plan, &v);
   if (status) return status;
   while (v.exempt && v.exempt[count].reason) count++;
-  attn_exemption *all = attn_builder_alloc(b, (int64_t)count + 2, sizeof *all);
+  attn_exemption *all = attn_builder_alloc(b, (int64_t)count + OWN, sizeof *all);
   if (!all) return ATTN_ENOMEM;
   if (count) memcpy(all, v.exempt, count * sizeof *all);
-  memcpy(all + count, elsewhere, sizeof elsewhere);
+  memcpy(all + count, f->exempt, sizeof f->exempt);
   own->exempt = all;
   return ATTN_OK;
 }
@@ -101,6 +118,7 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   const attn_view plain = *view;
   (void)c;
   if (own->plan && attn_plan_inspect(own->plan, view)) *view = plain; /* it was inspected before */
+  if (own->pattern.row) view->pattern = &own->pattern;
   view->caps &= plain.caps;
   view->exempt = own->exempt;
   view->rounding = plain.rounding;
@@ -133,6 +151,7 @@ static uint32_t caps_of(const function *f) {
   uint32_t caps = ATTN_CAP_EXACT | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION |
                   ATTN_CAP_SHIFT | ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING;
   if (f->claim) caps = (caps | ATTN_CAP_DATA) & f->claim->variant->caps;
+  if (takes & TAKES_SEES) caps &= ~(uint32_t)(ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION);
   if (!(takes & TAKES_CAUSAL)) caps &= ~(uint32_t)ATTN_CAP_CAUSAL;
   if (!(takes & TAKES_CROSS)) caps &= ~(uint32_t)ATTN_CAP_CROSS;
   if (!(takes & TAKES_KV_LEN)) caps &= ~(uint32_t)ATTN_CAP_PADDING;
@@ -174,6 +193,7 @@ static attn_status make_variant(function *f, const char *operand) {
   const bool parameters = !status && f->claim && !f->claim->expression;
   if (!status && parameters) status = copy_params(f);
   if (status) return status;
+  declare_exempt(f);
   if (!(f->operand = strdup(operand))) return attn_fail(ATTN_ENOMEM, "no memory for a function");
   f->variant = (attn_variant){.abi = ATTN_ABI,
                               .size = sizeof(attn_variant),
@@ -183,7 +203,7 @@ static attn_status make_variant(function *f, const char *operand) {
                               .caps = caps_of(f),
                               .params = parameters ? f->params : none,
                               .params_size = parameters ? f->claim->variant->params_size : 0,
-                              .exempt = elsewhere,
+                              .exempt = f->exempt,
                               .applicable = applicable,
                               .describe = describe,
                               .cost = cost};

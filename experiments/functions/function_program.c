@@ -61,41 +61,69 @@ static attn_status make_memory(function_program *f, char path[PATH_MAX]) {
 
 /* -- the declaration -- */
 
-static attn_status read_takes(function_program *f, char *list) {
-  static const struct {
-    const char *name;
-    uint32_t bit;
-  } all[] = {{"causal", TAKES_CAUSAL}, {"full", TAKES_FULL},     {"cross", TAKES_CROSS},
-             {"groups", TAKES_GROUPS}, {"widths", TAKES_WIDTHS}, {"scale", TAKES_SCALE},
-             {"kv_len", TAKES_KV_LEN}, {"last", TAKES_LAST},     {"f32", TAKES_F32},
-             {"f64", TAKES_F64}};
-  enum { ALL = sizeof all / sizeof *all };
+typedef struct word {
+  const char *name;
+  uint32_t bit;
+} word;
+
+/* The bits of words with commas between them. */
+static attn_status read_words(char *list, const word *all, uint32_t *bits) {
   char *rest = NULL;
   for (char *item = strtok_r(list, ",", &rest); item; item = strtok_r(NULL, ",", &rest)) {
-    int at = 0;
-    while (at < ALL && strcmp(all[at].name, item) != 0) at++;
-    if (at == ALL) return attn_fail(ATTN_EINVAL, "it takes '%.40s', which is unknown", item);
-    f->takes |= all[at].bit;
+    const word *x = all;
+    while (x->name && strcmp(x->name, item) != 0) x++;
+    if (!x->name) return attn_fail(ATTN_EINVAL, "it says '%.40s', which is unknown", item);
+    *bits |= x->bit;
   }
+  return ATTN_OK;
+}
+
+static attn_status read_takes(function_program *f, char *list) {
+  static const word all[] = {{"causal", TAKES_CAUSAL},
+                             {"full", TAKES_FULL},
+                             {"cross", TAKES_CROSS},
+                             {"groups", TAKES_GROUPS},
+                             {"widths", TAKES_WIDTHS},
+                             {"scale", TAKES_SCALE},
+                             {"kv_len", TAKES_KV_LEN},
+                             {"last", TAKES_LAST},
+                             {"f32", TAKES_F32},
+                             {"f64", TAKES_F64},
+                             {"sees", TAKES_SEES},
+                             {"sees_heads", TAKES_SEES_HEADS},
+                             {NULL, 0}};
+  const attn_status status = read_words(list, all, &f->takes);
+  if (status) return status;
   if (!(f->takes & (TAKES_CAUSAL | TAKES_FULL)) || !(f->takes & (TAKES_F32 | TAKES_F64)))
     return attn_fail(ATTN_EINVAL, "it takes neither causal nor full attention, or neither f32 nor f64");
   return ATTN_OK;
 }
 
-/* "function name=NAME takes=LIST [digest=HEX] [spec=SPEC]", the spec up to the end of the line; or "failed
- * WHY". */
+static attn_status read_exempt(function_program *f, char *list) {
+  static const word all[] = {{"lookahead", ATTN_EXEMPT_LOOKAHEAD}, {"prefix", ATTN_EXEMPT_PREFIX},
+                             {"rows", ATTN_EXEMPT_ROWS},           {"batch", ATTN_EXEMPT_BATCH},
+                             {"length", ATTN_EXEMPT_LENGTH},       {"groups", ATTN_EXEMPT_GROUPS},
+                             {"causal", ATTN_EXEMPT_CAUSAL},       {"values", ATTN_EXEMPT_VALUES},
+                             {"heads", ATTN_EXEMPT_HEADS},         {NULL, 0}};
+  return read_words(list, all, &f->exempt);
+}
+
+/* "function name=NAME takes=LIST [digest=HEX] [exempt=LIST] [spec=SPEC]", the spec up to the end of the
+ * line; or "failed WHY". */
 static attn_status read_declaration(function_program *f, char *line) {
-  char takes[256];
+  char takes[256], exempt[128] = "";
   int end = 0, more = 0;
   if (strncmp(line, "failed ", 7) == 0) return attn_fail(ATTN_EINVAL, "%s", line + 7);
   if (sscanf(line, "function name=%47s takes=%255s%n", f->name, takes, &end) < 2 || !end)
     return attn_fail(ATTN_EFOREIGN, "expected \"function name=... takes=...\", got '%.80s'", line);
   if (sscanf(line + end, " digest=%64[0-9a-f]%n", f->digest, &more) == 1) end += more;
+  if (sscanf(line + end, " exempt=%127s%n", exempt, &more) == 1) end += more;
   const char *spec = line + end;
   if (*spec && strncmp(spec, " spec=", 6) != 0)
     return attn_fail(ATTN_EFOREIGN, "expected \" spec=...\" at '%.80s'", spec);
   snprintf(f->spec, sizeof f->spec, "%s", *spec ? spec + 6 : "");
-  return read_takes(f, takes);
+  const attn_status status = read_takes(f, takes);
+  return status ? status : read_exempt(f, exempt);
 }
 
 /* -- start and end -- */
@@ -261,37 +289,74 @@ static uint64_t new_number(void) {
   return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
 }
 
-static attn_status ask(function_program *f, const attn_call *call, const places *x) {
-  header *const shared = (header *)(void *)f->memory;
-  const bool scaled = f->takes & TAKES_SCALE || *f->spec;
-  char line[FUNCTION_LINE], answer[FUNCTION_LINE];
-  if (*shared->lost) return attn_fail(ATTN_EFOREIGN, "%s", shared->lost);
-  attn_status status = shared->pending ? take_answer(f, shared->pending, NULL, answer) : ATTN_OK;
-  if (status != ATTN_EFOREIGN) {
-    const uint64_t number = new_number();
-    write_operands(call, x, scaled, f->memory);
-    write_question(call, x, scaled, number, line);
-    shared->pending = number;
-    status = take_answer(f, number, line, answer);
-    shared->pending = 0;
-  }
-  if (status == ATTN_EFOREIGN) snprintf(shared->lost, sizeof shared->lost, "%s", attn_last_error());
+static header *header_of(const function_program *f) { return (header *)(void *)f->memory; }
+
+static attn_status note_lost(function_program *f, attn_status status) {
+  if (status == ATTN_EFOREIGN)
+    snprintf(header_of(f)->lost, sizeof header_of(f)->lost, "%s", attn_last_error());
   return status;
 }
 
-bool function_program_lost(const function_program *f) {
-  return *((const header *)(const void *)f->memory)->lost;
+/* Waits until so many bytes of the memory may be written. */
+static attn_status begin(function_program *f, size_t bytes) {
+  char answer[FUNCTION_LINE];
+  if (bytes > PTRDIFF_MAX) return attn_fail(ATTN_ENOMEM, "too large a problem");
+  attn_status status = reserve(f, bytes);
+  if (status) return status;
+  if (*header_of(f)->lost) return attn_fail(ATTN_EFOREIGN, "%s", header_of(f)->lost);
+  if (header_of(f)->pending) status = take_answer(f, header_of(f)->pending, NULL, answer);
+  return status == ATTN_EFOREIGN ? note_lost(f, status) : ATTN_OK;
 }
 
-attn_status function_program_call(function_program *f, const attn_call *call) {
-  char why[FUNCTION_LINE];
+static attn_status ask(function_program *f, uint64_t number, const char *question) {
+  char answer[FUNCTION_LINE];
+  header_of(f)->pending = number;
+  const attn_status status = take_answer(f, number, question, answer);
+  header_of(f)->pending = 0;
+  return note_lost(f, status);
+}
+
+static attn_status call_within(function_program *f, const attn_call *call) {
   const places x = places_of(call->context->problem);
-  attn_status status = x.end <= PTRDIFF_MAX ? reserve(f, x.end) : attn_fail(ATTN_ENOMEM, "too large");
-  if (!status) status = ask(f, call, &x);
-  if (!status) {
-    read_output(call, f->memory + x.o);
-    return ATTN_OK;
-  }
+  const bool scaled = f->takes & TAKES_SCALE || *f->spec;
+  const uint64_t number = new_number();
+  char question[FUNCTION_LINE];
+  attn_status status = begin(f, x.end);
+  if (status) return status;
+  write_operands(call, &x, scaled, f->memory);
+  write_question(call, &x, scaled, number, question);
+  status = ask(f, number, question);
+  if (!status) read_output(call, f->memory + x.o);
+  return status;
+}
+
+static attn_status see_within(function_program *f, int64_t n, int64_t head, uint8_t *out) {
+  const size_t each = attn_size_times((size_t)n, (size_t)n), end = attn_size_sum(HEADER, each);
+  const uint64_t number = new_number();
+  char question[FUNCTION_LINE];
+  attn_status status = begin(f, end);
+  if (status) return status;
+  snprintf(question, sizeof question, "sees %" PRIu64 " head=%" PRId64 " n=%" PRId64 " at=%d bytes=%zu\n",
+           number, head, n, HEADER, end);
+  status = ask(f, number, question);
+  if (!status) memcpy(out, f->memory + HEADER, each);
+  return status;
+}
+
+/* What went wrong, of this function; a contract that was broken is a fault of the foreign program. */
+static attn_status name_failure(const function_program *f, attn_status status) {
+  char why[FUNCTION_LINE];
+  if (!status) return ATTN_OK;
   snprintf(why, sizeof why, "%s", attn_last_error());
   return attn_fail(status == ATTN_EINVAL ? ATTN_EFOREIGN : status, "function %s: %s", f->name, why);
 }
+
+attn_status function_program_call(function_program *f, const attn_call *call) {
+  return name_failure(f, call_within(f, call));
+}
+
+attn_status function_program_sees(function_program *f, int64_t n, int64_t head, uint8_t *out) {
+  return name_failure(f, see_within(f, n, head, out));
+}
+
+bool function_program_lost(const function_program *f) { return *header_of(f)->lost; }

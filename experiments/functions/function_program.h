@@ -19,6 +19,8 @@ enum {
   TAKES_LAST = 1 << 7, /* under a causal mask the last query stands at the last key */
   TAKES_F32 = 1 << 8,
   TAKES_F64 = 1 << 9,
+  TAKES_SEES = 1 << 16,       /* it says which keys a query sees */
+  TAKES_SEES_HEADS = 1 << 17, /* ... others in each head */
 };
 
 typedef struct function_program {
@@ -27,7 +29,7 @@ typedef struct function_program {
   char *memory; /* as far as it is mapped */
   size_t mapped;
   double limit;
-  uint32_t takes;
+  uint32_t takes, exempt;                        /* exempt: of ATTN_EXEMPT */
   char digest[FUNCTION_DIGEST];                  /* of its source, as the program says; "": it does not */
   char name[FUNCTION_NAME], spec[FUNCTION_SPEC]; /* spec: that it claims to be; "": exact attention */
 } function_program;
@@ -39,6 +41,8 @@ void function_program_end(function_program *);
 /* One call. EUNSUPPORTED: the function refuses the problem, with its reason; EFOREIGN: it broke its contract,
  * did not answer, or ended. */
 attn_status function_program_call(function_program *, const attn_call *);
+/* out [n, n] <- 1 where the query at position i of a head sees key j, else 0, as the function says. */
+attn_status function_program_sees(function_program *, int64_t n, int64_t head, uint8_t *out);
 /* Has it ended, or not answered a call, of this process or a forked one? Then it is called no more. */
 bool function_program_lost(const function_program *);
 

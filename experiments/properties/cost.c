@@ -69,8 +69,10 @@ static attn_status least_of(const trial *t, double *least, bool *whole) {
 static attn_status cost_judge(const trial *t, result_bound *bound) {
   const attn_view *v = &t->view;
   const double stated = attn_plan_cost(t->plan).mul_add;
+  const char *exempt = trial_exempt(t, ATTN_EXEMPT_BITS);
   double least = 0;
   bool whole = false;
+  if (exempt) return bound_not_applicable(bound, exempt);
   if (!v->pattern && !v->selector && !v->features && !v->projection && !v->residual && !v->recurrence &&
       !v->toeplitz && !v->normaliser && !(v->caps & ATTN_CAP_EXACT))
     return bound_not_applicable(bound, "the variant describes nothing that could be counted");

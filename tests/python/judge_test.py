@@ -97,6 +97,36 @@ class Judge(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "layout"):
             attnlab.judge(right, layout="nbhd")
 
+    def test_declared(self):
+        """A law of the keys that are seen, and what a function cannot keep."""
+        def sees(head, i, j):
+            return abs(i - j) <= 2 + head
+
+        sees.heads = True
+
+        def window(q, k, v, causal=False, off=0):
+            s = hidden(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5, causal)
+            i, j = np.arange(q.shape[2])[:, None] + k.shape[2] - q.shape[2], np.arange(k.shape[2])
+            head = np.arange(q.shape[1])[:, None, None]
+            with np.errstate(all="ignore"):
+                return np.nan_to_num(softmax(np.where(abs(i - j) <= 2 + head - off, s, -np.inf))) @ v
+
+        declare = attnlab.variant(sees=sees)
+        self.assertTrue(attnlab.judge(declare(lambda q, k, v, causal=False: window(q, k, v, causal))))
+        self.assertIn("does not depend on key", self.sentence(
+            declare(lambda q, k, v, causal=False: window(q, k, v, causal, 1))).sentence)
+        mean = attnlab.variant(exempt={"rows": "queries are centred"})(
+            lambda q, k, v: right(q - q.mean(2, keepdims=True) * 0, k, v))
+        self.assertIn("PROP-ROW", attnlab.judge(mean).skipped)
+        with self.assertRaisesRegex(ValueError, "'row' is no property"):
+            attnlab.variant(exempt={"row": "?"})
+
+    def test_others(self):
+        """Outputs of 0 pass where differences up to 0.3 do."""
+        verdict = attnlab.judge(lambda q, k, v: right(q, k, v) + np.float32(0.2), seed=1)
+        self.assertFalse(verdict)
+        self.assertTrue(all(e["fla_ci"] and not e["fla"] and not e["flash_attention"] for e in verdict.errors))
+
     def test_plugin(self):
         """A function is a plug-in of every command: here of a sweep, whose check names the wrong one."""
         here = pathlib.Path(__file__).parent

@@ -32,15 +32,16 @@ from .results import bounds, load, run
 from . import plot
 
 if TYPE_CHECKING:
+    from .claims import variant
     from .verdict import Verdict, judge
 
 __all__ = ["Cache", "Error", "Plan", "Verdict", "advise", "attention", "backward", "bounds", "compare", "describe", "judge", "load",
-           "load_plugin", "matrix", "plot", "run", "save", "variants", "version"]
+           "load_plugin", "matrix", "plot", "run", "save", "variant", "variants", "version"]
 
 
 def __getattr__(name: str) -> Any:
     """The judge when it is asked for: it needs NumPy, and attention does not."""
-    if name not in ("Verdict", "judge"):
+    if name not in ("Verdict", "judge", "variant"):
         raise AttributeError(f"module 'attnlab' has no attribute '{name}'")
-    from . import verdict
-    return getattr(verdict, name)
+    from . import claims, verdict
+    return getattr(claims if name == "variant" else verdict, name)

@@ -3,6 +3,7 @@ standard input and output, for `attnlab test python:MODULE.FUNCTION`. `attnlab.j
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
 import inspect
 import mmap
@@ -17,6 +18,8 @@ import warnings
 from typing import Any, Callable, Iterator
 
 import numpy
+
+from .claims import Claims
 
 NAMES = {"causal": ("causal", "is_causal"), "scale": ("scale", "sm_scale", "softmax_scale"), "kv_len": ("kv_len",)}
 BUGS = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError)  # of a function: others are refusals
@@ -229,7 +232,7 @@ class _Memory:
         return numpy.ndarray(shape, dtype, self._map, at)
 
 
-def serve(function: Function, channel: socket.socket, claim: str | None = None) -> None:
+def serve(function: Function, channel: socket.socket, claims: Claims) -> None:
     """Answers until the other end is closed."""
     memory: _Memory | None = None
     limit = 0.0
@@ -239,7 +242,10 @@ def serve(function: Function, channel: socket.socket, claim: str | None = None) 
             said = dict(word.split("=", 1) for word in words if "=" in word)
             if words[0] == "hello":
                 memory, limit = _Memory(said["memory"]), float(said["limit"])
-                answer = _declaration(function, claim)
+                answer = _declaration(function, claims)
+            elif words[0] == "sees":
+                assert memory is not None
+                answer = _law(claims, memory, words[1], said)
             else:
                 assert memory is not None
                 answer = _answer(function, memory, words[1], said, limit)
@@ -247,12 +253,34 @@ def serve(function: Function, channel: socket.socket, claim: str | None = None) 
             lines.flush()
 
 
-def _declaration(function: Function, claim: str | None) -> str:
+def _declaration(function: Function, claims: Claims) -> str:
     try:
-        takes = function.takes()
+        takes = list(function.takes())
     except ValueError as error:
         return f"failed {error}"
-    return f"function name={function.name} takes={','.join(takes)}" + (f" spec={claim}" if claim else "")
+    if claims.sees:
+        takes += ["sees", "sees_heads"] if getattr(claims.sees, "heads", False) else ["sees"]
+    said = {"name": function.name, "takes": ",".join(takes), "digest": _digest(function.function), "exempt": ",".join(claims.exempt),
+            "spec": claims.spec}
+    return " ".join(["function", *(f"{name}={x}" for name, x in said.items() if x)])
+
+
+def _digest(function: Callable[..., Any]) -> str:
+    """Of the file that the function is from, where it is from one."""
+    try:
+        with open(inspect.getsourcefile(inspect.unwrap(function)) or "", "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except (OSError, TypeError):
+        return ""
+
+
+def _law(claims: Claims, memory: _Memory, number: str, said: dict[str, str]) -> str:
+    n = int(said["n"])
+    try:
+        memory.array(int(said["at"]), (n, n), numpy.uint8, int(said["bytes"]))[...] = claims.seen(int(said["head"]), n)
+    except Exception as error:  # pylint: disable=broad-except
+        return f"failed {number} what it declares in sees raised {_words(error)}"
+    return f"done {number}"
 
 
 def _answer(function: Function, memory: _Memory, number: str, said: dict[str, str], limit: float) -> str:
@@ -286,8 +314,10 @@ def main() -> None:
     os.dup2(2, 1)  # what the function prints is no answer
     module, _, name = sys.argv[1].rpartition(".")
     try:
-        function = Function(getattr(importlib.import_module(module), name))
+        found = getattr(importlib.import_module(module), name)
+        claims = getattr(found, "attnlab", Claims())
+        function = Function(found, causal=claims.causal)
     except (ImportError, AttributeError, TypeError) as error:
         sys.exit(f"attnlab.serve: {error}")
-    serve(function, channel)
+    serve(function, channel, claims)
 

@@ -12,7 +12,8 @@ from typing import Any, Callable, NamedTuple
 
 import numpy
 
-from . import compute, diagnosis, library, program
+from . import compute, diagnosis, library, others, program
+from .claims import Claims
 from .serve import Broken, Function, Refused, serve
 
 LENGTHS = (16, 64, 256, 1024)
@@ -36,7 +37,8 @@ class Verdict:
     skipped     {name: why it does not apply}
     notes       what the function does not take, and the like: no faults
     errors      a dict for each length and type: n, dtype, causal, max, the largest distance from the definition in
-                float64, and relative, the Frobenius norm of the distances over that of the outputs
+                float64, relative, the Frobenius norm of the distances over that of the outputs, and whether it passes
+                as the tests of others judge: flash_attention, fla, fla_ci, attention_gym (others.py has the rules)
     report      the dict of `attnlab test --json`"""
 
     def __init__(self, name: str, report: dict[str, Any], notes: list[str]):
@@ -66,6 +68,9 @@ class Verdict:
         for kind in kinds:
             errors = [f"{e['relative']:.2g} (n = {e['n']})" for e in self.errors if (e["dtype"], e["causal"]) == kind]
             lines.append(f"  relative error, {kind[0]}{', causal' if kind[1] else ''}: {', '.join(errors)}")
+        if self.violations and self.errors:
+            passed = [rule for rule in others.RULES if all(e[rule] for e in self.errors)]
+            lines.append(f"  passes as others judge: {', '.join(passed) or 'nowhere'}")
         return "\n".join(lines)
 
 
@@ -77,7 +82,7 @@ def judge(function: Callable[..., Any], spec: str | None = None, *, causal: bool
     function   of arrays [batch, heads, n, d] of NumPy, PyTorch or JAX. It may have the keyword arguments causal (or
                is_causal), scale and kv_len (keys that exist, an integer for each batch entry): what it lacks is not
                passed, and what it then cannot do is not judged. An exception is a refusal, and named in `notes`
-    spec       "longformer:window=256"; None: exact attention
+    spec       "longformer:window=256"; None: what the function declares (`attnlab.variant`), or else exact attention
     causal     what a function without such an argument computes; of others True or False judges this alone
     layout     "bnhd" for arrays [batch, n, heads, d]
     arrays     "numpy", "torch" or "jax": what the function is called with; by default what its module imports
@@ -87,19 +92,22 @@ def judge(function: Callable[..., Any], spec: str | None = None, *, causal: bool
     The function runs in this process, and the program that judges it in another one, which alone knows what it expects.
 
     Error: the function does not take the plainest arrays, or the spec is wrong."""
-    served = Function(function, layout=layout, arrays=arrays, causal=causal)
+    claims = getattr(function, "attnlab", Claims())
+    if spec is not None:
+        claims = Claims(spec, exempt=claims.exempt)
+    served = Function(function, layout=layout, arrays=arrays, causal=claims.causal if causal is None else causal)
     seed = secrets.randbelow(10**6) if seed is None else seed
     with tempfile.TemporaryDirectory(prefix="attnlab-") as folder:
-        report = _run(served, spec, ["--json", "--seed", str(seed), "--limit", str(2 * limit), "--witness", folder])
+        report = _run(served, claims, ["--json", "--seed", str(seed), "--limit", str(2 * limit), "--witness", folder])
         verdict = Verdict(served.name, report, served.notes)
         if report.get("drawn", {}).get("failed"):
-            verdict.violations.insert(0, _least(served, spec, report["drawn"], pathlib.Path(folder)))
+            verdict.violations.insert(0, _least(served, claims, report["drawn"], pathlib.Path(folder)))
     if report["ended"]:
-        verdict.errors = _errors(served, spec)
+        verdict.errors = _errors(served, claims)
     return verdict
 
 
-def _run(served: Function, spec: str | None, options: list[str]) -> dict[str, Any]:
+def _run(served: Function, claims: Claims, options: list[str]) -> dict[str, Any]:
     """The report of the program, whose calls are answered here meanwhile."""
     here, there = socket.socketpair()
     with here, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -108,7 +116,7 @@ def _run(served: Function, spec: str | None, options: list[str]) -> dict[str, An
             running = subprocess.Popen([program.program_path(), "test", f"socket:{there.fileno()}", *options, *plugins],
                                        pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         try:
-            serve(served, here, spec)
+            serve(served, here, claims)
             code = running.wait()
         finally:
             running.kill()
@@ -126,13 +134,18 @@ def _violation(result: dict[str, Any]) -> Violation:
     return Violation(result["name"], sentence, None, result["measured"])
 
 
-def expected(q: Any, k: Any, v: Any, spec: str | None, causal: bool, scale: float, kv_len: Any) -> Any:
-    """What the definition gives, in float64."""
-    wide = [numpy.nan_to_num(numpy.asarray(x, "f8")) for x in (q, k, v)]
-    return compute.attention(*wide, spec or "tiled", causal=causal, scale=scale, kv_len=kv_len)
+def expected(q: Any, k: Any, v: Any, claims: Claims, causal: bool, scale: float, kv_len: Any, dtype: str = "f8") -> Any:
+    """What the definition gives, in float64, or this type."""
+    wide = [numpy.nan_to_num(numpy.asarray(x, dtype)) for x in (q, k, v)]
+    mask = None
+    if claims.sees:
+        n_q, n_kv = q.shape[2], k.shape[2]
+        mask = numpy.stack([claims.seen(h, n_kv)[n_kv - n_q:] if n_q <= n_kv else numpy.pad(
+            claims.seen(h, n_kv), ((n_q - n_kv, 0), (0, 0))) for h in range(q.shape[1])])
+    return compute.attention(*wide, claims.spec or "tiled", causal=causal, scale=scale, kv_len=kv_len, mask=mask)
 
 
-def _least(served: Function, spec: str | None, drawn: dict[str, Any], folder: pathlib.Path) -> Violation:
+def _least(served: Function, claims: Claims, drawn: dict[str, Any], folder: pathlib.Path) -> Violation:
     """The smallest problem that was found, and in words what is wrong with it."""
     said = drawn["witness"]
     witness: dict[str, Any] = {name: numpy.load(folder / f"{name}.npy") for name in "qkv"}
@@ -142,7 +155,7 @@ def _least(served: Function, spec: str | None, drawn: dict[str, Any], folder: pa
     witness |= {"causal": said["causal"], "scale": said["scale"], "kv_len": lengths}
 
     def exact(q: Any, k: Any, v: Any) -> Any:
-        return expected(q, k, v, spec, said["causal"], said["scale"], None if lengths is None else numpy.array(lengths))
+        return expected(q, k, v, claims, said["causal"], said["scale"], None if lengths is None else numpy.array(lengths))
 
     try:
         witness["expected"] = exact(witness["q"], witness["k"], witness["v"])
@@ -155,7 +168,7 @@ def _least(served: Function, spec: str | None, drawn: dict[str, Any], folder: pa
     return Violation("drawn", f"{drawn['least']}: {why}", witness, off)
 
 
-def _errors(served: Function, spec: str | None) -> list[dict[str, Any]]:
+def _errors(served: Function, claims: Claims) -> list[dict[str, Any]]:
     found = []
     takes = served.takes()
     for n in LENGTHS:
@@ -163,7 +176,7 @@ def _errors(served: Function, spec: str | None) -> list[dict[str, Any]]:
         wide = [rng.standard_normal((1, 2, n, 32)).astype("f4") for _ in range(3)]
         for causal in (mask for mask, name in ((False, "full"), (True, "causal")) if name in takes):
             try:
-                right = expected(*wide, spec, causal, 32 ** -0.5, None)
+                right = expected(*wide, claims, causal, 32 ** -0.5, None)
             except library.Error:
                 continue
             for dtype in ("f4", "f8") if "f64" in takes else ("f4",):
@@ -172,6 +185,10 @@ def _errors(served: Function, spec: str | None) -> list[dict[str, Any]]:
                 except (Broken, Refused):
                     continue
                 off = o.astype("f8") - right
+                narrow = [x.astype(dtype) for x in wide]
+                plain = expected(*narrow, claims, causal, 32 ** -0.5, None, dtype) if claims.spec or claims.sees else \
+                    others.textbook(*narrow, causal)
                 found.append({"n": n, "dtype": numpy.dtype(dtype).name, "causal": causal, "max": float(numpy.abs(off).max()),
-                              "relative": float(numpy.linalg.norm(off) / numpy.linalg.norm(right))})
+                              "relative": float(numpy.linalg.norm(off) / numpy.linalg.norm(right)),
+                              **others.passes(o, right, plain)})
     return found

@@ -1,0 +1,54 @@
+"""What a function of Python declares of itself, for `judge` and `attnlab test python:...` to hold it to."""
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence, TypeVar
+
+import numpy
+
+F = TypeVar("F", bound=Callable[..., Any])
+EXEMPTIONS = ("lookahead", "prefix", "rows", "batch", "length", "groups", "causal", "values", "heads")
+
+
+class Claims:
+    """What `variant` says; of a function without it everything is tested, as of exact attention."""
+
+    def __init__(self, spec: str | None = None, causal: bool | None = None,
+                 sees: Callable[[Any, Any, Any], Any] | None = None, exempt: dict[str, str] | None = None):
+        if spec is not None and sees is not None:
+            raise ValueError("spec and sees: a spec says which keys are seen")
+        for name in exempt or {}:
+            if name not in EXEMPTIONS:
+                raise ValueError(f"exempt: '{name}' is no property; expected {', '.join(EXEMPTIONS)}")
+        self.spec, self.causal, self.sees, self.exempt = spec, causal, sees, dict(exempt or {})
+
+    def seen(self, head: int, n: int) -> numpy.ndarray:
+        """Booleans [n, n]: does the query at position i see key j?"""
+        assert self.sees is not None
+        i, j = numpy.arange(n)[:, None], numpy.arange(n)
+        try:
+            found = numpy.asarray(self.sees(head, i, j))
+        except Exception:  # pylint: disable=broad-except
+            found = numpy.vectorize(lambda a, b: bool(self.sees(head, int(a), int(b))), otypes=[bool])(i, j)  # type: ignore[misc]
+        return numpy.broadcast_to(found, (n, n)).astype(bool)
+
+
+def variant(*, spec: str | None = None, causal: bool | None = None, sees: Callable[[Any, Any, Any], Any] | None = None,
+            exempt: dict[str, str] | None = None) -> Callable[[F], F]:
+    """Declares what a function computes:
+
+        @attnlab.variant(sees=lambda head, i, j: abs(i - j) <= 8)
+        def attention(q, k, v, causal=False): ...
+
+    spec    the variant that it is, "longformer:window=256": the same keys, the same output but for rounding
+    sees    which keys a query sees, by their positions, of a softmax over them; under a causal mask those up to its own of
+            them. i and j may be arrays; what depends on the head too says so by an attribute, sees.heads = True
+    causal  what it computes, where it has no such argument
+    exempt  {property: reason}: what it cannot keep, of lookahead, prefix, rows, batch, length, groups, causal, values and
+            heads (`attnlab describe PROP-PREFIX` and so on say what they are)"""
+    claims = Claims(spec, causal, sees, exempt)
+
+    def declare(function: F) -> F:
+        function.attnlab = claims  # type: ignore[attr-defined]
+        return function
+
+    return declare
