@@ -31,6 +31,13 @@ class Claims:
             found = numpy.vectorize(lambda a, b: bool(self.sees(head, int(a), int(b))), otypes=[bool])(i, j)  # type: ignore[misc]
         return numpy.broadcast_to(found, (n, n)).astype(bool)
 
+    def mask(self, heads: int, n_q: int, n_kv: int) -> numpy.ndarray | None:
+        """The same of the last queries, or all and those before them, which see nothing, [heads, n_q, n_kv]; or None."""
+        if not self.sees:
+            return None
+        seen = numpy.stack([self.seen(head, n_kv) for head in range(heads)])
+        return seen[:, n_kv - n_q:] if n_q <= n_kv else numpy.pad(seen, ((0, 0), (n_q - n_kv, 0), (0, 0)))
+
 
 def variant(*, spec: str | None = None, causal: bool | None = None, sees: Callable[[Any, Any, Any], Any] | None = None,
             exempt: dict[str, str] | None = None) -> Callable[[F], F]:

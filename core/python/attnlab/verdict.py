@@ -137,11 +137,7 @@ def _violation(result: dict[str, Any]) -> Violation:
 def expected(q: Any, k: Any, v: Any, claims: Claims, causal: bool, scale: float, kv_len: Any, dtype: str = "f8") -> Any:
     """What the definition gives, in float64, or this type."""
     wide = [numpy.nan_to_num(numpy.asarray(x, dtype)) for x in (q, k, v)]
-    mask = None
-    if claims.sees:
-        n_q, n_kv = q.shape[2], k.shape[2]
-        mask = numpy.stack([claims.seen(h, n_kv)[n_kv - n_q:] if n_q <= n_kv else numpy.pad(
-            claims.seen(h, n_kv), ((n_q - n_kv, 0), (0, 0))) for h in range(q.shape[1])])
+    mask = claims.mask(q.shape[1], q.shape[2], k.shape[2])
     return compute.attention(*wide, claims.spec or "tiled", causal=causal, scale=scale, kv_len=kv_len, mask=mask)
 
 
