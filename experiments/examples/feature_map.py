@@ -18,9 +18,8 @@ def phi(x):
     return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
 
 
-def attention(q, k, v, causal=False, scale=None):
-    """[batch, heads, n, d]. The state after key j is the sum of phi(k) v^T over the keys so far, and that of phi(k). There are
-    no scores that a scale could apply to."""
+def attention(q, k, v, causal=False):
+    """[batch, heads, n, d]. The state after key j is the sum of phi(k) v^T over the keys so far, and that of phi(k)."""
     f, g = phi(q), phi(k)
     ones = np.ones_like(v[..., :1])
     pairs = np.einsum("bhnf,bhnd->bhnfd", g, np.concatenate([v, ones], -1))

@@ -165,8 +165,8 @@ bool function_lost(const attn_variant *v) {
 static const double plugin_limit = 600; /* seconds of a call in a sweep */
 static const attn_param none[] = {{.name = NULL}};
 
-/* The parameters of the claim, which its parts may read, with its values as presets. Its canonical text has all
- * of them, in the order of the table. */
+/* The parameters of the claim, which its parts may read, with its values as presets. Its canonical text has
+ * all of them, in the order of the table. */
 static attn_status copy_params(function *f) {
   const attn_param *of = f->claim->variant->params;
   int64_t count = 0;
