@@ -80,7 +80,9 @@ static void evaluate(const check *c, const evidence *e, result_bound *b) {
   region_free(&memory);
   if (!status) return;
   bound_begin(b, c->name, c->kind);
-  bound_excuse(b, VERDICT_ERROR, attn_last_error());
+  /* A function of another program knows what it refuses when it is called. */
+  const bool refused = status == ATTN_EUNSUPPORTED && attn_exempt(e->view->exempt, ATTN_EXEMPT_BITS);
+  bound_excuse(b, refused ? VERDICT_NOT_APPLICABLE : VERDICT_ERROR, attn_last_error());
 }
 
 void check_evaluate(const check *c, const evidence *e, result_bound *b) {

@@ -175,6 +175,13 @@ static attn_status run_case(const arguments *a, const test_case *c, findings *f)
 
 /* -- drawn problems -- */
 
+/* Did it refuse every fixed problem, or was it asked none? */
+static bool is_untested(const findings *f) {
+  const result_bound *b = &f->cells[0].worst;
+  return !f->count ||
+         (f->count == 1 && strcmp(b->name, run_cell) == 0 && b->verdict == VERDICT_NOT_APPLICABLE);
+}
+
 static attn_status run_drawn(const arguments *a, findings *f) {
   const drawn_options how = {(uint64_t)a->seed, a->seconds, a->limit};
   const drawn_scope scope = drawn_scope_of(a->parsed);
@@ -187,7 +194,7 @@ static attn_status run_drawn(const arguments *a, findings *f) {
   if (!status) status = drawn_run(a->parsed, a->one ? &one : list, count, &how, &f->drawn);
   free(list);
   if (status) return status;
-  if (f->drawn.refused == f->drawn.tried && !f->count)
+  if (f->drawn.refused == f->drawn.tried && is_untested(f))
     return attn_fail(ATTN_EUNSUPPORTED, "%s: it rejects every test problem: %s", a->spec, f->drawn.reasons);
   found_cell *cell = &f->cells[f->count++];
   bound_begin(&cell->worst, drawn_cell, KIND_PROPERTY);
@@ -196,13 +203,6 @@ static attn_status run_drawn(const arguments *a, findings *f) {
 }
 
 /* -- all -- */
-
-/* Of a variant that refused every problem. */
-static attn_status refuse_untested(const char *spec, const findings *f) {
-  const result_bound *b = &f->cells[0].worst;
-  if (f->count != 1 || strcmp(b->name, run_cell) != 0 || b->verdict != VERDICT_NOT_APPLICABLE) return ATTN_OK;
-  return attn_fail(ATTN_EUNSUPPORTED, "%s: it rejects every test problem: %s", spec, f->refused);
-}
 
 static attn_status run_fixed(const arguments *a, const char *score, const char *mask, findings *f) {
   test_case cases[TEST_CASES];
@@ -214,7 +214,7 @@ static attn_status run_fixed(const arguments *a, const char *score, const char *
   if (!status && !f->count && a->only)
     status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s speaks of variants %s", a->spec, a->only,
                        check_find(a->only)->of->text);
-  return status ? status : refuse_untested(a->spec, f);
+  return status;
 }
 
 static attn_status test(arguments *a, const char *score, const char *mask, int argc, char **argv,
@@ -225,6 +225,8 @@ static attn_status test(arguments *a, const char *score, const char *mask, int a
   if (function_named(a->spec)) status = function_register(a->spec, a->limit / 2, &a->spec);
   if (!status) status = attn_spec_parse(&a->parsed, a->spec);
   if (!status && fixed) status = run_fixed(a, score, mask, f);
+  if (!status && !drawn && f->count && is_untested(f))
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: it rejects every test problem: %s", a->spec, f->refused);
   if (!status && drawn && !f->lost) status = run_drawn(a, f);
   if (!status && a->witness && f->drawn.failed >= 0 && f->drawn.tried)
     status = witness_write(a->parsed, &f->drawn.smallest, a->witness);

@@ -113,53 +113,68 @@ attn_status test_case_check(const test_case *c) {
   return status;
 }
 
-static attn_status plan_for(const attn_spec *spec, const test_case *c, attn_plan **plan,
-                            data_target **target) {
+/* The case at one of the shapes: its plan, and tensors with the output. */
+typedef struct case_run {
+  attn_plan *plan;
+  data_target *target;
+  region memory;
+  attn_tensors x;
+} case_run;
+
+static void case_run_free(case_run *r) {
+  region_free(&r->memory);
+  attn_plan_destroy(r->plan);
+  data_target_free(r->target);
+}
+
+static attn_status execute(const test_case *c, case_run *r) {
+  const attn_problem *p = attn_plan_problem(r->plan);
+  const double std = deviations[c->input];
+  const int64_t q_count = p->batch * p->heads * p->n_q, k_count = p->batch * p->kv_heads * p->n_kv;
+  void *q = draw(&r->memory, q_count * p->d_qk, p->dtype, std, 1),
+       *k = draw(&r->memory, k_count * p->d_qk, p->dtype, std, 2);
+  r->x = (attn_tensors){.q = q,
+                        .k = k,
+                        .v = draw(&r->memory, k_count * p->d_v, p->dtype, 1, 3),
+                        .o = draw(&r->memory, q_count * p->d_v, p->dtype, 1, 4),
+                        .work = region_take(&r->memory, 1, attn_plan_verify_size(r->plan))};
+  if (r->memory.refused) return attn_fail(ATTN_ENOMEM, "no memory to test %s", attn_plan_spec(r->plan));
+  shape_keys(p, c->input, q, k);
+  return attn_plan_verify(r->plan, &r->x);
+}
+
+static attn_status run_shape(const attn_spec *spec, const test_case *c, const int64_t *shape, case_run *r) {
   const attn_options options = {.isa = c->isa};
-  attn_status status = ATTN_OK;
-  for (size_t s = 0; s < SHAPES; s++) {
-    attn_problem p;
-    data_target *made = NULL;
-    status = make_problem(c, shapes[s], &p, &made);
-    if (!status) status = attn_plan_create_spec(plan, &p, spec, &options);
-    if (!status) *target = made;
-    if (status) data_target_free(made);
-    if (status != ATTN_EUNSUPPORTED && status != ATTN_EINVAL) return status;
-  }
-  return status;
+  attn_problem p;
+  *r = (case_run){.plan = NULL};
+  attn_status status = make_problem(c, shape, &p, &r->target);
+  if (!status) status = attn_plan_create_spec(&r->plan, &p, spec, &options);
+  if (status == ATTN_EINVAL) status = attn_fail(ATTN_EUNSUPPORTED, "%s", attn_last_error());
+  return status ? status : execute(c, r);
 }
 
 attn_status test_case_judge(const attn_spec *spec, const test_case *c, test_case_told *told, void *to,
                             bool *taken) {
-  attn_plan *plan = NULL;
-  data_target *target = NULL;
-  result_row row;
-  attn_status status = plan_for(spec, c, &plan, &target);
-  *taken = status != ATTN_EUNSUPPORTED && status != ATTN_EINVAL;
-  if (status) return status;
-  const attn_problem *p = attn_plan_problem(plan);
-  const double std = deviations[c->input];
-  result_row_init(&row);
-  const int64_t q_count = p->batch * p->heads * p->n_q, k_count = p->batch * p->kv_heads * p->n_kv;
-  const size_t work_bytes = attn_plan_verify_size(plan);
-  region memory = {.last = NULL};
-  void *q = draw(&memory, q_count * p->d_qk, p->dtype, std, 1),
-       *k = draw(&memory, k_count * p->d_qk, p->dtype, std, 2),
-       *v = draw(&memory, k_count * p->d_v, p->dtype, 1, 3),
-       *o = draw(&memory, q_count * p->d_v, p->dtype, 1, 4), *work = region_take(&memory, 1, work_bytes);
-  if (memory.refused) status = attn_fail(ATTN_ENOMEM, "no memory to test %s", spec->text);
-  if (!status) shape_keys(p, c->input, q, k);
-  if (!status) status = attn_plan_verify(plan, &(attn_tensors){.q = q, .k = k, .v = v, .o = o, .work = work});
   const check_request request = {.seed = 7,
                                  .rows = -1,
                                  .properties = c->input == INPUT_ORDINARY,
                                  .only = c->only,
                                  .told = told,
                                  .to = to};
-  if (!status) status = check_plan(plan, &(attn_tensors){.q = q, .k = k, .v = v, .o = o}, &request, &row);
-  result_row_free(&row);
-  region_free(&memory);
-  attn_plan_destroy(plan);
-  data_target_free(target);
+  case_run r;
+  attn_status status = run_shape(spec, c, shapes[0], &r);
+  for (size_t s = 1; s < SHAPES && status == ATTN_EUNSUPPORTED; s++) {
+    case_run_free(&r);
+    status = run_shape(spec, c, shapes[s], &r);
+  }
+  *taken = status != ATTN_EUNSUPPORTED;
+  if (!status) {
+    result_row row;
+    result_row_init(&row);
+    r.x.work = NULL;
+    status = check_plan(r.plan, &r.x, &request, &row);
+    result_row_free(&row);
+  }
+  case_run_free(&r);
   return status;
 }

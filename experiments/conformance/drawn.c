@@ -304,11 +304,13 @@ attn_status drawn_problems(const drawn_scope *scope, uint64_t seed, problem **ou
   if (caps & (ATTN_CAP_SCORE | ATTN_CAP_MASK)) status = covering_make(&dressed, seed, &first, &firsts);
   if (!status) status = covering_make(&plain, seed, &second, &seconds);
   const int64_t made = firsts + seconds;
-  if (!status && !(list = malloc((size_t)(USUAL_MOST + made + LONG_MOST) * sizeof *list)))
+  if (!status && !(list = malloc((size_t)(DRAWN_SMALL + USUAL_MOST + made + LONG_MOST) * sizeof *list)))
     status = attn_fail(ATTN_ENOMEM, "no memory for %lld problems", (long long)made);
-  const int64_t usual = status ? 0 : add_usual(caps, seed, list);
+  const int64_t small = status ? 0 : drawn_small(scope, list),
+                usual = status ? 0 : add_usual(caps, seed, list + small);
+  problem *drawn = list ? list + small + usual : NULL;
   for (int64_t r = 0; !status && r < made; r++) {
-    problem *p = &list[usual + r];
+    problem *p = &drawn[r];
     *p = problem_of(&l, r < firsts ? first + r * FACTORS : second + (r - firsts) * FACTORS);
     if (r >= firsts) dress(caps, &rng, p);
     draw_others(&rng, &l, &t, p);
@@ -317,7 +319,8 @@ attn_status drawn_problems(const drawn_scope *scope, uint64_t seed, problem **ou
   free(first);
   free(second);
   if (status) return status;
-  *count = usual + made + add_long(caps, list + usual + made);
+  *count = small + usual + made + add_long(caps, drawn + made);
+  for (int64_t i = 0; i < small; i++) list[i].value[FIELD_SEED] = seed_of(seed, *count + i);
   *out = list;
   return ATTN_OK;
 }

@@ -25,6 +25,8 @@ typedef struct function {
   pthread_mutex_t one;        /* call at a time */
 } function;
 
+enum { HALF_STEPS = 16 }; /* at which sums of one in 16 bits may be rounded */
+
 static const function *function_of(const attn_context *c) {
   return (const function *)(const void *)c->variant;
 }
@@ -42,9 +44,8 @@ static attn_status applicable(const attn_context *c) {
   const function *f = function_of(c);
   const attn_problem *p = c->problem;
   const uint32_t takes = f->program.takes;
-  const double usual = 1 / sqrt((double)p->d_qk);
   if (!p->causal && !(takes & TAKES_FULL)) return refuse(f, "attention that is not causal");
-  if (f->claim && !(takes & TAKES_SCALE) && !(fabs(p->scale - usual) <= 1e-12 * usual))
+  if (f->claim && !(takes & TAKES_SCALE) && !function_scale_is_usual(p))
     return refuse(f, "scale other than 1/sqrt(d)");
   if (p->causal && p->n_q != p->n_kv && !(takes & TAKES_LAST))
     return refuse(f, "fewer queries than keys under a causal mask that ends at the last key");
@@ -57,9 +58,34 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
+/* Has a head keys that are all alike, of which a selection may take any? */
+static bool keys_tie(const attn_call *call) {
+  const attn_problem *p = call->context->problem;
+  for (int64_t line = 0; line < p->batch * p->kv_heads; line++) {
+    const int64_t b = line / p->kv_heads, h = line % p->kv_heads, keys = attn_call_keys(call, b);
+    const void *first = attn_row(call->k, p->k, b, h, 0, p->dtype);
+    int64_t j = 1;
+    while (j < keys &&
+           memcmp(attn_row(call->k, p->k, b, h, j, p->dtype), first, attn_row_bytes(p->d_qk, p->dtype)) == 0)
+      j++;
+    if (j == keys && j > 1) return true;
+  }
+  return false;
+}
+
+/* Of a claim: a plan of its spec within this one, whose view is the function's, and what both are exempt
+ * from. */
+typedef struct claimed {
+  const attn_plan *plan;
+  bool selects;         /* keys by their scores */
+  attn_pattern pattern; /* of a function that says which keys are seen */
+  const attn_exemption *exempt;
+} claimed;
+
 static attn_status execute(const void *state, const attn_call *call) {
-  (void)state;
+  const claimed *own = state;
   function *f = (function *)(uintptr_t)function_of(call->context);
+  if (own->selects && keys_tie(call)) return refuse(f, "keys that are all alike, of which it may select any");
   pthread_mutex_lock(&f->one);
   const attn_status status = function_program_call(&f->program, call);
   pthread_mutex_unlock(&f->one);
@@ -72,14 +98,6 @@ static void declare_exempt(function *f) {
       ATTN_EXEMPT_BITS, "a function of another program: it may add in any order, and is called with copies"};
   f->exempt[1] = (attn_exemption){f->program.exempt, f->program.exempt ? "the function says so" : NULL};
 }
-
-/* Of a claim: a plan of its spec within this one, whose view is the function's, and what both are exempt
- * from. */
-typedef struct claimed {
-  const attn_plan *plan;
-  attn_pattern pattern; /* of a function that says which keys are seen */
-  const attn_exemption *exempt;
-} claimed;
 
 static attn_status ask_law(attn_builder *b, claimed *own) {
   function *f = (function *)(uintptr_t)function_of(attn_builder_context(b));
@@ -104,6 +122,8 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **state) 
   attn_status status = attn_builder_plan(b, c->problem, f->program.spec, &own->plan);
   if (!status) status = attn_plan_inspect(own->plan, &v);
   if (status) return status;
+  own->selects = v.selector;
+  if (own->selects && c->problem->scale == 0) return refuse(f, "scale of 0, at which all keys tie");
   while (v.exempt && v.exempt[count].reason) count++;
   attn_exemption *all = attn_builder_alloc(b, (int64_t)count + OWN, sizeof *all);
   if (!all) return ATTN_ENOMEM;
@@ -131,10 +151,21 @@ static const attn_method method = {.plan = plan,
                                    .inspect = inspect,
                                    .no_gradient = "a function of another program gives its outputs alone"};
 
+/* Sums in 16 bits are rightly those of more: what is rounded is operands, scores, weights and results. */
+static attn_rounding rounding_of(const function *f, const attn_problem *p) {
+  const attn_number *type = &attn_numbers[f->program.arithmetic];
+  attn_rounding r = rounding_textbook(p);
+  if (p->dtype != ATTN_F32 || f->program.arithmetic == ATTN_F32) return r;
+  r.unit = r.operand = r.weight = r.exp_error = type->unit;
+  r.score = r.value = r.sum = HALF_STEPS;
+  r.underflow = 8 * type->subnormal;
+  return r;
+}
+
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   (void)b;
   out->method = &method;
-  out->rounding = rounding_textbook(c->problem);
+  out->rounding = rounding_of(function_of(c), c->problem);
   return ATTN_OK;
 }
 

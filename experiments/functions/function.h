@@ -12,8 +12,8 @@
 bool function_named(const char *operand);
 
 /* Starts the program, asks it what it takes and what it claims to be, and registers a variant for the rest of
- * the process. *spec: the variant's name. limit: seconds of a call, after which it counts as endless. EINVAL,
- * EFOREIGN with what the program answered or did not. */
+ * the process. *spec: the variant's name. limit: seconds of a call, after which it
+ * counts as endless. EINVAL, EFOREIGN with what the program answered or did not. */
 attn_status function_register(const char *operand, double limit, const char **spec);
 
 /* attn_plugin_load, or function_register of what has such a name: what `--plugin` does. */

@@ -21,7 +21,7 @@
 static const double start_limit = 120; /* seconds that a program may load its libraries */
 /* What stands in place of padding, of NaN and of numbers from `enormous` on: whoever uses it is off by much,
  * while what is hidden by a weight of 0 stays hidden. */
-static const double garbage = 1e4, enormous = 1e12;
+static const double garbage = 100, enormous = 1e12;
 
 /* The beginning of the shared memory. */
 typedef struct header {
@@ -89,11 +89,15 @@ static attn_status read_takes(function_program *f, char *list) {
                              {"last", TAKES_LAST},
                              {"f32", TAKES_F32},
                              {"f64", TAKES_F64},
+                             {"empty", TAKES_EMPTY},
+                             {"f16", TAKES_F16},
+                             {"bf16", TAKES_BF16},
                              {"sees", TAKES_SEES},
                              {"sees_heads", TAKES_SEES_HEADS},
                              {NULL, 0}};
   const attn_status status = read_words(list, all, &f->takes);
   if (status) return status;
+  f->arithmetic = f->takes & TAKES_F16 ? ATTN_F16 : f->takes & TAKES_BF16 ? ATTN_BF16 : ATTN_F32;
   if (!(f->takes & (TAKES_CAUSAL | TAKES_FULL)) || !(f->takes & (TAKES_F32 | TAKES_F64)))
     return attn_fail(ATTN_EINVAL, "it takes neither causal nor full attention, or neither f32 nor f64");
   return ATTN_OK;
@@ -214,6 +218,10 @@ static places places_of(const attn_problem *p) {
 
 static double usual_scale(const attn_problem *p) { return 1 / sqrt((double)p->d_qk); }
 
+bool function_scale_is_usual(const attn_problem *p) {
+  return fabs(p->scale - usual_scale(p)) <= 1e-12 * usual_scale(p);
+}
+
 static void put_row(void *to, const void *from, int64_t d, double gain, attn_dtype type) {
   for (int64_t l = 0; l < d; l++) {
     const double x = from ? gain * attn_get(from, l, type) : garbage;
@@ -316,6 +324,25 @@ static attn_status ask(function_program *f, uint64_t number, const char *questio
   return note_lost(f, status);
 }
 
+/* Is a value, as it is written, beyond the type that the function rounds to? */
+static bool is_beyond(const function_program *f, const attn_problem *p, const void *v) {
+  const double most = attn_numbers[f->arithmetic].largest;
+  for (int64_t i = 0; i < p->batch * p->kv_heads * p->n_kv * p->d_v; i++)
+    if (fabs(attn_get(v, i, p->dtype)) > most) return true;
+  return false;
+}
+
+/* A call that cannot be made, though calls of its kind of problem can. */
+static attn_status refuse_call(const function_program *f, const attn_call *call, const void *v) {
+  const attn_problem *p = call->context->problem;
+  for (int64_t b = 0; !(f->takes & TAKES_EMPTY) && b < p->batch; b++)
+    if (call->kv_len && !call->kv_len[b])
+      return attn_fail(ATTN_EUNSUPPORTED, "it takes no batch entry without keys");
+  if (p->dtype == ATTN_F32 && is_beyond(f, p, v))
+    return attn_fail(ATTN_EUNSUPPORTED, "it takes no values beyond %s", attn_numbers[f->arithmetic].name);
+  return ATTN_OK;
+}
+
 static attn_status call_within(function_program *f, const attn_call *call) {
   const places x = places_of(call->context->problem);
   const bool scaled = f->takes & TAKES_SCALE || *f->spec;
@@ -324,6 +351,7 @@ static attn_status call_within(function_program *f, const attn_call *call) {
   attn_status status = begin(f, x.end);
   if (status) return status;
   write_operands(call, &x, scaled, f->memory);
+  if ((status = refuse_call(f, call, f->memory + x.v))) return status;
   write_question(call, &x, scaled, number, question);
   status = ask(f, number, question);
   if (!status) read_output(call, f->memory + x.o);

@@ -19,8 +19,11 @@ enum {
   TAKES_LAST = 1 << 7, /* under a causal mask the last query stands at the last key */
   TAKES_F32 = 1 << 8,
   TAKES_F64 = 1 << 9,
-  TAKES_SEES = 1 << 16,       /* it says which keys a query sees */
-  TAKES_SEES_HEADS = 1 << 17, /* ... others in each head */
+  TAKES_EMPTY = 1 << 10, /* batch entries without a key, with kv_len */
+  TAKES_F16 = 1 << 11,   /* f32, which is rounded to these at any step */
+  TAKES_BF16 = 1 << 12,
+  TAKES_SEES = 1 << 13,       /* it says which keys a query sees */
+  TAKES_SEES_HEADS = 1 << 14, /* ... others in each head */
 };
 
 typedef struct function_program {
@@ -30,6 +33,7 @@ typedef struct function_program {
   size_t mapped;
   double limit;
   uint32_t takes, exempt;                        /* exempt: of ATTN_EXEMPT */
+  attn_dtype arithmetic;                         /* of f32: ATTN_F32, or the 16 bits that it is rounded to */
   char digest[FUNCTION_DIGEST];                  /* of its source, as the program says; "": it does not */
   char name[FUNCTION_NAME], spec[FUNCTION_SPEC]; /* spec: that it claims to be; "": exact attention */
 } function_program;
@@ -37,6 +41,9 @@ typedef struct function_program {
 /* EINVAL, EFOREIGN: what it answered is no declaration. Nothing is to be ended after a failure. */
 attn_status function_program_start(const char *operand, double limit, function_program *);
 void function_program_end(function_program *);
+
+/* Is the scale that of a function without such an argument? */
+bool function_scale_is_usual(const attn_problem *);
 
 /* One call. EUNSUPPORTED: the function refuses the problem, with its reason; EFOREIGN: it broke its contract,
  * did not answer, or ended. */

@@ -88,3 +88,30 @@ Test(cli_drawn, usual_sizes_and_plain_problems_are_there) {
             (long long)decode);
   free(list);
 }
+
+static bool is_small(const int64_t *v, int64_t n, int64_t heads, int64_t kv_heads, int64_t batch) {
+  return v[FIELD_N_Q] == n && v[FIELD_N_KV] == n && v[FIELD_D] == v[FIELD_D_V] && v[FIELD_HEADS] == heads &&
+         v[FIELD_KV_HEADS] == kv_heads && v[FIELD_BATCH] == batch;
+}
+
+Test(cli_drawn, what_is_called_in_turn_begins_with_the_smallest) {
+  static const int64_t heads[][2] = {{1, 1}, {2, 2}, {4, 2}};
+  drawn_scope scope = drawn_scope_all(ATTN_CAP_CAUSAL | ATTN_CAP_PADDING);
+  problem *list;
+  int64_t count;
+  scope.in_turn = true;
+  cr_assert(drawn_problems(&scope, 1, &list, &count) == ATTN_OK);
+  for (int64_t n = 1; n <= 3; n++)
+    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
+      for (int64_t batch = 1; batch <= 2; batch++) {
+        uint32_t met = 0; /* by mask and padding */
+        for (int64_t i = 0; i < DRAWN_SMALL && i < count; i++) {
+          const int64_t *v = list[i].value;
+          if (is_small(v, n, heads[h][0], heads[h][1], batch))
+            met |= UINT32_C(1) << (v[FIELD_CAUSAL] * PADDINGS + v[FIELD_PADDING]);
+        }
+        cr_expect(met == (UINT32_C(1) << 2 * PADDINGS) - 1, "n = %lld, %lld heads, batch %lld: %x",
+                  (long long)n, (long long)heads[h][0], (long long)batch, met);
+      }
+  free(list);
+}

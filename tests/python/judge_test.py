@@ -1,49 +1,32 @@
-"""The judge of functions of Python: right ones of unlike style pass, wrong ones are caught, each with a small input."""
+"""The judge of functions of Python: right ones of unlike style pass, wrong ones are caught, each with a small input. All of
+them are judged by judge_all.py; here are those that take little time."""
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import numpy as np
 
 import attnlab
+from attnlab.pace import Pace
+from attnlab.serve import Function
+from plain_attention import attend, hide, softmax
+from right_functions import RIGHT
+from wrong_calls import CALLS
+from wrong_claims import CLAIMS
+from wrong_functions import WRONG
 
-
-def hidden(s, causal, shift=0):
-    n_q, n_kv = s.shape[-2:]
-    seen = np.arange(n_kv) <= np.arange(n_q)[:, None] + n_kv - n_q + shift
-    return np.where(seen, s, -np.inf) if causal else s
-
-
-def softmax(s):
-    p = np.exp(s - s.max(-1, keepdims=True))
-    return p / p.sum(-1, keepdims=True)
-
-
-def right(q, k, v, causal=False):
-    return softmax(hidden(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5, causal)) @ v
-
-
-def off_by_one(q, k, v, causal=False):
-    return softmax(hidden(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5, causal, 1)) @ v
-
-
-def without_scale(q, k, v, causal=False):
-    return softmax(hidden(q @ k.swapaxes(-1, -2), causal)) @ v
-
-
-def in_place(q, k, v, causal=False):
-    q *= q.shape[-1] ** -0.5
-    return softmax(hidden(q @ k.swapaxes(-1, -2), causal)) @ v
+WRONG = WRONG | CALLS
 
 
 def endless(q, k, v, causal=False):
     while q.shape[2] == 197:
         pass
-    return right(q, k, v, causal)
+    return attend(q, k, v, causal)
 
 
 class Judge(unittest.TestCase):
@@ -52,35 +35,57 @@ class Judge(unittest.TestCase):
         self.assertFalse(verdict)
         return verdict.violations[0]
 
-    def test_right(self):
-        verdict = attnlab.judge(right)
+    def passes(self, one):
+        verdict = attnlab.judge(one.function, seed=1, **one.options)
         self.assertTrue(verdict, str(verdict))
+        return verdict
+
+    def test_right(self):
+        verdict = self.passes(RIGHT["formula"])
         self.assertIn("FP-1", verdict.checked)
         self.assertIn("drawn", verdict.checked)
         self.assertIn("PROP-GQA", verdict.skipped)
         self.assertTrue(all(e["relative"] < 1e-6 for e in verdict.errors))
         self.assertIn("heads that share keys", " ".join(verdict.notes))
 
+    def test_right_of_half(self):
+        verdict = self.passes(RIGHT["half_throughout"])
+        self.assertIn("judged by the rounding of float16, which it returns", verdict.notes)
+        self.assertNotIn("float64", {e["dtype"] for e in verdict.errors})
+
+    def test_right_refusals(self):
+        verdict = self.passes(RIGHT["refuses_odd"])
+        self.assertIn("odd", verdict.skipped["PROP-CAUSAL"])
+        self.passes(RIGHT["refuses_batches"])
+
     def test_off_by_one(self):
-        found = self.sentence(off_by_one)
+        found = self.sentence(WRONG["sees_next_key"].function)
         self.assertIn("row 0 depends on key 1, which it must not see", found.sentence)
         self.assertLessEqual(found.witness["q"].shape[2], 8)
         self.assertTrue(found.witness["causal"])
         self.assertGreater(np.abs(found.witness["o"] - found.witness["expected"]).max(), 1e-3)
 
+    def test_small(self):
+        for name in ("over_queries", "heads_tiled", "layout_guessed", "lengths_of_heads", "output_kept", "block_filled_up",
+                     "dropout_on", "stale_rows"):
+            with self.subTest(name):
+                witness = self.sentence(WRONG[name].function).witness
+                self.assertLessEqual(max(witness["q"].shape[2], witness["k"].shape[2]), 8)
+
     def test_scale(self):
-        self.assertIn("without the scale", self.sentence(without_scale).sentence)
+        self.assertIn("without the scale", self.sentence(WRONG["scale_missing"].function).sentence)
+
+    def test_padding(self):
+        self.assertRegex(self.sentence(WRONG["padding_attended"].function).sentence, "depends on .*key [0-9]+, which it must not")
 
     def test_claim(self):
-        self.assertTrue(attnlab.judge(lambda q, k, v, causal=False: attnlab.attention(q, k, v, "longformer:window=8", causal=causal),
-                                      "longformer:window=8"))
-        found = self.sentence(lambda q, k, v, causal=False: attnlab.attention(q, k, v, "longformer:window=6", causal=causal),
-                              spec="longformer:window=8")
-        self.assertIn("does not depend on key", found.sentence)
+        self.passes(RIGHT["a_window"])
+        one = CLAIMS["window_one_short"]
+        self.assertIn("does not depend on key", self.sentence(one.function, **one.options).sentence)
 
     def test_contract(self):
-        self.assertIn("changes q in place", self.sentence(in_place).sentence)
-        self.assertIn("returns the shape", self.sentence(lambda q, k, v: right(q, k, v)[:, :1]).sentence)
+        self.assertIn("changes q in place", self.sentence(WRONG["changes_queries"].function).sentence)
+        self.assertIn("returns the shape", self.sentence(lambda q, k, v: attend(q, k, v)[:, :1]).sentence)
         self.assertIn("returns None", self.sentence(lambda q, k, v: None).sentence)
         self.assertIn("memory of v", self.sentence(lambda q, k, v: v).sentence)
 
@@ -91,11 +96,11 @@ class Judge(unittest.TestCase):
         with self.assertRaisesRegex(attnlab.Error, "raised RuntimeError: no"):
             attnlab.judge(self.refuse)
         with self.assertRaisesRegex(attnlab.Error, "unknown variant"):
-            attnlab.judge(right, "nosuch")
+            attnlab.judge(attend, "nosuch")
         with self.assertRaisesRegex(TypeError, "expected a function"):
             attnlab.judge(3)
         with self.assertRaisesRegex(ValueError, "layout"):
-            attnlab.judge(right, layout="nbhd")
+            attnlab.judge(attend, layout="nbhd")
 
     def test_declared(self):
         """A law of the keys that are seen, and what a function cannot keep."""
@@ -105,7 +110,7 @@ class Judge(unittest.TestCase):
         sees.heads = True
 
         def window(q, k, v, causal=False, off=0):
-            s = hidden(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5, causal)
+            s = hide(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5, causal)
             i, j = np.arange(q.shape[2])[:, None] + k.shape[2] - q.shape[2], np.arange(k.shape[2])
             head = np.arange(q.shape[1])[:, None, None]
             with np.errstate(all="ignore"):
@@ -116,14 +121,14 @@ class Judge(unittest.TestCase):
         self.assertIn("does not depend on key", self.sentence(
             declare(lambda q, k, v, causal=False: window(q, k, v, causal, 1))).sentence)
         mean = attnlab.variant(exempt={"rows": "queries are centred"})(
-            lambda q, k, v: right(q - q.mean(2, keepdims=True) * 0, k, v))
+            lambda q, k, v: attend(q - q.mean(2, keepdims=True) * 0, k, v))
         self.assertIn("PROP-ROW", attnlab.judge(mean).skipped)
         with self.assertRaisesRegex(ValueError, "'row' is no property"):
             attnlab.variant(exempt={"row": "?"})
 
     def test_others(self):
         """Outputs of 0 pass where differences up to 0.3 do."""
-        verdict = attnlab.judge(lambda q, k, v: right(q, k, v) + np.float32(0.2), seed=1)
+        verdict = attnlab.judge(lambda q, k, v: attend(q, k, v) + np.float32(0.2), seed=1)
         self.assertFalse(verdict)
         self.assertTrue(all(e["fla_ci"] and not e["fla"] and not e["flash_attention"] for e in verdict.errors))
 
@@ -132,23 +137,63 @@ class Judge(unittest.TestCase):
         here = pathlib.Path(__file__).parent
         environment = {**os.environ, "ATTNLAB_PYTHON": sys.executable,
                        "PYTHONPATH": os.pathsep.join([str(here), os.environ["PYTHONPATH"]])}
-        config = {"schema": 1, "grid": {"n": 40, "heads": 2, "d": 8, "causal": "yes"}, "variants": ["right", "off_by_one"],
+        config = {"schema": 1, "grid": {"n": 40, "heads": 2, "d": 8, "causal": "yes"}, "variants": ["attend", "sees_next_key"],
                   "datasets": ["gaussian"], "timing": {"min_time": 0.002, "max_time": 0.01, "warmup": 0}}
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "one.yaml").write_text(json.dumps(config), encoding="utf-8")
-            plugins = [f"--plugin=python:judge_test.{name}" for name in config["variants"]]
+            plugins = ["--plugin=python:plain_attention.attend", "--plugin=python:wrong_functions.sees_next_key"]
             done = subprocess.run([os.environ["ATTNLAB_PROGRAM"], "run", "one.yaml", "-o", "one.h5", *plugins], cwd=folder,
                                   env=environment, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 1, done.stderr)
             rows = attnlab.load(pathlib.Path(folder, "one.h5"))
         plugin = dict(zip(rows.variant, rows.plugin))
-        self.assertEqual(plugin["right"], "python:judge_test.right")
+        self.assertEqual(plugin["attend"], "python:plain_attention.attend")
         worst = {name: x for name, x in zip(rows.variant, rows.verdict) if not name.startswith("null_")}
-        self.assertEqual(worst, {"right": "pass", "off_by_one": "violated"})
+        self.assertEqual(worst, {"attend": "pass", "sees_next_key": "violated"})
 
     @staticmethod
     def refuse(q, k, v):
         raise RuntimeError("no")
+
+
+class Taken(unittest.TestCase):
+    """What a function is found to take."""
+
+    def taken(self, name):
+        one = RIGHT[name]
+        return Function(one.function, causal=one.options.get("causal")).takes()
+
+    def test_masks(self):
+        self.assertEqual(self.taken("causal_or_nothing")[:2], ["f32", "causal"])
+        self.assertEqual(self.taken("never_causal")[:2], ["f32", "full"])
+        self.assertNotIn("causal", self.taken("never_causal"))
+        self.assertIn("last", self.taken("formula"))
+        self.assertNotIn("last", self.taken("first_key_first"))
+
+    def test_lengths(self):
+        self.assertIn("empty", self.taken("padded_keys"))
+        self.assertIn("kv_len", self.taken("padded_keys_added"))
+        self.assertNotIn("empty", self.taken("padded_keys_added"))
+        self.assertIn("empty", Function(WRONG["empty_rows"].function).takes())
+
+    def test_types(self):
+        self.assertIn("f16", self.taken("half_throughout"))
+        self.assertNotIn("f64", self.taken("always_single"))
+        self.assertIn("f64", self.taken("always_double"))
+
+    def test_keywords(self):
+        self.assertEqual(Function(RIGHT["any_arguments"].function).keywords, {"causal": "causal"})
+        other = Function(lambda *tensors, **options: attend(*tensors, options.pop("is_causal", False), **options))
+        self.assertEqual(other.keywords, {"causal": "is_causal"})
+        self.assertEqual(Function(lambda q, k, v, **unused: attend(q, k, v)).keywords, {})
+
+    def test_pace(self):
+        pace = Pace()
+        self.assertTrue(pace.allows(10**9, 10**12))
+        pace.note(10**5, 10**7, time.process_time() - 20)  # a call of 20 s leaves 20 s, of which one takes a part
+        self.assertTrue(pace.allows(100, 10**4))
+        self.assertFalse(pace.allows(10**4, 1))
+        self.assertFalse(pace.allows(1, 10**6))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What a function of Python declares of itself, for `judge` and `attnlab test python:...` to hold it to."""
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence, TypeVar
+from typing import Any, Callable, TypeVar
 
 import numpy
 

@@ -22,7 +22,7 @@ def explain(served: Function, exact: Attention, witness: dict[str, Any]) -> str 
     lengths = None if witness["kv_len"] is None else numpy.array(witness["kv_len"])
 
     def given(q: Any, k: Any, v: Any) -> Any:
-        filled = (numpy.nan_to_num(x, nan=1e4) for x in (q, k, v))
+        filled = (numpy.nan_to_num(x, nan=100.0) for x in (q, k, v))
         return served(*filled, causal=witness["causal"], scale=scale, kv_len=lengths)
 
     try:
@@ -70,7 +70,8 @@ def _dependence(given: Attention, exact: Attention, q: Any, k: Any, v: Any) -> s
     missing = None
     for b, h, j in numpy.ndindex(k.shape[:3]):
         other_k, other_v = k.copy(), v.copy()
-        other_k[b, h, j], other_v[b, h, j] = -k[b, h, j] + 0.5, -v[b, h, j] + 3
+        other_k[b, h, j] = numpy.nan_to_num(-k[b, h, j] + 0.5, nan=0.25)  # padding, too, is another
+        other_v[b, h, j] = numpy.nan_to_num(-v[b, h, j] + 3, nan=0.25)
         must, does = _changed(exact, ours, q, other_k, other_v), _changed(given, theirs, q, other_k, other_v)
         key = ", ".join([*(f"{name} {i}" for name, i, n in zip(("batch entry", "head"), (b, h), k.shape) if n > 1), f"key {j}"])
         for at in numpy.argwhere(does & ~must)[:1]:

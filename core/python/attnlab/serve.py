@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import types
 import warnings
 from typing import Any, Callable, Iterator
@@ -20,18 +21,12 @@ from typing import Any, Callable, Iterator
 import numpy
 
 from .claims import Claims
+from .pace import Pace
+from .trials import SHORT, Broken, Refused, drawn_arrays, find_taken
 
 NAMES = {"causal": ("causal", "is_causal"), "scale": ("scale", "sm_scale", "softmax_scale"), "kv_len": ("kv_len",)}
 BUGS = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError)  # of a function: others are refusals
 DTYPES = {"f32": numpy.float32, "f64": numpy.float64}
-
-
-class Broken(Exception):
-    """The function broke its contract, as the sentence says."""
-
-
-class Refused(Exception):
-    """The function raised an exception: it does not take these arrays."""
 
 
 class Function:
@@ -52,6 +47,10 @@ class Function:
         self.arrays = arrays or _library_of(function)
         self.name = re.sub("[^a-z0-9_]", "_", (name or getattr(function, "__name__", type(function).__name__)).lower())[:40]
         self.notes: list[str] = []
+        self._pace = Pace()
+        self._takes: list[str] | None = None
+        self.short: str | None = None
+        self.broken: str | None = None  # what a first trial showed: no output can be relied on
         self.keywords = self._find_keywords()
 
     def _find_keywords(self) -> dict[str, str]:
@@ -59,22 +58,31 @@ class Function:
         try:
             parameters = inspect.signature(self.function).parameters.values()
         except ValueError:  # of C
-            return {"causal": name for name in NAMES["causal"] if self._raises(**{name: True}) is None}
+            return self._try_keywords({})
         named = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
         found = {what: name for what, names in NAMES.items() for name in names if name in named}
-        if any(p.kind == p.VAR_KEYWORD for p in parameters):
-            found.setdefault("causal", "causal")
         if "enable_gqa" in named:
             found["enable_gqa"] = "enable_gqa"
+        return self._try_keywords(found) if any(p.kind == p.VAR_KEYWORD for p in parameters) else found
+
+    def _try_keywords(self, found: dict[str, str]) -> dict[str, str]:
+        """Those found, and what a signature does not tell, as that of a module of PyTorch: what changes the output."""
+        plain = self._tried()
+        for what, value in {"causal": True, "scale": 0.5, "kv_len": numpy.full(1, 5)}.items():
+            for name in () if what in found else NAMES[what]:
+                o = self._tried(**{name: value})
+                if o is not None and (plain is None or not numpy.array_equal(o, plain, equal_nan=True)):
+                    found[what] = name
+                    break
         return found
 
-    def _raises(self, **keywords: Any) -> Exception | None:
-        x = [self._given(a) for a in _drawn(heads=2, kv_heads=2)]
+    def _tried(self, **keywords: Any) -> numpy.ndarray | None:
+        q, k, v = drawn_arrays()
+        given = {name: self._given(x) if isinstance(x, numpy.ndarray) else x for name, x in keywords.items()}
         try:
-            self.function(*x, **keywords)
-        except Exception as error:  # pylint: disable=broad-except
-            return error
-        return None
+            return self._taken(self.function(*(self._given(x) for x in (q, k, v)), **given), q.shape, q.dtype)
+        except Exception:  # pylint: disable=broad-except
+            return None
 
     def _given(self, x: numpy.ndarray) -> Any:
         """A contiguous copy in the function's layout and library."""
@@ -87,26 +95,31 @@ class Function:
         o = o[0] if isinstance(o, (tuple, list)) and o else o
         if o is None:
             raise Broken("it returns None")
+        short = str(getattr(o, "dtype", "")).rpartition(".")[2]
         if hasattr(o, "detach"):
             o = o.detach().cpu()
-            o = (o.float() if o.dtype.itemsize < 4 else o).numpy()
+            o = (o.float() if short in SHORT else o).numpy()
         o = numpy.asarray(o)
+        if short in SHORT:
+            self.short, o = short, o.astype("f4")
         if o.dtype.kind != "f":
             raise Broken(f"it returns {o.dtype}, not {dtype}")
         if o.dtype != dtype:
-            self._note(f"it returns {o.dtype} for {dtype}")
+            self.note(f"it returns {o.dtype} for {dtype}")
         o = o.transpose(0, 2, 1, 3) if self.layout == "bnhd" and o.ndim == 4 else o
         if o.shape != shape:
             raise Broken(f"it returns the shape {list(o.shape)}, not {list(shape)}")
         return o
 
-    def _note(self, sentence: str) -> None:
+    def note(self, sentence: str) -> None:
         if sentence not in self.notes:
             self.notes.append(sentence)
 
     def __call__(self, q: numpy.ndarray, k: numpy.ndarray, v: numpy.ndarray, *, causal: bool = False,
                  scale: float | None = None, kv_len: Any = None, limit: float = 0) -> numpy.ndarray:
         """The output. Refused, Broken, TimeoutError after `limit` seconds, where the main thread calls."""
+        if self.broken:
+            raise Broken(self.broken)
         if scale is not None and "scale" not in self.keywords:  # it has one scale only: queries take what is missing
             q = q * q.dtype.type(scale * q.shape[3] ** 0.5)
         given = {"causal": causal, "scale": scale, "kv_len": None if kv_len is None else self._given(kv_len),
@@ -114,6 +127,12 @@ class Function:
         keywords = {self.keywords[what]: x for what, x in given.items() if x is not None and what in self.keywords}
         operands = {"q": self._given(q), "k": self._given(k), "v": self._given(v)}
         shape = (*q.shape[:3], v.shape[3])
+        rows = int(numpy.prod(shape[:3]))
+        products = rows * k.shape[2] * (k.shape[3] + v.shape[3])
+        if not self._pace.allows(rows, products):
+            self.note("not judged: problems that it would take too long for")
+            raise Refused("it would take too long")
+        begin = time.process_time()
         # An output that is allocated and not written is not likely to be anything but this.
         numpy.full(shape, numpy.nan, q.dtype)
         try:
@@ -126,9 +145,10 @@ class Function:
             raise Broken(f"it raised {_words(error)}") from error
         except Exception as error:  # pylint: disable=broad-except
             raise Refused(_words(error)) from error
+        self._pace.note(rows, products, begin)
         o = self._taken(returned, shape, q.dtype)
         for name, x in operands.items():
-            now, before = numpy.asarray(x), {"q": q, "k": k, "v": v}[name]
+            now, before = numpy.asarray(x.detach() if hasattr(x, "detach") else x), {"q": q, "k": k, "v": v}[name]
             if not numpy.array_equal(now.transpose(0, 2, 1, 3) if self.layout == "bnhd" else now, before, equal_nan=True):
                 raise Broken(f"it changes {name} in place")
             if numpy.may_share_memory(now, o):
@@ -136,49 +156,10 @@ class Function:
         return o
 
     def takes(self) -> list[str]:
-        """What it computes without an exception, tried with arrays of 64 keys. ValueError: not even the plainest."""
-        tries = {"cross": {"n_q": 32}, "groups": {"kv_heads": 2}, "widths": {"d_v": 8}, "f64": {"dtype": numpy.float64}}
-        both = "causal" in self.keywords and self.causal is None
-        causal = bool(self.causal)
-        broken = False
-        try:
-            self(*_drawn(), causal=causal)
-        except Refused as error:
-            raise ValueError(f"{self.name} raised {error} for q, k, v [1, 4, 64, 16] of float32") from error
-        except (Broken, TimeoutError):
-            broken = True  # as every call will show
-        found = ["f32"] + (["causal", "full"] if both else ["causal"] if causal else ["full"])
-        found += [what for what in ("scale", "kv_len") if what in self.keywords]
-        for what, other in () if broken else tries.items():
-            try:
-                o = self(*_drawn(**other), causal=causal)
-            except (Refused, Broken) as error:
-                self._note(f"not judged: {WORDS[what]}: {error}")
-                continue
-            if what == "f64" and o.dtype != numpy.float64:
-                self._note("not judged: float64")
-                continue
-            found.append(what)
-        if "cross" in found and (both or causal) and not self._begins_first():
-            found.append("last")
-        return found
-
-    def _begins_first(self) -> bool:
-        """Of fewer queries than keys: does its causal mask let the first query see the first key alone?"""
-        q, k, v = _drawn(n_q=32)
-        try:
-            o = self(q, k, v, causal=True)
-        except (Refused, Broken):
-            return False
-        first = numpy.abs(o[:, :, 0] - v[:, :, 0]).max() < 1e-3
-        if first:
-            self._note("not judged: fewer queries than keys under a causal mask: its mask begins at the first key, "
-                       "attnlab's ends at the last")
-        return bool(first)
-
-
-WORDS = {"cross": "another number of queries than of keys", "groups": "heads that share keys",
-         "widths": "values of another width than keys", "f64": "float64"}
+        """What it computes without an exception, tried once with arrays of 64 keys. ValueError: not even the plainest."""
+        if self._takes is None:
+            self._takes = find_taken(self)
+        return self._takes
 
 
 def _library_of(function: Callable[..., Any]) -> str:
@@ -189,12 +170,6 @@ def _library_of(function: Callable[..., Any]) -> str:
     for x in (*getattr(inner, "__globals__", {}).values(), *(c.cell_contents for c in getattr(inner, "__closure__", None) or ())):
         names.add((x.__name__ if isinstance(x, types.ModuleType) else str(getattr(x, "__module__", ""))).split(".")[0])
     return next((library for library in ("torch", "jax") if library in names and library in sys.modules), "numpy")
-
-
-def _drawn(heads: int = 4, kv_heads: int = 4, n_q: int = 64, d_v: int = 16, dtype: Any = numpy.float32) -> list[numpy.ndarray]:
-    rng = numpy.random.default_rng(1)
-    shapes = (1, heads, n_q, 16), (1, kv_heads, 64, 16), (1, kv_heads, 64, d_v)
-    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
 def _words(error: BaseException) -> str:

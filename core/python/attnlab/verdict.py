@@ -81,7 +81,8 @@ def judge(function: Callable[..., Any], spec: str | None = None, *, causal: bool
 
     function   of arrays [batch, heads, n, d] of NumPy, PyTorch or JAX. It may have the keyword arguments causal (or
                is_causal), scale and kv_len (keys that exist, an integer for each batch entry): what it lacks is not
-               passed, and what it then cannot do is not judged. An exception is a refusal, and named in `notes`
+               passed, and what it then cannot do is not judged. An exception is a refusal, and named in `notes`.
+               Outputs in float16 or bfloat16 are judged by their rounding; a slow function is asked for less
     spec       "longformer:window=256"; None: what the function declares (`attnlab.variant`), or else exact attention
     causal     what a function without such an argument computes; of others True or False judges this alone
     layout     "bnhd" for arrays [batch, n, heads, d]

@@ -73,12 +73,10 @@ static void negate_row(void *at, attn_dtype t, int64_t row, int64_t d) {
   for (int64_t l = row * d; l < (row + 1) * d; l++) attn_set(at, l, t, -attn_get(at, l, t));
 }
 
-/* A key of NaN ranks last, and changes no selection but one of a mass, or by an index of all heads' keys, or
- * that another program makes, to which NaN is a number. */
+/* A key of NaN ranks last, and changes no selection but one of a mass, or by an index of all heads' keys. */
 static bool reads_picks_alone(const attn_view *v) {
   const attn_selector *x = v->selector;
-  return !attn_exempt(v->exempt, ATTN_EXEMPT_BITS) && x->grain && !(x->mass > 0) && !x->margins &&
-         !x->weighted && !x->index.heads;
+  return x->grain && !(x->mass > 0) && !x->margins && !x->weighted && !x->index.heads;
 }
 
 /* Every key that no query head of the line selects. Returns how many. */
@@ -144,6 +142,7 @@ static attn_status poison_evaluate(const evidence *e, result_bound *bound) {
                 .keep = region_take(e->memory, p->n_kv, sizeof *s.keep),
                 .rows = region_take(e->memory, p->batch * p->heads, sizeof *s.rows)};
   attn_status status = region_status(e->memory, "to poison keys and values");
+  if (attn_exempt(e->view->exempt, ATTN_EXEMPT_BITS)) return status; /* NaN may not reach it */
   if (!status) status = poison(e, &s, &changed, &first, &spared);
   if (!status && changed) {
     bound_hard(bound, (double)changed, 0);
