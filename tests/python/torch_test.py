@@ -12,8 +12,10 @@ import attnlab
 import attnlab.torch
 import oracle
 import stand_in
-from attnlab import tensors
+from attnlab import judged_gradients, tensors
+from attnlab.claims import Claims
 from attnlab.compute import Operands
+from attnlab.serve import Function
 
 BATCH, HEADS, KV_HEADS, N, D = 2, 4, 2, 67, 24
 
@@ -276,3 +278,41 @@ class HuggingFace(unittest.TestCase):
             attnlab.attention(q, k, v, bias=bias)
         attnlab.torch.hf_attention("tiled")(self.model.layers[0], q, k, v, bias)[0].sum().backward()
         self.assertEqual(bias.grad.shape, bias.shape)
+
+
+class WrongBackward(torch.autograd.Function):
+    """softmax(q k^T / sqrt(d)) v, whose gradient by k lacks the scale."""
+    @staticmethod
+    def forward(ctx, q, k, v):
+        ctx.save_for_backward(q, k, v)
+        return torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, -1) @ v
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v = ctx.saved_tensors
+        with torch.enable_grad():
+            inputs = [x.detach().requires_grad_() for x in (q, k, v)]
+            o = torch.softmax(inputs[0] @ inputs[1].transpose(-1, -2) * q.shape[-1] ** -0.5, -1) @ inputs[2]
+            dq, dk, dv = torch.autograd.grad(o, inputs, grad)
+        return dq, dk * q.shape[-1] ** 0.5, dv
+
+
+class JudgedGradients(unittest.TestCase):
+    def judged(self, function, **options):
+        return judged_gradients.judge(Function(function, arrays="torch", **options), Claims())
+
+    def test_wrong(self):
+        wrong, reason = self.judged(WrongBackward.apply, causal=False)
+        self.assertIsNone(reason)
+        self.assertTrue(wrong and all("the gradient by k of" in sentence for sentence in wrong), wrong)
+
+    def test_right(self):
+        self.assertEqual(self.judged(lambda q, k, v: torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1) @ v), ([], None))
+        self.assertEqual(self.judged(lambda q, k, v: attnlab.torch.attention(q, k, v, "tiled", causal=True), causal=True), ([], None))
+        turned = [1, 2]
+        self.assertEqual(self.judged(lambda q, k, v: (torch.softmax(q.transpose(*turned) @ k.transpose(*turned).mT * q.shape[-1] ** -0.5, -1)
+                                                      @ v.transpose(*turned)).transpose(*turned), layout="bnhd"), ([], None))
+
+    def test_none(self):
+        found = self.judged(lambda q, k, v: torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1).detach() @ v.detach())
+        self.assertEqual(found, ([], "the output requires no gradient"))

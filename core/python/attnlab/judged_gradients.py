@@ -19,6 +19,8 @@ def judge(served: Function, claims: Claims) -> tuple[list[str], str | None]:
     if served.arrays != "torch":
         return [], "gradients are those of PyTorch"
     takes, wrong, asked = served.takes(), [], 0
+    if served.short:
+        return [], f"outputs are of {served.short}"
     dtype = "float64" if "f64" in takes else "float32"
     for batch, heads, kv_heads, n, d in SHAPES:
         for causal in (mask for mask, name in ((False, "full"), (True, "causal")) if name in takes):
@@ -30,7 +32,10 @@ def judge(served: Function, claims: Claims) -> tuple[list[str], str | None]:
                 right = compute.backward(q, k, v, g, claims.spec or "tiled", causal=causal, mask=claims.mask(heads, n, n))
             except library.Error as error:
                 return [], f"the definition has no gradient: {error}"
-            given = _derived(served, (q, k, v), g, causal)
+            try:
+                given = _derived(served, (q, k, v), g, causal)
+            except Exception as error:  # pylint: disable=broad-except
+                return [], f"it raised {type(error).__name__} where gradients are required"
             if given is None:
                 return [], "the output requires no gradient"
             asked += 1

@@ -78,13 +78,13 @@ class Function:
 
     def _tried(self, **keywords: Any) -> numpy.ndarray | None:
         q, k, v = drawn_arrays()
-        given = {name: self._given(x) if isinstance(x, numpy.ndarray) else x for name, x in keywords.items()}
+        given = {name: self.given(x) if isinstance(x, numpy.ndarray) else x for name, x in keywords.items()}
         try:
-            return self._taken(self.function(*(self._given(x) for x in (q, k, v)), **given), q.shape, q.dtype)
+            return self._taken(self.function(*(self.given(x) for x in (q, k, v)), **given), q.shape, q.dtype)
         except Exception:  # pylint: disable=broad-except
             return None
 
-    def _given(self, x: numpy.ndarray) -> Any:
+    def given(self, x: numpy.ndarray) -> Any:
         """A contiguous copy in the function's layout and library."""
         x = numpy.array(x.transpose(0, 2, 1, 3) if self.layout == "bnhd" and x.ndim == 4 else x, order="C")
         if self.arrays == "torch":
@@ -122,10 +122,10 @@ class Function:
             raise Broken(self.broken)
         if scale is not None and "scale" not in self.keywords:  # it has one scale only: queries take what is missing
             q = q * q.dtype.type(scale * q.shape[3] ** 0.5)
-        given = {"causal": causal, "scale": scale, "kv_len": None if kv_len is None else self._given(kv_len),
+        given = {"causal": causal, "scale": scale, "kv_len": None if kv_len is None else self.given(kv_len),
                  "enable_gqa": q.shape[1] != k.shape[1]}
         keywords = {self.keywords[what]: x for what, x in given.items() if x is not None and what in self.keywords}
-        operands = {"q": self._given(q), "k": self._given(k), "v": self._given(v)}
+        operands = {"q": self.given(q), "k": self.given(k), "v": self.given(v)}
         shape = (*q.shape[:3], v.shape[3])
         rows = int(numpy.prod(shape[:3]))
         products = rows * k.shape[2] * (k.shape[3] + v.shape[3])

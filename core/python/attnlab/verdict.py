@@ -12,7 +12,7 @@ from typing import Any, Callable, NamedTuple
 
 import numpy
 
-from . import compute, diagnosis, library, others, program
+from . import compute, diagnosis, judged_gradients, library, others, program
 from .claims import Claims
 from .serve import Broken, Function, Refused, serve
 
@@ -52,6 +52,14 @@ class Verdict:
         if report.get("drawn", {}).get("failed") is False:
             self.checked.append("drawn")
 
+    def add_gradients(self, wrong: list[str], reason: str | None) -> None:
+        """Sentences on those that are wrong, or why none were judged."""
+        self.violations += [Violation("gradient", sentence, None, None) for sentence in wrong]
+        if reason is not None:
+            self.skipped["gradient"] = reason
+        elif not wrong:
+            self.checked.append("gradient")
+
     def __bool__(self) -> bool:
         return not self.violations
 
@@ -90,6 +98,8 @@ def judge(function: Callable[..., Any], spec: str | None = None, *, causal: bool
     seed       of the drawn problems; by default another in each call
     limit      seconds of one call, after which it counts as endless
 
+    Gradients that PyTorch derives of the function are held against those of the definition (`gradient`).
+
     The function runs in this process, and the program that judges it in another one, which alone knows what it expects.
 
     Error: the function does not take the plainest arrays, or the spec is wrong."""
@@ -105,6 +115,7 @@ def judge(function: Callable[..., Any], spec: str | None = None, *, causal: bool
             verdict.violations.insert(0, _least(served, claims, report["drawn"], pathlib.Path(folder)))
     if report["ended"]:
         verdict.errors = _errors(served, claims)
+        verdict.add_gradients(*judged_gradients.judge(served, claims))
     return verdict
 
 
