@@ -80,6 +80,7 @@ class Judge(unittest.TestCase):
 
     def test_claim(self):
         self.passes(RIGHT["a_window"])
+        self.passes(RIGHT["the_largest"])
         one = CLAIMS["window_one_short"]
         self.assertIn("does not depend on key", self.sentence(one.function, **one.options).sentence)
 
