@@ -2,7 +2,6 @@
  * with the function's outputs in place of an engine's. */
 #include "experiments/functions/function.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "data/support/file.h"
 #include "experiments/evidence/rounding/declared.h"
 #include "experiments/functions/function_law.h"
+#include "experiments/functions/function_tensors.h"
 
 enum { OWN = 3 };
 

@@ -17,18 +17,15 @@
 #include <unistd.h>
 
 #include "data/support/file.h"
+#include "experiments/functions/function_tensors.h"
 
 static const double start_limit = 120; /* seconds that a program may load its libraries */
-/* What stands in place of padding, of NaN and of numbers from `enormous` on: whoever uses it is off by much,
- * while what is hidden by a weight of 0 stays hidden. */
-static const double garbage = 100, enormous = 1e12;
-
 /* The beginning of the shared memory. */
 typedef struct header {
   uint64_t pending; /* the call whose answer nobody has taken; 0: none */
   char lost[256];   /* why no further call is made, as every process says it; "": they are */
 } header;
-enum { HEADER = 4096, ALIGNMENT = 64 };
+_Static_assert(sizeof(header) <= FUNCTION_HEADER, "the tensors stand behind it");
 
 /* -- memory -- */
 
@@ -54,7 +51,7 @@ static attn_status make_memory(function_program *f, char path[PATH_MAX]) {
   snprintf(path, PATH_MAX, "%s/attnlab-XXXXXX", directory && *directory ? directory : "/tmp");
   f->file = mkstemp(path);
   if (f->file < 0) return attn_fail(ATTN_EFOREIGN, "%s: %s", path, strerror(errno));
-  const attn_status status = reserve(f, HEADER);
+  const attn_status status = reserve(f, FUNCTION_HEADER);
   if (status) unlink(path);
   return status;
 }
@@ -193,83 +190,16 @@ void function_program_end(function_program *f) {
 
 /* -- calls -- */
 
-/* Where the tensors of a call stand in the memory, contiguous. */
-typedef struct places {
-  size_t q, k, v, o, kv_len, end;
-} places;
-
-static size_t behind(size_t *end, int64_t count, size_t size) {
-  const size_t at = *end;
-  *end = attn_size_sum(at, (attn_size_times((size_t)count, size) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-  return at;
-}
-
-static places places_of(const attn_problem *p) {
-  const size_t size = attn_dtype_size(p->dtype);
-  const int64_t queries = p->batch * p->heads * p->n_q, keys = p->batch * p->kv_heads * p->n_kv;
-  places x = {.end = HEADER};
-  x.q = behind(&x.end, queries * p->d_qk, size);
-  x.k = behind(&x.end, keys * p->d_qk, size);
-  x.v = behind(&x.end, keys * p->d_v, size);
-  x.o = behind(&x.end, queries * p->d_v, size);
-  x.kv_len = behind(&x.end, p->batch, sizeof(int64_t));
-  return x;
-}
-
-static double usual_scale(const attn_problem *p) { return 1 / sqrt((double)p->d_qk); }
-
-bool function_scale_is_usual(const attn_problem *p) {
-  return fabs(p->scale - usual_scale(p)) <= 1e-12 * usual_scale(p);
-}
-
-static void put_row(void *to, const void *from, int64_t d, double gain, attn_dtype type) {
-  for (int64_t l = 0; l < d; l++) {
-    const double x = from ? gain * attn_get(from, l, type) : garbage;
-    attn_set(to, l, type, fabs(x) < enormous ? x : garbage);
-  }
-}
-
-static void put(const attn_call *call, const void *base, attn_stride at, int64_t heads, int64_t n, int64_t d,
-                double gain, bool keys, char *to) {
-  const attn_problem *p = call->context->problem;
-  for (int64_t row = 0; row < p->batch * heads * n; row++) {
-    const int64_t b = row / n / heads, i = row % n;
-    const bool exists = !keys || i < attn_call_keys(call, b);
-    put_row(attn_at(to, row * d, p->dtype),
-            exists ? attn_row(base, at, b, row / n % heads, i, p->dtype) : NULL, d, gain, p->dtype);
-  }
-}
-
-/* Unless it is `scaled` by another scale, the queries take what is missing to the usual one. */
-static void write_operands(const attn_call *call, const places *x, bool scaled, char *memory) {
-  const attn_problem *p = call->context->problem;
-  put(call, call->q, p->q, p->heads, p->n_q, p->d_qk, scaled ? 1 : p->scale / usual_scale(p), false,
-      memory + x->q);
-  put(call, call->k, p->k, p->kv_heads, p->n_kv, p->d_qk, 1, true, memory + x->k);
-  put(call, call->v, p->v, p->kv_heads, p->n_kv, p->d_v, 1, true, memory + x->v);
-  for (int64_t b = 0; b < p->batch; b++) {
-    const int64_t keys = attn_call_keys(call, b);
-    memcpy(memory + x->kv_len + (size_t)b * sizeof keys, &keys, sizeof keys);
-  }
-}
-
-static void read_output(const attn_call *call, const char *o) {
-  const attn_problem *p = call->context->problem;
-  for (int64_t row = 0; row < p->batch * p->heads * p->n_q; row++)
-    memcpy(attn_row(call->o, p->o, row / p->n_q / p->heads, row / p->n_q % p->heads, row % p->n_q, p->dtype),
-           attn_at((char *)(uintptr_t)o, row * p->d_v, p->dtype), attn_row_bytes(p->d_v, p->dtype));
-}
-
-static void write_question(const attn_call *call, const places *x, bool scaled, uint64_t number,
+static void write_question(const attn_call *call, const function_places *x, bool scaled, uint64_t number,
                            char line[FUNCTION_LINE]) {
   const attn_problem *p = call->context->problem;
   snprintf(line, FUNCTION_LINE,
            "call %" PRIu64 " dtype=%s causal=%d scale=%.17g batch=%" PRId64 " heads=%" PRId64
            " kv_heads=%" PRId64 " n_q=%" PRId64 " n_kv=%" PRId64 " d_qk=%" PRId64 " d_v=%" PRId64
            " q=%zu k=%zu v=%zu o=%zu kv_len=%zu padded=%d bytes=%zu\n",
-           number, attn_numbers[p->dtype].name, p->causal, scaled ? p->scale : usual_scale(p), p->batch,
-           p->heads, p->kv_heads, p->n_q, p->n_kv, p->d_qk, p->d_v, x->q, x->k, x->v, x->o, x->kv_len,
-           call->kv_len != NULL, x->end);
+           number, attn_numbers[p->dtype].name, p->causal, scaled ? p->scale : function_usual_scale(p),
+           p->batch, p->heads, p->kv_heads, p->n_q, p->n_kv, p->d_qk, p->d_v, x->q, x->k, x->v, x->o,
+           x->kv_len, call->kv_len != NULL, x->end);
 }
 
 /* The answer to a call, past those of calls that were given up. */
@@ -344,30 +274,30 @@ static attn_status refuse_call(const function_program *f, const attn_call *call,
 }
 
 static attn_status call_within(function_program *f, const attn_call *call) {
-  const places x = places_of(call->context->problem);
+  const function_places x = function_places_of(call->context->problem);
   const bool scaled = f->takes & TAKES_SCALE || *f->spec;
   const uint64_t number = new_number();
   char question[FUNCTION_LINE];
   attn_status status = begin(f, x.end);
   if (status) return status;
-  write_operands(call, &x, scaled, f->memory);
+  function_operands_write(call, &x, scaled, f->memory);
   if ((status = refuse_call(f, call, f->memory + x.v))) return status;
   write_question(call, &x, scaled, number, question);
   status = ask(f, number, question);
-  if (!status) read_output(call, f->memory + x.o);
+  if (!status) function_output_read(call, f->memory + x.o);
   return status;
 }
 
 static attn_status see_within(function_program *f, int64_t n, int64_t head, uint8_t *out) {
-  const size_t each = attn_size_times((size_t)n, (size_t)n), end = attn_size_sum(HEADER, each);
+  const size_t each = attn_size_times((size_t)n, (size_t)n), end = attn_size_sum(FUNCTION_HEADER, each);
   const uint64_t number = new_number();
   char question[FUNCTION_LINE];
   attn_status status = begin(f, end);
   if (status) return status;
   snprintf(question, sizeof question, "sees %" PRIu64 " head=%" PRId64 " n=%" PRId64 " at=%d bytes=%zu\n",
-           number, head, n, HEADER, end);
+           number, head, n, FUNCTION_HEADER, end);
   status = ask(f, number, question);
-  if (!status) memcpy(out, f->memory + HEADER, each);
+  if (!status) memcpy(out, f->memory + FUNCTION_HEADER, each);
   return status;
 }
 

@@ -42,9 +42,6 @@ typedef struct function_program {
 attn_status function_program_start(const char *operand, double limit, function_program *);
 void function_program_end(function_program *);
 
-/* Is the scale that of a function without such an argument? */
-bool function_scale_is_usual(const attn_problem *);
-
 /* One call. EUNSUPPORTED: the function refuses the problem, with its reason; EFOREIGN: it broke its contract,
  * did not answer, or ended. */
 attn_status function_program_call(function_program *, const attn_call *);
