@@ -28,7 +28,7 @@ static const cli_option options[] = {
     TARGET_OPTIONS(target),
     {"problems", 0, "fixed|drawn", "Only the fixed problems, or only the drawn ones",
      CLI_SET(CLI_TEXT, problems)},
-    {"seed", 0, "N", "Draw other problems (default 1)", CLI_RANGE(seed, 0, INT64_MAX)},
+    {"seed", 0, "N", "Draw other tensors and problems (default 1)", CLI_RANGE(seed, 0, INT64_MAX)},
     {"time", 0, "SECONDS", "Processor time for the drawn problems (default 30; 0: until all are judged)",
      CLI_SET(CLI_REAL, seconds)},
     {"limit", 0, "SECONDS",
@@ -206,7 +206,8 @@ static attn_status run_drawn(const arguments *a, findings *f) {
 
 static attn_status run_fixed(const arguments *a, const char *score, const char *mask, findings *f) {
   test_case cases[TEST_CASES];
-  const int count = test_cases_list(drawn_scope_of(a->parsed).in_turn, score, mask, a->only, cases);
+  const int count =
+      test_cases_list(drawn_scope_of(a->parsed).in_turn, score, mask, a->only, (uint64_t)a->seed, cases);
   attn_status status = test_case_check(cases);
   if (!status && !a->json) test_cases_print(cases, count);
   /* Another crash would say no more, and loops add up. */

@@ -20,7 +20,7 @@ static const double deviations[] = {1, 2.5, 1, 1, 20};
 static const int64_t shapes[][4] = {{2, 4, 2, 197}, {2, 2, 2, 256}, {1, 1, 1, 389}, {1, 1, 1, 512}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-int test_cases_list(bool in_turn, const char *score, const char *mask, const char *only,
+int test_cases_list(bool in_turn, const char *score, const char *mask, const char *only, uint64_t seed,
                     test_case out[TEST_CASES]) {
   static const struct {
     attn_dtype dtype;
@@ -41,7 +41,7 @@ int test_cases_list(bool in_turn, const char *score, const char *mask, const cha
       /* Kernels of the other instruction sets, of each type once. */
       if (i > 0 && (all[c].input != INPUT_ORDINARY || all[c].causal != (all[c].dtype == ATTN_F64))) continue;
       out[count++] = (test_case){all[c].dtype, all[c].causal, all[c].input, all[c].d, all[c].d_v,
-                                 isas[i],      score,         mask,         only};
+                                 isas[i],      score,         mask,         only,     seed};
     }
   return count;
 }
@@ -64,10 +64,11 @@ void test_case_name(const test_case *c, char out[TEST_CASE_NAME]) {
            c->causal ? "causal" : "not causal", input_names[c->input], (int)c->d, (int)c->d_v, c->isa);
 }
 
-static void *draw(region *memory, int64_t count, attn_dtype type, double std, uint64_t seed) {
+static void *draw(region *memory, int64_t count, attn_dtype type, double std, uint64_t tensor,
+                  uint64_t seed) {
   void *at = region_take(memory, count, attn_dtype_size(type));
   attn_rng rng;
-  attn_rng_init(&rng, seed, 1, 0);
+  attn_rng_init(&rng, tensor, 1, seed - 1);
   for (int64_t i = 0; at && i < count; i++) attn_set(at, i, type, std * attn_rng_normal(&rng));
   return at;
 }
@@ -131,12 +132,12 @@ static attn_status execute(const test_case *c, case_run *r) {
   const attn_problem *p = attn_plan_problem(r->plan);
   const double std = deviations[c->input];
   const int64_t q_count = p->batch * p->heads * p->n_q, k_count = p->batch * p->kv_heads * p->n_kv;
-  void *q = draw(&r->memory, q_count * p->d_qk, p->dtype, std, 1),
-       *k = draw(&r->memory, k_count * p->d_qk, p->dtype, std, 2);
+  void *q = draw(&r->memory, q_count * p->d_qk, p->dtype, std, 1, c->seed),
+       *k = draw(&r->memory, k_count * p->d_qk, p->dtype, std, 2, c->seed);
   r->x = (attn_tensors){.q = q,
                         .k = k,
-                        .v = draw(&r->memory, k_count * p->d_v, p->dtype, 1, 3),
-                        .o = draw(&r->memory, q_count * p->d_v, p->dtype, 1, 4),
+                        .v = draw(&r->memory, k_count * p->d_v, p->dtype, 1, 3, c->seed),
+                        .o = draw(&r->memory, q_count * p->d_v, p->dtype, 1, 4, c->seed),
                         .work = region_take(&r->memory, 1, attn_plan_verify_size(r->plan))};
   if (r->memory.refused) return attn_fail(ATTN_ENOMEM, "no memory to test %s", attn_plan_spec(r->plan));
   shape_keys(p, c->input, q, k);

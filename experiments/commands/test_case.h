@@ -22,12 +22,13 @@ typedef struct test_case {
   const char *isa;
   const char *score, *mask; /* as a configuration has them; "": none */
   const char *only;         /* the one check that is asked; NULL: all are */
+  uint64_t seed;            /* of the tensors */
 } test_case;
 
 /* Every input under the best instruction set, ordinary ones of each type under each other. in_turn:
  * under the best alone. Returns how many. */
 enum { TEST_CASES = 48, TEST_CASE_NAME = 112 };
-int test_cases_list(bool in_turn, const char *score, const char *mask, const char *only,
+int test_cases_list(bool in_turn, const char *score, const char *mask, const char *only, uint64_t seed,
                     test_case[TEST_CASES]);
 /* EINVAL, EFOREIGN: no problem can have this score and mask, with the reason. */
 attn_status test_case_check(const test_case *);

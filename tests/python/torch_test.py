@@ -264,6 +264,17 @@ class HuggingFace(unittest.TestCase):
         capped = forward(module, q, k, v, None, scaling=1.0, softcap=2.0, s_aux=torch.zeros(HEADS))[0].transpose(1, 2)
         self.assertTrue(torch.equal(capped, attnlab.attention(q, k, v, causal=True, scale=1.0, softcap=2.0, sink=0)))
 
+    def test_captured(self):
+        """Queries, keys and values of a live model, by layer."""
+        captured = {}
+        q, k, v = problem()
+        attnlab.torch.hf_attention("tiled", captured=captured)(self.model.layers[1], q, k, v, None)
+        self.assertEqual(list(captured), [self.model.layers[1].layer_idx])
+        got = captured[self.model.layers[1].layer_idx]
+        self.assertTrue(all(torch.equal(x, y) for x, y in zip(got, (q, k, v))))
+        q.zero_()
+        self.assertFalse(torch.equal(got[0], q))
+
     def test_refusals(self):
         q, k, v = problem()
         with self.assertRaisesRegex(ValueError, "phase='all'"):

@@ -117,10 +117,12 @@ _ops.impl("attention", attention, "AutogradCPU")
 _ops.impl("attention", _on_meta, "Meta")
 
 
-def hf_attention(spec: str, layers: Collection[int] | None = None, phase: str = "both",
-                 threads: int = 0) -> Callable[..., tuple[torch.Tensor, None]]:
+def hf_attention(spec: str, layers: Collection[int] | None = None, phase: str = "both", threads: int = 0,
+                 captured: dict[Any, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] | None = None,
+                 ) -> Callable[..., tuple[torch.Tensor, None]]:
     """A function for transformers' AttentionInterface: the variant in `layers` (all of them without) and in `phase`,
-    "prefill", "decode" (fewer queries than keys) or "both"; exact attention elsewhere.
+    "prefill", "decode" (fewer queries than keys) or "both"; exact attention elsewhere. captured: a dict that gets query,
+    key and value of the latest call of each layer, by its number, as `save` and `advise` take them.
 
     It takes query [batch, heads, n_q, d], key and value [batch, kv_heads, n_kv, d] and gives [batch, n_q, heads, d]."""
     if phase not in ("prefill", "decode", "both"):
@@ -134,6 +136,8 @@ def hf_attention(spec: str, layers: Collection[int] | None = None, phase: str = 
             raise ValueError(f"dropout={dropout}: attnlab has no dropout; set the model's attention_dropout to 0, or call "
                              "model.eval()")
         n_q, n_kv = query.shape[2], key.shape[2]
+        if captured is not None:
+            captured[getattr(module, "layer_idx", None)] = tuple(x.detach().clone() for x in (query, key, value))  # type: ignore[assignment]
         replaced = layers is None or getattr(module, "layer_idx", None) in layers
         replaced = replaced and phase in ("both", "decode" if n_q < n_kv else "prefill")
         if is_causal is None:

@@ -8,6 +8,7 @@ import secrets
 import socket
 import subprocess
 import tempfile
+import time
 from typing import Any, Callable, NamedTuple
 
 import numpy
@@ -36,8 +37,8 @@ class Verdict:
     checked     names of the properties and bounds that hold
     skipped     {name: why it does not apply}
     notes       what the function does not take, and the like: no faults
-    errors      a dict for each length and type: n, dtype, causal, max, the largest distance from the definition in
-                float64, relative, the Frobenius norm of the distances over that of the outputs, and whether it passes
+    errors      a dict for each length and type: n, dtype, causal, seconds of one call, max, the largest distance from the
+                definition in float64, relative, the Frobenius norm of the distances over that of the outputs, and whether it passes
                 as the tests of others judge: flash_attention, fla, fla_ci, attention_gym (others.py has the rules)
     report      the dict of `attnlab test --json`"""
 
@@ -188,15 +189,17 @@ def _errors(served: Function, claims: Claims) -> list[dict[str, Any]]:
             except library.Error:
                 continue
             for dtype in ("f4", "f8") if "f64" in takes else ("f4",):
+                begin = time.perf_counter()
                 try:
                     o = served(*(x.astype(dtype) for x in wide), causal=causal)
                 except (Broken, Refused):
                     continue
+                seconds = time.perf_counter() - begin
                 off = o.astype("f8") - right
                 narrow = [x.astype(dtype) for x in wide]
                 plain = expected(*narrow, claims, causal, 32 ** -0.5, None, dtype) if claims.spec or claims.sees else \
                     others.textbook(*narrow, causal)
                 found.append({"n": n, "dtype": numpy.dtype(dtype).name, "causal": causal, "max": float(numpy.abs(off).max()),
                               "relative": float(numpy.linalg.norm(off) / numpy.linalg.norm(right)),
-                              **others.passes(o, right, plain)})
+                              "seconds": seconds, **others.passes(o, right, plain)})
     return found
