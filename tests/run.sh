@@ -6,10 +6,11 @@ usage() {
   cat <<'TXT'
 Usage: tests/run.sh [--clang | --asan | --tsan | --neon | --mutants | --mpi | --fuzz [SECONDS]] [--isa NAME]
                     [--areas "AREA..."] [CTEST-OPTION...]
-       tests/run.sh --all
+       tests/run.sh --all | --real
 Installs what is missing, builds with warnings as errors and runs every test.
 
   --all         everything that continuous integration runs, and what takes too long for it (tests/parts.sh)
+  --real        the Python module and the models against PyTorch, JAX, transformers, tokenizers and gguf of today (tests/real.sh)
   --clang       build with clang in place of cc
   --asan        build with the address and undefined-behaviour sanitizers
   --tsan        the library and its tests with clang's thread sanitizer and its OpenMP (clang, libomp-dev)
@@ -33,6 +34,9 @@ jobs=$cores # a test program uses two threads, but seldom both
 while [ $# -gt 0 ]; do
   case "$1" in
     --all) exec "$(dirname "$0")/parts.sh" --all ;;
+    --real)
+      "$(dirname "$0")/../cmake/build.sh" dev
+      exec "$(dirname "$0")/real.sh" ;;
     --clang) preset=clang ;;
     --asan) preset=asan-ubsan ;;
     --tsan) preset=tsan ;;
