@@ -199,8 +199,9 @@ static void row_factors(row *r, const attn_rounding *d, bool every_key, double *
   for (int64_t t = 0; t < r->count; t++) low += (double)(r->p[t] / r->z) * exp(-r->h[t]);
   for (int64_t t = 0; t < r->count; t++) {
     const double w = (double)(r->p[t] / r->z) / low;
-    spread[t] += w * expm1(r->h[t]);
-    sums[t] += g * w * exp(r->h[t]);
+    /* An infinity times a value of 0 would be no bound. */
+    spread[t] = fmin(spread[t] + w * expm1(r->h[t]), DBL_MAX);
+    sums[t] = fmin(sums[t] + g * w * exp(r->h[t]), DBL_MAX);
   }
 }
 
