@@ -1,7 +1,7 @@
 /* function_program.c - see function_program.h, and README.md for the protocol.
  *
- * A forked child may call, too, as long as one process calls at a time. Where it is killed in a call, the
- * answer that it did not take is waited for before the memory is written again. */
+ * A forked child may call, too, as long as one process calls at a time. Where it is killed in a call, the next
+ * caller waits for the program to catch up before the memory is written again. */
 #include "experiments/functions/function_program.h"
 
 #include <errno.h>
@@ -235,15 +235,24 @@ static attn_status note_lost(function_program *f, attn_status status) {
   return status;
 }
 
+/* After a call whose caller was killed, wherever it was: whatever the program still answers comes before the
+ * answer to this. The empty line ends a question that was sent in part. */
+static attn_status catch_up(function_program *f) {
+  char question[FUNCTION_LINE], answer[FUNCTION_LINE];
+  const uint64_t number = new_number();
+  snprintf(question, sizeof question, "\nsync %" PRIu64 "\n", number);
+  const attn_status status = take_answer(f, number, question, answer);
+  header_of(f)->pending = 0;
+  return note_lost(f, status);
+}
+
 /* Waits until so many bytes of the memory may be written. */
 static attn_status begin(function_program *f, size_t bytes) {
-  char answer[FUNCTION_LINE];
   if (bytes > PTRDIFF_MAX) return attn_fail(ATTN_ENOMEM, "too large a problem");
   attn_status status = reserve(f, bytes);
   if (status) return status;
   if (*header_of(f)->lost) return attn_fail(ATTN_EFOREIGN, "%s", header_of(f)->lost);
-  if (header_of(f)->pending) status = take_answer(f, header_of(f)->pending, NULL, answer);
-  return status == ATTN_EFOREIGN ? note_lost(f, status) : ATTN_OK;
+  return header_of(f)->pending ? catch_up(f) : ATTN_OK;
 }
 
 static attn_status ask(function_program *f, uint64_t number, const char *question) {

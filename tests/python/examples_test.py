@@ -76,9 +76,10 @@ class Examples(unittest.TestCase):
         self.addCleanup(os.chdir, before)
         os.chdir(self.folder)
         q, k, v = (oracle.draw(i, 1, 4, 256, 64) for i in range(3))
-        names = {"q": q, "k": k, "v": v}
+        names = {"q": q, "k": k, "v": v, "my_attention": attnlab.attention}
         exec(compile(code, "README.md", "exec"), names)
         plt.close("all")
+        self.assertTrue(names["verdict"], str(names["verdict"]))
         np.testing.assert_array_equal(names["o"], attnlab.attention(q, k, v, "longformer:window=256", causal=True))
         for picture in re.findall(r"savefig\(\"([^\"]*)\"", code):
             self.assertGreater((self.folder / picture).stat().st_size, 1000)

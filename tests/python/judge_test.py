@@ -3,17 +3,20 @@ them are judged by judge_all.py; here are those that take little time."""
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
 import numpy as np
 
 import attnlab
+from attnlab.claims import Claims
 from attnlab.pace import Pace
-from attnlab.serve import Function
+from attnlab.serve import Function, serve
 from plain_attention import attend, hide, softmax
 from right_functions import RIGHT
 from wrong_calls import CALLS
@@ -187,6 +190,20 @@ class Taken(unittest.TestCase):
         other = Function(lambda *tensors, **options: attend(*tensors, options.pop("is_causal", False), **options))
         self.assertEqual(other.keywords, {"causal": "is_causal"})
         self.assertEqual(Function(lambda q, k, v, **unused: attend(q, k, v)).keywords, {})
+
+    def test_catches_up(self):
+        """A caller that is killed leaves a question cut off, or none; the next one is answered."""
+        here, there = socket.socketpair()
+        server = threading.Thread(target=serve, args=(Function(RIGHT["formula"].function), there, Claims()))
+        server.start()
+        with here, there, here.makefile("r", newline="\n") as lines:
+            for left in "call 12 dtype=f32 cau", "sees 13 he", "":
+                here.sendall(f"{left}\nsync 77\n".encode())
+                if left:
+                    self.assertIn("failed 0", lines.readline())
+                self.assertEqual(lines.readline(), "done 77\n")
+            here.shutdown(socket.SHUT_RDWR)
+            server.join()
 
     def test_pace(self):
         pace = Pace()

@@ -211,21 +211,26 @@ def serve(function: Function, channel: socket.socket, claims: Claims) -> None:
     """Answers until the other end is closed."""
     memory: _Memory | None = None
     limit = 0.0
-    with channel.makefile("rw", encoding="utf-8", newline="\n") as lines:
+    with channel.makefile("r", encoding="utf-8", newline="\n") as lines:  # one for both would lose what it has read when it writes
         for line in lines:
             words = line.split()
+            if not words:
+                continue
             said = dict(word.split("=", 1) for word in words if "=" in word)
             if words[0] == "hello":
                 memory, limit = _Memory(said["memory"]), float(said["limit"])
                 answer = _declaration(function, claims)
-            elif words[0] == "sees":
+            elif words[0] == "sync":
+                answer = f"done {words[1]}"
+            elif words[0] == "sees" and "bytes" in said:
                 assert memory is not None
                 answer = _law(claims, memory, words[1], said)
+            elif "bytes" not in said:  # the last word: who asked was killed meanwhile
+                answer = "failed 0 the question was cut off"
             else:
                 assert memory is not None
                 answer = _answer(function, memory, words[1], said, limit)
-            lines.write(answer.replace("\n", " ")[:900] + "\n")
-            lines.flush()
+            channel.sendall(answer.replace("\n", " ").encode()[:1000].decode(errors="ignore").encode() + b"\n")
 
 
 def _declaration(function: Function, claims: Claims) -> str:
