@@ -96,7 +96,8 @@ static attn_status execute(const void *state, const attn_call *call) {
 static void declare_exempt(function *f) {
   f->exempt[0] = (attn_exemption){
       ATTN_EXEMPT_BITS, "a function of another program: it may add in any order, and is called with copies"};
-  f->exempt[1] = (attn_exemption){f->program.exempt, f->program.exempt ? "the function says so" : NULL};
+  f->exempt[1] = (attn_exemption){
+      f->program.exempt, f->program.exempt ? "the function declares that it cannot keep this" : NULL};
 }
 
 static attn_status ask_law(attn_builder *b, claimed *own) {

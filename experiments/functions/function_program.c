@@ -1,7 +1,7 @@
 /* function_program.c - see function_program.h, and README.md for the protocol.
  *
- * A forked child may call, too, as long as one process calls at a time. Where it is killed in a call, the next
- * caller waits for the program to catch up before the memory is written again. */
+ * A forked child may call, too, as long as one process calls at a time. Where it is killed in a call, the
+ * next caller waits for the program to catch up before the memory is written again. */
 #include "experiments/functions/function_program.h"
 
 #include <errno.h>
@@ -246,7 +246,7 @@ static attn_status catch_up(function_program *f) {
   return note_lost(f, status);
 }
 
-/* Waits until so many bytes of the memory may be written. */
+/* Makes room for `bytes` in the memory, and waits until the program no longer uses it. */
 static attn_status begin(function_program *f, size_t bytes) {
   if (bytes > PTRDIFF_MAX) return attn_fail(ATTN_ENOMEM, "too large a problem");
   attn_status status = reserve(f, bytes);

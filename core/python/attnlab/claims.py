@@ -46,9 +46,9 @@ def variant(*, spec: str | None = None, causal: bool | None = None, sees: Callab
         @attnlab.variant(sees=lambda head, i, j: abs(i - j) <= 8)
         def attention(q, k, v, causal=False): ...
 
-    spec    the variant that it is, "longformer:window=256": the same keys, the same output but for rounding
-    sees    which keys a query sees, by their positions, of a softmax over them; under a causal mask those up to its own of
-            them. i and j may be arrays; what depends on the head too says so by an attribute, sees.heads = True
+    spec    the variant that it is, "longformer:window=256": the same keys, and the same output within rounding
+    sees    sees(head, i, j): does the query at position i see key j? The output is a softmax over these keys, under a
+            causal mask over those of them up to i. i and j may be arrays. Set sees.heads = True where heads differ
     causal  what it computes, where it has no such argument
     exempt  {property: reason}: what it cannot keep, of lookahead, prefix, rows, batch, length, groups, causal, values and
             heads (`attnlab describe PROP-PREFIX` and so on say what they are)"""

@@ -1,5 +1,5 @@
 """A function of Python, called by the program attnlab: `main` speaks the protocol of experiments/functions/README.md on
-standard input and output, for `attnlab test python:MODULE.FUNCTION`. `attnlab.judge` serves a function of its own process."""
+standard input and output, for `attnlab test python:MODULE.FUNCTION`. `attnlab.judge` serves one from the running process."""
 from __future__ import annotations
 
 import contextlib

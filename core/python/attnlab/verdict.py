@@ -86,7 +86,7 @@ class Verdict:
 def judge(function: Callable[..., Any], spec: str | None = None, *, causal: bool | None = None, layout: str = "bhnd",
           arrays: str | None = None, seed: int | None = None, limit: float = 30) -> Verdict:
     """Holds o = function(q, k, v, causal=...) against exact attention in float64, or against `spec` where it claims to be
-    that: the same keys and the same output but for rounding, and against the properties of `attnlab test`.
+    that: the same keys and the same output within rounding, and against the properties of `attnlab test`.
 
     function   of arrays [batch, heads, n, d] of NumPy, PyTorch or JAX. It may have the keyword arguments causal (or
                is_causal), scale and kv_len (keys that exist, an integer for each batch entry): what it lacks is not
