@@ -26,9 +26,8 @@ static linear_back carve_back(const linear_shape *s, attn_carver *carver) {
                        .w = linear_carve(s, carver),
                        .g = attn_carve(carver, CHUNK, s->v_row, e),
                        .dz = attn_carve(carver, CHUNK, 1, e),
-                       .columns = attn_carve(carver, s->p->d_v, CHUNK, e),
-                       .value_columns = attn_carve(carver, s->p->d_v, CHUNK, e),
-                       .df_columns = attn_carve(carver, s->columns, CHUNK, e),
+                       .value_columns = attn_carve(carver, s->p->d_v, s->p->causal ? CHUNK : 0, e),
+                       .state_columns = attn_carve(carver, s->p->d_v, s->f_row, e),
                        .df = attn_carve(carver, CHUNK, s->f_row, e),
                        .sums = attn_carve(carver, CHUNK, 1, sizeof(double)),
                        .dscale = attn_carve(carver, CHUNK, 1, sizeof(double)),
@@ -149,7 +148,7 @@ static void sum_queries(linear_back *b, int64_t head, int64_t segment) {
     k.keys = 0;
     if (p->causal) {
       k.reference = peak_of(b, &h, i);
-      linear_back_sum(b, &k, NULL, x);
+      linear_back_sum(b, &k, x);
     } else {
       linear_back_queries(b, &k, linear_state_before(s, head, linear_summed(s)), &x);
     }

@@ -9,6 +9,14 @@ static int64_t line_of(const linear_back *b, const linear_block *k, int64_t head
   return (k->h->batch * b->s->p->heads + head) * b->s->p->n_q + k->query;
 }
 
+/* The first key among all, and the gradient by its value. */
+static int64_t key_line(const linear_back *b, const linear_block *k) {
+  return (k->h->batch * b->s->p->kv_heads + k->h->head) * b->s->p->n_kv + k->key;
+}
+static void *dv_at(const linear_back *b, const linear_block *k) {
+  return attn_at(b->of->dv, key_line(b, k) * b->s->p->d_v, b->s->t);
+}
+
 static const void *upstream_at(const linear_back *b, const linear_block *k, int64_t head, int64_t i) {
   return attn_row(b->of->d_o, b->of->d_o_at, k->h->batch, head, k->query + i, b->s->t);
 }
@@ -95,29 +103,27 @@ static void give_keys(const linear_shape *s, const linear_block *k, const void *
   }
 }
 
-/* The keys, mapped, and columns of their features and values. */
+/* The keys, mapped, and columns of their values. */
 static attn_feature_rows load_keys(linear_back *b, const linear_block *k) {
   const linear_shape *s = b->s;
   const void *at = attn_row_behind(k->h->k, s->p->k, k->key, s->t);
   const attn_feature_rows keys = {k->h->head, ATTN_KEY, at, s->p->k.row, k->key, k->keys};
   const void *v = attn_row_behind(k->h->v, s->p->v, k->key, s->t);
   linear_map(s, &b->w, &keys);
-  if (s->p->causal) s->simd->transpose(k->keys, s->columns, b->w.fk, s->f_row, b->w.fk_transposed, CHUNK);
   for (int64_t j = 0; j < k->keys; j++)
     attn_load_row(s->simd, attn_stored(s->p->v, s->t), s->p->d_v, attn_row_behind(v, s->p->v, j, s->t),
                   attn_at(b->w.values, j * s->v_row, s->t));
-  s->simd->transpose(k->keys, s->p->d_v, b->w.values, s->v_row, b->value_columns, CHUNK);
+  if (s->p->causal) s->simd->transpose(k->keys, s->p->d_v, b->w.values, s->v_row, b->value_columns, CHUNK);
   return keys;
 }
 
-/* df, rows, <- state x + z dz^T of `rows` columns of x. */
-static void read_state(linear_back *b, linear_state state, int64_t rows, const void *dz) {
+/* df <- x state^T + dz z^T, of rows. The state is turned, which is less to turn than x and df. */
+static void read_state(linear_back *b, linear_state state, int64_t rows, const void *x, const void *dz) {
   const linear_shape *s = b->s;
-  attn_product(s->simd, s->columns, rows, s->p->d_v, (attn_matrix){state.sums, s->v_row, 1}, b->columns,
-               CHUNK, false, b->df_columns, CHUNK);
-  attn_product(s->simd, s->columns, rows, 1, (attn_matrix){state.z, 1, 0}, dz, CHUNK, true, b->df_columns,
-               CHUNK);
-  s->simd->transpose(s->columns, rows, b->df_columns, CHUNK, b->df, s->f_row);
+  s->simd->transpose(s->columns, s->p->d_v, state.sums, s->v_row, b->state_columns, s->f_row);
+  attn_product(s->simd, rows, s->columns, s->p->d_v, (attn_matrix){x, s->v_row, 1}, b->state_columns,
+               s->f_row, false, b->df, s->f_row);
+  attn_product(s->simd, rows, s->columns, 1, (attn_matrix){dz, 1, 0}, state.z, 0, true, b->df, s->f_row);
 }
 
 static void pull_back(linear_back *b, const attn_feature_rows *x, attn_dtype stored, void *f,
@@ -161,7 +167,7 @@ static void add_pulls(const linear_back *b, const linear_block *k, int64_t head,
 
 /* -- queries -- */
 
-/* What is kept of the rows of mapped queries. */
+/* What is kept of the rows of mapped queries; w.scores: their pairs, where a denominator or dv takes them. */
 static void keep_rows(linear_back *b, const linear_block *k, int64_t head, linear_state before) {
   const linear_shape *s = b->s;
   linear_back_row *row = b->rows + line_of(b, k, head);
@@ -172,8 +178,8 @@ static void keep_rows(linear_back *b, const linear_block *k, int64_t head, linea
     row[i] = (linear_back_row){.z = 1, .reference = reference};
     b->sums[i] = 0;
   }
+  if (k->keys && (b->of->dv || !s->map->unnormalised)) weigh_pairs(b, k, row, false);
   if (s->map->unnormalised) return;
-  if (k->keys) weigh_pairs(b, k, row, false);
   for (int64_t i = 0; i < k->queries; i++) {
     row[i].z = linear_rescale(s, *before.reference, row[i].reference) *
                    s->simd->dot_row(s->columns, attn_at(b->w.fq, i * s->f_row, s->t), before.z) +
@@ -207,12 +213,11 @@ static void queries_of_head(linear_back *b, const linear_block *k, int64_t head,
   const attn_feature_rows rows = map_queries(b, k, head);
   linear_back_row *row = b->rows + line_of(b, k, head);
   keep_rows(b, k, head, before);
-  if (!gradients && !to) return;
   take_upstream(b, k, head);
+  if (k->keys && b->of->dv) give_keys(s, k, b->w.scores, b->g, s->v_row, s->p->d_v, dv_at(b, k), s->p->d_v);
   if (to) sum_head(b, k, head, *to);
   if (!gradients) return;
-  s->simd->transpose(k->queries, s->p->d_v, b->g, s->v_row, b->columns, CHUNK);
-  read_state(b, before, k->queries, b->dz);
+  read_state(b, before, k->queries, b->g, b->dz);
   for (int64_t i = 0; i < k->queries; i++) {
     const double factor = linear_rescale(s, *before.reference, row[i].reference);
     void *df = attn_at(b->df, i * s->f_row, s->t);
@@ -231,7 +236,10 @@ static void queries_of_head(linear_back *b, const linear_block *k, int64_t head,
 
 void linear_back_queries(linear_back *b, const linear_block *k, linear_state before, const linear_state *to) {
   const linear_shape *s = b->s;
-  if (k->keys) load_keys(b, k);
+  if (k->keys) {
+    load_keys(b, k);
+    s->simd->transpose(k->keys, s->columns, b->w.fk, s->f_row, b->w.fk_transposed, CHUNK);
+  }
   if (!k->queries) return;
   const int64_t group = s->p->heads / s->p->kv_heads, head = k->h->head * group;
   for (int64_t g = 0; g < group; g++) queries_of_head(b, k, head + g, before, to);
@@ -247,49 +255,48 @@ static void pull_key(const linear_back *b, const linear_block *k, double referen
 }
 
 /* From the queries after the block. */
-static void take_after(linear_back *b, const linear_block *k, linear_state after, void *dv) {
+static void take_after(linear_back *b, const linear_block *k, linear_state after) {
   const linear_shape *s = b->s;
   linear_worker *w = &b->w;
   for (int64_t j = 0; j < k->keys; j++) {
-    attn_set(w->weights, j, s->t, linear_rescale(s, w->scale_k[j], *after.reference));
+    const double weight = linear_rescale(s, w->scale_k[j], *after.reference);
+    attn_set(w->weights, j, s->t, weight);
+    s->simd->scale_row(s->p->d_v, weight, attn_at(w->values, j * s->v_row, s->t),
+                       attn_at(b->g, j * s->v_row, s->t));
     b->dscale[j] = 0;
   }
-  for (int64_t l = 0; l < s->p->d_v; l++)
-    s->simd->multiply_row(k->keys, attn_at(b->value_columns, l * CHUNK, s->t), w->weights,
-                          attn_at(b->columns, l * CHUNK, s->t));
-  read_state(b, after, k->keys, w->weights);
+  read_state(b, after, k->keys, b->g, w->weights);
   if (k->peak == *after.reference && k->reference < k->peak) pull_key(b, k, *after.reference, *after.keys);
-  if (!dv) return;
+  if (!b->of->dv) return;
   attn_product(s->simd, k->keys, s->p->d_v, s->columns, (attn_matrix){w->fk, s->f_row, 1}, after.sums,
-               s->v_row, false, dv, s->p->d_v);
+               s->v_row, false, b->g, s->v_row);
   for (int64_t j = 0; j < k->keys; j++) {
-    void *to = attn_at(dv, j * s->p->d_v, s->t);
-    s->simd->combine_rows(s->p->d_v, attn_get(w->weights, j, s->t), to, s->map->eps > 0,
-                          attn_at(after.sums, s->columns * s->v_row, s->t), to);
+    void *to = attn_at(dv_at(b, k), j * s->p->d_v, s->t);
+    s->simd->combine_rows(s->p->d_v, attn_get(w->weights, j, s->t), attn_at(b->g, j * s->v_row, s->t), 1, to,
+                          to);
+    if (s->map->eps > 0)
+      s->simd->combine_rows(s->p->d_v, 1, attn_at(after.sums, s->columns * s->v_row, s->t), 1, to, to);
   }
 }
 
 /* From the queries within it, which are mapped. */
-static void take_pairs(linear_back *b, const linear_block *k, int64_t head, void *dv) {
+static void take_pairs(linear_back *b, const linear_block *k, int64_t head) {
   const linear_shape *s = b->s;
   const linear_back_row *row = b->rows + line_of(b, k, head);
   for (int64_t i = 0; i < k->queries; i++)
     if (row[i].reference > k->reference) pull_key(b, k, row[i].reference, row[i].pull);
   weigh_pairs(b, k, row, true);
   give_keys(s, k, b->w.scores, b->w.fq, s->f_row, s->columns, b->df, s->f_row);
-  if (!dv) return;
-  weigh_pairs(b, k, row, false);
-  give_keys(s, k, b->w.scores, b->g, s->v_row, s->p->d_v, dv, s->p->d_v);
 }
 
-void linear_back_sum(linear_back *b, const linear_block *k, void *dv, linear_state to) {
+void linear_back_sum(linear_back *b, const linear_block *k, linear_state to) {
   if (k->reference != *to.reference) *to.keys = 0;
   linear_refer(b->s, to, k->reference, linear_rescale(b->s, k->reference, *to.reference));
   const int64_t group = b->s->p->heads / b->s->p->kv_heads;
   for (int64_t head = k->h->head * group; k->queries && head < (k->h->head + 1) * group; head++) {
     map_queries(b, k, head);
     take_upstream(b, k, head);
-    if (k->keys) take_pairs(b, k, head, dv);
+    if (k->keys) take_pairs(b, k, head);
     sum_head(b, k, head, to);
     add_pulls(b, k, head, to);
   }
@@ -298,17 +305,16 @@ void linear_back_sum(linear_back *b, const linear_block *k, void *dv, linear_sta
 void linear_back_keys(linear_back *b, const linear_block *k, linear_state after, linear_state part) {
   const linear_shape *s = b->s;
   const attn_problem *p = s->p;
-  const int64_t line = (k->h->batch * p->kv_heads + k->h->head) * p->n_kv + k->key;
   attn_feature_rows keys = {0};
-  void *dv = b->of->dv ? attn_at(b->of->dv, line * p->d_v, s->t) : NULL;
   if (k->keys) {
     keys = load_keys(b, k);
-    take_after(b, k, after, dv);
+    take_after(b, k, after);
   }
-  linear_back_sum(b, k, dv, part);
+  linear_back_sum(b, k, part);
   if (!k->keys || !b->of->dk) return;
   for (int64_t j = 0; j < k->keys; j++)
     b->dscale[j] += s->simd->dot_row(s->columns, attn_at(b->w.fk, j * s->f_row, s->t),
                                      attn_at(b->df, j * s->f_row, s->t));
-  pull_back(b, &keys, attn_stored(p->k, s->t), b->w.fk, b->dscale, attn_at(b->of->dk, line * p->d_qk, s->t));
+  pull_back(b, &keys, attn_stored(p->k, s->t), b->w.fk, b->dscale,
+            attn_at(b->of->dk, key_line(b, k) * p->d_qk, s->t));
 }

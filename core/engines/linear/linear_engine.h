@@ -214,13 +214,13 @@ typedef struct linear_back {
   linear_back_row *rows; /* [batch][heads][n_q] */
   void *suffixes;        /* states of queries, see linear_back.c */
   linear_worker w;
-  void *g, *dz;          /* [CHUNK] rows of d_v, the gradients by numerators; [CHUNK] */
-  void *columns;         /* [d_v] rows of CHUNK, of upstream gradients or of weighted values */
-  void *value_columns;   /* the same, of values */
-  void *df_columns, *df; /* [columns] rows of CHUNK; [CHUNK] rows of features */
-  double *sums;          /* [CHUNK] of pairs */
-  double *dscale;        /* [CHUNK] of keys */
-  void *scratch;         /* attn_feature_gradients.scratch */
+  void *g, *dz;        /* [CHUNK] rows of d_v, the gradients by numerators; [CHUNK] */
+  void *value_columns; /* [d_v] rows of CHUNK, causal */
+  void *state_columns; /* [d_v] rows of features, of a state */
+  void *df;            /* [CHUNK] rows of features */
+  double *sums;        /* [CHUNK] of pairs */
+  double *dscale;      /* [CHUNK] of keys */
+  void *scratch;       /* attn_feature_gradients.scratch */
 } linear_back;
 
 /* Keys key ... key + keys - 1, of which the first query sees before + 1, and queries query ... query +
@@ -232,14 +232,14 @@ typedef struct linear_block {
 } linear_block;
 
 /* The queries of a block against the state of the keys before it and the block's own, which become mapped:
- * dq, and what is kept of the rows. to: a state of queries to which they are added, of their reference, or
- * NULL. */
+ * dq, what they add to dv within the block, and what is kept of the rows. to: a state of queries to which
+ * they are added, of their reference, or NULL. */
 void linear_back_queries(linear_back *, const linear_block *, linear_state before, const linear_state *to);
 /* Adds the queries of a block to a state of queries, which gets the block's reference, and what they give its
- * keys, if there are any, to their df and dv, or NULL. */
-void linear_back_sum(linear_back *, const linear_block *, void *dv, linear_state);
-/* dk and dv of the block's keys, from the state of the queries after the block and its own queries, which are
- * added to part. */
+ * keys, if there are any, to their df. */
+void linear_back_sum(linear_back *, const linear_block *, linear_state);
+/* dk of the block's keys, from the state of the queries after the block and its own queries, which are added
+ * to part. Adds to dv what that state gives. */
 void linear_back_keys(linear_back *, const linear_block *, linear_state after, linear_state part);
 
 /* attn_method.backward_size and .backward */
