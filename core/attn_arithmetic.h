@@ -94,8 +94,9 @@ ATTN_API void attn_exp_rows(const attn_kernels *, int64_t rows, int64_t count, v
 ATTN_API void attn_exp_row_vjp(const attn_kernels *, int64_t count, const void *f, void *df, double dmax);
 /* Cosines and sines, either of which may be x: absolute error 4 u. */
 ATTN_API void attn_trig_row(const attn_kernels *, int64_t count, const void *x, void *cosines, void *sines);
-/* y <- a x; y may be x */
+/* y <- a x; y may be x. y <- y + a x */
 ATTN_API void attn_scale_row(const attn_kernels *, int64_t count, double a, const void *x, void *y);
+ATTN_API void attn_add_row(const attn_kernels *, int64_t count, double a, const void *x, void *y);
 ATTN_API void attn_relu_row(const attn_kernels *, int64_t count, void *x); /* x <- max(x, 0) */
 ATTN_API void attn_elu_row(const attn_kernels *, int64_t count, void *x);  /* x <- x < 0 ? exp(x) : x + 1 */
 /* z <- x y, element by element; z may be x or y, or begin before them in the same memory */

@@ -186,9 +186,8 @@ static void vjp(const void *opaque, const attn_context *c, const attn_feature_ro
   if (!g->dscale || s->p.kernel == RELU) return;
   const double by = s->p.kernel == TRIG ? c->problem->scale : -c->problem->scale;
   for (int64_t i = 0; i < x->rows; i++)
-    for (int64_t l = 0; l < s->d; l++)
-      attn_set(g->dx, i * s->d + l, t,
-               attn_get(g->dx, i * s->d + l, t) + by * g->dscale[i] * attn_get(x->x, i * x->stride + l, t));
+    attn_add_row(c->kernels, s->d, by * g->dscale[i], attn_at(x->x, i * x->stride, t),
+                 attn_at(g->dx, i * s->d, t));
 }
 
 static attn_status prepare(attn_builder *b, const attn_context *c, state *s) {

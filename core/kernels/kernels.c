@@ -90,6 +90,10 @@ void attn_scale_row(const attn_kernels *kernels, int64_t count, double a, const 
   if (kernels && x && y) kernels->scale_row(count, a, x, y);
 }
 
+void attn_add_row(const attn_kernels *kernels, int64_t count, double a, const void *x, void *y) {
+  if (kernels && x && y) kernels->combine_rows(count, a, x, 1, y, y);
+}
+
 void attn_relu_row(const attn_kernels *kernels, int64_t count, void *x) {
   if (kernels && x) kernels->relu_row(count, x);
 }

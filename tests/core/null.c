@@ -351,6 +351,7 @@ static void authors_without_a_status(void) {
   attn_trig_row(k, 4, NULL, x, x);
   attn_trig_row(k, 4, x, NULL, x);
   attn_scale_row(k, 4, 2, NULL, x);
+  attn_add_row(k, 4, 2, NULL, x);
   attn_relu_row(k, 4, NULL);
   attn_elu_row(k, 4, NULL);
   attn_multiply_row(k, 4, x, NULL, x);

@@ -162,10 +162,18 @@ static void fixed_rows(const bench *t) {
   for (int64_t n = 0; n < MOST; n++) {
     void *x = random_block(t->dtype, MOST, 7), *y = random_block(t->dtype, MOST, 8);
     void *elu = random_block(t->dtype, MOST, 7), *pairs = random_block(t->dtype, PAIRS + 1, 9);
+    void *sum = random_block(t->dtype, MOST, 8);
     if (n > 30) attn_set(x, n / 2, t->dtype, (double)NAN), attn_set(elu, n / 2, t->dtype, (double)NAN);
     const double behind = attn_get(y, n, t->dtype), after = attn_get(pairs, n * (n + 1) / 2, t->dtype);
     attn_elu_row(t->kernels, n, elu);
     expect_near(t, "behind elu", n, attn_get(elu, n, t->dtype), attn_get(x, n, t->dtype));
+    attn_add_row(t->kernels, n, 3, x, sum);
+    for (int64_t i = 0; i <= n; i++) {
+      const double a = attn_get(y, i, t->dtype), b = i < n ? 3 * attn_get(x, i, t->dtype) : 0;
+      if (isnan(b) ? !isnan(attn_get(sum, i, t->dtype))
+                   : !(fabs(attn_get(sum, i, t->dtype) - (a + b)) <= 8 * t->unit * (fabs(a) + fabs(b))))
+        note_failure("sum[%d] of %d is %.17g, not %.17g", (int)i, (int)n, attn_get(sum, i, t->dtype), a + b);
+    }
     attn_pairs_row(t->kernels, n, x, pairs);
     expect_near(t, "behind pairs", n, attn_get(pairs, n * (n + 1) / 2, t->dtype), after);
     for (int64_t i = 0, at = 0; i < n; i++) {
@@ -181,7 +189,7 @@ static void fixed_rows(const bench *t) {
     for (int64_t i = 0; i + 1 < n; i++)
       expect_near(t, "product", i, attn_get(x, i, t->dtype), attn_get(y, i, t->dtype));
     expect_near(t, "behind products", n, attn_get(y, n, t->dtype), behind);
-    free(x), free(y), free(elu), free(pairs);
+    free(x), free(y), free(elu), free(pairs), free(sum);
   }
 }
 Test(variants_features, rows_of_fixed_features) { for_every_kernel(fixed_rows); }
