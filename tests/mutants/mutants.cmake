@@ -90,7 +90,7 @@ mutant(backward-adds-to-what-was core/engines/softmax/back_sums.c core_gradients
   [[clear_sums(b, p, block * MET_KEYS, @attn_min((block + 1) * MET_KEYS, p->n_kv)@);]] [[block * MET_KEYS]])
 mutant(backward-keys-not-met core/engines/softmax/back_sums.c core_gradients/alone_doubled_and_none ""
   "keys that a slice does not meet are given what its memory held"
-  [[if (@!met_of(s, p, line, i)[key / MET_KEYS]@) continue;]] [[false]])
+  [[if (@!met_of(s, p, line, i)[block]@) continue;]] [[false]])
 mutant(backward-sink-sign core/engines/softmax/backward.c core_gradient_values/slopes ""
   "the gradient by the sink has the other sign"
   [[sum -= @exp(p->score.sink[h] - lse)@]] [[-exp(p->score.sink[h] - lse)]])
@@ -1173,7 +1173,7 @@ mutant(grad-d-of-another-row core/engines/softmax/backward.c GRAD-FP tiled "all 
 mutant(grad-dq-unscaled core/engines/softmax/backward.c GRAD-FP tiled "dq lacks the scale"
   [[scale_row(p->d_qk, @p->scale@, attn_at(b->dq,]] [[1]])
 mutant(grad-dk-unscaled core/engines/softmax/back_sums.c GRAD-FP tiled "dk lacks the scale"
-  [[add_slices(s, call, row / p->n_kv, row % p->n_kv, g->dk, s->k, p->d_qk, @p->scale@);]] [[1]])
+  [[add_slices(s, call, at / blocks, at % blocks, g->dk, s->k, p->d_qk, @p->scale@);]] [[1]])
 mutant(grad-heads-overwrite core/engines/softmax/backward.c GRAD-FP tiled "the last tile and head alone give dk and dv"
   [[k->product(count, d, rows, a, y, y_row, @true@, attn_at(to, keys[0] * d, k->dtype), distance * d);]] [[false]])
 mutant(grad-last-step core/engines/softmax/backward.c GRAD-FP tiled "the last step alone gives dq"
@@ -1255,6 +1255,9 @@ mutant(grad-features-sum-constant core/engines/linear/linear_back_block.c GRAD-F
 mutant(grad-features-own-key core/engines/linear/linear_back_block.c GRAD-FD linear
   "a query does not see its own key on the way back"
   [[const int64_t seen = attn_min(@k->before + i + 1@, k->keys);]] [[k->before + i]])
+mutant(grad-features-own-values core/engines/linear/linear_back_block.c GRAD-FD linear
+  "what later queries give values takes the place of what those of the chunk give"
+  [[attn_at(b->g, j * s->v_row, s->t), @1@, to,]] [[0]])
 mutant(grad-features-padding core/engines/linear/linear_back.c GRAD-FD linear "padding has gradients"
   [[.keys = attn_max(0, attn_min(rows, @h->keys - key@)),]] [[rows]])
 mutant(grad-features-reference core/engines/linear/linear_back_block.c GRAD-FD linear:feature=exp

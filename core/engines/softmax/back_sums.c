@@ -61,30 +61,33 @@ void attn_softmax_sums_meet(const softmax_back *b, const attn_problem *p, const 
   }
 }
 
-static void add_slices(const softmax_sums *s, const attn_call *call, int64_t line, int64_t key, void *whole,
+/* Those of a block of keys. */
+static void add_slices(const softmax_sums *s, const attn_call *call, int64_t line, int64_t block, void *whole,
                        char *partial, int64_t d, double scale) {
   const attn_problem *p = call->context->problem;
   const attn_kernels *k = call->context->kernels;
   if (!whole) return;
-  void *to = attn_at(sums_of(whole, partial, p, s->slices, line, 0, d), key * d, p->dtype);
+  const int64_t first = block * MET_KEYS * d, count = attn_min(MET_KEYS * d, p->n_kv * d - first);
+  void *to = attn_at(sums_of(whole, partial, p, s->slices, line, 0, d), first, p->dtype);
   const void *sum = NULL;
   for (int64_t i = 0; i < s->slices; i++) {
-    if (!met_of(s, p, line, i)[key / MET_KEYS]) continue;
-    const void *own = attn_at(sums_of(whole, partial, p, s->slices, line, i, d), key * d, p->dtype);
-    if (sum) k->combine_rows(d, 1, sum, 1, own, to);
+    if (!met_of(s, p, line, i)[block]) continue;
+    const void *own = attn_at(sums_of(whole, partial, p, s->slices, line, i, d), first, p->dtype);
+    if (sum) k->combine_rows(count, 1, sum, 1, own, to);
     sum = sum ? to : own;
   }
   if (!sum)
-    memset(to, 0, attn_row_bytes(d, p->dtype));
+    memset(to, 0, attn_row_bytes(count, p->dtype));
   else if (sum != to || scale != 1)
-    k->scale_row(d, scale, sum, to);
+    k->scale_row(count, scale, sum, to);
 }
 
 void attn_softmax_sums_end(const softmax_sums *s, const attn_call *call, const attn_gradients *g) {
   const attn_problem *p = call->context->problem;
+  const int64_t blocks = met_blocks(p);
 #pragma omp for schedule(static)
-  for (int64_t row = 0; row < p->batch * p->kv_heads * p->n_kv; row++) {
-    add_slices(s, call, row / p->n_kv, row % p->n_kv, g->dk, s->k, p->d_qk, p->scale);
-    add_slices(s, call, row / p->n_kv, row % p->n_kv, g->dv, s->v, p->d_v, 1);
+  for (int64_t at = 0; at < p->batch * p->kv_heads * blocks; at++) {
+    add_slices(s, call, at / blocks, at % blocks, g->dk, s->k, p->d_qk, p->scale);
+    add_slices(s, call, at / blocks, at % blocks, g->dv, s->v, p->d_v, 1);
   }
 }
