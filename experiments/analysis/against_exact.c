@@ -94,14 +94,15 @@ static attn_status compare_line(const results_model *m, model_line *line, const 
   return status;
 }
 
-/* The exact line with the most timed lengths. Of several, the one with the least times. */
-static size_t choose_exact(const results_model *m, const model_group *g) {
+/* The exact line of a file with the most timed lengths. Of several, the one with the least times. */
+static size_t choose_exact(const results_model *m, const model_group *g, const char *file) {
   size_t best = g->count, most = 0;
   double least = 0;
   for (size_t l = 0; l < g->count; l++) {
     size_t count = 0;
     double sum = 0;
-    if (!m->settings[g->lines[l].setting].exact) continue;
+    const setting *of = &m->settings[g->lines[l].setting];
+    if (!of->exact || of->row->source != file) continue;
     for (size_t c = 0; c < g->lines[l].count; c++)
       if (g->lines[l].cells[c].time.mid > 0) {
         count++;
@@ -118,8 +119,10 @@ static size_t choose_exact(const results_model *m, const model_group *g) {
 
 attn_status compare_group(const results_model *m, model_group *g) {
   attn_status status = ATTN_OK;
-  g->exact = choose_exact(m, g);
-  for (size_t l = 0; !status && g->exact < g->count && l < g->count; l++)
-    if (l != g->exact) status = compare_line(m, &g->lines[l], &g->lines[g->exact]);
+  for (size_t l = 0; !status && l < g->count; l++) {
+    model_line *line = &g->lines[l];
+    line->exact = choose_exact(m, g, m->settings[line->setting].row->source);
+    if (line->exact < g->count && line->exact != l) status = compare_line(m, line, &g->lines[line->exact]);
+  }
   return status;
 }

@@ -82,14 +82,21 @@ static attn_status choose(candidates *all, size_t count, char **methods) {
   return status ? attn_fail(status, "out of memory for the methods of a report") : ATTN_OK;
 }
 
+/* Is the setting also that before it, of another file? */
+static bool again(const setting *settings, size_t s) {
+  return s > 0 && strcmp(setting_label(&settings[s - 1]), setting_label(&settings[s])) == 0;
+}
+
 attn_status setting_methods(const setting *settings, size_t count, char **methods) {
   candidates all = {0};
   attn_status status = ATTN_OK;
   for (size_t s = 0; !status && s < count; s++)
-    if (settings[s].expression) status = add_expression(&all, &settings[s], s);
+    if (settings[s].expression && !again(settings, s)) status = add_expression(&all, &settings[s], s);
   if (!status && all.count > 0) status = choose(&all, count, methods);
   for (size_t s = 0; !status && s < count; s++)
-    if (!methods[s])
+    if (!methods[s] && again(settings, s))
+      status = (methods[s] = strdup(methods[s - 1])) ? ATTN_OK : ATTN_ENOMEM;
+    else if (!methods[s])
       status = label_method(setting_label(&settings[s]), settings[s].row->variant, &methods[s]);
   for (size_t i = 0; i < all.count; i++) free(all.items[i].method);
   free(all.items);

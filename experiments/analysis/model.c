@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/support/file.h"
 #include "experiments/analysis/against_exact.h"
 #include "experiments/analysis/doubts.h"
 #include "experiments/evidence/null.h"
@@ -14,15 +15,22 @@ typedef struct entry {
   const result_row *row;
   setting setting;
   size_t index; /* the index of the setting among the distinct ones */
+  bool machine; /* results_model.machine */
 } entry;
 
+/* Those of several files are apart. */
+static int setting_order(const setting *a, const setting *b) {
+  const int order = setting_compare(a, b);
+  return order ? order : strcmp(text_or_none(a->row->source), text_or_none(b->row->source));
+}
+
 static int by_setting(const void *a, const void *b) {
-  return setting_compare(&((const entry *)a)->setting, &((const entry *)b)->setting);
+  return setting_order(&((const entry *)a)->setting, &((const entry *)b)->setting);
 }
 
 static int by_place(const void *a, const void *b) {
   const entry *x = a, *y = b;
-  const int group = setting_group_compare(x->row, y->row);
+  const int group = setting_group_compare(x->row, y->row, x->machine);
   if (group) return group;
   if (x->index != y->index) return x->index < y->index ? -1 : 1;
   if (x->row->n != y->row->n) return x->row->n < y->row->n ? -1 : 1;
@@ -35,7 +43,7 @@ static attn_status name_settings(results_model *m, entry *entries, size_t count)
   qsort(entries, count, sizeof *entries, by_setting);
   for (size_t i = 0; i < count; i++) {
     entry *e = &entries[i];
-    if (i == 0 || setting_compare(&m->settings[m->settings_count - 1], &e->setting) != 0)
+    if (i == 0 || setting_order(&m->settings[m->settings_count - 1], &e->setting) != 0)
       m->settings[m->settings_count++] = e->setting;
     else
       setting_free(&e->setting);
@@ -226,7 +234,7 @@ static attn_status fill_lengths(const results_model *m, model_group *g) {
 static void cut(results_model *m) {
   size_t cells = 0, lines = 0;
   for (size_t i = 0; i < m->set->count; i++) {
-    const bool group = i == 0 || setting_group_compare(m->rows[i - 1], m->rows[i]) != 0;
+    const bool group = i == 0 || setting_group_compare(m->rows[i - 1], m->rows[i], m->machine) != 0;
     const bool line = group || m->setting_of[i - 1] != m->setting_of[i];
     if (group)
       m->groups[m->groups_count++] = (model_group){.lines = &m->lines[lines], .lengths = &m->lengths[cells]};
@@ -260,6 +268,16 @@ static attn_status estimate(results_model *m, double *numbers) {
   return status;
 }
 
+/* Does a file have runs of several instruction sets or numbers of threads? Else the file tells machines
+ * apart. */
+static bool differ_within_a_file(const result_set *set) {
+  for (size_t i = 1; i < set->count; i++) {
+    const result_row *a = &set->rows[i - 1], *b = &set->rows[i];
+    if (a->source == b->source && (a->threads != b->threads || strcmp(a->isa, b->isa) != 0)) return true;
+  }
+  return false;
+}
+
 /* Rows beside each other often share their texts, and then the setting that these make. */
 static attn_status shared_setting(const result_row *row, const setting *last, setting *out) {
   if (!last || last->row->variant != row->variant || last->row->params != row->params)
@@ -273,7 +291,7 @@ static attn_status shared_setting(const result_row *row, const setting *last, se
 attn_status model_make(const result_set *set, results_model *out) {
   const int64_t room = (int64_t)set->count + 1;
   region own = {.last = NULL};
-  results_model m = {.set = set};
+  results_model m = {.set = set, .machine = differ_within_a_file(set)};
   m.rows = region_zeros(&m.memory, room, sizeof *m.rows);
   m.setting_of = region_zeros(&m.memory, room, sizeof *m.setting_of);
   m.settings = region_zeros(&m.memory, room, sizeof *m.settings);
@@ -291,6 +309,7 @@ attn_status model_make(const result_set *set, results_model *out) {
     status = attn_fail(ATTN_ENOMEM, "out of memory for a report of %zu runs", set->count);
   for (; !status && made < set->count; made += !status) {
     entries[made].row = &set->rows[made];
+    entries[made].machine = m.machine;
     status =
         shared_setting(&set->rows[made], made ? &entries[made - 1].setting : NULL, &entries[made].setting);
   }

@@ -1,7 +1,8 @@
 /* model.h - a results file as groups of lines of cells, and what is estimated of them.
  *
  * A cell holds the runs of one line at one length n, over seeds; a line, those of one variant with its
- * parameters; a group, those that compare with each other (setting_group_compare). */
+ * parameters, and one file where the set is of several; a group, those that compare with each other
+ * (setting_group_compare). */
 #ifndef EXPERIMENTS_ANALYSIS_MODEL_H
 #define EXPERIMENTS_ANALYSIS_MODEL_H
 
@@ -39,6 +40,8 @@ typedef struct model_line {
   size_t setting; /* model->settings */
   model_cell *cells;
   size_t count; /* of cells, ascending in n */
+  size_t exact; /* the line of the group, and of the same file, that it is compared with; the group's count:
+                   there is none */
   fit_power time, memory;
   fit_crossing crossing;
 } model_line;
@@ -54,7 +57,6 @@ typedef struct model_group {
   model_length *lengths; /* ascending */
   size_t lengths_count;
   fit_power process;
-  size_t exact; /* the line that others are compared with; count if there is none */
 } model_group;
 
 typedef struct results_model {
@@ -65,6 +67,7 @@ typedef struct results_model {
   setting *settings;       /* distinct, in order */
   const char **labels;     /* of each setting, with its parameters */
   char **methods;          /* setting_methods */
+  bool machine; /* groups have one instruction set and number of threads, since a file has several */
   size_t settings_count;
   model_cell *cells;
   model_line *lines;

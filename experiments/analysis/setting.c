@@ -52,20 +52,19 @@ char *setting_title(const result_row *row, bool rest) {
   return title;
 }
 
-int setting_group_compare(const result_row *a, const result_row *b) {
-  const int source = strcmp(text_or_none(a->source), text_or_none(b->source));
-  const int text = source ? source : strcmp(a->dataset, b->dataset);
-  if (text) return text;
+int setting_group_compare(const result_row *a, const result_row *b, bool machine) {
+  int order = strcmp(a->dataset, b->dataset);
+  if (order) return order;
   for (axis_id i = 0; i < AXES; i++) {
-    if (axes[i].shown == AXIS_NEVER) continue;
+    if (axes[i].shown == AXIS_NEVER || (i == AXIS_threads && !machine)) continue;
     /* As many keys as queries are alike for every number of queries. */
     const bool follows = axes[i].same_as < AXES;
     const int64_t x = follows && axis_default(i, a->axis) ? 0 : a->axis[i];
     const int64_t y = follows && axis_default(i, b->axis) ? 0 : b->axis[i];
     if (x != y) return (x < y) != axes[i].yes_no ? -1 : 1; /* causal attention first */
   }
-  int order = 0;
-  for (text_axis_id t = 0; !order && t < TEXT_AXES; t++) order = strcmp(result_text(a, t), result_text(b, t));
+  for (text_axis_id t = 0; !order && t < TEXT_AXES; t++)
+    if (t != TEXT_AXIS_isa || machine) order = strcmp(result_text(a, t), result_text(b, t));
   return order;
 }
 

@@ -20,8 +20,8 @@ attn_status setting_make(const result_row *,
 void setting_free(setting *);
 
 /* Order of the tables: 0 for runs that share one, where everything but variant, parameters, seed and n is the
- * same, and the file that they were read from. */
-int setting_group_compare(const result_row *, const result_row *);
+ * same. machine: instruction set and threads, too. */
+int setting_group_compare(const result_row *, const result_row *, bool machine);
 
 /* "d = 64, 4 heads, causal, f32, score alibi, mask prefix:64": what the runs of a table have in common beside
  * dataset and instruction set; rest: without the axes that have a menu. To be freed; NULL: no memory. */
@@ -39,7 +39,8 @@ const char *setting_label(const setting *);
 
 /* Methods, each to be freed: settings of one are points of one curve. Of a registered variant it is the label
  * without the parameter that buys accuracy; of expressions, the label without the one parameter in which most
- * of these settings differ. methods[0 ... count - 1] is NULL before. ENOMEM. */
+ * of these settings differ; equal ones beside each other count once. methods[0 ...
+ * count - 1] is NULL before. ENOMEM. */
 attn_status setting_methods(const setting *, size_t count, char **methods);
 
 #endif

@@ -62,7 +62,7 @@ static const cli_command parser = {
         "  attnlab report results/default.h5 -o report.html\n"
         "  attnlab report results/*.h5 -o all.html\n"
         "  attnlab report mine.h5 --error 5% -o mine.html\n\n"
-        "Several files of sweeps share a page, each with tables and plots of its own, chosen by File; "
+        "Several files of sweeps share plots and tables: a label that several have names its file. "
         "attnlab compare says what differs between two. The evaluations of several files share a page, too; "
         "where there are results of both kinds, it is REPORT.models.html beside REPORT.html.\n\n"
         "Plots with the numbers behind them in tables: time and error against n, Pareto fronts, bounds "

@@ -2,11 +2,11 @@
  *
  * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object],
  *  "estimates": estimates_json, "doubts": [[name, text]],
- *  "lines": [{"label", "variant" (of an expression its method), "method", "exact", "oracle",
- *    "params": {name: value}}],
+ *  "lines": [{"label", "source": file (of several), "variant" (of an expression its method), "method",
+ *    "exact", "oracle", "params": {name: value}}],
  *  "limits": {"error", "time", "memory": texts of those that are given}, "menus": [[member of a group,
- *  label]], "groups": [{"source": file (of several), "dataset": short, "spec": of it, "rest", the name of
- *    each axis with a menu, "exact": line, "lines": [{"line", "drawn", "time": fit, "memory": fit,
+ *  label]], "groups": [{"dataset": short, "spec": of it, "rest", the name of each axis with a menu,
+ *    "lines": [{"line", "drawn", "exact": line that it is compared with, "time": fit, "memory": fit,
  *    "crossing": {"kind", "n": interval}, "cells": [{"n", "first" (its place among the runs), "runs", "ok",
  *      "status", "message", "error", "time", "memory", "speedup": intervals, "keys", "left_out", "regret",
  *      "ceiling": numbers, "front": [in time, in memory, in keys], "offered", "no_better" (than which
@@ -97,13 +97,15 @@ static json_t *cell(const results_model *m, const model_cell *c, bool *ok) {
   return out;
 }
 
-static json_t *line(const results_model *m, const model_line *l, bool *ok) {
+static json_t *line(const results_model *m, const model_group *g, const model_line *l, bool *ok) {
   json_t *out = json_object(), *crossing = json_object(), *cells = json_array();
   json_put(crossing, "kind", json_string(fit_crossing_names[l->crossing.kind]), ok);
   json_put(crossing, "n", report_interval(&l->crossing.n, ok), ok);
   for (size_t c = 0; c < l->count; c++) json_add(cells, cell(m, &l->cells[c], ok), ok);
   json_put(out, "line", json_integer((json_int_t)l->setting), ok);
   json_put(out, "drawn", json_boolean(m->settings[l->setting].drawn), ok);
+  json_put(out, "exact",
+           l->exact < g->count ? json_integer((json_int_t)g->lines[l->exact].setting) : json_null(), ok);
   json_put(out, "time", fit(&l->time, ok), ok);
   json_put(out, "memory", fit(&l->memory, ok), ok);
   json_put(out, "crossing", crossing, ok);
@@ -132,8 +134,12 @@ static json_t *menus(bool *ok) {
 static json_t *group(const results_model *m, const model_group *g, const dataset_names *datasets, bool *ok) {
   json_t *out = json_object(), *lines = json_array();
   const result_row *first = m->rows[g->lines[0].cells[0].first];
-  char *title = setting_title(first, true), *rest = title ? text_format("%s, %s", title, first->isa) : NULL;
-  if (first->source) json_put(out, "source", result_json_text(first->source), ok);
+  result_row shared = *first;
+  if (first->source && !m->machine) shared.threads = 0;
+  char *title = setting_title(&shared, true);
+  char *rest =
+      title ? text_format("%s%s%s", title, shared.threads ? ", " : "", shared.threads ? first->isa : "")
+            : NULL;
   json_put(out, "dataset", result_json_text(dataset_names_of(datasets, first->dataset)), ok);
   json_put(out, "spec", result_json_text(first->dataset), ok);
   for (axis_id a = 0; a < AXES; a++)
@@ -141,9 +147,7 @@ static json_t *group(const results_model *m, const model_group *g, const dataset
   json_put(out, "rest", rest ? result_json_text(rest) : NULL, ok);
   free(rest);
   free(title);
-  json_put(out, "exact",
-           g->exact < g->count ? json_integer((json_int_t)g->lines[g->exact].setting) : json_null(), ok);
-  for (size_t l = 0; l < g->count; l++) json_add(lines, line(m, &g->lines[l], ok), ok);
+  for (size_t l = 0; l < g->count; l++) json_add(lines, line(m, g, &g->lines[l], ok), ok);
   json_put(out, "lines", lines, ok);
   return out;
 }
@@ -171,7 +175,9 @@ json_t *report_json(const results_model *m, const char *title, const report_limi
   json_object_del(totals, "failures"); /* the run table has columns of it */
   for (size_t s = 0; s < m->settings_count; s++) {
     json_t *one = json_object();
+    const char *source = m->settings[s].row->source;
     json_put(one, "label", result_json_text(m->labels[s]), &ok);
+    if (source) json_put(one, "source", result_json_text(source), &ok);
     json_put(one, "variant",
              result_json_text(m->settings[s].expression ? m->methods[s] : m->settings[s].row->variant), &ok);
     json_put(one, "method", result_json_text(m->methods[s]), &ok);

@@ -103,7 +103,7 @@ Test(cli_compare, json) {
   json_decref(json);
 }
 
-/* Several files are one page, on which each is a File; an evaluation has another page. */
+/* Several files are one page; an evaluation has another page. */
 Test(cli_compare, files_on_one_page) {
   write_file("b.h5", slow_down);
   command_write_text("plain.txt", "neither one nor the other");

@@ -50,8 +50,8 @@ Test(report_browser, every_plot_has_marks_and_a_table) {
   cr_expect_eq(browser_errors(), 1, "the refusal is an error, and errors are heard");
 }
 
-/* A page of two files: which is shown is chosen by File. */
-Test(report_browser, files_are_chosen) {
+/* A page of two files: both are in every plot, unless one is chosen by File. */
+Test(report_browser, files_share_plots) {
   result_set set = fixture_set(60);
   const char *paths[] = {fixture_path("first.h5"), fixture_path("second.h5")},
              *page = fixture_path("both.html");
@@ -63,10 +63,14 @@ Test(report_browser, files_are_chosen) {
   cr_assert_eq(report_write(page, &set, "two", NULL), ATTN_OK);
   result_set_free(&set);
   browser_open(page, 1200, 900);
-  browser_expect("group().source", "first");
-  browser_click("input[name=choice-source][value=\"second\"]");
-  browser_expect("group().source", "second");
-  browser_expect("new URLSearchParams(location.hash.slice(1)).get('source')", "second");
+  browser_expect("visibleLines().slice(-2).map(label).join()",
+                 "performer:features=256 (first),performer:features=256 (second)");
+  browser_expect("drawAll(), new Set(plots.get('front-time-plot').sets.flatMap(set => set.points.map(point =>"
+                 " /[(](first|second)[)]$/.exec(point.label)?.[1]).filter(Boolean))).size",
+                 "2");
+  browser_click("input[name=choice-file][value=\"second\"]");
+  browser_expect("visibleLines().every(line => fileOf(line) === 'second')", "true");
+  browser_expect("new URLSearchParams(location.hash.slice(1)).get('file')", "second");
   browser_expect("drawAll(), /, second, |^second, /.test(aboutGroup(true)) + ' ' + "
                  "document.querySelectorAll('.plot svg').length",
                  "true 9");

@@ -1,5 +1,5 @@
-/* join.c - several results files as one set, and as one page: rows keep their file, and files share no
- * table. */
+/* join.c - several results files as one set, and as one page: rows keep their file, and files share
+ * tables. */
 
 #include <sys/stat.h>
 
@@ -38,28 +38,34 @@ Test(results_join, rows_and_sessions_know_their_file) {
   result_set_free(&other);
 }
 
-/* The same runs in two files: twice the groups, each with the runs of its file. */
-Test(results_join, files_share_no_group) {
+/* The same runs in two files share groups, though of other machines, unless one file has several; each file
+ * has its own lines, which are compared with its own exact line. */
+Test(results_join, files_share_groups) {
   const char *const paths[] = {file_of("one.h5", 60, 1), file_of("two.h5", 60, 3)};
   result_set single, set;
   results_model alone, model;
   cr_assert_eq(results_read(paths[0], &single), ATTN_OK);
   cr_assert_eq(results_join(paths, 2, &set), ATTN_OK, "%s", attn_last_error());
+  for (size_t i = 60; i < 120; i++) set.rows[i].isa = "neon";
   cr_assert_eq(model_make(&single, &alone), ATTN_OK);
   cr_assert_eq(model_make(&set, &model), ATTN_OK);
-  cr_expect_eq(model.groups_count, 2 * alone.groups_count);
-  cr_expect_eq(model.settings_count, alone.settings_count);
-  json_t *one = report_json(&alone, "one", NULL), *both = report_json(&model, "both", NULL), *group;
+  cr_expect_eq(model.groups_count, alone.groups_count);
+  cr_expect_eq(model.settings_count, 2 * alone.settings_count);
+  for (size_t g = 0; g < model.groups_count; g++)
+    for (const model_line *of = model.groups[g].lines, *l = of; l < of + model.groups[g].count; l++) {
+      cr_assert_lt(l->exact, model.groups[g].count);
+      cr_expect_eq(model.settings[of[l->exact].setting].row->source, model.settings[l->setting].row->source);
+    }
+  json_t *one = report_json(&alone, "one", NULL), *both = report_json(&model, "both", NULL), *line;
   size_t i, of[2] = {0};
-  json_array_foreach(json_object_get(both, "groups"), i, group) {
-    const char *source = json_string_value(json_object_get(group, "source"));
-    const json_t *line = json_array_get(json_object_get(group, "lines"), 0),
-                 *cell = json_array_get(json_object_get(line, "cells"), 0);
-    of[strcmp(source, "two") == 0]++;
-    cr_expect_eq(json_integer_value(json_object_get(cell, "runs")), 1);
-  }
-  cr_expect(of[0] == alone.groups_count && of[1] == alone.groups_count);
-  cr_expect_null(json_object_get(json_array_get(json_object_get(one, "groups"), 0), "source"));
+  json_array_foreach(json_object_get(both, "lines"), i, line)
+      of[strcmp(json_string_value(json_object_get(line, "source")), "two") == 0]++;
+  cr_expect(of[0] == alone.settings_count && of[1] == alone.settings_count);
+  cr_expect_null(json_object_get(json_array_get(json_object_get(one, "lines"), 0), "source"));
+  model_free(&model);
+  set.rows[0].isa = "avx512";
+  cr_assert_eq(model_make(&set, &model), ATTN_OK);
+  cr_expect_eq(model.groups_count, 2 * alone.groups_count + 1);
   json_decref(one);
   json_decref(both);
   model_free(&alone);

@@ -42,13 +42,14 @@ function surety({line, cell}) {
     `${ceiling < 1 ? `and no more than ${asPart(ceiling)} is certified` : 'and nothing is certified of the others'}`];
 }
 
-const exactCell = () => cellsAtN(group().lines).find(({line}) => line.line === group().exact);
+// What a setting is compared with: exact attention of the same file.
+const exactCell = (of) => cellsAtN(group().lines).find(({line}) => line.line === of?.exact);
 // What belongs together stays on one line.
 const tight = (text) => text.replaceAll(' ', '\u00a0');
 const asLimits = (limits) => limits.map(([name, limit, , text]) => `${name} at most ${tight(text(limit))}`).join(', ');
 
 function sentence(best, limits) {
-  const exact = exactCell(), [word, why] = surety(best), {cell} = best, said = element('p', {class: 'sentence'});
+  const exact = exactCell(best.line), [word, why] = surety(best), {cell} = best, said = element('p', {class: 'sentence'});
   const goal = state.order === 'memory' ? 'the smallest' : 'the fastest';
   said.append(element('code', {}, label(best.line)), `${data.lines[best.line.line].oracle ? ' (oracle)' : ''} is ${goal} ${limits.length ? `with ${asLimits(limits)}` : 'of all'}`,
     ` at ${tight(`n = ${state.n}`)}: error ${isExact(best) ? `of rounding (${asError(cell.error[0])})` : tight(asInterval(cell.error, asPart))}, `,
@@ -107,7 +108,7 @@ function noAnswer(limits) {
 }
 
 function drawAnswer() {
-  const limits = limitsSet(), found = fitting(), exact = exactCell();
+  const limits = limitsSet(), found = fitting(), exact = exactCell(found[0]?.line || group().lines[0]);
   byId('limit-time').placeholder = exact ? `any; exact ${significant(1e3 * timeOf(exact), 2)}` : 'any';
   byId('limit-memory').placeholder = exact ? `any; exact ${significant(memoryOf(exact) / 1048576, 2)}` : 'any';
   byId('answer').replaceChildren(...(found.length ?

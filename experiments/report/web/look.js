@@ -9,6 +9,11 @@ const hues = {
 const shapes = ['circle', 'square', 'triangle', 'diamond', 'down', 'hexagon', 'plus', 'left'];
 const dashes = ['', '6 3', '2 3', '8 3 2 3'];
 const rounding = 1e-5; // a relative error below it is one of rounding
+// Of several files, what more than one has names its file.
+for (const name of ['label', 'method']) {
+  const shared = data.lines.map((one) => data.lines.some((other) => other.source !== one.source && other[name] === one[name]));
+  shared.forEach((twice, i) => { if (twice) data.lines[i][name] += ` (${data.lines[i].source})`; });
+}
 const methods = [...new Set(data.lines.map((line) => line.method))];
 let printing = false;
 

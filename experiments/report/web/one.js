@@ -103,7 +103,7 @@ function fillPanel(panel, i) {
   const about = dimensions.filter(([name]) => name !== 'dataset').map((one) => described(one, of)).filter((text) => text !== '');
   close.addEventListener('click', () => panel.close());
   panel.replaceChildren(close, element('h2', {id: 'one-title', tabindex: '-1'}, named({line: runs.line[i]})),
-    element('p', {}, `n = ${runs.n[i]}, seed ${runs.seed[i]}, ${about.join(', ')}. Data: `, element('code', {}, of.spec), '.'),
+    element('p', {}, `n = ${runs.n[i]}, seed ${runs.seed[i]}, ${sources.size > 1 ? `file ${data.lines[runs.line[i]].source}, ` : ''}${about.join(', ')}. Data: `, element('code', {}, of.spec), '.'),
     element('p', {}, `Status: ${runs.status[i]}. Verdict: `, element('b', {class: runs.verdict[i] === 'violated' ? 'bad' : ''}, runs.verdict[i].replace('_', ' ')), '.',
       ...(runs.message[i] ? [` ${runs.message[i]}`] : [])), ...seedLinks(i, cell),
     ...(doubts.length ? [element('h3', {}, 'Doubts'), element('ul', {}, ...doubts.map(([name, text]) => element('li', {}, `${name}: ${text}`)))] : []),

@@ -4,7 +4,7 @@
 // What the group is of, for the head of a plot.
 function aboutGroup(length) {
   const said = dimensions.map((one) => described(one, group()));
-  return [...(length ? [`n = ${state.n}`] : []), ...said].filter((text) => text !== '').join(', ');
+  return [...(length ? [`n = ${state.n}`] : []), state.file, ...said].filter((text) => text !== '').join(', ');
 }
 
 // Whether a doubt concerns these kinds of numbers.

@@ -17,6 +17,12 @@ function drawFilters() {
       refresh();
     }));
   settle();
+  if (sources.size > 1) {
+    sets.unshift(choices('file', 'File', ['all files', ...sources], state.file || 'all files', (chosen) => {
+      state.file = sources.has(chosen) ? chosen : '';
+      refresh();
+    }));
+  }
   sets.push(choices('n', 'n', sizesOf(group()), state.n, (chosen) => {
     state.n = Number(chosen);
     refresh();

@@ -3,7 +3,7 @@
 
 const pageSize = 100;
 const runColumns = [
-  ...(sources.size > 1 ? [['file', (i) => data.groups[runs.group[i]].source]] : []),
+  ...(sources.size > 1 ? [['file', (i) => data.lines[runs.line[i]].source]] : []),
   ...(datasets.size > 1 ? [['dataset', (i) => data.groups[runs.group[i]].dataset]] : []), ['mask', (i) => data.groups[runs.group[i]].causal],
   ['setting', (i) => named({line: runs.line[i]})], ['n', (i) => runs.n[i]], ['seed', (i) => runs.seed[i]],
   ['status', (i) => runs.status[i]], ['error', (i) => number(runs.err_rel_fro[i]), asError], ['time', (i) => number(runs.time_median[i]), asTime],

@@ -1,15 +1,15 @@
 // state.js - what the reader chose, and its place in the address of the page, so that it can be kept and sent.
 'use strict';
 
-// Files come first, where the page shows several.
-const sources = new Set(data.groups.map((one) => one.source));
-const dimensions = [...(sources.size > 1 ? [['source', 'File']] : []), ...data.menus];
-const defaults = {error: '10', time: '', memory: '', order: 'time', sort: 'setting', words: '', all: '', run: '', ...data.limits};
+const sources = new Set(data.lines.map((line) => line.source));
+const dimensions = data.menus;
+const defaults = {file: '', error: '10', time: '', memory: '', order: 'time', sort: 'setting', words: '', all: '', run: '', ...data.limits};
 const state = {at: '', group: 0, n: 0, hidden: new Set(), ...defaults};
 
 const group = () => data.groups[state.group];
 const methodOf = (line) => data.lines[line.line].method;
-const visibleLines = () => group().lines.filter((line) => !state.hidden.has(methodOf(line)));
+const fileOf = (line) => data.lines[line.line].source;
+const visibleLines = () => group().lines.filter((line) => !state.hidden.has(methodOf(line)) && (!state.file || fileOf(line) === state.file));
 const methodsOf = (chosen) => [...new Set(chosen.lines.map(methodOf))];
 
 function sizesOf(chosen) {
@@ -56,6 +56,7 @@ function readHash() {
   state.n = Number(hash.get('n'));
   state.hidden = new Set(hash.getAll('hide').filter((method) => methods.includes(method)));
   for (const [name, value] of Object.entries(defaults)) state[name] = hash.get(name) ?? value;
+  if (!sources.has(state.file)) state.file = '';
   readZooms(hash.getAll('zoom'));
   state.at = placeIn(hash);
   settle();

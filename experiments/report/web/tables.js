@@ -44,17 +44,17 @@ function crossing(line) {
 }
 
 function growthTable(lines) {
-  const {exact} = group(), timed = lines.filter((line) => line.time[3]);
+  const timed = lines.filter((line) => line.time[3]);
   const header = ['setting', 'time', 'memory', 'faster than exact'];
   byId('growth-table').replaceChildren(table('Growth', header, timed.map((line) => [named(line), exponent(line.time), exponent(line.memory),
-    line.line === exact ? 'is compared with' : exact === null ? '-' : crossing(line)])));
+    line.line === line.exact ? 'is compared with' : line.exact === null ? '-' : crossing(line)])));
 }
 
 function speedupTable(lines) {
-  const {exact} = group();
-  byId('speedup-note').textContent = exact === null ? 'No exact variant was timed here, so there is nothing to compare with.' :
-    `Over ${data.lines[exact].label}: time ratios of the same rounds, medians with 95 % bootstrap intervals over rounds.`;
-  const others = lines.filter((line) => line.line !== exact && line.cells.some((cell) => !Number.isNaN(number(cell.time[0]))));
+  const exact = [...new Set(lines.map((line) => line.exact))].filter((one) => one !== null);
+  byId('speedup-note').textContent = !exact.length ? 'No exact variant was timed here, so there is nothing to compare with.' :
+    `Over ${exact.map((one) => data.lines[one].label).join(', ')}: time ratios of the same rounds, medians with 95 % bootstrap intervals over rounds.`;
+  const others = lines.filter((line) => line.line !== line.exact && line.cells.some((cell) => !Number.isNaN(number(cell.time[0]))));
   showTable('speedup-table', cellTable('Times as fast as exact attention', others, 'speedup', asRatio, ['time']));
 }
 
