@@ -16,6 +16,7 @@ typedef struct arguments {
   const char *const *results;
   int count;
   const char *output;
+  const char *times;
   report_limits limits;
 } arguments;
 
@@ -25,6 +26,7 @@ static const cli_option options[] = {
     {"error", 0, "E", "Relative error that the answer begins with: 5% or 0.05 (default 10%)", CLI_READ},
     {"time", 0, "S", "Longest time of one execution, seconds (default any)", CLI_READ},
     {"memory", 0, "MIB", "Largest memory of plan and work, MiB (default any)", CLI_READ},
+    {"times", 0, "FILE.csv", "Times on other devices, drawn beside our errors", CLI_SET(CLI_TEXT, times)},
     {0}};
 
 static void read_limit(struct argp_state *state, report_limits *limits, const char *option,
@@ -65,6 +67,12 @@ static const cli_command parser = {
         "Several files of sweeps share plots and tables: a label that several have names its file. "
         "attnlab compare says what differs between two. The evaluations of several files share a page, too; "
         "where there are results of both kinds, it is REPORT.models.html beside REPORT.html.\n\n"
+        "--times draws the times of a text of comma-separated values beside our errors, marked with their "
+        "device. Its "
+        "first line names the columns: setting (a spec, quoted if it has a comma), device, n, milliseconds, "
+        "perhaps source, and d, heads, batch, causal or other axes of a grid, in which a run must agree. A "
+        "time "
+        "without a run is a warning.\n\n"
         "Plots with the numbers behind them in tables: time and error against n, Pareto fronts, bounds "
         "against measured, error against position, speed-up over exact attention; warnings about "
         "noise; every run. The same results give the same bytes."};
@@ -79,8 +87,8 @@ static attn_status report_evaluations(const arguments *a, const contents *c, con
                                       const char *title) {
   quality_set set;
   const report_limits *l = &a->limits;
-  if (c->sweep_count == 0 && (!isnan(l->error) || !isnan(l->time) || !isnan(l->memory)))
-    return attn_fail(ATTN_EINVAL, "%s: the page of an evaluation has no limits of error, time or memory",
+  if (c->sweep_count == 0 && (a->times || !isnan(l->error) || !isnan(l->time) || !isnan(l->memory)))
+    return attn_fail(ATTN_EINVAL, "%s: the page of an evaluation has no times of others, and no limits",
                      a->results[0]);
   attn_status status = rows_load(&rows_of_evaluation, c->evaluations, c->evaluation_count, &set);
   if (status) return status;
@@ -96,6 +104,10 @@ static attn_status report_sweeps(const arguments *a, const contents *c, const ch
   if (status) return status;
   status = report_write(a->output, &set, title, &a->limits);
   result_set_free(&set);
+  for (const other_time *t = a->limits.times.items;
+       !status && t < a->limits.times.items + a->limits.times.count; t++)
+    if (t->unmatched)
+      fprintf(stderr, "attnlab report: warning: %s:%zu: %s\n", a->times, t->number, t->unmatched);
   return status;
 }
 
@@ -106,13 +118,15 @@ static char *models_page(const char *output) {
   return text_format("%.*s.models.html", (int)(html ? stem : length), output);
 }
 
-static attn_status report(const arguments *a, const contents *c, const char *title) {
+static attn_status report(arguments *a, const contents *c, const char *title) {
   const bool both = c->sweep_count && c->evaluation_count;
   char *models = both ? models_page(a->output) : text_format("%s", a->output);
   attn_status status = models ? ATTN_OK : ATTN_ENOMEM;
   const size_t count = (size_t)a->count;
   if (!status) status = output_check(a->output, &kind_report, a->results, count);
+  if (!status && a->times) status = output_check(a->output, &kind_report, &a->times, 1);
   if (!status && both) status = output_check(models, &kind_report, a->results, count);
+  if (!status && a->times) status = other_times_read(a->times, &a->limits.times);
   if (!status && c->sweep_count) status = report_sweeps(a, c, title);
   if (!status && c->evaluation_count) status = report_evaluations(a, c, models, title);
   if (!status && both) printf("%s: the evaluations of models\n", models);
@@ -121,7 +135,7 @@ static attn_status report(const arguments *a, const contents *c, const char *tit
 }
 
 int cmd_report(int argc, char **argv) {
-  arguments a = {.limits = {(double)NAN, (double)NAN, (double)NAN}};
+  arguments a = {.limits = {.error = (double)NAN, .time = (double)NAN, .memory = (double)NAN}};
   cli_parse(&parser, argc, argv, &a);
   char several[48];
   snprintf(several, sizeof several, "%d results files", a.count);
@@ -137,6 +151,7 @@ int cmd_report(int argc, char **argv) {
     if (quality_file_has(a.results[i])) c.evaluations[c.evaluation_count++] = a.results[i];
   }
   if (!status) status = report(&a, &c, title);
+  free(a.limits.times.items);
   free((void *)c.sweeps);
   free((void *)c.evaluations);
   return cli_report(argv[0], status);

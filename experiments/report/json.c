@@ -11,7 +11,7 @@
  *      "status", "message", "error", "time", "memory", "speedup": intervals, "keys", "left_out", "regret",
  *      "ceiling": numbers, "front": [in time, in memory, in keys], "offered", "no_better" (than which
  *      baseline, or null), "doubts", "profile": text}]}]}],
- *  "maps": as maps.c says,
+ *  "maps": as maps.c says, "times": other_times_json,
  *  "runs": runs_put}
  * An interval is [mid, lo, hi], a fit [exponent, lo, hi, points]; numbers as in results/row_json.h. */
 #include <math.h>
@@ -206,6 +206,7 @@ json_t *report_json(const results_model *m, const char *title, const report_limi
   json_put(out, "lines", lines, &ok);
   json_put(out, "groups", groups, &ok);
   json_put(out, "maps", maps_json(m), &ok);
+  json_put(out, "times", other_times_json(limits ? &limits->times : &(other_times){0}, m), &ok);
   dataset_names_free(&datasets);
   if (!ok) attn_fail(ATTN_ENOMEM, "out of memory for the report");
   return json_whole(out, ok);

@@ -3,13 +3,14 @@
 #define EXPERIMENTS_REPORT_PAGE_H
 
 #include "data/support/output.h"
-#include "experiments/analysis/model.h"
+#include "experiments/analysis/other_times.h"
 #include "experiments/support/json_stream.h"
 
 /* Limits that the page begins with: a share, seconds, bytes. NaN: the page's own, which its reader
- * changes. */
+ * changes. times: beside errors; those of no run are marked. */
 typedef struct report_limits {
   double error, time, memory;
+  other_times times;
 } report_limits;
 
 /* All that the page shows (report.js reads it) except the runs; limits NULL: none. NULL: no memory,

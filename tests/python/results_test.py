@@ -293,6 +293,17 @@ class Figures(Case):
         ax = attnlab.plot.front(self.runs, n=64, **self.one)
         self.assertIn("64", ax.get_ylabel())
 
+    def test_times_of_others(self):
+        times = pandas.DataFrame([("full", "H100", 256, 0.5, "yes"), ("full", "H100", 64, 9, ""), ("full", "A100", 256, 1, "no")],
+                                 columns=["setting", "device", "n", "milliseconds", "causal"]).replace("", np.nan)
+        drawn = {line.get_label(): line.get_data() for line in attnlab.plot.front(self.runs, times=times, **self.one).lines}
+        np.testing.assert_allclose(drawn["H100"][0], [5e-4])
+        self.assertNotIn("A100", drawn)
+        for column, value in ("milliseconds", -1), ("milliseconds", "x"), ("device", None):
+            bad = times.assign(**{column: value}) if value else times.drop(columns=column)
+            with self.assertRaisesRegex(ValueError, f"times: expected {column}"):
+                attnlab.plot.front(self.runs, times=bad, **self.one)
+
     def test_the_mean_of_v(self):
         made = self.runs.copy()
         made.loc[made["variant"] == "null_mean_v", "err_rel_fro"] = 0.05

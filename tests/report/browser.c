@@ -60,7 +60,11 @@ Test(report_browser, files_share_plots) {
   cr_assert_eq(results_write(paths[1], &set), ATTN_OK);
   result_set_free(&set);
   cr_assert_eq(results_join(paths, 2, &set), ATTN_OK, "%s", attn_last_error());
-  cr_assert_eq(report_write(page, &set, "two", NULL), ATTN_OK);
+  other_time h100 = {.texts = {"performer:features=256", "H100", "paper"}, .seconds = 1e-6};
+  memset(h100.axis, -1, sizeof h100.axis);
+  const report_limits limits = {(double)NAN, (double)NAN, (double)NAN, {&h100, 1}};
+  cr_assert_eq(report_write(page, &set, "two", &limits), ATTN_OK);
+  cr_expect_null(h100.unmatched);
   result_set_free(&set);
   browser_open(page, 1200, 900);
   browser_expect("visibleLines().slice(-2).map(label).join()",
@@ -68,6 +72,10 @@ Test(report_browser, files_share_plots) {
   browser_expect("drawAll(), new Set(plots.get('front-time-plot').sets.flatMap(set => set.points.map(point =>"
                  " /[(](first|second)[)]$/.exec(point.label)?.[1]).filter(Boolean))).size",
                  "2");
+  browser_expect(
+      "plots.get('front-time-plot').sets.filter(set => set.group === 'H100' && set.shape).map(set =>"
+      " set.points[0].label).join()",
+      "performer:features=256 (first),performer:features=256 (second)");
   browser_click("input[name=choice-file][value=\"second\"]");
   browser_expect("visibleLines().every(line => fileOf(line) === 'second')", "true");
   browser_expect("new URLSearchParams(location.hash.slice(1)).get('file')", "second");

@@ -204,7 +204,7 @@ Test(report_view, datasets_have_short_names_and_the_head_has_the_only_one) {
 
 Test(report_view, limits_may_be_given_and_a_view_has_a_link) {
   result_set set = rows_made();
-  const report_limits limits = {0.05, (double)NAN, 3 * 0x1p20};
+  const report_limits limits = {.error = 0.05, .time = (double)NAN, .memory = 3 * 0x1p20};
   open_set(&set, &limits, "");
   browser_expect(
       "byId('limit-error').value + ' ' + byId('limit-time').value + ' ' + byId('limit-memory').value",

@@ -54,10 +54,12 @@ def scaling(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", 
     return _finish(ax, points, N, title, along_n=True)
 
 
-def front(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", **where: Any) -> Axes:
+def front(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", times: Any = None, **where: Any) -> Axes:
     """Relative error against cost="time", "memory" or "keys" at one n, the largest that was timed if none is named. The
     settings of a method are joined along the number in which they differ most; the grey steps are the front: nothing below and left of them was measured. What
-    is no better than an output of zeros, whose error is 1, or than the mean of V, is on no front: it lies above the dashed line."""
+    is no better than an output of zeros, whose error is 1, or than the mean of V, is on no front: it lies above the dashed line.
+    times: of others, a table or a file as of `attnlab report --times` whose settings are labels; a dotted line for each
+    device, which is on no front."""
     middle, low, high, title = _cost(cost)
     if "n" not in where:
         timed = _select(runs, where)
@@ -85,7 +87,26 @@ def front(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", **
     ax.annotate("no better than the mean of V" if limit < 1 else "no better than zeros", (0.01, limit), xytext=(0, 2),
                 xycoords=("axes fraction", "data"), textcoords="offset points", va="bottom", fontsize=6)
     _name_floor(ax, floor)
+    if times is not None:
+        others = _other_times(times, _select(runs, where)).merge(points[["label", "y"]], on="label").sort_values("x")
+        for device, own in others.groupby("device"):
+            ax.plot(own["x"].to_numpy(), own["y"].to_numpy(), "x:", color="grey", label=device)
+            ax.annotate(str(device), (own["x"].iloc[0], own["y"].iloc[0]), xytext=(0, 5), textcoords="offset points", fontsize=6)
     return _finish(ax, points, title, f"{ERROR}, n = {where['n']}")
+
+
+def _other_times(times: Any, runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Those that agree with these runs: label, device, and seconds as x."""
+    import pandas
+
+    others = times if isinstance(times, pandas.DataFrame) else pandas.read_csv(times)
+    missing = {"setting", "device", "n", "milliseconds"} - set(others)
+    spent = pandas.to_numeric(others["milliseconds"], errors="coerce") / 1e3 if not missing else []
+    if missing or not all(0 < x < float("inf") for x in spent):
+        raise ValueError(f"times: expected {', '.join(sorted(missing)) or 'milliseconds above 0'}")
+    for name in (set(others) & set(runs)) - {"label"}:
+        others = others[others[name].isna() | others[name].replace({"yes": True, "no": False}).isin(runs[name].unique())]
+    return others.assign(label=others["setting"], x=spent)
 
 
 def _exponent(own: pandas.DataFrame, sampled: bool) -> str:

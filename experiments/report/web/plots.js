@@ -66,10 +66,28 @@ const fronts = [
   [2, 'front-keys-plot', 'Error against keys', (cell) => number(cell.keys), asRatio, 'keys that a query reads, mean', ''],
 ];
 
+// Times of others for what is shown at the chosen n, the shortest first.
+function otherTimes(lines) {
+  return data.times.filter(([run]) => runs.group[run] === state.group && runs.n[run] === state.n)
+    .map(([run, device, time, source]) => ({device, time: number(time), source, cell: cellOf(run), line: lines.find((line) => line.line === runs.line[run])}))
+    .filter(({line}) => line).sort((a, b) => a.time - b.time);
+}
+
+// Of each device the errors at its times, and their front, which other devices do not enter.
+function otherFronts(lines, y) {
+  const times = otherTimes(lines), best = ({device, cell}, i) => cell.offered && times.slice(0, i).every((one) => one.device !== device || y(one.cell) > y(cell));
+  const sets = times.map((one, i) => series(one.line.line, [{x: one.time, y: y(one.cell), label: label(one.line), open: openerOf(one.cell), hollow: true,
+    beyond: one.cell.no_better, name: best(one, i) ? `${label(one.line)} (${one.device})` : '',
+    note: `${asTime(one.time)} on ${one.device}${one.source && `, ${one.source}`}; error ${asInterval(one.cell.error, asError)} here`}], {group: one.device, label: one.device}));
+  return [...new Set(times.map(({device}) => device))].map((device) => greyLine(device, sets.filter(({group}) => group === device)
+    .flatMap(({points}) => points).filter(({name}) => name), {stepped: true, dash: '2 3'})).concat(sets);
+}
+
 function frontPlot([front, id, title, x, text, name, limited], lines) {
   const found = cellsAtN(lines), edge = edgeOf(found.map(({cell}) => cell)), y = (cell) => Math.max(number(cell.error[0]), edge);
   const sets = curves(lines, x, y, (cell) => `error ${asInterval(cell.error, asError)}, ${text(x(cell))}`, front);
   const at = (one) => ({x: x(one.cell), y: y(one.cell), note: label(one.line), open: openerOf(one.cell)});
+  if (front === 0) sets.push(...otherFronts(lines, y));
   const joined = found.filter(({cell}) => cell.front[front]).map(at).sort((a, b) => a.x - b.x);
   const seen = sets.flatMap((set) => set.points).filter((point) => point.x > 0 && point.y > 0);
   const across = limits(seen.map((point) => point.x)), up = limits([...seen.map((point) => point.y), 1]), extra = [];

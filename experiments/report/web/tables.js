@@ -58,13 +58,15 @@ function speedupTable(lines) {
   showTable('speedup-table', cellTable('Times as fast as exact attention', others, 'speedup', asRatio, ['time']));
 }
 
-// What nothing as accurate beats, the fastest first.
+// What nothing as accurate beats, the fastest first, and times of others.
 function frontTable(lines) {
   const found = cellsAtN(lines).filter(({cell}) => cell.front.some(Boolean)).sort((a, b) => timeOf(a) - timeOf(b));
+  const others = otherTimes(lines).map((one) => [opening(`${named(one.line)} (${one.device})`, openerOf(one.cell)), asError(one.cell.error[0]),
+    asTime(one.time), '', '', asRatio(one.cell.keys), '']);
   byId('front-table').replaceChildren(table('The fronts', ['setting', 'error', 'time', 'times as fast', 'memory', 'keys', 'front in'],
-    found.map((one) => [opening(named(one.line), openerOf(one.cell)), asError(one.cell.error[0]), {text: asTime(timeOf(one)), marks: doubtMarks(one.cell.doubts, ['time'])},
+    [...found.map((one) => [opening(named(one.line), openerOf(one.cell)), asError(one.cell.error[0]), {text: asTime(timeOf(one)), marks: doubtMarks(one.cell.doubts, ['time'])},
       asRatio(one.cell.speedup[0]), asBytes(memoryOf(one)), asRatio(one.cell.keys),
-      ['time', 'memory', 'keys'].filter((_, i) => one.cell.front[i]).join(', ')])));
+      ['time', 'memory', 'keys'].filter((_, i) => one.cell.front[i]).join(', ')]), ...others]));
 }
 
 function massTable(lines) {
