@@ -31,18 +31,7 @@ while [ $# -gt 0 ]; do
 done
 
 cd "$(dirname "$0")/.."
-./cmake/bootstrap.sh build
-./cmake/build.sh release
-attnlab=build/release/experiments/attnlab
-
-# The first layer of 4, and the last: of that one head looks far (data/bytelm/README.md).
-mkdir -p build/captures results
-for layer in 0 3; do
-  capture=build/captures/bytelm-layer$layer.h5
-  if [ -z "$(find "$capture" -newer "$attnlab" 2>/dev/null)" ]; then
-    "$attnlab" capture data/bytelm --text LICENSE --layer $layer --n 4096 -o "$capture"
-  fi
-done
+. experiments/captures.sh
 
 results=results/$config.h5
 # Says what the sweep takes, and calibrates the machine, so that the results can tell estimates from facts.
