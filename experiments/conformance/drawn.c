@@ -241,7 +241,8 @@ enum { USUAL_MOST = 3 * COUNT(usual_lengths) + COUNT(usual_widths) };
 
 /* Narrow problems of more positions and keys than any other has. What computes n_kv numbers for each query
  * takes the longest ones, and has few queries there. */
-static int64_t add_long(uint32_t caps, problem *to) {
+static int64_t add_long(const drawn_scope *scope, problem *to) {
+  const uint32_t caps = scope->caps;
   static const struct {
     int64_t n_q, n_kv, d;
     attn_dtype dtype;
@@ -249,7 +250,8 @@ static int64_t add_long(uint32_t caps, problem *to) {
   } all[] = {{4099, 4099, 1, ATTN_F32, true}, {3072, 3072, 3, ATTN_F64, false},
              {1, 70001, 1, ATTN_F32, false},  {3, 70001, 2, ATTN_F64, true},
              {70001, 2, 1, ATTN_F32, false},  {1, 9001, 3, ATTN_F32, true}};
-  const bool longest = caps & ATTN_CAP_CROSS && caps & ATTN_CAP_MASK && !(caps & ATTN_CAP_DATA);
+  const bool any_keys = caps & ATTN_CAP_MASK || (scope->in_turn && caps & ATTN_CAP_EXACT),
+             longest = caps & ATTN_CAP_CROSS && any_keys && !(caps & ATTN_CAP_DATA);
   const int count = longest ? COUNT(all) : 2;
   for (int i = 0; i < count; i++) {
     to[i] = problem_plain();
@@ -319,7 +321,7 @@ attn_status drawn_problems(const drawn_scope *scope, uint64_t seed, problem **ou
   free(first);
   free(second);
   if (status) return status;
-  *count = small + usual + made + add_long(caps, drawn + made);
+  *count = small + usual + made + add_long(scope, drawn + made);
   for (int64_t i = 0; i < small; i++) list[i].value[FIELD_SEED] = seed_of(seed, *count + i);
   *out = list;
   return ATTN_OK;
