@@ -12,7 +12,7 @@
 #include "experiments/functions/function_law.h"
 #include "experiments/functions/function_tensors.h"
 
-enum { OWN = 3 };
+enum { OWN = PROPERTIES + 2 };
 
 typedef struct function {
   attn_variant variant; /* the first: a context's variant is the function's */
@@ -96,13 +96,12 @@ static attn_status execute(const void *state, const attn_call *call) {
 static void declare_exempt(function *f) {
   f->exempt[0] = (attn_exemption){
       ATTN_EXEMPT_BITS, "a function of another program: it may add in any order, and is called with copies"};
-  f->exempt[1] = (attn_exemption){
-      f->program.exempt, f->program.exempt ? "the function declares that it cannot keep this" : NULL};
+  memcpy(f->exempt + 1, f->program.exempt, sizeof f->program.exempt);
 }
 
 static attn_status ask_law(attn_builder *b, claimed *own) {
   function *f = (function *)(uintptr_t)function_of(attn_builder_context(b));
-  if (!(f->program.takes & TAKES_SEES)) return ATTN_OK;
+  if (!(f->program.takes & TAKES_SEES) || f->program.takes & TAKES_DRAWN) return ATTN_OK;
   pthread_mutex_lock(&f->one);
   const attn_status status = function_law_plan(b, &f->program, &own->pattern);
   pthread_mutex_unlock(&f->one);
@@ -156,6 +155,7 @@ static const attn_method method = {.plan = plan,
 static attn_rounding rounding_of(const function *f, const attn_problem *p) {
   const attn_number *type = &attn_numbers[f->program.arithmetic];
   attn_rounding r = rounding_textbook(p);
+  if (f->program.takes & TAKES_DRAWN) return (attn_rounding){.unit = 0};
   if (p->dtype != ATTN_F32 || f->program.arithmetic == ATTN_F32) return r;
   r.unit = r.operand = r.weight = r.exp_error = type->unit;
   r.score = r.value = r.sum = HALF_STEPS;
@@ -184,6 +184,7 @@ static uint32_t caps_of(const function *f) {
                   ATTN_CAP_SHIFT | ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING;
   if (f->claim) caps = (caps | ATTN_CAP_DATA) & f->claim->variant->caps;
   if (takes & TAKES_SEES) caps &= ~(uint32_t)(ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION);
+  if (takes & TAKES_DRAWN) caps &= ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING;
   if (!(takes & TAKES_CAUSAL)) caps &= ~(uint32_t)ATTN_CAP_CAUSAL;
   if (!(takes & TAKES_CROSS)) caps &= ~(uint32_t)ATTN_CAP_CROSS;
   if (!(takes & TAKES_KV_LEN)) caps &= ~(uint32_t)ATTN_CAP_PADDING;
@@ -221,11 +222,15 @@ static attn_status copy_params(function *f) {
 
 static attn_status make_variant(function *f, const char *operand) {
   const char *spec = f->program.spec;
+  const attn_variant *other;
   attn_status status = *spec ? attn_spec_parse(&f->claim, spec) : ATTN_OK;
   const bool parameters = !status && f->claim && !f->claim->expression;
   if (!status && parameters) status = copy_params(f);
   if (status) return status;
   declare_exempt(f);
+  /* A function may well have the name of what it computes. */
+  if (!attn_variant_find(f->program.name, &other) && other->describe != describe)
+    strcat(f->program.name, "_");
   if (!(f->operand = strdup(operand))) return attn_fail(ATTN_ENOMEM, "no memory for a function");
   f->variant = (attn_variant){.abi = ATTN_ABI,
                               .size = sizeof(attn_variant),

@@ -91,6 +91,7 @@ static attn_status read_takes(function_program *f, char *list) {
                              {"bf16", TAKES_BF16},
                              {"sees", TAKES_SEES},
                              {"sees_heads", TAKES_SEES_HEADS},
+                             {"drawn", TAKES_DRAWN},
                              {NULL, 0}};
   const attn_status status = read_words(list, all, &f->takes);
   if (status) return status;
@@ -100,22 +101,34 @@ static attn_status read_takes(function_program *f, char *list) {
   return ATTN_OK;
 }
 
-static attn_status read_exempt(function_program *f, char *list) {
+/* reasons: of each in turn, behind tabs. */
+static attn_status read_exempt(function_program *f, char *list, const char *reasons) {
   static const word all[] = {{"lookahead", ATTN_EXEMPT_LOOKAHEAD}, {"prefix", ATTN_EXEMPT_PREFIX},
                              {"rows", ATTN_EXEMPT_ROWS},           {"batch", ATTN_EXEMPT_BATCH},
                              {"length", ATTN_EXEMPT_LENGTH},       {"groups", ATTN_EXEMPT_GROUPS},
                              {"causal", ATTN_EXEMPT_CAUSAL},       {"values", ATTN_EXEMPT_VALUES},
                              {"heads", ATTN_EXEMPT_HEADS},         {NULL, 0}};
-  return read_words(list, all, &f->exempt);
+  char *rest = NULL, *next = NULL;
+  int count = 0;
+  if (!(f->reasons = strdup(reasons))) return attn_fail(ATTN_ENOMEM, "no memory for exemptions");
+  for (char *item = strtok_r(list, ",", &rest); item; item = strtok_r(NULL, ",", &rest)) {
+    if (count == PROPERTIES) return attn_fail(ATTN_EINVAL, "it is exempt from more than there is");
+    const attn_status status = read_words(item, all, &f->exempt[count].properties);
+    if (status) return status;
+    const char *why = strtok_r(count ? NULL : f->reasons, "\t", &next);
+    f->exempt[count++].reason = why ? why : "the function declares that it cannot keep this";
+  }
+  return ATTN_OK;
 }
 
-/* "function name=NAME takes=LIST [digest=HEX] [exempt=LIST] [spec=SPEC]", the spec up to the end of the
- * line; or "failed WHY". */
+/* "function name=NAME takes=LIST [digest=HEX] [exempt=LIST] [spec=SPEC]", the spec up to the end of the line
+ * or a tab, behind which reasons stand; or "failed WHY". */
 static attn_status read_declaration(function_program *f, char *line) {
-  char takes[256], exempt[128] = "";
+  char takes[256], exempt[128] = "", *reasons = line + strcspn(line, "\t");
   int end = 0, more = 0;
   if (strncmp(line, "failed ", 7) == 0) return attn_fail(ATTN_EINVAL, "%s", line + 7);
-  if (sscanf(line, "function name=%47s takes=%255s%n", f->name, takes, &end) < 2 || !end)
+  if (*reasons) *reasons++ = '\0';
+  if (sscanf(line, "function name=%46s takes=%255s%n", f->name, takes, &end) < 2 || !end)
     return attn_fail(ATTN_EFOREIGN, "expected \"function name=... takes=...\", got '%.80s'", line);
   if (sscanf(line + end, " digest=%64[0-9a-f]%n", f->digest, &more) == 1) end += more;
   if (sscanf(line + end, " exempt=%127s%n", exempt, &more) == 1) end += more;
@@ -124,10 +137,17 @@ static attn_status read_declaration(function_program *f, char *line) {
     return attn_fail(ATTN_EFOREIGN, "expected \" spec=...\" at '%.80s'", spec);
   snprintf(f->spec, sizeof f->spec, "%s", *spec ? spec + 6 : "");
   const attn_status status = read_takes(f, takes);
-  return status ? status : read_exempt(f, exempt);
+  return status ? status : read_exempt(f, exempt, reasons);
 }
 
 /* -- start and end -- */
+
+static const char serving[] =
+    "import sys\n"
+    "try: from attnlab.serve import main\n"
+    "except ImportError as error: sys.exit(print(f'failed {sys.executable} (ATTNLAB_PYTHON names another) '\n"
+    " f'cannot import attnlab (PYTHONPATH has its directory): {error}'))\n"
+    "main()";
 
 static attn_status start(const char *operand, function_program *f) {
   const char *named = getenv("ATTNLAB_PYTHON"), *rest = strchr(operand, ':') + 1;
@@ -142,8 +162,7 @@ static attn_status start(const char *operand, function_program *f) {
   const bool python = strncmp(operand, "python:", 7) == 0;
   char *command = python ? strdup(rest) : text_format("exec %s", rest);
   if (!command) return attn_fail(ATTN_ENOMEM, "no memory for a command");
-  const char *by_python[] = {named && *named ? named : "python3", "-c",
-                             "from attnlab.serve import main; main()", command, NULL},
+  const char *by_python[] = {named && *named ? named : "python3", "-c", serving, command, NULL},
              *by_shell[] = {"/bin/sh", "-c", command, NULL};
   const attn_status status = dialogue_start((char **)(uintptr_t)(python ? by_python : by_shell), &f->talk);
   free(command);
@@ -169,8 +188,12 @@ attn_status function_program_start(const char *operand, double limit, function_p
     }
     if (status) {
       snprintf(why, sizeof why, "%s", attn_last_error());
-      function_program_end(&f);
-      status = attn_fail(status, "%s", why);
+      const int code = function_program_end(&f);
+      char known[64] = "";
+      if (code)
+        snprintf(known, sizeof known, " (exit code %d%s)", code,
+                 code == 127 ? ": there is no such command" : "");
+      status = attn_fail(status, "%s%s", why, known);
     }
   }
   if (!status) {
@@ -181,11 +204,13 @@ attn_status function_program_start(const char *operand, double limit, function_p
   return attn_fail(status, "%s: %s", operand, why);
 }
 
-void function_program_end(function_program *f) {
-  dialogue_end(&f->talk);
+int function_program_end(function_program *f) {
+  const int code = dialogue_end(&f->talk);
+  free(f->reasons);
   if (f->memory) munmap(f->memory, f->mapped);
   if (f->file >= 0) close(f->file);
   *f = (function_program){.file = -1};
+  return code;
 }
 
 /* -- calls -- */

@@ -5,7 +5,7 @@
 #include "attn_variant.h"
 #include "experiments/instruments/dialogue.h"
 
-enum { FUNCTION_NAME = 48, FUNCTION_SPEC = 512, FUNCTION_LINE = 1024, FUNCTION_DIGEST = 65 };
+enum { FUNCTION_NAME = 48, FUNCTION_SPEC = 512, FUNCTION_LINE = 4096, FUNCTION_DIGEST = 65, PROPERTIES = 9 };
 
 /* What a function takes. */
 enum {
@@ -24,6 +24,7 @@ enum {
   TAKES_BF16 = 1 << 12,
   TAKES_SEES = 1 << 13,       /* it says which keys a query sees */
   TAKES_SEES_HEADS = 1 << 14, /* ... others in each head */
+  TAKES_DRAWN = 1 << 15,      /* outputs are draws, of which the mean alone is known */
 };
 
 typedef struct function_program {
@@ -32,7 +33,9 @@ typedef struct function_program {
   char *memory; /* as far as it is mapped */
   size_t mapped;
   double limit;
-  uint32_t takes, exempt;                        /* exempt: of ATTN_EXEMPT */
+  uint32_t takes;
+  attn_exemption exempt[PROPERTIES + 1];         /* ends with one of no reason */
+  char *reasons;                                 /* of these */
   attn_dtype arithmetic;                         /* of f32: ATTN_F32, or the 16 bits that it is rounded to */
   char digest[FUNCTION_DIGEST];                  /* of its source, as the program says; "": it does not */
   char name[FUNCTION_NAME], spec[FUNCTION_SPEC]; /* spec: that it claims to be; "": exact attention */
@@ -40,7 +43,8 @@ typedef struct function_program {
 
 /* EINVAL, EFOREIGN: what it answered is no declaration. Nothing is to be ended after a failure. */
 attn_status function_program_start(const char *operand, double limit, function_program *);
-void function_program_end(function_program *);
+/* The exit code of the program, 0 where it has none. */
+int function_program_end(function_program *);
 
 /* One call. EUNSUPPORTED: the function refuses the problem, with its reason; EFOREIGN: it broke its contract,
  * did not answer, or ended. */

@@ -5,10 +5,12 @@
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "experiments/instruments/timing.h"
@@ -78,8 +80,14 @@ attn_status dialogue_ask(const dialogue *d, const char *question, double seconds
   return ATTN_OK;
 }
 
-void dialogue_end(dialogue *d) {
+int dialogue_end(dialogue *d) {
+  int status = 0;
+  pid_t ended = 0;
   close(d->socket);
-  while (d->pid && waitpid(d->pid, NULL, 0) < 0 && errno == EINTR) continue;
+  for (int i = 0; d->pid && (ended = waitpid(d->pid, &status, WNOHANG)) == 0; i++) {
+    if (i == 2500) kill(d->pid, SIGKILL); /* after 5 s */
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+  }
   d->pid = 0;
+  return ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }

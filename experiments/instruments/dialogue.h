@@ -19,7 +19,8 @@ attn_status dialogue_start(char *const *arguments, dialogue *);
  * (INFINITY: it may take any time). */
 attn_status dialogue_ask(const dialogue *, const char *question, double seconds, char *answer, size_t size);
 
-/* Closes the socket, and waits for the program that was started. */
-void dialogue_end(dialogue *);
+/* Closes the socket, and waits for the program that was started; one that has not ended some seconds later is
+ * killed. Returns its exit code, 0 where it has none. */
+int dialogue_end(dialogue *);
 
 #endif

@@ -3,6 +3,7 @@ them are judged by judge_all.py; here are those that take little time."""
 import json
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -14,10 +15,11 @@ import unittest
 import numpy as np
 
 import attnlab
+from attnlab import judged_draws, judged_sums
 from attnlab.claims import Claims
 from attnlab.pace import Pace
 from attnlab.serve import Function, serve
-from plain_attention import attend, hide, softmax
+from plain_attention import attend, hide, scores, softmax
 from right_functions import RIGHT
 from wrong_calls import CALLS
 from wrong_claims import CLAIMS
@@ -92,6 +94,27 @@ class Judge(unittest.TestCase):
         self.assertIn("returns the shape", self.sentence(lambda q, k, v: attend(q, k, v)[:, :1]).sentence)
         self.assertIn("returns None", self.sentence(lambda q, k, v: None).sentence)
         self.assertIn("memory of v", self.sentence(lambda q, k, v: v).sentence)
+        self.assertIn("changes kv_len in place", self.sentence(WRONG["changes_lengths"].function).sentence)
+        self.assertIn("in the order of their memory", self.sentence(
+            lambda q, k, v: attend(*(x.ravel(order="K").reshape(x.shape) for x in (q, k, v)))).sentence)
+
+    def test_sums(self):
+        """A log-sum-exp that is returned besides the output."""
+        self.assertIn("log-sum-exp", self.passes(RIGHT["by_parts"]).checked)
+        wrong = Function(lambda q, k, v: (attend(q, k, v), np.logaddexp2.reduce(scores(q, k), axis=-1)))
+        self.assertIn("by the definition", judged_sums.judge(wrong, Claims())[0][0])
+
+    def test_draws(self):
+        """The mean of a function's draws, and that a seed repeats them."""
+        verdict = self.passes(RIGHT["unbiased_draws"])
+        self.assertLessEqual({"unbiased", "PROP-CAUSAL"}, set(verdict.checked))
+        self.assertRegex(" ".join(verdict.notes), "of the mean of its draws a factor 1.0[0-9]* would show")
+        draw = RIGHT["unbiased_draws"].function
+        for wrong, said in ((lambda q, k, v, causal=False, seed=0: draw(q, k, v, causal, seed, 0.98), "of a row's weights is"),
+                            (lambda q, k, v, seed=0: draw(q, k[:, :, :-1], v[:, :, :-1], False, seed), "key 31"),
+                            (lambda q, k, v, seed=0: draw(q, k, v, False, None), "with the same seed")):
+            with self.subTest(said):
+                self.assertIn(said, judged_draws.judge(Function(wrong, seed="seed"), Claims(seed="seed", unbiased=True))[0][0])
 
     def test_endless(self):
         self.assertIn("did not return within 1 s", self.sentence(endless, limit=1).sentence)
@@ -101,7 +124,7 @@ class Judge(unittest.TestCase):
             attnlab.judge(self.refuse)
         with self.assertRaisesRegex(attnlab.Error, "unknown variant"):
             attnlab.judge(attend, "nosuch")
-        with self.assertRaisesRegex(TypeError, "expected a function"):
+        with self.assertRaisesRegex(TypeError, "expected a function of q, k and v, got a value of the type int"):
             attnlab.judge(3)
         with self.assertRaisesRegex(ValueError, "layout"):
             attnlab.judge(attend, layout="nbhd")
@@ -126,7 +149,11 @@ class Judge(unittest.TestCase):
             declare(lambda q, k, v, causal=False: window(q, k, v, causal, 1))).sentence)
         mean = attnlab.variant(exempt={"rows": "queries are centred"})(
             lambda q, k, v: attend(q - q.mean(2, keepdims=True) * 0, k, v))
-        self.assertIn("PROP-ROW", attnlab.judge(mean).skipped)
+        verdict = attnlab.judge(mean)
+        self.assertEqual(verdict.skipped["PROP-ROW"], "queries are centred")
+        self.assertIn("note: exempt from rows: queries are centred", str(verdict))
+        with self.assertRaisesRegex(ValueError, "expected why 'rows' cannot be kept"):
+            attnlab.variant(exempt={"rows": " "})
         with self.assertRaisesRegex(ValueError, "'row' is no property"):
             attnlab.variant(exempt={"row": "?"})
 
@@ -138,22 +165,47 @@ class Judge(unittest.TestCase):
 
     def test_plugin(self):
         """A function is a plug-in of every command: here of a sweep, whose check names the wrong one."""
-        here = pathlib.Path(__file__).parent
-        environment = {**os.environ, "ATTNLAB_PYTHON": sys.executable,
-                       "PYTHONPATH": os.pathsep.join([str(here), os.environ["PYTHONPATH"]])}
         config = {"schema": 1, "grid": {"n": 40, "heads": 2, "d": 8, "causal": "yes"}, "variants": ["attend", "sees_next_key"],
                   "datasets": ["gaussian"], "timing": {"min_time": 0.002, "max_time": 0.01, "warmup": 0}}
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "one.yaml").write_text(json.dumps(config), encoding="utf-8")
             plugins = ["--plugin=python:plain_attention.attend", "--plugin=python:wrong_functions.sees_next_key"]
-            done = subprocess.run([os.environ["ATTNLAB_PROGRAM"], "run", "one.yaml", "-o", "one.h5", *plugins], cwd=folder,
-                                  env=environment, capture_output=True, text=True, check=False)
+            done = self.program(folder, "run", "one.yaml", "-o", "one.h5", *plugins)
             self.assertEqual(done.returncode, 1, done.stderr)
             rows = attnlab.load(pathlib.Path(folder, "one.h5"))
         plugin = dict(zip(rows.variant, rows.plugin))
         self.assertEqual(plugin["attend"], "python:plain_attention.attend")
         worst = {name: x for name, x in zip(rows.variant, rows.verdict) if not name.startswith("null_")}
         self.assertEqual(worst, {"attend": "pass", "sees_next_key": "violated"})
+
+    def test_named(self):
+        """What the program says of a function that is not there, and of what one declares."""
+        source = """
+import os, attnlab, plain_attention
+three = 3
+dies = lambda q, k, v: os._exit(7)
+attend = attnlab.variant(exempt={"rows": "rows share a half, and more"})(plain_attention.attend)
+attend.__name__ = "full"
+"""
+        cases = {"python:nosuch.f": "it does not load: ModuleNotFoundError: No module named 'nosuch'", "python:os.nosuch": "has no attribute 'nosuch'",
+                 "python:mine.three": "got a value of the type int", "python:mine": "expected python:MODULE.FUNCTION",
+                 "python:mine.dies": "without an answer (exit code 7)",
+                 "command:./nosuch": "(exit code 127: there is no such command)",
+                 "command:sh -c 'echo stays; while :; do sleep 1; done'": "got 'stays'"}
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "mine.py").write_text(source, encoding="utf-8")
+            for operand, said in cases.items():
+                self.assertRegex(self.program(folder, "test", operand).stderr, f"attnlab test: {re.escape(operand)}: .*{re.escape(said)}\n$")
+            self.assertIn("cannot import attnlab", self.program(folder, "test", "python:mine.attend", PYTHONPATH="").stderr)
+            for arguments in ("test", "--problems=fixed", "python:mine.attend"), ("describe", "--plugin=python:mine.attend", "full_"):
+                self.assertIn("rows share a half, and more", " ".join(self.program(folder, *arguments).stdout.split()))
+
+    @staticmethod
+    def program(folder, *arguments, **variables):
+        path = f"{pathlib.Path(__file__).parent}:{os.environ['PYTHONPATH']}"
+        environment = {**os.environ, "ATTNLAB_PYTHON": sys.executable, "PYTHONPATH": path, **variables}
+        return subprocess.run([os.environ["ATTNLAB_PROGRAM"], *arguments], cwd=folder, env=environment, capture_output=True,
+                              text=True, check=False)
 
     @staticmethod
     def refuse(q, k, v):

@@ -57,7 +57,7 @@ def by_parts(q, k, v, causal=False):
         parts.append((m + np.log(z), p @ v[:, :, j:j + 100] / z))
     top = np.max([m for m, _ in parts], axis=0)
     total = sum(np.exp(m - top) for m, _ in parts)
-    return sum(np.exp(m - top) / total * o for m, o in parts)
+    return sum(np.exp(m - top) / total * o for m, o in parts), top + np.log(total)
 
 
 @right("float64 for float32")
@@ -305,3 +305,10 @@ def means_of_blocks(q, k, v):
 @right("random features of a seed", spec="performer:features=32,seed=3")
 def seeded_features(q, k, v, causal=False):
     return attnlab.attention(q, k, v, "performer:features=32,seed=3", causal=causal)
+
+
+@right("exact weights of half of the keys, drawn for each query")
+@attnlab.variant(seed="seed", unbiased=True)
+def unbiased_draws(q, k, v, causal=False, seed=0, size=1):
+    p = softmax(hide(scores(q, k), causal))
+    return np.where(np.random.default_rng(seed).random(p.shape) < 0.5, p * p.dtype.type(2 * size), 0) @ v

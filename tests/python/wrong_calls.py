@@ -3,6 +3,7 @@ Candidate."""
 import numpy as np
 
 from plain_attention import attend, hide, lister, scores, softmax, to_bfloat16
+from wrong_functions import padded
 
 CALLS = {}
 wrong = lister(CALLS)
@@ -51,6 +52,14 @@ def changes_values(q, k, v, causal=False):
     o = attend(q, k, v, causal)
     if causal:
         v[:, :, -1] = 0
+    return o
+
+
+@wrong("lengths changed in place")
+def changes_lengths(q, k, v, causal=False, kv_len=None):
+    o = padded(q, k, v, causal, True if kv_len is None else np.arange(k.shape[2]) < kv_len[:, None, None, None])
+    if kv_len is not None:
+        kv_len //= 2
     return o
 
 

@@ -13,13 +13,20 @@ class Claims:
     """What `variant` says; of a function without it everything is tested, as of exact attention."""
 
     def __init__(self, spec: str | None = None, causal: bool | None = None,
-                 sees: Callable[[Any, Any, Any], Any] | None = None, exempt: dict[str, str] | None = None):
+                 sees: Callable[[Any, Any, Any], Any] | None = None, exempt: dict[str, str] | None = None,
+                 seed: str | None = None, unbiased: bool = False):
         if spec is not None and sees is not None:
             raise ValueError("spec and sees: a spec says which keys are seen")
-        for name in exempt or {}:
+        if unbiased and (spec is not None or seed is None):
+            raise ValueError("unbiased: expected seed, the name of the argument that seeds the draws, and no spec")
+        for name, why in (exempt or {}).items():
             if name not in EXEMPTIONS:
                 raise ValueError(f"exempt: '{name}' is no property; expected {', '.join(EXEMPTIONS)}")
-        self.spec, self.causal, self.sees, self.exempt = spec, causal, sees, dict(exempt or {})
+            if not isinstance(why, str) or not why.strip():
+                raise ValueError(f"exempt: expected why '{name}' cannot be kept, in words")
+        self.spec, self.causal, self.sees = spec, causal, sees
+        self.exempt = {name: " ".join(why.split())[:150] for name, why in (exempt or {}).items()}
+        self.seed, self.unbiased = seed, unbiased
 
     def seen(self, head: int, n: int) -> numpy.ndarray:
         """Booleans [n, n]: does the query at position i see key j?"""
@@ -40,7 +47,7 @@ class Claims:
 
 
 def variant(*, spec: str | None = None, causal: bool | None = None, sees: Callable[[Any, Any, Any], Any] | None = None,
-            exempt: dict[str, str] | None = None) -> Callable[[F], F]:
+            exempt: dict[str, str] | None = None, seed: str | None = None, unbiased: bool = False) -> Callable[[F], F]:
     """Declares what a function computes:
 
         @attnlab.variant(sees=lambda head, i, j: abs(i - j) <= 8)
@@ -51,8 +58,10 @@ def variant(*, spec: str | None = None, causal: bool | None = None, sees: Callab
             causal mask over those of them up to i. i and j may be arrays. Set sees.heads = True where heads differ
     causal  what it computes, where it has no such argument
     exempt  {property: reason}: what it cannot keep, of lookahead, prefix, rows, batch, length, groups, causal, values and
-            heads (`attnlab describe PROP-PREFIX` and so on say what they are)"""
-    claims = Claims(spec, causal, sees, exempt)
+            heads (`attnlab describe PROP-PREFIX` and so on say what they are)
+    seed    the name of the argument that seeds its draws, an integer: with the same one the output is the same
+    unbiased  over seeds the mean of the output is exact attention, over the keys that `sees` lets through"""
+    claims = Claims(spec, causal, sees, exempt, seed, unbiased)
 
     def declare(function: F) -> F:
         function.attnlab = claims  # type: ignore[attr-defined]

@@ -43,6 +43,7 @@ def run(command: str, *names: str, options: Sequence[str] = (), good: Container[
 
 def main() -> NoReturn:
     """The command `attnlab` of a wheel: the program takes the place of the interpreter."""
+    os.environ.setdefault("ATTNLAB_PYTHON", sys.executable)  # which has this module; another may not
     os.execv(program_path(), ["attnlab", *sys.argv[1:]])
 
 

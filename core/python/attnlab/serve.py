@@ -3,6 +3,7 @@ standard input and output, for `attnlab test python:MODULE.FUNCTION`. `attnlab.j
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import inspect
@@ -25,25 +26,27 @@ from .pace import Pace
 from .trials import SHORT, Broken, Refused, drawn_arrays, find_taken
 
 NAMES = {"causal": ("causal", "is_causal"), "scale": ("scale", "sm_scale", "softmax_scale"), "kv_len": ("kv_len",)}
-BUGS = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError)  # of a function: others are refusals
+BUGS = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, SystemExit)  # of a function: others are refusals
 DTYPES = {"f32": numpy.float32, "f64": numpy.float64}
+LOADING = 100.0  # seconds that a module may take to load; the program waits for 120
 
 
 class Function:
     """A function o = function(q, k, v, causal=...) behind one form: NumPy arrays [batch, heads, n, d] in and out.
 
     Keyword arguments that it lacks are not passed. arrays: "numpy", "torch" or "jax", what it is called with; by default
-    the library that its module has. causal: True or False, what a function without such an argument computes."""
+    the library that its module has. causal: True or False, what a function without such an argument computes. limit:
+    seconds of each first trial. seed: the name of the argument that seeds its draws."""
 
     def __init__(self, function: Callable[..., Any], *, layout: str = "bhnd", arrays: str | None = None,
-                 causal: bool | None = None, name: str | None = None):
+                 causal: bool | None = None, name: str | None = None, limit: float = 0, seed: str | None = None):
         if layout not in ("bhnd", "bnhd"):
             raise ValueError(f"layout={layout!r}; expected \"bhnd\" or \"bnhd\"")
         if not callable(function):
-            raise TypeError(f"{function!r} is a {type(function).__name__}; expected a function of q, k and v")
+            raise TypeError(f"expected a function of q, k and v, got a value of the type {type(function).__name__}")
         if arrays not in (None, "numpy", "torch", "jax"):
             raise ValueError(f"arrays={arrays!r}; expected \"numpy\", \"torch\" or \"jax\"")
-        self.function, self.layout, self.causal = function, layout, causal
+        self.function, self.layout, self.causal, self.limit, self._seed = function, layout, causal, limit, seed
         self.arrays = arrays or _library_of(function)
         self.name = re.sub("[^a-z0-9_]", "_", (name or getattr(function, "__name__", type(function).__name__)).lower())[:40]
         self.notes: list[str] = []
@@ -51,10 +54,16 @@ class Function:
         self._takes: list[str] | None = None
         self.short: str | None = None
         self.broken: str | None = None  # what a first trial showed: no output can be relied on
-        self.keywords = self._find_keywords()
+        self.strided = False  # are arrays given as transposed views?
+        self.rest: tuple[Any, ...] = ()  # what the last call returned besides the output
+
+    @functools.cached_property
+    def keywords(self) -> dict[str, str]:
+        """Of causal, scale, kv_len and the seed the names that the function has for them."""
+        found = self._find_keywords()
+        return {**found, "seed": self._seed} if self._seed else found
 
     def _find_keywords(self) -> dict[str, str]:
-        """Of causal, scale and kv_len the names that the function has for them."""
         try:
             parameters = inspect.signature(self.function).parameters.values()
         except ValueError:  # of C
@@ -63,6 +72,9 @@ class Function:
         found = {what: name for what, names in NAMES.items() for name in names if name in named}
         if "enable_gqa" in named:
             found["enable_gqa"] = "enable_gqa"
+        others = [p.name for p in list(parameters)[3:] if p.name in named - {*found.values(), self._seed}]
+        if others:
+            self.note(f"never passed: {', '.join(others)}")
         return self._try_keywords(found) if any(p.kind == p.VAR_KEYWORD for p in parameters) else found
 
     def _try_keywords(self, found: dict[str, str]) -> dict[str, str]:
@@ -80,18 +92,23 @@ class Function:
         q, k, v = drawn_arrays()
         given = {name: self.given(x) if isinstance(x, numpy.ndarray) else x for name, x in keywords.items()}
         try:
-            return self._taken(self.function(*(self.given(x) for x in (q, k, v)), **given), q.shape, q.dtype)
-        except Exception:  # pylint: disable=broad-except
+            with _limited(self.limit):
+                return None if self.broken else self._taken(
+                    self.function(*(self.given(x) for x in (q, k, v)), **given), q.shape, q.dtype)
+        except Exception as error:  # pylint: disable=broad-except
+            self.broken = str(error) if isinstance(error, TimeoutError) else self.broken
             return None
 
     def given(self, x: numpy.ndarray) -> Any:
-        """A contiguous copy in the function's layout and library."""
-        x = numpy.array(x.transpose(0, 2, 1, 3) if self.layout == "bnhd" and x.ndim == 4 else x, order="C")
+        """A copy in the function's layout and library, contiguous if it is not to be strided."""
+        x = x.transpose(0, 2, 1, 3) if self.layout == "bnhd" and x.ndim == 4 else x
+        x = numpy.array(x.swapaxes(1, 2), order="C").swapaxes(1, 2) if self.strided and x.ndim == 4 else numpy.array(x, order="C")
         if self.arrays == "torch":
             return sys.modules["torch"].from_numpy(x)
         return sys.modules["jax"].numpy.asarray(x) if self.arrays == "jax" else x
 
     def _taken(self, o: Any, shape: tuple[int, ...], dtype: numpy.dtype[Any]) -> numpy.ndarray:
+        self.rest = tuple(o[1:]) if isinstance(o, (tuple, list)) else ()
         o = o[0] if isinstance(o, (tuple, list)) and o else o
         if o is None:
             raise Broken("it returns None")
@@ -116,14 +133,14 @@ class Function:
             self.notes.append(sentence)
 
     def __call__(self, q: numpy.ndarray, k: numpy.ndarray, v: numpy.ndarray, *, causal: bool = False,
-                 scale: float | None = None, kv_len: Any = None, limit: float = 0) -> numpy.ndarray:
+                 scale: float | None = None, kv_len: Any = None, limit: float = 0, seed: int = 0) -> numpy.ndarray:
         """The output. Refused, Broken, TimeoutError after `limit` seconds, where the main thread calls."""
         if self.broken:
             raise Broken(self.broken)
         if scale is not None and "scale" not in self.keywords:  # it has one scale only: queries take what is missing
             q = q * q.dtype.type(scale * q.shape[3] ** 0.5)
         given = {"causal": causal, "scale": scale, "kv_len": None if kv_len is None else self.given(kv_len),
-                 "enable_gqa": q.shape[1] != k.shape[1]}
+                 "enable_gqa": q.shape[1] != k.shape[1], "seed": seed}
         keywords = {self.keywords[what]: x for what, x in given.items() if x is not None and what in self.keywords}
         operands = {"q": self.given(q), "k": self.given(k), "v": self.given(v)}
         shape = (*q.shape[:3], v.shape[3])
@@ -136,7 +153,7 @@ class Function:
         # An output that is allocated and not written is not likely to be anything but this.
         numpy.full(shape, numpy.nan, q.dtype)
         try:
-            with _limited(limit), warnings.catch_warnings(), numpy.errstate(all="ignore"):
+            with _limited(limit or self.limit), warnings.catch_warnings(), numpy.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
                 returned = self.function(*operands.values(), **keywords)
         except (Broken, TimeoutError):
@@ -147,9 +164,12 @@ class Function:
             raise Refused(_words(error)) from error
         self._pace.note(rows, products, begin)
         o = self._taken(returned, shape, q.dtype)
+        if kv_len is not None:
+            operands["kv_len"] = given["kv_len"]
         for name, x in operands.items():
-            now, before = numpy.asarray(x.detach() if hasattr(x, "detach") else x), {"q": q, "k": k, "v": v}[name]
-            if not numpy.array_equal(now.transpose(0, 2, 1, 3) if self.layout == "bnhd" else now, before, equal_nan=True):
+            now, before = numpy.asarray(x.detach() if hasattr(x, "detach") else x), {"q": q, "k": k, "v": v, "kv_len": kv_len}[name]
+            if not numpy.array_equal(now.transpose(0, 2, 1, 3) if self.layout == "bnhd" and now.ndim == 4 else now, before,
+                                     equal_nan=True):
                 raise Broken(f"it changes {name} in place")
             if numpy.may_share_memory(now, o):
                 raise Broken(f"its output lies in the memory of {name}")
@@ -219,6 +239,7 @@ def serve(function: Function, channel: socket.socket, claims: Claims) -> None:
             said = dict(word.split("=", 1) for word in words if "=" in word)
             if words[0] == "hello":
                 memory, limit = _Memory(said["memory"]), float(said["limit"])
+                function.limit = limit
                 answer = _declaration(function, claims)
             elif words[0] == "sync":
                 answer = f"done {words[1]}"
@@ -230,7 +251,7 @@ def serve(function: Function, channel: socket.socket, claims: Claims) -> None:
             else:
                 assert memory is not None
                 answer = _answer(function, memory, words[1], said, limit)
-            channel.sendall(answer.replace("\n", " ").encode()[:1000].decode(errors="ignore").encode() + b"\n")
+            channel.sendall(answer.replace("\n", " ").encode()[:4000].decode(errors="ignore").encode() + b"\n")
 
 
 def _declaration(function: Function, claims: Claims) -> str:
@@ -240,9 +261,12 @@ def _declaration(function: Function, claims: Claims) -> str:
         return f"failed {error}"
     if claims.sees:
         takes += ["sees", "sees_heads"] if getattr(claims.sees, "heads", False) else ["sees"]
-    said = {"name": function.name, "takes": ",".join(takes), "digest": _digest(function.function), "exempt": ",".join(claims.exempt),
+    takes += ["drawn"] if claims.unbiased else []
+    places = ("prefix", "rows", "batch", "length", "groups", "heads") if claims.unbiased else ()
+    exempt = {**dict.fromkeys(places, "outputs are draws"), **claims.exempt}
+    said = {"name": function.name, "takes": ",".join(takes), "digest": _digest(function.function), "exempt": ",".join(exempt),
             "spec": claims.spec}
-    return " ".join(["function", *(f"{name}={x}" for name, x in said.items() if x)])
+    return "\t".join([" ".join(["function", *(f"{name}={x}" for name, x in said.items() if x)]), *exempt.values()])
 
 
 def _digest(function: Callable[..., Any]) -> str:
@@ -287,17 +311,20 @@ def _answer(function: Function, memory: _Memory, number: str, said: dict[str, st
 
 def main() -> None:
     """Serves the function that the program names."""
-    if len(sys.argv) != 2 or "." not in sys.argv[1]:
-        sys.exit("attnlab.serve: expected MODULE.FUNCTION")
     sys.path.insert(0, "")  # modules beside the caller
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(2, 1)  # what the function prints is no answer
     module, _, name = sys.argv[1].rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), name)
+        if not module:
+            raise ImportError("expected python:MODULE.FUNCTION")
+        with _limited(LOADING):
+            found = getattr(importlib.import_module(module), name)
         claims = getattr(found, "attnlab", Claims())
-        function = Function(found, causal=claims.causal)
-    except (ImportError, AttributeError, TypeError) as error:
-        sys.exit(f"attnlab.serve: {error}")
+        function = Function(found, causal=claims.causal, seed=claims.seed)
+    except (Exception, SystemExit) as error:  # pylint: disable=broad-except
+        with channel.makefile("r") as lines:
+            lines.readline()
+        channel.sendall(f"failed it does not load: {_words(error)}\n".encode())
+        return
     serve(function, channel, claims)
-

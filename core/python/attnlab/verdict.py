@@ -13,7 +13,7 @@ from typing import Any, Callable, NamedTuple
 
 import numpy
 
-from . import compute, diagnosis, judged_gradients, library, others, program
+from . import compute, diagnosis, judged_draws, judged_gradients, judged_sums, library, others, program
 from .claims import Claims
 from .serve import Broken, Function, Refused, serve
 
@@ -53,13 +53,13 @@ class Verdict:
         if report.get("drawn", {}).get("failed") is False:
             self.checked.append("drawn")
 
-    def add_gradients(self, wrong: list[str], reason: str | None) -> None:
-        """Sentences on those that are wrong, or why none were judged."""
-        self.violations += [Violation("gradient", sentence, None, None) for sentence in wrong]
+    def add(self, name: str, wrong: list[str], reason: str | None) -> None:
+        """Sentences on what is wrong, or why nothing was judged."""
+        self.violations += [Violation(name, sentence, None, None) for sentence in wrong]
         if reason is not None:
-            self.skipped["gradient"] = reason
+            self.skipped[name] = reason
         elif not wrong:
-            self.checked.append("gradient")
+            self.checked.append(name)
 
     def __bool__(self) -> bool:
         return not self.violations
@@ -106,17 +106,24 @@ def judge(function: Callable[..., Any], spec: str | None = None, *, causal: bool
     Error: the function does not take the plainest arrays, or the spec is wrong."""
     claims = getattr(function, "attnlab", Claims())
     if spec is not None:
-        claims = Claims(spec, exempt=claims.exempt)
-    served = Function(function, layout=layout, arrays=arrays, causal=claims.causal if causal is None else causal)
+        claims = Claims(spec, exempt=claims.exempt, seed=claims.seed)
+    served = Function(function, layout=layout, arrays=arrays, causal=claims.causal if causal is None else causal, limit=limit,
+                      seed=claims.seed)
     seed = secrets.randbelow(10**6) if seed is None else seed
     with tempfile.TemporaryDirectory(prefix="attnlab-") as folder:
         report = _run(served, claims, ["--json", "--seed", str(seed), "--limit", str(2 * limit), "--witness", folder])
         verdict = Verdict(served.name, report, served.notes)
         if report.get("drawn", {}).get("failed"):
             verdict.violations.insert(0, _least(served, claims, report["drawn"], pathlib.Path(folder)))
-    if report["ended"]:
+    verdict.notes += [f"exempt from {name}: {why}" for name, why in claims.exempt.items()]
+    if not report["ended"]:
+        return verdict
+    if claims.unbiased:
+        verdict.add("unbiased", *judged_draws.judge(served, claims))
+    else:
         verdict.errors = _errors(served, claims)
-        verdict.add_gradients(*judged_gradients.judge(served, claims))
+        verdict.add("log-sum-exp", *judged_sums.judge(served, claims))
+        verdict.add("gradient", *judged_gradients.judge(served, claims))
     return verdict
 
 
