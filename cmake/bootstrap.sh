@@ -8,7 +8,7 @@ usage() {
 Usage: cmake/bootstrap.sh [--help] PURPOSE...
 Installs what attnlab needs for the purposes: build, tests, clang, format, neon, mpi, fuzz, tools (what the tests of
 clusters, plots, packages and the report try for real, and leave out where it is missing), python (what the tests of the
-Python module need), models (pre-trained ones), peers.
+Python module need), models (pre-trained ones), peers, mutate (random faults).
 Debian and Ubuntu: through apt-get, as root or with sudo. On other systems it says what is missing and exits 69. Does
 nothing, and says nothing, when nothing is missing.
 TXT
@@ -40,6 +40,8 @@ clang file /usr/share/doc/libomp-dev libomp-dev
 format command clang-format clang-format
 format command shellcheck shellcheck
 format command pyflakes3 pyflakes3
+mutate command llvm-cov llvm
+mutate file /usr/share/doc/libclang-rt-dev libclang-rt-dev
 neon command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
 neon command qemu-aarch64 qemu-user
 mpi command mpicc libopenmpi-dev

@@ -50,7 +50,7 @@ lint() {
     -exec clang-format --dry-run -Werror {} + &&
     ! LC_ALL=C.UTF-8 grep -rnE --include='*.[ch]' --include='*.inc' '^.{111}' core data experiments variants tests &&
     find .ci/run cmake experiments tests \( -name '*.sh' -o -name run \) -type f -exec shellcheck --severity=warning {} + &&
-    pyflakes3 cmake core/python experiments/examples tests/python
+    pyflakes3 cmake core/python experiments/examples tests
 }
 
 # With these packages every part of the Python module is tested, or fails.

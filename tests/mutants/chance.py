@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""chance.py [--count N] [--seed S] [--under FOLDER] [--since COMMIT] [--limit SECONDS] [--jobs J] - random mutants: `tests/mutate.sh'.
+
+A mutant is one executed line of the code that ships, drawn uniformly, changed by one of universalmutator's rules for C, drawn uniformly
+among those that compile and change what is built; texts of messages stay. It meets the tests that execute the line, quickest
+first, until one fails or SECONDS of tests are over. What survives is left as a patch in build/mutate/SEED/, unless
+tests/mutants/equivalent.txt says in a line why nobody can notice it. One of core/ or variants/ also meets `attnlab test' for the
+variants that execute the line: would a user have seen it?"""
+import argparse
+import collections
+import concurrent.futures
+import contextlib
+import difflib
+import hashlib
+import io
+import json
+import os
+import pathlib
+import queue
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+from scipy.stats import beta
+from universalmutator import mutator
+
+import coverage
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+ROOM = SOURCE / "build" / "mutate"
+EQUIVALENT = SOURCE / "tests" / "mutants" / "equivalent.txt"
+MEMORY = 12 << 30  # bytes of a process
+FILES = 2 << 30  # bytes of a file
+
+
+def lines_since(commit):
+    """{(file, line)} that differ from it."""
+    found, name = set(), ""
+    for line in coverage.run("git", "-C", SOURCE, "diff", "-U0", commit).splitlines():
+        if line.startswith("+++ "):
+            name = line[6:]
+        elif at := re.match(r"@@ \S+ \+(\d+)(?:,(\d+))?", line):
+            found |= {(name, int(at[1]) + k) for k in range(int(at[2] or 1))}
+    return found
+
+
+def moved(file):
+    """{line when the coverage was measured: the same line now}."""
+    before, now = (coverage.text_lines(root / file) for root in (ROOM / "coverage", SOURCE))
+    blocks = difflib.SequenceMatcher(None, before, now, autojunk=False).get_matching_blocks() if before != now else [(0, 0, len(now))]
+    return {a + k + 1: b + k + 1 for a, b, size in blocks for k in range(size)}
+
+
+def changes(line):
+    """What universalmutator makes of a line, and what stays the same without its strings."""
+    bare = re.sub(r'"[^"]*"', '""', line)
+    with contextlib.redirect_stdout(io.StringIO()):
+        found = mutator.mutants_regexp([line], ["universal.rules", "c_like.rules"], ignorePatterns=[], ignoreStringOnly=True)
+    return [text for _, text, *_ in found if re.sub(r'"[^"]*"', '""', text) != bare and "//" not in text.replace("://", "")]
+
+
+def limits():
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILES, FILES))
+
+
+class Tree:
+    """A copy of the sources with a build of its own, for one mutant at a time."""
+    def __init__(self, index):
+        self.path = ROOM / f"tree{index}"
+        coverage.copy(SOURCE, self.path)
+        coverage.configure(self.path)
+        told = coverage.run("cmake", "--build", "build/dev", "--target", "help", cwd=self.path)
+        self.tests = set(re.findall(r"^(test_\w+): ", told, re.M))
+        self.shipped = ["attnlab", "attn", *re.findall(r"^(attn_\w+): phony", told, re.M)]
+        self.right = self.built()
+        if not self.right:
+            raise SystemExit(f"mutate.sh: {self.path} cannot be built")
+
+    def built(self):
+        """A digest of the program, the library and the plug-ins, or None."""
+        if not coverage.build(self.path, *self.shipped):
+            return None
+        digest = hashlib.sha256()
+        for path in sorted(self.path.glob("build/dev/**/*.so")) + [self.path / "build/dev/experiments/attnlab"]:
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+    def fails(self, test, seconds):
+        if test in self.tests and not coverage.build(self.path, test):
+            return True
+        process = subprocess.Popen(coverage.command(self.path, test), cwd=self.path, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limits)
+        try:
+            return process.wait(20 + 8 * seconds) != 0
+        except subprocess.TimeoutExpired:
+            return True
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)
+            process.wait()
+
+
+class Mutants:
+    """The mutants of a seed: each is a line of build/mutate/SEED.jsonl, by which a run goes on."""
+    def __init__(self, options, record):
+        self.options, self.seconds = options, {name: test["seconds"] for name, test in record["tests"].items()}
+        files = {file for test in record["tests"].values() for file in test["lines"] if file.startswith(options.under)}
+        self.texts = {file: coverage.text_lines(SOURCE / file) for file in files}
+        places = {file: moved(file) for file in files}
+        over = collections.defaultdict(list)
+        for name, test in record["tests"].items():
+            for file in files & test["lines"].keys():
+                for line in test["lines"][file]:
+                    if line in places[file]:
+                        over[file, places[file][line]].append(name)
+        only = lines_since(options.since) if options.since else None
+        self.over = {place: sorted(names, key=self.seconds.get) for place, names in sorted(over.items())
+                     if only is None or place in only}
+        self.equivalent = dict(line.split("\t")[:2] for line in EQUIVALENT.read_text().splitlines() if line[:1] != "#")
+        self.places = random.Random(options.seed).sample(sorted(self.over), len(self.over))
+
+    def meet(self, tree, tests):
+        """The first of them that fails, or None, and how many were left out for the time."""
+        begin = time.monotonic()
+        for k, test in enumerate(tests):
+            if time.monotonic() - begin > self.options.limit:
+                return None, len(tests) - k
+            if tree.fails(test, self.seconds[test]):
+                return test, 0
+        return None, 0
+
+    def one(self, tree, place):
+        """What became of the mutant of a place, or of none where no change of the line is one."""
+        file, line = place
+        text, path = self.texts[file], tree.path / file
+        old = text[line - 1]
+        candidates = changes(old)
+        random.Random(f"{self.options.seed} {file} {line}").shuffle(candidates)
+        found = {"file": file, "line": line, "old": old.strip(), "same": 0, "broken": 0}
+        try:
+            for new in candidates:
+                path.write_text("".join(text[:line - 1] + [new] + text[line:]))
+                digest = tree.built()
+                if digest in (None, tree.right):
+                    found["broken" if digest is None else "same"] += 1
+                    continue
+                found["new"] = new.strip()
+                tests = [name for name in self.over[place] if not name.startswith(coverage.WITNESS)]
+                found["by"], found["left_out"] = self.meet(tree, tests)
+                if file.startswith(("core/", "variants/")):
+                    found["seen"], _ = self.meet(tree, [name for name in self.over[place] if name not in tests])
+                found["argued"] = self.equivalent.get(f"{file}: {old.strip()} => {new.strip()}")
+                return found
+            return found
+        finally:
+            path.write_text("".join(text))
+
+    def patch(self, k, found):
+        file, line = found["file"], found["line"]
+        text = self.texts[file]
+        old = text[line - 1]
+        new = text[:line - 1] + [old.replace(old.strip(), found["new"])] + text[line:]
+        tests = [name for name in self.over[file, line] if not name.startswith(coverage.WITNESS)]
+        folder = ROOM / str(self.options.seed)
+        folder.mkdir(exist_ok=True)
+        (folder / f"{k:03}.patch").write_text(
+            f"Executed by {len(tests)} tests, {found['left_out']} of them left out: {' '.join(tests)}\n"
+            + "".join(difflib.unified_diff(text, new, f"a/{file}", f"b/{file}")))
+
+    def run(self):
+        kept = ROOM / f"{self.options.seed}.jsonl"
+        done = {}
+        if kept.exists():
+            for one in map(json.loads, kept.read_text().splitlines()):
+                done[one["file"], one["line"]] = one
+        trees = queue.SimpleQueue()
+        for k in range(self.options.jobs):
+            trees.put(Tree(k))
+        results = [done[place] for place in self.places if place in done and "new" in done[place]]
+        waiting = iter([place for place in self.places if place not in done])
+
+        def next_one():
+            place = next(waiting, None)
+            if place is None:
+                return None
+            tree = trees.get()
+            try:
+                return self.one(tree, place)
+            finally:
+                trees.put(tree)
+
+        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool, kept.open("a") as out:
+            running = set()
+            while len(results) < self.options.count or running:
+                while len(running) < self.options.jobs and len(results) + len(running) < self.options.count:
+                    running.add(pool.submit(next_one))
+                ended, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+                for found in [future.result() for future in ended]:
+                    if found is None:
+                        return results
+                    out.write(json.dumps(found) + "\n")
+                    out.flush()
+                    if "new" in found:
+                        results.append(found)
+                        if not found["by"]:
+                            self.patch(len(results), found)
+                        print(f"{len(results):4} {found['by'] or 'SURVIVES':32} {found['file']}:{found['line']}: "
+                              f"{found['old']}  =>  {found['new']}", flush=True)
+        return results
+
+
+def interval(killed, count):
+    """Clopper and Pearson's, 95 %."""
+    low = beta.ppf(0.025, killed, count - killed + 1) if killed else 0.0
+    high = beta.ppf(0.975, killed + 1, count - killed) if killed < count else 1.0
+    return f"{killed} of {count} = {killed / count:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def report(results):
+    counted = [one for one in results if one["by"] or not one.get("argued")]
+    print(f"\n{'folder':28} killed")
+    folders = collections.defaultdict(list)
+    for one in counted:
+        parts = one["file"].split("/")
+        folders[parts[0]].append(one)
+        if len(parts) > 2:
+            folders["/".join(parts[:2])].append(one)
+    folders["all"] = counted
+    for folder, some in sorted(folders.items(), key=lambda pair: (pair[0] == "all", pair[0])):
+        print(f"{folder:28} {interval(sum(bool(one['by']) for one in some), len(some))}")
+    asked = [one for one in counted if "seen" in one]
+    if asked:
+        print(f"\ncore and variants: `attnlab test' sees {interval(sum(bool(one['seen']) for one in asked), len(asked))}")
+    killers = collections.Counter(one["by"] for one in counted if one["by"])
+    print("by", ", ".join(f"{name} {count}" for name, count in killers.most_common(12)))
+    print(f"{len(results) - len(counted)} argued to be equivalent, {sum(one['same'] for one in results)} that change nothing that is built, "
+          f"{sum(bool(one['left_out']) for one in counted)} survivors that did not meet every test")
+    return killers
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="mutate.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--under", default="", metavar="FOLDER")
+    parser.add_argument("--since", metavar="COMMIT")
+    parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="of tests that one mutant meets")
+    parser.add_argument("--measure", action="store_true", help="anew, what every test executes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    os.environ |= {"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CCACHE_NOHASHDIR": "1"} if shutil.which("ccache") else {}
+    record = ROOM / "coverage.json"
+    if options.measure or not record.exists():
+        record.write_text(json.dumps(coverage.measure(SOURCE, ROOM, options.jobs)))
+    mutants = Mutants(options, json.loads(record.read_text()))
+    results = mutants.run()
+    if not results:
+        sys.exit("mutate.sh: no executed line to change")
+    killers = report(results)
+    tree = Tree(0)
+    wrong = [test for test in killers if tree.fails(test, mutants.seconds[test])]
+    print("every test that killed one passes without mutants" if not wrong else f"FAIL WITHOUT A MUTANT: {', '.join(wrong)}")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
