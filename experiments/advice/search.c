@@ -165,9 +165,10 @@ static attn_status search_budget(search *s) {
   attn_status status = double_budget(s, most, &low, &high, &now);
   if (now != NEAR) return status;
   /* With some variants more costs less, and may be further off in between: a longer stride reads fewer
-   * keys. */
+   * keys. As many as there are cost least where they are not selected, and are no approximation. */
   double least = work_of(s, high);
-  for (int64_t more = 2 * high; !status && more <= most && !out_of_time(s); more *= 2) {
+  const int64_t end = keys ? s->x->problem.n_kv : most;
+  for (int64_t more = 2 * high; !status && more < end && !out_of_time(s); more *= 2) {
     const double work = work_of(s, more);
     if (work > least) break;
     if (work == least) continue; /* the same setting, perhaps */

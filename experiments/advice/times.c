@@ -29,6 +29,7 @@ typedef struct stage {
   const advice_request *request;
   advice *to;
   int64_t turn;       /* whose it is */
+  bool ended;         /* in the child: it has taken the tensors of the request, and waits for its end */
   attn_status status; /* of the request */
 } stage;
 
@@ -124,12 +125,15 @@ static attn_status time_all(const attempts *x, const advice *a, int pipe) {
   return status;
 }
 
+/* All that is to be timed; items of the job are for the children that follow one that was lost. */
 static void work(void *context, size_t item, int to) {
-  const stage *s = context;
+  stage *s = context;
   data_qkv input = *s->request->input;
   attempts x;
   message m = {.kind = SAID_END};
   (void)item;
+  if (s->ended) return;
+  s->ended = true;
   m.status = attempts_open(s->request, &input, &x);
   if (!m.status) {
     m.status = time_all(&x, s->to, to);

@@ -242,6 +242,41 @@ Test(cli_advise, an_output_that_is_not_finite) {
             "%s", result.out);
 }
 
+/* Of settings with another budget, named: none within the error reads clearly fewer keys, and where none is within,
+ * none of those that were tried is closer. A budget of all keys costs less than a selection of most of them, and is no
+ * answer. */
+Test(cli_advise, no_budget_is_passed_over) {
+  static const char *const named[] = {
+      "topk:k=", "streaming:window=", "longformer:window=", "nystrom:landmarks="};
+  write_inputs(0.5);
+  for (int i = 0; i < 4; i++) {
+    const bool within = i < 3;
+    char variant[32], others[512] = "";
+    snprintf(variant, sizeof variant, "%.*s", (int)strcspn(named[i], ":"), named[i]);
+    for (int budget = within ? 10 : 8; budget < (within ? 2 * N : 17); budget += within ? 6 : 8)
+      snprintf(others + strlen(others), sizeof others - strlen(others), " %s%d", named[i], budget);
+    char arguments[1024];
+    snprintf(arguments, sizeof arguments, "advise %s --in qkv.h5 --error %s -q --json", variant,
+             within ? "0.35 --causal" : "1e-9");
+    json_t *all = ask(arguments);
+    cr_expect_str_eq(result.err, "");
+    const json_t *found = setting_of(all, variant);
+    snprintf(arguments, sizeof arguments, "advise%s --in qkv.h5 --error %s -q --json", others,
+             within ? "0.35 --causal" : "1e-9");
+    json_t *rest = ask(arguments), *one;
+    size_t s;
+    cr_assert(found && json_is_true(json_object_get(found, "within")) == within, "%s", variant);
+    json_array_foreach(json_object_get(rest, "settings"), s, one) {
+      const char *spec = json_string_value(json_object_get(one, "spec"));
+      if (within && json_is_true(json_object_get(one, "within")))
+        cr_expect(number(one, "keys_read") > 0.85 * number(found, "keys_read"), "%s", spec);
+      cr_expect(within || number(found, "error") <= number(one, "error"), "%s", spec);
+    }
+    cr_expect(!within || number(found, "keys_read") < 1);
+    json_decref(all), json_decref(rest);
+  }
+}
+
 /* What is the best of its rank is no method: it is tried if it is named. */
 Test(cli_advise, an_oracle_is_named_to_be_tried) {
   write_inputs(0.5);
