@@ -107,6 +107,7 @@ Test(quality_asked, variables_are_tracked_through_their_chain) {
       for (int hop = 0; hop <= 3; hop++) {
         snprintf(sentence, sizeof sentence, " = %s.", value);
         cr_assert((at = strstr(window, sentence)) && at < question, "%s", window);
+        cr_expect(!strstr(at + 1, sentence), "%s: of two chains", sentence);
         memcpy(value, at - 5, 5);
         value[5] = '\0';
         cr_expect(strncmp(at - 10, " VAR ", 5) == 0);
@@ -259,6 +260,8 @@ Test(quality_asked, refusals) {
                {"recall:pairs=2,queries=3", "queries=3, expected at most the words, pairs=2"},
                {"track:aware=perhaps", "aware"},
                {"track:hops=17", "hops=17 is out of range"},
+               {"frequent:alpha=8,words=16", "stand 16, 0, 0 and 0 times"},
+               {"frequent:alpha=1,words=16", "no three are the most frequent"},
                {"sample:prompt=0", "prompt=0 without a first token"},
                {"sample:skip=59", "nothing is scored"},
                {"sample:temperature=-1", "temperature=-1 is out of range"},

@@ -153,7 +153,17 @@ static attn_status frequent_window(const frequent_params *p, const task_input *i
 }
 
 static attn_status fill_frequent(const void *params, const task_input *in, quality_windows *w) {
+  const frequent_params *p = params;
+  int64_t count[CODES];
+  count_words(p, count);
   attn_status status = quality_windows_fill(w, in->text, in->length, in->bos, 0, in->seed);
+  if (!status && !(count[0] > count[1] && count[1] > count[2] && count[2] > count[3]))
+    status =
+        attn_fail(ATTN_EINVAL,
+                  "task frequent: with alpha=%g and words=%lld the first words stand %lld, %lld, %lld and "
+                  "%lld times, and no three are the most frequent",
+                  p->alpha, (long long)p->words, (long long)count[0], (long long)count[1],
+                  (long long)count[2], (long long)count[3]);
   for (int64_t i = 0; !status && i < w->count; i++) status = frequent_window(params, in, i, w);
   return status;
 }
