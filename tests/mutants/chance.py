@@ -69,7 +69,7 @@ def limits():
 
 
 class Tree:
-    """A copy of the sources with a build of its own, for one mutant at a time."""
+    """A copy of the sources and its build, for one mutant at a time."""
     def __init__(self, index):
         self.path = ROOM / f"tree{index}"
         coverage.copy(SOURCE, self.path)
