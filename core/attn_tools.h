@@ -4,6 +4,8 @@
 #ifndef ATTN_TOOLS_H
 #define ATTN_TOOLS_H
 
+#include <stdio.h>
+
 #include "attn.h"
 
 #ifdef __cplusplus
@@ -16,6 +18,10 @@ ATTN_API bool attn_int_parse(const char *text, int64_t *);
 /* The index of a text among choices, -1 if it is none; true and false are yes and no where these are
  * choices. */
 ATTN_API int attn_choice_find(const char *const *choices, const char *text);
+
+/* Closes a stream of open_memstream, or NULL where there was no memory for one. false: its text is lost and
+ * released, *text is NULL. */
+ATTN_API bool attn_stream_text(FILE *stream, char **text);
 
 /* The tensors that a call may have besides q, k and v (attn_extra): every list of them is this one. */
 typedef enum {

@@ -232,10 +232,7 @@ static attn_status print_all(const attn_param *table, const void *params, char *
       fputs(value, stream);
     }
   }
-  if (fclose(stream) || !text) { /* the C library may shorten it, fail, and say nothing */
-    free(text);
-    return attn_fail(ATTN_ENOMEM, "parameters: no memory for their text");
-  }
+  if (!attn_stream_text(stream, &text)) return attn_fail(ATTN_ENOMEM, "parameters: no memory for their text");
   *out = text;
   return ATTN_OK;
 }

@@ -1,5 +1,6 @@
 /* spec.c - specs: a variant with its parameters, or an expression of such; names of expressions. */
 #define _POSIX_C_SOURCE 200809L
+#include "attn_tools.h"
 #include "core/decimal.h"
 #include "core/expression/expression.h"
 
@@ -59,7 +60,7 @@ static attn_status fill_template(const attn_spec *spec, char **out) {
     else
       at = behind;
   }
-  if (fclose(stream) && !status) status = no_memory(v);
+  if (!attn_stream_text(stream, &text) && !status) status = no_memory(v);
   if (status)
     free(text);
   else

@@ -1,5 +1,6 @@
 /* spec_text.c - the texts of specs and expressions: canonical, or with some of their parameters. */
 #define _POSIX_C_SOURCE 200809L
+#include "attn_tools.h"
 #include "core/decimal.h"
 #include "core/expression/expression.h"
 
@@ -93,8 +94,8 @@ attn_status expression_print(const attn_expression *e, attn_param_filter keep, v
   const attn_locale outer = attn_locale_enter();
   attn_status status = print(&(printer){stream, keep, context}, e);
   attn_locale_leave(outer);
-  const bool lost = fclose(stream) || !text; /* glibc may close a stream without its text */
-  if (lost && !status) status = attn_fail(ATTN_ENOMEM, "no memory for an expression");
+  if (!attn_stream_text(stream, &text) && !status)
+    status = attn_fail(ATTN_ENOMEM, "no memory for an expression");
   if (status)
     free(text);
   else

@@ -48,6 +48,14 @@ char *json_print(const json_t *json, size_t flags) {
   return text;
 }
 
+attn_status json_write(FILE *file, const json_t *json, size_t flags) {
+  char *text = json_print(json, flags);
+  if (!text) return ATTN_ENOMEM;
+  const bool written = fprintf(file, "%s\n", text) > 0;
+  free(text);
+  return written ? ATTN_OK : attn_fail(ATTN_EFOREIGN, "cannot write JSON");
+}
+
 void json_put(json_t *object, const char *name, json_t *value, bool *ok) {
   if (json_object_set_new(object, name, value)) *ok = false;
 }

@@ -11,6 +11,8 @@ attn_status json_parse(const char *text, size_t bytes, json_error_t *error, json
 
 /* As json_dumps, to be freed; NULL without memory (recorded), and for NULL. */
 char *json_print(const json_t *, size_t flags);
+/* That text and a line break. ENOMEM also for NULL. */
+attn_status json_write(FILE *, const json_t *, size_t flags);
 
 /* Give a value to an object or an array. jansson's *_new functions take NULL, release what they were given,
  * and fail: a part that could not be made leaves its parent incomplete, which this flag tells. */

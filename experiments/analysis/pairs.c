@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_tools.h"
 #include "data/support/file.h"
 #include "data/support/json_text.h"
 #include "experiments/analysis/setting.h"
@@ -96,8 +97,7 @@ static attn_status identify(candidates *own, const names *others) {
         if (!free_axis(a)) fprintf(out, " %lld", (long long)c->row->axis[a]);
     }
     free(params);
-    const bool lost = !out || ferror(out);
-    if ((out && fclose(out)) || lost || !c->must) return no_memory();
+    if (!attn_stream_text(out, &c->must)) return no_memory();
     c->should = text_format("%s %lld", result_text(c->row, TEXT_AXIS_isa), (long long)c->row->threads);
     if (!c->should) return no_memory();
   }

@@ -196,7 +196,7 @@ static attn_status tell(const arguments *a, const advice_request *r, const advic
   json_t *all = a->json ? advice_json(r, found) : NULL;
   attn_status status =
       text && (all || !a->json) ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the advice");
-  if (!status && a->json) cli_print_json(all);
+  if (!status && a->json) status = cli_print_json(all);
   if (!status && !a->json) status = advice_print(stdout, r, found, text);
   json_decref(all);
   free(text);

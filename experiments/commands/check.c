@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "data/support/json_text.h"
 #include "experiments/commands/cli.h"
 #include "experiments/quality/evaluation_file.h"
 #include "experiments/quality/verdicts.h"
@@ -96,7 +97,7 @@ int cmd_check(int argc, char **argv) {
   if (a.repair) return repair(argv[0], a.results);
   attn_status status = quality_file_is(a.results) ? ATTN_OK : check_sweep(&a, &f);
   if (!status && quality_file_has(a.results)) status = check_evaluation(&a, &f);
-  if (!status && f.json) status = explain_print_json(stdout, f.json);
+  if (!status && f.json) status = json_write(stdout, f.json, JSON_INDENT(2) | JSON_ENSURE_ASCII);
   json_decref(f.json);
   return status ? cli_report(argv[0], status) : cli_verdict_code(f.violations, f.failures);
 }

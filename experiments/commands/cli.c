@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "attn_tools.h"
+#include "data/support/json_text.h"
 #include "experiments/functions/function.h"
 #include "experiments/grid/value_texts.h"
 #include "experiments/support/escape.h"
@@ -161,7 +162,7 @@ static char *help_with_list(int key, const char *text, void *input) {
   if (!stream) return (char *)(uintptr_t)text;
   p->command->list(stream);
   fputs(text, stream);
-  fclose(stream);
+  attn_stream_text(stream, &whole);
   return whole;
 }
 
@@ -182,7 +183,8 @@ void cli_parse(const cli_command *command, int argc, char **argv, void *argument
                               command->plugins ? plugin_children : NULL,
                               command->list ? help_with_list : NULL,
                               NULL};
-  argp_parse(&parser, argc, argv, 0, NULL, &p);
+  if (argp_parse(&parser, argc, argv, 0, NULL, &p)) /* what is wrong with arguments has ended it */
+    exit(cli_report(argv[0], attn_fail(ATTN_ENOMEM, "no memory for the arguments")));
 }
 
 const char *cli_label(const char *name, char *text, size_t size) {
@@ -192,9 +194,8 @@ const char *cli_label(const char *name, char *text, size_t size) {
   return text;
 }
 
-void cli_print_json(json_t *document) {
-  json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-  putchar('\n');
+attn_status cli_print_json(const json_t *document) {
+  return json_write(stdout, document, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
 }
 
 int cli_close_stdout(const char *command, int exit_code) {

@@ -84,7 +84,7 @@ void cli_require(struct argp_state *, const void *value, const char *name);
 /* The name of a JSON member as a label: "in use" of in_use. Returns text. */
 const char *cli_label(const char *name, char *text, size_t size);
 /* One JSON document on stdout, indented. */
-void cli_print_json(json_t *);
+attn_status cli_print_json(const json_t *);
 
 /* Flushes stdout at the end of a command. If its data did not all arrive, prints the diagnostic, unless there
  * was one before or the reader closed the pipe, and returns EXIT_IO; else returns exit_code. */

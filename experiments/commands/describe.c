@@ -3,11 +3,11 @@
 #include "experiments/commands/commands.h"
 
 #include <jansson.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_tools.h"
 #include "attn_gradients.h"
 #include "data/data.h"
 #include "data/support/file.h"
@@ -106,7 +106,7 @@ static bool put_printed(json_t *to, const char *name, void (*print)(FILE *, cons
   FILE *out = open_memstream(&text, &size);
   if (!out) return false;
   print(out, of);
-  const bool good = fclose(out) == 0 && sheet_put(to, name, text);
+  const bool good = attn_stream_text(out, &text) && sheet_put(to, name, text);
   free(text);
   return good;
 }
@@ -200,7 +200,7 @@ static char *example_of(const attn_spec *spec, const char *text, bool causal) {
   size_t size = 0;
   FILE *out = whole ? open_memstream(&word, &size) : NULL;
   if (out) escape_put_word(out, whole);
-  if (out && fclose(out) == 0)
+  if (attn_stream_text(out, &word))
     line = text_format("attnlab apply %s --in qkv.h5%s -o out.npy", word, causal ? " --causal" : "");
   free(whole);
   free(word);
@@ -411,8 +411,10 @@ int cmd_describe(int argc, char **argv) {
   json_t *sheet = sheet_of(a.name, &print, &status);
   if (sheet && a.checks && print != print_variant)
     status = attn_fail(ATTN_EINVAL, "--checks: '%s' is not a variant", a.name);
+  else if (sheet && a.json)
+    status = cli_print_json(sheet);
   else if (sheet)
-    (a.json ? cli_print_json : a.checks ? print_checks : print)(sheet);
+    (a.checks ? print_checks : print)(sheet);
   json_decref(sheet);
   return cli_report(argv[0], status);
 }

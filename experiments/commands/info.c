@@ -61,7 +61,7 @@ static bool put_printed(json_t *to, const char *name, void (*print)(FILE *)) {
   FILE *out = open_memstream(&text, &size);
   if (!out) return false;
   print(out);
-  const bool good = !fclose(out) && !json_object_set_new(to, name, json_string(text));
+  const bool good = attn_stream_text(out, &text) && !json_object_set_new(to, name, json_string(text));
   free(text);
   return good;
 }
@@ -103,7 +103,7 @@ int cmd_info(int argc, char **argv) {
   const char *name;
   json_decref(facts);
   if (!sheet) return cli_report(argv[0], attn_fail(ATTN_ENOMEM, "out of memory"));
-  if (json) cli_print_json(sheet);
+  if (json) status = cli_print_json(sheet);
   json_object_foreach(sheet, name, value) {
     char label[16];
     if (json) break;
@@ -114,5 +114,5 @@ int cmd_info(int argc, char **argv) {
       printf("%lld\n", (long long)json_integer_value(value));
   }
   json_decref(sheet);
-  return 0;
+  return cli_report(argv[0], status);
 }

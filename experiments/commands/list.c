@@ -133,7 +133,7 @@ static int print_json(const char *command, const section *chosen, bool backward)
     if ((!chosen || chosen == &sections[i]) &&
         json_object_set_new(all, sections[i].name, section_json(&sections[i], backward)))
       status = attn_fail(ATTN_ENOMEM, "no memory for the lists");
-  if (!status) cli_print_json(all);
+  if (!status) status = cli_print_json(all);
   json_decref(all);
   return cli_report(command, status);
 }

@@ -202,7 +202,8 @@ attn_status findings_print_json(const char *spec, findings *f) {
   json_put(all, "ended", json_boolean(!f->lost), &ok);
   json_put(all, "results", cells, &ok);
   if (f->drawn.tried) json_put(all, "drawn", drawn_json(&f->drawn), &ok);
-  if (ok) cli_print_json(all);
+  const attn_status status =
+      ok ? cli_print_json(all) : attn_fail(ATTN_ENOMEM, "no memory for the JSON of a test");
   json_decref(all);
-  return ok ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the JSON of a test");
+  return status;
 }

@@ -34,10 +34,9 @@ attn_status config_key_unknown(const tree_node *key, const char *section, const 
     attn_nearest_try(&near, name);
     separator = ", ";
   }
-  fclose(out);
-  const attn_status status =
-      tree_fail(key, "unknown key '%s'%s%s%s, known: %s", key->text, attn_nearest_hint(&near),
-                *section ? " in " : "", section, known ? known : "");
+  if (!attn_stream_text(out, &known)) return attn_fail(ATTN_ENOMEM, "no memory for the list of keys");
+  const attn_status status = tree_fail(key, "unknown key '%s'%s%s%s, known: %s", key->text,
+                                       attn_nearest_hint(&near), *section ? " in " : "", section, known);
   free(known);
   return status;
 }

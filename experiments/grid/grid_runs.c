@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_tools.h"
 #include "experiments/evidence/null.h"
 
 void grid_run_free(grid_run *run) {
@@ -30,9 +31,8 @@ static char *make_key(const grid_block *b, const char *spec) {
   for (text_axis_id t = 0; t < TEXT_AXES; t++)
     if (text_axis_in_grid(t) && *b->text[t]) fprintf(stream, " %s=%s", text_axes[t].name, b->text[t]);
   fprintf(stream, " variant=%s", spec);
-  if (fclose(stream) == 0) return text;
-  free(text);
-  return NULL;
+  attn_stream_text(stream, &text);
+  return text;
 }
 
 /* A run's columns as texts, for `exclude:`. */

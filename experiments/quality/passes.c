@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "attn_tools.h"
 #include "data/support/forked_probe.h"
 #include "experiments/instruments/timing.h"
 #include "experiments/quality/relate.h"
@@ -188,7 +189,8 @@ static void send_pass(void *context, size_t item, int to) {
   FILE *out = open_memstream(&text, &length);
   (void)item;
   attn_status status = out ? pass_of(a->job, a->wanted, a->count, out) : ATTN_OK;
-  if ((!out || fclose(out)) && !status) status = attn_fail(ATTN_ENOMEM, "no memory for the rows of a pass");
+  if (!attn_stream_text(out, &text) && !status)
+    status = attn_fail(ATTN_ENOMEM, "no memory for the rows of a pass");
   if (status)
     send_text(to, status, attn_last_error(), strlen(attn_last_error()));
   else
@@ -356,7 +358,7 @@ static attn_status choose(const quality_job *j, passes *p) {
   if (status) return status;
   FILE *anew = open_memstream(&text, &length);
   status = anew ? choose_among(j, &set, p, anew) : ATTN_ENOMEM;
-  if (anew && fclose(anew)) status = ATTN_ENOMEM;
+  if (!attn_stream_text(anew, &text)) status = ATTN_ENOMEM;
   if (status == ATTN_ENOMEM) attn_fail(status, "no memory for the runs of an evaluation");
   result_set_free(&set);
   if (!status) status = append_rows(j, text, length);

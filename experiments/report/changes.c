@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "attn_tools.h"
 #include "data/support/file.h"
 #include "experiments/support/escape.h"
 #include "experiments/support/table.h"
@@ -149,10 +150,8 @@ static char *run_text(const result_row *row, const varying *v) {
     if (v->text[t] && text_axis_in_grid(t) && *result_text(row, t))
       fprintf(out, " %s=%s", text_axes[t].name, row->text[t]);
   if (v->text[TEXT_AXIS_dataset]) fprintf(out, " %s", row->dataset);
-  const bool lost = ferror(out);
-  if (fclose(out) == 0 && !lost) return text;
-  free(text);
-  return NULL;
+  attn_stream_text(out, &text);
+  return text;
 }
 
 static void add_run(text_table *t, const run_change *r, const varying *v) {

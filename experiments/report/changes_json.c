@@ -190,10 +190,8 @@ attn_status changes_print_json(FILE *file, const changes *c) {
   json_put(out, "runs", runs, &ok);
   json_put(out, "alone_a", keys_json(c->pairs->only_a, c->pairs->only_a_count, &ok), &ok);
   json_put(out, "alone_b", keys_json(c->pairs->only_b, c->pairs->only_b_count, &ok), &ok);
-  char *text = ok ? json_print(out, JSON_INDENT(2) | JSON_ENSURE_ASCII) : NULL;
+  const attn_status status = ok ? json_write(file, out, JSON_INDENT(2) | JSON_ENSURE_ASCII)
+                                : attn_fail(ATTN_ENOMEM, "out of memory for the comparison");
   json_decref(out);
-  if (!text) return attn_fail(ATTN_ENOMEM, "out of memory for the comparison");
-  const bool written = fprintf(file, "%s\n", text) > 0;
-  free(text);
-  return written ? ATTN_OK : attn_fail(ATTN_EFOREIGN, "cannot write the comparison");
+  return status;
 }

@@ -163,11 +163,3 @@ json_t *explain_json(const result_set *set) {
   if (!ok) attn_fail(ATTN_ENOMEM, "no memory for the JSON form of the verdicts");
   return json_whole(out, ok);
 }
-
-attn_status explain_print_json(FILE *file, const json_t *json) {
-  char *text = json_print(json, JSON_INDENT(2) | JSON_ENSURE_ASCII);
-  if (!text) return ATTN_ENOMEM;
-  const bool written = fprintf(file, "%s\n", text) > 0;
-  free(text);
-  return written ? ATTN_OK : attn_fail(ATTN_EFOREIGN, "cannot write the verdicts");
-}

@@ -18,6 +18,5 @@ attn_status explain_print(FILE *, const result_row *, const result_bound *, tabl
  * "failures": [{"key", "status", "message"}], "unchecked": [variants]}. Numbers as in
  * results/row_json.h. NULL: no memory. */
 json_t *explain_json(const result_set *);
-attn_status explain_print_json(FILE *, const json_t *); /* in ASCII */
 
 #endif

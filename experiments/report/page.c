@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_tools.h"
 #include "data/data.h"
 #include "data/support/file.h"
 #include "experiments/report/page_parts.h"
@@ -140,8 +141,8 @@ static attn_status make_data(page_writer put, const void *context, char **out) {
   size_t size;
   json_stream data = {.out = open_memstream(out, &size), .ok = true};
   if (data.out) put(&data, context);
-  if (data.out && !fclose(data.out) && data.ok && *out) return ATTN_OK;
-  free(data.out ? *out : NULL);
+  if (attn_stream_text(data.out, out) && data.ok) return ATTN_OK;
+  if (data.out) free(*out);
   return attn_fail(ATTN_ENOMEM, "out of memory for the data of the report");
 }
 

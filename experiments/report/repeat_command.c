@@ -16,14 +16,6 @@ static const char *spec_of(const result_row *row) {
   return spec ? spec + strlen(" variant=") : row->label && *row->label ? row->label : row->variant;
 }
 
-/* The text that was written to a stream of open_memstream; NULL: it could not be. */
-static char *finish(FILE *out, char **text) {
-  const bool lost = ferror(out);
-  if (fclose(out) == 0 && !lost) return *text;
-  free(*text);
-  return NULL;
-}
-
 static void put_plugin(FILE *out, const result_row *row) {
   if (!row->plugin || !*row->plugin) return;
   fputs(" --plugin ", out);
@@ -84,7 +76,8 @@ char *repeat_run(const result_row *row) {
   escape_put_word(out, row->isa);
   fputs(" attnlab run one.yaml -o one.h5", out);
   put_plugin(out, row);
-  return finish(out, &text);
+  attn_stream_text(out, &text);
+  return text;
 }
 
 /* ---- apply --------------------------------------------------------------------------------------------- */
@@ -149,7 +142,7 @@ char *repeat_apply(const result_row *row) {
   FILE *out = open_memstream(&text, &size);
   const bool whole = out && put_apply(out, row, spec, dataset);
   free(spec);
-  if (out) text = finish(out, &text);
+  attn_stream_text(out, &text);
   if (whole) return text;
   free(text);
   return NULL;

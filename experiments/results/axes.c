@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_tools.h"
 #include "experiments/results/row.h"
 
 const char *const yes_no_names[] = {"no", "yes", NULL};
@@ -116,7 +117,6 @@ char *axes_title(const int64_t values[AXES], bool rest) {
     write_title(out, a, values[a]);
     separator = ", ";
   }
-  if (fclose(out) == 0) return text;
-  free(text);
-  return NULL;
+  attn_stream_text(out, &text);
+  return text;
 }

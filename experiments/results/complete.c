@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_tools.h"
 #include "data/support/json_text.h"
 #include "experiments/support/names.h"
 
@@ -71,9 +72,7 @@ static attn_status make_label(result_row *row) {
     mark = ",";
   }
   json_decref(params);
-  const bool lost = !out || ferror(out);
-  const bool whole = (!out || !fclose(out)) && !lost && label;
-  row->label = whole ? names_keep(label) : NULL;
+  row->label = attn_stream_text(out, &label) ? names_keep(label) : NULL;
   free(label);
   return row->label ? ATTN_OK : attn_fail(ATTN_ENOMEM, "out of memory for the label of a run");
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_tools.h"
 #include "data/support/file.h"
 #include "experiments/support/digest.h"
 
@@ -23,9 +24,8 @@ char *result_row_setting(const result_row *row) {
   for (axis_id a = 0; a < AXES; a++)
     if (a == AXIS_d || a == AXIS_d_v || a == AXIS_dtype || a == AXIS_causal)
       fprintf(file, " %s=%lld", axes[a].name, (long long)row->axis[a]);
-  if (fclose(file) == 0) return out;
-  free(out);
-  return NULL;
+  attn_stream_text(file, &out);
+  return out;
 }
 
 /* The one copy of cells, found by the setting and a digest of the cells: their texts are from names_keep, so

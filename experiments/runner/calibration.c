@@ -1,6 +1,7 @@
 /* calibration.c - the sweep that calibrates, its file, and reading it back. */
 #include "experiments/runner/calibration.h"
 
+#include "attn_tools.h"
 #include "data/data.h"
 #include "data/support/file.h"
 #include "experiments/evidence/null.h"
@@ -77,8 +78,8 @@ static attn_status configure(const grid *g, config **out) {
   }
   names_free(&variants);
   if (status) return status;
-  status = stream && fclose(stream) == 0 ? config_parse("calibration", text, size, NULL, 0, out)
-                                         : attn_fail(ATTN_ENOMEM, "no memory for a calibration");
+  status = attn_stream_text(stream, &text) ? config_parse("calibration", text, size, NULL, 0, out)
+                                           : attn_fail(ATTN_ENOMEM, "no memory for a calibration");
   free(text);
   return status;
 }

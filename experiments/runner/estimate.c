@@ -221,10 +221,9 @@ static attn_status print_document(json_t *runs, const totals *sum) {
                                (json_int_t)sum->unknown, "sweep_time_s", sum->seconds, "memory_bytes",
                                sum->memory, "file_bytes", sum->disk);
   if (!document) return attn_fail(ATTN_ENOMEM, "no memory for the estimates");
-  json_dumpf(document, stdout, JSON_INDENT(2));
-  putchar('\n');
+  const attn_status status = json_write(stdout, document, JSON_INDENT(2));
   json_decref(document);
-  return ATTN_OK;
+  return status;
 }
 
 /* Names the files of datasets and specs that cannot be read. */

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* dladdr */
 #include "experiments/runner/provenance.h"
 
+#include "attn_tools.h"
 #include "data/data.h"
 #include "data/support/file.h"
 #include "data/support/sha256.h"
@@ -67,7 +68,8 @@ attn_status provenance_stamp(const char *program, char text[PROVENANCE_STAMP]) {
     last = object.dli_fname;
     status = add_stamp(last, out);
   }
-  if (fclose(out) != 0 && !status) status = attn_fail(ATTN_ENOMEM, "no memory to identify this program");
+  if (!attn_stream_text(out, &files) && !status)
+    status = attn_fail(ATTN_ENOMEM, "no memory to identify this program");
   if (!status) data_sha256(files, size, text);
   free(files);
   return status;
@@ -93,7 +95,7 @@ static json_t *environment(void) {
   for (char **entry = environ; *entry; entry++)
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
       if (strncmp(*entry, prefixes[i], strlen(prefixes[i])) == 0) fprintf(stream, "%s ", *entry);
-  json_t *value = fclose(stream) == 0 ? result_json_text(text) : NULL;
+  json_t *value = attn_stream_text(stream, &text) ? result_json_text(text) : NULL;
   free(text);
   return value;
 }
@@ -104,7 +106,7 @@ static json_t *command_line(int argc, char *const *argv) {
   FILE *stream = open_memstream(&text, &size);
   if (!stream) return NULL;
   for (int i = 0; i < argc; i++) fprintf(stream, "%s%s", i ? " " : "", argv[i]);
-  json_t *value = fclose(stream) == 0 ? result_json_text(text) : NULL;
+  json_t *value = attn_stream_text(stream, &text) ? result_json_text(text) : NULL;
   free(text);
   return value;
 }

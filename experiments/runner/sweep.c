@@ -2,6 +2,7 @@
  * from it now and then. */
 #include "experiments/runner/sweep.h"
 
+#include "attn_tools.h"
 #include "data/data.h"
 #include "experiments/instruments/machine.h"
 #include "experiments/runner/settled_properties.h"
@@ -170,7 +171,8 @@ static attn_status list_reasons(sweep *s, const result_set *set) {
   s->counts = reasons_count(set);
   FILE *out = open_memstream(&s->reasons, &size);
   if (out) reasons_print(out, "attnlab run", set, s->counts.idle ? ALL_REASONS : FIRST_REASONS);
-  return out && fclose(out) == 0 ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the reasons of the runs");
+  return attn_stream_text(out, &s->reasons) ? ATTN_OK
+                                            : attn_fail(ATTN_ENOMEM, "no memory for the reasons of the runs");
 }
 
 /* Writes the results file. */

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <gsl/gsl_errno.h>
 
+#include "data/support/json_text.h"
 #include "experiments/report/changes.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/page.h"
@@ -92,7 +93,7 @@ static attn_status table(FILE *file, const result_set *set) {
 static attn_status summary(const char *path, const result_set *set) { return to_file(path, table, set); }
 static attn_status verdicts(FILE *file, const result_set *set) {
   json_t *json = explain_json(set);
-  const attn_status status = json ? explain_print_json(file, json) : ATTN_ENOMEM;
+  const attn_status status = json_write(file, json, 0);
   json_decref(json);
   return status;
 }
