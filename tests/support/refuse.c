@@ -1,6 +1,7 @@
-/* refuse.c - to be preloaded: malloc, calloc and realloc of a process are counted, and number REFUSE_AT (0: the
- * first) gives NULL, with REFUSE_AFTER all after it, too. The count is written to the file REFUSE_COUNT at the
- * end. Libraries are refused like attnlab itself. */
+/* refuse.c - to be preloaded: malloc, calloc and realloc of a process are counted, and number
+ * REFUSE_AT (0: the first) gives NULL, with REFUSE_AFTER all after it, too. The
+ * count is written to the file REFUSE_COUNT at the end.
+ * Libraries are refused like attnlab itself. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
