@@ -50,6 +50,8 @@ tools command ccache ccache
 tools command dpkg-shlibdeps dpkg-dev
 tools command file file
 tools file /usr/share/doc/python3-venv python3-venv
+tools file /usr/lib/python3/dist-packages/wheel python3-wheel
+tools command patchelf patchelf
 tools command parallel parallel
 tools command mpirun openmpi-bin
 tools command jube jube

@@ -1,12 +1,12 @@
 #!/bin/sh
 # wheel.sh BUILD SOURCE - makes the wheel of a build, and installs the file by pip in a bare virtual environment: the
 # module and the program run there with an empty environment, and every library of theirs is the wheel's or of glibc.
-# Exit code 77: Python here makes no virtual environments.
+# Exit code 77: what makes wheels or virtual environments is not here.
 set -eu
 build=$(realpath "$1")
 source=$(realpath "$2")
-/usr/bin/python3 -c 'import ensurepip' 2>/dev/null || {
-  echo "wheel.sh: NOT TESTED: /usr/bin/python3 has no ensurepip (cmake/bootstrap.sh tools)"
+{ /usr/bin/python3 -c 'import ensurepip, wheel' && command -v patchelf; } >/dev/null 2>&1 || {
+  echo "wheel.sh: NOT TESTED: no patchelf, or /usr/bin/python3 has no ensurepip or wheel (cmake/bootstrap.sh tools)"
   [ "${ATTN_TESTS_PYTHON-}" != required ] || exit 1
   exit 77
 }
