@@ -14,14 +14,14 @@ class Candidate(NamedTuple):
 
 
 def lister(candidates):
-    """A decorator that adds functions to a dict."""
-    def listed(kind, *, witness=True, **options):
+    """Adds functions to a dict: a decorator, or given the name and the function."""
+    def listed(kind, name=None, function=None, *, witness=True, **options):
         def add(function):
-            name = function.__name__
-            assert name not in candidates, name
-            candidates[name] = Candidate(function, kind, witness, options)
+            own = name or function.__name__
+            assert own not in candidates, own
+            candidates[own] = Candidate(function, kind, witness, options)
             return function
-        return add
+        return add(function) if function else add
     return listed
 
 

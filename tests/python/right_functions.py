@@ -1,20 +1,18 @@
-"""Right attention in unlike styles: RIGHT[name] of a Candidate. Those of PyTorch and JAX are in right_torch.py."""
+"""Right attention in unlike styles: RIGHT[name] of a Candidate. Those of PyTorch and JAX are in torch_functions.py and jax_functions.py."""
 import functools
 
 import numpy as np
 
 import attnlab
 from plain_attention import attend, hide, lister, offsets, repeat, scores, softmax
-from wrong_claims import features, largest, linear, over, pooled, retention, window
-from wrong_functions import online, padded
+from wrong_claims import PERFORMER, RETENTION, STREAM, features, largest, linear, over, pooled, retention, window
+from wrong_functions import by_lengths, of_scores, online, padded, seen
 
 RIGHT = {}
 right = lister(RIGHT)
 
 
-@right("the formula")
-def formula(q, k, v, causal=False):
-    return attend(q, k, v, causal)
+right("the formula", "formula", attend)
 
 
 @right("einsum, grouped heads without a copy")
@@ -42,9 +40,8 @@ def by_heads(q, k, v, causal=False):
     return np.stack([attend(q[:, h], k[:, h // group], v[:, h // group], causal) for h in range(q.shape[1])], axis=1)
 
 
-@right("blocks of keys with a running maximum")
-def by_blocks(q, k, v, causal=False):
-    return online(q, *repeat(q, k, v), causal, 48)
+right("blocks of keys with a running maximum", "by_blocks", lambda q, k, v, causal=False:
+      online(q, *repeat(q, k, v), causal, 48))
 
 
 @right("keys split in parts that are joined by log-sum-exps")
@@ -60,24 +57,14 @@ def by_parts(q, k, v, causal=False):
     return sum(np.exp(m - top) / total * o for m, o in parts), top + np.log(total)
 
 
-@right("float64 for float32")
-def always_double(q, k, v, causal=False):
-    return attend(*(x.astype("f8") for x in (q, k, v)), causal)
-
-
-@right("float64 inside")
-def double_inside(q, k, v, causal=False):
-    return attend(*(x.astype("f8") for x in (q, k, v)), causal).astype(q.dtype)
-
-
-@right("float32 for float64")
-def always_single(q, k, v, causal=False):
-    return attend(*(x.astype("f4") for x in (q, k, v)), causal)
-
-
-@right("float16 throughout")
-def half_throughout(q, k, v, causal=False):
-    return attend(*(x.astype("f2").astype("f4") for x in (q, k, v)), causal).astype("f2")
+right("float64 for float32", "always_double", lambda q, k, v, causal=False:
+      attend(*(x.astype("f8") for x in (q, k, v)), causal))
+right("float64 inside", "double_inside", lambda q, k, v, causal=False:
+      attend(*(x.astype("f8") for x in (q, k, v)), causal).astype(q.dtype))
+right("float32 for float64", "always_single", lambda q, k, v, causal=False:
+      attend(*(x.astype("f4") for x in (q, k, v)), causal))
+right("float16 throughout", "half_throughout", lambda q, k, v, causal=False:
+      attend(*(x.astype("f2").astype("f4") for x in (q, k, v)), causal).astype("f2"))
 
 
 @right("outputs and log-sum-exps")
@@ -88,16 +75,12 @@ def with_lse(q, k, v, causal=False):
     return np.exp(s - m) @ v / z, (m + np.log(z))[..., 0]
 
 
-@right("a mask of -1e9 added")
-def additive_mask(q, k, v, causal=False):
-    s = scores(q, k)
-    return softmax(s + np.where(offsets(*s.shape[-2:]) > 0, -1e9, 0).astype(s.dtype) if causal else s) @ v
-
-
-@right("a mask of the least number")
-def least_number_mask(q, k, v, causal=False):
-    s = scores(q, k)
-    return softmax(np.where(offsets(*s.shape[-2:]) > 0, np.finfo(s.dtype).min, s) if causal else s) @ v
+right("a mask of -1e9 added", "additive_mask", of_scores(
+    lambda s, causal: softmax(s + np.where(seen(s, causal), 0, -1e9).astype(s.dtype))))
+right("a mask of the least number", "least_number_mask", of_scores(
+    lambda s, causal: softmax(np.where(seen(s, causal), s, np.finfo(s.dtype).min))))
+right("a mask that begins at the first key", "first_key_first", of_scores(
+    lambda s, causal: softmax(np.where(np.tri(*s.shape[-2:], dtype=bool) | (not causal), s, -np.inf))))
 
 
 @right("layout [batch, n, heads, d]", layout="bnhd")
@@ -106,62 +89,27 @@ def in_bnhd(q, k, v, causal=False):
     return np.einsum("bhqk,bkhd->bqhd", softmax(hide(s, causal)), v)
 
 
-@right("a mask that begins at the first key")
-def first_key_first(q, k, v, causal=False):
-    s = scores(q, k)
-    seen = np.tri(*s.shape[-2:], dtype=bool)
-    return softmax(np.where(seen, s, -np.inf) if causal else s) @ v
+def refusing(error, said, takes):
+    """The formula, of what takes(q, k, v) lets through."""
+    def attention(q, k, v, causal=False):
+        if not takes(q, k, v):
+            raise error(said)
+        return attend(q, k, v, causal)
+    return attention
 
 
-@right("no shared heads")
-def refuses_groups(q, k, v, causal=False):
-    if q.shape[1] != k.shape[1]:
-        raise NotImplementedError("shared heads")
-    return attend(q, k, v, causal)
-
-
-@right("no odd lengths")
-def refuses_odd(q, k, v, causal=False):
-    if q.shape[2] % 2 or k.shape[2] % 2:
-        raise ValueError(f"n = {q.shape[2]} is odd")
-    return attend(q, k, v, causal)
-
-
-@right("multiples of 16 and widths up to 128 only, by assert")
-def refuses_most(q, k, v, causal=False):
-    assert q.shape[2] == k.shape[2] and q.shape[2] % 16 == 0 and q.shape[3] == v.shape[3] <= 128
-    return attend(q, k, v, causal)
-
-
-@right("at most 512 keys")
-def refuses_long(q, k, v, causal=False):
-    if k.shape[2] > 512:
-        raise ValueError("positions beyond 512")
-    return attend(q, k, v, causal)
-
-
-@right("float32 only")
-def refuses_double(q, k, v, causal=False):
-    if q.dtype != np.float32:
-        raise TypeError(f"{q.dtype} instead of float32")
-    return attend(q, k, v, causal)
-
-
-@right("one batch entry and one shape of heads")
-def refuses_batches(q, k, v, causal=False):
-    if q.shape[0] > 1 or q.shape[1] != 4:
-        raise ValueError("expected [1, 4, n, d]")
-    return attend(q, k, v, causal)
-
-
-@right("no causal argument")
-def never_causal(q, k, v):
-    return attend(q, k, v)
-
-
-@right("always causal", causal=True)
-def always_causal(q, k, v):
-    return attend(q, k, v, True)
+right("no shared heads", "refuses_groups", refusing(
+    NotImplementedError, "shared heads", lambda q, k, v: q.shape[1] == k.shape[1]))
+right("no odd lengths", "refuses_odd", refusing(
+    ValueError, "n is odd", lambda q, k, v: q.shape[2] % 2 == k.shape[2] % 2 == 0))
+right("multiples of 16 and widths up to 128 only, by assert", "refuses_most", refusing(
+    AssertionError, "", lambda q, k, v: q.shape[2] == k.shape[2] and q.shape[2] % 16 == 0 and q.shape[3] == v.shape[3] <= 128))
+right("at most 512 keys", "refuses_long", refusing(ValueError, "positions beyond 512", lambda q, k, v: k.shape[2] <= 512))
+right("float32 only", "refuses_double", refusing(TypeError, "not float32", lambda q, k, v: q.dtype == np.float32))
+right("one batch entry and one shape of heads", "refuses_batches", refusing(
+    ValueError, "expected [1, 4, n, d]", lambda q, k, v: q.shape[:2] == (1, 4)))
+right("no causal argument", "never_causal", lambda q, k, v: attend(q, k, v))
+right("always causal", "always_causal", lambda q, k, v: attend(q, k, v, True), causal=True)
 
 
 @right("causal or nothing")
@@ -177,23 +125,9 @@ def named_otherwise(query, key, value, *, is_causal=False, sm_scale=None):
     return softmax(hide(query * query.dtype.type(sm_scale) @ key.swapaxes(-1, -2), is_causal)) @ value
 
 
-@right("any arguments")
-def any_arguments(*tensors, **options):
-    return attend(*tensors, options.get("causal", False))
-
-
-@right("lengths of padded keys")
-def padded_keys(q, k, v, causal=False, kv_len=None):
-    seen = True if kv_len is None else np.arange(k.shape[2]) < kv_len[:, None, None, None]
-    return padded(q, *repeat(q, k, v), causal, seen)
-
-
-@right("padded keys by an added mask of -1e9")
-def padded_keys_added(q, k, v, causal=False, kv_len=None):
-    s = hide(scores(q, k), causal)
-    if kv_len is not None:
-        s = np.maximum(s, -1e9) + np.where(np.arange(k.shape[2]) < kv_len[:, None, None, None], 0, -1e9).astype(s.dtype)
-    return softmax(s) @ v
+right("any arguments", "any_arguments", lambda *tensors, **options: attend(*tensors, options.get("causal", False)))
+right("lengths of padded keys", "padded_keys", by_lengths(
+    lambda j, n: j < n[:, None, None, None], lambda q, k, v, *masks: padded(q, *repeat(q, k, v), *masks)))
 
 
 @right("powers of 2 of scores times log2(e)")
@@ -203,19 +137,10 @@ def by_powers_of_two(q, k, v, causal=False):
     return p @ v / p.sum(-1, keepdims=True)
 
 
-@right("keys less their mean")
-def centred_keys(q, k, v, causal=False):
-    return attend(q, k - k.mean(2, keepdims=True), v, causal)
-
-
-@right("keys from last to first")
-def backwards(q, k, v, causal=False):
-    return softmax(hide(scores(q, k), causal)[..., ::-1]) @ v[:, :, ::-1]
-
-
-@right("a strided result")
-def strided(q, k, v, causal=False):
-    return np.asfortranarray(attend(q, k, v, causal))
+right("keys less their mean", "centred_keys", lambda q, k, v, causal=False: attend(q, k - k.mean(2, keepdims=True), v, causal))
+right("keys from last to first", "backwards", lambda q, k, v, causal=False:
+      softmax(hide(scores(q, k), causal)[..., ::-1]) @ v[:, :, ::-1])
+right("a strided result", "strided", lambda q, k, v, causal=False: np.asfortranarray(attend(q, k, v, causal)))
 
 
 def _at_scale(scale, q, k, v, causal=False):
@@ -237,50 +162,29 @@ class Layer:
     __call__ = attend
 
 
-def add(name, kind, function, **options):
-    RIGHT[name] = RIGHT["formula"]._replace(function=function, kind=kind, options=options)
-
-
-add("partial", "functools.partial", functools.partial(_at_scale, None))
-add("method", "a method of an object", Layer().attend)
-add("callable_object", "an object that is called", Layer())
-add("lambda", "a lambda", lambda q, k, v, causal=False: attend(q, k, v, causal))
-add("the_library", "attnlab itself", attnlab.attention)
+right("functools.partial", "partial", functools.partial(_at_scale, None))
+right("a method of an object", "method", Layer().attend)
+right("an object that is called", "callable_object", Layer())
+right("attnlab itself", "the_library", attnlab.attention)
 
 
 # -- claims --
 
-@right("a window", spec="longformer:window=8")
-def a_window(q, k, v, causal=False):
-    return over(q, k, v, window(q, k, causal, 4, 4))
-
-
-@right("a causal window alone", spec="longformer:window=8", causal=True)
-def a_causal_window(q, k, v):
-    return over(q, k, v, window(q, k, True, 4, 0))
-
-
-@right("sinks and a window", spec="streaming:sink=2,window=3", causal=True)
-def a_stream(q, k, v):
-    return over(q, k, v, window(q, k, True, 2, 0, 2))
+right("a window", "a_window", lambda q, k, v, causal=False: over(q, k, v, window(q, k, causal, 4, 4)), spec="longformer:window=8")
+right("a causal window alone", "a_causal_window", lambda q, k, v: over(q, k, v, window(q, k, True, 4, 0)),
+      spec="longformer:window=8", causal=True)
+right("sinks and a window", "a_stream", lambda q, k, v: over(q, k, v, window(q, k, True, 2, 0, 2)), **STREAM)
+right("the largest scores", "the_largest", lambda q, k, v, causal=False: largest(q, k, v, causal, 4), spec="topk:k=4")
+right("linear attention", "a_linear", lambda q, k, v, causal=False: linear(q, k, v, causal), spec="linear:feature=elu")
+right("retention", "a_retention", lambda q, k, v: retention(q, k, v), **RETENTION)
+right("random features of a seed", "seeded_features", lambda q, k, v, causal=False:
+      attnlab.attention(q, k, v, PERFORMER, causal=causal), spec=PERFORMER)
 
 
 @right("global tokens", spec="longformer:window=4,global=1")
 def a_global_token(q, k, v, causal=False):
-    seen = window(q, k, causal, 2, 2, 1)
-    at = offsets(q.shape[2], k.shape[2])
     first = (np.arange(q.shape[2]) + k.shape[2] - q.shape[2] == 0)[:, None]
-    return over(q, k, v, seen | (first & ((at <= 0) | (not causal))))
-
-
-@right("the largest scores", spec="topk:k=4")
-def the_largest(q, k, v, causal=False):
-    return largest(q, k, v, causal, 4)
-
-
-@right("linear attention", spec="linear:feature=elu")
-def a_linear(q, k, v, causal=False):
-    return linear(q, k, v, causal)
+    return over(q, k, v, window(q, k, causal, 2, 2, 1) | (first & seen(scores(q, k), causal)))
 
 
 @right("linear attention, a state a key", spec="linear:feature=elu", causal=True)
@@ -290,21 +194,11 @@ def a_linear_state(q, k, v):
     return np.einsum("bhnd,bhnde->bhne", features(q), s) / (features(q) * z).sum(-1, keepdims=True)
 
 
-@right("retention", spec="recurrent:rule=retention,decay=constant,gamma=0.9", causal=True)
-def a_retention(q, k, v):
-    return retention(q, k, v)
-
-
 @right("means of blocks", spec="linformer:k=2,projection=pool")
 def means_of_blocks(q, k, v):
     if k.shape[2] < 2:
         raise ValueError("fewer keys than blocks")
     return pooled(q, k, v, 2)
-
-
-@right("random features of a seed", spec="performer:features=32,seed=3")
-def seeded_features(q, k, v, causal=False):
-    return attnlab.attention(q, k, v, "performer:features=32,seed=3", causal=causal)
 
 
 @right("exact weights of half of the keys, drawn for each query")

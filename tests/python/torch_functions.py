@@ -16,51 +16,26 @@ def later(q, k):
     return torch.ones(n_q, n_kv, dtype=torch.bool).triu(1 + n_kv - n_q)
 
 
-def attend(q, k, v, causal=False, **_):
+def attend(q, k, v, causal=False, hidden=None, value=float("-inf"), axis=-1, dropout=0.0):
     s = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     if causal:
-        s = s.masked_fill(later(q, k), float("-inf"))
-    return torch.softmax(s, -1) @ v
+        s = s.masked_fill(later(q, k) if hidden is None else hidden, value)
+    return torch.nn.functional.dropout(torch.softmax(s, axis), dropout) @ v
 
 
 # -- wrong --
 
-@wrong("dropout left on, PyTorch")
-def torch_dropout(q, k, v, causal=False):
-    s = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-    s = s.masked_fill(later(q, k), float("-inf")) if causal else s
-    return torch.nn.functional.dropout(torch.softmax(s, -1), 0.1) @ v
-
-
-@wrong("q scaled in place, PyTorch")
-def torch_in_place(q, k, v, causal=False):
-    q.div_(math.sqrt(q.shape[-1]))
-    s = q @ k.transpose(-2, -1)
-    return torch.softmax(s.masked_fill(later(q, k), float("-inf")) if causal else s, -1) @ v
-
-
-@wrong("the softmax of the dimension before the last")
-def torch_dimension(q, k, v, causal=False):
-    s = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-    s = s.masked_fill(later(q, k), -1e9) if causal else s
-    return torch.softmax(s, -2) @ v
-
-
-@wrong("the diagonal of triu(0) hides each query's own key")
-def torch_diagonal(q, k, v, causal=False):
-    s = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-    hidden = torch.ones(s.shape[-2:], dtype=torch.bool).triu(s.shape[-1] - s.shape[-2])
-    return torch.softmax(s.masked_fill(hidden, -1e9) if causal else s, -1) @ v
-
-
-@wrong("bfloat16 inside, float32 outside")
-def torch_bfloat16_inside(q, k, v, causal=False):
-    return attend(*(x.bfloat16() for x in (q, k, v)), causal).to(q.dtype)
-
-
-@wrong("bfloat16 throughout, scale missing")
-def torch_bfloat16_unscaled(q, k, v, causal=False):
-    return attend((q * math.sqrt(q.shape[-1])).bfloat16(), k.bfloat16(), v.bfloat16(), causal)
+wrong("dropout left on, PyTorch", "torch_dropout", lambda q, k, v, causal=False: attend(q, k, v, causal, dropout=0.1))
+wrong("q scaled in place, PyTorch", "torch_in_place", lambda q, k, v, causal=False:
+      attend(q.div_(math.sqrt(q.shape[-1])) * math.sqrt(q.shape[-1]), k, v, causal))
+wrong("the softmax of the dimension before the last", "torch_dimension", lambda q, k, v, causal=False:
+      attend(q, k, v, causal, value=-1e9, axis=-2))
+wrong("the diagonal of triu(0) hides each query's own key", "torch_diagonal", lambda q, k, v, causal=False: attend(
+    q, k, v, causal, torch.ones(q.shape[2], k.shape[2]).triu(k.shape[2] - q.shape[2]).bool(), value=-1e9))
+wrong("bfloat16 inside, float32 outside", "torch_bfloat16_inside", lambda q, k, v, causal=False:
+      attend(*(x.bfloat16() for x in (q, k, v)), causal).to(q.dtype))
+wrong("bfloat16 throughout, scale missing", "torch_bfloat16_unscaled", lambda q, k, v, causal=False:
+      attend((q * math.sqrt(q.shape[-1])).bfloat16(), k.bfloat16(), v.bfloat16(), causal))
 
 
 @wrong("repeat in place of repeat_interleave")
@@ -84,25 +59,15 @@ class TorchTraining(torch.nn.Module):
         return self.dropout(attend(q, k, v, causal))
 
 
-WRONG_TORCH["torch_training"] = WRONG_TORCH["torch_dropout"]._replace(
-    function=TorchTraining(), kind="a module in training mode")
+wrong("a module in training mode", "torch_training", TorchTraining())
 
 
 # -- right --
 
-@right("masked_fill")
-def torch_masked_fill(q, k, v, is_causal=False):
-    return attend(q, k, v, is_causal)
-
-
-@right("autograd on, keywords unused")
-def torch_with_gradient(q, k, v, causal=False, **options):
-    return attend(*(x.requires_grad_() for x in (q, k, v)), causal, **options)
-
-
-@right("bfloat16 throughout")
-def torch_bfloat16(q, k, v, causal=False):
-    return attend(*(x.bfloat16() for x in (q, k, v)), causal)
+right("masked_fill", "torch_masked_fill", lambda q, k, v, is_causal=False: attend(q, k, v, is_causal))
+right("autograd on, keywords unused", "torch_with_gradient", lambda q, k, v, causal=False, **_:
+      attend(*(x.requires_grad_() for x in (q, k, v)), causal))
+right("bfloat16 throughout", "torch_bfloat16", lambda q, k, v, causal=False: attend(*(x.bfloat16() for x in (q, k, v)), causal))
 
 
 @right("repeat_interleave and baddbmm")
@@ -113,10 +78,6 @@ def torch_baddbmm(q, k, v, causal=False):
     mask = mask.masked_fill(later(q, k), -1e9) if causal else mask
     s = torch.baddbmm(mask.expand(b * h, -1, -1), q.flatten(0, 1), k.mT, alpha=d ** -0.5)
     return torch.bmm(s.softmax(-1), v).unflatten(0, (b, h))
-
-
-def add(name, kind, function, **options):
-    RIGHT_TORCH[name] = RIGHT_TORCH["torch_masked_fill"]._replace(function=function, kind=kind, options=options)
 
 
 class Module(torch.nn.Module):
@@ -132,14 +93,12 @@ class Module(torch.nn.Module):
         return torch.einsum("bhqk,bhkd->bhqd", self.weights(s), v)
 
 
-add("torch_module", "a module", Module())
-add("torch_script", "a scripted module", torch.jit.script(Module()))
+right("a module", "torch_module", Module())
+right("a scripted module", "torch_script", torch.jit.script(Module()))
 if FUSED:
-    add("torch_fused", "PyTorch's own, its mask begins at the first key", FUSED)
-
-    @right("PyTorch's own with a mask of its bottom right")
-    def torch_fused_masked(q, k, v, causal=False):
-        return FUSED(q, k, v, attn_mask=~later(q, k) if causal else None)
+    right("PyTorch's own, its mask begins at the first key", "torch_fused", FUSED)
+    right("PyTorch's own with a mask of its bottom right", "torch_fused_masked", lambda q, k, v, causal=False:
+          FUSED(q, k, v, attn_mask=~later(q, k) if causal else None))
 
     @right("PyTorch's own in bfloat16, shared heads")
     def torch_fused_bfloat16(q, k, v, causal=False):

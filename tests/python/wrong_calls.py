@@ -3,7 +3,7 @@ Candidate."""
 import numpy as np
 
 from plain_attention import attend, hide, lister, scores, softmax, to_bfloat16
-from wrong_functions import padded
+from wrong_functions import by_lengths, of_scores
 
 CALLS = {}
 wrong = lister(CALLS)
@@ -12,24 +12,14 @@ KEPT = {}
 
 # -- types --
 
-@wrong("scores in float16 overflow")
-def half_scores(q, k, v, causal=False):
-    return softmax(hide(scores(q.astype("f2"), k.astype("f2")).astype(q.dtype), causal)) @ v
-
-
-@wrong("rounded to bfloat16 too early")
-def early_bfloat16(q, k, v, causal=False):
-    return attend(to_bfloat16(q), to_bfloat16(k), v, causal)
-
-
-@wrong("weights in float16")
-def half_weights(q, k, v, causal=False):
-    return softmax(hide(scores(q, k), causal)).astype("f2").astype(q.dtype) @ v
-
-
-@wrong("float64 computed in float32")
-def single_for_double(q, k, v, causal=False):
-    return attend(*(x.astype("f4") for x in (q, k, v)), causal).astype(q.dtype)
+wrong("scores in float16 overflow", "half_scores", lambda q, k, v, causal=False:
+      softmax(hide(scores(q.astype("f2"), k.astype("f2")).astype(q.dtype), causal)) @ v)
+wrong("rounded to bfloat16 too early", "early_bfloat16", lambda q, k, v, causal=False:
+      attend(to_bfloat16(q), to_bfloat16(k), v, causal))
+wrong("weights in float16", "half_weights", of_scores(
+    lambda s, causal: softmax(hide(s, causal)).astype("f2").astype(s.dtype)))
+wrong("float64 computed in float32", "single_for_double", lambda q, k, v, causal=False:
+      attend(*(x.astype("f4") for x in (q, k, v)), causal).astype(q.dtype))
 
 
 @wrong("the sum of weights in float16")
@@ -57,7 +47,7 @@ def changes_values(q, k, v, causal=False):
 
 @wrong("lengths changed in place")
 def changes_lengths(q, k, v, causal=False, kv_len=None):
-    o = padded(q, k, v, causal, True if kv_len is None else np.arange(k.shape[2]) < kv_len[:, None, None, None])
+    o = by_lengths(lambda j, n: j < n[:, None, None, None])(q, k, v, causal, kv_len)
     if kv_len is not None:
         kv_len //= 2
     return o
@@ -106,16 +96,13 @@ def keys_kept(q, k, v, causal=False):
 
 # -- chance --
 
-@wrong("dropout left on")
-def dropout_on(q, k, v, causal=False):
-    p = softmax(hide(scores(q, k), causal))
-    return p * (np.random.random(p.shape) > 0.1).astype(p.dtype) / p.dtype.type(0.9) @ v
+def with_dropout(draw):
+    return of_scores(lambda s, causal: softmax(hide(s, causal)) * (draw(s.shape) > 0.1).astype(s.dtype) / s.dtype.type(0.9))
 
 
-@wrong("dropout with the same draws in each call")
-def dropout_of_a_seed(q, k, v, causal=False):
-    p = softmax(hide(scores(q, k), causal))
-    return p * (np.random.default_rng(0).random(p.shape) > 0.1).astype(p.dtype) / p.dtype.type(0.9) @ v
+wrong("dropout left on", "dropout_on", with_dropout(np.random.random))
+wrong("dropout with the same draws in each call", "dropout_of_a_seed", with_dropout(
+    lambda shape: np.random.default_rng(0).random(shape)))
 
 
 @wrong("a block is lost in one call of 20")

@@ -19,39 +19,21 @@ def window(q, k, causal, before, behind, first=0):
     return seen | ((np.arange(k.shape[2]) < first) & ((at <= 0) | (not causal)))
 
 
-@claim("window one short", spec="longformer:window=8")
-def window_one_short(q, k, v, causal=False):
-    return over(q, k, v, window(q, k, causal, 3, 3))
+STREAM = {"spec": "streaming:sink=2,window=3", "causal": True}
+RETENTION = {"spec": "recurrent:rule=retention,decay=constant,gamma=0.9", "causal": True}
+PERFORMER = "performer:features=32,seed=3"
 
-
-@claim("window one short on one side", spec="longformer:window=8")
-def window_lopsided(q, k, v, causal=False):
-    return over(q, k, v, window(q, k, causal, 3, 4))
-
-
-@claim("the causal window counts both sides", spec="longformer:window=4")
-def window_twice(q, k, v, causal=False):
-    return over(q, k, v, window(q, k, causal, 4 if causal else 2, 2))
-
-
-@claim("a window without its sinks", spec="streaming:sink=2,window=3", causal=True)
-def sinks_missing(q, k, v):
-    return over(q, k, v, window(q, k, True, 2, 0))
-
-
-@claim("sinks one short", spec="streaming:sink=2,window=3", causal=True)
-def sinks_one_short(q, k, v):
-    return over(q, k, v, window(q, k, True, 2, 0, 1))
-
-
-@claim("global tokens see no more than others", spec="longformer:window=4,global=1")
-def global_queries_missing(q, k, v, causal=False):
-    return over(q, k, v, window(q, k, causal, 2, 2, 1))
-
-
-@claim("one key fewer", spec="topk:k=4")
-def one_key_fewer(q, k, v, causal=False):
-    return largest(q, k, v, causal, 3)
+claim("window one short", "window_one_short", lambda q, k, v, causal=False:
+      over(q, k, v, window(q, k, causal, 3, 3)), spec="longformer:window=8")
+claim("window one short on one side", "window_lopsided", lambda q, k, v, causal=False:
+      over(q, k, v, window(q, k, causal, 3, 4)), spec="longformer:window=8")
+claim("the causal window counts both sides", "window_twice", lambda q, k, v, causal=False:
+      over(q, k, v, window(q, k, causal, 4 if causal else 2, 2)), spec="longformer:window=4")
+claim("a window without its sinks", "sinks_missing", lambda q, k, v: over(q, k, v, window(q, k, True, 2, 0)), **STREAM)
+claim("sinks one short", "sinks_one_short", lambda q, k, v: over(q, k, v, window(q, k, True, 2, 0, 1)), **STREAM)
+claim("global tokens see no more than others", "global_queries_missing", lambda q, k, v, causal=False:
+      over(q, k, v, window(q, k, causal, 2, 2, 1)), spec="longformer:window=4,global=1")
+claim("one key fewer", "one_key_fewer", lambda q, k, v, causal=False: largest(q, k, v, causal, 3), spec="topk:k=4")
 
 
 @claim("the smallest scores", spec="topk:k=4")
@@ -88,34 +70,16 @@ def linear(q, k, v, causal, of=features, *, divided=True, shift=0):
     return p @ v / p.sum(-1, keepdims=True) if divided else p @ v
 
 
-@claim("features without the 1", spec="linear:feature=elu")
-def features_without_one(q, k, v, causal=False):
-    return linear(q, k, v, causal, lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))))
-
-
-@claim("not divided by the sum of weights", spec="linear:feature=elu")
-def linear_not_divided(q, k, v, causal=False):
-    return linear(q, k, v, causal, divided=False)
-
-
-@claim("features of exp without a stabiliser", spec="linear:feature=exp", witness=False)
-def features_without_stabiliser(q, k, v, causal=False):
-    return linear(q, k, v, causal, lambda x: np.exp(8 * x) ** x.dtype.type(0.125))
-
-
-@claim("a state that goes on with the next batch entry", spec="recurrent:rule=retention,decay=constant,gamma=0.9", causal=True)
-def state_not_reset(q, k, v):
-    return retention(q, k, v, reset=False)
-
-
-@claim("decayed once too often", spec="recurrent:rule=retention,decay=constant,gamma=0.9", causal=True)
-def decayed_twice(q, k, v):
-    return retention(q, k, v, 0.81)
-
-
-@claim("read before its own key", spec="recurrent:rule=retention,decay=constant,gamma=0.9", causal=True)
-def read_before(q, k, v):
-    return retention(q, k, v, read_first=True)
+claim("features without the 1", "features_without_one", lambda q, k, v, causal=False:
+      linear(q, k, v, causal, lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0)))), spec="linear:feature=elu")
+claim("not divided by the sum of weights", "linear_not_divided", lambda q, k, v, causal=False:
+      linear(q, k, v, causal, divided=False), spec="linear:feature=elu")
+claim("features of exp without a stabiliser", "features_without_stabiliser", lambda q, k, v, causal=False:
+      linear(q, k, v, causal, lambda x: np.exp(8 * x) ** x.dtype.type(0.125)), spec="linear:feature=exp", witness=False)
+claim("a state that goes on with the next batch entry", "state_not_reset", lambda q, k, v: retention(q, k, v, reset=False),
+      **RETENTION)
+claim("decayed once too often", "decayed_twice", lambda q, k, v: retention(q, k, v, 0.81), **RETENTION)
+claim("read before its own key", "read_before", lambda q, k, v: retention(q, k, v, read_first=True), **RETENTION)
 
 
 def retention(q, k, v, gamma=0.9, *, reset=True, read_first=False):
@@ -142,24 +106,14 @@ def pooled(q, k, v, count, shift=0):
     return softmax(scores(q, short_k)) @ short_v
 
 
-@claim("blocks begin one key too late", spec="linformer:k=2,projection=pool")
-def blocks_one_late(q, k, v):
-    return pooled(q, k, v, 2, 1 if k.shape[2] > 3 else 0)
-
-
-@claim("the estimate is 2 % too large", spec="performer:features=32,seed=3")
-def estimate_biased(q, k, v, causal=False):
-    return attnlab.attention(q, k, v, "performer:features=32,seed=3", causal=causal) * q.dtype.type(1.02)
-
-
-@claim("another number of features", spec="performer:features=32,seed=3")
-def fewer_features(q, k, v, causal=False):
-    return attnlab.attention(q, k, v, "performer:features=30,seed=3", causal=causal)
-
-
-@claim("other draws in each call", spec="performer:features=32,seed=3")
-def other_draws(q, k, v, causal=False):
-    return attnlab.attention(q, k, v, f"performer:features=32,seed={np.random.randint(1000)}", causal=causal)
+claim("blocks begin one key too late", "blocks_one_late", lambda q, k, v: pooled(q, k, v, 2, 1 if k.shape[2] > 3 else 0),
+      spec="linformer:k=2,projection=pool")
+claim("the estimate is 2 % too large", "estimate_biased", lambda q, k, v, causal=False:
+      attnlab.attention(q, k, v, PERFORMER, causal=causal) * q.dtype.type(1.02), spec=PERFORMER)
+claim("another number of features", "fewer_features", lambda q, k, v, causal=False:
+      attnlab.attention(q, k, v, "performer:features=30,seed=3", causal=causal), spec=PERFORMER)
+claim("other draws in each call", "other_draws", lambda q, k, v, causal=False:
+      attnlab.attention(q, k, v, f"performer:features=32,seed={np.random.randint(1000)}", causal=causal), spec=PERFORMER)
 
 
 @claim("sigmoid without its bias", spec="normaliser:kind=sigmoid")

@@ -9,6 +9,19 @@ wrong = lister(WRONG)
 KEPT = {}
 
 
+def of_scores(weights):
+    """O = weights(scores, causal) V."""
+    def attention(q, k, v, causal=False):
+        return weights(scores(q, k), causal) @ v
+
+    attention.__name__ = weights.__name__
+    return attention
+
+
+def seen(s, causal=True):
+    return (offsets(*s.shape[-2:]) <= 0) | (not causal)
+
+
 # -- the causal mask --
 
 @wrong("causal off by one: the next key is seen")
@@ -16,27 +29,25 @@ def sees_next_key(q, k, v, causal=False):
     return softmax(hide(scores(q, k), causal, 1)) @ v
 
 
-@wrong("causal off by one: the query's own key is hidden")
-def misses_own_key(q, k, v, causal=False):
-    return np.nan_to_num(softmax(hide(scores(q, k), causal, -1))) @ v
-
-
-@wrong("causal ignored")
-def causal_ignored(q, k, v, causal=False):
-    return attend(q, k, v)
-
-
-@wrong("causal mask transposed")
-def sees_future(q, k, v, causal=False):
-    s = scores(q, k)
-    return softmax(np.where(offsets(*s.shape[-2:]) >= 0, s, -np.inf) if causal else s) @ v
+wrong("causal off by one: the query's own key is hidden", "misses_own_key", of_scores(
+    lambda s, causal: np.nan_to_num(softmax(hide(s, causal, -1)))))
+wrong("causal ignored", "causal_ignored", lambda q, k, v, causal=False: attend(q, k, v))
+wrong("causal mask transposed", "sees_future", of_scores(
+    lambda s, causal: softmax(np.where((offsets(*s.shape[-2:]) >= 0) | (not causal), s, -np.inf))))
+wrong("causal mask off by one with a cache of earlier keys", "own_key_missing_in_decoding", of_scores(
+    lambda s, causal: softmax(hide(s, causal, -1 if s.shape[-2] < s.shape[-1] else 0))))
+wrong("weights masked after the softmax, not divided again", "masked_afterwards", of_scores(
+    lambda s, causal: softmax(s) * seen(s, causal)))
+wrong("hidden scores are 0, not -inf", "hidden_scores_zero", of_scores(lambda s, causal: softmax(s * seen(s, causal))))
+wrong("a mask of -10, too small", "soft_mask", of_scores(
+    lambda s, causal: softmax(s + np.where(seen(s, causal), 0, -10).astype(s.dtype))))
 
 
 @wrong("causal by blocks of two")
-def causal_by_blocks(q, k, v, causal=False):
-    s = scores(q, k)
+@of_scores
+def causal_by_blocks(s, causal):
     i, j = np.arange(s.shape[-2])[:, None] + s.shape[-1] - s.shape[-2], np.arange(s.shape[-1])
-    return softmax(np.where(j // 2 <= i // 2, s, -np.inf) if causal else s) @ v
+    return softmax(np.where((j // 2 <= i // 2) | (not causal), s, -np.inf))
 
 
 @wrong("causal mask of the first call with as many queries")
@@ -48,176 +59,104 @@ def mask_by_queries(q, k, v, causal=False):
     return softmax(np.where(KEPT[n_q][:, :n_kv], s, -np.inf) if causal and KEPT[n_q].shape[1] >= n_kv else hide(s, causal)) @ v
 
 
-@wrong("causal mask off by one with a cache of earlier keys")
-def own_key_missing_in_decoding(q, k, v, causal=False):
-    cached = q.shape[2] < k.shape[2]
-    return softmax(hide(scores(q, k), causal, -1 if cached else 0)) @ v
-
-
-@wrong("weights masked after the softmax, not divided again")
-def masked_afterwards(q, k, v, causal=False):
-    p = softmax(scores(q, k))
-    return (np.where(offsets(*p.shape[-2:]) <= 0, p, 0) if causal else p) @ v
-
-
-@wrong("hidden scores are 0, not -inf")
-def hidden_scores_zero(q, k, v, causal=False):
-    s = scores(q, k)
-    return softmax(np.tril(s, s.shape[-1] - s.shape[-2]) if causal else s) @ v
-
-
-@wrong("a mask of -10, too small")
-def soft_mask(q, k, v, causal=False):
-    s = scores(q, k)
-    return softmax(s + np.where(offsets(*s.shape[-2:]) > 0, -10, 0).astype(s.dtype) if causal else s) @ v
-
-
 @wrong("the maximum of hidden keys too: underflow", witness=False)
-def maximum_of_all(q, k, v, causal=False):
-    s = scores(q, k)
-    p = np.exp(s - s.max(-1, keepdims=True))
-    p = p * (offsets(*s.shape[-2:]) <= 0) if causal else p
-    return p / p.sum(-1, keepdims=True) @ v
+@of_scores
+def maximum_of_all(s, causal):
+    p = np.exp(s - s.max(-1, keepdims=True)) * seen(s, causal)
+    return p / p.sum(-1, keepdims=True)
 
 
 # -- scale and softmax --
 
-@wrong("scale missing")
-def scale_missing(q, k, v, causal=False):
-    return softmax(hide(q @ k.swapaxes(-1, -2), causal)) @ v
+def at_scale(factor):
+    """factor(q, v) for 1/sqrt(d)."""
+    return lambda q, k, v, causal=False: softmax(hide(q @ k.swapaxes(-1, -2) * q.dtype.type(factor(q, v)), causal)) @ v
 
 
-@wrong("scale twice")
-def scale_twice(q, k, v, causal=False):
-    return softmax(hide(scores(q, k) / q.dtype.type(q.shape[-1] ** 0.5), causal)) @ v
-
-
-@wrong("scale of the width of all heads")
-def scale_of_model(q, k, v, causal=False):
-    return softmax(hide(scores(q, k) / q.dtype.type(q.shape[1] ** 0.5), causal)) @ v
-
-
-@wrong("scale of the values' width")
-def scale_of_values(q, k, v, causal=False):
-    return softmax(hide(q @ k.swapaxes(-1, -2) / q.dtype.type(v.shape[-1] ** 0.5), causal)) @ v
-
-
-@wrong("the argument scale is ignored")
-def scale_ignored(q, k, v, causal=False, scale=None):
-    return attend(q, k, v, causal)
-
-
-@wrong("softmax over the queries")
-def over_queries(q, k, v, causal=False):
-    return np.nan_to_num(softmax(hide(scores(q, k), causal), axis=-2)) @ v
-
-
-@wrong("softmax over the heads")
-def over_heads(q, k, v, causal=False):
-    return np.nan_to_num(softmax(hide(scores(q, k), causal), axis=1)) @ v
-
-
-@wrong("one sum for all queries of a head")
-def over_queries_and_keys(q, k, v, causal=False):
-    return softmax(hide(scores(q, k), causal), axis=(-2, -1)) @ v
-
-
-@wrong("no softmax")
-def without_softmax(q, k, v, causal=False):
-    s = scores(q, k)
-    return (np.where(offsets(*s.shape[-2:]) <= 0, s, 0) if causal else s) @ v
+wrong("scale missing", "scale_missing", at_scale(lambda q, v: 1))
+wrong("scale twice", "scale_twice", at_scale(lambda q, v: 1 / q.shape[-1]))
+wrong("scale of the width of all heads", "scale_of_model", at_scale(lambda q, v: (q.shape[-1] * q.shape[1]) ** -0.5))
+wrong("scale of the values' width", "scale_of_values", at_scale(lambda q, v: v.shape[-1] ** -0.5))
+wrong("the argument scale is ignored", "scale_ignored", lambda q, k, v, causal=False, scale=None: attend(q, k, v, causal))
+wrong("softmax over the queries", "over_queries", of_scores(lambda s, causal: np.nan_to_num(softmax(hide(s, causal), axis=-2))))
+wrong("softmax over the heads", "over_heads", of_scores(lambda s, causal: np.nan_to_num(softmax(hide(s, causal), axis=1))))
+wrong("one sum for all queries of a head", "over_queries_and_keys", of_scores(
+    lambda s, causal: softmax(hide(s, causal), axis=(-2, -1))))
+wrong("no softmax", "without_softmax", of_scores(lambda s, causal: s * seen(s, causal)))
+wrong("outputs 2 % too large", "biased", lambda q, k, v, causal=False: attend(q, k, v, causal) * q.dtype.type(1.02))
+wrong("outputs 0.01 % too large", "slightly_biased", lambda q, k, v, causal=False: attend(q, k, v, causal) * q.dtype.type(1.0001))
 
 
 @wrong("powers of 2, not of e")
-def base_two(q, k, v, causal=False):
-    s = hide(scores(q, k), causal)
+@of_scores
+def base_two(s, causal):
+    s = hide(s, causal)
     p = np.exp2(s - s.max(-1, keepdims=True))
-    return p / p.sum(-1, keepdims=True) @ v
+    return p / p.sum(-1, keepdims=True)
 
 
 @wrong("1 added to the sum of weights")
-def one_more_weight(q, k, v, causal=False):
-    p = np.exp(hide(scores(q, k), causal))
-    return p / (1 + p.sum(-1, keepdims=True)) @ v
+@of_scores
+def one_more_weight(s, causal):
+    p = np.exp(hide(s, causal))
+    return p / (1 + p.sum(-1, keepdims=True))
 
 
 @wrong("exponentials without a maximum overflow")
-def without_maximum(q, k, v, causal=False):
-    p = np.exp(hide(scores(q, k), causal))
-    return p / p.sum(-1, keepdims=True) @ v
+@of_scores
+def without_maximum(s, causal):
+    p = np.exp(hide(s, causal))
+    return p / p.sum(-1, keepdims=True)
 
 
 @wrong("an exponential of a polynomial")
-def polynomial_exponential(q, k, v, causal=False):
-    s = hide(scores(q, k), causal)
+@of_scores
+def polynomial_exponential(s, causal):
+    s = hide(s, causal)
     x = np.maximum(s - s.max(-1, keepdims=True), -60) / 64
     p = (1 + x + x * x / 2) ** 64 * np.isfinite(s)
-    return p / p.sum(-1, keepdims=True) @ v
+    return p / p.sum(-1, keepdims=True)
 
 
 @wrong("only the 32 largest weights", witness=False)
-def largest_weights(q, k, v, causal=False):
-    s = hide(scores(q, k), causal)
-    if s.shape[-1] > 32:
-        s = np.where(s >= np.partition(s, -32, axis=-1)[..., -32:-31], s, -np.inf)
-    return softmax(s) @ v
-
-
-@wrong("outputs 2 % too large")
-def biased(q, k, v, causal=False):
-    return attend(q, k, v, causal) * q.dtype.type(1.02)
-
-
-@wrong("outputs 0.01 % too large")
-def slightly_biased(q, k, v, causal=False):
-    return attend(q, k, v, causal) * q.dtype.type(1.0001)
+@of_scores
+def largest_weights(s, causal):
+    s = hide(s, causal)
+    bar = np.sort(s, axis=-1)[..., -32:][..., :1]
+    return softmax(np.where(s >= bar, s, -np.inf))
 
 
 # -- padding --
 
-@wrong("padding attended")
-def padding_attended(q, k, v, causal=False, kv_len=None):
-    return attend(q, k, v, causal)
-
-
-def padded(q, k, v, causal, seen):
-    s = np.where(seen, hide(scores(q, k), causal), -np.inf)
+def padded(q, k, v, causal, exists):
+    s = np.where(exists, hide(scores(q, k), causal), -np.inf)
     p = np.exp(s - np.maximum(s.max(-1, keepdims=True), -1e30)) * np.isfinite(s)
     return p / np.maximum(p.sum(-1, keepdims=True), 1e-30) @ v
 
 
-@wrong("padding off by one")
-def padding_off_by_one(q, k, v, causal=False, kv_len=None):
-    seen = True if kv_len is None else np.arange(k.shape[2]) <= kv_len[:, None, None, None]
-    return padded(q, k, v, causal, seen)
+def by_lengths(exists, rows=padded):
+    """exists(keys, lengths): which there are; rows: attention to these."""
+    return lambda q, k, v, causal=False, kv_len=None: rows(
+        q, k, v, causal, True if kv_len is None else exists(np.arange(k.shape[2]), kv_len))
 
 
-@wrong("the lengths of batch entries taken for those of heads")
-def lengths_of_heads(q, k, v, causal=False, kv_len=None):
-    seen = True if kv_len is None else np.arange(k.shape[2]) < kv_len[:, None, None]
-    return padded(q, k, v, causal, seen)
-
-
-@wrong("one length for all batch entries")
-def one_length(q, k, v, causal=False, kv_len=None):
-    return padded(q, k, v, causal, True if kv_len is None else np.arange(k.shape[2]) < max(kv_len))
-
-
-@wrong("-inf - -inf where an entry has no key")
-def empty_rows(q, k, v, causal=False, kv_len=None):
-    seen = True if kv_len is None else np.arange(k.shape[2]) < kv_len[:, None, None, None]
-    return softmax(np.where(seen, hide(scores(q, k), causal), -np.inf)) @ v
+wrong("padding attended", "padding_attended", lambda q, k, v, causal=False, kv_len=None: attend(q, k, v, causal))
+wrong("padding off by one", "padding_off_by_one", by_lengths(lambda j, n: j <= n[:, None, None, None]))
+wrong("the lengths of batch entries taken for those of heads", "lengths_of_heads", by_lengths(lambda j, n: j < n[:, None, None]))
+wrong("one length for all batch entries", "one_length", by_lengths(lambda j, n: j < max(n)))
+wrong("-inf - -inf where an entry has no key", "empty_rows", by_lengths(
+    lambda j, n: j < n[:, None, None, None],
+    lambda q, k, v, causal, exists: softmax(np.where(exists, hide(scores(q, k), causal), -np.inf)) @ v))
 
 
 # -- blocks --
 
-def online(q, k, v, causal, size, *, rescale=True, rescale_sum=True, first=0, absent=False):
+def online(q, k, v, causal, size, *, rescale=True, rescale_sum=True, absent=False):
     """Online softmax over blocks of keys, each of whose steps can be left out."""
-    n = k.shape[2]
     m = np.full((*q.shape[:3], 1), -np.inf, q.dtype)
     total, o = np.zeros_like(m), np.zeros((*q.shape[:3], v.shape[3]), q.dtype)
     s_all = hide(scores(q, k), causal)
-    for j in range(first, n, size):
+    for j in range(0, k.shape[2], size):
         s = s_all[..., j:j + size]
         block_v = v[:, :, j:j + size]
         if absent and s.shape[-1] < size:
@@ -231,31 +170,21 @@ def online(q, k, v, causal, size, *, rescale=True, rescale_sum=True, first=0, ab
     return o / total
 
 
-@wrong("online softmax without rescaling what was summed")
-def not_rescaled(q, k, v, causal=False):
-    return online(q, k, v, causal, 4, rescale=False)
+def without_remainder(size):
+    def attention(q, k, v, causal=False):
+        n = k.shape[2] - k.shape[2] % size if k.shape[2] > size and not causal else k.shape[2]
+        return attend(q, k[:, :, :n], v[:, :, :n], causal)
+    return attention
 
 
-@wrong("online softmax without rescaling the sum of weights")
-def sum_not_rescaled(q, k, v, causal=False):
-    return online(q, k, v, causal, 4, rescale_sum=False)
-
-
-@wrong("keys that fill up the last block have a weight")
-def block_filled_up(q, k, v, causal=False):
-    return online(q, k, v, causal, 4, absent=True)
-
-
-@wrong("keys behind the last whole block are dropped")
-def remainder_dropped(q, k, v, causal=False):
-    n = k.shape[2] - k.shape[2] % 4 if k.shape[2] > 4 and not causal else k.shape[2]
-    return attend(q, k[:, :, :n], v[:, :, :n], causal)
-
-
-@wrong("keys behind the last whole block of 64 are dropped", witness=False)
-def long_remainder_dropped(q, k, v, causal=False):
-    n = k.shape[2] - k.shape[2] % 64 if k.shape[2] > 64 and not causal else k.shape[2]
-    return attend(q, k[:, :, :n], v[:, :, :n], causal)
+wrong("online softmax without rescaling what was summed", "not_rescaled",
+      lambda q, k, v, causal=False: online(q, k, v, causal, 4, rescale=False))
+wrong("online softmax without rescaling the sum of weights", "sum_not_rescaled",
+      lambda q, k, v, causal=False: online(q, k, v, causal, 4, rescale_sum=False))
+wrong("keys that fill up the last block have a weight", "block_filled_up",
+      lambda q, k, v, causal=False: online(q, k, v, causal, 4, absent=True))
+wrong("keys behind the last whole block are dropped", "remainder_dropped", without_remainder(4))
+wrong("keys behind the last whole block of 64 are dropped", "long_remainder_dropped", without_remainder(64), witness=False)
 
 
 @wrong("-inf - -inf where the first block is hidden")
@@ -271,44 +200,36 @@ def first_block_hidden(q, k, v, causal=False):
     return sum(np.exp(m - top) * o for m, _, o in pieces) / sum(np.exp(m - top) * z for m, z, _ in pieces)
 
 
-@wrong("only 1024 keys", witness=False)
-def first_keys_only(q, k, v, causal=False):
-    return softmax(hide(scores(q, k), causal)[..., :1024]) @ v[:, :, :1024]
-
-
-@wrong("one query alone sees the last 128 keys", witness=False)
-def decoding_window(q, k, v, causal=False):
-    few = q.shape[2] == 1
-    return attend(q, k[:, :, -128:], v[:, :, -128:], causal) if few else attend(q, k, v, causal)
+wrong("only 1024 keys", "first_keys_only", lambda q, k, v, causal=False:
+      softmax(hide(scores(q, k), causal)[..., :1024]) @ v[:, :, :1024], witness=False)
+wrong("one query alone sees the last 128 keys", "decoding_window", lambda q, k, v, causal=False:
+      attend(q, k[:, :, -128:], v[:, :, -128:], causal) if q.shape[2] == 1 else attend(q, k, v, causal), witness=False)
 
 
 # -- heads and axes --
 
-@wrong("heads rolled")
-def heads_rolled(q, k, v, causal=False):
-    return np.roll(attend(q, k, v, causal), 1, axis=1)
+def tiled(q, x):
+    return np.tile(x, (1, q.shape[1] // x.shape[1], 1, 1))
+
+
+wrong("heads rolled", "heads_rolled", lambda q, k, v, causal=False: np.roll(attend(q, k, v, causal), 1, axis=1))
+wrong("shared heads tiled, not repeated", "heads_tiled",
+      lambda q, k, v, causal=False: attend(q, tiled(q, k), tiled(q, v), causal))
+wrong("values of shared heads tiled, keys repeated", "values_tiled",
+      lambda q, k, v, causal=False: attend(q, *repeat(q, k), tiled(q, v), causal))
+wrong("shared heads: the first for all", "first_head_for_all", lambda q, k, v, causal=False:
+      attend(q, k[:, :1], v[:, :1], causal) if k.shape[1] != q.shape[1] else attend(q, k, v, causal))
+wrong("keys of the first batch entry for all", "first_entry_for_all",
+      lambda q, k, v, causal=False: attend(q, k[:1], v, causal))
+wrong("keys for values", "keys_for_values", lambda q, k, v, causal=False:
+      softmax(hide(scores(q, k), causal)) @ (k if k.shape == v.shape else v))
+wrong("values of the keys before", "values_rolled", lambda q, k, v, causal=False: attend(q, k, np.roll(v, 1, axis=2), causal))
 
 
 @wrong("heads joined without a transposition")
 def heads_not_transposed(q, k, v, causal=False):
     o = attend(q, k, v, causal)
     return o.transpose(0, 2, 1, 3).reshape(o.shape)
-
-
-@wrong("shared heads tiled, not repeated")
-def heads_tiled(q, k, v, causal=False):
-    return attend(q, *(np.tile(x, (1, q.shape[1] // x.shape[1], 1, 1)) for x in (k, v)), causal)
-
-
-@wrong("shared heads: the first for all")
-def first_head_for_all(q, k, v, causal=False):
-    shared = k.shape[1] != q.shape[1]
-    return attend(q, k[:, :1], v[:, :1], causal) if shared else attend(q, k, v, causal)
-
-
-@wrong("values of shared heads tiled, keys repeated")
-def values_tiled(q, k, v, causal=False):
-    return attend(q, repeat(q, k)[0], np.tile(v, (1, q.shape[1] // v.shape[1], 1, 1)), causal)
 
 
 @wrong("more heads than rows taken for another layout")
@@ -318,22 +239,7 @@ def layout_guessed(q, k, v, causal=False):
     return attend(q, *repeat(q, k, v), causal)
 
 
-@wrong("keys of the first batch entry for all")
-def first_entry_for_all(q, k, v, causal=False):
-    return attend(q, k[:1], v, causal)
-
-
 @wrong("einsum with the weights transposed")
 def weights_transposed(q, k, v, causal=False):
     p = softmax(hide(scores(q, k), causal))
     return np.einsum("bhkq,bhkd->bhqd", p, v) if p.shape[-1] == p.shape[-2] else p @ v
-
-
-@wrong("keys for values")
-def keys_for_values(q, k, v, causal=False):
-    return softmax(hide(scores(q, k), causal)) @ (k if k.shape == v.shape else v)
-
-
-@wrong("values of the keys before")
-def values_rolled(q, k, v, causal=False):
-    return softmax(hide(scores(q, k), causal)) @ np.roll(v, 1, axis=2)
