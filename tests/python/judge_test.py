@@ -83,6 +83,12 @@ class Judge(unittest.TestCase):
     def test_padding(self):
         self.assertRegex(self.sentence(WRONG["padding_attended"].function).sentence, "depends on .*key [0-9]+, which it must not")
 
+    def test_ends_at_length(self):
+        """A causal mask that ends at kv_len is judged as what it is, and what is wrong with it is found."""
+        self.assertIn("its causal mask ends at kv_len", " ".join(self.passes(RIGHT["ends_at_length"]).notes))
+        found = self.sentence(WRONG["ends_at_longest"].function)
+        self.assertRegex(found.sentence, "batch = 2.*depends on .*key [0-9]+, which it must not see")
+
     def test_claim(self):
         self.passes(RIGHT["a_window"])
         self.passes(RIGHT["the_largest"])
@@ -231,6 +237,10 @@ class Taken(unittest.TestCase):
         self.assertIn("kv_len", self.taken("padded_keys_added"))
         self.assertNotIn("empty", self.taken("padded_keys_added"))
         self.assertIn("empty", Function(WRONG["empty_rows"].function).takes())
+        for name in "padded_keys", "padded_keys_added", "ends_at_length":
+            one = Function(RIGHT[name].function)
+            one.takes()
+            self.assertEqual(one.ends_at_length, name == "ends_at_length")
 
     def test_types(self):
         self.assertIn("f16", self.taken("half_throughout"))

@@ -6,7 +6,7 @@ import numpy as np
 import attnlab
 from plain_attention import attend, hide, lister, offsets, repeat, scores, softmax
 from wrong_claims import PERFORMER, RETENTION, STREAM, features, largest, linear, over, pooled, retention, window
-from wrong_functions import by_lengths, of_scores, online, padded, seen
+from wrong_functions import by_lengths, ends_at_lengths, of_scores, online, padded, seen
 
 RIGHT = {}
 right = lister(RIGHT)
@@ -128,6 +128,16 @@ def named_otherwise(query, key, value, *, is_causal=False, sm_scale=None):
 right("any arguments", "any_arguments", lambda *tensors, **options: attend(*tensors, options.get("causal", False)))
 right("lengths of padded keys", "padded_keys", by_lengths(
     lambda j, n: j < n[:, None, None, None], lambda q, k, v, *masks: padded(q, *repeat(q, k, v), *masks)))
+right("a causal mask that ends at the last key that exists", "ends_at_length", lambda q, k, v, causal=False, kv_len=None:
+      ends_at_lengths(q, k, v, causal, np.full(len(q), k.shape[2]) if kv_len is None else kv_len))
+
+
+@right("padded keys by an added mask of -1e9")
+def padded_keys_added(q, k, v, causal=False, kv_len=None):
+    s = hide(scores(q, k), causal)
+    if kv_len is not None:
+        s = np.maximum(s, -1e9) + np.where(np.arange(k.shape[2]) < kv_len[:, None, None, None], 0, -1e9).astype(s.dtype)
+    return softmax(s) @ v
 
 
 @right("powers of 2 of scores times log2(e)")

@@ -140,6 +140,13 @@ def by_lengths(exists, rows=padded):
         q, k, v, causal, True if kv_len is None else exists(np.arange(k.shape[2]), kv_len))
 
 
+def ends_at_lengths(q, k, v, causal, lengths):
+    """The causal mask of FlashAttention: the last query stands at the last key that exists."""
+    lengths = lengths[:, None, None, None]
+    own = np.arange(k.shape[2]) - np.arange(q.shape[2])[:, None] <= lengths - q.shape[2]
+    return padded(q, *repeat(q, k, v), False, (np.arange(k.shape[2]) < lengths) & (own | (not causal)))
+
+
 wrong("padding attended", "padding_attended", lambda q, k, v, causal=False, kv_len=None: attend(q, k, v, causal))
 wrong("padding off by one", "padding_off_by_one", by_lengths(lambda j, n: j <= n[:, None, None, None]))
 wrong("the lengths of batch entries taken for those of heads", "lengths_of_heads", by_lengths(lambda j, n: j < n[:, None, None]))
@@ -147,6 +154,8 @@ wrong("one length for all batch entries", "one_length", by_lengths(lambda j, n: 
 wrong("-inf - -inf where an entry has no key", "empty_rows", by_lengths(
     lambda j, n: j < n[:, None, None, None],
     lambda q, k, v, causal, exists: softmax(np.where(exists, hide(scores(q, k), causal), -np.inf)) @ v))
+wrong("a causal mask that ends at the longest length for all", "ends_at_longest", lambda q, k, v, causal=False, kv_len=None:
+      ends_at_lengths(q, k, v, causal, np.full(len(q), k.shape[2] if kv_len is None else max(kv_len))))
 
 
 # -- blocks --

@@ -55,6 +55,7 @@ class Function:
         self.short: str | None = None
         self.broken: str | None = None  # what a first trial showed: no output can be relied on
         self.strided = False  # are arrays given as transposed views?
+        self.ends_at_length = False  # does its causal mask end at kv_len? attnlab's does at n_kv
         self.rest: tuple[Any, ...] = ()  # what the last call returned besides the output
 
     @functools.cached_property
@@ -135,6 +136,21 @@ class Function:
     def __call__(self, q: numpy.ndarray, k: numpy.ndarray, v: numpy.ndarray, *, causal: bool = False,
                  scale: float | None = None, kv_len: Any = None, limit: float = 0, seed: int = 0) -> numpy.ndarray:
         """The output. Refused, Broken, TimeoutError after `limit` seconds, where the main thread calls."""
+        def call(q: numpy.ndarray, causal: bool) -> numpy.ndarray:
+            return self._call(q, k, v, causal=causal, scale=scale, kv_len=kv_len, limit=limit, seed=seed)
+
+        if not (causal and kv_len is not None and self.ends_at_length):
+            return call(q, causal)
+        if "causal" not in self.keywords:
+            raise Refused("queries behind kv_len under its causal mask")
+        # Each query moves to the row that stands at its position there; those behind kv_len see all keys.
+        rows, later = numpy.arange(q.shape[2]), k.shape[2] - numpy.asarray(kv_len)[:, None]
+        moved, back = (numpy.clip(x, 0, len(rows) - 1)[:, None, :, None] for x in (rows - later, rows + later))
+        o = numpy.take_along_axis(call(numpy.take_along_axis(q, moved, 2), True), back, 2)
+        return numpy.where((rows + later < len(rows))[:, None, :, None], o, call(q, False))
+
+    def _call(self, q: numpy.ndarray, k: numpy.ndarray, v: numpy.ndarray, *, causal: bool, scale: float | None, kv_len: Any,
+              limit: float, seed: int) -> numpy.ndarray:
         if self.broken:
             raise Broken(self.broken)
         if scale is not None and "scale" not in self.keywords:  # it has one scale only: queries take what is missing

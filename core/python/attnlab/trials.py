@@ -51,6 +51,8 @@ def find_taken(f: Any) -> list[str]:
         found.append(what)
     if "cross" in found and "causal" in found and not _begins_first(f):
         found.append("last")
+    if "kv_len" in found and "causal" in found and ("last" in found or "cross" not in found):
+        f.ends_at_length = _ends_at_length(f, 48 if "cross" in found else 64)
     if "kv_len" in found and not _fills_empty(f, causal):
         found.append("empty")
     return found
@@ -136,3 +138,17 @@ def _begins_first(f: Any) -> bool:
         f.note("not judged: fewer queries than keys under a causal mask: its mask begins at the first key, "
                "attnlab's ends at the last")
     return bool(first)
+
+
+def _ends_at_length(f: Any, n_q: int) -> bool:
+    """Of 48 keys of 64 that exist: does its causal mask end at the last of them, so that the first is seen alone by the
+    query 48 from the end?"""
+    q, k, v = drawn_arrays(n_q=n_q)
+    try:
+        o = f(q, k, v, causal=True, kv_len=numpy.full(1, 48))
+    except (Refused, Broken, TimeoutError):
+        return False
+    if not numpy.abs(o[:, :, n_q - 48] - v[:, :, 0]).max() < 0.05:  # in 16 bits, too
+        return False
+    f.note("its causal mask ends at kv_len, attnlab's at the last key of the array: it is given queries where it has them")
+    return True
