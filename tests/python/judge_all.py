@@ -10,11 +10,12 @@ import time
 import attnlab
 
 from right_functions import RIGHT
+from stateful_functions import RIGHT_STATES, WRONG_STATES
 from wrong_calls import CALLS
 from wrong_claims import CLAIMS
 from wrong_functions import WRONG
 
-LISTS = {"wrong": WRONG | CALLS, "claim": CLAIMS, "right": RIGHT}
+LISTS = {"wrong": WRONG | CALLS, "claim": CLAIMS, "right": RIGHT, "wrong state": WRONG_STATES, "right state": RIGHT_STATES}
 for library in ("torch", "jax"):
     if importlib.util.find_spec(library):
         functions = importlib.import_module(f"{library}_functions")
@@ -34,7 +35,7 @@ def length(verdict):
 def judged(one, wrong):
     """A word on the verdict, whether it is the right one, and what it says."""
     try:
-        verdict = attnlab.judge(one.function, **one.options)
+        verdict = attnlab.judge(one.function, limit=200, **one.options)  # whatever else the machine does
     except (attnlab.Error, ValueError) as error:
         return "refused", False, str(error)
     if not verdict.violations:

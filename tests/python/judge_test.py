@@ -15,12 +15,13 @@ import unittest
 import numpy as np
 
 import attnlab
-from attnlab import judged_draws, judged_sums
+from attnlab import judged_draws, judged_splits, judged_sums
 from attnlab.claims import Claims
 from attnlab.pace import Pace
 from attnlab.serve import Function, serve
 from plain_attention import attend, hide, scores, softmax
 from right_functions import RIGHT
+from stateful_functions import RIGHT_STATES, WRONG_STATES
 from wrong_calls import CALLS
 from wrong_claims import CLAIMS
 from wrong_functions import WRONG
@@ -121,6 +122,14 @@ class Judge(unittest.TestCase):
                             (lambda q, k, v, seed=0: draw(q, k, v, False, None), "with the same seed")):
             with self.subTest(said):
                 self.assertIn(said, judged_draws.judge(Function(wrong, seed="seed"), Claims(seed="seed", unbiased=True))[0][0])
+
+    def test_states(self):
+        """Caches and recurrences in parts: what is right of one is right of all."""
+        self.assertIn("split", self.passes(RIGHT_STATES["a_cache"]).checked)
+        self.assertIn("row 0 does not depend on key 0", self.sentence(WRONG_STATES["last_key_lost"].function).sentence)
+        for name, one in {**WRONG_STATES, **RIGHT_STATES}.items():
+            wrong, reason = judged_splits.judge(Function(one.function, state="state"), one.function.attnlab)
+            self.assertEqual((len(wrong), reason), (name in WRONG_STATES, None), name)
 
     def test_endless(self):
         self.assertIn("did not return within 1 s", self.sentence(endless, limit=1).sentence)

@@ -5,7 +5,7 @@ import numpy as np
 
 import attnlab
 from plain_attention import attend, hide, lister, offsets, repeat, scores, softmax
-from wrong_claims import PERFORMER, RETENTION, STREAM, features, largest, linear, over, pooled, retention, window
+from wrong_claims import PERFORMER, RETENTION, STREAM, largest, linear, over, pooled, retention, window
 from wrong_functions import by_lengths, ends_at_lengths, of_scores, online, padded, seen
 
 RIGHT = {}
@@ -195,13 +195,6 @@ right("random features of a seed", "seeded_features", lambda q, k, v, causal=Fal
 def a_global_token(q, k, v, causal=False):
     first = (np.arange(q.shape[2]) + k.shape[2] - q.shape[2] == 0)[:, None]
     return over(q, k, v, window(q, k, causal, 2, 2, 1) | (first & seen(scores(q, k), causal)))
-
-
-@right("linear attention, a state a key", spec="linear:feature=elu", causal=True)
-def a_linear_state(q, k, v):
-    s = np.cumsum(features(k)[..., None] * v[..., None, :], axis=2)[:, :, k.shape[2] - q.shape[2]:]
-    z = np.cumsum(features(k), axis=2)[:, :, k.shape[2] - q.shape[2]:]
-    return np.einsum("bhnd,bhnde->bhne", features(q), s) / (features(q) * z).sum(-1, keepdims=True)
 
 
 @right("means of blocks", spec="linformer:k=2,projection=pool")

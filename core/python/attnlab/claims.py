@@ -14,7 +14,9 @@ class Claims:
 
     def __init__(self, spec: str | None = None, causal: bool | None = None,
                  sees: Callable[[Any, Any, Any], Any] | None = None, exempt: dict[str, str] | None = None,
-                 seed: str | None = None, unbiased: bool = False):
+                 seed: str | None = None, unbiased: bool = False, state: str | None = None):
+        if state is not None and (unbiased or causal is False):
+            raise ValueError("state: a function that carries one is causal, and its output no draw")
         if spec is not None and sees is not None:
             raise ValueError("spec and sees: a spec says which keys are seen")
         if unbiased and (spec is not None or seed is None):
@@ -26,7 +28,7 @@ class Claims:
                 raise ValueError(f"exempt: expected why '{name}' cannot be kept, in words")
         self.spec, self.causal, self.sees = spec, causal, sees
         self.exempt = {name: " ".join(why.split())[:150] for name, why in (exempt or {}).items()}
-        self.seed, self.unbiased = seed, unbiased
+        self.seed, self.unbiased, self.state = seed, unbiased, state
 
     def seen(self, head: int, n: int) -> numpy.ndarray:
         """Booleans [n, n]: does the query at position i see key j?"""
@@ -47,7 +49,8 @@ class Claims:
 
 
 def variant(*, spec: str | None = None, causal: bool | None = None, sees: Callable[[Any, Any, Any], Any] | None = None,
-            exempt: dict[str, str] | None = None, seed: str | None = None, unbiased: bool = False) -> Callable[[F], F]:
+            exempt: dict[str, str] | None = None, seed: str | None = None, unbiased: bool = False,
+            state: str | None = None) -> Callable[[F], F]:
     """Declares what a function computes:
 
         @attnlab.variant(sees=lambda head, i, j: abs(i - j) <= 8)
@@ -60,8 +63,10 @@ def variant(*, spec: str | None = None, causal: bool | None = None, sees: Callab
     exempt  {property: reason}: what it cannot keep, of lookahead, prefix, rows, batch, length, groups, causal, values and
             heads (`attnlab describe PROP-PREFIX` and so on say what they are)
     seed    the name of the argument that seeds its draws, an integer: with the same one the output is the same
-    unbiased  over seeds the mean of the output is exact attention, over the keys that `sees` lets through"""
-    claims = Claims(spec, causal, sees, exempt, seed, unbiased)
+    unbiased  over seeds the mean of the output is exact attention, over the keys that `sees` lets through
+    state   the name of the argument that takes the state that a call returned behind its output, where the sequence goes on:
+            a cache, a recurrence. It is judged in parts of sequences, whose outputs must be those of one call (`split`)"""
+    claims = Claims(spec, causal, sees, exempt, seed, unbiased, state)
 
     def declare(function: F) -> F:
         function.attnlab = claims  # type: ignore[attr-defined]

@@ -36,17 +36,20 @@ class Function:
 
     Keyword arguments that it lacks are not passed. arrays: "numpy", "torch" or "jax", what it is called with; by default
     the library that its module has. causal: True or False, what a function without such an argument computes. limit:
-    seconds of each first trial. seed: the name of the argument that seeds its draws."""
+    seconds of each first trial. seed: the name of the argument that seeds its draws; state: of the one that takes what a
+    call before returned last. A function of a state is causal, and computes a sequence in parts."""
 
     def __init__(self, function: Callable[..., Any], *, layout: str = "bhnd", arrays: str | None = None,
-                 causal: bool | None = None, name: str | None = None, limit: float = 0, seed: str | None = None):
+                 causal: bool | None = None, name: str | None = None, limit: float = 0, seed: str | None = None,
+                 state: str | None = None):
         if layout not in ("bhnd", "bnhd"):
             raise ValueError(f"layout={layout!r}; expected \"bhnd\" or \"bnhd\"")
         if not callable(function):
             raise TypeError(f"expected a function of q, k and v, got a value of the type {type(function).__name__}")
         if arrays not in (None, "numpy", "torch", "jax"):
             raise ValueError(f"arrays={arrays!r}; expected \"numpy\", \"torch\" or \"jax\"")
-        self.function, self.layout, self.causal, self.limit, self._seed = function, layout, causal, limit, seed
+        self.function, self.layout, self.causal, self.limit = function, layout, True if state else causal, limit
+        self._own = {what: name for what, name in (("seed", seed), ("state", state)) if name}
         self.arrays = arrays or _library_of(function)
         self.name = re.sub("[^a-z0-9_]", "_", (name or getattr(function, "__name__", type(function).__name__)).lower())[:40]
         self.notes: list[str] = []
@@ -60,9 +63,11 @@ class Function:
 
     @functools.cached_property
     def keywords(self) -> dict[str, str]:
-        """Of causal, scale, kv_len and the seed the names that the function has for them."""
-        found = self._find_keywords()
-        return {**found, "seed": self._seed} if self._seed else found
+        """Of causal, scale, kv_len, the seed and the state the names that the function has for them."""
+        found = {**self._find_keywords(), **self._own}
+        if "state" in found:  # of which parts of a sequence have nothing
+            found.pop("kv_len", None)
+        return found
 
     def _find_keywords(self) -> dict[str, str]:
         try:
@@ -73,7 +78,7 @@ class Function:
         found = {what: name for what, names in NAMES.items() for name in names if name in named}
         if "enable_gqa" in named:
             found["enable_gqa"] = "enable_gqa"
-        others = [p.name for p in list(parameters)[3:] if p.name in named - {*found.values(), self._seed}]
+        others = [p.name for p in list(parameters)[3:] if p.name in named - {*found.values(), *self._own.values()}]
         if others:
             self.note(f"never passed: {', '.join(others)}")
         return self._try_keywords(found) if any(p.kind == p.VAR_KEYWORD for p in parameters) else found
@@ -136,6 +141,11 @@ class Function:
     def __call__(self, q: numpy.ndarray, k: numpy.ndarray, v: numpy.ndarray, *, causal: bool = False,
                  scale: float | None = None, kv_len: Any = None, limit: float = 0, seed: int = 0) -> numpy.ndarray:
         """The output. Refused, Broken, TimeoutError after `limit` seconds, where the main thread calls."""
+        if "state" in self.keywords:
+            n = k.shape[2]  # the last row is a part, as in decoding
+            cuts = sorted({*numpy.random.default_rng(n).integers(1, n, 4).tolist(), n - 1}) if n > 1 else []
+            return self.in_parts(q, k, v, cuts, scale=scale, limit=limit, seed=seed)
+
         def call(q: numpy.ndarray, causal: bool) -> numpy.ndarray:
             return self._call(q, k, v, causal=causal, scale=scale, kv_len=kv_len, limit=limit, seed=seed)
 
@@ -149,14 +159,27 @@ class Function:
         o = numpy.take_along_axis(call(numpy.take_along_axis(q, moved, 2), True), back, 2)
         return numpy.where((rows + later < len(rows))[:, None, :, None], o, call(q, False))
 
-    def _call(self, q: numpy.ndarray, k: numpy.ndarray, v: numpy.ndarray, *, causal: bool, scale: float | None, kv_len: Any,
-              limit: float, seed: int) -> numpy.ndarray:
+    def in_parts(self, q: numpy.ndarray, k: numpy.ndarray, v: numpy.ndarray, cuts: list[int], **options: Any) -> numpy.ndarray:
+        """The output of a sequence whose parts, which begin at 0 and the cuts, are computed in turn from the state before."""
+        earlier, n, outputs, state = k.shape[2] - q.shape[2], k.shape[2], [], None
+        if earlier > 1024:  # for which there are rows, too
+            raise Refused("it would take too long")
+        q = numpy.pad(q, ((0, 0), (0, 0), (earlier, 0), (0, 0)))
+        for part in (slice(*ends) for ends in zip([0, *cuts], [*cuts, n])):
+            outputs.append(self._call(*(x[:, :, part] for x in (q, k, v)), causal=True, state=state, **options))
+            if not self.rest or self.rest[-1] is None:
+                raise Broken("it returns no state behind the output")
+            state = self.rest[-1]
+        return numpy.concatenate(outputs, 2)[:, :, earlier:]
+
+    def _call(self, q: numpy.ndarray, k: numpy.ndarray, v: numpy.ndarray, *, causal: bool, scale: float | None = None,
+              kv_len: Any = None, limit: float = 0, seed: int = 0, state: Any = None) -> numpy.ndarray:
         if self.broken:
             raise Broken(self.broken)
         if scale is not None and "scale" not in self.keywords:  # it has one scale only: queries take what is missing
             q = q * q.dtype.type(scale * q.shape[3] ** 0.5)
         given = {"causal": causal, "scale": scale, "kv_len": None if kv_len is None else self.given(kv_len),
-                 "enable_gqa": q.shape[1] != k.shape[1], "seed": seed}
+                 "enable_gqa": q.shape[1] != k.shape[1], "seed": seed, "state": state}
         keywords = {self.keywords[what]: x for what, x in given.items() if x is not None and what in self.keywords}
         operands = {"q": self.given(q), "k": self.given(k), "v": self.given(v)}
         shape = (*q.shape[:3], v.shape[3])
@@ -337,7 +360,7 @@ def main() -> None:
         with _limited(LOADING):
             found = getattr(importlib.import_module(module), name)
         claims = getattr(found, "attnlab", Claims())
-        function = Function(found, causal=claims.causal, seed=claims.seed)
+        function = Function(found, causal=claims.causal, seed=claims.seed, state=claims.state)
     except (Exception, SystemExit) as error:  # pylint: disable=broad-except
         with channel.makefile("r") as lines:
             lines.readline()

@@ -13,7 +13,7 @@ from typing import Any, Callable, NamedTuple
 
 import numpy
 
-from . import compute, diagnosis, judged_draws, judged_gradients, judged_sums, library, others, program
+from . import compute, diagnosis, judged_draws, judged_gradients, judged_splits, judged_sums, library, others, program
 from .claims import Claims
 from .serve import Broken, Function, Refused, serve
 
@@ -106,9 +106,9 @@ def judge(function: Callable[..., Any], spec: str | None = None, *, causal: bool
     Error: the function does not take the plainest arrays, or the spec is wrong."""
     claims = getattr(function, "attnlab", Claims())
     if spec is not None:
-        claims = Claims(spec, exempt=claims.exempt, seed=claims.seed)
+        claims = Claims(spec, exempt=claims.exempt, seed=claims.seed, state=claims.state)
     served = Function(function, layout=layout, arrays=arrays, causal=claims.causal if causal is None else causal, limit=limit,
-                      seed=claims.seed)
+                      seed=claims.seed, state=claims.state)
     seed = secrets.randbelow(10**6) if seed is None else seed
     with tempfile.TemporaryDirectory(prefix="attnlab-") as folder:
         report = _run(served, claims, ["--json", "--seed", str(seed), "--limit", str(2 * limit), "--witness", folder])
@@ -124,6 +124,7 @@ def judge(function: Callable[..., Any], spec: str | None = None, *, causal: bool
         verdict.errors = _errors(served, claims)
         verdict.add("log-sum-exp", *judged_sums.judge(served, claims))
         verdict.add("gradient", *judged_gradients.judge(served, claims))
+        verdict.add("split", *judged_splits.judge(served, claims))
     return verdict
 
 
