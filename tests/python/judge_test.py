@@ -256,6 +256,12 @@ class Taken(unittest.TestCase):
         self.assertNotIn("f64", self.taken("always_single"))
         self.assertIn("f64", self.taken("always_double"))
 
+    def test_scales(self):
+        for name in "named_otherwise", "masked_before_scale":
+            one = Function(RIGHT[name].function)
+            self.assertIn("scale", one.takes())
+            self.assertEqual(one.above_0, name == "masked_before_scale")
+
     def test_keywords(self):
         self.assertEqual(Function(RIGHT["any_arguments"].function).keywords, {"causal": "causal"})
         other = Function(lambda *tensors, **options: attend(*tensors, options.pop("is_causal", False), **options))

@@ -125,6 +125,8 @@ def named_otherwise(query, key, value, *, is_causal=False, sm_scale=None):
     return softmax(hide(query * query.dtype.type(sm_scale) @ key.swapaxes(-1, -2), is_causal)) @ value
 
 
+right("a mask before the scale, which is to be above 0", "masked_before_scale", lambda q, k, v, causal=False, scale=None:
+      softmax(hide(q @ k.swapaxes(-1, -2), causal) * q.dtype.type(scale or q.shape[-1] ** -0.5)) @ v)
 right("any arguments", "any_arguments", lambda *tensors, **options: attend(*tensors, options.get("causal", False)))
 right("lengths of padded keys", "padded_keys", by_lengths(
     lambda j, n: j < n[:, None, None, None], lambda q, k, v, *masks: padded(q, *repeat(q, k, v), *masks)))

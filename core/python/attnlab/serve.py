@@ -58,6 +58,7 @@ class Function:
         self.short: str | None = None
         self.broken: str | None = None  # what a first trial showed: no output can be relied on
         self.strided = False  # are arrays given as transposed views?
+        self.above_0 = False  # does it need a scale above 0?
         self.ends_at_length = False  # does its causal mask end at kv_len? attnlab's does at n_kv
         self.rest: tuple[Any, ...] = ()  # what the last call returned besides the output
 
@@ -176,8 +177,8 @@ class Function:
               kv_len: Any = None, limit: float = 0, seed: int = 0, state: Any = None) -> numpy.ndarray:
         if self.broken:
             raise Broken(self.broken)
-        if scale is not None and "scale" not in self.keywords:  # it has one scale only: queries take what is missing
-            q = q * q.dtype.type(scale * q.shape[3] ** 0.5)
+        if scale is not None and ("scale" not in self.keywords or (self.above_0 and not scale > 0)):
+            q, scale = q * q.dtype.type(scale * q.shape[3] ** 0.5), None  # at its usual scale queries take what is missing
         given = {"causal": causal, "scale": scale, "kv_len": None if kv_len is None else self.given(kv_len),
                  "enable_gqa": q.shape[1] != k.shape[1], "seed": seed, "state": state}
         keywords = {self.keywords[what]: x for what, x in given.items() if x is not None and what in self.keywords}

@@ -34,6 +34,8 @@ def find_taken(f: Any) -> list[str]:
     found = ["f32", *masks, *(what for what in ("scale", "kv_len") if what in f.keywords)]
     if not broken:
         f.broken = "it writes a later output into the array of an earlier one" if _keeps_output(f, causal) else _unread_strides(f, causal)
+    if "scale" in found and not broken:
+        f.above_0 = _needs_scale_above_0(f, causal)
     if f.short:
         f.note(f"judged by the rounding of {f.short}, which it returns")
         found.append(SHORT[f.short])
@@ -110,6 +112,17 @@ def _unread_strides(f: Any, causal: bool) -> str | None:
     finally:
         f.strided = False
     return "it reads transposed arrays in the order of their memory" if same and not off < 0.05 else None
+
+
+def _needs_scale_above_0(f: Any, causal: bool) -> bool:
+    """Does -inf of what is hidden become +inf, as it does where scores are masked before they are scaled?"""
+    try:
+        needs = not numpy.isfinite(f(*drawn_arrays(), causal=causal, scale=-0.5)).all()
+    except (Broken, Refused, TimeoutError):
+        return False
+    if needs:
+        f.note("not judged: scales of 0 and below, for which it returns what is not finite")
+    return needs
 
 
 def _fills_empty(f: Any, causal: bool) -> bool:
