@@ -121,7 +121,7 @@ const check quality_checks[QUALITY_CHECKS] = {
          .source = "attnlab: greedy decoding is exact iff each token is the most likely after the true ones",
          .formula =
              "Three tokens that greedy decoding adds to each of up to 8 beginnings of windows, a pass for "
-             "each, scored as an answer: windows of which a token is not right.",
+             "each, scored as an answer: tokens that are not right.",
          .cause = "a token is compared with the logits of another position",
          .assumes =
              "The first run of those evaluated together; phase both; where it does not hold, no exemption "

@@ -66,11 +66,8 @@ attn_status quality_greedy(const quality_checked *c, result_bound *cell) {
   }
   status = write_answers(c, samples, answers.tokens);
   if (!status) status = quality_evaluate(c->model, &answers, c->swaps, 1, false, &d);
-  for (int64_t s = 0; !status && s < samples; s++) {
-    bool right = true;
-    for (int64_t i = 0; i < d.scored[s]; i++) right = right && d.points[s * d.positions + i].right;
-    wrong += !right;
-  }
+  for (int64_t s = 0; !status && s < samples; s++)
+    for (int64_t i = 0; i < d.scored[s]; i++) wrong += !d.points[s * d.positions + i].right;
   if (!status) bound_hard(cell, (double)wrong, 0);
   if (!status && wrong)
     why = quality_exempt(c->model, LENGTH, &c->swaps[0],

@@ -332,6 +332,36 @@ Test(quality_asked, a_sample_is_drawn_from_the_model) {
   data_llama_close(llama);
 }
 
+/* Tokens after one prompt are independent: their mean surprise is the entropy of softmax(z / temperature),
+ * within five standard errors. */
+Test(quality_asked, a_temperature_divides_logits) {
+  enum { PROMPT = 3, DRAWS = 1500, LONG = PROMPT + 1, TEMPERATURE = 2 };
+  static int64_t ids[DRAWS * LONG];
+  float z[PROMPT * 256], *last = z + (PROMPT - 1) * 256;
+  double log_p[256], sum = 0, entropy = 0, square = 0, mean = 0;
+  char *canonical = NULL;
+  quality_windows w;
+  data_llama *llama;
+  assert_ok(data_llama_open(TEST_SOURCE_DIR "/data/bytelm", &llama));
+  for (int i = 0; i < DRAWS * LONG; i++) ids[i] = "the "[i % LONG];
+  assert_ok(quality_windows_make(DRAWS, LONG, &w));
+  assert_ok(task_fill("sample:temperature=2,prompt=3,skip=0",
+                      &(task_input){ids, DRAWS * LONG, 256, -1, 7, NULL, llama, NULL}, &w, &canonical));
+  assert_ok(data_llama_logits(llama, ids, PROMPT, z));
+  for (int t = 0; t < 256; t++) sum += exp((double)last[t] / TEMPERATURE);
+  for (int t = 0; t < 256; t++) {
+    log_p[t] = (double)last[t] / TEMPERATURE - log(sum);
+    entropy -= exp(log_p[t]) * log_p[t];
+    square += exp(log_p[t]) * log_p[t] * log_p[t];
+  }
+  for (int i = 0; i < DRAWS; i++) mean -= log_p[w.tokens[i * LONG + PROMPT]] / DRAWS;
+  cr_expect(fabs(mean - entropy) <= 5 * sqrt((square - entropy * entropy) / DRAWS), "%g, not %g", mean,
+            entropy);
+  free(canonical);
+  quality_windows_free(&w);
+  data_llama_close(llama);
+}
+
 /* -- swaps -- */
 
 static const data_llama_config config = {.layers = 4, .heads = 3};

@@ -2,6 +2,7 @@
 #include "experiments/mathematics/spectrum.h"
 #include "experiments/quality/evaluation_checks.h"
 #include "experiments/quality/tasks/tasks.h"
+#include "experiments/results/set.h"
 #include "tests/support/data_fixture.h"
 #include "tests/support/spec.h"
 
@@ -18,9 +19,10 @@ static void make_windows(int64_t count, int64_t n, const char *asked_for, qualit
   char *asked = NULL;
   assert_ok(data_ids_read(&request, data_llama_get_config(llama), &ids));
   assert_ok(quality_windows_make(count, n, out));
-  assert_ok(task_fill(asked_for,
-                      &(task_input){.text = ids.id, .length = ids.count, .vocab = 256, .bos = -1, .seed = 1},
-                      out, &asked));
+  assert_ok(task_fill(
+      asked_for,
+      &(task_input){.text = ids.id, .length = ids.count, .vocab = 256, .bos = -1, .seed = 1, .model = llama},
+      out, &asked));
   free(asked);
   free(ids.id);
 }
@@ -73,6 +75,28 @@ Test(quality_checks, hold_and_are_near) {
     expect_verdict(&cells[s][EV_7], VERDICT_PASS);
     expect_verdict(&cells[s][EV_8], VERDICT_PASS);
     expect_verdict(&cells[s][EV_9], VERDICT_NOT_APPLICABLE);
+  }
+}
+
+/* Of text that the model has drawn, and of text that it has drawn at another temperature: what is violated is
+ * by no more than twice, and at a level that many runs stand. */
+Test(quality_checks, drawn_text_is_known_from_other_text) {
+  static const char *const asked[] = {"sample:skip=0", "sample:temperature=1.5,skip=0"};
+  const data_llama_swap swap = {.spec = spec_of("streaming:sink=0,window=1"), .mix = 1};
+  quality_windows own[2];
+  for (int i = 0; i < 2; i++) make_windows(W, N, asked[i], &own[i]);
+  for (int i = 0; i < 2; i++) {
+    result_bound cells[1][QUALITY_CHECKS];
+    const result_bound *b = &cells[0][EV_9];
+    quality_data d;
+    own[i].drawn = true;
+    assert_ok(quality_evaluate(llama, &own[i], &swap, 1, false, &d));
+    assert_ok(quality_check(&(quality_checked){llama, &own[i], &swap, 1, &d}, false, cells));
+    expect_verdict(b, i ? VERDICT_VIOLATED : VERDICT_CONSISTENT);
+    cr_expect(i ? b->p_value < RESULTS_ALPHA && b->margin < 2 : b->p_value > 0.01, "%g of %g, p %g",
+              b->measured, b->value, b->p_value);
+    quality_data_free(&d);
+    quality_windows_free(&own[i]);
   }
 }
 

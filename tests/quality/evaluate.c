@@ -254,6 +254,119 @@ Test(quality_evaluate, bits_are_those_of_codes) {
   quality_data_free(&d);
 }
 
+/* -- a record -- */
+
+enum { SWAPS = 2, LAYERS = 3, POSITIONS = N - 1 - FIRST, SCORED = W * POSITIONS - W * (W - 1) / 2 };
+
+/* Numbers made up. Divergences and ranges of what is scored are 0 ... SCORED - 1 in some order; the last of
+ * the layers is not replaced. */
+static void make_up(quality_data *d) {
+  attn_rng rng;
+  attn_rng_init(&rng, 20261128, 0, 0);
+  for (int64_t w = 0; w < W; w++) d->scored[w] = N - 1 - windows.first[w];
+  for (int64_t at = 0, rank = 0; at < SWAPS * W * POSITIONS; at++) {
+    const int64_t w = at / POSITIONS % W, i = at % POSITIONS;
+    const bool scored = i < d->scored[w];
+    d->points[at] = (quality_point){.dnll = scored ? (float)attn_rng_normal(&rng) : NAN,
+                                    .kl = (float)(scored ? 37 * rank % SCORED : -1),
+                                    .range = (float)(scored ? 41 * rank % SCORED : -1),
+                                    .dp = (float)attn_rng_uniform(&rng),
+                                    .same_top = attn_rng_uniform(&rng) < 0.7,
+                                    .certified = attn_rng_uniform(&rng) < 0.4,
+                                    .right = w % 2 || i % 3};
+    d->nll[at % (W * POSITIONS)] = scored ? attn_rng_normal(&rng) : (double)NAN;
+    d->right[at % (W * POSITIONS)] = w < 2 || i % 4;
+    rank = (rank + scored) % SCORED;
+  }
+  for (int l = 0; l < SWAPS * LAYERS; l++)
+    d->layer[l] = l % LAYERS == LAYERS - 1 ? (quality_layer){.size = 0}
+                                           : (quality_layer){1 + l, 9, 0, l, 8, 0.1 * l, 2, 3 + l, NULL};
+}
+
+/* Each number of a record and of its series is what its name says, of the second swap. */
+Test(quality_evaluate, a_record_is_what_the_points_say) {
+  enum { DNLL, KL, TOP, NLL, CERTIFIED, SQUARE, RIGHT, RIGHT_EXACT, MEANS };
+  static const char *const series[] = {"dnll", "kl", "top1", "nll"};
+  static quality_point points[SWAPS * W * POSITIONS];
+  static double nll[W * POSITIONS], of_window[MEANS][W], of_bin[MEANS][QUALITY_BINS], mean[MEANS];
+  static bool right[W * POSITIONS];
+  int64_t scored[W], hits = 0;
+  quality_layer layer[SWAPS * LAYERS];
+  quality_data d = {W, POSITIONS, SWAPS, LAYERS, scored, nll, right, points, layer, NULL, NULL};
+  double in_bin[QUALITY_BINS] = {0}, whole[2][W], times[V] = {0}, unigram = 0, got;
+  quality_record r;
+  make_up(&d);
+  for (int64_t w = 0; w < W; w++) {
+    whole[0][w] = whole[1][w] = 1;
+    for (int64_t i = 0, bin = 0; i < scored[w]; i++) {
+      const int64_t at = w * POSITIONS + i, position = windows.first[w] + i;
+      const quality_point *p = &points[W * POSITIONS + at];
+      const double x[MEANS] = {(double)p->dnll, (double)p->kl, p->same_top,
+                               nll[at],         p->certified,  (double)p->dp * (double)p->dp,
+                               p->right,        right[at]};
+      while ((double)(position + 1) >= pow(N + 1, (double)(bin + 1) / QUALITY_BINS)) bin++;
+      in_bin[bin]++;
+      for (int k = 0; k < MEANS; k++) {
+        of_window[k][w] += x[k] / (double)scored[w];
+        of_bin[k][bin] += x[k];
+        mean[k] += x[k] / (double)scored[w] / W;
+      }
+      whole[0][w] = fmin(whole[0][w], x[RIGHT]);
+      whole[1][w] = fmin(whole[1][w], x[RIGHT_EXACT]);
+      times[windows.tokens[w * N + position + 1]]++;
+    }
+    hits += whole[0][w] > 0;
+  }
+  const interval dnll = interval_of_mean(of_window[DNLL], W);
+  const double last = SCORED - 1;
+  assert_ok(quality_record_init(&r));
+  r.windows = W;
+  assert_ok(quality_record_fill(&r, &d, &windows, 1));
+  const interval told[] = {{r.dnll, r.dnll_lo, r.dnll_hi},
+                           {r.kl, r.kl_lo, r.kl_hi},
+                           {r.top1, r.top1_lo, r.top1_hi},
+                           {r.score, r.score_lo, r.score_hi},
+                           {r.score_exact, r.score_exact_lo, r.score_exact_hi},
+                           {r.score_diff, r.score_diff_lo, r.score_diff_hi},
+                           {r.nll_exact, r.nll, r.ppl_ratio},
+                           {r.kl_median, r.kl_p99, r.kl_max},
+                           {r.right, r.right_exact, r.top1_certified},
+                           {r.dp_rms, r.range_median, r.attention_error},
+                           {r.density, r.mass_left, r.kv_bits}},
+                 truth[] = {dnll,
+                            interval_of_mean(of_window[KL], W),
+                            interval_of_mean(of_window[TOP], W),
+                            interval_of_share(hits, W),
+                            interval_of_share(2, W),
+                            interval_of_difference(whole[0], whole[1], W, 0),
+                            {mean[NLL], mean[NLL] + dnll.at, exp(dnll.at)},
+                            {last / 2, 0.99 * last, last},
+                            {mean[RIGHT], mean[RIGHT_EXACT], mean[CERTIFIED]},
+                            {sqrt(mean[SQUARE]), last / 2, sqrt((4. + 5) / 18)},
+                            {(3. + 4) / 16, (0.3 + 0.4) / 4, (6. + 7) / 2}};
+  _Static_assert(sizeof told == sizeof truth, "one of each");
+  for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+    if (!(fabs(told[i].at - truth[i].at) + fabs(told[i].lo - truth[i].lo) + fabs(told[i].hi - truth[i].hi) <=
+          1e-12 * (1 + fabs(truth[i].at) + fabs(truth[i].hi))))
+      cr_expect(false, "%zu: %g, %g, %g, not %g, %g, %g", i, told[i].at, told[i].lo, told[i].hi, truth[i].at,
+                truth[i].lo, truth[i].hi);
+  for (const quality_series *s = quality_series_list; s < quality_series_list + QUALITY_SERIES; s++)
+    for (int64_t i = 0; i < quality_series_length(&r, s); i++) {
+      int k = 0;
+      while (s->by != BY_LAYER && strcmp(series[k], s->name) != 0) k++;
+      const double want = s->by == BY_LAYER ? sqrt(layer[LAYERS + i].error / layer[LAYERS + i].size)
+                          : s->by == BY_BIN ? of_bin[k][i] / in_bin[i]
+                                            : of_window[k][i];
+      got = quality_series_values(&r, s)[i];
+      cr_expect(isnan(want) ? isnan(got) : fabs(got - want) <= 1e-12 * (1 + fabs(want)),
+                "%s/%s %d: %g, not %g", s->group, s->name, (int)i, got, want);
+    }
+  for (int t = 0; t < V; t++) unigram -= times[t] ? times[t] / SCORED * log(times[t] / SCORED) : 0;
+  assert_ok(quality_unigram(&windows, V, &got));
+  cr_expect_float_eq(got, unigram, 1e-12);
+  quality_record_free(&r);
+}
+
 /* -- the file -- */
 
 static quality_record record(const quality_data *d, int64_t swap, const char *spec) {

@@ -74,12 +74,13 @@ Test(quality_relate, draws_are_judged_together) {
   result_set_free(&s);
 }
 
-/* An interval that just excludes the margin says so alone, and not as one of six. */
+/* An interval that just excludes the margin tells alone, and not as one of six; one of p = 0.01 does once two
+ * of the six are settled: 0.05 / 6 < p <= 0.05 / 4. */
 Test(quality_relate, words_pay_for_being_many) {
   static const double of[RUNS][3] = {{0.31, 0.3, 1}, {0.02, 0.05, 1}, {-1, 0.01, 1},
-                                     {5, 0.1, 1},    {0.01, 0.1, 1},  {0.02, 0.04, 1}};
+                                     {5, 0.1, 1},    {0.01, 0.1, 1},  {0.407, 0.3, 1}};
   static const quality_word wanted[RUNS] = {QUALITY_OPEN,  QUALITY_OPEN, QUALITY_NO_WORSE,
-                                            QUALITY_WORSE, QUALITY_OPEN, QUALITY_OPEN};
+                                            QUALITY_WORSE, QUALITY_OPEN, QUALITY_WORSE};
   quality_set alone = make(of, 1), all = make(of, RUNS);
   cr_expect(alone.records[0].dnll_lo > 0.01 && alone.records[0].word_holm == QUALITY_WORSE, "%g",
             alone.records[0].word_p);
@@ -98,9 +99,13 @@ Test(quality_relate, words_pay_for_being_many) {
 }
 
 Test(quality_relate, doubts_and_allowed_errors) {
-  static const double of[3][3] = {{-0.17, 0.01, 0.157}, {-0.17, 0.01, 0.001}, {0.17, 0.01, 0.157}};
-  quality_set s = make(of, 3);
-  cr_expect(s.records[0].doubt && !s.records[1].doubt && !s.records[2].doubt);
+  static const double of[5][3] = {{-0.17, 0.01, 0.157},
+                                  {-0.17, 0.01, 0.001},
+                                  {0.17, 0.01, 0.157},
+                                  {-0.17, 0.01, 0.0105},
+                                  {-0.01, 0.1, 0.157}}; /* intervals, not means */
+  quality_set s = make(of, 5);
+  for (int i = 0; i < 5; i++) cr_expect_eq(s.records[i].doubt, i == 0, "%d", i);
   cr_expect_float_eq(s.records[0].sensitivity, 15.7, 1e-9);
   /* One of four layers. */
   cr_expect_float_eq(s.records[0].error_allowed, sqrt(0.02 / 4 / 15.7), 1e-12);
@@ -121,6 +126,19 @@ Test(quality_relate, layers_of_the_same_swap_are_added) {
   assert_ok(quality_relate(&s));
   cr_expect_float_eq(s.records[LAYERS].additivity, 10.0 / 5, 1e-12);
   cr_expect(isnan(s.records[LAYERS + 1].additivity), "of another mix");
+  quality_record *one = &s.records[1];
+  char **const texts[] = {&one->model_sha256, &one->data_sha256, &one->config_sha256, &one->tokens_sha256,
+                          &one->task,         &one->heads,       &one->phase,         &one->spec};
+  int64_t *const numbers[] = {&one->n, &one->windows, &one->bos, &one->seed};
+  for (size_t i = 0; i < 12; i++) { /* a run that differs in one of them is of another swap, or question */
+    char *kept = *texts[i % 8], other[] = "other";
+    if (i < 8) *texts[i] = other;
+    if (i >= 8) --*numbers[i - 8];
+    assert_ok(quality_relate(&s));
+    cr_expect(isnan(s.records[LAYERS].additivity), "field %zu", i);
+    *texts[i % 8] = kept;
+    if (i >= 8) ++*numbers[i - 8];
+  }
   s.records[1].status = RUN_CRASHED;
   assert_ok(quality_relate(&s));
   cr_expect(isnan(s.records[LAYERS].additivity), "a layer is missing");
