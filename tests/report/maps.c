@@ -49,6 +49,26 @@ Test(report_maps, bytes_and_numbers_are_what_they_say) {
   result_set_free(&set);
 }
 
+/* Of 32 keys two on each side are near, and two are the first. */
+Test(report_maps, what_is_near_and_what_is_first) {
+  enum { SIDE = 32 };
+  result_set set = fixture_set(1);
+  double all = 0, near = 0, first = 0;
+  set.rows->n = set.rows->n_kv = SIDE;
+  for (int i = 0; i < SIDE * SIDE; i++) {
+    const int apart = abs(i / SIDE - i % SIDE);
+    const float weight = set.rows->map[i] = set.rows->map[SIDE * SIDE + i] = 0x1p-5F / (float)(1 + apart);
+    all += (double)weight / SIDE;
+    near += apart <= 2 ? (double)weight / SIDE : 0;
+    first += i % SIDE < 2 ? (double)weight / SIDE : 0;
+  }
+  json_t *maps = maps_of(&set);
+  const json_t *picture = json_array_get(json_object_get(maps, "pictures"), 0);
+  expect_numbers(json_object_get(picture, "numbers"), 0, (double[]){all, near, first, 0}, 4);
+  json_decref(maps);
+  result_set_free(&set);
+}
+
 /* Two hundred maps are pictures of 64 x 64: sums over two keys, means over two queries. Of the exact ones,
  * which are the same in a group, there is one each. */
 Test(report_maps, many_maps_are_coarser) {

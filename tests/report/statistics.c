@@ -260,7 +260,8 @@ Test(report_statistics, estimates_meet_what_the_runs_took) {
     const double ratio = ratios[i / 6];
     row->est_time = i % 6 == 5 ? (double)NAN : row->time_median / ratio;
     row->est_run = row->run_time / 2;
-    row->est_memory = (double)NAN;
+    row->est_memory = 5e6; /* of which the work memory turns out to be 5e6 larger */
+    row->peak_alloc = 5e6 + (row->work_bytes = 1e6);
   }
   results_model model;
   cr_assert_eq(model_make(&set, &model), ATTN_OK);
@@ -270,15 +271,16 @@ Test(report_statistics, estimates_meet_what_the_runs_took) {
   size_t s;
   json_array_foreach(list, s, one) {
     const char *name = model.settings[json_integer_value(json_object_get(one, "line"))].row->variant;
-    double median, worst;
+    double median, worst, memory;
     int time_runs, time_n, run_runs, memory_runs;
-    cr_assert_eq(json_unpack(one, "{s:[i,o,o,i], s:[i,F,F,*], s:[i,*]}", "time", &time_runs, &(json_t *){0},
+    cr_assert_eq(json_unpack(one, "{s:[i,o,o,i], s:[i,F,F,*], s:[i,F,*]}", "time", &time_runs, &(json_t *){0},
                              &(json_t *){0}, &time_n, "run", &run_runs, &median, &worst, "memory",
-                             &memory_runs),
+                             &memory_runs, &memory),
                  0);
     cr_expect_float_eq(median, 2, 1e-12);
     cr_expect_float_eq(worst, 2, 1e-12);
-    cr_expect_eq(memory_runs, 0);
+    cr_expect_float_eq(memory, 2, 1e-12);
+    cr_expect_eq(memory_runs, run_runs);
     if (strcmp(name, "performer") == 0) cr_expect_eq(time_runs, 0);
     if (strcmp(name, "tiled") != 0) continue;
     const json_t *time = json_object_get(one, "time");

@@ -1,6 +1,8 @@
 /* changes.c - two results files, run by run: what pairs, which ratios of times are regressions and at which
  * level, errors beyond rounding, verdicts. */
 
+#include <gsl/gsl_cdf.h>
+
 #include "experiments/analysis/change.h"
 #include "attn_variant.h"
 #include "experiments/instruments/timing.h"
@@ -75,21 +77,47 @@ Test(results_changes, one_run_got_slower_and_one_faster) {
   changed_free(&c);
 }
 
-/* 8 % each is no certain thing of a run among sixty; of all together it is. */
+/* 9 % each is no certain thing of a run among sixty; of all together it is. The mean's error is that of runs
+ * that differ, and what sessions differ by. */
 Test(results_changes, what_all_runs_say_together) {
-  result_set b = fixture_set(60);
-  for (size_t i = 0; i < b.count; i++) scale_time(&b.rows[i], 1.09);
-  changed c = compare(fixture_set(60), b, 1.05);
-  cr_expect_eq(c.change.slower, 0);
-  cr_expect_float_eq(c.change.mean.mid, 1.09, 1e-12);
-  cr_expect(c.change.mean.lo > 1.05 && c.change.mean.lo < 1.07, "what sessions differ by is in it: %g",
-            c.change.mean.lo);
-  changed_free(&c);
-  b = fixture_set(60);
-  for (size_t i = 0; i < b.count; i++) scale_time(&b.rows[i], 1.12);
-  c = compare(fixture_set(60), b, 1.05);
-  cr_expect(c.change.mean_slower);
-  changed_free(&c);
+  for (int slow = 0; slow < 2; slow++) {
+    const double by = slow ? 1.2 : 1.09, apart = 0.05;
+    result_set b = fixture_set(60);
+    for (size_t i = 0, sign = 0; i < b.count; i++) {
+      if (b.rows[i].status != RUN_OK) continue;
+      scale_time(&b.rows[i], by * exp(sign ? apart : -apart));
+      sign = !sign;
+    }
+    changed c = compare(fixture_set(60), b, 1.05);
+    /* Of an even number of values at +-a the variance is a^2 n / (n - 1). */
+    const double n = (double)c.change.timed, error = sqrt(apart * apart / (n - 1) + 2 * 0.01 * 0.01);
+    cr_expect(n == 52 && fabs(c.change.mean.mid - by) < 1e-12);
+    cr_expect_float_eq(log(c.change.mean.mid / c.change.mean.lo), gsl_cdf_tdist_Pinv(0.975, n - 1) * error,
+                       1e-12);
+    cr_expect_float_eq(c.change.p_mean, gsl_cdf_tdist_Q(log(by / 1.05) / error, n - 1), 1e-12);
+    cr_expect_eq(c.change.mean_slower, slow);
+    changed_free(&c);
+  }
+}
+
+/* A run whose p-value is too large for one of all hypotheses is slower once half of the others surely are. */
+Test(results_changes, what_is_settled_is_no_longer_counted) {
+  for (int settled = 0; settled < 2; settled++) {
+    result_set b = fixture_set(60);
+    double p = 1;
+    for (double by = 1.05; p > 0.05 / 40; by += 0.002) {
+      result_set one = fixture_set(8);
+      scale_time(&one.rows[7], by);
+      changed c = compare(fixture_set(8), one, 1.05);
+      if ((p = of(&c, 7)->p_slower) <= 0.05 / 40) scale_time(&b.rows[7], by);
+      changed_free(&c);
+    }
+    cr_assert(p > 0.05 / 52, "%g", p);
+    for (size_t i = 8; settled && i < 40; i++) scale_time(&b.rows[i], 3);
+    changed c = compare(fixture_set(60), b, 1.05);
+    cr_expect_eq(of(&c, 7)->time, settled ? CHANGE_SLOWER : CHANGE_NONE, "p %g, %d settled", p, settled);
+    changed_free(&c);
+  }
 }
 
 Test(results_changes, one_sample_decides_nothing) {
@@ -121,7 +149,7 @@ static void fill_noise(result_row *row, attn_rng *rng) {
  * may call anything slower. Of 100, 12 or more would be seen once in 250 times at that level. */
 Test(results_changes, noise_alone_is_no_regression, .timeout = 120) {
   attn_rng rng;
-  int calls = 0, beyond = 0;
+  int calls = 0, beyond = 0, covered = 0;
   attn_rng_init(&rng, 15, 0, 0);
   for (int trial = 0; trial < 100; trial++) {
     result_set sets[2] = {fixture_set(6), fixture_set(6)};
@@ -133,6 +161,7 @@ Test(results_changes, noise_alone_is_no_regression, .timeout = 120) {
       cr_assert_eq(pairs_make(&sets[0], &sets[1], &pairs), ATTN_OK);
       cr_assert_eq(change_make(&pairs, s ? 1.05 : 1, &change), ATTN_OK);
       *(s ? &beyond : &calls) += change.slower || change.mean_slower;
+      for (int i = 0; i < 6; i++) covered += change.runs[i].ratio.lo <= 1 && change.runs[i].ratio.hi >= 1;
       change_free(&change);
       pairs_free(&pairs);
     }
@@ -142,6 +171,9 @@ Test(results_changes, noise_alone_is_no_regression, .timeout = 120) {
   cr_log_info("a regression in %d of 100 at the limit 0 %%, in %d at 5 %%\n", calls, beyond);
   cr_expect_lt(calls, 12);
   cr_expect_eq(beyond, 0);
+  /* Each twice; 95 % of 600, within five standard errors of 5.3. */
+  cr_expect(covered / 2 > 543 && covered / 2 < 597, "intervals of ratios that are 1 hold it %d times",
+            covered / 2);
 }
 
 /* ---- errors and verdicts ------------------------------------------------------------------------------- */
