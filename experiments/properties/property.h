@@ -16,6 +16,7 @@ typedef struct trial_inputs {
   char *q, *k, *v;
   int64_t kv_len[TRIAL_BATCH];
   bool padded;
+  double *lse; /* [batch, heads, n_q], written by a run; NULL: nobody asks for the log-sum-exp */
 } trial_inputs;
 
 typedef struct trial {

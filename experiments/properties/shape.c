@@ -47,23 +47,66 @@ static attn_status prefix_judge(const trial *t, result_bound *bound) {
   return difference_settle(&found, trial_rounding(t) * sqrt(3), "without the tokens behind it", bound);
 }
 
+/* A run with the log-sum-exps, where the variant gives them. */
+static attn_status run_sums(const trial *t, trial_inputs *in, char **o) {
+  const attn_problem *p = &in->problem;
+  in->lse = NULL;
+  if (t->view.caps & ATTN_CAP_LSE)
+    in->lse = region_zeros(t->memory, p->batch * p->heads * p->n_q, sizeof *in->lse);
+  const attn_status status = region_status(t->memory, "for the sums of a trial");
+  return status ? status : trial_run(t, in, 1, POISON_NAN, o);
+}
+
+/* The largest difference of the log-sum-exps of entry b among others and alone. */
+static double sums_apart(const trial_inputs *whole, const trial_inputs *alone, int64_t b) {
+  const int64_t rows = whole->problem.heads * whole->problem.n_q;
+  double most = 0;
+  for (int64_t i = 0; whole->lse && i < rows; i++) {
+    const double x = whole->lse[b * rows + i], y = alone->lse[i];
+    if (x < y || x > y || isnan(x) != isnan(y))
+      most = fmax(most, isfinite(x - y) ? fabs(x - y) : (double)INFINITY);
+  }
+  return most;
+}
+
+/* Entries among others and alone, of the lengths in turn; NULL: whole. */
+static attn_status judge_entries(const trial *t, const int64_t lengths[2], result_bound *bound) {
+  difference found = {.count = 0};
+  double sums = 0;
+  trial_inputs whole = t->in;
+  char *o, *own;
+  whole.padded = lengths;
+  for (int64_t b = 0; lengths && b < whole.problem.batch; b++) whole.kv_len[b] = lengths[b % 2];
+  attn_status status = run_sums(t, &whole, &o);
+  for (int64_t b = 0; !status && b < whole.problem.batch; b++) {
+    attn_problem p = whole.problem;
+    trial_inputs in;
+    p.batch = 1;
+    if ((status = trial_inputs_gather(t->memory, &whole, &p, b, &in))) break;
+    in.padded = whole.padded;
+    in.kv_len[0] = whole.kv_len[b];
+    if ((status = run_sums(t, &in, &own))) break;
+    for (int64_t h = 0; h < p.heads; h++) difference_rows(&found, &whole, o, b, h, 0, p.n_q, &in, own, 0);
+    sums = fmax(sums, sums_apart(&whole, &in, b));
+  }
+  if (status == ATTN_EUNSUPPORTED) return bound_not_applicable(bound, attn_last_error());
+  if (status) return status;
+  difference_settle(&found, trial_apart(t), "among other batch entries", bound);
+  if (bound->verdict == VERDICT_VIOLATED || sums <= trial_apart(t)) return ATTN_OK;
+  bound_property(bound, sums, trial_apart(t));
+  bound_say(bound, "among other batch entries a log-sum-exp is another, by %.7g", sums);
+  return ATTN_OK;
+}
+
 static attn_status batch_judge(const trial *t, result_bound *bound) {
-  const attn_problem *whole = &t->in.problem;
+  const int64_t n = t->in.problem.n_kv, lengths[][2] = {{n - 5, n / 3}, {0, n}};
   const char *exempt = trial_exempt(t, ATTN_EXEMPT_BATCH);
   if (exempt) return bound_not_applicable(bound, exempt);
-  if (whole->batch < 2) return bound_not_applicable(bound, "the variant takes one batch entry alone");
-  difference found = {.count = 0};
-  for (int64_t b = 0; b < whole->batch; b++) {
-    attn_problem p = *whole;
-    trial_inputs in;
-    char *o;
-    p.batch = 1;
-    const attn_status status = run_part(t, p, b, &in, &o);
-    if (status == ATTN_EUNSUPPORTED) return bound_not_applicable(bound, attn_last_error());
-    if (status) return status;
-    for (int64_t h = 0; h < p.heads; h++) difference_rows(&found, &t->in, t->o, b, h, 0, p.n_q, &in, o, 0);
-  }
-  return difference_settle(&found, trial_apart(t), "among other batch entries", bound);
+  if (t->in.problem.batch < 2) return bound_not_applicable(bound, "the variant takes one batch entry alone");
+  attn_status status = judge_entries(t, NULL, bound);
+  for (int l = 0; l < 2 && t->view.caps & ATTN_CAP_PADDING; l++)
+    if (!status && bound->verdict == VERDICT_PASS) status = judge_entries(t, lengths[l], bound);
+  return status;
 }
 
 static attn_status group_judge(const trial *t, result_bound *bound) {
@@ -105,7 +148,10 @@ const check check_prop_batch = {
     .kind = KIND_PROPERTY,
     .statement = "a batch entry alone gives bitwise what it gives among others",
     .source = "batch entries are independent",
-    .formula = "Each entry is run alone; entries have different inputs, so that one that is ignored shows.",
+    .formula =
+        "Each entry is run alone; entries have different inputs, so that one that is ignored shows, and, "
+        "where the variant takes padding, also different lengths, of which one is 0. The log-sum-exp "
+        "likewise, where it is given.",
     .assumes = "The variant declares no exemption (ATTN_EXEMPT_BATCH).",
     .cause = "an offset without the batch entry's stride, or draws and work memory indexed by the entry",
     .nulls = PROPERTY_BLIND,

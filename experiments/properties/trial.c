@@ -121,7 +121,13 @@ attn_status trial_execute(region *memory, const attn_plan *plan, const trial_inp
   memset(room, canary, bytes + 2 * MARGIN);
   memset(room + MARGIN, bytes_of[poison], bytes);
   memset(work, bytes_of[poison], work_bytes);
-  status = attn_plan_execute(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, room + MARGIN, work);
+  status = attn_plan_run(plan, &(attn_tensors){.q = in->q,
+                                               .k = in->k,
+                                               .v = in->v,
+                                               .kv_len = in->padded ? in->kv_len : NULL,
+                                               .o = room + MARGIN,
+                                               .lse = in->lse,
+                                               .work = work});
   for (size_t i = 0; !status && i < MARGIN; i++)
     if (room[i] != canary || room[MARGIN + bytes + i] != canary)
       status = attn_fail(ATTN_EFOREIGN, "wrote %s its output", room[i] != canary ? "before" : "behind");
