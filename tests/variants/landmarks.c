@@ -69,6 +69,26 @@ Test(variants_landmarks, all_rows_and_an_inverse_are_exact) {
   release(&exact);
 }
 
+/* P = [0.9 0.1; 0.8 0.2] has the singular values 1.2221 and 0.0818, of the ratio 0.0670: what is left out below
+ * rcond times the first leaves a matrix of rank 1. */
+Test(variants_landmarks, rcond_is_relative_to_the_largest) {
+  static const double q[] = {2.1972245773362196, 1.3862943611198906}, k[] = {1, 0}, v[] = {1, 0, 0, 1};
+  attn_problem p = attn_problem_make(1, 1, 2, 1);
+  p.d_v = 2;
+  p.scale = 1;
+  p.dtype = ATTN_F64;
+  for (int out = 0; out < 2; out++) {
+    double o[4];
+    attn_plan *plan =
+        plan_or_note(&p, out ? "nystrom:middle=pinv,rcond=0.068" : "nystrom:middle=pinv,rcond=0.066", NULL);
+    cr_assert_not_null(plan);
+    cr_assert_eq(run_tensors(plan, (attn_tensors){.q = q, .k = k, .v = v, .o = o}), ATTN_OK);
+    cr_expect(fabs(o[0] * o[3] - o[1] * o[2] - (out ? 0 : 0.1)) < 1e-12 && fabs(o[0] - 0.9) < 0.1,
+              "%g %g %g %g", o[0], o[1], o[2], o[3]);
+    attn_plan_destroy(plan);
+  }
+}
+
 /* Of one segment a row is the segment's mean, whatever is drawn; else other seeds draw other rows. */
 Test(variants_landmarks, rows_are_drawn_by_the_seed) {
   outcome mean = outcome_of("nystrom:landmarks=40,middle=agents", ATTN_F32),
