@@ -1,0 +1,232 @@
+/* record.c - a run of an evaluation as a record, of points made up, and the file that keeps records. */
+#include "experiments/quality/evaluation_file.h"
+#include "experiments/results/row.h"
+#include "tests/support/data_fixture.h"
+#include "tests/support/quality_sets.h"
+
+enum { N = 96, W = 8, FIRST = 40, V = 256 };
+enum { SWAPS = 2, LAYERS = 3, POSITIONS = N - 1 - FIRST, SCORED = W * POSITIONS - W * (W - 1) / 2 };
+
+static quality_windows windows;
+static quality_point points[SWAPS * W * POSITIONS];
+static quality_layer layer[SWAPS * LAYERS];
+static double nll[W * POSITIONS];
+static bool right[W * POSITIONS];
+static int64_t scored[W];
+static const quality_data data = {.windows = W,
+                                  .positions = POSITIONS,
+                                  .swaps = SWAPS,
+                                  .layers = LAYERS,
+                                  .scored = scored,
+                                  .nll = nll,
+                                  .right = right,
+                                  .points = points,
+                                  .layer = layer};
+
+/* Numbers made up. Divergences and ranges of what is scored are 0 ... SCORED - 1 in some order; the last of
+ * the layers is not replaced. */
+static void begin(void) {
+  attn_rng rng;
+  attn_rng_init(&rng, 20261128, 0, 0);
+  fixture_begin();
+  assert_ok(quality_windows_make(W, N, &windows));
+  for (int64_t i = 0; i < W * N; i++) windows.tokens[i] = attn_rng_below(&rng, V);
+  for (int64_t w = 0; w < W; w++) scored[w] = N - 1 - (windows.first[w] = FIRST + w);
+  for (int64_t at = 0, rank = 0; at < SWAPS * W * POSITIONS; at++) {
+    const int64_t w = at / POSITIONS % W, i = at % POSITIONS;
+    const bool is_scored = i < scored[w];
+    points[at] = (quality_point){.dnll = is_scored ? (float)attn_rng_normal(&rng) : NAN,
+                                 .kl = (float)(is_scored ? 37 * rank % SCORED : -1),
+                                 .range = (float)(is_scored ? 41 * rank % SCORED : -1),
+                                 .dp = (float)attn_rng_uniform(&rng),
+                                 .same_top = attn_rng_uniform(&rng) < 0.7,
+                                 .certified = attn_rng_uniform(&rng) < 0.4,
+                                 .right = w % 2 || i % 3};
+    nll[at % (W * POSITIONS)] = is_scored ? attn_rng_normal(&rng) : (double)NAN;
+    right[at % (W * POSITIONS)] = w < 2 || i % 4;
+    rank = (rank + is_scored) % SCORED;
+  }
+  for (int l = 0; l < SWAPS * LAYERS; l++)
+    layer[l] = l % LAYERS == LAYERS - 1 ? (quality_layer){.size = 0}
+                                        : (quality_layer){1 + l, 9, 0, l, 8, 0.1 * l, 2, 3 + l, NULL};
+}
+static void end(void) {
+  quality_windows_free(&windows);
+  fixture_end();
+}
+TestSuite(quality_record, .init = begin, .fini = end);
+
+/* Each number of a record and of its series is what its name says, of the second swap. */
+Test(quality_record, a_record_is_what_the_points_say) {
+  enum { DNLL, KL, TOP, NLL, CERTIFIED, SQUARE, RIGHT, RIGHT_EXACT, MEANS };
+  static const char *const series[] = {"dnll", "kl", "top1", "nll"};
+  static double of_window[MEANS][W], of_bin[MEANS][QUALITY_BINS], mean[MEANS];
+  int64_t hits = 0;
+  double in_bin[QUALITY_BINS] = {0}, whole[2][W], times[V] = {0}, unigram = 0, got;
+  quality_record r;
+  for (int64_t w = 0; w < W; w++) {
+    whole[0][w] = whole[1][w] = 1;
+    for (int64_t i = 0, bin = 0; i < scored[w]; i++) {
+      const int64_t at = w * POSITIONS + i, position = windows.first[w] + i;
+      const quality_point *p = &points[W * POSITIONS + at];
+      const double x[MEANS] = {(double)p->dnll, (double)p->kl, p->same_top,
+                               nll[at],         p->certified,  (double)p->dp * (double)p->dp,
+                               p->right,        right[at]};
+      while ((double)(position + 1) >= pow(N + 1, (double)(bin + 1) / QUALITY_BINS)) bin++;
+      in_bin[bin]++;
+      for (int k = 0; k < MEANS; k++) {
+        of_window[k][w] += x[k] / (double)scored[w];
+        of_bin[k][bin] += x[k];
+        mean[k] += x[k] / (double)scored[w] / W;
+      }
+      whole[0][w] = fmin(whole[0][w], x[RIGHT]);
+      whole[1][w] = fmin(whole[1][w], x[RIGHT_EXACT]);
+      times[windows.tokens[w * N + position + 1]]++;
+    }
+    hits += whole[0][w] > 0;
+  }
+  const interval dnll = interval_of_mean(of_window[DNLL], W);
+  const double last = SCORED - 1;
+  assert_ok(quality_record_init(&r));
+  r.windows = W;
+  assert_ok(quality_record_fill(&r, &data, &windows, 1));
+  const interval told[] = {{r.dnll, r.dnll_lo, r.dnll_hi},
+                           {r.kl, r.kl_lo, r.kl_hi},
+                           {r.top1, r.top1_lo, r.top1_hi},
+                           {r.score, r.score_lo, r.score_hi},
+                           {r.score_exact, r.score_exact_lo, r.score_exact_hi},
+                           {r.score_diff, r.score_diff_lo, r.score_diff_hi},
+                           {r.nll_exact, r.nll, r.ppl_ratio},
+                           {r.kl_median, r.kl_p99, r.kl_max},
+                           {r.right, r.right_exact, r.top1_certified},
+                           {r.dp_rms, r.range_median, r.attention_error},
+                           {r.density, r.mass_left, r.kv_bits}},
+                 truth[] = {dnll,
+                            interval_of_mean(of_window[KL], W),
+                            interval_of_mean(of_window[TOP], W),
+                            interval_of_share(hits, W),
+                            interval_of_share(2, W),
+                            interval_of_difference(whole[0], whole[1], W, 0),
+                            {mean[NLL], mean[NLL] + dnll.at, exp(dnll.at)},
+                            {last / 2, 0.99 * last, last},
+                            {mean[RIGHT], mean[RIGHT_EXACT], mean[CERTIFIED]},
+                            {sqrt(mean[SQUARE]), last / 2, sqrt((4. + 5) / 18)},
+                            {(3. + 4) / 16, (0.3 + 0.4) / 4, (6. + 7) / 2}};
+  _Static_assert(sizeof told == sizeof truth, "one of each");
+  for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+    if (!(fabs(told[i].at - truth[i].at) + fabs(told[i].lo - truth[i].lo) + fabs(told[i].hi - truth[i].hi) <=
+          1e-12 * (1 + fabs(truth[i].at) + fabs(truth[i].hi))))
+      cr_expect(false, "%zu: %g, %g, %g, not %g, %g, %g", i, told[i].at, told[i].lo, told[i].hi, truth[i].at,
+                truth[i].lo, truth[i].hi);
+  for (const quality_series *s = quality_series_list; s < quality_series_list + QUALITY_SERIES; s++)
+    for (int64_t i = 0; i < quality_series_length(&r, s); i++) {
+      int k = 0;
+      while (s->by != BY_LAYER && strcmp(series[k], s->name) != 0) k++;
+      const double want = s->by == BY_LAYER ? sqrt(layer[LAYERS + i].error / layer[LAYERS + i].size)
+                          : s->by == BY_BIN ? of_bin[k][i] / in_bin[i]
+                                            : of_window[k][i];
+      got = quality_series_values(&r, s)[i];
+      cr_expect(isnan(want) ? isnan(got) : fabs(got - want) <= 1e-12 * (1 + fabs(want)),
+                "%s/%s %d: %g, not %g", s->group, s->name, (int)i, got, want);
+    }
+  for (int t = 0; t < V; t++) unigram -= times[t] ? times[t] / SCORED * log(times[t] / SCORED) : 0;
+  assert_ok(quality_unigram(&windows, V, &got));
+  cr_expect_float_eq(got, unigram, 1e-12);
+  quality_record_free(&r);
+}
+
+/* -- the file -- */
+
+static quality_record record(int64_t swap, const char *spec) {
+  quality_record r;
+  assert_ok(quality_record_init(&r));
+  r.n = N;
+  r.windows = W;
+  r.margin = 0.01;
+  free(r.spec);
+  r.spec = strdup(spec);
+  assert_ok(quality_record_name(&r));
+  assert_ok(quality_record_fill(&r, &data, &windows, swap));
+  return r;
+}
+
+Test(quality_record, a_file_gives_back_what_was_written) {
+  quality_set set = {0}, again;
+  for (int s = 0; s < 2; s++) {
+    quality_record r = record(s, s ? "b" : "a");
+    assert_ok(quality_set_add(&set, &r));
+  }
+  quality_record twice = record(1, "a"); /* takes the place of the first */
+  assert_ok(quality_set_add(&set, &twice));
+  cr_assert_eq(set.count, 2);
+  const char *path = fixture_path("x.h5");
+  assert_ok(quality_write(path, &set));
+  assert_ok(quality_read(path, &again));
+  cr_assert_eq(again.count, 2);
+  for (size_t i = 0; i < 2; i++) {
+    const quality_record *a = &set.records[i], *b = &again.records[i];
+    for (const result_column *c = quality_columns; c->name; c++) {
+      if (c->type == COLUMN_TEXT)
+        cr_expect_str_eq(result_column_text(a, c), result_column_text(b, c), "%s", c->name);
+      else if (c->type == COLUMN_F64 && !isnan(result_column_f64(a, c)))
+        cr_expect_eq(result_column_f64(a, c), result_column_f64(b, c), "%s", c->name);
+      else if (c->type == COLUMN_F64)
+        cr_expect(isnan(result_column_f64(b, c)), "%s", c->name);
+      else
+        cr_expect_eq(result_column_int(a, c), result_column_int(b, c), "%s", c->name);
+    }
+    for (const quality_series *s = quality_series_list; s < quality_series_list + QUALITY_SERIES; s++) {
+      const int64_t length = quality_series_length(a, s);
+      cr_assert(length > 1 && quality_series_length(b, s) == length);
+      cr_expect_arr_eq(quality_series_values(a, s), quality_series_values(b, s),
+                       (size_t)length * sizeof(double));
+    }
+  }
+  cr_expect_eq(again.records[0].kl, again.records[1].kl, "the second record replaced the first");
+  result_set_free(&set);
+  result_set_free(&again);
+}
+
+/* -1 of float64 */
+#define BITS_OF_MINUS_1 (-INT64_C(0x4010000000000000))
+
+Test(quality_record, numbers_out_of_range_are_refused_by_name) {
+  static const struct {
+    size_t offset;
+    int64_t value;
+    const char *says;
+  } bad[] = {
+      {offsetof(quality_record, n), -5, "/n: -5 in run 0; expected a number from 0 on"},
+      {offsetof(quality_record, windows), -1, "/windows: -1 in run 0"},
+      {offsetof(quality_record, bos), -2, "/bos: -2 in run 0; expected a number from -1 on"},
+      {offsetof(quality_record, block_k), -1, "/block_k: -1 in run 0"},
+      {offsetof(quality_record, top1), BITS_OF_MINUS_1, "/top1: -1 in run 0; expected a number from 0 on"},
+      {offsetof(quality_record, attention_error), BITS_OF_MINUS_1,
+       "/attention_error: -1 in run 0; expected a number from 0 on"}};
+  const char *path = fixture_path("range.h5");
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    quality_set set = {0};
+    quality_record r;
+    assert_ok(quality_record_init(&r));
+    memcpy((char *)&r + bad[i].offset, &bad[i].value, sizeof bad[i].value);
+    assert_ok(quality_record_name(&r));
+    assert_ok(quality_set_add(&set, &r));
+    assert_ok(quality_write(path, &set));
+    result_set_free(&set);
+    assert_refused(quality_read(path, &set), ATTN_EINVAL, bad[i].says);
+  }
+}
+
+Test(quality_record, other_files_are_not_evaluations) {
+  quality_set set;
+  const char *path = fixture_path("x.h5");
+  fixture_write(path, "hello", 5);
+  assert_refused(quality_read(path, &set), ATTN_EINVAL, "x.h5");
+  assert_refused(quality_write(path, &(quality_set){0}), ATTN_EINVAL, "x.h5");
+  assert_refused(quality_read(fixture_path("none.h5"), &set), ATTN_EFOREIGN, "none.h5");
+  unlink(path);
+  assert_ok(quality_write(path, &(quality_set){0}));
+  assert_ok(quality_read(path, &set));
+  cr_expect_eq(set.count, 0);
+  result_set_free(&set);
+}
