@@ -115,7 +115,7 @@ static const record records[] = {
 };
 
 /* A bound is to tell something: it is at most 2^14 times what it is held against, as of roundings, which are
- * far from the worst; of these checks 20 times; and of those whose bound grows with a matrix's condition any. */
+ * far from the worst, and of some checks 20 times; those grow as they like that grow with a condition. */
 static double most_loose(const char *of_check) {
   static const char
       *const near = " FP-4 SP-2 SP-3 SP-5 SEL-3 SKIP-1 QNT-0 QNT-1 QNT-2 MLA-2 FAV-5 REC-3 LOW-1 LOW-2 "

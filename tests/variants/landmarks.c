@@ -69,8 +69,8 @@ Test(variants_landmarks, all_rows_and_an_inverse_are_exact) {
   release(&exact);
 }
 
-/* P = [0.9 0.1; 0.8 0.2] has the singular values 1.2221 and 0.0818, of the ratio 0.0670: below rcond times the
- * first the second is left out, and rank 1 remains. */
+/* P = [0.9 0.1; 0.8 0.2] has the singular values 1.2221 and 0.0818, of the ratio 0.0670: below rcond times
+ * the first the second is left out, and rank 1 remains. */
 Test(variants_landmarks, rcond_is_relative_to_the_largest) {
   static const double q[] = {2.1972245773362196, 1.3862943611198906}, k[] = {1, 0}, v[] = {1, 0, 0, 1};
   attn_problem p = attn_problem_make(1, 1, 2, 1);
