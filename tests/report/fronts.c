@@ -4,18 +4,22 @@
 #include "experiments/analysis/model.h"
 #include "tests/support/results_fixture.h"
 
+/* Of 512 queries, in one group with others. */
+static result_row row_of(int64_t variant) {
+  result_row row = fixture_row(variant);
+  row.causal = 1;
+  row.block_k = 96;
+  row.verdict = VERDICT_PASS;
+  return row;
+}
+
 /* An error of 1 is that of zeros: what has it, or more, is on no front, however fast and small; what is a
  * little better may be. */
 Test(report_fronts, what_errs_as_zeros_do_is_on_no_front) {
-  result_row rows[3] = {fixture_row(2), fixture_row(3), fixture_row(5)};
+  result_row rows[3] = {row_of(2), row_of(3), row_of(5)};
   const result_set set = {.rows = rows, .count = 3};
   const double errors[][3] = {{1.5, 0.9, 0.2}, {1, 0.999, 0.2}, {(double)INFINITY, 0.5, 0.2}};
   for (int i = 0; i < 3; i++) {
-    rows[i].dataset = "captured";
-    rows[i].n = rows[i].n_kv = 512;
-    rows[i].causal = 1;
-    rows[i].block_k = 96;
-    rows[i].verdict = VERDICT_PASS;
     rows[i].time_median = rows[i].peak_alloc = i + 1; /* the worse, the faster and the smaller */
   }
   for (size_t e = 0; e < sizeof errors / sizeof *errors; e++) {
@@ -40,15 +44,10 @@ Test(report_fronts, what_errs_as_zeros_do_is_on_no_front) {
  * is exact by its statement errs by rounding alone. */
 Test(report_fronts, what_errs_as_the_mean_of_v_does_is_on_no_front) {
   static const char *const nulls[] = {"null_mean_v", "null_random_keys"};
-  result_row rows[4] = {fixture_row(2), fixture_row(3), fixture_row(1), fixture_row(5)};
+  result_row rows[4] = {row_of(2), row_of(3), row_of(1), row_of(5)};
   const result_set set = {.rows = rows, .count = 4};
   static const double errors[] = {0.31, 0.29, 0.4, 0.3};
   for (int i = 0; i < 4; i++) {
-    rows[i].dataset = "captured";
-    rows[i].n = rows[i].n_kv = 512;
-    rows[i].causal = 1;
-    rows[i].block_k = 96;
-    rows[i].verdict = VERDICT_PASS;
     rows[i].err_rel_fro = errors[i];
     rows[i].time_median = i + 1;
   }
@@ -75,16 +74,11 @@ Test(report_fronts, what_errs_as_the_mean_of_v_does_is_on_no_front) {
 /* Of three settings the first is as small as the second and less accurate, and the third has a seed without a
  * result. */
 Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it) {
-  result_row rows[4] = {fixture_row(2), fixture_row(3), fixture_row(5), fixture_row(5)};
+  result_row rows[4] = {row_of(2), row_of(3), row_of(5), row_of(5)};
   const result_set set = {.rows = rows, .count = 4};
   static const double errors[] = {0.4, 0.3, 0.1, 0.1}, keys[] = {10, 20, 5, 5},
                       ceilings[] = {0.5, (double)NAN, 0.3, 0.2};
   for (int i = 0; i < 4; i++) {
-    rows[i].dataset = "captured";
-    rows[i].n = rows[i].n_kv = 512;
-    rows[i].block_k = 96;
-    rows[i].causal = 1;
-    rows[i].verdict = VERDICT_PASS;
     rows[i].peak_alloc = 1024;
     rows[i].time_median = i + 1;
     rows[i].err_rel_fro = errors[i];
@@ -115,12 +109,10 @@ Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it)
 /* A run of each of two seeds, twice as slow as exact attention in each round, of which it has one less: times
  * of other seeds and rounds are no measure. */
 Test(report_fronts, speed_ups_are_of_the_same_seed_and_round) {
-  result_row rows[4] = {fixture_row(1), fixture_row(1), fixture_row(2), fixture_row(2)};
+  result_row rows[4] = {row_of(1), row_of(1), row_of(2), row_of(2)};
   const result_set set = {.rows = rows, .count = 4};
   results_model model;
   for (int i = 0; i < 4; i++) {
-    rows[i].causal = 1;
-    rows[i].block_k = 96;
     rows[i].seed = i % 2;
     if (i > 1) rows[i].n_samples = 20; /* ten of each round */
     for (int64_t s = 0; s < rows[i].n_samples; s++)
@@ -138,7 +130,7 @@ Test(report_fronts, speed_ups_are_of_the_same_seed_and_round) {
 /* Medians over seeds, from the least end of a run's interval to the largest; the exponent over two lengths is
  * as sure as their two intervals, each of 2 1.96 deviations. */
 Test(report_fronts, a_cell_reaches_over_its_runs) {
-  result_row rows[4] = {fixture_row(2), fixture_row(2), fixture_row(2), fixture_row(2)};
+  result_row rows[4] = {row_of(2), row_of(2), row_of(2), row_of(2)};
   const result_set set = {.rows = rows, .count = 4};
   results_model model;
   for (int i = 0; i < 4; i++) {
