@@ -108,6 +108,17 @@ Test(data_graphs, heads_have_graphs_of_their_own) {
   attn_graph_request two = square;
   two.heads = 2;
   expect_graph(INTEGERS("3, 3", 1, 2, 2, 0, 0, 1, 1, 2, 1), two, "0:1-2 1: 2: 3: 4: 5:1-3");
+  static const char *const wanted[] = {"0:1-2 1: 2: 3: 4: 5:0-2", "0:1-2 1:0-1 2: 3:2-3 4:2-3 5:0-2",
+                                       "0:0-2 1:1-2 2:2-3 3:0-1 4:1-2 5:0-3"};
+  static const int64_t starts[] = {0, 1, 1, 1, 1, 1, 3}, columns[] = {1, 0, 1};
+  for (int i = 0; i < 3; i++) {
+    two.symmetric = i == 1;
+    two.self = i == 2;
+    expect_graph(INTEGERS("3, 3", 0, 0, 1, 1, 2, 0, 1, 2, 1), two, wanted[i]);
+    expect_graph(BYTES("|u1", "2, 3, 3", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0), two,
+                 wanted[i]);
+    expect_graph(write_tensors("s.safetensors", starts, 7, columns, 3, "indices"), two, wanted[i]);
+  }
 }
 
 Test(data_graphs, parents_symmetry_and_self) {
