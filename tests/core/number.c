@@ -79,7 +79,8 @@ Test(core_number, table) {
     EXPECT(attn_dtype_find(n->name, &found) && found == t);
     EXPECT(n->bytes == attn_dtype_size(t) && attn_numbers[n->arithmetic].arithmetic == n->arithmetic);
     EXPECT(attn_rounded(1 + n->unit, t) <= 1 && attn_rounded(1 + 2 * n->unit, t) > 1);
-    EXPECT(isfinite(attn_rounded(n->largest, t)) && !(attn_rounded(n->largest, t) < n->largest));
+    EXPECT(isfinite(attn_rounded(n->largest, t)) && !(attn_rounded(n->largest, t) < n->largest) &&
+           isinf(attn_rounded(n->largest * (1 + 2 * n->unit), t)));
     EXPECT(attn_rounded(n->subnormal, t) > 0 && !(n->normal * n->unit * 2 > n->subnormal));
   }
   attn_dtype none = ATTN_F64;
