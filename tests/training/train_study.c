@@ -1,9 +1,11 @@
 /* train_study.c - what is trained learns; its file is the same for any number of threads and after an
  * interruption; comparisons are Student's and Holm's. */
+#include "experiments/training/train_results.h"
 #include "experiments/training/train_study.h"
 
 #include <criterion/criterion.h>
 #include <gsl/gsl_cdf.h>
+#include <hdf5_hl.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -217,5 +219,14 @@ Test(training_train_study, comparisons) {
   s = compared(rows, 2);
   cr_assert(train_compare(&s, 0, c) == ATTN_OK);
   cr_expect(c[1].p == 1 && c[1].word == TRAIN_OPEN && c[2].p < 1e-6 && c[2].word == TRAIN_BETTER);
+  /* 16 letters may be the answer; a span ends with its steps. */
+  double chance[3 * 8], share[TRAIN_SPANS];
+  cr_assert(train_results_write(&s, fixture_path("compared.h5"), NULL) == ATTN_OK, "%s", attn_last_error());
+  const hid_t file = H5Fopen(fixture_path("compared.h5"), H5F_ACC_RDONLY, H5P_DEFAULT);
+  cr_assert(H5LTread_dataset_double(file, "chance", chance) >= 0 &&
+            H5LTread_dataset_double(file, "curves/share", share) >= 0);
+  for (int i = 0; i < 3 * 8; i++) cr_expect_eq(chance[i], 1.0 / 16);
+  for (int i = 0; i < TRAIN_SPANS; i++) cr_expect_eq(share[i], (i + 1.0) / TRAIN_SPANS);
+  H5Fclose(file);
   train_study_free(&s);
 }
