@@ -204,6 +204,34 @@ Test(checks_certify, a_claim_to_be_exact_is_not_believed) {
   case_free(c);
 }
 
+/* Of an exact output, of values near 5 in each component: Hoeffding's bound for squares up to that of twice
+ * the radius, to which a tenth is added, since the centre is the values' mean. */
+Test(checks_certify, a_certificate_tells_something) {
+  attn_problem p = long_problem();
+  run_case *c = case_make(p, 0.5, 1);
+  double far = 0, size = 0;
+  for (int64_t j = 0; j < p.n_kv; j++) {
+    double square = 0;
+    for (int64_t i = j * p.d_v; i < (j + 1) * p.d_v; i++) {
+      square += pow(case_get(c, c->v, i), 2);
+      case_set(c, c->v, i, 5 + case_get(c, c->v, i));
+    }
+    far = fmax(far, 1.1 * sqrt(square));
+  }
+  case_run(c, "tiled", NULL);
+  for (int64_t i = 0; i < case_count_o(&p); i++) size += pow(case_get(c, c->o, i), 2) / (double)p.n_q;
+  result_row row;
+  result_row_init(&row);
+  c->e.cache = block_cache_create();
+  cr_assert_eq(evidence_errors(&c->e, &row), ATTN_OK);
+  const double most = 2 * far * pow(log(8 / CERTIFY_ALPHA) / 2 / (double)c->exact->count, 0.25),
+               bound = most / (sqrt(size) - most);
+  cr_expect(row.err_rel_fro_cert_lo <= 0 && row.err_rel_fro_cert_hi <= bound && bound < 1, "%g of %g",
+            row.err_rel_fro_cert_hi, bound);
+  block_cache_free(c->e.cache);
+  case_free(c);
+}
+
 /* -- RS-4 -- */
 
 Test(checks_certify, hard_checks_on_sampled_rows_stay_hard) {
