@@ -55,6 +55,29 @@ static double number(const json_t *setting, const char *name) {
   return json_is_number(x) ? json_number_value(x) : (double)NAN;
 }
 
+/* What is within the error comes first, by time, but last of it what reads all keys; then the others by error.
+ * The best is the first that is surely faster than exact attention; of one sample half and twice its time are
+ * not. */
+static void expect_choice(const json_t *all) {
+  const json_t *settings = json_object_get(all, "settings"), *exact = json_object_get(all, "exact");
+  const char *said = json_string_value(json_object_get(all, "best")), *best = NULL;
+  const double once = number(exact, "time_s") / 2, exact_lo = number(exact, "time_lo_s");
+  double last = 0;
+  for (int64_t i = 0, before = 0; i < (int64_t)json_array_size(settings); i++) {
+    const json_t *s = json_array_get(settings, (size_t)i);
+    const bool within = json_is_true(json_object_get(s, "within")),
+               own = json_is_true(json_object_get(s, "exact"));
+    const int64_t group = !within ? 2 : !own && number(s, "keys_read") >= 1;
+    const double x = number(s, group < 2 ? "time_s" : "error"), hi = number(s, "time_hi_s");
+    cr_expect(group > before || (group == before && !(x < last)), "%s", result.out);
+    if (!best && !group && (isnan(hi) ? 2 * x : hi) < (isnan(exact_lo) ? once : exact_lo))
+      best = json_string_value(json_object_get(s, "spec"));
+    before = group;
+    last = x;
+  }
+  cr_expect_str_eq(said ? said : "none", best ? best : "none", "%s", result.out);
+}
+
 /* Relative distance of what a spec computes from exact attention, through apply. */
 static double apply(const char *spec) {
   char arguments[256];
@@ -107,14 +130,15 @@ Test(cli_advise, a_cache_fits_into_its_bytes) {
   all = ask("advise --in qkv.h5 --causal --kv-bytes 12287 -q --json evict:score=tova"); /* of 96 * 128 */
   cr_expect_str_eq(json_string_value(json_object_get(all, "best")), "store:k=f16,v=f16");
   json_decref(all);
+  command_run("advise --in qkv.h5 --causal --kv-bytes 12288 -q --json evict:score=tova", &result);
+  cr_expect(result.exit_code == 2 && strstr(result.err, "all 96 positions fit"), "%s", result.err);
 }
 
 Test(cli_advise, what_is_said_is_what_apply_does) {
   write_inputs(0.5);
   json_t *all = ask("advise --in qkv.h5 --error 0.3 --json");
-  const json_t *input = json_object_get(all, "input"), *best = json_object_get(all, "best");
+  const json_t *input = json_object_get(all, "input");
   cr_expect(number(input, "heads") == 2 && number(input, "n_kv") == N && number(all, "error") == 0.3);
-  cr_expect(json_is_null(best) || setting_of(all, json_string_value(best)));
   const json_t *window = setting_of(all, "longformer");
   cr_assert(window && json_is_true(json_object_get(window, "within")));
   const char *spec = json_string_value(json_object_get(window, "spec"));
@@ -122,7 +146,8 @@ Test(cli_advise, what_is_said_is_what_apply_does) {
   cr_expect_float_eq(apply(spec), number(window, "error"), 1e-5, "%s", spec);
   cr_expect(number(window, "error") <= 0.3 && number(window, "certain") >= number(window, "error"));
   cr_expect(number(window, "left_out_mean") > 0 &&
-            number(window, "left_out_most") >= number(window, "left_out_mean"));
+            number(window, "left_out_most") > number(window, "left_out_mean"));
+  expect_choice(all);
   /* The least window: the next smaller one that a bisection to a sixteenth may leave is not within. */
   int64_t keys = 0;
   char less[64];
@@ -162,7 +187,7 @@ Test(cli_advise, what_is_said_is_what_apply_does) {
 /* Another seed has other draws, the same seed the same: those of the seeds that follow it, all of which
  * count. */
 Test(cli_advise, draws_follow_the_seed) {
-  double error[3];
+  double error[3], high = 0;
   write_inputs(0.5);
   for (int i = 0; i < 3; i++) {
     json_t *all = ask(i < 2 ? "advise performer:features=64 --in qkv.h5 --json --draws 3 --limit 0"
@@ -171,13 +196,17 @@ Test(cli_advise, draws_follow_the_seed) {
     cr_assert(s && number(s, "draws") == 3);
     cr_expect_str_eq(json_string_value(json_object_get(s, "spec")), "performer:features=64");
     error[i] = number(s, "error");
+    high = i ? high : number(s, "error_hi");
     json_decref(all);
   }
   cr_expect(error[0] == error[1] && error[0] != error[2], "%g %g %g", error[0], error[1], error[2]);
-  const double mean = (apply("performer:features=64") + apply("performer:features=64,seed=1") +
-                       apply("performer:features=64,seed=2")) /
-                      3;
+  const double one[] = {apply("performer:features=64"), apply("performer:features=64,seed=1"),
+                        apply("performer:features=64,seed=2")},
+               mean = (one[0] + one[1] + one[2]) / 3,
+               squares = pow(one[0] - mean, 2) + pow(one[1] - mean, 2) + pow(one[2] - mean, 2);
   cr_expect_float_eq(error[0], mean, 1e-5, "%g, not %g", error[0], mean);
+  /* Student's quantile of two degrees of freedom */
+  cr_expect_float_eq(high - mean, 4.302652729911275 * sqrt(squares / 2 / 3), 1e-4, "%g", high - mean);
 }
 
 /* The command that is printed runs, whether or not something is faster than exact attention. */
@@ -258,6 +287,7 @@ Test(cli_advise, no_budget_is_passed_over) {
     const json_t *found = setting_of(all, asked[i][0]);
     cr_assert(found && json_is_true(json_object_get(found, "within")) == (i == 0));
     cr_expect(i || number(found, "keys_read") < 1);
+    cr_expect_eq(json_is_true(json_object_get(json_object_get(all, "exact"), "within")), i == 0);
     snprintf(arguments, sizeof arguments, "advise%s --in qkv.h5 %s -q --json", asked[i][1], asked[i][2]);
     json_t *rest = ask(arguments), *one;
     size_t s, within = 0;
@@ -372,8 +402,11 @@ Test(cli_advise, many_rows_are_all_compared) {
     cr_assert(!data_npy_write(names[t], &x));
     data_array_free(&x);
   }
-  json_t *all = ask("advise longformer:window=64 --q q.npy --k k.npy --v v.npy --error 90% --json");
+  json_t *all =
+      ask("advise longformer:window=256 longformer:window=64 longformer:window=16 --q q.npy --k k.npy "
+          "--v v.npy --error 95% --json");
   const json_t *s = setting_of(all, "longformer"), *exact = json_object_get(all, "exact");
+  expect_choice(all);
   cr_expect(number(s, "error_hi") == number(s, "error") && number(s, "certain") == number(s, "error"));
   cr_expect(number(exact, "error_hi") == number(exact, "error") && number(exact, "error") < 1e-5);
   json_decref(all);
