@@ -48,6 +48,18 @@ Test(core_policies, a_kv_head_has_its_own_filter) {
   free(x);
 }
 
+/* Of equal keys the higher position goes, of those that are not recent. */
+Test(core_policies, of_equal_keys_the_first_stay) {
+  inputs *x = inputs_make();
+  static bool held[N][N];
+  for (int64_t i = 0; i < BATCH * KV_HEADS * N * D; i++) (&x->k[0][0][0][0])[i] = 1;
+  hold(x, "evict:score=knorm,budget=12,recent=4", 0, held);
+  for (int64_t t = 0; t < N; t++)
+    for (int64_t j = 0; j <= t; j++)
+      cr_expect_eq(held[t][j], j < 12 - 4 || j > t - 4, "%d at %d", (int)j, (int)t);
+  free(x);
+}
+
 /* Closed forms against counting: keys at a position, in the mean of kv heads, and query-key pairs of the last
  * queries, besides which heads that share look at those of the prompt. They bound what is admitted. */
 static void check_counts(const inputs *x, const attn_kv_rule *r) {
