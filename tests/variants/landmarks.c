@@ -183,6 +183,13 @@ Test(variants_landmarks, clusters_of_one_query_or_of_equal_ones_are_exact) {
   cr_expect(off > 0.001, "seeds start from other queries: %g", off);
 }
 
+/* A vector added to all keys of a head changes no weight, however far it takes them from 0. */
+static void shift_keys(inputs *in) {
+  const attn_problem *p = &in->problem;
+  for (int64_t i = 0; i < p->batch * p->kv_heads * N * D; i++)
+    attn_set(in->k, i, p->dtype, attn_get(in->k, i, p->dtype) + 40);
+}
+
 /* With every key, the kernel's inverse is exact. */
 Test(variants_landmarks, a_coreset_of_all_keys_is_exact) {
   double off = apart("coreset:keys=40", "tiled", ATTN_F64, NULL);
@@ -191,6 +198,8 @@ Test(variants_landmarks, a_coreset_of_all_keys_is_exact) {
   cr_expect(off < 1e-9, "%g", off);
   off = apart("coreset:keys=40", "tiled", ATTN_F64, far_queries);
   cr_expect(off < 1e-9, "queries whose kernel is below the least number: %g", off);
+  off = apart("coreset:keys=40", "tiled", ATTN_F64, shift_keys);
+  cr_expect(off < 1e-9, "far keys: %g", off);
   off = apart("coreset:keys=6", "coreset:keys=6,seed=1", ATTN_F32, NULL);
   cr_expect(off > 0.001, "%g", off);
 }
