@@ -210,24 +210,35 @@ void data_rope_f32(float *x, int64_t n, int64_t d, int64_t row_stride, int64_t f
 
 typedef struct data_llama data_llama;
 
+/* What a layer does otherwise than most: bits. */
+typedef enum data_llama_layer {
+  DATA_LLAMA_WINDOW = 1,
+  DATA_LLAMA_UNTURNED = 2, /* q and k do not turn */
+} data_llama_layer;
+
 typedef struct data_llama_config {
-  const char *architecture; /* "llama", "mistral", "qwen2", "qwen3" */
+  const char *architecture; /* the model_type of config.json: "llama", "gemma3_text" */
   int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_positions;
-  double rms_eps;
-  data_rope rope;     /* its divisors belong to the model */
-  int64_t rotary_dim; /* components of each head of q and k that turn, the first; the others stay */
-  /* Queries of layers window_from ... see the last `window` keys, their own with them; 0: all before them. */
-  int64_t window, window_from;
+  double norm_eps;
+  data_rope rope;      /* its divisors belong to the model */
+  double window_theta; /* the base in layers with a window, where nothing is stretched; 0: rope's */
+  int64_t rotary_dim;  /* components of each head of q and k that turn, the first; 0: positions are learned */
+  int64_t window;      /* queries see the last `window` keys, their own with them (an encoder: as many behind
+                        * it), in layers with DATA_LLAMA_WINDOW */
+  unsigned char *layer; /* [layers] of data_llama_layer; belongs to the model */
   bool qkv_bias, output_bias, mlp_bias;
-  bool head_norms; /* q and k are normalised head by head, before they turn */
-  bool tied;       /* the output layer is the embedding */
-  int64_t bos;     /* what config.json names as the first token of a text; -1: nothing, or a GGUF file */
+  bool parallel;                 /* attention and MLP are both of the layer's input */
+  bool tied;                     /* the output layer is the embedding */
+  double score_scale, score_cap; /* of the scores; cap 0: none */
+  double embedding_scale, residual_scale, logit_scale, logit_cap;
+  float (*activation)(float);
+  int64_t bos; /* what config.json names as the first token of a text; -1: nothing, or a GGUF file */
 } data_llama_config;
 
 /* Opens a GGUF file (F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K, IQ2_XXS), or a directory in
  * Hugging Face layout: config.json and model.safetensors, or model.safetensors.index.json with its shards
- * (F32, F16, BF16, F64), of Llama, Mistral, Qwen2 or Qwen3. EUNSUPPORTED names what this forward pass does
- * not compute. */
+ * (F32, F16, BF16, F64), of an architecture of data/llama/architectures.c that is no encoder. EUNSUPPORTED
+ * names what this forward pass does not compute. */
 attn_status data_llama_open(const char *path, data_llama **);
 void data_llama_close(data_llama *);
 const data_llama_config *data_llama_get_config(const data_llama *);
@@ -265,7 +276,8 @@ typedef struct data_llama_attention {
   double seconds;              /* of its execution */
   const float *q, *k, *v;      /* rotated; [n, heads * d], [n, kv_heads * d] twice */
   const float *exact, *output; /* [n, heads * d] */
-  const float *state;          /* [n, hidden], output Wo^T added, before the rest of the layer */
+  const float *state; /* [n, hidden], output Wo^T added, before the rest of the layer; where a norm or
+                                * a factor comes before the sum, output Wo^T alone */
 } data_llama_attention;
 
 /* The logits of all streams at positions first ... first + rows - 1 of a window: logits[stream][rows,

@@ -1,12 +1,13 @@
 /* capture_layer.c - a capture: Q, K and V of one layer of a model on a text, in an HDF5 file with their
- * origin as attributes. Of an encoder, too (data/bert/). */
+ * origin as attributes. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <inttypes.h>
 #include <libgen.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "data/bert/bert.h"
 #include "data/formats/kinds.h"
 #include "data/formats/qkv.h"
 #include "data/llama/llama.h"
@@ -85,10 +86,15 @@ static void describe(capture *c) {
   add(c, (hdf5_attribute){.name = "windows", .integer = (c->n - 1) / c->window + 1});
 }
 
-/* -- Llama -- */
+/* The rotation of the layer; NULL: nothing turns there. */
+static const data_rope *rope_of(const data_llama_config *c, int64_t layer, data_rope *local) {
+  *local = (data_rope){.kind = DATA_ROPE_PLAIN, .theta = c->window_theta, .attention = 1};
+  if (c->rotary_dim == 0 || c->layer[layer] & DATA_LLAMA_UNTURNED) return NULL;
+  return c->window_theta > 0 && c->layer[layer] & DATA_LLAMA_WINDOW ? local : &c->rope;
+}
 
 /* The frequencies of stretched positions as a text, for those who rotate a pending capture. */
-static attn_status print_frequencies(const data_llama *m, capture *c) {
+static attn_status print_frequencies(const data_llama *m, const data_rope *rope, capture *c) {
   enum { WIDTH = 25, MOST = 2048 };
   const data_llama_config *config = &m->config;
   const int64_t half = config->rotary_dim / 2;
@@ -98,14 +104,13 @@ static attn_status print_frequencies(const data_llama *m, capture *c) {
   double frequency[MOST];
   if (!(c->frequencies = calloc((size_t)half, WIDTH)))
     return attn_fail(ATTN_ENOMEM, "%s: no memory for its frequencies", m->path);
-  data_rope_frequencies(&config->rope, config->rotary_dim, c->n < c->window ? c->n : c->window, frequency);
+  data_rope_frequencies(rope, config->rotary_dim, c->n < c->window ? c->n : c->window, frequency);
   char *to = c->frequencies;
   for (int64_t i = 0; i < half; i++) to += snprintf(to, WIDTH, i ? " %.17g" : "%.17g", frequency[i]);
   return ATTN_OK;
 }
 
-static attn_status describe_rotation(const data_llama *m, capture *c) {
-  const data_llama_config *config = &m->config;
+static attn_status describe_rotation(const data_llama *m, const data_rope *rope, capture *c) {
   const char *note =
       c->r->pre_rope
           ? "pairs (i, i + rotary_dim/2); q and k are to be rotated, row r at position first_position + r; "
@@ -114,61 +119,60 @@ static attn_status describe_rotation(const data_llama *m, capture *c) {
           ? "pairs (i, i + rotary_dim/2); q and k are rotated at positions 0 ... n-1"
           : "pairs (i, i + rotary_dim/2); independent windows of trained_context positions: the forward pass "
             "at local positions, the stored q and k rotated at global positions 0 ... n-1";
-  add(c, (hdf5_attribute){.name = "rope_theta", .real = true, .number = config->rope.theta});
-  add(c, (hdf5_attribute){.name = "rotary_dim", .integer = config->rotary_dim});
+  add(c, (hdf5_attribute){.name = "rope_theta", .real = true, .number = rope->theta});
+  add(c, (hdf5_attribute){.name = "rotary_dim", .integer = m->config.rotary_dim});
   add(c, (hdf5_attribute){.name = "rotation", .text = note});
   if (c->r->pre_rope) {
     add(c, (hdf5_attribute){.name = "rope", .text = "pending"});
     add(c, (hdf5_attribute){.name = "first_position", .integer = 0});
   }
-  if (config->window > 0 && c->r->layer >= config->window_from)
-    add(c, (hdf5_attribute){.name = "sliding_window", .integer = config->window});
-  if (config->rope.kind == DATA_ROPE_PLAIN && !config->rope.divisors) return ATTN_OK;
-  attn_status status = print_frequencies(m, c);
+  if (rope->kind == DATA_ROPE_PLAIN && !rope->divisors) return ATTN_OK;
+  attn_status status = print_frequencies(m, rope, c);
   add(c, (hdf5_attribute){.name = "rope_frequencies", .text = c->frequencies});
-  add(c, (hdf5_attribute){.name = "rope_attention_factor", .real = true, .number = config->rope.attention});
+  add(c, (hdf5_attribute){.name = "rope_attention_factor", .real = true, .number = rope->attention});
   return status;
 }
 
-static attn_status capture_llama(capture *c) {
+/* What the layer's scores are, where they are not those of a causal attention of scale 1/sqrt(d). */
+static void describe_scores(const data_llama *m, capture *c) {
+  const data_llama_config *config = &m->config;
+  const double usual = 1 / sqrt((double)config->head_dim);
+  if (m->kind->encoder)
+    add(c, (hdf5_attribute){.name = "causal", .text = "no: a token sees those after it, too"});
+  if (config->layer[c->r->layer] & DATA_LLAMA_WINDOW)
+    add(c, (hdf5_attribute){.name = "sliding_window", .integer = config->window});
+  if (config->score_scale < usual || config->score_scale > usual)
+    add(c, (hdf5_attribute){.name = "score_scale", .real = true, .number = config->score_scale});
+  if (config->score_cap > 0)
+    add(c, (hdf5_attribute){.name = "score_softcap", .real = true, .number = config->score_cap});
+}
+
+static attn_status capture_model(capture *c) {
+  const data_capture_request *r = c->r;
   data_llama *m = NULL;
-  attn_status status = data_llama_open(c->r->ids.model, &m);
+  data_rope local;
+  const data_rope *rope = NULL;
+  attn_status status = llama_open(r->ids.model, &m);
   if (status) return status;
-  status = read_ids(c, &m->config);
-  if (!status) status = data_llama_capture(m, c->tokens, c->n, c->r->layer, c->r->pre_rope, &c->x);
+  status = llama_check_layer(m, r->layer);
+  if (!status) rope = rope_of(&m->config, r->layer, &local);
+  if (!status && r->pre_rope && !rope)
+    status = attn_fail(ATTN_EUNSUPPORTED,
+                       "%s: layer %" PRId64 " has no rotary embedding, so --pre-rope does not apply", m->path,
+                       r->layer);
+  if (!status && r->ids.text && strcmp(m->kind->name, "bert") == 0)
+    status =
+        attn_fail(ATTN_EUNSUPPORTED,
+                  "%s: WordPiece tokenizers are not read: an encoder needs token ids (--tokens)", m->path);
+  if (!status) status = read_ids(c, &m->config);
+  if (!status) status = data_llama_capture(m, c->tokens, c->n, r->layer, r->pre_rope, &c->x);
   if (!status) {
     weights_sha256(m->files, c->model_hex);
     describe(c);
-    status = describe_rotation(m, c);
+    describe_scores(m, c);
+    if (rope) status = describe_rotation(m, rope, c);
   }
   data_llama_close(m);
-  return status;
-}
-
-/* -- BERT -- */
-
-static attn_status capture_bert(capture *c) {
-  bert *m = NULL;
-  attn_status status = bert_open(c->r->ids.model, &m);
-  if (status) return status;
-  const bert_config *config = bert_get_config(m);
-  if (c->r->pre_rope)
-    status =
-        attn_fail(ATTN_EUNSUPPORTED, "%s: an encoder has no rotary embedding, so --pre-rope does not apply",
-                  c->r->ids.model);
-  else if (c->r->ids.text)
-    status = attn_fail(ATTN_EUNSUPPORTED,
-                       "%s: WordPiece tokenizers are not read: an encoder needs token ids (--tokens)",
-                       c->r->ids.model);
-  const data_llama_config like = {.vocab = config->vocab, .max_positions = config->max_positions, .bos = -1};
-  if (!status) status = read_ids(c, &like);
-  if (!status) status = bert_capture(m, c->tokens, c->n, c->r->layer, &c->x);
-  if (!status) {
-    bert_sha256(m, c->model_hex);
-    describe(c);
-    add(c, (hdf5_attribute){.name = "causal", .text = "no: each token sees all"});
-  }
-  bert_close(m);
   return status;
 }
 
@@ -178,7 +182,7 @@ attn_status data_capture(const data_capture_request *r, data_qkv *out) {
   attn_status status =
       output_check(r->output, &kind_capture, (const char *const[]){r->ids.text, r->ids.tokens}, 2);
   if (status) return status;
-  status = bert_is(r->ids.model) ? capture_bert(&c) : capture_llama(&c);
+  status = capture_model(&c);
   if (!status) status = data_qkv_check_finite(&c.x);
   if (!status) status = hdf5_write_qkv(r->output, &c.x, c.attribute, c.count);
   if (!status && out)

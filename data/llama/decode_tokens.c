@@ -6,7 +6,6 @@
 
 #include "data/llama/layer.h"
 #include "data/llama/reach.h"
-#include "data/llama/rope.h"
 
 enum { SMALL = 1 << 22 /* multiply-adds that one thread has done before others have begun */ };
 
@@ -16,7 +15,8 @@ struct data_llama_decoder {
   llama_window window;    /* its rows are the texts */
   llama_weights *weights; /* [layers] */
   product_matrix head;
-  float *norm, *x;      /* [hidden], [texts, hidden] */
+  llama_norm norm;
+  float *x;             /* [texts, hidden] */
   float *keys, *values; /* [layers, texts, n, kv_heads * d] */
 };
 
@@ -26,7 +26,7 @@ attn_status data_llama_decoder_make(const data_llama *m, int64_t texts, int64_t 
   if (texts < 1 || n < 1 || n > c->max_positions)
     return attn_fail(ATTN_EINVAL, "%s: %" PRId64 " texts of %" PRId64 " positions; the model has %" PRId64,
                      m->path, texts, n, c->max_positions);
-  const attn_problem problem = llama_problem(c, 1, 1);
+  const attn_problem problem = llama_problem(m, 1, 1);
   attn_plan *plan = NULL;
   data_llama_decoder *d = calloc(1, sizeof *d);
   if (!d) return attn_fail(ATTN_ENOMEM, "%s: no memory", m->path);
@@ -38,12 +38,13 @@ attn_status data_llama_decoder_make(const data_llama *m, int64_t texts, int64_t 
   if (texts * c->hidden * c->intermediate < SMALL) d->window.tools.threads = 1;
   for (int64_t l = 0; !status && l < c->layers; l++)
     status = llama_weights_load(&d->window, l, &d->weights[l]);
-  if (!status) status = product_vector_load(m->norm, &d->norm);
-  if (!status) status = product_matrix_load(&d->window.tools, m->head, NULL, 0, 0, &d->head);
+  if (!status) status = llama_norm_load(m, &m->norm, &d->norm);
+  if (!status) status = product_matrix_load(&d->window.tools, &m->head, &d->head);
   if (!status) status = product_allocate("the state", texts, c->hidden, sizeof *d->x, &d->x);
   if (!status) status = product_allocate("keys", c->layers * texts * n, kv, sizeof *d->keys, &d->keys);
   if (!status) status = product_allocate("values", c->layers * texts * n, kv, sizeof *d->values, &d->values);
-  if (!status) data_rope_frequencies(&c->rope, c->rotary_dim, n, d->window.frequency);
+  if (!status && c->rotary_dim > 0)
+    data_rope_frequencies(&c->rope, c->rotary_dim, n, d->window.rotation[0].frequency);
   attn_plan_destroy(plan);
   if (status)
     data_llama_decoder_free(d);
@@ -58,22 +59,11 @@ void data_llama_decoder_free(data_llama_decoder *d) {
   llama_window_free(&d->window);
   free(d->weights);
   product_matrix_free(&d->head);
-  free(d->norm);
+  llama_norm_free(&d->norm);
   free(d->x);
   free(d->keys);
   free(d->values);
   free(d);
-}
-
-/* All rows at the same position. */
-static void rotate(data_llama_decoder *d) {
-  const data_llama_config *c = &d->model->config;
-  const llama_window *w = &d->window;
-  rope_cos_sin(c->rotary_dim, w->frequency, d->given, c->rope.attention, w->turns);
-  for (int64_t h = 0; h < d->texts * c->heads; h++)
-    rope_turn(c->rotary_dim, w->turns, w->q + h * c->head_dim);
-  for (int64_t h = 0; h < d->texts * c->kv_heads; h++)
-    rope_turn(c->rotary_dim, w->turns, w->k + h * c->head_dim);
 }
 
 /* Keeps the layer's new keys and values, and attends to all. */
@@ -95,7 +85,7 @@ static attn_status make_plans(const data_llama_decoder *d, attn_plan *plan[REACH
   attn_status status = ATTN_OK;
   for (int reach = 0; !status && reach < REACHES; reach++) {
     const bool all = reach == REACH_ALL || c->window > d->given;
-    attn_problem problem = llama_problem(c, 1, all ? d->given + 1 : c->window);
+    attn_problem problem = llama_problem(d->model, 1, all ? d->given + 1 : c->window);
     problem.batch = d->texts;
     problem.k.batch = problem.v.batch = d->n * c->kv_heads * c->head_dim;
     if (llama_reach_occurs(c, (llama_reach)reach))
@@ -116,17 +106,18 @@ attn_status data_llama_decoder_step(data_llama_decoder *d, const int64_t *tokens
   if (!status)
     status = product_allocate("scratch of attention", 1, (int64_t)llama_reach_work(plan) + 1, 1, &work);
   for (int64_t t = 0; !status && t < d->texts; t++)
-    status = tensor_to_f32(d->model->embedding, tokens[t] * c->hidden, c->hidden, d->x + t * c->hidden);
+    status = llama_embed(&d->window, tokens[t], d->given, d->x + t * c->hidden);
   for (int64_t l = 0; !status && l < c->layers; l++) {
     llama_project(&d->window, &d->weights[l], d->x);
-    rotate(d);
+    llama_rotate(&d->window, l, false, d->given);
     if ((status = attend(d, plan[llama_reach_of(c, l)], l, work))) break;
     llama_add(&d->window, &d->weights[l], d->x);
     llama_finish(&d->window, &d->weights[l], d->x);
   }
   if (!status) {
-    llama_normalise(&d->window, d->texts, d->x, d->norm, d->window.h);
+    llama_normalise(&d->window, d->texts, d->x, &d->norm, d->window.h);
     product_multiply(&d->window.tools, &d->head, d->texts, d->window.h, false, logits);
+    llama_bend_logits(&d->window, d->texts * c->vocab, logits);
     d->given++;
   }
   llama_reach_destroy(plan);

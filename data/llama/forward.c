@@ -70,7 +70,7 @@ static attn_status capture_part(const data_llama *m, const int64_t *tokens, int6
   for (int64_t w = 0; !status && w < windows; w++) {
     const int64_t at = first + w * n;
     llama_project(&window, &loaded, x + w * n * m->config.hidden);
-    if (!c->pre_rope) llama_rotate(&window, at);
+    if (!c->pre_rope) llama_rotate(&window, c->layer, true, at);
     store_rows(&window, window.q, m->config.heads, at, c->made->n_q, c->made->q);
     store_rows(&window, window.k, m->config.kv_heads, at, c->made->n_kv, c->made->k);
     store_rows(&window, window.v, m->config.kv_heads, at, c->made->n_kv, c->made->v);
@@ -81,12 +81,21 @@ static attn_status capture_part(const data_llama *m, const int64_t *tokens, int6
   return status;
 }
 
+attn_status llama_check_layer(const data_llama *m, int64_t layer) {
+  if (layer >= 0 && layer < m->config.layers) return ATTN_OK;
+  return attn_fail(ATTN_EINVAL, "layer %" PRId64 ": the layers of %s are 0 ... %" PRId64, layer, m->path,
+                   m->config.layers - 1);
+}
+
 attn_status data_llama_capture(const data_llama *m, const int64_t *tokens, int64_t n, int64_t index,
                                bool pre_rope, data_qkv *out) {
   const data_llama_config *c = &m->config;
-  if (index < 0 || index >= c->layers)
-    return attn_fail(ATTN_EINVAL, "layer %" PRId64 ": the layers of %s are 0 ... %" PRId64, index, m->path,
-                     c->layers - 1);
+  attn_status status = llama_check_layer(m, index);
+  if (status) return status;
+  if (m->kind->encoder && n > c->max_positions)
+    return attn_fail(ATTN_EINVAL,
+                     "%s: %" PRId64 " tokens, expected 1 to %" PRId64 ", the encoder's positions", m->path, n,
+                     c->max_positions);
   if ((c->rope.kind == DATA_ROPE_DYNAMIC || c->rope.kind == DATA_ROPE_LONGROPE) && n > c->max_positions)
     return attn_fail(
         ATTN_EUNSUPPORTED,
@@ -102,7 +111,7 @@ attn_status data_llama_capture(const data_llama *m, const int64_t *tokens, int64
                    .d_v = c->head_dim,
                    .rank = 3,
                    .dtype = ATTN_F32};
-  attn_status status = qkv_alloc(&made);
+  status = qkv_alloc(&made);
   if (!status) status = each_part(m, tokens, n, capture_part, &(capture){&made, index, pre_rope});
   if (!status) made.description = text_format("%s layer %" PRId64, m->path, index);
   if (!status && !made.description) status = ATTN_ENOMEM;

@@ -3,54 +3,72 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "data/llama/rope.h"
 
 /* -- weights -- */
 
+attn_status llama_norm_load(const data_llama *m, const product_rows *from, llama_norm *to) {
+  if (!from->weight) return ATTN_OK;
+  attn_status status = product_vector_load(from->weight, &to->weight);
+  for (int64_t i = 0; !status && m->kind->plus_one && !m->in_gguf && i < from->rows; i++) to->weight[i] += 1;
+  return !status && from->bias ? product_vector_load(from->bias, &to->bias) : status;
+}
+
+void llama_norm_free(llama_norm *n) {
+  free(n->weight);
+  free(n->bias);
+  *n = (llama_norm){NULL, NULL};
+}
+
 attn_status llama_weights_load(const llama_window *w, int64_t index, llama_weights *out) {
   const llama_layer *l = &w->model->layer[index];
-  const data_llama_config *c = &w->model->config;
-  const int64_t turned = w->model->adjacent_pairs ? c->rotary_dim : 0;
-  const struct {
-    const tensor *from;
-    float **to;
-  } vectors[] = {{l->attention_norm, &out->attention_norm},
-                 {l->mlp_norm, &out->mlp_norm},
-                 {l->q_norm, &out->q_norm},
-                 {l->k_norm, &out->k_norm}};
-  const struct {
-    llama_linear from;
-    int64_t turned;
-    product_matrix *to;
-  } matrices[] = {{l->q, turned, &out->q}, {l->k, turned, &out->k},  {l->v, 0, &out->v},
-                  {l->o, 0, &out->o},      {l->gate, 0, &out->gate}, {l->up, 0, &out->up},
-                  {l->down, 0, &out->down}};
   attn_status status = ATTN_OK;
-  for (size_t i = 0; !status && i < sizeof vectors / sizeof *vectors; i++)
-    if (vectors[i].from) status = product_vector_load(vectors[i].from, vectors[i].to);
-  for (size_t i = 0; !status && i < sizeof matrices / sizeof *matrices; i++)
-    status = product_matrix_load(&w->tools, matrices[i].from.weight, matrices[i].from.bias, c->head_dim,
-                                 matrices[i].turned, matrices[i].to);
+  for (int p = 0; !status && p < LLAMA_NORMS; p++) {
+    if (!l->part[p].weight) llama_norm_free(&out->norm[p]); /* that of a layer before */
+    status = llama_norm_load(w->model, &l->part[p], &out->norm[p]);
+  }
+  for (int p = LLAMA_NORMS; !status && p < LLAMA_PARTS; p++)
+    if (l->part[p].weight) status = product_matrix_load(&w->tools, &l->part[p], &out->matrix[p]);
   return status;
 }
 
 void llama_weights_free(llama_weights *w) {
-  float *vectors[] = {w->attention_norm, w->mlp_norm, w->q_norm, w->k_norm};
-  product_matrix *matrices[] = {&w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down};
-  for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) free(vectors[i]);
-  for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) product_matrix_free(matrices[i]);
-  *w = (llama_weights){0};
+  for (int p = 0; p < LLAMA_NORMS; p++) llama_norm_free(&w->norm[p]);
+  for (int p = LLAMA_NORMS; p < LLAMA_PARTS; p++) product_matrix_free(&w->matrix[p]);
 }
 
 /* -- a window -- */
 
-static void make_turns(llama_window *w, int64_t first) {
-  const data_llama_config *c = &w->model->config;
+static void make_turns(const llama_window *w, llama_rotation *r, int64_t first) {
+  const int64_t d = w->model->config.rotary_dim;
 #pragma omp parallel for num_threads(w->tools.threads)
-  for (int64_t i = 0; i < w->n; i++)
-    rope_cos_sin(c->rotary_dim, w->frequency, first + i, c->rope.attention, w->turns + i * c->rotary_dim);
-  w->turns_first = first;
+  for (int64_t i = 0; i < w->n; i++) rope_cos_sin(d, r->frequency, first + i, r->attention, r->turns + i * d);
+  r->first = first;
+}
+
+/* Of the layer; NULL: it does not turn. */
+static llama_rotation *rotation_of(llama_window *w, int64_t layer) {
+  const data_llama_config *c = &w->model->config;
+  if (c->rotary_dim == 0 || c->layer[layer] & DATA_LLAMA_UNTURNED) return NULL;
+  return &w->rotation[c->window_theta > 0 && c->layer[layer] & DATA_LLAMA_WINDOW];
+}
+
+static attn_status make_rotations(llama_window *w) {
+  const data_llama_config *c = &w->model->config;
+  const data_rope ropes[] = {c->rope, {.kind = DATA_ROPE_PLAIN, .theta = c->window_theta, .attention = 1}};
+  attn_status status = ATTN_OK;
+  for (int i = 0; !status && c->rotary_dim > 0 && i < 1 + (c->window_theta > 0); i++) {
+    llama_rotation *r = &w->rotation[i];
+    status = product_allocate("frequencies", 1, c->rotary_dim / 2, sizeof *r->frequency, &r->frequency);
+    if (!status) status = product_allocate("rotations", w->n, c->rotary_dim, sizeof *r->turns, &r->turns);
+    if (status) return status;
+    r->attention = ropes[i].attention;
+    data_rope_frequencies(&ropes[i], c->rotary_dim, w->n, r->frequency);
+    make_turns(w, r, 0);
+  }
+  return status;
 }
 
 attn_status llama_window_make(const data_llama *m, const attn_kernels *kernels, int64_t n,
@@ -60,91 +78,175 @@ attn_status llama_window_make(const data_llama *m, const attn_kernels *kernels, 
   llama_window w = {.model = m, .n = n};
   const struct {
     const char *what;
-    int64_t rows, columns;
-    size_t size;
-    void *to;
-  } table[] = {{"the normalised state", n, c->hidden, sizeof(float), &w.h},
-               {"queries", n, q, sizeof(float), &w.q},
-               {"keys", n, kv, sizeof(float), &w.k},
-               {"values", n, kv, sizeof(float), &w.v},
-               {"the attention's output", n, q, sizeof(float), &w.mixed},
-               {"the gate", n, c->intermediate, sizeof(float), &w.gate},
-               {"the up projection", n, c->intermediate, sizeof(float), &w.up},
-               {"frequencies", 1, c->rotary_dim / 2, sizeof(double), &w.frequency},
-               {"rotations", n, c->rotary_dim, sizeof(double), &w.turns}};
+    int64_t columns;
+    float **to;
+  } table[] = {{"the normalised state", c->hidden, &w.h},
+               {"what is added to the state", c->hidden, &w.added},
+               {"queries", q, &w.q},
+               {"keys", kv, &w.k},
+               {"values", kv, &w.v},
+               {"the attention's output", q, &w.mixed},
+               {"the gate", c->intermediate, &w.gate},
+               {"the up projection", c->intermediate, &w.up}};
   attn_status status = product_tools_make(kernels, &w.tools);
   for (size_t i = 0; !status && i < sizeof table / sizeof *table; i++)
-    status = product_allocate(table[i].what, table[i].rows, table[i].columns, table[i].size, table[i].to);
-  if (!status) {
-    data_rope_frequencies(&c->rope, c->rotary_dim, n, w.frequency);
-    make_turns(&w, 0);
+    status = product_allocate(table[i].what, n, table[i].columns, sizeof(float), table[i].to);
+  if (!status) status = make_rotations(&w);
+  if (!status) status = llama_norm_load(m, &m->embedding_norm, &w.embedding_norm);
+  if (!status && m->types.weight) status = product_allocate("a type", 1, c->hidden, sizeof(float), &w.type);
+  if (!status && m->types.weight) status = tensor_to_f32(m->types.weight, 0, c->hidden, w.type);
+  if (!status)
     *out = w;
-  } else {
+  else
     llama_window_free(&w);
-  }
   return status;
 }
 
 void llama_window_free(llama_window *w) {
-  void *all[] = {w->h, w->q, w->k, w->v, w->mixed, w->gate, w->up, w->frequency, w->turns};
+  void *all[] = {w->h,
+                 w->added,
+                 w->q,
+                 w->k,
+                 w->v,
+                 w->mixed,
+                 w->up,
+                 w->gate,
+                 w->type,
+                 w->rotation[0].frequency,
+                 w->rotation[0].turns,
+                 w->rotation[1].frequency,
+                 w->rotation[1].turns};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+  llama_norm_free(&w->embedding_norm);
   product_tools_free(&w->tools);
   *w = (llama_window){0};
 }
 
-/* y[d] = rms(x) * weight */
-static void normalise_row(int64_t d, double eps, const float *x, const float *weight, float *y) {
-  double sum = 0;
-  for (int64_t j = 0; j < d; j++) sum += (double)x[j] * (double)x[j];
-  const float factor = (float)(1 / sqrt(sum / (double)d + eps));
-  for (int64_t j = 0; j < d; j++) y[j] = x[j] * factor * weight[j];
+/* -- norms -- */
+
+static void normalise_row(const data_llama *m, int64_t d, const float *x, const llama_norm *by, float *y) {
+  double sum = 0, mean = 0;
+  for (int64_t j = 0; m->kind->layer_norm && j < d; j++) mean += (double)x[j] / (double)d;
+  for (int64_t j = 0; j < d; j++) sum += ((double)x[j] - mean) * ((double)x[j] - mean);
+  const double factor = 1 / sqrt(sum / (double)d + m->config.norm_eps);
+  if (!m->kind->layer_norm) {
+    for (int64_t j = 0; j < d; j++) y[j] = x[j] * (float)factor * by->weight[j];
+    return;
+  }
+  for (int64_t j = 0; j < d; j++)
+    y[j] = (float)(((double)x[j] - mean) * factor) * by->weight[j] + (by->bias ? by->bias[j] : 0);
 }
 
-void llama_normalise(const llama_window *w, int64_t n, const float *x, const float *weight, float *h) {
-  const int64_t d = w->model->config.hidden;
+/* n rows of d, in place or not; without a norm nothing happens. */
+static void normalise(const llama_window *w, int64_t n, int64_t d, const float *x, const llama_norm *by,
+                      float *y) {
+  if (!by->weight) return;
 #pragma omp parallel for num_threads(w->tools.threads)
-  for (int64_t i = 0; i < n; i++) normalise_row(d, w->model->config.rms_eps, x + i * d, weight, h + i * d);
+  for (int64_t i = 0; i < n; i++) normalise_row(w->model, d, x + i * d, by, y + i * d);
 }
 
-static void normalise_heads(const llama_window *w, int64_t heads, const float *weight, float *x) {
-  const int64_t d = w->model->config.head_dim;
-#pragma omp parallel for num_threads(w->tools.threads)
-  for (int64_t i = 0; i < w->n * heads; i++)
-    normalise_row(d, w->model->config.rms_eps, x + i * d, weight, x + i * d);
+void llama_normalise(const llama_window *w, int64_t n, const float *x, const llama_norm *by, float *h) {
+  normalise(w, n, w->model->config.hidden, x, by, h);
+}
+
+/* norm(x), in w->h, or x itself. */
+static const float *normalised(llama_window *w, const llama_norm *by, const float *x) {
+  llama_normalise(w, w->n, x, by, w->h);
+  return by->weight ? w->h : x;
+}
+
+/* -- the parts of a layer -- */
+
+attn_status llama_embed(llama_window *w, int64_t token, int64_t position, float *x) {
+  const data_llama *m = w->model;
+  const int64_t d = m->config.hidden;
+  const float scale = (float)m->config.embedding_scale;
+  attn_status status = tensor_to_f32(m->embedding.weight, token * d, d, x);
+  for (int64_t j = 0; j < d; j++) x[j] *= scale;
+  if (!status && m->positions.weight) status = tensor_to_f32(m->positions.weight, position * d, d, w->h);
+  for (int64_t j = 0; !status && m->positions.weight && j < d; j++) x[j] += w->h[j];
+  for (int64_t j = 0; w->type && j < d; j++) x[j] += w->type[j];
+  if (!status) llama_normalise(w, 1, x, &w->embedding_norm, x);
+  return status;
 }
 
 void llama_project(llama_window *w, const llama_weights *l, const float *x) {
   const data_llama_config *c = &w->model->config;
-  llama_normalise(w, w->n, x, l->attention_norm, w->h);
-  product_multiply(&w->tools, &l->q, w->n, w->h, false, w->q);
-  product_multiply(&w->tools, &l->k, w->n, w->h, false, w->k);
-  product_multiply(&w->tools, &l->v, w->n, w->h, false, w->v);
-  if (c->head_norms) normalise_heads(w, c->heads, l->q_norm, w->q);
-  if (c->head_norms) normalise_heads(w, c->kv_heads, l->k_norm, w->k);
+  const float *h = normalised(w, &l->norm[LLAMA_ATTENTION_NORM], x);
+  const int64_t q = w->model->kind->whole_norms ? 1 : c->heads,
+                k = w->model->kind->whole_norms ? 1 : c->kv_heads;
+  product_multiply(&w->tools, &l->matrix[LLAMA_Q], w->n, h, false, w->q);
+  product_multiply(&w->tools, &l->matrix[LLAMA_K], w->n, h, false, w->k);
+  product_multiply(&w->tools, &l->matrix[LLAMA_V], w->n, h, false, w->v);
+  normalise(w, w->n * q, c->heads * c->head_dim / q, w->q, &l->norm[LLAMA_Q_NORM], w->q);
+  normalise(w, w->n * k, c->kv_heads * c->head_dim / k, w->k, &l->norm[LLAMA_K_NORM], w->k);
 }
 
-void llama_rotate(llama_window *w, int64_t first) {
+void llama_rotate(llama_window *w, int64_t layer, bool each_row, int64_t first) {
   const data_llama_config *c = &w->model->config;
   const int64_t d = c->head_dim, turned = c->rotary_dim;
-  if (w->turns_first != first) make_turns(w, first);
+  llama_rotation *r = rotation_of(w, layer);
+  if (!r) return;
+  if (r->first != first) make_turns(w, r, first);
 #pragma omp parallel for num_threads(w->tools.threads)
   for (int64_t i = 0; i < w->n; i++) {
-    const double *turns = w->turns + i * turned;
+    const double *turns = r->turns + (each_row ? i * turned : 0);
     for (int64_t h = 0; h < c->heads; h++) rope_turn(turned, turns, w->q + (i * c->heads + h) * d);
     for (int64_t h = 0; h < c->kv_heads; h++) rope_turn(turned, turns, w->k + (i * c->kv_heads + h) * d);
   }
 }
 
-void llama_add(llama_window *w, const llama_weights *l, float *x) {
-  product_multiply(&w->tools, &l->o, w->n, w->mixed, true, x);
+/* x += in W^T, or what a norm and a constant make of it. */
+static const float *add_product(llama_window *w, const product_matrix *by, const float *in,
+                                const llama_norm *post, float *x) {
+  const int64_t count = w->n * w->model->config.hidden;
+  const float scale = (float)w->model->config.residual_scale;
+  const bool of_sum = w->model->kind->norms_of_sums;
+  if (of_sum || (!post->weight && scale >= 1 && scale <= 1)) {
+    product_multiply(&w->tools, by, w->n, in, true, x);
+    if (of_sum) llama_normalise(w, w->n, x, post, x);
+    return x;
+  }
+  product_multiply(&w->tools, by, w->n, in, false, w->added);
+  const float *h = normalised(w, post, w->added);
+  for (int64_t i = 0; i < count; i++) x[i] += scale * h[i];
+  return w->added;
+}
+
+/* What the MLP's last product is of, in w->gate or w->up. */
+static float *activate(llama_window *w, const llama_weights *l, const float *x) {
+  const float *h = normalised(w, &l->norm[LLAMA_MLP_NORM], x);
+  const bool gated = l->matrix[LLAMA_GATE].at;
+  const int64_t count = w->n * w->model->config.intermediate;
+  float (*f)(float) = w->model->config.activation, *up = w->up, *gate = gated ? w->gate : up;
+  product_multiply(&w->tools, &l->matrix[LLAMA_UP], w->n, h, false, up);
+  if (gated) product_multiply(&w->tools, &l->matrix[LLAMA_GATE], w->n, h, false, gate);
+#pragma omp parallel for num_threads(w->tools.threads)
+  for (int64_t i = 0; i < count; i++) gate[i] = gated ? f(gate[i]) * up[i] : f(up[i]);
+  return gate;
+}
+
+static void add_mlp(llama_window *w, const llama_weights *l, const float *inner, float *x) {
+  add_product(w, &l->matrix[LLAMA_DOWN], inner, &l->norm[LLAMA_MLP_POST_NORM], x);
+}
+
+const float *llama_add(llama_window *w, const llama_weights *l, float *x) {
+  const float *inner = w->model->config.parallel ? activate(w, l, x) : NULL;
+  if (inner) add_mlp(w, l, inner, x);
+  return add_product(w, &l->matrix[LLAMA_O], w->mixed, &l->norm[LLAMA_ATTENTION_POST_NORM], x);
 }
 
 void llama_finish(llama_window *w, const llama_weights *l, float *x) {
-  llama_normalise(w, w->n, x, l->mlp_norm, w->h);
-  product_multiply(&w->tools, &l->gate, w->n, w->h, false, w->gate);
-  product_multiply(&w->tools, &l->up, w->n, w->h, false, w->up);
-  const int64_t count = w->n * w->model->config.intermediate;
+  if (!w->model->config.parallel) add_mlp(w, l, activate(w, l, x), x);
+}
+
+void llama_bend_logits(const llama_window *w, int64_t count, float *logits) {
+  const data_llama_config *c = &w->model->config;
+  const float scale = (float)c->logit_scale, cap = (float)c->logit_cap;
+  if (scale >= 1 && scale <= 1 && !(cap > 0)) return;
 #pragma omp parallel for num_threads(w->tools.threads)
-  for (int64_t i = 0; i < count; i++) w->gate[i] = w->gate[i] / (1 + expf(-w->gate[i])) * w->up[i];
-  product_multiply(&w->tools, &l->down, w->n, w->gate, true, x);
+  for (int64_t i = 0; i < count; i++) {
+    logits[i] *= scale;
+    if (cap > 0) logits[i] = cap * tanhf(logits[i] / cap);
+  }
 }

@@ -1,10 +1,11 @@
-/* layer.h - the forward pass of the Llama architecture (Touvron et al. 2023), f32, a layer and a window at a
- * time.
+/* layer.h - the forward pass of a model, f32, a layer and a window at a time; architectures.h has what
+ * differs.
  *
- * x = E[token]; a layer: h = rms(x) * g1; q, k, v = h Wq^T, h Wk^T, h Wv^T; q, k rotated; x += attention(q,
- * k, v) Wo^T; h = rms(x) * g2; x += (silu(h Wg^T) * (h Wu^T)) Wd^T; logits = (rms(x) * g) H^T; rms(x) = x /
- * sqrt(mean(x^2) + eps). Qwen2 adds biases to q, k and v; Qwen3 takes rms of each head of q and k, times a
- * vector, before they are rotated.
+ * x = E[token], times a constant, plus the row of a learned position; a layer: h = norm(x); q, k, v = h Wq^T,
+ * h Wk^T, h Wv^T, some models' q and k normalised; q, k rotated; x += attention(q, k, v) Wo^T; h = norm(x);
+ * x += (f(h Wg^T) * (h Wu^T)) Wd^T, or f(h Wu^T) Wd^T; logits = norm(x) H^T. rms(x) = x / sqrt(mean(x^2) +
+ * eps) * w; LayerNorm (Ba et al. 2016): the same of x - mean(x), + b. What attention and MLP add may be
+ * normalised and multiplied first; a parallel block computes both from one x.
  *
  * A layer's weights are widened to f32 and packed for products once, and serve all windows and streams.
  * Products are the library's; the bits are the same for any number of threads. Internal to data/. */
@@ -14,22 +15,34 @@
 #include "data/llama/llama.h"
 #include "data/weights/product.h"
 
+typedef struct llama_norm {
+  float *weight, *bias; /* weight NULL: there is no such norm */
+} llama_norm;
+
 typedef struct llama_weights {
-  float *attention_norm, *mlp_norm, *q_norm, *k_norm;
-  product_matrix q, k, v, o, gate, up, down;
+  llama_norm norm[LLAMA_NORMS];
+  product_matrix matrix[LLAMA_PARTS]; /* from LLAMA_Q on */
 } llama_weights;
+
+/* How the heads of some layers turn, at positions first ... */
+typedef struct llama_rotation {
+  double *frequency; /* [rotary_dim/2] */
+  double *turns;     /* [n, rotary_dim] */
+  double attention;
+  int64_t first;
+} llama_rotation;
 
 /* What the layers of one window of n positions are computed in. */
 typedef struct llama_window {
   const data_llama *model;
   product_tools tools;
   int64_t n;
-  float *h;                 /* [n, hidden] */
-  float *q, *k, *v, *mixed; /* [n, heads * d], [n, kv_heads * d] twice, [n, heads * d] */
-  float *gate, *up;         /* [n, intermediate] */
-  double *frequency;        /* [rotary_dim/2] */
-  double *turns;            /* [n, rotary_dim]: rotations at positions turns_first ... */
-  int64_t turns_first;
+  float *h, *added;           /* [n, hidden] */
+  float *q, *k, *v, *mixed;   /* [n, heads * d], [n, kv_heads * d] twice, [n, heads * d] */
+  float *gate, *up;           /* [n, intermediate] */
+  llama_rotation rotation[2]; /* the second in layers with a window, if they have their own base */
+  llama_norm embedding_norm;
+  float *type; /* [hidden] what is added to every embedding; NULL: nothing */
 } llama_window;
 
 attn_status llama_window_make(const data_llama *, const attn_kernels *, int64_t n, llama_window *);
@@ -40,20 +53,29 @@ void llama_window_free(llama_window *);
 attn_status llama_weights_load(const llama_window *, int64_t layer, llama_weights *);
 void llama_weights_free(llama_weights *);
 
-/* h[n, hidden] = rms(x) * weight */
-void llama_normalise(const llama_window *, int64_t n, const float *x, const float *weight, float *h);
+attn_status llama_norm_load(const data_llama *, const product_rows *, llama_norm *);
+void llama_norm_free(llama_norm *);
+/* h[n, hidden] = norm(x) */
+void llama_normalise(const llama_window *, int64_t n, const float *x, const llama_norm *, float *h);
+
+/* x[hidden] of a token at a position. */
+attn_status llama_embed(llama_window *, int64_t token, int64_t position, float *x);
 
 /* The hidden states [windows, n, hidden] before layer `layers`, and what the next one is computed in; both to
  * be freed. */
 attn_status llama_hidden(const data_llama *, const int64_t *tokens, int64_t windows, int64_t n,
-                         int64_t layers, float **out, llama_window *);
+                         int64_t layers, float **out, llama_window *window);
 
-/* x [n, hidden] to q, k and v; rotated at positions first ... by llama_rotate. */
+/* x [n, hidden] to q, k and v. */
 void llama_project(llama_window *, const llama_weights *, const float *x);
-void llama_rotate(llama_window *, int64_t first);
-/* x += mixed Wo^T */
-void llama_add(llama_window *, const llama_weights *, float *x);
+/* Of that layer, at positions first ...; or, each_row false, all rows at `first`. */
+void llama_rotate(llama_window *, int64_t layer, bool each_row, int64_t first);
+/* Adds to x what the attention gives. Returns [n, hidden]: x, or, where a norm or a constant comes between,
+ * mixed Wo^T, which is to be seen until the next call. */
+const float *llama_add(llama_window *, const llama_weights *, float *x);
 /* The layer's second half. */
 void llama_finish(llama_window *, const llama_weights *, float *x);
+/* Logits [count] of products with the output layer. */
+void llama_bend_logits(const llama_window *, int64_t count, float *logits);
 
 #endif

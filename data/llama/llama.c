@@ -12,93 +12,145 @@
 
 enum { NAME_MAX_LENGTH = 128 };
 
-/* columns 0: a vector. */
+static attn_status check_format(const tensor *t) {
+  if (t->format->widen) return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is %s; expected a format of floating point", t->file,
+                   t->name, t->format->name);
+}
+
+/* columns 0: a vector; rows 0: any number. Files of a model without its head leave out the prefix. */
 static attn_status find(const data_llama *m, const char *name, int64_t rows, int64_t columns,
                         const tensor **out) {
+  const size_t prefix = m->in_gguf || !m->kind->prefix ? 0 : strlen(m->kind->prefix);
   const tensor *t = weights_find(m->files, name);
+  if (!t && prefix && strncmp(name, m->kind->prefix, prefix) == 0) t = weights_find(m->files, name + prefix);
   if (!t) return attn_fail(ATTN_EINVAL, "%s: tensor %s is missing", m->path, name);
-  bool matrix = columns > 0;
-  if (t->rank != (matrix ? 2 : 1) || t->shape[0] != rows || (matrix && t->shape[1] != columns))
+  const bool matrix = columns > 0, fits = rows == 0 || t->shape[0] == rows;
+  if (t->rank != (matrix ? 2 : 1) || !fits || t->shape[0] < 1 || (matrix && t->shape[1] != columns))
     return attn_fail(ATTN_EINVAL,
                      "%s: tensor %s is not a %s of %" PRId64 " x %" PRId64 " as the configuration says",
-                     t->file, name, matrix ? "matrix" : "vector", rows, matrix ? columns : 1);
-  if (!t->format->widen)
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is %s; expected a format of floating point", t->file,
-                     name, t->format->name);
+                     t->file, t->name, matrix ? "matrix" : "vector", rows, matrix ? columns : 1);
   *out = t;
+  return check_format(t);
+}
+
+/* A tensor outside the layers; stem NULL: the architecture has none. */
+static attn_status find_outside(const data_llama *m, const char *stem, const char *in_gguf, bool bias,
+                                int64_t rows, int64_t columns, product_rows *out) {
+  char name[NAME_MAX_LENGTH];
+  const char *prefix = m->in_gguf || stem == m->kind->head ? "" : m->kind->prefix;
+  product_rows made = {.columns = columns};
+  if (!stem) return ATTN_OK;
+  snprintf(name, sizeof name, "%s%s.weight", prefix, m->in_gguf ? in_gguf : stem);
+  attn_status status = find(m, name, rows, columns, &made.weight);
+  snprintf(name, sizeof name, "%s%s.bias", prefix, m->in_gguf ? in_gguf : stem);
+  if (!status && bias) status = find(m, name, rows, 0, &made.bias);
+  if (status) return status;
+  made.rows = made.run = made.stride = made.weight->shape[0];
+  *out = made;
   return ATTN_OK;
 }
 
-/* A tensor of a layer: what it is called in either format, its shape, and whether the architecture has it. */
-typedef struct part {
-  const char *name, *name_in_gguf;
-  int64_t rows, columns;
-  const tensor **to;
-  bool absent;
-} part;
+/* -- layers -- */
 
-enum { PARTS = 18 };
+static bool have_one_name(const llama_architecture *a, llama_part p, llama_part q) {
+  return a->part[p] && a->part[q] && strcmp(a->part[p], a->part[q]) == 0;
+}
 
-static void list_parts(const data_llama_config *c, llama_layer *l, part out[PARTS]) {
+/* The rows of a part among those of a tensor that others share. Returns how many it has. */
+static int64_t place_rows(const data_llama *m, llama_part p, product_rows *r) {
+  const data_llama_config *c = &m->config;
+  const llama_architecture *a = m->kind;
   const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, d = c->head_dim;
-  const bool no_qkv = !c->qkv_bias, no_o = !c->output_bias, no_mlp = !c->mlp_bias, no_norms = !c->head_norms;
-  const part parts[PARTS] = {
-      {"input_layernorm.weight", "attn_norm.weight", c->hidden, 0, &l->attention_norm, false},
-      {"self_attn.q_proj.weight", "attn_q.weight", q, c->hidden, &l->q.weight, false},
-      {"self_attn.q_proj.bias", "attn_q.bias", q, 0, &l->q.bias, no_qkv},
-      {"self_attn.k_proj.weight", "attn_k.weight", kv, c->hidden, &l->k.weight, false},
-      {"self_attn.k_proj.bias", "attn_k.bias", kv, 0, &l->k.bias, no_qkv},
-      {"self_attn.v_proj.weight", "attn_v.weight", kv, c->hidden, &l->v.weight, false},
-      {"self_attn.v_proj.bias", "attn_v.bias", kv, 0, &l->v.bias, no_qkv},
-      {"self_attn.q_norm.weight", "attn_q_norm.weight", d, 0, &l->q_norm, no_norms},
-      {"self_attn.k_norm.weight", "attn_k_norm.weight", d, 0, &l->k_norm, no_norms},
-      {"self_attn.o_proj.weight", "attn_output.weight", c->hidden, q, &l->o.weight, false},
-      {"self_attn.o_proj.bias", "attn_output.bias", c->hidden, 0, &l->o.bias, no_o},
-      {"post_attention_layernorm.weight", "ffn_norm.weight", c->hidden, 0, &l->mlp_norm, false},
-      {"mlp.gate_proj.weight", "ffn_gate.weight", c->intermediate, c->hidden, &l->gate.weight, false},
-      {"mlp.gate_proj.bias", "ffn_gate.bias", c->intermediate, 0, &l->gate.bias, no_mlp},
-      {"mlp.up_proj.weight", "ffn_up.weight", c->intermediate, c->hidden, &l->up.weight, false},
-      {"mlp.up_proj.bias", "ffn_up.bias", c->intermediate, 0, &l->up.bias, no_mlp},
-      {"mlp.down_proj.weight", "ffn_down.weight", c->hidden, c->intermediate, &l->down.weight, false},
-      {"mlp.down_proj.bias", "ffn_down.bias", c->hidden, 0, &l->down.bias, no_mlp}};
-  memcpy(out, parts, sizeof parts);
+  const int64_t rows[LLAMA_PARTS] = {
+      c->hidden, a->whole_norms ? q : d, a->whole_norms ? kv : d, c->hidden, c->hidden, c->hidden, q, kv, kv,
+      c->hidden, c->intermediate,        c->intermediate,         c->hidden};
+  int64_t all = r->rows = r->run = r->stride = rows[p];
+  r->columns = p < LLAMA_NORMS ? 0 : p == LLAMA_O ? q : p == LLAMA_DOWN ? c->intermediate : c->hidden;
+  r->transposed = p >= LLAMA_NORMS && a->transposed && !m->in_gguf;
+  if (p >= LLAMA_Q && p <= LLAMA_V && have_one_name(a, LLAMA_Q, LLAMA_K)) {
+    const bool by_head = a->interleaved && !m->in_gguf;
+    all = q + 2 * kv;
+    r->first = p == LLAMA_Q ? 0 : by_head ? d * (p - LLAMA_Q) : p == LLAMA_K ? q : q + kv;
+    if (by_head) r->run = d, r->stride = 3 * d;
+  }
+  if ((p == LLAMA_GATE || p == LLAMA_UP) && have_one_name(a, LLAMA_GATE, LLAMA_UP)) {
+    all = 2 * c->intermediate;
+    r->first = p == LLAMA_UP ? c->intermediate : 0;
+  }
+  /* In such files the rows that turn together are neighbours. */
+  if ((p == LLAMA_Q || p == LLAMA_K) && m->in_gguf && a->pairs_in_gguf)
+    r->head = d, r->turned = c->rotary_dim;
+  return all;
 }
 
-static attn_status find_layer(const data_llama *m, int64_t index, llama_layer *layer) {
-  part parts[PARTS];
-  const bool in_gguf = weights_gguf(m->files);
-  list_parts(&m->config, layer, parts);
-  for (int i = 0; i < PARTS; i++) {
-    char name[NAME_MAX_LENGTH];
-    if (parts[i].absent) continue;
-    snprintf(name, sizeof name, in_gguf ? "blk.%" PRId64 ".%s" : "model.layers.%" PRId64 ".%s", index,
-             in_gguf ? parts[i].name_in_gguf : parts[i].name);
-    attn_status status = find(m, name, parts[i].rows, parts[i].columns, parts[i].to);
-    if (status) return status;
-  }
-  return ATTN_OK;
+static const char *name_in_gguf(const llama_architecture *a, llama_part p) {
+  static const char *const names[LLAMA_PARTS] = {
+      "attn_norm", "attn_q_norm", "attn_k_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm",
+      "attn_q",    "attn_k",      "attn_v",      "attn_output",         "ffn_gate", "ffn_up",
+      "ffn_down"};
+  if (p >= LLAMA_Q && p <= LLAMA_V && have_one_name(a, LLAMA_Q, LLAMA_K)) return "attn_qkv";
+  return p == LLAMA_GATE && have_one_name(a, LLAMA_GATE, LLAMA_UP) ? "ffn_up" : names[p];
 }
+
+static bool has_bias(const data_llama *m, llama_part p) {
+  const data_llama_config *c = &m->config;
+  if (p < LLAMA_NORMS) return m->kind->norm_bias;
+  return p <= LLAMA_V ? c->qkv_bias : p == LLAMA_O ? c->output_bias : c->mlp_bias;
+}
+
+static attn_status find_part(const data_llama *m, int64_t index, llama_part p, product_rows *out) {
+  const llama_architecture *a = m->kind;
+  product_rows made = {.weight = NULL};
+  char place[NAME_MAX_LENGTH - 8], name[NAME_MAX_LENGTH];
+  if (!a->part[p] || (p == LLAMA_ATTENTION_NORM && a->first_unnormed && index == 0)) return ATTN_OK;
+  const int64_t all = place_rows(m, p, &made);
+  if (m->in_gguf)
+    snprintf(place, sizeof place, "blk.%" PRId64 ".%s", index, name_in_gguf(a, p));
+  else
+    snprintf(place, sizeof place, "%s%s%" PRId64 ".%s", a->prefix, a->layer, index, a->part[p]);
+  snprintf(name, sizeof name, "%s.weight", place);
+  attn_status status = made.transposed ? find(m, name, made.columns, all, &made.weight)
+                                       : find(m, name, all, made.columns, &made.weight);
+  snprintf(name, sizeof name, "%s.bias", place);
+  if (!status && has_bias(m, p)) status = find(m, name, all, 0, &made.bias);
+  if (!status) *out = made;
+  return status;
+}
+
+/* -- all of them -- */
+
+static bool is_of(const tensor *t, const product_rows *r) { return t == r->weight || t == r->bias; }
 
 static bool is_used(const data_llama *m, const tensor *t) {
-  if (t == m->embedding || t == m->norm || t == m->head || t == m->divisors[0] || t == m->divisors[1])
-    return true;
-  for (int64_t i = 0; i < m->config.layers; i++) {
-    part parts[PARTS];
-    list_parts(&m->config, &m->layer[i], parts);
-    for (int p = 0; p < PARTS; p++)
-      if (t == *parts[p].to) return true;
-  }
+  const product_rows *outside[] = {&m->embedding, &m->positions,      &m->types,
+                                   &m->head,      &m->embedding_norm, &m->norm};
+  if (t == m->divisors[0] || t == m->divisors[1]) return true;
+  for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+    if (is_of(t, outside[i])) return true;
+  for (int64_t i = 0; i < m->config.layers; i++)
+    for (int p = 0; p < LLAMA_PARTS; p++)
+      if (is_of(t, &m->layer[i].part[p])) return true;
   return false;
 }
 
-/* A tensor that the forward pass does not use (a bias, an adapter) means another model. Old files repeat
- * the rotary frequencies, and some tied ones the output layer; both are redundant. */
+/* Old files repeat the rotary frequencies or the causal mask, and some tied ones the output layer; an
+ * encoder's have layers behind it for other uses. */
+static bool is_redundant(const data_llama *m, const char *name) {
+  const size_t length = strlen(name);
+  for (size_t i = 0; i < sizeof m->kind->ignored / sizeof *m->kind->ignored; i++) {
+    const char *end = m->kind->ignored[i];
+    if (end && length >= strlen(end) && strcmp(name + length - strlen(end), end) == 0) return true;
+  }
+  if (m->kind->encoder) return !strstr(name, m->kind->layer);
+  return m->config.tied && strncmp(name, m->kind->head, strlen(m->kind->head)) == 0;
+}
+
+/* A tensor that the forward pass does not use (a bias, an adapter) means another model. */
 static attn_status refuse_unused(const data_llama *m) {
   for (size_t i = 0; i < weights_count(m->files); i++) {
     const tensor *t = weights_at(m->files, i);
-    bool known =
-        strstr(t->name, "rotary_emb.inv_freq") || (m->config.tied && strcmp(t->name, "lm_head.weight") == 0);
-    if (!known && !is_used(m, t))
+    if (!is_redundant(m, t->name) && !is_used(m, t))
       return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is not part of the architecture %s", t->file,
                        t->name, m->config.architecture);
   }
@@ -114,7 +166,7 @@ static attn_status load_divisors(data_llama *m) {
   const int64_t half = m->config.rotary_dim / 2, count = both ? 2 * half : half;
   float *narrow = NULL;
   attn_status status = ATTN_OK;
-  if (!weights_gguf(m->files) || (!both && !weights_find(m->files, names[0]))) return ATTN_OK;
+  if (!m->in_gguf || (!both && !weights_find(m->files, names[0]))) return ATTN_OK;
   for (int i = 0; !status && i <= both; i++) status = find(m, names[i], half, 0, &m->divisors[i]);
   if (!status && (!(narrow = malloc((size_t)count * sizeof *narrow)) ||
                   !(r->divisors = malloc((size_t)count * sizeof *r->divisors))))
@@ -143,36 +195,50 @@ static attn_status digest_config(data_llama *m) {
   return status;
 }
 
-static attn_status load(data_llama *m) {
+static attn_status load(data_llama *m, bool encoders) {
   const data_llama_config *c = &m->config;
-  const bool in_gguf = file_is_regular(m->path);
-  attn_status status = in_gguf ? ATTN_OK : llama_read_config(m->path, &m->config);
-  if (!status && !in_gguf) status = digest_config(m);
+  const llama_architecture *a;
+  m->in_gguf = file_is_regular(m->path);
+  attn_status status = m->in_gguf ? ATTN_OK : llama_read_config(m->path, &m->config);
+  if (!status && !m->in_gguf) status = digest_config(m);
   if (!status) status = weights_open(m->path, &m->files);
-  if (!status && in_gguf) status = llama_read_gguf(weights_gguf(m->files), &m->config);
-  if (!status)
-    status = find(m, in_gguf ? "token_embd.weight" : "model.embed_tokens.weight", c->vocab, c->hidden,
-                  &m->embedding);
-  if (!status) status = find(m, in_gguf ? "output_norm.weight" : "model.norm.weight", c->hidden, 0, &m->norm);
-  if (!status && c->tied) m->head = m->embedding;
-  if (!status && !c->tied)
-    status = find(m, in_gguf ? "output.weight" : "lm_head.weight", c->vocab, c->hidden, &m->head);
+  if (!status && m->in_gguf) status = llama_read_gguf(weights_gguf(m->files), &m->config);
   if (status) return status;
-  m->seen = llama_reach_pattern(c);
-  /* llama.cpp rotates neighbours in this architecture alone. */
-  m->adjacent_pairs = in_gguf && strcmp(c->architecture, "llama") == 0;
+  a = m->kind = llama_architecture_of(c);
+  if (a->encoder && !encoders)
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "%s: model_type is %s, an encoder, which predicts no next token: only capture reads it",
+                     m->path, a->name);
+  const struct {
+    const char *stem, *in_gguf;
+    int64_t rows, columns;
+    product_rows *to;
+  } outside[] = {{a->embedding, "token_embd", c->vocab, c->hidden, &m->embedding},
+                 {a->positions, "position_embd", c->max_positions, c->hidden, &m->positions},
+                 {a->types, "token_types", 0, c->hidden, &m->types},
+                 {a->embedding_norm, "token_embd_norm", c->hidden, 0, &m->embedding_norm},
+                 {a->norm, "output_norm", c->hidden, 0, &m->norm},
+                 {c->tied ? NULL : a->head, "output", c->vocab, c->hidden, &m->head}};
+  for (size_t i = 0; !status && i < sizeof outside / sizeof *outside; i++)
+    status = find_outside(m, outside[i].stem, outside[i].in_gguf, !outside[i].columns && a->norm_bias,
+                          outside[i].rows, outside[i].columns, outside[i].to);
+  if (status) return status;
+  if (c->tied) m->head = m->embedding;
+  llama_seen_make(c, false, INT64_MAX, &m->seen);
   m->layer = calloc((size_t)c->layers, sizeof *m->layer);
   if (!m->layer) return attn_fail(ATTN_ENOMEM, "%s: no memory for its layers", m->path);
-  for (int64_t i = 0; !status && i < c->layers; i++) status = find_layer(m, i, &m->layer[i]);
+  for (int64_t i = 0; !status && i < c->layers; i++)
+    for (int p = 0; !status && p < LLAMA_PARTS; p++)
+      status = find_part(m, i, (llama_part)p, &m->layer[i].part[p]);
   if (!status) status = load_divisors(m);
   return status ? status : refuse_unused(m);
 }
 
-attn_status data_llama_open(const char *path, data_llama **out) {
+static attn_status open_model(const char *path, bool encoders, data_llama **out) {
   data_llama *m = calloc(1, sizeof *m);
   if (!m) return attn_fail(ATTN_ENOMEM, "%s: no memory", path);
   m->path = text_format("%s", path);
-  attn_status status = m->path ? load(m) : ATTN_ENOMEM;
+  attn_status status = m->path ? load(m, encoders) : ATTN_ENOMEM;
   if (!status)
     *out = m;
   else
@@ -180,11 +246,15 @@ attn_status data_llama_open(const char *path, data_llama **out) {
   return status;
 }
 
+attn_status llama_open(const char *path, data_llama **out) { return open_model(path, true, out); }
+
+attn_status data_llama_open(const char *path, data_llama **out) { return open_model(path, false, out); }
+
 void data_llama_close(data_llama *m) {
   if (!m) return;
   weights_close(m->files);
   free(m->layer);
-  free(m->config.rope.divisors);
+  llama_config_free(&m->config);
   free(m->path);
   free(m);
 }
@@ -201,6 +271,5 @@ void data_llama_config_sha256(const data_llama *m, char hex[65]) {
 }
 
 attn_status data_llama_output(const data_llama *m, int64_t layer, float *to) {
-  const tensor *o = m->layer[layer].o.weight;
-  return tensor_to_f32(o, 0, o->shape[0] * o->shape[1], to);
+  return product_rows_widen(&m->layer[layer].part[LLAMA_O], to);
 }

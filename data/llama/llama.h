@@ -4,35 +4,44 @@
 #define DATA_LLAMA_LLAMA_H
 
 #include "attn_variant.h"
-#include "data/data.h"
+#include "data/llama/architectures.h"
+#include "data/weights/product.h"
 #include "data/weights/weights.h"
 
-/* A linear layer; bias NULL: it has none. */
-typedef struct llama_linear {
-  const tensor *weight, *bias;
-} llama_linear;
-
+/* A tensor, and where its rows are; weight NULL: the architecture has none. A vector has no columns. */
 typedef struct llama_layer {
-  const tensor *attention_norm, *mlp_norm; /* [hidden] */
-  const tensor *q_norm, *k_norm;           /* [d], or NULL */
-  llama_linear q, k, v, o;                 /* [heads*d, hidden], [kv_heads*d, hidden] twice, back */
-  llama_linear gate, up, down;             /* [intermediate, hidden] twice, back */
+  product_rows part[LLAMA_PARTS];
 } llama_layer;
+
+/* Which keys a query sees in a window of n positions: `before` behind it and `after` before it. */
+typedef struct llama_seen {
+  int64_t before, after, n;
+  attn_pattern pattern; /* its state is this */
+} llama_seen;
 
 struct data_llama {
   data_llama_config config;
+  const llama_architecture *kind;
   char *path;
   char config_sha256[65]; /* of config.json; "": the configuration is in the file of the weights */
   weights *files;
-  const tensor *embedding, *norm, *head; /* [vocab, hidden], [hidden], [vocab, hidden] */
+  bool in_gguf;                                   /* where matrices are plain, and norms times w */
+  product_rows embedding, positions, types, head; /* [vocab, hidden], [positions, hidden], [types, hidden] */
+  product_rows embedding_norm, norm;              /* [hidden] */
   llama_layer *layer;
-  attn_pattern seen;         /* of layers with a window */
+  llama_seen seen;           /* of layers with a window; causal */
   const tensor *divisors[2]; /* of rotary frequencies, in a GGUF file; NULL: none */
-  /* Of those rows of each head of q and k that turn, 2i and 2i + 1 are a pair, not i and i + rotary_dim/2. */
-  bool adjacent_pairs;
 };
 
-/* Reads DIRECTORY/config.json. out->rope.divisors is to be freed. */
+void llama_seen_make(const data_llama_config *, bool both_ways, int64_t n, llama_seen *);
+
+/* EINVAL: the model has no such layer. */
+attn_status llama_check_layer(const data_llama *, int64_t layer);
+
+/* Opens a model, an encoder, too. */
+attn_status llama_open(const char *path, data_llama **);
+
+/* Reads DIRECTORY/config.json. What is set is to be freed by llama_config_free. */
 attn_status llama_read_config(const char *directory, data_llama_config *out);
 /* Reads the keys of a GGUF file; what it has of divisors is a tensor. */
 attn_status llama_read_gguf(const gguf *, data_llama_config *out);

@@ -1,6 +1,7 @@
 /* llama_config.c - the numbers of a model, each in its range, and together. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "data/llama/llama_config.h"
@@ -13,12 +14,14 @@ attn_status llama_read_numbers(const char *path, const llama_keys *k, setting_ge
     const char *key;
     int64_t max, *to;
   } sizes[] = {{k->hidden, LLAMA_DIMENSION_MAX, &c->hidden},
-               {k->intermediate, LLAMA_DIMENSION_MAX, &c->intermediate},
                {k->layers, LLAMA_LAYERS_MAX, &c->layers},
                {k->heads, LLAMA_LAYERS_MAX, &c->heads}};
   attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < sizeof sizes / sizeof *sizes; i++)
     status = setting_size(path, sizes[i].key, get(from, sizes[i].key), 0, sizes[i].max, sizes[i].to);
+  if (!status)
+    status = setting_size(path, k->intermediate, get(from, k->intermediate),
+                          k->intermediate_times * c->hidden, LLAMA_DIMENSION_MAX, &c->intermediate);
   if (status) return status;
   setting head_dim = get(from, k->head_dim);
   if (head_dim.kind == SETTING_ABSENT && k->head_dim_preset == 0 && c->hidden % c->heads != 0)
@@ -36,15 +39,28 @@ attn_status llama_read_numbers(const char *path, const llama_keys *k, setting_ge
     status = setting_size(path, k->max_positions, get(from, k->max_positions), k->max_positions_preset,
                           MOST_POSITIONS, &c->max_positions);
   if (!status)
-    status = setting_real(path, k->rms_eps, get(from, k->rms_eps), k->rms_eps_preset, 0, 1, &c->rms_eps);
+    status = setting_real(path, k->norm_eps, get(from, k->norm_eps), k->norm_eps_preset, 0, 1, &c->norm_eps);
   if (status) return status;
   if (c->heads % c->kv_heads != 0)
     return attn_fail(ATTN_EINVAL, "%s: %s=%" PRId64 " does not divide %s=%" PRId64, path, k->kv_heads,
                      c->kv_heads, k->heads, c->heads);
-  if (c->head_dim % 2 != 0)
-    return attn_fail(ATTN_EINVAL, "%s: %s=%" PRId64 " is odd; rotary positions need pairs", path, k->head_dim,
-                     c->head_dim);
-  return ATTN_OK;
+  c->score_scale = 1 / sqrt((double)c->head_dim);
+  c->layer = calloc((size_t)c->layers, sizeof *c->layer);
+  return c->layer ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory for its layers", path);
+}
+
+void llama_config_begin(data_llama_config *c) {
+  *c = (data_llama_config){.bos = -1,
+                           .embedding_scale = 1,
+                           .residual_scale = 1,
+                           .logit_scale = 1,
+                           .rope = {.kind = DATA_ROPE_PLAIN, .attention = 1}};
+}
+
+void llama_config_free(data_llama_config *c) {
+  free(c->layer);
+  free(c->rope.divisors);
+  *c = (data_llama_config){.layer = NULL};
 }
 
 /* -- rotary positions -- */
@@ -54,9 +70,9 @@ static int kind_of(setting s) {
   static const struct {
     const char *name;
     data_rope_kind kind;
-  } kinds[] = {{"none", DATA_ROPE_PLAIN},       {"default", DATA_ROPE_PLAIN}, {"linear", DATA_ROPE_LINEAR},
-               {"dynamic", DATA_ROPE_DYNAMIC},  {"yarn", DATA_ROPE_YARN},     {"llama3", DATA_ROPE_LLAMA3},
-               {"longrope", DATA_ROPE_LONGROPE}};
+  } kinds[] = {{"none", DATA_ROPE_PLAIN},        {"default", DATA_ROPE_PLAIN}, {"linear", DATA_ROPE_LINEAR},
+               {"dynamic", DATA_ROPE_DYNAMIC},   {"yarn", DATA_ROPE_YARN},     {"llama3", DATA_ROPE_LLAMA3},
+               {"longrope", DATA_ROPE_LONGROPE}, {"su", DATA_ROPE_LONGROPE}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (s.kind == SETTING_TEXT && s.bytes == strlen(kinds[i].name) &&
         memcmp(s.text, kinds[i].name, s.bytes) == 0)

@@ -10,16 +10,17 @@ enum { LLAMA_DIMENSION_MAX = 1 << 28, LLAMA_LAYERS_MAX = 1 << 16 };
 
 /* Keys, and the values of those that may be absent (0, NAN: they may not). */
 typedef struct llama_keys {
-  const char *hidden, *intermediate, *layers, *heads, *kv_heads, *head_dim, *max_positions, *rms_eps;
-  int64_t head_dim_preset; /* 0: hidden / heads */
-  bool kv_heads_required;  /* or as many as heads */
+  const char *hidden, *intermediate, *layers, *heads, *kv_heads, *head_dim, *max_positions, *norm_eps;
+  int64_t intermediate_times; /* the preset is this many times hidden */
+  int64_t head_dim_preset;    /* 0: hidden / heads */
+  bool kv_heads_required;     /* or as many as heads */
   int64_t max_positions_preset;
-  double rms_eps_preset;
+  double norm_eps_preset;
 } llama_keys;
 
 typedef setting setting_getter(const void *from, const char *key);
 
-/* Sets the members of *c that have a key, and checks that they fit together. */
+/* Sets the members of *c that have a key, makes c->layer, and checks that they fit together. */
 attn_status llama_read_numbers(const char *path, const llama_keys *, setting_getter *, const void *from,
                                data_llama_config *c);
 
@@ -31,6 +32,10 @@ typedef struct llama_rope_keys {
    * 1 unless it is there. */
   bool attention_multiplies;
 } llama_rope_keys;
+
+/* What members of *c have that no key sets. */
+void llama_config_begin(data_llama_config *c);
+void llama_config_free(data_llama_config *c);
 
 /* Sets c->rotary_dim, as `key` says it; head_dim is already set. */
 attn_status llama_set_rotary_dim(const char *path, const char *key, int64_t count, data_llama_config *c);

@@ -1,24 +1,26 @@
-/* llama_config_gguf.c - the configuration of a GGUF file: the architectures llama (of Mistral, too), qwen2
- * and qwen3. What the forward pass does not compute is refused by name. */
+/* llama_config_gguf.c - the configuration of a GGUF file, by the table of architectures. What config.json
+ * says is a key here, too, or follows from the tensors. What the forward pass does not compute is refused by
+ * name. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "data/llama/llama_config.h"
+#include "data/llama/architectures.h"
 #include "data/llama/llama.h"
 
-enum { KEYS_MAX = 32 };
+enum { KEYS_MAX = 40 };
 
 /* Keys begin with the architecture's name. */
 typedef struct key_names {
+  const llama_architecture *of;
   char text[KEYS_MAX][64];
   size_t count;
 } key_names;
 
-static const char *key_of(key_names *names, const char *architecture, const char *rest) {
+static const char *key_of(key_names *names, const char *rest) {
   char *to = names->text[names->count++];
-  snprintf(to, sizeof names->text[0], "%s.%s", architecture, rest);
+  snprintf(to, sizeof names->text[0], "%s.%s", names->of->in_gguf, rest);
   return to;
 }
 
@@ -45,21 +47,21 @@ static attn_status refuse_variations(const gguf *file, key_names *names, const d
   attn_status status = expect_number(file, "split.count", 1);
   if (!status) status = expect_number(file, "general.quantization_version", 2);
   for (size_t i = 0; !status && i < sizeof numbers / sizeof *numbers; i++)
-    status = expect_number(file, key_of(names, c->architecture, numbers[i].rest), numbers[i].computed);
+    status = expect_number(file, key_of(names, numbers[i].rest), numbers[i].computed);
   return status;
 }
 
 /* Without a kind the positions are stretched linearly, by either of two keys. Llama 3 has a tensor of
  * divisors instead. */
 static attn_status read_rope(const gguf *file, key_names *names, data_llama_config *c) {
-  const char *path = gguf_path(file), *a = c->architecture, *old = key_of(names, a, "rope.scale_linear"),
-             *theta = key_of(names, a, "rope.freq_base"), *part = key_of(names, a, "rope.dimension_count");
-  const llama_rope_keys keys = {.kind = key_of(names, a, "rope.scaling.type"),
-                                .factor = key_of(names, a, "rope.scaling.factor"),
-                                .original = key_of(names, a, "rope.scaling.original_context_length"),
-                                .beta_fast = key_of(names, a, "rope.scaling.yarn_beta_fast"),
-                                .beta_slow = key_of(names, a, "rope.scaling.yarn_beta_slow"),
-                                .attention = key_of(names, a, "rope.scaling.attn_factor"),
+  const char *path = gguf_path(file), *old = key_of(names, "rope.scale_linear"),
+             *theta = key_of(names, "rope.freq_base"), *part = key_of(names, "rope.dimension_count");
+  const llama_rope_keys keys = {.kind = key_of(names, "rope.scaling.type"),
+                                .factor = key_of(names, "rope.scaling.factor"),
+                                .original = key_of(names, "rope.scaling.original_context_length"),
+                                .beta_fast = key_of(names, "rope.scaling.yarn_beta_fast"),
+                                .beta_slow = key_of(names, "rope.scaling.yarn_beta_slow"),
+                                .attention = key_of(names, "rope.scaling.attn_factor"),
                                 .attention_multiplies = true,
                                 .low = "low_freq_factor",
                                 .high = "high_freq_factor"};
@@ -78,59 +80,118 @@ static attn_status read_rope(const gguf *file, key_names *names, data_llama_conf
   return status;
 }
 
-static attn_status find_architecture(const gguf *file, const char **out) {
-  static const char *const known[] = {"llama", "qwen2", "qwen3"};
-  const char *key = "general.architecture";
-  const setting s = gguf_get(file, key);
-  if (s.kind != SETTING_TEXT)
-    return attn_fail(ATTN_EINVAL, "%s: %s is missing or not a string", gguf_path(file), key);
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (s.bytes == strlen(known[i]) && memcmp(s.text, known[i], s.bytes) == 0) {
-      *out = known[i];
-      return ATTN_OK;
-    }
-  return attn_fail(ATTN_EUNSUPPORTED, "%s: %s is %.*s; llama, qwen2 and qwen3 are computed", gguf_path(file),
-                   key, s.bytes < 64 ? (int)s.bytes : 64, s.text);
-}
-
 static attn_status read_numbers(const gguf *file, key_names *names, data_llama_config *c) {
-  const char *a = c->architecture, *window = key_of(names, a, "attention.sliding_window");
-  const llama_keys keys = {.hidden = key_of(names, a, "embedding_length"),
-                           .intermediate = key_of(names, a, "feed_forward_length"),
-                           .layers = key_of(names, a, "block_count"),
-                           .heads = key_of(names, a, "attention.head_count"),
-                           .kv_heads = key_of(names, a, "attention.head_count_kv"),
-                           .head_dim = key_of(names, a, "attention.key_length"),
-                           .max_positions = key_of(names, a, "context_length"),
-                           .rms_eps = key_of(names, a, "attention.layer_norm_rms_epsilon"),
-                           .rms_eps_preset = (double)NAN};
-  const setting width = gguf_get(file, window);
-  attn_status status = llama_read_numbers(gguf_path(file), &keys, get, file, c);
-  if (status) return status;
-  if (strcmp(a, "llama") != 0) return expect_number(file, window, 0);
-  if (width.kind == SETTING_ABSENT || (width.kind == SETTING_INTEGER && width.integer == 0)) return ATTN_OK;
-  return setting_size(gguf_path(file), window, width, 0, INT64_C(1) << 40, &c->window);
+  const llama_keys keys = {.hidden = key_of(names, "embedding_length"),
+                           .intermediate = key_of(names, "feed_forward_length"),
+                           .layers = key_of(names, "block_count"),
+                           .heads = key_of(names, "attention.head_count"),
+                           .kv_heads = key_of(names, "attention.head_count_kv"),
+                           .head_dim = key_of(names, "attention.key_length"),
+                           .max_positions = key_of(names, "context_length"),
+                           .norm_eps =
+                               key_of(names, names->of->layer_norm ? "attention.layer_norm_epsilon"
+                                                                   : "attention.layer_norm_rms_epsilon"),
+                           .norm_eps_preset = (double)NAN};
+  return llama_read_numbers(gguf_path(file), &keys, get, file, c);
 }
 
-attn_status llama_read_gguf(const gguf *file, data_llama_config *out) {
-  data_llama_config c = {.bos = -1};
+/* A window is a key; which layers have it, llama.cpp knows by the architecture. */
+static attn_status read_window(const gguf *file, key_names *names, data_llama_config *c) {
+  const llama_architecture *a = names->of;
+  const char *key = key_of(names, "attention.sliding_window");
+  const setting width = gguf_get(file, key);
+  const bool is_llama = strcmp(a->name, "llama") == 0; /* Mistral is one, too */
+  attn_status status = ATTN_OK;
+  for (int64_t l = 0; a->unturned_layers && l < c->layers; l++)
+    if ((l + 1) % 4 == 0) c->layer[l] |= DATA_LLAMA_UNTURNED;
+  if (!is_llama && (!a->window_key || a->window_optional)) return expect_number(file, key, 0);
+  if (width.kind == SETTING_ABSENT || (width.kind == SETTING_INTEGER && width.integer == 0)) return ATTN_OK;
+  status = setting_size(gguf_path(file), key, width, 0, INT64_C(1) << 40, &c->window);
+  for (int64_t l = 0; !status && l < c->layers; l++)
+    if (a->period == 0 || (l + 1) % a->period != 0) c->layer[l] |= DATA_LLAMA_WINDOW;
+  return status;
+}
+
+/* Gemma 2's and 3's scale is not a key: heads' own width, but that of hidden / heads in the largest. */
+static attn_status read_scales(const gguf *file, key_names *names, data_llama_config *c) {
+  const llama_architecture *a = names->of;
+  double divisor = 1;
+  const struct {
+    const char *rest;
+    bool has;
+    double preset, *to;
+  } numbers[] = {{"attention.scale", a->multipliers, c->score_scale, &c->score_scale},
+                 {"embedding_scale", a->multipliers, 1, &c->embedding_scale},
+                 {"residual_scale", a->multipliers, 1, &c->residual_scale},
+                 {"logit_scale", a->multipliers, 1, &divisor},
+                 {"attn_logit_softcapping", a->capped && a->score_cap > 0, a->score_cap, &c->score_cap},
+                 {"final_logit_softcapping", a->capped && a->logit_cap > 0, a->logit_cap, &c->logit_cap}};
+  const bool largest = a->query_scalar && c->layers == (a->score_cap > 0 ? 46 : 62);
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; !status && i < sizeof numbers / sizeof *numbers; i++)
+    if (numbers[i].has) {
+      const char *key = key_of(names, numbers[i].rest);
+      status = setting_real(gguf_path(file), key, gguf_get(file, key), numbers[i].preset, 1e-6, 1e6,
+                            numbers[i].to);
+    }
+  if (largest) c->score_scale = 1 / sqrt((double)c->hidden / (double)c->heads);
+  if (a->root_of_hidden) c->embedding_scale = sqrt((double)c->hidden);
+  c->logit_scale = 1 / divisor;
+  c->window_theta = a->window_theta;
+  c->activation = llama_activation(a->activation, strlen(a->activation));
+  return status;
+}
+
+static attn_status read_parallel(const gguf *file, key_names *names, data_llama_config *c) {
+  const char *key = key_of(names, "use_parallel_residual");
+  const setting s = gguf_get(file, key);
+  c->parallel = names->of->parallel;
+  if (s.kind == SETTING_ABSENT) return ATTN_OK;
+  attn_status status = setting_flag(gguf_path(file), key, s, &c->parallel);
+  if (!status && c->parallel && !names->of->parallel_key)
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not supported", gguf_path(file), key);
+  return status;
+}
+
+/* Which matrices have biases is to be seen of the first layer's. */
+static void find_biases(const gguf *file, const llama_architecture *a, data_llama_config *c) {
+  c->qkv_bias = a->qkv_bias || gguf_find(file, "blk.0.attn_q.bias") || gguf_find(file, "blk.0.attn_qkv.bias");
+  c->output_bias = a->output_bias || gguf_find(file, "blk.0.attn_output.bias");
+  c->mlp_bias = a->mlp_bias || gguf_find(file, "blk.0.ffn_up.bias");
+}
+
+static attn_status read(const gguf *file, data_llama_config *c) {
   key_names names = {.count = 0};
-  const char *path = gguf_path(file);
+  const char *path = gguf_path(file), *key = "general.architecture";
   const tensor *embedding = gguf_find(file, "token_embd.weight");
   attn_status status = setting_expect(path, "general.type", gguf_get(file, "general.type"), "model", false);
-  if (!status) status = find_architecture(file, &c.architecture);
-  if (!status) status = read_numbers(file, &names, &c);
-  if (!status) status = read_rope(file, &names, &c);
-  if (!status) status = refuse_variations(file, &names, &c);
+  if (!status) status = llama_architecture_find(path, key, gguf_get(file, key), true, &names.of);
+  if (status) return status;
+  c->architecture = names.of->name;
+  status = read_numbers(file, &names, c);
+  if (!status && !names.of->positions) status = read_rope(file, &names, c);
+  if (!status) status = read_window(file, &names, c);
+  if (!status) status = read_scales(file, &names, c);
+  if (!status) status = read_parallel(file, &names, c);
+  if (!status) status = refuse_variations(file, &names, c);
   if (!status && !embedding) status = attn_fail(ATTN_EINVAL, "%s: tensor token_embd.weight is missing", path);
   if (!status && embedding->shape[0] > LLAMA_DIMENSION_MAX)
     status = attn_fail(ATTN_EINVAL, "%s: token_embd.weight has %" PRId64 " rows; expected 1 to %d", path,
                        embedding->shape[0], LLAMA_DIMENSION_MAX);
   if (status) return status;
-  c.vocab = embedding->shape[0];
-  c.tied = !gguf_find(file, "output.weight");
-  c.qkv_bias = strcmp(c.architecture, "qwen2") == 0;
-  c.head_norms = strcmp(c.architecture, "qwen3") == 0;
-  *out = c;
+  c->vocab = embedding->shape[0];
+  c->tied = !gguf_find(file, "output.weight");
+  find_biases(file, names.of, c);
   return ATTN_OK;
+}
+
+attn_status llama_read_gguf(const gguf *file, data_llama_config *out) {
+  data_llama_config c;
+  llama_config_begin(&c);
+  attn_status status = read(file, &c);
+  if (!status)
+    *out = c;
+  else
+    llama_config_free(&c);
+  return status;
 }

@@ -1,11 +1,12 @@
-/* llama_config_json.c - config.json of a Hugging Face model directory: Llama, Mistral, Qwen2 and Qwen3.
- * Absent keys have the values that Hugging Face's configurations give them. What the forward pass does not
- * compute is refused by name. */
+/* llama_config_json.c - config.json of a Hugging Face model directory, by the table of architectures. Absent
+ * keys have the values that Hugging Face's configurations give them. What the forward pass does not compute
+ * is refused by name. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/llama/llama_config.h"
+#include "data/llama/architectures.h"
 #include "data/llama/llama.h"
 #include "data/support/file.h"
 #include "data/support/json_setting.h"
@@ -14,65 +15,87 @@ static setting get(const void *config, const char *key) { return json_setting(co
 
 static bool given(const json_t *config, const char *key) { return get(config, key).kind != SETTING_ABSENT; }
 
-/* What the architectures differ in. */
-typedef struct architecture {
-  const char *name;
-  int64_t head_dim, max_positions; /* presets; 0: hidden / heads */
-  int64_t window;                  /* preset of sliding_window; 0: it has none */
-  bool qkv_bias, head_norms;
-  bool attention_bias, mlp_bias; /* it has these keys */
-  bool window_optional;          /* use_sliding_window and max_window_layers say where it is used */
-} architecture;
-
-static const architecture architectures[] = {
-    {.name = "llama", .max_positions = 2048, .attention_bias = true, .mlp_bias = true},
-    {.name = "mistral", .max_positions = 131072, .window = 4096},
-    {.name = "qwen2", .max_positions = 32768, .window = 4096, .qkv_bias = true, .window_optional = true},
-    {.name = "qwen3",
-     .head_dim = 128,
-     .max_positions = 32768,
-     .window = 4096,
-     .head_norms = true,
-     .attention_bias = true,
-     .window_optional = true}};
-
-static attn_status find_architecture(const char *path, const json_t *config, const architecture **out) {
-  const setting s = get(config, "model_type");
-  if (s.kind != SETTING_TEXT)
-    return attn_fail(ATTN_EINVAL, "%s: model_type is missing or not a string", path);
-  for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
-    if (strcmp(s.text, architectures[i].name) == 0) {
-      *out = &architectures[i];
-      return ATTN_OK;
-    }
-  if (strcmp(s.text, "bert") == 0)
-    return attn_fail(
-        ATTN_EUNSUPPORTED,
-        "%s: model_type is bert, an encoder, which predicts no next token: only capture reads it", path);
-  return attn_fail(ATTN_EUNSUPPORTED, "%s: model_type is %.64s; llama, mistral, qwen2 and qwen3 are computed",
-                   path, s.text);
-}
-
-static attn_status refuse_variations(const char *path, const json_t *config) {
-  attn_status status = setting_expect(path, "hidden_act", get(config, "hidden_act"), "silu", false);
+static attn_status refuse_variations(const char *path, const json_t *config, const llama_architecture *a) {
+  static const char *const flags[] = {"use_bidirectional_attention", "qk_layernorm", "add_cross_attention",
+                                      "scale_attn_by_inverse_layer_idx", "is_decoder"};
+  attn_status status = setting_expect(path, "position_embedding_type", get(config, "position_embedding_type"),
+                                      "absolute", false);
+  for (size_t i = 0; !status && i < sizeof flags / sizeof *flags - !a->encoder; i++) {
+    bool set = false;
+    status = setting_flag(path, flags[i], get(config, flags[i]), &set);
+    if (!status && set) status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not supported", path, flags[i]);
+  }
   if (!status && given(config, "quantization_config"))
     status = attn_fail(ATTN_EUNSUPPORTED, "%s: quantization_config is not supported", path);
   return status;
 }
 
-static attn_status read_biases(const char *path, const json_t *config, const architecture *a,
+/* A flag with a preset. key NULL: the architecture has none. */
+static attn_status read_flag(const char *path, const json_t *config, const char *key, bool preset,
+                             bool *out) {
+  *out = preset;
+  return key && given(config, key) ? setting_flag(path, key, get(config, key), out) : ATTN_OK;
+}
+
+static attn_status read_biases(const char *path, const json_t *config, const llama_architecture *a,
                                data_llama_config *c) {
-  bool attention = false, mlp = false;
-  attn_status status = setting_flag(path, "attention_bias", get(config, "attention_bias"), &attention);
-  if (!status) status = setting_flag(path, "mlp_bias", get(config, "mlp_bias"), &mlp);
-  if (!status && ((attention && !a->attention_bias) || (mlp && !a->mlp_bias)))
-    status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not supported for %s", path,
-                       mlp ? "mlp_bias" : "attention_bias", a->name);
-  c->qkv_bias = a->qkv_bias || attention;
-  c->output_bias = attention;
-  c->mlp_bias = mlp;
-  c->head_norms = a->head_norms;
+  static const char *const keys[] = {"attention_bias", "mlp_bias"};
+  const bool has[] = {a->bias_key, a->mlp_bias_key};
+  attn_status status = read_flag(path, config, a->bias_key, a->qkv_bias, &c->qkv_bias);
+  if (!status)
+    status = read_flag(path, config, a->bias_of_qkv ? NULL : a->bias_key, a->output_bias, &c->output_bias);
+  if (!status)
+    status = read_flag(path, config, a->mlp_bias_key ? "mlp_bias" : NULL, a->mlp_bias, &c->mlp_bias);
+  for (int i = 0; !status && i < 2; i++) {
+    bool set = false;
+    status = setting_flag(path, keys[i], get(config, keys[i]), &set);
+    if (!status && set && !has[i])
+      status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not supported for %s", path, keys[i], a->name);
+  }
   return status;
+}
+
+/* What multiplies and what bends. null is no cap, and absent the preset. */
+static attn_status read_scales(const char *path, const json_t *config, const llama_architecture *a,
+                               data_llama_config *c) {
+  double query = (double)c->head_dim, divisor = 1;
+  const struct {
+    const char *key;
+    bool has;
+    double least, *to;
+  } numbers[] = {{"query_pre_attn_scalar", a->query_scalar, 1e-6, &query},
+                 {"attention_multiplier", a->multipliers, 0, &c->score_scale},
+                 {"embedding_multiplier", a->multipliers, 0, &c->embedding_scale},
+                 {"residual_multiplier", a->multipliers, 0, &c->residual_scale},
+                 {"logits_scaling", a->multipliers, 1e-6, &divisor},
+                 {"attn_logit_softcapping", a->capped, 1e-6, &c->score_cap},
+                 {"final_logit_softcapping", a->capped, 1e-6, &c->logit_cap}};
+  attn_status status = ATTN_OK;
+  if (!json_object_get(config, "attn_logit_softcapping")) c->score_cap = a->score_cap;
+  if (!json_object_get(config, "final_logit_softcapping")) c->logit_cap = a->logit_cap;
+  if (a->multipliers) c->score_scale = 1;
+  for (size_t i = 0; !status && i < sizeof numbers / sizeof *numbers; i++)
+    if (numbers[i].has)
+      status = setting_real(path, numbers[i].key, get(config, numbers[i].key), *numbers[i].to,
+                            numbers[i].least, 1e6, numbers[i].to);
+  if (a->query_scalar) c->score_scale = 1 / sqrt(query);
+  if (a->root_of_hidden) c->embedding_scale = sqrt((double)c->hidden);
+  c->logit_scale = 1 / divisor;
+  return status;
+}
+
+static attn_status read_activation(const char *path, const json_t *config, const llama_architecture *a,
+                                   data_llama_config *c) {
+  const setting s = get(config, a->activation_key);
+  const bool text = s.kind == SETTING_TEXT;
+  if (!text && s.kind != SETTING_ABSENT)
+    return attn_fail(ATTN_EINVAL, "%s: %s is not a string", path, a->activation_key);
+  c->activation =
+      text ? llama_activation(s.text, s.bytes) : llama_activation(a->activation, strlen(a->activation));
+  if (c->activation) return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED,
+                   "%s: %s is %.64s; expected silu, gelu, gelu_new, gelu_pytorch_tanh or relu", path,
+                   a->activation_key, s.text);
 }
 
 /* -- rotary positions -- */
@@ -90,11 +113,9 @@ static attn_status read_list(const char *path, const json_t *rope, const char *k
   return ATTN_OK;
 }
 
-/* The lists of longrope; the last step, since what it makes is to be freed. */
-static attn_status read_divisors(const char *path, const json_t *config, data_llama_config *c) {
+/* The lists of longrope. */
+static attn_status read_divisors(const char *path, const json_t *rope, data_llama_config *c) {
   const int64_t half = c->rotary_dim / 2;
-  const json_t *rope =
-      json_object_get(config, given(config, "rope_parameters") ? "rope_parameters" : "rope_scaling");
   if (c->rope.kind != DATA_ROPE_LONGROPE) return ATTN_OK;
   double *at = malloc(2 * (size_t)half * sizeof *at);
   if (!at) return attn_fail(ATTN_ENOMEM, "%s: no memory for its rotary positions", path);
@@ -107,8 +128,21 @@ static attn_status read_divisors(const char *path, const json_t *config, data_ll
   return status;
 }
 
+/* Phi-3 has the length before the stretching beside the object. */
+typedef struct rope_source {
+  const json_t *rope, *config;
+} rope_source;
+
+static setting get_of_rope(const void *from, const char *key) {
+  const rope_source *s = from;
+  const setting found = get(s->rope, key);
+  const bool beside = found.kind == SETTING_ABSENT && strcmp(key, "original_max_position_embeddings") == 0;
+  return beside ? get(s->config, key) : found;
+}
+
 /* rope: the object `path` names. Older files call its kind type. */
-static attn_status read_scaling(const char *path, const json_t *rope, data_llama_config *c) {
+static attn_status read_scaling(const char *path, const json_t *config, const json_t *rope,
+                                data_llama_config *c) {
   const llama_rope_keys keys = {.kind =
                                     given(rope, "rope_type") || !given(rope, "type") ? "rope_type" : "type",
                                 .factor = "factor",
@@ -125,47 +159,66 @@ static attn_status read_scaling(const char *path, const json_t *rope, data_llama
   if (!given(rope, keys.kind)) return attn_fail(ATTN_EINVAL, "%s: key rope_type is missing", path);
   if (given(rope, "mrope_section"))
     return attn_fail(ATTN_EUNSUPPORTED, "%s: mrope_section is not supported", path);
-  attn_status status = llama_read_rope(path, &keys, get, rope, c);
+  attn_status status = llama_read_rope(path, &keys, get_of_rope, &(rope_source){rope, config}, c);
   if (!status && given(rope, "truncate"))
     status = setting_flag(path, "truncate", get(rope, "truncate"), &whole);
   if (!status) c->rope.exact_range = !whole;
   return status;
 }
 
-/* Newer files have rope_parameters, with rope_theta in it, in place of rope_scaling. */
-static attn_status read_rope(const char *path, const json_t *config, data_llama_config *c) {
+/* The base where a window ends what a query sees: a key, or an object beside that of the other layers. */
+static attn_status read_window_theta(const char *path, const json_t *config, const json_t *local,
+                                     const llama_architecture *a, data_llama_config *c) {
+  const char *key = local ? "rope_theta" : a->window_theta_key;
+  attn_status status = ATTN_OK;
+  if (!a->window_theta_key) return ATTN_OK;
+  if (local) status = setting_expect(path, "rope_type", get(local, "rope_type"), "default", false);
+  if (status) return status;
+  return setting_real(path, key, get(local ? local : config, key), a->window_theta, 1, 1e12,
+                      &c->window_theta);
+}
+
+/* Newer files have rope_parameters, with rope_theta in it, in place of rope_scaling; of two kinds of layers
+ * one for each. */
+static attn_status read_rope(const char *path, const json_t *config, const llama_architecture *a,
+                             const json_t **rope, data_llama_config *c) {
   const bool newer = given(config, "rope_parameters"), older = given(config, "rope_scaling");
   const char *name = newer ? "rope_parameters" : "rope_scaling";
-  const json_t *rope = newer || older ? json_object_get(config, name) : NULL;
-  const char *part = "partial_rotary_factor";
-  double share = 1;
-  const json_t *holder = newer && given(rope, "rope_theta") ? rope : config;
+  const json_t *local = NULL;
+  *rope = newer || older ? json_object_get(config, name) : NULL;
   if (newer && older)
     return attn_fail(ATTN_EINVAL, "%s: both rope_scaling and rope_parameters are given, expected one of them",
                      path);
-  c->rope = (data_rope){.kind = DATA_ROPE_PLAIN, .attention = 1};
-  attn_status status =
-      setting_real(path, "rope_theta", get(holder, "rope_theta"), 10000, 1, 1e12, &c->rope.theta);
+  if (a->window_theta_key && given(*rope, "full_attention")) {
+    local = json_object_get(*rope, "sliding_attention");
+    *rope = json_object_get(*rope, "full_attention");
+  }
+  const char *part = a->turned_key && given(config, a->turned_key) ? a->turned_key : "partial_rotary_factor",
+             *theta = newer || !a->theta_key ? "rope_theta" : a->theta_key;
+  double share = 1;
+  attn_status status = setting_real(path, theta, get(newer && given(*rope, theta) ? *rope : config, theta),
+                                    a->theta > 0 ? a->theta : 10000, 1, 1e12, &c->rope.theta);
   if (!status)
-    status = setting_real(path, part, get(given(rope, part) ? rope : config, part), 1, 0, 1, &share);
+    status = setting_real(path, part, get(given(*rope, part) ? *rope : config, part),
+                          a->turned > 0 ? a->turned : 1, 0, 1, &share);
   if (!status) status = llama_set_rotary_dim(path, part, (int64_t)((double)c->head_dim * share), c);
-  if (status || !rope) return status;
+  if (!status) status = read_window_theta(path, config, local, a, c);
+  if (status || !*rope) return status;
   char *place = text_format("%s: %s", path, name);
-  status = place ? read_scaling(place, rope, c) : ATTN_ENOMEM;
+  status = place ? read_scaling(place, config, *rope, c) : ATTN_ENOMEM;
   free(place);
   return status;
 }
 
-/* -- windows -- */
+/* -- layers of several kinds -- */
 
-/* layer_types names each layer; those with a window come last. */
+/* layer_types names each layer. */
 static attn_status read_layer_types(const char *path, const json_t *config, data_llama_config *c) {
   const json_t *types = json_object_get(config, "layer_types");
   const size_t count = json_array_size(types);
   if (!json_is_array(types) || count != (size_t)c->layers)
     return attn_fail(ATTN_EINVAL, "%s: layer_types is not a list of %" PRId64 " kinds of layers", path,
                      c->layers);
-  c->window_from = c->layers;
   for (size_t i = 0; i < count; i++) {
     const char *type = json_string_value(json_array_get(types, i));
     const bool full = type && strcmp(type, "full_attention") == 0;
@@ -173,39 +226,62 @@ static attn_status read_layer_types(const char *path, const json_t *config, data
       return attn_fail(ATTN_EUNSUPPORTED,
                        "%s: layer_types[%zu] is %.64s; full_attention and sliding_attention are computed",
                        path, i, type ? type : "not a string");
-    if (full && c->window_from < c->layers)
-      return attn_fail(
-          ATTN_EUNSUPPORTED,
-          "%s: layer_types[%zu] is full_attention after sliding_attention, which is not supported", path, i);
     if (!full && c->window == 0)
       return attn_fail(ATTN_EINVAL,
                        "%s: layer_types[%zu] is sliding_attention, and sliding_window gives no width", path,
                        i);
-    if (!full && c->window_from == c->layers) c->window_from = (int64_t)i;
+    c->layer[i] = (unsigned char)((c->layer[i] & ~DATA_LLAMA_WINDOW) | (full ? 0 : DATA_LLAMA_WINDOW));
   }
   return ATTN_OK;
 }
 
-static attn_status read_window(const char *path, const json_t *config, const architecture *a,
+/* no_rope_layers has a 0 for each layer that does not turn; without it every fourth does not. */
+static attn_status read_unturned(const char *path, const json_t *config, data_llama_config *c) {
+  const char *key = "no_rope_layers", *every = "no_rope_layer_interval";
+  const json_t *list = json_object_get(config, key);
+  int64_t interval = 0;
+  attn_status status = setting_size(path, every, get(config, every), 4, LLAMA_LAYERS_MAX, &interval);
+  if (!status && given(config, key) && json_array_size(list) < (size_t)c->layers)
+    status = attn_fail(ATTN_EINVAL, "%s: %s is not a list of %" PRId64 " flags", path, key, c->layers);
+  for (int64_t l = 0; !status && l < c->layers; l++) {
+    const json_t *flag = json_array_get(list, (size_t)l);
+    const bool turns = flag ? json_integer_value(flag) == 1 : (l + 1) % interval != 0;
+    if (flag && !turns && !(json_is_integer(flag) && json_integer_value(flag) == 0))
+      status = attn_fail(ATTN_EINVAL, "%s: %s[%" PRId64 "] is neither 0 nor 1", path, key, l);
+    if (!turns) c->layer[l] |= DATA_LLAMA_UNTURNED;
+  }
+  return status;
+}
+
+static attn_status read_window(const char *path, const json_t *config, const llama_architecture *a,
                                data_llama_config *c) {
-  const json_t *width = json_object_get(config, "sliding_window");
-  const setting from = get(config, "max_window_layers");
+  int64_t from = 0, period = a->period;
   bool used = !a->window_optional;
   attn_status status = ATTN_OK;
-  if (!a->window && (given(config, "sliding_window") || given(config, "layer_types")))
+  if (!a->window_key && (given(config, "sliding_window") || given(config, "layer_types")))
     return attn_fail(ATTN_EUNSUPPORTED, "%s: sliding_window and layer_types are not computed of %s", path,
                      a->name);
-  if (!a->window) return ATTN_OK;
+  if (a->unturned_layers) status = read_unturned(path, config, c);
+  if (status || !a->window_key) return status;
+  const setting first = a->window_from_key ? get(config, a->window_from_key) : (setting){.integer = 0};
+  const json_t *width = json_object_get(config, a->window_key); /* null: no window; absent: the preset */
   if (a->window_optional)
     status = setting_flag(path, "use_sliding_window", get(config, "use_sliding_window"), &used);
-  if (status) return status;
-  if (used && !json_is_null(width)) /* null: no window; absent: the preset */
-    status = setting_size(path, "sliding_window", get(config, "sliding_window"), a->window, INT64_C(1) << 40,
+  if (!status && used && !json_is_null(width) && (width || a->window > 0))
+    status = setting_size(path, a->window_key, get(config, a->window_key), a->window, INT64_C(1) << 40,
                           &c->window);
-  if (!status && a->window_optional && (from.kind != SETTING_INTEGER || from.integer != 0))
-    status = setting_size(path, "max_window_layers", from, 28, LLAMA_LAYERS_MAX, &c->window_from);
-  if (!status && given(config, "layer_types")) status = read_layer_types(path, config, c);
-  return status;
+  if (a->encoder) c->window = c->window / 2 + 1;
+  if (!status && a->window_from_key && (first.kind != SETTING_INTEGER || first.integer != 0))
+    status = setting_size(path, a->window_from_key, first, 28, LLAMA_LAYERS_MAX, &from);
+  if (!status && a->period_key)
+    status =
+        setting_size(path, a->period_key, get(config, a->period_key), a->period, LLAMA_LAYERS_MAX, &period);
+  for (int64_t l = from; !status && c->window > 0 && l < c->layers; l++) {
+    const bool all = a->unturned_layers ? !(c->layer[l] & DATA_LLAMA_UNTURNED)
+                                        : period > 0 && (l + !a->period_begins) % period == 0;
+    if (!all) c->layer[l] |= DATA_LLAMA_WINDOW;
+  }
+  return !status && given(config, "layer_types") ? read_layer_types(path, config, c) : status;
 }
 
 /* -- all of it -- */
@@ -216,44 +292,38 @@ static attn_status get_bos(const char *path, setting s, int64_t *out) {
   return attn_fail(ATTN_EINVAL, "%s: bos_token_id is not an id", path);
 }
 
-static attn_status parse(const char *path, const json_t *config, data_llama_config *out) {
-  data_llama_config c = {0};
-  const architecture *a = NULL;
-  attn_status status = find_architecture(path, config, &a);
+static attn_status parse(const char *path, const json_t *config, data_llama_config *c) {
+  const llama_architecture *a = NULL;
+  const json_t *rope = NULL;
+  attn_status status = llama_architecture_find(path, "model_type", get(config, "model_type"), false, &a);
   if (status) return status;
-  const llama_keys keys = {.hidden = "hidden_size",
-                           .intermediate = "intermediate_size",
-                           .layers = "num_hidden_layers",
-                           .heads = "num_attention_heads",
-                           .kv_heads = "num_key_value_heads",
-                           .head_dim = "head_dim",
-                           .max_positions = "max_position_embeddings",
-                           .rms_eps = "rms_norm_eps",
-                           .head_dim_preset = a->head_dim,
-                           .kv_heads_required = a != &architectures[0],
-                           .max_positions_preset = a->max_positions,
-                           .rms_eps_preset = 1e-6};
-  c.architecture = a->name;
-  status = refuse_variations(path, config);
-  if (!status) status = read_biases(path, config, a, &c);
+  c->architecture = a->name;
+  status = refuse_variations(path, config, a);
+  if (!status) status = read_biases(path, config, a, c);
   if (!status)
-    status = setting_size(path, "vocab_size", get(config, "vocab_size"), 0, LLAMA_DIMENSION_MAX, &c.vocab);
-  if (!status) status = llama_read_numbers(path, &keys, get, config, &c);
-  if (!status)
-    status = setting_flag(path, "tie_word_embeddings", get(config, "tie_word_embeddings"), &c.tied);
-  if (!status) status = read_rope(path, config, &c);
-  if (!status) status = read_window(path, config, a, &c);
-  if (!status) status = get_bos(path, get(config, "bos_token_id"), &c.bos);
-  if (!status) status = read_divisors(path, config, &c);
-  if (!status) *out = c;
-  return status;
+    status = setting_size(path, "vocab_size", get(config, "vocab_size"), 0, LLAMA_DIMENSION_MAX, &c->vocab);
+  if (!status) status = llama_read_numbers(path, a->keys, get, config, c);
+  if (!status) status = read_scales(path, config, a, c);
+  if (!status) status = read_activation(path, config, a, c);
+  if (!status) status = read_flag(path, config, "tie_word_embeddings", a->tied, &c->tied);
+  if (!status) status = read_flag(path, config, a->parallel_key, a->parallel, &c->parallel);
+  if (!status && !a->positions) status = read_rope(path, config, a, &rope, c);
+  if (!status) status = read_window(path, config, a, c);
+  if (!status) status = get_bos(path, get(config, "bos_token_id"), &c->bos);
+  return status ? status : read_divisors(path, rope, c);
 }
 
 attn_status llama_read_config(const char *directory, data_llama_config *out) {
   json_t *config = NULL;
   char *path = NULL;
+  data_llama_config c;
+  llama_config_begin(&c);
   attn_status status = json_config_read(directory, &path, &config);
-  if (!status) status = parse(path, config, out);
+  if (!status) status = parse(path, config, &c);
+  if (!status)
+    *out = c;
+  else
+    llama_config_free(&c);
   json_decref(config);
   free(path);
   return status;

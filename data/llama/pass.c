@@ -30,7 +30,8 @@ typedef struct pass {
   attn_plan *exact[REACHES];
   llama_window window;
   llama_weights weights;
-  float *swapped; /* [n, heads * d] */
+  llama_seen seen; /* of an encoder: clipped to the window */
+  float *swapped;  /* [n, heads * d] */
   char *work;
 } pass;
 
@@ -67,7 +68,7 @@ static attn_status part_begin(const data_llama *m, int64_t n, const data_llama_s
     s->first = n - last;
     s->count = last;
   }
-  return llama_reach_plans(m, swap->spec, swap->scale, s->count, s->first + s->count, s->plan);
+  return llama_reach_plans(m, &m->seen, swap->spec, swap->scale, s->count, s->first + s->count, s->plan);
 }
 
 static attn_status stream_begin(const data_llama *m, int64_t n, const data_llama_swap *swap, stream *s) {
@@ -86,7 +87,8 @@ static attn_status pass_begin(const data_llama *m, const data_llama_pass *asked,
     return attn_fail(ATTN_ENOMEM, "no memory for %" PRId64 " streams", p->streams);
   attn_spec *exact = NULL;
   attn_status status = attn_spec_parse(&exact, "tiled");
-  if (!status) status = llama_reach_plans(m, exact, 0, asked->n, asked->n, p->exact);
+  llama_seen_make(c, m->kind->encoder, asked->n, &p->seen);
+  if (!status) status = llama_reach_plans(m, &p->seen, exact, 0, asked->n, asked->n, p->exact);
   attn_spec_destroy(exact);
   if (!status)
     status = llama_window_make(m, attn_plan_context(p->exact[llama_reach_of(c, 0)])->kernels, asked->n,
@@ -184,7 +186,7 @@ static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t windo
   if (!exact) return attn_fail(ATTN_ENOMEM, "no memory for an attention's output, %zu bytes", bytes);
   memcpy(exact, w->mixed, bytes);
   combine(p, by, layer);
-  llama_add(w, &p->weights, x);
+  const float *state = llama_add(w, &p->weights, x);
   status = p->asked->attention(p->asked->to, &(data_llama_attention){.layer = layer,
                                                                      .stream = s - p->stream,
                                                                      .window = window,
@@ -197,7 +199,7 @@ static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t windo
                                                                      .v = w->v,
                                                                      .exact = exact,
                                                                      .output = w->mixed,
-                                                                     .state = x});
+                                                                     .state = state});
   free(exact);
   return status;
 }
@@ -210,7 +212,7 @@ static attn_status layer_of_stream(pass *p, stream *s, int64_t layer) {
   for (int64_t w = 0; !status && w < p->asked->windows; w++) {
     float *x = s->x + w * size;
     llama_project(&p->window, &p->weights, x);
-    llama_rotate(&p->window, 0);
+    llama_rotate(&p->window, layer, true, 0);
     status = attend(p, s, layer, w, x);
     if (!status) llama_finish(&p->window, &p->weights, x);
   }
@@ -221,7 +223,7 @@ static attn_status run_layers(pass *p, int64_t layers) {
   const int64_t d = p->model->config.hidden, rows = p->asked->windows * p->asked->n;
   attn_status status = give_own_state(p, &p->stream[0]);
   for (int64_t i = 0; !status && i < rows; i++)
-    status = tensor_to_f32(p->model->embedding, p->asked->tokens[i] * d, d, p->stream[0].x + i * d);
+    status = llama_embed(&p->window, p->asked->tokens[i], i % p->asked->n, p->stream[0].x + i * d);
   for (int64_t l = 0; !status && l < layers; l++) {
     status = llama_weights_load(&p->window, l, &p->weights);
     for (int64_t s = p->streams - 1; !status && s >= 0; s--) status = layer_of_stream(p, &p->stream[s], l);
@@ -236,11 +238,12 @@ static attn_status run_head(pass *p) {
   const data_llama_pass *a = p->asked;
   const int64_t chunk = (ROWS - 1) / p->streams + 1;
   product_matrix head = {.at = NULL};
-  float *norm = NULL, *h = NULL, *all = NULL;
+  llama_norm norm = {NULL, NULL};
+  float *h = NULL, *all = NULL;
   const float **logits = calloc((size_t)p->streams, sizeof *logits);
   attn_status status = logits ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for logits");
-  if (!status) status = product_vector_load(p->model->norm, &norm);
-  if (!status) status = product_matrix_load(&p->window.tools, p->model->head, NULL, 0, 0, &head);
+  if (!status) status = llama_norm_load(p->model, &p->model->norm, &norm);
+  if (!status) status = product_matrix_load(&p->window.tools, &p->model->head, &head);
   if (!status) status = product_allocate("normalised rows", p->streams * chunk, c->hidden, sizeof *h, &h);
   if (!status) status = product_allocate("logits", p->streams * chunk, c->vocab, sizeof *all, &all);
   for (int64_t w = 0; !status && w < a->windows; w++)
@@ -250,15 +253,16 @@ static attn_status run_head(pass *p) {
       for (int64_t s = 0; s < p->streams; s++) {
         logits[s] = all;
         if (!p->stream[s].x) continue;
-        llama_normalise(&p->window, rows, p->stream[s].x + (w * a->n + i) * c->hidden, norm,
+        llama_normalise(&p->window, rows, p->stream[s].x + (w * a->n + i) * c->hidden, &norm,
                         h + own * rows * c->hidden);
         logits[s] = all + own++ * rows * c->vocab;
       }
       product_multiply(&p->window.tools, &head, own * rows, h, false, all);
+      llama_bend_logits(&p->window, own * rows * c->vocab, all);
       status = a->logits(a->to, &(data_llama_rows){w, i, rows, p->streams, logits});
     }
   product_matrix_free(&head);
-  free(norm);
+  llama_norm_free(&norm);
   free(h);
   free(all);
   free(logits);

@@ -5,23 +5,21 @@
 
 #include "data/llama/llama.h"
 
-/* All keys before a query, or the model's window of them. */
+/* All keys, of a decoder before a query, or the model's window of them. */
 typedef enum { REACH_ALL, REACH_WINDOW, REACHES } llama_reach;
 
 llama_reach llama_reach_of(const data_llama_config *, int64_t layer);
 /* Whether some layer has it. */
 bool llama_reach_occurs(const data_llama_config *, llama_reach);
 
-/* What the model's window lets a query see; lives as long as *config. */
-attn_pattern llama_reach_pattern(const data_llama_config *config);
+/* The attention of n_q queries on n_kv keys; rows of all heads lie side by side, as the linear layers write
+ * and read them. */
+attn_problem llama_problem(const data_llama *, int64_t n_q, int64_t n_kv);
 
-/* Causal attention of n_q queries on n_kv keys; rows of all heads lie side by side, as the linear layers
- * write and read them. */
-attn_problem llama_problem(const data_llama_config *, int64_t n_q, int64_t n_kv);
-
-/* A plan of the variant for each reach that some layer has; NULL for others. scale 0: the model's. */
-attn_status llama_reach_plans(const data_llama *, const attn_spec *spec, double scale, int64_t n_q,
-                              int64_t n_kv, attn_plan *plan[REACHES]);
+/* A plan of the variant for each reach that some layer has; NULL for others. scale 0: the model's. *seen must
+ * live as long as they do. */
+attn_status llama_reach_plans(const data_llama *, const llama_seen *seen, const attn_spec *spec, double scale,
+                              int64_t n_q, int64_t n_kv, attn_plan *plan[REACHES]);
 void llama_reach_destroy(attn_plan *plan[REACHES]);
 /* The most that a plan of them needs. */
 size_t llama_reach_work(attn_plan *const plan[REACHES]);

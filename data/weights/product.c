@@ -38,41 +38,73 @@ attn_status product_vector_load(const tensor *t, float **out) {
   return status ? status : tensor_to_f32(t, 0, t->shape[0], *out);
 }
 
-/* Rows first .. first+count-1 as f32; head and turned as of product_matrix_load. */
-static attn_status widen_rows(const tensor *t, int64_t head, int64_t turned, int64_t first, int64_t count,
-                              float *out) {
-  const int64_t columns = t->shape[1];
+product_rows product_rows_all(const tensor *t) {
+  return (product_rows){
+      .weight = t, .rows = t->shape[0], .columns = t->shape[1], .run = t->shape[0], .stride = t->shape[0]};
+}
+
+/* Where row r of W is. */
+static int64_t place_of(const product_rows *m, int64_t r) {
+  const int64_t i = m->turned ? r % m->head : 0, from = i < m->turned / 2 ? 2 * i : 2 * i - m->turned + 1;
+  if (i < m->turned) r += from - i;
+  return m->first + r / m->run * m->stride + r % m->run;
+}
+
+/* Column `at` of a transposed tensor, rows of W from place `first` on, to every columns-th number of out. */
+static attn_status widen_column(const product_rows *m, int64_t at, int64_t first, int64_t count, float *out) {
+  float part[256];
   attn_status status = ATTN_OK;
-  if (!turned) return tensor_to_f32(t, first * columns, count * columns, out);
-  for (int64_t row = first; !status && row < first + count; row++, out += columns) {
-    const int64_t i = row % head, from = i < turned / 2 ? 2 * i : 2 * i - turned + 1;
-    status = tensor_to_f32(t, (i < turned ? row - i + from : row) * columns, columns, out);
+  for (int64_t i = 0; !status && i < count; i += 256) {
+    const int64_t some = count - i < 256 ? count - i : 256;
+    status = tensor_to_f32(m->weight, at * m->weight->shape[1] + first + i, some, part);
+    for (int64_t j = 0; j < some; j++) out[(i + j) * m->columns] = part[j];
   }
   return status;
 }
 
-attn_status product_matrix_load(const product_tools *tools, const tensor *t, const tensor *bias, int64_t head,
-                                int64_t turned, product_matrix *m) {
+/* Rows first .. first+count-1 as f32. */
+static attn_status widen_rows(const product_rows *m, int64_t first, int64_t count, float *out) {
+  const bool whole = !m->turned && m->run >= m->rows;
+  attn_status status = ATTN_OK;
+  for (int64_t c = 0; m->transposed && !status && c < m->columns; c++)
+    status = widen_column(m, c, place_of(m, first), count, out + c);
+  if (m->transposed) return status;
+  if (whole) return tensor_to_f32(m->weight, place_of(m, first) * m->columns, count * m->columns, out);
+  for (int64_t r = first; !status && r < first + count; r++, out += m->columns)
+    status = tensor_to_f32(m->weight, place_of(m, r) * m->columns, m->columns, out);
+  return status;
+}
+
+attn_status product_rows_widen(const product_rows *m, float *out) { return widen_rows(m, 0, m->rows, out); }
+
+static attn_status load_bias(const product_rows *from, float **out) {
+  attn_status status = *out ? ATTN_OK : product_allocate("a bias", 1, from->rows, sizeof **out, out);
+  for (int64_t r = 0; !status && r < from->rows; r++)
+    status = tensor_to_f32(from->bias, place_of(from, r), 1, *out + r);
+  return status;
+}
+
+attn_status product_matrix_load(const product_tools *tools, const product_rows *from, product_matrix *m) {
+  const char *name = from->weight->name;
   if (!m->at) {
-    m->rows = t->shape[0];
-    m->columns = t->shape[1];
+    m->rows = from->rows;
+    m->columns = from->columns;
     m->slice = SLICE / m->columns > 0 ? SLICE / m->columns : 1;
     m->slice = m->slice < m->rows ? m->slice : m->rows;
     m->stride = (attn_gemm_packed_bytes(tools->kernels, m->columns, m->slice) + 63) / 64 * 64;
-    attn_status status =
-        product_allocate(t->name, (m->rows - 1) / m->slice + 1, (int64_t)m->stride, 1, &m->at);
+    attn_status status = product_allocate(name, (m->rows - 1) / m->slice + 1, (int64_t)m->stride, 1, &m->at);
     if (status) return status;
   }
-  attn_status failed = bias ? product_vector_load(bias, &m->bias) : ATTN_OK;
+  attn_status failed = from->bias ? load_bias(from, &m->bias) : ATTN_OK;
   if (failed) return failed;
 #pragma omp parallel num_threads(tools->threads)
   {
     float *wide = NULL;
-    attn_status status = product_allocate(t->name, m->slice, m->columns, sizeof *wide, &wide);
+    attn_status status = product_allocate(name, m->slice, m->columns, sizeof *wide, &wide);
 #pragma omp for schedule(static)
     for (int64_t first = 0; first < m->rows; first += m->slice) {
       const int64_t count = m->rows - first < m->slice ? m->rows - first : m->slice;
-      if (!status) status = widen_rows(t, head, turned, first, count, wide);
+      if (!status) status = widen_rows(from, first, count, wide);
       if (!status)
         attn_gemm_pack(tools->kernels, m->columns, count, (attn_matrix){wide, 1, m->columns},
                        m->at + (size_t)(first / m->slice) * m->stride);
@@ -83,7 +115,7 @@ attn_status product_matrix_load(const product_tools *tools, const tensor *t, con
       failed = status;
     }
   }
-  return failed == ATTN_ENOMEM ? attn_fail(failed, "no memory to widen %s", t->name) : failed;
+  return failed == ATTN_ENOMEM ? attn_fail(failed, "no memory to widen %s", name) : failed;
 }
 
 void product_matrix_free(product_matrix *m) {

@@ -15,6 +15,21 @@ typedef struct product_matrix {
   float *bias;
 } product_matrix;
 
+/* Where W and b are stored: row r of W is row first + r / run * stride + r % run of a tensor, or its
+ * column. */
+typedef struct product_rows {
+  const tensor *weight, *bias; /* bias NULL: none */
+  int64_t rows, columns;       /* of W */
+  int64_t first, run, stride;
+  bool transposed; /* the tensor is [columns, its rows]; of one element a block */
+  /* turned: 0, or how many rows of each `head`, the first, are pairs: 2i and 2i + 1 become i and i +
+   * turned/2. */
+  int64_t head, turned;
+} product_rows;
+
+/* All rows of a tensor as they are. */
+product_rows product_rows_all(const tensor *);
+
 /* What products are computed with. */
 typedef struct product_tools {
   const attn_kernels *kernels;
@@ -31,10 +46,9 @@ void product_tools_free(product_tools *);
 
 /* Both: in place of what was there, zeroed at first; its shape must have been the same. */
 attn_status product_vector_load(const tensor *, float **);
-/* bias may be NULL. turned: 0, or how many rows of each `head`, the first, are pairs: 2i and 2i + 1 become i
- * and i + turned/2. */
-attn_status product_matrix_load(const product_tools *, const tensor *, const tensor *bias, int64_t head,
-                                int64_t turned, product_matrix *);
+attn_status product_matrix_load(const product_tools *, const product_rows *, product_matrix *);
+/* The rows without packing, [rows, columns]. */
+attn_status product_rows_widen(const product_rows *, float *);
 void product_matrix_free(product_matrix *);
 
 /* y[n, rows of W] (+)= x[n, columns of W] W^T + b */

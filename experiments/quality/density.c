@@ -48,6 +48,7 @@ static double weight_left(const data_llama_attention *a, const sample_row *row, 
     const float *k = a->k + (j * p->kv_heads + kv_head) * d;
     score[j] = 0;
     for (int64_t x = 0; x < d; x++) score[j] += p->scale * (double)q[x] * (double)k[x];
+    if (p->score.softcap > 0) score[j] = p->score.softcap * tanh(score[j] / p->score.softcap);
     most = fmax(most, score[j]);
   }
   for (int64_t j = 0; j < p->n_kv; j++) {

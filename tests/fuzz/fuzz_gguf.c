@@ -39,13 +39,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_prepare(&c, sizeof c);
   if (fuzz_succeeded(llama_read_gguf(file, &c), &c, sizeof c)) {
     REQUIRE(c.vocab > 0 && c.hidden > 0 && c.intermediate > 0 && c.layers > 0 && c.max_positions > 0);
-    REQUIRE(c.heads > 0 && c.heads % c.kv_heads == 0 && c.head_dim > 0 && c.head_dim % 2 == 0);
-    REQUIRE(c.rms_eps >= 0 && c.rope.theta >= 1 && c.window >= 0);
+    REQUIRE(c.heads > 0 && c.heads % c.kv_heads == 0 && c.head_dim > 0);
+    REQUIRE(c.norm_eps >= 0 && (c.rotary_dim == 0 || c.rope.theta >= 1) && c.window >= 0);
     double frequency[64];
-    REQUIRE(c.rotary_dim > 0 && c.rotary_dim <= c.head_dim && c.rotary_dim % 2 == 0);
-    if (c.rotary_dim <= 128) data_rope_frequencies(&c.rope, c.rotary_dim, c.max_positions, frequency);
+    REQUIRE(c.rotary_dim >= 0 && c.rotary_dim <= c.head_dim && c.rotary_dim % 2 == 0);
+    if (c.rotary_dim > 0 && c.rotary_dim <= 128)
+      data_rope_frequencies(&c.rope, c.rotary_dim, c.max_positions, frequency);
     for (int64_t i = 0; c.rotary_dim <= 128 && i < c.rotary_dim / 2; i++)
       REQUIRE(frequency[i] >= 0 && frequency[i] < 1.000001);
+    llama_config_free(&c);
     data_llama *model;
     fuzz_prepare(&model, sizeof model);
     if (fuzz_succeeded(data_llama_open(path, &model), &model, sizeof model)) data_llama_close(model);

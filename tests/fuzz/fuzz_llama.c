@@ -1,9 +1,8 @@
 /* fuzz_llama.c - config.json of a model directory, of a decoder or an encoder. */
 #include "tests/fuzz/fuzz.h"
 
-#include <stdlib.h>
+#include <math.h>
 
-#include "data/bert/bert.h"
 #include "data/llama/llama.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -12,18 +11,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_prepare(&c, sizeof c);
   if (fuzz_succeeded(llama_read_config(fuzz_directory(), &c), &c, sizeof c)) {
     REQUIRE(c.vocab > 0 && c.hidden > 0 && c.intermediate > 0 && c.layers > 0 && c.max_positions > 0);
-    REQUIRE(c.heads > 0 && c.kv_heads > 0 && c.heads % c.kv_heads == 0 && c.head_dim > 0 &&
-            c.head_dim % 2 == 0);
-    REQUIRE(c.rms_eps >= 0 && c.rope.theta >= 1 && c.window >= 0);
+    REQUIRE(c.heads > 0 && c.kv_heads > 0 && c.heads % c.kv_heads == 0 && c.head_dim > 0);
+    REQUIRE(c.norm_eps >= 0 && (c.rotary_dim == 0 || c.rope.theta >= 1) && c.window >= 0);
     double frequency[64];
-    REQUIRE(c.rotary_dim > 0 && c.rotary_dim <= c.head_dim && c.rotary_dim % 2 == 0);
-    if (c.rotary_dim <= 128) data_rope_frequencies(&c.rope, c.rotary_dim, c.max_positions, frequency);
+    REQUIRE(c.rotary_dim >= 0 && c.rotary_dim <= c.head_dim && c.rotary_dim % 2 == 0 && c.layer &&
+            c.activation);
+    REQUIRE(c.score_scale >= 0 && c.score_cap >= 0 && c.logit_cap >= 0 && isfinite(c.logit_scale));
+    if (c.rotary_dim > 0 && c.rotary_dim <= 128)
+      data_rope_frequencies(&c.rope, c.rotary_dim, c.max_positions, frequency);
     for (int64_t i = 0; c.rotary_dim <= 128 && i < c.rotary_dim / 2; i++)
       REQUIRE(frequency[i] >= 0 && (c.rope.divisors || frequency[i] < 1.000001));
-    free(c.rope.divisors);
+    llama_config_free(&c);
   }
-  bert *encoder; /* there are no weights beside it */
-  fuzz_prepare(&encoder, sizeof encoder);
-  REQUIRE(!fuzz_succeeded(bert_open(fuzz_directory(), &encoder), &encoder, sizeof encoder));
   return 0;
 }

@@ -41,13 +41,18 @@ static inline int64_t architecture_number(const char *name, const char *key) {
   return json_integer_value(json_object_get(architecture_member(name, "config"), key));
 }
 
+/* GPT-2 calls them otherwise. */
+static inline int64_t architecture_either(const char *name, const char *key, const char *other) {
+  return architecture_number(name, architecture_number(name, key) ? key : other);
+}
+
 static inline reference_model architecture_model(const char *name) {
   const json_t *config = architecture_member(name, "config");
   reference_model m = {.architecture = json_string_value(json_object_get(config, "model_type")),
                        .vocab = architecture_number(name, "vocab_size"),
-                       .hidden = architecture_number(name, "hidden_size"),
+                       .hidden = architecture_either(name, "hidden_size", "n_embd"),
                        .inner = architecture_number(name, "intermediate_size"),
-                       .layers = architecture_number(name, "num_hidden_layers"),
+                       .layers = architecture_either(name, "num_hidden_layers", "n_layer"),
                        .heads = architecture_number(name, "num_attention_heads"),
                        .kv_heads = architecture_number(name, "num_key_value_heads"),
                        .d = architecture_number(name, "head_dim"),

@@ -20,6 +20,11 @@ MASK = (1 << 64) - 1
 TOKENS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3]
 KEPT = [0, 6, 15]  # positions whose q, k and v are kept
 
+
+def without(config, *names):
+    return {name: value for name, value in config.items() if name not in names}
+
+
 SMALL = {"vocab_size": 11, "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 2, "head_dim": 4, "max_position_embeddings": 64, "rms_norm_eps": 0.0009765625,
          "rope_theta": 500.0, "hidden_act": "silu"}
@@ -49,6 +54,32 @@ CASES = {
     "qwen2-window": {**SMALL, "model_type": "qwen2", "sliding_window": 4, "use_sliding_window": True,
                      "max_window_layers": 1},
     "qwen3": {**SMALL, "model_type": "qwen3", "sliding_window": None, "attention_bias": False},
+    "gemma2": {**SMALL, "model_type": "gemma2", "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 5,
+               "query_pre_attn_scalar": 7, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 8.0,
+               "tie_word_embeddings": True},
+    "gemma3": {**SMALL, "model_type": "gemma3_text", "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 4,
+               "query_pre_attn_scalar": 4, "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"],
+               "rope_local_base_freq": 50.0, "rope_scaling": {"rope_type": "linear", "factor": 4.0},
+               "tie_word_embeddings": True},
+    "olmo2": {**SMALL, "model_type": "olmo2"},
+    "smollm3": {**SMALL, "model_type": "smollm3", "no_rope_layers": [0, 1], "use_sliding_window": True, "sliding_window": 4,
+                "layer_types": ["sliding_attention", "full_attention"], "tie_word_embeddings": True},
+    "phi3": {**SMALL, "model_type": "phi3", "sliding_window": 6, "original_max_position_embeddings": 8,
+             "rope_scaling": {"type": "longrope", "short_factor": [1.0, 2.0], "long_factor": [1.5, 4.0]}},
+    "granite": {**SMALL, "model_type": "granite", "embedding_multiplier": 3.0, "residual_multiplier": 0.5,
+                "attention_multiplier": 0.75, "logits_scaling": 4.0},
+    "stablelm": {**without(SMALL, "rms_norm_eps", "head_dim"), "hidden_size": 32, "model_type": "stablelm",
+                 "use_qkv_bias": True, "layer_norm_eps": 0.0009765625},
+    "gpt2": {"model_type": "gpt2", "vocab_size": 11, "n_embd": 12, "n_layer": 2, "n_head": 4, "n_positions": 20,
+             "activation_function": "gelu_new", "layer_norm_epsilon": 0.0009765625, "tie_word_embeddings": True},
+    "pythia": {**without(SMALL, "rms_norm_eps", "head_dim", "num_key_value_heads"), "model_type": "gpt_neox",
+               "hidden_size": 32, "hidden_act": "gelu", "layer_norm_eps": 0.0009765625, "attention_bias": True},
+    "neox-serial": {**without(SMALL, "rms_norm_eps", "head_dim", "num_key_value_heads"), "model_type": "gpt_neox",
+                    "hidden_size": 16, "hidden_act": "relu", "layer_norm_eps": 0.0009765625, "attention_bias": True,
+                    "use_parallel_residual": False, "partial_rotary_factor": 0.5},
+    "modernbert": {**without(SMALL, "rms_norm_eps", "rope_theta", "head_dim", "num_key_value_heads"),
+                   "model_type": "modernbert", "hidden_size": 16, "hidden_activation": "gelu", "num_hidden_layers": 3,
+                   "norm_eps": 0.0009765625, "local_attention": 6, "global_rope_theta": 500.0, "local_rope_theta": 50.0},
     "bert": {"model_type": "bert", "vocab_size": 11, "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2,
              "num_attention_heads": 3, "max_position_embeddings": 32, "type_vocab_size": 2, "hidden_act": "gelu",
              "layer_norm_eps": 0.0009765625},
@@ -68,7 +99,8 @@ def numbers(name, shape):
 
 
 def shapes(c):
-    hidden, inner, layers = c["hidden_size"], c["intermediate_size"], range(c["num_hidden_layers"])
+    hidden = c.get("hidden_size", c.get("n_embd"))
+    inner, layers = c.get("intermediate_size", 4 * hidden), range(c.get("num_hidden_layers", c.get("n_layer")))
     made = {}
 
     def linear(name, rows, columns, bias):
@@ -94,23 +126,41 @@ def shapes(c):
             norm(p + "attention.output.LayerNorm", hidden, True)
             norm(p + "output.LayerNorm", hidden, True)
         return made
-    d, kind, bias, mlp = c["head_dim"], c["model_type"], c.get("attention_bias", False), c.get("mlp_bias", False)
+    kind, bias, mlp = c["model_type"], c.get("attention_bias", False), c.get("mlp_bias", False)
+    heads = c.get("num_attention_heads", c.get("n_head"))
+    kv_heads, d = c.get("num_key_value_heads", heads), c.get("head_dim", hidden // heads)
+    norm_bias = kind in ("stablelm", "gpt2", "gpt_neox")
     made["model.embed_tokens.weight"] = (c["vocab_size"], hidden)
-    norm("model.norm", hidden, False)
-    if not c.get("tie_word_embeddings"):
+    norm("model.norm", hidden, norm_bias)
+    if kind == "modernbert":
+        made["model.embeddings.norm.weight"] = (hidden,)
+    elif not c.get("tie_word_embeddings"):
         made["lm_head.weight"] = (c["vocab_size"], hidden)
-    for p in (f"model.layers.{i}." for i in layers):
-        norm(p + "input_layernorm", hidden, False)
-        for t, heads in zip("qkv", (c["num_attention_heads"],) + 2 * (c["num_key_value_heads"],)):
-            linear(p + f"self_attn.{t}_proj", heads * d, hidden, bias or kind == "qwen2")
-            if kind == "qwen3" and t != "v":
-                norm(p + f"self_attn.{t}_norm", d, False)
-        linear(p + "self_attn.o_proj", hidden, c["num_attention_heads"] * d, bias)
-        norm(p + "post_attention_layernorm", hidden, False)
-        for t in ("gate_proj", "up_proj"):
-            linear(p + "mlp." + t, inner, hidden, mlp)
-        linear(p + "mlp.down_proj", hidden, inner, mlp)
-    return made
+    if kind == "gpt2":
+        made["transformer.wpe.weight"] = (c["n_positions"], hidden)
+    for i, p in ((i, f"model.layers.{i}.") for i in layers):
+        if kind != "olmo2" and not (kind == "modernbert" and i == 0):
+            norm(p + "input_layernorm", hidden, norm_bias)
+        norm(p + "post_attention_layernorm", hidden, norm_bias)
+        for t in {"gemma2": ("pre", "post"), "gemma3_text": ("pre", "post"), "olmo2": ("post",)}.get(kind, ()):
+            norm(p + t + "_feedforward_layernorm", hidden, False)
+        if kind in forward.FUSED:
+            linear(p + "self_attn.qkv_proj", (heads + 2 * kv_heads) * d, hidden, norm_bias)
+        else:
+            for t, count in zip("qkv", (heads, kv_heads, kv_heads)):
+                linear(p + f"self_attn.{t}_proj", count * d, hidden, bias or kind == "qwen2" or c.get("use_qkv_bias"))
+                if kind in ("qwen3", "gemma3_text", "olmo2") and t != "v":
+                    norm(p + f"self_attn.{t}_norm", count * d if kind == "olmo2" else d, False)
+        linear(p + "self_attn.o_proj", hidden, heads * d, bias or kind == "gpt2")
+        if kind in ("phi3", "modernbert"):
+            linear(p + "mlp.gate_up_proj", 2 * inner, hidden, False)
+        else:
+            for t in ("up_proj",) if kind in forward.ALL_BIASES else ("gate_proj", "up_proj"):
+                linear(p + "mlp." + t, inner, hidden, mlp or kind in forward.ALL_BIASES)
+        linear(p + "mlp.down_proj", hidden, inner, mlp or kind in forward.ALL_BIASES)
+    if kind == "gpt2":  # these are stored turned
+        made = {name: s[::-1] if ".layers." in name else s for name, s in made.items()}
+    return {forward.Decoder(c, None).called(name): shape for name, shape in made.items()}
 
 
 def rounded(x):
@@ -126,7 +176,9 @@ def golden(config):
         qkv = forward.encode(config, arrays.__getitem__, TOKENS)[-1]
     else:
         model = forward.Decoder(config, arrays.__getitem__)
-        case["logits"] = rounded(model.forward(TOKENS))
+        logits = model.forward(TOKENS)
+        if logits is not None:
+            case["logits"] = rounded(logits)
         qkv = model.qkv[-1]
     case.update({name: rounded(x[KEPT]) for name, x in zip("qkv", qkv)})
     return case

@@ -1,5 +1,6 @@
 /* ask.c - a model's numbers, for published.py:
  *   ask MODEL COUNT TOKEN...   the logits after these tokens, and the COUNT tokens that it generates greedily
+ *   ask MODEL all TOKEN...     the logits after each of these tokens, a line each, from one pass
  *   ask MODEL TEXT N           the first N tokens of a text with the model's first one, and their mean
  *                              negative log-likelihood in nats, all but the first */
 #include <math.h>
@@ -34,6 +35,14 @@ static attn_status go_on(const data_llama *m, const int64_t *tokens, int64_t n, 
   return status;
 }
 
+static attn_status print_all(const data_llama *m, const int64_t *tokens, int64_t n, float *logits) {
+  const int64_t vocab = data_llama_get_config(m)->vocab;
+  attn_status status = data_llama_logits(m, tokens, n, logits);
+  for (int64_t i = 0; !status && i < n * vocab; i++)
+    printf("%.9g%c", (double)logits[i], i % vocab == vocab - 1 ? '\n' : ' ');
+  return status;
+}
+
 static attn_status read_text(const char *model, const char *text, int64_t n, const data_llama *m,
                              float *logits) {
   const data_llama_config *c = data_llama_get_config(m);
@@ -63,7 +72,7 @@ int main(int argc, char **argv) {
   if (argc < 4) return 2;
   char *end;
   const int64_t count = strtoll(argv[2], &end, 10);
-  const bool text = *end;
+  const bool all = strcmp(argv[2], "all") == 0, text = *end && !all;
   const int64_t n = text ? strtoll(argv[3], NULL, 10) : argc - 3;
   data_llama *m = NULL;
   attn_status status = data_llama_open(argv[1], &m);
@@ -71,7 +80,10 @@ int main(int argc, char **argv) {
   float *logits = calloc((size_t)n * vocab + 1, sizeof *logits);
   int64_t *tokens = calloc((size_t)n + 1, sizeof *tokens);
   for (int64_t i = 0; !text && i < n; i++) tokens[i] = strtoll(argv[3 + i], NULL, 10);
-  if (!status) status = text ? read_text(argv[1], argv[2], n, m, logits) : go_on(m, tokens, n, count, logits);
+  if (!status)
+    status = all    ? print_all(m, tokens, n, logits)
+             : text ? read_text(argv[1], argv[2], n, m, logits)
+                    : go_on(m, tokens, n, count, logits);
   if (status) fprintf(stderr, "%s\n", attn_last_error());
   free(logits);
   free(tokens);

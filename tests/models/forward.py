@@ -1,5 +1,5 @@
 """forward.py - forward passes of language models in NumPy, from the papers' definitions and the published configurations,
-and not from the C code: Llama, Mistral, Qwen2, Qwen3, and BERT's encoder. `weights` gives an array for a tensor's name."""
+and not from the C code. `weights` gives an array for a tensor's name."""
 import numpy as np
 
 
@@ -14,13 +14,14 @@ def rope_frequencies(config, n):
     kind = rope.get("rope_type", rope.get("type", "default"))
     theta = rope.get("rope_theta", config.get("rope_theta", 10000.0))
     d = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-    d = int(d * rope.get("partial_rotary_factor", config.get("partial_rotary_factor", 1)))  # components that turn
+    preset = 0.25 if config["model_type"] in ("stablelm", "gpt_neox") else 1
+    d = int(d * rope.get("partial_rotary_factor", config.get("partial_rotary_factor", preset)))  # components that turn
     i = np.arange(d // 2)
     f = theta ** (-2.0 * i / d)
     if kind == "default":
         return f, 1.0
     most = config.get("max_position_embeddings")
-    original = rope.get("original_max_position_embeddings", most)
+    original = rope.get("original_max_position_embeddings", config.get("original_max_position_embeddings", most))
     factor = rope.get("factor", most / original)
     if kind == "longrope":  # Ding et al. 2024: a divisor for each, by the window's length
         times = np.sqrt(1 + np.log(factor) / np.log(original)) if factor > 1 else 1.0
@@ -66,11 +67,25 @@ def rms(x, weight, eps):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight
 
 
-def attend(q, k, v, seen):
+def erf(x):
+    import math
+
+    return np.vectorize(math.erf, otypes=[x.dtype])(x)
+
+
+ACTIVATIONS = {"silu": lambda x: x / (1 + np.exp(-x)), "gelu": lambda x: x * (1 + erf(x / np.sqrt(2))) / 2,
+               "gelu_new": lambda x: x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
+               "relu": lambda x: np.maximum(x, 0)}
+ACTIVATIONS["gelu_pytorch_tanh"] = ACTIVATIONS["gelu_new"]
+
+
+def attend(q, k, v, seen, scale=None, cap=None):
     """q [n, heads, d], k and v [m, kv_heads, d], seen [n, m]; query head h reads kv head h / (heads / kv_heads)."""
+    scale = 1 / np.sqrt(q.shape[-1]) if scale is None else scale
     group, out = q.shape[1] // k.shape[1], np.empty_like(q)
     for h in range(q.shape[1]):
-        s = q[:, h] @ k[:, h // group].T / np.sqrt(q.shape[-1]).astype(q.dtype)
+        s = q[:, h] @ k[:, h // group].T * np.asarray(scale, q.dtype)
+        s = cap * np.tanh(s / cap) if cap else s
         out[:, h] = softmax(np.where(seen, s, np.asarray(-np.inf, q.dtype))) @ v[:, h // group]
     return out.reshape(len(q), -1)
 
@@ -80,75 +95,158 @@ def windows(config):
     layers, width = config["num_hidden_layers"], config.get("sliding_window")
     if "layer_types" in config:
         return [width if t == "sliding_attention" else None for t in config["layer_types"]]
-    if config["model_type"] == "mistral":
+    if config["model_type"] in ("mistral", "phi3"):
         return [width] * layers
+    every = {"gemma2": 2, "gemma3_text": 6}.get(config["model_type"])
+    if every:
+        return [None if (layer + 1) % every == 0 else width for layer in range(layers)]
+    if config["model_type"] == "modernbert":
+        return [None if layer % 3 == 0 else config["local_attention"] for layer in range(layers)]
     if config["model_type"] in ("qwen2", "qwen3") and config.get("use_sliding_window"):
         return [width if layer >= config["max_window_layers"] else None for layer in range(layers)]
     return [None] * layers
+
+
+# What Llama's tensors are called elsewhere.
+RENAMED = {
+    "gpt2": {"model.layers.": "transformer.h.", "model.embed_tokens": "transformer.wte", "model.norm": "transformer.ln_f",
+             "input_layernorm": "ln_1", "post_attention_layernorm": "ln_2", "self_attn.qkv_proj": "attn.c_attn",
+             "self_attn.o_proj": "attn.c_proj", "mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"},
+    "gpt_neox": {"model.layers.": "gpt_neox.layers.", "model.embed_tokens": "gpt_neox.embed_in", "lm_head": "embed_out",
+                 "model.norm": "gpt_neox.final_layer_norm", "self_attn.qkv_proj": "attention.query_key_value",
+                 "self_attn.o_proj": "attention.dense", "mlp.up_proj": "mlp.dense_h_to_4h",
+                 "mlp.down_proj": "mlp.dense_4h_to_h"},
+    "modernbert": {"model.embed_tokens": "model.embeddings.tok_embeddings", "input_layernorm": "attn_norm",
+                   "post_attention_layernorm": "mlp_norm", "self_attn.qkv_proj": "attn.Wqkv", "self_attn.o_proj": "attn.Wo",
+                   "mlp.gate_up_proj": "mlp.Wi", "mlp.down_proj": "mlp.Wo"}}
+FUSED = ("phi3", "gpt2", "gpt_neox", "modernbert")  # q, k and v in one matrix
+LAYER_NORMS = ("stablelm", "gpt2", "gpt_neox", "modernbert")
+ALL_BIASES = ("gpt2", "gpt_neox")
 
 
 class Decoder:
     """Keeps the keys and values of the tokens so far, so that a text may come in pieces (not with dynamic scaling)."""
 
     def __init__(self, config, weights, dtype=np.float64):
-        self.c, self.w, self.dtype = config, weights, dtype
-        self.heads = config["num_attention_heads"]
-        self.kv_heads = config.get("num_key_value_heads", self.heads)
-        self.d = config.get("head_dim") or config["hidden_size"] // self.heads
-        self.windows = windows(config)
-        self.kept = [None] * config["num_hidden_layers"]
-        self.qkv = [None] * config["num_hidden_layers"]
+        c = dict(config)
+        for theirs, name in ("n_embd", "hidden_size"), ("n_layer", "num_hidden_layers"), ("n_head", "num_attention_heads"):
+            c[name] = c.get(theirs, c.get(name))
+        self.c, self.w, self.dtype, self.kind = c, weights, dtype, c["model_type"]
+        self.heads = c["num_attention_heads"]
+        self.kv_heads = c.get("num_key_value_heads", self.heads)
+        self.d = c.get("head_dim") or c["hidden_size"] // self.heads
+        self.windows = windows(c)
+        self.eps = dtype(c.get("rms_norm_eps", c.get("layer_norm_eps", c.get("norm_eps", c.get("layer_norm_epsilon", 1e-6)))))
+        self.kept = [None] * c["num_hidden_layers"]
+        self.qkv = [None] * c["num_hidden_layers"]
+        self.activation = ACTIVATIONS[c.get("hidden_activation", c.get("activation_function", c.get("hidden_act")))]
+
+    def called(self, name):
+        for ours, theirs in RENAMED.get(self.kind, {}).items():
+            name = name.replace(ours, theirs)
+        return "model.final_norm.weight" if name == "model.norm.weight" and self.kind == "modernbert" else name
 
     def get(self, name):
-        return np.asarray(self.w(name), self.dtype)
+        return np.asarray(self.w(self.called(name)), self.dtype)
 
     def linear(self, x, name, bias):
-        y = x @ self.get(name + ".weight").T
-        return y + self.get(name + ".bias") if bias else y
+        w = self.get(name + ".weight")
+        y = x @ (w if self.kind == "gpt2" else w.T)
+        return y + self.get(name + ".bias") if bias or self.kind in ALL_BIASES else y
+
+    def norm(self, x, name):
+        w = self.get(name + ".weight")
+        if self.kind in LAYER_NORMS:
+            y = rms(x - x.mean(-1, keepdims=True), w, self.eps)
+            return y if self.kind == "modernbert" else y + self.get(name + ".bias")
+        return rms(x, w + 1 if self.kind.startswith("gemma") else w, self.eps)
+
+    def project(self, p, h, bias):
+        n, heads, kv = len(h), self.heads, self.kv_heads
+        if self.kind not in FUSED:
+            bias = bias or self.kind == "qwen2" or bool(self.c.get("use_qkv_bias"))
+            q, k, v = (self.linear(h, p + f"self_attn.{t}_proj", bias) for t in "qkv")
+            if self.kind == "olmo2":  # all heads at once
+                q, k = self.norm(q, p + "self_attn.q_norm"), self.norm(k, p + "self_attn.k_norm")
+            q, k, v = (x.reshape(n, -1, self.d) for x in (q, k, v))
+            if self.kind in ("qwen3", "gemma3_text"):
+                q, k = self.norm(q, p + "self_attn.q_norm"), self.norm(k, p + "self_attn.k_norm")
+            return q, k, v
+        qkv = self.linear(h, p + "self_attn.qkv_proj", bias)
+        if self.kind == "gpt_neox":  # head by head
+            return np.split(qkv.reshape(n, heads, 3 * self.d), 3, axis=-1)
+        return np.split(qkv.reshape(n, -1, self.d), [heads, heads + kv], axis=1)
+
+    def turned(self, layer, x, at):
+        if self.kind == "gpt2" or not (self.c.get("no_rope_layers") or [1] * 99)[layer]:
+            return x
+        local = self.kind in ("gemma3_text", "modernbert") and self.windows[layer]
+        base = {"gemma3_text": "rope_local_base_freq", "modernbert": "local_rope_theta"}.get(self.kind)
+        c = {**self.c, "rope_theta": self.c[base], "rope_scaling": None} if local else self.c
+        if self.kind == "modernbert" and not local:
+            c = {**c, "rope_theta": c["global_rope_theta"]}
+        return rotate(x, *rope_frequencies(c, at[-1] + 1), at)
+
+    def mlp(self, p, h):
+        bias = bool(self.c.get("mlp_bias"))
+        if self.kind in ALL_BIASES:
+            return self.linear(self.activation(self.linear(h, p + "mlp.up_proj", True)), p + "mlp.down_proj", True)
+        if self.kind in ("phi3", "modernbert"):
+            gate, up = np.split(self.linear(h, p + "mlp.gate_up_proj", False), 2, axis=-1)
+        else:
+            gate, up = self.linear(h, p + "mlp.gate_proj", bias), self.linear(h, p + "mlp.up_proj", bias)
+        return self.linear(self.activation(gate) * up, p + "mlp.down_proj", bias)
+
+    def embed(self, ids, first):
+        x = np.stack([self.row("model.embed_tokens.weight", t) for t in ids])
+        if self.kind == "gpt2":
+            x = x + np.stack([self.row("transformer.wpe.weight", first + i) for i in range(len(ids))])
+        if self.kind == "modernbert":
+            return self.norm(x, "model.embeddings.norm")
+        return x * (np.sqrt(self.dtype(self.c["hidden_size"])) if self.kind.startswith("gemma")
+                    else self.c.get("embedding_multiplier", 1))
 
     def forward(self, ids, last_only=False):
-        """Logits of tokens that follow those before."""
-        c, kind = self.c, self.c["model_type"]
-        eps, bias = self.dtype(c.get("rms_norm_eps", 1e-6)), bool(c.get("attention_bias"))
+        """Logits of tokens that follow those before; of an encoder None."""
+        c, kind = self.c, self.kind
+        bias, encoder = bool(c.get("attention_bias")), kind == "modernbert"
         first = 0 if self.kept[0] is None else len(self.kept[0][0])
         n = len(ids)
-        frequency, times = rope_frequencies(c, first + n)
         at = np.arange(first, first + n)
-        x = np.stack([self.row("model.embed_tokens.weight", t) for t in ids])
+        scale = c.get("attention_multiplier")
+        scale = c["query_pre_attn_scalar"] ** -0.5 if "query_pre_attn_scalar" in c else scale
+        times, after, around = c.get("residual_multiplier", 1), kind == "olmo2", kind in ("gemma2", "gemma3_text")
+        x = self.embed(ids, first)
         for layer in range(c["num_hidden_layers"]):
             p = f"model.layers.{layer}."
-            h = rms(x, self.get(p + "input_layernorm.weight"), eps)
-            q, k, v = (self.linear(h, p + f"self_attn.{t}_proj", bias or kind == "qwen2").reshape(n, -1, self.d)
-                       for t in "qkv")
-            if kind == "qwen3":
-                q = rms(q, self.get(p + "self_attn.q_norm.weight"), eps)
-                k = rms(k, self.get(p + "self_attn.k_norm.weight"), eps)
-            q, k = rotate(q, frequency, times, at), rotate(k, frequency, times, at)
+            bare = after or (encoder and layer == 0)
+            q, k, v = self.project(p, x if bare else self.norm(x, p + "input_layernorm"), bias)
+            q, k = self.turned(layer, q, at), self.turned(layer, k, at)
             self.qkv[layer] = (q, k, v)
             if first:
                 k, v = (np.concatenate(pair) for pair in zip(self.kept[layer], (k, v)))
             self.kept[layer] = (k, v)
             j, width = np.arange(first + n)[None, :], self.windows[layer]
-            seen = j <= at[:, None]
+            seen = (j <= at[:, None]) | encoder
             if width:
-                seen &= j > at[:, None] - width
-            x = x + self.linear(attend(q, k, v, seen), p + "self_attn.o_proj", bias)
-            h = rms(x, self.get(p + "post_attention_layernorm.weight"), eps)
-            mlp = bool(c.get("mlp_bias"))
-            gate = self.linear(h, p + "mlp.gate_proj", mlp)
-            h = gate / (1 + np.exp(-gate)) * self.linear(h, p + "mlp.up_proj", mlp)
-            x = x + self.linear(h, p + "mlp.down_proj", mlp)
-        x = rms(x[-1:] if last_only else x, self.get("model.norm.weight"), eps)
-        return x @ self.get("model.embed_tokens.weight" if c.get("tie_word_embeddings") else "lm_head.weight").T
+                seen &= abs(j - at[:, None]) <= width // 2 if encoder else j > at[:, None] - width
+            a = self.linear(attend(q, k, v, seen, scale, c.get("attn_logit_softcapping")), p + "self_attn.o_proj", bias)
+            if after or around:
+                a = self.norm(a, p + "post_attention_layernorm")
+            before, x = x, x + times * a
+            middle = p + ("pre_feedforward_layernorm" if around else "post_attention_layernorm")
+            source = before if kind == "gpt_neox" and c.get("use_parallel_residual", True) else x
+            h = self.mlp(p, source if after else self.norm(source, middle))
+            x = x + times * (self.norm(h, p + "post_feedforward_layernorm") if after or around else h)
+        if encoder:
+            return None
+        x = self.norm(x[-1:] if last_only else x, "model.norm")
+        head = self.get("model.embed_tokens.weight" if c.get("tie_word_embeddings") else "lm_head.weight")
+        logits, cap = x @ head.T / c.get("logits_scaling", 1), c.get("final_logit_softcapping")
+        return cap * np.tanh(logits / cap) if cap else logits
 
     def row(self, name, index):
-        return np.asarray(self.w(name)[index], self.dtype)
-
-
-def erf(x):
-    import math
-
-    return np.vectorize(math.erf, otypes=[x.dtype])(x)
+        return np.asarray(self.w(self.called(name))[index], self.dtype)
 
 
 def encode(config, weights, ids):
@@ -172,5 +270,5 @@ def encode(config, weights, ids):
         mixed = attend(q, k, v, np.ones((n, n), bool))
         x = norm(x + linear(mixed, p + "attention.output.dense"), p + "attention.output.LayerNorm")
         h = linear(x, p + "intermediate.dense")
-        x = norm(x + linear(h * (1 + erf(h / np.sqrt(2))) / 2, p + "output.dense"), p + "output.LayerNorm")
+        x = norm(x + linear(ACTIVATIONS["gelu"](h), p + "output.dense"), p + "output.LayerNorm")
     return made

@@ -474,7 +474,7 @@ mutant(mask-last-column-ignored data/formats/graph_file.c data_graphs/every_form
 # -- models: GGUF files, their blocks, their rotary pairs --
 mutant(gguf-pairs-kept data/weights/product.c data_gguf_models/captures_and_logits_are_those_of_the_model_in_safetensors ""
   "the rows of q and k stay neighbouring pairs"
-  [[i < turned / 2 ? 2 * i : 2 * i - turned + 1]] [[i]])
+  [[i < m->turned / 2 ? 2 * i : 2 * i - m->turned + 1]] [[i]])
 mutant(yarn-range-rounded-up data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
   "the first component that yarn stretches is rounded up" [[floor(first)]] [[ceil(first)]])
 mutant(dynamic-base-linear data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
@@ -487,7 +487,7 @@ mutant(yarn-mscale-unread data/llama/llama_config.c data_architectures/logits_an
   "mscale without mscale_all_dim is what multiplies" [[(0.1 * all * log(factor) + 1)]] [[1]])
 mutant(attention-factor-of-queries data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "queries alone are multiplied by yarn's factor" [[rope_turn(turned, @turns@, w->k]]
-  [[(rope_cos_sin(turned, w->frequency, first + i, 1, w->turns + i * turned), turns)]])
+  [[(rope_cos_sin(turned, r->frequency, first + i, 1, r->turns + i * turned), turns)]])
 mutant(rope-of-whole-heads data/llama/llama_config_json.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "the part of a head that stays turns, too" [[(double)c->head_dim * share]] [[(double)c->head_dim]])
 mutant(yarn-range-of-pairs data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
@@ -499,7 +499,7 @@ mutant(longrope-attention-linear data/llama/llama_config.c data_architectures/lo
   [[1 + log(r->factor) / log((double)r->original)]])
 mutant(gguf-part-as-pairs-of-heads data/weights/product.c
   data_architectures/files_of_gguf_turn_a_part_of_each_head_and_by_lists ""
-  "rows of the part that stays are moved" [[(i < turned ? row - i + from : row)]] [[(row - i + from % head)]])
+  "rows of the part that stays are moved" [[if (@i < m->turned@) r += from - i]] [[m->turned]])
 set(recurrent_engine core/engines/recurrent/recurrent_engine.c)
 set(recurrent_rows core/engines/recurrent/recurrent_rows.c)
 set(recurrent_chunk core/engines/recurrent/recurrent_chunk.c)
@@ -708,22 +708,40 @@ mutant(cache-turns-whole-keys variants/streaming_cache.c
   variants_streaming_cache/outputs_are_those_of_a_cache_that_turns_late ""
   "all components turn, however many are said" [[if (@!s->p.dims@) s->p.dims]] [[true]])
 mutant(model-window-one-key-wider data/llama/reach.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "a query sees one key more than the model's window" [[position < width ? 0 : position - width + 1]]
-  [[position < width + 1 ? 0 : position - width]])
+  "a query sees one key more than the model's window" [[position < s->before ? 0 : position - @s->before@]]
+  [[s->before - (position > s->before)]])
 mutant(model-window-in-every-layer data/llama/reach.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "layers before the first with a window have it, too" [[layer >= c->window_from]] [[layer >= 0]])
+  "layers without a window have it, too" [=[@c->layer[layer] & DATA_LLAMA_WINDOW@ ?]=] [[c->window > 0]])
+mutant(encoder-window-behind-alone data/llama/reach.c data_architectures/encoders_are_captured ""
+  "a token of an encoder does not see those after it" [[@both_ways@ ? before : 0]] [[false]])
+mutant(norm-without-its-one data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "norms are times w where they are times 1 + w" [=[to->weight[i] += @1@]=] [[0]])
+mutant(mean-stays-in-layer-norm data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "the mean is not taken away" [=[(float)(((double)x[j] - @mean@) * factor)]=] [[0.0]])
+mutant(window-turns-as-all data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "layers with a window have the base of the others" [=[c->window_theta > 0 && @c->layer[layer] & DATA_LLAMA_WINDOW@]=]
+  [[false]])
+mutant(unturned-layers-turn data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "all layers turn" [=[@c->layer[layer] & DATA_LLAMA_UNTURNED@]=] [[false]])
+mutant(parallel-after-one-another data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "the MLP of a parallel block has the attention in its input" [[@w->model->config.parallel@ ? activate(w, l, x) : NULL]]
+  [[false]])
+mutant(logit-cap-missing data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "logits are not capped" [=[if (@cap > 0@) logits[i]]=] [[false]])
+mutant(interleaved-heads-as-blocks data/llama/llama.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "the rows of q, k and v of one head are not next to one another" [[const bool by_head = @a->interleaved@]] [[false]])
 mutant(decoder-sees-oldest-keys data/llama/decode_tokens.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "a token sees the first keys of the model's window" [[keys + unseen]] [[keys]])
 mutant(output-bias-missing data/weights/product.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "a bias is not added where a product is" [=[accumulate ? y[j] + bias[j] : bias[j]]=] [=[accumulate ? y[j] : bias[j]]=])
 mutant(key-norm-of-queries data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "keys are normalised with the queries' vector" [[normalise_heads(w, c->kv_heads, @l->k_norm@, w->k)]] [[l->q_norm]])
+  "keys are normalised with the queries' vector" [=[w->k, &l->norm[@LLAMA_K_NORM@], w->k)]=] [[LLAMA_Q_NORM]])
 mutant(qwen-rows-as-pairs data/llama/llama.c data_architectures/files_of_gguf_give_the_same ""
-  "the rows of every architecture are neighbouring pairs" [[in_gguf && strcmp(c->architecture, "llama") == 0]] [[in_gguf]])
-mutant(encoder-norm-before data/bert/encode.c data_architectures/an_encoder_is_captured ""
-  "what attention adds is not normalised" [[normalise(p, &p->attention_norm);]] [[;]])
-mutant(encoder-gelu-unscaled data/bert/encode.c data_architectures/an_encoder_is_captured ""
-  "gelu takes erf of its argument, not of it over the root of 2" [[(float)M_SQRT1_2]] [[1.0f]])
+  "the rows of every architecture are neighbouring pairs" [[m->in_gguf && @a->pairs_in_gguf@]] [[true]])
+mutant(encoder-sums-unnormalised data/llama/layer.c data_architectures/encoders_are_captured ""
+  "what attention and MLP add is not normalised" [[if (@of_sum@) llama_normalise]] [[false]])
+mutant(encoder-gelu-unscaled data/llama/architectures.c data_architectures/encoders_are_captured ""
+  "gelu takes erf of its argument, not of it over the root of 2" [[0.70710678118654752440f]] [[1.0f]])
 mutant(q2-k-minimum-unscaled data/formats/quantised.c data_blocks/every_element_is_its_definition_rounded_once ""
   "the minimum of 16 elements is not scaled"
   [[m * (float)(s[g] >> 4)]] [[m]])
@@ -1655,7 +1673,7 @@ mutant(layer-skipped experiments/quality/evaluation_probe.c EV-4 "streaming:sink
   "a layer is not replaced again" [[if (@step > 0@) memcpy(where, where - size, (size_t)size);]] [[step > 1]])
 mutant(head-in-another-slot data/llama/pass.c EV-6 full "a head's output takes the place of the next one's"
   [[float *to = p->window.mixed + (i * heads + @h@) * d;]] [[(h + 1) % heads]])
-mutant(model-not-causal data/llama/reach.c EV-7 tiled "queries see later tokens" [[p.causal = @true@;]] [[false]])
+mutant(model-not-causal data/llama/reach.c EV-7 tiled "queries see later tokens" [[p.causal = @!m->kind->encoder@;]] [[false]])
 mutant(unnamed-head-replaced data/llama/pass.c EV-8 "streaming:sink=0,window=8" "heads that were not named are replaced"
   [=[!s->swap->where || @s->swap->where[layer * p->model->config.heads + head]@]=] [[true]])
 mutant(answer-one-late experiments/quality/evaluate.c EV-10 "streaming:sink=0,window=8"
