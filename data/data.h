@@ -232,13 +232,15 @@ typedef struct data_llama_config {
   double score_scale, score_cap; /* of the scores; cap 0: none */
   double embedding_scale, residual_scale, logit_scale, logit_cap;
   float (*activation)(float);
+  int64_t scale_block[2]; /* rows and columns of a matrix of 8 bits that share a scale */
   int64_t bos; /* what config.json names as the first token of a text; -1: nothing, or a GGUF file */
 } data_llama_config;
 
-/* Opens a GGUF file (F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K, IQ2_XXS), or a directory in
- * Hugging Face layout: config.json and model.safetensors, or model.safetensors.index.json with its shards
- * (F32, F16, BF16, F64), of an architecture of data/llama/architectures.c that is no encoder. EUNSUPPORTED
- * names what this forward pass does not compute. */
+/* Opens a GGUF file, or the first of several (data/formats/gguf.c lists the formats of elements), or a
+ * directory in Hugging Face layout: config.json and model.safetensors, or model.safetensors.index.json with
+ * its shards (F32, F16, BF16, F64; F8_E4M3 and F8_E5M2 with their scales), of an architecture of
+ * data/llama/architectures.c that is no encoder. EUNSUPPORTED names what this forward pass does not
+ * compute. */
 attn_status data_llama_open(const char *path, data_llama **);
 void data_llama_close(data_llama *);
 const data_llama_config *data_llama_get_config(const data_llama *);

@@ -37,18 +37,38 @@ struct gguf {
 static const struct {
   const char *name;
   const tensor_format *format;
-} formats[] = {
-    [0] = {"F32", &tensor_f32},    [1] = {"F16", &tensor_f16},    [2] = {"Q4_0", &tensor_q4_0},
-    [3] = {"Q4_1", NULL},          [6] = {"Q5_0", NULL},          [7] = {"Q5_1", NULL},
-    [8] = {"Q8_0", &tensor_q8_0},  [9] = {"Q8_1", NULL},          [10] = {"Q2_K", &tensor_q2_k},
-    [11] = {"Q3_K", NULL},         [12] = {"Q4_K", &tensor_q4_k}, [13] = {"Q5_K", &tensor_q5_k},
-    [14] = {"Q6_K", &tensor_q6_k}, [15] = {"Q8_K", NULL},         [16] = {"IQ2_XXS", &tensor_iq2_xxs},
-    [17] = {"IQ2_XS", NULL},       [18] = {"IQ3_XXS", NULL},      [19] = {"IQ1_S", NULL},
-    [20] = {"IQ4_NL", NULL},       [21] = {"IQ3_S", NULL},        [22] = {"IQ2_S", NULL},
-    [23] = {"IQ4_XS", NULL},       [24] = {"I8", NULL},           [25] = {"I16", NULL},
-    [26] = {"I32", NULL},          [27] = {"I64", NULL},          [28] = {"F64", &tensor_f64},
-    [29] = {"IQ1_M", NULL},        [30] = {"BF16", &tensor_bf16}, [34] = {"TQ1_0", NULL},
-    [35] = {"TQ2_0", NULL},        [39] = {"MXFP4", NULL}};
+} formats[] = {[0] = {"F32", &tensor_f32},
+               [1] = {"F16", &tensor_f16},
+               [2] = {"Q4_0", &tensor_q4_0},
+               [3] = {"Q4_1", &tensor_q4_1},
+               [6] = {"Q5_0", &tensor_q5_0},
+               [7] = {"Q5_1", &tensor_q5_1},
+               [8] = {"Q8_0", &tensor_q8_0},
+               [9] = {"Q8_1", NULL},
+               [10] = {"Q2_K", &tensor_q2_k},
+               [11] = {"Q3_K", &tensor_q3_k},
+               [12] = {"Q4_K", &tensor_q4_k},
+               [13] = {"Q5_K", &tensor_q5_k},
+               [14] = {"Q6_K", &tensor_q6_k},
+               [15] = {"Q8_K", NULL},
+               [16] = {"IQ2_XXS", &tensor_iq2_xxs},
+               [17] = {"IQ2_XS", NULL},
+               [18] = {"IQ3_XXS", NULL},
+               [19] = {"IQ1_S", NULL},
+               [20] = {"IQ4_NL", &tensor_iq4_nl},
+               [21] = {"IQ3_S", NULL},
+               [22] = {"IQ2_S", NULL},
+               [23] = {"IQ4_XS", &tensor_iq4_xs},
+               [24] = {"I8", NULL},
+               [25] = {"I16", NULL},
+               [26] = {"I32", NULL},
+               [27] = {"I64", NULL},
+               [28] = {"F64", &tensor_f64},
+               [29] = {"IQ1_M", NULL},
+               [30] = {"BF16", &tensor_bf16},
+               [34] = {"TQ1_0", &tensor_tq1_0},
+               [35] = {"TQ2_0", &tensor_tq2_0},
+               [39] = {"MXFP4", &tensor_mxfp4}};
 
 static attn_status read_key(gguf_cursor *c, entry *e) {
   uint64_t type = 0;
@@ -69,10 +89,10 @@ static attn_status read_format(const gguf_cursor *c, const char *name, uint64_t 
     return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s: unknown format %" PRIu64 " of its elements", c->path,
                      name, number);
   if (!formats[number].format)
-    return attn_fail(
-        ATTN_EUNSUPPORTED,
-        "%s: tensor %s is %s; expected F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K or IQ2_XXS",
-        c->path, name, formats[number].name);
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "%s: tensor %s is %s, which is not read; F32, F16, BF16, F64, the Q formats of 2 to 8 "
+                     "bits, IQ2_XXS, IQ4_NL, IQ4_XS, MXFP4, TQ1_0 and TQ2_0 are",
+                     c->path, name, formats[number].name);
   *out = formats[number].format;
   return ATTN_OK;
 }

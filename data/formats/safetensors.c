@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/formats/quantised.h"
 #include "data/support/file.h"
 #include "data/support/json_text.h"
 
@@ -25,14 +26,14 @@ struct safetensors {
   tensor *tensor;
 };
 
-static const tensor_format others[] = {
-    {.name = "BOOL", 1, 1},    {.name = "U8", 1, 1},  {.name = "I8", 1, 1},  {.name = "F8_E5M2", 1, 1},
-    {.name = "F8_E4M3", 1, 1}, {.name = "I16", 1, 2}, {.name = "U16", 1, 2}, {.name = "I32", 1, 4},
-    {.name = "U32", 1, 4},     {.name = "I64", 1, 8}, {.name = "U64", 1, 8}};
+static const tensor_format others[] = {{.name = "BOOL", 1, 1}, {.name = "U8", 1, 1},  {.name = "I8", 1, 1},
+                                       {.name = "I16", 1, 2},  {.name = "U16", 1, 2}, {.name = "I32", 1, 4},
+                                       {.name = "U32", 1, 4},  {.name = "I64", 1, 8}, {.name = "U64", 1, 8}};
 
 /* NULL: the format knows no such type. */
 static const tensor_format *find_format(const char *dtype) {
-  static const tensor_format *const floating[] = {&tensor_f32, &tensor_f16, &tensor_bf16, &tensor_f64};
+  static const tensor_format *const floating[] = {&tensor_f32, &tensor_f16,  &tensor_bf16,
+                                                  &tensor_f64, &tensor_e4m3, &tensor_e5m2};
   for (size_t i = 0; i < sizeof floating / sizeof *floating; i++)
     if (strcmp(dtype, floating[i]->name) == 0) return floating[i];
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)

@@ -99,10 +99,35 @@ static bool has_bias(const data_llama *m, llama_part p) {
   return p <= LLAMA_V ? c->qkv_bias : p == LLAMA_O ? c->output_bias : c->mlp_bias;
 }
 
+/* The scales of a matrix of 8 bits: one for all of it, for a row, or for a block. */
+static attn_status find_scale(const data_llama *m, const char *place, int64_t rows, product_rows *r) {
+  static const char *const names[] = {"weight_scale_inv", "weight_scale"};
+  const int64_t *block = m->config.scale_block;
+  char name[NAME_MAX_LENGTH];
+  if (m->in_gguf || r->transposed || r->weight->format->bytes != 1) return ATTN_OK;
+  for (int i = 0; i < 2 && !r->scale; i++) {
+    snprintf(name, sizeof name, "%s.%s", place, names[i]);
+    r->scale = weights_find(m->files, name);
+  }
+  const tensor *t = r->scale;
+  if (!t) return ATTN_OK;
+  const int64_t across = (r->columns - 1) / block[1] + 1, down = (rows - 1) / block[0] + 1;
+  const bool blocks = t->rank == 2 && t->shape[0] == down && t->shape[1] == across,
+             each = t->shape[0] == rows && t->count == rows;
+  if (!(t->count == 1 || (t->rank > 0 && (each || blocks))))
+    return attn_fail(ATTN_EINVAL,
+                     "%s: tensor %s has %" PRId64 " numbers; expected 1, %" PRId64 " or %" PRId64
+                     " x %" PRId64,
+                     t->file, t->name, t->count, rows, down, across);
+  r->scale_rows = t->count == 1 ? rows : each ? 1 : block[0];
+  r->scale_columns = t->count == 1 || each ? r->columns : block[1];
+  return check_format(t);
+}
+
 static attn_status find_part(const data_llama *m, int64_t index, llama_part p, product_rows *out) {
   const llama_architecture *a = m->kind;
   product_rows made = {.weight = NULL};
-  char place[NAME_MAX_LENGTH - 8], name[NAME_MAX_LENGTH];
+  char place[NAME_MAX_LENGTH - 20], name[NAME_MAX_LENGTH];
   if (!a->part[p] || (p == LLAMA_ATTENTION_NORM && a->first_unnormed && index == 0)) return ATTN_OK;
   const int64_t all = place_rows(m, p, &made);
   if (m->in_gguf)
@@ -112,6 +137,7 @@ static attn_status find_part(const data_llama *m, int64_t index, llama_part p, p
   snprintf(name, sizeof name, "%s.weight", place);
   attn_status status = made.transposed ? find(m, name, made.columns, all, &made.weight)
                                        : find(m, name, all, made.columns, &made.weight);
+  if (!status && p >= LLAMA_NORMS) status = find_scale(m, place, all, &made);
   snprintf(name, sizeof name, "%s.bias", place);
   if (!status && has_bias(m, p)) status = find(m, name, all, 0, &made.bias);
   if (!status) *out = made;
@@ -120,7 +146,9 @@ static attn_status find_part(const data_llama *m, int64_t index, llama_part p, p
 
 /* -- all of them -- */
 
-static bool is_of(const tensor *t, const product_rows *r) { return t == r->weight || t == r->bias; }
+static bool is_of(const tensor *t, const product_rows *r) {
+  return t == r->weight || t == r->bias || t == r->scale;
+}
 
 static bool is_used(const data_llama *m, const tensor *t) {
   const product_rows *outside[] = {&m->embedding, &m->positions,      &m->types,
@@ -134,14 +162,17 @@ static bool is_used(const data_llama *m, const tensor *t) {
   return false;
 }
 
+static bool ends_in(const char *name, const char *end) {
+  const size_t length = strlen(name), tail = strlen(end);
+  return length >= tail && strcmp(name + length - tail, end) == 0;
+}
+
 /* Old files repeat the rotary frequencies or the causal mask, and some tied ones the output layer; an
  * encoder's have layers behind it for other uses. */
 static bool is_redundant(const data_llama *m, const char *name) {
-  const size_t length = strlen(name);
-  for (size_t i = 0; i < sizeof m->kind->ignored / sizeof *m->kind->ignored; i++) {
-    const char *end = m->kind->ignored[i];
-    if (end && length >= strlen(end) && strcmp(name + length - strlen(end), end) == 0) return true;
-  }
+  for (size_t i = 0; i < sizeof m->kind->ignored / sizeof *m->kind->ignored; i++)
+    if (m->kind->ignored[i] && ends_in(name, m->kind->ignored[i])) return true;
+  if (ends_in(name, ".input_scale")) return true; /* of activations in 8 bits */
   if (m->kind->encoder) return !strstr(name, m->kind->layer);
   return m->config.tied && strncmp(name, m->kind->head, strlen(m->kind->head)) == 0;
 }

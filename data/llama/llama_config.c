@@ -54,6 +54,7 @@ void llama_config_begin(data_llama_config *c) {
                            .embedding_scale = 1,
                            .residual_scale = 1,
                            .logit_scale = 1,
+                           .scale_block = {128, 128},
                            .rope = {.kind = DATA_ROPE_PLAIN, .attention = 1}};
 }
 

@@ -44,8 +44,7 @@ static attn_status refuse_variations(const gguf *file, key_names *names, const d
                  {"rope.scaling.yarn_ext_factor", 1},
                  {"rope.scaling.yarn_log_multiplier", 0},
                  {"expert_count", 0}};
-  attn_status status = expect_number(file, "split.count", 1);
-  if (!status) status = expect_number(file, "general.quantization_version", 2);
+  attn_status status = expect_number(file, "general.quantization_version", 2);
   for (size_t i = 0; !status && i < sizeof numbers / sizeof *numbers; i++)
     status = expect_number(file, key_of(names, numbers[i].rest), numbers[i].computed);
   return status;

@@ -25,9 +25,30 @@ static attn_status refuse_variations(const char *path, const json_t *config, con
     status = setting_flag(path, flags[i], get(config, flags[i]), &set);
     if (!status && set) status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not supported", path, flags[i]);
   }
-  if (!status && given(config, "quantization_config"))
-    status = attn_fail(ATTN_EUNSUPPORTED, "%s: quantization_config is not supported", path);
   return status;
+}
+
+/* Weights of 8 bits of floating point, whose scales are tensors; what rounds activations is left out. */
+static attn_status read_quantisation(const char *path, const json_t *config, data_llama_config *c) {
+  const json_t *q = json_object_get(config, "quantization_config"),
+               *block = json_object_get(q, "weight_block_size");
+  const char *method = json_string_value(json_object_get(q, "quant_method")),
+             *format = json_string_value(json_object_get(q, "format"));
+  if (!given(config, "quantization_config")) return ATTN_OK;
+  const bool packed = method && strcmp(method, "compressed-tensors") == 0;
+  if (!method || (packed ? !format || strcmp(format, "float-quantized") != 0 : strcmp(method, "fp8") != 0))
+    return attn_fail(
+        ATTN_EUNSUPPORTED,
+        "%s: quantization_config: quant_method is %.64s; fp8, and compressed-tensors of the format "
+        "float-quantized, are read",
+        path, method ? method : "not a string");
+  for (size_t i = 0; json_is_array(block) && i < 2; i++) {
+    c->scale_block[i] = json_integer_value(json_array_get(block, i));
+    if (c->scale_block[i] < 1 || c->scale_block[i] > LLAMA_DIMENSION_MAX)
+      return attn_fail(ATTN_EINVAL,
+                       "%s: quantization_config: weight_block_size[%zu] is not an integer from 1", path, i);
+  }
+  return ATTN_OK;
 }
 
 /* A flag with a preset. key NULL: the architecture has none. */
@@ -299,6 +320,7 @@ static attn_status parse(const char *path, const json_t *config, data_llama_conf
   if (status) return status;
   c->architecture = a->name;
   status = refuse_variations(path, config, a);
+  if (!status) status = read_quantisation(path, config, c);
   if (!status) status = read_biases(path, config, a, c);
   if (!status)
     status = setting_size(path, "vocab_size", get(config, "vocab_size"), 0, LLAMA_DIMENSION_MAX, &c->vocab);

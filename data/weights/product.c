@@ -62,16 +62,28 @@ static attn_status widen_column(const product_rows *m, int64_t at, int64_t first
   return status;
 }
 
+/* A row at its place in the tensor, times its scales. */
+static attn_status widen_row(const product_rows *m, int64_t place, float *out) {
+  const int64_t width = m->scale_columns, scales = m->scale ? (m->columns - 1) / width + 1 : 0;
+  attn_status status = tensor_to_f32(m->weight, place * m->columns, m->columns, out);
+  for (int64_t s = 0; !status && s < scales; s++) {
+    float scale = 1;
+    status = tensor_to_f32(m->scale, place / m->scale_rows * scales + s, 1, &scale);
+    for (int64_t c = s * width; c < m->columns && c < (s + 1) * width; c++) out[c] *= scale;
+  }
+  return status;
+}
+
 /* Rows first .. first+count-1 as f32. */
 static attn_status widen_rows(const product_rows *m, int64_t first, int64_t count, float *out) {
-  const bool whole = !m->turned && m->run >= m->rows;
+  const bool whole = !m->turned && m->run >= m->rows && !m->scale;
   attn_status status = ATTN_OK;
   for (int64_t c = 0; m->transposed && !status && c < m->columns; c++)
     status = widen_column(m, c, place_of(m, first), count, out + c);
   if (m->transposed) return status;
   if (whole) return tensor_to_f32(m->weight, place_of(m, first) * m->columns, count * m->columns, out);
   for (int64_t r = first; !status && r < first + count; r++, out += m->columns)
-    status = tensor_to_f32(m->weight, place_of(m, r) * m->columns, m->columns, out);
+    status = widen_row(m, place_of(m, r), out);
   return status;
 }
 

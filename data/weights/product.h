@@ -22,6 +22,10 @@ typedef struct product_rows {
   int64_t rows, columns;       /* of W */
   int64_t first, run, stride;
   bool transposed; /* the tensor is [columns, its rows]; of one element a block */
+  /* What the tensor is times, a number for each block of its rows and columns; NULL: nothing. Not of
+   * transposed ones. */
+  const tensor *scale;
+  int64_t scale_rows, scale_columns; /* of a block */
   /* turned: 0, or how many rows of each `head`, the first, are pairs: 2i and 2i + 1 become i and i +
    * turned/2. */
   int64_t head, turned;

@@ -1,11 +1,16 @@
-/* weights.c - the tensors of a GGUF file, or of a model directory in Hugging Face layout.
+/* weights.c - the tensors of GGUF files, or of a model directory in Hugging Face layout.
+ *
+ * A GGUF file of several parts has the keys split.no, from 0, and split.count, and the name
+ * NAME-00001-of-00003.gguf, from 1; what is no tensor is in the first.
  *
  * model.safetensors.index.json: {"metadata": ..., "weight_map": {"tensor":
  * "model-00001-of-00002.safetensors", ...}}. The index and the shards must agree on every tensor, and a shard
  * is a plain name beside the index. */
 #include "data/weights/weights.h"
 
+#include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,10 +20,12 @@
 #include "data/support/file.h"
 
 struct weights {
-  size_t count, shards;
+  size_t count, shards, parts;
   safetensors **shard; /* in the order of their names */
-  gguf *file;          /* or this instead */
+  gguf **part;         /* or these instead */
 };
+
+enum { PARTS_MAX = 99999 };
 
 static int by_name(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -147,11 +154,70 @@ out:
   return status;
 }
 
+/* -- GGUF -- */
+
+/* A key that says which part a file is, or of how many. */
+static attn_status read_split(const gguf *g, const char *key, int64_t preset, int64_t *out) {
+  const setting s = gguf_get(g, key);
+  *out = s.kind == SETTING_ABSENT ? preset : s.integer;
+  if (s.kind != SETTING_ABSENT && (s.kind != SETTING_INTEGER || s.integer < 0 || s.integer > PARTS_MAX))
+    return attn_fail(ATTN_EINVAL, "%s: %s is not an integer from 0 to %d", gguf_path(g), key, PARTS_MAX);
+  return ATTN_OK;
+}
+
+static attn_status check_part(const weights *w, int64_t index, int64_t count) {
+  const gguf *g = w->part[index];
+  int64_t no = 0, of = 1;
+  attn_status status = read_split(g, "split.no", 0, &no);
+  if (!status) status = read_split(g, "split.count", 1, &of);
+  if (!status && (no != index || of != count))
+    status = attn_fail(ATTN_EINVAL,
+                       "%s: split.no=%" PRId64 ", split.count=%" PRId64 "; expected %" PRId64 " and %" PRId64,
+                       gguf_path(g), no, of, index, count);
+  for (size_t t = 0; !status && t < gguf_count(g); t++)
+    for (int64_t i = 0; !status && i < index; i++)
+      if (gguf_find(w->part[i], gguf_at(g, t)->name))
+        status = attn_fail(ATTN_EINVAL, "%s: tensor %s is in %s, too", gguf_path(g), gguf_at(g, t)->name,
+                           gguf_path(w->part[i]));
+  return status;
+}
+
+/* *w is freed by weights_close, whatever is open. */
+static attn_status open_parts(const char *path, weights *w) {
+  gguf *first = NULL;
+  int64_t count = 1;
+  char end[40];
+  attn_status status = gguf_open(path, &first);
+  if (!status) status = read_split(first, "split.count", 1, &count);
+  if (!status && !(w->part = calloc((size_t)count + 1, sizeof *w->part)))
+    status = attn_fail(ATTN_ENOMEM, "%s: no memory for its parts", path);
+  if (status) {
+    gguf_close(first);
+    return status;
+  }
+  w->part[w->parts++] = first;
+  if (count <= 1) return ATTN_OK;
+  status = check_part(w, 0, count);
+  const size_t tail = (size_t)snprintf(end, sizeof end, "-%05d-of-%05" PRId64 ".gguf", 1, count),
+               length = strlen(path);
+  if (!status && (length < tail || strcmp(path + length - tail, end) != 0))
+    status = attn_fail(ATTN_EINVAL, "%s: split.count=%" PRId64 ", and the name does not end in %s", path,
+                       count, end);
+  for (int64_t i = 1; !status && i < count; i++) {
+    char *name =
+        text_format("%.*s-%05" PRId64 "-of-%05" PRId64 ".gguf", (int)(length - tail), path, i + 1, count);
+    status = name ? gguf_open(name, &w->part[i]) : ATTN_ENOMEM;
+    free(name);
+    if (!status) status = check_part(w, (int64_t)w->parts++, count);
+  }
+  return status;
+}
+
 attn_status weights_open(const char *path, weights **out) {
   weights *w = calloc(1, sizeof *w);
   if (!w) return attn_fail(ATTN_ENOMEM, "%s: no memory", path);
-  attn_status status = file_is_regular(path) ? gguf_open(path, &w->file) : open_directory(path, w);
-  if (!status && w->file) w->count = gguf_count(w->file);
+  attn_status status = file_is_regular(path) ? open_parts(path, w) : open_directory(path, w);
+  for (size_t i = 0; i < w->parts; i++) w->count += gguf_count(w->part[i]);
   if (!status)
     *out = w;
   else
@@ -163,12 +229,14 @@ void weights_close(weights *w) {
   if (!w) return;
   for (size_t i = 0; i < w->shards; i++) safetensors_close(w->shard[i]);
   free(w->shard);
-  gguf_close(w->file);
+  for (size_t i = 0; i < w->parts; i++) gguf_close(w->part[i]);
+  free(w->part);
   free(w);
 }
 
 const tensor *weights_find(const weights *w, const char *name) {
-  const tensor *found = w->file ? gguf_find(w->file, name) : NULL;
+  const tensor *found = NULL;
+  for (size_t i = 0; !found && i < w->parts; i++) found = gguf_find(w->part[i], name);
   for (size_t i = 0; !found && i < w->shards; i++) found = safetensors_find(w->shard[i], name);
   return found;
 }
@@ -176,7 +244,11 @@ const tensor *weights_find(const weights *w, const char *name) {
 size_t weights_count(const weights *w) { return w->count; }
 
 const tensor *weights_at(const weights *w, size_t index) {
-  if (w->file) return gguf_at(w->file, index);
+  for (size_t i = 0; i < w->parts; i++) {
+    const size_t here = gguf_count(w->part[i]);
+    if (index < here) return gguf_at(w->part[i], index);
+    index -= here;
+  }
   for (size_t i = 0; i < w->shards; i++) {
     size_t here = safetensors_count(w->shard[i]);
     if (index < here) return safetensors_at(w->shard[i], index);
@@ -185,12 +257,12 @@ const tensor *weights_at(const weights *w, size_t index) {
   return NULL;
 }
 
-const gguf *weights_gguf(const weights *w) { return w->file; }
+const gguf *weights_gguf(const weights *w) { return w->parts ? w->part[0] : NULL; }
 
 void weights_sha256(const weights *w, char hex[65]) {
   sha256 h;
   sha256_begin(&h);
   for (size_t i = 0; i < w->shards; i++) safetensors_hash(w->shard[i], &h);
-  if (w->file) gguf_hash(w->file, &h);
+  for (size_t i = 0; i < w->parts; i++) gguf_hash(w->part[i], &h);
   sha256_end(&h, hex);
 }

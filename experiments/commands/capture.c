@@ -41,7 +41,9 @@ static const cli_command parser = {
     .complete = complete,
     .doc =
         "Saves queries, keys and values of one layer of a language model on a text.\v"
-        "MODEL is a GGUF file (F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K, IQ2_XXS), or a "
+        "MODEL is a GGUF file (F32, F16, BF16, F64, the Q formats of 2 to 8 bits, IQ2_XXS, IQ4_NL, IQ4_XS, "
+        "MXFP4, "
+        "TQ1_0, TQ2_0), the first of several, or a "
         "directory in Hugging Face layout (config.json and safetensors; tokenizer.json for a text): Llama, "
         "Mistral, Qwen2, Qwen3, Gemma 2 and 3, OLMo 2, SmolLM 3, Phi-3, Granite, StableLM, GPT-2, GPT-NeoX, "
         "or, "

@@ -211,7 +211,7 @@ Test(data_gguf, hostile_fields_are_refused_with_their_place) {
       {"second", SECOND + FORMAT, 40, 4, ATTN_EUNSUPPORTED, "tensor second: unknown format 40"},
       {"second", SECOND + FORMAT, UINT32_MAX, 4, ATTN_EUNSUPPORTED, "unknown format 4294967295"},
       {"second", SECOND + FORMAT, 4, 4, ATTN_EUNSUPPORTED, "unknown format 4"},
-      {"second", SECOND + FORMAT, 11, 4, ATTN_EUNSUPPORTED, "tensor second is Q3_K"},
+      {"second", SECOND + FORMAT, 21, 4, ATTN_EUNSUPPORTED, "tensor second is IQ3_S, which is not read"},
       {"second", SECOND + FORMAT, 24, 4, ATTN_EUNSUPPORTED, "tensor second is I8"},
       {"second", SECOND + FORMAT, AS_Q8_0, 4, ATTN_EINVAL, "rows of 3 are not whole blocks of 32"},
       {"second", SECOND + OFFSET, 16, 8, ATTN_EINVAL, "offset 16 is not a multiple of general.alignment=32"},

@@ -192,7 +192,7 @@ Test(data_gguf_models, models_that_it_cannot_compute_are_refused_by_name) {
       {NULL, NULL, "llama.attention.sliding_window", -8, ATTN_EINVAL, "sliding_window is not an integer"},
       {NULL, NULL, "llama.expert_count", 8, ATTN_EUNSUPPORTED, "llama.expert_count is not 0"},
       {NULL, NULL, "general.quantization_version", 1, ATTN_EUNSUPPORTED, "quantization_version is not 2"},
-      {NULL, NULL, "split.count", 2, ATTN_EUNSUPPORTED, "split.count is not 1"}};
+      {NULL, NULL, "split.count", 2, ATTN_EINVAL, "the name does not end in -00001-of-00002.gguf"}};
   reference_model m = random_model(0);
   data_llama *llama = NULL;
   assert_ok(data_llama_open(with_change(&m, NULL, NULL, "llama.rope.dimension_count", 4), &llama));
@@ -297,5 +297,52 @@ Test(data_gguf_models, a_text_is_captured_from_a_file) {
   assert_ok(data_source_make(spec, &all, &x, NULL));
   cr_assert_str_eq(x.description, "m.gguf layer 1");
   data_qkv_free(&x);
+  reference_free(&m);
+}
+
+/* Tensors part, part + 2, ... and split keys, `no` and `count`; the first part has the model's keys. */
+static const char *write_half(const reference_model *m, size_t part, const char *name, uint64_t no,
+                              uint64_t count) {
+  gguf_file *f = gguf_file_new();
+  if (part == 0) gguf_model_keys(f, m);
+  gguf_key_u32(f, "split.no", no);
+  gguf_key_u32(f, "split.count", count);
+  for (size_t i = part; i < m->count; i += 2) gguf_model_tensor(f, m, &m->tensor[i], AS_F16);
+  return gguf_file_write(f, name);
+}
+
+Test(data_gguf_models, parts_of_a_file_are_one) {
+  static const char second[] = "m-00002-of-00002.gguf";
+  enum { N = 4, VOCAB = 16 };
+  const int64_t tokens[N] = {3, 1, 4, 1};
+  float whole[N * VOCAB], halves[N * VOCAB];
+  data_llama *llama = NULL;
+  reference_model m = random_model(0);
+  cr_assert(m.vocab <= VOCAB);
+  assert_ok(data_llama_open(gguf_file_write(gguf_model(&m, AS_F16), "m.gguf"), &llama));
+  assert_ok(data_llama_logits(llama, tokens, N, whole));
+  data_llama_close(llama);
+  write_half(&m, 1, second, 1, 2);
+  assert_ok(data_llama_open(write_half(&m, 0, "m-00001-of-00002.gguf", 0, 2), &llama));
+  assert_ok(data_llama_logits(llama, tokens, N, halves));
+  data_llama_close(llama);
+  cr_assert_arr_eq(whole, halves, (size_t)(N * m.vocab) * sizeof *whole);
+  llama = NULL;
+  const struct {
+    size_t part;
+    uint64_t no, count;
+    const char *says;
+  } cases[] = {{1, 0, 2, "m-00002-of-00002.gguf: split.no=0, split.count=2; expected 1 and 2"},
+               {1, 1, 3, "split.no=1, split.count=3; expected 1 and 2"},
+               {1, 100000, 2, "split.no is not an integer from 0 to 99999"},
+               {0, 1, 2, "tensor blk.0.attn_q.weight is in"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    write_half(&m, cases[i].part, second, cases[i].no, cases[i].count);
+    assert_refused(data_llama_open(fixture_path("m-00001-of-00002.gguf"), &llama), ATTN_EINVAL,
+                   cases[i].says);
+  }
+  assert_refused(data_llama_open(fixture_path(second), &llama), ATTN_EINVAL, "");
+  remove(fixture_path(second));
+  assert_refused(data_llama_open(fixture_path("m-00001-of-00002.gguf"), &llama), ATTN_EFOREIGN, second);
   reference_free(&m);
 }

@@ -145,9 +145,59 @@ Test(data_llama, configurations_may_leave_out_what_has_a_default) {
   reference_free(&m);
 }
 
+/* One scale, one for each of 24 rows, or one for each block of 8 x 5. */
+static void add_scales(reference_model *m, int64_t layer, const char *suffix) {
+  const int64_t shapes[][2] = {{1, 0}, {24, 1}, {3, 3}}, *shape = shapes[layer];
+  reference_tensor *t = &m->tensor[m->count++];
+  snprintf(t->name, sizeof t->name, "model.layers.%d.self_attn.q_proj.%s", (int)layer, suffix);
+  t->rows = shape[0];
+  t->columns = shape[1];
+  t->at = calloc(24, sizeof *t->at);
+  for (int64_t i = 0; i < 24; i++) t->at[i] = (double)(i * i % 13 + 1) / 16;
+}
+
+Test(data_llama, matrices_of_eight_bits_are_times_their_scales) {
+  data_llama *llama = NULL;
+  float logits[3][6 * 11];
+  for (int stored = 0; stored < 3; stored++) { /* f32, then 8 bits under either name of scales */
+    reference_model m = model_random(0);
+    const size_t count = m.count;
+    for (int64_t l = 0; l < 3; l++) add_scales(&m, l, stored == 1 ? "weight_scale_inv" : "weight_scale");
+    for (size_t i = 0, l = 0; i < count; i++) {
+      reference_tensor *t = &m.tensor[i];
+      if (!strstr(t->name, "q_proj")) continue;
+      const double *scale = m.tensor[count + l].at;
+      for (int64_t r = 0; r < 24; r++)
+        for (int64_t c = 0; c < 12; c++) {
+          const double code = (double)((r * 7 + c * 5) % 15 - 7) / 8,
+                       by = scale[l == 0   ? 0
+                                  : l == 1 ? r
+                                           : r / 8 * 3 + c / 5];
+          t->at[r * 12 + c] = stored ? code : code * by;
+        }
+      t->eight_bits = stored;
+      l++;
+    }
+    const size_t all = m.count;
+    if (!stored) m.count = count;
+    model_write(&m, STORE_F32, 1);
+    json_t *config = model_config(&m);
+    json_object_set_new(config, "quantization_config",
+                        json_pack("{s:s, s:[i,i]}", "quant_method", "fp8", "weight_block_size", 8, 5));
+    model_write_config(config);
+    assert_ok(data_llama_open(fixture_directory, &llama));
+    assert_ok(data_llama_logits(llama, some_tokens, 6, logits[stored]));
+    data_llama_close(llama);
+    m.count = all;
+    reference_free(&m);
+  }
+  cr_assert_arr_eq(logits[0], logits[1], sizeof logits[0]);
+  cr_assert_arr_eq(logits[0], logits[2], sizeof logits[0]);
+}
+
 Test(data_llama, models_that_it_cannot_compute_are_refused_by_name) {
   static const struct {
-    char key[32], value[64];
+    char key[32], value[72];
     attn_status status;
     char says[64];
   } cases[] = {
@@ -164,7 +214,10 @@ Test(data_llama, models_that_it_cannot_compute_are_refused_by_name) {
       {"partial_rotary_factor", "0", ATTN_EINVAL, "lets 0 of 4 components turn"},
       {"partial_rotary_factor", "1.5", ATTN_EINVAL, "partial_rotary_factor is not a number from 0"},
       {"mlp_bias", "0", ATTN_EINVAL, "mlp_bias"},
-      {"quantization_config", "{}", ATTN_EUNSUPPORTED, "quantization_config"},
+      {"quantization_config", "{}", ATTN_EUNSUPPORTED, "quant_method is not a string"},
+      {"quantization_config", "{\"quant_method\":\"gptq\"}", ATTN_EUNSUPPORTED, "quant_method is gptq"},
+      {"quantization_config", "{\"quant_method\":\"fp8\",\"weight_block_size\":[128,0]}", ATTN_EINVAL,
+       "weight_block_size[1] is not"},
       {"vocab_size", "null", ATTN_EINVAL, "vocab_size is missing"},
       {"vocab_size", "\"11\"", ATTN_EINVAL, "vocab_size"},
       {"vocab_size", "12", ATTN_EINVAL, "model.embed_tokens.weight is not a matrix of 12 x 12"},

@@ -752,6 +752,14 @@ mutant(q5-k-fifth-bit-lost data/formats/quantised.c data_blocks/every_element_is
   "the fifth bit of a code is not read" [[(h[l] >> g & 1) << 4]] [[0]])
 mutant(q6-k-half-of-another-plane data/formats/quantised.c data_blocks/every_element_is_its_definition_rounded_once ""
   "codes are taken from the halves of bytes in another order" [[k / 2 * 4]] [[k % 2 * 4]])
+mutant(q3-k-offset-by-bit data/formats/quantised_offset.c data_blocks/every_element_is_its_definition_rounded_once ""
+  "codes of 3 bits are not signed" [[(float)(c - @4@)]] [[0]])
+mutant(q5-fifth-bits-mixed data/formats/quantised_offset.c data_blocks/every_element_is_its_definition_rounded_once ""
+  "the fifth bit is that of the element 16 before" [=[h[@e@ / 8] >> e % 8]=] [[(e % 16)]])
+mutant(ternary-digits-turned data/formats/quantised_values.c data_blocks/every_element_is_its_definition_rounded_once ""
+  "digits of base 3 are not rounded down" [[* 3 >> 8) - @1@)]] [[0]])
+mutant(e4m3-without-nan data/formats/quantised_values.c data_blocks/numbers_of_eight_bits_end_where_their_formats_do ""
+  "all ones are a number" [[@e == 15 && f == 7@ ? NAN]] [[false]])
 mutant(iq2-parity-lost data/formats/quantised_iq2.c data_blocks/every_element_is_its_definition_rounded_once ""
   "the eighth sign is always plus" [[(folded & 1) << 7]] [[0]])
 mutant(iq2-length-off-by-one data/formats/quantised_iq2.c data_blocks/the_rows_of_lengths_are_those_of_the_format ""

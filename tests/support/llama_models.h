@@ -62,7 +62,7 @@ static inline reference_model model_random(int tied) {
   return m;
 }
 
-enum { STORE_F32, STORE_F16, STORE_BF16, STORE_F64 };
+enum { STORE_F32, STORE_F16, STORE_BF16, STORE_F64, STORE_E4M3 };
 
 /* Appends one number; returns the bytes written. */
 static inline size_t model_encode(int store, double value, unsigned char *to) {
@@ -78,27 +78,35 @@ static inline size_t model_encode(int store, double value, unsigned char *to) {
     to[0] = (unsigned char)(bits & 255);
     to[1] = (unsigned char)(bits >> 8);
   }
+  if (store == STORE_E4M3) {
+    int e;
+    double m = frexp(fabs(value), &e);
+    to[0] = (unsigned char)((value < 0 ? 128 : 0) |
+                            (m > 0 ? (unsigned)(e + 6) << 3 | ((unsigned)ldexp(m, 4) & 7) : 0));
+    return 1;
+  }
   return store == STORE_F64 ? 8 : store == STORE_F32 ? 4 : 2;
 }
 
 /* Tensors part, part + parts, ... of a model as a safetensors file. */
 static inline void model_write_part(const reference_model *m, int store, size_t part, size_t parts,
                                     const char *name) {
-  static const char *const types[] = {"F32", "F16", "BF16", "F64"};
+  static const char *const types[] = {"F32", "F16", "BF16", "F64", "F8_E4M3"};
   static unsigned char data[1 << 18];
   size_t used = 0;
   json_t *header = json_object();
   for (size_t i = part; i < m->count; i += parts) {
     const reference_tensor *t = &m->tensor[i];
+    const int kind = t->eight_bits ? STORE_E4M3 : store;
     size_t begin = used;
     for (int64_t j = 0; j < t->rows * (t->columns ? t->columns : 1); j++)
-      used += model_encode(store, t->at[j], data + used);
+      used += model_encode(kind, t->at[j], data + used);
     cr_assert(used < sizeof data);
     json_t *shape = t->columns ? json_pack("[II]", (json_int_t)t->rows, (json_int_t)t->columns)
                                : json_pack("[I]", (json_int_t)t->rows);
     json_object_set_new(header, t->name,
-                        json_pack("{s:s, s:o, s:[I,I]}", "dtype", types[store], "shape", shape,
-                                  "data_offsets", (json_int_t)begin, (json_int_t)used));
+                        json_pack("{s:s, s:o, s:[I,I]}", "dtype", types[kind], "shape", shape, "data_offsets",
+                                  (json_int_t)begin, (json_int_t)used));
   }
   char *text = json_dumps(header, JSON_COMPACT);
   size_t length = strlen(text);
