@@ -103,6 +103,9 @@ static attn_status read_window(const gguf *file, key_names *names, data_llama_co
   attn_status status = ATTN_OK;
   for (int64_t l = 0; a->unturned_layers && l < c->layers; l++)
     if ((l + 1) % 4 == 0) c->layer[l] |= DATA_LLAMA_UNTURNED;
+  if (a->period > 0)
+    status = expect_number(file, key_of(names, "attention.sliding_window_pattern"), a->period);
+  if (status) return status;
   if (!is_llama && (!a->window_key || a->window_optional)) return expect_number(file, key, 0);
   if (width.kind == SETTING_ABSENT || (width.kind == SETTING_INTEGER && width.integer == 0)) return ATTN_OK;
   status = setting_size(gguf_path(file), key, width, 0, INT64_C(1) << 40, &c->window);
@@ -133,10 +136,13 @@ static attn_status read_scales(const gguf *file, key_names *names, data_llama_co
       status = setting_real(gguf_path(file), key, gguf_get(file, key), numbers[i].preset, 1e-6, 1e6,
                             numbers[i].to);
     }
-  if (largest) c->score_scale = 1 / sqrt((double)c->hidden / (double)c->heads);
+  if (largest) c->score_scale = 1 / sqrt((double)(c->hidden / c->heads));
   if (a->root_of_hidden) c->embedding_scale = sqrt((double)c->hidden);
   c->logit_scale = 1 / divisor;
-  c->window_theta = a->window_theta;
+  const char *base = key_of(names, "rope.freq_base_swa");
+  if (!status && a->window_theta > 0)
+    status =
+        setting_real(gguf_path(file), base, gguf_get(file, base), a->window_theta, 1, 1e12, &c->window_theta);
   c->activation = llama_activation(a->activation, strlen(a->activation));
   return status;
 }
@@ -152,10 +158,12 @@ static attn_status read_parallel(const gguf *file, key_names *names, data_llama_
   return status;
 }
 
-/* Which matrices have biases is to be seen of the first layer's. */
+/* Which matrices have biases is to be seen of the first layer's, where a key says it elsewhere. */
 static void find_biases(const gguf *file, const llama_architecture *a, data_llama_config *c) {
-  c->qkv_bias = a->qkv_bias || gguf_find(file, "blk.0.attn_q.bias") || gguf_find(file, "blk.0.attn_qkv.bias");
-  c->output_bias = a->output_bias || gguf_find(file, "blk.0.attn_output.bias");
+  const bool always = !a->bias_key;
+  c->qkv_bias = (always && a->qkv_bias) || gguf_find(file, "blk.0.attn_q.bias") ||
+                gguf_find(file, "blk.0.attn_qkv.bias");
+  c->output_bias = (always && a->output_bias) || gguf_find(file, "blk.0.attn_output.bias");
   c->mlp_bias = a->mlp_bias || gguf_find(file, "blk.0.ffn_up.bias");
 }
 

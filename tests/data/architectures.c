@@ -146,9 +146,19 @@ Test(data_architectures, files_of_gguf_turn_a_part_of_each_head_and_by_lists) {
   }
 }
 
+static void add_multipliers(gguf_file *f, const json_t *config) {
+  static const char *const keys[][2] = {{"granite.embedding_scale", "embedding_multiplier"},
+                                        {"granite.residual_scale", "residual_multiplier"},
+                                        {"granite.attention.scale", "attention_multiplier"},
+                                        {"granite.logit_scale", "logits_scaling"}};
+  for (int i = 0; i < 4; i++)
+    gguf_key_f32(f, keys[i][0], (float)json_number_value(json_object_get(config, keys[i][1])));
+}
+
 /* Mistral is llama in such files, its window a key. */
 Test(data_architectures, files_of_gguf_give_the_same) {
-  static const char *const names[] = {"linear", "yarn", "llama3", "mistral", "qwen2", "qwen3"};
+  static const char *const names[] = {"linear", "yarn",  "llama3", "mistral",
+                                      "qwen2",  "qwen3", "olmo2",  "granite"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     reference_model m = architecture_model(names[i]);
     if (i == 3) m.architecture = "llama";
@@ -157,6 +167,7 @@ Test(data_architectures, files_of_gguf_give_the_same) {
     if (i == 1) add_rope_keys(f, &m, "yarn", 4, 64);
     if (i == 2) add_divisors(f, &m);
     if (i == 3) gguf_key_u32(f, "llama.attention.sliding_window", 5);
+    if (i == 7) add_multipliers(f, architecture_member("granite", "config"));
     check_model(gguf_file_write(f, "m.gguf"), names[i], &m);
     if (i == 0) { /* the older key */
       f = gguf_model(&m, AS_F32);

@@ -171,6 +171,7 @@ static inline void gguf_model_name(const char *name, char to[80]) {
                                          {"self_attn.q_norm", "attn_q_norm"},
                                          {"self_attn.k_norm", "attn_k_norm"},
                                          {"post_attention_layernorm", "ffn_norm"},
+                                         {"post_feedforward_layernorm", "post_ffw_norm"},
                                          {"mlp.gate_proj", "ffn_gate"},
                                          {"mlp.up_proj", "ffn_up"},
                                          {"mlp.down_proj", "ffn_down"}};
@@ -194,16 +195,19 @@ static inline void gguf_put_q8_0(gguf_bytes *b, const double *at) {
   for (int i = 0; i < 32; i++) gguf_put_number(b, (uint64_t)(int64_t)(at[i] * 64), 1);
 }
 
-/* Vectors are F32 in such files. The rows of llama's q and k are moved so that those which turn together are
- * neighbours. */
+/* Vectors are F32 in such files. The rows of q and k of llama and granite are moved so that those which turn
+ * together are neighbours. OLMo 2 has one norm behind the attention, where others have the next one's. */
 static inline void gguf_model_tensor(gguf_file *f, const reference_model *m, const reference_tensor *t,
                                      int format) {
   char name[80];
+  const bool after = strcmp(gguf_architecture(m), "olmo2") == 0,
+             pairs =
+                 strcmp(gguf_architecture(m), "llama") == 0 || strcmp(gguf_architecture(m), "granite") == 0;
   gguf_model_name(t->name, name);
+  if (after && strstr(name, ".ffn_norm.")) strcpy(strstr(name, "ffn_norm."), "post_attention_norm.weight");
   int64_t rows = t->columns ? t->rows : 0, columns = t->columns ? t->columns : t->rows,
           turned = m->turned ? m->turned : m->d;
-  bool turns = rows && strcmp(gguf_architecture(m), "llama") == 0 &&
-               (strstr(t->name, "q_proj") || strstr(t->name, "k_proj"));
+  bool turns = rows && pairs && (strstr(t->name, "q_proj") || strstr(t->name, "k_proj"));
   if (!rows) format = AS_F32;
   gguf_tensor(f, name, rows, columns, (uint32_t)format);
   for (int64_t r = 0; r < (rows ? rows : 1); r++) {

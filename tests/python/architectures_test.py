@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
+import gguf
 import h5py
 import numpy as np
 import torch
@@ -46,6 +47,13 @@ MODELS = {
     "bert": t.BertConfig(**EQUAL),
     "modernbert": t.ModernBertConfig(**EQUAL, local_attention=8, cls_token_id=1, sep_token_id=2),
 }
+# As GGUF files have them: scales, bases and layers that turn are not keys there.
+IN_GGUF = {
+    "llama": t.LlamaConfig(**SMALL), "qwen2": t.Qwen2Config(**SMALL), "qwen3": MODELS["qwen3"],
+    "gemma2": t.Gemma2Config(**{**GEMMA, "query_pre_attn_scalar": 16}, attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
+    "gemma3": t.Gemma3TextConfig(**{**GEMMA, "query_pre_attn_scalar": 16, "num_hidden_layers": 7}),
+    "olmo2": MODELS["olmo2"], "smollm3": t.SmolLM3Config(**SMALL), "phi3": MODELS["phi3"], "granite": MODELS["granite"],
+    "stablelm": MODELS["stablelm"], "gpt2": MODELS["gpt2"], "pythia": MODELS["pythia"], "neox": MODELS["neox one after another"]}
 LENGTHS = [24, 17, 9]
 
 
@@ -57,6 +65,64 @@ def made(config, encoder):
         noise = torch.randn(p.shape, generator=draw)
         p.data = p.data + 0.2 * noise if p.ndim == 1 else 0.25 * noise
     return model
+
+
+def stored(config, name, x):
+    """What llama.cpp's converters make of a tensor."""
+    kind, heads = config.model_type, config.num_attention_heads
+    which = name.split(".")[-2]
+    if kind.startswith("gemma") and which.endswith("norm"):
+        return x + 1
+    if kind in ("llama", "granite", "smollm3") and which in ("q_proj", "k_proj"):  # pairs side by side
+        count = heads if which == "q_proj" else config.num_key_value_heads
+        return x.reshape(count, 2, -1, *x.shape[1:]).transpose(1, 2).reshape(x.shape)
+    if kind == "gpt2" and x.ndim == 2 and which.startswith("c_"):
+        return x.T
+    if kind == "gpt_neox" and which == "query_key_value":
+        return x.reshape(heads, 3, -1, *x.shape[1:]).transpose(0, 1).reshape(x.shape)
+    return x
+
+
+def write_gguf(path, model):
+    c = model.config
+    arch = {"gemma3_text": "gemma3", "gpt_neox": "gptneox"}.get(c.model_type, c.model_type)
+    number = next(n for n, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
+    names, w = gguf.get_tensor_name_map(number, c.num_hidden_layers), gguf.GGUFWriter(path, arch)
+    head = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    rope = getattr(c, "rope_parameters", None) or {}
+    rope = rope.get("full_attention", rope)
+    w.add_context_length(c.max_position_embeddings)
+    w.add_embedding_length(c.hidden_size)
+    w.add_block_count(c.num_hidden_layers)
+    w.add_feed_forward_length(getattr(c, "intermediate_size", None) or 4 * c.hidden_size)
+    w.add_head_count(c.num_attention_heads)
+    w.add_head_count_kv(getattr(c, "num_key_value_heads", c.num_attention_heads))
+    w.add_key_length(head)
+    if hasattr(c, "rms_norm_eps"):
+        w.add_layer_norm_rms_eps(c.rms_norm_eps)
+    else:
+        w.add_layer_norm_eps(getattr(c, "layer_norm_eps", None) or c.layer_norm_epsilon)
+    if rope:
+        w.add_rope_freq_base(rope["rope_theta"])
+        w.add_rope_dimension_count(int(head * rope.get("partial_rotary_factor", 1)))
+    if arch in ("gemma2", "gemma3", "phi3"):
+        w.add_sliding_window(c.sliding_window)
+    if arch == "gemma2":
+        w.add_attn_logit_softcapping(c.attn_logit_softcapping)
+        w.add_final_logit_softcapping(c.final_logit_softcapping)
+    if arch == "gptneox":
+        w.add_parallel_residual(c.use_parallel_residual)
+    if arch == "granite":
+        w.add_attention_scale(c.attention_multiplier)
+        w.add_embedding_scale(c.embedding_multiplier)
+        w.add_residual_scale(c.residual_multiplier)
+        w.add_logit_scale(c.logits_scaling)
+    for name, x in model.named_parameters():
+        w.add_tensor(names.get_name(name, (".weight", ".bias")), np.ascontiguousarray(stored(c, name, x.data).numpy()))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
 
 
 class Architectures(unittest.TestCase):
@@ -113,6 +179,14 @@ class Architectures(unittest.TestCase):
                     self.encoder(model, folder, ids)
                 else:
                     self.decoder(model, folder, ids, name != "phi3 longrope")
+
+    def test_gguf(self):
+        for name, config in IN_GGUF.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder, torch.no_grad():
+                model = made(config, False)
+                write_gguf(f"{folder}/m.gguf", model)
+                ids = torch.randint(3, 64, (3, LENGTHS[0]), generator=torch.Generator().manual_seed(1))
+                self.decoder(model, f"{folder}/m.gguf", ids, True)
 
 
 if __name__ == "__main__":
