@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (!fuzz_succeeded(gguf_open(path, &file), &file, sizeof file)) return 0;
   check_tensors(file, size);
   REQUIRE(sum_list(gguf_get_list(file, "tokenizer.ggml.tokens")) <= 255 * size);
-  REQUIRE(sum_list(gguf_get_list(file, "tokenizer.ggml.scores")) == 0);
+  REQUIRE(sum_list(gguf_get_list(file, "tokenizer.ggml.scores")) <= 255 * size);
   fuzz_prepare(&c, sizeof c);
   if (fuzz_succeeded(llama_read_gguf(file, &c), &c, sizeof c)) {
     REQUIRE(c.vocab > 0 && c.hidden > 0 && c.intermediate > 0 && c.layers > 0 && c.max_positions > 0);
