@@ -52,8 +52,6 @@ static const llama_keys qwen2_keys = {RMS_KEYS, .max_positions_preset = 32768};
 static const llama_keys qwen3_keys = {RMS_KEYS, .max_positions_preset = 32768, .head_dim_preset = 128};
 static const llama_keys gemma2_keys = {RMS_KEYS, .max_positions_preset = 8192, .head_dim_preset = 256};
 static const llama_keys gemma3_keys = {RMS_KEYS, .max_positions_preset = 131072, .head_dim_preset = 256};
-static const llama_keys granite_keys = {USUAL_KEYS("rms_norm_eps"), .norm_eps_preset = 1e-6,
-                                        .max_positions_preset = 2048};
 static const llama_keys olmo2_keys = {USUAL_KEYS("rms_norm_eps"), .norm_eps_preset = 1e-5,
                                       .max_positions_preset = 2048};
 static const llama_keys phi3_keys = {USUAL_KEYS("rms_norm_eps"), .norm_eps_preset = 1e-5,
@@ -210,7 +208,7 @@ static const llama_architecture architectures[] = {
      DECODER,
      SILU,
      .part = {BEFORE, APART},
-     .keys = &granite_keys,
+     .keys = &llama_keys_,
      .bias_key = "attention_bias",
      .mlp_bias_key = true,
      .multipliers = true,

@@ -305,8 +305,6 @@ static attn_status read_window(const char *path, const json_t *config, const lla
   return !status && given(config, "layer_types") ? read_layer_types(path, config, c) : status;
 }
 
-/* -- all of it -- */
-
 static attn_status get_bos(const char *path, setting s, int64_t *out) {
   *out = s.kind == SETTING_ABSENT ? -1 : s.integer;
   if (s.kind == SETTING_ABSENT || (s.kind == SETTING_INTEGER && s.integer >= 0)) return ATTN_OK;
