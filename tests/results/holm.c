@@ -2,6 +2,7 @@
  * what they do to verdicts. */
 
 #include "attn_variant.h"
+#include "experiments/results/bound.h"
 #include "tests/support/results_fixture.h"
 
 /* Rows with one PROB cell each, of variants of their own: as many groups. */
@@ -146,6 +147,19 @@ Test(results_holm, two_hundred_sweeps_are_silent) {
   attn_rng rng;
   attn_rng_init(&rng, 4, 4, 4);
   for (int run = 0; run < 200 * 25; run++) cr_assert_eq(sweep(3, 20, honest, &rng), 0);
+}
+
+/* In this order, whichever comes first; what does not apply says nothing. */
+Test(results_holm, the_worse_of_two_verdicts_stands) {
+  static const check_verdict order[] = {VERDICT_NOT_APPLICABLE, VERDICT_PASS,      VERDICT_CONSISTENT,
+                                        VERDICT_UNCERTIFIABLE,  VERDICT_UNCHECKED, VERDICT_ERROR,
+                                        VERDICT_VIOLATED};
+  for (int a = 0; a < 7; a++)
+    for (int b = 0; b < 7; b++) {
+      const result_bound two[] = {fixture_bound("FP-1", KIND_HARD, order[a], 1),
+                                  fixture_bound("FP-2", KIND_PROB, order[b], 1)};
+      cr_expect_eq(bounds_worst(two, 2), a || b ? order[a > b ? a : b] : VERDICT_UNCHECKED, "%d, %d", a, b);
+    }
 }
 
 Test(results_holm, only_consistent_prob_cells_take_part) {
