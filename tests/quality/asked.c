@@ -339,11 +339,16 @@ Test(quality_asked, a_temperature_divides_logits) {
 static const data_llama_config config = {.layers = 4, .heads = 3};
 static const double one = 1;
 
+static attn_status make(const char *const *specs, int count, const char *layers, const char *heads,
+                        const char *phase, swap_list *l) {
+  const swap_request request = {specs, count, layers, heads, phase, &one, 1, 10, NULL, 0, 0};
+  return swap_list_make(&request, &config, l);
+}
+
 static swap_list swaps(const char *layers, const char *heads, const char *phase) {
-  const char *specs[] = {"tiled", "streaming:window=5"};
+  static const char *const specs[] = {"tiled", "streaming:window=5"};
   swap_list l;
-  assert_ok(
-      swap_list_make(&(swap_request){specs, 2, layers, heads, phase, &one, 1, 10, NULL, 0, 0}, &config, &l));
+  assert_ok(make(specs, 2, layers, heads, phase, &l));
   return l;
 }
 
@@ -401,8 +406,7 @@ Test(quality_asked, sets_of_layers_and_heads) {
 Test(quality_asked, variants_with_layers_of_their_own) {
   const char *specs[] = {"topk:k=4@0,2;streaming:window=5@3", "topk:k=4@1-2"};
   swap_list l;
-  assert_ok(
-      swap_list_make(&(swap_request){specs, 2, "all", "0,2", "both", &one, 1, 10, NULL, 0, 0}, &config, &l));
+  assert_ok(make(specs, 2, "all", "0,2", "both", &l));
   cr_assert_eq(l.count, 2);
   cr_expect(strncmp(l.runs[0].spec, "topk:k=4,", 9) == 0 &&
                 strstr(l.runs[0].spec, "@0,2;streaming:sink=4,window=5@3"),
@@ -425,8 +429,7 @@ Test(quality_asked, variants_with_layers_of_their_own) {
              {"topk@0;", ""},
              {"topk;topk", "layer 0 is named twice"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    const attn_status status = swap_list_make(
-        &(swap_request){&bad[i].spec, 1, "all", "all", "both", &one, 1, 10, NULL, 0, 0}, &config, &l);
+    const attn_status status = make(&bad[i].spec, 1, "all", "all", "both", &l);
     cr_expect(status != ATTN_OK && strstr(attn_last_error(), bad[i].says), "%s: %s", bad[i].spec,
               attn_last_error());
   }
@@ -438,16 +441,12 @@ Test(quality_asked, sets_that_do_not_exist) {
   const char *spec = "tiled", *typo = "tilde";
   swap_list l;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    assert_refused(swap_list_make(&(swap_request){&spec, 1, bad[i], "all", "both", &one, 1, 10, NULL, 0, 0},
-                                  &config, &l),
-                   ATTN_EINVAL, "expected all, each, or numbers and ranges from 0 to 3");
+    assert_refused(make(&spec, 1, bad[i], "all", "both", &l), ATTN_EINVAL,
+                   "expected all, each, or numbers and ranges from 0 to 3");
   static const char *const phases[] = {"",          "decode",    "decode:",   "decode:0",
                                        "prefill:x", "decode:3x", "decode:10", "after:3"};
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++)
-    assert_refused(swap_list_make(&(swap_request){&spec, 1, "all", "all", phases[i], &one, 1, 10, NULL, 0, 0},
-                                  &config, &l),
-                   ATTN_EINVAL, "expected both, prefill:M or decode:M, M from 1 to 9");
-  assert_refused(
-      swap_list_make(&(swap_request){&typo, 1, "all", "all", "both", &one, 1, 10, NULL, 0, 0}, &config, &l),
-      ATTN_ENOTFOUND, "tilde");
+    assert_refused(make(&spec, 1, "all", "all", phases[i], &l), ATTN_EINVAL,
+                   "expected both, prefill:M or decode:M, M from 1 to 9");
+  assert_refused(make(&typo, 1, "all", "all", "both", &l), ATTN_ENOTFOUND, "tilde");
 }

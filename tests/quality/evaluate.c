@@ -178,52 +178,39 @@ Test(quality_evaluate, what_is_left_out_is_what_log_sum_exps_say) {
 
 /* Of N positions a policy holds its budget, and a store in fewer bits: an element has 32 bits, or 8.5,
  * and of a policy 8 of N keys are left, 2 where it admits none. What reads a store reads as many keys as
- * without it. */
+ * without it. Of codes of rows of d = 64 elements a norm takes 16 bits, and that of what is left 16 more. Rows
+ * that wait for their codes are counted as they are given: of keys the last N mod 10, of values the last 10; a
+ * group of 5 has 32 bits beside its codes. A scale for each 7 keys begun, and a mean. */
 Test(quality_evaluate, bits_are_those_of_the_keys_that_are_held) {
-  const data_llama_swap swaps[] = {
-      {.spec = spec_of("tiled"), .mix = 1},
-      {.spec = spec_of("topk:k=1"), .mix = 1},
-      {.spec = spec_of("store:k=q8_0,v=q8_0"), .mix = 1},
-      {.spec = spec_of("evict:budget=8,recent=2"), .mix = 1},
-      {.spec = spec_of("evict:budget=8,recent=2 | store:k=q8_0,v=q8_0"), .mix = 1},
-      {.spec = spec_of("streaming:sink=2,window=6"), .mix = 1},
-      {.spec = spec_of("latent:rank=64"), .mix = 1}, /* of 4 heads of 64 keys and 64 values */
-      {.spec = spec_of("evict:score=random,budget=8,recent=2,admit=2"), .mix = 1}};
-  const double want[] = {32, 32, 8.5, 32. * 8 / N, 8.5 * 8 / N, 32. * 8 / N, 32. * 64 / 512, 32. * 2 / N};
-  quality_data d = evaluate(swaps, 8);
-  quality_row row[8];
-  for (int s = 0; s < 8; s++) {
+  static const struct {
+    const char *spec;
+    double bits;
+  } of[] = {{"tiled", 32},
+            {"topk:k=1", 32},
+            {"store:k=q8_0,v=q8_0", 8.5},
+            {"evict:budget=8,recent=2", 32. * 8 / N},
+            {"evict:budget=8,recent=2 | store:k=q8_0,v=q8_0", 8.5 * 8 / N},
+            {"streaming:sink=2,window=6", 32. * 8 / N},
+            {"latent:rank=64", 32. * 64 / 512}, /* of 4 heads of 64 keys and 64 values */
+            {"evict:score=random,budget=8,recent=2,admit=2", 32. * 2 / N},
+            {"turbo:bits=3", 3.25},
+            {"turbo:bits=3,prod=yes,of=k", (3.5 + 32) / 2},
+            {"qjl:bits=2", (2.25 + 32) / 2},
+            {"evict:budget=8,recent=2 | turbo:bits=2", 2.25 * 8 / N},
+            {"kivi:bits=2,group=5,residual=10",
+             (N % 10 * 32 + N / 10 * 10 * 8.4 + 10 * 32 + (N - 10) * 3) / (2. * N)},
+            {"sage:bits=4,group=7", (4 + 32. * ((N + 6) / 7 + 64) / (64 * N) + 16) / 2}};
+  enum { COUNT = sizeof of / sizeof *of };
+  data_llama_swap swaps[COUNT];
+  quality_row row[COUNT];
+  for (int s = 0; s < COUNT; s++) swaps[s] = (data_llama_swap){.spec = spec_of(of[s].spec), .mix = 1};
+  quality_data d = evaluate(swaps, COUNT);
+  for (int s = 0; s < COUNT; s++) {
     assert_ok(quality_summarise(&d, s, &row[s]));
-    cr_expect_float_eq(row[s].kv_bits, want[s], 1e-12, "%d: %g bits, not %g", s, row[s].kv_bits, want[s]);
+    cr_expect_float_eq(row[s].kv_bits, of[s].bits, 1e-12, "%s: %g bits", of[s].spec, row[s].kv_bits);
   }
   cr_expect_float_eq(row[4].density, row[3].density, 1e-12);
   cr_expect_float_eq(row[2].density, 1, 1e-12);
   cr_expect_float_eq(row[6].density, 1, 1e-12);
-  quality_data_free(&d);
-}
-
-/* Of codes of rows: of d = 64 elements a norm takes 16 bits, and that of what is left 16 more. Rows that wait
- * for their codes are counted as they are given. */
-Test(quality_evaluate, bits_are_those_of_codes) {
-  const data_llama_swap swaps[] = {{.spec = spec_of("turbo:bits=3"), .mix = 1},
-                                   {.spec = spec_of("turbo:bits=3,prod=yes,of=k"), .mix = 1},
-                                   {.spec = spec_of("qjl:bits=2"), .mix = 1},
-                                   {.spec = spec_of("evict:budget=8,recent=2 | turbo:bits=2"), .mix = 1},
-                                   {.spec = spec_of("kivi:bits=2,group=5,residual=10"), .mix = 1},
-                                   {.spec = spec_of("sage:bits=4,group=7"), .mix = 1}};
-  /* Of keys the last N mod 10 wait, of values the last 10; a group of 5 has 32 bits beside its codes. A scale
-   * for each 7 keys begun, and a mean. */
-  const double want[] = {3.25,
-                         (3.5 + 32) / 2,
-                         (2.25 + 32) / 2,
-                         2.25 * 8 / N,
-                         (N % 10 * 32 + N / 10 * 10 * 8.4 + 10 * 32 + (N - 10) * 3) / (2. * N),
-                         (4 + 32. * ((N + 6) / 7 + 64) / (64 * N) + 16) / 2};
-  quality_data d = evaluate(swaps, 6);
-  quality_row row[6];
-  for (int s = 0; s < 6; s++) {
-    assert_ok(quality_summarise(&d, s, &row[s]));
-    cr_expect_float_eq(row[s].kv_bits, want[s], 1e-12, "%d: %g bits, not %g", s, row[s].kv_bits, want[s]);
-  }
   quality_data_free(&d);
 }
