@@ -414,6 +414,11 @@ Test(cli_advise, many_rows_are_all_compared) {
   cr_expect(number(s, "error_hi") == number(s, "error") && number(s, "certain") == number(s, "error"));
   cr_expect(number(exact, "error_hi") == number(exact, "error") && number(exact, "error") < 1e-5);
   json_decref(all);
+  /* Of a stride near the root of the rows' number a row reads the fewest keys. */
+  all = ask("advise sparse_transformer --q q.npy --k k.npy --v v.npy --error 50% --causal --json");
+  s = setting_of(all, "sparse_transformer");
+  cr_expect(s && number(s, "keys_read") < 0.11, "%s: 8 read 0.13", result.out);
+  json_decref(all);
 }
 
 /* Of queries and keys of opposite signs relu leaves nothing: 0/0. */
