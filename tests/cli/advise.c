@@ -56,8 +56,8 @@ static double number(const json_t *setting, const char *name) {
 }
 
 /* What is within the error comes first, by time, but last of it what reads all keys; then the others by
- * error. The best is the first that is surely faster than exact attention; one sample may be half or twice its
- * time. */
+ * error. The best is the first that is surely faster than exact attention; one sample may be half or twice
+ * its time. */
 static void expect_choice(const json_t *all) {
   const json_t *settings = json_object_get(all, "settings"), *exact = json_object_get(all, "exact");
   const char *said = json_string_value(json_object_get(all, "best")), *best = NULL;

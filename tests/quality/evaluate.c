@@ -178,9 +178,9 @@ Test(quality_evaluate, what_is_left_out_is_what_log_sum_exps_say) {
 
 /* Of N positions a policy holds its budget, and a store in fewer bits: an element has 32 bits, or 8.5,
  * and of a policy 8 of N keys are left, 2 where it admits none. What reads a store reads as many keys as
- * without it. Of codes of rows of d = 64 elements a norm takes 16 bits, and that of what is left 16 more. Rows
- * that wait for their codes are counted as they are given: of keys the last N mod 10, of values the last 10; a
- * group of 5 has 32 bits beside its codes. A scale for each 7 keys begun, and a mean. */
+ * without it. Of codes of rows of d = 64 elements a norm takes 16 bits, and that of what is left 16 more.
+ * Rows that wait for their codes are counted as they are given: of keys the last N mod 10, of values the last
+ * 10; a group of 5 has 32 bits beside its codes. A scale for each 7 keys begun, and a mean. */
 Test(quality_evaluate, bits_are_those_of_the_keys_that_are_held) {
   static const struct {
     const char *spec;
