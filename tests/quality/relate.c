@@ -77,8 +77,8 @@ Test(quality_relate, draws_are_judged_together) {
 /* An interval that just excludes the margin tells alone, and not as one of six; one of p = 0.01 does once two
  * of the six are settled: 0.05 / 6 < p <= 0.05 / 4. */
 Test(quality_relate, words_pay_for_being_many) {
-  static const double of[RUNS][3] = {{0.31, 0.3, 1}, {0.02, 0.05, 1}, {-1, 0.01, 1},
-                                     {5, 0.1, 1},    {0.01, 0.1, 1},  {0.407, 0.3, 1}};
+  static const double of[RUNS][3] = {{0.31, 0.3, 1}, {-0.02, 0.05, 1}, {-1, 0.01, 1},
+                                     {5, 0.1, 1},    {0.01, 0.1, 1},   {0.407, 0.3, 1}};
   static const quality_word wanted[RUNS] = {QUALITY_OPEN,  QUALITY_OPEN, QUALITY_NO_WORSE,
                                             QUALITY_WORSE, QUALITY_OPEN, QUALITY_WORSE},
                             alone_say[RUNS] = {QUALITY_WORSE, QUALITY_OPEN, QUALITY_NO_WORSE,
