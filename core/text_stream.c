@@ -5,9 +5,9 @@
 
 bool attn_stream_text(FILE *stream, char **text) {
   if (!stream) return false;
-  const bool lost = fclose(stream) != 0;
-  if (!lost && *text) return true;
-  free(*text); /* glibc may close a stream, and have no text */
+  const bool whole = fclose(stream) == 0 && text && *text; /* glibc may close a stream, and have no text */
+  if (whole || !text) return whole;
+  free(*text);
   *text = NULL;
   return false;
 }

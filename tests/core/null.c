@@ -164,6 +164,8 @@ static void callers_without_a_status(void) {
   EXPECT(!*attn_nearest_hint(NULL) && !*attn_nearest_hint(&near));
   EXPECT(!attn_int_parse(NULL, &integer) && !attn_int_parse("1", NULL));
   EXPECT(attn_choice_find(NULL, "one") == -1 && attn_choice_find(some, NULL) == -1);
+  char *lost = NULL;
+  EXPECT(!attn_stream_text(NULL, &lost) && !attn_stream_text(tmpfile(), NULL));
   attn_params_free(table, NULL);
   attn_params_free(NULL, x);
   attn_param_print(NULL, x, text, sizeof text);
