@@ -129,7 +129,7 @@ Test(quality_record, a_record_is_what_the_points_say) {
       cr_expect(isnan(want) ? isnan(got) : fabs(got - want) <= 1e-12 * (1 + fabs(want)),
                 "%s/%s %d: %g, not %g", s->group, s->name, (int)i, got, want);
     }
-  for (int t = 0; t < V; t++) unigram -= times[t] ? times[t] / SCORED * log(times[t] / SCORED) : 0;
+  for (int t = 0; t < V; t++) unigram -= times[t] > 0 ? times[t] / SCORED * log(times[t] / SCORED) : 0;
   assert_ok(quality_unigram(&windows, V, &got));
   cr_expect_float_eq(got, unigram, 1e-12);
   quality_record_free(&r);
