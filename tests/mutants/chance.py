@@ -142,13 +142,11 @@ class Mutants:
                 return test, 0
         return None, 0
 
-    def one(self, tree, place):
+    def one(self, tree, place, candidates):
         """What became of the mutant of a place, or of none where no change of the line is one."""
         file, line = place
         text, path = self.texts[file], tree.path / file
         old = text[line - 1]
-        candidates = changes(old)
-        random.Random(f"{self.options.seed} {file} {line}").shuffle(candidates)
         found = {"file": file, "line": line, "old": old.strip(), "same": 0, "broken": 0}
         try:
             for new in candidates:
@@ -190,27 +188,25 @@ class Mutants:
         for k in range(self.options.jobs):
             trees.put(Tree(k))
         results = [done[place] for place in self.places if place in done and "new" in done[place]]
-        waiting = iter([place for place in self.places if place not in done])
+        waiting = [place for place in reversed(self.places) if place not in done]
 
-        def next_one():
-            place = next(waiting, None)
-            if place is None:
-                return None
+        def in_a_tree(place, candidates):
             tree = trees.get()
             try:
-                return self.one(tree, place)
+                return self.one(tree, place, candidates)
             finally:
                 trees.put(tree)
 
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool, kept.open("a") as out:
             running = set()
-            while len(results) < self.options.count or running:
-                while len(running) < self.options.jobs and len(results) + len(running) < self.options.count:
-                    running.add(pool.submit(next_one))
+            while running or (waiting and len(results) < self.options.count):
+                while waiting and len(running) < self.options.jobs and len(results) + len(running) < self.options.count:
+                    file, line = place = waiting.pop()
+                    candidates = changes(self.texts[file][line - 1])  # not in a thread: they share the output that is redirected
+                    random.Random(f"{self.options.seed} {file} {line}").shuffle(candidates)
+                    running.add(pool.submit(in_a_tree, place, candidates))
                 ended, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
                 for found in [future.result() for future in ended]:
-                    if found is None:
-                        return results
                     out.write(json.dumps(found) + "\n")
                     out.flush()
                     if "new" in found:

@@ -75,7 +75,7 @@ def executed(tree, profiles, objects):
             at, count = line[3:].split(",")[:2]
             if int(count):
                 lines.setdefault(name, []).append(int(at))
-    return {name: found for name, found in lines.items() if not name.startswith("..")}
+    return {name: found for name, found in lines.items() if name.startswith(SHIPPED)}
 
 
 def measure(source, room, jobs):
