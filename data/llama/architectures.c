@@ -45,8 +45,8 @@ float (*llama_activation(const char *name, size_t bytes))(float) {
   .max_positions = "max_position_embeddings", .norm_eps = (EPS)
 #define RMS_KEYS USUAL_KEYS("rms_norm_eps"), .norm_eps_preset = 1e-6, .kv_heads_required = true
 
-static const llama_keys llama_keys_ = {USUAL_KEYS("rms_norm_eps"), .norm_eps_preset = 1e-6,
-                                       .max_positions_preset = 2048};
+static const llama_keys usual_keys = {USUAL_KEYS("rms_norm_eps"), .norm_eps_preset = 1e-6,
+                                      .max_positions_preset = 2048};
 static const llama_keys mistral_keys = {RMS_KEYS, .max_positions_preset = 131072};
 static const llama_keys qwen2_keys = {RMS_KEYS, .max_positions_preset = 32768};
 static const llama_keys qwen3_keys = {RMS_KEYS, .max_positions_preset = 32768, .head_dim_preset = 128};
@@ -103,7 +103,7 @@ static const llama_architecture architectures[] = {
      DECODER,
      SILU,
      .part = {BEFORE, APART},
-     .keys = &llama_keys_,
+     .keys = &usual_keys,
      .bias_key = "attention_bias",
      .mlp_bias_key = true,
      .pairs_in_gguf = true},
@@ -208,7 +208,7 @@ static const llama_architecture architectures[] = {
      DECODER,
      SILU,
      .part = {BEFORE, APART},
-     .keys = &llama_keys_,
+     .keys = &usual_keys,
      .bias_key = "attention_bias",
      .mlp_bias_key = true,
      .multipliers = true,

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """memory.py BUILD [COUNT [COMMAND]] - commands of attnlab, each with one of its allocations refused, or all from there on.
 
-Whatever is refused, a command prints the same and ends the same, or it tells of an error and ends with another code; it never
-crashes, hangs, or prints (null), and a file that it was to write is whole or absent. COUNT allocations (40) of each, evenly. Not of those
-that use HDF5, which crashes itself, nor --help, at which glibc aborts."""
+Whatever is refused, a command prints the same and ends the same, or it tells of an error and ends with another code; it
+never crashes, hangs, or prints (null), and a file that it was to write is whole or absent. COUNT allocations (40) of each,
+evenly. Not of commands that use HDF5, which crashes itself, nor of --help, at which glibc aborts."""
 import concurrent.futures
 import os
 import pathlib
