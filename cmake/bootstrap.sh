@@ -73,6 +73,7 @@ python file /usr/lib/python3/dist-packages/pandas python3-pandas
 python file /usr/lib/python3/dist-packages/h5py python3-h5py
 python file /usr/lib/python3/dist-packages/matplotlib python3-matplotlib
 models command npm npm
+models file /usr/lib/python3/dist-packages/pip python3-pip
 models file /usr/lib/python3/dist-packages/numpy python3-numpy
 models file /usr/lib/python3/dist-packages/onnx python3-onnx
 peers module openblas libopenblas-dev

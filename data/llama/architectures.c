@@ -338,7 +338,7 @@ attn_status llama_architecture_find(const char *path, const char *key, setting s
   for (int i = 0; i < COUNT; i++) {
     const char *name = in_gguf ? architectures[i].in_gguf : architectures[i].name;
     if (!name) continue;
-    if (s.bytes == strlen(name) && memcmp(s.text, name, s.bytes) == 0) {
+    if (setting_is(s, name)) {
       *out = &architectures[i];
       return ATTN_OK;
     }

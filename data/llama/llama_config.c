@@ -75,9 +75,7 @@ static int kind_of(setting s) {
                {"dynamic", DATA_ROPE_DYNAMIC},   {"yarn", DATA_ROPE_YARN},     {"llama3", DATA_ROPE_LLAMA3},
                {"longrope", DATA_ROPE_LONGROPE}, {"su", DATA_ROPE_LONGROPE}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (s.kind == SETTING_TEXT && s.bytes == strlen(kinds[i].name) &&
-        memcmp(s.text, kinds[i].name, s.bytes) == 0)
-      return (int)kinds[i].kind;
+    if (setting_is(s, kinds[i].name)) return (int)kinds[i].kind;
   return -1;
 }
 

@@ -32,12 +32,16 @@ attn_status setting_flag(const char *path, const char *key, setting s, bool *out
   return ATTN_OK;
 }
 
+bool setting_is(setting s, const char *text) {
+  return s.kind == SETTING_TEXT && s.bytes == strlen(text) && memcmp(s.text, text, s.bytes) == 0;
+}
+
 attn_status setting_expect(const char *path, const char *key, setting s, const char *wanted, bool required) {
   if (s.kind == SETTING_ABSENT && !required) return ATTN_OK;
   if (s.kind != SETTING_TEXT)
     return attn_fail(ATTN_EINVAL, "%s: %s is missing or not a string; only %s is computed", path, key,
                      wanted);
-  if (s.bytes == strlen(wanted) && memcmp(s.text, wanted, s.bytes) == 0) return ATTN_OK;
+  if (setting_is(s, wanted)) return ATTN_OK;
   int shown = s.bytes < 64 ? (int)s.bytes : 64;
   return attn_fail(ATTN_EUNSUPPORTED, "%s: %s is %.*s; only %s is computed", path, key, shown, s.text,
                    wanted);

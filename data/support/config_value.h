@@ -30,6 +30,8 @@ attn_status setting_real(const char *path, const char *key, setting, double pres
                          double *out);
 /* false if it is absent. */
 attn_status setting_flag(const char *path, const char *key, setting, bool *out);
+/* Whether it is this text. */
+bool setting_is(setting, const char *text);
 /* Any other text is EUNSUPPORTED. */
 attn_status setting_expect(const char *path, const char *key, setting, const char *wanted, bool required);
 

@@ -97,66 +97,23 @@ static attn_status find_literals(data_tokenizer *t, json_t *added, bool normalis
 
 /* ---- merges -------------------------------------------------------------------------------------------- */
 
-/* The two texts of a merge: "a b", or a list of two. */
-static bool get_halves(json_t *merge, const char **left, size_t *left_bytes, const char **right,
-                       size_t *right_bytes) {
-  json_t *a = json_array_get(merge, 0), *b = json_array_get(merge, 1);
-  if (json_array_size(merge) == 2 && json_is_string(a) && json_is_string(b)) {
-    *left = json_string_value(a);
-    *left_bytes = json_string_length(a);
-    *right = json_string_value(b);
-    *right_bytes = json_string_length(b);
-    return true;
-  }
-  const char *text = json_string_value(merge), *blank = text ? strchr(text, ' ') : NULL;
-  if (!blank || strchr(blank + 1, ' ')) return false;
-  *left = text;
-  *left_bytes = (size_t)(blank - text);
-  *right = blank + 1;
-  *right_bytes = strlen(*right);
-  return true;
-}
-
-static attn_status no_token(const data_tokenizer *t, size_t i, const char *text, size_t bytes) {
-  return attn_fail(ATTN_EINVAL, "%s: model.merges[%zu]: '%.*s' is not in model.vocab", t->file, i,
-                   (int)(bytes < 100 ? bytes : 100), text);
-}
-
+/* "a b", or a list of two texts. */
 static attn_status add_merge(data_tokenizer *t, json_t *merge, size_t i) {
-  const char *text[2];
-  size_t bytes[2];
-  char whole[2 * TOKEN_BYTES_MAX];
-  const token *half[2];
-  if (!get_halves(merge, &text[0], &bytes[0], &text[1], &bytes[1]))
-    return attn_fail(ATTN_EINVAL, "%s: model.merges[%zu] is neither 'a b' nor a list of two texts", t->file,
-                     i);
-  for (int k = 0; k < 2; k++) {
-    half[k] = vocabulary_find(&t->words, text[k], bytes[k]);
-    if (!half[k]) return no_token(t, i, text[k], bytes[k]);
-    memcpy(whole + (k ? bytes[0] : 0), text[k], bytes[k]);
-  }
-  const token *into = vocabulary_find(&t->words, whole, bytes[0] + bytes[1]);
-  if (!into) return no_token(t, i, whole, bytes[0] + bytes[1]);
-  merge_pair *pair = &t->pair[i];
-  *pair = (merge_pair){half[0]->id, half[1]->id, into->id};
-  const int32_t same = token_map_find(&t->by_pair, pair, 2 * sizeof pair->left);
-  if (same >= 0)
-    return attn_fail(ATTN_EINVAL, "%s: model.merges[%zu] is model.merges[%" PRId32 "] again", t->file, i,
-                     same);
-  if (!token_map_add(&t->by_pair, pair, 2 * sizeof pair->left, (int32_t)i))
-    return attn_fail(ATTN_EINVAL, "%s: model.merges are crafted to collide in a hash table", t->file);
-  return ATTN_OK;
+  static const char where[] = "model.merges";
+  json_t *a = json_array_get(merge, 0), *b = json_array_get(merge, 1);
+  if (json_array_size(merge) == 2 && json_is_string(a) && json_is_string(b))
+    return byte_level_merge(t, where, i, json_string_value(a), json_string_length(a), json_string_value(b),
+                            json_string_length(b));
+  if (json_is_string(merge))
+    return byte_level_merge_text(t, where, i, json_string_value(merge), json_string_length(merge));
+  return attn_fail(ATTN_EINVAL, "%s: %s[%zu] is neither 'a b' nor a list of two texts", t->file, where, i);
 }
 
 static attn_status add_merges(data_tokenizer *t, json_t *merges) {
   size_t i;
   json_t *each;
   const size_t count = json_array_size(merges);
-  if (count > TOKENS_MAX) return attn_fail(ATTN_EUNSUPPORTED, "%s: %zu merges", t->file, count);
-  t->pair = calloc(count ? count : 1, sizeof *t->pair);
-  if (!t->pair) return attn_fail(ATTN_ENOMEM, "%s: no memory for %zu merges", t->file, count);
-  t->pairs = count;
-  attn_status status = token_map_make(count, &t->by_pair);
+  attn_status status = byte_level_merges(t, count);
   json_array_foreach(merges, i, each) {
     if (!status) status = add_merge(t, each, i);
   }
@@ -213,10 +170,6 @@ attn_status read_model(data_tokenizer *t, json_t *file) {
   if (!status) status = find_literals(t, added, false, &t->plain);
   if (!status) status = find_literals(t, added, true, &t->normalised);
   if (!status) status = add_merges(t, merges);
-  for (int byte = 0; !status && byte < 256; byte++) {
-    char letter[2];
-    const token *of = vocabulary_find(&t->words, letter, byte_level_letter((uint8_t)byte, letter));
-    if (of) t->byte_id[byte] = of->id;
-  }
+  if (!status) byte_level_bytes(t);
   return status;
 }

@@ -159,7 +159,7 @@ static attn_status add_pieces(data_tokenizer *t, const data_sentencepiece *s) {
     token_kind kind;
     status = kind_of(s, i, &kind);
     if (status) return status;
-    if (isnan(s->scores[i]))
+    if (s->scores && isnan(s->scores[i]))
       return attn_fail(ATTN_EINVAL, "%s: the score of token %" PRId64 " is NaN", t->file, i);
     /* Else a text could be cut inside a character. */
     if (s->pieces[i].bytes && u8_check((const uint8_t *)s->pieces[i].text, s->pieces[i].bytes))
@@ -212,24 +212,27 @@ static attn_status check_id(const data_sentencepiece *s, int64_t id, const char 
                    id, s->count);
 }
 
+attn_status tokenizer_pieces(data_tokenizer *t, const data_sentencepiece *s) {
+  attn_status status = check_id(s, s->bos, "first");
+  if (!status) status = check_id(s, s->unknown, "unknown");
+  if (!status) status = add_pieces(t, s);
+  t->bos = s->bos < 0 ? -1 : s->bos;
+  t->unknown = s->unknown < 0 ? -1 : s->unknown;
+  return status ? status : find_literals(t);
+}
+
 attn_status data_tokenizer_make(const data_sentencepiece *s, data_tokenizer **out) {
   data_tokenizer *t = NULL;
   if (s->count < 1 || s->count > TOKENS_MAX)
     return attn_fail(ATTN_EINVAL, "%s: %" PRId64 " tokens; expected 1 to %d", s->file, s->count, TOKENS_MAX);
   attn_status status = tokenizer_begin(s->file, &sentencepiece, &t);
   if (status) return status;
-  status = check_id(s, s->bos, "first");
-  if (!status) status = check_id(s, s->unknown, "unknown");
-  if (!status) status = add_pieces(t, s);
+  status = tokenizer_pieces(t, s);
   if (!status) status = rank_pieces(t, s->scores);
-  if (!status) status = find_literals(t);
-  if (status) {
-    data_tokenizer_close(t);
-    return status;
-  }
-  t->bos = s->bos < 0 ? -1 : s->bos;
-  t->unknown = s->unknown < 0 ? -1 : s->unknown;
   t->prefix = s->prefix;
-  *out = t;
-  return ATTN_OK;
+  if (status)
+    data_tokenizer_close(t);
+  else
+    *out = t;
+  return status;
 }

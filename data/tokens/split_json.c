@@ -7,10 +7,6 @@
 
 #include "data/support/file.h"
 
-/* GPT-2's pattern, which ByteLevel implies. */
-static const char gpt2[] =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
 static attn_status refuse_type(const char *place, json_t *object, const char *known) {
   const char *type = json_string_value(json_given(object, "type"));
   if (!type) return attn_fail(ATTN_EINVAL, "%s: type is missing", place);
@@ -33,17 +29,6 @@ static attn_status read_normalizer(const char *place, json_t *object, bool *nfc)
   return status;
 }
 
-/* A step behind those that are there; cuts NULL: it cuts nothing. */
-static attn_status add_step(data_tokenizer *t, const char *place, bool prefix, const char *cuts) {
-  if (t->steps == STEPS_MAX) return attn_fail(ATTN_EUNSUPPORTED, "%s: more than %d steps", place, STEPS_MAX);
-  split_step *step = &t->step[t->steps];
-  const attn_status status = cuts ? pattern_make(place, cuts, &step->cuts) : ATTN_OK;
-  if (status) return status;
-  step->prefix = prefix;
-  t->steps++;
-  return ATTN_OK;
-}
-
 static attn_status read_byte_level(data_tokenizer *t, const char *place, json_t *object) {
   static const char *const known[] = {"type", "add_prefix_space", "trim_offsets", "use_regex", NULL};
   bool prefix = false, cut = true;
@@ -52,7 +37,7 @@ static attn_status read_byte_level(data_tokenizer *t, const char *place, json_t 
   attn_status status = json_check_keys(place, object, known);
   if (!status) status = json_flag(place, object, "add_prefix_space", &prefix);
   if (!status && json_given(object, "use_regex")) status = json_flag(place, object, "use_regex", &cut);
-  return status ? status : add_step(t, place, prefix, cut ? gpt2 : NULL);
+  return status ? status : byte_level_step(t, place, prefix, cut ? byte_level_gpt2 : NULL);
 }
 
 static attn_status read_split(data_tokenizer *t, const char *place, json_t *object) {
@@ -69,7 +54,7 @@ static attn_status read_split(data_tokenizer *t, const char *place, json_t *obje
   if (invert) return attn_fail(ATTN_EUNSUPPORTED, "%s: invert is not supported", place);
   if (!json_is_string(text))
     return attn_fail(ATTN_EUNSUPPORTED, "%s: only a pattern that is a Regex is computed", place);
-  return add_step(t, place, false, json_string_value(text));
+  return byte_level_step(t, place, false, json_string_value(text));
 }
 
 /* Bytes become letters in ByteLevel, which has to be the last step therefore. */

@@ -4,6 +4,7 @@
 #define DATA_TOKENS_TOKENIZER_H
 
 #include "data/data.h"
+#include "data/formats/gguf.h"
 #include "data/tokens/literals.h"
 #include "data/tokens/merge_pairs.h"
 #include "data/tokens/regex.h"
@@ -71,11 +72,31 @@ attn_status decoder_put(void *to, const void *at, size_t bytes);
 /* A tokenizer without tokens. */
 attn_status tokenizer_begin(const char *file, const tokenizer_kind *, data_tokenizer **);
 
+/* sentencepiece.c: the tokens, and which of them a text is cut at. */
+attn_status tokenizer_pieces(data_tokenizer *, const data_sentencepiece *);
+
 /* tokenizer_json.c: ENOTFOUND if the directory has no tokenizer.json; tokenizer_gguf.c */
 attn_status tokenizer_open_json(const char *directory, data_tokenizer **);
 attn_status tokenizer_open_gguf(const char *path, data_tokenizer **);
 
 extern const tokenizer_kind byte_level; /* byte_level.c */
+
+/* GPT-2's pattern. */
+extern const char byte_level_gpt2[];
+
+/* byte_level_parts.c, of which files give a tokenizer's parts: a step behind those that are there, which cuts
+ * nothing if cuts is NULL; room for merges, then each, "a b" or in two texts; the tokens of bytes. `where`:
+ * the key of the list, for messages. */
+attn_status byte_level_step(data_tokenizer *, const char *place, bool prefix, const char *cuts);
+attn_status byte_level_merges(data_tokenizer *, size_t count);
+attn_status byte_level_merge(data_tokenizer *, const char *where, size_t i, const char *left,
+                             size_t left_bytes, const char *right, size_t right_bytes);
+attn_status byte_level_merge_text(data_tokenizer *, const char *where, size_t i, const char *text,
+                                  size_t bytes);
+void byte_level_bytes(data_tokenizer *);
+
+/* byte_level_gguf.c: of the pieces of a GGUF file, which have no scores. */
+attn_status byte_level_open_gguf(const gguf *, const data_sentencepiece *, data_tokenizer **);
 
 /* GPT-2's alphabet: the character that encodes a byte, as UTF-8 of 1 or 2 bytes. Returns the length. */
 size_t byte_level_letter(uint8_t byte, char out[2]);

@@ -1,4 +1,5 @@
-/* tokenizer_gguf.c - the tokenizer of a GGUF file: SentencePiece's BPE, which it calls "llama". */
+/* tokenizer_gguf.c - the tokenizer of a GGUF file: SentencePiece's BPE, which it calls "llama", or byte-level
+ * BPE, which it calls "gpt2". */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -26,12 +27,14 @@ static attn_status wrong_item(const gguf *file, const char *key, int64_t i, cons
   return attn_fail(ATTN_EINVAL, "%s: %s[%" PRId64 "] is not %s", gguf_path(file), key, i, wanted);
 }
 
-/* The three lists; each has room for as many as there are tokens. types NULL: the file has none. */
+/* The three lists; each has room for as many as there are tokens. scores, types NULL: the file has none. */
 static attn_status take_lists(const gguf *file, int64_t count, data_piece *pieces, float *scores,
                               int32_t *types) {
   static const char *const keys[] = {"tokenizer.ggml.tokens", "tokenizer.ggml.scores",
                                      "tokenizer.ggml.token_type"};
-  for (int k = 0; k < (types ? 3 : 2); k++) {
+  const bool given[] = {true, scores != NULL, types != NULL};
+  for (int k = 0; k < 3; k++) {
+    if (!given[k]) continue;
     gguf_list list = gguf_get_list(file, keys[k]);
     if (list.count != (uint64_t)count)
       return attn_fail(ATTN_EINVAL, "%s: %s has %" PRIu64 " items, for %" PRId64 " tokens", gguf_path(file),
@@ -53,24 +56,25 @@ static attn_status take_lists(const gguf *file, int64_t count, data_piece *piece
 
 static attn_status make(const gguf *file, data_tokenizer **out) {
   const char *path = gguf_path(file), *model = "tokenizer.ggml.model";
-  bool first = true, prefix = true;
   data_sentencepiece s = {.file = path};
+  const bool bytes = setting_is(gguf_get(file, model), "gpt2");
+  bool first = true, prefix = true;
   const uint64_t count = gguf_get_list(file, "tokenizer.ggml.tokens").count;
-  attn_status status = setting_expect(path, model, gguf_get(file, model), "llama", true);
+  attn_status status = bytes ? ATTN_OK : setting_expect(path, model, gguf_get(file, model), "llama", true);
   if (!status && (count < 1 || count > TOKENS_MAX))
     status = attn_fail(ATTN_EINVAL, "%s: tokenizer.ggml.tokens has %" PRIu64 " items; expected 1 to %d", path,
                        count, TOKENS_MAX);
   s.count = (int64_t)count;
-  if (!status) status = get_flag(file, "tokenizer.ggml.add_bos_token", true, &first);
-  if (!status) status = get_flag(file, "tokenizer.ggml.add_space_prefix", true, &prefix);
+  if (!status) status = get_flag(file, "tokenizer.ggml.add_bos_token", !bytes, &first);
+  if (!status) status = get_flag(file, "tokenizer.ggml.add_space_prefix", !bytes, &prefix);
   if (!status) status = get_id(file, "tokenizer.ggml.bos_token_id", s.count, &s.bos);
   if (!status) status = get_id(file, "tokenizer.ggml.unknown_token_id", s.count, &s.unknown);
   if (status) return status;
   const bool typed = gguf_get(file, "tokenizer.ggml.token_type").kind != SETTING_ABSENT;
   data_piece *pieces = malloc(count * sizeof *pieces);
-  float *scores = malloc(count * sizeof *scores);
+  float *scores = bytes ? NULL : malloc(count * sizeof *scores);
   int32_t *types = typed ? malloc(count * sizeof *types) : NULL;
-  if (!pieces || !scores || (typed && !types))
+  if (!pieces || (!bytes && !scores) || (typed && !types))
     status = attn_fail(ATTN_ENOMEM, "%s: no memory for %" PRIu64 " tokens", path, count);
   if (!status) status = take_lists(file, s.count, pieces, scores, types);
   if (!first) s.bos = -1;
@@ -78,7 +82,7 @@ static attn_status make(const gguf *file, data_tokenizer **out) {
   s.pieces = pieces;
   s.scores = scores;
   s.types = types;
-  if (!status) status = data_tokenizer_make(&s, out);
+  if (!status) status = bytes ? byte_level_open_gguf(file, &s, out) : data_tokenizer_make(&s, out);
   free(pieces);
   free(scores);
   free(types);

