@@ -7,6 +7,7 @@
 #define ISA_NAME "amx"
 #define TABLE attn_kernels_amx_f32
 #define EMULATED false
+#define SPLIT_PAYS true
 
 /* Palette 1: eight tiles of 16 rows of 64 bytes. */
 static void tiles_enter(void) {
@@ -21,6 +22,7 @@ static void tiles_enter(void) {
 
 static void tiles_leave(void) { __asm__ volatile("tilerelease" ::: "memory"); }
 
+#define t_room (void)0
 #define t_enter() tiles_enter()
 #define t_leave() tiles_leave()
 #define t_zero(i) __asm__ volatile("tilezero %%tmm" #i ::)

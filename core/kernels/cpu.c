@@ -34,6 +34,11 @@ bool attn_cpu_has_avx512(void) {
   return attn_cpu_has_avx2() && leaf7(f_dq_bw_vl) && (saved_registers() & SSE_AVX_512) == SSE_AVX_512;
 }
 
+bool attn_cpu_has_avx512_bf16(void) {
+  unsigned a, b, c, d;
+  return attn_cpu_has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+}
+
 /* Linux grants the tiles' 8 KiB a thread only on request (Documentation/arch/x86/xstate.rst). */
 static bool tiles_granted(void) {
 #if defined(SYS_arch_prctl)

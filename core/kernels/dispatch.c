@@ -9,33 +9,43 @@
 static bool always(void) { return true; }
 
 #if defined(__x86_64__)
-/* Does the processor multiply tiles exactly as its manual specifies? Tested on random numbers. */
-static bool amx_multiplies(void) {
-  enum { WORDS = 256 };
+/* Does the processor multiply as its manual specifies? Tested on random tiles: half of them of exponents near
+ * that of 1, half of any that the products keep, subnormal ones among them. */
+static bool multiplies(const attn_kernels *k, void (*emulated)(float *, const uint32_t *, const uint32_t *)) {
+  enum { WORDS = 256, TILES = 16 };
   uint32_t a[WORDS], b[WORDS];
   float sum[WORDS], expected[WORDS];
+  bool same = true;
   attn_rng rng;
   attn_rng_init(&rng, 0, 0x7113, 0);
-  for (int i = 0; i < WORDS; i++) {
-    /* Exponents near that of 1. */
-    a[i] = ((uint32_t)attn_rng_bits(&rng) & 0x87ff87ff) | 0x38003800;
-    b[i] = ((uint32_t)attn_rng_bits(&rng) & 0x87ff87ff) | 0x38003800;
-    sum[i] = expected[i] = (float)attn_rng_uniform(&rng);
+  for (int tile = 0; tile < TILES && same; tile++) {
+    const uint32_t kept = tile % 2 ? 0xbfffbfff : 0x87ff87ff, set = tile % 2 ? 0 : 0x38003800;
+    for (int i = 0; i < WORDS; i++) {
+      a[i] = ((uint32_t)attn_rng_bits(&rng) & kept) | set;
+      b[i] = ((uint32_t)attn_rng_bits(&rng) & kept) | set;
+      sum[i] = expected[i] = (float)attn_rng_uniform(&rng);
+    }
+    if (k->split.enter) k->split.enter();
+    k->tile_product(sum, a, b);
+    if (k->split.leave) k->split.leave();
+    emulated(expected, a, b);
+    same = !memcmp(sum, expected, sizeof sum);
   }
-  const attn_kernels *k = &attn_kernels_amx_f32;
-  k->split.enter();
-  k->tile_product(sum, a, b);
-  k->split.leave();
-  attn_emulated_product(expected, a, b);
-  return !memcmp(sum, expected, sizeof sum);
+  return same;
 }
 
-static bool amx_usable(void) { return attn_cpu_has_amx() && amx_multiplies(); }
+static bool amx_usable(void) {
+  return attn_cpu_has_amx() && multiplies(&attn_kernels_amx_f32, attn_emulated_product);
+}
+static bool avx512_bf16_usable(void) {
+  return attn_cpu_has_avx512_bf16() && multiplies(&attn_kernels_avx512_bf16_f32, attn_emulated_dots);
+}
 #endif
 
 static const attn_isa isas[] = {
 #if defined(__x86_64__)
     {"amx", amx_usable, {&attn_kernels_amx_f32, &attn_kernels_avx512_f64}},
+    {"avx512_bf16", avx512_bf16_usable, {&attn_kernels_avx512_bf16_f32, &attn_kernels_avx512_f64}},
     {"avx512", attn_cpu_has_avx512, {&attn_kernels_avx512_f32, &attn_kernels_avx512_f64}},
     {"avx2", attn_cpu_has_avx2, {&attn_kernels_avx2_f32, &attn_kernels_avx2_f64}},
 #elif defined(__aarch64__)

@@ -1,4 +1,5 @@
-/* emulated.c - emulated.inc in plain C, for processors that cannot flush as the tile product does. */
+/* emulated.c - emulated.inc in plain C, for processors that cannot flush as the tile product does; and dot
+ * products of pairs. */
 #include "core/kernels/kernels.h"
 
 #include <float.h>
@@ -43,4 +44,19 @@ void attn_emulated_product(float *c, const uint32_t *a, const uint32_t *b) {
       *at = flushed(flushed(*at) + flushed(sum[0][n] + sum[1][n]));
     }
   }
+}
+
+/* Per element of C and pair of words: the product of the upper elements, then that of the lower ones, each
+ * added to C and rounded once (Intel's manual, vol. 2, VDPBF16PS). */
+void attn_emulated_dots(float *c, const uint32_t *a, const uint32_t *b) {
+  for (int m = 0; m < SIDE; m++)
+    for (int n = 0; n < SIDE; n++) {
+      float sum = flushed(c[m * SIDE + n]);
+      for (int k = 0; k < SIDE; k++) {
+        const uint32_t x = a[m * SIDE + k], y = b[k * SIDE + n];
+        sum = multiply_add(widened(x & 0xffff0000), widened(y & 0xffff0000), sum);
+        sum = multiply_add(widened(x << 16), widened(y << 16), sum);
+      }
+      c[m * SIDE + n] = sum;
+    }
 }

@@ -125,6 +125,7 @@ struct attn_kernels {
   attn_tile_kernels decode;      /* for few queries */
   attn_tile_kernels bf16, split; /* operands rounded to bf16, or in three terms of bf16; fp32 alone */
   bool tiles_emulated;           /* tile products are not the processor's own */
+  bool split_pays;               /* six of them are faster than a product in fp32 */
   void (*tile_product)(float *c, const uint32_t *a,
                        const uint32_t *b); /* one of them (bf16.inc), to be tested */
 
@@ -203,7 +204,7 @@ typedef struct attn_isa {
 extern const attn_kernels attn_kernels_scalar_f32, attn_kernels_scalar_f64;
 extern const attn_kernels attn_kernels_avx2_f32, attn_kernels_avx2_f64;
 extern const attn_kernels attn_kernels_avx512_f32, attn_kernels_avx512_f64;
-extern const attn_kernels attn_kernels_amx_f32;
+extern const attn_kernels attn_kernels_amx_f32, attn_kernels_avx512_bf16_f32;
 extern const attn_kernels attn_kernels_neon_f32, attn_kernels_neon_f64;
 
 /* Kernels of an instruction set ("": the environment's or the best); EINVAL names the known ones. */
@@ -214,11 +215,13 @@ static inline int64_t attn_score_chain(const attn_problem *p) {
   return p->d_qk + (attn_numbers[p->dtype].unit < 0x1p-52 ? 1 : 0);
 }
 
-/* A tile product (emulated.inc) in plain C. */
+/* In plain C: a tile product (emulated.inc), and the dot products that avx512_bf16.c has in its place. */
 void attn_emulated_product(float *c, const uint32_t *a, const uint32_t *b);
+void attn_emulated_dots(float *c, const uint32_t *a, const uint32_t *b);
 
 bool attn_cpu_has_avx2(void);
 bool attn_cpu_has_avx512(void);
+bool attn_cpu_has_avx512_bf16(void);
 bool attn_cpu_has_amx(void); /* asks the kernel of the system for the process's right to use it */
 
 #endif

@@ -126,7 +126,7 @@ bench_meter *bench_gemm(bench *b, int64_t n, int64_t d) {
  * do. */
 static void choose_openblas_kernels(void) {
   const char *isa = attn_isa_list()[0];
-  if (strcmp(isa, "avx512") == 0 || strcmp(isa, "amx") == 0) setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
+  if (strncmp(isa, "avx512", 6) == 0 || strcmp(isa, "amx") == 0) setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
   if (strcmp(isa, "avx2") == 0) setenv("OPENBLAS_CORETYPE", "Haswell", 0);
 }
 

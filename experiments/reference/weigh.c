@@ -11,7 +11,7 @@ weigh weigh_avx2, weigh_avx512;
 weigh *weigh_of(const char *isa) {
 #ifdef __x86_64__
   if (strcmp(isa, "avx2") == 0) return weigh_avx2;
-  if (strcmp(isa, "avx512") == 0 || strcmp(isa, "amx") == 0) return weigh_avx512;
+  if (strncmp(isa, "avx512", 6) == 0 || strcmp(isa, "amx") == 0) return weigh_avx512;
 #endif
   (void)isa;
   return weigh_plain;

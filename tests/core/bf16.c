@@ -1,5 +1,5 @@
-/* bf16.c - tile products of bf16: every instruction set's against a model in integers, bit by bit, and the
- * guarantees of the paths that use them. */
+/* bf16.c - products of bf16, of tiles and of pairs: every instruction set's against a model in integers, bit
+ * by bit, and the guarantees of the paths that use them. */
 
 #include "tests/support/core.h"
 #include "core/kernels/kernels.h"
@@ -82,14 +82,20 @@ static float element(const uint32_t *words, int row, int column, int half) {
   return float_of(half ? word & 0xffff0000 : word << 16);
 }
 
-static void model_product(float *c, const uint32_t *a, const uint32_t *b) {
+/* Tiles sum the lower and the upper products apart; pairs are added to C, the upper one first. */
+static void model_product(const attn_kernels *of, float *c, const uint32_t *a, const uint32_t *b) {
+  const bool pairs = strcmp(of->isa, "avx512_bf16") == 0;
   for (int m = 0; m < SIDE; m++)
     for (int n = 0; n < SIDE; n++) {
+      float *at = c + m * SIDE + n;
+      for (int k = 0; pairs && k < SIDE; k++)
+        for (int h = 1; h >= 0; h--) *at = model_multiply_add(element(a, m, k, h), element(b, k, n, h), *at);
+      if (pairs) continue;
       float sum[2] = {0, 0};
       for (int k = 0; k < SIDE; k++)
         for (int h = 0; h < 2; h++)
           sum[h] = model_multiply_add(element(a, m, k, h), element(b, k, n, h), sum[h]);
-      c[m * SIDE + n] = model_sum(c[m * SIDE + n], model_sum(sum[0], sum[1]));
+      *at = model_sum(*at, model_sum(sum[0], sum[1]));
     }
 }
 
@@ -114,7 +120,7 @@ static void compare(const attn_kernels *kernels, int low, int high, bool special
     c[i] = model[i] =
         float_of(draw_half(&state, low, high, specials) << 16 | (uint32_t)(seed * 7919 + (uint64_t)i));
   }
-  model_product(model, a, b);
+  model_product(kernels, model, a, b);
   if (kernels->split.enter) kernels->split.enter();
   kernels->tile_product(c, a, b);
   if (kernels->split.leave) kernels->split.leave();
@@ -175,7 +181,7 @@ static void boundary(const attn_kernels *kernels) {
     b[0] = bits_of(0x1p-63f) >> 16;
     a[1] = bits_of(cases[k].a) >> 16; /* ... then a little less */
     b[SIDE] = bits_of(cases[k].b) >> 16;
-    model_product(model, a, b);
+    model_product(kernels, model, a, b);
     if (kernels->split.enter) kernels->split.enter();
     kernels->tile_product(c, a, b);
     if (kernels->split.leave) kernels->split.leave();

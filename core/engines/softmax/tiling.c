@@ -25,7 +25,7 @@ static const double most_split_scale = 0x1p80;
 const attn_tile_kernels *attn_softmax_kernels(const attn_context *c, attn_path path, int64_t rows) {
   const attn_kernels *k = c->kernels;
   if (path == ATTN_PATH_BF16) return &k->bf16;
-  bool tiles = k->split.products && !k->tiles_emulated && rows > ATTN_DECODE_ROWS;
+  bool tiles = k->split_pays && rows > ATTN_DECODE_ROWS;
   if ((path == ATTN_PATH_SPLIT || (path == ATTN_PATH_AUTO && tiles)) &&
       fabs(c->problem->scale) <= most_split_scale)
     return &k->split;
