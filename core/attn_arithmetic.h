@@ -74,6 +74,33 @@ ATTN_API attn_packed attn_gemm_pack(const attn_kernels *, int64_t k, int64_t n, 
 ATTN_API void attn_gemm_packed(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a,
                                attn_packed b, bool accumulate, void *c, int64_t c_row, void *scratch);
 
+/* How a row of a model's weights is stored: as elements, or in whole blocks of codes as GGUF files hold them. */
+typedef enum attn_weight_format {
+  ATTN_WEIGHT_NONE, /* of another kind: for who has formats that are not here */
+  ATTN_WEIGHT_F32,
+  ATTN_WEIGHT_F16,
+  ATTN_WEIGHT_BF16,
+  ATTN_WEIGHT_Q8_0,
+  ATTN_WEIGHT_Q4_0,
+  ATTN_WEIGHT_Q4_1,
+  ATTN_WEIGHT_Q2_K,
+  ATTN_WEIGHT_Q3_K,
+  ATTN_WEIGHT_Q4_K,
+  ATTN_WEIGHT_Q5_K,
+  ATTN_WEIGHT_Q6_K,
+  ATTN_WEIGHT_IQ2_XXS,
+  ATTN_WEIGHT_FORMATS
+} attn_weight_format;
+
+/* y[i][r] (+)= w[r].x[i], i < n, r < rows, over k columns; y_row and x_row elements from row to row. w: the
+ * addresses of rows, which are read where they are, elements aligned to their size; x, y and the arithmetic
+ * are fp32 (kernels of fp64: nothing happens). No row is widened: the product is that of the exact numbers of
+ * the codes up to the order of the sum, |y - w.x| <= gamma_k |w|.|x|, and depends on w[r] and x[i] alone,
+ * bitwise. */
+ATTN_API void attn_weight_product(const attn_kernels *, attn_weight_format, int64_t rows, int64_t n,
+                                  int64_t k, const void *const *w, const float *x, int64_t x_row,
+                                  bool accumulate, float *y, int64_t y_row);
+
 /* The same of matrices that the cache holds, in place: B and C have unit column stride, and the rows of B can
  * be read up to a whole 64 bytes (attn_padded). Bitwise as above. */
 ATTN_API void attn_product(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a,

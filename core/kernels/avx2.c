@@ -74,6 +74,17 @@ static inline __m256 fp8_f32(const uint8_t *p) {
   return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(sign, _mm_or_si128(finite, nan))), _mm256_set1_ps(256));
 }
 
+static inline __m256 from_bf16(const uint16_t *p) {
+  const __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+}
+/* Eight bytes, of which the mask takes no bit that the shift brings from another. */
+static inline __attribute__((always_inline)) __m128i field_f32(const uint8_t *p, int shift, int mask) {
+  const __m128i x = _mm_loadl_epi64((const __m128i *)p),
+                y = shift < 0 ? _mm_slli_epi16(x, -shift) : _mm_srli_epi16(x, shift);
+  return _mm_and_si128(y, _mm_set1_epi8((char)mask));
+}
+
 #define REAL float
 #define VEC __m256
 #define VL 8
@@ -102,6 +113,10 @@ static inline __m256 fp8_f32(const uint8_t *p) {
 #define v_set_f16(p) set_f16(p)
 #define v_fp8(p) fp8_f32(p)
 #define v_signed(p) _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p))))
+#define v_bf16(p) from_bf16(p)
+#define v_field(p, shift, mask) field_f32(p, shift, mask)
+#define v_or(a, b) _mm_or_si128(a, b)
+#define v_number(x) _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(x))
 #define TABLE attn_kernels_avx2_f32
 #include "core/kernels/f32.inc"
 

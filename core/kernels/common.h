@@ -5,6 +5,7 @@
 
 #include "core/kernels/codes.h"
 #include "core/kernels/kernels.h"
+#include "core/kernels/weight_formats.h"
 
 #include <float.h>
 #include <math.h>

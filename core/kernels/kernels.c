@@ -57,6 +57,13 @@ void attn_product(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, 
   if (kernels && a.at && b && c) kernels->product(m, n, k, a, b, b_row, accumulate, c, c_row);
 }
 
+void attn_weight_product(const attn_kernels *kernels, attn_weight_format format, int64_t rows, int64_t n,
+                         int64_t k, const void *const *w, const float *x, int64_t x_row, bool accumulate,
+                         float *y, int64_t y_row) {
+  if (kernels && (unsigned)format < ATTN_WEIGHT_FORMATS && kernels->weights[format] && w && x && y)
+    kernels->weights[format](rows, n, k, w, x, x_row, accumulate, y, y_row);
+}
+
 void attn_load_row(const attn_kernels *kernels, attn_dtype stored, int64_t count, const void *x, void *to) {
   if (kernels && x && to) kernels->load[stored](1, count, x, 0, NULL, to, 0);
 }

@@ -134,6 +134,10 @@ struct attn_kernels {
   void (*load[ATTN_STORES])(int64_t rows, int64_t count, const void *x, int64_t row, const int64_t *keys,
                             void *to, int64_t to_row);
   void (*store[ATTN_DTYPES])(int64_t count, const void *x, void *to);
+  /* As attn_weight_product, of fp32; NULL of ATTN_WEIGHT_NONE. */
+  void (*weights[ATTN_WEIGHT_FORMATS])(int64_t rows, int64_t n, int64_t k, const void *const *w,
+                                       const float *x, int64_t x_row, bool accumulate, float *y,
+                                       int64_t y_row);
   void (*gemm_pack)(int64_t k, int64_t n, attn_matrix b, void *packed);
   void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_packed b, bool accumulate, void *c,
                int64_t c_row, void *scratch);

@@ -57,6 +57,12 @@ static inline float32x4_t signed_f32(const uint8_t *p) {
   return vld1q_f32(x);
 }
 
+static inline uint32x4_t field_f32(const uint8_t *p, int shift, int mask) {
+  const uint8x8_t bytes = vreinterpret_u8_u32(vdup_n_u32(weights_word(p)));
+  const uint32x4_t x = vmovl_u16(vget_low_u16(vmovl_u8(bytes)));
+  return vandq_u32(vshlq_u32(x, vdupq_n_s32(-shift)), vdupq_n_u32((uint32_t)mask));
+}
+
 #define REAL float
 #define VEC float32x4_t
 #define VL 4
@@ -85,6 +91,10 @@ static inline float32x4_t signed_f32(const uint8_t *p) {
 #define v_set_f16(p) vdupq_n_f32(codes_half(p))
 #define v_fp8(p) fp8_f32(p)
 #define v_signed(p) signed_f32(p)
+#define v_bf16(p) vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16))
+#define v_field(p, shift, mask) field_f32(p, shift, mask)
+#define v_or(a, b) vorrq_u32(a, b)
+#define v_number(x) vcvtq_f32_u32(x)
 #define TABLE attn_kernels_neon_f32
 #include "core/kernels/f32.inc"
 

@@ -36,6 +36,10 @@ static inline double scale2_f64(double p, double x) { return ldexp(p, (int)floor
 #define v_set_f16(p) codes_half(p)
 #define v_fp8(p) codes_from_fp8(*(p))
 #define v_signed(p) ((float)*(const int8_t *)(p))
+#define v_bf16(p) half_from_bf16(*(p))
+#define v_field(p, shift, mask) (((shift) < 0 ? *(p) << (-(shift)&7) : *(p) >> ((shift)&7)) & (mask))
+#define v_or(a, b) ((a) | (b))
+#define v_number(x) ((float)(x))
 #define TABLE attn_kernels_scalar_f32
 #include "core/kernels/f32.inc"
 

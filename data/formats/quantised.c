@@ -101,7 +101,9 @@ static void widen_q6_k(const uint8_t *at, int64_t count, float *out) {
   }
 }
 
-const tensor_format tensor_q8_0 = {"Q8_0", 32, 34, widen_q8_0}, tensor_q4_0 = {"Q4_0", 32, 18, widen_q4_0},
-                    tensor_q2_k = {"Q2_K", 256, 84, widen_q2_k}, tensor_q4_k = {"Q4_K", 256, 144, widen_q4_k},
-                    tensor_q5_k = {"Q5_K", 256, 176, widen_q5_k},
-                    tensor_q6_k = {"Q6_K", 256, 210, widen_q6_k};
+const tensor_format tensor_q8_0 = {"Q8_0", 32, 34, widen_q8_0, ATTN_WEIGHT_Q8_0},
+                    tensor_q4_0 = {"Q4_0", 32, 18, widen_q4_0, ATTN_WEIGHT_Q4_0},
+                    tensor_q2_k = {"Q2_K", 256, 84, widen_q2_k, ATTN_WEIGHT_Q2_K},
+                    tensor_q4_k = {"Q4_K", 256, 144, widen_q4_k, ATTN_WEIGHT_Q4_K},
+                    tensor_q5_k = {"Q5_K", 256, 176, widen_q5_k, ATTN_WEIGHT_Q5_K},
+                    tensor_q6_k = {"Q6_K", 256, 210, widen_q6_k, ATTN_WEIGHT_Q6_K};

@@ -1,75 +1,15 @@
-/* quantised_iq2.c - IQ2_XXS, 2.06 bits an element: directions of eight elements from a table, with signs and
- * scales.
- *
- *   256 elements in 66 bytes: d, then for each 32 of them u8 i[4] and a little-endian u32 w
- *   x = d (w_28..31 + 1/2) / 4 * r[i_j] * (-1)^z,   for element k of the eight of i_j
- *
- * z is bit k of a byte whose low seven bits are bits 7j ... 7j + 6 of w and whose eighth gives it an even
- * number of ones. r is a row of eight lengths, each of 8, 25 and 43, of which an even number are 25: 256 of
- * the 3281 rows of that kind, chosen by the authors of the format (https://github.com/ggml-org/ggml,
- * iq2xxs_grid). Here a row is two bytes: bit k of the low one says that length k is 25, bit k of the high one
- * that it is 43.
- *
- * d, 2 w + 1 and the length have 11, 5 and 6 bits: every element is exact in f32. */
+/* quantised_iq2.c - IQ2_XXS (core/kernels/iq2_xxs.h) as f32. d, 2 w + 1 and the length have 11, 5 and 6 bits:
+ * every element is exact. */
+#include "core/kernels/iq2_xxs.h"
 #include "data/formats/quantised.h"
 
-static const uint16_t rows[256] = {
-    0x0000, 0x0100, 0x0003, 0x0200, 0x0300, 0x0005, 0x0006, 0x0400, 0x0500, 0x0600, 0x0700, 0x0009, 0x000a,
-    0x000c, 0x020c, 0x0409, 0x040a, 0x0800, 0x0900, 0x0b00, 0x0d00, 0x0011, 0x0012, 0x0014, 0x0017, 0x0018,
-    0x0812, 0x0a14, 0x1000, 0x1100, 0x1500, 0x1900, 0x0021, 0x0022, 0x0024, 0x0421, 0x0422, 0x0028, 0x0128,
-    0x0228, 0x0428, 0x0821, 0x0822, 0x0824, 0x0c22, 0x0030, 0x0130, 0x0230, 0x0430, 0x013a, 0x0639, 0x0830,
-    0x0835, 0x1221, 0x1024, 0x1028, 0x1822, 0x1c22, 0x2000, 0x2003, 0x2200, 0x2006, 0x2600, 0x2009, 0x200a,
-    0x200c, 0x210c, 0x2a00, 0x2012, 0x2018, 0x3100, 0x3006, 0x0041, 0x0042, 0x0044, 0x0441, 0x0048, 0x0448,
-    0x0842, 0x0844, 0x0847, 0x0050, 0x0250, 0x0450, 0x005c, 0x035c, 0x0850, 0x1442, 0x104b, 0x0060, 0x0260,
-    0x0460, 0x0463, 0x0269, 0x0860, 0x0274, 0x0578, 0x1060, 0x1166, 0x2041, 0x2042, 0x2044, 0x2048, 0x2841,
-    0x2050, 0x2053, 0x2c50, 0x304d, 0x4000, 0x4100, 0x4300, 0x400a, 0x4409, 0x4800, 0x4900, 0x4611, 0x4218,
-    0x5000, 0x5100, 0x4021, 0x4022, 0x4024, 0x4028, 0x412e, 0x4030, 0x4039, 0x443a, 0x5824, 0x6200, 0x6400,
-    0x6806, 0x700a, 0x0081, 0x0082, 0x0084, 0x0284, 0x0481, 0x0482, 0x0088, 0x0288, 0x018e, 0x0488, 0x0881,
-    0x0882, 0x0884, 0x0090, 0x0490, 0x0499, 0x0890, 0x0893, 0x1081, 0x1084, 0x1288, 0x118e, 0x1688, 0x00a0,
-    0x02a0, 0x04a0, 0x08a0, 0x0aa5, 0x01b4, 0x04b2, 0x10a0, 0x2081, 0x2082, 0x2084, 0x2088, 0x208b, 0x2090,
-    0x229c, 0x2499, 0x2990, 0x308b, 0x3884, 0x00c0, 0x02c0, 0x00c5, 0x02c5, 0x04c0, 0x08c0, 0x0ac0, 0x00d2,
-    0x01d8, 0x0cd2, 0x18c5, 0x08e4, 0x09e4, 0x03f0, 0x10e1, 0x10ee, 0x20c0, 0x20c5, 0x22c5, 0x24ca, 0x20d8,
-    0x32c0, 0x4082, 0x4084, 0x4088, 0x4688, 0x4090, 0x409f, 0x5284, 0x5488, 0x40a0, 0x40a3, 0x40b4, 0x41b4,
-    0x48b2, 0x6188, 0x8000, 0x8100, 0x8300, 0x8009, 0x8900, 0x8012, 0x8214, 0x8018, 0x9005, 0x8021, 0x8022,
-    0x8024, 0x8027, 0x8028, 0x8428, 0x8030, 0x813a, 0x8836, 0x9221, 0x9028, 0x9428, 0xa100, 0xa012, 0xb005,
-    0x8042, 0x8044, 0x8442, 0x8048, 0x8c41, 0x8156, 0x8850, 0x904b, 0x8060, 0x8560, 0x806a, 0x807d, 0xa841,
-    0xa450, 0xc100, 0xc00c, 0xc803, 0xc211, 0xd000, 0xc224, 0xe00c, 0xe012,
-};
-
-static uint32_t load32(const uint8_t *at) {
-  return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-/* The seven bits and their parity. */
-static uint32_t complete(uint32_t signs) {
-  uint32_t folded = signs ^ signs >> 4;
-  folded ^= folded >> 2;
-  folded ^= folded >> 1;
-  return signs | (folded & 1) << 7;
-}
-
-/* Eight bits as bytes 0 and 1, of the lowest first. */
-static uint64_t spread(uint32_t bits) {
-  uint64_t lone = (bits & 255) * UINT64_C(0x0101010101010101) & UINT64_C(0x8040201008040201);
-  return (lone + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7 & UINT64_C(0x0101010101010101);
-}
-
 static void widen_iq2_xxs(const uint8_t *at, int64_t count, float *out) {
-  for (int64_t i = 0; i < count; i++, at += 66) {
-    float d = tensor_f16_to_f32(at);
-    for (const uint8_t *index = at + 2; index < at + 66; index += 8) {
-      uint32_t w = load32(index + 4);
-      float scale = d * (0.5f + (float)(w >> 28)) * 0.25f;
-      for (int j = 0; j < 4; j++, out += 8) {
-        uint32_t row = rows[index[j]];
-        uint64_t signs = spread(complete(w >> 7 * j & 127));
-        /* Eight lengths in one word, then their two's complement where the sign is set: no byte overflows. */
-        uint64_t lengths = spread(255) * 8 + spread(row) * 17 + spread(row >> 8) * 35;
-        lengths = (lengths ^ signs * 255) + signs;
-        for (int k = 0; k < 8; k++) out[k] = scale * (float)(int8_t)(lengths >> 8 * k);
-      }
+  for (int64_t i = 0; i < count; i++, at += 66)
+    for (int g = 0; g < 8; g++, out += 32) {
+      uint64_t codes[4];
+      const float scale = tensor_f16_to_f32(at) * iq2_group(at + 2 + 8 * g, codes);
+      for (int e = 0; e < 32; e++) out[e] = scale * (float)(int8_t)(codes[e / 8] >> e % 8 * 8);
     }
-  }
 }
 
-const tensor_format tensor_iq2_xxs = {"IQ2_XXS", 256, 66, widen_iq2_xxs};
+const tensor_format tensor_iq2_xxs = {"IQ2_XXS", 256, 66, widen_iq2_xxs, ATTN_WEIGHT_IQ2_XXS};

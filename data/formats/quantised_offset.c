@@ -52,5 +52,7 @@ static void widen_q3_k(const uint8_t *at, int64_t count, float *out) {
   }
 }
 
-const tensor_format tensor_q4_1 = {"Q4_1", 32, 20, widen_q4_1}, tensor_q5_0 = {"Q5_0", 32, 22, widen_q5_0},
-                    tensor_q5_1 = {"Q5_1", 32, 24, widen_q5_1}, tensor_q3_k = {"Q3_K", 256, 110, widen_q3_k};
+const tensor_format tensor_q4_1 = {"Q4_1", 32, 20, widen_q4_1, ATTN_WEIGHT_Q4_1},
+                    tensor_q5_0 = {"Q5_0", 32, 22, widen_q5_0, ATTN_WEIGHT_NONE},
+                    tensor_q5_1 = {"Q5_1", 32, 24, widen_q5_1, ATTN_WEIGHT_NONE},
+                    tensor_q3_k = {"Q3_K", 256, 110, widen_q3_k, ATTN_WEIGHT_Q3_K};

@@ -82,9 +82,10 @@ static void widen_e5m2(const uint8_t *at, int64_t count, float *out) {
   for (int64_t i = 0; i < count; i++) out[i] = tensor_f16_to_f32((const uint8_t[]){0, at[i]});
 }
 
-const tensor_format tensor_iq4_nl = {"IQ4_NL", 32, 18, widen_iq4_nl},
-                    tensor_iq4_xs = {"IQ4_XS", 256, 136, widen_iq4_xs},
-                    tensor_mxfp4 = {"MXFP4", 32, 17, widen_mxfp4},
-                    tensor_tq1_0 = {"TQ1_0", 256, 54, widen_tq1_0},
-                    tensor_tq2_0 = {"TQ2_0", 256, 66, widen_tq2_0},
-                    tensor_e4m3 = {"F8_E4M3", 1, 1, widen_e4m3}, tensor_e5m2 = {"F8_E5M2", 1, 1, widen_e5m2};
+const tensor_format tensor_iq4_nl = {"IQ4_NL", 32, 18, widen_iq4_nl, ATTN_WEIGHT_NONE},
+                    tensor_iq4_xs = {"IQ4_XS", 256, 136, widen_iq4_xs, ATTN_WEIGHT_NONE},
+                    tensor_mxfp4 = {"MXFP4", 32, 17, widen_mxfp4, ATTN_WEIGHT_NONE},
+                    tensor_tq1_0 = {"TQ1_0", 256, 54, widen_tq1_0, ATTN_WEIGHT_NONE},
+                    tensor_tq2_0 = {"TQ2_0", 256, 66, widen_tq2_0, ATTN_WEIGHT_NONE},
+                    tensor_e4m3 = {"F8_E4M3", 1, 1, widen_e4m3, ATTN_WEIGHT_NONE},
+                    tensor_e5m2 = {"F8_E5M2", 1, 1, widen_e5m2, ATTN_WEIGHT_NONE};

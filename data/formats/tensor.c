@@ -40,8 +40,10 @@ static void widen_f64(const uint8_t *at, int64_t count, float *out) {
   }
 }
 
-const tensor_format tensor_f32 = {"F32", 1, 4, widen_f32}, tensor_f16 = {"F16", 1, 2, widen_f16},
-                    tensor_bf16 = {"BF16", 1, 2, widen_bf16}, tensor_f64 = {"F64", 1, 8, widen_f64};
+const tensor_format tensor_f32 = {"F32", 1, 4, widen_f32, ATTN_WEIGHT_F32},
+                    tensor_f16 = {"F16", 1, 2, widen_f16, ATTN_WEIGHT_F16},
+                    tensor_bf16 = {"BF16", 1, 2, widen_bf16, ATTN_WEIGHT_BF16},
+                    tensor_f64 = {"F64", 1, 8, widen_f64, ATTN_WEIGHT_NONE};
 
 attn_status tensor_to_f32(const tensor *t, int64_t first, int64_t count, float *out) {
   const tensor_format *f = t->format;

@@ -3,6 +3,7 @@
 #ifndef DATA_FORMATS_TENSOR_H
 #define DATA_FORMATS_TENSOR_H
 
+#include "attn_arithmetic.h"
 #include "data/data.h"
 
 enum { TENSOR_RANK_MAX = 8 };
@@ -13,6 +14,7 @@ typedef struct tensor_format {
   int64_t block, bytes; /* elements of a block, and its size */
   /* Blocks as f32; NULL: not floating point. */
   void (*widen)(const uint8_t *blocks, int64_t count, float *out);
+  attn_weight_format stored; /* how products read it (attn_arithmetic.h) */
 } tensor_format;
 
 extern const tensor_format tensor_f32, tensor_f16, tensor_bf16, tensor_f64; /* tensor.c */

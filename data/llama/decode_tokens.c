@@ -37,9 +37,9 @@ attn_status data_llama_decoder_make(const data_llama *m, int64_t texts, int64_t 
   if (!status) status = llama_window_make(m, attn_plan_context(plan)->kernels, texts, &d->window);
   if (texts * c->hidden * c->intermediate < SMALL) d->window.tools.threads = 1;
   for (int64_t l = 0; !status && l < c->layers; l++)
-    status = llama_weights_load(&d->window, l, &d->weights[l]);
+    status = llama_weights_load(&d->window, l, product_matrix_place, &d->weights[l]);
   if (!status) status = llama_norm_load(m, &m->norm, &d->norm);
-  if (!status) status = product_matrix_load(&d->window.tools, &m->head, &d->head);
+  if (!status) status = product_matrix_place(&d->window.tools, &m->head, &d->head);
   if (!status) status = product_allocate("the state", texts, c->hidden, sizeof *d->x, &d->x);
   if (!status) status = product_allocate("keys", c->layers * texts * n, kv, sizeof *d->keys, &d->keys);
   if (!status) status = product_allocate("values", c->layers * texts * n, kv, sizeof *d->values, &d->values);

@@ -66,7 +66,7 @@ static attn_status capture_part(const data_llama *m, const int64_t *tokens, int6
   llama_weights loaded = {0};
   float *x = NULL;
   attn_status status = llama_hidden(m, tokens, windows, n, c->layer, &x, &window);
-  if (!status) status = llama_weights_load(&window, c->layer, &loaded);
+  if (!status) status = llama_weights_load(&window, c->layer, product_matrix_load, &loaded);
   for (int64_t w = 0; !status && w < windows; w++) {
     const int64_t at = first + w * n;
     llama_project(&window, &loaded, x + w * n * m->config.hidden);

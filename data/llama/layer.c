@@ -22,7 +22,8 @@ void llama_norm_free(llama_norm *n) {
   *n = (llama_norm){NULL, NULL};
 }
 
-attn_status llama_weights_load(const llama_window *w, int64_t index, llama_weights *out) {
+attn_status llama_weights_load(const llama_window *w, int64_t index, llama_matrix_get *get,
+                               llama_weights *out) {
   const llama_layer *l = &w->model->layer[index];
   attn_status status = ATTN_OK;
   for (int p = 0; !status && p < LLAMA_NORMS; p++) {
@@ -30,7 +31,7 @@ attn_status llama_weights_load(const llama_window *w, int64_t index, llama_weigh
     status = llama_norm_load(w->model, &l->part[p], &out->norm[p]);
   }
   for (int p = LLAMA_NORMS; !status && p < LLAMA_PARTS; p++)
-    if (l->part[p].weight) status = product_matrix_load(&w->tools, &l->part[p], &out->matrix[p]);
+    if (l->part[p].weight) status = get(&w->tools, &l->part[p], &out->matrix[p]);
   return status;
 }
 
@@ -216,7 +217,7 @@ static const float *add_product(llama_window *w, const product_matrix *by, const
 /* What the MLP's last product is of, in w->gate or w->up. */
 static float *activate(llama_window *w, const llama_weights *l, const float *x) {
   const float *h = normalised(w, &l->norm[LLAMA_MLP_NORM], x);
-  const bool gated = l->matrix[LLAMA_GATE].at;
+  const bool gated = l->matrix[LLAMA_GATE].rows > 0;
   const int64_t count = w->n * w->model->config.intermediate;
   float (*f)(float) = w->model->config.activation, *up = w->up, *gate = gated ? w->gate : up;
   product_multiply(&w->tools, &l->matrix[LLAMA_UP], w->n, h, false, up);

@@ -7,7 +7,8 @@
  * eps) * w; LayerNorm (Ba et al. 2016): the same of x - mean(x), + b. What attention and MLP add may be
  * normalised and multiplied first; a parallel block computes both from one x.
  *
- * A layer's weights are widened to f32 and packed for products once, and serve all windows and streams.
+ * A layer's weights are widened to f32 and packed for products once, and serve all windows and streams; a
+ * token at a time reads them where they are stored.
  * Products are the library's; the bits are the same for any number of threads. Internal to data/. */
 #ifndef DATA_LLAMA_LAYER_H
 #define DATA_LLAMA_LAYER_H
@@ -49,8 +50,9 @@ attn_status llama_window_make(const data_llama *, const attn_kernels *, int64_t 
 void llama_window_free(llama_window *);
 
 /* The weights of a layer in place of those before: zeroed at first, the same memory for all layers of a
- * model. */
-attn_status llama_weights_load(const llama_window *, int64_t layer, llama_weights *);
+ * model. Matrices by product_matrix_load, or product_matrix_place. */
+typedef attn_status llama_matrix_get(const product_tools *, const product_rows *, product_matrix *);
+attn_status llama_weights_load(const llama_window *, int64_t layer, llama_matrix_get *, llama_weights *);
 void llama_weights_free(llama_weights *);
 
 attn_status llama_norm_load(const data_llama *, const product_rows *, llama_norm *);

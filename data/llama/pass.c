@@ -225,7 +225,7 @@ static attn_status run_layers(pass *p, int64_t layers) {
   for (int64_t i = 0; !status && i < rows; i++)
     status = llama_embed(&p->window, p->asked->tokens[i], i % p->asked->n, p->stream[0].x + i * d);
   for (int64_t l = 0; !status && l < layers; l++) {
-    status = llama_weights_load(&p->window, l, &p->weights);
+    status = llama_weights_load(&p->window, l, product_matrix_load, &p->weights);
     for (int64_t s = p->streams - 1; !status && s >= 0; s--) status = layer_of_stream(p, &p->stream[s], l);
   }
   return status;

@@ -6,7 +6,10 @@
 #include <string.h>
 
 enum {
-  SLICE = 1 << 20 /* elements of a matrix that are packed together: several for each thread of large ones */
+  SLICE = 1 << 20, /* elements of a matrix that are packed together: several for each thread of large ones */
+  GROUP = 64,      /* most rows in place that a thread takes at a time */
+  STRIP = 4096,    /* elements of a row that are widened at a time, whole blocks of every format */
+  WIDENED = 4      /* rows whose strips are in the scratch together */
 };
 
 attn_status product_allocate(const char *what, int64_t rows, int64_t columns, size_t size, void *out) {
@@ -21,7 +24,7 @@ attn_status product_allocate(const char *what, int64_t rows, int64_t columns, si
 
 attn_status product_tools_make(const attn_kernels *kernels, product_tools *out) {
   product_tools t = {.kernels = kernels, .threads = omp_get_max_threads()};
-  t.scratch_bytes = (attn_gemm_scratch(kernels) + 63) / 64 * 64;
+  t.scratch_bytes = (attn_gemm_scratch(kernels) + STRIP * WIDENED * sizeof(float) + 63) / 64 * 64;
   attn_status status =
       product_allocate("scratch of products", t.threads, (int64_t)t.scratch_bytes, 1, &t.scratch);
   if (!status) *out = t;
@@ -62,14 +65,15 @@ static attn_status widen_column(const product_rows *m, int64_t at, int64_t first
   return status;
 }
 
-/* A row at its place in the tensor, times its scales. */
-static attn_status widen_row(const product_rows *m, int64_t place, float *out) {
+/* Columns first ... of a row at its place in the tensor, times their scales. */
+static attn_status widen_row(const product_rows *m, int64_t place, int64_t first, int64_t count, float *out) {
   const int64_t width = m->scale_columns, scales = m->scale ? (m->columns - 1) / width + 1 : 0;
-  attn_status status = tensor_to_f32(m->weight, place * m->columns, m->columns, out);
-  for (int64_t s = 0; !status && s < scales; s++) {
+  attn_status status = tensor_to_f32(m->weight, place * m->columns + first, count, out);
+  for (int64_t s = m->scale ? first / width : 0; !status && s < scales && s * width < first + count; s++) {
     float scale = 1;
     status = tensor_to_f32(m->scale, place / m->scale_rows * scales + s, 1, &scale);
-    for (int64_t c = s * width; c < m->columns && c < (s + 1) * width; c++) out[c] *= scale;
+    for (int64_t c = attn_max(first, s * width); c < attn_min(first + count, (s + 1) * width); c++)
+      out[c - first] *= scale;
   }
   return status;
 }
@@ -83,11 +87,18 @@ static attn_status widen_rows(const product_rows *m, int64_t first, int64_t coun
   if (m->transposed) return status;
   if (whole) return tensor_to_f32(m->weight, place_of(m, first) * m->columns, count * m->columns, out);
   for (int64_t r = first; !status && r < first + count; r++, out += m->columns)
-    status = widen_row(m, place_of(m, r), out);
+    status = widen_row(m, place_of(m, r), 0, m->columns, out);
   return status;
 }
 
 attn_status product_rows_widen(const product_rows *m, float *out) { return widen_rows(m, 0, m->rows, out); }
+
+/* Whether kernels read rows of the matrix where they are: elements may stand anywhere in a file. */
+static bool kernels_read(const product_rows *m) {
+  const tensor_format *f = m->weight->format;
+  return f->stored != ATTN_WEIGHT_NONE && !m->scale &&
+         (f->block > 1 || (uintptr_t)m->weight->at % (size_t)f->bytes == 0);
+}
 
 static attn_status load_bias(const product_rows *from, float **out) {
   attn_status status = *out ? ATTN_OK : product_allocate("a bias", 1, from->rows, sizeof **out, out);
@@ -130,6 +141,18 @@ attn_status product_matrix_load(const product_tools *tools, const product_rows *
   return failed == ATTN_ENOMEM ? attn_fail(failed, "no memory to widen %s", name) : failed;
 }
 
+attn_status product_matrix_place(const product_tools *tools, const product_rows *from, product_matrix *m) {
+  float first[STRIP];
+  if (from->transposed) return product_matrix_load(tools, from, m);
+  attn_status status = widen_row(from, place_of(from, 0), 0, attn_min(from->columns, STRIP), first);
+  if (!status && from->bias) status = load_bias(from, &m->bias);
+  if (status) return status;
+  m->rows = from->rows;
+  m->columns = from->columns;
+  m->place = *from;
+  return ATTN_OK;
+}
+
 void product_matrix_free(product_matrix *m) {
   free(m->at);
   free(m->bias);
@@ -142,8 +165,55 @@ static void put_bias(const float *bias, int64_t n, int64_t count, bool accumulat
     for (int64_t j = 0; j < count; j++) y[j] = accumulate ? y[j] + bias[j] : bias[j];
 }
 
-void product_multiply(const product_tools *tools, const product_matrix *m, int64_t n, const float *x,
-                      bool accumulate, float *y) {
+/* As multiply_group, of a matrix whose rows must be widened: a strip of WIDENED rows after the other. The
+ * first strip was widened before (product_matrix_place), so none fails. */
+static void multiply_widened(const product_tools *tools, const product_matrix *m, int64_t first, int64_t rows,
+                             int64_t n, const float *x, bool accumulate, float *y, float *scratch) {
+  const void *w[WIDENED];
+  for (int64_t r = first; r < first + rows; r += WIDENED) {
+    const int64_t some = attn_min(WIDENED, first + rows - r);
+    for (int64_t c = 0; c < m->columns; c += STRIP) {
+      const int64_t width = attn_min(STRIP, m->columns - c);
+      for (int64_t i = 0; i < some; i++) {
+        w[i] = scratch + i * STRIP;
+        (void)widen_row(&m->place, place_of(&m->place, r + i), c, width, scratch + i * STRIP);
+      }
+      attn_weight_product(tools->kernels, ATTN_WEIGHT_F32, some, n, width, w, x + c, m->columns,
+                          accumulate || c, y + r, m->rows);
+    }
+  }
+}
+
+/* Rows first ... of W, at most GROUP. */
+static void multiply_group(const product_tools *tools, const product_matrix *m, int64_t first, int64_t rows,
+                           int64_t n, const float *x, bool accumulate, float *y) {
+  const tensor *t = m->place.weight;
+  const int64_t bytes = m->columns / t->format->block * t->format->bytes;
+  const void *w[GROUP];
+  for (int64_t r = 0; r < rows; r++) w[r] = t->at + place_of(&m->place, first + r) * bytes;
+  attn_weight_product(tools->kernels, t->format->stored, rows, n, m->columns, w, x, m->columns, accumulate,
+                      y + first, m->rows);
+}
+
+static void multiply_in_place(const product_tools *tools, const product_matrix *m, int64_t n, const float *x,
+                              bool accumulate, float *y) {
+  const int64_t share = attn_ceil_div(m->rows, 4 * tools->threads * WIDENED) * WIDENED,
+                group = attn_min(share, GROUP);
+  const bool add = accumulate || m->bias, direct = kernels_read(&m->place);
+#pragma omp parallel for num_threads(tools->threads) schedule(dynamic)
+  for (int64_t first = 0; first < m->rows; first += group) {
+    const int64_t rows = attn_min(group, m->rows - first);
+    float *scratch = (float *)(tools->scratch + (size_t)omp_get_thread_num() * tools->scratch_bytes);
+    if (m->bias) put_bias(m->bias + first, n, rows, accumulate, y + first, m->rows);
+    if (direct)
+      multiply_group(tools, m, first, rows, n, x, add, y);
+    else
+      multiply_widened(tools, m, first, rows, n, x, add, y, scratch);
+  }
+}
+
+static void multiply_packed(const product_tools *tools, const product_matrix *m, int64_t n, const float *x,
+                            bool accumulate, float *y) {
   const int64_t slices = (m->rows - 1) / m->slice + 1, part = (n + tools->threads - 1) / tools->threads,
                 parts = (n - 1) / part + 1;
 #pragma omp parallel for num_threads(tools->threads) schedule(dynamic)
@@ -158,4 +228,12 @@ void product_multiply(const product_tools *tools, const product_matrix *m, int64
                      (attn_packed){m->at + (size_t)s * m->stride, m->columns, count}, accumulate || m->bias,
                      to, m->rows, tools->scratch + (size_t)omp_get_thread_num() * tools->scratch_bytes);
   }
+}
+
+void product_multiply(const product_tools *tools, const product_matrix *m, int64_t n, const float *x,
+                      bool accumulate, float *y) {
+  if (m->at)
+    multiply_packed(tools, m, n, x, accumulate, y);
+  else
+    multiply_in_place(tools, m, n, x, accumulate, y);
 }

@@ -1,19 +1,11 @@
-/* product.h - the linear layers of a model: weights widened to f32 and packed for products once, and used for
- * any number of rows. Products are the library's; their bits are the same for any number of threads. Internal
- * to data/. */
+/* product.h - the linear layers of a model: weights widened to f32 and packed for products once, for many rows;
+ * or read where the file has them, for few. Products are the library's; their bits are the same for any number
+ * of threads. Internal to data/. */
 #ifndef DATA_WEIGHTS_PRODUCT_H
 #define DATA_WEIGHTS_PRODUCT_H
 
 #include "attn_variant.h"
 #include "data/formats/tensor.h"
-
-/* W [rows, columns], packed in slices of whole rows, and b [rows] or NULL. */
-typedef struct product_matrix {
-  int64_t rows, columns, slice;
-  size_t stride; /* bytes of a slice */
-  char *at;
-  float *bias;
-} product_matrix;
 
 /* Where W and b are stored: row r of W is row first + r / run * stride + r % run of a tensor, or its
  * column. */
@@ -30,6 +22,15 @@ typedef struct product_rows {
    * turned/2. */
   int64_t head, turned;
 } product_rows;
+
+/* W [rows, columns], packed in slices of whole rows, or (at NULL) where it is stored; and b [rows] or NULL. */
+typedef struct product_matrix {
+  int64_t rows, columns, slice;
+  size_t stride; /* bytes of a slice */
+  char *at;
+  product_rows place;
+  float *bias;
+} product_matrix;
 
 /* All rows of a tensor as they are. */
 product_rows product_rows_all(const tensor *);
@@ -51,6 +52,8 @@ void product_tools_free(product_tools *);
 /* Both: in place of what was there, zeroed at first; its shape must have been the same. */
 attn_status product_vector_load(const tensor *, float **);
 attn_status product_matrix_load(const product_tools *, const product_rows *, product_matrix *);
+/* Keeps W where it is stored, in memory that `from` points to; packs it only if it is transposed. */
+attn_status product_matrix_place(const product_tools *, const product_rows *from, product_matrix *);
 /* The rows without packing, [rows, columns]. */
 attn_status product_rows_widen(const product_rows *, float *);
 void product_matrix_free(product_matrix *);

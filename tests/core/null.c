@@ -348,6 +348,10 @@ static void authors_without_a_status(void) {
   attn_gemm_packed(k, 4, 4, 4, some, nothing_packed, false, x, 4, x);
   attn_product(k, 4, 4, 4, some, NULL, 4, false, x, 4);
   attn_product(NULL, 4, 4, 4, some, x, 4, false, x, 4);
+  const void *rows[] = {x};
+  attn_weight_product(NULL, ATTN_WEIGHT_F32, 1, 1, 4, rows, x, 4, false, x, 1);
+  attn_weight_product(k, ATTN_WEIGHT_F32, 1, 1, 4, NULL, x, 4, false, x, 1);
+  attn_weight_product(k, ATTN_WEIGHT_NONE, 1, 1, 4, rows, x, 4, false, x, 1);
   attn_exp_rows(k, 1, 4, NULL, 4, NULL);
   attn_exp_row_vjp(k, 4, NULL, x, 0);
   attn_trig_row(k, 4, NULL, x, x);
