@@ -252,6 +252,12 @@ void data_llama_config_sha256(const data_llama *, char hex[65]);
 /* logits: [n, vocab]. Beyond max_positions the tokens are cut into independent windows of max_positions. */
 attn_status data_llama_logits(const data_llama *, const int64_t *tokens, int64_t n, float *logits);
 
+/* What each token takes: multiply-adds with matrices of weights, and the bytes of these as they are stored. */
+typedef struct data_llama_work {
+  double multiply_adds, bytes;
+} data_llama_work;
+data_llama_work data_llama_token_work(const data_llama *);
+
 /* A stream of a pass: the model with the attention of some heads computed by a variant. */
 typedef enum data_llama_phase {
   DATA_LLAMA_BOTH,    /* every query */

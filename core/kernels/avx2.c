@@ -85,6 +85,13 @@ static inline __attribute__((always_inline)) __m128i field_f32(const uint8_t *p,
   return _mm_and_si128(y, _mm_set1_epi8((char)mask));
 }
 
+/* Eight elements of IQ2_XXS without their factor. */
+static inline __m256 directions_f32(const uint8_t *index, uint32_t w) {
+  const __m128i signs = _mm_loadl_epi64((const __m128i *)&iq2_signs[w & 127]),
+                sizes = _mm_loadl_epi64((const __m128i *)&iq2_lengths[*index]);
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_sub_epi8(_mm_xor_si128(sizes, signs), signs)));
+}
+
 #define REAL float
 #define VEC __m256
 #define VL 8
@@ -116,6 +123,7 @@ static inline __attribute__((always_inline)) __m128i field_f32(const uint8_t *p,
 #define v_bf16(p) from_bf16(p)
 #define v_field(p, shift, mask) field_f32(p, shift, mask)
 #define v_or(a, b) _mm_or_si128(a, b)
+#define v_directions(index, w) directions_f32(index, w)
 #define v_number(x) _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(x))
 #define TABLE attn_kernels_avx2_f32
 #include "core/kernels/f32.inc"

@@ -44,6 +44,21 @@ attn_status data_llama_logits(const data_llama *m, const int64_t *tokens, int64_
   return each_part(m, tokens, n, logits_of_part, to);
 }
 
+static void add_matrix(const product_rows *m, data_llama_work *to) {
+  if (!m->weight) return;
+  const double count = (double)(m->rows * m->columns);
+  to->multiply_adds += count;
+  to->bytes += count / (double)m->weight->format->block * (double)m->weight->format->bytes;
+}
+
+data_llama_work data_llama_token_work(const data_llama *m) {
+  data_llama_work sum = {0, 0};
+  for (int64_t l = 0; l < m->config.layers; l++)
+    for (int p = LLAMA_NORMS; p < LLAMA_PARTS; p++) add_matrix(&m->layer[l].part[p], &sum);
+  add_matrix(&m->head, &sum);
+  return sum;
+}
+
 typedef struct capture {
   data_qkv *made;
   int64_t layer;

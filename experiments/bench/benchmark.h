@@ -32,6 +32,7 @@ typedef struct bench_options {
   value_ints n, d;          /* lengths and head sizes in place of a group's own; empty: the group's own */
   value_texts others;       /* variants to compare: the first with each of the others */
   const char *against;      /* another build of the program, to compare each of them with; or NULL */
+  const char *model;        /* file or directory of the group `model`; or NULL */
   const char *score, *mask; /* of the problems on which they are compared, as texts (data.h, part 5) */
 } bench_options;
 
@@ -199,6 +200,7 @@ void bench_variants(bench *);
 void bench_decode(bench *);
 void bench_cache(bench *);
 void bench_recurrent(bench *);
+void bench_model(bench *); /* options.model */
 void bench_gradients(bench *);
 void bench_score(bench *);
 void bench_select(bench *);

@@ -29,6 +29,8 @@ static const struct group {
     {"score", "transforms of the scores and documents: time over that without", bench_score, false},
     {"select", "keys chosen at run time: rates and times over dense tiled's", bench_select, false},
     {"crossover", "from which length on a variant is faster than tiled", bench_crossover, false},
+    {"model", "a model (--model): weights of a token over the bandwidth, a window over the peak", bench_model,
+     true},
     {"long", "a million tokens: memory (half an hour; only if named)", bench_long, true},
 };
 enum { GROUPS = sizeof groups / sizeof *groups };
@@ -65,7 +67,7 @@ static void read_word(struct argp_state *state, arguments *a, const char *word) 
 }
 
 static void list_groups(FILE *stream) {
-  fprintf(stream, "Groups (default: all but long):\n");
+  fprintf(stream, "Groups (default: all but model and long):\n");
   for (size_t i = 0; i < GROUPS; i++) fprintf(stream, "  %-10s %s\n", groups[i].name, groups[i].help);
 }
 
@@ -82,6 +84,8 @@ static const cli_option options[] = {
      CLI_RANGE(seed, 0, INT64_MAX)},
     {"json", 0, "FILE", "Also write every sample, with machine, version and date", CLI_SET(CLI_TEXT, json)},
     {"markdown", 'm', NULL, "Print the table in Markdown", CLI_SET(CLI_FLAG, markdown)},
+    {"model", 0, "PATH", "The model of the group model, which runs under ATTN_ISA and OMP_NUM_THREADS",
+     CLI_SET(CLI_TEXT, options.model)},
     {"against", 0, "PROGRAM", "Compare each SPEC with itself in this other build of attnlab",
      CLI_SET(CLI_TEXT, options.against)},
     TARGET_OPTIONS(target),
@@ -108,6 +112,8 @@ static void complete(struct argp_state *state, void *input) {
   if (a->chosen_count && a->options.others.count) argp_error(state, "give groups or variants, not both");
   if ((a->options.against || a->serve) && !a->options.others.count)
     argp_error(state, "--against needs variants to compare");
+  if (a->options.model && (a->options.isa || a->options.threads))
+    argp_error(state, "--model: set ATTN_ISA and OMP_NUM_THREADS instead of --isa and --threads");
   if (!a->options.others.count && target_given(&a->target))
     argp_error(state, "scores and masks are of variants to compare; groups have their own");
 }

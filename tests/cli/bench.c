@@ -94,6 +94,15 @@ Test(bench, many_tokens) {
   json_decref(document);
 }
 
+Test(bench, a_model) {
+  json_t *document =
+      run("bench model --model " TEST_SOURCE_DIR "/data/bytelm --n 16 --quick --rounds 2 --json bench.json");
+  expect_samples(document, 2);
+  expect_ratio(document, "model", "a token: weights read over bandwidth");
+  expect_ratio(document, "model", "a window: over the peak");
+  json_decref(document);
+}
+
 Test(bench, compares_variants) {
   json_t *document = run("bench tiled full longformer:window=4 --n 64,100 --d 8" TINY);
   expect_samples(document, 2);

@@ -290,3 +290,38 @@ Test(core_kernels, finiteness) {
     free(x);
   }
 }
+
+/* -- rows of weights as they are stored -- */
+
+enum { CODES = 512 };
+
+/* The numbers of a row's codes: its products with unit vectors. */
+static void read_codes(const char *isa, attn_weight_format format, const uint8_t *row, float *numbers) {
+  bench b = open_bench(isa, ATTN_F32);
+  float *units = calloc((size_t)CODES * CODES, sizeof *units);
+  cr_assert_not_null(units);
+  for (int i = 0; i < CODES; i++) units[i * CODES + i] = 1;
+  attn_weight_product(b.kernels, format, 1, CODES, CODES, (const void *[]){row}, units, CODES, false, numbers,
+                      1);
+  free(units);
+  attn_plan_destroy(b.plan);
+}
+
+Test(core_kernels, codes_of_weights_are_the_same_numbers_under_every_instruction_set) {
+  static float row[CODES], wanted[CODES], numbers[CODES];
+  uint8_t *bytes = (uint8_t *)row;
+  uint64_t state = 1;
+  for (int format = ATTN_WEIGHT_F32; format < ATTN_WEIGHT_FORMATS; format++)
+    for (int clear = 0x20; clear <= 0x40; clear *= 2) { /* a bit of all exponents: every number is finite */
+      for (size_t i = 0; i < sizeof row; i++)
+        bytes[i] = (uint8_t)((uint32_t)(int32_t)(normal_draw(&state) * 1e6) & ~(uint32_t)clear);
+      read_codes("scalar", (attn_weight_format)format, bytes, wanted);
+      for (const char *const *isa = isas_under_test(); *isa; isa++) {
+        read_codes(*isa, (attn_weight_format)format, bytes, numbers);
+        for (int i = 0; i < CODES; i++)
+          if (!(numbers[i] >= wanted[i] && numbers[i] <= wanted[i]))
+            note_failure("%s, format %d: number %d is %.9g, expected %.9g", *isa, format, i,
+                         (double)numbers[i], (double)wanted[i]);
+      }
+    }
+}
