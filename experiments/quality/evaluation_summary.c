@@ -58,6 +58,13 @@ static interval whole_change(const quality_data *d, int64_t swap, double *room) 
   return interval_of_difference(room, room + d->windows, (size_t)d->windows, 0);
 }
 
+/* Windows that stream `by` has whole and stream `not_by` has not. */
+static int64_t whole_in_one(const quality_data *d, int64_t by, int64_t not_by) {
+  int64_t count = 0;
+  for (int64_t w = 0; w < d->windows; w++) count += is_whole(d, by, w) && !is_whole(d, not_by, w);
+  return count;
+}
+
 /* All scored positions, ascending; NaN has no rank. Returns how many. */
 static size_t sorted(const quality_data *d, int64_t swap, number *of, double *room) {
   size_t count = 0;
@@ -96,6 +103,8 @@ attn_status quality_summarise(const quality_data *d, int64_t swap, quality_row *
                    .right = over_windows(d, swap, right, room),
                    .whole = whole_windows(d, swap),
                    .whole_change = whole_change(d, swap, room),
+                   .lost = whole_in_one(d, -1, swap),
+                   .won = whole_in_one(d, swap, -1),
                    .top1_certified = over_windows(d, swap, certified, room).at,
                    .dp_rms = sqrt(over_windows(d, swap, dp_square, room).at)};
   r.ppl_ratio = (interval){exp(r.dnll.at), exp(r.dnll.lo), exp(r.dnll.hi)};

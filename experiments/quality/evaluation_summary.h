@@ -17,6 +17,7 @@ typedef struct quality_row {
   interval right;          /* share of positions whose token is the most likely, of the swap */
   interval whole;          /* Clopper and Pearson's: windows of which all scored tokens are */
   interval whole_change;   /* of that share, by the swap; bootstrap over windows */
+  int64_t lost, won;       /* windows that only the exact model answers wholly, and only the swap */
   double top1_certified;   /* share of positions whose token provably stays */
   double kl_median, kl_p99, kl_max, dp_rms, range_median;
   double density;   /* share of causal pairs read; NaN: neither pattern, selection nor exact */

@@ -44,7 +44,7 @@ static void add_header(text_table *t, bool mixed, const char *const *titles, siz
   for (size_t i = 0; i < count; i++) table_add(t, "%s", titles[i]);
 }
 
-static void add_run(text_table *t, const quality_record *r, bool mixed) {
+static void add_run(text_table *t, const quality_record *r, bool mixed, bool answers) {
   add_name(t, r, mixed);
   table_add(t, r->density <= 1 ? "%.2f" : "-", 100 * r->density);
   add_number(t, 100 * r->mass_left);
@@ -57,6 +57,9 @@ static void add_run(text_table *t, const quality_record *r, bool mixed) {
   table_add(t, "%.4g", r->ppl_ratio);
   add_number(t, r->attention_error);
   table_add(t, "%s", quality_words[r->word_holm]);
+  if (!answers) return;
+  const double numbers[] = {r->lost, r->won, r->score_p, r->score_p_holm};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) add_number(t, numbers[i]);
 }
 
 static bool is_part(const quality_record *r) { return r->mix != 1 || strcmp(r->layers, "all") != 0; }
@@ -103,20 +106,23 @@ static void print_doubts(FILE *out, const quality_record *const *runs, size_t co
 }
 
 attn_status quality_print(FILE *out, const quality_record *const *runs, size_t count, table_format format) {
-  static const char *const titles[] = {"read %",  "left %",  "bits",  "dNLL",  "95 %",  "KL", "95 %",
-                                       "top-1 %", "right %", "all %", "PPL x", "error", ""};
+  static const char *const titles[] = {"read %", "left %",  "bits",    "dNLL",  "95 %",   "KL",
+                                       "95 %",   "top-1 %", "right %", "all %", "PPL x",  "error",
+                                       "",       "lost",    "won",     "p",     "p, Holm"};
+  enum { OF_ANSWERS = 4 /* the last */ };
   text_table t;
   const quality_record *first = NULL;
-  bool mixed = false;
+  bool mixed = false, answers = false;
   for (size_t i = count; i-- > 0;)
     if (runs[i]->status == RUN_OK) {
       first = runs[i];
       mixed = mixed || first->mix != 1;
+      answers = answers || !isnan(first->score_p);
     }
   if (!first) return ATTN_OK;
-  add_header(&t, mixed, titles, sizeof titles / sizeof *titles);
+  add_header(&t, mixed, titles, sizeof titles / sizeof *titles - (answers ? 0 : OF_ANSWERS));
   for (size_t i = 0; i < count; i++)
-    if (runs[i]->status == RUN_OK) add_run(&t, runs[i], mixed);
+    if (runs[i]->status == RUN_OK) add_run(&t, runs[i], mixed, answers);
   fprintf(out,
           "%s: %s, %lld windows of %lld\n"
           "exact: %.4f nats a token, perplexity %.4g, %.1f %% of tokens right, all of them in %.1f %% of "
@@ -125,6 +131,10 @@ attn_status quality_print(FILE *out, const quality_record *const *runs, size_t c
           first->model, first->task, (long long)first->windows, (long long)first->n, first->nll_exact,
           exp(first->nll_exact), 100 * first->right_exact, 100 * first->score_exact, first->nll_unigram,
           first->nll_uniform);
+  if (answers)
+    fprintf(out,
+            "lost, won: windows that only the exact model answers, and only the replaced one; p: McNemar's "
+            "exact test\n\n");
   attn_status status = table_print(out, &t, format);
   table_free(&t);
   if (!status) status = print_answers(out, runs, count, mixed, format);

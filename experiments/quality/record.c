@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/support/file.h"
+#include "experiments/mathematics/statistics.h"
 #include "experiments/results/row.h"
 
 #define FIELD(column, type_, field, units_, text, ...)                                         \
@@ -92,6 +93,12 @@ const result_column quality_columns[] = {
     MEASURE(score_diff, "1", "score - score_exact"),
     MEASURE(score_diff_lo, "1", "lower end of its 95 % interval: bootstrap over pairs of windows"),
     MEASURE(score_diff_hi, "1", "upper end of its 95 % interval"),
+    SIZE(lost, "windows that the exact model answers and the replaced one does not; NaN: no answers"),
+    SIZE(won, "windows that the replaced model answers and the exact one does not"),
+    SIZE(score_p, "two-sided p of McNemar's exact test on lost and won"),
+    FIELD("score_p_holm", COLUMN_F64, score_p_holm, "1",
+          "score_p after Holm's correction over the runs on the same windows", .measure = true,
+          .varies = true, .least = 0, .most = (double)INFINITY),
     MEASURE(margin, "1", "what counts as no worse, nats a token"),
     FLAG("word", word, quality_words, "dnll's interval against the margin", .measure = false),
     MEASURE(word_p, "1", "two-sided p of Student's test that dnll is the margin"),
@@ -274,6 +281,11 @@ attn_status quality_record_fill(quality_record *r, const quality_data *d, const 
     *intervals[i].at = intervals[i].from.at;
     *intervals[i].lo = intervals[i].from.lo;
     *intervals[i].hi = intervals[i].from.hi;
+  }
+  if (text->answers) {
+    r->lost = (double)row.lost;
+    r->won = (double)row.won;
+    r->score_p = hits_p_value(row.lost, row.lost + row.won, 0.5, 0.5);
   }
   r->density = row.density;
   r->mass_left = row.mass_left;

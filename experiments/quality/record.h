@@ -28,10 +28,11 @@ typedef struct quality_record {
   double top1, top1_lo, top1_hi, top1_certified, dp_rms, range_median;
   double right_exact, right, score_exact, score_exact_lo, score_exact_hi, score, score_lo, score_hi;
   double score_diff, score_diff_lo, score_diff_hi;
+  double lost, won, score_p; /* NaN: the task asks for no answers */
   double margin;
   int word; /* quality_word */
   /* Of quality_relate. */
-  double word_p, sensitivity, kl_budget, error_allowed, additivity;
+  double word_p, score_p_holm, sensitivity, kl_budget, error_allowed, additivity;
   int word_holm, doubt;
   int verdict;          /* check_verdict, the worst of the checks */
   result_bound *checks; /* [check_count]: QUALITY_CHECKS, then those of its layers */

@@ -28,20 +28,39 @@ static double p_of(const quality_record *r) {
   return 2 * gsl_cdf_tdist_Q(apart / error, (double)(n - 1));
 }
 
+typedef struct tested {
+  double p;
+  quality_record *run;
+} tested;
+
 static int by_p(const void *a, const void *b) {
-  const quality_record *const *x = a, *const *y = b;
-  return ((*x)->word_p > (*y)->word_p) - ((*x)->word_p < (*y)->word_p);
+  const tested *x = a, *y = b;
+  return (x->p > y->p) - (x->p < y->p);
 }
 
-/* Holm's correction over the runs of first's question. */
-static void judge_words(quality_set *s, size_t first, quality_record **room) {
-  size_t count = 0, i;
-  for (i = first; i < s->count; i++)
-    if (quality_same_question(&s->records[first], &s->records[i]) && !isnan(s->records[i].word_p))
-      room[count++] = &s->records[i];
-  qsort(room, count, sizeof *room, by_p);
-  for (i = 0; i < count && room[i]->word_p <= ALPHA / (double)(count - i); i++)
-    room[i]->word_holm = room[i]->dnll < room[i]->margin ? QUALITY_NO_WORSE : QUALITY_WORSE;
+/* The runs of first's question with p, a member of the record, that is known, after Holm's correction: each p
+ * is the least level at which its hypothesis is rejected. Returns how many. */
+static size_t correct(quality_set *s, size_t first, size_t p, tested *out) {
+  size_t count = 0;
+  for (size_t i = first; i < s->count; i++) {
+    tested t = {.run = &s->records[i]};
+    memcpy(&t.p, (const char *)t.run + p, sizeof t.p);
+    if (quality_same_question(&s->records[first], t.run) && !isnan(t.p)) out[count++] = t;
+  }
+  qsort(out, count, sizeof *out, by_p);
+  for (size_t i = 0; i < count; i++)
+    out[i].p = fmin(1, fmax(i ? out[i - 1].p : 0, (double)(count - i) * out[i].p));
+  return count;
+}
+
+static void judge_question(quality_set *s, size_t first, tested *room) {
+  size_t count = correct(s, first, offsetof(quality_record, word_p), room);
+  for (size_t i = 0; i < count && room[i].p <= ALPHA; i++) {
+    quality_record *r = room[i].run;
+    r->word_holm = r->dnll < r->margin ? QUALITY_NO_WORSE : QUALITY_WORSE;
+  }
+  count = correct(s, first, offsetof(quality_record, score_p), room);
+  for (size_t i = 0; i < count; i++) room[i].run->score_p_holm = room[i].p;
 }
 
 /* The layer of a run over one; -1: over others. */
@@ -90,7 +109,7 @@ static attn_status judge_draws(quality_set *s) {
 }
 
 attn_status quality_relate(quality_set *s) {
-  quality_record **room = calloc(s->count + 1, sizeof *room);
+  tested *room = calloc(s->count + 1, sizeof *room);
   if (!room) return attn_fail(ATTN_ENOMEM, "no memory for %zu runs", s->count);
   for (size_t i = 0; i < s->count; i++) {
     quality_record *r = &s->records[i];
@@ -107,7 +126,7 @@ attn_status quality_relate(quality_set *s) {
   for (size_t i = 0; i < s->count; i++) {
     size_t before = 0;
     while (before < i && !quality_same_question(&s->records[before], &s->records[i])) before++;
-    if (before == i) judge_words(s, i, room);
+    if (before == i) judge_question(s, i, room);
   }
   free(room);
   return judge_draws(s);

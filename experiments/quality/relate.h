@@ -5,7 +5,8 @@
 
 #include "experiments/quality/evaluation_rows.h"
 
-/* Fills word_p, word_holm, doubt, sensitivity, error_allowed and additivity of all records. ENOMEM
+/* Fills word_p, word_holm, score_p_holm, doubt, sensitivity, error_allowed and additivity of all records.
+ * ENOMEM
  *
  * sensitivity = KL / error^2, error that of the replaced attention: while the model answers in proportion, KL
  * is a quadratic form of the change, and the same at any mix. For a divergence of `kl_budget` over L layers,

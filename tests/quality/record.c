@@ -61,7 +61,7 @@ Test(quality_record, a_record_is_what_the_points_say) {
   enum { DNLL, KL, TOP, NLL, CERTIFIED, SQUARE, RIGHT, RIGHT_EXACT, MEANS };
   static const char *const series[] = {"dnll", "kl", "top1", "nll"};
   static double of_window[MEANS][W], of_bin[MEANS][QUALITY_BINS], mean[MEANS];
-  int64_t hits = 0;
+  int64_t hits = 0, lost = 0, won = 0;
   double in_bin[QUALITY_BINS] = {0}, whole[2][W], times[V] = {0}, unigram = 0, got;
   quality_record r;
   for (int64_t w = 0; w < W; w++) {
@@ -84,12 +84,21 @@ Test(quality_record, a_record_is_what_the_points_say) {
       times[windows.tokens[w * N + position + 1]]++;
     }
     hits += whole[0][w] > 0;
+    lost += whole[1][w] > whole[0][w];
+    won += whole[0][w] > whole[1][w];
   }
   const interval dnll = interval_of_mean(of_window[DNLL], W);
   const double last = SCORED - 1;
   assert_ok(quality_record_init(&r));
   r.windows = W;
   assert_ok(quality_record_fill(&r, &data, &windows, 1));
+  cr_expect(isnan(r.lost) && isnan(r.won) && isnan(r.score_p), "no answers are asked for");
+  quality_record_free(&r);
+  assert_ok(quality_record_init(&r));
+  r.windows = W;
+  windows.answers = true;
+  assert_ok(quality_record_fill(&r, &data, &windows, 1));
+  cr_assert(lost == 1 && won == 3); /* 2 P(at most 1 of 4 fair coins) */
   const interval told[] = {{r.dnll, r.dnll_lo, r.dnll_hi},
                            {r.kl, r.kl_lo, r.kl_hi},
                            {r.top1, r.top1_lo, r.top1_hi},
@@ -100,7 +109,8 @@ Test(quality_record, a_record_is_what_the_points_say) {
                            {r.kl_median, r.kl_p99, r.kl_max},
                            {r.right, r.right_exact, r.top1_certified},
                            {r.dp_rms, r.range_median, r.attention_error},
-                           {r.density, r.mass_left, r.kv_bits}},
+                           {r.density, r.mass_left, r.kv_bits},
+                           {r.lost, r.won, r.score_p}},
                  truth[] = {dnll,
                             interval_of_mean(of_window[KL], W),
                             interval_of_mean(of_window[TOP], W),
@@ -111,7 +121,8 @@ Test(quality_record, a_record_is_what_the_points_say) {
                             {last / 2, 0.99 * last, last},
                             {mean[RIGHT], mean[RIGHT_EXACT], mean[CERTIFIED]},
                             {sqrt(mean[SQUARE]), last / 2, sqrt((4. + 5) / 18)},
-                            {(3. + 4) / 16, (0.3 + 0.4) / 4, (6. + 7) / 2}};
+                            {(3. + 4) / 16, (0.3 + 0.4) / 4, (6. + 7) / 2},
+                            {(double)lost, (double)won, 2 * (1. + 4) / 16}};
   _Static_assert(sizeof told == sizeof truth, "one of each");
   for (size_t i = 0; i < sizeof told / sizeof *told; i++)
     if (!(fabs(told[i].at - truth[i].at) + fabs(told[i].lo - truth[i].lo) + fabs(told[i].hi - truth[i].hi) <=

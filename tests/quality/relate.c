@@ -100,6 +100,24 @@ Test(quality_relate, words_pay_for_being_many) {
   result_set_free(&all);
 }
 
+/* Of the p-values that are known: times how many are at least as large, in order, at most 1. */
+Test(quality_relate, answers_pay_for_being_many) {
+  static const double p[RUNS] = {0.02, 0.01, 0.04, (double)NAN, 0.03, 0.6},
+                      wanted[RUNS] = {0.08, 0.05, 0.09, (double)NAN, 0.09, 0.6};
+  static const double of[RUNS][3] = {{0}};
+  quality_set s = make(of, RUNS);
+  for (int i = 0; i < RUNS; i++) {
+    cr_expect(isnan(s.records[i].score_p_holm));
+    s.records[i].score_p = p[i];
+  }
+  assert_ok(quality_relate(&s));
+  for (int i = 0; i < RUNS; i++)
+    cr_expect(isnan(p[i]) ? isnan(s.records[i].score_p_holm)
+                          : fabs(s.records[i].score_p_holm - wanted[i]) < 1e-15,
+              "%d: %g", i, s.records[i].score_p_holm);
+  result_set_free(&s);
+}
+
 Test(quality_relate, doubts_and_allowed_errors) {
   static const double of[5][3] = {{-0.17, 0.01, 0.157},
                                   {-0.17, 0.01, 0.001},

@@ -110,4 +110,4 @@ static attn_status fill(const void *params, const task_input *in, quality_window
   return status;
 }
 
-const task task_recall = {"recall", table, sizeof(recall_params), fill};
+const task task_recall = {"recall", table, sizeof(recall_params), fill, true};

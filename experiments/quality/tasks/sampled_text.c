@@ -131,4 +131,4 @@ static attn_status fill(const void *params, const task_input *in, quality_window
   return status ? status : d.status;
 }
 
-const task task_sample = {"sample", table, sizeof(sample_params), fill};
+const task task_sample = {"sample", table, sizeof(sample_params), fill, false};

@@ -83,8 +83,8 @@ static attn_status fill_copy(const void *params, const task_input *in, quality_w
 
 /* -- all of them -- */
 
-static const task task_text = {"text", text_table, sizeof(text_params), fill_text};
-static const task task_copy = {"copy", copy_table, sizeof(copy_params), fill_copy};
+static const task task_text = {"text", text_table, sizeof(text_params), fill_text, false};
+static const task task_copy = {"copy", copy_table, sizeof(copy_params), fill_copy, true};
 static const task *const tasks[] = {&task_text,  &task_copy,     &task_recall,
                                     &task_track, &task_frequent, &task_sample};
 enum { TASKS = sizeof tasks / sizeof *tasks };
@@ -102,6 +102,7 @@ attn_status task_fill(const char *spec, const task_input *in, quality_windows *w
     task_input named = *in;
     named.task = t->name;
     if (!status) status = t->fill(params, &named, w);
+    w->answers = t->answers;
     if (!status && !(*canonical = text_format("%s:%s", t->name, rest))) status = ATTN_ENOMEM;
     attn_params_free(t->table, params);
     free(rest);

@@ -45,6 +45,7 @@ typedef struct task {
   const attn_param *table;
   size_t size;
   attn_status (*fill)(const void *params, const task_input *, quality_windows *);
+  bool answers; /* as quality_windows has it */
 } task;
 
 extern const task task_recall, task_sample, task_track, task_frequent;

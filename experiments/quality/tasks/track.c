@@ -89,7 +89,7 @@ static attn_status fill_track(const void *params, const task_input *in, quality_
   return status;
 }
 
-const task task_track = {"track", track_table, sizeof(track_params), fill_track};
+const task task_track = {"track", track_table, sizeof(track_params), fill_track, true};
 
 /* -- frequent -- */
 
@@ -168,4 +168,4 @@ static attn_status fill_frequent(const void *params, const task_input *in, quali
   return status;
 }
 
-const task task_frequent = {"frequent", frequent_table, sizeof(frequent_params), fill_frequent};
+const task task_frequent = {"frequent", frequent_table, sizeof(frequent_params), fill_frequent, true};

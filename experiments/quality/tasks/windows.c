@@ -19,7 +19,8 @@ attn_status quality_windows_make(int64_t count, int64_t n, quality_windows *out)
                      (long long)count, (long long)n);
   attn_status status = attn_size_product("windows", (int64_t[]){count, n, 8}, 3, &bytes);
   if (status) return status;
-  *out = (quality_windows){malloc(bytes), calloc((size_t)count, sizeof *out->first), count, n, 0, false};
+  *out = (quality_windows){
+      .tokens = malloc(bytes), .first = calloc((size_t)count, sizeof *out->first), .count = count, .n = n};
   if (out->tokens && out->first) return ATTN_OK;
   quality_windows_free(out);
   return attn_fail(ATTN_ENOMEM, "no memory for %lld windows", (long long)count);

@@ -12,6 +12,7 @@ typedef struct quality_windows {
   int64_t
       question; /* where caches give up keys, before any window's question; 0: at the first scored position */
   bool drawn;   /* every scored token was drawn from the exact model's distribution */
+  bool answers; /* a window's scored tokens are one answer, which is right or wrong */
 } quality_windows;
 
 /* ENOMEM; EINVAL: no window, or fewer than two positions. */

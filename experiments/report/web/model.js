@@ -53,11 +53,12 @@ const interval = (run, name, text) => asInterval([run[name], run[`${name}_lo`], 
 const signed = (value) => (number(value) > 0 ? `+${significant(value, 3)}` : significant(value, 3));
 
 function qualityTable(runs) {
-  const header = ['variant', 'read', 'left out', 'bits', 'KL', 'KL median', '99 %', 'dNLL', 'perplexity x', 'same top', 'certified', 'change of p, RMS', 'right', 'all',
-    'error of attention', 'time', 'no worse?'];
+  const header = ['variant', 'read', 'left out', 'bits', 'KL', 'KL median', '99 %', 'dNLL', 'perplexity x', 'same top', 'certified', 'change of p, RMS', 'right', 'all', 'lost', 'won',
+    'McNemar p (Holm)', 'error of attention', 'time', 'no worse?'];
   const rows = runs.map((run) => [labelOf(run), asShare(run.density), asShare(run.mass_left), asRatio(run.kv_bits), interval(run, 'kl', asError), asError(run.kl_median), asError(run.kl_p99),
     interval(run, 'dnll', signed), asRatio(run.ppl_ratio), interval(run, 'top1', asShare), asShare(run.top1_certified), asError(run.dp_rms),
-    asShare(run.right), interval(run, 'score', asShare), asError(run.attention_error), asTime(run.attention_time), run.word.replace('_', ' ')]);
+    asShare(run.right), interval(run, 'score', asShare), asRatio(run.lost), asRatio(run.won),
+    Number.isNaN(number(run.score_p)) ? '-' : `${asError(run.score_p)} (${asError(run.score_p_holm)})`, asError(run.attention_error), asTime(run.attention_time), run.word.replace('_', ' ')]);
   const first = runs[0];
   const exact = first ? `${first.windows} windows of ${first.n} positions. The exact model: ${significant(first.nll_exact, 4)} nats a token (token ` +
     `frequencies alone ${significant(first.nll_unigram, 4)}, uniform ${significant(first.nll_uniform, 4)}), ${asShare(first.right_exact)} of tokens ` +
