@@ -63,6 +63,23 @@ const check quality_checks[QUALITY_CHECKS] = {
               .cause = "a layer is left out, or replaced twice",
               .assumes = "The first run of those evaluated together, on a short window.",
               .nulls = BLIND},
+    [EV_5] =
+        {.name = "EV-5",
+         .of = &of_models,
+         .kind = KIND_MODEL,
+         .statement = "exact attention summed in another order changes the model by what its rounding may",
+         .source = "attnlab: KL is a quadratic form of small changes; FP-2",
+         .formula =
+             "On a short window KL(p, p') <= s e^2, means over its positions. e: relative error of the "
+             "replaced attention over all layers that rounding may make, FP-2's (or FP-1's) bound of the "
+             "replacement plus the bound of a textbook form for the exact stream; s = KL / e^2 of the dial, "
+             "exact + 2^-6 (mean of the values - exact) in the same heads.",
+         .cause = "the replacement is not exact attention in some layer, or its rounding is far above its "
+                  "declaration",
+         .assumes = "The replacement is one variant that equals exact attention up to rounding. The model "
+                    "answers in proportion, by s in any direction up to what rounding stays below its bound: "
+                    "exceeding is a warning (uncertifiable), never a violation.",
+         .nulls = BLIND},
     [EV_6] =
         {.name = "EV-6",
          .of = &of_models,
@@ -225,6 +242,12 @@ attn_status quality_check(const quality_checked *c, bool whole, result_bound (*c
         bound_not_applicable(&cells[s][i], "asked of the first run");
   }
   attn_status status = c->count > 0 ? quality_probe(c, whole, cells) : ATTN_OK;
+  for (int64_t s = 0; !status && s < c->count; s++) {
+    if (quality_is_exact(c, &c->swaps[s]))
+      status = quality_floor(c, &c->swaps[s], &cells[s][EV_5]);
+    else
+      bound_not_applicable(&cells[s][EV_5], "the replacement is not exact attention");
+  }
   if (!status && whole && c->count > 0) status = quality_greedy(c, &cells[0][EV_10]);
   return status;
 }

@@ -8,7 +8,7 @@
 #include "experiments/quality/evaluate.h"
 #include "experiments/results/bound.h"
 
-enum { EV_1, EV_2, EV_3, EV_4, EV_6, EV_7, EV_8, EV_9, EV_10, QUALITY_CHECKS };
+enum { EV_1, EV_2, EV_3, EV_4, EV_5, EV_6, EV_7, EV_8, EV_9, EV_10, QUALITY_CHECKS };
 /* As other checks are listed and described; evaluate is NULL, quality_check evaluates all together. */
 extern const check quality_checks[QUALITY_CHECKS];
 /* The checks that a run may have cells of: those of its layers (checks_all), then these. NULL: none is there,
@@ -37,6 +37,9 @@ const char *quality_exempt(const data_llama *, int64_t n, const data_llama_swap 
 /* evaluation_probe.c: EV-4, EV-6, EV-7 and EV-8, from one pass over a short window and the same with other
  * tokens at its end. */
 attn_status quality_probe(const quality_checked *, bool whole, result_bound (*cells)[QUALITY_CHECKS]);
+/* rounding_floor.c: EV-5, of a swap by one variant that equals exact attention up to rounding. */
+bool quality_is_exact(const quality_checked *, const data_llama_swap *);
+attn_status quality_floor(const quality_checked *, const data_llama_swap *, result_bound *);
 /* greedy.c: EV-10 */
 attn_status quality_greedy(const quality_checked *, result_bound *);
 

@@ -103,6 +103,11 @@ static void print_doubts(FILE *out, const quality_record *const *runs, size_t co
               "doubt: %s (layers %s): perplexity says better, %.4f nats, and the distribution is another, KL "
               "%.4f\n",
               runs[i]->spec, runs[i]->layers, runs[i]->dnll, runs[i]->kl);
+  for (size_t i = 0; i < count; i++)
+    for (const result_bound *b = runs[i]->checks; b < runs[i]->checks + runs[i]->check_count; b++)
+      if (b->kind == KIND_MODEL && b->measured > b->value)
+        fprintf(out, "doubt: %s (layers %s): %s: %g, at most %g expected: %s\n", runs[i]->spec,
+                runs[i]->layers, b->name, b->measured, b->value, quality_check_find(b->name)->statement);
 }
 
 attn_status quality_print(FILE *out, const quality_record *const *runs, size_t count, table_format format) {

@@ -1681,6 +1681,9 @@ mutant(layer-skipped experiments/quality/evaluation_probe.c EV-4 "streaming:sink
   "a layer is not replaced again" [[if (@step > 0@) memcpy(where, where - size, (size_t)size);]] [[step > 1]])
 mutant(head-in-another-slot data/llama/pass.c EV-6 full "a head's output takes the place of the next one's"
   [[float *to = p->window.mixed + (i * heads + @h@) * d;]] [[(h + 1) % heads]])
+mutant(exact-scale-off variants/full.c EV-5 full "the scale of exact attention is a tenth of a percent too large"
+  [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);]]
+  [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), 1.001 * p->scale);]])
 mutant(model-not-causal data/llama/reach.c EV-7 tiled "queries see later tokens" [[p.causal = @!m->kind->encoder@;]] [[false]])
 mutant(unnamed-head-replaced data/llama/pass.c EV-8 "streaming:sink=0,window=8" "heads that were not named are replaced"
   [=[!s->swap->where || @s->swap->where[layer * p->model->config.heads + head]@]=] [[true]])
@@ -1726,7 +1729,7 @@ mutant(range-unheld experiments/results/column.c
   results_journal/foreign_newer_and_malformed_files_are_refused_with_their_line ""
   "numbers may be outside of their column's range" [[isnan(x) || @(x >= c->least && x <= c->most)@]] [[true]])
 mutant(words-for-nothing experiments/quality/relate.c quality_relate/words_pay_for_being_many ""
-  "words do not pay for being many" [=[room[i]->word_p <= @ALPHA / (double)(count - i)@]=] [[ALPHA]])
+  "words do not pay for being many" [=[fmax(i ? out[i - 1].p : 0, @(double)(count - i)@ * out[i].p)]=] [[1]])
 mutant(layers-of-another-mix experiments/quality/relate.c quality_relate/layers_of_the_same_swap_are_added ""
   "layers replaced with another mix are added" [[@r->mix != all->mix@ ||]] [[false]])
 mutant(second-variant-lost data/llama/pass.c data_passes/layers_have_variants_of_their_own ""
