@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "data/support/json_text.h"
+#include "experiments/quality/depth_maps.h"
 #include "experiments/quality/evaluation_tables.h"
 #include "experiments/quality/relate.h"
 #include "experiments/support/escape.h"
@@ -74,7 +75,8 @@ static void print_run(FILE *out, const quality_record *r) {
 }
 
 attn_status quality_verdicts_print(FILE *out, const quality_set *set, bool bounds, table_format format) {
-  const attn_status status = bounds ? print_counts(out, set, format) : print_questions(out, set, format);
+  attn_status status = bounds ? print_counts(out, set, format) : print_questions(out, set, format);
+  if (!status && !bounds) status = quality_print_depths(out, set, format);
   for (size_t i = 0; !status && i < set->count; i++) print_run(out, &set->records[i]);
   if (!status)
     fprintf(out, "%zu runs of a model, %zu with a violated bound, %zu failed\n", set->count,

@@ -1,6 +1,7 @@
 /* model.c - the page of an evaluation in headless Chromium: marks in every plot, menus that follow each
  * other, doubts. */
 
+#include "experiments/quality/depth_maps.h"
 #include "experiments/quality/evaluation_page.h"
 #include "experiments/results/row.h"
 #include "tests/support/browser.h"
@@ -65,6 +66,8 @@ static void add(quality_set *set, const asked *a, int status) {
     r.checks[EV_1].verdict = VERDICT_PASS;
     r.checks[EV_2].verdict = a->kl > 0.5 ? VERDICT_VIOLATED : VERDICT_PASS;
     r.right = 0.25, r.right_exact = 0.5;
+    r.score = a->density, r.score_exact = 0.75;
+    r.lost = 5, r.won = 0, r.score_p = 0.0625, r.score_p_holm = 0.125;
   } else {
     set_text(&r, "message", "</script><img src=x onerror=alert(1)>");
   }
@@ -72,6 +75,57 @@ static void add(quality_set *set, const asked *a, int status) {
   set_text(&r, "key", key);
   free(key);
   fixture_must(quality_set_add(set, &r));
+}
+
+/* A question at two depths and two lengths, three of the four; others at one depth, and anywhere. */
+static quality_set deep_set(void) {
+  static const asked runs[] = {{"topk:k=8", "recall:pairs=1,depth=0,aware=yes", "all", 128, 0.25, 0.1},
+                               {"topk:k=8", "recall:pairs=1,depth=1,aware=yes", "all", 128, 0.5, 0.1},
+                               {"topk:k=8", "recall:pairs=1,depth=1,aware=yes", "all", 64, 1, 0.1},
+                               {"full", "recall:pairs=1,depth=0,aware=yes", "all", 128, 0.125, 0.1},
+                               {"topk:k=8", "recall:pairs=1,depth=0.5,aware=yes", "0", 128, 0.5, 0.1},
+                               {"topk:k=8", "recall:pairs=2,depth=0.5,aware=yes", "all", 128, 0.5, 0.1},
+                               {"topk:k=8", "recall:pairs=1,depth=-1,aware=yes", "all", 128, 0.5, 0.1}};
+  quality_set set = {0};
+  for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) add(&set, &runs[i], RUN_OK);
+  return set;
+}
+
+Test(report_model, answers_by_depth_and_length) {
+  const char *path = fixture_path("model.html");
+  quality_set set = deep_set();
+  cr_assert_eq(quality_write_page(path, &set, "deep"), ATTN_OK, "%s", attn_last_error());
+  result_set_free(&set);
+  browser_open(path, 1200, 900);
+  browser_expect("[...document.querySelectorAll('#depth-maps table')].map(t => [...t.querySelectorAll('tbody "
+                 "tr')].map(r "
+                 "=> [...r.cells].map(c => c.textContent).join()).join(' ')).join('|')",
+                 "0 %,-,75 % 100 %,75 %,75 %|0 %,-,25 % 100 %,100 %,50 %|0 %,12.5 %");
+  browser_expect(
+      "new Set([...document.querySelectorAll('#depth-maps tbody td')].filter(c => c.textContent !== "
+      "'-').map(c => getComputedStyle(c).backgroundColor + c.textContent)).size",
+      "5");
+  browser_expect(
+      "/^0.063 \\(0.13\\)$/.test(document.querySelectorAll('#quality-table tbody td')[15].textContent)",
+      "true");
+  browser_expect_quiet();
+}
+
+/* The same as text: no map of one depth, or of none. */
+Test(report_model, depths_are_a_table) {
+  static const char wanted[] = "variant        n  0 %  100 %\n"
+                               "exact model   64    -     75\n"
+                               "exact model  128   75     75\n"
+                               "topk:k=8      64    -    100\n"
+                               "topk:k=8     128   25     50\n";
+  char text[4096] = "";
+  quality_set set = deep_set();
+  FILE *out = fmemopen(text, sizeof text, "w");
+  cr_assert_eq(quality_print_depths(out, &set, TABLE_TEXT), ATTN_OK, "%s", attn_last_error());
+  fclose(out);
+  const char *found = strstr(text, wanted);
+  cr_expect(found && !strstr(found, "recall"), "one table, not %s", text);
+  result_set_free(&set);
 }
 
 static void open_page(int width) {

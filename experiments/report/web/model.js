@@ -73,6 +73,33 @@ function positionTable(runs) {
     runs.map((run) => [labelOf(run), ...bins.map((bin) => signed(run.by_position.dnll[bin]))])));
 }
 
+const depthOf = (run) => Number(/[:,]depth=([\d.]+)/.exec(run.task)?.[1]);
+const besideDepth = (run) => run.task.replace(/[:,]depth=[^,]*/, '');
+
+// A cell for each depth and length, the darker the more windows are answered.
+function depthMap(caption, runs, value) {
+  const lengths = [...new Set(runs.map((run) => run.n))].sort((a, b) => a - b);
+  const depths = [...new Set(runs.map(depthOf))].sort((a, b) => a - b);
+  const of = (depth, n) => runs.find((run) => run.n === n && depthOf(run) === depth);
+  const made = table(caption, ['depth', ...lengths.map((n) => `n = ${n}`)],
+    depths.map((depth) => [asShare(depth), ...lengths.map((n) => asShare(of(depth, n)?.[value]))]));
+  made.querySelectorAll('tbody td').forEach((cell, i) => {
+    const share = number(of(depths[Math.floor(i / lengths.length)], lengths[i % lengths.length])?.[value]);
+    if (!Number.isNaN(share)) cell.style.background = `color-mix(in srgb, var(--link) ${Math.round(50 * share)}%, var(--page))`;
+  });
+  return made;
+}
+
+// Of the chosen question; of another one, if that has no depths.
+function depthMaps(runs) {
+  const deep = runs.filter((run) => depthOf(run) >= 0), asked = deep.find((run) => run.task === state.task) || deep[0];
+  const found = asked ? deep.filter((run) => besideDepth(run) === besideDepth(asked)) : [];
+  const maps = new Set(found.map(depthOf)).size < 2 ? [element('p', {class: 'note'}, 'No question was asked at several depths.')] :
+    [depthMap(`Exact model: ${besideDepth(asked)}`, found, 'score_exact'),
+      ...[...new Set(found.map((run) => run.line))].map((line) => depthMap(data.lines[line].label, found.filter((run) => run.line === line), 'score'))];
+  byId('depth-maps').replaceChildren(...maps);
+}
+
 function lengthTable(runs) {
   showTable('length-table', table('Divergence, nats a token', ['variant', 'n', 'KL', 'dNLL', 'same top'],
     runs.map((run) => [labelOf(run), run.n, interval(run, 'kl', asError), interval(run, 'dnll', signed), asShare(run.top1)])));
@@ -100,6 +127,7 @@ function refresh() {
   qualityTable(chosen);
   positionTable(chosen);
   lengthTable(anyLength);
+  depthMaps(ofModel.filter((run) => whereOf(run) === state.where));
   layersTable(single, chosen);
   drawLater('reads-plot', () => readsPlots(chosen));
   drawLater('cache-plot', () => cachePlot(chosen));
