@@ -152,8 +152,8 @@ ATTN_API attn_status attn_call_run(const attn_call *, const attn_plan *, void *o
  * work of attn_plan_backward_size bytes. */
 ATTN_API attn_status attn_call_backward(const attn_call *, const attn_plan *, void *o, double *lse,
                                         const attn_gradients *, void *work);
-/* Keys *first ... *end - 1 are those that query i may see by causality and by every mask but the user's
- * graph; padding is not looked at. */
+/* Keys *first ... *end - 1 are those that query i may see by causality and by every mask but a user's
+ * graph of several runs a row, or of heads that differ; padding is not looked at. */
 ATTN_API void attn_visible_span(const attn_problem *, int64_t i, int64_t *first, int64_t *end);
 /* The score of query i and key j after attn_problem.score, of t = scale * q.k, in fp64. */
 ATTN_API double attn_score_of(const attn_problem *, int64_t batch, int64_t head, int64_t i, int64_t j,

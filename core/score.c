@@ -214,6 +214,11 @@ int64_t attn_key_at(const attn_problem *p, int64_t position) {
   return low;
 }
 
+bool attn_mask_is_band(const attn_mask *m) {
+  return m->kind == ATTN_MASK_PATTERN && m->pattern->max_runs == 1 && !m->pattern->per_head &&
+         !m->pattern->per_head_later;
+}
+
 void attn_visible_positions(const attn_problem *p, int64_t i, int64_t *first, int64_t *end) {
   const attn_mask *m = &p->mask;
   const int64_t position = attn_problem_position(p, i);
@@ -227,6 +232,12 @@ void attn_visible_positions(const attn_problem *p, int64_t i, int64_t *first, in
     const int64_t d = document_of(m, position);
     from = d < m->count ? m->offsets[d] : 0;
     to = d < m->count ? m->offsets[d + 1] : 0;
+  }
+  if (attn_mask_is_band(m)) {
+    attn_run run = {0, 0, 1};
+    const bool any = m->pattern->row(m->pattern->state, 0, position, &run) > 0 && run.first >= 0;
+    from = any ? attn_min(run.first, p->n_kv) : 0;
+    to = any ? from + attn_min(run.count, p->n_kv - from) : 0;
   }
   if (p->causal) to = attn_min(to, position + 1);
   *first = from;

@@ -88,7 +88,7 @@ static attn_status make_plans(const data_llama_decoder *d, attn_plan *plan[REACH
     attn_problem problem = llama_problem(d->model, 1, all ? d->given + 1 : c->window);
     problem.batch = d->texts;
     problem.k.batch = problem.v.batch = d->n * c->kv_heads * c->head_dim;
-    if (llama_reach_occurs(c, (llama_reach)reach))
+    if (llama_reach_occurs(c, (llama_reach)reach, NULL))
       status = attn_plan_create(&plan[reach], &problem, "tiled", NULL);
   }
   return status;

@@ -68,7 +68,8 @@ static attn_status part_begin(const data_llama *m, int64_t n, const data_llama_s
     s->first = n - last;
     s->count = last;
   }
-  return llama_reach_plans(m, &m->seen, swap->spec, swap->scale, s->count, s->first + s->count, s->plan);
+  return llama_reach_plans(m, &m->seen, swap->spec, swap->where, swap->scale, s->count, s->first + s->count,
+                           s->plan);
 }
 
 static attn_status stream_begin(const data_llama *m, int64_t n, const data_llama_swap *swap, stream *s) {
@@ -88,7 +89,7 @@ static attn_status pass_begin(const data_llama *m, const data_llama_pass *asked,
   attn_spec *exact = NULL;
   attn_status status = attn_spec_parse(&exact, "tiled");
   llama_seen_make(c, m->kind->encoder, asked->n, &p->seen);
-  if (!status) status = llama_reach_plans(m, &p->seen, exact, 0, asked->n, asked->n, p->exact);
+  if (!status) status = llama_reach_plans(m, &p->seen, exact, NULL, 0, asked->n, asked->n, p->exact);
   attn_spec_destroy(exact);
   if (!status)
     status = llama_window_make(m, attn_plan_context(p->exact[llama_reach_of(c, 0)])->kernels, asked->n,

@@ -6,9 +6,10 @@ llama_reach llama_reach_of(const data_llama_config *c, int64_t layer) {
   return c->layer[layer] & DATA_LLAMA_WINDOW ? REACH_WINDOW : REACH_ALL;
 }
 
-bool llama_reach_occurs(const data_llama_config *c, llama_reach reach) {
+bool llama_reach_occurs(const data_llama_config *c, llama_reach reach, const unsigned char *where) {
   for (int64_t l = 0; l < c->layers; l++)
-    if (llama_reach_of(c, l) == reach) return true;
+    for (int64_t h = 0; h < c->heads; h++)
+      if (llama_reach_of(c, l) == reach && (!where || where[l * c->heads + h])) return true;
   return false;
 }
 
@@ -48,16 +49,20 @@ attn_problem llama_problem(const data_llama *m, int64_t n_q, int64_t n_kv) {
 }
 
 attn_status llama_reach_plans(const data_llama *m, const llama_seen *seen, const attn_spec *spec,
-                              double scale, int64_t n_q, int64_t n_kv, attn_plan *plan[REACHES]) {
+                              const unsigned char *where, double scale, int64_t n_q, int64_t n_kv,
+                              attn_plan *plan[REACHES]) {
   const data_llama_config *c = &m->config;
   attn_problem p = llama_problem(m, n_q, n_kv);
   attn_status status = ATTN_OK;
   if (scale > 0) p.scale = scale;
   for (int reach = 0; !status && reach < REACHES; reach++) {
-    if (!llama_reach_occurs(c, (llama_reach)reach)) continue;
-    if (reach == REACH_WINDOW && c->window < n_kv)
-      p.mask = (attn_mask){.kind = ATTN_MASK_PATTERN, .pattern = &seen->pattern};
+    if (!llama_reach_occurs(c, (llama_reach)reach, where)) continue;
+    const bool masked = reach == REACH_WINDOW && c->window < n_kv;
+    if (masked) p.mask = (attn_mask){.kind = ATTN_MASK_PATTERN, .pattern = &seen->pattern};
     status = attn_plan_create_spec(&plan[reach], &p, spec, NULL);
+    if (status && masked)
+      status = attn_fail(status, "layers that see the last %lld keys alone: %s", (long long)c->window,
+                         attn_last_error());
   }
   return status;
 }

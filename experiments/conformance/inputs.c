@@ -132,6 +132,15 @@ static int64_t graph_row(const void *state, int64_t head, int64_t position, attn
   return count;
 }
 
+/* A band: the same keys around the query's own in all heads, which variants that select may be masked by. */
+static int64_t band_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  const int64_t keys = *(const int64_t *)state, first = position - keys / 3, end = position + 1 + keys / 4;
+  (void)head;
+  runs[0] = (attn_run){first < 0 ? 0 : first, 0, 1};
+  runs[0].count = (end < keys ? end : keys) - runs[0].first;
+  return runs[0].count > 0;
+}
+
 /* Documents of random lengths, the first often of one key; or one of all keys. */
 static void make_documents(attn_problem *p, problem_inputs *x, attn_rng *rng) {
   const int64_t n = p->n_kv, most = 1 + attn_rng_below(rng, INPUTS_DOCUMENTS);
@@ -162,7 +171,8 @@ static void make_mask(attn_problem *p, attn_mask_kind kind, problem_inputs *x, a
     break;
   case ATTN_MASK_PATTERN:
     x->keys = n;
-    x->graph = (attn_pattern){.state = &x->keys, .row = graph_row, .max_runs = 2, .per_head = true};
+    x->graph = way % 2 ? (attn_pattern){.state = &x->keys, .row = band_row, .max_runs = 1}
+                       : (attn_pattern){.state = &x->keys, .row = graph_row, .max_runs = 2, .per_head = true};
     p->mask.pattern = &x->graph;
     break;
   default:

@@ -221,6 +221,47 @@ Test(data_passes, tokens_one_at_a_time_are_the_whole_text) {
   free(s);
 }
 
+/* The same weights in layers that see the last WINDOW keys alone, except the first. */
+enum { WINDOW = 5 };
+static void open_windowed(void) {
+  json_t *config = model_config(&model);
+  json_object_set_new(config, "model_type", json_string("mistral"));
+  json_object_set_new(config, "sliding_window", json_integer(WINDOW));
+  json_object_set_new(config, "layer_types",
+                      json_pack("[s, s, s]", "full_attention", "sliding_attention", "sliding_attention"));
+  model_write_config(config);
+  data_llama_close(llama);
+  assert_ok(data_llama_open(fixture_directory, &llama));
+}
+
+/* A selection is one of the window's keys: as many as these are exact attention, and what lies before the
+ * window of a layer is without influence there. */
+Test(data_passes, selections_respect_a_models_window) {
+  static unsigned char first[LAYERS * 8], others[LAYERS * 8];
+  open_windowed();
+  for (int64_t i = 0; i < LAYERS * model.heads; i++) *(i < model.heads ? &first[i] : &others[i]) = 1;
+  const data_llama_swap swaps[] = {
+      {.spec = spec_of("topk:k=5"), .where = others, .mix = 1},
+      {.spec = spec_of("pages:page=2,budget=6"), .where = others, .mix = 1},
+      {.spec = spec_of("topk:k=5"), .where = first, .mix = 1},
+      {.spec = spec_of("topk:k=4"), .where = others, .mix = 1},
+      {.spec = spec_of("topk:k=5"), .where = others, .phase = DATA_LLAMA_DECODE, .decode = 7, .mix = 1}};
+  store *s = run(swaps, 5);
+  double most[6] = {0};
+  for (int i = 1; i <= 5; i++)
+    for (int64_t x = 0; x < WINDOWS * N * V; x++)
+      most[i] =
+          fmax(most[i], fabs((double)(&s->logits[i][0][0][0])[x] - (double)(&s->logits[0][0][0][0])[x]));
+  cr_expect(most[1] < 1e-4 && most[2] < 1e-4 && most[5] < 1e-4, "%g, %g, %g", most[1], most[2], most[5]);
+  cr_expect(most[3] > 1e-2 && most[4] > 1e-2, "%g, %g", most[3], most[4]);
+  free(s);
+  const data_llama_swap fixed = {.spec = spec_of("linear"), .where = others, .mix = 1},
+                        free_layer = {.spec = fixed.spec, .where = first, .mix = 1};
+  assert_refused(data_llama_try(llama, N, &fixed), ATTN_EUNSUPPORTED,
+                 "layers that see the last 5 keys alone: variant linear: a mask is not supported");
+  assert_ok(data_llama_try(llama, N, &free_layer));
+}
+
 Test(data_passes, refusals) {
   int64_t tokens[N] = {0};
   store *s = calloc(1, sizeof *s);

@@ -315,9 +315,12 @@ Test(variants_select, a_broken_selection_is_named) {
   }
 }
 
-Test(variants_select, a_graph_as_a_mask_is_refused) {
-  static const attn_pattern graph = {.row = recorded_row, .max_runs = 1};
+Test(variants_select, a_graph_of_several_runs_is_refused_as_a_mask) {
+  static const attn_pattern graphs[] = {{.row = recorded_row, .max_runs = 2},
+                                        {.row = recorded_row, .max_runs = 1, .per_head = true}};
   attn_problem p = shape_problem((case_shape){1, 1, 1, 9, 9, 4, 4, false, false}, ATTN_F32);
-  p.mask = (attn_mask){.kind = ATTN_MASK_PATTERN, .pattern = &graph};
-  expect_no_plan(&p, "topk", ATTN_EUNSUPPORTED, "graph");
+  for (int g = 0; g < 2; g++) {
+    p.mask = (attn_mask){.kind = ATTN_MASK_PATTERN, .pattern = &graphs[g]};
+    expect_no_plan(&p, "topk", ATTN_EUNSUPPORTED, "graph");
+  }
 }
