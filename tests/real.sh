@@ -8,6 +8,6 @@ python=build/real/bin/python
 [ -x "$python" ] || python3 -m venv build/real
 "$python" -m pip install --quiet torch==2.15.0 jax==0.10.2 numpy==2.4.6 transformers==5.24.0 tokenizers==0.23.3 gguf==0.19.0 \
   safetensors==0.8.0 accelerate sentencepiece protobuf h5py pandas matplotlib
-for part in real models architectures torch training attention gradients; do "$python" tests/python/run.py "$part" build/dev; done
+for part in real tokens models architectures torch training attention gradients; do "$python" tests/python/run.py "$part" build/dev; done
 PYTHONPATH=core/python ATTNLAB_PROGRAM=build/dev/experiments/attnlab ATTNLAB_LIBRARY=build/dev/core/libattn.so \
   exec "$python" tests/python/judge_all.py

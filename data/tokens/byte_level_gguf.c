@@ -51,17 +51,18 @@ static attn_status cut_as(data_tokenizer *t, setting name, bool prefix) {
     return attn_fail(ATTN_EUNSUPPORTED, "%s: %s is %.*s, whose patterns are not known", t->file, key,
                      (int)(name.bytes < 64 ? name.bytes : 64), name.text);
   t->ignore_merges = c->whole;
-  const attn_status status = c->digits_first ? byte_level_step(t, t->file, false, "\\p{N}") : ATTN_OK;
-  return status ? status : byte_level_step(t, t->file, prefix, c->cuts ? c->cuts : byte_level_gpt2);
+  const attn_status status =
+      c->digits_first ? steps_add(&t->cutter, t->file, (step){.apply = step_split}, "\\p{N}") : ATTN_OK;
+  return status ? status : byte_level_steps(&t->cutter, t->file, prefix, c->cuts ? c->cuts : byte_level_gpt2);
 }
 
 static attn_status add_merges(data_tokenizer *t, gguf_list list) {
   static const char key[] = "tokenizer.ggml.merges";
-  attn_status status = byte_level_merges(t, list.count);
+  attn_status status = bpe_merges(t, list.count);
   for (size_t i = 0, count = list.count; !status && i < count; i++) {
     const setting s = gguf_next(&list);
     if (s.kind != SETTING_TEXT) return attn_fail(ATTN_EINVAL, "%s: %s[%zu] is not a text", t->file, key, i);
-    status = byte_level_merge_text(t, key, i, s.text, s.bytes);
+    status = bpe_merge_text(t, key, i, s.text, s.bytes);
   }
   return status;
 }
@@ -76,7 +77,7 @@ attn_status byte_level_open_gguf(const gguf *file, const data_sentencepiece *s, 
     data_tokenizer_close(t);
     return status;
   }
-  byte_level_bytes(t);
+  t->model = bpe_encode;
   *out = t;
   return ATTN_OK;
 }

@@ -37,22 +37,37 @@ static size_t lower(const literals *l, size_t begin, size_t end, size_t depth, u
   return begin;
 }
 
-static const token *longest_at(const literals *l, const uint8_t *text, size_t bytes) {
-  const token *found = NULL;
-  size_t begin = l->first[text[0]], end = l->first[text[0] + 1];
-  for (size_t depth = 1; begin < end; depth++) {
-    if (l->item[begin].bytes == depth) found = &l->item[begin++];
-    if (depth == bytes) break;
-    const size_t from = begin;
-    begin = lower(l, from, end, depth, text[depth]);
-    end = lower(l, begin, end, depth, text[depth] + 1U);
+literals_walk literals_walk_begin(const literals *l, const uint8_t *text, size_t bytes) {
+  literals_walk w = {.in = l, .depth = 1};
+  if (!l->count || !bytes) return w;
+  w.begin = l->first[text[0]];
+  w.end = l->first[text[0] + 1];
+  return w;
+}
+
+const token *literals_next(literals_walk *w, const uint8_t *text, size_t bytes) {
+  const literals *l = w->in;
+  while (w->begin < w->end) {
+    if (l->item[w->begin].bytes == w->depth) return &l->item[w->begin++];
+    if (w->depth == bytes) break;
+    const size_t from = w->begin;
+    w->begin = lower(l, from, w->end, w->depth, text[w->depth]);
+    w->end = lower(l, w->begin, w->end, w->depth, text[w->depth] + 1U);
+    w->depth++;
   }
+  return NULL;
+}
+
+const token *literals_longest(const literals *l, const uint8_t *text, size_t bytes) {
+  const token *found = NULL, *next;
+  literals_walk w = literals_walk_begin(l, text, bytes);
+  while ((next = literals_next(&w, text, bytes))) found = next;
   return found;
 }
 
 const token *literals_find(const literals *l, const uint8_t *text, size_t bytes, size_t from, size_t *place) {
   for (size_t at = from; l->count && at < bytes; at++) {
-    const token *found = longest_at(l, text + at, bytes - at);
+    const token *found = literals_longest(l, text + at, bytes - at);
     if (!found) continue;
     *place = at;
     return found;

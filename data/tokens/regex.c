@@ -175,6 +175,11 @@ void pattern_free(pattern *p) {
   free(p);
 }
 
+bool pattern_may_be_empty(const pattern *p) {
+  uint32_t empty = 1;
+  return pcre2_pattern_info(p->code, PCRE2_INFO_MATCHEMPTY, &empty) != 0 || empty != 0;
+}
+
 /* ---- cutting ------------------------------------------------------------------------------------------- */
 
 attn_status pattern_work_make(pattern_work **out) {
@@ -256,8 +261,8 @@ attn_status pattern_split(const pattern *p, pattern_work *w, const uint8_t *text
   while (done < bytes) {
     size_t begin = bytes, end = bytes;
     attn_status status = next_match(p, w, text, bytes, at, &spent, &begin, &end);
-    if (!status && begin > done) status = piece(context, text + done, begin - done);
-    if (!status && end > begin) status = piece(context, text + begin, end - begin);
+    if (!status && begin > done) status = piece(context, text + done, begin - done, false);
+    if (!status && end > begin) status = piece(context, text + begin, end - begin, true);
     if (status) return status;
     done = end;
     at = end > begin ? end : utf8_end(text, bytes, end);

@@ -17,7 +17,10 @@ void pattern_free(pattern *);
 attn_status pattern_work_make(pattern_work **);
 void pattern_work_free(pattern_work *);
 
-typedef attn_status pattern_piece(void *context, const uint8_t *at, size_t bytes);
+typedef attn_status pattern_piece(void *context, const uint8_t *at, size_t bytes, bool matched);
+
+/* Whether a match may be empty. */
+bool pattern_may_be_empty(const pattern *);
 
 /* Gives the matches, and what lies between them, one after another: pieces that are not empty and make up the
  * text, which is valid UTF-8. EINVAL: the pattern takes too long on this text. */

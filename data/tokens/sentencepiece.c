@@ -41,17 +41,12 @@ static bool find_text(const void *context, const merge_symbol *left, const merge
   return true;
 }
 
-/* Unknown characters that follow one another are one token. */
-static attn_status put_unknown(encoder *e) {
-  if (e->t->unknown < 0)
-    return attn_fail(ATTN_EINVAL, "%s: no token for a character that the text has, and none for unknown ones",
-                     e->t->file);
-  return e->count && e->id[e->count - 1] == e->t->unknown ? ATTN_OK : encoder_put(e, e->t->unknown);
-}
-
 static attn_status put_bytes(encoder *e, const uint8_t *at, size_t bytes) {
-  for (size_t i = 0; i < bytes; i++)
-    if (e->t->byte_id[at[i]] < 0) return put_unknown(e);
+  /* Unknown characters that follow one another are one token. */
+  if (!encoder_has_bytes(e, at, bytes))
+    return e->t->unknown >= 0 && e->count && e->id[e->count - 1] == e->t->unknown
+               ? ATTN_OK
+               : encoder_put_unknown(e, at, bytes);
   attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < bytes; i++) status = encoder_put(e, e->t->byte_id[at[i]]);
   return status;
@@ -99,8 +94,7 @@ static attn_status encode(encoder *e, const uint8_t *text, size_t bytes) {
 
 /* ---- decoding ------------------------------------------------------------------------------------------ */
 
-/* The byte of "<0xNN>", or -1. */
-static int byte_of(const char *text, size_t bytes) {
+int piece_byte(const char *text, size_t bytes) {
   unsigned byte;
   char name[7] = "", again[7];
   if (bytes != 6) return -1;
@@ -110,30 +104,30 @@ static int byte_of(const char *text, size_t bytes) {
   return strcmp(name, again) == 0 ? (int)byte : -1;
 }
 
-static attn_status decode(const data_tokenizer *t, const token *from, void *to) {
+attn_status piece_decode(const data_tokenizer *t, const token *from, buffer *to) {
   attn_status status = ATTN_OK;
   (void)t;
   if (from->kind == TOKEN_CONTROL) return ATTN_OK;
-  if (from->kind == TOKEN_UNKNOWN) return decoder_put(to, " \xe2\x81\x87 ", 5); /* U+2047, as SentencePiece */
+  if (from->kind == TOKEN_UNKNOWN) return buffer_put(to, " \xe2\x81\x87 ", 5); /* U+2047, as SentencePiece */
   if (from->kind == TOKEN_BYTE) {
-    const char byte = (char)byte_of(from->text, from->bytes);
-    return decoder_put(to, &byte, 1);
+    const char byte = (char)piece_byte(from->text, from->bytes);
+    return buffer_put(to, &byte, 1);
   }
   for (uint32_t i = 0; !status && i < from->bytes;) {
     const bool is_blank = from->bytes - i >= BLANK && memcmp(from->text + i, blank, BLANK) == 0;
-    status = decoder_put(to, is_blank ? " " : from->text + i, 1);
+    status = buffer_put(to, is_blank ? " " : from->text + i, 1);
     i += is_blank ? BLANK : 1;
   }
   return status;
 }
 
-static const tokenizer_kind sentencepiece = {encode, decode};
+static const tokenizer_kind sentencepiece = {encode, piece_decode};
 
 /* ---- from arrays --------------------------------------------------------------------------------------- */
 
 static attn_status kind_of(const data_sentencepiece *s, int64_t i, token_kind *out) {
   const data_piece *p = &s->pieces[i];
-  const int byte = byte_of(p->text, p->bytes);
+  const int byte = piece_byte(p->text, p->bytes);
   if (!s->types) {
     *out = byte >= 0         ? TOKEN_BYTE
            : i == s->unknown ? TOKEN_UNKNOWN
@@ -164,7 +158,7 @@ static attn_status add_pieces(data_tokenizer *t, const data_sentencepiece *s) {
     /* Else a text could be cut inside a character. */
     if (s->pieces[i].bytes && u8_check((const uint8_t *)s->pieces[i].text, s->pieces[i].bytes))
       return attn_fail(ATTN_EINVAL, "%s: token %" PRId64 " is not UTF-8", t->file, i);
-    if (kind == TOKEN_BYTE) t->byte_id[byte_of(s->pieces[i].text, s->pieces[i].bytes)] = (int32_t)i;
+    if (kind == TOKEN_BYTE) t->byte_id[piece_byte(s->pieces[i].text, s->pieces[i].bytes)] = (int32_t)i;
     status = vocabulary_add(&t->words, t->file, s->pieces[i].text, s->pieces[i].bytes, i, kind);
   }
   return status ? status : vocabulary_end(&t->words, t->file);

@@ -1,6 +1,6 @@
 /* tokenizer_json.c - tokenizer.json of a Hugging Face model directory
- * (https://huggingface.co/docs/tokenizers): byte-level BPE. truncation, padding, post_processor and decoder
- * say what becomes of the ids; of them only the token that post_processor puts first is read. */
+ * (https://huggingface.co/docs/tokenizers). truncation, padding, post_processor and decoder say what becomes
+ * of the ids; of them only the token that post_processor puts first is read. */
 #include "data/tokens/tokenizer_json.h"
 
 #include <stdlib.h>
@@ -40,23 +40,25 @@ bool json_is_type(json_t *object, const char *wanted) {
   return type && strcmp(type, wanted) == 0;
 }
 
-/* The name of the token that a template puts before a text: post_processor, or one of its sequence. */
-static const char *first_of_template(json_t *processor) {
+/* The name of the token that a post-processor, or one of its sequence, puts before a text. */
+static const char *first_of_processor(json_t *processor) {
   size_t i;
   json_t *each;
+  if (json_is_type(processor, "BertProcessing") || json_is_type(processor, "RobertaProcessing"))
+    return json_string_value(json_array_get(json_object_get(processor, "cls"), 0));
   if (json_is_type(processor, "TemplateProcessing")) {
     json_t *first = json_array_get(json_object_get(processor, "single"), 0);
     return json_string_value(json_object_get(json_object_get(first, "SpecialToken"), "id"));
   }
   json_array_foreach(json_object_get(processor, "processors"), i, each) {
-    const char *name = json_is_type(each, "TemplateProcessing") ? first_of_template(each) : NULL;
+    const char *name = json_object_get(each, "processors") ? NULL : first_of_processor(each);
     if (name) return name;
   }
   return NULL;
 }
 
 static attn_status read_bos(data_tokenizer *t, json_t *file) {
-  const char *name = first_of_template(json_object_get(file, "post_processor"));
+  const char *name = first_of_processor(json_object_get(file, "post_processor"));
   const token *bos = name ? vocabulary_find(&t->words, name, strlen(name)) : NULL;
   if (name && !bos)
     return attn_fail(ATTN_EINVAL, "%s: post_processor begins with '%s', which is not a token", t->file, name);
@@ -64,10 +66,30 @@ static attn_status read_bos(data_tokenizer *t, json_t *file) {
   return ATTN_OK;
 }
 
+/* WordPiece's decoder: a token that continues no word has a blank before it. */
+static attn_status decode_word(const data_tokenizer *t, const token *from, buffer *to) {
+  const size_t prefix = t->continuing ? strlen(t->continuing) : 0;
+  const bool continues = prefix && from->bytes > prefix && memcmp(from->text, t->continuing, prefix) == 0;
+  attn_status status = continues || !to->bytes ? ATTN_OK : buffer_put(to, " ", 1);
+  const size_t skip = continues ? prefix : 0;
+  return status ? status : buffer_put(to, from->text + skip, from->bytes - skip);
+}
+
+/* What tokens stand for follows from what made them: letters of bytes, words, or texts with U+2581. */
+static const tokenizer_kind *choose_kind(const data_tokenizer *t) {
+  static const tokenizer_kind words = {encode_by_steps, decode_word},
+                              pieces = {encode_by_steps, piece_decode};
+  if (t->model == wordpiece_encode) return &words;
+  for (int i = 0; i < t->cutter.count; i++)
+    if (t->cutter.item[i].apply == step_letters) return &byte_level;
+  return &pieces;
+}
+
 static attn_status read_all(data_tokenizer *t, json_t *file) {
   if (!json_is_object(file)) return attn_fail(ATTN_EINVAL, "%s: not a JSON object", t->file);
-  attn_status status = read_splits(t, file);
+  attn_status status = read_steps(t, file);
   if (!status) status = read_model(t, file);
+  if (!status) t->kind = choose_kind(t);
   return status ? status : read_bos(t, file);
 }
 
@@ -84,7 +106,7 @@ attn_status tokenizer_open_json(const char *directory, data_tokenizer **out) {
     goto out;
   }
   status = file_map_open(path, &map);
-  if (!status) status = tokenizer_begin(path, &byte_level, &t);
+  if (!status) status = tokenizer_begin(path, NULL, &t);
   if (status) goto out;
   status = json_parse((const char *)map.at, map.bytes, &error, &file);
   if (status == ATTN_EINVAL)

@@ -6,6 +6,8 @@
 
 #include "data/tokens/tokenizer.h"
 
+enum { JSON_PLACE = 400 }; /* more than a message holds */
+
 /* The value of a key; NULL if it is absent or null. */
 json_t *json_given(json_t *object, const char *key);
 
@@ -18,8 +20,14 @@ attn_status json_flag(const char *place, json_t *object, const char *key, bool *
 /* Whether the text under "type" is `wanted`. */
 bool json_is_type(json_t *object, const char *wanted);
 
-/* normalizer and pre_tokenizer (split_json.c); model and added_tokens (model_json.c). */
-attn_status read_splits(data_tokenizer *, json_t *file);
+/* EINVAL: not an id; what and name go into the message. */
+attn_status json_id(const char *file, json_t *value, const char *what, const char *name, int64_t *out);
+
+/* normalizer and pre_tokenizer (steps_json.c); model with the texts of added_tokens (model_json.c); where a
+ * text is cut at those (added_json.c). */
+attn_status read_steps(data_tokenizer *, json_t *file);
 attn_status read_model(data_tokenizer *, json_t *file);
+attn_status add_added(data_tokenizer *, json_t *vocab, json_t *added);
+attn_status read_added(data_tokenizer *, json_t *added);
 
 #endif

@@ -23,6 +23,8 @@ typedef struct token {
   int32_t id;
   token_kind kind;
   uint32_t rank; /* of a merge into this token, where scores decide: the least comes first */
+  bool added;    /* no piece of a text becomes it: the text is only cut at it */
+  bool lstrip, rstrip, single_word; /* what it takes with it of blanks on either side; never part of a word */
 } token;
 
 typedef struct vocabulary {

@@ -2,11 +2,14 @@
  *   ask MODEL COUNT TOKEN...   the logits after these tokens, and the COUNT tokens that it generates greedily
  *   ask MODEL all TOKEN...     the logits after each of these tokens, a line each, from one pass
  *   ask MODEL TEXT N           the first N tokens of a text with the model's first one, and their mean
- *                              negative log-likelihood in nats, all but the first */
+ *                              negative log-likelihood in nats, all but the first
+ *   ask MODEL ids FILE         the model's first token, and the ids of each text of a file, a line each; the
+ *                              texts end with a NUL */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #include "data/data.h"
 
@@ -68,8 +71,34 @@ static attn_status read_text(const char *model, const char *text, int64_t n, con
   return status;
 }
 
+static attn_status print_ids(const char *model, const char *path) {
+  data_tokenizer *t = NULL;
+  char *text = NULL;
+  size_t room = 0;
+  FILE *in = fopen(path, "rb");
+  attn_status status =
+      in ? data_tokenizer_open(model, &t) : attn_fail(ATTN_EINVAL, "%s: cannot be read", path);
+  if (!status) printf("%lld\n", (long long)data_tokenizer_bos(t));
+  for (ssize_t length; !status && (length = getdelim(&text, &room, '\0', in)) > 0;) {
+    int64_t *ids = NULL, count = 0;
+    status = data_tokenizer_encode(t, path, text, (size_t)length - 1, &ids, &count);
+    for (int64_t i = 0; !status && i < count; i++) printf(i ? " %lld" : "%lld", (long long)ids[i]);
+    printf("\n");
+    free(ids);
+  }
+  free(text);
+  if (in) fclose(in);
+  data_tokenizer_close(t);
+  return status;
+}
+
 int main(int argc, char **argv) {
   if (argc < 4) return 2;
+  if (strcmp(argv[2], "ids") == 0) {
+    if (!print_ids(argv[1], argv[3])) return 0;
+    fprintf(stderr, "%s\n", attn_last_error());
+    return 1;
+  }
   char *end;
   const int64_t count = strtoll(argv[2], &end, 10);
   const bool all = strcmp(argv[2], "all") == 0, text = *end && !all;
