@@ -398,10 +398,10 @@ attn_status data_target_digest(const char *score, const char *mask, char hex[65]
 
 typedef struct data_tokenizer data_tokenizer;
 
-/* Opens the tokenizer of a model: DIRECTORY/tokenizer.json (byte-level BPE with the normalisation and the
- * regular expressions that Llama 3, Qwen and GPT-2 use), or that of a GGUF file (SentencePiece's BPE, which
- * it calls llama). ENOTFOUND: the directory has none. EUNSUPPORTED names what this program does not
- * compute. */
+/* Opens the tokenizer of a model: DIRECTORY/tokenizer.json (BPE, WordPiece or Unigram, with what their files
+ * say of a text before and of added tokens), or that of a GGUF file (SentencePiece's BPE, which it calls
+ * llama, and byte-level BPE, gpt2). ENOTFOUND: the directory has none. EUNSUPPORTED names what this program
+ * does not compute. */
 attn_status data_tokenizer_open(const char *path, data_tokenizer **);
 
 typedef struct data_piece {
@@ -430,14 +430,15 @@ int64_t data_tokenizer_size(const data_tokenizer *); /* the largest id + 1 */
 int64_t data_tokenizer_bos(const data_tokenizer *);
 
 /* The ids of a text, without that first token; release with free. name: of the text, for messages. EINVAL:
- * the text is empty, is not UTF-8 (the message has the offset of the byte), or has a byte for which there is
- * no token. */
+ * nothing is left of the text, it is not UTF-8 (the message has the offset of the byte), or it has a
+ * character for which there is no token. */
 attn_status data_tokenizer_encode(const data_tokenizer *, const char *name, const void *text, size_t bytes,
                                   int64_t **ids, int64_t *count);
 
 /* The bytes that the ids encode, followed by a NUL that is not counted; release with free. They are the text
  * that was encoded, except for what the tokenizer itself changes: U+2581, which comes back as a blank, a
- * first blank that it adds, unknown characters, and what NFC composes. */
+ * first blank that it adds, unknown characters, what its normaliser rewrites, and what its pre-tokeniser
+ * drops. */
 attn_status data_tokenizer_decode(const data_tokenizer *, const int64_t *ids, int64_t count, char **text,
                                   size_t *bytes);
 

@@ -33,7 +33,7 @@ static attn_status add_words(data_tokenizer *t, json_t *vocab) {
 /* Texts with scores; the place of each is its id. */
 static attn_status add_scored(data_tokenizer *t, json_t *vocab) {
   const size_t count = json_array_size(vocab);
-  double least = INFINITY;
+  double least = (double)INFINITY;
   attn_status status = ATTN_OK;
   t->score = malloc((count + 1) * sizeof *t->score);
   if (!t->score) return attn_fail(ATTN_ENOMEM, "%s: no memory for %zu scores", t->file, count);

@@ -7,6 +7,7 @@
 
 #include "data/tokens/buffer.h"
 #include "data/tokens/tokenizer.h"
+#include "data/tokens/utf8.h"
 
 static attn_status pass(const passage *p, const uint8_t *text, size_t bytes, bool first) {
   if (!bytes) return ATTN_OK;
@@ -189,11 +190,10 @@ attn_status step_charsmap(const step *s, const passage *rest, const uint8_t *tex
       status = buffer_put(&out, by, strlen(by));
       continue;
     }
-    for (const uint8_t *c = at; !status && c < next;) {
-      const size_t one = (size_t)u8_mblen(c, (size_t)(next - c));
-      by = charsmap_find(s->map, c, one);
-      status = buffer_put(&out, by ? (const void *)by : c, by ? strlen(by) : one);
-      c += one;
+    for (size_t i = 0, one; !status && i < length; i = one) {
+      one = utf8_end(at, length, i);
+      by = charsmap_find(s->map, at + i, one - i);
+      status = buffer_put(&out, by ? (const void *)by : at + i, by ? strlen(by) : one - i);
     }
   }
   return pass_buffer(status, rest, &out, rest->first);
