@@ -20,13 +20,11 @@ static void offer(node *to, double score, size_t from, bool unknown) {
 static void find_best(const data_tokenizer *t, const uint8_t *text, size_t bytes, node *nodes) {
   for (size_t at = 0, end; at < bytes; at = end) {
     literals_walk walk = literals_walk_begin(&t->pieces, text + at, bytes - at);
-    bool single = false;
     end = utf8_end(text, bytes, at);
-    for (const token *next; (next = literals_next(&walk, text + at, bytes - at));) {
+    for (const token *next; (next = literals_next(&walk, text + at, bytes - at));)
       offer(&nodes[at + next->bytes], nodes[at].score + t->score[next->id], at, next->id == t->unknown);
-      single = single || next->bytes == end - at;
-    }
-    if (!single) offer(&nodes[end], nodes[at].score + t->unknown_score, at, true);
+    /* Less than a token of one character, if there is one. */
+    offer(&nodes[end], nodes[at].score + t->unknown_score, at, true);
   }
   for (size_t at = bytes; at; at = nodes[at].from) nodes[nodes[at].from].to = (uint32_t)at;
 }

@@ -68,6 +68,40 @@ Test(data_tokens_models, unigram_takes_the_largest_sum) {
   data_tokenizer_close(t);
 }
 
+Test(data_tokens_models, an_unknown_character_costs_ten_more_than_any_token) {
+  data_tokenizer *t = open_text(FILE_OF(
+      "", "\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",9],[\"b\",5],[\"cb\",1],[\"d\",5]]"));
+  cr_assert_str_eq(tokens_ids(t, "cbd"), "2 3"); /* 6; as c b d 1 - 10 + 10 */
+  data_tokenizer_close(t);
+}
+
+Test(data_tokens_models, the_first_piece_is_that_at_the_beginning_of_the_text) {
+  static const struct {
+    const char *before, *text, *ids;
+  } cases[] = {{"WhitespaceSplit", "a a", "1 0 0"},
+               {"WhitespaceSplit", " a a", "0 0"},
+               {"Digits", "<s>a", "2 0"},
+               {"Digits", "a<s>a", "1 0 2 0"},
+               {"Digits", "a\001a", "1 0 0"},
+               {"Digits", "\001aa", "0 0"}, /* what was the first is dropped */
+               {"Digits", "xaa", "0 0"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char file[600];
+    snprintf(
+        file, sizeof file,
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Nmt\"},{\"type\":\"Replace\","
+        "\"pattern\":{\"String\":\"x\"},\"content\":\"\"}]},\"added_tokens\":[{\"id\":2,\"content\":\"<s>\"}]"
+        ","
+        "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"%s\"},{\"type\":"
+        "\"Metaspace\","
+        "\"prepend_scheme\":\"first\"}]},\"model\":{\"vocab\":{\"a\":0,\"" BLANK "\":1},\"merges\":[]}}",
+        cases[i].before);
+    data_tokenizer *t = open_text(file);
+    cr_assert_str_eq(tokens_ids(t, cases[i].text), cases[i].ids, "%s", cases[i].text);
+    data_tokenizer_close(t);
+  }
+}
+
 #define BYTES "\"<0xC3>\":10,\"<0xA9>\":11,\"<0xC4>\":12"
 #define LETTERS "\"<unk>\":0,\"" BLANK "\":1,\"a\":2,\"b\":3,\"ab\":4,\"" BLANK "ab\":5," BYTES
 
