@@ -74,7 +74,8 @@ ATTN_API attn_packed attn_gemm_pack(const attn_kernels *, int64_t k, int64_t n, 
 ATTN_API void attn_gemm_packed(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a,
                                attn_packed b, bool accumulate, void *c, int64_t c_row, void *scratch);
 
-/* How a row of a model's weights is stored: as elements, or in whole blocks of codes as GGUF files hold them. */
+/* How a row of a model's weights is stored: as elements, or in whole blocks of codes as GGUF files hold
+ * them. */
 typedef enum attn_weight_format {
   ATTN_WEIGHT_NONE, /* of another kind: for who has formats that are not here */
   ATTN_WEIGHT_F32,

@@ -252,7 +252,8 @@ void data_llama_config_sha256(const data_llama *, char hex[65]);
 /* logits: [n, vocab]. Beyond max_positions the tokens are cut into independent windows of max_positions. */
 attn_status data_llama_logits(const data_llama *, const int64_t *tokens, int64_t n, float *logits);
 
-/* What each token takes: multiply-adds with matrices of weights, and the bytes of these as they are stored. */
+/* What each token takes: multiply-adds with matrices of weights, and the bytes of these as they are
+ * stored. */
 typedef struct data_llama_work {
   double multiply_adds, bytes;
 } data_llama_work;
@@ -319,9 +320,9 @@ attn_status data_llama_check(const data_llama *, const int64_t *tokens, int64_t 
 attn_status data_llama_try(const data_llama *, int64_t n, const data_llama_swap *);
 attn_status data_llama_run(const data_llama *, const data_llama_pass *);
 
-/* The exact model, a token at a time, of several texts at once. Weights are read in the format and at the place
- * of their file, except matrices that are stored transposed (GPT-2's), which are held in fp32; the numbers are
- * those of fp32 up to the order of sums. Holds keys and values of n positions. */
+/* The exact model, a token at a time, of several texts at once. Weights are read in the format and at the
+ * place of their file, except matrices that are stored transposed (GPT-2's), which are held in fp32; the
+ * numbers are those of fp32 up to the order of sums. Holds keys and values of n positions. */
 typedef struct data_llama_decoder data_llama_decoder;
 attn_status data_llama_decoder_make(const data_llama *, int64_t texts, int64_t n, data_llama_decoder **);
 void data_llama_decoder_free(data_llama_decoder *);

@@ -1,13 +1,14 @@
-/* iq2_xxs.h - IQ2_XXS, 2.06 bits an element: directions of eight elements from a table, with signs and scales.
+/* iq2_xxs.h - IQ2_XXS, 2.06 bits an element: directions of eight elements from a table, with signs and
+ * scales.
  *
  *   256 elements in 66 bytes: d, then for each 32 of them u8 i[4] and a little-endian u32 w
  *   x = d (w_28..31 + 1/2) / 4 * r[i_j] * (-1)^z,   for element k of the eight of i_j
  *
  * z is bit k of a byte whose low seven bits are bits 7j ... 7j + 6 of w and whose eighth gives it an even
- * number of ones. r is a row of eight lengths, each of 8, 25 and 43, of which an even number are 25: 256 of
- * the 3281 rows of that kind, chosen by the authors of the format (https://github.com/ggml-org/ggml,
- * iq2xxs_grid). Here a row is two bytes: bit k of the low one says that length k is 25, bit k of the high one
- * that it is 43. */
+ * number of ones. r is a row of eight lengths, each of 8, 25 and 43, of which an even number are 25: 256
+ * of the 3281 rows of that kind, chosen by the authors of the format (https://github.com/ggml-org/ggml,
+ * iq2xxs_grid). Here a row is two bytes: bit k of the low one says that length k is 25, bit k of the high
+ * one that it is 43. */
 #ifndef ATTN_CORE_KERNELS_IQ2_XXS_H
 #define ATTN_CORE_KERNELS_IQ2_XXS_H
 
@@ -58,14 +59,15 @@
 #define IQ2_SIGNS_4(b) IQ2_SIGN(b), IQ2_SIGN(b + 1), IQ2_SIGN(b + 2), IQ2_SIGN(b + 3)
 #define IQ2_SIGNS_16(b) IQ2_SIGNS_4(b), IQ2_SIGNS_4(b + 4), IQ2_SIGNS_4(b + 8), IQ2_SIGNS_4(b + 12)
 
-/* Eight bytes each, of the lowest element first: the lengths of a row, and ones where the sign is negative. */
+/* Eight bytes each, of the lowest element first: the lengths of a row, and ones where the sign is
+ * negative. */
 static const uint64_t iq2_lengths[256] = {IQ2_ROWS(IQ2_LENGTHS)};
 static const uint64_t iq2_signs[128] = {IQ2_SIGNS_16(0),  IQ2_SIGNS_16(16), IQ2_SIGNS_16(32),
                                         IQ2_SIGNS_16(48), IQ2_SIGNS_16(64), IQ2_SIGNS_16(80),
                                         IQ2_SIGNS_16(96), IQ2_SIGNS_16(112)};
 
-/* The 32 elements of four indices and w as signed bytes in four words, without their factor. Returns what d is
- * to be multiplied with. */
+/* The 32 elements of four indices and w as signed bytes in four words, without their factor. Returns what
+ * d is to be multiplied with. */
 static inline float iq2_group(const uint8_t *at, uint64_t codes[4]) {
   uint32_t w;
   memcpy(&w, at + 4, sizeof w);

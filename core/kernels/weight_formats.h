@@ -1,5 +1,6 @@
-/* weight_formats.h - how rows of a model's weights are stored (attn_weight_format): elements, or blocks of codes
- * of few bits as GGUF files hold them (https://github.com/ggml-org/ggml; data/formats/ has each definition). */
+/* weight_formats.h - how rows of a model's weights are stored (attn_weight_format): elements, or blocks
+ * of codes of few bits as GGUF files hold them (https://github.com/ggml-org/ggml; data/formats/ has each
+ * definition). */
 #ifndef ATTN_CORE_KERNELS_WEIGHT_FORMATS_H
 #define ATTN_CORE_KERNELS_WEIGHT_FORMATS_H
 

@@ -1,6 +1,6 @@
-/* product.h - the linear layers of a model: weights widened to f32 and packed for products once, for many rows;
- * or read where the file has them, for few. Products are the library's; their bits are the same for any number
- * of threads. Internal to data/. */
+/* product.h - the linear layers of a model: weights widened to f32 and packed for products once, for many
+ * rows; or read where the file has them, for few. Products are the library's; their bits are the same for
+ * any number of threads. Internal to data/. */
 #ifndef DATA_WEIGHTS_PRODUCT_H
 #define DATA_WEIGHTS_PRODUCT_H
 
@@ -23,7 +23,8 @@ typedef struct product_rows {
   int64_t head, turned;
 } product_rows;
 
-/* W [rows, columns], packed in slices of whole rows, or (at NULL) where it is stored; and b [rows] or NULL. */
+/* W [rows, columns], packed in slices of whole rows, or (at NULL) where it is stored; and b [rows] or
+ * NULL. */
 typedef struct product_matrix {
   int64_t rows, columns, slice;
   size_t stride; /* bytes of a slice */

@@ -1,6 +1,6 @@
-/* group_model.c - the group `model`: a pre-trained model (--model) a token at a time, whose time should be that
- * of reading its weights once, and whole windows, whose time should be that of the multiply-adds. Models run
- * under the environment's instruction set and threads. */
+/* group_model.c - the group `model`: a pre-trained model (--model) a token at a time, whose time should
+ * be that of reading its weights once, and whole windows, whose time should be that of the multiply-adds.
+ * Models run under the environment's instruction set and threads. */
 #include "experiments/bench/benchmark.h"
 
 #include <stdlib.h>
