@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/support/file.h"
+#include "data/support/output.h"
 #include "experiments/advice/caches.h"
 #include "experiments/advice/tell.h"
 #include "experiments/commands/cli.h"
@@ -29,8 +29,8 @@ typedef struct arguments {
   int threads;
   target_options target;
   quality_request model; /* ids.model: advise on a model instead */
-  const char *output, *task;
-  int64_t n;
+  const char *output, *task, *assignment;
+  int64_t n, budget;
 } arguments;
 
 static const cli_option options[] = {
@@ -56,6 +56,10 @@ static const cli_option options[] = {
     {"task", 0, "TASK", "Task, as for `attnlab eval' (default text)", CLI_SET(CLI_TEXT, task)},
     {"kl", 0, "K", "Divergence that all layers together may cost, nats a token (default 0.01)",
      CLI_SET(CLI_REAL, model.kl_budget)},
+    {"budget", 0, "B",
+     "Instead of --kl: share B keys a layer (k of topk, budget of pages, ...) among the layers so that KL is "
+     "least",
+     CLI_RANGE(budget, 1, INT32_MAX)},
     {"n", 'n', "N", "Positions of a window (default 512)", CLI_RANGE(n, 2, INT32_MAX)},
     {"windows", 'w', "W", "Windows (default 8)", CLI_RANGE(model.windows, 1, INT32_MAX)},
     {"seed", 0, "S", "Seed of the first draw, or of the windows' places (default 0)",
@@ -63,6 +67,9 @@ static const cli_option options[] = {
     {"output", 'o', "NAME.h5",
      "Add the runs to this evaluation and its journal NAME.jsonl, as `attnlab eval' does",
      CLI_SET(CLI_TEXT, output)},
+    {"assignment", 0, "FILE",
+     "Write the settings of the layers there, for `attnlab eval -v @FILE' and attnlab.torch",
+     CLI_SET(CLI_TEXT, assignment)},
     {"quiet", 'q', NULL, "No progress on stderr", CLI_SET(CLI_FLAG, quiet)},
     {"threads", 0, "N", "OpenMP threads", CLI_SET(CLI_THREADS, threads)},
     {NULL, 0, NULL, "variant", CLI_READ},
@@ -94,6 +101,8 @@ static void complete(struct argp_state *state, void *input) {
   if (!a->model.ids.model == !(f->in || f->q))
     argp_error(state, "expected either --in FILE (or --q, --k and --v) or --model MODEL");
   if (!a->model.ids.model) {
+    if (a->budget || a->assignment)
+      argp_error(state, "%s is for --model, not for tensors", a->budget ? "--budget" : "--assignment");
     reading_complete(state, &a->reading, true);
     return;
   }
@@ -127,7 +136,9 @@ static const cli_command parser = {
         "sinks, pages and the keys of largest score, of n/16, n/8, n/4 and n/2 keys), so that all layers "
         "together cost the divergence --kl from the exact model, as each layer's error and sensitivity "
         "predict; "
-        "then the model is run so, and the prediction judged.\n\n"
+        "then the model is run so, and the prediction judged. With --budget, every SPEC is run in each "
+        "layer, and "
+        "layers have those whose divergences add up to the least sum, with B keys on average.\n\n"
         "  attnlab advise --model build/models/minimind2 --text LICENSE --kl 0.01\n"
         "  attnlab advise --in qkv.h5 --error 5%\n"
         "  attnlab advise longformer:global=4 performer:kernel=trig --in qkv.npz --layout bnhd --causal"};
@@ -270,6 +281,21 @@ static attn_status make_presets(int64_t n, char **specs, int *count) {
   return ATTN_OK;
 }
 
+/* A line that ends with the layers of a setting. */
+static bool is_assignment(const char *path, const file_map *content) {
+  const char *text = (const char *)content->at;
+  size_t end = content->bytes - (text[content->bytes - 1] == '\n'), at = end;
+  (void)path;
+  while (at > 0 && text[at - 1] && strchr("0123456789,-", text[at - 1])) at--;
+  return at > 0 && at < end && text[at - 1] == '@';
+}
+static const output_kind kind_assignment = {"an assignment of settings to layers", is_assignment};
+
+static attn_status write_assignment(const char *path, const char *spec) {
+  if (!spec) return attn_fail(ATTN_EUNSUPPORTED, "%s is not written: every layer stays exact", path);
+  return output_write(path, &kind_assignment, (const file_part[]){{spec, strlen(spec)}, {"\n", 1}}, 2);
+}
+
 static attn_status prepare_model(arguments *a, int argc, char **argv) {
   quality_request *r = &a->model;
   char *presets[SPECS_MAX];
@@ -289,7 +315,11 @@ static attn_status prepare_model(arguments *a, int argc, char **argv) {
       .path = a->output, .inputs = inputs, .input_count = 2, .argc = argc, .argv = argv, .note = print_note};
   quality_store store = {0};
   if (!status) status = quality_store_open(&session, &store);
-  if (!status) status = quality_advise(r, &store, stdout);
+  char *best = NULL;
+  if (!status && a->assignment) status = output_check(a->assignment, &kind_assignment, inputs, 2);
+  if (!status) status = quality_advise(r, &store, a->budget, stdout, &best);
+  if (!status && a->assignment) status = write_assignment(a->assignment, best);
+  free(best);
   quality_store_close(&store);
   for (int i = 0; i < made; i++) free(presets[i]);
   return status;

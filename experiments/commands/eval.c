@@ -35,7 +35,8 @@ static const cli_option options[] = {
     {"variant", 'v', "SPEC",
      "Replace attention by this variant (may be repeated); SPEC@0-3;SPEC@4: in these layers; "
      "SPEC@pyramid=20: "
-     "budgets fall with the layer, the last is a 20th of the mean",
+     "budgets fall with the layer, the last is a 20th of the mean; @FILE: the line of a file (attnlab advise "
+     "--assignment)",
      CLI_READ},
     {"cache", 0, "SPEC",
      "As --variant, of a cache: its policy gives up keys from the first scored position on, after a prompt "

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/support/file.h"
+#include "experiments/quality/share_budget.h"
 #include "experiments/support/label.h"
 #include "experiments/support/table.h"
 
@@ -23,7 +24,7 @@ typedef struct advice {
   FILE *out;
   setting *runs;
   size_t count;
-  int64_t layers;
+  int64_t layers, budget; /* budget 0: within kl_budget */
 } advice;
 
 /* A method's settings, the layers they are for, and what that is predicted to cost. */
@@ -31,7 +32,8 @@ typedef struct assignment {
   const char *variant;
   int64_t *chosen; /* [layers] run, or -1: exact */
   double predicted;
-  char *spec; /* NULL: every layer stays exact */
+  char *spec;    /* NULL: every layer stays exact */
+  char *uniform; /* the budget in every layer; NULL: there is no budget */
 } assignment;
 
 static void clear(advice *a) {
@@ -168,6 +170,56 @@ static attn_status assign(const advice *a, const char *variant, assignment *x) {
   return write_spec(a, x);
 }
 
+/* *parsed: the setting's spec; *budget: the parameter's name. */
+static attn_status read_budget(const setting *s, attn_spec **parsed, const char **budget) {
+  attn_status status = attn_spec_parse(parsed, s->spec);
+  if (status) return status;
+  *budget = swap_budget_name(*parsed);
+  if (*budget && attn_spec_number(*parsed, *budget) >= 0) return ATTN_OK;
+  attn_spec_destroy(*parsed);
+  return attn_fail(ATTN_EINVAL, "%s: it has no budget", s->spec);
+}
+
+static double kl_of(const advice *a, const char *spec, int64_t layer) {
+  for (size_t i = 0; i < a->count; i++)
+    if (a->runs[i].layer == layer && strcmp(a->runs[i].spec, spec) == 0) return a->runs[i].kl;
+  return (double)NAN;
+}
+
+/* Of the first `settings` runs, which are those of all layers. */
+static attn_status assign_within(const advice *a, const char *variant, size_t settings, assignment *x) {
+  int64_t *run = calloc(settings, sizeof *run), *budget = calloc(settings, sizeof *budget), count = 0;
+  double *cost = calloc(settings * (size_t)a->layers, sizeof *cost);
+  *x = (assignment){.variant = variant, .chosen = malloc((size_t)a->layers * sizeof *x->chosen)};
+  attn_status status =
+      run && budget && cost && x->chosen ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for an assignment");
+  for (size_t i = 0; !status && i < settings; i++) {
+    attn_spec *spec = NULL, *even = NULL;
+    const char *name;
+    if (strcmp(a->runs[i].variant, variant) != 0) continue;
+    if ((status = read_budget(&a->runs[i], &spec, &name))) break;
+    run[count] = (int64_t)i;
+    budget[count++] = (int64_t)attn_spec_number(spec, name);
+    if (!x->uniform) {
+      status = attn_spec_with_int(spec, name, a->budget, &even);
+      if (!status && !(x->uniform = text_format("%s", even->text))) status = ATTN_ENOMEM;
+    }
+    attn_spec_destroy(even);
+    attn_spec_destroy(spec);
+  }
+  for (int64_t l = 0; !status && l < a->layers; l++)
+    for (int64_t s = 0; s < count; s++) cost[l * count + s] = kl_of(a, a->runs[run[s]].spec, l);
+  if (!status)
+    status = share_budget(a->layers, count, budget, cost, a->layers * a->budget, x->chosen, &x->predicted);
+  if (status == ATTN_EINVAL)
+    status = attn_fail(status, "%s, %lld keys a layer: %s", variant, (long long)a->budget, attn_last_error());
+  for (int64_t l = 0; !status && l < a->layers; l++) x->chosen[l] = run[x->chosen[l]];
+  free(run);
+  free(budget);
+  free(cost);
+  return status ? status : write_spec(a, x);
+}
+
 /* -- what is said -- */
 
 static const char *word_of(const setting *s, double budget) {
@@ -185,11 +237,14 @@ static attn_status print_layers(const advice *a, const assignment *all, size_t c
       char *name = NULL;
       const bool known = all[m].chosen[l] >= 0 && !label_of_text(a->runs[all[m].chosen[l]].spec, &name);
       table_add(&t, "%s (%.3g)", known ? name : "exact",
-                sqrt(a->r->kl_budget / (double)a->layers / sensitivity_of(a, all[m].variant, l)));
+                a->budget ? kl_of(a, a->runs[all[m].chosen[l]].spec, l)
+                          : sqrt(a->r->kl_budget / (double)a->layers / sensitivity_of(a, all[m].variant, l)));
       free(name);
     }
   }
-  fprintf(out, "\nthe cheapest setting of each layer, and the error that its attention may have:\n\n");
+  fprintf(out, a->budget
+                   ? "\nthe setting of each layer, and the KL of replacing this layer:\n\n"
+                   : "\nthe cheapest setting of each layer, and the error that its attention may have:\n\n");
   attn_status status = table_print(out, &t, TABLE_TEXT);
   table_free(&t);
   return status;
@@ -199,6 +254,14 @@ static const setting *find(const advice *a, size_t first, const char *spec) {
   for (size_t i = first; i < a->count; i++)
     if (strcmp(a->runs[i].spec, spec) == 0) return &a->runs[i];
   return NULL;
+}
+
+static void add_kl(text_table *t, const setting *s) {
+  table_add(t, "%.4g", s->kl);
+  if (s->kl_lo <= s->kl_hi)
+    table_add(t, "%.4g .. %.4g", s->kl_lo, s->kl_hi);
+  else
+    table_add(t, "-");
 }
 
 static attn_status print_outcome(const advice *a, const assignment *all, size_t count, size_t first,
@@ -215,11 +278,7 @@ static attn_status print_outcome(const advice *a, const assignment *all, size_t 
       read += (all[m].chosen[l] < 0 ? 1 : a->runs[all[m].chosen[l]].density) / (double)a->layers;
     table_add(&t, read <= 1 ? "%.2f" : "-", 100 * read);
     table_add(&t, "%.4g", all[m].predicted);
-    table_add(&t, "%.4g", s->kl);
-    if (s->kl_lo <= s->kl_hi)
-      table_add(&t, "%.4g .. %.4g", s->kl_lo, s->kl_hi);
-    else
-      table_add(&t, "-");
+    add_kl(&t, s);
     table_add(&t, "%s", word_of(s, a->r->kl_budget));
   }
   fprintf(out, "\nthe model with these settings; a prediction held if KL is at most %g:\n\n",
@@ -232,12 +291,47 @@ static attn_status print_outcome(const advice *a, const assignment *all, size_t 
   return status;
 }
 
-attn_status quality_advise(const quality_request *r, quality_store *store, FILE *out) {
-  advice a = {.r = r, .store = store, .out = out};
+/* What the budget buys, shared and in every layer alike. */
+static attn_status print_shares(const advice *a, const assignment *all, size_t count, size_t first,
+                                FILE *out) {
+  static const char *const titles[] = {"method", "KL predicted", "KL", "95 %", "in every layer", "95 %"};
+  text_table t = {.columns = sizeof titles / sizeof *titles, .left = 1};
+  for (size_t i = 0; i < t.columns; i++) table_add(&t, "%s", titles[i]);
+  for (size_t m = 0; m < count; m++) {
+    const setting *shared = find(a, first, all[m].spec), *even = find(a, first, all[m].uniform);
+    if (!shared || !even) continue;
+    table_add(&t, "%s", all[m].variant);
+    table_add(&t, "%.4g", all[m].predicted);
+    add_kl(&t, shared);
+    add_kl(&t, even);
+  }
+  fprintf(out,
+          "\nthe model with these settings, %lld keys on average over layers, and with %lld in each:\n\n",
+          (long long)a->budget, (long long)a->budget);
+  const attn_status status = table_print(out, &t, TABLE_TEXT);
+  for (size_t m = 0; m < count; m++) fprintf(out, "-v '%s'\n", all[m].spec);
+  table_free(&t);
+  return status;
+}
+
+/* The assignment of the least KL, of runs from first on. */
+static attn_status copy_best(const advice *a, const assignment *all, size_t count, size_t first, char **out) {
+  const setting *best = NULL;
+  for (size_t m = 0; m < count; m++) {
+    const setting *s = all[m].spec ? find(a, first, all[m].spec) : NULL;
+    if (s && (!best || s->kl < best->kl)) best = s;
+  }
+  *out = best ? text_format("%s", best->spec) : NULL;
+  return *out || !best ? ATTN_OK : ATTN_ENOMEM;
+}
+
+attn_status quality_advise(const quality_request *r, quality_store *store, int64_t budget, FILE *out,
+                           char **best) {
+  advice a = {.r = r, .store = store, .out = out, .budget = budget};
   attn_status status = run_all(&a, r->specs, r->spec_count, "all");
   const size_t settings = a.count;
   const char **middles = calloc(settings + 1, sizeof *middles),
-             **wholes = calloc(settings + 1, sizeof *wholes);
+             **wholes = calloc(2 * settings + 1, sizeof *wholes);
   assignment *all = calloc(settings + 1, sizeof *all);
   size_t methods = 0;
   int64_t whole = 0;
@@ -248,18 +342,27 @@ attn_status quality_advise(const quality_request *r, quality_store *store, FILE 
       all[methods].variant = a.runs[i].variant;
       middles[methods++] = middle(&a, a.runs[i].variant);
     }
-  if (!status) status = run_all(&a, middles, (int64_t)methods, "each");
+  if (!status)
+    status = budget ? run_all(&a, r->specs, r->spec_count, "each")
+                    : run_all(&a, middles, (int64_t)methods, "each");
   for (size_t m = 0; !status && m < methods; m++) {
-    status = assign(&a, all[m].variant, &all[m]);
+    const char *variant = all[m].variant;
+    status = budget ? assign_within(&a, variant, settings, &all[m]) : assign(&a, variant, &all[m]);
     if (!status && all[m].spec) wholes[whole++] = all[m].spec;
+    if (!status && all[m].uniform) wholes[whole++] = all[m].uniform;
   }
   const size_t known = a.count;
   if (!status && whole > 0) status = run_all(&a, wholes, whole, "all");
   if (!status) status = print_layers(&a, all, methods, out);
-  if (!status) status = print_outcome(&a, all, methods, known, out);
+  if (!status)
+    status =
+        budget ? print_shares(&a, all, methods, known, out) : print_outcome(&a, all, methods, known, out);
+  *best = NULL;
+  if (!status) status = copy_best(&a, all, methods, known, best);
   for (size_t m = 0; all && m < methods; m++) {
     free(all[m].chosen);
     free(all[m].spec);
+    free(all[m].uniform);
   }
   free(all);
   free(middles);

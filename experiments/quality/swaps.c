@@ -11,6 +11,8 @@
 #include "data/support/file.h"
 #include "experiments/grid/value_texts.h"
 
+enum { SPEC_BYTES = 1 << 20 /* of a file */ };
+
 /* One number below limit, and where it ends. */
 static bool read_number(const char **text, int64_t limit, int64_t *out) {
   char *end;
@@ -125,13 +127,17 @@ static attn_status name_budget(void *context, const attn_spec *of) {
   return ATTN_OK;
 }
 
+const char *swap_budget_name(const attn_spec *spec) {
+  const char *name = NULL;
+  return attn_spec_each(spec, false, name_budget, &name) ? NULL : name;
+}
+
 /* A part for each layer. */
 static attn_status add_pyramid(maker *m, const attn_spec *spec, double ratio) {
   const int64_t layers = m->layers->count;
-  const char *budget = NULL;
+  const char *budget = swap_budget_name(spec);
   unsigned char *own = calloc((size_t)layers, 1);
-  attn_status status = own ? attn_spec_each(spec, false, name_budget, &budget)
-                           : attn_fail(ATTN_ENOMEM, "no memory for layers");
+  attn_status status = own ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for layers");
   if (!status && !budget) status = attn_fail(ATTN_EINVAL, "%s@pyramid: it has no budget", spec->text);
   const double named = attn_spec_number(spec, "recent"), recent = named > 0 ? named : 0,
                kept = status ? 0 : attn_spec_number(spec, budget) - recent,
@@ -204,9 +210,25 @@ static attn_status refuse_overlap(const data_llama_swap *first, int64_t layers, 
   return ATTN_OK;
 }
 
+/* The spec, or after an @ the line of a file. */
+static attn_status read_spec(const char *spec, char **out) {
+  file_map file;
+  if (*spec != '@') return (*out = text_format("%s", spec)) ? ATTN_OK : ATTN_ENOMEM;
+  attn_status status = file_map_open(spec + 1, &file);
+  if (status) return status;
+  const char *text = (const char *)file.at;
+  const size_t length = file.bytes - (text[file.bytes - 1] == '\n');
+  if (length == 0 || length > SPEC_BYTES || memchr(text, '\n', length) || memchr(text, '\0', length))
+    status = attn_fail(ATTN_EINVAL, "%s: expected one line, the settings of layers", spec + 1);
+  else if (!(*out = text_format("%.*s", (int)length, text)))
+    status = ATTN_ENOMEM;
+  file_map_close(&file);
+  return status;
+}
+
 static attn_status make_run(maker *m, const char *spec, swap_run *out) {
-  char *copy = text_format("%s", spec);
-  attn_status status = copy ? ATTN_OK : ATTN_ENOMEM;
+  char *copy = NULL;
+  attn_status status = read_spec(spec, &copy);
   m->end = &out->swap;
   out->phase = m->r->phase;
   for (char *item = copy, *next; !status && item; item = next) {

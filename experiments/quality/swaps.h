@@ -12,9 +12,10 @@
  * "topk:k=64@0-1;streaming@2,3", where the layers that none names stay exact. "evict:budget=128@pyramid=20"
  * is a variant whose budget falls with the layer (PyramidKV: Cai et al. 2024, arXiv:2406.02069): with K the
  * budget less `recent`, which every layer keeps besides, the last layer has K / 20, the first 2 K - K / 20,
- * and those between are on a line, rounded to the nearest: K on average. Where the first would have more than
- * n, it has n, and the last what that leaves. Sets: "all", "each" (a run for each member), or numbers and
- * ranges, 0,3-5. phase: "both", "prefill:M" or "decode:M", M the last queries of a window of n. */
+ * and those between are on a line, rounded to the nearest: K on average. Where the first would have more
+ * than n, it has n, and the last what that leaves. "@FILE" is a spec that is the line of a file. Sets:
+ * "all", "each" (a run for each member), or numbers and ranges, 0,3-5. phase: "both", "prefill:M" or
+ * "decode:M", M the last queries of a window of n. */
 typedef struct swap_request {
   const char *const *specs;
   int64_t count;
@@ -25,6 +26,9 @@ typedef struct swap_request {
   const char *const *caches; /* further specs: a policy that names no prompt has this one */
   int64_t cache_count, prompt;
 } swap_request;
+
+/* The parameter that buys accuracy, of the first term that has one; NULL: none has. */
+const char *swap_budget_name(const attn_spec *);
 
 typedef struct swap_run {
   data_llama_swap swap;        /* owns its text, its bitmap and its chain */

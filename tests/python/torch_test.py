@@ -233,6 +233,12 @@ class HuggingFace(unittest.TestCase):
         first = self.run_model("streaming:window=4,sink=0", layers=[0])
         for other in exact, window:
             self.assertFalse(torch.allclose(first, other, atol=1e-3))
+        named = self.run_model("streaming:window=4,sink=0@0\n")  # as a file has it
+        self.assertTrue(torch.equal(named, first))
+        both = self.run_model("streaming:window=4,sink=0@0;tiled@1-2,3")
+        self.assertTrue(torch.equal(both, first))
+        with self.assertRaisesRegex(ValueError, "expected layers for each variant"):
+            attnlab.torch.hf_attention("tiled;streaming@0")
         self.assertTrue(torch.equal(self.run_model("streaming:window=4,sink=0", layers=[]), exact))
         self.assertTrue(torch.equal(self.run_model("streaming:window=4,sink=0", phase="decode"), exact))
         self.assertTrue(torch.equal(self.run_model("streaming:window=4,sink=0", phase="prefill"), window))

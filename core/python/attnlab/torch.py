@@ -15,6 +15,7 @@ Without the second a model passes no mask at all. The tests hold both functions 
 which Debian has not."""
 from __future__ import annotations
 
+import re
 from typing import Any, Callable, Collection, NamedTuple
 
 import torch
@@ -117,16 +118,33 @@ _ops.impl("attention", attention, "AutogradCPU")
 _ops.impl("attention", _on_meta, "Meta")
 
 
+def _by_layer(spec: str) -> dict[int, str] | None:
+    """"A@0-2,5;B@3" as the spec of each layer; None: it names no layers."""
+    items = [re.fullmatch(r"(.+)@([0-9][0-9,-]*)", item) for item in spec.strip().split(";")]
+    if not any(items):
+        return None
+    found: dict[int, str] = {}
+    for item in items:
+        if not item:
+            raise ValueError(f"{spec!r}: expected layers for each variant, as in \"topk:k=64@0-2,5;streaming@3\"")
+        for part in item[2].split(","):
+            first, _, last = part.partition("-")
+            found.update(dict.fromkeys(range(int(first), int(last or first) + 1), item[1]))
+    return found
+
+
 def hf_attention(spec: str, layers: Collection[int] | None = None, phase: str = "both", threads: int = 0,
                  captured: dict[Any, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] | None = None,
                  ) -> Callable[..., tuple[torch.Tensor, None]]:
     """A function for transformers' AttentionInterface: the variant in `layers` (all of them without) and in `phase`,
     "prefill", "decode" (fewer queries than keys) or "both"; exact attention elsewhere. captured: a dict that gets query,
-    key and value of the latest call of each layer, by its number, as `save` and `advise` take them.
+    key and value of the latest call of each layer, by its number, as `save` and `advise` take them. A spec such as
+    "topk:k=64@2-7;topk:k=16@0,1", which `attnlab advise --assignment` writes, has a variant for each layer that it names.
 
     It takes query [batch, heads, n_q, d], key and value [batch, kv_heads, n_kv, d] and gives [batch, n_q, heads, d]."""
     if phase not in ("prefill", "decode", "both"):
         raise ValueError(f"phase={phase!r}; expected \"prefill\", \"decode\" or \"both\"")
+    assigned = _by_layer(spec)
 
     def forward(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
                 attention_mask: torch.Tensor | None = None, scaling: float | None = None, dropout: float = 0.0,
@@ -138,13 +156,15 @@ def hf_attention(spec: str, layers: Collection[int] | None = None, phase: str = 
         n_q, n_kv = query.shape[2], key.shape[2]
         if captured is not None:
             captured[getattr(module, "layer_idx", None)] = tuple(x.detach().clone() for x in (query, key, value))  # type: ignore[assignment]
-        replaced = layers is None or getattr(module, "layer_idx", None) in layers
+        layer = getattr(module, "layer_idx", None)
+        replaced = layers is None or layer in layers
         replaced = replaced and phase in ("both", "decode" if n_q < n_kv else "prefill")
+        variant = assigned.get(layer, "tiled") if assigned else spec  # type: ignore[arg-type]
         if is_causal is None:
             is_causal = getattr(module, "is_causal", True)
         target = {"causal": is_causal} if attention_mask is None else _of_mask(
             attention_mask, (query.shape[0], query.shape[1], n_q, n_kv))
-        out = attention(*(x.transpose(1, 2) for x in (query, key, value)), spec if replaced else "tiled", layout="bnhd",
+        out = attention(*(x.transpose(1, 2) for x in (query, key, value)), variant if replaced else "tiled", layout="bnhd",
                         scale=scaling, softcap=softcap, sink=s_aux, threads=threads, **target)
         return out, None
 
