@@ -450,3 +450,35 @@ Test(quality_asked, sets_that_do_not_exist) {
                    "expected both, prefill:M or decode:M, M from 1 to 9");
   assert_refused(make(&typo, 1, "all", "all", "both", &l), ATTN_ENOTFOUND, "tilde");
 }
+
+/* A spec from a file is what its line says; more than a line is none. */
+Test(quality_asked, a_spec_from_a_file) {
+  static const struct {
+    const char *text;
+    size_t bytes;
+    const char *says;
+  } cases[] = {{"topk:k=3@0,2;tiled@1\n", 21, NULL},
+               {"topk:k=3@0,2;tiled@1", 21, "one line"}, /* a byte of 0 at its end */
+               {"tiled@0\ntiled@1\n", 16, "one line"},
+               {"\n", 1, "one line"},
+               {"", 0, "empty"},
+               {"topk:k=3@9\n", 11, "layers '9'"}};
+  fixture_begin();
+  char spec[512];
+  snprintf(spec, sizeof spec, "@%s", fixture_path("spec.txt"));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *const given = spec;
+    swap_list l;
+    fixture_write(spec + 1, cases[i].text, cases[i].bytes);
+    if (cases[i].says) {
+      assert_refused(make(&given, 1, "all", "all", "both", &l), ATTN_EINVAL, cases[i].says);
+      continue;
+    }
+    assert_ok(make(&given, 1, "all", "all", "both", &l));
+    cr_expect(strstr(l.runs[0].spec, "@0,2;tiled:") && strstr(l.runs[0].spec, "topk:k=3,"), "%s",
+              l.runs[0].spec);
+    cr_expect(l.runs[0].swap.where[0] && !l.runs[0].swap.where[3] && l.runs[0].swap.next->where[3]);
+    swap_list_free(&l);
+  }
+  fixture_end();
+}
