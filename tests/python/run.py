@@ -11,7 +11,7 @@ import warnings
 
 NEEDS = {"attention": ["numpy"], "cache": ["numpy"], "store": ["numpy"], "torch": ["numpy", "torch"],
          "gradients": ["numpy"], "recurrence_gradients": ["numpy"], "training": ["numpy", "torch"],
-         "models": ["numpy", "torch", "transformers", "accelerate", "sentencepiece"],
+         "models": ["numpy", "torch", "transformers", "tokenizers", "accelerate", "sentencepiece"],
          "architectures": ["numpy", "torch", "transformers", "gguf", "h5py"],
          "real": ["numpy", "torch", "transformers", "tokenizers", "gguf", "h5py"], "tokens": ["tokenizers", "sentencepiece"], "judge": ["numpy", "pandas", "h5py"], "results": ["numpy", "pandas", "h5py", "matplotlib"],
          "examples": ["numpy", "torch", "pandas", "h5py", "matplotlib"]}
