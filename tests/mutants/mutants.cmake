@@ -419,9 +419,17 @@ mutant(merge-of-what-has-grown data/tokens/merge_pairs.c data_tokens/merges_are_
 mutant(scores-in-any-order data/tokens/sentencepiece.c data_tokens_pieces/merges_are_those_of_the_definition ""
   "of equal scores that of the first token is the best" [[if (@i && order[i].score < order[i - 1].score@) rank = i;]] [[i]])
 mutant(literal-shortest data/tokens/literals.c data_tokens/added_tokens_are_cut_out_first_the_longest_of_them ""
-  "a text is cut at the shortest of several tokens" [[for (size_t depth = 1; @begin < end@; depth++)]] [[begin < end && !found]])
-mutant(blank-of-the-next-word data/tokens/split_json.c data_tokens/pieces_do_not_merge_across_their_ends ""
-  "all blanks before a word are one piece" [[add_step(t, place, prefix, @cut ? gpt2 : NULL@)]] [[cut ? "\\s+|\\S+" : NULL]])
+  "a text is cut at the shortest of several tokens" [[found = @next@;]] [[found ? found : next]])
+mutant(blank-of-the-next-word data/tokens/steps_json.c data_tokens/pieces_do_not_merge_across_their_ends ""
+  "all blanks before a word are one piece" [[r->place, prefix, @cut ? byte_level_gpt2 : NULL@)]] [[cut ? "\\s+|\\S+" : NULL]])
+mutant(matches-all-join data/tokens/steps.c data_tokens_models/pieces_are_those_of_each_rule ""
+  "a match joins a piece that is a match" [[rule == CUT_WITH_PREVIOUS ? @now && !before@]] [[now]])
+mutant(later-piece-is-first data/tokens/steps.c data_tokens_models/the_first_piece_is_that_at_the_beginning_of_the_text ""
+  "a blank goes before pieces that are not the first" [[c->rest->first && @c->piece == c->text@]] [[true]])
+mutant(last-way-of-equal-scores data/tokens/unigram.c data_tokens_models/unigram_takes_the_largest_sum ""
+  "of equal sums the one found last is taken" [[to->reached && @!(score > to->score)@]] [[score < to->score]])
+mutant(key-of-the-map-runs-on data/tokens/charsmap.c data_tokens_models/normalisers_rewrite ""
+  "a key of the map of characters does not end" [[if (@!(unit >> 8 & 1)@) continue;]] [[true]])
 mutant(window-cuts-a-piece data/tokens/regex.c data_tokens/a_long_text_without_blanks_takes_no_quadratic_time ""
   "a match ends where the window does" [[(@stop < bytes ? PCRE2_PARTIAL_HARD : 0@)]] [[0]])
 mutant(first-token-of-the-model-ignored data/tokens/ids.c data_capture_text/a_text_is_what_its_ids_are ""
