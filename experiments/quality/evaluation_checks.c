@@ -242,12 +242,7 @@ attn_status quality_check(const quality_checked *c, bool whole, result_bound (*c
         bound_not_applicable(&cells[s][i], "asked of the first run");
   }
   attn_status status = c->count > 0 ? quality_probe(c, whole, cells) : ATTN_OK;
-  for (int64_t s = 0; !status && s < c->count; s++) {
-    if (quality_is_exact(c, &c->swaps[s]))
-      status = quality_floor(c, &c->swaps[s], &cells[s][EV_5]);
-    else
-      bound_not_applicable(&cells[s][EV_5], "the replacement is not exact attention");
-  }
+  for (int64_t s = 0; !status && s < c->count; s++) status = quality_floor(c, &c->swaps[s], &cells[s][EV_5]);
   if (!status && whole && c->count > 0) status = quality_greedy(c, &cells[0][EV_10]);
   return status;
 }

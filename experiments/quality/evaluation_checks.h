@@ -38,7 +38,6 @@ const char *quality_exempt(const data_llama *, int64_t n, const data_llama_swap 
  * tokens at its end. */
 attn_status quality_probe(const quality_checked *, bool whole, result_bound (*cells)[QUALITY_CHECKS]);
 /* rounding_floor.c: EV-5, of a swap by one variant that equals exact attention up to rounding. */
-bool quality_is_exact(const quality_checked *, const data_llama_swap *);
 attn_status quality_floor(const quality_checked *, const data_llama_swap *, result_bound *);
 /* greedy.c: EV-10 */
 attn_status quality_greedy(const quality_checked *, result_bound *);

@@ -98,13 +98,11 @@ static attn_status take_logits(void *to, const data_llama_rows *r) {
   return ATTN_OK;
 }
 
-bool quality_is_exact(const quality_checked *c, const data_llama_swap *swap) {
+static bool is_exact(const quality_checked *c, const data_llama_swap *swap) {
   const data_llama_config *m = data_llama_get_config(c->model);
-  attn_problem p = attn_problem_make(1, m->heads, c->windows->n, m->head_dim);
+  const attn_problem p = attn_problem_make(1, m->heads, c->windows->n, m->head_dim);
   attn_plan *plan = NULL;
   attn_view view;
-  p.kv_heads = m->kv_heads;
-  p.causal = true;
   const bool exact = !swap->next && !(swap->scale > 0) &&
                      !attn_plan_create_spec(&plan, &p, swap->spec, NULL) && !attn_plan_inspect(plan, &view) &&
                      view.caps & ATTN_CAP_EXACT && view.rounding.unit > 0;
@@ -119,6 +117,7 @@ attn_status quality_floor(const quality_checked *c, const data_llama_swap *swap,
   if (swap->phase != DATA_LLAMA_BOTH && swap->decode > n / 2) swaps[SELF].decode = swaps[DIAL].decode = n / 2;
   swaps[DIAL].mix = SHARE;
   swaps[DIAL].scale = 0x1p-100; /* all scores are the same */
+  if (!is_exact(c, swap)) return bound_not_applicable(cell, "the replacement is not exact attention");
   if (!(f.p = malloc((size_t)f.vocab * sizeof *f.p)))
     return attn_fail(ATTN_ENOMEM, "no memory for a distribution over %lld tokens", (long long)f.vocab);
   const attn_status status = data_llama_run(c->model, &(data_llama_pass){.tokens = c->windows->tokens,
