@@ -214,6 +214,7 @@ typedef struct data_llama data_llama;
 typedef enum data_llama_layer {
   DATA_LLAMA_WINDOW = 1,
   DATA_LLAMA_UNTURNED = 2, /* q and k do not turn */
+  DATA_LLAMA_EXPERTS = 4,  /* a mixture of experts in place of the MLP */
 } data_llama_layer;
 
 typedef struct data_llama_config {
@@ -227,12 +228,18 @@ typedef struct data_llama_config {
                         * it), in layers with DATA_LLAMA_WINDOW */
   unsigned char *layer; /* [layers] of data_llama_layer; belongs to the model */
   bool qkv_bias, output_bias, mlp_bias;
+  /* In layers with DATA_LLAMA_EXPERTS: how many experts, and by how many of them each token is seen. */
+  int64_t experts, experts_used, expert_intermediate, shared_intermediate;
+  bool experts_normed;           /* the weights of those used add up to 1; else those of all */
+  double gate_limit, gate_slope; /* 0, or what the gate is clipped at, and its factor: gpt-oss */
+  bool qk_norms;                 /* where it is a key whether q and k are normalised: they are */
   bool parallel;                 /* attention and MLP are both of the layer's input */
   bool tied;                     /* the output layer is the embedding */
   double score_scale, score_cap; /* of the scores; cap 0: none */
   double embedding_scale, residual_scale, logit_scale, logit_cap;
   float (*activation)(float);
-  int64_t scale_block[2]; /* rows and columns of a matrix of 8 bits that share a scale */
+  int64_t scale_block[2];  /* rows and columns of a matrix of 8 bits that share a scale */
+  int64_t image_tokens[2]; /* ids that stand for images and videos, which are not read; -1: none */
   int64_t bos; /* what config.json names as the first token of a text; -1: nothing, or a GGUF file */
 } data_llama_config;
 
@@ -298,7 +305,8 @@ typedef struct data_llama_rows {
 
 /* A forward pass of several windows and streams at once, layer by layer. Stream 0 is exact (tiled), stream s
  * is swaps[s - 1]; up to the first layer it replaces heads in, a stream is the exact one. Memory: (count + 1)
- * windows n hidden floats, a layer's weights, and the logits of about 512 rows. */
+ * windows n hidden floats, twice that with experts, a layer's weights (of one expert at a time), and the
+ * logits of about 512 rows. */
 typedef struct data_llama_pass {
   const int64_t *tokens; /* [windows, n], n at most max_positions */
   int64_t windows, n;
@@ -321,8 +329,9 @@ attn_status data_llama_try(const data_llama *, int64_t n, const data_llama_swap 
 attn_status data_llama_run(const data_llama *, const data_llama_pass *);
 
 /* The exact model, a token at a time, of several texts at once. Weights are read in the format and at the
- * place of their file, except matrices that are stored transposed (GPT-2's), which are held in fp32; the
- * numbers are those of fp32 up to the order of sums. Holds keys and values of n positions. */
+ * place of their file, except matrices that are stored transposed (GPT-2's), which are held in fp32 (gpt-oss's
+ * experts one at a time); the numbers are those of fp32 up to the order of sums. Holds keys and values of n
+ * positions. */
 typedef struct data_llama_decoder data_llama_decoder;
 attn_status data_llama_decoder_make(const data_llama *, int64_t texts, int64_t n, data_llama_decoder **);
 void data_llama_decoder_free(data_llama_decoder *);

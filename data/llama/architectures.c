@@ -4,8 +4,10 @@
  *   Llama (Touvron et al. 2023, arXiv:2302.13971), Mistral (Jiang et al. 2023, arXiv:2310.06825), Qwen2 and
  *   Qwen3 (arXiv:2407.10671, 2505.09388), Gemma 2 and 3 (arXiv:2408.00118, 2503.19786), OLMo 2
  *   (arXiv:2501.00656), SmolLM 3 (2025), Phi-3 (arXiv:2404.14219), Granite 3 (2024), StableLM 2
- *   (arXiv:2402.17834), GPT-2 (Radford et al. 2019), GPT-NeoX and Pythia (arXiv:2204.06745, 2304.01373), BERT
- *   (Devlin et al. 2018, arXiv:1810.04805), ModernBERT (Warner et al. 2024, arXiv:2412.13663). */
+ *   (arXiv:2402.17834), Mixtral (Jiang et al. 2024, arXiv:2401.04088), the mixtures of experts of Qwen2 and
+ *   Qwen3, gpt-oss (OpenAI 2025, arXiv:2508.10925), GPT-2 (Radford et al. 2019), GPT-NeoX and Pythia
+ *   (arXiv:2204.06745, 2304.01373), BERT (Devlin et al. 2018, arXiv:1810.04805), ModernBERT (Warner et al.
+ *   2024, arXiv:2412.13663). */
 #include "data/llama/architectures.h"
 
 #include <math.h>
@@ -43,6 +45,8 @@ float (*llama_activation(const char *name, size_t bytes))(float) {
   .hidden = "hidden_size", .intermediate = "intermediate_size", .layers = "num_hidden_layers", \
   .heads = "num_attention_heads", .kv_heads = "num_key_value_heads", .head_dim = "head_dim",   \
   .max_positions = "max_position_embeddings", .norm_eps = (EPS)
+#define EXPERT_KEYS .experts = "num_experts", .experts_used = "num_experts_per_tok"
+#define RMS_5_KEYS USUAL_KEYS("rms_norm_eps"), .norm_eps_preset = 1e-5, .kv_heads_required = true
 #define RMS_KEYS USUAL_KEYS("rms_norm_eps"), .norm_eps_preset = 1e-6, .kv_heads_required = true
 
 static const llama_keys usual_keys = {USUAL_KEYS("rms_norm_eps"), .norm_eps_preset = 1e-6,
@@ -64,6 +68,15 @@ static const llama_keys bert_keys = {USUAL_KEYS("layer_norm_eps"), .norm_eps_pre
                                      .max_positions_preset = 512};
 static const llama_keys modernbert_keys = {USUAL_KEYS("norm_eps"), .norm_eps_preset = 1e-5,
                                            .max_positions_preset = 8192};
+static const llama_keys mixtral_keys = {RMS_5_KEYS, EXPERT_KEYS, .max_positions_preset = 131072};
+static const llama_keys gpt_oss_keys = {RMS_5_KEYS, EXPERT_KEYS, .max_positions_preset = 131072,
+                                        .head_dim_preset = 64};
+static const llama_keys qwen2_moe_keys = {RMS_KEYS, EXPERT_KEYS, .max_positions_preset = 32768,
+                                          .expert_intermediate = "moe_intermediate_size",
+                                          .shared_intermediate = "shared_expert_intermediate_size"};
+static const llama_keys qwen3_moe_keys = {RMS_KEYS, EXPERT_KEYS, .max_positions_preset = 32768,
+                                          .expert_intermediate = "moe_intermediate_size"};
+static const llama_keys qwen2_vl_keys = {RMS_5_KEYS, .max_positions_preset = 32768};
 static const llama_keys gpt2_keys = {.hidden = "n_embd",
                                      .intermediate = "n_inner",
                                      .intermediate_times = 4,
@@ -94,6 +107,7 @@ static const llama_keys gpt2_keys = {.hidden = "n_embd",
   [LLAMA_Q] = "self_attn.q_proj", [LLAMA_K] = "self_attn.k_proj", [LLAMA_V] = "self_attn.v_proj", \
   [LLAMA_O] = "self_attn.o_proj", [LLAMA_GATE] = "mlp.gate_proj", [LLAMA_UP] = "mlp.up_proj",     \
   [LLAMA_DOWN] = "mlp.down_proj"
+#define EXPERTS .experts = "mlp.experts", .expert = {"gate_proj", "up_proj", "down_proj"}
 #define QKV(NAME) [LLAMA_Q] = (NAME), [LLAMA_K] = (NAME), [LLAMA_V] = (NAME)
 #define GATE_UP(NAME) [LLAMA_GATE] = (NAME), [LLAMA_UP] = (NAME)
 
@@ -217,13 +231,106 @@ static const llama_architecture architectures[] = {
      .in_gguf = "stablelm",
      DECODER,
      SILU,
-     .part = {BEFORE, APART},
+     .part = {BEFORE, APART, [LLAMA_Q_NORM] = "self_attn.q_layernorm.norms",
+              [LLAMA_K_NORM] = "self_attn.k_layernorm.norms"},
      .keys = &stablelm_keys,
      .turned = 0.25,
      .bias_key = "use_qkv_bias",
      .bias_of_qkv = true,
+     .parallel_key = "use_parallel_residual",
+     .one_norm = true,
      .layer_norm = true,
-     .norm_bias = true},
+     .norm_bias = true,
+     .norms_of_heads = true},
+    {.name = "mixtral",
+     .in_gguf = "llama",
+     DECODER,
+     SILU,
+     .part = {BEFORE, APART, [LLAMA_ROUTER] = "block_sparse_moe.gate"},
+     .experts = "block_sparse_moe.experts",
+     .expert = {"w1", "w3", "w2"},
+     .keys = &mixtral_keys,
+     .window_key = "sliding_window",
+     .theta = 1e6,
+     .experts_normed = true,
+     .pairs_in_gguf = true},
+    {.name = "qwen2_moe",
+     .in_gguf = "qwen2moe",
+     DECODER,
+     SILU,
+     .part = {BEFORE, APART, [LLAMA_ROUTER] = "mlp.gate", [LLAMA_SHARED_GATE] = "mlp.shared_expert_gate"},
+     EXPERTS,
+     .shared = {"mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj", "mlp.shared_expert.down_proj"},
+     .keys = &qwen2_moe_keys,
+     .window_key = "sliding_window",
+     .window = 4096,
+     .window_optional = true,
+     .window_from_key = "max_window_layers",
+     .bias_key = "qkv_bias",
+     .bias_of_qkv = true,
+     .qkv_bias = true,
+     .experts_normed_key = "norm_topk_prob"},
+    {.name = "qwen3_moe",
+     .in_gguf = "qwen3moe",
+     DECODER,
+     SILU,
+     .part = {BEFORE, APART, QK_NORMS, [LLAMA_ROUTER] = "mlp.gate"},
+     EXPERTS,
+     .keys = &qwen3_moe_keys,
+     .window_key = "sliding_window",
+     .window = 4096,
+     .window_optional = true,
+     .window_from_key = "max_window_layers",
+     .bias_key = "attention_bias",
+     .experts_normed_key = "norm_topk_prob",
+     .experts_normed = true},
+    {.name = "qwen2_vl",
+     .in_gguf = "qwen2vl",
+     DECODER,
+     SILU,
+     .part = {BEFORE, APART},
+     .keys = &qwen2_vl_keys,
+     .window_key = "sliding_window",
+     .window = 4096,
+     .window_optional = true,
+     .window_from_key = "max_window_layers",
+     .theta = 1e6,
+     .qkv_bias = true,
+     .images = true},
+    {.name = "qwen2_5_vl",
+     DECODER,
+     SILU,
+     .part = {BEFORE, APART},
+     .keys = &qwen2_vl_keys,
+     .window_key = "sliding_window",
+     .window = 4096,
+     .window_optional = true,
+     .window_from_key = "max_window_layers",
+     .theta = 1e6,
+     .qkv_bias = true,
+     .images = true},
+    {.name = "gpt_oss",
+     .in_gguf = "gpt-oss",
+     DECODER,
+     SILU,
+     .part = {BEFORE, APART, [LLAMA_ROUTER] = "mlp.router"},
+     .mlp_norm_in_gguf = "post_attention_norm",
+     .sinks = "self_attn.sinks",
+     .experts = "mlp.experts",
+     .keys = &gpt_oss_keys,
+     .window_key = "sliding_window",
+     .window = 128,
+     .period = 2,
+     .theta = 150000,
+     .bias_key = "attention_bias",
+     .qkv_bias = true,
+     .output_bias = true,
+     .experts_normed = true,
+     .expert_bias = true,
+     .alternating = true,
+     .gate_limit = 7,
+     .gate_slope = 1.702,
+     .exact_range = true},
     {.name = "gpt2",
      .in_gguf = "gpt2",
      .prefix = "transformer.",
@@ -342,11 +449,19 @@ attn_status llama_architecture_find(const char *path, const char *key, setting s
       *out = &architectures[i];
       return ATTN_OK;
     }
+    if (in_gguf && strcmp(name, "llama") == 0 && *known) continue; /* Mixtral's: once */
     if (*known) strcat(known, ", ");
     strcat(known, name);
   }
   return attn_fail(ATTN_EUNSUPPORTED, "%s: %s is %.*s; expected one of %s", path, key,
                    s.bytes < 64 ? (int)s.bytes : 64, s.text, known);
+}
+
+const llama_architecture *llama_architecture_of_experts(const llama_architecture *a) {
+  for (int i = 0; i < COUNT; i++)
+    if (architectures[i].experts && strcmp(architectures[i].in_gguf, a->in_gguf) == 0)
+      return &architectures[i];
+  return NULL;
 }
 
 const llama_architecture *llama_architecture_of(const data_llama_config *c) {

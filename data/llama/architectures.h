@@ -19,9 +19,11 @@ typedef enum llama_part {
   LLAMA_K,
   LLAMA_V, /* of one name with q and k: one matrix, the rows of q, k and v after one another */
   LLAMA_O,
-  LLAMA_GATE, /* absent: the activation is of `up` */
+  LLAMA_GATE, /* absent: the activation is of `up`. In layers of experts these three are the shared one */
   LLAMA_UP,   /* of one name with the gate: the rows after its own */
   LLAMA_DOWN,
+  LLAMA_ROUTER,      /* [experts, hidden] in layers of experts */
+  LLAMA_SHARED_GATE, /* [1, hidden]: what the shared expert is times, before the sigmoid */
   LLAMA_PARTS
 } llama_part;
 
@@ -32,7 +34,12 @@ typedef struct llama_architecture {
   const char *embedding, *positions, *types, *embedding_norm, *norm, *head;
   const char *layer; /* "layers.": before the number of a layer, a dot and a part */
   const char *part[LLAMA_PARTS];
-  const char *ignored[3]; /* how names of buffers end that files have for nothing */
+  const char *ignored[3];       /* how names of buffers end that files have for nothing */
+  const char *mlp_norm_in_gguf; /* NULL: ffn_norm */
+  const char *sinks;            /* [heads] the logits of attention's sinks, a whole name */
+  /* In layers of experts: the name before each part of an expert (gate, up, down), and the names of these;
+   * NULL: all experts are in the tensors gate_up_proj and down_proj. And those of the shared expert. */
+  const char *experts, *expert[3], *shared[3];
 
   const llama_keys *keys;
   const char *activation_key, *activation; /* the preset */
@@ -51,6 +58,9 @@ typedef struct llama_architecture {
   bool qkv_bias, output_bias, mlp_bias; /* presets */
   const char *parallel_key;             /* of blocks x + attention(x) + mlp(x) */
   bool parallel;                        /* preset */
+  const char *experts_normed_key;       /* whether the weights of experts add up to 1: no, if it is absent */
+  bool experts_normed;                  /* without such a key, or in a GGUF file */
+  double gate_limit, gate_slope;        /* presets of swiglu_limit and swiglu_alpha; 0: there are none */
   bool query_scalar, multipliers;       /* query_pre_attn_scalar; Granite's four */
   bool capped;                          /* the keys *_logit_softcapping */
   double score_cap, logit_cap;          /* presets; 0: none */
@@ -65,6 +75,12 @@ typedef struct llama_architecture {
   bool transposed;            /* matrices of layers are stored [columns, rows] */
   bool interleaved;           /* q, k and v of one name, head by head */
   bool pairs_in_gguf;         /* llama.cpp rotates neighbours */
+  bool expert_bias;           /* experts and their router have biases */
+  bool alternating;           /* experts' matrices are [columns, rows], rows of gate and up in turn */
+  bool exact_range;           /* yarn without `truncate` in a GGUF file */
+  bool one_norm;              /* a parallel block has the attention's norm alone */
+  bool norms_of_heads;        /* q and k: a norm for each head, its number after the name, if qk_layernorm */
+  bool images;                /* of images and text: text alone is read, whose axes of positions are one */
   bool encoder;               /* every token sees all; no next one is predicted */
 } llama_architecture;
 
@@ -73,6 +89,8 @@ typedef struct llama_architecture {
 attn_status llama_architecture_find(const char *path, const char *key, setting, bool in_gguf,
                                     const llama_architecture **);
 const llama_architecture *llama_architecture_of(const data_llama_config *);
+/* The architecture of files of the same general.architecture whose layers have experts; NULL: none. */
+const llama_architecture *llama_architecture_of_experts(const llama_architecture *);
 
 /* The function that a configuration calls so; NULL: it is not computed. */
 float (*llama_activation(const char *name, size_t bytes))(float);

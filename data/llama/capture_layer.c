@@ -51,7 +51,7 @@ typedef struct capture {
   data_ids ids;
   int64_t *tokens, n;
   int64_t window; /* positions that the model has */
-  char *model, *source, *frequencies;
+  char *model, *source, *frequencies, *sinks;
   char model_hex[65], bos[24];
   data_qkv x;
   hdf5_attribute attribute[ATTRIBUTES];
@@ -93,21 +93,26 @@ static const data_rope *rope_of(const data_llama_config *c, int64_t layer, data_
   return c->window_theta > 0 && c->layer[layer] & DATA_LLAMA_WINDOW ? local : &c->rope;
 }
 
+/* n numbers, a space between two; NULL: no memory. */
+static char *print_numbers(const double *number, int64_t n) {
+  enum { WIDTH = 25 };
+  char *text = calloc((size_t)n, WIDTH), *to = text;
+  for (int64_t i = 0; text && i < n; i++) to += snprintf(to, WIDTH, i ? " %.17g" : "%.17g", number[i]);
+  return text;
+}
+
 /* The frequencies of stretched positions as a text, for those who rotate a pending capture. */
 static attn_status print_frequencies(const data_llama *m, const data_rope *rope, capture *c) {
-  enum { WIDTH = 25, MOST = 2048 };
+  enum { MOST = 2048 };
   const data_llama_config *config = &m->config;
   const int64_t half = config->rotary_dim / 2;
   if (half > MOST)
     return attn_fail(ATTN_EUNSUPPORTED, "%s: heads of %" PRId64 " are too wide to say how they turn", m->path,
                      config->head_dim);
   double frequency[MOST];
-  if (!(c->frequencies = calloc((size_t)half, WIDTH)))
-    return attn_fail(ATTN_ENOMEM, "%s: no memory for its frequencies", m->path);
   data_rope_frequencies(rope, config->rotary_dim, c->n < c->window ? c->n : c->window, frequency);
-  char *to = c->frequencies;
-  for (int64_t i = 0; i < half; i++) to += snprintf(to, WIDTH, i ? " %.17g" : "%.17g", frequency[i]);
-  return ATTN_OK;
+  c->frequencies = print_numbers(frequency, half);
+  return c->frequencies ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory for its frequencies", m->path);
 }
 
 static attn_status describe_rotation(const data_llama *m, const data_rope *rope, capture *c) {
@@ -134,7 +139,7 @@ static attn_status describe_rotation(const data_llama *m, const data_rope *rope,
 }
 
 /* What the layer's scores are, where they are not those of a causal attention of scale 1/sqrt(d). */
-static void describe_scores(const data_llama *m, capture *c) {
+static attn_status describe_scores(const data_llama *m, capture *c) {
   const data_llama_config *config = &m->config;
   const double usual = 1 / sqrt((double)config->head_dim);
   if (m->kind->encoder)
@@ -145,6 +150,10 @@ static void describe_scores(const data_llama *m, capture *c) {
     add(c, (hdf5_attribute){.name = "score_scale", .real = true, .number = config->score_scale});
   if (config->score_cap > 0)
     add(c, (hdf5_attribute){.name = "score_softcap", .real = true, .number = config->score_cap});
+  if (!m->sinks) return ATTN_OK;
+  c->sinks = print_numbers(m->sinks + c->r->layer * config->heads, config->heads);
+  add(c, (hdf5_attribute){.name = "score_sinks", .text = c->sinks});
+  return c->sinks ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory for its sinks", m->path);
 }
 
 static attn_status capture_model(capture *c) {
@@ -169,8 +178,8 @@ static attn_status capture_model(capture *c) {
   if (!status) {
     weights_sha256(m->files, c->model_hex);
     describe(c);
-    describe_scores(m, c);
-    if (rope) status = describe_rotation(m, rope, c);
+    status = describe_scores(m, c);
+    if (!status && rope) status = describe_rotation(m, rope, c);
   }
   data_llama_close(m);
   return status;
@@ -194,5 +203,6 @@ attn_status data_capture(const data_capture_request *r, data_qkv *out) {
   free(c.model);
   free(c.source);
   free(c.frequencies);
+  free(c.sinks);
   return status;
 }

@@ -26,7 +26,7 @@ attn_status data_llama_decoder_make(const data_llama *m, int64_t texts, int64_t 
   if (texts < 1 || n < 1 || n > c->max_positions)
     return attn_fail(ATTN_EINVAL, "%s: %" PRId64 " texts of %" PRId64 " positions; the model has %" PRId64,
                      m->path, texts, n, c->max_positions);
-  const attn_problem problem = llama_problem(m, 1, 1);
+  const attn_problem problem = llama_problem(m, 0, 1, 1);
   attn_plan *plan = NULL;
   data_llama_decoder *d = calloc(1, sizeof *d);
   if (!d) return attn_fail(ATTN_ENOMEM, "%s: no memory", m->path);
@@ -38,7 +38,7 @@ attn_status data_llama_decoder_make(const data_llama *m, int64_t texts, int64_t 
   if (texts * c->hidden * c->intermediate < SMALL) d->window.tools.threads = 1;
   for (int64_t l = 0; !status && l < c->layers; l++)
     status = llama_weights_load(&d->window, l, product_matrix_place, &d->weights[l]);
-  if (!status) status = llama_norm_load(m, &m->norm, &d->norm);
+  if (!status) status = llama_norm_load(m, &m->norm, 1, &d->norm);
   if (!status) status = product_matrix_place(&d->window.tools, &m->head, &d->head);
   if (!status) status = product_allocate("the state", texts, c->hidden, sizeof *d->x, &d->x);
   if (!status) status = product_allocate("keys", c->layers * texts * n, kv, sizeof *d->keys, &d->keys);
@@ -80,39 +80,35 @@ static attn_status attend(data_llama_decoder *d, const attn_plan *plan, int64_t 
 }
 
 /* The last token's attention, on as many keys as layers of each reach see. */
-static attn_status make_plans(const data_llama_decoder *d, attn_plan *plan[REACHES]) {
+static void limit(const void *of, llama_reach reach, attn_problem *p) {
+  const data_llama_decoder *d = of;
   const data_llama_config *c = &d->model->config;
-  attn_status status = ATTN_OK;
-  for (int reach = 0; !status && reach < REACHES; reach++) {
-    const bool all = reach == REACH_ALL || c->window > d->given;
-    attn_problem problem = llama_problem(d->model, 1, all ? d->given + 1 : c->window);
-    problem.batch = d->texts;
-    problem.k.batch = problem.v.batch = d->n * c->kv_heads * c->head_dim;
-    if (llama_reach_occurs(c, (llama_reach)reach, NULL))
-      status = attn_plan_create(&plan[reach], &problem, "tiled", NULL);
-  }
-  return status;
+  if (reach == REACH_WINDOW && c->window <= d->given) p->n_kv = c->window;
+  p->batch = d->texts;
+  p->k.batch = p->v.batch = d->n * c->kv_heads * c->head_dim;
 }
 
 attn_status data_llama_decoder_step(data_llama_decoder *d, const int64_t *tokens, float *logits) {
   const data_llama_config *c = &d->model->config;
-  attn_plan *plan[REACHES] = {NULL};
+  llama_plans plans = {.of = NULL};
+  attn_spec *exact = NULL;
   char *work = NULL;
   attn_status status = data_llama_check(d->model, tokens, d->texts, 1);
   if (!status && d->given == d->n)
     status = attn_fail(ATTN_EINVAL, "%s: a token after the last of %" PRId64, d->model->path, d->n);
   if (status) return status;
-  status = make_plans(d, plan);
+  status = attn_spec_parse(&exact, "tiled");
+  if (!status) status = llama_plans_make(d->model, exact, NULL, 1, d->given + 1, limit, d, &plans);
   if (!status)
-    status = product_allocate("scratch of attention", 1, (int64_t)llama_reach_work(plan) + 1, 1, &work);
+    status = product_allocate("scratch of attention", 1, (int64_t)llama_plans_work(&plans) + 1, 1, &work);
   for (int64_t t = 0; !status && t < d->texts; t++)
     status = llama_embed(&d->window, tokens[t], d->given, d->x + t * c->hidden);
   for (int64_t l = 0; !status && l < c->layers; l++) {
     llama_project(&d->window, &d->weights[l], d->x);
     llama_rotate(&d->window, l, false, d->given);
-    if ((status = attend(d, plan[llama_reach_of(c, l)], l, work))) break;
+    if ((status = attend(d, llama_plan_of(&plans, l), l, work))) break;
     llama_add(&d->window, &d->weights[l], d->x);
-    llama_finish(&d->window, &d->weights[l], d->x);
+    status = llama_finish(&d->window, l, &d->weights[l], &d->x, 1);
   }
   if (!status) {
     llama_normalise(&d->window, d->texts, d->x, &d->norm, d->window.h);
@@ -120,7 +116,8 @@ attn_status data_llama_decoder_step(data_llama_decoder *d, const int64_t *tokens
     llama_bend_logits(&d->window, d->texts * c->vocab, logits);
     d->given++;
   }
-  llama_reach_destroy(plan);
+  llama_plans_free(&plans);
+  attn_spec_destroy(exact);
   free(work);
   return status;
 }

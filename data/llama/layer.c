@@ -9,29 +9,44 @@
 
 /* -- weights -- */
 
-attn_status llama_norm_load(const data_llama *m, const product_rows *from, llama_norm *to) {
+attn_status llama_norm_load(const data_llama *m, const product_rows *from, int64_t count, llama_norm *to) {
   if (!from->weight) return ATTN_OK;
-  attn_status status = product_vector_load(from->weight, &to->weight);
-  for (int64_t i = 0; !status && m->kind->plus_one && !m->in_gguf && i < from->rows; i++) to->weight[i] += 1;
+  to->count = count * from->rows;
+  attn_status status =
+      to->weight ? ATTN_OK : product_allocate("a norm", 1, to->count, sizeof *to->weight, &to->weight);
+  for (int64_t i = 0; !status && i < count; i++)
+    status =
+        tensor_to_f32(from[i].weight, from[i].expert * from->rows, from->rows, to->weight + i * from->rows);
+  for (int64_t i = 0; !status && m->kind->plus_one && !m->in_gguf && i < to->count; i++) to->weight[i] += 1;
   return !status && from->bias ? product_vector_load(from->bias, &to->bias) : status;
 }
 
 void llama_norm_free(llama_norm *n) {
   free(n->weight);
   free(n->bias);
-  *n = (llama_norm){NULL, NULL};
+  *n = (llama_norm){.weight = NULL};
 }
 
 attn_status llama_weights_load(const llama_window *w, int64_t index, llama_matrix_get *get,
                                llama_weights *out) {
   const llama_layer *l = &w->model->layer[index];
+  const data_llama_config *c = &w->model->config;
   attn_status status = ATTN_OK;
+  out->get = get;
   for (int p = 0; !status && p < LLAMA_NORMS; p++) {
     if (!l->part[p].weight) llama_norm_free(&out->norm[p]); /* that of a layer before */
-    status = llama_norm_load(w->model, &l->part[p], &out->norm[p]);
+    status = llama_norm_load(w->model, &l->part[p], 1, &out->norm[p]);
   }
-  for (int p = LLAMA_NORMS; !status && p < LLAMA_PARTS; p++)
-    if (l->part[p].weight) status = get(&w->tools, &l->part[p], &out->matrix[p]);
+  if (!status && w->model->config.qk_norms && w->model->kind->norms_of_heads) {
+    status = llama_norm_load(w->model, l->one, c->heads, &out->norm[LLAMA_Q_NORM]);
+    if (!status) status = llama_norm_load(w->model, l->one + c->heads, c->kv_heads, &out->norm[LLAMA_K_NORM]);
+  }
+  for (int p = LLAMA_NORMS; !status && p < LLAMA_PARTS; p++) {
+    const product_rows *from = &l->part[p];
+    if (from->rows != out->matrix[p].rows || from->columns != out->matrix[p].columns)
+      product_matrix_free(&out->matrix[p]);
+    if (from->weight) status = get(&w->tools, from, &out->matrix[p]);
+  }
   return status;
 }
 
@@ -76,6 +91,9 @@ attn_status llama_window_make(const data_llama *m, const attn_kernels *kernels, 
                               llama_window *out) {
   const data_llama_config *c = &m->config;
   const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+  const int64_t widths[] = {c->intermediate, c->expert_intermediate, c->shared_intermediate};
+  int64_t inner = 0;
+  for (int i = 0; i < 3; i++) inner = widths[i] > inner ? widths[i] : inner;
   llama_window w = {.model = m, .n = n};
   const struct {
     const char *what;
@@ -87,13 +105,13 @@ attn_status llama_window_make(const data_llama *m, const attn_kernels *kernels, 
                {"keys", kv, &w.k},
                {"values", kv, &w.v},
                {"the attention's output", q, &w.mixed},
-               {"the gate", c->intermediate, &w.gate},
-               {"the up projection", c->intermediate, &w.up}};
+               {"the gate", inner, &w.gate},
+               {"the up projection", inner, &w.up}};
   attn_status status = product_tools_make(kernels, &w.tools);
   for (size_t i = 0; !status && i < sizeof table / sizeof *table; i++)
     status = product_allocate(table[i].what, n, table[i].columns, sizeof(float), table[i].to);
   if (!status) status = make_rotations(&w);
-  if (!status) status = llama_norm_load(m, &m->embedding_norm, &w.embedding_norm);
+  if (!status) status = llama_norm_load(m, &m->embedding_norm, 1, &w.embedding_norm);
   if (!status && m->types.weight) status = product_allocate("a type", 1, c->hidden, sizeof(float), &w.type);
   if (!status && m->types.weight) status = tensor_to_f32(m->types.weight, 0, c->hidden, w.type);
   if (!status)
@@ -119,23 +137,25 @@ void llama_window_free(llama_window *w) {
                  w->rotation[1].turns};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
   llama_norm_free(&w->embedding_norm);
+  for (int i = 0; i < 3; i++) product_matrix_free(&w->expert[i]);
   product_tools_free(&w->tools);
   *w = (llama_window){0};
 }
 
 /* -- norms -- */
 
-static void normalise_row(const data_llama *m, int64_t d, const float *x, const llama_norm *by, float *y) {
+static void normalise_row(const data_llama *m, int64_t d, const float *x, const float *weight,
+                          const float *bias, float *y) {
   double sum = 0, mean = 0;
   for (int64_t j = 0; m->kind->layer_norm && j < d; j++) mean += (double)x[j] / (double)d;
   for (int64_t j = 0; j < d; j++) sum += ((double)x[j] - mean) * ((double)x[j] - mean);
   const double factor = 1 / sqrt(sum / (double)d + m->config.norm_eps);
   if (!m->kind->layer_norm) {
-    for (int64_t j = 0; j < d; j++) y[j] = x[j] * (float)factor * by->weight[j];
+    for (int64_t j = 0; j < d; j++) y[j] = x[j] * (float)factor * weight[j];
     return;
   }
   for (int64_t j = 0; j < d; j++)
-    y[j] = (float)(((double)x[j] - mean) * factor) * by->weight[j] + (by->bias ? by->bias[j] : 0);
+    y[j] = (float)(((double)x[j] - mean) * factor) * weight[j] + (bias ? bias[j] : 0);
 }
 
 /* n rows of d, in place or not; without a norm nothing happens. */
@@ -143,7 +163,8 @@ static void normalise(const llama_window *w, int64_t n, int64_t d, const float *
                       float *y) {
   if (!by->weight) return;
 #pragma omp parallel for num_threads(w->tools.threads)
-  for (int64_t i = 0; i < n; i++) normalise_row(w->model, d, x + i * d, by, y + i * d);
+  for (int64_t i = 0; i < n; i++)
+    normalise_row(w->model, d, x + i * d, by->weight + i * d % by->count, by->bias, y + i * d);
 }
 
 void llama_normalise(const llama_window *w, int64_t n, const float *x, const llama_norm *by, float *h) {
@@ -214,17 +235,28 @@ static const float *add_product(llama_window *w, const product_matrix *by, const
   return w->added;
 }
 
-/* What the MLP's last product is of, in w->gate or w->up. */
-static float *activate(llama_window *w, const llama_weights *l, const float *x) {
-  const float *h = normalised(w, &l->norm[LLAMA_MLP_NORM], x);
-  const bool gated = l->matrix[LLAMA_GATE].rows > 0;
-  const int64_t count = w->n * w->model->config.intermediate;
-  float (*f)(float) = w->model->config.activation, *up = w->up, *gate = gated ? w->gate : up;
-  product_multiply(&w->tools, &l->matrix[LLAMA_UP], w->n, h, false, up);
-  if (gated) product_multiply(&w->tools, &l->matrix[LLAMA_GATE], w->n, h, false, gate);
+/* What the last product is of; gpt-oss clips its gate and what it multiplies, and adds 1 to this. */
+static float join(const data_llama_config *c, float gate, float up) {
+  const float limit = (float)c->gate_limit, slope = (float)c->gate_slope;
+  if (!(limit > 0)) return c->activation(gate) * up;
+  gate = fminf(gate, limit);
+  return c->activation(slope * gate) / slope * (fmaxf(fminf(up, limit), -limit) + 1);
+}
+
+float *llama_activate(llama_window *w, const product_matrix matrix[3], int64_t n, const float *h) {
+  const bool gated = matrix[0].rows > 0;
+  const int64_t count = n * matrix[1].rows;
+  float *up = w->up, *gate = gated ? w->gate : up;
+  product_multiply(&w->tools, &matrix[1], n, h, false, up);
+  if (gated) product_multiply(&w->tools, &matrix[0], n, h, false, gate);
 #pragma omp parallel for num_threads(w->tools.threads)
-  for (int64_t i = 0; i < count; i++) gate[i] = gated ? f(gate[i]) * up[i] : f(up[i]);
+  for (int64_t i = 0; i < count; i++)
+    gate[i] = gated ? join(&w->model->config, gate[i], up[i]) : w->model->config.activation(up[i]);
   return gate;
+}
+
+static const float *activate(llama_window *w, const llama_weights *l, const float *x) {
+  return llama_activate(w, &l->matrix[LLAMA_GATE], w->n, normalised(w, &l->norm[LLAMA_MLP_NORM], x));
 }
 
 static void add_mlp(llama_window *w, const llama_weights *l, const float *inner, float *x) {
@@ -237,8 +269,11 @@ const float *llama_add(llama_window *w, const llama_weights *l, float *x) {
   return add_product(w, &l->matrix[LLAMA_O], w->mixed, &l->norm[LLAMA_ATTENTION_POST_NORM], x);
 }
 
-void llama_finish(llama_window *w, const llama_weights *l, float *x) {
-  if (!w->model->config.parallel) add_mlp(w, l, activate(w, l, x), x);
+attn_status llama_finish(llama_window *w, int64_t layer, const llama_weights *l, float *const *x,
+                         int64_t count) {
+  if (w->model->config.layer[layer] & DATA_LLAMA_EXPERTS) return llama_mix(w, layer, l, x, count);
+  for (int64_t i = 0; !w->model->config.parallel && i < count; i++) add_mlp(w, l, activate(w, l, x[i]), x[i]);
+  return ATTN_OK;
 }
 
 void llama_bend_logits(const llama_window *w, int64_t count, float *logits) {

@@ -11,6 +11,10 @@
 /* A tensor, and where its rows are; weight NULL: the architecture has none. A vector has no columns. */
 typedef struct llama_layer {
   product_rows part[LLAMA_PARTS];
+  /* What there is one of for each expert, [experts][gate, up, down], or for each head, norms of q and of k;
+   * NULL: nothing. */
+  product_rows *one;
+  const tensor *sinks; /* [heads] */
 } llama_layer;
 
 /* Which keys a query sees in a window of n positions: `before` behind it and `after` before it. */
@@ -31,6 +35,7 @@ struct data_llama {
   llama_layer *layer;
   llama_seen seen;           /* of layers with a window; causal */
   const tensor *divisors[2]; /* of rotary frequencies, in a GGUF file; NULL: none */
+  double *sinks;             /* [layers, heads] logits of attention's sinks; NULL: none */
 };
 
 void llama_seen_make(const data_llama_config *, bool both_ways, int64_t n, llama_seen *);
@@ -40,6 +45,9 @@ attn_status llama_check_layer(const data_llama *, int64_t layer);
 
 /* Opens a model, an encoder, too. */
 attn_status llama_open(const char *path, data_llama **);
+
+/* The tensors of *m, whose configuration, kind and files are set. */
+attn_status llama_find_tensors(data_llama *m);
 
 /* Reads DIRECTORY/config.json. What is set is to be freed by llama_config_free. */
 attn_status llama_read_config(const char *directory, data_llama_config *out);

@@ -8,6 +8,25 @@
 
 #define MOST_POSITIONS (INT64_C(1) << 40)
 
+/* Widths of experts that no key gives are the MLP's. */
+static attn_status read_experts(const char *path, const llama_keys *k, setting_getter *get, const void *from,
+                                data_llama_config *c) {
+  const struct {
+    const char *key;
+    int64_t preset, max, *to;
+  } sizes[] = {{k->experts, 0, LLAMA_LAYERS_MAX, &c->experts},
+               {k->experts_used, 0, 0, &c->experts_used},
+               {k->expert_intermediate, c->intermediate, LLAMA_DIMENSION_MAX, &c->expert_intermediate},
+               {k->shared_intermediate, c->intermediate, LLAMA_DIMENSION_MAX, &c->shared_intermediate}};
+  attn_status status = ATTN_OK;
+  c->expert_intermediate = c->shared_intermediate = c->intermediate;
+  for (size_t i = 0; !status && i < sizeof sizes / sizeof *sizes; i++)
+    if (sizes[i].key)
+      status = setting_size(path, sizes[i].key, get(from, sizes[i].key), sizes[i].preset,
+                            sizes[i].max ? sizes[i].max : c->experts, sizes[i].to);
+  return status;
+}
+
 attn_status llama_read_numbers(const char *path, const llama_keys *k, setting_getter *get, const void *from,
                                data_llama_config *c) {
   const struct {
@@ -22,6 +41,7 @@ attn_status llama_read_numbers(const char *path, const llama_keys *k, setting_ge
   if (!status)
     status = setting_size(path, k->intermediate, get(from, k->intermediate),
                           k->intermediate_times * c->hidden, LLAMA_DIMENSION_MAX, &c->intermediate);
+  if (!status && k->experts) status = read_experts(path, k, get, from, c);
   if (status) return status;
   setting head_dim = get(from, k->head_dim);
   if (head_dim.kind == SETTING_ABSENT && k->head_dim_preset == 0 && c->hidden % c->heads != 0)
@@ -51,6 +71,7 @@ attn_status llama_read_numbers(const char *path, const llama_keys *k, setting_ge
 
 void llama_config_begin(data_llama_config *c) {
   *c = (data_llama_config){.bos = -1,
+                           .image_tokens = {-1, -1},
                            .embedding_scale = 1,
                            .residual_scale = 1,
                            .logit_scale = 1,

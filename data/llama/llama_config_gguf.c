@@ -9,7 +9,7 @@
 #include "data/llama/architectures.h"
 #include "data/llama/llama.h"
 
-enum { KEYS_MAX = 40 };
+enum { KEYS_MAX = 48 };
 
 /* Keys begin with the architecture's name. */
 typedef struct key_names {
@@ -43,7 +43,8 @@ static attn_status refuse_variations(const gguf *file, key_names *names, const d
   } numbers[] = {{"attention.value_length", c->head_dim},
                  {"rope.scaling.yarn_ext_factor", 1},
                  {"rope.scaling.yarn_log_multiplier", 0},
-                 {"expert_count", 0}};
+                 {"expert_weights_scale", 1},
+                 {"expert_weights_scale", 1}};
   attn_status status = expect_number(file, "general.quantization_version", 2);
   for (size_t i = 0; !status && i < sizeof numbers / sizeof *numbers; i++)
     status = expect_number(file, key_of(names, numbers[i].rest), numbers[i].computed);
@@ -80,6 +81,7 @@ static attn_status read_rope(const gguf *file, key_names *names, data_llama_conf
 }
 
 static attn_status read_numbers(const gguf *file, key_names *names, data_llama_config *c) {
+  const bool experts = names->of->experts;
   const llama_keys keys = {.hidden = key_of(names, "embedding_length"),
                            .intermediate = key_of(names, "feed_forward_length"),
                            .layers = key_of(names, "block_count"),
@@ -90,7 +92,11 @@ static attn_status read_numbers(const gguf *file, key_names *names, data_llama_c
                            .norm_eps =
                                key_of(names, names->of->layer_norm ? "attention.layer_norm_epsilon"
                                                                    : "attention.layer_norm_rms_epsilon"),
-                           .norm_eps_preset = (double)NAN};
+                           .norm_eps_preset = (double)NAN,
+                           .experts = experts ? key_of(names, "expert_count") : NULL,
+                           .experts_used = key_of(names, "expert_used_count"),
+                           .expert_intermediate = key_of(names, "expert_feed_forward_length"),
+                           .shared_intermediate = key_of(names, "expert_shared_feed_forward_length")};
   return llama_read_numbers(gguf_path(file), &keys, get, file, c);
 }
 
@@ -99,7 +105,7 @@ static attn_status read_window(const gguf *file, key_names *names, data_llama_co
   const llama_architecture *a = names->of;
   const char *key = key_of(names, "attention.sliding_window");
   const setting width = gguf_get(file, key);
-  const bool is_llama = strcmp(a->name, "llama") == 0; /* Mistral is one, too */
+  const bool is_llama = strcmp(a->in_gguf, "llama") == 0; /* Mistral is one, too */
   attn_status status = ATTN_OK;
   for (int64_t l = 0; a->unturned_layers && l < c->layers; l++)
     if ((l + 1) % 4 == 0) c->layer[l] |= DATA_LLAMA_UNTURNED;
@@ -147,6 +153,23 @@ static attn_status read_scales(const gguf *file, key_names *names, data_llama_co
   return status;
 }
 
+/* Layers have experts that have a router; a file without the key has the architecture's preset. */
+static attn_status read_experts(const gguf *file, key_names *names, data_llama_config *c) {
+  const llama_architecture *a = names->of;
+  const char *key = key_of(names, "expert_weights_norm");
+  const setting s = gguf_get(file, key);
+  char name[64];
+  if (!a->experts) return expect_number(file, key_of(names, "expert_count"), 0);
+  c->experts_normed = a->experts_normed;
+  c->gate_limit = a->gate_limit;
+  c->gate_slope = a->gate_slope;
+  for (int64_t l = 0; l < c->layers; l++) {
+    snprintf(name, sizeof name, "blk.%" PRId64 ".ffn_gate_inp.weight", l);
+    if (gguf_find(file, name)) c->layer[l] |= DATA_LLAMA_EXPERTS;
+  }
+  return s.kind == SETTING_ABSENT ? ATTN_OK : setting_flag(gguf_path(file), key, s, &c->experts_normed);
+}
+
 static attn_status read_parallel(const gguf *file, key_names *names, data_llama_config *c) {
   const char *key = key_of(names, "use_parallel_residual");
   const setting s = gguf_get(file, key);
@@ -167,6 +190,14 @@ static void find_biases(const gguf *file, const llama_architecture *a, data_llam
   c->mlp_bias = a->mlp_bias || gguf_find(file, "blk.0.ffn_up.bias");
 }
 
+/* Whether its layers have experts: Mixtral is called as Llama is. */
+static bool has_experts(const gguf *file, const llama_architecture *a) {
+  char key[64];
+  snprintf(key, sizeof key, "%s.expert_count", a->in_gguf);
+  const setting s = gguf_get(file, key);
+  return s.kind == SETTING_INTEGER && s.integer > 0;
+}
+
 static attn_status read(const gguf *file, data_llama_config *c) {
   key_names names = {.count = 0};
   const char *path = gguf_path(file), *key = "general.architecture";
@@ -174,12 +205,15 @@ static attn_status read(const gguf *file, data_llama_config *c) {
   attn_status status = setting_expect(path, "general.type", gguf_get(file, "general.type"), "model", false);
   if (!status) status = llama_architecture_find(path, key, gguf_get(file, key), true, &names.of);
   if (status) return status;
+  if (has_experts(file, names.of) && llama_architecture_of_experts(names.of))
+    names.of = llama_architecture_of_experts(names.of);
   c->architecture = names.of->name;
   status = read_numbers(file, &names, c);
   if (!status && !names.of->positions) status = read_rope(file, &names, c);
   if (!status) status = read_window(file, &names, c);
   if (!status) status = read_scales(file, &names, c);
   if (!status) status = read_parallel(file, &names, c);
+  if (!status) status = read_experts(file, &names, c);
   if (!status) status = refuse_variations(file, &names, c);
   if (!status && !embedding) status = attn_fail(ATTN_EINVAL, "%s: tensor token_embd.weight is missing", path);
   if (!status && embedding->shape[0] > LLAMA_DIMENSION_MAX)
@@ -188,6 +222,8 @@ static attn_status read(const gguf *file, data_llama_config *c) {
   if (status) return status;
   c->vocab = embedding->shape[0];
   c->tied = !gguf_find(file, "output.weight");
+  c->qk_norms = gguf_find(file, "blk.0.attn_q_norm.weight");
+  c->rope.exact_range = names.of->exact_range;
   find_biases(file, names.of, c);
   return ATTN_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "data/llama/architectures.h"
 #include "data/llama/llama.h"
+#include "data/llama/llama_config_layers.h"
 #include "data/support/file.h"
 #include "data/support/json_setting.h"
 
@@ -16,7 +17,7 @@ static setting get(const void *config, const char *key) { return json_setting(co
 static bool given(const json_t *config, const char *key) { return get(config, key).kind != SETTING_ABSENT; }
 
 static attn_status refuse_variations(const char *path, const json_t *config, const llama_architecture *a) {
-  static const char *const flags[] = {"use_bidirectional_attention", "qk_layernorm", "add_cross_attention",
+  static const char *const flags[] = {"use_bidirectional_attention", "add_cross_attention",
                                       "scale_attn_by_inverse_layer_idx", "is_decoder"};
   attn_status status = setting_expect(path, "position_embedding_type", get(config, "position_embedding_type"),
                                       "absolute", false);
@@ -76,6 +77,15 @@ static attn_status read_biases(const char *path, const json_t *config, const lla
   return status;
 }
 
+/* Norms of each head of q and k are optional in some architectures alone. */
+static attn_status read_qk_norms(const char *path, const json_t *config, const llama_architecture *a,
+                                 data_llama_config *c) {
+  attn_status status = setting_flag(path, "qk_layernorm", get(config, "qk_layernorm"), &c->qk_norms);
+  if (!status && c->qk_norms && !a->norms_of_heads)
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: qk_layernorm is not supported for %s", path, a->name);
+  return status;
+}
+
 /* What multiplies and what bends. null is no cap, and absent the preset. */
 static attn_status read_scales(const char *path, const json_t *config, const llama_architecture *a,
                                data_llama_config *c) {
@@ -89,12 +99,16 @@ static attn_status read_scales(const char *path, const json_t *config, const lla
                  {"embedding_multiplier", a->multipliers, 0, &c->embedding_scale},
                  {"residual_multiplier", a->multipliers, 0, &c->residual_scale},
                  {"logits_scaling", a->multipliers, 1e-6, &divisor},
+                 {"swiglu_limit", a->gate_limit > 0, 1e-6, &c->gate_limit},
+                 {"swiglu_alpha", a->gate_limit > 0, 1e-6, &c->gate_slope},
                  {"attn_logit_softcapping", a->capped, 1e-6, &c->score_cap},
                  {"final_logit_softcapping", a->capped, 1e-6, &c->logit_cap}};
   attn_status status = ATTN_OK;
   if (!json_object_get(config, "attn_logit_softcapping")) c->score_cap = a->score_cap;
   if (!json_object_get(config, "final_logit_softcapping")) c->logit_cap = a->logit_cap;
   if (a->multipliers) c->score_scale = 1;
+  c->gate_limit = a->gate_limit;
+  c->gate_slope = a->gate_slope;
   for (size_t i = 0; !status && i < sizeof numbers / sizeof *numbers; i++)
     if (numbers[i].has)
       status = setting_real(path, numbers[i].key, get(config, numbers[i].key), *numbers[i].to,
@@ -178,8 +192,10 @@ static attn_status read_scaling(const char *path, const json_t *config, const js
   bool whole = true;
   if (!json_is_object(rope)) return attn_fail(ATTN_EINVAL, "%s: not an object", path);
   if (!given(rope, keys.kind)) return attn_fail(ATTN_EINVAL, "%s: key rope_type is missing", path);
-  if (given(rope, "mrope_section"))
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: mrope_section is not supported", path);
+  const bool axes = given(rope, "mrope_section"), images = llama_architecture_of(c)->images;
+  const char *kind = json_string_value(json_object_get(rope, keys.kind));
+  if (axes && !images) return attn_fail(ATTN_EUNSUPPORTED, "%s: mrope_section is not supported", path);
+  if (images && kind && strcmp(kind, "mrope") == 0) return ATTN_OK; /* text has one axis: plain */
   attn_status status = llama_read_rope(path, &keys, get_of_rope, &(rope_source){rope, config}, c);
   if (!status && given(rope, "truncate"))
     status = setting_flag(path, "truncate", get(rope, "truncate"), &whole);
@@ -231,105 +247,52 @@ static attn_status read_rope(const char *path, const json_t *config, const llama
   return status;
 }
 
-/* -- layers of several kinds -- */
-
-/* layer_types names each layer. */
-static attn_status read_layer_types(const char *path, const json_t *config, data_llama_config *c) {
-  const json_t *types = json_object_get(config, "layer_types");
-  const size_t count = json_array_size(types);
-  if (!json_is_array(types) || count != (size_t)c->layers)
-    return attn_fail(ATTN_EINVAL, "%s: layer_types is not a list of %" PRId64 " kinds of layers", path,
-                     c->layers);
-  for (size_t i = 0; i < count; i++) {
-    const char *type = json_string_value(json_array_get(types, i));
-    const bool full = type && strcmp(type, "full_attention") == 0;
-    if (!full && (!type || strcmp(type, "sliding_attention") != 0))
-      return attn_fail(ATTN_EUNSUPPORTED,
-                       "%s: layer_types[%zu] is %.64s; full_attention and sliding_attention are computed",
-                       path, i, type ? type : "not a string");
-    if (!full && c->window == 0)
-      return attn_fail(ATTN_EINVAL,
-                       "%s: layer_types[%zu] is sliding_attention, and sliding_window gives no width", path,
-                       i);
-    c->layer[i] = (unsigned char)((c->layer[i] & ~DATA_LLAMA_WINDOW) | (full ? 0 : DATA_LLAMA_WINDOW));
-  }
-  return ATTN_OK;
+static attn_status get_id(const char *path, const json_t *config, const char *key, int64_t *out) {
+  const setting s = get(config, key);
+  *out = s.kind == SETTING_ABSENT ? -1 : s.integer;
+  if (s.kind == SETTING_ABSENT || (s.kind == SETTING_INTEGER && s.integer >= 0)) return ATTN_OK;
+  return attn_fail(ATTN_EINVAL, "%s: %s is not an id", path, key);
 }
 
-/* no_rope_layers has a 0 for each layer that does not turn; without it every fourth does not. */
-static attn_status read_unturned(const char *path, const json_t *config, data_llama_config *c) {
-  const char *key = "no_rope_layers", *every = "no_rope_layer_interval";
-  const json_t *list = json_object_get(config, key);
-  int64_t interval = 0;
-  attn_status status = setting_size(path, every, get(config, every), 4, LLAMA_LAYERS_MAX, &interval);
-  if (!status && given(config, key) && json_array_size(list) < (size_t)c->layers)
-    status = attn_fail(ATTN_EINVAL, "%s: %s is not a list of %" PRId64 " flags", path, key, c->layers);
-  for (int64_t l = 0; !status && l < c->layers; l++) {
-    const json_t *flag = json_array_get(list, (size_t)l);
-    const bool turns = flag ? json_integer_value(flag) == 1 : (l + 1) % interval != 0;
-    if (flag && !turns && !(json_is_integer(flag) && json_integer_value(flag) == 0))
-      status = attn_fail(ATTN_EINVAL, "%s: %s[%" PRId64 "] is neither 0 nor 1", path, key, l);
-    if (!turns) c->layer[l] |= DATA_LLAMA_UNTURNED;
-  }
+/* Newer files of models of images have what concerns text in an object, all but these ids and the head. */
+static attn_status read_images(const char *path, const json_t *config, const json_t **text,
+                               data_llama_config *c) {
+  const json_t *inner = json_object_get(config, "text_config");
+  attn_status status = get_id(path, config, "image_token_id", &c->image_tokens[0]);
+  if (!status) status = get_id(path, config, "video_token_id", &c->image_tokens[1]);
+  if (!status && inner && !json_is_object(inner))
+    status = attn_fail(ATTN_EINVAL, "%s: text_config is not an object", path);
+  *text = inner ? inner : config;
   return status;
 }
 
-static attn_status read_window(const char *path, const json_t *config, const llama_architecture *a,
-                               data_llama_config *c) {
-  int64_t from = 0, period = a->period;
-  bool used = !a->window_optional;
-  attn_status status = ATTN_OK;
-  if (!a->window_key && (given(config, "sliding_window") || given(config, "layer_types")))
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: sliding_window and layer_types are not computed of %s", path,
-                     a->name);
-  if (a->unturned_layers) status = read_unturned(path, config, c);
-  if (status || !a->window_key) return status;
-  const setting first = a->window_from_key ? get(config, a->window_from_key) : (setting){.integer = 0};
-  const json_t *width = json_object_get(config, a->window_key); /* null: no window; absent: the preset */
-  if (a->window_optional)
-    status = setting_flag(path, "use_sliding_window", get(config, "use_sliding_window"), &used);
-  if (!status && used && !json_is_null(width) && (width || a->window > 0))
-    status = setting_size(path, a->window_key, get(config, a->window_key), a->window, INT64_C(1) << 40,
-                          &c->window);
-  if (a->encoder) c->window = c->window / 2 + 1;
-  if (!status && a->window_from_key && (first.kind != SETTING_INTEGER || first.integer != 0))
-    status = setting_size(path, a->window_from_key, first, 28, LLAMA_LAYERS_MAX, &from);
-  if (!status && a->period_key)
-    status =
-        setting_size(path, a->period_key, get(config, a->period_key), a->period, LLAMA_LAYERS_MAX, &period);
-  for (int64_t l = from; !status && c->window > 0 && l < c->layers; l++) {
-    const bool all = a->unturned_layers ? !(c->layer[l] & DATA_LLAMA_UNTURNED)
-                                        : period > 0 && (l + !a->period_begins) % period == 0;
-    if (!all) c->layer[l] |= DATA_LLAMA_WINDOW;
-  }
-  return !status && given(config, "layer_types") ? read_layer_types(path, config, c) : status;
-}
-
-static attn_status get_bos(const char *path, setting s, int64_t *out) {
-  *out = s.kind == SETTING_ABSENT ? -1 : s.integer;
-  if (s.kind == SETTING_ABSENT || (s.kind == SETTING_INTEGER && s.integer >= 0)) return ATTN_OK;
-  return attn_fail(ATTN_EINVAL, "%s: bos_token_id is not an id", path);
-}
-
-static attn_status parse(const char *path, const json_t *config, data_llama_config *c) {
+static attn_status parse(const char *path, const json_t *whole, data_llama_config *c) {
+  const json_t *config = whole;
   const llama_architecture *a = NULL;
   const json_t *rope = NULL;
   attn_status status = llama_architecture_find(path, "model_type", get(config, "model_type"), false, &a);
   if (status) return status;
   c->architecture = a->name;
-  status = refuse_variations(path, config, a);
+  llama_keys keys = *a->keys;
+  if (a->images) status = read_images(path, whole, &config, c);
+  if (!status) status = refuse_variations(path, config, a);
   if (!status) status = read_quantisation(path, config, c);
   if (!status) status = read_biases(path, config, a, c);
   if (!status)
     status = setting_size(path, "vocab_size", get(config, "vocab_size"), 0, LLAMA_DIMENSION_MAX, &c->vocab);
-  if (!status) status = llama_read_numbers(path, a->keys, get, config, c);
+  if (!status && keys.experts && !given(config, keys.experts)) keys.experts = "num_local_experts";
+  if (!status) status = llama_read_numbers(path, &keys, get, config, c);
   if (!status) status = read_scales(path, config, a, c);
   if (!status) status = read_activation(path, config, a, c);
-  if (!status) status = read_flag(path, config, "tie_word_embeddings", a->tied, &c->tied);
+  if (!status) status = read_flag(path, whole, "tie_word_embeddings", a->tied, &c->tied);
   if (!status) status = read_flag(path, config, a->parallel_key, a->parallel, &c->parallel);
+  if (!status)
+    status = read_flag(path, config, a->experts_normed_key, a->experts_normed && !a->experts_normed_key,
+                       &c->experts_normed);
+  if (!status) status = read_qk_norms(path, config, a, c);
   if (!status && !a->positions) status = read_rope(path, config, a, &rope, c);
-  if (!status) status = read_window(path, config, a, c);
-  if (!status) status = get_bos(path, get(config, "bos_token_id"), &c->bos);
+  if (!status) status = llama_read_layers(path, config, a, c);
+  if (!status) status = get_id(path, config, "bos_token_id", &c->bos);
   return status ? status : read_divisors(path, rope, c);
 }
 

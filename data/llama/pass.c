@@ -16,7 +16,7 @@ enum { ROWS = 512 /* about this many rows of logits are held at a time */ };
 
 typedef struct stream {
   const data_llama_swap *swap; /* NULL: exact */
-  attn_plan *plan[REACHES];
+  llama_plans plans;
   int64_t first, count; /* queries that the variant computes */
   struct stream *next;  /* of swap->next, without a separate state */
   float *x;             /* [windows, n, hidden]; NULL: as yet that of stream 0 */
@@ -27,19 +27,20 @@ typedef struct pass {
   const data_llama_pass *asked;
   int64_t streams;
   stream *stream;
-  attn_plan *exact[REACHES];
+  llama_plans exact;
   llama_window window;
   llama_weights weights;
   llama_seen seen; /* of an encoder: clipped to the window */
   float *swapped;  /* [n, heads * d] */
+  float **state;   /* [streams * windows] those that are finished together */
   char *work;
 } pass;
 
 static void stream_end(stream *s) {
-  llama_reach_destroy(s->plan);
+  llama_plans_free(&s->plans);
   for (stream *part = s->next, *next; part; part = next) {
     next = part->next;
-    llama_reach_destroy(part->plan);
+    llama_plans_free(&part->plans);
     free(part);
   }
 }
@@ -50,11 +51,25 @@ static void pass_end(pass *p) {
     free(p->stream[s].x);
   }
   free(p->stream);
-  llama_reach_destroy(p->exact);
+  llama_plans_free(&p->exact);
   llama_window_free(&p->window);
   llama_weights_free(&p->weights);
   free(p->swapped);
+  free(p->state);
   free(p->work);
+}
+
+/* The scale of a swap, and the window of keys where one ends what a query sees. */
+typedef struct sight {
+  const llama_seen *seen;
+  double scale; /* 0: the model's */
+} sight;
+
+static void limit(const void *of, llama_reach reach, attn_problem *p) {
+  const sight *s = of;
+  if (s->scale > 0) p->scale = s->scale;
+  if (reach == REACH_WINDOW && s->seen->before + 1 < p->n_kv)
+    p->mask = (attn_mask){.kind = ATTN_MASK_PATTERN, .pattern = &s->seen->pattern};
 }
 
 static attn_status part_begin(const data_llama *m, int64_t n, const data_llama_swap *swap, stream *s) {
@@ -68,8 +83,8 @@ static attn_status part_begin(const data_llama *m, int64_t n, const data_llama_s
     s->first = n - last;
     s->count = last;
   }
-  return llama_reach_plans(m, &m->seen, swap->spec, swap->where, swap->scale, s->count, s->first + s->count,
-                           s->plan);
+  return llama_plans_make(m, swap->spec, swap->where, s->count, s->first + s->count, limit,
+                          &(sight){&m->seen, swap->scale}, &s->plans);
 }
 
 static attn_status stream_begin(const data_llama *m, int64_t n, const data_llama_swap *swap, stream *s) {
@@ -89,19 +104,21 @@ static attn_status pass_begin(const data_llama *m, const data_llama_pass *asked,
   attn_spec *exact = NULL;
   attn_status status = attn_spec_parse(&exact, "tiled");
   llama_seen_make(c, m->kind->encoder, asked->n, &p->seen);
-  if (!status) status = llama_reach_plans(m, &p->seen, exact, NULL, 0, asked->n, asked->n, p->exact);
+  if (!status)
+    status = llama_plans_make(m, exact, NULL, asked->n, asked->n, limit, &(sight){&p->seen, 0}, &p->exact);
   attn_spec_destroy(exact);
   if (!status)
-    status = llama_window_make(m, attn_plan_context(p->exact[llama_reach_of(c, 0)])->kernels, asked->n,
-                               &p->window);
+    status =
+        llama_window_make(m, attn_plan_context(llama_plan_of(&p->exact, 0))->kernels, asked->n, &p->window);
   if (!status)
     status = product_allocate("the attention's output", asked->n, c->heads * c->head_dim, sizeof(float),
                               &p->swapped);
-  size_t work = llama_reach_work(p->exact);
+  if (!status) status = product_allocate("states", p->streams, asked->windows, sizeof *p->state, &p->state);
+  size_t work = llama_plans_work(&p->exact);
   for (int64_t s = 1; !status && s < p->streams; s++) {
     status = stream_begin(m, asked->n, &asked->swaps[s - 1], &p->stream[s]);
     for (const stream *part = &p->stream[s]; !status && part; part = part->next)
-      if (llama_reach_work(part->plan) > work) work = llama_reach_work(part->plan);
+      if (llama_plans_work(&part->plans) > work) work = llama_plans_work(&part->plans);
   }
   return status ? status : product_allocate("scratch of attention", 1, (int64_t)work + 1, 1, &p->work);
 }
@@ -165,17 +182,18 @@ static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t windo
   llama_window *w = &p->window;
   const int64_t width = p->model->config.heads * p->model->config.head_dim;
   const size_t bytes = (size_t)(w->n * width) * sizeof(float);
-  const llama_reach reach = llama_reach_of(&p->model->config, layer);
   const stream *by = part_in(p, s, layer);
-  attn_status status = attn_plan_execute(p->exact[reach], w->q, w->k, w->v, NULL, w->mixed, p->work);
+  attn_status status =
+      attn_plan_execute(llama_plan_of(&p->exact, layer), w->q, w->k, w->v, NULL, w->mixed, p->work);
   if (status) return status;
   if (!by) {
     llama_add(w, &p->weights, x);
     return ATTN_OK;
   }
+  const attn_plan *plan = llama_plan_of(&by->plans, layer);
   const double begun = now();
-  status = attn_plan_execute(by->plan[reach], w->q + by->first * width, w->k, w->v, NULL,
-                             p->swapped + by->first * width, p->work);
+  status = attn_plan_execute(plan, w->q + by->first * width, w->k, w->v, NULL, p->swapped + by->first * width,
+                             p->work);
   if (status) return status;
   const double seconds = now() - begun;
   if (!p->asked->attention) {
@@ -191,7 +209,7 @@ static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t windo
   status = p->asked->attention(p->asked->to, &(data_llama_attention){.layer = layer,
                                                                      .stream = s - p->stream,
                                                                      .window = window,
-                                                                     .plan = by->plan[reach],
+                                                                     .plan = plan,
                                                                      .first = by->first,
                                                                      .count = by->count,
                                                                      .seconds = seconds,
@@ -205,6 +223,7 @@ static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t windo
   return status;
 }
 
+/* The first half of a layer. */
 static attn_status layer_of_stream(pass *p, stream *s, int64_t layer) {
   const int64_t size = p->asked->n * p->model->config.hidden;
   attn_status status = ATTN_OK;
@@ -215,9 +234,17 @@ static attn_status layer_of_stream(pass *p, stream *s, int64_t layer) {
     llama_project(&p->window, &p->weights, x);
     llama_rotate(&p->window, layer, true, 0);
     status = attend(p, s, layer, w, x);
-    if (!status) llama_finish(&p->window, &p->weights, x);
   }
   return status;
+}
+
+/* Of all streams with a state, so that what is widened serves all. */
+static attn_status finish_layer(pass *p, int64_t layer) {
+  const int64_t size = p->asked->n * p->model->config.hidden, windows = p->asked->windows;
+  int64_t count = 0;
+  for (int64_t s = 0; s < p->streams; s++)
+    for (int64_t w = 0; p->stream[s].x && w < windows; w++) p->state[count++] = p->stream[s].x + w * size;
+  return llama_finish(&p->window, layer, &p->weights, p->state, count);
 }
 
 static attn_status run_layers(pass *p, int64_t layers) {
@@ -228,6 +255,7 @@ static attn_status run_layers(pass *p, int64_t layers) {
   for (int64_t l = 0; !status && l < layers; l++) {
     status = llama_weights_load(&p->window, l, product_matrix_load, &p->weights);
     for (int64_t s = p->streams - 1; !status && s >= 0; s--) status = layer_of_stream(p, &p->stream[s], l);
+    if (!status) status = finish_layer(p, l);
   }
   return status;
 }
@@ -239,11 +267,11 @@ static attn_status run_head(pass *p) {
   const data_llama_pass *a = p->asked;
   const int64_t chunk = (ROWS - 1) / p->streams + 1;
   product_matrix head = {.at = NULL};
-  llama_norm norm = {NULL, NULL};
+  llama_norm norm = {.weight = NULL};
   float *h = NULL, *all = NULL;
   const float **logits = calloc((size_t)p->streams, sizeof *logits);
   attn_status status = logits ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for logits");
-  if (!status) status = llama_norm_load(p->model, &p->model->norm, &norm);
+  if (!status) status = llama_norm_load(p->model, &p->model->norm, 1, &norm);
   if (!status) status = product_matrix_load(&p->window.tools, &p->model->head, &head);
   if (!status) status = product_allocate("normalised rows", p->streams * chunk, c->hidden, sizeof *h, &h);
   if (!status) status = product_allocate("logits", p->streams * chunk, c->vocab, sizeof *all, &all);
@@ -275,11 +303,19 @@ attn_status data_llama_check(const data_llama *m, const int64_t *tokens, int64_t
   if (n > m->config.max_positions)
     return attn_fail(ATTN_EINVAL, "%s: a window of %" PRId64 " positions; the model has %" PRId64, m->path, n,
                      m->config.max_positions);
-  for (int64_t i = 0; i < windows * n; i++)
+  for (int64_t i = 0; i < windows * n; i++) {
+    const int64_t *image = m->config.image_tokens;
+    if (tokens[i] >= 0 && (tokens[i] == image[0] || tokens[i] == image[1]))
+      return attn_fail(ATTN_EUNSUPPORTED,
+                       "token %" PRId64 " is %" PRId64
+                       ", which stands for an image or a video in %s: only text "
+                       "is read",
+                       i, tokens[i], m->path);
     if (tokens[i] < 0 || tokens[i] >= m->config.vocab)
       return attn_fail(ATTN_EINVAL,
                        "token %" PRId64 " is %" PRId64 "; the vocabulary of %s is 0 ... %" PRId64, i,
                        tokens[i], m->path, m->config.vocab - 1);
+  }
   return ATTN_OK;
 }
 

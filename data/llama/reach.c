@@ -2,15 +2,10 @@
  * et al. 2023, arXiv:2310.06825: query i sees keys i - window + 1 ... i); of an encoder as many after it. */
 #include "data/llama/reach.h"
 
+#include <stdlib.h>
+
 llama_reach llama_reach_of(const data_llama_config *c, int64_t layer) {
   return c->layer[layer] & DATA_LLAMA_WINDOW ? REACH_WINDOW : REACH_ALL;
-}
-
-bool llama_reach_occurs(const data_llama_config *c, llama_reach reach, const unsigned char *where) {
-  for (int64_t l = 0; l < c->layers; l++)
-    for (int64_t h = 0; h < c->heads; h++)
-      if (llama_reach_of(c, l) == reach && (!where || where[l * c->heads + h])) return true;
-  return false;
 }
 
 static int64_t row(const void *state, int64_t head, int64_t position, attn_run *runs) {
@@ -34,7 +29,7 @@ void llama_seen_make(const data_llama_config *c, bool both_ways, int64_t n, llam
   out->pattern = (attn_pattern){.state = out, .row = row, .max_runs = 1, .sees = sees, .reach = before};
 }
 
-attn_problem llama_problem(const data_llama *m, int64_t n_q, int64_t n_kv) {
+attn_problem llama_problem(const data_llama *m, int64_t layer, int64_t n_q, int64_t n_kv) {
   const data_llama_config *c = &m->config;
   const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
   attn_problem p = attn_problem_make(1, c->heads, n_kv, c->head_dim);
@@ -43,37 +38,51 @@ attn_problem llama_problem(const data_llama *m, int64_t n_q, int64_t n_kv) {
   p.causal = !m->kind->encoder;
   p.scale = c->score_scale;
   p.score.softcap = c->score_cap;
+  if (m->sinks) p.score.sink = m->sinks + layer * c->heads;
   p.q = p.o = (attn_stride){n_q * q, c->head_dim, q, 0};
   p.k = p.v = (attn_stride){n_kv * kv, c->head_dim, kv, 0};
   return p;
 }
 
-attn_status llama_reach_plans(const data_llama *m, const llama_seen *seen, const attn_spec *spec,
-                              const unsigned char *where, double scale, int64_t n_q, int64_t n_kv,
-                              attn_plan *plan[REACHES]) {
+/* Where the plan of a layer is. */
+static int64_t place_of(const llama_plans *p, int64_t layer) {
+  return p->of->sinks ? layer : (int64_t)llama_reach_of(&p->of->config, layer);
+}
+
+attn_status llama_plans_make(const data_llama *m, const attn_spec *spec, const unsigned char *where,
+                             int64_t n_q, int64_t n_kv, llama_plan_problem *change, const void *of,
+                             llama_plans *out) {
   const data_llama_config *c = &m->config;
-  attn_problem p = llama_problem(m, n_q, n_kv);
   attn_status status = ATTN_OK;
-  if (scale > 0) p.scale = scale;
-  for (int reach = 0; !status && reach < REACHES; reach++) {
-    if (!llama_reach_occurs(c, (llama_reach)reach, where)) continue;
-    const bool masked = reach == REACH_WINDOW && c->window < n_kv;
-    if (masked) p.mask = (attn_mask){.kind = ATTN_MASK_PATTERN, .pattern = &seen->pattern};
-    status = attn_plan_create_spec(&plan[reach], &p, spec, NULL);
-    if (status && masked)
+  *out = (llama_plans){.of = m, .count = m->sinks ? c->layers : REACHES};
+  out->plan = calloc((size_t)out->count, sizeof(attn_plan *));
+  if (!out->plan) return attn_fail(ATTN_ENOMEM, "%s: no memory for plans of its attention", m->path);
+  for (int64_t l = 0; !status && l < c->layers; l++) {
+    attn_plan **plan = &out->plan[place_of(out, l)];
+    bool used = !where;
+    for (int64_t h = 0; !used && h < c->heads; h++) used = where[l * c->heads + h] != 0;
+    if (*plan || !used) continue;
+    attn_problem p = llama_problem(m, l, n_q, n_kv);
+    change(of, llama_reach_of(c, l), &p);
+    status = attn_plan_create_spec(plan, &p, spec, NULL);
+    if (status && p.mask.kind)
       status = attn_fail(status, "layers that see the last %lld keys alone: %s", (long long)c->window,
                          attn_last_error());
   }
   return status;
 }
 
-void llama_reach_destroy(attn_plan *plan[REACHES]) {
-  for (int reach = 0; reach < REACHES; reach++) attn_plan_destroy(plan[reach]);
+void llama_plans_free(llama_plans *p) {
+  for (int64_t i = 0; p->plan && i < p->count; i++) attn_plan_destroy(p->plan[i]);
+  free(p->plan);
+  *p = (llama_plans){.of = NULL};
 }
 
-size_t llama_reach_work(attn_plan *const plan[REACHES]) {
+attn_plan *llama_plan_of(const llama_plans *p, int64_t layer) { return p->plan[place_of(p, layer)]; }
+
+size_t llama_plans_work(const llama_plans *p) {
   size_t most = 0;
-  for (int reach = 0; reach < REACHES; reach++)
-    if (plan[reach] && attn_plan_work_size(plan[reach]) > most) most = attn_plan_work_size(plan[reach]);
+  for (int64_t i = 0; i < p->count; i++)
+    if (p->plan[i] && attn_plan_work_size(p->plan[i]) > most) most = attn_plan_work_size(p->plan[i]);
   return most;
 }

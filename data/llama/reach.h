@@ -12,18 +12,26 @@ llama_reach llama_reach_of(const data_llama_config *, int64_t layer);
 
 /* The attention of n_q queries on n_kv keys; rows of all heads lie side by side, as the linear layers write
  * and read them. */
-attn_problem llama_problem(const data_llama *, int64_t n_q, int64_t n_kv);
+attn_problem llama_problem(const data_llama *, int64_t layer, int64_t n_q, int64_t n_kv);
 
-/* Whether some layer has it among those where heads are named (where [layers, heads]; NULL: all). */
-bool llama_reach_occurs(const data_llama_config *, llama_reach, const unsigned char *where);
+/* Plans of the attention of all layers: one for each reach that some layer has, or, where they have sinks,
+ * for each layer. */
+typedef struct llama_plans {
+  const data_llama *of;
+  attn_plan **plan;
+  int64_t count;
+} llama_plans;
 
-/* A plan of the variant for each reach that occurs where it replaces heads; NULL for others. scale 0: the
- * model's. *seen must live as long as they do. */
-attn_status llama_reach_plans(const data_llama *, const llama_seen *seen, const attn_spec *spec,
-                              const unsigned char *where, double scale, int64_t n_q, int64_t n_kv,
-                              attn_plan *plan[REACHES]);
-void llama_reach_destroy(attn_plan *plan[REACHES]);
+/* The problem of a layer, changed by what a plan is for. */
+typedef void llama_plan_problem(const void *of, llama_reach, attn_problem *);
+
+/* where: [layers, heads], a layer of zeros needs no plan; NULL: all do. To be freed by llama_plans_free,
+ * failed or not. */
+attn_status llama_plans_make(const data_llama *, const attn_spec *spec, const unsigned char *where,
+                             int64_t n_q, int64_t n_kv, llama_plan_problem *, const void *of, llama_plans *);
+void llama_plans_free(llama_plans *);
+attn_plan *llama_plan_of(const llama_plans *, int64_t layer);
 /* The most that a plan of them needs. */
-size_t llama_reach_work(attn_plan *const plan[REACHES]);
+size_t llama_plans_work(const llama_plans *);
 
 #endif

@@ -46,21 +46,28 @@ product_rows product_rows_all(const tensor *t) {
       .weight = t, .rows = t->shape[0], .columns = t->shape[1], .run = t->shape[0], .stride = t->shape[0]};
 }
 
-/* Where row r of W is. */
+/* Where row r of W is among those of all matrices of the tensor, and its number in the bias. */
 static int64_t place_of(const product_rows *m, int64_t r) {
   const int64_t i = m->turned ? r % m->head : 0, from = i < m->turned / 2 ? 2 * i : 2 * i - m->turned + 1;
   if (i < m->turned) r += from - i;
-  return m->first + r / m->run * m->stride + r % m->run;
+  const tensor *t = m->weight;
+  const int64_t before = m->expert > 0 ? m->expert * t->shape[t->rank - 2 + m->transposed] : 0;
+  return before + m->first + r / m->run * m->stride + r % m->run;
 }
 
-/* Column `at` of a transposed tensor, rows of W from place `first` on, to every columns-th number of out. */
+/* Column `at` of a transposed tensor, rows of W from place `first` on, each `step`-th, to every columns-th
+ * number of out. */
 static attn_status widen_column(const product_rows *m, int64_t at, int64_t first, int64_t count, float *out) {
-  float part[256];
+  enum { PART = 256 };
+  float part[PART];
+  const tensor *t = m->weight;
+  const int64_t step = m->run == 1 ? m->stride : 1,
+                from = (at + m->expert * (m->columns - 1)) * t->shape[t->rank - 1] + first;
   attn_status status = ATTN_OK;
-  for (int64_t i = 0; !status && i < count; i += 256) {
-    const int64_t some = count - i < 256 ? count - i : 256;
-    status = tensor_to_f32(m->weight, at * m->weight->shape[1] + first + i, some, part);
-    for (int64_t j = 0; j < some; j++) out[(i + j) * m->columns] = part[j];
+  for (int64_t i = 0, some; !status && i < count; i += some) {
+    some = count - i < PART / step ? count - i : PART / step;
+    status = tensor_to_f32(t, from + i * step, (some - 1) * step + 1, part);
+    for (int64_t j = 0; j < some; j++) out[(i + j) * m->columns] = part[j * step];
   }
   return status;
 }

@@ -14,6 +14,7 @@ typedef struct product_rows {
   int64_t rows, columns;       /* of W */
   int64_t first, run, stride;
   bool transposed; /* the tensor is [columns, its rows]; of one element a block */
+  int64_t expert;  /* which of [experts, ...] of the tensor, and of the bias; 0: they may be one */
   /* What the tensor is times, a number for each block of its rows and columns; NULL: nothing. Not of
    * transposed ones. */
   const tensor *scale;

@@ -36,13 +36,15 @@ static int64_t sample_queries(const data_llama_attention *a, int64_t first, int6
   return count;
 }
 
-/* The share of the exact weights of the visible keys that the others have. score: room for n_kv. */
+/* The share of the exact weights of the visible keys, and the sink, that the others have. score: room for
+ * n_kv. */
 static double weight_left(const data_llama_attention *a, const sample_row *row, const bool *visible,
                           const bool *read, double *score) {
   const attn_problem *p = attn_plan_problem(a->plan);
   const int64_t d = p->d_qk, kv_head = row->head / (p->heads / p->kv_heads);
   const float *q = a->q + ((a->first + row->i) * p->heads + row->head) * d;
-  double most = -(double)INFINITY, all = 0, left = 0;
+  const double sink = p->score.sink ? p->score.sink[row->head] : -(double)INFINITY;
+  double most = sink, left = 0;
   for (int64_t j = 0; j < p->n_kv; j++) {
     if (!visible[j]) continue;
     const float *k = a->k + (j * p->kv_heads + kv_head) * d;
@@ -51,6 +53,7 @@ static double weight_left(const data_llama_attention *a, const sample_row *row, 
     if (p->score.softcap > 0) score[j] = p->score.softcap * tanh(score[j] / p->score.softcap);
     most = fmax(most, score[j]);
   }
+  double all = exp(sink - most);
   for (int64_t j = 0; j < p->n_kv; j++) {
     const double weight = visible[j] ? exp(score[j] - most) : 0;
     all += weight;

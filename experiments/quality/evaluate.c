@@ -4,6 +4,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "experiments/quality/density.h"
 
@@ -109,11 +110,18 @@ static attn_status take_logits(void *to, const data_llama_rows *r) {
                 : ATTN_OK;
 }
 
+/* Of layers that differ in their sinks alone the first is judged. */
+static bool is_same(const attn_plan *a, const attn_plan *b) {
+  return a == b ||
+         (a && attn_plan_problem(a)->score.sink && strcmp(attn_plan_spec(a), attn_plan_spec(b)) == 0 &&
+          attn_plan_problem(a)->mask.kind == attn_plan_problem(b)->mask.kind);
+}
+
 static attn_status judge_variant(const collector *c, const data_llama_attention *a,
                                  const quality_layer *layers) {
   if (!c->judged || a->window > 0) return ATTN_OK;
   for (int64_t l = 0; l < a->layer; l++)
-    if (layers[l].by == a->plan) return ATTN_OK;
+    if (is_same(layers[l].by, a->plan)) return ATTN_OK;
   return judged_layer_add(a, &c->data->judged[a->stream - 1]);
 }
 

@@ -190,7 +190,7 @@ Test(data_gguf_models, models_that_it_cannot_compute_are_refused_by_name) {
       {NULL, NULL, "llama.attention.value_length", 8, ATTN_EUNSUPPORTED,
        "llama.attention.value_length is not 4"},
       {NULL, NULL, "llama.attention.sliding_window", -8, ATTN_EINVAL, "sliding_window is not an integer"},
-      {NULL, NULL, "llama.expert_count", 8, ATTN_EUNSUPPORTED, "llama.expert_count is not 0"},
+      {NULL, NULL, "llama.expert_count", 8, ATTN_EINVAL, "key llama.expert_used_count is missing"},
       {NULL, NULL, "general.quantization_version", 1, ATTN_EUNSUPPORTED, "quantization_version is not 2"},
       {NULL, NULL, "split.count", 2, ATTN_EINVAL, "the name does not end in -00001-of-00002.gguf"}};
   reference_model m = random_model(0);

@@ -325,6 +325,56 @@ Test(data_llama, stretched_positions_that_cannot_be_are_refused_by_name) {
                 ATTN_EINVAL, "low_freq_factor=4 is not below high_freq_factor=4");
 }
 
+/* Two experts a layer; files and configurations with another number of them, or of another shape. */
+Test(data_llama, experts_are_as_many_as_the_configuration_says) {
+  static const struct {
+    int64_t experts, used, inner;
+    size_t dropped; /* tensors, the last */
+    const char *says;
+  } cases[] = {{2, 2, 20, 0, NULL},
+               {3, 2, 20, 0, "gate.weight is not a matrix of 3 x 12"},
+               {1, 1, 20, 0, "gate.weight is not a matrix of 1 x 12"},
+               {2, 1, 24, 0, "experts.0.w1.weight is not a matrix of 24 x 12"},
+               {2, 1, 20, 1, "model.layers.2.block_sparse_moe.experts.1.w2.weight is missing"},
+               {2, 1, 20, 3, "model.layers.2.block_sparse_moe.experts.1.w1.weight is missing"}};
+  static const char *const names[] = {"w1", "w3", "w2"};
+  reference_model m = model_random(0);
+  attn_rng rng;
+  attn_rng_init(&rng, 4, 5, 6);
+  for (size_t t = 0, mlp = 0; t < m.count; t++) {
+    if (!strstr(m.tensor[t].name, ".mlp.")) continue;
+    snprintf(m.tensor[t].name, sizeof m.tensor[t].name,
+             "model.layers.%zu.block_sparse_moe.experts.0.%s.weight", mlp / 3, names[mlp % 3]);
+    mlp++;
+  }
+  for (int64_t l = 0; l < m.layers; l++) {
+    model_add(&m, l, "block_sparse_moe.gate", 2, m.hidden, &rng);
+    model_add(&m, l, "block_sparse_moe.experts.1.w1", m.inner, m.hidden, &rng);
+    model_add(&m, l, "block_sparse_moe.experts.1.w3", m.inner, m.hidden, &rng);
+    model_add(&m, l, "block_sparse_moe.experts.1.w2", m.hidden, m.inner, &rng);
+  }
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    data_llama *llama = NULL;
+    reference_model written = m;
+    json_t *config = model_config(&m);
+    json_object_set_new(config, "model_type", json_string("mixtral"));
+    json_object_set_new(config, "num_local_experts", json_integer(cases[i].experts));
+    json_object_set_new(config, "num_experts_per_tok", json_integer(cases[i].used));
+    json_object_set_new(config, "intermediate_size", json_integer(cases[i].inner));
+    model_write_config(config);
+    written.count -= cases[i].dropped;
+    model_write_part(&written, STORE_F32, 0, 1, "model.safetensors");
+    if (cases[i].says)
+      assert_refused(data_llama_open(fixture_directory, &llama), ATTN_EINVAL, cases[i].says);
+    else
+      assert_ok(data_llama_open(fixture_directory, &llama));
+    data_llama_close(llama);
+  }
+  reference_free(&m);
+}
+
+#define EXPERTS "{\"num_experts\":4,\"num_experts_per_tok\":2,\"moe_intermediate_size\":20"
+
 Test(data_llama, other_architectures_that_cannot_be_are_refused_by_name) {
   const struct {
     const char *type, *keys, *says;
@@ -346,7 +396,22 @@ Test(data_llama, other_architectures_that_cannot_be_are_refused_by_name) {
       {"smollm3", "{\"no_rope_layers\":[1]}", "no_rope_layers is not a list of 3", ATTN_EINVAL},
       {"smollm3", "{\"no_rope_layers\":[1,1,2]}", "no_rope_layers[2] is neither 0 nor 1", ATTN_EINVAL},
       {"granite", "{\"logits_scaling\":0}", "logits_scaling is not a number from", ATTN_EINVAL},
-      {"stablelm", "{\"qk_layernorm\":true}", "qk_layernorm is not supported", ATTN_EUNSUPPORTED},
+      {"qwen2", "{\"qk_layernorm\":true}", "qk_layernorm is not supported for qwen2", ATTN_EUNSUPPORTED},
+      {"mixtral", "{}", "key num_local_experts is missing", ATTN_EINVAL},
+      {"mixtral", "{\"num_local_experts\":70000,\"num_experts_per_tok\":1}",
+       "num_local_experts is not an integer from 1 to 65536", ATTN_EINVAL},
+      {"mixtral", "{\"num_local_experts\":4,\"num_experts_per_tok\":5}",
+       "num_experts_per_tok is not an integer from 1 to 4", ATTN_EINVAL},
+      {"qwen3_moe", EXPERTS ",\"mlp_only_layers\":[0,3]}", "mlp_only_layers[1] is not a layer from 0 to 2",
+       ATTN_EINVAL},
+      {"qwen3_moe", EXPERTS ",\"decoder_sparse_step\":0}", "decoder_sparse_step is not an integer",
+       ATTN_EINVAL},
+      {"qwen2_vl", "{\"rope_scaling\":{\"type\":\"mrope\",\"mrope_section\":[1,1]}}",
+       "q_proj.bias is missing", ATTN_EINVAL},
+      {"qwen2", "{\"rope_scaling\":{\"type\":\"mrope\"}}", "type is mrope", ATTN_EUNSUPPORTED},
+      {"qwen2_vl", "{\"text_config\":[]}", "text_config is not an object", ATTN_EINVAL},
+      {"qwen2_vl", "{\"video_token_id\":-2}", "video_token_id is not an id", ATTN_EINVAL},
+      {"gpt_oss", EXPERTS ",\"swiglu_limit\":0}", "swiglu_limit is not a number from", ATTN_EINVAL},
       {"gpt_neox", "{\"rotary_pct\":1}", "tensor gpt_neox.embed_in.weight is missing", ATTN_EINVAL},
       {"olmo2", "{}", "layers.0.self_attn.q_norm.weight is missing", ATTN_EINVAL},
       {"phi3", "{\"original_max_position_embeddings\":1,\"rope_scaling\":{\"type\":\"su\"}}", "is no factor",
