@@ -99,14 +99,31 @@ static bool has_bias(const data_llama *m, llama_part p) {
   return p <= LLAMA_V ? c->qkv_bias : p == LLAMA_O ? c->output_bias : c->mlp_bias;
 }
 
+static void print_name(const data_llama *m, int64_t index, const char *part, const char *end,
+                       char to[LLAMA_NAME]) {
+  if (m->in_gguf)
+    snprintf(to, LLAMA_NAME, "blk.%" PRId64 ".%s%s", index, part, end);
+  else
+    snprintf(to, LLAMA_NAME, "%s%s%" PRId64 ".%s%s", m->kind->prefix, m->kind->layer, index, part, end);
+}
+
+/* llama_find of what is in a layer. */
+static attn_status find_in(const data_llama *m, int64_t index, const char *part, const char *end,
+                           int64_t many, int64_t rows, int64_t columns, const tensor **out) {
+  char name[LLAMA_NAME];
+  print_name(m, index, part, end, name);
+  return llama_find(m, name, many, rows, columns, out);
+}
+
 /* The scales of a matrix of 8 bits: one for all of it, for a row, or for a block. */
-static attn_status find_scale(const data_llama *m, const char *place, int64_t rows, product_rows *r) {
-  static const char *const names[] = {"weight_scale_inv", "weight_scale"};
+static attn_status find_scale(const data_llama *m, int64_t index, const char *part, int64_t rows,
+                              product_rows *r) {
+  static const char *const names[] = {".weight_scale_inv", ".weight_scale"};
   const int64_t *block = m->config.scale_block;
   char name[LLAMA_NAME];
   if (m->in_gguf || r->transposed || r->weight->format->bytes != 1) return ATTN_OK;
   for (int i = 0; i < 2 && !r->scale; i++) {
-    snprintf(name, sizeof name, "%s.%s", place, names[i]);
+    print_name(m, index, part, names[i], name);
     r->scale = weights_find(m->files, name);
   }
   const tensor *t = r->scale;
@@ -124,29 +141,20 @@ static attn_status find_scale(const data_llama *m, const char *place, int64_t ro
   return llama_check_format(t);
 }
 
-/* The name of what is in a layer, before ".weight". */
-static void print_place(const data_llama *m, int64_t index, const char *part, char to[LLAMA_PLACE]) {
-  if (m->in_gguf)
-    snprintf(to, LLAMA_PLACE, "blk.%" PRId64 ".%s", index, part);
-  else
-    snprintf(to, LLAMA_PLACE, "%s%s%" PRId64 ".%s", m->kind->prefix, m->kind->layer, index, part);
-}
-
 static attn_status find_part(const data_llama *m, int64_t index, llama_part p, product_rows *out) {
   const char *part = name_of(m, index, p);
   product_rows made = {.weight = NULL};
-  char place[LLAMA_PLACE], name[LLAMA_NAME];
   if (!part) return ATTN_OK;
   const int64_t all = place_rows(m, p, in_experts(m, index), &made);
-  print_place(m, index, m->in_gguf ? name_in_gguf(m, index, p) : part, place);
-  snprintf(name, sizeof name, "%s.weight", place);
-  attn_status status = made.transposed ? llama_find(m, name, 0, made.columns, all, &made.weight)
-                       : m->in_gguf && p == LLAMA_SHARED_GATE
-                           ? llama_find(m, name, 0, made.columns, 0, &made.weight)
-                           : llama_find(m, name, 0, all, made.columns, &made.weight);
-  if (!status && p >= LLAMA_NORMS) status = find_scale(m, place, all, &made);
-  snprintf(name, sizeof name, "%s.bias", place);
-  if (!status && has_bias(m, p)) status = llama_find(m, name, 0, all, 0, &made.bias);
+  const bool turned = made.transposed || (m->in_gguf && p == LLAMA_SHARED_GATE); /* there a vector */
+  if (m->in_gguf) part = name_in_gguf(m, index, p);
+  attn_status status = find_in(m, index, part, ".weight", 0, turned ? made.columns : all,
+                               !turned           ? made.columns
+                               : made.transposed ? all
+                                                 : 0,
+                               &made.weight);
+  if (!status && p >= LLAMA_NORMS) status = find_scale(m, index, part, all, &made);
+  if (!status && has_bias(m, p)) status = find_in(m, index, part, ".bias", 0, all, 0, &made.bias);
   if (!status) *out = made;
   return status;
 }
@@ -163,76 +171,65 @@ static attn_status find_together(const data_llama *m, int64_t index, int part, p
   static const char *const in_gguf[] = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
   const bool joined = !m->in_gguf && part < 2, turned = !m->in_gguf && m->kind->alternating;
   const int64_t many = m->config.experts, all = joined ? 2 * r->rows : r->rows;
-  char place[LLAMA_PLACE], name[LLAMA_NAME], own[64];
+  char own[LLAMA_PART];
   snprintf(own, sizeof own, "%s.%s", m->kind->experts, joined ? "gate_up_proj" : "down_proj");
-  print_place(m, index, m->in_gguf ? in_gguf[part] : own, place);
-  snprintf(name, sizeof name, "%s%s", place, m->in_gguf ? ".weight" : "");
+  const char *name = m->in_gguf ? in_gguf[part] : own;
   r->transposed = turned;
   if (joined) r->first = part, r->run = 1, r->stride = 2;
-  attn_status status = turned ? llama_find(m, name, many, r->columns, all, &r->weight)
-                              : llama_find(m, name, many, all, r->columns, &r->weight);
-  snprintf(name, sizeof name, "%s%s", place, m->in_gguf ? ".bias" : "_bias");
-  return !status && m->kind->expert_bias ? llama_find(m, name, many, all, 0, &r->bias) : status;
+  attn_status status = find_in(m, index, name, m->in_gguf ? ".weight" : "", many, turned ? r->columns : all,
+                               turned ? all : r->columns, &r->weight);
+  if (status || !m->kind->expert_bias) return status;
+  return find_in(m, index, name, m->in_gguf ? ".bias" : "_bias", many, all, 0, &r->bias);
 }
 
-static attn_status find_experts(const data_llama *m, int64_t index, product_rows *one) {
+static attn_status find_experts(const data_llama *m, int64_t index, int part, product_rows *one) {
   const data_llama_config *c = &m->config;
-  const llama_architecture *a = m->kind;
-  attn_status status = ATTN_OK;
-  for (int part = 0; part < 3; part++) {
-    const int64_t rows = part == 2 ? c->hidden : c->expert_intermediate,
-                  columns = part == 2 ? c->expert_intermediate : c->hidden;
-    product_rows all = {.rows = rows, .columns = columns, .run = rows, .stride = rows};
-    const bool together = m->in_gguf || !a->expert[part];
-    if (together) status = find_together(m, index, part, &all);
-    for (int64_t e = 0; !status && e < c->experts; e++) {
-      product_rows *r = &one[3 * e + part];
-      char own[64], place[LLAMA_PLACE], name[LLAMA_NAME];
-      *r = all;
-      r->expert = together ? e : 0;
-      if (together) continue;
-      snprintf(own, sizeof own, "%s.%" PRId64 ".%s", a->experts, e, a->expert[part]);
-      print_place(m, index, own, place);
-      snprintf(name, sizeof name, "%s.weight", place);
-      status = llama_find(m, name, 0, rows, columns, &r->weight);
-      if (!status) status = find_scale(m, place, rows, r);
-    }
-    if (status) return status;
+  const int64_t inner = c->expert_intermediate, rows = part == 2 ? c->hidden : inner;
+  product_rows all = {.rows = rows, .columns = part == 2 ? inner : c->hidden, .run = rows, .stride = rows};
+  const bool together = m->in_gguf || !m->kind->expert[part];
+  attn_status status = together ? find_together(m, index, part, &all) : ATTN_OK;
+  for (int64_t e = 0; !status && e < c->experts; e++) {
+    product_rows *r = &one[3 * e + part];
+    char own[LLAMA_PART];
+    *r = all;
+    r->expert = together ? e : 0;
+    if (together) continue;
+    snprintf(own, sizeof own, "%s.%" PRId64 ".%s", m->kind->experts, e, m->kind->expert[part]);
+    status = find_in(m, index, own, ".weight", 0, rows, r->columns, &r->weight);
+    if (!status) status = find_scale(m, index, own, rows, r);
   }
-  return ATTN_OK;
+  return status;
 }
 
-/* Norms of q and k, one for each head; a GGUF file has them in two tensors. */
-static attn_status find_head_norms(const data_llama *m, int64_t index, llama_layer *l) {
-  const data_llama_config *c = &m->config;
-  char own[64], place[LLAMA_PLACE], name[LLAMA_NAME];
+/* Norms of q or k, one for each head; a GGUF file has them in a tensor. */
+static attn_status find_head_norms(const data_llama *m, int64_t index, llama_part p, int64_t heads,
+                                   product_rows *one) {
+  const int64_t d = m->config.head_dim;
   attn_status status = ATTN_OK;
-  for (int64_t i = 0; !status && i < c->heads + c->kv_heads; i++) {
-    const llama_part p = i < c->heads ? LLAMA_Q_NORM : LLAMA_K_NORM;
-    const int64_t many = p == LLAMA_Q_NORM ? c->heads : c->kv_heads, head = i < c->heads ? i : i - c->heads;
-    snprintf(own, sizeof own, "%s.%" PRId64, m->kind->part[p], head);
-    print_place(m, index, m->in_gguf ? name_in_gguf(m, index, p) : own, place);
-    snprintf(name, sizeof name, "%s.weight", place);
-    l->one[i] = (product_rows){.rows = c->head_dim, .expert = m->in_gguf ? head : 0};
-    status = llama_find(m, name, m->in_gguf ? many : 0, c->head_dim, 0, &l->one[i].weight);
+  for (int64_t h = 0; !status && h < heads; h++) {
+    char own[LLAMA_PART];
+    snprintf(own, sizeof own, "%s.%" PRId64, m->kind->part[p], h);
+    one[h] = (product_rows){.rows = d, .expert = m->in_gguf ? h : 0};
+    status = find_in(m, index, m->in_gguf ? name_in_gguf(m, index, p) : own, ".weight",
+                     m->in_gguf ? heads : 0, d, 0, &one[h].weight);
   }
   return status;
 }
 
 attn_status llama_find_layer(const data_llama *m, int64_t index, llama_layer *l) {
-  const llama_architecture *a = m->kind;
-  const bool heads = a->norms_of_heads && m->config.qk_norms;
-  char place[LLAMA_PLACE];
+  const data_llama_config *c = &m->config;
+  const bool heads = m->kind->norms_of_heads && c->qk_norms, experts = in_experts(m, index);
   attn_status status = ATTN_OK;
   for (int p = 0; !status && p < LLAMA_PARTS; p++)
     if (!heads || (p != LLAMA_Q_NORM && p != LLAMA_K_NORM))
       status = find_part(m, index, (llama_part)p, &l->part[p]);
-  if (!status && a->sinks) {
-    print_place(m, index, m->in_gguf ? "attn_sinks.weight" : a->sinks, place);
-    status = llama_find(m, place, 0, m->config.heads, 0, &l->sinks);
-  }
-  if (status || !(heads || in_experts(m, index))) return status;
+  if (!status && m->kind->sinks)
+    status = find_in(m, index, m->in_gguf ? "attn_sinks" : m->kind->sinks, m->in_gguf ? ".weight" : "", 0,
+                     c->heads, 0, &l->sinks);
+  if (status || !(heads || experts)) return status;
   if (!(l->one = calloc((size_t)llama_count_of_one(m, index), sizeof *l->one)))
     return attn_fail(ATTN_ENOMEM, "%s: no memory for layer %" PRId64, m->path, index);
-  return heads ? find_head_norms(m, index, l) : find_experts(m, index, l->one);
+  for (int part = 0; !status && experts && part < 3; part++) status = find_experts(m, index, part, l->one);
+  if (!status && heads) status = find_head_norms(m, index, LLAMA_Q_NORM, c->heads, l->one);
+  return !status && heads ? find_head_norms(m, index, LLAMA_K_NORM, c->kv_heads, l->one + c->heads) : status;
 }

@@ -4,7 +4,7 @@
 
 #include "data/llama/llama.h"
 
-enum { LLAMA_NAME = 160, LLAMA_PLACE = LLAMA_NAME - 20 }; /* bytes of names, with and without ".weight" */
+enum { LLAMA_NAME = 160, LLAMA_PART = 64 }; /* bytes of names: whole, and in a layer */
 
 /* many: how many of them a tensor has, 0: it is one; columns 0: a vector; rows 0: any number. Files of a
  * model without its head leave out the prefix. EINVAL: it is not there, or of another shape. */

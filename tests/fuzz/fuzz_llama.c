@@ -13,6 +13,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     REQUIRE(c.vocab > 0 && c.hidden > 0 && c.intermediate > 0 && c.layers > 0 && c.max_positions > 0);
     REQUIRE(c.heads > 0 && c.kv_heads > 0 && c.heads % c.kv_heads == 0 && c.head_dim > 0);
     REQUIRE(c.norm_eps >= 0 && (c.rotary_dim == 0 || c.rope.theta >= 1) && c.window >= 0);
+    REQUIRE(c.experts_used >= 0 && c.experts_used <= c.experts && (c.experts == 0) == (c.experts_used == 0));
+    for (int64_t l = 0; l < c.layers; l++)
+      REQUIRE(!(c.layer[l] & DATA_LLAMA_EXPERTS) || (c.experts > 0 && c.expert_intermediate > 0));
     double frequency[64];
     REQUIRE(c.rotary_dim >= 0 && c.rotary_dim <= c.head_dim && c.rotary_dim % 2 == 0 && c.layer &&
             c.activation);

@@ -70,6 +70,10 @@ CASES = {
                 "attention_multiplier": 0.75, "logits_scaling": 4.0},
     "stablelm": {**without(SMALL, "rms_norm_eps", "head_dim"), "hidden_size": 32, "model_type": "stablelm",
                  "use_qkv_bias": True, "layer_norm_eps": 0.0009765625},
+    "stablelm-parallel": {**without(SMALL, "rms_norm_eps", "head_dim"), "hidden_size": 32, "model_type": "stablelm",
+                          "use_parallel_residual": True, "qk_layernorm": True, "layer_norm_eps": 0.0009765625},
+    "experts": {**without(SMALL, "head_dim"), "hidden_size": 16, "model_type": "qwen2_moe", "num_experts": 3, "num_experts_per_tok": 2,
+                "moe_intermediate_size": 8, "shared_expert_intermediate_size": 16, "mlp_only_layers": [1]},
     "gpt2": {"model_type": "gpt2", "vocab_size": 11, "n_embd": 12, "n_layer": 2, "n_head": 4, "n_positions": 20,
              "activation_function": "gelu_new", "layer_norm_epsilon": 0.0009765625, "tie_word_embeddings": True},
     "pythia": {**without(SMALL, "rms_norm_eps", "head_dim", "num_key_value_heads"), "model_type": "gpt_neox",
@@ -141,17 +145,30 @@ def shapes(c):
     for i, p in ((i, f"model.layers.{i}.") for i in layers):
         if kind != "olmo2" and not (kind == "modernbert" and i == 0):
             norm(p + "input_layernorm", hidden, norm_bias)
-        norm(p + "post_attention_layernorm", hidden, norm_bias)
+        if not c.get("use_parallel_residual") or kind != "stablelm":
+            norm(p + "post_attention_layernorm", hidden, norm_bias)
         for t in {"gemma2": ("pre", "post"), "gemma3_text": ("pre", "post"), "olmo2": ("post",)}.get(kind, ()):
             norm(p + t + "_feedforward_layernorm", hidden, False)
         if kind in forward.FUSED:
             linear(p + "self_attn.qkv_proj", (heads + 2 * kv_heads) * d, hidden, norm_bias)
         else:
             for t, count in zip("qkv", (heads, kv_heads, kv_heads)):
-                linear(p + f"self_attn.{t}_proj", count * d, hidden, bias or kind == "qwen2" or c.get("use_qkv_bias"))
+                linear(p + f"self_attn.{t}_proj", count * d, hidden, bias or kind.startswith("qwen2") or c.get("use_qkv_bias"))
+                for h in range(count if c.get("qk_layernorm") and t != "v" else 0):
+                    norm(p + f"self_attn.{t}_layernorm.norms.{h}", d, False)
                 if kind in ("qwen3", "gemma3_text", "olmo2") and t != "v":
                     norm(p + f"self_attn.{t}_norm", count * d if kind == "olmo2" else d, False)
         linear(p + "self_attn.o_proj", hidden, heads * d, bias or kind == "gpt2")
+        if kind == "qwen2_moe" and i not in c["mlp_only_layers"]:
+            linear(p + "mlp.gate", c["num_experts"], hidden, False)
+            linear(p + "mlp.shared_expert_gate", 1, hidden, False)
+            own, shared = c["moe_intermediate_size"], c["shared_expert_intermediate_size"]
+            widths = {f"experts.{e}": own for e in range(c["num_experts"])} | {"shared_expert": shared}
+            for part, width in widths.items():
+                linear(p + f"mlp.{part}.gate_proj", width, hidden, False)
+                linear(p + f"mlp.{part}.up_proj", width, hidden, False)
+                linear(p + f"mlp.{part}.down_proj", hidden, width, False)
+            continue
         if kind in ("phi3", "modernbert"):
             linear(p + "mlp.gate_up_proj", 2 * inner, hidden, False)
         else:

@@ -164,13 +164,17 @@ class Decoder:
     def project(self, p, h, bias):
         n, heads, kv = len(h), self.heads, self.kv_heads
         if self.kind not in FUSED:
-            bias = bias or self.kind == "qwen2" or bool(self.c.get("use_qkv_bias"))
+            bias = bias or self.kind in ("qwen2", "qwen2_moe") or bool(self.c.get("use_qkv_bias"))
             q, k, v = (self.linear(h, p + f"self_attn.{t}_proj", bias) for t in "qkv")
             if self.kind == "olmo2":  # all heads at once
                 q, k = self.norm(q, p + "self_attn.q_norm"), self.norm(k, p + "self_attn.k_norm")
             q, k, v = (x.reshape(n, -1, self.d) for x in (q, k, v))
             if self.kind in ("qwen3", "gemma3_text"):
                 q, k = self.norm(q, p + "self_attn.q_norm"), self.norm(k, p + "self_attn.k_norm")
+            if self.c.get("qk_layernorm"):  # each head's own
+                q, k = (np.stack([rms(x[:, h] - x[:, h].mean(-1, keepdims=True),
+                                      self.get(p + f"self_attn.{t}_layernorm.norms.{h}.weight"), self.eps)
+                                  for h in range(x.shape[1])], axis=1) for t, x in zip("qk", (q, k)))
             return q, k, v
         qkv = self.linear(h, p + "self_attn.qkv_proj", bias)
         if self.kind == "gpt_neox":  # head by head
@@ -187,15 +191,26 @@ class Decoder:
             c = {**c, "rope_theta": c["global_rope_theta"]}
         return rotate(x, *rope_frequencies(c, at[-1] + 1), at)
 
-    def mlp(self, p, h):
+    def mixture(self, p, h):
+        """The likeliest experts, as likely as they are among all, and one that all tokens see, as its gate says."""
+        likely = softmax(h @ self.get(p + "mlp.gate.weight").T)
+        gate = 1 / (1 + np.exp(-h @ self.get(p + "mlp.shared_expert_gate.weight").T))
+        y = gate * self.mlp(p, h, "mlp.shared_expert")
+        for row, chosen in enumerate(np.argsort(-likely, axis=-1)[:, : self.c["num_experts_per_tok"]]):
+            total = likely[row, chosen].sum() if self.c.get("norm_topk_prob") else 1
+            for e in chosen:
+                y[row] += likely[row, e] / total * self.mlp(p, h[row : row + 1], f"mlp.experts.{e}")[0]
+        return y
+
+    def mlp(self, p, h, part="mlp"):
         bias = bool(self.c.get("mlp_bias"))
         if self.kind in ALL_BIASES:
             return self.linear(self.activation(self.linear(h, p + "mlp.up_proj", True)), p + "mlp.down_proj", True)
         if self.kind in ("phi3", "modernbert"):
             gate, up = np.split(self.linear(h, p + "mlp.gate_up_proj", False), 2, axis=-1)
         else:
-            gate, up = self.linear(h, p + "mlp.gate_proj", bias), self.linear(h, p + "mlp.up_proj", bias)
-        return self.linear(self.activation(gate) * up, p + "mlp.down_proj", bias)
+            gate, up = self.linear(h, p + part + ".gate_proj", bias), self.linear(h, p + part + ".up_proj", bias)
+        return self.linear(self.activation(gate) * up, p + part + ".down_proj", bias)
 
     def embed(self, ids, first):
         x = np.stack([self.row("model.embed_tokens.weight", t) for t in ids])
@@ -235,8 +250,10 @@ class Decoder:
                 a = self.norm(a, p + "post_attention_layernorm")
             before, x = x, x + times * a
             middle = p + ("pre_feedforward_layernorm" if around else "post_attention_layernorm")
-            source = before if kind == "gpt_neox" and c.get("use_parallel_residual", True) else x
-            h = self.mlp(p, source if after else self.norm(source, middle))
+            source = before if c.get("use_parallel_residual", kind == "gpt_neox") else x
+            middle = p + "input_layernorm" if kind == "stablelm" and c.get("use_parallel_residual") else middle
+            mixed = kind == "qwen2_moe" and layer not in c["mlp_only_layers"]
+            h = (self.mixture if mixed else self.mlp)(p, source if after else self.norm(source, middle))
             x = x + times * (self.norm(h, p + "post_feedforward_layernorm") if after or around else h)
         if encoder:
             return None
