@@ -285,19 +285,8 @@ static const llama_architecture architectures[] = {
      .experts_normed_key = "norm_topk_prob",
      .experts_normed = true},
     {.name = "qwen2_vl",
+     .also = "qwen2_5_vl",
      .in_gguf = "qwen2vl",
-     DECODER,
-     SILU,
-     .part = {BEFORE, APART},
-     .keys = &qwen2_vl_keys,
-     .window_key = "sliding_window",
-     .window = 4096,
-     .window_optional = true,
-     .window_from_key = "max_window_layers",
-     .theta = 1e6,
-     .qkv_bias = true,
-     .images = true},
-    {.name = "qwen2_5_vl",
      DECODER,
      SILU,
      .part = {BEFORE, APART},
@@ -442,14 +431,14 @@ attn_status llama_architecture_find(const char *path, const char *key, setting s
                                     const llama_architecture **out) {
   char known[COUNT * 16] = "";
   if (s.kind != SETTING_TEXT) return attn_fail(ATTN_EINVAL, "%s: %s is missing or not a string", path, key);
-  for (int i = 0; i < COUNT; i++) {
-    const char *name = in_gguf ? architectures[i].in_gguf : architectures[i].name;
-    if (!name) continue;
+  for (int i = 0; i < 2 * COUNT; i++) {
+    const llama_architecture *a = &architectures[i / 2];
+    const char *name = i % 2 ? a->also : in_gguf ? a->in_gguf : a->name;
+    if (!name || (in_gguf && (i % 2 || strcmp(a->name, "mixtral") == 0))) continue; /* it is llama there */
     if (setting_is(s, name)) {
-      *out = &architectures[i];
+      *out = a;
       return ATTN_OK;
     }
-    if (in_gguf && strcmp(name, "llama") == 0 && *known) continue; /* Mixtral's: once */
     if (*known) strcat(known, ", ");
     strcat(known, name);
   }

@@ -30,6 +30,7 @@ typedef enum llama_part {
 /* NULL, 0 and false are what most have. Names of tensors are without ".weight" and ".bias". */
 typedef struct llama_architecture {
   const char *name, *in_gguf; /* model_type; general.architecture, NULL: such files are not read */
+  const char *also;           /* another model_type that is the same */
   const char *prefix;         /* of all names but the head's; files of the bare model leave it out */
   const char *embedding, *positions, *types, *embedding_norm, *norm, *head;
   const char *layer; /* "layers.": before the number of a layer, a dot and a part */
