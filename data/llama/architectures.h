@@ -78,7 +78,7 @@ typedef struct llama_architecture {
   bool pairs_in_gguf;         /* llama.cpp rotates neighbours */
   bool expert_bias;           /* experts and their router have biases */
   bool alternating;           /* experts' matrices are [columns, rows], rows of gate and up in turn */
-  bool exact_range;           /* yarn without `truncate` in a GGUF file */
+  bool exact_range;           /* yarn's range is not rounded: a GGUF file has no key for it */
   bool one_norm;              /* a parallel block has the attention's norm alone */
   bool norms_of_heads;        /* q and k: a norm for each head, its number after the name, if qk_layernorm */
   bool images;                /* of images and text: text alone is read, whose axes of positions are one */

@@ -11,10 +11,11 @@ enum { LLAMA_DIMENSION_MAX = 1 << 28, LLAMA_LAYERS_MAX = 1 << 16 };
 /* Keys, and the values of those that may be absent (0, NAN: they may not). */
 typedef struct llama_keys {
   const char *hidden, *intermediate, *layers, *heads, *kv_heads, *head_dim, *max_positions, *norm_eps;
-  const char *experts, *experts_used, *expert_intermediate, *shared_intermediate; /* NULL: as the MLP's */
-  int64_t intermediate_times; /* the preset is this many times hidden */
-  int64_t head_dim_preset;    /* 0: hidden / heads */
-  bool kv_heads_required;     /* or as many as heads */
+  const char *experts, *experts_used;                    /* NULL: there are none */
+  const char *expert_intermediate, *shared_intermediate; /* NULL: the MLP's */
+  int64_t intermediate_times;                            /* the preset is this many times hidden */
+  int64_t head_dim_preset;                               /* 0: hidden / heads */
+  bool kv_heads_required;                                /* or as many as heads */
   int64_t max_positions_preset;
   double norm_eps_preset;
 } llama_keys;

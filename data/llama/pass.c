@@ -308,8 +308,7 @@ attn_status data_llama_check(const data_llama *m, const int64_t *tokens, int64_t
     if (tokens[i] >= 0 && (tokens[i] == image[0] || tokens[i] == image[1]))
       return attn_fail(ATTN_EUNSUPPORTED,
                        "token %" PRId64 " is %" PRId64
-                       ", which stands for an image or a video in %s: only text "
-                       "is read",
+                       ", which stands for an image or a video in %s: only text is read",
                        i, tokens[i], m->path);
     if (tokens[i] < 0 || tokens[i] >= m->config.vocab)
       return attn_fail(ATTN_EINVAL,
