@@ -329,9 +329,9 @@ attn_status data_llama_try(const data_llama *, int64_t n, const data_llama_swap 
 attn_status data_llama_run(const data_llama *, const data_llama_pass *);
 
 /* The exact model, a token at a time, of several texts at once. Weights are read in the format and at the
- * place of their file, except matrices that are stored transposed (GPT-2's), which are held in fp32 (gpt-oss's
- * experts one at a time); the numbers are those of fp32 up to the order of sums. Holds keys and values of n
- * positions. */
+ * place of their file, except matrices that are stored transposed (GPT-2's), which are held in fp32, of
+ * gpt-oss's experts one at a time; the numbers are those of fp32 up to the order of sums. Holds keys and
+ * values of n positions. */
 typedef struct data_llama_decoder data_llama_decoder;
 attn_status data_llama_decoder_make(const data_llama *, int64_t texts, int64_t n, data_llama_decoder **);
 void data_llama_decoder_free(data_llama_decoder *);
