@@ -736,7 +736,7 @@ mutant(parallel-after-one-another data/llama/layer.c data_architectures/logits_a
   [[false]])
 mutant(logit-cap-missing data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "logits are not capped" [=[if (@cap > 0@) logits[i]]=] [[false]])
-mutant(interleaved-heads-as-blocks data/llama/llama.c data_architectures/logits_and_captures_are_those_of_numpy ""
+mutant(interleaved-heads-as-blocks data/llama/llama_layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "the rows of q, k and v of one head are not next to one another" [[const bool by_head = @a->interleaved@]] [[false]])
 mutant(decoder-sees-oldest-keys data/llama/decode_tokens.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "a token sees the first keys of the model's window" [[keys + unseen]] [[keys]])
@@ -744,7 +744,7 @@ mutant(output-bias-missing data/weights/product.c data_architectures/logits_and_
   "a bias is not added where a product is" [=[accumulate ? y[j] + bias[j] : bias[j]]=] [=[accumulate ? y[j] : bias[j]]=])
 mutant(key-norm-of-queries data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "keys are normalised with the queries' vector" [=[w->k, &l->norm[@LLAMA_K_NORM@], w->k)]=] [[LLAMA_Q_NORM]])
-mutant(qwen-rows-as-pairs data/llama/llama.c data_architectures/files_of_gguf_give_the_same ""
+mutant(qwen-rows-as-pairs data/llama/llama_layer.c data_architectures/files_of_gguf_give_the_same ""
   "the rows of every architecture are neighbouring pairs" [[m->in_gguf && @a->pairs_in_gguf@]] [[true]])
 mutant(encoder-sums-unnormalised data/llama/layer.c data_architectures/encoders_are_captured ""
   "what attention and MLP add is not normalised" [[if (@of_sum@) llama_normalise]] [[false]])
@@ -768,10 +768,10 @@ mutant(ternary-digits-turned data/formats/quantised_values.c data_blocks/every_e
   "digits of base 3 are not rounded down" [[* 3 >> 8) - @1@)]] [[0]])
 mutant(e4m3-without-nan data/formats/quantised_values.c data_blocks/numbers_of_eight_bits_end_where_their_formats_do ""
   "all ones are a number" [[@e == 15 && f == 7@ ? NAN]] [[false]])
-mutant(iq2-parity-lost data/formats/quantised_iq2.c data_blocks/every_element_is_its_definition_rounded_once ""
-  "the eighth sign is always plus" [[(folded & 1) << 7]] [[0]])
-mutant(iq2-length-off-by-one data/formats/quantised_iq2.c data_blocks/the_rows_of_lengths_are_those_of_the_format ""
-  "the longest length is 42" [[spread(row >> 8) * 35]] [[spread(row >> 8) * 34]])
+mutant(iq2-parity-lost core/kernels/iq2_xxs.h data_blocks/every_element_is_its_definition_rounded_once ""
+  "the eighth sign is always plus" [[(@IQ2_PARITY(b) & 1@) << 7]] [[0]])
+mutant(iq2-length-off-by-one core/kernels/iq2_xxs.h data_blocks/the_rows_of_lengths_are_those_of_the_format ""
+  "the longest length is 42" [[IQ2_SPREAD((row) >> 8) * @35@]] [[34]])
 mutant(gguf-tensor-beyond-the-file data/formats/gguf.c data_gguf/hostile_fields_are_refused_with_their_place ""
   "a tensor may begin in the file and end beyond it" [[t->bytes > data - offset]] [[t->bytes > data]])
 mutant(gguf-offset-not-aligned data/formats/gguf.c data_gguf/hostile_fields_are_refused_with_their_place ""
@@ -1744,7 +1744,7 @@ mutant(second-variant-lost data/llama/pass.c data_passes/layers_have_variants_of
   "only the first variant of a stream replaces heads"
   [[while (s && replaced_heads(p, s, layer) == 0) s = @s->next@;]] [[NULL]])
 mutant(first-key-unseen data/llama/decode_tokens.c data_passes/tokens_one_at_a_time_are_the_whole_text ""
-  "a token that is decoded does not see the first" [[all ? @d->given + 1@ : c->window]] [[(d->given > 0 ? d->given : 1)]])
+  "a token that is decoded does not see the first" [[NULL, 1, @d->given + 1@, limit]] [[(d->given > 0 ? d->given : 1)]])
 
 # -- expressions --
 
