@@ -13,7 +13,7 @@
 #include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"
 #include "experiments/instruments/timing.h"
-#include "experiments/quality/advise_layers.h"
+#include "experiments/quality/budgets/advise_layers.h"
 #include "experiments/support/escape.h"
 #include "experiments/support/status_line.h"
 

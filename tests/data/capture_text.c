@@ -132,7 +132,7 @@ Test(data_capture_text, wrong_texts_and_tokens) {
                {"ab", "", "bos '' is neither"},
                {"ab", "1 ", "bos '1 ' is neither"},
                {"ab", "99999999999999999999", "bos '99999999999999999999' is neither"},
-               {"abc", NULL, "tokenizer.json: no token for the byte 0x63"},
+               {"abc", NULL, "tokenizer.json: no token for 'c'"},
                {"ab\xff", NULL, "text: not UTF-8 at byte 2"},
                {"", NULL, "text: the file is empty"}};
   write_model(64, BOS);

@@ -1,6 +1,6 @@
 /* share_budget.c - shares of a budget against every choice there is. */
 #include "attn_variant.h"
-#include "experiments/quality/share_budget.h"
+#include "experiments/quality/budgets/share_budget.h"
 #include "tests/support/data_fixture.h"
 
 enum { LAYERS = 4, SETTINGS = 4, CHOICES = 256 };

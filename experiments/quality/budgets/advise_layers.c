@@ -1,12 +1,12 @@
 /* advise_layers.c - settings for layers, predicted and tried (advise_layers.h). */
-#include "experiments/quality/advise_layers.h"
+#include "experiments/quality/budgets/advise_layers.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/support/file.h"
-#include "experiments/quality/share_budget.h"
+#include "experiments/quality/budgets/share_budget.h"
 #include "experiments/support/label.h"
 #include "experiments/support/table.h"
 

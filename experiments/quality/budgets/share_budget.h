@@ -1,7 +1,7 @@
 /* share_budget.h - a total of keys shared among the layers of a model, so that what they cost together is
  * least. */
-#ifndef EXPERIMENTS_QUALITY_SHARE_BUDGET_H
-#define EXPERIMENTS_QUALITY_SHARE_BUDGET_H
+#ifndef EXPERIMENTS_QUALITY_BUDGETS_SHARE_BUDGET_H
+#define EXPERIMENTS_QUALITY_BUDGETS_SHARE_BUDGET_H
 
 #include "attn.h"
 

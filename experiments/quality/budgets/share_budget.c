@@ -1,6 +1,6 @@
 /* share_budget.c - see share_budget.h. best(l, t), the least cost of the first l layers that spend at most t,
  * is the least of best(l - 1, t - budget_s) + cost(l, s) over the settings s. */
-#include "experiments/quality/share_budget.h"
+#include "experiments/quality/budgets/share_budget.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
  * Within a budget, which the parameters that buy accuracy may have on average over the layers, every setting
  * is run layer by layer, and layers have those whose KL add up to the least sum (share_budget.h); the model
  * is run so, and with this budget in every layer. */
-#ifndef EXPERIMENTS_QUALITY_ADVISE_LAYERS_H
-#define EXPERIMENTS_QUALITY_ADVISE_LAYERS_H
+#ifndef EXPERIMENTS_QUALITY_BUDGETS_ADVISE_LAYERS_H
+#define EXPERIMENTS_QUALITY_BUDGETS_ADVISE_LAYERS_H
 
 #include <stdio.h>
 
