@@ -152,7 +152,7 @@ Test(data_capture_text, wrong_texts_and_tokens) {
   r.ids.bos = "4";
   assert_ok(data_capture(&r, NULL));
   fixture_write(fixture_path("tokenizer.json"), "{}", 2);
-  assert_refused(data_capture(&r, NULL), ATTN_EUNSUPPORTED, "tokenizer.json");
+  assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "tokenizer.json: model is missing");
   unlink(fixture_path("tokenizer.json"));
   assert_refused(data_capture(&r, NULL), ATTN_EUNSUPPORTED, "--tokens");
 }
