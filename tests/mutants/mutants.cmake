@@ -768,10 +768,12 @@ mutant(ternary-digits-turned data/formats/quantised_values.c data_blocks/every_e
   "digits of base 3 are not rounded down" [[* 3 >> 8) - @1@)]] [[0]])
 mutant(e4m3-without-nan data/formats/quantised_values.c data_blocks/numbers_of_eight_bits_end_where_their_formats_do ""
   "all ones are a number" [[@e == 15 && f == 7@ ? NAN]] [[false]])
-mutant(iq2-parity-lost core/kernels/iq2_xxs.h data_blocks/every_element_is_its_definition_rounded_once ""
-  "the eighth sign is always plus" [[(@IQ2_PARITY(b) & 1@) << 7]] [[0]])
-mutant(iq2-length-off-by-one core/kernels/iq2_xxs.h data_blocks/the_rows_of_lengths_are_those_of_the_format ""
-  "the longest length is 42" [[IQ2_SPREAD((row) >> 8) * @35@]] [[34]])
+mutant(iq2-parity-lost data/formats/quantised_iq2.c data_blocks/every_element_is_its_definition_rounded_once ""
+  "the eighth sign is always plus" [=[(float)@(int8_t)(codes[e / 8] >> e % 8 * 8)@]=]
+  [=[(e % 8 < 7 || (int8_t)(codes[e / 8] >> 56) > 0 ? (int8_t)(codes[e / 8] >> e % 8 * 8) : -(int8_t)(codes[e / 8] >> 56))]=])
+mutant(iq2-length-off-by-one data/formats/quantised_iq2.c data_blocks/the_rows_of_lengths_are_those_of_the_format ""
+  "the longest length is 42" [=[(float)@(int8_t)(codes[e / 8] >> e % 8 * 8)@]=]
+  [=[((int8_t)(codes[e / 8] >> e % 8 * 8) == 43 ? 42 : (int8_t)(codes[e / 8] >> e % 8 * 8))]=])
 mutant(gguf-tensor-beyond-the-file data/formats/gguf.c data_gguf/hostile_fields_are_refused_with_their_place ""
   "a tensor may begin in the file and end beyond it" [[t->bytes > data - offset]] [[t->bytes > data]])
 mutant(gguf-offset-not-aligned data/formats/gguf.c data_gguf/hostile_fields_are_refused_with_their_place ""
