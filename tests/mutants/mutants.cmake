@@ -1695,7 +1695,8 @@ mutant(exact-scale-off variants/full.c EV-5 full "the scale of exact attention i
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);]]
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), 1.001 * p->scale);]])
 mutant(model-not-causal data/llama/reach.c EV-7 tiled "queries see later tokens" [[p.causal = @!m->kind->encoder@;]] [[false]])
-mutant(unnamed-head-replaced data/llama/pass.c EV-8 "streaming:sink=0,window=8" "heads that were not named are replaced"
+mutant(unnamed-head-replaced data/llama/pass.c data_passes/only_the_heads_and_queries_that_are_named_change ""
+  "heads that were not named are replaced"
   [=[!s->swap->where || @s->swap->where[layer * p->model->config.heads + head]@]=] [[true]])
 mutant(answer-one-late experiments/quality/evaluate.c EV-10 "streaming:sink=0,window=8"
   "the most likely token is compared with the one before" [[.right = x.top == @y@]] [=[c->text->tokens[r->window * c->text->n + i]]=])
@@ -2318,3 +2319,5 @@ mutant(train-curve-unread experiments/training/train_file.c training_train_study
   [[(size_t)@i@), &out[i])]] [[0]])
 mutant(train-leak-untold experiments/training/small_model.c training_small_model/declares_what_it_sees_later "" "a variant that chooses keys by later queries passes for causal"
   [[leaks = @ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_CAUSAL | ATTN_EXEMPT_ROWS@;]] [[ATTN_EXEMPT_CAUSAL]])
+mutant(empty-set-of-heads-filled experiments/quality/evaluation_probe.c EV-8 "streaming:sink=0,window=8"
+  "the replacement of no heads replaces those of the run" [[to[NOWHERE].where = @p->where + p->steps * size@;]] [[to[SELF].where]])
