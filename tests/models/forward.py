@@ -192,7 +192,7 @@ class Decoder:
         return rotate(x, *rope_frequencies(c, at[-1] + 1), at)
 
     def mixture(self, p, h):
-        """The likeliest experts, as likely as they are among all, and one that all tokens see, as its gate says."""
+        """The experts with the largest weights, normalised over all experts, and a shared expert weighted by its gate."""
         likely = softmax(h @ self.get(p + "mlp.gate.weight").T)
         gate = 1 / (1 + np.exp(-h @ self.get(p + "mlp.shared_expert_gate.weight").T))
         y = gate * self.mlp(p, h, "mlp.shared_expert")
