@@ -226,7 +226,7 @@ int64_t attn_picks_clip(const attn_problem *, int64_t i, attn_run *runs, int64_t
  * stay. Returns their number. */
 int64_t attn_runs_to_keys(const attn_problem *, attn_run *runs, int64_t count);
 /* Is the mask a user's graph that gives each query one run of keys, in all heads the same? */
-bool attn_mask_is_band(const attn_problem *);
+bool attn_mask_is_band(const attn_mask *);
 /* The positions *first ... *end - 1 of attn_visible_span; the first key that stands at a position or after
  * it. */
 void attn_visible_positions(const attn_problem *, int64_t i, int64_t *first, int64_t *end);

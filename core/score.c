@@ -214,19 +214,9 @@ int64_t attn_key_at(const attn_problem *p, int64_t position) {
   return low;
 }
 
-static bool has_one_run(const attn_mask *m) {
+bool attn_mask_is_band(const attn_mask *m) {
   return m->kind == ATTN_MASK_PATTERN && m->pattern->max_runs == 1 && !m->pattern->per_head &&
          !m->pattern->per_head_later;
-}
-
-bool attn_mask_is_band(const attn_problem *p) {
-  const attn_mask *m = &p->mask;
-  bool band = has_one_run(m);
-  for (int64_t position = 0; band && position < p->n_kv; position++) {
-    attn_run run = {0, 0, 1};
-    band = m->pattern->row(m->pattern->state, 0, position, &run) < 1 || run.step == 1 || run.count < 2;
-  }
-  return band;
 }
 
 void attn_visible_positions(const attn_problem *p, int64_t i, int64_t *first, int64_t *end) {
@@ -243,12 +233,11 @@ void attn_visible_positions(const attn_problem *p, int64_t i, int64_t *first, in
     from = d < m->count ? m->offsets[d] : 0;
     to = d < m->count ? m->offsets[d + 1] : 0;
   }
-  if (has_one_run(m)) {
+  if (attn_mask_is_band(m)) {
     attn_run run = {0, 0, 1};
     const bool any = m->pattern->row(m->pattern->state, 0, position, &run) > 0 && run.first >= 0;
     from = any ? attn_min(run.first, p->n_kv) : 0;
-    const int64_t most = p->n_kv - 1 - from, steps = run.count - 1;
-    to = !any || steps < 0 ? from : from + (steps <= most / run.step ? steps * run.step : most) + 1;
+    to = any ? from + attn_min(run.count, p->n_kv - from) : 0;
   }
   if (p->causal) to = attn_min(to, position + 1);
   *first = from;

@@ -103,7 +103,7 @@ static layout lay_out(const attn_context *c, const attn_selector *x, bool back, 
 static bool accepts(const attn_parts *p) { return attn_parts_kinds(p) == ATTN_PART_SELECTOR; }
 
 static attn_status work_size(const attn_context *c, const attn_parts *p, size_t *bytes) {
-  if (c->problem->mask.kind == ATTN_MASK_PATTERN && !attn_mask_is_band(c->problem))
+  if (c->problem->mask.kind == ATTN_MASK_PATTERN && !attn_mask_is_band(&c->problem->mask))
     return attn_fail(ATTN_EUNSUPPORTED,
                      "variant %s: where keys are selected, a user's graph as a mask may have one run of keys "
                      "for a query, the same in all heads",
