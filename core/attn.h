@@ -395,6 +395,8 @@ ATTN_API attn_status attn_read_bandwidth(const attn_options *, const void *buffe
 
 /* Instruction sets of this machine that the library has kernels for, best first, NULL-terminated. */
 ATTN_API const char *const *attn_isa_list(void);
+/* Those that the processor has, but whose products are not what its manual says: they are not used. */
+ATTN_API const char *const *attn_isa_wrong(void);
 
 /* Bytes of the first processor's cache of level 1 (data), 2 or 3, and its source: "sysconf", "/sys" or,
  * without either, "assumed". */

@@ -34,48 +34,59 @@ static bool multiplies(const attn_kernels *k, void (*emulated)(float *, const ui
   return same;
 }
 
-static bool amx_usable(void) {
-  return attn_cpu_has_amx() && multiplies(&attn_kernels_amx_f32, attn_emulated_product);
-}
-static bool avx512_bf16_usable(void) {
-  return attn_cpu_has_avx512_bf16() && multiplies(&attn_kernels_avx512_bf16_f32, attn_emulated_dots);
+static bool amx_multiplies(void) { return multiplies(&attn_kernels_amx_f32, attn_emulated_product); }
+static bool avx512_bf16_multiplies(void) {
+  return multiplies(&attn_kernels_avx512_bf16_f32, attn_emulated_dots);
 }
 #endif
 
 static const attn_isa isas[] = {
 #if defined(__x86_64__)
-    {"amx", amx_usable, {&attn_kernels_amx_f32, &attn_kernels_avx512_f64}},
-    {"avx512_bf16", avx512_bf16_usable, {&attn_kernels_avx512_bf16_f32, &attn_kernels_avx512_f64}},
-    {"avx512", attn_cpu_has_avx512, {&attn_kernels_avx512_f32, &attn_kernels_avx512_f64}},
-    {"avx2", attn_cpu_has_avx2, {&attn_kernels_avx2_f32, &attn_kernels_avx2_f64}},
+    {"amx", attn_cpu_has_amx, amx_multiplies, {&attn_kernels_amx_f32, &attn_kernels_avx512_f64}},
+    {"avx512_bf16",
+     attn_cpu_has_avx512_bf16,
+     avx512_bf16_multiplies,
+     {&attn_kernels_avx512_bf16_f32, &attn_kernels_avx512_f64}},
+    {"avx512", attn_cpu_has_avx512, NULL, {&attn_kernels_avx512_f32, &attn_kernels_avx512_f64}},
+    {"avx2", attn_cpu_has_avx2, NULL, {&attn_kernels_avx2_f32, &attn_kernels_avx2_f64}},
 #elif defined(__aarch64__)
-    {"neon", always, {&attn_kernels_neon_f32, &attn_kernels_neon_f64}},
+    {"neon", always, NULL, {&attn_kernels_neon_f32, &attn_kernels_neon_f64}},
 #endif
-    {"scalar", always, {&attn_kernels_scalar_f32, &attn_kernels_scalar_f64}},
+    {"scalar", always, NULL, {&attn_kernels_scalar_f32, &attn_kernels_scalar_f64}},
 };
 enum { ISAS = sizeof isas / sizeof *isas };
 
 /* Asked once: a hypervisor answers the instruction that asks the processor, in the time of a small plan. */
-static bool usable(int i) {
-  enum { UNKNOWN, YES, NO };
+typedef enum { UNKNOWN, USABLE, ABSENT, WRONG } isa_state;
+static isa_state state_of(int i) {
   static atomic_int known[ISAS];
-  if (known[i] == UNKNOWN) known[i] = isas[i].usable() ? YES : NO;
-  return known[i] == YES;
+  if (known[i] == UNKNOWN)
+    known[i] = !isas[i].has() ? ABSENT : !isas[i].correct || isas[i].correct() ? USABLE : WRONG;
+  return (isa_state)known[i];
+}
+
+static const char *const *those(isa_state state, const char **names) {
+  int n = 0;
+  for (int i = 0; i < ISAS; i++)
+    if (state_of(i) == state) names[n++] = isas[i].name;
+  names[n] = NULL;
+  return names;
 }
 
 const char *const *attn_isa_list(void) {
   static _Thread_local const char *names[ISAS + 1];
-  int n = 0;
-  for (int i = 0; i < ISAS; i++)
-    if (usable(i)) names[n++] = isas[i].name;
-  names[n] = NULL;
-  return names;
+  return those(USABLE, names);
+}
+
+const char *const *attn_isa_wrong(void) {
+  static _Thread_local const char *names[ISAS + 1];
+  return those(WRONG, names);
 }
 
 attn_status attn_kernels_select(const char *name, attn_dtype dtype, const attn_kernels **out) {
   if (!*name) name = getenv("ATTN_ISA");
   for (int i = 0; i < ISAS; i++)
-    if ((!name || !*name || !strcmp(name, isas[i].name)) && usable(i)) {
+    if ((!name || !*name || !strcmp(name, isas[i].name)) && state_of(i) == USABLE) {
       *out = isas[i].kernels[attn_numbers[dtype].arithmetic];
       return ATTN_OK;
     }

@@ -201,7 +201,8 @@ struct attn_kernels {
 
 typedef struct attn_isa {
   const char *name;
-  bool (*usable)(void);           /* the processor has it and the system saves its registers */
+  bool (*has)(void);              /* the processor has it and the system saves its registers */
+  bool (*correct)(void);          /* it computes what its manual says; NULL: not in doubt */
   const attn_kernels *kernels[2]; /* of ATTN_F32 and ATTN_F64 */
 } attn_isa;
 

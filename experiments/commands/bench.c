@@ -76,7 +76,7 @@ static const cli_option options[] = {
     {"threads", 0, "N", "Threads (default: the OpenMP default)", CLI_SET(CLI_THREADS, options.threads)},
     {"rounds", 0, "N", "Rounds at least (default 3)", CLI_RANGE(options.rounds, 1, 1000)},
     {"budget", 0, "SECONDS",
-     "Further rounds, up to five times as many, while this lasts (default 120, quick 0)", CLI_READ},
+     "Further rounds, up to five times as many, while this lasts (default 60, quick 0)", CLI_READ},
     {"n", 'n', "N,...", "Lengths, instead of each group's own", CLI_READ},
     {"d", 'd', "D,...", "Head sizes, instead of a group's own", CLI_READ},
     {"quick", 0, NULL, "Short measurements of short sequences", CLI_SET(CLI_FLAG, options.quick)},
@@ -157,7 +157,7 @@ int cmd_bench(int argc, char **argv) {
   b.options.mask = mask;
   b.options.one_isa = a.options.isa || from_environment;
   b.options.seed = (uint64_t)a.seed;
-  if (b.options.budget < 0) b.options.budget = a.options.quick ? 0 : 120;
+  if (b.options.budget < 0) b.options.budget = a.options.quick ? 0 : 60;
   if (a.json && !b.status) b.status = output_check(a.json, &kind_bench, NULL, 0);
   if (!b.status) b.status = bench_machine(&b.options);
   for (size_t i = 0; i < GROUPS; i++)

@@ -9,12 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "attn_tools.h"
 #include "data/data.h"
 #include "experiments/commands/cli.h"
 #include "experiments/grid/config_keys.h"
 #include "experiments/quality/configuration.h"
+#include "experiments/runner/provenance.h"
 #include "experiments/support/point.h"
 
 typedef struct subcommand {
@@ -60,11 +62,29 @@ static bool wants_help(int argc, char **argv) {
   return false;
 }
 
+/* A thread of OpenMP that waits for work spins for some milliseconds with GCC's presets: two processes on the
+ * same cores then take three to five times as long as one alone. This is some 50 microseconds. OpenMP reads it
+ * when it is loaded, so that the program begins again; workers inherit it, and provenance records it. */
+static void wait_briefly(char **argv) {
+  char *program = NULL;
+  if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || provenance_program(&program)) return;
+  if (!setenv("GOMP_SPINCOUNT", "2000", 0)) execv(program, argv);
+  free(program);
+}
+
+static void warn_of_processor(void) {
+  for (const char *const *isa = attn_isa_wrong(); *isa; isa++)
+    fprintf(stderr,
+            "attnlab: warning: this processor's %s does not compute what its manual says; %s is used\n", *isa,
+            *attn_isa_list());
+}
+
 static int run_subcommand(const subcommand *command, int argc, char **argv) {
   char title[32];
   snprintf(title, sizeof title, "attnlab %s", command->name);
   const attn_status status = attn_plugin_load_path(getenv("ATTN_PLUGIN_PATH"));
   if (status) return cli_report(title, status);
+  if (command->function != cmd_worker) warn_of_processor();
   /* argp breaks the "Try ..." line of a diagnostic at the margin of the help text. A wider margin keeps it
    * on one line. */
   if (!wants_help(argc, argv) && command->function != cmd_help) setenv("ARGP_HELP_FMT", "rmargin=120", 0);
@@ -106,6 +126,7 @@ int cmd_help(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  wait_briefly(argv);
   /* Every number is read and written with a decimal point, even if a library sets another locale. */
   setlocale(LC_ALL, "C");
   point_fix();

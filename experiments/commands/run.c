@@ -110,13 +110,6 @@ static int exit_code(const char *command, attn_status status, const sweep_outcom
   return outcome->signal == SIGINT ? EXIT_INTERRUPT : EXIT_RETRY;
 }
 
-/* A thread of OpenMP that waits for work spins for some milliseconds with GCC's presets, which between short
- * executions takes as much processor time as they do. This is about half a millisecond. Workers inherit it,
- * and the session's provenance records it. */
-static void wait_briefly(void) {
-  if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "20000", 0);
-}
-
 /* A configuration with a section eval. */
 static int evaluate(const char *command, const arguments *a, const quality_configuration *c) {
   const sweep_options *o = &a->options;
@@ -166,7 +159,6 @@ int cmd_run(int argc, char **argv) {
     cli_parse(&parser, argc, argv, &a);
     a.options.overrides = a.overrides;
     a.options.plugins = a.plugins;
-    wait_briefly();
     status = override_target(&a);
     if (!status) status = quality_configuration_load(a.options.config_path, &evaluation);
     if (!status && !evaluation) status = sweep_run(&a.options, &outcome);

@@ -198,7 +198,7 @@ static void callers_without_a_status(void) {
   EXPECT(attn_reference_row(&problem, NULL, NULL, x, x, NULL, 0, 0, 0, NULL, NULL, numbers) == -1);
   EXPECT(attn_reference_row(&problem, NULL, x, x, x, NULL, 0, 0, 0, NULL, NULL, NULL) == -1);
   EXPECT_STATUS(attn_fail(ATTN_EINVAL, NULL), ATTN_EINVAL);
-  EXPECT(attn_status_name((attn_status)99) && attn_variant_count() && *attn_isa_list());
+  EXPECT(attn_status_name((attn_status)99) && attn_variant_count() && *attn_isa_list() && !*attn_isa_wrong());
   EXPECT(attn_abi() == ATTN_ABI && attn_version());
 }
 
