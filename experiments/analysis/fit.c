@@ -47,16 +47,16 @@ attn_status fit_exponent(const double *n, const double *y, const double *sigma, 
   return ATTN_OK;
 }
 
-/* Where a sequence of log ratios first changes its sign: +infinity if it never does, -infinity if it already
- * starts with the other sign than `positive`. */
-static double change(const fit_ratios *r, const double *log_ratio, size_t count, bool positive) {
-  if ((log_ratio[0] > 0) != positive) return -(double)INFINITY;
-  for (size_t i = 1; i < count; i++) {
-    if ((log_ratio[i] > 0) == positive) continue;
+/* Where a sequence of log ratios last changes its sign, to the positive (slower) or the negative: -infinity if
+ * it never does, +infinity if it ends with the other sign. */
+static double change(const fit_ratios *r, const double *log_ratio, size_t count, bool slower) {
+  if ((log_ratio[count - 1] > 0) != slower) return (double)INFINITY;
+  for (size_t i = count - 1; i > 0; i--) {
+    if ((log_ratio[i - 1] > 0) == slower) continue;
     const double before = log_ratio[i - 1], part = before / (before - log_ratio[i]);
     return exp(log(r[i - 1].n) + part * log(r[i].n / r[i - 1].n));
   }
-  return (double)INFINITY;
+  return -(double)INFINITY;
 }
 
 static fit_interval interval_of(double mid, double *values) {
@@ -93,13 +93,13 @@ attn_status fit_cross(fit_ratios *ratios, size_t count, fit_crossing *crossing, 
     speedups[i] = fit_speedup(&ratios[i], medians + i * RESAMPLES, values);
   }
   if (count < 2) goto out;
-  const bool slower = middle[0] > 0;
+  const bool slower = middle[count - 1] > 0;
   const double n = change(ratios, middle, count, slower);
   if (isinf(n)) {
     crossing->kind = slower ? CROSSING_SLOWER : CROSSING_FASTER;
     goto out;
   }
-  crossing->kind = slower ? CROSSING_TO_FASTER : CROSSING_TO_SLOWER;
+  crossing->kind = slower ? CROSSING_TO_SLOWER : CROSSING_TO_FASTER;
   crossing->n.mid = n;
   if (single) goto out;
   for (size_t b = 0; b < RESAMPLES; b++) {

@@ -26,7 +26,7 @@ extern const char *const fit_crossing_names[];
 
 typedef struct fit_crossing {
   fit_crossing_kind kind;
-  fit_interval n; /* of the first change */
+  fit_interval n; /* of the last change: from it on the kind holds */
 } fit_crossing;
 
 /* No time or size is reproduced better across runs: a standard error of its logarithm. */
@@ -45,7 +45,7 @@ typedef struct fit_ratios {
   size_t count;
 } fit_ratios;
 
-/* Where the median ratio first passes 1, interpolated in log n, and the speed-up at each n, with 95 %
+/* Where the median ratio last passes 1, interpolated in log n, and the speed-up at each n, with 95 %
  * bootstrap intervals over rounds; their ends are NaN where a length has one round alone. n ascends, counts
  * >= 1. ENOMEM. */
 attn_status fit_cross(fit_ratios *, size_t count, fit_crossing *, fit_interval *speedups);

@@ -135,6 +135,9 @@ static inline attn_problem bench_problem(int64_t heads, int64_t n, int64_t d, bo
   return p;
 }
 
+/* Heads where time grows with the square of n: long sequences have one, so that rounds stay short. */
+static inline int64_t bench_heads(int64_t n) { return n > 8192 ? 1 : 8; }
+
 /* The gates that a plan of a recurrence is executed with; none of others. False: out of memory. */
 typedef struct bench_gates {
   attn_extra of[ATTN_EXTRA_KINDS];

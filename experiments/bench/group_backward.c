@@ -48,11 +48,11 @@ static void add_size(bench *b, int64_t n, int64_t d) {
                     *forward = bench_put(b, set, bench_plan(b, exact, &p, NULL, 0));
   bench_row_add(b, ROW_OVER_LIMIT, m, NULL, TARGET_BACKWARD, "tiled: over the peak");
   bench_row_add(b, ROW_TIME_RATIO, m, forward, TARGET_BACKWARD_FORWARD, "tiled: time over the forward pass");
-  bench_row_add(b, ROW_FLOPS_RATIO, bench_put(b, set, bench_backward(b, exact, &one, 0)), m,
-                TARGET_BACKWARD_ONE, "tiled: one head over %d", HEADS);
+  const bench_meter *single = bench_put(b, set, bench_backward(b, exact, &one, 0));
+  bench_row_add(b, ROW_FLOPS_RATIO, single, m, TARGET_BACKWARD_ONE, "tiled: one head over %d", HEADS);
   if (all > 1)
-    bench_row_add(b, ROW_TIME_RATIO, bench_put(b, set, bench_backward(b, exact, &p, 1)), m,
-                  all == 2 ? TARGET_THREADS : TARGET_NONE, "tiled: time on 1 thread over %d", all);
+    bench_row_add(b, ROW_TIME_RATIO, bench_put(b, set, bench_backward(b, exact, &one, 1)), single,
+                  all == 2 ? TARGET_THREADS : TARGET_NONE, "tiled, one head: time on 1 thread over %d", all);
   add_patterns(b, set, p, m);
   add_features(b, set, p);
   p.causal = true;

@@ -9,7 +9,7 @@ static const struct {
   bench_target target;
 } stores[] = {{ATTN_F16, TARGET_STORE_16}, {ATTN_BF16, TARGET_STORE_16}, {ATTN_FP8, TARGET_STORE_8},
               {ATTN_Q8_0, TARGET_STORE_8}, {ATTN_INT8, TARGET_STORE_8},  {ATTN_Q4_0, TARGET_STORE_4},
-              {ATTN_INT4, TARGET_STORE_4}, {ATTN_INT3, TARGET_NONE},     {ATTN_INT2, TARGET_NONE}};
+              {ATTN_INT4, TARGET_STORE_4}};
 
 static void add_arrivals(bench *b, bench_set *set, attn_problem p, const bench_meter *attend) {
   char one[64], many[64];

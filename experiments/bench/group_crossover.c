@@ -11,7 +11,7 @@
 
 #include "experiments/analysis/fit.h"
 
-enum { HEADS = 4, WIDTH = 64, GRID_MAX = 12 };
+enum { HEADS = 2, WIDTH = 64, GRID_MAX = 12 };
 
 struct crossing {
   const bench_meter *variant[GRID_MAX], *exact[GRID_MAX];

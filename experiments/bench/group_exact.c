@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-enum { HEADS = 8 };
-
 /* A form of tiled on an instruction set, and its limit; isa NULL: on any other set. */
 typedef struct form {
   const char *isa, *spec;
@@ -38,7 +36,7 @@ static void memory_row(bench *b, const bench_meter *m) {
   if (!m) return;
   const double head = (double)m->n * (double)m->d * sizeof(float);
   bench_row *row = bench_row_add(b, ROW_VALUE, m, NULL, TARGET_MEMORY, "%s, %s: memory", m->name, m->isa);
-  if (row) bench_row_value(row, m->memory / (0.05 * 4 * HEADS * head + 2 * head));
+  if (row) bench_row_value(row, m->memory / (0.05 * 4 * (double)bench_heads(m->n) * head + 2 * head));
 }
 
 typedef struct tuned_sizes {
@@ -60,8 +58,8 @@ static void throughput(bench *b, const form *f, const char *isa) {
   for (size_t i = 0; i < s.n_count; i++)
     for (size_t j = 0; j < s.d_count; j++) {
       bench_set *set = bench_set_add(b, bench_peak(b, isa, 0, f->peak));
-      const attn_problem dense = bench_problem(HEADS, s.n[i], s.d[j], false),
-                         causal = bench_problem(HEADS, s.n[i], s.d[j], true);
+      const attn_problem dense = bench_problem(bench_heads(s.n[i]), s.n[i], s.d[j], false),
+                         causal = bench_problem(bench_heads(s.n[i]), s.n[i], s.d[j], true);
       bench_meter *a = bench_put(b, set, bench_plan(b, f->spec, &dense, isa, 0));
       bench_meter *c = bench_put(b, set, bench_plan(b, f->spec, &causal, isa, 0));
       bench_row_add(b, ROW_OVER_LIMIT, a, NULL, s.d[j] > 64 ? f->wide : f->narrow, "%s, %s: over the peak",
@@ -71,16 +69,15 @@ static void throughput(bench *b, const form *f, const char *isa) {
     }
 }
 
-/* By which errors are measured, on the machine's best instruction set. */
+/* By which errors are measured, on the machine's best instruction set and the first length. */
 static void reference(bench *b) {
   const tuned_sizes s = sizes_of(b);
-  for (size_t i = 0; i < s.n_count; i++)
-    for (size_t j = 0; j < s.d_count; j++) {
-      const attn_problem p = bench_problem(HEADS, s.n[i], s.d[j], false);
-      bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F64));
-      bench_row_add(b, ROW_OVER_LIMIT, bench_put(b, set, bench_census(b, &p)), NULL, TARGET_REFERENCE,
-                    "exact attention in fp64, %s: over the peak", b->options.isa);
-    }
+  for (size_t j = 0; j < s.d_count; j++) {
+    const attn_problem p = bench_problem(bench_heads(s.n[0]), s.n[0], s.d[j], false);
+    bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F64));
+    bench_row_add(b, ROW_OVER_LIMIT, bench_put(b, set, bench_census(b, &p)), NULL, TARGET_REFERENCE,
+                  "exact attention in fp64, %s: over the peak", b->options.isa);
+  }
 }
 
 /* Sizes that no kernel was tuned for, each beside the nearest tuned one. */
@@ -93,11 +90,11 @@ static void untuned(bench *b, const char *isa) {
   enum { COUNT = sizeof sizes / sizeof *sizes, TUNED_LENGTH = 2048 };
   for (int64_t width = 64; width <= 128; width *= 2) {
     bench_set *set = bench_set_add(b, bench_peak(b, isa, 0, ATTN_PEAK_F32));
-    const attn_problem tuned = bench_problem(HEADS, TUNED_LENGTH, width, false);
+    const attn_problem tuned = bench_problem(bench_heads(TUNED_LENGTH), TUNED_LENGTH, width, false);
     bench_meter *reference = bench_put(b, set, bench_plan(b, "tiled", &tuned, isa, 0));
     for (int i = 0; i < COUNT; i++) {
       if (sizes[i].tuned != width) continue;
-      attn_problem p = bench_problem(HEADS, sizes[i].n, sizes[i].d_qk, false);
+      attn_problem p = bench_problem(bench_heads(sizes[i].n), sizes[i].n, sizes[i].d_qk, false);
       p.d_v = sizes[i].d_v;
       bench_meter *m = bench_put(b, set, bench_plan(b, "tiled", &p, isa, 0));
       bench_row_add(b, ROW_FLOPS_RATIO, m, reference, TARGET_UNTUNED,

@@ -5,17 +5,17 @@
 
 #include <stdlib.h>
 
-enum { HEADS = 8, DOCUMENT = 1024 };
+enum { DOCUMENT = 1024 };
 
 static void add_alibi(bench *b, bench_set *set, const bench_meter *plain, int64_t n, int64_t d) {
-  attn_problem p = bench_problem(HEADS, n, d, true);
-  double *table = malloc((size_t)(HEADS * (2 * n - 1)) * sizeof *table);
+  attn_problem p = bench_problem(bench_heads(n), n, d, true);
+  double *table = malloc((size_t)(p.heads * (2 * n - 1)) * sizeof *table);
   if (!table) {
     if (!b->status) b->status = attn_fail(ATTN_ENOMEM, "out of memory for a table of biases");
     return;
   }
-  if (!b->status) b->status = attn_alibi(HEADS, n, table);
-  p.score = (attn_score){.relative = table, .relative_heads = HEADS, .span = 2 * n - 1, .zero = n - 1};
+  if (!b->status) b->status = attn_alibi(p.heads, n, table);
+  p.score = (attn_score){.relative = table, .relative_heads = p.heads, .span = 2 * n - 1, .zero = n - 1};
   bench_row_add(b, ROW_TIME_RATIO, bench_put(b, set, bench_plan(b, "tiled", &p, NULL, 0)), plain, TARGET_BIAS,
                 "tiled causal: with ALiBi over without");
   free(table); /* the plan has its own */
@@ -23,7 +23,7 @@ static void add_alibi(bench *b, bench_set *set, const bench_meter *plain, int64_
 
 static void add_softcap(bench *b, bench_set *set, const bench_meter *plain, int64_t n, int64_t d,
                         double cap) {
-  attn_problem p = bench_problem(HEADS, n, d, true);
+  attn_problem p = bench_problem(bench_heads(n), n, d, true);
   p.score.softcap = cap;
   bench_row_add(b, ROW_TIME_RATIO, bench_put(b, set, bench_plan(b, "tiled", &p, NULL, 0)), plain,
                 TARGET_SOFTCAP, "tiled causal: with a soft cap of %g over without", cap);
@@ -31,7 +31,7 @@ static void add_softcap(bench *b, bench_set *set, const bench_meter *plain, int6
 
 static void add_documents(bench *b, bench_set *set, const bench_meter *plain, int64_t n, int64_t d) {
   const int64_t count = (n + DOCUMENT - 1) / DOCUMENT;
-  attn_problem p = bench_problem(HEADS, n, d, true);
+  attn_problem p = bench_problem(bench_heads(n), n, d, true);
   int64_t *offsets = malloc((size_t)(count + 1) * sizeof *offsets);
   if (!offsets) {
     if (!b->status) b->status = attn_fail(ATTN_ENOMEM, "out of memory for documents");
@@ -53,7 +53,7 @@ void bench_score(bench *b) {
   for (size_t i = 0; i < n_count; i++)
     for (size_t j = 0; j < d_count; j++) {
       bench_set *set = bench_set_add(b, NULL);
-      const attn_problem p = bench_problem(HEADS, n[i], d[j], true);
+      const attn_problem p = bench_problem(bench_heads(n[i]), n[i], d[j], true);
       const bench_meter *plain = bench_put(b, set, bench_plan(b, "tiled", &p, NULL, 0));
       add_alibi(b, set, plain, n[i], d[j]);
       add_softcap(b, set, plain, n[i], d[j], 50);

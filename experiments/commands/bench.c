@@ -31,7 +31,7 @@ static const struct group {
     {"crossover", "from which length on a variant is faster than tiled", bench_crossover, false},
     {"model", "a model (--model): weights of a token over the bandwidth, a window over the peak", bench_model,
      true},
-    {"long", "a million tokens: memory (half an hour; only if named)", bench_long, true},
+    {"long", "time and memory up to four million tokens, exponents (some minutes; only if named)", bench_long, true},
 };
 enum { GROUPS = sizeof groups / sizeof *groups };
 

@@ -88,9 +88,11 @@ Test(bench, transforms) {
 }
 
 Test(bench, many_tokens) {
-  json_t *document = run("bench long --n 512" TINY);
+  json_t *document = run("bench long --n 512,1Ki" TINY);
   expect_ratio(document, "long", "tiled: peak GiB");
   expect_ratio(document, "long", "performer:features=256, causal: peak GiB");
+  cr_expect(isfinite(json_real_value(json_object_get(row_of(document, "long", "tiled: exponent"), "ratio"))));
+  row_of(document, "long", "linear: overtakes tiled");
   json_decref(document);
 }
 

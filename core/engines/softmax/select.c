@@ -37,6 +37,7 @@ typedef struct worker {
   int64_t *next;        /* of each selection, the first run that is not taken whole */
   int64_t *begin, *end; /* the keys that each row of a block sees */
   uint64_t *seen;       /* of the keys of a step: the rows that take them */
+  uint64_t *taken;      /* of the keys of a step, a bit each: some row takes it; where few are taken */
   void *scratch;        /* the selector's */
   attn_stages spent;
 } worker;
@@ -53,7 +54,8 @@ static softmax_shape shape_of(const attn_context *c, const attn_selector *x) {
   if (x->weighted && s.kernels == &c->kernels->decode) s.kernels = &c->kernels->tile;
   const bool few = s.kernels == &c->kernels->decode;
   const int64_t most = x->max_keys ? attn_min(x->max_keys, p->n_kv) : p->n_kv,
-                sparse = few ? attn_min(p->n_kv / most * PICKS / STRETCH * STRETCH, MOST_KEYS) : 0,
+                longest = few ? MOST_KEYS : MOST_KEYS / 2, /* tiles have weights for all queries and keys */
+      sparse = attn_min(p->n_kv / most * PICKS / STRETCH * STRETCH, longest),
                 tiled = s.kernels->products ? 128 : c->blocks.key;
   s.blocks.key = attn_min(apart ? attn_max(STRETCH, sparse) : tiled, p->n_kv);
   s.seen = few ? attn_min(s.blocks.key, most) : s.blocks.key;
@@ -71,6 +73,7 @@ static worker carve_worker(const attn_context *c, const attn_selector *x, const 
                   .begin = attn_carve(carver, rows, 1, sizeof(int64_t)),
                   .end = attn_carve(carver, rows, 1, sizeof(int64_t)),
                   .seen = attn_carve(carver, s->blocks.key + 1, 1, sizeof(uint64_t)),
+                  .taken = attn_carve(carver, s->blocks.key / 64 + 1, 1, sizeof(uint64_t)),
                   .scratch = attn_carve(carver, 1, 1, x->scratch_bytes)};
 }
 
@@ -197,15 +200,29 @@ static void whole_span(const worker *w, int64_t rows, int64_t keys, int64_t *beg
   }
 }
 
-/* Which rows take the keys first ... end - 1: a bit for each row of each head that shares. */
+/* The rows of a mask that see the key, which not all rows see. */
+static uint64_t seeing(const worker *w, int64_t rows, int64_t key, uint64_t mask) {
+  for (uint64_t left = mask; left; left &= left - 1) {
+    const int64_t at = __builtin_ctzll(left);
+    if (key < w->begin[at % rows] || key >= w->end[at % rows]) mask ^= left & (0 - left);
+  }
+  return mask;
+}
+
+/* A bit for row i of a tile in each head that shares. */
+static uint64_t row_bits(const softmax_task *t, int64_t i) {
+  uint64_t bits = 0;
+  for (int64_t at = i; at < softmax_rows(t); at += t->tile->row_count) bits |= UINT64_C(1) << at;
+  return bits;
+}
+
+/* Which rows take the keys first ... end - 1, as bits in w->seen: where the keys of each row begin and end, then
+ * their sums. */
 static void mark(const attn_selector *x, const softmax_task *t, int64_t first, int64_t end, worker *w) {
-  const int64_t rows = t->tile->row_count;
-  int64_t whole_begin, whole_end;
   memset(w->seen, 0, (size_t)(end - first + 1) * sizeof *w->seen);
-  for (int64_t i = 0; i < rows; i++) {
+  for (int64_t i = 0; i < t->tile->row_count; i++) {
     const attn_run *runs = w->picks.runs + i * x->max_runs;
-    uint64_t bits = 0;
-    for (int64_t at = i; at < softmax_rows(t); at += rows) bits |= UINT64_C(1) << at;
+    const uint64_t bits = row_bits(t, i);
     for (; w->next[i] < w->picks.counts[i] && runs[w->next[i]].first < end; w->next[i]++) {
       const attn_run *run = &runs[w->next[i]];
       w->seen[attn_max(run->first, first) - first] ^= bits;
@@ -213,16 +230,24 @@ static void mark(const attn_selector *x, const softmax_task *t, int64_t first, i
       if (run->first + run->count > end) break;
     }
   }
-  whole_span(w, rows, end, &whole_begin, &whole_end);
-  for (int64_t key = first; key < end; key++) {
-    uint64_t *seen = &w->seen[key - first];
-    if (key > first) *seen ^= seen[-1];
-  }
-  for (int64_t key = first; key < end; key++) {
-    if (key >= whole_begin && key < whole_end) continue;
-    for (uint64_t left = w->seen[key - first]; left; left &= left - 1) {
-      const int64_t at = __builtin_ctzll(left);
-      if (key < w->begin[at % rows] || key >= w->end[at % rows]) w->seen[key - first] ^= left & (0 - left);
+  for (int64_t key = first + 1; key < end; key++) w->seen[key - first] ^= w->seen[key - first - 1];
+}
+
+/* The same key by key, where rows take so few that most keys are not looked at: w->seen is 0 before, and only
+ * what w->taken names changes. */
+static void mark_few(const attn_selector *x, const softmax_task *t, int64_t first, int64_t end, worker *w) {
+  memset(w->taken, 0, (size_t)((end - first) / 64 + 1) * sizeof *w->taken);
+  for (int64_t i = 0; i < t->tile->row_count; i++) {
+    const attn_run *runs = w->picks.runs + i * x->max_runs;
+    const uint64_t bits = row_bits(t, i);
+    for (; w->next[i] < w->picks.counts[i] && runs[w->next[i]].first < end; w->next[i]++) {
+      const attn_run *run = &runs[w->next[i]];
+      const int64_t past = attn_min(run->first + run->count, end) - first;
+      for (int64_t at = attn_max(run->first, first) - first; at < past; at++) {
+        w->seen[at] |= bits;
+        w->taken[at / 64] |= UINT64_C(1) << at % 64;
+      }
+      if (run->first + run->count > end) break;
     }
   }
 }
@@ -246,13 +271,30 @@ static int64_t take_key(const softmax_task *t, softmax_worker *w, int64_t key, u
 
 /* Where rows select for themselves. A step ends where its keys do. */
 static void take_own(const attn_selector *x, const softmax_task *t, worker *w) {
-  const int64_t step = t->s->shape.blocks.key;
+  const int64_t step = t->s->shape.blocks.key, rows = t->tile->row_count;
+  const bool few = x->max_keys && x->max_keys < t->keys / rows;
+  int64_t whole_begin, whole_end;
+  whole_span(w, rows, t->keys, &whole_begin, &whole_end);
+  if (few) memset(w->seen, 0, (size_t)step * sizeof *w->seen);
   for (int64_t first = 0, end; first < t->keys; first = end) {
     int64_t count = 0;
     end = attn_min(first + step, t->keys);
-    mark(x, t, first, end, w);
-    for (int64_t key = first; key < end; key++)
-      if (w->seen[key - first]) count = take_key(t, &w->softmax, key, w->seen[key - first], count);
+    if (few)
+      mark_few(x, t, first, end, w);
+    else
+      mark(x, t, first, end, w);
+    for (int64_t at = 0; at < end - first; at++) {
+      if (few) {
+        const uint64_t left = w->taken[at / 64] >> at % 64;
+        at = left ? at + __builtin_ctzll(left) : at | 63;
+        if (!left) continue;
+      }
+      const int64_t key = first + at;
+      uint64_t mask = w->seen[at];
+      if (few) w->seen[at] = 0;
+      if (key < whole_begin || key >= whole_end) mask = seeing(w, rows, key, mask);
+      if (mask) count = take_key(t, &w->softmax, key, mask, count);
+    }
     if (count) attn_softmax_take(t, &w->softmax, w->softmax.tiles, count);
   }
 }

@@ -16,8 +16,9 @@ enum { SPLIT_KEYS = 1024, SPLIT_KEYS_PER_QUERY = 64 };
 /* Tile products: 32 queries and 128 keys leave scores of 16 KiB; keys are packed for each tile anew. */
 enum { PRODUCT_QUERIES = 8 * ATTN_LANES, PRODUCT_KEYS = 128 };
 
-/* Few queries, and keys that are converted: they stay in L1 until they are taken. */
-enum { CONVERTED_KEYS = 48 };
+/* Few queries, and keys that are converted: with their values they stay in L1, in these bytes, until they are
+ * taken. */
+enum { CONVERTED_BYTES = 24 << 10, CONVERTED_LEAST = 16 };
 
 /* Beyond this scale what underflows in a tile product is no longer small in the scores. */
 static const double most_split_scale = 0x1p80;
@@ -48,7 +49,10 @@ softmax_shape attn_softmax_shape(const attn_context *c, const attn_pattern *patt
   s.rows = s.heads * s.blocks.query;
   s.kernels = attn_softmax_kernels(c, tiling.path, s.rows);
   int64_t keys = s.kernels->products ? PRODUCT_KEYS : c->blocks.key;
-  if (s.kernels == &c->kernels->decode && softmax_gathers(p)) keys = attn_min(keys, CONVERTED_KEYS);
+  if (s.kernels == &c->kernels->decode && softmax_gathers(p)) {
+    const int64_t row = (p->d_qk + p->d_v) * (int64_t)attn_dtype_size(p->dtype);
+    keys = attn_min(keys, attn_max(CONVERTED_BYTES / row, CONVERTED_LEAST));
+  }
   s.seen = s.blocks.key = attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv);
   int64_t least = p->n_q > p->n_kv / group / SPLIT_KEYS_PER_QUERY
                       ? p->n_kv
