@@ -49,6 +49,6 @@ void bench_cache(bench *b) {
         bench_row_add(b, ROW_TIME_RATIO, bench_put(b, set, bench_plan(b, "tiled", &own, NULL, 0)), plain,
                       stores[s].target, "%s: time over f32's", attn_numbers[stores[s].type].name);
       }
-      add_arrivals(b, set, p, plain);
+      if (j == 0) add_arrivals(b, set, p, plain);
     }
 }

@@ -71,6 +71,8 @@ static void show_crossing(const struct crossing *x, const fit_crossing *found, b
   snprintf(row->figure, sizeof row->figure, "%sn = %.0f", inside ? "" : faster ? "<= " : "> ", fmin(n, last));
   if (n > last && target_met(row->target, last / x->predicted))
     snprintf(row->note, sizeof row->note, "the lengths end before the target");
+  if (faster && !target_met(row->target, first / x->predicted))
+    snprintf(row->note, sizeof row->note, "the lengths begin beyond the target");
   row->ratio = n / x->predicted;
   if (!inside || isnan(found->n.lo)) return;
   row->low = fmax(found->n.lo, first) / x->predicted;

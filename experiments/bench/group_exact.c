@@ -56,7 +56,8 @@ static tuned_sizes sizes_of(const bench *b) {
 static void throughput(bench *b, const form *f, const char *isa) {
   const tuned_sizes s = sizes_of(b);
   for (size_t i = 0; i < s.n_count; i++)
-    for (size_t j = 0; j < s.d_count; j++) {
+    for (size_t j = 0; j < (i && !b->options.d.count ? 1 : s.d_count);
+         j++) { /* only short sequences are wide */
       bench_set *set = bench_set_add(b, bench_peak(b, isa, 0, f->peak));
       const attn_problem dense = bench_problem(bench_heads(s.n[i]), s.n[i], s.d[j], false),
                          causal = bench_problem(bench_heads(s.n[i]), s.n[i], s.d[j], true);

@@ -1,4 +1,4 @@
-/* group_recurrent.c - the group `recurrent`: variants that carry a state, on causal problems of 8 heads:
+/* group_recurrent.c - the group `recurrent`: variants that carry a state, on causal problems of 4 heads:
  * flops over the peak, and time on one thread over that on two; and a token of 128 sequences, which is the
  * reading and writing of their states. */
 #include "experiments/bench/benchmark.h"
@@ -6,7 +6,7 @@
 enum {
   LENGTH = 16384,
   QUICK_LENGTH = 2048,
-  HEADS = 8,
+  HEADS = 4,
   STEP_SEQUENCES = 128,
   STEP_HEADS = 32,
   STEP_WIDTH = 128

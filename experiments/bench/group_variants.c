@@ -116,7 +116,7 @@ void bench_variants(bench *b) {
   const int64_t n_threads = *bench_list(&b->options.n, b->options.quick ? brief : small, 1, &count);
   throughput(b, n);
   transforms(b, n);
-  convolutions(b, n_threads);
+  convolutions(b, n_threads / 2);
   products(b, n_threads);
   if (b->options.threads > 1) threads(b, n_threads);
   growth(b, n);

@@ -192,7 +192,7 @@ attn_status bench_measure(bench *b) {
     status = attn_fail(ATTN_ENOMEM, "no memory for %zu sets of measurements", b->set_count);
   if (status) goto out;
   for (size_t i = 0; i < b->set_count; i++) {
-    turns[i] = (turn){.owner = b, .set = b->sets[i], .span = b->options.quick ? 0.01 : 0.03};
+    turns[i] = (turn){.owner = b, .set = b->sets[i], .span = b->options.quick ? 0.01 : 0.02};
     subjects[i] = (timing_subject){.execute = take_turn, .context = &turns[i]};
   }
   /* One execution a round, without warm-up: a turn warms up by itself. */

@@ -31,7 +31,8 @@ static const struct group {
     {"crossover", "from which length on a variant is faster than tiled", bench_crossover, false},
     {"model", "a model (--model): weights of a token over the bandwidth, a window over the peak", bench_model,
      true},
-    {"long", "time and memory up to four million tokens, exponents (some minutes; only if named)", bench_long, true},
+    {"long", "time and memory up to four million tokens, exponents (ten minutes; only if named)", bench_long,
+     true},
 };
 enum { GROUPS = sizeof groups / sizeof *groups };
 
@@ -75,8 +76,8 @@ static const cli_option options[] = {
     {"isa", 0, "NAME", "Use only this instruction set", CLI_SET(CLI_TEXT, options.isa)},
     {"threads", 0, "N", "Threads (default: the OpenMP default)", CLI_SET(CLI_THREADS, options.threads)},
     {"rounds", 0, "N", "Rounds at least (default 3)", CLI_RANGE(options.rounds, 1, 1000)},
-    {"budget", 0, "SECONDS",
-     "Further rounds, up to five times as many, while this lasts (default 60, quick 0)", CLI_READ},
+    {"budget", 0, "SECONDS", "Further rounds, up to five times as many, while this lasts (default 0)",
+     CLI_READ},
     {"n", 'n', "N,...", "Lengths, instead of each group's own", CLI_READ},
     {"d", 'd', "D,...", "Head sizes, instead of a group's own", CLI_READ},
     {"quick", 0, NULL, "Short measurements of short sequences", CLI_SET(CLI_FLAG, options.quick)},
@@ -147,7 +148,7 @@ static attn_status report(const bench *b, const arguments *a, int argc, char **a
 }
 
 int cmd_bench(int argc, char **argv) {
-  arguments a = {.options = {.rounds = 3, .budget = -1}};
+  arguments a = {.options = {.rounds = 3}};
   bool from_environment = getenv("ATTN_ISA") && *getenv("ATTN_ISA");
   cli_parse(&parser, argc, argv, &a);
   char *score = NULL, *mask = NULL;
@@ -157,7 +158,6 @@ int cmd_bench(int argc, char **argv) {
   b.options.mask = mask;
   b.options.one_isa = a.options.isa || from_environment;
   b.options.seed = (uint64_t)a.seed;
-  if (b.options.budget < 0) b.options.budget = a.options.quick ? 0 : 60;
   if (a.json && !b.status) b.status = output_check(a.json, &kind_bench, NULL, 0);
   if (!b.status) b.status = bench_machine(&b.options);
   for (size_t i = 0; i < GROUPS; i++)
