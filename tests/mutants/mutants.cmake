@@ -272,6 +272,9 @@ mutant(selection-sees-ahead core/engines/softmax/select.c variants_select/every_
 mutant(stretch-skipped core/engines/softmax/select.c variants_pages/pages_of_a_long_sequence_are_attended_to ""
   "a run that continues in the next stretch is taken once" [[if (run->first + run->count > end) break;]] [[;]])
 
+mutant(shared-pick-lost core/engines/softmax/select.c variants_pages/pages_of_a_long_sequence_are_attended_to ""
+  "where few keys are taken, one of two rows that take the same key loses it" [[@w->seen[at] |= bits@;]] [[w->seen[at] = bits]])
+
 # -- patterns --
 
 mutant(window-one-short variants/longformer.c SP-0 "longformer:window=8,global=2"
@@ -366,7 +369,7 @@ mutant(skip-sum-not-rescaled core/kernels/tile.inc FP-2 "tiled:skip=0.3,block_q=
   [=[memcpy(a, raised + lane0, sizeof a);]=])
 
 mutant(selection-shifted-run core/engines/softmax/select.c SEL-5 "topk:k=8" "the first key of the third run is lost"
-  [[w->seen[attn_max(@run->first@, first) - first] ^= bits;]] [[run->first + (w->next[i] == 2)]])
+  [[const int64_t from = attn_max(@run->first@, first) - first]] [[run->first + (w->next[i] == 2)]])
 mutant(streaming-window-without-itself variants/streaming.c SP-0 "streaming:sink=2,window=8"
   "the window has as many keys beside the query's own"
   [[first = @position - s->p.window + 1@]] [[position - s->p.window]])

@@ -76,7 +76,8 @@ Test(report_statistics, a_crossover_is_interpolated_or_out_of_range) {
   fill(ratios, values, 3000, 0.8, 0.01); /* as fast at the first length, by a hair faster */
   for (int k = 0; k < 9; k++) values[0][k] = -0.001;
   cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
-  cr_expect(crossing.kind == CROSSING_TO_FASTER && fabs(crossing.n.mid - 3000) < 1e-6 && crossing.n.hi < 3300);
+  cr_expect(crossing.kind == CROSSING_TO_FASTER && fabs(crossing.n.mid - 3000) < 1e-6 &&
+            crossing.n.hi < 3300);
 
   fill(ratios, values, 3000, 1, 0);
   ratios[2].count = 1;

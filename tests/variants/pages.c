@@ -186,8 +186,8 @@ Test(variants_pages, pages_of_a_long_sequence_are_attended_to) {
   attn_problem p = shape_problem((case_shape){1, 2, 1, ROWS, LONG, D, D_V, true, false}, ATTN_F32);
   inputs in = inputs_make(&p, false, 29, 1);
   static const char *const specs[] = {"pages:page=4096,budget=12288",
-                                      "pages:page=300,budget=9000,share=group"};
-  for (int k = 0; k < 2; k++) {
+                                      "pages:page=300,budget=9000,share=group", "pages:page=16,budget=256"};
+  for (int k = 0; k < 3; k++) {
     picks x = picks_of(specs[k], &in);
     float *o = run_plain(x.plan, &in);
     note_context("%s", specs[k]);

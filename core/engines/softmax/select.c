@@ -217,39 +217,33 @@ static uint64_t row_bits(const softmax_task *t, int64_t i) {
 }
 
 /* Which rows take the keys first ... end - 1, as bits in w->seen: where the keys of each row begin and end, then
- * their sums. */
-static void mark(const attn_selector *x, const softmax_task *t, int64_t first, int64_t end, worker *w) {
-  memset(w->seen, 0, (size_t)(end - first + 1) * sizeof *w->seen);
+ * their sums. Few: key by key, so that most keys are not looked at; w->seen is 0 before, and w->taken names the
+ * keys. */
+static void mark(const attn_selector *x, const softmax_task *t, int64_t first, int64_t end, bool few,
+                 worker *w) {
+  if (few)
+    memset(w->taken, 0, (size_t)((end - first) / 64 + 1) * sizeof *w->taken);
+  else
+    memset(w->seen, 0, (size_t)(end - first + 1) * sizeof *w->seen);
   for (int64_t i = 0; i < t->tile->row_count; i++) {
     const attn_run *runs = w->picks.runs + i * x->max_runs;
     const uint64_t bits = row_bits(t, i);
     for (; w->next[i] < w->picks.counts[i] && runs[w->next[i]].first < end; w->next[i]++) {
       const attn_run *run = &runs[w->next[i]];
-      w->seen[attn_max(run->first, first) - first] ^= bits;
-      w->seen[attn_min(run->first + run->count, end) - first] ^= bits;
-      if (run->first + run->count > end) break;
-    }
-  }
-  for (int64_t key = first + 1; key < end; key++) w->seen[key - first] ^= w->seen[key - first - 1];
-}
-
-/* The same key by key, where rows take so few that most keys are not looked at: w->seen is 0 before, and only
- * what w->taken names changes. */
-static void mark_few(const attn_selector *x, const softmax_task *t, int64_t first, int64_t end, worker *w) {
-  memset(w->taken, 0, (size_t)((end - first) / 64 + 1) * sizeof *w->taken);
-  for (int64_t i = 0; i < t->tile->row_count; i++) {
-    const attn_run *runs = w->picks.runs + i * x->max_runs;
-    const uint64_t bits = row_bits(t, i);
-    for (; w->next[i] < w->picks.counts[i] && runs[w->next[i]].first < end; w->next[i]++) {
-      const attn_run *run = &runs[w->next[i]];
-      const int64_t past = attn_min(run->first + run->count, end) - first;
-      for (int64_t at = attn_max(run->first, first) - first; at < past; at++) {
+      const int64_t from = attn_max(run->first, first) - first,
+                    past = attn_min(run->first + run->count, end) - first;
+      for (int64_t at = from; few && at < past; at++) {
         w->seen[at] |= bits;
         w->taken[at / 64] |= UINT64_C(1) << at % 64;
+      }
+      if (!few) {
+        w->seen[from] ^= bits;
+        w->seen[past] ^= bits;
       }
       if (run->first + run->count > end) break;
     }
   }
+  for (int64_t key = first + 1; key < end && !few; key++) w->seen[key - first] ^= w->seen[key - first - 1];
 }
 
 /* The processor does not see the next of selected keys coming. */
@@ -279,10 +273,7 @@ static void take_own(const attn_selector *x, const softmax_task *t, worker *w) {
   for (int64_t first = 0, end; first < t->keys; first = end) {
     int64_t count = 0;
     end = attn_min(first + step, t->keys);
-    if (few)
-      mark_few(x, t, first, end, w);
-    else
-      mark(x, t, first, end, w);
+    mark(x, t, first, end, few, w);
     for (int64_t at = 0; at < end - first; at++) {
       if (few) {
         const uint64_t left = w->taken[at / 64] >> at % 64;
