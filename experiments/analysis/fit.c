@@ -47,8 +47,8 @@ attn_status fit_exponent(const double *n, const double *y, const double *sigma, 
   return ATTN_OK;
 }
 
-/* Where a sequence of log ratios last changes its sign, to the positive (slower) or the negative: -infinity if
- * it never does, +infinity if it ends with the other sign. */
+/* Where a sequence of log ratios last changes its sign, to the positive (slower) or the negative: -infinity
+ * if it never does, +infinity if it ends with the other sign. */
 static double change(const fit_ratios *r, const double *log_ratio, size_t count, bool slower) {
   if ((log_ratio[count - 1] > 0) != slower) return (double)INFINITY;
   for (size_t i = count - 1; i > 0; i--) {

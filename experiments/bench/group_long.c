@@ -1,7 +1,7 @@
-/* group_long.c - the group `long`: time and peak memory of a variant of each engine, one head, from a thousand
- * tokens to four million; the exponents of the times from 16 Ki tokens on, and from which length on each is
- * faster than `tiled`. A variant goes no further where four times its last
- * time would be more than a minute, so that the group takes ten minutes and runs only if it is named. */
+/* group_long.c - the group `long`: time and peak memory of a variant of each engine, one head, from a
+ * thousand tokens to four million; the exponents of the times from 16 Ki tokens on, and from which length on
+ * each is faster than `tiled`. A variant goes no further where four times its last time would be more than a
+ * minute, so that the group takes ten minutes and runs only if it is named. */
 #include "experiments/bench/benchmark.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* group_select.c - the group `select`: what it costs to choose keys at run time, on causal problems of 8
- * heads, or of one that is long. Rates are over the products that are really computed, those of the ranking included. */
+ * heads, or of one that is long. Rates are over the products that are really computed, those of the ranking
+ * included. */
 #include "experiments/bench/benchmark.h"
 
 /* The rate if it has a target, and the time, whose target beyond n = 16384 is `later`. */

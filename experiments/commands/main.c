@@ -63,8 +63,8 @@ static bool wants_help(int argc, char **argv) {
 }
 
 /* A thread of OpenMP that waits for work spins for some milliseconds with GCC's presets: two processes on the
- * same cores then take three to five times as long as one alone. This is some 50 microseconds. OpenMP reads it
- * when it is loaded, so that the program begins again; workers inherit it, and provenance records it. */
+ * same cores then take three to five times as long as one alone. This is some 50 microseconds. OpenMP reads
+ * it when it is loaded, so that the program begins again; workers inherit it, and provenance records it. */
 static void wait_briefly(char **argv) {
   char *program = NULL;
   if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || provenance_program(&program)) return;

@@ -216,9 +216,9 @@ static uint64_t row_bits(const softmax_task *t, int64_t i) {
   return bits;
 }
 
-/* Which rows take the keys first ... end - 1, as bits in w->seen: where the keys of each row begin and end, then
- * their sums. Few: key by key, so that most keys are not looked at; w->seen is 0 before, and w->taken names the
- * keys. */
+/* Which rows take the keys first ... end - 1, as bits in w->seen: where the keys of each row begin and end,
+ * then their sums. Few: key by key, so that most keys are not looked at; w->seen is 0 before, and w->taken
+ * names the keys. */
 static void mark(const attn_selector *x, const softmax_task *t, int64_t first, int64_t end, bool few,
                  worker *w) {
   if (few)
