@@ -1,7 +1,8 @@
 /* group_long.c - the group `long`: time and peak memory of a variant of each engine, one head, from a
  * thousand tokens to four million; the exponents of the times from 16 Ki tokens on, and from which length on
- * each is faster than `tiled`. A variant goes no further where four times its last time would be more than a
- * minute, so that the group takes ten minutes and runs only if it is named. */
+ * each is faster than `tiled`. A variant goes no further where it would take half of the machine's memory, or
+ * where four times its last time is more than a minute: ten minutes in all, so that the group runs only if it
+ * is named. */
 #include "experiments/bench/benchmark.h"
 
 #include <math.h>
@@ -9,12 +10,13 @@
 #include <string.h>
 
 #include "experiments/analysis/fit.h"
+#include "experiments/instruments/machine.h"
 #include "experiments/instruments/memory.h"
 #include "experiments/support/table.h"
 
 enum { MILLION = 1 << 20, WIDTH = 64, FITTED_FROM = 16384, LENGTHS = 16 };
 
-static const double most_seconds = 60, most_work = 0x1p33, span = 0.05;
+static const double most_seconds = 60, span = 0.05;
 
 /* The first two are what the others are compared with. */
 static const struct {
@@ -60,7 +62,8 @@ static bool execute(bench *b, size_t i, int64_t n, series *x) {
   if (x->count && x->seconds[x->count - 1] * grown > most_seconds) return false;
   memory_reset_peak();
   bench_meter *m = bench_plan(&own, subjects[i].spec, &p, NULL, 0);
-  const bool fits = m && (double)own.work <= most_work;
+  const double room = (double)(own.inputs + own.outputs) * (double)attn_dtype_size(b->options.dtype);
+  const bool fits = m && !(room + (double)own.work > machine_memory() / 2);
   if (fits) b->status = bench_room(&own);
   if (fits && !b->status) b->status = m->measure(m, span, &seconds);
   if (own.status) b->status = own.status;
