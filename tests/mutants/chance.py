@@ -2,8 +2,8 @@
 """chance.py [--count N] [--seed S] [--under FOLDER] [--since COMMIT] [--limit SECONDS] [--jobs J] - random mutants: `tests/mutate.sh'.
 
 A mutant is one executed line of the code that ships, drawn uniformly, changed by one of universalmutator's rules for C, drawn uniformly
-among those that compile and change what is built; texts of messages stay. It meets the tests that execute the line, quickest
-first, until one fails or SECONDS of tests are over. What survives is left as a patch in build/mutate/SEED/, unless
+among those that compile and change what is built; texts of messages stay. It meets the tests that execute the line, first those that are
+quick and execute little but its file, until one fails or SECONDS of tests are over. What survives is left as a patch in build/mutate/SEED/, unless
 tests/mutants/equivalent.txt says in a line why nobody can notice it. One of core/ or variants/ also meets `attnlab test' for the
 variants that execute the line: would a user have seen it?"""
 import argparse
@@ -120,14 +120,16 @@ class Mutants:
         files = {file for test in record["tests"].values() for file in test["lines"] if file.startswith(options.under)}
         self.texts = {file: coverage.text_lines(SOURCE / file) for file in files}
         places = {file: moved(file) for file in files}
-        over = collections.defaultdict(list)
+        over, cost = collections.defaultdict(list), {}
         for name, test in record["tests"].items():
+            total = sum(map(len, test["lines"].values()))
             for file in files & test["lines"].keys():
+                cost[file, name] = test["seconds"] * total / len(test["lines"][file])
                 for line in test["lines"][file]:
                     if line in places[file]:
                         over[file, places[file][line]].append(name)
         only = lines_since(options.since) if options.since else None
-        self.over = {place: sorted(names, key=self.seconds.get) for place, names in sorted(over.items())
+        self.over = {place: sorted(names, key=lambda name: cost[place[0], name]) for place, names in sorted(over.items())
                      if only is None or place in only}
         self.equivalent = dict(line.split("\t")[:2] for line in EQUIVALENT.read_text().splitlines() if line[:1] != "#")
         self.places = random.Random(options.seed).sample(sorted(self.over), len(self.over))

@@ -267,13 +267,13 @@ mutant(some-weights-of-the-first core/kernels/decode.inc variants_pages/pages_of
   "later keys of a row have the weights of its first" [[at[lane] += end - first;]] [[;]])
 mutant(some-maximum-not-rescaled core/kernels/decode.inc variants_pages/pages_of_a_long_sequence_are_attended_to ""
   "outputs keep the scale of a maximum that was raised" [[v_fma(v_set(@a[r]@), v_load(o + l), v_load(sum + l))]] [[1]])
-mutant(selection-sees-ahead core/engines/softmax/select.c variants_select/every_way_of_sharing ""
-  "a query sees the whole page that it lies in" [[key < w->begin[at % rows] || @key >= w->end[at % rows]@]] [[false]])
-mutant(stretch-skipped core/engines/softmax/select.c variants_pages/pages_of_a_long_sequence_are_attended_to ""
+mutant(selection-sees-ahead core/engines/softmax/selected.c variants_select/every_way_of_sharing ""
+  "a query sees the whole page that it lies in" [[key < s->begin[at % rows] || @key >= s->end[at % rows]@]] [[false]])
+mutant(stretch-skipped core/engines/softmax/selected.c variants_pages/pages_of_a_long_sequence_are_attended_to ""
   "a run that continues in the next stretch is taken once" [[if (run->first + run->count > end) break;]] [[;]])
 
-mutant(shared-pick-lost core/engines/softmax/select.c variants_pages/pages_of_a_long_sequence_are_attended_to ""
-  "where few keys are taken, one of two rows that take the same key loses it" [[@w->seen[at] |= bits@;]] [[w->seen[at] = bits]])
+mutant(shared-pick-lost core/engines/softmax/selected.c variants_pages/pages_of_a_long_sequence_are_attended_to ""
+  "where few keys are taken, one of two rows that take the same key loses it" [[@s->seen[at] |= bits@;]] [[s->seen[at] = bits]])
 
 # -- patterns --
 
@@ -368,8 +368,8 @@ mutant(skip-sum-not-rescaled core/kernels/tile.inc FP-2 "tiled:skip=0.3,block_q=
   "what was summed is not rescaled when a step that is taken raises the maximum" [=[memcpy(a, max_at, sizeof a);]=]
   [=[memcpy(a, raised + lane0, sizeof a);]=])
 
-mutant(selection-shifted-run core/engines/softmax/select.c SEL-5 "topk:k=8" "the first key of the third run is lost"
-  [[const int64_t from = attn_max(@run->first@, first) - first]] [[run->first + (w->next[i] == 2)]])
+mutant(selection-shifted-run core/engines/softmax/selected.c SEL-5 "topk:k=8" "the first key of the third run is lost"
+  [[const int64_t from = attn_max(@run->first@, first) - first]] [[run->first + (s->next[i] == 2)]])
 mutant(streaming-window-without-itself variants/streaming.c SP-0 "streaming:sink=2,window=8"
   "the window has as many keys beside the query's own"
   [[first = @position - s->p.window + 1@]] [[position - s->p.window]])
@@ -978,7 +978,7 @@ mutant(cluster-means-undivided core/engines/lowrank/picked_clusters.c LOW-3 "clu
 mutant(cluster-keys-of-the-first core/engines/lowrank/picked_clusters.c LOW-3 "cluster:clusters=4,topk=3"
   "a query's own keys are those of the first cluster" [[x->keys + h->picked[i] * x->own]] [[x->keys]])
 mutant(cluster-least-keys core/engines/lowrank/picked_clusters.c LOW-3 "cluster:clusters=4,topk=3"
-  "a query's own keys have the least scores of the mean" [[score = isnan(own) ? -(double)INFINITY : @own@;]] [[-own]])
+  "a query's own keys have the least scores of the mean" [[score = @x->weights[j * x->row + c]@;]] "-x->weights[j * x->row + c]")
 mutant(cluster-padding core/engines/lowrank/picked_engine.c PROP-PAD "cluster:clusters=4,topk=3" "padding is attended to"
   [[h.keys = attn_call_keys(call, batch);]] [[h.keys = p->n_kv;]])
 mutant(cluster-nearest-by-norm variants/cluster.c variants_landmarks/clusters_of_one_query_or_of_equal_ones_are_exact ""

@@ -41,11 +41,11 @@ static void find_means(const picked_head *h, int64_t count, const room *x) {
     for (int64_t c = 0; c < count; c++) x->means[l * x->row + c] /= x->sum[c] > 0 ? x->sum[c] : 1;
 }
 
-/* The keys of the largest scores of a cluster, the first of equal ones; a NaN ranks last. */
+/* The keys of the largest scores of a cluster, the first of equal ones. */
 static void rank_keys(const picked_head *h, int64_t c, const room *x) {
   int64_t *best = x->keys + c * x->own, count = 0;
   for (int64_t j = 0; j < h->keys; j++) {
-    const double own = x->weights[j * x->row + c], score = isnan(own) ? -(double)INFINITY : own;
+    const double score = x->weights[j * x->row + c];
     if (count == x->own && !(score > x->scores[count - 1])) continue;
     int64_t at = count < x->own ? count++ : count - 1;
     for (; at > 0 && score > x->scores[at - 1]; at--) {

@@ -7,6 +7,7 @@
  * query selects its own, a step ends at fixed keys: a query's result depends on its selection alone, not on
  * those of others. */
 #include "core/engines/softmax/backward.h"
+#include "core/engines/softmax/selected.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -32,13 +33,9 @@ enum { STRETCH = 512, MOST_KEYS = 4096, PICKS = 32 };
 typedef struct worker {
   softmax_worker softmax;
   softmax_back back;
-  attn_picks picks;     /* of a block */
-  int64_t *rows;        /* of a block */
-  int64_t *next;        /* of each selection, the first run that is not taken whole */
-  int64_t *begin, *end; /* the keys that each row of a block sees */
-  uint64_t *seen;       /* of the keys of a step: the rows that take them */
-  uint64_t *taken;      /* of the keys of a step, a bit each: some row takes it; where few are taken */
-  void *scratch;        /* the selector's */
+  selected_keys keys; /* of a block */
+  int64_t *rows;      /* of a block */
+  void *scratch;      /* the selector's */
   attn_stages spent;
 } worker;
 
@@ -67,13 +64,8 @@ static worker carve_worker(const attn_context *c, const attn_selector *x, const 
   const int64_t rows = s->blocks.query;
   return (worker){.softmax = attn_softmax_carve(c, s, x->max_runs, carver),
                   .back = back ? attn_softmax_back_carve(c, s, carver) : (softmax_back){0},
-                  .picks = attn_picks_carve(x, rows, carver),
+                  .keys = attn_selected_carve(x, rows, s->blocks.key, carver),
                   .rows = attn_carve(carver, rows, 1, sizeof(int64_t)),
-                  .next = attn_carve(carver, rows, 1, sizeof(int64_t)),
-                  .begin = attn_carve(carver, rows, 1, sizeof(int64_t)),
-                  .end = attn_carve(carver, rows, 1, sizeof(int64_t)),
-                  .seen = attn_carve(carver, s->blocks.key + 1, 1, sizeof(uint64_t)),
-                  .taken = attn_carve(carver, s->blocks.key / 64 + 1, 1, sizeof(uint64_t)),
                   .scratch = attn_carve(carver, 1, 1, x->scratch_bytes)};
 }
 
@@ -169,7 +161,7 @@ static void note(fault *f, const attn_block *block, const char *of, int64_t row,
 
 static bool sound(const selection *s, const attn_call *call, const attn_block *block, int64_t i,
                   const worker *w, fault *f) {
-  const char *wrong = attn_picks_error_text(s->selector, call->context->problem->n_kv, &w->picks, i);
+  const char *wrong = attn_picks_error_text(s->selector, call->context->problem->n_kv, &w->keys.picks, i);
   if (wrong) note(f, block, "selection of query", w->rows[i], wrong);
   return !wrong;
 }
@@ -185,131 +177,9 @@ static bool find_rows(const attn_call *call, const attn_block *block, const int6
       return false;
     }
     w->rows[i] = row;
-    attn_visible_span(&p, row, &w->begin[i], &w->end[i]);
+    attn_visible_span(&p, row, &w->keys.begin[i], &w->keys.end[i]);
   }
   return true;
-}
-
-/* The keys that all rows of a tile see: *begin ... *end - 1. */
-static void whole_span(const worker *w, int64_t rows, int64_t keys, int64_t *begin, int64_t *end) {
-  *begin = 0;
-  *end = keys;
-  for (int64_t i = 0; i < rows; i++) {
-    *begin = attn_max(*begin, w->begin[i]);
-    *end = attn_min(*end, w->end[i]);
-  }
-}
-
-/* The rows of a mask that see the key, which not all rows see. */
-static uint64_t seeing(const worker *w, int64_t rows, int64_t key, uint64_t mask) {
-  for (uint64_t left = mask; left; left &= left - 1) {
-    const int64_t at = __builtin_ctzll(left);
-    if (key < w->begin[at % rows] || key >= w->end[at % rows]) mask ^= left & (0 - left);
-  }
-  return mask;
-}
-
-/* A bit for row i of a tile in each head that shares. */
-static uint64_t row_bits(const softmax_task *t, int64_t i) {
-  uint64_t bits = 0;
-  for (int64_t at = i; at < softmax_rows(t); at += t->tile->row_count) bits |= UINT64_C(1) << at;
-  return bits;
-}
-
-/* Which rows take the keys first ... end - 1, as bits in w->seen: where the keys of each row begin and end,
- * then their sums. Few: key by key, so that most keys are not looked at; w->seen is 0 before, and w->taken
- * names the keys. */
-static void mark(const attn_selector *x, const softmax_task *t, int64_t first, int64_t end, bool few,
-                 worker *w) {
-  if (few)
-    memset(w->taken, 0, (size_t)((end - first) / 64 + 1) * sizeof *w->taken);
-  else
-    memset(w->seen, 0, (size_t)(end - first + 1) * sizeof *w->seen);
-  for (int64_t i = 0; i < t->tile->row_count; i++) {
-    const attn_run *runs = w->picks.runs + i * x->max_runs;
-    const uint64_t bits = row_bits(t, i);
-    for (; w->next[i] < w->picks.counts[i] && runs[w->next[i]].first < end; w->next[i]++) {
-      const attn_run *run = &runs[w->next[i]];
-      const int64_t from = attn_max(run->first, first) - first,
-                    past = attn_min(run->first + run->count, end) - first;
-      for (int64_t at = from; few && at < past; at++) {
-        w->seen[at] |= bits;
-        w->taken[at / 64] |= UINT64_C(1) << at % 64;
-      }
-      if (!few) {
-        w->seen[from] ^= bits;
-        w->seen[past] ^= bits;
-      }
-      if (run->first + run->count > end) break;
-    }
-  }
-  for (int64_t key = first + 1; key < end && !few; key++) w->seen[key - first] ^= w->seen[key - first - 1];
-}
-
-/* The processor does not see the next of selected keys coming. */
-static void prefetch_key(const softmax_task *t, int64_t key) {
-  const attn_problem *p = t->call->context->problem;
-  const attn_dtype k = attn_stored(p->k, p->dtype), v = attn_stored(p->v, p->dtype);
-  attn_prefetch_row(attn_at(t->k, key * p->k.row, k), p->d_qk, k);
-  attn_prefetch_row(attn_at(t->v, key * p->v.row, v), p->d_v, v);
-}
-
-/* Hands on a key for the rows of a mask, with those before it once a step is full. Returns how many wait. */
-static int64_t take_key(const softmax_task *t, softmax_worker *w, int64_t key, uint64_t mask, int64_t count) {
-  w->keys[count] = key;
-  w->mask[count++] = mask;
-  if (count < t->s->shape.blocks.key) return count;
-  attn_softmax_take(t, w, w->tiles, count);
-  return 0;
-}
-
-/* Where rows select for themselves. A step ends where its keys do. */
-static void take_own(const attn_selector *x, const softmax_task *t, worker *w) {
-  const int64_t step = t->s->shape.blocks.key, rows = t->tile->row_count;
-  const bool few = x->max_keys && x->max_keys < t->keys / rows;
-  int64_t whole_begin, whole_end;
-  whole_span(w, rows, t->keys, &whole_begin, &whole_end);
-  if (few) memset(w->seen, 0, (size_t)step * sizeof *w->seen);
-  for (int64_t first = 0, end; first < t->keys; first = end) {
-    int64_t count = 0;
-    end = attn_min(first + step, t->keys);
-    mark(x, t, first, end, few, w);
-    for (int64_t at = 0; at < end - first; at++) {
-      if (few) {
-        const uint64_t left = w->taken[at / 64] >> at % 64;
-        at = left ? at + __builtin_ctzll(left) : at | 63;
-        if (!left) continue;
-      }
-      const int64_t key = first + at;
-      uint64_t mask = w->seen[at];
-      if (few) w->seen[at] = 0;
-      if (key < whole_begin || key >= whole_end) mask = seeing(w, rows, key, mask);
-      if (mask) count = take_key(t, &w->softmax, key, mask, count);
-    }
-    if (count) attn_softmax_take(t, &w->softmax, w->softmax.tiles, count);
-  }
-}
-
-/* Where rows share a selection: its runs are walked, and no key between them is looked at. */
-static void take_shared(const softmax_task *t, worker *w) {
-  const int64_t rows = t->tile->row_count;
-  const uint64_t all = ~UINT64_C(0) >> (64 - rows);
-  int64_t whole_begin, whole_end, count = 0;
-  whole_span(w, rows, t->keys, &whole_begin, &whole_end);
-  for (int64_t r = 0; r < w->picks.counts[0]; r++) {
-    const attn_run *run = &w->picks.runs[r];
-    const int64_t end = attn_min(run->first + run->count, t->keys);
-    for (int64_t key = run->first; key < end; key++) {
-      uint64_t mask = all;
-      if (key < whole_begin || key >= whole_end)
-        for (int64_t i = 0; i < rows; i++)
-          if (key < w->begin[i] || key >= w->end[i]) mask ^= UINT64_C(1) << i;
-      if (!mask) continue;
-      prefetch_key(t, key);
-      count = take_key(t, &w->softmax, key, mask, count);
-    }
-  }
-  if (count) attn_softmax_take(t, &w->softmax, w->softmax.tiles, count);
 }
 
 /* Heads first ... of those that share the selections of a block. */
@@ -320,7 +190,7 @@ static void attend(const selection *s, const attn_call *call, const attn_block *
   const int64_t group = p->heads / p->kv_heads, kv_head = block->head / group, heads = shared_heads(p, x),
                 keys = attn_call_keys(call, block->batch);
   const softmax_segment all = {0, keys, 1, true};
-  const softmax_picks picks = {&w->picks, x->share == ATTN_SHARE_TILE};
+  const softmax_picks picks = {&w->keys.picks, x->share == ATTN_SHARE_TILE};
   const softmax_tile tile = {
       .rows = w->rows, .row_count = block->count, .segments = &all, .segment_count = 1};
   const softmax_task t = {.s = &s->softmax,
@@ -335,13 +205,9 @@ static void attend(const selection *s, const attn_call *call, const attn_block *
                           .keys = keys,
                           .picks = &picks};
   softmax_worker *own = &w->softmax;
-  memset(w->next, 0, (size_t)attn_picks_count(block, x) * sizeof *w->next);
   attn_softmax_begin(&t, own, own->tiles);
   attn_softmax_sink(&t, own->tiles);
-  if (picks.shared)
-    take_shared(&t, w);
-  else
-    take_own(x, &t, w);
+  attn_selected_take(x, &t, &w->keys, own);
   attn_softmax_finish(&t, own, own->tiles);
 }
 
@@ -357,7 +223,7 @@ static void run_block(const selection *s, const attn_call *call, const attn_bloc
   bool all = find_rows(call, block, order, w, f);
   if (!all) return;
   const double start = stage_clock(call);
-  attn_picks_ask(x, call, block, prepared, &w->picks, w->scratch);
+  attn_picks_ask(x, call, block, prepared, &w->keys.picks, w->scratch);
   const double selected = stage_clock(call);
   for (int64_t i = 0; i < attn_picks_count(block, x); i++) all = sound(s, call, block, i, w, f) && all;
   for (int64_t first = 0; all && first < heads; first += s->softmax.shape.heads)
