@@ -57,6 +57,8 @@ static attn_status configure(const grid *g, config **out) {
     for (size_t r = 0; !status && r < g->blocks[b].count; r++)
       if (!null_find(g->blocks[b].runs[r].variant))
         status = names_add(&variants, g->blocks[b].runs[r].variant);
+  if (!status && !variants.count)
+    status = names_add(&variants, "full"); /* beside baselines, which have no work */
   FILE *stream = status ? NULL : open_memstream(&text, &size);
   if (stream) {
     fprintf(stream, "schema: 1\ngrid: {n: %d, d: %d, heads: 1, causal: [no, yes]}\nvariants: [",

@@ -128,6 +128,30 @@ Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
   cr_expect_eq(size_of("x.jsonl"), -1);
 }
 
+static double estimated(const char *settings) {
+  char line[128];
+  snprintf(line, sizeof line, "run x.yaml -o x.h5 --dry-run --json %s", settings);
+  cr_assert_eq(run(line), 0, "%s", result.err);
+  return printed("sweep_time_s");
+}
+
+/* A cold run is timed for max_time; a verification is in proportion to heads, width and, of all rows, n^2. */
+Test(sweep, a_dry_run_prices_verification_and_timing) {
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 48, heads: 2, d: 16}\nvariants: tiled\ncache: cold\n"
+                               "datasets: gaussian\ntiming: {max_time: 1, warmup: 1, min_time: 0.1}\n");
+  cr_assert_eq(setenv("ATTNLAB_CALIBRATION", "kept.jsonl", 1), 0);
+  const double part = estimated("") - 1;
+  cr_expect_float_eq(estimated("--set grid.heads=6") - 1, 3 * part, 1e-9);
+  cr_expect_float_eq(estimated("--set grid.d=32") - 1, 2 * part, 1e-9);
+  cr_expect_float_eq(estimated("--set grid.n=96") - 1, 4 * part, 1e-9);
+  cr_expect_float_eq(estimated("--set timing.max_time=3") - 3, part, 1e-9);
+  cr_expect_float_eq(estimated("--set cache=warm --set timing.warmup=2"), estimated("--set cache=warm") + 1,
+                     1e-9);
+  cr_expect_eq(estimated("--set budget.time=1"), 1);
+  cr_expect(part > 1e-6 && estimated("--only variant=null_zeros") < 1, "a baseline is not timed");
+  cr_expect_eq(printed("time_s"), 0);
+}
+
 Test(sweep, a_dry_run_estimates_expressions) {
   command_write_text("x.yaml", "schema: 1\ngrid: {n: 48, d: 8, heads: 1, causal: yes}\ndatasets: gaussian\n"
                                "variants: ['dyadic(longformer:window=8,global=2,base=16)']\n");
