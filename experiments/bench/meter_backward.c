@@ -91,7 +91,6 @@ bench_meter *bench_backward(bench *b, const char *spec, const attn_problem *prob
   }
   if (bytes < attn_plan_work_size(plan)) bytes = attn_plan_work_size(plan);
   bench_need(b, s->q + s->k + s->v + (size_t)(p->batch * p->heads * p->n_q * p->d_v), 0, bytes);
-  m->isa = attn_plan_isa(plan);
   m->threads = options.threads;
   m->n = p->n_kv;
   m->d = p->d_qk;

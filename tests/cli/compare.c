@@ -109,6 +109,8 @@ Test(cli_compare, files_on_one_page) {
   command_write_text("plain.txt", "neither one nor the other");
   command_run_good("report a.h5 b.h5 -o all.html");
   cr_expect_eq(system("grep -q '\"source\":\"b\"' all.html && grep -q '2 results files' all.html"), 0);
+  command_run_good("report ./a.h5 -o one.html");
+  cr_expect_eq(system("grep -q '<title>attnlab: a.h5' one.html"), 0);
   expect("report a.h5 a.h5 -o twice.html", 2, "a.h5: the same results file twice");
   expect("report a.h5 plain.txt -o none.html", 2, "plain.txt");
   expect("report a.h5 b.h5 -o b.h5", 2, "b.h5");

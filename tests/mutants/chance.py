@@ -3,7 +3,7 @@
 
 A mutant is one executed line of the code that ships, drawn uniformly, changed by one of universalmutator's rules for C, drawn uniformly
 among those that compile and change what is built; texts of messages stay. It meets the tests that execute the line, first those that are
-quick and execute little but its file, until one fails or SECONDS of tests are over. What survives is left as a patch in build/mutate/SEED/, unless
+quick and execute little but its file, until one fails or SECONDS of tests are over; one of what judges meets the planted mutants, too. What survives is left as a patch in build/mutate/SEED/, unless
 tests/mutants/equivalent.txt says in a line why nobody can notice it. One of core/ or variants/ also meets `attnlab test' for the
 variants that execute the line: would a user have seen it?"""
 import argparse
@@ -35,6 +35,7 @@ ROOM = SOURCE / "build" / "mutate"
 EQUIVALENT = SOURCE / "tests" / "mutants" / "equivalent.txt"
 MEMORY = 12 << 30  # bytes of a process
 FILES = 2 << 30  # bytes of a file
+JUDGES = tuple(f"experiments/{room}/" for room in ("checks", "claims", "evidence", "mathematics", "properties", "reference", "verification"))
 
 
 def lines_since(commit):
@@ -105,6 +106,17 @@ class Tree:
             self.end()
             process.wait()
 
+    def spares(self, text):
+        """A planted mutant that survives while what judges is changed: of those whose catcher its text names, else of all; or None."""
+        coverage.configure(self.path, preset="mutants")
+        if not coverage.build(self.path, "attn_mutants", preset="mutants"):
+            return "the build of planted mutants"
+        listed = re.findall(r'^MUTANT\("([^"]*)", "([^"]*)", "([^"]*)"', (self.path / "build/mutants/mutants/mutants.inc").read_text(), re.M)
+        for planted in [one for one in listed if f'"{one[1]}"' in text] or [()]:
+            if subprocess.run(["build/mutants/tests/attn_mutants", *planted], cwd=self.path, capture_output=True).returncode:
+                return f"mutants: {planted[0] if planted else 'one of them'}"
+        return None
+
     def end(self):
         """Kills what runs a program of this tree: Criterion's tests have groups of their own, and may loop for ever."""
         for link in pathlib.Path("/proc").glob("[0-9]*/exe"):
@@ -160,7 +172,9 @@ class Mutants:
                 found["new"] = new.strip()
                 tests = [name for name in self.over[place] if not name.startswith(coverage.WITNESS)]
                 found["by"], found["left_out"] = self.meet(tree, tests)
-                if file.startswith(("core/", "variants/")):
+                if not found["by"] and file.startswith(JUDGES):
+                    found["by"] = tree.spares("".join(text))
+                if self.options.witness and file.startswith(("core/", "variants/")):
                     found["seen"], _ = self.meet(tree, [name for name in self.over[place] if name not in tests])
                 found["argued"] = self.equivalent.get(f"{file}: {old.strip()} => {new.strip()}")
                 return found
@@ -257,6 +271,7 @@ def main():
     parser.add_argument("--since", metavar="COMMIT")
     parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="of tests that one mutant meets")
     parser.add_argument("--measure", action="store_true", help="anew, what every test executes")
+    parser.add_argument("--no-witness", dest="witness", action="store_false", help="leave out what `attnlab test' sees")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     os.environ |= {"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CCACHE_NOHASHDIR": "1"} if shutil.which("ccache") else {}
@@ -269,7 +284,7 @@ def main():
         sys.exit("mutate.sh: no executed line to change")
     killers = report(results)
     tree = Tree(0)
-    wrong = [test for test in killers if tree.fails(test, mutants.seconds[test])]
+    wrong = [test for test in killers if test in mutants.seconds and tree.fails(test, mutants.seconds[test])]
     print("every test that killed one passes without mutants" if not wrong else f"FAIL WITHOUT A MUTANT: {', '.join(wrong)}")
     sys.exit(bool(wrong))
 

@@ -41,13 +41,13 @@ def copy(source, tree):
             path.unlink()
 
 
-def configure(tree, *flags):
-    run("cmake", "--preset", "dev", *flags, cwd=tree, env=os.environ | {"CCACHE_BASEDIR": str(tree)})
+def configure(tree, *flags, preset="dev"):
+    run("cmake", "--preset", preset, *flags, cwd=tree, env=os.environ | {"CCACHE_BASEDIR": str(tree)})
 
 
-def build(tree, *targets):
+def build(tree, *targets, preset="dev"):
     """Whether they could be built."""
-    return subprocess.run(["cmake", "--build", "build/dev", "--target", *targets], cwd=tree, capture_output=True,
+    return subprocess.run(["cmake", "--build", f"build/{preset}", "--target", *targets], cwd=tree, capture_output=True,
                           env=os.environ | {"CCACHE_BASEDIR": str(tree)}).returncode == 0
 
 
