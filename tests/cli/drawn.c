@@ -69,7 +69,8 @@ static bool is_there(const problem *list, int64_t count, int64_t n_kv, int64_t w
 Test(cli_drawn, usual_sizes_and_plain_problems_are_there) {
   static const int64_t lengths[] = {16, 48, 192, 256, 512, 1000, 1024, 2048, 4096, 70001},
                        sizes[] = {32, 96, 112, 192, 512, 576};
-  const drawn_scope scope = drawn_scope_all(ATTN_CAP_SOFTMAX | ATTN_CAP_LSE);
+  const drawn_scope scope =
+      drawn_scope_all(ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_CROSS | ATTN_CAP_SCORE | ATTN_CAP_MASK);
   problem *list;
   int64_t count, plain = 0, decode = 0;
   cr_assert(drawn_problems(&scope, 3, &list, &count) == ATTN_OK);
@@ -84,8 +85,8 @@ Test(cli_drawn, usual_sizes_and_plain_problems_are_there) {
     decode +=
         v[FIELD_N_Q] == 1 && v[FIELD_D] == 128 && v[FIELD_D_V] == 128 && v[FIELD_HEADS] > v[FIELD_KV_HEADS];
   }
-  cr_expect(3 * plain > count && decode > 0, "%lld of %lld, %lld", (long long)plain, (long long)count,
-            (long long)decode);
+  cr_expect(3 * plain > count && 3 * plain < 2 * count && decode > 0, "%lld of %lld, %lld", (long long)plain,
+            (long long)count, (long long)decode);
   free(list);
 }
 
