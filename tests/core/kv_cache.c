@@ -155,6 +155,35 @@ Test(core_kv_cache, kv_heads_hold_different_numbers_of_keys) {
   free(x);
 }
 
+/* A query may be asked for again until a key of any kv head has gone that it saw. */
+Test(core_kv_cache, queries_end_where_the_last_head_lost_a_key) {
+  static const char spec[] = "evict:score=knorm,budget=90,recent=4,admit=-3";
+  static float o[BATCH][HEADS][N][D_V];
+  inputs *x = inputs_make();
+  attn_kv_cache *c = cache_make(spec);
+  attn_kv_cache_view view;
+  int64_t gone[KV_HEADS] = {0}, held[KV_HEADS] = {0};
+  /* Long keys, of one head, are not admitted. */
+  for (int64_t i = 0; i < BATCH * KV_HEADS * N * D; i++)
+    (&x->k[0][0][0][0])[i] *= i / D >= N && i / D < N + 40 ? 100 : 0.01F;
+  for (int64_t t = 0; t < N; t++) {
+    cr_assert_eq(append(c, x, t, 1, NULL), ATTN_OK);
+    for (int h = 0; h < KV_HEADS; h++) {
+      cr_assert_eq(attn_kv_cache_look(c, 0, h, &view), ATTN_OK);
+      if (view.held <= held[h]) gone[h] = t;
+      held[h] = view.held;
+    }
+  }
+  cr_assert(gone[0] == 0 && gone[1] == 43, "%d, %d", (int)gone[0], (int)gone[1]);
+  for (int64_t n = 1; n < N; n++) {
+    float *q = slice(&x->q[0][0][0][0], HEADS, D, N - n, n);
+    cr_expect_eq(attn_kv_cache_attend(c, n, q, o, NULL), N - n < gone[1] ? ATTN_EUNSUPPORTED : ATTN_OK);
+    free(q);
+  }
+  attn_kv_cache_destroy(c);
+  free(x);
+}
+
 /* ---- memory and refusals ------------------------------------------------------------------------------- */
 
 typedef struct counted {
