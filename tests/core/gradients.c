@@ -425,6 +425,34 @@ static void each_few(const case_shape *shape, int count, void (*test)(setting *)
   }
 }
 
+/* An entry without keys has gradients of 0, and the other those that it had. */
+static void keyless(setting *s) {
+  const attn_problem *p = &s->in->problem;
+  inputs without = inputs_copy(s->in);
+  setting other = *s;
+  other.in = &without;
+  without.kv_len[0] = inputs_keys(s->in, 0);
+  without.kv_len[1] = 0;
+  without.padded = true;
+  gradients all = differentiate(s), none = differentiate(&other);
+  for (int which = 0; which < RESULTS; which++)
+    for (int64_t i = 0, half = count_of(p, which) / 2; i < 2 * half; i++)
+      EXPECT(attn_get(none.of[which], i, p->dtype) == (i < half ? attn_get(all.of[which], i, p->dtype) : 0));
+  gradients_free(&all);
+  gradients_free(&none);
+  inputs_free(&without);
+}
+
+Test(core_gradients, an_entry_without_keys) {
+  case_shape padded = ordinary, whole = ordinary;
+  padded.padded = whole.padded = true;
+  whole.causal = false;
+  each_spec(padded, PATTERNS, keyless);
+  each_map(padded, MAPS, keyless);
+  each_few(&whole, FEW, keyless);
+  each_recurrence(true, keyless);
+}
+
 /* Slots and landmarks; of the longer sequence projections take parts of several slabs. */
 Test(core_gradients, few_rows_for_all) {
   const case_shape short_one = {2, 4, 2, N_Q, N_KV, 17, 9, false, true},
