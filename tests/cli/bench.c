@@ -52,11 +52,27 @@ static void expect_samples(const json_t *document, size_t rounds) {
   }
 }
 
+/* Of groups whose sizes are those that are asked for, as much at either length. */
+static void expect_sizes(const json_t *list) {
+  size_t i, counts[2] = {0};
+  json_t *one;
+  json_array_foreach(list, i, one) {
+    const char *group = json_string_value(json_object_get(one, "group"));
+    const json_int_t n = json_integer_value(json_object_get(one, "n"));
+    if (!strstr("decode cache backward score select", group)) continue;
+    cr_expect((n == 64 || n == 512) && json_integer_value(json_object_get(one, "d")) == 8, "%s", group);
+    counts[n == 512]++;
+  }
+  cr_expect(counts[0] > 30 && counts[0] == counts[1], "%zu, %zu", counts[0], counts[1]);
+}
+
 #define TINY " --quick --rounds 2 --budget 0 --threads 2 --json bench.json"
 
 Test(bench, every_group) {
   json_t *document = run("bench --n 64,512 --d 8" TINY);
   expect_samples(document, 2);
+  expect_sizes(json_object_get(document, "rows"));
+  expect_sizes(json_object_get(document, "meters"));
   row_of(document, "peaks", "reads from memory, 2 threads");
   expect_ratio(document, "exact", "over the peak");
   expect_ratio(document, "exact", "causal over not");

@@ -107,14 +107,15 @@ class Tree:
             process.wait()
 
     def spares(self, text):
-        """A planted mutant that survives while what judges is changed: of those whose catcher its text names, else of all; or None."""
+        """A planted mutant that survives while what judges is changed, or None: of those whose catcher its text names, else one of each check."""
         coverage.configure(self.path, preset="mutants")
         if not coverage.build(self.path, "attn_mutants", preset="mutants"):
             return "the build of planted mutants"
         listed = re.findall(r'^MUTANT\("([^"]*)", "([^"]*)", "([^"]*)"', (self.path / "build/mutants/mutants/mutants.inc").read_text(), re.M)
-        for planted in [one for one in listed if f'"{one[1]}"' in text] or [()]:
+        each = {one[1]: one for one in listed if "/" not in one[1]}
+        for planted in [one for one in listed if f'"{one[1]}"' in text] or each.values():
             if subprocess.run(["build/mutants/tests/attn_mutants", *planted], cwd=self.path, capture_output=True).returncode:
-                return f"mutants: {planted[0] if planted else 'one of them'}"
+                return f"mutants: {planted[0]}"
         return None
 
     def end(self):
