@@ -21,17 +21,21 @@ typedef struct mixture {
   float *total;    /* [rows, hidden] what is added to x */
 } mixture;
 
-/* The k largest of r, the first of equal ones, and their weights. */
+/* Where the largest of r is, the first of equal ones. */
+static int64_t largest(const float *r, int64_t count) {
+  int64_t best = 0;
+  for (int64_t e = 1; e < count; e++)
+    if (r[e] > r[best]) best = e;
+  return best;
+}
+
+/* The k largest of r and their weights. */
 static void choose(const data_llama_config *c, float *r, int64_t *chosen, float *weight) {
   double sum = 0, all = 0;
-  float most = r[0];
-  for (int64_t e = 1; e < c->experts; e++) most = fmaxf(most, r[e]);
+  const float most = r[largest(r, c->experts)];
   for (int64_t e = 0; e < c->experts; e++) all += exp((double)r[e] - (double)most);
   for (int64_t i = 0; i < c->experts_used; i++) {
-    int64_t best = 0;
-    for (int64_t e = 1; e < c->experts; e++)
-      if (r[e] > r[best]) best = e;
-    chosen[i] = best;
+    const int64_t best = chosen[i] = largest(r, c->experts);
     weight[i] = expf(r[best] - most);
     sum += (double)weight[i];
     r[best] = -INFINITY;

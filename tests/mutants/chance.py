@@ -3,7 +3,8 @@
 
 A mutant is one executed line of the code that ships, drawn uniformly, changed by one of universalmutator's rules for C, drawn uniformly
 among those that compile and change what is built; texts of messages stay. It meets the tests that execute the line, first those that are
-quick and execute little but its file, until one fails or SECONDS of tests are over; one of what judges meets the planted mutants, too. What survives is left as a patch in build/mutate/SEED/, unless
+quick and execute little but its file, until one fails or SECONDS of tests are over, and what survives meets what `.ci/run' runs under the sanitizers; one of what judges
+meets the planted mutants, too. What survives is left as a patch in build/mutate/SEED/, unless
 tests/mutants/equivalent.txt says in a line why nobody can notice it. One of core/ or variants/ also meets `attnlab test' for the
 variants that execute the line: would a user have seen it?"""
 import argparse
@@ -35,6 +36,7 @@ ROOM = SOURCE / "build" / "mutate"
 EQUIVALENT = SOURCE / "tests" / "mutants" / "equivalent.txt"
 MEMORY = 12 << 30  # bytes of a process
 FILES = 2 << 30  # bytes of a file
+SANITIZED = "asan-ubsan"
 JUDGES = tuple(f"experiments/{room}/" for room in ("checks", "claims", "evidence", "mathematics", "properties", "reference", "verification"))
 
 
@@ -91,13 +93,13 @@ class Tree:
             digest.update(path.read_bytes())
         return digest.hexdigest()
 
-    def fails(self, test, seconds):
-        if test in self.tests and not coverage.build(self.path, test):
+    def fails(self, test, seconds, preset="dev"):
+        if test in self.tests and not coverage.build(self.path, test, preset=preset):
             return True
-        process = subprocess.Popen(coverage.command(self.path, test), cwd=self.path, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limits)
+        process = subprocess.Popen(coverage.command(self.path, test, preset), cwd=self.path, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limits if preset == "dev" else None)
         try:
-            return process.wait(20 + 8 * seconds) != 0
+            return process.wait(20 + (8 if preset == "dev" else 40) * seconds) != 0
         except subprocess.TimeoutExpired:
             return True
         finally:
@@ -105,6 +107,13 @@ class Tree:
                 os.killpg(process.pid, 9)
             self.end()
             process.wait()
+
+    def sanitized(self, tests, seconds):
+        """The first of the tests that sanitizers let fail: of leaks, and of what is written beside its array."""
+        coverage.configure(self.path, preset=SANITIZED)
+        if not coverage.build(self.path, *self.shipped, preset=SANITIZED):
+            return "the build with sanitizers"
+        return next((f"{test}, sanitized" for test in tests if self.fails(test, seconds[test], SANITIZED)), None)
 
     def spares(self, text):
         """A planted mutant that survives while what judges is changed, or None: of those whose catcher its text names, else one of each check."""
@@ -145,6 +154,9 @@ class Mutants:
         self.over = {place: sorted(names, key=lambda name: cost[place[0], name]) for place, names in sorted(over.items())
                      if only is None or place in only}
         self.equivalent = dict(line.split("\t")[:2] for line in EQUIVALENT.read_text().splitlines() if line[:1] != "#")
+        parts = (SOURCE / "tests" / "parts.sh").read_text()
+        self.areas, self.slow = (re.search(rf"^{name}='(.*)'$", parts, re.M)[1] for name in ("sanitized", "slow"))
+        self.areas = self.areas.split()
         self.places = random.Random(options.seed).sample(sorted(self.over), len(self.over))
 
     def meet(self, tree, tests):
@@ -156,6 +168,10 @@ class Mutants:
             if tree.fails(test, self.seconds[test]):
                 return test, 0
         return None, 0
+
+    def is_sanitized(self, test):
+        """Whether `.ci/run' runs it under the sanitizers."""
+        return test.startswith(tuple(f"test_{area}_" for area in self.areas)) and not re.match(self.slow, test)
 
     def one(self, tree, place, candidates):
         """What became of the mutant of a place, or of none where no change of the line is one."""
@@ -173,6 +189,8 @@ class Mutants:
                 found["new"] = new.strip()
                 tests = [name for name in self.over[place] if not name.startswith(coverage.WITNESS)]
                 found["by"], found["left_out"] = self.meet(tree, tests)
+                if not found["by"]:
+                    found["by"] = tree.sanitized([name for name in tests if self.is_sanitized(name)], self.seconds)
                 if not found["by"] and file.startswith(JUDGES):
                     found["by"] = tree.spares("".join(text))
                 if self.options.witness and file.startswith(("core/", "variants/")):

@@ -51,11 +51,11 @@ def build(tree, *targets, preset="dev"):
                           env=os.environ | {"CCACHE_BASEDIR": str(tree)}).returncode == 0
 
 
-def command(tree, test):
+def command(tree, test, preset="dev"):
     """That runs a test, or a witness."""
     if test.startswith(WITNESS):
         return ["build/dev/experiments/attnlab", "test", test.removeprefix(WITNESS), "--problems", "fixed"]
-    return ["ctest", "--test-dir", "build/dev", "--no-tests=error", "-R", f"^{test}$"]
+    return ["ctest", "--test-dir", f"build/{preset}", "--no-tests=error", "-R", f"^{test}$"]
 
 
 def executed(tree, profiles, objects):
