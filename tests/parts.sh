@@ -64,13 +64,14 @@ part lint lint
 part gcc ./tests/run.sh
 # Under the other instruction sets what computes by them, except tests that go through them all: gcc's have.
 part isa ./tests/run.sh --isa others -E '^test_core_(properties|environment|guard|exp|decode)$'
-# With another compiler everything is built; with it and with the sanitizers what computes and what reads is run, except
-# tests of minutes that the instruction sets above have run.
+# With another compiler everything is built, and what computes and what reads is run; with the sanitizers what judges and records,
+# too; except tests of minutes, and one of a limit on memory.
 computes='core variants data expression'
-slow='^test_(core_(numerics|properties|guard|environment|finite|special|exp|decode)|expression_oracles)$'
+sanitized='core variants data expression checks quality results reference training'
+slow='^test_(core_(numerics|properties|guard|environment|finite|special|exp|decode)|expression_oracles|checks_(sweeps|universal|nulls|laws|tails|normalised|drawn|features|draws|sketch|entries|floating|budget)|quality_(checks|evaluate|asked)|results_(damaged|file)|reference_census|training_train_study)$'
 part clang ./cmake/build.sh clang
 part clang ./tests/run.sh --clang --areas "$computes" -E "$slow"
-part asan ./tests/run.sh --asan --areas "$computes" -E "$slow"
+part asan ./tests/run.sh --asan --areas "$sanitized" -E "$slow"
 # Under the emulator what differs on that processor: the kernels, and each engine once on them.
 part neon ./tests/run.sh --neon -R '^test_(core_(kernels|exp|bf16|score|skip|causal_patterns|reference)|variants_equivalence)$'
 part mutants ./tests/run.sh --mutants

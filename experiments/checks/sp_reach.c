@@ -26,9 +26,10 @@ typedef struct stack {
   layer own, other; /* own: unchanged inputs, from the second layer on */
   void *work;
   attn_run *runs;
-  int64_t *before; /* [n_kv + 1] changed positions before each */
-  bool *now, *next;
-  int64_t half; /* of a plain window in positions, or 0 */
+  int64_t *before;  /* [n_kv + 1] changed positions before each */
+  int64_t first;    /* position, 0 or that of a query before the first key */
+  bool *now, *next; /* of the positions first ... n_kv - 1 */
+  int64_t half;     /* of a plain window in positions, or 0 */
 } stack;
 
 static size_t bytes_of(const attn_problem *p, int64_t heads, int64_t n, int64_t d) {
@@ -39,21 +40,22 @@ static size_t bytes_of(const attn_problem *p, int64_t heads, int64_t n, int64_t 
 static int64_t spread(stack *s) {
   const attn_problem *p = s->e->problem;
   int64_t reached = 0;
-  for (int64_t j = 0; j < p->n_kv; j++) s->before[j + 1] = s->before[j] + s->now[j];
-  memcpy(s->next, s->now, (size_t)p->n_kv * sizeof *s->next);
+  const bool *changed = s->now - s->first; /* of keys */
+  for (int64_t j = 0; j < p->n_kv; j++) s->before[j + 1] = s->before[j] + changed[j];
+  memcpy(s->next, s->now, (size_t)(p->n_kv - s->first) * sizeof *s->next);
   for (int64_t head = 0; head < (s->e->view->pattern->per_head ? p->heads : 1); head++)
     for (int64_t i = 0; i < p->n_q; i++) {
-      bool *row = &s->next[attn_problem_position(p, i)];
+      bool *row = &s->next[attn_problem_position(p, i) - s->first];
       int64_t found = *row ? 0 : visible_runs(s->e->view->pattern, p, head, i, p->n_kv, s->runs);
       for (int64_t r = 0; r < found && !*row; r++) {
         const attn_run *run = &s->runs[r];
         if (run->step == 1) *row = s->before[run->first + run->count] > s->before[run->first];
         for (int64_t c = 0; c < run->count && run->step > 1 && !*row; c++)
-          *row = s->now[run->first + c * run->step];
+          *row = changed[run->first + c * run->step];
       }
     }
-  memcpy(s->now, s->next, (size_t)p->n_kv * sizeof *s->now);
-  for (int64_t i = attn_problem_position(p, 0); i < p->n_kv; i++) reached += s->now[i];
+  memcpy(s->now, s->next, (size_t)(p->n_kv - s->first) * sizeof *s->now);
+  for (int64_t i = attn_problem_position(p, 0); i < p->n_kv; i++) reached += changed[i];
   return reached;
 }
 
@@ -64,8 +66,8 @@ static int64_t position_choose(stack *s) {
   attn_rng_init(&rng, s->e->seed, purpose_reach, 0);
   for (int attempt = 0; attempt < TRIES; attempt++) {
     int64_t j = attn_rng_below(&rng, p->n_kv);
-    memset(s->now, 0, (size_t)p->n_kv * sizeof *s->now);
-    s->now[j] = true;
+    memset(s->now, 0, (size_t)(p->n_kv - s->first) * sizeof *s->now);
+    s->now[j - s->first] = true;
     if (spread(s) < p->n_q) return j;
   }
   return -1;
@@ -107,7 +109,7 @@ static int64_t strays(const stack *s, int64_t position, int64_t layers) {
       int64_t at = attn_problem_position(p, i);
       size_t offset = (size_t)(h * p->n_q + i) * row;
       bool near = s->half == 0 || llabs(at - position) <= layers * s->half;
-      if (s->now[at] && near) continue;
+      if (s->now[at - s->first] && near) continue;
       count += memcmp(own + offset, other + offset, row) != 0;
     }
   return count;
@@ -153,12 +155,14 @@ static attn_status stack_run(stack *s, int64_t position, int64_t layers, result_
 static attn_status reach_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
   int64_t layers = p->n_q == p->n_kv && p->n_kv <= SMALL ? LAYERS : 1, position = -1;
+  const int64_t first = attn_min(attn_problem_position(p, 0), 0);
   stack s = {.e = e,
+             .first = first,
              .work = region_take(e->memory, 1, attn_plan_work_size(e->plan) + 1),
              .runs = region_zeros(e->memory, e->view->pattern->max_runs, sizeof *s.runs),
              .before = region_zeros(e->memory, p->n_kv + 1, sizeof *s.before),
-             .now = region_zeros(e->memory, p->n_kv, sizeof *s.now),
-             .next = region_zeros(e->memory, p->n_kv, sizeof *s.next)};
+             .now = region_zeros(e->memory, p->n_kv - first, sizeof *s.now),
+             .next = region_zeros(e->memory, p->n_kv - first, sizeof *s.next)};
   attn_status status = region_status(e->memory, "for the reach of a pattern");
   if (status) return status;
   s.half = e->view->pattern->reach;

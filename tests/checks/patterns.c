@@ -39,7 +39,18 @@ Test(checks_patterns, fewer_and_more_queries_than_keys) {
     attn_problem p = case_problem(1, 2, 1, 90, 12, 5, true, ATTN_F32);
     p.n_q = n_q;
     expect_pass("streaming:sink=3,window=10", p, NULL);
+    if (n_q > p.n_kv)
+      expect_gaussian("streaming:sink=3,window=10", p, 1.5, "SP-6", VERDICT_PASS, "more queries");
   }
+}
+
+/* What a decoding holds is freed in an order that the sanitizers follow. */
+Test(checks_patterns, caches_of_latents_and_policies) {
+  static const char *const specs[] = {"latent:rank=5,shared=2,prompt=7",
+                                      "evict:score=h2o,budget=24,recent=4"};
+  const attn_problem p = case_problem(2, 4, 2, 40, 12, 5, true, ATTN_F32);
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    expect_gaussian(specs[s], p, 1.5, "CACHE-1", VERDICT_PASS, specs[s]);
 }
 
 /* A graph in a file is of 70 queries, and no probe of 64 can be made of it. */

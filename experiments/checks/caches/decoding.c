@@ -110,9 +110,9 @@ attn_status decoding_make(const evidence *e, decoding *d) {
 }
 
 void decoding_free(decoding *d) {
-  attn_plan_destroy(d->plan);
   stored_copies_free(&d->kept);
-  latent_run_free(&d->latents);
+  latent_run_free(&d->latents); /* of the plan's problem */
+  attn_plan_destroy(d->plan);
   free(d->q);
   free(d->k);
   free(d->v);
