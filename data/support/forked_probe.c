@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,14 +205,16 @@ static attn_status run_child(const probe_job *job, char *room, size_t *item, pro
 attn_status probe_run(const probe_job *job, probe_result *out) {
   probe_result r = {.end = PROBE_WHOLE};
   attn_status status = ATTN_OK;
-  char *room = malloc(1 + job->message);
-  if (!room) return attn_fail(ATTN_ENOMEM, "no memory for the messages of a process");
+  enum { ALIGNED = _Alignof(max_align_t) };
+  char *base = malloc(ALIGNED + job->message);
+  if (!base) return attn_fail(ATTN_ENOMEM, "no memory for the messages of a process");
+  char *room = base + ALIGNED - 1; /* a kind's byte, then a message as its type is aligned */
   for (size_t item = 0; !status && item < job->items; item++) {
     status = run_child(job, room, &item, &r);
     if (status || r.end == PROBE_WHOLE || r.end == PROBE_STOPPED || !job->lost) break;
     if (!job->lost(job->context, item, &r)) break;
   }
-  free(room);
+  free(base);
   if (!status && out) *out = r;
   return status;
 }

@@ -1,5 +1,7 @@
 /* probe.c - foreign code in a probe: each item's end is told, and the items after it are worked on. */
 #include <criterion/criterion.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +34,7 @@ static void work(void *context, size_t item, int to) {
 }
 
 static bool take(void *context, size_t item, const void *message) {
+  cr_expect_eq((uintptr_t)message % _Alignof(max_align_t), 0, "it is read as a structure");
   record *r = context;
   int known;
   memcpy(&known, message, sizeof known);

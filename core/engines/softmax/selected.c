@@ -1,5 +1,5 @@
-/* selected.c - which rows of a tile take which of the keys that were selected for them, in ascending order, and a
- * step of them at a time to the kernels. */
+/* selected.c - which rows of a tile take which of the keys that were selected for them, in ascending order,
+ * and a step of them at a time to the kernels. */
 #include "core/engines/softmax/selected.h"
 
 #include <string.h>
