@@ -1,6 +1,6 @@
 #!/bin/sh
 # mutate.sh [OPTION...] - random mutants of the code that ships, and which tests notice them (tests/mutants/chance.py --help). The first
-# run measures what every test executes, about an hour; 300 mutants take some three hours on two cores, and go on where they stopped.
+# run measures what every test executes, about half an hour; 300 mutants take some three hours on two cores, and go on where they stopped.
 set -eu
 cd "$(dirname "$0")/.."
 ./cmake/bootstrap.sh build tests clang tools python mutate

@@ -64,14 +64,16 @@ part lint lint
 part gcc ./tests/run.sh
 # Under the other instruction sets what computes by them, except tests that go through them all: gcc's have.
 part isa ./tests/run.sh --isa others -E '^test_core_(properties|environment|guard|exp|decode)$'
-# With another compiler everything is built, and what computes and what reads is run; with the sanitizers what judges and records,
-# too; except tests of minutes, and one of a limit on memory.
+# With another compiler everything is built, and what computes and what reads is run; with the sanitizers what judges and
+# records, too. Without tests of minutes, which the instruction sets above have run, and, under the sanitizers, of a quarter.
 computes='core variants data expression'
 sanitized='core variants data expression checks quality results reference training'
-slow='^test_(core_(numerics|properties|guard|environment|finite|special|exp|decode)|expression_oracles|checks_(sweeps|universal|nulls|laws|tails|normalised|drawn|features|draws|sketch|entries|floating|budget)|quality_(checks|evaluate|asked)|results_(damaged|file)|reference_census|training_train_study)$'
+slow='^test_(core_(numerics|properties|guard|environment|finite|special|exp|decode)|expression_oracles'
+judges='checks_(sweeps|universal|nulls|laws|tails|normalised|drawn|features|draws|sketch|entries|floating|budget)'
+records='quality_(checks|evaluate|asked)|results_(damaged|file)|reference_census|training_train_study'
 part clang ./cmake/build.sh clang
-part clang ./tests/run.sh --clang --areas "$computes" -E "$slow"
-part asan ./tests/run.sh --asan --areas "$sanitized" -E "$slow"
+part clang ./tests/run.sh --clang --areas "$computes" -E "$slow)$"
+part asan ./tests/run.sh --asan --areas "$sanitized" -E "$slow|$judges|$records)$"
 # Under the emulator what differs on that processor: the kernels, and each engine once on them.
 part neon ./tests/run.sh --neon -R '^test_(core_(kernels|exp|bf16|score|skip|causal_patterns|reference)|variants_equivalence)$'
 part mutants ./tests/run.sh --mutants

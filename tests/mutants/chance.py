@@ -2,9 +2,9 @@
 """chance.py [--count N] [--seed S] [--under FOLDER] [--since COMMIT] [--limit SECONDS] [--jobs J] - random mutants: `tests/mutate.sh'.
 
 A mutant is one executed line of the code that ships, drawn uniformly, changed by one of universalmutator's rules for C, drawn uniformly
-among those that compile and change what is built; texts of messages stay. It meets the tests that execute the line, first those that are
-quick and execute little but its file, until one fails or SECONDS of tests are over, and what survives meets what `.ci/run' runs under the sanitizers; one of what judges
-meets the planted mutants, too. What survives is left as a patch in build/mutate/SEED/, unless
+among those that compile and change what is built; texts of messages stay. It meets the tests that execute the line, first those that
+are quick and execute little but its file, until one fails or SECONDS of tests are over; then those of them that `.ci/run' runs
+under the sanitizers; and, in what judges, the planted mutants. What survives is left as a patch in build/mutate/SEED/, unless
 tests/mutants/equivalent.txt says in a line why nobody can notice it. One of core/ or variants/ also meets `attnlab test' for the
 variants that execute the line: would a user have seen it?"""
 import argparse
@@ -37,7 +37,8 @@ EQUIVALENT = SOURCE / "tests" / "mutants" / "equivalent.txt"
 MEMORY = 12 << 30  # bytes of a process
 FILES = 2 << 30  # bytes of a file
 SANITIZED = "asan-ubsan"
-JUDGES = tuple(f"experiments/{room}/" for room in ("checks", "claims", "evidence", "mathematics", "properties", "reference", "verification"))
+JUDGES = tuple(f"experiments/{room}/" for room in
+               ("checks", "claims", "evidence", "mathematics", "properties", "reference", "verification"))
 
 
 def lines_since(commit):
@@ -96,10 +97,11 @@ class Tree:
     def fails(self, test, seconds, preset="dev"):
         if test in self.tests and not coverage.build(self.path, test, preset=preset):
             return True
+        plain = preset == "dev"  # sanitizers take address space without limit, and time
         process = subprocess.Popen(coverage.command(self.path, test, preset), cwd=self.path, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limits if preset == "dev" else None)
+                                   stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limits if plain else None)
         try:
-            return process.wait(20 + (8 if preset == "dev" else 40) * seconds) != 0
+            return process.wait(20 + (8 if plain else 40) * seconds) != 0
         except subprocess.TimeoutExpired:
             return True
         finally:
@@ -116,11 +118,12 @@ class Tree:
         return next((f"{test}, sanitized" for test in tests if self.fails(test, seconds[test], SANITIZED)), None)
 
     def spares(self, text):
-        """A planted mutant that survives while what judges is changed, or None: of those whose catcher its text names, else one of each check."""
+        """A planted mutant that survives while what judges is changed, or None: of those that its text names, else of each check."""
         coverage.configure(self.path, preset="mutants")
         if not coverage.build(self.path, "attn_mutants", preset="mutants"):
             return "the build of planted mutants"
-        listed = re.findall(r'^MUTANT\("([^"]*)", "([^"]*)", "([^"]*)"', (self.path / "build/mutants/mutants/mutants.inc").read_text(), re.M)
+        listed = (self.path / "build/mutants/mutants/mutants.inc").read_text()
+        listed = re.findall(r'^MUTANT\("([^"]*)", "([^"]*)", "([^"]*)"', listed, re.M)
         each = {one[1]: one for one in listed if "/" not in one[1]}
         for planted in [one for one in listed if f'"{one[1]}"' in text] or each.values():
             if subprocess.run(["build/mutants/tests/attn_mutants", *planted], cwd=self.path, capture_output=True).returncode:
@@ -155,8 +158,8 @@ class Mutants:
                      if only is None or place in only}
         self.equivalent = dict(line.split("\t")[:2] for line in EQUIVALENT.read_text().splitlines() if line[:1] != "#")
         parts = (SOURCE / "tests" / "parts.sh").read_text()
-        self.areas, self.slow = (re.search(rf"^{name}='(.*)'$", parts, re.M)[1] for name in ("sanitized", "slow"))
-        self.areas = self.areas.split()
+        areas, *slow = (re.search(rf"^{name}='(.*)'$", parts, re.M)[1] for name in ("sanitized", "slow", "judges", "records"))
+        self.areas, self.slow = areas.split(), "|".join(slow) + ")$"
         self.places = random.Random(options.seed).sample(sorted(self.over), len(self.over))
 
     def meet(self, tree, tests):
@@ -294,6 +297,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     os.environ |= {"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CCACHE_NOHASHDIR": "1"} if shutil.which("ccache") else {}
+    os.environ["GIT_CEILING_DIRECTORIES"] = str(ROOM)  # a build names the commit of its sources, and trees have none
     record = ROOM / "coverage.json"
     if options.measure or not record.exists():
         record.write_text(json.dumps(coverage.measure(SOURCE, ROOM, options.jobs)))
@@ -303,7 +307,9 @@ def main():
         sys.exit("mutate.sh: no executed line to change")
     killers = report(results)
     tree = Tree(0)
-    wrong = [test for test in killers if test in mutants.seconds and tree.fails(test, mutants.seconds[test])]
+    parts = {name: name.partition(", ") for name in killers}
+    wrong = [name for name, (test, _, sanitized) in parts.items() if test in mutants.seconds
+             and tree.fails(test, mutants.seconds[test], SANITIZED if sanitized else "dev")]
     print("every test that killed one passes without mutants" if not wrong else f"FAIL WITHOUT A MUTANT: {', '.join(wrong)}")
     sys.exit(bool(wrong))
 
