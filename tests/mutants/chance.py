@@ -79,11 +79,16 @@ class Tree:
         coverage.copy(SOURCE, self.path)
         coverage.configure(self.path)
         told = coverage.run("cmake", "--build", "build/dev", "--target", "help", cwd=self.path)
-        self.tests = set(re.findall(r"^(test_\w+): ", told, re.M))
+        self.tests = self.listed("dev")
         self.shipped = ["attnlab", "attn", *re.findall(r"^(attn_\w+): phony", told, re.M)]
         self.right = self.built()
         if not self.right:
             raise SystemExit(f"mutate.sh: {self.path} cannot be built")
+
+    def listed(self, preset):
+        """The tests that a build has."""
+        told = coverage.run("cmake", "--build", f"build/{preset}", "--target", "help", cwd=self.path)
+        return set(re.findall(r"^(test_\w+): ", told, re.M))
 
     def built(self):
         """A digest of the program, the library and the plug-ins, or None."""
@@ -113,9 +118,10 @@ class Tree:
     def sanitized(self, tests, seconds):
         """The first of the tests that sanitizers let fail: of leaks, and of what is written beside its array."""
         coverage.configure(self.path, preset=SANITIZED)
-        if not coverage.build(self.path, *self.shipped, preset=SANITIZED):
+        if not coverage.build(self.path, "attnlab", preset=SANITIZED):
             return "the build with sanitizers"
-        return next((f"{test}, sanitized" for test in tests if self.fails(test, seconds[test], SANITIZED)), None)
+        there = self.listed(SANITIZED)
+        return next((f"{test}, sanitized" for test in tests if test in there and self.fails(test, seconds[test], SANITIZED)), None)
 
     def spares(self, text):
         """A planted mutant that survives while what judges is changed, or None: of those that its text names, else of each check."""
