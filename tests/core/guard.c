@@ -62,21 +62,21 @@ static void run_fenced(const char *spec, const attn_options *options, const inpu
   for (tensor t = TENSOR_Q; t <= TENSOR_O; t++) fence_free(&tensors[t]);
 }
 
-/* -- every setting, at a few sizes, placed in another way under each instruction set -- */
+/* -- every setting, at a few sizes -- */
 
 static void every_setting(case_shape shape, attn_dtype dtype) {
   attn_problem problem = shape_problem(shape, dtype);
-  const char *const *isas = isas_under_test();
   watch_faults();
   for (size_t v = 0; v < attn_variant_count(); v++) {
     spec_list specs = specs_for(attn_variant_at(v), &problem, 64);
     inputs in = inputs_make(&problem, attn_variant_at(v)->caps & ATTN_CAP_PADDING, 9, 1);
     for (int s = 0; s < specs.count; s++)
-      for (int i = 0; isas[i]; i++) {
-        note_context("%s %s", specs.text[s], isas[i]);
-        attn_options options = {.isa = isas[i], .threads = 1 + s % 2};
+      for (const char *const *isa = isas_under_test(); *isa; isa++) {
+        note_context("%s %s", specs.text[s], *isa);
+        attn_options options = {.isa = *isa, .threads = 1 + s % 2};
         in.padded = s % 2;
-        run_fenced(specs.text[s], &options, &in, placings[(s + i) % PLACINGS]);
+        run_fenced(specs.text[s], &options, &in, placings[s % PLACINGS]);
+        run_fenced(specs.text[s], &options, &in, placings[(s + 1) % PLACINGS]);
       }
     spec_list_free(&specs);
     inputs_free(&in);
