@@ -44,7 +44,7 @@ Test(checks_patterns, fewer_and_more_queries_than_keys) {
   }
 }
 
-/* What a decoding holds is freed in an order that the sanitizers follow. */
+/* What a decoding holds refers to its plan, which goes last. Sanitizers see it, and what SP-6 reads above. */
 Test(checks_patterns, caches_of_latents_and_policies) {
   static const char *const specs[] = {"latent:rank=5,shared=2,prompt=7",
                                       "evict:score=h2o,budget=24,recent=4"};

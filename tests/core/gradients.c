@@ -247,10 +247,29 @@ Test(core_gradients, threads_and_instruction_sets) {
 }
 Test(core_gradients, threads_of_recurrences) { each_recurrence(true, repeat); }
 
+/* An entry without keys has gradients of 0, and the other those that it had. */
+static void keyless(setting *s) {
+  const attn_problem *p = &s->in->problem;
+  inputs without = inputs_copy(s->in);
+  setting other = *s;
+  other.in = &without;
+  without.kv_len[0] = inputs_keys(s->in, 0);
+  without.kv_len[1] = 0;
+  without.padded = true;
+  gradients all = differentiate(s), none = differentiate(&other);
+  for (int which = 0; which < RESULTS; which++)
+    for (int64_t i = 0, half = count_of(p, which) / 2; i < 2 * half; i++)
+      EXPECT(attn_get(none.of[which], i, p->dtype) == (i < half ? attn_get(all.of[which], i, p->dtype) : 0));
+  gradients_free(&all);
+  gradients_free(&none);
+  inputs_free(&without);
+}
+
 /* One alone is what it is with the others; twice the upstream gradient is twice all, and none is zeros; rows
  * of it that are one, of stride 0, are those that are equal. */
 static void linear(setting *s) {
   const attn_problem *p = &s->in->problem;
+  keyless(s);
   gradients all = differentiate(s);
   setting other = *s;
   for (int which = 0; which < RESULTS; which++) {
@@ -423,34 +442,6 @@ static void each_few(const case_shape *shape, int count, void (*test)(setting *)
     const attn_problem p = shape_problem(*shape, i % 2 ? ATTN_F64 : ATTN_F32);
     try_spec(few[i / 2], &p, shape->padded, dlse, test);
   }
-}
-
-/* An entry without keys has gradients of 0, and the other those that it had. */
-static void keyless(setting *s) {
-  const attn_problem *p = &s->in->problem;
-  inputs without = inputs_copy(s->in);
-  setting other = *s;
-  other.in = &without;
-  without.kv_len[0] = inputs_keys(s->in, 0);
-  without.kv_len[1] = 0;
-  without.padded = true;
-  gradients all = differentiate(s), none = differentiate(&other);
-  for (int which = 0; which < RESULTS; which++)
-    for (int64_t i = 0, half = count_of(p, which) / 2; i < 2 * half; i++)
-      EXPECT(attn_get(none.of[which], i, p->dtype) == (i < half ? attn_get(all.of[which], i, p->dtype) : 0));
-  gradients_free(&all);
-  gradients_free(&none);
-  inputs_free(&without);
-}
-
-Test(core_gradients, an_entry_without_keys) {
-  case_shape padded = ordinary, whole = ordinary;
-  padded.padded = whole.padded = true;
-  whole.causal = false;
-  each_spec(padded, PATTERNS, keyless);
-  each_map(padded, MAPS, keyless);
-  each_few(&whole, FEW, keyless);
-  each_recurrence(true, keyless);
 }
 
 /* Slots and landmarks; of the longer sequence projections take parts of several slabs. */

@@ -1,8 +1,8 @@
 /* probe.c - foreign code in a probe: each item's end is told, and the items after it are worked on. */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

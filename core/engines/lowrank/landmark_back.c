@@ -162,7 +162,7 @@ static attn_status estimate_back(const landmark_state *s, const attn_call *call,
       landmark_run(s, LANDMARK_RATIO, call->q, l->k_rows, l->columns, l->lengths, l->ratio, w->lse, l->work);
   for (int64_t i = 0; !status && i < p->batch * p->heads * p->n_q; i++) {
     const double over = attn_get(l->ratio, 2 * i, p->dtype), under = attn_get(l->ratio, 2 * i + 1, p->dtype),
-                 by = g->dlse[i] / under;
+                 by = g->dlse[i] / under; /* in an entry without keys nobody reads it */
     attn_set(w->d_ratio, 2 * i, p->dtype, by);
     attn_set(w->d_ratio, 2 * i + 1, p->dtype, by == 0 ? 0 : -by * over / under);
   }
