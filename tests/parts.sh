@@ -65,7 +65,7 @@ part gcc ./tests/run.sh
 # Under the other instruction sets what computes by them, except tests that go through them all: gcc's have.
 part isa ./tests/run.sh --isa others -E '^test_core_(properties|environment|guard|exp|decode)$'
 # With another compiler everything is built, and what computes and what reads is run; with the sanitizers what judges and
-# records, too. Without tests of minutes, which the instruction sets above have run, and, under the sanitizers, of a quarter.
+# records, too: without tests of minutes, which have run above, and, with the sanitizers, of a quarter of a minute.
 computes='core variants data expression'
 sanitized='core variants data expression checks quality results reference training'
 slow='^test_(core_(numerics|properties|guard|environment|finite|special|exp|decode)|expression_oracles'

@@ -78,17 +78,15 @@ class Tree:
         self.path = ROOM / f"tree{index}"
         coverage.copy(SOURCE, self.path)
         coverage.configure(self.path)
-        told = coverage.run("cmake", "--build", "build/dev", "--target", "help", cwd=self.path)
-        self.tests = self.listed("dev")
-        self.shipped = ["attnlab", "attn", *re.findall(r"^(attn_\w+): phony", told, re.M)]
+        self.tests = self.targets("dev", r"test_\w+")
+        self.shipped = {"attnlab", "attn"} | self.targets("dev", r"attn_\w+")
         self.right = self.built()
         if not self.right:
             raise SystemExit(f"mutate.sh: {self.path} cannot be built")
 
-    def listed(self, preset):
-        """The tests that a build has."""
+    def targets(self, preset, names):
         told = coverage.run("cmake", "--build", f"build/{preset}", "--target", "help", cwd=self.path)
-        return set(re.findall(r"^(test_\w+): ", told, re.M))
+        return set(re.findall(rf"^({names}): phony", told, re.M))
 
     def built(self):
         """A digest of the program, the library and the plug-ins, or None."""
@@ -120,7 +118,7 @@ class Tree:
         coverage.configure(self.path, preset=SANITIZED)
         if not coverage.build(self.path, "attnlab", preset=SANITIZED):
             return "the build with sanitizers"
-        there = self.listed(SANITIZED)
+        there = self.targets(SANITIZED, r"test_\w+")
         return next((f"{test}, sanitized" for test in tests if test in there and self.fails(test, seconds[test], SANITIZED)), None)
 
     def spares(self, text):
