@@ -1,6 +1,6 @@
 /* registry.c - the variants by name: those of variants/variants.def, then plug-ins; and the program's matrix
  * reader. */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "core/internal.h"
 
 #include <dlfcn.h>
@@ -86,9 +86,8 @@ attn_status attn_plugin_load(const char *path) {
   if (here && !S_ISREG(about.st_mode)) return attn_fail(ATTN_EINVAL, "%s: not a regular file", path);
   /* The loader searches its directories, and no other, for a name without a slash. */
   const bool bare = here && !strchr(path, '/');
-  char *local = bare ? malloc(strlen(path) + 3) : NULL;
+  char *local = bare ? realpath(path, NULL) : NULL;
   if (bare && !local) return attn_fail(ATTN_ENOMEM, "plug-in %s: no memory for its path", path);
-  if (bare) sprintf(local, "./%s", path);
   void *handle = dlopen(local ? local : path, RTLD_NOW | RTLD_LOCAL);
   free(local);
   if (!handle) return refuse_object(dlerror());

@@ -7,13 +7,12 @@
 
 #include "data/support/file.h"
 
-static const attn_dtype types[][2] = {{0, 0}, /* as they are given */
-                                      {ATTN_F16, ATTN_F16},
-                                      {ATTN_Q8_0, ATTN_Q8_0},
-                                      {ATTN_Q8_0, ATTN_Q4_0},
-                                      {ATTN_Q4_0, ATTN_Q4_0},
-                                      {ATTN_INT2, ATTN_INT2}};
-enum { TYPES = sizeof types / sizeof *types };
+static const attn_dtype types[ADVICE_TYPES][2] = {{0, 0}, /* as they are given */
+                                                  {ATTN_F16, ATTN_F16},
+                                                  {ATTN_Q8_0, ATTN_Q8_0},
+                                                  {ATTN_Q8_0, ATTN_Q4_0},
+                                                  {ATTN_Q4_0, ATTN_Q4_0},
+                                                  {ATTN_INT2, ATTN_INT2}};
 
 static const char *const presets[] = {"evict:score=streaming", "evict:score=knorm",    "evict:score=keydiff",
                                       "evict:score=tova",      "evict:score=h2o_mean", "evict:score=snapkv"};
@@ -39,24 +38,22 @@ static attn_status check_policy(const attn_problem *p, const char *text, const c
 
 /* text: to be freed; NULL: no memory. */
 static attn_status add(advice_caches *out, char *text) {
-  if (text && out->count < ADVICE_CACHES) {
-    out->spec[out->count++] = text;
-    return ATTN_OK;
-  }
-  free(text);
-  return text ? attn_fail(ATTN_EINVAL, "more than %d caches of these policies", ADVICE_CACHES) : ATTN_ENOMEM;
+  if (!text) return ATTN_ENOMEM;
+  out->spec[out->count++] = text;
+  return ATTN_OK;
 }
 
 attn_status advice_caches_make(const attn_problem *p, int64_t bytes, const char *const *policies, int count,
                                advice_caches *out) {
-  const char *const *list = count ? policies : presets, *budget[ADVICE_CACHES];
+  const char *const *list = count ? policies : presets, *budget[ADVICE_POLICIES];
   int64_t least = INT64_MAX;
   attn_status status = ATTN_OK;
   *out = (advice_caches){.count = 0};
   if (!count) count = PRESETS;
-  if (count > ADVICE_CACHES) status = attn_fail(ATTN_EINVAL, "more than %d policies", ADVICE_CACHES);
+  if (count > ADVICE_POLICIES)
+    status = attn_fail(ATTN_EINVAL, "%d policies of caches: expected %d at most", count, ADVICE_POLICIES);
   for (int i = 0; !status && i < count; i++) status = check_policy(p, list[i], &budget[i]);
-  for (int t = 0; !status && t < TYPES; t++) {
+  for (int t = 0; !status && t < ADVICE_TYPES; t++) {
     const bool given = !types[t][0];
     const attn_dtype k = given ? attn_stored(p->k, p->dtype) : types[t][0],
                      v = given ? attn_stored(p->v, p->dtype) : types[t][1];

@@ -5,10 +5,10 @@
 
 #include "attn_variant.h"
 
-enum { ADVICE_CACHES = 64 };
+enum { ADVICE_TYPES = 6, ADVICE_POLICIES = 10 };
 
 typedef struct advice_caches {
-  char *spec[ADVICE_CACHES];
+  char *spec[ADVICE_TYPES * ADVICE_POLICIES];
   int count;
 } advice_caches;
 

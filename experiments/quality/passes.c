@@ -392,8 +392,8 @@ static attn_status run_passes(const passes *p) {
 
 attn_status quality_run(const quality_job *j) {
   passes p = {.job = j,
-              .wanted = calloc((size_t)j->swaps->count + 1, sizeof *p.wanted),
-              .answers = calloc((size_t)j->swaps->count + 1, sizeof *p.answers)};
+              .wanted = calloc((size_t)j->swaps->count, sizeof *p.wanted),
+              .answers = calloc((size_t)j->swaps->count, sizeof *p.answers)};
   attn_status status =
       p.wanted && p.answers ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for an evaluation");
   if (!status) status = choose(j, &p);

@@ -61,7 +61,7 @@ class Judge(unittest.TestCase):
 
     def test_right_refusals(self):
         verdict = self.passes(RIGHT["refuses_odd"])
-        self.assertIn("odd", verdict.skipped["PROP-CAUSAL"])
+        self.assertEqual(verdict.skipped["PROP-CAUSAL"], "function attention: ValueError: n is odd")
         self.passes(RIGHT["refuses_batches"])
 
     def test_off_by_one(self):
