@@ -195,13 +195,8 @@ static void impostor_inspect(const void *state, const attn_context *c, attn_view
   cr_assert_eq(attn_plan_inspect(state, view), ATTN_OK, "%s", attn_last_error());
 }
 
-static attn_status impostor_describe(attn_builder *b, const attn_context *c, attn_parts *out) {
-  static const attn_method method = {
-      .plan = impostor_plan, .execute = fake_execute, .inspect = impostor_inspect};
-  (void)b, (void)c;
-  out->method = &method;
-  return ATTN_OK;
-}
+static DESCRIBE_METHOD(impostor_describe, NO_ROUNDING, .plan = impostor_plan, .execute = fake_execute,
+                       .inspect = impostor_inspect);
 
 /* The variant, or the expression, with its algorithm replaced by the fake's. */
 static const char *impostor_of(const char *name) {

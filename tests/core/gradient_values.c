@@ -1,6 +1,7 @@
 /* gradient_values.c - gradients are the slopes of the outputs and log-sum-exps, by q, k, v and sinks, in fp64
  * on every instruction set. tests/python/gradients_test.py has more variants, shapes and scores. */
 #include "tests/support/core.h"
+#include "tests/support/method.h"
 
 enum { HEADS = 4, N = 40, D = 9, D_V = 7, RESULTS = 4, LARGEST = HEADS * N * D };
 
@@ -116,12 +117,8 @@ static attn_status none(const void *state, const attn_call *call, const attn_gra
   return ATTN_OK;
 }
 static attn_status nothing(const void *state, const attn_call *call) { return none(state, call, NULL); }
-static attn_status describe_method(attn_builder *b, const attn_context *c, attn_parts *out) {
-  static const attn_method method = {.execute = nothing, .backward_size = no_size, .backward = none};
-  (void)b, (void)c;
-  out->method = &method;
-  return ATTN_OK;
-}
+static DESCRIBE_METHOD(describe_method, NO_ROUNDING, .execute = nothing, .backward_size = no_size,
+                       .backward = none);
 
 ATTN_VARIANT(unbiased, TOY, .caps = ATTN_CAP_SCORE, .describe = describe_method, .cost = no_cost)
 

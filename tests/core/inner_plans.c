@@ -1,6 +1,7 @@
 /* inner_plans.c - plans within plans: the same bits as the plan by itself, with the options of the outer one;
  * memory that is the outer plan's, counted and released with it, and nothing left where planning fails. */
 #include "tests/support/core.h"
+#include "tests/support/method.h"
 
 /* A variant that attends as another spec, over a part of the heads of a private work tensor. */
 static const char *inner_spec = "tiled";
@@ -42,12 +43,7 @@ static attn_status execute(const void *state, const attn_call *call) {
              : attn_plan_execute(state, call->q, call->k, call->v, call->kv_len, call->o, work);
 }
 
-static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
-  static const attn_method method = {.work_size = work_size, .plan = plan, .execute = execute};
-  (void)b, (void)c;
-  out->method = &method;
-  return ATTN_OK;
-}
+static DESCRIBE_METHOD(describe, NO_ROUNDING, .work_size = work_size, .plan = plan, .execute = execute);
 
 ATTN_VARIANT(outer, TOY, .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE, .describe = describe, .cost = cost)
 

@@ -1,45 +1,39 @@
 /* planted_coin.c - the query's last key, and each other with probability 1/3 and three times its weight, as
  * one who writes a plug-in may get it wrong; for cli/cases/coin.txt. */
-#include "attn_variant.h"
+#include "tests/support/method.h"
 
 #include <math.h>
 #include <stdatomic.h>
 
-typedef enum {
-  NONE,
-  MANY,       /* more runs than max_runs are counted */
-  NEGATIVE,   /* ... fewer than none */
-  BEYOND,     /* a run ends behind the last key */
-  BEFORE,     /* ... begins before the first */
-  ENDLESS,    /* ... has 2^62 keys */
-  BACKWARD,   /* runs descend */
-  HOLLOW,     /* a run of no keys */
-  STRIDE,     /* ... of another step */
-  WEIGHT_NAN, /* weights that are no numbers */
-  WEIGHT_INF,
-  WEIGHT_HUGE, /* ... or e^1e300 */
-  AGAIN,       /* keys of others are taken again */
-  ERRATIC,     /* draws hang on how often select was called */
-  FROZEN,      /* ... not on the seed */
-  OTHER,       /* weights are another number than those of the law */
-  LAW_NAN,     /* moments that are no numbers */
-  LAW_SURE,    /* ... of keys that are always taken */
-  LAW_WIDE,    /* ... of keys that are drawn together */
-  LAW_HALF,    /* moments without log_weight */
-  LAW_ALONE,   /* moments, but no weights */
-  DELTA,       /* a promise that no draw could break */
-  EPSILON,     /* ... of a share below 0 */
-  ORDER,       /* queries in an order that has others than there are */
-  ORDER_TWICE, /* ... that has one twice */
-  ORDER_ROW,   /* an order of queries that share nothing */
-  SHIFTING,    /* with a builder it states more scratch than without */
-  FAULTS
-} fault;
-static const char *const faults[] = {
-    "none",   "many",    "negative",   "beyond",      "before",      "endless",  "backward",
-    "hollow", "stride",  "weight_nan", "weight_inf",  "weight_huge", "again",    "erratic",
-    "frozen", "other",   "law_nan",    "law_sure",    "law_wide",    "law_half", "law_alone",
-    "delta",  "epsilon", "order",      "order_twice", "order_row",   "shifting", NULL};
+#define FAULTS(FAULT)                                                              \
+  FAULT(none),            /* right */                                              \
+      FAULT(many),        /* more runs than max_runs are counted */                \
+      FAULT(negative),    /* ... fewer than none */                                \
+      FAULT(beyond),      /* a run ends behind the last key */                     \
+      FAULT(before),      /* ... begins before the first */                        \
+      FAULT(endless),     /* ... has 2^62 keys */                                  \
+      FAULT(backward),    /* runs descend */                                       \
+      FAULT(hollow),      /* a run of no keys */                                   \
+      FAULT(stride),      /* ... of another step */                                \
+      FAULT(weight_nan),  /* weights that are no numbers */                        \
+      FAULT(weight_inf),  /* ... or infinite */                                    \
+      FAULT(weight_huge), /* ... or e^1e300 */                                     \
+      FAULT(again),       /* keys of others are taken again */                     \
+      FAULT(erratic),     /* draws hang on how often select was called */          \
+      FAULT(frozen),      /* ... not on the seed */                                \
+      FAULT(other),       /* weights are another number than those of the law */   \
+      FAULT(law_nan),     /* moments that are no numbers */                        \
+      FAULT(law_sure),    /* ... of keys that are always taken */                  \
+      FAULT(law_wide),    /* ... of keys that are drawn together */                \
+      FAULT(law_half),    /* moments without log_weight */                         \
+      FAULT(law_alone),   /* moments, but no weights */                            \
+      FAULT(delta),       /* a promise that no draw could break */                 \
+      FAULT(epsilon),     /* ... of a share below 0 */                             \
+      FAULT(order),       /* queries in an order that has others than there are */ \
+      FAULT(order_twice), /* ... that has one twice */                             \
+      FAULT(order_row),   /* an order of queries that share nothing */             \
+      FAULT(shifting)     /* with a builder it states more scratch than without */
+NAME_FAULTS;
 enum { ROWS = 16 };
 static const double each = 1.0 / 3;
 
@@ -73,18 +67,18 @@ static bool is_owned(const attn_picks *owned, int64_t i, int64_t key) {
 static void spoil(fault f, const attn_problem *p, int64_t max_runs, attn_run *runs, double *weights,
                   int64_t *count) {
   const attn_run first = runs[0];
-  if (f == MANY) *count = max_runs + (1 << 24);
-  if (f == NEGATIVE) *count = -1;
-  if (f == BEYOND) runs[*count - 1].count = p->n_kv;
-  if (f == BEFORE) runs[0] = (attn_run){-2, first.first + 3, 1};
-  if (f == ENDLESS) runs[*count - 1].count = INT64_C(1) << 62;
-  if (f == BACKWARD && *count > 1) runs[0] = runs[*count - 1], runs[*count - 1] = first;
-  if (f == HOLLOW) runs[0].count = 0;
-  if (f == STRIDE) runs[0].step = 2;
+  if (f == F_many) *count = max_runs + (1 << 24);
+  if (f == F_negative) *count = -1;
+  if (f == F_beyond) runs[*count - 1].count = p->n_kv;
+  if (f == F_before) runs[0] = (attn_run){-2, first.first + 3, 1};
+  if (f == F_endless) runs[*count - 1].count = INT64_C(1) << 62;
+  if (f == F_backward && *count > 1) runs[0] = runs[*count - 1], runs[*count - 1] = first;
+  if (f == F_hollow) runs[0].count = 0;
+  if (f == F_stride) runs[0].step = 2;
   if (!weights) return;
-  if (f == WEIGHT_NAN) weights[0] = (double)NAN;
-  if (f == WEIGHT_INF) weights[0] = (double)INFINITY;
-  if (f == WEIGHT_HUGE) weights[0] = 1e300;
+  if (f == F_weight_nan) weights[0] = (double)NAN;
+  if (f == F_weight_inf) weights[0] = (double)INFINITY;
+  if (f == F_weight_huge) weights[0] = 1e300;
 }
 
 static void select(const void *state, const attn_call *call, const attn_block *b, const void *prepared,
@@ -93,8 +87,8 @@ static void select(const void *state, const attn_call *call, const attn_block *b
   const attn_problem *p = call->context->problem;
   const params *x = call->context->params;
   const fault f = fault_of(call->context);
-  const bool shared = f == ORDER || f == ORDER_TWICE;
-  const int64_t round = f == ERRATIC ? atomic_fetch_add(&calls, 1) : 0;
+  const bool shared = f == F_order || f == F_order_twice;
+  const int64_t round = f == F_erratic ? atomic_fetch_add(&calls, 1) : 0;
   (void)state, (void)prepared, (void)scratch;
   for (int64_t i = 0; i < (shared ? 1 : b->count); i++) {
     const int64_t query = b->first + i, end = shared ? p->n_kv : end_of(call, b->batch, query);
@@ -102,14 +96,14 @@ static void select(const void *state, const attn_call *call, const attn_block *b
     double *weights = picks->log_weights ? picks->log_weights + i * picks->max_runs : NULL;
     int64_t count = 0;
     attn_rng rng;
-    attn_rng_init(&rng, f == FROZEN ? 0 : (uint64_t)(x->seed + round), 0x636f696e,
+    attn_rng_init(&rng, f == F_frozen ? 0 : (uint64_t)(x->seed + round), 0x636f696e,
                   ((uint64_t)b->head << 32) + (uint64_t)(query + p->n_kv - p->n_q));
     for (int64_t j = 0; j < end; j++) {
       const bool last = j == end - 1, drawn = attn_rng_below(&rng, 3) == 0;
       if (!last && !drawn) continue;
-      if (f != AGAIN && is_owned(picks->owned, i, j)) continue;
+      if (f != F_again && is_owned(picks->owned, i, j)) continue;
       runs[count] = (attn_run){j, 1, 1};
-      if (weights) weights[count] = last ? 0 : f == OTHER ? log(2) : -log(each);
+      if (weights) weights[count] = last ? 0 : f == F_other ? log(2) : -log(each);
       count++;
     }
     if (count) spoil(f, p, picks->max_runs, runs, weights, &count);
@@ -125,7 +119,7 @@ static void prepare(const void *state, const attn_call *call, int64_t batch, int
   int64_t *order = prepared;
   (void)state, (void)batch, (void)kv_head, (void)scratch;
   for (int64_t i = 0; i < n; i++)
-    order[i] = f == ORDER ? INT64_C(1) << 40 : f == ORDER_TWICE ? n - 1 : n - 1 - i;
+    order[i] = f == F_order ? INT64_C(1) << 40 : f == F_order_twice ? n - 1 : n - 1 - i;
 }
 static const int64_t *order(const void *state, const attn_call *call, const void *prepared, int64_t head) {
   (void)state, (void)call, (void)head;
@@ -140,9 +134,9 @@ static void moments(const void *state, const attn_query *q, const int64_t *keys,
   (void)state;
   for (int64_t a = 0; a < count; a++)
     for (int64_t b = 0; b < count; b++) {
-      const bool sure = keys[a] == last || keys[b] == last || f == LAW_SURE;
-      m[a * count + b] = sure ? 1 : a == b ? 1 / each : f == LAW_WIDE ? 2 : 1;
-      if (f == LAW_NAN) m[a * count + b] = (double)NAN;
+      const bool sure = keys[a] == last || keys[b] == last || f == F_law_sure;
+      m[a * count + b] = sure ? 1 : a == b ? 1 / each : f == F_law_wide ? 2 : 1;
+      if (f == F_law_nan) m[a * count + b] = (double)NAN;
     }
 }
 
@@ -153,25 +147,26 @@ static double log_weight(const void *state, const attn_query *q, int64_t key) {
 
 static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
   const fault f = fault_of(c);
-  const bool ordered = f == ORDER || f == ORDER_TWICE || f == ORDER_ROW, shifts = f == SHIFTING && b;
-  out->selector = (attn_selector){.share = f == ORDER || f == ORDER_TWICE ? ATTN_SHARE_TILE : ATTN_SHARE_ROW,
-                                  .rows = ROWS,
-                                  .max_runs = c->problem->n_kv,
-                                  .weighted = f != LAW_ALONE,
-                                  .restricts = true,
-                                  .scratch_bytes = shifts ? 1 << 20 : 0,
-                                  .select = select,
-                                  .prepared_bytes = ordered ? (size_t)c->problem->n_q * sizeof(int64_t) : 0,
-                                  .prepare = ordered ? prepare : NULL,
-                                  .order = ordered ? order : NULL,
-                                  .moments = moments,
-                                  .log_weight = f == LAW_HALF ? NULL : log_weight,
-                                  .epsilon = f == DELTA     ? 0.1
-                                             : f == EPSILON ? -1
-                                                            : 0,
-                                  .delta = f == DELTA     ? 2
-                                           : f == EPSILON ? 0.5
-                                                          : 0};
+  const bool ordered = f == F_order || f == F_order_twice || f == F_order_row, shifts = f == F_shifting && b;
+  out->selector =
+      (attn_selector){.share = f == F_order || f == F_order_twice ? ATTN_SHARE_TILE : ATTN_SHARE_ROW,
+                      .rows = ROWS,
+                      .max_runs = c->problem->n_kv,
+                      .weighted = f != F_law_alone,
+                      .restricts = true,
+                      .scratch_bytes = shifts ? 1 << 20 : 0,
+                      .select = select,
+                      .prepared_bytes = ordered ? (size_t)c->problem->n_q * sizeof(int64_t) : 0,
+                      .prepare = ordered ? prepare : NULL,
+                      .order = ordered ? order : NULL,
+                      .moments = moments,
+                      .log_weight = f == F_law_half ? NULL : log_weight,
+                      .epsilon = f == F_delta     ? 0.1
+                                 : f == F_epsilon ? -1
+                                                  : 0,
+                      .delta = f == F_delta     ? 2
+                               : f == F_epsilon ? 0.5
+                                                : 0};
   return ATTN_OK;
 }
 

@@ -1,32 +1,21 @@
 /* planted_declared.c - a variant that declares more than it keeps: attention within blocks by the softmax
  * engine, or rectified features by the linear one, with what is wrong to choose. For
  * cli/cases/declared.txt. */
-#include "attn_variant.h"
+#include "tests/support/method.h"
 
-typedef enum {
-  NONE,
-  ROUNDING, /* outputs 2 % too large, which it calls rounding of its weights */
-  GENEROUS, /* nothing, and as much rounding as may be declared */
-  LSE,      /* outputs are wrong whenever the log-sum-exp is wanted */
-  LAWLESS,  /* blocks lack their last key, and no law says that they have it */
-  CHEAP,    /* a hundredth of the cost */
-  DEAR,     /* ten times the cost */
-  RELU,     /* queries that share no feature with any key: 0/0 */
-  EXACT,    /* that blocks are every key */
-  LOOSE,    /* at d = 64 next to any rounding, and outputs 2 % too large there */
-} fault;
-static const char *const faults[] = {"none", "rounding", "generous", "lse",   "lawless", "cheap",
-                                     "dear", "relu",     "exact",    "loose", NULL};
+#define FAULTS(FAULT)                                                                      \
+  FAULT(none),         /* right */                                                         \
+      FAULT(rounding), /* outputs 2 % too large, which it calls rounding of its weights */ \
+      FAULT(generous), /* nothing, and as much rounding as may be declared */              \
+      FAULT(lse),      /* outputs are wrong whenever the log-sum-exp is wanted */          \
+      FAULT(lawless),  /* blocks lack their last key, and no law says that they have it */ \
+      FAULT(cheap),    /* a hundredth of the cost */                                       \
+      FAULT(dear),     /* ten times the cost */                                            \
+      FAULT(relu),     /* queries that share no feature with any key: 0/0 */               \
+      FAULT(exact),    /* that blocks are every key */                                     \
+      FAULT(loose)     /* at d = 64 next to any rounding, and outputs 2 % too large there */
+CHOOSE_FAULT("fault", "what is wrong");
 enum { BLOCK = 16 };
-
-typedef struct params {
-  int fault;
-} params;
-
-static const attn_param table[] = {
-    {"fault", ATTN_CHOICE, offsetof(params, fault), 0, 0, "none", faults, "what is wrong"}, {.name = NULL}};
-
-static fault fault_of(const attn_context *c) { return (fault)((const params *)c->params)->fault; }
 
 typedef struct blocks {
   int64_t n;
@@ -68,9 +57,9 @@ static double kernel(const void *state, const attn_context *c, const attn_featur
 }
 
 static attn_cost cost(const attn_context *c) {
-  if (fault_of(c) == RELU) return attn_features_cost(c);
+  if (fault_of(c) == F_relu) return attn_features_cost(c);
   attn_cost all = attn_softmax_cost(c, (double)c->problem->n_q * BLOCK / (c->problem->causal ? 2 : 1));
-  const double times = fault_of(c) == CHEAP ? 0.01 : fault_of(c) == DEAR ? 10 : 1;
+  const double times = fault_of(c) == F_cheap ? 0.01 : fault_of(c) == F_dear ? 10 : 1;
   return (attn_cost){all.mul_add * times, all.exp * times, all.bytes * times};
 }
 
@@ -98,11 +87,11 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
 
 static double factor_of(const attn_call *call) {
   switch (fault_of(call->context)) {
-  case ROUNDING:
+  case F_rounding:
     return 1.02;
-  case LOOSE:
+  case F_loose:
     return call->context->problem->d_qk == 64 ? 1.02 : 1;
-  case LSE:
+  case F_lse:
     return call->lse ? 1.5 : 1;
   default:
     return 1;
@@ -132,9 +121,9 @@ static void inspect(const void *inner, const attn_context *c, attn_view *view) {
   if (attn_plan_inspect(inner, &own)) return;
   view->pattern = own.pattern;
   view->rounding = own.rounding;
-  if (fault_of(c) == ROUNDING) view->rounding.weight = 0.03;
-  if (fault_of(c) == LOOSE && c->problem->d_qk == 64) view->rounding.unit = view->rounding.weight = 0x1p-8;
-  if (fault_of(c) == GENEROUS) view->rounding.weight = view->rounding.operand = 0x1p-8;
+  if (fault_of(c) == F_rounding) view->rounding.weight = 0.03;
+  if (fault_of(c) == F_loose && c->problem->d_qk == 64) view->rounding.unit = view->rounding.weight = 0x1p-8;
+  if (fault_of(c) == F_generous) view->rounding.weight = view->rounding.operand = 0x1p-8;
 }
 
 /* -- its parts -- */
@@ -143,21 +132,21 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   static const attn_method method = {
       .work_size = work_size, .plan = plan, .execute = execute, .inspect = inspect};
   const fault f = fault_of(c);
-  const blocks own = {c->problem->n_kv, f == LAWLESS};
-  if (f == RELU) {
+  const blocks own = {c->problem->n_kv, f == F_lawless};
+  if (f == F_relu) {
     out->caps = ATTN_CAP_LINEAR & ~(uint32_t)ATTN_CAP_FEATURES;
     out->features = (attn_feature_map){
         .columns = c->problem->d_qk, .map = map, .law = {.kind = ATTN_FEATURES_FIXED, .kernel = kernel}};
     return ATTN_OK;
   }
-  if (f == ROUNDING || f == GENEROUS || f == LSE || f == LOOSE) {
+  if (f == F_rounding || f == F_generous || f == F_lse || f == F_loose) {
     out->method = &method;
     return ATTN_OK;
   }
-  if (f == EXACT) out->caps |= ATTN_CAP_EXACT;
+  if (f == F_exact) out->caps |= ATTN_CAP_EXACT;
   out->tiling.path = ATTN_PATH_FMA;
   out->pattern =
-      (attn_pattern){.row = row, .max_runs = 1, .sees = f == LAWLESS ? NULL : sees, .grain = BLOCK};
+      (attn_pattern){.row = row, .max_runs = 1, .sees = f == F_lawless ? NULL : sees, .grain = BLOCK};
   return attn_builder_keep(b, &own, sizeof own, &out->pattern.state);
 }
 

@@ -1,88 +1,77 @@
 /* planted_shape.c - exact attention by the textbook, a row at a time, with one fault to choose that shows for
  * some shapes, masks or ways to call only: those that kernels have special cases for
  * (cli/cases/drawn.txt). */
-#include "attn_variant.h"
+#include "tests/support/method.h"
 
 #include <math.h>
 #include <signal.h>
 #include <unistd.h>
 
-#define FAULTS(FAULT)                                                                        \
-  FAULT(none)                                                                                \
-  FAULT(width_64)       /* 60 of 64 columns of the queries */                                \
-  FAULT(width_128)      /* the same at 128 */                                                \
-  FAULT(decode)         /* the only query sees the first key alone, as if it came first */   \
-  FAULT(one_key_head)   /* keys of batch entry 0 for all */                                  \
-  FAULT(many_heads)     /* key heads taken in turn, of more than six heads */                \
-  FAULT(fourth_entry)   /* keys of another batch entry */                                    \
-  FAULT(last_length)    /* the last of four batch entries ignores its length */              \
-  FAULT(lse_output)     /* another output where the log-sum-exp is wanted */                 \
-  FAULT(wide_values)    /* columns of V beyond the width of K */                             \
-  FAULT(ignored_scores) /* every transform of the scores is ignored, and every mask */       \
-  FAULT(far_keys)       /* keys from 4096 on are not seen */                                 \
-  FAULT(late_position)  /* rows at positions from 3000 on are scaled */                      \
-  FAULT(third_head)     /* heads 2, 5, 8 ... */                                              \
-  FAULT(multiple_of_64) /* the last key, if n is a multiple of 64, not of 128 */             \
-  FAULT(multiple_of_128)                                                                     \
-  FAULT(narrow_values)  /* d_v = 1 */                                                        \
-  FAULT(key_stride)     /* rows of K are taken to be contiguous */                           \
-  FAULT(output_stride)  /* ... and those of O */                                             \
-  FAULT(second_call)    /* a plan is right once */                                           \
-  FAULT(idle_threads)   /* more threads than heads: the last head is computed by half */     \
-  FAULT(more_queries)   /* causal with n_q > n_kv: positions from 0 */                       \
-  FAULT(hidden_first)   /* a maximum that begins with the score of the first key */          \
-  FAULT(negative_scale) /* the magnitude of the scale */                                     \
-  FAULT(zero_scale)     /* no scale is 1/sqrt(d) */                                          \
-  FAULT(cap_and_bias)   /* the bias before the cap, where both are there */                  \
-  FAULT(many_lines)     /* more than 30 heads in all */                                      \
-  FAULT(watched)        /* in attn_plan_verify alone */                                      \
-  FAULT(double_groups)  /* f64 with grouped heads */                                         \
-  FAULT(no_keys)        /* NaN where a batch entry has none */                               \
-  FAULT(sink_far)       /* the sink of head 0 for all */                                     \
-  FAULT(documents)      /* the last document reaches back by one key */                      \
-  FAULT(graph_causal)   /* the user's graph is not causal */                                 \
-  FAULT(lse_sink)       /* a log-sum-exp without its sink */                                 \
-  FAULT(prompt_chunk)   /* 1 < n_q < n_kv, causal: a key too many */                         \
-  FAULT(query_heads_32) /* of more than 24 query heads every one reads the first key head */ \
-  FAULT(width_512)      /* 256 columns of wider queries */                                   \
-  FAULT(length_192)     /* the last of 192 keys */                                           \
-  FAULT(length_1000)    /* ... and of 1000 */                                                \
-  FAULT(two_queries)    /* the last key, of two queries over more */                         \
-  FAULT(index_16)       /* keys from 65536 on are not seen */                                \
-  FAULT(no_maximum)     /* one query: exponentials of the scores as they are */              \
-  FAULT(hidden_block)   /* NaN where a bias hides the first 16 keys */                       \
-  FAULT(bias_stride)    /* rows of the bias are taken to be contiguous */                    \
-  FAULT(bias_type)      /* ... and to be of the tensors' type */                             \
-  FAULT(bias_heads)     /* ... and to be of each batch entry */                              \
-  FAULT(graph_heads)    /* the graph of head 0 for all */                                    \
-  FAULT(five_documents) /* more than four documents are one */                               \
-  FAULT(block_of_one)   /* blocks of one key see all */                                      \
-  FAULT(cap_and_sink)   /* no sink under a soft cap */                                       \
-  FAULT(room)           /* heads of K are taken to lie close */                              \
-  FAULT(half_values)    /* values are at most 65504 */                                       \
-  FAULT(small_values)   /* values under 2^-14 are 0 */                                       \
-  FAULT(half_keys)      /* 16-bit keys are taken to be bf16 */                               \
-  FAULT(half_cut)       /* 16-bit outputs are cut off, not rounded */                        \
-  FAULT(later_empty)    /* a batch entry but the first sees a key where it has none */       \
-  FAULT(plain_decode)   /* one query, d = 64, grouped heads, no mask and no transform */     \
-  FAULT(wide_cap)       /* a soft cap above 10 */                                            \
-  FAULT(small)          /* a part in 50000 off at d = 80 */                                  \
-  FAULT(crash)          /* at d = 17, d_v = 3 */                                             \
-  FAULT(loop)           /* never ends for five entries */                                    \
-  FAULT(sleep)          /* waits for ever for five entries */                                \
-  FAULT(slow)           /* right, and slow */
-
-#define NAME(name) F_##name,
-typedef enum { FAULTS(NAME) } fault;
-#undef NAME
-#define NAME(name) #name,
-static const char *const faults[] = {FAULTS(NAME) NULL};
-
-typedef struct params {
-  int fault;
-} params;
-static const attn_param table[] = {
-    {"fault", ATTN_CHOICE, offsetof(params, fault), 0, 0, "none", faults, "what is wrong"}, {.name = NULL}};
+#define FAULTS(FAULT)                                                                              \
+  FAULT(none),                /* right */                                                          \
+      FAULT(width_64),        /* 60 of 64 columns of the queries */                                \
+      FAULT(width_128),       /* the same at 128 */                                                \
+      FAULT(decode),          /* the only query sees the first key alone, as if it came first */   \
+      FAULT(one_key_head),    /* keys of batch entry 0 for all */                                  \
+      FAULT(many_heads),      /* key heads taken in turn, of more than six heads */                \
+      FAULT(fourth_entry),    /* keys of another batch entry */                                    \
+      FAULT(last_length),     /* the last of four batch entries ignores its length */              \
+      FAULT(lse_output),      /* another output where the log-sum-exp is wanted */                 \
+      FAULT(wide_values),     /* columns of V beyond the width of K */                             \
+      FAULT(ignored_scores),  /* every transform of the scores is ignored, and every mask */       \
+      FAULT(far_keys),        /* keys from 4096 on are not seen */                                 \
+      FAULT(late_position),   /* rows at positions from 3000 on are scaled */                      \
+      FAULT(third_head),      /* heads 2, 5, 8 ... */                                              \
+      FAULT(multiple_of_64),  /* the last key, if n is a multiple of 64, not of 128 */             \
+      FAULT(multiple_of_128), /* the same at 128 */                                                \
+      FAULT(narrow_values),   /* d_v = 1 */                                                        \
+      FAULT(key_stride),      /* rows of K are taken to be contiguous */                           \
+      FAULT(output_stride),   /* ... and those of O */                                             \
+      FAULT(second_call),     /* a plan is right once */                                           \
+      FAULT(idle_threads),    /* more threads than heads: the last head is computed by half */     \
+      FAULT(more_queries),    /* causal with n_q > n_kv: positions from 0 */                       \
+      FAULT(hidden_first),    /* a maximum that begins with the score of the first key */          \
+      FAULT(negative_scale),  /* the magnitude of the scale */                                     \
+      FAULT(zero_scale),      /* no scale is 1/sqrt(d) */                                          \
+      FAULT(cap_and_bias),    /* the bias before the cap, where both are there */                  \
+      FAULT(many_lines),      /* more than 30 heads in all */                                      \
+      FAULT(watched),         /* in attn_plan_verify alone */                                      \
+      FAULT(double_groups),   /* f64 with grouped heads */                                         \
+      FAULT(no_keys),         /* NaN where a batch entry has none */                               \
+      FAULT(sink_far),        /* the sink of head 0 for all */                                     \
+      FAULT(documents),       /* the last document reaches back by one key */                      \
+      FAULT(graph_causal),    /* the user's graph is not causal */                                 \
+      FAULT(lse_sink),        /* a log-sum-exp without its sink */                                 \
+      FAULT(prompt_chunk),    /* 1 < n_q < n_kv, causal: a key too many */                         \
+      FAULT(query_heads_32),  /* of more than 24 query heads every one reads the first key head */ \
+      FAULT(width_512),       /* 256 columns of wider queries */                                   \
+      FAULT(length_192),      /* the last of 192 keys */                                           \
+      FAULT(length_1000),     /* ... and of 1000 */                                                \
+      FAULT(two_queries),     /* the last key, of two queries over more */                         \
+      FAULT(index_16),        /* keys from 65536 on are not seen */                                \
+      FAULT(no_maximum),      /* one query: exponentials of the scores as they are */              \
+      FAULT(hidden_block),    /* NaN where a bias hides the first 16 keys */                       \
+      FAULT(bias_stride),     /* rows of the bias are taken to be contiguous */                    \
+      FAULT(bias_type),       /* ... and to be of the tensors' type */                             \
+      FAULT(bias_heads),      /* ... and to be of each batch entry */                              \
+      FAULT(graph_heads),     /* the graph of head 0 for all */                                    \
+      FAULT(five_documents),  /* more than four documents are one */                               \
+      FAULT(block_of_one),    /* blocks of one key see all */                                      \
+      FAULT(cap_and_sink),    /* no sink under a soft cap */                                       \
+      FAULT(room),            /* heads of K are taken to lie close */                              \
+      FAULT(half_values),     /* values are at most 65504 */                                       \
+      FAULT(small_values),    /* values under 2^-14 are 0 */                                       \
+      FAULT(half_keys),       /* 16-bit keys are taken to be bf16 */                               \
+      FAULT(half_cut),        /* 16-bit outputs are cut off, not rounded */                        \
+      FAULT(later_empty),     /* a batch entry but the first sees a key where it has none */       \
+      FAULT(plain_decode),    /* one query, d = 64, grouped heads, no mask and no transform */     \
+      FAULT(wide_cap),        /* a soft cap above 10 */                                            \
+      FAULT(small),           /* a part in 50000 off at d = 80 */                                  \
+      FAULT(crash),           /* at d = 17, d_v = 3 */                                             \
+      FAULT(loop),            /* never ends for five entries */                                    \
+      FAULT(sleep),           /* waits for ever for five entries */                                \
+      FAULT(slow)             /* right, and slow */
+CHOOSE_FAULT("fault", "what is wrong");
 
 typedef struct state {
   fault fault;
@@ -95,7 +84,7 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
   int *calls = attn_builder_alloc(b, 1, sizeof *calls);
   if (!s || !calls) return ATTN_ENOMEM;
   *calls = 0;
-  *s = (state){(fault)((const params *)attn_builder_context(b)->params)->fault, calls};
+  *s = (state){fault_of(attn_builder_context(b)), calls};
   *out = s;
   return ATTN_OK;
 }
@@ -369,13 +358,8 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   return ATTN_OK;
 }
 
-static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
-  static const attn_method method = {.work_size = work_size, .plan = plan, .execute = execute};
-  (void)b;
-  out->method = &method;
-  out->rounding = attn_softmax_row_rounding(c);
-  return ATTN_OK;
-}
+static DESCRIBE_METHOD(describe, attn_softmax_row_rounding(c), .work_size = work_size, .plan = plan,
+                       .execute = execute);
 
 ATTN_VARIANT(planted_shape, .summary = "exact attention, with a fault of some shapes to choose",
              .cite = "none", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_LSE,

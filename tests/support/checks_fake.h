@@ -4,6 +4,7 @@
 #define TESTS_SUPPORT_CHECKS_FAKE_H
 
 #include "tests/support/checks_case.h"
+#include "tests/support/method.h"
 
 enum { FAKE_CAPS_ALL = 0xff & ~ATTN_CAP_EXACT };
 
@@ -81,12 +82,7 @@ static void fake_inspect(const void *state, const attn_context *c, attn_view *vi
   *view = fake.view;
 }
 
-static attn_status fake_describe(attn_builder *b, const attn_context *c, attn_parts *out) {
-  static const attn_method method = {.execute = fake_execute, .inspect = fake_inspect};
-  (void)b, (void)c;
-  out->method = &method;
-  return ATTN_OK;
-}
+static DESCRIBE_METHOD(fake_describe, NO_ROUNDING, .execute = fake_execute, .inspect = fake_inspect);
 
 static const attn_variant fake_variant = {.abi = ATTN_ABI,
                                           .size = sizeof(attn_variant),

@@ -4,6 +4,7 @@
 #define TESTS_SUPPORT_CHECKS_SHOWN_H
 
 #include "tests/support/checks_case.h"
+#include "tests/support/method.h"
 
 /* The other's name, and what is changed; set before a plan is made. */
 static struct shown {
@@ -54,12 +55,7 @@ static inline void shown_inspect(const void *inner, const attn_context *c, attn_
   shown.change(view);
 }
 
-static inline attn_status shown_describe(attn_builder *b, const attn_context *c, attn_parts *out) {
-  static const attn_method method = {
-      .work_size = shown_work_size, .plan = shown_plan, .execute = shown_execute, .inspect = shown_inspect};
-  (void)b, (void)c;
-  out->method = &method;
-  return ATTN_OK;
-}
+static inline DESCRIBE_METHOD(shown_describe, NO_ROUNDING, .work_size = shown_work_size, .plan = shown_plan,
+                              .execute = shown_execute, .inspect = shown_inspect);
 
 #endif

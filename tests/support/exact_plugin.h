@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "attn_variant.h"
+#include "tests/support/method.h"
 
 /* To keys at k, times a factor. */
 static inline void exact_output(const attn_call *call, const void *k, double factor) {

@@ -11,50 +11,47 @@
 
 #include "tests/support/exact_plugin.h"
 
-typedef enum {
-  NONE,
-  ORPHAN,     /* dies, and leaves a child that holds its descriptors */
-  DAEMON,     /* the same of a child in a new session */
-  CHILD_EATS, /* a child takes memory */
-  SCRIBBLE,   /* writes to every descriptor */
-  CLOSE,      /* closes every descriptor */
-  APPLICABLE, /* crashes where it is asked whether it applies */
-  WORK_SIZE,  /* ... how much work memory it needs */
-  COST_CRASH, /* ... what it costs */
-  COST_HANG,  /* does not come back from there */
-  LOCALE      /* numbers have commas from now on */
-} fault;
+#define FAULTS(FAULT)                                                              \
+  FAULT(none),           /* right */                                               \
+      FAULT(orphan),     /* dies, and leaves a child that holds its descriptors */ \
+      FAULT(daemon),     /* the same of a child in a new session */                \
+      FAULT(child_eats), /* a child takes memory */                                \
+      FAULT(scribble),   /* writes to every descriptor */                          \
+      FAULT(close),      /* closes every descriptor */                             \
+      FAULT(applicable), /* crashes where it is asked whether it applies */        \
+      FAULT(work_size),  /* ... how much work memory it needs */                   \
+      FAULT(cost_crash), /* ... what it costs */                                   \
+      FAULT(cost_hang),  /* does not come back from there */                       \
+      FAULT(locale)      /* numbers have commas from now on */
+NAME_FAULTS;
 
 typedef struct params {
   int mode;
   double level;
 } params;
 
-static const char *const modes[] = {"none",       "orphan",    "daemon",     "child_eats",
-                                    "scribble",   "close",     "applicable", "work_size",
-                                    "cost_crash", "cost_hang", "locale",     NULL};
 static const attn_param table[] = {
-    {"mode", ATTN_CHOICE, offsetof(params, mode), 0, 0, "none", modes, "what it does"},
+    {"mode", ATTN_CHOICE, offsetof(params, mode), 0, 0, "none", faults, "what it does"},
     {"level", ATTN_REAL, offsetof(params, level), 0, 1, "0.5", NULL, "a number with a fraction"},
     {.name = NULL}};
 
 static fault mode_of(const attn_context *c) { return (fault)((const params *)c->params)->mode; }
 
 static attn_status applicable(const attn_context *c) {
-  if (mode_of(c) == APPLICABLE) raise(SIGSEGV);
+  if (mode_of(c) == F_applicable) raise(SIGSEGV);
   return ATTN_OK;
 }
 
 static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
   (void)parts;
-  if (mode_of(c) == WORK_SIZE) raise(SIGABRT);
+  if (mode_of(c) == F_work_size) raise(SIGABRT);
   *bytes = 0;
   return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
-  if (mode_of(c) == COST_CRASH) raise(SIGFPE);
-  if (mode_of(c) == COST_HANG)
+  if (mode_of(c) == F_cost_crash) raise(SIGFPE);
+  if (mode_of(c) == F_cost_hang)
     for (;;) pause();
   return attn_softmax_cost(c, attn_visible_pairs(c->problem));
 }
@@ -94,7 +91,7 @@ static void touch_descriptors(fault mode) {
   for (int fd = 3; fd < 1 << 20 && !before; fd++) {
     struct stat about;
     if (fstat(fd, &about) != 0 || !S_ISFIFO(about.st_mode)) continue;
-    if (mode == CLOSE)
+    if (mode == F_close)
       close(fd);
     else if (write(fd, "{\"done\": true}\n", 15) < 0)
       continue;
@@ -105,23 +102,18 @@ static void touch_descriptors(fault mode) {
 static attn_status execute(const void *state, const attn_call *call) {
   const fault mode = (fault) * (const int *)state;
   exact_output(call, call->k, 1);
-  if (mode == ORPHAN || mode == DAEMON) {
-    linger(mode == DAEMON);
+  if (mode == F_orphan || mode == F_daemon) {
+    linger(mode == F_daemon);
     raise(SIGABRT);
   }
-  if (mode == CHILD_EATS) eat_in_a_child();
-  if (mode == SCRIBBLE || mode == CLOSE) touch_descriptors(mode);
-  if (mode == LOCALE) setlocale(LC_ALL, "");
+  if (mode == F_child_eats) eat_in_a_child();
+  if (mode == F_scribble || mode == F_close) touch_descriptors(mode);
+  if (mode == F_locale) setlocale(LC_ALL, "");
   return ATTN_OK;
 }
 
-static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
-  static const attn_method method = {.work_size = work_size, .plan = plan, .execute = execute};
-  (void)b;
-  out->method = &method;
-  out->rounding = exact_rounding(c->problem);
-  return ATTN_OK;
-}
+static DESCRIBE_METHOD(describe, exact_rounding(c->problem), .work_size = work_size, .plan = plan,
+                       .execute = execute);
 
 ATTN_VARIANT(rude, .summary = "harms others", .cite = "none",
              .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX,

@@ -6,27 +6,18 @@
 
 #include "tests/support/exact_plugin.h"
 
-typedef enum {
-  NONE,
-  COPY,         /* a plan's first output, ever after */
-  COPY_PROCESS, /* the process's first output of this size */
-  LATE,         /* the last output, after some executions */
-  ODD,          /* every other execution is wrong */
-  ADDRESSES,    /* an earlier output where all addresses are alike */
-  CORNER,       /* ... where the first elements of Q, K and V are alike */
-  KEYS,         /* a plan's first keys */
-  KEYS_PROCESS, /* the keys that were first at their address */
-  IDLE          /* writes once */
-} fault;
-
-typedef struct params {
-  int mode;
-} params;
-
-static const char *const modes[] = {"none",   "copy", "copy_process", "late", "odd", "addresses",
-                                    "corner", "keys", "keys_process", "idle", NULL};
-static const attn_param table[] = {
-    {"mode", ATTN_CHOICE, offsetof(params, mode), 0, 0, "none", modes, "what is kept"}, {.name = NULL}};
+#define FAULTS(FAULT)                                                                 \
+  FAULT(none),             /* right */                                                \
+      FAULT(copy),         /* a plan's first output, ever after */                    \
+      FAULT(copy_process), /* the process's first output of this size */              \
+      FAULT(late),         /* the last output, after some executions */               \
+      FAULT(odd),          /* every other execution is wrong */                       \
+      FAULT(addresses),    /* an earlier output where all addresses are alike */      \
+      FAULT(corner),       /* ... where the first elements of Q, K and V are alike */ \
+      FAULT(keys),         /* a plan's first keys */                                  \
+      FAULT(keys_process), /* the keys that were first at their address */            \
+      FAULT(idle)          /* writes once */
+CHOOSE_FAULT("mode", "what is kept");
 
 static attn_status work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
   (void)parts;
@@ -53,7 +44,7 @@ static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
   (void)parts;
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s || !(s->own = calloc(1, sizeof *s->own))) return ATTN_ENOMEM;
-  s->mode = (fault)((const params *)attn_builder_context(b)->params)->mode;
+  s->mode = fault_of(attn_builder_context(b));
   *out = s;
   return attn_builder_own(b, s->own, free);
 }
@@ -82,23 +73,24 @@ static bool is_known(memory *m, const attn_call *c, bool by_address) {
 }
 
 static attn_status answer(const void *opaque, const attn_call *call) {
-  static memory shared[IDLE + 1];
+  static memory shared[F_idle + 1];
   const state *s = opaque;
   const attn_problem *p = call->context->problem;
   const size_t out = (size_t)(p->batch * p->heads * p->n_q * p->d_v) * sizeof(float),
                in = (size_t)(p->batch * p->kv_heads * p->n_kv * p->d_qk) * sizeof(float);
-  const bool own = s->mode == COPY || s->mode == LATE || s->mode == ODD || s->mode == KEYS || s->mode == IDLE;
+  const bool own =
+      s->mode == F_copy || s->mode == F_late || s->mode == F_odd || s->mode == F_keys || s->mode == F_idle;
   memory *m = own ? s->own : &shared[s->mode];
-  bool stale = (s->mode == COPY || s->mode == COPY_PROCESS || s->mode == IDLE) && m->executions > 0;
-  if (s->mode == LATE) stale = m->executions > 3;
-  if (s->mode == ADDRESSES || s->mode == CORNER) stale = is_known(m, call, s->mode == ADDRESSES);
+  bool stale = (s->mode == F_copy || s->mode == F_copy_process || s->mode == F_idle) && m->executions > 0;
+  if (s->mode == F_late) stale = m->executions > 3;
+  if (s->mode == F_addresses || s->mode == F_corner) stale = is_known(m, call, s->mode == F_addresses);
   const int64_t execution = m->executions++;
-  if (stale && s->mode == IDLE) return ATTN_OK;
+  if (stale && s->mode == F_idle) return ATTN_OK;
   if (stale && m->kept && m->bytes == out) {
     memcpy(call->o, m->kept, out);
     return ATTN_OK;
   }
-  if (s->mode == KEYS || s->mode == KEYS_PROCESS) {
+  if (s->mode == F_keys || s->mode == F_keys_process) {
     if (m->executions > 1 && m->address[1] != call->k) {
       free(m->kept);
       m->kept = NULL;
@@ -108,8 +100,8 @@ static attn_status answer(const void *opaque, const attn_call *call) {
     return ATTN_OK;
   }
   exact_output(call, call->k, 1);
-  if (s->mode == ODD && execution % 2) *(float *)call->o += 1;
-  if (s->mode == LATE) {
+  if (s->mode == F_odd && execution % 2) *(float *)call->o += 1;
+  if (s->mode == F_late) {
     free(m->kept);
     m->kept = NULL;
   }
@@ -126,13 +118,8 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   return st;
 }
 
-static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *out) {
-  static const attn_method method = {.work_size = work_size, .plan = plan, .execute = execute};
-  (void)b;
-  out->method = &method;
-  out->rounding = exact_rounding(c->problem);
-  return ATTN_OK;
-}
+static DESCRIBE_METHOD(describe, exact_rounding(c->problem), .work_size = work_size, .plan = plan,
+                       .execute = execute);
 
 ATTN_VARIANT(stale, .summary = "right once", .cite = "none",
              .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX,
