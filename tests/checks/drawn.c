@@ -162,8 +162,7 @@ static result_bound judged_seed(const char *name, attn_projection_law law, fault
   wrong = fault;
   fake.view.projection = &projection;
   snprintf(spec, sizeof spec, "fake:r=%lld", (long long)seed);
-  const result_bound b = case_judge(spec, shape(), 1, name);
-  return b;
+  return case_judge(spec, shape(), 1, name);
 }
 
 static result_bound judged(const char *name, attn_projection_law law, fault_kind fault) {

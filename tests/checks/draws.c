@@ -6,7 +6,6 @@
 
 typedef enum { NO_FAULT, LONGER, REPEATED, FAR_NORM, LARGER, HEADS_ALIKE, HEADS_APART } map_fault;
 
-static const attn_variant *real;
 static attn_feature_map wrong[1 << 14]; /* of every plan that is looked into */
 static int wrong_count;
 static void (*honest)(const void *, const attn_context *, const attn_feature_rows *, void *, int64_t,
@@ -61,19 +60,11 @@ static void show_wrong(attn_view *view) {
 
 /* One check on the performer with a fault in what checks see of its map. */
 static result_bound judged(const char *name, const char *parameters, attn_problem p, map_fault how) {
-  static attn_variant other;
   char spec[128];
   fault = how;
-  cr_assert_eq(attn_variant_find("performer", &real), ATTN_OK);
-  other = *real;
-  other.name = "wrong_performer";
-  other.describe = shown_describe;
-  shown = (struct shown){"performer", show_wrong};
-  attn_status status = attn_variant_register(&other);
-  cr_assert(!status || status == ATTN_EEXIST);
-  snprintf(spec, sizeof spec, "%s:%s", how == NO_FAULT ? "performer" : other.name, parameters);
-  const result_bound b = case_judge(spec, p, 0.5, name);
-  return b;
+  show_as("performer", "wrong_performer", show_wrong);
+  snprintf(spec, sizeof spec, "%s:%s", how == NO_FAULT ? "performer" : "wrong_performer", parameters);
+  return case_judge(spec, p, 0.5, name);
 }
 
 /* -- what 31 plans of 2 d vectors show at d = 64 -- */

@@ -18,12 +18,12 @@ static const char *const specs[] = {"linear",
                                     "linear:feature=hedgehog"};
 
 Test(checks_fixed, correct_features_pass) {
+  const int64_t keys = 131;
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
     for (int causal = 0; causal < 2; causal++)
       for (int type = 0; type < 2; type++) {
-        run_case *c = case_make(shape(causal, type ? ATTN_F64 : ATTN_F32), 0.7, 100);
-        c->kv_len[0] = 131;
-        case_run(c, specs[s], type ? c->kv_len : NULL);
+        run_case *c =
+            case_lengths(specs[s], shape(causal, type ? ATTN_F64 : ATTN_F32), 0.7, type ? &keys : NULL);
         expect_verdict(&c->e, "PHI-1", VERDICT_PASS, specs[s]);
         expect_verdict(&c->e, "FP-6", VERDICT_PASS, specs[s]);
         expect_verdict(&c->e, "FAV-6", VERDICT_PASS, specs[s]);

@@ -15,15 +15,13 @@ static attn_problem sequence(int64_t n, bool causal) {
 }
 
 Test(checks_generator, correct_patterns_pass) {
+  static const int64_t kv_len[] = {97, 61};
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
     for (int causal = 0; causal < 2; causal++)
       for (int cross = 0; cross < 2; cross++) {
         attn_problem p = sequence(97, causal);
         p.n_q -= 40 * cross;
-        run_case *c = case_make(p, 1, 100);
-        c->kv_len[0] = 97;
-        c->kv_len[1] = 61;
-        case_run(c, specs[s], cross ? c->kv_len : NULL);
+        run_case *c = case_lengths(specs[s], p, 1, cross ? kv_len : NULL);
         expect_verdict(&c->e, "SP-0", VERDICT_PASS, specs[s]);
         check_verdict reach = case_check(&c->e, "SP-6").verdict, draw = case_check(&c->e, "SP-4").verdict;
         cr_expect(reach == VERDICT_PASS || reach == VERDICT_NOT_APPLICABLE, "%s: %d", specs[s], (int)reach);
@@ -36,9 +34,7 @@ Test(checks_generator, correct_patterns_pass) {
 
 /* -- a real variant with a wrong pattern -- */
 
-static const attn_variant *real;
 static const attn_pattern *honest;
-static attn_variant liar;
 static int64_t (*lie)(int64_t position, int64_t count,
                       attn_run *runs); /* changes the runs, returns how many */
 
@@ -64,16 +60,9 @@ static result_bound lying(const char *name, const char *parameters, const char *
   char spec[100];
   snprintf(own, sizeof own, "lying_%.10s", name);
   snprintf(spec, sizeof spec, "%s:%s", own, parameters);
-  cr_assert_eq(attn_variant_find(name, &real), ATTN_OK);
-  liar = *real;
-  liar.name = own;
-  liar.describe = shown_describe;
-  shown = (struct shown){name, show_lie};
+  show_as(name, own, show_lie);
   lie = how;
-  attn_status status = attn_variant_register(&liar);
-  cr_assert(!status || status == ATTN_EEXIST);
-  const result_bound b = case_judge(spec, sequence(128, causal), 1, check_name);
-  return b;
+  return case_judge(spec, sequence(128, causal), 1, check_name);
 }
 
 static int64_t honestly(int64_t position, int64_t count, attn_run *runs) {
@@ -279,38 +268,21 @@ Test(checks_generator, p_values_of_draws_are_conservative) {
 
 /* -- SP-6 -- */
 
-static int64_t used_half;
-
-static double weight_window(int64_t i, int64_t j, double score) {
-  return llabs(i - j) <= used_half ? exp(score) : 0;
-}
-
-static int64_t window_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
-  (void)state;
-  (void)head;
-  int64_t first = position > 4 ? position - 4 : 0, end = position + 5 < 96 ? position + 5 : 96;
-  runs[0] = (attn_run){first, end - first, 1};
-  return 1;
-}
-
-static const attn_pattern window_pattern = {.row = window_row, .max_runs = 1};
-
-static result_bound reach(int64_t half, double (*weight)(int64_t, int64_t, double)) {
-  fake_reset(NULL);
+static result_bound reach(int64_t half) {
+  static const attn_pattern window_pattern = {.row = window_row, .max_runs = 1};
+  fake_reset(weight_window);
   used_half = half;
-  fake.weight = weight;
   fake.view.pattern = &window_pattern;
-  const result_bound b = case_judge("fake", sequence(96, false), 1, "SP-6");
-  return b;
+  return case_judge("fake", sequence(96, false), 1, "SP-6");
 }
 
 Test(checks_generator, reach_of_a_window) {
-  result_bound b = reach(4, weight_window);
+  result_bound b = reach(4);
   cr_expect(b.verdict == VERDICT_PASS && strncmp(b.message, "3 layers", 8) == 0, "%s", b.message);
-  cr_expect_eq(reach(3, weight_window).verdict, VERDICT_PASS);
+  cr_expect_eq(reach(3).verdict, VERDICT_PASS);
   /* One row on each side in each of 8 (batch, head), after one, two, three layers: 1, 2 and 3 on each
    * side. */
-  b = reach(5, weight_window);
+  b = reach(5);
   cr_expect(b.verdict == VERDICT_VIOLATED && b.measured > 0 && b.measured <= 8 * 2 * (1 + 2 + 3), "%g",
             b.measured);
 }

@@ -73,7 +73,7 @@ Test(checks_patterns, a_graph_of_more_queries_than_keys) {
 
 /* -- GR-1: an algorithm that loses a key, or takes one that no edge leads to -- */
 
-static int64_t window_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+static int64_t six_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
   (void)state;
   (void)head;
   const int64_t first = position < 5 ? 0 : position - 5;
@@ -81,11 +81,9 @@ static int64_t window_row(const void *state, int64_t head, int64_t position, att
   return 1;
 }
 
-static const attn_pattern six_keys = {.row = window_row, .max_runs = 1};
+static const attn_pattern six_keys = {.row = six_row, .max_runs = 1};
 
-static double weight_window(int64_t i, int64_t j, double score) {
-  return j <= i && j > i - 6 ? exp(score) : 0;
-}
+static double weight_six(int64_t i, int64_t j, double score) { return j <= i && j > i - 6 ? exp(score) : 0; }
 static double weight_short(int64_t i, int64_t j, double score) {
   return j <= i && j > i - 5 ? exp(score) : 0;
 }
@@ -103,7 +101,7 @@ static void expect_fake(double (*weight)(int64_t, int64_t, double), check_verdic
 }
 
 Test(checks_patterns, edges_that_are_lost_or_made_up) {
-  expect_fake(weight_window, VERDICT_PASS, "the pattern");
+  expect_fake(weight_six, VERDICT_PASS, "the pattern");
   expect_fake(weight_short, VERDICT_VIOLATED, "a key short");
   expect_fake(weight_behind, VERDICT_VIOLATED, "a key behind the last");
   expect_fake(weight_transposed, VERDICT_VIOLATED, "the transpose");

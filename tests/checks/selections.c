@@ -84,13 +84,10 @@ Test(checks_selections, other_draws_than_by_the_last_seed) {
   for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++) {
     char spec[96];
     snprintf(spec, sizeof spec, "%s,seed=1000000000000000", drawn[i].spec);
-    run_case *c = case_gaussian(spec, case_problem(1, 2, 1, 64, 16, 5, false, ATTN_F32), 1);
-    c->e.cache = block_cache_create();
-    const result_bound b = case_check(&c->e, drawn[i].check);
+    const result_bound b =
+        case_judge(spec, case_problem(1, 2, 1, 64, 16, 5, false, ATTN_F32), 1, drawn[i].check);
     cr_expect(b.verdict == VERDICT_PASS || b.verdict == VERDICT_CONSISTENT, "%s: %s, %s", spec,
               check_verdict_names[b.verdict], b.message);
-    block_cache_free(c->e.cache);
-    case_free(c);
   }
 }
 
@@ -99,11 +96,9 @@ Test(checks_selections, draws_of_keys_that_are_not_finite) {
   run_case *c = case_make(case_problem(1, 1, 1, 40, 8, 5, false, ATTN_F32), 1, 100);
   attn_set(c->k, 11, ATTN_F32, (double)INFINITY);
   case_run(c, "lsh_tail:k=3,l=9", NULL);
-  c->e.cache = block_cache_create();
   const result_bound b = case_check(&c->e, "LAW-1");
   cr_expect(b.verdict != VERDICT_VIOLATED && strstr(b.message, "are not finite"), "%s, %s",
             check_verdict_names[b.verdict], b.message);
-  block_cache_free(c->e.cache);
   case_free(c);
 }
 
@@ -120,14 +115,9 @@ Test(checks_selections, costs_of_hashing_count_the_keys_that_are_met) {
                 {"lsh", 2},
                 {"lsh:rounds=1,window=30", 33},
                 {"lsh_tail:l=2,window=30", 33}};
-  for (size_t i = 0; i < sizeof hashed / sizeof *hashed; i++) {
-    run_case *c =
-        case_gaussian(hashed[i].spec, case_problem(1, 2, 1, 31, hashed[i].d, 129, false, ATTN_F32), 1);
-    c->e.cache = block_cache_create();
-    expect_verdict(&c->e, "PROP-COST", VERDICT_PASS, hashed[i].spec);
-    block_cache_free(c->e.cache);
-    case_free(c);
-  }
+  for (size_t i = 0; i < sizeof hashed / sizeof *hashed; i++)
+    expect_gaussian(hashed[i].spec, case_problem(1, 2, 1, 31, hashed[i].d, 129, false, ATTN_F32), 1,
+                    "PROP-COST", VERDICT_PASS, hashed[i].spec);
 }
 
 Test(checks_selections, hashes_that_cannot_be_judged) {

@@ -11,13 +11,12 @@ Test(checks_sparse, correct_patterns_pass) {
   static const char *const specs[] = {"longformer:window=8", "longformer:window=6,dilation=3,global=2",
                                       "longformer:window=4,global_at=3+50+90", "bigbird:block=8,random=2",
                                       "bigbird:block=4,global=0"};
+  static const int64_t kv_len[] = {97, 61};
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
     for (int causal = 0; causal < 2; causal++)
       for (int type = 0; type < 2; type++) {
-        run_case *c = case_make(sequence(97, causal, type ? ATTN_F64 : ATTN_F32), 1.5, 100);
-        c->kv_len[0] = 97;
-        c->kv_len[1] = 61;
-        case_run(c, specs[s], type ? c->kv_len : NULL);
+        run_case *c = case_lengths(specs[s], sequence(97, causal, type ? ATTN_F64 : ATTN_F32), 1.5,
+                                   type ? kv_len : NULL);
         for (size_t i = 0; i < 5; i++) expect_verdict(&c->e, names[i], VERDICT_PASS, specs[s]);
         /* fp64 holds the identity to fp64 accuracy. */
         if (type) cr_expect_lt(case_check(&c->e, "SP-1").value, 1e-10);
@@ -25,29 +24,7 @@ Test(checks_sparse, correct_patterns_pass) {
       }
 }
 
-Test(checks_sparse, full_attention_has_no_pattern) {
-  run_case *c = case_gaussian("tiled", sequence(33, false, ATTN_F32), 1);
-  for (size_t i = 0; i < 3; i++) expect_verdict(&c->e, names[i], VERDICT_NOT_APPLICABLE, "tiled");
-  expect_verdict(&c->e, "SP-5", VERDICT_NOT_APPLICABLE, "tiled");
-  case_free(c);
-}
-
-/* -- a window of the fake: |i - j| <= 4, claimed and, to a parameter, used -- */
-
-static int64_t used_half = 4;
-
-static int64_t window_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
-  (void)state;
-  (void)head;
-  int64_t first = position > 4 ? position - 4 : 0;
-  runs[0] = (attn_run){first, position + 4 - first + 1, 1};
-  if (runs[0].first + runs[0].count > 96) runs[0].count = 96 - runs[0].first;
-  return 1;
-}
-
-static double weight_window(int64_t i, int64_t j, double score) {
-  return llabs(i - j) <= used_half ? exp(score) : 0;
-}
+/* -- a window of the fake, claimed and, to a parameter, used -- */
 
 static bool window_sees(const void *state, int64_t head, int64_t position, int64_t key) {
   (void)state, (void)head;
@@ -59,9 +36,8 @@ static const attn_pattern window_pattern = {.row = window_row, .max_runs = 1, .s
 static run_case *window_case(double std) { return case_gaussian("fake", sequence(96, false, ATTN_F32), std); }
 
 static void fake_window(double (*weight)(int64_t, int64_t, double)) {
-  fake_reset(NULL);
+  fake_reset(weight);
   used_half = 4;
-  fake.weight = weight;
   fake.view.pattern = &window_pattern;
 }
 
@@ -209,12 +185,10 @@ static int64_t ring_row(const void *state, int64_t head, int64_t position, attn_
 
 static result_bound ring_check(int64_t grain, bool global, int64_t gap) {
   attn_pattern pattern = {.row = ring_row, .max_runs = 2, .grain = grain, .global = global};
-  fake_reset(NULL);
+  fake_reset(weight_exact);
   ring_gap = gap;
-  fake.weight = weight_exact;
   fake.view.pattern = &pattern;
-  const result_bound b = case_judge("fake", attn_problem_make(1, 1, RING, 8), 1, "SP-5");
-  return b;
+  return case_judge("fake", attn_problem_make(1, 1, RING, 8), 1, "SP-5");
 }
 
 /* An odd ring: its eigenvalues are cos(2 pi k / n), the largest in modulus cos(pi / n); degrees 2, volume

@@ -132,4 +132,18 @@ static inline double weight_random(int64_t i, int64_t j, double score) {
   return j == 0 || attn_rng_below(&rng, 4) == 0 ? exp(score) : 0;
 }
 
+/* Four keys on each side, of 96 in all: of the weights, to a parameter. */
+static int64_t used_half = 4;
+
+static inline double weight_window(int64_t i, int64_t j, double score) {
+  return llabs(i - j) <= used_half ? exp(score) : 0;
+}
+
+static inline int64_t window_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  (void)state, (void)head;
+  const int64_t first = position > 4 ? position - 4 : 0, end = position + 5 < 96 ? position + 5 : 96;
+  runs[0] = (attn_run){first, end - first, 1};
+  return 1;
+}
+
 #endif

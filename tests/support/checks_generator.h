@@ -85,9 +85,8 @@ static inline result_bound generator_check(const char *name, attn_feature_law la
   attn_feature_map map = {.columns = columns, .map = generator_map, .law = law};
   attn_problem p = attn_problem_make(1, 1, 20, d);
   char spec[128];
-  fake_reset(NULL);
+  fake_reset(weight_exact);
   fault = wrong;
-  fake.weight = weight_exact;
   fake.view.features = &map;
   snprintf(spec, sizeof spec, "fake:w=%d", (int)law.vectors);
   run_case *c = case_gaussian(spec, p, 0.5);

@@ -58,4 +58,11 @@ static inline void shown_inspect(const void *inner, const attn_context *c, attn_
 static inline DESCRIBE_METHOD(shown_describe, NO_ROUNDING, .work_size = shown_work_size, .plan = shown_plan,
                               .execute = shown_execute, .inspect = shown_inspect);
 
+/* Registers it as `name`, and says what is changed. */
+static inline void show_as(const char *of, const char *name, void (*change)(attn_view *)) {
+  const attn_variant *known;
+  if (attn_variant_find(name, &known)) variant_described(of, name, shown_describe);
+  shown = (struct shown){of, change};
+}
+
 #endif
