@@ -168,7 +168,7 @@ Test(data_gguf, hostile_fields_are_refused_with_their_place) {
     attn_status status;
     char says[64];
   } cases[] = {
-      {NULL, 0, 'g', 1, ATTN_EINVAL, "not a GGUF file"},
+      {NULL, 0, 'g', 1, ATTN_EINVAL, "not a GGUF file: it does not begin with GGUF"},
       {NULL, 4, 1, 4, ATTN_EUNSUPPORTED, "version 1"},
       {NULL, 4, 4, 4, ATTN_EUNSUPPORTED, "version 4"},
       {NULL, 4, 0x03000000, 4, ATTN_EUNSUPPORTED, "big-endian"},
@@ -184,7 +184,7 @@ Test(data_gguf, hostile_fields_are_refused_with_their_place) {
       {"text", 0, 0x67616c66, 4, ATTN_EINVAL, "key flag is given twice"},
       {"text", 4, 13, 4, ATTN_EINVAL, "the value of key 1 has a type"},
       {"text", 4, UINT32_MAX, 4, ATTN_EINVAL, "the value of key 1 has a type"},
-      {"text", 8, UINT64_MAX, 8, ATTN_EINVAL, "the value of key 1 ends beyond"},
+      {"text", 8, UINT64_MAX, 8, ATTN_EINVAL, "byte 81: the value of key 1 ends beyond the file"},
       {"text", 8, INT64_MAX, 8, ATTN_EINVAL, "the value of key 1 ends beyond"},
       {"flag", 8, 2, 1, ATTN_EINVAL, "the value of key 2 is neither true nor false"},
       {"list", 8, 13, 4, ATTN_EINVAL, "the value of key 3 has a type"},

@@ -127,24 +127,26 @@ Test(data_npy, refuses_what_it_cannot_read) {
     int major;
     char dictionary[96];
     size_t elements;
-    char says[32];
+    char says[64];
   } cases[] = {
       {1, "{'descr': '<V2', 'fortran_order': False, 'shape': (4, 3), }", 24, "dtype bf16"},
       {1, "{'descr': '<f3', 'fortran_order': False, 'shape': (2, 3), }", 24, "'<f3'"},
       {1, "{'descr': '?f4', 'fortran_order': False, 'shape': (2, 3), }", 24, "'?f4'"},
-      {1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }", 24, "'<i4'"},
+      {1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }", 24,
+       "elements are '<i4'; expected 'f2', 'f4' or 'f8'"},
       {1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }", 24, "descr"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 23, "truncated"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 0, "truncated"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 28, "after the end"},
       {1, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }", 24, "truncated"},
-      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8), }", 24, "overflow"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8), }", 24,
+       "the sizes of the shape overflow"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", 24, "overflow"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,), }", 24, "2^63"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", 24, "shape"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3), }", 0, "empty"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (), }", 4, "scalar"},
-      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 6), }", 24, "axes"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 6), }", 24, "more than 4 axes"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': 6, }", 24, "tuple"},
       {1, "{'descr': '<f4', 'fortran_order': 0, 'shape': (6,), }", 24, "fortran_order"},
       {1, "{'descr': '<f4', 'shape': (6,), }", 24, "lacks"},

@@ -146,7 +146,10 @@ Test(data_qkv, shapes_that_do_not_match_are_named) {
     attn_status status;
     char says[96];
   } cases[] = {
-      {{3, {4, 6, 4}, {3, 6, 4}, {3, 6, 4}}, 0, ATTN_EINVAL, "heads of k do not divide"},
+      {{3, {4, 6, 4}, {3, 6, 4}, {3, 6, 4}},
+       0,
+       ATTN_EINVAL,
+       "the heads of k do not divide those of q; they would fit in layout bnhd"},
       {{3, {4, 6, 4}, {2, 6, 4}, {4, 6, 4}}, 0, ATTN_EINVAL, "k and v differ in heads"},
       {{3, {4, 6, 4}, {4, 6, 4}, {4, 5, 4}}, 0, ATTN_EINVAL, "[4,5,4]: "},
       {{3, {4, 6, 4}, {4, 6, 4}, {4, 5, 4}}, 0, ATTN_EINVAL, "k and v differ in positions"},
@@ -176,7 +179,7 @@ Test(data_qkv, files_that_differ_in_axes_or_dtype_are_refused) {
                                                .k = fixture_path("k.npy"),
                                                .v = fixture_path("v.npy")},
                                &m),
-                 ATTN_EINVAL, "numbers of axes");
+                 ATTN_EINVAL, "the numbers of axes differ");
   cr_assert_eq(rename(fixture_path("q.npy"), fixture_path("q64.npy")), 0);
   write_npy(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, ATTN_F32);
   assert_refused(data_qkv_read(&(data_reading){.q = fixture_path("q64.npy"),
@@ -226,8 +229,13 @@ static const char *write_spoilt(spoil how) {
 }
 
 Test(data_qkv, an_hdf5_file_without_usable_q_k_v_is_refused) {
-  static const char says[SPOILS][40] = {"no dataset q", "no dataset q", "floats",      "length 0",
-                                        "external",     "external",     "no dataset q"};
+  static const char says[SPOILS][64] = {"no dataset q; expected three, q, k and v or as --names says",
+                                        "no dataset q",
+                                        "floats",
+                                        "length 0",
+                                        "external",
+                                        "external",
+                                        "no dataset q"};
   for (int how = 0; how < SPOILS; how++) {
     data_qkv m = {0};
     assert_refused(read_in(write_spoilt((spoil)how), 0, &m), ATTN_EINVAL, says[how]);
@@ -247,7 +255,8 @@ Test(data_qkv, a_damaged_hdf5_file_is_refused_quietly) {
   }
   free(file);
   fixture_write(fixture_path("text"), "neither of them", 15);
-  assert_refused(read_in(fixture_path("text"), 0, &m), ATTN_EINVAL, "neither");
+  assert_refused(read_in(fixture_path("text"), 0, &m), ATTN_EINVAL,
+                 "neither an HDF5 nor a safetensors nor an .npz file");
   assert_refused(read_in(fixture_path("absent.h5"), 0, &m), ATTN_EFOREIGN, "absent.h5");
 }
 
@@ -274,7 +283,8 @@ Test(data_qkv, safetensors_hold_q_k_v_too) {
   data_qkv_free(&m);
   memcpy(strstr((char *)file + 8, "\"v\""), "\"w\"", 3);
   fixture_write(fixture_path("x.safetensors"), file, sizeof file);
-  assert_refused(read_in(fixture_path("x.safetensors"), 0, &m), ATTN_EINVAL, "no tensor v");
+  assert_refused(read_in(fixture_path("x.safetensors"), 0, &m), ATTN_EINVAL,
+                 "no tensor v; expected q, k and v (--names)");
 }
 
 Test(data_qkv, conversion_rounds_to_nearest_and_back_is_exact) {

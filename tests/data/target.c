@@ -39,7 +39,7 @@ static void expect_refused(const char *score, const char *mask, const char *expe
 }
 
 Test(data_target, mistakes_are_named) {
-  expect_refused("softcap=x", "", "softcap=x, expected a number");
+  expect_refused("softcap=x", "", "score: parameter softcap=x, expected a number");
   expect_refused("softcap=-1", "", "out of range");
   expect_refused("leaky=1", "", "in (0, 1)");
   expect_refused("softcap=3,leaky=0.1", "", "give softcap or leaky, not both");
@@ -51,7 +51,8 @@ Test(data_target, mistakes_are_named) {
   expect_refused("", "prefix:-1", "out of range");
   expect_refused("", "block_causal:0", "out of range");
   expect_refused("", "documents:5+7", "beginnings from 0 on");
-  expect_refused("", "documents:0+40", "begins at 40, and there are 40 keys");
+  expect_refused("", "documents:0+40",
+                 "mask 'documents:0+40': a document begins at 40, and there are 40 keys");
   expect_refused("", "tree:3", "mask 'tree:3'");
   expect_refused("", "mask", "expected none, prefix:SIZE");
   expect_refused("", "missing.npy", "missing.npy");

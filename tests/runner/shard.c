@@ -22,6 +22,8 @@ static const struct shard_case {
     {"0/1", {NULL}, 0, 1},
     {"3/4", {NULL}, 3, 4},
     {"4/4", {NULL}, 0, 0},
+    {"0/0", {NULL}, 0, 0},
+    {"a/b", {NULL}, 0, 0},
     {"-1/4", {NULL}, 0, 0},
     {"/4", {NULL}, 0, 0},
     {"1/", {NULL}, 0, 0},

@@ -302,7 +302,8 @@ Test(variants_graph, refusals) {
   expect_no_plan(&p, "graph:block=3", ATTN_EINVAL, "block");
   expect_no_plan(&p, "graph:offsets=3+40", ATTN_EINVAL, "n_kv = 40");
   expect_no_plan(&p, "graph:kind=prefix,offsets=3", ATTN_EINVAL, "offsets");
-  expect_no_plan(&p, "graph:kind=natten,width=7", ATTN_EINVAL, "divides");
+  expect_no_plan(&p, "graph:kind=natten,width=7", ATTN_EINVAL,
+                 "natten needs a width that divides n_kv = 40, which 7 does not");
   expect_no_plan(&p, "graph:kind=natten,width=8,kernel=4", ATTN_EINVAL, "odd");
   expect_no_plan(&more, "graph", ATTN_EUNSUPPORTED, "n_q > n_kv");
 }

@@ -6,7 +6,7 @@ enum { D = 16 };
 
 Test(variants_lsh, odd_buckets_are_refused) {
   attn_problem p = attn_problem_make(1, 1, 4, 4);
-  expect_no_plan(&p, "lsh:buckets=7", ATTN_EINVAL, "");
+  expect_no_plan(&p, "lsh:buckets=7", ATTN_EINVAL, "buckets = 7, expected an even number");
   expect_no_plan(&p, "lsh:rounds=0", ATTN_EINVAL, "");
 }
 
