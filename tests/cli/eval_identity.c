@@ -178,15 +178,6 @@ Test(cli_eval_identity, a_file_that_a_spec_names_is_read_again_when_it_changes) 
   }
 }
 
-static void copy(const char *from, const char *to) {
-  char *bytes;
-  size_t size;
-  FILE *file = fopen("new", "wb");
-  bytes = fixture_bytes(from, &size);
-  cr_assert(file && fwrite(bytes, 1, size, file) == size && fclose(file) == 0 && rename("new", to) == 0);
-  free(bytes);
-}
-
 static double time_of(const char *file, const char *variant) {
   quality_set set = read_file(file);
   double time = -1;
@@ -198,10 +189,10 @@ static double time_of(const char *file, const char *variant) {
 
 Test(cli_eval_identity, a_plug_in_that_changed_is_run_again) {
   static const char command[] = "-v fault --plugin ./fault.so";
-  copy(TEST_BINARY_DIR "/tests/fault.so", "fault.so");
+  command_replace(TEST_BINARY_DIR "/tests/fault.so", "fault.so");
   evaluate("x.h5", command);
   const double first = time_of("x.h5", "fault"), full = time_of("x.h5", "full");
-  copy(TEST_BINARY_DIR "/tests/fault.so", "fault.so"); /* another file of the same content */
+  command_replace(TEST_BINARY_DIR "/tests/fault.so", "fault.so"); /* another file of the same content */
   evaluate("x.h5", command);
   cr_expect(time_of("x.h5", "fault") == first && !*result.err, "%s", result.err);
   FILE *plugin = fopen("fault.so", "ab");

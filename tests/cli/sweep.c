@@ -27,23 +27,10 @@ static void enter(void) {
 
 TestSuite(cli_sweep, .init = enter, .fini = command_leave, .timeout = 300);
 
-/* The bytes of a file, to be freed. */
-static char *slurp(const char *name, long *size) {
-  FILE *file = fopen(name, "rb");
-  cr_assert(file && fseek(file, 0, SEEK_END) == 0, "%s", name);
-  *size = ftell(file);
-  rewind(file);
-  char *bytes = malloc((size_t)*size + 1);
-  cr_assert(bytes && fread(bytes, 1, (size_t)*size, file) == (size_t)*size);
-  bytes[*size] = '\0';
-  fclose(file);
-  return bytes;
-}
-
 static void expect_same(const char *a, const char *b) {
-  long a_size, b_size;
-  char *a_bytes = slurp(a, &a_size), *b_bytes = slurp(b, &b_size);
-  cr_expect(a_size == b_size && memcmp(a_bytes, b_bytes, (size_t)a_size) == 0, "%s and %s differ", a, b);
+  size_t a_size, b_size;
+  char *a_bytes = fixture_bytes(a, &a_size), *b_bytes = fixture_bytes(b, &b_size);
+  cr_expect(a_size == b_size && memcmp(a_bytes, b_bytes, a_size) == 0, "%s and %s differ", a, b);
   free(a_bytes), free(b_bytes);
 }
 
@@ -68,8 +55,8 @@ static void expect_python_reads(const char *name, int64_t runs) {
              (int)runs);
     const int status = system(command);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    long size;
-    char *said = slurp("python.txt", &size);
+    size_t size;
+    char *said = fixture_bytes("python.txt", &size);
     cr_expect(code == 0 || code == 127, "%s read_results.py: exit %d\n%s", pythons[i], code, said);
     free(said);
   }
@@ -81,10 +68,10 @@ Test(cli_sweep, from_run_to_table) {
   cr_expect(runs > RUNS_WITHOUT_NULLS, "%d runs", (int)runs);
 
   /* Nothing is left to do: the journal stays as it is. */
-  long before, after;
-  char *journal = slurp("out.jsonl", &before);
+  size_t before, after;
+  char *journal = fixture_bytes("out.jsonl", &before);
   command_run_good("run small.yaml -o out.h5");
-  free(slurp("out.jsonl", &after));
+  free(fixture_bytes("out.jsonl", &after));
   cr_expect(before == after && journal[before - 1] == '\n');
   free(journal);
 

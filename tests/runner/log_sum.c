@@ -1,14 +1,9 @@
 /* log_sum.c - the log-sum-exp of a variant that declares it is judged in a sweep: on small problems as a
  * property, and on the run's own rows (plugins/planted.c: off by log 2 everywhere, or from row 512 on). */
+#include "tests/support/results_fixture.h"
 #include "tests/support/sweep_fixture.h"
 
 TestSuite(runner_log_sum, .init = command_enter, .fini = command_leave, .timeout = 120);
-
-static const result_bound *cell_of(const result_row *row) {
-  for (int b = 0; b < result_row_cells(row); b++)
-    if (strcmp(result_row_cell(row, b)->name, "PROP-LSE") == 0) return result_row_cell(row, b);
-  return NULL;
-}
 
 Test(runner_log_sum, is_judged_in_a_sweep) {
   command_write_text("x.yaml", "schema: 1\ngrid: {n: 600, heads: 2, d: 8}\n"
@@ -20,7 +15,7 @@ Test(runner_log_sum, is_judged_in_a_sweep) {
   cr_expect_eq(set.count, 4);
   for (size_t i = 0; i < set.count; i++) {
     const result_row *row = &set.rows[i];
-    const result_bound *cell = cell_of(row);
+    const result_bound *cell = bound_named(row, "PROP-LSE");
     const bool off = strstr(row->key, "lse_off"), late = strstr(row->key, "lse_late");
     cr_assert(cell, "%s: no cell", row->key);
     cr_expect_eq(cell->verdict, off ? VERDICT_VIOLATED : VERDICT_PASS, "%s: %s", row->key, cell->message);

@@ -6,15 +6,6 @@
 
 TestSuite(provenance, .init = command_enter, .fini = command_leave, .timeout = 120);
 
-static void copy(const char *from, const char *to) {
-  FILE *in = fopen(from, "rb"), *out = fopen("new", "wb");
-  char buffer[65536];
-  cr_assert(in && out);
-  for (size_t count; (count = fread(buffer, 1, sizeof buffer, in)) > 0;) fwrite(buffer, 1, count, out);
-  fclose(in);
-  cr_assert(fclose(out) == 0 && rename("new", to) == 0);
-}
-
 static int64_t session_of(const char *part) {
   result_set set = read_results("x.h5");
   const result_row *row = find_row(&set, part);
@@ -28,9 +19,9 @@ Test(provenance, rows_of_a_plug_in_that_changed_are_run_again_and_no_others) {
   static const char command[] = "run x.yaml -o x.h5 -q --plugin ./fault.so";
   command_write_text("x.yaml", "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\nvariants: [full, fault]\n"
                                "datasets: gaussian\nthreads: 1\nnulls: no\n" TIMING);
-  copy(TEST_BINARY_DIR "/tests/fault.so", "fault.so");
+  command_replace(TEST_BINARY_DIR "/tests/fault.so", "fault.so");
   cr_assert_eq(run(command), 0, "%s", result.err);
-  copy(TEST_BINARY_DIR "/tests/fault.so", "fault.so"); /* another file of the same content */
+  command_replace(TEST_BINARY_DIR "/tests/fault.so", "fault.so"); /* another file of the same content */
   cr_assert_eq(run(command), 0, "%s", result.err);
   cr_expect_eq(session_of("variant=fault"), 0);
   FILE *plugin = fopen("fault.so", "ab");
@@ -49,8 +40,8 @@ Test(provenance, any_plug_in_of_an_expression_counts) {
   command_write_text("x.yaml", "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\n"
                                "variants: [\"0.5*fault + 0.5*planted\"]\ndatasets: gaussian\nthreads: 1\n"
                                "nulls: no\n" TIMING);
-  copy(TEST_BINARY_DIR "/tests/fault.so", "fault.so");
-  copy(TEST_BINARY_DIR "/tests/plugins/planted.so", "planted.so");
+  command_replace(TEST_BINARY_DIR "/tests/fault.so", "fault.so");
+  command_replace(TEST_BINARY_DIR "/tests/plugins/planted.so", "planted.so");
   cr_assert_eq(run(command), 0, "%s", result.err);
   cr_assert_eq(run(command), 0, "%s", result.err);
   cr_expect_eq(session_of("variant=0.5*fault"), 0);
@@ -65,7 +56,7 @@ Test(provenance, any_plug_in_of_an_expression_counts) {
 Test(provenance, a_violation_names_its_files_and_the_command_its_plug_in) {
   command_write_text("x.yaml", "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\nvariants: [fault: {mode: wrong}]\n"
                                "datasets: gaussian\nthreads: 1\nnulls: no\n" TIMING);
-  copy(TEST_BINARY_DIR "/tests/fault.so", "fault.so");
+  command_replace(TEST_BINARY_DIR "/tests/fault.so", "fault.so");
   cr_assert_eq(run("run x.yaml -o x.h5 -q --plugin ./fault.so"), 1, "%s", result.err);
   cr_assert_eq(run("check x.h5"), 1);
   cr_expect(strstr(result.out, "--plugin ./fault.so"), "%s", result.out);

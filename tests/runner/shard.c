@@ -2,9 +2,8 @@
  * whole. */
 #include <sys/wait.h>
 
-#include "tests/support/command.h"
+#include "tests/support/sweep_fixture.h"
 #include "experiments/grid/shard.h"
-#include "experiments/results/set.h"
 
 static const char *const *environment; /* "NAME=VALUE", ends with NULL */
 
@@ -78,13 +77,6 @@ Test(shard, is_found_in_the_option_or_the_environment) {
 }
 
 TestSuite(shards, .init = command_enter, .fini = command_leave, .timeout = 120);
-
-static result_set read_results(const char *path) {
-  result_set set;
-  result_set_init(&set);
-  cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
-  return set;
-}
 
 /* Columns of time, process, speed and memory. */
 static bool depends_on_the_process(const char *column) {

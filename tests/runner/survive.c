@@ -10,9 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/support/command.h"
+#include "tests/support/sweep_fixture.h"
 #include "experiments/results/write_journal.h"
-#include "experiments/results/set.h"
 
 #define TINY                                                                                             \
   "schema: 1\ngrid: {n: [16:112:16], heads: 1, d: 8, causal: [no, yes]}\nvariants: [full, tiled, "       \
@@ -27,20 +26,8 @@ static void enter(void) {
 
 TestSuite(survive, .init = enter, .fini = command_leave, .timeout = 300);
 
-static int run(const char *arguments) {
-  command_run(arguments, &result);
-  return result.exit_code;
-}
-
-static long size_of(const char *path) {
-  struct stat about;
-  return stat(path, &about) == 0 ? (long)about.st_size : -1;
-}
-
 static size_t rows_of(const char *path) {
-  result_set set;
-  result_set_init(&set);
-  cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
+  result_set set = read_results(path);
   const size_t count = set.count;
   for (size_t i = 1; i < count; i++) cr_assert(strcmp(set.rows[i - 1].key, set.rows[i].key) < 0);
   result_set_free(&set);
@@ -191,9 +178,7 @@ static void write_tensors(float value) {
 }
 
 static void expect_sessions(int64_t session) {
-  result_set set;
-  result_set_init(&set);
-  cr_assert_eq(results_read("y.h5", &set), ATTN_OK, "%s", attn_last_error());
+  result_set set = read_results("y.h5");
   cr_expect_eq(set.count, 1);
   cr_expect_eq(set.rows[0].session, session);
   cr_expect_eq(set.rows[0].status, RUN_OK, "%s", set.rows[0].message);
@@ -220,31 +205,19 @@ Test(survive, a_changed_file_is_run_again_and_an_unchanged_one_is_not) {
   expect_sessions(2);
 }
 
-/* A copy of the program as a new build would leave it: another file of the same name. Its library stays where
- * it is. */
-static void install(const char *path) {
-  FILE *from = fopen(TEST_BINARY_DIR "/experiments/attnlab", "rb"), *to = fopen("new", "wb");
-  char buffer[65536];
-  cr_assert(from && to);
-  for (size_t count; (count = fread(buffer, 1, sizeof buffer, from)) > 0;) fwrite(buffer, 1, count, to);
-  fclose(from);
-  cr_assert(fclose(to) == 0 && chmod("new", 0700) == 0 && rename("new", path) == 0);
-}
-
-/* Workers of another build would measure something else under the same header, or fail every run. */
+/* Workers of another build would measure something else under the same header, or fail every run. The library
+ * of the program stays where it is. */
 Test(survive, a_program_that_is_replaced_stops_the_sweep) {
-  install("program");
+  command_replace(TEST_BINARY_DIR "/experiments/attnlab", "program");
   const pid_t child = start_program("./program", 0);
   while (journal_rows() == 0) nanosleep(&(struct timespec){0, 5000000}, NULL);
-  install("program");
+  command_replace(TEST_BINARY_DIR "/experiments/attnlab", "program");
   cr_assert_eq(end_of(child), 74);
   const size_t known = journal_rows();
   cr_assert(known > 0 && known < TINY_RUNS, "%zu rows", known);
   cr_assert_eq(rows_of("x.h5"), known);
   cr_assert_eq(end_of(start_program("./program", 0)), 0);
-  result_set set;
-  result_set_init(&set);
-  cr_assert_eq(results_read("x.h5", &set), ATTN_OK, "%s", attn_last_error());
+  result_set set = read_results("x.h5");
   cr_assert_eq(set.count, TINY_RUNS);
   for (size_t i = 0; i < set.count; i++) cr_assert_eq(set.rows[i].status, RUN_OK, "%s", set.rows[i].key);
   result_set_free(&set);

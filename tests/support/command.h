@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tests/support/files.h"
 
@@ -35,6 +36,15 @@ static inline void command_run_good(const char *arguments) {
 int command_diagnostics(const command_result *);
 
 void command_write_text(const char *name, const char *text);
+
+/* A copy as a new build would leave it: another file of the same name, which may be executed. */
+static inline void command_replace(const char *from, const char *to) {
+  size_t size;
+  void *bytes = fixture_bytes(from, &size);
+  fixture_write("new", bytes, size);
+  free(bytes);
+  cr_assert(chmod("new", 0700) == 0 && rename("new", to) == 0, "%s", to);
+}
 
 /* Writes a .npy of the given header dictionary followed by `size` bytes. */
 void command_write_npy(const char *name, const char *dictionary, const void *bytes, size_t size);

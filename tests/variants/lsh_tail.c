@@ -3,7 +3,7 @@
  * (experiments/checks). */
 #include "tests/variants/samples.h"
 
-enum { BATCH = 2, HEADS = 4, N_Q = 41, N_KV = 90, D = 16 };
+enum { N_Q = 41, N_KV = 90, D = 16 };
 
 /* Keys that others own change nothing but that they are not taken. */
 Test(variants_lsh_tail, keys_that_others_own_are_left_to_them) {
@@ -28,51 +28,42 @@ Test(variants_lsh_tail, keys_that_others_own_are_left_to_them) {
   inputs_free(&in);
 }
 
-/* Three vectors by angles in a plane: all have one sign but where a line cuts between them. */
-Test(variants_lsh_tail, vectors_of_no_length_are_at_right_angles) {
+/* The moments, and weights, of three keys in a plane before a query (q, 0). */
+static void expect_moments(const char *spec, double q, const double at[3][2], const double want[9],
+                           double weights[3]) {
   attn_problem p = attn_problem_make(1, 1, 3, 2);
   p.n_q = 1;
   p.dtype = ATTN_F64;
   inputs in = inputs_make(&p, false, 7, 1);
-  const double at[3][2] = {{1, 0}, {0, 0}, {0, 2}};
   for (int64_t l = 0; l < 2; l++) {
-    inputs_set(&in, TENSOR_Q, 0, 0, 0, l, l == 0);
+    inputs_set(&in, TENSOR_Q, 0, 0, 0, l, l == 0 ? q : 0);
     for (int64_t j = 0; j < 3; j++) inputs_set(&in, TENSOR_K, 0, 0, j, l, at[j][l]);
   }
-  sampler x = sampler_of("lsh_tail:k=1,l=1,hits=1,centre=no,window=0", &in);
+  sampler x = sampler_of(spec, &in);
   double m[9];
   x.view.selector->moments(x.view.selector->state, &(attn_query){.call = &x.call}, (int64_t[]){0, 1, 2}, 3,
                            m);
-  const double want[9] = {1, 1, 1, 1, 2, 1, 1, 1, 2};
   for (int a = 0; a < 9; a++)
     if (!(fabs(m[a] - want[a]) < 1e-12)) note_failure("moment %d is %g", a, m[a]);
+  sample_weights(&x, 0, 0, 0, NULL, weights);
   sampler_free(&x);
   inputs_free(&in);
+}
+
+/* Three vectors by angles in a plane: all have one sign but where a line cuts between them. */
+Test(variants_lsh_tail, vectors_of_no_length_are_at_right_angles) {
+  const double at[3][2] = {{1, 0}, {0, 0}, {0, 2}}, want[9] = {1, 1, 1, 1, 2, 1, 1, 1, 2};
+  double weights[3];
+  expect_moments("lsh_tail:k=1,l=1,hits=1,centre=no,window=0", 1, at, want, weights);
 }
 
 /* Both have the sign + everywhere; another vector meets a query of no length as often as it meets any
  * direction. */
 Test(variants_lsh_tail, two_vectors_of_no_length_always_meet) {
-  attn_problem p = attn_problem_make(1, 1, 3, 2);
-  p.n_q = 1;
-  p.dtype = ATTN_F64;
-  inputs in = inputs_make(&p, false, 7, 1);
-  const double at[3][2] = {{0, 0}, {1, 0}, {-0.0, 0}};
-  for (int64_t l = 0; l < 2; l++) {
-    inputs_set(&in, TENSOR_Q, 0, 0, 0, l, 0);
-    for (int64_t j = 0; j < 3; j++) inputs_set(&in, TENSOR_K, 0, 0, j, l, at[j][l]);
-  }
-  sampler x = sampler_of("lsh_tail:k=2,l=1,hits=1,centre=no,window=0", &in);
-  double m[9], weights[3];
-  x.view.selector->moments(x.view.selector->state, &(attn_query){.call = &x.call}, (int64_t[]){0, 1, 2}, 3,
-                           m);
-  const double want[9] = {1, 1, 1, 1, 4, 1, 1, 1, 1};
-  for (int a = 0; a < 9; a++)
-    if (!(fabs(m[a] - want[a]) < 1e-12)) note_failure("moment %d is %g", a, m[a]);
-  sample_weights(&x, 0, 0, 0, NULL, weights);
+  const double at[3][2] = {{0, 0}, {1, 0}, {-0.0, 0}}, want[9] = {1, 1, 1, 1, 4, 1, 1, 1, 1};
+  double weights[3];
+  expect_moments("lsh_tail:k=2,l=1,hits=1,centre=no,window=0", 0, at, want, weights);
   EXPECT(fabs(weights[0] - 1) < 1e-12 && fabs(weights[2] - 1) < 1e-12);
-  sampler_free(&x);
-  inputs_free(&in);
 }
 
 /* Less their mean they are 0, not what rounding leaves, which may be opposite to every query. */
@@ -101,20 +92,7 @@ Test(variants_lsh_tail, more_hits_than_tables_are_refused) {
   expect_no_plan(&p, "lsh_tail:hits=3", ATTN_EINVAL, "");
 }
 
-Test(variants_lsh_tail, no_signs_are_exact_attention) {
-  for (int causal = 0; causal <= 1; causal++) {
-    attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, N_Q, N_KV, D, 7, causal, true}, ATTN_F32);
-    inputs in = inputs_make(&p, true, 23, 1);
-    attn_plan *tiled = plan_or_note(&p, "tiled", NULL), *own = plan_or_note(&p, "lsh_tail:k=0", NULL);
-    void *want = run_plain(tiled, &in), *got = run_plain(own, &in);
-    EXPECT(!memcmp(want, got, tensor_bytes(&p, TENSOR_O)));
-    free(want);
-    free(got);
-    attn_plan_destroy(tiled);
-    attn_plan_destroy(own);
-    inputs_free(&in);
-  }
-}
+Test(variants_lsh_tail, no_signs_are_exact_attention) { expect_exact_bits("lsh_tail:k=0"); }
 
 /* The window's keys are those that the query sees: with one of them a row has weights that add up to 1. */
 Test(variants_lsh_tail, a_window_counts_no_hidden_keys) {

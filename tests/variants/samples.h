@@ -61,4 +61,17 @@ static inline void sample_weights(sampler *x, int64_t batch, int64_t head, int64
       weights[x->picks.runs[r].first + j] = exp(x->picks.log_weights[r]);
 }
 
+/* At this setting the variant is exact attention, bit by bit, over 90 keys at most. */
+static inline void expect_exact_bits(const char *spec) {
+  for (int causal = 0; causal <= 1; causal++) {
+    const attn_problem p = shape_problem((case_shape){2, 4, 2, 41, 90, 16, 7, causal, true}, ATTN_F32);
+    inputs in = inputs_make(&p, true, 23, 1);
+    void *want = run_spec("tiled", NULL, &in), *got = run_spec(spec, NULL, &in);
+    expect_same(&p, want, got, spec);
+    free(want);
+    free(got);
+    inputs_free(&in);
+  }
+}
+
 #endif
