@@ -215,7 +215,7 @@ static void follow(const attn_param *table, const bool *given, void *params) {
 
 static attn_status print_all(const attn_param *table, const void *params, char **out) {
   char *text = NULL;
-  size_t size = 0;
+  size_t size;
   FILE *stream = open_memstream(&text, &size);
   if (!stream) return attn_fail(ATTN_ENOMEM, "parameters: no memory for their text");
   for (int i = 0; table[i].name; i++) {

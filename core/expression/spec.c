@@ -44,7 +44,7 @@ static const char *write_value(FILE *to, const attn_spec *spec, const char *name
 static attn_status fill_template(const attn_spec *spec, char **out) {
   const attn_variant *v = spec->variant;
   char *text = NULL;
-  size_t size = 0;
+  size_t size;
   attn_status status = ATTN_OK;
   FILE *stream = open_memstream(&text, &size);
   if (!stream) return no_memory(v);

@@ -88,7 +88,7 @@ static attn_status print(const printer *x, const attn_expression *e) {
 
 attn_status expression_print(const attn_expression *e, attn_param_filter keep, void *context, char **out) {
   char *text = NULL;
-  size_t size = 0;
+  size_t size;
   FILE *stream = open_memstream(&text, &size);
   if (!stream) return attn_fail(ATTN_ENOMEM, "no memory for an expression");
   const attn_locale outer = attn_locale_enter();

@@ -85,7 +85,7 @@ static attn_status identify(candidates *own, const names *others) {
   for (size_t i = 0; i < own->count; i++) {
     candidate *c = &own->items[i];
     char *params = NULL;
-    size_t size = 0;
+    size_t size;
     const attn_status status = common_params(c, others, &params);
     if (status) return status;
     FILE *out = open_memstream(&c->must, &size);

@@ -157,7 +157,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 static char *help_with_list(int key, const char *text, void *input) {
   const parsing *p = input;
   char *whole = NULL;
-  size_t size = 0;
+  size_t size;
   FILE *stream = key == ARGP_KEY_HELP_POST_DOC ? open_memstream(&whole, &size) : NULL;
   if (!stream) return (char *)(uintptr_t)text;
   p->command->list(stream);

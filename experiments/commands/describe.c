@@ -102,7 +102,7 @@ bool sheet_put(json_t *to, const char *name, const char *text) {
 /* A member whose text a function prints. */
 static bool put_printed(json_t *to, const char *name, void (*print)(FILE *, const void *), const void *of) {
   char *text = NULL;
-  size_t size = 0;
+  size_t size;
   FILE *out = open_memstream(&text, &size);
   if (!out) return false;
   print(out, of);
@@ -197,7 +197,7 @@ static char *example_of(const attn_spec *spec, const char *text, bool causal) {
   const bool bare = !strpbrk(text, ":+*(") && p->name;
   char *whole = bare ? text_format("%s:%s=%s", text, p->name, p->preset) : text_format("%s", text);
   char *word = NULL, *line = NULL;
-  size_t size = 0;
+  size_t size;
   FILE *out = whole ? open_memstream(&word, &size) : NULL;
   if (out) escape_put_word(out, whole);
   if (attn_stream_text(out, &word))

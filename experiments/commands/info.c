@@ -57,7 +57,7 @@ static void print_kernels(FILE *out) {
 
 static bool put_printed(json_t *to, const char *name, void (*print)(FILE *)) {
   char *text = NULL;
-  size_t size = 0;
+  size_t size;
   FILE *out = open_memstream(&text, &size);
   if (!out) return false;
   print(out);

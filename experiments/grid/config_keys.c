@@ -21,7 +21,7 @@ static bool axis_of(axis_id a, const char *section) {
 attn_status config_key_unknown(const tree_node *key, const char *section, const config_key *keys,
                                size_t count) {
   char *known = NULL;
-  size_t size = 0;
+  size_t size;
   FILE *out = open_memstream(&known, &size);
   if (!out) return attn_fail(ATTN_ENOMEM, "no memory for the list of keys");
   const char *separator = "";

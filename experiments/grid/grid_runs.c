@@ -19,7 +19,7 @@ void grid_run_free(grid_run *run) {
 
 static char *make_key(const grid_block *b, const char *spec) {
   char *text = NULL;
-  size_t size = 0;
+  size_t size;
   FILE *stream = open_memstream(&text, &size);
   if (!stream) return NULL;
   fprintf(stream, "dataset=%s", b->dataset);

@@ -185,7 +185,7 @@ static void send_plan(void *context, size_t item, int to) {
 static void send_pass(void *context, size_t item, int to) {
   const asking *a = context;
   char *text = NULL;
-  size_t length = 0;
+  size_t length;
   FILE *out = open_memstream(&text, &length);
   (void)item;
   attn_status status = out ? pass_of(a->job, a->wanted, a->count, out) : ATTN_OK;
@@ -353,7 +353,7 @@ static attn_status choose_among(const quality_job *j, const quality_set *set, pa
 static attn_status choose(const quality_job *j, passes *p) {
   quality_set set;
   char *text = NULL;
-  size_t length = 0;
+  size_t length;
   attn_status status = quality_store_set(j->store, &set);
   if (status) return status;
   FILE *anew = open_memstream(&text, &length);

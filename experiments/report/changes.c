@@ -140,7 +140,7 @@ static varying varying_of(const results_change *c) {
 /* "longformer:window=256 n=1024 seed=1", to be freed. */
 static char *run_text(const result_row *row, const varying *v) {
   char *text = NULL, value[AXIS_TEXT];
-  size_t size = 0;
+  size_t size;
   FILE *out = open_memstream(&text, &size);
   if (!out) return NULL;
   fputs(text_or_none(row->label), out);

@@ -58,7 +58,7 @@ static void put_target(FILE *out, const char *name, const char *text) {
 
 char *repeat_run(const result_row *row) {
   char *text = NULL;
-  size_t size = 0;
+  size_t size;
   if (null_find(row->variant)) return strdup("");
   FILE *out = open_memstream(&text, &size);
   if (!out) return NULL;
@@ -129,7 +129,7 @@ static bool put_apply(FILE *out, const result_row *row, const char *spec, const 
 
 char *repeat_apply(const result_row *row) {
   char *text = NULL, *spec = NULL;
-  size_t size = 0;
+  size_t size;
   bool files;
   if (repeat_reads_files(row->dataset, &files)) return NULL;
   const char *dataset = files ? row->dataset + strcspn(row->dataset, ":") + 1 : "file=" REPEAT_YOURS;

@@ -105,7 +105,7 @@ static void write_title(FILE *out, axis_id a, int64_t value) {
 
 char *axes_title(const int64_t values[AXES], bool rest) {
   char *text = NULL;
-  size_t size = 0;
+  size_t size;
   FILE *out = open_memstream(&text, &size);
   if (!out) return NULL;
   const char *separator = "";

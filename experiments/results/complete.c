@@ -53,7 +53,7 @@ attn_status result_row_settle_params(result_row *row) {
 static attn_status make_label(result_row *row) {
   json_t *params = NULL, *value;
   const char *name, *mark = ":";
-  size_t size = 0;
+  size_t size;
   attn_status status = result_row_params(row, &params);
   if (status) return status;
   char *label = NULL;

@@ -17,7 +17,7 @@ static attn_status no_memory(void) {
 
 char *result_row_setting(const result_row *row) {
   char *out = NULL;
-  size_t size = 0;
+  size_t size;
   FILE *file = open_memstream(&out, &size);
   if (!file) return NULL;
   fprintf(file, "%s %s", row->isa ? row->isa : "", row->label ? row->label : "");

@@ -52,7 +52,7 @@ static attn_status configure(const grid *g, config **out) {
   names variants = {0};
   attn_status status = ATTN_OK;
   char *text = NULL;
-  size_t size = 0;
+  size_t size;
   for (size_t b = 0; b < g->count; b++)
     for (size_t r = 0; !status && r < g->blocks[b].count; r++)
       if (!null_find(g->blocks[b].runs[r].variant))

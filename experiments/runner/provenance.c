@@ -57,7 +57,7 @@ static attn_status add_stamp(const char *path, FILE *out) {
 
 attn_status provenance_stamp(const char *program, char text[PROVENANCE_STAMP]) {
   char *files = NULL;
-  size_t size = 0;
+  size_t size;
   FILE *out = open_memstream(&files, &size);
   if (!out) return attn_fail(ATTN_ENOMEM, "no memory to identify this program");
   attn_status status = add_stamp(program, out);
@@ -89,7 +89,7 @@ attn_status provenance_build(char hex[65]) {
 static json_t *environment(void) {
   static const char *const prefixes[] = {"OMP_", "GOMP_", "KMP_", "ATTN_"};
   char *text = NULL;
-  size_t size = 0;
+  size_t size;
   FILE *stream = open_memstream(&text, &size);
   if (!stream) return NULL;
   for (char **entry = environ; *entry; entry++)
@@ -102,7 +102,7 @@ static json_t *environment(void) {
 
 static json_t *command_line(int argc, char *const *argv) {
   char *text = NULL;
-  size_t size = 0;
+  size_t size;
   FILE *stream = open_memstream(&text, &size);
   if (!stream) return NULL;
   for (int i = 0; i < argc; i++) fprintf(stream, "%s%s", i ? " " : "", argv[i]);

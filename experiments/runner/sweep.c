@@ -165,7 +165,7 @@ static attn_status list_unchecked(sweep *s, const result_set *set) {
 }
 
 static attn_status list_reasons(sweep *s, const result_set *set) {
-  size_t size = 0;
+  size_t size;
   free(s->reasons);
   s->reasons = NULL;
   s->counts = reasons_count(set);
