@@ -93,7 +93,7 @@ static attn_status parse_list(const char *owner, const attn_param *p, char *text
     int64_t capacity = 1;
     for (const char *c = text; *c; c++) capacity += *c == '+';
     items = calloc((size_t)capacity, sizeof *items);
-    if (!items) return attn_fail(ATTN_ENOMEM, "%s: parameter %s", owner, p->name);
+    if (!items) return attn_fail(ATTN_ENOMEM, "%s: no memory for parameter %s", owner, p->name);
     for (char *item = text, *next; item; item = next) {
       if ((next = strchr(item, '+'))) *next++ = 0;
       if ((status = parse_int(owner, p, item, &items[count]))) goto out;
@@ -115,7 +115,7 @@ out:
 
 static attn_status parse_text(const char *owner, const attn_param *p, const char *text, char **out) {
   char *copy = strdup(text);
-  if (!copy) return attn_fail(ATTN_ENOMEM, "%s: parameter %s", owner, p->name);
+  if (!copy) return attn_fail(ATTN_ENOMEM, "%s: no memory for parameter %s", owner, p->name);
   free(*out);
   *out = copy;
   return ATTN_OK;
@@ -123,7 +123,7 @@ static attn_status parse_text(const char *owner, const attn_param *p, const char
 
 static attn_status parse_value(const char *owner, const attn_param *p, const char *value, void *params) {
   char *text = strdup(value);
-  if (!text) return attn_fail(ATTN_ENOMEM, "%s: parameter %s", owner, p->name);
+  if (!text) return attn_fail(ATTN_ENOMEM, "%s: no memory for parameter %s", owner, p->name);
   attn_status status = ATTN_EINVAL;
   void *f = field(p, params);
   switch (p->type) {

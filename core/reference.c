@@ -8,21 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { CHUNK = 256 }; /* numbers that are widened at a time: whole blocks of any codes */
+
+/* Numbers l ... of row i of a head's rows, in fp64. Returns how many. */
+static int64_t widen(const void *rows, attn_stride s, int64_t i, int64_t l, int64_t d, attn_dtype t,
+                     double *to) {
+  const int64_t count = attn_min(d - l, CHUNK);
+  t = attn_stored(s, t);
+  attn_numbers[t].load(attn_at(rows, i * s.row + l, t), count, to);
+  return count;
+}
+
 /* Four partial sums: the order is fixed, and the chain short. */
-static double dot(const double *x, const double *y, int64_t d) {
-  double s[4] = {0};
+static void dot(const double *x, const double *y, int64_t d, double s[4]) {
   int64_t l = 0;
   for (; l + 4 <= d; l += 4)
     for (int i = 0; i < 4; i++) s[i] += x[l + i] * y[l + i];
   for (; l < d; l++) s[0] += x[l] * y[l];
-  return (s[0] + s[1]) + (s[2] + s[3]);
-}
-
-/* Row i of a head's rows, in fp64. */
-static const double *row_of(const void *rows, attn_stride s, int64_t i, int64_t d, attn_dtype t, double *to) {
-  t = attn_stored(s, t);
-  attn_numbers[t].load(attn_at(rows, i * s.row, t), d, to);
-  return to;
 }
 
 /* What is left of runs within first ... end - 1, in place. */
@@ -99,29 +101,24 @@ double attn_pattern_pairs(const attn_pattern *pattern, const attn_problem *p) {
 
 /* The keys of a row: runs of the pattern, and whether the problem's own mask has them too. */
 typedef struct row_keys {
-  attn_run *runs;
+  attn_run *runs, one;
   int64_t count, exist;
-  bool *graph;   /* [n_kv], of a mask that is a graph; NULL: none */
-  double *q, *x; /* the query; a key or a value */
+  bool *graph; /* [n_kv], of a mask that is a graph; NULL: none */
 } row_keys;
 
 static void row_keys_free(row_keys *keys) {
-  free(keys->runs);
+  if (keys->runs != &keys->one) free(keys->runs);
   free(keys->graph);
-  free(keys->q);
-  free(keys->x);
 }
 
 static bool row_keys_find(row_keys *keys, const attn_problem *p, const attn_pattern *pattern, int64_t head,
                           int64_t i, int64_t exist) {
   const attn_pattern *graph = p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern : NULL;
   const int64_t room = attn_max(pattern ? pattern->max_runs : 1, graph ? graph->max_runs : 1);
-  *keys = (row_keys){.runs = malloc((size_t)room * sizeof *keys->runs),
-                     .exist = exist,
-                     .q = malloc((size_t)p->d_qk * sizeof *keys->q),
-                     .x = malloc((size_t)attn_max(p->d_qk, p->d_v) * sizeof *keys->x)};
+  *keys = (row_keys){.runs = &keys->one, .exist = exist};
+  if (room > 1) keys->runs = malloc((size_t)room * sizeof *keys->runs);
   if (graph) keys->graph = calloc((size_t)p->n_kv, sizeof *keys->graph);
-  if (!keys->runs || !keys->q || !keys->x || (graph && !keys->graph)) return false;
+  if (!keys->runs || (graph && !keys->graph)) return false;
   const int64_t count = graph ? attn_pattern_row(graph, p, head, i, keys->runs) : 0;
   for (int64_t r = 0; r < count; r++)
     for (int64_t c = 0; c < keys->runs[r].count; c++)
@@ -155,21 +152,28 @@ int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *patt
     return -1;
   }
   attn_problem resolved = *problem;
-  if (attn_problem_resolve(&resolved)) return 0;
+  if (attn_problem_resolve(&resolved)) return -1;
   attn_dtype t = resolved.dtype;
   int64_t n = kv_len ? kv_len[batch] : resolved.n_kv, kv_head = head / (resolved.heads / resolved.kv_heads);
   const void *keys = attn_rows(k, resolved.k, batch, kv_head, t),
              *values = attn_rows(v, resolved.v, batch, kv_head, t);
+  const void *queries = attn_rows(q, resolved.q, batch, head, t);
   const double *sink = resolved.score.sink;
+  double query[CHUNK], x[CHUNK];
   row_keys of;
-  int64_t seen = -1;
+  int64_t seen = -1, there = -1; /* the first number of `query' */
   if (!row_keys_find(&of, &resolved, pattern, head, i, n)) goto out;
   seen = 0;
-  row_of(attn_rows(q, resolved.q, batch, head, t), resolved.q, i, resolved.d_qk, t, of.q);
   double max = sink ? sink[head] : -(double)INFINITY;
   for (int64_t r = 0, j = -1; (j = next_key(&of, &resolved, batch, head, i, &r, j)) >= 0;) {
-    double s = resolved.scale * dot(of.q, row_of(keys, resolved.k, j, resolved.d_qk, t, of.x), resolved.d_qk);
-    s = attn_score_of(&resolved, batch, head, i, j, s);
+    double part[4] = {0};
+    for (int64_t l = 0; l < resolved.d_qk; l += CHUNK) {
+      if (l != there) widen(queries, resolved.q, i, l, resolved.d_qk, t, query);
+      there = l;
+      dot(query, x, widen(keys, resolved.k, j, l, resolved.d_qk, t, x), part);
+    }
+    const double s = attn_score_of(&resolved, batch, head, i, j,
+                                   resolved.scale * ((part[0] + part[1]) + (part[2] + part[3])));
     scores[seen++] = s;
     max = s > max ? s : max;
   }
@@ -182,9 +186,10 @@ int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *patt
   for (int64_t r = 0, j = -1; (j = next_key(&of, &resolved, batch, head, i, &r, j)) >= 0;) {
     double weight = scores[at++] / sum;
     if (p) p[j] = weight;
-    if (!o) continue;
-    row_of(values, resolved.v, j, resolved.d_v, t, of.x);
-    for (int64_t l = 0; l < resolved.d_v; l++) o[l] += weight * of.x[l];
+    for (int64_t l = 0; o && l < resolved.d_v; l += CHUNK) {
+      const int64_t count = widen(values, resolved.v, j, l, resolved.d_v, t, x);
+      for (int64_t c = 0; c < count; c++) o[l + c] += weight * x[c];
+    }
   }
 out:
   row_keys_free(&of);

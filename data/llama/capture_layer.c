@@ -131,7 +131,6 @@ static attn_status describe_rotation(const data_llama *m, const data_rope *rope,
     add(c, (hdf5_attribute){.name = "rope", .text = "pending"});
     add(c, (hdf5_attribute){.name = "first_position", .integer = 0});
   }
-  if (rope->kind == DATA_ROPE_PLAIN && !rope->divisors) return ATTN_OK;
   attn_status status = print_frequencies(m, rope, c);
   add(c, (hdf5_attribute){.name = "rope_frequencies", .text = c->frequencies});
   add(c, (hdf5_attribute){.name = "rope_attention_factor", .real = true, .number = rope->attention});

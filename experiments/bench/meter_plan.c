@@ -145,10 +145,12 @@ static attn_status sample_make(const evidence *e, sample *x) {
   exact->p = calloc((size_t)(exact->count * p->n_kv), sizeof *exact->p);
   exact->o = calloc((size_t)(exact->count * p->d_v), sizeof *exact->o);
   double *scratch = calloc((size_t)p->n_kv, sizeof *scratch);
-  const bool made = exact->p && exact->o && scratch;
-  for (int64_t r = 0; made && r < exact->count; r++)
+  bool made = exact->p && exact->o && scratch;
+  for (int64_t r = 0; made && r < exact->count; r++) {
     x->keys[r] = attn_reference_row(p, NULL, e->q, e->k, e->v, NULL, x->rows[r].batch, x->rows[r].head,
                                     x->rows[r].i, exact->p + r * p->n_kv, exact->o + r * p->d_v, scratch);
+    made = x->keys[r] >= 0;
+  }
   free(scratch);
   return made ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory to verify an output");
 }

@@ -161,6 +161,7 @@ void projected_slots_free(projected_slots *s) {
   head_data_free(&s->head);
   free(s->key_error);
   free(s->value_error);
+  *s = (projected_slots){.key_error = NULL};
 }
 
 attn_status projected_slots_make(const attn_problem *p, const projected_pair *m, const double *k,

@@ -90,35 +90,38 @@ out:
 static int64_t cell_start(int64_t cell, int64_t n, int64_t cells) { return (cell * n + cells - 1) / cells; }
 
 /* One row of cells of the exact map. scratch: 2 n_kv + cells. */
-static void exact_cells(const evidence *e, int64_t cell, int64_t rows, int64_t columns, double *scratch,
+static bool exact_cells(const evidence *e, int64_t cell, int64_t rows, int64_t columns, double *scratch,
                         float *out) {
   const attn_problem *p = e->problem;
   double *weights = scratch, *scores = scratch + p->n_kv, *sums = scores + p->n_kv;
   const int64_t first = cell_start(cell, p->n_q, rows), last = cell_start(cell + 1, p->n_q, rows);
   for (int64_t c = 0; c < columns; c++) sums[c] = 0;
   for (int64_t i = first; i < last; i++) {
-    attn_reference_row(p, NULL, e->q, e->k, e->v, e->kv_len, 0, 0, i, weights, NULL, scores);
+    if (attn_reference_row(p, NULL, e->q, e->k, e->v, e->kv_len, 0, 0, i, weights, NULL, scores) < 0)
+      return false;
     for (int64_t j = 0; j < p->n_kv; j++) sums[j * columns / p->n_kv] += weights[j];
   }
   for (int64_t c = 0; c < columns; c++) out[c] = (float)(sums[c] / (double)(last - first));
+  return true;
 }
 
 static attn_status exact_map(const evidence *e, int64_t rows, int64_t columns) {
   if (e->cache->exact_map) return ATTN_OK;
   float *map = calloc((size_t)(rows * columns), sizeof *map);
   bool failed = !map;
-#pragma omp parallel if (!failed)
+  if (failed) goto out;
+#pragma omp parallel
   {
     double *scratch = malloc((size_t)(2 * e->problem->n_kv + columns) * sizeof *scratch);
-    if (!scratch) {
-#pragma omp atomic write
-      failed = true;
-    }
 #pragma omp for schedule(dynamic, 1)
     for (int64_t cell = 0; cell < rows; cell++)
-      if (scratch && map) exact_cells(e, cell, rows, columns, scratch, map + cell * columns);
+      if (!scratch || !exact_cells(e, cell, rows, columns, scratch, map + cell * columns)) {
+#pragma omp atomic write
+        failed = true;
+      }
     free(scratch);
   }
+out:
   if (failed) {
     free(map);
     return attn_fail(ATTN_ENOMEM, "no memory for an attention map");

@@ -15,6 +15,7 @@ typedef struct null_room {
   int64_t summed;
   bool *inside, *chosen;
   attn_run *runs;
+  bool refused; /* there was no memory for a row */
 } null_room;
 
 /* Marks the keys that the row sees; returns how many. */
@@ -87,8 +88,9 @@ static void random_keys(const evidence *e, const sample_row *row, null_room *roo
   drawn_keys drawn;
   draw_keys(e, row, room, &drawn);
   const attn_pattern pattern = {.state = &drawn, .row = drawn_row, .max_runs = NULL_KEYS};
-  attn_reference_row(e->problem, &pattern, e->q, e->k, e->v, e->kv_len, row->batch, row->head, row->i, NULL,
-                     room->o, room->scores);
+  if (attn_reference_row(e->problem, &pattern, e->q, e->k, e->v, e->kv_len, row->batch, row->head, row->i,
+                         NULL, room->o, room->scores) < 0)
+    room->refused = true;
 }
 
 const null_baseline null_baselines[] = {{"null_zeros", "null_zeros", "{}", "zeros", 0, zeros},
@@ -137,13 +139,13 @@ attn_status null_fill(const null_baseline *null, const evidence *e, void *o) {
     region memory = {.last = NULL};
     null_room room;
     const bool ready = room_make(&memory, e->problem, &room);
-    if (!ready) {
-#pragma omp atomic write
-      failed = true;
-    }
 #pragma omp for schedule(dynamic, 1)
     for (int64_t line = 0; line < e->problem->batch * e->problem->heads; line++)
       if (ready) line_fill(null, e, line, &room, o);
+    if (!ready || room.refused) {
+#pragma omp atomic write
+      failed = true;
+    }
     region_free(&memory);
   }
   return failed ? attn_fail(ATTN_ENOMEM, "no memory for a row of %s", null->name) : ATTN_OK;

@@ -20,9 +20,9 @@ double spectrum_error(int64_t count, int64_t n, double frobenius) {
 }
 
 double spectrum_scale(gsl_matrix *m) {
-  double most = 0;
-  for (size_t i = 0; i < m->size1; i++)
-    for (size_t j = 0; j < m->size2; j++) most = fmax(most, fabs(gsl_matrix_get(m, i, j)));
+  double least, most;
+  gsl_matrix_minmax(m, &least, &most);
+  most = fmax(most, -least);
   const double scale = attn_unit_scale(1, &most);
   gsl_matrix_scale(m, scale);
   return scale;

@@ -6,6 +6,7 @@
 
 #include "experiments/conformance/covering.h"
 #include "experiments/conformance/drawn.h"
+#include "experiments/conformance/inputs.h"
 
 TestSuite(cli_drawn, .timeout = 600);
 
@@ -52,6 +53,28 @@ Test(cli_drawn, problems_have_what_is_declared_only) {
     cr_expect(memcmp(&back, &list[i], sizeof back) == 0, "%s", text);
   }
   free(list);
+}
+
+/* The names of its parts are the name of a score. */
+Test(cli_drawn, scores_have_the_parts_of_their_names) {
+  for (int64_t s = 0; s < SCORES; s++) {
+    char text[PROBLEM_TEXT];
+    problem p = problem_plain();
+    problem_inputs x;
+    p.value[FIELD_SCORE] = s;
+    problem_print(&p, text);
+    const char *name = strstr(text, "score=");
+    cr_assert(problem_inputs_make(&p, &x) == ATTN_OK, "%s", attn_last_error());
+    const attn_score *has = &x.in.problem.score;
+    const bool relative = name && (strstr(name, "alibi") || strstr(name, "relative")),
+               dense = name && (strstr(name, "bias") || strstr(name, "hidden"));
+    cr_expect((has->softcap > 0) == (name && strstr(name, "softcap")) &&
+                  (has->leaky > 0) == (name && strstr(name, "leaky")) && !has->relative == !relative &&
+                  (has->span > 0) == relative && !has->dense.at == !dense &&
+                  !has->sink == !(name && strstr(name, "sink")),
+              "%s", text);
+    region_free(&x.memory);
+  }
 }
 
 static bool is_plain(const int64_t *v) { return !v[FIELD_SCORE] && !v[FIELD_MASK] && !v[FIELD_PADDING]; }

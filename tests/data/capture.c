@@ -148,6 +148,15 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   cr_assert_float_eq(number_attribute(file, "trained_context"), 4096, 0);
   cr_assert_float_eq(number_attribute(file, "windows"), 1, 0);
   cr_assert_float_eq(number_attribute(file, "rope_theta"), 10000, 0);
+  cr_assert_float_eq(number_attribute(file, "rope_attention_factor"), 1, 0);
+  const int half = (int)number_attribute(file, "rotary_dim") / 2;
+  char *frequencies = text_attribute(file, "rope_frequencies"), *turn = frequencies;
+  for (int i = 0; i < half; i++) {
+    const double given = strtod(turn, &turn);
+    cr_expect_float_eq(given, pow(10000, -(double)i / half), 1e-15, "pair %d of %d", i, half);
+  }
+  cr_expect(half > 0 && !*turn);
+  free(frequencies);
   free(text_attribute(file, "rotation"));
   H5Fclose(file);
   /* The tensors are those of the independent forward pass. */

@@ -1481,6 +1481,8 @@ mutant(lawless-run-passes experiments/results/bound.c "cases/declared:A pattern"
   "a run passes although nothing holds its keys" [=[[VERDICT_UNCHECKED] = @4@,]=] [[0]])
 mutant(nan-in-range experiments/properties/extreme.c "cases/declared:Costs" ""
   "weights of 0/0 pass" [[isnan(y) ? @(double)INFINITY@ : fmax(fmax(low - y, y - high), 0)]] [[0]])
+mutant(softmax-without-maximum core/kernels/rows.inc PROP-EXTREME full "the exponentials of a row overflow"
+  [[max = @NAME(row_max)(count, x, s)@;]] [[v_set(0)]])
 mutant(relu-claims-weights core/engines/linear/fixed_features.c PROP-EXTREME "linear:feature=relu"
   "rectified features say that their weights sum to 1" [[of == COS) && @!(p->eps > 0)@]] [[p->eps > 1e9]])
 mutant(lse-output-unread experiments/properties/lse.c "cases/declared:Outputs" ""

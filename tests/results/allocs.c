@@ -1,8 +1,6 @@
 /* allocs.c - every allocation of a table, a page, JSON or CSV refused in turn: the output is whole and the
  * same, or there is an error. malloc is stood in for, so that what libraries allocate is refused, too;
  * sanitizers do so themselves, and this test is not built with them. */
-#define _GNU_SOURCE /* RTLD_NEXT */
-#include <dlfcn.h>
 #include <gsl/gsl_errno.h>
 
 #include "data/support/json_text.h"
@@ -10,61 +8,8 @@
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/page.h"
 #include "experiments/report/summary.h"
+#include "tests/support/refuse.h"
 #include "tests/support/results_fixture.h"
-
-/* ---- the allocator ------------------------------------------------------------------------------------- */
-
-static long countdown = -1; /* allocations until one is refused; below 0: none is */
-static bool refuse_all;     /* all after it, too */
-static long refused;
-
-static bool refuse(void) {
-  if (countdown < 0) return false;
-  if (countdown > 0) {
-    countdown--;
-    return false;
-  }
-  if (!refuse_all) countdown = -1;
-  refused++;
-  return true;
-}
-
-static void *real(const char *name) {
-  void *found = dlsym(RTLD_NEXT, name);
-  if (!found) abort();
-  return found;
-}
-
-void *malloc(size_t size) {
-  static void *(*next)(size_t);
-  if (!next) *(void **)&next = real("malloc");
-  return refuse() ? NULL : next(size);
-}
-
-void *calloc(size_t count, size_t size) {
-  static void *(*next)(size_t, size_t);
-  static _Alignas(16) char first[4096]; /* for dlsym itself, before it has found the real one */
-  static size_t used;
-  static bool looking;
-  if (looking) {
-    void *at = first + used;
-    used += (count * size + 15) / 16 * 16;
-    if (used > sizeof first) abort();
-    return at;
-  }
-  if (!next) {
-    looking = true;
-    *(void **)&next = real("calloc");
-    looking = false;
-  }
-  return refuse() ? NULL : next(count, size);
-}
-
-void *realloc(void *at, size_t size) {
-  static void *(*next)(void *, size_t);
-  if (!next) *(void **)&next = real("realloc");
-  return refuse() ? NULL : next(at, size);
-}
 
 /* Nothing here is to outlive a crash of the machine. */
 int fsync(int fd) { return fd < 0 ? -1 : 0; }
@@ -76,13 +21,13 @@ int fdatasync(int fd) { return fd < 0 ? -1 : 0; }
 static attn_status to_file(const char *path, attn_status (*print)(FILE *, const result_set *),
                            const result_set *set) {
   static char buffer[1 << 16];
-  const long wait = countdown;
-  countdown = -1;
+  const bool paused = refuse_paused;
+  refuse_paused = true;
   FILE *file = fopen(path, "wb");
   setvbuf(file, buffer, _IOFBF, sizeof buffer);
-  countdown = wait;
+  refuse_paused = paused;
   attn_status status = print(file, set);
-  countdown = -1;
+  refuse_paused = true;
   fclose(file);
   return status;
 }
@@ -112,14 +57,14 @@ static attn_status comparison(const char *path, const result_set *set, bool json
   attn_status status = pairs_make(set, set, &pairs);
   if (!status) status = change_make(&pairs, 1.05, &change);
   const changes all = {{"a", set}, {"b", set}, 1.05, &pairs, &change};
-  const long wait = countdown;
-  countdown = -1;
+  const bool paused = refuse_paused;
+  refuse_paused = true;
   static char buffer[1 << 18];
   FILE *file = fopen(path, "wb");
   setvbuf(file, buffer, _IOFBF, sizeof buffer);
-  countdown = wait;
+  refuse_paused = paused;
   if (!status) status = json ? changes_print_json(file, &all) : changes_print(file, &all, true);
-  countdown = -1;
+  refuse_paused = true;
   fclose(file);
   change_free(&change);
   pairs_free(&pairs);
@@ -137,7 +82,7 @@ static attn_status loaded(const char *path, const result_set *set) {
   (void)set;
   const attn_status status = results_load(&source, 1, &read);
   if (status) return status;
-  countdown = -1;
+  refuse_paused = true;
   to_file(path, results_export_csv, &read);
   result_set_free(&read);
   return ATTN_OK;
@@ -170,13 +115,12 @@ static void sweep(const char *what, attn_status (*print)(const char *, const res
     for (long k = 0, hit = 1; hit; k += all ? 17 * step : step) {
       unlink(bad);
       attn_fail(ATTN_OK, "nothing recorded");
-      refuse_all = all;
-      refused = 0;
-      countdown = k;
+      refuse_from(k, all);
+      refuse_paused = false;
       const attn_status status = print(bad, &set);
-      countdown = -1;
-      hit = refused;
-      total += refused;
+      refuse_paused = true;
+      hit = refuse_calls() > k;
+      total += hit;
       if (status) {
         cr_assert(status == ATTN_ENOMEM || status == ATTN_EFOREIGN, "%s, %ld: %s", what, k,
                   attn_last_error());

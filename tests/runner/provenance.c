@@ -1,4 +1,6 @@
 /* provenance.c - what rows were made from: plug-ins and files that change are run again, and named. */
+#include <hdf5.h>
+#include <jansson.h>
 #include <unistd.h>
 
 #include "tests/support/files.h"
@@ -61,6 +63,30 @@ Test(provenance, a_violation_names_its_files_and_the_command_its_plug_in) {
   cr_assert_eq(run("check x.h5"), 1);
   cr_expect(strstr(result.out, "--plugin ./fault.so"), "%s", result.out);
   cr_expect(strstr(result.out, "Files of the plug-in: SHA-256 "), "%s", result.out);
+}
+
+/* Each column of /provenance, but those that the file's own sessions have. */
+Test(provenance, a_session_knows_what_files_tell_of_it) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\nvariants: full\ndatasets: gaussian\n"
+                     "nulls: no\n" TIMING);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
+  FILE *journal = fopen("x.jsonl", "r");
+  cr_assert(journal);
+  json_t *head = json_loadf(journal, JSON_DISABLE_EOF_CHECK, NULL);
+  fclose(journal);
+  const hid_t file = H5Fopen("x.h5", H5F_ACC_RDONLY, H5P_DEFAULT);
+  char name[64];
+  int count = 0;
+  for (hsize_t i = 0; H5Lget_name_by_idx(file, "provenance", H5_INDEX_NAME, H5_ITER_INC, i, name, sizeof name,
+                                         H5P_DEFAULT) > 0;
+       i++, count++)
+    cr_expect(strstr(" session build end_time load_end ", name) ||
+                  json_object_get(json_object_get(head, "provenance"), name),
+              "%s", name);
+  cr_expect(count > 20, "%d columns", count);
+  H5Fclose(file);
+  json_decref(head);
 }
 
 static void write_projection(double value) {

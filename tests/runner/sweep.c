@@ -147,6 +147,8 @@ Test(sweep, a_dry_run_prices_verification_and_timing) {
   cr_expect_float_eq(estimated("--set timing.max_time=3") - 3, part, 1e-9);
   cr_expect_float_eq(estimated("--set cache=warm --set timing.warmup=2"), estimated("--set cache=warm") + 1,
                      1e-9);
+  cr_expect_float_eq(estimated("--set cache=warm --set timing.sample_time=0.8"),
+                     estimated("--set cache=warm --set timing.sample_time=0.5") + 0.6, 1e-9); /* two rounds */
   cr_expect_eq(estimated("--set budget.time=1"), 1);
   cr_expect(part > 1e-6 && estimated("--only variant=null_zeros") < 1, "a baseline is not timed");
   cr_expect_eq(printed("time_s"), 0);

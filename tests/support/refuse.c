@@ -1,9 +1,10 @@
-/* refuse.c - to be preloaded: malloc, calloc and realloc of a process are counted, and number
+/* refuse.c - to be preloaded or linked: malloc, calloc and realloc of a process are counted, and number
  * REFUSE_AT (0: the first) gives NULL, with REFUSE_AFTER all after it, too. The
  * count is written to the file REFUSE_COUNT at the end.
  * Libraries are refused like attnlab itself. */
+#include "tests/support/refuse.h"
+
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +16,19 @@ void *__libc_realloc(void *at, size_t size);
 
 static atomic_long calls;
 static long first = -1, last = -1; /* that are refused */
+bool refuse_paused;
+
+void refuse_from(long at, bool after) {
+  first = at;
+  last = after ? INT32_MAX : at;
+  atomic_store(&calls, 0);
+}
+
+long refuse_calls(void) { return atomic_load(&calls); }
 
 __attribute__((constructor)) static void begin(void) {
   const char *at = getenv("REFUSE_AT");
-  atomic_store(&calls, 0);
-  if (!at) return;
-  first = strtol(at, NULL, 10);
-  last = getenv("REFUSE_AFTER") ? INT32_MAX : first;
+  refuse_from(at ? strtol(at, NULL, 10) : -1, at && getenv("REFUSE_AFTER"));
 }
 
 __attribute__((destructor)) static void end(void) {
@@ -34,6 +41,7 @@ __attribute__((destructor)) static void end(void) {
 }
 
 static bool refused(void) {
+  if (refuse_paused) return false;
   const long call = atomic_fetch_add(&calls, 1);
   return call >= first && call <= last;
 }
