@@ -132,7 +132,7 @@ void attn_kv_block(int64_t bits, int64_t count, float *x) {
   }
   const double scale = attn_rounded((double)((most - least) / top), ATTN_F16),
                from = attn_rounded((double)least, ATTN_F16);
-  sound = sound && isfinite(scale) && isfinite(from);
+  sound = sound && isfinite(from); /* an infinite scale gives NaN */
   for (int64_t i = 0; i < count; i++) {
     const float code = scale > 0 ? fminf(top, fmaxf(0, rintf((x[i] - (float)from) / (float)scale))) : 0;
     x[i] = sound ? (float)(scale * (double)code + from) : NAN;
