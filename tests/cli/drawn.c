@@ -77,6 +77,18 @@ Test(cli_drawn, scores_have_the_parts_of_their_names) {
   }
 }
 
+Test(cli_drawn, sinks_are_near_and_far) {
+  problem p = problem_plain();
+  problem_inputs x;
+  int met[3] = {0};
+  p.value[FIELD_SCORE] = SCORE_SINK;
+  p.value[FIELD_HEADS] = 64;
+  cr_assert(problem_inputs_make(&p, &x) == ATTN_OK, "%s", attn_last_error());
+  for (int h = 0; h < 64; h++) met[x.sink[h] < -100 ? 0 : x.sink[h] < 30 ? 1 : 2]++;
+  cr_expect(met[0] > 4 && met[1] > 4 && met[2] > 4, "%d, %d, %d", met[0], met[1], met[2]);
+  region_free(&x.memory);
+}
+
 static bool is_plain(const int64_t *v) { return !v[FIELD_SCORE] && !v[FIELD_MASK] && !v[FIELD_PADDING]; }
 
 static bool is_there(const problem *list, int64_t count, int64_t n_kv, int64_t width) {

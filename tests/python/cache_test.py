@@ -201,6 +201,8 @@ class Caches(unittest.TestCase):
         other = cache.copy()
         other.truncate([10, 0])
         self.assertEqual([other.length(0), other.length(1), cache.length(0)], [10, 0, N])
+        other.append(self.k[:, :, 10:], self.v[:, :, 10:], lengths=[N - 10, 1])
+        np.testing.assert_array_equal(other.attend(q)[0], o[0])
         self.assertGreater(cache.bytes, BATCH * KV_HEADS * N * D * 2 * 8)
 
     def test_what_is_wrong_is_named(self):

@@ -77,7 +77,9 @@ static attn_status answer(const void *opaque, const attn_call *call) {
   const state *s = opaque;
   const attn_problem *p = call->context->problem;
   const size_t out = (size_t)(p->batch * p->heads * p->n_q * p->d_v) * sizeof(float),
-               in = (size_t)(p->batch * p->kv_heads * p->n_kv * p->d_qk) * sizeof(float);
+               in = (size_t)((p->batch - 1) * p->k.batch + (p->kv_heads - 1) * p->k.head +
+                             (p->n_kv - 1) * p->k.row + p->d_qk) *
+                    sizeof(float);
   const bool own =
       s->mode == F_copy || s->mode == F_late || s->mode == F_odd || s->mode == F_keys || s->mode == F_idle;
   memory *m = own ? s->own : &shared[s->mode];
