@@ -186,7 +186,8 @@ static void try_fault(fault which, bool lse, attn_status expected, const char *w
 
 Test(core_verify, maps) {
   try_fault(SOUND, false, ATTN_OK, "");
-  try_fault(COLUMN_LEFT, false, ATTN_EFOREIGN, "map left its features unwritten at row 0 of 40, column 3 (keys of kv head");
+  try_fault(COLUMN_LEFT, false, ATTN_EFOREIGN,
+            "map left its features unwritten at row 0 of 40, column 3 (keys of kv head");
   try_fault(ROW_LEFT, false, ATTN_EFOREIGN, "map left its features unwritten at row 39 of 40, column 0");
   try_fault(COLUMN_MORE, false, ATTN_EFOREIGN, "map wrote outside its features");
   try_fault(ROW_MORE, false, ATTN_EFOREIGN, "map wrote outside its features");
