@@ -132,7 +132,8 @@ char *repeat_apply(const result_row *row) {
   size_t size;
   bool files;
   if (repeat_reads_files(row->dataset, &files)) return NULL;
-  const char *dataset = files ? row->dataset + strcspn(row->dataset, ":") + 1 : "file=" REPEAT_YOURS;
+  const char *colon = strchr(row->dataset, ':'), *own = colon ? colon + 1 : "",
+             *dataset = files ? own : "file=" REPEAT_YOURS;
   const bool half = strstr(dataset, ",dtype="); /* bf16, which is computed in f32 */
   if (null_find(row->variant) || row->n_kv != row->n ||
       attn_dtype_size((attn_dtype)row->dtype) < sizeof(float) ||

@@ -162,7 +162,7 @@ class Mutants:
                      if only is None or place in only}
         self.equivalent = dict(line.split("\t")[:2] for line in EQUIVALENT.read_text().splitlines() if line[:1] != "#")
         parts = (SOURCE / "tests" / "parts.sh").read_text()
-        areas, *slow = (re.search(rf"^{name}='(.*)'$", parts, re.M)[1] for name in ("sanitized", "slow", "judges", "records"))
+        areas, *slow = (re.search(rf"^{name}='(.*)'$", parts, re.M)[1] for name in ("sanitized", "slow", "judges", "records", "commands", "sweeps"))
         self.areas, self.slow = areas.split(), "|".join(slow) + ")$"
         self.places = random.Random(options.seed).sample(sorted(self.over), len(self.over))
 

@@ -1,5 +1,5 @@
-/* check_records.h - for each check but properties a variant that it holds of, and an input on which it is able
- * to reject the null approximations. */
+/* check_records.h - for each check but properties a variant of which it holds, and an input on which it can
+ * reject the null approximations. */
 #ifndef TESTS_SUPPORT_CHECK_RECORDS_H
 #define TESTS_SUPPORT_CHECK_RECORDS_H
 
