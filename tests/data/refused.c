@@ -1,5 +1,5 @@
-/* refused.c - what reads files, draws data or computes a model, with one of its allocations refused, or all from
- * there on: the result is the same, or there is an error. Not what uses HDF5, which crashes itself. */
+/* refused.c - what reads files, draws data or computes a model, with one of its allocations refused, or all
+ * from there on: the result is the same, or there is an error. Not what uses HDF5, which crashes itself. */
 #include "tests/data/tokens_fixture.h"
 #include "tests/support/refuse.h"
 
