@@ -1,7 +1,7 @@
 /* nulls.c - the null approximations - all zeros, the mean of V, a quarter of the keys at random - in place of
  * a variant's own algorithm, under its own parameters, view and bounds: each check rejects them on the input
  * recorded here, or is as blind to them as it declares, while the variant itself passes. */
-#include "tests/support/check_records.h"
+#include "tests/checks/check_records.h"
 #include "tests/support/checks_fake.h"
 #include "tests/support/checks_shown.h"
 #include "tests/support/spec.h"

@@ -1,5 +1,5 @@
 /* refused.c - checks whose allocations are refused: without memory there is no verdict. */
-#include "tests/support/check_records.h"
+#include "tests/checks/check_records.h"
 #include "tests/support/refuse.h"
 
 #include <gsl/gsl_errno.h>

@@ -1,7 +1,7 @@
 /* check_records.h - for each check but properties a variant of which it holds, and an input on which it can
  * reject the null approximations. */
-#ifndef TESTS_SUPPORT_CHECK_RECORDS_H
-#define TESTS_SUPPORT_CHECK_RECORDS_H
+#ifndef TESTS_CHECKS_CHECK_RECORDS_H
+#define TESTS_CHECKS_CHECK_RECORDS_H
 
 #include "tests/support/checks_case.h"
 
