@@ -4,7 +4,7 @@
 
 #include <gsl/gsl_errno.h>
 
-enum { PLACES = 12 };
+enum { PLACES = 8 };
 
 /* calls: its allocations. */
 static result_bound judged(const check *c, const evidence *of, long at, long *calls) {

@@ -121,15 +121,18 @@ class Tree:
         there = self.targets(SANITIZED, r"test_\w+")
         return next((f"{test}, sanitized" for test in tests if test in there and self.fails(test, seconds[test], SANITIZED)), None)
 
-    def spares(self, text):
-        """A planted mutant that survives while what judges is changed, or None: of those that its text names, else of each check."""
+    def spares(self, path):
+        """A planted mutant that survives while what judges is changed, or None: of the checks that its file names, else its
+        folder, else of each check one."""
         coverage.configure(self.path, preset="mutants")
         if not coverage.build(self.path, "attn_mutants", preset="mutants"):
             return "the build of planted mutants"
         listed = (self.path / "build/mutants/mutants/mutants.inc").read_text()
         listed = re.findall(r'^MUTANT\("([^"]*)", "([^"]*)", "([^"]*)"', listed, re.M)
         each = {one[1]: one for one in listed if "/" not in one[1]}
-        for planted in [one for one in listed if f'"{one[1]}"' in text] or each.values():
+        texts = path.read_text(), "".join(one.read_text() for one in path.parent.glob("*.c"))
+        named = ([one for one in listed if f'"{one[1]}"' in text] for text in texts)
+        for planted in next(filter(None, named), each.values()):
             if subprocess.run(["build/mutants/tests/attn_mutants", *planted], cwd=self.path, capture_output=True).returncode:
                 return f"mutants: {planted[0]}"
         return None
@@ -199,7 +202,7 @@ class Mutants:
                 if not found["by"]:
                     found["by"] = tree.sanitized([name for name in tests if self.is_sanitized(name)], self.seconds)
                 if not found["by"] and file.startswith(JUDGES):
-                    found["by"] = tree.spares("".join(text))
+                    found["by"] = tree.spares(path)
                 if self.options.witness and file.startswith(("core/", "variants/")):
                     found["seen"], _ = self.meet(tree, [name for name in self.over[place] if name not in tests])
                 found["argued"] = self.equivalent.get(f"{file}: {old.strip()} => {new.strip()}")

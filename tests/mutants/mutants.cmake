@@ -1993,8 +1993,6 @@ mutant(evict-expected-mean core/cache/kv_scores.c EVICT-2 "evict:score=expected,
   [[z[j] += @square[j] / 2@;]] [[0]])
 mutant(evict-expected-heads core/cache/kv_scores.c EVICT-2 "evict:score=expected,budget=24,recent=4"
   "weights of the heads of a group are not normalised" [[add_logs(score[first + j], @z[j] - all@)]] [=[z[j]]=])
-mutant(evict-future-of-part core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4" "queries of a part have one future"
-  [[return w->later @+ (t - first) * n@;]] [[+ 0]])
 mutant(evict-filter-head core/cache/kv_head.c core_policies/a_kv_head_has_its_own_filter "" "every kv head has the filter of the first"
   [[h->rule.filters + @h->kv_head@ * h->d]] [[0]])
 mutant(cache-copy-filters core/cache/kv_cache.c core_kv_cache/a_copy_has_filters_when_the_cache_is_gone "" "a copy has no filters"
