@@ -67,11 +67,11 @@ part isa ./tests/run.sh --isa others -E '^test_core_(properties|environment|guar
 # With another compiler everything is built, and what computes and what reads is run; with the sanitizers what judges,
 # records and is printed, too: without tests of minutes, which have run above, and, with the sanitizers, of a quarter of a minute.
 computes='core variants data expression'
-sanitized='core variants data expression checks quality results reference training cli report runner'
+sanitized='core variants data expression checks quality results reference training cli runner'
 slow='^test_(core_(numerics|properties|guard|environment|finite|special|exp|decode)|expression_oracles'
 judges='checks_(sweeps|universal|nulls|laws|tails|normalised|drawn|features|draws|sketch|entries|floating|budget)'
 records='quality_(checks|evaluate|asked)|results_(damaged|file)|reference_census|training_train_study'
-commands='cli_(cases_.*|advise|architectures|bench|check|eval.*|sweep)|report_(answer|browser|model|view)'
+commands='cli_(cases_.*|advise|architectures|bench|check|eval.*|sweep)'
 sweeps='runner_(cold|faults|locale|nonfinite|progress|provenance|rude|shard|stale|stored|survive|sweep)'
 part clang ./cmake/build.sh clang
 part clang ./tests/run.sh --clang --areas "$computes" -E "$slow)$"
