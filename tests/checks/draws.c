@@ -11,6 +11,7 @@ static int wrong_count;
 static void (*honest)(const void *, const attn_context *, const attn_feature_rows *, void *, int64_t,
                       double *);
 static map_fault fault;
+static double gain = 1.02;       /* LONGER */
 static double short_of, long_of; /* FAR_NORM: the squares below and above which the norm term is off */
 
 static void wrong_map(const void *state, const attn_context *c, const attn_feature_rows *given, void *f,
@@ -21,7 +22,7 @@ static void wrong_map(const void *state, const attn_context *c, const attn_featu
   double *longer = calloc((size_t)(rows * d), sizeof *longer);
   for (int64_t i = 0; i < rows; i++)
     for (int64_t l = 0; l < d; l++)
-      attn_set(longer, i * d + l, t, (fault == LONGER ? 1.02 : 1) * attn_get(x, i * stride + l, t));
+      attn_set(longer, i * d + l, t, (fault == LONGER ? gain : 1) * attn_get(x, i * stride + l, t));
   if (fault == HEADS_ALIKE) head = 0;
   if (fault == HEADS_APART && head > 0) { /* another draw: the components of x are turned around */
     for (int64_t i = 0; i < rows; i++)
@@ -29,11 +30,11 @@ static void wrong_map(const void *state, const attn_context *c, const attn_featu
   }
   attn_feature_rows moved = {fault == HEADS_APART ? 0 : head, given->side, longer, d, given->first, rows};
   honest(state, c, &moved, f, f_row, scale);
-  /* exp(1.02 w.x - |x|^2 / 2) */
+  /* exp(gain w.x - |x|^2 / 2) */
   for (int64_t i = 0; i < rows && fault == LONGER; i++) {
     double square = 0;
     for (int64_t l = 0; l < d; l++) square += pow(attn_get(x, i * stride + l, t), 2);
-    scale[i] += (1.02 * 1.02 - 1) * c->problem->scale * square / 2;
+    scale[i] += (gain * gain - 1) * c->problem->scale * square / 2;
   }
   for (int64_t i = 0; i < rows && fault == FAR_NORM; i++) {
     double square = 0;
@@ -81,6 +82,9 @@ Test(checks_draws, features_two_percent_too_long, .timeout = 120) {
     cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value < 1e-5, "%s: p %g, %g of %g", names[n], b.p_value,
               b.measured, b.value);
   }
+  /* Less is shown by the lengths of all vectors together, on either side. */
+  for (gain = 0.991; gain < 1.01; gain += 0.016)
+    cr_expect_lt(judged("FAV-3", "features=256", p, LONGER).p_value, 1e-3, "%g", gain);
 }
 
 Test(checks_draws, a_block_that_repeats) {
