@@ -34,7 +34,7 @@ static void *copy_rows(region *memory, const attn_problem *p, const void *x, att
   if (!copy) return NULL;
 #pragma omp parallel
   {
-    double *own = malloc(4 * (size_t)d * sizeof *own);
+    double *own = malloc(3 * (size_t)d * sizeof *own);
 #pragma omp for schedule(static)
     for (int64_t r = 0; r < (own ? rows : 0); r++) {
       const int64_t line = r / p->n_kv;

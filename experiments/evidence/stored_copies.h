@@ -13,7 +13,7 @@ typedef struct stored_side {
   int64_t d;
 } stored_side;
 stored_side stored_side_of(const attn_problem *, const attn_kv_store *, int side);
-/* kept [d] of x [d], as what reads them computes with them; room [2 d]. */
+/* kept [d] of x [d], as what reads them computes with them; room [d]. */
 void stored_row(const stored_side *, const double *x, double *kept, double *room);
 
 /* Keys that are coded in groups: kept [keys, d] of the keys x [keys, d] of a head, by the definition. With a

@@ -200,6 +200,12 @@ Test(checks_tails, what_a_sample_spends) {
   cr_expect_eq(kept.keys_mean, 12);
   block_cache_free(c->e.cache);
   case_free(c);
+  c = case_gaussian("planted_sample:window=96", case_problem(1, 2, 1, 96, 8, 4, false, ATTN_F32), 1);
+  c->e.cache = block_cache_create();
+  cr_assert_eq(budget_kept(&c->e, &kept), ATTN_OK);
+  cr_expect(kept.drawn_share == 1 && kept.keys_mean == 96, "%g of %g", kept.drawn_share, kept.keys_mean);
+  block_cache_free(c->e.cache);
+  case_free(c);
 }
 
 /* -- faults: a check a letter -- */
