@@ -496,7 +496,7 @@ ATTN_API double attn_param_number(const attn_param *, const void *params);
 /* One row of exact attention in fp64 by the textbook formula, independent of every kernel: weights p [n_kv]
  * (or NULL) and output o [d_v] (or NULL) of query row i of (batch, head). pattern: NULL for every key.
  * scratch: n_kv doubles. Returns the number of keys seen; with none, p and o are zeros; -1: the problem is
- * none, or there is no memory for the runs of a pattern or for a mask that is a graph. With a sink the
+ * wrong, or there is no memory for the runs of a pattern or for a mask that is a graph. With a sink the
  * weights do not add up to 1. Inputs as in attn_plan_execute, positions as the problem says. */
 ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, const void *q, const void *k,
                                     const void *v, const int64_t *kv_len, int64_t batch, int64_t head,

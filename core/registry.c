@@ -4,6 +4,7 @@
 #include "core/internal.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +88,7 @@ attn_status attn_plugin_load(const char *path) {
   /* The loader searches its directories, and no other, for a name without a slash. */
   const bool bare = here && !strchr(path, '/');
   char *local = bare ? realpath(path, NULL) : NULL;
-  if (bare && !local) return attn_fail(ATTN_ENOMEM, "plug-in %s: no memory for its path", path);
+  if (bare && !local) return attn_fail(ATTN_EFOREIGN, "plug-in %s: %s", path, strerror(errno));
   void *handle = dlopen(local ? local : path, RTLD_NOW | RTLD_LOCAL);
   free(local);
   if (!handle) return refuse_object(dlerror());
