@@ -165,7 +165,8 @@ class Mutants:
                      if only is None or place in only}
         self.equivalent = dict(line.split("\t")[:2] for line in EQUIVALENT.read_text().splitlines() if line[:1] != "#")
         parts = (SOURCE / "tests" / "parts.sh").read_text()
-        areas, *slow = (re.search(rf"^{name}='(.*)'$", parts, re.M)[1] for name in ("sanitized", "slow", "judges", "records", "commands", "sweeps"))
+        names = re.findall(r"\$(\w+)", re.search(r"^part asan .*", parts, re.M)[0])
+        areas, *slow = (re.search(rf"^{name}='(.*)'$", parts, re.M)[1] for name in names)
         self.areas, self.slow = areas.split(), "|".join(slow) + ")$"
         self.places = random.Random(options.seed).sample(sorted(self.over), len(self.over))
 
