@@ -61,7 +61,11 @@ static void estimate_row(void *context, int64_t place, int64_t r, row_space *s) 
   for (int64_t a = 0; a < s->count; a++) estimated += s->weight[a];
   double vectors = (double)n->law.m * (n->law.kind == ATTN_FEATURES_HYPERBOLIC ? 2 : 1);
   out->normaliser = exp(n->p->features.query_scale[r] + key_top - top) * estimated / (vectors * sum);
-  attn_reference_row(x, NULL, n->p->q, n->p->k, n->p->v, n->p->e.kv_len, 0, 0, r, NULL, s->o, s->score);
+  if (attn_reference_row(x, NULL, n->p->q, n->p->k, n->p->v, n->p->e.kv_len, 0, 0, r, NULL, s->o, s->score) <
+      0) {
+    out->why = row_reason(ROW_REFUSED);
+    return;
+  }
   for (int64_t l = 0; l < x->d_v; l++) {
     error += (s->given[l] - s->o[l]) * (s->given[l] - s->o[l]);
     rounding += s->bound[l] * s->bound[l];

@@ -43,7 +43,10 @@ static void uniform_visit(void *context, int64_t place, int64_t r, row_space *s)
   }
   if (s->count == 0) return;
   double rounding = vector_norm(s->bound, x->d_v), error = 0, sum = 0, top = -(double)INFINITY;
-  attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->score);
+  if (attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->score) < 0) {
+    out->why = row_reason(ROW_REFUSED);
+    return;
+  }
   for (int64_t l = 0; l < x->d_v; l++) error += (s->given[l] - s->o[l]) * (s->given[l] - s->o[l]);
   for (int64_t a = 0; a < s->count; a++) {
     const double *k = p->head.k + s->index[a] * x->d_qk,

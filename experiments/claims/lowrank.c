@@ -100,7 +100,9 @@ static attn_status tail_of(const attn_problem *p, const data_qkv *in, int64_t he
   double *squares = weights + N * N, *scratch = squares + N;
   for (int64_t i = 0; i < N && !status; i++) {
     rows[i] = weights + i * N;
-    attn_reference_row(p, NULL, in->q, in->k, in->v, NULL, 0, head, i, weights + i * N, NULL, scratch);
+    if (attn_reference_row(p, NULL, in->q, in->k, in->v, NULL, 0, head, i, weights + i * N, NULL, scratch) <
+        0)
+      status = attn_fail(ATTN_ENOMEM, "no memory for a row of weights");
   }
   if (!status) status = spectrum_squares(rows, N, N, squares);
   for (int64_t j = 0; j < N && !status; j++) {

@@ -24,6 +24,7 @@ static attn_status moment_row_make(const probe *p, int64_t r, region *memory, mo
   const attn_status status = region_status(memory, "for the moments of a row");
   if (status) return status;
   row->count = attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, weight, o, row->log_p);
+  if (row->count < 0) return attn_fail(ATTN_ENOMEM, "no memory for the weights of a row");
   row->x_square = x->scale * vector_dot_fast(q, q, x->d_qk);
   out->square = vector_dot_fast(o, o, d_v);
   for (int64_t j = 0; j < row->count; j++) {

@@ -285,7 +285,8 @@ row_verdict probe_exact(const probe *p, int64_t r, row_space *s, double *error) 
   prior reference;
   row_verdict verdict =
       row_apriori_bound(&p->head, &own, vector_norm(s->q, x->d_qk), 0, s->count, &reference);
-  attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->weight);
+  if (attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->weight) < 0)
+    return ROW_REFUSED;
   if (verdict == ROW_OK)
     *error = (2 * reference.spread + reference.growth) * sqrt((double)x->d_v) * p->head.v_max;
   return verdict;

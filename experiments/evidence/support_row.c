@@ -74,6 +74,8 @@ const char *row_reason(row_verdict v) {
     return "the rounding chain is too long for its bound (k u >= 1)";
   case ROW_LOOSE:
     return "the scores are so large that their rounding leaves no bound on the weights";
+  case ROW_REFUSED:
+    return "no memory for the exact row";
   case ROW_CANCELLED:
     return "the denominator is zero, or lost to cancellation";
   default:

@@ -36,7 +36,15 @@ void row_support(const head_data *, const attn_pattern *, int64_t i, row_space *
 /* Those of a recorded row, with their log-weights: the head's batch entry and head name it. */
 void row_see(const head_data *, const seen_keys *, int64_t i, row_space *);
 
-typedef enum { ROW_OK, ROW_INFINITE, ROW_OVERFLOW, ROW_CHAIN, ROW_LOOSE, ROW_CANCELLED } row_verdict;
+typedef enum {
+  ROW_OK,
+  ROW_INFINITE,
+  ROW_OVERFLOW,
+  ROW_CHAIN,
+  ROW_LOOSE,
+  ROW_CANCELLED,
+  ROW_REFUSED
+} row_verdict;
 const char *row_reason(row_verdict); /* why a bound could not be certified */
 
 /* Do scores, also in units of log 2 (1.4427 times as large) and before scaling, and sums of `count` weighted

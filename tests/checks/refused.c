@@ -14,7 +14,7 @@ static atomic_long executions;
 static long failing = -1;
 
 static attn_status failing_execute(const void *inner, const attn_call *call) {
-  if (atomic_fetch_add(&executions, 1) == failing) return attn_fail(ATTN_EFOREIGN, "planted");
+  if (atomic_fetch_add(&executions, 1) == failing) return attn_fail(ATTN_EFOREIGN, "an execution failed");
   return shown_execute(inner, call);
 }
 
@@ -36,11 +36,11 @@ static result_bound judged(const check *c, const evidence *of, long at, long *ca
   return b;
 }
 
-/* CACHE-1 and CACHE-2 call it a fault of a cache that it says what it was planted to say. */
+/* CACHE-1 and CACHE-2 call it a fault of a cache that an execution failed. */
 static void expect_no_verdict(const result_bound *b, const result_bound *usual, const char *what, long at,
                               long of) {
   const bool said = b->verdict == VERDICT_ERROR || b->verdict == VERDICT_UNCERTIFIABLE,
-             blamed = b->verdict == VERDICT_VIOLATED && strstr(b->message, "planted"),
+             blamed = b->verdict == VERDICT_VIOLATED && strstr(b->message, "an execution failed"),
              same =
                  b->verdict == usual->verdict && memcmp(&b->measured, &usual->measured, sizeof(double)) == 0;
   cr_expect((said && *b->message) || blamed || same, "%s, %s %ld of %ld: verdict %d, %g instead of %g, %s",

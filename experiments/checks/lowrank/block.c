@@ -35,15 +35,15 @@ static attn_status exact_block(const evidence *e, block_shape shape, double *out
   {
     double *weights = malloc((size_t)x->n_kv * sizeof *weights),
            *scratch = malloc((size_t)x->n_kv * sizeof *scratch);
-    if (!weights || !scratch) {
-#pragma omp atomic write
-      failed = true;
-    }
 #pragma omp for schedule(dynamic, 4)
     for (int64_t t = 0; t < count; t++) {
-      if (!weights || !scratch) continue;
-      attn_reference_row(x, NULL, e->q, e->k, e->v, &keys, 0, 0, place(t, count, x->n_q), weights, NULL,
-                         scratch);
+      if (!weights || !scratch ||
+          attn_reference_row(x, NULL, e->q, e->k, e->v, &keys, 0, 0, place(t, count, x->n_q), weights, NULL,
+                             scratch) < 0) {
+#pragma omp atomic write
+        failed = true;
+        continue;
+      }
       for (int64_t c = 0; c < count; c++) out[t * count + c] = weights[place(c, count, x->n_kv)];
     }
     free(weights);
