@@ -4,8 +4,6 @@
 #include "tests/support/spec.h"
 
 #include <criterion/criterion.h>
-#include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,8 +22,6 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   if (b) out->features.columns += columns_later;
   if (besides.seed) out->seed = besides.seed;
   out->method = besides.method;
-  out->rounding = besides.rounding;
-  out->latent = besides.latent;
   return ATTN_OK;
 }
 
@@ -104,11 +100,6 @@ static int64_t row(const void *state, int64_t head, int64_t position, attn_run *
   for (int64_t r = 0; r < writes; r++) runs[r] = given[r % RUNS_MAX];
   return given_count;
 }
-static bool candidate(const void *state, int64_t head, int64_t position, int64_t block) {
-  (void)state, (void)head, (void)position;
-  return block == 0;
-}
-
 Test(core_descriptors, a_missing_member_is_named) {
   const attn_variant old = fake;
   fake.describe = NULL;
@@ -152,19 +143,6 @@ Test(core_descriptors, methods) {
 static void expect_pattern(attn_pattern p, const char *word) {
   pattern = &p;
   expect_plan(word);
-}
-
-Test(core_descriptors, patterns) {
-  expect_pattern((attn_pattern){.max_runs = 1}, "variant fake: pattern.row is NULL");
-  expect_pattern((attn_pattern){.row = row, .max_runs = -3}, "max_runs = -3");
-  expect_pattern((attn_pattern){.row = row}, "max_runs = 0");
-  expect_pattern((attn_pattern){.row = row, .max_runs = INT64_MAX}, "max_runs");
-  expect_pattern((attn_pattern){.row = row, .max_runs = 1, .grain = -1}, "grain = -1");
-  expect_pattern((attn_pattern){.row = row, .max_runs = 1, .reach = -1}, "reach = -1");
-  expect_pattern((attn_pattern){.row = row, .max_runs = 1, .cache = -1}, "cache = -1");
-  expect_pattern((attn_pattern){.row = row, .max_runs = 1, .grain = 4, .drawn = -1}, "drawn = -1");
-  expect_pattern((attn_pattern){.row = row, .max_runs = 1, .candidate = candidate}, "grain = 0");
-  expect_pattern((attn_pattern){.row = row, .max_runs = 1, .global = true}, "grain = 0");
 }
 
 static void give(int64_t count, attn_run a, attn_run b, attn_run c) {
@@ -272,124 +250,9 @@ Test(core_descriptors, parts_that_no_engine_takes_together) {
             attn_last_error());
 }
 
-static void expect_map(attn_feature_map m, const char *word) {
-  map = &m;
-  expect_plan(word);
-}
-
-Test(core_descriptors, feature_maps) {
-  expect_map((attn_feature_map){.columns = 4}, "variant fake: features.map is NULL");
-  expect_map((attn_feature_map){.map = map_none}, "columns = 0");
-  expect_map((attn_feature_map){.map = map_none, .columns = INT64_MAX}, "columns = ");
-  expect_map((attn_feature_map){.map = map_none, .columns = 4, .eps = -1}, "eps = -1");
-  expect_map((attn_feature_map){.map = map_none, .columns = 4, .law.kind = ATTN_FEATURES_RELU},
-             "vectors = 0");
-  expect_map((attn_feature_map){.map = map_none,
-                                .columns = 4,
-                                .law = {.kind = ATTN_FEATURES_POSITIVE, .vectors = 4, .a = 0.125}},
-             "law.a = 0.125");
-  expect_map((attn_feature_map){.map = map_none,
-                                .columns = 4,
-                                .law = {.kind = ATTN_FEATURES_TRIG, .vectors = 2, .a = -0.1}},
-             "law.a = -0.1");
-  expect_map((attn_feature_map){.map = map_none, .columns = 4, .law.kind = ATTN_FEATURES_FIXED},
-             "law.kernel is NULL");
-  expect_map((attn_feature_map){.map = map_none, .columns = 4, .law.degree = -1}, "degree = -1");
-  expect_map((attn_feature_map){.map = map_none, .columns = 4, .law.kind = (attn_features_kind)77}, "77");
-}
-
-static void expect_projection(attn_projection p, const char *word) {
-  projection = &p;
-  expect_plan(word);
-}
-
-Test(core_descriptors, projections) {
-  expect_projection((attn_projection){.slots = 4}, "variant fake: projection.project is NULL");
-  expect_projection((attn_projection){.project = project_none, .slots = INT64_MAX}, "slots = ");
-  expect_projection((attn_projection){.project = project_none}, "slots = 0");
-  expect_projection((attn_projection){.project = project_none, .slots = 4, .slice = -1}, "slice = -1");
-  expect_projection((attn_projection){.project = project_none, .slots = 4, .columns = -1}, "columns = -1");
-  expect_projection((attn_projection){.project = project_none, .slots = 4, .law = (attn_projection_law)77},
-                    "77");
-}
-
-Test(core_descriptors, latents) {
-  besides.latent = (attn_latent){.rank = 4, .shared = 4};
-  expect_plan("latent.shared = 4");
-  besides.latent = (attn_latent){.rank = 4, .prompt = -1};
-  expect_plan("latent.prompt = -1");
-  besides.latent.rank = -1;
-  expect_plan("latent.rank = -1");
-}
-
 Test(core_descriptors, parts_that_name_no_parameter) {
   const attn_pattern honest = {.row = row, .max_runs = 1};
   give(1, whole, whole, whole);
   besides.seed = "nosuch";
   expect_pattern(honest, "nosuch");
-}
-
-static attn_status inspect_with(attn_rounding rounding) {
-  static const attn_method method = {.execute = execute};
-  const attn_problem problem = attn_problem_make(1, 1, 32, 8);
-  const attn_variant *found;
-  attn_plan *made = NULL;
-  attn_view view;
-  besides = (attn_parts){.method = &method, .rounding = rounding};
-  if (attn_variant_find("fake", &found)) cr_assert_eq(attn_variant_register(&fake), ATTN_OK);
-  cr_assert_eq(attn_plan_create(&made, &problem, "fake", NULL), ATTN_OK, "%s", attn_last_error());
-  const attn_status status = attn_plan_inspect(made, &view);
-  attn_plan_destroy(made);
-  return status;
-}
-
-/* An error that no arithmetic makes is refused, whichever member declares it. */
-Test(core_descriptors, rounding_that_is_none) {
-  const attn_rounding bf16 = {.unit = 0x1p-8,
-                              .score = 6 * 8,
-                              .value = 5 * 32,
-                              .sum = 5 * 32,
-                              .block = 32,
-                              .exp_error = 0x1p-8,
-                              .kappa_s = 2,
-                              .kappa_d = 3,
-                              .map = 0x1p-8,
-                              .operand = 0x1p-8,
-                              .weight = 0x1p-8,
-                              .underflow = 0x1p-123};
-  const double wrong[] = {0.00391, -0x1p-30, (double)NAN, (double)INFINITY};
-  const size_t relative[] = {offsetof(attn_rounding, unit), offsetof(attn_rounding, exp_error),
-                             offsetof(attn_rounding, map), offsetof(attn_rounding, operand),
-                             offsetof(attn_rounding, weight)},
-               chains[] = {offsetof(attn_rounding, score), offsetof(attn_rounding, value),
-                           offsetof(attn_rounding, sum)};
-  cr_expect_eq(inspect_with(bf16), ATTN_OK, "%s", attn_last_error());
-  for (size_t m = 0; m < sizeof relative / sizeof *relative; m++)
-    for (size_t x = 0; x < sizeof wrong / sizeof *wrong; x++) {
-      attn_rounding r = bf16;
-      memcpy((char *)&r + relative[m], &wrong[x], sizeof wrong[x]);
-      expect(inspect_with(r), "a larger error is not rounding");
-    }
-  for (size_t m = 0; m < sizeof chains / sizeof *chains; m++)
-    for (int64_t x = -1; x <= 1; x += 2) {
-      attn_rounding r = bf16;
-      const int64_t chain = x * 16 * (32 + 256) + (x > 0 ? 16 : 0);
-      memcpy((char *)&r + chains[m], &chain, sizeof chain);
-      expect(inspect_with(r), "a few roundings for each term");
-    }
-  attn_rounding r = bf16;
-  r.kappa_s = 65;
-  expect(inspect_with(r), "rounding.kappa_s = 65");
-  r = bf16;
-  r.kappa_d = (double)NAN;
-  expect(inspect_with(r), "rounding.kappa_d");
-  r = bf16;
-  r.underflow = 1;
-  expect(inspect_with(r), "rounding.underflow = 1");
-  r = bf16;
-  r.block = -1;
-  expect(inspect_with(r), "rounding.block = -1");
-  r = bf16;
-  r.weight = 0.03;
-  expect(inspect_with(r), "variant fake: rounding.weight = 0.0299999");
 }

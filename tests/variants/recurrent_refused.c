@@ -49,13 +49,10 @@ Test(variants_recurrent_refused, recurrences_that_contradict_themselves_are_refu
     attn_recurrence x;
     const char *said;
   } bad[] = {{{.chunk = 8, .betas = 2}, "recurrence.betas = 2"},
-             {{.chunk = 8, .betas = -1}, "recurrence.betas"},
-             {{.chunk = 0}, "recurrence.chunk"},
              {{.chunk = 8, .carries = true, .betas = 1}, "recurrence.carries"},
              {{.chunk = 8, .carries = true, .betas = 2, .delta = true}, "recurrence.carries"},
              {{.chunk = 8, .carries = true, .betas = 2, .columns = true}, "recurrence.carries"},
              {{.chunk = 8, .normalised = true, .betas = 16}, "recurrence.normalised"},
-             {{.chunk = 8, .turns = -1}, "recurrence.turns"},
              {{.chunk = 8, .turns = 5}, "recurrence.turns = 5"},
              {{.chunk = 8, .turns = 2, .columns = true}, "recurrence.turns = 2"},
              {{.chunk = 8, .turns = 2, .betas = 16}, "recurrence.turns = 2"}};
