@@ -74,6 +74,8 @@ CASES = {
                           "use_parallel_residual": True, "qk_layernorm": True, "layer_norm_eps": 0.0009765625},
     "experts": {**without(SMALL, "head_dim"), "hidden_size": 16, "model_type": "qwen2_moe", "num_experts": 3, "num_experts_per_tok": 2,
                 "moe_intermediate_size": 8, "shared_expert_intermediate_size": 16, "mlp_only_layers": [1]},
+    "experts-normed": {**without(SMALL, "head_dim"), "hidden_size": 16, "model_type": "qwen2_moe", "num_experts": 5, "num_experts_per_tok": 3,
+                       "moe_intermediate_size": 4, "shared_expert_intermediate_size": 6, "norm_topk_prob": True},
     "gpt2": {"model_type": "gpt2", "vocab_size": 11, "n_embd": 12, "n_layer": 2, "n_head": 4, "n_positions": 20,
              "activation_function": "gelu_new", "layer_norm_epsilon": 0.0009765625, "tie_word_embeddings": True},
     "pythia": {**without(SMALL, "rms_norm_eps", "head_dim", "num_key_value_heads"), "model_type": "gpt_neox",
@@ -159,7 +161,7 @@ def shapes(c):
                 if kind in ("qwen3", "gemma3_text", "olmo2") and t != "v":
                     norm(p + f"self_attn.{t}_norm", count * d if kind == "olmo2" else d, False)
         linear(p + "self_attn.o_proj", hidden, heads * d, bias or kind == "gpt2")
-        if kind == "qwen2_moe" and i not in c["mlp_only_layers"]:
+        if kind == "qwen2_moe" and i not in c.get("mlp_only_layers", ()):
             linear(p + "mlp.gate", c["num_experts"], hidden, False)
             linear(p + "mlp.shared_expert_gate", 1, hidden, False)
             own, shared = c["moe_intermediate_size"], c["shared_expert_intermediate_size"]

@@ -252,7 +252,7 @@ class Decoder:
             middle = p + ("pre_feedforward_layernorm" if around else "post_attention_layernorm")
             source = before if c.get("use_parallel_residual", kind == "gpt_neox") else x
             middle = p + "input_layernorm" if kind == "stablelm" and c.get("use_parallel_residual") else middle
-            mixed = kind == "qwen2_moe" and layer not in c["mlp_only_layers"]
+            mixed = kind == "qwen2_moe" and layer not in c.get("mlp_only_layers", ())
             h = (self.mixture if mixed else self.mlp)(p, source if after else self.norm(source, middle))
             x = x + times * (self.norm(h, p + "post_feedforward_layernorm") if after or around else h)
         if encoder:
