@@ -98,7 +98,8 @@ Test(core_problem, products_that_overflow) {
   EXPECT(out == 1);
   REFUSED("", p.batch = INT64_C(1) << 40; p.heads = p.kv_heads = INT64_C(1) << 30);
   REFUSED("", p.n_kv = INT64_MAX);
-  REFUSED("q", p.q = (attn_stride){INT64_MAX / 2, INT64_MAX / 2, 3, 0});
+  REFUSED("q: size", p.q = (attn_stride){INT64_MAX / 2, INT64_MAX / 2, 3, 0});
+  REFUSED("q: strides", p.q = (attn_stride){INT64_MAX / 32, 100, INT64_MAX / 80, 0});
 }
 
 /* Problems that are valid, though no machine holds them: refused, or counted without wrapping round, so that
