@@ -41,21 +41,56 @@ static void attend(attn_kv_cache *c, const inputs *x, int64_t at, float o[BATCH]
   free(q);
 }
 
-/* Which checks of caches cannot make: they have no file. */
-Test(core_kv_cache, a_copy_has_filters_when_the_cache_is_gone) {
-  static const char spec[] = "evict:score=qfilter,filters=f,budget=20,recent=4";
+typedef struct counted {
+  size_t bytes;
+  int64_t left; /* allocations that succeed */
+} counted;
+
+static void *counted_alloc(void *context, size_t bytes) {
+  counted *c = context;
+  if (c->left-- <= 0) return NULL;
+  c->bytes += bytes;
+  return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void counted_release(void *context, void *at, size_t bytes) {
+  ((counted *)context)->bytes -= bytes;
+  free(at);
+}
+
+/* And its memory: with filters, rings of queries, budgets that are shared, codes, latents. */
+Test(core_kv_cache, a_copy_is_the_cache_that_is_gone) {
+  static const char *const specs[] = {"evict:score=qfilter,filters=f,budget=20,recent=4",
+                                      "evict:score=snapkv,budget=20,recent=4,prompt=30,shared=1",
+                                      "evict:score=expected,budget=20,recent=4",
+                                      "evict:score=h2o,budget=20,recent=4 | store:v=q4_0",
+                                      "store:k=q8_0",
+                                      "latent:rank=6,prompt=30",
+                                      "latent:rank=6,prompt=60"};
   inputs *x = inputs_make();
-  attn_kv_cache *c = cache_make(spec), *copy = NULL, *never = cache_make(spec);
-  float a[BATCH][HEADS][D_V], b[BATCH][HEADS][D_V];
-  cr_assert_eq(append(c, x, 0, 40, NULL), ATTN_OK);
-  cr_assert_eq(attn_kv_cache_copy(c, &copy), ATTN_OK, "%s", attn_last_error());
-  attn_kv_cache_destroy(c);
-  cr_assert(!append(copy, x, 40, 40, NULL) && !append(never, x, 0, 80, NULL));
-  attend(copy, x, 79, a);
-  attend(never, x, 79, b);
-  cr_expect_eq(memcmp(a, b, sizeof a), 0);
-  attn_kv_cache_destroy(copy);
-  attn_kv_cache_destroy(never);
+  counted memory = {.left = 1000};
+  const attn_allocator allocator = {counted_alloc, counted_release, &memory};
+  const attn_options options = {.threads = 2, .blocks.key = 24, .allocator = &allocator};
+  const attn_problem p = problem_of(1);
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    attn_kv_cache *c = NULL, *copy = NULL, *never = cache_make(specs[i]);
+    float a[BATCH][HEADS][D_V], b[BATCH][HEADS][D_V];
+    cr_assert_eq(attn_kv_cache_create(&c, &p, specs[i], &options), ATTN_OK, "%s", attn_last_error());
+    cr_assert_eq(append(c, x, 0, 40, NULL), ATTN_OK);
+    cr_assert_eq(attn_kv_cache_copy(c, &copy), ATTN_OK, "%s", attn_last_error());
+    cr_expect(attn_kv_cache_bytes(copy) == attn_kv_cache_bytes(c), "%s", specs[i]);
+    attn_kv_cache_destroy(c);
+    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", specs[i]);
+    attend(copy, x, 39, a);
+    cr_assert(!append(copy, x, 40, 40, NULL) && !append(never, x, 0, 80, NULL));
+    attend(copy, x, 79, a);
+    attend(never, x, 79, b);
+    cr_expect_eq(memcmp(a, b, sizeof a), 0, "%s", specs[i]);
+    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", specs[i]);
+    attn_kv_cache_destroy(copy);
+    attn_kv_cache_destroy(never);
+    cr_expect_eq(memory.bytes, 0, "%s", specs[i]);
+  }
   free(x);
 }
 
@@ -185,23 +220,6 @@ Test(core_kv_cache, queries_end_where_the_last_head_lost_a_key) {
 }
 
 /* ---- memory and refusals ------------------------------------------------------------------------------- */
-
-typedef struct counted {
-  size_t bytes;
-  int64_t left; /* allocations that succeed */
-} counted;
-
-static void *counted_alloc(void *context, size_t bytes) {
-  counted *c = context;
-  if (c->left-- <= 0) return NULL;
-  c->bytes += bytes;
-  return aligned_alloc(64, (bytes + 63) / 64 * 64);
-}
-
-static void counted_release(void *context, void *at, size_t bytes) {
-  ((counted *)context)->bytes -= bytes;
-  free(at);
-}
 
 /* A cache holds codes of types, and what a scheme decodes is no code. */
 Test(core_kv_cache, refuses_a_store_that_is_no_type) {
