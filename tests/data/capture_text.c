@@ -1,7 +1,7 @@
 /* capture_text.c - Captures of texts by a model's own tokenizer, and the token that every window begins
- * with. */
+ * with; and what a capture says of its layer's scores and turns. */
 #include "tests/data/tokens_fixture.h"
-#include "tests/support/llama_models.h"
+#include "tests/models/architectures.h"
 
 #include <hdf5.h>
 
@@ -51,6 +51,19 @@ static void expect_attribute(const char *name, const char *wanted) {
   free(text);
 }
 
+/* -1: the file has no such attribute. */
+static double number(const char *name) {
+  double value = -1;
+  hid_t file = H5Fopen(fixture_path("c.h5"), H5F_ACC_RDONLY, H5P_DEFAULT);
+  if (H5Aexists(file, name) > 0) {
+    const hid_t at = H5Aopen(file, name, H5P_DEFAULT);
+    cr_assert(H5Aread(at, H5T_NATIVE_DOUBLE, &value) >= 0, "%s", name);
+    H5Aclose(at);
+  }
+  H5Fclose(file);
+  return value;
+}
+
 static data_qkv capture(const data_capture_request *r) {
   data_qkv x = {0};
   assert_ok(data_capture(r, NULL));
@@ -97,7 +110,6 @@ Test(data_capture_text, a_text_is_what_its_ids_are) {
   expect_attribute("tokens_shape", "[1,6,1], flattened in C order");
   EXPECT_SAME("ab ab b", "none", 0, 3, 2, 3, 2, 1);
   EXPECT_SAME("ab ab b", "7", 0, 7, 3, 2, 3, 2, 1);
-  EXPECT_SAME("ab ab b", NULL, 4, 4, 3, 2, 3);
   EXPECT_SAME("<s>ab", NULL, 0, 4, 4, 3);
   data_capture_request r = request("ab");
   assert_ok(data_capture(&r, NULL));
@@ -113,6 +125,10 @@ Test(data_capture_text, a_text_is_what_its_ids_are) {
 Test(data_capture_text, every_window_begins_with_the_first_token) {
   write_model(4, BOS);
   EXPECT_SAME("ab ab b", NULL, 0, 4, 3, 2, 3, 4, 2, 1);
+  cr_expect_float_eq(number("windows"), 2, 0);
+  EXPECT_SAME("ab ab b", NULL, 4, 4, 3, 2, 3);
+  cr_expect_float_eq(number("windows"), 1, 0);
+  expect_attribute("rotation", "pairs (i, i + rotary_dim/2); q and k are rotated at positions 0 ... n-1");
   EXPECT_SAME("ab ab b", NULL, 5, 4, 3, 2, 3, 4);
   EXPECT_SAME("ab ab b", "none", 0, 3, 2, 3, 2, 1);
   data_capture_request r = request("ab ab b");
@@ -155,4 +171,45 @@ Test(data_capture_text, wrong_texts_and_tokens) {
   assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "tokenizer.json: model is missing");
   unlink(fixture_path("tokenizer.json"));
   assert_refused(data_capture(&r, NULL), ATTN_EUNSUPPORTED, "--tokens");
+}
+
+/* The first two pairs turn by 1 and theta^(-2/rotary), over the factors by which positions are stretched. */
+Test(data_capture_text, scores_and_turns_of_the_layer, .init = architectures_begin,
+     .fini = architectures_end) {
+  static const char *const names[] = {
+      "sliding_window",        "score_scale", "score_softcap", "rope_theta", "rotary_dim",
+      "rope_attention_factor", "layer",       "positions",     "windows",    "first_position"};
+  static const struct {
+    const char *model;
+    double number[7], factor[2];
+  } cases[] = {{"gemma2", {5, 0.3779644730092272, 2, 500, 4, 1, 0}, {1, 1}},
+               {"gemma2", {-1, 0.3779644730092272, 2, 500, 4, 1, 1}, {1, 1}},
+               {"gemma3", {4, -1, -1, 50, 4, 1, 0}, {1, 1}},
+               {"gemma3", {-1, -1, -1, 500, 4, 1, 1}, {4, 4}},
+               {"longrope-short", {-1, -1, -1, 100, 8, 1.118033988749895, 1}, {1, 1.25}}};
+  write_ids((const int64_t[]){3, 1, 4, 1, 5, 9, 2, 6, 5}, 9);
+  for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+    const double *wanted = cases[i / 2].number, behind[] = {9, 1, i % 2 ? 0 : -1};
+    reference_model m = architecture_write(cases[i / 2].model);
+    data_capture_request r = request(NULL);
+    r.layer = (int64_t)wanted[6];
+    r.pre_rope = i % 2;
+    assert_ok(data_capture(&r, NULL));
+    for (size_t n = 0; n < 10; n++)
+      cr_expect_float_eq(number(names[n]), n < 7 ? wanted[n] : behind[n - 7], 1e-15, "%s layer %d: %s",
+                         cases[i / 2].model, (int)r.layer, names[n]);
+    if (r.pre_rope) expect_attribute("rope", "pending");
+    if (r.pre_rope)
+      expect_attribute("rotation",
+                       "pairs (i, i + rotary_dim/2); q and k are to be rotated, row r at position "
+                       "first_position + r; the forward pass in independent windows of "
+                       "trained_context positions, at local ones");
+    char *text = attribute("rope_frequencies"), *next = text;
+    for (int pair = 0; pair < 2; pair++) {
+      const double turn = strtod(next, &next) * cases[i / 2].factor[pair];
+      cr_expect_float_eq(turn, pow(wanted[3], -2 * pair / wanted[4]), 1e-15);
+    }
+    free(text);
+    reference_free(&m);
+  }
 }
