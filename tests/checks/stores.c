@@ -144,37 +144,6 @@ Test(checks_stores, a_law_without_its_draws_is_refused) {
   cr_expect(strstr(attn_last_error(), "lacks its rotation or its vectors"), "%s", attn_last_error());
 }
 
-Test(checks_stores, what_a_store_cannot_say_is_refused) {
-  static const struct {
-    attn_kv_store store;
-    const char *names;
-  } cases[] = {
-      {{.k_scheme = {.decode = say_nothing, .bits = 0}}, "store.k_scheme.bits"},
-      {{.v_scheme = {.decode = say_nothing, .bits = (double)NAN}}, "store.v_scheme.bits"},
-      {{.k = ATTN_Q8_0, .k_scheme = {.decode = say_nothing, .bits = 1}}, "store.k"},
-      {{.v_scheme = {.decode = say_nothing, .bits = 1, .law = {.bits = 5}}}, "law.bits"},
-      {{.v_scheme = {.decode = say_nothing, .bits = 1, .law = {.signs = -1}}}, "law.signs"},
-      {{.k = ATTN_INT2, .residual = -1}, "store.residual"},
-      {{.k = ATTN_INT2, .residual = 8, .prompt = -1}, "store.prompt"},
-      {{.k = ATTN_Q8_0, .residual = 8, .group = 4}, "store.k"},
-      {{.k = ATTN_INT2, .residual = 6, .group = 4}, "store.residual"},
-      {{.k = ATTN_INT1, .group = 4}, "store.k"},
-      {{.k = ATTN_INT2, .smooth = true}, "store.smooth"},
-      {{.k = ATTN_INT2, .residual = 8, .group = 4, .smooth = true}, "store.smooth"},
-  };
-  const attn_problem p = attn_problem_make(1, 1, 8, 4);
-  attn_plan *plan = NULL;
-  attn_view view;
-  fake_reset(weight_exact);
-  cr_assert_eq(attn_plan_create(&plan, &p, "fake", NULL), ATTN_OK, "%s", attn_last_error());
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    fake.view.store = &cases[i].store;
-    cr_expect_eq(attn_plan_inspect(plan, &view), ATTN_EINVAL);
-    cr_expect(strstr(attn_last_error(), cases[i].names), "%d: %s", (int)i, attn_last_error());
-  }
-  attn_plan_destroy(plan);
-}
-
 /* A store may read numbers where all that is given is 0, which rounding is of. */
 Test(checks_stores, permuted_keys_of_a_column_of_zeros) {
   run_case *c = case_make(case_problem(1, 1, 1, 24, 15, 12, false, ATTN_F64), 1, 3);

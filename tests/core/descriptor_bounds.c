@@ -1,13 +1,9 @@
 /* descriptor_bounds.c - every member of a descriptor on its bounds, which are accepted, and just beyond
  * them: refused by its name, with the value and what was expected. */
-#include "attn_variant.h"
+#include "tests/support/core.h"
 
-#include <criterion/criterion.h>
 #include <float.h>
-#include <math.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 static void nothing(void) {} /* in place of every function of a part, of which none is called */
 
@@ -22,9 +18,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   *out = parts;
   return ATTN_OK;
 }
-static attn_cost cost(const attn_context *c) { return (attn_cost){.mul_add = (double)c->problem->n_q}; }
-static const attn_param none[] = {{.name = NULL}};
-ATTN_VARIANT(fake, .summary = "", .cite = "", .params = none, .describe = describe, .cost = cost)
+ATTN_VARIANT(fake, TOY, .describe = describe, .cost = no_cost)
 
 enum { D = 8, N = 32, CHAIN_SCORE = 16 * (D + 256) + 15, CHAIN_SUM = 16 * (N + 256) + 15 };
 /* No bound on this side. */
@@ -34,20 +28,15 @@ enum { D = 8, N = 32, CHAIN_SCORE = 16 * (D + 256) + 15, CHAIN_SUM = 16 * (N + 2
 /* Parts beside a method: checked, and taken by no engine. Several, since some members exclude others. */
 enum { DRAWN, FIXED, GROUPED, BASES };
 static attn_parts base_of(int base) {
-  static const size_t drawn[] = {AT(pattern.row),      AT(pattern.candidate),    AT(selector.select),
-                                 AT(selector.prepare), AT(selector.always),      AT(selector.log_weight),
-                                 AT(selector.moments), AT(features.map),         AT(projection.project),
-                                 AT(recurrence.gates), AT(normaliser.normalise), AT(normaliser.gates),
-                                 AT(normaliser.gate),  AT(low_rank.pick),        AT(store.k_scheme.decode)},
-                      fixed[] = {AT(pattern.row),  AT(selector.select),     AT(selector.margins),
-                                 AT(features.map), AT(features.law.kernel), AT(store.v_scheme.decode)},
-                      grouped[] = {AT(selector.select), AT(selector.always), AT(selector.log_weight),
-                                   AT(low_rank.pick)};
-  static const struct {
-    const size_t *at, count;
-  } functions[BASES] = {{drawn, sizeof drawn / sizeof *drawn},
-                        {fixed, sizeof fixed / sizeof *fixed},
-                        {grouped, sizeof grouped / sizeof *grouped}};
+  static const size_t functions[BASES][20] = {
+      /* to the first 0 */
+      [DRAWN] = {AT(pattern.row), AT(pattern.candidate), AT(selector.select), AT(selector.prepare),
+                 AT(selector.always), AT(selector.log_weight), AT(selector.moments), AT(features.map),
+                 AT(projection.project), AT(recurrence.gates), AT(normaliser.normalise), AT(normaliser.gates),
+                 AT(normaliser.gate), AT(low_rank.pick), AT(store.k_scheme.decode)},
+      [FIXED] = {AT(pattern.row), AT(selector.select), AT(selector.margins), AT(features.map),
+                 AT(features.law.kernel), AT(store.v_scheme.decode)},
+      [GROUPED] = {AT(selector.select), AT(selector.always), AT(selector.log_weight), AT(low_rank.pick)}};
   static const attn_method method = {.execute = execute};
   static const attn_parts bases[BASES] = {
       [DRAWN] = {.pattern = {.max_runs = 1, .grain = 4, .global = true},
@@ -78,14 +67,17 @@ static attn_parts base_of(int base) {
   attn_parts x = bases[base];
   x.method = &method;
   x.rounding = (attn_rounding){.unit = 0x1p-24, .score = 8, .value = 32, .sum = 32};
-  for (size_t i = 0; i < functions[base].count; i++)
-    memcpy((char *)&x + functions[base].at[i], &function, sizeof function);
+  for (const size_t *at = functions[base]; *at; at++) memcpy((char *)&x + *at, &function, sizeof function);
   return x;
 }
 
 #define SAID(member, said) \
   { said, AT(member) }
 #define M(member) SAID(member, #member)
+#define ABSENT(member) SAID(member, "variant fake: " #member " is NULL")
+#define TAKEN(member) SAID(member, "is of keys that are always taken")
+#define MARGINS(member) SAID(member, "selector.margins go with a grain of 1")
+#define FAR(member) SAID(member, "no other number below 0")
 #define BOUNDS(base, kind, least, most, ...) \
   {                                          \
     base, kind, least, most, { __VA_ARGS__ } \
@@ -102,15 +94,11 @@ static const struct bounds {
     size_t at;
   } of[MEMBERS];
 } bounds[] = {
-    BOUNDS(DRAWN, 'f', 1, NONE, SAID(pattern.row, "variant fake: pattern.row is NULL"),
-           SAID(selector.select, "variant fake: selector.select is NULL"),
+    BOUNDS(DRAWN, 'f', 1, NONE, ABSENT(pattern.row), ABSENT(selector.select),
            SAID(selector.prepare, "prepare and prepared_bytes go together"),
            SAID(selector.log_weight, "selector.moments and log_weight go together"),
-           SAID(selector.moments, "need the law of the weights (moments)"),
-           SAID(features.map, "variant fake: features.map is NULL"),
-           SAID(projection.project, "variant fake: projection.project is NULL"),
-           SAID(recurrence.gates, "variant fake: recurrence.gates is NULL"),
-           SAID(normaliser.normalise, "variant fake: normaliser.normalise is NULL"),
+           SAID(selector.moments, "need the law of the weights (moments)"), ABSENT(features.map),
+           ABSENT(projection.project), ABSENT(recurrence.gates), ABSENT(normaliser.normalise),
            SAID(normaliser.gates, "normaliser.gates and gate go together"),
            SAID(normaliser.gate, "normaliser.gates and gate go together")),
     BOUNDS(DRAWN, 'i', 1, INT32_MAX, M(pattern.max_runs), M(selector.max_runs), M(projection.slots),
@@ -120,10 +108,8 @@ static const struct bounds {
            M(features.law.degree), M(recurrence.betas), M(recurrence.turns),
            SAID(normaliser.columns, "columns and first = -1, expected"),
            SAID(normaliser.first, "columns and first = -1, expected"), M(store.residual), M(store.group),
-           M(store.prompt), M(low_rank.iterations), M(latent.prompt),
-           SAID(pooling.window, "no other number below 0"), SAID(pooling.block, "no other number below 0"),
-           SAID(pooling.overlap, "no other number below 0"), SAID(pooling.first, "no other number below 0"),
-           SAID(pooling.top, "no other number below 0"), M(rounding.block)),
+           M(store.prompt), M(low_rank.iterations), M(latent.prompt), FAR(pooling.window), FAR(pooling.block),
+           FAR(pooling.overlap), FAR(pooling.first), FAR(pooling.top), M(rounding.block)),
     BOUNDS(DRAWN, 'i', 1, NONE, SAID(pattern.grain, "speak of blocks, but grain = 0")),
     BOUNDS(FIXED, 'i', 0, NONE, M(pattern.grain),
            SAID(selector.index.heads, "selector.index = 4, expected no heads, or"),
@@ -131,23 +117,22 @@ static const struct bounds {
     BOUNDS(FIXED, 'b', NONE, 0, SAID(pattern.global, "speak of blocks, but grain = 0"),
            SAID(store.smooth, "store.smooth")),
     BOUNDS(FIXED, 'f', NONE, 0, SAID(pattern.candidate, "speak of blocks, but grain = 0"),
-           SAID(selector.score, "selector.margins go with a grain of 1"),
+           MARGINS(selector.score),
            SAID(low_rank.segment, "low_rank.segment: what is best has no landmarks")),
     BOUNDS(DRAWN, 'e', 0, ATTN_SHARE_TILE, M(selector.share)),
     BOUNDS(DRAWN, 'i', 1, ATTN_TILE, M(selector.rows)),
     BOUNDS(FIXED, 'i', NONE, 0, SAID(selector.prepared_bytes, "prepare and prepared_bytes go together"),
-           SAID(selector.kept, "selector.margins go with a grain of 1")),
+           MARGINS(selector.kept)),
     BOUNDS(DRAWN, 'i', NONE, 1, SAID(selector.grain, "variant fake: selector.score is NULL")),
     BOUNDS(DRAWN, 'd', 0, 1, M(selector.mass), M(selector.least)),
     BOUNDS(DRAWN, 'i', NONE, 0, SAID(selector.hashes, "an even number of buckets, not 0, and")),
-    BOUNDS(FIXED, 'i', 1, 1, SAID(selector.grain, "selector.margins go with a grain of 1")),
-    BOUNDS(FIXED, 'd', NONE, 0, SAID(selector.mass, "selector.margins go with a grain of 1")),
+    BOUNDS(FIXED, 'i', 1, 1, MARGINS(selector.grain)),
+    BOUNDS(FIXED, 'd', NONE, 0, MARGINS(selector.mass)),
     BOUNDS(FIXED, 'i', 1, INT32_MAX, SAID(selector.index.width, "selector.index")),
-    BOUNDS(GROUPED, 'i', 1, NONE, SAID(selector.grain, "is of keys that are always taken")),
-    BOUNDS(GROUPED, 'i', NONE, 0, SAID(selector.kept, "is of keys that are always taken")),
-    BOUNDS(GROUPED, 'f', 1, NONE, SAID(selector.always, "is of keys that are always taken")),
-    BOUNDS(GROUPED, 'f', NONE, 0, SAID(selector.score, "is of keys that are always taken"),
-           SAID(selector.margins, "is of keys that are always taken")),
+    BOUNDS(GROUPED, 'i', 1, NONE, TAKEN(selector.grain)),
+    BOUNDS(GROUPED, 'i', NONE, 0, TAKEN(selector.kept)),
+    BOUNDS(GROUPED, 'f', 1, NONE, TAKEN(selector.always)),
+    BOUNDS(GROUPED, 'f', NONE, 0, TAKEN(selector.score), TAKEN(selector.margins)),
     BOUNDS(DRAWN, 'b', 1, NONE, SAID(selector.weighted, "selector.log_weight is of weights"),
            SAID(normaliser.sums, "normaliser.reach is of weights that sum to 1")),
     BOUNDS(DRAWN, 'd', NONE, DBL_MAX, M(selector.epsilon)),
@@ -161,7 +146,7 @@ static const struct bounds {
            M(normaliser.reach)),
     BOUNDS(DRAWN, 'e', 0, NONE, M(features.law.kind)),
     BOUNDS(FIXED, 'e', NONE, ATTN_FEATURES_FIXED, M(features.law.kind)),
-    BOUNDS(FIXED, 'f', 1, NONE, SAID(features.law.kernel, "features.law.kernel is NULL")),
+    BOUNDS(FIXED, 'f', 1, NONE, ABSENT(features.law.kernel)),
     BOUNDS(DRAWN, 'i', 1, 4, M(features.law.vectors)),
     BOUNDS(DRAWN, 'd', NONE, 0.125 - 0x1p-56, M(features.law.a)),
     BOUNDS(FIXED, 'd', 0, 0, M(features.law.a)),

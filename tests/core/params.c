@@ -93,51 +93,26 @@ static void expect_refused(const char *text, const char *parameter) {
       note_failure("\"%s\": control character %d in the message", text, *c);
 }
 
-Test(core_params, bad_integers) {
-  static const char *const bad[] = {"size=",
-                                    "size=x",
-                                    "size=1.5",
-                                    "size=1e3",
-                                    "size=0x10",
-                                    "size= 1",
-                                    "size=1 ",
-                                    "size=\t1",
-                                    "size=\n1",
-                                    "size=+1",
-                                    "size=--1",
-                                    "size=-6",
-                                    "size=2Mi",
-                                    "size=1Kib",
-                                    "size=1kB",
-                                    "size=1ki",
-                                    "size=Ki",
-                                    "size=1048577",
-                                    "size=nan",
-                                    "size=٣",
-                                    "size=9223372036854775808",
-                                    "size=-9223372036854775808",
-                                    "size=9223372036854775807Gi",
-                                    "size=-9223372036854775809",
-                                    "size=1,size=2"};
-  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) expect_refused(bad[k], "size");
+static void expect_values_refused(const char *parameter, size_t count, const char *const *values) {
+  for (size_t k = 0; k < count; k++) {
+    char text[64];
+    snprintf(text, sizeof text, "%s=%s", parameter, values[k]);
+    expect_refused(text, strcmp(values[k], "0,5") == 0 ? "5" : parameter);
+  }
 }
+#define BAD(parameter, ...)                                                              \
+  expect_values_refused(parameter, sizeof(const char *[]){__VA_ARGS__} / sizeof(char *), \
+                        (const char *[]){__VA_ARGS__})
 
-Test(core_params, bad_reals) {
-  static const char *const bad[] = {"real=",     "real=x",      "real=nan",   "real=inf", "real=-inf",
-                                    "real=-0.1", "real=1.0001", "real=1e400", "real=0,5", "real=0.5x",
-                                    "real= 0.5", "real=\t0.5",  "real=NAN(1)"};
-  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
-    expect_refused(bad[k], bad[k][5] == '0' && bad[k][6] == ',' ? "5" : "real");
-}
-
-Test(core_params, bad_choices_and_lists) {
-  static const char *const choices[] = {"choice=", "choice=Red", "choice=redd", "choice=re", "choice=0"};
-  for (size_t k = 0; k < sizeof choices / sizeof *choices; k++) expect_refused(choices[k], "choice");
+Test(core_params, bad_values) {
+  BAD("size", "", "x", "1.5", "1e3", "0x10", " 1", "1 ", "\t1", "\n1", "+1", "--1", "-6", "2Mi", "1Kib",
+      "1kB", "1ki", "Ki", "1048577", "nan", "٣", "9223372036854775808", "-9223372036854775808",
+      "9223372036854775807Gi", "-9223372036854775809", "1,size=2");
+  BAD("real", "", "x", "nan", "inf", "-inf", "-0.1", "1.0001", "1e400", "0,5", "0.5x", " 0.5", "\t0.5",
+      "NAN(1)");
+  BAD("choice", "", "Red", "redd", "re", "0");
   expect_refused("choice=blue", "green");
-  static const char *const lists[] = {"list=1+1", "list=2+1",  "list=+",   "list=1+",
-                                      "list=+1",  "list=1++2", "list=-1",  "list=1+100",
-                                      "list=a",   "list=1+b",  "list=1 2", "list=1+2Gi"};
-  for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) expect_refused(lists[k], "list");
+  BAD("list", "1+1", "2+1", "+", "1+", "+1", "1++2", "-1", "1+100", "a", "1+b", "1 2", "1+2Gi");
 }
 
 Test(core_params, bad_forms) {

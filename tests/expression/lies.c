@@ -61,7 +61,7 @@ static void expect_refusal(const char *fault, const char *reason) {
   inputs_free(&in);
 }
 
-Test(expression_lies, broken_selections_are_refused) {
+Test(expression_lies, what_breaks_the_contract_is_refused) {
   cr_assert_eq(attn_variant_register(&attn_variant_planted_coin), ATTN_OK, "%s", attn_last_error());
   expect_refusal("many", "more than max_runs runs");
   expect_refusal("negative", "a negative number of runs");
@@ -73,14 +73,7 @@ Test(expression_lies, broken_selections_are_refused) {
   expect_refusal("stride", "another step than 1");
   expect_refusal("weight_nan", "a weight that is not finite");
   expect_refusal("weight_inf", "a weight that is not finite");
-}
-
-Test(expression_lies, broken_descriptors_are_refused) {
-  cr_assert_eq(attn_variant_register(&attn_variant_planted_coin), ATTN_OK, "%s", attn_last_error());
-  expect_refusal("law_half", "moments and log_weight go together");
-  expect_refusal("law_alone", "weighted is false");
   expect_refusal("delta", "selector.delta = 2");
-  expect_refusal("epsilon", "selector.epsilon = -1");
 }
 
 static void expect_alone(const char *spec, const char *reason) {

@@ -25,10 +25,7 @@
       FAULT(law_nan),     /* moments that are no numbers */                        \
       FAULT(law_sure),    /* ... of keys that are always taken */                  \
       FAULT(law_wide),    /* ... of keys that are drawn together */                \
-      FAULT(law_half),    /* moments without log_weight */                         \
-      FAULT(law_alone),   /* moments, but no weights */                            \
       FAULT(delta),       /* a promise that no draw could break */                 \
-      FAULT(epsilon),     /* ... of a share below 0 */                             \
       FAULT(order),       /* queries in an order that has others than there are */ \
       FAULT(order_twice), /* ... that has one twice */                             \
       FAULT(order_row),   /* an order of queries that share nothing */             \
@@ -152,7 +149,7 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
       (attn_selector){.share = f == F_order || f == F_order_twice ? ATTN_SHARE_TILE : ATTN_SHARE_ROW,
                       .rows = ROWS,
                       .max_runs = c->problem->n_kv,
-                      .weighted = f != F_law_alone,
+                      .weighted = true,
                       .restricts = true,
                       .scratch_bytes = shifts ? 1 << 20 : 0,
                       .select = select,
@@ -160,13 +157,9 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
                       .prepare = ordered ? prepare : NULL,
                       .order = ordered ? order : NULL,
                       .moments = moments,
-                      .log_weight = f == F_law_half ? NULL : log_weight,
-                      .epsilon = f == F_delta     ? 0.1
-                                 : f == F_epsilon ? -1
-                                                  : 0,
-                      .delta = f == F_delta     ? 2
-                               : f == F_epsilon ? 0.5
-                                                : 0};
+                      .log_weight = log_weight,
+                      .epsilon = f == F_delta ? 0.1 : 0,
+                      .delta = f == F_delta ? 2 : 0};
   return ATTN_OK;
 }
 
