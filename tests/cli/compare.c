@@ -29,7 +29,10 @@ static void violate(result_set *s) {
 
 static void crash(result_set *s) { s->rows[3].status = RUN_CRASHED; }
 
-static void err(result_set *s) { s->rows[5].err_rel_fro *= 50; }
+static void err(result_set *s) {
+  s->rows[5].err_rel_fro *= 50;
+  s->rows[11].dataset = "elsewhere";
+}
 
 static void move(result_set *s) {
   for (size_t i = 0; i < s->count; i++) s->rows[i].dataset = "elsewhere";
@@ -83,6 +86,7 @@ Test(cli_compare, errors_verdicts_and_failures) {
   expect("compare violated.h5 a.h5", 0, "became violated: 0");
   expect("compare a.h5 crashed.h5", 3, "crashed");
   expect("compare a.h5 error.h5", 0, "and by more than rounding: 1.");
+  expect("compare a.h5 error.h5 --all", 0, "Only in A:\n  run 00000011\nOnly in B:\n  run 00000011\n");
 }
 
 Test(cli_compare, json) {
