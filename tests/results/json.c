@@ -125,40 +125,42 @@ Test(results_json, an_initialised_row_needs_only_a_key) {
   result_row_free(&expected);
 }
 
-/* Each text replaces the member of a good row; the message must name the member. */
+/* Each text replaces the member of a good row; the message must say what was expected there. */
 static const struct {
-  const char *member, *value, *named;
+  const char *member, *value, *told;
 } malformed[] = {
-    {"key", "\"\"", "key"},
-    {"key", "7", "key"},
-    {"n", "\"512\"", "n"},
-    {"n", "512.5", "n"},
-    {"threads", "2147483648", "threads"},
-    {"causal", "1", "causal"},
-    {"status", "\"fine\"", "status"},
-    {"verdict", "2", "verdict"},
-    {"time_min", "\"fast\"", "time_min"},
-    {"samples", "[1, 2]", "samples"},
-    {"samples", "{}", "samples"},
-    {"rounds", "[]", "samples"},
-    {"n_samples", "-1", "n_samples"},
-    {"n_samples", "9223372036854775807", "samples"},
-    {"p", "[]", "p"},
-    {"p", "{\"window\": [1]}", "p"},
-    {"profile", "{\"l2\": []}", "profile"},
-    {"map", "{}", "map"},
-    {"map", "{\"exact\": \"AAAA\", \"approx\": \"AAAA\"}", "map"},
-    {"map", "{\"exact\": 1}", "map"},
+    {"key", "\"\"", "key: expected text that is not empty"},
+    {"key", "7", "key: expected a string"},
+    {"n", "\"512\"", "n: expected an integer"},
+    {"n", "512.5", "n: expected an integer"},
+    {"threads", "2147483648", "threads: expected a 32-bit integer"},
+    {"causal", "1", "causal: expected true or false"},
+    {"status", "\"fine\"", "status: expected one of its names"},
+    {"verdict", "2", "verdict: expected one of its names"},
+    {"time_min", "\"fast\"", "time_min: expected a number or null"},
+    {"samples", "[1, 2]", "samples: expected an array of n_samples numbers"},
+    {"samples", "{}", "samples: expected an array of numbers"},
+    {"rounds", "[]", "samples: expected an array of n_samples numbers"},
+    {"n_samples", "-1", "n_samples: expected a number from 0 on"},
+    {"n_samples", "9223372036854775807", "samples: expected an array of n_samples numbers"},
+    {"p", "[]", "p: expected an object"},
+    {"p", "{\"window\": [1]}", "p: expected names with numbers or texts"},
+    {"profile", "{\"l2\": []}", "profile: expected l2 and max with 64 numbers each"},
+    {"map", "{}", "map: expected exact and approx"},
+    {"map", "{\"exact\": \"AAAA\", \"approx\": \"AAAA\"}", "map: expected exact and approx in base64, 4"},
+    {"map", "{\"exact\": 1}", "map: expected exact and approx in base64, 4"},
     {"n", "-1", "n: expected a number from 0 to 1073741824"},
     {"seed", "9007199254740994", "seed: expected a number from 0 to 9007199254740992"},
     {"err_rel_fro", "-5", "err_rel_fro: expected a number from 0 on"},
     {"err_max_tail", "1.5", "err_max_tail: expected a number from 0 to 1"},
-    {"n", "0", "map"},
-    {"n_kv", "100", "map"},
-    {"bounds", "{}", "bounds"},
-    {"bounds", "[{}]", "bounds"},
-    {"bounds", "[{\"name\": \"FP-1\", \"kind\": \"soft\", \"verdict\": \"pass\"}]", "FP-1"},
-    {"bounds", "[{\"name\": \"FP-1\", \"kind\": \"hard\", \"verdict\": \"pass\"}]", "FP-1"},
+    {"n", "0", "map: expected n and n_kv above 0 with it"},
+    {"n_kv", "100", "map: expected exact and approx in base64, 4"},
+    {"bounds", "{}", "bounds: expected an array"},
+    {"bounds", "[{}]", "bounds: expected a name in each"},
+    {"bounds", "[{\"name\": \"FP-1\", \"kind\": \"soft\", \"verdict\": \"pass\"}]",
+     "kind: expected one of its names, in the bound FP-1"},
+    {"bounds", "[{\"name\": \"FP-1\", \"kind\": \"hard\", \"verdict\": \"pass\"}]",
+     "value: expected a member of each bound, in the bound FP-1"},
 };
 
 Test(results_json, malformed_members_are_named_and_leave_the_row_alone) {
@@ -171,7 +173,8 @@ Test(results_json, malformed_members_are_named_and_leave_the_row_alone) {
     cr_assert(value, "case %zu", i);
     json_object_set_new(json, malformed[i].member, value);
     cr_assert_eq(parse(json, &out), ATTN_EINVAL, "case %zu", i);
-    cr_assert(strstr(attn_last_error(), malformed[i].named), "case %zu: %s", i, attn_last_error());
+    cr_assert_eq(strstr(attn_last_error(), malformed[i].told), attn_last_error() + strlen("result row: "),
+                 "%s", attn_last_error());
     cr_assert_eq(memcmp(&out, &untouched, sizeof out), 0, "case %zu", i);
     json_decref(json);
     result_row_free(&row);
