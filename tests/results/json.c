@@ -58,20 +58,28 @@ static result_row through_text(const result_row *row) {
   return back;
 }
 
-Test(results_json, every_column_comes_back) {
-  result_row row = distinct_row(), back = through_text(&row);
-  cr_assert_str_eq(rows_difference(&row, &back), "");
-  result_row_free(&row);
+/* The row, which it releases, comes back; its message as given. */
+static void expect_same(result_row *row, const char *message) {
+  result_row back = through_text(row);
+  if (message) {
+    cr_expect_str_eq(back.message, message);
+    free(row->message);
+    row->message = strdup(message);
+  }
+  cr_expect_str_eq(rows_difference(row, &back), "");
+  result_row_free(row);
   result_row_free(&back);
+}
+
+Test(results_json, every_column_comes_back) {
+  result_row row = distinct_row();
+  expect_same(&row, NULL);
 }
 
 Test(results_json, a_decimal_comma_in_the_locale_changes_nothing) {
   result_row row = fixture_row(1);
   if (!setlocale(LC_ALL, "de_DE.UTF-8")) setlocale(LC_ALL, "C.UTF-8");
-  result_row back = through_text(&row);
-  cr_assert_str_eq(rows_difference(&row, &back), "");
-  result_row_free(&row);
-  result_row_free(&back);
+  expect_same(&row, NULL);
 }
 
 Test(results_json, numbers_keep_every_bit_and_infinity_and_nan) {
@@ -80,10 +88,7 @@ Test(results_json, numbers_keep_every_bit_and_infinity_and_nan) {
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
     result_row row = fixture_row(0);
     row.err_rel_fro_lo = row.bounds[0].value = row.samples[3] = row.profile_l2[2] = values[i];
-    result_row back = through_text(&row);
-    cr_assert_str_eq(rows_difference(&row, &back), "");
-    result_row_free(&row);
-    result_row_free(&back);
+    expect_same(&row, NULL);
   }
 }
 
@@ -91,10 +96,7 @@ Test(results_json, bytes_that_are_not_utf8_are_escaped) {
   result_row row = fixture_row(0);
   free(row.message);
   row.message = strdup("file \xff.npy");
-  result_row back = through_text(&row);
-  cr_assert_str_eq(back.message, "file \\xff.npy");
-  result_row_free(&row);
-  result_row_free(&back);
+  expect_same(&row, "file \\xff.npy");
 }
 
 Test(results_json, a_long_message_is_cut_between_characters) {
@@ -105,10 +107,7 @@ Test(results_json, a_long_message_is_cut_between_characters) {
     while (strlen(text) < 300) strcat(text, "\xe2\x82\xac");
     bound_say(&row.bounds[0], "%s", text);
     cr_expect_eq(strlen(row.bounds[0].message), (191 - (size_t)shift) / 3 * 3 + (size_t)shift);
-    result_row back = through_text(&row);
-    cr_expect_str_eq(rows_difference(&row, &back), "");
-    result_row_free(&row);
-    result_row_free(&back);
+    expect_same(&row, NULL);
   }
 }
 
