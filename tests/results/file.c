@@ -162,8 +162,9 @@ static int write_to_full_disk(const char *path, const result_set *set) {
 
 Test(results_file, a_full_disk_keeps_the_old_file_and_leaves_nothing_beside_it) {
   const char *path = fixture_results("full", 0, 3), *source = fixture_path("full.jsonl");
-  char *before, *after, command[256];
-  const size_t size = fixture_read(path, &before);
+  char command[256];
+  snprintf(command, sizeof command, "cp '%s' '%s.old'", path, path);
+  cr_assert_eq(system(command), 0);
   cr_assert_eq(fixture_journal(source, 3, 1, 30, 1e9), ATTN_OK);
   result_set set = load_good(&source, 1);
   const pid_t child = fork();
@@ -171,12 +172,8 @@ Test(results_file, a_full_disk_keeps_the_old_file_and_leaves_nothing_beside_it) 
   int code;
   cr_assert_eq(waitpid(child, &code, 0), child);
   cr_assert(WIFEXITED(code) && WEXITSTATUS(code) == 0, "step %d", code);
-  cr_assert_eq(fixture_read(path, &after), size);
-  cr_assert_eq(memcmp(before, after, size), 0);
-  snprintf(command, sizeof command, "ls '%s'.tmp.* >/dev/null 2>&1", path);
-  cr_assert_neq(system(command), 0);
-  free(before);
-  free(after);
+  snprintf(command, sizeof command, "cmp '%s' '%s.old' && ! ls '%s'.tmp.* >/dev/null 2>&1", path, path, path);
+  cr_assert_eq(system(command), 0);
   result_set_free(&set);
 }
 
