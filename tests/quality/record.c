@@ -207,8 +207,7 @@ Test(quality_record, what_went_wrong_is_told_after_the_command) {
   result_bound cells[2];
   char *text = NULL, wanted[1024];
   size_t size;
-  FILE *out = fopen("/dev/null", "w"), *errors = open_memstream(&text, &size);
-  quality_teller t = {.command = "attnlab eval", .out = out, .errors = errors};
+  quality_teller t = {"attnlab eval", fopen("/dev/null", "w"), open_memstream(&text, &size), .json = false};
   bound_begin(&cells[0], "EV-1", KIND_HARD);
   bound_hard(&cells[0], 0.5, 0.25);
   bound_begin(&cells[1], "EV-6", KIND_HARD);
@@ -218,8 +217,7 @@ Test(quality_record, what_went_wrong_is_told_after_the_command) {
   free(r[1].message);
   r[1].message = strdup("because");
   assert_ok(quality_tell(&t, NULL, runs, 2));
-  fclose(errors);
-  fclose(out);
+  cr_assert(!fclose(t.errors) && !fclose(t.out));
   snprintf(wanted, sizeof wanted,
            "attnlab eval: a: EV-1 violated: 0.5, at most 0.25: %s\n"
            "attnlab eval: a: EV-6 error: nan, at most nan: %s: why\nattnlab eval: b: because\n",

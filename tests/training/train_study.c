@@ -69,8 +69,7 @@ static void draw_told(const train_task *t, attn_rng *rng, int32_t *tokens, int32
 /* Of 70 steps the sixth of 32 spans has ceil(5 70 / 32) = 11, 12 and 13: four positions of each sequence are
  * scored in them, of which each counts once. */
 Test(training_train_study, curves) {
-  enum { STEPS = 70 };
-  enum { ONE, TWO, OTHERS };
+  enum { ONE, TWO, OTHERS, STEPS = 70 };
   static const told scripts[] = {{2, 3, 0}, {2, 5, 0}, {0, 1, 0}};
   const train_task task = {.name = "told", .n = 8, .vocabulary = 3, .steps = STEPS, .draw = draw_told};
   train_settings settings = train_presets;
