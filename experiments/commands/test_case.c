@@ -122,12 +122,6 @@ typedef struct case_run {
   attn_tensors x;
 } case_run;
 
-static void case_run_free(case_run *r) {
-  region_free(&r->memory);
-  attn_plan_destroy(r->plan);
-  data_target_free(r->target);
-}
-
 static attn_status execute(const test_case *c, case_run *r) {
   const attn_problem *p = attn_plan_problem(r->plan);
   const double std = deviations[c->input];
@@ -164,18 +158,14 @@ attn_status test_case_judge(const attn_spec *spec, const test_case *c, test_case
                                  .to = to};
   case_run r;
   attn_status status = run_shape(spec, c, shapes[0], &r);
-  for (size_t s = 1; s < SHAPES && status == ATTN_EUNSUPPORTED; s++) {
-    case_run_free(&r);
+  for (size_t s = 1; s < SHAPES && status == ATTN_EUNSUPPORTED; s++)
     status = run_shape(spec, c, shapes[s], &r);
-  }
   *taken = status != ATTN_EUNSUPPORTED;
   if (!status) {
     result_row row;
     result_row_init(&row);
     r.x.work = NULL;
     status = check_plan(r.plan, &r.x, &request, &row);
-    result_row_free(&row);
   }
-  case_run_free(&r);
   return status;
 }

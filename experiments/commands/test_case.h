@@ -36,7 +36,8 @@ attn_status test_case_check(const test_case *);
 void test_cases_print(const test_case *, int count);
 void test_case_name(const test_case *, char[TEST_CASE_NAME]);
 
-/* Tells of the cells of a case, each as soon as it is judged. *taken: the variant takes such a problem. */
+/* Tells of the cells of a case, each as soon as it is judged. *taken: the variant takes such a problem.
+ * What it allocates is left to the end of the process, of which a case has one. */
 typedef void test_case_told(void *to, const result_bound *);
 attn_status test_case_judge(const attn_spec *spec, const test_case *, test_case_told *, void *to,
                             bool *taken);

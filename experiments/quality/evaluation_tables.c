@@ -166,13 +166,14 @@ attn_status quality_print_json(FILE *out, const quality_record *const *runs, siz
   return status;
 }
 
-size_t quality_print_cells(FILE *out, const char *before, const quality_record *r, check_verdict verdict) {
+size_t quality_print_cells(FILE *out, const char *command, const quality_record *r, check_verdict verdict) {
   size_t count = 0;
   for (int c = 0; c < r->check_count; c++) {
     const result_bound *b = &r->checks[c];
     if (b->verdict != verdict) continue;
     count++;
-    fprintf(out, "%s%s: %s %s: %g, at most %g: %s%s", before, r->spec, b->name, check_verdict_names[verdict],
+    if (command) fprintf(out, "%s: ", command);
+    fprintf(out, "%s: %s %s: %g, at most %g: %s%s", r->spec, b->name, check_verdict_names[verdict],
             b->measured, b->value, quality_check_find(b->name)->statement, *b->message ? ": " : "");
     escape_put(out, b->message);
     fputc('\n', out);
@@ -189,13 +190,11 @@ void quality_tell_note(void *to, const char *line) {
 
 attn_status quality_tell(void *to, const quality_set *set, const quality_record *const *runs, size_t count) {
   quality_teller *t = to;
-  char before[64];
   (void)set;
-  snprintf(before, sizeof before, "%s: ", t->command);
   for (size_t i = 0; i < count; i++) {
     if (runs[i]->status == RUN_OK) {
-      t->violated += quality_print_cells(t->errors, before, runs[i], VERDICT_VIOLATED);
-      t->failed += quality_print_cells(t->errors, before, runs[i], VERDICT_ERROR);
+      t->violated += quality_print_cells(t->errors, t->command, runs[i], VERDICT_VIOLATED);
+      t->failed += quality_print_cells(t->errors, t->command, runs[i], VERDICT_ERROR);
     } else {
       t->failed++;
       fprintf(t->errors, "%s: %s: %s\n", t->command, runs[i]->spec, runs[i]->message);

@@ -10,8 +10,9 @@
 /* A table of the runs that ended well; where layers were replaced one by one, or mixes asked for, another of
  * how the model answers; and what is to be doubted. */
 attn_status quality_print(FILE *, const quality_record *const *runs, size_t count, table_format);
-/* A line for each cell of the run with this verdict, after the text. Returns how many they are. */
-size_t quality_print_cells(FILE *, const char *before, const quality_record *, check_verdict);
+/* A line for each cell of the run with this verdict, after the command unless that is NULL. Returns how many
+ * they are. */
+size_t quality_print_cells(FILE *, const char *command, const quality_record *, check_verdict);
 /* A line of JSON for each run, every column by its name. */
 attn_status quality_print_json(FILE *, const quality_record *const *runs, size_t count);
 

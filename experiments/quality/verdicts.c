@@ -70,8 +70,8 @@ static void print_run(FILE *out, const quality_record *r) {
     escape_put(out, r->message);
     fputc('\n', out);
   }
-  quality_print_cells(out, "", r, VERDICT_VIOLATED);
-  quality_print_cells(out, "", r, VERDICT_ERROR);
+  quality_print_cells(out, NULL, r, VERDICT_VIOLATED);
+  quality_print_cells(out, NULL, r, VERDICT_ERROR);
 }
 
 attn_status quality_verdicts_print(FILE *out, const quality_set *set, bool bounds, table_format format) {

@@ -13,6 +13,7 @@ that refer to --help ("Try ..."). An expected line may end in " (glob)", with * 
 is any number of lines. A command that exits 2 or 74 leaves every file as it was. One shell runs a file, in an empty directory,
 after files.sh, with attnlab in its path; paths are printed as $SOURCE and $BUILD. --update writes what is printed where that
 differs. BEGINNING: only what comes before the second remark of the file, and under remarks that begin so."""
+import ctypes.util
 import difflib
 import os
 import pathlib
@@ -78,7 +79,8 @@ def actual(shell, text, beginning):
 def main():
     began_in = pathlib.Path.cwd()
     os.environ |= {"PATH": f"{BUILD / 'experiments'}:{os.environ['PATH']}", "BUILD": str(BUILD), "SOURCE": str(SOURCE)}
-    os.environ |= {"LC_ALL": "C", "ATTNLAB_CALIBRATION": ""}
+    sanitized = b"__asan_" in (BUILD / "experiments/attnlab").read_bytes()
+    os.environ |= {"LC_ALL": "C", "ATTNLAB_CALIBRATION": "", "LEAKS": "" if sanitized else ctypes.util.find_library("lsan") or ""}
     differ = False
     for name in sys.argv[3 + UPDATE :]:
         path, _, beginning = name.partition(":")

@@ -1,6 +1,9 @@
 #!/bin/sh
 # files.sh - what the files of cases/ write before their commands (cases.py).
 
+# A leak of attnlab is an error, with exit code 23 (cases.py).
+attnlab() { LD_PRELOAD=$LEAKS command attnlab "$@"; }
+
 # npy NAME TYPE SHAPE BYTES: an array of zeros, npy q.npy '<f4' '(8, 4)' 128; of standard input if BYTES is -.
 npy() {
   {

@@ -26,6 +26,8 @@ describe gaussian --json
 help config
 pattern longformer:window=8 --n 64 -o out.npy
 matrix performer:features=16 --q in.npy --k in.npy -o out.npy
+theory order
+claims store-uniform
 apply topk:k=4 --q in.npy --k in.npy --v in.npy -o out.npy
 """
 

@@ -68,7 +68,7 @@ def changes(line):
 
 
 def limits():
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))  # the leak sanitizer reserves more addresses
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILES, FILES))
 
 

@@ -94,6 +94,7 @@ Test(quality_checks, rounding_has_a_floor) {
     const result_bound *b = &cells[s][EV_5];
     expect_verdict(b, VERDICT_CONSISTENT);
     cr_expect(b->measured > 0 && b->measured < b->value && b->value < 1e-6, "%g, %g", b->measured, b->value);
+    cr_expect_lt(cells[s][EV_6].value, cells[3][EV_6].value / 16, "what rounding changes, not what keys do");
   }
   expect_verdict(&cells[3][EV_5], VERDICT_NOT_APPLICABLE);
   cr_expect_lt(cells[2][EV_5].value, cells[0][EV_5].value / 4, "half the change, in one head of sixteen");

@@ -2,6 +2,8 @@
 #include "experiments/quality/evaluation_file.h"
 #include "experiments/results/row.h"
 #include "tests/support/data_fixture.h"
+#include "experiments/quality/evaluation_tables.h"
+#include "experiments/results/bound.h"
 #include "tests/support/quality_sets.h"
 
 enum { N = 96, W = 8, FIRST = 40, V = 256 };
@@ -196,6 +198,34 @@ Test(quality_record, a_file_gives_back_what_was_written) {
   cr_expect_eq(again.records[0].kl, again.records[1].kl, "the second record replaced the first");
   result_set_free(&set);
   result_set_free(&again);
+}
+
+/* Violated, in error, failed: three lines for one who only reads messages. */
+Test(quality_record, what_went_wrong_is_told_after_the_command) {
+  quality_record r[2] = {record(1, "a"), record(1, "b")};
+  const quality_record *runs[] = {&r[0], &r[1]};
+  result_bound cells[2];
+  char *text = NULL, wanted[1024];
+  size_t size;
+  quality_teller t = {"attnlab eval", fopen("/dev/null", "w"), open_memstream(&text, &size), .json = false};
+  bound_begin(&cells[0], "EV-1", KIND_HARD);
+  bound_hard(&cells[0], 0.5, 0.25);
+  bound_begin(&cells[1], "EV-6", KIND_HARD);
+  bound_excuse(&cells[1], VERDICT_ERROR, "why");
+  assert_ok(quality_record_take_checks(&r[0], cells, 2));
+  r[1].status = RUN_FAILED;
+  free(r[1].message);
+  r[1].message = strdup("because");
+  assert_ok(quality_tell(&t, NULL, runs, 2));
+  cr_assert(!fclose(t.errors) && !fclose(t.out));
+  snprintf(wanted, sizeof wanted,
+           "attnlab eval: a: EV-1 violated: 0.5, at most 0.25: %s\n"
+           "attnlab eval: a: EV-6 error: nan, at most nan: %s: why\nattnlab eval: b: because\n",
+           quality_check_find("EV-1")->statement, quality_check_find("EV-6")->statement);
+  cr_expect_str_eq(text, wanted);
+  cr_expect(t.violated == 1 && t.failed == 2);
+  free(text);
+  for (int i = 0; i < 2; i++) quality_record_free(&r[i]);
 }
 
 /* -1 of float64 */

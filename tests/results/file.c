@@ -72,7 +72,6 @@ static json_t *session_through_file(json_t *provenance) {
   return session;
 }
 
-/* An attribute holds less than 64 KiB; the dataset keeps the whole. */
 /* Each row of a dataset of its own: their numbers go beyond 16 bits. */
 Test(results_file, more_datasets_than_16_bits_number) {
   enum { COUNT = 70000 };
@@ -94,19 +93,15 @@ Test(results_file, more_datasets_than_16_bits_number) {
   result_set_free(&set);
 }
 
+/* An attribute holds less than 64 KiB; the dataset keeps the whole. A dirty tree may be a number. */
 Test(results_file, a_command_line_longer_than_an_attribute_is_kept) {
   char *argv = calloc(100001, 1);
   memset(argv, 'x', 100000);
-  json_t *session = session_through_file(json_pack("{s:s}", "argv", argv));
+  json_t *session = session_through_file(json_pack("{s:s, s:i}", "argv", argv, "git_dirty", 1));
   cr_assert_str_eq(json_string_value(json_object_get(session, "argv")), argv);
-  json_decref(session);
-  free(argv);
-}
-
-Test(results_file, a_dirty_tree_may_be_a_number) {
-  json_t *session = session_through_file(json_pack("{s:i}", "git_dirty", 1));
   cr_assert(json_is_true(json_object_get(session, "git_dirty")));
   json_decref(session);
+  free(argv);
 }
 
 Test(results_file, provenance_comes_back) {
@@ -167,8 +162,9 @@ static int write_to_full_disk(const char *path, const result_set *set) {
 
 Test(results_file, a_full_disk_keeps_the_old_file_and_leaves_nothing_beside_it) {
   const char *path = fixture_results("full", 0, 3), *source = fixture_path("full.jsonl");
-  char *before, *after, command[256];
-  const size_t size = fixture_read(path, &before);
+  char command[256];
+  snprintf(command, sizeof command, "cp '%s' '%s.old'", path, path);
+  cr_assert_eq(system(command), 0);
   cr_assert_eq(fixture_journal(source, 3, 1, 30, 1e9), ATTN_OK);
   result_set set = load_good(&source, 1);
   const pid_t child = fork();
@@ -176,12 +172,8 @@ Test(results_file, a_full_disk_keeps_the_old_file_and_leaves_nothing_beside_it) 
   int code;
   cr_assert_eq(waitpid(child, &code, 0), child);
   cr_assert(WIFEXITED(code) && WEXITSTATUS(code) == 0, "step %d", code);
-  cr_assert_eq(fixture_read(path, &after), size);
-  cr_assert_eq(memcmp(before, after, size), 0);
-  snprintf(command, sizeof command, "ls '%s'.tmp.* >/dev/null 2>&1", path);
-  cr_assert_neq(system(command), 0);
-  free(before);
-  free(after);
+  snprintf(command, sizeof command, "cmp '%s' '%s.old' && ! ls '%s'.tmp.* >/dev/null 2>&1", path, path, path);
+  cr_assert_eq(system(command), 0);
   result_set_free(&set);
 }
 
@@ -203,17 +195,17 @@ Test(results_file, temporary_files_of_the_dead_go_and_others_stay) {
   cr_assert_eq(access(other, F_OK), 0);
 }
 
-/* A good file with one thing changed by hand. */
-static attn_status read_changed(void (*change)(hid_t file)) {
+/* A good file with one thing changed by hand: EINVAL, and what else is said; NULL: it can be read. */
+static void expect_changed(void (*change)(hid_t file), const char *told) {
   const char *path = fixture_results("change", 0, 3);
   result_set set;
   hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
   change(file);
   H5Fclose(file);
-  const attn_status status = results_read(path, &set);
-  if (!status) result_set_free(&set);
-  cr_assert(!status || strstr(attn_last_error(), path), "%s", attn_last_error());
-  return status;
+  cr_assert_eq(results_read(path, &set), told ? ATTN_EINVAL : ATTN_OK, "%s", attn_last_error());
+  if (told)
+    cr_assert(strstr(attn_last_error(), path) && strstr(attn_last_error(), told), "%s", attn_last_error());
+  if (!told) result_set_free(&set);
 }
 
 static void newer(hid_t file) { H5LTset_attribute_int(file, "/", "schema_version", (int[]){3}, 1); }
@@ -242,21 +234,15 @@ static void key_of_numbers(hid_t file) {
 static void no_time(hid_t file) { H5Ldelete(file, "time_min", H5P_DEFAULT); }
 
 Test(results_file, changed_files_are_refused_by_name) {
-  cr_assert_eq(read_changed(newer), ATTN_EINVAL);
-  cr_assert(strstr(attn_last_error(), "version 2"));
-  cr_assert_eq(read_changed(alien), ATTN_EINVAL);
-  cr_assert(strstr(attn_last_error(), "not an attnlab results file"));
-  cr_assert_eq(read_changed(nameless), ATTN_EINVAL);
-  cr_assert_eq(read_changed(bad_flag), ATTN_EINVAL);
-  cr_assert(strstr(attn_last_error(), "status"));
-  cr_assert_eq(read_changed(longer), ATTN_EINVAL);
-  cr_assert(strstr(attn_last_error(), "time_min"));
-  cr_assert_neq(read_changed(huge), ATTN_OK);
-  cr_assert_neq(read_changed(no_key), ATTN_OK);
-  cr_assert_eq(read_changed(key_of_numbers), ATTN_EINVAL);
-  cr_assert(strstr(attn_last_error(), "key"));
-  /* An older file may lack a column that a later one has. */
-  cr_assert_eq(read_changed(no_time), ATTN_OK);
+  expect_changed(newer, "version 2");
+  expect_changed(alien, "not an attnlab results file");
+  expect_changed(nameless, "not an attnlab results file");
+  expect_changed(bad_flag, "status");
+  expect_changed(longer, "time_min");
+  expect_changed(huge, "exceed this machine's memory");
+  expect_changed(no_key, "key");
+  expect_changed(key_of_numbers, "key");
+  expect_changed(no_time, NULL); /* an older file may lack a column that a later one has */
 }
 
 Test(results_file, other_files_are_refused_by_name) {
@@ -292,15 +278,14 @@ Test(results_file, truncated_files_do_no_harm) {
 }
 
 Test(results_file, csv_quotes_and_leaves_missing_numbers_empty) {
-  const char *source = fixture_path("csv.jsonl"), *path = fixture_path("out.csv");
+  const char *source = fixture_path("csv.jsonl");
   char *text;
+  size_t size, lines = 0, header = 0;
   cr_assert_eq(fixture_journal(source, 4, 1, 3, 1e9), ATTN_OK);
   result_set set = load_good(&source, 1);
-  FILE *file = fopen(path, "w");
+  FILE *file = open_memstream(&text, &size);
   cr_assert_eq(results_export_csv(file, &set), ATTN_OK);
   fclose(file);
-  fixture_read(path, &text);
-  size_t lines = 0, header = 0;
   for (const char *c = text; *c; c++) {
     lines += *c == '\n';
     header += lines == 0 && *c == ',';

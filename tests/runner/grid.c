@@ -156,22 +156,16 @@ Test(grid, data_seeds_make_blocks) {
   grid_free(&g);
 }
 
+/* And repeated values are one. */
 Test(grid, nulls_come_once_for_each_block) {
-  grid g = expand("schema: 1\ngrid: {n: [64, 128], seed: 0:4}\nvariants: full\ndatasets: gaussian\n");
+  grid g = expand("schema: 1\ngrid: {n: [64, 128, 64], seed: 0:4, heads: 4, kv_heads: [0, 4]}\n"
+                  "threads: [0, 3]\nvariants: [full, 'tiled', tiled: {block_q: [0, 16]}]\n"
+                  "datasets: [gaussian, 'gaussian:std_q=1']\n");
   size_t baselines = 0;
   while (null_baselines[baselines].name) baselines++;
   cr_expect_eq(g.count, 2);
-  cr_expect_eq(grid_run_count(&g), 2 * (1 + baselines));
+  cr_expect_eq(grid_run_count(&g), 2 * (3 + baselines));
   cr_expect_eq(count_runs(&g, "variant=null_"), 2 * baselines);
-  grid_free(&g);
-}
-
-Test(grid, repeated_values_are_one) {
-  grid g = expand("schema: 1\ngrid: {n: [64, 64], heads: 4, kv_heads: [0, 4]}\nthreads: [0, 3]\n"
-                  "variants: [full, 'tiled', tiled: {block_q: [0, 16]}]\n"
-                  "datasets: [gaussian, 'gaussian:std_q=1']\nnulls: no\n");
-  cr_expect_eq(g.count, 1);
-  cr_expect_eq(grid_run_count(&g), 3);
   grid_free(&g);
 }
 

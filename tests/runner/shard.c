@@ -5,74 +5,76 @@
 #include "tests/support/sweep_fixture.h"
 #include "experiments/grid/shard.h"
 
-static const char *const *environment; /* "NAME=VALUE", ends with NULL */
+static const char *environment; /* "NAME=VALUE NAME=VALUE" */
 
 static char *look(const char *name) {
+  static char value[32];
   const size_t length = strlen(name);
-  for (const char *const *e = environment; *e; e++)
-    if (strncmp(*e, name, length) == 0 && (*e)[length] == '=') return (char *)(uintptr_t)(*e + length + 1);
+  for (const char *e = environment; (e = strstr(e, name)); e += length)
+    if (e[length] == '=' && (e == environment || e[-1] == ' '))
+      return sscanf(e + length, "=%31s", value) == 1 ? value : NULL;
   return NULL;
 }
 
+#define ARRAY(id, min, count) \
+  "SLURM_ARRAY_TASK_ID=" #id " SLURM_ARRAY_TASK_MIN=" #min " SLURM_ARRAY_TASK_COUNT=" #count
+#define STEP(step) " SLURM_ARRAY_TASK_STEP=" #step
+#define TASK(rank, count) " SLURM_PROCID=" #rank " SLURM_STEP_NUM_TASKS=" #count
+
 static const struct shard_case {
-  const char *text, *variables[8];
-  int64_t index, count; /* count 0: refused */
+  const char *text, *variables;
+  int64_t index, count;
+  const char *refused; /* NULL: it is not */
 } cases[] = {
-    {"0/1", {NULL}, 0, 1},
-    {"3/4", {NULL}, 3, 4},
-    {"4/4", {NULL}, 0, 0},
-    {"0/0", {NULL}, 0, 0},
-    {"a/b", {NULL}, 0, 0},
-    {"-1/4", {NULL}, 0, 0},
-    {"/4", {NULL}, 0, 0},
-    {"1/", {NULL}, 0, 0},
-    {"1", {NULL}, 0, 0},
-    {"1/2/3", {NULL}, 0, 0},
-    {"1/2x", {NULL}, 0, 0},
-    {"", {NULL}, 0, 0},
-    {"automatic", {NULL}, 0, 0},
-    {"00000000000000000000000000/1", {NULL}, 0, 0},
-    {"1/2", {"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4", NULL}, 1, 2},
-    {"auto", {NULL}, 0, 1},
-    {"auto", {"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4", NULL}, 3, 4},
-    {"auto", {"OMPI_COMM_WORLD_RANK=4", "OMPI_COMM_WORLD_SIZE=4", NULL}, 0, 0},
-    {"auto", {"OMPI_COMM_WORLD_SIZE=4", NULL}, 0, 0},
-    {"auto", {"PMI_RANK=1", "PMI_SIZE=3", NULL}, 1, 3},
-    {"auto", {"PMI_RANK=x", "PMI_SIZE=3", NULL}, 0, 0},
-    {"auto", {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "PMI_RANK=1", "PMI_SIZE=3", NULL}, 0, 2},
-    {"auto", {"SLURM_PROCID=2", "SLURM_STEP_NUM_TASKS=3", NULL}, 2, 3},
-    {"auto", {"SLURM_PROCID=0", "SLURM_NTASKS=3", NULL}, 0, 1}, /* the batch script itself */
-    {"auto", {"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1", "PMI_RANK=1", "PMI_SIZE=3", NULL}, 1, 3},
-    {"auto",
-     {"SLURM_ARRAY_TASK_ID=7", "SLURM_ARRAY_TASK_MIN=1", "SLURM_ARRAY_TASK_STEP=2",
-      "SLURM_ARRAY_TASK_COUNT=5", NULL},
-     3,
-     5},
-    {"auto", {"SLURM_ARRAY_TASK_ID=2", "SLURM_ARRAY_TASK_MIN=0", "SLURM_ARRAY_TASK_COUNT=4", NULL}, 2, 4},
-    {"auto",
-     {"SLURM_ARRAY_TASK_ID=2", "SLURM_ARRAY_TASK_MIN=0", "SLURM_ARRAY_TASK_COUNT=4", "SLURM_PROCID=1",
-      "SLURM_STEP_NUM_TASKS=2", NULL},
-     5,
-     8},
-    {"auto",
-     {"SLURM_ARRAY_TASK_ID=2", "SLURM_ARRAY_TASK_MIN=0", "SLURM_ARRAY_TASK_COUNT=4", "PMI_RANK=1",
-      "PMI_SIZE=2", NULL},
-     2,
-     4},
-    {"auto", {"SLURM_ARRAY_TASK_ID=9", "SLURM_ARRAY_TASK_MIN=1", "SLURM_ARRAY_TASK_COUNT=3", NULL}, 0, 0},
-    {"auto", {"SLURM_ARRAY_TASK_ID=9", NULL}, 0, 0},
+    {"0/1", "", 0, 1, NULL},
+    {"3/4", "", 3, 4, NULL},
+    {"999999/1000000", "", 999999, 1000000, NULL},
+    {"1/2", "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4", 1, 2, NULL},
+    {"00000000000000000000000000/1", "", 0, 0, "expected I/N"},
+    {"auto", "", 0, 1, NULL},
+    {"auto", "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4", 3, 4, NULL},
+    {"auto", "OMPI_COMM_WORLD_RANK=4 OMPI_COMM_WORLD_SIZE=4", 0, 0,
+     "RANK '4': expected an integer from 0 to 3"},
+    {"auto", "OMPI_COMM_WORLD_SIZE=4", 0, 0, "OMPI_COMM_WORLD_RANK is not set"},
+    {"auto", "PMI_RANK=1 PMI_SIZE=3", 1, 3, NULL},
+    {"auto", "PMI_RANK=x PMI_SIZE=3", 0, 0, "PMI_RANK 'x'"},
+    {"auto", "PMI_RANK=0 PMI_SIZE=0", 0, 0, "PMI_SIZE '0': expected an integer from 1 to 1000000"},
+    {"auto", "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 PMI_RANK=1 PMI_SIZE=3", 0, 2, NULL},
+    {"auto", TASK(2, 3), 2, 3, NULL},
+    {"auto", "SLURM_PROCID=0 SLURM_NTASKS=3", 0, 1, NULL}, /* the batch script itself */
+    {"auto", "PMI_RANK=1 PMI_SIZE=3" TASK(0, 1), 1, 3, NULL},
+    {"auto", ARRAY(7, 1, 5) STEP(2), 3, 5, NULL},
+    {"auto", ARRAY(7, 1, 5) STEP(0), 0, 0, "SLURM_ARRAY_TASK_STEP '0': expected an integer from 1"},
+    {"auto", ARRAY(6, 1, 5) STEP(2), 0, 0, "ID 6 is not MIN + i STEP"},
+    {"auto", ARRAY(2, 0, 4), 2, 4, NULL},
+    {"auto", ARRAY(4, 0, 4), 0, 0, "ID 4 is not MIN + i STEP with i below COUNT 4"},
+    {"auto", ARRAY(0, 1, 4), 0, 0, "ID '0': expected an integer from 1"},
+    {"auto", ARRAY(0, -1, 4), 0, 0, "MIN '-1': expected an integer from 0"},
+    {"auto", ARRAY(0, 0, 0), 0, 0, "COUNT '0': expected an integer from 1 to 1000000"},
+    {"auto", ARRAY(2, 0, 4) TASK(1, 2), 5, 8, NULL},
+    {"auto", ARRAY(2, 0, 500000) TASK(1, 2), 5, 1000000, NULL},
+    {"auto", ARRAY(2, 0, 500001) TASK(1, 2), 0, 0, "more than 1000000 shards"},
+    {"auto", ARRAY(2, 0, 4) " PMI_RANK=1 PMI_SIZE=2", 2, 4, NULL},
+    {"auto", "SLURM_ARRAY_TASK_ID=9", 0, 0, "SLURM_ARRAY_TASK_COUNT is not set"},
 };
 
+static const char *const none[] = {"0/1000001", "4/4", "0/0",   "a/b",  "-1/4", "/4",
+                                   "1/",        "1",   "1/2/3", "1/2x", "",     "automatic"};
+
 Test(shard, is_found_in_the_option_or_the_environment) {
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const struct shard_case *c = &cases[i];
+  const size_t texts = sizeof none / sizeof *none;
+  for (size_t i = 0; i < texts + sizeof cases / sizeof *cases; i++) {
+    const struct shard_case refused = {i < texts ? none[i] : "", "", 0, 0, "expected I/N"},
+                            *c = i < texts ? &refused : &cases[i - texts];
     int64_t index = -5, count = -5;
     environment = c->variables;
     const attn_status status = shard_parse(c->text, look, &index, &count);
-    cr_expect_eq(status, c->count ? ATTN_OK : ATTN_EINVAL, "case %zu: %s", i, attn_last_error());
-    cr_expect(index == (c->count ? c->index : -5) && count == (c->count ? c->count : -5), "case %zu: %d/%d",
-              i, (int)index, (int)count);
-    if (!c->count) cr_expect(strstr(attn_last_error(), "--shard") != NULL);
+    cr_expect_eq(status, c->refused ? ATTN_EINVAL : ATTN_OK, "case %zu: %s", i, attn_last_error());
+    cr_expect(index == (c->refused ? -5 : c->index) && count == (c->refused ? -5 : c->count),
+              "case %zu: %d/%d", i, (int)index, (int)count);
+    if (c->refused)
+      cr_expect(strstr(attn_last_error(), "--shard") && strstr(attn_last_error(), c->refused), "%s: %s",
+                c->text, attn_last_error());
   }
 }
 

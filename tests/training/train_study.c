@@ -69,33 +69,31 @@ static void draw_told(const train_task *t, attn_rng *rng, int32_t *tokens, int32
 /* Of 70 steps the sixth of 32 spans has ceil(5 70 / 32) = 11, 12 and 13: four positions of each sequence are
  * scored in them, of which each counts once. */
 Test(training_train_study, curves) {
-  enum { STEPS = 70 };
-  static const told one = {2, 3, 0}, two = {2, 5, 0}, others = {0, 1, 0};
+  enum { ONE, TWO, OTHERS, STEPS = 70 };
+  static const told scripts[] = {{2, 3, 0}, {2, 5, 0}, {0, 1, 0}};
   const train_task task = {.name = "told", .n = 8, .vocabulary = 3, .steps = STEPS, .draw = draw_told};
   train_settings settings = train_presets;
   settings.tests = 1;
   const small_shape shape = train_shape(&task, &settings);
   double *weights = malloc((size_t)small_weights_count(&shape) * sizeof *weights), curve[TRAIN_SPANS];
   told steps[STEPS];
-  train_score of_one, of_two, of_others;
+  train_score of[3];
   attn_spec *spec;
-  for (int i = 0; i < STEPS; i++) steps[i] = i < 11 || i > 13 ? others : one;
-  steps[13].also = two.scored;
+  for (int i = 0; i < STEPS; i++) steps[i] = scripts[i < 11 || i > 13 ? OTHERS : ONE];
+  steps[13].also = scripts[TWO].scored;
   cr_assert(weights && attn_spec_parse(&spec, TRAIN_EXACT) == ATTN_OK);
   script = steps, asked = 0;
   cr_assert(train_run(&task, &settings, spec, 0, weights, curve) == ATTN_OK, "%s", attn_last_error());
-  script = &one, asked = 0;
-  cr_assert(train_test(&task, &settings, spec, 0, weights, &of_one) == ATTN_OK);
-  script = &two, asked = 0;
-  cr_assert(train_test(&task, &settings, spec, 0, weights, &of_two) == ATTN_OK);
-  script = &others, asked = 0;
-  cr_assert(train_test(&task, &settings, spec, 0, weights, &of_others) == ATTN_OK);
+  for (int i = 0; i < 3; i++) {
+    script = &scripts[i], asked = 0;
+    cr_assert(train_test(&task, &settings, spec, 0, weights, &of[i]) == ATTN_OK);
+  }
   for (int i = 0; i < TRAIN_SPANS; i++) {
-    const double expected = i == 5 ? (3 * of_one.loss + of_two.loss) / 4 : of_others.loss;
+    const double expected = i == 5 ? (3 * of[ONE].loss + of[TWO].loss) / 4 : of[OTHERS].loss;
     cr_expect(fabs(curve[i] - expected) <= 1e-12 * expected, "span %d: %.17g of %.17g", i, curve[i],
               expected);
   }
-  cr_expect(fabs(of_one.loss - of_two.loss) > 1e-3 && fabs(of_one.loss - of_others.loss) > 1e-3);
+  cr_expect(fabs(of[ONE].loss - of[TWO].loss) > 1e-3 && fabs(of[ONE].loss - of[OTHERS].loss) > 1e-3);
   settings.steps = 5;
   cr_expect(train_spans(&task, &settings) == 5);
   attn_spec_destroy(spec);
