@@ -154,5 +154,11 @@ Test(checks_normalised, a_nan_is_rejected) {
   run_case *c = case_gaussian("fake", shape(20, false), 0.3);
   cr_expect_eq(case_check(&c->e, "FAV-4a").p_value, 0);
   case_free(c);
+  /* Markov: an error k times the bound at alpha = 1e-3 has p = alpha / k^2. */
+  fake_reset(NULL);
+  fake.view.features = features->view.features;
+  const result_bound b = case_judge("fake", shape(20, false), 0.3, "FAV-4b");
+  cr_expect(b.p_value < 1 && fabs(b.p_value / 1e-3 * pow(b.measured / b.value, 2) - 1) < 1e-9, "%g, %g of %g",
+            b.p_value, b.measured, b.value);
   case_free(features);
 }

@@ -1,6 +1,7 @@
 /* sketch.c - the projection checks: exact means by Monte Carlo, ranks, pooling. */
 #include "experiments/evidence/moments.h"
 #include "tests/support/checks_fake.h"
+#include "tests/support/checks_shown.h"
 
 #include <omp.h>
 
@@ -237,6 +238,24 @@ Test(checks_sketch, pooling_and_what_is_not) {
   cr_expect_eq(pooling_check(40).verdict, VERDICT_VIOLATED);
 }
 
+/* 20 keys in 7 blocks, the first one shorter. */
+Test(checks_sketch, the_bound_on_pooling_is_that_of_its_formula) {
+  enum { N = 20, BLOCKS = 7, D = 4, QUERIES = 9 };
+  attn_problem p = case_problem(1, 1, 1, N, D, D, false, ATTN_F64);
+  double pooled[QUERIES * N];
+  p.n_q = QUERIES;
+  run_case *c = case_gaussian("linformer:k=7,projection=pool", p, 1.5);
+  for (int i = 0; i < QUERIES * N; i++) {
+    const int block = (BLOCKS * (i % N) + BLOCKS - 1) / N, first = block * N / BLOCKS,
+              end = (block + 1) * N / BLOCKS;
+    pooled[i] = -log(end - first);
+    for (int j = first; j < end; j++) pooled[i] += case_score(c, i / N, j) / (end - first);
+  }
+  const double margin = case_hull_margin(c, pooled);
+  cr_expect_float_eq(case_check(&c->e, "LIN-5").margin, margin, 1e-9, "%.12g", margin);
+  case_free(c);
+}
+
 /* Means of every twelfth key: the slots are means, but not of consecutive keys. */
 static int64_t scattered_project(const void *state, const attn_context *c, const attn_slab *in,
                                  void *scratch) {
@@ -330,4 +349,41 @@ Test(checks_sketch, outputs_of_real_projections) {
         expect_verdict(&c->e, "LIN-6", VERDICT_VIOLATED, "moved");
         case_free(c);
       }
+}
+
+/* What a view shows of one kv head and side: the last slot too large, or only in slabs that are added up. */
+static int64_t wrong_head;
+static attn_side wrong_side;
+static bool when_added;
+static int64_t (*honest)(const void *, const attn_context *, const attn_slab *, void *);
+
+static int64_t wrong_project(const void *state, const attn_context *c, const attn_slab *in, void *scratch) {
+  const int64_t used = honest(state, c, in, scratch);
+  double *last = (double *)in->y + (used - 1) * in->y_row;
+  if (in->head == wrong_head && in->side == wrong_side && (in->accumulate || !when_added))
+    for (int64_t l = 0; l < in->d; l++) last[l] *= 1 + 1e-6;
+  return used;
+}
+
+static void show_wrong(attn_view *view) {
+  static attn_projection shown_ones[1 << 10];
+  static int count;
+  attn_projection *own = &shown_ones[count++];
+  *own = *view->projection;
+  honest = own->project;
+  own->project = wrong_project;
+  view->projection = own;
+}
+
+Test(checks_sketch, every_head_and_side_is_projected_as_it_is_shown) {
+  const attn_problem p = case_problem(2, 4, 2, 40, 6, 5, false, ATTN_F32);
+  show_as("linformer", "wrong_linformer", show_wrong);
+  for (int which = 0; which < 10; which++) {
+    wrong_head = which / 4;
+    wrong_side = which % 2 ? ATTN_VALUE : ATTN_KEY;
+    when_added = which / 2 % 2;
+    expect_gaussian(when_added ? "wrong_linformer:k=8,share=none,share_heads=no"
+                               : "wrong_linformer:k=8,projection=srht,share=none,share_heads=no",
+                    p, 1, "LIN-6", which < 8 ? VERDICT_VIOLATED : VERDICT_PASS, "one head and side");
+  }
 }
