@@ -11,6 +11,7 @@ static attn_problem shape(void) { return case_problem(1, 4, 2, 40, 8, 8, false, 
 static void expect_seldom_of(const char *name, const char *parameters) {
   enum { RUNS = 50 };
   int at[3] = {0};
+  double mean = 0, squares = 0;
   const double level[3] = {0.5, 0.2, 0.05};
   for (int seed = 0; seed < RUNS; seed++) {
     char spec[128];
@@ -20,10 +21,15 @@ static void expect_seldom_of(const char *name, const char *parameters) {
               b.measured, b.message);
     cr_assert_gt(b.p_value, 1e-4, "%s: %g", spec, b.p_value);
     for (int i = 0; i < 3; i++) at[i] += b.p_value <= level[i];
+    mean += b.margin / RUNS;
+    squares += b.margin * b.margin / RUNS;
   }
   for (int i = 0; i < 3; i++)
     cr_expect_leq(at[i], RUNS * level[i] + 4 * sqrt(RUNS * level[i] * (1 - level[i])), "%s: %d of %d at %g",
                   parameters, at[i], RUNS, level[i]);
+  /* What is measured has the mean that is stated beside it. */
+  cr_expect_leq(fabs(mean - 1), 5 * sqrt(fmax(0, squares - mean * mean) / RUNS) + 1e-6, "%s, %s: %g", name,
+                parameters, mean);
 }
 
 static void expect_seldom(const char *parameters) {
