@@ -112,16 +112,3 @@ Test(checks_features, ends_of_the_range) {
         case_free(c);
       }
 }
-
-/* Over seeds the p-value of the lengths is not small: it is an upper bound of a uniform variable. */
-Test(checks_features, lengths_of_real_draws_are_not_rejected) {
-  double least = 1;
-  for (int seed = 0; seed < 10; seed++) {
-    char spec[64];
-    snprintf(spec, sizeof spec, "performer:features=64,seed=%d", seed);
-    const result_bound b = case_judge(spec, attn_problem_make(1, 1, 20, 16), 0.5, "FAV-3");
-    cr_expect_eq(b.verdict, VERDICT_CONSISTENT);
-    least = fmin(least, b.p_value);
-  }
-  cr_expect_gt(least, 1e-4); /* 10 draws: fails by chance less than once in 1000 */
-}
