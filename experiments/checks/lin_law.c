@@ -66,7 +66,7 @@ static attn_status family_read(const evidence *e, int64_t n, int64_t seeds, fami
     attn_spec *spec = NULL;
     projector p = {.plan = NULL};
     if (t) status = attn_spec_with_seed(attn_plan_parsed_spec(e->plan), name, other + t, &spec);
-    if (!status) status = projector_make(e, spec, &x, 1, &p);
+    if (!status) status = projector_make(e, spec, &x, &p);
     const attn_projection *of = p.view.projection;
     if (!status && (of->slots != e->view->projection->slots || of->law != e->view->projection->law))
       status = attn_fail(ATTN_EFOREIGN, "the law of the projection depends on its length or seed");

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-attn_status projector_make(const evidence *e, const attn_spec *spec, const attn_problem *shape, int threads,
+attn_status projector_make(const evidence *e, const attn_spec *spec, const attn_problem *shape,
                            projector *out) {
   attn_problem x = *shape;
   x.q = x.k = x.v = x.o = (attn_stride){0};
@@ -17,7 +17,7 @@ attn_status projector_make(const evidence *e, const attn_spec *spec, const attn_
   x.causal = false;
   if (!(e->view->caps & ATTN_CAP_CROSS)) x.n_q = x.n_kv;
   *out = (projector){.problem = x};
-  out->status = evidence_plan(e, &x, spec, threads, &out->plan, &out->view);
+  out->status = evidence_plan(e, &x, spec, 0, &out->plan, &out->view);
   if (!out->status) out->problem = *attn_plan_problem(out->plan);
   if (!out->status && !out->view.projection)
     out->status = attn_fail(ATTN_EUNSUPPORTED, "no projection on a problem of another length");
