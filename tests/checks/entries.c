@@ -340,6 +340,8 @@ Test(checks_entries, wrong_draws) {
   expect_p("FAV-3", chi, none, false, "correct");
   expect_p("FAV-3", chi, (generator_fault){.gain = 1, .leaning = true}, true, "no sign step");
   expect_p("FAV-3", many, constant, true, "constant, chi declared");
+  expect_p("FAV-1", apart, (generator_fault){.gain = 1, .independent = true, .uneven = true}, true,
+           "squares");
   expect_p("FAV-3", chi, (generator_fault){.gain = 1, .few = true}, true, "draws of other seeds");
 }
 

@@ -10,6 +10,7 @@ typedef struct generator_fault {
   bool leaning;     /* the first component of each block's first vector is negative */
   double length;    /* of every vector; 0: chi_d draws */
   double gain;      /* of w in the features */
+  bool uneven;      /* every other product is a half as large, the others by a half larger */
   bool few;         /* draws: those of a thousand seeds */
 } generator_fault;
 
@@ -68,6 +69,7 @@ static void generator_map(const void *state, const attn_context *c, const attn_f
             : kind == ATTN_FEATURES_TRIG   ? cos(t)
             : kind == ATTN_FEATURES_RELU   ? fmax(t, 0)
                                            : t;
+      if (fault.uneven) *to *= sqrt(r % 2 ? 0.5 : 1.5);
     }
   }
   free(w);
