@@ -36,9 +36,8 @@ static attn_status length_p_value(const double *w, int64_t count, int64_t d, dou
     levels[r] = gsl_cdf_chisq_P(square, (double)d);
     sum += square;
   }
-  double each = dkw_p_value(levels, count),
-         all = isnan(sum) ? 0 : 2 * fmin(gsl_cdf_chisq_P(sum, freedom), gsl_cdf_chisq_Q(sum, freedom));
-  *p_value = fmin(1, 2 * fmin(each, all));
+  *p_value = BONFERRONI(dkw_p_value(levels, count),
+                        two_sided(gsl_cdf_chisq_P(sum, freedom), gsl_cdf_chisq_Q(sum, freedom)));
   free(levels);
   return ATTN_OK;
 }
@@ -66,11 +65,12 @@ static void direction_make(int64_t d, int which, uint64_t seed, double *v) {
 /* The least of the p-values of fresh draws, times their number. Of w.v in each direction: its distribution,
  * of the first vector of each block, since those are independent; its mean, of all vectors, whose signs are
  * independent coins given the rest, for a block with one vector reversed is as likely. The sign of the first
- * component as a fair coin, which sees what is too even as well. Lengths. Vectors of one plan that repeat. */
+ * component as a fair coin, which sees what is too even as well. Lengths. Vectors that other plans have. */
 static attn_status fresh_p_value(const fresh_draws *g, uint64_t seed, double *p_value) {
   int64_t d = g->law.d, m = g->law.m, step = g->law.orthogonal ? d : 1, each = (m + step - 1) / step;
-  int64_t count = g->plans * each, positive = 0, tests = 2 * DIRECTIONS + 2;
-  double *levels = malloc((size_t)count * sizeof *levels), *v = malloc((size_t)d * sizeof *v), least = 1;
+  int64_t count = g->plans * each, positive = 0;
+  double *levels = malloc((size_t)count * sizeof *levels), *v = malloc((size_t)d * sizeof *v);
+  surprise found = {0};
   attn_status status = levels && v ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for fresh random vectors");
   for (int which = 0; which < DIRECTIONS && !status; which++) {
     double sum = 0, squares = 0;
@@ -85,27 +85,22 @@ static attn_status fresh_p_value(const fresh_draws *g, uint64_t seed, double *p_
       sum += along;
       squares += along * along;
     }
-    least = fmin(least, signs_p_value(sum, squares));
+    surprise_add(&found, signs_p_value(sum, squares));
     /* A component of length 1 is one of two numbers: its sign is all there is. */
-    if (d > 1 || !g->law.constant) least = fmin(least, dkw_p_value(levels, count));
+    if (d > 1 || !g->law.constant) surprise_add(&found, dkw_p_value(levels, count));
   }
   if (!status && !g->law.constant) {
     double length = 1;
     status = length_p_value(g->w, g->plans * m, d, &length);
-    least = fmin(least, length);
-    tests++;
+    surprise_add(&found, length);
   }
-  least = fmin(least, hits_p_value(positive, count, 0.5, 0.5));
-  double repeated = 1, largest = 0;
-  for (int64_t t = 0; t < g->plans && !status; t++)
-    repeated = fmin(repeated, (double)g->plans *
-                                  directions_p_value(g->w + t * m * d, m, d, step, repeat_work, &largest));
+  surprise_add(&found, hits_p_value(positive, count, 0.5, 0.5));
   /* Plans of other seeds: vector by vector. */
-  double across = directions_p_value(g->w, g->plans * m, d, m, repeat_work, &largest);
-  least = fmin(least, fmin(repeated, across));
+  double largest = 0;
+  surprise_add(&found, directions_p_value(g->w, g->plans * m, d, m, repeat_work, &largest));
   free(levels);
   free(v);
-  if (!status) *p_value = fmin(1, (double)(tests + 2) * least);
+  if (!status) *p_value = surprise_p(&found);
   return status;
 }
 
@@ -129,16 +124,16 @@ static attn_status draws_judge(const evidence *e, probe *p, const feature_law *l
   outcome worst = orthogonality(w, law);
   outcome_to_verdict(&worst, bound);
   if (bound->verdict != VERDICT_PASS) return ATTN_OK;
-  double fresh = 1, length = 1;
+  double fresh = 1, length = 1, largest = 0;
   const fresh_draws *g;
   attn_status status = fresh_draws_get(e, p, law, &g);
   if (status == ATTN_EUNSUPPORTED) return bound_uncertifiable(bound, attn_last_error());
   if (!status) status = fresh_p_value(g, e->seed, &fresh);
   if (!status && !law->constant) status = length_p_value(w->w, w->m, w->d, &length);
-  double largest = 0,
-         repeat = directions_p_value(w->w, w->m, w->d, law->orthogonal ? w->d : 1, repeat_work, &largest);
   if (status) return status;
-  bound_prob(bound, worst.measured, worst.value, fmin(1, 3 * fmin(fresh, fmin(length, repeat))));
+  const double repeat =
+      directions_p_value(w->w, w->m, w->d, law->orthogonal ? w->d : 1, repeat_work, &largest);
+  bound_prob(bound, worst.measured, worst.value, BONFERRONI(fresh, length, repeat));
   if (repeat < 1e-3) bound_say(bound, "two of the run's vectors have |cos| = %.9g", largest);
   return ATTN_OK;
 }

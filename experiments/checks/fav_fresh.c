@@ -37,7 +37,7 @@ static attn_status outputs_judge(const evidence *e, const fresh_draws *g, result
   if (!status) {
     double p_mean = mean_p_value(along, count, 0, g->small->deviation, reading);
     double p_size = samples_p_value(own, law, count);
-    bound_prob(bound, mean, 1, fmin(1, 2 * fmin(p_mean, p_size)));
+    bound_prob(bound, mean, 1, BONFERRONI(p_mean, p_size));
     if (bound->p_value < 1e-3)
       bound_say(bound, "%lld draws; mean signed error %.3g standard errors, p %.3g; size, p %.3g",
                 (long long)count, signed_mean / g->small->deviation * sqrt((double)count), p_mean, p_size);

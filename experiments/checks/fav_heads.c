@@ -33,12 +33,12 @@ typedef struct heads_case {
   int64_t rows; /* judged */
 } heads_case;
 
-/* The first `rows` rows of each (batch, head). */
-static double *gather(region *memory, const void *from, attn_dtype type, int64_t batches, int64_t heads,
-                      int64_t n, int64_t d, int64_t rows) {
-  double *out = region_take(memory, batches * heads * rows * d, sizeof *out);
-  for (int64_t line = 0; line < batches * heads && out; line++)
-    row_widen(from, type, line * n * d, rows * d, out + line * rows * d);
+/* The first `count` of the `size` numbers of each (batch, head). */
+static double *gather(region *memory, const void *from, attn_dtype type, int64_t lines, int64_t size,
+                      int64_t count) {
+  double *out = region_take(memory, lines * count, sizeof *out);
+  for (int64_t line = 0; line < lines && out; line++)
+    row_widen(from, type, line * size, count, out + line * count);
   return out;
 }
 
@@ -60,10 +60,11 @@ static attn_status case_make(const evidence *e, heads_case *c) {
       c->law.m != e->view->features->law.vectors)
     return attn_fail(ATTN_EUNSUPPORTED, "with fewer keys the features have another law");
   const int64_t columns = c->small.view.features->columns;
-  c->q = gather(e->memory, e->q, from->dtype, to->batch, to->heads, from->n_q, to->d_qk, n);
-  c->k = gather(e->memory, e->k, from->dtype, to->batch, to->kv_heads, from->n_kv, to->d_qk, n);
-  c->v = gather(e->memory, e->v, from->dtype, to->batch, to->kv_heads, from->n_kv, to->d_v, n);
-  c->o = region_zeros(e->memory, to->batch * to->heads * n * to->d_v, sizeof *c->o);
+  const int64_t lines = to->batch * to->heads, kv_lines = to->batch * to->kv_heads, keys = from->n_kv;
+  c->q = gather(e->memory, e->q, from->dtype, lines, from->n_q * to->d_qk, n * to->d_qk);
+  c->k = gather(e->memory, e->k, from->dtype, kv_lines, keys * to->d_qk, n * to->d_qk);
+  c->v = gather(e->memory, e->v, from->dtype, kv_lines, keys * to->d_v, n * to->d_v);
+  c->o = region_zeros(e->memory, lines * n * to->d_v, sizeof *c->o);
   c->work = region_take(e->memory, 1, attn_plan_work_size(c->small.plan) + 1);
   c->key = region_take(e->memory, 2 * TOKENS * columns, sizeof *c->key);
   c->query = region_take(e->memory, 3 * columns, sizeof *c->query);

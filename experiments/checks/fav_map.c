@@ -37,17 +37,12 @@ static void judge_point(map_case *c, attn_side side, const double *row, double t
   }
   map->map(map->state, attn_plan_context(p->plan), &(attn_feature_rows){p->kv_head, side, c->x, d, 0, 1},
            c->f, map->columns, &scale);
-  outcome found = {0, 0, NULL};
-  if (isfinite(scale)) {
-    if (!features_fill(&c->law, c->w, c->scaled, scale, c->want, c->error)) return;
-    found = outcome_components(c->f, c->want, c->error, map->columns);
-  } else {
-    /* Only a point that can be computed needs a scale. */
-    if (!features_fill(&c->law, c->w, c->scaled, 0, c->want, c->error)) return;
-    found = (outcome){(double)INFINITY, 0, NULL};
-  }
-  outcome before = c->worst;
-  outcome_worsen(&c->worst, found);
+  const bool known = isfinite(scale);
+  /* Only a point that can be computed needs a scale. */
+  if (!features_fill(&c->law, c->w, c->scaled, known ? scale : 0, c->want, c->error)) return;
+  const outcome before = c->worst;
+  outcome_worsen(&c->worst, known ? outcome_components(c->f, c->want, c->error, map->columns)
+                                  : (outcome){(double)INFINITY, 0, NULL});
   if (c->points++ == 0 || c->worst.measured != before.measured || c->worst.value != before.value)
     c->square = vector_dot(c->scaled, c->scaled, d);
 }

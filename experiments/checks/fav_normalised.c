@@ -10,6 +10,7 @@
 
 #include "experiments/evidence/moments.h"
 #include "experiments/evidence/rows.h"
+#include "experiments/mathematics/vector.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,9 +19,8 @@ static const double alpha = 1e-3;
 
 /* Statistics of one row under the run's draws. */
 typedef struct estimate {
-  double normaliser; /* Y / D */
-  double error;      /* |o~ - o| beyond rounding */
-  const char *why;   /* nothing can be said */
+  double error;    /* |o~ - o| beyond rounding */
+  const char *why; /* nothing can be said */
 } estimate;
 
 typedef struct normalised {
@@ -29,21 +29,6 @@ typedef struct normalised {
   const moment_entry *moments;
   estimate found[MOMENT_ROWS];
 } normalised;
-
-/* D e^(-top) and top. */
-static double exact_sum(const probe *p, row_space *s, double *top) {
-  const attn_problem *x = &p->problem;
-  double sum = 0;
-  *top = -(double)INFINITY;
-  for (int64_t a = 0; a < s->count; a++) {
-    s->score[a] = 0;
-    for (int64_t l = 0; l < x->d_qk; l++)
-      s->score[a] += x->scale * s->q[l] * p->head.k[s->index[a] * x->d_qk + l];
-    *top = fmax(*top, s->score[a]);
-  }
-  for (int64_t a = 0; a < s->count; a++) sum += exp(s->score[a] - *top);
-  return sum;
-}
 
 static void estimate_row(void *context, int64_t place, int64_t r, row_space *s) {
   normalised *n = context;
@@ -55,23 +40,14 @@ static void estimate_row(void *context, int64_t place, int64_t r, row_space *s) 
     return;
   }
   if (s->count == 0) return;
-  double estimated = 0, key_top = -(double)INFINITY, top, sum = exact_sum(n->p, s, &top), error = 0,
-         rounding = 0;
-  for (int64_t a = 0; a < s->count; a++) key_top = fmax(key_top, n->p->features.key_scale[s->index[a]]);
-  for (int64_t a = 0; a < s->count; a++) estimated += s->weight[a];
-  double vectors = (double)n->law.m * (n->law.kind == ATTN_FEATURES_HYPERBOLIC ? 2 : 1);
-  out->normaliser = exp(n->p->features.query_scale[r] + key_top - top) * estimated / (vectors * sum);
   if (attn_reference_row(x, NULL, n->p->q, n->p->k, n->p->v, n->p->e.kv_len, 0, 0, r, NULL, s->o, s->score) <
       0) {
     out->why = row_reason(ROW_REFUSED);
     return;
   }
-  for (int64_t l = 0; l < x->d_v; l++) {
-    error += (s->given[l] - s->o[l]) * (s->given[l] - s->o[l]);
-    rounding += s->bound[l] * s->bound[l];
-  }
+  const double error = vector_distance(s->given, s->o, x->d_v);
   /* A NaN counts as an infinite error. */
-  out->error = isnan(error) ? (double)INFINITY : fmax(0, sqrt(error) - sqrt(rounding));
+  out->error = isnan(error) ? (double)INFINITY : fmax(0, error - vector_norm(s->bound, x->d_v));
 }
 
 /* False: the bound says why there is nothing to judge, or *status is an error. */
@@ -90,10 +66,6 @@ static bool prepare(const evidence *e, normalised *n, result_bound *bound, attn_
   else
     *status = probe_get(e, &p);
   if (bound->message[0] || *status) return false;
-  if (!p->head.finite) {
-    bound_uncertifiable(bound, row_reason(ROW_INFINITE));
-    return false;
-  }
   *status = probe_map(p);
   if (!*status) *status = row_moments(e, p, &n->law, row_moments_work, &n->moments);
   if (*status == ATTN_EUNSUPPORTED) {
@@ -108,7 +80,7 @@ static bool prepare(const evidence *e, normalised *n, result_bound *bound, attn_
   *status = probe_rows(p, rows, n->moments->count, estimate_row, n);
   for (int64_t r = 0; r < n->moments->count && !*status; r++) {
     const row_moment *at = &n->moments->rows[r];
-    if (!n->found[r].why && !(isfinite(at->rho) && isfinite(at->spread) && isfinite(n->found[r].normaliser)))
+    if (!n->found[r].why && !(isfinite(at->rho) && isfinite(at->spread)))
       n->found[r].why = "the second moment of the features overflows";
     if (n->found[r].why) {
       bound_uncertifiable(bound, n->found[r].why);

@@ -66,13 +66,9 @@ static outcome judge_hull_bound(void *context, int64_t place, int64_t r, row_spa
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   if (s->count == 0) return (outcome){0, 0, NULL};
   double rounding = vector_norm(s->bound, x->d_v), low = (double)INFINITY, high = -(double)INFINITY;
-  memcpy(s->kept, s->bound, (size_t)x->d_v * sizeof *s->kept);
   feature_weights(p, r, s);
   for (int64_t a = 0; a < s->count; a++) {
-    const double *k = p->head.k + s->index[a] * x->d_qk;
-    double score = 0;
-    for (int64_t l = 0; l < x->d_qk; l++) score += s->q[l] * k[l];
-    double eta = s->score[a] - x->scale * score;
+    double eta = s->score[a] - x->scale * vector_dot(s->q, p->head.k + s->index[a] * x->d_qk, x->d_qk);
     low = eta < low ? eta : low;
     high = eta > high ? eta : high;
   }

@@ -42,39 +42,33 @@ static void uniform_visit(void *context, int64_t place, int64_t r, row_space *s)
     return;
   }
   if (s->count == 0) return;
-  double rounding = vector_norm(s->bound, x->d_v), error = 0, sum = 0, top = -(double)INFINITY;
+  double rounding = vector_norm(s->bound, x->d_v), sum = 0, top = -(double)INFINITY;
   if (attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->score) < 0) {
     out->why = row_reason(ROW_REFUSED);
     return;
   }
-  for (int64_t l = 0; l < x->d_v; l++) error += (s->given[l] - s->o[l]) * (s->given[l] - s->o[l]);
   for (int64_t a = 0; a < s->count; a++) {
     const double *k = p->head.k + s->index[a] * x->d_qk,
                  *f = p->features.key + s->index[a] * p->features.columns;
-    double gap = 0, score = 0, estimate = 0;
-    for (int64_t l = 0; l < x->d_qk; l++) {
-      score += x->scale * s->q[l] * k[l];
-      gap += x->scale * (s->q[l] - k[l]) * (s->q[l] - k[l]);
-    }
-    for (int64_t c = 0; c < p->features.columns; c++)
-      estimate += p->features.query[r * p->features.columns + c] * f[c];
-    s->score[a] = score;
-    s->slack[a] = score + gap / 2; /* (|x|^2 + |y|^2) / 2 */
+    double gap = x->scale * pow(vector_distance(s->q, k, x->d_qk), 2),
+           estimate = vector_dot(p->features.query + r * p->features.columns, f, p->features.columns);
+    s->score[a] = x->scale * vector_dot(s->q, k, x->d_qk);
+    s->slack[a] = s->score[a] + gap / 2; /* (|x|^2 + |y|^2) / 2 */
     out->seen = fmax(out->seen, fabs(estimate / (double)u->law.m - exp(-gap / 2)));
-    top = fmax(top, score);
+    top = fmax(top, s->score[a]);
   }
   for (int64_t a = 0; a < s->count; a++) {
     const double *v = p->head.v + s->index[a] * x->d_v;
-    double weight = exp(s->slack[a] - top), far = 0;
-    for (int64_t l = 0; l < x->d_v; l++) far += (v[l] - s->o[l]) * (v[l] - s->o[l]);
+    double weight = exp(s->slack[a] - top);
     sum += exp(s->score[a] - top);
     out->share += weight;
-    out->distance += weight * sqrt(far);
+    out->distance += weight * vector_distance(v, s->o, x->d_v);
   }
   out->share /= sum;
   out->distance /= sum;
   out->keys = (double)s->count;
-  error = isnan(error) ? (double)INFINITY : sqrt(error) - rounding;
+  double error = vector_distance(s->given, s->o, x->d_v) - rounding;
+  if (isnan(error)) error = (double)INFINITY;
   if (error > 0) out->seen = fmax(out->seen, isinf(error) ? 2 : error / (out->distance + error * out->share));
 }
 

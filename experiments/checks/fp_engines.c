@@ -19,7 +19,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "experiments/mathematics/vector.h"
 
@@ -103,11 +102,12 @@ static outcome judge_linear(const reduced *x, int64_t r, double *errors, row_spa
   weight_errors(x, r, errors, errors + p->features.columns, s);
   for (int64_t a = 0; a < s->count; a++) off += s->slack[a];
   if (!(fabs(sum) > 2 * off)) return (outcome){.why = row_reason(ROW_CANCELLED)};
-  memset(s->left, 0, (size_t)d_v * sizeof *s->left);
-  for (int64_t a = 0; a < s->count; a++)
-    for (int64_t l = 0; l < d_v; l++)
-      s->left[l] += s->slack[a] * (fabs(p->head.v[s->index[a] * d_v + l]) + fabs(s->o[l]));
-  for (int64_t l = 0; l < d_v; l++) s->bound[l] += s->left[l] / (fabs(sum) - off) + x->tiny;
+  for (int64_t l = 0; l < d_v; l++) {
+    double moved = 0;
+    for (int64_t a = 0; a < s->count; a++)
+      moved += s->slack[a] * (fabs(p->head.v[s->index[a] * d_v + l]) + fabs(s->o[l]));
+    s->bound[l] += moved / (fabs(sum) - off) + x->tiny;
+  }
   return outcome_components(s->given, s->o, s->bound, d_v);
 }
 

@@ -66,7 +66,7 @@ static attn_status family_read(const evidence *e, int64_t n, int64_t seeds, fami
     attn_spec *spec = NULL;
     projector p = {.plan = NULL};
     if (t) status = attn_spec_with_seed(attn_plan_parsed_spec(e->plan), name, other + t, &spec);
-    if (!status) status = projector_make(e, spec, &x, 1, &p);
+    if (!status) status = projector_make(e, spec, &x, &p);
     const attn_projection *of = p.view.projection;
     if (!status && (of->slots != e->view->projection->slots || of->law != e->view->projection->law))
       status = attn_fail(ATTN_EFOREIGN, "the law of the projection depends on its length or seed");
@@ -80,7 +80,7 @@ static attn_status family_read(const evidence *e, int64_t n, int64_t seeds, fami
 }
 
 static attn_status family_judge(attn_projection_law law, family *f, result_bound *bound) {
-  surprise sizes = {1, 0}, pairs = {1, 0};
+  surprise sizes = {0}, pairs = {0};
   double deviation = 0, squares = 0;
   for (int64_t i = 0; i < f->count; i++) {
     drawn_matrix *m = &f->matrix[i];
@@ -99,8 +99,7 @@ static attn_status family_judge(attn_projection_law law, family *f, result_bound
     }
   }
   drawn_together(law, f->matrix, f->count, &sizes);
-  double p = 2 * fmin(surprise_p(&sizes), surprise_p(&pairs));
-  return bound_prob(bound, squares / (double)f->count, 1, fmin(1, p));
+  return bound_prob(bound, squares / (double)f->count, 1, BONFERRONI(surprise_p(&sizes), surprise_p(&pairs)));
 }
 
 static attn_status law_evaluate(const evidence *e, result_bound *bound) {

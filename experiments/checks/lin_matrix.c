@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-attn_status projector_make(const evidence *e, const attn_spec *spec, const attn_problem *shape, int threads,
+attn_status projector_make(const evidence *e, const attn_spec *spec, const attn_problem *shape,
                            projector *out) {
   attn_problem x = *shape;
   x.q = x.k = x.v = x.o = (attn_stride){0};
@@ -17,7 +17,7 @@ attn_status projector_make(const evidence *e, const attn_spec *spec, const attn_
   x.causal = false;
   if (!(e->view->caps & ATTN_CAP_CROSS)) x.n_q = x.n_kv;
   *out = (projector){.problem = x};
-  out->status = evidence_plan(e, &x, spec, threads, &out->plan, &out->view);
+  out->status = evidence_plan(e, &x, spec, 0, &out->plan, &out->view);
   if (!out->status) out->problem = *attn_plan_problem(out->plan);
   if (!out->status && !out->view.projection)
     out->status = attn_fail(ATTN_EUNSUPPORTED, "no projection on a problem of another length");
@@ -31,6 +31,13 @@ void projector_free(projector *p) {
 
 static void *scratch_make(const projector *p) {
   return aligned_alloc(64, (p->view.projection->scratch + 64) / 64 * 64);
+}
+
+static attn_status used_judge(const attn_projection *of, int64_t used) {
+  return used > 0 && used <= of->slots
+             ? ATTN_OK
+             : attn_fail(ATTN_EFOREIGN, "the projection reports %lld of %lld slots in use", (long long)used,
+                         (long long)of->slots);
 }
 
 attn_status projector_apply(const projector *p, int64_t head, attn_side side, const double *x, int64_t keys,
@@ -56,10 +63,7 @@ attn_status projector_apply(const projector *p, int64_t head, attn_side side, co
     at += rows;
   }
   free(scratch);
-  if (*used < 0 || *used > e->slots)
-    return attn_fail(ATTN_EFOREIGN, "the projection reports %lld of %lld slots in use", (long long)*used,
-                     (long long)e->slots);
-  return ATTN_OK;
+  return used_judge(e, *used);
 }
 
 attn_status projector_read(const projector *p, int64_t head, attn_side side, int64_t keys, double *e,
@@ -86,9 +90,7 @@ attn_status projector_read(const projector *p, int64_t head, attn_side side, int
                       .y_row = d};
     memset(y, 0xff, (size_t)(of->slots * d) * sizeof *y);
     *used = of->project(of->state, attn_plan_context(p->plan), &slab, scratch);
-    if (*used < 0 || *used > of->slots)
-      status = attn_fail(ATTN_EFOREIGN, "the projection reports %lld of %lld slots in use", (long long)*used,
-                         (long long)of->slots);
+    status = used_judge(of, *used);
     for (int64_t s = 0; s < *used && !status; s++)
       for (int64_t c = 0; c < count; c++) e[s * keys + at + c] = y[s * d + c];
     for (int64_t c = 0; c < count; c++) x[(inside + c) * d + c] = 0;
@@ -167,7 +169,7 @@ void projected_slots_free(projected_slots *s) {
 attn_status projected_slots_make(const attn_problem *p, const projected_pair *m, const double *k,
                                  const double *v, double unit, projected_slots *out) {
   *out = (projected_slots){.problem = *p};
-  out->problem.n_kv = m->used > 0 ? m->used : 1;
+  out->problem.n_kv = m->used;
   out->problem.causal = false;
   out->key_error = calloc((size_t)p->d_qk, sizeof(double));
   out->value_error = calloc((size_t)p->d_v, sizeof(double));

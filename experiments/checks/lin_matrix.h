@@ -14,8 +14,7 @@ typedef struct projector {
 
 /* A plan of the spec (NULL: the run's own) in fp64, contiguous, not causal; n_q as it must be. EUNSUPPORTED,
  * EINVAL: the variant does not take the problem. Release with projector_free, also after a failure. */
-attn_status projector_make(const evidence *, const attn_spec *spec, const attn_problem *, int threads,
-                           projector *);
+attn_status projector_make(const evidence *, const attn_spec *spec, const attn_problem *, projector *);
 void projector_free(projector *);
 
 /* y[used, d] = E x of the kv head, x [keys, d], as one slab; in pieces: slabs of one slice, of the next two,

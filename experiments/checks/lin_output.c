@@ -107,11 +107,11 @@ static attn_status own_plan(const evidence *e, own_run *r) {
   x.n_kv = n;
   if (of->slice && x.d_qk > OWN_WIDTH) x.d_qk = OWN_WIDTH;
   if (of->slice && x.d_v > OWN_WIDTH) x.d_v = OWN_WIDTH;
-  attn_status status = projector_make(e, NULL, &x, attn_plan_context(e->plan)->threads, &r->p);
+  attn_status status = projector_make(e, NULL, &x, &r->p);
   if ((status != ATTN_EINVAL && status != ATTN_EUNSUPPORTED) || n == run->n_kv) return status;
   projector_free(&r->p); /* of this one length, such as a matrix from a file */
   x.n_kv = run->n_kv;
-  return projector_make(e, NULL, &x, attn_plan_context(e->plan)->threads, &r->p);
+  return projector_make(e, NULL, &x, &r->p);
 }
 
 static double *normals(region *memory, attn_rng *rng, int64_t count, double size) {
@@ -212,7 +212,7 @@ static attn_status run_judge(const evidence *e, outcome *worst) {
   const attn_projection *of = e->view->projection;
   const exact_rows *exact = e->exact;
   const attn_problem *run = e->problem;
-  if (exact->count == 0 || run->causal) return ATTN_OK;
+  if (run->causal) return ATTN_OK;
   attn_rng rng;
   attn_rng_init(&rng, e->seed, PURPOSE, 1);
   const sample_row at = exact->rows[attn_rng_below(&rng, exact->count)];
@@ -229,7 +229,7 @@ static attn_status run_judge(const evidence *e, outcome *worst) {
   head_data head = {0};
   projected_slots s = {0};
   row_space space = {0};
-  attn_status status = projector_make(e, NULL, &x, attn_plan_context(e->plan)->threads, &p);
+  attn_status status = projector_make(e, NULL, &x, &p);
   if (!status) status = projected_pair_read(&p, kv_head, keys, &m);
   if (!status) status = head_data_load(e, at.batch, at.head, &head);
   if (!status) status = projected_slots_make(&p.problem, &m, head.k, head.v, unit, &s);

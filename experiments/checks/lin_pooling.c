@@ -66,10 +66,9 @@ static outcome judge(void *context, int64_t place, int64_t r, row_space *s) {
   double rounding = vector_norm(s->bound, x->d_v), exact = 0, low = (double)INFINITY,
          high = -(double)INFINITY;
   for (int64_t j = 0; j < p->head.keys; j++) {
-    const double *k = p->head.k + j * x->d_qk, *mean = p->slots.k + of->block[j] * x->d_qk;
-    double score = 0;
-    for (int64_t l = 0; l < x->d_qk; l++) score += s->q[l] * (k[l] - mean[l]);
-    score = x->scale * score + log(of->size[of->block[j]]);
+    const double *k = p->head.k + j * x->d_qk, *mean = p->slots.k + of->block[j] * x->d_qk,
+                 above = vector_dot(s->q, k, x->d_qk) - vector_dot(s->q, mean, x->d_qk),
+                 score = x->scale * above + log(of->size[of->block[j]]);
     low = score < low ? score : low;
     high = score > high ? score : high;
   }

@@ -41,7 +41,7 @@ static attn_status fresh_projection(const trial *t, int64_t seed, projector *out
   *out = (projector){.plan = NULL};
   attn_status status = attn_spec_with_seed(attn_plan_parsed_spec(t->e->plan), view->seed, seed, &seeded);
   if (!status && t->resized) status = attn_spec_with_int(seeded, view->budget.parameter, t->resized, &spec);
-  if (!status) status = projector_make(t->e, spec ? spec : seeded, &t->problem, 1, out);
+  if (!status) status = projector_make(t->e, spec ? spec : seeded, &t->problem, out);
   if (!status &&
       (out->view.projection->slots != t->slots || out->view.projection->law != view->projection->law))
     status = attn_fail(ATTN_EUNSUPPORTED, "no fresh projection of the same law and size");

@@ -23,14 +23,13 @@ static attn_status graph_judge(const evidence *e, int64_t blocks, outcome *worst
   for (int64_t head = 0; head < heads && !status; head++) {
     status = graph_build(e->view->pattern, e->problem, head, e->view->pattern->grain, blocks, edge);
     if (status) break;
-    int64_t found = graph_diameter(edge, blocks, queue, depth);
     double bound = 2;
     if (!global) status = graph_spectral_bound(edge, blocks, &bound);
     if (status) break;
-    if (!isfinite(bound) || (found < 0 && !global))
-      outcome_worsen(worst, (outcome){.why = "the block graph is not connected, or is bipartite"});
-    else
-      outcome_worsen(worst, (outcome){found < 0 ? (double)INFINITY : (double)found, bound, NULL});
+    const double found = graph_diameter(edge, blocks, queue, depth);
+    outcome_worsen(worst, isfinite(bound)
+                              ? (outcome){found, bound, NULL}
+                              : (outcome){.why = "the block graph is not connected, or is bipartite"});
   }
   return status;
 }

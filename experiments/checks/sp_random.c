@@ -14,6 +14,7 @@
 
 #include "experiments/evidence/rows.h"
 #include "experiments/mathematics/overlap.h"
+#include "experiments/mathematics/statistics.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -241,7 +242,7 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
     bound_not_applicable(bound, "no row has a block left to draw");
   else {
     bound_prob(bound, c.left / (double)c.rows, c.expected / (double)c.rows,
-               fmin(1, 3 * fmin(apart, fmin(hoeffding(&c.mass), hoeffding(&c.place)))));
+               BONFERRONI(apart, hoeffding(&c.mass), hoeffding(&c.place)));
     bound_say(bound, "T = %lld rows of %d seeds, %lld and every %d more%s%s", (long long)c.rows, SEEDS,
               (long long)seed, SEED_STEP, apart < 1e-3 ? "; draws are not apart for different " : "",
               apart < 1e-3 ? which : "");

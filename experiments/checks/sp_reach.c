@@ -32,10 +32,6 @@ typedef struct stack {
   int64_t half;     /* of a plain window in positions, or 0 */
 } stack;
 
-static size_t bytes_of(const attn_problem *p, int64_t heads, int64_t n, int64_t d) {
-  return (size_t)(p->batch * heads * n * d) * attn_dtype_size(p->dtype);
-}
-
 /* Which rows depend on the changed positions: those that see one, and their own. */
 static int64_t spread(stack *s) {
   const attn_problem *p = s->e->problem;
@@ -115,18 +111,19 @@ static int64_t strays(const stack *s, int64_t position, int64_t layers) {
   return count;
 }
 
-static void *copied(region *to, const void *from, size_t bytes) {
-  void *out = region_take(to, 1, bytes);
+static void *copied(const evidence *e, const void *from, int64_t numbers) {
+  const size_t bytes = (size_t)(e->problem->batch * numbers) * attn_dtype_size(e->problem->dtype);
+  void *out = region_take(e->memory, 1, bytes);
   return out ? memcpy(out, from, bytes) : NULL;
 }
 
 /* Queries are changed and fed only in a stack of several layers. */
 static attn_status layer_make(const evidence *e, bool several, layer *out) {
   const attn_problem *p = e->problem;
-  *out = (layer){.q = several ? copied(e->memory, e->q, bytes_of(p, p->heads, p->n_q, p->d_qk)) : NULL,
-                 .k = copied(e->memory, e->k, bytes_of(p, p->kv_heads, p->n_kv, p->d_qk)),
-                 .v = copied(e->memory, e->v, bytes_of(p, p->kv_heads, p->n_kv, p->d_v)),
-                 .o = copied(e->memory, e->o, bytes_of(p, p->heads, p->n_q, p->d_v))};
+  *out = (layer){.q = several ? copied(e, e->q, p->heads * p->n_q * p->d_qk) : NULL,
+                 .k = copied(e, e->k, p->kv_heads * p->n_kv * p->d_qk),
+                 .v = copied(e, e->v, p->kv_heads * p->n_kv * p->d_v),
+                 .o = copied(e, e->o, p->heads * p->n_q * p->d_v)};
   return region_status(e->memory, "for the layers of a stack");
 }
 

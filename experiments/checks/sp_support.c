@@ -127,7 +127,7 @@ static int64_t keys_mistaken(const evidence *e, attn_run *runs, bool *inside) {
   if (rows > n) rows = n;
   for (int64_t head = 0; head < heads; head++)
     for (int64_t r = 0; r < rows; r++)
-      wrong += row_mistaken(e, head, rows > 1 ? r * (n - 1) / (rows - 1) : 0, runs, inside);
+      wrong += row_mistaken(e, head, r * (n - 1) / attn_max(rows - 1, 1), runs, inside);
   return wrong;
 }
 

@@ -31,7 +31,7 @@ attn_status graph_build(const attn_pattern *pattern, const attn_problem *p, int6
   return ATTN_OK;
 }
 
-int64_t graph_diameter(const bool *edge, int64_t blocks, int64_t *queue, int64_t *depth) {
+double graph_diameter(const bool *edge, int64_t blocks, int64_t *queue, int64_t *depth) {
   int64_t longest = 0;
   for (int64_t start = 0; start < blocks; start++) {
     for (int64_t b = 0; b < blocks; b++) depth[b] = -1;
@@ -46,10 +46,10 @@ int64_t graph_diameter(const bool *edge, int64_t blocks, int64_t *queue, int64_t
         queue[tail++] = b;
       }
     }
-    if (tail < blocks) return -1;
+    if (tail < blocks) return (double)INFINITY;
     if (depth[queue[tail - 1]] > longest) longest = depth[queue[tail - 1]];
   }
-  return longest;
+  return (double)longest;
 }
 
 /* Of lambda, the largest modulus of N's eigenvalues but the first, plus what the solver may be off by (n u

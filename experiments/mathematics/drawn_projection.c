@@ -8,7 +8,6 @@
  * such m-tuples). */
 #include "experiments/mathematics/drawn_projection.h"
 
-#include "experiments/mathematics/statistics.h"
 #include "experiments/mathematics/vector.h"
 
 #include <gsl/gsl_cdf.h>
@@ -27,14 +26,6 @@ int64_t drawn_order(attn_projection_law law, int64_t n) {
   if (law == ATTN_PROJECTION_DCT) return n;
   while (order < n) order *= 2;
   return law == ATTN_PROJECTION_SRHT ? order : 0;
-}
-
-static void surprise_add(surprise *s, double p) {
-  if (s->count++ == 0 || !(p >= s->least)) s->least = p;
-}
-
-double surprise_p(const surprise *s) {
-  return isnan(s->least) ? 0 : s->count ? fmin(1, (double)s->count * s->least) : 1;
 }
 
 /* -- exact parts -- */
@@ -229,7 +220,7 @@ static double hypergeometric_p(int64_t hits, int64_t with, int64_t without, int6
   unsigned k = (unsigned)hits, w = (unsigned)with, o = (unsigned)without, t = (unsigned)drawn;
   double below = gsl_cdf_hypergeometric_P(k, w, o, t);
   double above = k > 0 ? gsl_cdf_hypergeometric_Q(k - 1, w, o, t) : 1;
-  return fmin(1, 2 * fmin(below, above));
+  return two_sided(below, above);
 }
 
 /* Property `bit` of a row: a bit of its number (so that no row of a set apart can be left out), or, of a DCT,
@@ -282,7 +273,7 @@ void drawn_together(attn_projection_law law, const drawn_matrix *m, int64_t coun
   surprise_add(out, products_p(&all, normal));
   if (normal) {
     double n = (double)all.count, below = gsl_cdf_chisq_P(squares, n), above = gsl_cdf_chisq_Q(squares, n);
-    surprise_add(out, isnan(squares) ? 0 : fmin(1, 2 * fmin(below, above)));
+    surprise_add(out, two_sided(below, above));
   }
   places(law, m, count, out);
 }

@@ -4,6 +4,7 @@
 #define EXPERIMENTS_MATHEMATICS_DRAWN_PROJECTION_H
 
 #include "attn_variant.h"
+#include "experiments/mathematics/statistics.h"
 
 /* E, k rows by n columns: of a transform, entries are sign_j T_(place_s, j) / sqrt(k), T of order N with
  * entries of mean square 1. Rows of the Walsh-Hadamard transform are known up to a common one, and so are the
@@ -23,12 +24,6 @@ int64_t drawn_order(attn_projection_law, int64_t n);
  * twice), nothing (gaussian). For dct n is odd. */
 double drawn_deviation(attn_projection_law, drawn_matrix *);
 
-/* The least of several p-values, and how many there are: p = count * least. */
-typedef struct surprise {
-  double least;
-  int64_t count;
-} surprise;
-
 /* Distribution, slots, and columns at every distance of one matrix. */
 void drawn_alone(attn_projection_law, const drawn_matrix *, surprise *);
 /* Two independent matrices of one shape. all: at every shift of their columns. */
@@ -36,7 +31,6 @@ void drawn_apart(attn_projection_law, const drawn_matrix *, const drawn_matrix *
 /* Several independent matrices of one shape: mean and size; where rows of transforms lie, and in which
  * order. */
 void drawn_together(attn_projection_law, const drawn_matrix *, int64_t count, surprise *);
-double surprise_p(const surprise *);
 
 /* e[k, n]: a draw of the law; k at most its order. ENOMEM leaves NaNs. */
 void drawn_sample(attn_projection_law, int64_t k, int64_t n, attn_rng *, double *e);

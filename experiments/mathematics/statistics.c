@@ -15,6 +15,24 @@ double median_of(double *values, size_t count) {
   return kept ? gsl_stats_median(values, 1, kept) : (double)NAN;
 }
 
+double two_sided(double below, double above) {
+  return isnan(below) || isnan(above) ? 0 : fmin(1, 2 * fmin(below, above));
+}
+
+void surprise_add(surprise *s, double p) {
+  if (s->count++ == 0 || p < s->least || isnan(p)) s->least = p;
+}
+
+double surprise_p(const surprise *s) {
+  return isnan(s->least) ? 0 : s->count ? fmin(1, (double)s->count * s->least) : 1;
+}
+
+double bonferroni(const double *p, size_t count) {
+  surprise found = {0};
+  for (size_t i = 0; i < count; i++) surprise_add(&found, p[i]);
+  return surprise_p(&found);
+}
+
 /* ln of the product of one sign and one a. */
 static double mean_evidence(const double *values, int64_t count, double mean, double a, double slack) {
   double sum = 0;
@@ -103,5 +121,5 @@ double samples_p_value(double *a, double *b, int64_t count) {
 double hits_p_value(int64_t hits, int64_t count, double low, double high) {
   unsigned k = (unsigned)hits, n = (unsigned)count;
   double below = gsl_cdf_binomial_P(k, low, n), above = k > 0 ? gsl_cdf_binomial_Q(k - 1, high, n) : 1;
-  return fmin(1, 2 * fmin(below, above));
+  return two_sided(below, above);
 }

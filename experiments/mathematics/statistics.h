@@ -8,6 +8,22 @@
 /* Median of the values that are not NaN, which are reordered; NaN if there are none. */
 double median_of(double *values, size_t count);
 
+/* Of the probabilities to lie at least as far below, and above: of either, or 0 if one is NaN. */
+double two_sided(double below, double above);
+
+/* The least of several p-values, and how many there are; zeroed at first. A NaN is the least. */
+typedef struct surprise {
+  double least;
+  int64_t count;
+} surprise;
+
+void surprise_add(surprise *, double p);
+double surprise_p(const surprise *); /* count times the least (Bonferroni); 1 of none */
+/* The same of a list. */
+#define BONFERRONI(...) \
+  bonferroni((const double[]){__VA_ARGS__}, sizeof(double[]){__VA_ARGS__} / sizeof(double))
+double bonferroni(const double *p, size_t count);
+
 /* Of count independent values of this mean and of a standard deviation up to sigma, each off by up to slack:
  * the p-value of both sides, whatever their distribution. With x = +-a (value - mean), the product over the
  * values of (1 + x + x^2/2) / (1 + a^2 sigma^2 / 2) is at most 1 on average (Catoni 2012, Prop. 2.4), as is

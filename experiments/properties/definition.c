@@ -79,7 +79,7 @@ static attn_status project(definition *d) {
   const attn_problem *p = d->e.problem;
   projector by;
   projected_pair m = {.e = NULL};
-  attn_status status = projector_make(&d->e, NULL, p, 1, &by);
+  attn_status status = projector_make(&d->e, NULL, p, &by);
   if (!status) status = projected_pair_read(&by, d->head.head / (p->heads / p->kv_heads), d->head.keys, &m);
   if (!status) status = projected_slots_make(p, &m, d->head.k, d->head.v, 0x1p-53, &d->slots);
   projected_pair_free(&m);

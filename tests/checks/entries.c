@@ -340,6 +340,9 @@ Test(checks_entries, wrong_draws) {
   expect_p("FAV-3", chi, none, false, "correct");
   expect_p("FAV-3", chi, (generator_fault){.gain = 1, .leaning = true}, true, "no sign step");
   expect_p("FAV-3", many, constant, true, "constant, chi declared");
+  expect_p("FAV-1", apart, (generator_fault){.gain = 1, .independent = true, .uneven = true}, true,
+           "squares");
+  expect_p("FAV-3", chi, (generator_fault){.gain = 1, .few = true}, true, "draws of other seeds");
 }
 
 /* -- the statistics -- */
@@ -374,6 +377,9 @@ Test(checks_entries, coins_and_levels) {
   cr_expect_float_eq(hits_p_value(10, 10, 0.5, 0.5), 2 * pow(0.5, 10), 1e-15);
   cr_expect_float_eq(hits_p_value(2, 10, 0.5, 0.5), 2 * 56 * pow(0.5, 10), 1e-15);
   cr_expect_eq(hits_p_value(5, 10, 0.5, 0.5), 1);
+  cr_expect(two_sided(0.3, 0.1) == 0.2 && two_sided(0.9, 0.6) == 1 && two_sided(0.1, (double)NAN) == 0);
+  cr_expect(BONFERRONI(0.3, 0.0625, 0.1) == 3 * 0.0625 && BONFERRONI(0.6, 0.7) == 1);
+  cr_expect(BONFERRONI(0.1, (double)NAN, 0.2) == 0 && surprise_p(&(surprise){0}) == 1);
   double even[100], low[100];
   for (int i = 0; i < 100; i++) {
     even[i] = (i + 0.5) / 100;

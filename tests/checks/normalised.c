@@ -2,6 +2,7 @@
  * outputs that violate them. */
 #include "tests/support/checks_fake.h"
 
+#include "experiments/evidence/rows.h"
 #include "experiments/mathematics/estimator.h"
 
 #include <omp.h>
@@ -126,17 +127,35 @@ Test(checks_normalised, hypotheses) {
                {"performer:kernel=relu", VERDICT_NOT_APPLICABLE, VERDICT_NOT_APPLICABLE},
                {"performer:norm=sqrt_d", VERDICT_NOT_APPLICABLE, VERDICT_NOT_APPLICABLE},
                {"performer:eps=1e-4", VERDICT_NOT_APPLICABLE, VERDICT_NOT_APPLICABLE},
-               {"performer:features=8", VERDICT_CONSISTENT, VERDICT_UNCERTIFIABLE},
-               {"performer:features=2048,orthogonal=no", VERDICT_CONSISTENT, VERDICT_CONSISTENT}};
+               {"performer:features=8", VERDICT_CONSISTENT, VERDICT_UNCERTIFIABLE}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     run_case *c = case_gaussian(cases[i].spec, shape(40, false), 0.5);
     expect_verdict(&c->e, "FAV-4a", cases[i].a, cases[i].spec);
     expect_verdict(&c->e, "FAV-4b", cases[i].b, cases[i].spec);
     case_free(c);
   }
+  /* As many features as it asks for are enough, and fewer are not. */
+  static const char *const kernels[] = {"positive", "trig"};
+  for (int i = 0; i < 4; i++) {
+    char spec[80];
+    double most, needed;
+    snprintf(spec, sizeof spec, "performer:features=8,kernel=%s", kernels[i / 2]);
+    result_bound b = case_judge(spec, shape(40, false), 0.5, "FAV-4b");
+    cr_assert_eq(sscanf(b.message, "rho up to %lf: the normaliser may collapse; %lf", &most, &needed), 2,
+                 "%s", b.message);
+    snprintf(spec, sizeof spec, "performer:features=%d,orthogonal=no,kernel=%s",
+             (int)(needed * (i % 2 ? 1.01 : 0.98)), kernels[i / 2]);
+    b = case_judge(spec, shape(40, false), 0.5, "FAV-4b");
+    cr_expect_eq(b.verdict, i % 2 ? VERDICT_CONSISTENT : VERDICT_UNCERTIFIABLE, "%s: %s", spec, b.message);
+  }
   run_case *c = case_gaussian("performer:features=8", shape(40, false), 30);
   expect_verdict(&c->e, "FAV-4a", VERDICT_CONSISTENT, "eight features");
-  expect_verdict(&c->e, "FAV-4b", VERDICT_UNCERTIFIABLE, "moments that overflow");
+  cr_expect_str_eq(case_check(&c->e, "FAV-4b").message, "the second moment of the features overflows");
+  case_free(c);
+  c = case_make(shape(40, false), 0.5, 100);
+  case_set(c, c->v, 5, (double)INFINITY);
+  case_run(c, "performer:features=2048,orthogonal=no", NULL);
+  cr_expect_str_eq(case_check(&c->e, "FAV-4b").message, row_reason(ROW_INFINITE));
   case_free(c);
 }
 
@@ -154,5 +173,11 @@ Test(checks_normalised, a_nan_is_rejected) {
   run_case *c = case_gaussian("fake", shape(20, false), 0.3);
   cr_expect_eq(case_check(&c->e, "FAV-4a").p_value, 0);
   case_free(c);
+  /* Markov: an error k times the bound at alpha = 1e-3 has p = alpha / k^2. */
+  fake_reset(NULL);
+  fake.view.features = features->view.features;
+  const result_bound b = case_judge("fake", shape(20, false), 0.3, "FAV-4b");
+  cr_expect(b.p_value < 1 && fabs(b.p_value / 1e-3 * pow(b.measured / b.value, 2) - 1) < 1e-9, "%g, %g of %g",
+            b.p_value, b.measured, b.value);
   case_free(features);
 }

@@ -1,6 +1,7 @@
 /* sketch.c - the projection checks: exact means by Monte Carlo, ranks, pooling. */
 #include "experiments/evidence/moments.h"
 #include "tests/support/checks_fake.h"
+#include "tests/support/checks_shown.h"
 
 #include <omp.h>
 
@@ -58,25 +59,20 @@ static void expect_mean_on(const char *parameters, const int64_t *kv_len, bool s
   case_free(c);
 }
 
-static void expect_mean(const char *parameters, const int64_t *kv_len) {
-  expect_mean_on(parameters, kv_len, false);
-  expect_mean_on(parameters, kv_len, true);
+/* Of transforms, whose order is 32 or 23, and of entries; with one draw or two; of all keys or some. */
+static void expect_means(const char *kind) {
+  const int64_t keys = 17;
+  for (int i = 0; i < 8; i++) {
+    char parameters[60];
+    snprintf(parameters, sizeof parameters, "projection=%s,k=5%s", kind, i & 1 ? ",share=none" : "");
+    expect_mean_on(parameters, i & 2 ? &keys : NULL, i & 4);
+  }
 }
 
-Test(checks_sketch, gaussian_shared) { expect_mean("projection=gaussian,k=5", NULL); }
-Test(checks_sketch, gaussian_apart) { expect_mean("projection=gaussian,k=5,share=none", NULL); }
-Test(checks_sketch, rademacher_shared) { expect_mean("projection=rademacher,k=5", NULL); }
-Test(checks_sketch, srht_apart) { expect_mean("projection=srht,k=5,share=none", NULL); }
-Test(checks_sketch, rademacher_apart) { expect_mean("projection=rademacher,k=5,share=none", NULL); }
-Test(checks_sketch, srht_padded_to_32) { expect_mean("projection=srht,k=5", NULL); }
-Test(checks_sketch, dct_apart) { expect_mean("projection=dct,k=5,share=none", NULL); }
-Test(checks_sketch, dct_of_23) { expect_mean("projection=dct,k=5", NULL); }
-Test(checks_sketch, padding) {
-  const int64_t keys = 17;
-  expect_mean("projection=gaussian,k=4", &keys);
-  expect_mean("projection=srht,k=4", &keys);
-  expect_mean("projection=dct,k=4", &keys);
-}
+Test(checks_sketch, gaussian) { expect_means("gaussian"); }
+Test(checks_sketch, rademacher) { expect_means("rademacher"); }
+Test(checks_sketch, srht) { expect_means("srht"); }
+Test(checks_sketch, dct) { expect_means("dct"); }
 
 /* All rows of the transform: the sketch is exact, and only rounding is left. */
 Test(checks_sketch, complete_transforms_are_exact) {
@@ -127,47 +123,50 @@ Test(checks_sketch, products_of_gaussian_projections) {
 
 /* -- fakes -- */
 
-static double projection_gain;
-static int64_t skipped; /* a key that pooling leaves out of its block, or -1 */
+enum { COLUMNS = 96, SLOTS_MOST = 12 };
+static double gain, matrix[SLOTS_MOST * COLUMNS];
 
-/* Gaussian entries, k = 8, or means of blocks of 8 keys (k = 12 of 96 keys). */
-static int64_t gaussian_project(const void *state, const attn_context *c, const attn_slab *in,
-                                void *scratch) {
+static int64_t project_matrix(const void *state, const attn_context *c, const attn_slab *in, void *scratch) {
   const double *x = in->x;
-  double *y = in->y;
-  (void)state, (void)c, (void)scratch;
-  memset(y, 0, (size_t)(8 * in->d) * sizeof *y);
-  for (int64_t j = 0; j < in->rows; j++) {
-    attn_rng rng;
-    attn_rng_init(&rng, 9, 9, (uint64_t)j);
-    for (int64_t s = 0; s < 8; s++) {
-      double e = projection_gain * attn_rng_normal(&rng) / sqrt(8);
-      for (int64_t l = 0; l < in->d; l++) y[s * in->y_row + l] += e * x[j * in->x_row + l];
+  (void)c, (void)scratch;
+  for (int64_t s = 0; s < *(const int64_t *)state; s++)
+    for (int64_t l = 0; l < in->d; l++) {
+      double *y = (double *)in->y + s * in->y_row + l;
+      *y = 0;
+      for (int64_t j = 0; j < in->rows; j++) *y += matrix[s * COLUMNS + j] * x[j * in->x_row + l];
     }
-  }
-  return 8;
+  return *(const int64_t *)state;
 }
 
-static int64_t pool_project(const void *state, const attn_context *c, const attn_slab *in, void *scratch) {
-  const double *x = in->x;
-  double *y = in->y;
-  (void)state, (void)c, (void)scratch;
-  memset(y, 0, (size_t)(12 * in->d) * sizeof *y);
-  for (int64_t j = 0; j < in->rows; j++)
-    for (int64_t l = 0; l < in->d; l++) y[j / 8 * in->y_row + l] += x[j * in->x_row + l] / 8;
-  return 12;
+/* Exact attention that claims to be of this matrix. */
+static void claim_matrix(attn_projection_law law, int64_t slots, double (*entry)(int64_t s, int64_t j)) {
+  static attn_projection claimed;
+  claimed = (attn_projection){
+      .state = &claimed.slots, .slots = slots, .project = project_matrix, .law = law, .shared = true};
+  for (int64_t i = 0; i < slots * COLUMNS; i++) matrix[i] = entry(i / COLUMNS, i % COLUMNS);
+  fake_reset(weight_exact);
+  fake.view.projection = &claimed;
 }
 
-static const attn_projection gaussian_projection = {
-    .slots = 8, .project = gaussian_project, .law = ATTN_PROJECTION_GAUSSIAN, .shared = true};
-static const attn_projection pool_projection = {
-    .slots = 12, .project = pool_project, .law = ATTN_PROJECTION_AVERAGES, .shared = true};
+static double gaussian(int64_t s, int64_t j) {
+  attn_rng rng;
+  attn_rng_init(&rng, 9, (uint64_t)s, (uint64_t)j);
+  return gain * attn_rng_normal(&rng) / sqrt(8);
+}
+
+/* Means of blocks of 8 keys; of every twelfth key; of blocks that overlap by a key: each slot has the mean
+ * position that it should have. */
+static double consecutive(int64_t s, int64_t j) { return (j / 8 == s) / 8.0; }
+static double scattered(int64_t s, int64_t j) { return (j % 12 == s) / 8.0; }
+static double overlapping(int64_t s, int64_t j) {
+  const bool ends = s == 0 || s == 11;
+  return (ends ? 1 : 0.8) * consecutive(s, j) + (ends ? 0 : 0.1) * (j == 8 * s - 1 || j == 8 * s + 8);
+}
 
 Test(checks_sketch, a_missing_scale_is_rejected) {
   for (int wrong = 0; wrong < 2; wrong++) {
-    fake_reset(weight_exact);
-    fake.view.projection = &gaussian_projection;
-    projection_gain = wrong ? sqrt(8) : 1;
+    gain = wrong ? sqrt(8) : 1;
+    claim_matrix(ATTN_PROJECTION_GAUSSIAN, 8, gaussian);
     const result_bound b = case_judge("fake", attn_problem_make(1, 1, 96, 16), 1, "LIN-2");
     cr_expect(wrong ? b.p_value < 1e-6 : b.p_value > 1e-2, "LIN-2: %g", b.p_value);
   }
@@ -175,9 +174,8 @@ Test(checks_sketch, a_missing_scale_is_rejected) {
 
 /* Exact attention that claims rank 8. */
 Test(checks_sketch, ranks) {
-  fake_reset(weight_exact);
-  fake.view.projection = &gaussian_projection;
-  projection_gain = 1;
+  gain = 1;
+  claim_matrix(ATTN_PROJECTION_GAUSSIAN, 8, gaussian);
   expect_gaussian("fake", attn_problem_make(1, 1, 96, 16), 1, "LIN-3", VERDICT_VIOLATED, "rank");
 }
 
@@ -203,74 +201,31 @@ Test(checks_sketch, real_methods_keep_the_rank_bound) {
 
 /* -- pooling -- */
 
-static void pooling_execute(const attn_call *c) {
-  const attn_problem *p = c->context->problem;
-  for (int64_t i = 0; i < p->n_q; i++) {
-    double total = 0, o[16] = {0};
-    for (int64_t j = 0; j < p->n_kv; j++) {
-      double score = 0, count = 0;
-      for (int64_t t = j / 8 * 8; t < j / 8 * 8 + 8; t++) {
-        if (t == skipped) continue;
-        count++;
-        for (int64_t l = 0; l < p->d_qk; l++)
-          score += fake_element(p, c->q, i * p->d_qk + l) * fake_element(p, c->k, t * p->d_qk + l);
-      }
-      double w = exp(p->scale * score / count);
-      total += w;
-      for (int64_t l = 0; l < p->d_v; l++) o[l] += w * fake_element(p, c->v, j * p->d_v + l);
-    }
-    for (int64_t l = 0; l < p->d_v; l++)
-      attn_set(c->o, i * p->d_v + l, p->dtype, total > 0 ? o[l] / total : 0);
+/* 20 keys in 7 blocks, the first one shorter. */
+Test(checks_sketch, the_bound_on_pooling_is_that_of_its_formula) {
+  enum { N = 20, BLOCKS = 7, D = 4, QUERIES = 9 };
+  attn_problem p = case_problem(1, 1, 1, N, D, D, false, ATTN_F64);
+  double pooled[QUERIES * N];
+  p.n_q = QUERIES;
+  run_case *c = case_gaussian("linformer:k=7,projection=pool", p, 1.5);
+  for (int i = 0; i < QUERIES * N; i++) {
+    const int block = (BLOCKS * (i % N) + BLOCKS - 1) / N, first = block * N / BLOCKS,
+              end = (block + 1) * N / BLOCKS;
+    pooled[i] = -log(end - first);
+    for (int j = first; j < end; j++) pooled[i] += case_score(c, i / N, j) / (end - first);
   }
+  const double margin = case_hull_margin(c, pooled);
+  cr_expect_float_eq(case_check(&c->e, "LIN-5").margin, margin, 1e-9, "%.12g", margin);
+  case_free(c);
 }
 
-static result_bound pooling_check(int64_t skip) {
-  fake_reset(NULL);
-  fake.execute = pooling_execute;
-  fake.view.projection = &pool_projection;
-  skipped = skip;
-  return case_judge("fake", attn_problem_make(1, 1, 96, 16), 1, "LIN-5");
-}
-
-Test(checks_sketch, pooling_and_what_is_not) {
-  cr_expect_eq(pooling_check(-1).verdict, VERDICT_PASS);
-  cr_expect_eq(pooling_check(40).verdict, VERDICT_VIOLATED);
-}
-
-/* Means of every twelfth key: the slots are means, but not of consecutive keys. */
-static int64_t scattered_project(const void *state, const attn_context *c, const attn_slab *in,
-                                 void *scratch) {
-  const double *x = in->x;
-  double *y = in->y;
-  (void)state, (void)c, (void)scratch;
-  memset(y, 0, (size_t)(12 * in->d) * sizeof *y);
-  for (int64_t j = 0; j < in->rows; j++)
-    for (int64_t l = 0; l < in->d; l++) y[j % 12 * in->y_row + l] += x[j * in->x_row + l] / 8;
-  return 12;
-}
-
-/* Blocks that overlap by a key: each slot has the mean position that it should have. */
-static int64_t overlapping_project(const void *state, const attn_context *c, const attn_slab *in,
-                                   void *scratch) {
-  const double *x = in->x;
-  double *y = in->y;
-  int64_t slots = pool_project(state, c, in, scratch);
-  for (int64_t s = 1; s < 11; s++)
-    for (int64_t l = 0; l < in->d; l++) {
-      y[s * in->y_row + l] *= 0.8;
-      y[s * in->y_row + l] += 0.1 * (x[(8 * s - 1) * in->x_row + l] + x[(8 * s + 8) * in->x_row + l]);
-    }
-  return slots;
-}
-
-Test(checks_sketch, pooling_of_other_keys_is_violated) {
-  static const attn_projection wrong[] = {
-      {.slots = 12, .project = scattered_project, .law = ATTN_PROJECTION_AVERAGES, .shared = true},
-      {.slots = 12, .project = overlapping_project, .law = ATTN_PROJECTION_AVERAGES, .shared = true}};
-  for (int i = 0; i < 2; i++) {
-    fake_reset(NULL);
-    fake.view.projection = &wrong[i];
-    expect_gaussian("fake", attn_problem_make(1, 1, 96, 16), 1, "LIN-5", VERDICT_VIOLATED, "not consecutive");
+Test(checks_sketch, what_is_no_pooling_is_violated) {
+  double (*const entries[])(int64_t, int64_t) = {consecutive, scattered, overlapping};
+  for (int i = 0; i < 3; i++) {
+    claim_matrix(ATTN_PROJECTION_AVERAGES, 12, entries[i]);
+    const result_bound b = case_judge("fake", attn_problem_make(1, 1, COLUMNS, 16), 1, "LIN-5");
+    cr_expect(b.verdict == VERDICT_VIOLATED && !strstr(b.message, "not means of consecutive") == (i == 0),
+              "%s", b.message);
   }
 }
 
@@ -291,7 +246,7 @@ Test(checks_sketch, real_pooling_passes) {
   for (int64_t n = 20; n < 60; n += 13)
     for (double std = 0.01; std < 5; std *= 10) {
       run_case *c = case_make(attn_problem_make(1, 2, n, 8), std, 100);
-      c->kv_len[0] = n - 5;
+      c->kv_len[0] = n == 46 ? 0 : n - 5;
       case_run(c, "linformer:k=7,projection=pool", c->kv_len);
       expect_verdict(&c->e, "LIN-5", VERDICT_PASS, "pool");
       expect_verdict(&c->e, "FP-6", VERDICT_PASS, "pool");
@@ -330,4 +285,41 @@ Test(checks_sketch, outputs_of_real_projections) {
         expect_verdict(&c->e, "LIN-6", VERDICT_VIOLATED, "moved");
         case_free(c);
       }
+}
+
+/* What a view shows of one kv head and side: the last slot too large, or only in slabs that are added up. */
+static int64_t wrong_head;
+static attn_side wrong_side;
+static bool when_added;
+static int64_t (*honest)(const void *, const attn_context *, const attn_slab *, void *);
+
+static int64_t wrong_project(const void *state, const attn_context *c, const attn_slab *in, void *scratch) {
+  const int64_t used = honest(state, c, in, scratch);
+  double *last = (double *)in->y + (used - 1) * in->y_row;
+  if (in->head == wrong_head && in->side == wrong_side && (in->accumulate || !when_added))
+    for (int64_t l = 0; l < in->d; l++) last[l] *= 1 + 1e-6;
+  return used;
+}
+
+static void show_wrong(attn_view *view) {
+  static attn_projection shown_ones[1 << 10];
+  static int count;
+  attn_projection *own = &shown_ones[count++];
+  *own = *view->projection;
+  honest = own->project;
+  own->project = wrong_project;
+  view->projection = own;
+}
+
+Test(checks_sketch, every_head_and_side_is_projected_as_it_is_shown) {
+  const attn_problem p = case_problem(2, 4, 2, 40, 6, 5, false, ATTN_F32);
+  show_as("linformer", "wrong_linformer", show_wrong);
+  for (int which = 0; which < 10; which++) {
+    wrong_head = which / 4;
+    wrong_side = which % 2 ? ATTN_VALUE : ATTN_KEY;
+    when_added = which / 2 % 2;
+    expect_gaussian(when_added ? "wrong_linformer:k=8,share=none,share_heads=no"
+                               : "wrong_linformer:k=8,projection=srht,share=none,share_heads=no",
+                    p, 1, "LIN-6", which < 8 ? VERDICT_VIOLATED : VERDICT_PASS, "one head and side");
+  }
 }

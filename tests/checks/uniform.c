@@ -35,17 +35,31 @@ Test(checks_uniform, hypotheses) {
     expect_gaussian(others[i], shape(20, 4), 0.5, "FAV-7", VERDICT_NOT_APPLICABLE, others[i]);
 }
 
-/* The certificate needs scores that are small against the number of features, and then holds. */
+/* The certificate needs scores that are small against the number of features, holds then, and is the largest
+ * t S_v / (D - t S) of the 8 rows, t the limit of 8 * 20 pairs. */
 Test(checks_uniform, certificates) {
   run_case *c = case_gaussian("performer:kernel=trig,features=8192,orthogonal=no", shape(20, 4), 0.3);
   result_bound b = case_check(&c->e, "FAV-7");
-  double bound = 0;
+  double bound = 0, most = 0, limit = sqrt(2 * log(2 * 160 / 1e-3) / 8192);
   cr_assert_eq(sscanf(b.message, "certifies |o~ - o| <= %lf", &bound), 1, "%s", b.message);
   for (int64_t i = 0; i < 20; i++) {
-    double error = 0;
-    for (int64_t l = 0; l < 3; l++) error += pow(case_get(c, c->o, i * 3 + l) - c->exact->o[i * 3 + l], 2);
+    double error = 0, sum = 0, all = 0, far = 0;
+    const double *o = c->exact->o + i * 3;
+    for (int64_t l = 0; l < 3; l++) error += pow(case_get(c, c->o, i * 3 + l) - o[l], 2);
     cr_expect_lt(sqrt(error), bound);
+    for (int64_t j = 0; j < 20; j++) {
+      double norms = 0, square = 0;
+      for (int64_t l = 0; l < 4; l++)
+        norms += (pow(case_get(c, c->q, 4 * i + l), 2) + pow(case_get(c, c->k, 4 * j + l), 2)) / 4;
+      for (int64_t l = 0; l < 3; l++) square += pow(case_get(c, c->v, 3 * j + l) - o[l], 2);
+      sum += exp(case_score(c, i, j));
+      all += exp(norms);
+      far += exp(norms) * sqrt(square);
+    }
+    if (i % 5 == 1 || i % 5 == 3)
+      most = fmax(most, limit * far / (sum - limit * all)); /* (2 r + 1) 20 / 16 */
   }
+  cr_expect(fabs(b.value / limit - 1) < 1e-12 && fabs(bound / most - 1) < 5e-3, "%g, not %g", bound, most);
   case_free(c);
   c = case_gaussian("performer:kernel=trig,features=64", shape(20, 4), 1);
   cr_expect_not_null(strstr(case_check(&c->e, "FAV-7").message, "no output"));
@@ -60,6 +74,8 @@ Test(checks_uniform, vectors_of_a_wrong_length) {
   result_bound b = generator_check("FAV-7", law, 4, right);
   /* The fake's output is exact attention. */
   cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-2, "%g %s", b.p_value, b.message);
-  cr_expect_lt(generator_check("FAV-7", law, 4, longer).p_value, 1e-6);
+  b = generator_check("FAV-7", law, 4, longer);
+  cr_expect_lt(b.p_value, 1e-6);
+  cr_expect_float_eq(b.p_value / (320 * exp(-4096 * b.measured * b.measured / 2)), 1, 1e-9, "%g", b.p_value);
   cr_expect_lt(generator_check("FAV-7", law, 4, shorter).p_value, 1e-6);
 }

@@ -157,6 +157,43 @@ static inline void expect_gaussian(const char *spec, attn_problem p, double std,
   case_free(c);
 }
 
+static inline double case_score(const run_case *c, int64_t i, int64_t j) {
+  const attn_problem *p = c->e.problem;
+  double sum = 0;
+  for (int64_t l = 0; l < p->d_qk; l++)
+    sum += p->scale * case_get(c, c->q, i * p->d_qk + l) * case_get(c, c->k, j * p->d_qk + l);
+  return sum;
+}
+
+/* Of one head without a mask: the largest |o~ - o| over tanh(L/4) Delta_V, o~ of weights of these logarithms
+ * [n_q, n_kv], L the range of what these are more than scores. */
+static inline double case_hull_margin(const run_case *c, const double *log_weights) {
+  const attn_problem *p = c->e.problem;
+  double far = 0, margin = 0;
+  for (int64_t j = 0; j < p->n_kv; j++) {
+    double square = 0;
+    for (int64_t l = 0; l < p->d_v; l++) {
+      double mean = 0;
+      for (int64_t t = 0; t < p->n_kv; t++) mean += case_get(c, c->v, t * p->d_v + l) / (double)p->n_kv;
+      square += pow(case_get(c, c->v, j * p->d_v + l) - mean, 2);
+    }
+    far = fmax(far, sqrt(square));
+  }
+  for (int64_t i = 0; i < p->n_q; i++) {
+    double low = (double)INFINITY, high = -low, sum = 0, square = 0, o[16] = {0};
+    for (int64_t j = 0; j < p->n_kv; j++) {
+      const double log_weight = log_weights[i * p->n_kv + j], more = log_weight - case_score(c, i, j);
+      low = fmin(low, more);
+      high = fmax(high, more);
+      sum += exp(log_weight);
+      for (int64_t l = 0; l < p->d_v; l++) o[l] += exp(log_weight) * case_get(c, c->v, j * p->d_v + l);
+    }
+    for (int64_t l = 0; l < p->d_v; l++) square += pow(o[l] / sum - c->exact->o[i * p->d_v + l], 2);
+    margin = fmax(margin, sqrt(square) / (tanh((high - low) / 4) * 2 * far));
+  }
+  return margin;
+}
+
 /* Registers a variant as `name` with another description, for as long as the program runs. Returns it. */
 static inline const attn_variant *
 variant_described(const char *of, const char *name,

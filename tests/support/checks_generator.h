@@ -10,6 +10,8 @@ typedef struct generator_fault {
   bool leaning;     /* the first component of each block's first vector is negative */
   double length;    /* of every vector; 0: chi_d draws */
   double gain;      /* of w in the features */
+  bool uneven;      /* every other product is a half as large, the others by a half larger */
+  bool few;         /* draws: those of a thousand seeds */
 } generator_fault;
 
 static generator_fault fault;
@@ -53,7 +55,7 @@ static void generator_map(const void *state, const attn_context *c, const attn_f
   int64_t m = p->w, d = c->problem->d_qk;
   double *w = malloc((size_t)(m * d) * sizeof *w);
   attn_rng rng;
-  attn_rng_init(&rng, (uint64_t)p->r, 3, 3);
+  attn_rng_init(&rng, (uint64_t)(fault.few ? p->r % 1000 : p->r), 3, 3);
   generator_draw(&rng, m, d, w);
   (void)state;
   for (int64_t i = 0; i < rows; i++) {
@@ -67,6 +69,7 @@ static void generator_map(const void *state, const attn_context *c, const attn_f
             : kind == ATTN_FEATURES_TRIG   ? cos(t)
             : kind == ATTN_FEATURES_RELU   ? fmax(t, 0)
                                            : t;
+      if (fault.uneven) *to *= sqrt(r % 2 ? 0.5 : 1.5);
     }
   }
   free(w);
