@@ -186,7 +186,6 @@ Test(checks_certify, a_claim_to_be_exact_is_not_believed) {
   }
   result_row row;
   result_row_init(&row);
-  c->e.cache = block_cache_create();
   cr_assert_eq(evidence_errors(&c->e, &row), ATTN_OK);
   cr_expect_lt(row.err_rel_fro_hi, 1e-5, "%g", row.err_rel_fro_hi); /* of the sample alone */
   cr_expect_geq(row.err_rel_fro_cert_hi, sqrt(above / below), "%g, truth %g", row.err_rel_fro_cert_hi,
@@ -197,7 +196,6 @@ Test(checks_certify, a_claim_to_be_exact_is_not_believed) {
   case_set(c, c->o, unseen * p.d_v, (double)NAN);
   cr_assert_eq(evidence_errors(&c->e, &row), ATTN_OK);
   cr_expect(isnan(row.err_rel_fro_cert_hi) && !isnan(row.err_rel_fro));
-  block_cache_free(c->e.cache);
   free(drawn);
   free(o);
   free(scratch);
@@ -222,13 +220,11 @@ Test(checks_certify, a_certificate_tells_something) {
   for (int64_t i = 0; i < case_count_o(&p); i++) size += pow(case_get(c, c->o, i), 2) / (double)p.n_q;
   result_row row;
   result_row_init(&row);
-  c->e.cache = block_cache_create();
   cr_assert_eq(evidence_errors(&c->e, &row), ATTN_OK);
   const double most = 2 * far * pow(log(8 / CERTIFY_ALPHA) / 2 / (double)c->exact->count, 0.25),
                bound = most / (sqrt(size) - most);
   cr_expect(row.err_rel_fro_cert_lo <= 0 && row.err_rel_fro_cert_hi <= bound && bound < 1, "%g of %g",
             row.err_rel_fro_cert_hi, bound);
-  block_cache_free(c->e.cache);
   case_free(c);
 }
 

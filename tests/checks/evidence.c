@@ -228,10 +228,7 @@ Test(checks_evidence, the_interval_covers) {
 static result_row described(run_case *c) {
   result_row row;
   memset(&row, 0, sizeof row);
-  c->e.cache = block_cache_create();
   cr_assert_eq(evidence_describe_input(&c->e, &row), ATTN_OK);
-  block_cache_free(c->e.cache);
-  c->e.cache = NULL;
   return row;
 }
 

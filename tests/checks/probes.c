@@ -70,7 +70,6 @@ Test(checks_probes, windows_lie_anywhere) {
       attn_problem p = case_problem(1, 2, 1, 400, 8, 6, true, ATTN_F32);
       run_case *c = case_gaussian(specs[i], p, 0.5);
       c->e.seed = (uint64_t)s;
-      c->e.cache = block_cache_create();
       probe *x;
       cr_assert_eq(probe_get(&c->e, &x), ATTN_OK);
       int64_t rows[16], count = probe_pick(x, 16, rows);
@@ -82,7 +81,6 @@ Test(checks_probes, windows_lie_anywhere) {
         tile |= row % 64 == 63;
         cr_expect_eq(visible_keys(&x->problem, rows[r], x->problem.n_kv), row + 1);
       }
-      block_cache_free(c->e.cache);
       case_free(c);
     }
     cr_expect(early && late && tile, "%s: %d %d %d", specs[i], early, late, tile);
@@ -191,7 +189,6 @@ static outcome judge_nothing(const evidence *e, const row_facts *f, const double
 Test(checks_probes, nothing_compared_is_no_pass) {
   run_case *c = case_gaussian("tiled", case_problem(1, 1, 1, 20, 4, 4, false, ATTN_F32), 1);
   result_bound b;
-  c->e.cache = block_cache_create();
   bound_begin(&b, "test", KIND_HARD);
   cr_assert_eq(facts_check(&c->e, judge_nothing, &b), ATTN_OK);
   cr_expect_eq(b.verdict, VERDICT_NOT_APPLICABLE);
@@ -205,6 +202,5 @@ Test(checks_probes, nothing_compared_is_no_pass) {
   outcome_worsen(&worst, (outcome)OUTCOME_NONE);
   outcome_to_verdict(&worst, &b);
   cr_expect_eq(b.verdict, VERDICT_PASS);
-  block_cache_free(c->e.cache);
   case_free(c);
 }
