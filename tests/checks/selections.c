@@ -1,6 +1,7 @@
 /* selections.c - LSH-1 and SEL-3: the law of hashes against values that were drawn elsewhere, certificates
  * by hand; sound selections pass, and laws that are misstated are found. */
 #include "tests/support/checks_case.h"
+#include "tests/support/checks_shown.h"
 
 #include "experiments/mathematics/collision.h"
 #include "experiments/mathematics/statistics.h"
@@ -143,14 +144,14 @@ Test(checks_selections, certificates_of_the_library) {
     }
 }
 
-/* One query 1, keys of one component: pages {0, -1}, {1, 0}, {2, 1} are left out, {3, 3} is kept. */
+/* Two queries 1, keys of one component: pages {0, -1}, {1, 0}, {2, 1} are left out, {3, 3} is kept. */
 static run_case *four_pages(const char *spec) {
   static const double keys[] = {0, -1, 1, 0, 2, 1, 3, 3};
   attn_problem p = case_problem(1, 1, 1, 8, 1, 1, false, ATTN_F64);
-  p.n_q = 1;
+  p.n_q = 2;
   p.scale = 1;
   run_case *c = case_make(p, 1, 100);
-  case_set(c, c->q, 0, 1);
+  for (int64_t i = 0; i < 2; i++) case_set(c, c->q, i, 1);
   for (int64_t j = 0; j < 8; j++) case_set(c, c->k, j, keys[j]);
   case_run(c, spec, NULL);
   return c;
@@ -164,7 +165,90 @@ Test(checks_selections, a_certificate_by_hand) {
   cr_expect_eq(b.verdict, VERDICT_PASS);
   cr_expect_float_eq(b.measured, left / (left + kept), 1e-12);
   cr_expect_float_eq(b.value, most / (most + kept), 1e-12);
+  cr_expect_str_eq(b.message, "on average 0.274 of a row is left out, and 0.356 is certified");
   case_free(c);
+}
+
+/* The same keys and laws that say something else: how SEL-1 and SEL-2 tell. */
+static bool is_first(const void *state, const attn_query *x, int64_t unit) {
+  return unit == 0 || !x || state == x;
+}
+
+static double moved;
+static void margins_by_place(const void *state, const attn_query *x, int64_t keys, double *low,
+                             double *high) {
+  (void)state, (void)x;
+  for (int64_t j = 0; j < keys; j++) low[j] = (double)j - moved, high[j] = low[j] + 0.25;
+}
+
+static attn_selector said; /* what is not 0 */
+
+static void say_otherwise(attn_view *view) {
+  static attn_selector own;
+  own = *view->selector;
+  if (said.kept) own.kept = said.kept;
+  if (said.grain) own.grain = said.grain;
+  if (said.mass > 0) own.mass = said.mass;
+  if (said.always) own.always = said.always;
+  if (said.margins) own.margins = said.margins, own.kept = 0;
+  view->selector = &own;
+}
+
+Test(checks_selections, selections_that_are_misstated) {
+  static const struct {
+    const char *of, *check;
+    attn_selector by;
+    double moved, measured;
+    const char *text;
+  } told[] = {
+      {"topk:k=2", "SEL-1", {.kept = 2}, 0, 0, ""},
+      {"topk:k=2", "SEL-1", {.kept = 3}, 0, 1, "selects 2 of 8 keys by score, and should 3"},
+      {"topk:k=2",
+       "SEL-1",
+       {.mass = 0.9},
+       0,
+       0.9 - 0.725574,
+       "selects the mass 0.725574, 0.362787 without the least unit, to keep 0.9"},
+      {"topk:k=2",
+       "SEL-1",
+       {.always = is_first},
+       0,
+       1,
+       "selects 0 of the 1 keys of unit 0 that it sees, which it always takes"},
+      {"pages:page=2,budget=2", "SEL-2", {.kept = 2}, 0, 1, "selects 1 of 4 units by score, and should 2"},
+      {"pages:page=2,budget=2",
+       "SEL-2",
+       {.grain = 4},
+       0,
+       2,
+       "selects 2 of the 4 keys of unit 1 that it sees"},
+      {"topk:k=2", "SEL-2", {.margins = margins_by_place}, 6, 0, ""},
+      {"topk:k=2",
+       "SEL-2",
+       {.margins = margins_by_place},
+       4.5,
+       0.5,
+       "leaves key 5, whose margin is 0.5 ... 0.75"},
+      {"topk:k=2",
+       "SEL-2",
+       {.margins = margins_by_place},
+       6.5,
+       0.25,
+       "selects key 6, whose margin is -0.5 ... -0.25"}};
+  for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+    char spec[64];
+    snprintf(spec, sizeof spec, "said_%s", told[i].of);
+    show_as(*told[i].of == 't' ? "topk" : "pages", *told[i].of == 't' ? "said_topk" : "said_pages",
+            say_otherwise);
+    said = told[i].by;
+    moved = told[i].moved;
+    run_case *c = four_pages(spec);
+    const result_bound b = case_check(&c->e, told[i].check);
+    cr_expect(b.verdict == (*told[i].text ? VERDICT_VIOLATED : VERDICT_PASS) &&
+                  strstr(b.message, told[i].text) && fabs(b.measured - told[i].measured) < 1e-4,
+              "%s: %d, %g, %s", told[i].text, (int)b.verdict, b.measured, b.message);
+    case_free(c);
+  }
 }
 
 static double lowered;
@@ -233,5 +317,86 @@ Test(checks_selections, what_biases_hide_takes_no_place) {
     attn_problem p = case_problem(1, HEADS, 1, N, 8, 4, s & 1, ATTN_F32);
     p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F64, .head = N * N, .row = N};
     expect_gaussian(specs[s / 2], p, 1, "SEL-2", VERDICT_PASS, specs[s / 2]);
+  }
+}
+
+/* -- caches: a rule that is misstated, and how the keys of 40 tokens tell -- */
+
+static attn_kv_rule more; /* than the rule */
+static double by_place(const attn_kv_history *h, int64_t t, int64_t key) {
+  return (double)(key + 0 * (h->n + t));
+}
+static const attn_kv_score placed = {.law = by_place}, unsaid = {.law = NULL};
+
+static void misstate(attn_view *view) {
+  static attn_kv_rule rule;
+  rule = *view->cache;
+  rule.budget += more.budget;
+  rule.recent += more.recent;
+  rule.prompt += more.prompt;
+  rule.every += more.every;
+  rule.chunk += more.chunk;
+  rule.admit += more.admit;
+  if (more.score) rule.score = more.score;
+  view->cache = &rule;
+}
+
+static result_bound misstated(const char *parameters, attn_kv_rule by, const char *name) {
+  char spec[96];
+  show_as("evict", "misstated_rule", misstate);
+  more = by;
+  snprintf(spec, sizeof spec, "misstated_rule:score=knorm,%s", parameters);
+  return case_judge(spec, case_problem(1, 2, 2, 40, 8, 4, true, ATTN_F32), 1, name);
+}
+
+Test(checks_selections, rules_that_are_misstated) {
+  static const struct {
+    const char *parameters;
+    attn_kv_rule by;
+    const char *text, *what;
+    double measured;
+  } told[] = {
+      {"budget=24,recent=4,prompt=30", {0}, "", "", 0},
+      {"budget=24,recent=4",
+       {.budget = -1},
+       "kv head 1, query at position 23: key 23",
+       "is one too many",
+       34},
+      {"budget=24,recent=4,prompt=30", {.budget = -1}, "position 30: key 30", "is one too many", 20},
+      {"budget=24,recent=4", {.budget = 1}, "position 24: key", "went before the budget was spent", NAN},
+      {"budget=24,recent=4", {.prompt = 26}, "position 24: key", "went before the prompt was over", NAN},
+      {"budget=24,recent=1", {.recent = 9}, "position 2", "is recent, and went", NAN},
+      {"budget=24,recent=4", {.chunk = 1}, "position 2", "is parted from its chunk", NAN},
+      {"budget=24,recent=4", {.every = 1}, "position 24:", "24 keys are held, and should be 23", 16},
+      {"budget=24,recent=4,every=4",
+       {.every = -3},
+       "position 24:",
+       "21 keys are held, and should be 24",
+       NAN}};
+  for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+    const result_bound b = misstated(told[i].parameters, told[i].by, "EVICT-1");
+    cr_expect(b.verdict == (*told[i].what ? VERDICT_VIOLATED : VERDICT_PASS) &&
+                  strstr(b.message, told[i].text) && strstr(b.message, told[i].what) &&
+                  (isnan(told[i].measured) || b.measured == told[i].measured),
+              "%s, %s: %d, %g, %s", told[i].text, told[i].what, (int)b.verdict, b.measured, b.message);
+  }
+}
+
+Test(checks_selections, scores_that_are_misstated) {
+  int entry, head, t, gone, kept;
+  result_bound b = misstated("budget=24,recent=4", (attn_kv_rule){.score = &placed}, "EVICT-2");
+  cr_assert_eq(sscanf(b.message, "batch entry %d, kv head %d, position %d: key %d went, and key %d of",
+                      &entry, &head, &t, &gone, &kept),
+               5, "%s", b.message);
+  cr_expect(b.verdict == VERDICT_VIOLATED && entry == 0 && head < 2 && t >= 24 && t < 40 && gone <= t - 4,
+            "%s", b.message);
+  cr_expect_eq(b.measured, gone - kept, "%s", b.message);
+  b = misstated("budget=24,recent=4", (attn_kv_rule){.score = &unsaid}, "EVICT-2");
+  cr_expect_eq(b.verdict, VERDICT_UNCHECKED);
+  for (int i = -1; i < 2; i++) {
+    b = misstated("budget=36,recent=4,prompt=8,admit=-2.8", (attn_kv_rule){.admit = i}, "EVICT-2");
+    cr_expect(b.verdict == (i ? VERDICT_VIOLATED : VERDICT_PASS) &&
+                  (!i || strstr(b.message, i > 0 ? "is admitted against" : "is refused against")),
+              "%d: %d, %g, %s", i, (int)b.verdict, b.measured, b.message);
   }
 }
