@@ -222,22 +222,25 @@ Test(checks_properties, the_worst_verdict) {
 }
 
 /* What holds of the rows that are numbers says nothing of the others. */
+static void expect_row(result_row *row, check_verdict want, check_verdict model, const char *what) {
+  result_row_judge(row);
+  cr_expect(row->verdict == want && row->model_verdict == model, "%s: %d, %d", what, (int)row->verdict,
+            (int)row->model_verdict);
+}
+
 Test(checks_properties, rows_that_are_not_finite_are_uncertified) {
+  const check_verdict none = VERDICT_NOT_APPLICABLE;
   result_bound b[1] = {{.name = "A"}};
   result_row row = {.bounds = b, .bounds_count = 1, .rows_sampled = 4, .err_max_abs = 0.5};
   bound_hard(&b[0], 1, 2);
-  result_row_judge(&row);
-  cr_expect_eq(row.verdict, VERDICT_PASS);
+  expect_row(&row, VERDICT_PASS, none, "it holds");
   row.rows_degenerate = 1;
-  result_row_judge(&row);
-  cr_expect_eq(row.verdict, VERDICT_UNCERTIFIABLE, "a row's weights cancel");
+  expect_row(&row, VERDICT_UNCERTIFIABLE, none, "a row's weights cancel");
   row.rows_degenerate = 0;
   row.err_max_abs = (double)NAN;
-  result_row_judge(&row);
-  cr_expect_eq(row.verdict, VERDICT_UNCERTIFIABLE, "there is no error");
+  expect_row(&row, VERDICT_UNCERTIFIABLE, none, "there is no error");
   bound_hard(&b[0], 2, 1);
-  result_row_judge(&row);
-  cr_expect_eq(row.verdict, VERDICT_VIOLATED);
+  expect_row(&row, VERDICT_VIOLATED, none, "it does not hold");
 }
 
 /* A model proves nothing, a report judges nothing: neither makes a verdict better or worse, unless it fails
@@ -247,25 +250,19 @@ Test(checks_properties, models_have_a_verdict_of_their_own) {
   result_row row = {.bounds = b, .bounds_count = 2};
   bound_hard(&b[0], 1, 2);
   bound_model(&b[1], 1, 2);
-  result_row_judge(&row);
-  cr_expect(row.verdict == VERDICT_PASS && row.model_verdict == VERDICT_CONSISTENT);
+  expect_row(&row, VERDICT_PASS, VERDICT_CONSISTENT, "a model that holds");
   bound_model(&b[1], 2, 1);
-  result_row_judge(&row);
-  cr_expect(row.verdict == VERDICT_PASS && row.model_verdict == VERDICT_UNCERTIFIABLE);
+  expect_row(&row, VERDICT_PASS, VERDICT_UNCERTIFIABLE, "a model that does not");
   b[1].verdict = VERDICT_ERROR;
-  result_row_judge(&row);
-  cr_expect(row.verdict == VERDICT_PASS && row.model_verdict == VERDICT_ERROR);
+  expect_row(&row, VERDICT_PASS, VERDICT_ERROR, "a model that could not be evaluated");
   bound_report(&b[1], 2, 1);
   b[1].verdict = VERDICT_UNCERTIFIABLE;
-  result_row_judge(&row);
-  cr_expect(row.verdict == VERDICT_PASS && row.model_verdict == VERDICT_NOT_APPLICABLE);
+  expect_row(&row, VERDICT_PASS, VERDICT_NOT_APPLICABLE, "a report");
   b[1].verdict = VERDICT_ERROR;
-  result_row_judge(&row);
-  cr_expect_eq(row.verdict, VERDICT_ERROR, "a report that could not be evaluated");
+  expect_row(&row, VERDICT_ERROR, VERDICT_NOT_APPLICABLE, "a report that could not be evaluated");
   bound_model(&b[0], 1, 2);
   bound_model(&b[1], 1, 2);
-  result_row_judge(&row);
-  cr_expect_eq(row.verdict, VERDICT_UNCHECKED, "a model alone certifies nothing");
+  expect_row(&row, VERDICT_UNCHECKED, VERDICT_CONSISTENT, "a model alone certifies nothing");
 }
 
 Test(checks_properties, verdicts_follow_their_rules) {
