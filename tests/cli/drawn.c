@@ -63,50 +63,46 @@ Test(cli_drawn, problems_have_what_is_declared_only) {
   }
 }
 
-Test(cli_drawn, cases_that_are_none_are_refused) {
+/* Each has numbers of its own, can be given as a case and is done in a moment, apart from the longest; each value
+ * of a field that has names is met. */
+Test(cli_drawn, problems_are_cases_of_every_kind) {
   static const char *const none[] = {"n_kv",  "n_kv=3x", "n_kv=0",    "n_kv=131073",
                                      "lse=2", "isa=",    "threads=65"};
-  problem p;
-  for (size_t i = 0; i < sizeof none / sizeof *none; i++)
-    cr_expect(problem_parse(none[i], &p) == ATTN_EINVAL, "%s", none[i]);
-}
-
-/* Each has numbers of its own, can be given as a case and is done in a moment, but for the longest; each value
- * of a field that has names is met, on small problems and on those of several batch entries and threads. */
-Test(cli_drawn, problems_are_cases_of_every_kind) {
   const drawn_scope scope = drawn_scope_all(~UINT32_C(0));
   problem *list, back;
-  int64_t count, longest = 0, met[FIELDS] = {0}, batches = 0, threads = 0, isas = 0;
-  char text[PROBLEM_TEXT];
+  int64_t count, known = 0, longest = 0, met[FIELDS] = {0};
   cr_assert(drawn_problems(&scope, 7, &list, &count) == ATTN_OK);
   for (int64_t i = 0; i < count; i++) {
     const int64_t *v = list[i].value, rows = v[FIELD_BATCH] * v[FIELD_HEADS] * v[FIELD_N_Q],
                   keys = v[FIELD_BATCH] * v[FIELD_KV_HEADS] * v[FIELD_N_KV],
                   width = v[FIELD_D] + v[FIELD_D_V];
+    char text[PROBLEM_TEXT];
     problem_print(&list[i], text);
     cr_assert(problem_parse(text, &back) == ATTN_OK, "%s: %s", text, attn_last_error());
-    cr_expect(memcmp(&back, &list[i], sizeof back) == 0, "%s", text);
-    cr_expect(v[FIELD_SEED] == 70000 + i, "%s", text);
+    cr_expect(memcmp(&back, &list[i], sizeof back) == 0 && v[FIELD_SEED] == 70000 + i, "%s", text);
     longest += rows * v[FIELD_N_KV] * (width + 16) > 5000000 || (rows + keys) * width > 1200000;
-    for (int f = FIELD_DTYPE; f <= FIELD_LATER; f++)
-      if (v[FIELD_BATCH] > 1 && v[FIELD_THREADS] > 1) met[f] |= INT64_C(1) << v[f];
-    batches |= INT64_C(1) << v[FIELD_BATCH];
-    threads |= INT64_C(1) << v[FIELD_THREADS];
-    isas |= INT64_C(1) << v[FIELD_ISA];
+    for (int f = FIELD_BATCH; f <= FIELD_ISA; f++)
+      if (f == FIELD_BATCH || f >= FIELD_DTYPE) met[f] |= INT64_C(1) << v[f];
   }
-  cr_expect(longest <= 6, "%lld are long", (long long)longest);
-  for (int f = FIELD_DTYPE; f <= FIELD_LATER; f++) {
-    const int64_t values[FIELDS] = {[FIELD_DTYPE] = 2,       [FIELD_PADDING] = PADDINGS,
-                                    [FIELD_SCORE] = SCORES,  [FIELD_MASK] = ATTN_MASK_PATTERN + 1,
-                                    [FIELD_SCALE] = SCALES,  [FIELD_VALUES] = VALUES,
-                                    [FIELD_LAYOUT] = LAYOUTS};
-    cr_expect(met[f] == (INT64_C(1) << (values[f] ? values[f] : 2)) - 1, "field %d: %llx", f,
-              (long long)met[f]);
-  }
-  int64_t known = 0;
   while (attn_isa_list()[known]) known++;
-  cr_expect(batches == 0x22e && threads == 0x1021e && isas == (INT64_C(1) << known) - 1, "%llx, %llx, %llx",
-            (long long)batches, (long long)threads, (long long)isas);
+  const int64_t all[FIELDS] = {[FIELD_BATCH] = 0x22e,
+                               [FIELD_DTYPE] = 3,
+                               [FIELD_CAUSAL] = 3,
+                               [FIELD_PADDING] = (1 << PADDINGS) - 1,
+                               [FIELD_SCORE] = (1 << SCORES) - 1,
+                               [FIELD_MASK] = (2 << ATTN_MASK_PATTERN) - 1,
+                               [FIELD_SCALE] = (1 << SCALES) - 1,
+                               [FIELD_VALUES] = (1 << VALUES) - 1,
+                               [FIELD_LAYOUT] = (1 << LAYOUTS) - 1,
+                               [FIELD_LSE] = 3,
+                               [FIELD_WATCHED] = 3,
+                               [FIELD_LATER] = 3,
+                               [FIELD_THREADS] = 0x1021e,
+                               [FIELD_ISA] = (INT64_C(1) << known) - 1};
+  for (int f = 0; f < FIELDS; f++) cr_expect(met[f] == all[f], "field %d: %llx", f, (long long)met[f]);
+  cr_expect(longest <= 6, "%lld are long", (long long)longest);
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+    cr_expect(problem_parse(none[i], &back) == ATTN_EINVAL, "%s", none[i]);
   free(list);
 }
 
@@ -164,8 +160,8 @@ Test(cli_drawn, inputs_are_those_of_the_problem) {
       for (int64_t j = 0; j < KV_HEADS * KEYS; j++) {
         const double *k = (const double *)x.in.k + (b * KV_HEADS * KEYS + j) * WIDTH,
                      *v = (const double *)x.in.v + (b * KV_HEADS * KEYS + j) * VALUE_WIDTH;
-        for (int64_t l = 0; l < WIDTH; l++) cr_expect(isnan(k[l]) == (j % KEYS >= end), "%s", text);
-        for (int64_t l = 0; l < VALUE_WIDTH; l++) cr_expect(isnan(v[l]) == (j % KEYS >= end), "%s", text);
+        for (int64_t l = 0; l < WIDTH; l++)
+          cr_expect(isnan(k[l]) == (j % KEYS >= end) && isnan(v[l % 2]) == isnan(k[l]), "%s", text);
         largest = fmax(largest, fabs(v[0]));
       }
     }
