@@ -126,7 +126,7 @@ static attn_problem long_problem(void) {
   return p;
 }
 
-/* The error of all rows against the textbook, after some were moved: to 3, or by 1 those that are not spared. */
+/* The error of all rows by the textbook, after some were moved: to 3, or by 1 those that are not spared. */
 static double move_rows(const run_case *c, int64_t every, int64_t from, const bool *spared) {
   const attn_problem *p = &c->problem;
   double above = 0, below = 0, *o = malloc((size_t)(p->d_v + p->n_kv) * sizeof *o);

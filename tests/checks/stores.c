@@ -1,6 +1,6 @@
 /* stores.c - codes of rows that are no number type: the law of their errors by quadrature, by draws, and as
- * published; QNT-3 is seldom surprised by right ones; what a view may not say of a store; what caches that give up keys
- * may not say of their rule. */
+ * published; QNT-3 is seldom surprised by right ones; what a view may not say of a store, and of the rule by
+ * which a cache gives up keys. */
 #include "experiments/mathematics/scheme_law.h"
 #include "tests/support/checks_fake.h"
 #include "tests/support/checks_shown.h"

@@ -63,7 +63,7 @@ Test(cli_drawn, problems_have_what_is_declared_only) {
   }
 }
 
-/* Each has numbers of its own, can be given as a case and is done in a moment, apart from the longest; each value
+/* Each has other numbers, can be given as a case and is done in a moment, apart from the longest; each value
  * of a field that has names is met. */
 Test(cli_drawn, problems_are_cases_of_every_kind) {
   static const char *const none[] = {"n_kv",  "n_kv=3x", "n_kv=0",    "n_kv=131073",
@@ -129,7 +129,7 @@ Test(cli_drawn, scores_have_the_parts_of_their_names) {
 }
 
 /* Entries end after a share of the keys, or one does, or one has none and another one; what is behind is NaN.
- * Documents follow one another from the first key to the last, biases vary, and values are as large as said. */
+ * Documents follow one another from the first key to the last, biases vary, and values are of their size. */
 Test(cli_drawn, inputs_are_those_of_the_problem) {
   enum { BATCH = 3, KV_HEADS = 2, KEYS = 11, WIDTH = 3, VALUE_WIDTH = 2 };
   for (int64_t i = 0; i < 2 * PADDINGS; i++) {
