@@ -74,9 +74,7 @@ static size_t place(const builder *b, const group *g, const int *row) {
   return g->first + at;
 }
 
-static bool may_be(const builder *b, const int *row) {
-  return !b->plan->allowed || b->plan->allowed(b->plan->context, row);
-}
+static bool may_be(const builder *b, const int *row) { return b->plan->allowed(b->plan->context, row); }
 
 /* How many tuples would meet for the first time by this factor's level, among those that are set. */
 static int gain_of(const builder *b, int factor, const int *row) {
@@ -194,13 +192,6 @@ attn_status covering_make(const covering_plan *plan, uint64_t seed, int **rows, 
   builder b;
   int *made = NULL;
   int64_t made_count = 0, room = 0;
-  if (plan->factors < 2 || plan->factors > COVERING_FACTORS)
-    return attn_fail(ATTN_EINVAL, "%d factors of a covering array, expected 2 ... %d", plan->factors,
-                     COVERING_FACTORS);
-  for (int f = 0; f < plan->factors; f++)
-    if (plan->levels[f] < 1 || plan->levels[f] > COVERING_LEVELS)
-      return attn_fail(ATTN_EINVAL, "%d levels of a factor, expected 1 ... %d", plan->levels[f],
-                       COVERING_LEVELS);
   attn_status status = builder_make(plan, seed, &b);
   if (!status) status = cover(&b, 0, b.pair_groups, &made, &made_count, &room);
   if (!status && b.group_count > b.pair_groups)

@@ -6,20 +6,19 @@
 
 #include "attn_variant.h"
 
-enum { COVERING_FACTORS = 24, COVERING_LEVELS = 24 };
+enum { COVERING_FACTORS = 24 };
 
 typedef struct covering_plan {
   int factors;
   int levels[COVERING_FACTORS]; /* of each factor, from 1 */
   int triples;                  /* every triple of this many first factors is covered, too */
-  /* May such a row be? Levels that are still open are -1: true if some completion is allowed. NULL: every row
-   * may. */
+  /* May such a row be? Levels that are still open are -1: true if some completion is allowed. */
   bool (*allowed)(const void *context, const int *row);
   const void *context;
 } covering_plan;
 
 /* rows [count][factors], to be freed. Pairs come first, so that the beginning is worth the most. What no
- * allowed row has is left out. The same seed gives the same rows. EINVAL, ENOMEM. */
+ * allowed row has is left out. The same seed gives the same rows. ENOMEM. */
 attn_status covering_make(const covering_plan *, uint64_t seed, int **rows, int64_t *count);
 
 #endif

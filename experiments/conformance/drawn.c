@@ -31,6 +31,7 @@ enum {
   VALUES_SIZE,
   FACTORS
 };
+_Static_assert((int)FACTORS <= (int)COVERING_FACTORS, "a row has room for all");
 
 /* A size of 0 is another in each problem, most of them such as kernels and models have. */
 static const int64_t crossed[][2] = {{1, 1},     {1, 7},     {1, 64},   {1, 128}, {1, 0},   {1, 4099},
@@ -180,7 +181,7 @@ static covering_plan plan_of(const lists *l, bool dressed) {
   const uint32_t caps = l->scope->caps;
   const bool in_turn = l->scope->in_turn;
   int isas = 0;
-  while (attn_isa_list()[isas] && isas < COVERING_LEVELS && !(in_turn && isas)) isas++;
+  while (attn_isa_list()[isas] && !(in_turn && isas)) isas++;
   return (covering_plan){.factors = FACTORS,
                          .triples = dressed || in_turn ? 0 : TRIPLES,
                          .levels = {[LENGTHS] = l->lengths == crossed ? COUNT(crossed) : COUNT(alone),
@@ -205,11 +206,10 @@ static covering_plan plan_of(const lists *l, bool dressed) {
                          .context = l};
 }
 
-static int64_t seed_of(uint64_t seed, int64_t place) { return (int64_t)(seed % 1000000) * 10000 + place; }
-
 /* Each usual length of a prompt, of the keys of one query and of those of a few, and each usual width; narrow
  * and short otherwise. */
-static int64_t add_usual(uint32_t caps, uint64_t seed, problem *to) {
+static int64_t add_usual(const drawn_scope *scope, problem *to) {
+  const uint32_t caps = scope->caps;
   int64_t count = 0;
   for (int i = 0; i < COUNT(usual_lengths); i++)
     for (int way = 0; way < (caps & ATTN_CAP_CROSS ? 3 : 1); way++) {
@@ -219,8 +219,9 @@ static int64_t add_usual(uint32_t caps, uint64_t seed, problem *to) {
       v[FIELD_N_KV] = n;
       v[FIELD_N_Q] = way == 0 ? n : way == 1 ? 1 : few[i % COUNT(few)];
       v[FIELD_HEADS] = 1 + (way == 1);
+      if (!scope->groups) v[FIELD_KV_HEADS] = v[FIELD_HEADS];
       v[FIELD_DTYPE] = i % 2 ? ATTN_F64 : ATTN_F32;
-      v[FIELD_CAUSAL] = i / 2 % 2 && caps & ATTN_CAP_CAUSAL;
+      v[FIELD_CAUSAL] = i / 2 % 2 && caps & ATTN_CAP_CAUSAL && (scope->keyless || v[FIELD_N_Q] <= n);
       for (int64_t d = 8; d >= 1; d -= 7) {
         v[FIELD_D] = v[FIELD_D_V] = d;
         if (!is_small(v[FIELD_N_Q], n, v[FIELD_HEADS], 1, 1, d, d)) continue;
@@ -234,36 +235,36 @@ static int64_t add_usual(uint32_t caps, uint64_t seed, problem *to) {
     to[count].value[FIELD_D] = to[count].value[FIELD_D_V] = usual_widths[i];
     to[count++].value[FIELD_DTYPE] = i % 2 ? ATTN_F64 : ATTN_F32;
   }
-  for (int64_t i = 0; i < count; i++) to[i].value[FIELD_SEED] = seed_of(seed, i);
   return count;
 }
 enum { USUAL_MOST = 3 * COUNT(usual_lengths) + COUNT(usual_widths) };
 
 /* Narrow problems of more positions and keys than any other has. What computes n_kv numbers for each query
  * takes the longest ones, and has few queries there. */
+static const struct {
+  int64_t n_q, n_kv, d;
+  attn_dtype dtype;
+  bool causal;
+} longest[] = {{4099, 4099, 1, ATTN_F32, true}, {3072, 3072, 3, ATTN_F64, false},
+               {1, 70001, 1, ATTN_F32, false},  {3, 70001, 2, ATTN_F64, true},
+               {70001, 2, 1, ATTN_F32, false},  {1, 9001, 3, ATTN_F32, true}};
+
 static int64_t add_long(const drawn_scope *scope, problem *to) {
   const uint32_t caps = scope->caps;
-  static const struct {
-    int64_t n_q, n_kv, d;
-    attn_dtype dtype;
-    bool causal;
-  } all[] = {{4099, 4099, 1, ATTN_F32, true}, {3072, 3072, 3, ATTN_F64, false},
-             {1, 70001, 1, ATTN_F32, false},  {3, 70001, 2, ATTN_F64, true},
-             {70001, 2, 1, ATTN_F32, false},  {1, 9001, 3, ATTN_F32, true}};
   const bool any_keys = caps & ATTN_CAP_MASK || (scope->in_turn && caps & ATTN_CAP_EXACT),
-             longest = caps & ATTN_CAP_CROSS && any_keys && !(caps & ATTN_CAP_DATA);
-  const int count = longest ? COUNT(all) : 2;
+             all = caps & ATTN_CAP_CROSS && any_keys && !(caps & ATTN_CAP_DATA);
+  const int count = all ? COUNT(longest) : 2;
   for (int i = 0; i < count; i++) {
     to[i] = problem_plain();
-    to[i].value[FIELD_N_Q] = all[i].n_q;
-    to[i].value[FIELD_N_KV] = all[i].n_kv;
-    to[i].value[FIELD_D] = all[i].d;
-    to[i].value[FIELD_DTYPE] = all[i].dtype;
-    to[i].value[FIELD_CAUSAL] = all[i].causal && caps & ATTN_CAP_CAUSAL;
+    to[i].value[FIELD_N_Q] = longest[i].n_q;
+    to[i].value[FIELD_N_KV] = longest[i].n_kv;
+    to[i].value[FIELD_D] = longest[i].d;
+    if (!scope->widths) to[i].value[FIELD_D_V] = longest[i].d;
+    to[i].value[FIELD_DTYPE] = longest[i].dtype;
+    to[i].value[FIELD_CAUSAL] = longest[i].causal && caps & ATTN_CAP_CAUSAL;
   }
   return count;
 }
-enum { LONG_MOST = 6 };
 
 /* Masks and transforms for every second problem of those that have none. */
 static void dress(uint32_t caps, attn_rng *rng, problem *p) {
@@ -306,23 +307,22 @@ attn_status drawn_problems(const drawn_scope *scope, uint64_t seed, problem **ou
   if (caps & (ATTN_CAP_SCORE | ATTN_CAP_MASK)) status = covering_make(&dressed, seed, &first, &firsts);
   if (!status) status = covering_make(&plain, seed, &second, &seconds);
   const int64_t made = firsts + seconds;
-  if (!status && !(list = malloc((size_t)(DRAWN_SMALL + USUAL_MOST + made + LONG_MOST) * sizeof *list)))
+  if (!status && !(list = malloc((size_t)(DRAWN_SMALL + USUAL_MOST + made + COUNT(longest)) * sizeof *list)))
     status = attn_fail(ATTN_ENOMEM, "no memory for %lld problems", (long long)made);
   const int64_t small = status ? 0 : drawn_small(scope, list),
-                usual = status ? 0 : add_usual(caps, seed, list + small);
+                usual = status ? 0 : add_usual(scope, list + small);
   problem *drawn = list ? list + small + usual : NULL;
   for (int64_t r = 0; !status && r < made; r++) {
     problem *p = &drawn[r];
     *p = problem_of(&l, r < firsts ? first + r * FACTORS : second + (r - firsts) * FACTORS);
     if (r >= firsts) dress(caps, &rng, p);
     draw_others(&rng, &l, &t, p);
-    p->value[FIELD_SEED] = seed_of(seed, usual + r);
   }
   free(first);
   free(second);
   if (status) return status;
   *count = small + usual + made + add_long(scope, drawn + made);
-  for (int64_t i = 0; i < small; i++) list[i].value[FIELD_SEED] = seed_of(seed, *count + i);
+  for (int64_t i = 0; i < *count; i++) list[i].value[FIELD_SEED] = (int64_t)(seed % 1000000) * 10000 + i;
   *out = list;
   return ATTN_OK;
 }

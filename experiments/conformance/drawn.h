@@ -28,7 +28,7 @@ enum { DRAWN_SMALL = 5 * 4 * 2 * 2 * PADDINGS };
 int64_t drawn_small(const drawn_scope *, problem[DRAWN_SMALL]);
 
 /* A covering array of all pairs of what problems can differ in, and of all triples of sizes, unless they are
- * called in turn; the smallest come first, two long sequences last. To be freed. EINVAL, ENOMEM. */
+ * called in turn; the smallest come first, two long sequences last. To be freed. ENOMEM. */
 attn_status drawn_problems(const drawn_scope *, uint64_t seed, problem **, int64_t *count);
 
 typedef struct drawn_result {

@@ -10,14 +10,13 @@
 
 enum { CHOICES = 16, SIZE_MOST = 1 << 17 };
 
+/* A number, or one of the names of 0, 1 ... */
 typedef struct field {
   const char *name;
   int64_t plain, min, max;
-  const char *choices[CHOICES]; /* names of values from min on; none: a number */
+  const char *choices[CHOICES];
 } field;
 
-#define ANSWER \
-  0, 0, 1, { "no", "yes" }
 static const field fields[FIELDS] = {
     [FIELD_N_Q] = {"n_q", 1, 1, SIZE_MOST, {NULL}},
     [FIELD_N_KV] = {"n_kv", 1, 1, SIZE_MOST, {NULL}},
@@ -26,28 +25,27 @@ static const field fields[FIELDS] = {
     [FIELD_BATCH] = {"batch", 1, 1, TRIAL_BATCH, {NULL}},
     [FIELD_HEADS] = {"heads", 1, 1, 256, {NULL}},
     [FIELD_KV_HEADS] = {"kv_heads", 1, 1, 256, {NULL}},
-    [FIELD_DTYPE] = {"dtype", 0, 0, 1, {"f32", "f64"}},
-    [FIELD_CAUSAL] = {"causal", ANSWER},
-    [FIELD_PADDING] = {"padding", 0, 0, PADDINGS - 1, {"none", "each", "last", "empty"}},
-    [FIELD_SCORE] = {"score",
-                     0,
-                     0,
-                     SCORES - 1,
-                     {"none", "softcap", "leaky", "alibi", "relative", "bias", "hidden", "sink",
-                      "softcap_bias", "leaky_alibi_sink", "softcap_hidden", "softcap_alibi", "softcap_sink",
-                      "bias_sink", "hidden_relative"}},
-    [FIELD_MASK] =
-        {"mask", 0, 0, ATTN_MASK_PATTERN, {"none", "prefix", "block_causal", "documents", "graph"}},
-    [FIELD_SCALE] = {"scale", 0, 0, SCALES - 1, {"root", "zero", "negative", "large", "far"}},
-    [FIELD_VALUES] = {"values", 0, 0, VALUES - 1, {"ordinary", "large", "small"}},
-    [FIELD_LAYOUT] =
-        {"layout", 0, 0, LAYOUTS - 1, {"contiguous", "interleaved", "shared", "spaced", "roomy"}},
-    [FIELD_LSE] = {"lse", ANSWER},
-    [FIELD_WATCHED] = {"watched", ANSWER},
-    [FIELD_LATER] = {"later", ANSWER},
+    [FIELD_DTYPE] = {"dtype", .choices = {"f32", "f64"}},
+    [FIELD_CAUSAL] = {"causal", .choices = {"no", "yes"}},
+    [FIELD_PADDING] = {"padding", .choices = {"none", "each", "last", "empty"}},
+    [FIELD_SCORE] = {"score", .choices = {"none", "softcap", "leaky", "alibi", "relative", "bias", "hidden",
+                                          "sink", "softcap_bias", "leaky_alibi_sink", "softcap_hidden",
+                                          "softcap_alibi", "softcap_sink", "bias_sink", "hidden_relative"}},
+    [FIELD_MASK] = {"mask", .choices = {"none", "prefix", "block_causal", "documents", "graph"}},
+    [FIELD_SCALE] = {"scale", .choices = {"root", "zero", "negative", "large", "far"}},
+    [FIELD_VALUES] = {"values", .choices = {"ordinary", "large", "small"}},
+    [FIELD_LAYOUT] = {"layout", .choices = {"contiguous", "interleaved", "shared", "spaced", "roomy"}},
+    [FIELD_LSE] = {"lse", .choices = {"no", "yes"}},
+    [FIELD_WATCHED] = {"watched", .choices = {"no", "yes"}},
+    [FIELD_LATER] = {"later", .choices = {"no", "yes"}},
     [FIELD_THREADS] = {"threads", 1, 1, 64, {NULL}},
-    [FIELD_ISA] = {"isa", 0, 0, 0, {NULL}},
+    [FIELD_ISA] = {"isa", .choices = {NULL}},
     [FIELD_SEED] = {"seed", 1, 0, INT64_MAX, {NULL}}};
+
+/* The names of a field's values, or an empty list: it is a number. */
+static const char *const *names_of(problem_field f) {
+  return f == FIELD_ISA ? attn_isa_list() : fields[f].choices;
+}
 
 problem problem_plain(void) {
   problem p;
@@ -57,10 +55,8 @@ problem problem_plain(void) {
 
 static void value_print(const problem *p, problem_field f, char *out, size_t size) {
   const int64_t v = p->value[f];
-  if (f == FIELD_ISA)
-    snprintf(out, size, "%s", attn_isa_list()[v]);
-  else if (fields[f].choices[0])
-    snprintf(out, size, "%s", fields[f].choices[v]);
+  if (*names_of(f))
+    snprintf(out, size, "%s", names_of(f)[v]);
   else
     snprintf(out, size, "%" PRId64, v);
 }
@@ -106,15 +102,14 @@ void problem_words(const problem *p, char out[PROBLEM_TEXT]) {
 }
 
 static bool parse_value(problem_field f, const char *text, size_t length, int64_t *out) {
-  const char *const *names = f == FIELD_ISA ? attn_isa_list() : fields[f].choices;
-  const int64_t count = f == FIELD_ISA ? INT64_MAX : fields[f].choices[0] ? fields[f].max + 1 : 0;
+  const char *const *names = names_of(f);
   char *end;
-  for (int64_t v = 0; v < count && names[v]; v++)
+  for (int64_t v = 0; names[v]; v++)
     if (strlen(names[v]) == length && strncmp(names[v], text, length) == 0) {
       *out = v;
       return true;
     }
-  if (count) return false;
+  if (*names) return false;
   *out = strtoll(text, &end, 10);
   return end == text + length && *out >= fields[f].min && *out <= fields[f].max;
 }
@@ -125,7 +120,7 @@ attn_status problem_parse(const char *text, problem *out) {
     const size_t length = strcspn(at, ","), name = strcspn(at, "=,");
     int f = 0;
     while (f < FIELDS && (strlen(fields[f].name) != name || strncmp(fields[f].name, at, name) != 0)) f++;
-    if (f == FIELDS || name >= length ||
+    if (f == FIELDS || at[name] != '=' ||
         !parse_value((problem_field)f, at + name + 1, length - name - 1, &p.value[f]))
       return attn_fail(ATTN_EINVAL,
                        "case '%.*s': expected a member of a problem, such as n_kv=3 or causal=yes",
@@ -138,13 +133,8 @@ attn_status problem_parse(const char *text, problem *out) {
 }
 
 attn_status problem_check(const problem *p) {
-  const int64_t *v = p->value;
-  for (int f = 0; f < FIELDS; f++)
-    if (f != FIELD_ISA && (v[f] < fields[f].min || v[f] > fields[f].max))
-      return attn_fail(ATTN_EINVAL, "case: %s = %" PRId64 ", expected %" PRId64 " ... %" PRId64,
-                       fields[f].name, v[f], fields[f].min, fields[f].max);
-  if (v[FIELD_HEADS] % v[FIELD_KV_HEADS])
-    return attn_fail(ATTN_EINVAL, "case: kv_heads = %" PRId64 " does not divide heads = %" PRId64,
-                     v[FIELD_KV_HEADS], v[FIELD_HEADS]);
-  return ATTN_OK;
+  const int64_t heads = p->value[FIELD_HEADS], kv_heads = p->value[FIELD_KV_HEADS];
+  if (heads % kv_heads == 0) return ATTN_OK;
+  return attn_fail(ATTN_EINVAL, "case: kv_heads = %" PRId64 " does not divide heads = %" PRId64, kv_heads,
+                   heads);
 }

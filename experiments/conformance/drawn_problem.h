@@ -72,7 +72,7 @@ void problem_print(const problem *, char[PROBLEM_TEXT]);
 attn_status problem_parse(const char *, problem *);
 /* The same for readers: "n_q = 1, n_kv = 3, d = 1, d_v = 1, causal". */
 void problem_words(const problem *, char[PROBLEM_TEXT]);
-/* Are its sizes in range, and do heads divide? EINVAL. */
+/* Do its heads divide? EINVAL. */
 attn_status problem_check(const problem *);
 
 #endif

@@ -8,7 +8,8 @@
 #include "attn_arithmetic.h"
 #include "experiments/verification/attn_check.h"
 
-enum { BATCH = 2, HEADS = 2, N = 70, D = 16, COUNT = BATCH * HEADS * N * D, ROOM = 8 * COUNT };
+enum { BATCH = 2, HEADS = 4, KV_HEADS = 2, N_Q = 66, N = 70, D = 16, D_V = 12 };
+enum { COUNT = BATCH * HEADS * N * D, ROOM = 8 * COUNT };
 
 /* Tensors of any layout and type, and a plan for them. */
 typedef struct call {
@@ -32,11 +33,27 @@ static attn_status call_run(call *c) {
   return status;
 }
 
-static call *call_make(const char *spec, attn_dtype dtype, bool strided, bool padded) {
-  call *c = calloc(1, sizeof *c);
+static attn_problem shape(void) {
   attn_problem p = attn_problem_make(BATCH, HEADS, N, D);
+  p.kv_heads = KV_HEADS;
+  p.n_q = N_Q;
+  p.d_v = D_V;
+  return p;
+}
+
+/* strided: all tensors, or one after the other by some of their strides. */
+enum { DENSE, ALL, ENTRIES_OF_Q, HEADS_OF_K, ROWS_OF_V, HEADS_OF_O, STRIDED };
+
+static call *call_make(const char *spec, attn_dtype dtype, int strided, bool padded) {
+  call *c = calloc(1, sizeof *c);
+  attn_problem p = shape();
   p.dtype = dtype;
-  if (strided) p.q = p.k = p.v = p.o = (attn_stride){.batch = N * HEADS * 20, .head = 20, .row = HEADS * 20};
+  const attn_stride wide = {.batch = N * HEADS * 20, .head = 20, .row = HEADS * 20};
+  if (strided == ALL) p.q = p.k = p.v = p.o = wide;
+  if (strided == ENTRIES_OF_Q) p.q = (attn_stride){HEADS * N_Q * D + 64, N_Q * D, D, .stored = 0};
+  if (strided == HEADS_OF_K) p.k = (attn_stride){KV_HEADS * N * D, 0, D, .stored = 0};
+  if (strided == ROWS_OF_V) p.v = wide;
+  if (strided == HEADS_OF_O) p.o = (attn_stride){HEADS * N_Q * D_V, D_V, HEADS * D_V, .stored = 0};
   cr_assert_eq(attn_plan_create(&c->plan, &p, spec, NULL), ATTN_OK, "%s", attn_last_error());
   draw(c->q, 2 * COUNT, dtype, 1);
   draw(c->k, 2 * COUNT, dtype, 2);
@@ -69,30 +86,33 @@ static const attn_bound *bound_of(const attn_checked *c, const char *name) {
 /* The element of the last row of the last head, whose layout is the least like that of the first. */
 static int64_t last_element(const call *c) {
   const attn_stride s = attn_plan_problem(c->plan)->o;
-  return (BATCH - 1) * s.batch + (HEADS - 1) * s.head + (N - 1) * s.row + 3;
+  return (BATCH - 1) * s.batch + (HEADS - 1) * s.head + (N_Q - 1) * s.row + 3;
 }
 
 Test(checks_library, right_outputs_pass_and_a_wrong_element_is_found) {
-  for (int strided = 0; strided < 2; strided++)
-    for (int padded = 0; padded < 2; padded++)
-      for (int type = ATTN_F32; type <= ATTN_F64; type++) {
-        call *c = call_make("tiled", (attn_dtype)type, strided, padded);
-        attn_checked *found = judged(c);
-        cr_expect_str_eq(found->verdict, "pass");
-        cr_expect(found->error < 1e-5 && found->error_low == found->error_high);
-        cr_expect_eq(found->rows, BATCH * HEADS * N);
-        cr_expect_str_eq(bound_of(found, "FP-2")->verdict, "pass");
-        cr_expect_str_eq(bound_of(found, "FP-2")->kind, "hard");
-        cr_expect(*bound_of(found, "FP-2")->statement && *bound_of(found, "FP-2")->source);
-        attn_checked_free(found);
-        const int64_t at = last_element(c);
-        attn_set(c->o, at, (attn_dtype)type, attn_get(c->o, at, (attn_dtype)type) + 0.01);
-        found = judged(c);
-        cr_expect_str_eq(found->verdict, "violated", "%d %d %d", strided, padded, type);
-        cr_expect(found->error > 1e-5);
-        attn_checked_free(found);
-        call_free(c);
-      }
+  for (int strided = 0; strided < STRIDED; strided++)
+    for (int padded = 0; padded < 2; padded++) {
+      const attn_dtype type = (strided + padded) % 2 ? ATTN_F64 : ATTN_F32;
+      call *c = call_make("tiled", type, strided, padded);
+      attn_checked *found = judged(c);
+      const attn_bound *fp2 = bound_of(found, "FP-2");
+      cr_expect_str_eq(found->verdict, "pass");
+      cr_expect(found->error < 1e-5 && found->error_low == found->error_high);
+      cr_expect_eq(found->rows, BATCH * HEADS * N_Q);
+      cr_expect(!strcmp(fp2->verdict, "pass") && !strcmp(fp2->kind, "hard") && isnan(fp2->p_value));
+      cr_expect(fp2->measured > 0 && fp2->measured <= fp2->value && fp2->value < 1e-3);
+      cr_expect(strstr(fp2->statement, "online") && strstr(fp2->formula, "<=") && *fp2->source);
+      attn_checked_free(found);
+      const int64_t at = last_element(c);
+      attn_set(c->o, at, type, attn_get(c->o, at, type) + 0.01);
+      found = judged(c);
+      cr_expect_str_eq(found->verdict, "violated", "%d %d %d", strided, padded, (int)type);
+      fp2 = bound_of(found, "FP-2");
+      cr_expect(fabs(fp2->measured - 0.01) < 1e-5 && fp2->value < 1e-3);
+      cr_expect(found->error > 1e-5);
+      attn_checked_free(found);
+      call_free(c);
+    }
 }
 
 Test(checks_library, sixteen_bits_are_those_of_fp32_rounded_once) {
@@ -128,13 +148,13 @@ Test(checks_library, sums_read_the_tensors_of_a_call) {
   draw(numbers, BATCH * N * N, ATTN_F64, 6);
   call *c = call_make("0.5*tiled - gate*longformer:window=16 + gate*topk:k=3", ATTN_F32, true, true);
   for (int s = 0; s < 8; s++) {
-    const attn_extra gate = {"gate", ATTN_F64,         gates, s & 1 ? BATCH : 1, s & 2 ? HEADS : 1,
-                             N,      s & 4 ? 2 * D : 2};
+    const attn_extra gate = {"gate", ATTN_F64,           gates, s & 1 ? BATCH : 1, s & 2 ? HEADS : 1,
+                             N_Q,    s & 4 ? 2 * D_V : 2};
     expect_judged(c, &gate, 1);
   }
-  attn_extra bad[] = {{"gate", ATTN_F64, gates, 1, 1, N, 1},
-                      {"gate", ATTN_F64, gates, 1, 1, N, 3},
-                      {"gate", ATTN_F64, gates, 1, 1, N, 2}};
+  attn_extra bad[] = {{"gate", ATTN_F64, gates, 1, 1, N_Q, 1},
+                      {"gate", ATTN_F64, gates, 1, 1, N_Q, 3},
+                      {"gate", ATTN_F64, gates, 1, 1, N_Q, 2}};
   for (size_t x = 0; x < sizeof bad / sizeof *bad; x++) {
     c->t.extra = &bad[x];
     if (bad[x].columns == 2) gates[7] = (double)INFINITY;
@@ -142,7 +162,7 @@ Test(checks_library, sums_read_the_tensors_of_a_call) {
   }
   call_free(c);
   c = call_make("0.5*topk:k=3,by=index,index_heads=2,index_width=3 + gate*tiled", ATTN_F32, false, false);
-  const attn_extra index[] = {{"index_q", ATTN_F64, numbers, 1, 2, N, 3},
+  const attn_extra index[] = {{"index_q", ATTN_F64, numbers, 1, 2, N_Q, 3},
                               {"index_k", ATTN_F64, numbers + N, 1, 1, N, 3}};
   expect_judged(c, index, 2);
   call_free(c);
@@ -178,14 +198,24 @@ Test(checks_library, calls_that_cannot_be_judged_are_refused) {
   cr_expect_eq(attn_check(c->plan, NULL, NULL, &found), ATTN_EINVAL);
   cr_expect_eq(attn_check(c->plan, &t, NULL, NULL), ATTN_EINVAL);
   cr_expect_eq(attn_check(c->plan, &t, &negative, &found), ATTN_EINVAL);
-  t.o = NULL;
-  cr_expect_eq(attn_check(c->plan, &t, NULL, &found), ATTN_EINVAL);
-  t = c->t;
+  for (int i = 0; i < 4; i++) {
+    const void *given[] = {t.q, t.k, t.v, t.o};
+    given[i] = NULL;
+    const attn_tensors one = {.q = given[0], .k = given[1], .v = given[2], .o = (void *)given[3]};
+    cr_expect_eq(attn_check(c->plan, &one, NULL, &found), ATTN_EINVAL);
+    cr_expect_eq(attn_last_error()[12], "qkvo"[i], "%s", attn_last_error());
+  }
   t.q_position = position;
   cr_expect_eq(attn_check(c->plan, &t, NULL, &found), ATTN_EUNSUPPORTED);
   t = c->t;
-  c->kv_len[1] = N + 1;
-  cr_expect_eq(attn_check(c->plan, &t, NULL, &found), ATTN_EINVAL);
+  t.k_position.at = position;
+  cr_expect_eq(attn_check(c->plan, &t, NULL, &found), ATTN_EUNSUPPORTED);
+  t = c->t;
+  for (int wrong = 0; wrong < 2; wrong++) {
+    c->kv_len[1] = wrong ? -1 : N + 1;
+    cr_expect_eq(attn_check(c->plan, &t, NULL, &found), ATTN_EINVAL);
+    cr_expect(strstr(attn_last_error(), wrong ? "kv_len[1] = -1, expected 0 ... 70" : "kv_len[1] = 71,"));
+  }
   cr_expect_null(found);
   call_free(c);
   attn_checked_free(NULL);

@@ -1,6 +1,7 @@
 /* selections.c - LSH-1 and SEL-3: the law of hashes against values that were drawn elsewhere, certificates
  * by hand; sound selections pass, and laws that are misstated are found. */
 #include "tests/support/checks_case.h"
+#include "tests/support/checks_shown.h"
 
 #include "experiments/mathematics/collision.h"
 #include "experiments/mathematics/statistics.h"
@@ -37,15 +38,20 @@ Test(checks_selections, hits_of_a_known_probability) {
   cr_expect_gt(hits_p_value(38, 100, 0.19, 0.21), hits_p_value(38, 100, 0.2, 0.2));
 }
 
-static int64_t more_hashes, more_buckets;
+static attn_selector said; /* what is not 0 */
 
-static const attn_variant *told_of;
-
-static attn_status describe_misstated(attn_builder *b, const attn_context *c, attn_parts *out) {
-  const attn_status status = told_of->describe(b, c, out);
-  out->selector.hashes += more_hashes;
-  out->selector.buckets += more_buckets;
-  return status;
+static void say_otherwise(attn_view *view) {
+  static attn_selector own;
+  own = *view->selector;
+  if (said.hashes) own.hashes = said.hashes;
+  if (said.buckets) own.buckets = said.buckets;
+  if (said.kept) own.kept = said.kept;
+  if (said.grain) own.grain = said.grain;
+  if (said.mass > 0) own.mass = said.mass;
+  if (said.always) own.always = said.always;
+  if (said.enclose) own.enclose = said.enclose;
+  if (said.margins) own.margins = said.margins, own.kept = 0;
+  view->selector = &own;
 }
 
 Test(checks_selections, hashes_of_the_library) {
@@ -61,14 +67,13 @@ Test(checks_selections, hashes_of_the_library) {
 }
 
 Test(checks_selections, hashes_that_are_misstated) {
-  told_of = variant_described("lsh", "misstated", describe_misstated);
+  static const attn_selector by[] = {{.hashes = 2, .buckets = 8}, {.hashes = 3}, {.buckets = 24}};
+  show_as("lsh", "said_lsh", say_otherwise);
   for (int i = 0; i < 3; i++) {
-    more_hashes = i == 1 ? 1 : 0;
-    more_buckets = i == 2 ? 16 : 0;
-    const result_bound b = case_judge("misstated:rounds=2,buckets=8",
+    said = by[i];
+    const result_bound b = case_judge("said_lsh:rounds=2,buckets=8",
                                       case_problem(1, 2, 1, 40, 32, 5, true, ATTN_F32), 1, "LSH-1");
-    cr_expect(i ? b.p_value < 1e-8 : b.p_value > 1e-4, "%d hashes, %d buckets more: p %g, %s",
-              (int)more_hashes, (int)more_buckets, b.p_value, b.message);
+    cr_expect(i ? b.p_value < 1e-8 : b.p_value > 1e-4, "%d: p %g, %s", i, b.p_value, b.message);
   }
 }
 
@@ -143,14 +148,14 @@ Test(checks_selections, certificates_of_the_library) {
     }
 }
 
-/* One query 1, keys of one component: pages {0, -1}, {1, 0}, {2, 1} are left out, {3, 3} is kept. */
+/* Two queries 1, keys of one component: pages {0, -1}, {1, 0}, {2, 1} are left out, {3, 3} is kept. */
 static run_case *four_pages(const char *spec) {
   static const double keys[] = {0, -1, 1, 0, 2, 1, 3, 3};
   attn_problem p = case_problem(1, 1, 1, 8, 1, 1, false, ATTN_F64);
-  p.n_q = 1;
+  p.n_q = 2;
   p.scale = 1;
   run_case *c = case_make(p, 1, 100);
-  case_set(c, c->q, 0, 1);
+  for (int64_t i = 0; i < 2; i++) case_set(c, c->q, i, 1);
   for (int64_t j = 0; j < 8; j++) case_set(c, c->k, j, keys[j]);
   case_run(c, spec, NULL);
   return c;
@@ -164,7 +169,77 @@ Test(checks_selections, a_certificate_by_hand) {
   cr_expect_eq(b.verdict, VERDICT_PASS);
   cr_expect_float_eq(b.measured, left / (left + kept), 1e-12);
   cr_expect_float_eq(b.value, most / (most + kept), 1e-12);
+  cr_expect_str_eq(b.message, "on average 0.274 of a row is left out, and 0.356 is certified");
   case_free(c);
+}
+
+/* The same keys and laws that say something else: how SEL-1 and SEL-2 tell. */
+static bool is_first(const void *state, const attn_query *x, int64_t unit) {
+  return unit == 0 || !x || state == x;
+}
+
+static double moved;
+static void margins_by_place(const void *state, const attn_query *x, int64_t keys, double *low,
+                             double *high) {
+  (void)state, (void)x;
+  for (int64_t j = 0; j < keys; j++) low[j] = (double)j - moved, high[j] = low[j] + 0.25;
+}
+
+Test(checks_selections, selections_that_are_misstated) {
+  static const struct {
+    const char *of, *check;
+    attn_selector by;
+    double moved, measured;
+    const char *text;
+  } told[] = {
+      {"topk:k=2", "SEL-1", {.kept = 2}, 0, 0, ""},
+      {"topk:k=2", "SEL-1", {.kept = 3}, 0, 1, "selects 2 of 8 keys by score, and should 3"},
+      {"topk:k=2",
+       "SEL-1",
+       {.mass = 0.9},
+       0,
+       0.9 - 0.725574,
+       "selects the mass 0.725574, 0.362787 without the least unit, to keep 0.9"},
+      {"topk:k=2",
+       "SEL-1",
+       {.always = is_first},
+       0,
+       1,
+       "selects 0 of the 1 keys of unit 0 that it sees, which it always takes"},
+      {"pages:page=2,budget=2", "SEL-2", {.kept = 2}, 0, 1, "selects 1 of 4 units by score, and should 2"},
+      {"pages:page=2,budget=2",
+       "SEL-2",
+       {.grain = 4},
+       0,
+       2,
+       "selects 2 of the 4 keys of unit 1 that it sees"},
+      {"topk:k=2", "SEL-2", {.margins = margins_by_place}, 6, 0, ""},
+      {"topk:k=2",
+       "SEL-2",
+       {.margins = margins_by_place},
+       4.5,
+       0.5,
+       "leaves key 5, whose margin is 0.5 ... 0.75"},
+      {"topk:k=2",
+       "SEL-2",
+       {.margins = margins_by_place},
+       6.5,
+       0.25,
+       "selects key 6, whose margin is -0.5 ... -0.25"}};
+  for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+    char spec[64];
+    snprintf(spec, sizeof spec, "said_%s", told[i].of);
+    show_as(*told[i].of == 't' ? "topk" : "pages", *told[i].of == 't' ? "said_topk" : "said_pages",
+            say_otherwise);
+    said = told[i].by;
+    moved = told[i].moved;
+    run_case *c = four_pages(spec);
+    const result_bound b = case_check(&c->e, told[i].check);
+    cr_expect(b.verdict == (*told[i].text ? VERDICT_VIOLATED : VERDICT_PASS) &&
+                  strstr(b.message, told[i].text) && fabs(b.measured - told[i].measured) < 1e-4,
+              "%s: %d, %g, %s", told[i].text, (int)b.verdict, b.measured, b.message);
+    case_free(c);
+  }
 }
 
 static double lowered;
@@ -180,17 +255,12 @@ static void enclose_too_low(const void *state, const attn_query *x, int64_t unit
   }
 }
 
-static attn_status describe_too_low(attn_builder *b, const attn_context *c, attn_parts *out) {
-  const attn_status status = told_of->describe(b, c, out);
-  out->selector.enclose = enclose_too_low;
-  return status;
-}
-
 Test(checks_selections, a_page_that_states_too_little) {
-  told_of = variant_described("pages", "too_low", describe_too_low);
+  show_as("pages", "said_pages", say_otherwise);
+  said = (attn_selector){.enclose = enclose_too_low};
   for (int i = 0; i < 2; i++) {
     lowered = i;
-    run_case *c = four_pages("too_low:page=2,budget=2");
+    run_case *c = four_pages("said_pages:page=2,budget=2");
     expect_verdict(&c->e, "SEL-3", i ? VERDICT_VIOLATED : VERDICT_PASS, i ? "too low" : "as it is");
     case_free(c);
   }

@@ -180,16 +180,14 @@ Test(checks_sketch, ranks) {
 }
 
 Test(checks_sketch, real_methods_keep_the_rank_bound) {
-  static const char *const specs[] = {"linformer:k=16",
-                                      "linformer:k=16,projection=dct",
-                                      "linformer:k=16,projection=pool",
-                                      "performer:features=16",
-                                      "performer:features=16,kernel=trig",
-                                      "performer:features=16,kernel=hyperbolic,eps=1e-3"};
-  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+  char specs[] = "linformer:k=16;linformer:k=16,projection=dct;linformer:k=16,projection=pool;"
+                 "performer:features=16;performer:features=16,kernel=trig;"
+                 "performer:features=16,kernel=hyperbolic,eps=1e-3",
+       *rest;
+  for (const char *spec = strtok_r(specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest))
     for (double std = 0.1; std < 5; std *= 4) {
-      const result_bound b = case_judge(specs[s], attn_problem_make(1, 2, 130, 16), std, "LIN-3");
-      cr_expect_eq(b.verdict, VERDICT_PASS, "%s %g: %s", specs[s], std, b.message);
+      const result_bound b = case_judge(spec, attn_problem_make(1, 2, 130, 16), std, "LIN-3");
+      cr_expect_eq(b.verdict, VERDICT_PASS, "%s %g: %s", spec, std, b.message);
       cr_expect_lt(b.margin, 1);
     }
   expect_gaussian("performer:features=64", attn_problem_make(1, 1, 50, 16), 1, "LIN-3",
@@ -260,25 +258,22 @@ Test(checks_sketch, real_pooling_passes) {
 /* -- LIN-6 -- */
 
 Test(checks_sketch, outputs_of_real_projections) {
-  static const char *const specs[] = {"k=16",
-                                      "k=16,projection=rademacher,share=none,share_heads=no",
-                                      "k=16,projection=srht,share=none",
-                                      "k=16,projection=dct,share_heads=no",
-                                      "k=16,projection=pool",
-                                      "k=33,projection=pool",
-                                      "k=1"};
-  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+  char specs[] = "k=16;k=16,projection=rademacher,share=none,share_heads=no;"
+                 "k=16,projection=srht,share=none;k=16,projection=dct,share_heads=no;k=16,projection=pool;"
+                 "k=33,projection=pool;k=1",
+       *rest;
+  for (const char *of = strtok_r(specs, ";", &rest); of; of = strtok_r(NULL, ";", &rest))
     for (int wide = 0; wide < 2; wide++)
       for (double std = 0.1; std < 5; std *= 6) {
         char spec[100];
-        snprintf(spec, sizeof spec, "linformer:%s", specs[s]);
+        snprintf(spec, sizeof spec, "linformer:%s", of);
         run_case *c =
             case_make(case_problem(2, 4, 2, 130, 6, 20, false, wide ? ATTN_F64 : ATTN_F32), std, 100);
         c->kv_len[0] = 130;
         c->kv_len[1] = 77;
         case_run(c, spec, c->kv_len);
         result_bound b = case_check(&c->e, "LIN-6");
-        cr_expect(b.verdict == VERDICT_PASS && b.margin < 0.5, "%s %g: %d, %g of %g, %s", specs[s], std,
+        cr_expect(b.verdict == VERDICT_PASS && b.margin < 0.5, "%s %g: %d, %g of %g, %s", of, std,
                   (int)b.verdict, b.measured, b.value, b.message);
         for (int64_t i = 0; i < case_count_o(&c->problem); i++)
           case_set(c, c->o, i, case_get(c, c->o, i) + 0.5);

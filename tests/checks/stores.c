@@ -1,7 +1,9 @@
 /* stores.c - codes of rows that are no number type: the law of their errors by quadrature, by draws, and as
- * published; QNT-3 is seldom surprised by right ones; what a view may not say of a store. */
+ * published; QNT-3 is seldom surprised by right ones; what a view may not say of a store, and of the rule by
+ * which a cache gives up keys. */
 #include "experiments/mathematics/scheme_law.h"
 #include "tests/support/checks_fake.h"
+#include "tests/support/checks_shown.h"
 
 /* D of d = 64 and 128 by an independent computation; Zandieh et al. 2025, arXiv:2504.19874, theorem 1, has as
  * d grows .36, .117, .03, .009, which are rounded down. */
@@ -152,4 +154,85 @@ Test(checks_stores, permuted_keys_of_a_column_of_zeros) {
   case_run(c, "turbo:bits=3", NULL);
   expect_verdict(&c->e, "PROP-PERM", VERDICT_PASS, "zeros in V");
   case_free(c);
+}
+
+/* -- caches: a rule that is misstated, and how the keys of 40 tokens tell -- */
+
+static attn_kv_rule more; /* than the rule */
+static double by_place(const attn_kv_history *h, int64_t t, int64_t key) {
+  return (double)(key + 0 * (h->n + t));
+}
+static const attn_kv_score placed = {.law = by_place}, unsaid = {.law = NULL};
+
+static void misstate(attn_view *view) {
+  static attn_kv_rule rule;
+  rule = *view->cache;
+  rule.budget += more.budget;
+  rule.recent += more.recent;
+  rule.prompt += more.prompt;
+  rule.every += more.every;
+  rule.chunk += more.chunk;
+  rule.admit += more.admit;
+  if (more.score) rule.score = more.score;
+  view->cache = &rule;
+}
+
+static result_bound misstated(const char *parameters, attn_kv_rule by, const char *name) {
+  char spec[96];
+  show_as("evict", "misstated_rule", misstate);
+  more = by;
+  snprintf(spec, sizeof spec, "misstated_rule:score=knorm,%s", parameters);
+  return case_judge(spec, case_problem(1, 2, 2, 40, 8, 4, true, ATTN_F32), 1, name);
+}
+
+Test(checks_stores, rules_that_are_misstated) {
+  static const struct {
+    const char *parameters;
+    attn_kv_rule by;
+    const char *text, *what;
+    double measured;
+  } told[] = {
+      {"budget=24,recent=4,prompt=30", {0}, "", "", 0},
+      {"budget=24,recent=4",
+       {.budget = -1},
+       "kv head 1, query at position 23: key 23",
+       "is one too many",
+       34},
+      {"budget=24,recent=4,prompt=30", {.budget = -1}, "position 30: key 30", "is one too many", 20},
+      {"budget=24,recent=4", {.budget = 1}, "position 24: key", "went before the budget was spent", NAN},
+      {"budget=24,recent=4", {.prompt = 26}, "position 24: key", "went before the prompt was over", NAN},
+      {"budget=24,recent=1", {.recent = 9}, "position 2", "is recent, and went", NAN},
+      {"budget=24,recent=4", {.chunk = 1}, "position 2", "is parted from its chunk", NAN},
+      {"budget=24,recent=4", {.every = 1}, "position 24:", "24 keys are held, and should be 23", 16},
+      {"budget=24,recent=4,every=4",
+       {.every = -3},
+       "position 24:",
+       "21 keys are held, and should be 24",
+       NAN}};
+  for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+    const result_bound b = misstated(told[i].parameters, told[i].by, "EVICT-1");
+    cr_expect(b.verdict == (*told[i].what ? VERDICT_VIOLATED : VERDICT_PASS) &&
+                  strstr(b.message, told[i].text) && strstr(b.message, told[i].what) &&
+                  (isnan(told[i].measured) || b.measured == told[i].measured),
+              "%s, %s: %d, %g, %s", told[i].text, told[i].what, (int)b.verdict, b.measured, b.message);
+  }
+}
+
+Test(checks_stores, scores_that_are_misstated) {
+  int entry, head, t, gone, kept;
+  result_bound b = misstated("budget=24,recent=4", (attn_kv_rule){.score = &placed}, "EVICT-2");
+  cr_assert_eq(sscanf(b.message, "batch entry %d, kv head %d, position %d: key %d went, and key %d of",
+                      &entry, &head, &t, &gone, &kept),
+               5, "%s", b.message);
+  cr_expect(b.verdict == VERDICT_VIOLATED && entry == 0 && head < 2 && t >= 24 && t < 40 && gone <= t - 4,
+            "%s", b.message);
+  cr_expect_eq(b.measured, gone - kept, "%s", b.message);
+  b = misstated("budget=24,recent=4", (attn_kv_rule){.score = &unsaid}, "EVICT-2");
+  cr_expect_eq(b.verdict, VERDICT_UNCHECKED);
+  for (int i = -1; i < 2; i++) {
+    b = misstated("budget=36,recent=4,prompt=8,admit=-2.8", (attn_kv_rule){.admit = i}, "EVICT-2");
+    cr_expect(b.verdict == (i ? VERDICT_VIOLATED : VERDICT_PASS) &&
+                  (!i || strstr(b.message, i > 0 ? "is admitted against" : "is refused against")),
+              "%d: %d, %g, %s", i, (int)b.verdict, b.measured, b.message);
+  }
 }

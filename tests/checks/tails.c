@@ -194,17 +194,13 @@ Test(checks_tails, rows_of_features_alone_are_the_features) {
 Test(checks_tails, what_a_sample_spends) {
   run_case *c = case_gaussian("planted_sample", case_problem(1, 2, 1, 96, 8, 4, false, ATTN_F32), 1);
   kept_keys kept;
-  c->e.cache = block_cache_create();
   cr_assert_eq(budget_kept(&c->e, &kept), ATTN_OK);
   expect_near(kept.drawn_share, 8.0 / 92, "8 keys of 92");
   cr_expect_eq(kept.keys_mean, 12);
-  block_cache_free(c->e.cache);
   case_free(c);
   c = case_gaussian("planted_sample:window=96", case_problem(1, 2, 1, 96, 8, 4, false, ATTN_F32), 1);
-  c->e.cache = block_cache_create();
   cr_assert_eq(budget_kept(&c->e, &kept), ATTN_OK);
   cr_expect(kept.drawn_share == 1 && kept.keys_mean == 96, "%g of %g", kept.drawn_share, kept.keys_mean);
-  block_cache_free(c->e.cache);
   case_free(c);
 }
 

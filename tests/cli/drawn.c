@@ -1,12 +1,14 @@
 /* drawn.c - the problems that attnlab test draws: pairs and triples of their fields are covered, and usual
  * ones are there. What they find is in cases/drawn.txt. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/conformance/covering.h"
 #include "experiments/conformance/drawn.h"
 #include "experiments/conformance/inputs.h"
+#include "experiments/properties/placement.h"
 
 TestSuite(cli_drawn, .timeout = 600);
 
@@ -40,18 +42,67 @@ Test(cli_drawn, pairs_and_triples_are_covered) {
 }
 
 Test(cli_drawn, problems_have_what_is_declared_only) {
-  const drawn_scope scope = drawn_scope_all(ATTN_CAP_CAUSAL | ATTN_CAP_MASK);
+  const drawn_scope scopes[] = {drawn_scope_all(ATTN_CAP_CAUSAL | ATTN_CAP_MASK),
+                                {.caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS, .in_turn = true}};
+  for (int s = 0; s < 2; s++) {
+    problem *list;
+    int64_t count, crosses = 0;
+    cr_assert(drawn_problems(&scopes[s], 1, &list, &count) == ATTN_OK);
+    for (int64_t i = 0; i < count; i++) {
+      const int64_t *v = list[i].value;
+      char text[PROBLEM_TEXT];
+      problem_print(&list[i], text);
+      cr_expect(!v[FIELD_PADDING] && !v[FIELD_SCORE] && !v[FIELD_LSE] && (!s || !v[FIELD_MASK]), "%s", text);
+      cr_expect(!s || (v[FIELD_D] == v[FIELD_D_V] && v[FIELD_HEADS] == v[FIELD_KV_HEADS] &&
+                       (!v[FIELD_CAUSAL] || v[FIELD_N_Q] <= v[FIELD_N_KV])),
+                "%s", text);
+      crosses += v[FIELD_N_Q] != v[FIELD_N_KV];
+    }
+    cr_expect(s ? crosses > 0 : crosses == 0);
+    free(list);
+  }
+}
+
+/* Each has other numbers, can be given as a case and is done in a moment, apart from the longest; each value
+ * of a field that has names is met. */
+Test(cli_drawn, problems_are_cases_of_every_kind) {
+  static const char *const none[] = {"n_kv",  "n_kv=3x", "n_kv=0",    "n_kv=131073",
+                                     "lse=2", "isa=",    "threads=65"};
+  const drawn_scope scope = drawn_scope_all(~UINT32_C(0));
   problem *list, back;
-  int64_t count;
-  char text[PROBLEM_TEXT];
-  cr_assert(drawn_problems(&scope, 1, &list, &count) == ATTN_OK);
+  int64_t count, known = 0, longest = 0, met[FIELDS] = {0};
+  cr_assert(drawn_problems(&scope, 7, &list, &count) == ATTN_OK);
   for (int64_t i = 0; i < count; i++) {
-    const int64_t *v = list[i].value;
-    cr_expect(v[FIELD_N_Q] == v[FIELD_N_KV] && !v[FIELD_PADDING] && !v[FIELD_SCORE] && !v[FIELD_LSE]);
+    const int64_t *v = list[i].value, rows = v[FIELD_BATCH] * v[FIELD_HEADS] * v[FIELD_N_Q],
+                  keys = v[FIELD_BATCH] * v[FIELD_KV_HEADS] * v[FIELD_N_KV],
+                  width = v[FIELD_D] + v[FIELD_D_V];
+    char text[PROBLEM_TEXT];
     problem_print(&list[i], text);
     cr_assert(problem_parse(text, &back) == ATTN_OK, "%s: %s", text, attn_last_error());
-    cr_expect(memcmp(&back, &list[i], sizeof back) == 0, "%s", text);
+    cr_expect(memcmp(&back, &list[i], sizeof back) == 0 && v[FIELD_SEED] == 70000 + i, "%s", text);
+    longest += rows * v[FIELD_N_KV] * (width + 16) > 5000000 || (rows + keys) * width > 1200000;
+    for (int f = FIELD_BATCH; f <= FIELD_ISA; f++)
+      if (f == FIELD_BATCH || f >= FIELD_DTYPE) met[f] |= INT64_C(1) << v[f];
   }
+  while (attn_isa_list()[known]) known++;
+  const int64_t all[FIELDS] = {[FIELD_BATCH] = 0x22e,
+                               [FIELD_DTYPE] = 3,
+                               [FIELD_CAUSAL] = 3,
+                               [FIELD_PADDING] = (1 << PADDINGS) - 1,
+                               [FIELD_SCORE] = (1 << SCORES) - 1,
+                               [FIELD_MASK] = (2 << ATTN_MASK_PATTERN) - 1,
+                               [FIELD_SCALE] = (1 << SCALES) - 1,
+                               [FIELD_VALUES] = (1 << VALUES) - 1,
+                               [FIELD_LAYOUT] = (1 << LAYOUTS) - 1,
+                               [FIELD_LSE] = 3,
+                               [FIELD_WATCHED] = 3,
+                               [FIELD_LATER] = 3,
+                               [FIELD_THREADS] = 0x1021e,
+                               [FIELD_ISA] = (INT64_C(1) << known) - 1};
+  for (int f = 0; f < FIELDS; f++) cr_expect(met[f] == all[f], "field %d: %llx", f, (long long)met[f]);
+  cr_expect(longest <= 6, "%lld are long", (long long)longest);
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+    cr_expect(problem_parse(none[i], &back) == ATTN_EINVAL, "%s", none[i]);
   free(list);
 }
 
@@ -73,6 +124,54 @@ Test(cli_drawn, scores_have_the_parts_of_their_names) {
                   (has->span > 0) == relative && !has->dense.at == !dense &&
                   !has->sink == !(name && strstr(name, "sink")),
               "%s", text);
+    region_free(&x.memory);
+  }
+}
+
+/* Entries end after a share of the keys, or one does, or one has none and another one; what is behind is NaN.
+ * Documents follow one another from the first key to the last, biases vary, and values are of their size. */
+Test(cli_drawn, inputs_are_those_of_the_problem) {
+  enum { BATCH = 3, KV_HEADS = 2, KEYS = 11, WIDTH = 3, VALUE_WIDTH = 2 };
+  for (int64_t i = 0; i < 2 * PADDINGS; i++) {
+    problem p;
+    problem_inputs x;
+    char text[PROBLEM_TEXT];
+    cr_assert(
+        problem_parse("n_q=5,n_kv=11,d=3,d_v=2,batch=3,heads=4,kv_heads=2,dtype=f64,score=hidden_relative,"
+                      "mask=documents,values=small,later=yes",
+                      &p) == ATTN_OK);
+    p.value[FIELD_PADDING] = i % PADDINGS;
+    p.value[FIELD_SEED] = 2 + i;
+    problem_print(&p, text);
+    cr_assert(problem_inputs_make(&p, &x) == ATTN_OK, "%s", attn_last_error());
+    const attn_problem *made = &x.in.problem;
+    const int64_t empty = (BATCH - (2 + i) % BATCH) % BATCH,
+                  ends[PADDINGS][BATCH] = {{11, 11, 11}, {3, 6, 9}, {11, 11, 8}, {9, 9, 9}};
+    cr_expect(made->batch == BATCH && made->n_q == 5 && made->n_kv == KEYS && made->d_qk == WIDTH &&
+                  made->d_v == VALUE_WIDTH && made->heads == 4 && made->kv_heads == KV_HEADS &&
+                  made->dtype == ATTN_F64 && !made->causal,
+              "%s", text);
+    double largest = 0;
+    for (int64_t b = 0; b < BATCH; b++) {
+      int64_t end = ends[i % PADDINGS][b];
+      if (i % PADDINGS == PADDING_EMPTY && b == empty) end = 0;
+      if (i % PADDINGS == PADDING_EMPTY && b == (empty + 1) % BATCH) end = 1;
+      cr_expect(i % PADDINGS ? x.in.kv_len[b] == end : !x.in.padded, "%s: entry %d", text, (int)b);
+      for (int64_t j = 0; j < KV_HEADS * KEYS; j++) {
+        const double *k = (const double *)x.in.k + (b * KV_HEADS * KEYS + j) * WIDTH,
+                     *v = (const double *)x.in.v + (b * KV_HEADS * KEYS + j) * VALUE_WIDTH;
+        for (int64_t l = 0; l < WIDTH; l++)
+          cr_expect(isnan(k[l]) == (j % KEYS >= end) && isnan(v[l % 2]) == isnan(k[l]), "%s", text);
+        largest = fmax(largest, fabs(v[0]));
+      }
+    }
+    cr_expect(largest < 4 * 0x1p-20 && largest > 0x1p-21 && ((const double *)x.other.v)[0] != 0, "%g",
+              largest);
+    cr_expect(x.offsets[0] == 0 && made->mask.offsets[made->mask.count] == KEYS);
+    for (int64_t d = 0; d < made->mask.count; d++)
+      cr_expect_lt(made->mask.offsets[d], made->mask.offsets[d + 1]);
+    cr_expect(made->score.zero == 2 && made->score.span == 7 && made->score.relative[0] != 0 &&
+              made->score.relative[6] != 0);
     region_free(&x.memory);
   }
 }

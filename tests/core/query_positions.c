@@ -61,49 +61,33 @@ static void check_lengths(const char *spec, const attn_problem *p, const int64_t
   inputs_free(&in);
 }
 
-static const char *const causal_specs[] = {"full",
-                                           "tiled",
-                                           "tiled:block_k=7",
-                                           "tiled:block_q=2,block_k=16",
-                                           "tiled:skip=1e-30,order=diagonal,block_k=8",
-                                           "tiled:skip=1e-30,order=sink_first,block_k=8",
-                                           "streaming:sink=2,window=9",
-                                           "longformer:window=12,global=3",
-                                           "longformer:window=12,dilation=3,global=2",
-                                           "sparse_transformer:stride=7",
-                                           "sparse_transformer:mode=fixed,stride=8,summary=2",
-                                           "bigbird:block=4,window=3,random=2,global=1",
-                                           "graph:kind=documents,size=20",
-                                           "topk:k=6,sink=1,window=2",
-                                           "topk:k=6,share=group",
-                                           "topk:k=9,by=random,seed=3",
-                                           "topk:p=0.7",
-                                           "pages:page=4,budget=16",
-                                           "pages:page=4,budget=16,score=mass,share=group",
-                                           "lsh:rounds=2,buckets=4,window=3",
-                                           "lsh_tail:k=2,l=6,hits=1,window=3,centre=no",
-                                           "sample:count=8",
-                                           "sample:guarantee=bernstein,base=16,replacement=yes",
-                                           "streaming:sink=2,window=5 + topk:k=4",
-                                           "longformer:window=6,dilation=3 + sample:count=6",
-                                           "0.5*tiled + 0.5*streaming:sink=1,window=7",
-                                           "linear",
-                                           "linear:feature=cos,M=91",
-                                           "performer:features=16,seed=2",
-                                           "streaming:sink=2,window=5 + performer:features=24",
-                                           "topk:k=5 + linear",
-                                           "vattention"};
+static char causal_specs[] =
+    "full;tiled;tiled:block_k=7;tiled:block_q=2,block_k=16;"
+    "tiled:skip=1e-30,order=diagonal,block_k=8;tiled:skip=1e-30,order=sink_first,block_k=8;"
+    "streaming:sink=2,window=9;longformer:window=12,global=3;"
+    "longformer:window=12,dilation=3,global=2;sparse_transformer:stride=7;"
+    "sparse_transformer:mode=fixed,stride=8,summary=2;"
+    "bigbird:block=4,window=3,random=2,global=1;graph:kind=documents,size=20;"
+    "topk:k=6,sink=1,window=2;topk:k=6,share=group;topk:k=9,by=random,seed=3;topk:p=0.7;"
+    "pages:page=4,budget=16;pages:page=4,budget=16,score=mass,share=group;"
+    "lsh:rounds=2,buckets=4,window=3;lsh_tail:k=2,l=6,hits=1,window=3,centre=no;"
+    "sample:count=8;sample:guarantee=bernstein,base=16,replacement=yes;"
+    "streaming:sink=2,window=5 + topk:k=4;longformer:window=6,dilation=3 + sample:count=6;"
+    "0.5*tiled + 0.5*streaming:sink=1,window=7;linear;linear:feature=cos,M=91;"
+    "performer:features=16,seed=2;streaming:sink=2,window=5 + performer:features=24;"
+    "topk:k=5 + linear;vattention";
 
 static bool takes_scores(const char *spec) { return !strstr(spec, "linear") && !strstr(spec, "performer"); }
 
 Test(core_query_positions, entries_of_different_lengths) {
   static const int64_t lengths[BATCH] = {23, N_KV, 50};
-  for (size_t s = 0; s < sizeof causal_specs / sizeof *causal_specs; s++)
+  char *rest;
+  for (const char *spec = strtok_r(causal_specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest))
     for (size_t n = 0; n < sizeof queries / sizeof *queries; n++) {
       attn_problem p = problem_of(queries[n], n % 2 ? ATTN_F32 : ATTN_F64, true);
-      check_lengths(causal_specs[s], &p, lengths, true);
-      if (takes_scores(causal_specs[s])) p.score = alibi();
-      check_lengths(causal_specs[s], &p, lengths, false); /* the keys exist, but are later */
+      check_lengths(spec, &p, lengths, true);
+      if (takes_scores(spec)) p.score = alibi();
+      check_lengths(spec, &p, lengths, false); /* the keys exist, but are later */
     }
 }
 

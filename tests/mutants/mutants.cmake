@@ -1526,7 +1526,7 @@ mutant(test-left-early data/support/forked_probe.c "cases/test:What breaks" ""
 mutant(drawn-any-output experiments/conformance/judge.c "cases/drawn:The command" ""
   "any output is that of the definition" [[if (fabs(got - expected[l]) <= most) continue;]] [[(void)most; continue;]])
 mutant(drawn-usual experiments/conformance/drawn.c cli_drawn/usual_sizes_and_plain_problems_are_there ""
-  "usual lengths and widths are left out" [[status ? 0 : @add_usual(caps, seed, list + small)@]] [[0]])
+  "usual lengths and widths are left out" [[status ? 0 : @add_usual(scope, list + small)@]] [[0]])
 mutant(drawn-small experiments/conformance/drawn_small.c cli_drawn/what_is_called_in_turn_begins_with_the_smallest ""
   "the smallest problems have one batch entry" [[1 + place / 2 % @BATCHES@]] [[1]])
 mutant(drawn-all-dressed experiments/conformance/drawn.c cli_drawn/usual_sizes_and_plain_problems_are_there ""

@@ -29,27 +29,30 @@ static attn_problem problem_of(const shape *s, attn_dtype dtype) {
   return p;
 }
 
-static double *census_of(const run_case *c, const attn_problem *p, const int64_t *kv_len) {
-  double *o = malloc((size_t)case_count_o(p) * sizeof *o);
+static exact_rows *rows_of(run_case *c, const attn_problem *p, const int64_t *kv_len) {
+  exact_rows_free(c->exact);
+  cr_assert(!exact_rows_compute(p, c->q, c->k, c->v, kv_len, 3, &c->exact), "%s", attn_last_error());
+  return c->exact;
+}
+
+/* Into the case, and its rows with them. */
+static double *census_of(run_case *c, const attn_problem *p, const int64_t *kv_len) {
+  double *o = c->o = realloc(c->o, (size_t)case_count_o(p) * sizeof *o);
   for (int64_t i = 0; i < case_count_o(p); i++) o[i] = 77;
   cr_assert_eq(census_compute(p, c->q, c->k, c->v, kv_len, o), ATTN_OK, "%s", attn_last_error());
+  rows_of(c, p, kv_len);
   return o;
 }
 
-static exact_rows *rows_of(const run_case *c, const attn_problem *p, const int64_t *kv_len) {
-  exact_rows *x = NULL;
-  cr_assert_eq(exact_rows_compute(p, c->q, c->k, c->v, kv_len, 3, &x), ATTN_OK, "%s", attn_last_error());
-  return x;
+static attn_status checked(const run_case *c, const attn_problem *p, const int64_t *kv_len) {
+  return census_check(p, c->q, c->k, c->v, kv_len, c->exact, c->o);
 }
 
 static void expect_textbook(const attn_problem *p, double std, const int64_t *kv_len, const char *what) {
   run_case *c = case_make(*p, std, 5);
-  double *o = census_of(c, p, kv_len);
-  exact_rows *x = rows_of(c, p, kv_len);
-  cr_expect(x->complete);
-  cr_expect_eq(census_check(p, c->q, c->k, c->v, kv_len, x, o), ATTN_OK, "%s: %s", what, attn_last_error());
-  exact_rows_free(x);
-  free(o);
+  census_of(c, p, kv_len);
+  cr_expect(c->exact->complete);
+  cr_expect_eq(checked(c, p, kv_len), ATTN_OK, "%s: %s", what, attn_last_error());
   case_free(c);
 }
 
@@ -110,7 +113,6 @@ Test(reference_census, rows_without_keys_are_zero) {
   run_case *c = case_make(p, 1, 5);
   double *o = census_of(c, &p, NULL);
   for (int64_t l = 0; l < p.d_v; l++) cr_expect(o[3 * p.d_v + l] == 0 && o[4 * p.d_v + l] != 0);
-  free(o);
   free(bias);
   case_free(c);
 }
@@ -119,14 +121,10 @@ Test(reference_census, strides_are_the_problems) {
   attn_problem p = problem_of(&(shape){2, 3, 3, 60, 60, 4, 4, true}, ATTN_F32), turned = p;
   turned.q = turned.k = turned.v = (attn_stride){.batch = 60 * 3 * 4, .head = 4, .row = 3 * 4};
   run_case *c = case_make(p, 1, 5);
-  double *o = census_of(c, &turned, NULL);
-  exact_rows *x = rows_of(c, &turned, NULL);
-  cr_expect_eq(census_check(&turned, c->q, c->k, c->v, NULL, x, o), ATTN_OK, "%s", attn_last_error());
-  exact_rows_free(x);
-  x = rows_of(c, &p, NULL);
-  cr_expect_eq(census_check(&p, c->q, c->k, c->v, NULL, x, o), ATTN_ENUMERIC);
-  exact_rows_free(x);
-  free(o);
+  census_of(c, &turned, NULL);
+  cr_expect_eq(checked(c, &turned, NULL), ATTN_OK, "%s", attn_last_error());
+  rows_of(c, &p, NULL);
+  cr_expect_eq(checked(c, &p, NULL), ATTN_ENUMERIC);
   case_free(c);
 }
 
@@ -140,7 +138,7 @@ Test(reference_census, what_is_not_finite_stays_in_its_rows) {
     case_set(c, at, (kind % 3 == 0 ? 130 : 430) * (kind % 3 == 2 ? 6 : 8) + 2, odd[kind / 3]);
     if (kind % 3 == 2) case_set(c, at, 433 * 6 + 2, -odd[kind / 3]);
     double *o = census_of(c, &p, NULL);
-    exact_rows *x = rows_of(c, &p, NULL);
+    const exact_rows *x = c->exact;
     int64_t finite = 0;
     for (int64_t r = 0; r < x->count; r++)
       for (int64_t l = 0; l < 6; l++) {
@@ -154,9 +152,7 @@ Test(reference_census, what_is_not_finite_stays_in_its_rows) {
                   (long long)row->i, (long long)l, a, b);
       }
     cr_expect(finite > 0 && finite < x->count * 6, "kind %d: %lld", kind, (long long)finite);
-    cr_expect_eq(census_check(&p, c->q, c->k, c->v, NULL, x, o), ATTN_OK);
-    exact_rows_free(x);
-    free(o);
+    cr_expect_eq(checked(c, &p, NULL), ATTN_OK);
     case_free(c);
   }
 }
@@ -172,7 +168,7 @@ Test(reference_census, hidden_values_reach_no_row) {
   run_case *c = case_make(p, 1, 5);
   case_set(c, c->v, ODD * D_V + 2, (double)NAN);
   double *o = census_of(c, &p, NULL), row[D_V], scratch[KEYS];
-  exact_rows *x = rows_of(c, &p, NULL);
+  const exact_rows *x = c->exact;
   cr_assert_eq(x->count, ROWS);
   for (int64_t i = 0; i < ROWS; i++) {
     attn_reference_row(&p, NULL, c->q, c->k, c->v, NULL, 0, 0, i, NULL, row, scratch);
@@ -184,8 +180,6 @@ Test(reference_census, hidden_values_reach_no_row) {
                 x->o[i * D_V + l]);
     }
   }
-  exact_rows_free(x);
-  free(o);
   free(bias);
   case_free(c);
 }
@@ -196,11 +190,11 @@ Test(reference_census, bits_do_not_depend_on_threads) {
   const int before = omp_get_max_threads();
   omp_set_num_threads(1);
   double *one = census_of(c, &p, NULL);
+  c->o = NULL;
   for (int threads = 2; threads < 6; threads++) {
     omp_set_num_threads(threads);
-    double *o = census_of(c, &p, NULL);
+    const double *o = census_of(c, &p, NULL);
     cr_expect(memcmp(one, o, (size_t)case_count_o(&p) * sizeof *o) == 0, "%d threads", threads);
-    free(o);
   }
   omp_set_num_threads(before);
   free(one);
@@ -212,9 +206,9 @@ Test(reference_census, a_wrong_row_is_named) {
   const attn_problem p = problem_of(&(shape){2, 4, 2, 900, 2000, 64, 8, true}, ATTN_F32);
   run_case *c = case_make(p, 1, 5);
   double *o = census_of(c, &p, NULL);
-  exact_rows *x = rows_of(c, &p, NULL);
+  const exact_rows *x = c->exact;
   cr_assert(!x->complete);
-  cr_expect_eq(census_check(&p, c->q, c->k, c->v, NULL, x, o), ATTN_OK, "%s", attn_last_error());
+  cr_expect_eq(checked(c, &p, NULL), ATTN_OK, "%s", attn_last_error());
   for (int64_t r = 0; r < x->judged; r += x->judged / 7) {
     const sample_row *row = &x->rows[r];
     double *at = o + ((row->batch * p.heads + row->head) * p.n_q + row->i) * p.d_v + 5, right = *at;
@@ -222,16 +216,14 @@ Test(reference_census, a_wrong_row_is_named) {
     snprintf(want, sizeof want, "batch %lld, head %lld, row %lld: element 5 ", (long long)row->batch,
              (long long)row->head, (long long)row->i);
     *at = right + 1e-10;
-    cr_expect_eq(census_check(&p, c->q, c->k, c->v, NULL, x, o), ATTN_ENUMERIC);
+    cr_expect_eq(checked(c, &p, NULL), ATTN_ENUMERIC);
     cr_expect(strstr(attn_last_error(), want), "%s: %s", want, attn_last_error());
     *at = (double)NAN;
-    cr_expect_eq(census_check(&p, c->q, c->k, c->v, NULL, x, o), ATTN_ENUMERIC);
+    cr_expect_eq(checked(c, &p, NULL), ATTN_ENUMERIC);
     *at = right;
   }
   case_set(c, c->k, 7, 1e20);
-  cr_expect_eq(census_check(&p, c->q, c->k, c->v, NULL, x, o), ATTN_OK); /* its head has no bound */
-  exact_rows_free(x);
-  free(o);
+  cr_expect_eq(checked(c, &p, NULL), ATTN_OK); /* its head has no bound */
   case_free(c);
 }
 

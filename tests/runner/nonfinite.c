@@ -77,7 +77,6 @@ Test(runner_nonfinite, what_reaches_where) {
   char fault[NONFINITE_TEXT];
   run_case *c = case_make(case_problem(1, 2, 2, 64, 8, 8, true, ATTN_F32), 1, 100);
   case_run(c, "tiled", NULL);
-  c->e.cache = block_cache_create();
   cr_assert_eq(nonfinite_judge(&c->e, fault), ATTN_OK);
   cr_expect_str_empty(fault);
   float *o = c->o;
@@ -89,6 +88,5 @@ Test(runner_nonfinite, what_reaches_where) {
   c->exact->o[7 * 8 + 2] = (double)NAN;
   cr_assert_eq(nonfinite_judge(&c->e, fault), ATTN_OK);
   cr_expect_str_eq(fault, "output[0,0,7,2] is a number, but NaN by the definition of attention");
-  block_cache_free(c->e.cache);
   case_free(c);
 }

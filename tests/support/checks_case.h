@@ -91,6 +91,7 @@ static inline void case_run(run_case *c, const char *spec, const int64_t *kv_len
                     .kv_len = kv_len,
                     .o = c->o,
                     .exact = c->exact,
+                    .cache = block_cache_create(),
                     .seed = 11};
 }
 
@@ -109,9 +110,11 @@ static inline run_case *case_gaussian(const char *spec, attn_problem p, double s
 static inline void case_forget(run_case *c) {
   attn_plan_destroy(c->plan);
   exact_rows_free(c->exact);
+  block_cache_free(c->e.cache);
   free(c->work);
   c->plan = NULL;
   c->exact = NULL;
+  c->e.cache = NULL;
   c->work = NULL;
 }
 
