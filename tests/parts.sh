@@ -64,18 +64,17 @@ part lint lint
 part gcc ./tests/run.sh
 # Under the other instruction sets what computes by them, except tests that go through them all: gcc's have.
 part isa ./tests/run.sh --isa others -E '^test_core_(properties|environment|guard|exp|decode)$'
-# With another compiler everything is built, and what computes and what reads is run; with the sanitizers what judges,
-# records and is printed, too: without tests of minutes, which have run above, and, with the sanitizers, of a quarter of a minute.
+# With another compiler everything is built, and what computes and what reads is run; with the sanitizers what judges
+# and records, too: without tests of minutes, which have run above, and, with the sanitizers, of a quarter of a minute.
 computes='core variants data expression'
-sanitized='core variants data expression checks quality results reference training cli runner'
+sanitized='core variants data expression checks quality results reference training runner'
 slow='^test_(core_(numerics|properties|guard|environment|finite|special|exp|decode)|expression_oracles'
 judges='checks_(sweeps|universal|nulls|laws|tails|normalised|drawn|features|draws|sketch|entries|floating|budget)'
 records='quality_(checks|evaluate|asked)|results_(damaged|file)|reference_census|training_train_study'
-commands='cli_(cases_.*|advise|architectures|bench|check|eval.*|sweep)'
 sweeps='runner_(cold|faults|locale|nonfinite|progress|provenance|rude|shard|stale|stored|survive|sweep)'
 part clang ./cmake/build.sh clang
 part clang ./tests/run.sh --clang --areas "$computes" -E "$slow)$"
-part asan ./tests/run.sh --asan --areas "$sanitized" -E "$slow|$judges|$records|$commands|$sweeps)$"
+part asan ./tests/run.sh --asan --areas "$sanitized" -E "$slow|$judges|$records|$sweeps)$"
 # Under the emulator what differs on that processor: the kernels, and each engine once on them.
 part neon ./tests/run.sh --neon -R '^test_(core_(kernels|exp|bf16|score|skip|causal_patterns|reference)|variants_equivalence)$'
 part mutants ./tests/run.sh --mutants

@@ -79,8 +79,10 @@ def actual(shell, text, beginning):
 def main():
     began_in = pathlib.Path.cwd()
     os.environ |= {"PATH": f"{BUILD / 'experiments'}:{os.environ['PATH']}", "BUILD": str(BUILD), "SOURCE": str(SOURCE)}
-    sanitized = b"__asan_" in (BUILD / "experiments/attnlab").read_bytes()
-    os.environ |= {"LC_ALL": "C", "ATTNLAB_CALIBRATION": "", "LEAKS": "" if sanitized else ctypes.util.find_library("lsan") or ""}
+    leaks = ctypes.util.find_library("lsan") or ""
+    if b"__asan_" in (BUILD / "experiments/attnlab").read_bytes() or subprocess.run(["true"], env={"LD_PRELOAD": leaks}).returncode:
+        leaks = ""  # a sanitizer is there already; or nothing may look into a process here
+    os.environ |= {"LC_ALL": "C", "ATTNLAB_CALIBRATION": "", "LEAKS": leaks}
     differ = False
     for name in sys.argv[3 + UPDATE :]:
         path, _, beginning = name.partition(":")
