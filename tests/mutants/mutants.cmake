@@ -4,7 +4,8 @@
 #
 # CATCHER  a bound check by name (FP-2; SETTING: the setting of a variant that it judges), or as an evaluation of the bundled
 #          model asks it (eval:EVICT-2), a property of tests/support/properties*.c (SETTING: the variant), a test as
-#          suite/name, or commands of tests/cli/cases/ as "cases/FILE:BEGINNING" of a remark (SETTING: empty)
+#          suite/name, which has one mutant (what else it notices, random ones measure: mutate.sh), or commands of
+#          tests/cli/cases/ as "cases/FILE:BEGINNING" of a remark (SETTING: empty)
 # ORIGINAL an expression, or statements that end in ; or }, that stand in FILE exactly once; BROKEN replaces them,
 #          or the part of them between two @ alone, if there are. Texts do not overlap; two mutants may share one.
 # FILE     of core/ or variants/, or a .c of experiments/ or data/: the instruments are tested, too
@@ -82,21 +83,12 @@ mutant(outputs-clipped core/kernels/tile.inc linear tiled "outputs below -1 are 
 mutant(backward-mask-forgotten core/kernels/backward.inc core_gradients/special_numbers ""
   "gradients of masked pairs are what multiplies them"
   [[if (@masked@) {]] [[false]])
-mutant(backward-keys-of-all core/engines/softmax/backward.c core_gradients/special_numbers ""
-  "a key that is not finite reaches queries that do not see it"
-  [[if (@step->mask[j] >> lane & 1@)]] [[true]])
 mutant(backward-adds-to-what-was core/engines/softmax/back_sums.c core_gradients/alone_doubled_and_none ""
   "sums are added to what the memory held"
   [[clear_sums(b, p, block * MET_KEYS, @attn_min((block + 1) * MET_KEYS, p->n_kv)@);]] [[block * MET_KEYS]])
-mutant(backward-keys-not-met core/engines/softmax/back_sums.c core_gradients/alone_doubled_and_none ""
-  "keys that a slice does not meet are given what its memory held"
-  [[if (@!met_of(s, p, line, i)[block]@) continue;]] [[false]])
 mutant(backward-sink-sign core/engines/softmax/backward.c core_gradient_values/slopes ""
   "the gradient by the sink has the other sign"
   [[sum -= @exp(p->score.sink[h] - lse)@]] [[-exp(p->score.sink[h] - lse)]])
-mutant(backward-rows-of-the-output core/engines/softmax/backward.c core_gradients/alone_doubled_and_none ""
-  "the upstream gradient is read with the strides of the output"
-  [[attn_row(b->of->d_o, @b->of->d_o_at@, t->batch,]] [[t->call->context->problem->o]])
 mutant(backward-order-of-threads core/engines/softmax/backward.c core_gradients/threads_and_instruction_sets ""
   "a slice has the tiles of the thread that takes it"
   [[* sums->slices / all == @slice@) run_item]] [[omp_get_thread_num()]])
@@ -203,8 +195,6 @@ mutant(pages-padding-enters variants/pages.c SEL-0 "pages:page=8,budget=24"
   "keys of the padding enter a page's statistics" [[smaller(x->page, @all@ - page * x->page)]] [[p->n_kv]])
 mutant(pages-last-page-lost variants/pages.c variants_pages/keep_what_the_definition_says ""
   "a short last page is not ranked" [[whole_end == keys && !p->causal ? @pages_of(keys, x->page)@]] [[keys / x->page]])
-mutant(pages-budget-in-pages variants/pages.c variants_pages/keep_what_the_definition_says ""
-  "the budget counts pages" [[budget = @pages_of(x->budget, x->page)@]] [[x->budget]])
 mutant(pages-own-page-ranked variants/pages.c SEL-2 "pages:page=8,budget=24"
   "a causal query ranks its own page" [[pages_of(whole_end, x->page) - @x->last@]] [[0]])
 mutant(means-of-the-block core/engines/softmax/block_means.c SEL-2 "pages:page=8,budget=40,score=weight,block=4,overlap=4"
@@ -229,8 +219,6 @@ mutant(index-mean-of-a-page core/engines/softmax/index.c SEL-2 "pages:page=5,bud
   "the mean of a page counts keys that do not exist" [[sum / (double)(heads * @keys@)]] [[8]])
 mutant(index-shapes-unseen core/extra_tensors.c variants_index/tensors_that_do_not_fit_are_refused ""
   "heads of an index are not counted" [[((!queries && !weights) || @x->heads == index->heads@)]] [[true]])
-mutant(index-pair-unseen core/extra_tensors.c variants_index/tensors_that_do_not_fit_are_refused ""
-  "queries of an index without its keys" [[if (!status && @index->heads@ && !attn_call_extra(call, "index_q")]] [[0]])
 mutant(index-cut-as-keys data/formats/extra.c data_qkv/index_tensors_have_their_own_axes ""
   "queries of an index are cut to the number of keys" [[@attn_extra_kinds[which].of_queries@ ? x->n_q : x->n_kv]] [[false]])
 mutant(pages-of-another-head variants/pages.c SEL-2 "pages:page=8,budget=24,score=ball"
@@ -245,35 +233,23 @@ mutant(loki-least-directions variants/topk.c
 mutant(topk-early-heads-alike variants/topk.c variants_select/random_keys_are_each_heads_own ""
   "queries before the first key draw what they do in other heads"
   [[((uint64_t)query->head << 32) + (uint64_t)position]] [[((uint64_t)query->head << 32 | (uint64_t)position)]])
-mutant(topk-window-ranked variants/topk.c variants_select/topk_ranks_all_keys "" "the window is one key short"
-  [[attn_min(@x->window@, s.end - s.from)]] [[x->window - (x->window > 0)]])
 mutant(half-cut-off core/kernels/half.h core_number/roundings_are_to_nearest_and_even "" "f16 is cut off, not rounded"
   [[x - 0x38000000u + @0xfffu + (x >> 13 & 1)@]] [[0u]])
-mutant(half-rounded-twice core/kernels/half.h core_number/roundings_are_to_nearest_and_even ""
-  "what fp64 has beyond fp32 is lost on the way to 16 bits" [[@size > own || size < own@;]] [[0u]])
 mutant(stored-values-of-the-first-key core/engines/softmax/softmax.c variants_stored/oracle ""
   "values that are stored in 16 bits are those of a step's first key" [[load[v](step->count, p->d_v, x->v, @x->v_at.row@, step->keys]] [[0]])
 mutant(stored-numerators core/engines/linear/linear_engine.c variants_stored/every_variant_computes_on_what_is_stored ""
   "outputs of features are stored from the wrong row" [[attn_at(o.at, @i * o.row@, s->t),]] [[0]])
 mutant(stored-errors-before-rounding experiments/evidence/errors.c runner_stored/errors_are_those_of_what_is_stored ""
   "outputs of fp32 are read as if they had 16 bits" [[@c->e->stored@ ? c->e->stored : c->e->o]] [[NULL]])
-mutant(ranking-last-of-equals core/kernels/rows.inc variants_select/topk_ranks_all_keys ""
-  "of equal scores none but the first stays" [[equal -= tied;]] [[equal = tied ? 0 : equal;]])
 mutant(ranking-mass-off-by-one core/engines/softmax/ranking.c SEL-1 "topk:p=0.8"
   "one key fewer than the mass needs" [[leave(r, most, @equal@);]] [[equal - 1]])
 mutant(ranking-group-of-first core/engines/softmax/ranker.c SEL-2 "topk:k=8,share=group"
   "heads that share take the ranking of the first" [[for (int64_t r = 1; r < @pool@; r++)]] [[1]])
 mutant(some-weights-of-the-first core/kernels/decode.inc variants_pages/pages_of_a_long_sequence_are_attended_to ""
   "later keys of a row have the weights of its first" [[at[lane] += end - first;]] [[;]])
-mutant(some-maximum-not-rescaled core/kernels/decode.inc variants_pages/pages_of_a_long_sequence_are_attended_to ""
-  "outputs keep the scale of a maximum that was raised" [[v_fma(v_set(@a[r]@), v_load(o + l), v_load(sum + l))]] [[1]])
 mutant(selection-sees-ahead core/engines/softmax/selected.c variants_select/every_way_of_sharing ""
   "a query sees the whole page that it lies in" [[key < s->begin[at % rows] || @key >= s->end[at % rows]@]] [[false]])
-mutant(stretch-skipped core/engines/softmax/selected.c variants_pages/pages_of_a_long_sequence_are_attended_to ""
-  "a run that continues in the next stretch is taken once" [[if (run->first + run->count > end) break;]] [[;]])
 
-mutant(shared-pick-lost core/engines/softmax/selected.c variants_pages/pages_of_a_long_sequence_are_attended_to ""
-  "where few keys are taken, one of two rows that take the same key loses it" [[@s->seen[at] |= bits@;]] [[s->seen[at] = bits]])
 
 # -- patterns --
 
@@ -318,8 +294,6 @@ mutant(seed-from-address variants/bigbird.c PROP-BATCH "bigbird:block=8,random=2
 mutant(global-blocks-missing variants/bigbird.c SP-5 "bigbird:block=4,random=0,global=1" "no block is global"
   [[s->blocks = (s->n + s->p.block - 1) / s->p.block;]]
   [[s->blocks = (s->n + s->p.block - 1) / s->p.block; s->p.global = 0;]])
-mutant(topk-one-more core/engines/softmax/ranker.c variants_select/topk_ranks_all_keys "" "k + 1 keys are kept"
-  [[.kept = x->mass > 0 ? l.columns : @attn_min(x->kept, l.columns)@]] [[attn_min(x->kept + 1, l.columns)]])
 mutant(topk-by-magnitude core/engines/softmax/ranker.c SEL-1 "topk:k=8" "scores are ranked without their sign"
   [[attn_ranking_offer(&ranked[s], scores, from, to - from);]]
   [[for (int64_t j = 0; j < to - from; j++) attn_set(scores, j, t, fabs(attn_get(scores, j, t)));
@@ -362,8 +336,6 @@ mutant(skip-nan core/kernels/tile.inc core_skip/a_nan_is_never_passed_over "" "a
   [=[v_select(v_below(least[j], v_load(p + key * GROUP + j * VL)), v_set(1), found[j])]=])
 mutant(skip-hidden-counts core/kernels/tile.inc core_skip/who_sees_nothing_asks_for_nothing ""
   "a query that sees nothing of a step asks for it" [=[s->masked ? v_select(v_mask(step->mask[key] >> (lane0 + j * VL)), now, found[j]) : now]=] [=[now]=])
-mutant(skip-order-twice core/engines/softmax/skip.c core_skip/visits_what_the_rule_says ""
-  "after the first step the one before the diagonal is visited" [=[place ? @start - place + 1@ : 0]=] [=[start - place]=])
 mutant(skip-sum-not-rescaled core/kernels/tile.inc FP-2 "tiled:skip=0.3,block_q=2,block_k=4"
   "what was summed is not rescaled when a step that is taken raises the maximum" [=[memcpy(a, max_at, sizeof a);]=]
   [=[memcpy(a, raised + lane0, sizeof a);]=])
@@ -380,8 +352,6 @@ mutant(streaming-sinks-evicted variants/streaming.c SP-0 "streaming:sink=2,windo
   [[if (@sinks@) runs]] [[sinks && first < sinks]])
 mutant(streaming-sinks-twice variants/streaming.c core_causal_patterns/streaming ""
   "sinks count twice as long as the window covers them" [[if (first < sinks) first = sinks;]] [[if (first < 0) first = 0;]])
-mutant(streaming-cost-of-sinks variants/streaming.c core_causal_patterns/streaming ""
-  "the cost knows no sinks" [[(double)p->sink + (double)p->window]] [[(double)p->window]])
 mutant(strided-key-lost variants/sparse_transformer.c SP-0 "sparse_transformer:stride=8"
   "the nearest of the far keys is not seen" [[far = @position / l - 1@]] [[position / l - 2]])
 mutant(strided-phase variants/sparse_transformer.c SP-0 "sparse_transformer:stride=8"
@@ -394,9 +364,6 @@ mutant(fixed-summary-first variants/sparse_transformer.c SP-0
 
 mutant(npy-fortran-as-c data/formats/npy.c data_npy/every_type_order_of_bytes_and_order_of_axes_is_the_same_numbers ""
   "an array in Fortran order is read as if it were in C order" [[const int axis = @fortran ? i : a->rank - 1 - i@;]] [[a->rank - 1 - i]])
-mutant(npy-bytes-as-they-are data/formats/npy.c
-  data_npy/every_type_order_of_bytes_and_order_of_axes_is_the_same_numbers "" "big-endian elements are not turned"
-  [=[from[@swapped ? element - 1 - b : b@]]=] [[b]])
 mutant(layout-ignored data/formats/qkv.c cli_apply/positions_before_heads "" "positions are taken for heads"
   [[if (@layout == DATA_BHND || from->rank < 3@) {]] [[true]])
 mutant(zip-checksum-ignored data/support/zip.c data_npz/what_is_wrong_is_named "" "a damaged member is read"
@@ -405,12 +372,8 @@ mutant(zip-bomb-inflated data/formats/npz.c data_npz/a_member_is_as_large_as_its
   "a member is inflated whatever its shape needs" [[if (@declared - h->offset <= 8 * elements@) return ATTN_OK;]] [[true]])
 mutant(advice-of-half-the-error experiments/advice/attempt.c cli_advise/what_is_said_is_what_apply_does ""
   "the error is half of what was measured" [[t->error[t->draws++] = @error@;]] [[error / 2]])
-mutant(advice-no-bisection experiments/advice/search.c cli_advise/what_is_said_is_what_apply_does ""
-  "the budget is only doubled" [[while (!status && @high - low > 1 + high / FINE@ && !out_of_time(s)) {]] [[false]])
 mutant(advice-first-draw experiments/advice/attempt.c cli_advise/draws_follow_the_seed "" "the first draw is reported as the mean"
   [[s->error = @sum / t->draws@;]] [=[t->error[0]]=])
-mutant(advice-draws-certain experiments/advice/tell.c cli_advise/what_is_said_is_what_apply_does ""
-  "what is drawn is called certain" [[@s->draws || reference@ ? (double)NAN : s->error_hi]] [[reference]])
 
 # -- texts as token ids --
 
@@ -419,8 +382,6 @@ mutant(bucket-not-sorted data/tokens/merge_pairs.c data_tokens_pieces/merges_are
   [[falls = @falls && (!count || w->place[count].left < w->place[count - 1].left)@;]] [[true]])
 mutant(merge-of-what-has-grown data/tokens/merge_pairs.c data_tokens/merges_are_those_of_the_definition ""
   "a pair merges after one of it has grown" [[if (@right < 0 || merge_end(w, right, bytes) != e.end@) continue;]] [[right < 0]])
-mutant(scores-in-any-order data/tokens/sentencepiece.c data_tokens_pieces/merges_are_those_of_the_definition ""
-  "of equal scores that of the first token is the best" [[if (@i && order[i].score < order[i - 1].score@) rank = i;]] [[i]])
 mutant(literal-shortest data/tokens/literals.c data_tokens/added_tokens_are_cut_out_first_the_longest_of_them ""
   "a text is cut at the shortest of several tokens" [[found = @next@;]] [[found ? found : next]])
 mutant(blank-of-the-next-word data/tokens/steps_json.c data_tokens/pieces_do_not_merge_across_their_ends ""
@@ -452,35 +413,21 @@ mutant(natten-rows-swapped variants/graph.c SP-0 "graph:kind=natten,width=10,ker
 mutant(graph-last-block-ignored core/named_graph.c variants_graph/files "" "the last block of keys, which is shorter, is left out"
   [[attn_min(g->spans[from + i].end * block, n) - first]]
   [[attn_min(g->spans[from + i].end * block, n / block * block) - first]])
-mutant(graph-of-first-head core/named_graph.c variants_graph/files "" "every head has the graph of the first"
-  [[@(g->heads > 1 ? head : 0)@ * g->rows + row, from]] [[0]])
-mutant(tree-without-itself core/named_graph.c variants_graph/files "" "a token of the tree does not see itself"
-  [[for (int64_t i = @row@; i >= 0;]] [[attn_graph_parent(g, row)]])
 mutant(tree-cycle-admitted core/named_graph.c variants_graph/refusals "" "a parent may stand behind its child"
   [[up->first >= i]] [[false]])
 mutant(graph-transposed data/formats/graph_file.c data_graphs/every_format_gives_the_same_graph "" "rows and columns are swapped"
   [[code_of(e, head, row, column)]] [[code_of(e, head, column, row)]])
-mutant(indptr-off-by-one data/formats/graph_file.c data_graphs/every_format_gives_the_same_graph ""
-  "a row begins with the last edge of the one before" [[int64_t i = @x->indptr[r]@; !status]] [[x->indptr[r] - (r > 0)]])
 mutant(indptr-falls data/formats/graph_file.c data_graphs/hostile_rows "" "indptr may descend"
   [=[x->indptr[r] < x->indptr[r - 1]]=] [[false]])
-mutant(index-beyond-the-keys data/formats/graph_file.c data_graphs/hostile_rows "" "an index may be the number of keys"
-  [[!within(x->indices[i], @want->columns@)]] [[want->columns + 1]])
 mutant(mask-row-of-another-query data/sources/target_arrays.c data_target/masks_from_files ""
   "rows of a mask are taken for positions where they are queries" [=[g->rows == g->columns ? 0 : @attn_problem_position(p, 0)@]=] [=[0]=])
 mutant(t5-before-as-behind data/sources/target_arrays.c data_target/t5_has_a_number_for_each_bucket ""
   "keys after the query have the buckets of those before it"
   [=[attn_t5_bucket(@at - s->zero@, !p->causal, T5_BUCKETS, T5_DISTANCE, &bucket)]=] [=[llabs(at - s->zero)]=])
-mutant(t5-head-by-bucket data/sources/target_arrays.c data_target/t5_has_a_number_for_each_bucket ""
-  "the table is read with heads in its rows" [=[values[bucket * s->relative_heads + h]]=] [=[values[h * T5_BUCKETS + bucket]]=])
 mutant(duplicate-edge-admitted data/formats/graph_file.c data_graphs/hostile_masks_and_lists "" "an edge may stand there twice"
   [=[if (@e->at[i] == e->at[i - 1]@) {]=] [[false]])
 mutant(duplicate-edge-counted-twice data/formats/graph_file.c data_graphs/parents_symmetry_and_self ""
   "an edge that symmetry gives again begins a new run" [=[e->at[i] <= e->at[i - 1] + 1]=] [=[e->at[i] == e->at[i - 1] + 1]=])
-mutant(self-loop-dropped data/formats/graph_file.c data_graphs/parents_symmetry_and_self "" "rows of a list do not see themselves"
-  [[e->want->self && @i < e->heads * rows@]] [[false]])
-mutant(mask-last-column-ignored data/formats/graph_file.c data_graphs/every_format_gives_the_same_graph ""
-  "the last column of a mask is not read" [[used += inside;]] [[;]])
 
 # -- models: GGUF files, their blocks, their rotary pairs --
 mutant(gguf-pairs-kept data/weights/product.c data_gguf_models/captures_and_logits_are_those_of_the_model_in_safetensors ""
@@ -488,26 +435,8 @@ mutant(gguf-pairs-kept data/weights/product.c data_gguf_models/captures_and_logi
   [[i < m->turned / 2 ? 2 * i : 2 * i - m->turned + 1]] [[i]])
 mutant(yarn-range-rounded-up data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
   "the first component that yarn stretches is rounded up" [[floor(first)]] [[ceil(first)]])
-mutant(dynamic-base-linear data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
-  "the base grows by n itself, not by its power d/(d-2)" [[(double)d / (double)(d - 2)]] [[1]])
-mutant(llama3-band-reversed data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
-  "between the wavelengths the shares are exchanged" [[(turns - r->low) / (r->high - r->low)]] [[(r->high - turns) / (r->high - r->low)]])
 mutant(yarn-attention-missing data/llama/llama_config.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "q and k are not multiplied by yarn's factor" [[0.1 * log(factor) + 1]] [[1]])
-mutant(yarn-mscale-unread data/llama/llama_config.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "mscale without mscale_all_dim is what multiplies" [[(0.1 * all * log(factor) + 1)]] [[1]])
-mutant(attention-factor-of-queries data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "queries alone are multiplied by yarn's factor" [[rope_turn(turned, @turns@, w->k]]
-  [[(rope_cos_sin(turned, r->frequency, first + i, 1, r->turns + i * turned), turns)]])
-mutant(rope-of-whole-heads data/llama/llama_config_json.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "the part of a head that stays turns, too" [[(double)c->head_dim * share]] [[(double)c->head_dim]])
-mutant(yarn-range-of-pairs data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
-  "the range that yarn stretches is counted by d/2" [[return @(double)d@ * log(]] [[(double)d / 2]])
-mutant(longrope-short-far data/llama/rope_scaling.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "the short list serves windows of any length" [[r->kind == DATA_ROPE_LONGROPE && n > r->original ? d / 2 : 0]] [[0]])
-mutant(longrope-attention-linear data/llama/llama_config.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "longrope's factor is not a root" [[sqrt(1 + log(r->factor) / log((double)r->original))]]
-  [[1 + log(r->factor) / log((double)r->original)]])
 mutant(gguf-part-as-pairs-of-heads data/weights/product.c
   data_architectures/files_of_gguf_turn_a_part_of_each_head_and_by_lists ""
   "rows of the part that stays are moved" [[if (@i < m->turned@) r += from - i]] [[m->turned]])
@@ -542,8 +471,6 @@ mutant(state-end-of-another-chunk ${recurrent_chunk} PROP-LEN "${retention}"
   "the end of a part of a chunk is taken for that of a whole one" [[!s->rule->carries && @r->made == x->count@ &&]] [[r->made >= x->count]])
 mutant(state-not-taken-up ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
   "a part begins without the state of the one before it" [[l < p->d_qk && @given@; l++]] [[false]])
-mutant(state-handed-on-early ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
-  "what is handed on lacks the last chunk" [[x->count && !at_once && @(keeps || next < end)@]] [[next < end]])
 mutant(state-diagonal-left-out ${recurrent_chunk} REC-1 "${retention}"
   "a query does not see its own key" [[last = attn_min(@from + l@, x->count - 1);]] [[from + l - (l > 0)]])
 set(entmax "normaliser:kind=entmax15")
@@ -576,12 +503,8 @@ mutant(columns-scale-of-all ${normaliser_engine} ENT-0 columns "scores are those
   [[attn_scale_row(kernels, by->columns, @by->gain@,]] [[1]])
 mutant(ent-no-rounding experiments/evidence/rounding/normaliser_bound.c checks_normalisers/correct_weights_pass ""
   "scores are taken for exact" [[s->slack[a] = @2@ * s->slack[a] + (isinf]] [[0]])
-mutant(ent-bisects-one-side experiments/reference/normalise.c checks_normalisers/correct_weights_pass ""
-  "a threshold is the end of its search" [[if (@sum_at(x, n, scores, middle) > target@)]] [[true]])
 mutant(ent-reach-unread experiments/checks/normalisers/sparse_weights.c checks_normalisers/wrong_weights_fail ""
   "keys without weight are not looked at" [[s->map[a] < @top - reach@)]] [[-1e300]])
-mutant(ent-sum-unread experiments/checks/normalisers/sparse_weights.c checks_normalisers/wrong_weights_fail ""
-  "the sum of the weights is not looked at" [[outcome worst = {@fabs(sum - 1)@,]] [[0]])
 set(toeplitz "toeplitz:block=16")
 mutant(toeplitz-distance-off core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}"
   "transforms have the bias of the next distance, products have not" [[factor_of(s, x, @m + offset@)]] [[m + offset + 1]])
@@ -630,8 +553,6 @@ mutant(columns-of-the-key-before ${recurrent_chunk} REC-1 "${kda}"
   "keys are decayed by the decays of the key before" [[attn_at(r->decays, @i@ * d, s->t), key]] [[(i ? i - 1 : 0)]])
 mutant(columns-keys-stay ${recurrent_chunk} REC-1 "recurrent:rule=gla"
   "keys of the chunk before remain" [[memset(r->transposed, 0, (size_t)(d * s->chunk_row) * attn_dtype_size(s->t));]] [[(void)0;]])
-mutant(columns-without-the-last core/kernels/transform.inc variants_recurrent/gates_are_those_of_the_call ""
-  "sums over an odd element are lost" [[for (; @l < d@; l++) NAME(decay_element)]] [[l < d && d % 4 == 0]])
 mutant(gates-of-another-head variants/recurrent.c REC-1 "recurrent:rule=ssd"
   "gates are those of the head before" [[drawn_logs(p, d, @head@, first + i, logs + i * d);]] [[(head ? head - 1 : 0)]])
 mutant(gates-of-the-chunk variants/recurrent.c REC-1 "${gated_delta}"
@@ -642,10 +563,6 @@ mutant(erase-keeps-its-keys ${recurrent_rows} REC-1 "recurrent:rule=gated_delta2
   "the state is asked with whole keys" [[if (!s->vectors) return k;]] [[return k;]])
 mutant(document-runs-on ${recurrent_chunk} variants_recurrent/keys_and_documents_are_as_they_are_said ""
   "a document begins with the state of the one before it" [[logs[i * width + l] = @-(double)INFINITY@;]] [[0]])
-mutant(document-without-keys ${recurrent_engine} variants_recurrent/keys_and_documents_are_as_they_are_said ""
-  "queries of a document without keys read the document before" [[at < @x->beyond@ &&]] [[INT64_MAX]])
-mutant(document-read-from-behind ${recurrent_engine} variants_recurrent/keys_and_documents_are_as_they_are_said ""
-  "a document's first query reads the document before" [[!(@s->rule->before@ && attn_document_begins]] [[false]])
 set(mamba3 "recurrent:rule=mamba3")
 mutant(turned-the-other-way ${recurrent_chunk} REC-1 "${mamba3}"
   "keys and queries are turned on, not back" [[turn_row(s, r, attn_min(from + l, x->count - 1), @back@,]] [[!back]])
@@ -665,15 +582,8 @@ mutant(queries-of-any-length ${recurrent_rows} REC-1 "${gated_delta}"
   "queries keep their length" [[if (@s->rule->query_scale@) {]] [[false]])
 mutant(reads-behind-its-key ${recurrent_engine} REC-1 "recurrent:read=before"
   "a query reads its own key" [[attn_call_position(x->call, x->batch, i) - @s->rule->before@;]] [[0]])
-mutant(reads-nothing-given ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
-  "the first query does not read what is handed on" [[if (@x->call->state && shift < 0@) read_given]] [[false]])
 mutant(state-kept-too-wide ${recurrent_rows} variants_recurrent/a_state_in_16_bits_is_what_they_hold ""
   "the state is rounded behind the first chunk alone" [[@x->count == s->rule->chunk@; l++]] [[x->first == 0]])
-mutant(gates-of-the-entry core/extra_tensors.c variants_recurrent/gates_are_those_of_the_call ""
-  "extra tensors are those of the first batch entry" [[(x->batch == 1 ? 0 : @batch@)]] [[0]])
-mutant(gates-of-a-shared-head core/extra_tensors.c variants_recurrent/gates_are_those_of_the_call ""
-  "query heads read the gates of their kv head" [[@head / (call->context->problem->heads / x->heads)@, row)]]
-  [[head / (call->context->problem->heads / call->context->problem->kv_heads)]])
 mutant(pooled-entry-ahead core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=8,window=8"
   "an entry is seen from its first key on" [[s->positions[e] = @(e + x->first + 1) * x->block - 1@;]] [[e * x->block]])
 mutant(pooled-keys-from-the-first core/engines/pooling/pooling_engine.c PROP-LEN "pooled:block=8,window=8"
@@ -715,78 +625,22 @@ mutant(cache-frequency-of-components variants/streaming_cache.c
   variants_streaming_cache/outputs_are_those_of_a_cache_that_turns_late ""
   "neighbouring pairs have the frequencies of every second one" [[-2 * (double)l / (double)s->p.dims]]
   [[-(double)l / (double)s->p.dims]])
-mutant(cache-turns-whole-keys variants/streaming_cache.c
-  variants_streaming_cache/outputs_are_those_of_a_cache_that_turns_late ""
-  "all components turn, however many are said" [[if (@!s->p.dims@) s->p.dims]] [[true]])
-mutant(model-window-one-key-wider data/llama/reach.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "a query sees one key more than the model's window" [[position < s->before ? 0 : position - @s->before@]]
-  [[s->before - (position > s->before)]])
-mutant(model-window-in-every-layer data/llama/reach.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "layers without a window have it, too" [=[@c->layer[layer] & DATA_LLAMA_WINDOW@ ?]=] [[c->window > 0]])
 mutant(encoder-window-behind-alone data/llama/reach.c data_architectures/encoders_are_captured ""
   "a token of an encoder does not see those after it" [[@both_ways@ ? before : 0]] [[false]])
-mutant(norm-without-its-one data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "norms are times w where they are times 1 + w" [=[to->weight[i] += @1@]=] [[0]])
-mutant(mean-stays-in-layer-norm data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "the mean is not taken away" [=[(float)(((double)x[j] - @mean@) * factor)]=] [[0.0]])
-mutant(window-turns-as-all data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "layers with a window have the base of the others" [=[c->window_theta > 0 && @c->layer[layer] & DATA_LLAMA_WINDOW@]=]
-  [[false]])
-mutant(unturned-layers-turn data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "all layers turn" [=[@c->layer[layer] & DATA_LLAMA_UNTURNED@]=] [[false]])
-mutant(parallel-after-one-another data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "the MLP of a parallel block has the attention in its input" [[@w->model->config.parallel@ ? activate(w, l, x) : NULL]]
-  [[false]])
-mutant(logit-cap-missing data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "logits are not capped" [=[if (@cap > 0@) logits[i]]=] [[false]])
-mutant(interleaved-heads-as-blocks data/llama/llama_layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "the rows of q, k and v of one head are not next to one another" [[const bool by_head = @a->interleaved@]] [[false]])
-mutant(decoder-sees-oldest-keys data/llama/decode_tokens.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "a token sees the first keys of the model's window" [[keys + unseen]] [[keys]])
-mutant(output-bias-missing data/weights/product.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "a bias is not added where a product is" [=[accumulate ? y[j] + bias[j] : bias[j]]=] [=[accumulate ? y[j] : bias[j]]=])
-mutant(key-norm-of-queries data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "keys are normalised with the queries' vector" [=[w->k, &l->norm[@LLAMA_K_NORM@], w->k)]=] [[LLAMA_Q_NORM]])
 mutant(qwen-rows-as-pairs data/llama/llama_layer.c data_architectures/files_of_gguf_give_the_same ""
   "the rows of every architecture are neighbouring pairs" [[m->in_gguf && @a->pairs_in_gguf@]] [[true]])
-mutant(encoder-sums-unnormalised data/llama/layer.c data_architectures/encoders_are_captured ""
-  "what attention and MLP add is not normalised" [[if (@of_sum@) llama_normalise]] [[false]])
-mutant(encoder-gelu-unscaled data/llama/architectures.c data_architectures/encoders_are_captured ""
-  "gelu takes erf of its argument, not of it over the root of 2" [[0.70710678118654752440f]] [[1.0f]])
 mutant(q2-k-minimum-unscaled data/formats/quantised.c data_blocks/every_element_is_its_definition_rounded_once ""
   "the minimum of 16 elements is not scaled"
   [[m * (float)(s[g] >> 4)]] [[m]])
-mutant(k-scale-of-another-byte data/formats/quantised.c data_blocks/every_element_is_its_definition_rounded_once ""
-  "the upper bits of the last four scales are those of the minima"
-  [[p[g - 4] >> 6 << 4]] [[p[g] >> 6 << 4]])
-mutant(q5-k-fifth-bit-lost data/formats/quantised.c data_blocks/every_element_is_its_definition_rounded_once ""
-  "the fifth bit of a code is not read" [[(h[l] >> g & 1) << 4]] [[0]])
-mutant(q6-k-half-of-another-plane data/formats/quantised.c data_blocks/every_element_is_its_definition_rounded_once ""
-  "codes are taken from the halves of bytes in another order" [[k / 2 * 4]] [[k % 2 * 4]])
-mutant(q3-k-offset-by-bit data/formats/quantised_offset.c data_blocks/every_element_is_its_definition_rounded_once ""
-  "codes of 3 bits are not signed" [[(float)(c - @4@)]] [[0]])
-mutant(q5-fifth-bits-mixed data/formats/quantised_offset.c data_blocks/every_element_is_its_definition_rounded_once ""
-  "the fifth bit is that of the element 16 before" [=[h[@e@ / 8] >> e % 8]=] [[(e % 16)]])
-mutant(ternary-digits-turned data/formats/quantised_values.c data_blocks/every_element_is_its_definition_rounded_once ""
-  "digits of base 3 are not rounded down" [[* 3 >> 8) - @1@)]] [[0]])
 mutant(e4m3-without-nan data/formats/quantised_values.c data_blocks/numbers_of_eight_bits_end_where_their_formats_do ""
   "all ones are a number" [[@e == 15 && f == 7@ ? NAN]] [[false]])
-mutant(iq2-parity-lost data/formats/quantised_iq2.c data_blocks/every_element_is_its_definition_rounded_once ""
-  "the eighth sign is always plus" [=[(float)@(int8_t)(codes[e / 8] >> e % 8 * 8)@]=]
-  [=[(e % 8 < 7 || (int8_t)(codes[e / 8] >> 56) > 0 ? (int8_t)(codes[e / 8] >> e % 8 * 8) : -(int8_t)(codes[e / 8] >> 56))]=])
 mutant(iq2-length-off-by-one data/formats/quantised_iq2.c data_blocks/the_rows_of_lengths_are_those_of_the_format ""
   "the longest length is 42" [=[(float)@(int8_t)(codes[e / 8] >> e % 8 * 8)@]=]
   [=[((int8_t)(codes[e / 8] >> e % 8 * 8) == 43 ? 42 : (int8_t)(codes[e / 8] >> e % 8 * 8))]=])
 mutant(gguf-tensor-beyond-the-file data/formats/gguf.c data_gguf/hostile_fields_are_refused_with_their_place ""
   "a tensor may begin in the file and end beyond it" [[t->bytes > data - offset]] [[t->bytes > data]])
-mutant(gguf-offset-not-aligned data/formats/gguf.c data_gguf/hostile_fields_are_refused_with_their_place ""
-  "an offset may be any number" [[offset % unit != 0]] [[0]])
 mutant(gguf-name-twice data/formats/gguf.c data_gguf/what_must_be_single_or_shallow_is "" "two tensors may have one name"
   [[by_name(&g->tensor[i - 1], &g->tensor[i]) == 0]] [[0]])
-mutant(gguf-list-overflows data/formats/gguf_cursor.c data_gguf/hostile_fields_are_refused_with_their_place ""
-  "the bytes of a list are a product that overflows"
-  [=[count > (uint64_t)(c->end - c->at) / type_bytes[type]]=]
-  [[count * type_bytes[type] > (uint64_t)(c->end - c->at)]])
 
 # -- random features --
 
@@ -838,8 +692,6 @@ mutant(key-maximum-of-future core/engines/linear/causal_segment.c PROP-CAUSAL pe
   [[i ? attn_min(c->before + i, c->keys) : 0; @j < seen@;]] [[j < c->keys]])
 mutant(linear-causal-mask-shifted core/engines/linear/causal_segment.c PROP-CAUSAL performer "a query sees its successor"
   [[attn_min(c->before + i + 1, c->keys)]] [[attn_min(c->before + i + 2, c->keys)]])
-mutant(segment-lost core/engines/linear/linear_engine.c core_numerics/linear_segments "" "a segment is not added to the running state"
-  [[linear_merge(s, w->total, w->part, w->total);]] [[;]])
 mutant(products-in-bf16 core/kernels/product.inc FP-6 "performer:features=64" "products of features are kept in bf16"
   [[v_store(at, add ? v_add(v_load(at), sum[i][j]) : sum[i][j]);]]
   [[VEC x = add ? v_add(v_load(at), sum[i][j]) : sum[i][j], y = v_mul(v_set(65537), x);
@@ -854,9 +706,6 @@ mutant(eps-in-numerator core/kernels/features.inc PROP-VALUES performer "a const
   [[out[i] = x[i] / divisor;]] [[out[i] = (x[i] + (REAL)1e-6) / divisor;]])
 mutant(hull-overstated variants/performer.c PROP-HULL "performer:kernel=trig,orthogonal=no" "trigonometric features are declared convex"
   [[if (p->kernel == TRIG) return ATTN_CAP_CONVEX;]] [[;]])
-mutant(merge-rescale-missing core/engines/linear/state.c core_numerics/linear_segments ""
-  "the later of two states is added without rescaling"
-  [[of_b = @linear_rescale(s, *b.reference, reference)@;]] [[1]])
 mutant(dot-tail-lost core/kernels/features.inc oracle performer
   "a denominator lacks the last of an odd number of features"
   [[for (; i < count; i++) sum += x[i] * y[i];]] [[;]])
@@ -1001,8 +850,6 @@ mutant(coreset-first-keys variants/coreset.c variants_landmarks/a_coreset_of_all
   [[attn_rng_init(&rng, (uint64_t)@p->seed@, PURPOSE, 0);]] [[0]])
 mutant(skyformer-queries-alone variants/skyformer.c variants_landmarks/a_kernel_of_all_landmarks_is_its_own "" "landmarks are of queries alone"
   [[const int64_t n = @h->n_q + h->keys@;]] [[h->n_q]])
-mutant(cluster-distance-loose experiments/checks/lowrank/picked_checks.c checks_nulls/the_table ""
-  "CL-1 takes the distance from the origin" [[(h->q[i * h->d_qk + l] - @mean[l] / members@)]] [[0]])
 
 # -- features that are not drawn --
 
@@ -1096,25 +943,11 @@ mutant(zeros-out core/engines/compression/compression.c LIN-6 "linformer:k=16" "
 
 mutant(redzones-unread core/plan/verify.c core_verify/executions "" "what is written behind a piece of the work memory is not seen"
   [[if (verify_painted(z->piece + z->bytes, z->whole - z->bytes)) return;]] [[return;]])
-mutant(margin-unread core/plan/verify.c core_verify/executions "" "what is written behind the work memory is not seen"
-  [[!verify_painted(g.work + bytes, VERIFY_MARGIN)]] [[false]])
-mutant(outputs-unpoisoned core/plan/verify.c core_verify/executions "" "an output that is not written is not seen"
-  [[poison_outputs(&call);]] [[;]])
-mutant(poison-unseen core/plan/verify.c core_verify/executions "" "a row that holds poison is not looked at"
-  [[found |= part == poison;]] [[found |= part != part;]])
 mutant(features-unpoisoned core/engines/linear/watch_features.c core_verify/maps "" "a feature that is not written is not seen"
   [[verify_canvas_prepare(&features, @false@);]] [[true]])
-mutant(rows-behind-unwatched core/engines/linear/watch_features.c core_verify/maps "" "rows of features beyond the last are not watched"
-  [[s->f_row, @CHUNK@, s->t]] [[x->rows]])
 mutant(slots-unwatched core/engines/compression/watch_projection.c core_verify/projections ""
   "what is written between rows of slots is not seen"
   [[!verify_canvas_intact(slots)]] [[false]])
-mutant(scratch-unwatched core/engines/compression/watch_projection.c core_verify/projections ""
-  "what is written beside the scratch is not seen"
-  [[!room_intact(scratch)]] [[false]])
-mutant(slots-uncounted core/engines/compression/compression.c core_verify/projections ""
-  "a projection may say that it has more slots than there are"
-  [[slots < 0 || slots > e->slots]] [[slots < 0]])
 mutant(overlap-unseen core/contract.c core_descriptors/rows_that_repeat_keys "" "runs may have keys of one another"
   [[if (run.count > 1) x->open[kept++] = r;]] [[;]])
 mutant(run-one-too-long core/contract.c core_descriptors/rows_that_are_none "" "a run may go one key beyond the last"
@@ -1225,9 +1058,6 @@ mutant(grad-selection-skipped core/engines/softmax/select.c GRAD-FP "topk:k=8" "
   [[for (int64_t at = @slice@; at < line_blocks]] [[slice + l->sums.slices]])
 mutant(grad-keys-side-by-side core/engines/softmax/backward.c GRAD-FP "topk:k=8" "keys apart are taken for neighbours"
   [[if (@keys[j] - keys[j - 1] != step@) return 0;]] [[step > 1 && keys[j] - keys[j - 1] != step]])
-mutant(grad-first-row core/engines/softmax/backward.c core_gradient_values/slopes ""
-  "of widths that are no whole lines, the first query alone has a gradient"
-  [[k->product(@at.rows@, p->d_qk, step->count, a, b->k, b->qk, true, dq, b->qk);]] [[1]])
 set(chunk_back core/engines/recurrent/recurrent_chunk_back.c)
 set(pairs_back core/engines/recurrent/recurrent_pairs_back.c)
 set(recurrent_back core/engines/recurrent/recurrent_backward.c)
@@ -1302,9 +1132,6 @@ mutant(grad-features-padding core/engines/linear/linear_back.c GRAD-FD linear "p
 mutant(grad-features-reference core/engines/linear/linear_back_block.c GRAD-FD linear:feature=exp
   "a state of queries is a sum of terms of unlike references"
   [[const double factor = @linear_rescale(s, *to.reference, row[i].reference)@;]] [[1]])
-mutant(grad-features-rows-of-odd core/engines/linear/linear_back_block.c core_gradients/special_numbers ""
-  "zeros multiply what is not finite"
-  [[return @attn_all_finite(x, row, rows, d, s->t)@ ? STEP : 1;]] [[d > 0]])
 mutant(grad-features-segment-lost core/engines/linear/linear_back.c core_linear_gradients/segments ""
   "the last segment of queries is not added to those before it"
   [[for (int64_t g = @query_segments(s) - 2@; g >= first_summed(s); g--) {]] [[query_segments(s) - 3]])
@@ -1355,9 +1182,6 @@ mutant(grad-slab-missed core/engines/compression/slot_gradients.c core_gradients
 mutant(grad-pool-sums variants/linformer.c GRAD-FD "linformer:k=16,projection=pool"
   "keys of a mean have its whole gradient"
   [[attn_scale_row(c->kernels, x->d, @1 / (double)(end - first)@,]] [[1]])
-mutant(grad-slab-of-the-first variants/linformer.c core_gradients/few_rows_for_all ""
-  "all slabs have the projection's first columns"
-  [[entry(s, draw, 0, @x->first + at@), t), 1, SLICE}]] [[at]])
 mutant(grad-spectrum-twice core/engines/compression/fast_transform.c GRAD-FD "linformer:k=16,projection=dct"
   "numbers of the spectrum count in its upper half, too"
   [[attn_get(x, i * in->x_row + c, type) / @(double)parts@;]] [[1]])
@@ -1408,8 +1232,6 @@ mutant(serfling-no-union experiments/evidence/certify.c checks_meter/strata_shar
   "every stratum takes the whole probability of failure" [[alpha / 2 / sampled]] [[alpha / 2]])
 mutant(serfling-no-factor experiments/evidence/certify.c checks_meter/bernstein_serfling_as_printed ""
   "the deviation lacks the factor 2 under the root" [[sqrt(2 * rho * logs / s)]] [[sqrt(rho * logs / s)]])
-mutant(serfling-population experiments/evidence/certify.c checks_meter/bernstein_serfling_as_printed ""
-  "the finite population counts twice" [[1 - (s - 1) / n]] [[(1 - (s - 1) / n) * (1 - (s - 1) / n)]])
 mutant(hoeffding-exponent experiments/evidence/certify.c checks_meter/hoeffding_as_printed ""
   "Hoeffding's exponent is -4 n t^2" [[log(2 / (alpha / 2)) / 2 * squares]] [[log(2 / (alpha / 2)) / 4 * squares]])
 mutant(tail-level experiments/evidence/certify.c checks_certify/the_tail_is_covered ""
@@ -1418,8 +1240,6 @@ mutant(tail-level experiments/evidence/certify.c checks_certify/the_tail_is_cove
 mutant(interval-of-90 experiments/evidence/errors.c checks_meter/the_interval_of_the_error_is_of_95_percent ""
   "a 90 % interval is called 95 %" [[gsl_cdf_tdist_Pinv(0.975, (double)r->freedom)]]
   [[gsl_cdf_tdist_Pinv(0.95, (double)r->freedom)]])
-mutant(interval-population experiments/evidence/errors.c checks_meter/the_interval_of_the_error_is_of_95_percent ""
-  "the finite population counts twice" [[(1 - count / h.size)]] [[(1 - count / h.size) * (1 - count / h.size)]])
 mutant(errors-of-first-entry experiments/evidence/errors.c checks_meter/errors_are_of_every_batch_entry_and_head ""
   "error columns compare with the output of batch entry 0" [[(at->batch * p->heads + at->head)]] [[at->head]])
 mutant(errors-of-the-sample experiments/evidence/errors.c reference_census/errors_are_of_all_rows ""
@@ -1430,8 +1250,6 @@ mutant(census-slab-masked-late experiments/reference/census.c reference_census/s
   "every slab of keys has the mask of the first" [[x->marks + @c->slab@]] [[0]])
 mutant(census-adds-hidden-values experiments/reference/census.c reference_census/hidden_values_reach_no_row ""
   "a key that is hidden from a row gives it its NaN" [[&& (@!c->masked@ || x->inside[r * SLAB]] [[true]])
-mutant(rows-add-hidden-values experiments/reference/attend.c reference_census/hidden_values_reach_no_row ""
-  "a key that is hidden from a row gives it its NaN" [[@finite@ || !masked]] [[true]])
 mutant(census-check-lenient experiments/reference/census_check.c reference_census/a_wrong_row_is_named ""
   "rows by blocks may be further from the textbook than rounding explains" [[<= @room@ * x.value]] [[1e9 * room]])
 mutant(massart-exponent experiments/mathematics/statistics.c
@@ -1441,16 +1259,11 @@ mutant(one-sided-coin experiments/mathematics/statistics.c checks_meter/a_coin_h
   "a two-sided p-value is that of one side" [[2 * fmin(below, above)]] [[fmin(below, above)]])
 mutant(changes-uncorrected experiments/analysis/change.c results_changes/noise_alone_is_no_regression ""
   "each run is compared at the whole level" [[all[i].p <= @CHANGE_LEVEL / (double)(count - i)@; i++]] [[CHANGE_LEVEL]])
-mutant(changes-of-one-side experiments/analysis/change.c results_changes/noise_alone_is_no_regression ""
-  "the error of a ratio is that of its numerator"
-  [[const log_ratio r = {log(c->b->time_median / c->a->time_median), @sqrt(x + y)@,]] [[sqrt(y)]])
 mutant(changes-no-session experiments/analysis/change.c results_changes/what_all_runs_say_together ""
   "what a session is slower by is taken for a slowdown of the program"
   [[sqrt(variance + @2 * fit_least_sigma * fit_least_sigma@)]] [[1e-12]])
 mutant(changes-any-bits experiments/analysis/change.c results_changes/errors_beyond_rounding ""
   "an error that differs by rounding has changed" [[difference <= @ROUNDINGS * rounding_of(all, c)@]] [[0]])
-mutant(changes-coarse-rounding experiments/analysis/change.c results_changes/errors_beyond_rounding ""
-  "rounding is taken for a thousandth" [[unit * sqrt((double)c->a->n_kv) : @fmax(least, unit)@;]] [[1e-3]])
 mutant(changes-of-another-seed experiments/analysis/pairs.c results_changes/runs_pair_where_they_are_the_same_run ""
   "runs of different seeds pair" [[if (@!free_axis(a)@) fprintf]] [[!free_axis(a) && a != AXIS_seed]])
 mutant(model-in-verdict experiments/results/bound.c checks_properties/models_have_a_verdict_of_their_own ""
@@ -1489,8 +1302,6 @@ mutant(lse-output-unread experiments/properties/lse.c "cases/declared:Outputs" "
   "an output that changes when the log-sum-exp is wanted passes" [[if (@found.count@) difference_settle]] [[false]])
 mutant(rounding-without-ceiling core/descriptors.c core_descriptors/rounding_that_is_none ""
   "any error may be declared as rounding" [[errors[i].value >= 0 && @errors[i].value <= errors[i].most@]] [[true]])
-mutant(chains-without-ceiling core/descriptors.c core_descriptors/rounding_that_is_none ""
-  "a chain of roundings may have any length" [[if (@chain_fits(chains[i].chain, chains[i].terms)@) continue;]] [[true]])
 mutant(vacuous-bound-passes experiments/evidence/rows.c checks_bf16/a_bound_that_says_nothing_is_vacuous ""
   "a bound that says nothing passes" [[bound[l] > vacuous * size && @size > 0@]] [[false]])
 mutant(generous-rounding-untold experiments/checks/fp_declared.c "cases/declared:An error" ""
@@ -1529,8 +1340,6 @@ mutant(drawn-usual experiments/conformance/drawn.c cli_drawn/usual_sizes_and_pla
   "usual lengths and widths are left out" [[status ? 0 : @add_usual(scope, list + small)@]] [[0]])
 mutant(drawn-small experiments/conformance/drawn_small.c cli_drawn/what_is_called_in_turn_begins_with_the_smallest ""
   "the smallest problems have one batch entry" [[1 + place / 2 % @BATCHES@]] [[1]])
-mutant(drawn-all-dressed experiments/conformance/drawn.c cli_drawn/usual_sizes_and_plain_problems_are_there ""
-  "every problem has a mask or a transform" [[if (@attn_rng_below(rng, 2)@) return;]] [[false]])
 mutant(exact-by-its-pattern experiments/conformance/judge.c "cases/declared:Exact" ""
   "what is exact is held to the pattern that it describes" [[if (@!status && j.view.caps & ATTN_CAP_EXACT@) j.view.pattern]] [[false]])
 mutant(drawn-some-tuples experiments/conformance/covering.c cli_drawn/pairs_and_triples_are_covered ""
@@ -1572,15 +1381,6 @@ mutant(positions-of-queries-lost core/problem.c core_query_positions/entries_of_
   [[attn_call_position(call, batch, 0) - attn_problem_position(&p, 0)]] [[0]])
 mutant(positions-of-the-first-kv-head core/problem.c core_key_positions/keys_that_are_left ""
   "every kv head has the keys of the first" [[head / (p.heads / p.kv_heads) * k->head]] [[0]])
-mutant(positions-of-keys-counted core/score.c core_key_positions/keys_that_are_left ""
-  "the distance is counted in keys that are left"
-  [[attn_problem_position(p, i) - @attn_key_position(p, j)@ + s->zero]] [[j]])
-mutant(positions-of-a-run-counted core/engines/softmax/softmax.c core_key_positions/keys_that_are_left ""
-  "a dilated window counts the keys that are left"
-  [[(@attn_key_position(&t->problem, key)@ - run->first) % run->step == 0]] [[key]])
-mutant(positions-of-features-lost core/engines/linear/causal_segment.c core_query_positions/entries_of_different_lengths ""
-  "linear attention has its queries at the bottom right" [[attn_call_position(call, h->batch, 0)]]
-  [[attn_problem_position(p, 0)]])
 mutant(positions-twice core/plan/plan_call.c core_key_positions/refused "" "two keys may stand at one position"
   [[at[j] < (j ? @at[j - 1] + 1@ : 0)]] [=[at[j - 1]]=])
 mutant(cap-after-bias core/score.c FP-1 full "the soft cap is applied after the biases"
@@ -1716,18 +1516,12 @@ mutant(cache-cut-late experiments/quality/request.c cli_eval/a_policy_sees_the_q
 mutant(pyramid-too-steep experiments/quality/swaps.c quality_asked/a_pyramid_has_the_same_mean ""
   "the last layer's budget is not the one that leaves the mean"
   [[2 * (most - kept) / @(double)(layers - 1)@]] [[(double)layers]])
-mutant(pyramid-of-recent experiments/quality/swaps.c quality_asked/a_pyramid_has_the_same_mean ""
-  "recent keys take part in the ratio of the budgets"
-  [[recent = @named > 0 ? named : 0@,]] [[0]])
 mutant(answer-of-others experiments/quality/tasks/recall.c quality_asked/several_numbers_of_several_words ""
   "numbers that are not asked for are in the answer"
   [[i < @p->queries@ ? answer]] [[p->pairs]])
 mutant(cache-of-keys-alone experiments/advice/caches.c cli_advise/a_cache_fits_into_its_bytes ""
   "the bytes of values are not counted"
   [[@attn_row_bytes(p->d_qk, k) + attn_row_bytes(p->d_v, v)@]] [[attn_row_bytes(p->d_qk, k)]])
-mutant(cache-of-most-error experiments/advice/advice.c cli_advise/a_cache_fits_into_its_bytes ""
-  "the cache of the largest error comes first"
-  [[return @(x > y || (isnan(x) && !isnan(y))) - (x < y || (isnan(y) && !isnan(x)))@;]] [[(x < y) - (x > y)]])
 mutant(left-of-first-queries experiments/quality/density.c quality_evaluate/what_is_left_out_is_what_log_sum_exps_say ""
   "the weight that is left out is that of queries before the replaced ones"
   [[@(a->first + row->i)@ * p->heads]] [[row->i]])
@@ -1795,8 +1589,6 @@ mutant(gate-without-its-sign core/expression/sum.c SUM-1 "gate*tiled - gate*topk
   [[given ? @copysign(1, s->gates[t])@]] [[1]])
 mutant(gate-shapes-unseen core/expression/sum.c checks_library/sums_read_the_tensors_of_a_call ""
   "gates of any number of columns are read" [[x && @x->columns != s->given@ && x->columns != s->given * d_v]] [[false]])
-mutant(gates-unread-by-the-law experiments/checks/expressions/sum_output.c checks_library/sums_read_the_tensors_of_a_call ""
-  "SUM-1 takes gates for equal shares" [[if (@!sum->terms[term]->given || !gates@) return own;]] [[true]])
 mutant(gate-columns-mapped experiments/evidence/attention_map.c checks_evidence/weights_of_each_column_are_none ""
   "weights of each column are taken for those of all" [[(write && @write->columns > 1@)]] [[write->columns > 99]])
 mutant(dyadic-keys-of-the-row core/expression/dyadic.c DYA-1 "dyadic(topk:k=8,base=16)" "a rectangle reads values from the wrong key on"
@@ -1817,9 +1609,6 @@ mutant(join-selection-of-no-step core/engines/softmax/picks.c expression_lies/br
 mutant(promise-of-anything core/descriptors.c expression_lies/broken_descriptors_are_refused ""
   "a promise that no draw could break is taken"
   [[(@x->delta >= 0 && x->delta < 1@)]] [[x->delta >= 0]])
-mutant(order-with-one-twice core/engines/softmax/asked.c expression_lies/of_one_term ""
-  "an order may have a query twice"
-  [=[(order[i] < 0 || order[i] >= n || @place[order[i]] >= 0@)]=] [[false]])
 
 # -- keys that are drawn and weighed --
 
@@ -1886,11 +1675,6 @@ mutant(sample-head-drawn-again variants/sample.c variants_sample/draws_follow_th
   "keys that others own are drawn, too" [[for (int64_t o = 0; @o < r.owned_count@; o++) {]] [[false]])
 mutant(sample-variance-of-all variants/sample.c variants_sample/keys_are_as_many_as_eps_and_delta_ask_for ""
   "a variance is divided by the number of draws" [[sqrt(square / @(base - 1)@)]] [[base]])
-mutant(sample-first-is-final variants/sample.c variants_sample/keys_are_as_many_as_eps_and_delta_ask_for ""
-  "the final draws are those that said how many they be" [[stream(s, r->query, @0x5a3ba5e@)]] [[0x5a3b1e]])
-mutant(sample-cap-of-the-first variants/sample.c variants_sample/keys_are_as_many_as_eps_and_delta_ask_for ""
-  "no key is thought larger than those of the first sample"
-  [[a < r->run_count && @x->guarantee == BERNSTEIN@; a++)]] [[false]])
 mutant(sample-last-never-drawn variants/sample.c LAW-1 "sample:count=20,replacement=yes" "the last key is drawn only where it is alone"
   [[attn_rng_below(&rng, @last + 1@);]] [[last + !last]])
 mutant(hyper-binary-order core/engines/hashing/order.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
@@ -1937,8 +1721,6 @@ mutant(tail-nothing-at-right-angles variants/lsh_tail.c variants_lsh_tail/two_ve
 mutant(tail-mean-rounded variants/lsh_tail.c variants_lsh_tail/keys_all_alike_have_no_direction ""
   "keys that are all alike have the direction of their mean's rounding"
   [[attn_get(k, j * p->k.row + l, t) / n - @attn_get(k, l, t) / n@;]] [[attn_get(k, l, t) * (1 + 0x1p-50) / n]])
-mutant(law-of-no-finite-sum experiments/checks/tails/law_weights.c checks_tails/keys_that_are_never_drawn_have_no_law ""
-  "a sum of no finite variance passes for one of none" [[@size > 0 && isfinite(size)@ && fabs(sum)]] [[size > 0]])
 mutant(sample-early-heads-alike variants/sample.c variants_sample/heads_draw_for_themselves ""
   "queries before the first key draw what they do in other heads"
   [[((uint64_t)query->head << 32) + (uint64_t)position]]
@@ -2005,10 +1787,6 @@ mutant(evict-chunk-late core/cache/eviction.c EVICT-1 "evict:score=knorm,budget=
   [=[went[x.head.gone_position[g]] = @t@;]=] [[t + g % 2]])
 mutant(evict-chunk-first core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4,chunk=4" "a chunk has the score of its first key"
   [[j < @first + count@; j++) sum += h->score]] [[first + 1]])
-mutant(evict-pairs core/cache/kv_rule.c core_policies/counts_keys_and_pairs_in_closed_form "" "pairs since keys last went are not counted"
-  [[period * ascending(period, from) + @ascending(rest, from)@]] [[0]])
-mutant(evict-count core/cache/kv_rule.c core_policies/counts_keys_and_pairs_in_closed_form "" "keys are counted as if chunks began with the prompt's end"
-  [[position - (position - @s.second@) % s.period]] [[s.first]])
 mutant(evict-oracle-late core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4" "the oracle misses the next query"
   [[return w->later + @(t - first)@ * n;]] [[(t - first + (t % w->part + 1 < w->part))]])
 mutant(evict-oracle-part core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4" "the oracle takes a query twice where parts meet"
@@ -2113,8 +1891,6 @@ mutant(store-not-finite core/kernels/codes.h variants_codes/what_is_no_number_ma
   [[if (@!codes_finite(x) || !codes_set_half(at, (most - least) / top)@ ||]] [[!codes_set_half(at, (most - least) / top)]])
 mutant(store-fp8-overflows core/kernels/codes.h variants_codes/fp8_is_e4m3 "" "what is beyond e4m3 is another number"
   [[@own > 0x43e00000u@ ? 0x43e00000u : own]] [[own > 0x43f00000u]])
-mutant(store-fp8-subnormals core/kernels/codes.h variants_codes/fp8_is_e4m3 "" "subnormal numbers are rounded as normal ones"
-  [[@capped < 0x3c800000u@ ? small : normal]] [[capped < 0x3a000000u]])
 mutant(store-row-before core/engines/stored/stored_engine.c eval:QNT-0 "store:k=q8_0,v=q8_0" "rows are those before"
   [[line % p->kv_heads, @at % p->n_kv@, p->dtype), own)]] [[(at % p->n_kv + p->n_kv - 1) % p->n_kv]])
 mutant(store-type-of-keys core/engines/stored/stored_engine.c QNT-0 "store:k=q4_0,v=q8_0" "values are stored as keys are"
@@ -2185,8 +1961,6 @@ mutant(code-one-draw core/engines/stored/kv_codes.c QNT-3 turbo "every seed draw
   [[attn_rng_init(&rng, @seed@, purpose, index);]] [[0]])
 mutant(code-bits-uncounted core/engines/stored/kv_codes.c checks_stores/bits_are_all_that_is_stored "" "norms are not counted"
   [[(double)(@16@ + bits * d + signs]] [[0]])
-mutant(code-no-bit-for-signs variants/turbo.c checks_stores/bits_are_all_that_is_stored "" "signs are added to all the bits"
-  [[@x->bits - x->prod@]] [[x->bits]])
 mutant(store-head-behind core/engines/stored/stored_engine.c QNT-0 turbo "rows are those of the neighbouring head"
   [[line / p->kv_heads, @line % p->kv_heads@,]] [[(line + 1) % p->kv_heads]])
 mutant(store-scheme-uncoded core/engines/stored/stored_engine.c QNT-0 qjl "what is read is what decoding leaves of the row"
@@ -2257,8 +2031,6 @@ mutant(theory-interval-half experiments/theory/theory_run.c theory_statements/ju
   [[return f->breaks ? least > said : @f->figure.high@ <= said + f->tolerance;]] [[f->figure.low]])
 mutant(theory-uncorrelated experiments/theory/scaled_scores.c theory_statements/variance "" "keys do not resemble their query"
   [[for (int64_t l = 0; @correlated && l < d@; l++)]] [[false]])
-mutant(theory-jacobian experiments/theory/scaled_scores.c theory_statements/variance "" "a term of the Jacobian's norm is halved"
-  [[theory_larger(0, s2 - @2 * s3@ + s2 * s2)]] [[s3]])
 mutant(theory-ascent experiments/theory/fast_weights.c theory_statements/gradient_step "" "the step goes up the gradient"
   [[after[l * D + c] -= @rate@ * x->k[j * D + l] * miss[c];]] [[-rate]])
 mutant(theory-sum-for-delta experiments/theory/fast_weights.c theory_statements/delta_rule "" "the delta rule is a sum, too"
@@ -2267,14 +2039,10 @@ mutant(theory-state-lost experiments/theory/fast_weights.c theory_statements/rec
   [[.v = m->zeros, .o = m->o, .state = @m->state@}]] [[NULL]])
 mutant(theory-drift-forgets experiments/theory/drift.c theory_statements/drift "" "the bound is a thousandth of itself"
   [[/ (1 - e * g) / @most@;]] [[(1000 * most)]])
-mutant(theory-drift-in-range experiments/theory/drift.c theory_statements/drift "" "no number leaves the range of f16"
-  [[draw_rows(r, SHORT, D_V, @0x1p16@, x->v);]] [[1]])
 mutant(theory-tail-short experiments/theory/rank_of_weights.c theory_statements/low_rank "" "the tail lacks its largest singular value"
   [[e-- > @r@;]] [[r + 1]])
 mutant(theory-delta-small experiments/theory/rank_of_weights.c theory_statements/rank_collapse "" "total variation is a quarter of itself"
   [[theory_larger(largest, sum / @2@);]] [[8]])
-mutant(theory-residual-lost experiments/theory/rank_of_weights.c theory_statements/rank_collapse "" "residuals are left out"
-  [[x->o[i] + (@residual@ ? x->x[i] : 0)]] [[false]])
 mutant(theory-keys-unweighted experiments/theory/smoothing.c theory_statements/smoothing "" "the smoother's keys have no weights"
   [[(@weighted@ ? vector_dot(k, k, D) : 0)]] [[false]])
 mutant(theory-separation-twice experiments/theory/smoothing.c theory_statements/lookup "" "the bound of retrieval has twice the scale"
@@ -2285,8 +2053,6 @@ mutant(theory-mask-lost experiments/theory/positions.c theory_statements/order "
   [[p.causal = @how == CAUSAL@;]] [[false]])
 mutant(theory-lengths-linear experiments/theory/complexity.c theory_statements/complexity "" "work is fitted to equally spaced lengths"
   [[lengths[l] = @(double)n[l]@;]] [[l + 1]])
-mutant(theory-path-blocked experiments/theory/complexity.c theory_statements/complexity "" "a layer reads what the first one read"
-  [[memcpy(x->v, @x->o@, sizeof x->v);]] [[x->zeros]])
 mutant(theory-heads-alone experiments/theory/shared_heads.c theory_statements/heads "" "query heads share no kv heads"
   [[p.kv_heads = @kv_heads@;]] [[HEADS]])
 
@@ -2300,14 +2066,10 @@ mutant(train-entropy-unscored experiments/training/differentiable.c training_dif
   [[logits[j] /= @sum * (double)scored_rows@;]] [[sum]])
 mutant(train-head-untied experiments/training/small_model.c training_small_model/gradient "" "the embedding learns from the logits alone"
   [[attn_add_times(@1@, m->dx + i * d, g.tokens]] [[0]])
-mutant(train-values-for-keys experiments/training/small_model.c training_small_model/gradient "" "the gradient by the keys goes to the values"
-  [[.dk = attn_at(m->dheads, @part@, t)]] [[2 * part]])
 mutant(train-gains-decay experiments/training/small_model.c training_small_model/decay "" "gains decay, too"
   [[(i - first) % layer >= @2 * s->width@;]] [[0]])
 mutant(train-bias-correction experiments/training/adamw.c training_adamw/steps "" "second moments are not corrected for their zeros"
   [[second = @1 - pow(SECOND, (double)a->step)@;]] [[1]])
-mutant(train-decay-coupled experiments/training/adamw.c training_adamw/steps "" "weights that should not decay do"
-  [[if (@a->decays[i]@)]] [[true]])
 mutant(train-listops-modulus experiments/training/train_tasks.c training_train_tasks/solved "" "sums are modulo 9"
   [[return sum % @10@;]] [[9]])
 mutant(train-swapped-own experiments/training/train_study.c training_train_study/learns_what_it_sees "" "swapped is the model that was trained with the variant"
@@ -2318,10 +2080,6 @@ mutant(train-unpaired experiments/training/train_compare.c training_train_study/
   [[train_study_row(s, task, 0, @i@)->trained.accuracy]] [[0]])
 mutant(train-curve-late experiments/training/train_run.c training_train_study/curves "" "a step counts to the span that ends with it"
   [[&met[@a.step * spans@ / a.steps]] [[(a.step * spans + spans - 1)]])
-mutant(train-curve-of-batches experiments/training/train_run.c training_train_study/curves "" "every sequence counts as one position"
-  [[span->rows += @score.rows@;]] [[s->batch]])
-mutant(train-curve-unread experiments/training/train_file.c training_train_study/resumes "" "a curve that is read has its first point throughout"
-  [[(size_t)@i@), &out[i])]] [[0]])
 mutant(train-leak-untold experiments/training/small_model.c training_small_model/declares_what_it_sees_later "" "a variant that chooses keys by later queries passes for causal"
   [[leaks = @ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_CAUSAL | ATTN_EXEMPT_ROWS@;]] [[ATTN_EXEMPT_CAUSAL]])
 mutant(empty-set-of-heads-filled experiments/quality/evaluation_probe.c EV-8 "streaming:sink=0,window=8"
