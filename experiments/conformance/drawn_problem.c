@@ -17,6 +17,7 @@ typedef struct field {
   const char *choices[CHOICES];
 } field;
 
+_Static_assert((int)SCORES < (int)CHOICES, "names end in NULL");
 static const field fields[FIELDS] = {
     [FIELD_N_Q] = {"n_q", 1, 1, SIZE_MOST, {NULL}},
     [FIELD_N_KV] = {"n_kv", 1, 1, SIZE_MOST, {NULL}},
