@@ -45,8 +45,9 @@ void command_run(const char *arguments, command_result *to) {
     dup2(null, STDIN_FILENO);
     dup2(fileno(out), STDOUT_FILENO);
     dup2(fileno(err), STDERR_FILENO);
-    /* A leak ends in exit code 23. Not of sweeps, whose workers are timed. */
-    if (strncmp(arguments, "run ", 4) != 0) setenv("LD_PRELOAD", LEAKS, 1);
+    /* A leak ends in exit code 23. Not of sweeps and benchmarks, whose workers are timed. */
+    if (strncmp(arguments, "run ", 4) != 0 && strncmp(arguments, "bench ", 6) != 0)
+      setenv("LD_PRELOAD", LEAKS, 1);
     execv(TEST_BINARY_DIR "/experiments/attnlab", argv);
     _exit(127);
   }
