@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 double vector_dot(const double *a, const double *b, int64_t n) {
   double sum = 0;
@@ -28,6 +29,19 @@ double vector_distance(const double *a, const double *b, int64_t n) {
     for (int t = 0; t < 4; t++) part[t] += (a[i + t] - b[i + t]) * (a[i + t] - b[i + t]);
   for (; i < n; i++) part[0] += (a[i] - b[i]) * (a[i] - b[i]);
   return sqrt((part[0] + part[1]) + (part[2] + part[3]));
+}
+
+void matrix_product(const double *a, const double *b, int64_t rows, int64_t inner, int64_t columns,
+                    double *to) {
+  memset(to, 0, (size_t)(rows * columns) * sizeof *to);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t k = 0; k < inner; k++)
+      for (int64_t j = 0; j < columns; j++) to[i * columns + j] += a[i * inner + k] * b[k * columns + j];
+}
+
+void matrix_of_dots(const double *a, const double *b, int64_t rows, int64_t columns, int64_t n, double *to) {
+  for (int64_t i = 0; i < rows * columns; i++)
+    to[i] = vector_dot(a + i / columns * n, b + i % columns * n, n);
 }
 
 static int descending(const void *a, const void *b) {

@@ -1,6 +1,8 @@
 /* features.c - the Performer checks: draws, hull bound, eps mixing, rounding. */
 #include "tests/support/checks_case.h"
 
+#include "experiments/evidence/support_row.h"
+
 static attn_problem shape(bool causal, attn_dtype type) {
   return case_problem(1, 2, 2, 150, 16, 9, causal, type);
 }
@@ -66,10 +68,40 @@ Test(checks_features, the_hull_bound_is_that_of_its_formula) {
   case_free(c);
 }
 
-/* The bound is neither vacuous nor just attained. */
-Test(checks_features, the_rounding_bound_is_small) {
-  const result_bound b = case_judge("performer:features=256", attn_problem_make(1, 2, 512, 64), 0.5, "FP-6");
-  cr_expect(b.verdict == VERDICT_PASS && b.value < 2e-3 && b.measured > 0 && b.margin < 0.1);
+/* Values of 1, and queries, keys and random vectors of one length each: a weight of positive features is off by
+ * the same share of itself whichever it is, and so is the denominator. */
+Test(checks_features, the_bound_on_rounding_is_that_of_its_formula) {
+  static const char *const positive[] = {"performer:features=24,norm=sqrt_d",
+                                         "performer:features=24,norm=sqrt_d,kernel=hyperbolic",
+                                         "performer:features=24,norm=sqrt_d,kernel=optimal,z=8"};
+  enum { N = 30, D = 16 };
+  const double u = 0x1p-24, length[] = {5, 2};
+  for (size_t s = 0; s < sizeof positive / sizeof *positive; s++) {
+    run_case *c = case_make(attn_problem_make(1, 1, N, D), 1, 100);
+    double off[2];
+    for (int64_t i = 0; i < N * D; i++) case_set(c, c->v, i, 1);
+    for (int side = 0; side < 2; side++)
+      for (int64_t i = 0; i < N * D; i += D) {
+        void *x = side ? c->k : c->q;
+        double norm = 0;
+        for (int64_t l = 0; l < D; l++) norm = hypot(norm, case_get(c, x, i + l));
+        for (int64_t l = 0; l < D; l++) case_set(c, x, i + l, case_get(c, x, i + l) * length[side] / norm);
+      }
+    case_run(c, positive[s], NULL);
+    const double of_norms = fabs(c->view.features->law.a),
+                 sums = gamma_of(2 * N + c->view.features->columns + 64, u);
+    for (int side = 0; side < 2; side++) {
+      const double eta = gamma_of(D + 2, u) *
+                             (length[side] * sqrt((1 - 4 * c->view.features->law.a) / 4) * 4 + of_norms * D) +
+                         6 * u * (1 - log(0x1p-126));
+      off[side] = eta + eta * eta;
+    }
+    const double all = off[0] + off[1] + off[0] * off[1] + sums * (1 + off[0]) * (1 + off[1]),
+                 value = case_check(&c->e, "FP-6").value;
+    cr_expect(fabs(value / (2 * all / (1 - all)) - 1) < 1e-4, "%s: %.9g, not %.9g", positive[s], value,
+              2 * all / (1 - all));
+    case_free(c);
+  }
 }
 
 /* Features of one sign or not, orders of magnitude apart, long rows: the bound holds on hostile inputs. */

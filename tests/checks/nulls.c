@@ -9,18 +9,6 @@
 #include "core/expression/attn_expression.h"
 #include "experiments/results/set.h"
 
-/* A bound is to tell something: it is at most 2^14 times what it is held against, as of roundings, which are
- * far from the worst, and of some checks 20 times; those grow as they like that grow with a condition. */
-static double most_loose(const char *of_check) {
-  static const char
-      *const near = " FP-4 SP-2 SP-3 SP-5 SEL-3 SKIP-1 QNT-0 QNT-1 QNT-2 MLA-2 FAV-5 REC-3 LOW-1 LOW-2 "
-                    "SUM-1 DYA-1 PROP-HULL PROP-DOB ",
-             *const conditioned = " NYS-1 NYS-2 LOW-3 CL-2 COR-1 SKY-1 LAW-5 ";
-  char name[32];
-  snprintf(name, sizeof name, " %s ", of_check);
-  return strstr(near, name) ? 20 : strstr(conditioned, name) ? (double)INFINITY : 0x1p14;
-}
-
 /* A name for the expression. */
 static attn_variant named(const char *expression) {
   static const attn_param none[] = {{.name = NULL}};
@@ -34,7 +22,7 @@ static attn_variant named(const char *expression) {
   return v;
 }
 
-enum { MOST = 32 };
+enum { MOST = 40 };
 static attn_variant impostors[MOST];
 static const char *of[MOST];
 
@@ -100,7 +88,7 @@ static void try_nulls(const record *x) {
                 (b.verdict == VERDICT_PASS || b.verdict == VERDICT_CONSISTENT || b.kind == KIND_REPORT),
             "%s on %s itself: verdict %d, %g of %g, p %g, %s", x->check, x->variant, (int)b.verdict,
             b.measured, b.value, b.p_value, b.message);
-  cr_expect(b.kind != KIND_HARD || b.measured <= 0 || b.value <= most_loose(x->check) * b.measured,
+  cr_expect(b.kind != KIND_HARD || b.measured <= 0 || b.value <= ldexp(b.measured, x->loose),
             "%s on %s: a bound of %g tells nothing of %g", x->check, x->variant, b.value, b.measured);
   for (int null = 0; null < CHECK_NULLS; null++) {
     fake_reset(weights[null]);

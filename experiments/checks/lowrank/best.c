@@ -17,6 +17,7 @@
 
 #include "experiments/evidence/support_row.h"
 #include "experiments/mathematics/spectrum.h"
+#include "experiments/mathematics/vector.h"
 
 #include <math.h>
 
@@ -56,7 +57,7 @@ static attn_status weights_judge(const evidence *e, int64_t r, result_bound *bou
   const int64_t n = shape.count;
   const bool best = e->view->low_rank && e->view->low_rank->best;
   const spectrum_entry *exact;
-  double *implied = region_take(e->memory, n * n, sizeof *implied), error = 0, size = 0, off = 0;
+  double *implied = region_take(e->memory, n * n, sizeof *implied), off = 0;
   attn_status status = region_status(e->memory, "for the weights of a method");
   if (!status) status = block_implied(e, shape, implied);
   if (status == ATTN_EINVAL || status == ATTN_EUNSUPPORTED)
@@ -64,12 +65,9 @@ static attn_status weights_judge(const evidence *e, int64_t r, result_bound *bou
   if (!status) status = block_exact(e, shape, &exact);
   if (status == ATTN_ENUMERIC) return bound_uncertifiable(bound, "the exact weights are not finite");
   if (status) return status;
-  for (int64_t i = 0; i < n * n; i++) {
-    const double diff = exact->block[i] - implied[i];
-    error += diff * diff;
-    size += exact->block[i] * exact->block[i];
-  }
-  const double tail = tail_of(exact->squares, r, n, size, &off),
+  const double size = vector_dot(exact->block, exact->block, n * n),
+               error = pow(vector_distance(exact->block, implied, n * n), 2),
+               tail = tail_of(exact->squares, r, n, size, &off),
                far = sqrt(tail + off) + made_to((double)n, size);
   return best_settle(tail - off, error, far * far, best, tail, bound);
 }
@@ -85,22 +83,12 @@ static attn_status weights_evaluate(const evidence *e, result_bound *bound) {
 
 /* -- scores -- */
 
-/* Rows of S to x [n, n], and of S J to centred. *size: |S|_F^2. */
-static void scores_of(const evidence *e, int64_t n, double *x, double *centred, double *size) {
-  const attn_problem *p = e->problem;
-  const int64_t d = p->d_qk;
-  *size = 0;
+/* to [n, n] <- X J: rows less their means. */
+static void centre(const double *x, int64_t n, double *to) {
   for (int64_t i = 0; i < n; i++) {
     double mean = 0;
-    for (int64_t j = 0; j < n; j++) {
-      double sum = 0;
-      for (int64_t l = 0; l < d; l++)
-        sum += attn_get(e->q, i * d + l, p->dtype) * attn_get(e->k, j * d + l, p->dtype);
-      x[i * n + j] = p->scale * sum;
-      mean += x[i * n + j] / (double)n;
-      *size += x[i * n + j] * x[i * n + j];
-    }
-    for (int64_t j = 0; j < n; j++) centred[i * n + j] = x[i * n + j] - mean;
+    for (int64_t j = 0; j < n; j++) mean += x[i * n + j] / (double)n;
+    for (int64_t j = 0; j < n; j++) to[i * n + j] = x[i * n + j] - mean;
   }
 }
 
@@ -114,22 +102,26 @@ static attn_status squares_of(region *memory, const double *x, int64_t n, double
 static attn_status scores_judge(const evidence *e, int64_t r, result_bound *bound) {
   const block_shape shape = shape_of(e->problem);
   const int64_t n = shape.count;
-  double *room = region_take(e->memory, 3 * n * n + n, sizeof *room), size = 0, error = 0, off = 0;
+  const attn_problem *p = e->problem;
+  double *q = region_take(e->memory, n * p->d_qk, sizeof *q),
+         *k = region_take(e->memory, n * p->d_qk, sizeof *k), *x = region_take(e->memory, n * n, sizeof *x),
+         *centred = region_take(e->memory, n * n, sizeof *centred),
+         *implied = region_take(e->memory, n * n, sizeof *implied),
+         *told = region_take(e->memory, n * n, sizeof *told),
+         *squares = region_take(e->memory, n, sizeof *squares), off = 0;
   if (region_status(e->memory, "for scores")) return ATTN_ENOMEM;
-  double *x = room, *centred = x + n * n, *implied = centred + n * n, *squares = implied + n * n;
   attn_status status = block_implied(e, shape, implied);
   if (status == ATTN_EINVAL || status == ATTN_EUNSUPPORTED)
     return bound_not_applicable(bound, attn_last_error());
   if (status) return status;
-  scores_of(e, n, x, centred, &size);
-  for (int64_t i = 0; i < n; i++) {
-    double mean = 0;
-    for (int64_t j = 0; j < n; j++) mean += log(implied[i * n + j]) / (double)n;
-    for (int64_t j = 0; j < n; j++) {
-      const double diff = centred[i * n + j] - (log(implied[i * n + j]) - mean);
-      error += diff * diff;
-    }
-  }
+  row_widen(e->q, p->dtype, 0, n * p->d_qk, q);
+  row_widen(e->k, p->dtype, 0, n * p->d_qk, k);
+  for (int64_t i = 0; i < n * p->d_qk; i++) q[i] *= p->scale;
+  matrix_of_dots(q, k, n, n, p->d_qk, x);
+  for (int64_t i = 0; i < n * n; i++) implied[i] = log(implied[i]);
+  centre(x, n, centred);
+  centre(implied, n, told);
+  const double size = vector_dot(x, x, n * n), error = pow(vector_distance(centred, told, n * n), 2);
   if (!isfinite(error))
     return bound_uncertifiable(bound, "weights of 0 or that are not finite: their logarithms tell no scores");
   status = squares_of(e->memory, centred, n, squares);

@@ -9,6 +9,7 @@
 
 #include "experiments/checks/lowrank/picked.h"
 
+#include <gsl/gsl_blas.h>
 #include <gsl/gsl_eigen.h>
 #include <gsl/gsl_linalg.h>
 #include <math.h>
@@ -18,17 +19,10 @@
 #include "experiments/mathematics/spectrum.h"
 #include "experiments/mathematics/vector.h"
 
-static void multiply(const double *a, const double *b, int64_t rows, int64_t inner, int64_t columns,
-                     double *to) {
-  memset(to, 0, (size_t)(rows * columns) * sizeof *to);
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t k = 0; k < inner; k++)
-      for (int64_t j = 0; j < columns; j++) to[i * columns + j] += a[i * inner + k] * b[k * columns + j];
-}
-
-/* A row of scores to weights; hidden keys have none. */
-static void soften(double *x, int64_t n, const bool *seen) {
+/* A row of scores, once multiplied, to weights; hidden keys have none. */
+static void soften(double scale, double *x, int64_t n, const bool *seen) {
   double top = -(double)INFINITY, sum = 0;
+  for (int64_t j = 0; j < n; j++) x[j] *= scale;
   for (int64_t j = 0; j < n; j++)
     if (!seen || seen[j]) top = fmax(top, x[j]);
   for (int64_t j = 0; j < n; j++) sum += x[j] = !seen || seen[j] ? exp(x[j] - top) : 0;
@@ -37,10 +31,8 @@ static void soften(double *x, int64_t n, const bool *seen) {
 
 void low_rank_softmax(double scale, const double *x, int64_t rows, const double *y, int64_t columns,
                       int64_t d, double *w) {
-  for (int64_t i = 0; i < rows; i++) {
-    for (int64_t j = 0; j < columns; j++) w[i * columns + j] = scale * vector_dot(x + i * d, y + j * d, d);
-    soften(w + i * columns, columns, NULL);
-  }
+  matrix_of_dots(x, y, rows, columns, d, w);
+  for (int64_t i = 0; i < rows; i++) soften(scale, w + i * columns, columns, NULL);
 }
 
 /* -- the best -- */
@@ -49,41 +41,34 @@ void low_rank_softmax(double scale, const double *x, int64_t rows, const double 
  * singular value is close to the next. */
 static attn_status approximate(double *x, int64_t rows, int64_t columns, int64_t r, double *choice) {
   const size_t n = (size_t)columns;
-  gsl_matrix *gram = gsl_matrix_calloc(n, n), *vectors = gsl_matrix_alloc(n, n);
+  gsl_matrix_view of = gsl_matrix_view_array(x, (size_t)rows, n);
+  gsl_matrix *gram = gsl_matrix_calloc(n, n), *vectors = gsl_matrix_alloc(n, n),
+             *along = gsl_matrix_alloc((size_t)rows, (size_t)r);
   gsl_vector *values = gsl_vector_alloc(n);
   gsl_eigen_symmv_workspace *work = gsl_eigen_symmv_alloc(n);
-  double *along = malloc(n * sizeof *along), size = 0;
+  double size = vector_dot(x, x, rows * columns);
   attn_status status = gram && vectors && values && work && along
                            ? ATTN_OK
                            : attn_fail(ATTN_ENOMEM, "no memory for a singular value decomposition");
-  for (int64_t i = 0; !status && i < rows; i++)
-    for (int64_t a = 0; a < columns; a++)
-      for (int64_t b = 0; b < columns; b++)
-        gram->data[a * columns + b] += x[i * columns + a] * x[i * columns + b];
-  for (int64_t i = 0; !status && i < rows * columns; i++) size += x[i] * x[i];
   if (!status && !isfinite(size)) status = attn_fail(ATTN_ENUMERIC, "a decomposition of what is not finite");
-  if (!status) size *= spectrum_scale(gram);
-  if (!status && gsl_eigen_symmv(gram, values, vectors, work))
-    status = attn_fail(ATTN_EFOREIGN, "a singular value decomposition did not converge");
   if (status) goto out;
+  gsl_blas_dsyrk(CblasLower, CblasTrans, 1, &of.matrix, 0, gram);
+  size *= spectrum_scale(gram);
+  if (gsl_eigen_symmv(gram, values, vectors, work)) {
+    status = attn_fail(ATTN_EFOREIGN, "a singular value decomposition did not converge");
+    goto out;
+  }
   gsl_eigen_symmv_sort(values, vectors, GSL_EIGEN_SORT_VAL_DESC);
   *choice = size / (gsl_vector_get(values, (size_t)r - 1) - gsl_vector_get(values, (size_t)r));
-  for (int64_t i = 0; i < rows; i++) {
-    double *row = x + i * columns;
-    memcpy(along, row, n * sizeof *along);
-    memset(row, 0, n * sizeof *row);
-    for (size_t e = 0; e < (size_t)r; e++) {
-      double sum = 0;
-      for (size_t j = 0; j < n; j++) sum += along[j] * gsl_matrix_get(vectors, j, e);
-      for (size_t j = 0; j < n; j++) row[j] += sum * gsl_matrix_get(vectors, j, e);
-    }
-  }
+  const gsl_matrix_view leading = gsl_matrix_submatrix(vectors, 0, 0, n, (size_t)r);
+  gsl_blas_dgemm(CblasNoTrans, CblasNoTrans, 1, &of.matrix, &leading.matrix, 0, along);
+  gsl_blas_dgemm(CblasNoTrans, CblasTrans, 1, along, &leading.matrix, 0, &of.matrix);
 out:
   gsl_matrix_free(gram);
   gsl_matrix_free(vectors);
+  gsl_matrix_free(along);
   gsl_vector_free(values);
   gsl_eigen_symmv_free(work);
-  free(along);
   return status;
 }
 
@@ -92,18 +77,16 @@ static attn_status best_output(region *memory, const attn_low_rank *x, const low
   const int64_t n = h->keys, least = h->n_q < n ? h->n_q : n;
   double *w = region_take(memory, h->n_q * n, sizeof *w), choice = 0;
   attn_status status = region_status(memory, "for weights");
-  for (int64_t i = 0; !status && i < h->n_q; i++) {
-    for (int64_t j = 0; j < n; j++)
-      w[i * n + j] = h->scale * vector_dot(h->q + i * h->d_qk, h->k + j * h->d_qk, h->d_qk);
-    if (x->best == ATTN_BEST_WEIGHTS) soften(w + i * n, n, h->seen + i * n);
-  }
+  if (!status) matrix_of_dots(h->q, h->k, h->n_q, n, h->d_qk, w);
+  for (int64_t i = 0; !status && x->best == ATTN_BEST_WEIGHTS && i < h->n_q; i++)
+    soften(h->scale, w + i * n, n, h->seen + i * n);
   if (!status && x->rank < least) status = approximate(w, h->n_q, n, x->rank, &choice);
   for (int64_t i = 0; !status && i < h->n_q; i++) {
-    if (x->best == ATTN_BEST_SCORES) soften(w + i * n, n, h->seen + i * n);
+    if (x->best == ATTN_BEST_SCORES) soften(h->scale, w + i * n, n, h->seen + i * n);
     /* A decomposition in fp64, whatever the type of the run. */
     amplified[i] = 1 + (double)(h->n_q + n) * 0x1p-26 * choice;
   }
-  if (!status) multiply(w, h->v, h->n_q, n, h->d_v, o);
+  if (!status) matrix_product(w, h->v, h->n_q, n, h->d_v, o);
   return status;
 }
 
@@ -130,12 +113,12 @@ static attn_status invert(const double *a, int64_t n, double rcond, double *z) {
   if (!status && gsl_linalg_SV_decomp(u, v, s, work))
     status = attn_fail(ATTN_EFOREIGN, "a singular value decomposition did not converge");
   memset(z, 0, m * m * sizeof *z);
-  for (size_t e = 0; e < m && !status; e++) {
+  gsl_matrix_view inverse = gsl_matrix_view_array(z, m, m);
+  for (size_t e = 0; !status && e < m; e++) {
     const double value = gsl_vector_get(s, e);
-    if (!(value > rcond * gsl_vector_get(s, 0))) continue;
-    for (size_t i = 0; i < m; i++)
-      for (size_t j = 0; j < m; j++)
-        z[i * m + j] += gsl_matrix_get(v, i, e) * gsl_matrix_get(u, j, e) / value;
+    const gsl_vector_view left = gsl_matrix_column(u, e), right = gsl_matrix_column(v, e);
+    if (value > rcond * gsl_vector_get(s, 0))
+      gsl_blas_dger(1 / value, &right.vector, &left.vector, &inverse.matrix);
   }
   gsl_matrix_free(u);
   gsl_matrix_free(v);
@@ -144,8 +127,7 @@ static attn_status invert(const double *a, int64_t n, double rcond, double *z) {
   return status;
 }
 
-/* |A|_1 |A|_inf */
-static double norms(const double *a, int64_t n) {
+double low_rank_norms(const double *a, int64_t n) {
   double rows = 0, columns = 0;
   for (int64_t i = 0; i < n; i++) {
     double row = 0, column = 0;
@@ -164,15 +146,15 @@ static attn_status iterate(region *memory, const double *a, int64_t n, int64_t i
   double *room = region_take(memory, 4 * size, sizeof *room);
   if (!room) return region_status(memory, "for an iterated inverse");
   double *r = room, *square = r + size, *sum = square + size, *next = sum + size;
-  const double by = norms(a, n);
+  const double by = low_rank_norms(a, n);
   for (int64_t i = 0; i < size; i++) z[i] = a[i % n * n + i / n] / by;
   for (int64_t t = 0; t < iterations; t++) {
-    multiply(a, z, n, n, n, r);
+    matrix_product(a, z, n, n, n, r);
     for (int64_t i = 0; i < size; i++) r[i] = (i / n == i % n) - r[i];
-    multiply(r, r, n, n, n, square);
-    multiply(square, r, n, n, n, next);
+    matrix_product(r, r, n, n, n, square);
+    matrix_product(square, r, n, n, n, next);
     for (int64_t i = 0; i < size; i++) sum[i] = (i / n == i % n) + r[i] + square[i] + next[i] / 4;
-    multiply(z, sum, n, n, n, next);
+    matrix_product(z, sum, n, n, n, next);
     memcpy(z, next, (size_t)size * sizeof *z);
   }
   return ATTN_OK;
@@ -201,11 +183,11 @@ static attn_status landmark_output(region *memory, const attn_low_rank *x, const
   low_rank_softmax(h->scale, h->q, h->n_q, x->middle == ATTN_MIDDLE_AGENTS ? ql : kl, m, d, f);
   const attn_status status = middle(memory, x, a, m, z);
   if (!status) {
-    multiply(b, h->v, m, n, h->d_v, bv);
-    multiply(f, z, h->n_q, m, m, g);
-    multiply(g, bv, h->n_q, m, h->d_v, o);
+    matrix_product(b, h->v, m, n, h->d_v, bv);
+    matrix_product(f, z, h->n_q, m, m, g);
+    matrix_product(g, bv, h->n_q, m, h->d_v, o);
     for (int64_t i = 0; i < m * m; i++) z[i] = fabs(z[i]);
-    multiply(f, z, h->n_q, m, m, size);
+    matrix_product(f, z, h->n_q, m, m, size);
     for (int64_t i = 0; i < h->n_q; i++) {
       double sum = 0;
       for (int64_t l = 0; l < m; l++) sum += size[i * m + l];
@@ -220,7 +202,7 @@ static attn_status picked_output(region *memory, const attn_low_rank *x, const l
   double *w = region_take(memory, h->n_q * h->keys, sizeof *w);
   attn_status status = region_status(memory, "for the weights of picked rows");
   if (!status) status = picked_weights(memory, x, h, unit, w, amplified);
-  if (!status) multiply(w, h->v, h->n_q, h->keys, h->d_v, o);
+  if (!status) matrix_product(w, h->v, h->n_q, h->keys, h->d_v, o);
   return status;
 }
 

@@ -25,5 +25,7 @@ void low_rank_softmax(double scale, const double *x, int64_t rows, const double 
 /* The landmarks of a side, [landmarks, d], of x [n, d]. */
 void low_rank_landmarks(const attn_low_rank *, attn_side, const double *x, int64_t n, int64_t d,
                         int64_t landmarks, double *to);
+/* |A|_1 |A|_inf, of A [n, n] */
+double low_rank_norms(const double *a, int64_t n);
 
 #endif

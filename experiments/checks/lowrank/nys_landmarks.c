@@ -87,55 +87,32 @@ static attn_status square_make(const evidence *e, square *out, result_bound *bou
   return status;
 }
 
-static double largest_sum(const double *a, int64_t n, bool rows) {
-  double most = 0;
-  for (int64_t i = 0; i < n; i++) {
-    double sum = 0;
-    for (int64_t j = 0; j < n; j++) sum += fabs(a[rows ? i * n + j : j * n + i]);
-    most = fmax(most, sum);
-  }
-  return most;
-}
-
-/* u^T a, of a [n, n]. */
-static void along(const double *u, const double *a, int64_t n, double *to) {
-  for (int64_t j = 0; j < n; j++) to[j] = 0;
-  for (int64_t i = 0; i < n; i++)
-    for (int64_t j = 0; j < n; j++) to[j] += u[i] * a[i * n + j];
-}
-
 /* |A - W - R_t A|_F, R_t from the eigenvalues of A A^T; *growth: the largest z_t. */
 static attn_status residual_error(region *memory, const square *x, int64_t steps, double *error,
                                   double *growth) {
   const int64_t n = x->n;
-  double *room = region_take(memory, 2 * n * n + 5 * n, sizeof *room);
+  double *vectors = region_take(memory, n * n, sizeof *vectors),
+         *gram = region_take(memory, n * n, sizeof *gram),
+         *values = region_take(memory, 3 * n, sizeof *values), *off = region_take(memory, n * n, sizeof *off),
+         *along = region_take(memory, n * n, sizeof *along), by = low_rank_norms(x->a, n);
   if (region_status(memory, "for a residual")) return ATTN_ENOMEM;
-  double *gram = room, *vectors = gram + n * n, *values = vectors + n * n, *scratch = values + n,
-         *exact = scratch + 2 * n, *given = exact + n,
-         by = largest_sum(x->a, n, true) * largest_sum(x->a, n, false);
-  attn_status status = ATTN_OK;
-  for (int64_t i = 0; i < n; i++)
-    for (int64_t j = 0; j < n; j++) gram[i * n + j] = vector_dot(x->a + i * n, x->a + j * n, n);
-  if (!attn_eigen(n, gram, vectors, values, scratch))
-    status = attn_fail(ATTN_EFOREIGN, "the eigenvalues of landmarks did not converge");
-  *error = 0;
+  matrix_of_dots(x->a, x->a, n, n, n, gram);
+  if (!attn_eigen(n, gram, vectors, values, values + n))
+    return attn_fail(ATTN_EFOREIGN, "the eigenvalues of landmarks did not converge");
+  matrix_product(vectors, x->a, n, n, n, along);
+  matrix_product(vectors, x->w, n, n, n, off);
   *growth = 1 / by;
-  for (int64_t e = 0; e < n && !status; e++) {
+  for (int64_t e = 0; e < n; e++) {
     double r = fmin(1, 1 - fmax(values[e], 0) / by), z = 1 / by;
     for (int64_t t = 0; t < steps; t++) {
       z *= 1 + r + r * r + r * r * r / 4;
       r = (3 * r * r * r + r * r * r * r) / 4;
     }
     *growth = fmax(*growth, z);
-    along(vectors + e * n, x->a, n, exact);
-    along(vectors + e * n, x->w, n, given);
-    for (int64_t j = 0; j < n; j++) {
-      const double off = exact[j] - given[j] - r * exact[j];
-      *error += off * off;
-    }
+    for (int64_t j = e * n; j < (e + 1) * n; j++) along[j] *= 1 - r;
   }
-  *error = sqrt(*error);
-  return status;
+  *error = vector_distance(along, off, n * n);
+  return ATTN_OK;
 }
 
 static attn_status newton_evaluate(const evidence *e, result_bound *bound) {
@@ -164,8 +141,7 @@ static attn_status inverse_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = square_make(e, &x, bound);
   if (!status && x.n) {
     const double n = (double)x.n, size = vector_dot(x.a, x.a, x.n * x.n),
-                 norm = sqrt(largest_sum(x.a, x.n, true) * largest_sum(x.a, x.n, false));
-    const double error = vector_distance(x.a, x.w, x.n * x.n);
+                 norm = sqrt(low_rank_norms(x.a, x.n)), error = vector_distance(x.a, x.w, x.n * x.n);
     /* F, B and the scores of each are off by a few u, and A^+ multiplies that by 1 / (rcond |A|) at the
      * most. */
     const double rounding =
@@ -193,24 +169,25 @@ static attn_status chain_evaluate(const evidence *e, result_bound *bound) {
   if (n > KEYS) n = KEYS;
   if (n < 1) return bound_not_applicable(bound, "no keys");
   const int64_t m = law->rank < n ? law->rank : n;
-  double *room = region_take(e->memory, 2 * n * d + m * d + 3 * n * n, sizeof *room), off = 0;
+  double *q = region_take(e->memory, n * d, sizeof *q), *k = region_take(e->memory, n * d, sizeof *k),
+         *ql = region_take(e->memory, m * d, sizeof *ql), *w = region_take(e->memory, n * n, sizeof *w),
+         *f = region_take(e->memory, n * m, sizeof *f), *b = region_take(e->memory, m * n, sizeof *b),
+         *own = region_take(e->memory, n * n, sizeof *own), off = 0;
   if (region_status(e->memory, "for the weights of landmarks")) return ATTN_ENOMEM;
-  double *q = room, *k = q + n * d, *ql = k + n * d, *w = ql + m * d, *f = w + n * n, *b = f + n * n;
   attn_status status = block_implied(e, (block_shape){n, n, n}, w);
   row_widen(e->q, p->dtype, 0, n * d, q);
   row_widen(e->k, p->dtype, 0, n * d, k);
   low_rank_landmarks(law, ATTN_QUERY, q, n, d, m, ql);
   low_rank_softmax(p->scale, q, n, ql, m, d, f);
   low_rank_softmax(p->scale, ql, m, k, n, d, b);
+  matrix_product(f, b, n, m, n, own);
   for (int64_t i = 0; i < n && !status; i++) {
     double sum = 0;
-    for (int64_t j = 0; j < n; j++) {
-      double own = 0;
-      for (int64_t l = 0; l < m; l++) own += f[i * m + l] * b[l * n + j];
-      const double diff = fabs(w[i * n + j] - own);
+    for (int64_t j = i * n; j < (i + 1) * n; j++) {
+      const double diff = fabs(w[j] - own[j]);
       off = diff <= off ? off : diff;
-      if (w[i * n + j] < 0) off = (double)INFINITY;
-      sum += w[i * n + j];
+      if (w[j] < 0) off = (double)INFINITY;
+      sum += w[j];
     }
     off = fabs(sum - 1) <= off ? off : fabs(sum - 1);
   }

@@ -13,7 +13,7 @@ attn_status picked_case_make(const evidence *e, const attn_low_rank *law, int64_
   const attn_problem *p = e->problem;
   const int64_t d = p->d_qk, exist = evidence_keys(e, 0);
   int64_t n = p->n_q < exist ? p->n_q : exist;
-  *x = (picked_case){.n = 0};
+  *x = (picked_case){.worst = OUTCOME_NONE};
   if (n > side) n = side;
   if (n < 1) return bound_not_applicable(bound, "no keys");
   double *q = region_take(e->memory, 2 * n * d + 3 * n * n + n, sizeof *q), most[2] = {0, 0};
@@ -46,16 +46,8 @@ attn_status picked_case_make(const evidence *e, const attn_low_rank *law, int64_
   return ATTN_OK;
 }
 
-void picked_take(picked_case *x, double measured, double allowed) {
-  if (x->judged && measured * x->value <= x->measured * allowed) return;
-  if (x->judged && isnan(x->measured)) return;
-  x->measured = measured;
-  x->value = allowed;
-  x->judged = true;
-}
-
 attn_status picked_settle(const picked_case *x, result_bound *bound) {
   if (!x->n) return ATTN_OK;
-  if (!x->judged) return bound_uncertifiable(bound, "rounding decides over every row");
-  return bound_hard(bound, x->measured, x->value);
+  if (x->worst.why == outcome_nothing) return bound_uncertifiable(bound, "rounding decides over every row");
+  return outcome_to_verdict(&x->worst, bound);
 }

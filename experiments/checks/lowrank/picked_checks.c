@@ -26,7 +26,7 @@ static attn_status defined_evaluate(const evidence *e, result_bound *bound) {
       const double diff = fabs(x.w[i * x.n + j] - x.own[i * x.n + j]);
       off = diff <= off ? off : diff;
     }
-    picked_take(&x, off, x.rounding * x.amplified[i]);
+    outcome_worsen(&x.worst, (outcome){off, x.rounding * x.amplified[i], NULL});
   }
   return status ? status : picked_settle(&x, bound);
 }
@@ -62,7 +62,7 @@ static attn_status shared_evaluate(const evidence *e, result_bound *bound) {
   if (!status && x.n) status = picked_rows(e->memory, e->view->low_rank, &x.head, &cluster, &count);
   for (int64_t i = 0; i < x.n && !status; i++) {
     const double off = vector_distance(x.exact + i * x.n, x.w + i * x.n, x.n);
-    picked_take(&x, off, sqrt(far_of(&x.head, cluster, i, mean)) / 2 + x.rounding);
+    outcome_worsen(&x.worst, (outcome){off, sqrt(far_of(&x.head, cluster, i, mean)) / 2 + x.rounding, NULL});
   }
   return status ? status : picked_settle(&x, bound);
 }
@@ -78,7 +78,7 @@ static attn_status own_evaluate(const evidence *e, result_bound *bound) {
       off += fabs(x.exact[j] - x.w[j]);
       shared += fabs(x.exact[j] - x.own[j]);
     }
-    picked_take(&x, off, shared + 4 * x.rounding);
+    outcome_worsen(&x.worst, (outcome){off, shared + 4 * x.rounding, NULL});
   }
   return status ? status : picked_settle(&x, bound);
 }

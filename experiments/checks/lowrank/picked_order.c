@@ -9,22 +9,9 @@
 #include "experiments/mathematics/vector.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { PAIRS = 128 };
-
-static attn_status kernel_make(const evidence *e, const picked_case *x, picked_kernel *out,
-                               result_bound *bound) {
-  attn_status status = picked_kernel_make(e->memory, e->view->low_rank, &x->head, out);
-  if (!status && !(out->condition <= 1e12)) {
-    char why[100];
-    snprintf(why, sizeof why, "the kernel of picked rows has the condition %.3g, above 1e12", out->condition);
-    bound_uncertifiable(bound, why);
-    out->n = 0;
-  }
-  return status;
-}
 
 /* Row i: its weights are right up to a factor where keys are picked, and elsewhere as far off as what is left
  * of both points lets them be. */
@@ -51,7 +38,8 @@ static void judge_row(picked_case *x, const picked_kernel *g, bool keys, int64_t
     const double left = sqrt((g->rest[i] + slack) * (g->rest[x->n + j] + slack)),
                  of = keys ? exp(g->square[i] + g->square[x->n + j] - top) / sum : 1,
                  is = keys ? exact[j] : exp(picked_kernel_exponent(g, &x->head, i, x->n + j));
-    picked_take(x, fabs(by * w[j] - is), left * of + x->rounding * x->amplified[i] * fmax(1, by));
+    outcome_worsen(&x->worst, (outcome){fabs(by * w[j] - is),
+                                        left * of + x->rounding * x->amplified[i] * fmax(1, by), NULL});
   }
 }
 
@@ -59,7 +47,7 @@ static attn_status rest_evaluate(const evidence *e, result_bound *bound) {
   picked_kernel g = {.n = 0};
   picked_case x;
   attn_status status = picked_case_make(e, e->view->low_rank, PICKED_SIDE, &x, bound);
-  if (!status && x.n) status = kernel_make(e, &x, &g, bound);
+  if (!status && x.n) status = picked_kernel_make(e->memory, e->view->low_rank, &x.head, &g);
   if (status || !g.n) return status;
   for (int64_t i = 0; i < x.n; i++)
     if (isfinite(x.amplified[i])) judge_row(&x, &g, e->view->low_rank->picked == ATTN_PICKED_KEYS, i);
@@ -92,7 +80,7 @@ static attn_status order_evaluate(const evidence *e, result_bound *bound) {
   picked_case x;
   double given = 0, left = 0;
   attn_status status = picked_case_make(e, e->view->low_rank, PAIRS, &x, bound);
-  if (!status && x.n) status = kernel_make(e, &x, &g, bound);
+  if (!status && x.n) status = picked_kernel_make(e->memory, e->view->low_rank, &x.head, &g);
   if (status || !g.n) return status;
   const double size = sqrt(vector_dot(g.g, g.g, g.n * g.m) * vector_dot(g.w, g.w, g.n * g.m)),
                room = x.rounding * ((double)g.n + g.condition * size);
@@ -118,7 +106,7 @@ const check check_cor1 = {
         "H_.S H_SS^-1 H_S. of the points that are picked, W the method's weights. Of keys H(x, y) = e^(c "
         "x.y) over the row's sum of e^(c q.k), A softmax, b = sum_S A / sum_S W, for W is right up to a "
         "factor on S; of points H = A = e^(-c |x - y|^2 / 2), b = 1.",
-    .assumes = "The condition of H_SS, with its diagonal scaled to 1, is at most 1e12; weights are finite.",
+    .assumes = "Weights are finite; rows in which rounding decides, by the condition of H_SS, are left out.",
     .cause = "values are not times the kernel's diagonal, or keys are centred on the queries' side alone",
     .nulls = CHECK_REJECTS_ALL("every key is picked, Gaussian inputs of std 1"),
     .evaluate = rest_evaluate,
@@ -135,7 +123,7 @@ const check check_sky1 = {
         "0 <= N <= G in the order of positive matrices, of the first 128 queries and keys at most: G their "
         "kernel e^(-c |x - y|^2 / 2), N = G_.S G_SS^-1 G_S. with the method's weights in the place of its "
         "block of queries and keys. It implies |G_QK - W|_2 <= |G - N|_2.",
-    .assumes = "The condition of G_SS is at most 1e12, and leaves digits of the kernel; weights are finite.",
+    .assumes = "The condition of G_SS leaves digits of the kernel; weights are finite.",
     .cause = "rows are divided by their sums, or landmarks are of queries alone where keys are meant",
     .nulls = CHECK_REJECTS_ALL("every query and key is a landmark, Gaussian inputs of std 1"),
     .evaluate = order_evaluate,

@@ -12,6 +12,7 @@
 #include "experiments/checks/lowrank/block.h"
 
 #include "experiments/mathematics/spectrum.h"
+#include "experiments/mathematics/vector.h"
 
 #include <math.h>
 
@@ -21,17 +22,14 @@ static const int64_t work_max = INT64_C(1) << 31; /* multiply-adds of reading W 
 static attn_status rank_judge(const evidence *e, int64_t k, int64_t count, result_bound *bound) {
   const block_shape shape = {e->problem->n_q, e->problem->n_kv, count};
   const spectrum_entry *exact;
-  double *implied = region_take(e->memory, count * count, sizeof *implied), error = 0, size = 0, tail = 0;
+  double *implied = region_take(e->memory, count * count, sizeof *implied), tail = 0;
   attn_status status = region_status(e->memory, "for the weights of a method");
   if (!status) status = block_exact(e, shape, &exact);
   if (status == ATTN_ENUMERIC) return bound_uncertifiable(bound, "the exact weights are not finite");
   if (!status) status = block_implied(e, shape, implied);
   if (status) return status;
-  for (int64_t i = 0; i < count * count; i++) {
-    double diff = exact->block[i] - implied[i];
-    error += diff * diff;
-    size += exact->block[i] * exact->block[i];
-  }
+  const double size = vector_dot(exact->block, exact->block, count * count),
+               error = pow(vector_distance(exact->block, implied, count * count), 2);
   if (!isfinite(error)) /* a denominator of 0, weights beyond the range: FP-6 and the run's output tell */
     return bound_uncertifiable(bound, "the method's weights are not finite");
   for (int64_t j = k; j < count; j++) tail += exact->squares[j] - spectrum_error(count, count, size);
