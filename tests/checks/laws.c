@@ -8,7 +8,7 @@ enum { NAMES_MAX = 16 };
 typedef struct disguise {
   attn_variant variant;
   attn_param table[NAMES_MAX];
-  char names[NAMES_MAX][4], name[32];
+  char names[NAMES_MAX][16], name[32];
 } disguise;
 
 static const char *new_name(const disguise *d, const attn_variant *real, const char *name) {

@@ -42,7 +42,7 @@ static DESCRIBE_METHOD(impostor_describe, NO_ROUNDING, .plan = impostor_plan, .e
 
 /* The variant, or the expression, with its algorithm replaced by the fake's. */
 static const char *impostor_of(const char *name) {
-  static char names[MOST][16];
+  static char names[MOST][24];
   const attn_variant *real;
   for (int i = 0; i < MOST; i++) {
     if (of[i] && strcmp(of[i], name) == 0) return names[i];

@@ -64,7 +64,7 @@ Test(core_descriptors, tables_that_no_parser_could_follow) {
 enum { MANY = 130 };
 
 Test(core_descriptors, tables_of_any_length) {
-  static char names[MANY][8];
+  static char names[MANY][16];
   static attn_param table[MANY + 1];
   for (int i = 0; i < MANY; i++) {
     snprintf(names[i], sizeof names[i], "p%d", i);
