@@ -1300,7 +1300,7 @@ mutant(relu-claims-weights core/engines/linear/fixed_features.c PROP-EXTREME "li
   "rectified features say that their weights sum to 1" [[of == COS) && @!(p->eps > 0)@]] [[p->eps > 1e9]])
 mutant(lse-output-unread experiments/properties/lse.c "cases/declared:Outputs" ""
   "an output that changes when the log-sum-exp is wanted passes" [[if (@found.count@) difference_settle]] [[false]])
-mutant(rounding-without-ceiling core/descriptors.c core_descriptors/rounding_that_is_none ""
+mutant(rounding-without-ceiling core/descriptors.c core_descriptor_bounds/of_every_member ""
   "any error may be declared as rounding" [[errors[i].value >= 0 && @errors[i].value <= errors[i].most@]] [[true]])
 mutant(vacuous-bound-passes experiments/evidence/rows.c checks_bf16/a_bound_that_says_nothing_is_vacuous ""
   "a bound that says nothing passes" [[bound[l] > vacuous * size && @size > 0@]] [[false]])
@@ -1603,12 +1603,9 @@ mutant(sum-of-large-gates core/expression/caps.c expression_grammar/variants_of_
 mutant(join-takes-what-is-owned core/expression/join.c expression_lies/of_one_term ""
   "a selector that draws from keys of others goes unseen"
   [[run_sets_intersect(owned, &own)]] [[false]])
-mutant(join-selection-of-no-step core/engines/softmax/picks.c expression_lies/broken_selections_are_refused ""
+mutant(join-selection-of-no-step core/engines/softmax/picks.c expression_lies/what_breaks_the_contract_is_refused ""
   "runs of any step are taken"
   [[if (runs[r].step != 1) return ATTN_PICKS_STEP;]] [[;]])
-mutant(promise-of-anything core/descriptors.c expression_lies/broken_descriptors_are_refused ""
-  "a promise that no draw could break is taken"
-  [[(@x->delta >= 0 && x->delta < 1@)]] [[x->delta >= 0]])
 
 # -- keys that are drawn and weighed --
 
@@ -1777,7 +1774,7 @@ mutant(evict-expected-heads core/cache/kv_scores.c EVICT-2 "evict:score=expected
   "weights of the heads of a group are not normalised" [[add_logs(score[first + j], @z[j] - all@)]] [=[z[j]]=])
 mutant(evict-filter-head core/cache/kv_head.c core_policies/a_kv_head_has_its_own_filter "" "every kv head has the filter of the first"
   [[h->rule.filters + @h->kv_head@ * h->d]] [[0]])
-mutant(cache-copy-filters core/cache/kv_cache.c core_kv_cache/a_copy_has_filters_when_the_cache_is_gone "" "a copy has no filters"
+mutant(cache-copy-filters core/cache/kv_cache.c core_kv_cache/a_copy_is_the_cache_that_is_gone "" "a copy has no filters"
   [[if (own) @memcpy(own, c.rule.filters, (size_t)count * sizeof *own)@;]] [[memset(own, 0, (size_t)count * sizeof *own)]])
 mutant(evict-one-at-a-time core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4,every=5" "one key fewer goes at a time"
   [[open - @attn_kv_kept(r) * r->chunk@]] [[(attn_kv_kept(r) + (r->every > 1)) * r->chunk]])
