@@ -104,12 +104,6 @@ static double weight_by_place(int64_t i, int64_t j, double score) {
   return exp(score) * (1 + (double)j);
 }
 
-static double weight_signed(int64_t i, int64_t j, double score) {
-  (void)i;
-  (void)score;
-  return j == 3 ? -0.9 : j == 4 ? 1.9 : 0.001;
-}
-
 /* Weights that spread values hide: the planted ones show them. */
 static double weight_slightly_negative(int64_t i, int64_t j, double score) {
   (void)i;
@@ -127,7 +121,6 @@ Test(checks_properties, what_weights_break) {
                {weight_exact, 40, "vvpp", "a large gain"},
                {weight_by_place, 1, "ppvp", "place"},
                {weight_of_key_norm, 1, "pppv", "shift"},
-               {weight_signed, 1, "pvvp", "signed"},
                {weight_slightly_negative, 1, "pvvp", "one in twenty"}};
   for (size_t f = 0; f < sizeof fakes / sizeof *fakes; f++) {
     fake_reset(fakes[f].weight);
