@@ -192,8 +192,10 @@ Test(checks_properties, nothing_described_is_unchecked) {
   result_row row;
   run_all(c, &row);
   cr_assert(bound_of(&row, "FP-1") && bound_of(&row, "PROP-ONES"));
-  cr_expect_str_eq(bound_of(&row, "FP-1")->message, "the variant describes no rounding");
-  cr_expect_eq(bound_of(&row, "FP-1")->verdict, VERDICT_NOT_APPLICABLE);
+  for (const result_bound *b = row.bounds; b < row.bounds + row.bounds_count; b++)
+    cr_expect(b->verdict == VERDICT_NOT_APPLICABLE &&
+                  strcmp(b->message, "the variant describes no rounding") == 0,
+              "%s: %d, %s", b->name, (int)b->verdict, b->message);
   cr_expect_eq(bounds_worst(row.bounds, row.bounds_count), VERDICT_UNCHECKED);
   result_row_free(&row);
   case_free(c);
