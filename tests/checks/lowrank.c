@@ -61,27 +61,34 @@ Test(checks_lowrank, runs_that_are_not_judged) {
     const char *check, *spec;
     bool causal;
     double std;
-    int64_t n;
+    int64_t n, keys;
     const char *why;
-  } table[] = {{"LOW-1", "linformer:k=20", false, 1, 20, "the rank is not below the length"},
-               {"LOW-1", "performer:features=16", true, 1, 20, "a causal mask breaks the rank"},
-               {"LOW-1", "svd:r=4", false, 1e200, 20, "the exact weights are not finite"},
-               {"LOW-2", "svd:r=8,of=scores", true, 1, 20, "keys that are hidden"},
-               {"LOW-2", "svd:r=4,of=scores", false, 1e200, 20, "weights of 0 or that are not finite"},
-               {"LOW-3", "coreset:keys=9", false, 1e6, 20, "rounding of the scores is too large"},
-               {"NYS-1", "nystrom:landmarks=257", false, 0.3, 257, "more than 256 landmarks"},
-               {"NYS-1", "nystrom:landmarks=8,iterations=30", false, 1e6, 20, "rounding is amplified"},
-               {"NYS-2", "nystrom:landmarks=8,middle=pinv,rcond=1e-15", false, 1, 20, "rcond lets rounding"},
-               {"NYS-3", "nystrom:landmarks=9,middle=agents", false, 1e200, 20, "the weights are not finite"},
-               {"COR-1", "coreset:keys=20,rcond=1e-13", false, 0.03, 20, "rounding decides over every row"},
-               {"SKY-1", "skyformer:landmarks=20,rcond=1e-13", false, 0.01, 20, "rounding is amplified"}};
+  } table[] = {
+      {"LOW-1", "linformer:k=20", false, 1, 20, 20, "the rank is not below the length"},
+      {"LOW-1", "performer:features=16", true, 1, 20, 20, "a causal mask breaks the rank"},
+      {"LOW-1", "svd:r=4", false, 1e200, 20, 20, "the exact weights are not finite"},
+      {"LOW-2", "svd:r=8,of=scores", true, 1, 20, 20, "keys that are hidden"},
+      {"LOW-2", "svd:r=4,of=scores", false, 1e200, 20, 20, "weights of 0 or that are not finite"},
+      {"LOW-3", "coreset:keys=9", false, 1e6, 20, 20, "rounding of the scores is too large"},
+      {"NYS-1", "nystrom:landmarks=257", false, 0.3, 257, 257, "more than 256 landmarks"},
+      {"NYS-1", "nystrom:landmarks=8,iterations=30", false, 1e6, 20, 20, "rounding is amplified"},
+      {"NYS-2", "nystrom:landmarks=8,middle=pinv,rcond=1e-15", false, 1, 20, 20, "rcond lets rounding"},
+      {"NYS-3", "nystrom:landmarks=9,middle=agents", false, 1e200, 20, 20, "the weights are not finite"},
+      {"COR-1", "coreset:keys=20,rcond=1e-13", false, 0.03, 20, 20, "rounding decides over every row"},
+      {"SKY-1", "skyformer:landmarks=20,rcond=1e-13", false, 0.01, 20, 20, "rounding is amplified"},
+      {"NYS-1", "nystrom:landmarks=8", false, 1, 20, 0, "no keys"},
+      {"NYS-3", "nystrom:landmarks=8,middle=agents", false, 1, 20, 0, "no keys"},
+      {"CL-1", "cluster:clusters=4,topk=0", false, 1, 20, 0, "no keys"},
+      {"MLA-2", "latent:rank=4", false, 1, 20, 0, "no keys"}};
   for (size_t t = 0; t < sizeof table / sizeof *table; t++) {
     const attn_problem p = case_problem(1, 2, 2, table[t].n, 16, 9, table[t].causal, ATTN_F64);
-    const result_bound b = case_judge(table[t].spec, p, table[t].std, table[t].check);
+    run_case *c = case_lengths(table[t].spec, p, table[t].std, &table[t].keys);
+    const result_bound b = case_check(&c->e, table[t].check);
     cr_expect((b.verdict == VERDICT_NOT_APPLICABLE || b.verdict == VERDICT_UNCERTIFIABLE) &&
                   strstr(b.message, table[t].why),
               "%s of %s: %d, %g of %g, %s", table[t].check, table[t].spec, (int)b.verdict, b.measured,
               b.value, b.message);
+    case_free(c);
   }
 }
 
