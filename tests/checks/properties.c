@@ -94,8 +94,7 @@ static void expect_verdicts(const char *want, const char *what) {
 }
 
 static double weight_of_key_norm(int64_t i, int64_t j, double score) {
-  (void)i;
-  (void)j;
+  (void)i, (void)j;
   return 1 + score * score; /* positive, changes with a shift */
 }
 
@@ -106,8 +105,7 @@ static double weight_by_place(int64_t i, int64_t j, double score) {
 
 /* Weights that spread values hide: the planted ones show them. */
 static double weight_slightly_negative(int64_t i, int64_t j, double score) {
-  (void)i;
-  (void)score;
+  (void)i, (void)score;
   return j == 3 ? -0.05 : j == 4 ? 1.05 : 0.001;
 }
 
