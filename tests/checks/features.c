@@ -62,8 +62,8 @@ Test(checks_features, the_hull_bound_is_that_of_its_formula) {
   case_free(c);
 }
 
-/* Values of 1, and queries, keys and random vectors of one length each: a weight of positive features is off by
- * the same share of itself whichever it is, and so is the denominator. */
+/* Values of 1, and queries, keys and random vectors of one length each: a weight of positive features is off
+ * by the same share of itself whichever it is, and so is the denominator. */
 Test(checks_features, the_bound_on_rounding_is_that_of_its_formula) {
   static const char *const positive[] = {"performer:features=24,norm=sqrt_d",
                                          "performer:features=24,norm=sqrt_d,kernel=hyperbolic",
