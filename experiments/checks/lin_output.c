@@ -212,7 +212,6 @@ static attn_status run_judge(const evidence *e, outcome *worst) {
   const attn_projection *of = e->view->projection;
   const exact_rows *exact = e->exact;
   const attn_problem *run = e->problem;
-  if (run->causal) return ATTN_OK;
   attn_rng rng;
   attn_rng_init(&rng, e->seed, PURPOSE, 1);
   const sample_row at = exact->rows[attn_rng_below(&rng, exact->count)];
@@ -254,7 +253,6 @@ static attn_status run_judge(const evidence *e, outcome *worst) {
 
 static attn_status output_evaluate(const evidence *e, result_bound *bound) {
   outcome worst = {0, 0, NULL};
-  if (!e->view->projection) return bound_not_applicable(bound, "no projection");
   attn_status status = own_judge(e, &worst);
   if (!status && !worst.why) status = run_judge(e, &worst);
   return status ? status : outcome_to_verdict(&worst, bound);

@@ -28,21 +28,11 @@ Test(checks_fixed, correct_features_pass) {
         expect_verdict(&c->e, "FP-6", VERDICT_PASS, specs[s]);
         expect_verdict(&c->e, "FAV-6", VERDICT_PASS, specs[s]);
         expect_verdict(&c->e, "FAV-9", VERDICT_NOT_APPLICABLE, specs[s]);
+        for (int64_t i = 0; i < case_count_o(&c->problem); i++) /* off by a hundredth */
+          case_set(c, c->o, i, case_get(c, c->o, i) + 1e-2 * (1 + fabs(case_get(c, c->o, i))));
+        expect_verdict(&c->e, "FP-6", VERDICT_VIOLATED, specs[s]);
         case_free(c);
       }
-}
-
-/* The run's own output, off by a hundredth. */
-Test(checks_fixed, wrong_outputs_fail) {
-  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-    run_case *c = case_gaussian(specs[s], shape(false, ATTN_F32), 0.7);
-    for (int64_t i = 0; i < case_count_o(&c->problem); i++) {
-      const double o = case_get(c, c->o, i);
-      case_set(c, c->o, i, o + 1e-2 * (1 + fabs(o)));
-    }
-    expect_verdict(&c->e, "FP-6", VERDICT_VIOLATED, specs[s]);
-    case_free(c);
-  }
 }
 
 static double value_of(const char *spec, const char *name, double std, double *measured) {

@@ -63,8 +63,7 @@ static result_bound lying(const char *name, const char *parameters, const char *
 }
 
 static int64_t honestly(int64_t position, int64_t count, attn_run *runs) {
-  (void)position;
-  (void)runs;
+  (void)position, (void)runs;
   return count;
 }
 

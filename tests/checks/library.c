@@ -237,9 +237,8 @@ Test(checks_library, judges_calls_whose_keys_and_values_are_codes) {
       attn_convert(wide, ATTN_F64, D, type,
                    (char *)(side ? c->v : c->k) + (size_t)r * attn_row_bytes(D, type));
     }
-  void *work = malloc(attn_plan_work_size(c->plan) + 1);
-  c->t = (attn_tensors){.q = c->q, .k = c->k, .v = c->v, .o = c->o, .work = work};
-  cr_assert_eq(attn_plan_run(c->plan, &c->t), ATTN_OK, "%s", attn_last_error());
+  c->t = (attn_tensors){.q = c->q, .k = c->k, .v = c->v, .o = c->o};
+  cr_assert_eq(call_run(c), ATTN_OK, "%s", attn_last_error());
   for (int wrong = 0; wrong < 2; wrong++) {
     if (wrong) attn_set(c->o, 777, ATTN_F32, attn_get(c->o, 777, ATTN_F32) + 0.01);
     attn_checked *found = judged(c);
@@ -248,7 +247,6 @@ Test(checks_library, judges_calls_whose_keys_and_values_are_codes) {
     cr_expect_str_eq(fp2->verdict, wrong ? "violated" : "pass");
     attn_checked_free(found);
   }
-  free(work);
   call_free(c);
 }
 
@@ -261,9 +259,7 @@ Test(checks_library, judges_no_bound_of_numbers_that_a_store_cannot_hold) {
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     call *c = call_make(specs[i], ATTN_F32, false, false);
     attn_set(i == 0 ? c->v : c->k, 40, ATTN_F32, 1e7);
-    void *work = malloc(attn_plan_work_size(c->plan) + 1);
-    c->t.work = work;
-    cr_assert_eq(attn_plan_run(c->plan, &c->t), ATTN_OK, "%s", attn_last_error());
+    cr_assert_eq(call_run(c), ATTN_OK, "%s", attn_last_error());
     attn_checked *found = judged(c);
     for (size_t b = 0; b < found->count; b++)
       cr_expect_str_neq(found->bounds[b].verdict, "violated", "%s: %s", specs[i], found->bounds[b].name);
@@ -271,7 +267,6 @@ Test(checks_library, judges_no_bound_of_numbers_that_a_store_cannot_hold) {
     cr_assert_not_null(output);
     cr_expect_str_neq(output->verdict, "pass", "%s", specs[i]);
     attn_checked_free(found);
-    free(work);
     call_free(c);
   }
 }

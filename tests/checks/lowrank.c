@@ -17,9 +17,17 @@ Test(checks_lowrank, the_best_is_as_good_as_it_says) {
   static const struct {
     const char *spec, *check;
     bool causal;
-  } table[] = {{"svd:r=1", "LOW-1", false},           {"svd:r=40", "LOW-1", false},
-               {"svd:r=40", "LOW-1", true},           {"svd:r=40", "LIN-3", false},
-               {"svd:r=1,of=scores", "LOW-2", false}, {"svd:r=15,of=scores", "LOW-2", false}};
+  } table[] = {{"svd:r=1", "LOW-1", false},
+               {"svd:r=40", "LOW-1", false},
+               {"svd:r=40", "LOW-1", true},
+               {"svd:r=40", "LIN-3", false},
+               {"svd:r=1,of=scores", "LOW-2", false},
+               {"svd:r=15,of=scores", "LOW-2", false},
+               /* ranks that leave nothing out */
+               {"svd:r=150", "FP-1", false},
+               {"svd:r=150", "FP-1", true},
+               {"svd:r=16,of=scores", "FP-1", false},
+               {"svd:r=16,of=scores", "FP-1", true}};
   for (size_t t = 0; t < sizeof table / sizeof *table; t++)
     for (int type = 0; type < 2; type++)
       for (int strong = 0; strong < 2; strong++) {
@@ -53,38 +61,35 @@ Test(checks_lowrank, runs_that_are_not_judged) {
     const char *check, *spec;
     bool causal;
     double std;
-    int64_t n;
+    int64_t n, keys;
     const char *why;
-  } table[] = {{"LOW-1", "linformer:k=20", false, 1, 20, "the rank is not below the length"},
-               {"LOW-1", "performer:features=16", true, 1, 20, "a causal mask breaks the rank"},
-               {"LOW-1", "svd:r=4", false, 1e200, 20, "the exact weights are not finite"},
-               {"LOW-2", "svd:r=8,of=scores", true, 1, 20, "keys that are hidden"},
-               {"LOW-2", "svd:r=4,of=scores", false, 1e200, 20, "weights of 0 or that are not finite"},
-               {"LOW-3", "coreset:keys=9", false, 1e6, 20, "rounding of the scores is too large"},
-               {"NYS-1", "nystrom:landmarks=257", false, 0.3, 257, "more than 256 landmarks"},
-               {"NYS-1", "nystrom:landmarks=8,iterations=30", false, 1e6, 20, "rounding is amplified"},
-               {"NYS-2", "nystrom:landmarks=8,middle=pinv,rcond=1e-15", false, 1, 20, "rcond lets rounding"},
-               {"NYS-3", "nystrom:landmarks=9,middle=agents", false, 1e200, 20, "the weights are not finite"},
-               {"COR-1", "coreset:keys=20,rcond=1e-13", false, 0.03, 20, "rounding decides over every row"},
-               {"SKY-1", "skyformer:landmarks=20,rcond=1e-13", false, 0.01, 20, "rounding is amplified"}};
+  } table[] = {
+      {"LOW-1", "linformer:k=20", false, 1, 20, 20, "the rank is not below the length"},
+      {"LOW-1", "performer:features=16", true, 1, 20, 20, "a causal mask breaks the rank"},
+      {"LOW-1", "svd:r=4", false, 1e200, 20, 20, "the exact weights are not finite"},
+      {"LOW-2", "svd:r=8,of=scores", true, 1, 20, 20, "keys that are hidden"},
+      {"LOW-2", "svd:r=4,of=scores", false, 1e200, 20, 20, "weights of 0 or that are not finite"},
+      {"LOW-3", "coreset:keys=9", false, 1e6, 20, 20, "rounding of the scores is too large"},
+      {"NYS-1", "nystrom:landmarks=257", false, 0.3, 257, 257, "more than 256 landmarks"},
+      {"NYS-1", "nystrom:landmarks=8,iterations=30", false, 1e6, 20, 20, "rounding is amplified"},
+      {"NYS-2", "nystrom:landmarks=8,middle=pinv,rcond=1e-15", false, 1, 20, 20, "rcond lets rounding"},
+      {"NYS-3", "nystrom:landmarks=9,middle=agents", false, 1e200, 20, 20, "the weights are not finite"},
+      {"COR-1", "coreset:keys=20,rcond=1e-13", false, 0.03, 20, 20, "rounding decides over every row"},
+      {"SKY-1", "skyformer:landmarks=20,rcond=1e-13", false, 0.01, 20, 20, "rounding is amplified"},
+      {"NYS-1", "nystrom:landmarks=8", false, 1, 20, 0, "no keys"},
+      {"NYS-3", "nystrom:landmarks=8,middle=agents", false, 1, 20, 0, "no keys"},
+      {"CL-1", "cluster:clusters=4,topk=0", false, 1, 20, 0, "no keys"},
+      {"MLA-2", "latent:rank=4", false, 1, 20, 0, "no keys"}};
   for (size_t t = 0; t < sizeof table / sizeof *table; t++) {
     const attn_problem p = case_problem(1, 2, 2, table[t].n, 16, 9, table[t].causal, ATTN_F64);
-    const result_bound b = case_judge(table[t].spec, p, table[t].std, table[t].check);
+    run_case *c = case_lengths(table[t].spec, p, table[t].std, &table[t].keys);
+    const result_bound b = case_check(&c->e, table[t].check);
     cr_expect((b.verdict == VERDICT_NOT_APPLICABLE || b.verdict == VERDICT_UNCERTIFIABLE) &&
                   strstr(b.message, table[t].why),
               "%s of %s: %d, %g of %g, %s", table[t].check, table[t].spec, (int)b.verdict, b.measured,
               b.value, b.message);
+    case_free(c);
   }
-}
-
-/* Ranks that leave nothing out are exact attention. */
-Test(checks_lowrank, a_full_rank_is_exact) {
-  static const char *const specs[] = {"svd:r=150", "svd:r=16,of=scores"};
-  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
-    for (int causal = 0; causal < 2; causal++) {
-      const result_bound b = judge(specs[s], "FP-1", causal, ATTN_F32, 1);
-      cr_expect_eq(b.verdict, VERDICT_PASS, "%s: %g of %g %s", specs[s], b.measured, b.value, b.message);
-    }
 }
 
 Test(checks_lowrank, long_sequences_are_refused) {

@@ -3,7 +3,10 @@
 #include "tests/support/checks_fake.h"
 
 /* What the stranger does wrong; set before a plan is made. */
-static struct { double shift, floor, reach, falls; } wrong;
+typedef struct fault {
+  double shift, floor, reach, falls;
+} fault;
+static fault wrong;
 
 static double weight(const void *state, int64_t n, double x) {
   (void)state, (void)n;
@@ -32,14 +35,11 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   return ATTN_OK;
 }
 
-static const char *stranger(double shift, double floor, double reach, double falls) {
+static const char *stranger(fault by) {
   static attn_variant v;
   static const attn_param none[] = {{.name = NULL}};
   const attn_variant *found;
-  wrong.shift = shift;
-  wrong.floor = floor;
-  wrong.reach = reach;
-  wrong.falls = falls;
+  wrong = by;
   v = (attn_variant){.abi = ATTN_ABI,
                      .size = sizeof v,
                      .name = "stranger",
@@ -75,7 +75,7 @@ Test(checks_normalisers, correct_weights_pass) {
     expect("normaliser:kind=relu,power=3", of, 2, any);
     expect("normaliser:kind=sparsemax", of, 2, sparse);
     expect("normaliser:kind=entmax15", of, 2, sparse);
-    expect(stranger(0, 0, 4, 1), of, 2, sparse);
+    expect(stranger((fault){0, 0, 4, 1}), of, 2, sparse);
   }
 }
 
@@ -84,8 +84,8 @@ Test(checks_normalisers, wrong_weights_fail) {
                       floor[] = {VERDICT_VIOLATED, VERDICT_VIOLATED, VERDICT_VIOLATED},
                       reach[] = {VERDICT_PASS, VERDICT_PASS, VERDICT_VIOLATED},
                       threshold[] = {VERDICT_VIOLATED, VERDICT_VIOLATED, VERDICT_PASS};
-  expect(stranger(1e-4, 0, 4, 1), ATTN_F32, 2, sum);
-  expect(stranger(0, 1e-5, 4, 1), ATTN_F32, 2, floor);
-  expect(stranger(0, 0, 0.5, 1), ATTN_F32, 2, reach);
-  expect(stranger(0, 0, 4, 1.01), ATTN_F32, 2, threshold);
+  expect(stranger((fault){1e-4, 0, 4, 1}), ATTN_F32, 2, sum);
+  expect(stranger((fault){0, 1e-5, 4, 1}), ATTN_F32, 2, floor);
+  expect(stranger((fault){0, 0, 0.5, 1}), ATTN_F32, 2, reach);
+  expect(stranger((fault){0, 0, 4, 1.01}), ATTN_F32, 2, threshold);
 }

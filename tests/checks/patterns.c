@@ -70,8 +70,7 @@ Test(checks_patterns, a_graph_of_more_queries_than_keys) {
 /* -- GR-1: an algorithm that loses a key, or takes one that no edge leads to -- */
 
 static int64_t six_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
-  (void)state;
-  (void)head;
+  (void)state, (void)head;
   const int64_t first = position < 5 ? 0 : position - 5;
   runs[0] = (attn_run){first, position - first + 1, 1};
   return 1;
@@ -114,8 +113,7 @@ static int64_t rolling_row(const void *state, int64_t head, int64_t position, at
                          : rolling_kind == 5 ? 6 - position % 2
                                              : 6;
   int64_t first = position - window + 1, count = 0;
-  (void)state;
-  (void)head;
+  (void)state, (void)head;
   if (rolling_kind != 3 || first < 2) runs[count++] = (attn_run){0, 2, 1};
   if (rolling_kind == 4 && position > 40 && position % 3 == 0)
     runs[0].first = 10; /* keys that were thrown out */

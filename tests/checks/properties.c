@@ -94,8 +94,7 @@ static void expect_verdicts(const char *want, const char *what) {
 }
 
 static double weight_of_key_norm(int64_t i, int64_t j, double score) {
-  (void)i;
-  (void)j;
+  (void)i, (void)j;
   return 1 + score * score; /* positive, changes with a shift */
 }
 
@@ -104,16 +103,9 @@ static double weight_by_place(int64_t i, int64_t j, double score) {
   return exp(score) * (1 + (double)j);
 }
 
-static double weight_signed(int64_t i, int64_t j, double score) {
-  (void)i;
-  (void)score;
-  return j == 3 ? -0.9 : j == 4 ? 1.9 : 0.001;
-}
-
 /* Weights that spread values hide: the planted ones show them. */
 static double weight_slightly_negative(int64_t i, int64_t j, double score) {
-  (void)i;
-  (void)score;
+  (void)i, (void)score;
   return j == 3 ? -0.05 : j == 4 ? 1.05 : 0.001;
 }
 
@@ -127,7 +119,6 @@ Test(checks_properties, what_weights_break) {
                {weight_exact, 40, "vvpp", "a large gain"},
                {weight_by_place, 1, "ppvp", "place"},
                {weight_of_key_norm, 1, "pppv", "shift"},
-               {weight_signed, 1, "pvvp", "signed"},
                {weight_slightly_negative, 1, "pvvp", "one in twenty"}};
   for (size_t f = 0; f < sizeof fakes / sizeof *fakes; f++) {
     fake_reset(fakes[f].weight);
@@ -199,8 +190,10 @@ Test(checks_properties, nothing_described_is_unchecked) {
   result_row row;
   run_all(c, &row);
   cr_assert(bound_of(&row, "FP-1") && bound_of(&row, "PROP-ONES"));
-  cr_expect_str_eq(bound_of(&row, "FP-1")->message, "the variant describes no rounding");
-  cr_expect_eq(bound_of(&row, "FP-1")->verdict, VERDICT_NOT_APPLICABLE);
+  for (const result_bound *b = row.bounds; b < row.bounds + row.bounds_count; b++)
+    cr_expect(b->verdict == VERDICT_NOT_APPLICABLE &&
+                  strcmp(b->message, "the variant describes no rounding") == 0,
+              "%s: %d, %s", b->name, (int)b->verdict, b->message);
   cr_expect_eq(bounds_worst(row.bounds, row.bounds_count), VERDICT_UNCHECKED);
   result_row_free(&row);
   case_free(c);

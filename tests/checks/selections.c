@@ -247,8 +247,7 @@ static double lowered;
 static void enclose_too_low(const void *state, const attn_query *x, int64_t units, double *low,
                             double *high) {
   static const double most[] = {0, 1, 2, 3};
-  (void)state;
-  (void)x;
+  (void)state, (void)x;
   for (int64_t u = 0; u < units; u++) {
     low[u] = -(double)INFINITY;
     high[u] = most[u] - lowered;

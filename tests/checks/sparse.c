@@ -114,8 +114,7 @@ Test(checks_sparse, the_tail_bound_is_sharp) {
 /* Keys of a block of 16 are the unit vector of their block, as are its queries, 16 times as large, with a
  * little noise: what the window of 33 leaves out has a small and certified mass. */
 static int64_t wide_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
-  (void)state;
-  (void)head;
+  (void)state, (void)head;
   int64_t first = position > 16 ? position - 16 : 0, end = position + 17 < 96 ? position + 17 : 96;
   runs[0] = (attn_run){first, end - first, 1};
   return 1;
@@ -181,8 +180,7 @@ enum { RING = 25 };
 static int64_t ring_gap = 0; /* the edge from 0 to RING - 1 and that to ring_gap are left out if > 0 */
 
 static int64_t ring_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
-  (void)state;
-  (void)head;
+  (void)state, (void)head;
   int64_t below = (position + RING - 1) % RING, above = (position + 1) % RING;
   int64_t count = 0;
   if (!(ring_gap && (position == 0 || position == ring_gap))) runs[count++] = (attn_run){below, 1, 1};

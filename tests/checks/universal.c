@@ -3,9 +3,6 @@
 #include "tests/support/checks_case.h"
 #include "experiments/properties/property.h"
 
-#include <stdio.h>
-#include <time.h>
-
 /* As a sweep would have them, and small ones, in which patterns and draws show more. */
 static char specs[] =
     "full;tiled;tiled:block_q=32,block_k=64;tiled:precision=bf16;tiled:path=split;topk;"
@@ -41,8 +38,6 @@ static char specs[] =
     "nystrom:landmarks=33,middle=agents,by=sample;svd:r=8,of=scores;cluster:clusters=40,topk=0;"
     "cluster:clusters=20,topk=17;coreset:keys=20;skyformer:landmarks=20";
 
-static double cpu(void) { return (double)clock() / CLOCKS_PER_SEC; }
-
 static void judge(const char *spec, bool causal, attn_dtype dtype, const char *isa) {
   attn_problem p = case_problem(1, 1, 1, 512, 32, 32, causal, dtype);
   const attn_options options = {.isa = isa};
@@ -60,10 +55,7 @@ static void judge(const char *spec, bool causal, attn_dtype dtype, const char *i
   /* A sum describes no keys; its terms do, and SUM-1 holds it against them. */
   const bool of_terms = attn_plan_parsed_spec(plan)->expression && !view.pattern && !view.selector;
   result_row_init(&row);
-  const double start = cpu();
   cr_assert_eq(properties_run(&e, &row), ATTN_OK);
-  fprintf(stderr, "%s%s %s %s: %.0f ms\n", spec, causal ? ", causal" : "", dtype == ATTN_F64 ? "f64" : "f32",
-          isa, 1e3 * (cpu() - start));
   cr_expect(row.bounds_count >= 8);
   for (int b = 0; b < row.bounds_count; b++) {
     const result_bound *cell = &row.bounds[b];
