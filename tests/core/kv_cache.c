@@ -6,9 +6,17 @@
 #include "attn_kv_cache.h"
 #include "tests/support/kv_inputs.h"
 
+static bool narrow; /* keys and values are given in bf16 */
+
+static attn_problem step_problem(void) {
+  attn_problem p = problem_of(1);
+  p.k.stored = p.v.stored = narrow ? ATTN_BF16 : ATTN_F32;
+  return p;
+}
+
 static attn_kv_cache *cache_make(const char *spec) {
   attn_kv_cache *c = NULL;
-  const attn_problem p = problem_of(1);
+  const attn_problem p = step_problem();
   const attn_options two = {.threads = 2, .blocks.key = 24}; /* whatever the store, steps are the same */
   cr_assert_eq(attn_kv_cache_create(&c, &p, spec, &two), ATTN_OK, "%s: %s", spec, attn_last_error());
   return c;
@@ -27,6 +35,8 @@ static attn_status append(attn_kv_cache *c, const inputs *x, int64_t first, int6
   float *q = slice(&x->q[0][0][0][0], HEADS, D, first, n),
         *k = slice(&x->k[0][0][0][0], KV_HEADS, D, first, n),
         *v = slice(&x->v[0][0][0][0], KV_HEADS, D_V, first, n);
+  if (narrow) attn_convert(k, ATTN_F32, BATCH * KV_HEADS * n * D, ATTN_BF16, k);
+  if (narrow) attn_convert(v, ATTN_F32, BATCH * KV_HEADS * n * D_V, ATTN_BF16, v);
   const attn_status status = attn_kv_cache_append(c, n, length, q, k, v);
   free(q);
   free(k);
@@ -71,25 +81,27 @@ Test(core_kv_cache, a_copy_is_the_cache_that_is_gone) {
   counted memory = {.left = 1000};
   const attn_allocator allocator = {counted_alloc, counted_release, &memory};
   const attn_options options = {.threads = 2, .blocks.key = 24, .allocator = &allocator};
-  const attn_problem p = problem_of(1);
-  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    attn_kv_cache *c = NULL, *copy = NULL, *never = cache_make(specs[i]);
+  for (size_t i = 0; i < 2 * sizeof specs / sizeof *specs; i++) {
+    const char *spec = specs[i / 2];
+    narrow = i % 2;
+    const attn_problem p = step_problem();
+    attn_kv_cache *c = NULL, *copy = NULL, *never = cache_make(spec);
     float a[BATCH][HEADS][D_V], b[BATCH][HEADS][D_V];
-    cr_assert_eq(attn_kv_cache_create(&c, &p, specs[i], &options), ATTN_OK, "%s", attn_last_error());
+    cr_assert_eq(attn_kv_cache_create(&c, &p, spec, &options), ATTN_OK, "%s", attn_last_error());
     cr_assert_eq(append(c, x, 0, 40, NULL), ATTN_OK);
     cr_assert_eq(attn_kv_cache_copy(c, &copy), ATTN_OK, "%s", attn_last_error());
-    cr_expect(attn_kv_cache_bytes(copy) == attn_kv_cache_bytes(c), "%s", specs[i]);
+    cr_expect(attn_kv_cache_bytes(copy) == attn_kv_cache_bytes(c), "%s", spec);
     attn_kv_cache_destroy(c);
-    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", specs[i]);
+    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", spec);
     attend(copy, x, 39, a);
     cr_assert(!append(copy, x, 40, 40, NULL) && !append(never, x, 0, 80, NULL));
     attend(copy, x, 79, a);
     attend(never, x, 79, b);
-    cr_expect_eq(memcmp(a, b, sizeof a), 0, "%s", specs[i]);
-    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", specs[i]);
+    cr_expect_eq(memcmp(a, b, sizeof a), 0, "%s", spec);
+    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", spec);
     attn_kv_cache_destroy(copy);
     attn_kv_cache_destroy(never);
-    cr_expect_eq(memory.bytes, 0, "%s", specs[i]);
+    cr_expect_eq(memory.bytes, 0, "%s", spec);
   }
   free(x);
 }

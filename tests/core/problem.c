@@ -99,7 +99,11 @@ Test(core_problem, products_that_overflow) {
   REFUSED("", p.batch = INT64_C(1) << 40; p.heads = p.kv_heads = INT64_C(1) << 30);
   REFUSED("", p.n_kv = INT64_MAX);
   REFUSED("q: size", p.q = (attn_stride){INT64_MAX / 2, INT64_MAX / 2, 3, 0});
-  REFUSED("q: strides", p.q = (attn_stride){INT64_MAX / 32, 100, INT64_MAX / 80, 0});
+  attn_problem widest = shape_problem((case_shape){1, 1, 1, 1, 1, 3, 6, false, false}, ATTN_F32);
+  widest.q =
+      (attn_stride){INT64_MAX / 16, INT64_MAX / 32, INT64_MAX / 8 - INT64_MAX / 16 - INT64_MAX / 32, 0};
+  EXPECT_STATUS(attn_problem_resolve(&widest), ATTN_OK);
+  REFUSED("q: strides overflow", p = widest; p.q.row++);
 }
 
 /* Problems that are valid, though no machine holds them: refused, or counted without wrapping round, so that
