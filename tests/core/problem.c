@@ -158,6 +158,56 @@ Test(core_problem, estimates_grow_with_the_problem) {
   }
 }
 
+static attn_cost cost_of(attn_problem p, const char *spec, const char *factor, int64_t times) {
+  attn_cost cost = {0};
+  if (strchr(factor, 'b')) p.batch *= times;
+  if (strchr(factor, 'h')) p.heads *= times;
+  if (strchr(factor, 'k')) p.kv_heads *= times;
+  if (strchr(factor, 'n')) p.n_q *= times, p.n_kv *= times;
+  if (strchr(factor, 'q')) p.d_qk *= times;
+  if (strchr(factor, 'v')) p.d_v *= times;
+  EXPECT_STATUS(attn_estimate(&p, spec, NULL, NULL, &cost), ATTN_OK);
+  return cost;
+}
+
+/* Each kv head asks an index of all heads, or latents are made of all. */
+static bool of_all_heads(const char *spec) {
+  return strstr(spec, "=index,") || strstr(spec, ",whole=no,top=") || strstr(spec, "latent:");
+}
+
+/* Batch entries are alike, as are kv heads with their queries; more heads and longer rows never take less,
+ * unless longer keys are met more rarely. */
+static void expect_costs_of_alike(const attn_problem *p, const char *spec) {
+  static const char *const alike[] = {"b", "hk"}, *const more[] = {"h", "q", "v", "n"};
+  const attn_cost one = cost_of(*p, spec, "", 1);
+  for (int i = 0; i < (of_all_heads(spec) ? 1 : 2); i++) {
+    const attn_cost all = cost_of(*p, spec, alike[i], 4);
+    note_context("%s, %s", spec, alike[i]);
+    EXPECT(fabs(all.mul_add - 4 * one.mul_add) <= 1e-12 * all.mul_add);
+    EXPECT(fabs(all.exp - 4 * one.exp) <= 1e-12 * all.exp);
+    EXPECT(fabs(all.bytes - 4 * one.bytes) <= 1e-12 * all.bytes);
+  }
+  for (int i = 0; i < 4; i++) {
+    const attn_cost other = cost_of(*p, spec, more[i], 2);
+    note_context("%s, %s", spec, more[i]);
+    if (strcmp(more[i], "q") == 0 && strstr(spec, ",centre=")) continue;
+    EXPECT(other.mul_add >= one.mul_add && other.exp >= one.exp && other.bytes > one.bytes);
+  }
+}
+
+Test(core_problem, costs_are_of_heads_that_are_alike) {
+  for (size_t v = 0; v < attn_variant_count(); v++) {
+    const attn_variant *variant = attn_variant_at(v);
+    attn_problem p = shape_problem((case_shape){41, 6, 3, 66, 66, 12, 20, false, false}, ATTN_F32);
+    for (int causal = causal_only(variant); causal <= (variant->caps & ATTN_CAP_CAUSAL ? 1 : 0); causal++) {
+      p.causal = causal;
+      spec_list specs = specs_for(variant, &p, 64);
+      for (int s = 0; s < specs.count; s++) expect_costs_of_alike(&p, specs.text[s]);
+      spec_list_free(&specs);
+    }
+  }
+}
+
 Test(core_problem, execute_checks_its_arguments) {
   attn_problem p = shape_problem((case_shape){2, 1, 1, 5, 6, 3, 3, false, false}, ATTN_F32);
   inputs in = inputs_make(&p, false, 1, 1);
