@@ -233,33 +233,63 @@ Test(core_kv_cache, queries_end_where_the_last_head_lost_a_key) {
 
 /* ---- memory and refusals ------------------------------------------------------------------------------- */
 
-/* A cache holds codes of types, and what a scheme decodes is no code. */
-Test(core_kv_cache, refuses_a_store_that_is_no_type) {
-  static const char *const specs[] = {"turbo:of=k", "turbo:of=v", "qjl", "topk:k=8 | turbo",
-                                      "rotated",    "kivi",       "sage"};
-  const attn_problem p = problem_of(1);
-  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    attn_kv_cache *c = NULL;
-    cr_expect_eq(attn_kv_cache_create(&c, &p, specs[i], NULL), ATTN_EUNSUPPORTED, "%s", specs[i]);
-    cr_expect(strstr(attn_last_error(), "it holds number types") && strstr(attn_last_error(), specs[i]), "%s",
-              attn_last_error());
-  }
-}
-
-/* What they read of a part is not what they read of the whole sequence; others of the same variants are
- * read. */
-Test(core_kv_cache, refuses_readers_that_look_beyond_a_query) {
-  static const char *const refused[] =
-      {"tiled:skip=0.01", "pages:share=tile,score=mass",  "topk:by=loki",           "lsh_tail",
-       "magicpig",        "streaming + topk:k=8,by=loki", "tiled:skip=0.01 | store"},
-                           *const read[] = {"tiled", "pages:budget=256", "topk:k=8", "streaming + topk:k=8",
-                                            "lsh",   "streaming | store"};
+/* A cache holds codes of types, and what a scheme decodes is no code. What readers that look beyond a query
+ * read of a part is not what they read of the whole sequence; others of the same variants are read. */
+Test(core_kv_cache, refuses_specs_with_their_reason) {
+  static const char no_type[] = "it holds number types, and '",
+                    beyond[] = "reads depends on other queries or on keys to come",
+                    one_by_one[] = "admit = 1 judges keys one by one",
+                    positions[] = "takes no positions of queries",
+                    *const read[] = {"tiled",
+                                     "pages:budget=256",
+                                     "topk:k=8",
+                                     "streaming + topk:k=8",
+                                     "lsh",
+                                     "streaming | store",
+                                     "evict:budget=14,recent=9,every=4,chunk=3"};
+  static const struct {
+    const char *spec;
+    attn_status status;
+    const char *said;
+  } refused[] = {
+      {"turbo:of=k", ATTN_EUNSUPPORTED, no_type},
+      {"turbo:of=v", ATTN_EUNSUPPORTED, no_type},
+      {"qjl", ATTN_EUNSUPPORTED, no_type},
+      {"topk:k=8 | turbo", ATTN_EUNSUPPORTED, no_type},
+      {"rotated", ATTN_EUNSUPPORTED, no_type},
+      {"kivi", ATTN_EUNSUPPORTED, no_type},
+      {"sage", ATTN_EUNSUPPORTED, no_type},
+      {"tiled:skip=0.01", ATTN_EUNSUPPORTED, beyond},
+      {"pages:share=tile,score=mass", ATTN_EUNSUPPORTED, beyond},
+      {"topk:by=loki", ATTN_EUNSUPPORTED, beyond},
+      {"lsh_tail", ATTN_EUNSUPPORTED, beyond},
+      {"magicpig", ATTN_EUNSUPPORTED, beyond},
+      {"streaming + topk:k=8,by=loki", ATTN_EUNSUPPORTED, beyond},
+      {"tiled:skip=0.01 | store", ATTN_EUNSUPPORTED, beyond},
+      {"evict:budget=8,recent=9", ATTN_EINVAL, "budget = 8, expected at least recent = 9"},
+      {"evict:budget=13,recent=9,every=4,chunk=3", ATTN_EINVAL,
+       "at least recent - 1 and every = 4 in chunks of 3: 14"},
+      {"evict:score=exact", ATTN_EUNSUPPORTED, "score=exact ranks by queries that are still to come"},
+      {"evict:budget=8,prompt=8,shared=0.8", ATTN_EINVAL, "prompt = 8, expected more than budget = 8"},
+      {"evict:admit=1,every=2", ATTN_EINVAL, one_by_one},
+      {"evict:admit=1,chunk=2", ATTN_EINVAL, one_by_one},
+      {"evict:admit=1,budget=8,prompt=9,shared=0.5", ATTN_EINVAL, one_by_one},
+      {"evict:score=qfilter", ATTN_EINVAL, "score=qfilter needs filters=FILE"},
+      {"evict:score=h2o,filters=f", ATTN_EINVAL, "score=h2o reads no filters"},
+      {"evict:score=qfilter,filters=g", ATTN_EINVAL, "g is 3 x 8, expected 2 kv heads x 8"},
+      {"linformer", ATTN_EUNSUPPORTED, "causal"},
+      {"hyper", ATTN_EUNSUPPORTED, "causal"},
+      {"bigbird:tail=uniform", ATTN_EUNSUPPORTED, positions},
+      {"no_such", ATTN_ENOTFOUND, "no_such"},
+      {"latent:rank=4", ATTN_EUNSUPPORTED, "fitted to keys that are still to come"},
+      {"latent:rank=4,prompt=8 | store", ATTN_EUNSUPPORTED, "latents are held as numbers"}};
   const attn_problem p = problem_of(1);
   attn_kv_cache *c = NULL;
+  attn_matrix_reader_set(read_filters);
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-    cr_expect_eq(attn_kv_cache_create(&c, &p, refused[i], NULL), ATTN_EUNSUPPORTED, "%s", refused[i]);
-    cr_expect(strstr(attn_last_error(), "reads depends on other queries or on keys to come"), "%s: %s",
-              refused[i], attn_last_error());
+    cr_expect_eq(attn_kv_cache_create(&c, &p, refused[i].spec, NULL), refused[i].status, "%s",
+                 refused[i].spec);
+    cr_expect(!c && strstr(attn_last_error(), refused[i].said), "%s: %s", refused[i].spec, attn_last_error());
   }
   for (size_t i = 0; i < sizeof read / sizeof *read; i++) attn_kv_cache_destroy(cache_make(read[i]));
   cr_expect(!attn_kv_cache_reads(NULL));
@@ -303,36 +333,6 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
   attn_problem p = problem_of(1);
   float o[BATCH][HEADS][D_V];
   const int64_t longer[BATCH] = {20, 20}, shorter[BATCH] = {5, 5};
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=8,recent=9", NULL), ATTN_EINVAL);
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=14,recent=9,every=4,chunk=3", NULL), ATTN_OK);
-  attn_kv_cache_destroy(c);
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=13,recent=9,every=4,chunk=3", NULL), ATTN_EINVAL);
-  cr_expect(strstr(attn_last_error(), "at least recent - 1 and every = 4 in chunks of 3: 14"), "%s",
-            attn_last_error());
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=exact", NULL), ATTN_EUNSUPPORTED);
-  cr_expect(strstr(attn_last_error(), "score=exact ranks by queries that are still to come"), "%s",
-            attn_last_error());
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=8,prompt=8,shared=0.8", NULL), ATTN_EINVAL);
-  cr_expect(strstr(attn_last_error(), "prompt = 8, expected more than budget = 8"), "%s", attn_last_error());
-  for (int i = 0; i < 3; i++) {
-    static const char *const with[] = {"evict:admit=1,every=2", "evict:admit=1,chunk=2",
-                                       "evict:admit=1,budget=8,prompt=9,shared=0.5"};
-    cr_expect_eq(attn_kv_cache_create(&c, &p, with[i], NULL), ATTN_EINVAL);
-    cr_expect(strstr(attn_last_error(), "admit = 1 judges keys one by one"), "%s", attn_last_error());
-  }
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=qfilter", NULL), ATTN_EINVAL);
-  cr_expect(strstr(attn_last_error(), "score=qfilter needs filters=FILE"), "%s", attn_last_error());
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=h2o,filters=f", NULL), ATTN_EINVAL);
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=qfilter,filters=g", NULL), ATTN_EINVAL);
-  cr_expect(strstr(attn_last_error(), "g is 3 x 8, expected 2 kv heads x 8"), "%s", attn_last_error());
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "linformer", NULL), ATTN_EUNSUPPORTED, "it is never causal");
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "hyper", NULL), ATTN_EUNSUPPORTED, "it takes no positions");
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "bigbird:tail=uniform", NULL), ATTN_EUNSUPPORTED, "nor so");
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "no_such", NULL), ATTN_ENOTFOUND);
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "latent:rank=4", NULL), ATTN_EUNSUPPORTED);
-  cr_expect(strstr(attn_last_error(), "fitted to keys that are still to come"), "%s", attn_last_error());
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "latent:rank=4,prompt=8 | store", NULL), ATTN_EUNSUPPORTED);
-  cr_expect(strstr(attn_last_error(), "latents are held as numbers"), "%s", attn_last_error());
   p.causal = false;
   cr_expect_eq(attn_kv_cache_create(&c, &p, "tiled", NULL), ATTN_EUNSUPPORTED);
   cr_expect(!c);
