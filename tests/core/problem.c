@@ -288,6 +288,12 @@ Test(core_problem, unsupported_features_are_refused) {
   expect_no_plan(&p, "linear:feature=elu,eps=0.1", ATTN_EINVAL, "");
   expect_no_plan(&p, "bigbird:window=2", ATTN_EINVAL, "bigbird");
   EXPECT(strstr(attn_last_error(), "window"));
+  expect_no_plan(&p, "longnet:segments=8", ATTN_EINVAL, "1 segments and 3 dilations");
+  expect_no_plan(&p, "longnet:segments=,dilations=", ATTN_EINVAL, "0 segments and 0 dilations");
+  expect_no_plan(&p, "longnet:segments=8+9+10,dilations=1+2+11", ATTN_EINVAL, "dilation 11 is more than");
+  attn_plan_destroy(plan_or_note(&p, "longnet:segments=8,dilations=8", NULL));
+  p.n_q = 101;
+  expect_no_plan(&p, "longnet", ATTN_EUNSUPPORTED, "n_q > n_kv");
 }
 
 /* ---- attention in one call is what a plan of the same spec computes, and fails as that does ---- */
