@@ -89,21 +89,36 @@ static attn_status refuse(const char *variant, const char *member, const char *e
 
 /* A count of what there is memory for. */
 static bool countable(int64_t x) { return x >= 1 && x <= INT32_MAX; }
-static const char *const count = "1 ... 2^31 - 1", *const not_negative = "none below 0";
+static bool finite_from_0(double x) { return x >= 0 && isfinite(x); }
+static const char *const count = "1 ... 2^31 - 1", *const not_negative = "none below 0",
+                         *const from_0 = "a finite number from 0";
+
+typedef struct number {
+  const char *name;
+  int64_t value;
+} number;
+#define NUMBER(x, member) ((number){#member, (x)->member})
+#define NOT_NEGATIVE(part, ...) not_below_0(variant, part, (const number[]){__VA_ARGS__, {NULL, 0}})
+
+/* x: to the first without a name. */
+static attn_status not_below_0(const char *variant, const char *part, const number *x) {
+  char member[48];
+  for (; x->name; x++) {
+    snprintf(member, sizeof member, "%s.%s", part, x->name);
+    if (x->value < 0) return refuse(variant, member, not_negative, (double)x->value);
+  }
+  return ATTN_OK;
+}
 
 attn_status attn_pattern_check(const char *variant, const attn_pattern *p) {
   if (!p->row) return attn_fail(ATTN_EINVAL, "variant %s: pattern.row is NULL", variant);
   if (!countable(p->max_runs)) return refuse(variant, "pattern.max_runs", count, (double)p->max_runs);
-  if (p->max_pieces < 0) return refuse(variant, "pattern.max_pieces", not_negative, (double)p->max_pieces);
-  if (p->cache < 0) return refuse(variant, "pattern.cache", not_negative, (double)p->cache);
-  if (p->reach < 0) return refuse(variant, "pattern.reach", not_negative, (double)p->reach);
-  if (p->grain < 0) return refuse(variant, "pattern.grain", not_negative, (double)p->grain);
-  if (p->drawn < 0) return refuse(variant, "pattern.drawn", not_negative, (double)p->drawn);
   if (!p->grain && (p->global || p->candidate))
     return attn_fail(ATTN_EINVAL,
                      "variant %s: pattern.global and pattern.candidate speak of blocks, but grain = 0",
                      variant);
-  return ATTN_OK;
+  return NOT_NEGATIVE("pattern", NUMBER(p, max_pieces), NUMBER(p, cache), NUMBER(p, reach), NUMBER(p, grain),
+                      NUMBER(p, drawn));
 }
 
 /* A law of weights is of weights, and a promise is of draws whose law is known. */
@@ -117,8 +132,7 @@ static attn_status weights_check(const char *variant, const attn_selector *x) {
   if (x->log_weight && !x->weighted)
     return attn_fail(ATTN_EINVAL, "variant %s: selector.log_weight is of weights, but weighted is false",
                      variant);
-  if (!(x->epsilon >= 0 && isfinite(x->epsilon)))
-    return refuse(variant, "selector.epsilon", "a finite number from 0", x->epsilon);
+  if (!finite_from_0(x->epsilon)) return refuse(variant, "selector.epsilon", from_0, x->epsilon);
   if (!(x->delta >= 0 && x->delta < 1))
     return refuse(variant, "selector.delta", "0 ... 1, less than 1", x->delta);
   if (!(x->epsilon > 0) != !(x->delta > 0))
@@ -136,14 +150,13 @@ static attn_status selector_check(const char *variant, const attn_selector *x) {
   if (x->rows < 1 || x->rows > ATTN_TILE)
     return refuse(variant, "selector.rows", "1 ... 64", (double)x->rows);
   if (!countable(x->max_runs)) return refuse(variant, "selector.max_runs", count, (double)x->max_runs);
-  if (x->max_keys < 0) return refuse(variant, "selector.max_keys", not_negative, (double)x->max_keys);
+  attn_status status = NOT_NEGATIVE("selector", NUMBER(x, max_keys), NUMBER(x, grain),
+                                    {"kept", x->grain ? x->kept : 0}, NUMBER(x, hashes));
+  if (status) return status;
   if (!x->prepare != !x->prepared_bytes)
     return attn_fail(ATTN_EINVAL, "variant %s: selector.prepare and prepared_bytes go together", variant);
-  if (x->grain < 0) return refuse(variant, "selector.grain", not_negative, (double)x->grain);
-  if (x->grain && x->kept < 0) return refuse(variant, "selector.kept", not_negative, (double)x->kept);
   if (!(x->mass >= 0 && x->mass <= 1)) return refuse(variant, "selector.mass", "0 ... 1", x->mass);
   if (!(x->least >= 0 && x->least <= 1)) return refuse(variant, "selector.least", "0 ... 1", x->least);
-  if (x->hashes < 0) return refuse(variant, "selector.hashes", not_negative, (double)x->hashes);
   if (x->hashes && (x->buckets < 2 || x->buckets % 2 || x->grain))
     return attn_fail(
         ATTN_EINVAL,
@@ -163,12 +176,9 @@ static attn_status selector_check(const char *variant, const attn_selector *x) {
 static attn_status feature_map_check(const char *variant, const attn_feature_map *m) {
   if (!m->map) return attn_fail(ATTN_EINVAL, "variant %s: features.map is NULL", variant);
   if (!countable(m->columns)) return refuse(variant, "features.columns", count, (double)m->columns);
-  if (!(m->eps >= 0 && isfinite(m->eps)))
-    return refuse(variant, "features.eps", "a finite number from 0", m->eps);
-  if (!(m->mul_add >= 0 && isfinite(m->mul_add)))
-    return refuse(variant, "features.mul_add", "a finite number from 0", m->mul_add);
-  if (!(m->exp >= 0 && isfinite(m->exp)))
-    return refuse(variant, "features.exp", "a finite number from 0", m->exp);
+  if (!finite_from_0(m->eps)) return refuse(variant, "features.eps", from_0, m->eps);
+  if (!finite_from_0(m->mul_add)) return refuse(variant, "features.mul_add", from_0, m->mul_add);
+  if (!finite_from_0(m->exp)) return refuse(variant, "features.exp", from_0, m->exp);
   if ((unsigned)m->law.kind > ATTN_FEATURES_FIXED)
     return refuse(variant, "features.law.kind", "a kind of features", (double)m->law.kind);
   if (m->law.kind == ATTN_FEATURES_FIXED && !m->law.kernel)
@@ -221,26 +231,21 @@ static attn_status low_rank_check(const char *variant, const attn_low_rank *x) {
  * no bound on rounding may excuse it. A term goes through at most this many roundings in a sum (six products
  * of a split element, sums, rescales), and these besides for tiles that are padded. */
 static const double unit_most = 0x1p-8;
-static const double factor_most = 64;         /* of kappa_s and kappa_d */
-static const double underflow_most = 0x1p-14; /* the least normal number of binary16 */
 enum { ROUNDINGS_TERM = 16, ROUNDINGS_BESIDES = 4096 };
 
-static bool chain_fits(int64_t chain, int64_t terms) {
-  return chain >= 0 && chain / ROUNDINGS_TERM <= terms + ROUNDINGS_BESIDES / ROUNDINGS_TERM;
-}
-
 attn_status attn_rounding_check(const char *variant, const attn_problem *p, const attn_rounding *r) {
+  static const char *const unit = "at most bf16's unit roundoff, 2^-8";
   const struct {
     const char *name, *expected;
     double value, most;
-  } errors[] = {{"unit", "at most bf16's unit roundoff, 2^-8", r->unit, unit_most},
-                {"exp_error", "at most bf16's unit roundoff, 2^-8", r->exp_error, unit_most},
-                {"map", "at most bf16's unit roundoff, 2^-8", r->map, unit_most},
-                {"operand", "at most bf16's unit roundoff, 2^-8", r->operand, unit_most},
-                {"weight", "at most bf16's unit roundoff, 2^-8", r->weight, unit_most},
-                {"kappa_s", "at most 64", r->kappa_s, factor_most},
-                {"kappa_d", "at most 64", r->kappa_d, factor_most},
-                {"underflow", "at most 2^-14, binary16's least normal number", r->underflow, underflow_most}};
+  } errors[] = {{"unit", unit, r->unit, unit_most},
+                {"exp_error", unit, r->exp_error, unit_most},
+                {"map", unit, r->map, unit_most},
+                {"operand", unit, r->operand, unit_most},
+                {"weight", unit, r->weight, unit_most},
+                {"kappa_s", "at most 64", r->kappa_s, 64},
+                {"kappa_d", "at most 64", r->kappa_d, 64},
+                {"underflow", "at most 2^-14, binary16's least normal number", r->underflow, 0x1p-14}};
   const struct {
     const char *name, *of;
     int64_t chain, terms;
@@ -255,11 +260,12 @@ attn_status attn_rounding_check(const char *variant, const attn_problem *p, cons
     return refuse(variant, member, expected, errors[i].value);
   }
   for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
-    if (chain_fits(chains[i].chain, chains[i].terms)) continue;
+    const int64_t chain = chains[i].chain, most = chains[i].terms + ROUNDINGS_BESIDES / ROUNDINGS_TERM;
+    if (chain >= 0 && chain / ROUNDINGS_TERM <= most) continue;
     snprintf(member, sizeof member, "rounding.%s", chains[i].name);
     snprintf(expected, sizeof expected, "0 ... %d %s + %d: a chain has a few roundings for each term",
              ROUNDINGS_TERM, chains[i].of, ROUNDINGS_BESIDES);
-    return refuse(variant, member, expected, (double)chains[i].chain);
+    return refuse(variant, member, expected, (double)chain);
   }
   return r->block < 0 ? refuse(variant, "rounding.block", not_negative, (double)r->block) : ATTN_OK;
 }
@@ -281,10 +287,8 @@ static attn_status store_check(const char *variant, const attn_kv_store *s) {
       return refuse(variant, "law.turned of a scheme", "a type of stores", (double)x->law.turned);
     if (x->law.signs < 0) return refuse(variant, "law.signs of a scheme", "0 or more", (double)x->law.signs);
   }
-  const int64_t numbers[] = {s->residual, s->group, s->prompt};
-  static const char *const names[] = {"store.residual", "store.group", "store.prompt"};
-  for (int i = 0; i < 3; i++)
-    if (numbers[i] < 0) return refuse(variant, names[i], "0 or more", (double)numbers[i]);
+  attn_status status = NOT_NEGATIVE("store", NUMBER(s, residual), NUMBER(s, group), NUMBER(s, prompt));
+  if (status) return status;
   if (s->smooth && (s->residual || !s->group))
     return refuse(variant, "store.smooth", "false without a group, or with a residual", 1);
   if (!s->group) return ATTN_OK;
@@ -298,34 +302,34 @@ static attn_status store_check(const char *variant, const attn_kv_store *s) {
 
 static attn_status recurrence_check(const char *variant, const attn_recurrence *x) {
   if (!countable(x->chunk)) return refuse(variant, "recurrence.chunk", count, (double)x->chunk);
-  if (x->betas < 0) return refuse(variant, "recurrence.betas", "at least 0", (double)x->betas);
-  if (x->turns < 0) return refuse(variant, "recurrence.turns", "at least 0", (double)x->turns);
   if (x->rounds && ((int)x->stored < 0 || (int)x->stored >= ATTN_DTYPES))
     return refuse(variant, "recurrence.stored", "f32, f64, f16 or bf16", (double)x->stored);
-  return x->gates ? ATTN_OK : attn_fail(ATTN_EINVAL, "variant %s: recurrence.gates is NULL", variant);
+  if (!x->gates) return attn_fail(ATTN_EINVAL, "variant %s: recurrence.gates is NULL", variant);
+  return NOT_NEGATIVE("recurrence", NUMBER(x, betas), NUMBER(x, turns));
 }
 
 static attn_status normaliser_check(const char *variant, const attn_normaliser *x) {
   if (!x->normalise) return attn_fail(ATTN_EINVAL, "variant %s: normaliser.normalise is NULL", variant);
   if (!x->gate != !x->gates)
     return attn_fail(ATTN_EINVAL, "variant %s: normaliser.gates and gate go together", variant);
-  if (!(x->reach >= 0 && isfinite(x->reach)))
-    return refuse(variant, "normaliser.reach", "a finite number from 0", x->reach);
-  if (x->columns < 0 || x->first < 0)
-    return refuse(variant, "normaliser.columns and first", not_negative,
-                  (double)attn_min(x->columns, x->first));
+  if (!finite_from_0(x->reach)) return refuse(variant, "normaliser.reach", from_0, x->reach);
   if (x->columns && !(x->gain > 0 && isfinite(x->gain)))
     return refuse(variant, "normaliser.gain", "a finite number above 0", x->gain);
-  return !(x->reach > 0) || x->sums
-             ? ATTN_OK
-             : attn_fail(ATTN_EINVAL, "variant %s: normaliser.reach is of weights that sum to 1", variant);
+  if (x->reach > 0 && !x->sums)
+    return attn_fail(ATTN_EINVAL, "variant %s: normaliser.reach is of weights that sum to 1", variant);
+  return NOT_NEGATIVE("normaliser", NUMBER(x, columns), NUMBER(x, first));
 }
 
 static attn_status latent_check(const char *variant, const attn_latent *x) {
   if (!countable(x->rank)) return refuse(variant, "latent.rank", count, (double)x->rank);
   if (x->shared < 0 || x->shared >= x->rank)
     return refuse(variant, "latent.shared", "0 ... rank - 1", (double)x->shared);
-  return x->prompt >= 0 ? ATTN_OK : refuse(variant, "latent.prompt", "0 or more", (double)x->prompt);
+  return NOT_NEGATIVE("latent", NUMBER(x, prompt));
+}
+
+static attn_status pooling_check(const char *variant, const attn_pooling *x) {
+  if (x->block < 1) return refuse(variant, "pooling.block", "1 or more", (double)x->block);
+  return NOT_NEGATIVE("pooling", NUMBER(x, window), NUMBER(x, overlap), NUMBER(x, first), NUMBER(x, top));
 }
 
 attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
@@ -339,11 +343,7 @@ attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   if (!status && view->store) status = store_check(v->name, view->store);
   if (!status && view->low_rank) status = low_rank_check(v->name, view->low_rank);
   if (!status && view->latent) status = latent_check(v->name, view->latent);
-  if (!status && view->pooling &&
-      (view->pooling->window < 0 || view->pooling->block < 1 || view->pooling->overlap < 0 ||
-       view->pooling->first < 0 || view->pooling->top < 0))
-    status = refuse(v->name, "pooling.block", "a block of 1 or more, no other number below 0",
-                    (double)view->pooling->block);
+  if (!status && view->pooling) status = pooling_check(v->name, view->pooling);
   if (!status && view->relocation && !(view->pattern && view->relocation->meet))
     status = attn_fail(ATTN_EINVAL, "variant %s: relocation without a pattern, or meet is NULL", v->name);
   return status;

@@ -66,7 +66,7 @@ attn_status attn_extra_check(const char *where, const attn_problem *p, const att
     snprintf(heads, sizeof heads, "1, %lld or %lld", (long long)p->kv_heads, (long long)p->heads);
   else if (kind->heads == ATTN_HEADS_ONE)
     snprintf(heads, sizeof heads, "1");
-  if (most) snprintf(columns, sizeof columns, "1 or %lld", (long long)most);
+  if (most) snprintf(columns, sizeof columns, most > 1 ? "1 or %lld" : "%lld", (long long)most);
   return attn_fail(ATTN_EINVAL,
                    "%s: extra tensor %s [%lld, %lld, %lld, %lld]: expected [1 or %lld, %s, %lld, %s]", where,
                    x->name, (long long)x->batch, (long long)x->heads, (long long)x->n, (long long)x->columns,

@@ -47,6 +47,8 @@ attn_blocks attn_blocks_for(const attn_kernels *, int64_t d_qk, int64_t d_v, int
 attn_cache attn_cache_decide(int level, int64_t reported, const char *directory);
 
 /* Check the numbers of a problem's score and mask: scalars; those in arrays. EINVAL names the field. */
+/* Whether elements of a tensor of these counts and strides have addresses. */
+attn_status attn_strides_fit(const char *name, int64_t extents[3][2]);
 attn_status attn_score_check(const attn_problem *);
 attn_status attn_mask_check(const attn_problem *);
 attn_status attn_score_check_arrays(const attn_problem *);

@@ -291,15 +291,9 @@ void attn_param_print(const attn_param *p, const void *params, char *buffer, siz
   case ATTN_INT:
     snprintf(buffer, size, "%lld", (long long)*(const int64_t *)f);
     break;
-  case ATTN_REAL: {
-    /* The shortest text that reads back as the same number. */
-    double value = *(const double *)f;
-    for (int digits = 1; digits <= 17; digits++) {
-      snprintf(buffer, size, "%.*g", digits, value);
-      if (!(strtod(buffer, NULL) < value || strtod(buffer, NULL) > value)) break;
-    }
+  case ATTN_REAL:
+    attn_shortest_print(*(const double *)f, buffer, size);
     break;
-  }
   case ATTN_CHOICE:
     snprintf(buffer, size, "%s", p->choices[*(const int *)f]);
     break;

@@ -31,6 +31,17 @@ attn_status attn_size_product(const char *what, const int64_t *factors, size_t c
   return ATTN_OK;
 }
 
+attn_status attn_strides_fit(const char *name, int64_t extents[3][2]) {
+  size_t elements = 0, bytes = 0;
+  for (int i = 0; i < 3; i++) {
+    const int64_t factors[] = {extents[i][0], extents[i][1], 8};
+    attn_status status = attn_size_product(name, factors, 3, &bytes);
+    if (status) return status;
+    elements += bytes / 8;
+  }
+  return elements <= PTRDIFF_MAX / 8 ? ATTN_OK : attn_fail(ATTN_EINVAL, "%s: strides overflow", name);
+}
+
 static attn_status check_tensor(const char *name, const attn_problem *p, int64_t heads, int64_t n, int64_t d,
                                 attn_stride *s) {
   size_t ignored;
@@ -47,15 +58,7 @@ static attn_status check_tensor(const char *name, const attn_problem *p, int64_t
   if (s->batch % unit || s->head % unit || s->row % unit)
     return attn_fail(ATTN_EINVAL, "%s: strides of %s are multiples of %lld elements", name,
                      attn_numbers[stored].name, (long long)unit);
-  int64_t extents[][3] = {{p->batch, s->batch, 8}, {heads, s->head, 8}, {n, s->row, 8}};
-  size_t span = 0;
-  for (int i = 0; i < 3; i++) {
-    size_t bytes = 0;
-    if ((status = attn_size_product(name, extents[i], 3, &bytes))) return status;
-    if (span > PTRDIFF_MAX - bytes) return attn_fail(ATTN_EINVAL, "%s: strides overflow", name);
-    span += bytes;
-  }
-  return ATTN_OK;
+  return attn_strides_fit(name, (int64_t[3][2]){{p->batch, s->batch}, {heads, s->head}, {n, s->row}});
 }
 
 /* Rows of the output must not overlap: each axis, by ascending stride, must step over all that is inside

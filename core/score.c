@@ -16,16 +16,8 @@ static attn_status check_bias(const attn_bias *b, const attn_problem *p) {
   if (b->row < p->n_kv)
     return attn_fail(ATTN_EINVAL, "score.dense: row stride %lld, expected at least n_kv = %lld",
                      (long long)b->row, (long long)p->n_kv);
-  size_t all = 0;
-  int64_t extents[][3] = {{p->batch, b->batch, 8}, {p->heads, b->head, 8}, {p->n_q, b->row, 8}};
-  for (int i = 0; i < 3; i++) {
-    size_t bytes = 0;
-    attn_status status = attn_size_product("score.dense", extents[i], 3, &bytes);
-    if (status) return status;
-    if (all > PTRDIFF_MAX - bytes) return attn_fail(ATTN_EINVAL, "score.dense: strides overflow");
-    all += bytes;
-  }
-  return ATTN_OK;
+  return attn_strides_fit("score.dense",
+                          (int64_t[3][2]){{p->batch, b->batch}, {p->heads, b->head}, {p->n_q, b->row}});
 }
 
 attn_status attn_score_check(const attn_problem *p) {

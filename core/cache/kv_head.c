@@ -58,12 +58,12 @@ void attn_kv_head_begin(attn_kv_head *h, const attn_kv_rule *rule, const attn_pr
   if (h->query) memset(h->query, 0, (size_t)(lines(h) * h->d) * sizeof *h->query);
 }
 
-static attn_kv_held held(const attn_kv_head *h, const double *keys, int64_t first, int64_t count) {
+static attn_kv_held held(const attn_kv_head *h, const double *keys) {
   return (attn_kv_held){.d = h->d,
-                        .count = count,
-                        .position = h->position + first,
+                        .count = h->count,
+                        .position = h->position,
                         .keys = keys,
-                        .row = h->by_position ? h->position + first : NULL,
+                        .row = h->by_position ? h->position : NULL,
                         .d_v = h->d_v,
                         .values = h->values,
                         .seed = h->rule.seed,
@@ -154,7 +154,7 @@ static int64_t score_held(attn_kv_head *h, int64_t position, const double *keys)
   if (h->fixed) {
     memcpy(h->score, h->fixed, (size_t)h->count * sizeof *h->score);
   } else {
-    const attn_kv_held all = held(h, keys, 0, h->count);
+    const attn_kv_held all = held(h, keys);
     r->score->score(&all, h->score);
   }
   return open;
@@ -201,7 +201,9 @@ int64_t attn_kv_arrive(attn_kv_head *h, int64_t position, const double *keys, co
   if (h->seen) h->seen[at] = 0;
   for (int64_t q = 0; q < lines(h); q++) h->weights[q * h->capacity + at] = h->query ? product(h, q, own) : 0;
   if (h->fixed) {
-    attn_kv_held alone = held(h, own, at, 1);
+    attn_kv_held alone = held(h, own);
+    alone.position += at;
+    alone.count = 1;
     alone.row = NULL;
     h->rule.score->score(&alone, &h->fixed[at]);
   }

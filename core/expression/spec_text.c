@@ -9,13 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The shortest text that reads back as the same number. */
 static void print_number(FILE *to, double value) {
-  char text[32] = "";
-  for (int digits = 1; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, value);
-    if (!(strtod(text, NULL) < value || strtod(text, NULL) > value)) break;
-  }
+  char text[32];
+  attn_shortest_print(value, text, sizeof text);
   fputs(text, to);
 }
 

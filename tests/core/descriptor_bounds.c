@@ -77,7 +77,6 @@ static attn_parts base_of(int base) {
 #define ABSENT(member) SAID(member, "variant fake: " #member " is NULL")
 #define TAKEN(member) SAID(member, "is of keys that are always taken")
 #define MARGINS(member) SAID(member, "selector.margins go with a grain of 1")
-#define FAR(member) SAID(member, "no other number below 0")
 #define BOUNDS(base, kind, least, most, ...) \
   {                                          \
     base, kind, least, most, { __VA_ARGS__ } \
@@ -105,11 +104,10 @@ static const struct bounds {
            M(recurrence.chunk)),
     BOUNDS(DRAWN, 'i', 0, NONE, M(pattern.max_pieces), M(pattern.cache), M(pattern.reach), M(pattern.drawn),
            M(selector.max_keys), M(selector.grain), M(selector.kept), M(selector.hashes),
-           M(features.law.degree), M(recurrence.betas), M(recurrence.turns),
-           SAID(normaliser.columns, "columns and first = -1, expected"),
-           SAID(normaliser.first, "columns and first = -1, expected"), M(store.residual), M(store.group),
-           M(store.prompt), M(low_rank.iterations), M(latent.prompt), FAR(pooling.window), FAR(pooling.block),
-           FAR(pooling.overlap), FAR(pooling.first), FAR(pooling.top), M(rounding.block)),
+           M(features.law.degree), M(recurrence.betas), M(recurrence.turns), M(normaliser.columns),
+           M(normaliser.first), M(store.residual), M(store.group), M(store.prompt), M(low_rank.iterations),
+           M(latent.prompt), M(pooling.window), M(pooling.block), M(pooling.overlap), M(pooling.first),
+           M(pooling.top), M(rounding.block)),
     BOUNDS(DRAWN, 'i', 1, NONE, SAID(pattern.grain, "speak of blocks, but grain = 0")),
     BOUNDS(FIXED, 'i', 0, NONE, M(pattern.grain),
            SAID(selector.index.heads, "selector.index = 4, expected no heads, or"),

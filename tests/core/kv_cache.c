@@ -6,9 +6,17 @@
 #include "attn_kv_cache.h"
 #include "tests/support/kv_inputs.h"
 
+static bool narrow; /* keys and values are given in bf16 */
+
+static attn_problem step_problem(void) {
+  attn_problem p = problem_of(1);
+  p.k.stored = p.v.stored = narrow ? ATTN_BF16 : ATTN_F32;
+  return p;
+}
+
 static attn_kv_cache *cache_make(const char *spec) {
   attn_kv_cache *c = NULL;
-  const attn_problem p = problem_of(1);
+  const attn_problem p = step_problem();
   const attn_options two = {.threads = 2, .blocks.key = 24}; /* whatever the store, steps are the same */
   cr_assert_eq(attn_kv_cache_create(&c, &p, spec, &two), ATTN_OK, "%s: %s", spec, attn_last_error());
   return c;
@@ -27,6 +35,8 @@ static attn_status append(attn_kv_cache *c, const inputs *x, int64_t first, int6
   float *q = slice(&x->q[0][0][0][0], HEADS, D, first, n),
         *k = slice(&x->k[0][0][0][0], KV_HEADS, D, first, n),
         *v = slice(&x->v[0][0][0][0], KV_HEADS, D_V, first, n);
+  if (narrow) attn_convert(k, ATTN_F32, BATCH * KV_HEADS * n * D, ATTN_BF16, k);
+  if (narrow) attn_convert(v, ATTN_F32, BATCH * KV_HEADS * n * D_V, ATTN_BF16, v);
   const attn_status status = attn_kv_cache_append(c, n, length, q, k, v);
   free(q);
   free(k);
@@ -71,25 +81,27 @@ Test(core_kv_cache, a_copy_is_the_cache_that_is_gone) {
   counted memory = {.left = 1000};
   const attn_allocator allocator = {counted_alloc, counted_release, &memory};
   const attn_options options = {.threads = 2, .blocks.key = 24, .allocator = &allocator};
-  const attn_problem p = problem_of(1);
-  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    attn_kv_cache *c = NULL, *copy = NULL, *never = cache_make(specs[i]);
+  for (size_t i = 0; i < 2 * sizeof specs / sizeof *specs; i++) {
+    const char *spec = specs[i / 2];
+    narrow = i % 2;
+    const attn_problem p = step_problem();
+    attn_kv_cache *c = NULL, *copy = NULL, *never = cache_make(spec);
     float a[BATCH][HEADS][D_V], b[BATCH][HEADS][D_V];
-    cr_assert_eq(attn_kv_cache_create(&c, &p, specs[i], &options), ATTN_OK, "%s", attn_last_error());
+    cr_assert_eq(attn_kv_cache_create(&c, &p, spec, &options), ATTN_OK, "%s", attn_last_error());
     cr_assert_eq(append(c, x, 0, 40, NULL), ATTN_OK);
     cr_assert_eq(attn_kv_cache_copy(c, &copy), ATTN_OK, "%s", attn_last_error());
-    cr_expect(attn_kv_cache_bytes(copy) == attn_kv_cache_bytes(c), "%s", specs[i]);
+    cr_expect(attn_kv_cache_bytes(copy) == attn_kv_cache_bytes(c), "%s", spec);
     attn_kv_cache_destroy(c);
-    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", specs[i]);
+    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", spec);
     attend(copy, x, 39, a);
     cr_assert(!append(copy, x, 40, 40, NULL) && !append(never, x, 0, 80, NULL));
     attend(copy, x, 79, a);
     attend(never, x, 79, b);
-    cr_expect_eq(memcmp(a, b, sizeof a), 0, "%s", specs[i]);
-    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", specs[i]);
+    cr_expect_eq(memcmp(a, b, sizeof a), 0, "%s", spec);
+    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", spec);
     attn_kv_cache_destroy(copy);
     attn_kv_cache_destroy(never);
-    cr_expect_eq(memory.bytes, 0, "%s", specs[i]);
+    cr_expect_eq(memory.bytes, 0, "%s", spec);
   }
   free(x);
 }
@@ -221,34 +233,52 @@ Test(core_kv_cache, queries_end_where_the_last_head_lost_a_key) {
 
 /* ---- memory and refusals ------------------------------------------------------------------------------- */
 
-/* A cache holds codes of types, and what a scheme decodes is no code. */
-Test(core_kv_cache, refuses_a_store_that_is_no_type) {
-  static const char *const specs[] = {"turbo:of=k", "turbo:of=v", "qjl", "topk:k=8 | turbo",
-                                      "rotated",    "kivi",       "sage"};
-  const attn_problem p = problem_of(1);
-  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    attn_kv_cache *c = NULL;
-    cr_expect_eq(attn_kv_cache_create(&c, &p, specs[i], NULL), ATTN_EUNSUPPORTED, "%s", specs[i]);
-    cr_expect(strstr(attn_last_error(), "it holds number types") && strstr(attn_last_error(), specs[i]), "%s",
-              attn_last_error());
-  }
-}
-
-/* What they read of a part is not what they read of the whole sequence; others of the same variants are
- * read. */
-Test(core_kv_cache, refuses_readers_that_look_beyond_a_query) {
-  static const char *const refused[] =
-      {"tiled:skip=0.01", "pages:share=tile,score=mass",  "topk:by=loki",           "lsh_tail",
-       "magicpig",        "streaming + topk:k=8,by=loki", "tiled:skip=0.01 | store"},
-                           *const read[] = {"tiled", "pages:budget=256", "topk:k=8", "streaming + topk:k=8",
-                                            "lsh",   "streaming | store"};
+/* A cache holds codes of types, and what a scheme decodes is no code. What readers that look beyond a query
+ * read of a part is not what they read of the whole sequence; others of the same variants are read. */
+Test(core_kv_cache, refuses_specs_with_their_reason) {
+  static const char *const read[] = {"tiled",
+                                     "pages:budget=256",
+                                     "topk:k=8",
+                                     "streaming + topk:k=8",
+                                     "lsh",
+                                     "streaming | store",
+                                     "evict:budget=14,recent=9,every=4,chunk=3"};
+  static const struct {
+    attn_status status;
+    const char *said, *specs[8]; /* to the first NULL */
+  } refused[] = {
+      {ATTN_EUNSUPPORTED,
+       "it holds number types, and '",
+       {"turbo:of=k", "turbo:of=v", "qjl", "topk:k=8 | turbo", "rotated", "kivi", "sage"}},
+      {ATTN_EUNSUPPORTED,
+       "reads depends on other queries or on keys to come",
+       {"tiled:skip=0.01", "pages:share=tile,score=mass", "topk:by=loki", "lsh_tail", "magicpig",
+        "streaming + topk:k=8,by=loki", "tiled:skip=0.01 | store"}},
+      {ATTN_EINVAL, "budget = 8, expected at least recent = 9", {"evict:budget=8,recent=9"}},
+      {ATTN_EINVAL,
+       "at least recent - 1 and every = 4 in chunks of 3: 14",
+       {"evict:budget=13,recent=9,every=4,chunk=3"}},
+      {ATTN_EUNSUPPORTED, "score=exact ranks by queries that are still to come", {"evict:score=exact"}},
+      {ATTN_EINVAL, "prompt = 8, expected more than budget = 8", {"evict:budget=8,prompt=8,shared=0.8"}},
+      {ATTN_EINVAL,
+       "admit = 1 judges keys one by one",
+       {"evict:admit=1,every=2", "evict:admit=1,chunk=2", "evict:admit=1,budget=8,prompt=9,shared=0.5"}},
+      {ATTN_EINVAL, "score=qfilter needs filters=FILE", {"evict:score=qfilter"}},
+      {ATTN_EINVAL, "score=h2o reads no filters", {"evict:score=h2o,filters=f"}},
+      {ATTN_EINVAL, "g is 3 x 8, expected 2 kv heads x 8", {"evict:score=qfilter,filters=g"}},
+      {ATTN_EUNSUPPORTED, "causal", {"linformer", "hyper"}},
+      {ATTN_EUNSUPPORTED, "takes no positions of queries", {"bigbird:tail=uniform"}},
+      {ATTN_ENOTFOUND, "no_such", {"no_such"}},
+      {ATTN_EUNSUPPORTED, "fitted to keys that are still to come", {"latent:rank=4"}},
+      {ATTN_EUNSUPPORTED, "latents are held as numbers", {"latent:rank=4,prompt=8 | store"}}};
   const attn_problem p = problem_of(1);
   attn_kv_cache *c = NULL;
-  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-    cr_expect_eq(attn_kv_cache_create(&c, &p, refused[i], NULL), ATTN_EUNSUPPORTED, "%s", refused[i]);
-    cr_expect(strstr(attn_last_error(), "reads depends on other queries or on keys to come"), "%s: %s",
-              refused[i], attn_last_error());
-  }
+  attn_matrix_reader_set(read_filters);
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    for (const char *const *spec = refused[i].specs; *spec; spec++) {
+      cr_expect_eq(attn_kv_cache_create(&c, &p, *spec, NULL), refused[i].status, "%s", *spec);
+      cr_expect(!c && strstr(attn_last_error(), refused[i].said), "%s: %s", *spec, attn_last_error());
+    }
   for (size_t i = 0; i < sizeof read / sizeof *read; i++) attn_kv_cache_destroy(cache_make(read[i]));
   cr_expect(!attn_kv_cache_reads(NULL));
 }
@@ -291,36 +321,6 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
   attn_problem p = problem_of(1);
   float o[BATCH][HEADS][D_V];
   const int64_t longer[BATCH] = {20, 20}, shorter[BATCH] = {5, 5};
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=8,recent=9", NULL), ATTN_EINVAL);
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=14,recent=9,every=4,chunk=3", NULL), ATTN_OK);
-  attn_kv_cache_destroy(c);
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=13,recent=9,every=4,chunk=3", NULL), ATTN_EINVAL);
-  cr_expect(strstr(attn_last_error(), "at least recent - 1 and every = 4 in chunks of 3: 14"), "%s",
-            attn_last_error());
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=exact", NULL), ATTN_EUNSUPPORTED);
-  cr_expect(strstr(attn_last_error(), "score=exact ranks by queries that are still to come"), "%s",
-            attn_last_error());
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:budget=8,prompt=8,shared=0.8", NULL), ATTN_EINVAL);
-  cr_expect(strstr(attn_last_error(), "prompt = 8, expected more than budget = 8"), "%s", attn_last_error());
-  for (int i = 0; i < 3; i++) {
-    static const char *const with[] = {"evict:admit=1,every=2", "evict:admit=1,chunk=2",
-                                       "evict:admit=1,budget=8,prompt=9,shared=0.5"};
-    cr_expect_eq(attn_kv_cache_create(&c, &p, with[i], NULL), ATTN_EINVAL);
-    cr_expect(strstr(attn_last_error(), "admit = 1 judges keys one by one"), "%s", attn_last_error());
-  }
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=qfilter", NULL), ATTN_EINVAL);
-  cr_expect(strstr(attn_last_error(), "score=qfilter needs filters=FILE"), "%s", attn_last_error());
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=h2o,filters=f", NULL), ATTN_EINVAL);
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "evict:score=qfilter,filters=g", NULL), ATTN_EINVAL);
-  cr_expect(strstr(attn_last_error(), "g is 3 x 8, expected 2 kv heads x 8"), "%s", attn_last_error());
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "linformer", NULL), ATTN_EUNSUPPORTED, "it is never causal");
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "hyper", NULL), ATTN_EUNSUPPORTED, "it takes no positions");
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "bigbird:tail=uniform", NULL), ATTN_EUNSUPPORTED, "nor so");
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "no_such", NULL), ATTN_ENOTFOUND);
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "latent:rank=4", NULL), ATTN_EUNSUPPORTED);
-  cr_expect(strstr(attn_last_error(), "fitted to keys that are still to come"), "%s", attn_last_error());
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "latent:rank=4,prompt=8 | store", NULL), ATTN_EUNSUPPORTED);
-  cr_expect(strstr(attn_last_error(), "latents are held as numbers"), "%s", attn_last_error());
   p.causal = false;
   cr_expect_eq(attn_kv_cache_create(&c, &p, "tiled", NULL), ATTN_EUNSUPPORTED);
   cr_expect(!c);

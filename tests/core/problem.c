@@ -99,7 +99,11 @@ Test(core_problem, products_that_overflow) {
   REFUSED("", p.batch = INT64_C(1) << 40; p.heads = p.kv_heads = INT64_C(1) << 30);
   REFUSED("", p.n_kv = INT64_MAX);
   REFUSED("q: size", p.q = (attn_stride){INT64_MAX / 2, INT64_MAX / 2, 3, 0});
-  REFUSED("q: strides", p.q = (attn_stride){INT64_MAX / 32, 100, INT64_MAX / 80, 0});
+  attn_problem widest = shape_problem((case_shape){1, 1, 1, 1, 1, 3, 6, false, false}, ATTN_F32);
+  widest.q =
+      (attn_stride){INT64_MAX / 16, INT64_MAX / 32, INT64_MAX / 8 - INT64_MAX / 16 - INT64_MAX / 32, 0};
+  EXPECT_STATUS(attn_problem_resolve(&widest), ATTN_OK);
+  REFUSED("q: strides overflow", p = widest; p.q.row++);
 }
 
 /* Problems that are valid, though no machine holds them: refused, or counted without wrapping round, so that
@@ -131,26 +135,71 @@ Test(core_problem, estimates_do_not_wrap) {
   }
 }
 
+static attn_cost cost_of(attn_problem p, const char *spec, const char *factor, int64_t times) {
+  attn_cost cost = {0};
+  if (strchr(factor, 'b')) p.batch *= times;
+  if (strchr(factor, 'h')) p.heads *= times;
+  if (strchr(factor, 'k')) p.kv_heads *= times;
+  if (strchr(factor, 'n')) p.n_q *= times, p.n_kv *= times;
+  if (strchr(factor, 'q')) p.d_qk *= times;
+  if (strchr(factor, 'v')) p.d_v *= times;
+  EXPECT_STATUS(attn_estimate(&p, spec, NULL, NULL, &cost), ATTN_OK);
+  return cost;
+}
+
 Test(core_problem, estimates_grow_with_the_problem) {
   for (size_t v = 0; v < attn_variant_count(); v++) {
     const char *name = attn_variant_at(v)->name;
-    attn_problem small = attn_problem_make(1, 2, 512, 32), large = attn_problem_make(1, 2, 2048, 32);
-    size_t small_bytes, large_bytes;
-    attn_cost small_cost, large_cost;
+    attn_problem p = attn_problem_make(1, 2, 512, 32);
     note_context("%s", name);
-    small.causal = large.causal = causal_only(attn_variant_at(v));
+    p.causal = causal_only(attn_variant_at(v));
     if (strcmp(name, "svd") == 0) continue; /* of at most 1024 rows: an oracle */
     /* Of so few keys hyper is exact as it is called. */
     if (strcmp(name, "hyper") == 0) name = "hyper:exact_below=0";
-    EXPECT_STATUS(attn_estimate(&small, name, NULL, &small_bytes, &small_cost), ATTN_OK);
-    EXPECT_STATUS(attn_estimate(&large, name, NULL, &large_bytes, &large_cost), ATTN_OK);
-    EXPECT(large_bytes >= small_bytes && large_cost.bytes > small_cost.bytes);
-    double ratio = large_cost.mul_add / small_cost.mul_add;
+    const double ratio = cost_of(p, name, "n", 4).mul_add / cost_of(p, name, "n", 1).mul_add;
     const uint32_t caps = attn_variant_at(v)->caps;
     EXPECT(caps & ATTN_CAP_EXACT ? ratio >= 16 && ratio <= 16 : ratio > 1 && ratio <= 16);
     attn_view view;
-    attn_plan_destroy(plan_inspected(&small, name, NULL, &view));
+    attn_plan_destroy(plan_inspected(&p, name, NULL, &view));
     EXPECT(caps & (ATTN_CAP_EXACT | ATTN_CAP_STORE) || view.normaliser || view.expression || ratio < 16);
+  }
+}
+
+/* Each kv head asks an index of all heads, or latents are made of all. */
+static bool of_all_heads(const char *spec) {
+  return strstr(spec, "=index,") || strstr(spec, ",whole=no,top=") || strstr(spec, "latent:");
+}
+
+/* Batch entries are alike, as are kv heads with their queries; more heads and longer rows never take less,
+ * unless longer keys are met more rarely. */
+static void expect_costs_of_alike(const attn_problem *p, const char *spec) {
+  static const char *const alike[] = {"b", "hk"}, *const more[] = {"h", "q", "v", "n"};
+  const attn_cost one = cost_of(*p, spec, "", 1);
+  for (int i = 0; i < (of_all_heads(spec) ? 1 : 2); i++) {
+    const attn_cost all = cost_of(*p, spec, alike[i], 4);
+    note_context("%s, %s", spec, alike[i]);
+    EXPECT(fabs(all.mul_add - 4 * one.mul_add) <= 1e-12 * all.mul_add);
+    EXPECT(fabs(all.exp - 4 * one.exp) <= 1e-12 * all.exp);
+    EXPECT(fabs(all.bytes - 4 * one.bytes) <= 1e-12 * all.bytes);
+  }
+  for (int i = 0; i < 4; i++) {
+    const attn_cost other = cost_of(*p, spec, more[i], 2);
+    note_context("%s, %s", spec, more[i]);
+    if (strcmp(more[i], "q") == 0 && strstr(spec, ",centre=")) continue;
+    EXPECT(other.mul_add >= one.mul_add && other.exp >= one.exp && other.bytes > one.bytes);
+  }
+}
+
+Test(core_problem, costs_are_of_heads_that_are_alike) {
+  for (size_t v = 0; v < attn_variant_count(); v++) {
+    const attn_variant *variant = attn_variant_at(v);
+    attn_problem p = shape_problem((case_shape){41, 6, 3, 66, 66, 12, 20, false, false}, ATTN_F32);
+    for (int causal = causal_only(variant); causal <= (variant->caps & ATTN_CAP_CAUSAL ? 1 : 0); causal++) {
+      p.causal = causal;
+      spec_list specs = specs_for(variant, &p, 64);
+      for (int s = 0; s < specs.count; s++) expect_costs_of_alike(&p, specs.text[s]);
+      spec_list_free(&specs);
+    }
   }
 }
 
@@ -234,6 +283,12 @@ Test(core_problem, unsupported_features_are_refused) {
   expect_no_plan(&p, "linear:feature=elu,eps=0.1", ATTN_EINVAL, "");
   expect_no_plan(&p, "bigbird:window=2", ATTN_EINVAL, "bigbird");
   EXPECT(strstr(attn_last_error(), "window"));
+  expect_no_plan(&p, "longnet:segments=8", ATTN_EINVAL, "1 segments and 3 dilations");
+  expect_no_plan(&p, "longnet:segments=,dilations=", ATTN_EINVAL, "0 segments and 0 dilations");
+  expect_no_plan(&p, "longnet:segments=8+9+10,dilations=1+2+11", ATTN_EINVAL, "dilation 11 is more than");
+  attn_plan_destroy(plan_or_note(&p, "longnet:segments=8,dilations=8", NULL));
+  p.n_q = 101;
+  expect_no_plan(&p, "longnet", ATTN_EUNSUPPORTED, "n_q > n_kv");
 }
 
 /* ---- attention in one call is what a plan of the same spec computes, and fails as that does ---- */

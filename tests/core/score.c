@@ -226,6 +226,9 @@ Test(core_score, what_is_wrong_is_named) {
   REFUSED(ATTN_EINVAL, "relative[7]", "tiled", p.score = score_of(RELATIVE), p.score.relative = bad);
   REFUSED(ATTN_EINVAL, "sink[7]", "tiled", p.heads = p.kv_heads = 8, p.score.sink = bad);
   REFUSED(ATTN_EINVAL, "row stride", "tiled", p.score = score_of(DENSE), p.score.dense.row = N_KV - 1);
+  REFUSED(ATTN_EINVAL, "dense: unknown dtype 4", "tiled", p.score = score_of(DENSE), p.score.dense.dtype = 4);
+  REFUSED(ATTN_EINVAL, "dense: negative stride", "tiled", p.score = score_of(DENSE), p.score.dense.head = -1);
+  REFUSED(ATTN_EINVAL, "dense: size", "tiled", p.score = score_of(DENSE), p.score.dense.row = INT64_MAX / 8);
   REFUSED(ATTN_EINVAL, "prefix", "tiled", p.mask = mask_of(ATTN_MASK_PREFIX), p.mask.size = -1);
   REFUSED(ATTN_EINVAL, "blocks", "tiled", p.mask = mask_of(ATTN_MASK_BLOCK_CAUSAL), p.mask.size = 0);
   REFUSED(ATTN_EINVAL, "offsets[2] = 5", "tiled", p.mask = mask_of(ATTN_MASK_DOCUMENTS),

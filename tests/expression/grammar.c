@@ -158,6 +158,11 @@ Test(expression_grammar, variants_of_expressions) {
   EXPECT(spec->variant->caps & ATTN_CAP_CAUSAL && spec->variant->caps & ATTN_CAP_DATA);
   EXPECT(spec->expression->kind == ATTN_EXPRESSION_JOIN && spec->expression->count == 2);
   EXPECT(spec->expression->terms[1]->column == 18);
+  const uint32_t tiled = spec_of("tiled")->variant->caps, shift = ATTN_CAP_SHIFT,
+                 of_dyadic = ATTN_CAP_PADDING | ATTN_CAP_CROSS | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
+                             ATTN_CAP_SHIFT | ATTN_CAP_LSE | ATTN_CAP_HALF | ATTN_CAP_CAUSAL,
+                 kinds = ATTN_CAP_KEYS | ATTN_CAP_FEATURES | ATTN_CAP_STORE,
+                 of_stored = kinds | ATTN_CAP_EXACT | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
   const struct {
     const char *text;
     uint32_t has, lacks;
@@ -170,9 +175,12 @@ Test(expression_grammar, variants_of_expressions) {
       {"1e308*tiled + 1e308*full", 0, ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX},
       {"gate*tiled", ATTN_CAP_CAUSAL | ATTN_CAP_PERMUTATION, ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX},
       {"0.5*tiled + 0.5*linear", 0, ATTN_CAP_SCORE | ATTN_CAP_MASK},
-      {"dyadic(tiled)", ATTN_CAP_CAUSAL | ATTN_CAP_LSE,
-       ATTN_CAP_PERMUTATION | ATTN_CAP_SCORE | ATTN_CAP_MASK},
-      {"tiled + topk", ATTN_CAP_EXACT | ATTN_CAP_LSE, ATTN_CAP_SHIFT},
+      {"dyadic(tiled)", of_dyadic, ~of_dyadic},
+      {"dyadic(topk)", (of_dyadic & ~shift) | ATTN_CAP_DATA, ~of_dyadic & ~(uint32_t)ATTN_CAP_DATA},
+      {"tiled | store", tiled & ~of_stored, of_stored},
+      {"tiled + tiled", tiled & ~kinds, kinds | ATTN_CAP_DATA},
+      {"tiled + topk", ATTN_CAP_EXACT | ATTN_CAP_LSE | ATTN_CAP_CONVEX, ATTN_CAP_SHIFT},
+      {"streaming + linear", ATTN_CAP_STOCHASTIC | ATTN_CAP_LSE, ATTN_CAP_CONVEX | ATTN_CAP_SCORE},
   };
   for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
     note_context("%s", caps[i].text);

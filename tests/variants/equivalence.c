@@ -92,6 +92,14 @@ static void bigbird(const inputs *in) {
 }
 Test(variants_equivalence, bigbird) { in_all_forms(bigbird, true); }
 
+/* One segment; LN-1 and papers.py hold branches to their definition. */
+static void longnet(const inputs *in) {
+  expect_full("longnet:segments=67,dilations=1", in);
+  expect_full("longnet:segments=4096,dilations=1", in);
+  expect_not_full("longnet:segments=33,dilations=1", in);
+}
+Test(variants_equivalence, longnet) { in_all_forms(longnet, true); }
+
 static void tiled(const inputs *in) {
   static const int sizes[] = {1, 7, 64, 100, N, 1000};
   for (int a = 0; a < 6; a++)

@@ -56,6 +56,13 @@ static attn_status run(const attn_problem *p, const char *text, const attn_extra
 
 Test(variants_index, tensors_that_do_not_fit_are_refused) {
   const attn_problem p = problem_of(ATTN_F32, true);
+  static const char *const said[] = {"index_q of 3 heads and 4 columns: the index has 3 heads of 5",
+                                     "index_q [2, 3, 61, 5]: expected [1 or 2, any, 37, any]",
+                                     "index_k [2, 2, 61, 5]: expected [1 or 2, 1, 61, any]",
+                                     "index_k [2, 1, 37, 5]: expected [1 or 2, 1, 61, any]",
+                                     "index_w [2, 3, 37, 5]: expected [1 or 2, any, 37, 1]",
+                                     "index_w of 1 heads and 1 columns: the index has 3 heads of 5",
+                                     "index_k [3, 1, 61, 5]: expected [1 or 2, 1, 61, any]"};
   attn_extra bad[7][3];
   draw_all();
   for (size_t i = 0; i < 7; i++)
@@ -70,6 +77,7 @@ Test(variants_index, tensors_that_do_not_fit_are_refused) {
   for (size_t i = 0; i < 7; i++) {
     EXPECT_STATUS(run(&p, spec, bad[i], 3), ATTN_EINVAL);
     EXPECT_STATUS(run(&p, pooled, bad[i], 3), ATTN_EINVAL);
+    cr_expect(strstr(attn_last_error(), said[i]), "%s", attn_last_error());
   }
   for (size_t t = 0; t < 2; t++) EXPECT_STATUS(run(&p, spec, &tensors[t], 1), ATTN_EINVAL);
   EXPECT_STATUS(run(&p, "topk:by=index,k=7", tensors, 3), ATTN_EINVAL);
