@@ -88,6 +88,9 @@ Test(data_llama, the_bundled_model_predicts_held_text_as_its_card_says) {
 static const int64_t some_tokens[20] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 10};
 
 Test(data_llama, every_storage_of_a_grouped_model_gives_the_reference_logits) {
+  enum { MANY = 1050 };
+  int64_t many[MANY];
+  for (int64_t i = 0; i < MANY; i++) many[i] = some_tokens[i * i % 19];
   static const struct {
     int store, tied;
     size_t parts;
@@ -100,6 +103,9 @@ Test(data_llama, every_storage_of_a_grouped_model_gives_the_reference_logits) {
     model_write_config(model_config(&m));
     check_logits(fixture_directory, &m, some_tokens, 20);
     check_logits(fixture_directory, &m, some_tokens, 1);
+    m.context = 520; /* more than the head's rows at a time, in each of two windows */
+    model_write_config(model_config(&m));
+    if (i == 0) check_logits(fixture_directory, &m, many, MANY);
     reference_free(&m);
     unlink(fixture_path("model.safetensors"));
   }

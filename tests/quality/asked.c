@@ -179,6 +179,22 @@ Test(quality_asked, a_number_is_recalled_from_where_it_stands) {
   cr_expect(places > 0.15 * 2 * W && places < 0.85 * 2 * W, "anywhere: %g on average", places / (2 * W));
 }
 
+/* With as many words as there are, each has one sentence. */
+Test(quality_asked, words_are_drawn_without_replacement) {
+  quality_windows w = fill_bytes("recall:pairs=32,digits=1");
+  char window[LONG_TEXT + 1];
+  read_window(&w, W - 1, window);
+  *strstr(window, "\nQuestion: ") = '\0';
+  int found = 0;
+  for (const char *at = window; (at = strstr(at, " The number of ")); at++, found++) {
+    char start[40] = "";
+    memcpy(start, at, (size_t)(strstr(at, " is ") - at));
+    cr_expect(!strstr(at + 1, start), "%s, twice", start);
+  }
+  cr_expect_eq(found, 32);
+  quality_windows_free(&w);
+}
+
 /* The numbers of every word that is asked for, word by word, in the order of the text. */
 Test(quality_asked, several_numbers_of_several_words) {
   quality_windows w = fill_bytes("recall:pairs=4,values=3,queries=2,digits=3,depth=0.5");
