@@ -4,6 +4,7 @@
 
 #include <hdf5.h>
 
+#include "attn_variant.h"
 #include "data/formats/qkv.h"
 
 TestSuite(data_qkv, .init = fixture_begin, .fini = fixture_end);
@@ -44,39 +45,36 @@ static const char *write_hdf5(const shapes *s, hid_t type) {
   return path;
 }
 
+static void write_tensor(int t, int rank, const hsize_t *shape, attn_dtype dtype) {
+  static const char *const names[] = {"q.npy", "k.npy", "v.npy"};
+  int64_t signed_shape[4];
+  data_array a = {0};
+  for (int i = 0; i < rank; i++) signed_shape[i] = (int64_t)shape[i];
+  assert_ok(data_array_make(dtype, rank, signed_shape, &a));
+  for (int64_t i = 0; i < data_array_count(&a); i++) attn_set(a.at, i, dtype, value_of(t, (hsize_t)i));
+  assert_ok(data_npy_write(fixture_path(names[t]), &a));
+  data_array_free(&a);
+}
+
 /* The tensors as npy files with the same elements. */
 static void write_npy(const shapes *s, attn_dtype dtype) {
-  static const char *const names[] = {"q.npy", "k.npy", "v.npy"};
-  const hsize_t *shape[] = {s->q, s->k, s->v};
-  for (int t = 0; t < 3; t++) {
-    int64_t signed_shape[4];
-    data_array a = {0};
-    for (int i = 0; i < s->rank; i++) signed_shape[i] = (int64_t)shape[t][i];
-    assert_ok(data_array_make(dtype, s->rank, signed_shape, &a));
-    for (hsize_t i = 0; i < count_of(s->rank, shape[t]); i++) {
-      if (dtype == ATTN_F64)
-        ((double *)a.at)[i] = value_of(t, i);
-      else
-        ((float *)a.at)[i] = (float)value_of(t, i);
-    }
-    assert_ok(data_npy_write(fixture_path(names[t]), &a));
-    data_array_free(&a);
-  }
+  write_tensor(0, s->rank, s->q, dtype);
+  write_tensor(1, s->rank, s->k, dtype);
+  write_tensor(2, s->rank, s->v, dtype);
+}
+
+static data_reading of_npy(void) {
+  return (data_reading){.q = fixture_path("q.npy"), .k = fixture_path("k.npy"), .v = fixture_path("v.npy")};
 }
 
 static attn_status read_npy(int64_t limit, data_qkv *out) {
-  return data_qkv_read(
-      &(data_reading){
-          .q = fixture_path("q.npy"), .k = fixture_path("k.npy"), .v = fixture_path("v.npy"), .limit = limit},
-      out);
+  data_reading from = of_npy();
+  from.limit = limit;
+  return data_qkv_read(&from, out);
 }
 
 static attn_status read_in(const char *path, int64_t limit, data_qkv *out) {
   return data_qkv_read(&(data_reading){.in = path, .limit = limit}, out);
-}
-
-static double at(const void *x, attn_dtype dtype, int64_t i) {
-  return dtype == ATTN_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
 }
 
 /* Row i of head h of tensor t holds the elements of the file, whose heads have n rows. */
@@ -84,7 +82,7 @@ static void check_rows(const void *x, const data_qkv *m, int t, int64_t heads, i
                        int64_t d) {
   for (int64_t h = 0; h < heads; h++)
     for (int64_t i = 0; i < kept * d; i++)
-      cr_assert_float_eq(at(x, m->dtype, h * kept * d + i), value_of(t, (hsize_t)(h * n * d + i)), 0);
+      cr_assert_float_eq(attn_get(x, h * kept * d + i, m->dtype), value_of(t, (hsize_t)(h * n * d + i)), 0);
 }
 
 Test(data_qkv, every_rank_and_dtype_reads_the_same_from_hdf5_and_npy) {
@@ -155,7 +153,9 @@ Test(data_qkv, shapes_that_do_not_match_are_named) {
       {{3, {4, 6, 4}, {4, 6, 4}, {4, 5, 4}}, 0, ATTN_EINVAL, "k and v differ in positions"},
       {{3, {4, 6, 4}, {4, 6, 5}, {4, 6, 4}}, 0, ATTN_EINVAL, "q and k differ in width"},
       {{4, {2, 4, 6, 4}, {1, 4, 6, 4}, {1, 4, 6, 4}}, 0, ATTN_EINVAL, "batches differ"},
-      {{3, {4, 6, 4}, {4, 6, 4}, {4, 6, 4}}, 7, ATTN_EUNSUPPORTED, "first 7 positions"},
+      {{4, {2, 4, 6, 4}, {2, 4, 6, 4}, {1, 4, 6, 4}}, 0, ATTN_EINVAL, "batches differ"},
+      {{3, {4, 6, 4}, {4, 8, 4}, {4, 8, 4}}, 7, ATTN_EUNSUPPORTED, "first 7 positions: fewer"},
+      {{3, {4, 8, 4}, {4, 6, 4}, {4, 6, 4}}, 7, ATTN_EUNSUPPORTED, "first 7 positions: fewer"},
       {{1, {6}, {6}, {6}}, 0, ATTN_EINVAL, "axes"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -171,22 +171,17 @@ Test(data_qkv, shapes_that_do_not_match_are_named) {
 }
 
 Test(data_qkv, files_that_differ_in_axes_or_dtype_are_refused) {
+  static const shapes flat = {2, {6, 4}, {6, 4}, {6, 4}};
+  static const hsize_t shape[] = {1, 6, 4};
   data_qkv m = {0};
-  write_npy(&(shapes){3, {1, 6, 4}, {1, 6, 4}, {1, 6, 4}}, ATTN_F32);
-  cr_assert_eq(rename(fixture_path("q.npy"), fixture_path("q3.npy")), 0);
-  write_npy(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, ATTN_F64);
-  assert_refused(data_qkv_read(&(data_reading){.q = fixture_path("q3.npy"),
-                                               .k = fixture_path("k.npy"),
-                                               .v = fixture_path("v.npy")},
-                               &m),
-                 ATTN_EINVAL, "the numbers of axes differ");
-  cr_assert_eq(rename(fixture_path("q.npy"), fixture_path("q64.npy")), 0);
-  write_npy(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, ATTN_F32);
-  assert_refused(data_qkv_read(&(data_reading){.q = fixture_path("q64.npy"),
-                                               .k = fixture_path("k.npy"),
-                                               .v = fixture_path("v.npy")},
-                               &m),
-                 ATTN_EINVAL, "f64");
+  for (int t = 0; t < 3; t++) {
+    write_npy(&flat, ATTN_F32);
+    write_tensor(t, 3, shape, ATTN_F32);
+    assert_refused(read_npy(0, &m), ATTN_EINVAL, "the numbers of axes differ");
+    write_tensor(t, 2, shape + 1, ATTN_F64);
+    assert_refused(read_npy(0, &m), ATTN_EINVAL, "some are f32, some are f64");
+  }
+  write_npy(&flat, ATTN_F32);
   assert_ok(data_qkv_read(&(data_reading){.q = fixture_path("q.npy"), .k = fixture_path("k.npy")}, &m));
   cr_assert(!m.v && m.d_v == 0 && m.n_kv == 6);
   assert_ok(data_qkv_convert(&m, ATTN_F64));
@@ -316,11 +311,9 @@ static void write_array(const char *name, int rank, const int64_t *shape) {
   data_array_free(&a);
 }
 
-static attn_status read_with_decay(data_qkv *x) {
-  const data_reading from = {.q = fixture_path("q.npy"),
-                             .k = fixture_path("k.npy"),
-                             .v = fixture_path("v.npy"),
-                             .extra = {fixture_path("decay.npy")}};
+static attn_status read_with(const char *name, const char *file, data_qkv *x) {
+  data_reading from = of_npy();
+  from.extra[attn_extra_find(name)] = fixture_path(file);
   return data_qkv_read(&from, x);
 }
 
@@ -347,10 +340,8 @@ Test(data_qkv, index_tensors_have_their_own_axes) {
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
     attn_extra extra[ATTN_EXTRA_KINDS];
     data_qkv x;
-    data_reading from = {.q = fixture_path("q.npy"), .k = fixture_path("k.npy"), .v = fixture_path("v.npy")};
     write_array("index.npy", cases[c].rank, cases[c].shape);
-    from.extra[attn_extra_find(names[cases[c].which])] = fixture_path("index.npy");
-    const attn_status status = data_qkv_read(&from, &x);
+    const attn_status status = read_with(names[cases[c].which], "index.npy", &x);
     cr_expect_eq(status, cases[c].good ? ATTN_OK : ATTN_EINVAL, "%zu", c);
     if (status) continue;
     const int64_t *e = cases[c].expected;
@@ -367,22 +358,22 @@ Test(data_qkv, extra_tensors_follow_the_keys) {
     int rank, columns;
     int64_t shape[4], heads;
   } good[] = {{2, 1, {2, 9}, 2},    {2, 1, {1, 7}, 1},       {3, 4, {2, 9, 4}, 2},
-              {3, 1, {1, 2, 9}, 2}, {4, 4, {1, 2, 8, 4}, 2}, {4, 1, {1, 1, 7, 1}, 1}};
+              {3, 1, {1, 2, 9}, 2}, {4, 4, {2, 2, 8, 4}, 2}, {4, 1, {1, 1, 7, 1}, 1}};
   static const int64_t bad[][4] = {{2, 5}, {3, 9}, {2, 9, 3}, {2, 4, 3}, {3, 9, 9}};
-  const shapes s = {3, {2, 7, 4}, {2, 7, 4}, {2, 7, 4}};
+  const shapes s = {4, {2, 2, 7, 4}, {2, 2, 7, 4}, {2, 2, 7, 4}};
   write_npy(&s, ATTN_F32);
   data_qkv x;
   attn_extra extra[ATTN_EXTRA_KINDS];
   for (size_t c = 0; c < sizeof good / sizeof *good; c++) {
     write_array("decay.npy", good[c].rank, good[c].shape);
-    assert_ok(read_with_decay(&x));
+    assert_ok(read_with("decay", "decay.npy", &x));
     cr_assert_eq(data_qkv_extras(&x, extra), 1);
     cr_expect_str_eq(extra->name, "decay");
-    cr_expect(extra->batch == 1 && extra->heads == good[c].heads && extra->n == 7 &&
-              extra->columns == good[c].columns);
+    cr_expect(extra->batch == (good[c].rank == 4 ? good[c].shape[0] : 1) && extra->heads == good[c].heads &&
+              extra->n == 7 && extra->columns == good[c].columns);
     const int64_t rows = good[c].shape[good[c].rank - (good[c].rank == 2 || good[c].columns == 1 ? 1 : 2)],
                   last = good[c].rank == 4 ? good[c].shape[2] : rows;
-    for (int64_t h = 0; h < extra->heads; h++)
+    for (int64_t h = 0; h < extra->batch * extra->heads; h++)
       for (int64_t i = 0; i < 7 * extra->columns; i++)
         cr_expect_float_eq((double)((const float *)extra->at)[h * 7 * extra->columns + i],
                            (double)(h * last * extra->columns + i), 0);
@@ -390,6 +381,6 @@ Test(data_qkv, extra_tensors_follow_the_keys) {
   }
   for (size_t c = 0; c < sizeof bad / sizeof *bad; c++) {
     write_array("decay.npy", bad[c][2] ? 3 : 2, bad[c]);
-    cr_expect_eq(read_with_decay(&x), ATTN_EINVAL, "%zu", c);
+    cr_expect_eq(read_with("decay", "decay.npy", &x), ATTN_EINVAL, "%zu", c);
   }
 }
