@@ -77,43 +77,49 @@ static attn_status read_in(const char *path, int64_t limit, data_qkv *out) {
   return data_qkv_read(&(data_reading){.in = path, .limit = limit}, out);
 }
 
-/* Row i of head h of tensor t holds the elements of the file, whose heads have n rows. */
+/* Row i of head h of tensor t holds the elements of the file, which has n rows. */
 static void check_rows(const void *x, const data_qkv *m, int t, int64_t heads, int64_t kept, int64_t n,
                        int64_t d) {
-  for (int64_t h = 0; h < heads; h++)
-    for (int64_t i = 0; i < kept * d; i++)
-      cr_assert_float_eq(attn_get(x, h * kept * d + i, m->dtype), value_of(t, (hsize_t)(h * n * d + i)), 0);
+  for (int64_t line = 0; line < m->batch * heads; line++)
+    for (int64_t i = 0; i < kept; i++) {
+      const int64_t row =
+          m->layout == DATA_BHND ? line * n + i : (line / heads * n + i) * heads + line % heads;
+      for (int64_t c = 0; c < d; c++)
+        cr_assert_float_eq(attn_get(x, (line * kept + i) * d + c, m->dtype),
+                           value_of(t, (hsize_t)(row * d + c)), 0);
+    }
 }
 
-Test(data_qkv, every_rank_and_dtype_reads_the_same_from_hdf5_and_npy) {
-  static const shapes all[] = {{2, {6, 4}, {5, 4}, {5, 3}},
-                               {3, {4, 6, 4}, {2, 5, 4}, {2, 5, 3}},
-                               {4, {2, 4, 6, 4}, {2, 2, 5, 4}, {2, 2, 5, 3}}};
-  for (int wide = 0; wide < 2; wide++)
-    for (int c = 0; c < 3; c++)
-      for (int64_t limit = 0; limit <= 4; limit += 2)
-        for (int npy = 0; npy < 2; npy++) {
-          const shapes *s = &all[c];
-          data_qkv m = {0};
-          if (npy) {
-            write_npy(s, wide ? ATTN_F64 : ATTN_F32);
-            assert_ok(read_npy(limit, &m));
-          } else
-            assert_ok(read_in(write_hdf5(s, wide ? H5T_IEEE_F64LE : H5T_IEEE_F32BE), limit, &m));
-          int64_t batch = c == 2 ? 2 : 1, heads = c > 0 ? 4 : 1, kv = c > 0 ? 2 : 1;
-          cr_assert(m.batch == batch && m.heads == heads && m.kv_heads == kv && m.d_qk == 4 && m.d_v == 3);
-          cr_assert(m.rank == s->rank && m.dtype == (wide ? ATTN_F64 : ATTN_F32) && m.description);
-          cr_assert(m.n_q == (limit ? limit : 6) && m.n_kv == (limit ? limit : 5));
-          check_rows(m.q, &m, 0, batch * heads, m.n_q, 6, 4);
-          check_rows(m.k, &m, 1, batch * kv, m.n_kv, 5, 4);
-          check_rows(m.v, &m, 2, batch * kv, m.n_kv, 5, 3);
-          attn_problem p = data_qkv_problem(&m);
-          assert_ok(attn_problem_resolve(&p));
-          cr_assert(p.n_q == m.n_q && p.n_kv == m.n_kv && p.d_v == 3 && p.kv_heads == kv &&
-                    p.dtype == m.dtype);
-          data_qkv_free(&m);
-          cr_assert_null(m.q);
-        }
+Test(data_qkv, every_rank_layout_and_dtype_reads_the_same_from_hdf5_and_npy) {
+  static const shapes all[2][3] = {{{2, {6, 4}, {5, 4}, {5, 3}},
+                                    {3, {4, 6, 4}, {2, 5, 4}, {2, 5, 3}},
+                                    {4, {2, 4, 6, 4}, {2, 2, 5, 4}, {2, 2, 5, 3}}},
+                                   {{2, {6, 4}, {5, 4}, {5, 3}},
+                                    {3, {6, 4, 4}, {5, 2, 4}, {5, 2, 3}},
+                                    {4, {2, 6, 4, 4}, {2, 5, 2, 4}, {2, 5, 2, 3}}}};
+  for (int which = 0; which < 24; which++)
+    for (int64_t limit = 0; limit <= 4; limit += 2) {
+      const int npy = which % 2, wide = which / 2 % 2, turned = which / 4 % 2, c = which / 8;
+      const shapes *s = &all[turned][c];
+      data_qkv m = {0};
+      data_reading from = {.in = npy ? NULL : write_hdf5(s, wide ? H5T_IEEE_F64LE : H5T_IEEE_F32BE)};
+      if (npy) write_npy(s, wide ? ATTN_F64 : ATTN_F32), from = of_npy();
+      from.limit = limit;
+      from.layout = turned ? DATA_BNHD : DATA_BHND;
+      assert_ok(data_qkv_read(&from, &m));
+      int64_t batch = c == 2 ? 2 : 1, heads = c > 0 ? 4 : 1, kv = c > 0 ? 2 : 1;
+      cr_assert(m.batch == batch && m.heads == heads && m.kv_heads == kv && m.d_qk == 4 && m.d_v == 3);
+      cr_assert(m.rank == s->rank && m.dtype == (wide ? ATTN_F64 : ATTN_F32) && m.description);
+      cr_assert(m.n_q == (limit ? limit : 6) && m.n_kv == (limit ? limit : 5));
+      check_rows(m.q, &m, 0, heads, m.n_q, 6, 4);
+      check_rows(m.k, &m, 1, kv, m.n_kv, 5, 4);
+      check_rows(m.v, &m, 2, kv, m.n_kv, 5, 3);
+      attn_problem p = data_qkv_problem(&m);
+      assert_ok(attn_problem_resolve(&p));
+      cr_assert(p.n_q == m.n_q && p.n_kv == m.n_kv && p.d_v == 3 && p.kv_heads == kv && p.dtype == m.dtype);
+      data_qkv_free(&m);
+      cr_assert_null(m.q);
+    }
 }
 
 /* The names of its tensors are no path to be read for a dataset's digest. */
@@ -135,6 +141,10 @@ Test(data_qkv, a_dataset_names_its_tensors) {
   cr_assert_float_eq(((float *)m.v)[0], (float)value_of(1, 0), 0);
   free(canonical);
   data_qkv_free(&m);
+  static const char *const bad[] = {"+k+v", "q++v", "q+k+", "q+k", "q+k+v+w"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    assert_refused(data_qkv_read(&(data_reading){.in = path, .names = bad[i]}, &m), ATTN_EINVAL,
+                   "expected three names");
 }
 
 Test(data_qkv, shapes_that_do_not_match_are_named) {
@@ -155,7 +165,7 @@ Test(data_qkv, shapes_that_do_not_match_are_named) {
       {{4, {2, 4, 6, 4}, {1, 4, 6, 4}, {1, 4, 6, 4}}, 0, ATTN_EINVAL, "batches differ"},
       {{4, {2, 4, 6, 4}, {2, 4, 6, 4}, {1, 4, 6, 4}}, 0, ATTN_EINVAL, "batches differ"},
       {{3, {4, 6, 4}, {4, 8, 4}, {4, 8, 4}}, 7, ATTN_EUNSUPPORTED, "first 7 positions: fewer"},
-      {{3, {4, 8, 4}, {4, 6, 4}, {4, 6, 4}}, 7, ATTN_EUNSUPPORTED, "first 7 positions: fewer"},
+      {{3, {4, 12, 4}, {4, 6, 4}, {4, 6, 4}}, 7, ATTN_EUNSUPPORTED, "first 7 positions: fewer"},
       {{1, {6}, {6}, {6}}, 0, ATTN_EINVAL, "axes"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -166,7 +176,7 @@ Test(data_qkv, shapes_that_do_not_match_are_named) {
     write_npy(&cases[i].s, ATTN_F32);
     assert_refused(read_npy(cases[i].limit, &m), cases[i].status, cases[i].says);
     cr_assert_not_null(strstr(attn_last_error(), "q.npy"));
-    cr_assert(m.rank == 77 && !m.q);
+    cr_assert(m.rank == 77 && !m.q && !(cases[i].limit && strstr(attn_last_error(), "layout")));
   }
 }
 
@@ -357,7 +367,7 @@ Test(data_qkv, extra_tensors_follow_the_keys) {
   static const struct {
     int rank, columns;
     int64_t shape[4], heads;
-  } good[] = {{2, 1, {2, 9}, 2},    {2, 1, {1, 7}, 1},       {3, 4, {2, 9, 4}, 2},
+  } good[] = {{2, 1, {2, 9}, 2},    {2, 1, {1, 7}, 1},       {3, 4, {2, 7, 4}, 2},
               {3, 1, {1, 2, 9}, 2}, {4, 4, {2, 2, 8, 4}, 2}, {4, 1, {1, 1, 7, 1}, 1}};
   static const int64_t bad[][4] = {{2, 5}, {3, 9}, {2, 9, 3}, {2, 4, 3}, {3, 9, 9}};
   const shapes s = {4, {2, 2, 7, 4}, {2, 2, 7, 4}, {2, 2, 7, 4}};
@@ -383,4 +393,7 @@ Test(data_qkv, extra_tensors_follow_the_keys) {
     write_array("decay.npy", bad[c][2] ? 3 : 2, bad[c]);
     cr_expect_eq(read_with("decay", "decay.npy", &x), ATTN_EINVAL, "%zu", c);
   }
+  write_npy(&(shapes){3, {2, 3, 4}, {2, 3, 4}, {2, 3, 4}}, ATTN_F32);
+  write_array("decay.npy", 3, (int64_t[]){2, 4, 4});
+  cr_expect_eq(read_with("decay", "decay.npy", &x), ATTN_EINVAL, "either axis may be of positions");
 }
