@@ -197,6 +197,7 @@ Test(data_gguf, hostile_fields_are_refused_with_their_place) {
       {"general.alignment", ALIGNMENT, IS_F32, 4, ATTN_EINVAL, "general.alignment"},
       {"second", -8, UINT64_MAX, 8, ATTN_EINVAL, "the name of tensor 0 ends beyond"},
       {"second", 0, 0x7f, 1, ATTN_EINVAL, "the name of tensor 0 is not"},
+      {"second", 0, 0x20, 1, ATTN_EINVAL, "the name of tensor 0 is not"},
       {"second", SECOND, 0, 4, ATTN_EINVAL, "the shape of tensor 0 has not 1 to 4 axes"},
       {"second", SECOND, 5, 4, ATTN_EINVAL, "the shape of tensor 0 has not 1 to 4 axes"},
       {"second", SECOND + LENGTHS, 0, 8, ATTN_EINVAL, "the shape of tensor 0 has an axis without"},
