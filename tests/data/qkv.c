@@ -147,6 +147,24 @@ Test(data_qkv, a_dataset_names_its_tensors) {
                    "expected three names");
 }
 
+/* Fewer queries than keys are the last of those positions, where each has both. */
+Test(data_qkv, a_dataset_is_cut_to_the_positions_asked_for) {
+  static const struct {
+    hsize_t queries;
+    int64_t n_q, n_kv, first;
+  } cases[] = {{7, 3, 5, 2}, {7, 5, 3, 0}, {9, 3, 5, 0}};
+  for (int c = 0; c < 3; c++) {
+    const data_request r = {1, 1, 1, cases[c].n_q, cases[c].n_kv, 4, 4, ATTN_F32, 0};
+    char spec[320];
+    data_qkv m = {0};
+    snprintf(spec, sizeof spec, "hdf5:file=%s",
+             write_hdf5(&(shapes){2, {cases[c].queries, 4}, {7, 4}, {7, 4}}, H5T_IEEE_F32LE));
+    assert_ok(data_source_make(spec, &r, &m, NULL));
+    cr_expect_eq(attn_get(m.q, 0, ATTN_F32), value_of(0, (hsize_t)cases[c].first * 4), "case %d", c);
+    data_qkv_free(&m);
+  }
+}
+
 Test(data_qkv, shapes_that_do_not_match_are_named) {
   static const struct {
     shapes s;
