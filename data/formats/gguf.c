@@ -177,7 +177,7 @@ static attn_status read_tensors(gguf_cursor *c, uint64_t count, gguf *g) {
 static attn_status place_tensors(gguf *g, size_t head) {
   setting s = gguf_get(g, "general.alignment");
   int64_t alignment = s.kind == SETTING_ABSENT ? 32 : s.integer;
-  bool power = alignment >= 1 && alignment <= INT32_MAX && (alignment & (alignment - 1)) == 0;
+  bool power = alignment >= 1 && (alignment & (alignment - 1)) == 0;
   if (!power || (s.kind != SETTING_ABSENT && s.kind != SETTING_INTEGER))
     return attn_fail(ATTN_EINVAL, "%s: general.alignment is not a power of two", g->path);
   size_t unit = (size_t)alignment, start = (head + unit - 1) / unit * unit;

@@ -41,7 +41,7 @@ static attn_status take_type(const char *path, const char *descr, npy_array *a, 
   for (size_t i = 0; i < sizeof types / sizeof *types && *descr && strchr("<>|=", *descr); i++) {
     if (strcmp(descr + 1, types[i].name) != 0) continue;
     a->element = types[i].bytes;
-    *swapped = *descr == '>' && a->element > 1;
+    *swapped = *descr == '>';
     const bool ordered = a->element > 1 && types[i].name[0] != 'V';
     snprintf(a->descr, sizeof a->descr, "%c%s", ordered ? '<' : '|', types[i].name);
     return ATTN_OK;
@@ -106,7 +106,7 @@ attn_status npy_open(const char *path, npy_array *out) {
   memcpy(made.shape, h.shape, sizeof made.shape);
   made.rank = h.rank;
   made.at += h.offset;
-  if ((h.fortran && h.rank > 1) || swapped) status = reorder(path, &made, h.fortran, swapped);
+  if (h.fortran || swapped) status = reorder(path, &made, h.fortran, swapped);
   if (status) goto out;
   *out = made;
   return ATTN_OK;
@@ -196,6 +196,7 @@ const output_kind kind_npy = {"an .npy file", is_npy};
 
 static attn_status write_npy(const char *path, const char *descr, size_t element, int rank,
                              const int64_t *shape, const void *at) {
+  enum { START = 128 }; /* of the elements: a multiple of 64, behind the dictionary of any array in memory */
   char header[256];
   int64_t factors[DATA_RANK_MAX + 1] = {(int64_t)element};
   size_t bytes;
@@ -212,14 +213,12 @@ static attn_status write_npy(const char *path, const char *descr, size_t element
   used += (size_t)snprintf(header + used, sizeof header - used, "), }");
   attn_status status = attn_size_product("bytes of an npy file", factors, (size_t)rank + 1, &bytes);
   if (status) return status;
-  /* The elements start at a multiple of 64, after the newline. */
-  size_t total = (used + 1 + 63) / 64 * 64;
-  memset(header + used, ' ', total - used - 1);
-  header[total - 1] = '\n';
+  memset(header + used, ' ', START - used - 1);
+  header[START - 1] = '\n';
   memcpy(header, "\x93NUMPY\x01\x00", 8);
-  header[8] = (char)((total - 10) & 255);
-  header[9] = (char)((total - 10) >> 8);
-  return output_write(path, &kind_npy, (file_part[]){{header, total}, {at, bytes}}, 2);
+  header[8] = START - 10;
+  header[9] = 0;
+  return output_write(path, &kind_npy, (file_part[]){{header, START}, {at, bytes}}, 2);
 }
 
 attn_status data_npy_write(const char *path, const data_array *array) {

@@ -48,7 +48,7 @@ attn_status npz_member(const char *path, const file_map *map, npy_header *header
   if (!status) status = npy_header_parse(path, m.deflated ? content : m.at, first, &h);
   if (!status) status = check_declared(path, &h, m.bytes);
   if (status) goto out;
-  if (m.deflated && m.bytes > first) {
+  if (m.deflated) {
     free(content);
     content = malloc(m.bytes);
     status = content ? zip_read(&z, &m, content, m.bytes)

@@ -80,7 +80,7 @@ attn_status qkv_match(const char *where, const char *const name[3], const data_a
   triple shape, turned;
   const bool has_v = array[2].rank > 0, other = how->layout == DATA_BHND;
   for (int i = 0; i < (has_v ? 3 : 2); i++)
-    if (array[i].rank < 2 || array[i].rank > 4)
+    if (array[i].rank < 2)
       return attn_fail(ATTN_EINVAL, "%s: %s has %d axes; expected [n,d], %s", where, name[i], array[i].rank,
                        other ? "[heads,n,d] or [batch,heads,n,d]" : "[n,heads,d] or [batch,n,heads,d]");
   const char *why = misfit(array, how->layout, &shape);

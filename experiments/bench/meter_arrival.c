@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "attn_arithmetic.h"
 #include "core/cache/attn_kv_cache.h"
 
 typedef struct state {
@@ -62,6 +63,6 @@ bench_meter *bench_arrival(bench *b, const char *spec, const attn_problem *p, in
   m->measure = measure;
   m->release = release;
   m->state = s;
-  bench_need(b, (size_t)((p->heads + held) * (p->d_qk + p->d_v)), 0, 0);
+  bench_need(b, (size_t)((held + p->kv_heads - 1) * attn_max(p->d_qk, p->d_v)), 0, 0);
   return m;
 }

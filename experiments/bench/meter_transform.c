@@ -30,7 +30,7 @@ static attn_status execute_dct(bench_meter *m) {
   const size_t size = (size_t)(t->n * t->d);
 #pragma omp parallel for num_threads(m->threads)
   for (int64_t i = 0; i < t->count; i++)
-    fftwf_execute_r2r(t->plan, m->owner->in + (size_t)i * size,
+    fftwf_execute_r2r(t->plan, (float *)m->owner->in + (size_t)i * size,
                       (float *)m->owner->scratch + (size_t)i * size);
   return ATTN_OK;
 }
@@ -42,7 +42,7 @@ static attn_status execute_wht(bench_meter *m) {
 #pragma omp parallel for num_threads(m->threads)
   for (int64_t i = 0; i < t->count; i++) {
     float *x = (float *)m->owner->scratch + (size_t)i * size;
-    memcpy(x, m->owner->in + (size_t)i * size, size * sizeof *x);
+    memcpy(x, (const float *)m->owner->in + (size_t)i * size, size * sizeof *x);
     attn_wht(attn_plan_context(t->holder)->kernels, t->n, t->d, x);
   }
   return ATTN_OK;

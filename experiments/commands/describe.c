@@ -118,24 +118,24 @@ static json_t *params_of(const attn_param *params) {
                                       [ATTN_TEXT] = "text",
                                       [ATTN_INT_LIST] = "integers"};
   json_t *list = json_array();
-  bool good = list != NULL;
-  for (const attn_param *p = params; good && p->name; p++) {
+  bool good = true;
+  for (const attn_param *p = params; p->name; p++) {
     json_t *one = json_object();
-    good = json_array_append_new(list, one) == 0 && sheet_put(one, "name", p->name) &&
-           sheet_put(one, "type", types[p->type]) && sheet_put(one, "preset", p->preset) &&
-           put_printed(one, "takes", print_domain, p) && sheet_put(one, "help", p->help);
+    good &= json_array_append_new(list, one) == 0 && sheet_put(one, "name", p->name) &&
+            sheet_put(one, "type", types[p->type]) && sheet_put(one, "preset", p->preset) &&
+            put_printed(one, "takes", print_domain, p) && sheet_put(one, "help", p->help);
   }
   return json_whole(list, good);
 }
 
 static json_t *checks_of(const attn_view *view) {
   json_t *list = json_array();
-  bool good = list != NULL;
-  for (const check *const *c = checks_all; good && *c; c++) {
+  bool good = true;
+  for (const check *const *c = checks_all; *c; c++) {
     if (!(*c)->of->holds(view)) continue;
     json_t *one = json_object();
-    good = json_array_append_new(list, one) == 0 && sheet_put(one, "name", (*c)->name) &&
-           sheet_put(one, "statement", (*c)->statement);
+    good &= json_array_append_new(list, one) == 0 && sheet_put(one, "name", (*c)->name) &&
+            sheet_put(one, "statement", (*c)->statement);
   }
   return json_whole(list, good);
 }
@@ -143,36 +143,33 @@ static json_t *checks_of(const attn_view *view) {
 /* What the variant states of itself for a plan. */
 static json_t *laws_of(const attn_view *view) {
   json_t *laws = json_object();
-  bool good = laws != NULL;
-  if (good && view->pattern) good = put_printed(laws, "pattern", law_print_pattern, view->pattern);
-  if (good && view->selector) good = put_printed(laws, "selection", law_print_selector, view->selector);
-  if (good && view->features) good = put_printed(laws, "features", law_print_features, &view->features->law);
-  if (good && view->toeplitz)
-    good = put_printed(laws, "features", law_print_features, &view->toeplitz->features->law) &&
-           sheet_put(laws, "bias", "of the distance, stated number by number");
-  if (good && view->normaliser) good = put_printed(laws, "weights", law_print_normaliser, view->normaliser);
-  if (good && view->recurrence)
-    good = put_printed(laws, "recurrence", law_print_recurrence, view->recurrence);
-  if (good && view->projection)
-    good = put_printed(laws, "projection", law_print_projection, view->projection);
-  if (good && view->residual) {
+  bool good = true;
+  if (view->pattern) good &= put_printed(laws, "pattern", law_print_pattern, view->pattern);
+  if (view->selector) good &= put_printed(laws, "selection", law_print_selector, view->selector);
+  if (view->features) good &= put_printed(laws, "features", law_print_features, &view->features->law);
+  if (view->toeplitz)
+    good &= put_printed(laws, "features", law_print_features, &view->toeplitz->features->law) &&
+            sheet_put(laws, "bias", "of the distance, stated number by number");
+  if (view->normaliser) good &= put_printed(laws, "weights", law_print_normaliser, view->normaliser);
+  if (view->recurrence) good &= put_printed(laws, "recurrence", law_print_recurrence, view->recurrence);
+  if (view->projection) good &= put_printed(laws, "projection", law_print_projection, view->projection);
+  if (view->residual) {
     const attn_residual *x = view->residual;
-    good = x->pattern ? put_printed(laws, "pattern", law_print_pattern, x->pattern)
-                      : put_printed(laws, "selection", law_print_selector, x->selector);
-    good = good && put_printed(laws, "features of the rest", law_print_features, &x->features->law);
+    good &= x->pattern ? put_printed(laws, "pattern", law_print_pattern, x->pattern)
+                       : put_printed(laws, "selection", law_print_selector, x->selector);
+    good &= put_printed(laws, "features of the rest", law_print_features, &x->features->law);
   }
-  if (good && view->low_rank) good = put_printed(laws, "low_rank", law_print_low_rank, view->low_rank);
-  if (good && view->relocation)
-    good = put_printed(laws, "relocation", law_print_relocation, view->relocation);
-  if (good && view->pooling)
-    good = sheet_put(laws, "terms",
-                     view->pooling->top
-                         ? "the last keys, and of means of blocks the best by an index, by their definition"
-                         : "the last keys, and means of blocks, by their definition");
-  if (good && view->latent) good = put_printed(laws, "latent", law_print_latent, view->latent);
-  if (good && view->seed) good = sheet_put(laws, "draws_by", view->seed);
-  if (good && view->exempt) good = put_printed(laws, "exempt", print_exemptions, view->exempt);
-  if (good && view->budget.parameter) good = sheet_put(laws, "accuracy_by", view->budget.parameter);
+  if (view->low_rank) good &= put_printed(laws, "low_rank", law_print_low_rank, view->low_rank);
+  if (view->relocation) good &= put_printed(laws, "relocation", law_print_relocation, view->relocation);
+  if (view->pooling)
+    good &= sheet_put(laws, "terms",
+                      view->pooling->top
+                          ? "the last keys, and of means of blocks the best by an index, by their definition"
+                          : "the last keys, and means of blocks, by their definition");
+  if (view->latent) good &= put_printed(laws, "latent", law_print_latent, view->latent);
+  if (view->seed) good &= sheet_put(laws, "draws_by", view->seed);
+  if (view->exempt) good &= put_printed(laws, "exempt", print_exemptions, view->exempt);
+  if (view->budget.parameter) good &= sheet_put(laws, "accuracy_by", view->budget.parameter);
   return json_whole(laws, good);
 }
 
@@ -219,12 +216,11 @@ static bool put_laws(json_t *sheet, const attn_spec *spec, const char *text) {
   bool good = status ? sheet_put(sheet, "no_laws", attn_last_error())
                      : json_object_set_new(sheet, "laws", laws_of(&view)) == 0 &&
                            json_object_set_new(sheet, "checks", checks_of(&view)) == 0;
-  if (good && !status) good = put_gradients(json_object_get(sheet, "laws"), plan);
-  if (good && spec->expression)
-    good = json_object_set_new(sheet, "terms", explain_terms(spec, &problem)) == 0;
-  if (good && problem.causal) good = json_object_set_new(sheet, "causal", json_true()) == 0;
+  if (!status) good &= put_gradients(json_object_get(sheet, "laws"), plan);
+  if (spec->expression) good &= json_object_set_new(sheet, "terms", explain_terms(spec, &problem)) == 0;
+  if (problem.causal) good &= json_object_set_new(sheet, "causal", json_true()) == 0;
   char *example = example_of(spec, text, problem.causal);
-  good = good && example && sheet_put(sheet, "example", example);
+  good &= example && sheet_put(sheet, "example", example);
   free(example);
   attn_plan_destroy(plan);
   return good;
@@ -234,16 +230,15 @@ static bool put_laws(json_t *sheet, const attn_spec *spec, const char *text) {
 static json_t *sheet_of_variant(const attn_spec *spec, const char *text) {
   const attn_variant *v = spec->variant;
   json_t *sheet = json_object(), *properties = json_array();
-  bool good = sheet_put(sheet, "name", v->name) && sheet_put(sheet, "summary", v->summary) &&
-              (!v->formula || sheet_put(sheet, "formula", v->formula)) &&
-              sheet_put(sheet, "source", v->cite) &&
-              json_object_set_new(sheet, "properties", properties) == 0;
-  if (v->expression) good = good && sheet_put(sheet, "stands_for", spec->expression->text);
-  for (size_t i = 0; good && i < sizeof capabilities / sizeof capabilities[0]; i++)
+  bool good = true;
+  for (size_t i = 0; i < sizeof capabilities / sizeof capabilities[0]; i++)
     if (v->caps & capabilities[i].bit)
-      good = json_array_append_new(properties, json_string(capabilities[i].text)) == 0;
-  good = good && json_object_set_new(sheet, "parameters", params_of(v->params)) == 0 &&
-         put_laws(sheet, spec, text);
+      good &= json_array_append_new(properties, json_string(capabilities[i].text)) == 0;
+  good &= sheet_put(sheet, "name", v->name) && sheet_put(sheet, "summary", v->summary) &&
+          (!v->formula || sheet_put(sheet, "formula", v->formula)) && sheet_put(sheet, "source", v->cite);
+  good &= json_object_set_new(sheet, "properties", properties) == 0;
+  if (v->expression) good &= sheet_put(sheet, "stands_for", spec->expression->text);
+  good &= json_object_set_new(sheet, "parameters", params_of(v->params)) == 0 && put_laws(sheet, spec, text);
   return json_whole(sheet, good);
 }
 

@@ -209,14 +209,16 @@ Test(data_npz, no_flipped_byte_is_fatal_and_every_prefix_is_refused) {
 
 /* An archive with a pickle in it, and a pickle, as torch.save makes them. */
 Test(data_npz, pickles_are_refused_with_the_line_that_converts_them) {
-  archive a = {.used = 0};
   data_qkv m = {0};
   data_array one = {0};
-  add(&a, "x/data.pkl", (const unsigned char *)"\x80\x02.", 3, false, (fault){.method = 0});
-  finish(&a, "x.pt");
-  fixture_write(fixture_path("y.pt"), "\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.", 15);
-  for (int old = 0; old < 2; old++) {
-    const char *path = fixture_path(old ? "y.pt" : "x.pt");
+  for (int i = 0; i < 8; i++) { /* protocols 2 to 5 */
+    archive a = {.used = 0};
+    char pickle[] = "\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.";
+    pickle[1] = (char)(2 + i / 2);
+    add(&a, i > 1 ? "x/data.pkl" : "data.pkl", (unsigned char *)pickle, 3, false, (fault){.method = 0});
+    finish(&a, "x.pt");
+    fixture_write(fixture_path("y.pt"), pickle, 15);
+    const char *path = fixture_path(i % 2 ? "y.pt" : "x.pt");
     assert_refused(data_qkv_read(&(data_reading){.in = path}, &m), ATTN_EUNSUPPORTED,
                    "numpy.savez(\"x.npz\"");
     assert_refused(data_npy_read(path, &one), ATTN_EUNSUPPORTED, "numpy.save(\"x.npy\", torch.load(\"");

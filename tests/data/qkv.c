@@ -4,6 +4,7 @@
 
 #include <hdf5.h>
 
+#include "attn_variant.h"
 #include "data/formats/qkv.h"
 
 TestSuite(data_qkv, .init = fixture_begin, .fini = fixture_end);
@@ -44,78 +45,81 @@ static const char *write_hdf5(const shapes *s, hid_t type) {
   return path;
 }
 
+static void write_tensor(int t, int rank, const hsize_t *shape, attn_dtype dtype) {
+  static const char *const names[] = {"q.npy", "k.npy", "v.npy"};
+  int64_t signed_shape[4];
+  data_array a = {0};
+  for (int i = 0; i < rank; i++) signed_shape[i] = (int64_t)shape[i];
+  assert_ok(data_array_make(dtype, rank, signed_shape, &a));
+  for (int64_t i = 0; i < data_array_count(&a); i++) attn_set(a.at, i, dtype, value_of(t, (hsize_t)i));
+  assert_ok(data_npy_write(fixture_path(names[t]), &a));
+  data_array_free(&a);
+}
+
 /* The tensors as npy files with the same elements. */
 static void write_npy(const shapes *s, attn_dtype dtype) {
-  static const char *const names[] = {"q.npy", "k.npy", "v.npy"};
-  const hsize_t *shape[] = {s->q, s->k, s->v};
-  for (int t = 0; t < 3; t++) {
-    int64_t signed_shape[4];
-    data_array a = {0};
-    for (int i = 0; i < s->rank; i++) signed_shape[i] = (int64_t)shape[t][i];
-    assert_ok(data_array_make(dtype, s->rank, signed_shape, &a));
-    for (hsize_t i = 0; i < count_of(s->rank, shape[t]); i++) {
-      if (dtype == ATTN_F64)
-        ((double *)a.at)[i] = value_of(t, i);
-      else
-        ((float *)a.at)[i] = (float)value_of(t, i);
-    }
-    assert_ok(data_npy_write(fixture_path(names[t]), &a));
-    data_array_free(&a);
-  }
+  write_tensor(0, s->rank, s->q, dtype);
+  write_tensor(1, s->rank, s->k, dtype);
+  write_tensor(2, s->rank, s->v, dtype);
+}
+
+static data_reading of_npy(void) {
+  return (data_reading){.q = fixture_path("q.npy"), .k = fixture_path("k.npy"), .v = fixture_path("v.npy")};
 }
 
 static attn_status read_npy(int64_t limit, data_qkv *out) {
-  return data_qkv_read(
-      &(data_reading){
-          .q = fixture_path("q.npy"), .k = fixture_path("k.npy"), .v = fixture_path("v.npy"), .limit = limit},
-      out);
+  data_reading from = of_npy();
+  from.limit = limit;
+  return data_qkv_read(&from, out);
 }
 
 static attn_status read_in(const char *path, int64_t limit, data_qkv *out) {
   return data_qkv_read(&(data_reading){.in = path, .limit = limit}, out);
 }
 
-static double at(const void *x, attn_dtype dtype, int64_t i) {
-  return dtype == ATTN_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
-}
-
-/* Row i of head h of tensor t holds the elements of the file, whose heads have n rows. */
+/* Row i of head h of tensor t holds the elements of the file, which has n rows. */
 static void check_rows(const void *x, const data_qkv *m, int t, int64_t heads, int64_t kept, int64_t n,
                        int64_t d) {
-  for (int64_t h = 0; h < heads; h++)
-    for (int64_t i = 0; i < kept * d; i++)
-      cr_assert_float_eq(at(x, m->dtype, h * kept * d + i), value_of(t, (hsize_t)(h * n * d + i)), 0);
+  for (int64_t line = 0; line < m->batch * heads; line++)
+    for (int64_t i = 0; i < kept; i++) {
+      const int64_t row =
+          m->layout == DATA_BHND ? line * n + i : (line / heads * n + i) * heads + line % heads;
+      for (int64_t c = 0; c < d; c++)
+        cr_assert_float_eq(attn_get(x, (line * kept + i) * d + c, m->dtype),
+                           value_of(t, (hsize_t)(row * d + c)), 0);
+    }
 }
 
-Test(data_qkv, every_rank_and_dtype_reads_the_same_from_hdf5_and_npy) {
-  static const shapes all[] = {{2, {6, 4}, {5, 4}, {5, 3}},
-                               {3, {4, 6, 4}, {2, 5, 4}, {2, 5, 3}},
-                               {4, {2, 4, 6, 4}, {2, 2, 5, 4}, {2, 2, 5, 3}}};
-  for (int wide = 0; wide < 2; wide++)
-    for (int c = 0; c < 3; c++)
-      for (int64_t limit = 0; limit <= 4; limit += 2)
-        for (int npy = 0; npy < 2; npy++) {
-          const shapes *s = &all[c];
-          data_qkv m = {0};
-          if (npy) {
-            write_npy(s, wide ? ATTN_F64 : ATTN_F32);
-            assert_ok(read_npy(limit, &m));
-          } else
-            assert_ok(read_in(write_hdf5(s, wide ? H5T_IEEE_F64LE : H5T_IEEE_F32BE), limit, &m));
-          int64_t batch = c == 2 ? 2 : 1, heads = c > 0 ? 4 : 1, kv = c > 0 ? 2 : 1;
-          cr_assert(m.batch == batch && m.heads == heads && m.kv_heads == kv && m.d_qk == 4 && m.d_v == 3);
-          cr_assert(m.rank == s->rank && m.dtype == (wide ? ATTN_F64 : ATTN_F32) && m.description);
-          cr_assert(m.n_q == (limit ? limit : 6) && m.n_kv == (limit ? limit : 5));
-          check_rows(m.q, &m, 0, batch * heads, m.n_q, 6, 4);
-          check_rows(m.k, &m, 1, batch * kv, m.n_kv, 5, 4);
-          check_rows(m.v, &m, 2, batch * kv, m.n_kv, 5, 3);
-          attn_problem p = data_qkv_problem(&m);
-          assert_ok(attn_problem_resolve(&p));
-          cr_assert(p.n_q == m.n_q && p.n_kv == m.n_kv && p.d_v == 3 && p.kv_heads == kv &&
-                    p.dtype == m.dtype);
-          data_qkv_free(&m);
-          cr_assert_null(m.q);
-        }
+Test(data_qkv, every_rank_layout_and_dtype_reads_the_same_from_hdf5_and_npy) {
+  static const shapes all[2][3] = {{{2, {6, 4}, {5, 4}, {5, 3}},
+                                    {3, {4, 6, 4}, {2, 5, 4}, {2, 5, 3}},
+                                    {4, {2, 4, 6, 4}, {2, 2, 5, 4}, {2, 2, 5, 3}}},
+                                   {{2, {6, 4}, {5, 4}, {5, 3}},
+                                    {3, {6, 4, 4}, {5, 2, 4}, {5, 2, 3}},
+                                    {4, {2, 6, 4, 4}, {2, 5, 2, 4}, {2, 5, 2, 3}}}};
+  for (int which = 0; which < 24; which++)
+    for (int64_t limit = 0; limit <= 4; limit += 2) {
+      const int npy = which % 2, wide = which / 2 % 2, turned = which / 4 % 2, c = which / 8;
+      const shapes *s = &all[turned][c];
+      data_qkv m = {0};
+      data_reading from = {.in = npy ? NULL : write_hdf5(s, wide ? H5T_IEEE_F64LE : H5T_IEEE_F32BE)};
+      if (npy) write_npy(s, wide ? ATTN_F64 : ATTN_F32), from = of_npy();
+      from.limit = limit;
+      from.layout = turned ? DATA_BNHD : DATA_BHND;
+      assert_ok(data_qkv_read(&from, &m));
+      int64_t batch = c == 2 ? 2 : 1, heads = c > 0 ? 4 : 1, kv = c > 0 ? 2 : 1;
+      cr_assert(m.batch == batch && m.heads == heads && m.kv_heads == kv && m.d_qk == 4 && m.d_v == 3);
+      cr_assert(m.rank == s->rank && m.dtype == (wide ? ATTN_F64 : ATTN_F32) && m.description);
+      cr_assert(m.n_q == (limit ? limit : 6) && m.n_kv == (limit ? limit : 5));
+      check_rows(m.q, &m, 0, heads, m.n_q, 6, 4);
+      check_rows(m.k, &m, 1, kv, m.n_kv, 5, 4);
+      check_rows(m.v, &m, 2, kv, m.n_kv, 5, 3);
+      attn_problem p = data_qkv_problem(&m);
+      assert_ok(attn_problem_resolve(&p));
+      cr_assert(p.n_q == m.n_q && p.n_kv == m.n_kv && p.d_v == 3 && p.kv_heads == kv && p.dtype == m.dtype);
+      data_qkv_free(&m);
+      cr_assert_null(m.q);
+    }
 }
 
 /* The names of its tensors are no path to be read for a dataset's digest. */
@@ -137,6 +141,28 @@ Test(data_qkv, a_dataset_names_its_tensors) {
   cr_assert_float_eq(((float *)m.v)[0], (float)value_of(1, 0), 0);
   free(canonical);
   data_qkv_free(&m);
+  static const char *const bad[] = {"+k+v", "q++v", "q+k+", "q+k", "q+k+v+w"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    assert_refused(data_qkv_read(&(data_reading){.in = path, .names = bad[i]}, &m), ATTN_EINVAL,
+                   "expected three names");
+}
+
+/* Fewer queries than keys are the last of those positions, where each has both. */
+Test(data_qkv, a_dataset_is_cut_to_the_positions_asked_for) {
+  static const struct {
+    hsize_t queries;
+    int64_t n_q, n_kv, first;
+  } cases[] = {{7, 3, 5, 2}, {7, 5, 3, 0}, {9, 3, 5, 0}};
+  for (int c = 0; c < 3; c++) {
+    const data_request r = {1, 1, 1, cases[c].n_q, cases[c].n_kv, 4, 4, ATTN_F32, 0};
+    char spec[320];
+    data_qkv m = {0};
+    snprintf(spec, sizeof spec, "hdf5:file=%s",
+             write_hdf5(&(shapes){2, {cases[c].queries, 4}, {7, 4}, {7, 4}}, H5T_IEEE_F32LE));
+    assert_ok(data_source_make(spec, &r, &m, NULL));
+    cr_expect_eq(attn_get(m.q, 0, ATTN_F32), value_of(0, (hsize_t)cases[c].first * 4), "case %d", c);
+    data_qkv_free(&m);
+  }
 }
 
 Test(data_qkv, shapes_that_do_not_match_are_named) {
@@ -155,7 +181,9 @@ Test(data_qkv, shapes_that_do_not_match_are_named) {
       {{3, {4, 6, 4}, {4, 6, 4}, {4, 5, 4}}, 0, ATTN_EINVAL, "k and v differ in positions"},
       {{3, {4, 6, 4}, {4, 6, 5}, {4, 6, 4}}, 0, ATTN_EINVAL, "q and k differ in width"},
       {{4, {2, 4, 6, 4}, {1, 4, 6, 4}, {1, 4, 6, 4}}, 0, ATTN_EINVAL, "batches differ"},
-      {{3, {4, 6, 4}, {4, 6, 4}, {4, 6, 4}}, 7, ATTN_EUNSUPPORTED, "first 7 positions"},
+      {{4, {2, 4, 6, 4}, {2, 4, 6, 4}, {1, 4, 6, 4}}, 0, ATTN_EINVAL, "batches differ"},
+      {{3, {4, 6, 4}, {4, 8, 4}, {4, 8, 4}}, 7, ATTN_EUNSUPPORTED, "first 7 positions: fewer"},
+      {{3, {4, 12, 4}, {4, 6, 4}, {4, 6, 4}}, 7, ATTN_EUNSUPPORTED, "first 7 positions: fewer"},
       {{1, {6}, {6}, {6}}, 0, ATTN_EINVAL, "axes"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -166,27 +194,22 @@ Test(data_qkv, shapes_that_do_not_match_are_named) {
     write_npy(&cases[i].s, ATTN_F32);
     assert_refused(read_npy(cases[i].limit, &m), cases[i].status, cases[i].says);
     cr_assert_not_null(strstr(attn_last_error(), "q.npy"));
-    cr_assert(m.rank == 77 && !m.q);
+    cr_assert(m.rank == 77 && !m.q && !(cases[i].limit && strstr(attn_last_error(), "layout")));
   }
 }
 
 Test(data_qkv, files_that_differ_in_axes_or_dtype_are_refused) {
+  static const shapes flat = {2, {6, 4}, {6, 4}, {6, 4}};
+  static const hsize_t shape[] = {1, 6, 4};
   data_qkv m = {0};
-  write_npy(&(shapes){3, {1, 6, 4}, {1, 6, 4}, {1, 6, 4}}, ATTN_F32);
-  cr_assert_eq(rename(fixture_path("q.npy"), fixture_path("q3.npy")), 0);
-  write_npy(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, ATTN_F64);
-  assert_refused(data_qkv_read(&(data_reading){.q = fixture_path("q3.npy"),
-                                               .k = fixture_path("k.npy"),
-                                               .v = fixture_path("v.npy")},
-                               &m),
-                 ATTN_EINVAL, "the numbers of axes differ");
-  cr_assert_eq(rename(fixture_path("q.npy"), fixture_path("q64.npy")), 0);
-  write_npy(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, ATTN_F32);
-  assert_refused(data_qkv_read(&(data_reading){.q = fixture_path("q64.npy"),
-                                               .k = fixture_path("k.npy"),
-                                               .v = fixture_path("v.npy")},
-                               &m),
-                 ATTN_EINVAL, "f64");
+  for (int t = 0; t < 3; t++) {
+    write_npy(&flat, ATTN_F32);
+    write_tensor(t, 3, shape, ATTN_F32);
+    assert_refused(read_npy(0, &m), ATTN_EINVAL, "the numbers of axes differ");
+    write_tensor(t, 2, shape + 1, ATTN_F64);
+    assert_refused(read_npy(0, &m), ATTN_EINVAL, "some are f32, some are f64");
+  }
+  write_npy(&flat, ATTN_F32);
   assert_ok(data_qkv_read(&(data_reading){.q = fixture_path("q.npy"), .k = fixture_path("k.npy")}, &m));
   cr_assert(!m.v && m.d_v == 0 && m.n_kv == 6);
   assert_ok(data_qkv_convert(&m, ATTN_F64));
@@ -316,11 +339,9 @@ static void write_array(const char *name, int rank, const int64_t *shape) {
   data_array_free(&a);
 }
 
-static attn_status read_with_decay(data_qkv *x) {
-  const data_reading from = {.q = fixture_path("q.npy"),
-                             .k = fixture_path("k.npy"),
-                             .v = fixture_path("v.npy"),
-                             .extra = {fixture_path("decay.npy")}};
+static attn_status read_with(const char *name, const char *file, data_qkv *x) {
+  data_reading from = of_npy();
+  from.extra[attn_extra_find(name)] = fixture_path(file);
   return data_qkv_read(&from, x);
 }
 
@@ -347,10 +368,8 @@ Test(data_qkv, index_tensors_have_their_own_axes) {
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
     attn_extra extra[ATTN_EXTRA_KINDS];
     data_qkv x;
-    data_reading from = {.q = fixture_path("q.npy"), .k = fixture_path("k.npy"), .v = fixture_path("v.npy")};
     write_array("index.npy", cases[c].rank, cases[c].shape);
-    from.extra[attn_extra_find(names[cases[c].which])] = fixture_path("index.npy");
-    const attn_status status = data_qkv_read(&from, &x);
+    const attn_status status = read_with(names[cases[c].which], "index.npy", &x);
     cr_expect_eq(status, cases[c].good ? ATTN_OK : ATTN_EINVAL, "%zu", c);
     if (status) continue;
     const int64_t *e = cases[c].expected;
@@ -366,23 +385,23 @@ Test(data_qkv, extra_tensors_follow_the_keys) {
   static const struct {
     int rank, columns;
     int64_t shape[4], heads;
-  } good[] = {{2, 1, {2, 9}, 2},    {2, 1, {1, 7}, 1},       {3, 4, {2, 9, 4}, 2},
-              {3, 1, {1, 2, 9}, 2}, {4, 4, {1, 2, 8, 4}, 2}, {4, 1, {1, 1, 7, 1}, 1}};
+  } good[] = {{2, 1, {2, 9}, 2},    {2, 1, {1, 7}, 1},       {3, 4, {2, 7, 4}, 2},
+              {3, 1, {1, 2, 9}, 2}, {4, 4, {2, 2, 8, 4}, 2}, {4, 1, {1, 1, 7, 1}, 1}};
   static const int64_t bad[][4] = {{2, 5}, {3, 9}, {2, 9, 3}, {2, 4, 3}, {3, 9, 9}};
-  const shapes s = {3, {2, 7, 4}, {2, 7, 4}, {2, 7, 4}};
+  const shapes s = {4, {2, 2, 7, 4}, {2, 2, 7, 4}, {2, 2, 7, 4}};
   write_npy(&s, ATTN_F32);
   data_qkv x;
   attn_extra extra[ATTN_EXTRA_KINDS];
   for (size_t c = 0; c < sizeof good / sizeof *good; c++) {
     write_array("decay.npy", good[c].rank, good[c].shape);
-    assert_ok(read_with_decay(&x));
+    assert_ok(read_with("decay", "decay.npy", &x));
     cr_assert_eq(data_qkv_extras(&x, extra), 1);
     cr_expect_str_eq(extra->name, "decay");
-    cr_expect(extra->batch == 1 && extra->heads == good[c].heads && extra->n == 7 &&
-              extra->columns == good[c].columns);
+    cr_expect(extra->batch == (good[c].rank == 4 ? good[c].shape[0] : 1) && extra->heads == good[c].heads &&
+              extra->n == 7 && extra->columns == good[c].columns);
     const int64_t rows = good[c].shape[good[c].rank - (good[c].rank == 2 || good[c].columns == 1 ? 1 : 2)],
                   last = good[c].rank == 4 ? good[c].shape[2] : rows;
-    for (int64_t h = 0; h < extra->heads; h++)
+    for (int64_t h = 0; h < extra->batch * extra->heads; h++)
       for (int64_t i = 0; i < 7 * extra->columns; i++)
         cr_expect_float_eq((double)((const float *)extra->at)[h * 7 * extra->columns + i],
                            (double)(h * last * extra->columns + i), 0);
@@ -390,6 +409,9 @@ Test(data_qkv, extra_tensors_follow_the_keys) {
   }
   for (size_t c = 0; c < sizeof bad / sizeof *bad; c++) {
     write_array("decay.npy", bad[c][2] ? 3 : 2, bad[c]);
-    cr_expect_eq(read_with_decay(&x), ATTN_EINVAL, "%zu", c);
+    cr_expect_eq(read_with("decay", "decay.npy", &x), ATTN_EINVAL, "%zu", c);
   }
+  write_npy(&(shapes){3, {2, 3, 4}, {2, 3, 4}, {2, 3, 4}}, ATTN_F32);
+  write_array("decay.npy", 3, (int64_t[]){2, 4, 4});
+  cr_expect_eq(read_with("decay", "decay.npy", &x), ATTN_EINVAL, "either axis may be of positions");
 }

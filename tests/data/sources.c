@@ -62,34 +62,43 @@ Test(data_sources, the_table_is_listed_and_found) {
 }
 
 Test(data_sources, a_wrong_spec_is_refused_by_name) {
-  const data_request r = source_request(1, 1, 8, 4);
-  data_qkv m = {.rank = 77};
-  assert_refused(data_source_make("gausian", &r, &m, NULL), ATTN_ENOTFOUND, "gausian");
-  cr_assert_not_null(strstr(attn_last_error(), "gaussian"), "the known ones are listed");
-  assert_refused(data_source_make("", &r, &m, NULL), ATTN_ENOTFOUND, "dataset");
-  assert_refused(data_source_make("gaussian:std=1", &r, &m, NULL), ATTN_ENOTFOUND, "std");
-  assert_refused(data_source_make("gaussian:std_q=-1", &r, &m, NULL), ATTN_EINVAL, "std_q");
-  assert_refused(data_source_make("gaussian:std_q=nan", &r, &m, NULL), ATTN_EINVAL, "std_q");
-  assert_refused(data_source_make("rope:content=random", &r, &m, NULL), ATTN_EINVAL, "content");
-  assert_refused(data_source_make("lowrank:rank=5", &r, &m, NULL), ATTN_EUNSUPPORTED, "rank=5");
-  assert_refused(data_source_make("needle:distance=8", &r, &m, NULL), ATTN_EUNSUPPORTED, "distance=8");
-  assert_refused(data_source_make("needle:distance=1,gap=1", &r, &m, NULL), ATTN_EUNSUPPORTED, "8 or more");
-  assert_refused(data_source_make("duplicate:distinct=8", &r, &m, NULL), ATTN_EUNSUPPORTED, "distinct=8");
-  assert_refused(data_source_make("duplicate:distinct=0", &r, &m, NULL), ATTN_EINVAL, "distinct");
-  assert_refused(data_source_make("outlier:channels=5", &r, &m, NULL), ATTN_EUNSUPPORTED, "channels=5");
-  assert_refused(data_source_make("outlier:factor=0", &r, &m, NULL), ATTN_EINVAL, "factor");
-  assert_refused(data_source_make("peaked:std=-1", &r, &m, NULL), ATTN_EINVAL, "std");
-  assert_refused(data_source_make("hopfield", &(data_request){1, 1, 1, 8, 8, 4, 5, ATTN_F32, 7}, &m, NULL),
-                 ATTN_EUNSUPPORTED, "d_v=5");
-  assert_refused(data_source_make("gat", &(data_request){1, 1, 1, 8, 8, 1, 4, ATTN_F32, 7}, &m, NULL),
-                 ATTN_EUNSUPPORTED, "not 1");
-  assert_refused(data_source_make("rope", &(data_request){1, 1, 1, 8, 8, 5, 5, ATTN_F32, 7}, &m, NULL),
-                 ATTN_EUNSUPPORTED, "even");
-  assert_refused(data_source_make("gaussian", &(data_request){1, 4, 3, 8, 8, 4, 4, ATTN_F32, 7}, &m, NULL),
-                 ATTN_EINVAL, "kv_heads");
-  assert_refused(data_source_make("gaussian", &(data_request){1, 1, 1, 0, 8, 4, 4, ATTN_F32, 7}, &m, NULL),
-                 ATTN_EINVAL, "n_q");
-  cr_assert(m.rank == 77 && !m.q);
+  static const struct {
+    const char *spec;
+    attn_status status;
+    const char *says;
+    int64_t heads, kv_heads, n_q, d_qk, d_v;
+  } cases[] = {{"gausian", ATTN_ENOTFOUND, "gausian", 1, 1, 8, 4, 4},
+               {"gausian", ATTN_ENOTFOUND, "gaussian", 1, 1, 8, 4, 4}, /* the known ones are listed */
+               {"", ATTN_ENOTFOUND, "dataset", 1, 1, 8, 4, 4},
+               {"gaussian:std=1", ATTN_ENOTFOUND, "std", 1, 1, 8, 4, 4},
+               {"gaussian:std_q=-1", ATTN_EINVAL, "std_q", 1, 1, 8, 4, 4},
+               {"gaussian:std_q=nan", ATTN_EINVAL, "std_q", 1, 1, 8, 4, 4},
+               {"rope:content=random", ATTN_EINVAL, "content", 1, 1, 8, 4, 4},
+               {"lowrank:rank=5", ATTN_EUNSUPPORTED, "rank=5", 1, 1, 8, 4, 4},
+               {"needle:distance=8", ATTN_EUNSUPPORTED, "distance=8", 1, 1, 8, 4, 4},
+               {"needle:distance=1,gap=1", ATTN_EUNSUPPORTED, "8 or more", 1, 1, 8, 7, 7},
+               {"needle:distance=1,gap=1", ATTN_OK, NULL, 1, 1, 8, 8, 8},
+               {"duplicate:distinct=8", ATTN_EUNSUPPORTED, "distinct=8", 1, 1, 8, 4, 4},
+               {"duplicate:distinct=0", ATTN_EINVAL, "distinct", 1, 1, 8, 4, 4},
+               {"outlier:channels=5", ATTN_EUNSUPPORTED, "channels=5", 1, 1, 8, 4, 4},
+               {"outlier:channels=4", ATTN_OK, NULL, 1, 1, 8, 4, 4},
+               {"outlier:factor=0", ATTN_EINVAL, "factor", 1, 1, 8, 4, 4},
+               {"peaked:std=-1", ATTN_EINVAL, "std", 1, 1, 8, 4, 4},
+               {"hopfield", ATTN_EUNSUPPORTED, "d_v=5", 1, 1, 8, 4, 5},
+               {"gat", ATTN_EUNSUPPORTED, "not 1", 1, 1, 8, 1, 4},
+               {"rope", ATTN_EUNSUPPORTED, "even", 1, 1, 8, 5, 5},
+               {"gaussian", ATTN_EINVAL, "kv_heads", 4, 3, 8, 4, 4},
+               {"gaussian", ATTN_EINVAL, "n_q", 1, 1, 0, 4, 4}};
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    const data_request r = {
+        1, cases[c].heads, cases[c].kv_heads, cases[c].n_q, 8, cases[c].d_qk, cases[c].d_v, ATTN_F32, 7};
+    data_qkv m = {.rank = 77};
+    const attn_status status = data_source_make(cases[c].spec, &r, &m, NULL);
+    cr_expect_eq(status, cases[c].status, "%s", cases[c].spec);
+    cr_expect(status ? m.rank == 77 && !m.q && strstr(attn_last_error(), cases[c].says) : m.q != NULL,
+              "%s: %s", cases[c].spec, attn_last_error());
+    if (!status) data_qkv_free(&m);
+  }
 }
 
 Test(data_sources, both_dtypes_and_any_number_of_threads_see_the_same_numbers) {

@@ -12,16 +12,19 @@ static void begin(void) {
 }
 TestSuite(quality_asked, .init = begin);
 
-static quality_windows fill(const char *spec, int64_t bos, uint64_t seed) {
+static quality_windows fill_of(const char *spec, int64_t n, const task_input *in) {
   quality_windows w;
   char *canonical = NULL;
-  assert_ok(quality_windows_make(W, N, &w));
-  assert_ok(task_fill(spec,
-                      &(task_input){.text = text, .length = LENGTH, .vocab = VOCAB, .bos = bos, .seed = seed},
-                      &w, &canonical));
+  assert_ok(quality_windows_make(W, n, &w));
+  assert_ok(task_fill(spec, in, &w, &canonical));
   cr_expect(strncmp(canonical, spec, strcspn(spec, ":")) == 0);
   free(canonical);
   return w;
+}
+
+static quality_windows fill(const char *spec, int64_t bos, uint64_t seed) {
+  return fill_of(spec, N,
+                 &(task_input){.text = text, .length = LENGTH, .vocab = VOCAB, .bos = bos, .seed = seed});
 }
 
 Test(quality_asked, windows_of_a_text_follow_one_another_and_do_not_overlap) {
@@ -80,15 +83,9 @@ enum { LONG_TEXT = 1200 };
 
 static quality_windows fill_bytes(const char *spec) {
   static int64_t blanks[LONG_TEXT * W];
-  quality_windows w;
-  char *canonical = NULL;
   for (int i = 0; i < LONG_TEXT * W; i++) blanks[i] = '_';
-  assert_ok(quality_windows_make(W, LONG_TEXT, &w));
-  assert_ok(task_fill(
-      spec, &(task_input){.text = blanks, .length = LONG_TEXT * W, .vocab = 256, .bos = -1, .seed = 4}, &w,
-      &canonical));
-  free(canonical);
-  return w;
+  return fill_of(spec, LONG_TEXT,
+                 &(task_input){.text = blanks, .length = LONG_TEXT * W, .vocab = 256, .bos = -1, .seed = 4});
 }
 
 /* Following the assignments from the value that is asked for gives the answer, whatever else is assigned. */
@@ -177,6 +174,22 @@ Test(quality_asked, a_number_is_recalled_from_where_it_stands) {
       quality_windows_free(&w);
     }
   cr_expect(places > 0.15 * 2 * W && places < 0.85 * 2 * W, "anywhere: %g on average", places / (2 * W));
+}
+
+/* With as many words as there are, each has one sentence. */
+Test(quality_asked, words_are_drawn_without_replacement) {
+  quality_windows w = fill_bytes("recall:pairs=32,digits=1");
+  char window[LONG_TEXT + 1];
+  read_window(&w, W - 1, window);
+  *strstr(window, "\nQuestion: ") = '\0';
+  int found = 0;
+  for (const char *at = window; (at = strstr(at, " The number of ")); at++, found++) {
+    char start[40] = "";
+    memcpy(start, at, (size_t)(strstr(at, " is ") - at));
+    cr_expect(!strstr(at + 1, start), "%s, twice", start);
+  }
+  cr_expect_eq(found, 32);
+  quality_windows_free(&w);
 }
 
 /* The numbers of every word that is asked for, word by word, in the order of the text. */

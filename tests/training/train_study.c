@@ -1,5 +1,6 @@
 /* train_study.c - what is trained learns; its file is the same for any number of threads and after an
  * interruption; comparisons are Student's and Holm's. */
+#include "data/support/file.h"
 #include "experiments/training/train_results.h"
 #include "experiments/training/train_study.h"
 
@@ -152,6 +153,17 @@ static attn_status open_file(const char *path, const char *content, int64_t seed
 }
 
 Test(training_train_study, refuses_other_files) {
+  static const char *const damages[][2] = {{"\"seed\":1", "\"seed\":2"},
+                                           {"\"seed\":1", "\"seed\":-1"},
+                                           {"{\"task\":\"parity\"", "{\"task\":\"party\""},
+                                           {"\"variant\":\"topk", "\"variant\":\"top"},
+                                           {"\"loss\":", "\"loss_\":"},
+                                           {"\"accuracy\":", "\"accuracy_\":"},
+                                           {"\"swapped_loss\":", "\"swapped\":"},
+                                           {"\"swapped_accuracy\":", "\"swapped\":"},
+                                           {"\"curve\":[", "\"curve\":[1,"},
+                                           {"\"curve\":[", "\"curve\":[\"\","},
+                                           {"]}\n", "]]\n"}};
   const char *path = fixture_path("train_other.jsonl");
   char *whole = file_of(path, 1);
   cr_expect(open_file(path, NULL, 2) == ATTN_OK);
@@ -161,11 +173,15 @@ Test(training_train_study, refuses_other_files) {
   char *cut = strdup(whole);
   cut[strlen(cut) - 1] = '\0';
   cr_expect(open_file(path, cut, 2) == ATTN_EINVAL && strstr(attn_last_error(), "damaged"));
-  char *seed = strstr(cut, "\"seed\":1");
-  cr_assert(seed);
-  strcpy(cut, whole);
-  seed[7] = '7';
-  cr_expect(open_file(path, cut, 2) == ATTN_EINVAL && strstr(attn_last_error(), "damaged"));
+  for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+    const char *at = strstr(whole, damages[i][0]);
+    cr_assert(at, "%s", damages[i][0]);
+    char *damaged =
+        text_format("%.*s%s%s", (int)(at - whole), whole, damages[i][1], at + strlen(damages[i][0]));
+    cr_expect(open_file(path, damaged, 2) == ATTN_EINVAL && strstr(attn_last_error(), "damaged"), "%s",
+              damages[i][1]);
+    free(damaged);
+  }
   free(cut);
   free(whole);
 }

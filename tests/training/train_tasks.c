@@ -88,14 +88,31 @@ static int32_t solve_listops(const int32_t *tokens, int64_t i) {
   return value;
 }
 
-static int32_t (*const solvers[TRAIN_TASKS])(const int32_t *, int64_t) = {
-    solve_copy, solve_selective_copy, solve_mqar,   solve_induction,
-    solve_sort, solve_parity,         solve_needle, solve_listops};
+/* What is drawn besides letters: the pair that is asked for last, the period, the place of the mark, the
+ * number of operands. */
+static int64_t form_of(const train_task *t, const int32_t *tokens) {
+  int64_t form = 0, at = 0;
+  if (strcmp(t->name, "mqar") == 0) return place_of(tokens, tokens[30]) / 2;
+  if (strcmp(t->name, "needle") == 0) return place_of(tokens, MARK);
+  if (strcmp(t->name, "induction") == 0)
+    while (solve_induction(tokens, form) < 0) form++;
+  if (strcmp(t->name, "listops") != 0) return form;
+  while (tokens[at++] == LISTOPS_PAD) continue;
+  for (; tokens[at] != LISTOPS_END; form++) evaluate(tokens, &at);
+  return form;
+}
+
+static const struct {
+  int32_t (*solve)(const int32_t *, int64_t);
+  int64_t forms;
+} solvers[TRAIN_TASKS] = {{solve_copy, 1},      {solve_selective_copy, 1}, {solve_mqar, 4},
+                          {solve_induction, 9}, {solve_sort, 1},           {solve_parity, 1},
+                          {solve_needle, 30},   {solve_listops, 3}};
 
 Test(training_train_tasks, solved) {
   for (int k = 0; k < TRAIN_TASKS; k++) {
     const train_task *t = &train_tasks[k];
-    int answers[MOST] = {0};
+    int answers[MOST] = {0}, forms[MOST] = {0}, uses[MOST] = {0};
     attn_rng rng;
     attn_rng_init(&rng, 7, 0, 0);
     for (int s = 0; s < SEQUENCES; s++) {
@@ -104,15 +121,19 @@ Test(training_train_tasks, solved) {
       t->draw(t, &rng, tokens, targets);
       for (int64_t i = 0; i < t->n; i++) {
         cr_assert(tokens[i] >= 0 && tokens[i] < t->vocabulary, "%s: token %d", t->name, (int)tokens[i]);
-        const int32_t answer = solvers[k](tokens, i);
+        uses[tokens[i]]++;
+        const int32_t answer = solvers[k].solve(tokens, i);
         cr_expect(targets[i] == answer, "%s: %d at %d, not %d", t->name, (int)targets[i], (int)i,
                   (int)answer);
         if (answer >= 0) answers[answer]++;
       }
+      forms[form_of(t, tokens)]++;
     }
-    int64_t met = 0;
-    for (int a = 0; a < MOST; a++) met += answers[a] > 0;
-    cr_expect(met == t->answers, "%s: %d different answers", t->name, (int)met);
+    int64_t met[3] = {0};
+    for (int i = 0; i < MOST; i++) met[0] += answers[i] > 0, met[1] += forms[i] > 0, met[2] += uses[i] > 0;
+    cr_expect(met[0] == t->answers && met[1] == solvers[k].forms && met[2] == t->vocabulary,
+              "%s: %d different answers, %d forms, %d tokens", t->name, (int)met[0], (int)met[1],
+              (int)met[2]);
     cr_expect(train_task_find(t->name) == t);
   }
   cr_expect(!train_task_find("copying"));
