@@ -1255,7 +1255,7 @@ mutant(census-check-lenient experiments/reference/census_check.c reference_censu
 mutant(massart-exponent experiments/mathematics/statistics.c
   checks_meter/the_kolmogorov_distance_as_massart_has_it "" "the exponent is -4 n D^2" [[exp(-2 * n * gap * gap)]]
   [[exp(-4 * n * gap * gap)]])
-mutant(one-sided-coin experiments/mathematics/statistics.c checks_meter/a_coin_has_two_sides ""
+mutant(one-sided-coin experiments/mathematics/statistics.c checks_entries/coins_and_levels ""
   "a two-sided p-value is that of one side" [[2 * fmin(below, above)]] [[fmin(below, above)]])
 mutant(changes-uncorrected experiments/analysis/change.c results_changes/noise_alone_is_no_regression ""
   "each run is compared at the whole level" [[all[i].p <= @CHANGE_LEVEL / (double)(count - i)@; i++]] [[CHANGE_LEVEL]])
@@ -1859,7 +1859,7 @@ mutant(cache-plan-uncounted core/cache/kv_cache.c CACHE-2 tiled "the plan's memo
   [[c->bytes += attn_plan_bytes(plan);]] [[;]])
 mutant(cache-wide-rows core/cache/kv_memory.c CACHE-2 "store:k=q8_0,v=q4_0" "rows of codes have the room of the numbers that they stand for"
   [[attn_row_bytes(p->d_v, @attn_stored(p->v, p->dtype)@);]] [[p->dtype]])
-mutant(cache-reads-ahead core/cache/kv_cache.c core_kv_cache/refuses_readers_that_look_beyond_a_query "" "a cache takes readers of what is to come"
+mutant(cache-reads-ahead core/cache/kv_cache.c core_kv_cache/refuses_specs_with_their_reason "" "a cache takes readers of what is to come"
   [[!@attn_exempt(v->exempt, others)@]] [[(others == 0)]])
 mutant(cache-observes-early core/cache/kv_append.c CACHE-1 "evict:score=h2o,budget=24,recent=4" "a query is observed before its key, except the last of an append"
   [[(size_t)((batch * p->heads + head + g) * a->n + @i@) * q_bytes]] [[i + (i + 1 < a->n)]])
@@ -2013,9 +2013,6 @@ mutant(sage-of-padding core/engines/stored/stored_engine.c PROP-PAD sage "paddin
   [[keys = @attn_call_keys(call, line / p->kv_heads)@, first]] [[p->n_kv]])
 mutant(sage-line-behind core/engines/stored/stored_engine.c QNT-0 sage "keys are those of the neighbouring head"
   [[store_row(call, given, call->k, @first + i@, rows, room);]] [[(first + p->n_kv + i) % (p->batch * p->kv_heads * p->n_kv)]])
-mutant(cache-takes-schemes core/cache/kv_cache.c core_kv_cache/refuses_a_store_that_is_no_type "" "rows of a scheme are held as they are given"
-  [[if (!status && @(parts.store.k_scheme.decode || parts.store.v_scheme.decode || parts.store.residual ||
-                  parts.store.group)@)]] [[false]])
 mutant(cache-code-rows core/cache/kv_cache.c CACHE-1 tiled "rows of values are as long as those of keys"
   [[d_v = @attn_row_elements(p.d_v, attn_stored(p.v, p.dtype))@]] [[d_qk]])
 mutant(cache-ranks-as-given core/cache/kv_append.c CACHE-1 "evict:score=knorm,budget=24,recent=4 | store:k=int3,v=f16" "keys are ranked by numbers that are not held"

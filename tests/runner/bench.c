@@ -122,22 +122,23 @@ Test(runner_bench, a_meter_keeps_to_what_it_asks_for) {
     bench_meter *meter;
     double counted[3]; /* flops, bytes and tokens; NaN: any */
     double sums;       /* of a transform: its first coefficients over the sums of columns */
-  } kinds[KINDS] = {{bench_plan(&of[0], "tiled", &plain, NULL, 0),
-                     {products * (D + D_V), keys * 4 * (D + D_V), BATCH * N_Q},
-                     0},
-                    {bench_plan(&of[1], "tiled", &codes, NULL, 0),
-                     {products * (D + D_V), keys * bytes_of_codes, BATCH * N_Q},
-                     0},
-                    {bench_step(&of[2], "recurrent:rule=gated_delta", &step), {NAN, NAN, BATCH}, 0},
-                    {bench_backward(&of[3], "tiled", &plain, 0), {products * (3 * D + 2 * D_V), 0, 0}, 0},
-                    {bench_arrival(&of[4], "tiled", &cache, N), {0, 0, 1}, 0},
-                    {bench_census(&of[5], &p), {4. * BATCH * HEADS * N * N * D, 0, 0}, 0},
-                    {bench_dct(&of[6], N, D, COUNT), {0, 4 * N * D * COUNT, 0}, 2},
-                    {bench_wht(&of[7], EVEN, D, COUNT), {0, 4 * EVEN * D * COUNT, 0}, 1},
-                    {bench_convolutions(&of[8], N, COUNT), {0, 0, 0}, 0},
-                    {bench_bandwidth(&of[9], 0), {0, 1, 0}, 0},
-                    {bench_gemm(&of[10], LONG, D), {dense, 0, 0}, 0},
-                    {bench_openblas(&of[11], LONG, D), {dense, 0, 0}, 0}};
+  } kinds[KINDS] = {
+      {bench_plan(&of[0], "tiled", &plain, NULL, 0),
+       {products * (D + D_V), keys * 4 * (D + D_V), BATCH * N_Q},
+       0},
+      {bench_plan(&of[1], "tiled", &codes, NULL, 0),
+       {products * (D + D_V), keys * bytes_of_codes, BATCH * N_Q},
+       0},
+      {bench_step(&of[2], "recurrent:rule=gated_delta", &step), {(double)NAN, (double)NAN, BATCH}, 0},
+      {bench_backward(&of[3], "tiled", &plain, 0), {products * (3 * D + 2 * D_V), 0, 0}, 0},
+      {bench_arrival(&of[4], "tiled", &cache, N), {0, 0, 1}, 0},
+      {bench_census(&of[5], &p), {4. * BATCH * HEADS * N * N * D, 0, 0}, 0},
+      {bench_dct(&of[6], N, D, COUNT), {0, 4 * N * D * COUNT, 0}, 2},
+      {bench_wht(&of[7], EVEN, D, COUNT), {0, 4 * EVEN * D * COUNT, 0}, 1},
+      {bench_convolutions(&of[8], N, COUNT), {0, 0, 0}, 0},
+      {bench_bandwidth(&of[9], 0), {0, 1, 0}, 0},
+      {bench_gemm(&of[10], LONG, D), {dense, 0, 0}, 0},
+      {bench_openblas(&of[11], LONG, D), {dense, 0, 0}, 0}};
   for (int k = 0; k < KINDS; k++) {
     bench *b = &of[k];
     bench_meter *m = kinds[k].meter;
