@@ -1,6 +1,6 @@
 # Warnings for every target; errors where ATTN_WERROR is on (the dev preset).
 option(ATTN_WERROR "Treat warnings as errors" OFF)
-add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wundef -Wvla
+add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wundef -Wvla -Wpointer-arith
                     -Wdouble-promotion)
 if(ATTN_WERROR)
   add_compile_options(-Werror)
