@@ -261,11 +261,11 @@ static void claim(attn_selector *x) {
 
 static run_case *changed(void (*how)(attn_selector *)) {
   change = how;
-  variant_described("planted_sample", "changed_sample", describe_changed);
   return case_gaussian("changed_sample", case_problem(1, 2, 1, 96, 8, 4, false, ATTN_F32), 0.5);
 }
 
 Test(checks_tails, laws_that_are_missing_misstated_or_claimed) {
+  variant_described("planted_sample", "changed_sample", describe_changed);
   run_case *c = changed(forget_law);
   for (int l = 0; l < LAWS; l++) expect_verdict(&c->e, laws[l], VERDICT_NOT_APPLICABLE, "no law");
   case_free(c);
