@@ -1824,8 +1824,6 @@ mutant(cache-share-copied core/cache/kv_memory.c CACHE-5 "evict:score=knorm,budg
   "a copy has the budgets of a cache whose kv heads share none" [[@to->head[line].rule.budget = from->head[line].rule.budget@;]] [[0]])
 mutant(cache-share-uncounted core/cache/kv_memory.c CACHE-2 "evict:score=knorm,budget=24,recent=4,prompt=48,shared=0.8"
   "scores of kv heads that share are not given back" [[kv_give(c, @c->scores@, score_elements(c)]] [[NULL]])
-mutant(cache-asks-the-future core/cache/kv_cache.c core_kv_cache/refuses_what_it_cannot_do "" "a cache takes a policy that knows what comes"
-  [[if (@c->rule.score->future@)]] [[0]])
 mutant(cache-decoded-short experiments/checks/caches/decoding.c quality_checks/caches_are_decoded_beyond_the_prompt ""
   "caches are decoded no further than an evaluation's prompt" [[sqrt(@work_most@ / (double)]] [[0x1p25]])
 mutant(cache-values-stay core/cache/kv_memory.c eval:CACHE-3 "evict:score=knorm,budget=24,recent=4,prompt=40" "values stay where they are as keys go"
