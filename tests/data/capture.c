@@ -62,6 +62,51 @@ Test(data_capture, windows_are_independent_and_rotated_at_global_positions) {
   reference_free(&m);
 }
 
+Test(data_capture, the_first_window_is_the_capture_without_windows) {
+  reference_model m = model_random(0);
+  data_qkv all = capture(&m, 8, some_tokens, 20), one = capture(&m, 64, some_tokens, 8);
+  for (int64_t h = 0; h < HEADS; h++) cr_assert_arr_eq(row(all.q, 20, h, 0), row(one.q, 8, h, 0), 8 * D * 4);
+  for (int64_t h = 0; h < KV; h++) {
+    cr_assert_arr_eq(row(all.k, 20, h, 0), row(one.k, 8, h, 0), 8 * D * 4);
+    cr_assert_arr_eq(row(all.v, 20, h, 0), row(one.v, 8, h, 0), 8 * D * 4);
+  }
+  data_qkv_free(&all);
+  data_qkv_free(&one);
+  reference_free(&m);
+}
+
+Test(data_capture, equal_windows_differ_by_their_rotation_alone) {
+  /* The same five tokens in each window of 5. V is the same; <R_a q, R_b k> depends on b - a, so that scores
+   * inside every window agree, and a score across windows is that of the distance. */
+  enum { N = 15, W = 5 };
+  int64_t tokens[N];
+  for (int i = 0; i < N; i++) tokens[i] = some_tokens[i % W];
+  reference_model m = model_random(0);
+  data_qkv x = capture(&m, W, tokens, N);
+  for (int64_t h = 0; h < KV; h++)
+    for (int64_t i = W; i < N; i++) {
+      cr_assert_arr_eq(row(x.v, N, h, i), row(x.v, N, h, i - W), D * 4);
+      cr_assert(memcmp(row(x.k, N, h, i), row(x.k, N, h, i - W), D * 4) != 0, "not rotated");
+    }
+  for (int64_t h = 0; h < HEADS; h++)
+    for (int64_t i = W; i < N; i++)
+      for (int64_t j = W; j < N; j++) {
+        const float *q1 = row(x.q, N, h, i), *q0 = row(x.q, N, h, i - W);
+        const float *k1 = row(x.k, N, h / 3, j), *k0 = row(x.k, N, h / 3, j - W);
+        double here = 0, there = 0, q = 0, k = 0;
+        for (int c = 0; c < D; c++) {
+          here += (double)q1[c] * (double)k1[c];
+          there += (double)q0[c] * (double)k0[c];
+          q += (double)q1[c] * (double)q1[c];
+          k += (double)k1[c] * (double)k1[c];
+        }
+        /* The four rows are each rounded once, by 2^-24 of their norm; twice that for the second order. */
+        cr_assert(fabs(here - there) <= 8 * 0x1p-24 * sqrt(q * k));
+      }
+  data_qkv_free(&x);
+  reference_free(&m);
+}
+
 static void check_text(hid_t file, const char *name, const char *wanted) {
   cr_assert(hdf5_has_text(file, name, wanted), "%s is not %s", name, wanted);
 }
