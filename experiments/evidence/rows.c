@@ -18,7 +18,10 @@ const char outcome_nothing[] = "there is nothing to compare";
 const char outcome_vacuous[] = "vacuous: the declared rounding may be more than 1 % of the values here";
 static const double vacuous = 0.01;
 
-static int rank_of(const outcome *x) { return x->why && x->why != outcome_vacuous ? 1 : broken(x) ? 2 : 0; }
+static int rank_of(const outcome *x) {
+  if (x->why && x->why != outcome_vacuous) return 1;
+  return broken(x) ? 2 : isinf(x->value) ? 1 : 0;
+}
 
 bool outcome_worsen(outcome *worst, outcome x) {
   const int rank = rank_of(&x), held = rank_of(worst);

@@ -20,7 +20,7 @@ extern const char outcome_nothing[], outcome_vacuous[];
  * before none; vacuous if one of the two is. Returns whether that is the second. */
 bool outcome_worsen(outcome *worst, outcome);
 /* Turns the worst finding into a HARD verdict; not applicable if nothing was compared; uncertifiable, with
- * its numbers, if it is vacuous. Returns ATTN_OK. */
+ * its numbers, if it is vacuous or its bound infinite. Returns ATTN_OK. */
 attn_status outcome_to_verdict(const outcome *worst, result_bound *);
 /* The component of a row with the largest |a - b| / bound. */
 outcome outcome_components(const double *a, const double *b, const double *bound, int64_t d);

@@ -53,7 +53,9 @@ static attn_status bound_set(result_bound *b, check_kind kind, check_verdict ver
 static bool within(double measured, double value) { return measured <= value * (1 + 1e-6); }
 
 attn_status bound_hard(result_bound *b, double measured, double value) {
-  return bound_set(b, KIND_HARD, within(measured, value) ? VERDICT_PASS : VERDICT_VIOLATED, measured, value);
+  bound_set(b, KIND_HARD, within(measured, value) ? VERDICT_PASS : VERDICT_VIOLATED, measured, value);
+  if (b->verdict == VERDICT_PASS && isinf(value)) bound_uncertifiable(b, "an infinite bound certifies nothing");
+  return ATTN_OK;
 }
 
 attn_status bound_property(result_bound *b, double measured, double value) {

@@ -14,7 +14,8 @@ void bound_say(result_bound *, const char *format, ...);
 
 /* The functions below return ATTN_OK, so that a check can end with one of them. */
 
-/* HARD: sets value, measured, margin and PASS or VIOLATED by !(measured <= value * (1 + 1e-6)). */
+/* HARD: sets value, measured, margin and PASS or VIOLATED by !(measured <= value * (1 + 1e-6)); UNCERTIFIABLE
+ * by an infinite value, which nothing exceeds. */
 attn_status bound_hard(result_bound *, double measured, double value);
 /* PROB: value, measured and p; CONSISTENT (Holm's correction later turns small p-values into violations). */
 attn_status bound_prob(result_bound *, double measured, double value, double p_value);

@@ -225,5 +225,12 @@ Test(checks_probes, nothing_compared_is_no_pass) {
   outcome_worsen(&worst, (outcome)OUTCOME_NONE);
   outcome_to_verdict(&worst, &b);
   cr_expect_eq(b.verdict, VERDICT_PASS);
+  outcome_worsen(&worst, (outcome){.measured = 1, .value = (double)INFINITY});
+  outcome_worsen(&worst, (outcome){.measured = 1, .value = 2});
+  outcome_to_verdict(&worst, &b);
+  cr_expect(b.verdict == VERDICT_UNCERTIFIABLE && b.measured == 1, "an infinite bound: %s", b.message);
+  outcome_worsen(&worst, (outcome){.measured = 3, .value = 2});
+  outcome_to_verdict(&worst, &b);
+  cr_expect_eq(b.verdict, VERDICT_VIOLATED);
   case_free(c);
 }
