@@ -4,7 +4,7 @@
 #
 # CATCHER  a bound check by name (FP-2; SETTING: the setting of a variant that it judges), or as an evaluation of the bundled
 #          model asks it (eval:EVICT-2), a property of tests/support/properties*.c (SETTING: the variant), a test as
-#          suite/name, which has one mutant (what else it notices, random ones measure: mutate.sh), or commands of
+#          suite/name, one of a suite but theory_statements (what else it notices, random ones measure: mutate.sh), or commands of
 #          tests/cli/cases/ as "cases/FILE:BEGINNING" of a remark (SETTING: empty)
 # ORIGINAL an expression, or statements that end in ; or }, that stand in FILE exactly once; BROKEN replaces them,
 #          or the part of them between two @ alone, if there are. Texts do not overlap; two mutants may share one.
@@ -57,9 +57,6 @@ mutant(exp-coefficient core/kernels/body.inc core_numerics/exponentials_keep_the
 mutant(nan-swallowed-by-max core/kernels/body.inc core_special/nan_in_k ""
   "the maximum with the least exponent drops a NaN"
   [[v_max(v_set(EXP_LOW), exact)]] [[v_max(exact, v_set(EXP_LOW))]])
-mutant(infinity-not-judged-again core/engines/softmax/softmax.c core_special/infinity_under_a_tiny_weight ""
-  "an infinite value under a weight that is 0 is not made NaN"
-  [[if (infinite) attn_softmax_repair(t, w, &tiles[i], row0, infinite);]] [[;]])
 mutant(softmax-of-rectified-scores core/kernels/rows.inc PROP-SHIFT full "negative scores count as zero"
   [[NAME(exp2)(v_sub(v_mul(v_load(x + i), s), max))]]
   [[NAME(exp2)(v_sub(v_max(v_mul(v_load(x + i), s), v_set(0)), v_max(max, v_set(0))))]])
@@ -83,15 +80,9 @@ mutant(outputs-clipped core/kernels/tile.inc linear tiled "outputs below -1 are 
 mutant(backward-mask-forgotten core/kernels/backward.inc core_gradients/special_numbers ""
   "gradients of masked pairs are what multiplies them"
   [[if (@masked@) {]] [[false]])
-mutant(backward-adds-to-what-was core/engines/softmax/back_sums.c core_gradients/alone_doubled_and_none ""
-  "sums are added to what the memory held"
-  [[clear_sums(b, p, block * MET_KEYS, @attn_min((block + 1) * MET_KEYS, p->n_kv)@);]] [[block * MET_KEYS]])
 mutant(backward-sink-sign core/engines/softmax/backward.c core_gradient_values/slopes ""
   "the gradient by the sink has the other sign"
   [[sum -= @exp(p->score.sink[h] - lse)@]] [[-exp(p->score.sink[h] - lse)]])
-mutant(backward-order-of-threads core/engines/softmax/backward.c core_gradients/threads_and_instruction_sets ""
-  "a slice has the tiles of the thread that takes it"
-  [[* sums->slices / all == @slice@) run_item]] [[omp_get_thread_num()]])
 
 # -- problems: masks, padding, heads, strides, threads --
 
@@ -226,30 +217,16 @@ mutant(pages-of-another-head variants/pages.c SEL-2 "pages:page=8,budget=24,scor
   [[(kv_head + 1) % p->kv_heads]])
 mutant(topk-smallest variants/topk.c variants_select/topk_ranks_all_keys "" "sparq takes the least coordinates"
   [[ahead += @other > own@]] [[other < own]])
-mutant(loki-least-directions variants/topk.c
-  variants_select/loki_ranks_by_the_leading_directions_of_the_keys "" "the basis is that of the least variance"
-  [[a[l] += rest[e * d + l / d] * rest[e * d + l % d];]]
-  [[a[l] += rest[(d - 1 - e) * d + l / d] * rest[(d - 1 - e) * d + l % d];]])
-mutant(topk-early-heads-alike variants/topk.c variants_select/random_keys_are_each_heads_own ""
-  "queries before the first key draw what they do in other heads"
-  [[((uint64_t)query->head << 32) + (uint64_t)position]] [[((uint64_t)query->head << 32 | (uint64_t)position)]])
 mutant(half-cut-off core/kernels/half.h core_number/roundings_are_to_nearest_and_even "" "f16 is cut off, not rounded"
   [[x - 0x38000000u + @0xfffu + (x >> 13 & 1)@]] [[0u]])
 mutant(stored-values-of-the-first-key core/engines/softmax/softmax.c variants_stored/oracle ""
   "values that are stored in 16 bits are those of a step's first key" [[load[v](step->count, p->d_v, x->v, @x->v_at.row@, step->keys]] [[0]])
-mutant(stored-numerators core/engines/linear/linear_engine.c variants_stored/every_variant_computes_on_what_is_stored ""
-  "outputs of features are stored from the wrong row" [[attn_at(o.at, @i * o.row@, s->t),]] [[0]])
 mutant(stored-errors-before-rounding experiments/evidence/errors.c runner_stored/errors_are_those_of_what_is_stored ""
   "outputs of fp32 are read as if they had 16 bits" [[@c->e->stored@ ? c->e->stored : c->e->o]] [[NULL]])
 mutant(ranking-mass-off-by-one core/engines/softmax/ranking.c SEL-1 "topk:p=0.8"
   "one key fewer than the mass needs" [[leave(r, most, @equal@);]] [[equal - 1]])
 mutant(ranking-group-of-first core/engines/softmax/ranker.c SEL-2 "topk:k=8,share=group"
   "heads that share take the ranking of the first" [[for (int64_t r = 1; r < @pool@; r++)]] [[1]])
-mutant(some-weights-of-the-first core/kernels/decode.inc variants_pages/pages_of_a_long_sequence_are_attended_to ""
-  "later keys of a row have the weights of its first" [[at[lane] += end - first;]] [[;]])
-mutant(selection-sees-ahead core/engines/softmax/selected.c variants_select/every_way_of_sharing ""
-  "a query sees the whole page that it lies in" [[key < s->begin[at % rows] || @key >= s->end[at % rows]@]] [[false]])
-
 
 # -- patterns --
 
@@ -286,9 +263,6 @@ mutant(neighbours-draw-alike variants/bigbird.c SP-4 "bigbird:block=4,random=2,g
 mutant(draws-of-heads-overlap variants/bigbird.c SP-4 "bigbird:block=4,random=2,global=1"
   "a head begins with the draws of its predecessor's later blocks"
   [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)(5 * head + i)]])
-mutant(draws-by-length variants/bigbird.c core_patterns/causal_rows_do_not_depend_on_the_length ""
-  "random blocks of causal rows depend on the length of the sequence"
-  [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)(head * s->blocks + i)]])
 mutant(seed-from-address variants/bigbird.c PROP-BATCH "bigbird:block=8,random=2,global=0" "draws depend on where the plan lies in memory"
   [[(uint64_t)s->p.seed]] [[(uint64_t)(uintptr_t)s]])
 mutant(global-blocks-missing variants/bigbird.c SP-5 "bigbird:block=4,random=0,global=1" "no block is global"
@@ -329,13 +303,6 @@ mutant(skip-taken-all-the-same core/kernels/tile.inc SP-1 "tiled:skip=0.3,block_
   "what is passed over is taken all the same" [=[@taken && lane0 < tile->rows@; lane0 += GROUP]=] [=[lane0 < tile->rows]=])
 mutant(skip-not-recorded core/engines/softmax/skip.c SP-1 "tiled:skip=0.3,block_q=2,block_k=4"
   "what is passed over is told as visited" [=[taken && w->visits]=] [=[w->visits]=])
-mutant(skip-hidden-recorded core/engines/softmax/skip.c core_skip/what_a_bias_hides_is_not_visited ""
-  "keys that no query sees are told as visited" [=[step->mask && !step->mask[j]]=] [=[false]=])
-mutant(skip-nan core/kernels/tile.inc core_skip/a_nan_is_never_passed_over "" "a NaN is below every limit"
-  [=[v_select(v_below(v_load(p + key * GROUP + j * VL), least[j]), found[j], v_set(1))]=]
-  [=[v_select(v_below(least[j], v_load(p + key * GROUP + j * VL)), v_set(1), found[j])]=])
-mutant(skip-hidden-counts core/kernels/tile.inc core_skip/who_sees_nothing_asks_for_nothing ""
-  "a query that sees nothing of a step asks for it" [=[s->masked ? v_select(v_mask(step->mask[key] >> (lane0 + j * VL)), now, found[j]) : now]=] [=[now]=])
 mutant(skip-sum-not-rescaled core/kernels/tile.inc FP-2 "tiled:skip=0.3,block_q=2,block_k=4"
   "what was summed is not rescaled when a step that is taken raises the maximum" [=[memcpy(a, max_at, sizeof a);]=]
   [=[memcpy(a, raised + lane0, sizeof a);]=])
@@ -368,12 +335,8 @@ mutant(layout-ignored data/formats/qkv.c cli_apply/positions_before_heads "" "po
   [[if (@layout == DATA_BHND || from->rank < 3@) {]] [[true]])
 mutant(zip-checksum-ignored data/support/zip.c data_npz/what_is_wrong_is_named "" "a damaged member is read"
   [[if (@crc32_z(crc32_z(0, NULL, 0), content, m->bytes) == m->crc@) return ATTN_OK;]] [[true]])
-mutant(zip-bomb-inflated data/formats/npz.c data_npz/a_member_is_as_large_as_its_shape ""
-  "a member is inflated whatever its shape needs" [[if (@declared - h->offset <= 8 * elements@) return ATTN_OK;]] [[true]])
 mutant(advice-of-half-the-error experiments/advice/attempt.c cli_advise/what_is_said_is_what_apply_does ""
   "the error is half of what was measured" [[t->error[t->draws++] = @error@;]] [[error / 2]])
-mutant(advice-first-draw experiments/advice/attempt.c cli_advise/draws_follow_the_seed "" "the first draw is reported as the mean"
-  [[s->error = @sum / t->draws@;]] [=[t->error[0]]=])
 
 # -- texts as token ids --
 
@@ -382,20 +345,8 @@ mutant(bucket-not-sorted data/tokens/merge_pairs.c data_tokens_pieces/merges_are
   [[falls = @falls && (!count || w->place[count].left < w->place[count - 1].left)@;]] [[true]])
 mutant(merge-of-what-has-grown data/tokens/merge_pairs.c data_tokens/merges_are_those_of_the_definition ""
   "a pair merges after one of it has grown" [[if (@right < 0 || merge_end(w, right, bytes) != e.end@) continue;]] [[right < 0]])
-mutant(literal-shortest data/tokens/literals.c data_tokens/added_tokens_are_cut_out_first_the_longest_of_them ""
-  "a text is cut at the shortest of several tokens" [[found = @next@;]] [[found ? found : next]])
-mutant(blank-of-the-next-word data/tokens/steps_json.c data_tokens/pieces_do_not_merge_across_their_ends ""
-  "all blanks before a word are one piece" [[r->place, prefix, @cut ? byte_level_gpt2 : NULL@)]] [[cut ? "\\s+|\\S+" : NULL]])
 mutant(matches-all-join data/tokens/steps.c data_tokens_models/pieces_are_those_of_each_rule ""
   "a match joins a piece that is a match" [[rule == CUT_WITH_PREVIOUS ? @now && !before@]] [[now]])
-mutant(later-piece-is-first data/tokens/steps.c data_tokens_models/the_first_piece_is_that_at_the_beginning_of_the_text ""
-  "a blank goes before pieces that are not the first" [[c->rest->first && @c->piece == c->text@]] [[true]])
-mutant(last-way-of-equal-scores data/tokens/unigram.c data_tokens_models/unigram_takes_the_largest_sum ""
-  "of equal sums the one found last is taken" [[to->reached && @!(score > to->score)@]] [[score < to->score]])
-mutant(key-of-the-map-runs-on data/tokens/charsmap.c data_tokens_models/normalisers_rewrite ""
-  "a key of the map of characters does not end" [[if (@!(unit >> 8 & 1)@) continue;]] [[true]])
-mutant(window-cuts-a-piece data/tokens/regex.c data_tokens/a_long_text_without_blanks_takes_no_quadratic_time ""
-  "a match ends where the window does" [[(@stop < bytes ? PCRE2_PARTIAL_HARD : 0@)]] [[0]])
 mutant(first-token-of-the-model-ignored data/tokens/ids.c data_capture_text/a_text_is_what_its_ids_are ""
   "config.json does not say what a text begins with" [[s->bos = @c->bos >= 0 ? c->bos : data_tokenizer_bos(t)@;]]
   [[data_tokenizer_bos(t)]])
@@ -410,24 +361,10 @@ mutant(natten-window-leaves-the-canvas variants/graph.c variants_graph/natten ""
   "the window is not moved at the right and lower edge" [[attn_min(first, @length - count@)]] [[length]])
 mutant(natten-rows-swapped variants/graph.c SP-0 "graph:kind=natten,width=10,kernel=5" "the window's row is that of its column"
   [[begin(@position / width@, down, height)]] [[position % width]])
-mutant(graph-last-block-ignored core/named_graph.c variants_graph/files "" "the last block of keys, which is shorter, is left out"
-  [[attn_min(g->spans[from + i].end * block, n) - first]]
-  [[attn_min(g->spans[from + i].end * block, n / block * block) - first]])
-mutant(tree-cycle-admitted core/named_graph.c variants_graph/refusals "" "a parent may stand behind its child"
-  [[up->first >= i]] [[false]])
 mutant(graph-transposed data/formats/graph_file.c data_graphs/every_format_gives_the_same_graph "" "rows and columns are swapped"
   [[code_of(e, head, row, column)]] [[code_of(e, head, column, row)]])
-mutant(indptr-falls data/formats/graph_file.c data_graphs/hostile_rows "" "indptr may descend"
-  [=[x->indptr[r] < x->indptr[r - 1]]=] [[false]])
 mutant(mask-row-of-another-query data/sources/target_arrays.c data_target/masks_from_files ""
   "rows of a mask are taken for positions where they are queries" [=[g->rows == g->columns ? 0 : @attn_problem_position(p, 0)@]=] [=[0]=])
-mutant(t5-before-as-behind data/sources/target_arrays.c data_target/t5_has_a_number_for_each_bucket ""
-  "keys after the query have the buckets of those before it"
-  [=[attn_t5_bucket(@at - s->zero@, !p->causal, T5_BUCKETS, T5_DISTANCE, &bucket)]=] [=[llabs(at - s->zero)]=])
-mutant(duplicate-edge-admitted data/formats/graph_file.c data_graphs/hostile_masks_and_lists "" "an edge may stand there twice"
-  [=[if (@e->at[i] == e->at[i - 1]@) {]=] [[false]])
-mutant(duplicate-edge-counted-twice data/formats/graph_file.c data_graphs/parents_symmetry_and_self ""
-  "an edge that symmetry gives again begins a new run" [=[e->at[i] <= e->at[i - 1] + 1]=] [=[e->at[i] == e->at[i - 1] + 1]=])
 
 # -- models: GGUF files, their blocks, their rotary pairs --
 mutant(gguf-pairs-kept data/weights/product.c data_gguf_models/captures_and_logits_are_those_of_the_model_in_safetensors ""
@@ -437,9 +374,6 @@ mutant(yarn-range-rounded-up data/llama/rope_scaling.c data_rotation/stretched_f
   "the first component that yarn stretches is rounded up" [[floor(first)]] [[ceil(first)]])
 mutant(yarn-attention-missing data/llama/llama_config.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "q and k are not multiplied by yarn's factor" [[0.1 * log(factor) + 1]] [[1]])
-mutant(gguf-part-as-pairs-of-heads data/weights/product.c
-  data_architectures/files_of_gguf_turn_a_part_of_each_head_and_by_lists ""
-  "rows of the part that stays are moved" [[if (@i < m->turned@) r += from - i]] [[m->turned]])
 set(recurrent_engine core/engines/recurrent/recurrent_engine.c)
 set(recurrent_rows core/engines/recurrent/recurrent_rows.c)
 set(recurrent_chunk core/engines/recurrent/recurrent_chunk.c)
@@ -503,8 +437,6 @@ mutant(columns-scale-of-all ${normaliser_engine} ENT-0 columns "scores are those
   [[attn_scale_row(kernels, by->columns, @by->gain@,]] [[1]])
 mutant(ent-no-rounding experiments/evidence/rounding/normaliser_bound.c checks_normalisers/correct_weights_pass ""
   "scores are taken for exact" [[s->slack[a] = @2@ * s->slack[a] + (isinf]] [[0]])
-mutant(ent-reach-unread experiments/checks/normalisers/sparse_weights.c checks_normalisers/wrong_weights_fail ""
-  "keys without weight are not looked at" [[s->map[a] < @top - reach@)]] [[-1e300]])
 set(toeplitz "toeplitz:block=16")
 mutant(toeplitz-distance-off core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}"
   "transforms have the bias of the next distance, products have not" [[factor_of(s, x, @m + offset@)]] [[m + offset + 1]])
@@ -537,8 +469,6 @@ mutant(state-adds-what-it-reads ${recurrent_rows} REC-3 "recurrent:rule=delta,ch
   "what the state says of a key is added" [[combine_rows(d, b, attn_at(v.at, i * v.row, s->t), @-b@]] [[b]])
 mutant(state-write-without-beta ${recurrent_rows} REC-1 "recurrent:rule=ssd"
   "a value is written whole" [[s->apart ? attn_recurrent_later_weight(s, r, x, j) : @r->betas[j * s->betas]@,]] [[1]])
-mutant(state-keys-of-any-length variants/recurrent.c variants_recurrent/gates_are_those_of_the_call ""
-  "keys keep their length" [[length > 0 ? @1 / length@ : 1]] [[1]])
 mutant(state-substitution-of-a-block ${recurrent_rows} REC-1 "${gated_delta}"
   "keys of earlier blocks of the chunk are not taken out" [[attn_product(s->simd, rows, d_v, @from@, (attn_matrix){own]] [[0]])
 mutant(state-substitution-of-a-row ${recurrent_rows} REC-1 "${gated_delta}"
@@ -561,8 +491,6 @@ mutant(erase-writes variants/recurrent.c REC-1 "recurrent:rule=gated_delta2"
   "write gates are the erase gates" [[drawn_betas(p, @count@, head, key, betas);]] [[call->context->problem->d_qk]])
 mutant(erase-keeps-its-keys ${recurrent_rows} REC-1 "recurrent:rule=gated_delta2"
   "the state is asked with whole keys" [[if (!s->vectors) return k;]] [[return k;]])
-mutant(document-runs-on ${recurrent_chunk} variants_recurrent/keys_and_documents_are_as_they_are_said ""
-  "a document begins with the state of the one before it" [[logs[i * width + l] = @-(double)INFINITY@;]] [[0]])
 set(mamba3 "recurrent:rule=mamba3")
 mutant(turned-the-other-way ${recurrent_chunk} REC-1 "${mamba3}"
   "keys and queries are turned on, not back" [[turn_row(s, r, attn_min(from + l, x->count - 1), @back@,]] [[!back]])
@@ -582,8 +510,6 @@ mutant(queries-of-any-length ${recurrent_rows} REC-1 "${gated_delta}"
   "queries keep their length" [[if (@s->rule->query_scale@) {]] [[false]])
 mutant(reads-behind-its-key ${recurrent_engine} REC-1 "recurrent:read=before"
   "a query reads its own key" [[attn_call_position(x->call, x->batch, i) - @s->rule->before@;]] [[0]])
-mutant(state-kept-too-wide ${recurrent_rows} variants_recurrent/a_state_in_16_bits_is_what_they_hold ""
-  "the state is rounded behind the first chunk alone" [[@x->count == s->rule->chunk@; l++]] [[x->first == 0]])
 mutant(pooled-entry-ahead core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=8,window=8"
   "an entry is seen from its first key on" [[s->positions[e] = @(e + x->first + 1) * x->block - 1@;]] [[e * x->block]])
 mutant(pooled-keys-from-the-first core/engines/pooling/pooling_engine.c PROP-LEN "pooled:block=8,window=8"
@@ -615,8 +541,6 @@ mutant(pooled-index-forgotten core/engines/pooling/pooling_engine.c POOL-1 "pool
 mutant(pooled-sees-all core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
   "the second part sees every entry" [[else if (@x->index.heads@)
     snprintf(spec, SPEC,]] [[false]])
-mutant(pooled-index-of-the-first core/engines/pooling/pooling_engine.c variants_index/tensors_are_those_of_the_batch_entry ""
-  "all batch entries have the index keys of the first" [[average(attn_extra_row(k, @batch@,]] [[0]])
 mutant(cache-turns-away variants/streaming_cache.c eval:POS-1 "streaming_cache:sink=3,window=13"
   "sinks go further away where keys are given up" [[turn(s, @-gone@, row)]] [[gone]])
 mutant(cache-counts-its-sinks variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"
@@ -625,22 +549,11 @@ mutant(cache-frequency-of-components variants/streaming_cache.c
   variants_streaming_cache/outputs_are_those_of_a_cache_that_turns_late ""
   "neighbouring pairs have the frequencies of every second one" [[-2 * (double)l / (double)s->p.dims]]
   [[-(double)l / (double)s->p.dims]])
-mutant(encoder-window-behind-alone data/llama/reach.c data_architectures/encoders_are_captured ""
-  "a token of an encoder does not see those after it" [[@both_ways@ ? before : 0]] [[false]])
-mutant(qwen-rows-as-pairs data/llama/llama_layer.c data_architectures/files_of_gguf_give_the_same ""
-  "the rows of every architecture are neighbouring pairs" [[m->in_gguf && @a->pairs_in_gguf@]] [[true]])
 mutant(q2-k-minimum-unscaled data/formats/quantised.c data_blocks/every_element_is_its_definition_rounded_once ""
   "the minimum of 16 elements is not scaled"
   [[m * (float)(s[g] >> 4)]] [[m]])
-mutant(e4m3-without-nan data/formats/quantised_values.c data_blocks/numbers_of_eight_bits_end_where_their_formats_do ""
-  "all ones are a number" [[@e == 15 && f == 7@ ? NAN]] [[false]])
-mutant(iq2-length-off-by-one data/formats/quantised_iq2.c data_blocks/the_rows_of_lengths_are_those_of_the_format ""
-  "the longest length is 42" [=[(float)@(int8_t)(codes[e / 8] >> e % 8 * 8)@]=]
-  [=[((int8_t)(codes[e / 8] >> e % 8 * 8) == 43 ? 42 : (int8_t)(codes[e / 8] >> e % 8 * 8))]=])
 mutant(gguf-tensor-beyond-the-file data/formats/gguf.c data_gguf/hostile_fields_are_refused_with_their_place ""
   "a tensor may begin in the file and end beyond it" [[t->bytes > data - offset]] [[t->bytes > data]])
-mutant(gguf-name-twice data/formats/gguf.c data_gguf/what_must_be_single_or_shallow_is "" "two tensors may have one name"
-  [[by_name(&g->tensor[i - 1], &g->tensor[i]) == 0]] [[0]])
 
 # -- random features --
 
@@ -679,9 +592,6 @@ mutant(linear-normaliser-doubled core/engines/linear/state.c FAV-10 "performer:f
   [[2 * s->simd->dot_row(s->columns, attn_at(w->fq, i * s->f_row, s->t), x.z)]])
 mutant(key-scale-lost core/engines/linear/state.c FAV-6 "performer:features=64" "keys of unlike scales are summed as they are"
   [[linear_rescale(s, w->scale_k[j], reference)]] [[1]])
-mutant(state-rescale-missing core/engines/linear/state.c core_numerics/linear_segments ""
-  "a state is not rescaled when its reference rises"
-  [[if (factor == 1) return;]] [[return;]])
 mutant(eps-misplaced core/engines/linear/state.c FAV-6 "performer:features=64,eps=0.01" "eps is added to keys' features alone"
   [[s->map->eps * s->simd->weigh_row(s->columns, f, NULL, s->map->eps)]]
   [[s->map->eps * s->simd->weigh_row(s->columns, f, NULL, 0)]])
@@ -773,9 +683,6 @@ mutant(eigen-reflection-forgotten core/engines/lowrank/eigen.c LOW-1 "svd:r=8" "
 mutant(joint-moment-unweighted experiments/mathematics/pair_moments.c checks_entries/joint_moments_of_two_entries ""
   "the vectors' variance under two weights stays 1 - 4a"
   [[2 * a / (1 - 8 * a)]] [[0]])
-mutant(square-unweighted experiments/mathematics/entries.c checks_entries/powers_of_weighted_products ""
-  "powers of weighted products stretch as one product does"
-  [[law->constant ? 1 - 4 * a : (1 - 4 * a) / left]] [[law->constant ? 1 - 4 * a : 1]])
 
 mutant(nystrom-start-not-transposed core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "the iteration starts from A"
   [[to[j * row + i] = @x[i * row + j]@;]] [[x[j * row + i] ]])
@@ -802,8 +709,6 @@ mutant(nystrom-queries-meet-queries core/engines/lowrank/landmark_engine.c NYS-1
   [[: @w.k_rows@;]] [[w.q_rows]])
 mutant(nystrom-segments-of-one-length variants/nystrom.c variants_landmarks/segments_cover_the_rows "" "what a division leaves over is in no segment"
   [[*count = @edge(n, landmarks, l + 1) - *first@;]] [[n / landmarks]])
-mutant(nystrom-mass-of-all-keys core/engines/lowrank/landmark_engine.c variants_landmarks/all_rows_and_an_inverse_are_exact "" "the sum over landmark keys is not divided by"
-  [[w->mass[line * most + l] - @r.sums[l]@]] [[0]])
 
 # -- rows that are picked --
 
@@ -830,8 +735,6 @@ mutant(cluster-least-keys core/engines/lowrank/picked_clusters.c LOW-3 "cluster:
   "a query's own keys have the least scores of the mean" [[score = @x->weights[j * x->row + c]@;]] "-x->weights[j * x->row + c]")
 mutant(cluster-padding core/engines/lowrank/picked_engine.c PROP-PAD "cluster:clusters=4,topk=3" "padding is attended to"
   [[h.keys = attn_call_keys(call, batch);]] [[h.keys = p->n_kv;]])
-mutant(cluster-nearest-by-norm variants/cluster.c variants_landmarks/clusters_of_one_query_or_of_equal_ones_are_exact ""
-  "queries go to the means of the least norm" [[if (@x->squares[m] / 2 - row[m]@ < x->squares]] [[x->squares[m] ]])
 mutant(coreset-values-unweighted core/engines/lowrank/picked_points.c COR-1 "coreset:keys=9"
   "keys enter without the kernel's diagonal" [[const double by = @exp(x->raise[h->n_q + j] - top)@;]] [[1]])
 mutant(coreset-not-centred core/engines/lowrank/picked_points.c LOW-3 "coreset:keys=9" "keys are not less their mean"
@@ -846,10 +749,6 @@ mutant(gauss-column-before core/engines/lowrank/picked_points.c SKY-1 "skyformer
   [[for (int64_t c = @0@; c < column; c++)]] [[1]])
 mutant(gauss-scale-twice core/engines/lowrank/picked_points.c COR-1 "skyformer:landmarks=9" "the distance is not halved"
   [[scale * distance(x + i * d, x + at * d, d) / @2@);]] [[1]])
-mutant(coreset-first-keys variants/coreset.c variants_landmarks/a_coreset_of_all_keys_is_exact "" "draws ignore the seed"
-  [[attn_rng_init(&rng, (uint64_t)@p->seed@, PURPOSE, 0);]] [[0]])
-mutant(skyformer-queries-alone variants/skyformer.c variants_landmarks/a_kernel_of_all_landmarks_is_its_own "" "landmarks are of queries alone"
-  [[const int64_t n = @h->n_q + h->keys@;]] [[h->n_q]])
 
 # -- features that are not drawn --
 
@@ -943,21 +842,8 @@ mutant(zeros-out core/engines/compression/compression.c LIN-6 "linformer:k=16" "
 
 mutant(redzones-unread core/plan/verify.c core_verify/executions "" "what is written behind a piece of the work memory is not seen"
   [[if (verify_painted(z->piece + z->bytes, z->whole - z->bytes)) return;]] [[return;]])
-mutant(features-unpoisoned core/engines/linear/watch_features.c core_verify/maps "" "a feature that is not written is not seen"
-  [[verify_canvas_prepare(&features, @false@);]] [[true]])
-mutant(slots-unwatched core/engines/compression/watch_projection.c core_verify/projections ""
-  "what is written between rows of slots is not seen"
-  [[!verify_canvas_intact(slots)]] [[false]])
 mutant(overlap-unseen core/contract.c core_descriptors/rows_that_repeat_keys "" "runs may have keys of one another"
   [[if (run.count > 1) x->open[kept++] = r;]] [[;]])
-mutant(run-one-too-long core/contract.c core_descriptors/rows_that_are_none "" "a run may go one key beyond the last"
-  [[(n - 1 - r.first) / r.step]] [[(n - r.first) / r.step]])
-mutant(runs-behind-unseen core/contract.c core_descriptors/rows_of_too_many_runs ""
-  "a row may write more runs than it returns"
-  [[memcmp(&x->runs[most], &paint, sizeof paint) != 0]] [[false]])
-mutant(room-unchecked core/plan/plan_make.c core_descriptors/work_that_is_too_small ""
-  "a work memory may be less than the engine works in"
-  [[bytes > plan->work_size]] [[false]])
 mutant(fork-unnoticed core/threads.c core_fork/after_threads "" "a forked process waits for threads that it does not have"
   [[atomic_store(&forked, true);]] [[;]])
 mutant(null-unchecked core/problem.c core_null/arguments "" "a problem that is NULL is read"
@@ -973,19 +859,12 @@ mutant(nan-is-deaf experiments/properties/repeat.c checks_properties/equal_patte
   [[!found.count && @has_numbers(t, other, *batch, *head)@]] [[true]])
 mutant(nan-without-a-cause experiments/evidence/rounding/nonfinite.c runner_nonfinite/what_reaches_where ""
   "a NaN that no input explains passes" [[if (nan && @finite@)]] [[false]])
-mutant(pass-of-a-nan experiments/results/bound.c runner_nonfinite/inputs_are_named ""
-  "a run whose error is NaN may pass" [[row->rows_sampled > 0 && (@isnan(row->err_max_abs)@]] [[false]])
-mutant(pass-of-cancelled-rows experiments/results/bound.c
-  checks_properties/rows_that_are_not_finite_are_uncertified ""
-  "a run some of whose rows are not finite may pass" [[@row->rows_degenerate > 0@)]] [[false]])
 mutant(lse-of-a-sink-alone core/engines/softmax/softmax.c PROP-LSE tiled
   "the log-sum-exp of a row without keys leaves its sink out"
   [[unseen = @p->score.sink@ ? p->score.sink]] [[false]])
 mutant(eigen-against-neighbours core/engines/lowrank/eigen.c core_eigen/low_ranks_and_tiny_elements_converge ""
   "an element is zero only where it is small against its neighbours on the diagonal"
   [[fabs(e[to + 1]) <= DBL_EPSILON / 2 * @norm@]] [[(fabs(d[to]) + fabs(d[to + 1]))]])
-mutant(lse-sum-missing core/engines/softmax/softmax.c core_lse/joins_parts_of_the_keys "" "the log-sum-exp is the maximum alone"
-  [[max / ATTN_LOG2E + log(sum)]] [[max / ATTN_LOG2E]])
 
 # -- gradients --
 
@@ -1176,9 +1055,6 @@ mutant(grad-slots-of-keys variants/linformer.c GRAD-FD "linformer:k=16,share=non
 mutant(grad-slots-of-first-entry core/engines/compression/slot_gradients.c GRAD-FD "linformer:k=16"
   "slots of all batch entries are the first one's"
   [[slab.x = attn_at(slab.x, @line@ * e->slots * d + column, p->dtype);]] [[slab.head]])
-mutant(grad-slab-missed core/engines/compression/slot_gradients.c core_gradients/few_rows_for_all ""
-  "every second slab of a part has no gradient"
-  [[slab.d > 0 && slab.first < end; slab.first += @step@]] [[2 * step]])
 mutant(grad-pool-sums variants/linformer.c GRAD-FD "linformer:k=16,projection=pool"
   "keys of a mean have its whole gradient"
   [[attn_scale_row(c->kernels, x->d, @1 / (double)(end - first)@,]] [[1]])
@@ -1230,52 +1106,15 @@ mutant(grad-rows-sink core/engines/normaliser/row_gradients.c GRAD-FD full "a si
 
 mutant(serfling-no-union experiments/evidence/certify.c checks_meter/strata_share_the_probability ""
   "every stratum takes the whole probability of failure" [[alpha / 2 / sampled]] [[alpha / 2]])
-mutant(serfling-no-factor experiments/evidence/certify.c checks_meter/bernstein_serfling_as_printed ""
-  "the deviation lacks the factor 2 under the root" [[sqrt(2 * rho * logs / s)]] [[sqrt(rho * logs / s)]])
-mutant(hoeffding-exponent experiments/evidence/certify.c checks_meter/hoeffding_as_printed ""
-  "Hoeffding's exponent is -4 n t^2" [[log(2 / (alpha / 2)) / 2 * squares]] [[log(2 / (alpha / 2)) / 4 * squares]])
 mutant(tail-level experiments/evidence/certify.c checks_certify/the_tail_is_covered ""
   "the share of rows beyond the maximum is certified at another level" [[pow(alpha, 1 / drawn)]]
   [[pow(4 * alpha, 1 / drawn)]])
-mutant(interval-of-90 experiments/evidence/errors.c checks_meter/the_interval_of_the_error_is_of_95_percent ""
-  "a 90 % interval is called 95 %" [[gsl_cdf_tdist_Pinv(0.975, (double)r->freedom)]]
-  [[gsl_cdf_tdist_Pinv(0.95, (double)r->freedom)]])
-mutant(errors-of-first-entry experiments/evidence/errors.c checks_meter/errors_are_of_every_batch_entry_and_head ""
-  "error columns compare with the output of batch entry 0" [[(at->batch * p->heads + at->head)]] [[at->head]])
 mutant(errors-of-the-sample experiments/evidence/errors.c reference_census/errors_are_of_all_rows ""
   "errors are of sampled rows where all are known" [[const bool all = @e->exact->all@;]] [[false]])
-mutant(census-rescale-missing experiments/reference/census.c reference_census/rows_are_those_of_the_textbook ""
-  "sums of former steps keep their scale when the maximum rises" [[o[l] *= @factor@;]] [[1]])
-mutant(census-slab-masked-late experiments/reference/census.c reference_census/scores_and_masks_are_those_of_the_problem ""
-  "every slab of keys has the mask of the first" [[x->marks + @c->slab@]] [[0]])
-mutant(census-adds-hidden-values experiments/reference/census.c reference_census/hidden_values_reach_no_row ""
-  "a key that is hidden from a row gives it its NaN" [[&& (@!c->masked@ || x->inside[r * SLAB]] [[true]])
-mutant(census-check-lenient experiments/reference/census_check.c reference_census/a_wrong_row_is_named ""
-  "rows by blocks may be further from the textbook than rounding explains" [[<= @room@ * x.value]] [[1e9 * room]])
-mutant(massart-exponent experiments/mathematics/statistics.c
-  checks_meter/the_kolmogorov_distance_as_massart_has_it "" "the exponent is -4 n D^2" [[exp(-2 * n * gap * gap)]]
-  [[exp(-4 * n * gap * gap)]])
-mutant(one-sided-coin experiments/mathematics/statistics.c checks_entries/coins_and_levels ""
-  "a two-sided p-value is that of one side" [[2 * fmin(below, above)]] [[fmin(below, above)]])
 mutant(changes-uncorrected experiments/analysis/change.c results_changes/noise_alone_is_no_regression ""
   "each run is compared at the whole level" [[all[i].p <= @CHANGE_LEVEL / (double)(count - i)@; i++]] [[CHANGE_LEVEL]])
-mutant(changes-no-session experiments/analysis/change.c results_changes/what_all_runs_say_together ""
-  "what a session is slower by is taken for a slowdown of the program"
-  [[sqrt(variance + @2 * fit_least_sigma * fit_least_sigma@)]] [[1e-12]])
-mutant(changes-any-bits experiments/analysis/change.c results_changes/errors_beyond_rounding ""
-  "an error that differs by rounding has changed" [[difference <= @ROUNDINGS * rounding_of(all, c)@]] [[0]])
-mutant(changes-of-another-seed experiments/analysis/pairs.c results_changes/runs_pair_where_they_are_the_same_run ""
-  "runs of different seeds pair" [[if (@!free_axis(a)@) fprintf]] [[!free_axis(a) && a != AXIS_seed]])
-mutant(model-in-verdict experiments/results/bound.c checks_properties/models_have_a_verdict_of_their_own ""
-  "what a model says enters the verdict of what is proven" [[  case KIND_MODEL:
-    return @models@;]] [[true]])
 mutant(label-with-seed experiments/grid/grid_row.c runner_grid/row_of_a_run_has_its_label_and_texts ""
   "a label names the seed of the draws" [[label_make(run->spec, @false@, &label)]] [[true]])
-mutant(bootstrap-of-90 experiments/instruments/timing_summary.c checks_meter/a_bootstrap_interval_is_of_95_percent ""
-  "a 90 % interval of times is called 95 %" [[*low = values[@count / 40@];]] [[count / 20]])
-mutant(exponent-of-90 experiments/analysis/fit.c checks_meter/an_exponent_has_a_95_percent_interval ""
-  "a 90 % interval of an exponent is called 95 %" [[gsl_cdf_tdist_Pinv(0.975, freedom)]]
-  [[gsl_cdf_tdist_Pinv(0.95, freedom)]])
 
 # -- properties of every variant, by texts of mutants above --
 
@@ -1338,12 +1177,8 @@ mutant(drawn-any-output experiments/conformance/judge.c "cases/drawn:The command
   "any output is that of the definition" [[if (fabs(got - expected[l]) <= most) continue;]] [[(void)most; continue;]])
 mutant(drawn-usual experiments/conformance/drawn.c cli_drawn/usual_sizes_and_plain_problems_are_there ""
   "usual lengths and widths are left out" [[status ? 0 : @add_usual(scope, list + small)@]] [[0]])
-mutant(drawn-small experiments/conformance/drawn_small.c cli_drawn/what_is_called_in_turn_begins_with_the_smallest ""
-  "the smallest problems have one batch entry" [[1 + place / 2 % @BATCHES@]] [[1]])
 mutant(exact-by-its-pattern experiments/conformance/judge.c "cases/declared:Exact" ""
   "what is exact is held to the pattern that it describes" [[if (@!status && j.view.caps & ATTN_CAP_EXACT@) j.view.pattern]] [[false]])
-mutant(drawn-some-tuples experiments/conformance/covering.c cli_drawn/pairs_and_triples_are_covered ""
-  "some pairs and triples are left out" [[if (b->met[tuple]) continue;]] [[if (b->met[tuple] || tuple % 7 == 3) continue;]])
 mutant(property-threads core/engines/softmax/tiling.c PROP-THREADS tiled
   "the length of a step depends on the number of threads"
   [[attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv)]]
@@ -1381,8 +1216,6 @@ mutant(positions-of-queries-lost core/problem.c core_query_positions/entries_of_
   [[attn_call_position(call, batch, 0) - attn_problem_position(&p, 0)]] [[0]])
 mutant(positions-of-the-first-kv-head core/problem.c core_key_positions/keys_that_are_left ""
   "every kv head has the keys of the first" [[head / (p.heads / p.kv_heads) * k->head]] [[0]])
-mutant(positions-twice core/plan/plan_call.c core_key_positions/refused "" "two keys may stand at one position"
-  [[at[j] < (j ? @at[j - 1] + 1@ : 0)]] [=[at[j - 1]]=])
 mutant(cap-after-bias core/score.c FP-1 full "the soft cap is applied after the biases"
   [[call->context->kernels->map_row(count, x, biases.scale, (attn_score_map){s->softcap, s->leaky});
   if (!s->relative && !s->dense.at) return;
@@ -1457,8 +1290,6 @@ mutant(rolling-stated-twice variants/streaming.c STR-0 "streaming:sink=2,window=
 mutant(rolling-sinks-evicted variants/streaming.c STR-0 "streaming:sink=2,window=8"
   "sinks go once the window has left them"
   [[if (@sinks@) runs]] [[sinks && first < sinks]])
-mutant(thrown-out-unseen experiments/checks/patterns/rolling.c checks_patterns/caches_that_do_not_decode ""
-  "keys that come back are not looked for" [[w->own[j] && !w->before[j] && position > 0]] [[position < 0]])
 
 # -- what a selection knows of scores --
 
@@ -1479,10 +1310,6 @@ mutant(hash-half-the-buckets variants/lsh.c LSH-1 "lsh:rounds=4,buckets=8" "nega
   [[l < @2 * columns@; l++]] [[columns]])
 mutant(hash-seedless variants/lsh.c LSH-1 "lsh:rounds=4,buckets=8" "rotations do not depend on the seed"
   [[attn_rng_init(&rng, @(uint64_t)s->p.seed@, 0x15b]] [[0]])
-mutant(hash-law-of-one-round experiments/mathematics/collision.c checks_selections/collisions_of_a_hash ""
-  "more hashes meet as often as one" [[expm1(@(double)hashes@ * log1p]] [[1]])
-mutant(proxy-lower-ends-unseen experiments/checks/selection/sel_proxy.c checks_patterns/proxies_that_say_too_much ""
-  "products below their interval pass" [[low[unit] - t]] [[t - t]])
 
 # -- whole models --
 
@@ -1513,15 +1340,6 @@ mutant(question-seen experiments/quality/tasks/sentences.c quality_asked/a_cache
 mutant(cache-cut-late experiments/quality/request.c cli_eval/a_policy_sees_the_question_or_not ""
   "a cache holds all keys of a window"
   [[.prompt = @quality_windows_prompt(w)@,]] [[w->n]])
-mutant(pyramid-too-steep experiments/quality/swaps.c quality_asked/a_pyramid_has_the_same_mean ""
-  "the last layer's budget is not the one that leaves the mean"
-  [[2 * (most - kept) / @(double)(layers - 1)@]] [[(double)layers]])
-mutant(answer-of-others experiments/quality/tasks/recall.c quality_asked/several_numbers_of_several_words ""
-  "numbers that are not asked for are in the answer"
-  [[i < @p->queries@ ? answer]] [[p->pairs]])
-mutant(cache-of-keys-alone experiments/advice/caches.c cli_advise/a_cache_fits_into_its_bytes ""
-  "the bytes of values are not counted"
-  [[@attn_row_bytes(p->d_qk, k) + attn_row_bytes(p->d_v, v)@]] [[attn_row_bytes(p->d_qk, k)]])
 mutant(left-of-first-queries experiments/quality/density.c quality_evaluate/what_is_left_out_is_what_log_sum_exps_say ""
   "the weight that is left out is that of queries before the replaced ones"
   [[@(a->first + row->i)@ * p->heads]] [[row->i]])
@@ -1531,8 +1349,6 @@ mutant(share-too-narrow experiments/mathematics/intervals.c quality_intervals/kn
 mutant(config-forgotten experiments/quality/passes.c cli_eval_identity/a_model_is_more_than_its_weights ""
   "runs of another configuration are taken for those of this one"
   [[{&r.config_sha256, @j->about->config_sha256@}]] [[""]])
-mutant(plug-in-forgotten experiments/results/identity.c cli_eval_identity/a_plug_in_that_changed_is_run_again ""
-  "a plug-in that changed is taken for the one before" [[@!is_other(made->plugin, now->plugin)@ &&]] [[true]])
 mutant(merge-of-anything experiments/results/identity.c cli_merge/journals_that_disagree_are_refused ""
   "rows that differ are said to agree" [[if (@!(x == y) && !(isnan(x) && isnan(y))@) return c;]] [[false]])
 mutant(range-unheld experiments/results/column.c
@@ -1540,13 +1356,6 @@ mutant(range-unheld experiments/results/column.c
   "numbers may be outside of their column's range" [[isnan(x) || @(x >= c->least && x <= c->most)@]] [[true]])
 mutant(words-for-nothing experiments/quality/relate.c quality_relate/words_pay_for_being_many ""
   "words do not pay for being many" [=[fmax(i ? out[i - 1].p : 0, @(double)(count - i)@ * out[i].p)]=] [[1]])
-mutant(layers-of-another-mix experiments/quality/relate.c quality_relate/layers_of_the_same_swap_are_added ""
-  "layers replaced with another mix are added" [[@r->mix != all->mix@ ||]] [[false]])
-mutant(second-variant-lost data/llama/pass.c data_passes/layers_have_variants_of_their_own ""
-  "only the first variant of a stream replaces heads"
-  [[while (s && replaced_heads(p, s, layer) == 0) s = @s->next@;]] [[NULL]])
-mutant(first-key-unseen data/llama/decode_tokens.c data_passes/tokens_one_at_a_time_are_the_whole_text ""
-  "a token that is decoded does not see the first" [[NULL, 1, @d->given + 1@, limit]] [[(d->given > 0 ? d->given : 1)]])
 
 # -- expressions --
 
@@ -1603,9 +1412,6 @@ mutant(sum-of-large-gates core/expression/caps.c expression_grammar/variants_of_
 mutant(join-takes-what-is-owned core/expression/join.c expression_lies/of_one_term ""
   "a selector that draws from keys of others goes unseen"
   [[run_sets_intersect(owned, &own)]] [[false]])
-mutant(join-selection-of-no-step core/engines/softmax/picks.c expression_lies/what_breaks_the_contract_is_refused ""
-  "runs of any step are taken"
-  [[if (runs[r].step != 1) return ATTN_PICKS_STEP;]] [[;]])
 
 # -- keys that are drawn and weighed --
 
@@ -1658,20 +1464,12 @@ mutant(tail-window-counts-the-hidden core/score.c variants_lsh_tail/a_window_cou
 mutant(lsh-empty-rows-sum-to-one variants/lsh.c variants_lsh/without_a_window_rows_may_be_empty ""
   "weights of rows that no key shares a bucket with are said to sum to 1" [[if (!x->window) out->caps &= @~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX)@;]]
   [[~(uint32_t)0]])
-mutant(ranking-hidden-take-places core/engines/softmax/ranker.c checks_selections/what_biases_hide_takes_no_place ""
-  "columns of which a row sees no key are ranked as others" [[if (@hidden(x, &of, chunk->first + j)@)]] [[false]])
-mutant(tail-owned-again variants/lsh_tail.c variants_lsh_tail/keys_that_others_own_are_left_to_them ""
-  "keys that others own are kept, too" [[j < run->first + run->count; j++) w.hits[j] = @0@;]] [=[w.hits[j]]=])
 mutant(tail-bucket-alone core/engines/hashing/tables.c LAW-1 "lsh_tail:k=12,l=100,hits=1" "signs that name no bucket are not compared"
   [[(!rest || @rest[at] == wanted@)]] [[true]])
 mutant(sample-quantile-of-one-side variants/sample.c VA-1 "sample:guarantee=clt,base=60,eps=0.2,replacement=yes"
   "an event of two sides has the quantile of one" [[.z = quantile(x->delta / @(x->quantile ? 2 : 1)@)]] [[1]])
 mutant(sample-accuracy-in-percent variants/sample.c VA-1 "sample:guarantee=bernstein,base=48,eps=0.05"
   "the error that is asked for is read as percent" [[a = @x->eps@ * (owned / n + least),]] [[100 * x->eps]])
-mutant(sample-head-drawn-again variants/sample.c variants_sample/draws_follow_the_moments ""
-  "keys that others own are drawn, too" [[for (int64_t o = 0; @o < r.owned_count@; o++) {]] [[false]])
-mutant(sample-variance-of-all variants/sample.c variants_sample/keys_are_as_many_as_eps_and_delta_ask_for ""
-  "a variance is divided by the number of draws" [[sqrt(square / @(base - 1)@)]] [[base]])
 mutant(sample-last-never-drawn variants/sample.c LAW-1 "sample:count=20,replacement=yes" "the last key is drawn only where it is alone"
   [[attn_rng_below(&rng, @last + 1@);]] [[last + !last]])
 mutant(hyper-binary-order core/engines/hashing/order.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
@@ -1700,28 +1498,6 @@ mutant(bigbird-blocks-independent variants/bigbird.c LAW-1 "bigbird:block=8,rand
 
 mutant(law-certain-drawn-again experiments/evidence/weights/means.c checks_tails/heads_that_depend_on_the_seed ""
   "a key that is always taken is thought to be drawn" [[@weight_always(law->m, l->end, a)@ ? 1 : inclusion_probability(]] [[false]])
-mutant(law-two-left experiments/evidence/weights/law.c checks_tails/draws_of_two_keys ""
-  "a probability that rounding takes below 0 is raised to a power" [[pow(@fmax(0, 1 - one - two)@, draws)]] [[1 - one - two]])
-mutant(selection-heeds-biases experiments/checks/selection/sel_support.c
-  checks_selections/keys_that_a_bias_hides_may_be_selected "" "keys of patterns and hashes must not be selected where a bias hides them"
-  [[p->score.dense.at && j < to && j < c->head->keys]] [[false]])
-mutant(rest-must-be-joined experiments/checks/tails/res_weights.c checks_tails/rows_of_features_alone_are_the_features ""
-  "a row of features alone must be none where they add up to less than 0" [[@s.joined@ && s.whole < -3 * room]] [[true]])
-mutant(law-row-twice experiments/evidence/weights/selector_draws.c checks_tails/few_queries_are_judged ""
-  "of few queries one is drawn for twice" [[(f->p.n_q > 2 * d->rows ? f->p.n_q : 2 * d->rows)]] [[(f->p.n_q)]])
-mutant(law-without-numbers experiments/evidence/weights/means.c checks_tails/keys_that_are_never_drawn_have_no_law ""
-  "draws are divided by a deviation that is no number" [[isfinite(*mean) && isfinite(*deviation)]] [[true]])
-mutant(law-of-twice-the-draws experiments/evidence/weights/means.c checks_tails/half_as_many_draws_have_another_law ""
-  "half as many draws of twice the weight pass for draws of the run's law" [[once = @once || (!certain && whole < 2)@;]] [[true]])
-mutant(tail-nothing-at-right-angles variants/lsh_tail.c variants_lsh_tail/two_vectors_of_no_length_always_meet ""
-  "two vectors of no length are thought to be at right angles" [[if (@inner == 0@ && vanishes(a, d)]] [[false]])
-mutant(tail-mean-rounded variants/lsh_tail.c variants_lsh_tail/keys_all_alike_have_no_direction ""
-  "keys that are all alike have the direction of their mean's rounding"
-  [[attn_get(k, j * p->k.row + l, t) / n - @attn_get(k, l, t) / n@;]] [[attn_get(k, l, t) * (1 + 0x1p-50) / n]])
-mutant(sample-early-heads-alike variants/sample.c variants_sample/heads_draw_for_themselves ""
-  "queries before the first key draw what they do in other heads"
-  [[((uint64_t)query->head << 32) + (uint64_t)position]]
-  [[((uint64_t)query->head << 32 | (uint64_t)position)]])
 
 # -- caches of keys and values --
 
@@ -1772,8 +1548,6 @@ mutant(evict-expected-mean core/cache/kv_scores.c EVICT-2 "evict:score=expected,
   [[z[j] += @square[j] / 2@;]] [[0]])
 mutant(evict-expected-heads core/cache/kv_scores.c EVICT-2 "evict:score=expected,budget=24,recent=4"
   "weights of the heads of a group are not normalised" [[add_logs(score[first + j], @z[j] - all@)]] [=[z[j]]=])
-mutant(evict-filter-head core/cache/kv_head.c core_policies/a_kv_head_has_its_own_filter "" "every kv head has the filter of the first"
-  [[h->rule.filters + @h->kv_head@ * h->d]] [[0]])
 mutant(cache-copy-filters core/cache/kv_cache.c core_kv_cache/a_copy_is_the_cache_that_is_gone "" "a copy has no filters"
   [[if (own) @memcpy(own, c.rule.filters, (size_t)count * sizeof *own)@;]] [[memset(own, 0, (size_t)count * sizeof *own)]])
 mutant(evict-one-at-a-time core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4,every=5" "one key fewer goes at a time"
@@ -1810,8 +1584,6 @@ mutant(evict-prompt-admitted core/cache/kv_head.c eval:EVICT-2 "evict:score=tova
   [[judged = @position == r->prompt || h->position[j] == position - r->recent@;]] [[h->position[j] == position - r->recent]])
 mutant(evict-takes-both core/cache/kv_head.c EVICT-1 "evict:score=tova,budget=24,recent=4,admit=0.1" "the budget takes a key beside one that is refused"
   [[@refused++@;]] [[refused += 1 + (open > 1)]])
-mutant(evict-refused-counted experiments/quality/density.c quality_evaluate/bits_are_those_of_the_keys_that_are_held ""
-  "keys that are not admitted have bits" [[held = @attn_kv_admits(rule)@ ? (int64_t)round]] [[false]])
 mutant(cache-admits-evenly core/cache/kv_memory.h CACHE-1 "evict:score=random,budget=64,recent=4,admit=0.5" "rows that are no keys have no place in a full cache"
   [[(c->evicts && @attn_kv_admits(&c->rule)@)]] [[false]])
 mutant(cache-share-late core/cache/kv_append.c CACHE-1 "evict:score=snapkv,budget=24,recent=4,prompt=48,shared=0.8"
@@ -1838,8 +1610,6 @@ mutant(cache-truncate-keeps core/cache/kv_cache.c eval:CACHE-5 tiled "keys of st
   [[c->problem.batch; b++) @c->length[b] = length[b]@;]] [[0]])
 mutant(cache-copy-shares core/cache/kv_memory.c CACHE-5 tiled "a copy lacks the values"
   [[if (@to->field[f].at@) memcpy(]] [=[to->field[f].at && (f != KV_VALUES || !memset(to->field[f].at, 0, rows * to->field[f].bytes))]=])
-mutant(cache-asks-the-gone core/cache/kv_cache.c core_kv_cache/a_prompt_is_attended_to_at_once ""
-  "queries may ask for keys that went" [[c->first[b] < @last_gone(c, b)@]] [[-1]])
 mutant(cache-rows-for-positions core/cache/kv_cache.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "keys that are left stand where rows do"
   [[.k_position = @c->evicts@ ? at]] [[false]])
 mutant(cache-full-half-written core/cache/kv_append.c CACHE-1 "evict:score=knorm,budget=24,recent=4"
@@ -1857,8 +1627,6 @@ mutant(cache-plan-uncounted core/cache/kv_cache.c CACHE-2 tiled "the plan's memo
   [[c->bytes += attn_plan_bytes(plan);]] [[;]])
 mutant(cache-wide-rows core/cache/kv_memory.c CACHE-2 "store:k=q8_0,v=q4_0" "rows of codes have the room of the numbers that they stand for"
   [[attn_row_bytes(p->d_v, @attn_stored(p->v, p->dtype)@);]] [[p->dtype]])
-mutant(cache-reads-ahead core/cache/kv_cache.c core_kv_cache/refuses_specs_with_their_reason "" "a cache takes readers of what is to come"
-  [[!@attn_exempt(v->exempt, others)@]] [[(others == 0)]])
 mutant(cache-observes-early core/cache/kv_append.c CACHE-1 "evict:score=h2o,budget=24,recent=4" "a query is observed before its key, except the last of an append"
   [[(size_t)((batch * p->heads + head + g) * a->n + @i@) * q_bytes]] [[i + (i + 1 < a->n)]])
 
@@ -1884,8 +1652,6 @@ mutant(store-values-doubled core/kernels/convert.inc QNT-2 "store:k=q8_0,v=q8_0"
   [[v_mul(@scale@, v_signed(at + 2 + l))]] [[v_add(scale, scale)]])
 mutant(store-not-finite core/kernels/codes.h variants_codes/what_is_no_number_makes_its_block_one "" "an infinite number is the scale of its block"
   [[if (@!codes_finite(x) || !codes_set_half(at, (most - least) / top)@ ||]] [[!codes_set_half(at, (most - least) / top)]])
-mutant(store-fp8-overflows core/kernels/codes.h variants_codes/fp8_is_e4m3 "" "what is beyond e4m3 is another number"
-  [[@own > 0x43e00000u@ ? 0x43e00000u : own]] [[own > 0x43f00000u]])
 mutant(store-row-before core/engines/stored/stored_engine.c eval:QNT-0 "store:k=q8_0,v=q8_0" "rows are those before"
   [[line % p->kv_heads, @at % p->n_kv@, p->dtype), own)]] [[(at % p->n_kv + p->n_kv - 1) % p->n_kv]])
 mutant(store-type-of-keys core/engines/stored/stored_engine.c QNT-0 "store:k=q4_0,v=q8_0" "values are stored as keys are"
@@ -1917,9 +1683,6 @@ mutant(latent-prompt-of-all core/engines/lowrank/latents.c PROP-CAUSAL "latent:r
 mutant(latent-later-key-before core/engines/lowrank/latents.c MLA-2 "latent:rank=6,prompt=12"
   "a later key has the latent of the last of the prompt"
   [[x + @j@ * width, l->prompt ? 0 : free]] [[(l->prompt && j >= f.keys ? f.keys - 1 : j)]])
-mutant(latent-prompt-late variants/latent.c variants_latents/paths_are_exact_attention_to_what_the_factors_give ""
-  "the first query behind the prompt reads what is given"
-  [[rows > 0 ? attn_min(@rows@, p->n_q)]] [[rows + 1]])
 mutant(latent-shared-sum core/engines/lowrank/latents.c MLA-2 "latent:rank=6,shared=2" "what heads share is the sum of theirs"
   [[(e < free ? 1 : @(double)p->kv_heads@)]] [[1]])
 mutant(latent-shared-first core/engines/lowrank/latents.c MLA-2 "latent:rank=6,shared=2" "the first columns are left out of the factors"
@@ -1936,8 +1699,6 @@ mutant(latent-cache-keeps-prompt core/cache/kv_latents.c CACHE-2 "latent:rank=6,
   "a prompt that is factored is held as it was given, too" [[if (status || @rests@) return status;]] [[true]])
 mutant(latent-cache-prompt-unread core/cache/kv_latents.c CACHE-1 "latent:rank=6,prompt=48" "a prompt's queries are not answered"
   [[@attn_kv_cache_attend(c->latents.prompt, n, q, o, lse)@ : ATTN_OK]] [[ATTN_OK]])
-mutant(store-block-short core/kernels/convert.inc variants_codes/every_variant_reads_codes "" "the last block of a row is not read"
-  [[if (count) block_##t(x, last);]] [[memset(last, 0, sizeof last);]])
 mutant(code-toward-zero core/engines/stored/kv_codes.c QNT-3 turbo "a coordinate takes the level below it"
   [[return copysign(c->level[@k@], t);]] [[k > 0 ? k - 1 : 0]])
 mutant(code-bounds-at-levels core/engines/stored/kv_codes.c QNT-1 turbo "a cell ends at its level"
@@ -1960,8 +1721,6 @@ mutant(store-head-behind core/engines/stored/stored_engine.c QNT-0 turbo "rows a
   [[line / p->kv_heads, @line % p->kv_heads@,]] [[(line + 1) % p->kv_heads]])
 mutant(store-scheme-uncoded core/engines/stored/stored_engine.c QNT-0 qjl "what is read is what decoding leaves of the row"
   [[attn_convert(@room + s.d@, ATTN_F64, s.d, s.to, to);]] [[room]])
-mutant(store-law-without-draws core/engines/stored/stored_engine.c checks_stores/a_law_without_its_draws_is_refused "" "a law may lack what it draws"
-  [[return @(l->bits && !l->rotation) || (l->signs && !l->vectors)@;]] [[false]])
 mutant(rotated-not-back variants/rotated.c QNT-1 "rotated:k=q4_0,v=q8_0" "the rotation is not taken back"
   [[turn(c, d, kept);]] [[;]])
 mutant(rotated-not variants/rotated.c QNT-1 "rotated:k=int2" "codes are those of the row as it is given"
@@ -1988,8 +1747,6 @@ mutant(kivi-complement core/engines/softmax/settled.c QNT-0 "kivi:bits=2,group=8
   [=[if (@way_of(end, w->keys[j]) != way@)]=] [=[way_of(end, w->keys[j]) == way]=])
 mutant(kivi-mask-lost core/engines/softmax/softmax.c QNT-0 "evict:budget=24,recent=8 | kivi:bits=2,group=4,residual=8" "the first way of a step takes the masks of the second"
   [[if (@mixed && t->picks@) memcpy(w->mask,]] [[false]])
-mutant(kivi-reader-any core/plan/plan_make.c checks_stores/a_residual_is_read_by_softmaxes_alone "" "what is no softmax reads the newest rows alone"
-  [[return @(m == &attn_engine_softmax.method || m == &attn_engine_selection.method)@ &&]] [[true]])
 mutant(sage-not-smoothed core/engines/stored/kv_groups.c QNT-4 sage "nothing is taken from the keys"
   [[i < (@s->smooth ? keys * d : 0@); i++) mean]] [[0]])
 mutant(sage-mean-halved core/engines/stored/kv_groups.c QNT-4 "sage:bits=4,group=8" "half the mean is taken"
@@ -2052,27 +1809,13 @@ mutant(theory-heads-alone experiments/theory/shared_heads.c theory_statements/he
 
 mutant(train-rms-radial experiments/training/differentiable.c training_differentiable/rms "" "the norm's own derivative is missing"
   [[factor * (dy[j] * gain[j] - @along@ * x[j])]] [[0]])
-mutant(train-silu-slope experiments/training/differentiable.c training_differentiable/swiglu "" "silu's derivative is its sigmoid"
-  [[s * @(1 + x[j] * (1 - s))@;]] [[1]])
-mutant(train-entropy-unscored experiments/training/differentiable.c training_differentiable/entropy "" "the loss is a sum where it should be a mean"
-  [[logits[j] /= @sum * (double)scored_rows@;]] [[sum]])
 mutant(train-head-untied experiments/training/small_model.c training_small_model/gradient "" "the embedding learns from the logits alone"
   [[attn_add_times(@1@, m->dx + i * d, g.tokens]] [[0]])
-mutant(train-gains-decay experiments/training/small_model.c training_small_model/decay "" "gains decay, too"
-  [[(i - first) % layer >= @2 * s->width@;]] [[0]])
 mutant(train-bias-correction experiments/training/adamw.c training_adamw/steps "" "second moments are not corrected for their zeros"
   [[second = @1 - pow(SECOND, (double)a->step)@;]] [[1]])
 mutant(train-listops-modulus experiments/training/train_tasks.c training_train_tasks/solved "" "sums are modulo 9"
   [[return sum % @10@;]] [[9]])
 mutant(train-swapped-own experiments/training/train_study.c training_train_study/learns_what_it_sees "" "swapped is the model that was trained with the variant"
   [[(uint64_t)seed, @exact@, &made.swapped)]] [[weights]])
-mutant(train-resumes-untrained experiments/training/train_study.c training_train_study/resumes "" "after an interruption the exact model is not trained again"
-  [[if (@v && row->done@) continue;]] [[row->done]])
-mutant(train-unpaired experiments/training/train_compare.c training_train_study/comparisons "" "every seed is compared with exact attention's first"
-  [[train_study_row(s, task, 0, @i@)->trained.accuracy]] [[0]])
-mutant(train-curve-late experiments/training/train_run.c training_train_study/curves "" "a step counts to the span that ends with it"
-  [[&met[@a.step * spans@ / a.steps]] [[(a.step * spans + spans - 1)]])
-mutant(train-leak-untold experiments/training/small_model.c training_small_model/declares_what_it_sees_later "" "a variant that chooses keys by later queries passes for causal"
-  [[leaks = @ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_CAUSAL | ATTN_EXEMPT_ROWS@;]] [[ATTN_EXEMPT_CAUSAL]])
 mutant(empty-set-of-heads-filled experiments/quality/evaluation_probe.c EV-8 "streaming:sink=0,window=8"
   "the replacement of no heads replaces those of the run" [[to[NOWHERE].where = @p->where + p->steps * size@;]] [[to[SELF].where]])
