@@ -19,11 +19,9 @@ static bool find_pair(const void *context, const merge_symbol *left, const merge
 /* The token of a character with its prefix and suffix. */
 static const token *find_character(const data_tokenizer *t, const uint8_t *at, size_t bytes, bool first,
                                    bool last) {
-  char name[TOKEN_BYTES_MAX + 1];
+  char name[2 * TOKEN_BYTES_MAX + 6];
   const char *before = first ? NULL : t->continuing, *behind = last ? t->ending : NULL;
   const size_t lead = before ? strlen(before) : 0, tail = behind ? strlen(behind) : 0;
-  if (!lead && !tail) return tokenizer_find(t, at, bytes);
-  if (lead + bytes + tail > sizeof name) return NULL;
   memcpy(name, before ? before : "", lead);
   memcpy(name + lead, at, bytes);
   memcpy(name + lead + bytes, behind ? behind : "", tail);
@@ -65,12 +63,9 @@ attn_status bpe_encode(encoder *e, const uint8_t *text, size_t bytes) {
   const token *whole = t->ignore_merges ? tokenizer_find(t, text, bytes) : NULL;
   size_t count = 0;
   if (whole) return encoder_put(e, whole->id);
-  if (bytes > MERGE_BYTES_MAX)
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: a piece of text of %zu bytes, more than %d", t->file, bytes,
-                     MERGE_BYTES_MAX);
   attn_status status = merge_reserve(&e->merge, bytes, t->pairs);
   if (!status) status = put_symbols(e, text, bytes, &count);
-  if (status || !count) return status;
+  if (status) return status;
   merge_run(&e->merge, count, (uint32_t)count, find_pair, t);
   for (int32_t i = 0; !status && i >= 0; i = e->merge.symbol[i].next)
     status = encoder_put(e, e->merge.symbol[i].id);

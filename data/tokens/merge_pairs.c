@@ -38,6 +38,8 @@ static attn_status reserve_ranks(merge_work *w, size_t ranks) {
 }
 
 attn_status merge_reserve(merge_work *w, size_t count, size_t ranks) {
+  if (count > MERGE_BYTES_MAX)
+    return attn_fail(ATTN_EUNSUPPORTED, "a piece of text of %zu bytes, more than %d", count, MERGE_BYTES_MAX);
   attn_status status = reserve_ranks(w, ranks);
   if (status || count <= w->capacity) return status;
   int32_t *const bucket = w->bucket;

@@ -76,9 +76,6 @@ static attn_status encode_segment(encoder *e, const uint8_t *text, size_t bytes)
 static attn_status encode(encoder *e, const uint8_t *text, size_t bytes) {
   size_t size = bytes + (e->t->prefix ? BLANK : 0), used = 0;
   for (size_t i = 0; i < bytes; i++) size += text[i] == ' ' ? BLANK - 1 : 0;
-  if (size > MERGE_BYTES_MAX)
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: a text of %zu bytes, more than %d", e->t->file, size,
-                     MERGE_BYTES_MAX);
   uint8_t *marked = malloc(size);
   if (!marked) return attn_fail(ATTN_ENOMEM, "no memory for a text of %zu bytes", size);
   for (size_t i = 0; i < bytes + e->t->prefix; i++) {

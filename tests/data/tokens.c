@@ -52,6 +52,7 @@ Test(data_tokens, a_blank_may_stand_before_each_piece) {
   data_tokenizer *t = tokens_open(tokens_file(PREFIX_STEPS, some_merges));
   cr_assert_str_eq(tokens_ids(t, "hello world"), "32 259 262 263");
   cr_assert_str_eq(tokens_ids(t, " world"), "262 263");
+  cr_assert_str_eq(tokens_ids(t, " "), "32");
   data_tokenizer_close(t);
 }
 

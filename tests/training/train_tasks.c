@@ -89,9 +89,9 @@ static int32_t solve_listops(const int32_t *tokens, int64_t i) {
 }
 
 /* What is drawn besides letters: the pair that is asked for last, the period, the place of the mark, the
- * number of operands. */
+ * number of operands and how deep they are nested. */
 static int64_t form_of(const train_task *t, const int32_t *tokens) {
-  int64_t form = 0, at = 0;
+  int64_t form = 0, at = 0, depth = 0, deepest = 0;
   if (strcmp(t->name, "mqar") == 0) return place_of(tokens, tokens[30]) / 2;
   if (strcmp(t->name, "needle") == 0) return place_of(tokens, MARK);
   if (strcmp(t->name, "induction") == 0)
@@ -99,7 +99,11 @@ static int64_t form_of(const train_task *t, const int32_t *tokens) {
   if (strcmp(t->name, "listops") != 0) return form;
   while (tokens[at++] == LISTOPS_PAD) continue;
   for (; tokens[at] != LISTOPS_END; form++) evaluate(tokens, &at);
-  return form;
+  for (at = 0; at < t->n; at++) {
+    depth += (tokens[at] >= LISTOPS_MIN && tokens[at] < LISTOPS_END) - (tokens[at] == LISTOPS_END);
+    deepest = depth > deepest ? depth : deepest;
+  }
+  return form + 8 * deepest;
 }
 
 static const struct {
@@ -107,7 +111,7 @@ static const struct {
   int64_t forms;
 } solvers[TRAIN_TASKS] = {{solve_copy, 1},      {solve_selective_copy, 1}, {solve_mqar, 4},
                           {solve_induction, 9}, {solve_sort, 1},           {solve_parity, 1},
-                          {solve_needle, 30},   {solve_listops, 3}};
+                          {solve_needle, 30},   {solve_listops, 9}};
 
 Test(training_train_tasks, solved) {
   for (int k = 0; k < TRAIN_TASKS; k++) {
