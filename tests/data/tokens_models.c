@@ -32,7 +32,7 @@ Test(data_tokens_models, wordpiece_takes_the_longest_and_then_the_longest) {
       "\"type\":\"WordPiece\",\"unk_token\":\"?!\",\"continuing_subword_prefix\":\"##\","
       "\"max_input_chars_per_word\":6,\"vocab\":{\"?!\":0,\"un\":1,\"##aff\":2,\"##a\":3,\"##ab\":4,\"una\":"
       "5,"
-      "\"##le\":6,\".\":7,\"#\":10,\"\u4e2d\":11,\"##f\":12,\"##\":13}"));
+      "\"##le\":6,\".\":7,\"#\":10,\"##f\":12,\"##\":13,\"\u4e2d\":11}"));
   cr_assert_eq(data_tokenizer_bos(t), 8);
   cr_assert_str_eq(tokens_ids(t, "UN\xc3\x81"), "5");  /* lower case, without its accent */
   cr_assert_str_eq(tokens_ids(t, "unaff"), "5 12 12"); /* not un ##aff, which is shorter first */
@@ -52,10 +52,10 @@ Test(data_tokens_models, wordpiece_takes_the_longest_and_then_the_longest) {
   "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"" scheme "\",\"split\":" split "},"
 
 Test(data_tokens_models, unigram_takes_the_largest_sum) {
-  static const char file[] =
-      FILE_OF(META("always", "true"), "\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"" BLANK
-                                      "\",-1],[\"a\",-2],[\"b\",-2],"
-                                      "[\"ab\",-3.5],[\"" BLANK "a\",-2.5],[\"ba\",-3],[\"xyz\",-9]]");
+  static const char file[] = FILE_OF(
+      META("always", "true") "\"added_tokens\":[{\"id\":8,\"content\":\"c\",\"single_word\":true}],",
+      "\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"" BLANK "\",-1],[\"a\",-2],[\"b\",-2],"
+      "[\"ab\",-3.5],[\"" BLANK "a\",-2.5],[\"ba\",-3],[\"xyz\",-9]]");
   data_tokenizer *t = open_text(file);
   cr_assert_str_eq(tokens_ids(t, "ab"), "1 4");    /* -4.5, as _a b, which is found later */
   cr_assert_str_eq(tokens_ids(t, "aba"), "5 6");   /* -5.5 and not _ ab a, -6.5 */
@@ -63,15 +63,16 @@ Test(data_tokens_models, unigram_takes_the_largest_sum) {
   cr_assert_str_eq(tokens_ids(t, "a  a"), "5 1 5");
   /* Unknown ones are one token; -19 each, so that xyz is taken. */
   cr_assert_str_eq(tokens_ids(t, "accxb"), "5 0 3");
-  cr_assert_str_eq(tokens_ids(t, "cxyzc<unk>c"), "1 0 7 0"); /* as is what is written so */
+  cr_assert_str_eq(tokens_ids(t, "cxyzc<unk>.c"), "1 0 7 0 8"); /* as is what is written so */
   cr_assert_str_eq(decoded(t, (const int64_t[]){5, 3, 1, 6}, 4), "ab ba");
   data_tokenizer_close(t);
 }
 
 Test(data_tokens_models, an_unknown_character_costs_ten_more_than_any_token) {
-  data_tokenizer *t = open_text(FILE_OF(
-      "", "\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",9],[\"b\",5],[\"cb\",1],[\"d\",5]]"));
-  cr_assert_str_eq(tokens_ids(t, "cbd"), "2 3"); /* 6; as c b d 1 - 10 + 10 */
+  data_tokenizer *t = open_text(FILE_OF("", "\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",9],["
+                                            "\"b\",10.5],[\"cb\",1],[\"d\",9.5],[\"cd\",1]]"));
+  cr_assert_str_eq(tokens_ids(t, "cbcd"),
+                   "0 1 4"); /* 1 - 10 + 10.5 is more than 1, which 1 - 10 + 9.5 is not */
   data_tokenizer_close(t);
 }
 
@@ -109,16 +110,16 @@ Test(data_tokens_models, the_first_piece_is_that_at_the_beginning_of_the_text) {
   }
 }
 
-#define BYTES "\"<0xC3>\":10,\"<0xA9>\":11,\"<0xC4>\":12"
+#define BYTES "\"<0xC3>\":10,\"<0xA9>\":11,\"<0xC4>\":12,\"<0x80>z\":13"
 #define LETTERS "\"<unk>\":0,\"" BLANK "\":1,\"a\":2,\"b\":3,\"ab\":4,\"" BLANK "ab\":5," BYTES
 
 Test(data_tokens_models, bpe_falls_back_to_bytes_and_fuses_what_is_unknown) {
   static const char *const wanted[] = {"5 10 11 2 0 0", "5 10 11 2 0"};
   for (int fuse = 0; fuse < 2; fuse++) {
     data_tokenizer *t = open_text(
-        fuse ? FILE_OF(META("first", "false"),
-                       "\"byte_fallback\":true,\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"vocab\":{" LETTERS
-                       "},\"merges\":[\"a b\",\"" BLANK " ab\"]")
+        fuse ? FILE_OF(META("first", "false") "\"added_tokens\":[{\"id\":14,\"content\":\"<0x80>\"}],",
+                       "\"dropout\":0,\"byte_fallback\":true,\"unk_token\":\"<unk>\",\"fuse_unk\":true,"
+                       "\"vocab\":{" LETTERS "},\"merges\":[\"a b\",\"" BLANK " ab\"]")
              : FILE_OF("\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
                        "\"prepend\":\"" BLANK
                        "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" BLANK
@@ -129,6 +130,7 @@ Test(data_tokens_models, bpe_falls_back_to_bytes_and_fuses_what_is_unknown) {
     cr_assert_str_eq(tokens_ids(t, "ab\u00e9a\u0100\u0100"), wanted[fuse]);
     cr_assert_str_eq(tokens_ids(t, "b ab"), "1 3 5");
     cr_assert_str_eq(decoded(t, (const int64_t[]){5, 10, 11, 5}, 4), "ab\u00e9 ab");
+    cr_assert_str_eq(decoded(t, (const int64_t[]){4, 5}, 2), "ab ab"); /* only a blank is left out */
     data_tokenizer_close(t);
   }
 }
@@ -230,12 +232,14 @@ Test(data_tokens_models, added_tokens_take_blanks_and_stand_alone) {
                         "X>\",\"lstrip\":true,"
                         "\"rstrip\":true,\"normalized\":false},{\"id\":8,\"content\":\"Ab\",\"single_word\":"
                         "true,\"normalized\":true},"
-                        "{\"id\":9,\"content\":\"aab\"}],",
-                        "\"vocab\":{\"a\":0,\"b\":1,\" \":2,\"<\":3,\"x\":4,\">\":5,\".\":6},\"merges\":[]"));
+                        "{\"id\":9,\"content\":\"aab\"},{\"id\":10,\"content\":\"c\",\"single_word\":true}],",
+                        "\"unk_token\":\".\",\"vocab\":{\"a\":0,\"b\":1,\" "
+                        "\":2,\"<\":3,\"x\":4,\">\":5,\".\":6},\"merges\":[]"));
   cr_assert_str_eq(tokens_ids(t, "a \u2003<X> \t<X> a"), "0 7 7 0");
   cr_assert_str_eq(tokens_ids(t, "<x>"), "3 4 5");
   cr_assert_str_eq(tokens_ids(t, "AB.ab bab ab"), "8 6 8 2 1 0 1 2 8");
   cr_assert_str_eq(tokens_ids(t, "aab"), "9");
+  cr_assert_str_eq(tokens_ids(t, "acb c"), "0 6 1 2 10"); /* inside a word it is no token of the model's */
   cr_assert_str_eq(tokens_ids(t, "AAB"), "0 0 1"); /* not before the normalizer, and no piece becomes it */
   data_tokenizer_close(t);
 }
