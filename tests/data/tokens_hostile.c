@@ -36,25 +36,18 @@ Test(data_tokens_hostile, files) {
       {"{", ATTN_EINVAL, "tokenizer.json:1:"},
       {"[]", ATTN_EINVAL, "not a JSON object"},
       {"{" STEPS "}", ATTN_EINVAL, "model is missing"},
-      {"{" STEPS ",\"model\":3}", ATTN_EINVAL, "model is missing"},
       {"{\"model\":{" VOCAB "}}", ATTN_EINVAL, "model.merges is missing"},
       /* the vocabulary */
-      {MODEL("\"x\":null", "\"merges\":[]"), ATTN_EINVAL, "model.vocab is missing"},
-      {MODEL("\"vocab\":{}", "\"merges\":[]"), ATTN_EINVAL, "model.vocab is missing"},
       {MODEL("\"vocab\":[\"a\"]", "\"merges\":[]"), ATTN_EINVAL, "model.vocab is missing"},
       {MODEL("\"vocab\":{\"a\":-1}", "\"merges\":[]"), ATTN_EINVAL,
        "model.vocab: the number of a is not an id"},
       {MODEL("\"vocab\":{\"a\":0.5}", "\"merges\":[]"), ATTN_EINVAL, "is not an id"},
       {MODEL("\"vocab\":{\"a\":268435456}", "\"merges\":[]"), ATTN_EINVAL,
        "is not an id from 0 to 268435455"},
-      {MODEL("\"vocab\":{\"a\":99999999999999999999999}", "\"merges\":[]"), ATTN_EINVAL, "tokenizer.json:1:"},
-      {MODEL("\"vocab\":{\"a\":1e999}", "\"merges\":[]"), ATTN_EINVAL, "tokenizer.json:1:"},
       {MODEL("\"vocab\":{\"a\":1,\"b\":1}", "\"merges\":[]"), ATTN_EINVAL,
        "id 1 belongs to both 'a' and 'b'"},
       {MODEL("\"vocab\":{\"a\":1,\"a\":2}", "\"merges\":[]"), ATTN_EINVAL, "tokenizer.json:1:"},
       /* merges */
-      {FILE_OF(STEPS, VOCAB), ATTN_EINVAL, "model.merges is missing"},
-      {MODEL(VOCAB, "\"merges\":{}"), ATTN_EINVAL, "model.merges is missing"},
       {MODEL(VOCAB, "\"merges\":[\"a b\",\"a c\"]"), ATTN_EINVAL, "model.merges[1]: 'c' is no token"},
       {MODEL(VOCAB, "\"merges\":[\"a b\",[\"c\",\"a\"]]"), ATTN_EINVAL, "model.merges[1]: 'c' is no token"},
       {MODEL(VOCAB, "\"merges\":[\"b a\"]"), ATTN_EINVAL, "model.merges[0]: 'ba' is no token"},
@@ -85,7 +78,6 @@ Test(data_tokens_hostile, files) {
       {ADDED("[{\"content\":\"x\"}]"), ATTN_EINVAL, "the id of x is not an id"},
       {ADDED("[{\"id\":1,\"content\":\"a\"}]"), ATTN_EINVAL,
        "'a' is token 1 in added_tokens and 0 in model.vocab"},
-      {ADDED("[{\"id\":1,\"content\":\"x\"}]"), ATTN_EINVAL, "id 1 belongs to both"},
       {ADDED("[{\"id\":3,\"content\":\"x\"},{\"id\":4,\"content\":\"x\"}]"), ATTN_EINVAL,
        "'x' is the text of both"},
       {ADDED("[{\"id\":3,\"content\":\"x\",\"lstrip\":1}]"), ATTN_EINVAL, "added_tokens[0].lstrip"},
@@ -101,8 +93,6 @@ Test(data_tokens_hostile, files) {
        ATTN_EINVAL, "normalizer[1]: strip_left is missing"},
       {NORMAL("{\"type\":\"NFC\",\"more\":1}"), ATTN_EUNSUPPORTED, "normalizer.more"},
       {NORMAL("{\"type\":\"Prepend\",\"prepend\":3}"), ATTN_EINVAL, "normalizer.prepend is not a text"},
-      {NORMAL("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a*\"},\"content\":\"\"}"), ATTN_EUNSUPPORTED,
-       "normalizer: a pattern that may match nothing"},
       {NORMAL("{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"\"}"), ATTN_EUNSUPPORTED,
        "normalizer: a pattern that may match nothing"},
       {NORMAL("{\"type\":\"Replace\",\"pattern\":\"a\",\"content\":\"\"}"), ATTN_EINVAL,
@@ -119,13 +109,10 @@ Test(data_tokens_hostile, files) {
       {PRE("{\"type\":\"Metaspace\",\"replacement\":\"\"}"), ATTN_EINVAL, "replacement is empty"},
       {PRE("{\"type\":\"CharDelimiterSplit\"}"), ATTN_EINVAL, "delimiter is missing"},
       {PRE("{\"type\":\"Punctuation\",\"behavior\":\"Odd\"}"), ATTN_EUNSUPPORTED, "behavior Odd"},
-      {PRE("{}"), ATTN_EINVAL, "pre_tokenizer: type is missing"},
       {PRE("{\"type\":\"ByteLevel\"}"), ATTN_EINVAL, "add_prefix_space is missing"},
       {PRE("{\"type\":\"ByteLevel\",\"add_prefix_space\":3}"), ATTN_EINVAL, "add_prefix_space is neither"},
       {PRE("{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":\"no\"}"), ATTN_EINVAL,
        "use_regex"},
-      {PRE("{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"more\":1}"), ATTN_EUNSUPPORTED,
-       "pre_tokenizer.more"},
       {PRE("{\"type\":\"Sequence\",\"pretokenizers\":3}"), ATTN_EINVAL, "pretokenizers is not a list"},
       {PRE("{\"type\":\"Split\",\"behavior\":\"Isolated\"}"), ATTN_EINVAL, "neither a String nor a Regex"},
       {PRE("{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x?\"},\"behavior\":\"MergedWithNext\"}"),
@@ -138,7 +125,6 @@ Test(data_tokens_hostile, files) {
       {UNIGRAM("\"vocab\":[[\"a\",-1],[\"b\"]]"), ATTN_EINVAL, "model.vocab[1] is not a text with a score"},
       {UNIGRAM("\"vocab\":[[\"a\",-1],[\"b\",null]]"), ATTN_EINVAL,
        "model.vocab[1] is not a text with a score"},
-      {UNIGRAM("\"vocab\":[[\"a\",-1],[\"a\",-2]]"), ATTN_EINVAL, "'a' is the text of both"},
       {UNIGRAM("\"vocab\":[[\"a\",-1]],\"unk_id\":1"), ATTN_EINVAL, "model.unk_id is 1 of 1 tokens"},
       {"{" STEPS ",\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"[CLS]\",9]},\"model\":{" VOCAB
        ",\"merges\":[]}}",
@@ -190,29 +176,21 @@ Test(data_tokens_hostile, absence_and_depth) {
 
 Test(data_tokens_hostile, regular_expressions_that_mean_something_else) {
   static const struct {
-    const char *text;
-    attn_status status;
-    const char *says;
-  } cases[] = {
-      {"\\w+", ATTN_EUNSUPPORTED, "'\\w'"},       {"\\h", ATTN_EUNSUPPORTED, "'\\h'"},
-      {"a\\", ATTN_EUNSUPPORTED, "'\\'"},         {"\\p{Han}+", ATTN_EUNSUPPORTED, "'\\p{Han'"},
-      {"\\p{^L}", ATTN_EUNSUPPORTED, "'\\p{^L'"}, {"\\pL", ATTN_EUNSUPPORTED, "'\\pL'"},
-      {"[a[b]]", ATTN_EUNSUPPORTED, "'['"},       {"[a-z&&b]", ATTN_EUNSUPPORTED, "'&&'"},
-      {"[]a]", ATTN_EUNSUPPORTED, "'[]'"},        {"^a", ATTN_EUNSUPPORTED, "'^'"},
-      {"a$", ATTN_EUNSUPPORTED, "'$'"},           {"(?m:a)", ATTN_EUNSUPPORTED, "'(?m'"},
-      {"(*UCP)a", ATTN_EUNSUPPORTED, "'(*'"},     {"(?<n>a)", ATTN_EUNSUPPORTED, "'(?<'"},
-      {"a{2,3}+", ATTN_EUNSUPPORTED, "'{2,3}+'"}, {"a{2}?", ATTN_EUNSUPPORTED, "'{2}?'"},
-      {"a{,2}", ATTN_EUNSUPPORTED, "'{"},         {"a{x}", ATTN_EUNSUPPORTED, "'{'"},
-      {"(a", ATTN_EINVAL, "not a regular"},       {"[a", ATTN_EINVAL, "not a regular"},
-      {"a**", ATTN_EINVAL, "not a regular"},      {"((a{999}){999}){999}", ATTN_EINVAL, "not a regular"},
-  };
+    const char *text, *says;
+  } cases[] = {{"\\w+", "'\\w'"},       {"a\\", "'\\'"},         {"\\p{Han}+", "'\\p{Han'"},
+               {"\\p{^L}", "'\\p{^L'"}, {"\\pL", "'\\pL'"},      {"[a[b]]", "'['"},
+               {"[a-z&&b]", "'&&'"},    {"[]a]", "'[]'"},        {"^a", "'^'"},
+               {"a$", "'$'"},           {"(?m:a)", "'(?m'"},     {"(*UCP)a", "'(*'"},
+               {"(?<n>a)", "'(?<'"},    {"a{2,3}+", "'{2,3}+'"}, {"a{2}?", "'{2}?'"},
+               {"a{,2}", "'{"},         {"(a", "not a regular"}, {"((a{999}){999}){999}", "not a regular"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     data_tokenizer *t = NULL;
     json_t *file = tokens_file(SPLIT_STEPS("x"), NULL);
     json_t *list = json_object_get(json_object_get(file, "pre_tokenizer"), "pretokenizers");
     json_object_set_new(json_array_get(list, 0), "pattern", json_pack("{s:s}", "Regex", cases[i].text));
     tokens_write(file);
-    assert_refused(data_tokenizer_open(fixture_directory, &t), cases[i].status, cases[i].says);
+    assert_refused(data_tokenizer_open(fixture_directory, &t),
+                   *cases[i].says == '\'' ? ATTN_EUNSUPPORTED : ATTN_EINVAL, cases[i].says);
     cr_assert_not_null(strstr(attn_last_error(), "tokenizer.json: pre_tokenizer[0]"), "%s",
                        attn_last_error());
   }

@@ -16,8 +16,7 @@ Test(report_statistics, a_power_law_is_found_with_its_interval) {
   double y[5], sigma[5] = {0};
   for (int i = 0; i < 5; i++) y[i] = 3e-9 * pow(lengths[i], 1.75);
   const fit_power exact = exponent(lengths, y, sigma, 5);
-  cr_expect_eq(exact.points, 5);
-  cr_expect_float_eq(exact.exponent.mid, 1.75, 1e-12);
+  cr_expect(exact.points == 5 && fabs(exact.exponent.mid - 1.75) < 1e-12);
   /* Of a hundredth at each, by Student with three degrees of freedom. */
   cr_expect_float_eq(exact.exponent.hi - exact.exponent.lo, 2 * 3.182446 * 0.01 / (log(2) * sqrt(10)), 1e-7);
 
@@ -38,50 +37,48 @@ Test(report_statistics, a_power_law_is_found_with_its_interval) {
   cr_expect(one.points == 1 && isnan(one.exponent.mid) && isnan(one.exponent.lo));
 }
 
-/* Ratios (n / at)^-slope, each with a spread of some percent. */
-static void fill(fit_ratios *ratios, double values[][9], double at, double slope, double spread) {
+/* Ratios (n / at)^-slope, each with a spread of some percent; where they cross. */
+static fit_crossing fill(fit_ratios *ratios, double values[][9], fit_interval *speedups, double at,
+                         double slope, double spread) {
+  fit_crossing crossing;
   for (int i = 0; i < 5; i++) {
     for (int k = 0; k < 9; k++) values[i][k] = -slope * log(lengths[i] / at) + spread * (2 * k % 9 - 4);
     ratios[i] = (fit_ratios){lengths[i], values[i], 9};
   }
+  cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  return crossing;
 }
 
 Test(report_statistics, a_crossover_is_interpolated_or_out_of_range) {
   fit_ratios ratios[5];
   fit_interval speedups[5];
-  fit_crossing crossing;
   double values[5][9];
 
-  fill(ratios, values, 3000, 0.8, 0.01);
-  cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  fit_crossing crossing = fill(ratios, values, speedups, 3000, 0.8, 0.01);
   cr_expect_eq(crossing.kind, CROSSING_TO_FASTER);
   cr_expect_float_eq(crossing.n.mid, 3000, 1e-6);
   cr_expect(crossing.n.lo < 3000 && crossing.n.lo > 2700 && crossing.n.hi > 3000 && crossing.n.hi < 3300);
   cr_expect_float_eq(speedups[4].mid, pow(8192 / 3000., 0.8), 1e-9);
   cr_expect(speedups[4].lo < speedups[4].mid && speedups[4].mid < speedups[4].hi);
 
-  fill(ratios, values, 3000, -0.8, 0.01);
-  cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  crossing = fill(ratios, values, speedups, 3000, -0.8, 0.01);
   cr_expect_eq(crossing.kind, CROSSING_TO_SLOWER);
 
-  fill(ratios, values, 512, 1, 0); /* as fast at the first length */
-  cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  crossing = fill(ratios, values, speedups, 512, 1, 0); /* as fast at the first length */
   cr_expect(crossing.kind == CROSSING_FASTER && isnan(crossing.n.mid));
-  fill(ratios, values, 9000, 1, 0.001);
-  cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  crossing = fill(ratios, values, speedups, 9000, 1, 0.001);
   cr_expect(crossing.kind == CROSSING_SLOWER && isnan(crossing.n.mid));
 
-  fill(ratios, values, 8000, 0.1, 0.1); /* so near the end that many resamples never cross */
-  cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  crossing = fill(ratios, values, speedups, 8000, 0.1, 0.1); /* many resamples never cross */
   cr_expect(crossing.kind == CROSSING_TO_FASTER && isinf(crossing.n.hi));
 
-  fill(ratios, values, 3000, 0.8, 0.01); /* as fast at the first length, by a hair faster */
+  crossing = fill(ratios, values, speedups, 3000, 0.8, 0.01); /* at the first length by a hair faster */
   for (int k = 0; k < 9; k++) values[0][k] = -0.001;
   cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
   cr_expect(crossing.kind == CROSSING_TO_FASTER && fabs(crossing.n.mid - 3000) < 1e-6 &&
             crossing.n.hi < 3300);
 
-  fill(ratios, values, 3000, 1, 0);
+  crossing = fill(ratios, values, speedups, 3000, 1, 0);
   ratios[1].count = 2;
   ratios[2].count = 1;
   cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
@@ -92,43 +89,35 @@ Test(report_statistics, a_crossover_is_interpolated_or_out_of_range) {
   cr_expect_eq(crossing.kind, CROSSING_UNKNOWN);
 }
 
+static bool doubted_for(const result_row *row, const char *name) {
+  int bit = 0;
+  while (strcmp(doubt_list[bit].name, name) != 0) bit++;
+  return doubts_of(row) == 1u << bit;
+}
+
+/* A row like kept but for one member is doubted for this alone. */
+#define DOUBT(member, value, name) \
+  (row = kept, row.bounds->verdict = VERDICT_PASS, row.member = (value), doubted_for(&row, name))
+
 Test(report_statistics, doubts_name_their_reason) {
   result_row row = fixture_row(0);
   row.time_median = 1;
-  row.time_ci_lo = 0.99;
-  row.time_ci_hi = 1.08;
+  row.time_ci_lo = 0.99, row.time_ci_hi = 1.08;
   row.drift_ratio = 1.04;
   row.n_samples = 5;
-  row.err_rel_fro_lo = row.err_rel_fro;
-  row.err_rel_fro_hi = 1.19 * row.err_rel_fro;
+  row.err_rel_fro_lo = row.err_rel_fro, row.err_rel_fro_hi = 1.19 * row.err_rel_fro;
   const result_row kept = row;
   cr_expect_eq(doubts_of(&row), 0, "each as far as it may be");
-  const struct {
-    void *field;
-    char type; /* of a measure, a count or a verdict */
-    double value;
-    const char *name;
-  } cases[] = {{&row.drift_ratio, 'm', 1.06, "drift"},
-               {&row.drift_ratio, 'm', 0.94, "drift"},
-               {&row.time_ci_hi, 'm', 1.1, "wide"},
-               {&row.time_ci_hi, 'm', 0.99005, "steps"},
-               {&row.err_rel_fro_hi, 'm', 1.21 * row.err_rel_fro, "sampled"},
-               {&row.n_outliers, 'c', 1, "outliers"},
-               {&row.n_samples, 'c', 4, "few"},
-               {&row.verdict, 'v', VERDICT_UNCHECKED, "unchecked"},
-               {&row.bounds->verdict, 'v', VERDICT_UNCERTIFIABLE, "uncertifiable"},
-               {&row.bounds->verdict, 'v', VERDICT_ERROR, "check"},
-               {&row.bounds->verdict, 'v', VERDICT_VIOLATED, "violated"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    if (cases[i].type == 'm') *(double *)cases[i].field = cases[i].value;
-    if (cases[i].type == 'c') *(int64_t *)cases[i].field = (int64_t)cases[i].value;
-    if (cases[i].type == 'v') *(check_verdict *)cases[i].field = (check_verdict)cases[i].value;
-    unsigned doubts = doubts_of(&row), bit = 0;
-    while (strcmp(doubt_list[bit].name, cases[i].name) != 0) bit++;
-    cr_expect_eq(doubts, 1u << bit, "%s: %u", cases[i].name, doubts);
-    row = kept;
-    row.bounds->verdict = VERDICT_PASS;
-  }
+  cr_expect(DOUBT(drift_ratio, 1.06, "drift") && DOUBT(drift_ratio, 0.94, "drift") &&
+            DOUBT(n_samples, 4, "few"));
+  cr_expect(DOUBT(time_ci_hi, 1.1, "wide") && DOUBT(time_ci_hi, 0.99005, "steps") &&
+            DOUBT(n_outliers, 1, "outliers"));
+  cr_expect(DOUBT(err_rel_fro_hi, 1.21 * kept.err_rel_fro, "sampled") &&
+            DOUBT(verdict, VERDICT_UNCHECKED, "unchecked"));
+  cr_expect(DOUBT(bounds->verdict, VERDICT_UNCERTIFIABLE, "uncertifiable") &&
+            DOUBT(bounds->verdict, VERDICT_ERROR, "check") &&
+            DOUBT(bounds->verdict, VERDICT_VIOLATED, "violated"));
+  row.bounds->verdict = VERDICT_PASS;
   /* Slices of 8 ms, as a busy scheduler hands them out; times that are anywhere, too short, the same. */
   static double times[][5] = {{0.016, 0.02403, 0.024, 0.03201, 0.016},
                               {0.0163, 0.0241, 0.0252, 0.0319, 0.0164},
@@ -254,18 +243,15 @@ static bool warned(const result_set *set, const char *part) {
 }
 
 Test(report_statistics, what_sessions_are_doubted_for) {
-  static const struct {
-    const char *sessions;
-    size_t warnings;
-  } cases[] = {
-      {"[{\"governor\":\"performance\",\"boost\":\"0\",\"smt\":\"off\",\"cflags\":\"-O2\",\"load_start\":9}]",
-       0},
-      {"[{\"governor\":\"unknown\",\"cflags\":\"-O3\"},{\"cflags\":\"-O2\",\"build\":\"another\"}]", 3},
-      {"[{\"governor\":\"x\",\"boost\":\"1\",\"smt\":\"on\",\"cflags\":\"-O1\",\"git_dirty\":true}]", 5}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const result_set set = {.sessions = json_loads(cases[i].sessions, 0, NULL)};
+  static const char *const sessions[] = {
+      "[{\"governor\":\"performance\",\"boost\":\"0\",\"smt\":\"off\",\"cflags\":\"-O2\",\"load_start\":9}]",
+      "[{\"governor\":\"unknown\",\"cflags\":\"-O3\"},{\"cflags\":\"-O2\",\"build\":\"another\"}]",
+      "[{\"governor\":\"x\",\"boost\":\"1\",\"smt\":\"on\",\"cflags\":\"-O1\",\"git_dirty\":true}]"};
+  static const size_t warnings[] = {0, 3, 5};
+  for (int i = 0; i < 3; i++) {
+    const result_set set = {.sessions = json_loads(sessions[i], 0, NULL)};
     json_t *list = doubts_of_sessions(&set);
-    cr_expect_eq(json_array_size(list), cases[i].warnings, "%zu", i);
+    cr_expect_eq(json_array_size(list), warnings[i], "%d", i);
     json_decref(list);
     json_decref(set.sessions);
   }
