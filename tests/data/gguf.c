@@ -180,17 +180,14 @@ Test(data_gguf, hostile_fields_are_refused_with_their_place) {
       {"text", -8, 0, 8, ATTN_EINVAL, "the name of key 1 is not 1 to 65535 printable"},
       {"text", -8, UINT64_MAX, 8, ATTN_EINVAL, "the name of key 1 ends beyond"},
       {"text", 0, '\n', 1, ATTN_EINVAL, "the name of key 1 is not"},
-      {"text", 0, 0, 1, ATTN_EINVAL, "the name of key 1 is not"},
       {"text", 0, 0x67616c66, 4, ATTN_EINVAL, "key flag is given twice"},
       {"text", 4, 13, 4, ATTN_EINVAL, "the value of key 1 has a type"},
-      {"text", 4, UINT32_MAX, 4, ATTN_EINVAL, "the value of key 1 has a type"},
       {"text", 8, UINT64_MAX, 8, ATTN_EINVAL, "byte 81: the value of key 1 ends beyond the file"},
       {"text", 8, INT64_MAX, 8, ATTN_EINVAL, "the value of key 1 ends beyond"},
       {"flag", 8, 2, 1, ATTN_EINVAL, "the value of key 2 is neither true nor false"},
       {"list", 8, 13, 4, ATTN_EINVAL, "the value of key 3 has a type"},
       {"list", 8, IS_TEXT, 4, ATTN_EINVAL, "the value of key 3 ends beyond"},
       {"list", 12, UINT64_C(1) << 63, 8, ATTN_EINVAL, "the value of key 3 ends beyond"},
-      {"list", 12, UINT64_MAX, 8, ATTN_EINVAL, "the value of key 3 ends beyond"},
       {"general.alignment", ALIGNMENT + 4, 0, 4, ATTN_EINVAL, "general.alignment is not a power of two"},
       {"general.alignment", ALIGNMENT + 4, 24, 4, ATTN_EINVAL, "general.alignment is not a power of two"},
       {"general.alignment", ALIGNMENT + 4, UINT32_C(1) << 31, 4, ATTN_EINVAL, "general.alignment=2147483648"},
@@ -209,7 +206,6 @@ Test(data_gguf, hostile_fields_are_refused_with_their_place) {
       {"second", SECOND + LENGTHS, 1000, 8, ATTN_EINVAL,
        "tensor second: 8000 bytes from offset 0 on are outside"},
       {"second", SECOND + FORMAT, 40, 4, ATTN_EUNSUPPORTED, "tensor second: unknown format 40"},
-      {"second", SECOND + FORMAT, UINT32_MAX, 4, ATTN_EUNSUPPORTED, "unknown format 4294967295"},
       {"second", SECOND + FORMAT, 4, 4, ATTN_EUNSUPPORTED, "unknown format 4"},
       {"second", SECOND + FORMAT, 21, 4, ATTN_EUNSUPPORTED, "tensor second is IQ3_S, which is not read"},
       {"second", SECOND + FORMAT, 24, 4, ATTN_EUNSUPPORTED, "tensor second is I8"},
@@ -236,13 +232,24 @@ Test(data_gguf, what_must_be_single_or_shallow_is) {
   gguf_tensor(f, "first", 0, 1, AS_F32);
   gguf_put(&f->data, &(float){1}, 4);
   assert_refused(gguf_open(gguf_file_write(f, "x.gguf"), &g), ATTN_EINVAL, "tensor first is stored twice");
-  f = gguf_file_new();
-  list_key(f, "deep", IS_LIST, 1);
-  for (int i = 0; i < 1000; i++) {
-    gguf_put_number(&f->key, IS_LIST, 4);
-    gguf_put_number(&f->key, 1, 8);
+  static const char *const says[] = {"", "is not 1 to 65535 printable", "too many lists"};
+  for (int over = 0; over < 3; over++) { /* nothing, the name, or the lists in lists, of which four may be */
+    char name[65537];
+    f = gguf_file_new();
+    memset(name, 'n', sizeof name);
+    name[65535 + (over == 1)] = '\0';
+    list_key(f, name, IS_LIST, 1);
+    for (int i = over == 2 ? 5 : 4; i > 1; i--) {
+      gguf_put_number(&f->key, i > 2 ? IS_LIST : IS_U8, 4);
+      gguf_put_number(&f->key, 1, 8);
+    }
+    gguf_put_number(&f->key, 1, 1);
+    const attn_status status = gguf_open(gguf_file_write(f, "x.gguf"), &g);
+    if (over) assert_refused(status, ATTN_EINVAL, says[over]);
+    gguf_close(g);
+    g = NULL;
+    cr_assert_eq(status != ATTN_OK, over > 0, "%s", attn_last_error());
   }
-  assert_refused(gguf_open(gguf_file_write(f, "x.gguf"), &g), ATTN_EINVAL, "too many lists");
   f = gguf_file_new();
   gguf_key_u32(f, "general.alignment", 1 << 30);
   gguf_tensor(f, "far", 0, 1, AS_F32);
