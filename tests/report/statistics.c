@@ -13,7 +13,7 @@ static fit_power exponent(const double *n, const double *y, const double *sigma,
 }
 
 Test(report_statistics, a_power_law_is_found_with_its_interval) {
-  double y[5], sigma[5] = {0};
+  double y[5], sigma[5] = {0}, unknown[5] = {(double)NAN};
   for (int i = 0; i < 5; i++) y[i] = 3e-9 * pow(lengths[i], 1.75);
   const fit_power exact = exponent(lengths, y, sigma, 5);
   cr_expect(exact.points == 5 && fabs(exact.exponent.mid - 1.75) < 1e-12);
@@ -21,13 +21,12 @@ Test(report_statistics, a_power_law_is_found_with_its_interval) {
   cr_expect_float_eq(exact.exponent.hi - exact.exponent.lo, 2 * 3.182446 * 0.01 / (log(2) * sqrt(10)), 1e-7);
 
   y[4] *= 2; /* scatter beyond the stated errors widens the interval */
-  const fit_power bent = exponent(lengths, y, sigma, 5);
+  const fit_power bent = exponent(lengths, y, unknown, 5);
   cr_expect(bent.exponent.mid > 1.8 && bent.exponent.lo < 1.75);
 
   y[1] = y[2] = (double)NAN, y[3] = (double)INFINITY;
   const fit_power two = exponent(lengths, y, sigma, 5);
   cr_expect_eq(two.points, 2);
-  double unknown[] = {(double)NAN, 0, 0, 0, 0};
   const fit_power unsure = exponent(lengths, y, unknown, 5);
   cr_expect(unsure.exponent.mid == two.exponent.mid && isnan(unsure.exponent.lo) && !isnan(two.exponent.lo));
   cr_expect_float_eq(two.exponent.mid, 2, 1e-12); /* 1.75 and a doubling over 16 times the length */
@@ -257,22 +256,22 @@ Test(report_statistics, what_sessions_are_doubted_for) {
   }
 }
 
-/* Two processors, two threads. */
+/* Two processors, of which the first run takes one. */
 Test(report_statistics, load_that_the_sweep_does_not_explain_is_warned_of) {
   static const struct {
     double start, rows;
     bool at_start, meanwhile;
   } cases[] = {{0.1, 2.1, false, false},
-               {1.5, 2.1, true, false},
+               {1.6, 2.1, true, false},
                {0.1, 3.5, false, true},
                {(double)NAN, (double)NAN, false, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     result_set set = fixture_set(6);
     json_object_set_new(json_array_get(set.sessions, 0), "load_start", result_json_number(cases[i].start));
     for (size_t r = 0; r < set.count; r++) set.rows[r].load = r == 3 ? cases[i].rows : 0.5;
-    set.rows[5].threads = 1;
+    for (size_t r = 0; r < set.count; r++) set.rows[r].threads = r == 0;
     cr_expect_eq(warned(&set, "at its start"), cases[i].at_start, "%zu", i);
-    cr_expect_eq(warned(&set, "rose to 3.5"), cases[i].meanwhile, "%zu", i);
+    cr_expect_eq(warned(&set, "rose to"), cases[i].meanwhile, "%zu", i);
     result_set_free(&set);
   }
 }
