@@ -204,6 +204,8 @@ Test(checks_stores, rules_that_are_misstated) {
       {"budget=24,recent=1", {.recent = 9}, "position 2", "is recent, and went", -1},
       {"budget=24,recent=4", {.chunk = 1}, "position 2", "is parted from its chunk", -1},
       {"budget=24,recent=4", {.every = 1}, "position 24:", "24 keys are held, and should be 23", 16},
+      {"budget=24,recent=4,prompt=30,shared=0.5", {.budget = 1}, "", "share: they hold -2 keys", 2},
+      {"budget=24,recent=4,prompt=30,shared=0.5", {.budget = -1}, "", "share: they hold 2 keys", 2},
       {"budget=24,recent=4,every=4",
        {.every = -3},
        "position 24:",
