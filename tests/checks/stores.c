@@ -193,11 +193,7 @@ Test(checks_stores, rules_that_are_misstated) {
     double measured;
   } told[] = {
       {"budget=24,recent=4,prompt=30", {0}, "", "", 0},
-      {"budget=24,recent=4",
-       {.budget = -1},
-       "kv head 1, query at position 23: key 23",
-       "is one too many",
-       34},
+      {"budget=24,recent=4", {.budget = -1}, "head 1, query at position 23: key 23", "is one too many", 34},
       {"budget=24,recent=4,prompt=30", {.budget = -1}, "position 30: key 30", "is one too many", 20},
       {"budget=24,recent=4", {.budget = 1}, "position 24: key", "went before the budget was spent", -1},
       {"budget=24,recent=4", {.prompt = 26}, "position 24: key", "went before the prompt was over", -1},
