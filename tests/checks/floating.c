@@ -189,3 +189,22 @@ Test(checks_floating, short_chains_need_no_model) {
   fake.view.rounding.value = fake.view.rounding.sum = 8;
   expect_gaussian("fake", attn_problem_make(1, 1, 8, 8), 1, "FP-5", VERDICT_NOT_APPLICABLE, "17 roundings");
 }
+
+/* Of one key REC-1 allows as many roundings as its rule has, and certifies nothing that may overflow. */
+Test(checks_floating, one_key_of_a_recurrence) {
+  static const char *const rules[] = {"recurrent:chunk=16", "recurrent:rule=gla,chunk=16",
+                                      "recurrent:rule=ssd,chunk=16", "recurrent:rule=delta,chunk=16",
+                                      "recurrent:normaliser=rows,chunk=16"};
+  static const double roundings[] = {29, 29 + 64 + 96, 29 + 3, 2 * (29 + 9), 2 * 29 + 4};
+  for (int64_t t = 0; t < 7; t++) {
+    run_case *c = case_make(case_problem(1, 1, 1, 1, 1, 1, true, ATTN_F32), 1, 100);
+    case_set(c, c->q, 0, 1), case_set(c, c->k, 0, 1);
+    case_set(c, c->v, 0, t > 4 ? 0x1p125 : 0x1p124);
+    case_run(c, rules[t % 5], NULL);
+    const result_bound b = case_check(&c->e, "REC-1");
+    const double allowed = roundings[t % 5] * 0x1p-24 * fabs(case_get(c, c->o, 0));
+    cr_expect(t > 4 ? b.verdict == VERDICT_UNCERTIFIABLE : fabs(b.value / allowed - 1) < 0.01,
+              "%s: %g, not %g", rules[t % 5], b.value, allowed);
+    case_free(c);
+  }
+}
