@@ -174,7 +174,7 @@ static bool has_any(const char *spec, const char *words) {
 
 /* Batch entries are alike, and kv heads with their queries; more heads of either kind and longer rows take no
  * less, unless longer keys are met more rarely. Each component of a row takes the same, where none are
- * multiplied by each other; a weight an exponential, and a multiply-add for each component of a given value. */
+ * multiplied by each other; a weight an exponential, and a multiply-add for a component of a given value. */
 static void expect_costs_of_alike(const attn_problem *p, const char *spec) {
   static const char *const alike[] = {"b", "hk"}, *const more[] = {"h", "k", "q", "v", "n"};
   static const char
