@@ -26,7 +26,7 @@ static int distance(const char *a, int m, const char *b, int n) {
 void attn_nearest_try(attn_nearest *x, const char *known) {
   if (!x || !x->name || !known) return;
   const size_t m = x->length ? x->length : strlen(x->name), n = strlen(known);
-  if (m < 2 || m > LENGTH_MAX || n > LENGTH_MAX) return;
+  if (m > LENGTH_MAX || n > LENGTH_MAX) return;
   const int apart = distance(x->name, (int)m, known, (int)n);
   /* Two names that share less than two thirds of their letters are two names. */
   if (3 * apart > (int)(m > n ? m : n) || (x->best && apart >= x->distance)) return;

@@ -165,27 +165,40 @@ Test(core_problem, estimates_grow_with_the_problem) {
   }
 }
 
-/* Each kv head asks an index of all heads, or latents are made of all. */
-static bool of_all_heads(const char *spec) {
-  return strstr(spec, "=index,") || strstr(spec, ",whole=no,top=") || strstr(spec, "latent:");
+static bool has_any(const char *spec, const char *words) {
+  char word[24];
+  for (int size; sscanf(words, "%23s%n", word, &size) == 1; words += size)
+    if (strstr(spec, word)) return true;
+  return false;
 }
 
-/* Batch entries are alike, as are kv heads with their queries; more heads and longer rows never take less,
- * unless longer keys are met more rarely. */
+/* Batch entries are alike, and kv heads with their queries; more heads of either kind and longer rows take no
+ * less, unless longer keys are met more rarely. Each component of a row takes the same, where none are
+ * multiplied by each other; a weight an exponential, and a multiply-add for a component of a given value. */
 static void expect_costs_of_alike(const attn_problem *p, const char *spec) {
-  static const char *const alike[] = {"b", "hk"}, *const more[] = {"h", "q", "v", "n"};
+  static const char *const alike[] = {"b", "hk"}, *const more[] = {"h", "k", "q", "v", "n"};
+  static const char
+      of_all_heads[] = "=index, ,whole=no,top= latent:",
+      products[] = "=loki, =taylor, =values, latent: qjl: svd: turbo:",
+      others[] = "=values, coreset: evict: latent: linear: linformer: nsa: performer: pooled: recurrent: "
+                 "scatterbrain toeplitz: turbo: vslash:";
   const attn_cost one = cost_of(*p, spec, "", 1);
-  for (int i = 0; i < (of_all_heads(spec) ? 1 : 2); i++) {
+  for (int i = 0; i < (has_any(spec, of_all_heads) ? 1 : 2); i++) {
     const attn_cost all = cost_of(*p, spec, alike[i], 4);
     note_context("%s, %s", spec, alike[i]);
     EXPECT(fabs(all.mul_add - 4 * one.mul_add) <= 1e-12 * all.mul_add);
     EXPECT(fabs(all.exp - 4 * one.exp) <= 1e-12 * all.exp);
     EXPECT(fabs(all.bytes - 4 * one.bytes) <= 1e-12 * all.bytes);
   }
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 5; i++) {
     const attn_cost other = cost_of(*p, spec, more[i], 2);
+    const double step = other.mul_add - one.mul_add;
     note_context("%s, %s", spec, more[i]);
     if (strcmp(more[i], "q") == 0 && strstr(spec, ",centre=")) continue;
+    EXPECT(!strchr("qv", *more[i]) || has_any(spec, products) ||
+           fabs(cost_of(*p, spec, more[i], 3).mul_add - other.mul_add - step) <= 1e-12 * other.mul_add);
+    EXPECT(*more[i] != 'v' || has_any(spec, others) ||
+           fabs(step - one.exp * (double)p->d_v) <= 1e-12 * other.mul_add);
     EXPECT(other.mul_add >= one.mul_add && other.exp >= one.exp && other.bytes > one.bytes);
   }
 }

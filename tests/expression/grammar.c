@@ -100,8 +100,9 @@ Test(expression_grammar, refusals_with_their_place) {
   expect_refusal("full - topk", ATTN_EINVAL, "at 8 (\"topk\")", "a number before every term");
   expect_refusal("streaming:sink=4 + lhs:rounds=2", ATTN_ENOTFOUND, "at 20 (\"lhs:rounds=2\")",
                  "did you mean 'lsh'?");
-  expect_refusal("full + streaming:sinks=4", ATTN_ENOTFOUND, "at 8 (\"streaming:si...\")",
-                 "did you mean 'sink'?");
+  expect_refusal("full + topk:byx=8", ATTN_ENOTFOUND, "at 8 (\"topk:byx=8\")", "did you mean 'by'?");
+  expect_refusal("topk:yb=loki", ATTN_ENOTFOUND, "unknown parameter 'yb', known", "k, p, by");
+  expect_refusal("nsh", ATTN_ENOTFOUND, "did you mean 'lsh'?", "nsa");
   expect_refusal("full + streaming:sink=x", ATTN_EINVAL, "at 8 (\"streaming:si...\")", "sink=x");
   expect_refusal("full + (topk", ATTN_EINVAL, "at 8 (\"(topk\")", "not closed");
   expect_refusal("full + topk)", ATTN_EINVAL, "at 12 (\")\")", "not opened");
