@@ -54,7 +54,8 @@ static bool within(double measured, double value) { return measured <= value * (
 
 attn_status bound_hard(result_bound *b, double measured, double value) {
   bound_set(b, KIND_HARD, within(measured, value) ? VERDICT_PASS : VERDICT_VIOLATED, measured, value);
-  if (b->verdict == VERDICT_PASS && isinf(value)) bound_uncertifiable(b, "an infinite bound certifies nothing");
+  if (b->verdict == VERDICT_PASS && isinf(value))
+    bound_uncertifiable(b, "an infinite bound certifies nothing");
   return ATTN_OK;
 }
 
