@@ -132,7 +132,7 @@ static attn_status overflow(const char *path, void *context) {
 static attn_status hunger(const char *path, void *context) {
   (void)context;
   for (int i = 0; i < 1 << 20; i++) {
-    char *bytes = malloc((size_t)1 << 28);
+    char *volatile bytes = malloc((size_t)1 << 28); /* else no compiler needs it */
     if (!bytes) return attn_fail(ATTN_ENOMEM, "%s: out of memory", path);
     bytes[0] = 1;
   }
