@@ -5,7 +5,7 @@
 #include "tests/support/command.h"
 #include "tests/support/results_fixture.h"
 
-/* NAME.h5 of the fixture's first 40 rows, of which one is changed. */
+/* NAME.h5 of the fixture's first 40 rows, of which some are changed. */
 static void write_file(const char *name, void (*change)(result_set *)) {
   result_set set = fixture_set(40);
   if (change) change(&set);
@@ -23,8 +23,10 @@ static void slow_down(result_set *s) {
 }
 
 static void violate(result_set *s) {
-  fixture_add_bound(&s->rows[2], "SP-0", KIND_HARD, VERDICT_VIOLATED, (double)NAN);
-  s->rows[2].verdict = VERDICT_VIOLATED;
+  for (result_row *row = s->rows + 2; row < s->rows + 4; row++) {
+    fixture_add_bound(row, "SP-0", KIND_HARD, VERDICT_VIOLATED, (double)NAN);
+    row->verdict = VERDICT_VIOLATED;
+  }
 }
 
 static void crash(result_set *s) { s->rows[3].status = RUN_CRASHED; }
@@ -83,6 +85,7 @@ Test(cli_compare, errors_verdicts_and_failures) {
   write_file("crashed.h5", crash);
   write_file("error.h5", err);
   expect("compare a.h5 violated.h5", 1, "pass  violated  SP-0");
+  cr_expect(strstr(strstr(result.out, "violated  SP-0") + 1, "violated  SP-0"), "%s", result.out);
   expect("compare violated.h5 a.h5", 0, "became violated: 0");
   expect("compare a.h5 crashed.h5", 3, "crashed");
   expect("compare a.h5 error.h5", 0, "and by more than rounding: 1.");

@@ -13,7 +13,7 @@ import time
 
 SHIPPED = ("core/", "variants/", "experiments/", "data/")
 FLAGS = "-fprofile-instr-generate -fcoverage-mapping -mllvm -runtime-counter-relocation"
-LIMIT = 120  # seconds of a test whose build counts
+LIMIT = 300  # seconds of a test whose build counts
 WITNESS = "attnlab test "
 
 
