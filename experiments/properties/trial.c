@@ -215,7 +215,7 @@ attn_status trial_make(const evidence *e, region *memory, trial *t) {
     p = t->in.problem;
     status = trial_inputs_draw(memory, &p, 1, &t->in);
   }
-  return status ? status : trial_run(t, &t->in, 1, POISON_NAN, &t->o);
+  return status ? status : trial_execute(memory, t->plan, &t->in, POISON_NAN, &t->o);
 }
 
 const char *trial_exempt(const trial *t, uint32_t properties) {

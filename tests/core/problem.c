@@ -183,6 +183,10 @@ static void expect_costs_of_alike(const attn_problem *p, const char *spec) {
       others[] = "=values, coreset: evict: latent: linear: linformer: nsa: performer: pooled: recurrent: "
                  "scatterbrain toeplitz: turbo: vslash:";
   const attn_cost one = cost_of(*p, spec, "", 1);
+  attn_problem given = *p;
+  EXPECT_STATUS(attn_problem_resolve(&given), ATTN_OK);
+  note_context("%s: %g bytes of %g", spec, one.bytes, attn_problem_bytes(&given));
+  EXPECT(one.bytes >= attn_problem_bytes(&given));
   for (int i = 0; i < (has_any(spec, of_all_heads) ? 1 : 2); i++) {
     const attn_cost all = cost_of(*p, spec, alike[i], 4);
     note_context("%s, %s", spec, alike[i]);
