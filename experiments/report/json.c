@@ -1,6 +1,6 @@
 /* json.c - a model as the JSON that the page draws from.
  *
- * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object],
+ * {"title", "totals": explain_json but failures, "warnings": [text], "sessions": [object],
  *  "estimates": estimates_json, "doubts": [[name, text]],
  *  "lines": [{"label", "source": file (of several), "variant" (of an expression its method), "method",
  *    "exact", "oracle", "params": {name: value}}],
@@ -195,7 +195,6 @@ json_t *report_json(const results_model *m, const char *title, const report_limi
   for (size_t g = 0; g < m->groups_count && named; g++)
     json_add(groups, group(m, &m->groups[g], &datasets, &ok), &ok);
   json_put(out, "title", result_json_text(title), &ok);
-  json_put(out, "uuid", result_json_text(m->set->uuid), &ok);
   json_put(out, "totals", totals, &ok);
   json_put(out, "warnings", doubts_of_sessions(m->set), &ok);
   json_put(out, "estimates", estimates_json(m), &ok);

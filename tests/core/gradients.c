@@ -352,8 +352,10 @@ static void spoiled(const setting *s, const gradients *before, const bool *seen,
     for (int64_t line = 0; line < rows_of(p, which); line++) {
       const bool reached =
           which == OF_Q ? rows[line] : line < N_KV && keys[line] && !(which == OF_V && where == TENSOR_V);
+      const bool met = where == TENSOR_K && which == OF_Q; /* a gradient times the key: its first component */
       if (reached
-              ? whole && !row_is_nan(p, &after, which, line)
+              ? (whole && !row_is_nan(p, &after, which, line)) ||
+                    (met && isfinite(attn_get(row_at(p, &after, which, line), 0, p->dtype)))
               : memcmp(row_at(p, before, which, line), row_at(p, &after, which, line), row_bytes(p, which)))
         note_failure("%g in %c %s row %d of d%c", value, "qkvo"[where],
                      reached ? "does not reach" : "reaches", (int)line, "qkv"[which]);

@@ -59,12 +59,21 @@ def moved(file):
     return {a + k + 1: b + k + 1 for a, b, size in blocks for k in range(size)}
 
 
-def changes(line):
+def ends_loop(text, line):
+    """Whether the line after it closes a loop: a `continue' between them changes nothing."""
+    close = re.match(" *}", text[line]) if line < len(text) else None
+    opens = close and next((one for one in reversed(text[:line]) if re.match(close[0][:-1] + r"\S", one)), "")
+    return bool(opens) and bool(re.match(r" *(for|while|do|\w+_foreach)\b", opens))
+
+
+def changes(text, at):
     """What universalmutator makes of a line, and what stays the same without its strings."""
+    line = text[at - 1]
     bare = re.sub(r'"[^"]*"', '""', line)
     with contextlib.redirect_stdout(io.StringIO()):
         found = mutator.mutants_regexp([line], ["universal.rules", "c_like.rules"], ignorePatterns=[], ignoreStringOnly=True)
-    return [text for _, text, *_ in found if re.sub(r'"[^"]*"', '""', text) != bare and "//" not in text.replace("://", "")]
+    found = [new for _, new, *_ in found if re.sub(r'"[^"]*"', '""', new) != bare and "//" not in new.replace("://", "")]
+    return [new for new in found if not (re.search(r"\n *continue;$", new.rstrip()) and ends_loop(text, at))]
 
 
 def limits():
@@ -248,7 +257,7 @@ class Mutants:
             while running or (waiting and len(results) < self.options.count):
                 while waiting and len(running) < self.options.jobs and len(results) + len(running) < self.options.count:
                     file, line = place = waiting.pop()
-                    candidates = changes(self.texts[file][line - 1])  # not in a thread: they share the output that is redirected
+                    candidates = changes(self.texts[file], line)  # not in a thread: they share the output that is redirected
                     random.Random(f"{self.options.seed} {file} {line}").shuffle(candidates)
                     running.add(pool.submit(in_a_tree, place, candidates))
                 ended, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)

@@ -3,6 +3,7 @@
 #include "experiments/results/row.h"
 #include "tests/support/data_fixture.h"
 #include "experiments/quality/evaluation_tables.h"
+#include "experiments/quality/verdicts.h"
 #include "experiments/results/bound.h"
 #include "tests/support/quality_sets.h"
 
@@ -204,7 +205,7 @@ Test(quality_record, a_file_gives_back_what_was_written) {
 Test(quality_record, what_went_wrong_is_told_after_the_command) {
   quality_record r[2] = {record(1, "a"), record(1, "b")};
   const quality_record *runs[] = {&r[0], &r[1]};
-  result_bound cells[2];
+  result_bound cells[3];
   char *text = NULL, wanted[1024];
   size_t size;
   quality_teller t = {"attnlab eval", fopen("/dev/null", "w"), open_memstream(&text, &size), .json = false};
@@ -212,12 +213,18 @@ Test(quality_record, what_went_wrong_is_told_after_the_command) {
   bound_hard(&cells[0], 0.5, 0.25);
   bound_begin(&cells[1], "EV-6", KIND_HARD);
   bound_excuse(&cells[1], VERDICT_ERROR, "why");
-  assert_ok(quality_record_take_checks(&r[0], cells, 2));
+  bound_begin(&cells[2], "EV-7", KIND_HARD);
+  bound_excuse(&cells[2], VERDICT_UNCHECKED, "nothing is stated");
+  assert_ok(quality_record_take_checks(&r[0], cells, 3));
   r[1].status = RUN_FAILED;
   free(r[1].message);
   r[1].message = strdup("because");
   assert_ok(quality_tell(&t, NULL, runs, 2));
   cr_assert(!fclose(t.errors) && !fclose(t.out));
+  json_t *json = quality_verdicts_json(&(quality_set){.records = r, .count = 2});
+  cr_expect(json_array_size(json_object_get(json, "errors")) == 1 &&
+            json_array_size(json_object_get(json, "violations")) == 1);
+  json_decref(json);
   snprintf(wanted, sizeof wanted,
            "attnlab eval: a: EV-1 violated: 0.5, at most 0.25: %s\n"
            "attnlab eval: a: EV-6 error: nan, at most nan: %s: why\nattnlab eval: b: because\n",
