@@ -174,7 +174,8 @@ Test(data_capture_text, wrong_texts_and_tokens) {
   fixture_write(fixture_path("tokenizer.json"), "{}", 2);
   assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "tokenizer.json: model is missing");
   unlink(fixture_path("tokenizer.json"));
-  assert_refused(data_capture(&r, NULL), ATTN_EUNSUPPORTED, "has a vocabulary of 11, not of 256 bytes, and no");
+  assert_refused(data_capture(&r, NULL), ATTN_EUNSUPPORTED,
+                 "has a vocabulary of 11, not of 256 bytes, and no");
 }
 
 /* The first two pairs turn by 1 and theta^(-2/rotary), over the factors by which positions are stretched. */
