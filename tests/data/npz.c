@@ -20,9 +20,9 @@ static void put(unsigned char *at, size_t *used, uint64_t value, int bytes) {
 
 /* What may be wrong with a member. */
 typedef struct fault {
-  uint32_t crc, size; /* differences */
-  int method;         /* instead, if not 0 */
-  bool wide;          /* sizes in the field of 64 bits */
+  uint32_t crc, size, packed; /* differences */
+  int method;                 /* instead, if not 0 */
+  bool wide;                  /* sizes in the field of 64 bits */
 } fault;
 
 static void add(archive *a, const char *name, const unsigned char *content, size_t bytes, bool deflated,
@@ -51,7 +51,7 @@ static void add(archive *a, const char *name, const unsigned char *content, size
   put(a->list, &a->list_used, (uint64_t)method, 2);
   put(a->list, &a->list_used, 0, 4);
   put(a->list, &a->list_used, crc, 4);
-  put(a->list, &a->list_used, f.wide ? 0xffffffff : stored, 4);
+  put(a->list, &a->list_used, f.wide ? 0xffffffff : stored + f.packed, 4);
   put(a->list, &a->list_used, f.wide ? 0xffffffff : bytes + f.size, 4);
   put(a->list, &a->list_used, length, 2);
   put(a->list, &a->list_used, f.wide ? 20 : 0, 2);
@@ -152,6 +152,7 @@ Test(data_npz, what_is_wrong_is_named) {
   } cases[] = {{{.crc = 1}, true, "x.npz:q.npy: damaged: its checksum differs"},
                {{.crc = 1}, false, "x.npz:q.npy: damaged: its checksum differs"},
                {{.size = 4}, true, "damaged: it does not inflate"},
+               {{.packed = (uint32_t)-20}, true, "damaged: it does not inflate"},
                {{.size = 4}, false, "are stored"},
                {{.size = (uint32_t)-4}, true, "checksum differs"},
                {{.size = 1 << 30}, true, "more than deflate or this machine's memory can hold"},
