@@ -389,7 +389,8 @@ Test(core_gradients, special_numbers) {
 /* From Q to Q A and K to K A^-T, all A, nothing changes: q.dq of the queries of a kv head add up to k.dk of
  * its keys, where scores are q.k; and v.dv to o.d_o, since outputs are linear in V. */
 static void balance(setting *s) {
-  const bool mapped = strstr(s->spec, "performer") || strncmp(s->spec, "linear", strlen("linear")) == 0;
+  const bool mapped = strstr(s->spec, "performer") || strncmp(s->spec, "linear", strlen("linear")) == 0 ||
+                      strncmp(s->spec, "recurrent", strlen("recurrent")) == 0;
   const attn_problem *p = &s->in->problem;
   const int64_t group = p->heads / p->kv_heads;
   gradients g = differentiate(s);
@@ -458,6 +459,7 @@ Test(core_gradients, few_rows_for_all) {
   each_few(&longer, FEW - 1, balance);
   each_map((case_shape){1, 2, 1, 2100, 40, 6, 5, false, false}, MAPS, balance); /* segments of queries */
   each_map((case_shape){1, 2, 1, 2100, 2100, 6, 5, true, false}, MAPS, balance);
+  each_recurrence(true, balance);
 }
 
 /* Keys that are left of a sequence have the gradients that they have where a bias hides the others. */
