@@ -103,13 +103,15 @@ static char *print_numbers(const double *number, int64_t n) {
 
 /* The frequencies of stretched positions as a text, for those who rotate a pending capture. */
 static attn_status print_frequencies(const data_llama *m, const data_rope *rope, capture *c) {
-  const int64_t turned = m->config.rotary_dim;
-  double *frequency = calloc((size_t)turned, sizeof *frequency);
-  if (frequency) {
-    data_rope_frequencies(rope, turned, c->n < c->window ? c->n : c->window, frequency);
-    c->frequencies = print_numbers(frequency, turned / 2);
-    free(frequency);
-  }
+  enum { MOST = 2048 };
+  const data_llama_config *config = &m->config;
+  const int64_t half = config->rotary_dim / 2;
+  if (half > MOST)
+    return attn_fail(ATTN_EUNSUPPORTED, "%s: heads of %" PRId64 " are too wide to say how they turn", m->path,
+                     config->head_dim);
+  double frequency[MOST];
+  data_rope_frequencies(rope, config->rotary_dim, c->n < c->window ? c->n : c->window, frequency);
+  c->frequencies = print_numbers(frequency, half);
   return c->frequencies ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory for its frequencies", m->path);
 }
 
