@@ -85,10 +85,11 @@ static bool is_inside(const uint8_t *text, size_t bytes, size_t begin, size_t en
   return (begin && character_is_word(before)) || (end < bytes && character_is_word(behind));
 }
 
-static size_t blanks_before(const uint8_t *text, size_t at) {
+static size_t blanks_before(const uint8_t *text, size_t from, size_t at) {
   const uint8_t *previous;
   ucs4_t c;
-  while ((previous = u8_prev(&c, text + at, text)) && character_is_space(c)) at = (size_t)(previous - text);
+  while (at > from && (previous = u8_prev(&c, text + at, text)) && character_is_space(c))
+    at = (size_t)(previous - text);
   return at;
 }
 
@@ -108,7 +109,7 @@ attn_status encoder_cut(encoder *e, const literals *l, const uint8_t *text, size
   while (!status && (found = literals_find(l, text, bytes, from, &begin))) {
     const size_t end = from = begin + found->bytes;
     if (found->single_word && is_inside(text, bytes, begin, end)) continue;
-    if (found->lstrip) begin = blanks_before(text, begin);
+    if (found->lstrip) begin = blanks_before(text, done, begin);
     if (begin > done) status = encode(e, text + done, begin - done);
     if (!status) status = encoder_put(e, found->id);
     done = found->rstrip ? blanks_behind(text, bytes, end) : end;
