@@ -75,9 +75,9 @@ static void add_layers(quality_set *s, quality_record *all) {
   int64_t found = 0;
   for (size_t i = 0; i < s->count; i++) {
     const quality_record *r = &s->records[i];
-    if (r->status != RUN_OK || layer_of(r) < 0 || !quality_same_question(all, r) || r->mix != all->mix ||
-        strcmp(r->heads, all->heads) != 0 || strcmp(r->phase, all->phase) != 0 ||
-        strcmp(r->spec, all->spec) != 0)
+    if (r->status != RUN_OK || layer_of(r) < 0 || layer_of(r) >= all->layer_count ||
+        !quality_same_question(all, r) || r->mix != all->mix || strcmp(r->heads, all->heads) != 0 ||
+        strcmp(r->phase, all->phase) != 0 || strcmp(r->spec, all->spec) != 0)
       continue;
     sum += r->kl;
     found++;

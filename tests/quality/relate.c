@@ -145,17 +145,19 @@ Test(quality_relate, layers_of_the_same_swap_are_added) {
   cr_expect_float_eq(s.records[LAYERS].additivity, 10.0 / 5, 1e-12);
   cr_expect(isnan(s.records[LAYERS + 1].additivity), "of another mix");
   quality_record *one = &s.records[1];
-  char **const texts[] = {&one->model_sha256, &one->data_sha256, &one->config_sha256, &one->tokens_sha256,
-                          &one->task,         &one->heads,       &one->phase,         &one->spec};
+  char **const texts[] = {&one->model_sha256,  &one->data_sha256, &one->config_sha256,
+                          &one->tokens_sha256, &one->task,        &one->heads,
+                          &one->phase,         &one->spec,        &one->layers};
   int64_t *const numbers[] = {&one->n, &one->windows, &one->bos, &one->seed};
-  for (size_t i = 0; i < 12; i++) { /* a run that differs in one of them is of another swap, or question */
-    char *kept = *texts[i % 8], other[] = "other";
-    if (i < 8) *texts[i] = other;
-    if (i >= 8) --*numbers[i - 8];
+  for (size_t i = 0; i < 13;
+       i++) { /* a run that differs in one is of another swap or question, or no layer */
+    char *kept = *texts[i % 9], other[] = "99";
+    if (i < 9) *texts[i] = other;
+    if (i >= 9) --*numbers[i - 9];
     assert_ok(quality_relate(&s));
     cr_expect(isnan(s.records[LAYERS].additivity), "field %zu", i);
-    *texts[i % 8] = kept;
-    if (i >= 8) ++*numbers[i - 8];
+    *texts[i % 9] = kept;
+    if (i >= 9) ++*numbers[i - 9];
   }
   s.records[1].status = RUN_CRASHED;
   assert_ok(quality_relate(&s));
