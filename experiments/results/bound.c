@@ -52,11 +52,14 @@ static attn_status bound_set(result_bound *b, check_kind kind, check_verdict ver
 
 static bool within(double measured, double value) { return measured <= value * (1 + 1e-6); }
 
+static attn_status doubt_infinite(result_bound *b) {
+  return isinf(b->value) ? bound_uncertifiable(b, "an infinite bound certifies nothing") : ATTN_OK;
+}
+
 attn_status bound_hard(result_bound *b, double measured, double value) {
-  bound_set(b, KIND_HARD, within(measured, value) ? VERDICT_PASS : VERDICT_VIOLATED, measured, value);
-  if (b->verdict == VERDICT_PASS && isinf(value))
-    bound_uncertifiable(b, "an infinite bound certifies nothing");
-  return ATTN_OK;
+  if (!within(measured, value)) return bound_set(b, KIND_HARD, VERDICT_VIOLATED, measured, value);
+  bound_set(b, KIND_HARD, VERDICT_PASS, measured, value);
+  return doubt_infinite(b);
 }
 
 attn_status bound_property(result_bound *b, double measured, double value) {
@@ -86,7 +89,8 @@ attn_status bound_uncertifiable(result_bound *b, const char *why) {
 
 attn_status bound_model(result_bound *b, double measured, double value) {
   bound_set(b, KIND_MODEL, VERDICT_CONSISTENT, measured, value);
-  return within(measured, value) ? ATTN_OK : bound_uncertifiable(b, "warning: more than the model allows");
+  if (!within(measured, value)) return bound_uncertifiable(b, "warning: more than the model allows");
+  return doubt_infinite(b);
 }
 
 attn_status bound_not_applicable(result_bound *b, const char *why) {

@@ -19,7 +19,8 @@ void bound_say(result_bound *, const char *format, ...);
 attn_status bound_hard(result_bound *, double measured, double value);
 /* PROB: value, measured and p; CONSISTENT (Holm's correction later turns small p-values into violations). */
 attn_status bound_prob(result_bound *, double measured, double value, double p_value);
-/* MODEL: CONSISTENT, or UNCERTIFIABLE with a warning where measured exceeds value; never a violation. */
+/* MODEL: CONSISTENT, or UNCERTIFIABLE with a warning where measured exceeds value, or value is
+ * infinite; never a violation. */
 attn_status bound_model(result_bound *, double measured, double value);
 /* PROPERTY: PASS or VIOLATED as HARD. */
 attn_status bound_property(result_bound *, double measured, double value);

@@ -246,6 +246,8 @@ Test(checks_properties, models_have_a_verdict_of_their_own) {
   expect_row(&row, VERDICT_PASS, VERDICT_CONSISTENT, "a model that holds");
   bound_model(&b[1], 2, 1);
   expect_row(&row, VERDICT_PASS, VERDICT_UNCERTIFIABLE, "a model that does not");
+  bound_model(&b[1], 1, (double)INFINITY);
+  expect_row(&row, VERDICT_PASS, VERDICT_UNCERTIFIABLE, "a model that allows everything");
   b[1].verdict = VERDICT_ERROR;
   expect_row(&row, VERDICT_PASS, VERDICT_ERROR, "a model that could not be evaluated");
   bound_report(&b[1], 2, 1);
