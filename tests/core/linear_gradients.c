@@ -1,5 +1,5 @@
 /* linear_gradients.c - gradients of sums of features over several segments, which threads take apart: the
- * same bits for any number of them. GRAD-FD and tests/python/gradients_test.py judge the numbers. */
+ * same bits for any number of them; and v.dv = o.d_o, as outputs are linear in V. GRAD-FD and tests/python/gradients_test.py judge the numbers. */
 #include "tests/support/core.h"
 
 enum { HEADS = 4, KV_HEADS = 2, N_Q = 4300, N_KV = 4401, D = 3, D_V = 2 };
@@ -19,6 +19,15 @@ static void differentiate(const inputs *in, const char *spec, int threads, resul
   for (int i = 0; i < HEADS * N_Q * D_V; i++) d_o[i] = i % 7 < 3 ? 1 : -2;
   EXPECT_STATUS(attn_plan_run(plan, &x), ATTN_OK);
   EXPECT_STATUS(attn_plan_backward(plan, &x, &g), ATTN_OK);
+  for (int64_t h = 0; h < KV_HEADS;
+       h++) { /* a chain is of N_Q terms for each key, and of N_KV for each query */
+    double left = 0, most = 0;
+    for (int64_t l = h * (HEADS / KV_HEADS) * N_Q * D_V; l < (h + 1) * (HEADS / KV_HEADS) * N_Q * D_V; l++)
+      left += o[l] * d_o[l], most += fabs(o[l] * d_o[l]);
+    for (int64_t l = h * N_KV * D_V; l < (h + 1) * N_KV * D_V; l++)
+      left -= l / D_V % N_KV < in->kv_len[0] ? ((const double *)in->v)[l] * into[2][l] : 0;
+    EXPECT(fabs(left) <= 0x1p-53 * 8 * (N_Q + N_KV) * most);
+  }
   free(work);
   attn_plan_destroy(plan);
 }
