@@ -46,7 +46,7 @@ Test(cli_drawn, problems_have_what_is_declared_only) {
                                 {.caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS, .in_turn = true}};
   for (int s = 0; s < 2; s++) {
     problem *list;
-    int64_t count, crosses = 0, later = 0; /* of the smallest, without a mask */
+    int64_t count, crosses = 0, later = 0; /* of 40, half of the half that is not causal */
     cr_assert(drawn_problems(&scopes[s], 1, &list, &count) == ATTN_OK);
     for (int64_t i = 0; i < count; i++) {
       const int64_t *v = list[i].value;

@@ -4,8 +4,8 @@
 #
 # CATCHER  a bound check by name (FP-2; SETTING: the setting of a variant that it judges), or as an evaluation of the bundled
 #          model asks it (eval:EVICT-2), a property of tests/support/properties*.c (SETTING: the variant), a test as
-#          suite/name, one of a suite but theory_statements (what else it notices, random ones measure: mutate.sh), or commands of
-#          tests/cli/cases/ as "cases/FILE:BEGINNING" of a remark (SETTING: empty)
+#          suite/name, one of each suite, of theory_statements one of each test (what else tests notice, random ones
+#          measure: mutate.sh), or commands of tests/cli/cases/ as "cases/FILE:BEGINNING" of a remark (SETTING: empty)
 # ORIGINAL an expression, or statements that end in ; or }, that stand in FILE exactly once; BROKEN replaces them,
 #          or the part of them between two @ alone, if there are. Texts do not overlap; two mutants may share one.
 # FILE     of core/ or variants/, or a .c of experiments/ or data/: the instruments are tested, too

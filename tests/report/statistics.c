@@ -94,7 +94,7 @@ static bool doubted_for(const result_row *row, const char *name) {
   return doubts_of(row) == 1u << bit;
 }
 
-/* A row like kept but for one member is doubted for this alone. */
+/* Whether a row that differs from `kept` in one member has this doubt and no other. */
 #define DOUBT(member, value, name) \
   (row = kept, row.bounds->verdict = VERDICT_PASS, row.member = (value), doubted_for(&row, name))
 
