@@ -1,5 +1,6 @@
 /* linear_gradients.c - gradients of sums of features over several segments, which threads take apart: the
- * same bits for any number of them; and v.dv = o.d_o, as outputs are linear in V. GRAD-FD and tests/python/gradients_test.py judge the numbers. */
+ * same bits for any number of them, and v.dv = o.d_o, as outputs are linear in V. GRAD-FD and
+ * tests/python/gradients_test.py judge the other numbers. */
 #include "tests/support/core.h"
 
 enum { HEADS = 4, KV_HEADS = 2, N_Q = 4300, N_KV = 4401, D = 3, D_V = 2 };
