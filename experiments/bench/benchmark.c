@@ -42,7 +42,7 @@ bench_meter *bench_meter_add(bench *b, const char *name) {
 }
 
 attn_problem bench_compare_problem(bench *b, int64_t n, int64_t d) {
-  attn_problem p = attn_problem_make(1, COMPARED_HEADS, n, d);
+  attn_problem p = bench_problem(COMPARED_HEADS, n, d, b->options.causal);
   if (!grow(b, (void **)&b->targets, b->target_count, sizeof *b->targets)) return p;
   b->status = data_target_make(b->options.score, b->options.mask, &p, &b->targets[b->target_count]);
   b->target_count += !b->status;

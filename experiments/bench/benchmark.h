@@ -33,7 +33,8 @@ typedef struct bench_options {
   value_texts others;       /* variants to compare: the first with each of the others */
   const char *against;      /* another build of the program, to compare each of them with; or NULL */
   const char *model;        /* file or directory of the group `model`; or NULL */
-  const char *score, *mask; /* of the problems on which they are compared, as texts (data.h, part 5) */
+  bool causal;              /* so are the problems on which they are compared */
+  const char *score, *mask; /* of these problems, as texts (data.h, part 5) */
 } bench_options;
 
 typedef struct bench bench;

@@ -6,10 +6,11 @@
 
 #include "data/support/file.h"
 
-/* " on alibi, prefix:64", or nothing; to be freed. */
+/* ", causal on alibi, prefix:64", or nothing; to be freed. */
 static char *name_target(const bench_options *o) {
   const bool both = *o->score && *o->mask;
-  return text_format("%s%s%s%s", *o->score || *o->mask ? " on " : "", o->score, both ? ", " : "", o->mask);
+  return text_format("%s%s%s%s%s", o->causal ? ", causal" : "", *o->score || *o->mask ? " on " : "", o->score,
+                     both ? ", " : "", o->mask);
 }
 
 void bench_compare(bench *b) {

@@ -60,10 +60,11 @@ bench_meter *bench_remote(bench *b, const char *program, const char *spec, const
   snprintf(n, sizeof n, "%" PRId64, like->n);
   snprintf(d, sizeof d, "%" PRId64, like->d);
   snprintf(threads, sizeof threads, "%d", like->threads);
-  const char *arguments[13 + TARGET_ARGUMENTS] = {program, "bench", spec, "--serve",   "--n",
+  const char *arguments[14 + TARGET_ARGUMENTS] = {program, "bench", spec, "--serve",   "--n",
                                                   n,       "--d",   d,    "--threads", threads};
   char *own[TARGET_ARGUMENTS] = {NULL};
   size_t count = 10;
+  if (b->options.causal) arguments[count++] = "--causal";
   if (b->options.one_isa) arguments[count++] = "--isa", arguments[count++] = b->options.isa;
   b->status = target_arguments(&b->options, own);
   for (size_t i = 0; own[i]; i++) arguments[count++] = own[i];

@@ -89,6 +89,7 @@ static const cli_option options[] = {
      CLI_SET(CLI_TEXT, options.model)},
     {"against", 0, "PROGRAM", "Compare each SPEC with itself in this other build of attnlab",
      CLI_SET(CLI_TEXT, options.against)},
+    {"causal", 0, NULL, "Query i sees key j iff j <= i", CLI_SET(CLI_FLAG, options.causal)},
     TARGET_OPTIONS(target),
     {"serve", 0, NULL, "", CLI_SET(CLI_FLAG, serve)},
     {NULL, 0, NULL, "group or variant", CLI_READ},
@@ -115,7 +116,7 @@ static void complete(struct argp_state *state, void *input) {
     argp_error(state, "--against needs variants to compare");
   if (a->options.model && (a->options.isa || a->options.threads))
     argp_error(state, "--model: set ATTN_ISA and OMP_NUM_THREADS instead of --isa and --threads");
-  if (!a->options.others.count && target_given(&a->target))
+  if (!a->options.others.count && (target_given(&a->target) || a->options.causal))
     argp_error(state, "scores and masks are of variants to compare; groups have their own");
 }
 
