@@ -195,7 +195,8 @@ def table(state):
           f"{'. '.join(f'{who}: ' + ' or '.join(what) for who, what in about.items())}.\n")
     lines = [f"| {' | '.join(line)} |" for line in lines]
     print("\n".join([lines[0], rule, *lines[1:]]))
-    print(f"\nMedians of {min(counts)} to {max(counts)} rounds: one execution of each in random order. "
+    rounds = " to ".join(str(n) for n in sorted({min(counts), max(counts)}))
+    print(f"\nMedians of {rounds} rounds: one execution of each in random order. "
           "attnlab / it: ratio of speeds,\ngeometric mean over rounds with its 95 % interval; target: met or "
           "no if the whole interval lies on that side. Difference: the\nlargest from attnlab's output (attnlab: from "
           f"{SAMPLED_ROWS} rows in double precision), as a fraction of the largest element.")
