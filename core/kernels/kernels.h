@@ -65,6 +65,7 @@ typedef struct attn_bias_lanes {
 typedef struct attn_step {
   const void *k, *v;
   int64_t k_row, v_row;
+  attn_dtype stored; /* of k and v, f16 or bf16: for a tile whose rows see all keys; 0: the arithmetic's */
   const int64_t *keys;
   int64_t first; /* place of keys[0] among the keys that were packed */
   int64_t count;
@@ -96,6 +97,7 @@ typedef struct attn_tile_kernels {
   int64_t row_unit,
       width_unit;   /* q and o have room for rows and elements of a row up to multiples of these */
   int64_t key_unit; /* where a tile may begin to take a step: at multiples of this */
+  int64_t stored_unit; /* attn_step.stored: of rows of multiples of this many elements; 0: of none */
   /* The rest is for kernels on tile products, and NULL or 0 for others. */
   void (*pack)(const attn_step *, int64_t d_qk, int64_t d_v, void *room); /* before tiles take the step */
   attn_tile_room (*room)(int64_t keys, int64_t d_qk, int64_t d_v); /* at most, for steps of `keys` keys */

@@ -108,6 +108,14 @@ Test(variants_codes, every_type_under_every_instruction_set) {
         EXPECT(expect_same_bits(specs[i], *isa, &in, &c));
       coded_free(&c);
       inputs_free(&in);
+      for (int heads = 1; heads <= 2; heads++) { /* one query a head of keys reads the codes, two do not */
+        p = shape_problem((case_shape){1, heads, 1, 1, 170, 64, 96, false, false}, ATTN_F32);
+        in = inputs_make(&p, false, (uint64_t)t, 1);
+        c = code_inputs(&in, (attn_dtype)t, (attn_dtype)t);
+        EXPECT(expect_same_bits("tiled", *isa, &in, &c));
+        coded_free(&c);
+        inputs_free(&in);
+      }
     }
 }
 

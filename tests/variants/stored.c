@@ -147,6 +147,21 @@ Test(variants_stored, mixed_types_strides_and_scores) {
     }
 }
 
+/* Up to four queries of a head of keys read what is stored, if its rows are whole vectors. */
+Test(variants_stored, few_queries) {
+  for (const char *const *isa = isas_under_test(); *isa; isa++)
+    for (int h = 0; h < 2; h++)
+      for (int heads = 1; heads <= 5; heads++)
+        for (int64_t d = 60; d <= 64; d += 4) {
+          const attn_problem p =
+              shape_problem((case_shape){1, heads, 1, 1, 170, d, 96, false, false}, halves[h]);
+          inputs in = inputs_make(&p, false, 9, 1);
+          name_case(&in.problem, *isa, "");
+          EXPECT(expect_rounded_once("tiled", *isa, 1, &in));
+          inputs_free(&in);
+        }
+}
+
 /* NaN and Inf in keys and values, and outputs beyond what f16 holds. */
 Test(variants_stored, numbers_that_are_none) {
   for (int h = 0; h < 2; h++)

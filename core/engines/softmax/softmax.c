@@ -87,6 +87,16 @@ static void gather(const softmax_task *t, softmax_worker *w, const softmax_rows_
   step->keys = w->places;
 }
 
+/* Whether few rows read keys and values as they are stored: converting these apart would take longer. */
+static bool reads_stored(const softmax_task *t, const softmax_rows_read *x) {
+  const attn_problem *p = t->call->context->problem;
+  const attn_dtype type = x->k_at.stored;
+  const bool codes = type > ATTN_BF16;
+  const int64_t unit = codes ? 1 << attn_numbers[type].shift : t->s->shape.kernels->stored_unit;
+  return t->s->shape.kernels->stored_unit && type > ATTN_F64 && x->v_at.stored == type &&
+         softmax_rows(t) <= (codes ? 1 : 4) && p->d_qk % unit == 0 && p->d_v % unit == 0;
+}
+
 /* Applies the keys gathered in the worker to the tiles, as they are read in one way; mixed: by those rows
  * that read them so. */
 static void take_way(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t count, bool partial,
@@ -103,9 +113,12 @@ static void take_way(const softmax_task *t, softmax_worker *w, attn_tile *tiles,
                     .count = count,
                     .map = score->mapped ? &score->map : NULL,
                     .packed = w->packed};
-  if (x.k_at.stored || x.v_at.stored) gather(t, w, &x, &step);
-  const int64_t *keys = step.keys;
   const bool masks = partial || mixed || t->picks || p->score.dense.at;
+  if (!masks && !w->back && reads_stored(t, &x))
+    step.stored = x.k_at.stored;
+  else if (x.k_at.stored || x.v_at.stored)
+    gather(t, w, &x, &step);
+  const int64_t *keys = step.keys;
   /* The kernels sum in another order where all rows see all keys, which is for other rows to decide. */
   const bool apart = t->picks && !t->picks->shared;
   if (kernels->pack && !w->back) kernels->pack(&step, p->d_qk, p->d_v, w->packed);
