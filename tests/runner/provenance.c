@@ -112,6 +112,7 @@ Test(provenance, facts_of_the_machine) {
   }
   const double pages = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
   cr_expect(machine_memory() > pages / 2 && machine_memory() < 2 * pages && machine_load() >= 0);
+  cr_expect_eq(json_integer_value(json_object_get(facts, "n_cores")), sysconf(_SC_NPROCESSORS_ONLN));
   json_decref(facts);
 }
 
