@@ -91,6 +91,36 @@ Test(checks_probes, windows_lie_anywhere) {
   }
 }
 
+/* -- exact rows -- */
+
+Test(checks_probes, exact_rows_are_those_of_the_textbook) {
+  for (int kind = 0; kind < 8; kind++) {
+    attn_problem p =
+        case_problem(2, 4, 2, kind & 4 ? 1300 : 70, 9, 7, kind & 1, kind & 2 ? ATTN_F64 : ATTN_F32);
+    p.n_kv += kind & 4 ? 100 : -20;
+    run_case *c = case_make(p, 1, 3);
+    exact_rows *x;
+    int64_t kv_len[] = {p.n_kv - 5, 33};
+    cr_assert_eq(exact_rows_compute(&p, c->q, c->k, c->v, kv_len, 5, &x), ATTN_OK);
+    cr_expect_eq(x->complete, !(kind & 4));
+    cr_expect_eq(x->judged > x->count, !x->complete);
+    double *weights = malloc((size_t)p.n_kv * sizeof(double)),
+           *scratch = malloc((size_t)p.n_kv * sizeof(double)), o[7];
+    for (int64_t r = 0; r < x->judged; r++) {
+      const sample_row *at = &x->rows[r];
+      int64_t keys = attn_reference_row(&p, NULL, c->q, c->k, c->v, kv_len, at->batch, at->head, at->i,
+                                        weights, o, scratch);
+      cr_assert_eq(keys, x->keys[r]);
+      for (int64_t j = 0; j < p.n_kv; j++) cr_assert_float_eq(weights[j], x->p[r * p.n_kv + j], 1e-14);
+      for (int64_t l = 0; l < 7; l++) cr_assert_float_eq(o[l], x->o[r * 7 + l], 1e-13);
+    }
+    free(weights);
+    free(scratch);
+    exact_rows_free(x);
+    case_free(c);
+  }
+}
+
 /* From a score of 1 half a unit in its last place is lost 1023 times: what that does to the output is within
  * the rounding that the reference states. */
 Test(checks_probes, the_reference_rounds_as_it_says) {

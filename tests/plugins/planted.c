@@ -11,7 +11,7 @@
       FAULT(stale), FAULT(crash), FAULT(division), FAULT(abort), FAULT(loop), FAULT(fork), FAULT(exit),     \
       FAULT(silent), FAULT(zero), FAULT(third), FAULT(lse_off), FAULT(lse_head), FAULT(lse_base),           \
       FAULT(lse_nothing), FAULT(lse_late), FAULT(strides), FAULT(beyond), FAULT(padding), FAULT(late),      \
-      FAULT(needle), FAULT(flat), FAULT(large), FAULT(isa)
+      FAULT(needle), FAULT(flat), FAULT(large), FAULT(isa), FAULT(empty), FAULT(values), FAULT(shared)
 CHOOSE_FAULT("fault", "what is wrong");
 enum { BLOCK = 16 };
 
@@ -135,8 +135,11 @@ static void compute(const state *s, const attn_call *call, int64_t b, int64_t h,
     double x = 0;
     for (int64_t j = 0; j < seen; j++) x += weight[j] * attn_get(v, (first + j % each) * p->v.row + l, t);
     const double kept = x / sum * (1 + (s->fault == F_third && b > 1));
-    const double row = s->fault == F_zero ? 0 : s->fault == F_unnormalised ? x : kept;
-    attn_set(o, l, t, seen ? row : 0);
+    const double row = s->fault == F_values && x / sum < -2 ? -2
+                       : s->fault == F_zero                 ? 0
+                       : s->fault == F_unnormalised         ? x
+                                                            : kept;
+    attn_set(o, l, t, seen ? row : s->fault == F_empty ? x / sum : 0);
   }
 }
 
@@ -161,7 +164,8 @@ static attn_status execute(const void *opaque, const attn_call *call) {
       void *o = attn_at(attn_rows(call->o, p->o, line / p->heads, line % p->heads, p->dtype), i * p->o.row,
                         p->dtype);
       double *kept = s->last + (line * p->n_q + i) * p->d_v;
-      if (!stale) compute(s, call, line / p->heads, line % p->heads, i, call->work);
+      if (!stale)
+        compute(s, call, line / p->heads, line % p->heads, i, s->fault == F_shared ? s->last : call->work);
       for (int64_t l = 0; l < p->d_v && s->fault == F_stale; l++)
         if (stale)
           attn_set(o, l, p->dtype, kept[l]);
