@@ -253,26 +253,6 @@ Test(checks_entries, theorem_2_holds_as_in_the_preprint) {
     }
 }
 
-/* The camera-ready theorem has a gap of (1 - 1/m) (2 / (d+2)) SM^2 between independent and orthogonal
- * vectors. At x = -y both errors are 0 and the gap is not; nearby the orthogonal error exceeds what it
- * allows, which for independent vectors less the gap is negative. */
-Test(checks_entries, theorem_2_fails_as_in_the_camera_ready_paper) {
-  for (int64_t d = 2; d <= 64; d *= 2)
-    for (double t = 0; t < 0.1; t += 0.05) { /* y = -(1 - t) x, |x| = 1 */
-      feature_law apart = {.kind = ATTN_FEATURES_POSITIVE, .d = d},
-                  blocks = {.kind = ATTN_FEATURES_POSITIVE, .d = d, .orthogonal = true};
-      feature_law_resize(&apart, d);
-      feature_law_resize(&blocks, d);
-      double y = (1 - t) * (1 - t), inner = -(1 - t), m = (double)d, kernel = exp(inner);
-      double gap = (1 - 1 / m) * 2 / ((double)d + 2) * kernel * kernel;
-      double orthogonal = entry_of(&blocks, 1, y, inner).error,
-             independent = entry_of(&apart, 1, y, inner).error;
-      cr_expect(t > 0 || (orthogonal == 0 && independent == 0));
-      cr_expect_gt(orthogonal, independent - gap, "d %d, t %g", (int)d, t);
-      cr_expect(orthogonal <= independent);
-    }
-}
-
 /* -- the performer's draws pass, for every law -- */
 
 Test(checks_entries, correct_generators_pass) {

@@ -16,25 +16,6 @@ static result_row errors_of(const evidence *e) {
   return row;
 }
 
-Test(checks_evidence, small_problems_take_every_row) {
-  run_case *c = case_gaussian("full", shape(3, 40), 1);
-  cr_assert(c->exact->complete && c->exact->count == 120);
-  for (int64_t r = 0; r < 120; r++) {
-    cr_expect(c->exact->rows[r].head == r / 40 && c->exact->rows[r].i == r % 40);
-    cr_expect_eq(c->exact->keys[r], 40);
-    double sum = 0;
-    for (int64_t j = 0; j < 40; j++) sum += c->exact->p[r * 40 + j];
-    cr_expect_float_eq(sum, 1, 1e-14);
-    for (int64_t l = 0; l < 5; l++) {
-      double o = 0;
-      for (int64_t j = 0; j < 40; j++)
-        o += c->exact->p[r * 40 + j] * case_get(c, c->v, (r / 40 * 40 + j) * 5 + l);
-      cr_expect_float_eq(o, c->exact->o[r * 5 + l], 1e-14);
-    }
-  }
-  case_free(c);
-}
-
 /* 64 rows a head, four in each sixteenth, ascending, of another choice for another seed. */
 Test(checks_evidence, long_problems_take_a_stratified_sample) {
   attn_problem p = shape(2, 2111);
@@ -56,6 +37,15 @@ Test(checks_evidence, long_problems_take_a_stratified_sample) {
   }
   cr_expect_lt(same, 20);
   cr_expect_arr_eq(a->o, again->o, 128 * 5 * sizeof(double));
+  /* Besides, the ends and neighbours at multiples of 64 or 96. */
+  for (int64_t r = 128, ends = 0; r < a->judged; r++) {
+    const sample_row *at = &a->rows[r];
+    ends += at->i == 0 || at->i == 2110;
+    cr_expect(at->i == 0 || at->i == 2110 || (at->i % 32 == 0 && at[-1].i == at->i - 1) ||
+                  (at->i % 32 == 31 && at[1].i == at->i + 1),
+              "%d", (int)at->i);
+    cr_expect(r + 1 < a->judged || (ends == 4 && a->judged >= 136 && a->judged <= 140));
+  }
   exact_rows_free(a);
   exact_rows_free(again);
   exact_rows_free(b);
@@ -63,16 +53,28 @@ Test(checks_evidence, long_problems_take_a_stratified_sample) {
   case_free(c);
 }
 
-Test(checks_evidence, memory_stays_bounded) {
-  attn_problem p = shape(4, 1 << 20);
-  sampling s = sampling_of(&p, 0);
-  cr_expect(s.bins == 1 && s.per_stratum == 4);
-  p = shape(1, 1 << 16);
-  s = sampling_of(&p, 0);
-  cr_expect(s.bins == 16 && s.per_stratum == 4);
-  p.n_q = 3; /* fewer queries than rows to take: a census */
-  s = sampling_of(&p, 0);
-  cr_expect(s.bins == 1 && s.per_stratum == 3);
+/* A head has all its rows where that takes no more than 4 Mi weights, else about as many as are wanted, as far
+ * as 16 Mi go. Each row is in one stratum. */
+Test(checks_evidence, strata_part_the_rows_within_the_memory) {
+  static const int64_t lengths[] = {64, 65, 700, 4096, 4097, 1 << 16},
+                       keys[] = {1, 1024, 1025, 1 << 16, 1 << 20}, wants[] = {0, 1, 3, 4, 30, 700};
+  for (int i = 0; i < 6 * 5 * 6 * 2; i++) {
+    const int64_t heads = i % 2 ? 1 : 4, n = lengths[i / 2 % 6], want = wants[i / 12 % 6],
+                  n_kv = keys[i / 72], room = (16 << 20) / heads / n_kv;
+    attn_problem p = shape(heads, n_kv);
+    p.n_q = n;
+    const sampling s = sampling_of(&p, want);
+    const int64_t rows = s.bins * s.per_stratum, most = want ? want : 64;
+    const bool all = want ? want >= n && n <= room : heads * n <= 4096 && heads * n * n_kv <= 4 << 20;
+    cr_expect(all ? s.bins == 1 && rows == n : rows <= most && (rows > most - 4 || rows > room - 4),
+              "%d heads, %d queries, %d keys, %d wanted: %d", (int)heads, (int)n, (int)n_kv, (int)want,
+              (int)rows);
+    cr_expect(rows == n || rows <= 4 || rows <= room);
+    for (int64_t r = 0; r < n; r += 1 + (n > 5000)) {
+      const int64_t bin = sampling_bin(&s, n, r);
+      cr_assert(sampling_start(&s, n, bin) <= r && r < sampling_start(&s, n, bin + 1) && bin < s.bins);
+    }
+  }
 }
 
 /* A known error: every element off by delta, one by ten times as much. */

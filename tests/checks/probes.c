@@ -1,12 +1,15 @@
 /* probes.c - what the rows and heads that checks look at would miss: faults of one head, of one batch entry,
- * of one row at an edge, of early causal rows. */
+ * of one row at an edge, of early causal rows; of one element of one run of a property. */
 #include "tests/support/checks_fake.h"
+#include "tests/support/checks_shown.h"
 
 #include "experiments/evidence/cache.h"
 #include "experiments/evidence/probe.h"
 #include "experiments/evidence/rows.h"
 #include "experiments/evidence/support_row.h"
 #include "experiments/reference/visible.h"
+
+#include <stdatomic.h>
 
 static bool violated(const evidence *e, const char *name) {
   return case_check(e, name).verdict == VERDICT_VIOLATED;
@@ -232,5 +235,79 @@ Test(checks_probes, nothing_compared_is_no_pass) {
   outcome_worsen(&worst, (outcome){.measured = 3, .value = 2});
   outcome_to_verdict(&worst, &b);
   cr_expect_eq(b.verdict, VERDICT_VIOLATED);
+  case_free(c);
+}
+
+/* -- properties: one wrong element -- */
+
+static atomic_int calls;
+static int wrong_call;
+static bool wrong_sums, wrong_last,
+    wrong_done;           /* the first element of a row, or the last of one of the last head */
+static int64_t wrong_row; /* counted from the end where it is negative; -2 is of the last head */
+static char wrong_place[2][40];
+
+static attn_status wrong_execute(const void *plan, const attn_call *c) {
+  const attn_problem *p = c->context->problem;
+  const int64_t lines = p->batch * p->heads, i = wrong_row < 0 ? p->n_q + wrong_row : wrong_row,
+                line = wrong_last || wrong_row == -2 ? lines - 1 : 0, l = wrong_last ? p->d_v - 1 : 0;
+  const attn_status status = shown_execute(plan, c);
+  double *sums = c->lse;
+  if (status || atomic_fetch_add(&calls, 1) != wrong_call || (wrong_sums && !sums)) return status;
+  char *o = (char *)(uintptr_t)attn_rows(c->o, p->o, line / p->heads, line % p->heads, p->dtype);
+  if (wrong_sums)
+    sums[line * p->n_q + i] = wrong_last ? (double)NAN : 10;
+  else
+    attn_set(o, i * p->o.row + l, attn_stored(p->o, p->dtype), wrong_last ? (double)NAN : 10);
+  snprintf(wrong_place[0], sizeof *wrong_place, "head %d, row %d", (int)(line % p->heads), (int)i);
+  snprintf(wrong_place[1], sizeof *wrong_place, "component %d is", (int)l);
+  wrong_done = true;
+  return ATTN_OK;
+}
+
+static DESCRIBE_METHOD(wrong_describe, NO_ROUNDING, .work_size = shown_work_size, .plan = shown_plan,
+                       .execute = wrong_execute, .inspect = shown_inspect);
+
+/* Whichever run has it, from the first that a property compares to its last. */
+Test(checks_probes, one_wrong_element_of_any_run_of_a_property_is_found) {
+  static const struct {
+    const char *name;
+    int first, runs, numbers; /* numbers: that differ where the first is wrong, if they are counted */
+    int64_t rows[2];          /* that are compared in every run */
+    bool sums;
+  } of[] = {{"PROP-REPEAT", 0, 6, 1, {0, -1}, 0},   {"PROP-THREADS", 0, 2, 1, {0, -1}, 0},
+            {"PROP-PAD", 1, 4, 2, {0, -1}, 0},      {"PROP-CAUSAL", 0, 4, 3, {0, 0}, 0},
+            {"PROP-ROW", 0, 3, 2, {10, 192}, 0},    {"PROP-PREFIX", 0, 7, 1, {0, 0}, 0},
+            {"PROP-GQA", 0, 2, 1, {0, -1}, 0},      {"PROP-VALUES", 1, 2, 1, {0, -1}, 0},
+            {"PROP-BOUNDS", 0, 4, 1, {0, -1}, 0},   {"PROP-HALF", 1, 5, 1, {0, -1}, 0},
+            {"PROP-LEN", 0, 7, 0, {0, -1}, 0},      {"PROP-LONG", 1, 2, 0, {0, -1}, 0},
+            {"PROP-EMPTY", 1, 4, 1, {-2, -1}, 0},   {"PROP-LSE", 0, 6, 0, {0, -1}, 0},
+            {"PROP-LSE", 1, 6, 0, {0, -1}, 1},      {"SINK-1", 0, 2, 0, {0, -1}, 0},
+            {"SINK-1", 1, 2, 0, {0, -1}, 1},        {"PROP-BATCH", 1, 10, 1, {0, -1}, 0},
+            {"PROP-BATCH", 1, 10, 0, {0, -1}, 1},   {"PROP-STRIDES", 0, 5, 1, {0, -1}, 0},
+            {"PROP-EXTREME", 1, 18, 0, {0, -1}, 0}, {"PROP-REENTRANT", 0, 7, 6, {0, -1}, 0}};
+  variant_described("tiled", "wrong_tiled", wrong_describe);
+  shown = (struct shown){"tiled", NULL};
+  run_case *c = case_gaussian("wrong_tiled", case_problem(1, 1, 1, 20, 6, 5, true, ATTN_F32), 1);
+  for (size_t t = 0; t < sizeof of / sizeof *of; t++)
+    for (int turn = 0; turn < 2 * (of[t].runs - of[t].first + 1); turn++) {
+      char counted[40] = "";
+      calls = 0;
+      wrong_call = of[t].first + turn / 2;
+      wrong_sums = of[t].sums;
+      wrong_last = turn % 2;
+      wrong_done = false;
+      wrong_row = of[t].rows[turn % 2];
+      const result_bound b = case_check(&c->e, of[t].name);
+      if (of[t].numbers)
+        snprintf(counted, sizeof counted, ", %d numbers differ", turn < 2 ? of[t].numbers : 1);
+      cr_expect(wrong_done
+                    ? b.verdict == VERDICT_VIOLATED && strstr(b.message, counted) &&
+                          (strstr(b.message, wrong_place[0]) || strstr(b.message, "sum-exp is another")) &&
+                          (strstr(b.message, wrong_place[1]) || !of[t].numbers)
+                    : b.verdict == VERDICT_PASS && calls == of[t].runs,
+                "%s, run %d of %d: %s, not %s, %s%s", of[t].name, wrong_call, calls, b.message,
+                wrong_place[0], wrong_place[1], counted);
+    }
   case_free(c);
 }

@@ -18,9 +18,17 @@ static void refused(MPI_Comm comm, const attn_problem *p, const char *spec, cons
     note_failure("'%s' does not say '%s'", attn_last_error(), part_of_message);
 }
 
+/* A problem of which a member is another, on all ranks or on some. */
+#define OTHER(here, change, expected, part_of_message)                     \
+  do {                                                                     \
+    attn_problem p = good;                                                 \
+    if (here) p.change;                                                    \
+    refused(MPI_COMM_WORLD, &p, "tiled", NULL, expected, part_of_message); \
+  } while (0)
+
 /* Faults that are the same on all ranks. */
 static void try_common(void) {
-  attn_problem good = attn_problem_make(1, 2, 64, 8), p = good;
+  attn_problem good = attn_problem_make(1, 2, 64, 8);
   refused(MPI_COMM_NULL, &good, "tiled", NULL, ATTN_EINVAL, "MPI_COMM_NULL");
   refused(MPI_COMM_WORLD, NULL, "tiled", NULL, ATTN_EINVAL, "problem must not be NULL");
   refused(MPI_COMM_WORLD, &good, NULL, NULL, ATTN_EINVAL, "spec must not be NULL");
@@ -30,65 +38,37 @@ static void try_common(void) {
   attn_ring_rows(8, 1, 0, NULL, NULL);
   refused(MPI_COMM_WORLD, &good, "tilde", NULL, ATTN_ENOTFOUND, "tilde");
   refused(MPI_COMM_WORLD, &good, "full", NULL, ATTN_EUNSUPPORTED, "log-sum-exp");
-  p.n_q = 32;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "n_q");
-  p = good;
-  p.n_q = p.n_kv = 2 * ranks - 1;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "at least 2 rows");
-  p = good;
-  p.k = (attn_stride){2048, 1024, 16, 0};
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "strides");
-  p = good;
-  p.kv_heads = 3;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "kv_heads");
-  p = good;
-  p.score.sink = (const double[]){1, 2};
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EUNSUPPORTED, "sink");
-  p = good;
-  p.dtype = ATTN_F16;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EUNSUPPORTED, "not in another type");
-  p = good;
-  p.k.stored = ATTN_Q8_0;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EUNSUPPORTED, "not in another type");
-  p = good;
-  p.mask = (attn_mask){.kind = ATTN_MASK_PREFIX, .size = 3};
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EUNSUPPORTED, "without a mask");
+  OTHER(true, n_q = 32, ATTN_EINVAL, "n_q");
+  OTHER(true, n_q = p.n_kv = 2 * ranks - 1, ATTN_EINVAL, "at least 2 rows");
+  OTHER(true, k = ((attn_stride){2048, 1024, 16, 0}), ATTN_EINVAL, "strides");
+  OTHER(true, kv_heads = 3, ATTN_EINVAL, "kv_heads");
+  OTHER(true, score.sink = ((const double[]){1, 2}), ATTN_EUNSUPPORTED, "sink");
+  OTHER(true, dtype = ATTN_F16, ATTN_EUNSUPPORTED, "not in another type");
+  OTHER(true, k.stored = ATTN_Q8_0, ATTN_EUNSUPPORTED, "not in another type");
+  OTHER(true, mask = ((attn_mask){.kind = ATTN_MASK_PREFIX, .size = 3}), ATTN_EUNSUPPORTED, "without a mask");
 }
 
 /* Faults of the last rank alone, which all ranks report. */
 static void try_one_rank(void) {
-  bool at_fault = rank == ranks - 1;
-  attn_problem good = attn_problem_make(1, 2, 64, 8), p = good;
+  const bool at_fault = rank == ranks - 1;
+  attn_problem good = attn_problem_make(1, 2, 64, 8);
   attn_options options = {.threads = at_fault ? -1 : 1};
   refused(MPI_COMM_WORLD, &good, at_fault ? "tiled:block_q=x" : "tiled", NULL, ATTN_EINVAL, "block_q");
   refused(MPI_COMM_WORLD, &good, "tiled", &options, ATTN_EINVAL, "threads");
   refused(MPI_COMM_WORLD, at_fault ? NULL : &good, "tiled", NULL, ATTN_EINVAL, "problem must not be NULL");
   if (ranks == 1) return;
   /* What differs is named, though it makes this rank fail, or the others. */
-  p.n_q = p.n_kv = at_fault ? 1 : 64;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "n differs between ranks: 1, on rank 0 64");
-  p.n_q = p.n_kv = at_fault ? 64 : 1;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "n differs between ranks: 64, on rank 0 1");
-  p = good;
-  if (at_fault) p.kv_heads = 3;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "kv_heads differs");
-  p = good;
-  if (at_fault) p.d_qk = INT64_C(1) << 40;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "d_qk differs");
-  p = good;
-  if (at_fault) p.dtype = ATTN_F64;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "dtype differs");
+  OTHER(at_fault, n_q = p.n_kv = 1, ATTN_EINVAL, "n differs between ranks: 1, on rank 0 64");
+  OTHER(!at_fault, n_q = p.n_kv = 1, ATTN_EINVAL, "n differs between ranks: 64, on rank 0 1");
+  OTHER(at_fault, n_q = p.n_kv = 66, ATTN_EINVAL, "n differs");
+  OTHER(at_fault, kv_heads = 3, ATTN_EINVAL, "kv_heads differs");
+  OTHER(at_fault, d_qk = INT64_C(1) << 40, ATTN_EINVAL, "d_qk differs");
+  OTHER(at_fault, dtype = ATTN_F64, ATTN_EINVAL, "dtype differs");
+  OTHER(at_fault, causal = true, ATTN_EINVAL, "causal differs");
+  OTHER(true, scale = at_fault ? 0.5 : 0.25, ATTN_EINVAL, "scale differs between ranks: 0.5, on rank 0 0.25");
   attn_options blocks = {.blocks.key = at_fault ? 32 : 0};
   refused(MPI_COMM_WORLD, &good, "tiled", &blocks, ATTN_EINVAL, "blocks.key differs");
   refused(MPI_COMM_WORLD, &good, at_fault ? "full" : "tiled", NULL, ATTN_EINVAL, "spec differs");
-  p.n_q = p.n_kv = at_fault ? 66 : 64;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "n differs");
-  p = good;
-  p.causal = at_fault;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "causal differs");
-  p = good;
-  p.scale = at_fault ? 0.5 : 0.25;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "scale differs between ranks: 0.5, on rank 0 0.25");
   refused(MPI_COMM_WORLD, &good, at_fault ? "tiled:block_k=32" : "tiled", NULL, ATTN_EINVAL, "spec differs");
 }
 

@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <unistd.h>
 
+#include "experiments/instruments/machine.h"
 #include "tests/support/files.h"
 #include "tests/support/sweep_fixture.h"
 
@@ -87,6 +88,32 @@ Test(provenance, a_session_knows_what_files_tell_of_it) {
   cr_expect(count > 20, "%d columns", count);
   H5Fclose(file);
   json_decref(head);
+}
+
+/* As commands of the system tell them. */
+Test(provenance, facts_of_the_machine) {
+  static const char *const known[][2] = {
+      {"cpu_model", "sed -n 's/^\\(model name\\|Model\\)[[:space:]]*:[[:space:]]*//p' /proc/cpuinfo"},
+      {"cpu_flags", "sed -n 's/^\\(flags\\|Features\\)[[:space:]]*:[[:space:]]*//p' /proc/cpuinfo"},
+      {"governor", "cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"},
+      {"boost", "cd /sys/devices/system/cpu; cat cpufreq/boost || tr 01 10 <intel_pstate/no_turbo"},
+      {"smt", "cat /sys/devices/system/cpu/smt/control"},
+      {"aslr", "cat /proc/sys/kernel/randomize_va_space"},
+      {"kernel", "uname -srm"},
+      {"hostname", "uname -n"}};
+  json_t *facts = machine_facts();
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    char command[256], want[8192] = "unknown";
+    snprintf(command, sizeof command, "{ %s; } 2>/dev/null", known[i][1]);
+    FILE *told = popen(command, "r");
+    if (told && fgets(want, sizeof want, told)) want[strcspn(want, "\n")] = '\0';
+    pclose(told);
+    cr_expect_str_eq(json_string_value(json_object_get(facts, known[i][0])), want, "%s", known[i][0]);
+  }
+  const double pages = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+  cr_expect(machine_memory() > pages / 2 && machine_memory() < 2 * pages && machine_load() >= 0);
+  cr_expect_eq(json_integer_value(json_object_get(facts, "n_cores")), sysconf(_SC_NPROCESSORS_ONLN));
+  json_decref(facts);
 }
 
 static void write_projection(double value) {

@@ -6,7 +6,7 @@
 #include "tests/support/checks_case.h"
 #include "tests/support/method.h"
 
-/* The other's name, and what is changed; set before a plan is made. */
+/* The other's name, and what is changed, if anything; set before a plan is made. */
 static struct shown {
   const char *of;
   void (*change)(attn_view *);
@@ -52,7 +52,7 @@ static inline attn_status shown_execute(const void *inner, const attn_call *call
 static inline void shown_inspect(const void *inner, const attn_context *c, attn_view *view) {
   (void)c;
   cr_assert_eq(attn_plan_inspect(inner, view), ATTN_OK, "%s", attn_last_error());
-  shown.change(view);
+  if (shown.change) shown.change(view);
 }
 
 static inline DESCRIBE_METHOD(shown_describe, NO_ROUNDING, .work_size = shown_work_size, .plan = shown_plan,
