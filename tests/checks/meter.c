@@ -98,6 +98,10 @@ Test(checks_meter, the_interval_of_the_error_is_of_95_percent) {
   cr_expect_float_eq(row.err_rel_fro, sqrt(mean), 1e-12);
   cr_expect_float_eq(row.err_rel_fro_lo, sqrt(mean - half), 1e-9);
   cr_expect_float_eq(row.err_rel_fro_hi, sqrt(mean + half), 1e-9);
+  const double apart = (sqrt(3) - 1) / 2; /* the deviation of sqrt(3), 1, 1, 1 */
+  cr_expect_float_eq(row.err_rel_l2_mean, 1 + apart / 2, 1e-12);
+  cr_expect_float_eq(row.err_rel_l2_mean_lo, 1 + apart / 2 - half * apart, 1e-9);
+  cr_expect_float_eq(row.err_rel_l2_mean_hi, 1 + apart / 2 + half * apart, 1e-9);
   result_row_free(&row);
   exact_rows_free(x);
   case_free(c);
