@@ -111,6 +111,7 @@ Test(checks_floating, overflow_and_infinity_are_uncertifiable) {
   run_case *c = case_make(small(ATTN_F32, false), 1e19, 1);
   case_run(c, "tiled", NULL);
   expect_exact(c, "tiled", VERDICT_UNCERTIFIABLE, "overflow");
+  cr_expect_str_eq(case_check(&c->e, "FP-2").message, row_reason(ROW_OVERFLOW));
   case_free(c);
   c = case_make(small(ATTN_F32, false), 1, 1);
   case_set(c, c->v, 5, (double)INFINITY);
@@ -136,7 +137,7 @@ Test(checks_floating, every_member_of_the_rounding_counts) {
                                .weight = once * (member == 8)},
                         *r = &own;
     const int count = 2 + sink, steps = r->block ? 2 : 1;
-    double bound[2] = {0}, p[3], o = 0, sum = 0, far = 0;
+    double bound[2] = {0}, p[3], o = 0, sum = 0, far = 0, off = u * (double)r->sum, found[2] = {0};
     for (int j = 0; j < count; j++) sum += exp(k[j]);
     for (int j = 0; j < count; j++) o += (p[j] = exp(k[j]) / sum) * v[j];
     for (int model = 1; model >= 0; model--) {
@@ -146,6 +147,7 @@ Test(checks_floating, every_member_of_the_rounding_counts) {
       for (int j = 0; j < count; j++) {
         const double h = (j < 2 ? chain : 2 * u) * fabs(k[j]) + r->kappa_s * u * (1 - k[j]) +
                          (j == 1 ? 1 : steps) * r->exp_error + r->weight;
+        off += model ? 0 : p[j] * (h + (j == 1) * (steps - 1) * r->exp_error); /* in no order */
         bound[model] += p[j] * (h * fabs(v[j] - o) + growth * fabs(v[j]));
       }
       far = 2 * (2 * chain + 15 * sink * u + (4 + sink) * r->kappa_s * u + steps * r->exp_error + r->weight) +
@@ -171,6 +173,17 @@ Test(checks_floating, every_member_of_the_rounding_counts) {
       cr_expect(none ? b.verdict == VERDICT_NOT_APPLICABLE : fabs(b.value / want[n] - 1) < 1e-5,
                 "%s of member %d, sink %d: %g, not %g", names[n], member, sink, b.value, want[n]);
     }
+    head_data head;
+    row_space s;
+    row_extremes most;
+    cr_assert(!head_data_load(&c->e, 0, 0, &head) && !row_space_make(&problem, NULL, &s));
+    row_support(&head, NULL, 0, &s);
+    s.q[0] = 1;
+    cr_assert(!row_attend(&head, NULL, &s, &most) && !row_log_sum(&head, r, &most, &s, &found[0], &found[1]));
+    cr_expect(fabs(found[0] - log(sum)) < 1e-12 && fabs(found[1] / off - 1) < 1e-5,
+              "log-sum %g, %g, not %g, %g", found[0], found[1], log(sum), off);
+    row_space_free(&s);
+    head_data_free(&head);
     case_free(c);
   }
 }
