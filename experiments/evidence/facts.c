@@ -170,12 +170,11 @@ static void pattern_facts(const facts_walk *w, const row_case *c, double top, ro
   const head_data *h = c->head;
   row_space *s = c->space;
   int64_t d_v = p->d_v;
-  double inside = 0, kept = 0;
+  double kept = 0, most = 0;
   f->mass = f->far = 0;
   /* Relative to the largest factor of a weight. */
-  double most = 0;
   for (int64_t a = 0; a < s->count; a++) most = fmax(most, s->log_weight[a]);
-  inside = c->sink * exp(-most);
+  double inside = c->sink * exp(-most);
   for (int64_t a = 0; a < s->count; a++) inside += c->p[s->index[a]] * exp(s->log_weight[a] - most);
   memset(s->kept, 0, (size_t)d_v * sizeof *s->kept);
   memset(s->left, 0, (size_t)d_v * sizeof *s->left);

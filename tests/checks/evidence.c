@@ -2,6 +2,7 @@
 #include "tests/support/checks_fake.h"
 
 #include "experiments/evidence/columns.h"
+#include "experiments/mathematics/vector.h"
 
 static attn_problem shape(int64_t heads, int64_t n) {
   attn_problem p = attn_problem_make(1, heads, n, 8);
@@ -79,10 +80,8 @@ Test(checks_evidence, strata_part_the_rows_within_the_memory) {
 
 /* A known error: every element off by delta, one by ten times as much. */
 Test(checks_evidence, error_columns_are_what_they_say) {
-  attn_problem p = shape(2, 64);
-  p.dtype = ATTN_F64;
-  run_case *c = case_gaussian("full", p, 1);
-  double above = 0, below = 0, mean = 0, most = 0, cosine = 1;
+  run_case *c = case_gaussian("full", case_problem(2, 2, 1, 32, 8, 5, false, ATTN_F64), 1);
+  double above = 0, below = 0, mean = 0, most = 0, cosine = 1, size = 0; /* of third rows */
   for (int64_t i = 0; i < 640; i++)
     case_set(c, c->o, i, case_get(c, c->exact->o, i) + (i == 333 ? 0.1 : 0.01));
   for (int64_t r = 0; r < 128; r++) {
@@ -91,7 +90,7 @@ Test(checks_evidence, error_columns_are_what_they_say) {
       double o = c->exact->o[r * 5 + l], d = r * 5 + l == 333 ? 0.1 : 0.01;
       x += d * d, y += o * o, z += (o + d) * (o + d), xy += o * (o + d);
     }
-    above += x, below += y, mean += sqrt(x / y) / 128;
+    above += x, below += y, mean += sqrt(x / y) / 128, size += r % 32 == 2 ? y : 0;
     most = fmax(most, sqrt(x / y));
     cosine = fmin(cosine, xy / sqrt(y * z));
   }
@@ -103,8 +102,9 @@ Test(checks_evidence, error_columns_are_what_they_say) {
   cr_expect_float_eq(row.err_rel_l2_max, most, 1e-12);
   cr_expect_float_eq(row.err_cos_min, cosine, 1e-12);
   cr_expect(row.rows_sampled == 128 && row.ref == REF_EXACT_F64);
-  cr_expect_float_eq(row.profile_max[2], 0.1, 1e-12); /* element 333 is of row 66: position 2 of head 1 */
-  cr_expect_float_eq(row.profile_max[3], 0.01, 1e-12);
+  cr_expect_float_eq(row.profile_max[4], 0.1, 1e-12); /* element 333 is of row 66, the third of a line */
+  cr_expect_float_eq(row.profile_max[6], 0.01, 1e-12);
+  cr_expect_float_eq(row.profile_l2[4], sqrt((19 * 1e-4 + 1e-2) / size), 1e-12);
   cr_expect_lt(row.err_row_l1_max, 1e-12);
   cr_expect(fabs(row.err_kl_mean) < 1e-12);
 
@@ -232,27 +232,45 @@ static result_row described(run_case *c) {
   return row;
 }
 
-Test(checks_evidence, uniform_and_peaked_attention) {
-  run_case *c = case_gaussian("tiled", shape(2, 64), 0);
-  result_row row = described(c);
-  cr_expect_float_eq(row.row_entropy_mean, log(64), 1e-12);
-  cr_expect_float_eq(row.top16_mass_mean, 0.25, 1e-12);
-  cr_expect_float_eq(row.eff_rank, 1, 1e-5); /* roots of rounding errors of 0 */
-  cr_expect_eq(row.score_osc, 0);
-  case_free(c);
-
+Test(checks_evidence, peaked_attention) {
   attn_problem p = attn_problem_make(1, 1, 32, 32);
-  c = case_make(p, 0, 1);
+  run_case *c = case_make(p, 0, 1);
+  /* Half of the queries look at the first key: a singular value of 4, and 16 of 1. */
   for (int64_t i = 0; i < 32; i++) {
-    case_set(c, c->q, i * 33, 40);
+    case_set(c, c->q, i * 32 + (i < 16 ? 0 : i), 40);
     case_set(c, c->k, i * 33, 40);
   }
   case_run(c, "tiled", NULL);
-  row = described(c);
+  const result_row row = described(c);
   cr_expect_lt(row.row_entropy_mean, 1e-9);
   cr_expect_float_eq(row.top16_mass_mean, 1, 1e-12);
-  cr_expect_float_eq(row.eff_rank, 32, 1e-9);
+  cr_expect_float_eq(row.eff_rank, pow(5, 0.2) * pow(20, 0.8), 1e-4); /* roots of rounding errors of 0 */
   cr_expect_float_eq(row.score_osc, 1600 / sqrt(32), 1e-9);
+  case_free(c);
+}
+
+/* Of grouped causal heads, wider than a part of a product, by definition. */
+Test(checks_evidence, columns_of_an_input) {
+  attn_problem p = case_problem(2, 4, 2, 40, 70, 5, true, ATTN_F32);
+  run_case *c = case_gaussian("tiled", p, 1);
+  double entropy = 0, mass = 0, range = 0;
+  for (int64_t r = 0; r < 320; r++) {
+    double top[40], low = (double)INFINITY, high = -low;
+    memcpy(top, c->exact->p + r * 40, sizeof top);
+    for (int64_t j = 0; j <= r % 40; j++) {
+      const int64_t q = r * 70, k = (r / 40 / 2 * 40 + j) * 70;
+      double s = 0;
+      for (int64_t l = 0; l < 70; l++) s += case_get(c, c->q, q + l) * case_get(c, c->k, k + l) / sqrt(70);
+      low = fmin(low, s), high = fmax(high, s), entropy -= top[j] * log(top[j]) / 320;
+    }
+    vector_descend(top, 40);
+    for (int j = 0; j < 16; j++) mass += top[j] / 320;
+    range += (high - low) / 320;
+  }
+  const result_row row = described(c);
+  cr_expect_float_eq(row.row_entropy_mean, entropy, 1e-12);
+  cr_expect_float_eq(row.top16_mass_mean, mass, 1e-12);
+  cr_expect_float_eq(row.score_osc, range, 1e-12);
   case_free(c);
 }
 

@@ -96,6 +96,25 @@ Test(theory_statements, distances) {
   cr_expect_eq(theory_score_size(1, 1, 3, -0.5, a, k), 3.5);
 }
 
+/* At 95 %, by the tables of Student's t and of chi^2; and where there were no hits, 1 - 0.025^(1/10). */
+Test(theory_statements, figures) {
+  const double x[] = {1, 2, 3}, y[] = {1, 2, 3, 4, 16, 36}, t = 4.302652729749464,
+               chi[] = {7.377758908227871, 0.05063561596857975};
+  claim_figure f[4] = {{.level = 0.95}, {.level = 0.95}, {.level = 0.95}, {.level = 0.95}};
+  figure_mean(&f[0], x, 3, "of x");
+  figure_deviation(&f[1], x, 3, "of x");
+  figure_slope(&f[2], x, 3, y, 2, "curves"); /* x and (2 x)^2 */
+  figure_share(&f[3], 0, 10, "draws");
+  const double want[][3] = {{2, 2 - t / sqrt(3), 2 + t / sqrt(3)},
+                            {1, sqrt(2 / chi[0]), sqrt(2 / chi[1])},
+                            {1.5, 1.5 - 12.706204736174698 / 2, 1.5 + 12.706204736174698 / 2},
+                            {0, 0, 1 - pow(0.025, 0.1)}};
+  for (int i = 0; i < 4; i++)
+    cr_expect(fabs(f[i].value - want[i][0]) + fabs(f[i].low - want[i][1]) + fabs(f[i].high - want[i][2]) <
+                  1e-9,
+              "%s: %.12g, %.12g ... %.12g", f[i].interval, f[i].value, f[i].low, f[i].high);
+}
+
 /* A row a figure. */
 Test(theory_statements, file) {
   const theory *const both[] = {&theory_order, &theory_lookup};
