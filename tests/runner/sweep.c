@@ -239,17 +239,6 @@ Test(sweep, signals_end_it_with_a_snapshot) {
   }
 }
 
-Test(sweep, killed_sweeps_resume) {
-  cr_expect_eq(end_with(start_hanging(), SIGKILL), 128 + SIGKILL);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q --set budget.time=0.5" FAULT), 3, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 4);
-  size_t first = 0;
-  for (size_t i = 0; i < set.count; i++) first += set.rows[i].session == 0;
-  cr_expect_eq(first, 1);
-  result_set_free(&set);
-}
-
 Test(sweep, one_at_a_time) {
   const pid_t child = start_hanging();
   cr_expect_eq(run("run x.yaml -o x.h5" FAULT), 75);
