@@ -25,6 +25,9 @@ static herr_t check_dataset(hid_t root, const char *name, const H5O_info_t *info
   }
   cr_assert(H5Aexists(id, "long_name") > 0 || strcmp(name, "provenance/weather") == 0, "%s", name);
   cr_assert_eq(H5Aexists(id, "_FillValue") > 0, class == H5T_FLOAT && H5Tget_size(type) == 8, "%s", name);
+  double fill = 0;
+  if (class == H5T_FLOAT && H5Tget_size(type) == 8)
+    cr_assert(H5LTget_attribute_double(root, name, "_FillValue", &fill) >= 0 && isnan(fill), "%s", name);
   cr_assert(rank >= 1 && rank <= 3, "%s", name);
   for (unsigned axis = 0; axis < (unsigned)rank; axis++)
     cr_assert(H5DSis_scale(id) > 0 || H5DSget_num_scales(id, axis) == 1, "%s axis %u", name, axis);
