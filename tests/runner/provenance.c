@@ -90,7 +90,7 @@ Test(provenance, a_session_knows_what_files_tell_of_it) {
   json_decref(head);
 }
 
-/* The first of the batch systems that numbers the process, and the variables that concern threads and kernels. */
+/* The batch job, and the variables that concern threads and kernels. */
 Test(provenance, what_is_collected) {
   static const char *const jobs[] = {"PBS_JOBID", "LSB_JOBID", "SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID"};
   char words[] = "attnlab\0run\0x.yaml", *argv[] = {words, words + 8, words + 12};
