@@ -199,21 +199,6 @@ Test(checks_properties, nothing_described_is_unchecked) {
   case_free(c);
 }
 
-Test(checks_properties, the_worst_verdict) {
-  result_bound b[2] = {{.name = "A"}, {.name = "B"}};
-  bound_hard(&b[0], 1, 2);
-  bound_prob(&b[1], 1, 2, 0.5);
-  cr_expect_eq(bounds_worst(b, 1), VERDICT_PASS);
-  cr_expect_eq(bounds_worst(b, 2), VERDICT_CONSISTENT);
-  bound_excuse(&b[1], VERDICT_ERROR, "why");
-  cr_expect_eq(bounds_worst(b, 2), VERDICT_ERROR);
-  bound_hard(&b[0], 2, 1);
-  cr_expect_eq(bounds_worst(b, 2), VERDICT_VIOLATED);
-  bound_not_applicable(&b[0], "why");
-  cr_expect_eq(bounds_worst(b, 1), VERDICT_UNCHECKED);
-  cr_expect_eq(bounds_worst(b, 0), VERDICT_UNCHECKED);
-}
-
 /* What holds of the rows that are numbers says nothing of the others. */
 static void expect_row(result_row *row, check_verdict want, check_verdict model, const char *what) {
   result_row_judge(row);
@@ -274,6 +259,20 @@ Test(checks_properties, verdicts_follow_their_rules) {
   cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value == 0.25 && b.kind == KIND_PROB);
   bound_report(&b, 3, 1);
   cr_expect(b.verdict == VERDICT_NOT_APPLICABLE && b.kind == KIND_REPORT && b.measured == 3);
+  cr_expect(b.margin == 3 && bounds_worst(&b, 0) == VERDICT_UNCHECKED);
+  for (int excess = 0; excess < 3; excess++) {
+    const double x = 1 + excess * 6e-7;
+    bound_property(&b, x, 1);
+    cr_expect(b.kind == KIND_PROPERTY && b.verdict == (excess > 1 ? VERDICT_VIOLATED : VERDICT_PASS), "%g",
+              x);
+    bound_model(&b, x, 1);
+    cr_expect(b.verdict == (excess > 1 ? VERDICT_UNCERTIFIABLE : VERDICT_CONSISTENT) && b.margin == x, "%g",
+              x);
+  }
+  bound_hard(&b, 1, (double)INFINITY);
+  cr_expect_eq(b.verdict, VERDICT_UNCERTIFIABLE);
+  bound_say(&b, "-nan, (nan)=-nan [nan] xnan nanx x-nan nan");
+  cr_expect_str_eq(b.message, "NaN, (NaN)=NaN [NaN] xnan nanx x-nan NaN");
   bound_uncertifiable(&b, "because");
   cr_expect(b.verdict == VERDICT_UNCERTIFIABLE && strcmp(b.message, "because") == 0);
   for (const check *const *c = checks_all; *c; c++) {

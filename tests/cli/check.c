@@ -83,16 +83,3 @@ Test(cli_check, a_violation_is_explained_and_runs_again_alone) {
   cr_expect_eq(explained, 2);
   json_decref(json);
 }
-
-Test(cli_check, a_good_sweep_has_nothing_to_explain) {
-  command_run("run small.yaml -o out.h5 --set variants=bigbird", &result);
-  cr_assert_eq(result.exit_code, 0, "%s", result.err);
-  command_run("check out.h5", &result);
-  cr_expect(result.exit_code == 0 && !strstr(result.out, "VIOLATED"));
-  command_run("check --json out.h5", &result);
-  cr_expect_eq(result.exit_code, 0);
-  json_t *json = json_loads(result.out, 0, NULL);
-  cr_assert_not_null(json, "%s", result.out);
-  cr_expect_eq(json_array_size(json_object_get(json, "violations")), 0);
-  json_decref(json);
-}

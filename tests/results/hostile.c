@@ -5,6 +5,7 @@
 #include "experiments/report/repeat_command.h"
 #include "experiments/report/summary.h"
 #include "experiments/support/escape.h"
+#include "experiments/support/json_reader.h"
 #include "tests/support/results_fixture.h"
 
 /* ---- texts --------------------------------------------------------------------------------------------- */
@@ -38,13 +39,47 @@ Test(results_hostile, words_of_the_shell) {
 }
 
 Test(results_hostile, escapes) {
-  expect_escaped("plain, \xc3\xa9, \xe2\x89\xa4, \xf0\x9f\x99\x82",
-                 "plain, \xc3\xa9, \xe2\x89\xa4, \xf0\x9f\x99\x82");
-  expect_escaped("\x1b[0m\t\n\x7f", "\\x1b[0m\\x09\\x0a\\x7f");
-  expect_escaped("\xc2\x9b", "\\u009b");
-  expect_escaped("\xe2\x80\xae\xe2\x81\xa6\xe2\x80\xa8", "\\u202e\\u2066\\u2028");
-  expect_escaped("\xff\xc3", "\\xff\\xc3");
-  expect_escaped("\xc0\x9b\xed\xa0\x80", "\\xc0\\x9b\\xed\\xa0\\x80"); /* overlong; a surrogate */
+  expect_escaped("plain, \xc3\xa9\t\xe2\x80\xae", "plain, \xc3\xa9\\x09\\u202e");
+  expect_escaped("\xff\xc3\x28\xe2\x89", "\\xff\\xc3(\\xe2\\x89"); /* torn */
+}
+
+static bool reads(const char *text, const char *as) {
+  json_reader r = json_reader_of(text, strlen(text));
+  const bool good = json_reader_text(&r) && json_reader_end(&r);
+  if (good) cr_assert_str_eq(r.text, as);
+  json_reader_free(&r);
+  return good;
+}
+
+/* Every code point in the bytes that RFC 3629 gives it, and in one more, which is no UTF-8. What moves the
+ * cursor, reorders, ends a line or cannot be seen does not stay as it is; JSON has the rest, and \u. */
+Test(results_hostile, every_character) {
+  static const uint32_t odd[][2] = {{1, 0x1f},        {0x7f, 0x9f},     {0x61c, 0x61c},  {0x200e, 0x200f},
+                                    {0x2028, 0x202e}, {0x2066, 0x2069}, {0xfeff, 0xfeff}};
+  static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+  for (uint32_t c = 1; c < 0x200000; c += c < 0x10000 || c == 0x10ffff ? 1 : 0x3ff) {
+    const int least = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    const bool real = c <= 0x10ffff && (c < 0xd800 || c > 0xdfff);
+    bool kept = real;
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) kept = kept && (c < odd[i][0] || c > odd[i][1]);
+    char text[5], wanted[32] = "", json[16];
+    for (int length = least < 4 ? least + 1 : 4; length >= least; length--) {
+      memset(text, 0, sizeof text);
+      for (int i = length, rest = (int)c; i--; rest >>= 6)
+        text[i] = (char)(i ? 0x80 | (rest & 0x3f) : lead[length] | rest);
+      const bool good = real && length == least;
+      for (int i = 0; i < length; i++) sprintf(wanted + 4 * i, "\\x%02x", (unsigned char)text[i]);
+      if (good && length > 1) sprintf(wanted, "\\u%04x", c & 0xffff);
+      expect_escaped(text, good && kept ? text : wanted);
+      cr_assert_eq(escape_is_utf8(text), good, "%x", c);
+      snprintf(json, sizeof json, "\"%s\"", text);
+      cr_assert_eq(reads(json, text), good && c >= 0x20 && c != '"' && c != '\\', "%x", c);
+    }
+    const unsigned high = 0xd800 + (c - 0x10000) / 0x400, low = 0xdc00 + c % 0x400;
+    snprintf(json, sizeof json, c < 0x10000 ? "\"\\u%04x\"" : "\"\\u%04x\\u%04X\"", c < 0x10000 ? c : high,
+             low);
+    cr_assert_eq(reads(json, text), real, "%x", c);
+  }
 }
 
 /* Rows every text of which is evil. */

@@ -6,6 +6,7 @@
 
 #include "experiments/results/bound.h"
 #include "experiments/support/base64.h"
+#include "experiments/support/json_reader.h"
 #include "tests/support/results_fixture.h"
 
 /* A row in which every column differs from its neighbours and from init's value. */
@@ -124,19 +125,55 @@ Test(results_json, an_initialised_row_needs_only_a_key) {
   result_row_free(&expected);
 }
 
+static void expect_as_jansson(const char *text, size_t length) {
+  json_t *json = json_loadb(text, length, JSON_DECODE_ANY, NULL);
+  json_reader whole = json_reader_of(text, length), value = whole;
+  double x = 0;
+  int64_t i = 0;
+  const bool good = json_reader_skip(&whole) && json_reader_end(&whole);
+  cr_assert_eq(good, json != NULL, "%.*s: %s", (int)length, text, whole.wrong);
+  if (json_is_string(json))
+    cr_assert(json_reader_text(&value) && !strcmp(value.text, json_string_value(json)));
+  if (json_is_integer(json)) cr_assert(json_reader_number(&value, NULL, &i) && i == json_integer_value(json));
+  if (json_is_real(json)) cr_assert(json_reader_number(&value, &x, NULL) && x == json_real_value(json));
+  if (json_is_real(json))
+    cr_assert_not(json_reader_number(&(json_reader){.at = text, .end = text + length}, NULL, &i));
+  json_reader_free(&whole);
+  json_reader_free(&value);
+  json_decref(json);
+}
+
+/* Cut anywhere, without a byte, and with any other in its place: read where jansson reads it. */
+Test(results_json, what_is_json) {
+  static const char *const texts[] = {"[{\"a\":[ -12.5e+3 ,\ttrue,\r{}],\"\":{}},false,\nnull,[1],[]] ",
+                                      "-120",
+                                      "9.5E-7",
+                                      " -0.25e8 ",
+                                      "true",
+                                      "\"a\\\"\\\\\\/"
+                                      "\\b\\f\\n\\r\\t\\u00e9\\ud83d\\uDE42\\uFfff\xc3\xa9\xe2\x89\xa4\xed"
+                                      "\x9f\xbf\xf0\x9f\x99\x82\xf4\x8f\xbf\xbf\""};
+  for (size_t t = 0; t < sizeof texts / sizeof *texts; t++)
+    for (size_t length = strlen(texts[t]), at = 0; at <= length; at++)
+      for (int edit = -1; edit < (at < length ? 256 : 0); edit++) {
+        const size_t left = edit < 0 ? 0 : length - at - 1;
+        char *text = malloc(length + 1); /* of its own, whose ends are watched by sanitizers */
+        memcpy(text, texts[t], at);
+        if (edit > 0) text[at] = (char)edit;
+        if (left) memcpy(text + at + (edit > 0), texts[t] + at + 1, left);
+        char *exact = realloc(text, at + (edit > 0) + left + !at);
+        expect_as_jansson(exact, at + (edit > 0) + left);
+        free(exact);
+      }
+}
+
 /* Each text replaces the member of a good row; the message must say what was expected there. */
 static const struct {
   const char *member, *value, *told;
 } malformed[] = {
     {"key", "\"\"", "key: expected text that is not empty"},
-    {"key", "7", "key: expected a string"},
-    {"n", "\"512\"", "n: expected an integer"},
     {"n", "512.5", "n: expected an integer"},
     {"threads", "2147483648", "threads: expected a 32-bit integer"},
-    {"causal", "1", "causal: expected true or false"},
-    {"status", "\"fine\"", "status: expected one of its names"},
-    {"verdict", "2", "verdict: expected one of its names"},
-    {"time_min", "\"fast\"", "time_min: expected a number or null"},
     {"samples", "[1, 2]", "samples: expected an array of n_samples numbers"},
     {"samples", "{}", "samples: expected an array of numbers"},
     {"rounds", "[]", "samples: expected an array of n_samples numbers"},
@@ -148,10 +185,6 @@ static const struct {
     {"map", "{}", "map: expected exact and approx"},
     {"map", "{\"exact\": \"AAAA\", \"approx\": \"AAAA\"}", "map: expected exact and approx in base64, 4"},
     {"map", "{\"exact\": 1}", "map: expected exact and approx in base64, 4"},
-    {"n", "-1", "n: expected a number from 0 to 1073741824"},
-    {"seed", "9007199254740994", "seed: expected a number from 0 to 9007199254740992"},
-    {"err_rel_fro", "-5", "err_rel_fro: expected a number from 0 on"},
-    {"err_max_tail", "1.5", "err_max_tail: expected a number from 0 to 1"},
     {"n", "0", "map: expected n and n_kv above 0 with it"},
     {"n_kv", "100", "map: expected exact and approx in base64, 4"},
     {"bounds", "{}", "bounds: expected an array"},
@@ -162,21 +195,34 @@ static const struct {
      "value: expected a member of each bound, in the bound FP-1"},
 };
 
+/* Takes the value. */
+static void expect_refused(const char *member, json_t *value, const char *told) {
+  result_row row = fixture_row(0), untouched;
+  memset(&untouched, 0x5a, sizeof untouched);
+  result_row out = untouched;
+  json_t *json = result_row_to_json(&row);
+  json_object_set_new(json, member, value);
+  cr_assert_eq(parse(json, &out), ATTN_EINVAL, "%s", told);
+  cr_assert_eq(strstr(attn_last_error(), told), attn_last_error() + strlen("result row: "), "%s",
+               attn_last_error());
+  cr_assert_eq(memcmp(&out, &untouched, sizeof out), 0, "%s", told);
+  json_decref(json);
+  result_row_free(&row);
+}
+
 Test(results_json, malformed_members_are_named_and_leave_the_row_alone) {
-  for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++) {
-    result_row row = fixture_row(0), untouched;
-    memset(&untouched, 0x5a, sizeof untouched);
-    result_row out = untouched;
-    json_t *json = result_row_to_json(&row);
-    json_t *value = json_loads(malformed[i].value, JSON_DECODE_ANY, NULL);
-    cr_assert(value, "case %zu", i);
-    json_object_set_new(json, malformed[i].member, value);
-    cr_assert_eq(parse(json, &out), ATTN_EINVAL, "case %zu", i);
-    cr_assert_eq(strstr(attn_last_error(), malformed[i].told), attn_last_error() + strlen("result row: "),
-                 "%s", attn_last_error());
-    cr_assert_eq(memcmp(&out, &untouched, sizeof out), 0, "case %zu", i);
-    json_decref(json);
-    result_row_free(&row);
+  for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++)
+    expect_refused(malformed[i].member, json_loads(malformed[i].value, JSON_DECODE_ANY, NULL),
+                   malformed[i].told);
+  for (const result_column *c = result_columns; c->name; c++) {
+    const bool named = c->flags && c->type != COLUMN_BOOL, number = !named && c->type != COLUMN_TEXT;
+    char told[80];
+    snprintf(told, sizeof told, "%s: expected ", c->name);
+    expect_refused(c->name, number ? json_string("1") : json_integer(1), told);
+    if (named) expect_refused(c->name, json_string("none of them"), told);
+    if (!number || c->type == COLUMN_BOOL || c->least >= c->most) continue;
+    expect_refused(c->name, json_integer(-1), told);
+    if (isfinite(c->most)) expect_refused(c->name, json_integer((json_int_t)c->most + 2), told);
   }
 }
 
@@ -232,4 +278,21 @@ Test(results_json, many_bounds_and_parameters_with_long_names_come_back) {
   result_row_free(&row);
   result_row_free(&back);
   for (int i = 0; i < 100; i++) free(longs[i]);
+}
+
+/* Any value of an axis that a key names is read from it, and nothing else. */
+Test(results_json, axes_are_read_from_keys) {
+  for (axis_id a = 0; a < AXES; a++)
+    for (int i = 0; i < 4; i++) {
+      const int64_t values[] = {0, 1, axes[a].max, axes[a].max + 1}, value = values[i];
+      int64_t read = -5;
+      char text[AXIS_TEXT], key[2 * AXIS_TEXT];
+      snprintf(key, sizeof key, " %s=-%d", axes[a].name, i + 1);
+      cr_expect(!axis_read_key(a, key, &read), "%s", key);
+      snprintf(key, sizeof key, " %s=%sx", axes[a].name, axis_print(a, value, text));
+      cr_expect(!axis_read_key(a, key, &read), "%s", key);
+      snprintf(key, sizeof key, "x %s=%s y", axes[a].name, text);
+      cr_expect(!axis_read_key(a, key + 2, &read) && axis_read_key(a, key, &read) == (value <= axes[a].max));
+      cr_expect_eq(read, value <= axes[a].max ? value : -5, "%s", key);
+    }
 }

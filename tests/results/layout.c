@@ -1,5 +1,5 @@
 /* layout.c - what other readers find in a results file: scales, types, attributes, and its description of
- * itself. */
+ * itself; and in its rows as CSV. */
 #include <hdf5_hl.h>
 
 #include "tests/support/results_fixture.h"
@@ -25,6 +25,9 @@ static herr_t check_dataset(hid_t root, const char *name, const H5O_info_t *info
   }
   cr_assert(H5Aexists(id, "long_name") > 0 || strcmp(name, "provenance/weather") == 0, "%s", name);
   cr_assert_eq(H5Aexists(id, "_FillValue") > 0, class == H5T_FLOAT && H5Tget_size(type) == 8, "%s", name);
+  double fill = 0;
+  if (class == H5T_FLOAT && H5Tget_size(type) == 8)
+    cr_assert(H5LTget_attribute_double(root, name, "_FillValue", &fill) >= 0 && isnan(fill), "%s", name);
   cr_assert(rank >= 1 && rank <= 3, "%s", name);
   for (unsigned axis = 0; axis < (unsigned)rank; axis++)
     cr_assert(H5DSis_scale(id) > 0 || H5DSget_num_scales(id, axis) == 1, "%s axis %u", name, axis);
@@ -181,4 +184,85 @@ Test(results_layout, parameters_are_numbers_or_texts) {
   cr_expect_str_eq(projection.items[4], "srht");
   cr_expect_str_eq(at.items[2], "16");
   H5Fclose(file);
+}
+
+/* ---- CSV ----------------------------------------------------------------------------------------------- */
+
+/* The fields of a line (RFC 4180), in place; *at moves to the next one. */
+static size_t csv_line(char **at, char **fields) {
+  for (size_t count = 0;; ++*at) {
+    const bool quoted = **at == '"';
+    char *out = fields[count++] = *at += quoted;
+    while (quoted ? **at != '"' || *++*at == '"' : **at != ',' && **at != '\n') *out++ = *(*at)++;
+    const char end = **at;
+    *out = '\0';
+    if (end == '\n') return ++*at, count;
+    cr_assert_eq(end, ',');
+  }
+}
+
+static bool number_is(double x, const char *field) {
+  return isnan(x) ? !*field : same_number(x, atof(field));
+}
+
+static bool column_is(const void *record, const result_column *c, const char *field) {
+  if (c->type == COLUMN_F64) return number_is(result_column_f64(record, c), field);
+  if (c->type == COLUMN_TEXT) return strcmp(result_column_text(record, c), field) == 0;
+  if (c->type == COLUMN_FLAG) return strcmp(c->flags[result_column_int(record, c)], field) == 0;
+  return *field && result_column_int(record, c) == atoll(field);
+}
+
+/* Whether a row has this under the name of a column, of a parameter or of a number of a bound. */
+static bool has_field(const result_row *row, const char *name, const char *field) {
+  for (const result_column *c = result_columns; c->name; c++)
+    if (strcmp(c->name, name) == 0) return column_is(row, c, field);
+  for (int p = 0; p < row->p_count; p++)
+    if (strncmp(name, "p_", 2) == 0 && strcmp(row->p[p].name, name + 2) == 0)
+      return row->p[p].text ? strcmp(row->p[p].text, field) == 0 : number_is(row->p[p].value, field);
+  for (int b = 0; b < result_row_cells(row); b++)
+    for (const result_column *c = result_bound_columns; c->name; c++) {
+      const size_t length = strlen(result_row_cell(row, b)->name);
+      if (strncmp(name, result_row_cell(row, b)->name, length) == 0 &&
+          strcmp(name + length + 1, c->name) == 0)
+        return column_is(result_row_cell(row, b), c, field);
+    }
+  return !*field;
+}
+
+static char *csv_of(attn_status (*export)(FILE *, const result_set *), const result_set *set) {
+  char *text;
+  size_t size;
+  FILE *file = open_memstream(&text, &size);
+  cr_assert_eq(export(file, set), ATTN_OK);
+  fclose(file);
+  file = fopen("/dev/full", "w");
+  cr_assert_eq(export(file, set), ATTN_EFOREIGN);
+  fclose(file);
+  return text;
+}
+
+/* Each once, what is missing as an empty field; and --columns has a line for each, in their order. */
+Test(results_layout, csv_has_every_number_and_text) {
+  enum { ROWS = 8 };
+  char *titles[400], *fields[400];
+  result_set set = fixture_set(ROWS);
+  char *text = csv_of(results_export_csv, &set), *about = csv_of(results_export_columns, &set), *at = text,
+       *line = about;
+  const size_t count = csv_line(&at, titles);
+  for (size_t i = 0; i < ROWS; i++) {
+    cr_assert_eq(csv_line(&at, fields), count);
+    for (size_t f = 0; f < count; f++)
+      cr_expect(has_field(&set.rows[i], titles[f], fields[f]), "%s: %s", titles[f], fields[f]);
+  }
+  cr_expect_eq(csv_line(&line, fields), 5);
+  for (size_t f = 0; f < count; f++) {
+    cr_assert_eq(csv_line(&line, fields), 5);
+    cr_expect_str_eq(fields[0], titles[f]);
+    cr_expect(*fields[3] && (!strcmp(fields[1], "text") || !strcmp(fields[1], "number")), "%s", titles[f]);
+    for (size_t g = 0; g < f; g++) cr_expect_str_neq(titles[g], titles[f]);
+  }
+  cr_expect(!*at && !*line && count > 120, "%zu columns", count);
+  free(text);
+  free(about);
+  result_set_free(&set);
 }

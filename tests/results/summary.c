@@ -212,34 +212,53 @@ Test(results_summary, nothing_to_say_is_no_failure) {
   free(printed(&set, SUMMARY_RUNS | SUMMARY_BOUNDS, TABLE_TEXT));
 }
 
-static const struct {
-  double x;
-  char number[16], time[16];
-} shown[] = {
-    {0, "0", "0.00 ns"},           {1, "1.0", "1.00 s"},          {0.996, "1.0", "996 ms"},
-    {99.4, "99", "99.4 s"},        {0.0995, "0.100", "99.5 ms"},  {0.000999, "0.0010", "999 us"},
-    {3.14e-7, "3.1e-7", "314 ns"}, {1e-12, "1.0e-12", "0.00 ns"}, {12345, "1.2e4", "3.43 h"},
-    {-0.5, "-0.50", "-"},          {1740, "1740", "29.0 min"},    {119.4, "119", "119 s"},
-};
-
-Test(results_summary, numbers_are_short) {
-  char text[SHORT_TEXT];
-  for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
-    cr_assert_str_eq(short_number(shown[i].x, text), shown[i].number, "%s for %g", text, shown[i].x);
-    cr_assert_str_eq(short_time(shown[i].x, text), shown[i].time, "%s for %g", text, shown[i].x);
+/* The last digit is rounded. */
+static void expect_rounded(double x, const char *text, double unit, int least, int most) {
+  const char *c = text;
+  int digits = 0, decimals = 0;
+  for (bool point = false; strspn(c, ".0123456789"); point = point || *c == '.', c++) {
+    digits += *c != '.' && (digits || *c != '0');
+    decimals += point;
   }
-  cr_assert_str_eq(short_number((double)NAN, text), "-");
-  cr_assert_str_eq(short_time((double)NAN, text), "-");
-  cr_assert_str_eq(short_number((double)INFINITY, text), "inf");
+  const double last = unit * pow(10, (*c == 'e' ? atoi(c + 1) : 0) - decimals);
+  cr_assert(fabs(atof(text) * unit - x) <= 0.5000001 * last && digits >= least && digits <= most, "%.17g: %s",
+            x, text);
 }
 
-Test(results_summary, bytes_have_three_digits) {
-  char text[SHORT_TEXT];
-  cr_assert_str_eq(short_bytes(0, text), "0.00 B");
-  cr_assert_str_eq(short_bytes(1023, text), "1.00 KiB");
-  cr_assert_str_eq(short_bytes(0x1.8p34, text), "24.0 GiB");
+/* A number has two digits, or those before its point; a quantity three, of the last unit of which it is one
+ * at least, or two minutes or hours. */
+Test(results_summary, numbers_are_short) {
+  static const char *const units[][6] = {{"ns", "us", "ms", "s", "min", "h"},
+                                         {"B", "KiB", "MiB", "GiB", "TiB", ""}};
+  static const double scales[][6] = {{1e-9, 1e-6, 1e-3, 1, 60, 3600}, {1, 0x1p10, 0x1p20, 0x1p30, 0x1p40, 0}};
+  char text[SHORT_TEXT], negative[SHORT_TEXT];
+  for (double x = 1e-9; x < 1e14; x *= 1.0007) {
+    short_number(x, text);
+    const char *power = strchr(text, 'e');
+    cr_assert_eq(power == NULL, x >= 0.000995 && x < 9950, "%s", text);
+    expect_rounded(x, text, 1, 2, x < 99.5 ? 3 : power ? 2 : 4);
+    cr_assert(snprintf(negative, sizeof negative, "-%s", text) <= 7 &&
+              !strcmp(short_number(-x, text), negative));
+    for (int bytes = x >= 3.6e6; bytes <= (x >= 1); bytes++) {
+      size_t u = 0;
+      const char *unit = strchr(bytes ? short_bytes(x, text) : short_time(x, text), ' ') + 1;
+      while (strcmp(units[bytes][u], unit) != 0) u++;
+      expect_rounded(x, text, scales[bytes][u], atof(text) < 1 ? 2 : 3, 3);
+      cr_assert(atof(text) >= (bytes   ? 0.97
+                               : u > 3 ? 1.99
+                                       : 1) &&
+                    atof(text) < (u == 3 && !bytes ? 120 : 1000),
+                "%g: %s", x, text);
+    }
+  }
+  cr_assert_str_eq(short_number(0, text), "0");
+  cr_assert_str_eq(short_number((double)NAN, text), "-");
+  cr_assert_str_eq(short_number((double)INFINITY, text), "inf");
+  cr_assert_str_eq(short_number(-(double)INFINITY, text), "-inf");
+  cr_assert_str_eq(short_time(0, text), "0.00 ns");
   cr_assert_str_eq(short_bytes(0x1p60, text), "1048576 TiB");
-  cr_assert_str_eq(short_bytes((double)NAN, text), "-");
+  for (double odd = -1; odd == -1 || isinf(odd); odd = isinf(odd) ? (double)NAN : (double)INFINITY)
+    cr_assert(!strcmp(short_time(odd, text), "-") && !strcmp(short_bytes(odd, text), "-"), "%s", text);
 }
 
 Test(results_summary, median_passes_over_nan) {

@@ -133,6 +133,8 @@ Test(progress, a_stopped_sweep_leaves_the_cursor_at_the_first_column) {
   cr_expect(strstr(bytes, "\r^Zstopped\r\n"), "%s", bytes);
 }
 
+static double begun; /* seconds ago */
+
 /* A sweep of three runs, the texts of which would do harm if they reached the terminal. */
 static int hostile(void) {
   static const char message[] = "plug-in\033[5A says\tthis\nand has no end\033";
@@ -149,6 +151,7 @@ static int hostile(void) {
   result_row row;
   result_row_init(&row);
   progress_start(&p, 5, 4, true, false);
+  p.start -= begun;
   for (int i = 0; i < 3; i++) {
     row.status = RUN_OK;
     row.verdict = verdicts[i];
@@ -185,6 +188,20 @@ Test(progress, elsewhere_it_is_a_plain_line_every_thirty_seconds) {
   setenv("TERM", "", 1);
   cr_expect_eq(on_terminal(40, hostile, NULL, NULL), 0);
   cr_expect_str_eq(bytes, STATE "evil?[2J????31m, " INPUT "\r\n");
+}
+
+/* Three quarters of the work are done. */
+Test(progress, durations_are_in_hours_minutes_and_seconds) {
+  static const double ago[] = {11.5, 60.5, 3599.5, 3600.5, 100000};
+  static const char *const says[] = {
+      "after 11 s, 3 s left;", "after 1 min 00 s, 20 s left;", "after 59 min 59 s, 19 min 59 s left;",
+      "after 1 h 00 min, 20 min 00 s left;", "after 27 h 46 min, 9 h 15 min left;"};
+  setenv("TERM", "", 1);
+  for (int i = 0; i < 5; i++) {
+    begun = ago[i];
+    on_terminal(400, hostile, NULL, NULL);
+    cr_expect(strstr(bytes, says[i]), "%s", bytes);
+  }
 }
 
 static char *quiet; /* NULL: it is not */

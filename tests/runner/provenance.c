@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "experiments/instruments/machine.h"
+#include "experiments/runner/provenance.h"
 #include "tests/support/files.h"
 #include "tests/support/sweep_fixture.h"
 
@@ -116,28 +117,49 @@ Test(provenance, facts_of_the_machine) {
   json_decref(facts);
 }
 
-static void write_projection(double value) {
-  double e[2 * 16];
-  for (size_t i = 0; i < sizeof e / sizeof *e; i++) e[i] = value * (double)(i % 5);
-  command_write_npy("e.npy", "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 16), }", e, sizeof e);
+/* The batch job, and the variables that concern threads and kernels. */
+Test(provenance, what_is_collected) {
+  static const char *const jobs[] = {"PBS_JOBID", "LSB_JOBID", "SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID"};
+  char words[] = "attnlab\0run\0x.yaml", *argv[] = {words, words + 8, words + 12};
+  setenv("OMP_A", "1", 1), setenv("KMP_B", "2", 1), setenv("ATTN_C", "3", 1), setenv("NOMP_D", "4", 1);
+  for (int i = 0; i < 4; i++) {
+    json_t *json;
+    if (i < 3) unsetenv(jobs[i + 1]), unsetenv(jobs[i ? i - 1 : 3]);
+    setenv(jobs[i], jobs[i], 1);
+    cr_assert_eq(provenance_collect(3, argv, "abc", i > 0, &json), ATTN_OK);
+    const char *text = json_string_value(json_object_get(json, "env_omp"));
+    cr_expect(strstr(text, "OMP_A=1 ") && strstr(text, "KMP_B=2 ") && strstr(text, "ATTN_C=3 ") &&
+              !strstr(text, "D=4"));
+    cr_expect_str_eq(json_string_value(json_object_get(json, "job_id")), jobs[i]);
+    cr_expect_str_eq(json_string_value(json_object_get(json, "argv")), "attnlab run x.yaml");
+    cr_expect_eq(*json_string_value(json_object_get(json, "hostname")) != '\0', i > 0);
+    json_decref(json);
+  }
 }
 
-Test(provenance, a_file_that_a_spec_names_is_run_again_when_it_changes) {
-  static const char command[] = "run x.yaml -o x.h5 -q";
-  command_write_text("x.yaml", "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\n"
+static void write_matrix(bool data, double value) {
+  double x[16 * 8];
+  const int rows = data ? 16 : 2, columns = data ? 8 : 16;
+  char about[80];
+  for (int i = 0; i < rows * columns; i++) x[i] = value * (double)(i % 5);
+  snprintf(about, sizeof about, "{'descr': '<f8', 'fortran_order': False, 'shape': (%d, %d), }", rows,
+           columns);
+  command_write_npy(data ? "q.npy" : "e.npy", about, x, (size_t)(rows * columns) * sizeof *x);
+}
+
+/* The variant's or the dataset's. What was measured stays when they are gone. */
+Test(provenance, a_run_of_files_is_run_again_when_one_changes) {
+  static const double values[][2] = {{0.25, 0.25}, {0.25, 0.25}, {0.5, 0.25}, {0.5, 0.5}, {0, 0}};
+  static const int64_t sessions[] = {0, 0, 1, 2, 2};
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\nnulls: no\nthreads: 1\n"
                                "variants: [linformer: {k: 2, projection: file, projection_file: e.npy}]\n"
-                               "datasets: gaussian\nthreads: 1\nnulls: no\n" TIMING);
-  write_projection(0.25);
-  cr_assert_eq(run(command), 0, "%s", result.err);
-  write_projection(0.25);
-  cr_assert_eq(run(command), 0, "%s", result.err);
-  cr_expect_eq(session_of("variant=linformer"), 0);
-  write_projection(0.5);
-  cr_assert_eq(run(command), 0, "%s", result.err);
-  cr_expect_eq(session_of("variant=linformer"), 1);
-  unlink("e.npy"); /* what was measured stays */
-  cr_assert_eq(run(command), 0, "%s", result.err);
-  cr_expect_eq(session_of("variant=linformer"), 1);
+                               "datasets: [npy: {q: q.npy, k: q.npy, v: q.npy}]\n" TIMING);
+  for (int i = 0; i < 5; i++) {
+    for (int data = 0; data < 2 && i < 4; data++) write_matrix(data, values[i][data]);
+    if (i == 4) unlink("e.npy"), unlink("q.npy");
+    cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
+    cr_expect_eq(session_of("variant=linformer"), sessions[i], "%d", i);
+  }
 }
 
 /* Every reason once, with the number of its runs. */

@@ -1,6 +1,7 @@
 /* stale.c - variants that are right once: executions that are timed are held against the verified one, on
  * inputs that change at moments which nobody can foresee. */
 #include "experiments/runner/recheck.h"
+#include "experiments/support/digest.h"
 #include "tests/support/sweep_fixture.h"
 
 TestSuite(stale, .init = command_enter, .fini = command_leave, .timeout = 120);
@@ -82,6 +83,21 @@ Test(stale, a_bench_notices_too) {
   cr_expect_eq(run("bench --quick full stale:mode=keys -d 8 -n 64 --rounds 3 --budget 1" STALE), 2, "%d %s",
                result.exit_code, result.err);
   cr_expect(strstr(result.err, "gave other bits"), "%s", result.err);
+}
+
+/* However many bytes there are, and whichever changes. */
+Test(stale, digests_tell_bytes_apart) {
+  unsigned char bytes[100];
+  for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i + 1);
+  for (size_t size = 1; size <= sizeof bytes; size++)
+    for (size_t bit = 0; bit < 8 * size; bit++) {
+      const uint64_t whole = digest_of(bytes, size);
+      bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+      cr_expect(digest_of(bytes, size) != whole && digest_of(bytes, size - 1) != whole, "%zu of %zu", bit,
+                size);
+      bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+      cr_expect_eq(digest_of(bytes, size), whole);
+    }
 }
 
 /* A query may see a few keys alone, and weigh them equally: its output changes if all values do. */

@@ -191,20 +191,6 @@ Test(sweep, rows_keep_what_a_dry_run_said) {
   cr_expect(strstr(result.err, "no estimates: kept.jsonl:1") != NULL, "%s", result.err);
 }
 
-Test(sweep, shards_merge_to_the_whole) {
-  command_write_text("x.yaml", SMALL);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q --shard 0/2"), 0);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q --shard 1/2"), 0);
-  cr_expect(size_of("x.0-of-2.h5") > 0 && size_of("x.1-of-2.jsonl") > 0 && size_of("x.h5") < 0);
-  cr_assert_eq(run("merge -o all.h5 x.0-of-2.jsonl x.1-of-2.jsonl"), 0, "%s", result.err);
-  result_set set = read_results("all.h5");
-  cr_expect_eq(set.count, 4 * 5);
-  size_t second = 0;
-  for (size_t i = 0; i < set.count; i++) second += set.rows[i].shard == 1;
-  cr_expect_eq(second, 2 * 5);
-  result_set_free(&set);
-}
-
 static int lines_of(const char *path) {
   FILE *file = fopen(path, "r");
   int lines = 0;
@@ -251,17 +237,6 @@ Test(sweep, signals_end_it_with_a_snapshot) {
     unlink("x.jsonl");
     unlink("x.h5");
   }
-}
-
-Test(sweep, killed_sweeps_resume) {
-  cr_expect_eq(end_with(start_hanging(), SIGKILL), 128 + SIGKILL);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q --set budget.time=0.5" FAULT), 3, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 4);
-  size_t first = 0;
-  for (size_t i = 0; i < set.count; i++) first += set.rows[i].session == 0;
-  cr_expect_eq(first, 1);
-  result_set_free(&set);
 }
 
 Test(sweep, one_at_a_time) {

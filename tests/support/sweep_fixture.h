@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include "experiments/instruments/timing.h"
 #include "tests/support/command.h"
 #include "experiments/results/set.h"
 
@@ -45,9 +46,13 @@ static inline void expect_measured(const result_row *row) {
   }
   cr_expect(row->err_rel_fro < 1e-5, "%s: %g", row->key, row->err_rel_fro);
   cr_expect_neq(row->verdict, VERDICT_VIOLATED);
-  cr_expect(row->time_min > 0 && row->time_min <= row->time_median);
-  cr_expect(row->time_ci_lo <= row->time_median && row->time_median <= row->time_ci_hi);
-  cr_expect(row->n_samples >= 2 && row->iters_per_sample >= 1 && row->gflops > 0 && row->drift_ratio > 0);
+  timing_summary s;
+  cr_assert_eq(timing_summarise(row->samples, row->n_samples, (uint64_t)row->seed, &s), ATTN_OK);
+  cr_expect(row->time_min > 0 && row->time_min == s.min && row->time_median == s.median &&
+            row->time_mean == s.mean && row->time_std == s.std && row->time_mad == s.mad &&
+            row->time_ci_lo == s.ci_lo && row->time_ci_hi == s.ci_hi && row->n_outliers == s.outliers);
+  cr_expect_float_eq(row->gflops * row->time_median, 1e-9 * row->flops, 1e-15 * row->flops);
+  cr_expect(row->n_samples >= 2 && row->iters_per_sample >= 1 && row->drift_ratio > 0 && row->run_time > 0);
   cr_expect(row->peak_alloc >= row->work_bytes && row->flops > 0);
 }
 
