@@ -149,15 +149,46 @@ Test(training_small_model, declares_what_it_sees_later) {
   free(weights);
 }
 
-/* Only the matrices of layers decay. */
-Test(training_small_model, decay) {
-  const int64_t count = small_weights_count(&shape), d = shape.width;
+/* E and P, the last gain, and of each layer gains, matrices of its inputs, and those that add to x, whose sum
+ * over the layers has the size of one; only matrices of layers decay, and gains are 1. */
+Test(training_small_model, weights_at_first) {
+  const small_shape s = {
+      .vocabulary = 40, .n = 30, .batch = 1, .width = 32, .heads = 1, .layers = 3, .inner = 48};
+  const int64_t d = s.width, count = small_weights_count(&s);
+  const double of_layer = 1 / sqrt(6), plain = 1 / sqrt(32), inner = 1 / sqrt(48);
+  const struct {
+    int64_t count;
+    double deviation; /* 0: gains */
+    bool decays;
+  } parts[] = {{(s.vocabulary + s.n) * d, 0.5, false},
+               {d, 0, false},
+               {2 * d, 0, false},
+               {3 * d * d, plain, true},
+               {d * d, plain * of_layer, true},
+               {2 * s.inner * d, plain, true},
+               {s.inner * d, inner * of_layer, true}};
+  double *weights = malloc((size_t)count * sizeof *weights);
   bool *decays = malloc((size_t)count * sizeof *decays);
-  int64_t decaying = 0;
-  cr_assert(decays);
-  small_weights_decay(&shape, decays);
-  for (int64_t i = 0; i < count; i++) decaying += decays[i];
-  cr_expect(decaying == shape.layers * (4 * d * d + 3 * d * shape.inner));
-  cr_expect(!decays[0] && decays[count - 1]);
+  int64_t at = 0;
+  attn_rng rng;
+  attn_rng_init(&rng, 5, 0, 0);
+  cr_assert(weights && decays);
+  small_weights_draw(&s, &rng, weights);
+  small_weights_decay(&s, decays);
+  for (int64_t p = 0; p < 2 + 5 * s.layers; p++) {
+    const int64_t k = p < 2 ? p : 2 + (p - 2) % 5, end = at + parts[k].count;
+    double sum = 0;
+    for (; at < end; at++) {
+      cr_expect(decays[at] == parts[k].decays && (parts[k].deviation > 0 || weights[at] == 1), "part %d",
+                (int)p);
+      sum += weights[at] * weights[at] / (double)parts[k].count;
+    }
+    /* Five standard errors of a variance. */
+    cr_expect(!(parts[k].deviation > 0) ||
+                  fabs(sum / pow(parts[k].deviation, 2) - 1) < 5 * sqrt(2.0 / (double)parts[k].count),
+              "part %d: %g", (int)p, sqrt(sum));
+  }
+  cr_expect_eq(at, count);
+  free(weights);
   free(decays);
 }
