@@ -112,6 +112,14 @@ Test(cli_compare, errors_verdicts_and_failures) {
   expect("compare a.h5 error.h5 --all", 0, "Only in A:\n  run 00000011\nOnly in B:\n  run 00000011\n");
 }
 
+/* Of A: what is no longer violated, and what still is. */
+static void violate_others(result_set *s) {
+  for (result_row *row = s->rows + 3; row < s->rows + 19; row += 15) {
+    fixture_add_bound(row, "SP-0", KIND_HARD, VERDICT_VIOLATED, (double)NAN);
+    row->verdict = VERDICT_VIOLATED;
+  }
+}
+
 /* Everything at once. */
 static void change_all(result_set *s) {
   slow_down(s);
@@ -135,7 +143,9 @@ Test(cli_compare, json) {
                                           {"verdicts", "statuses", "violated", "failed", "pairs"},
                                           {"only_a", "only_b", "other_isa", "other_threads", "other_data"}};
   result_set sets[] = {fixture_set(40), fixture_set(40)};
+  violate_others(&sets[0]);
   change_all(&sets[1]);
+  write_file("a.h5", violate_others);
   write_file("b.h5", change_all);
   expect("compare --json a.h5 b.h5", 1, "\"limit\": 1.05");
   json_t *json = json_loads(result.out, 0, NULL), *run;
