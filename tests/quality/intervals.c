@@ -42,38 +42,6 @@ Test(quality_intervals, cover) {
   expect_covered("difference", 8 * of_difference, 0.9, 0.98);
 }
 
-/* Paired answers that are right equally often: McNemar's exact test at 5 % rejects no more often than that,
- * and as often as the binomial law of either count given their sum says; unequal ones it tells apart. */
-Test(quality_intervals, paired_answers_have_a_test_of_its_level) {
-  enum { PAIRS = 40 };
-  int rejected[2] = {0};
-  double expected = 0;
-  attn_rng rng;
-  attn_rng_init(&rng, 20261129, 0, 0);
-  for (int m = 0; m <= PAIRS; m++) /* discordant with the probability 2 (0.6) (0.4) / 2 */
-    for (int k = 0; k <= m; k++)
-      if (hits_p_value(k, m, 0.5, 0.5) <= 0.05)
-        expected += exp(lgamma(PAIRS + 1) - lgamma(PAIRS - m + 1) + m * log(0.24) + (PAIRS - m) * log(0.76) -
-                        lgamma(k + 1) - lgamma(m - k + 1) - m * log(2));
-  for (int t = 0; t < TRIALS; t++) {
-    int64_t lost[2] = {0}, won[2] = {0};
-    for (int i = 0; i < PAIRS; i++) {
-      const double u = attn_rng_uniform(&rng), v = attn_rng_uniform(&rng) < 0.5 ? u : attn_rng_uniform(&rng);
-      for (int unequal = 0; unequal < 2; unequal++) {
-        const double share = unequal ? 0.2 : 0.6;
-        lost[unequal] += u < 0.6 && v >= share;
-        won[unequal] += u >= 0.6 && v < share;
-      }
-    }
-    for (int k = 0; k < 2; k++) rejected[k] += hits_p_value(lost[k], lost[k] + won[k], 0.5, 0.5) <= 0.05;
-  }
-  const double slack = 5 * sqrt(expected / TRIALS);
-  cr_expect(expected < 0.05 && expected > 0.01, "%g", expected);
-  cr_expect_float_eq((double)rejected[0] / TRIALS, expected, slack, "%d, not %g", rejected[0],
-                     TRIALS * expected);
-  cr_expect_gt((double)rejected[1] / TRIALS, 0.9);
-}
-
 Test(quality_intervals, known_values) {
   const double x[] = {1, 2, 3, 4, 5, 6, 7, 8};
   const interval mean = interval_of_mean(x, 8); /* 4.5 +- 2.364624 sqrt(6 / 8) */
