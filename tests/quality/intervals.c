@@ -1,46 +1,8 @@
-/* intervals.c - 95 % intervals hold the truth about as often as they say. */
+/* intervals.c - 95 % intervals of means, shares and differences, where they are known. */
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "attn_variant.h"
 #include "experiments/mathematics/intervals.h"
-#include "experiments/mathematics/statistics.h"
-
-enum { TRIALS = 4000, UNITS = 12 };
-
-/* Within five standard errors of a share of 95 % among the trials. */
-static void expect_covered(const char *what, int covered, double least, double most) {
-  const double slack = 5 * sqrt(0.95 * 0.05 / TRIALS), share = (double)covered / TRIALS;
-  cr_expect(share >= least - slack && share <= most + slack, "%s: %g covered", what, share);
-}
-
-Test(quality_intervals, cover) {
-  int of_mean = 0, of_share = 0, of_difference = 0;
-  attn_rng rng;
-  attn_rng_init(&rng, 20260103, 0, 0);
-  for (int t = 0; t < TRIALS; t++) {
-    double x[UNITS], a[60], b[60];
-    int64_t hits = 0;
-    for (int i = 0; i < UNITS; i++) x[i] = 3 + 2 * attn_rng_normal(&rng);
-    const interval mean = interval_of_mean(x, UNITS);
-    of_mean += mean.lo <= 3 && 3 <= mean.hi;
-    for (int i = 0; i < 60; i++) {
-      hits += attn_rng_uniform(&rng) < 0.3;
-      a[i] = attn_rng_uniform(&rng) < 0.6;
-      b[i] = attn_rng_uniform(&rng) < 0.4;
-    }
-    const interval share = interval_of_share(hits, 60);
-    of_share += share.lo <= 0.3 && 0.3 <= share.hi;
-    if (t % 8) continue; /* 10,000 resamples each */
-    const interval difference = interval_of_difference(a, b, 60, (uint64_t)t);
-    of_difference += difference.lo <= 0.2 && 0.2 <= difference.hi;
-  }
-  expect_covered("mean", of_mean, 0.95, 0.95);
-  /* Exact coverages: Clopper and Pearson's at n = 60, p = 0.3 is 0.9665; the bootstrap's, of steps of 1/60,
-   * near 0.94. */
-  expect_covered("share", of_share, 0.9665, 0.9665);
-  expect_covered("difference", 8 * of_difference, 0.9, 0.98);
-}
 
 Test(quality_intervals, known_values) {
   const double x[] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -53,6 +15,22 @@ Test(quality_intervals, known_values) {
       interval_of_share(5, 10); /* Clopper and Pearson: P(X >= 5) = 0.025 at the lower end */
   cr_expect(fabs(half.lo - 0.18708602844739852) < 1e-12 && fabs(half.lo + half.hi - 1) < 1e-12, "%.17g",
             half.lo);
+}
+
+/* The bootstrap's quantiles are a binomial law's: of 60 pairs of which one differs, P(X <= 2) = 0.92 and
+ * P(X <= 3) = 0.98; where all do, there is no other resample. */
+Test(quality_intervals, resampled_differences) {
+  const double none[60] = {0}, one[60] = {[7] = 1};
+  double all[60];
+  for (int i = 0; i < 60; i++) all[i] = 1;
+  const double *const of[][2] = {{one, none}, {none, one}, {all, none}, {all, one}};
+  static const interval wanted[] = {{1, 0, 3}, {-1, -3, 0}, {60, 60, 60}, {59, 57, 60}};
+  for (int i = 0; i < 4; i++) {
+    const interval x = interval_of_difference(of[i][0], of[i][1], 60, 5);
+    const double apart =
+        fabs(60 * x.at - wanted[i].at) + fabs(60 * x.lo - wanted[i].lo) + fabs(60 * x.hi - wanted[i].hi);
+    cr_expect(apart < 1e-12, "%d: %g, %g, %g", i, x.at, x.lo, x.hi);
+  }
 }
 
 Test(quality_intervals, few_units_have_none) {
