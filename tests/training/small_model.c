@@ -101,16 +101,6 @@ Test(training_small_model, causal) {
   free(weights);
 }
 
-Test(training_small_model, refuses) {
-  attn_spec *spec;
-  small_model m;
-  char *later;
-  cr_assert(attn_spec_parse(&spec, "linformer:k=2") == ATTN_OK);
-  cr_expect(small_attention_check(&shape, spec, &later) != ATTN_OK);
-  cr_expect(small_model_make(&shape, spec, &m) != ATTN_OK);
-  attn_spec_destroy(spec);
-}
-
 /* Whether another last token changes a logit before it, and whether that is declared: of vslash, alone and in
  * a gated sum, the last queries choose keys for all. */
 Test(training_small_model, declares_what_it_sees_later) {
@@ -177,7 +167,7 @@ Test(training_small_model, weights_at_first) {
   small_weights_decay(&s, decays);
   for (int64_t p = 0; p < 2 + 5 * s.layers; p++) {
     const int64_t k = p < 2 ? p : 2 + (p - 2) % 5, end = at + parts[k].count;
-    double sum = 0;
+    double sum = 0; /* of squares over the variance */
     for (; at < end; at++) {
       cr_expect(decays[at] == parts[k].decays && (parts[k].deviation > 0 || weights[at] == 1), "part %d",
                 (int)p);

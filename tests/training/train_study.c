@@ -186,16 +186,6 @@ Test(training_train_study, refuses_other_files) {
   free(whole);
 }
 
-Test(training_train_study, names_what_it_refuses) {
-  train_study s = study_of(tasks, 1, specs, 2);
-  cr_expect(s.spec_count == 3 && train_study_add(&s, specs[0]) == ATTN_EINVAL &&
-            strstr(attn_last_error(), "named twice"));
-  cr_assert(train_study_add(&s, "linformer:k=4") == ATTN_OK);
-  cr_expect(train_study_open(&s) != ATTN_OK && strstr(attn_last_error(), "cannot be trained on copy") &&
-            strstr(attn_last_error(), "causal"));
-  train_study_free(&s);
-}
-
 /* Accuracies of 8 seeds: exact attention's, and two variants' below it by 0.1 + each times a deviation. */
 static train_study compared(const train_row *rows, int variants) {
   train_study s = study_of(tasks, 1, specs, variants);
