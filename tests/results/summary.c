@@ -243,8 +243,7 @@ Test(results_summary, what_does_not_hold_is_explained) {
     snprintf(told, sizeof told, "  Files of the dataset: SHA-256 0d\n%s  This run alone: printf",
              i % 2 ? "  Files of the variant's parameters and the score: SHA-256 0f\n" : "");
     cr_expect(!wanted || strstr(text, told), "%s, not %s", text, told);
-    free(text);
-    result_row_free(&row);
+    free(text), result_row_free(&row);
   }
 }
 

@@ -85,22 +85,6 @@ Test(training_small_model, attention_of_fp32) {
   free(rounded);
 }
 
-/* No position hears of a later one: with other last tokens the logits before them keep their bits. */
-Test(training_small_model, causal) {
-  double *weights = drawn_weights(), before[12 * 7];
-  small_model m;
-  int32_t other[12];
-  scored s;
-  free(gradient_of(&shape, "tiled", weights, &m));
-  cr_assert(small_model_forward(&m, weights, tokens, targets, &s) == ATTN_OK);
-  for (int i = 0; i < 12 * 7; i++) before[i] = m.logits[i];
-  for (int i = 0; i < 12; i++) other[i] = i % 6 < 4 ? tokens[i] : (tokens[i] + 1) % 7;
-  cr_assert(small_model_forward(&m, weights, other, targets, &s) == ATTN_OK);
-  for (int i = 0; i < 12 * 7; i++) cr_expect((m.logits[i] == before[i]) == (i / 7 % 6 < 4), "row %d", i / 7);
-  small_model_free(&m);
-  free(weights);
-}
-
 /* Whether another last token changes a logit before it, and whether that is declared: of vslash, alone and in
  * a gated sum, the last queries choose keys for all. */
 Test(training_small_model, declares_what_it_sees_later) {
@@ -145,18 +129,8 @@ Test(training_small_model, weights_at_first) {
   const small_shape s = {
       .vocabulary = 40, .n = 30, .batch = 1, .width = 32, .heads = 1, .layers = 3, .inner = 48};
   const int64_t d = s.width, count = small_weights_count(&s);
-  const double of_layer = 1 / sqrt(6), plain = 1 / sqrt(32), inner = 1 / sqrt(48);
-  const struct {
-    int64_t count;
-    double deviation; /* 0: gains */
-    bool decays;
-  } parts[] = {{(s.vocabulary + s.n) * d, 0.5, false},
-               {d, 0, false},
-               {2 * d, 0, false},
-               {3 * d * d, plain, true},
-               {d * d, plain * of_layer, true},
-               {2 * s.inner * d, plain, true},
-               {s.inner * d, inner * of_layer, true}};
+  const int64_t counts[] = {70 * d, d, 2 * d, 3 * d * d, d * d, 2 * s.inner * d, s.inner * d};
+  const double deviations[] = {0.5, 0, 0, 1 / sqrt(32), 1 / sqrt(32 * 6), 1 / sqrt(32), 1 / sqrt(48 * 6)};
   double *weights = malloc((size_t)count * sizeof *weights);
   bool *decays = malloc((size_t)count * sizeof *decays);
   int64_t at = 0;
@@ -166,19 +140,17 @@ Test(training_small_model, weights_at_first) {
   small_weights_draw(&s, &rng, weights);
   small_weights_decay(&s, decays);
   for (int64_t p = 0; p < 2 + 5 * s.layers; p++) {
-    const int64_t k = p < 2 ? p : 2 + (p - 2) % 5, end = at + parts[k].count;
-    double sum = 0; /* of squares over the variance */
+    const int64_t k = p < 2 ? p : 2 + (p - 2) % 5, end = at + counts[k];
+    const double deviation = deviations[k]; /* 0: of gains */
+    double sum = 0;
     for (; at < end; at++) {
-      cr_expect(decays[at] == parts[k].decays && (parts[k].deviation > 0 || weights[at] == 1), "part %d",
-                (int)p);
-      sum += weights[at] * weights[at] / (double)parts[k].count;
+      cr_expect(decays[at] == (k > 2) && (k == 0 || k > 2 || weights[at] == 1), "part %d", (int)p);
+      sum += weights[at] * weights[at] / (double)counts[k];
     }
-    /* Five standard errors of a variance. */
-    cr_expect(!(parts[k].deviation > 0) ||
-                  fabs(sum / pow(parts[k].deviation, 2) - 1) < 5 * sqrt(2.0 / (double)parts[k].count),
+    /* Within five standard errors of a variance. */
+    cr_expect(deviation == 0 || fabs(sum / (deviation * deviation) - 1) < 5 * sqrt(2 / (double)counts[k]),
               "part %d: %g", (int)p, sqrt(sum));
   }
   cr_expect_eq(at, count);
-  free(weights);
-  free(decays);
+  free(weights), free(decays);
 }
