@@ -184,9 +184,13 @@ Test(cli_compare, json) {
     const json_int_t told = json_integer_value(json_object_get(json, counts[c / 5][c % 5]));
     cr_expect(told > 0 && (size_t)told == found[c / 5][c % 5], "%s: %d", counts[c / 5][c % 5], (int)told);
   }
-  const json_t *differ = json_object_get(json_object_get(json, "provenance"), "differ");
-  cr_expect(json_array_size(differ) == 1 &&
-            strcmp(json_string_value(json_array_get(json_array_get(differ, 0), 0)), "compiler") == 0);
+  const char *file, *differs;
+  double runs, least, most;
+  cr_assert_eq(json_unpack(json, "{s:{s:s, s:F, s:[F, F]}, s:{s:[[s, *]!]}}", "b", "file", &file, "runs",
+                           &runs, "drift", &least, &most, "provenance", "differ", &differs),
+               0);
+  cr_expect(runs == 40 && strcmp(file, "b.h5") == 0 && strcmp(differs, "compiler") == 0);
+  cr_expect(fabs(least - 1 / 3e3) + fabs(most - 40 / 3e3) < 1e-15);
   json_decref(json);
   result_set_free(&sets[0]), result_set_free(&sets[1]);
 }

@@ -250,8 +250,7 @@ Test(quality_record, what_a_run_did_is_told) {
            quality_check_find("EV-1")->statement, quality_check_find("EV-6")->statement);
   cr_expect_str_eq(text, wanted);
   cr_expect(t.violated == 1 && t.failed == 2);
-  free(text);
-  free(tables);
+  free(text), free(tables);
   for (int i = 0; i < 2; i++) quality_record_free(&r[i]);
 }
 

@@ -144,6 +144,7 @@ Test(results_changes, a_run_alone_is_students) {
     cr_expect_float_eq(log(r->ratio.lo / 1.2), -half, 1e-12, "%d", i);
     cr_expect_float_eq(r->p_slower, gsl_cdf_tdist_Q(log(1.2 / 1.05) / error, freedom), 1e-12, "%d", i);
     cr_expect_float_eq(r->p_faster, gsl_cdf_tdist_Q(-log(1.2 * 1.05) / error, freedom), 1e-12, "%d", i);
+    cr_expect(c.change.mean.lo < c.change.mean.hi, "two runs have a mean");
     changed_free(&c);
   }
 }
