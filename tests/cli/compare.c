@@ -176,6 +176,7 @@ Test(cli_compare, json) {
                               : "untimed",
                      "run %ld", k);
     cr_expect(!timed || fabs(json_number_value(ratio) * x->time_median / y->time_median - 1) < 1e-12);
+    cr_expect(i || slower, "worst first");
     const bool of[][5] = {{timed, timed && once, slower, faster, error},
                           {verdict, x->status != y->status, violated, y->status == RUN_CRASHED, true}};
     for (int c = 0; c < 10; c++) found[c / 5][c % 5] += of[c / 5][c % 5];

@@ -1,8 +1,29 @@
-/* intervals.c - 95 % intervals of means, shares and differences, where they are known. */
+/* intervals.c - 95 % intervals hold the truth about as often as they say. */
 #include <criterion/criterion.h>
 #include <math.h>
 
+#include "attn_variant.h"
 #include "experiments/mathematics/intervals.h"
+
+/* Exact coverages: 0.95 of the mean's; Clopper and Pearson's at n = 60, p = 0.3 is 0.9665. */
+Test(quality_intervals, cover) {
+  enum { TRIALS = 4000, UNITS = 12 };
+  int of_mean = 0, of_share = 0;
+  attn_rng rng;
+  attn_rng_init(&rng, 20260103, 0, 0);
+  for (int t = 0; t < TRIALS; t++) {
+    double x[UNITS];
+    int64_t hits = 0;
+    for (int i = 0; i < UNITS; i++) x[i] = 3 + 2 * attn_rng_normal(&rng);
+    for (int i = 0; i < 60; i++) hits += attn_rng_uniform(&rng) < 0.3;
+    const interval mean = interval_of_mean(x, UNITS), share = interval_of_share(hits, 60);
+    of_mean += mean.lo <= 3 && 3 <= mean.hi;
+    of_share += share.lo <= 0.3 && 0.3 <= share.hi;
+  }
+  const double slack = 5 * sqrt(0.95 * 0.05 / TRIALS); /* five standard errors */
+  cr_expect_float_eq((double)of_mean / TRIALS, 0.95, slack);
+  cr_expect_float_eq((double)of_share / TRIALS, 0.9665, slack);
+}
 
 Test(quality_intervals, known_values) {
   const double x[] = {1, 2, 3, 4, 5, 6, 7, 8};

@@ -318,3 +318,15 @@ Test(report_statistics, estimates_meet_what_the_runs_took) {
   model_free(&model);
   result_set_free(&set);
 }
+
+/* Runs that differ in what makes a group are estimated apart, warm and cold ones among them. */
+Test(report_statistics, cold_runs_do_not_touch_what_is_said_of_warm_ones) {
+  result_row rows[2] = {setting_row("tiled", "{}"), setting_row("tiled", "{}")};
+  const result_set set = {.rows = rows, .count = 2};
+  results_model model;
+  rows[1].cache = CACHE_COLD;
+  cr_assert_eq(model_make(&set, &model), ATTN_OK);
+  cr_expect(model.groups_count == 2 && model.settings_count == 1);
+  model_free(&model);
+  for (int i = 0; i < 2; i++) result_row_free(&rows[i]);
+}

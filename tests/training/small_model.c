@@ -85,6 +85,22 @@ Test(training_small_model, attention_of_fp32) {
   free(rounded);
 }
 
+/* No position hears of a later one: with other last tokens the logits before them keep their bits. */
+Test(training_small_model, causal) {
+  double *weights = drawn_weights(), before[12 * 7];
+  small_model m;
+  int32_t other[12];
+  scored s;
+  free(gradient_of(&shape, "tiled", weights, &m));
+  cr_assert(small_model_forward(&m, weights, tokens, targets, &s) == ATTN_OK);
+  for (int i = 0; i < 12 * 7; i++) before[i] = m.logits[i];
+  for (int i = 0; i < 12; i++) other[i] = i % 6 < 4 ? tokens[i] : (tokens[i] + 1) % 7;
+  cr_assert(small_model_forward(&m, weights, other, targets, &s) == ATTN_OK);
+  for (int i = 0; i < 12 * 7; i++) cr_expect((m.logits[i] == before[i]) == (i / 7 % 6 < 4), "row %d", i / 7);
+  small_model_free(&m);
+  free(weights);
+}
+
 /* Whether another last token changes a logit before it, and whether that is declared: of vslash, alone and in
  * a gated sum, the last queries choose keys for all. */
 Test(training_small_model, declares_what_it_sees_later) {
