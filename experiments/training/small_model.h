@@ -16,7 +16,7 @@ typedef struct small_shape {
 } small_shape;
 
 int64_t small_weights_count(const small_shape *);
-/* Normal numbers of deviation 1 / sqrt(inputs) in matrices, those that add to x 1 / sqrt(2 layers) of it; 0.1
+/* Normal numbers of deviation 1 / sqrt(inputs) in matrices, those that add to x 1 / sqrt(2 layers) of it; 0.5
  * in E and P; gains are 1. */
 void small_weights_draw(const small_shape *, attn_rng *, double *weights);
 /* Which weights decay: those of a layer's matrices. */

@@ -13,11 +13,14 @@ static void write_file(const char *name, void (*change)(result_set *)) {
   result_set_free(&set);
 }
 
+static void scale_time(result_row *row, double by) {
+  row->time_median *= by;
+  row->time_ci_lo *= by;
+  row->time_ci_hi *= by;
+}
+
 static void slow_down(result_set *s) {
-  result_row *row = &s->rows[9];
-  row->time_median *= 1.5;
-  row->time_ci_lo *= 1.5;
-  row->time_ci_hi *= 1.5;
+  scale_time(&s->rows[9], 1.5);
   s->rows[10].time_ci_lo = s->rows[10].time_ci_hi = (double)NAN; /* of one sample */
   json_object_set_new(json_array_get(s->sessions, 0), "compiler", json_string("gcc 13"));
 }
@@ -28,6 +31,13 @@ static void violate(result_set *s) {
     row->verdict = VERDICT_VIOLATED;
   }
 }
+
+static void set_flags(result_set *s, const char *flags) {
+  json_object_set_new(json_array_get(s->sessions, 0), "cpu_flags", json_string(flags));
+}
+/* What is a part of another word is another word. */
+static void flags_of_a(result_set *s) { set_flags(s, "avx2 fma sse avx51"); }
+static void flags_of_b(result_set *s) { set_flags(s, "sse avx fma avx512"); }
 
 static void crash(result_set *s) { s->rows[3].status = RUN_CRASHED; }
 
@@ -56,10 +66,20 @@ static void expect(const char *arguments, int code, const char *text) {
   cr_expect_null(strstr(result.out, "[nan"), "%s", result.out);
 }
 
+#define DATED                                                                                       \
+  "A: a.h5, 40 runs of 2023-11-14 22:13 UTC; while they were timed the machine's speed drifted by " \
+  "x0.000333 to x0.0133.\nB: a.h5, 40 runs of "
+
 Test(cli_compare, nothing_changed) {
   expect("compare a.h5 a.h5", 0, "40 runs in both; 0 of A and 0 of B without a counterpart.");
   cr_expect(strstr(result.out, "geometric mean x1 ["), "%s", result.out);
   expect("compare a.h5 a.h5 --max-slowdown 0%", 0, "No verdict and no status changed.");
+  /* 1.7e9 seconds; drifts are (i + 1) / 3000. */
+  cr_expect_eq(strncmp(result.out, DATED, strlen(DATED)), 0, "%s", result.out);
+  cr_expect(strstr(result.out, "\nAlike: git_commit, git_dirty, compiler, n_cores.\n"), "%s", result.out);
+  write_file("a.h5", flags_of_a);
+  write_file("b.h5", flags_of_b);
+  expect("compare a.h5 b.h5", 0, "cpu_flags  avx2 avx51  avx avx512\n");
 }
 
 Test(cli_compare, a_regression) {
@@ -92,27 +112,88 @@ Test(cli_compare, errors_verdicts_and_failures) {
   expect("compare a.h5 error.h5 --all", 0, "Only in A:\n  run 00000011\nOnly in B:\n  run 00000011\n");
 }
 
+/* Of A: what is no longer violated, and what still is. */
+static void violate_others(result_set *s) {
+  for (result_row *row = s->rows + 3; row < s->rows + 19; row += 15) {
+    fixture_add_bound(row, "SP-0", KIND_HARD, VERDICT_VIOLATED, (double)NAN);
+    row->verdict = VERDICT_VIOLATED;
+  }
+}
+
+/* Everything at once. */
+static void change_all(result_set *s) {
+  slow_down(s);
+  violate(s);
+  err(s);
+  s->rows[4].status = RUN_CRASHED;
+  s->rows[7].model_verdict = VERDICT_UNCERTIFIABLE;
+  scale_time(&s->rows[8], 0.5);
+  s->rows[14].isa = "neon";
+  s->rows[15].threads = 3;
+  s->rows[16].dataset_sha256 = "0123";
+}
+
+/* Each run says what its rows say, and the counts are those of the runs. */
 Test(cli_compare, json) {
-  write_file("b.h5", slow_down);
+  static const char *const members[][10] = {
+      {"key", "time", "error", "verdict", "model_verdict", "status", "label", "dataset", "n", "seed"},
+      {"key", "time_median", "err_rel_fro", "verdict", "model_verdict", "status", "label", "dataset", "n",
+       "seed"}};
+  static const char *const counts[][5] = {{"timed", "undecided", "slower", "faster", "errors"},
+                                          {"verdicts", "statuses", "violated", "failed", "pairs"},
+                                          {"only_a", "only_b", "other_isa", "other_threads", "other_data"}};
+  result_set sets[] = {fixture_set(40), fixture_set(40)};
+  violate_others(&sets[0]);
+  change_all(&sets[1]);
+  write_file("a.h5", violate_others);
+  write_file("b.h5", change_all);
   expect("compare --json a.h5 b.h5", 1, "\"limit\": 1.05");
-  json_error_t error;
-  json_t *json = json_loads(result.out, 0, &error);
-  cr_assert(json, "%s", error.text);
-  const json_t *worst = json_array_get(json_object_get(json, "runs"), 0);
-  int pairs, slower, wrong[7];
-  cr_assert_eq(json_unpack(json, "{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "pairs", &pairs, "slower",
-                           &slower, "faster", wrong, "errors", wrong + 1, "verdicts", wrong + 2, "statuses",
-                           wrong + 3, "violated", wrong + 4, "failed", wrong + 5, "only_a", wrong + 6),
+  json_t *json = json_loads(result.out, 0, NULL), *run;
+  cr_assert(json, "%s", result.out);
+  size_t i, found[3][5] = {[2] = {json_array_size(json_object_get(json, "alone_a")),
+                                  json_array_size(json_object_get(json, "alone_b")), 1, 1, 1}};
+  json_array_foreach(json_object_get(json, "runs"), i, run) {
+    const long k = strtol(json_string_value(json_object_get(run, "key_a")) + strlen("run "), NULL, 10);
+    for (int m = 0; m < 20; m++) { /* of both rows, and of B */
+      char name[32];
+      snprintf(name, sizeof name, "%s%s", members[0][m / 2], m > 11 ? "" : m % 2 ? "_b" : "_a");
+      json_t *wanted =
+          result_column_json(&sets[m > 11 || m % 2].rows[k], result_column_named(members[1][m / 2]));
+      cr_expect(json_equal(json_object_get(run, name), wanted), "run %ld: %s", k, name);
+      json_decref(wanted);
+    }
+    const result_row *x = &sets[0].rows[k], *y = &sets[1].rows[k];
+    const json_t *ratio = json_array_get(json_object_get(run, "ratio"), 0);
+    const bool timed = json_is_number(ratio), slower = k == 9, faster = k == 8,
+               once = json_is_null(json_object_get(run, "p_slower")),
+               error = json_is_true(json_object_get(run, "error_changed")),
+               verdict = x->verdict != y->verdict || x->model_verdict != y->model_verdict,
+               violated = json_array_size(json_object_get(run, "violated"));
+    cr_expect_str_eq(json_string_value(json_object_get(run, "time")),
+                     slower   ? "slower"
+                     : faster ? "faster"
+                     : timed  ? ""
+                              : "untimed",
+                     "run %ld", k);
+    cr_expect(!timed || fabs(json_number_value(ratio) * x->time_median / y->time_median - 1) < 1e-12);
+    cr_expect(i || slower, "worst first");
+    const bool of[][5] = {{timed, timed && once, slower, faster, error},
+                          {verdict, x->status != y->status, violated, y->status == RUN_CRASHED, true}};
+    for (int c = 0; c < 10; c++) found[c / 5][c % 5] += of[c / 5][c % 5];
+  }
+  for (int c = 0; c < 15; c++) {
+    const json_int_t told = json_integer_value(json_object_get(json, counts[c / 5][c % 5]));
+    cr_expect(told > 0 && (size_t)told == found[c / 5][c % 5], "%s: %d", counts[c / 5][c % 5], (int)told);
+  }
+  const char *file, *differs;
+  double runs, least, most;
+  cr_assert_eq(json_unpack(json, "{s:{s:s, s:F, s:[F, F]}, s:{s:[[s, *]!]}}", "b", "file", &file, "runs",
+                           &runs, "drift", &least, &most, "provenance", "differ", &differs),
                0);
-  cr_expect(pairs == 40 && slower == 1);
-  for (int i = 0; i < 7; i++) cr_expect_eq(wrong[i], 0);
-  cr_expect_str_eq(json_string_value(json_object_get(worst, "time")), "slower");
-  cr_expect_float_eq(json_number_value(json_array_get(json_object_get(worst, "ratio"), 0)), 1.5, 1e-12);
-  cr_expect(json_is_null(json_object_get(json_array_get(json_object_get(json, "runs"), 39), "time_a")));
-  const json_t *differ = json_object_get(json_object_get(json, "provenance"), "differ");
-  cr_expect(json_array_size(differ) == 1 &&
-            strcmp(json_string_value(json_array_get(json_array_get(differ, 0), 0)), "compiler") == 0);
+  cr_expect(runs == 40 && strcmp(file, "b.h5") == 0 && strcmp(differs, "compiler") == 0);
+  cr_expect(fabs(least - 1 / 3e3) + fabs(most - 40 / 3e3) < 1e-15);
   json_decref(json);
+  result_set_free(&sets[0]), result_set_free(&sets[1]);
 }
 
 /* Several files are one page; an evaluation has another page. */

@@ -1111,7 +1111,7 @@ mutant(tail-level experiments/evidence/certify.c checks_certify/the_tail_is_cove
   [[pow(4 * alpha, 1 / drawn)]])
 mutant(errors-of-the-sample experiments/evidence/errors.c reference_census/errors_are_of_all_rows ""
   "errors are of sampled rows where all are known" [[const bool all = @e->exact->all@;]] [[false]])
-mutant(changes-uncorrected experiments/analysis/change.c results_changes/noise_alone_is_no_regression ""
+mutant(changes-uncorrected experiments/analysis/change.c results_changes/what_is_settled_is_no_longer_counted ""
   "each run is compared at the whole level" [[all[i].p <= @CHANGE_LEVEL / (double)(count - i)@; i++]] [[CHANGE_LEVEL]])
 mutant(label-with-seed experiments/grid/grid_row.c runner_grid/row_of_a_run_has_its_label_and_texts ""
   "a label names the seed of the draws" [[label_make(run->spec, @false@, &label)]] [[true]])

@@ -117,6 +117,21 @@ Test(quality_checks, drawn_text_is_known_from_other_text) {
     expect_verdict(b, i ? VERDICT_VIOLATED : VERDICT_CONSISTENT);
     cr_expect(i ? b->p_value < RESULTS_ALPHA && b->margin < 2 : b->p_value > 0.01, "%g of %g, p %g",
               b->measured, b->value, b->p_value);
+    double sum = 0, variance = 0, most = 0;
+    for (int64_t w = 0; w < d.windows; w++)
+      for (const quality_point *p = d.points + w * d.positions, *last = p + d.scored[w]; p < last; p++) {
+        sum += (double)p->dnll - (double)p->kl;
+        variance += (double)p->variance;
+        most = fmax(most, (double)p->range);
+      }
+    cr_expect_float_eq(b->measured, fabs(sum), 1e-9);
+    cr_expect_float_eq(b->value, 8 * most / 3 + sqrt(64 * most * most / 9 + 16 * variance), 1e-9);
+    cr_expect_float_eq(b->p_value, fmin(1, 2 * exp(-sum * sum / (2 * variance + 2 * most * fabs(sum) / 3))),
+                       1e-9 * b->p_value);
+    d.points[d.positions + 3].kl = NAN; /* nothing is decided by the others */
+    assert_ok(quality_check(&(quality_checked){llama, &own[i], &swap, 1, &d}, false, cells));
+    static const int of_all[] = {EV_1, EV_2, EV_3, EV_9};
+    for (int k = 0; k < 4; k++) expect_verdict(&cells[0][of_all[k]], VERDICT_UNCERTIFIABLE);
     quality_data_free(&d);
     quality_windows_free(&own[i]);
   }

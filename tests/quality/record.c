@@ -180,14 +180,9 @@ Test(quality_record, a_file_gives_back_what_was_written) {
   for (size_t i = 0; i < 2; i++) {
     const quality_record *a = &set.records[i], *b = &again.records[i];
     for (const result_column *c = quality_columns; c->name; c++) {
-      if (c->type == COLUMN_TEXT)
-        cr_expect_str_eq(result_column_text(a, c), result_column_text(b, c), "%s", c->name);
-      else if (c->type == COLUMN_F64 && !isnan(result_column_f64(a, c)))
-        cr_expect_eq(result_column_f64(a, c), result_column_f64(b, c), "%s", c->name);
-      else if (c->type == COLUMN_F64)
-        cr_expect(isnan(result_column_f64(b, c)), "%s", c->name);
-      else
-        cr_expect_eq(result_column_int(a, c), result_column_int(b, c), "%s", c->name);
+      json_t *const of[] = {result_column_json(a, c), result_column_json(b, c)};
+      cr_expect(json_equal(of[0], of[1]), "%s", c->name);
+      for (int k = 0; k < 2; k++) json_decref(of[k]);
     }
     for (const quality_series *s = quality_series_list; s < quality_series_list + QUALITY_SERIES; s++) {
       const int64_t length = quality_series_length(a, s);
@@ -201,14 +196,17 @@ Test(quality_record, a_file_gives_back_what_was_written) {
   result_set_free(&again);
 }
 
-/* Violated, in error, failed: three lines for one who only reads messages. */
-Test(quality_record, what_went_wrong_is_told_after_the_command) {
-  quality_record r[2] = {record(1, "a"), record(1, "b")};
+/* Violated, in error, failed: three lines for one who only reads messages. Tables have the numbers of the run
+ * that ended well, in this order, with two digits at least. */
+Test(quality_record, what_a_run_did_is_told) {
+  windows.answers = true;
+  quality_record r[2] = {record(1, "a"), record(1, "b")}, *x = r;
   const quality_record *runs[] = {&r[0], &r[1]};
   result_bound cells[3];
-  char *text = NULL, wanted[1024];
+  char *text = NULL, *tables = NULL, wanted[1024];
   size_t size;
-  quality_teller t = {"attnlab eval", fopen("/dev/null", "w"), open_memstream(&text, &size), .json = false};
+  quality_teller t = {"attnlab eval", open_memstream(&tables, &size), open_memstream(&text, &size),
+                      .json = false};
   bound_begin(&cells[0], "EV-1", KIND_HARD);
   bound_hard(&cells[0], 0.5, 0.25);
   bound_begin(&cells[1], "EV-6", KIND_HARD);
@@ -219,11 +217,32 @@ Test(quality_record, what_went_wrong_is_told_after_the_command) {
   r[1].status = RUN_FAILED;
   free(r[1].message);
   r[1].message = strdup("because");
+  x->mix = 0.25, x->nll_unigram = 3, x->nll_uniform = 5, x->kl_budget = 0.5, x->score_p_holm = 0.875;
+  x->sensitivity = 7, x->error_allowed = 0.125, x->additivity = 0.75, x->word_holm = QUALITY_WORSE;
   assert_ok(quality_tell(&t, NULL, runs, 2));
   cr_assert(!fclose(t.errors) && !fclose(t.out));
+  const double truth[][7] = {
+      {W, N, x->nll_exact, exp(x->nll_exact), 100 * x->right_exact, 100 * x->score_exact, 3},
+      {5, 95, 95, 0.25, 100 * x->density, 100 * x->mass_left, x->kv_bits},
+      {x->dnll, x->dnll_lo, x->dnll_hi, x->kl, x->kl_lo, x->kl_hi, 100 * x->top1},
+      {100 * x->right, 100 * x->score, x->ppl_ratio, x->attention_error, x->lost, x->won, x->score_p},
+      {0.875, 0.5, 0.25, x->kl, 16 * x->kl, x->attention_error, 7},
+      {0.125, 0.75}};
+  size_t count = 0;
+  for (char *at = tables, *end; *at; at = end) {
+    const double number = strtod(at, &end), wanted_here = truth[count / 7][count % 7];
+    const bool alone = end > at && !strchr(" \n", *at) && strchr(" \n", at[-1]);
+    if (!alone) end = at + 1;
+    cr_expect(!alone || fabs(number - wanted_here) <= 0.05 * fabs(wanted_here), "%zu: %g", count, number);
+    cr_assert((count += alone) <= 37, "%s", tables);
+  }
+  static const char *const says[] = {" worse ",
+                                     "windows; token frequencies alone: ", "  right %  all %  PPL x  error  ",
+                                     "KL/error^2  error allowed  additivity\n"};
+  for (int k = 0; k < 4; k++) cr_expect(count == 37 && strstr(tables, says[k]), "%s: %s", says[k], tables);
   json_t *json = quality_verdicts_json(&(quality_set){.records = r, .count = 2});
-  cr_expect(json_array_size(json_object_get(json, "errors")) == 1 &&
-            json_array_size(json_object_get(json, "violations")) == 1);
+  static const char *const lists[] = {"violations", "errors", "failures"};
+  for (int l = 0; l < 3; l++) cr_expect_eq(json_array_size(json_object_get(json, lists[l])), 1);
   json_decref(json);
   snprintf(wanted, sizeof wanted,
            "attnlab eval: a: EV-1 violated: 0.5, at most 0.25: %s\n"
@@ -231,7 +250,7 @@ Test(quality_record, what_went_wrong_is_told_after_the_command) {
            quality_check_find("EV-1")->statement, quality_check_find("EV-6")->statement);
   cr_expect_str_eq(text, wanted);
   cr_expect(t.violated == 1 && t.failed == 2);
-  free(text);
+  free(text), free(tables);
   for (int i = 0; i < 2; i++) quality_record_free(&r[i]);
 }
 

@@ -1,6 +1,7 @@
 /* summary.c - the summary: every variant, length and verdict; medians over seeds; reasons; both formats. */
 
 #include "experiments/report/explain_violations.h"
+#include "experiments/checks/check.h"
 #include "experiments/results/bound.h"
 #include "tests/support/results_fixture.h"
 #include "experiments/mathematics/statistics.h"
@@ -178,32 +179,100 @@ Test(results_summary, unchecked_variants_are_named_and_get_no_star) {
   for (int i = 0; i < 2; i++) result_row_free(&rows[i]);
 }
 
-/* A model that is exceeded is reported, and neither a violation nor a failure; one that does not apply is
- * not. */
-Test(results_summary, models_warn) {
-  char *text = NULL;
-  size_t size;
-  result_row row = fixture_row(0);
-  row.bounds_count = 0;
-  fixture_add_bound(&row, "FP-5", KIND_MODEL, VERDICT_UNCERTIFIABLE, (double)NAN);
-  fixture_add_bound(&row, "FP-5", KIND_MODEL, VERDICT_CONSISTENT, (double)NAN);
-  fixture_add_bound(&row, "FP-5", KIND_MODEL, VERDICT_UNCERTIFIABLE, (double)NAN)->value = (double)NAN;
-  row.verdict = VERDICT_UNCERTIFIABLE;
-  result_set set = {.rows = &row, .count = 1};
-  cr_assert(summary_violations(&set) == 0 && summary_failures(&set) == 0);
-  FILE *file = open_memstream(&text, &size);
-  for (int b = 0; b < 3; b++)
-    if (explain_wanted(&row.bounds[b]))
-      cr_assert_eq(explain_print(file, &row, &row.bounds[b], TABLE_TEXT), ATTN_OK);
-  fclose(file);
-  expect_line(text, "WARNING FP-5: measured 0.125, bound 0.5, margin 0.25: run 00000000\n");
-  cr_assert_null(strstr(strstr(text, "WARNING") + 1, "WARNING"));
-  json_t *json = explain_json(&set);
-  cr_assert_eq(json_array_size(json_object_get(json, "warnings")), 1);
-  cr_assert_eq(json_array_size(json_object_get(json, "violations")), 0);
-  json_decref(json);
+/* A model that is exceeded is reported, and neither a violation nor a failure; one that does not apply is not,
+ * nor is what was not decided. */
+Test(results_summary, what_does_not_hold_is_explained) {
+  static const struct {
+    const char *name;
+    check_kind kind;
+    check_verdict verdict;
+    double value, repeat;
+    const char *list, *begins, *says; /* NULL: nothing */
+  } cases[] = {
+      {"FP-5", KIND_MODEL, VERDICT_CONSISTENT, 0.5, 0, NULL, NULL, NULL},
+      {"FP-5", KIND_MODEL, VERDICT_UNCERTIFIABLE, (double)NAN, 0, NULL, NULL, NULL},
+      {"FP-1", KIND_HARD, VERDICT_UNCERTIFIABLE, 0.5, 0, NULL, NULL, NULL},
+      {"FP-5", KIND_MODEL, VERDICT_UNCERTIFIABLE, 0.5, 0, "warnings", "WARNING", "It rests on a model"},
+      {"FP-1", KIND_HARD, VERDICT_VIOLATED, 0.5, 0.25, "violations", "VIOLATED", "It is proven, so the"},
+      {"FP-1", KIND_HARD, VERDICT_ERROR, 0.5, 0, "errors", "ERROR", "The check could not be evaluated.\n"},
+      {"LIN-1", KIND_PROB, VERDICT_VIOLATED, 0.5, 0.25, "violations", "VIOLATED", "If it held,"},
+      {"LIN-1", KIND_PROB, VERDICT_VIOLATED, 0.5, 0, "violations", "VIOLATED", "If it held,"},
+      {"PROP-LEN", KIND_PROPERTY, VERDICT_VIOLATED, 0.5, 0, "violations", "VIOLATED", "Every variant must"},
+      {"of a plug-in", KIND_HARD, VERDICT_VIOLATED, 0.5, 0, "violations", "VIOLATED", "It is proven,"}};
+  static const char *const lists[] = {"violations", "errors", "warnings"};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *name = cases[i].name;
+    const bool wanted = cases[i].list, drawn = cases[i].kind == KIND_PROB;
+    const check *c = check_find(name);
+    char *text = NULL, told[1024];
+    size_t size;
+    result_row row = fixture_row(0);
+    const result_set set = {.rows = &row, .count = 1};
+    row.bounds_count = 0;
+    row.dataset_sha256 = "0d";
+    row.files_sha256 = i % 2 ? "0f" : "";
+    row.verdict = cases[i].verdict;
+    result_bound *b = fixture_add_bound(&row, name, cases[i].kind, cases[i].verdict, 1e-7);
+    b->value = cases[i].value;
+    b->p_repeat = cases[i].repeat;
+    b->message = i % 2 ? "row 7" : "";
+    cr_expect(summary_violations(&set) == (cases[i].verdict == VERDICT_VIOLATED) &&
+                  summary_failures(&set) == (cases[i].verdict == VERDICT_ERROR) &&
+                  explain_wanted(b) == wanted,
+              "%zu", i);
+    json_t *json = explain_json(&set);
+    for (int l = 0; l < 3; l++) {
+      const json_t *list = json_object_get(json, lists[l]), *cell = json_array_get(list, 0);
+      cr_expect_eq(json_array_size(list), wanted && strcmp(cases[i].list, lists[l]) == 0, "%zu", i);
+      for (const result_column *of = result_bound_columns; cell && of->name; of++) {
+        json_t *value = result_column_json(b, of);
+        cr_expect(json_equal(json_object_get(cell, of->name), value), "%zu: %s", i, of->name);
+        json_decref(value);
+      }
+      cr_expect(!cell || strcmp(json_string_value(json_object_get(cell, "key")), row.key) == 0);
+    }
+    json_decref(json);
+    FILE *file = open_memstream(&text, &size);
+    if (wanted) cr_assert_eq(explain_print(file, &row, b, TABLE_TEXT), ATTN_OK);
+    fclose(file);
+    snprintf(told, sizeof told,
+             "%s %s: measured 0.125, bound 0.5, margin 0.25%s%s: run 00000000\n%s%s%s%s  %s", cases[i].begins,
+             name, drawn ? ", p = 1e-07" : "", drawn && b->p_repeat > 0 ? ", repeated p = 0.25" : "",
+             i % 2 ? "  Here: row 7.\n" : "", c ? "  The bound: " : "", c ? c->statement : "", c ? ".\n" : "",
+             cases[i].says);
+    cr_expect(!wanted || strncmp(text, told, strlen(told)) == 0, "%s, not %s", text, told);
+    snprintf(told, sizeof told, "  Files of the dataset: SHA-256 0d\n%s  This run alone: printf",
+             i % 2 ? "  Files of the variant's parameters and the score: SHA-256 0f\n" : "");
+    cr_expect(!wanted || strstr(text, told), "%s, not %s", text, told);
+    free(text), result_row_free(&row);
+  }
+}
+
+/* Reasons that differ in numbers alone are one, with the first of them. */
+Test(results_summary, reasons_are_told_once) {
+  static const struct {
+    const char *variant, *message;
+    run_status status;
+  } of[] = {{"a", "needs 12 keys", RUN_UNSUPPORTED},      {"a", "needs 12 keys", RUN_CRASHED},
+            {"a", "needs 3.75 keys", RUN_UNSUPPORTED},    {"b", "needs 12 keys", RUN_UNSUPPORTED},
+            {"a", "needs 12 keys more", RUN_UNSUPPORTED}, {"a", "needs keys", RUN_UNSUPPORTED},
+            {"a", "needs 7 keys", RUN_UNSUPPORTED},       {"a", "needs 12", RUN_UNSUPPORTED}};
+  enum { COUNT = sizeof of / sizeof *of };
+  result_row rows[COUNT];
+  const result_set set = {.rows = rows, .count = COUNT};
+  for (int i = 0; i < COUNT; i++) {
+    rows[i] = fixture_row(6);
+    rows[i].variant = of[i].variant;
+    rows[i].status = of[i].status;
+    free(rows[i].message);
+    rows[i].message = strdup(of[i].message);
+  }
+  char *text = printed(&set, SUMMARY_BOUNDS, TABLE_TEXT);
+  expect_line(text, "unsupported: a (3 runs): needs 12 keys\ncrashed: a (1 run): needs 12 keys\n"
+                    "unsupported: b (1 run): needs 12 keys\nunsupported: a (1 run): needs 12 keys more\n"
+                    "unsupported: a (1 run): needs keys\nunsupported: a (1 run): needs 12\n\n");
   free(text);
-  result_row_free(&row);
+  for (int i = 0; i < COUNT; i++) result_row_free(&rows[i]);
 }
 
 Test(results_summary, nothing_to_say_is_no_failure) {
@@ -266,19 +335,6 @@ Test(results_summary, median_passes_over_nan) {
   cr_assert_eq(median_of(odd, 4), 2);
   cr_assert_eq(median_of(even, 2), 2.5);
   cr_assert(isnan(median_of(none, 1)));
-}
-
-/* A check that could not be evaluated is no pass: the exit code must show it. */
-Test(results_summary, a_check_in_error_is_a_failure) {
-  result_row row = fixture_row(0);
-  row.status = RUN_OK;
-  row.verdict = VERDICT_PASS;
-  result_set set = {.rows = &row, .count = 1};
-  cr_assert_eq(summary_failures(&set), 0);
-  row.verdict = VERDICT_ERROR;
-  cr_assert_eq(summary_failures(&set), 1);
-  cr_assert_eq(summary_violations(&set), 0);
-  result_row_free(&row);
 }
 
 /* Four runs of two settings, read from a file: what was verified of a setting counts once, whoever copied

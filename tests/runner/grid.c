@@ -60,6 +60,7 @@ Test(grid, maps_of_the_first_seed) {
                        (run->seed == 3 || strcmp(run->variant, "performer") != 0),
                    "%s", run->key);
       cr_expect_eq(run->map, back.block.runs[r].map);
+      cr_expect(*run->variant == 'p' || *run->variant == 'l' || run->seed == g.blocks[b].data_seed);
       maps += run->map;
     }
     grid_block_free(&back.block);
@@ -103,18 +104,7 @@ Test(grid, seeds_multiply_random_variants_alone_and_share_a_block) {
   grid_free(&g);
 }
 
-Test(grid, a_seed_in_the_item_is_the_only_one) {
-  grid g = expand(
-      "schema: 1\ngrid: {n: 64, seed: 0:2}\nvariants: [performer: {seed: [7, 9]}, 'performer:seed=11']\n"
-      "datasets: gaussian\nnulls: no\n");
-  cr_assert_eq(g.blocks[0].count, 3);
-  cr_expect_eq(g.blocks[0].runs[0].seed, 7);
-  cr_expect_eq(g.blocks[0].runs[1].seed, 9);
-  cr_expect_eq(g.blocks[0].runs[2].seed, 11);
-  grid_free(&g);
-}
-
-/* The seed is the parameter that the variant names. */
+/* The seed is the parameter that the variant names; seeds in an item are the only ones. */
 Test(grid, seeds_by_another_name) {
   static attn_param table[8];
   static attn_variant strange;
@@ -129,12 +119,13 @@ Test(grid, seeds_by_another_name) {
   strange.params = table;
   strange.seed = "r";
   cr_assert_eq(attn_variant_register(&strange), ATTN_OK);
-  grid g = expand("schema: 1\ngrid: {n: 64, seed: 5:6}\nvariants: [strange, 'strange:r=9']\n"
-                  "datasets: gaussian\nnulls: no\n");
-  cr_assert_eq(g.blocks[0].count, 3);
-  for (size_t r = 0; r < 3; r++) {
+  grid g = expand(
+      "schema: 1\ngrid: {n: 64, seed: 5:6}\nvariants: [strange, 'strange:r=9', strange: {r: [7, 9, 8]}]\n"
+      "datasets: gaussian\nnulls: no\n");
+  cr_assert_eq(g.blocks[0].count, 5);
+  for (size_t r = 0; r < 5; r++) {
     char seed[32];
-    int64_t want = r < 2 ? 5 + (int64_t)r : 9;
+    const int64_t want = (int64_t[]){5, 6, 9, 7, 8}[r];
     snprintf(seed, sizeof seed, ",r=%lld", (long long)want);
     cr_expect(g.blocks[0].runs[r].seed == want && strstr(g.blocks[0].runs[r].spec->text, seed));
     result_row row;
@@ -144,15 +135,6 @@ Test(grid, seeds_by_another_name) {
               "params group the runs of all seeds: %s", row.params);
     result_row_free(&row);
   }
-  grid_free(&g);
-}
-
-Test(grid, data_seeds_make_blocks) {
-  grid g =
-      expand("schema: 1\ngrid: {n: 64, data_seed: [0, 5]}\nvariants: full\ndatasets: gaussian\nnulls: no\n");
-  cr_expect_eq(g.count, 2);
-  cr_expect_eq(count_runs(&g, "data_seed=5"), 1);
-  cr_expect_eq(g.blocks[1].runs[0].seed, g.blocks[1].data_seed);
   grid_free(&g);
 }
 
@@ -261,26 +243,17 @@ Test(grid, shards_partition_the_work) {
   }
 }
 
-static bool is_tiled(const grid_block *block, const grid_run *run, void *context) {
-  (void)block;
-  (void)context;
-  return strcmp(run->variant, "tiled") == 0;
-}
-
-static bool is_nothing(const grid_block *block, const grid_run *run, void *context) {
-  (void)block;
-  (void)run;
-  (void)context;
-  return false;
+/* Tiled attention, or nothing. */
+static bool is_wanted(const grid_block *block, const grid_run *run, void *tiled) {
+  return block && tiled && strcmp(run->variant, "tiled") == 0;
 }
 
 Test(grid, filter) {
   grid g = expand(SHARDED);
   const size_t blocks = g.count;
-  grid_filter(&g, is_tiled, NULL);
-  cr_expect_eq(g.count, blocks);
-  cr_expect_eq(grid_run_count(&g), blocks);
-  grid_filter(&g, is_nothing, NULL);
+  grid_filter(&g, is_wanted, &g);
+  cr_expect(g.count == blocks && grid_run_count(&g) == blocks);
+  grid_filter(&g, is_wanted, NULL);
   cr_expect_eq(g.count, 0);
   grid_free(&g);
 }
@@ -322,27 +295,11 @@ Test(runner_grid, row_of_a_run_has_its_label_and_texts) {
       cr_expect(strcmp(name, "seed") != 0 || (!value && row.p[p].value == 3), "%s", name);
     }
     cr_expect(i != 1 || strstr(row.params, list), "%s", row.params);
+    cr_expect(i != 0 || (strstr(row.params, "\"k\":64") && row.p[0].value == 64), "%s", row.params);
+    cr_expect(!strcmp(row.variant, g.blocks[0].runs[i].variant) && !strcmp(row.key, g.blocks[0].runs[i].key));
+    for (axis_id a = 0; a < AXES; a++)
+      cr_expect_eq(row.axis[a], a == AXIS_seed ? g.blocks[0].runs[i].seed : g.blocks[0].axis[a]);
     result_row_free(&row);
   }
-  grid_free(&g);
-}
-
-Test(grid, row_of_a_run) {
-  grid g = expand("schema: 1\ngrid: {n: 64, causal: yes, seed: 3}\nvariants: [performer: {features: 16}]\n"
-                  "datasets: gaussian\nnulls: no\n");
-  result_row row;
-  result_row_init(&row);
-  cr_assert_eq(grid_row(&g.blocks[0], &g.blocks[0].runs[0], &row), ATTN_OK);
-  cr_expect_str_eq(row.variant, "performer");
-  cr_expect_str_eq(row.key, g.blocks[0].runs[0].key);
-  cr_expect_eq(row.dtype, ATTN_F32);
-  cr_expect(strstr(row.params, "\"features\":16") != NULL, "%s", row.params);
-  cr_expect(row.n == 64 && row.n_kv == 64 && row.heads == 4 && row.kv_heads == 4 && row.causal &&
-            row.seed == 3);
-  bool found = false;
-  for (int i = 0; i < row.p_count; i++)
-    if (strcmp(row.p[i].name, "features") == 0) found = row.p[i].value == 16;
-  cr_expect(found);
-  result_row_free(&row);
   grid_free(&g);
 }

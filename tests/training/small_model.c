@@ -101,16 +101,6 @@ Test(training_small_model, causal) {
   free(weights);
 }
 
-Test(training_small_model, refuses) {
-  attn_spec *spec;
-  small_model m;
-  char *later;
-  cr_assert(attn_spec_parse(&spec, "linformer:k=2") == ATTN_OK);
-  cr_expect(small_attention_check(&shape, spec, &later) != ATTN_OK);
-  cr_expect(small_model_make(&shape, spec, &m) != ATTN_OK);
-  attn_spec_destroy(spec);
-}
-
 /* Whether another last token changes a logit before it, and whether that is declared: of vslash, alone and in
  * a gated sum, the last queries choose keys for all. */
 Test(training_small_model, declares_what_it_sees_later) {
@@ -149,15 +139,34 @@ Test(training_small_model, declares_what_it_sees_later) {
   free(weights);
 }
 
-/* Only the matrices of layers decay. */
-Test(training_small_model, decay) {
-  const int64_t count = small_weights_count(&shape), d = shape.width;
+/* E and P, the last gain, and of each layer gains, matrices of its inputs, and those that add to x, whose sum
+ * over the layers has the size of one; only matrices of layers decay, and gains are 1. */
+Test(training_small_model, weights_at_first) {
+  const small_shape s = {
+      .vocabulary = 40, .n = 30, .batch = 1, .width = 32, .heads = 1, .layers = 3, .inner = 48};
+  const int64_t d = s.width, count = small_weights_count(&s);
+  const int64_t counts[] = {70 * d, d, 2 * d, 3 * d * d, d * d, 2 * s.inner * d, s.inner * d};
+  const double deviations[] = {0.5, 0, 0, 1 / sqrt(32), 1 / sqrt(32 * 6), 1 / sqrt(32), 1 / sqrt(48 * 6)};
+  double *weights = malloc((size_t)count * sizeof *weights);
   bool *decays = malloc((size_t)count * sizeof *decays);
-  int64_t decaying = 0;
-  cr_assert(decays);
-  small_weights_decay(&shape, decays);
-  for (int64_t i = 0; i < count; i++) decaying += decays[i];
-  cr_expect(decaying == shape.layers * (4 * d * d + 3 * d * shape.inner));
-  cr_expect(!decays[0] && decays[count - 1]);
-  free(decays);
+  int64_t at = 0;
+  attn_rng rng;
+  attn_rng_init(&rng, 5, 0, 0);
+  cr_assert(weights && decays);
+  small_weights_draw(&s, &rng, weights);
+  small_weights_decay(&s, decays);
+  for (int64_t p = 0; p < 2 + 5 * s.layers; p++) {
+    const int64_t k = p < 2 ? p : 2 + (p - 2) % 5, end = at + counts[k];
+    const double deviation = deviations[k]; /* 0: of gains */
+    double sum = 0;
+    for (; at < end; at++) {
+      cr_expect(decays[at] == (k > 2) && (k == 0 || k > 2 || weights[at] == 1), "part %d", (int)p);
+      sum += weights[at] * weights[at] / (double)counts[k];
+    }
+    /* Within five standard errors of a variance. */
+    cr_expect(deviation == 0 || fabs(sum / (deviation * deviation) - 1) < 5 * sqrt(2 / (double)counts[k]),
+              "part %d: %g", (int)p, sqrt(sum));
+  }
+  cr_expect_eq(at, count);
+  free(weights), free(decays);
 }
