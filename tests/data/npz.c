@@ -11,6 +11,7 @@ enum { ELEMENTS = 600, NPY = 128 + 4 * ELEMENTS, ROOM = 16384 };
 typedef struct archive {
   unsigned char at[ROOM];
   size_t used, list_used, count;
+  bool wide; /* the record at the end, too */
   unsigned char list[ROOM];
 } archive;
 
@@ -42,10 +43,12 @@ static void add(archive *a, const char *name, const unsigned char *content, size
   put(a->at, &a->used, 0x04034b50, 4);
   put(a->at, &a->used, 0, 22);
   put(a->at, &a->used, length, 2);
-  put(a->at, &a->used, 0, 2);
+  put(a->at, &a->used, 5, 2);
   memcpy(a->at + a->used, name, length);
-  memcpy(a->at + a->used + length, from, stored);
-  a->used += length + stored;
+  a->used += length;
+  put(a->at, &a->used, 0, 5);
+  memcpy(a->at + a->used, from, stored);
+  a->used += stored;
   put(a->list, &a->list_used, 0x02014b50, 4);
   put(a->list, &a->list_used, 0, 6);
   put(a->list, &a->list_used, (uint64_t)method, 2);
@@ -54,31 +57,41 @@ static void add(archive *a, const char *name, const unsigned char *content, size
   put(a->list, &a->list_used, f.wide ? 0xffffffff : stored + f.packed, 4);
   put(a->list, &a->list_used, f.wide ? 0xffffffff : bytes + f.size, 4);
   put(a->list, &a->list_used, length, 2);
-  put(a->list, &a->list_used, f.wide ? 20 : 0, 2);
-  put(a->list, &a->list_used, 0, 10);
-  put(a->list, &a->list_used, place, 4);
+  put(a->list, &a->list_used, f.wide ? 34 : 6, 2);
+  put(a->list, &a->list_used, 3, 10); /* a comment */
+  put(a->list, &a->list_used, f.wide ? 0xffffffff : place, 4);
   memcpy(a->list + a->list_used, name, length);
   a->list_used += length;
+  put(a->list, &a->list_used, 0x20007, 6); /* a field that means nothing here */
   if (f.wide) {
-    put(a->list, &a->list_used, 1, 2);
-    put(a->list, &a->list_used, 16, 2);
+    put(a->list, &a->list_used, 0x180001, 4);
     put(a->list, &a->list_used, bytes + f.size, 8);
     put(a->list, &a->list_used, stored, 8);
+    put(a->list, &a->list_used, place, 8);
   }
+  put(a->list, &a->list_used, 0x4b50, 3);
+  a->wide = a->wide || f.wide;
   a->count++;
 }
 
 static size_t finish(archive *a, const char *name) {
-  const size_t list = a->used;
+  const size_t list = a->used, place = list + a->list_used;
   memcpy(a->at + a->used, a->list, a->list_used);
   a->used += a->list_used;
-  put(a->at, &a->used, 0x06054b50, 4);
-  put(a->at, &a->used, 0, 4);
-  put(a->at, &a->used, a->count, 2);
-  put(a->at, &a->used, a->count, 2);
-  put(a->at, &a->used, a->list_used, 4);
-  put(a->at, &a->used, list, 4);
-  put(a->at, &a->used, 0, 2);
+  if (a->wide) {
+    put(a->at, &a->used, 0x06064b50, 24);
+    for (int i = 0; i < 2; i++) put(a->at, &a->used, a->count, 8);
+    put(a->at, &a->used, a->list_used, 8);
+    put(a->at, &a->used, list, 8);
+    put(a->at, &a->used, 0x07064b50, 8);
+    put(a->at, &a->used, place, 12);
+  }
+  put(a->at, &a->used, 0x06054b50, 8);
+  for (int i = 0; i < 2; i++) put(a->at, &a->used, a->wide ? 0xffff : a->count, 2);
+  put(a->at, &a->used, a->wide ? 0xffffffff : a->list_used, 4);
+  put(a->at, &a->used, a->wide ? 0xffffffff : list, 4);
+  put(a->at, &a->used, 24, 2);
+  put(a->at, &a->used, 0x06054b50, 24); /* a comment, which looks as the record does */
   fixture_write(fixture_path(name), a->at, a->used);
   return a->used;
 }
