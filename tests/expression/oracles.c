@@ -155,3 +155,38 @@ Test(expression_oracles, exact_attention_by_halves_is_exact) {
   expect_equal("dyadic(tiled + sample,base=32)", "tiled", CAUSAL, false);
   expect_equal("dyadic(topk:k=5,base=1Ki)", "tiled", CAUSAL, true);
 }
+
+static attn_cost cost_of(int64_t n, bool causal, const char *spec) {
+  const attn_problem p = problem_of(n, n, causal, ATTN_F32, PLAIN);
+  attn_cost cost = {0};
+  EXPECT_STATUS(attn_estimate(&p, spec, NULL, NULL, &cost), ATTN_OK);
+  return cost;
+}
+
+static void expect_cost(const char *spec, double a, double b) {
+  note_context("%s", spec);
+  EXPECT(fabs(a - b) <= 1e-12 * b);
+}
+
+/* Of sums those of all terms, of halves those of all parts, of joins those of all selections. */
+Test(expression_oracles, costs_are_those_of_what_is_computed) {
+  static const char *const terms[] = {"tiled", "topk:k=5", "lsh:rounds=2"};
+  for (int k = 0; k < 9; k++) {
+    const char *a = terms[k / 3], *b = terms[k % 3];
+    char spec[3][100];
+    snprintf(spec[0], 100, "0.25*%s - 3*%s", a, b);
+    snprintf(spec[1], 100, "dyadic(%s,base=32)", a);
+    snprintf(spec[2], 100, "%s + %s", a, b);
+    const attn_cost one = cost_of(128, true, a), other = cost_of(128, true, b),
+                    sum = cost_of(128, true, spec[0]), halves = cost_of(128, true, spec[1]),
+                    join = cost_of(128, true, spec[2]), exact = cost_of(32, true, "tiled"),
+                    small = cost_of(32, false, a), large = cost_of(64, false, a);
+    expect_cost(spec[0], sum.mul_add, one.mul_add + other.mul_add);
+    expect_cost(spec[0], sum.exp, one.exp + other.exp);
+    expect_cost(spec[0], sum.bytes, one.bytes + other.bytes);
+    expect_cost(spec[1], halves.mul_add, 4 * exact.mul_add + 2 * small.mul_add + large.mul_add);
+    expect_cost(spec[1], halves.bytes, 4 * exact.bytes + 2 * small.bytes + large.bytes);
+    expect_cost(spec[2], join.exp, k / 3 && k % 3 ? one.exp + other.exp : cost_of(128, true, "tiled").exp);
+    expect_cost(spec[2], join.bytes, fmax(one.bytes, other.bytes));
+  }
+}
