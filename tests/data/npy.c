@@ -10,15 +10,15 @@
 
 TestSuite(data_npy, .init = fixture_begin, .fini = fixture_end);
 
-/* A file with the given version, dictionary and bytes of elements. */
+/* A file with the given version, dictionary and bytes of elements; the header of version 3 is a long one. */
 static const char *make_npy(int major, const char *dictionary, size_t elements) {
   const char *path = fixture_path("x.npy");
-  unsigned char file[4096] = "\x93NUMPY";
-  size_t length = strlen(dictionary), start = major == 1 ? 10 : 12;
+  unsigned char file[1 << 17] = "\x93NUMPY";
+  const size_t length = strlen(dictionary) + (major == 3 ? 1 << 16 : 0), start = major == 1 ? 10 : 12;
   file[6] = (unsigned char)major;
-  file[8] = (unsigned char)(length & 255);
-  file[9] = (unsigned char)(length >> 8);
-  memcpy(file + start, dictionary, length);
+  for (size_t i = 8; i < start; i++) file[i] = (unsigned char)(length >> (8 * (i - 8)));
+  memset(file + start, '\t', length);
+  memcpy(file + start + length - strlen(dictionary), dictionary, strlen(dictionary));
   cr_assert(start + length + elements <= sizeof file);
   for (size_t i = 0; i < elements / 4; i++) {
     float value = (float)i;
