@@ -20,8 +20,10 @@ static hsize_t count_of(int rank, const hsize_t *shape) {
   return count;
 }
 
+static double factor = 1; /* of all elements */
+
 /* Element i of tensor t. */
-static double value_of(int t, hsize_t i) { return (t + 1) * 1000 + (double)i / 8; }
+static double value_of(int t, hsize_t i) { return factor * ((t + 1) * 1000 + (double)i / 8); }
 
 static void write_dataset(hid_t file, const char *name, hid_t type, int rank, const hsize_t *shape, int t) {
   hsize_t count = count_of(rank, shape);
@@ -308,6 +310,23 @@ Test(data_qkv, safetensors_hold_q_k_v_too) {
   fixture_write(fixture_path("x.safetensors"), file, sizeof file);
   assert_refused(read_in(fixture_path("x.safetensors"), 0, &m), ATTN_EINVAL,
                  "no tensor v; expected q, k and v (--names)");
+}
+
+/* The bits of bfloat16, as numbers with a sign or without. */
+Test(data_qkv, integers_of_two_bytes_may_be_bfloat16) {
+  static const shapes s = {3, {4, 6, 4}, {2, 5, 4}, {2, 5, 3}};
+  for (int sign = 0; sign < 2; sign++) {
+    data_qkv m = {0};
+    factor = sign ? -10 : 20;
+    const char *path = write_hdf5(&s, sign ? H5T_STD_I16BE : H5T_STD_U16LE);
+    assert_refused(read_in(path, 0, &m), ATTN_EINVAL, "nor said to be bfloat16");
+    assert_ok(data_qkv_read(&(data_reading){.in = path, .bf16 = true}, &m));
+    for (hsize_t i = 0; i < 30; i++) {
+      const uint32_t bits = (uint32_t)(uint16_t)(int)value_of(2, i) << 16;
+      cr_assert_eq(memcmp((float *)m.v + i, &bits, 4), 0, "%d", (int)i);
+    }
+    data_qkv_free(&m);
+  }
 }
 
 Test(data_qkv, conversion_rounds_to_nearest_and_back_is_exact) {
