@@ -16,16 +16,9 @@ static reference_model random_model(int tied) {
 
 /* Rows of 32 and 64, which are whole blocks of Q8_0. */
 static reference_model wide_model(void) {
-  reference_model m = {.vocab = 11,
-                       .hidden = 32,
-                       .inner = 64,
-                       .layers = 2,
-                       .heads = 4,
-                       .kv_heads = 2,
-                       .d = 8,
-                       .context = 64,
-                       .eps = (double)0x1p-10f,
-                       .theta = 500};
+  reference_model m = {
+      .vocab = 11, .hidden = 32, .inner = 64, .layers = 2, .heads = 4, .kv_heads = 2, .d = 8};
+  m.context = 64, m.eps = (double)0x1p-10f, m.theta = 500;
   model_fill(&m);
   return m;
 }

@@ -118,15 +118,12 @@ static void check(const char *name, int first) {
 }
 
 Test(data_npz, members_are_arrays) {
+  static const char *const names[] = {"query.npy", "key.npy", "value.npy"};
   archive a = {.used = 0};
   unsigned char npy[NPY];
   for (int t = 0; t < 3; t++) {
     make(npy, t);
-    add(&a,
-        t == 0   ? "query.npy"
-        : t == 1 ? "key.npy"
-                 : "value.npy",
-        npy, NPY, t != 1, (fault){.wide = t == 2});
+    add(&a, names[t], npy, NPY, t != 1, (fault){.wide = t == 2});
   }
   finish(&a, "x.npz");
   check("x.npz:query", 0);

@@ -93,14 +93,8 @@ static void multiply(const char *isa, const matrix *of, int threads, int64_t n, 
 static void check(const char *isa, const char *name, const matrix *m, const float *x) {
   const int64_t k = m->rows.columns;
   float before[TEXTS * ROWS], y[TEXTS * ROWS], other[TEXTS * ROWS], bias[ROWS];
-  const product_rows biases = {.weight = &m->bias,
-                               .rows = ROWS,
-                               .columns = 1,
-                               .first = 3,
-                               .run = 5,
-                               .stride = 6,
-                               .head = 8,
-                               .turned = 4};
+  product_rows biases = m->rows;
+  biases.weight = &m->bias, biases.bias = biases.scale = NULL, biases.columns = 1;
   assert_ok(product_rows_widen(&m->rows, m->wide));
   assert_ok(product_rows_widen(&biases, bias));
   for (int i = 0; i < TEXTS * ROWS; i++) before[i] = (float)i;

@@ -174,10 +174,8 @@ Test(data_qkv, shapes_that_do_not_match_are_named) {
     attn_status status;
     char says[96];
   } cases[] = {
-      {{3, {4, 6, 4}, {3, 6, 4}, {3, 6, 4}},
-       0,
-       ATTN_EINVAL,
-       "the heads of k do not divide those of q; they would fit in layout bnhd"},
+      {{3, {4, 6, 4}, {3, 6, 4}, {3, 6, 4}}, 0, ATTN_EINVAL, "heads of k do not divide those of q; they"},
+      {{3, {4, 6, 4}, {3, 6, 4}, {3, 6, 4}}, 0, ATTN_EINVAL, "; they would fit in layout bnhd"},
       {{3, {4, 6, 4}, {2, 6, 4}, {4, 6, 4}}, 0, ATTN_EINVAL, "k and v differ in heads"},
       {{3, {4, 6, 4}, {4, 6, 4}, {4, 5, 4}}, 0, ATTN_EINVAL, "[4,5,4]: "},
       {{3, {4, 6, 4}, {4, 6, 4}, {4, 5, 4}}, 0, ATTN_EINVAL, "k and v differ in positions"},

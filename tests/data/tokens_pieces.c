@@ -27,14 +27,9 @@ static data_sentencepiece begin(void) {
     scores[i] = 0;
     types[i] = i == 0 ? 2 : i < BYTES ? 3 : 6;
   }
-  return (data_sentencepiece){.file = "model.gguf",
-                              .count = REST,
-                              .pieces = pieces,
-                              .scores = scores,
-                              .types = types,
-                              .bos = 1,
-                              .unknown = 0,
-                              .prefix = true};
+  data_sentencepiece s = {.file = "model.gguf", .count = REST, .bos = 1, .unknown = 0, .prefix = true};
+  s.pieces = pieces, s.scores = scores, s.types = types;
+  return s;
 }
 
 static void add(data_sentencepiece *s, const char *text, float score, int32_t type) {
