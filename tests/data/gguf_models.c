@@ -175,6 +175,8 @@ Test(data_gguf_models, models_that_it_cannot_compute_are_refused_by_name) {
       {NULL, NULL, "llama.rope.scaling.factor", 0, ATTN_EINVAL, "llama.rope.scaling.factor is not a number"},
       {NULL, NULL, "llama.rope.scaling.attn_factor", 2, ATTN_EUNSUPPORTED, "llama.rope.scaling.attn_factor"},
       {NULL, NULL, "llama.rope.scaling.yarn_ext_factor", 0, ATTN_EUNSUPPORTED, "yarn_ext_factor is not 1"},
+      {NULL, NULL, "llama.rope.scaling.yarn_log_multiplier", 1, ATTN_EUNSUPPORTED, "multiplier is not 0"},
+      {NULL, NULL, "llama.expert_weights_scale", 2, ATTN_EUNSUPPORTED, "expert_weights_scale is not 1"},
       {NULL, NULL, "llama.rope.scale_linear", 0.5, ATTN_EINVAL, "llama.rope.scale_linear is not a number"},
       {NULL, NULL, "llama.rope.dimension_count", 3, ATTN_EINVAL,
        "dimension_count lets 3 of 4 components turn"},
