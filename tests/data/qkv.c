@@ -222,6 +222,7 @@ typedef enum {
   Q_IS_A_GROUP,
   Q_IS_INTEGER,
   Q_IS_EMPTY,
+  Q_IS_ENDLESS,
   Q_IS_ELSEWHERE,
   Q_IS_UNWRITTEN,
   Q_DANGLES,
@@ -230,19 +231,20 @@ typedef enum {
 
 static const char *write_spoilt(spoil how) {
   const char *path = fixture_path("bad.h5");
-  hsize_t shape[] = {6, 4}, empty[] = {0, 4}, most[] = {H5S_UNLIMITED, 4};
+  hsize_t shape[] = {6, 4}, empty[] = {0, 4}, endless[] = {(hsize_t)1 << 32, (hsize_t)1 << 32},
+          most[] = {H5S_UNLIMITED, 4};
   hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
         plist = H5Pcreate(H5P_DATASET_CREATE);
-  hid_t space = H5Screate_simple(2, how == Q_IS_EMPTY ? empty : shape, how == Q_IS_EMPTY ? most : NULL),
-        q = -1;
+  hsize_t *of = how == Q_IS_EMPTY ? empty : how == Q_IS_ENDLESS ? endless : shape;
+  hid_t space = H5Screate_simple(2, of, how == Q_IS_EMPTY ? most : NULL), q = -1;
   write_dataset(file, "k", H5T_IEEE_F32LE, 2, shape, 1);
   write_dataset(file, "v", H5T_IEEE_F32LE, 2, shape, 2);
   if (how == Q_IS_A_GROUP) H5Gclose(H5Gcreate2(file, "q", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
   if (how == Q_IS_INTEGER) write_dataset(file, "q", H5T_STD_I32LE, 2, shape, 0);
   if (how == Q_DANGLES) H5Lcreate_soft("/nowhere", file, "q", H5P_DEFAULT, H5P_DEFAULT);
   if (how == Q_IS_ELSEWHERE) H5Pset_external(plist, "/etc/passwd", 0, 96);
-  if (how == Q_IS_EMPTY) H5Pset_chunk(plist, 2, shape);
-  if (how == Q_IS_EMPTY || how == Q_IS_ELSEWHERE || how == Q_IS_UNWRITTEN)
+  if (of != shape) H5Pset_chunk(plist, 2, shape);
+  if (of != shape || how == Q_IS_ELSEWHERE || how == Q_IS_UNWRITTEN)
     q = H5Dcreate2(file, "q", H5T_IEEE_F32LE, space, H5P_DEFAULT, plist, H5P_DEFAULT);
   if (q >= 0) H5Dclose(q);
   H5Sclose(space);
@@ -256,6 +258,7 @@ Test(data_qkv, an_hdf5_file_without_usable_q_k_v_is_refused) {
                                         "no dataset q",
                                         "floats",
                                         "length 0",
+                                        "the sizes of the shape overflow",
                                         "external",
                                         "external",
                                         "no dataset q"};
