@@ -73,6 +73,8 @@ static void matrix_free(matrix *m) {
   free(m->wide);
 }
 
+static bool packed; /* and not where it is stored */
+
 /* y [n, ROWS] of rows x [n, columns], on that number of threads, added to y. */
 static void multiply(const char *isa, const matrix *of, int threads, int64_t n, const float *x, float *y) {
   const attn_problem p = attn_problem_make(1, 1, 4, 4);
@@ -82,8 +84,8 @@ static void multiply(const char *isa, const matrix *of, int threads, int64_t n, 
   assert_ok(attn_plan_create(&plan, &p, "tiled", &(attn_options){.isa = isa}));
   assert_ok(product_tools_make(attn_plan_context(plan)->kernels, &tools));
   if (threads < tools.threads) tools.threads = threads;
-  assert_ok(product_matrix_place(&tools, &of->rows, &placed));
-  cr_assert(!placed.at, "packed");
+  assert_ok((packed ? product_matrix_load : product_matrix_place)(&tools, &of->rows, &placed));
+  cr_assert(!placed.at == !packed);
   product_multiply(&tools, &placed, n, x, true, y);
   product_matrix_free(&placed);
   product_tools_free(&tools);
@@ -133,6 +135,19 @@ Test(data_products, rows_are_multiplied_where_they_are_stored) {
       free(x);
       matrix_free(&m);
     }
+}
+
+/* In slices of four rows, and three. */
+Test(data_products, wide_matrices_are_packed_in_slices) {
+  enum { WIDE = 1 << 18 };
+  matrix m = matrix_make(&tensor_f16, WIDE);
+  float *x = random_numbers(TEXTS * WIDE);
+  packed = true;
+  m.rows.weight = &m.weight;
+  m.rows.bias = &m.bias;
+  check(attn_isa_list()[0], "F16, packed", &m, x);
+  free(x);
+  matrix_free(&m);
 }
 
 /* The product with a unit vector is the number itself. */
