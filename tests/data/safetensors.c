@@ -200,6 +200,7 @@ Test(data_safetensors, an_index_that_lies_is_refused) {
        "tensor d is not in s2"},
       {"{\"weight_map\":{\"a\":\"s1\",\"b\":\"s1\",\"c\":\"s3\"}}", ATTN_EFOREIGN, "s3"},
       {"{\"weight_map\":{\"a\":\"../s1\",\"b\":\"s1\",\"c\":\"s2\"}}", ATTN_EINVAL, "tensor a"},
+      {"{\"weight_map\":{\"a\":\".s1\",\"b\":\"s1\",\"c\":\"s2\"}}", ATTN_EINVAL, "tensor a"},
       {"{\"weight_map\":{\"a\":\"s1\",\"b\":\"s1\",\"c\":2}}", ATTN_EINVAL, "tensor c"},
       {"{\"weight_map\":{}}", ATTN_EINVAL, "weight_map"},
       {"{\"weight_map\":[]}", ATTN_EINVAL, "weight_map"},

@@ -268,6 +268,8 @@ Test(data_tokens_pieces, wrong_gguf_files) {
   types[260] = 9;
   assert_refused(data_tokenizer_open(write_gguf(&s, "", false), &t), ATTN_EINVAL,
                  "x.gguf: token 260 has type 9");
+  types[260] = -1;
+  assert_refused(data_tokenizer_open(write_gguf(&s, "", false), &t), ATTN_EINVAL, "type[260] is not a type");
   types[260] = 1;
   s.bos = 267;
   assert_refused(data_tokenizer_open(write_gguf(&s, "", false), &t), ATTN_EINVAL,
