@@ -259,6 +259,11 @@ Test(data_gguf, what_must_be_single_or_shallow_is) {
   fixture_write(fixture_path("empty"), "", 0);
   assert_refused(gguf_open(fixture_path("empty"), &g), ATTN_EINVAL, "empty");
   cr_assert_null(g);
+  fixture_write(fixture_path("least"),
+                "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0k\0\0\0\0\5", 38);
+  assert_ok(gguf_open(fixture_path("least"), &g));
+  cr_assert_eq(gguf_get(g, "k").integer, 5);
+  gguf_close(g);
   assert_ok(gguf_open(gguf_file_write(gguf_file_new(), "none.gguf"), &g));
   cr_assert(gguf_count(g) == 0 && gguf_get(g, "general.alignment").kind == SETTING_ABSENT);
   gguf_close(g);

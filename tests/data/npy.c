@@ -135,6 +135,8 @@ Test(data_npy, refuses_what_it_cannot_read) {
       {1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }", 24,
        "elements are '<i4'; expected 'f2', 'f4' or 'f8'"},
       {1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }", 24, "descr"},
+      {1, "{'descr': '<f4<f4<f4<f4<f4.', 'fortran_order': False, 'shape': (6,), }", 24, "a simple type"},
+      {1, "{'descr': '<f\x1f', 'fortran_order': False, 'shape': (6,), }", 24, "a simple type"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 23, "truncated"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 0, "truncated"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 28, "after the end"},

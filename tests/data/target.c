@@ -188,7 +188,8 @@ Test(data_target, files_must_fit_the_problem) {
   cr_expect_float_eq(p.score.sink[3], 3.5, 0);
   cr_expect(p.mask.count == 3 && p.mask.offsets[2] == 32 && p.mask.offsets[3] == 40);
   data_target_free(t);
-  assert_ok(data_target_make("bias=plain.npy", "", &p, &t));
+  assert_ok(data_target_make("bias=plain.npy", "documents:8", &p, &t));
+  cr_expect(p.mask.count == 5 && p.mask.offsets[4] == 32 && p.mask.offsets[5] == 40);
   cr_expect(p.score.dense.head == 0 && p.score.dense.batch == 0);
   data_target_free(t);
   expect_refused("bias=plain.npy", "", "plain.npy: shape [1,1,30,40], expected [n_q,n_kv] = [40,40]");
