@@ -9,25 +9,11 @@
 
 TestSuite(data_graphs, .init = fixture_begin, .fini = fixture_end);
 
-static const char *write_array(const char *name, const char *descr, const char *shape, const void *at,
-                               size_t bytes) {
-  unsigned char file[4096] = "\x93NUMPY\x01";
-  char header[128];
-  const int length = snprintf(header, sizeof header,
-                              "{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }\n", descr, shape);
-  file[8] = (unsigned char)length;
-  memcpy(file + 10, header, (size_t)length);
-  cr_assert_leq(10 + (size_t)length + bytes, sizeof file);
-  memcpy(file + 10 + length, at, bytes);
-  fixture_write(fixture_path(name), file, 10 + (size_t)length + bytes);
-  return fixture_path(name);
-}
-
 #define INTEGERS(shape, ...)                                             \
-  write_array("edges.npy", "<i8", shape, (const int64_t[]){__VA_ARGS__}, \
+  fixture_npy("edges.npy", "<i8", shape, (const int64_t[]){__VA_ARGS__}, \
               sizeof((const int64_t[]){__VA_ARGS__}))
 #define BYTES(descr, shape, ...)                                        \
-  write_array("mask.npy", descr, shape, (const uint8_t[]){__VA_ARGS__}, \
+  fixture_npy("mask.npy", descr, shape, (const uint8_t[]){__VA_ARGS__}, \
               sizeof((const uint8_t[]){__VA_ARGS__}))
 
 static size_t width = 8;
@@ -164,7 +150,7 @@ Test(data_graphs, hostile_masks_and_lists) {
   expect_refused(INTEGERS("1, 4", 0, 1, 1, 0), square, "a mask [1,4], expected [3,3]");
   expect_refused(INTEGERS("1, 4", 0, 1, -1, 0), (attn_graph_request){.heads = 1, .rows = 1, .columns = 4},
                  "row 0, column 2 is -1, expected 0 or 1");
-  expect_refused(write_array("f.npy", "<f4", "1", (const float[]){1}, 4), square, "'<f4'");
+  expect_refused(fixture_npy("f.npy", "<f4", "1", (const float[]){1}, 4), square, "'<f4'");
   attn_graph_request both = {.heads = 1, .rows = 3, .columns = 4, .symmetric = true};
   expect_refused(BYTES("|u1", "3, 4", 0, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1), both, "as many rows as columns");
 }

@@ -198,24 +198,22 @@ Test(data_npz, a_member_is_as_large_as_its_shape) {
   free(content);
 }
 
+static attn_status read_member(const char *path) {
+  data_array read = {0};
+  char member[300];
+  snprintf(member, sizeof member, "%s:q", path);
+  const attn_status status = data_npy_read(member, &read);
+  data_array_free(&read);
+  return status;
+}
+
 Test(data_npz, no_flipped_byte_is_fatal_and_every_prefix_is_refused) {
   archive a = {.used = 0};
   unsigned char npy[NPY];
-  data_array read = {0};
   make(npy, 0);
   add(&a, "q.npy", npy, NPY, true, (fault){.wide = true});
   const size_t size = finish(&a, "x.npz");
-  for (size_t cut = 1; cut < size; cut++) {
-    fixture_write(fixture_path("x.npz"), a.at, cut);
-    cr_assert_eq(data_npy_read(fixture_path("x.npz:q"), &read), ATTN_EINVAL, "prefix of %zu bytes", cut);
-  }
-  for (size_t i = 0; i < size; i++)
-    for (int bit = 0; bit < 8; bit += 3) {
-      a.at[i] = (unsigned char)(a.at[i] ^ 1 << bit);
-      fixture_write(fixture_path("x.npz"), a.at, size);
-      if (!data_npy_read(fixture_path("x.npz:q"), &read)) data_array_free(&read);
-      a.at[i] = (unsigned char)(a.at[i] ^ 1 << bit);
-    }
+  fixture_damage("x.npz", a.at, size, 8 * size, 3, read_member);
 }
 
 /* An archive with a pickle in it, and a pickle, as torch.save makes them. */
