@@ -46,20 +46,10 @@ typedef struct matrix {
 /* ROWS rows of some more, in pairs as GGUF files turn them, with a bias. */
 static matrix matrix_make(const tensor_format *f, int64_t columns) {
   const int64_t stored = 2 * ROWS;
-  matrix m = {.weight = {.name = "w",
-                         .file = "f",
-                         .format = f,
-                         .rank = 2,
-                         .shape = {stored, columns},
-                         .count = stored * columns,
-                         .at = random_rows(f, stored * columns)},
-              .bias = {.name = "b",
-                       .file = "f",
-                       .format = &tensor_f32,
-                       .rank = 1,
-                       .shape = {stored},
-                       .count = stored,
-                       .at = (const uint8_t *)random_numbers(stored)}};
+  matrix m = {.weight = {.name = "w", .file = "f", .format = f, .rank = 2, .shape = {stored, columns}},
+              .bias = {.name = "b", .file = "f", .format = &tensor_f32, .rank = 1, .shape = {stored}}};
+  m.weight.count = stored * columns, m.weight.at = random_rows(f, stored * columns);
+  m.bias.count = stored, m.bias.at = (const uint8_t *)random_numbers(stored);
   m.rows = (product_rows){
       .rows = ROWS, .columns = columns, .first = 3, .run = 5, .stride = 6, .head = 8, .turned = 4};
   m.wide = malloc((size_t)(ROWS * columns) * sizeof *m.wide);

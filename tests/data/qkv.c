@@ -254,14 +254,9 @@ static const char *write_spoilt(spoil how) {
 }
 
 Test(data_qkv, an_hdf5_file_without_usable_q_k_v_is_refused) {
-  static const char says[SPOILS][64] = {"no dataset q; expected three, q, k and v or as --names says",
-                                        "no dataset q",
-                                        "floats",
-                                        "length 0",
-                                        "the sizes of the shape overflow",
-                                        "external",
-                                        "external",
-                                        "no dataset q"};
+  static const char says[SPOILS][64] = {
+      "no dataset q; expected three", "no dataset q", "floats",   "length 0",
+      "sizes of the shape overflow",  "external",     "external", "no dataset q"};
   for (int how = 0; how < SPOILS; how++) {
     data_qkv m = {0};
     assert_refused(read_in(write_spoilt((spoil)how), 0, &m), ATTN_EINVAL, says[how]);

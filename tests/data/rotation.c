@@ -46,15 +46,8 @@ Test(data_rotation, stretched_frequencies_are_those_of_the_papers) {
   for (int i = 0; i < D; i++) lists[i] = i < D / 2 ? 1 + i / 100.0 : 1 + i - D / 2;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     double f[D / 2];
-    const data_rope r = {.kind = cases[i].kind,
-                         .theta = 10000,
-                         .factor = 4,
-                         .original = 4096,
-                         .beta_fast = 32,
-                         .beta_slow = 1,
-                         .low = 1,
-                         .high = 4,
-                         .divisors = cases[i].kind == DATA_ROPE_LONGROPE ? lists : NULL};
+    data_rope r = {.kind = cases[i].kind, .theta = 10000, .factor = 4, .original = 4096, .low = 1, .high = 4};
+    r.beta_fast = 32, r.beta_slow = 1, r.divisors = r.kind == DATA_ROPE_LONGROPE ? lists : NULL;
     data_rope_frequencies(&r, D, cases[i].n, f);
     for (int k = 0; k < KEPT; k++) {
       const double share = f[at[k]] / pow(10000, -2 * (double)at[k] / D);
