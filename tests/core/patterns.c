@@ -1,6 +1,5 @@
-/* patterns.c - what bigbird sees, block by block; rows of patterns however long the sequence is. That patterns
- * are those of their laws is for SP-0, that draws are even and apart for SP-4
- * (experiments/checks). */
+/* patterns.c - what bigbird sees, block by block; rows of patterns however long the sequence is. That they
+ * are those of their laws is for SP-0, that draws are even and apart for SP-4 (experiments/checks). */
 #include "tests/support/core.h"
 
 typedef struct blocks {

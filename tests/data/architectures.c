@@ -197,8 +197,7 @@ Test(data_architectures, encoders_are_captured) {
   }
 }
 
-/* Frequencies and scales of activations that files repeat are passed over, and the head of a tied model; what
- * is called nearly so is another model's. */
+/* Frequencies, scales of activations, heads of tied models; what is called nearly so is another model's. */
 Test(data_architectures, what_is_repeated_is_passed_over) {
   static const char *const names[] = {"model.layers.1.self_attn.rotary_emb.inv_freq",
                                       "x.input_scale",

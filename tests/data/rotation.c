@@ -25,8 +25,8 @@ Test(data_rotation, rotation_turns_halves_and_keeps_angles_at_far_positions) {
   cr_assert_arr_eq(b, ((float[]){1, 2, 3, 4}), sizeof b);
 }
 
-/* The share of theta^(-2i/64) that these components keep, from the formulas by hand: a context of 4096 that is
- * made 4 times as long. */
+/* The share of theta^(-2i/64) that these components keep, from the formulas by hand: a context of 4096 that
+ * is made 4 times as long. */
 Test(data_rotation, stretched_frequencies_are_those_of_the_papers) {
   enum { D = 64, KEPT = 6 };
   static const int64_t at[KEPT] = {0, 8, 16, 20, 24, 31};

@@ -165,7 +165,7 @@ static void add_cost(double to[3], double times, int64_t n, bool causal, const c
   to[0] += times * cost.mul_add, to[1] += times * cost.exp, to[2] += times * cost.bytes;
 }
 
-/* Those of all terms of a sum, of all parts of halves, and of all selections of a join, which read rows once. */
+/* Those of all terms of a sum, all parts of halves, and all selections of a join, which read rows once. */
 Test(expression_oracles, costs_are_those_of_what_is_computed) {
   static const char *const terms[] = {"tiled", "topk:k=5", "lsh:rounds=2"};
   for (int k = 0; k < 9; k++) {

@@ -36,8 +36,8 @@ static inline const char *fixture_npy(const char *name, const char *descr, const
   return fixture_path(name);
 }
 
-/* Every prefix of a file is EINVAL, and with one of its first bits flipped, each step-th, it is read or refused.
- * Returns how often it was read. */
+/* Every prefix of a file is EINVAL, and with one of its first bits flipped, each step-th, it is read or
+ * refused. Returns how often it was read. */
 static inline size_t fixture_damage(const char *name, unsigned char *file, size_t size, size_t bits,
                                     size_t step, attn_status (*read)(const char *path)) {
   size_t done = 0;
