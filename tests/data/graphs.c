@@ -17,7 +17,6 @@ TestSuite(data_graphs, .init = fixture_begin, .fini = fixture_end);
               sizeof((const uint8_t[]){__VA_ARGS__}))
 
 static size_t width = 8;
-
 /* A safetensors file of integers of that width. */
 static const char *write_tensors(const char *name, const int64_t *indptr, size_t starts,
                                  const int64_t *indices, size_t edges, const char *more) {

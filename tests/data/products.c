@@ -64,7 +64,6 @@ static void matrix_free(matrix *m) {
 }
 
 static bool packed; /* and not where it is stored */
-
 /* y [n, ROWS] of rows x [n, columns], on that number of threads, added to y. */
 static void multiply(const char *isa, const matrix *of, int threads, int64_t n, const float *x, float *y) {
   const attn_problem p = attn_problem_make(1, 1, 4, 4);

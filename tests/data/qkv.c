@@ -21,7 +21,6 @@ static hsize_t count_of(int rank, const hsize_t *shape) {
 }
 
 static double factor = 1; /* of all elements */
-
 /* Element i of tensor t. */
 static double value_of(int t, hsize_t i) { return factor * ((t + 1) * 1000 + (double)i / 8); }
 
