@@ -43,9 +43,9 @@ static bool take_text(cursor *c, char *text, size_t size) {
   return skip_char(c, quote);
 }
 
+/* Behind blanks. */
 static bool take_size(cursor *c, int64_t *out) {
   int64_t value = 0;
-  skip_blanks(c);
   const char *first = c->at;
   while (c->at < c->end && *c->at >= '0' && *c->at <= '9') {
     int digit = *c->at++ - '0';
@@ -96,7 +96,7 @@ static attn_status parse_dictionary(cursor *c, npy_header *h) {
     }
     attn_status status = which == 2 ? take_shape(c, h) : ATTN_OK;
     if (status) return status;
-    if (!skip_char(c, ',') && (skip_blanks(c), c->at == c->end || *c->at != '}'))
+    if (!skip_char(c, ',') && (c->at == c->end || *c->at != '}'))
       return attn_fail(ATTN_EINVAL, "%s: npy header: malformed dictionary", c->path);
   }
   skip_blanks(c);

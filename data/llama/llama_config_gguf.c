@@ -43,7 +43,6 @@ static attn_status refuse_variations(const gguf *file, key_names *names, const d
   } numbers[] = {{"attention.value_length", c->head_dim},
                  {"rope.scaling.yarn_ext_factor", 1},
                  {"rope.scaling.yarn_log_multiplier", 0},
-                 {"expert_weights_scale", 1},
                  {"expert_weights_scale", 1}};
   attn_status status = expect_number(file, "general.quantization_version", 2);
   for (size_t i = 0; !status && i < sizeof numbers / sizeof *numbers; i++)

@@ -45,7 +45,7 @@ attn_status zip_open(const char *path, const file_map *map, zip *out) {
   if ((count == 0xffff || bytes == 0xffffffff || first == 0xffffffff) && place >= LOCATOR &&
       is_mark(end - LOCATOR, 6)) {
     const uint64_t at = load(end - LOCATOR + 8, 8);
-    if (at > place || place - at < END64 || !is_mark(map->at + at, 6)) return damaged(path);
+    if (at > place || place - at < END64 || memcmp(map->at + at, "PK\6\6", 4) != 0) return damaged(path);
     count = load(map->at + at + 32, 8);
     bytes = load(map->at + at + 40, 8);
     first = load(map->at + at + 48, 8);

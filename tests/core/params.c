@@ -70,7 +70,8 @@ Test(core_params, canonical_text) {
   expect_canonical("size=1Mi", "size=1048576,real=0.25,choice=red,text=,list=");
   expect_canonical("size=16k", "size=16384,real=0.25,choice=red,text=,list=");
   expect_canonical("size=16K", "size=16384,real=0.25,choice=red,text=,list=");
-  expect_canonical("real=0.1", "size=7,real=0.1,choice=red,text=,list=");
+  expect_canonical("real=0", "size=7,real=0,choice=red,text=,list=");
+  expect_canonical("real=1", "size=7,real=1,choice=red,text=,list=");
   expect_canonical("real=0.30000000000000004", "size=7,real=0.30000000000000004,choice=red,text=,list=");
   expect_canonical("list=0", "size=7,real=0.25,choice=red,text=,list=0");
   expect_canonical("text=x=y", "size=7,real=0.25,choice=red,text=x=y,list=");
@@ -107,12 +108,12 @@ static void expect_values_refused(const char *parameter, size_t count, const cha
 Test(core_params, bad_values) {
   BAD("size", "", "x", "1.5", "1e3", "0x10", " 1", "1 ", "\t1", "\n1", "+1", "--1", "-6", "2Mi", "1Kib",
       "1kB", "1ki", "Ki", "1048577", "nan", "٣", "9223372036854775808", "-9223372036854775808",
-      "9223372036854775807Gi", "-9223372036854775809", "1,size=2");
+      "9223372036854775807Gi", "17179869184Gi", "-17179869184Gi", "-9223372036854775809", "1,size=2");
   BAD("real", "", "x", "nan", "inf", "-inf", "-0.1", "1.0001", "1e400", "0,5", "0.5x", " 0.5", "\t0.5",
       "NAN(1)");
   BAD("choice", "", "Red", "redd", "re", "0");
   expect_refused("choice=blue", "green");
-  BAD("list", "1+1", "2+1", "+", "1+", "+1", "1++2", "-1", "1+100", "a", "1+b", "1 2", "1+2Gi");
+  BAD("list", "1+1", "2+1", "3+3+4", "+", "1+", "+1", "1++2", "-1", "1+100", "a", "1+b", "1 2", "1+2Gi");
 }
 
 Test(core_params, bad_forms) {

@@ -1,6 +1,5 @@
-/* patterns.c - what bigbird sees, block by block; rows of patterns however long the sequence is; causal
- * pairs. That patterns are those of their laws is for SP-0, that draws are even and apart for SP-4
- * (experiments/checks). */
+/* patterns.c - what bigbird sees, block by block; rows of patterns however long the sequence is. That they
+ * are those of their laws is for SP-0, that draws are even and apart for SP-4 (experiments/checks). */
 #include "tests/support/core.h"
 
 typedef struct blocks {
@@ -127,20 +126,4 @@ Test(core_patterns, causal_rows_do_not_depend_on_the_length) {
     spec_list_free(&specs);
   }
   EXPECT(compared > 4);
-}
-
-/* -- causal pairs -- */
-
-Test(core_patterns, pairs_under_the_causal_mask) {
-  static const int64_t sizes[] = {1, 2, 5, 17};
-  for (int a = 0; a < 4; a++)
-    for (int b = 0; b < 4; b++) {
-      attn_problem p = attn_problem_make(1, 1, sizes[a], 2);
-      p.n_q = sizes[b];
-      p.causal = true;
-      int64_t pairs = 0;
-      for (int64_t i = 0; i < p.n_q; i++) pairs += attn_max(0, attn_min(p.n_kv, i + p.n_kv - p.n_q + 1));
-      note_context("n %dx%d", (int)p.n_q, (int)p.n_kv);
-      EXPECT(attn_visible_pairs(&p) <= (double)pairs && attn_visible_pairs(&p) >= (double)pairs);
-    }
 }

@@ -29,6 +29,7 @@ static int64_t graph_row(const void *state, int64_t head, int64_t position, attn
 static const attn_pattern graph = {.row = graph_row, .max_runs = 2, .per_head = true};
 
 enum { SOFTCAP = 1, LEAKY = 2, RELATIVE = 4, SHARED = 8, DENSE = 16, SINK = 32, ALIBI = 64 };
+enum { A = SOFTCAP | ALIBI | SINK, B = LEAKY | RELATIVE | DENSE, C = SOFTCAP | SHARED | DENSE | SINK };
 
 static attn_score score_of(int what) {
   static double alibi[HEADS * (2 * N_KV - 1)];
@@ -72,16 +73,7 @@ enum { TYPES = 1 };
 enum { TYPES = 2 };
 #endif
 
-static const int scores[] = {SOFTCAP,
-                             LEAKY,
-                             RELATIVE,
-                             SHARED,
-                             DENSE,
-                             SINK,
-                             ALIBI,
-                             SOFTCAP | ALIBI | SINK,
-                             LEAKY | RELATIVE | DENSE,
-                             SOFTCAP | SHARED | DENSE | SINK};
+static const int scores[] = {SOFTCAP, LEAKY, RELATIVE, SHARED, DENSE, SINK, ALIBI, A, B, C};
 enum { SCORES = sizeof scores / sizeof *scores };
 static const char *const specs[] = {"full",
                                     "tiled",
@@ -120,6 +112,24 @@ Test(core_score, products_of_tiles_take_them_too) {
     check("tiled:path=split", scores[i], ATTN_MASK_DOCUMENTS, true, ATTN_F32, N_Q, 1.5);
     check("tiled:precision=bf16", scores[i], ATTN_MASK_NONE, false, ATTN_F32, N_Q, 1.5);
   }
+}
+
+/* What a query sees, summed up; of a graph by heads, what those of the first head see. */
+Test(core_score, pairs_are_what_queries_see) {
+  static const int64_t queries[] = {1, N_Q, N_KV, N_KV + 9};
+  for (attn_mask_kind m = ATTN_MASK_NONE; m <= ATTN_MASK_PATTERN; m++)
+    for (int k = 0; k < 8; k++) {
+      const case_shape shape = {1, HEADS, 2, queries[k / 2], N_KV, 3, 3, k % 2, false};
+      attn_problem p = shape_problem(shape, ATTN_F32);
+      p.mask = mask_of(m);
+      inputs in = inputs_make(&p, false, 1, 1);
+      double pairs = 0, scratch[N_KV];
+      for (int64_t i = 0; i < p.n_q; i++)
+        pairs += (double)attn_reference_row(&p, NULL, in.q, in.k, in.v, NULL, 0, 0, i, NULL, NULL, scratch);
+      note_context("mask %d, %d queries%s: %g pairs", (int)m, (int)p.n_q, k % 2 ? ", causal" : "", pairs);
+      EXPECT(fabs(attn_visible_pairs(&p) - pairs) < 0.5);
+      inputs_free(&in);
+    }
 }
 
 /* ---- sinks ------------------------------------------------------------------------------------------- */
@@ -161,22 +171,13 @@ Test(core_score, a_sink_is_a_sigmoid) {
 /* ---- tables ------------------------------------------------------------------------------------------ */
 
 Test(core_score, slopes_of_alibi) {
-  const double twelve[] = {0x1p-1,
-                           0x1p-2,
-                           0x1p-3,
-                           0x1p-4,
-                           0x1p-5,
-                           0x1p-6,
-                           0x1p-7,
-                           0x1p-8,
-                           0.7071067811865476,
-                           0.35355339059327379,
-                           0.17677669529663689,
-                           0.088388347648318447};
+  static const double less[] = {1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5}; /* as powers of 1/2 */
   double made[12 * 5];
-  cr_assert_eq(attn_alibi(12, 3, made), ATTN_OK);
-  for (int h = 0; h < 12; h++)
-    for (int at = 0; at < 5; at++) EXPECT(fabs(made[5 * h + at] + twelve[h] * abs(at - 2)) <= 1e-15);
+  for (int heads = 8; heads <= 12; heads++) {
+    cr_assert_eq(attn_alibi(heads, 3, made), ATTN_OK);
+    for (int h = 0; h < heads; h++)
+      for (int at = 0; at < 5; at++) EXPECT(fabs(made[5 * h + at] + exp2(-less[h]) * abs(at - 2)) <= 1e-15);
+  }
   EXPECT_STATUS(attn_alibi(0, 3, made), ATTN_EINVAL);
   EXPECT_STATUS(attn_alibi(2, 0, made), ATTN_EINVAL);
 }

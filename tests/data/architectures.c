@@ -196,3 +196,26 @@ Test(data_architectures, encoders_are_captured) {
     reference_free(&written);
   }
 }
+
+/* Frequencies, scales of activations, heads of tied models; what is called nearly so is another model's. */
+Test(data_architectures, what_is_repeated_is_passed_over) {
+  static const char *const names[] = {"model.layers.1.self_attn.rotary_emb.inv_freq",
+                                      "x.input_scale",
+                                      "lm_head.weight",
+                                      "rotary_emb.inv_freqs",
+                                      "x.lm_head.weight",
+                                      "freq"};
+  for (int i = 0; i < 12; i++) {
+    data_llama *llama = NULL;
+    reference_model m = model_random(i % 2);
+    attn_rng rng;
+    attn_rng_init(&rng, 1, 1, 1);
+    model_add(&m, -1, "x", 2, 0, &rng);
+    snprintf(m.tensor[m.count - 1].name, sizeof m.tensor->name, "%s", names[i / 2]);
+    model_write(&m, STORE_F32, 1);
+    cr_expect_eq(!data_llama_open(fixture_directory, &llama), i < 4 || i == 5, "%s: %s", names[i / 2],
+                 attn_last_error());
+    data_llama_close(llama);
+    reference_free(&m);
+  }
+}

@@ -160,20 +160,11 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   reference_free(&m);
 }
 
-/* some_tokens as an .npy file. */
-static void write_tokens(void) {
-  unsigned char file[128 + sizeof some_tokens];
-  memcpy(file, "\x93NUMPY\x01\x00\x76\x00", 10);
-  snprintf((char *)file + 10, 119, "%-117s\n", "{'descr': '<i8', 'fortran_order': False, 'shape': (20,), }");
-  memcpy(file + 128, some_tokens, sizeof some_tokens);
-  fixture_write(fixture_path("ids.npy"), file, sizeof file);
-}
-
 Test(data_capture, token_ids_serve_any_vocabulary) {
   reference_model m = model_random(0);
   m.context = 8;
   model_write(&m, STORE_BF16, 2);
-  write_tokens();
+  fixture_npy("ids.npy", "<i8", "20", some_tokens, sizeof some_tokens);
   data_capture_request r = {.ids.model = fixture_directory,
                             .ids.tokens = fixture_path("ids.npy"),
                             .layer = LAYER,
@@ -188,7 +179,7 @@ Test(data_capture, token_ids_serve_any_vocabulary) {
 Test(data_capture, wrong_requests_leave_nothing_behind) {
   reference_model m = model_random(0);
   model_write(&m, STORE_F32, 1);
-  write_tokens();
+  fixture_npy("ids.npy", "<i8", "20", some_tokens, sizeof some_tokens);
   int before = fixture_entries();
   data_capture_request r = {
       .ids.model = fixture_directory, .ids.text = HELD, .layer = 0, .output = fixture_path("c.h5")};

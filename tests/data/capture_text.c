@@ -25,13 +25,9 @@ static void write_model(int64_t context, int bos) {
 }
 
 static void write_ids(const int64_t *ids, size_t count) {
-  unsigned char file[128 + 8 * 16];
-  char text[118];
-  memcpy(file, "\x93NUMPY\x01\x00\x76\x00", 10);
-  snprintf(text, sizeof text, "{'descr': '<i8', 'fortran_order': False, 'shape': (1, %zu, 1), }", count);
-  snprintf((char *)file + 10, 119, "%-117s\n", text);
-  memcpy(file + 128, ids, 8 * count);
-  fixture_write(fixture_path("ids.npy"), file, 128 + 8 * count);
+  char shape[32];
+  snprintf(shape, sizeof shape, "1, %zu, 1", count);
+  fixture_npy("ids.npy", "<i8", shape, ids, 8 * count);
 }
 
 static char *attribute(const char *name) {

@@ -259,48 +259,41 @@ Test(data_gguf, what_must_be_single_or_shallow_is) {
   fixture_write(fixture_path("empty"), "", 0);
   assert_refused(gguf_open(fixture_path("empty"), &g), ATTN_EINVAL, "empty");
   cr_assert_null(g);
+  fixture_write(fixture_path("least"),
+                "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0k\0\0\0\0\5", 38);
+  assert_ok(gguf_open(fixture_path("least"), &g));
+  cr_assert_eq(gguf_get(g, "k").integer, 5);
+  gguf_close(g);
   assert_ok(gguf_open(gguf_file_write(gguf_file_new(), "none.gguf"), &g));
   cr_assert(gguf_count(g) == 0 && gguf_get(g, "general.alignment").kind == SETTING_ABSENT);
   gguf_close(g);
 }
 
-/* Reads all that an open file offers. */
-static void read_all(const gguf *g) {
+/* All that a file offers. */
+static attn_status read_all(const char *path) {
   float x[256];
-  for (size_t i = 0; i < gguf_count(g); i++) {
+  gguf *g = NULL;
+  const attn_status status = gguf_open(path, &g);
+  for (size_t i = 0; !status && i < gguf_count(g); i++) {
     const tensor *t = gguf_at(g, i);
     for (int64_t first = 0; first < t->count; first += t->format->block)
       assert_ok(tensor_to_f32(t, first, t->format->block, x));
   }
-  gguf_list list = gguf_get_list(g, "list");
+  gguf_list list = status ? (gguf_list){.count = 0} : gguf_get_list(g, "list");
   while (list.count) {
     setting s = gguf_next(&list);
     volatile char last = s.kind == SETTING_TEXT && s.bytes ? s.text[s.bytes - 1] : 0;
     (void)last;
   }
+  gguf_close(g);
+  return status;
 }
 
 Test(data_gguf, every_prefix_is_refused_and_no_flipped_bit_is_fatal) {
-  size_t size, opened = 0;
-  gguf *g = NULL;
+  size_t size;
   gguf_file *f = small_file(3, 32);
   unsigned char *file = gguf_file_bytes(f, &size);
   free(f);
-  for (size_t cut = 0; cut < size; cut++) {
-    fixture_write(fixture_path("y"), file, cut);
-    cr_assert_eq(gguf_open(fixture_path("y"), &g), ATTN_EINVAL, "prefix of %zu bytes", cut);
-  }
-  for (size_t i = 0; i < size; i++)
-    for (int bit = 0; bit < 8; bit++) {
-      file[i] = (unsigned char)(file[i] ^ 1 << bit);
-      fixture_write(fixture_path("y"), file, size);
-      if (!gguf_open(fixture_path("y"), &g)) {
-        opened++;
-        read_all(g);
-        gguf_close(g);
-      }
-      file[i] = (unsigned char)(file[i] ^ 1 << bit);
-    }
-  cr_assert(opened > 8 * 58, "the elements alone have that many bits, which may be anything");
+  cr_assert(fixture_damage("y", file, size, 8 * size, 1, read_all) > 8 * 58, "elements may be any bits");
   free(file);
 }

@@ -16,16 +16,9 @@ static reference_model random_model(int tied) {
 
 /* Rows of 32 and 64, which are whole blocks of Q8_0. */
 static reference_model wide_model(void) {
-  reference_model m = {.vocab = 11,
-                       .hidden = 32,
-                       .inner = 64,
-                       .layers = 2,
-                       .heads = 4,
-                       .kv_heads = 2,
-                       .d = 8,
-                       .context = 64,
-                       .eps = (double)0x1p-10f,
-                       .theta = 500};
+  reference_model m = {
+      .vocab = 11, .hidden = 32, .inner = 64, .layers = 2, .heads = 4, .kv_heads = 2, .d = 8};
+  m.context = 64, m.eps = (double)0x1p-10f, m.theta = 500;
   model_fill(&m);
   return m;
 }
@@ -182,6 +175,8 @@ Test(data_gguf_models, models_that_it_cannot_compute_are_refused_by_name) {
       {NULL, NULL, "llama.rope.scaling.factor", 0, ATTN_EINVAL, "llama.rope.scaling.factor is not a number"},
       {NULL, NULL, "llama.rope.scaling.attn_factor", 2, ATTN_EUNSUPPORTED, "llama.rope.scaling.attn_factor"},
       {NULL, NULL, "llama.rope.scaling.yarn_ext_factor", 0, ATTN_EUNSUPPORTED, "yarn_ext_factor is not 1"},
+      {NULL, NULL, "llama.rope.scaling.yarn_log_multiplier", 1, ATTN_EUNSUPPORTED, "multiplier is not 0"},
+      {NULL, NULL, "llama.expert_weights_scale", 2, ATTN_EUNSUPPORTED, "expert_weights_scale is not 1"},
       {NULL, NULL, "llama.rope.scale_linear", 0.5, ATTN_EINVAL, "llama.rope.scale_linear is not a number"},
       {NULL, NULL, "llama.rope.dimension_count", 3, ATTN_EINVAL,
        "dimension_count lets 3 of 4 components turn"},

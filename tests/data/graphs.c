@@ -2,45 +2,35 @@
  * place. */
 #include "tests/support/data_fixture.h"
 
+#include <hdf5.h>
+
 #include "attn_variant.h"
+#include "data/formats/hdf5_write.h"
 
 TestSuite(data_graphs, .init = fixture_begin, .fini = fixture_end);
 
-static const char *write_array(const char *name, const char *descr, const char *shape, const void *at,
-                               size_t bytes) {
-  unsigned char file[4096] = "\x93NUMPY\x01";
-  char header[128];
-  const int length = snprintf(header, sizeof header,
-                              "{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }\n", descr, shape);
-  file[8] = (unsigned char)length;
-  memcpy(file + 10, header, (size_t)length);
-  cr_assert_leq(10 + (size_t)length + bytes, sizeof file);
-  memcpy(file + 10 + length, at, bytes);
-  fixture_write(fixture_path(name), file, 10 + (size_t)length + bytes);
-  return fixture_path(name);
-}
-
 #define INTEGERS(shape, ...)                                             \
-  write_array("edges.npy", "<i8", shape, (const int64_t[]){__VA_ARGS__}, \
+  fixture_npy("edges.npy", "<i8", shape, (const int64_t[]){__VA_ARGS__}, \
               sizeof((const int64_t[]){__VA_ARGS__}))
 #define BYTES(descr, shape, ...)                                        \
-  write_array("mask.npy", descr, shape, (const uint8_t[]){__VA_ARGS__}, \
+  fixture_npy("mask.npy", descr, shape, (const uint8_t[]){__VA_ARGS__}, \
               sizeof((const uint8_t[]){__VA_ARGS__}))
 
-/* A safetensors file of 64-bit integers. */
+static size_t width = 8;
+/* A safetensors file of integers of that width. */
 static const char *write_tensors(const char *name, const int64_t *indptr, size_t starts,
                                  const int64_t *indices, size_t edges, const char *more) {
   char file[2048];
-  const size_t a = 8 * starts, b = a + 8 * edges;
+  const size_t a = width * starts, b = a + width * edges;
   const int length = snprintf(file + 8, 1024,
-                              "{\"indptr\":{\"dtype\":\"I64\",\"shape\":[%zu],\"data_offsets\":[0,%zu]},"
-                              "\"%s\":{\"dtype\":\"I64\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}}",
-                              starts, a, more, edges, a, b);
+                              "{\"indptr\":{\"dtype\":\"I%zu\",\"shape\":[%zu],\"data_offsets\":[0,%zu]},"
+                              "\"%s\":{\"dtype\":\"I%zu\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}}",
+                              8 * width, starts, a, more, 8 * width, edges, a, b);
   memset(file, 0, 8);
   file[0] = (char)(length & 255);
   file[1] = (char)(length >> 8);
-  memcpy(file + 8 + length, indptr, a);
-  memcpy(file + 8 + length + a, indices, b - a);
+  for (size_t i = 0; i < starts; i++) memcpy(file + 8 + length + i * width, indptr + i, width);
+  for (size_t i = 0; i < edges; i++) memcpy(file + 8 + length + a + i * width, indices + i, width);
   fixture_write(fixture_path(name), file, 8 + (size_t)length + b);
   return fixture_path(name);
 }
@@ -159,7 +149,7 @@ Test(data_graphs, hostile_masks_and_lists) {
   expect_refused(INTEGERS("1, 4", 0, 1, 1, 0), square, "a mask [1,4], expected [3,3]");
   expect_refused(INTEGERS("1, 4", 0, 1, -1, 0), (attn_graph_request){.heads = 1, .rows = 1, .columns = 4},
                  "row 0, column 2 is -1, expected 0 or 1");
-  expect_refused(write_array("f.npy", "<f4", "1", (const float[]){1}, 4), square, "'<f4'");
+  expect_refused(fixture_npy("f.npy", "<f4", "1", (const float[]){1}, 4), square, "'<f4'");
   attn_graph_request both = {.heads = 1, .rows = 3, .columns = 4, .symmetric = true};
   expect_refused(BYTES("|u1", "3, 4", 0, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1), both, "as many rows as columns");
 }
@@ -185,6 +175,35 @@ Test(data_graphs, hostile_rows) {
   const char *weighted = write_tensors("w.safetensors", good, 4, in, 2, "weights");
   attn_graph g;
   assert_refused(data_graph_read(weighted, &square, &g), ATTN_EUNSUPPORTED, "weights");
+  width = 4;
+  expect_graph(write_tensors("r.safetensors", good, 4, in, 2, "indices"), square, "0:1-2 1: 2:2-3");
+  refused_rows(good, 4, below, 2, "indices[0] = -1 (row 0)");
+  width = 2;
+  refused_rows(good, 4, in, 2, "tensor indptr is I16; expected I32 or I64");
   fixture_write(fixture_path("x.h5"), "\x89HDF\r\n\x1a\nnothing else", 20);
   expect_refused(fixture_path("x.h5"), square, "HDF5");
+}
+
+/* indptr, of so many axes (0: a group), and two more numbers of that type. */
+static const char *write_hdf5(hid_t type, int rank, const char *more) {
+  static const int64_t indptr[] = {0, 1, 1, 2}, in[] = {1, 2};
+  const hid_t file = H5Fcreate(fixture_path("r.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  if (!rank) H5Gclose(H5Gcreate2(file, "indptr", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  if (rank)
+    hdf5_write_dataset(file, "indptr", rank, (hsize_t[]){rank > 1 ? 2 : 4, 2}, type, H5T_NATIVE_INT64,
+                       indptr);
+  hdf5_write_dataset(file, more, 1, (hsize_t[]){2}, type, H5T_NATIVE_INT64, in);
+  H5Fclose(file);
+  return fixture_path("r.h5");
+}
+
+Test(data_graphs, rows_in_hdf5_files) {
+  attn_graph g;
+  expect_graph(write_hdf5(H5T_STD_I32BE, 1, "indices"), square, "0:1-2 1: 2:2-3");
+  expect_refused(write_hdf5(H5T_IEEE_F64LE, 1, "indices"), square, "indptr: elements are not integers");
+  expect_refused(write_hdf5(H5T_STD_I64LE, 2, "indices"), square, "indptr has 2 axes and 4 elements");
+  expect_refused(write_hdf5(H5T_STD_I64LE, 0, "indices"), square, "no dataset indptr");
+  expect_refused(write_hdf5(H5T_STD_I64LE, 1, "keys"), square, "no dataset indices");
+  assert_refused(data_graph_read(write_hdf5(H5T_STD_I64LE, 1, "weights"), &square, &g), ATTN_EUNSUPPORTED,
+                 "weights");
 }

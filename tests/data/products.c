@@ -46,20 +46,10 @@ typedef struct matrix {
 /* ROWS rows of some more, in pairs as GGUF files turn them, with a bias. */
 static matrix matrix_make(const tensor_format *f, int64_t columns) {
   const int64_t stored = 2 * ROWS;
-  matrix m = {.weight = {.name = "w",
-                         .file = "f",
-                         .format = f,
-                         .rank = 2,
-                         .shape = {stored, columns},
-                         .count = stored * columns,
-                         .at = random_rows(f, stored * columns)},
-              .bias = {.name = "b",
-                       .file = "f",
-                       .format = &tensor_f32,
-                       .rank = 1,
-                       .shape = {stored},
-                       .count = stored,
-                       .at = (const uint8_t *)random_numbers(stored)}};
+  matrix m = {.weight = {.name = "w", .file = "f", .format = f, .rank = 2, .shape = {stored, columns}},
+              .bias = {.name = "b", .file = "f", .format = &tensor_f32, .rank = 1, .shape = {stored}}};
+  m.weight.count = stored * columns, m.weight.at = random_rows(f, stored * columns);
+  m.bias.count = stored, m.bias.at = (const uint8_t *)random_numbers(stored);
   m.rows = (product_rows){
       .rows = ROWS, .columns = columns, .first = 3, .run = 5, .stride = 6, .head = 8, .turned = 4};
   m.wide = malloc((size_t)(ROWS * columns) * sizeof *m.wide);
@@ -73,6 +63,7 @@ static void matrix_free(matrix *m) {
   free(m->wide);
 }
 
+static bool packed; /* and not where it is stored */
 /* y [n, ROWS] of rows x [n, columns], on that number of threads, added to y. */
 static void multiply(const char *isa, const matrix *of, int threads, int64_t n, const float *x, float *y) {
   const attn_problem p = attn_problem_make(1, 1, 4, 4);
@@ -82,8 +73,8 @@ static void multiply(const char *isa, const matrix *of, int threads, int64_t n, 
   assert_ok(attn_plan_create(&plan, &p, "tiled", &(attn_options){.isa = isa}));
   assert_ok(product_tools_make(attn_plan_context(plan)->kernels, &tools));
   if (threads < tools.threads) tools.threads = threads;
-  assert_ok(product_matrix_place(&tools, &of->rows, &placed));
-  cr_assert(!placed.at, "packed");
+  assert_ok((packed ? product_matrix_load : product_matrix_place)(&tools, &of->rows, &placed));
+  cr_assert(!placed.at == !packed);
   product_multiply(&tools, &placed, n, x, true, y);
   product_matrix_free(&placed);
   product_tools_free(&tools);
@@ -93,14 +84,8 @@ static void multiply(const char *isa, const matrix *of, int threads, int64_t n, 
 static void check(const char *isa, const char *name, const matrix *m, const float *x) {
   const int64_t k = m->rows.columns;
   float before[TEXTS * ROWS], y[TEXTS * ROWS], other[TEXTS * ROWS], bias[ROWS];
-  const product_rows biases = {.weight = &m->bias,
-                               .rows = ROWS,
-                               .columns = 1,
-                               .first = 3,
-                               .run = 5,
-                               .stride = 6,
-                               .head = 8,
-                               .turned = 4};
+  product_rows biases = m->rows;
+  biases.weight = &m->bias, biases.bias = biases.scale = NULL, biases.columns = 1;
   assert_ok(product_rows_widen(&m->rows, m->wide));
   assert_ok(product_rows_widen(&biases, bias));
   for (int i = 0; i < TEXTS * ROWS; i++) before[i] = (float)i;
@@ -139,6 +124,19 @@ Test(data_products, rows_are_multiplied_where_they_are_stored) {
       free(x);
       matrix_free(&m);
     }
+}
+
+/* In slices of four rows, and three. */
+Test(data_products, wide_matrices_are_packed_in_slices) {
+  enum { WIDE = 1 << 18 };
+  matrix m = matrix_make(&tensor_f16, WIDE);
+  float *x = random_numbers(TEXTS * WIDE);
+  packed = true;
+  m.rows.weight = &m.weight;
+  m.rows.bias = &m.bias;
+  check(attn_isa_list()[0], "F16, packed", &m, x);
+  free(x);
+  matrix_free(&m);
 }
 
 /* The product with a unit vector is the number itself. */

@@ -20,8 +20,9 @@ static hsize_t count_of(int rank, const hsize_t *shape) {
   return count;
 }
 
+static double factor = 1; /* of all elements */
 /* Element i of tensor t. */
-static double value_of(int t, hsize_t i) { return (t + 1) * 1000 + (double)i / 8; }
+static double value_of(int t, hsize_t i) { return factor * ((t + 1) * 1000 + (double)i / 8); }
 
 static void write_dataset(hid_t file, const char *name, hid_t type, int rank, const hsize_t *shape, int t) {
   hsize_t count = count_of(rank, shape);
@@ -172,10 +173,8 @@ Test(data_qkv, shapes_that_do_not_match_are_named) {
     attn_status status;
     char says[96];
   } cases[] = {
-      {{3, {4, 6, 4}, {3, 6, 4}, {3, 6, 4}},
-       0,
-       ATTN_EINVAL,
-       "the heads of k do not divide those of q; they would fit in layout bnhd"},
+      {{3, {4, 6, 4}, {3, 6, 4}, {3, 6, 4}}, 0, ATTN_EINVAL, "heads of k do not divide those of q; they"},
+      {{3, {4, 6, 4}, {3, 6, 4}, {3, 6, 4}}, 0, ATTN_EINVAL, "; they would fit in layout bnhd"},
       {{3, {4, 6, 4}, {2, 6, 4}, {4, 6, 4}}, 0, ATTN_EINVAL, "k and v differ in heads"},
       {{3, {4, 6, 4}, {4, 6, 4}, {4, 5, 4}}, 0, ATTN_EINVAL, "[4,5,4]: "},
       {{3, {4, 6, 4}, {4, 6, 4}, {4, 5, 4}}, 0, ATTN_EINVAL, "k and v differ in positions"},
@@ -222,6 +221,7 @@ typedef enum {
   Q_IS_A_GROUP,
   Q_IS_INTEGER,
   Q_IS_EMPTY,
+  Q_IS_ENDLESS,
   Q_IS_ELSEWHERE,
   Q_IS_UNWRITTEN,
   Q_DANGLES,
@@ -230,19 +230,20 @@ typedef enum {
 
 static const char *write_spoilt(spoil how) {
   const char *path = fixture_path("bad.h5");
-  hsize_t shape[] = {6, 4}, empty[] = {0, 4}, most[] = {H5S_UNLIMITED, 4};
+  hsize_t shape[] = {6, 4}, empty[] = {0, 4}, endless[] = {(hsize_t)1 << 32, (hsize_t)1 << 32},
+          most[] = {H5S_UNLIMITED, 4};
   hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
         plist = H5Pcreate(H5P_DATASET_CREATE);
-  hid_t space = H5Screate_simple(2, how == Q_IS_EMPTY ? empty : shape, how == Q_IS_EMPTY ? most : NULL),
-        q = -1;
+  hsize_t *of = how == Q_IS_EMPTY ? empty : how == Q_IS_ENDLESS ? endless : shape;
+  hid_t space = H5Screate_simple(2, of, how == Q_IS_EMPTY ? most : NULL), q = -1;
   write_dataset(file, "k", H5T_IEEE_F32LE, 2, shape, 1);
   write_dataset(file, "v", H5T_IEEE_F32LE, 2, shape, 2);
   if (how == Q_IS_A_GROUP) H5Gclose(H5Gcreate2(file, "q", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
   if (how == Q_IS_INTEGER) write_dataset(file, "q", H5T_STD_I32LE, 2, shape, 0);
   if (how == Q_DANGLES) H5Lcreate_soft("/nowhere", file, "q", H5P_DEFAULT, H5P_DEFAULT);
   if (how == Q_IS_ELSEWHERE) H5Pset_external(plist, "/etc/passwd", 0, 96);
-  if (how == Q_IS_EMPTY) H5Pset_chunk(plist, 2, shape);
-  if (how == Q_IS_EMPTY || how == Q_IS_ELSEWHERE || how == Q_IS_UNWRITTEN)
+  if (of != shape) H5Pset_chunk(plist, 2, shape);
+  if (of != shape || how == Q_IS_ELSEWHERE || how == Q_IS_UNWRITTEN)
     q = H5Dcreate2(file, "q", H5T_IEEE_F32LE, space, H5P_DEFAULT, plist, H5P_DEFAULT);
   if (q >= 0) H5Dclose(q);
   H5Sclose(space);
@@ -252,13 +253,9 @@ static const char *write_spoilt(spoil how) {
 }
 
 Test(data_qkv, an_hdf5_file_without_usable_q_k_v_is_refused) {
-  static const char says[SPOILS][64] = {"no dataset q; expected three, q, k and v or as --names says",
-                                        "no dataset q",
-                                        "floats",
-                                        "length 0",
-                                        "external",
-                                        "external",
-                                        "no dataset q"};
+  static const char says[SPOILS][64] = {
+      "no dataset q; expected three", "no dataset q", "floats",   "length 0",
+      "sizes of the shape overflow",  "external",     "external", "no dataset q"};
   for (int how = 0; how < SPOILS; how++) {
     data_qkv m = {0};
     assert_refused(read_in(write_spoilt((spoil)how), 0, &m), ATTN_EINVAL, says[how]);
@@ -308,6 +305,23 @@ Test(data_qkv, safetensors_hold_q_k_v_too) {
   fixture_write(fixture_path("x.safetensors"), file, sizeof file);
   assert_refused(read_in(fixture_path("x.safetensors"), 0, &m), ATTN_EINVAL,
                  "no tensor v; expected q, k and v (--names)");
+}
+
+/* The bits of bfloat16, as numbers with a sign or without. */
+Test(data_qkv, integers_of_two_bytes_may_be_bfloat16) {
+  static const shapes s = {3, {4, 6, 4}, {2, 5, 4}, {2, 5, 3}};
+  for (int sign = 0; sign < 2; sign++) {
+    data_qkv m = {0};
+    factor = sign ? -10 : 20;
+    const char *path = write_hdf5(&s, sign ? H5T_STD_I16BE : H5T_STD_U16LE);
+    assert_refused(read_in(path, 0, &m), ATTN_EINVAL, "nor said to be bfloat16");
+    assert_ok(data_qkv_read(&(data_reading){.in = path, .bf16 = true}, &m));
+    for (hsize_t i = 0; i < 30; i++) {
+      const uint32_t bits = (uint32_t)(uint16_t)(int)value_of(2, i) << 16;
+      cr_assert_eq(memcmp((float *)m.v + i, &bits, 4), 0, "%d", (int)i);
+    }
+    data_qkv_free(&m);
+  }
 }
 
 Test(data_qkv, conversion_rounds_to_nearest_and_back_is_exact) {

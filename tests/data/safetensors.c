@@ -129,29 +129,23 @@ Test(data_safetensors, a_header_longer_than_the_file_is_refused) {
   assert_refused(safetensors_open(fixture_path("absent"), &s), ATTN_EFOREIGN, "absent");
 }
 
-Test(data_safetensors, every_prefix_is_refused_and_no_flipped_byte_is_fatal) {
-  size_t size;
+static attn_status read_small(const char *path) {
   safetensors *s = NULL;
   float x[2];
+  const attn_status status = safetensors_open(path, &s);
+  for (size_t t = 0; !status && t < safetensors_count(s); t++) {
+    const tensor *one = safetensors_at(s, t);
+    if (one->format->widen && one->count <= 2) assert_ok(tensor_to_f32(one, 0, one->count, x));
+  }
+  safetensors_close(s);
+  return status;
+}
+
+Test(data_safetensors, every_prefix_is_refused_and_no_flipped_byte_is_fatal) {
+  size_t size;
   make("{" TENSOR("a", "F32", "2", "0", "8") "," TENSOR("b", "BF16", "1,2", "8", "12") "}", 12);
   unsigned char *file = fixture_bytes(fixture_path("x.safetensors"), &size);
-  for (size_t cut = 0; cut < size; cut++) {
-    fixture_write(fixture_path("y"), file, cut);
-    cr_assert_eq(safetensors_open(fixture_path("y"), &s), ATTN_EINVAL, "prefix of %zu bytes", cut);
-  }
-  for (size_t i = 0; i < size - 12; i++)
-    for (int bit = 0; bit < 8; bit++) {
-      file[i] = (unsigned char)(file[i] ^ 1 << bit);
-      fixture_write(fixture_path("y"), file, size);
-      if (!safetensors_open(fixture_path("y"), &s)) {
-        for (size_t t = 0; t < safetensors_count(s); t++) {
-          const tensor *one = safetensors_at(s, t);
-          if (one->format->widen && one->count <= 2) assert_ok(tensor_to_f32(one, 0, one->count, x));
-        }
-        safetensors_close(s);
-      }
-      file[i] = (unsigned char)(file[i] ^ 1 << bit);
-    }
+  fixture_damage("y", file, size, 8 * (size - 12), 1, read_small);
   free(file);
 }
 
@@ -200,6 +194,7 @@ Test(data_safetensors, an_index_that_lies_is_refused) {
        "tensor d is not in s2"},
       {"{\"weight_map\":{\"a\":\"s1\",\"b\":\"s1\",\"c\":\"s3\"}}", ATTN_EFOREIGN, "s3"},
       {"{\"weight_map\":{\"a\":\"../s1\",\"b\":\"s1\",\"c\":\"s2\"}}", ATTN_EINVAL, "tensor a"},
+      {"{\"weight_map\":{\"a\":\".s1\",\"b\":\"s1\",\"c\":\"s2\"}}", ATTN_EINVAL, "tensor a"},
       {"{\"weight_map\":{\"a\":\"s1\",\"b\":\"s1\",\"c\":2}}", ATTN_EINVAL, "tensor c"},
       {"{\"weight_map\":{}}", ATTN_EINVAL, "weight_map"},
       {"{\"weight_map\":[]}", ATTN_EINVAL, "weight_map"},

@@ -6,20 +6,11 @@
 
 TestSuite(data_sources, .init = fixture_begin, .fini = fixture_end);
 
-static const char *const synthetic[] = {"gaussian",
-                                        "clustered",
-                                        "lowrank",
-                                        "heavytailed",
-                                        "flat",
-                                        "peaked",
-                                        "duplicate:distinct=3",
-                                        "outlier:channels=2",
-                                        "hopfield",
-                                        "gat",
-                                        "needle:distance=3",
-                                        "needle:distance=3,gap=5",
-                                        "rope",
-                                        "rope:content=constant,position=sinusoidal"};
+#define NEEDLES "needle:distance=3", "needle:distance=3,gap=5"
+#define ROPES "rope", "rope:content=constant,position=sinusoidal"
+static const char *const synthetic[] = {
+    "gaussian",           "clustered", "lowrank", "heavytailed", "flat", "peaked", "duplicate:distinct=3",
+    "outlier:channels=2", "hopfield",  "gat",     NEEDLES,       ROPES};
 enum { SYNTHETIC = sizeof synthetic / sizeof *synthetic };
 
 /* Scores of independent normal rows: (q.k)^2 / d has mean 1 and variance 2 + 6/d, whatever d: what 1/sqrt(d)

@@ -102,17 +102,6 @@ Test(data_target, t5_has_a_number_for_each_bucket) {
                  "t5.npy: [32,2], expected a number for each of 32 buckets and each head, [32,3] or [32,1]");
 }
 
-static void put_mask(const char *name, const char *type, const char *shape, const void *at, size_t bytes) {
-  FILE *file = fopen(name, "wb");
-  cr_assert_not_null(file);
-  char dictionary[160];
-  snprintf(dictionary, sizeof dictionary, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", type,
-           shape);
-  fprintf(file, "%s%c%c%c%c%-117s\n", "\x93NUMPY", 1, 0, 118, 0, dictionary);
-  cr_assert_eq(fwrite(at, 1, bytes, file), bytes);
-  fclose(file);
-}
-
 static bool mask_sees(const attn_problem *p, int64_t head, int64_t i, int64_t j) {
   const attn_pattern *graph = p->mask.pattern;
   attn_run runs[8];
@@ -133,9 +122,9 @@ Test(data_target, masks_from_files) {
   data_target *t = NULL;
   cr_assert_eq(chdir(fixture_directory), 0);
   for (int i = 0; i < 12; i++) wide[i] = positions[4 + i] = (&bytes[0][0][0])[i];
-  put_mask("both.npy", "|b1", "2, 3, 4", bytes, sizeof bytes);
-  put_mask("wide.npy", "<i8", "3, 4", wide, sizeof wide);
-  put_mask("square.npy", "<i8", "4, 4", positions, sizeof positions);
+  fixture_npy("both.npy", "|b1", "2, 3, 4", bytes, sizeof bytes);
+  fixture_npy("wide.npy", "<i8", "3, 4", wide, sizeof wide);
+  fixture_npy("square.npy", "<i8", "4, 4", positions, sizeof positions);
   static const char *const names[] = {"both.npy", "wide.npy", "square.npy", "csr.h5"};
   const attn_graph_request want = {.heads = 2, .rows = 3, .columns = 4};
   attn_graph g;
@@ -188,7 +177,8 @@ Test(data_target, files_must_fit_the_problem) {
   cr_expect_float_eq(p.score.sink[3], 3.5, 0);
   cr_expect(p.mask.count == 3 && p.mask.offsets[2] == 32 && p.mask.offsets[3] == 40);
   data_target_free(t);
-  assert_ok(data_target_make("bias=plain.npy", "", &p, &t));
+  assert_ok(data_target_make("bias=plain.npy", "documents:8", &p, &t));
+  cr_expect(p.mask.count == 5 && p.mask.offsets[4] == 32 && p.mask.offsets[5] == 40);
   cr_expect(p.score.dense.head == 0 && p.score.dense.batch == 0);
   data_target_free(t);
   expect_refused("bias=plain.npy", "", "plain.npy: shape [1,1,30,40], expected [n_q,n_kv] = [40,40]");

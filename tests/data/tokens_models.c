@@ -169,6 +169,8 @@ static const char *pieces(const char *step, const char *text) {
 #define SPLIT(rule, more) \
   "{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":\"" rule "\"" more "}"
 
+#define REGEX(text) "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" text "\"},\"behavior\":\"Isolated\"}"
+
 Test(data_tokens_models, pieces_are_those_of_each_rule) {
   static const struct {
     const char *step, *pieces;
@@ -179,6 +181,17 @@ Test(data_tokens_models, pieces_are_those_of_each_rule) {
                {SPLIT("MergedWithNext", ""), "|a|-|-b|-12"},
                {SPLIT("Contiguous", ""), "|a|--|b|-|12"},
                {SPLIT("MergedWithNext", ",\"invert\":true"), "|a-|-|b-|12"},
+               {REGEX("\\\\d"), "|a--b-|1|2"},
+               {REGEX("\\\\d{2}|\\\\p{L}{1,}"), "|a|--|b|-|12"},
+               {REGEX("\\\\D{1,3}"), "|a--|b-|12"},
+               {REGEX("[a\\\\d]"), "|a|--b-|1|2"},
+               {REGEX("[^-]+"), "|a|--|b|-|12"},
+               {REGEX("\\\\S+"), "|a--b-12"},
+               {REGEX("\\\\s|(?i:B)"), "|a--|b|-12"},
+               {REGEX("\\\\-\\\\P{Nd}"), "|a|--|b-12"},
+               {REGEX("(?<=a)-|-(?=1)"), "|a|-|-b|-|12"},
+               {REGEX("(?<!a)-(?!1)"), "|a-|-|b-12"},
+               {REGEX("(?>-+)(b)"), "|a|--b|-12"},
                {"{\"type\":\"Punctuation\"}", "|a|-|-|b|-|12"},
                {"{\"type\":\"Digits\",\"individual_digits\":true}", "|a--b-|1|2"},
                {"{\"type\":\"Digits\"}", "|a--b-|12"},

@@ -27,14 +27,9 @@ static data_sentencepiece begin(void) {
     scores[i] = 0;
     types[i] = i == 0 ? 2 : i < BYTES ? 3 : 6;
   }
-  return (data_sentencepiece){.file = "model.gguf",
-                              .count = REST,
-                              .pieces = pieces,
-                              .scores = scores,
-                              .types = types,
-                              .bos = 1,
-                              .unknown = 0,
-                              .prefix = true};
+  data_sentencepiece s = {.file = "model.gguf", .count = REST, .bos = 1, .unknown = 0, .prefix = true};
+  s.pieces = pieces, s.scores = scores, s.types = types;
+  return s;
 }
 
 static void add(data_sentencepiece *s, const char *text, float score, int32_t type) {
@@ -273,6 +268,8 @@ Test(data_tokens_pieces, wrong_gguf_files) {
   types[260] = 9;
   assert_refused(data_tokenizer_open(write_gguf(&s, "", false), &t), ATTN_EINVAL,
                  "x.gguf: token 260 has type 9");
+  types[260] = -1;
+  assert_refused(data_tokenizer_open(write_gguf(&s, "", false), &t), ATTN_EINVAL, "type[260] is not a type");
   types[260] = 1;
   s.bos = 267;
   assert_refused(data_tokenizer_open(write_gguf(&s, "", false), &t), ATTN_EINVAL,

@@ -103,6 +103,9 @@ Test(expression_grammar, refusals_with_their_place) {
   expect_refusal("full + topk:byx=8", ATTN_ENOTFOUND, "at 8 (\"topk:byx=8\")", "did you mean 'by'?");
   expect_refusal("topk:yb=loki", ATTN_ENOTFOUND, "unknown parameter 'yb', known", "k, p, by");
   expect_refusal("nsh", ATTN_ENOTFOUND, "did you mean 'lsh'?", "nsa");
+  expect_refusal("tixxd", ATTN_ENOTFOUND, "unknown variant 'tixxd', known", "tiled");
+  expect_refusal("0x2*full", ATTN_ENOTFOUND, "at 1 (\"0x2\")", "unknown variant '0x2'");
+  expect_refusal("dyadic(tiled,base=2Gi)", ATTN_EINVAL, "at 19 (\"2Gi)\")", "an integer from 1");
   expect_refusal("full + streaming:sink=x", ATTN_EINVAL, "at 8 (\"streaming:si...\")", "sink=x");
   expect_refusal("full + (topk", ATTN_EINVAL, "at 8 (\"(topk\")", "not closed");
   expect_refusal("full + topk)", ATTN_EINVAL, "at 12 (\")\")", "not opened");

@@ -155,3 +155,33 @@ Test(expression_oracles, exact_attention_by_halves_is_exact) {
   expect_equal("dyadic(tiled + sample,base=32)", "tiled", CAUSAL, false);
   expect_equal("dyadic(topk:k=5,base=1Ki)", "tiled", CAUSAL, true);
 }
+
+/* Adds to what was counted. */
+static void add_cost(double to[3], double times, int64_t n, bool causal, const char *spec) {
+  const attn_problem p = problem_of(n, n, causal, ATTN_F32, PLAIN);
+  attn_cost cost = {0};
+  note_context("%s", spec);
+  EXPECT_STATUS(attn_estimate(&p, spec, NULL, NULL, &cost), ATTN_OK);
+  to[0] += times * cost.mul_add, to[1] += times * cost.exp, to[2] += times * cost.bytes;
+}
+
+/* Those of all terms of a sum, all parts of halves, and all selections of a join, which read rows once. */
+Test(expression_oracles, costs_are_those_of_what_is_computed) {
+  static const char *const terms[] = {"tiled", "topk:k=5", "lsh:rounds=2"};
+  for (int k = 0; k < 9; k++) {
+    const char *a = terms[k / 3], *b = terms[k % 3];
+    double sum[3] = {0}, halves[3] = {0}, join[3] = {0}, one[3] = {0}, other[3] = {0};
+    char spec[100];
+    add_cost(one, 1, 128, true, a), add_cost(other, 1, 128, true, b);
+    add_cost(halves, 4, 32, true, "tiled"), add_cost(halves, 2, 32, false, a),
+        add_cost(halves, 1, 64, false, a);
+    snprintf(spec, sizeof spec, "dyadic(%s,base=32)", a), add_cost(halves, -1, 128, true, spec);
+    snprintf(spec, sizeof spec, "0.25*%s - 3*%s", a, b), add_cost(sum, 1, 128, true, spec);
+    snprintf(spec, sizeof spec, "%s + %s", a, b), add_cost(join, 1, 128, true, spec);
+    for (int i = 0; i < 3; i++) {
+      const double all = k / 3 == 0 ? one[i] : k % 3 == 0 ? other[i] : one[i] + other[i];
+      EXPECT(fabs(halves[i]) < 1e-3 && fabs(sum[i] - one[i] - other[i]) < 1e-3);
+      EXPECT(fabs(join[i] - (i == 2 ? fmax(one[i], other[i]) : all)) < 1e-3);
+    }
+  }
+}

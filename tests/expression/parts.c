@@ -108,7 +108,8 @@ static const struct {
 } sizes[] = {{200, 200}, {128, 128}, {129, 129}, {1, 1}, {65, 200}, {3, 200}, {200, 130}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-Test(expression_parts, dyadic_of_exact_attention_is_exact) {
+/* Outputs are those of oracles.c. */
+Test(expression_parts, dyadic_of_exact_attention_has_its_log_sum_exps) {
   static const int64_t bases[] = {1, 16, 60, 1024};
   for (int s = 0; s < SIZES; s++)
     for (int k = 0; k < 16; k++) {
@@ -119,11 +120,6 @@ Test(expression_parts, dyadic_of_exact_attention_is_exact) {
       note_context("%s, %dx%d%s", spec, (int)p.n_q, (int)p.n_kv, padded ? ", padded" : "");
       inputs in = inputs_make(&p, padded, 7, 1);
       const double units = dyadic_units(&p, most_score(&in), bases[k / 4]);
-      void *x = run_spec(spec, NULL, &in), *y = run_spec("tiled", NULL, &in);
-      expect_near(&p, x, y, units * unit(p.dtype) * most_value(&in));
-      free(x);
-      free(y);
-      /* Their log-sum-exps, too. */
       attn_plan *plan = plan_or_note(&p, spec, NULL), *exact = plan_or_note(&p, "tiled", NULL);
       const size_t rows = (size_t)(p.batch * p.heads * p.n_q);
       double *lse = malloc(2 * rows * sizeof *lse), *other = lse + rows;
