@@ -196,6 +196,7 @@ Test(core_problem, costs_are_of_heads_that_are_alike) {
 Test(core_problem, costs_are_those_of_the_formulas) {
   enum { H = 6, G = 3, Q = 40, N = 66, D = 12, V = 20, ROW = D + V, M = 8, PAIRS = H * Q * N };
   const double rows = H * Q + G * N, low = H * (N + Q + M) * M * ROW, once = H * Q, kept = G * N * ROW,
+               seen = H * 1860, clt = once * 4 * (exp(1) - 1) * pow(0.6744897501960817, 2),
                slash = once * (N * (1 - (1 - 5.0 / N) * (1 - 7.0 / (N + Q - 1))) + 5),
                hyper = once * (N / 5.0 + N * (1 - pow(1 - 1.0 / N, 8)) * 4 / 5);
   const struct {
@@ -220,6 +221,7 @@ Test(core_problem, costs_are_those_of_the_formulas) {
       {"nystrom:landmarks=8,middle=agents,by=sample", low, H * M * (N + Q + M)},
       {"sample:count=9", once * 9 * ROW, once * 9},
       {"sample:guarantee=bernstein,base=7", PAIRS * ROW + once * D * (7 + N), PAIRS},
+      {"sample:guarantee=clt,eps=0.5,delta=0.5,base=7", clt * ROW + once * D * 7, clt},
       {"linear:feature=identity", rows * D * (V + 1), 0},
       {"performer:features=24", rows * 24 * (ROW + 1), rows * 24},
       {"topk:k=9", once * 9 * ROW + PAIRS * D + G * N * D, once * 9},
@@ -237,6 +239,8 @@ Test(core_problem, costs_are_those_of_the_formulas) {
       {"longnet:segments=8+16,dilations=1+2", once * 12 * ROW, once * 12},
       {"pooled:block=4,window=8", H * 785 * ROW + kept, H * 785}, /* the first that is causal */
       {"linear:feature=identity", rows * D * (V + 1) + once * 97 / 2 * (ROW + 1), 0},
+      {"latent:rank=5,prompt=33",
+       seen * (10 + 0.75 * ROW) + 96 * (33 * 48 + N * 5 + 5 * 96 * 96) + once * ROW * 5, seen},
       {"recurrent:chunk=8", H * ((N - 1) * D * V + Q * (D * V + 16 * ROW)), H * N * 3},
       {"recurrent:rule=kda,chunk=8", H * ((N - 1) * D * V + (N + Q) * (D * V + 4 * ROW) + N * 4 * 2 * D),
        H * N * D},
@@ -365,6 +369,8 @@ Test(core_problem, settings_are_refused_just_beyond_their_limits) {
   expect_refusals(&wide, ATTN_EUNSUPPORTED, "kivi|fp32;sage|fp32;store|fp32;tiled:precision=bf16|fp32;");
   for (size_t i = 0; i < sizeof admitted / sizeof *admitted; i++)
     attn_plan_destroy(plan_or_note(&p, admitted[i], NULL));
+  p.causal = true;
+  attn_plan_destroy(plan_or_note(&p, "sparse_transformer:mode=fixed,stride=9,summary=9", NULL));
   p.n_q = 101;
   expect_refusals(&p, ATTN_EUNSUPPORTED,
                   "longnet|n_q > n_kv;bigbird|n_q > n_kv;longformer|n_q > n_kv;"
