@@ -283,8 +283,10 @@ Test(core_problem, execute_checks_its_arguments) {
 Test(core_problem, options) {
   attn_problem p = good();
   attn_plan *plan = NULL;
-  attn_options options = {.threads = -1};
-  EXPECT_STATUS(attn_plan_create(&plan, &p, "tiled", &options), ATTN_EINVAL);
+  attn_options options = {.threads = 4096};
+  EXPECT_STATUS(attn_estimate(&p, "tiled", &options, NULL, NULL), ATTN_OK);
+  for (options.threads = -1; options.threads <= 4097; options.threads += 4098)
+    EXPECT_STATUS(attn_plan_create(&plan, &p, "tiled", &options), ATTN_EINVAL);
   options = (attn_options){.isa = "nosuch"};
   EXPECT_STATUS(attn_plan_create(&plan, &p, "tiled", &options), ATTN_EINVAL);
   EXPECT(strstr(attn_last_error(), "nosuch") && strstr(attn_last_error(), "scalar"));
