@@ -234,11 +234,14 @@ static void merge_part(const run *r, const dyadic_part *x, int64_t rows) {
   for (int64_t at = 0; at < p->batch * p->heads * rows; at++) {
     const int64_t line = at / rows, i = first + at % rows;
     double *lse = &r->lse[line * p->n_q + i];
+    fenv_t outer;
+    attn_float_enter(&outer);
     if (x->exact)
       *lse = r->room.part_lse[at];
     else
       attn_join_row(p, row_of(r, line, i), lse, attn_at(r->room.part_o, at * p->d_v, p->dtype),
                     r->room.part_lse[at]);
+    attn_float_leave(&outer);
   }
 }
 

@@ -78,6 +78,8 @@ static void weigh(const run *r, const dyadic_part *part, const attn_problem *own
     const void *d_o = attn_row(r->g->d_o, r->g->d_o_at, b, h, first + i, p->dtype),
                *o = attn_row(call->o, p->o, b, h, first + i, p->dtype),
                *mine = attn_row(r->room.o, own->o, b, h, i, p->dtype);
+    fenv_t outer;
+    attn_float_enter(&outer);
     const double lse = r->room.lse[at], weight = lse == -(double)INFINITY ? 0 : exp(lse - call->lse[line]);
     double by_lse = r->g->dlse ? r->g->dlse[line] : 0;
     for (int64_t l = 0; l < p->d_v; l++) {
@@ -86,6 +88,7 @@ static void weigh(const run *r, const dyadic_part *part, const attn_problem *own
       attn_set(r->room.d_o, at * p->d_v + l, p->dtype, weight > 0 || isnan(weight) ? weight * x : 0);
     }
     r->room.dlse[at] = weight > 0 || isnan(weight) ? weight * by_lse : 0;
+    attn_float_leave(&outer);
   }
 }
 
@@ -96,8 +99,11 @@ static void add_up(const run *r, int64_t lines, int64_t all, int64_t first, int6
 #pragma omp parallel for num_threads(r->call->context->threads) schedule(static)
   for (int64_t at = 0; at < (to ? lines * rows : 0); at++) {
     const int64_t own = (at / rows * all + first + at % rows) * d;
+    fenv_t outer;
+    attn_float_enter(&outer);
     for (int64_t l = 0; l < d; l++)
       attn_set(to, own + l, t, attn_get(to, own + l, t) + attn_get(more, at * d + l, t));
+    attn_float_leave(&outer);
   }
 }
 
@@ -136,6 +142,7 @@ attn_status dyadic_backward(const void *state, const attn_call *call, const attn
   if (status) return status;
   attn_carver carver = attn_carver_at(call, call->work);
   run r = {x, call, g, lay_out(x, work, &carver)};
+  if (g->dsink) memset(g->dsink, 0, (size_t)p->heads * sizeof *g->dsink);
   if (g->dq) memset(g->dq, 0, (size_t)(p->batch * p->heads * p->n_q * p->d_qk) * e);
   if (g->dk) memset(g->dk, 0, keys * (size_t)p->d_qk * e);
   if (g->dv) memset(g->dv, 0, keys * (size_t)p->d_v * e);

@@ -197,9 +197,15 @@ static attn_status backward_size(const void *state, const attn_context *c, const
 
 /* to += more. */
 static void add_up(int threads, int64_t count, attn_dtype t, void *to, const void *more) {
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (int64_t i = 0; i < (to ? count : 0); i++)
-    attn_set(to, i, t, attn_get(to, i, t) + attn_get(more, i, t));
+#pragma omp parallel num_threads(threads)
+  {
+    fenv_t outer;
+    attn_float_enter(&outer);
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < (to ? count : 0); i++)
+      attn_set(to, i, t, attn_get(to, i, t) + attn_get(more, i, t));
+    attn_float_leave(&outer);
+  }
 }
 
 /* Adds d_o.o_t, or its elements, to the gradient by the gates of term t. Heads and batch entries may share a
@@ -220,8 +226,11 @@ static void add_gates(const sum *s, const attn_call *call, int64_t t, const void
       const void *d_o = attn_row(g->d_o, g->d_o_at, b, h, i, p->dtype),
                  *term = attn_row(o, at, b, h, i, p->dtype);
       double *to = rows + i * x->columns + gate.first;
+      fenv_t outer;
+      attn_float_enter(&outer);
       for (int64_t l = 0; l < p->d_v; l++)
         to[gate.width > 1 ? l : 0] += gate.value * attn_get(d_o, l, p->dtype) * attn_get(term, l, p->dtype);
+      attn_float_leave(&outer);
     }
   }
 }

@@ -41,6 +41,7 @@ typedef struct setting {
   attn_key_positions k_position;
   const double *dlse;
   const char *left_out; /* letters of q, k and v */
+  int rounding;         /* of all threads meanwhile; 0: FE_TONEAREST */
 } setting;
 
 /* The gradient by the output, [batch, heads, n_q, d_v]. */
@@ -95,10 +96,12 @@ static gradients differentiate(const setting *s) {
   for (int which = 0; which < OF_SCORE; which++)
     if (score_count(&p, which))
       *(double **[]){&g.dsink, &g.drelative, &g.ddense}[which] = (double *)(void *)made[RESULTS + which].at;
+  EXPECT(!turn_rounding(s->options.threads, FE_TONEAREST, s->rounding));
   EXPECT_STATUS(attn_plan_run(plan, &x), ATTN_OK);
   void *o = fence_gather(&t[TENSOR_O]), *lse = fence_gather(&made[LSE]);
   x.work = made[WORK].at;
   EXPECT_STATUS(attn_plan_backward(plan, &x, &g), ATTN_OK);
+  EXPECT(!turn_rounding(s->options.threads, s->rounding, FE_TONEAREST));
   void *after = fence_gather(&t[TENSOR_O]);
   EXPECT(!memcmp(o, after, lines * row_bytes(&p, OF_V)) && !memcmp(lse, made[LSE].at, sizes[LSE]));
   gradients result = {.by = {NULL}};
@@ -197,10 +200,18 @@ static void each_map(case_shape shape, int count, void (*test)(setting *)) {
   }
 }
 
-/* Recurrences, over several segments of keys. */
+/* Recurrences, over several segments of keys; pooled keys, and weights of other functions. */
 static void each_recurrence(bool padded, void (*test)(setting *)) {
-  static const char *const rules[] = {"recurrent:decay=constant,read=before", "recurrent:rule=kda",
-                                      "recurrent:rule=gated_delta2", "recurrent:rule=mamba3"};
+  static const char *const rules[] = {"recurrent:decay=constant,read=before",
+                                      "recurrent:rule=kda",
+                                      "recurrent:rule=gated_delta2",
+                                      "recurrent:rule=mamba3",
+                                      "pooled:block=5,overlap=2,window=7",
+                                      "pooled:block=4,window=0",
+                                      "normaliser:kind=entmax15",
+
+                                      "nsa",
+                                      "dyadic(tiled,base=16)"};
   const case_shape shape = {2, 4, 2, 140, 150, 6, 9, true, padded};
   for (size_t i = 0; i < 2 * (sizeof rules / sizeof *rules); i++) {
     attn_problem p = shape_problem(shape, i % 2 ? ATTN_F64 : ATTN_F32);
@@ -228,6 +239,7 @@ static void repeat(setting *s) {
     gradients one = differentiate(s);
     for (int threads = 2; threads <= 7; threads += threads == 3 ? 4 : 1) {
       s->options.threads = threads;
+      s->rounding = threads == 3 ? FE_UPWARD : FE_TONEAREST;
       gradients other = differentiate(s);
       expect_times(p, &other, 1, &one, 0, "another number of threads");
       gradients_free(&other);

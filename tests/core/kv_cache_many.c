@@ -88,6 +88,7 @@ Test(core_kv_cache_many, each_sequence_is_as_if_alone) {
     (&x->q[0][0][0][0])[i] = (float)(4 * attn_rng_uniform(&rng) - 2);
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
     attn_kv_cache *c = make(specs[s], SEQUENCES, 3);
+    EXPECT(!turn_rounding(3, FE_TONEAREST, FE_UPWARD));
     for (int64_t part = 0; part < PARTS; part++) { /* of another length for each sequence */
       int64_t first[SEQUENCES], count[SEQUENCES];
       for (int64_t b = 0; b < SEQUENCES; b++) {
@@ -98,6 +99,7 @@ Test(core_kv_cache_many, each_sequence_is_as_if_alone) {
     }
     if (strchr(can_go_back, (char)('0' + s))) overshoot(c, x, s == 3);
     attend(c, x, 0, SEQUENCES, &together[0][0][0]);
+    EXPECT(!turn_rounding(3, FE_UPWARD, FE_TONEAREST));
     attn_kv_cache_destroy(c);
     for (int64_t b = 0; b < SEQUENCES; b++) {
       const int64_t first = 0, count = length_of(b);

@@ -1372,7 +1372,7 @@ mutant(grad-pooled-share core/engines/pooling/pooling_back.c GRAD-FD "pooled:blo
 mutant(grad-pooled-entry core/engines/pooling/pooling_back.c GRAD-FD "pooled:block=16,window=16" "keys have the gradient of the first mean"
   [[(line * p->n_kv + @e@) * d + x % d]] [[0]])
 mutant(grad-pooled-queries core/engines/pooling/pooling_back.c GRAD-FD "pooled:block=16,window=16" "dq is that of the last keys alone"
-  [[attn_get(g->dq, x, p->dtype) + @attn_get(l.dq, x, p->dtype)@]] [[0]])
+  [[attn_add_row(c->kernels, p->d_qk, @1@, attn_at(l.dq]] [[0]])
 mutant(grad-dyadic-unweighed core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "each part is given the whole"
   [[? @weight * x@ : 0]] [[x]])
 mutant(grad-dyadic-without-lse core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "shares of parts are constant"

@@ -21,6 +21,17 @@ static inline attn_plan *plan_inspected(const attn_problem *p, const char *spec,
   return plan;
 }
 
+/* Sets the rounding direction of the threads that OpenMP keeps; how many did not have the one before? */
+static inline int turn_rounding(int threads, int before, int mode) {
+  int others = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : others)
+  others += fegetround() != before;
+  fesetround(mode);
+#pragma omp parallel num_threads(threads)
+  fesetround(mode);
+  return others;
+}
+
 /* -- which keys the rows of a pattern see -- */
 
 typedef struct seen_pattern {

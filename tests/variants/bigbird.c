@@ -65,8 +65,3 @@ Test(variants_bigbird, drawn_blocks_stand_for_their_candidates) {
       check_keys(settings[s], 40, causal);
     }
 }
-
-Test(variants_bigbird, a_tail_without_draws_is_refused) {
-  attn_problem p = attn_problem_make(1, 1, 40, 4);
-  expect_no_plan(&p, "bigbird:random=0,tail=uniform", ATTN_EINVAL, "random=0 draws nothing");
-}

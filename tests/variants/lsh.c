@@ -1,14 +1,7 @@
-/* lsh.c - what the variant lsh refuses, and rows without keys. Which keys share a bucket is for LSH-1
- * (experiments/checks). */
+/* lsh.c - rows without keys. Which keys of lsh share a bucket is for LSH-1 (experiments/checks). */
 #include "tests/variants/picks.h"
 
 enum { D = 16 };
-
-Test(variants_lsh, odd_buckets_are_refused) {
-  attn_problem p = attn_problem_make(1, 1, 4, 4);
-  expect_no_plan(&p, "lsh:buckets=7", ATTN_EINVAL, "buckets = 7, expected an even number");
-  expect_no_plan(&p, "lsh:rounds=0", ATTN_EINVAL, "");
-}
 
 /* A query opposite to its only key shares no bucket with it. */
 Test(variants_lsh, without_a_window_rows_may_be_empty) {

@@ -1,5 +1,5 @@
 /* pages.c - the variant pages against its definition: which pages are kept, written here key by key in long
- * double, what covers everything, and what is refused. */
+ * double, and what covers everything. */
 #include "tests/variants/picks.h"
 
 enum { BATCH = 2, HEADS = 4, N_Q = 75, N_KV = 90, D = 16, D_V = 7 };
@@ -151,17 +151,6 @@ static void expect_same_output(const char *spec, const char *other, const inputs
   free(b);
 }
 
-Test(variants_pages, pages_of_one_key_are_topk) {
-  for (size_t t = 0; t < 2; t++)
-    for (int causal = 0; causal <= 1; causal++) {
-      inputs in = make(types[t], causal);
-      note_context("%s", causal ? "causal" : "all");
-      expect_same_output("pages:page=1,budget=9,score=mean,last=0", "topk:k=9", &in);
-      expect_same_output("pages:page=1,budget=9,score=max,last=0", "topk:k=9", &in);
-      inputs_free(&in);
-    }
-}
-
 Test(variants_pages, what_covers_everything_is_tiled) {
   static const char *const specs[] = {"pages:page=16,budget=90",
                                       "pages:page=7,budget=1024,share=tile",
@@ -235,14 +224,4 @@ Test(variants_pages, stages_of_an_execution) {
     attn_plan_destroy(plan);
   }
   inputs_free(&in);
-}
-
-Test(variants_pages, bad_parameters_are_refused) {
-  static const char *const bad[] = {"pages:page=0", "pages:budget=0", "pages:first=-1", "pages:score=none",
-                                    "topk:p=1.5",   "topk:p=-0.5",    "topk:k=0",       "topk:r=0"};
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    attn_spec *spec = NULL;
-    note_context("%s", bad[i]);
-    EXPECT_STATUS(attn_spec_parse(&spec, bad[i]), ATTN_EINVAL);
-  }
 }

@@ -98,7 +98,12 @@ attn_status pooling_backward(const void *opaque, const attn_call *call, const at
   spread(s, call, l.dk, p->d_qk, g->dk);
   spread(s, call, l.dv, p->d_v, g->dv);
 #pragma omp parallel for num_threads(c->threads) schedule(static)
-  for (int64_t x = 0; x < (g->dq && whole == POOLING_LAST ? p->batch * p->heads * p->n_q * p->d_qk : 0); x++)
-    attn_set(g->dq, x, p->dtype, attn_get(g->dq, x, p->dtype) + attn_get(l.dq, x, p->dtype));
+  for (int64_t row = 0; row < (g->dq && whole == POOLING_LAST ? p->batch * p->heads * p->n_q : 0); row++) {
+    fenv_t outer;
+    attn_float_enter(&outer);
+    attn_add_row(c->kernels, p->d_qk, 1, attn_at(l.dq, row * p->d_qk, p->dtype),
+                 attn_at(g->dq, row * p->d_qk, p->dtype));
+    attn_float_leave(&outer);
+  }
   return ATTN_OK;
 }
