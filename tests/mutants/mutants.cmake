@@ -4,8 +4,9 @@
 #
 # CATCHER  a bound check by name (FP-2; SETTING: the setting of a variant that it judges), or as an evaluation of the bundled
 #          model asks it (eval:EVICT-2), a property of tests/support/properties*.c (SETTING: the variant), a test as
-#          suite/name, one of each suite, of theory_statements one of each test (what else tests notice, random ones
-#          measure: mutate.sh), or commands of tests/cli/cases/ as "cases/FILE:BEGINNING" of a remark (SETTING: empty)
+#          suite/name, one of each suite, of theory_statements one of each test, or commands of tests/cli/cases/ as
+#          "cases/FILE:BEGINNING" of a remark (SETTING: empty). A check has two in a file at most: they show that it can
+#          fail, and random ones (mutate.sh) what tests notice
 # ORIGINAL an expression, or statements that end in ; or }, that stand in FILE exactly once; BROKEN replaces them,
 #          or the part of them between two @ alone, if there are. Texts do not overlap; two mutants may share one.
 # FILE     of core/ or variants/, or a .c of experiments/ or data/: the instruments are tested, too
@@ -23,11 +24,6 @@ mutant(max-over-queries core/kernels/tile.inc PROP-ROW tiled "the maximum runs o
 mutant(rescale-missing core/kernels/tile.inc FP-2 "tiled:path=fma,block_k=16"
   "O is not rescaled when the maximum rises"
   [[v_store(at, v_fma(v_load(a + j * VL), v_load(at), sum[i][j]));]] [[v_store(at, v_add(v_load(at), sum[i][j]));]])
-mutant(sums-in-bf16 core/kernels/tile.inc FP-2 "tiled:path=fma,block_k=16"
-  "O is kept in bf16 where fp32 is declared"
-  [[v_store(at, v_fma(v_load(a + j * VL), v_load(at), sum[i][j]));]]
-  [[VEC x = v_fma(v_load(a + j * VL), v_load(at), sum[i][j]), y = v_mul(v_set(65537), x);
-    v_store(at, v_sub(y, v_sub(y, x)));]])
 mutant(normaliser-rescale-missing core/kernels/tile.inc FP-3 "tiled:path=fma,block_k=16"
   "the sum of weights is not rescaled when the maximum rises"
   [[v_store(at, v_fma(v_load(a + j * VL), v_load(at), v_load(sum + j * VL)));]]
@@ -40,9 +36,6 @@ mutant(normaliser-missing core/kernels/tile.inc SP-2 "longformer:window=8,global
 mutant(normaliser-inverted core/kernels/tile.inc SP-3 "longformer:window=8" "O is multiplied by the sum of weights"
   [[v_div(v_load(in + (i < width ? i : 0) * GROUP), divisor)]]
   [[v_mul(v_load(in + (i < width ? i : 0) * GROUP), divisor)]])
-mutant(last-step-lost core/engines/softmax/softmax.c FP-2 "tiled:path=fma" "the last, short step of keys is not taken"
-  [[if (count) take_step(t, w, tiles, count, partial);]]
-  [[if (count == shape->blocks.key) take_step(t, w, tiles, count, partial);]])
 mutant(last-key-lost core/engines/softmax/softmax.c PROP-PERM tiled "a tile stops one key short"
   [[(t->keys - seg.first - 1) / seg.step + 1]] [[(t->keys - seg.first - 1) / seg.step]])
 mutant(split-merged-backwards core/kernels/decode.inc FP-2 tiled "the factors of two merged splits change places"
@@ -88,8 +81,6 @@ mutant(backward-sink-sign core/engines/softmax/backward.c core_gradient_values/s
 
 mutant(causal-mask-shifted core/score.c PROP-CAUSAL tiled "a query sees its successor"
   [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 2)]])
-mutant(full-causal-mask-shifted variants/full.c FP-1 full "a query sees its successor in the textbook form"
-  [[attn_visible_span(p, i, &first, &end)]] [[attn_visible_span(p, i + p->causal, &first, &end)]])
 mutant(mask-of-next-key core/engines/softmax/softmax.c SP-1 "longformer:window=8,global=2" "the mask of a run ends one key late"
   [[attn_min(offset + run->count, s->count)]] [[attn_min(offset + run->count + 1, s->count)]])
 mutant(mask-ignored core/engines/softmax/softmax.c SP-0 "longformer:window=8,global=2" "a tile's queries see the union of their keys"
@@ -104,28 +95,15 @@ mutant(unseen-row-divided core/kernels/decode.inc PROP-EMPTY tiled "a query that
 mutant(kv-head-wrong core/engines/softmax/softmax.c PROP-GQA tiled "a query head reads the next key head"
   [[attn_rows(call->k, p->k, batch, kv_head, p->dtype)]]
   [[attn_rows(call->k, p->k, batch, (kv_head + 1) % p->kv_heads, p->dtype)]])
-mutant(full-kv-head-wrong variants/full.c FP-1 full "query heads take key heads in turn, not in groups"
-  [[view_of(call, l, b, @kv_head@)]] [[head % p->kv_heads]])
 mutant(causal-clip-of-windows core/score.c SP-1 "longformer:window=8,global=2"
   "a window looks one key into the future" [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 2)]])
 mutant(causal-clip-of-blocks core/score.c SP-1 "bigbird:block=8,random=2" "a block looks one key into the future"
   [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 2)]])
 mutant(causal-clip-short core/score.c FP-2 "longformer:window=8,global=2" "a query does not see itself"
   [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position)]])
-mutant(causal-clip-of-all core/score.c FP-2 "tiled:path=fma" "a query sees its successor"
-  [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 2)]])
-mutant(causal-tile-edge core/score.c FP-2 "tiled:path=fma" "the last row of the first tile does not see itself"
-  [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 1 - (position == 63))]])
 mutant(linear-first-state-for-all core/engines/linear/linear_engine.c FP-6 "performer:features=16"
   "every head reads the state of the first"
   [[linear_state_before(s, @h.batch * p->kv_heads + h.head@, linear_summed(s))]] [[0]])
-mutant(linear-first-head-alone core/engines/linear/linear_engine.c FP-6 "performer:features=16" "all heads but the first are zero"
-  [[linear_divide(s, w, x->count, o);]]
-  [[{ linear_divide(s, w, x->count, o);
-      for (int64_t r = 0; r < x->count && x->head > 0; r++)
-        memset(attn_at(x->o, r * s->p->o.row, s->t), 0, (size_t)s->p->d_v * attn_dtype_size(s->t)); }]])
-mutant(linear-batch-ignored core/engines/linear/linear_engine.c FP-6 "performer:features=16" "every entry has the keys of the first"
-  [[attn_rows(call->k, s->p->k, b, head, s->t)]] [[attn_rows(call->k, s->p->k, 0, head, s->t)]])
 mutant(linear-segments-forgotten core/engines/linear/linear_engine.c FP-6 "performer:features=16"
   "causal rows see their own segment alone" [[linear_merge(s, w->total, w->part, w->total);]] [[;]])
 mutant(linear-stale-weights core/engines/linear/causal_segment.c FP-6 "performer:features=16"
@@ -152,14 +130,6 @@ mutant(estimate-too-small core/plan/plan_make.c estimate tiled "an estimate forg
 set(columns "vslash:vertical=8,slash=6,last=12,sink=2,window=2")
 mutant(vslash-column-of-the-first variants/vslash.c SEL-2 "${columns}" "all weights of a query are the first key's"
   [[w->column[j] += w->p[j] / sum;]] [[w->column[first] += w->p[j] / sum;]])
-mutant(vslash-sum-over-the-row variants/vslash.c SEL-2 "${columns}" "a diagonal has the key's number, not the distance"
-  [[w->diagonal[@diagonal - j@] += w->p[j] / sum;]] [[j]])
-mutant(vslash-diagonal-off-by-one variants/vslash.c SEL-2 "${columns}" "a query sees the key after that of its distance"
-  [[zero = attn_problem_position(p, i) + @before(p)@; /* key j is]] [[before(p) + 1]])
-mutant(vslash-sink-dropped variants/vslash.c SEL-2 "${columns}" "the first keys are not kept"
-  [[attn_picks_add(picks, r, first, attn_min(x->sink, end), 0);]] [[]])
-mutant(vslash-not-normalised variants/vslash.c SEL-2 "${columns}" "rows are summed without their normaliser"
-  [[sum += w->p[j];]] [[sum = 1;]])
 mutant(vslash-padding-chooses variants/vslash.c variants_vslash/columns_and_diagonals_of_the_largest_sums ""
   "queries at no key choose" [[*end = attn_min(*end, p->n_q);]] [[*end = p->n_q;]])
 mutant(vslash-one-too-few variants/vslash.c SEL-2 "${columns}" "one place fewer is chosen"
@@ -167,10 +137,6 @@ mutant(vslash-one-too-few variants/vslash.c SEL-2 "${columns}" "one place fewer 
 set(branches "longnet:segments=8+24+64,dilations=1+3+5")
 mutant(longnet-counted-once variants/longnet.c LN-1 "${branches}" "a key of several branches counts once"
   [[attn_picks_add(picks, i, key, key + 1, @log((double)times)@);]] [[0]])
-mutant(longnet-heads-alike variants/longnet.c LN-1 "${branches}" "all heads begin at the same place"
-  [[of_head = @head % r@;]] [[0]])
-mutant(longnet-last-key-lost variants/longnet.c LN-1 "${branches}" "a branch lacks the last key of its segment"
-  [[attn_min(@start + w@, end), r};]] [[start + w - 1]])
 mutant(longnet-query-in-every-branch variants/longnet.c LN-1 "${branches}"
   "a query meets the keys of branches that do not have it" [[if ((position - start) % r != of_head) return (branch){end, end, r};]]
   [[]])
@@ -179,21 +145,14 @@ mutant(longnet-law-unheeded experiments/checks/selection/multiplicity.c checks_n
 mutant(pages-box-inverted variants/pages.c SEL-2 "pages:page=8,budget=24"
   "positive elements of a query take the least elements of a page" [[x->score == BOX ? most : sum / (double)keys]]
   [[x->score == BOX ? least : sum / (double)keys]])
-mutant(pages-mean-of-whole-page variants/pages.c SEL-2 "pages:page=8,budget=24,score=mean"
-  "the mean of the last, short page is over a whole page" [[x->score == BOX ? most : sum / (double)keys]]
-  [[x->score == BOX ? most : sum / (double)x->page]])
 mutant(pages-padding-enters variants/pages.c SEL-0 "pages:page=8,budget=24"
   "keys of the padding enter a page's statistics" [[smaller(x->page, @all@ - page * x->page)]] [[p->n_kv]])
 mutant(pages-last-page-lost variants/pages.c variants_pages/keep_what_the_definition_says ""
   "a short last page is not ranked" [[whole_end == keys && !p->causal ? @pages_of(keys, x->page)@]] [[keys / x->page]])
-mutant(pages-own-page-ranked variants/pages.c SEL-2 "pages:page=8,budget=24"
-  "a causal query ranks its own page" [[pages_of(whole_end, x->page) - @x->last@]] [[0]])
 mutant(means-of-the-block core/engines/softmax/block_means.c SEL-2 "pages:page=8,budget=40,score=weight,block=4,overlap=4"
   "means divide by the block, whatever overlaps" [[sum / (double)@keys@);]] [[x->means.block]])
 mutant(means-ahead core/engines/softmax/block_means.c PROP-CAUSAL "pages:page=8,budget=40,score=weight,block=4,overlap=4"
   "entries that end behind the query have weights" [[count = attn_means_entries(x, @end@);]] [[end + 64 < attn_call_keys(c->call, c->block->batch) ? end + 64 : attn_call_keys(c->call, c->block->batch)]])
-mutant(means-of-one-head core/engines/softmax/block_means.c SEL-2 "pages:page=8,budget=40,score=weight,block=4,overlap=4"
-  "pages are ranked by the first head of a group" [[h < @c->heads@; h++) {]] [[1]])
 mutant(means-without-overlap core/engines/softmax/block_means.c SEL-2 "pages:page=8,budget=40,score=weight,block=4,overlap=4"
   "an entry counts for the page of its last key alone" [[attn_max(low / x->means.block - before(x), 0); b < all; b++) {
       const int64_t end = end_of(x, b), first = @end - keys_of(x)@;]] [[end - 1]])
@@ -235,15 +194,6 @@ mutant(window-one-short variants/longformer.c SP-0 "longformer:window=8,global=2
   [[step = p->dilation, half = @p->window / 2@;]] [[p->window / 2 - 1]])
 mutant(window-one-long variants/longformer.c SP-6 "longformer:window=8" "the window is one key long on each side"
   [[step = p->dilation, half = @p->window / 2@;]] [[p->window / 2 + 1]])
-mutant(window-asymmetric variants/longformer.c SP-0 "longformer:window=8,global=2"
-  "the window ends one key early on the right"
-  [[right < reach ? right / step : @half@;]] [[half - 1]])
-mutant(global-row-missing variants/longformer.c SP-0 "longformer:window=8,global=2"
-  "a global token sees its window alone"
-  [[if (is_global(p, position)) {
-    runs[0] = (attn_run){0, s->n, 1};
-    return 1;
-  }]] [[;]])
 mutant(global-column-missing variants/longformer.c SP-0 "longformer:window=8,global=2" "global tokens are not seen"
   [[runs[count++] = (attn_run){0, leading, 1};]] [[;]])
 mutant(random-block-in-window variants/bigbird.c core_patterns/bigbird ""
@@ -255,11 +205,6 @@ mutant(random-blocks-of-future variants/bigbird.c SP-0 "bigbird:block=4,random=2
 mutant(random-blocks-by-position variants/bigbird.c SP-4 "bigbird:block=4,random=2,global=1"
   "the first blocks are drawn more often"
   [[attn_rng_below(&rng, j + 1)]] [[attn_rng_below(&rng, j / 2 + 1)]])
-mutant(heads-draw-alike variants/bigbird.c SP-4 "bigbird:block=4,random=2,global=1" "all heads draw the same blocks"
-  [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)i]])
-mutant(neighbours-draw-alike variants/bigbird.c SP-4 "bigbird:block=4,random=2,global=1"
-  "two neighbouring blocks of queries share a draw"
-  [[((uint64_t)head << 32) + (uint64_t)i]] [[((uint64_t)head << 32) + (uint64_t)(i / 2)]])
 mutant(draws-of-heads-overlap variants/bigbird.c SP-4 "bigbird:block=4,random=2,global=1"
   "a head begins with the draws of its predecessor's later blocks"
   [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)(5 * head + i)]])
@@ -312,8 +257,6 @@ mutant(selection-shifted-run core/engines/softmax/selected.c SEL-5 "topk:k=8" "t
 mutant(streaming-window-without-itself variants/streaming.c SP-0 "streaming:sink=2,window=8"
   "the window has as many keys beside the query's own"
   [[first = @position - s->p.window + 1@]] [[position - s->p.window]])
-mutant(streaming-window-short variants/streaming.c SP-0 "streaming:sink=2,window=8" "the window is one key short"
-  [[first = @position - s->p.window + 1@]] [[position - s->p.window + 2]])
 mutant(streaming-sinks-evicted variants/streaming.c SP-0 "streaming:sink=2,window=8"
   "sinks go once the window has left them"
   [[if (@sinks@) runs]] [[sinks && first < sinks]])
@@ -321,8 +264,6 @@ mutant(streaming-sinks-twice variants/streaming.c core_causal_patterns/streaming
   "sinks count twice as long as the window covers them" [[if (first < sinks) first = sinks;]] [[if (first < 0) first = 0;]])
 mutant(strided-key-lost variants/sparse_transformer.c SP-0 "sparse_transformer:stride=8"
   "the nearest of the far keys is not seen" [[far = @position / l - 1@]] [[position / l - 2]])
-mutant(strided-phase variants/sparse_transformer.c SP-0 "sparse_transformer:stride=8"
-  "far keys are those of the first position's class" [[(attn_run){@position % l@, far, l}]] [[0]])
 mutant(fixed-summary-first variants/sparse_transformer.c SP-0
   "sparse_transformer:mode=fixed,stride=8,summary=3" "a block is summed up by its first positions"
   [[(attn_run){@r@, earlier, l}]] [[r - l + summary]])
@@ -355,8 +296,6 @@ mutant(first-token-of-the-model-ignored data/tokens/ids.c data_capture_text/a_te
 
 mutant(document-of-one-length-late variants/graph.c SP-0 "graph:size=20" "documents begin one position late"
   [[*first = @position / p->size * p->size@;]] [[(position ? position - 1 : 0) / p->size * p->size]])
-mutant(prefix-one-short variants/graph.c SP-0 "graph:kind=prefix,size=20" "the last key of the prefix is hidden from it"
-  [[? end : @s->p->size@, s->n)]] [[s->p->size - 1]])
 mutant(natten-window-leaves-the-canvas variants/graph.c variants_graph/natten ""
   "the window is not moved at the right and lower edge" [[attn_min(first, @length - count@)]] [[length]])
 mutant(natten-rows-swapped variants/graph.c SP-0 "graph:kind=natten,width=10,kernel=5" "the window's row is that of its column"
@@ -382,14 +321,8 @@ set(gated_delta "recurrent:rule=gated_delta,chunk=32")
 set(kda "recurrent:rule=kda")
 mutant(state-decays-its-own-key ${recurrent_chunk} REC-1 "${retention}"
   "a key is decayed at its own position" [[r->row[i] = @1@;]] [[a]])
-mutant(state-keeps-all ${recurrent_chunk} REC-1 "${retention}"
-  "the state does not decay over a chunk" [[*r->whole = @own@;]] [[1]])
-mutant(state-keys-arrive-whole ${recurrent_chunk} REC-1 "${retention}"
-  "keys enter the state without what they decayed by in their chunk" [[r->after[j] = @own@ *]] [[1]])
 mutant(sums-with-their-sign ${recurrent_engine} REC-1 "recurrent:chunk=16,normaliser=rows"
   "a negative sum of weights divides nothing" [[? @fabs(attn_get(row, p->d_v, s->t))@ : 0]] [[attn_get(row, p->d_v, s->t)]])
-mutant(sums-below-one ${recurrent_engine} REC-1 "recurrent:chunk=16,normaliser=rows"
-  "sums of weights below 1 divide, too" [[if (!(sum <= @1@))]] [[0]])
 mutant(sums-of-the-first-chunk ${recurrent_rows} REC-1 "recurrent:chunk=16,normaliser=rows"
   "weights of the first chunk alone are summed" [[attn_set(to, p->d_v, s->t, @1@)]] [[x->first == 0]])
 mutant(state-of-the-head-before ${recurrent_engine} REC-1 "${retention}"
@@ -398,15 +331,10 @@ mutant(state-of-the-head-before ${recurrent_engine} REC-1 "${retention}"
 mutant(state-read-from-the-chunk ${recurrent_chunk} PROP-LEN "${retention}"
   "queries in the middle of a chunk read the state as its first one does"
   [[@r->before + from@, 1, out]] [[r->before]])
-mutant(state-padding-decays ${recurrent_chunk} PROP-LEN "${retention}"
-  "positions without a key decay the state" [[own *= @i < count ? exp(r->logs[i]) : 1@;]]
-  [[exp(r->logs[i < count ? i : 0])]])
 mutant(state-end-of-another-chunk ${recurrent_chunk} PROP-LEN "${retention}"
   "the end of a part of a chunk is taken for that of a whole one" [[!s->rule->carries && @r->made == x->count@ &&]] [[r->made >= x->count]])
 mutant(state-not-taken-up ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
   "a part begins without the state of the one before it" [[l < p->d_qk && @given@; l++]] [[false]])
-mutant(state-diagonal-left-out ${recurrent_chunk} REC-1 "${retention}"
-  "a query does not see its own key" [[last = attn_min(@from + l@, x->count - 1);]] [[from + l - (l > 0)]])
 set(entmax "normaliser:kind=entmax15")
 set(normaliser_engine core/engines/normaliser/normaliser_engine.c)
 mutant(entmax-threshold-early variants/normaliser.c ENT-0 "normaliser:kind=sparsemax" "Newton's method stops after its first step"
@@ -419,20 +347,14 @@ mutant(entmax-softens variants/normaliser.c ENT-2 "normaliser:kind=sparsemax" "k
   [[room[j] = d <= 0 ? @0@ : d;]] [[1e-12]])
 mutant(sigmoid-of-the-sequence variants/normaliser.c PROP-LEN normaliser "n of sigmoid is one more than the keys seen"
   [[const double shift = p->bias - log(@count_of(p, n)@);]] [[count_of(p, n + 1)]])
-mutant(relu-undivided variants/normaliser.c ENT-0 "normaliser:kind=relu" "relu is not divided by n"
-  [[raise_above(n, 0, p->power, @1 / count_of(p, n)@, x, room);]] [[1]])
 mutant(normaliser-nan-of-the-future ${normaliser_engine} PROP-CAUSAL normaliser "a weight of zero multiplies a NaN"
   [[attn_min(end, @finite@),]] [[end]])
 mutant(normaliser-weights-left-over ${normaliser_engine} ENT-0 "${entmax}" "keys that a row does not see keep their scores as weights"
   [[memset(s, 0, (size_t)b->p.n_kv * attn_dtype_size(t));]] [[;]])
 mutant(forget-own-gate ${normaliser_engine} variants_normaliser/gates_dim_keys_whatever_they_sum_to "" "a key is dimmed by its own gate, too"
   [[for (; at > @keys[j]@; at--) sum]] [[keys[j] - 1]])
-mutant(forget-head-before ${normaliser_engine} ENT-0 forget "gates are those of the first head"
-  [[by->gates(by->state, call, h / p->heads, @h % p->heads@, 0,]] [[0]])
 mutant(forget-slopes-doubled variants/forget.c ENT-0 forget "without gates keys are dimmed twice as fast"
   [[const double all = x ? (double)NAN : @gate(state, call, batch, head, first)@;]] [[2 * gate(state, call, batch, head, first)]])
-mutant(columns-of-all ${normaliser_engine} ENT-0 "columns:of=second" "keys of the first half meet queries of the second"
-  [[attn_at(x.at, by->columns ? @by->first@ : 0, p->dtype)]] [[0]])
 mutant(columns-scale-of-all ${normaliser_engine} ENT-0 columns "scores are those of twice as many columns"
   [[attn_scale_row(kernels, by->columns, @by->gain@,]] [[1]])
 mutant(ent-no-rounding experiments/evidence/rounding/normaliser_bound.c checks_normalisers/correct_weights_pass ""
@@ -440,17 +362,6 @@ mutant(ent-no-rounding experiments/evidence/rounding/normaliser_bound.c checks_n
 set(toeplitz "toeplitz:block=16")
 mutant(toeplitz-distance-off core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}"
   "transforms have the bias of the next distance, products have not" [[factor_of(s, x, @m + offset@)]] [[m + offset + 1]])
-mutant(toeplitz-wraps-round core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "a transform is too short for its queries and keys"
-  [[attn_convolution_length(@2 * s - 1@)]] [[s]])
-mutant(toeplitz-wraps-round-at-once core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "the transform of all keys is too short"
-  [[attn_convolution_length(@p->n_q + p->n_kv - 1@)]] [[p->n_kv]])
-mutant(toeplitz-sees-the-next core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "a query meets the key after it"
-  [[*w = distance < 0 ? 0 : *w * r->near[distance];]]
-  [[*w = distance < -1 ? 0 : *w * r->near[distance < 0 ? 1 : distance];]])
-mutant(toeplitz-table-of-another-head core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "the bias is that of the head before"
-  [[(b->relative_heads > 1 ? @x->head@ : 0)]] [[(x->head ? x->head - 1 : 1)]])
-mutant(toeplitz-undivided core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "sums are not divided by those of the weights"
-  [[sum = @r->sums[p->d_v * s->q_row + i]@;]] [[1]])
 mutant(toeplitz-block-short core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "the last key of a block enters no transform"
   [[t.keys = attn_min(@v->span@, x->keys - at);]] [[v->span - 1]])
 mutant(toeplitz-middle-of-a-block core/engines/toeplitz/toeplitz_engine.c PROP-LEN "${toeplitz}"
@@ -463,81 +374,22 @@ mutant(toeplitz-slope-of-all variants/toeplitz.c TOEP "toeplitz:slope=0.1" "a sl
   [[bias[at] = @-p->slope@ * fabs]] [[-2 * p->slope]])
 mutant(retention-next-head variants/recurrent.c REC-1 "${retention}"
   "decays are those of the next head" [[log1p(-exp2(-@5@ - (double)head))]] [[6]])
-mutant(state-read-is-not-written ${recurrent_rows} REC-1 "${gated_delta}"
-  "what the state says of a key is taken out without beta" [[combine_rows(d, b, attn_at(v.at, i * v.row, s->t), @-b@]] [[-1]])
 mutant(state-adds-what-it-reads ${recurrent_rows} REC-3 "recurrent:rule=delta,chunk=32"
   "what the state says of a key is added" [[combine_rows(d, b, attn_at(v.at, i * v.row, s->t), @-b@]] [[b]])
-mutant(state-write-without-beta ${recurrent_rows} REC-1 "recurrent:rule=ssd"
-  "a value is written whole" [[s->apart ? attn_recurrent_later_weight(s, r, x, j) : @r->betas[j * s->betas]@,]] [[1]])
-mutant(state-substitution-of-a-block ${recurrent_rows} REC-1 "${gated_delta}"
-  "keys of earlier blocks of the chunk are not taken out" [[attn_product(s->simd, rows, d_v, @from@, (attn_matrix){own]] [[0]])
-mutant(state-substitution-of-a-row ${recurrent_rows} REC-1 "${gated_delta}"
-  "the key before is not taken out" [[attn_product(s->simd, 1, d, @i - from@, (attn_matrix){own]] [[attn_max(0, i - from - 1)]])
-mutant(state-read-late ${recurrent_rows} REC-1 "${gated_delta}"
-  "a key reads the state as it was at the chunk's beginning"
-  [[attn_recurrent_decay_rows(s, r, x, 0, x->count, k, r->scaled);]]
-  [[s->simd->scale_rows(x->count, d, k.at, k.row, &(double){1}, 0, r->scaled);]])
-mutant(columns-first-alone ${recurrent_chunk} REC-1 "${kda}"
-  "all columns decay as the first" [[r->whole[l] = count ? attn_get(r->before_rows, (count - 1) * d + @l@, s->t) : 1;]] [[0]])
-mutant(columns-of-the-key-before ${recurrent_chunk} REC-1 "${kda}"
-  "keys are decayed by the decays of the key before" [[attn_at(r->decays, @i@ * d, s->t), key]] [[(i ? i - 1 : 0)]])
-mutant(columns-keys-stay ${recurrent_chunk} REC-1 "recurrent:rule=gla"
-  "keys of the chunk before remain" [[memset(r->transposed, 0, (size_t)(d * s->chunk_row) * attn_dtype_size(s->t));]] [[(void)0;]])
-mutant(gates-of-another-head variants/recurrent.c REC-1 "recurrent:rule=ssd"
-  "gates are those of the head before" [[drawn_logs(p, d, @head@, first + i, logs + i * d);]] [[(head ? head - 1 : 0)]])
-mutant(gates-of-the-chunk variants/recurrent.c REC-1 "${gated_delta}"
-  "betas begin anew at each chunk" [[copy_betas(p, call, batch, head, @first + i@, width]] [[i]])
 mutant(erase-writes variants/recurrent.c REC-1 "recurrent:rule=gated_delta2"
   "write gates are the erase gates" [[drawn_betas(p, @count@, head, key, betas);]] [[call->context->problem->d_qk]])
-mutant(erase-keeps-its-keys ${recurrent_rows} REC-1 "recurrent:rule=gated_delta2"
-  "the state is asked with whole keys" [[if (!s->vectors) return k;]] [[return k;]])
 set(mamba3 "recurrent:rule=mamba3")
-mutant(turned-the-other-way ${recurrent_chunk} REC-1 "${mamba3}"
-  "keys and queries are turned on, not back" [[turn_row(s, r, attn_min(from + l, x->count - 1), @back@,]] [[!back]])
-mutant(turned-in-a-chunk-alone ${recurrent_rows} REC-1 "${mamba3}"
-  "the state is not turned from chunk to chunk" [[attn_recurrent_turn_state(s, r, x, false, r->sums, r->sums_row);]] [[(void)0;]])
-mutant(turned-as-its-first-key ${recurrent_chunk} REC-1 "${mamba3}"
-  "angles do not add up" [[r->angles[l] += by[l];]] [[r->angles[l] = by[l];]])
-mutant(turned-by-the-angle-before ${recurrent_chunk} REC-1 "${mamba3}"
-  "queries are turned as the key before" [[turn_row(s, r, attn_min(@from + l@, x->count - 1)]] [[attn_max(0, from + l - 1)]])
-mutant(carries-to-its-own-query ${recurrent_chunk} REC-1 "${mamba3}"
-  "a query reads its own key as later ones do" [[r->row[j] * (@j < i@ ?]] [[j <= i]])
-mutant(carries-its-own-share ${recurrent_chunk} REC-1 "${mamba3}"
-  "a key enters once more by its own share" [[(j + 1 < known_keys(s, x) ? b[@s->betas + 1@] : 0)]] [[1]])
 mutant(carries-within-a-chunk ${recurrent_chunk} REC-1 "${mamba3}"
   "the last key of a chunk enters once" [[attn_min(x->count + @s->rule->carries@, x->keys - x->first)]] [[0]])
 mutant(queries-of-any-length ${recurrent_rows} REC-1 "${gated_delta}"
   "queries keep their length" [[if (@s->rule->query_scale@) {]] [[false]])
-mutant(reads-behind-its-key ${recurrent_engine} REC-1 "recurrent:read=before"
-  "a query reads its own key" [[attn_call_position(x->call, x->batch, i) - @s->rule->before@;]] [[0]])
 mutant(pooled-entry-ahead core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=8,window=8"
   "an entry is seen from its first key on" [[s->positions[e] = @(e + x->first + 1) * x->block - 1@;]] [[e * x->block]])
 mutant(pooled-keys-from-the-first core/engines/pooling/pooling_engine.c PROP-LEN "pooled:block=8,window=8"
   "the key of an entry is the mean of the keys two before it, too"
   [[average(attn_row(call->k, p->k, batch, head, @first@, p->dtype)]] [[(first > 2 ? first - 2 : 0)]])
-mutant(pooled-mean-of-the-block core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=8,overlap=4,window=8"
-  "means divide by the block, whatever overlaps" [[sums[l] / (double)@rows@]] [[8]])
 mutant(pooled-whole-from-the-first core/engines/pooling/pooling.h POOL-1 "pooled:block=4,overlap=6,window=0,whole=yes"
   "entries of fewer keys are left out behind their places" [[block = (entry + @x->first@) * x->block]] [[0]])
-mutant(pooled-padding core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=8,window=8"
-  "entries of padding are attended to" [[l->lengths[b] = pooling_entries(s->law, @attn_call_keys(call, b)@);]] [[p->n_kv]])
-mutant(pooled-first-part-alone core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=8,window=8"
-  "entries have the log-sum-exp of the last keys" [[attn_at(l->o[POOLING_ENTRIES], at * p->d_v, p->dtype), l->lse[@POOLING_ENTRIES@][at]);]] [[POOLING_LAST]])
-mutant(pooled-one-more core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
-  "an entry more than the best is seen" [["topk:by=index,k=%lld,index_heads=%lld,index_width=%lld", (long long)@x->top@,]]
-  [[x->top + 1]])
-mutant(pooled-index-of-the-block core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
-  "keys of the index are means of the block, whatever overlaps"
-  [[0, @first@), k->dtype, k->columns, end - first]] [[end - s->law->block]])
-mutant(pooled-index-ahead core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
-  "an entry is ranked by the index key of the next" [[(batch * p->n_kv + @entry@) * k->columns]]
-  [[(entry + entries - 1) % entries]])
-mutant(pooled-index-unweighted core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
-  "index heads have equal weights" [[for (int x = 0; x < @2@; x++)
-    if (attn_call_extra(]] [[1]])
-mutant(pooled-index-forgotten core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
-  "entries are ranked by queries and keys, whatever tensors there are" [[inner->extras = @make_index(s, call, l, index)@;]]
-  [[0 * make_index(s, call, l, index)]])
 mutant(pooled-sees-all core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
   "the second part sees every entry" [[else if (@x->index.heads@)
     snprintf(spec, SPEC,]] [[false]])
@@ -568,10 +420,6 @@ mutant(features-two-percent-long variants/performer.c FAV-1 "performer:features=
   [[(double)(float)(w * root)]] [[(double)(float)(1.02 * w * root)]])
 mutant(features-eight-percent-long variants/performer.c FAV-4a "performer:features=64" "vectors are 8 % too long"
   [[(double)(float)(w * root)]] [[(double)(float)(1.08 * w * root)]])
-mutant(blocks-repeat variants/performer.c FAV-3 "performer:features=64" "every block of vectors is the first one"
-  [[for (int64_t i = 0; i < d * d; i++) a[i] = attn_rng_normal(&rng);]]
-  [[attn_rng_init(&rng, (uint64_t)s->p.seed, 0xfa70b, (uint64_t)index);
-    for (int64_t i = 0; i < d * d; i++) a[i] = attn_rng_normal(&rng);]])
 mutant(norm-term-off-far-out variants/performer.c FAV-9 "performer:features=64" "|x|^2 / 2 is cut off at 3"
   [[scale[i] - @half_norm@]] [[(half_norm > 3 ? 3 : half_norm)]])
 mutant(sharing-not-asked variants/performer.c FAV-10 "performer:features=16,share_heads=no"
@@ -580,8 +428,6 @@ mutant(sharing-not-asked variants/performer.c FAV-10 "performer:features=16,shar
 mutant(query-of-another-head core/engines/linear/linear_engine.c FAV-10 "performer:features=16,share_heads=no"
   "queries are mapped by the draw of the first head"
   [[(attn_feature_rows){@x->h->head@, ATTN_QUERY,]] [[0]])
-mutant(half-norm-missing variants/performer.c FAV-1 "performer:features=64" "exp(-|x|^2/2) is missing"
-  [[scale[i] - @half_norm@]] [[0]])
 mutant(query-stabiliser-kept core/engines/linear/state.c FAV-5 "performer:features=512"
   "the scale of a query's features does not cancel"
   [[s->simd->divide_row(s->p->d_v, row, @w->sums[i]@, row);]]
@@ -592,9 +438,6 @@ mutant(linear-normaliser-doubled core/engines/linear/state.c FAV-10 "performer:f
   [[2 * s->simd->dot_row(s->columns, attn_at(w->fq, i * s->f_row, s->t), x.z)]])
 mutant(key-scale-lost core/engines/linear/state.c FAV-6 "performer:features=64" "keys of unlike scales are summed as they are"
   [[linear_rescale(s, w->scale_k[j], reference)]] [[1]])
-mutant(eps-misplaced core/engines/linear/state.c FAV-6 "performer:features=64,eps=0.01" "eps is added to keys' features alone"
-  [[s->map->eps * s->simd->weigh_row(s->columns, f, NULL, s->map->eps)]]
-  [[s->map->eps * s->simd->weigh_row(s->columns, f, NULL, 0)]])
 mutant(eps-keys-not-counted core/engines/linear/state.c FAV-6 "performer:features=64,eps=0.01"
   "eps is missing in the denominator"
   [[w->sums[i] += attn_get(w->eps_term, i, s->t) * *x.keys;]] [[;]])
@@ -619,12 +462,6 @@ mutant(hull-overstated variants/performer.c PROP-HULL "performer:kernel=trig,ort
 mutant(dot-tail-lost core/kernels/features.inc oracle performer
   "a denominator lacks the last of an odd number of features"
   [[for (; i < count; i++) sum += x[i] * y[i];]] [[;]])
-mutant(feature-scale-missing variants/performer.c FAV-4a "performer:features=512"
-  "features of q and k lack the root of 1/sqrt(d)"
-  [[sqrt(x->scale * (1 - 4 * s->a))]] [[sqrt(1 - 4 * s->a)]])
-mutant(optimal-factor-missing variants/performer.c FAV-1 "performer:kernel=optimal,features=64"
-  "features of FAVOR++ lack (1 - 4a)^(d/4), which cancels in outputs"
-  [[(double)s->d / 4 * log1p(-4 * s->a)]] [[0]])
 mutant(optimal-vectors-short variants/performer.c FAV-1 "performer:kernel=optimal,features=64"
   "vectors of FAVOR++ have variance 1, not 1 - 4a"
   [[sqrt(x->scale * (1 - 4 * s->a))]] [[sqrt(x->scale)]])
@@ -643,15 +480,9 @@ mutant(residual-left-in core/engines/linear/residual_rows.c RES-2 "scatterbrain:
 mutant(residual-stabiliser-apart core/engines/linear/residual_rows.c RES-1 "scatterbrain:window=8,features=64"
   "what is taken out refers to another maximum than the sums"
   [[-linear_rescale(s, slot->scales[j], *all->reference)]] [[-linear_rescale(s, slot->scales[j], slot->scales[0])]])
-mutant(residual-gain-missing core/engines/linear/residual_rows.c RES-1 "scatterbrain:window=8,features=64"
-  "features are summed, not averaged, beside exact weights"
-  [[r->scale_q[i] + r->reference[i] + @own->gain@;]] [[0]])
 mutant(residual-clamped core/engines/linear/residual_rows.c RES-2 "longformer:window=8 + performer:features=8,kernel=trig"
   "a denominator below 0 is divided by"
   [[if (@!(sum > own->rounding * (head + rest * r->size[i]))@) {]] [[isnan(sum)]])
-mutant(residual-counted-twice core/engines/linear/residual_rows.c RES-1 "scatterbrain:window=8,features=64"
-  "keys of the head in a causal query's own chunk count by their features, too"
-  [[attn_set(r->mask, runs[k].first + l * runs[k].step - first, s->t, 0);]] [[;]])
 mutant(residual-draw-of-another-head core/engines/linear/residual_rows.c PROP-LEN
   "longformer:window=8 + performer:features=64,share_heads=no" "what is taken out is of the first head's draws"
   [[(attn_feature_rows){@h->head@, ATTN_KEY,]] [[0]])
@@ -662,9 +493,6 @@ mutant(residual-denominator-whole core/engines/linear/residual_rows.c RES-1 "sca
 
 mutant(svd-rank-above variants/svd.c LOW-1 "svd:r=8" "one singular value more than the rank is kept"
   [[found = project(@y->r@, p->n_q]] [[y->r + 1]])
-mutant(svd-values-squared variants/svd.c LOW-1 "svd:r=8" "singular values enter squared"
-  [[attn_add_times(@x->vectors[e * n_q + i]@, x->o + i * d_v + l0, along + e * count, count);]]
-  [[x->values[e] * x->vectors[e * n_q + i] ]])
 mutant(svd-vectors-transposed variants/svd.c LOW-1 "svd:r=8" "rows of U are taken for its columns"
   [[attn_add_times(@x->vectors[e * n_q + i]@, along + e * count, x->o + i * d_v + l0, count);]]
   [[x->vectors[i * n_q + e] ]])
@@ -686,10 +514,6 @@ mutant(joint-moment-unweighted experiments/mathematics/pair_moments.c checks_ent
 
 mutant(nystrom-start-not-transposed core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "the iteration starts from A"
   [[to[j * row + i] = @x[i * row + j]@;]] [[x[j * row + i] ]])
-mutant(nystrom-coefficients core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "13 instead of 15 in the iteration"
-  [[subtract(15, room, m, row, t);]] [[subtract(13, room, m, row, t);]])
-mutant(nystrom-one-step-less core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "one iteration is missing"
-  [[@step < iterations@; step++) advance]] [[step + 1 < iterations]])
 mutant(nystrom-norm-of-rows core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8"
   "the start is divided by the norm of rows alone"
   [[z[i] /= @n.rows * n.columns@;]] [[n.rows / n.columns]])
@@ -729,10 +553,6 @@ mutant(cluster-of-a-neighbour core/engines/lowrank/picked_clusters.c CL-1 "clust
   "a query has the weights of the cluster after its own" [[x.shared + @h->picked[i]@ * h->v_row]] [[(h->picked[i] + 1) % count]])
 mutant(cluster-means-undivided core/engines/lowrank/picked_clusters.c LOW-3 "cluster:clusters=4,topk=0"
   "sums of queries stand for their means" [[x->sum[c] > 0 ? @x->sum[c]@ : 1]] [[1]])
-mutant(cluster-keys-of-the-first core/engines/lowrank/picked_clusters.c LOW-3 "cluster:clusters=4,topk=3"
-  "a query's own keys are those of the first cluster" [[x->keys + h->picked[i] * x->own]] [[x->keys]])
-mutant(cluster-least-keys core/engines/lowrank/picked_clusters.c LOW-3 "cluster:clusters=4,topk=3"
-  "a query's own keys have the least scores of the mean" [[score = @x->weights[j * x->row + c]@;]] "-x->weights[j * x->row + c]")
 mutant(cluster-padding core/engines/lowrank/picked_engine.c PROP-PAD "cluster:clusters=4,topk=3" "padding is attended to"
   [[h.keys = attn_call_keys(call, batch);]] [[h.keys = p->n_kv;]])
 mutant(coreset-values-unweighted core/engines/lowrank/picked_points.c COR-1 "coreset:keys=9"
@@ -741,8 +561,6 @@ mutant(coreset-not-centred core/engines/lowrank/picked_points.c LOW-3 "coreset:k
   [[h->k[j * h->d + l] - @sum / (double)h->keys@) / t;]] [[0]])
 mutant(coreset-temperature-of-keys core/engines/lowrank/picked_points.c LOW-3 "coreset:keys=9,temperature=2"
   "queries are not times the temperature" [[h->q[i] *= @t@;]] [[1]])
-mutant(coreset-undivided core/engines/lowrank/picked_points.c LOW-3 "coreset:keys=9" "outputs are not divided by the sum of weights"
-  [[o[l] /= @by@;]] [[1]])
 mutant(gauss-root-missing core/engines/lowrank/picked_points.c SKY-1 "skyformer:landmarks=9" "a column is not divided by its pivot's root"
   [[to[i] /= @root@;]] [[1]])
 mutant(gauss-column-before core/engines/lowrank/picked_points.c SKY-1 "skyformer:landmarks=9" "the first column before is not taken off"
@@ -770,9 +588,6 @@ mutant(cos-from-zero-for-queries core/engines/linear/fixed_features.c PHI-1 "lin
   [[finish_row(s, c->kernels, t, x->first + i - (x->side == ATTN_QUERY), attn_at(f, i * f_row, t));]])
 mutant(positions-of-a-chunk core/engines/linear/causal_segment.c PHI-1 "linear:feature=cos"
   "causal queries are told their place in the chunk, not in the sequence" [[s->p->q.row, @c->first + c->before@, x->count]] [[c->before]])
-mutant(dpfp-of-itself core/engines/linear/fixed_features.c PHI-1 "linear:feature=dpfp" "the first shift multiplies each part by itself"
-  [[attn_multiply_row(simd, n - r, row, attn_at(row, r, t), to);]]
-  [[attn_multiply_row(simd, n - r, row, attn_at(row, r == 1 ? 0 : r, t), to);]])
 mutant(hedgehog-half core/engines/linear/fixed_features.c PHI-1 "linear:feature=hedgehog" "the softmax has no negative half"
   [[attn_scale_row(simd, n, -1, row, rest);]] [[attn_scale_row(simd, n, 1, row, rest);]])
 mutant(cosine-is-permutable core/engines/linear/fixed_features.c PROP-PERM "linear:feature=cos" "features of positions are declared permutable"
@@ -791,22 +606,8 @@ mutant(signs-unscaled variants/linformer.c LIN-7 "linformer:projection=rademache
   [[1 / sqrt((double)s->p.k)]] [[s->p.projection == RADEMACHER ? 1 : 1 / sqrt((double)s->p.k)]])
 mutant(columns-draw-alike variants/linformer.c LIN-2 "linformer:k=64" "all columns of a projection are one draw"
   [[PURPOSE_MATRIX + ((uint64_t)draw << 32), @(uint64_t)j@]] [[0]])
-mutant(projection-periodic variants/linformer.c LIN-7 "linformer:k=16" "a projection repeats after each slice of keys"
-  [[PURPOSE_MATRIX + ((uint64_t)draw << 32), @(uint64_t)j@]] [[(uint64_t)(j % SLICE)]])
-mutant(projections-shared variants/linformer.c LIN-7 "linformer:k=16,share=none"
-  "F = E where separate draws are declared"
-  [[sides = @s->p.share == KV ? 1 : 2@;]] [[1]])
-mutant(heads-projected-alike variants/linformer.c LIN-7 "linformer:projection=rademacher,k=16,share_heads=no"
-  "share_heads=no is ignored"
-  [[(@s->p.share_heads == YES ? 0 : head@) * sides]] [[0]])
 mutant(dct-scale core/engines/compression/fast_transform.c LIN-7 "linformer:projection=dct,k=64" "the DCT lacks the factor sqrt(2)"
   [[(r ? 2 : 1)]] [[1]])
-mutant(srht-with-replacement variants/linformer.c LIN-7 "linformer:projection=srht,k=64"
-  "rows are drawn with replacement"
-  [[i + attn_rng_below(&rng, s->order - i)]] [[attn_rng_below(&rng, s->order)]])
-mutant(srht-rows-biased variants/linformer.c LIN-7 "linformer:projection=srht,k=32"
-  "rows beyond n of a longer transform are never drawn"
-  [[i + attn_rng_below(&rng, s->order - i)]] [[i + attn_rng_below(&rng, s->n - i)]])
 mutant(signs-missing variants/linformer.c LIN-7 "linformer:projection=srht,k=16"
   "the transform has no random signs"
   [[s->signs[draw * s->n + j] = attn_rng_bits(&rng) >> 63 ? 1 : -1;]] [[s->signs[draw * s->n + j] = 1;]])
@@ -824,19 +625,9 @@ mutant(part-lost core/engines/compression/compression.c LIN-6 "linformer:k=16"
 
 mutant(slices-not-summed variants/linformer.c LIN-6 "linformer:k=16" "slices of keys overwrite each other's slots"
   [[x->accumulate || at]] [[at]])
-mutant(slice-lost core/engines/compression/compression.c LIN-6 "linformer:projection=rademacher,k=16"
-  "the last slice of a sequence is left out where it is short"
-  [[at < end; @at += step@)]] [[at += end - at < 2 * step ? 2 * step : step]])
 mutant(other-head-projected core/engines/compression/compression.c LIN-6 "linformer:k=16,share_heads=no"
   "every kv head is projected by the draw of the next"
   [[.head = @head@,]] [[(head + 1) % p->kv_heads]])
-mutant(entry-ignored core/engines/compression/compression.c LIN-6 "linformer:k=16"
-  "a batch entry's slots are those of the first"
-  [[inner.n_kv = slots;
-  inner.k = (attn_stride){@p->kv_heads * slots * p->d_qk@,]] [[0]])
-mutant(zeros-out core/engines/compression/compression.c LIN-6 "linformer:k=16" "the output is zeros"
-  [[return attn_softmax_execute(engine->softmax, &inner);]]
-  [[(void)inner; const attn_problem *p = call->context->problem; memset(call->o, 0, (size_t)(p->batch * p->heads * p->n_q * p->d_v) * attn_dtype_size(p->dtype)); return ATTN_OK;]])
 
 # -- what a variant does to memory, and the contract of a pattern --
 
@@ -872,29 +663,12 @@ mutant(grad-d-missing core/kernels/backward.inc GRAD-FP tiled "the row's mean of
   [[v_mul(p, @v_sub(v_load(dp), delta)@)]] [[v_load(dp)]])
 mutant(grad-cap-unsloped core/kernels/backward.inc GRAD-FD tiled "the slope of the soft cap is its share"
   [[v_sub(one, @v_mul(c, c)@)]] [[c]])
-mutant(grad-leaky-steep core/kernels/backward.inc GRAD-FD tiled "negative scores have the slope of positive ones"
-  [[v_select(v_below(v_set(0), t), one, @map->leaky@)]] [[one]])
-mutant(grad-slope-missing core/kernels/backward.inc GRAD-FD tiled "what the problem makes of scores has no slope"
-  [[if (maps) g = @v_mul(g, slope)@;]] [[g]])
 mutant(grad-bias-missing core/kernels/backward.inc GRAD-FD tiled "weights are recomputed without biases"
   [[if (step->bias) y = @v_add(y, v_load((const REAL *)step->bias[j] + lane))@;]] [[y]])
 mutant(grad-bias-sign core/engines/softmax/bias_back.c GRAD-FD tiled "the gradients by biases have the other sign"
   [[weight * (@product - delta@)]] [[delta - product]])
 mutant(grad-bias-sloped core/engines/softmax/backward.c GRAD-FD tiled "a pair's product is that of its weight and the gradient"
   [[if (b->biases) memcpy(b->products, @b->gradients@,]] [[b->scores]])
-mutant(grad-bias-last-row core/engines/softmax/bias_back.c GRAD-FD tiled "a group's last query has no gradient by biases"
-  [[lane < first + @rows@; lane++]] [[rows - 1]])
-mutant(grad-bias-last-head core/engines/softmax/bias_back.c GRAD-FD tiled "a bias that heads or entries share has the last one's gradient"
-  [[g->ddense[(line * p->n_q + i) * p->n_kv + key] += dy;]]
-  [[g->ddense[(line * p->n_q + i) * p->n_kv + key] = dy;]])
-mutant(grad-bias-first-entry core/engines/softmax/bias_back.c GRAD-FD tiled "a bias of each entry has all gradients at the first's"
-  [[(@x->dense.batch@ ? batch : 0) *]] [[false]])
-mutant(grad-bias-first-table core/engines/softmax/bias_back.c GRAD-FD tiled "tables of heads have all gradients at the first's"
-  [[(p->score.relative_heads > 1 ? @first * span@ : 0) + at]] [[0]])
-mutant(grad-bias-span core/engines/softmax/bias_back.c GRAD-FD tiled "distances are counted from the table's first number"
-  [[attn_max(@distance + x->zero@, 0)]] [[distance]])
-mutant(grad-bias-slice core/engines/softmax/bias_back.c GRAD-FD full "the first slice of queries alone gives the gradients of distances"
-  [[slice < @ATTN_BIAS_SLICES@; slice++) {]] [[1]])
 mutant(grad-bias-slice-kept core/engines/softmax/bias_back.c GRAD-FD "longformer:window=8" "a head's sums over distances begin with those of the one before"
   [[s->relative[slice * row + at] = 0;]] [[;]])
 mutant(grad-columns-of-their-own experiments/evidence/gradient_columns.c "cases/gradients:How far" ""
@@ -903,36 +677,17 @@ mutant(grad-file-unturned experiments/commands/apply.c "cases/gradients:The type
   [[if (a->to[i]) @status = turn(&g->of[i])@;]] [[status]])
 mutant(grad-gate-own core/engines/normaliser/row_gradients.c GRAD-FD forget "the gate at the query's own key has no gradient"
   [[for (; at <= last && @at <= keys[j]@; at++)]] [=[at < keys[j]]=])
-mutant(grad-gate-slice core/engines/normaliser/row_gradients.c GRAD-FD forget "the first slice of queries alone gives the gradients of gates"
-  [[for (int64_t slice = 1; @slice < ATTN_BIAS_SLICES@; slice++)]] [[false]])
 mutant(grad-gate-last-head variants/forget.c GRAD-FD forget "a gate that heads share has the last one's gradient"
   [[*(double *)attn_call_extra_row(call, &to, batch, head, first + i) += d[i];]]
   [[*(double *)attn_call_extra_row(call, &to, batch, head, first + i) = d[i];]])
-mutant(grad-masked-weights core/kernels/backward.inc GRAD-FP "longformer:window=8" "masked keys are given values' gradients"
-  [[p = v_select(v_mask(step->mask[j] >> lane), p, @v_set(0)@);]] [[p]])
 mutant(grad-masked-scores core/kernels/backward.inc GRAD-FP "longformer:window=8" "masked scores have gradients"
   [[g = v_select(v_mask(step->mask[j] >> lane), g, @v_set(0)@);]] [[g]])
 mutant(grad-lse-in-nats core/engines/softmax/backward.c GRAD-FP tiled "lse is of base e where weights are of base 2"
   [[lse == -(double)INFINITY ? (double)INFINITY : @lse * ATTN_LOG2E@]] [[lse]])
-mutant(grad-dlse-ignored core/engines/softmax/backward.c GRAD-FP tiled "the gradient by the log-sum-exp is ignored"
-  [[return @b->of->dlse@ ?]] [[false]])
-mutant(grad-dlse-sign core/engines/softmax/backward.c GRAD-FP tiled "the gradient by the log-sum-exp has the other sign"
-  [=[sum - b->of->dlse[(t->batch * p->heads + head) * p->n_q + i]]=]
-  [=[sum + b->of->dlse[(t->batch * p->heads + head) * p->n_q + i]]=])
-mutant(grad-d-of-another-row core/engines/softmax/backward.c GRAD-FP tiled "all rows of a tile have the first one's d_o.o"
-  [[const int64_t head = head_of(t, at), i = @query_of(t, at)@;]] [[query_of(t, 0)]])
-mutant(grad-dq-unscaled core/engines/softmax/backward.c GRAD-FP tiled "dq lacks the scale"
-  [[scale_row(p->d_qk, @p->scale@, attn_at(b->dq,]] [[1]])
 mutant(grad-dk-unscaled core/engines/softmax/back_sums.c GRAD-FP tiled "dk lacks the scale"
   [[add_slices(s, call, at / blocks, at % blocks, g->dk, s->k, p->d_qk, @p->scale@);]] [[1]])
-mutant(grad-heads-overwrite core/engines/softmax/backward.c GRAD-FP tiled "the last tile and head alone give dk and dv"
-  [[k->product(count, d, rows, a, y, y_row, @true@, attn_at(to, keys[0] * d, k->dtype), distance * d);]] [[false]])
-mutant(grad-last-step core/engines/softmax/backward.c GRAD-FP tiled "the last step alone gives dq"
-  [[distance * step->k_row, @true@, dq, b->qk);]] [[false]])
 mutant(grad-slice-lost core/engines/softmax/back_sums.c GRAD-FP tiled "the first slice alone gives dk and dv"
   [[for (int64_t i = 0; i < @s->slices@; i++) {]] [[1]])
-mutant(grad-scattered-overwrite core/engines/softmax/backward.c GRAD-FP "topk:k=8" "keys apart are overwritten, not added to"
-  [[k->combine_rows(d, @1@, at, 1, attn_at(room, j * room_row, k->dtype), at);]] [[0]])
 mutant(grad-selection-skipped core/engines/softmax/select.c GRAD-FP "topk:k=8" "a slice begins at its second block"
   [[for (int64_t at = @slice@; at < line_blocks]] [[slice + l->sums.slices]])
 mutant(grad-keys-side-by-side core/engines/softmax/backward.c GRAD-FP "topk:k=8" "keys apart are taken for neighbours"
@@ -942,47 +697,16 @@ set(pairs_back core/engines/recurrent/recurrent_pairs_back.c)
 set(recurrent_back core/engines/recurrent/recurrent_backward.c)
 mutant(back-decay-lost ${chunk_back} GRAD-FD "${mamba3}" "decays have no gradient"
   [[attn_convert(recurrent_row(s, r->falls, j, width), s->t, @width@,]] [[0]])
-mutant(back-angle-of-the-state ${chunk_back} GRAD-FD "${mamba3}" "the gradient by the state is not turned back"
-  [[attn_recurrent_turn_state(s, &r->own, x, @true@, h->state, s->v_row);]] [[false]])
 mutant(back-angle-of-rows ${pairs_back} GRAD-FD "${mamba3}" "pairs of a chunk give angles no gradient"
   [[if (@falls && s->rule->turns@)]] [[false]])
-mutant(back-turned-on ${chunk_back} GRAD-FD "${mamba3}" "the gradients of keys are turned back, not on"
-  [[attn_recurrent_turn_rows(s, &r->own, x, j, 1, @false@, dk);]] [[true]])
-mutant(back-own-without-its-weight ${chunk_back} GRAD-FD "${mamba3}" "what a query has of its own key gives the value no gradient"
-  [[combine_rows(d_v, 1, dv, @w * score@, up, dv);]] [[0]])
-mutant(back-previous-lost-at-an-edge ${chunk_back} GRAD-FD "${mamba3}"
-  "a segment's first key has no gradient of what it writes once more" [[h->betas[1] = @by@ *]] [[0]])
 mutant(back-gates-of-the-first-chunk core/engines/recurrent/recurrent_chunk.c GRAD-FD "recurrent:rule=gla"
   "all chunks of a segment have the gates of the first"
   [[const int64_t at = @x->first - r->kept_first@, count]] [[0]])
 mutant(back-chunks-of-the-one-before ${recurrent_back} GRAD-FD "recurrent:rule=retention"
   "a segment's chunks begin with the state of the segment before"
   [[memcpy(r->own.sums, recurrent_state(s, sums->edges, h * sums->segments + @segment@)]] [[(segment ? segment - 1 : 0)]])
-mutant(back-chunk-of-the-segment ${chunk_back} GRAD-FD "recurrent:rule=gla"
-  "each chunk meets the state of the segment's first"
-  [[memcpy(r->own.sums, recurrent_state(s, r->states, @(x->first - first) / s->chunk@)]] [[0]])
-mutant(back-key-reads-itself ${pairs_back} GRAD-FD "recurrent:rule=gated_delta2" "keys are asked with what they write"
-  [[q->from + i + @!q->strict@, x->count)]] [[1]])
-mutant(back-substitution-of-a-row ${chunk_back} GRAD-FD "recurrent:rule=gated_delta"
-  "what the next key takes out has no gradient" [[attn_product(s->simd, 1, d_v, @end - 1 - i@,]] [[attn_max(0, end - 2 - i)]])
-mutant(back-substitution-of-a-block ${chunk_back} GRAD-FD "recurrent:rule=gated_delta"
-  "what keys of later blocks take out has no gradient" [[attn_product(s->simd, end - from, d_v, @x->count - end@,]] [[0]])
-mutant(back-column-of-all ${chunk_back} GRAD-FD "recurrent:rule=gla" "all columns decay as the first"
-  [[r->own.whole, @s->rule->columns@, h->state);]] [[0]])
-mutant(back-falls-across-lost ${pairs_back} GRAD-FD "recurrent:rule=gla" "decays have no gradient by what passes over their chunk"
-  [[@r->own.whole[s->rule->columns ? l : 0]@ * all);]] [[0]])
-mutant(back-falls-of-its-own-key ${pairs_back} GRAD-FD "recurrent:rule=ssd" "a key's decay falls on the key"
-  [[s->simd->weigh_row(@t@, r->sum, NULL, 0)]] [[t + 1]])
 mutant(back-falls-of-the-next ${pairs_back} GRAD-FD "recurrent:rule=ssd" "decays have no gradient by their own query"
   [[if (@t < x->count@) add(s, width, r->sum,]] [[t + 1 < x->count]])
-mutant(back-written-lost ${chunk_back} GRAD-FD "recurrent:rule=ssd" "betas have no gradient by what is written"
-  [[*db += @s->simd->dot_row(d_v, row, du)@ -]] [[0]])
-mutant(back-beta-of-the-value-alone ${chunk_back} GRAD-FD "recurrent:rule=gated_delta"
-  "betas have no gradient by what is taken out" [[s->rule->delta ? @s->simd->dot_row(d_v, recurrent_row(s, r->own.reads, j, s->v_row), du)@]] [[0]])
-mutant(back-erase-writes ${chunk_back} GRAD-FD "recurrent:rule=gated_delta2" "erase and write gates change places"
-  [[attn_set(de, l, s->t, @b[l]@ *]] [[(b[d + l % d_v])]])
-mutant(back-readers-unscaled ${chunk_back} GRAD-FD "recurrent:rule=retention" "queries lack the scale"
-  [[s->rule->query_slope, @p->scale@, r->scratch, dq);]] [[1]])
 mutant(back-readers-of-a-straight-length ${chunk_back} GRAD-FD "recurrent:rule=delta" "lengths of keys and queries have no slope"
   [[@2 * by@ * slope(]] [[0]])
 mutant(back-first-head-alone ${recurrent_back} GRAD-FD "recurrent:rule=retention"
@@ -994,30 +718,11 @@ mutant(back-gates-of-the-last variants/recurrent.c GRAD-FD "recurrent:rule=ssd"
 mutant(grad-features-of-one-head core/engines/linear/linear_back_block.c GRAD-FD linear
   "keys have the gradients of the first head of those that share them"
   [[k->queries && @head < (k->h->head + 1) * group@; head++)]] [[head == k->h->head * group]])
-mutant(grad-features-chunk-lost core/engines/linear/linear_back_block.c GRAD-FD linear
-  "the queries of a chunk do not enter the state of queries"
-  [[sum_head(b, k, head, to);]] [[;]])
-mutant(grad-features-sum-constant core/engines/linear/linear_back_block.c GRAD-FD linear
-  "the denominator has no gradient"
-  [[row[i].dz = @-s->simd->dot_row(s->p->d_v, upstream_at(b, k, head, i), b->g) / row[i].z@;]] [[0]])
-mutant(grad-features-own-key core/engines/linear/linear_back_block.c GRAD-FD linear
-  "a query does not see its own key on the way back"
-  [[const int64_t seen = attn_min(@k->before + i + 1@, k->keys);]] [[k->before + i]])
-mutant(grad-features-own-values core/engines/linear/linear_back_block.c GRAD-FD linear
-  "what later queries give values takes the place of what those of the chunk give"
-  [[attn_at(b->g, j * s->v_row, s->t), @1@, to,]] [[0]])
 mutant(grad-features-padding core/engines/linear/linear_back.c GRAD-FD linear "padding has gradients"
   [[.keys = attn_max(0, attn_min(rows, @h->keys - key@)),]] [[rows]])
-mutant(grad-features-reference core/engines/linear/linear_back_block.c GRAD-FD linear:feature=exp
-  "a state of queries is a sum of terms of unlike references"
-  [[const double factor = @linear_rescale(s, *to.reference, row[i].reference)@;]] [[1]])
 mutant(grad-features-segment-lost core/engines/linear/linear_back.c core_linear_gradients/segments ""
   "the last segment of queries is not added to those before it"
   [[for (int64_t g = @query_segments(s) - 2@; g >= first_summed(s); g--) {]] [[query_segments(s) - 3]])
-mutant(grad-eps-constant core/engines/linear/linear_back_block.c GRAD-FD performer:eps=0.01
-  "the features that eps multiplies have no gradient" [[s->simd->weigh_row(s->columns, df, NULL, @eps * all@);]] [[0]])
-mutant(grad-stabiliser-constant core/engines/linear/linear_back_block.c GRAD-FD performer:eps=0.01
-  "the stabiliser has no gradient beside eps" [[if (j < k->keys) @b->dscale[j] -= pull@;]] [[0]])
 mutant(grad-stabiliser-of-later-rows core/engines/linear/linear_back_block.c GRAD-FD performer:eps=0.01
   "the stabiliser of later chunks has no gradient"
   [[if (row[i].reference == *to.reference) @*to.keys += row[i].pull@;]] [[*to.keys = 0]])
@@ -1026,26 +731,10 @@ mutant(grad-largest-constant core/kernels/kernels.c GRAD-FD performer:eps=0.01
   [[attn_set(df, largest, t, attn_get(df, largest, t) + @rest@);]] [[0]])
 mutant(grad-performer-length variants/performer.c GRAD-FD performer "the square of the length has the other sign"
   [[const double by = s->p.kernel == TRIG ? c->problem->scale : @-c->problem->scale@;]] [[c->problem->scale]])
-mutant(grad-performer-hyperbolic variants/performer.c GRAD-FD performer:kernel=hyperbolic
-  "features of -w are taken for those of w" [[if (p->kernel == HYPERBOLIC) first -= @attn_get(df, m + r, t)@;]] [[-attn_get(df, m + r, t)]])
-mutant(grad-performer-trig variants/performer.c GRAD-FD performer:kernel=trig "the cosine's slope has the other sign"
-  [[first = @attn_get(f, r, t)@ * attn_get(df, m + r, t) - attn_get(f, m + r, t) * first;]] [[-attn_get(f, r, t)]])
 mutant(grad-performer-relu variants/performer.c GRAD-FD performer:kernel=relu,eps=0.01
   "products below 0 have the slope of those above" [[@!(attn_get(f, r, t) > 0)@) first = 0;]] [[false]])
 mutant(grad-fixed-elu core/engines/linear/fixed_features.c GRAD-FD linear "elu has the slope 1 below 0"
   [=[f64[c] = @f64[c] < 1 ? f64[c] : 1@;]=] [[1]])
-mutant(grad-fixed-relu core/engines/linear/fixed_features.c GRAD-FD linear:feature=relu,eps=0.01
-  "relu has the slope 1 below 0" [[if (of == RELU) g *= @a > 0@;]] [[1]])
-mutant(grad-fixed-square core/engines/linear/fixed_features.c GRAD-FD linear:feature=relu2,eps=0.01
-  "a square has half its slope" [[if (of == RELU2) g *= @2 * sqrt(a)@;]] [[sqrt(a)]])
-mutant(grad-fixed-dpfp core/engines/linear/fixed_features.c GRAD-FD linear:feature=dpfp,eps=0.01
-  "a component is only the first of its products" [[double sum = @before * attn_get(u, (i + n - 1) % n, t)@;]] [[0]])
-mutant(grad-fixed-taylor core/engines/linear/fixed_features.c GRAD-FD linear:feature=taylor
-  "squares have the slope of products" [[(i == j ? @sqrt(0.5)@ : 1)]] [[1]])
-mutant(grad-fixed-cos core/engines/linear/fixed_features.c GRAD-FD linear:feature=cos
-  "the sine's share has the other sign" [[cos(angle) * g + @sin(angle)@ * h]] [[-sin(angle)]])
-mutant(grad-fixed-hedgehog core/engines/linear/fixed_features.c GRAD-FD linear:feature=hedgehog
-  "the sum of a softmax has no gradient" [[if (of == HEDGEHOG) g = a * (g - @mean@) - b * (h - mean);]] [[0]])
 mutant(grad-fixed-weights core/engines/linear/fixed_features.c GRAD-FD linear:feature=hedgehog
   "the factor of components is forgotten" [[attn_scale_row(simd, d, @s->factor@, attn_at(s->w ? g->dx : inner,]] [[1]])
 mutant(grad-slots-of-keys variants/linformer.c GRAD-FD "linformer:k=16,share=none"
@@ -1067,9 +756,6 @@ mutant(grad-walsh-unsigned core/engines/compression/fast_transform.c GRAD-FD "li
 mutant(grad-newton-term core/engines/lowrank/inverse.c GRAD-FD "nystrom:landmarks=16"
   "the last term of a step's derivative is dropped"
   [[dx[i] -= (t[i] + @room[i]@) / 4;]] [[0]])
-mutant(grad-newton-scale core/engines/lowrank/inverse.c GRAD-FD "nystrom:landmarks=16,iterations=2"
-  "what the iteration begins with is divided by a constant"
-  [[along += @dz[j * row + i]@ * a]] [[0]])
 mutant(grad-pinv-turned core/engines/lowrank/inverse.c GRAD-FD "nystrom:landmarks=16,middle=pinv,rcond=0.1"
   "what is left out of an inverse does not turn"
   [[kept && other ? -1 / (x * y) : kept ? @1 / (x * (x - y))@ :]] [[0]])
@@ -1087,16 +773,8 @@ mutant(grad-landmarks-ratio core/engines/lowrank/landmark_back.c GRAD-FD "nystro
   [[by == 0 ? 0 : @-by@ * over / under);]] [[by]])
 mutant(grad-weights-tau variants/normaliser.c GRAD-FD "normaliser:kind=sparsemax" "tau does not move with the scores"
   [[for (int64_t j = 0; @sums(p)@ && j < n; j++)]] [[false]])
-mutant(grad-weights-slope variants/normaliser.c GRAD-FD "normaliser:kind=sigmoid" "a sigmoid's slope is its value"
-  [[w[j] * @(1 - w[j])@]] [[1]])
 mutant(grad-weights-power variants/normaliser.c GRAD-FD "normaliser:kind=relu,power=2" "a power has the slope of the number"
   [[power * pow(count * w[j], @1 - 1 / power@) / count]] [[0]])
-mutant(grad-rows-slice-lost core/engines/normaliser/row_gradients.c GRAD-FD normaliser "the first slice alone gives dk and dv"
-  [[for (int64_t i = 1; i < @slices@; i++) attn_add_times(]] [[1]])
-mutant(grad-rows-gates core/engines/normaliser/row_gradients.c GRAD-FD forget "gates are left out of the weights"
-  [[if (@by->gates@) normaliser_add_gates(]] [[false]])
-mutant(grad-rows-gain core/engines/normaliser/row_gradients.c GRAD-FD columns "the gain is left out of the scores"
-  [[p->scale * (@by->columns@ ? by->gain : 1)]] [[false]])
 mutant(grad-rows-slope core/score.c GRAD-FD full "the slope of a soft cap is left out"
   [[(@1 - capped * capped@) *]] [[1]])
 mutant(grad-rows-sink core/engines/normaliser/row_gradients.c GRAD-FD full "a sink takes no weight"
@@ -1199,12 +877,6 @@ mutant(property-batch core/engines/compression/compression.c PROP-BATCH "linform
 
 # -- targets: transforms of scores, masks, sinks --
 
-mutant(prefix-inclusive core/score.c FP-2 "tiled:path=fma" "a prefix has one key too many"
-  [[attn_max(m->size, position + 1)]] [[attn_max(m->size + 1, position + 1)]])
-mutant(document-boundary-inclusive core/score.c FP-2 "tiled:path=fma" "a document sees the first key of the next"
-  [[d < m->count ? m->offsets[d + 1] : 0]] [[d < m->count ? m->offsets[d + 1] + 1 : 0]])
-mutant(document-boundary-before core/score.c FP-2 "tiled:path=fma" "a query sees the last key of the document before its own"
-  [[from = d < m->count ? m->offsets[d] : 0;]] [[from = d < m->count ? attn_max(m->offsets[d] - 1, 0) : 0;]])
 mutant(block-causal-neighbour core/score.c FP-2 "tiled:path=fma" "a query sees the block after its own"
   [[(position / m->size + 1) * m->size]] [[(position / m->size + 2) * m->size]])
 mutant(relative-off-by-one core/engines/softmax/score_maps.c FP-2 "tiled:path=fma" "the table of distances is read one further"
@@ -1230,10 +902,6 @@ mutant(cap-after-bias core/score.c FP-1 full "the soft cap is applied after the 
     attn_set(x, j, biases.dtype,
              attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, biases.dtype)));
   call->context->kernels->map_row(count, x, 1, (attn_score_map){softcap, leaky});]])
-mutant(sink-lost core/engines/softmax/score_maps.c FP-2 "tiled:path=fma" "the sink has no weight"
-  [[attn_set(tile->sum, at % lanes, p->dtype, 1);]] [[attn_set(tile->sum, at % lanes, p->dtype, 0);]])
-mutant(sink-of-zero core/engines/softmax/score_maps.c FP-2 "tiled:path=fma" "the sink's logit is taken for 0"
-  [[p->score.sink[t->head + at / t->tile->row_count] * ATTN_LOG2E]] [[0]])
 mutant(sink-of-first-head core/engines/softmax/score_maps.c SINK-1 "tiled:path=fma" "every head has the sink of the first"
   [[p->score.sink[t->head + at / t->tile->row_count] * ATTN_LOG2E]] [[p->score.sink[0] * ATTN_LOG2E]])
 mutant(sink-overflows core/engines/softmax/score_maps.c SINK-1 "tiled:path=fma" "a sink takes no part in the maximum"
@@ -1249,20 +917,8 @@ mutant(sink-joined-by-maximum experiments/properties/sink.c SINK-1 "tiled:path=f
 
 # -- weights: scales, contractions --
 
-mutant(kernel-log2-rounded core/engines/softmax/softmax.c FP-2 "tiled:path=fma" "the logarithm of 2 has four digits"
-  [[p->scale * ATTN_LOG2E]] [[p->scale * 1.443]])
-mutant(kernel-scale variants/full.c FP-1 full "the scale is a tenth of a percent too large"
-  [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);]]
-  [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), 1.001 * p->scale);]])
-mutant(energy-flat core/engines/softmax/softmax.c FP-2 "tiled:path=fma" "scores are a quarter of what they are"
-  [[p->scale * ATTN_LOG2E]] [[p->scale / 4]])
 mutant(pattern-lost core/engines/softmax/softmax.c FP-2 tiled "a tile stops one key short"
   [[(t->keys - seg.first - 1) / seg.step + 1]] [[(t->keys - seg.first - 1) / seg.step]])
-mutant(pattern-unretrieved variants/full.c FP-1 full "scores are a tenth of what they are"
-  [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);]]
-  [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale / 10);]])
-mutant(steep-base-2 core/engines/softmax/softmax.c FP-2 "tiled:path=fma" "scores are doubled where they go to base 2"
-  [[p->scale * ATTN_LOG2E]] [[p->scale * 2]])
 mutant(steep-scale variants/full.c FP-1 full "the scale is a fifth too large"
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);]]
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), 1.2 * p->scale);]])
@@ -1284,9 +940,6 @@ mutant(queries-not-renumbered experiments/checks/patterns/relabel.c checks_patte
   [[memcpy(x->q, p->q, n_q * wide);]])
 mutant(rolling-window-short variants/streaming.c STR-0 "streaming:sink=2,window=8" "the window is one key short"
   [[first = @position - s->p.window + 1@]] [[position - s->p.window + 2]])
-mutant(rolling-stated-twice variants/streaming.c STR-0 "streaming:sink=2,window=8"
-  "the window has as many keys beside the query's own, in both statements of the pattern"
-  [[.p = @*p@,]] [[(params){p->sink, p->window + 1}]])
 mutant(rolling-sinks-evicted variants/streaming.c STR-0 "streaming:sink=2,window=8"
   "sinks go once the window has left them"
   [[if (@sinks@) runs]] [[sinks && first < sinks]])
@@ -1306,8 +959,6 @@ mutant(certificate-of-one-key experiments/checks/selection/sel_certificate.c che
   "a page that is left out counts as one key" [[z += log(out);]] [[;]])
 mutant(hash-one-rotation variants/lsh.c LSH-1 "lsh:rounds=4,buckets=8" "all rounds have the rotation of the first"
   [[(uint64_t)(@round@ << 32 | column)]] [[(int64_t)0 * round]])
-mutant(hash-half-the-buckets variants/lsh.c LSH-1 "lsh:rounds=4,buckets=8" "negative products make no buckets"
-  [[l < @2 * columns@; l++]] [[columns]])
 mutant(hash-seedless variants/lsh.c LSH-1 "lsh:rounds=4,buckets=8" "rotations do not depend on the seed"
   [[attn_rng_init(&rng, @(uint64_t)s->p.seed@, 0x15b]] [[0]])
 
@@ -1369,16 +1020,10 @@ mutant(grad-sum-gates-of-the-first core/expression/sum.c GRAD-SUM "gate*tiled + 
   [[i * x->columns + @gate.first@;]] [[0]])
 mutant(grad-pooled-share core/engines/pooling/pooling_back.c GRAD-FD "pooled:block=16,window=16" "each key has the whole gradient of a mean"
   [[@(double)(end - first)@);]] [[1]])
-mutant(grad-pooled-entry core/engines/pooling/pooling_back.c GRAD-FD "pooled:block=16,window=16" "keys have the gradient of the first mean"
-  [[(line * p->n_kv + @e@) * d + x % d]] [[0]])
 mutant(grad-pooled-queries core/engines/pooling/pooling_back.c GRAD-FD "pooled:block=16,window=16" "dq is that of the last keys alone"
   [[attn_add_row(c->kernels, p->d_qk, @1@, attn_at(l.dq]] [[0]])
 mutant(grad-dyadic-unweighed core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "each part is given the whole"
   [[? @weight * x@ : 0]] [[x]])
-mutant(grad-dyadic-without-lse core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "shares of parts are constant"
-  [[? @weight * by_lse@ : 0]] [[0]])
-mutant(grad-dyadic-upstream-lost core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "the gradient by the log-sum-exp is ignored"
-  [[r->g->dlse ? @r->g->dlse[line]@ : 0]] [[0]])
 mutant(grad-dyadic-first-keys core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "dv of a part begins at the first key"
   [[p->n_kv, @part->key@, s->keys, p->d_v, r->g->dv]] [[0]])
 mutant(grad-store-of-given core/engines/stored/stored_engine.c GRAD-FP "store:k=q8_0,v=q8_0" "gradients read fp32 numbers as codes"
@@ -1386,14 +1031,6 @@ mutant(grad-store-of-given core/engines/stored/stored_engine.c GRAD-FP "store:k=
 
 mutant(sum-number-of-the-next core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "a term is multiplied by the number of the first"
   [[: @s->gates[t]@};]] [=[s->gates[0]]=])
-mutant(sum-first-not-multiplied core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "the first term keeps its whole output"
-  [[(@t || s->places[t] >= 0 || s->gates[t] < 1 || s->gates[t] > 1@)]] [[t > 0]])
-mutant(gate-of-the-first-term core/expression/sum.c SUM-1 "gate*tiled + gate*topk:k=8" "all terms have the gate of the first"
-  [[(term_gate){given, @s->places[t]@ * width]] [[0]])
-mutant(gate-of-the-first-head core/expression/sum.c SUM-1 "gate*tiled + gate*topk:k=8" "heads have the gates of the first"
-  [[attn_call_extra_row(call, g.given, b, @h@, i)]] [[0]])
-mutant(gate-of-the-first-column core/expression/sum.c SUM-1 "gate*tiled + gate*topk:k=8" "a row has one gate"
-  [[(g->width > 1 ? @l@ : 0)]] [[0]])
 mutant(gate-without-its-sign core/expression/sum.c SUM-1 "gate*tiled - gate*topk:k=8" "a gate that is subtracted is added"
   [[given ? @copysign(1, s->gates[t])@]] [[1]])
 mutant(gate-shapes-unseen core/expression/sum.c checks_library/sums_read_the_tensors_of_a_call ""
@@ -1445,12 +1082,6 @@ mutant(law-weights-unknown experiments/reference/transform.c FP-2 "sample:count=
 mutant(law-pairs-apart experiments/evidence/weights/law.c LAW-1 "lsh_tail:k=3,l=10" "two keys are taken for independent"
   [[(1 + @excess@) * exp(-log_weight - other)]] [[0 * excess]])
 
-mutant(tail-signs-for-tables variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "the numbers of signs and of tables change places"
-  [[-log(chance(power(1 - angle(q, k, d) / pi, p->k), p->l, p->hits))]]
-  [[-log(chance(power(1 - angle(q, k, d) / pi, p->l), p->k, p->hits))]])
-mutant(tail-chance-padded variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "1e-4 is added to every chance"
-  [[-log(chance(power(1 - angle(q, k, d) / pi, p->k), p->l, p->hits))]]
-  [[-log(chance(power(1 - angle(q, k, d) / pi, p->k), p->l, p->hits) + 1e-4)]])
 mutant(tail-angle-not-centred variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "angles are those of keys as they are"
   [[direct(attn_row_behind(k, p->k, j, p->dtype), @x.mean@, d,]] [[NULL]])
 mutant(tail-window-weighted variants/lsh_tail.c LAW-5 "lsh_tail:k=3,l=10,window=5"
@@ -1480,10 +1111,6 @@ mutant(hyper-queries-by-place variants/hyper.c LAW-4 "hyper:exact_below=0,block=
 mutant(hyper-padding-sorted variants/hyper.c oracle hyper
   "keys that do not exist are hashed and sorted among the others"
   [[keys = @attn_call_keys(call, batch)@, blocks = blocks_of(&s->p, keys);]] [[p->n_kv]])
-mutant(hyper-weight-of-rest variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
-  "drawn keys represent only those outside the block, though all were drawn from"
-  [=[add(picks, drawn[d], @weight[d]@);]=]
-  [=[weight[d] + log1p(-(double)(end - begin_of(t, blocks, keys)) / (double)keys)]=])
 mutant(hyper-pi-not-normalised variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40,sampling=values"
   "the probabilities do not sum to 1"
   [=[(mass[key] - (key ? mass[key - 1] : 0)) / @mass[keys - 1]@]=] [[1]])
@@ -1511,57 +1138,22 @@ mutant(evict-prompt core/cache/kv_head.c eval:CACHE-1 "evict:score=knorm,budget=
   [[position < @r->prompt@]] [[0]])
 mutant(evict-returns core/cache/eviction.c EVICT-1 "evict:score=h2o,budget=24,recent=4" "a key is missed for one step alone"
   [[@went[j] == HELD@ || went[j] > t]] [[went[j] == HELD && j % 5 != t % 5]])
-mutant(evict-sums-stay core/cache/kv_head.c eval:EVICT-2 "evict:score=h2o,budget=24,recent=4" "sums stay where they are as keys go"
-  [[if (h->sum) h->sum[kept] = h->sum[j];]] [[;]])
 mutant(evict-seen-stay core/cache/kv_head.c EVICT-2 "evict:score=h2o_mean,budget=24,recent=4"
   "numbers of queries stay where they are as keys go" [[if (h->seen) h->seen[kept] = h->seen[j];]] [[;]])
-mutant(evict-windows-stay core/cache/kv_head.c EVICT-2 "evict:score=snapkv,budget=24,recent=4"
-  "weights of the last queries stay where they are as keys go"
-  [[h->weights[q * h->capacity + kept] = @h->weights[q * h->capacity + j]@;]] [=[h->weights[q * h->capacity + kept]]=])
-mutant(evict-new-key-inherits core/cache/kv_head.c EVICT-2 "evict:score=h2o,budget=24,recent=4"
-  "a new key has the sum of the one before it in memory" [[if (h->sum) h->sum[at] = @0@;]] [[at ? h->sum[at - 1] : 0]])
-mutant(evict-weights-unnormalised core/cache/kv_head.c EVICT-2 "evict:score=h2o,budget=24,recent=4"
-  "weights are not divided by their sum" [[h->own[j] /= sum;]] [[;]])
-mutant(evict-last-head core/cache/kv_head.c EVICT-2 "evict:score=h2o,budget=24,recent=4" "the last head of a group decides alone"
-  [[h->mean[j] += h->own[j] / (double)heads;]] [[h->mean[j] = h->own[j];]])
-mutant(evict-ring-of-one core/cache/kv_head.c EVICT-2 "evict:score=snapkv,budget=24,recent=4" "the newest weights replace themselves"
-  [[(@h->newest + 1@) % window]] [[h->newest]])
 mutant(evict-three-sinks core/cache/kv_scores.c EVICT-2 "evict:score=streaming,budget=24,recent=4" "the fourth key is no sink"
   [[score[j] = h->position[j] < @SINKS@ ? (double)INFINITY]] [[SINKS - 1]])
-mutant(evict-large-norms core/cache/kv_scores.c EVICT-2 "evict:score=knorm,budget=24,recent=4" "keys of large norm stay"
-  [[score[j] = @-norm(key(h, j), h->d)@;]] [[norm(key(h, j), h->d)]])
-mutant(evict-mean-of-keys core/cache/kv_scores.c EVICT-2 "evict:score=keydiff,budget=24,recent=4" "the mean is of keys as they are"
-  [[mean[l] += key(h, j)[first + l] / length;]] [[mean[l] += key(h, j)[first + l];]])
-mutant(evict-pool-of-four core/cache/kv_scores.c EVICT-2 "evict:score=snapkv,budget=24,recent=4" "a pool has four keys"
-  [[@i <= j + SNAP_POOL / 2@]] [[i < j + SNAP_POOL / 2]])
-mutant(evict-sum-for-mean core/cache/kv_scores.c EVICT-2 "evict:score=h2o_mean,budget=24,recent=4" "the mean is the sum"
-  [[h->seen[j] ? @h->sum[j] / (double)h->seen[j]@ : 0]] [=[h->sum[j]]=])
-mutant(evict-lag-range core/cache/kv_scores.c EVICT-2 "evict:score=lagkv,budget=24,recent=4" "ranges are those of the chunk itself"
-  [[next = first + @h->recent@;]] [[0]])
 mutant(evict-lag-values core/cache/kv_scores.c eval:EVICT-2 "evict:score=lagkv,budget=24,recent=4" "values are not read"
   [[score[first + j] += next[j];]] [[;]])
 mutant(cache-wide-values-stay core/cache/kv_memory.c CACHE-1 "evict:score=lagkv,budget=20,recent=3" "values that scores read stay as keys go"
   [[for (kv_field f = 0; f < @KV_POSITIONS@; f++)]] [[KV_WIDE_VALUES]])
-mutant(evict-expected-arrival core/cache/kv_head.c EVICT-2 "evict:score=expected,budget=24,recent=4"
-  "a new key has no products with the queries before it" [[h->query ? @product(h, q, own)@ : 0;]] [[0]])
-mutant(evict-expected-mean core/cache/kv_scores.c EVICT-2 "evict:score=expected,budget=24,recent=4" "queries do not vary"
-  [[z[j] += @square[j] / 2@;]] [[0]])
 mutant(evict-expected-heads core/cache/kv_scores.c EVICT-2 "evict:score=expected,budget=24,recent=4"
   "weights of the heads of a group are not normalised" [[add_logs(score[first + j], @z[j] - all@)]] [=[z[j]]=])
 mutant(cache-copy-filters core/cache/kv_cache.c core_kv_cache/a_copy_is_the_cache_that_is_gone "" "a copy has no filters"
   [[if (own) @memcpy(own, c.rule.filters, (size_t)count * sizeof *own)@;]] [[memset(own, 0, (size_t)count * sizeof *own)]])
 mutant(evict-one-at-a-time core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4,every=5" "one key fewer goes at a time"
   [[open - @attn_kv_kept(r) * r->chunk@]] [[(attn_kv_kept(r) + (r->every > 1)) * r->chunk]])
-mutant(evict-heap core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4,every=5" "one side of the heap is never looked at"
-  [[if (@child + 1 < n@ && by_score(]] [[0]])
-mutant(evict-chunk-late core/cache/eviction.c EVICT-1 "evict:score=knorm,budget=24,recent=4,chunk=4" "half of a chunk goes a position later"
-  [=[went[x.head.gone_position[g]] = @t@;]=] [[t + g % 2]])
-mutant(evict-chunk-first core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4,chunk=4" "a chunk has the score of its first key"
-  [[j < @first + count@; j++) sum += h->score]] [[first + 1]])
 mutant(evict-oracle-late core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4" "the oracle misses the next query"
   [[return w->later + @(t - first)@ * n;]] [[(t - first + (t % w->part + 1 < w->part))]])
-mutant(evict-oracle-part core/cache/eviction.c EVICT-2 "evict:score=exact,budget=24,recent=4" "the oracle takes a query twice where parts meet"
-  [[int64_t u = @attn_min(first + w->part, keys)@ - 1]] [[attn_min(first + w->part + (first > 0), keys)]])
 mutant(evict-safeguard core/cache/kv_rule.c EVICT-1 "evict:score=h2o,budget=24,recent=4,prompt=48,shared=0.05" "nothing of a budget is a head's alone"
   [[pooled = @attn_kv_pooled(r)@]] [[attn_kv_kept(r)]])
 mutant(evict-share-least core/cache/kv_rule.c EVICT-2 "evict:score=knorm,budget=24,recent=4,prompt=48,shared=0.8" "the pool goes to the head of the smaller score"
@@ -1574,10 +1166,6 @@ mutant(evict-share-first core/cache/eviction.c EVICT-1 "evict:score=snapkv,budge
   [[return w->budgets[@kv_head@];]] [[0]])
 mutant(evict-prompt-unseen core/cache/eviction.c EVICT-2 "evict:score=snapkv,budget=24,recent=4,prompt=80" "the first query of a window at the prompt's end is missed"
   [[attn_kv_first(r) - @s->window@]] [[s->window - 1]])
-mutant(evict-admits-more core/cache/kv_head.c EVICT-2 "evict:score=h2o,budget=24,recent=4,admit=0.3" "half of the least score is enough"
-  [[h->score[j] >= @r->admit@]] [[r->admit / 2]])
-mutant(evict-judged-again core/cache/kv_head.c EVICT-1 "evict:score=tova,budget=24,recent=4,admit=0.1" "keys that were admitted are judged again"
-  [[judged = @position == r->prompt || h->position[j] == position - r->recent@;]] [[true]])
 mutant(evict-judged-late core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4,admit=-5" "a key is judged a position late"
   [[judged = @position == r->prompt || h->position[j] == position - r->recent@;]] [[position == r->prompt || h->position[j] == position - r->recent - 1]])
 mutant(evict-prompt-admitted core/cache/kv_head.c eval:EVICT-2 "evict:score=tova,budget=24,recent=4,prompt=40,admit=0.1" "keys of a prompt are not judged"
@@ -1604,22 +1192,14 @@ mutant(cache-gap-too-long core/cache/kv_memory.c CACHE-3 "evict:score=knorm,budg
   [[(size_t)(@end - gone[g] - 1@) * c->field]] [[end - gone[g] - 2 + (end == gone[g] + 1)]])
 mutant(cache-queries-late core/cache/kv_cache.c CACHE-1 tiled
   "queries stand where the longest sequence ends" [[c->first[b] = c->length[@b@] - n;]] [[0]])
-mutant(cache-growth-loses core/cache/kv_memory.c CACHE-1 tiled "values are lost as the cache grows"
-  [[line < kv_lines(to) && @from->field[f].at@; line++]] [=[from->field[f].at && f != KV_VALUES]=])
 mutant(cache-truncate-keeps core/cache/kv_cache.c eval:CACHE-5 tiled "keys of steps that are taken back stay"
   [[c->problem.batch; b++) @c->length[b] = length[b]@;]] [[0]])
 mutant(cache-copy-shares core/cache/kv_memory.c CACHE-5 tiled "a copy lacks the values"
   [[if (@to->field[f].at@) memcpy(]] [=[to->field[f].at && (f != KV_VALUES || !memset(to->field[f].at, 0, rows * to->field[f].bytes))]=])
 mutant(cache-rows-for-positions core/cache/kv_cache.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "keys that are left stand where rows do"
   [[.k_position = @c->evicts@ ? at]] [[false]])
-mutant(cache-full-half-written core/cache/kv_append.c CACHE-1 "evict:score=knorm,budget=24,recent=4"
-  "of a key that arrives in a full cache half is written"
-  [[memcpy(k_row, code, @k_bytes@);]] [[k_bytes >> (c->head[line].count == c->rule.budget)]])
 mutant(cache-truncate-head core/cache/kv_cache.c CACHE-5 "evict:score=knorm,budget=64,recent=4" "a head keeps the count of keys that were taken back"
   [[c->head[line].count -= c->length[b] - length[b];]] [[;]])
-mutant(cache-copy-ranks core/cache/kv_memory.c CACHE-5 "evict:score=knorm,budget=24,recent=4" "a copy has the scores of its original in common"
-  [[to->head[line].count = from->head[line].count;]]
-  [[to->head[line].count = from->head[line].count, to->head[line].fixed = from->head[line].fixed;]])
 mutant(cache-growth-short core/cache/kv_memory.c CACHE-1 tiled "the last row is not moved as memory grows"
   [[@(size_t)kv_count(from, line)@ * from->field]]
   [[(size_t)attn_max(0, kv_count(from, line) - 1)]])
@@ -1627,8 +1207,6 @@ mutant(cache-plan-uncounted core/cache/kv_cache.c CACHE-2 tiled "the plan's memo
   [[c->bytes += attn_plan_bytes(plan);]] [[;]])
 mutant(cache-wide-rows core/cache/kv_memory.c CACHE-2 "store:k=q8_0,v=q4_0" "rows of codes have the room of the numbers that they stand for"
   [[attn_row_bytes(p->d_v, @attn_stored(p->v, p->dtype)@);]] [[p->dtype]])
-mutant(cache-observes-early core/cache/kv_append.c CACHE-1 "evict:score=h2o,budget=24,recent=4" "a query is observed before its key, except the last of an append"
-  [[(size_t)((batch * p->heads + head + g) * a->n + @i@) * q_bytes]] [[i + (i + 1 < a->n)]])
 
 # -- stores --
 
@@ -1636,16 +1214,10 @@ mutant(store-truncates core/kernels/codes.h eval:QNT-1 "store:k=q8_0,v=q8_0" "co
   [[@roundf@(isfinite(inverse)]] [[truncf]])
 mutant(store-code-beyond core/kernels/codes.h QNT-1 "store:k=int4,v=int4" "the range has 2^bits steps"
   [[(float)(@(1 << bits) - 1@)]] [[1 << bits]])
-mutant(store-half-missing core/kernels/codes.h QNT-1 "store:k=q4_0,v=q4_0" "codes of q4_0 are half a step low"
-  [[x[i] * inverse + @8.5f@]] [[8.0f]])
-mutant(store-sign-lost core/kernels/codes.h QNT-1 "store:k=q4_0,v=q4_0" "the scale of q4_0 has no sign"
-  [[scale = @most / -8@]] [[fabsf(most) / -8]])
 mutant(store-scale-unrounded core/kernels/codes.h QNT-1 "store:k=int8,v=int8" "codes follow from a scale that is not the stored one"
   [[const float scale = @codes_half(at)@, from]] [[(most - least) / top]])
 mutant(store-least-missing core/kernels/convert.inc QNT-1 "store:k=int4,v=int4" "the least value is not added"
   [[v_fma(scale, codes_numbers(at + 4, bits, l), @least@)]] [[v_set(0)]])
-mutant(store-plane-reversed core/kernels/convert.inc QNT-1 "store:k=int2,v=int2" "parts of a plane are read from the other end"
-  [[v_codes(at + 4 * shift, width, @l@)]] [[CODES_BLOCK - VL - l]])
 mutant(store-third-bit-low core/kernels/convert.inc QNT-1 "store:k=int3,v=int3" "the second plane's bits are read as the first's"
   [[v_fma(own, v_set((REAL)(@1 << shift@)), sum)]] [[1]])
 mutant(store-values-doubled core/kernels/convert.inc QNT-2 "store:k=q8_0,v=q8_0" "numbers of q8_0 are twice as large"
@@ -1656,8 +1228,6 @@ mutant(store-row-before core/engines/stored/stored_engine.c eval:QNT-0 "store:k=
   [[line % p->kv_heads, @at % p->n_kv@, p->dtype), own)]] [[(at % p->n_kv + p->n_kv - 1) % p->n_kv]])
 mutant(store-type-of-keys core/engines/stored/stored_engine.c QNT-0 "store:k=q4_0,v=q8_0" "values are stored as keys are"
   [[s->residual ? p->dtype : @s->v@, &s->v_scheme]] [[s->k]])
-mutant(store-read-as-given core/engines/stored/stored_engine.c QNT-0 "store:k=q8_0,v=q8_0" "numbers of fp32 are read as codes"
-  [[inner.k = l->k;]] [[;]])
 mutant(store-reader-lost core/expression/stored_kind.c QNT-0 "topk:k=8 | store:k=int8,v=int8" "what reads the store reads every key"
   [[out->reader = @e->terms[0]->text@;]] [[NULL]])
 mutant(latent-head-before core/engines/lowrank/latents.c MLA-1 "latent:rank=6" "queries meet the keys of another head"
@@ -1680,11 +1250,6 @@ mutant(latent-not-finite core/engines/lowrank/latents.c variants_latents/what_is
   "an entry that is not finite has latents of zeros" [[to_c[i] = @(double)NAN@;]] [[0]])
 mutant(latent-prompt-of-all core/engines/lowrank/latents.c PROP-CAUSAL "latent:rank=6,prompt=12" "later keys enter the factors, too"
   [[rows = l->prompt ? @attn_min(l->prompt, keys)@ : keys;]] [[keys]])
-mutant(latent-later-key-before core/engines/lowrank/latents.c MLA-2 "latent:rank=6,prompt=12"
-  "a later key has the latent of the last of the prompt"
-  [[x + @j@ * width, l->prompt ? 0 : free]] [[(l->prompt && j >= f.keys ? f.keys - 1 : j)]])
-mutant(latent-shared-sum core/engines/lowrank/latents.c MLA-2 "latent:rank=6,shared=2" "what heads share is the sum of theirs"
-  [[(e < free ? 1 : @(double)p->kv_heads@)]] [[1]])
 mutant(latent-shared-first core/engines/lowrank/latents.c MLA-2 "latent:rank=6,shared=2" "the first columns are left out of the factors"
   [[at / d * p->d_qk + @at % d@]] [[at % d + l->shared]])
 mutant(latent-cache-first-factors core/cache/kv_latents.c CACHE-1 "latent:rank=6,prompt=12"
@@ -1703,24 +1268,12 @@ mutant(code-toward-zero core/engines/stored/kv_codes.c QNT-3 turbo "a coordinate
   [[return copysign(c->level[@k@], t);]] [[k > 0 ? k - 1 : 0]])
 mutant(code-bounds-at-levels core/engines/stored/kv_codes.c QNT-1 turbo "a cell ends at its level"
   [[last ? 1 : @(c->level[k] + c->level[k + 1]) / 2@]] [=[c->level[k]]=])
-mutant(code-not-turned-back core/engines/stored/kv_codes.c QNT-1 turbo:of=v "the rotation is not taken back"
-  [[@add_multiple(d, nearest_level(c, inner_product(d, axis, x)), axis, kept)@;]] [=[kept[r] += nearest_level(c, inner_product(d, axis, x))]=])
-mutant(code-norm-of-levels core/engines/stored/kv_codes.c QNT-1 "turbo:bits=2,prod=yes" "the norm of the rest is that of the levels"
-  [[rest = attn_rounded(sqrt(@inner_product(d, x, x)@), ATTN_F16);]] [[inner_product(d, kept, kept)]])
-mutant(code-norm-unrounded core/engines/stored/kv_codes.c QNT-1 turbo "the norm is not rounded to 16 bits"
-  [[size = @attn_rounded(norm, ATTN_F16)@;]] [[norm]])
 mutant(code-signs-of-the-row core/engines/stored/kv_codes.c QNT-1 "turbo:bits=2,prod=yes" "signs are those of the row, not of the rest"
   [[x[l] -= @kept[l]@;]] [[0]])
 mutant(code-gain-inverted core/engines/stored/kv_codes.c QNT-3 qjl "sqrt(2/pi) in place of sqrt(pi/2)"
   [[sqrt(@acos(0)@)]] [[1 / acos(0)]])
-mutant(code-one-draw core/engines/stored/kv_codes.c QNT-3 turbo "every seed draws the same rotation"
-  [[attn_rng_init(&rng, @seed@, purpose, index);]] [[0]])
 mutant(code-bits-uncounted core/engines/stored/kv_codes.c checks_stores/bits_are_all_that_is_stored "" "norms are not counted"
   [[(double)(@16@ + bits * d + signs]] [[0]])
-mutant(store-head-behind core/engines/stored/stored_engine.c QNT-0 turbo "rows are those of the neighbouring head"
-  [[line / p->kv_heads, @line % p->kv_heads@,]] [[(line + 1) % p->kv_heads]])
-mutant(store-scheme-uncoded core/engines/stored/stored_engine.c QNT-0 qjl "what is read is what decoding leaves of the row"
-  [[attn_convert(@room + s.d@, ATTN_F64, s.d, s.to, to);]] [[room]])
 mutant(rotated-not-back variants/rotated.c QNT-1 "rotated:k=q4_0,v=q8_0" "the rotation is not taken back"
   [[turn(c, d, kept);]] [[;]])
 mutant(rotated-not variants/rotated.c QNT-1 "rotated:k=int2" "codes are those of the row as it is given"
@@ -1729,18 +1282,10 @@ mutant(kivi-top-code core/engines/stored/stored_engine.c QNT-1 "kivi:bits=2,grou
   [[(float)(@(1 << bits) - 1@);]] [[1 << bits]])
 mutant(kivi-scale-unrounded core/engines/stored/stored_engine.c QNT-1 "kivi:bits=2,group=8,residual=16" "the scale has more than 16 bits"
   [[scale = @attn_rounded((double)((most - least) / top), ATTN_F16)@,]] [[(double)((most - least) / top)]])
-mutant(kivi-channel-behind core/engines/stored/stored_engine.c QNT-0 "kivi:bits=2,group=8,residual=16" "a channel has the codes of its neighbour"
-  [[attn_get(rows, @own + i * s.d@, s.to)]] [[own + i * s.d + (l + 1 < s.d)]])
-mutant(kivi-group-behind core/engines/stored/stored_engine.c QNT-0 "kivi:bits=2,group=8,residual=16" "a group has a key of the next line"
-  [[store_row(call, given, call->k, @line * p->n_kv + first + i@, rows, room);]] [[(line * p->n_kv + first + i + p->n_kv) % (p->batch * p->kv_heads * p->n_kv)]])
 mutant(kivi-residual-coded core/engines/stored/stored_engine.c eval:QNT-0 "kivi:bits=2,group=8,residual=16" "the newest values are coded"
   [[m - m % s->residual : @m - s->residual@;]] [[m]])
 mutant(kivi-flushed-early core/engines/stored/stored_engine.c PROP-CAUSAL "kivi:bits=2,group=8,residual=16" "groups go before they are complete"
   [[s->group ? @m - m % s->residual@ :]] [[m - m % s->residual + s->residual]])
-mutant(kivi-flushed-late core/engines/stored/stored_engine.c QNT-0 "kivi:bits=2,group=8,residual=16" "groups go after the query that completes them"
-  [[const int64_t m = @t + 1 < n ? t + 1 : n@;]] [[t < n ? t : n]])
-mutant(kivi-prompt-coded core/engines/stored/stored_engine.c QNT-0 "kivi:bits=2,group=8,residual=16,prompt=60" "queries of the prompt read codes"
-  [[@t < s->prompt@ || m < s->residual]] [[false]])
 mutant(kivi-way-lost core/engines/softmax/settled.c QNT-0 "kivi:bits=2,group=8,residual=16" "keys whose values are not coded are left out"
   [=[return (@some[V] & 1 ? some[K] : 0@) |]=] [=[some[V] & 1 ? some[K] & 1 : 0]=])
 mutant(kivi-complement core/engines/softmax/settled.c QNT-0 "kivi:bits=2,group=8,residual=16" "rows take the keys that are read otherwise"
@@ -1749,19 +1294,10 @@ mutant(kivi-mask-lost core/engines/softmax/softmax.c QNT-0 "evict:budget=24,rece
   [[if (@mixed && t->picks@) memcpy(w->mask,]] [[false]])
 mutant(sage-not-smoothed core/engines/stored/kv_groups.c QNT-4 sage "nothing is taken from the keys"
   [[i < (@s->smooth ? keys * d : 0@); i++) mean]] [[0]])
-mutant(sage-mean-halved core/engines/stored/kv_groups.c QNT-4 "sage:bits=4,group=8" "half the mean is taken"
-  [[mean[l] = (double)(float)(mean[l] / (double)@keys@);]] [[(2 * keys)]])
 mutant(sage-top-code core/engines/stored/kv_groups.c QNT-1 sage "the range is 2^(bits-1) steps"
   [[const double top = (double)(@(1 << (s->k - ATTN_INT1)) - 1@);]] [[1 << (s->k - ATTN_INT1)]])
-mutant(sage-toward-zero core/engines/stored/kv_groups.c QNT-1 sage "codes are cut off"
-  [[@rint@((double)(float)(apart / scale))]] [[trunc]])
 mutant(sage-scale-of-keys core/engines/stored/kv_groups.c QNT-4 "sage:bits=4,group=8" "the scale is that of the keys with their mean"
   [[most = fmax(most, fabs(@apart@));]] [[attn_get(x, i, t)]])
-mutant(sage-scale-of-last core/engines/stored/kv_groups.c QNT-1 sage "the scale of a group is that of its last key"
-  [[for (int64_t i = @first * d@; i < end; i++) {
-      const double apart = (double)(float)(attn_get(x, i, t) - mean[i % d]);]] [[end - d]])
-mutant(sage-mean-left core/engines/stored/kv_groups.c QNT-1 sage "the mean is not added again"
-  [[(double)(float)(scale * code + @mean[i % d]@)]] [[0]])
 mutant(sage-last-group core/engines/stored/kv_groups.c QNT-1 "sage:group=7" "a group that is not complete is left as it is"
   [[first < @keys@; first += s->group]] [[keys - s->group + 1]])
 mutant(sage-of-padding core/engines/stored/stored_engine.c PROP-PAD sage "padding is in the mean"
