@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import unittest
 import warnings
@@ -108,10 +107,6 @@ class Tables(Case):
     def test_attributes(self):
         self.assertEqual((self.runs.attrs["schema"], self.runs.attrs["schema_version"] > 0), ("attnlab-results", True))
         self.assertEqual(self.runs.attrs["columns"]["time_median"], "median time of one execution [s]")
-
-    def test_h5py_and_xarray_read_it(self):
-        reader = [sys.executable, ROOT / "tests/results/read_results.py", self.path, str(len(self.runs))]
-        self.assertEqual(subprocess.run(reader, capture_output=True, text=True, check=True).stdout, "h5py: ok\nxarray: ok\n")
 
     def test_labels_are_specs(self):
         q = np.ones((1, 1, 64, 16), "f4")
