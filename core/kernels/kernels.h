@@ -95,8 +95,8 @@ typedef struct attn_tile_kernels {
   uint64_t (*end)(const attn_tile *, void *const *o, int64_t d_v);
   int64_t lanes; /* most rows of a tile */
   int64_t row_unit,
-      width_unit;   /* q and o have room for rows and elements of a row up to multiples of these */
-  int64_t key_unit; /* where a tile may begin to take a step: at multiples of this */
+      width_unit;      /* q and o have room for rows and elements of a row up to multiples of these */
+  int64_t key_unit;    /* where a tile may begin to take a step: at multiples of this */
   int64_t stored_unit; /* attn_step.stored: of rows of multiples of this many elements; 0: of none */
   /* The rest is for kernels on tile products, and NULL or 0 for others. */
   void (*pack)(const attn_step *, int64_t d_qk, int64_t d_v, void *room); /* before tiles take the step */

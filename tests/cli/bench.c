@@ -150,7 +150,8 @@ Test(bench, compares_on_scores_and_masks) {
   json_decref(document);
   command_write_text("other", "#!/bin/sh\necho \"$@\" > told\nexec " PROGRAM " \"$@\"\n");
   chmod("other", 0700);
-  document = run("bench tiled --against ./other --causal --sink 0 --alibi --mask documents:9 --n 64 --d 8" TINY);
+  document =
+      run("bench tiled --against ./other --causal --sink 0 --alibi --mask documents:9 --n 64 --d 8" TINY);
   row_of(document, "compare", "tiled, causal on alibi,sink=0, documents:9: time over the other build's");
   json_decref(document);
   char *told = fixture_bytes("told", &size);
