@@ -54,8 +54,8 @@ Test(checks_evidence, long_problems_take_a_stratified_sample) {
   case_free(c);
 }
 
-/* A head has all its rows where that takes no more than 4 Mi weights, else about as many as are wanted, as far
- * as 16 Mi go. Each row is in one stratum. */
+/* A head has all its rows where that takes no more than 4 Mi weights, else about as many as are wanted, as
+ * far as 16 Mi go. Each row is in one stratum. */
 Test(checks_evidence, strata_part_the_rows_within_the_memory) {
   static const int64_t lengths[] = {64, 65, 700, 4096, 4097, 1 << 16},
                        keys[] = {1, 1024, 1025, 1 << 16, 1 << 20}, wants[] = {0, 1, 3, 4, 30, 700};

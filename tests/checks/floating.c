@@ -120,7 +120,8 @@ Test(checks_floating, overflow_and_infinity_are_uncertifiable) {
   case_free(c);
 }
 
-/* Of two keys, and of a sink of value 0: what each member of the descriptor adds to the bounds, to first order. */
+/* Of two keys, and of a sink of value 0: what each member of the descriptor adds to the bounds, to first
+ * order. */
 Test(checks_floating, every_member_of_the_rounding_counts) {
   const double u = 0x1p-28, once = 0x1p-22, lambda = sqrt(2 * log(8e6)), k[] = {1, -2, 0.5}, v[] = {1, -3, 0};
   for (int i = 0; i < 20; i++) {

@@ -179,8 +179,8 @@ Test(results_summary, unchecked_variants_are_named_and_get_no_star) {
   for (int i = 0; i < 2; i++) result_row_free(&rows[i]);
 }
 
-/* A model that is exceeded is reported, and neither a violation nor a failure; one that does not apply is not,
- * nor is what was not decided. */
+/* A model that is exceeded is reported, and neither a violation nor a failure; one that does not apply is
+ * not, nor is what was not decided. */
 Test(results_summary, what_does_not_hold_is_explained) {
   static const struct {
     const char *name;
