@@ -7,6 +7,7 @@ evenly. Not of commands that use HDF5, which crashes itself, nor of --help, at w
 import concurrent.futures
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def npy(rows, columns):
 
 
 def run(place, command, **refuse):
-    """Exit code, output, errors, and the file that it writes."""
+    """Exit code, output without times, errors, and the file that it writes."""
     word = command.split()
     out = pathlib.Path(place, word[word.index("-o") + 1]) if "-o" in word else None
     if out:
@@ -48,7 +49,7 @@ def run(place, command, **refuse):
     done = subprocess.run([PROGRAM, *word], cwd=place, capture_output=True, text=True, errors="backslashreplace", timeout=120,
                           stdin=subprocess.DEVNULL, env=os.environ | {"LD_PRELOAD": str(BUILD / "tests/refuse.so"),
                                                                       "OMP_NUM_THREADS": "1"} | refuse)
-    return done.returncode, done.stdout, done.stderr, out and out.exists()
+    return done.returncode, re.sub(r"[0-9.]+ s\b", "", done.stdout), done.stderr, out and out.exists()
 
 
 def wrong(usual, found):
