@@ -89,8 +89,8 @@ attn_status zip_next(zip *z, zip_member *out, bool *more) {
   uint64_t bytes = load(at + 24, 4), packed = load(at + 20, 4), first = load(at + 42, 4);
   if (!widen(at + ENTRY + name, extra, (uint64_t *[]){&bytes, &packed, &first})) return damaged(z->path);
   const uint64_t size = z->map->bytes;
+  if (first > size || size - first < LOCAL || !is_mark(z->map->at + first, 3)) return damaged(z->path);
   const uint8_t *local = z->map->at + first;
-  if (first > size || size - first < LOCAL || !is_mark(local, 3)) return damaged(z->path);
   const uint64_t start = first + LOCAL + load(local + 26, 2) + load(local + 28, 2);
   const uint64_t method = load(at + 10, 2);
   if (start > size || packed > size - start || bytes > PTRDIFF_MAX) return damaged(z->path);
