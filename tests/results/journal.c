@@ -266,6 +266,8 @@ static const struct {
     {HEADER "{\"key\":\"k\",\n", ":2: ", ""},
     {HEADER "{\"n\":1}\n", ":2: ", "key"},
     {HEADER "{\"key\":\"k\",\"n\":\"1\"}\n{}\n", ":2: ", "n: expected an integer"},
+    {HEADER "{\"key\":\"k\",\"n\":-5}\n", ":2: ", "n: expected a number from 0 to 1073741824"},
+    {HEADER "{\"key\":\"k\",\"time_median\":-1e-9}\n", ":2: ", "time_median: expected"},
 };
 
 Test(results_journal, foreign_newer_and_malformed_files_are_refused_with_their_line) {

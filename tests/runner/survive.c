@@ -156,15 +156,6 @@ Test(survive, a_torn_last_line_is_run_again) {
   cr_expect(same_bytes("x.h5", "again.h5"));
 }
 
-Test(survive, a_newer_journal_is_refused_and_kept) {
-  static const char newer[] = "{\"schema\":\"attnlab-journal\",\"version\":99,\"session\":0,\"build\":\"b\","
-                              "\"provenance\":{}}\n";
-  command_write_text("x.jsonl", newer);
-  cr_expect_eq(run("run x.yaml -o x.h5"), 2, "%d %s", result.exit_code, result.err);
-  cr_expect(strstr(result.err, "x.jsonl:1: journal of version 99"), "%s", result.err);
-  cr_expect(size_of("x.jsonl") == (long)strlen(newer) && size_of("x.h5") < 0);
-}
-
 /* Workers of another build would measure something else under the same header, or fail every run. The library
  * of the program stays where it is. */
 Test(survive, a_program_that_is_replaced_stops_the_sweep) {
