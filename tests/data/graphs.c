@@ -184,7 +184,7 @@ Test(data_graphs, hostile_rows) {
   expect_refused(fixture_path("x.h5"), square, "HDF5");
 }
 
-/* indptr, of so many axes (0: a group), and two more numbers of that type. */
+/* indptr of `rank` axes, or a group where it is 0, and the dataset `more` of two numbers of the type. */
 static const char *write_hdf5(hid_t type, int rank, const char *more) {
   static const int64_t indptr[] = {0, 1, 1, 2}, in[] = {1, 2};
   const hid_t file = H5Fcreate(fixture_path("r.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);

@@ -157,7 +157,7 @@ Test(results_json, what_is_json) {
     for (size_t length = strlen(texts[t]), at = 0; at <= length; at++)
       for (int edit = -1; edit < (at < length ? 256 : 0); edit++) {
         const size_t left = edit < 0 ? 0 : length - at - 1;
-        char *text = malloc(length + 1); /* of its own, whose ends are watched by sanitizers */
+        char *text = malloc(length + 1); /* allocated to its length: sanitizers watch its ends */
         memcpy(text, texts[t], at);
         if (edit > 0) text[at] = (char)edit;
         if (left) memcpy(text + at + (edit > 0), texts[t] + at + 1, left);
