@@ -13,7 +13,7 @@ attn_status attn_peak(const attn_options *options, attn_peak_kind kind, double s
   attn_status status = attn_options_resolve(options, dtype, &k, &threads);
   if (!status) status = attn_threads_enter(threads);
   if (status) return status;
-  attn_peak_loop loop = kind == ATTN_PEAK_BF16 ? k->tile_peak : k->peak;
+  attn_peak_loop loop = kind == ATTN_PEAK_BF16 ? k->products->peak : k->peak;
   int64_t chunk = kind == ATTN_PEAK_BF16 ? CHUNK / 64 : CHUNK;
   _Alignas(64) char factors[PEAK_BYTES];
   attn_rng rng;

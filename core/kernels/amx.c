@@ -4,8 +4,8 @@
  * written. */
 #include <stdint.h>
 
-#define ISA_NAME "amx"
-#define TABLE attn_kernels_amx_f32
+#define PRODUCTS attn_products_amx
+#define OTHERS attn_kernels_avx512_f32
 #define EMULATED false
 #define SPLIT_PAYS true
 

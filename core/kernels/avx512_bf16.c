@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define ISA_NAME "avx512_bf16"
-#define TABLE attn_kernels_avx512_bf16_f32
+#define PRODUCTS attn_products_avx512_bf16
+#define OTHERS attn_kernels_avx512_f32
 #define EMULATED false
 #define SPLIT_PAYS false
 

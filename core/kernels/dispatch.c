@@ -1,6 +1,7 @@
 /* dispatch.c - the one place that chooses an instruction set: the best usable one, or the named one. */
 #include "core/kernels/kernels.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,8 @@ static bool always(void) { return true; }
 #if defined(__x86_64__)
 /* Does the processor multiply as its manual specifies? Tested on random tiles: half of them of exponents near
  * that of 1, half of any that the products keep, subnormal ones among them. */
-static bool multiplies(const attn_kernels *k, void (*emulated)(float *, const uint32_t *, const uint32_t *)) {
+static bool multiplies(const attn_products *by,
+                       void (*emulated)(float *, const uint32_t *, const uint32_t *)) {
   enum { WORDS = 256, TILES = 16 };
   uint32_t a[WORDS], b[WORDS];
   float sum[WORDS], expected[WORDS];
@@ -25,28 +27,39 @@ static bool multiplies(const attn_kernels *k, void (*emulated)(float *, const ui
       b[i] = ((uint32_t)attn_rng_bits(&rng) & kept) | set;
       sum[i] = expected[i] = (float)attn_rng_uniform(&rng);
     }
-    if (k->split.enter) k->split.enter();
-    k->tile_product(sum, a, b);
-    if (k->split.leave) k->split.leave();
+    if (by->split.enter) by->split.enter();
+    by->one(sum, a, b);
+    if (by->split.leave) by->split.leave();
     emulated(expected, a, b);
     same = !memcmp(sum, expected, sizeof sum);
   }
   return same;
 }
 
-static bool amx_multiplies(void) { return multiplies(&attn_kernels_amx_f32, attn_emulated_product); }
+static bool amx_multiplies(void) { return multiplies(&attn_products_amx, attn_emulated_product); }
 static bool avx512_bf16_multiplies(void) {
-  return multiplies(&attn_kernels_avx512_bf16_f32, attn_emulated_dots);
+  return multiplies(&attn_products_avx512_bf16, attn_emulated_dots);
 }
+
+static attn_kernels amx_f32, avx512_bf16_f32;
+static void compose(void) {
+  amx_f32 = avx512_bf16_f32 = attn_kernels_avx512_f32;
+  amx_f32.isa = "amx";
+  amx_f32.products = &attn_products_amx;
+  avx512_bf16_f32.isa = "avx512_bf16";
+  avx512_bf16_f32.products = &attn_products_avx512_bf16;
+}
+#else
+static void compose(void) {}
 #endif
 
 static const attn_isa isas[] = {
 #if defined(__x86_64__)
-    {"amx", attn_cpu_has_amx, amx_multiplies, {&attn_kernels_amx_f32, &attn_kernels_avx512_f64}},
+    {"amx", attn_cpu_has_amx, amx_multiplies, {&amx_f32, &attn_kernels_avx512_f64}},
     {"avx512_bf16",
      attn_cpu_has_avx512_bf16,
      avx512_bf16_multiplies,
-     {&attn_kernels_avx512_bf16_f32, &attn_kernels_avx512_f64}},
+     {&avx512_bf16_f32, &attn_kernels_avx512_f64}},
     {"avx512", attn_cpu_has_avx512, NULL, {&attn_kernels_avx512_f32, &attn_kernels_avx512_f64}},
     {"avx2", attn_cpu_has_avx2, NULL, {&attn_kernels_avx2_f32, &attn_kernels_avx2_f64}},
 #elif defined(__aarch64__)
@@ -84,6 +97,8 @@ const char *const *attn_isa_wrong(void) {
 }
 
 attn_status attn_kernels_select(const char *name, attn_dtype dtype, const attn_kernels **out) {
+  static pthread_once_t composed = PTHREAD_ONCE_INIT;
+  pthread_once(&composed, compose);
   if (!*name) name = getenv("ATTN_ISA");
   for (int i = 0; i < ISAS; i++)
     if ((!name || !*name || !strcmp(name, isas[i].name)) && state_of(i) == USABLE) {

@@ -111,6 +111,15 @@ typedef struct attn_peak_loop {
   double (*run)(int64_t steps, const void *factors);
 } attn_peak_loop;
 
+/* Attention of fp32 by tile products of bf16 (bf16.inc). */
+typedef struct attn_products {
+  attn_tile_kernels bf16, split; /* operands rounded to bf16, or in three terms of bf16 */
+  bool emulated;                 /* they are not the processor's own */
+  bool split_pays;               /* six of them are faster than a product in fp32 */
+  void (*one)(float *c, const uint32_t *a, const uint32_t *b); /* one of them, to be tested */
+  attn_peak_loop peak;
+} attn_products;
+
 struct attn_kernels {
   const char *isa;
   attn_dtype dtype;
@@ -125,11 +134,7 @@ struct attn_kernels {
 
   attn_tile_kernels tile;        /* for many queries */
   attn_tile_kernels decode;      /* for few queries */
-  attn_tile_kernels bf16, split; /* operands rounded to bf16, or in three terms of bf16; fp32 alone */
-  bool tiles_emulated;           /* tile products are not the processor's own */
-  bool split_pays;               /* six of them are faster than a product in fp32 */
-  void (*tile_product)(float *c, const uint32_t *a,
-                       const uint32_t *b); /* one of them (bf16.inc), to be tested */
+  const attn_products *products; /* of fp32; NULL: none */
 
   /* Elements that are stored in another type, from and to the table's; NULL of a type that it does not
    * take. Of rows, those that stand at keys[i] of x (NULL: at i), `row` elements apart. */
@@ -197,7 +202,7 @@ struct attn_kernels {
 
   /* What bounds all of the above (peak.c): steps * flops operations on PEAK_BYTES of numbers of magnitude
    * below 1; one pass over count elements, up to whole steps. Both return something that depends on all. */
-  attn_peak_loop peak, tile_peak;
+  attn_peak_loop peak;
   double (*read)(int64_t count, const void *x);
 };
 
@@ -211,7 +216,7 @@ typedef struct attn_isa {
 extern const attn_kernels attn_kernels_scalar_f32, attn_kernels_scalar_f64;
 extern const attn_kernels attn_kernels_avx2_f32, attn_kernels_avx2_f64;
 extern const attn_kernels attn_kernels_avx512_f32, attn_kernels_avx512_f64;
-extern const attn_kernels attn_kernels_amx_f32, attn_kernels_avx512_bf16_f32;
+extern const attn_products attn_products_amx, attn_products_avx512_bf16; /* beside the kernels of avx512 */
 extern const attn_kernels attn_kernels_neon_f32, attn_kernels_neon_f64;
 
 /* Kernels of an instruction set ("": the environment's or the best); EINVAL names the known ones. */

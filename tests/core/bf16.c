@@ -121,9 +121,9 @@ static void compare(const attn_kernels *kernels, int low, int high, bool special
         float_of(draw_half(&state, low, high, specials) << 16 | (uint32_t)(seed * 7919 + (uint64_t)i));
   }
   model_product(kernels, model, a, b);
-  if (kernels->split.enter) kernels->split.enter();
-  kernels->tile_product(c, a, b);
-  if (kernels->split.leave) kernels->split.leave();
+  if (kernels->products->split.enter) kernels->products->split.enter();
+  kernels->products->one(c, a, b);
+  if (kernels->products->split.leave) kernels->products->split.leave();
   for (int i = 0; i < WORDS; i++)
     if (isnan(model[i]) ? !isnan(c[i]) : bits_of(c[i]) != bits_of(model[i])) {
       note_failure("element %d of seed %d is %a, expected %a", i, (int)seed, (double)c[i], (double)model[i]);
@@ -182,9 +182,9 @@ static void boundary(const attn_kernels *kernels) {
     a[1] = bits_of(cases[k].a) >> 16; /* ... then a little less */
     b[SIDE] = bits_of(cases[k].b) >> 16;
     model_product(kernels, model, a, b);
-    if (kernels->split.enter) kernels->split.enter();
-    kernels->tile_product(c, a, b);
-    if (kernels->split.leave) kernels->split.leave();
+    if (kernels->products->split.enter) kernels->products->split.enter();
+    kernels->products->one(c, a, b);
+    if (kernels->products->split.leave) kernels->products->split.leave();
     if (bits_of(c[0]) != bits_of(model[0]) || (model[0] == 0) != cases[k].tiny)
       note_failure("case %d: %a, model %a", (int)k, (double)c[0], (double)model[0]);
   }

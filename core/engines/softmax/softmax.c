@@ -435,10 +435,11 @@ static int64_t product_chain(const attn_tile_kernels *k, int64_t n) {
 }
 
 static const char *path_name(const attn_kernels *all, const attn_tile_kernels *k) {
-  bool emulated = all->tiles_emulated;
-  if (k == &all->bf16) return emulated ? "bf16-emulated" : "bf16";
-  if (k == &all->split) return emulated ? "split-emulated" : "split";
-  return all->split.products ? "fma" : NULL;
+  const attn_products *by = all->products;
+  if (!by) return NULL;
+  if (k == &by->bf16) return by->emulated ? "bf16-emulated" : "bf16";
+  if (k == &by->split) return by->emulated ? "split-emulated" : "split";
+  return "fma";
 }
 
 attn_rounding attn_softmax_rounding(const attn_softmax *s, const attn_context *c) {

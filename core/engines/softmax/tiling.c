@@ -25,11 +25,12 @@ static const double most_split_scale = 0x1p80;
 
 const attn_tile_kernels *attn_softmax_kernels(const attn_context *c, attn_path path, int64_t rows) {
   const attn_kernels *k = c->kernels;
-  if (path == ATTN_PATH_BF16) return &k->bf16;
-  bool tiles = k->split_pays && rows > ATTN_DECODE_ROWS;
+  const attn_products *products = k->products;
+  if (path == ATTN_PATH_BF16) return &products->bf16;
+  bool tiles = products && products->split_pays && rows > ATTN_DECODE_ROWS;
   if ((path == ATTN_PATH_SPLIT || (path == ATTN_PATH_AUTO && tiles)) &&
       fabs(c->problem->scale) <= most_split_scale)
-    return &k->split;
+    return &products->split;
   /* The kernels for decoding have their scores in another order, and no maps or biases of them. */
   const attn_score *s = &c->problem->score;
   const bool changed = s->softcap > 0 || s->leaky > 0 || s->relative || s->dense.at;
@@ -250,7 +251,7 @@ static attn_status check_tiling(const attn_context *c, const attn_pattern *patte
                      (long long)tiling.blocks.query, (long long)tiling.blocks.key, ATTN_BLOCK_MAX);
   if ((unsigned)tiling.path > ATTN_PATH_BF16)
     return attn_fail(ATTN_EINVAL, "variant %s: tiling.path = %d, no such path", name, (int)tiling.path);
-  if (tiling.path > ATTN_PATH_FMA && !c->kernels->split.step)
+  if (tiling.path > ATTN_PATH_FMA && !c->kernels->products)
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: tiling.path of bf16 products needs fp32 tensors", name);
   return attn_softmax_skip_check(c, pattern, tiling);
 }
