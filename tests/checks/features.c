@@ -137,3 +137,17 @@ Test(checks_features, ends_of_the_range) {
         case_free(c);
       }
 }
+
+/* What would need more features of all keys than are held is uncertifiable. */
+Test(checks_features, too_many_are_not_held) {
+  static const char *const names[] = {"FP-6", "FAV-5", "FAV-6", "PROP-HULL", "PROP-PERM"};
+  attn_problem p = case_problem(1, 1, 1, 1024, 4, 4, false, ATTN_F32);
+  p.n_q = 2;
+  run_case *c = case_gaussian("performer:features=16384", p, 1);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const result_bound b = case_check(&c->e, names[i]);
+    cr_expect(b.verdict == VERDICT_UNCERTIFIABLE && strstr(b.message, "exceed 2^24 numbers"), "%s: %s",
+              names[i], b.message);
+  }
+  case_free(c);
+}

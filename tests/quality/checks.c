@@ -74,6 +74,7 @@ Test(quality_checks, hold_and_are_near) {
   for (int s = 0; s < 4; s++) {
     expect_verdict(&cells[s][EV_4], s ? VERDICT_NOT_APPLICABLE : VERDICT_PASS);
     expect_verdict(&cells[s][EV_10], s ? VERDICT_NOT_APPLICABLE : VERDICT_PASS);
+    if (s > 0) cr_expect_str_eq(cells[s][EV_4].message, "asked of the first run");
     expect_verdict(&cells[s][EV_7], VERDICT_PASS);
     expect_verdict(&cells[s][EV_8], VERDICT_PASS);
     expect_verdict(&cells[s][EV_9], VERDICT_NOT_APPLICABLE);

@@ -220,6 +220,35 @@ Test(report_statistics, settings_of_one_method_share_its_name) {
   }
 }
 
+/* Variants as registered, then others; then by the first parameter that differs, numbers as numbers. */
+Test(report_statistics, settings_have_an_order) {
+  static const char *const sorted[][2] = {{"longformer", "{}"},
+                                          {"longformer", "{\"window\": 8, \"global\": 1}"},
+                                          {"longformer", "{\"window\": 8, \"global\": 2}"},
+                                          {"longformer", "{\"window\": 16, \"global\": 1}"},
+                                          {"performer", "{\"kernel\": \"relu\", \"features\": 32}"},
+                                          {"performer", "{\"kernel\": \"trig\", \"features\": 16}"},
+                                          {"another", "{\"window\": 4}"},
+                                          {"stranger", "{\"window\": 2}"}};
+  enum { COUNT = sizeof sorted / sizeof *sorted };
+  result_row rows[COUNT];
+  setting all[COUNT];
+  for (int i = 0; i < COUNT; i++) {
+    rows[i] = setting_row(sorted[i][0], sorted[i][1]);
+    cr_assert_eq(setting_make(&rows[i], &all[i]), ATTN_OK);
+  }
+  for (int i = 0; i < COUNT; i++)
+    for (int j = 0; j < COUNT; j++) {
+      const int order = setting_compare(&all[i], &all[j]);
+      cr_expect((order > 0) - (order < 0) == (i > j) - (i < j), "%s and %s: %d", sorted[i][1], sorted[j][1],
+                order);
+    }
+  for (int i = 0; i < COUNT; i++) {
+    setting_free(&all[i]);
+    result_row_free(&rows[i]);
+  }
+}
+
 /* Of a group the causal runs come first. */
 Test(report_statistics, causal_groups_come_first) {
   result_set set = fixture_set(60);
