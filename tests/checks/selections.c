@@ -59,6 +59,26 @@ Test(checks_selections, scores_are_known_well) {
   }
 }
 
+/* Margins decide every key: none may be both taken and left. */
+Test(checks_selections, margins_are_known_well) {
+  enum { N = 48, SINK = 3 };
+  for (int causal = 0; causal < 2; causal++) {
+    run_case *c = case_gaussian("vslash:vertical=7,slash=5,last=9,sink=3,window=2",
+                                case_problem(1, 2, 1, N, 8, 8, causal, ATTN_F64), 1);
+    const attn_call call = evidence_call(&c->e);
+    const attn_selector *x = c->e.view->selector;
+    double low[N], high[N];
+    int taken = 0;
+    x->margins(x->state, &(attn_query){.call = &call, .head = 1, .i = N - 1}, N, low, high);
+    for (int j = SINK; j < N; j++) {
+      cr_expect(low[j] > 0 || high[j] < 0, "key %d, causal %d: %g ... %g", j, causal, low[j], high[j]);
+      taken += low[j] > 0;
+    }
+    cr_expect(taken >= 7 && taken <= 7 + 5, "%d", taken);
+    case_free(c);
+  }
+}
+
 static attn_selector said; /* what is not 0 */
 
 static void say_otherwise(attn_view *view) {

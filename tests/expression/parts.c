@@ -211,6 +211,10 @@ Test(expression_parts, what_terms_cannot_keep) {
   plan = plan_inspected(&p, "dyadic(tiled:skip=0.01,base=16)", NULL, &view);
   EXPECT(exempt_of(&view) & ATTN_EXEMPT_LOOKAHEAD && exempt_of(&view) & ATTN_EXEMPT_PREFIX);
   attn_plan_destroy(plan);
+  /* Landmarks are of all queries of a part, and of these some are later. */
+  plan = plan_inspected(&p, "dyadic(nystrom:landmarks=4,base=16)", NULL, &view);
+  EXPECT(exempt_of(&view) & ATTN_EXEMPT_LOOKAHEAD && exempt_of(&view) & ATTN_EXEMPT_PREFIX);
+  attn_plan_destroy(plan);
   plan = plan_inspected(&p, "0.5*tiled + 0.5*tiled:skip=0.01", NULL, &view);
   EXPECT(exempt_of(&view) & ATTN_EXEMPT_ROWS && !(view.caps & ATTN_CAP_SHIFT));
   attn_plan_destroy(plan);
