@@ -259,6 +259,11 @@ Test(cli_advise, keys_that_are_read) {
                 strstr(result.out, "streaming:window=92: reads all keys: exact attention in disguise") &&
                 strstr(result.out, "Times: "),
             "%s", result.out);
+  /* Values end where their titles do. */
+  const char *head = strstr(result.out, "\nsetting "), *row = strstr(result.out, "\nstreaming:window=92 ");
+  const char *title = head ? strstr(head, "keys read") : NULL;
+  cr_assert(title && row && title < strchr(head + 1, '\n'), "%s", result.out);
+  cr_expect_arr_eq(row + (title - head) + strlen("keys read") - 4, " all", 4, "%s", result.out);
 }
 
 /* An output with a NaN has no error, and nothing about it is certain. */
