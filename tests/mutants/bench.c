@@ -67,10 +67,10 @@ static void finish_one(question *all, int count) {
 }
 
 static void ask_all(question *all, int count, bool verbose) {
-  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  const long jobs = sysconf(_SC_NPROCESSORS_ONLN) + 1; /* most wait for their second thread now and then */
   int running = 0;
   for (int i = 0; i < count; i++) {
-    if (running == (cores > 1 ? cores : 1)) {
+    if (running == jobs) {
       finish_one(all, i);
       running--;
     }
