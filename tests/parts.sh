@@ -53,6 +53,28 @@ lint() {
     pyflakes3 cmake core/python experiments/examples tests
 }
 
+# warnings PRESET: of the files that a preset has not built.
+warnings() {
+  python3 - "build/$1" <<'PY'
+import concurrent.futures, json, pathlib, shlex, subprocess, sys
+
+
+def fails(one):
+    words = shlex.split(one["command"])
+    at = words.index("-o")
+    if (pathlib.Path(one["directory"]) / words[at + 1]).exists():
+        return False
+    words[at : at + 2] = []
+    words[words.index("-c")] = "-fsyntax-only"
+    return subprocess.run(words, cwd=one["directory"]).returncode != 0
+
+
+files = json.loads(pathlib.Path(sys.argv[1], "compile_commands.json").read_text())
+with concurrent.futures.ThreadPoolExecutor() as pool:
+    sys.exit(any(pool.map(fails, files)))
+PY
+}
+
 # With these packages every part of the Python module is tested, or fails.
 export ATTN_TESTS_PYTHON=required
 part packages ./cmake/bootstrap.sh build tests clang format neon mpi tools python
@@ -64,16 +86,18 @@ part lint lint
 part gcc ./tests/run.sh
 # Under the other instruction sets what computes by them, except tests that go through them all: gcc's have.
 part isa ./tests/run.sh --isa others -E '^test_core_(properties|environment|guard|exp|decode)$'
-# With another compiler everything is built, and what computes and what reads is run; with the sanitizers what judges
-# and records, too: without tests of minutes, which have run above, and, with the sanitizers, of a quarter of a minute.
+# With another compiler the program and tests of what computes and what reads are built and run, and everything is
+# looked at; with the sanitizers what judges and records is run, too: without tests of minutes, which have run above,
+# and, with the sanitizers, of a quarter of a minute.
 computes='core variants data expression'
 sanitized='core variants data expression checks quality results reference training runner'
 slow='^test_(core_(numerics|properties|guard|environment|finite|special|exp|decode)|expression_oracles'
 judges='checks_(sweeps|universal|nulls|laws|tails|normalised|drawn|features|draws|sketch|entries|floating|budget)'
 records='quality_(checks|evaluate|asked)|results_(damaged|file)|reference_census|training_train_study'
 sweeps='runner_(cold|faults|locale|nonfinite|progress|provenance|rude|shard|stale|stored|survive|sweep)'
-part clang ./cmake/build.sh clang
+part clang ./cmake/build.sh clang attnlab
 part clang ./tests/run.sh --clang --areas "$computes" -E "$slow)$"
+part clang warnings clang
 part asan ./tests/run.sh --asan --areas "$sanitized" -E "$slow|$judges|$records|$sweeps)$"
 # Under the emulator what differs on that processor: the kernels, and each engine once on them.
 part neon ./tests/run.sh --neon -R '^test_(core_(kernels|exp|bf16|score|skip|causal_patterns|reference)|variants_equivalence)$'

@@ -30,7 +30,7 @@ TXT
 preset=dev
 each=no areas=''
 cores=$(getconf _NPROCESSORS_ONLN)
-jobs=$((cores + 1)) # a test program uses two threads, but seldom both, and some wait for others
+jobs=$((cores + 2)) # a test program uses two threads, but seldom both, and some wait for others
 while [ $# -gt 0 ]; do
   case "$1" in
     --all) exec "$(dirname "$0")/parts.sh" --all ;;

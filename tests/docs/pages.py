@@ -3,9 +3,10 @@
 
 Each page is tried in a separate directory, in the order of its blocks: ```sh by a shell that stops at the first failure, with
 the built program in its path; ```python in one interpreter, with core/python in its path. `attnlab test` draws problems for
-SECONDS alone, and has the fixed ones for plug-ins only: the library's settings are judged in tests/checks/. A block ```text is
-what a reader may compare; indented blocks install or fetch something, and are not tried. What a page reads of the tree (data, experiments, core, variants,
-LICENSE, README.md) is there by link. A page without a block that can be tried fails, unless it is listed below."""
+SECONDS alone, and has the fixed ones for plug-ins only: the library's settings are judged in tests/checks/; `attnlab advise`
+without a SPEC searches SEARCHED. A block ```text is what a reader may compare; indented blocks install or fetch something,
+and are not tried. What a page reads of the tree (data, experiments, core, variants, LICENSE, README.md) is there by link. A
+page without a block that can be tried fails, unless it is listed below."""
 import os
 import pathlib
 import re
@@ -18,6 +19,7 @@ import tempfile
 UNTRIED = {"install.md", "models.md", "masks.md"}  # packages; a fetched model; tests/cli/masks.c tries the commands of its table
 OPTIONAL = {"numpy", "pandas", "h5py", "matplotlib", "torch"}
 SECONDS = 1
+SEARCHED = "longformer pages linear"
 LINKS = ("data", "experiments", "core", "variants", "LICENSE", "README.md")
 
 
@@ -61,6 +63,7 @@ case "$*" in
   test*--problems*) ;;
   test*--plugin*) set -- "$@" --time {SECONDS} ;;
   test*) set -- "$@" --problems drawn --time {SECONDS} ;;
+  "advise "*"--error 5%") set -- "$@" {SEARCHED} ;;
 esac
 exec {shlex.quote(str(program))} "$@"
 ''')
