@@ -4,8 +4,7 @@
  * Every catcher runs in a separate process, with the fault switched on by the environment. Then the checks
  * and properties run without a fault, and must find none. Exit code: 0 every mutant is caught and every check
  * and property is named by one, 1 a mutant survives or a check has none, 2 a catcher reports the correct
- * library or cannot run.
- */
+ * library or cannot run. */
 #include <fcntl.h>
 #include <omp.h>
 #include <signal.h>
