@@ -121,7 +121,7 @@ Test(rude, time_in_which_the_parent_is_stopped_is_not_the_runs) {
   }
   nanosleep(&(struct timespec){0, 400000000}, NULL);
   kill(child, SIGSTOP);
-  sleep(5);
+  sleep(8);
   kill(child, SIGCONT);
   int status = 0;
   cr_assert_eq(waitpid(child, &status, 0), child);
