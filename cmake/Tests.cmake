@@ -5,7 +5,7 @@
 function(attn_test name)
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES TIMEOUT 1200 SKIP_RETURN_CODE 77
-                       ENVIRONMENT "ATTNLAB_CALIBRATION=;OMP_NUM_THREADS=2;OMP_WAIT_POLICY=passive;TSAN_OPTIONS=ignore_noninstrumented_modules=1;MALLOC_MMAP_THRESHOLD_=33554432;MALLOC_TRIM_THRESHOLD_=1073741824")
+                       ENVIRONMENT "ATTNLAB_CALIBRATION=;OMP_NUM_THREADS=2;OMP_WAIT_POLICY=passive;TSAN_OPTIONS=ignore_noninstrumented_modules=1")
 endfunction()
 
 # attn_criterion_test(SOURCE): AREA/NAME.c is one Criterion program and one ctest entry, test_AREA_NAME, and part of the
