@@ -53,16 +53,20 @@ lint() {
     pyflakes3 cmake core/python experiments/examples tests
 }
 
-# warnings PRESET: of the files that a preset has not built.
+# warnings PRESET: of the files of which a preset has no object that is newer than they and all headers.
 warnings() {
   python3 - "build/$1" <<'PY'
 import concurrent.futures, json, pathlib, shlex, subprocess, sys
+
+FOLDERS = "core", "data", "experiments", "tests", "variants"
+headers = max(path.stat().st_mtime for folder in FOLDERS for kind in ("h", "inc") for path in pathlib.Path(folder).rglob(f"*.{kind}"))
 
 
 def fails(one):
     words = shlex.split(one["command"])
     at = words.index("-o")
-    if (pathlib.Path(one["directory"]) / words[at + 1]).exists():
+    made = pathlib.Path(one["directory"], words[at + 1])
+    if made.exists() and made.stat().st_mtime > max(headers, pathlib.Path(one["file"]).stat().st_mtime):
         return False
     words[at : at + 2] = []
     words[words.index("-c")] = "-fsyntax-only"
