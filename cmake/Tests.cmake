@@ -1,11 +1,16 @@
 # Helpers of tests/CMakeLists.txt.
 
-# attn_test(NAME COMMAND...): a ctest entry in the environment that all tests run in. Waiting threads sleep: some tests
-# run more threads than there are cores.
+# attn_test(NAME COMMAND...): a ctest entry in the environment that all tests run in. As many run at once as there are cores, and
+# their inputs are small: a command uses one thread unless its test asks for more, what calls the library itself two. Waiting
+# threads sleep: some tests run more than there are cores.
 function(attn_test name)
+  set(threads 1)
+  if(name MATCHES "^test_(core|variants|expression|reference|checks|quality|training|theory)_")
+    set(threads 2)
+  endif()
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES TIMEOUT 1200 SKIP_RETURN_CODE 77
-                       ENVIRONMENT "ATTNLAB_CALIBRATION=;OMP_NUM_THREADS=2;OMP_WAIT_POLICY=passive;TSAN_OPTIONS=ignore_noninstrumented_modules=1")
+                       ENVIRONMENT "ATTNLAB_CALIBRATION=;OMP_NUM_THREADS=${threads};OPENBLAS_NUM_THREADS=1;OMP_WAIT_POLICY=passive;TSAN_OPTIONS=ignore_noninstrumented_modules=1")
 endfunction()
 
 # attn_criterion_test(SOURCE): AREA/NAME.c is one Criterion program and one ctest entry, test_AREA_NAME, and part of the

@@ -258,7 +258,7 @@ Test(cli_eval_identity, a_margin_and_a_budget_are_those_that_are_asked_for) {
 
 Test(cli_eval_identity, files_that_disagree_are_not_merged) {
   evaluate("a.h5", "-v " SETTING);
-  evaluate("b.h5", "--threads 1 -v " SETTING); /* the same numbers, in another time */
+  evaluate("b.h5", "--threads 2 -v " SETTING); /* the same numbers, in another time */
   command_run_good("merge -o c.h5 a.h5 b.h5");
   cr_expect_eq(runs_of("c.h5"), runs_of("a.h5"));
   age("b.h5", false);

@@ -73,7 +73,6 @@ exec {shlex.quote(str(program))} "$@"
     os.environ["ATTNLAB_PROGRAM"] = str(program)
     os.environ["ATTNLAB_LIBRARY"] = str(build / "core" / "libattn.so")
     os.environ["MPLBACKEND"] = "Agg"
-    os.environ["OMP_NUM_THREADS"] = "2"
     sys.path.insert(0, str(source / "core" / "python"))
     os.environ["PYTHONPATH"] = sys.path[0]
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
