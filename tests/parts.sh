@@ -7,8 +7,8 @@ usage() {
 Usage: tests/parts.sh [--all] [PART...]
 Runs what continuous integration runs: at most 45 minutes on two cores, without packages at first. PART...: these alone.
 
-  --all    also what takes too long for that: every test with clang and with the sanitizers, all tests under the
-           emulator, the fuzzers
+  --all    also what takes too long for that: every test with clang and with the sanitizers, faults that tests must
+           catch, the thread sanitizer, all tests under the emulator, the fuzzers
 TXT
 }
 
@@ -105,12 +105,14 @@ part clang warnings clang
 part asan ./tests/run.sh --asan --areas "$sanitized" -E "$slow|$judges|$records|$sweeps)$"
 # Under the emulator what differs on that processor: the kernels, and each engine once on them.
 part neon ./tests/run.sh --neon -R '^test_(core_(kernels|exp|bf16|score|skip|causal_patterns|reference)|variants_equivalence)$'
-part mutants ./tests/run.sh --mutants
+# What users are told by must be able to fail; that each suite of tests is, takes as long again.
+part mutants ./tests/run.sh --mutants checks
 part mpi ./tests/run.sh --mpi
 part sweep ./experiments/sweep.sh
 part sweep ./tests/docs/quotes.py build/release/experiments/attnlab .
 extra clang-all ./tests/run.sh --clang
 extra asan-all ./tests/run.sh --asan
+extra mutants-all ./tests/run.sh --mutants
 extra tsan ./tests/run.sh --tsan
 extra neon-all ./tests/run.sh --neon -R '^test_(core|variants|expression)_'
 extra fuzz ./tests/run.sh --fuzz 10

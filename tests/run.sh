@@ -4,8 +4,8 @@ set -eu
 
 usage() {
   cat <<'TXT'
-Usage: tests/run.sh [--clang | --asan | --tsan | --neon | --mutants | --mpi | --fuzz [SECONDS]] [--isa NAME]
-                    [--areas "AREA..."] [CTEST-OPTION...]
+Usage: tests/run.sh [--clang | --asan | --tsan | --neon | --mutants [checks] | --mpi | --fuzz [SECONDS]]
+                    [--isa NAME] [--areas "AREA..."] [CTEST-OPTION...]
        tests/run.sh --all | --real
 Installs what is missing, builds with warnings as errors and runs every test.
 
@@ -16,7 +16,8 @@ Installs what is missing, builds with warnings as errors and runs every test.
   --tsan        the library and its tests with clang's thread sanitizer and its OpenMP (clang, libomp-dev)
   --neon        cross-compile the library for AArch64 and run its tests under qemu-user
   --mpi         build attention over MPI processes (Open MPI) and test it on one to four of them
-  --mutants     build deliberate faults into the library; each must be caught by the check that it names
+  --mutants [checks]  build deliberate faults into the library; each must be caught by the check, property or test that it
+                names ("checks": those of checks and properties alone)
   --fuzz [SECONDS]  libFuzzer on all that reads files and texts (clang), 10 seconds for each target
   --isa NAME    force an instruction set (names: attnlab info); "all" runs the tests of the core under each in turn,
                 "others" under all except the best, which every other run uses
@@ -28,7 +29,7 @@ TXT
 }
 
 preset=dev
-each=no areas=''
+each=no areas='' targets='' mutants='^mutants_'
 cores=$(getconf _NPROCESSORS_ONLN)
 jobs=$((cores + 2)) # a test program uses two threads, but seldom both, and some wait for others
 while [ $# -gt 0 ]; do
@@ -43,7 +44,9 @@ while [ $# -gt 0 ]; do
     --neon)
       preset=neon
       export ATTN_ISA="${ATTN_ISA:-neon}" ;;
-    --mutants) preset=mutants ;;
+    --mutants)
+      preset=mutants
+      if [ "${2-}" = checks ]; then targets=attn_mutants mutants='^mutants_(checks|sweep)$'; shift; fi ;;
     --fuzz)
       preset=fuzz
       case "${2-}" in
@@ -75,7 +78,6 @@ esac
 ./cmake/bootstrap.sh build tests $needs
 [ "$preset" != neon ] || ./cmake/aarch64.sh
 [ "$each" = no ] || areas=${areas:-core variants}
-targets=''
 for area in $areas; do targets="$targets tests_$area"; done
 # shellcheck disable=SC2086 # a list of words
 ./cmake/build.sh "$preset" $targets
@@ -86,7 +88,7 @@ run_tests() {
   ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$jobs" "$@"
 }
 if [ "$preset" = mutants ]; then
-  run_tests -V -R '^mutants' "$@"
+  run_tests -V -R "$mutants" "$@"
 elif [ "$preset" = fuzz ]; then
   run_tests --stop-on-failure -R '^fuzz_' "$@"
 elif [ "$preset" = mpi ]; then

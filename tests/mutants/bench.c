@@ -89,11 +89,18 @@ static bool same_catcher(const mutant *a, const mutant *b) {
   return strcmp(a->catcher, b->catcher) == 0 && strcmp(a->subject, b->subject) == 0;
 }
 
+/* Which of the list are asked: those that a check or property must catch, those that a test or commands must. */
+typedef enum { ALL, CHECKS, TESTS } part;
+
+static bool is_of(part part, const mutant *m) {
+  return part == ALL || (strchr(m->catcher, '/') != NULL) == (part == TESTS);
+}
+
 /* Every catcher once. */
-static int distinct(const mutant *out[MUTANTS]) {
+static int distinct(part part, const mutant *out[MUTANTS]) {
   int count = 0;
   for (int m = 0; m < MUTANTS; m++) {
-    bool known = false;
+    bool known = !is_of(part, &mutants[m]);
     for (int k = 0; k < count; k++) known |= same_catcher(out[k], &mutants[m]);
     if (!known) out[count++] = &mutants[m];
   }
@@ -150,7 +157,7 @@ static int ask_one(const char *name, const char *catcher, const char *setting) {
 static int ask_about(const char *name) {
   static question all[MUTANTS];
   const mutant *catchers[MUTANTS];
-  int count = distinct(catchers), caught = 0;
+  int count = distinct(ALL, catchers), caught = 0;
   for (int k = 0; k < count; k++) all[k] = (question){.mutant = name, .by = catchers[k]};
   ask_all(all, count, true);
   for (int k = 0; k < count; k++) {
@@ -163,13 +170,13 @@ static int ask_about(const char *name) {
 }
 
 /* Catchers on the correct library, on the problems on which they are to find its faults. */
-static int ask_without(const question *with) {
+static int ask_without(part part, const question *with, int asked) {
   static question all[MUTANTS];
   const mutant *catchers[MUTANTS];
-  int count = distinct(catchers), bad = 0;
+  int count = distinct(part, catchers), bad = 0;
   for (int k = 0; k < count; k++) {
     all[k] = (question){.by = catchers[k]};
-    for (int m = 0; m < MUTANTS; m++)
+    for (int m = 0; m < asked; m++)
       if (same_catcher(with[m].by, catchers[k]) && with[m].problems > all[k].problems)
         all[k].problems = with[m].problems;
   }
@@ -184,32 +191,39 @@ static int ask_without(const question *with) {
   return bad;
 }
 
-static int ask_each(question *all) {
-  int survivors = 0;
-  for (int m = 0; m < MUTANTS; m++) all[m] = (question){.mutant = mutants[m].name, .by = &mutants[m]};
-  ask_all(all, MUTANTS, false);
-  for (int m = 0; m < MUTANTS; m++) {
-    bool caught = all[m].answer == CATCH_REPORTS;
-    survivors += !caught;
-    printf("%-28s -> %s%s%s  (%s)\n", mutants[m].name, caught ? mutants[m].catcher : "SURVIVES ",
-           caught ? " " : mutants[m].catcher, caught ? mutants[m].subject : "", mutants[m].what);
+/* Returns how many were asked. */
+static int ask_each(part part, question *all, int *survivors) {
+  int count = 0;
+  for (int m = 0; m < MUTANTS; m++)
+    if (is_of(part, &mutants[m])) all[count++] = (question){.mutant = mutants[m].name, .by = &mutants[m]};
+  ask_all(all, count, false);
+  for (int k = 0; k < count; k++) {
+    const mutant *m = all[k].by;
+    bool caught = all[k].answer == CATCH_REPORTS;
+    *survivors += !caught;
+    printf("%-28s -> %s%s%s  (%s)\n", m->name, caught ? m->catcher : "SURVIVES ", caught ? " " : m->catcher,
+           caught ? m->subject : "", m->what);
   }
-  printf("%d mutants, %d survive\n", MUTANTS, survivors);
-  return survivors;
+  printf("%d mutants, %d survive\n", count, *survivors);
+  return count;
 }
 
 int main(int argc, char **argv) {
-  if (argc == 2 && argv[1][0] != '-') return ask_about(argv[1]);
+  const char *one = argc == 2 ? argv[1] : "";
+  const part part = strcmp(one, "--checks") == 0 ? CHECKS : strcmp(one, "--tests") == 0 ? TESTS : ALL;
+  if (argc == 2 && one[0] != '-') return ask_about(one);
   if (argc == 4) return ask_one(argv[1], argv[2], argv[3]);
-  if (argc != 1) {
+  if (argc != 1 && part == ALL) {
     fprintf(stderr,
-            "usage: attn_mutants                          every mutant and the catcher it names\n"
+            "usage: attn_mutants [--checks | --tests]     every mutant and the catcher it names, or those\n"
+            "                                             alone that name a check or property, or a test\n"
             "       attn_mutants MUTANT                   one mutant and everything that catches it\n"
             "       attn_mutants MUTANT CATCHER SETTING   one mutant, or none (\"\"), and one catcher\n");
     return 2;
   }
   static question with[MUTANTS];
-  const int survivors = ask_each(with), unproven = count_unproven();
-  if (ask_without(with)) return 2;
+  int survivors = 0;
+  const int asked = ask_each(part, with, &survivors), unproven = count_unproven();
+  if (ask_without(part, with, asked)) return 2;
   return survivors || unproven ? 1 : 0;
 }
