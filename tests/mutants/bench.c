@@ -90,14 +90,14 @@ static bool same_catcher(const mutant *a, const mutant *b) {
 }
 
 /* Which of the list are asked: those that a check or property must catch, those that a test or commands must. */
-typedef enum { ALL, CHECKS, TESTS } part;
+typedef enum { ALL, CHECKS, TESTS } part_of_list;
 
-static bool is_of(part part, const mutant *m) {
+static bool is_of(part_of_list part, const mutant *m) {
   return part == ALL || (strchr(m->catcher, '/') != NULL) == (part == TESTS);
 }
 
 /* Every catcher once. */
-static int distinct(part part, const mutant *out[MUTANTS]) {
+static int distinct(part_of_list part, const mutant *out[MUTANTS]) {
   int count = 0;
   for (int m = 0; m < MUTANTS; m++) {
     bool known = !is_of(part, &mutants[m]);
@@ -170,7 +170,7 @@ static int ask_about(const char *name) {
 }
 
 /* Catchers on the correct library, on the problems on which they are to find its faults. */
-static int ask_without(part part, const question *with, int asked) {
+static int ask_without(part_of_list part, const question *with, int asked) {
   static question all[MUTANTS];
   const mutant *catchers[MUTANTS];
   int count = distinct(part, catchers), bad = 0;
@@ -192,7 +192,7 @@ static int ask_without(part part, const question *with, int asked) {
 }
 
 /* Returns how many were asked. */
-static int ask_each(part part, question *all, int *survivors) {
+static int ask_each(part_of_list part, question *all, int *survivors) {
   int count = 0;
   for (int m = 0; m < MUTANTS; m++)
     if (is_of(part, &mutants[m])) all[count++] = (question){.mutant = mutants[m].name, .by = &mutants[m]};
@@ -210,7 +210,7 @@ static int ask_each(part part, question *all, int *survivors) {
 
 int main(int argc, char **argv) {
   const char *one = argc == 2 ? argv[1] : "";
-  const part part = strcmp(one, "--checks") == 0 ? CHECKS : strcmp(one, "--tests") == 0 ? TESTS : ALL;
+  const part_of_list part = strcmp(one, "--checks") == 0 ? CHECKS : strcmp(one, "--tests") == 0 ? TESTS : ALL;
   if (argc == 2 && one[0] != '-') return ask_about(one);
   if (argc == 4) return ask_one(argv[1], argv[2], argv[3]);
   if (argc != 1 && part == ALL) {

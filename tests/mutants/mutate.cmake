@@ -1,6 +1,7 @@
-# Writes copies of core/ and variants/, and of the files of experiments/ and data/ that have mutants, in which mutants.cmake's faults
-# can be switched on at run time: the environment's ATTN_MUTANT names one, and without it the copies compute what the
-# originals do. Sets source_root to the copies, and the properties MUTANTS_experiments and MUTANTS_data to the files there.
+# Writes copies of the files of core/, variants/, experiments/ and data/ that have mutants, in which mutants.cmake's faults can be
+# switched on at run time: the environment's ATTN_MUTANT names one, and without it the copies compute what the originals do.
+# take_mutants(LIST) puts the copies into a list of sources, in the places of their originals; mutants_copies is where headers
+# are to be looked for first.
 #
 # A text that is an expression becomes  (attn_mutant(7) ? (broken) : (original)),  one that ends in ; or } becomes
 # { if (attn_mutant(7)) { broken } else { original } };  a second mutant of the same text takes the original's place.
@@ -73,19 +74,13 @@ foreach(source IN LISTS mutants_sources)
   foreach(site IN LISTS mutants_sites)
     string(REPLACE "@${site}@" "${mutants_site_${site}}" text "${text}")
   endforeach()
-  if(source MATCHES "^(experiments|data)/")
-    set(room ${CMAKE_MATCH_1})
-    if(NOT text MATCHES "attn_mutant")
-      list(REMOVE_ITEM mutants_sources ${source})
-      continue()
-    endif()
-    set_property(GLOBAL APPEND PROPERTY MUTANTS_${room} ${source})
+  if(NOT text MATCHES "attn_mutant")
+    list(REMOVE_ITEM mutants_sources ${source})
+    continue()
   endif()
-  if(source MATCHES "\\.c$")
-    set(text "_Bool attn_mutant(int); ${text}")
-  endif()
-  write_if_changed(${mutants_copies}/${source} "${text}")
+  write_if_changed(${mutants_copies}/${source} "_Bool attn_mutant(int); ${text}")
 endforeach()
+set_property(GLOBAL PROPERTY MUTANTS_SOURCES ${mutants_sources})
 file(GLOB_RECURSE stale RELATIVE ${mutants_copies} ${mutants_copies}/core/* ${mutants_copies}/variants/*
      ${mutants_copies}/experiments/* ${mutants_copies}/data/*)
 list(REMOVE_ITEM stale ${mutants_sources})
@@ -93,4 +88,13 @@ foreach(source IN LISTS stale)
   file(REMOVE ${mutants_copies}/${source})
 endforeach()
 write_if_changed(${mutants_copies}/mutants.inc "${mutants_list}")
-set(source_root ${mutants_copies})
+
+macro(take_mutants sources)
+  get_property(mutated GLOBAL PROPERTY MUTANTS_SOURCES)
+  foreach(source IN LISTS mutated)
+    if(${PROJECT_SOURCE_DIR}/${source} IN_LIST ${sources})
+      list(REMOVE_ITEM ${sources} ${PROJECT_SOURCE_DIR}/${source})
+      list(APPEND ${sources} ${PROJECT_BINARY_DIR}/mutants/${source})
+    endif()
+  endforeach()
+endmacro()
