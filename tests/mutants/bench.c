@@ -89,7 +89,7 @@ static bool same_catcher(const mutant *a, const mutant *b) {
   return strcmp(a->catcher, b->catcher) == 0 && strcmp(a->subject, b->subject) == 0;
 }
 
-/* Which of the list are asked: those that a check or property must catch, those that a test or commands must. */
+/* Which are asked: those that a check or property must catch, or those that a test or commands must. */
 typedef enum { ALL, CHECKS, TESTS } part_of_list;
 
 static bool is_of(part_of_list part, const mutant *m) {
