@@ -53,9 +53,9 @@ lint() {
     pyflakes3 cmake core/python experiments/examples tests
 }
 
-# warnings PRESET: of the files of which a preset has no object that is newer than they and all headers.
+# warnings PRESET: of the files of which a preset has no object that is newer than they and all headers; two are generated.
 warnings() {
-  python3 - "build/$1" <<'PY'
+  ./cmake/build.sh "$1" git_info experiments/report_assets.c && python3 - "build/$1" <<'PY'
 import concurrent.futures, json, pathlib, shlex, subprocess, sys
 
 FOLDERS = "core", "data", "experiments", "tests", "variants"
