@@ -101,7 +101,7 @@ records='quality_(checks|evaluate|asked)|results_(damaged|file)|reference_census
 sweeps='runner_(cold|faults|locale|nonfinite|progress|provenance|rude|shard|stale|stored|survive|sweep)'
 part clang ./tests/run.sh --clang --areas "$computes" -E "$slow)$"
 part clang warnings clang
-part asan ./tests/run.sh --asan --areas "$sanitized" -E "$slow|$judges|$records|$sweeps)$"
+part asan ./tests/run.sh --asan --areas "$sanitized" -E "$slow|core_verify|variants_stored|$judges|$records|$sweeps)$"
 # Under the emulator what differs on that processor: the kernels, and each engine once on them.
 part neon ./tests/run.sh --neon -R '^test_(core_(kernels|exp|bf16|score|causal_patterns|reference)|variants_equivalence)$'
 # What users are told by must be able to fail; that each suite of tests is, takes as long again.
