@@ -1,6 +1,6 @@
 # Helpers of tests/CMakeLists.txt.
 
-# attn_test(NAME COMMAND...): a ctest entry in the environment that all tests run in. As many run at once as there are cores, and
+# attn_test(NAME COMMAND...): a ctest entry in the environment that all tests run in. More run at once than there are cores, and
 # their inputs are small: a command uses one thread unless its test asks for more, what calls the library itself two. Waiting
 # threads sleep: some tests run more than there are cores.
 function(attn_test name)

@@ -122,7 +122,7 @@ static void compare(const shape *s, attn_dtype dtype, int rank, const char *opti
 Test(cli_apply, one_head) {
   const shape s = {1, 1, 1, 300, 300, 64, 64, 0, 300, 0.125};
   compare(&s, ATTN_F32, 2, "", F32_TOLERANCE);
-  compare(&s, ATTN_F64, 2, "--threads 1", F64_TOLERANCE);
+  compare(&s, ATTN_F64, 2, "--threads 2", F64_TOLERANCE);
 }
 
 Test(cli_apply, grouped_heads_causal_cross_padded) {
