@@ -79,6 +79,19 @@ with concurrent.futures.ThreadPoolExecutor() as pool:
 PY
 }
 
+# Under the emulator what differs on that processor: the kernels, and each engine once on them. It runs beside the sweep, which
+# leaves a part of two cores idle.
+sweep_and_neon() {
+  mkdir -p build
+  ./tests/run.sh --neon -R '^test_(core_(kernels|exp|bf16|score|causal_patterns|reference)|variants_equivalence)$' \
+    >build/neon.log 2>&1 &
+  code=0
+  { ./experiments/sweep.sh && ./tests/docs/quotes.py build/release/experiments/attnlab .; } || code=$?
+  wait $! || code=$?
+  cat build/neon.log
+  return "$code"
+}
+
 # With these packages every part of the Python module is tested, or fails.
 export ATTN_TESTS_PYTHON=required
 part packages ./cmake/bootstrap.sh build tests clang format neon mpi tools python
@@ -102,13 +115,10 @@ sweeps='runner_(cold|faults|locale|nonfinite|progress|provenance|rude|shard|stal
 part clang ./tests/run.sh --clang --areas "$computes" -E "$slow)$"
 part clang warnings clang
 part asan ./tests/run.sh --asan --areas "$sanitized" -E "$slow|core_verify|variants_stored|$judges|$records|$sweeps)$"
-# Under the emulator what differs on that processor: the kernels, and each engine once on them.
-part neon ./tests/run.sh --neon -R '^test_(core_(kernels|exp|bf16|score|causal_patterns|reference)|variants_equivalence)$'
 # What users are told by must be able to fail; that each suite of tests is, takes as long again.
 part mutants ./tests/run.sh --mutants checks
 part mpi ./tests/run.sh --mpi
-part sweep ./experiments/sweep.sh
-part sweep ./tests/docs/quotes.py build/release/experiments/attnlab .
+part sweep+neon sweep_and_neon
 extra clang-all ./tests/run.sh --clang
 extra asan-all ./tests/run.sh --asan
 extra mutants-all ./tests/run.sh --mutants
