@@ -302,16 +302,6 @@ static bool in_own_block(const state *s, const attn_query *x, int64_t keys, cons
   return place >= begin_of(own, blocks, keys) && place < begin_of(own + 1, blocks, keys);
 }
 
-static bool always(const void *state_, const attn_query *x, int64_t key) {
-  const state *s = state_;
-  const int64_t keys = attn_call_keys(x->call, x->batch);
-  if (blocks_of(&s->p, keys) == 1) return true;
-  uint32_t *gray = gray_places(s, x, keys);
-  const bool own = gray && in_own_block(s, x, keys, gray, key);
-  free(gray);
-  return own;
-}
-
 /* pi of each key. NULL without memory. */
 static double *chances(const state *s, const attn_query *x, int64_t keys) {
   const attn_problem *p = x->call->context->problem;
@@ -393,7 +383,6 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
                       .scratch_bytes = scratch.used,
                       .select = select,
                       .order = order,
-                      .always = always,
                       .moments = lawful ? moments : NULL,
                       .log_weight = lawful ? log_weight : NULL,
                       .repeats = lawful};

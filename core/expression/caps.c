@@ -20,10 +20,18 @@ static uint32_t of_terms(const attn_expression *e) {
   return (all & ALL) | (any & ATTN_CAP_DATA);
 }
 
+/* Does it end with features, which estimate the keys that remain? */
+static bool has_features(const attn_expression *e) {
+  if (e->kind == ATTN_EXPRESSION_JOIN) return has_features(e->terms[e->count - 1]);
+  if (e->kind != ATTN_EXPRESSION_ATOM) return false;
+  if (e->atom->expression) return has_features(e->atom->expression);
+  return e->atom->variant->caps & ATTN_CAP_FEATURES;
+}
+
 /* What is taken out of features is not to the bit what went in: weights may be below 0. */
 static uint32_t of_join(const attn_expression *e) {
   uint32_t caps = of_terms(e) | ATTN_CAP_LSE;
-  if (expression_has_features(e)) caps &= ~(uint32_t)ATTN_CAP_CONVEX;
+  if (has_features(e)) caps &= ~(uint32_t)ATTN_CAP_CONVEX;
   for (int64_t t = 0; t < e->count; t++) caps |= expression_caps(e->terms[t]) & ATTN_CAP_EXACT;
   return caps;
 }
@@ -88,13 +96,6 @@ bool expression_restricts(const attn_expression *e) {
   return e->atom->variant->caps & (ATTN_CAP_KEYS | ATTN_CAP_EXACT);
 }
 
-bool expression_has_features(const attn_expression *e) {
-  if (e->kind == ATTN_EXPRESSION_JOIN) return expression_has_features(e->terms[e->count - 1]);
-  if (e->kind != ATTN_EXPRESSION_ATOM) return false;
-  if (e->atom->expression) return expression_has_features(e->atom->expression);
-  return e->atom->variant->caps & ATTN_CAP_FEATURES;
-}
-
 /* Is there a store in it? */
 static bool has_store(const attn_expression *e) {
   bool found = e->kind == ATTN_EXPRESSION_STORED;
@@ -112,7 +113,7 @@ static bool has_gates(const attn_expression *e) {
 
 static attn_status check_term(const attn_expression *e, const attn_expression *term) {
   const uint32_t caps = expression_caps(term);
-  if (e->kind == ATTN_EXPRESSION_JOIN && !expression_restricts(term) && !expression_has_features(term))
+  if (e->kind == ATTN_EXPRESSION_JOIN && !expression_restricts(term) && !has_features(term))
     return expression_refuse_part(ATTN_EUNSUPPORTED, term, "cannot restrict itself to the keys that remain");
   if (is_gated(e) && has_gates(term))
     return expression_refuse_part(ATTN_EUNSUPPORTED, term,
@@ -140,7 +141,7 @@ attn_status expression_check(const attn_expression *e) {
   for (int64_t t = 0; t < e->count && !status; t++) {
     status = expression_check(e->terms[t]);
     if (!status) status = check_term(e, e->terms[t]);
-    if (!status && t && e->kind == ATTN_EXPRESSION_JOIN && expression_has_features(e->terms[t - 1]))
+    if (!status && t && e->kind == ATTN_EXPRESSION_JOIN && has_features(e->terms[t - 1]))
       status = expression_refuse_part(ATTN_EUNSUPPORTED, e->terms[t],
                                       "nothing remains: the features before stand for every key");
   }

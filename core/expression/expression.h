@@ -48,9 +48,7 @@ void expression_free(attn_expression *);            /* spec_text.c */
 attn_status expression_set_text(attn_expression *); /* spec_text.c: from those of its terms */
 /* As attn_spec_print (spec_text.c). */
 attn_status expression_print(const attn_expression *, attn_param_filter keep, void *context, char **out);
-/* EINVAL and so on: "at 23 ("topk:k=8"): reason", of a place in a text (of length 0: its end). */
-attn_status expression_refuse(attn_status, int64_t column, const char *at, size_t length, const char *format,
-                              ...);
+/* EINVAL and so on: "at 23 ("topk:k=8"): reason", of an expression's place. */
 attn_status expression_refuse_part(attn_status, const attn_expression *, const char *reason);
 
 /* -- variants (made.c) -- */
@@ -65,8 +63,6 @@ int64_t expression_seed(const attn_expression *);
 uint32_t expression_caps(const attn_expression *);
 /* Can its keys be told, and taken from those of others (caps.c)? */
 bool expression_restricts(const attn_expression *);
-/* Does it end with features, which estimate the keys that remain (caps.c)? */
-bool expression_has_features(const attn_expression *);
 /* The parts that an expression cannot have: a term of a join that cannot be restricted, and so on
  * (caps.c). */
 attn_status expression_check(const attn_expression *);

@@ -16,8 +16,9 @@ typedef struct parser {
   bool dyadic; /* in the parentheses of dyadic itself */
 } parser;
 
-attn_status expression_refuse(attn_status status, int64_t column, const char *at, size_t length,
-                              const char *format, ...) {
+/* Of a place in a text; of length 0: its end. */
+static attn_status refuse_at(attn_status status, int64_t column, const char *at, size_t length,
+                             const char *format, ...) {
   enum { SHOWN = 12 };
   char reason[440], shown[SHOWN + 8] = "the end";
   va_list arguments;
@@ -31,11 +32,11 @@ attn_status expression_refuse(attn_status status, int64_t column, const char *at
 }
 
 attn_status expression_refuse_part(attn_status status, const attn_expression *e, const char *reason) {
-  return expression_refuse(status, e->column, e->text, strlen(e->text), "%s", reason);
+  return refuse_at(status, e->column, e->text, strlen(e->text), "%s", reason);
 }
 
 static attn_status refuse(const parser *x, const char *at, const char *reason) {
-  return expression_refuse(ATTN_EINVAL, at - x->text + 1, at, strlen(at), "%s", reason);
+  return refuse_at(ATTN_EINVAL, at - x->text + 1, at, strlen(at), "%s", reason);
 }
 
 static attn_status no_memory(void) { return attn_fail(ATTN_ENOMEM, "no memory for an expression"); }
@@ -130,7 +131,7 @@ static attn_status parse_name(parser *x, attn_expression **out) {
   if (status && status != ATTN_ENOMEM) {
     char why[400];
     snprintf(why, sizeof why, "%s", attn_last_error());
-    status = expression_refuse(status, e->column, begin, (size_t)(end - begin), "%s", why);
+    status = refuse_at(status, e->column, begin, (size_t)(end - begin), "%s", why);
   }
   if (!status && ++x->atoms > EXPRESSION_ATOMS) status = refuse(x, begin, "more than 16 terms");
   if (status) {

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-llama_reach llama_reach_of(const data_llama_config *c, int64_t layer) {
+static llama_reach reach_of(const data_llama_config *c, int64_t layer) {
   return c->layer[layer] & DATA_LLAMA_WINDOW ? REACH_WINDOW : REACH_ALL;
 }
 
@@ -46,7 +46,7 @@ attn_problem llama_problem(const data_llama *m, int64_t layer, int64_t n_q, int6
 
 /* Where the plan of a layer is. */
 static int64_t place_of(const llama_plans *p, int64_t layer) {
-  return p->of->sinks ? layer : (int64_t)llama_reach_of(&p->of->config, layer);
+  return p->of->sinks ? layer : (int64_t)reach_of(&p->of->config, layer);
 }
 
 attn_status llama_plans_make(const data_llama *m, const attn_spec *spec, const unsigned char *where,
@@ -63,7 +63,7 @@ attn_status llama_plans_make(const data_llama *m, const attn_spec *spec, const u
     for (int64_t h = 0; !used && h < c->heads; h++) used = where[l * c->heads + h] != 0;
     if (*plan || !used) continue;
     attn_problem p = llama_problem(m, l, n_q, n_kv);
-    change(of, llama_reach_of(c, l), &p);
+    change(of, reach_of(c, l), &p);
     status = attn_plan_create_spec(plan, &p, spec, NULL);
     if (status && p.mask.kind)
       status = attn_fail(status, "layers that see the last %lld keys alone: %s", (long long)c->window,

@@ -8,8 +8,6 @@
 /* All keys, of a decoder before a query, or the model's window of them. */
 typedef enum { REACH_ALL, REACH_WINDOW, REACHES } llama_reach;
 
-llama_reach llama_reach_of(const data_llama_config *, int64_t layer);
-
 /* The attention of n_q queries on n_kv keys; rows of all heads lie side by side, as the linear layers write
  * and read them. */
 attn_problem llama_problem(const data_llama *, int64_t layer, int64_t n_q, int64_t n_kv);

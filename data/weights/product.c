@@ -41,11 +41,6 @@ attn_status product_vector_load(const tensor *t, float **out) {
   return status ? status : tensor_to_f32(t, 0, t->shape[0], *out);
 }
 
-product_rows product_rows_all(const tensor *t) {
-  return (product_rows){
-      .weight = t, .rows = t->shape[0], .columns = t->shape[1], .run = t->shape[0], .stride = t->shape[0]};
-}
-
 /* Where row r of W is among those of all matrices of the tensor, and its number in the bias. */
 static int64_t place_of(const product_rows *m, int64_t r) {
   const int64_t i = m->turned ? r % m->head : 0, from = i < m->turned / 2 ? 2 * i : 2 * i - m->turned + 1;

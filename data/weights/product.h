@@ -34,9 +34,6 @@ typedef struct product_matrix {
   float *bias;
 } product_matrix;
 
-/* All rows of a tensor as they are. */
-product_rows product_rows_all(const tensor *);
-
 /* What products are computed with. */
 typedef struct product_tools {
   const attn_kernels *kernels;

@@ -90,18 +90,7 @@ static double least_rank(const budget_curves *c, double error) {
 
 /* -- by kind of variant -- */
 
-/* The bound of FAV-4b, relative: 4 v^2 2 rows / (m alpha) summed over rows, if no normaliser collapses. */
-static double certified_features(const feature_law *law, const moment_entry *x, double alpha) {
-  double sum = 0, size = 0, each = alpha / (double)x->count;
-  for (int64_t r = 0; r < x->count; r++) {
-    if (moment_collapse(law, &x->rows[r]) > each / 2) return (double)NAN;
-    sum += 8 * fmax(x->rows[r].spread, 0) / (law->independent * each);
-    size += x->rows[r].square;
-  }
-  return sqrt(sum / size);
-}
-
-static attn_status features_budget(const evidence *e, double error, double work, budget *out) {
+static attn_status features_budget(const evidence *e, double error, budget *out) {
   feature_law law;
   probe *p;
   const moment_entry *x;
@@ -111,7 +100,7 @@ static attn_status features_budget(const evidence *e, double error, double work,
   if (!feature_law_is_favor(&law) || law.constant || e->view->features->eps > 0) return ATTN_OK;
   attn_status status = probe_get(e, &p);
   if (!status && p->head.finite) {
-    status = row_moments(e, p, &law, work, &x);
+    status = row_moments(e, p, &law, row_moments_work, &x);
     if (status == ATTN_EUNSUPPORTED) return ATTN_OK;
     if (status) return status;
     double spread = 0, size = 0, collapse = 0;
@@ -123,7 +112,6 @@ static attn_status features_budget(const evidence *e, double error, double work,
     /* v^2 / m is the error while the normaliser is not off by as much as itself. */
     if (collapse <= out->used) out->predicted = sqrt(spread / size / out->used);
     out->needed = ceil(fmax(fmax(1, collapse), spread / size / (error * error)));
-    out->certified = certified_features(&law, x, 1e-3);
   }
   return status;
 }
@@ -192,7 +180,7 @@ static attn_status pattern_budget(const evidence *e, double error, budget *out) 
     out->tail = left;
     out->needed = p->causal ? half + 1 : fmin(2 * half + 1, (double)n);
     out->best = reach(e->cache->curves.heaviest, n, 1 - error);
-    out->predicted = out->certified = sqrt(off / size);
+    out->predicted = sqrt(off / size);
     head_data_return(e, &head);
   }
   free(o);
@@ -200,8 +188,8 @@ static attn_status pattern_budget(const evidence *e, double error, budget *out) 
   return status;
 }
 
-static attn_status find(const evidence *e, double error, double work, budget *out) {
-  budget found = {(double)NAN, (double)NAN, (double)NAN, (double)NAN, (double)NAN, (double)NAN};
+attn_status budget_find(const evidence *e, double error, budget *out) {
+  budget found = {(double)NAN, (double)NAN, (double)NAN, (double)NAN, (double)NAN};
   attn_status status = ATTN_OK;
   if (!e->cache->curves.heaviest) status = curves_make(e, &e->cache->curves);
   if (status) return status;
@@ -211,18 +199,12 @@ static attn_status find(const evidence *e, double error, double work, budget *ou
     status = pattern_budget(e, error, &found);
   } else if (e->view->features || e->view->projection) {
     found.best = least_rank(&e->cache->curves, error);
-    status =
-        e->view->features ? features_budget(e, error, work, &found) : projection_budget(e, error, &found);
+    status = e->view->features ? features_budget(e, error, &found) : projection_budget(e, error, &found);
   } else if (e->view->caps & ATTN_CAP_EXACT) {
-    found.predicted = found.certified = 0;
+    found.predicted = 0;
   }
   if (!status) *out = found;
   return status;
-}
-
-attn_status budget_find(const evidence *e, double error, double work, budget *out) {
-  probe_forget(e->cache);
-  return find(e, error, work, out);
 }
 
 /* -- what is kept, on rows that do not hang on the variant -- */
@@ -316,8 +298,8 @@ static attn_status kept_columns(const evidence *e, result_row *row) {
 
 attn_status evidence_budget(const evidence *e, result_row *row) {
   budget tenth, hundredth;
-  attn_status status = find(e, 0.1, row_moments_work, &tenth);
-  if (!status) status = find(e, 0.01, row_moments_work, &hundredth);
+  attn_status status = budget_find(e, 0.1, &tenth);
+  if (!status) status = budget_find(e, 0.01, &hundredth);
   if (status) return status;
   row->tail_mass = tenth.tail;
   row->budget_used = tenth.used;

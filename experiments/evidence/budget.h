@@ -24,15 +24,10 @@ typedef struct budget {
   double tail; /* mean mass of the keys that a pattern leaves out */
   /* Relative Frobenius error at the present size, from the same formulas; of a pattern the exact one. */
   double predicted;
-  /* A bound on it that holds with probability 0.999 over the draws (FAV-4b), or for certain (SP-1, an exact
-   * variant's rounding set aside); NaN: nothing is certified. */
-  double certified;
 } budget;
 
-/* plan, problem, view, inputs, exact and cache of the evidence are looked at, o is not. work: multiply-adds
- * that the moments of random features may cost. A call forgets the probe of another plan that the cache may
- * hold. */
-attn_status budget_find(const evidence *, double error, double work, budget *);
+/* plan, problem, view, inputs, exact and cache of the evidence are looked at, o is not. */
+attn_status budget_find(const evidence *, double error, budget *);
 
 /* Of a pattern or a selection: keys of a row, the exact mass that they keep, and the mass that the heaviest
  * keys, as many, hold above it. Over up to 256 rows of the sample, the same for every variant of a block, so

@@ -148,7 +148,8 @@ attn_status quality_print(FILE *out, const quality_record *const *runs, size_t c
   return status;
 }
 
-attn_status quality_print_json(FILE *out, const quality_record *const *runs, size_t count) {
+/* A line of JSON for each run, every column by its name. */
+static attn_status print_json(FILE *out, const quality_record *const *runs, size_t count) {
   attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < count; i++) {
     json_t *run = json_object();
@@ -200,5 +201,5 @@ attn_status quality_tell(void *to, const quality_set *set, const quality_record 
       fprintf(t->errors, "%s: %s: %s\n", t->command, runs[i]->spec, runs[i]->message);
     }
   }
-  return t->json ? quality_print_json(t->out, runs, count) : quality_print(t->out, runs, count, TABLE_TEXT);
+  return t->json ? print_json(t->out, runs, count) : quality_print(t->out, runs, count, TABLE_TEXT);
 }

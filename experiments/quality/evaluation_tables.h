@@ -13,8 +13,6 @@ attn_status quality_print(FILE *, const quality_record *const *runs, size_t coun
 /* A line for each cell of the run with this verdict, after the command unless that is NULL. Returns how many
  * they are. */
 size_t quality_print_cells(FILE *, const char *command, const quality_record *, check_verdict);
-/* A line of JSON for each run, every column by its name. */
-attn_status quality_print_json(FILE *, const quality_record *const *runs, size_t count);
 
 /* For quality_answer: prints the runs of each question, and says which failed and what is violated. */
 typedef struct quality_teller {

@@ -12,7 +12,7 @@ const char *const run_status_names[] = {"ok",      "failed",      "timeout", "oo
 const char *const check_kind_names[] = {"hard", "prob", "model", "report", "property", NULL};
 const char *const check_verdict_names[] = {"pass",           "consistent", "violated",  "uncertifiable",
                                            "not_applicable", "error",      "unchecked", NULL};
-const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};
+static const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};
 
 #define EPOCH "seconds since 1970-01-01T00:00:00Z"
 #define FIELD(column, type_, field, units_, text, ...)                                     \

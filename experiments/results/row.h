@@ -172,7 +172,6 @@ size_t result_map_size(const result_row *);
 extern const char *const run_status_names[]; /* NULL-terminated, in enum order, as are the others */
 extern const char *const check_kind_names[];
 extern const char *const check_verdict_names[];
-extern const char *const ref_kind_names[];
 
 /* Columns in schema order, and the fields of a bound; each ends with a NULL name. p_<name> columns not
  * included. */

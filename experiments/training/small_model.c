@@ -63,7 +63,7 @@ void small_weights_draw(const small_shape *s, attn_rng *rng, double *weights) {
 
 /* -- attention -- */
 
-attn_problem small_problem(const small_shape *s) {
+static attn_problem problem_of(const small_shape *s) {
   const int64_t d = s->width / s->heads;
   attn_problem p = attn_problem_make(s->batch, s->heads, s->n, d);
   p.dtype = s->attention;
@@ -75,7 +75,7 @@ attn_problem small_problem(const small_shape *s) {
 
 static attn_status attention_make(const small_shape *s, const attn_spec *spec, attn_plan **plan,
                                   size_t *bytes) {
-  const attn_problem p = small_problem(s);
+  const attn_problem p = problem_of(s);
   size_t backward = 0;
   attn_status status = attn_plan_create_spec(plan, &p, spec, &(attn_options){.threads = 1});
   if (status) return status;

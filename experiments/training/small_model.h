@@ -42,7 +42,6 @@ typedef struct small_model {
 
 /* What attention the spec makes of the model: EUNSUPPORTED if it is not causal or has no gradients. *later:
  * to be freed; why a position may depend on later tokens, as the variant declares it; NULL: it does not. */
-attn_problem small_problem(const small_shape *);
 attn_status small_attention_check(const small_shape *, const attn_spec *, char **later);
 
 attn_status small_model_make(const small_shape *, const attn_spec *, small_model *);

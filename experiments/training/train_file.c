@@ -18,7 +18,7 @@ static bool is_training(const char *path, const file_map *content) {
   return file_begins(content, BEGINNING);
 }
 
-const output_kind kind_training = {"a file of attnlab train", is_training};
+static const output_kind kind_training = {"a file of attnlab train", is_training};
 
 /* Takes the value over. */
 static attn_status line_of(json_t *value, bool ok, char **line, size_t *bytes) {

@@ -45,8 +45,6 @@ attn_status train_study_open(train_study *);
 attn_status train_study_run(train_study *, int64_t task);
 void train_study_free(train_study *);
 
-extern const output_kind kind_training;
-
 static inline train_row *train_study_row(const train_study *s, int64_t task, int64_t spec, int64_t seed) {
   return &s->rows[(task * s->spec_count + spec) * s->seeds + seed];
 }

@@ -65,11 +65,6 @@ typedef struct attn_softmax {
   int64_t most_keys;     /* of any tile */
 } attn_softmax;
 
-/* Fills segments of one tile from the runs of its rows. */
-attn_status attn_softmax_segments(attn_builder *, const attn_pattern_reader *, int64_t head, softmax_tile *,
-                                  void *scratch);
-size_t attn_softmax_segments_scratch(int64_t rows, int64_t max_runs);
-
 /* A stretch of a segment inside a step: keys first, first + step, ... stand at positions at, at + 1, ... */
 typedef struct softmax_piece {
   int64_t first, count, step, at;

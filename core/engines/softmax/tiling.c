@@ -81,7 +81,7 @@ static int by_first(const void *a_, const void *b_) {
   return (a->step > b->step) - (a->step < b->step);
 }
 
-size_t attn_softmax_segments_scratch(int64_t rows, int64_t max_runs) {
+static size_t segments_scratch(int64_t rows, int64_t max_runs) {
   return (size_t)(2 * rows * max_runs) * (sizeof(edge) + sizeof(softmax_segment));
 }
 
@@ -106,8 +106,9 @@ static attn_status collect(const attn_pattern_reader *reader, int64_t head, cons
   return ATTN_OK;
 }
 
-attn_status attn_softmax_segments(attn_builder *b, const attn_pattern_reader *reader, int64_t head,
-                                  softmax_tile *tile, void *scratch) {
+/* Fills segments of one tile from the runs of its rows. */
+static attn_status segments_fill(attn_builder *b, const attn_pattern_reader *reader, int64_t head,
+                                 softmax_tile *tile, void *scratch) {
   int64_t max_runs = reader->pattern ? reader->pattern->max_runs : 1, n = 0, count = 0, cover = 0;
   edge *edges = scratch;
   softmax_segment *found = (softmax_segment *)(edges + 2 * tile->row_count * max_runs);
@@ -184,7 +185,7 @@ static attn_status plan_tiles(attn_builder *b, attn_softmax *s, const attn_patte
     softmax_tile *tiles = s->tiles + head * s->tile_count;
     cut(rows, p->n_q, s->shape.blocks.query, order, tiles);
     for (int64_t t = 0; t < s->tile_count; t++) {
-      attn_status status = attn_softmax_segments(b, reader, head, &tiles[t], scratch);
+      attn_status status = segments_fill(b, reader, head, &tiles[t], scratch);
       if (status) return status;
       s->most_keys = attn_max(s->most_keys, tiles[t].keys);
     }
@@ -227,10 +228,10 @@ attn_status attn_softmax_prepare(attn_builder *b, const attn_pattern *pattern, a
   /* Temporary: from the same allocator, released at once. */
   attn_arena temporary = {.allocator = b->arena->allocator};
   grouped_row *rows = attn_arena_alloc(&temporary, p->n_q, sizeof *rows);
-  void *scratch = rows ? attn_arena_alloc(&temporary, 1,
-                                          attn_softmax_segments_scratch(s->shape.blocks.query,
-                                                                        pattern ? pattern->max_runs : 1))
-                       : NULL;
+  void *scratch =
+      rows ? attn_arena_alloc(&temporary, 1,
+                              segments_scratch(s->shape.blocks.query, pattern ? pattern->max_runs : 1))
+           : NULL;
   void *row = scratch ? attn_arena_alloc(&temporary, 1, attn_pattern_reader_bytes(pattern, p)) : NULL;
   status = ATTN_ENOMEM;
   if (row) {
