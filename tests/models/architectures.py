@@ -76,6 +76,8 @@ CASES = {
                 "moe_intermediate_size": 8, "shared_expert_intermediate_size": 16, "mlp_only_layers": [1]},
     "experts-normed": {**without(SMALL, "head_dim"), "hidden_size": 16, "model_type": "qwen2_moe", "num_experts": 5, "num_experts_per_tok": 3,
                        "moe_intermediate_size": 4, "shared_expert_intermediate_size": 6, "norm_topk_prob": True},
+    "gpt-oss": {**SMALL, "model_type": "gpt_oss", "attention_bias": True, "sliding_window": 5, "num_local_experts": 3,
+                "num_experts_per_tok": 2, "swiglu_limit": 0.5},
     "gpt2": {"model_type": "gpt2", "vocab_size": 11, "n_embd": 12, "n_layer": 2, "n_head": 4, "n_positions": 20,
              "activation_function": "gelu_new", "layer_norm_epsilon": 0.0009765625, "tie_word_embeddings": True},
     "pythia": {**without(SMALL, "rms_norm_eps", "head_dim", "num_key_value_heads"), "model_type": "gpt_neox",
@@ -170,6 +172,13 @@ def shapes(c):
                 linear(p + f"mlp.{part}.gate_proj", width, hidden, False)
                 linear(p + f"mlp.{part}.up_proj", width, hidden, False)
                 linear(p + f"mlp.{part}.down_proj", hidden, width, False)
+            continue
+        if kind == "gpt_oss":
+            made[p + "self_attn.sinks"] = (heads,)
+            linear(p + "mlp.router", c["num_local_experts"], hidden, True)
+            for t, columns, rows in ("gate_up_proj", hidden, 2 * inner), ("down_proj", inner, hidden):
+                made[p + f"mlp.experts.{t}"] = (c["num_local_experts"], columns, rows)
+                made[p + f"mlp.experts.{t}_bias"] = (c["num_local_experts"], rows)
             continue
         if kind in ("phi3", "modernbert"):
             linear(p + "mlp.gate_up_proj", 2 * inner, hidden, False)

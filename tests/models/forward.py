@@ -79,14 +79,16 @@ ACTIVATIONS = {"silu": lambda x: x / (1 + np.exp(-x)), "gelu": lambda x: x * (1 
 ACTIVATIONS["gelu_pytorch_tanh"] = ACTIVATIONS["gelu_new"]
 
 
-def attend(q, k, v, seen, scale=None, cap=None):
+def attend(q, k, v, seen, scale=None, cap=None, sinks=None):
     """q [n, heads, d], k and v [m, kv_heads, d], seen [n, m]; query head h reads kv head h / (heads / kv_heads)."""
     scale = 1 / np.sqrt(q.shape[-1]) if scale is None else scale
     group, out = q.shape[1] // k.shape[1], np.empty_like(q)
     for h in range(q.shape[1]):
         s = q[:, h] @ k[:, h // group].T * np.asarray(scale, q.dtype)
         s = cap * np.tanh(s / cap) if cap else s
-        out[:, h] = softmax(np.where(seen, s, np.asarray(-np.inf, q.dtype))) @ v[:, h // group]
+        s = np.where(seen, s, np.asarray(-np.inf, q.dtype))
+        s = s if sinks is None else np.append(s, np.full_like(s[:, :1], sinks[h]), 1)
+        out[:, h] = softmax(s)[:, : len(v)] @ v[:, h // group]
     return out.reshape(len(q), -1)
 
 
@@ -97,7 +99,7 @@ def windows(config):
         return [width if t == "sliding_attention" else None for t in config["layer_types"]]
     if config["model_type"] in ("mistral", "phi3"):
         return [width] * layers
-    every = {"gemma2": 2, "gemma3_text": 6}.get(config["model_type"])
+    every = {"gemma2": 2, "gpt_oss": 2, "gemma3_text": 6}.get(config["model_type"])
     if every:
         return [None if (layer + 1) % every == 0 else width for layer in range(layers)]
     if config["model_type"] == "modernbert":
@@ -202,6 +204,17 @@ class Decoder:
                 y[row] += likely[row, e] / total * self.mlp(p, h[row : row + 1], f"mlp.experts.{e}")[0]
         return y
 
+    def clamped_mixture(self, p, h):
+        """OpenAI 2025: the experts of the largest scores, weighted by these alone; gate and up lie in turn, and are clamped."""
+        scores, y, limit = self.linear(h, p + "mlp.router", True), np.zeros_like(h), self.c["swiglu_limit"]
+        into, out = (p + f"mlp.experts.{t}_proj" for t in ("gate_up", "down"))
+        for row, chosen in enumerate(np.argsort(-scores, axis=-1)[:, : self.c["num_experts_per_tok"]]):
+            for e, weight in zip(chosen, softmax(scores[row, chosen])):
+                x = h[row] @ self.get(into)[e] + self.get(into + "_bias")[e]
+                gate, up = np.minimum(x[::2], limit), np.clip(x[1::2], -limit, limit)
+                y[row] += weight * ((up + 1) * gate / (1 + np.exp(-1.702 * gate)) @ self.get(out)[e] + self.get(out + "_bias")[e])
+        return y
+
     def mlp(self, p, h, part="mlp"):
         bias = bool(self.c.get("mlp_bias"))
         if self.kind in ALL_BIASES:
@@ -245,7 +258,9 @@ class Decoder:
             seen = (j <= at[:, None]) | encoder
             if width:
                 seen &= abs(j - at[:, None]) <= width // 2 if encoder else j > at[:, None] - width
-            a = self.linear(attend(q, k, v, seen, scale, c.get("attn_logit_softcapping")), p + "self_attn.o_proj", bias)
+            sinks = self.get(p + "self_attn.sinks") if kind == "gpt_oss" else None
+            a = attend(q, k, v, seen, scale, c.get("attn_logit_softcapping"), sinks)
+            a = self.linear(a, p + "self_attn.o_proj", bias)
             if after or around:
                 a = self.norm(a, p + "post_attention_layernorm")
             before, x = x, x + times * a
@@ -253,7 +268,8 @@ class Decoder:
             source = before if c.get("use_parallel_residual", kind == "gpt_neox") else x
             middle = p + "input_layernorm" if kind == "stablelm" and c.get("use_parallel_residual") else middle
             mixed = kind == "qwen2_moe" and layer not in c.get("mlp_only_layers", ())
-            h = (self.mixture if mixed else self.mlp)(p, source if after else self.norm(source, middle))
+            inner = self.clamped_mixture if kind == "gpt_oss" else self.mixture if mixed else self.mlp
+            h = inner(p, source if after else self.norm(source, middle))
             x = x + times * (self.norm(h, p + "post_feedforward_layernorm") if after or around else h)
         if encoder:
             return None

@@ -104,6 +104,10 @@ static inline void model_write_part(const reference_model *m, int store, size_t 
     cr_assert(used < sizeof data);
     json_t *shape = t->columns ? json_pack("[II]", (json_int_t)t->rows, (json_int_t)t->columns)
                                : json_pack("[I]", (json_int_t)t->rows);
+    if (t->many > 1) {
+      json_array_set_new(shape, 0, json_integer(t->rows / t->many));
+      json_array_insert_new(shape, 0, json_integer(t->many));
+    }
     json_object_set_new(header, t->name,
                         json_pack("{s:s, s:o, s:[I,I]}", "dtype", types[kind], "shape", shape, "data_offsets",
                                   (json_int_t)begin, (json_int_t)used));
