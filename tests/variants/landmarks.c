@@ -149,12 +149,13 @@ Test(variants_landmarks, a_mask_is_refused) {
 
 /* -- rows that are picked -- */
 
-static double apart(const char *spec, const char *other, attn_dtype dtype, void (*change)(inputs *)) {
-  outcome a = outcome_on(spec, dtype, change), b = outcome_on(other, dtype, change);
+static void expect_apart(const char *spec, const char *other, void (*change)(inputs *), double least,
+                         double most) {
+  outcome a = outcome_on(spec, ATTN_F64, change), b = outcome_on(other, ATTN_F64, change);
   const double off = largest(&a, &b, false);
+  cr_expect(off >= least && off < most, "%s, %s: %g", spec, other, off);
   release(&a);
   release(&b);
-  return off;
 }
 
 /* Queries of one direction in each fifth of the sequence. */
@@ -171,16 +172,12 @@ static void far_queries(inputs *in) {
 }
 
 Test(variants_landmarks, clusters_of_one_query_or_of_equal_ones_are_exact) {
-  double off = apart("cluster:clusters=40,topk=0", "tiled", ATTN_F64, NULL);
-  cr_expect(off < 1e-13, "%g", off);
-  off = apart("cluster:clusters=1,topk=40", "tiled", ATTN_F64, NULL);
-  cr_expect(off < 1e-13, "all keys are the queries' own: %g", off);
-  off = apart("cluster:clusters=5,topk=0", "tiled", ATTN_F64, repeat_queries);
-  cr_expect(off < 1e-13, "%g", off);
-  off = apart("cluster:clusters=5,topk=0", "tiled", ATTN_F64, NULL);
-  cr_expect(off > 0.01, "%g", off);
-  off = apart("cluster:clusters=5,topk=0", "cluster:clusters=5,topk=0,seed=1", ATTN_F32, NULL);
-  cr_expect(off > 0.001, "seeds start from other queries: %g", off);
+  expect_apart("cluster:clusters=40,topk=0", "tiled", NULL, 0, 1e-13);
+  expect_apart("cluster:clusters=1,topk=40", "tiled", NULL, 0, 1e-13); /* all keys are the queries' own */
+  expect_apart("cluster:clusters=5,topk=0", "tiled", repeat_queries, 0, 1e-13);
+  expect_apart("cluster:clusters=5,topk=0", "tiled", NULL, 0.01, INFINITY);
+  /* Seeds start from other queries. */
+  expect_apart("cluster:clusters=5,topk=0", "cluster:clusters=5,topk=0,seed=1", NULL, 0.001, INFINITY);
 }
 
 /* A vector added to all keys of a head changes no weight, however far it takes them from 0. */
@@ -192,16 +189,12 @@ static void shift_keys(inputs *in) {
 
 /* With every key, the kernel's inverse is exact. */
 Test(variants_landmarks, a_coreset_of_all_keys_is_exact) {
-  double off = apart("coreset:keys=40", "tiled", ATTN_F64, NULL);
-  cr_expect(off < 1e-9, "%g", off);
-  off = apart("coreset:keys=40,temperature=0.7", "tiled", ATTN_F64, NULL);
-  cr_expect(off < 1e-9, "%g", off);
-  off = apart("coreset:keys=40", "tiled", ATTN_F64, far_queries);
-  cr_expect(off < 1e-9, "queries whose kernel is below the least number: %g", off);
-  off = apart("coreset:keys=40", "tiled", ATTN_F64, shift_keys);
-  cr_expect(off < 1e-9, "far keys: %g", off);
-  off = apart("coreset:keys=6", "coreset:keys=6,seed=1", ATTN_F32, NULL);
-  cr_expect(off > 0.001, "%g", off);
+  expect_apart("coreset:keys=40", "tiled", NULL, 0, 1e-9);
+  expect_apart("coreset:keys=40,temperature=0.7", "tiled", NULL, 0, 1e-9);
+  /* Queries whose kernel is below the least number. */
+  expect_apart("coreset:keys=40", "tiled", far_queries, 0, 1e-9);
+  expect_apart("coreset:keys=40", "tiled", shift_keys, 0, 1e-9); /* far keys */
+  expect_apart("coreset:keys=6", "coreset:keys=6,seed=1", NULL, 0.001, INFINITY);
 }
 
 /* With every point, the kernel itself, and another for each set of fewer. */
@@ -224,10 +217,9 @@ Test(variants_landmarks, a_kernel_of_all_landmarks_is_its_own) {
     }
   cr_expect(off < 1e-9, "%g", off);
   release(&x);
-  off = apart("skyformer:landmarks=6", "skyformer:landmarks=6,seed=1", ATTN_F32, NULL);
-  cr_expect(off > 0.001, "%g", off);
-  off = apart("skyformer:landmarks=40", "skyformer:landmarks=80", ATTN_F64, NULL);
-  cr_expect(off > 0.001, "the queries alone are as good as all points, half of the points are not: %g", off);
+  expect_apart("skyformer:landmarks=6", "skyformer:landmarks=6,seed=1", NULL, 0.001, INFINITY);
+  /* The queries alone are as good as all points, half of the points are not. */
+  expect_apart("skyformer:landmarks=40", "skyformer:landmarks=80", NULL, 0.001, INFINITY);
 }
 
 /* What is not finite stays in its head. */
