@@ -1,8 +1,6 @@
 /* lowrank.c - LOW-1 and LOW-2 on what is the best of its rank and on what is not. */
 #include "tests/support/checks_case.h"
 
-#include <math.h>
-
 #include "experiments/mathematics/spectrum.h"
 
 static attn_problem shape(bool causal, attn_dtype type) {

@@ -290,16 +290,18 @@ static void expect_as_it_was(const char *spec, const inputs *x) {
     const attn_options options = {.allocator = &allocator};
     const attn_problem p = problem_of(1);
     attn_kv_cache *c = NULL;
+    attn_kv_cache_view view;
+    float o[BATCH][HEADS][D_V], *q = slice(&x->q[0][0][0][0], HEADS, D, 29, 1);
     attn_status status = attn_kv_cache_create(&c, &p, spec, &options);
-    if (!status) status = append(c, x, 0, 30, NULL);
-    if (!status && (status = append(c, x, 30, 60, NULL))) {
-      attn_kv_cache_view view;
-      float o[BATCH][HEADS][D_V], *q = slice(&x->q[0][0][0][0], HEADS, D, 29, 1);
-      cr_expect(attn_kv_cache_look(c, 0, 0, &view) == ATTN_OK && view.length == 30 && view.held == 30);
+    if (!status && !(status = append(c, x, 0, 30, NULL))) {
+      status = append(c, x, 30, 60, NULL);
+      cr_expect_eq(attn_kv_cache_look(c, 0, 0, &view), ATTN_OK);
+      cr_expect(status ? view.length == 30 && view.held == 30 : view.length == 90);
+      if (!status) status = attn_kv_cache_attend(c, 1, q, o, NULL);
       memory.left = 1000;
       cr_expect_eq(attn_kv_cache_attend(c, 1, q, o, NULL), ATTN_OK);
-      free(q);
     }
+    free(q);
     cr_expect(!status || status == ATTN_ENOMEM, "%s, %d: %s", spec, (int)left, attn_last_error());
     cr_expect_eq(memory.bytes, attn_kv_cache_bytes(c));
     attn_kv_cache_destroy(c);

@@ -215,7 +215,7 @@ Test(data_tokens_models, normalisers_rewrite) {
                {"\"Nmt\"", "a\x01\u200bi\tf", "a i f"},
                {"\"Strip\",\"strip_left\":true,\"strip_right\":false", "\u3000 a ", "a "},
                {"\"Strip\",\"strip_left\":false,\"strip_right\":true", " a\n\u3000", " a"},
-               {"\"Replace\",\"pattern\":{\"Regex\":\"f+|i\"},\"content\":\"e\"", "fffiaf", "eeae"},
+               {"\"Replace\",\"pattern\":{\"Regex\":\"f+|i\"},\"content\":\"%%\"", "fffiaf", "%%%%a%%"},
                {"\"Replace\",\"pattern\":{\"String\":\".*\"},\"content\":\"\"", "a.*f.", "af."},
                {"\"Precompiled\",\"precompiled_charsmap\":\"" CHARSMAP "\"", "f\x01\r\n\t\x02", "fab\t\x02"},
                {"\"BertNormalizer\",\"lowercase\":false", "\u4e2d\t\ufffd\u00c9\x01", " \u4e2d  \u00c9"}};

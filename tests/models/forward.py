@@ -1,5 +1,7 @@
 """forward.py - forward passes of language models in NumPy, from the papers' definitions and the published configurations,
 and not from the C code. `weights` gives an array for a tensor's name."""
+import math
+
 import numpy as np
 
 
@@ -68,8 +70,6 @@ def rms(x, weight, eps):
 
 
 def erf(x):
-    import math
-
     return np.vectorize(math.erf, otypes=[x.dtype])(x)
 
 

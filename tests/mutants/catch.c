@@ -3,7 +3,6 @@
 #include "tests/mutants/catch.h"
 
 #include <gsl/gsl_errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

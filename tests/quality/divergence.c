@@ -1,7 +1,6 @@
 /* divergence.c - distances of next-token distributions, against their definitions in long double. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "attn_variant.h"
 #include "experiments/mathematics/divergence.h"

@@ -220,6 +220,7 @@ Test(quality_record, what_a_run_did_is_told) {
   x->mix = 0.25, x->nll_unigram = 3, x->nll_uniform = 5, x->kl_budget = 0.5, x->score_p_holm = 0.875;
   x->sensitivity = 7, x->error_allowed = 0.125, x->additivity = 0.75, x->word_holm = QUALITY_WORSE;
   assert_ok(quality_tell(&t, NULL, runs, 2));
+  assert_ok(quality_print(t.out, runs + 1, 1, TABLE_TEXT)); /* nothing, of what failed alone */
   cr_assert(!fclose(t.errors) && !fclose(t.out));
   const double truth[][7] = {
       {W, N, x->nll_exact, exp(x->nll_exact), 100 * x->right_exact, 100 * x->score_exact, 3},

@@ -1,7 +1,6 @@
 /* training.c - the page of attnlab train in headless Chromium: of each task the curves with their ranges, its
  * table, and which answers may depend on later tokens. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/training/train_config.h"

@@ -1,6 +1,5 @@
 /* counters.c - counters of the processor: those of this machine, if any, and energy from files. */
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/support/command.h"
 #include "experiments/instruments/counters.h"

@@ -6,7 +6,6 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 char fixture_directory[64];
 

@@ -3,7 +3,6 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
-#include <string.h>
 
 enum { WEIGHTS = 3, STEPS = 40 };
 

@@ -2,7 +2,6 @@
  * directions; what it adds to stays. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/training/differentiable.h"
