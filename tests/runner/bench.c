@@ -64,18 +64,8 @@ Test(runner_bench, ratios_do_not_follow_the_clock) {
   }
 }
 
-enum {
-  BATCH = 2,
-  HEADS = 4,
-  KV_HEADS = 2,
-  N_Q = 50,
-  N = 70,
-  D = 6,
-  D_V = 5,
-  COUNT = 3,
-  EVEN = 64,
-  LONG = 201 /* whose square fills no cache line */
-};
+enum { BATCH = 2, HEADS = 4, KV_HEADS = 2, N_Q = 50, N = 70, D = 6, D_V = 5, COUNT = 3 };
+enum { EVEN = 64, LONG = 201 }; /* its square fills no cache line */
 
 static double number(const void *x, int64_t i) { return attn_get(x, i, ATTN_F32); }
 

@@ -7,18 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-  N = 70,
-  D = 6,
-  D_V = 5,
-  BATCH = 3,
-  HEADS = 4,
-  VECTOR = 1,
-  DELTA = 2,
-  BETA = 4,
-  GATED = 8,
-  TURNED = 16
-};
+enum { N = 70, D = 6, D_V = 5, BATCH = 3, HEADS = 4 };
+enum { VECTOR = 1, DELTA = 2, BETA = 4, GATED = 8, TURNED = 16 };
 
 /* Gates that a call may be given, and of each rule those that it reads. */
 static double decay[BATCH * HEADS * N * D], beta[BATCH * HEADS * N], erase[BATCH * HEADS * N * D],
