@@ -145,9 +145,8 @@ Test(data_tokens, merges_are_those_of_the_definition) {
       const size_t at = below(&rng, merges + 1);
       memmove(left + at + 1, left + at, (merges - at) * sizeof *left);
       memmove(right + at + 1, right + at, (merges - at) * sizeof *right);
-      snprintf(words[known++], 16, "%s%s", l, r);
-      snprintf(left[at], 16, "%s", l);
-      snprintf(right[at], 16, "%s", r);
+      strcpy(left[at], l), strcpy(right[at], r);
+      strcat(strcpy(words[known++], l), r);
       merges++;
     }
     for (size_t i = 0; i < merges; i++) {
