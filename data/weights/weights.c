@@ -77,7 +77,8 @@ static attn_status shard_names(json_t *place, const char ***out, size_t *count) 
 
 /* Checks that every tensor of the index is in its shard, and every tensor of a shard is in the index. */
 static attn_status check_index(const char *path, json_t *place, const char **names, const weights *w) {
-  size_t found = 0;
+  const char *name;
+  json_t *shard_of;
   for (size_t i = 0; i < w->shards; i++) {
     for (size_t j = 0; j < safetensors_count(w->shard[i]); j++) {
       const tensor *t = safetensors_at(w->shard[i], j);
@@ -85,16 +86,11 @@ static attn_status check_index(const char *path, json_t *place, const char **nam
       if (!shard || strcmp(shard, names[i]) != 0)
         return attn_fail(ATTN_EINVAL, "%s: tensor %s is in %s, but the index does not say so", path, t->name,
                          names[i]);
-      found++;
     }
   }
-  if (found != json_object_size(place)) {
-    const char *name;
-    json_t *shard;
-    json_object_foreach(place, name, shard) {
-      if (!weights_find(w, name))
-        return attn_fail(ATTN_EINVAL, "%s: tensor %s is not in %s", path, name, json_string_value(shard));
-    }
+  json_object_foreach(place, name, shard_of) {
+    if (!weights_find(w, name))
+      return attn_fail(ATTN_EINVAL, "%s: tensor %s is not in %s", path, name, json_string_value(shard_of));
   }
   return ATTN_OK;
 }

@@ -84,24 +84,12 @@ static outcome judge_hull_bound(void *context, int64_t place, int64_t r, row_spa
 static outcome judge_mixing(void *context, int64_t place, int64_t r, row_space *s) {
   feature_case *c = context;
   const probe *p = c->p;
-  int64_t d_v = p->problem.d_v;
   row_verdict verdict = probe_bound(p, &p->head, NULL, r, s);
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
-  outcome worst = outcome_components(s->given, s->o, s->bound, d_v);
-  if (s->count == 0) return worst;
-  double rounding = vector_norm(s->bound, d_v);
-  feature_sums sums = feature_weights(p, r, s);
-  if (p->view.features->unnormalised) return worst;
-  double lambda = p->view.features->eps > 0 ? 1 - sums.without / sums.with : 0;
-  memset(s->left, 0, (size_t)d_v * sizeof *s->left);
-  for (int64_t a = 0; a < s->count; a++)
-    for (int64_t l = 0; l < d_v; l++)
-      s->left[l] += s->slack[a] / sums.without * p->head.v[s->index[a] * d_v + l];
-  c->lambda[place] = lambda;
-  /* Without features left (all underflowed) there is no o~ to compare with: lambda is 1. */
-  if (!(sums.without > 0) && p->view.features->eps > 0) return worst;
-  outcome_worsen(&worst, (outcome){vector_distance(s->given, s->left, d_v),
-                                   lambda * p->head.diameter + 2 * rounding, NULL});
+  const outcome worst = outcome_components(s->given, s->o, s->bound, p->problem.d_v);
+  if (s->count == 0 || p->view.features->unnormalised || !(p->view.features->eps > 0)) return worst;
+  const feature_sums sums = feature_weights(p, r, s);
+  c->lambda[place] = 1 - sums.without / sums.with;
   return worst;
 }
 

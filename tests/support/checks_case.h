@@ -141,6 +141,7 @@ static inline result_bound case_check(const evidence *e, const char *name) {
 
 static inline void expect_verdict(const evidence *e, const char *name, check_verdict want, const char *what) {
   result_bound b = case_check(e, name);
+  cr_expect(want >= VERDICT_VIOLATED || !isnan(b.measured), "%s, %s: measured nothing", name, what);
   cr_expect_eq(b.verdict, want, "%s, %s: verdict %d, measured %g, value %g, %s", name, what, (int)b.verdict,
                b.measured, b.value, b.message);
 }
