@@ -166,11 +166,13 @@ Test(checks_selections, costs_of_hashing_count_the_keys_that_are_met) {
                     "PROP-COST", VERDICT_PASS, hashed[i].spec);
 }
 
-Test(checks_selections, hashes_that_cannot_be_judged) {
+Test(checks_selections, what_cannot_be_judged) {
   expect_gaussian("lsh:window=100", case_problem(1, 1, 1, 40, 16, 5, true, ATTN_F32), 1, "LSH-1",
                   VERDICT_NOT_APPLICABLE, "every key is in the window");
   expect_gaussian("lsh", case_problem(1, 1, 1, 40, 1, 5, true, ATTN_F32), 1, "LSH-1", VERDICT_NOT_APPLICABLE,
                   "one component");
+  expect_gaussian("topk:p=0.5", case_problem(1, 1, 1, 40, 9, 5, true, ATTN_F32), 1, "SEL-6",
+                  VERDICT_NOT_APPLICABLE, "of a mass twice the number of keys buys nothing");
 }
 
 /* -- certificates of pages -- */
