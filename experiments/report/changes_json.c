@@ -34,7 +34,7 @@ static const char *const told[] = {"git_commit",   "git_dirty",    "build",   "c
 static char *value_text(const json_t *session, const char *name) {
   const json_t *value = json_object_get(session, name);
   if (json_is_string(value)) return strdup(json_string_value(value));
-  if (json_is_number(value)) return text_format("%.15g", json_number_value(value)); /* cores are no 2.0 */
+  if (json_is_number(value)) return text_format("%.15g", json_number_value(value)); /* 2 cores, not 2.0 */
   return value && !json_is_null(value) ? json_print(value, JSON_ENCODE_ANY | JSON_COMPACT) : strdup("");
 }
 

@@ -119,13 +119,15 @@ Test(expression_grammar, refusals_with_their_place) {
   expect_refusal("0.5*full + 2*3*topk", ATTN_EINVAL, "at 14 (\"3*topk\")", "one gate");
   expect_refusal("gate*full + topk", ATTN_EINVAL, "at 13 (\"topk\")", "do not mix");
   expect_refusal("gates*full", ATTN_ENOTFOUND, "at 1 (\"gates\")", "unknown variant");
-  expect_refusal("gate*full + 2*(2*(gate*full))", ATTN_EUNSUPPORTED, "at 16 (\"2*(gate*full...\")", "within");
+  expect_refusal("gate*full + 0.5*(0.5*full + 0.5*(gate*full))", ATTN_EUNSUPPORTED,
+                 "at 18 (\"0.5*full + 0...\")", "gates within gates");
   expect_refusal("+ full", ATTN_EINVAL, "at 1 (\"+ full\")", "expected a term");
   expect_refusal("dyadic(tiled,base=0)", ATTN_EINVAL, "at 19 (\"0)\")", "an integer from 1");
   expect_refusal("dyadic(tiled,base=4,k=3)", ATTN_EINVAL, "at 20 (\",k=3)\")", "expected ')'");
   expect_refusal("dyadic(tiled", ATTN_EINVAL, "at 7 (\"(tiled\")", "not closed");
   expect_refusal("(((((((((full)))))))))", ATTN_EINVAL, "at 9 (\"(full)))))))...\")", "at most 8");
-  expect_refusal("full + linformer:k=4", ATTN_EUNSUPPORTED, "at 8 (\"linformer:k=...\")", "restrict itself");
+  expect_refusal("full + linformer:k=4", ATTN_EUNSUPPORTED, "at 8 (\"linformer:k=...\")",
+                 "cannot restrict itself to the keys that remain");
   expect_refusal("full + dyadic(tiled)", ATTN_EUNSUPPORTED, "at 8 (\"dyadic(tiled...\")", "restrict itself");
   expect_refusal("(1*full + 1*full) + topk", ATTN_EUNSUPPORTED, "at 2 (\"1*full + 1*f...\")", "itself");
   expect_refusal("full + linear + topk", ATTN_EUNSUPPORTED, "at 17 (\"topk:", "nothing remains");

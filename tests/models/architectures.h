@@ -66,8 +66,8 @@ static inline reference_model architecture_model(const char *name) {
     cr_assert(m.count <= sizeof m.tensor / sizeof *m.tensor);
     snprintf(t->name, sizeof t->name, "%s", one);
     const size_t last = json_array_size(shape) > 2;
-    t->many = last ? json_integer_value(json_array_get(shape, 0)) : 1;
-    t->rows = t->many * json_integer_value(json_array_get(shape, last));
+    t->many = last ? json_integer_value(json_array_get(shape, 0)) : 0;
+    t->rows = (last ? t->many : 1) * json_integer_value(json_array_get(shape, last));
     t->columns = json_integer_value(json_array_get(shape, last + 1));
     architecture_fill(t);
   }

@@ -102,12 +102,10 @@ static inline void model_write_part(const reference_model *m, int store, size_t 
     for (int64_t j = 0; j < t->rows * (t->columns ? t->columns : 1); j++)
       used += model_encode(kind, t->at[j], data + used);
     cr_assert(used < sizeof data);
-    json_t *shape = t->columns ? json_pack("[II]", (json_int_t)t->rows, (json_int_t)t->columns)
-                               : json_pack("[I]", (json_int_t)t->rows);
-    if (t->many > 1) {
-      json_array_set_new(shape, 0, json_integer(t->rows / t->many));
-      json_array_insert_new(shape, 0, json_integer(t->many));
-    }
+    json_t *shape = json_array();
+    if (t->many) json_array_append_new(shape, json_integer(t->many));
+    json_array_append_new(shape, json_integer(t->many ? t->rows / t->many : t->rows));
+    if (t->columns) json_array_append_new(shape, json_integer(t->columns));
     json_object_set_new(header, t->name,
                         json_pack("{s:s, s:o, s:[I,I]}", "dtype", types[kind], "shape", shape, "data_offsets",
                                   (json_int_t)begin, (json_int_t)used));

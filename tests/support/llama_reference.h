@@ -12,7 +12,7 @@
 typedef struct reference_tensor {
   char name[80];
   int64_t rows, columns; /* columns 0: a vector */
-  int64_t many;          /* above 1: so many matrices, which have these rows together */
+  int64_t many;          /* matrices stacked along the rows; 0: one */
   double *at;
   int eight_bits; /* a file has it in F8_E4M3, whatever others are in */
 } reference_tensor;
