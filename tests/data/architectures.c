@@ -155,6 +155,67 @@ static void add_multipliers(gguf_file *f, const json_t *config) {
     gguf_key_f32(f, keys[i][0], (float)json_number_value(json_object_get(config, keys[i][1])));
 }
 
+/* The tensor of gate, up or down of all experts that a GGUF file has for this one. */
+static reference_tensor *expert_part(reference_model *m, const reference_tensor *t, const char *part) {
+  const char *end = strstr(t->name, ".experts.");
+  reference_tensor made = {.many = 0};
+  snprintf(made.name, sizeof made.name, "%.*s.experts.%s", (int)(end - t->name), t->name, part);
+  for (size_t i = 0; i < m->count; i++)
+    if (strcmp(m->tensor[i].name, made.name) == 0) return &m->tensor[i];
+  m->tensor[m->count] = made;
+  return &m->tensor[m->count++];
+}
+
+static void gather_expert(reference_model *m, const reference_tensor *one, const char *part) {
+  reference_tensor *t = expert_part(m, one, part);
+  const size_t before = (size_t)(t->rows * one->columns), more = (size_t)(one->rows * one->columns);
+  t->at = realloc(t->at, (before + more) * sizeof *t->at);
+  memcpy(t->at + before, one->at, more * sizeof *t->at);
+  t->many++;
+  t->rows += one->rows;
+  t->columns = one->columns;
+}
+
+/* Every step-th column of all experts is a row there. */
+static void turn_experts(reference_model *m, const reference_tensor *all, const char *part, int64_t first,
+                         int64_t step) {
+  reference_tensor *t = expert_part(m, all, part);
+  const int64_t many = all->many ? all->many : all->rows, in = all->rows / many, out = all->columns / step;
+  t->at = malloc((size_t)(many * in * out) * sizeof *t->at);
+  for (int64_t e = 0; e < many; e++)
+    for (int64_t r = 0; r < out; r++)
+      for (int64_t c = 0; c < in; c++)
+        t->at[(e * out + r) * in + c] = all->at[(e * in + c) * all->columns + r * step + first];
+  t->many = all->many;
+  t->rows = all->many ? many * out : many;
+  t->columns = all->many ? in : out;
+}
+
+/* The model as such files have it, which takes the tensors. Columns of gate and up lie in turn in gpt-oss. */
+static reference_model with_experts_together(const reference_model *m) {
+  reference_model to = *m;
+  to.count = 0;
+  for (size_t i = 0; i < m->count; i++) {
+    const reference_tensor t = m->tensor[i];
+    int e, used = 0;
+    const char *at = strstr(t.name, ".experts.");
+    const bool bias = at && strstr(at, "_bias"), joined = at && strstr(at, "gate_up");
+    if (!at)
+      to.tensor[to.count++] = t;
+    else if (sscanf(at, ".experts.%d.%n", &e, &used) == 1)
+      gather_expert(&to, &t, at + used);
+    else
+      for (int half = 0; half <= joined; half++) {
+        char part[20];
+        snprintf(part, sizeof part, "%s_proj.%s", joined ? half ? "up" : "gate" : "down",
+                 bias ? "bias" : "weight");
+        turn_experts(&to, &t, part, half, 1 + joined);
+      }
+    if (at) free(t.at);
+  }
+  return to;
+}
+
 /* Mistral is llama in such files, its window a key. */
 Test(data_architectures, files_of_gguf_give_the_same) {
   static const char *const names[] = {"linear", "yarn",  "llama3", "mistral",
@@ -174,6 +235,49 @@ Test(data_architectures, files_of_gguf_give_the_same) {
       gguf_key_f32(f, "llama.rope.scale_linear", 2.5f);
       check_model(gguf_file_write(f, "m.gguf"), names[i], &m);
     }
+    reference_free(&m);
+  }
+}
+
+static float *logits_of(const char *path, int64_t vocab) {
+  static const int64_t tokens[N] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3};
+  float *logits = malloc((size_t)(N * vocab) * sizeof *logits);
+  data_llama *llama = NULL;
+  cr_assert_eq(data_llama_open(path, &llama), ATTN_OK, "%s: %s", path, attn_last_error());
+  assert_ok(data_llama_logits(llama, tokens, N, logits));
+  data_llama_close(llama);
+  return logits;
+}
+
+/* The bits of the model in safetensors. Such a file has no key for the limit of gates. */
+Test(data_architectures, files_of_gguf_have_experts_together) {
+  static const char *const names[] = {"experts", "experts-normed", "gpt-oss"};
+  static const char *const keys[][3] = {
+      {"expert_count", "num_experts", "num_local_experts"},
+      {"expert_used_count", "num_experts_per_tok", ""},
+      {"expert_feed_forward_length", "moe_intermediate_size", "intermediate_size"},
+      {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", ""},
+      {"attention.sliding_window", "sliding_window", ""}};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    json_t *config = json_deep_copy(architecture_member(names[i], "config"));
+    reference_model apart = architecture_model(names[i]);
+    json_object_del(config, "swiglu_limit");
+    model_write_config(config);
+    model_write_part(&apart, STORE_F32, 0, 1, "model.safetensors");
+    reference_model m = with_experts_together(&apart);
+    m.architecture = i == 2 ? "gpt-oss" : "qwen2moe";
+    m.d = m.d ? m.d : m.hidden / m.heads;
+    gguf_file *f = gguf_model(&m, AS_F32);
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+      const int64_t number = architecture_either(names[i], keys[k][1], keys[k][2]);
+      if (number) gguf_key_u32(f, gguf_model_key(&m, keys[k][0]), (uint64_t)number);
+    }
+    if (i == 1) gguf_key_number(f, "qwen2moe.expert_weights_norm", IS_BOOL, 1, 1);
+    float *first = logits_of(fixture_directory, m.vocab),
+          *second = logits_of(gguf_file_write(f, "m.gguf"), m.vocab);
+    cr_assert_arr_eq(first, second, (size_t)(N * m.vocab) * sizeof *first, "%s", names[i]);
+    free(first);
+    free(second);
     reference_free(&m);
   }
 }

@@ -84,17 +84,24 @@ static inline void gguf_key_text(gguf_file *f, const char *name, const char *tex
   gguf_put_text(&f->key, text);
 }
 
-/* A tensor of `rows` (0: none, a vector) of `columns`, whose bytes are those added after this call. */
-static inline void gguf_tensor(gguf_file *f, const char *name, int64_t rows, int64_t columns,
-                               uint32_t format) {
+/* A tensor of `rows` (0: none, a vector) of `columns`, or of `many` (0: one) such matrices; its bytes are
+ * those added after this call. */
+static inline void gguf_tensors(gguf_file *f, const char *name, int64_t many, int64_t rows, int64_t columns,
+                                uint32_t format) {
+  const int64_t shape[] = {columns, rows, many};
+  const uint64_t rank = many ? 3 : rows ? 2 : 1;
   while (f->data.used % f->alignment) gguf_put_number(&f->data, 0, 1);
   gguf_put_text(&f->tensor, name);
-  gguf_put_number(&f->tensor, rows ? 2 : 1, 4);
-  gguf_put_number(&f->tensor, (uint64_t)columns, 8);
-  if (rows) gguf_put_number(&f->tensor, (uint64_t)rows, 8);
+  gguf_put_number(&f->tensor, rank, 4);
+  for (uint64_t i = 0; i < rank; i++) gguf_put_number(&f->tensor, (uint64_t)shape[i], 8);
   gguf_put_number(&f->tensor, format, 4);
   gguf_put_number(&f->tensor, f->data.used, 8);
   f->tensors++;
+}
+
+static inline void gguf_tensor(gguf_file *f, const char *name, int64_t rows, int64_t columns,
+                               uint32_t format) {
+  gguf_tensors(f, name, 0, rows, columns, format);
 }
 
 /* Ends with the last tensor's last byte; to be freed. */
@@ -174,7 +181,17 @@ static inline void gguf_model_name(const char *name, char to[80]) {
                                          {"post_feedforward_layernorm", "post_ffw_norm"},
                                          {"mlp.gate_proj", "ffn_gate"},
                                          {"mlp.up_proj", "ffn_up"},
-                                         {"mlp.down_proj", "ffn_down"}};
+                                         {"mlp.down_proj", "ffn_down"},
+                                         {"mlp.gate", "ffn_gate_inp"},
+                                         {"mlp.router", "ffn_gate_inp"},
+                                         {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+                                         {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+                                         {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+                                         {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+                                         {"mlp.experts.gate_proj", "ffn_gate_exps"},
+                                         {"mlp.experts.up_proj", "ffn_up_exps"},
+                                         {"mlp.experts.down_proj", "ffn_down_exps"},
+                                         {"self_attn.sinks", "attn_sinks.weight"}};
   int layer = -1, used = 0;
   const char *rest = sscanf(name, "model.layers.%d.%n", &layer, &used) == 1 ? name + used : name;
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -196,20 +213,19 @@ static inline void gguf_put_q8_0(gguf_bytes *b, const double *at) {
 }
 
 /* Vectors are F32 in such files. The rows of q and k of llama and granite are moved so that those which turn
- * together are neighbours. OLMo 2 has one norm behind the attention, where others have the next one's. */
+ * together are neighbours. OLMo 2 and gpt-oss have post_attention_norm for what others call ffn_norm. */
 static inline void gguf_model_tensor(gguf_file *f, const reference_model *m, const reference_tensor *t,
                                      int format) {
   char name[80];
-  const bool after = strcmp(gguf_architecture(m), "olmo2") == 0,
-             pairs =
-                 strcmp(gguf_architecture(m), "llama") == 0 || strcmp(gguf_architecture(m), "granite") == 0;
+  const bool after = strstr("olmo2 gpt-oss", gguf_architecture(m)),
+             pairs = strstr("llama granite", gguf_architecture(m));
   gguf_model_name(t->name, name);
   if (after && strstr(name, ".ffn_norm.")) strcpy(strstr(name, "ffn_norm."), "post_attention_norm.weight");
-  int64_t rows = t->columns ? t->rows : 0, columns = t->columns ? t->columns : t->rows,
+  int64_t rows = t->columns && t->rows > 1 ? t->rows : 0, columns = t->columns ? t->columns : t->rows,
           turned = m->turned ? m->turned : m->d;
   bool turns = rows && pairs && (strstr(t->name, "q_proj") || strstr(t->name, "k_proj"));
   if (!rows) format = AS_F32;
-  gguf_tensor(f, name, rows, columns, (uint32_t)format);
+  gguf_tensors(f, name, t->many, t->many ? rows / t->many : rows, columns, (uint32_t)format);
   for (int64_t r = 0; r < (rows ? rows : 1); r++) {
     const int64_t i = r % m->d, from = i % 2 * (turned / 2) + i / 2;
     const double *at = t->at + (turns && i < turned ? r - i + from : r) * columns;
