@@ -348,7 +348,7 @@ Test(data_qkv, conversion_rounds_to_nearest_and_back_is_exact) {
 static void write_array(const char *name, int rank, const int64_t *shape) {
   data_array a = {0};
   assert_ok(data_array_make(ATTN_F32, rank, shape, &a));
-  for (int64_t i = 0; i < data_array_count(&a); i++) ((float *)a.at)[i] = (float)i;
+  for (int64_t i = 0; i < data_array_count(&a); i++) ((float *)a.at)[i] = (float)value_of(3, (hsize_t)i);
   assert_ok(data_npy_write(fixture_path(name), &a));
   data_array_free(&a);
 }
@@ -394,6 +394,17 @@ Test(data_qkv, index_tensors_have_their_own_axes) {
   }
 }
 
+/* From a dataset beside q, k and v. */
+static attn_status read_beside(const shapes *s, const char *name, int rank, const int64_t *shape,
+                               data_qkv *x) {
+  const hsize_t sizes[] = {(hsize_t)shape[0], (hsize_t)shape[1], (hsize_t)shape[2], (hsize_t)shape[3]};
+  const char *path = write_hdf5(s, H5T_IEEE_F32LE);
+  hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+  write_dataset(file, name, H5T_IEEE_F32BE, rank, sizes, 3);
+  H5Fclose(file);
+  return read_in(path, 0, x);
+}
+
 /* Axes are found by their lengths, and positions that are not kept are cut from every line. */
 Test(data_qkv, extra_tensors_follow_the_keys) {
   static const struct {
@@ -406,9 +417,11 @@ Test(data_qkv, extra_tensors_follow_the_keys) {
   write_npy(&s, ATTN_F32);
   data_qkv x;
   attn_extra extra[ATTN_EXTRA_KINDS];
-  for (size_t c = 0; c < sizeof good / sizeof *good; c++) {
+  for (size_t trial = 0; trial < 2 * (sizeof good / sizeof *good); trial++) {
+    const size_t c = trial / 2;
     write_array("decay.npy", good[c].rank, good[c].shape);
-    assert_ok(read_with("decay", "decay.npy", &x));
+    assert_ok(trial % 2 ? read_beside(&s, "decay", good[c].rank, good[c].shape, &x)
+                        : read_with("decay", "decay.npy", &x));
     cr_assert_eq(data_qkv_extras(&x, extra), 1);
     cr_expect_str_eq(extra->name, "decay");
     cr_expect(extra->batch == (good[c].rank == 4 ? good[c].shape[0] : 1) && extra->heads == good[c].heads &&
@@ -418,12 +431,13 @@ Test(data_qkv, extra_tensors_follow_the_keys) {
     for (int64_t h = 0; h < extra->batch * extra->heads; h++)
       for (int64_t i = 0; i < 7 * extra->columns; i++)
         cr_expect_float_eq((double)((const float *)extra->at)[h * 7 * extra->columns + i],
-                           (double)(h * last * extra->columns + i), 0);
+                           value_of(3, (hsize_t)(h * last * extra->columns + i)), 0);
     data_qkv_free(&x);
   }
   for (size_t c = 0; c < sizeof bad / sizeof *bad; c++) {
     write_array("decay.npy", bad[c][2] ? 3 : 2, bad[c]);
     cr_expect_eq(read_with("decay", "decay.npy", &x), ATTN_EINVAL, "%zu", c);
+    cr_expect_eq(read_beside(&s, "decay", bad[c][2] ? 3 : 2, bad[c], &x), ATTN_EINVAL, "%zu", c);
   }
   write_npy(&(shapes){3, {2, 3, 4}, {2, 3, 4}, {2, 3, 4}}, ATTN_F32);
   write_array("decay.npy", 3, (int64_t[]){2, 4, 4});
