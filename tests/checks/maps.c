@@ -1,5 +1,6 @@
 /* maps.c - attention maps: cells of the weights, exact and implied, against sums over the exact rows. */
 #include "tests/support/checks_fake.h"
+#include "tests/support/data_fixture.h"
 
 #include "experiments/evidence/columns.h"
 
@@ -70,6 +71,26 @@ Test(checks_maps, cells_are_sums_over_keys_and_means_over_queries) {
       case_free(full);
       case_free(local);
     }
+}
+
+static bool even_or_itself(int64_t i, int64_t j) { return j % 2 == 0 || j == i; }
+
+/* A file of a graph for each head makes no plan of one head: all compute, and the first is shown. */
+Test(checks_maps, of_a_variant_that_needs_all_heads, .init = fixture_begin, .fini = fixture_end) {
+  enum { N = 40 };
+  char spec[200];
+  uint8_t seen[2 * N * N];
+  for (int i = 0; i < 2 * N * N; i++) seen[i] = i >= N * N || even_or_itself(i / N, i % N);
+  attn_graph_reader_set(data_graph_read);
+  snprintf(spec, sizeof spec, "graph:kind=file,file=%s",
+           fixture_npy("seen.npy", "|u1", "2, 40, 40", seen, sizeof seen));
+  run_case *c = case_gaussian(spec, shape(N, ATTN_F64), 1);
+  result_row row = map_of(c);
+  cr_assert_not_null(row.map);
+  for (int64_t i = 0; i < N * N; i++)
+    cr_expect_float_eq(row.map[N * N + i], cell_of(c, i / N, i % N, even_or_itself), 1e-7);
+  result_row_free(&row);
+  case_free(c);
 }
 
 Test(checks_maps, are_the_same_for_any_number_of_threads) {
