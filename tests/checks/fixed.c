@@ -15,6 +15,8 @@ static const char *const specs[] = {"linear",
                                     "linear:feature=taylor,degree=1",
                                     "linear:feature=taylor",
                                     "linear:feature=cos",
+                                    "linear:feature=relu,eps=1",
+                                    "linear:feature=identity,normalise=no",
                                     "linear:feature=hedgehog"};
 
 Test(checks_fixed, correct_features_pass) {
@@ -73,4 +75,26 @@ Test(checks_fixed, features_that_a_polynomial_needs) {
               "B = %g: %.17g features, %s", known[i].b, b.measured, b.message);
     case_free(c);
   }
+}
+
+/* Queries, keys and values at either end of the range of fp32: nothing is violated, whatever overflows,
+ * underflows or is NaN. */
+Test(checks_fixed, ends_of_the_range) {
+  static const char *const names[] = {"PHI-1", "FP-6", "FAV-6", "TAY-1"};
+  static const double sizes[] = {0, 1e-30, 1e17, 3e37}, values[] = {0, 1e-15, 1, 1e25};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (int at = 0; at < 64; at++) {
+      const double q = sizes[at % 4], k = sizes[at / 4 % 4], v = values[at / 16];
+      run_case *c = case_make(case_problem(1, 1, 1, 20, 3, 3, s % 2, ATTN_F32), q, 100);
+      case_normals(c, c->k, case_count_k(&c->problem), k, 102);
+      case_normals(c, c->v, case_count_v(&c->problem), v, 103);
+      case_run(c, specs[s], NULL);
+      for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        const result_bound b = case_check(&c->e, names[n]);
+        cr_expect(b.verdict != VERDICT_VIOLATED && b.verdict != VERDICT_ERROR,
+                  "%s, queries %g, keys %g, values %g, %s: %s, %g of %g %s", specs[s], q, k, v, names[n],
+                  check_verdict_names[b.verdict], b.measured, b.value, b.message);
+      }
+      case_free(c);
+    }
 }
