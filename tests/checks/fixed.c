@@ -81,7 +81,7 @@ Test(checks_fixed, features_that_a_polynomial_needs) {
  * underflows or is NaN. */
 static void try_ends(const char *spec, bool causal) {
   static const char *const names[] = {"PHI-1", "FP-6", "FAV-6", "TAY-1", "REC-1", "REC-3"};
-  static const double sizes[] = {0, 1e-30, 1e17, 3e37}, values[] = {0, 1e-15, 1, 1e25};
+  static const double sizes[] = {0, 1e-30, 1e17, 3e37}, values[] = {0, 1e-15, 1e10, 1e25};
   for (int at = 0; at < 64; at++) {
     const double q = sizes[at % 4], k = sizes[at / 4 % 4], v = values[at / 16];
     run_case *c = case_make(case_problem(1, 1, 1, 20, 3, 3, causal, ATTN_F32), q, 100);
@@ -102,4 +102,6 @@ Test(checks_fixed, ends_of_the_range) {
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) try_ends(specs[s], s % 2);
   try_ends("performer:features=12,kernel=relu", false);
   try_ends("performer:features=12,kernel=relu,eps=1e-3", true);
+  try_ends("recurrent:chunk=8", true);
+  try_ends("recurrent:rule=delta", true);
 }
