@@ -74,19 +74,26 @@ static void weight_errors(const reduced *x, int64_t r, double *q_error, double *
   }
 }
 
+/* The sum of a query's features. */
+static double query_size(const probe *p, int64_t r) {
+  const probe_features *f = &p->features;
+  double sum = 0;
+  for (int64_t c = 0; c < f->columns; c++) sum += fabs(f->query[r * f->columns + c]) + p->view.features->eps;
+  return sum;
+}
+
 /* May a feature, a sum of features and values, or a row of it exceed the run's range? Features are relative
  * to scales that are at most the row's, whatever keys came first. */
-static bool overflows(const reduced *x, int64_t r, const row_space *s) {
+static bool overflows(const reduced *x, double query, const row_space *s) {
   const probe *p = x->p;
   const probe_features *f = &p->features;
-  double eps = p->view.features->eps, query = 0, keys = 0, least = fmax(1, p->head.v_max);
-  for (int64_t c = 0; c < f->columns; c++) query += fabs(f->query[r * f->columns + c]) + eps;
+  double eps = p->view.features->eps, keys = 0, least = fmax(1, p->head.v_max);
   for (int64_t a = 0; a < s->count; a++) {
     double most = 0;
     for (int64_t c = 0; c < f->columns; c++) most = fmax(most, fabs(f->key[s->index[a] * f->columns + c]));
     keys += (most + eps) * least;
   }
-  return !(fmax(query, 1) * keys < x->huge / 4);
+  return !(fmax(query, 1) * fmax(keys, 1) < x->huge / 4);
 }
 
 static outcome judge_linear(const reduced *x, int64_t r, double *errors, row_space *s) {
@@ -95,7 +102,8 @@ static outcome judge_linear(const reduced *x, int64_t r, double *errors, row_spa
   row_verdict verdict = probe_bound(p, &p->head, NULL, r, s);
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   if (s->count == 0) return outcome_components(s->given, s->o, s->bound, d_v);
-  if (overflows(x, r, s)) return (outcome){.why = row_reason(ROW_OVERFLOW)};
+  const double query = query_size(p, r);
+  if (overflows(x, query, s)) return (outcome){.why = row_reason(ROW_OVERFLOW)};
   /* Z again: probe_bound leaves the weights relative to the same scale. */
   double sum = 0, off = 0;
   for (int64_t a = 0; a < s->count; a++) sum += s->weight[a];
@@ -103,7 +111,8 @@ static outcome judge_linear(const reduced *x, int64_t r, double *errors, row_spa
   for (int64_t a = 0; a < s->count; a++) off += s->slack[a];
   if (!(fabs(sum) > 2 * off)) return (outcome){.why = row_reason(ROW_CANCELLED)};
   for (int64_t l = 0; l < d_v; l++) {
-    double moved = 0;
+    /* What underflow takes from products of a key's features and a value. */
+    double moved = (double)s->count * x->tiny * ((double)p->features.columns + 4 * query);
     for (int64_t a = 0; a < s->count; a++)
       moved += s->slack[a] * (fabs(p->head.v[s->index[a] * d_v + l]) + fabs(s->o[l]));
     s->bound[l] += moved / (fabs(sum) - off) + x->tiny;

@@ -9,9 +9,9 @@
  * Fixed features, by their kernel k_j alone, whose rounding is relative to s_j: err_j = gamma_G s_j with G =
  * 2 n + m + 2 d + 64 roundings in a chain (features, their product, sums over keys, a rescale a chunk, the
  * division), and what underflow takes from a feature of the query or the key, none of which is larger than
- *   sqrt(k(x, x)); then
- *   |o^_l - o_l| <= sum_j err_j (|v_jl| + |o_l|) / (|sum k| - sum_j err_j).
- * Without a denominator (either way) sum_j err_j |v_jl|.
+ *   sqrt(k(x, x)); with LOST, what it takes from products of a key's features and a value, times the query's,
+ *   |o^_l - o_l| <= (sum_j err_j (|v_jl| + |o_l|) + LOST) / (|sum k| - sum_j err_j).
+ * Without a denominator (either way) sum_j err_j |v_jl| (+ LOST).
  * Compression: FP-1 on the slots with 3 slots + 8 as chain (any number of steps), and the rounding of the
  * projection, gamma_(n+3) max|k|, gamma_(n+3) max|v| for weights that are means. */
 #include "experiments/evidence/probe.h"
@@ -247,12 +247,11 @@ row_verdict probe_kernel(const probe *p, attn_dtype run, int64_t r, row_space *s
     s->slack[a] = growth * size + columns * tiny * (1 + query + key);
     sum += s->weight[a];
     off += s->slack[a];
-    keys += key + 1;
+    keys += key;
   }
   if (!((query + 1) * keys * fmax(1, p->head.v_max) < huge / 4)) return ROW_OVERFLOW;
-  const row_verdict verdict = weighted_row(p, &p->head, sum, off, s);
-  for (int64_t l = 0; l < d_v; l++) s->bound[l] += tiny;
-  return verdict;
+  for (int64_t l = 0; l < d_v; l++) s->bound[l] = (double)s->count * columns * tiny * (1 + query);
+  return weighted_row(p, &p->head, sum, off, s);
 }
 
 row_verdict probe_compression_bound(const probe *p, const head_data *h, double unit_of_run, int64_t chain,

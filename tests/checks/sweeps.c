@@ -197,6 +197,7 @@ static void run_sweep(int sweep, int *cells) {
   for (int r = 0; r < count; r++)
     for (int b = 0; b < rows[r].bounds_count; b++, ++*cells) {
       const result_bound *bound = &rows[r].bounds[b];
+      expect_in_range(bound, rows[r].variant);
       cr_expect(
           bound->verdict != VERDICT_VIOLATED && bound->verdict != VERDICT_ERROR,
           "sweep %d, %s, kind %d, n %d, keys %d, d %d, d_v %d, %s%s%s: %s %s, measured %g, bound %g, p %g %s",

@@ -60,6 +60,7 @@ static void judge(const char *spec, bool causal, attn_dtype dtype, const char *i
   for (int b = 0; b < row.bounds_count; b++) {
     const result_bound *cell = &row.bounds[b];
     cr_expect_eq(cell->kind, KIND_PROPERTY, "%s", cell->name);
+    expect_in_range(cell, spec);
     const bool excused = cell->verdict == VERDICT_NOT_APPLICABLE ||
                          (unnamed && cell->verdict == VERDICT_UNCERTIFIABLE) ||
                          (of_terms && cell->verdict == VERDICT_UNCHECKED);

@@ -127,6 +127,12 @@ static inline void case_free(run_case *c) {
   free(c);
 }
 
+/* Errors, shares and their bounds are none below 0, and a probability lies in 0 ... 1. */
+static inline void expect_in_range(const result_bound *b, const char *what) {
+  cr_expect(!(b->measured < 0) && !(b->value < 0) && !(b->p_value < 0) && !(b->p_value > 1),
+            "%s, %s: measured %g, value %g, p %g", b->name, what, b->measured, b->value, b->p_value);
+}
+
 /* One check on the evidence, with a fresh cache. */
 static inline result_bound case_check(const evidence *e, const char *name) {
   evidence own = *e;
@@ -136,6 +142,7 @@ static inline result_bound case_check(const evidence *e, const char *name) {
   own.cache = block_cache_create();
   check_evaluate(found, &own, &bound);
   block_cache_free(own.cache);
+  expect_in_range(&bound, attn_plan_spec(e->plan));
   return bound;
 }
 

@@ -26,7 +26,7 @@ static outcome judge_keys(const row_case *c, double *k, double *a, double *betas
                slack = (x->turns ? 16 : 8) * (double)((x->chunk + 1) * (p->d_qk + 5 * x->chunk + 21)) *
                        type->unit;
   const double lost = 4 * (double)(p->d_qk + x->chunk) * type->normal; /* by underflow, of a key */
-  double left = 1, written = 0, again = 0;
+  double left = 1, written = 0, again = 0, longest = 0;
   outcome worst = OUTCOME_NONE;
   if (!c->head->finite) return (outcome){.why = row_reason(ROW_INFINITE)};
   if (!(slack < 1)) return (outcome){.why = row_reason(ROW_CHAIN)};
@@ -44,9 +44,13 @@ static outcome judge_keys(const row_case *c, double *k, double *a, double *betas
       s->bound[l] += left * key.size * (fabs(w) + again) * fabs(c->head->v[j * p->d_v + l]);
     }
     again = x->carries ? fabs(betas[1]) : 0;
+    longest = fmax(longest, key.size);
     written += left;
     left *= key.most;
   }
+  for (int64_t l = 0; l < p->d_v; l++)
+    if (!(fmax(q, 1) * fmax(longest, s->bound[l]) < type->largest / 4))
+      return (outcome){.why = row_reason(ROW_OVERFLOW)};
   for (int64_t l = 0; l < p->d_v; l++)
     outcome_worsen(&worst, (outcome){fabs(s->given[l]),
                                      q * s->bound[l] * (1 + slack) + lost * (1 + q) * (1 + written), NULL});

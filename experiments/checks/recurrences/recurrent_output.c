@@ -47,6 +47,7 @@ typedef struct pass {
   double *q, *q_mag;             /* [judged, d_qk], times the scale, turned back; as mag */
   double *o, *bound, *magnitude; /* [judged, d_v] */
   double *peak;                  /* [d_v] */
+  double longest;                /* of the keys */
 } pass;
 
 static attn_status make_pass(const evidence *e, const head_data *head, pass *w) {
@@ -132,6 +133,7 @@ static bool take_gates(pass *w) {
     w->read[t] = gamma_of(read_chain(p, w->rule), unit) + exponents;
     w->write[t] = gamma_of(write_chain(w->rule), unit) + exponents;
     w->size[t] = key.size;
+    w->longest = fmax(w->longest, key.size);
     w->asks[t] = key.asks;
     w->most[t] = key.most;
     w->rho[t] = key.norm;
@@ -324,7 +326,9 @@ static void divide_row(const pass *w, int64_t r) {
 static outcome judge_row(const pass *w, int64_t r, double *given) {
   const attn_problem *p = w->e->problem;
   const double *bound = w->bound + r * w->d_v;
-  double most = 0;
+  double most = 0, far = vector_norm(w->q + r * p->d_qk, p->d_qk) * w->longest;
+  for (int64_t l = 0; l < w->d_v; l++) far = fmax(far, w->magnitude[r * w->d_v + l]);
+  if (!(far < w->type->largest / 4)) return (outcome){.why = row_reason(ROW_OVERFLOW)};
   if (w->rule->normalised) divide_row(w, r);
   row_widen(w->e->o, p->dtype, row_offset(p, &w->e->exact->rows[r], p->d_v), p->d_v, given);
   for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, w->magnitude[r * w->d_v + l]);
