@@ -129,11 +129,9 @@ static attn_status inspect_term(attn_builder *b, dyadic *x, const attn_expressio
        "dyadic: queries of one part depend on each other, and with them on later tokens"},
       {0, NULL}};
   attn_view view;
-  bool shared = false;
   attn_status status = attn_plan_inspect(term, &view);
   if (status) return status;
-  for (const attn_exemption *own = view.exempt; own && own->reason; own++)
-    shared = shared || (own->properties & (ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD));
+  const bool shared = attn_exempt(view.exempt, ATTN_EXEMPT_ROWS);
   x->caps = view.caps | ATTN_CAP_CAUSAL;
   x->by_features = view.by_features;
   return attn_join_exemptions(

@@ -85,18 +85,14 @@ Test(core_alloc, refusals_become_enomem) {
 
 /* Plans of more than one chunk, so that later allocations too are refused. */
 Test(core_alloc, refusals_in_large_plans) {
-  static const char *const specs[] = {"tiled",
-                                      "longformer:window=16,global=2",
-                                      "bigbird:block=8",
-                                      "linformer:k=64",
-                                      "linformer:k=64,projection=dct",
-                                      "linformer:k=64,projection=srht,share=none",
-                                      "performer:features=256",
-                                      "performer:features=64,share_heads=no"};
-  attn_problem problem = attn_problem_make(1, 4, 3000, 64);
-  for (size_t k = 0; k < sizeof specs / sizeof *specs; k++) {
-    note_context("%s", specs[k]);
-    every_refusal(&problem, specs[k]);
+  const attn_problem problem = attn_problem_make(1, 4, 3000, 64);
+  const char *specs = "tiled longformer:window=16,global=2 bigbird:block=8 linformer:k=64 "
+                      "linformer:k=64,projection=dct linformer:k=64,projection=srht,share=none "
+                      "performer:features=256 performer:features=64,share_heads=no";
+  char spec[80];
+  for (int size; sscanf(specs, "%79s%n", spec, &size) == 1; specs += size) {
+    note_context("%s", spec);
+    every_refusal(&problem, spec);
   }
 }
 

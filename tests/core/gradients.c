@@ -209,17 +209,12 @@ static void each_recurrence(bool padded, void (*test)(setting *)) {
                                       "pooled:block=5,overlap=2,window=7",
                                       "pooled:block=4,window=0",
                                       "normaliser:kind=entmax15",
-
                                       "nsa",
                                       "dyadic(tiled,base=16)"};
   const case_shape shape = {2, 4, 2, 140, 150, 6, 9, true, padded};
   for (size_t i = 0; i < 2 * (sizeof rules / sizeof *rules); i++) {
-    attn_problem p = shape_problem(shape, i % 2 ? ATTN_F64 : ATTN_F32);
-    inputs in = inputs_make(&p, padded, 9, 1), up = upstream_of(&in);
-    note_context("%s %s", rules[i / 2], i % 2 ? "f64" : "f32");
-    test(&(setting){.spec = rules[i / 2], .options = {.threads = 2}, .in = &in, .up = &up});
-    inputs_free(&in);
-    inputs_free(&up);
+    const attn_problem p = shape_problem(shape, i % 2 ? ATTN_F64 : ATTN_F32);
+    try_spec(rules[i / 2], &p, padded, NULL, test);
   }
 }
 

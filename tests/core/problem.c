@@ -192,13 +192,18 @@ Test(core_problem, costs_are_of_heads_that_are_alike) {
   }
 }
 
+/* Of n numbers, there and back, and the products. */
+static double transform(double n) { return n * (2.5 * log2(n) + 3); }
+
 /* Each variant's cost by the formula that its head gives, of a problem of which no two sizes are alike. */
 Test(core_problem, costs_are_those_of_the_formulas) {
   enum { H = 6, G = 3, Q = 40, N = 66, D = 12, V = 20, ROW = D + V, M = 8, PAIRS = H * Q * N };
   const double rows = H * Q + G * N, low = H * (N + Q + M) * M * ROW, once = H * Q, kept = G * N * ROW,
                seen = H * 1860, clt = once * 4 * (exp(1) - 1) * pow(0.6744897501960817, 2),
                slash = once * (N * (1 - (1 - 5.0 / N) * (1 - 7.0 / (N + Q - 1))) + 5),
-               hyper = once * (N / 5.0 + N * (1 - pow(1 - 1.0 / N, 8)) * 4 / 5);
+               hyper = once * (N / 5.0 + N * (1 - pow(1 - 1.0 / N, 8)) * 4 / 5),
+               halves = once * (3 + (N - 3) / 2.0),
+               hull = once * (3 + (N - 3) * (1 - pow(1 - 1 / sqrt(8 * acos(-1) * log(64)), 2)));
   const struct {
     const char *spec;
     double mul_add, exp;
@@ -230,6 +235,9 @@ Test(core_problem, costs_are_those_of_the_formulas) {
       {"vslash:vertical=5,slash=7,last=9,sink=3,window=2", slash * ROW + H * 9 * N * D, slash + H * 9 * N},
       {"lsh:rounds=2,buckets=4,window=3", once * (3 + (N - 3) * 7 / 16.0) * ROW + D * rows * 4,
        once * (3 + (N - 3) * 7 / 16.0)},
+      {"lsh:rounds=2,buckets=64,window=3,seed=2", hull * (2 + V) + 2 * rows * 64, hull}, /* d = seed */
+      {"lsh:rounds=2,buckets=4,window=3,seed=1", halves * (1 + V) + rows * 4, halves},
+      {"toeplitz:feature=identity,slope=1,block=8", H * D * (V + 1) * transform(108), H * 108},
       {"hyper:block=16,sample=8,exact_below=0,bits=3", hyper * ROW + D * rows * 3, hyper},
       {"hyper:block=16,sample=8,exact_below=0,bits=3,sampling=values",
        hyper * ROW + D * rows * 3 + G * N * (V + 1) * (V + 1), hyper},
@@ -239,6 +247,9 @@ Test(core_problem, costs_are_those_of_the_formulas) {
       {"longnet:segments=8+16,dilations=1+2", once * 12 * ROW, once * 12},
       {"pooled:block=4,window=8", H * 785 * ROW + kept, H * 785}, /* the first that is causal */
       {"linear:feature=identity", rows * D * (V + 1) + once * 97 / 2 * (ROW + 1), 0},
+      {"toeplitz:feature=identity,slope=1,block=8,normalise=no",
+       once * 8 * ROW + H * D * V * (4 * transform(15) + 2 * transform(32) + transform(64) + transform(128)),
+       once * 4 + H * (15 + 32 + 64 + 128)},
       {"latent:rank=5,prompt=33",
        seen * (10 + 0.75 * ROW) + 96 * (33 * 48 + N * 5 + 5 * 96 * 96) + once * ROW * 5, seen},
       {"recurrent:chunk=8", H * ((N - 1) * D * V + Q * (D * V + 16 * ROW)), H * N * 3},
@@ -251,6 +262,7 @@ Test(core_problem, costs_are_those_of_the_formulas) {
   attn_problem p = shape_problem((case_shape){2, H, G, Q, N, D, V, false, false}, ATTN_F32);
   for (size_t c = 0; c < sizeof costs / sizeof *costs; c++) {
     p.causal |= strstr(costs[c].spec, "pooled") != NULL;
+    p.d_qk = strstr(costs[c].spec, "seed=1") ? 1 : strstr(costs[c].spec, "seed=2") ? 2 : D;
     p.n_q = strstr(costs[c].spec, "evict") ? N : Q;
     const attn_cost got = cost_of(p, costs[c].spec, "", 1);
     if (!(fabs(got.mul_add - 2 * costs[c].mul_add) <= 1e-9 * got.mul_add &&
@@ -344,15 +356,11 @@ static void expect_refusals(const attn_problem *p, attn_status status, const cha
 }
 
 Test(core_problem, settings_are_refused_just_beyond_their_limits) {
-  static const char *const admitted[] = {"linformer:k=100",
-                                         "longformer:global_at=99",
-                                         "latent:shared=8",
-                                         "longnet:segments=8,dilations=8",
-                                         "lsh_tail:hits=2,l=2",
-                                         "bigbird:tail=uniform,random=1",
-                                         "linear:feature=dpfp,nu=15",
-                                         "linear:feature=cos,M=100",
-                                         "linear:feature=relu2,eps=0.1"};
+  const char *admitted =
+      "linformer:k=100 longformer:global_at=99 latent:shared=8 longnet:segments=8,dilations=8 "
+      "lsh_tail:hits=2,l=2 bigbird:tail=uniform,random=1 linear:feature=dpfp,nu=15 linear:feature=cos,M=100 "
+      "linear:feature=relu2,eps=0.1";
+  char spec[80];
   attn_problem p = attn_problem_make(1, 1, 100, 8), wide = p;
   expect_refusals(
       &p, ATTN_EINVAL,
@@ -363,14 +371,14 @@ Test(core_problem, settings_are_refused_just_beyond_their_limits) {
       "longnet:segments=8|1 segments and 3 dilations;longnet:segments=,dilations=|0 segments and 0 dilations;"
       "longnet:segments=8+9+10,dilations=1+2+11|dilation 11 is more than;latent:shared=9|shared=9;"
       "lsh:buckets=3|even;lsh_tail:hits=2,l=1|hits;performer:kernel=trig,eps=0.1|eps;toeplitz:feature=exp|"
-      "sums;"
-      "tiled:precision=bf16,path=fma|path=fma;kivi:residual=33,group=32|no multiple;store:k=f32,v=f32|change;"
-      "rotated:k=f32,v=f32|rotated;sparse_transformer:mode=fixed,stride=9,summary=10|summary=10;");
+      "sums;tiled:precision=bf16,path=fma|path=fma;kivi:residual=33,group=32|no multiple;"
+      "store:k=f32,v=f32|change;rotated:k=f32,v=f32|rotated;"
+      "sparse_transformer:mode=fixed,stride=9,summary=10|summary=10;");
   expect_refusals(&p, ATTN_EUNSUPPORTED, "latent:prompt=4|only causal;");
   wide.dtype = ATTN_F64;
   expect_refusals(&wide, ATTN_EUNSUPPORTED, "kivi|fp32;sage|fp32;store|fp32;tiled:precision=bf16|fp32;");
-  for (size_t i = 0; i < sizeof admitted / sizeof *admitted; i++)
-    attn_plan_destroy(plan_or_note(&p, admitted[i], NULL));
+  for (int size; sscanf(admitted, "%79s%n", spec, &size) == 1; admitted += size)
+    attn_plan_destroy(plan_or_note(&p, spec, NULL));
   p.causal = true;
   attn_plan_destroy(plan_or_note(&p, "sparse_transformer:mode=fixed,stride=9,summary=9", NULL));
   p.n_q = 101;

@@ -80,7 +80,8 @@ static const char *const specs[] = {"full",
                                     "tiled:block_q=16,block_k=24",
                                     "longformer:window=16,global=2",
                                     "longformer:window=12,dilation=3",
-                                    "bigbird:block=8"};
+                                    "bigbird:block=8",
+                                    "svd:r=91"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 Test(core_score, transforms_are_what_they_say) {

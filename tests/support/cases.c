@@ -216,6 +216,17 @@ void inputs_quantise(inputs *in, tensor which, int bits) {
                      ldexp(nearbyint(ldexp(inputs_get(in, which, b, h, i, l), bits)), -bits));
 }
 
+double inputs_most(const inputs *in, tensor which) {
+  const attn_problem *p = &in->problem;
+  const extent e = tensor_extent(p, which);
+  double most = 0;
+  for (int64_t x = 0; x < p->batch * e.heads * e.rows * e.columns; x++)
+    most =
+        fmax(most, fabs(inputs_get(in, which, x / e.columns / e.rows / e.heads,
+                                   x / e.columns / e.rows % e.heads, x / e.columns % e.rows, x % e.columns)));
+  return most;
+}
+
 int64_t inputs_keys(const inputs *in, int64_t batch) {
   return in->padded ? in->kv_len[batch] : in->problem.n_kv;
 }

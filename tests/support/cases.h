@@ -66,6 +66,7 @@ inputs inputs_gather(const inputs *from, const attn_problem *to, int64_t first);
 
 /* Element of a tensor of the inputs. */
 double inputs_get(const inputs *, tensor, int64_t batch, int64_t head, int64_t row, int64_t column);
+double inputs_most(const inputs *, tensor); /* the largest magnitude */
 void inputs_set(inputs *, tensor, int64_t batch, int64_t head, int64_t row, int64_t column, double value);
 void inputs_set_row(inputs *, tensor, int64_t batch, int64_t head, int64_t row, double value);
 /* Rounds every element of a tensor to a multiple of 2^-bits, so that small sums of such numbers are exact. */

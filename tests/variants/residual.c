@@ -18,43 +18,64 @@ ATTN_VARIANT(toy_residual, TOY,
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_LSE,
              .describe = describe, .cost = cost)
 
+static void enter(void) { cr_assert_eq(attn_variant_register(&attn_variant_toy_residual), ATTN_OK); }
+TestSuite(variants_residual, .init = enter);
+
+static const char performer[] = "performer:features=48,seed=3";
+
+/* A head, and performer's features of all other keys. */
+static void *joined(const inputs *in, const attn_pattern *head) {
+  attn_view view;
+  attn_plan *features = plan_inspected(&in->problem, performer, NULL, &view);
+  parts = (attn_residual){.pattern = head, .features = view.features};
+  void *o = run_spec("toy_residual", NULL, in);
+  attn_plan_destroy(features);
+  return o;
+}
+
 static inputs make(case_shape shape, attn_dtype t, double std) {
   attn_problem p = shape_problem(shape, t);
   return inputs_make(&p, shape.padded, 5, std);
 }
 
-static const char performer[] = "performer:features=48,seed=3";
-
-/* -- degenerate heads -- */
+/* -- heads that are something simpler -- */
 
 static int64_t no_runs(const void *state, int64_t head, int64_t position, attn_run *runs) {
   (void)state, (void)head, (void)position, (void)runs;
   return 0;
 }
 
-Test(variants_residual, without_a_head_it_is_the_features) {
-  cr_assert_eq(attn_variant_register(&attn_variant_toy_residual), ATTN_OK);
+/* The keys of a pattern, a run each. */
+static int64_t one_by_one(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  const attn_pattern *of = state;
+  attn_run own[9];
+  int64_t count = 0;
+  for (int64_t r = 0, all = of->row(of->state, head, position, own); r < all; r++)
+    for (int64_t l = 0; l < own[r].count; l++)
+      runs[count++] = (attn_run){own[r].first + l * own[r].step, 1, 1};
+  return count;
+}
+
+Test(variants_residual, heads_of_nothing_of_everything_and_of_steps) {
   const attn_pattern none = {.row = no_runs, .max_runs = 1};
   for (int causal = 0; causal <= 1; causal++) {
     inputs in = make((case_shape){2, 4, 2, 300, 411, 16, 16, causal, true}, ATTN_F32, 1);
-    attn_view view;
-    attn_plan *features = plan_inspected(&in.problem, performer, NULL, &view);
-    parts = (attn_residual){.pattern = &none, .features = view.features};
-    void *o = run_spec("toy_residual", NULL, &in), *want = run_plain(features, &in);
+    void *o = joined(&in, &none), *want = run_spec(performer, NULL, &in);
     expect_same(&in.problem, o, want, "no head");
     free(o), free(want);
-    attn_plan_destroy(features);
-    inputs_free(&in);
-  }
-}
-
-Test(variants_residual, with_every_key_it_is_the_head) {
-  for (int causal = 0; causal <= 1; causal++) {
-    inputs in = make((case_shape){2, 4, 2, 300, 411, 16, 16, causal, true}, ATTN_F32, 1);
-    void *o = run_spec("longformer:window=1000 + performer:features=48", NULL, &in),
-         *want = run_spec("longformer:window=1000", NULL, &in);
+    o = run_spec("longformer:window=1000 + performer:features=48", NULL, &in);
+    want = run_spec("longformer:window=1000", NULL, &in);
     expect_same(&in.problem, o, want, "every key");
     free(o), free(want);
+    inputs_free(&in);
+    in = make((case_shape){2, 4, 2, 300, 411, 16, 16, causal, true}, ATTN_F64, 1);
+    attn_view view;
+    attn_plan *plan = plan_inspected(&in.problem, "longformer:window=90,dilation=3", NULL, &view);
+    const attn_pattern single = {.state = view.pattern, .row = one_by_one, .max_runs = 411};
+    double *steps = joined(&in, view.pattern), *keys = joined(&in, &single);
+    for (size_t x = 0; x < output_count(&in.problem); x++) EXPECT(fabs(steps[x] - keys[x]) < 1e-11);
+    free(steps), free(keys);
+    attn_plan_destroy(plan);
     inputs_free(&in);
   }
 }
@@ -75,42 +96,48 @@ Test(variants_residual, threads_change_no_bit) {
 
 /* -- rows whose denominator is lost -- */
 
-/* One feature: 1, but 1e5 of the first key. */
+/* One feature: 1e-4, but 1e5 of the key that a pattern takes. */
+static int64_t tall;
+static int64_t tall_run(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  (void)state, (void)head, (void)position;
+  runs[0] = (attn_run){tall, 1, 1};
+  return 1;
+}
 static void steep(const void *state, const attn_context *c, const attn_feature_rows *x, void *f,
                   int64_t f_row, double *scale) {
   (void)state;
   for (int64_t i = 0; i < x->rows; i++) {
-    const bool tall = x->side == ATTN_KEY && x->first + i == 0;
-    attn_set(f, i * f_row, c->problem->dtype, tall ? 1e5 : 1e-4);
+    attn_set(f, i * f_row, c->problem->dtype, x->side == ATTN_KEY && x->first + i == tall ? 1e5 : 1e-4);
     if (scale) scale[i] = 0;
   }
 }
 
 Test(variants_residual, a_lost_denominator_is_no_number) {
-  cr_assert_eq(attn_variant_register(&attn_variant_toy_residual), ATTN_OK);
   const attn_feature_map map = {.columns = 1, .map = steep};
-  for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++) {
-    inputs in = make((case_shape){1, 1, 1, 90, 200, 8, 8, false, false}, t, 0);
-    attn_view view;
-    attn_plan *head = plan_inspected(&in.problem, "longformer:window=2,global=1", NULL, &view);
-    parts = (attn_residual){.pattern = view.pattern, .features = &map};
+  const attn_pattern pattern = {.row = tall_run, .max_runs = 1};
+  parts = (attn_residual){.pattern = &pattern, .features = &map};
+  for (int k = 0; k < 12; k++) { /* of the first chunk of keys, of a later one, of the queries' own */
+    const attn_dtype t = k % 2 ? ATTN_F64 : ATTN_F32;
+    const bool causal = k / 2 % 2;
+    tall = (int64_t[]){0, 101, 150}[k / 4];
+    note_context("%s%s, key %d", attn_numbers[t].name, causal ? ", causal" : "", (int)tall);
+    inputs in = make((case_shape){1, 1, 1, 90, 200, 8, 8, causal, false}, t, 0);
     void *o = run_spec("toy_residual", NULL, &in);
     /* A_j = 1 of the head; of the rest 200 times 1e-8, lost beside 10 in fp32 if the head were nothing. */
-    for (int64_t i = 1; i < 90; i++) EXPECT(isfinite(output_get(&in.problem, o, 0, 0, i, 0)));
+    for (int64_t i = 0; i < 90; i++) EXPECT(isfinite(output_get(&in.problem, o, 0, 0, i, 0)));
     free(o);
     /* Scores of -40: the head is nothing. */
     for (int64_t i = 0; i < 90; i++) inputs_set_row(&in, TENSOR_Q, 0, 0, i, -20);
     for (int64_t i = 0; i < 200; i++) inputs_set_row(&in, TENSOR_K, 0, 0, i, 1);
     o = run_spec("toy_residual", NULL, &in);
-    for (int64_t i = 1; i < 90; i++) EXPECT(isnan(output_get(&in.problem, o, 0, 0, i, 0)) == (t == ATTN_F32));
+    for (int64_t i = 0; i < 90; i++)
+      EXPECT(isnan(output_get(&in.problem, o, 0, 0, i, 0)) == (t == ATTN_F32 && (!causal || tall < i + 111)));
     free(o);
-    attn_plan_destroy(head);
     inputs_free(&in);
   }
 }
 
 Test(variants_residual, what_cannot_be_joined_is_named) {
-  cr_assert_eq(attn_variant_register(&attn_variant_toy_residual), ATTN_OK);
   const attn_problem p = attn_problem_make(1, 1, 50, 8);
   attn_view head, features;
   attn_plan *of_head = plan_inspected(&p, "topk:k=4", NULL, &head),
