@@ -193,10 +193,9 @@ Test(faults, a_dataset_that_cannot_be_made_is_a_row) {
 Test(faults, an_approximation_beyond_its_range_says_so) {
   float data[64 * 16];
   for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = 1e15F * (float)((int)(i * 7 % 11) - 5);
-  static const char about[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 64, 16), }";
-  command_write_npy("q.npy", about, data, sizeof data);
+  fixture_npy("q.npy", "<f4", "1, 64, 16", data, sizeof data);
   for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = (float)(i % 3);
-  command_write_npy("v.npy", about, data, sizeof data);
+  fixture_npy("v.npy", "<f4", "1, 64, 16", data, sizeof data);
   command_write_text("x.yaml", "schema: 1\ngrid: {n: 64, heads: 1, d: 16}\n"
                                "variants: [full, performer: {features: 16}]\n"
                                "datasets: [npy: {q: q.npy, k: q.npy, v: v.npy}]\nnulls: no\n" TIMING);
@@ -214,8 +213,7 @@ Test(faults, an_approximation_beyond_its_range_says_so) {
 Test(faults, features_beyond_the_range_of_their_product_say_so) {
   float data[64 * 16];
   for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = -60;
-  static const char about[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 64, 16), }";
-  command_write_npy("q.npy", about, data, sizeof data);
+  fixture_npy("q.npy", "<f4", "1, 64, 16", data, sizeof data);
   command_write_text("x.yaml", "schema: 1\ngrid: {n: 64, heads: 1, d: 16}\nvariants: [full, linear]\n"
                                "datasets: [npy: {q: q.npy, k: q.npy, v: q.npy}]\nnulls: no\n" TIMING);
   cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
@@ -229,8 +227,7 @@ Test(faults, features_beyond_the_range_of_their_product_say_so) {
 Test(faults, a_graph_of_all_heads_is_no_failure) {
   char mask[3 * 8 * 8];
   for (size_t i = 0; i < sizeof mask; i++) mask[i] = i % 5 != 0;
-  command_write_npy("m.npy", "{'descr': '|b1', 'fortran_order': False, 'shape': (3, 8, 8), }", mask,
-                    sizeof mask);
+  fixture_npy("m.npy", "|b1", "3, 8, 8", mask, sizeof mask);
   command_write_text("x.yaml",
                      "schema: 1\ngrid: {n: 8, heads: 3, d: 4}\nvariants: [\"graph:kind=file,file=m.npy\"]\n"
                      "datasets: gaussian\nnulls: no\nmaps: 8\n" TIMING);
@@ -245,12 +242,9 @@ Test(faults, a_graph_of_all_heads_is_no_failure) {
 Test(faults, sizes_that_a_file_knows_are_taken_from_it) {
   float data[2 * 4 * 24 * 6] = {0};
   for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = (float)(i * 7 % 13) / 6 - 1;
-  command_write_npy("q.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4, 24, 6), }", data,
-                    sizeof data);
-  command_write_npy("k.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 24, 6), }", data,
-                    sizeof data / 2);
-  command_write_npy("v.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 24, 3), }", data,
-                    sizeof data / 4);
+  fixture_npy("q.npy", "<f4", "2, 4, 24, 6", data, sizeof data);
+  fixture_npy("k.npy", "<f4", "2, 2, 24, 6", data, sizeof data / 2);
+  fixture_npy("v.npy", "<f4", "2, 2, 24, 3", data, sizeof data / 4);
   command_write_text("x.yaml", "schema: 1\ngrid: {n: [16, 32]}\nvariants: full\n"
                                "datasets: [npy: {q: q.npy, k: k.npy, v: v.npy}]\nnulls: no\n" TIMING);
   cr_expect_eq(run("run x.yaml -o x.h5"), 0, "%s", result.err);
@@ -283,8 +277,7 @@ Test(faults, sizes_that_a_file_knows_are_taken_from_it) {
 Test(faults, checks_on_problems_that_a_file_does_not_fit) {
   char mask[64];
   for (size_t i = 0; i < sizeof mask; i++) mask[i] = i % 3 != 1;
-  command_write_npy("m.npy", "{'descr': '|b1', 'fortran_order': False, 'shape': (8, 8), }", mask,
-                    sizeof mask);
+  fixture_npy("m.npy", "|b1", "8, 8", mask, sizeof mask);
   command_write_text("x.yaml", "schema: 1\ngrid: {n: 8, heads: 2, d: 16}\nnulls: no\ndatasets: gaussian\n"
                                "variants: \"graph:kind=file,file=m.npy + lsh:rounds=2\"\n" TIMING);
   cr_expect_eq(run("run x.yaml -o x.h5"), 0, "%s", result.err);
@@ -304,8 +297,7 @@ Test(faults, checks_of_a_head_look_at_its_own_rows) {
   for (int head = 0; head < 4; head++)
     for (int i = 0; i < 8; i++)
       for (int j = 0; j < 8; j++) masks[head][i][j] = i % 4 != head && (i + j + head) % 3 != 1;
-  command_write_npy("m.npy", "{'descr': '|b1', 'fortran_order': False, 'shape': (4, 8, 8), }", masks,
-                    sizeof masks);
+  fixture_npy("m.npy", "|b1", "4, 8, 8", masks, sizeof masks);
   command_write_text("x.yaml", "schema: 1\ngrid: {n: 8, heads: 4, d: 4, data_seed: 0:7:1}\nnulls: no\n"
                                "datasets: gaussian\nvariants: \"graph:kind=file,file=m.npy\"\n" TIMING);
   cr_expect_eq(run("run x.yaml -o x.h5"), 0, "%s", result.err);
