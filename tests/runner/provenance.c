@@ -14,7 +14,7 @@ static int64_t session_of(const char *part) {
   result_set set = read_results("x.h5");
   const result_row *row = find_row(&set, part);
   const int64_t session = row->session;
-  cr_expect_eq(row->status, RUN_OK, "%s: %s", row->key, row->message);
+  expect_status(row, RUN_OK);
   result_set_free(&set);
   return session;
 }
