@@ -106,95 +106,88 @@ Test(data_gguf_models, keys_may_leave_out_what_has_a_default) {
   reference_free(&m);
 }
 
-/* The file with one key renamed, and perhaps one more. */
-static const char *with_change(const reference_model *m, const char *renamed, const char *text,
-                               const char *key, double value) {
+typedef enum { REMOVED, REPLACED, ADDED } key_change;
+
+/* The file with another text of a key, or another number. */
+static const char *with_change(const reference_model *m, key_change change, const char *key, const char *text,
+                               double value) {
   gguf_file *f = gguf_model(m, AS_F32);
-  if (renamed) {
+  if (change != ADDED) {
     unsigned char *at = f->key.at;
-    while (memcmp(at, renamed, strlen(renamed)) != 0)
-      cr_assert(++at < f->key.at + f->key.used, "%s", renamed);
+    while (memcmp(at, key, strlen(key)) != 0) cr_assert(++at < f->key.at + f->key.used, "%s", key);
     at[0] = '_';
   }
   if (text)
     gguf_key_text(f, key, text);
-  else if (key && !(value > floor(value) || isnan(value)))
-    gguf_key_number(f, key, IS_I32, (uint64_t)(int64_t)value, 4);
-  else if (key)
+  else if (change != REMOVED && (value > floor(value) || isnan(value)))
     gguf_key_f32(f, key, (float)value);
+  else if (change != REMOVED)
+    gguf_key_number(f, key, IS_I32, (uint64_t)(int64_t)value, 4);
   return gguf_file_write(f, "m.gguf");
 }
 
 Test(data_gguf_models, models_that_it_cannot_compute_are_refused_by_name) {
   static const struct {
-    const char *renamed, *text, *key;
+    key_change change;
+    const char *key, *text;
     double value;
     attn_status status;
     char says[80];
   } cases[] = {
-      {"general.architecture", NULL, NULL, 0, ATTN_EINVAL, "general.architecture is missing"},
-      {"general.architecture", "mamba", "general.architecture", 0, ATTN_EUNSUPPORTED,
+      {REMOVED, "general.architecture", NULL, 0, ATTN_EINVAL, "general.architecture is missing"},
+      {REPLACED, "general.architecture", "mamba", 0, ATTN_EUNSUPPORTED,
        "general.architecture is mamba; expected one of llama, qwen2, qwen3"},
-      {"general.architecture", "qwen2", "general.architecture", 0, ATTN_EINVAL,
-       "key qwen2.embedding_length is missing"},
-      {"general.architecture", NULL, "general.architecture", 1, ATTN_EINVAL, "general.architecture"},
-      {NULL, "adapter", "general.type", 0, ATTN_EUNSUPPORTED, "general.type is adapter"},
-      {"llama.embedding_length", NULL, NULL, 0, ATTN_EINVAL, "key llama.embedding_length is missing"},
-      {"llama.embedding_length", NULL, "llama.embedding_length", 13, ATTN_EINVAL,
+      {REPLACED, "general.architecture", "qwen2", 0, ATTN_EINVAL, "key qwen2.embedding_length is missing"},
+      {REPLACED, "general.architecture", NULL, 1, ATTN_EINVAL, "general.architecture"},
+      {ADDED, "general.type", "adapter", 0, ATTN_EUNSUPPORTED, "general.type is adapter"},
+      {REMOVED, "llama.embedding_length", NULL, 0, ATTN_EINVAL, "key llama.embedding_length is missing"},
+      {REPLACED, "llama.embedding_length", NULL, 13, ATTN_EINVAL,
        "token_embd.weight is not a matrix of 11 x 13"},
-      {"llama.embedding_length", NULL, "llama.embedding_length", 0, ATTN_EINVAL,
-       "embedding_length is not an integer"},
-      {"llama.embedding_length", NULL, "llama.embedding_length", -12, ATTN_EINVAL,
-       "embedding_length is not an integer"},
-      {"llama.embedding_length", NULL, "llama.embedding_length", 12.5, ATTN_EINVAL,
-       "embedding_length is not an integer"},
-      {"llama.feed_forward_length", NULL, NULL, 0, ATTN_EINVAL, "llama.feed_forward_length is missing"},
-      {"llama.feed_forward_length", NULL, "llama.feed_forward_length", 21, ATTN_EINVAL,
-       "blk.0.ffn_gate.weight"},
-      {"llama.block_count", NULL, NULL, 0, ATTN_EINVAL, "llama.block_count is missing"},
-      {"llama.block_count", NULL, "llama.block_count", 4, ATTN_EINVAL,
-       "tensor blk.3.attn_norm.weight is missing"},
-      {"llama.block_count", NULL, "llama.block_count", 2, ATTN_EUNSUPPORTED, "tensor blk.2."},
-      {"llama.attention.head_count", NULL, NULL, 0, ATTN_EINVAL, "llama.attention.head_count is missing"},
-      {"llama.attention.head_count_kv", NULL, NULL, 0, ATTN_EINVAL, "blk.0.attn_k.weight is not"},
-      {"llama.attention.head_count_kv", NULL, "llama.attention.head_count_kv", 4, ATTN_EINVAL,
-       "does not divide"},
-      {"llama.attention.key_length", NULL, NULL, 0, ATTN_EINVAL, "blk.0.attn_q.weight is not"},
-      {"llama.attention.key_length", NULL, "llama.attention.key_length", 3, ATTN_EINVAL,
-       "lets 3 of 3 components turn"},
-      {"llama.context_length", NULL, NULL, 0, ATTN_EINVAL, "key llama.context_length is missing"},
-      {"llama.attention.layer_norm_rms_epsilon", NULL, NULL, 0, ATTN_EINVAL, "rms_epsilon is missing"},
-      {"llama.attention.layer_norm_rms_epsilon", NULL, "llama.attention.layer_norm_rms_epsilon", -0.5,
-       ATTN_EINVAL, "rms_epsilon is not a number"},
-      {"llama.rope.freq_base", NULL, "llama.rope.freq_base", (double)NAN, ATTN_EINVAL,
-       "freq_base is not a number"},
-      {NULL, "yarn", "llama.rope.scaling.type", 0, ATTN_EINVAL, "key llama.rope.scaling.factor is missing"},
-      {NULL, "longrope", "llama.rope.scaling.type", 0, ATTN_EINVAL,
+      {REPLACED, "llama.embedding_length", NULL, 0, ATTN_EINVAL, "embedding_length is not an integer"},
+      {REPLACED, "llama.embedding_length", NULL, -12, ATTN_EINVAL, "embedding_length is not an integer"},
+      {REPLACED, "llama.embedding_length", NULL, 12.5, ATTN_EINVAL, "embedding_length is not an integer"},
+      {REMOVED, "llama.feed_forward_length", NULL, 0, ATTN_EINVAL, "llama.feed_forward_length is missing"},
+      {REPLACED, "llama.feed_forward_length", NULL, 21, ATTN_EINVAL, "blk.0.ffn_gate.weight"},
+      {REMOVED, "llama.block_count", NULL, 0, ATTN_EINVAL, "llama.block_count is missing"},
+      {REPLACED, "llama.block_count", NULL, 4, ATTN_EINVAL, "tensor blk.3.attn_norm.weight is missing"},
+      {REPLACED, "llama.block_count", NULL, 2, ATTN_EUNSUPPORTED, "tensor blk.2."},
+      {REMOVED, "llama.attention.head_count", NULL, 0, ATTN_EINVAL, "llama.attention.head_count is missing"},
+      {REMOVED, "llama.attention.head_count_kv", NULL, 0, ATTN_EINVAL, "blk.0.attn_k.weight is not"},
+      {REPLACED, "llama.attention.head_count_kv", NULL, 4, ATTN_EINVAL, "does not divide"},
+      {REMOVED, "llama.attention.key_length", NULL, 0, ATTN_EINVAL, "blk.0.attn_q.weight is not"},
+      {REPLACED, "llama.attention.key_length", NULL, 3, ATTN_EINVAL, "lets 3 of 3 components turn"},
+      {REMOVED, "llama.context_length", NULL, 0, ATTN_EINVAL, "key llama.context_length is missing"},
+      {REMOVED, "llama.attention.layer_norm_rms_epsilon", NULL, 0, ATTN_EINVAL, "rms_epsilon is missing"},
+      {REPLACED, "llama.attention.layer_norm_rms_epsilon", NULL, -0.5, ATTN_EINVAL,
+       "rms_epsilon is not a number"},
+      {REPLACED, "llama.rope.freq_base", NULL, (double)NAN, ATTN_EINVAL, "freq_base is not a number"},
+      {ADDED, "llama.rope.scaling.type", "yarn", 0, ATTN_EINVAL, "key llama.rope.scaling.factor is missing"},
+      {ADDED, "llama.rope.scaling.type", "longrope", 0, ATTN_EINVAL,
        "key llama.rope.scaling.original_context_length is missing"},
-      {NULL, NULL, "llama.rope.scaling.type", 1, ATTN_EINVAL, "llama.rope.scaling.type is not a string"},
-      {NULL, NULL, "llama.rope.scaling.factor", 0, ATTN_EINVAL, "llama.rope.scaling.factor is not a number"},
-      {NULL, NULL, "llama.rope.scaling.attn_factor", 2, ATTN_EUNSUPPORTED, "llama.rope.scaling.attn_factor"},
-      {NULL, NULL, "llama.rope.scaling.yarn_ext_factor", 0, ATTN_EUNSUPPORTED, "yarn_ext_factor is not 1"},
-      {NULL, NULL, "llama.rope.scaling.yarn_log_multiplier", 1, ATTN_EUNSUPPORTED, "multiplier is not 0"},
-      {NULL, NULL, "llama.expert_weights_scale", 2, ATTN_EUNSUPPORTED, "expert_weights_scale is not 1"},
-      {NULL, NULL, "llama.rope.scale_linear", 0.5, ATTN_EINVAL, "llama.rope.scale_linear is not a number"},
-      {NULL, NULL, "llama.rope.dimension_count", 3, ATTN_EINVAL,
+      {ADDED, "llama.rope.scaling.type", NULL, 1, ATTN_EINVAL, "llama.rope.scaling.type is not a string"},
+      {ADDED, "llama.rope.scaling.factor", NULL, 0, ATTN_EINVAL, "llama.rope.scaling.factor is not a number"},
+      {ADDED, "llama.rope.scaling.attn_factor", NULL, 2, ATTN_EUNSUPPORTED, "llama.rope.scaling.attn_factor"},
+      {ADDED, "llama.rope.scaling.yarn_ext_factor", NULL, 0, ATTN_EUNSUPPORTED, "yarn_ext_factor is not 1"},
+      {ADDED, "llama.rope.scaling.yarn_log_multiplier", NULL, 1, ATTN_EUNSUPPORTED, "multiplier is not 0"},
+      {ADDED, "llama.expert_weights_scale", NULL, 2, ATTN_EUNSUPPORTED, "expert_weights_scale is not 1"},
+      {ADDED, "llama.rope.scale_linear", NULL, 0.5, ATTN_EINVAL, "llama.rope.scale_linear is not a number"},
+      {ADDED, "llama.rope.dimension_count", NULL, 3, ATTN_EINVAL,
        "dimension_count lets 3 of 4 components turn"},
-      {NULL, NULL, "llama.rope.dimension_count", 6, ATTN_EINVAL,
+      {ADDED, "llama.rope.dimension_count", NULL, 6, ATTN_EINVAL,
        "dimension_count is not an integer from 1 to 4"},
-      {NULL, NULL, "llama.attention.value_length", 8, ATTN_EUNSUPPORTED,
+      {ADDED, "llama.attention.value_length", NULL, 8, ATTN_EUNSUPPORTED,
        "llama.attention.value_length is not 4"},
-      {NULL, NULL, "llama.attention.sliding_window", -8, ATTN_EINVAL, "sliding_window is not an integer"},
-      {NULL, NULL, "llama.expert_count", 8, ATTN_EINVAL, "key llama.expert_used_count is missing"},
-      {NULL, NULL, "general.quantization_version", 1, ATTN_EUNSUPPORTED, "quantization_version is not 2"},
-      {NULL, NULL, "split.count", 2, ATTN_EINVAL, "the name does not end in -00001-of-00002.gguf"}};
+      {ADDED, "llama.attention.sliding_window", NULL, -8, ATTN_EINVAL, "sliding_window is not an integer"},
+      {ADDED, "llama.expert_count", NULL, 8, ATTN_EINVAL, "key llama.expert_used_count is missing"},
+      {ADDED, "general.quantization_version", NULL, 1, ATTN_EUNSUPPORTED, "quantization_version is not 2"},
+      {ADDED, "split.count", NULL, 2, ATTN_EINVAL, "the name does not end in -00001-of-00002.gguf"}};
   reference_model m = random_model(0);
   data_llama *llama = NULL;
-  assert_ok(data_llama_open(with_change(&m, NULL, NULL, "llama.rope.dimension_count", 4), &llama));
+  assert_ok(data_llama_open(with_change(&m, ADDED, "llama.rope.dimension_count", NULL, 4), &llama));
   data_llama_close(llama);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     llama = NULL;
-    const char *path = with_change(&m, cases[i].renamed, cases[i].text, cases[i].key, cases[i].value);
+    const char *path = with_change(&m, cases[i].change, cases[i].key, cases[i].text, cases[i].value);
     assert_refused(data_llama_open(path, &llama), cases[i].status, cases[i].says);
     cr_assert_not_null(strstr(attn_last_error(), "m.gguf"));
     cr_assert_null(llama);

@@ -75,6 +75,14 @@ static inline void tokens_write(json_t *file) {
   json_decref(file);
 }
 
+/* Writes a text as it is, except that " stands for each '. */
+static inline void tokens_write_text(const char *text) {
+  char *file = strdup(text);
+  for (char *at = file; (at = strchr(at, '\'')); at++) *at = '"';
+  fixture_write(fixture_path("tokenizer.json"), file, strlen(file));
+  free(file);
+}
+
 /* The one that is there. */
 static inline data_tokenizer *tokens_open_there(void) {
   data_tokenizer *t = NULL;

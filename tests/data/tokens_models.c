@@ -5,13 +5,13 @@
 TestSuite(data_tokens_models, .init = fixture_begin, .fini = fixture_end);
 
 #define BLANK "\u2581"
-#define FILE_OF(steps, model) "{" steps "\"model\":{" model "}}"
-#define BERT                                                                                       \
-  "\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true," \
-  "\"strip_accents\":null,\"lowercase\":true},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
+#define FILE_OF(steps, model) "{" steps "'model':{" model "}}"
+#define BERT                                                                             \
+  "'normalizer':{'type':'BertNormalizer','clean_text':true,'handle_chinese_chars':true," \
+  "'strip_accents':null,'lowercase':true},'pre_tokenizer':{'type':'BertPreTokenizer'},"
 
 static data_tokenizer *open_text(const char *file) {
-  fixture_write(fixture_path("tokenizer.json"), file, strlen(file));
+  tokens_write_text(file);
   return tokens_open_there();
 }
 
@@ -26,13 +26,12 @@ static const char *decoded(const data_tokenizer *t, const int64_t *ids, int64_t 
 }
 
 Test(data_tokens_models, wordpiece_takes_the_longest_and_then_the_longest) {
-  data_tokenizer *t = open_text(FILE_OF(
-      BERT "\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",9],\"cls\":[\"[CLS]\",8]},"
-           "\"added_tokens\":[{\"id\":8,\"content\":\"[CLS]\"},{\"id\":9,\"content\":\"[SEP]\"}],",
-      "\"type\":\"WordPiece\",\"unk_token\":\"?!\",\"continuing_subword_prefix\":\"##\","
-      "\"max_input_chars_per_word\":6,\"vocab\":{\"?!\":0,\"un\":1,\"##aff\":2,\"##a\":3,\"##ab\":4,\"una\":"
-      "5,"
-      "\"##le\":6,\".\":7,\"#\":10,\"##f\":12,\"##\":13,\"\u4e2d\":11}"));
+  data_tokenizer *t =
+      open_text(FILE_OF(BERT "'post_processor':{'type':'BertProcessing','sep':['[SEP]',9],'cls':['[CLS]',8]},"
+                             "'added_tokens':[{'id':8,'content':'[CLS]'},{'id':9,'content':'[SEP]'}],",
+                        "'type':'WordPiece','unk_token':'?!','continuing_subword_prefix':'##',"
+                        "'max_input_chars_per_word':6,'vocab':{'?!':0,'un':1,'##aff':2,'##a':3,'##ab':4,"
+                        "'una':5,'##le':6,'.':7,'#':10,'##f':12,'##':13,'\u4e2d':11}"));
   cr_assert_eq(data_tokenizer_bos(t), 8);
   cr_assert_str_eq(tokens_ids(t, "UN\xc3\x81"), "5");  /* lower case, without its accent */
   cr_assert_str_eq(tokens_ids(t, "unaff"), "5 12 12"); /* not un ##aff, which is shorter first */
@@ -49,13 +48,13 @@ Test(data_tokens_models, wordpiece_takes_the_longest_and_then_the_longest) {
 }
 
 #define META(scheme, split) \
-  "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"" scheme "\",\"split\":" split "},"
+  "'pre_tokenizer':{'type':'Metaspace','prepend_scheme':'" scheme "','split':" split "},"
 
 Test(data_tokens_models, unigram_takes_the_largest_sum) {
-  static const char file[] = FILE_OF(
-      META("always", "true") "\"added_tokens\":[{\"id\":8,\"content\":\"c\",\"single_word\":true}],",
-      "\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"" BLANK "\",-1],[\"a\",-2],[\"b\",-2],"
-      "[\"ab\",-3.5],[\"" BLANK "a\",-2.5],[\"ba\",-3],[\"xyz\",-9]]");
+  static const char file[] =
+      FILE_OF(META("always", "true") "'added_tokens':[{'id':8,'content':'c','single_word':true}],",
+              "'type':'Unigram','unk_id':0,'vocab':[['<unk>',0],['" BLANK
+              "',-1],['a',-2],['b',-2],['ab',-3.5],['" BLANK "a',-2.5],['ba',-3],['xyz',-9]]");
   data_tokenizer *t = open_text(file);
   cr_assert_str_eq(tokens_ids(t, "ab"), "1 4");    /* -4.5, as _a b, which is found later */
   cr_assert_str_eq(tokens_ids(t, "aba"), "5 6");   /* -5.5 and not _ ab a, -6.5 */
@@ -69,8 +68,8 @@ Test(data_tokens_models, unigram_takes_the_largest_sum) {
 }
 
 Test(data_tokens_models, an_unknown_character_costs_ten_more_than_any_token) {
-  data_tokenizer *t = open_text(FILE_OF("", "\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",9],["
-                                            "\"b\",10.5],[\"cb\",1],[\"d\",9.5],[\"cd\",1]]"));
+  data_tokenizer *t = open_text(FILE_OF(
+      "", "'type':'Unigram','unk_id':0,'vocab':[['<unk>',9],['b',10.5],['cb',1],['d',9.5],['cd',1]]"));
   cr_assert_str_eq(tokens_ids(t, "cbcd"),
                    "0 1 4"); /* 1 - 10 + 10.5 is more than 1, which 1 - 10 + 9.5 is not */
   data_tokenizer_close(t);
@@ -93,39 +92,35 @@ Test(data_tokens_models, the_first_piece_is_that_at_the_beginning_of_the_text) {
                {"Digits", " aa", "0 0"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char file[900];
-    snprintf(
-        file, sizeof file,
-        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Nmt\"},{\"type\":\"Replace\","
-        "\"pattern\":{\"String\":\"x\"},\"content\":\"\"},{\"type\":\"NFC\"},{\"type\":\"Strip\",\"strip_"
-        "left\":true,\"strip_right\":false},{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"" CHARSMAP
-        "\"}]},\"added_tokens\":[{\"id\":2,\"content\":\"<s>\"}]"
-        ","
-        "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"%s\"},{\"type\":"
-        "\"Metaspace\","
-        "\"prepend_scheme\":\"first\"}]},\"model\":{\"vocab\":{\"a\":0,\"" BLANK "\":1},\"merges\":[]}}",
-        cases[i].before);
+    snprintf(file, sizeof file,
+             "{'normalizer':{'type':'Sequence','normalizers':[{'type':'Nmt'},{'type':'Replace',"
+             "'pattern':{'String':'x'},'content':''},{'type':'NFC'},{'type':'Strip','strip_left':true,"
+             "'strip_right':false},{'type':'Precompiled','precompiled_charsmap':'" CHARSMAP
+             "'}]},'added_tokens':[{'id':2,'content':'<s>'}],'pre_tokenizer':{'type':'Sequence',"
+             "'pretokenizers':[{'type':'%s'},{'type':'Metaspace','prepend_scheme':'first'}]},"
+             "'model':{'vocab':{'a':0,'" BLANK "':1},'merges':[]}}",
+             cases[i].before);
     data_tokenizer *t = open_text(file);
     cr_assert_str_eq(tokens_ids(t, cases[i].text), cases[i].ids, "%s", cases[i].text);
     data_tokenizer_close(t);
   }
 }
 
-#define BYTES "\"<0xC3>\":10,\"<0xA9>\":11,\"<0xC4>\":12,\"<0x80>z\":13"
-#define LETTERS "\"<unk>\":0,\"" BLANK "\":1,\"a\":2,\"b\":3,\"ab\":4,\"" BLANK "ab\":5," BYTES
+#define BYTES "'<0xC3>':10,'<0xA9>':11,'<0xC4>':12,'<0x80>z':13"
+#define LETTERS "'<unk>':0,'" BLANK "':1,'a':2,'b':3,'ab':4,'" BLANK "ab':5," BYTES
 
 Test(data_tokens_models, bpe_falls_back_to_bytes_and_fuses_what_is_unknown) {
   static const char *const wanted[] = {"5 10 11 2 0 0", "5 10 11 2 0"};
   for (int fuse = 0; fuse < 2; fuse++) {
     data_tokenizer *t = open_text(
-        fuse ? FILE_OF(META("first", "false") "\"added_tokens\":[{\"id\":14,\"content\":\"<0x80>\"}],",
-                       "\"dropout\":0,\"byte_fallback\":true,\"unk_token\":\"<unk>\",\"fuse_unk\":true,"
-                       "\"vocab\":{" LETTERS "},\"merges\":[\"a b\",\"" BLANK " ab\"]")
-             : FILE_OF("\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
-                       "\"prepend\":\"" BLANK
-                       "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" BLANK
-                       "\"}]},",
-                       "\"byte_fallback\":true,\"unk_token\":\"<unk>\",\"vocab\":{" LETTERS
-                       "},\"merges\":[\"a b\",\"" BLANK " ab\"]"));
+        fuse
+            ? FILE_OF(META("first", "false") "'added_tokens':[{'id':14,'content':'<0x80>'}],",
+                      "'dropout':0,'byte_fallback':true,'unk_token':'<unk>','fuse_unk':true,'vocab':{" LETTERS
+                      "},'merges':['a b','" BLANK " ab']")
+            : FILE_OF("'normalizer':{'type':'Sequence','normalizers':[{'type':'Prepend','prepend':'" BLANK
+                      "'},{'type':'Replace','pattern':{'String':' '},'content':'" BLANK "'}]},",
+                      "'byte_fallback':true,'unk_token':'<unk>','vocab':{" LETTERS "},'merges':['a b','" BLANK
+                      " ab']"));
     /* Of U+0100 one byte has no token. */
     cr_assert_str_eq(tokens_ids(t, "ab\u00e9a\u0100\u0100"), wanted[fuse]);
     cr_assert_str_eq(tokens_ids(t, "b ab"), "1 3 5");
@@ -136,11 +131,10 @@ Test(data_tokens_models, bpe_falls_back_to_bytes_and_fuses_what_is_unknown) {
 }
 
 Test(data_tokens_models, bpe_with_a_prefix_and_a_suffix) {
-  data_tokenizer *t = open_text(FILE_OF(
-      "\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},",
-      "\"continuing_subword_prefix\":\"##\",\"end_of_word_suffix\":\"</w>\",\"vocab\":{\"a\":0,\"##a\":1,"
-      "\"a</w>\":2,\"##a</w>\":3,\"aa</w>\":4,\"aa\":5,\"##aa</w>\":6},\"merges\":[\"a ##a</w>\",\"a "
-      "##a\"]"));
+  data_tokenizer *t = open_text(
+      FILE_OF("'pre_tokenizer':{'type':'WhitespaceSplit'},",
+              "'continuing_subword_prefix':'##','end_of_word_suffix':'</w>','vocab':{'a':0,'##a':1,'a</w>':2,"
+              "'##a</w>':3,'aa</w>':4,'aa':5,'##aa</w>':6},'merges':['a ##a</w>','a ##a']"));
   cr_assert_str_eq(tokens_ids(t, "a aa aaa aaaa"), "2 4 5 3 5 1 3");
   data_tokenizer_close(t);
 }
@@ -151,11 +145,9 @@ static const char *pieces(const char *step, const char *text) {
   char file[2000];
   int64_t *ids = NULL, count;
   snprintf(file, sizeof file,
-           "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s,{\"type\":\"Metaspace\","
-           "\"replacement\":\"|\","
-           "\"prepend_scheme\":\"always\",\"split\":false}]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"|\":0,"
-           "\"a\":1,"
-           "\"b\":2,\"-\":3,\"1\":4,\"2\":5},\"merges\":[]}}",
+           "{'pre_tokenizer':{'type':'Sequence','pretokenizers':[%s,{'type':'Metaspace','replacement':'|',"
+           "'prepend_scheme':'always','split':false}]},'model':{'type':'BPE','vocab':{'|':0,'a':1,'b':2,"
+           "'-':3,'1':4,'2':5},'merges':[]}}",
            step);
   data_tokenizer *t = open_text(file);
   assert_ok(data_tokenizer_encode(t, "text", text, strlen(text), &ids, &count));
@@ -166,10 +158,9 @@ static const char *pieces(const char *step, const char *text) {
   return line;
 }
 
-#define SPLIT(rule, more) \
-  "{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":\"" rule "\"" more "}"
+#define SPLIT(rule, more) "{'type':'Split','pattern':{'String':'-'},'behavior':'" rule "'" more "}"
 
-#define REGEX(text) "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" text "\"},\"behavior\":\"Isolated\"}"
+#define REGEX(text) "{'type':'Split','pattern':{'Regex':'" text "'},'behavior':'Isolated'}"
 
 Test(data_tokens_models, pieces_are_those_of_each_rule) {
   static const struct {
@@ -192,13 +183,13 @@ Test(data_tokens_models, pieces_are_those_of_each_rule) {
                {REGEX("(?<=a)-|-(?=1)"), "|a|-|-b|-|12"},
                {REGEX("(?<!a)-(?!1)"), "|a-|-|b-12"},
                {REGEX("(?>-+)(b)"), "|a|--b|-12"},
-               {"{\"type\":\"Punctuation\"}", "|a|-|-|b|-|12"},
-               {"{\"type\":\"Digits\",\"individual_digits\":true}", "|a--b-|1|2"},
-               {"{\"type\":\"Digits\"}", "|a--b-|12"},
-               {"{\"type\":\"CharDelimiterSplit\",\"delimiter\":\"b\"}", "|a--|-12"},
-               {"{\"type\":\"Whitespace\"}", "|a|--|b|-|12"},
-               {"{\"type\":\"WhitespaceSplit\"}", "|a--b-12"},
-               {"{\"type\":\"BertPreTokenizer\"}", "|a|-|-|b|-|12"}};
+               {"{'type':'Punctuation'}", "|a|-|-|b|-|12"},
+               {"{'type':'Digits','individual_digits':true}", "|a--b-|1|2"},
+               {"{'type':'Digits'}", "|a--b-|12"},
+               {"{'type':'CharDelimiterSplit','delimiter':'b'}", "|a--|-12"},
+               {"{'type':'Whitespace'}", "|a|--|b|-|12"},
+               {"{'type':'WhitespaceSplit'}", "|a--b-12"},
+               {"{'type':'BertPreTokenizer'}", "|a|-|-|b|-|12"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     cr_assert_str_eq(pieces(cases[i].step, "a--b-12"), cases[i].pieces, "%s: %s", cases[i].step,
                      pieces(cases[i].step, "a--b-12"));
@@ -240,14 +231,11 @@ Test(data_tokens_models, normalisers_rewrite) {
 }
 
 Test(data_tokens_models, added_tokens_take_blanks_and_stand_alone) {
-  data_tokenizer *t =
-      open_text(FILE_OF("\"normalizer\":{\"type\":\"Lowercase\"},\"added_tokens\":[{\"id\":7,\"content\":\"<"
-                        "X>\",\"lstrip\":true,"
-                        "\"rstrip\":true,\"normalized\":false},{\"id\":8,\"content\":\"Ab\",\"single_word\":"
-                        "true,\"normalized\":true},"
-                        "{\"id\":9,\"content\":\"aab\"},{\"id\":10,\"content\":\"c\",\"single_word\":true}],",
-                        "\"unk_token\":\".\",\"vocab\":{\"a\":0,\"b\":1,\" "
-                        "\":2,\"<\":3,\"x\":4,\">\":5,\".\":6},\"merges\":[]"));
+  data_tokenizer *t = open_text(
+      FILE_OF("'normalizer':{'type':'Lowercase'},'added_tokens':[{'id':7,'content':'<X>','lstrip':true,"
+              "'rstrip':true,'normalized':false},{'id':8,'content':'Ab','single_word':true,"
+              "'normalized':true},{'id':9,'content':'aab'},{'id':10,'content':'c','single_word':true}],",
+              "'unk_token':'.','vocab':{'a':0,'b':1,' ':2,'<':3,'x':4,'>':5,'.':6},'merges':[]"));
   cr_assert_str_eq(tokens_ids(t, "a \u2003<X> \t<X> a"), "0 7 7 0");
   cr_assert_str_eq(tokens_ids(t, "<x>"), "3 4 5");
   cr_assert_str_eq(tokens_ids(t, "AB.ab bab ab"), "8 6 8 2 1 0 1 2 8");

@@ -51,28 +51,27 @@ Test(cold, each_sample_is_one_prepared_execution) {
 }
 
 Test(cold, rows_of_their_own) {
-  command_write_text("x.yaml", "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\nvariants: [full, tiled]\n"
-                               "datasets: gaussian\ncache: [warm, cold]\nnulls: no\n"
-                               "exclude: [{variant: full, cache: cold}]\n" TIMING);
   /* One thread: where others use the machine, two wait for each other as long as a sample takes. */
-  cr_assert_eq(run("run x.yaml -o x.h5 -q --threads=1"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 3);
-  for (size_t i = 0; i < set.count; i++) expect_measured(&set.rows[i]);
-  const result_row *warm = find_row(&set, "cache=warm variant=tiled"),
-                   *cold = find_row(&set, "cache=cold variant=tiled");
-  cr_expect_eq(find_row(&set, "variant=full")->cache, CACHE_WARM);
+  const result_set *set = sweep("-q --threads=1", 0,
+                                "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\nvariants: [full, tiled]\n"
+                                "datasets: gaussian\ncache: [warm, cold]\nnulls: no\n"
+                                "exclude: [{variant: full, cache: cold}]\n" TIMING);
+  cr_expect_eq(set->count, 3);
+  for (size_t i = 0; i < set->count; i++) expect_measured(&set->rows[i]);
+  const result_row *warm = find_row(set, "cache=warm variant=tiled"),
+                   *cold = find_row(set, "cache=cold variant=tiled");
+  cr_expect_eq(find_row(set, "variant=full")->cache, CACHE_WARM);
   cr_expect(warm->cache == CACHE_WARM && warm->iters_per_sample > 1);
   cr_expect(cold->cache == CACHE_COLD && cold->iters_per_sample == 1);
   cr_expect_eq(warm->err_rel_fro, cold->err_rel_fro);
-  result_set_free(&set);
   cr_assert_eq(run("check x.h5"), 0);
   cr_expect(strstr(result.out, "thread, ") && strstr(result.out, ", cold cache, "), "%s", result.out);
   /* An execution longer than max_time is its own verification, which had cold caches too. */
   cr_assert_eq(run("run x.yaml -o y.h5 -q --set cache=cold --set timing.max_time=0 --set timing.min_time=0"),
                0);
-  set = read_results("y.h5");
-  cr_assert_eq(set.count, 1);
-  cr_expect(set.rows[0].n_samples == 1 && set.rows[0].iters_per_sample == 1 && set.rows[0].time_median > 0);
-  result_set_free(&set);
+  result_set single = read_results("y.h5");
+  cr_assert_eq(single.count, 1);
+  const result_row *row = single.rows;
+  cr_expect(row->n_samples == 1 && row->iters_per_sample == 1 && row->time_median > 0);
+  result_set_free(&single);
 }

@@ -27,49 +27,43 @@ static int times_in(const char *text, const char *words) {
 }
 
 Test(faults, failing_runs_are_rows_and_the_others_go_on) {
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\n"
-                     "variants: [full, fault: {mode: [crash, crash_late, hang, eat, quit, fail, unwritten, "
-                     "unsupported, huge_work, into_slice, none]}, tiled]\n"
-                     "datasets: gaussian\nbudget: {time: 8, memory: 400Mi}\n" TIMING);
   /* NaN violates FP-1, which is worse than a run that failed. */
-  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 1, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 2 + 11 + 3);
-  expect_measured(find_row(&set, "variant=full"));
-  expect_measured(find_row(&set, "variant=tiled"));
+  const result_set *set =
+      sweep("-q" FAULT, 1,
+            "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\n"
+            "variants: [full, fault: {mode: [crash, crash_late, hang, eat, quit, fail, unwritten, "
+            "unsupported, huge_work, into_slice, none]}, tiled]\n"
+            "datasets: gaussian\nbudget: {time: 8, memory: 400Mi}\n" TIMING);
+  cr_expect_eq(set->count, 2 + 11 + 3);
+  expect_measured(find_row(set, "variant=full"));
+  expect_measured(find_row(set, "variant=tiled"));
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
     char part[64];
     snprintf(part, sizeof part, "variant=fault:mode=%s", faults[i].mode);
     const result_row *row = NULL;
-    for (size_t r = 0; r < set.count; r++)
-      if (strcmp(strstr(set.rows[r].key, "variant="), part) == 0) row = &set.rows[r];
+    for (size_t r = 0; r < set->count; r++)
+      if (strcmp(strstr(set->rows[r].key, "variant="), part) == 0) row = &set->rows[r];
     cr_assert_not_null(row, "%s", part);
-    cr_expect_eq(row->status, faults[i].status, "%s: %s %s", part, run_status_names[row->status],
-                 row->message);
+    expect_status(row, faults[i].status);
     cr_expect(strstr(row->message, faults[i].about) != NULL, "%s: %s", part, row->message);
     cr_expect(row->status == RUN_OK || isnan(row->time_median));
   }
-  result_set_free(&set);
 }
 
 /* Longer than all samples may take: then a part of the heads is watched. */
 Test(faults, a_long_run_is_watched_too) {
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 32, heads: 4, kv_heads: 2, d: 16, batch: 2}\n"
-                     "variants: [full, fault: {mode: [into_slice, none]}, performer, bigbird: {block: 8}]\n"
-                     "datasets: gaussian\nnulls: no\n"
-                     "timing: {min_time: 1e-9, max_time: 1e-9, warmup: 0}\n");
-  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 3, "%s", result.err);
-  result_set set = read_results("x.h5");
-  for (size_t r = 0; r < set.count; r++) {
-    const bool bad = strstr(set.rows[r].key, "into_slice") != NULL;
-    cr_expect_eq(set.rows[r].status, bad ? RUN_FAILED : RUN_OK, "%s: %s", set.rows[r].key,
-                 set.rows[r].message);
-    cr_expect_eq(strstr(set.rows[r].message, "wrote behind a piece of its work memory") != NULL, bad);
-    if (!bad) cr_expect_eq(set.rows[r].n_samples, 1);
+  const result_set *set =
+      sweep("-q" FAULT, 3,
+            "schema: 1\ngrid: {n: 32, heads: 4, kv_heads: 2, d: 16, batch: 2}\n"
+            "variants: [full, fault: {mode: [into_slice, none]}, performer, bigbird: {block: 8}]\n"
+            "datasets: gaussian\nnulls: no\n"
+            "timing: {min_time: 1e-9, max_time: 1e-9, warmup: 0}\n");
+  for (size_t r = 0; r < set->count; r++) {
+    const bool bad = strstr(set->rows[r].key, "into_slice") != NULL;
+    expect_status(&set->rows[r], bad ? RUN_FAILED : RUN_OK);
+    cr_expect_eq(strstr(set->rows[r].message, "wrote behind a piece of its work memory") != NULL, bad);
+    if (!bad) cr_expect_eq(set->rows[r].n_samples, 1);
   }
-  result_set_free(&set);
 }
 
 /* Of 31 x 15 elements, some bytes are left behind the output, and before it; 32 x 16 fill a page. */
@@ -90,154 +84,128 @@ Test(faults, memory_that_is_not_the_variants_own_is_guarded) {
                {" n=32 ", "mode=behind_output", RUN_CRASHED, ""},
                {" n=32 ", "mode=behind_late", RUN_CRASHED, ""},
                {" n=32 ", "mode=none", RUN_OK, ""}};
-  command_write_text(
-      "x.yaml", "schema: 1\ngrid: {n: [31, 32], heads: 2, d: [15, 16]}\n"
-                "variants: [full, fault: {mode: [before_output, behind_output, behind_late, before_work, "
-                "behind_work, into_queries, into_values, none]}, tiled]\n"
-                "exclude: [{n: 31, d: 16}, {n: 32, d: 15}]\n"
-                "datasets: gaussian\nbudget: {time: 60}\nnulls: no\n" TIMING);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 3, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 2 * (8 + 2));
-  for (size_t i = 0; i < set.count; i++)
-    if (strcmp(set.rows[i].variant, "fault") != 0) expect_measured(&set.rows[i]);
+  const result_set *set =
+      sweep("-q" FAULT, 3,
+            "schema: 1\ngrid: {n: [31, 32], heads: 2, d: [15, 16]}\n"
+            "variants: [full, fault: {mode: [before_output, behind_output, behind_late, before_work, "
+            "behind_work, into_queries, into_values, none]}, tiled]\n"
+            "exclude: [{n: 31, d: 16}, {n: 32, d: 15}]\n"
+            "datasets: gaussian\nbudget: {time: 60}\nnulls: no\n" TIMING);
+  cr_expect_eq(set->count, 2 * (8 + 2));
+  for (size_t i = 0; i < set->count; i++)
+    if (strcmp(set->rows[i].variant, "fault") != 0) expect_measured(&set->rows[i]);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const result_row *row = NULL;
-    for (size_t r = 0; r < set.count; r++)
-      if (strstr(set.rows[r].key, cases[i].size) && strstr(set.rows[r].key, cases[i].mode))
-        row = &set.rows[r];
+    for (size_t r = 0; r < set->count; r++)
+      if (strstr(set->rows[r].key, cases[i].size) && strstr(set->rows[r].key, cases[i].mode))
+        row = &set->rows[r];
     cr_assert_not_null(row, "%s%s", cases[i].size, cases[i].mode);
-    cr_expect_eq(row->status, cases[i].status, "%s: %s %s", row->key, run_status_names[row->status],
-                 row->message);
+    expect_status(row, cases[i].status);
     cr_expect(strstr(row->message, cases[i].about) != NULL, "%s: %s", row->key, row->message);
     cr_expect(row->status == RUN_OK || isnan(row->time_median));
   }
-  result_set_free(&set);
 }
 
 /* Of 4096 rows 64 are compared with exact ones; the NaN stands in another. */
 Test(faults, one_nan_anywhere_fails_the_run) {
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 4096, heads: 1, d: 4}\nvariants: [fault: {mode: one_nan}]\n"
-                     "datasets: gaussian\nnulls: no\nrows: 64\n" TIMING);
-  cr_expect_eq(run("run x.yaml -o x.h5 -q" FAULT), 3, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_assert_eq(set.count, 1);
-  cr_expect_eq(set.rows[0].status, RUN_FAILED);
-  cr_expect(strstr(set.rows[0].message, "NaN") != NULL, "%s", set.rows[0].message);
-  cr_expect(isnan(set.rows[0].time_median) && set.rows[0].n_samples == 0);
-  cr_expect(set.rows[0].rows_sampled < 4096 && set.rows[0].err_rel_fro < 1e-3);
-  result_set_free(&set);
+  const result_set *set =
+      sweep("-q" FAULT, 3,
+            "schema: 1\ngrid: {n: 4096, heads: 1, d: 4}\nvariants: [fault: {mode: one_nan}]\n"
+            "datasets: gaussian\nnulls: no\nrows: 64\n" TIMING);
+  cr_assert_eq(set->count, 1);
+  cr_expect_eq(set->rows[0].status, RUN_FAILED);
+  cr_expect(strstr(set->rows[0].message, "NaN") != NULL, "%s", set->rows[0].message);
+  cr_expect(isnan(set->rows[0].time_median) && set->rows[0].n_samples == 0);
+  cr_expect(set->rows[0].rows_sampled < 4096 && set->rows[0].err_rel_fro < 1e-3);
 }
 
 Test(faults, a_wrong_output_is_a_violation_and_has_no_time) {
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\nvariants: [fault: {mode: [none, wrong]}]\n"
-                     "datasets: gaussian\n" TIMING);
-  cr_assert_eq(run("run x.yaml -o x.h5" FAULT), 1, "%s", result.err);
+  const result_set *set =
+      sweep(FAULT, 1,
+            "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\nvariants: [fault: {mode: [none, wrong]}]\n"
+            "datasets: gaussian\n" TIMING);
   cr_expect(strstr(result.err, "1 with a violated bound") != NULL, "%s", result.err);
-  result_set set = read_results("x.h5");
-  const result_row *wrong = find_row(&set, "mode=wrong"), *right = find_row(&set, "mode=none");
+  const result_row *wrong = find_row(set, "mode=wrong"), *right = find_row(set, "mode=none");
   cr_expect_eq(wrong->verdict, VERDICT_VIOLATED);
   cr_expect_eq(wrong->n_samples, 0);
   cr_expect(isnan(wrong->time_median));
   cr_expect_float_eq(wrong->err_rel_fro, 1, 1e-5);
   cr_expect(right->verdict == VERDICT_PASS || right->verdict == VERDICT_CONSISTENT);
   cr_expect(right->time_median > 0);
-  result_set_free(&set);
 }
 
 Test(faults, retry_failed_runs_those_alone) {
-  command_write_text("x.yaml", "schema: 1\ngrid: {n: 32, heads: 1, d: 16}\n"
-                               "variants: [full, fault: {mode: [fail, unsupported]}]\ndatasets: gaussian\n"
-                               "nulls: no\n" TIMING);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 3);
+  sweep("-q" FAULT, 3,
+        "schema: 1\ngrid: {n: 32, heads: 1, d: 16}\n"
+        "variants: [full, fault: {mode: [fail, unsupported]}]\ndatasets: gaussian\nnulls: no\n" TIMING);
   const long bytes = size_of("x.jsonl");
-  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 3);
+  sweep_again("-q" FAULT, 3);
   cr_expect_eq(size_of("x.jsonl"), bytes);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q --retry-failed" FAULT), 3);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 3);
-  cr_expect_eq(find_row(&set, "mode=fail")->session, 1);
-  cr_expect_eq(find_row(&set, "mode=unsupported")->session, 0);
-  cr_expect_eq(find_row(&set, "variant=full")->session, 0);
-  result_set_free(&set);
+  const result_set *set = sweep_again("-q --retry-failed" FAULT, 3);
+  cr_expect_eq(set->count, 3);
+  cr_expect_eq(find_row(set, "mode=fail")->session, 1);
+  cr_expect_eq(find_row(set, "mode=unsupported")->session, 0);
+  cr_expect_eq(find_row(set, "variant=full")->session, 0);
 }
 
 Test(faults, tensors_beyond_the_budget_are_skipped) {
-  command_write_text("x.yaml", "schema: 1\ngrid: {n: 1Mi, heads: 64}\nvariants: full\ndatasets: gaussian\n"
-                               "budget: {memory: 1Gi}\n");
-  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 3, "%s", result.err);
+  const result_set *set = sweep("-q", 3,
+                                "schema: 1\ngrid: {n: 1Mi, heads: 64}\nvariants: full\ndatasets: gaussian\n"
+                                "budget: {memory: 1Gi}\n");
   cr_expect(strstr(result.err, "4 runs skipped: ") != NULL, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 4);
-  for (size_t i = 0; i < set.count; i++) {
-    cr_expect_eq(set.rows[i].status, RUN_SKIPPED);
-    cr_expect(strstr(set.rows[i].message, "budget") != NULL);
+  cr_expect_eq(set->count, 4);
+  for (size_t i = 0; i < set->count; i++) {
+    cr_expect_eq(set->rows[i].status, RUN_SKIPPED);
+    cr_expect(strstr(set->rows[i].message, "budget") != NULL);
   }
-  result_set_free(&set);
 }
 
 Test(faults, a_dataset_that_cannot_be_made_is_a_row) {
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 32}\nvariants: full\ndatasets: [safetensors: {file: none.st}]\n");
-  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 3, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 4);
-  cr_expect_eq(set.rows[0].status, RUN_FAILED);
-  cr_expect(strstr(set.rows[0].message, "none.st") != NULL, "%s", set.rows[0].message);
-  result_set_free(&set);
+  const result_set *set =
+      sweep("-q", 3, "schema: 1\ngrid: {n: 32}\nvariants: full\ndatasets: [safetensors: {file: none.st}]\n");
+  cr_expect_eq(set->count, 4);
+  cr_expect_eq(set->rows[0].status, RUN_FAILED);
+  cr_expect(strstr(set->rows[0].message, "none.st") != NULL, "%s", set->rows[0].message);
 }
 
 /* Features of such vectors overflow; exact attention does not. That is no failure of the sweep. */
 Test(faults, an_approximation_beyond_its_range_says_so) {
   float data[64 * 16];
   for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = 1e15F * (float)((int)(i * 7 % 11) - 5);
-  static const char about[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 64, 16), }";
-  command_write_npy("q.npy", about, data, sizeof data);
+  fixture_npy("q.npy", "<f4", "1, 64, 16", data, sizeof data);
   for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = (float)(i % 3);
-  command_write_npy("v.npy", about, data, sizeof data);
-  command_write_text("x.yaml", "schema: 1\ngrid: {n: 64, heads: 1, d: 16}\n"
-                               "variants: [full, performer: {features: 16}]\n"
-                               "datasets: [npy: {q: q.npy, k: q.npy, v: v.npy}]\nnulls: no\n" TIMING);
-  const int code = run("run x.yaml -o x.h5 -q");
-  cr_expect_eq(code, 0, "%d %s", code, result.err);
-  result_set set = read_results("x.h5");
-  const result_row *row = find_row(&set, "variant=performer");
-  cr_expect_eq(row->status, RUN_UNSUPPORTED, "%s: %s", run_status_names[row->status], row->message);
+  fixture_npy("v.npy", "<f4", "1, 64, 16", data, sizeof data);
+  const result_set *set = sweep("-q", 0,
+                                "schema: 1\ngrid: {n: 64, heads: 1, d: 16}\n"
+                                "variants: [full, performer: {features: 16}]\n"
+                                "datasets: [npy: {q: q.npy, k: q.npy, v: v.npy}]\nnulls: no\n" TIMING);
+  const result_row *row = find_row(set, "variant=performer");
+  expect_status(row, RUN_UNSUPPORTED);
   cr_expect(strstr(row->message, "beyond the range") != NULL, "%s", row->message);
-  cr_expect_eq(find_row(&set, "variant=full")->status, RUN_OK);
-  result_set_free(&set);
+  cr_expect_eq(find_row(set, "variant=full")->status, RUN_OK);
 }
 
 /* exp(-60)^2 is 0 in this type, so that every weight is. */
 Test(faults, features_beyond_the_range_of_their_product_say_so) {
   float data[64 * 16];
   for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = -60;
-  static const char about[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 64, 16), }";
-  command_write_npy("q.npy", about, data, sizeof data);
-  command_write_text("x.yaml", "schema: 1\ngrid: {n: 64, heads: 1, d: 16}\nvariants: [full, linear]\n"
-                               "datasets: [npy: {q: q.npy, k: q.npy, v: q.npy}]\nnulls: no\n" TIMING);
-  cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(find_row(&set, "variant=linear")->status, RUN_UNSUPPORTED, "%s",
-               find_row(&set, "variant=linear")->message);
-  result_set_free(&set);
+  fixture_npy("q.npy", "<f4", "1, 64, 16", data, sizeof data);
+  const result_set *set = sweep("-q", 0,
+                                "schema: 1\ngrid: {n: 64, heads: 1, d: 16}\nvariants: [full, linear]\n"
+                                "datasets: [npy: {q: q.npy, k: q.npy, v: q.npy}]\nnulls: no\n" TIMING);
+  expect_status(find_row(set, "variant=linear"), RUN_UNSUPPORTED);
 }
 
 /* A file of one matrix a head is of no other number of heads: what looks at one head alone executes all. */
 Test(faults, a_graph_of_all_heads_is_no_failure) {
   char mask[3 * 8 * 8];
   for (size_t i = 0; i < sizeof mask; i++) mask[i] = i % 5 != 0;
-  command_write_npy("m.npy", "{'descr': '|b1', 'fortran_order': False, 'shape': (3, 8, 8), }", mask,
-                    sizeof mask);
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 8, heads: 3, d: 4}\nvariants: [\"graph:kind=file,file=m.npy\"]\n"
-                     "datasets: gaussian\nnulls: no\nmaps: 8\n" TIMING);
-  cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.rows[0].status, RUN_OK, "%s", set.rows[0].message);
-  result_set_free(&set);
+  fixture_npy("m.npy", "|b1", "3, 8, 8", mask, sizeof mask);
+  const result_set *set =
+      sweep("-q", 0,
+            "schema: 1\ngrid: {n: 8, heads: 3, d: 4}\nvariants: [\"graph:kind=file,file=m.npy\"]\n"
+            "datasets: gaussian\nnulls: no\nmaps: 8\n" TIMING);
+  expect_status(&set->rows[0], RUN_OK);
 }
 
 /* Sizes that the grid does not name are those of the file; what does not fit is known before any process
@@ -245,25 +213,20 @@ Test(faults, a_graph_of_all_heads_is_no_failure) {
 Test(faults, sizes_that_a_file_knows_are_taken_from_it) {
   float data[2 * 4 * 24 * 6] = {0};
   for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = (float)(i * 7 % 13) / 6 - 1;
-  command_write_npy("q.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4, 24, 6), }", data,
-                    sizeof data);
-  command_write_npy("k.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 24, 6), }", data,
-                    sizeof data / 2);
-  command_write_npy("v.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 24, 3), }", data,
-                    sizeof data / 4);
-  command_write_text("x.yaml", "schema: 1\ngrid: {n: [16, 32]}\nvariants: full\n"
-                               "datasets: [npy: {q: q.npy, k: k.npy, v: v.npy}]\nnulls: no\n" TIMING);
-  cr_expect_eq(run("run x.yaml -o x.h5"), 0, "%s", result.err);
+  fixture_npy("q.npy", "<f4", "2, 4, 24, 6", data, sizeof data);
+  fixture_npy("k.npy", "<f4", "2, 2, 24, 6", data, sizeof data / 2);
+  fixture_npy("v.npy", "<f4", "2, 2, 24, 3", data, sizeof data / 4);
+  const result_set *set = sweep("", 0,
+                                "schema: 1\ngrid: {n: [16, 32]}\nvariants: full\n"
+                                "datasets: [npy: {q: q.npy, k: k.npy, v: v.npy}]\nnulls: no\n" TIMING);
   cr_expect(strstr(result.err, ": 2 runs, 0 with a violated bound, 0 failed, 1 unsupported\n"), "%s",
             result.err);
-  result_set set = read_results("x.h5");
-  const result_row *row = find_row(&set, "n=16 ");
+  const result_row *row = find_row(set, "n=16 ");
   cr_expect(row->status == RUN_OK && row->batch == 2 && row->heads == 4 && row->kv_heads == 2 &&
                 row->d == 6 && row->d_v == 3,
             "%s", row->key);
-  row = find_row(&set, "n=32 ");
+  row = find_row(set, "n=32 ");
   cr_expect(row->status == RUN_UNSUPPORTED && strstr(row->message, "24 queries"), "%s", row->message);
-  result_set_free(&set);
   cr_expect_eq(run("run x.yaml -o y.h5 --set grid.batch=1 --dry-run"), 0, "%s", result.err);
   cr_expect(strstr(result.out, "the file has batch=2, not 1: set grid.batch"), "%s", result.out);
   cr_expect_eq(run("run x.yaml -o y.h5 --set grid.heads=1 --dry-run"), 0, "%s", result.err);
@@ -283,19 +246,16 @@ Test(faults, sizes_that_a_file_knows_are_taken_from_it) {
 Test(faults, checks_on_problems_that_a_file_does_not_fit) {
   char mask[64];
   for (size_t i = 0; i < sizeof mask; i++) mask[i] = i % 3 != 1;
-  command_write_npy("m.npy", "{'descr': '|b1', 'fortran_order': False, 'shape': (8, 8), }", mask,
-                    sizeof mask);
-  command_write_text("x.yaml", "schema: 1\ngrid: {n: 8, heads: 2, d: 16}\nnulls: no\ndatasets: gaussian\n"
-                               "variants: \"graph:kind=file,file=m.npy + lsh:rounds=2\"\n" TIMING);
-  cr_expect_eq(run("run x.yaml -o x.h5"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
-  const result_row *row = find_row(&set, "lsh");
+  fixture_npy("m.npy", "|b1", "8, 8", mask, sizeof mask);
+  const result_set *set = sweep("", 0,
+                                "schema: 1\ngrid: {n: 8, heads: 2, d: 16}\nnulls: no\ndatasets: gaussian\n"
+                                "variants: \"graph:kind=file,file=m.npy + lsh:rounds=2\"\n" TIMING);
+  const result_row *row = find_row(set, "lsh");
   cr_expect(row->status == RUN_OK && row->verdict != VERDICT_ERROR, "%s", row->message);
   for (int i = 0; i < row->bounds_count; i++)
     if (strcmp(row->bounds[i].name, "LSH-1") == 0)
       cr_expect(row->bounds[i].verdict == VERDICT_UNCERTIFIABLE && strstr(row->bounds[i].message, "[8,8]"),
                 "%s", row->bounds[i].message);
-  result_set_free(&set);
 }
 
 /* Masks of a file differ by head, and so do the rows that have no key. */
@@ -304,14 +264,11 @@ Test(faults, checks_of_a_head_look_at_its_own_rows) {
   for (int head = 0; head < 4; head++)
     for (int i = 0; i < 8; i++)
       for (int j = 0; j < 8; j++) masks[head][i][j] = i % 4 != head && (i + j + head) % 3 != 1;
-  command_write_npy("m.npy", "{'descr': '|b1', 'fortran_order': False, 'shape': (4, 8, 8), }", masks,
-                    sizeof masks);
-  command_write_text("x.yaml", "schema: 1\ngrid: {n: 8, heads: 4, d: 4, data_seed: 0:7:1}\nnulls: no\n"
-                               "datasets: gaussian\nvariants: \"graph:kind=file,file=m.npy\"\n" TIMING);
-  cr_expect_eq(run("run x.yaml -o x.h5"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_assert_eq(set.count, 8);
-  for (size_t i = 0; i < set.count; i++)
-    cr_expect_eq(set.rows[i].verdict, VERDICT_PASS, "%s: %s", set.rows[i].key, set.rows[i].message);
-  result_set_free(&set);
+  fixture_npy("m.npy", "|b1", "4, 8, 8", masks, sizeof masks);
+  const result_set *set = sweep("", 0,
+                                "schema: 1\ngrid: {n: 8, heads: 4, d: 4, data_seed: 0:7:1}\nnulls: no\n"
+                                "datasets: gaussian\nvariants: \"graph:kind=file,file=m.npy\"\n" TIMING);
+  cr_assert_eq(set->count, 8);
+  for (size_t i = 0; i < set->count; i++)
+    cr_expect_eq(set->rows[i].verdict, VERDICT_PASS, "%s: %s", set->rows[i].key, set->rows[i].message);
 }

@@ -35,13 +35,11 @@ Test(locale, the_library_reads_and_writes_points) {
 
 Test(locale, a_plug_in_that_sets_one_breaks_nothing) {
   if (!have_locale) cr_skip_test("localedef has no de_DE");
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 24, heads: 1, d: 8}\n"
-                     "variants: [rude: {mode: locale, level: 0.25}, performer: {features: 8, eps: 0.125}, "
-                     "rude: {level: 0.75}]\ndatasets: [gaussian: {std_q: 0.5}]\nthreads: 1\n" TIMING);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q --plugin " TEST_BINARY_DIR "/tests/rude.so"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_assert_eq(set.count, 6);
-  for (size_t i = 0; i < set.count; i++) cr_expect_eq(set.rows[i].status, RUN_OK, "%s", set.rows[i].message);
-  result_set_free(&set);
+  const result_set *set =
+      sweep("-q --plugin " TEST_BINARY_DIR "/tests/rude.so", 0,
+            "schema: 1\ngrid: {n: 24, heads: 1, d: 8}\n"
+            "variants: [rude: {mode: locale, level: 0.25}, performer: {features: 8, eps: 0.125}, "
+            "rude: {level: 0.75}]\ndatasets: [gaussian: {std_q: 0.5}]\nthreads: 1\n" TIMING);
+  cr_assert_eq(set->count, 6);
+  for (size_t i = 0; i < set->count; i++) expect_status(&set->rows[i], RUN_OK);
 }

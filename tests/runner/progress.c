@@ -214,7 +214,7 @@ static int advise(void) {
 Test(progress, advise_says_what_it_tries_and_how_long_still) {
   float x[128 * 8];
   for (int i = 0; i < 128 * 8; i++) x[i] = (float)(i * 37 % 101) / 100;
-  command_write_npy("q.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (128, 8), }", x, sizeof x);
+  fixture_npy("q.npy", "<f4", "128, 8", x, sizeof x);
   cr_assert_eq(on_terminal(120, advise, NULL, NULL), 0);
   cr_expect(strstr(bytes, CLEAR "advise, 0 s: trying longformer:window=") &&
                 strstr(bytes, " s left: trying topk:k=") && strstr(bytes, " s left: timing what was found"),

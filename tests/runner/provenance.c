@@ -14,7 +14,7 @@ static int64_t session_of(const char *part) {
   result_set set = read_results("x.h5");
   const result_row *row = find_row(&set, part);
   const int64_t session = row->session;
-  cr_expect_eq(row->status, RUN_OK, "%s: %s", row->key, row->message);
+  expect_status(row, RUN_OK);
   result_set_free(&set);
   return session;
 }
@@ -140,11 +140,10 @@ Test(provenance, what_is_collected) {
 static void write_matrix(bool data, double value) {
   double x[16 * 8];
   const int rows = data ? 16 : 2, columns = data ? 8 : 16;
-  char about[80];
+  char shape[16];
   for (int i = 0; i < rows * columns; i++) x[i] = value * (double)(i % 5);
-  snprintf(about, sizeof about, "{'descr': '<f8', 'fortran_order': False, 'shape': (%d, %d), }", rows,
-           columns);
-  command_write_npy(data ? "q.npy" : "e.npy", about, x, (size_t)(rows * columns) * sizeof *x);
+  snprintf(shape, sizeof shape, "%d, %d", rows, columns);
+  fixture_npy(data ? "q.npy" : "e.npy", "<f8", shape, x, (size_t)(rows * columns) * sizeof *x);
 }
 
 /* The variant's or the dataset's. What was measured stays when they are gone. */

@@ -67,12 +67,10 @@ Test(rude, a_child_of_a_dead_worker_holds_nothing_up_and_is_killed) {
   for (int i = 0; i < 2; i++) {
     write_config(modes[i], "");
     const double start = timing_now();
-    cr_expect_eq(run("run x.yaml -o x.h5 -q" RUDE), 3, "%s", result.err);
+    const result_set *set = sweep_again("-q" RUDE, 3);
     cr_expect(timing_now() - start < 30, "it waited %g s", timing_now() - start);
     cr_expect_eq(survivors(), 0, "%s left something", modes[i]);
-    result_set set = read_results("x.h5");
-    cr_expect_eq(the_rude_row(&set, 3, modes[i])->status, RUN_CRASHED);
-    result_set_free(&set);
+    cr_expect_eq(the_rude_row(set, 3, modes[i])->status, RUN_CRASHED);
     unlink("x.h5");
     unlink("x.jsonl");
   }
@@ -81,11 +79,8 @@ Test(rude, a_child_of_a_dead_worker_holds_nothing_up_and_is_killed) {
 Test(rude, the_memory_of_children_counts) {
   setenv("RUDE_TEST", "yes", 1);
   write_config("child_eats", "budget: {memory: 300Mi, time: 20}");
-  cr_expect_eq(run("run x.yaml -o x.h5 -q" RUDE), 3, "%s", result.err);
-  result_set set = read_results("x.h5");
-  const result_row *row = the_rude_row(&set, 3, "child_eats");
-  cr_expect_eq(row->status, RUN_OOM, "%s: %s", run_status_names[row->status], row->message);
-  result_set_free(&set);
+  const result_set *set = sweep_again("-q" RUDE, 3);
+  expect_status(the_rude_row(set, 3, "child_eats"), RUN_OOM);
   cr_expect_eq(survivors(), 0);
 }
 
@@ -95,12 +90,9 @@ Test(rude, what_is_written_to_foreign_descriptors_fails_that_run_alone) {
   } cases[] = {{"scribble", "damaged"}, {"close", "exited with code"}};
   for (int i = 0; i < 2; i++) {
     write_config(cases[i].mode, "");
-    cr_expect_eq(run("run x.yaml -o x.h5 -q" RUDE), 3, "%s", result.err);
-    result_set set = read_results("x.h5");
-    const result_row *row = the_rude_row(&set, 3, cases[i].mode);
-    cr_expect_eq(row->status, i == 0 ? RUN_FAILED : RUN_CRASHED, "%s", run_status_names[row->status]);
+    const result_row *row = the_rude_row(sweep_again("-q" RUDE, 3), 3, cases[i].mode);
+    expect_status(row, i == 0 ? RUN_FAILED : RUN_CRASHED);
     cr_expect(strstr(row->message, cases[i].about), "%s", row->message);
-    result_set_free(&set);
     unlink("x.h5");
     unlink("x.jsonl");
   }
@@ -129,7 +121,7 @@ Test(rude, time_in_which_the_parent_is_stopped_is_not_the_runs) {
   result_set set = read_results("x.h5");
   cr_assert_eq(set.count, 6);
   for (size_t i = 0; i < set.count; i++) {
-    cr_expect_eq(set.rows[i].status, RUN_OK, "%s: %s", set.rows[i].key, set.rows[i].message);
+    expect_status(&set.rows[i], RUN_OK);
     cr_expect(set.rows[i].run_time < 4, "%s: %g s", set.rows[i].key, set.rows[i].run_time);
   }
   result_set_free(&set);
@@ -137,38 +129,33 @@ Test(rude, time_in_which_the_parent_is_stopped_is_not_the_runs) {
 
 /* Sixteen runs of like plans: none is out of memory, and what each took does not depend on its place. */
 Test(rude, memory_is_the_runs_own) {
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 16Ki, heads: 4, d: 8, d_v: 8, seed: 0:15:1}\n"
-                     "variants: [linformer: {k: 32, share: none, share_heads: no}]\ndatasets: gaussian\n"
-                     "threads: 1\nnulls: no\nbudget: {memory: 160Mi}\n"
-                     "timing: {min_time: 0.001, max_time: 0.2, warmup: 0.001, samples: 4}\n");
-  cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_assert_eq(set.count, 16);
+  const result_set *set =
+      sweep("-q", 0,
+            "schema: 1\ngrid: {n: 16Ki, heads: 4, d: 8, d_v: 8, seed: 0:15:1}\n"
+            "variants: [linformer: {k: 32, share: none, share_heads: no}]\ndatasets: gaussian\n"
+            "threads: 1\nnulls: no\nbudget: {memory: 160Mi}\n"
+            "timing: {min_time: 0.001, max_time: 0.2, warmup: 0.001, samples: 4}\n");
+  cr_assert_eq(set->count, 16);
   double least = HUGE_VAL, most = 0;
-  for (size_t i = 0; i < set.count; i++) {
-    const result_row *row = &set.rows[i];
-    cr_expect_eq(row->status, RUN_OK, "%s: %s", row->key, row->message);
-    cr_expect_eq(row->peak_alloc, set.rows[0].peak_alloc);
+  for (size_t i = 0; i < set->count; i++) {
+    const result_row *row = &set->rows[i];
+    expect_status(row, RUN_OK);
+    cr_expect_eq(row->peak_alloc, set->rows[0].peak_alloc);
     least = fmin(least, row->peak_rss);
     most = fmax(most, row->peak_rss);
   }
   cr_expect(most - least < 8e6, "peak_rss from %g to %g", least, most);
-  result_set_free(&set);
 }
 
 /* The parent asks no variant anything: not for the order of the blocks, nor for estimates. */
 Test(rude, questions_that_crash_or_hang_are_rows) {
   write_config("applicable, work_size, cost_crash, cost_hang, none", "budget: {time: 10}");
-  cr_expect_eq(run("run x.yaml -o x.h5 -q" RUDE), 3, "%s", result.err);
-  result_set set = read_results("x.h5");
+  const result_set *set = sweep_again("-q" RUDE, 3);
   static const char *const modes[] = {"applicable", "work_size", "cost_crash", "cost_hang", "none"};
   for (int i = 0; i < 5; i++) {
-    const result_row *row = the_rude_row(&set, 7, modes[i]);
     const run_status expected = i < 3 ? RUN_CRASHED : i == 3 ? RUN_TIMEOUT : RUN_OK;
-    cr_expect_eq(row->status, expected, "%s: %s %s", modes[i], run_status_names[row->status], row->message);
+    expect_status(the_rude_row(set, 7, modes[i]), expected);
   }
-  result_set_free(&set);
   cr_expect_eq(run("run x.yaml -o y.h5 -q --dry-run" RUDE), 0, "%s", result.err);
   cr_expect(strstr(result.out, "rude:mode=applicable: crashed: ") &&
                 strstr(result.out, "rude:mode=cost_hang: timeout: "),

@@ -63,19 +63,17 @@ Test(stale, and_where_an_execution_is_longer_than_its_warm_up) {
 
 /* What the moments are drawn from cannot make a right variant fail. */
 Test(stale, right_variants_pass_whatever_is_drawn) {
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: [1, 2, 33], heads: 2, kv_heads: 1, d: 4, dtype: [f32, f64], "
-                     "causal: [no, yes], seed: 1}\n"
-                     "variants: [full, tiled, longformer: {window: 4}, bigbird: {block: 4}, "
-                     "performer: {features: 8}, linformer: {k: 1}]\n"
-                     "datasets: [gaussian, gaussian: {std_v: 0}]\nthreads: 1\nnulls: no\n"
-                     "timing: {min_time: 0.001, max_time: 0.01, warmup: 0.0001, samples: 4}\n");
-  cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
-  for (size_t i = 0; i < set.count; i++)
-    cr_expect(set.rows[i].status == RUN_OK || set.rows[i].status == RUN_UNSUPPORTED, "%s: %s %s",
-              set.rows[i].key, run_status_names[set.rows[i].status], set.rows[i].message);
-  result_set_free(&set);
+  const result_set *set =
+      sweep("-q", 0,
+            "schema: 1\ngrid: {n: [1, 2, 33], heads: 2, kv_heads: 1, d: 4, dtype: [f32, f64], "
+            "causal: [no, yes], seed: 1}\n"
+            "variants: [full, tiled, longformer: {window: 4}, bigbird: {block: 4}, "
+            "performer: {features: 8}, linformer: {k: 1}]\n"
+            "datasets: [gaussian, gaussian: {std_v: 0}]\nthreads: 1\nnulls: no\n"
+            "timing: {min_time: 0.001, max_time: 0.01, warmup: 0.0001, samples: 4}\n");
+  for (size_t i = 0; i < set->count; i++)
+    cr_expect(set->rows[i].status == RUN_OK || set->rows[i].status == RUN_UNSUPPORTED, "%s: %s %s",
+              set->rows[i].key, run_status_names[set->rows[i].status], set->rows[i].message);
 }
 
 /* Where the first measurement was right: a bench measures several times. */

@@ -5,17 +5,16 @@
 TestSuite(runner_stored, .init = command_enter, .fini = command_leave, .timeout = 120);
 
 Test(runner_stored, errors_are_those_of_what_is_stored) {
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 70, heads: 2, kv_heads: 1, d: 8, dtype: [f32, f16, bf16]}\n"
-                     "variants: [tiled, topk: {k: 8}, performer: {features: 16}]\n"
-                     "datasets: gaussian\nthreads: 1\n" TIMING);
-  cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
+  const result_set *set =
+      sweep("-q", 0,
+            "schema: 1\ngrid: {n: 70, heads: 2, kv_heads: 1, d: 8, dtype: [f32, f16, bf16]}\n"
+            "variants: [tiled, topk: {k: 8}, performer: {features: 16}]\n"
+            "datasets: gaussian\nthreads: 1\n" TIMING);
   int exact = 0;
-  for (size_t i = 0; i < set.count; i++) {
-    const result_row *row = &set.rows[i];
+  for (size_t i = 0; i < set->count; i++) {
+    const result_row *row = &set->rows[i];
     const attn_number *stored = &attn_numbers[row->dtype];
-    cr_expect_eq(row->status, RUN_OK, "%s: %s", row->key, row->message ? row->message : "");
+    expect_status(row, RUN_OK);
     cr_expect_neq(row->verdict, VERDICT_VIOLATED, "%s", row->key);
     cr_expect(strstr(row->key, stored->name), "%s is of %s", row->key, stored->name);
     if (strcmp(row->variant, "tiled") != 0) continue;
@@ -28,5 +27,4 @@ Test(runner_stored, errors_are_those_of_what_is_stored) {
               "%s: %g", row->key, row->err_rel_fro);
   }
   cr_expect_eq(exact, 3);
-  result_set_free(&set);
 }

@@ -23,19 +23,6 @@
 
 #define assert_ok(call) cr_assert_eq(call, ATTN_OK, "%s: %s", #call, attn_last_error())
 
-/* An .npy file with a shape such as "2, 3". */
-static inline const char *fixture_npy(const char *name, const char *descr, const char *shape, const void *at,
-                                      size_t bytes) {
-  unsigned char file[4096] = "\x93NUMPY\x01\x00\x76";
-  char text[118];
-  snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }", descr, shape);
-  snprintf((char *)file + 10, 119, "%-117s\n", text);
-  cr_assert_leq(128 + bytes, sizeof file);
-  memcpy(file + 128, at, bytes);
-  fixture_write(fixture_path(name), file, 128 + bytes);
-  return fixture_path(name);
-}
-
 /* Every prefix of a file is EINVAL, and with one of its first bits flipped, each step-th, it is read or
  * refused. Returns how often it was read. */
 static inline size_t fixture_damage(const char *name, unsigned char *file, size_t size, size_t bits,

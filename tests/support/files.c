@@ -53,6 +53,18 @@ void fixture_write(const char *path, const void *at, size_t bytes) {
   require(file && fwrite(at, 1, bytes, file) == bytes && fclose(file) == 0, path);
 }
 
+const char *fixture_npy(const char *name, const char *descr, const char *shape, const void *at,
+                        size_t bytes) {
+  const char *path = fixture_path(name);
+  char header[118];
+  snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }", descr, shape);
+  FILE *file = fopen(path, "wb");
+  require(file && fprintf(file, "\x93NUMPY%c%c%c%c%-117s\n", 1, 0, 118, 0, header) == 128 &&
+              fwrite(at, 1, bytes, file) == bytes && fclose(file) == 0,
+          path);
+  return path;
+}
+
 void *fixture_bytes(const char *path, size_t *size) {
   FILE *file = fopen(path, "rb");
   require(file && fseek(file, 0, SEEK_END) == 0, path);

@@ -23,6 +23,23 @@ static inline result_set read_results(const char *path) {
   return set;
 }
 
+/* Sweeps x.yaml into x.h5, which must end with this exit code; the rows, until the next sweep. */
+static inline const result_set *sweep_again(const char *options, int code) {
+  static result_set set;
+  char arguments[512];
+  snprintf(arguments, sizeof arguments, "run x.yaml -o x.h5 %s", options);
+  cr_assert_eq(run(arguments), code, "attnlab %s: %s", arguments, result.err);
+  result_set_free(&set);
+  set = read_results("x.h5");
+  return &set;
+}
+
+/* The same of this configuration. */
+static inline const result_set *sweep(const char *options, int code, const char *configuration) {
+  command_write_text("x.yaml", configuration);
+  return sweep_again(options, code);
+}
+
 static inline long size_of(const char *path) {
   struct stat about;
   return stat(path, &about) == 0 ? (long)about.st_size : -1;
@@ -35,8 +52,12 @@ static inline const result_row *find_row(const result_set *set, const char *part
   return NULL;
 }
 
+static inline void expect_status(const result_row *row, run_status status) {
+  cr_expect_eq(row->status, status, "%s: %s %s", row->key, run_status_names[row->status], row->message);
+}
+
 static inline void expect_measured(const result_row *row) {
-  cr_expect_eq(row->status, RUN_OK, "%s: %s", row->key, row->message);
+  expect_status(row, RUN_OK);
   cr_expect(row->rows_sampled > 0);
   cr_expect(row->end_time >= row->start_time && row->start_time > 1.6e9);
   if (strncmp(row->variant, "null_", 5) == 0) {
