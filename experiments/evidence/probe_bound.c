@@ -249,7 +249,7 @@ row_verdict probe_kernel(const probe *p, attn_dtype run, int64_t r, row_space *s
     off += s->slack[a];
     keys += key;
   }
-  if (!((query + 1) * keys * fmax(1, p->head.v_max) < huge / 4)) return ROW_OVERFLOW;
+  if (!((query + 1) * fmax(1, keys) * fmax(1, p->head.v_max) < huge / 4)) return ROW_OVERFLOW;
   for (int64_t l = 0; l < d_v; l++) s->bound[l] = (double)s->count * columns * tiny * (1 + query);
   return weighted_row(p, &p->head, sum, off, s);
 }
