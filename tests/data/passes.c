@@ -22,7 +22,7 @@ static void begin(void) {
   fixture_begin();
   model = model_random(0);
   model_write(&model, STORE_F32, 1);
-  assert_ok(data_llama_open(fixture_directory, &llama));
+  llama = model_open(fixture_directory);
   cr_assert(model.layers == LAYERS && model.heads <= 8 && model.vocab == V);
 }
 static void end(void) {
@@ -231,7 +231,7 @@ static void open_windowed(void) {
                       json_pack("[s, s, s]", "full_attention", "sliding_attention", "sliding_attention"));
   model_write_config(config);
   data_llama_close(llama);
-  assert_ok(data_llama_open(fixture_directory, &llama));
+  llama = model_open(fixture_directory);
 }
 
 /* A selection is one of the window's keys: as many as these are exact attention, and what lies before the
