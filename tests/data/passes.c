@@ -126,17 +126,11 @@ Test(data_passes, windows_streams_and_threads_do_not_touch_each_other) {
 Test(data_passes, only_the_heads_and_queries_that_are_named_change) {
   unsigned char one[LAYERS * 8] = {0};
   one[1 * model.heads + 2] = 1;
-  const data_llama_swap swaps[] = {{.spec = spec_of("streaming:sink=1,window=1"), .where = one, .mix = 1},
-                                   {.spec = spec_of("streaming:sink=1,window=1"),
-                                    .where = one,
-                                    .phase = DATA_LLAMA_PREFILL,
-                                    .decode = 5,
-                                    .mix = 1},
-                                   {.spec = spec_of("streaming:sink=1,window=1"),
-                                    .where = one,
-                                    .phase = DATA_LLAMA_DECODE,
-                                    .decode = 5,
-                                    .mix = 1}};
+  const attn_spec *spec = spec_of("streaming:sink=1,window=1");
+  const data_llama_swap swaps[] = {
+      {.spec = spec, .where = one, .mix = 1},
+      {.spec = spec, .where = one, .phase = DATA_LLAMA_PREFILL, .decode = 5, .mix = 1},
+      {.spec = spec, .where = one, .phase = DATA_LLAMA_DECODE, .decode = 5, .mix = 1}};
   store *s = run(swaps, 3);
   for (int c = 1; c <= 3; c++)
     for (int l = 0; l < LAYERS; l++)
