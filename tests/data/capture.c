@@ -16,16 +16,13 @@ TestSuite(data_capture, .init = fixture_begin, .fini = fixture_end);
 
 enum { HEADS = 6, KV = 2, D = 4, LAYER = 2 }; /* of model_random */
 
-static const int64_t some_tokens[20] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 10};
-
 /* Captures the last layer of a random model with windows of `context`. */
 static data_qkv capture(const reference_model *like, int64_t context, const int64_t *tokens, int64_t n) {
-  data_llama *llama = NULL;
   data_qkv x = {0};
   reference_model m = *like;
   m.context = context;
   model_write(&m, STORE_F32, 1);
-  assert_ok(data_llama_open(fixture_directory, &llama));
+  data_llama *llama = model_open(fixture_directory);
   assert_ok(data_llama_capture(llama, tokens, n, LAYER, false, &x));
   cr_assert(x.heads == HEADS && x.kv_heads == KV && x.n_q == n && x.n_kv == n && x.d_qk == D && x.d_v == D);
   cr_assert(x.batch == 1 && x.rank == 3 && x.dtype == ATTN_F32 && x.description);

@@ -5,8 +5,6 @@
 
 TestSuite(data_gguf_models, .init = fixture_begin, .fini = fixture_end);
 
-static const int64_t some_tokens[20] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 10};
-
 /* The file holds this number as f32. */
 static reference_model random_model(int tied) {
   reference_model m = model_random(tied);
@@ -25,11 +23,9 @@ static reference_model wide_model(void) {
 
 static void check_same(const char *gguf, const reference_model *m) {
   enum { N = 20 };
-  data_llama *a = NULL, *b = NULL;
+  data_llama *a = model_open(fixture_directory), *b = model_open(gguf);
   size_t logits = N * (size_t)m->vocab * sizeof(float);
   float *x = malloc(logits), *y = malloc(logits);
-  assert_ok(data_llama_open(fixture_directory, &a));
-  assert_ok(data_llama_open(gguf, &b));
   const data_llama_config *c = data_llama_get_config(a), *d = data_llama_get_config(b);
   cr_assert(c->vocab == d->vocab && c->hidden == d->hidden && c->intermediate == d->intermediate &&
             c->layers == d->layers && c->heads == d->heads && c->kv_heads == d->kv_heads &&
@@ -92,12 +88,11 @@ static void least_keys(gguf_file *f, const reference_model *m) {
 }
 
 Test(data_gguf_models, keys_may_leave_out_what_has_a_default) {
-  data_llama *llama = NULL;
   reference_model m = {
       .vocab = 11, .hidden = 12, .inner = 20, .layers = 2, .heads = 3, .kv_heads = 3, .d = 4};
   m.context = 64;
   model_fill(&m);
-  assert_ok(data_llama_open(with_keys(&m, least_keys), &llama));
+  data_llama *llama = model_open(with_keys(&m, least_keys));
   const data_llama_config *c = data_llama_get_config(llama);
   cr_assert(c->kv_heads == 3 && c->head_dim == 4 && !c->tied && c->vocab == 11 && c->max_positions == 64);
   cr_assert_float_eq(c->rope.theta, 10000, 0);
@@ -182,8 +177,7 @@ Test(data_gguf_models, models_that_it_cannot_compute_are_refused_by_name) {
       {ADDED, "general.quantization_version", NULL, 1, ATTN_EUNSUPPORTED, "quantization_version is not 2"},
       {ADDED, "split.count", NULL, 2, ATTN_EINVAL, "the name does not end in -00001-of-00002.gguf"}};
   reference_model m = random_model(0);
-  data_llama *llama = NULL;
-  assert_ok(data_llama_open(with_change(&m, ADDED, "llama.rope.dimension_count", NULL, 4), &llama));
+  data_llama *llama = model_open(with_change(&m, ADDED, "llama.rope.dimension_count", NULL, 4));
   data_llama_close(llama);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     llama = NULL;

@@ -25,14 +25,13 @@ static void check_close(const float *x, const double *wanted, int64_t count, con
 
 /* Logits of a directory against the reference, window by window. */
 static void check_logits(const char *directory, const reference_model *m, const int64_t *tokens, int64_t n) {
-  data_llama *llama = NULL;
+  data_llama *llama = model_open(directory);
   size_t rows = (size_t)n;
   float *logits = malloc(sizeof *logits * rows * (size_t)m->vocab);
   double *wanted = malloc(sizeof *wanted * rows * (size_t)m->vocab);
   double *q = malloc(sizeof *q * rows * (size_t)(m->heads * m->d)),
          *k = malloc(sizeof *k * rows * (size_t)(m->heads * m->d)),
          *v = malloc(sizeof *v * rows * (size_t)(m->heads * m->d));
-  assert_ok(data_llama_open(directory, &llama));
   assert_ok(data_llama_logits(llama, tokens, n, logits));
   int64_t context = data_llama_get_config(llama)->max_positions;
   for (int64_t first = 0; first < n; first += context)
@@ -67,9 +66,8 @@ Test(data_llama, the_bundled_model_predicts_held_text_as_its_card_says) {
   unsigned char *text = fixture_bytes(HELD, &n);
   int64_t *tokens = malloc(n * sizeof *tokens);
   float *logits = malloc(n * 256 * sizeof *logits);
-  data_llama *m = NULL;
+  data_llama *m = model_open(BUNDLED);
   for (size_t i = 0; i < n; i++) tokens[i] = text[i];
-  assert_ok(data_llama_open(BUNDLED, &m));
   assert_ok(data_llama_logits(m, tokens, (int64_t)n, logits));
   double bits = 0;
   for (size_t i = 0; i + 1 < n; i++) {
@@ -84,8 +82,6 @@ Test(data_llama, the_bundled_model_predicts_held_text_as_its_card_says) {
   free(tokens);
   free(text);
 }
-
-static const int64_t some_tokens[20] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 10};
 
 Test(data_llama, every_storage_of_a_grouped_model_gives_the_reference_logits) {
   enum { MANY = 1050 };
@@ -114,10 +110,9 @@ Test(data_llama, every_storage_of_a_grouped_model_gives_the_reference_logits) {
 Test(data_llama, logits_do_not_depend_on_threads_and_never_on_later_tokens) {
   enum { V = 11 };
   float one[20 * V], three[20 * V], shorter[13 * V];
-  data_llama *llama = NULL;
   reference_model m = model_random(0);
   model_write(&m, STORE_F32, 1);
-  assert_ok(data_llama_open(fixture_directory, &llama));
+  data_llama *llama = model_open(fixture_directory);
   omp_set_num_threads(1);
   assert_ok(data_llama_logits(llama, some_tokens, 20, one));
   omp_set_num_threads(3);
@@ -130,7 +125,6 @@ Test(data_llama, logits_do_not_depend_on_threads_and_never_on_later_tokens) {
 }
 
 Test(data_llama, configurations_may_leave_out_what_has_a_default) {
-  data_llama *llama = NULL;
   reference_model m = model_random(0);
   model_write(&m, STORE_F32, 1);
   json_t *config = model_config(&m);
@@ -142,7 +136,7 @@ Test(data_llama, configurations_may_leave_out_what_has_a_default) {
   json_object_set_new(config, "rope_parameters",
                       json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", 500.0));
   model_write_config(config);
-  assert_ok(data_llama_open(fixture_directory, &llama));
+  data_llama *llama = model_open(fixture_directory);
   const data_llama_config *c = data_llama_get_config(llama);
   cr_assert(c->max_positions == 2048 && !c->tied && c->kv_heads == 2 && c->head_dim == 4);
   cr_assert_float_eq(c->rope.theta, 500, 0);
@@ -163,7 +157,6 @@ static void add_scales(reference_model *m, int64_t layer, const char *suffix) {
 }
 
 Test(data_llama, matrices_of_eight_bits_are_times_their_scales) {
-  data_llama *llama = NULL;
   float logits[3][6 * 11];
   for (int stored = 0; stored < 3; stored++) { /* f32, then 8 bits under either name of scales */
     reference_model m = model_random(0);
@@ -191,7 +184,7 @@ Test(data_llama, matrices_of_eight_bits_are_times_their_scales) {
     json_object_set_new(config, "quantization_config",
                         json_pack("{s:s, s:[i,i]}", "quant_method", "fp8", "weight_block_size", 8, 5));
     model_write_config(config);
-    assert_ok(data_llama_open(fixture_directory, &llama));
+    data_llama *llama = model_open(fixture_directory);
     assert_ok(data_llama_logits(llama, some_tokens, 6, logits[stored]));
     data_llama_close(llama);
     m.count = all;
@@ -430,12 +423,11 @@ Test(data_llama, directories_that_are_not_models_are_refused_by_name) {
 }
 
 Test(data_llama, tokens_outside_the_vocabulary_are_refused) {
-  data_llama *llama = NULL;
   data_qkv x = {0};
   float logits[3 * 11];
   reference_model m = model_random(0);
   model_write(&m, STORE_F32, 1);
-  assert_ok(data_llama_open(fixture_directory, &llama));
+  data_llama *llama = model_open(fixture_directory);
   assert_refused(data_llama_logits(llama, (int64_t[]){1, 11, 2}, 3, logits), ATTN_EINVAL, "token 1 is 11");
   assert_refused(data_llama_logits(llama, (int64_t[]){1, 2, -1}, 3, logits), ATTN_EINVAL, "token 2 is -1");
   assert_refused(data_llama_logits(llama, some_tokens, 0, logits), ATTN_EINVAL, "0 tokens");

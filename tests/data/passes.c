@@ -22,7 +22,7 @@ static void begin(void) {
   fixture_begin();
   model = model_random(0);
   model_write(&model, STORE_F32, 1);
-  assert_ok(data_llama_open(fixture_directory, &llama));
+  llama = model_open(fixture_directory);
   cr_assert(model.layers == LAYERS && model.heads <= 8 && model.vocab == V);
 }
 static void end(void) {
@@ -126,17 +126,11 @@ Test(data_passes, windows_streams_and_threads_do_not_touch_each_other) {
 Test(data_passes, only_the_heads_and_queries_that_are_named_change) {
   unsigned char one[LAYERS * 8] = {0};
   one[1 * model.heads + 2] = 1;
-  const data_llama_swap swaps[] = {{.spec = spec_of("streaming:sink=1,window=1"), .where = one, .mix = 1},
-                                   {.spec = spec_of("streaming:sink=1,window=1"),
-                                    .where = one,
-                                    .phase = DATA_LLAMA_PREFILL,
-                                    .decode = 5,
-                                    .mix = 1},
-                                   {.spec = spec_of("streaming:sink=1,window=1"),
-                                    .where = one,
-                                    .phase = DATA_LLAMA_DECODE,
-                                    .decode = 5,
-                                    .mix = 1}};
+  const attn_spec *spec = spec_of("streaming:sink=1,window=1");
+  const data_llama_swap swaps[] = {
+      {.spec = spec, .where = one, .mix = 1},
+      {.spec = spec, .where = one, .phase = DATA_LLAMA_PREFILL, .decode = 5, .mix = 1},
+      {.spec = spec, .where = one, .phase = DATA_LLAMA_DECODE, .decode = 5, .mix = 1}};
   store *s = run(swaps, 3);
   for (int c = 1; c <= 3; c++)
     for (int l = 0; l < LAYERS; l++)
@@ -231,7 +225,7 @@ static void open_windowed(void) {
                       json_pack("[s, s, s]", "full_attention", "sliding_attention", "sliding_attention"));
   model_write_config(config);
   data_llama_close(llama);
-  assert_ok(data_llama_open(fixture_directory, &llama));
+  llama = model_open(fixture_directory);
 }
 
 /* A selection is one of the window's keys: as many as these are exact attention, and what lies before the

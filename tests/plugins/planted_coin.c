@@ -163,10 +163,8 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   return ATTN_OK;
 }
 
-static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
-
 ATTN_VARIANT(planted_coin, .summary = "keys by the toss of a coin, with a fault to choose", .cite = "none",
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_PERMUTATION & ~ATTN_CAP_MASK) | ATTN_CAP_DATA |
                      ATTN_CAP_LSE,
              .params = table, .params_size = sizeof(params), .seed = "seed", .describe = describe,
-             .cost = cost)
+             .cost = exact_cost)

@@ -73,22 +73,6 @@
       FAULT(slow)             /* right, and slow */
 CHOOSE_FAULT("fault", "what is wrong");
 
-typedef struct state {
-  fault fault;
-  int *calls;
-} state;
-
-static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
-  (void)parts;
-  state *s = attn_builder_alloc(b, 1, sizeof *s);
-  int *calls = attn_builder_alloc(b, 1, sizeof *calls);
-  if (!s || !calls) return ATTN_ENOMEM;
-  *calls = 0;
-  *s = (state){fault_of(attn_builder_context(b)), calls};
-  *out = s;
-  return ATTN_OK;
-}
-
 /* Scores of a row, its query, its output and a key or value, then the runs of the user's graph. */
 static int64_t graph_runs(const attn_problem *p) {
   return p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern->max_runs : 1;
@@ -100,12 +84,11 @@ static attn_status work_size(const attn_context *c, const attn_parts *parts, siz
       (size_t)(p->n_kv + 2 * (p->d_qk + p->d_v)) * sizeof(double) + (size_t)graph_runs(p) * sizeof(attn_run);
   return ATTN_OK;
 }
-static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
 
 /* -- one row -- */
 
 typedef struct line {
-  const state *s;
+  fault fault;
   const attn_call *call;
   const attn_problem *p;
   int64_t b, h, kv_batch, kv, keys;
@@ -117,7 +100,7 @@ static bool is_in_graph(const line *x, int64_t i, int64_t j) {
   const attn_problem *p = x->p;
   if (p->mask.kind != ATTN_MASK_PATTERN) return true;
   const attn_pattern *g = p->mask.pattern;
-  const int64_t head = x->s->fault == F_graph_heads ? 0 : x->h,
+  const int64_t head = x->fault == F_graph_heads ? 0 : x->h,
                 count = g->row(g->state, head, i + p->n_kv - p->n_q, x->runs);
   for (int64_t r = 0; r < count; r++)
     if (x->runs[r].first <= j && j < x->runs[r].first + x->runs[r].count) return true;
@@ -126,7 +109,7 @@ static bool is_in_graph(const line *x, int64_t i, int64_t j) {
 
 static bool sees(const line *x, int64_t i, int64_t j) {
   const attn_problem *p = x->p;
-  const fault f = x->s->fault;
+  const fault f = x->fault;
   int64_t first, end, position = i + p->n_kv - p->n_q;
   if (f == F_ignored_scores) return !p->causal || j <= position;
   if ((f == F_far_keys && j >= 4096) || (f == F_index_16 && j >= 65536)) return false;
@@ -153,7 +136,7 @@ static bool sees(const line *x, int64_t i, int64_t j) {
 static double misread(const line *x, int64_t i, int64_t j) {
   const attn_problem *p = x->p;
   const attn_bias *a = &p->score.dense;
-  const fault f = x->s->fault;
+  const fault f = x->fault;
   const int64_t at = x->b * a->batch + x->h * a->head + i * a->row + j;
   int64_t other = at;
   if (f == F_bias_stride) other -= i * (a->row - p->n_kv);
@@ -165,8 +148,8 @@ static double misread(const line *x, int64_t i, int64_t j) {
 static double transformed(const line *x, int64_t i, int64_t j, double t) {
   const attn_problem *p = x->p;
   const attn_score *s = &p->score;
-  if (x->s->fault == F_ignored_scores) return t;
-  if (x->s->fault == F_cap_and_bias && s->softcap > 0 && s->dense.at) {
+  if (x->fault == F_ignored_scores) return t;
+  if (x->fault == F_cap_and_bias && s->softcap > 0 && s->dense.at) {
     const double b = attn_get(
         s->dense.at, x->b * s->dense.batch + x->h * s->dense.head + i * s->dense.row + j, s->dense.dtype);
     return s->softcap * tanh((t + b) / s->softcap);
@@ -177,8 +160,8 @@ static double transformed(const line *x, int64_t i, int64_t j, double t) {
 
 static double scale_of(const line *x) {
   const double c = x->p->scale;
-  if (x->s->fault == F_negative_scale) return fabs(c);
-  return x->s->fault == F_zero_scale && c == 0 ? 1 / sqrt((double)x->p->d_qk) : c;
+  if (x->fault == F_negative_scale) return fabs(c);
+  return x->fault == F_zero_scale && c == 0 ? 1 / sqrt((double)x->p->d_qk) : c;
 }
 
 static void take_elements(const char *rows, int64_t first, int64_t count, attn_dtype type, double *out) {
@@ -203,7 +186,7 @@ static double dot(const double *a, const double *b, int64_t count) {
 /* Scores of the keys that are seen, -Inf of the others; the largest. */
 static double score_row(const line *x, int64_t i) {
   const attn_problem *p = x->p;
-  const fault f = x->s->fault;
+  const fault f = x->fault;
   const attn_dtype q_type = attn_stored(p->q, p->dtype),
                    k_type = f == F_half_keys && p->k.stored ? ATTN_BF16 : attn_stored(p->k, p->dtype);
   const int64_t k_row = f == F_key_stride ? p->d_qk : p->k.row;
@@ -233,7 +216,7 @@ static double score_row(const line *x, int64_t i) {
 }
 
 static const double *sink_of(const line *x) {
-  const fault f = x->s->fault;
+  const fault f = x->fault;
   const bool ignored = f == F_ignored_scores || (f == F_cap_and_sink && x->p->score.softcap > 0);
   const double *sink = ignored ? NULL : x->p->score.sink;
   return sink ? sink + (f == F_sink_far ? 0 : x->h) : NULL;
@@ -243,7 +226,7 @@ static const double *sink_of(const line *x) {
 static double gain_of(const line *x, int64_t i, bool again) {
   const attn_problem *p = x->p;
   const int64_t position = i + p->n_kv - p->n_q;
-  switch (x->s->fault) {
+  switch (x->fault) {
   case F_lse_output:
     return x->call->lse ? 1.5 : 1;
   case F_late_position:
@@ -275,7 +258,7 @@ static double gain_of(const line *x, int64_t i, bool again) {
 
 static void spoil_value(const line *x, double *v) {
   for (int64_t l = 0; l < x->p->d_v; l++)
-    v[l] = x->s->fault == F_half_values ? fmax(fmin(v[l], 65504), -65504) : fabs(v[l]) < 0x1p-14 ? 0 : v[l];
+    v[l] = x->fault == F_half_values ? fmax(fmin(v[l], 65504), -65504) : fabs(v[l]) < 0x1p-14 ? 0 : v[l];
 }
 
 /* x->o: the sum of the values by the weights in x->score. */
@@ -283,7 +266,7 @@ static void sum_values(const line *x) {
   const attn_problem *p = x->p;
   const attn_dtype type = attn_stored(p->v, p->dtype);
   const char *v = attn_rows(x->call->v, p->v, x->kv_batch, x->kv, p->dtype);
-  const bool spoilt = x->s->fault == F_half_values || x->s->fault == F_small_values;
+  const bool spoilt = x->fault == F_half_values || x->fault == F_small_values;
   double *o = x->o, *row = x->kv_row;
   for (int64_t l = 0; l < p->d_v; l++) o[l] = 0;
   for (int64_t j = 0; j < x->keys; j++) {
@@ -299,7 +282,7 @@ static void row(const line *x, int64_t i, bool again) {
   const attn_problem *p = x->p;
   const attn_dtype o_type = attn_stored(p->o, p->dtype);
   const double *sink = sink_of(x);
-  const int64_t o_row = x->s->fault == F_output_stride ? p->d_v : p->o.row;
+  const int64_t o_row = x->fault == F_output_stride ? p->d_v : p->o.row;
   char *o = (char *)(uintptr_t)attn_at(attn_rows(x->call->o, p->o, x->b, x->h, p->dtype), i * o_row, o_type);
   double top = score_row(x, i), sum = 0;
   const bool any = x->keys && top > -(double)INFINITY;
@@ -311,18 +294,16 @@ static void row(const line *x, int64_t i, bool again) {
   sum_values(x);
   for (int64_t l = 0; l < p->d_v; l++) {
     double acc = x->o[l];
-    acc = any || x->s->fault == F_no_keys || x->s->fault == F_hidden_first ? acc / sum * gain_of(x, i, again)
-                                                                           : 0;
-    if (x->s->fault == F_wide_values && l >= p->d_qk) acc *= 1.5;
+    acc = any || x->fault == F_no_keys || x->fault == F_hidden_first ? acc / sum * gain_of(x, i, again) : 0;
+    if (x->fault == F_wide_values && l >= p->d_qk) acc *= 1.5;
     attn_set(o, l, o_type, acc);
-    if (x->s->fault == F_half_cut && p->o.stored && fabs(attn_get(o, l, o_type)) > fabs(acc))
+    if (x->fault == F_half_cut && p->o.stored && fabs(attn_get(o, l, o_type)) > fabs(acc))
       ((uint16_t *)(void *)o)[l]--;
   }
   if (x->call->lse)
-    x->call->lse[(x->b * p->heads + x->h) * p->n_q + i] =
-        any    ? top + log(x->s->fault == F_lse_sink ? seen : sum)
-        : sink ? *sink
-               : -(double)INFINITY;
+    x->call->lse[(x->b * p->heads + x->h) * p->n_q + i] = any ? top + log(x->fault == F_lse_sink ? seen : sum)
+                                                          : sink ? *sink
+                                                                 : -(double)INFINITY;
 }
 
 /* -- all -- */
@@ -335,17 +316,16 @@ static void break_down(fault f, const attn_problem *p) {
   for (int i = 0; f == F_slow && i < 100000000; i++) turns = 1 - turns;
 }
 
-static attn_status execute(const void *opaque, const attn_call *call) {
-  const state *s = opaque;
+static attn_status execute(const void *state, const attn_call *call) {
   const attn_problem *p = call->context->problem;
-  const fault f = s->fault;
-  const bool again = (*s->calls)++ > 0;
+  const fault f = fault_of(call->context);
+  const bool again = count_execution(state) > 1;
   break_down(f, p);
   for (int64_t b = 0; b < p->batch; b++)
     for (int64_t h = 0; h < p->heads; h++) {
       double *score = call->work, *q = score + p->n_kv, *o = q + p->d_qk, *kv_row = o + p->d_v;
       attn_run *runs = (attn_run *)(void *)(kv_row + p->d_qk + p->d_v);
-      line x = {s,     call, p, b,      h,   b, h / (p->heads / p->kv_heads), attn_call_keys(call, b),
+      line x = {f,     call, p, b,      h,   b, h / (p->heads / p->kv_heads), attn_call_keys(call, b),
                 score, q,    o, kv_row, runs};
       if (f == F_many_heads && p->heads > 6) x.kv = h % p->kv_heads;
       if (f == F_query_heads_32 && p->heads > 24) x.kv = 0;
@@ -358,9 +338,9 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   return ATTN_OK;
 }
 
-static DESCRIBE_METHOD(describe, attn_softmax_row_rounding(c), .work_size = work_size, .plan = plan,
+static DESCRIBE_METHOD(describe, attn_softmax_row_rounding(c), .work_size = work_size, .plan = plan_to_count,
                        .execute = execute);
 
 ATTN_VARIANT(planted_shape, .summary = "exact attention, with a fault of some shapes to choose",
              .cite = "none", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .describe = describe, .cost = cost)
+             .params = table, .params_size = sizeof(params), .describe = describe, .cost = exact_cost)

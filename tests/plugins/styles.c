@@ -2,7 +2,7 @@
  * any. Sums in single or double precision or compensated (Kahan); in two passes, online by steps of keys, or
  * key by key over all queries; exp, exp2 or the library's expf; the causal end by a test or an early break;
  * rows dealt to threads or not. */
-#include "attn_variant.h"
+#include "tests/support/method.h"
 
 #include <math.h>
 #include <omp.h>
@@ -76,7 +76,6 @@ static attn_status work_size(const attn_context *c, const attn_parts *parts, siz
   *bytes = room_bytes(c->problem) * (size_t)c->threads;
   return ATTN_OK;
 }
-static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
 
 static room room_at(const attn_call *call, int thread) {
   const attn_problem *p = call->context->problem;
@@ -236,4 +235,4 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
 ATTN_VARIANT(styles, .summary = "exact attention in many styles", .cite = "none",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
                      ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .describe = describe, .cost = cost)
+             .params = table, .params_size = sizeof(params), .describe = describe, .cost = exact_cost)

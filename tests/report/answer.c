@@ -9,9 +9,7 @@
 #include "tests/support/files.h"
 #include "tests/support/results_fixture.h"
 
-static void start(void) { fixture_path(""), browser_start(CHROMIUM, fixture_directory); }
-
-TestSuite(report_answer, .init = start, .fini = browser_stop, .timeout = 300);
+TestSuite(report_answer, .init = browser_start, .fini = browser_stop, .timeout = 300);
 
 /* Sixty runs of one seed, whose errors, times and memory have orders of their own. */
 static result_set rows_made(void) {

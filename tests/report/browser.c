@@ -5,9 +5,7 @@
 #include "experiments/report/page.h"
 #include "tests/support/results_fixture.h"
 
-static void start(void) { fixture_path(""), browser_start(CHROMIUM, fixture_directory); }
-
-TestSuite(report_browser, .init = start, .fini = browser_stop, .timeout = 300);
+TestSuite(report_browser, .init = browser_start, .fini = browser_stop, .timeout = 300);
 
 static void open_report(int64_t count, int width) {
   result_set set = fixture_set(count);

@@ -8,9 +8,7 @@
 #include "tests/support/quality_sets.h"
 #include "tests/support/results_fixture.h"
 
-static void start(void) { fixture_path(""), browser_start(CHROMIUM, fixture_directory); }
-
-TestSuite(report_model, .init = start, .fini = browser_stop, .timeout = 120);
+TestSuite(report_model, .init = browser_start, .fini = browser_stop, .timeout = 120);
 
 typedef struct asked {
   const char *spec, *task, *layers;

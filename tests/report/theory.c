@@ -4,9 +4,7 @@
 #include "tests/support/browser.h"
 #include "tests/support/results_fixture.h"
 
-static void start(void) { fixture_path(""), browser_start(CHROMIUM, fixture_directory); }
-
-TestSuite(report_theory, .init = start, .fini = browser_stop, .timeout = 120);
+TestSuite(report_theory, .init = browser_start, .fini = browser_stop, .timeout = 120);
 
 static void measure(theory_report *r, void *room) {
   (void)room;

@@ -8,9 +8,7 @@
 #include "tests/support/browser.h"
 #include "tests/support/results_fixture.h"
 
-static void start(void) { fixture_path(""), browser_start(CHROMIUM, fixture_directory); }
-
-TestSuite(report_training, .init = start, .fini = browser_stop, .timeout = 120);
+TestSuite(report_training, .init = browser_start, .fini = browser_stop, .timeout = 120);
 
 /* The page of a study of three variants, of which the second's accuracy is 0.5 below exact attention's, and
  * the last's loss is no number in the end. */

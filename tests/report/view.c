@@ -9,9 +9,7 @@
 #include "tests/support/browser.h"
 #include "tests/support/results_fixture.h"
 
-static void start(void) { fixture_path(""), browser_start(CHROMIUM, fixture_directory); }
-
-TestSuite(report_view, .init = start, .fini = browser_stop, .timeout = 300);
+TestSuite(report_view, .init = browser_start, .fini = browser_stop, .timeout = 300);
 
 static void open_set(const result_set *set, const report_limits *limits, const char *hash) {
   char file[512];

@@ -17,15 +17,20 @@ int fdatasync(int fd) { return fd < 0 ? -1 : 0; }
 
 /* ---- what is printed ----------------------------------------------------------------------------------- */
 
-/* Into a file that has a buffer of its own. */
-static attn_status to_file(const char *path, attn_status (*print)(FILE *, const result_set *),
-                           const result_set *set) {
-  static char buffer[1 << 16];
+/* With a buffer that is not allocated. */
+static FILE *open_file(const char *path) {
+  static char buffer[1 << 18];
   const bool paused = refuse_paused;
   refuse_paused = true;
   FILE *file = fopen(path, "wb");
   setvbuf(file, buffer, _IOFBF, sizeof buffer);
   refuse_paused = paused;
+  return file;
+}
+
+static attn_status to_file(const char *path, attn_status (*print)(FILE *, const result_set *),
+                           const result_set *set) {
+  FILE *file = open_file(path);
   attn_status status = print(file, set);
   refuse_paused = true;
   fclose(file);
@@ -57,12 +62,7 @@ static attn_status comparison(const char *path, const result_set *set, bool json
   attn_status status = pairs_make(set, set, &pairs);
   if (!status) status = change_make(&pairs, 1.05, &change);
   const changes all = {{"a", set}, {"b", set}, 1.05, &pairs, &change};
-  const bool paused = refuse_paused;
-  refuse_paused = true;
-  static char buffer[1 << 18];
-  FILE *file = fopen(path, "wb");
-  setvbuf(file, buffer, _IOFBF, sizeof buffer);
-  refuse_paused = paused;
+  FILE *file = open_file(path);
   if (!status) status = json ? changes_print_json(file, &all) : changes_print(file, &all, true);
   refuse_paused = true;
   fclose(file);

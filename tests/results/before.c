@@ -11,12 +11,6 @@ static void shell(const char *format, const char *from, const char *to) {
   cr_assert_eq(system(command), 0, "%s", command);
 }
 
-static result_set load(const char *path) {
-  result_set set;
-  cr_assert_eq(results_load(&path, 1, &set), ATTN_OK, "%s", attn_last_error());
-  return set;
-}
-
 #define BLOCK \
   "dataset=gaussian:std_q=1,std_k=1,std_v=1 data_seed=7 n=48 n_kv=48 d=8 d_v=4 heads=2 kv_heads=1 batch=1 "
 
@@ -70,7 +64,7 @@ static void expect_rows(const result_set *set) {
 }
 
 Test(results_before, a_journal_is_read) {
-  result_set set = load(FIXTURES "before.jsonl");
+  result_set set = load_results(FIXTURES "before.jsonl");
   expect_rows(&set);
   result_set_free(&set);
 }
@@ -82,7 +76,7 @@ Test(results_before, texts_of_a_key_that_look_like_an_axis) {
         "'s|\"dataset\":\"gaussian:std_q=1,std_k=1,std_v=1\"|\"dataset\":\"npy:a data_seed=5 n=9\"|' -e "
         "'s|projection_file=,|projection_file=b data_seed=9 n=3,|' '%s' >'%s'",
         FIXTURES "before.jsonl", path);
-  result_set set = load(path);
+  result_set set = load_results(path);
   for (size_t i = 0; i < set.count; i++) {
     cr_expect_str_eq(set.rows[i].dataset, "npy:a data_seed=5 n=9");
     cr_expect_eq(set.rows[i].data_seed, 7, "%s", set.rows[i].key);
@@ -92,22 +86,18 @@ Test(results_before, texts_of_a_key_that_look_like_an_axis) {
 
 Test(results_before, a_results_file_is_read_and_says_what_the_journal_says) {
   const char *path = fixture_path("before.h5");
-  result_set set, lines = load(FIXTURES "before.jsonl");
   shell("gzip -dc '%s' >'%s'", FIXTURES "before.h5.gz", path);
-  cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
+  result_set set = read_results(path), lines = load_results(FIXTURES "before.jsonl");
   expect_rows(&set);
   cr_expect_eq(strlen(set.uuid), 36); /* of the text then, of checksums now */
-  for (size_t i = 0; i < ROWS; i++) {
-    cr_expect_str_eq(rows_difference(&set.rows[i], &lines.rows[i]), "");
-  }
+  for (size_t i = 0; i < ROWS; i++) cr_expect_str_eq(rows_difference(&set.rows[i], &lines.rows[i]), "");
   result_set_free(&set);
   result_set_free(&lines);
 }
 
 Test(results_before, a_sweep_goes_on_in_the_journal_and_the_whole_is_exported) {
-  const char *path = fixture_path("on.jsonl"), *file = fixture_path("on.h5"), *csv = fixture_path("on.csv");
+  const char *path = fixture_path("on.jsonl"), *file = fixture_path("on.h5");
   journal *j = NULL;
-  result_set set;
   result_row row = fixture_row(5);
   row.data_seed = 11;
   shell("cat '%s' >'%s'", FIXTURES "before.jsonl", path);
@@ -116,15 +106,11 @@ Test(results_before, a_sweep_goes_on_in_the_journal_and_the_whole_is_exported) {
   cr_assert_eq(journal_append(j, &row), ATTN_OK);
   journal_close(j);
   cr_assert_eq(results_merge(file, &path, 1, NULL), ATTN_OK, "%s", attn_last_error());
-  cr_assert_eq(results_read(file, &set), ATTN_OK, "%s", attn_last_error());
+  result_set set = read_results(file);
   cr_assert_eq(set.count, ROWS + 1);
   cr_expect(set.rows[0].data_seed == 7 && set.rows[ROWS].data_seed == 11);
   cr_expect_eq(set.rows[ROWS].session, 1);
-  FILE *out = fopen(csv, "w");
-  cr_assert(out && !results_export_csv(out, &set));
-  fclose(out);
-  char *text;
-  fixture_read(csv, &text);
+  char *text = fixture_printed(results_export_csv, &set);
   cr_expect(strstr(text, ",data_seed,n,n_kv,d,") != NULL);
   cr_expect(strstr(text, ",7,48,48,8,4,2,1,1,0,f32,1,256,96,warm,0,0,7,") != NULL);
   free(text);

@@ -156,11 +156,9 @@ Test(results_damaged, what_is_tried_cannot_end_this_process) {
 }
 
 Test(results_damaged, what_carries_its_digest_is_not_tried) {
-  const char *source = fixture_path("own.jsonl"), *path = fixture_path("own.h5");
+  const char *path = fixture_results("own", 0, 3);
   file_map map;
   char *bytes;
-  cr_assert_eq(fixture_journal(source, 0, 1, 3, 1e9), ATTN_OK);
-  cr_assert_eq(results_merge(path, &source, 1, NULL), ATTN_OK);
   cr_assert_eq(file_map_open(path, &map), ATTN_OK);
   cr_expect(hdf5_carries_digest(&map));
   file_map_close(&map);
@@ -175,11 +173,9 @@ Test(results_damaged, what_carries_its_digest_is_not_tried) {
 
 /* A file that says it has many runs costs no memory before it is refused. */
 Test(results_damaged, absurd_counts_are_refused) {
-  const char *source = fixture_path("many.jsonl"), *path = fixture_path("many.h5");
+  const char *path = fixture_results("many", 0, 3);
   result_set set;
   struct rusage before, after;
-  cr_assert_eq(fixture_journal(source, 0, 1, 3, 1e9), ATTN_OK);
-  cr_assert_eq(results_merge(path, &source, 1, NULL), ATTN_OK);
   const hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), run = H5Dopen2(file, "run", H5P_DEFAULT);
   H5Dset_extent(run, (hsize_t[]){4000000});
   H5Dclose(run);

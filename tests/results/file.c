@@ -8,27 +8,6 @@
 
 #include "tests/support/results_fixture.h"
 
-static result_set load_good(const char *const *paths, size_t count) {
-  result_set set;
-  cr_assert_eq(results_load(paths, count, &set), ATTN_OK, "%s", attn_last_error());
-  return set;
-}
-
-static result_set read_good(const char *path) {
-  result_set set;
-  cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
-  return set;
-}
-
-static void expect_same_bytes(const char *a, const char *b) {
-  char *first, *second;
-  const size_t size = fixture_read(a, &first);
-  cr_assert_eq(fixture_read(b, &second), size);
-  cr_assert_eq(memcmp(first, second, size), 0);
-  free(first);
-  free(second);
-}
-
 /* What HDF5 has open: files and what is in them, shapes, types and lists of properties, of which each kind
  * counts its numbers up. */
 static size_t handles(void) {
@@ -46,9 +25,9 @@ static void round_trip(int64_t rows) {
              *copy = fixture_path("copy.h5");
   unlink(source);
   cr_assert_eq(fixture_journal(source, 0, 1, rows, 1e9), ATTN_OK);
-  result_set set = load_good(&source, 1);
+  result_set set = load_results(source);
   cr_assert_eq(results_write(file, &set), ATTN_OK, "%s", attn_last_error());
-  result_set back = read_good(file);
+  result_set back = read_results(file);
   const size_t open = handles();
   cr_assert_eq(back.count, (size_t)rows);
   cr_assert_str_eq(back.uuid, set.uuid);
@@ -60,7 +39,7 @@ static void round_trip(int64_t rows) {
   cr_assert_eq(results_write(copy, &back), ATTN_OK);
   expect_same_bytes(file, copy);
   result_set_free(&set);
-  set = read_good(copy);
+  set = read_results(copy);
   cr_assert_eq(handles(), open, "HDF5 has %d more open", (int)(handles() - open));
   result_set_free(&set);
   result_set_free(&back);
@@ -80,7 +59,7 @@ static json_t *session_through_file(json_t *provenance) {
   cr_assert_eq(journal_append(j, &row), ATTN_OK);
   journal_close(j);
   cr_assert_eq(results_merge(file, &source, 1, NULL), ATTN_OK, "%s", attn_last_error());
-  result_set back = read_good(file);
+  result_set back = read_results(file);
   json_t *session = json_incref(json_array_get(back.sessions, 0));
   result_set_free(&back);
   result_row_free(&row);
@@ -121,7 +100,7 @@ Test(results_file, a_command_line_longer_than_an_attribute_is_kept) {
 }
 
 Test(results_file, provenance_comes_back) {
-  result_set back = read_good(fixture_results("about", 0, 2));
+  result_set back = read_results(fixture_results("about", 0, 2));
   const json_t *about = json_array_get(back.sessions, 0);
   cr_assert_str_eq(json_string_value(json_object_get(about, "git_commit")), "0123abc");
   cr_assert(json_is_true(json_object_get(about, "git_dirty")));
@@ -159,11 +138,11 @@ Test(results_file, the_same_journals_give_the_same_bytes_in_any_order) {
   cr_assert_eq(results_merge(a, forth, 2, NULL), ATTN_OK);
   cr_assert_eq(results_merge(b, back, 3, NULL), ATTN_OK);
   expect_same_bytes(a, b);
-  result_set set = load_good(forth, 2);
+  result_set set, other = load_results(even);
+  cr_assert_eq(results_load(forth, 2, &set), ATTN_OK, "%s", attn_last_error());
   cr_assert_eq(set.count, 40);
   /* The odd rows' session started earlier, so it has number 0. */
   for (size_t i = 0; i < 40; i++) cr_assert_eq(set.rows[i].session, i % 2 ? 0 : 1);
-  result_set other = load_good(&even, 1);
   cr_assert_str_neq(set.uuid, other.uuid);
   result_set_free(&set);
   result_set_free(&other);
@@ -182,7 +161,7 @@ Test(results_file, a_full_disk_keeps_the_old_file_and_leaves_nothing_beside_it) 
   snprintf(command, sizeof command, "cp '%s' '%s.old'", path, path);
   cr_assert_eq(system(command), 0);
   cr_assert_eq(fixture_journal(source, 3, 1, 30, 1e9), ATTN_OK);
-  result_set set = load_good(&source, 1);
+  result_set set = load_results(source);
   const pid_t child = fork();
   if (child == 0) _exit(write_to_full_disk(path, &set));
   int code;
@@ -277,9 +256,7 @@ Test(results_file, other_files_are_refused_by_name) {
   const char *text = fixture_path("notes.txt"), *missing = fixture_path("missing.h5"),
              *h5 = fixture_path("other.h5");
   result_set set;
-  FILE *file = fopen(text, "w");
-  fputs("notes", file);
-  fclose(file);
+  fixture_write(text, "notes", 5);
   cr_assert_eq(results_read(text, &set), ATTN_EINVAL);
   cr_assert(strstr(attn_last_error(), text));
   cr_assert_eq(results_read(missing, &set), ATTN_EFOREIGN, "%s", attn_last_error());
@@ -297,9 +274,7 @@ Test(results_file, truncated_files_do_no_harm) {
   result_set set;
   const size_t size = fixture_read(path, &bytes) - 80; /* without the digest at its end */
   for (size_t cut = 1; cut < size; cut += size / 23) {
-    FILE *file = fopen(path, "wb");
-    fwrite(bytes, 1, cut, file);
-    fclose(file);
+    fixture_write(path, bytes, cut);
     cr_assert_neq(results_read(path, &set), ATTN_OK);
   }
   free(bytes);

@@ -197,8 +197,7 @@ Test(results_holm, loading_a_journal_corrects_over_all_its_rows) {
     result_row_free(&row);
   }
   journal_close(j);
-  result_set set;
-  cr_assert_eq(results_load(&path, 1, &set), ATTN_OK);
+  result_set set = load_results(path);
   /* Three cells of one seed: 3 * 3e-6 <= 1e-5. */
   for (size_t i = 0; i < 3; i++) cr_assert_eq(set.rows[i].verdict, VERDICT_VIOLATED);
   result_set_free(&set);

@@ -108,15 +108,6 @@ static void expect_harmless(const char *text, const char *what) {
   cr_assert_null(strstr(text, "\n|fake"), "%s has lines of a file's making", what);
 }
 
-static char *printed(attn_status (*print)(FILE *, const result_set *), const result_set *set) {
-  char *text = NULL;
-  size_t size = 0;
-  FILE *stream = open_memstream(&text, &size);
-  cr_assert_eq(print(stream, set), ATTN_OK, "%s", attn_last_error());
-  fclose(stream);
-  return text;
-}
-
 static attn_status as_text(FILE *file, const result_set *set) {
   return summary_print(file, set, SUMMARY_RUNS | SUMMARY_BOUNDS, TABLE_TEXT);
 }
@@ -126,8 +117,8 @@ static attn_status as_markdown(FILE *file, const result_set *set) {
 
 Test(results_hostile, texts_reach_no_terminal_raw) {
   result_set set = evil_set(EVIL);
-  char *text = printed(as_text, &set), *markdown = printed(as_markdown, &set),
-       *csv = printed(results_export_csv, &set);
+  char *text = fixture_printed(as_text, &set), *markdown = fixture_printed(as_markdown, &set),
+       *csv = fixture_printed(results_export_csv, &set);
   expect_harmless(text, "the summary");
   expect_harmless(markdown, "the summary in Markdown");
   expect_harmless(csv, "CSV");
@@ -141,7 +132,7 @@ Test(results_hostile, cells_are_no_formulas) {
   static const char *const starts[] = {"=1+1", "+1", "-1", "@SUM(A1)", "=HYPERLINK(\"x\",\"y\")"};
   for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
     result_set set = evil_set(starts[i]);
-    char *csv = printed(results_export_csv, &set);
+    char *csv = fixture_printed(results_export_csv, &set);
     const char *row = strchr(csv, '\n') + 1;
     cr_expect(strncmp(row, "'", 1) == 0 || strncmp(row, "\"'", 2) == 0, "%.40s", row);
     free(csv);

@@ -42,9 +42,8 @@ Test(results_join, rows_and_sessions_know_their_file) {
  * has its own lines, which are compared with its own exact line. */
 Test(results_join, files_share_groups) {
   const char *const paths[] = {file_of("one.h5", 60, 1), file_of("two.h5", 60, 3)};
-  result_set single, set;
+  result_set single = read_results(paths[0]), set;
   results_model alone, model;
-  cr_assert_eq(results_read(paths[0], &single), ATTN_OK);
   cr_assert_eq(results_join(paths, 2, &set), ATTN_OK, "%s", attn_last_error());
   for (size_t i = 60; i < 120; i++) set.rows[i].isa = "neon";
   cr_assert_eq(model_make(&single, &alone), ATTN_OK);

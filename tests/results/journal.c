@@ -8,12 +8,7 @@
 
 #include "tests/support/results_fixture.h"
 
-static void write_text(const char *path, const char *text) {
-  FILE *file = fopen(path, "wb");
-  cr_assert(file);
-  fputs(text, file);
-  fclose(file);
-}
+static void write_text(const char *path, const char *text) { fixture_write(path, text, strlen(text)); }
 
 static int64_t size_of(const char *path) {
   struct stat about;
@@ -34,12 +29,6 @@ static void append_good(journal *j, int64_t i) {
   result_row_free(&row);
 }
 
-static result_set load_good(const char *path) {
-  result_set set;
-  cr_assert_eq(results_load(&path, 1, &set), ATTN_OK, "%s", attn_last_error());
-  return set;
-}
-
 static void count_found(void *context, const char *what) {
   cr_expect(strstr(what, ".jsonl:"), "%s", what);
   ++*(size_t *)context;
@@ -50,7 +39,7 @@ Test(results_journal, rows_come_back_in_order_of_their_keys) {
   journal *j = open_good(path, "one");
   for (int64_t i = 9; i >= 0; i--) append_good(j, i);
   journal_close(j);
-  result_set set = load_good(path);
+  result_set set = load_results(path);
   cr_assert_eq(set.count, 10);
   for (int64_t i = 0; i < 10; i++) {
     result_row row = fixture_row(i);
@@ -69,7 +58,7 @@ Test(results_journal, the_last_row_of_a_key_wins_and_sessions_count_up) {
   row.time_median = 42;
   cr_assert_eq(journal_append(j, &row), ATTN_OK);
   journal_close(j);
-  result_set set = load_good(path);
+  result_set set = load_results(path);
   cr_assert_eq(set.count, 4);
   cr_assert_eq(set.rows[2].time_median, 42);
   cr_assert_eq(set.rows[2].session, 1);
@@ -96,16 +85,14 @@ Test(results_journal, a_damaged_line_is_found_and_moved_apart) {
     const size_t at = header + (size - header) * (size_t)flip / 40;
     if (good[at] == '\n') continue;
     good[at] ^= 1; /* a digit becomes another */
-    FILE *file = fopen(path, "wb");
-    fwrite(good, 1, size, file);
-    fclose(file);
+    fixture_write(path, good, size);
     free(good);
     cr_expect_eq(results_load(&path, 1, &set), ATTN_EINVAL, "flip %d is not seen", flip);
     cr_expect(strstr(attn_last_error(), "flip.jsonl:"), "%s", attn_last_error());
     cr_assert_eq(journal_repair(path, count_found, &found, &lines, &damaged), ATTN_OK, "%s",
                  attn_last_error());
     cr_expect(damaged == found && damaged >= 1 && damaged <= 2 && lines >= 6, "flip %d: %zu", flip, damaged);
-    set = load_good(path);
+    set = load_results(path);
     cr_expect_eq(set.count, lines - 1 - damaged);
     cr_expect_eq(size_of(path) + size_of(aside), (int64_t)size);
     result_set_free(&set);
@@ -125,7 +112,7 @@ Test(results_journal, repair_says_what_it_cannot_keep) {
   cr_assert_eq(journal_repair(path, count_found, &found, &lines, &damaged), ATTN_OK, "%s", attn_last_error());
   cr_expect(damaged == 1 && found == 1 && lines == 5);
   cr_expect_eq(size_of(aside), 12);
-  result_set set = load_good(path);
+  result_set set = load_results(path);
   cr_expect_eq(set.count, 3);
   result_set_free(&set);
   write_text(path, "not a journal\n");
@@ -179,10 +166,8 @@ Test(results_journal, a_torn_last_line_is_cut_off_wherever_it_ends) {
   const size_t all = fixture_read(path, &bytes);
   const int64_t step = ((int64_t)all - whole) / 40;
   for (int64_t cut = whole; cut < (int64_t)all; cut += step) {
-    FILE *file = fopen(path, "wb");
-    fwrite(bytes, 1, (size_t)cut, file);
-    fclose(file);
-    result_set set = load_good(path); /* reading does not need the repair, and does not make it */
+    fixture_write(path, bytes, (size_t)cut);
+    result_set set = load_results(path); /* reading does not need the repair, and does not make it */
     cr_assert_eq(size_of(path), cut);
     cr_assert(set.count == 2 && set.torn == (cut > whole));
     result_set_free(&set);
@@ -193,7 +178,7 @@ Test(results_journal, a_torn_last_line_is_cut_off_wherever_it_ends) {
     cr_assert_eq(size_of(path), lines);
     append_good(j, 2);
     journal_close(j);
-    set = load_good(path);
+    set = load_results(path);
     cr_assert_eq(set.count, 3);
     result_set_free(&set);
   }
@@ -214,17 +199,12 @@ Test(results_journal, a_torn_header_is_cut_off_and_other_text_is_not) {
 
 static void same_file_as_the_journal(journal *j, const char *path) {
   const char *live = fixture_path("live.h5"), *merged = fixture_path("merged.h5");
-  char *a, *b;
   result_set set;
   cr_assert_eq(journal_set(j, &set), ATTN_OK, "%s", attn_last_error());
   cr_assert_eq(results_write(live, &set), ATTN_OK);
   result_set_free(&set);
   cr_assert_eq(results_merge(merged, &path, 1, NULL), ATTN_OK, "%s", attn_last_error());
-  const size_t size = fixture_read(live, &a);
-  cr_assert_eq(size, fixture_read(merged, &b));
-  cr_expect_eq(memcmp(a, b, size), 0);
-  free(a);
-  free(b);
+  expect_same_bytes(live, merged);
 }
 
 /* After every row, of keys that return, with texts that are no UTF-8 and p-values that Holm's correction

@@ -9,14 +9,14 @@
 Test(results_maps, maps_of_several_lengths_come_back) {
   static const int64_t lengths[] = {1, 40, 128, 200};
   const char *path = fixture_path("maps.h5");
-  result_set set = fixture_set(4), back;
+  result_set set = fixture_set(4);
   for (size_t i = 0; i < 4; i++) {
     free(set.rows[i].map);
     set.rows[i].n = set.rows[i].n_kv = lengths[i];
     set.rows[i].map = fixture_map(&set.rows[i], 3);
   }
   cr_assert_eq(results_write(path, &set), ATTN_OK, "%s", attn_last_error());
-  cr_assert_eq(results_read(path, &back), ATTN_OK, "%s", attn_last_error());
+  result_set back = read_results(path);
   for (size_t i = 0; i < 4; i++) cr_expect_str_eq(rows_difference(&set.rows[i], &back.rows[i]), "", "%zu", i);
   float cells[4][128][128];
   hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
@@ -41,16 +41,14 @@ static attn_status read_changed(void (*change)(hid_t file)) {
   return status;
 }
 
-static void map_of_nobody(hid_t file) {
-  hid_t id = H5Dopen2(file, "maps/map_run", H5P_DEFAULT);
-  H5Dwrite(id, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, (int[]){0, 1, 3});
+static void write_integers(hid_t file, const char *name, const int *integers) {
+  hid_t id = H5Dopen2(file, name, H5P_DEFAULT);
+  H5Dwrite(id, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, integers);
   H5Dclose(id);
 }
-static void two_maps_of_one(hid_t file) {
-  hid_t id = H5Dopen2(file, "maps/map_run", H5P_DEFAULT);
-  H5Dwrite(id, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, (int[]){0, 1, 1});
-  H5Dclose(id);
-}
+static void map_of_nobody(hid_t file) { write_integers(file, "maps/map_run", (int[]){0, 1, 3}); }
+static void two_maps_of_one(hid_t file) { write_integers(file, "maps/map_run", (int[]){0, 1, 1}); }
+static void map_too_small(hid_t file) { write_integers(file, "n", (int[]){512, 0, 512}); }
 static void unknown_weight(hid_t file) {
   hid_t id = H5Dopen2(file, "maps/attn_approx", H5P_DEFAULT), space = H5Dget_space(id),
         one = H5Screate(H5S_SCALAR);
@@ -58,11 +56,6 @@ static void unknown_weight(hid_t file) {
   H5Dwrite(id, H5T_NATIVE_FLOAT, one, space, H5P_DEFAULT, &(float){NAN});
   H5Sclose(one);
   H5Sclose(space);
-  H5Dclose(id);
-}
-static void map_too_small(hid_t file) {
-  hid_t id = H5Dopen2(file, "n", H5P_DEFAULT);
-  H5Dwrite(id, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, (int[]){512, 0, 512});
   H5Dclose(id);
 }
 static void flat_map(hid_t file) {

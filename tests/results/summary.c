@@ -52,7 +52,6 @@ static char *printed(const result_set *set, unsigned what, table_format format) 
 static char *summarise(table_format format) {
   const char *path = fixture_path("summary.jsonl");
   journal *j = NULL;
-  result_set set;
   unlink(path);
   cr_assert_eq(journal_open(path, &rows_of_sweep, "b", NULL, &j), ATTN_OK);
   put(j, "quick", "{\"width\":\"32\",\"seed\":\"1\"}", 512, 1, 0.25, 1e-3);
@@ -65,7 +64,7 @@ static char *summarise(table_format format) {
   put(j, "lazy", "{}", 2048, 7, 3.14e-7, 64e-3);
   put(j, "wrong", "{}", 512, 1, -1, 0);
   journal_close(j);
-  cr_assert_eq(results_load(&path, 1, &set), ATTN_OK);
+  result_set set = load_results(path);
   char *text = printed(&set, SUMMARY_RUNS | SUMMARY_BOUNDS, format);
   cr_assert_eq(summary_violations(&set), 1);
   cr_assert_eq(summary_failures(&set), 0);

@@ -1,6 +1,5 @@
 /* log_sum.c - the log-sum-exp of a variant that declares it is judged in a sweep: on small problems as a
  * property, and on the run's own rows (plugins/planted.c: off by log 2 everywhere, or from row 512 on). */
-#include "tests/support/results_fixture.h"
 #include "tests/support/sweep_fixture.h"
 
 TestSuite(runner_log_sum, .init = command_enter, .fini = command_leave, .timeout = 120);

@@ -73,10 +73,10 @@ Test(provenance, a_session_knows_what_files_tell_of_it) {
                      "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\nvariants: full\ndatasets: gaussian\n"
                      "nulls: no\n" TIMING);
   cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
-  FILE *journal = fopen("x.jsonl", "r");
-  cr_assert(journal);
-  json_t *head = json_loadf(journal, JSON_DISABLE_EOF_CHECK, NULL);
-  fclose(journal);
+  FILE *lines = fopen("x.jsonl", "r");
+  cr_assert(lines);
+  json_t *head = json_loadf(lines, JSON_DISABLE_EOF_CHECK, NULL);
+  fclose(lines);
   const hid_t file = H5Fopen("x.h5", H5F_ACC_RDONLY, H5P_DEFAULT);
   char name[64];
   int count = 0;
@@ -272,7 +272,7 @@ Test(provenance, a_dry_run_names_files_that_are_missing) {
   cr_expect(strstr(result.err, "q.npy") && strstr(result.err, "e.npy"), "%s", result.err);
 }
 
-static bool journal_has(const char *path, const char *text) {
+static bool file_has(const char *path, const char *text) {
   size_t size;
   char *all = fixture_bytes(path, &size);
   const bool found = strstr(all, text) != NULL;
@@ -287,12 +287,12 @@ Test(provenance, how_threads_wait_is_said) {
   unsetenv("GOMP_SPINCOUNT");
   unsetenv("OMP_WAIT_POLICY");
   cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
-  cr_expect(journal_has("x.jsonl", "GOMP_SPINCOUNT=2000 "));
+  cr_expect(file_has("x.jsonl", "GOMP_SPINCOUNT=2000 "));
   setenv("GOMP_SPINCOUNT", "7", 1);
   cr_expect_eq(run("run x.yaml -o y.h5 -q"), 0, "%s", result.err);
-  cr_expect(journal_has("y.jsonl", "GOMP_SPINCOUNT=7 "));
+  cr_expect(file_has("y.jsonl", "GOMP_SPINCOUNT=7 "));
   unsetenv("GOMP_SPINCOUNT");
   setenv("OMP_WAIT_POLICY", "active", 1);
   cr_expect_eq(run("run x.yaml -o z.h5 -q"), 0, "%s", result.err);
-  cr_expect_not(journal_has("z.jsonl", "GOMP_SPINCOUNT"));
+  cr_expect_not(file_has("z.jsonl", "GOMP_SPINCOUNT"));
 }

@@ -2,7 +2,6 @@
  * whole. */
 #include <sys/wait.h>
 
-#include "tests/support/results_fixture.h"
 #include "tests/support/sweep_fixture.h"
 #include "experiments/grid/shard.h"
 

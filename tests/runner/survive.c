@@ -34,19 +34,6 @@ static size_t rows_of(const char *path) {
   return count;
 }
 
-static bool same_bytes(const char *a, const char *b) {
-  FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
-  int c = 0, d = 0;
-  cr_assert(x && y, "%s %s", a, b);
-  while (c == d && c != EOF) {
-    c = getc(x);
-    d = getc(y);
-  }
-  fclose(x);
-  fclose(y);
-  return c == d;
-}
-
 /* A sweep by some program in a child, whose files can grow to `limit` bytes (0: to any size). */
 static pid_t start_program(const char *program, rlim_t limit) {
   const pid_t child = fork();
@@ -71,10 +58,7 @@ static int end_of(pid_t child) {
 /* Lines of the journal that are rows; each must still be there later. */
 static size_t journal_rows(void) {
   if (size_of("x.jsonl") <= 0) return 0;
-  const char *path = "x.jsonl";
-  result_set set;
-  result_set_init(&set);
-  cr_assert_eq(results_load(&path, 1, &set), ATTN_OK, "%s", attn_last_error());
+  result_set set = load_results("x.jsonl");
   const size_t count = set.count;
   result_set_free(&set);
   return count;
@@ -108,7 +92,7 @@ Test(survive, fifty_kills_lose_nothing_that_was_written_down) {
   cr_expect_eq(journal_rows(), TINY_RUNS);
   cr_expect_eq(fixture_entries(), 3); /* x.yaml x.h5 x.jsonl: no temporary file */
   cr_assert_eq(run("merge -o again.h5 x.jsonl"), 0);
-  cr_expect(same_bytes("x.h5", "again.h5"));
+  expect_same_bytes("x.h5", "again.h5");
 }
 
 Test(survive, temporary_files_of_the_dead_are_removed) {
@@ -153,7 +137,7 @@ Test(survive, a_torn_last_line_is_run_again) {
   cr_expect(strstr(result.err, "1 torn line left out of x.jsonl\n"), "%s", result.err);
   cr_expect_eq(rows_of("x.h5"), 2);
   cr_assert_eq(run("merge -o again.h5 x.jsonl"), 0);
-  cr_expect(same_bytes("x.h5", "again.h5"));
+  expect_same_bytes("x.h5", "again.h5");
 }
 
 /* Workers of another build would measure something else under the same header, or fail every run. The library

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/files.h"
+
 static struct {
   pid_t pid;
   int out;
@@ -22,15 +24,15 @@ static struct {
   char error[1024], value[65536];
 } browser;
 
-static void run_child(const char *program, const char *directory, const int to[2], const int from[2]) {
+static void run_child(const int to[2], const int from[2]) {
   char profile[512];
-  snprintf(profile, sizeof profile, "--user-data-dir=%s/profile", directory);
+  snprintf(profile, sizeof profile, "--user-data-dir=%s", fixture_path("profile"));
   /* First out of the way of 3 and 4. */
   const int in = fcntl(to[0], F_DUPFD, 10), out = fcntl(from[1], F_DUPFD, 10),
             null = open("/dev/null", O_WRONLY);
   if (in < 0 || out < 0 || null < 0 || dup2(null, 2) < 0 || dup2(in, 3) < 0 || dup2(out, 4) < 0) _exit(127);
-  setenv("HOME", directory, 1);
-  execlp(program, program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+  setenv("HOME", fixture_directory, 1);
+  execlp(CHROMIUM, CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
          "--no-first-run", "--hide-scrollbars", "--remote-debugging-pipe", profile, "about:blank",
          (char *)NULL);
   _exit(127);
@@ -82,13 +84,14 @@ json_t *browser_call(const char *method, json_t *params) {
 
 static void call(const char *method, json_t *params) { json_decref(browser_call(method, params)); }
 
-void browser_start(const char *program, const char *directory) {
+void browser_start(void) {
   int to[2], from[2];
+  fixture_begin();
   signal(SIGPIPE, SIG_IGN);
   cr_assert(pipe(to) == 0 && pipe(from) == 0);
   browser.pid = fork();
   cr_assert_geq(browser.pid, 0);
-  if (browser.pid == 0) run_child(program, directory, to, from);
+  if (browser.pid == 0) run_child(to, from);
   close(to[0]);
   close(from[1]);
   browser.out = to[1];

@@ -5,9 +5,9 @@
 
 #include <jansson.h>
 
-/* Starts the browser with a fresh profile below `directory`, without a network. Fails the test if it
+/* Starts the browser with a fresh profile in the fixture's directory, without a network. Fails the test if it
  * cannot. */
-void browser_start(const char *program, const char *directory);
+void browser_start(void);
 void browser_stop(void);
 
 /* Opens a page in a window of this width and waits until its script has finished. */

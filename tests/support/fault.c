@@ -42,23 +42,6 @@ static attn_cost cost(const attn_context *c) {
   return (attn_cost){(double)(p->batch * p->heads * (p->d_qk + p->d_v)) * attn_visible_pairs(p), 0, 0};
 }
 
-typedef struct state {
-  fault mode;
-  int *executions; /* of this plan */
-} state;
-
-static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
-  (void)parts;
-  state *s = attn_builder_alloc(b, 1, sizeof *s);
-  if (!s) return ATTN_ENOMEM;
-  s->mode = fault_of(attn_builder_context(b));
-  s->executions = attn_builder_alloc(b, 1, sizeof *s->executions);
-  if (!s->executions) return ATTN_ENOMEM;
-  *s->executions = 0;
-  *out = s;
-  return ATTN_OK;
-}
-
 /* The pointer is volatile: clang would leave out memory that nobody reads. */
 static void eat(void) {
   static char *volatile food;
@@ -87,22 +70,22 @@ static void trespass(fault mode, const attn_call *call, int executions) {
   if (mode == F_into_values) ((float *)(uintptr_t)call->v)[0] = 1;
 }
 
-static attn_status execute(const void *opaque, const attn_call *call) {
-  const state *s = opaque;
-  const int executions = ++*s->executions;
-  if (s->mode == F_crash || (s->mode == F_crash_late && executions > 1)) raise(SIGABRT);
-  if (s->mode == F_hang)
+static attn_status execute(const void *state, const attn_call *call) {
+  const fault mode = fault_of(call->context);
+  const int executions = count_execution(state);
+  if (mode == F_crash || (mode == F_crash_late && executions > 1)) raise(SIGABRT);
+  if (mode == F_hang)
     for (;;) pause();
-  if (s->mode == F_eat) eat();
-  if (s->mode == F_quit) _exit(42);
-  if (s->mode == F_fail) return attn_fail(ATTN_ENUMERIC, "variant fault: fails as told");
-  if (s->mode == F_unwritten) return ATTN_OK;
-  exact_output(call, call->k, s->mode == F_wrong ? 2 : 1);
-  trespass(s->mode, call, executions);
+  if (mode == F_eat) eat();
+  if (mode == F_quit) _exit(42);
+  if (mode == F_fail) return attn_fail(ATTN_ENUMERIC, "variant fault: fails as told");
+  if (mode == F_unwritten) return ATTN_OK;
+  exact_output(call, call->k, mode == F_wrong ? 2 : 1);
+  trespass(mode, call, executions);
   return ATTN_OK;
 }
 
-static DESCRIBE_METHOD(describe, exact_rounding(c->problem), .work_size = work_size, .plan = plan,
+static DESCRIBE_METHOD(describe, exact_rounding(c->problem), .work_size = work_size, .plan = plan_to_count,
                        .execute = execute);
 
 ATTN_VARIANT(fault, .summary = "fails as told", .cite = "none",

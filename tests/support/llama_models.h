@@ -9,6 +9,14 @@
 #include "tests/support/data_fixture.h"
 #include "tests/support/llama_reference.h"
 
+static const int64_t some_tokens[20] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 10};
+
+static inline data_llama *model_open(const char *path) {
+  data_llama *llama = NULL;
+  assert_ok(data_llama_open(path, &llama));
+  return llama;
+}
+
 static inline void model_add(reference_model *m, int64_t layer, const char *name, int64_t rows,
                              int64_t columns, attn_rng *rng) {
   reference_tensor *t = &m->tensor[m->count++];
@@ -132,12 +140,15 @@ static inline json_t *model_config(const reference_model *m) {
                    "tie_word_embeddings", m->tied);
 }
 
-static inline void model_write_config(json_t *config) {
-  char *text = json_dumps(config, 0);
-  fixture_write(fixture_path("config.json"), text, strlen(text));
+/* Takes the JSON. */
+static inline void model_write_json(const char *name, json_t *json) {
+  char *text = json_dumps(json, 0);
+  fixture_write(fixture_path(name), text, strlen(text));
   free(text);
-  json_decref(config);
+  json_decref(json);
 }
+
+static inline void model_write_config(json_t *config) { model_write_json("config.json", config); }
 
 /* parts 1: model.safetensors; more: shards and an index. */
 static inline void model_write(const reference_model *m, int store, size_t parts) {
@@ -154,11 +165,7 @@ static inline void model_write(const reference_model *m, int store, size_t parts
     for (size_t i = part; i < m->count; i += parts)
       json_object_set_new(map, m->tensor[i].name, json_string(name));
   }
-  json_t *index = json_pack("{s:o}", "weight_map", map);
-  char *text = json_dumps(index, 0);
-  fixture_write(fixture_path("model.safetensors.index.json"), text, strlen(text));
-  free(text);
-  json_decref(index);
+  model_write_json("model.safetensors.index.json", json_pack("{s:o}", "weight_map", map));
 }
 
 /* The bundled model (data/bytelm), read as its card describes it: F16, tied. */

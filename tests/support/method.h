@@ -1,4 +1,5 @@
-/* method.h - what variants of tests share: a description that is a method alone, and a fault to choose. */
+/* method.h - what variants of tests share: a description that is a method alone, how often a plan was
+ * executed, the cost of exact attention, and a fault to choose. */
 #ifndef TESTS_SUPPORT_METHOD_H
 #define TESTS_SUPPORT_METHOD_H
 
@@ -15,6 +16,23 @@
   }                                                                               \
   _Static_assert(1, "for a semicolon")
 #define NO_ROUNDING ((attn_rounding){0})
+
+/* As attn_method.plan: the state is a number that only count_execution changes. */
+static inline attn_status plan_to_count(attn_builder *b, const attn_parts *parts, void **out) {
+  (void)parts;
+  int *executions = attn_builder_alloc(b, 1, sizeof *executions);
+  if (!executions) return ATTN_ENOMEM;
+  *executions = 0;
+  *out = executions;
+  return ATTN_OK;
+}
+
+/* How often the plan of this state has been executed, with this time. */
+static inline int count_execution(const void *state) { return ++*(int *)(uintptr_t)state; }
+
+static inline attn_cost exact_cost(const attn_context *c) {
+  return attn_softmax_cost(c, attn_visible_pairs(c->problem));
+}
 
 /* Of FAULTS, a list of its argument applied to each name, "none" first: numbers F_NAME and texts. */
 #define FAULT_NUMBER(name) F_##name

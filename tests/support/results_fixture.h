@@ -185,10 +185,41 @@ static inline attn_status fixture_journal(const char *path, int64_t first, int64
   return status;
 }
 
+/* The rows of a journal, and of a results file. */
+static inline result_set load_results(const char *path) {
+  result_set set;
+  cr_assert_eq(results_load(&path, 1, &set), ATTN_OK, "%s", attn_last_error());
+  return set;
+}
+static inline result_set read_results(const char *path) {
+  result_set set;
+  cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
+  return set;
+}
+
+/* To be freed. */
+static inline char *fixture_printed(attn_status (*print)(FILE *, const result_set *), const result_set *set) {
+  const char *path = fixture_path("printed");
+  size_t size;
+  FILE *file = fopen(path, "w");
+  cr_assert(file && !print(file, set), "%s", attn_last_error());
+  fclose(file);
+  return fixture_bytes(path, &size);
+}
+
 static inline size_t fixture_read(const char *path, char **bytes) {
   size_t size;
   *bytes = fixture_bytes(path, &size);
   return size;
+}
+
+static inline void expect_same_bytes(const char *a, const char *b) {
+  char *first, *second;
+  const size_t size = fixture_read(a, &first);
+  cr_assert_eq(fixture_read(b, &second), size, "%s and %s", a, b);
+  cr_assert_eq(memcmp(first, second, size), 0, "%s and %s", a, b);
+  free(first);
+  free(second);
 }
 
 /* -- whether two rows are the same, bit for bit; all NaN are alike -- */

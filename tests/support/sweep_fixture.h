@@ -6,7 +6,7 @@
 
 #include "experiments/instruments/timing.h"
 #include "tests/support/command.h"
-#include "experiments/results/set.h"
+#include "tests/support/results_fixture.h"
 
 #define FAULT " --plugin " TEST_BINARY_DIR "/tests/fault.so"
 #define TIMING "timing: {min_time: 0.004, max_time: 2, warmup: 0.001, samples: 8}\n"
@@ -14,13 +14,6 @@
 static inline int run(const char *arguments) {
   command_run(arguments, &result);
   return result.exit_code;
-}
-
-static inline result_set read_results(const char *path) {
-  result_set set;
-  result_set_init(&set);
-  cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
-  return set;
 }
 
 /* Sweeps x.yaml into x.h5, which must end with this exit code; the rows, until the next sweep. */

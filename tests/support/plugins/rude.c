@@ -53,16 +53,7 @@ static attn_cost cost(const attn_context *c) {
   if (mode_of(c) == F_cost_crash) raise(SIGFPE);
   if (mode_of(c) == F_cost_hang)
     for (;;) pause();
-  return attn_softmax_cost(c, attn_visible_pairs(c->problem));
-}
-
-static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
-  (void)parts;
-  int *mode = attn_builder_alloc(b, 1, sizeof *mode);
-  if (!mode) return ATTN_ENOMEM;
-  *mode = (int)mode_of(attn_builder_context(b));
-  *out = mode;
-  return ATTN_OK;
+  return exact_cost(c);
 }
 
 static void linger(int detached) {
@@ -100,7 +91,8 @@ static void touch_descriptors(fault mode) {
 }
 
 static attn_status execute(const void *state, const attn_call *call) {
-  const fault mode = (fault) * (const int *)state;
+  const fault mode = mode_of(call->context);
+  (void)state;
   exact_output(call, call->k, 1);
   if (mode == F_orphan || mode == F_daemon) {
     linger(mode == F_daemon);
@@ -112,8 +104,7 @@ static attn_status execute(const void *state, const attn_call *call) {
   return ATTN_OK;
 }
 
-static DESCRIBE_METHOD(describe, exact_rounding(c->problem), .work_size = work_size, .plan = plan,
-                       .execute = execute);
+static DESCRIBE_METHOD(describe, exact_rounding(c->problem), .work_size = work_size, .execute = execute);
 
 ATTN_VARIANT(rude, .summary = "harms others", .cite = "none",
              .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX,

@@ -25,8 +25,6 @@ static attn_status work_size(const attn_context *c, const attn_parts *parts, siz
   return ATTN_OK;
 }
 
-static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
-
 typedef struct memory {
   const void *address[4];
   float first[3];
@@ -35,18 +33,17 @@ typedef struct memory {
   size_t bytes; /* of what is kept */
 } memory;
 
-typedef struct state {
-  fault mode;
-  memory *own;
-} state;
-
 static attn_status plan(attn_builder *b, const attn_parts *parts, void **out) {
   (void)parts;
-  state *s = attn_builder_alloc(b, 1, sizeof *s);
-  if (!s || !(s->own = calloc(1, sizeof *s->own))) return ATTN_ENOMEM;
-  s->mode = fault_of(attn_builder_context(b));
-  *out = s;
-  return attn_builder_own(b, s->own, free);
+  memory *own = calloc(1, sizeof *own);
+  if (!own) return ATTN_ENOMEM;
+  *out = own;
+  return attn_builder_own(b, own, free);
+}
+
+static void forget(memory *m) {
+  free(m->kept);
+  m->kept = NULL;
 }
 
 /* Keeps a copy of the first memory it is given. */
@@ -65,57 +62,47 @@ static bool is_known(memory *m, const attn_call *c, bool by_address) {
                                                       : memcmp(first, m->first, sizeof first) == 0);
   memcpy(m->address, address, sizeof address);
   memcpy(m->first, first, sizeof first);
-  if (!known) {
-    free(m->kept);
-    m->kept = NULL;
-  }
+  if (!known) forget(m);
   return known;
 }
 
-static attn_status answer(const void *opaque, const attn_call *call) {
+static attn_status answer(const void *state, const attn_call *call) {
   static memory shared[F_idle + 1];
-  const state *s = opaque;
+  const fault mode = fault_of(call->context);
   const attn_problem *p = call->context->problem;
   const size_t out = (size_t)(p->batch * p->heads * p->n_q * p->d_v) * sizeof(float),
                in = (size_t)((p->batch - 1) * p->k.batch + (p->kv_heads - 1) * p->k.head +
                              (p->n_kv - 1) * p->k.row + p->d_qk) *
                     sizeof(float);
-  const bool own =
-      s->mode == F_copy || s->mode == F_late || s->mode == F_odd || s->mode == F_keys || s->mode == F_idle;
-  memory *m = own ? s->own : &shared[s->mode];
-  bool stale = (s->mode == F_copy || s->mode == F_copy_process || s->mode == F_idle) && m->executions > 0;
-  if (s->mode == F_late) stale = m->executions > 3;
-  if (s->mode == F_addresses || s->mode == F_corner) stale = is_known(m, call, s->mode == F_addresses);
+  const bool own = mode == F_copy || mode == F_late || mode == F_odd || mode == F_keys || mode == F_idle;
+  memory *m = own ? (memory *)(uintptr_t)state : &shared[mode];
+  bool stale = (mode == F_copy || mode == F_copy_process || mode == F_idle) && m->executions > 0;
+  if (mode == F_late) stale = m->executions > 3;
+  if (mode == F_addresses || mode == F_corner) stale = is_known(m, call, mode == F_addresses);
   const int64_t execution = m->executions++;
-  if (stale && s->mode == F_idle) return ATTN_OK;
+  if (stale && mode == F_idle) return ATTN_OK;
   if (stale && m->kept && m->bytes == out) {
     memcpy(call->o, m->kept, out);
     return ATTN_OK;
   }
-  if (s->mode == F_keys || s->mode == F_keys_process) {
-    if (m->executions > 1 && m->address[1] != call->k) {
-      free(m->kept);
-      m->kept = NULL;
-    }
+  if (mode == F_keys || mode == F_keys_process) {
+    if (m->executions > 1 && m->address[1] != call->k) forget(m);
     m->address[1] = call->k;
     exact_output(call, keep(m, call->k, in), 1);
     return ATTN_OK;
   }
   exact_output(call, call->k, 1);
-  if (s->mode == F_odd && execution % 2) *(float *)call->o += 1;
-  if (s->mode == F_late) {
-    free(m->kept);
-    m->kept = NULL;
-  }
+  if (mode == F_odd && execution % 2) *(float *)call->o += 1;
+  if (mode == F_late) forget(m);
   keep(m, call->o, out);
   return ATTN_OK;
 }
 
 /* A check executes from several threads at once: what is kept must be stale, never corrupt. */
-static attn_status execute(const void *opaque, const attn_call *call) {
+static attn_status execute(const void *state, const attn_call *call) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&lock);
-  const attn_status st = answer(opaque, call);
+  const attn_status st = answer(state, call);
   pthread_mutex_unlock(&lock);
   return st;
 }
@@ -125,4 +112,4 @@ static DESCRIBE_METHOD(describe, exact_rounding(c->problem), .work_size = work_s
 
 ATTN_VARIANT(stale, .summary = "right once", .cite = "none",
              .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX,
-             .params = table, .params_size = sizeof(params), .describe = describe, .cost = cost)
+             .params = table, .params_size = sizeof(params), .describe = describe, .cost = exact_cost)
