@@ -110,7 +110,7 @@ part isa ./tests/run.sh --isa others -E '^test_core_(properties|environment|guar
 computes='core variants expression'
 sanitized='core variants data expression checks quality results reference training runner'
 slow='^test_(core_(numerics|properties|guard|environment|finite|special|exp|decode)|expression_oracles'
-judges='checks_(sweeps|universal|nulls|laws|tails|normalised|drawn|features|draws|sketch|entries|floating|budget)'
+judges='checks_(sweeps|universal|nulls|laws|tails|ends|normalised|drawn|features|draws|sketch|entries|floating|budget)'
 records='quality_(checks|evaluate|asked)|results_(damaged|file)|reference_census|training_train_study'
 sweeps='runner_(cold|faults|locale|nonfinite|progress|provenance|rude|shard|stale|stored|survive|sweep)'
 part clang ./tests/run.sh --clang --areas "$computes" -E "$slow)$"

@@ -233,7 +233,10 @@ static attn_status run_judge(const evidence *e, outcome *worst) {
   if (!status) status = head_data_load(e, at.batch, at.head, &head);
   if (!status) status = projected_slots_make(&p.problem, &m, head.k, head.v, unit, &s);
   if (!status) status = row_space_make(&s.problem, NULL, &space);
-  for (int64_t r = 0, judged = 0; r < exact->count && judged < ROWS && !status; r++) {
+  /* Transforms have sums of all keys on their way, twice as large at most. */
+  const double most_sum = 2 * (double)keys * fmax(1, fmax(m.e_norm, m.f_norm)) * fmax(head.k_max, head.v_max);
+  const bool fits = most_sum < attn_numbers[run->dtype].largest;
+  for (int64_t r = 0, judged = 0; r < exact->count && judged < ROWS && fits && !status; r++) {
     const sample_row *row = &exact->rows[r];
     if (row->batch != at.batch || row->head / group != kv_head) continue;
     row_widen(e->q, run->dtype, row_offset(run, row, run->d_qk), run->d_qk, space.q);
@@ -271,7 +274,8 @@ const check check_lin6 = {
         "most gamma_(n+65) |E_s| |K_l|. On a problem of the check's own in fp64, whose every projection of "
         "random rows must be E x as one slab and in pieces; and on sampled rows of a head of the run.",
     .assumes = "Any projection, whatever its law; at most 2^26 entries. The run itself is compared where "
-               "reading its matrices costs no more than 2^26 multiply-adds.",
+               "reading its matrices costs no more than 2^26 multiply-adds and no sum of its keys or values "
+               "may overflow.",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, 96 keys, 16 slots"),
     .evaluate = output_evaluate,
 };

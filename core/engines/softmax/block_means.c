@@ -132,7 +132,7 @@ void attn_means_margins(const void *ranker, const attn_query *query, int64_t key
     for (int64_t c = 0; c < columns && j % x->unit == 0; c++) {
       const double apart = off * (scores[c] + score) + least;
       may += c != j / x->unit && !(scores[c] < 0 || scores[c] + apart < score);
-      surely += scores[c] - apart > score;
+      surely += scores[c] >= 0 && scores[c] - apart > score;
     }
     low[j] = j % x->unit ? low[j - 1] : may < x->kept ? 1 : -1;
     high[j] = j % x->unit ? high[j - 1] : surely < x->kept ? 1 : -1;
