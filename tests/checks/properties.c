@@ -284,3 +284,48 @@ Test(checks_properties, verdicts_follow_their_rules) {
   }
   cr_expect_null(check_find("FP-9"));
 }
+
+/* Scores of 1e20 have roundings that dwarf every weight: no check holds or fails, and each says why. */
+Test(checks_properties, scores_that_are_too_large_leave_no_bound) {
+  static const char large[] = "leaves no bound on the weights",
+                    cancels[] = "is zero, or lost to cancellation";
+  static const struct {
+    const char *spec, *names, *why;
+  } of[] = {{"longformer:window=6",
+             "FP-2 FP-5 SP-1 SP-2 SP-3 GR-1 CACHE-1 PROP-ONES PROP-HULL PROP-SHIFT PROP-DOB PROP-LSE GRAD-FP "
+             "SINK-1",
+             large},
+            {"evict:budget=24,recent=4", "FP-2 SP-1 SP-2 SP-3 SEL-5 CACHE-3 PROP-DOB GRAD-FP SINK-1", large},
+            {"tiled:precision=bf16", "FP-3 FP-4 CACHE-1 PROP-ONES PROP-HULL PROP-SHIFT", large},
+            {"turbo:bits=3", "QNT-0 QNT-2 GRAD-FP SINK-1", large},
+            {"kivi:bits=3,group=8,residual=16", "QNT-0 QNT-2", large},
+            {"sage:group=8", "QNT-2 QNT-4", large},
+            {"latent:rank=3", "MLA-1 MLA-3", large},
+            {"streaming_cache:sink=2,window=9", "POS-1 PROP-ONES PROP-HULL PROP-DOB", large},
+            {"longnet:segments=12+36,dilations=1+3", "LN-1 PROP-SHIFT", large},
+            {"lsh_tail:k=3,l=10", "LAW-3", large},
+            {"pooled:block=4,window=5", "POOL-1", large},
+            {"normaliser:kind=sparsemax", "ENT-0 PROP-HULL", large},
+            {"forget", "ENT-0 PROP-HULL", large},
+            {"forget", "ENT-1", "an infinite bound certifies nothing"},
+            {"performer:features=16", "FP-6 FAV-5 FAV-6 PROP-ONES PROP-HULL PROP-DOB", cancels},
+            {"performer:features=16", "FAV-4b", "the second moment of the features overflows"},
+            {"performer:features=16", "FAV-9", "are too large for their rounding to be small"},
+            {"scatterbrain:window=4,features=16", "RES-1 RES-2", "rounding is what is left"},
+            {"linformer:k=8,projection=pool", "FP-6 LIN-5 PROP-ONES PROP-HULL PROP-SHIFT PROP-DOB", large},
+            {"linformer:k=8,projection=pool", "LIN-6", "may change every weight by any factor"}};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    char list[160], *rest;
+    const bool projected = strncmp(of[i].spec, "linformer", 9) == 0;
+    run_case *c = case_make(case_problem(1, 2, 1, 40, 8, 5, !projected, ATTN_F32), 1, 100);
+    c->problem.scale = 1e20;
+    case_run(c, of[i].spec, NULL);
+    strcpy(list, of[i].names);
+    for (char *name = strtok_r(list, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
+      const result_bound b = case_check(&c->e, name);
+      cr_expect(b.verdict == VERDICT_UNCERTIFIABLE && strstr(b.message, of[i].why), "%s, %s: %s, %s",
+                of[i].spec, name, check_verdict_names[b.verdict], b.message);
+    }
+    case_free(c);
+  }
+}
