@@ -127,9 +127,9 @@ static inline void case_free(run_case *c) {
   free(c);
 }
 
-/* Errors, shares and their bounds are none below 0, and a probability lies in 0 ... 1. */
+/* Errors, shares and their bounds are none below 0, but by rounding, and a probability lies in 0 ... 1. */
 static inline void expect_in_range(const result_bound *b, const char *what) {
-  cr_expect(!(b->measured < 0) && !(b->value < 0) && !(b->p_value < 0) && !(b->p_value > 1),
+  cr_expect(!(b->measured < -1e-30) && !(b->value < 0) && !(b->p_value < 0) && !(b->p_value > 1),
             "%s, %s: measured %g, value %g, p %g", b->name, what, b->measured, b->value, b->p_value);
 }
 
