@@ -2,6 +2,7 @@
  * ones. */
 #include "tests/support/checks_fake.h"
 
+#include "experiments/evidence/rounding/declared.h"
 #include "experiments/evidence/support_row.h"
 
 static const char *const specs[] = {"full", "tiled", "tiled:block_k=16", "tiled:block_q=3,block_k=1",
@@ -235,5 +236,26 @@ Test(checks_floating, one_key_of_a_recurrence) {
     cr_expect(t > 4 ? b.verdict == VERDICT_UNCERTIFIABLE : fabs(b.value / allowed - 1) < 0.01,
               "%s: %g, not %g", rules[t % 5], b.value, allowed);
     case_free(c);
+  }
+}
+
+Test(checks_floating, what_is_declared_beyond_the_textbook_is_named) {
+  static const char *const names[] = {"",        "score",   "value", "sum",     "unit",   "exp_error",
+                                      "kappa_s", "kappa_d", "map",   "operand", "weight", "underflow"};
+  const attn_problem p = case_problem(1, 1, 1, 40, 8, 5, false, ATTN_F32);
+  for (size_t m = 0; m < sizeof names / sizeof *names; m++) {
+    char text[96];
+    fake_reset(weight_exact);
+    attn_rounding *r = &fake.view.rounding;
+    *r = rounding_textbook(&p);
+    int64_t *const chains[] = {&r->score, &r->value, &r->sum};
+    double *const numbers[] = {&r->unit, &r->exp_error, &r->kappa_s, &r->kappa_d,
+                               &r->map,  &r->operand,   &r->weight,  &r->underflow};
+    if (m > 3) *numbers[m - 4] += 0x1p-22 + *numbers[m - 4] / 4;
+    if (m && m <= 3) ++*chains[m - 1];
+    const result_bound b = case_judge("fake", p, 1, "FP-0");
+    snprintf(text, sizeof text, "declares more rounding than the textbook's f32: %s = ", names[m]);
+    cr_expect(m ? strstr(b.message, text) && !strchr(b.message, ',') : b.verdict == VERDICT_NOT_APPLICABLE,
+              "%s: %s", names[m], b.message);
   }
 }
