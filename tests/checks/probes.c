@@ -242,6 +242,7 @@ Test(checks_probes, nothing_compared_is_no_pass) {
 
 static atomic_int calls;
 static int wrong_call;
+static double wrong_by = 10;
 static bool wrong_sums, wrong_last,
     wrong_done;           /* the first element of a row, or the last of one of the last head */
 static int64_t wrong_row; /* counted from the end where it is negative; -2 is of the last head */
@@ -255,10 +256,12 @@ static attn_status wrong_execute(const void *plan, const attn_call *c) {
   double *sums = c->lse;
   if (status || atomic_fetch_add(&calls, 1) != wrong_call || (wrong_sums && !sums)) return status;
   char *o = (char *)(uintptr_t)attn_rows(c->o, p->o, line / p->heads, line % p->heads, p->dtype);
+  const attn_dtype stored = attn_stored(p->o, p->dtype);
   if (wrong_sums)
     sums[line * p->n_q + i] = wrong_last ? (double)NAN : 10;
   else
-    attn_set(o, i * p->o.row + l, attn_stored(p->o, p->dtype), wrong_last ? (double)NAN : 10);
+    attn_set(o, i * p->o.row + l, stored,
+             wrong_last ? (double)NAN : attn_get(o, i * p->o.row + l, stored) + wrong_by);
   snprintf(wrong_place[0], sizeof *wrong_place, "head %d, row %d", (int)(line % p->heads), (int)i);
   snprintf(wrong_place[1], sizeof *wrong_place, "component %d is", (int)l);
   wrong_done = true;
@@ -310,4 +313,27 @@ Test(checks_probes, one_wrong_element_of_any_run_of_a_property_is_found) {
                 wrong_place[0], wrong_place[1], counted);
     }
   case_free(c);
+}
+
+static attn_rounding declared; /* of operands and weights */
+static void declare(attn_view *view) {
+  view->rounding.operand = declared.operand;
+  view->rounding.weight = declared.weight;
+}
+
+/* What operands and weights are said to be rounded by is allowed beside the rounding of outputs. */
+Test(checks_probes, halves_may_be_off_by_what_is_declared) {
+  static const attn_rounding of[] = {
+      {.weight = 0x1p-8}, {.operand = 0x1p-8}, {.operand = 0x1p-8, .weight = 0x1p-8}};
+  variant_described("tiled", "wrong_tiled", wrong_describe);
+  shown = (struct shown){"tiled", declare};
+  wrong_by = 0.15;
+  wrong_call = 1;
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    declared = of[i];
+    run_case *c = case_gaussian("wrong_tiled", case_problem(1, 1, 1, 20, 6, 5, true, ATTN_F32), 1);
+    calls = 0;
+    expect_verdict(&c->e, "PROP-HALF", i == 2 ? VERDICT_PASS : VERDICT_VIOLATED, "declared");
+    case_free(c);
+  }
 }
