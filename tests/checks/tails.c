@@ -114,6 +114,10 @@ Test(checks_tails, sound_samples_keep_their_law) {
         const result_bound b = case_check(&c->e, laws[l]);
         cr_expect(!rejected(&b) && b.verdict != VERDICT_NOT_APPLICABLE, "%s of %s: %d, p %g, %s", laws[l],
                   specs[s], (int)b.verdict, b.p_value, b.message);
+        int keys = 0, draws = 0, tests = 0;
+        const char *of = l ? NULL : strstr(b.message, ", of ");
+        if (of) sscanf(of, ", of %d keys, %d draws; worst of %d", &keys, &draws, &tests);
+        cr_expect(l || (keys == (i ? 61 : 64) && draws > 100 && tests > 0 && tests < 100), "%s", b.message);
       }
       for (int n = 2; n < 4; n++)
         expect_verdict(&c->e, n == 2 ? "SP-2" : "SP-3", VERDICT_NOT_APPLICABLE, "keys with weights");
