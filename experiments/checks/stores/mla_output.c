@@ -169,22 +169,19 @@ static bool is_shared(const attn_latent *law, const attn_problem *p, int64_t at)
 
 /* Squares of the singular values of X, zeros for what is shared, of its fewer rows or columns, with a prompt
  * of its columns. */
-static attn_status squares_of(const latent_factors *f, const attn_latent *law, const attn_problem *p,
-                              int64_t side, double *squares) {
+static attn_status squares_of(region *memory, const latent_factors *f, const attn_latent *law,
+                              const attn_problem *p, int64_t side, double *squares) {
   const int64_t length = f->fitted * f->width / side;
   const bool tall = side == f->width;
-  double *turned = malloc((size_t)(f->fitted * f->width) * sizeof *turned);
-  const double **rows = malloc((size_t)side * sizeof *rows);
-  attn_status status = turned && rows ? ATTN_OK : no_memory();
-  for (int64_t i = 0; !status && i < f->fitted * f->width; i++) {
+  double *turned = region_take(memory, f->fitted * f->width, sizeof *turned);
+  const double **rows = region_take(memory, side, sizeof *rows);
+  if (region_status(memory, "for the factors of latents")) return ATTN_ENOMEM;
+  for (int64_t i = 0; i < f->fitted * f->width; i++) {
     const int64_t j = i / f->width, at = i % f->width;
     turned[tall ? at * f->fitted + j : i] = is_shared(law, p, at) ? 0 : f->x[i];
   }
-  for (int64_t i = 0; !status && i < side; i++) rows[i] = turned + i * length;
-  if (!status) status = spectrum_squares(rows, side, length, squares);
-  free(turned);
-  free(rows);
-  return status;
+  for (int64_t i = 0; i < side; i++) rows[i] = turned + i * length;
+  return spectrum_squares(rows, side, length, squares);
 }
 
 /* Squared distances of what is shared from its mean over kv heads. */
@@ -253,15 +250,15 @@ static attn_status judge_factors(const evidence *e, result_bound *bound) {
   if (!keys) return bound_not_applicable(bound, "no keys");
   if (side > SIDE_MOST)
     return bound_uncertifiable(bound, "more than 640 rows and columns: singular values would cost too much");
-  double *squares = malloc((size_t)side * sizeof *squares);
-  attn_status status = squares ? latent_factors_make(e->plan, law, e->k, e->v, batch, keys, &f) : no_memory();
-  if (!status) status = squares_of(&f, law, p, side, squares);
+  double *squares = region_zeros(e->memory, side, sizeof *squares);
+  attn_status status = region_status(e->memory, "for the factors of latents");
+  if (!status) status = latent_factors_make(e->plan, law, e->k, e->v, batch, keys, &f);
+  if (!status) status = squares_of(e->memory, &f, law, p, side, squares);
   if (status == ATTN_ENUMERIC)
     status = bound_uncertifiable(bound, "keys or values are not finite");
   else if (!status)
     status = judge_residual(&f, law, p, side, squares, bound);
   latent_factors_free(&f);
-  free(squares);
   return status;
 }
 
