@@ -202,20 +202,16 @@ static void each_map(case_shape shape, int count, void (*test)(setting *)) {
 
 /* Recurrences, over several segments of keys; pooled keys, and weights of other functions. */
 static void each_recurrence(bool padded, void (*test)(setting *)) {
-  static const char *const rules[] = {"recurrent:decay=constant,read=before",
-                                      "recurrent:rule=kda",
-                                      "recurrent:rule=gated_delta2",
-                                      "recurrent:rule=mamba3",
-                                      "pooled:block=5,overlap=2,window=7",
-                                      "pooled:block=4,window=0",
-                                      "normaliser:kind=entmax15",
-                                      "nsa",
-                                      "dyadic(tiled,base=16)"};
+  const char *rules = "recurrent:decay=constant,read=before recurrent:rule=kda recurrent:rule=gated_delta2 "
+                      "recurrent:rule=mamba3 pooled:block=5,overlap=2,window=7 pooled:block=4,window=0 "
+                      "normaliser:kind=entmax15 nsa dyadic(tiled,base=16)";
   const case_shape shape = {2, 4, 2, 140, 150, 6, 9, true, padded};
-  for (size_t i = 0; i < 2 * (sizeof rules / sizeof *rules); i++) {
-    const attn_problem p = shape_problem(shape, i % 2 ? ATTN_F64 : ATTN_F32);
-    try_spec(rules[i / 2], &p, padded, NULL, test);
-  }
+  char spec[80];
+  for (int size; sscanf(rules, "%79s%n", spec, &size) == 1; rules += size)
+    for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++) {
+      const attn_problem p = shape_problem(shape, t);
+      try_spec(spec, &p, padded, NULL, test);
+    }
 }
 
 /* What fp64 may be off. A term of dk is at most |dP - D| |q|, of d_v products of numbers within 4, and its

@@ -152,19 +152,16 @@ static void expect_same_output(const char *spec, const char *other, const inputs
 }
 
 Test(variants_pages, what_covers_everything_is_tiled) {
-  static const char *const specs[] = {"pages:page=16,budget=90",
-                                      "pages:page=7,budget=1024,share=tile",
-                                      "pages:page=128,budget=1,score=mean,share=group",
-                                      "topk:k=90",
-                                      "topk:k=500,by=sparq",
-                                      "topk:k=500,by=loki",
-                                      "topk:k=90,share=group"};
-  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+  const char *specs = "pages:page=16,budget=90 pages:page=7,budget=1024,share=tile "
+                      "pages:page=128,budget=1,score=mean,share=group topk:k=90 topk:k=500,by=sparq "
+                      "topk:k=500,by=loki topk:k=90,share=group";
+  char spec[80];
+  for (int size; sscanf(specs, "%79s%n", spec, &size) == 1; specs += size)
     for (size_t t = 0; t < 2; t++)
       for (int causal = 0; causal <= 1; causal++) {
         inputs in = make(types[t], causal);
-        note_context("%s%s", specs[i], causal ? " causal" : "");
-        expect_same_output(specs[i], "tiled", &in);
+        note_context("%s%s", spec, causal ? " causal" : "");
+        expect_same_output(spec, "tiled", &in);
         inputs_free(&in);
       }
 }
