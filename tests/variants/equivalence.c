@@ -174,8 +174,7 @@ Test(variants_equivalence, performer_optimal_at_zero) {
     float *got = run_spec(pairs[i][0], NULL, &in), *want = run_spec(pairs[i][1], NULL, &in);
     cr_assert(got && want);
     cr_assert_arr_eq(got, want, output_count(&p) * sizeof *got, "%s", pairs[i][0]);
-    free(got);
-    free(want);
+    free(got), free(want);
   }
   inputs_free(&in);
 }
@@ -209,10 +208,7 @@ Test(variants_equivalence, draws_do_not_depend_on_the_dtype) {
       }
       if (!(sqrt(same) <= 1e-3 * sqrt(apart)))
         note_failure("%s %s: fp32 is %g off, another seed %g", first, options.isa, sqrt(same), sqrt(apart));
-      free(a);
-      free(b);
-      free(c);
+      free(a), free(b), free(c);
     }
-  inputs_free(&in32);
-  inputs_free(&in64);
+  inputs_free(&in32), inputs_free(&in64);
 }

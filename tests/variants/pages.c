@@ -147,8 +147,7 @@ Test(variants_pages, keep_what_the_definition_says) {
 static void expect_same_output(const char *spec, const char *other, const inputs *in) {
   void *a = run_spec(spec, NULL, in), *b = run_spec(other, NULL, in);
   if (!a || !b || memcmp(a, b, tensor_bytes(&in->problem, TENSOR_O)) != 0) note_failure("%s", other);
-  free(a);
-  free(b);
+  free(a), free(b);
 }
 
 Test(variants_pages, what_covers_everything_is_tiled) {
@@ -216,8 +215,7 @@ Test(variants_pages, stages_of_an_execution) {
         ATTN_OK);
     EXPECT(memcmp(o, plain, bytes) == 0);
     EXPECT(k < 2 ? spent.select > 0 && spent.attend > 0 : spent.select == 0 && spent.attend == 0);
-    free(plain);
-    free(o);
+    free(plain), free(o);
     attn_plan_destroy(plan);
   }
   inputs_free(&in);
