@@ -382,9 +382,12 @@ Test(core_problem, settings_are_refused_just_beyond_their_limits) {
   p.causal = true;
   attn_plan_destroy(plan_or_note(&p, "sparse_transformer:mode=fixed,stride=9,summary=9", NULL));
   p.n_q = 101;
-  expect_refusals(&p, ATTN_EUNSUPPORTED,
-                  "longnet|n_q > n_kv;bigbird|n_q > n_kv;longformer|n_q > n_kv;"
-                  "graph:kind=documents|n_q > n_kv;linear:feature=cos|n_q > n_kv;");
+  expect_refusals(
+      &p, ATTN_EUNSUPPORTED,
+      "longnet|n_q > n_kv;bigbird|n_q > n_kv;longformer|n_q > n_kv;"
+      "graph:kind=documents|n_q > n_kv;linear:feature=cos|n_q > n_kv;evict:score=h2o|101 of 100;");
+  p.n_q = 99;
+  expect_refusals(&p, ATTN_EUNSUPPORTED, "evict:score=h2o|99 of 100;evict:score=exact|99 of 100;");
 }
 
 /* ---- attention in one call is what a plan of the same spec computes, and fails as that does ---- */
