@@ -77,10 +77,8 @@ Test(core_problem, inputs_that_broadcast) {
   inputs copy = inputs_gather(&in, &apart, 0);
   void *shared = run_spec("tiled", NULL, &in), *separate = run_spec("tiled", NULL, &copy);
   expect_same(&apart, shared, separate, "a head stride of 0");
-  free(shared);
-  free(separate);
-  inputs_free(&in);
-  inputs_free(&copy);
+  free(shared), free(separate);
+  inputs_free(&in), inputs_free(&copy);
 }
 
 Test(core_problem, products_that_overflow) {
@@ -285,10 +283,8 @@ Test(core_problem, execute_checks_its_arguments) {
   EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, negative, o, work), ATTN_EINVAL);
   for (int k = 0; k < 30; k++) EXPECT(o[k] <= 0 && o[k] >= 0);
   EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, fine, o, work), ATTN_OK);
-  free(o);
-  free(work);
-  attn_plan_destroy(plan);
-  attn_plan_destroy(NULL);
+  free(o), free(work);
+  attn_plan_destroy(plan), attn_plan_destroy(NULL);
   inputs_free(&in);
 }
 
