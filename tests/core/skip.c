@@ -252,8 +252,7 @@ static void expect_equal(const inputs *in, const char *spec, const char *other, 
   cr_assert(plans[0] && plans[1]);
   void *a = run_plain(plans[0], in), *b = run_plain(plans[1], in);
   EXPECT(memcmp(a, b, tensor_bytes(&in->problem, TENSOR_O)) == 0);
-  free(a);
-  free(b);
+  free(a), free(b);
   for (int i = 0; i < 2; i++) attn_plan_destroy(plans[i]);
 }
 

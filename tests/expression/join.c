@@ -192,6 +192,7 @@ Test(expression_join, of_everything_is_exact_attention) {
 
 /* Every third of the visible keys that remain, weighted 3. */
 static bool mind = true;
+static attn_share share = ATTN_SHARE_ROW;
 static void select_thirds(const void *state, const attn_call *call, const attn_block *block,
                           const void *prepared, attn_picks *picks, void *scratch) {
   (void)state, (void)prepared, (void)scratch;
@@ -227,7 +228,7 @@ static void moments_of_thirds(const void *state, const attn_query *query, const 
 }
 static attn_status thirds_of(attn_builder *b, const attn_context *c, attn_parts *out) {
   (void)b;
-  out->selector = (attn_selector){.share = ATTN_SHARE_ROW,
+  out->selector = (attn_selector){.share = share,
                                   .rows = 4,
                                   .max_runs = c->problem->n_kv,
                                   .weighted = true,
@@ -273,8 +274,7 @@ Test(expression_join, weights_stay_with_their_keys) {
       }
       void *o = run_plain(plan, &in);
       free(o);
-      attn_plan_destroy(plan);
-      attn_plan_destroy(head);
+      attn_plan_destroy(plan), attn_plan_destroy(head);
       inputs_free(&in);
     }
 }
@@ -305,8 +305,7 @@ Test(expression_join, law_of_weights) {
     EXPECT(fabs(w - (isnan(owned.weight[a]) ? log(3) : 0)) < 1e-15);
   }
   free(m);
-  attn_plan_destroy(plan);
-  attn_plan_destroy(head);
+  attn_plan_destroy(plan), attn_plan_destroy(head);
   inputs_free(&in);
 }
 
@@ -324,6 +323,8 @@ Test(expression_join, terms_that_cannot_be_joined) {
   mind = false;
   expect_unjoined("topk + thirds", "at 8 (\"thirds\")", "cannot draw among those that remain");
   mind = true;
+  share = ATTN_SHARE_TILE;
+  expect_unjoined("pages:page=8,budget=24,share=tile + thirds", "at 37 (\"thirds\")", "by other blocks");
 }
 
 /* -- names for expressions -- */
@@ -351,6 +352,9 @@ Test(expression_join, names_for_expressions) {
   expect_same_bits("duo:sink=2,k=7", "streaming:sink=2,window=9 + topk:k=7", true);
   expect_same_bits("duo + lsh", "streaming:sink=3,window=9 + topk:k=5 + lsh", true);
   expect_same_bits("0.5*duo + 0.5*duo", "duo", true);
+  expect_same_bits("duo + duo + duo + duo + duo + duo + duo + duo", "duo", true); /* 16 terms */
+  const attn_problem p = problem_of(true, N);
+  expect_no_plan(&p, "duo + duo + duo + duo + duo + duo + duo + duo + lsh", ATTN_EUNSUPPORTED, "16 terms");
   attn_spec *spec = NULL, *seven = spec_of("duo:k=7");
   EXPECT(seven->variant == &duo && seven->expression && !strcmp(seven->text, "duo:sink=3,k=7"));
   EXPECT(!attn_spec_is_expression(seven));
