@@ -88,8 +88,7 @@ static void expect_alike(const char *spec, const char *other, int64_t n_q, int64
       note_context("%s, %s, %s", spec, other, *isa);
       void *a = run_spec(spec, &options, &in), *b = run_spec(other, &options, &in);
       expect_same(&p, a, b, "not the same");
-      free(a);
-      free(b);
+      free(a), free(b);
       inputs_free(&in);
     }
 }
@@ -120,8 +119,7 @@ Test(core_causal_patterns, streaming_is_a_causal_longformer) {
     mark_row(&other, 0, i, wanted);
     if (memcmp(marks, wanted, sizeof marks) != 0) note_failure("row %d sees other keys", (int)i);
   }
-  attn_plan_destroy(s.plan);
-  attn_plan_destroy(other.plan);
+  attn_plan_destroy(s.plan), attn_plan_destroy(other.plan);
 }
 
 Test(core_causal_patterns, refusals) {

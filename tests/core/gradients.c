@@ -114,9 +114,7 @@ static gradients differentiate(const setting *s) {
   EXPECT(fence_intact(&t[TENSOR_O], NOT_A_NUMBER));
   for (int each = 0; each < TENSORS; each++) fence_free(&t[each]);
   fence_free(&work);
-  free(o);
-  free(after);
-  free(lse);
+  free(o), free(after), free(lse);
   attn_plan_destroy(plan);
   return result;
 }
@@ -166,8 +164,7 @@ static void try_spec(const char *spec, const attn_problem *p, bool padded, const
   inputs in = inputs_make(p, padded, 9, 1), up = upstream_of(&in);
   note_context("%s %s", spec, p->dtype == ATTN_F64 ? "f64" : "f32");
   test(&(setting){.spec = spec, .options = {.threads = 2}, .in = &in, .up = &up, .dlse = dlse});
-  inputs_free(&in);
-  inputs_free(&up);
+  inputs_free(&in), inputs_free(&up);
 }
 
 /* The first specs in either type, with gradients by the log-sum-exp, some with sinks, some with biases. */
@@ -364,8 +361,7 @@ static void spoiled(const setting *s, const gradients *before, const bool *seen,
                      reached ? "does not reach" : "reaches", (int)line, "qkv"[which]);
     }
   gradients_free(&after);
-  inputs_free(&in);
-  inputs_free(&up);
+  inputs_free(&in), inputs_free(&up);
 }
 
 static void spoil(setting *s) {
@@ -500,7 +496,5 @@ Test(core_gradients, keys_that_are_left) {
     gradients_free(&all);
     gradients_free(&some);
   }
-  inputs_free(&in);
-  inputs_free(&left);
-  inputs_free(&up);
+  inputs_free(&in), inputs_free(&left), inputs_free(&up);
 }
