@@ -110,10 +110,8 @@ Test(expression_parts, dyadic_of_exact_attention_has_its_log_sum_exps) {
         if (!(lse[i] >= other[i] && lse[i] <= other[i]) &&
             !(fabs(lse[i] - other[i]) <= units * unit(p.dtype)))
           note_failure("row %zu: lse %g, expected %g", i, lse[i], other[i]);
-      attn_plan_destroy(plan);
-      attn_plan_destroy(exact);
-      free(lse);
-      free(run.o);
+      attn_plan_destroy(plan), attn_plan_destroy(exact);
+      free(lse), free(run.o);
       inputs_free(&in);
     }
 }
@@ -144,8 +142,7 @@ Test(expression_parts, dyadic_is_causal) {
       for (int64_t b = 0; b < p.batch; b++) expect_same_rows(&p, x, o, b, 0, m, "later tokens");
       attn_plan_destroy(plan);
       free(x), free(o);
-      inputs_free(&in);
-      inputs_free(&other);
+      inputs_free(&in), inputs_free(&other);
     }
 }
 

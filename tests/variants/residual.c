@@ -153,6 +153,5 @@ Test(variants_residual, what_cannot_be_joined_is_named) {
   parts.features = features.features;
   parts.pattern = &(attn_pattern){.row = no_runs, .max_runs = 1};
   expect_no_plan(&p, "toy_residual", ATTN_EUNSUPPORTED, "no engine takes its parts together");
-  attn_plan_destroy(of_head);
-  attn_plan_destroy(of_features);
+  attn_plan_destroy(of_head), attn_plan_destroy(of_features);
 }

@@ -43,12 +43,9 @@ static bool expect_rounded_once(const char *spec, const char *isa, int threads, 
   attn_tensors x = tensors_of(in);
   x.o = malloc(tensor_bytes(p, TENSOR_O) + 1);
   if (verify_tensors(own, x)) note_failure("%s: %s", spec, attn_last_error());
-  free(x.o);
-  free(o);
-  free(want);
+  free(x.o), free(o), free(want);
 out:
-  attn_plan_destroy(own);
-  attn_plan_destroy(plan);
+  attn_plan_destroy(own), attn_plan_destroy(plan);
   inputs_free(&wide);
   return !status;
 }
@@ -203,8 +200,7 @@ Test(variants_stored, oracle) {
                          scratch);
       EXPECT(!memcmp(o[0], o[1], sizeof o[0]));
     }
-    inputs_free(&wide);
-    inputs_free(&in);
+    inputs_free(&wide), inputs_free(&in);
   }
 }
 

@@ -111,8 +111,7 @@ Test(variants_toeplitz, slopes_are_alibis_and_zeros_are_linear) {
       const double a = attn_get(o[0], at, ATTN_F64), b = attn_get(o[1], at, ATTN_F64);
       if (!(fabs(a - b) <= (pair ? 1e-12 : 0))) note_failure("%d: %.17g, not %.17g", pair, a, b);
     }
-    free(o[0]);
-    free(o[1]);
+    free(o[0]), free(o[1]);
   }
   inputs_free(&in);
 }
