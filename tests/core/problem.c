@@ -399,8 +399,7 @@ Test(core_attention, one_call_is_a_plan_executed_once) {
     cr_assert(planned && o);
     EXPECT_STATUS(attn_attention(in.q, in.k, in.v, o, &p, specs[s]), ATTN_OK);
     expect_same(&p, planned, o, "one call");
-    free(planned);
-    free(o);
+    free(planned), free(o);
   }
   inputs_free(&in);
 }
