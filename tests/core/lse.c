@@ -27,9 +27,7 @@ static run run_lse(const attn_plan *plan, const inputs *in) {
   return r;
 }
 
-static void run_free(run r) {
-  free(r.o), free(r.lse);
-}
+static void run_free(run r) { free(r.o), free(r.lse); }
 
 /* The lse of a row in long double; *error: the most that the engine's may differ. A score's error is gamma of
  * its chain times sum |q||k|; the exponents add kappa_s u |m - s| and exp_error, the sum its chain; the
