@@ -92,7 +92,6 @@ attn_status term_describe(attn_builder *outer, const attn_context *c, const attn
 attn_call term_call(const term *t, const attn_call *outer, attn_context *own) {
   attn_call call = *outer;
   *own = t->context;
-  own->verify = outer->context->verify;
   call.context = own;
   return call;
 }

@@ -110,8 +110,7 @@ Test(core_alloc, plans_use_what_they_say_and_execute_nothing) {
     void *counted = run_plain(plan, &in), *plain = run_spec(attn_variant_at(v)->name, NULL, &in);
     EXPECT(c.calls == calls);
     expect_same(&problem, counted, plain, "memory that is not zero at first");
-    free(counted);
-    free(plain);
+    free(counted), free(plain);
     size_t bytes;
     attn_allocator allocator = {counted_alloc, counted_release, &c};
     attn_options options = {.allocator = &allocator};

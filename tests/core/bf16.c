@@ -247,8 +247,7 @@ Test(core_bf16, subnormal_rows_keep_their_digits) {
          *fma = run_spec("tiled:path=fma,block_k=64", &options, &in);
     note_context("%s", *isa);
     expect_same(&in.problem, fma, split, "every key goes through fp32");
-    free(split);
-    free(fma);
+    free(split), free(fma);
   }
   inputs_free(&in);
 }
@@ -265,10 +264,8 @@ Test(core_bf16, odd_rows_leave_the_others_alone) {
       void *a = run_spec(specs[s], NULL, &in), *b = run_spec(specs[s], NULL, &odd);
       expect_same_rows(&in.problem, a, b, 0, 0, 33, "rows before");
       expect_same_rows(&in.problem, a, b, 0, 34, 90, "rows behind");
-      free(a);
-      free(b);
-      inputs_free(&in);
-      inputs_free(&odd);
+      free(a), free(b);
+      inputs_free(&in), inputs_free(&odd);
     }
 }
 
@@ -291,12 +288,10 @@ Test(core_bf16, split_and_fma_agree) {
     }
     note_context("std %g: split %.3g fma %.3g", std, worst[0], worst[1]);
     EXPECT(worst[0] <= 2 * worst[1]);
-    free(x);
-    free(y);
+    free(x), free(y);
     oracle_free(&a);
     oracle_free(&b);
-    attn_plan_destroy(split);
-    attn_plan_destroy(fma);
+    attn_plan_destroy(split), attn_plan_destroy(fma);
     inputs_free(&in);
   }
 }

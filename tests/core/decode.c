@@ -27,8 +27,7 @@ static void try(const char *spec, const char *isa, const inputs *in) {
   if (!plan) return;
   void *o = run_within(plan, in, "decode"), *other = run_with(spec, isa, 5, in);
   expect_same(&in->problem, o, other, "1 and 5 threads");
-  free(o);
-  free(other);
+  free(o), free(other);
   attn_plan_destroy(plan);
 }
 

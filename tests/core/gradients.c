@@ -114,9 +114,7 @@ static gradients differentiate(const setting *s) {
   EXPECT(fence_intact(&t[TENSOR_O], NOT_A_NUMBER));
   for (int each = 0; each < TENSORS; each++) fence_free(&t[each]);
   fence_free(&work);
-  free(o);
-  free(after);
-  free(lse);
+  free(o), free(after), free(lse);
   attn_plan_destroy(plan);
   return result;
 }
@@ -166,8 +164,7 @@ static void try_spec(const char *spec, const attn_problem *p, bool padded, const
   inputs in = inputs_make(p, padded, 9, 1), up = upstream_of(&in);
   note_context("%s %s", spec, p->dtype == ATTN_F64 ? "f64" : "f32");
   test(&(setting){.spec = spec, .options = {.threads = 2}, .in = &in, .up = &up, .dlse = dlse});
-  inputs_free(&in);
-  inputs_free(&up);
+  inputs_free(&in), inputs_free(&up);
 }
 
 /* The first specs in either type, with gradients by the log-sum-exp, some with sinks, some with biases. */
@@ -202,20 +199,16 @@ static void each_map(case_shape shape, int count, void (*test)(setting *)) {
 
 /* Recurrences, over several segments of keys; pooled keys, and weights of other functions. */
 static void each_recurrence(bool padded, void (*test)(setting *)) {
-  static const char *const rules[] = {"recurrent:decay=constant,read=before",
-                                      "recurrent:rule=kda",
-                                      "recurrent:rule=gated_delta2",
-                                      "recurrent:rule=mamba3",
-                                      "pooled:block=5,overlap=2,window=7",
-                                      "pooled:block=4,window=0",
-                                      "normaliser:kind=entmax15",
-                                      "nsa",
-                                      "dyadic(tiled,base=16)"};
+  const char *rules = "recurrent:decay=constant,read=before recurrent:rule=kda recurrent:rule=gated_delta2 "
+                      "recurrent:rule=mamba3 pooled:block=5,overlap=2,window=7 pooled:block=4,window=0 "
+                      "normaliser:kind=entmax15 nsa dyadic(tiled,base=16)";
   const case_shape shape = {2, 4, 2, 140, 150, 6, 9, true, padded};
-  for (size_t i = 0; i < 2 * (sizeof rules / sizeof *rules); i++) {
-    const attn_problem p = shape_problem(shape, i % 2 ? ATTN_F64 : ATTN_F32);
-    try_spec(rules[i / 2], &p, padded, NULL, test);
-  }
+  char spec[80];
+  for (int size; sscanf(rules, "%79s%n", spec, &size) == 1; rules += size)
+    for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++) {
+      const attn_problem p = shape_problem(shape, t);
+      try_spec(spec, &p, padded, NULL, test);
+    }
 }
 
 /* What fp64 may be off. A term of dk is at most |dP - D| |q|, of d_v products of numbers within 4, and its
@@ -368,8 +361,7 @@ static void spoiled(const setting *s, const gradients *before, const bool *seen,
                      reached ? "does not reach" : "reaches", (int)line, "qkv"[which]);
     }
   gradients_free(&after);
-  inputs_free(&in);
-  inputs_free(&up);
+  inputs_free(&in), inputs_free(&up);
 }
 
 static void spoil(setting *s) {
@@ -504,7 +496,5 @@ Test(core_gradients, keys_that_are_left) {
     gradients_free(&all);
     gradients_free(&some);
   }
-  inputs_free(&in);
-  inputs_free(&left);
-  inputs_free(&up);
+  inputs_free(&in), inputs_free(&left), inputs_free(&up);
 }

@@ -117,12 +117,10 @@ static void check_kept(const char *spec, const attn_problem *p, const int64_t *q
     expect_reference(plan, &in, &k, q_position, &x);
     output_free(&x);
     output_free(&expected);
-    attn_plan_destroy(plan);
-    attn_plan_destroy(whole);
+    attn_plan_destroy(plan), attn_plan_destroy(whole);
   }
   free(bias);
-  inputs_free(&in);
-  inputs_free(&all);
+  inputs_free(&in), inputs_free(&all);
 }
 
 Test(core_key_positions, keys_that_are_left) {

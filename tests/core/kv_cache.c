@@ -38,9 +38,7 @@ static attn_status append(attn_kv_cache *c, const inputs *x, int64_t first, int6
   if (narrow) attn_convert(k, ATTN_F32, BATCH * KV_HEADS * n * D, ATTN_BF16, k);
   if (narrow) attn_convert(v, ATTN_F32, BATCH * KV_HEADS * n * D_V, ATTN_BF16, v);
   const attn_status status = attn_kv_cache_append(c, n, length, q, k, v);
-  free(q);
-  free(k);
-  free(v);
+  free(q), free(k), free(v);
   return status;
 }
 
@@ -53,12 +51,12 @@ static void attend(attn_kv_cache *c, const inputs *x, int64_t at, float o[BATCH]
 
 typedef struct counted {
   size_t bytes;
-  int64_t left; /* allocations that succeed */
+  int64_t left; /* allocations that succeed before one that does not */
 } counted;
 
 static void *counted_alloc(void *context, size_t bytes) {
   counted *c = context;
-  if (c->left-- <= 0) return NULL;
+  if (c->left-- == 0) return NULL;
   c->bytes += bytes;
   return aligned_alloc(64, (bytes + 63) / 64 * 64);
 }
@@ -89,7 +87,15 @@ Test(core_kv_cache, a_copy_is_the_cache_that_is_gone) {
     float a[BATCH][HEADS][D_V], b[BATCH][HEADS][D_V];
     cr_assert_eq(attn_kv_cache_create(&c, &p, spec, &options), ATTN_OK, "%s", attn_last_error());
     cr_assert_eq(append(c, x, 0, 40, NULL), ATTN_OK);
-    cr_assert_eq(attn_kv_cache_copy(c, &copy), ATTN_OK, "%s", attn_last_error());
+    for (int64_t left = 0; !copy; left++) {
+      memory.left = left;
+      cr_expect_eq(attn_kv_cache_copy(NULL, &copy), ATTN_EINVAL); /* another error, to be overwritten */
+      const attn_status status = attn_kv_cache_copy(c, &copy);
+      cr_expect(!status || strstr(attn_last_error(), "bytes"), "%s: %s", spec, attn_last_error());
+      cr_assert_eq(status, memory.left < 0 ? ATTN_ENOMEM : ATTN_OK, "%s: %s", spec, attn_last_error());
+      cr_expect_eq(memory.bytes, attn_kv_cache_bytes(c) + attn_kv_cache_bytes(copy), "%s", spec);
+    }
+    memory.left = 1000;
     cr_expect(attn_kv_cache_bytes(copy) == attn_kv_cache_bytes(c), "%s", spec);
     attn_kv_cache_destroy(c);
     cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", spec);
@@ -99,8 +105,7 @@ Test(core_kv_cache, a_copy_is_the_cache_that_is_gone) {
     attend(never, x, 79, b);
     cr_expect_eq(memcmp(a, b, sizeof a), 0, "%s", spec);
     cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", spec);
-    attn_kv_cache_destroy(copy);
-    attn_kv_cache_destroy(never);
+    attn_kv_cache_destroy(copy), attn_kv_cache_destroy(never);
     cr_expect_eq(memory.bytes, 0, "%s", spec);
   }
   free(x);
@@ -198,8 +203,7 @@ Test(core_kv_cache, kv_heads_hold_different_numbers_of_keys) {
     for (int head = 0; head < HEADS; head++)
       for (int i = 0; i < QUERIES; i++)
         check_row(x, held[b][head / GROUP], b, head, N - QUERIES + i, o[0][b][head][i]);
-  free(q);
-  free(x);
+  free(q), free(x);
 }
 
 /* A query may be asked for again until a key of any kv head has gone that it saw. */
@@ -291,6 +295,7 @@ static void expect_as_it_was(const char *spec, const inputs *x) {
     const attn_problem p = problem_of(1);
     attn_kv_cache *c = NULL;
     attn_kv_cache_view view;
+    bool refused = false;
     float o[BATCH][HEADS][D_V], *q = slice(&x->q[0][0][0][0], HEADS, D, 29, 1);
     attn_status status = attn_kv_cache_create(&c, &p, spec, &options);
     if (!status && !(status = append(c, x, 0, 30, NULL))) {
@@ -298,11 +303,13 @@ static void expect_as_it_was(const char *spec, const inputs *x) {
       cr_expect_eq(attn_kv_cache_look(c, 0, 0, &view), ATTN_OK);
       cr_expect(status ? view.length == 30 && view.held == 30 : view.length == 90);
       if (!status) status = attn_kv_cache_attend(c, 1, q, o, NULL);
+      refused = memory.left < 0;
       memory.left = 1000;
       cr_expect_eq(attn_kv_cache_attend(c, 1, q, o, NULL), ATTN_OK);
     }
     free(q);
-    cr_expect(!status || status == ATTN_ENOMEM, "%s, %d: %s", spec, (int)left, attn_last_error());
+    refused |= memory.left < 0;
+    cr_expect_eq(status, refused ? ATTN_ENOMEM : ATTN_OK, "%s, %d: %s", spec, (int)left, attn_last_error());
     cr_expect_eq(memory.bytes, attn_kv_cache_bytes(c));
     attn_kv_cache_destroy(c);
     cr_expect_eq(memory.bytes, 0);
@@ -313,6 +320,8 @@ Test(core_kv_cache, is_as_it_was_where_there_is_no_memory) {
   inputs *x = inputs_make();
   expect_as_it_was("evict:score=keydiff,budget=80,prompt=85,shared=0.5 | store", x);
   expect_as_it_was("latent:rank=6,prompt=40", x);
+  attn_matrix_reader_set(read_filters);
+  expect_as_it_was("evict:score=qfilter,filters=f,budget=80,recent=4", x);
   free(x);
 }
 
@@ -324,8 +333,7 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
   float o[BATCH][HEADS][D_V];
   const int64_t longer[BATCH] = {20, 20}, shorter[BATCH] = {5, 5};
   p.causal = false;
-  cr_expect_eq(attn_kv_cache_create(&c, &p, "tiled", NULL), ATTN_EUNSUPPORTED);
-  cr_expect(!c);
+  cr_expect(attn_kv_cache_create(&c, &p, "tiled", NULL) == ATTN_EUNSUPPORTED && !c);
   c = cache_make("evict:score=h2o,budget=8,recent=2");
   cr_expect_eq(attn_kv_cache_append(c, 1, NULL, NULL, x->k, x->v), ATTN_EINVAL, "h2o looks at queries");
   cr_expect_eq(attn_kv_cache_append(c, 0, NULL, x->q, x->k, x->v), ATTN_EINVAL);
@@ -338,7 +346,6 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
   cr_expect_eq(attn_kv_cache_look(c, 0, KV_HEADS, &view), ATTN_EINVAL);
   cr_assert_eq(attn_kv_cache_look(c, 1, 1, &view), ATTN_OK);
   cr_expect(view.length == 10 && view.held == 8);
-  attn_kv_cache_destroy(c);
-  attn_kv_cache_destroy(NULL);
+  attn_kv_cache_destroy(c), attn_kv_cache_destroy(NULL);
   free(x);
 }

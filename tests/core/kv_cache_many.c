@@ -70,14 +70,12 @@ static void overshoot(attn_kv_cache *c, const tensors *x, bool below) {
 }
 
 Test(core_kv_cache_many, each_sequence_is_as_if_alone) {
-  static const char *const specs[] = {"tiled",
-                                      "pages:page=4,budget=24",
-                                      "store:k=q8_0,v=q4_0",
-                                      "evict:score=knorm,budget=24,recent=4",
-                                      "evict:score=snapkv,budget=24,recent=4,prompt=40,shared=0.8",
-                                      "evict:score=snapkv,budget=24,recent=4,admit=0.2",
-                                      "evict:score=h2o,budget=24,recent=4 | store:k=int4,v=int3",
-                                      "latent:rank=12,shared=8,prompt=24"};
+  const char *specs = "tiled;pages:page=4,budget=24;store:k=q8_0,v=q4_0;evict:score=knorm,budget=24,recent=4;"
+                      "evict:score=snapkv,budget=24,recent=4,prompt=40,shared=0.8;"
+                      "evict:score=snapkv,budget=24,recent=4,admit=0.2;"
+                      "evict:score=h2o,budget=24,recent=4 | store:k=int4,v=int3;"
+                      "latent:rank=12,shared=8,prompt=24;";
+  char spec[80];
   static const char can_go_back[] = "01237";
   static float together[SEQUENCES][HEADS][D], alone[HEADS][D];
   tensors *x = malloc(sizeof *x);
@@ -86,8 +84,8 @@ Test(core_kv_cache_many, each_sequence_is_as_if_alone) {
   attn_rng_init(&rng, 5, 0, 0);
   for (size_t i = 0; i < sizeof *x / sizeof(float); i++)
     (&x->q[0][0][0][0])[i] = (float)(4 * attn_rng_uniform(&rng) - 2);
-  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-    attn_kv_cache *c = make(specs[s], SEQUENCES, 3);
+  for (int s = 0, size; sscanf(specs, "%79[^;];%n", spec, &size) == 1; s++, specs += size) {
+    attn_kv_cache *c = make(spec, SEQUENCES, 3);
     EXPECT(!turn_rounding(3, FE_TONEAREST, FE_UPWARD));
     for (int64_t part = 0; part < PARTS; part++) { /* of another length for each sequence */
       int64_t first[SEQUENCES], count[SEQUENCES];
@@ -103,11 +101,11 @@ Test(core_kv_cache_many, each_sequence_is_as_if_alone) {
     attn_kv_cache_destroy(c);
     for (int64_t b = 0; b < SEQUENCES; b++) {
       const int64_t first = 0, count = length_of(b);
-      c = make(specs[s], 1, 1);
+      c = make(spec, 1, 1);
       append(c, x, b, 1, &first, &count);
       attend(c, x, b, 1, &alone[0][0]);
-      cr_expect(!memcmp(together[b], alone, sizeof alone), "%s: sequence %d of %d positions", specs[s],
-                (int)b, (int)count);
+      cr_expect(!memcmp(together[b], alone, sizeof alone), "%s: sequence %d of %d positions", spec, (int)b,
+                (int)count);
       attn_kv_cache_destroy(c);
     }
   }

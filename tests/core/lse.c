@@ -27,10 +27,7 @@ static run run_lse(const attn_plan *plan, const inputs *in) {
   return r;
 }
 
-static void run_free(run r) {
-  free(r.o);
-  free(r.lse);
-}
+static void run_free(run r) { free(r.o), free(r.lse); }
 
 /* The lse of a row in long double; *error: the most that the engine's may differ. A score's error is gamma of
  * its chain times sum |q||k|; the exponents add kappa_s u |m - s| and exp_error, the sum its chain; the
@@ -61,8 +58,7 @@ static double expected(const inputs *in, const attn_rounding *r, int64_t b, int6
                    r->kappa_s * u * spread * (double)(1 + p->n_kv / r->block) + (double)r->sum * u +
                    (double)(2 + p->n_kv / r->block) * r->exp_error + 0x1p-50 * (1 + fabs((double)max)));
   double lse = count ? (double)(max + logl(sum)) : -(double)INFINITY;
-  free(keys);
-  free(s);
+  free(keys), free(s);
   return lse;
 }
 
@@ -257,6 +253,5 @@ Test(core_lse, refusals) {
   EXPECT_STATUS(attn_plan_execute_lse(tiled, x, x, x, NULL, o, NULL, work), ATTN_EINVAL);
   EXPECT_STATUS(attn_plan_execute_lse(tiled, x, x, NULL, NULL, o, lse, work), ATTN_EINVAL);
   free(work);
-  attn_plan_destroy(full);
-  attn_plan_destroy(tiled);
+  attn_plan_destroy(full), attn_plan_destroy(tiled);
 }

@@ -52,8 +52,7 @@ static void check_bigbird(blocks p, int64_t n_q, int64_t n_kv, bool causal) {
       else if (!causal && memcmp(first, marks, (size_t)n_kv) != 0)
         note_failure("row %d differs within its block", (int)i);
     }
-  free(marks);
-  free(first);
+  free(marks), free(first);
   attn_plan_destroy(s.plan);
 }
 
@@ -95,10 +94,8 @@ static void check_prefix(const char *spec, int64_t n, int64_t longer) {
         note_failure("head %d, row %d: sees other keys if the sequence is %d long", (int)head, (int)i,
                      (int)longer);
     }
-  free(marks);
-  free(other);
-  attn_plan_destroy(s.plan);
-  attn_plan_destroy(more.plan);
+  free(marks), free(other);
+  attn_plan_destroy(s.plan), attn_plan_destroy(more.plan);
 }
 
 static bool has_pattern(const char *name) {

@@ -5,6 +5,14 @@
 
 #include "tests/support/kv_inputs.h"
 
+/* Of rows that are not there, and twice. */
+static const int64_t bad[] = {3, 3, N, -1};
+static const attn_row_set refused[] = {{BATCH, 0, 1, bad}, {-1, 0, 1, bad},    {0, HEADS, 1, bad},
+                                       {0, -1, 1, bad},    {0, 0, 1, bad + 2}, {0, 0, 1, bad + 3},
+                                       {0, 0, 2, bad}};
+static const char *const said[] = {"entry 2 of 2", "entry -1", "head 4 of 4", "head -1",
+                                   "not 90",       "not -1",   "not 3"};
+
 /* Which keys each query of a head attends to: [N][N]. */
 static void hold(const inputs *x, const char *spec, int64_t head, bool held[N][N]) {
   static attn_run runs[N * N];
@@ -18,8 +26,11 @@ static void hold(const inputs *x, const char *spec, int64_t head, bool held[N][N
   const int64_t most = view.selector->max_runs;
   const attn_row_set set = {1, head, N, rows};
   attn_picks picks = {.max_runs = most, .runs = runs, .counts = counts};
-  cr_assert_eq(attn_plan_select(plan, &(attn_tensors){.q = x->q, .k = x->k, .v = x->v}, &set, &picks),
-               ATTN_OK);
+  const attn_tensors given = {.q = x->q, .k = x->k, .v = x->v};
+  cr_assert_eq(attn_plan_select(plan, &given, &set, &picks), ATTN_OK);
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    cr_expect(attn_plan_select(plan, &given, &refused[i], &picks) && strstr(attn_last_error(), said[i]), "%s",
+              said[i]);
   for (int64_t t = 0; t < N; t++) {
     for (int64_t j = 0; j < N; j++) held[t][j] = false;
     for (int64_t r = t * most; r < t * most + counts[t]; r++)

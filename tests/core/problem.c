@@ -77,10 +77,8 @@ Test(core_problem, inputs_that_broadcast) {
   inputs copy = inputs_gather(&in, &apart, 0);
   void *shared = run_spec("tiled", NULL, &in), *separate = run_spec("tiled", NULL, &copy);
   expect_same(&apart, shared, separate, "a head stride of 0");
-  free(shared);
-  free(separate);
-  inputs_free(&in);
-  inputs_free(&copy);
+  free(shared), free(separate);
+  inputs_free(&in), inputs_free(&copy);
 }
 
 Test(core_problem, products_that_overflow) {
@@ -285,10 +283,8 @@ Test(core_problem, execute_checks_its_arguments) {
   EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, negative, o, work), ATTN_EINVAL);
   for (int k = 0; k < 30; k++) EXPECT(o[k] <= 0 && o[k] >= 0);
   EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, fine, o, work), ATTN_OK);
-  free(o);
-  free(work);
-  attn_plan_destroy(plan);
-  attn_plan_destroy(NULL);
+  free(o), free(work);
+  attn_plan_destroy(plan), attn_plan_destroy(NULL);
   inputs_free(&in);
 }
 
@@ -382,9 +378,12 @@ Test(core_problem, settings_are_refused_just_beyond_their_limits) {
   p.causal = true;
   attn_plan_destroy(plan_or_note(&p, "sparse_transformer:mode=fixed,stride=9,summary=9", NULL));
   p.n_q = 101;
-  expect_refusals(&p, ATTN_EUNSUPPORTED,
-                  "longnet|n_q > n_kv;bigbird|n_q > n_kv;longformer|n_q > n_kv;"
-                  "graph:kind=documents|n_q > n_kv;linear:feature=cos|n_q > n_kv;");
+  expect_refusals(
+      &p, ATTN_EUNSUPPORTED,
+      "longnet|n_q > n_kv;bigbird|n_q > n_kv;longformer|n_q > n_kv;"
+      "graph:kind=documents|n_q > n_kv;linear:feature=cos|n_q > n_kv;evict:score=h2o|101 of 100;");
+  p.n_q = 99;
+  expect_refusals(&p, ATTN_EUNSUPPORTED, "evict:score=h2o|99 of 100;evict:score=exact|99 of 100;");
 }
 
 /* ---- attention in one call is what a plan of the same spec computes, and fails as that does ---- */
@@ -400,8 +399,7 @@ Test(core_attention, one_call_is_a_plan_executed_once) {
     cr_assert(planned && o);
     EXPECT_STATUS(attn_attention(in.q, in.k, in.v, o, &p, specs[s]), ATTN_OK);
     expect_same(&p, planned, o, "one call");
-    free(planned);
-    free(o);
+    free(planned), free(o);
   }
   inputs_free(&in);
 }

@@ -252,8 +252,7 @@ static void expect_equal(const inputs *in, const char *spec, const char *other, 
   cr_assert(plans[0] && plans[1]);
   void *a = run_plain(plans[0], in), *b = run_plain(plans[1], in);
   EXPECT(memcmp(a, b, tensor_bytes(&in->problem, TENSOR_O)) == 0);
-  free(a);
-  free(b);
+  free(a), free(b);
   for (int i = 0; i < 2; i++) attn_plan_destroy(plans[i]);
 }
 
@@ -306,6 +305,16 @@ Test(core_skip, a_nan_is_never_passed_over) {
   inputs_free(&in);
 }
 
+/* What the parameters of tiled do not let through. */
+static attn_tiling given;
+static attn_status tiling_of(attn_builder *b, const attn_context *c, attn_parts *out) {
+  (void)b, (void)c;
+  out->tiling = given;
+  return ATTN_OK;
+}
+ATTN_VARIANT(toy_tiling, TOY, .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT, .describe = tiling_of,
+             .cost = no_cost)
+
 Test(core_skip, refusals) {
   static const attn_pattern graph = {.row = kept_row, .max_runs = 1};
   attn_problem p = attn_problem_make(1, 2, 70, 8);
@@ -317,4 +326,27 @@ Test(core_skip, refusals) {
   expect_no_plan(&p, "tiled:skip=0.1,order=random", ATTN_EINVAL, "order=random");
   p.mask = (attn_mask){.kind = ATTN_MASK_PATTERN, .pattern = &graph};
   expect_no_plan(&p, "tiled:skip=0.1", ATTN_EUNSUPPORTED, "user's graph");
+  const struct {
+    attn_tiling tiling;
+    const char *said;
+  } refused[] = {{{.skip = -0.5}, "tiling.skip = -0.5"},
+                 {{.skip = 1.5}, "tiling.skip = 1.5"},
+                 {{.order = (attn_order)-1}, "tiling.order = -1"},
+                 {{.order = ATTN_ORDER_SINK_FIRST + 1}, "no such order"},
+                 {{.path = ATTN_PATH_BF16 + 1}, "no such path"},
+                 {{.blocks = {-1, 8}}, "tiling of -1 queries and 8 keys"},
+                 {{.blocks = {8, -1}}, "tiling of 8 queries and -1 keys"},
+                 {{.blocks = {ATTN_BLOCK_MAX + 1, 8}}, "and 8 keys, expected 0"},
+                 {{.blocks = {8, ATTN_BLOCK_MAX + 1}}, "tiling of 8 queries"},
+                 {{.path = ATTN_PATH_BF16}, "needs fp32 tensors"}};
+  p = attn_problem_make(1, 2, 70, 8);
+  cr_assert_eq(attn_variant_register(&attn_variant_toy_tiling), ATTN_OK, "%s", attn_last_error());
+  given =
+      (attn_tiling){.blocks = {ATTN_BLOCK_MAX, ATTN_BLOCK_MAX}, .skip = 1, .order = ATTN_ORDER_SINK_FIRST};
+  attn_plan_destroy(plan_or_note(&p, "toy_tiling", NULL));
+  p.dtype = ATTN_F64;
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    given = refused[i].tiling;
+    expect_no_plan(&p, "toy_tiling", i == 9 ? ATTN_EUNSUPPORTED : ATTN_EINVAL, refused[i].said);
+  }
 }

@@ -61,9 +61,7 @@ static void expect_classes(const inputs *in, const char *what) {
       }
     spec_list_free(&list);
   }
-  free(keys);
-  free(s);
-  free(row);
+  free(keys), free(s), free(row);
 }
 
 /* Head 0 or kv head 0 of entry 0 gets `value` at a row and column; everything else is ordinary. */
@@ -210,10 +208,8 @@ Test(core_special, masked_nan_reaches_no_row) {
         /* A selection ranks a key of NaN scores last, and need not attend to it. */
         if (!reached && !(attn_variant_at(v)->caps & ATTN_CAP_DATA))
           note_failure("no row behind token %d shows its NaN", (int)j);
-        free(clean);
-        free(o);
-        inputs_free(&in);
-        inputs_free(&bad);
+        free(clean), free(o);
+        inputs_free(&in), inputs_free(&bad);
       }
     spec_list_free(&list);
   }

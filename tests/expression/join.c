@@ -92,8 +92,11 @@ static void expect_limit(const attn_plan *plan, attn_plan *const *terms, int64_t
   EXPECT(view.selector && view.selector->max_keys == (limited ? most : 0));
 }
 
-/* Of terms that mind nothing, the keys of a join are those of all. */
+/* Of terms that mind nothing, the keys of a join are those of all; spec: NULL for these terms. */
 static void expect_union(const char *spec, const char *const *terms) {
+  char all[200] = "";
+  for (int t = 0; terms[t]; t++) strcat(strcat(all, t ? " + " : ""), terms[t]);
+  if (!spec) spec = all;
   for (int k = 0; k < 8; k++) {
     const attn_problem p = problem_of(k & 1 || strstr(spec, "streaming"), k & 2 ? 90 : N);
     inputs in = inputs_make(&p, k & 4, 3, 1);
@@ -124,35 +127,56 @@ static void expect_union(const char *spec, const char *const *terms) {
   }
 }
 
-#define UNION(spec, ...) expect_union(spec, (const char *const[]){__VA_ARGS__, NULL})
+#define UNION(...) expect_union(NULL, (const char *const[]){__VA_ARGS__, NULL})
 Test(expression_join, takes_the_keys_of_all_terms) {
-  UNION("streaming:sink=3,window=9 + topk:k=5", "streaming:sink=3,window=9", "topk:k=5");
-  UNION("topk:k=5 + streaming:sink=3,window=9", "streaming:sink=3,window=9", "topk:k=5");
-  UNION("longformer:window=12,dilation=3,global_at=2+77 + lsh:rounds=2",
-        "longformer:window=12,dilation=3,global_at=2+77", "lsh:rounds=2");
-  UNION("longformer:window=4,dilation=5,global=2 + longformer:window=6,dilation=4",
-        "longformer:window=4,dilation=5,global=2", "longformer:window=6,dilation=4");
-  UNION("bigbird:block=16 + streaming:sink=3,window=9 + topk:k=3,share=group", "bigbird:block=16",
-        "streaming:sink=3,window=9", "topk:k=3,share=group");
-  UNION("topk:k=3,share=group + longformer:window=4", "topk:k=3,share=group", "longformer:window=4");
-  UNION("pages:page=8,budget=24,share=tile + streaming:sink=1,window=2", "pages:page=8,budget=24,share=tile",
-        "streaming:sink=1,window=2");
-  UNION("pages:page=8,budget=16 + pages:page=8,budget=24,share=tile + lsh:rounds=1", "pages:page=8,budget=16",
-        "pages:page=8,budget=24,share=tile", "lsh:rounds=1");
-  UNION("pages:page=8,budget=24,share=tile + pages:page=8,budget=24,share=tile",
-        "pages:page=8,budget=24,share=tile", "pages:page=8,budget=24,share=tile");
-  UNION("topk:k=3 + topk:k=20 + topk:k=4", "topk:k=3", "topk:k=20", "topk:k=4");
-  UNION("streaming:sink=3,window=9 + sample:count=150", "tiled"); /* a sample of every key has no weights */
+  static const char window[] = "streaming:sink=3,window=9", tile[] = "pages:page=8,budget=24,share=tile";
+  UNION(window, "topk:k=5");
+  UNION("topk:k=5", window);
+  UNION("longformer:window=12,dilation=3,global_at=2+77", "lsh:rounds=2");
+  UNION("longformer:window=4,dilation=5,global=2", "longformer:window=6,dilation=4");
+  UNION("bigbird:block=16", window, "topk:k=3,share=group");
+  UNION("topk:k=3,share=group", "longformer:window=4");
+  UNION(tile, "streaming:sink=1,window=2");
+  UNION("pages:page=8,budget=16", tile, "lsh:rounds=1");
+  UNION(tile, tile);
+  UNION("topk:k=3", "topk:k=20", "topk:k=4");
+  /* A sample of every key has no weights. */
+  expect_union("streaming:sink=3,window=9 + sample:count=150", (const char *const[]){"tiled", NULL});
+}
+
+/* What the law of a selector says of each unit to a query, and once of all. */
+static void law_of(const attn_plan *plan, const inputs *in, double law[N + 1][5]) {
+  double low[N] = {0}, high[N] = {0}, error = 0;
+  attn_view view;
+  cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
+  const attn_selector none = {.grain = 0}, *x = view.selector ? view.selector : &none;
+  const attn_call call = {
+      .context = attn_plan_context(plan), .q = in->q, .k = in->k, .v = in->v, .kv_len = in->kv_len};
+  const attn_query query = {.call = &call, .head = 2, .i = 77};
+  const int64_t units = x->grain ? N / x->grain : 0;
+  if (x->enclose) x->enclose(x->state, &query, units, low, high);
+  for (int64_t u = 0; u < units; u++) {
+    const double score = x->score ? x->score(x->state, &query, u, &error) : 0,
+                 always = x->always ? 1 + x->always(x->state, &query, u) : 0,
+                 own[5] = {always, score, error, low[u], high[u]};
+    memcpy(law[u], own, sizeof own);
+  }
+  const double all[5] = {(double)x->grain, (double)x->kept, (double)x->hashes, (double)x->buckets, x->mass};
+  memcpy(law[N], all, sizeof all);
 }
 
 static void expect_same_bits(const char *a, const char *b, bool causal) {
-  const attn_problem p = problem_of(causal || strstr(a, "streaming") || strstr(a, "duo"), N);
+  const attn_problem p = problem_of(causal, N);
   note_context("%s against %s", a, b);
   inputs in = inputs_make(&p, true, 5, 1);
-  void *x = run_spec(a, NULL, &in), *y = run_spec(b, NULL, &in);
+  attn_plan *one = plan_or_note(&p, a, NULL), *other = plan_or_note(&p, b, NULL);
+  void *x = run_plain(one, &in), *y = run_plain(other, &in);
   if (x && y) expect_same(&p, x, y, "bitwise");
-  free(x);
-  free(y);
+  double law[2][N + 1][5] = {{{0}}};
+  law_of(one, &in, law[0]), law_of(other, &in, law[1]);
+  EXPECT(!memcmp(law[0], law[1], sizeof law[0]));
+  attn_plan_destroy(one), attn_plan_destroy(other);
+  free(x), free(y);
   inputs_free(&in);
 }
 
@@ -168,6 +192,7 @@ Test(expression_join, of_everything_is_exact_attention) {
 
 /* Every third of the visible keys that remain, weighted 3. */
 static bool mind = true;
+static attn_share share = ATTN_SHARE_ROW;
 static void select_thirds(const void *state, const attn_call *call, const attn_block *block,
                           const void *prepared, attn_picks *picks, void *scratch) {
   (void)state, (void)prepared, (void)scratch;
@@ -203,7 +228,7 @@ static void moments_of_thirds(const void *state, const attn_query *query, const 
 }
 static attn_status thirds_of(attn_builder *b, const attn_context *c, attn_parts *out) {
   (void)b;
-  out->selector = (attn_selector){.share = ATTN_SHARE_ROW,
+  out->selector = (attn_selector){.share = share,
                                   .rows = 4,
                                   .max_runs = c->problem->n_kv,
                                   .weighted = true,
@@ -249,8 +274,7 @@ Test(expression_join, weights_stay_with_their_keys) {
       }
       void *o = run_plain(plan, &in);
       free(o);
-      attn_plan_destroy(plan);
-      attn_plan_destroy(head);
+      attn_plan_destroy(plan), attn_plan_destroy(head);
       inputs_free(&in);
     }
 }
@@ -281,8 +305,7 @@ Test(expression_join, law_of_weights) {
     EXPECT(fabs(w - (isnan(owned.weight[a]) ? log(3) : 0)) < 1e-15);
   }
   free(m);
-  attn_plan_destroy(plan);
-  attn_plan_destroy(head);
+  attn_plan_destroy(plan), attn_plan_destroy(head);
   inputs_free(&in);
 }
 
@@ -300,6 +323,8 @@ Test(expression_join, terms_that_cannot_be_joined) {
   mind = false;
   expect_unjoined("topk + thirds", "at 8 (\"thirds\")", "cannot draw among those that remain");
   mind = true;
+  share = ATTN_SHARE_TILE;
+  expect_unjoined("pages:page=8,budget=24,share=tile + thirds", "at 37 (\"thirds\")", "by other blocks");
 }
 
 /* -- names for expressions -- */
@@ -326,31 +351,33 @@ Test(expression_join, names_for_expressions) {
   use(&duo);
   expect_same_bits("duo:sink=2,k=7", "streaming:sink=2,window=9 + topk:k=7", true);
   expect_same_bits("duo + lsh", "streaming:sink=3,window=9 + topk:k=5 + lsh", true);
-  expect_same_bits("0.5*duo + 0.5*duo", "duo", false);
+  expect_same_bits("0.5*duo + 0.5*duo", "duo", true);
+  expect_same_bits("duo + duo + duo + duo + duo + duo + duo + duo", "duo", true); /* 16 terms */
+  const attn_problem p = problem_of(true, N);
+  expect_no_plan(&p, "duo + duo + duo + duo + duo + duo + duo + duo + lsh", ATTN_EUNSUPPORTED, "16 terms");
   attn_spec *spec = NULL, *seven = spec_of("duo:k=7");
   EXPECT(seven->variant == &duo && seven->expression && !strcmp(seven->text, "duo:sink=3,k=7"));
   EXPECT(!attn_spec_is_expression(seven));
-  duo.expression = "streaming:sink={sinks} + topk";
-  EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EINVAL);
-  EXPECT(strstr(attn_last_error(), "{sinks}, which is not a parameter"));
-  duo.expression = "streaming:sink={sink} + linformer";
-  EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EUNSUPPORTED);
-  EXPECT(strstr(attn_last_error(), "variant duo: ") &&
-         strstr(attn_last_error(), "'streaming:sink=3 + linformer'"));
-  duo.expression = "duo + topk";
-  EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EINVAL);
-  EXPECT(strstr(attn_last_error(), "within each other") && !spec);
-  duo.expression = "lsh";
-  duo.caps |= ATTN_CAP_PERMUTATION | ATTN_CAP_EXACT;
-  EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EINVAL);
-  EXPECT(strstr(attn_last_error(), "variant duo: ") && strstr(attn_last_error(), "does not keep") && !spec);
-  EXPECT(strstr(attn_last_error(), "it states ATTN_CAP_EXACT, ATTN_CAP_PERMUTATION, which"));
-  duo.caps &= ~(uint32_t)(ATTN_CAP_PERMUTATION | ATTN_CAP_EXACT);
-  duo.expression = "lsh:rounds={k}";
-  EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_OK);
-  attn_spec_destroy(spec);
-  expect_same_bits("duo:k=2", "lsh:rounds=2", true);
-  duo.caps = spec_of("performer")->variant->caps; /* which is no term of a join */
-  duo.expression = "performer:features={k}";
-  expect_same_bits("duo:k=9", "performer:features=9", true);
+  static const char *const refused[][2] = {
+      {"streaming:sink={sinks} + topk", "{sinks}, which is not a parameter"},
+      {"duo + topk", "within each other"},
+      {"streaming:sink={sink} + linformer", "in 'streaming:sink=3 + linformer'"},
+      {"lsh", "it states ATTN_CAP_EXACT, ATTN_CAP_PERMUTATION, which its expression does not keep"}};
+  for (int i = 0; i < 4; i++) {
+    if (i == 3) duo.caps |= ATTN_CAP_PERMUTATION | ATTN_CAP_EXACT;
+    duo.expression = refused[i][0];
+    EXPECT_STATUS(attn_spec_parse(&spec, "duo"), i == 2 ? ATTN_EUNSUPPORTED : ATTN_EINVAL);
+    EXPECT(!spec && strstr(attn_last_error(), refused[i][1]) && strstr(attn_last_error(), "variant duo: "));
+  }
+  static const char *const named[][2] = {
+      {"lsh:rounds={k}", "lsh:rounds=9"},
+      {"topk:p=0.9,window={k}", "topk:p=0.9,window=9"},
+      {"pages:page=3,budget={k},score=ball", "pages:page=3,budget=9,score=ball"},
+      {"hyper:exact_below=0,block={k}", "hyper:exact_below=0,block=9"},
+      {"performer:features={k}", "performer:features=9"}}; /* which is no term of a join */
+  for (int i = 0; i < 5; i++) {
+    duo.caps = spec_of(named[i][1])->variant->caps;
+    duo.expression = named[i][0];
+    expect_same_bits("duo:k=9", named[i][1], duo.caps & ATTN_CAP_CAUSAL);
+  }
 }

@@ -35,12 +35,10 @@ static attn_status try_spec(const char *spec, inputs *in) {
     status = attn_plan_select(plan, &(attn_tensors){.q = in->q, .k = in->k, .v = in->v},
                               &(attn_row_set){1, 2, 3, rows}, &picks);
     if (first && !status) note_failure("its selections are given nevertheless");
-    free(runs);
-    free(weights);
+    free(runs), free(weights);
   }
   attn_plan_destroy(plan);
-  free(o);
-  free(work);
+  free(o), free(work);
   return first ? first : status;
 }
 

@@ -3,8 +3,6 @@
  * padding, biases, caps and sinks, in fp32 and fp64, down to one key, and where queries see none. */
 #include "tests/support/core.h"
 
-#include <float.h>
-
 static const struct { int64_t n_q, n_kv; } sizes[] = {{1, 1}, {150, 150}, {70, 150}, {150, 70}, {1, 150}};
 enum { SIZES = sizeof sizes / sizeof *sizes, LONGEST = 150, HEADS = 4 };
 typedef enum { PLAIN, ALIBI, DENSE, CAPPED, SINKS, SCORES } scores;
@@ -32,27 +30,26 @@ static attn_problem problem_of(int64_t n_q, int64_t n_kv, bool causal, attn_dtyp
   return p;
 }
 
+/* The length of the longest row of Q or K. */
+static double longest(const inputs *in, tensor which, int64_t heads, int64_t rows) {
+  double most = 0;
+  for (int64_t x = 0; x < in->problem.batch * heads * rows; x++) {
+    double square = 0;
+    for (int64_t l = 0; l < in->problem.d_qk; l++)
+      square += pow(inputs_get(in, which, x / rows / heads, x / rows % heads, x % rows, l), 2);
+    most = fmax(most, sqrt(square));
+  }
+  return most;
+}
+
 /* Scores are off by (d + 8) u S in the exponent on either side, sums of n weights by n u, and so their
  * quotient. */
 static double tolerance(const attn_problem *p, const inputs *in) {
-  const double u = p->dtype == ATTN_F64 ? DBL_EPSILON / 2 : (double)FLT_EPSILON / 2;
-  double norm_q = 0, norm_k = 0;
-  for (int64_t b = 0; b < p->batch; b++)
-    for (int64_t h = 0; h < p->heads; h++) {
-      const int64_t kv = h / (p->heads / p->kv_heads);
-      for (int64_t i = 0; i < p->n_q; i++) {
-        double norm = 0;
-        for (int64_t l = 0; l < p->d_qk; l++) norm += pow(inputs_get(in, TENSOR_Q, b, h, i, l), 2);
-        norm_q = fmax(norm_q, sqrt(norm));
-      }
-      for (int64_t j = 0; j < p->n_kv; j++) {
-        double norm = 0;
-        for (int64_t l = 0; l < p->d_qk; l++) norm += pow(inputs_get(in, TENSOR_K, b, kv, j, l), 2);
-        norm_k = fmax(norm_k, sqrt(norm));
-      }
-    }
-  const double score = fabs(p->scale) * norm_q * norm_k + 2 * LONGEST; /* ALiBi adds up to n */
-  return 2 * 2 * (((double)p->d_qk + 8) * score + (double)p->n_kv) * u * inputs_most(in, TENSOR_V);
+  const double score =
+      fabs(p->scale) * longest(in, TENSOR_Q, p->heads, p->n_q) * longest(in, TENSOR_K, p->kv_heads, p->n_kv) +
+      2 * LONGEST; /* ALiBi adds up to n */
+  return 2 * 2 * (((double)p->d_qk + 8) * score + (double)p->n_kv) * attn_numbers[p->dtype].unit *
+         inputs_most(in, TENSOR_V);
 }
 
 static void compare(const attn_problem *p, bool padded, const char *a, const char *b, bool bits) {
@@ -66,8 +63,7 @@ static void compare(const attn_problem *p, bool padded, const char *a, const cha
     note_failure("element %zu is off by %g, at most %g", i, off, most);
     break;
   }
-  free(x);
-  free(y);
+  free(x), free(y);
   inputs_free(&in);
 }
 

@@ -33,8 +33,7 @@ static void expect_both(const attn_problem *p, bool padded, const char *a, const
     expect_near(p, x, y, units * unit(p->dtype) * inputs_most(&in, TENSOR_V));
   else if (x && y)
     expect_same(p, x, y, "bitwise");
-  free(x);
-  free(y);
+  free(x), free(y);
   inputs_free(&in);
 }
 
@@ -63,9 +62,7 @@ Test(expression_parts, sums_add_up) {
     if (!(fabs(attn_get(sum, (int64_t)i, ATTN_F64) - expected) <= 2 * DBL_EPSILON * fabs(expected) + DBL_MIN))
       note_failure("element %zu", i);
   }
-  free(a);
-  free(b);
-  free(sum);
+  free(a), free(b), free(sum);
   inputs_free(&in);
 }
 
@@ -113,10 +110,8 @@ Test(expression_parts, dyadic_of_exact_attention_has_its_log_sum_exps) {
         if (!(lse[i] >= other[i] && lse[i] <= other[i]) &&
             !(fabs(lse[i] - other[i]) <= units * unit(p.dtype)))
           note_failure("row %zu: lse %g, expected %g", i, lse[i], other[i]);
-      attn_plan_destroy(plan);
-      attn_plan_destroy(exact);
-      free(lse);
-      free(run.o);
+      attn_plan_destroy(plan), attn_plan_destroy(exact);
+      free(lse), free(run.o);
       inputs_free(&in);
     }
 }
@@ -146,10 +141,8 @@ Test(expression_parts, dyadic_is_causal) {
       void *x = run_plain(plan, &in), *o = run_plain(plan, &other);
       for (int64_t b = 0; b < p.batch; b++) expect_same_rows(&p, x, o, b, 0, m, "later tokens");
       attn_plan_destroy(plan);
-      free(x);
-      free(o);
-      inputs_free(&in);
-      inputs_free(&other);
+      free(x), free(o);
+      inputs_free(&in), inputs_free(&other);
     }
 }
 

@@ -231,6 +231,17 @@ class Values(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "there is no bias"):
             attnlab.backward(q, k, v, of, return_bias=True)
 
+    def test_gates_of_terms(self):
+        """By a gate d_o times what it multiplies; heads and batch entries that share a gate add theirs."""
+        draw = np.random.default_rng(5)
+        q, k, v, of = draw.normal(size=(4, 2, 4, 9, 6))
+        by = np.stack([sign * of * attnlab.attention(q, k, v, spec, causal=True) for sign, spec in ((1, "tiled"), (-1, "topk:k=3"))], 3)
+        for batch, heads, width in (2, 4, 1), (2, 4, 6), (1, 1, 1), (2, 1, 6), (1, 4, 1):
+            gate = draw.normal(size=(batch, heads, 9, 2 * width))
+            got = attnlab.backward(q, k, v, of, "gate*tiled - gate*topk:k=3", causal=True, extra={"gate": gate}, return_extra=True)[3]
+            want = by.sum(tuple(axis for axis in (0, 1, 4) if (batch, heads, 0, 0, width)[axis] == 1), keepdims=True).reshape(gate.shape)
+            self.assertLess(abs(got["gate"] - want).max(), 1e-13)
+
     def test_patterns_and_selections(self):
         tried = set()
         for spec in SPECS:

@@ -55,11 +55,9 @@ static bool expect_same_bits(const char *spec, const char *isa, const inputs *in
       if (memcmp(&o[i], &want[i], sizeof *o) && !(isnan(o[i]) && isnan(want[i])) && !bad++)
         note_failure("%s: output %d is %a, of the numbers that codes stand for %a", spec, (int)i,
                      (double)o[i], (double)want[i]);
-    free(want);
-    free(o);
+    free(want), free(o);
   }
-  attn_plan_destroy(own);
-  attn_plan_destroy(plan);
+  attn_plan_destroy(own), attn_plan_destroy(plan);
   return !status;
 }
 
@@ -151,8 +149,7 @@ Test(variants_codes, strides_are_whole_blocks) {
   EXPECT_STATUS(run_tensors(strided, (attn_tensors){.q = in.q, .k = k, .v = c.v, .o = other}), ATTN_OK);
   EXPECT(!memcmp(o, other, sizeof o));
   free(k);
-  attn_plan_destroy(plan);
-  attn_plan_destroy(strided);
+  attn_plan_destroy(plan), attn_plan_destroy(strided);
   coded_free(&c);
   inputs_free(&in);
 }

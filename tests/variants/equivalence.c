@@ -174,8 +174,7 @@ Test(variants_equivalence, performer_optimal_at_zero) {
     float *got = run_spec(pairs[i][0], NULL, &in), *want = run_spec(pairs[i][1], NULL, &in);
     cr_assert(got && want);
     cr_assert_arr_eq(got, want, output_count(&p) * sizeof *got, "%s", pairs[i][0]);
-    free(got);
-    free(want);
+    free(got), free(want);
   }
   inputs_free(&in);
 }
@@ -186,40 +185,30 @@ Test(variants_equivalence, performer_optimal_at_zero) {
  * the two for every engine; what other draws do to the output is the scale: rounding must be 1e-3 of it at
  * most. fp32 leaves 1e-7 times a chain of some hundred roundings, 1e-5; another draw changes it by 1e-1. */
 Test(variants_equivalence, draws_do_not_depend_on_the_dtype) {
-  static const char *const specs[] = {"linformer:k=16,seed=",
-                                      "linformer:k=16,projection=srht,seed=",
-                                      "linformer:k=16,projection=dct,share=none,seed=",
-                                      "linformer:k=16,projection=rademacher,share_heads=no,seed=",
-                                      "performer:features=64,seed=",
-                                      "performer:features=64,kernel=hyperbolic,seed=",
-                                      "performer:features=64,kernel=optimal,seed=",
-                                      "performer:features=64,orthogonal=no,share_heads=no,seed=",
-                                      "bigbird:block=4,seed="};
+  const char *specs =
+      "linformer:k=16 linformer:k=16,projection=srht linformer:k=16,projection=dct,share=none "
+      "linformer:k=16,projection=rademacher,share_heads=no performer:features=64 "
+      "performer:features=64,kernel=hyperbolic performer:features=64,kernel=optimal "
+      "performer:features=64,orthogonal=no,share_heads=no bigbird:block=4";
+  char spec[100], first[128], other[128];
   attn_problem p32 = shape_problem((case_shape){1, 2, 2, N, N, 8, 6, false, false}, ATTN_F32), p64 = p32;
   p64.dtype = ATTN_F64;
   inputs in32 = inputs_make(&p32, false, 12, 0.7), in64 = inputs_gather(&in32, &p64, 0);
-  const char *const *isas = isas_under_test();
-  size_t isa_count = 0, count = sizeof specs / sizeof *specs;
-  while (isas[isa_count]) isa_count++;
-  for (size_t turn = 0; turn < count * isa_count; turn++) {
-    size_t k = turn / isa_count;
-    attn_options options = {.isa = isas[turn % isa_count]};
-    char first[128], other[128];
-    snprintf(first, sizeof first, "%s%d", specs[k], 1);
-    snprintf(other, sizeof other, "%s%d", specs[k], 2);
-    void *a = run_spec(first, &options, &in32), *b = run_spec(first, &options, &in64),
-         *c = run_spec(other, &options, &in64);
-    double same = 0, apart = 0;
-    for (size_t at = 0; a && b && c && at < output_count(&p32); at++) {
-      same += pow((double)((float *)a)[at] - ((double *)b)[at], 2);
-      apart += pow(((double *)c)[at] - ((double *)b)[at], 2);
+  for (int size; sscanf(specs, "%99s%n", spec, &size) == 1; specs += size)
+    for (const char *const *isa = isas_under_test(); *isa; isa++) {
+      const attn_options options = {.isa = *isa};
+      snprintf(first, sizeof first, "%s,seed=1", spec);
+      snprintf(other, sizeof other, "%s,seed=2", spec);
+      void *a = run_spec(first, &options, &in32), *b = run_spec(first, &options, &in64),
+           *c = run_spec(other, &options, &in64);
+      double same = 0, apart = 0;
+      for (size_t at = 0; a && b && c && at < output_count(&p32); at++) {
+        same += pow((double)((float *)a)[at] - ((double *)b)[at], 2);
+        apart += pow(((double *)c)[at] - ((double *)b)[at], 2);
+      }
+      if (!(sqrt(same) <= 1e-3 * sqrt(apart)))
+        note_failure("%s %s: fp32 is %g off, another seed %g", first, options.isa, sqrt(same), sqrt(apart));
+      free(a), free(b), free(c);
     }
-    if (!(sqrt(same) <= 1e-3 * sqrt(apart)))
-      note_failure("%s %s: fp32 is %g off, another seed %g", first, options.isa, sqrt(same), sqrt(apart));
-    free(a);
-    free(b);
-    free(c);
-  }
-  inputs_free(&in32);
-  inputs_free(&in64);
+  inputs_free(&in32), inputs_free(&in64);
 }

@@ -173,8 +173,7 @@ static void expect_tiled(const char *spec) {
       note_context("%s, %s", spec, *isa);
       void *a = run_spec(spec, &options, &in), *b = run_spec("tiled", &options, &in);
       expect_same(&in.problem, a, b, "not tiled");
-      free(a);
-      free(b);
+      free(a), free(b);
       inputs_free(&in);
     }
 }
@@ -262,8 +261,7 @@ Test(variants_graph, relabelled_nodes_give_relabelled_rows) {
     free(o);
     oracle_free(&own);
     attn_plan_destroy(plan);
-    inputs_free(&in);
-    inputs_free(&other);
+    inputs_free(&in), inputs_free(&other);
   }
 }
 

@@ -33,10 +33,7 @@ static inputs expanded(const inputs *in, const char *spec) {
       if (pass == 0) attn_latent_factor(law, attn_plan_context(plan), keys, x, c, w, room);
     }
   }
-  free(x);
-  free(c);
-  free(w);
-  free(room);
+  free(x), free(c), free(w), free(room);
   attn_plan_destroy(plan);
   return out;
 }
@@ -129,8 +126,7 @@ Test(variants_latents, paths_are_exact_attention_to_what_the_factors_give) {
         output_free(&absorbed);
         output_free(&own);
         output_free(&given);
-        inputs_free(&in);
-        inputs_free(&of);
+        inputs_free(&in), inputs_free(&of);
       }
 }
 
@@ -175,8 +171,7 @@ Test(variants_latents, what_is_not_finite_stays_in_its_entry) {
             const double o = output_get(&in.problem, after, b, h, q, l);
             EXPECT(q < 3 ? o == 0 : isnan(o)); /* the first three see no key */
           }
-    free(before);
-    free(after);
+    free(before), free(after);
     inputs_free(&in);
   }
 }

@@ -147,24 +147,20 @@ Test(variants_pages, keep_what_the_definition_says) {
 static void expect_same_output(const char *spec, const char *other, const inputs *in) {
   void *a = run_spec(spec, NULL, in), *b = run_spec(other, NULL, in);
   if (!a || !b || memcmp(a, b, tensor_bytes(&in->problem, TENSOR_O)) != 0) note_failure("%s", other);
-  free(a);
-  free(b);
+  free(a), free(b);
 }
 
 Test(variants_pages, what_covers_everything_is_tiled) {
-  static const char *const specs[] = {"pages:page=16,budget=90",
-                                      "pages:page=7,budget=1024,share=tile",
-                                      "pages:page=128,budget=1,score=mean,share=group",
-                                      "topk:k=90",
-                                      "topk:k=500,by=sparq",
-                                      "topk:k=500,by=loki",
-                                      "topk:k=90,share=group"};
-  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+  const char *specs = "pages:page=16,budget=90 pages:page=7,budget=1024,share=tile "
+                      "pages:page=128,budget=1,score=mean,share=group topk:k=90 topk:k=500,by=sparq "
+                      "topk:k=500,by=loki topk:k=90,share=group";
+  char spec[80];
+  for (int size; sscanf(specs, "%79s%n", spec, &size) == 1; specs += size)
     for (size_t t = 0; t < 2; t++)
       for (int causal = 0; causal <= 1; causal++) {
         inputs in = make(types[t], causal);
-        note_context("%s%s", specs[i], causal ? " causal" : "");
-        expect_same_output(specs[i], "tiled", &in);
+        note_context("%s%s", spec, causal ? " causal" : "");
+        expect_same_output(spec, "tiled", &in);
         inputs_free(&in);
       }
 }
@@ -219,8 +215,7 @@ Test(variants_pages, stages_of_an_execution) {
         ATTN_OK);
     EXPECT(memcmp(o, plain, bytes) == 0);
     EXPECT(k < 2 ? spent.select > 0 && spent.attend > 0 : spent.select == 0 && spent.attend == 0);
-    free(plain);
-    free(o);
+    free(plain), free(o);
     attn_plan_destroy(plan);
   }
   inputs_free(&in);

@@ -23,8 +23,7 @@ Test(variants_projections, linformer_parts) {
         expect_within(&p, one, &expected, "parts");
         expect_same(&p, one, three, "three threads");
         oracle_free(&expected);
-        free(one);
-        free(three);
+        free(one), free(three);
         attn_plan_destroy(plan);
         inputs_free(&in);
       }

@@ -376,8 +376,7 @@ Test(variants_recurrent, parts_hand_their_state_on) {
           note_failure("%s: head %d row %d: %.9g, not %.9g", spec, (int)h, (int)(i / D_V), got, own[i]);
       }
     }
-    free(whole);
-    free(state);
+    free(whole), free(state);
     inputs_free(&in);
   }
 }

@@ -15,7 +15,8 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
 }
 static attn_cost cost(const attn_context *c) { return attn_residual_cost(c, parts.features, 1); }
 ATTN_VARIANT(toy_residual, TOY,
-             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_LSE,
+             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
+                     ATTN_CAP_LSE | ATTN_CAP_SCORE,
              .describe = describe, .cost = cost)
 
 static void enter(void) { cr_assert_eq(attn_variant_register(&attn_variant_toy_residual), ATTN_OK); }
@@ -137,6 +138,11 @@ Test(variants_residual, a_lost_denominator_is_no_number) {
   }
 }
 
+static const int64_t *in_order(const void *state, const attn_call *call, const void *prepared, int64_t head) {
+  (void)state, (void)call, (void)prepared, (void)head;
+  return NULL;
+}
+
 Test(variants_residual, what_cannot_be_joined_is_named) {
   const attn_problem p = attn_problem_make(1, 1, 50, 8);
   attn_view head, features;
@@ -147,12 +153,23 @@ Test(variants_residual, what_cannot_be_joined_is_named) {
   weighted.weighted = true;
   parts = (attn_residual){.selector = &weighted, .features = features.features};
   expect_no_plan(&p, "toy_residual", ATTN_EINVAL, "weighted keys already represent the rest");
+  weighted.weighted = false;
+  weighted.order = in_order;
+  weighted.share = ATTN_SHARE_TILE;
+  expect_no_plan(&p, "toy_residual", ATTN_EINVAL, "a selector that orders the queries");
+  attn_problem capped = p;
+  capped.score.softcap = 2;
+  parts.selector = head.selector;
+  expect_no_plan(&capped, "toy_residual", ATTN_EUNSUPPORTED, "neither score transforms nor masks");
+  map.unnormalised = true;
+  parts.features = &map;
+  expect_no_plan(&p, "toy_residual", ATTN_EINVAL, "sums without a denominator");
+  map.unnormalised = false;
   map.eps = 0.5;
   parts = (attn_residual){.selector = head.selector, .features = &map};
   expect_no_plan(&p, "toy_residual", ATTN_EINVAL, "eps = 0.5");
   parts.features = features.features;
   parts.pattern = &(attn_pattern){.row = no_runs, .max_runs = 1};
   expect_no_plan(&p, "toy_residual", ATTN_EUNSUPPORTED, "no engine takes its parts together");
-  attn_plan_destroy(of_head);
-  attn_plan_destroy(of_features);
+  attn_plan_destroy(of_head), attn_plan_destroy(of_features);
 }

@@ -111,32 +111,34 @@ Test(variants_toeplitz, slopes_are_alibis_and_zeros_are_linear) {
       const double a = attn_get(o[0], at, ATTN_F64), b = attn_get(o[1], at, ATTN_F64);
       if (!(fabs(a - b) <= (pair ? 1e-12 : 0))) note_failure("%d: %.17g, not %.17g", pair, a, b);
     }
-    free(o[0]);
-    free(o[1]);
+    free(o[0]), free(o[1]);
   }
   inputs_free(&in);
 }
 
-/* Queries see no further than one position, and the keys of the second half have no features: there a
- * transform leaves nothing but its rounding to divide by. */
+/* Queries see no further than one position, and the keys of the second half have no features, or short ones:
+ * there a transform, of 144 numbers, leaves its rounding to divide by, and three keys as much as its bound
+ * times 0.9 or 1.1. The last row has two. */
 Test(variants_toeplitz, a_denominator_of_rounding_is_nan) {
-  static const double near[] = {-800, 0, 0, 0, -800};
-  for (int causal = 0; causal < 2; causal++) {
-    attn_problem p = shape_problem((case_shape){1, 1, 1, N, N, D, D_V, causal, false}, ATTN_F32);
+  static const double near[] = {-800, 0, 0, 0, -800}, times[] = {[2] = 0.9, [3] = 1.1};
+  const double f = 1.1 * 0x1p-53 * (10 * log2(144) + 4),
+               bound = D * f * (2 * 3 * sqrt(N / 2) + sqrt(3) * N / 2);
+  for (int k = 0; k < 4; k++) {
+    const attn_dtype t = k < 2 ? ATTN_F32 : ATTN_F64;
+    attn_problem p = shape_problem((case_shape){1, 1, 1, N, N, D, D_V, k == 1, false}, t);
     p.score = (attn_score){.relative = near, .relative_heads = 1, .span = 5, .zero = 2};
     inputs in = inputs_make(&p, false, 5, 1);
     for (int64_t at = 0; at < N * D; at++) {
-      attn_set(in.q, at, ATTN_F32, 1);
-      attn_set(in.k, at, ATTN_F32, at < N / 2 * D ? 1 + (double)(at % 7) : -1);
+      const double early = k < 2 ? 1 + (double)(at % 7) : 1, late = k < 2 ? -1 : times[k] * bound / (3 * D);
+      attn_set(in.q, at, t, 1);
+      attn_set(in.k, at, t, at < N / 2 * D ? early : late);
     }
-    attn_plan *plan = plan_or_note(&p, "toeplitz:feature=relu,block=8", NULL);
-    cr_assert_not_null(plan);
-    void *o = run_plain(plan, &in);
-    for (int64_t at = 0; at < N * D_V; at++)
-      if (at / D_V != N / 2)
-        cr_expect_eq(isnan(attn_get(o, at, ATTN_F32)) != 0, at / D_V > N / 2, "row %d", (int)(at / D_V));
+    void *o = run_spec("toeplitz:feature=relu,block=8", NULL, &in);
+    cr_assert_not_null(o);
+    for (int64_t i = 0; i < N; i++)
+      for (int64_t l = 0; l < D_V && i != N / 2; l++)
+        cr_expect_eq(isnan(output_get(&p, o, 0, 0, i, l)) != 0, i > N / 2 && (k < 3 || i == N - 1));
     free(o);
-    attn_plan_destroy(plan);
     inputs_free(&in);
   }
 }
