@@ -130,8 +130,7 @@ Test(data_tokens_hostile, files) {
        ",\"merges\":[]}}",
        ATTN_EINVAL, "post_processor begins with '[CLS]', which is not a token"},
       {"{" STEPS ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
-       "\"<s>\"}}]},"
-       "\"model\":{" VOCAB ",\"merges\":[]}}",
+       "\"<s>\"}}]},\"model\":{" VOCAB ",\"merges\":[]}}",
        ATTN_EINVAL, "post_processor begins with '<s>', which is not a token"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

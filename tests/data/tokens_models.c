@@ -31,8 +31,7 @@ Test(data_tokens_models, wordpiece_takes_the_longest_and_then_the_longest) {
            "\"added_tokens\":[{\"id\":8,\"content\":\"[CLS]\"},{\"id\":9,\"content\":\"[SEP]\"}],",
       "\"type\":\"WordPiece\",\"unk_token\":\"?!\",\"continuing_subword_prefix\":\"##\","
       "\"max_input_chars_per_word\":6,\"vocab\":{\"?!\":0,\"un\":1,\"##aff\":2,\"##a\":3,\"##ab\":4,\"una\":"
-      "5,"
-      "\"##le\":6,\".\":7,\"#\":10,\"##f\":12,\"##\":13,\"\u4e2d\":11}"));
+      "5,\"##le\":6,\".\":7,\"#\":10,\"##f\":12,\"##\":13,\"\u4e2d\":11}"));
   cr_assert_eq(data_tokenizer_bos(t), 8);
   cr_assert_str_eq(tokens_ids(t, "UN\xc3\x81"), "5");  /* lower case, without its accent */
   cr_assert_str_eq(tokens_ids(t, "unaff"), "5 12 12"); /* not un ##aff, which is shorter first */
@@ -99,8 +98,7 @@ Test(data_tokens_models, the_first_piece_is_that_at_the_beginning_of_the_text) {
         "\"pattern\":{\"String\":\"x\"},\"content\":\"\"},{\"type\":\"NFC\"},{\"type\":\"Strip\",\"strip_"
         "left\":true,\"strip_right\":false},{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"" CHARSMAP
         "\"}]},\"added_tokens\":[{\"id\":2,\"content\":\"<s>\"}]"
-        ","
-        "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"%s\"},{\"type\":"
+        ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"%s\"},{\"type\":"
         "\"Metaspace\","
         "\"prepend_scheme\":\"first\"}]},\"model\":{\"vocab\":{\"a\":0,\"" BLANK "\":1},\"merges\":[]}}",
         cases[i].before);
@@ -154,8 +152,7 @@ static const char *pieces(const char *step, const char *text) {
            "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s,{\"type\":\"Metaspace\","
            "\"replacement\":\"|\","
            "\"prepend_scheme\":\"always\",\"split\":false}]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"|\":0,"
-           "\"a\":1,"
-           "\"b\":2,\"-\":3,\"1\":4,\"2\":5},\"merges\":[]}}",
+           "\"a\":1,\"b\":2,\"-\":3,\"1\":4,\"2\":5},\"merges\":[]}}",
            step);
   data_tokenizer *t = open_text(file);
   assert_ok(data_tokenizer_encode(t, "text", text, strlen(text), &ids, &count));

@@ -77,8 +77,7 @@ Test(results_journal, the_last_row_of_a_key_wins_and_sessions_count_up) {
   cr_assert_eq(json_array_size(set.sessions), 2);
   /* The first session ended with its own last run, though one of its rows was replaced. */
   cr_assert_eq(json_number_value(json_object_get(json_array_get(set.sessions, 0), "end_time")), 1.7e9 + 3.5);
-  result_row_free(&row);
-  result_set_free(&set);
+  result_row_free(&row), result_set_free(&set);
 }
 
 /* Every line ends with a checksum: a byte that changes is seen, wherever it stands, and nothing is lost by
@@ -223,8 +222,7 @@ static void same_file_as_the_journal(journal *j, const char *path) {
   const size_t size = fixture_read(live, &a);
   cr_assert_eq(size, fixture_read(merged, &b));
   cr_expect_eq(memcmp(a, b, size), 0);
-  free(a);
-  free(b);
+  free(a), free(b);
 }
 
 /* After every row, of keys that return, with texts that are no UTF-8 and p-values that Holm's correction
