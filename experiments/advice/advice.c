@@ -34,7 +34,7 @@ static int compare_errors(const void *a, const void *b) {
 static void choose(const advice_request *r, advice *a) {
   qsort(a->settings, (size_t)a->count, sizeof *a->settings, r->kv_bytes ? compare_errors : compare);
   a->best = r->kv_bytes && a->count && !isnan(a->settings[0].error) ? 0 : -1;
-  for (int64_t i = a->count - 1; i >= 0; i--) {
+  for (int64_t i = r->kv_bytes ? 0 : a->count; i-- > 0;) {
     const advice_setting *s = &a->settings[i];
     const double slow = isnan(s->time_hi) ? DOUBT * s->time : s->time_hi;
     const double exact = isnan(a->exact.time_lo) ? a->exact.time / DOUBT : a->exact.time_lo;

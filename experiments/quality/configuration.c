@@ -28,7 +28,7 @@ static const config_key keys[] = {
      "the token that every window begins with, or none"},
     {"eval", "task", KEY_TEXTS, OWN(task), 0, 0, "text",
      "what is asked, such as copy:gap=0 (`attnlab eval --help')"},
-    {"eval", "layers", KEY_TEXTS, OWN(layers), 0, 0, "all", "where attention is replaced: all, each, 0+3"},
+    {"eval", "layers", KEY_TEXTS, OWN(layers), 0, 0, "all", "where attention is replaced: all, each, 0,3"},
     {"eval", "heads", KEY_TEXTS, OWN(heads), 0, 0, "all", "and in which heads of these"},
     {"eval", "phase", KEY_TEXTS, OWN(phase), 0, 0, "both",
      "prefill, decode or both; decode:64: of the last 64 positions"},

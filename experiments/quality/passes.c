@@ -195,6 +195,7 @@ static void send_pass(void *context, size_t item, int to) {
     send_text(to, status, attn_last_error(), strlen(attn_last_error()));
   else
     send_text(to, ATTN_OK, text, length);
+  free(text);
 }
 
 /* -- in the parent -- */

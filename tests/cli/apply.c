@@ -1,5 +1,4 @@
-/* apply.c - apply, matrix and pattern against the definition of attention, through the program
- * itself. */
+/* apply.c - apply, matrix and pattern against the definition of attention, through the program itself. */
 #include <hdf5.h>
 
 #include "tests/support/command.h"

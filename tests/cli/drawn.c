@@ -38,8 +38,7 @@ Test(cli_drawn, pairs_and_triples_are_covered) {
                   met = rows[r * 6 + x] == a && rows[r * 6 + y] == b && rows[r * 6 + z] == c;
                 cr_expect(met, "factors %d, %d, %d: levels %d, %d, %d do not meet", x, y, z, a, b, c);
               }
-    free(rows);
-    free(again);
+    free(rows), free(again);
   }
 }
 

@@ -70,7 +70,7 @@ Test(cli_eval, layers_add_up_and_small_changes_are_quadratic) {
 Test(cli_eval, a_policy_sees_the_question_or_not) {
   command_run_good("eval " MODEL
                    " -n 160 -w 1 --task recall:digits=2 --task recall:digits=2,aware=no --cache "
-                   "evict:score=snapkv,budget=24,recent=4 -o x.h5");
+                   "evict:score=snapkv,budget=24,recent=4 --cache store -o x.h5");
   quality_set set = read_file();
   double prompt[2] = {0}, kl[2] = {0};
   for (size_t i = 0; i < set.count; i++) {
@@ -111,9 +111,7 @@ Test(cli_eval, shards_are_merged) {
     cr_expect(r->kl == whole.records[i].kl && r->word_holm == whole.records[i].word_holm, "%s", r->key);
   }
   cr_expect_eq(all.count, whole.count);
-  result_set_free(&all);
-  result_set_free(&whole);
-  result_set_free(&part);
+  result_set_free(&all), result_set_free(&whole), result_set_free(&part);
   command_write_text("y.h5", "y");
   command_run("merge -o z.h5 x.0-of-2.h5 y.h5", &result);
   cr_expect(result.exit_code == 2 && strstr(result.err, "y.h5"), "%s", result.err);

@@ -306,6 +306,10 @@ Test(cli_eval_identity, sweeps_and_evaluations_are_merged_into_one_file) {
   char *page = fixture_bytes("page.models.html", &(size_t){0});
   cr_expect(strstr(page, SETTING));
   free(page);
+  cr_assert_eq(remove("page.models.html"), 0);
+  command_run("report both.h5 e.h5 --times none.csv -o page.html", &result);
+  cr_expect(result.exit_code == 74 && access("page.models.html", F_OK), "%d: a page after an error",
+            result.exit_code);
   command_run_good("report e.h5 both.h5 -o page.html"); /* the sweep of one of them */
   command_run("merge -o other.h5 both.h5", &result);
   cr_expect(result.exit_code == 2 && strstr(result.err, "not an attnlab journal"), "%s", result.err);

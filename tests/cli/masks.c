@@ -70,8 +70,7 @@ Test(cli_masks, every_command_of_the_table_works) {
     at = end + 1;
   }
   cr_expect_eq(count, COMMANDS);
-  data_array_free(&first);
-  free(text);
+  data_array_free(&first), free(text);
 }
 
 /* Attention to what was selected is attention to the graph of it. */

@@ -14,8 +14,7 @@ static void write_journal(const char *path, const char *build, void (*change)(re
   cr_assert_eq(journal_open(path, &rows_of_sweep, build, provenance, &j), ATTN_OK, "%s", attn_last_error());
   cr_assert_eq(journal_append(j, &row), ATTN_OK, "%s", attn_last_error());
   journal_close(j);
-  json_decref(provenance);
-  result_row_free(&row);
+  json_decref(provenance), result_row_free(&row);
 }
 
 static void nothing(result_row *row) { (void)row; }

@@ -55,8 +55,7 @@ Test(data_capture, windows_are_independent_and_rotated_at_global_positions) {
         }
       }
   }
-  data_qkv_free(&x);
-  reference_free(&m);
+  data_qkv_free(&x), reference_free(&m);
 }
 
 Test(data_capture, the_first_window_is_the_capture_without_windows) {
@@ -67,9 +66,7 @@ Test(data_capture, the_first_window_is_the_capture_without_windows) {
     cr_assert_arr_eq(row(all.k, 20, h, 0), row(one.k, 8, h, 0), 8 * D * 4);
     cr_assert_arr_eq(row(all.v, 20, h, 0), row(one.v, 8, h, 0), 8 * D * 4);
   }
-  data_qkv_free(&all);
-  data_qkv_free(&one);
-  reference_free(&m);
+  data_qkv_free(&all), data_qkv_free(&one), reference_free(&m);
 }
 
 Test(data_capture, equal_windows_differ_by_their_rotation_alone) {
@@ -100,8 +97,7 @@ Test(data_capture, equal_windows_differ_by_their_rotation_alone) {
         /* The four rows are each rounded once, by 2^-24 of their norm; twice that for the second order. */
         cr_assert(fabs(here - there) <= 8 * 0x1p-24 * sqrt(q * k));
       }
-  data_qkv_free(&x);
-  reference_free(&m);
+  data_qkv_free(&x), reference_free(&m);
 }
 
 static void check_text(hid_t file, const char *name, const char *wanted) {
@@ -150,11 +146,7 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   assert_ok(data_capture(&r, NULL));
   unsigned char *two = fixture_bytes(r.output, &n2);
   cr_assert(n1 == n2 && memcmp(one, two, n1) == 0);
-  free(one);
-  free(two);
-  free(q);
-  free(text);
-  reference_free(&m);
+  free(one), free(two), free(q), free(text), reference_free(&m);
 }
 
 Test(data_capture, token_ids_serve_any_vocabulary) {
@@ -224,8 +216,7 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
       cr_assert_float_eq(((double *)y.k)[h * 12 * D + i], (double)row(x.k, 20, h, 0)[i], 0);
       cr_assert_float_eq(((double *)y.v)[h * 12 * D + i], (double)row(x.v, 20, h, 0)[i], 0);
     }
-  data_qkv_free(&y);
-  free(canonical);
+  data_qkv_free(&y), free(canonical);
 
   r = (data_request){1, HEADS, KV, 21, 21, D, D, ATTN_F32, 0};
   assert_refused(data_source_make(spec, &r, &y, NULL), ATTN_EUNSUPPORTED, "first 21 positions");
@@ -263,8 +254,7 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
   assert_refused(data_source_make("captured", &r, &y, NULL), ATTN_EINVAL, "file=PATH");
   assert_refused(data_source_make("hdf5:file=/nowhere/x.h5", &r, &y, NULL), ATTN_EFOREIGN, "/nowhere/x.h5");
   assert_refused(data_source_make("safetensors:file=/nowhere/x", &r, &y, NULL), ATTN_EFOREIGN, "/nowhere/x");
-  data_qkv_free(&x);
-  reference_free(&m);
+  data_qkv_free(&x), reference_free(&m);
 }
 
 Test(data_capture, sha256_gives_the_digests_of_the_standard) {

@@ -41,13 +41,11 @@ static void check_same(const char *gguf, const reference_model *m) {
       cr_assert_arr_eq(p.q, q.q, (size_t)(N * m->heads * m->d) * sizeof(float));
       cr_assert_arr_eq(p.k, q.k, (size_t)(N * m->kv_heads * m->d) * sizeof(float));
       cr_assert_arr_eq(p.v, q.v, (size_t)(N * m->kv_heads * m->d) * sizeof(float));
-      data_qkv_free(&p);
-      data_qkv_free(&q);
+      data_qkv_free(&p), data_qkv_free(&q);
     }
   data_llama_close(a);
   data_llama_close(b);
-  free(x);
-  free(y);
+  free(x), free(y);
 }
 
 Test(data_gguf_models, captures_and_logits_are_those_of_the_model_in_safetensors) {
@@ -256,8 +254,7 @@ Test(data_gguf_models, a_capture_of_a_bad_file_leaves_nothing_behind) {
   assert_refused(data_capture(&r, NULL), ATTN_ENOTFOUND,
                  "absent.gguf: neither a GGUF file nor a model directory");
   cr_assert_eq(fixture_entries(), before);
-  free(whole);
-  reference_free(&m);
+  free(whole), reference_free(&m);
 }
 
 Test(data_gguf_models, a_text_is_captured_from_a_file) {
@@ -278,8 +275,7 @@ Test(data_gguf_models, a_text_is_captured_from_a_file) {
   snprintf(spec, sizeof spec, "captured:file=%s", r.output);
   assert_ok(data_source_make(spec, &all, &x, NULL));
   cr_assert_str_eq(x.description, "m.gguf layer 1");
-  data_qkv_free(&x);
-  reference_free(&m);
+  data_qkv_free(&x), reference_free(&m);
 }
 
 /* Tensors part, part + 2, ... and split keys, `no` and `count`; the first part has the model's keys. */

@@ -47,8 +47,7 @@ Test(data_sources, the_table_is_listed_and_found) {
     cr_assert_str_eq(canonical, again);
     for (int p = 0; s->params[p].name && (!s->named || p < s->named); p++)
       cr_assert_not_null(strstr(canonical, s->params[p].name));
-    free(canonical);
-    free(again);
+    free(canonical), free(again);
   }
 }
 
@@ -112,9 +111,7 @@ Test(data_sources, both_dtypes_and_any_number_of_threads_see_the_same_numbers) {
     cr_assert_arr_eq(c.k, b.k, 2 * 2 * 9 * 8 * 8, "%s", synthetic[s]);
     cr_assert_arr_eq(c.v, b.v, (size_t)(2 * 2 * 9 * d_v * 8), "%s", synthetic[s]);
     assert_ok(data_qkv_check_finite(&c));
-    data_qkv_free(&a);
-    data_qkv_free(&b);
-    data_qkv_free(&c);
+    data_qkv_free(&a), data_qkv_free(&b), data_qkv_free(&c);
   }
 }
 
@@ -136,8 +133,7 @@ Test(data_sources, seeds_tensors_batches_and_heads_have_streams_of_their_own) {
         const bool same = lookup && i % 3 == 2 && j == i - 1; /* keys are the values */
         cr_assert((memcmp(block[i], block[j], ROWS * 32) == 0) == same, "%s: %d %d", synthetic[s], i, j);
       }
-    data_qkv_free(&a);
-    data_qkv_free(&b);
+    data_qkv_free(&a), data_qkv_free(&b);
   }
 }
 
@@ -151,8 +147,7 @@ Test(data_sources, a_shorter_request_is_the_beginning_of_a_longer_one) {
                        synthetic[s]);
     cr_assert_arr_eq(b.k, a.k, 6 * 8 * 4, "%s", synthetic[s]);
     cr_assert_arr_eq(b.v, a.v, 6 * 8 * 4, "%s", synthetic[s]);
-    data_qkv_free(&a);
-    data_qkv_free(&b);
+    data_qkv_free(&a), data_qkv_free(&b);
   }
 }
 
@@ -234,11 +229,7 @@ Test(data_sources, lowrank_rows_span_a_subspace) {
    * the SVD. */
   cr_assert(gsl_vector_get(s, RANK) <= 0x1p-23 * sqrt(norm), "%g", gsl_vector_get(s, RANK));
   cr_assert(gsl_vector_get(s, RANK - 1) > 0.1 * gsl_vector_get(s, 0));
-  gsl_matrix_free(a);
-  gsl_matrix_free(v);
-  gsl_vector_free(s);
-  gsl_vector_free(work);
-  data_qkv_free(&m);
+  gsl_matrix_free(a), gsl_matrix_free(v), gsl_vector_free(s), gsl_vector_free(work), data_qkv_free(&m);
 }
 
 Test(data_sources, heavytailed_has_the_quartiles_of_student_t) {
@@ -338,8 +329,7 @@ Test(data_sources, rotated_constant_content_gives_scores_of_the_distance) {
   r.n_q = 5;
   data_qkv cross = source_make("rope:content=constant", &r);
   cr_assert_arr_eq(cross.q, q + (N - 5) * D, 5 * D * 4);
-  data_qkv_free(&cross);
-  data_qkv_free(&m);
+  data_qkv_free(&cross), data_qkv_free(&m);
 }
 
 Test(data_sources, the_sinusoidal_encoding_is_that_of_the_paper) {

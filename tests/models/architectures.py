@@ -28,8 +28,7 @@ def without(config, *names):
 SMALL = {"vocab_size": 11, "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 2, "head_dim": 4, "max_position_embeddings": 64, "rms_norm_eps": 0.0009765625,
          "rope_theta": 500.0, "hidden_act": "silu"}
-WIDE = {**SMALL, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "rope_theta": 100.0,
-        "model_type": "llama"}
+WIDE = {**SMALL, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "rope_theta": 100.0, "model_type": "llama"}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.0, 1.125, 1.125, 1.25, 1.25, 1.5, 1.5],
             "long_factor": [1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0]}
@@ -49,10 +48,8 @@ CASES = {
     "llama3": {**WIDE, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
                                         "high_freq_factor": 4.0, "original_max_position_embeddings": 64}},
     "mistral": {**SMALL, "model_type": "mistral", "sliding_window": 5, "tie_word_embeddings": True},
-    "qwen2": {**SMALL, "model_type": "qwen2", "sliding_window": 4, "use_sliding_window": False,
-              "tie_word_embeddings": True},
-    "qwen2-window": {**SMALL, "model_type": "qwen2", "sliding_window": 4, "use_sliding_window": True,
-                     "max_window_layers": 1},
+    "qwen2": {**SMALL, "model_type": "qwen2", "sliding_window": 4, "use_sliding_window": False, "tie_word_embeddings": True},
+    "qwen2-window": {**SMALL, "model_type": "qwen2", "sliding_window": 4, "use_sliding_window": True, "max_window_layers": 1},
     "qwen3": {**SMALL, "model_type": "qwen3", "sliding_window": None, "attention_bias": False},
     "gemma2": {**SMALL, "model_type": "gemma2", "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 5,
                "query_pre_attn_scalar": 7, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 8.0,
@@ -198,8 +195,7 @@ def rounded(x):
 def golden(config):
     tensors = shapes(config)
     arrays = {name: numbers(name, shape) for name, shape in tensors.items()}
-    case = {"config": config, "tensors": {name: list(shape) for name, shape in tensors.items()}, "tokens": TOKENS,
-            "kept": KEPT}
+    case = {"config": config, "tensors": {name: list(shape) for name, shape in tensors.items()}, "tokens": TOKENS, "kept": KEPT}
     if config["model_type"] == "bert":
         qkv = forward.encode(config, arrays.__getitem__, TOKENS)[-1]
     else:

@@ -199,8 +199,7 @@ class Values(unittest.TestCase):
         with self.assertWarns(RuntimeWarning):  # 1.5 times the largest number
             self.assertTrue(np.isinf(attnlab.attention(q, k, np.full_like(v, 65504), "0.75*tiled + 0.75*tiled")).all())
         bias = oracle.draw(4, HEADS, N, N).astype("f2")
-        np.testing.assert_array_equal(attnlab.attention(q, k, v, bias=bias),
-                                      attnlab.attention(*wide, bias=bias).astype("f2"))
+        np.testing.assert_array_equal(attnlab.attention(q, k, v, bias=bias), attnlab.attention(*wide, bias=bias).astype("f2"))
 
     def test_what_is_not_finite_is_warned_of(self):
         ones = np.ones((2, 3, 5, 4), "f4")
@@ -427,8 +426,7 @@ class Refusals(unittest.TestCase):
             for value in "no", "", 1, 2, 0.0, None, [True], np.ones(1, bool):
                 with self.subTest(name, value=value), self.assertRaisesRegex(TypeError, f"^{name}=.*True or False"):
                     attnlab.attention(q, k, v, **{name: value})
-        np.testing.assert_array_equal(attnlab.attention(q, k, v, causal=np.bool_(True)),
-                                      attnlab.attention(q, k, v, causal=True))
+        np.testing.assert_array_equal(attnlab.attention(q, k, v, causal=np.bool_(True)), attnlab.attention(q, k, v, causal=True))
 
     def test_integers_and_texts_are_taken_whole(self):
         q, k, v = problem()
@@ -491,8 +489,7 @@ class Plans(unittest.TestCase):
         plan = attnlab.Plan(q, k, v, "performer:features=32", causal=True)
         np.testing.assert_array_equal(plan(q, k, v), attnlab.attention(q, k, v, "performer:features=32", causal=True))
         other = np.repeat(k, 2, 1)
-        np.testing.assert_array_equal(plan(other, k, v),
-                                      attnlab.attention(other, k, v, "performer:features=32", causal=True))
+        np.testing.assert_array_equal(plan(other, k, v), attnlab.attention(other, k, v, "performer:features=32", causal=True))
 
     def test_other_tensors_are_refused(self):
         q, k, v = problem()

@@ -172,8 +172,7 @@ class Tables(Case):
 
     def test_evaluations(self):
         path = pathlib.Path(self.folder.name, "eval.h5")
-        program("eval", ROOT / "data/bytelm", "--text", ROOT / "LICENSE", "--n", 160, "--windows", 2, "-v", "topk:k=4", "-o",
-                path)
+        program("eval", ROOT / "data/bytelm", "--text", ROOT / "LICENSE", "--n", 160, "--windows", 2, "-v", "topk:k=4", "-o", path)
         runs = attnlab.load(path)
         own = runs[runs["variant"] == "topk"]
         self.assertEqual(own["status"].tolist(), ["ok"])

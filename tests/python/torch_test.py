@@ -133,8 +133,7 @@ class Tensors(unittest.TestCase):
         half = attnlab.attention(torch._neg_view(q.half()), k.half(), v.half())
         self.assertTrue(torch.equal(half, attnlab.attention(-q.half(), k.half(), v.half())))
         bias = torch.from_numpy(oracle.draw(9, N, N))
-        self.assertTrue(torch.equal(attnlab.attention(q, k, v, bias=torch._neg_view(bias)),
-                                    attnlab.attention(q, k, v, bias=-bias)))
+        self.assertTrue(torch.equal(attnlab.attention(q, k, v, bias=torch._neg_view(bias)), attnlab.attention(q, k, v, bias=-bias)))
         self.assertTrue(torch.equal(attnlab.attention(q, k, v, bias=torch._neg_view(bias.t())),
                                     attnlab.attention(q, k, v, bias=-bias.t())))
         np.testing.assert_array_equal(attnlab.matrix(torch._neg_view(q), k), attnlab.matrix(-q, k))

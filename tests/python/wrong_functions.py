@@ -222,14 +222,12 @@ def tiled(q, x):
 
 
 wrong("heads rolled", "heads_rolled", lambda q, k, v, causal=False: np.roll(attend(q, k, v, causal), 1, axis=1))
-wrong("shared heads tiled, not repeated", "heads_tiled",
-      lambda q, k, v, causal=False: attend(q, tiled(q, k), tiled(q, v), causal))
+wrong("shared heads tiled, not repeated", "heads_tiled", lambda q, k, v, causal=False: attend(q, tiled(q, k), tiled(q, v), causal))
 wrong("values of shared heads tiled, keys repeated", "values_tiled",
       lambda q, k, v, causal=False: attend(q, *repeat(q, k), tiled(q, v), causal))
 wrong("shared heads: the first for all", "first_head_for_all", lambda q, k, v, causal=False:
       attend(q, k[:, :1], v[:, :1], causal) if k.shape[1] != q.shape[1] else attend(q, k, v, causal))
-wrong("keys of the first batch entry for all", "first_entry_for_all",
-      lambda q, k, v, causal=False: attend(q, k[:1], v, causal))
+wrong("keys of the first batch entry for all", "first_entry_for_all", lambda q, k, v, causal=False: attend(q, k[:1], v, causal))
 wrong("keys for values", "keys_for_values", lambda q, k, v, causal=False:
       softmax(hide(scores(q, k), causal)) @ (k if k.shape == v.shape else v))
 wrong("values of the keys before", "values_rolled", lambda q, k, v, causal=False: attend(q, k, np.roll(v, 1, axis=2), causal))

@@ -1,4 +1,5 @@
 /* asked.c - what a model is asked: windows, tasks, and which heads are replaced. */
+#include "experiments/quality/configuration.h"
 #include "experiments/quality/swaps.h"
 #include "experiments/quality/tasks/tasks.h"
 #include "tests/support/data_fixture.h"
@@ -342,8 +343,7 @@ Test(quality_asked, a_temperature_divides_logits) {
   for (int i = 0; i < DRAWS; i++) mean -= log_p[w.tokens[i * LONG + PROMPT]] / DRAWS;
   cr_expect(fabs(mean - entropy) <= 5 * sqrt((square - entropy * entropy) / DRAWS), "%g, not %g", mean,
             entropy);
-  free(canonical);
-  quality_windows_free(&w);
+  free(canonical), quality_windows_free(&w);
   data_llama_close(llama);
 }
 
@@ -395,6 +395,48 @@ Test(quality_asked, a_pyramid_has_the_same_mean) {
 static void expect_where(const swap_run *r, const char *wanted) {
   for (int i = 0; i < 12; i++)
     cr_expect_eq(r->swap.where[i], wanted[i] - '0', "%s %s: %d", r->layers, r->heads, i);
+}
+
+static quality_configuration *load(const char *more) {
+  char yaml[1024];
+  quality_configuration *c;
+  snprintf(yaml, sizeof yaml, "schema: 1\nvariants: [tiled]\neval:\n  model: m\n  text: t\n%s", more);
+  fixture_write(fixture_path("x.yaml"), yaml, strlen(yaml));
+  assert_ok(quality_configuration_load(fixture_path("x.yaml"), &c));
+  return c;
+}
+
+/* What `attnlab help config' names as the default of a key is what is asked without the key, and its example
+ * of layers are layers. */
+Test(quality_asked, defaults_of_a_configuration_are_those_of_its_help) {
+  char *help = NULL, given[512] = "", name[16], value[16], layers[16] = "";
+  size_t size, count = 0;
+  quality_request r[2];
+  swap_list l;
+  const char *spec = "tiled";
+  fixture_begin();
+  FILE *out = open_memstream(&help, &size);
+  quality_configuration_print_help(out);
+  cr_assert_eq(fclose(out), 0);
+  for (const char *at = help; sscanf(at, "  %15s %15s", name, value) == 2; at = strchr(at, '\n') + 1)
+    if (strcmp(value, "(needed)") != 0 && strcmp(name, "bos") != 0)
+      snprintf(given + strlen(given), sizeof given - strlen(given), "  %s: %s\n", name, value), count++;
+  quality_configuration *c[] = {load(""), load(given)};
+  for (int i = 0; i < 2; i++) quality_configuration_request(c[i], 0, &r[i]);
+  cr_expect(count == 10 && r[0].n.count == 1 && r[0].mix_count == 1 && r[0].task_count == 1, "%s", given);
+  const char *const texts[] = {r[0].tasks[0], r[0].layers, r[0].heads, r[0].phase}, *const same[] = {
+                                                                                        r[1].tasks[0],
+                                                                                        r[1].layers,
+                                                                                        r[1].heads,
+                                                                                        r[1].phase};
+  for (int i = 0; i < 4; i++) cr_expect_str_eq(texts[i], same[i]);
+  cr_expect(r[0].n.items[0] == r[1].n.items[0] && r[0].seed == r[1].seed && r[0].windows == r[1].windows);
+  cr_expect(r[0].mixes[0] == r[1].mixes[0] && r[0].margin == r[1].margin && r[0].kl_budget == r[1].kl_budget);
+  cr_assert_eq(sscanf(strstr(help, "all, each, "), "all, each, %15s", layers), 1);
+  assert_ok(make(&spec, 1, layers, "all", "both", &l));
+  swap_list_free(&l), free(help);
+  for (int i = 0; i < 2; i++) quality_configuration_free(c[i]);
+  fixture_end();
 }
 
 Test(quality_asked, sets_of_layers_and_heads) {

@@ -23,8 +23,7 @@ static void make_windows(int64_t count, int64_t n, const char *asked_for, qualit
       asked_for,
       &(task_input){.text = ids.id, .length = ids.count, .vocab = 256, .bos = -1, .seed = 1, .model = llama},
       out, &asked));
-  free(asked);
-  free(ids.id);
+  free(asked), free(ids.id);
 }
 
 static void begin(void) {
@@ -133,8 +132,7 @@ Test(quality_checks, drawn_text_is_known_from_other_text) {
     assert_ok(quality_check(&(quality_checked){llama, &own[i], &swap, 1, &d}, false, cells));
     static const int of_all[] = {EV_1, EV_2, EV_3, EV_9};
     for (int k = 0; k < 4; k++) expect_verdict(&cells[0][of_all[k]], VERDICT_UNCERTIFIABLE);
-    quality_data_free(&d);
-    quality_windows_free(&own[i]);
+    quality_data_free(&d), quality_windows_free(&own[i]);
   }
 }
 
@@ -210,8 +208,7 @@ Test(quality_checks, caches_are_decoded_beyond_the_prompt) {
   const result_bound *b = find_cell(&d.judged[0], "CACHE-3");
   cr_assert_not_null(b);
   expect_verdict(b, VERDICT_PASS);
-  quality_data_free(&d);
-  quality_windows_free(&longer);
+  quality_data_free(&d), quality_windows_free(&longer);
 }
 
 /* Against the eigenvalues of W^T W. */

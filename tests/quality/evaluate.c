@@ -68,8 +68,7 @@ Test(quality_evaluate, the_exact_model_is_its_logits) {
   cr_expect_float_eq(e.nll.at, mean, 1e-9);
   cr_expect_float_eq(e.whole.at, (double)whole / W, 1e-12);
   cr_expect(e.nll.lo < e.nll.at && e.nll.hi > e.nll.at);
-  free(logits);
-  quality_data_free(&d);
+  free(logits), quality_data_free(&d);
 }
 
 /* Threads give positions in any order: what is kept must be the same. */
@@ -125,8 +124,7 @@ static attn_status add_left(void *to, const data_llama_attention *a) {
     void *work = malloc(attn_plan_work_size(plans[s]) + 1);
     assert_ok(attn_plan_execute_lse(plans[s], a->q + a->first * p->heads * p->d_qk, a->k, a->v, NULL, o,
                                     lse[s], work));
-    free(o);
-    free(work);
+    free(o), free(work);
   }
   attn_plan_destroy(exact);
   const int64_t first = windows.first[a->window] > a->first ? windows.first[a->window] : a->first,

@@ -192,8 +192,7 @@ Test(quality_record, a_file_gives_back_what_was_written) {
     }
   }
   cr_expect_eq(again.records[0].kl, again.records[1].kl, "the second record replaced the first");
-  result_set_free(&set);
-  result_set_free(&again);
+  result_set_free(&set), result_set_free(&again);
 }
 
 /* Violated, in error, failed: three lines for one who only reads messages. Tables have the numbers of the run

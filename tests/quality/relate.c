@@ -96,8 +96,7 @@ Test(quality_relate, words_pay_for_being_many) {
   for (int i = 1; i < 5; i++) all.records[i].word_p = (double)NAN;
   assert_ok(quality_relate(&all));
   cr_expect(all.records[0].word_holm == QUALITY_WORSE && all.records[3].word_holm == QUALITY_OPEN);
-  result_set_free(&alone);
-  result_set_free(&all);
+  result_set_free(&alone), result_set_free(&all);
 }
 
 /* Of the p-values that are known: times how many are at least as large, in order, at most 1. */
@@ -119,11 +118,11 @@ Test(quality_relate, answers_pay_for_being_many) {
 }
 
 Test(quality_relate, doubts_and_allowed_errors) {
-  static const double of[6][3] = {{-0.17, 0.01, 0.157},  {-0.17, 0.01, 0.001}, {0.17, 0.01, 0.157},
+  static const double of[7][3] = {{-0.17, 0.01, 0.157},  {-0.17, 0.01, 0.001}, {0.17, 0.01, 0.157},
                                   {-0.17, 0.01, 0.0105}, {-0.01, 0.1, 0.157}, /* intervals, not means */
-                                  {0.01, 0, 0.157}};
-  quality_set s = make(of, 6);
-  for (int i = 0; i < 6; i++) cr_expect_eq(s.records[i].doubt, i == 0, "%d", i);
+                                  {0.01, 0, 0.157},      {0, 0, 0.157}};      /* and those that exclude 0 */
+  quality_set s = make(of, 7);
+  for (int i = 0; i < 7; i++) cr_expect_eq(s.records[i].doubt, i == 0, "%d", i);
   cr_expect(fabs(s.records[0].sensitivity - 15.7) <= 1e-9 && s.records[5].word_p == 1);
   /* One of four layers. */
   cr_expect_float_eq(s.records[0].error_allowed, sqrt(0.02 / 4 / 15.7), 1e-12);
@@ -149,8 +148,7 @@ Test(quality_relate, layers_of_the_same_swap_are_added) {
                           &one->tokens_sha256, &one->task,        &one->heads,
                           &one->phase,         &one->spec,        &one->layers};
   int64_t *const numbers[] = {&one->n, &one->windows, &one->bos, &one->seed};
-  for (size_t i = 0; i < 13;
-       i++) { /* a run that differs in one is of another swap or question, or no layer */
+  for (size_t i = 0; i < 13; i++) { /* which differs in one: of another swap or question, or no layer */
     char *kept = *texts[i % 9], other[] = "99";
     if (i < 9) *texts[i] = other;
     if (i >= 9) --*numbers[i - 9];

@@ -236,12 +236,10 @@ Test(report_answer, every_table_is_its_csv_and_repeats_nothing) {
       "parse(saved.pop())) !== JSON.stringify([...table.rows].map(row => [...row.cells].map(cell => "
       "cell.textContent.trim()))); }).length)"
       "(text => { const rows = []; let row = [], at = 0; while (at < text.length) { let field; if (text[at] "
-      "=== "
-      "'\"') { const end = /(?:[^\"]|\"\")*/y; end.lastIndex = at + 1; field = end.exec(text)[0]; at = "
+      "=== '\"') { const end = /(?:[^\"]|\"\")*/y; end.lastIndex = at + 1; field = end.exec(text)[0]; at = "
       "end.lastIndex + 1; field = field.replaceAll('\"\"', '\"'); } else { const end = /[^,\\r]*/y; "
       "end.lastIndex = at; field = end.exec(text)[0]; at = end.lastIndex; } row.push(field.trim()); if "
-      "(text[at] "
-      "=== ',') at++; else { rows.push(row); row = []; at += 2; } } return rows; })",
+      "(text[at] === ',') at++; else { rows.push(row); row = []; at += 2; } } return rows; })",
       "0");
   browser_expect("[...document.querySelectorAll('tbody tr')].filter(row => [...row.cells].every(cell => "
                  "cell.className.includes('same'))).length",
@@ -321,8 +319,7 @@ Test(report_answer, marks_lead_to_their_doubt_and_plots_can_be_walked) {
   browser_expect("/n = 512, .*doubts: .*drift/.test(byId('time-plot').querySelector('.tip').textContent)",
                  "true");
   browser_expect("(m => { const b = byId('time-plot').firstChild.getBoundingClientRect(), at = {clientX: "
-                 "b.left + m.px + 2, "
-                 "clientY: b.top + m.py - 2}; byId('time-plot').dispatchEvent(new "
+                 "b.left + m.px + 2, clientY: b.top + m.py - 2}; byId('time-plot').dispatchEvent(new "
                  "PointerEvent('pointermove', at)); return "
                  "byId('time-plot').querySelector('.tip').textContent.includes(m.point.note); "
                  "})(plots.get('time-plot').marks.at(-1))",

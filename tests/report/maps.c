@@ -45,8 +45,7 @@ Test(report_maps, bytes_and_numbers_are_what_they_say) {
                  (double[]){0.999995, 0.95, 0.449995, -5e-6}, 4);
   cr_expect(json_is_null(json_object_get(json_array_get(pictures, 2), "numbers")));
   expect_numbers(json_array_get(of, 0), 0, (double[]){0, 0, 0, 0, 1, 2, (0.1 + 0.100005) / 2, 0.100005}, 8);
-  json_decref(maps);
-  result_set_free(&set);
+  json_decref(maps), result_set_free(&set);
 }
 
 /* Of 32 keys two on each side are near, and two are the first. */
@@ -65,8 +64,7 @@ Test(report_maps, what_is_near_and_what_is_first) {
   json_t *maps = maps_of(&set);
   const json_t *picture = json_array_get(json_object_get(maps, "pictures"), 0);
   expect_numbers(json_object_get(picture, "numbers"), 0, (double[]){all, near, first, 0}, 4);
-  json_decref(maps);
-  result_set_free(&set);
+  json_decref(maps), result_set_free(&set);
 }
 
 /* Two hundred maps are pictures of 64 x 64: sums over two keys, means over two queries. Of the exact ones,
@@ -92,14 +90,12 @@ Test(report_maps, many_maps_are_coarser) {
   cr_assert(base64_decode(text, strlen(text), bytes, 64 * 64));
   for (int i = 0; i < 64 * 64; i++) cr_assert_eq(bytes[i], 214, "%d", bytes[i]); /* 0.05 */
   free(bytes);
-  json_decref(maps);
-  result_set_free(&set);
+  json_decref(maps), result_set_free(&set);
 }
 
 Test(report_maps, without_maps_there_are_none) {
   result_set set = fixture_set(0);
   json_t *maps = maps_of(&set);
   cr_expect_eq(json_array_size(json_object_get(maps, "pictures")), 0);
-  json_decref(maps);
-  result_set_free(&set);
+  json_decref(maps), result_set_free(&set);
 }

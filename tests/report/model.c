@@ -96,8 +96,7 @@ Test(report_model, answers_by_depth_and_length) {
   result_set_free(&set);
   browser_open(path, 1200, 900);
   browser_expect("[...document.querySelectorAll('#depth-maps table')].map(t => [...t.querySelectorAll('tbody "
-                 "tr')].map(r "
-                 "=> [...r.cells].map(c => c.textContent).join()).join(' ')).join('|')",
+                 "tr')].map(r => [...r.cells].map(c => c.textContent).join()).join(' ')).join('|')",
                  "0 %,-,75 % 100 %,75 %,75 %|0 %,-,25 % 100 %,100 %,50 %|0 %,12.5 %");
   browser_expect(
       "new Set([...document.querySelectorAll('#depth-maps tbody td')].filter(c => c.textContent !== "

@@ -170,8 +170,7 @@ Test(report_statistics, runs_fall_into_groups_lines_and_cells) {
     }
   }
   cr_expect_eq(runs, COUNT);
-  model_free(&model);
-  result_set_free(&set);
+  model_free(&model), result_set_free(&set);
 }
 
 static result_row setting_row(const char *variant, const char *params) {
@@ -215,8 +214,7 @@ Test(report_statistics, settings_of_one_method_share_its_name) {
     free(methods[i]);
   }
   for (int i = 0; i < COUNT; i++) {
-    setting_free(&all[i]);
-    result_row_free(&rows[i]);
+    setting_free(&all[i]), result_row_free(&rows[i]);
   }
 }
 
@@ -244,8 +242,7 @@ Test(report_statistics, settings_have_an_order) {
                 order);
     }
   for (int i = 0; i < COUNT; i++) {
-    setting_free(&all[i]);
-    result_row_free(&rows[i]);
+    setting_free(&all[i]), result_row_free(&rows[i]);
   }
 }
 
@@ -256,8 +253,7 @@ Test(report_statistics, causal_groups_come_first) {
   cr_assert_eq(model_make(&set, &model), ATTN_OK);
   for (size_t g = 0; g < model.groups_count; g++)
     cr_expect_eq(model.rows[model.groups[g].lines[0].cells[0].first]->causal, g % 2 == 0);
-  model_free(&model);
-  result_set_free(&set);
+  model_free(&model), result_set_free(&set);
 }
 
 static bool warned(const result_set *set, const char *part) {
@@ -280,8 +276,7 @@ Test(report_statistics, what_sessions_are_doubted_for) {
     const result_set set = {.sessions = json_loads(sessions[i], 0, NULL)};
     json_t *list = doubts_of_sessions(&set);
     cr_expect_eq(json_array_size(list), warnings[i], "%d", i);
-    json_decref(list);
-    json_decref(set.sessions);
+    json_decref(list), json_decref(set.sessions);
   }
 }
 
@@ -343,9 +338,7 @@ Test(report_statistics, estimates_meet_what_the_runs_took) {
     cr_expect_float_eq(json_number_value(json_array_get(time, 2)), 0.25, 1e-12);
     cr_expect_eq(time_n, 4096);
   }
-  json_decref(list);
-  model_free(&model);
-  result_set_free(&set);
+  json_decref(list), model_free(&model), result_set_free(&set);
 }
 
 /* Runs that differ in what makes a group are estimated apart, warm and cold ones among them. */

@@ -53,23 +53,20 @@ Test(report_view, a_run_is_shown_in_full) {
                  "t.getAttribute('aria-label').split(':')[0]).join()",
                  "Parameters,Checks,What was measured");
   browser_expect("[...byId('one').querySelectorAll('table')[1].rows[1].cells].map(c => "
-                 "c.textContent).slice(1, 7).join() + "
-                 "/row 7 <b>/.test(byId('one').textContent)",
+                 "c.textContent).slice(1, 7).join() + /row 7 <b>/.test(byId('one').textContent)",
                  "FP-1,violated,2,1,2,-true");
   char *run = repeat_run(&set.rows[2]), *apply = repeat_apply(&set.rows[2]), commands[2048];
   snprintf(commands, sizeof commands, "%s | %s", run, apply);
   browser_expect("[...byId('one').querySelectorAll('pre')].map(p => p.textContent).join(' | ')", commands);
   cr_expect(strstr(apply, " --q /a/my.npz:q --k /a/my.npz:k --v /a/my.npz:v --layout bnhd "), "%s", apply);
-  free(run);
-  free(apply);
+  free(run), free(apply);
   browser_expect("/Doubts.*violated/.test(byId('one').textContent) && /Relative error of a "
                  "row/.test(byId('one').textContent)",
                  "true");
   browser_expect("/[&]run=\\d+/.test(location.hash)", "true");
   /* Every number of runs is of some run: the violated one is what the bounds of its cell say. */
   browser_expect("group().lines.flatMap(l => l.cells).flatMap(boundsOf).filter(b => b[6]).map(b => "
-                 "b.slice(0, 7).join(' ') + "
-                 "' ' + (String(b[7]) === state.run)).join()",
+                 "b.slice(0, 7).join(' ') + ' ' + (String(b[7]) === state.run)).join()",
                  "FP-1 hard violated 1 2 2 1 true");
   browser_key("Escape", 27);
   /* The page hears of it a little later. */
@@ -131,8 +128,7 @@ Test(report_view, plots_are_zoomed_by_rectangle_key_and_button) {
       "picture.viewBox.baseVal.width, at = (x, y) => ({clientX: b.left + s * x, clientY: b.top + s * y, "
       "bubbles: "
       "true}); picture.dispatchEvent(new PointerEvent('pointerdown', at((f.left + f.right) / 2, f.top + "
-      "1))); "
-      "dispatchEvent(new PointerEvent('pointermove', at(f.right + 50, f.top + 99))); dispatchEvent(new "
+      "1))); dispatchEvent(new PointerEvent('pointermove', at(f.right + 50, f.top + 99))); dispatchEvent(new "
       "PointerEvent('pointerup', at(f.right + 50, (f.top + f.bottom) / 2))); })(plots.get('error-plot'))");
   snprintf(part, sizeof part, "%s", browser_value(ZOOMED));
   cr_expect(atoi(part) > 0 && atoi(part) < atoi(whole) && strstr(part, "false"), "%s of %s", part, whole);
@@ -140,8 +136,7 @@ Test(report_view, plots_are_zoomed_by_rectangle_key_and_button) {
   browser_expect(
       "(({x, y, marks, picture}) => marks.every(m => x.has(m.point.x) && y.has(m.point.y)) + ' ' + "
       "/clip-path=\"url\\(#error-plot-clip\\)\"/.test(textOfSvg(picture)) + ' ' + "
-      "/rounding/.test(textOfSvg(picture)))"
-      "(plots.get('error-plot'))",
+      "/rounding/.test(textOfSvg(picture)))(plots.get('error-plot'))",
       "true true false");
   snprintf(hash, sizeof hash, "%s", browser_value("location.hash.slice(1)"));
   open_set(&set, NULL, hash);
@@ -173,8 +168,7 @@ Test(report_view, rounding_is_no_number) {
                      "time-plot") ")",
                  "1 1 0");
   browser_expect("(({marks, y}) => marks.filter(m => /^full/.test(m.point.label || m.set.label)).every(m => "
-                 "m.point.y === y.edge && "
-                 "m.py === y.at(y.edge)))(plots.get('error-plot'))",
+                 "m.point.y === y.edge && m.py === y.at(y.edge)))(plots.get('error-plot'))",
                  "true");
   browser_expect_quiet();
   result_set_free(&set);

@@ -66,8 +66,7 @@ static attn_status comparison(const char *path, const result_set *set, bool json
   if (!status) status = json ? changes_print_json(file, &all) : changes_print(file, &all, true);
   refuse_paused = true;
   fclose(file);
-  change_free(&change);
-  pairs_free(&pairs);
+  change_free(&change), pairs_free(&pairs);
   return status;
 }
 static attn_status compared(const char *path, const result_set *set) { return comparison(path, set, false); }
@@ -137,8 +136,7 @@ static void sweep(const char *what, attn_status (*print)(const char *, const res
       free(got);
     }
   cr_log_info("%s: %ld refused, %ld without consequence\n", what, total, silent);
-  free(wanted);
-  result_set_free(&set);
+  free(wanted), result_set_free(&set);
 }
 
 TestSuite(results_allocs, .timeout = 300);

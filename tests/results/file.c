@@ -41,8 +41,7 @@ static void round_trip(int64_t rows) {
   result_set_free(&set);
   set = read_results(copy);
   cr_assert_eq(handles(), open, "HDF5 has %d more open", (int)(handles() - open));
-  result_set_free(&set);
-  result_set_free(&back);
+  result_set_free(&set), result_set_free(&back);
 }
 
 Test(results_file, no_row_comes_back) { round_trip(0); }
@@ -61,9 +60,7 @@ static json_t *session_through_file(json_t *provenance) {
   cr_assert_eq(results_merge(file, &source, 1, NULL), ATTN_OK, "%s", attn_last_error());
   result_set back = read_results(file);
   json_t *session = json_incref(json_array_get(back.sessions, 0));
-  result_set_free(&back);
-  result_row_free(&row);
-  json_decref(provenance);
+  result_set_free(&back), result_row_free(&row), json_decref(provenance);
   return session;
 }
 
@@ -84,8 +81,7 @@ Test(results_file, more_datasets_than_16_bits_number) {
   cr_assert_geq(H5LTread_dataset(file, "dataset_id", H5T_NATIVE_INT64, ids), 0);
   H5Fclose(file);
   for (int64_t i = 0; i < COUNT; i++) cr_assert_eq(ids[i], i);
-  free(ids);
-  result_set_free(&set);
+  free(ids), result_set_free(&set);
 }
 
 /* An attribute holds less than 64 KiB; the dataset keeps the whole. A dirty tree may be a number. */
@@ -95,8 +91,7 @@ Test(results_file, a_command_line_longer_than_an_attribute_is_kept) {
   json_t *session = session_through_file(json_pack("{s:s, s:i}", "argv", argv, "git_dirty", 1));
   cr_assert_str_eq(json_string_value(json_object_get(session, "argv")), argv);
   cr_assert(json_is_true(json_object_get(session, "git_dirty")));
-  json_decref(session);
-  free(argv);
+  json_decref(session), free(argv);
 }
 
 Test(results_file, provenance_comes_back) {
@@ -144,8 +139,7 @@ Test(results_file, the_same_journals_give_the_same_bytes_in_any_order) {
   /* The odd rows' session started earlier, so it has number 0. */
   for (size_t i = 0; i < 40; i++) cr_assert_eq(set.rows[i].session, i % 2 ? 0 : 1);
   cr_assert_str_neq(set.uuid, other.uuid);
-  result_set_free(&set);
-  result_set_free(&other);
+  result_set_free(&set), result_set_free(&other);
 }
 
 static int write_to_full_disk(const char *path, const result_set *set) {

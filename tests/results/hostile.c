@@ -122,10 +122,7 @@ Test(results_hostile, texts_reach_no_terminal_raw) {
   expect_harmless(text, "the summary");
   expect_harmless(markdown, "the summary in Markdown");
   expect_harmless(csv, "CSV");
-  free(text);
-  free(markdown);
-  free(csv);
-  result_set_free(&set);
+  free(text), free(markdown), free(csv), result_set_free(&set);
 }
 
 Test(results_hostile, cells_are_no_formulas) {
@@ -135,8 +132,7 @@ Test(results_hostile, cells_are_no_formulas) {
     char *csv = fixture_printed(results_export_csv, &set);
     const char *row = strchr(csv, '\n') + 1;
     cr_expect(strncmp(row, "'", 1) == 0 || strncmp(row, "\"'", 2) == 0, "%.40s", row);
-    free(csv);
-    result_set_free(&set);
+    free(csv), result_set_free(&set);
   }
 }
 
@@ -144,8 +140,7 @@ Test(results_hostile, an_instruction_set_is_no_command) {
   result_set set = evil_set("x; touch '/tmp/y'");
   char *rerun = repeat_run(&set.rows[0]);
   cr_expect(strstr(rerun, "ATTN_ISA='x; touch '\\''/tmp/y'\\''' attnlab"), "%s", rerun);
-  free(rerun);
-  result_set_free(&set);
+  free(rerun), result_set_free(&set);
 }
 
 Test(results_hostile, pages_hold_texts_as_texts) {
@@ -158,6 +153,5 @@ Test(results_hostile, pages_hold_texts_as_texts) {
   cr_expect_null(strstr(page, "fake line \xe2\x80\xae\xc2\x9b\xff</script>"));
   cr_expect_null(strstr(page, "<script>alert"));
   cr_expect_null(strstr(page, "</title><"));
-  free(page);
-  result_set_free(&set);
+  free(page), result_set_free(&set);
 }

@@ -34,8 +34,7 @@ Test(results_join, rows_and_sessions_know_their_file) {
                      set.rows[i].source);
   }
   cr_expect_float_eq(set.rows[12].time_median, 3 * set.rows[0].time_median, 1e-15);
-  result_set_free(&set);
-  result_set_free(&other);
+  result_set_free(&set), result_set_free(&other);
 }
 
 /* The same runs in two files share groups, though of other machines, unless one file has several; each file
@@ -65,11 +64,7 @@ Test(results_join, files_share_groups) {
   set.rows[0].isa = "avx512";
   cr_assert_eq(model_make(&set, &model), ATTN_OK);
   cr_expect_eq(model.groups_count, 2 * alone.groups_count + 1);
-  json_decref(one);
-  json_decref(both);
-  model_free(&alone);
-  model_free(&model);
-  result_set_free(&single);
+  json_decref(one), json_decref(both), model_free(&alone), model_free(&model), result_set_free(&single);
   result_set_free(&set);
 }
 

@@ -66,8 +66,7 @@ Test(results_journal, the_last_row_of_a_key_wins_and_sessions_count_up) {
   cr_assert_eq(json_array_size(set.sessions), 2);
   /* The first session ended with its own last run, though one of its rows was replaced. */
   cr_assert_eq(json_number_value(json_object_get(json_array_get(set.sessions, 0), "end_time")), 1.7e9 + 3.5);
-  result_row_free(&row);
-  result_set_free(&set);
+  result_row_free(&row), result_set_free(&set);
 }
 
 /* Every line ends with a checksum: a byte that changes is seen, wherever it stands, and nothing is lost by

@@ -54,8 +54,7 @@ static result_row through_text(const result_row *row) {
   cr_assert_eq(length, strlen(line));
   cr_assert_eq(strchr(line, '\n'), line + length - 1);
   cr_assert_eq(result_row_parse(line, length, &back), ATTN_OK, "%s", attn_last_error());
-  json_decref(json);
-  free(line);
+  json_decref(json), free(line);
   return back;
 }
 
@@ -68,8 +67,7 @@ static void expect_same(result_row *row, const char *message) {
     row->message = strdup(message);
   }
   cr_expect_str_eq(rows_difference(row, &back), "");
-  result_row_free(row);
-  result_row_free(&back);
+  result_row_free(row), result_row_free(&back);
 }
 
 Test(results_json, every_column_comes_back) {
@@ -120,9 +118,7 @@ Test(results_json, an_initialised_row_needs_only_a_key) {
   cr_assert_eq(parse(json, &row), ATTN_OK);
   cr_assert_str_eq(rows_difference(&row, &expected), "");
   cr_assert_str_eq(row.message, "");
-  json_decref(json);
-  result_row_free(&row);
-  result_row_free(&expected);
+  json_decref(json), result_row_free(&row), result_row_free(&expected);
 }
 
 static void expect_as_jansson(const char *text, size_t length) {
@@ -138,9 +134,7 @@ static void expect_as_jansson(const char *text, size_t length) {
   if (json_is_real(json)) cr_assert(json_reader_number(&value, &x, NULL) && x == json_real_value(json));
   if (json_is_real(json))
     cr_assert_not(json_reader_number(&(json_reader){.at = text, .end = text + length}, NULL, &i));
-  json_reader_free(&whole);
-  json_reader_free(&value);
-  json_decref(json);
+  json_reader_free(&whole), json_reader_free(&value), json_decref(json);
 }
 
 /* Cut anywhere, without a byte, and with any other in its place: read where jansson reads it. */
@@ -206,8 +200,7 @@ static void expect_refused(const char *member, json_t *value, const char *told) 
   cr_assert_eq(strstr(attn_last_error(), told), attn_last_error() + strlen("result row: "), "%s",
                attn_last_error());
   cr_assert_eq(memcmp(&out, &untouched, sizeof out), 0, "%s", told);
-  json_decref(json);
-  result_row_free(&row);
+  json_decref(json), result_row_free(&row);
 }
 
 Test(results_json, malformed_members_are_named_and_leave_the_row_alone) {
@@ -232,8 +225,7 @@ Test(results_json, a_map_with_a_weight_that_is_not_finite_is_refused) {
   json_t *json = result_row_to_json(&row);
   cr_assert_eq(parse(json, &out), ATTN_EINVAL);
   cr_assert(strstr(attn_last_error(), "map: expected finite weights"), "%s", attn_last_error());
-  json_decref(json);
-  result_row_free(&row);
+  json_decref(json), result_row_free(&row);
 }
 
 /* The vectors of RFC 4648, section 10. */
@@ -273,10 +265,7 @@ Test(results_json, many_bounds_and_parameters_with_long_names_come_back) {
   cr_assert_eq(results_write(file, &set), ATTN_OK, "%s", attn_last_error());
   result_set read = read_results(file);
   cr_expect_str_eq(rows_difference(&row, &read.rows[0]), "");
-  result_set_free(&read);
-  json_decref(set.sessions);
-  result_row_free(&row);
-  result_row_free(&back);
+  result_set_free(&read), json_decref(set.sessions), result_row_free(&row), result_row_free(&back);
   for (int i = 0; i < 100; i++) free(longs[i]);
 }
 

@@ -23,8 +23,7 @@ Test(results_maps, maps_of_several_lengths_come_back) {
   cr_assert(H5LTread_dataset_float(file, "maps/attn_exact", &cells[0][0][0]) >= 0);
   H5Fclose(file);
   cr_expect(!isnan(cells[1][39][39]) && isnan(cells[1][40][39]) && isnan(cells[1][39][40]));
-  result_set_free(&set);
-  result_set_free(&back);
+  result_set_free(&set), result_set_free(&back);
 }
 
 /* A good file of three runs and maps with one thing changed by hand. */

@@ -173,8 +173,7 @@ Test(results_summary, unchecked_variants_are_named_and_get_no_star) {
   free(text);
   json_t *json = explain_json(&set);
   cr_expect_str_eq(json_string_value(json_array_get(json_object_get(json, "unchecked"), 0)), "stranger");
-  json_decref(json);
-  json_decref(set.sessions);
+  json_decref(json), json_decref(set.sessions);
   for (int i = 0; i < 2; i++) result_row_free(&rows[i]);
 }
 

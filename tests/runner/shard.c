@@ -1,5 +1,4 @@
-/* shard.c - which shard a process is, by its option or its environment; and shards against the
- * whole. */
+/* shard.c - which shard a process is, by its option or its environment; and shards against the whole. */
 #include <sys/wait.h>
 
 #include "tests/support/sweep_fixture.h"

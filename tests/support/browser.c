@@ -1,5 +1,4 @@
-/* browser.c - messages are JSON, each ended by a NUL: to the browser on its descriptor 3, from
- * it on 4. */
+/* browser.c - messages are JSON, each ended by a NUL: to the browser on its descriptor 3, from it on 4. */
 #include "tests/support/browser.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,6 @@
 /* refuse.c - to be preloaded or linked: malloc, calloc and realloc of a process are counted, and number
- * REFUSE_AT (0: the first) gives NULL, with REFUSE_AFTER all after it, too. The
- * count is written to the file REFUSE_COUNT at the end.
- * Libraries are refused like attnlab itself. */
+ * REFUSE_AT (0: the first) gives NULL, with REFUSE_AFTER all after it, too. The count is written to the file
+ * REFUSE_COUNT at the end. Libraries are refused like attnlab itself. */
 #include "tests/support/refuse.h"
 
 #include <stdatomic.h>

@@ -57,8 +57,7 @@ Test(training_small_model, gradient) {
     small_model m;
     double *g = gradient_of(&shape, specs[i], weights, &m);
     expect_derivative(specs[i], loss, &m, small_weights_count(&shape), weights, g);
-    small_model_free(&m);
-    free(g);
+    small_model_free(&m), free(g);
   }
   free(weights);
 }
@@ -78,11 +77,7 @@ Test(training_small_model, attention_of_fp32) {
   }
   cr_expect(sqrt(apart) <= 10 * 256 * 0x1p-24 * sqrt(norm), "%g of %g", sqrt(apart), sqrt(norm));
   cr_expect(apart > 0, "attention is not of fp32");
-  small_model_free(&m);
-  small_model_free(&of_single);
-  free(weights);
-  free(g);
-  free(rounded);
+  small_model_free(&m), small_model_free(&of_single), free(weights), free(g), free(rounded);
 }
 
 /* No position hears of a later one: with other last tokens the logits before them keep their bits. */
@@ -97,8 +92,7 @@ Test(training_small_model, causal) {
   for (int i = 0; i < 12; i++) other[i] = i % 6 < 4 ? tokens[i] : (tokens[i] + 1) % 7;
   cr_assert(small_model_forward(&m, weights, other, targets, &s) == ATTN_OK);
   for (int i = 0; i < 12 * 7; i++) cr_expect((m.logits[i] == before[i]) == (i / 7 % 6 < 4), "row %d", i / 7);
-  small_model_free(&m);
-  free(weights);
+  small_model_free(&m), free(weights);
 }
 
 /* Whether another last token changes a logit before it, and whether that is declared: of vslash, alone and in
@@ -132,9 +126,7 @@ Test(training_small_model, declares_what_it_sees_later) {
     }
     cr_expect(seen == cases[c].later, "%s", cases[c].spec);
     cr_expect(!later == !cases[c].later, "%s: %s", cases[c].spec, later ? later : "nothing is declared");
-    small_model_free(&m);
-    attn_spec_destroy(spec);
-    free(later);
+    small_model_free(&m), attn_spec_destroy(spec), free(later);
   }
   free(weights);
 }

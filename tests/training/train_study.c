@@ -97,8 +97,7 @@ Test(training_train_study, curves) {
   cr_expect(fabs(of[ONE].loss - of[TWO].loss) > 1e-3 && fabs(of[ONE].loss - of[OTHERS].loss) > 1e-3);
   settings.steps = 5;
   cr_expect(train_spans(&task, &settings) == 5);
-  attn_spec_destroy(spec);
-  free(weights);
+  attn_spec_destroy(spec), free(weights);
 }
 
 static const char *const tasks[] = {"copy", "parity"};
@@ -123,9 +122,7 @@ Test(training_train_study, same_bits) {
   unlink(path);
   char *two = file_of(path, 2);
   cr_expect(strcmp(one, two) == 0, "two threads:\n%s\n%s", one, two);
-  free(again);
-  free(two);
-  free(one);
+  free(again), free(two), free(one);
 }
 
 /* The file as it is after each of its models. */
@@ -182,8 +179,7 @@ Test(training_train_study, refuses_other_files) {
               damages[i][1]);
     free(damaged);
   }
-  free(cut);
-  free(whole);
+  free(cut), free(whole);
 }
 
 /* Accuracies of 8 seeds: exact attention's, and two variants' below it by 0.1 + each times a deviation. */

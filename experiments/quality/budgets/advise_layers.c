@@ -336,7 +336,7 @@ attn_status quality_advise(const quality_request *r, quality_store *store, int64
   size_t methods = 0;
   int64_t whole = 0;
   if (!status && settings == 0) status = attn_fail(ATTN_EUNSUPPORTED, "no setting could be run in the model");
-  if (!status && (!middles || !wholes || !all)) status = attn_fail(ATTN_ENOMEM, "no memory for assignments");
+  if (!middles || !wholes || !all) status = attn_fail(ATTN_ENOMEM, "no memory for assignments");
   for (size_t i = 0; !status && i < settings; i++)
     if (is_first_of_method(&a, i)) {
       all[methods].variant = a.runs[i].variant;
