@@ -174,7 +174,9 @@ Test(core_blocks, named_sizes_reproduce) {
     expect_same(&p, by_options, by_spec, "sizes named in the spec");
     cr_expect(memcmp(unnamed, by_options, sizeof *unnamed * 2 * 300 * 16) != 0, "%s: sizes do not matter",
               *isa);
-    free(unnamed), free(by_options), free(by_spec);
+    free(unnamed);
+    free(by_options);
+    free(by_spec);
     inputs_free(&in);
   }
 }

@@ -114,7 +114,9 @@ static gradients differentiate(const setting *s) {
   EXPECT(fence_intact(&t[TENSOR_O], NOT_A_NUMBER));
   for (int each = 0; each < TENSORS; each++) fence_free(&t[each]);
   fence_free(&work);
-  free(o), free(after), free(lse);
+  free(o);
+  free(after);
+  free(lse);
   attn_plan_destroy(plan);
   return result;
 }
@@ -496,5 +498,7 @@ Test(core_gradients, keys_that_are_left) {
     gradients_free(&all);
     gradients_free(&some);
   }
-  inputs_free(&in), inputs_free(&left), inputs_free(&up);
+  inputs_free(&in);
+  inputs_free(&left);
+  inputs_free(&up);
 }

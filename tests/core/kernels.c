@@ -89,7 +89,12 @@ static void check_product(const bench *t, product x) {
     if (memcmp(row, attn_at(c, i * c_row, t->dtype), (size_t)x.n * size) != 0)
       note_failure("%dx%dx%d: row %d alone differs", (int)x.m, (int)x.n, (int)x.k, (int)i);
   }
-  free(row), free(a), free(b), free(c), free(before), free(scratch);
+  free(row);
+  free(a);
+  free(b);
+  free(c);
+  free(before);
+  free(scratch);
 }
 
 /* A packed B, and its first columns and rows alone, give the bits of attn_gemm. */
@@ -115,7 +120,12 @@ static void check_packed(const bench *t, product x) {
       note_failure("%dx%dx%d of a packed %dx%d differs", (int)x.m, (int)part[i][0], (int)part[i][1], (int)x.k,
                    (int)x.n);
   }
-  free(a), free(b), free(want), free(got), free(packed), free(scratch);
+  free(a);
+  free(b);
+  free(want);
+  free(got);
+  free(packed);
+  free(scratch);
 }
 
 static void packed_products(const bench *t) {
@@ -230,7 +240,12 @@ static void check_transform(const bench *t, attn_transform_kind kind, int64_t n,
                      want);
     }
   attn_transform_destroy(transform);
-  free(rows), free(x), free(y), free(before), free(sign), free(scratch);
+  free(rows);
+  free(x);
+  free(y);
+  free(before);
+  free(sign);
+  free(scratch);
 }
 
 static void transforms(const bench *t) {

@@ -38,7 +38,9 @@ static attn_status append(attn_kv_cache *c, const inputs *x, int64_t first, int6
   if (narrow) attn_convert(k, ATTN_F32, BATCH * KV_HEADS * n * D, ATTN_BF16, k);
   if (narrow) attn_convert(v, ATTN_F32, BATCH * KV_HEADS * n * D_V, ATTN_BF16, v);
   const attn_status status = attn_kv_cache_append(c, n, length, q, k, v);
-  free(q), free(k), free(v);
+  free(q);
+  free(k);
+  free(v);
   return status;
 }
 

@@ -32,7 +32,12 @@ static void compare_row(const inputs *in, const attn_pattern *pattern, int64_t b
   /* Each weight is within a relative n + 1 roundings of a division by the same sum. */
   if (!(fabs(total - (count > 0)) <= 4 * (double)n * ldexp(1, -53)))
     note_failure("weights sum to %.17g", total);
-  free(keys), free(weights), free(o), free(scratch), free(want), free(bound);
+  free(keys);
+  free(weights);
+  free(o);
+  free(scratch);
+  free(want);
+  free(bound);
 }
 
 static void compare_all(const inputs *in, const attn_pattern *pattern) {

@@ -162,7 +162,10 @@ Test(core_score, a_sink_is_a_sigmoid) {
     EXPECT(fabs(joined[r] - want) <= 1e-13 * (1 + fabs(want)));
     for (size_t l = 9 * r; l < 9 * r + 9; l++) EXPECT(fabs(sunk[l] - share * o[l]) <= 1e-13);
   }
-  free(o), free(sunk), free(lse), free(joined);
+  free(o);
+  free(sunk);
+  free(lse);
+  free(joined);
   inputs_free(&in);
 }
 

@@ -61,7 +61,9 @@ static void expect_classes(const inputs *in, const char *what) {
       }
     spec_list_free(&list);
   }
-  free(keys), free(s), free(row);
+  free(keys);
+  free(s);
+  free(row);
 }
 
 /* Head 0 or kv head 0 of entry 0 gets `value` at a row and column; everything else is ordinary. */

@@ -66,7 +66,9 @@ Test(data_capture, the_first_window_is_the_capture_without_windows) {
     cr_assert_arr_eq(row(all.k, 20, h, 0), row(one.k, 8, h, 0), 8 * D * 4);
     cr_assert_arr_eq(row(all.v, 20, h, 0), row(one.v, 8, h, 0), 8 * D * 4);
   }
-  data_qkv_free(&all), data_qkv_free(&one), reference_free(&m);
+  data_qkv_free(&all);
+  data_qkv_free(&one);
+  reference_free(&m);
 }
 
 Test(data_capture, equal_windows_differ_by_their_rotation_alone) {
@@ -146,7 +148,11 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   assert_ok(data_capture(&r, NULL));
   unsigned char *two = fixture_bytes(r.output, &n2);
   cr_assert(n1 == n2 && memcmp(one, two, n1) == 0);
-  free(one), free(two), free(q), free(text), reference_free(&m);
+  free(one);
+  free(two);
+  free(q);
+  free(text);
+  reference_free(&m);
 }
 
 Test(data_capture, token_ids_serve_any_vocabulary) {

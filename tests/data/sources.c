@@ -111,7 +111,9 @@ Test(data_sources, both_dtypes_and_any_number_of_threads_see_the_same_numbers) {
     cr_assert_arr_eq(c.k, b.k, 2 * 2 * 9 * 8 * 8, "%s", synthetic[s]);
     cr_assert_arr_eq(c.v, b.v, (size_t)(2 * 2 * 9 * d_v * 8), "%s", synthetic[s]);
     assert_ok(data_qkv_check_finite(&c));
-    data_qkv_free(&a), data_qkv_free(&b), data_qkv_free(&c);
+    data_qkv_free(&a);
+    data_qkv_free(&b);
+    data_qkv_free(&c);
   }
 }
 
@@ -229,7 +231,11 @@ Test(data_sources, lowrank_rows_span_a_subspace) {
    * the SVD. */
   cr_assert(gsl_vector_get(s, RANK) <= 0x1p-23 * sqrt(norm), "%g", gsl_vector_get(s, RANK));
   cr_assert(gsl_vector_get(s, RANK - 1) > 0.1 * gsl_vector_get(s, 0));
-  gsl_matrix_free(a), gsl_matrix_free(v), gsl_vector_free(s), gsl_vector_free(work), data_qkv_free(&m);
+  gsl_matrix_free(a);
+  gsl_matrix_free(v);
+  gsl_vector_free(s);
+  gsl_vector_free(work);
+  data_qkv_free(&m);
 }
 
 Test(data_sources, heavytailed_has_the_quartiles_of_student_t) {

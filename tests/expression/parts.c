@@ -62,7 +62,9 @@ Test(expression_parts, sums_add_up) {
     if (!(fabs(attn_get(sum, (int64_t)i, ATTN_F64) - expected) <= 2 * DBL_EPSILON * fabs(expected) + DBL_MIN))
       note_failure("element %zu", i);
   }
-  free(a), free(b), free(sum);
+  free(a);
+  free(b);
+  free(sum);
   inputs_free(&in);
 }
 

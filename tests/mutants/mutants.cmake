@@ -5,8 +5,9 @@
 # CATCHER  a bound check by name (FP-2; SETTING: the setting of a variant that it judges), or as an evaluation of the bundled
 #          model asks it (eval:EVICT-2), a property of tests/support/properties*.c (SETTING: the variant), a test as
 #          suite/name, one of each suite, of theory_statements one of each test, or commands of tests/cli/cases/ as
-#          "cases/FILE:BEGINNING" of a remark (SETTING: empty). A check has two in a file at most: they show that it can
-#          fail, and random ones (mutate.sh) what tests notice
+#          "cases/FILE:BEGINNING" of a remark (SETTING: empty). A check has one in a file at most, and another only of a variant
+#          that it has no other of; two if all are in one file. They show that it can fail, random ones (mutate.sh) what
+#          tests notice
 # ORIGINAL an expression, or statements that end in ; or }, that stand in FILE exactly once; BROKEN replaces them,
 #          or the part of them between two @ alone, if there are. Texts do not overlap; two mutants may share one.
 # FILE     of core/ or variants/, or a .c of experiments/ or data/: the instruments are tested, too
@@ -41,8 +42,6 @@ mutant(last-key-lost core/engines/softmax/softmax.c PROP-PERM tiled "a tile stop
 mutant(split-merged-backwards core/kernels/decode.inc FP-2 tiled "the factors of two merged splits change places"
   [[*sum_at = lanes[1][0] * *sum_at + lanes[2][0] * ((const REAL *)from->sum)[r];]]
   [[*sum_at = lanes[2][0] * *sum_at + lanes[1][0] * ((const REAL *)from->sum)[r];]])
-mutant(split-maximum-lost core/kernels/decode.inc FP-2 tiled "a merged split keeps its old maximum"
-  [[*max_at = lanes[0][0];]] [[;]])
 mutant(exp-coefficient core/kernels/body.inc core_numerics/exponentials_keep_their_error ""
   "one coefficient of 2^x is off by 1e-5 of itself"
   [[y = v_fma(y, f, v_set(g[i]));]]
@@ -104,8 +103,6 @@ mutant(causal-clip-short core/score.c FP-2 "longformer:window=8,global=2" "a que
 mutant(linear-first-state-for-all core/engines/linear/linear_engine.c FP-6 "performer:features=16"
   "every head reads the state of the first"
   [[linear_state_before(s, @h.batch * p->kv_heads + h.head@, linear_summed(s))]] [[0]])
-mutant(linear-segments-forgotten core/engines/linear/linear_engine.c FP-6 "performer:features=16"
-  "causal rows see their own segment alone" [[linear_merge(s, w->total, w->part, w->total);]] [[;]])
 mutant(linear-stale-weights core/engines/linear/causal_segment.c FP-6 "performer:features=16"
   "weights of a chunk keep the maximum that they were made with" [[before == max ? done : 0]] [[done]])
 mutant(linear-kv-head-wrong core/engines/linear/linear_engine.c PROP-GQA performer "query heads take states in turn, not in groups"
@@ -132,14 +129,9 @@ mutant(vslash-column-of-the-first variants/vslash.c SEL-2 "${columns}" "all weig
   [[w->column[j] += w->p[j] / sum;]] [[w->column[first] += w->p[j] / sum;]])
 mutant(vslash-padding-chooses variants/vslash.c variants_vslash/columns_and_diagonals_of_the_largest_sums ""
   "queries at no key choose" [[*end = attn_min(*end, p->n_q);]] [[*end = p->n_q;]])
-mutant(vslash-one-too-few variants/vslash.c SEL-2 "${columns}" "one place fewer is chosen"
-  [[k = attn_min(k, end - first);]] [[k = attn_min(k - 1, end - first);]])
 set(branches "longnet:segments=8+24+64,dilations=1+3+5")
 mutant(longnet-counted-once variants/longnet.c LN-1 "${branches}" "a key of several branches counts once"
   [[attn_picks_add(picks, i, key, key + 1, @log((double)times)@);]] [[0]])
-mutant(longnet-query-in-every-branch variants/longnet.c LN-1 "${branches}"
-  "a query meets the keys of branches that do not have it" [[if ((position - start) % r != of_head) return (branch){end, end, r};]]
-  [[]])
 mutant(longnet-law-unheeded experiments/checks/selection/multiplicity.c checks_nulls/the_table ""
   "LN-1 judges nothing" [[if (@!count@) return (outcome)OUTCOME_NONE;]] [[1]])
 mutant(pages-box-inverted variants/pages.c SEL-2 "pages:page=8,budget=24"
@@ -153,27 +145,17 @@ mutant(means-of-the-block core/engines/softmax/block_means.c SEL-2 "pages:page=8
   "means divide by the block, whatever overlaps" [[sum / (double)@keys@);]] [[x->means.block]])
 mutant(means-ahead core/engines/softmax/block_means.c PROP-CAUSAL "pages:page=8,budget=40,score=weight,block=4,overlap=4"
   "entries that end behind the query have weights" [[count = attn_means_entries(x, @end@);]] [[end + 64 < attn_call_keys(c->call, c->block->batch) ? end + 64 : attn_call_keys(c->call, c->block->batch)]])
-mutant(means-without-overlap core/engines/softmax/block_means.c SEL-2 "pages:page=8,budget=40,score=weight,block=4,overlap=4"
-  "an entry counts for the page of its last key alone" [[attn_max(low / x->means.block - before(x), 0); b < all; b++) {
-      const int64_t end = end_of(x, b), first = @end - keys_of(x)@;]] [[end - 1]])
 mutant(index-sign-kept core/engines/softmax/index.c TK-2 "topk:k=8,by=index" "negative products count"
   [[sums[j] += w * @(x[j] < 0 ? 0.0f : x[j])@;]] [=[x[j]]=])
-mutant(index-weight-of-the-next core/engines/softmax/index.c TK-2 "topk:k=8,by=index"
-  "an index head has the weight of the next" [[weight_of(&s, @h@, c->block->first + r / heads)]] [[(h + 1) % heads]])
 mutant(index-for-each-head core/engines/softmax/ranker.c TK-2 "topk:k=8,by=index"
   "heads rank by other vectors of the index" [[attn_index_query(x, call, b->batch, @r % l.pool@,]] [[(b->head + r) % l.pool]])
 mutant(index-of-one-kv-head core/engines/softmax/index.c SEL-2 "topk:k=8,by=index"
   "without tensors the keys are those of the first kv head" [[attn_row(s->call->k, p->k, s->batch, @line % heads@, key, p->dtype)]]
   [[0]])
-mutant(index-mean-of-a-page core/engines/softmax/index.c SEL-2 "pages:page=5,budget=15,score=index"
-  "the mean of a page counts keys that do not exist" [[sum / (double)(heads * @keys@)]] [[8]])
 mutant(index-shapes-unseen core/extra_tensors.c variants_index/tensors_that_do_not_fit_are_refused ""
   "heads of an index are not counted" [[((!queries && !weights) || @x->heads == index->heads@)]] [[true]])
 mutant(index-cut-as-keys data/formats/extra.c data_qkv/index_tensors_have_their_own_axes ""
   "queries of an index are cut to the number of keys" [[@attn_extra_kinds[which].of_queries@ ? x->n_q : x->n_kv]] [[false]])
-mutant(pages-of-another-head variants/pages.c SEL-2 "pages:page=8,budget=24,score=ball"
-  "a page has the statistics of the next kv head" [[attn_row(call->k, p->k, batch, @kv_head@, page * x->page, t)]]
-  [[(kv_head + 1) % p->kv_heads]])
 mutant(topk-smallest variants/topk.c variants_select/topk_ranks_all_keys "" "sparq takes the least coordinates"
   [[ahead += @other > own@]] [[other < own]])
 mutant(half-cut-off core/kernels/half.h core_number/roundings_are_to_nearest_and_even "" "f16 is cut off, not rounded"
@@ -194,8 +176,6 @@ mutant(window-one-short variants/longformer.c SP-0 "longformer:window=8,global=2
   [[step = p->dilation, half = @p->window / 2@;]] [[p->window / 2 - 1]])
 mutant(window-one-long variants/longformer.c SP-6 "longformer:window=8" "the window is one key long on each side"
   [[step = p->dilation, half = @p->window / 2@;]] [[p->window / 2 + 1]])
-mutant(global-column-missing variants/longformer.c SP-0 "longformer:window=8,global=2" "global tokens are not seen"
-  [[runs[count++] = (attn_run){0, leading, 1};]] [[;]])
 mutant(random-block-in-window variants/bigbird.c core_patterns/bigbird ""
   "random blocks may repeat those of the window"
   [[end + out[k] - before]] [[first + out[k] - before]])
@@ -228,8 +208,6 @@ mutant(topk-classes-by-k core/engines/softmax/ranker.c SEL-6 "topk:k=8" "which k
 mutant(skip-if-any core/kernels/tile.inc SKIP-1 "tiled:skip=0.3,block_q=2,block_k=4"
   "a step is passed over where some query has no use of it" [=[lanes[lane] > 0]=]
   [=[({ bool all = true; for (int64_t r = 0; r < GROUP && lane0 + r < tile->rows; r++) all = all && lanes[r] > 0; all; })]=])
-mutant(skip-by-first core/kernels/tile.inc SKIP-1 "tiled:skip=0.3,block_q=2,block_k=4"
-  "the first query alone decides what is passed over" [=[lane < GROUP && @lane0 + lane < tile->rows@]=] [=[lane0 + lane < 1]=])
 mutant(skip-sign core/engines/softmax/skip.c SKIP-1 "tiled:skip=0.3,block_q=2,block_k=4"
   "the limit lies above the maximum" [=[log2(tiling.skip)]=] [=[-log2(tiling.skip)]=])
 mutant(skip-by-final-maximum core/engines/softmax/skip.c core_skip/visits_what_the_rule_says ""
@@ -248,25 +226,16 @@ mutant(skip-taken-all-the-same core/kernels/tile.inc SP-1 "tiled:skip=0.3,block_
   "what is passed over is taken all the same" [=[@taken && lane0 < tile->rows@; lane0 += GROUP]=] [=[lane0 < tile->rows]=])
 mutant(skip-not-recorded core/engines/softmax/skip.c SP-1 "tiled:skip=0.3,block_q=2,block_k=4"
   "what is passed over is told as visited" [=[taken && w->visits]=] [=[w->visits]=])
-mutant(skip-sum-not-rescaled core/kernels/tile.inc FP-2 "tiled:skip=0.3,block_q=2,block_k=4"
-  "what was summed is not rescaled when a step that is taken raises the maximum" [=[memcpy(a, max_at, sizeof a);]=]
-  [=[memcpy(a, raised + lane0, sizeof a);]=])
 
 mutant(selection-shifted-run core/engines/softmax/selected.c SEL-5 "topk:k=8" "the first key of the third run is lost"
   [[const int64_t from = attn_max(@run->first@, first) - first]] [[run->first + (s->next[i] == 2)]])
 mutant(streaming-window-without-itself variants/streaming.c SP-0 "streaming:sink=2,window=8"
   "the window has as many keys beside the query's own"
   [[first = @position - s->p.window + 1@]] [[position - s->p.window]])
-mutant(streaming-sinks-evicted variants/streaming.c SP-0 "streaming:sink=2,window=8"
-  "sinks go once the window has left them"
-  [[if (@sinks@) runs]] [[sinks && first < sinks]])
 mutant(streaming-sinks-twice variants/streaming.c core_causal_patterns/streaming ""
   "sinks count twice as long as the window covers them" [[if (first < sinks) first = sinks;]] [[if (first < 0) first = 0;]])
 mutant(strided-key-lost variants/sparse_transformer.c SP-0 "sparse_transformer:stride=8"
   "the nearest of the far keys is not seen" [[far = @position / l - 1@]] [[position / l - 2]])
-mutant(fixed-summary-first variants/sparse_transformer.c SP-0
-  "sparse_transformer:mode=fixed,stride=8,summary=3" "a block is summed up by its first positions"
-  [[(attn_run){@r@, earlier, l}]] [[r - l + summary]])
 
 # -- tensors as their owners have them, and what is advised on them --
 
@@ -298,8 +267,6 @@ mutant(document-of-one-length-late variants/graph.c SP-0 "graph:size=20" "docume
   [[*first = @position / p->size * p->size@;]] [[(position ? position - 1 : 0) / p->size * p->size]])
 mutant(natten-window-leaves-the-canvas variants/graph.c variants_graph/natten ""
   "the window is not moved at the right and lower edge" [[attn_min(first, @length - count@)]] [[length]])
-mutant(natten-rows-swapped variants/graph.c SP-0 "graph:kind=natten,width=10,kernel=5" "the window's row is that of its column"
-  [[begin(@position / width@, down, height)]] [[position % width]])
 mutant(graph-transposed data/formats/graph_file.c data_graphs/every_format_gives_the_same_graph "" "rows and columns are swapped"
   [[code_of(e, head, row, column)]] [[code_of(e, head, column, row)]])
 mutant(mask-row-of-another-query data/sources/target_arrays.c data_target/masks_from_files ""
@@ -325,14 +292,9 @@ mutant(sums-with-their-sign ${recurrent_engine} REC-1 "recurrent:chunk=16,normal
   "a negative sum of weights divides nothing" [[? @fabs(attn_get(row, p->d_v, s->t))@ : 0]] [[attn_get(row, p->d_v, s->t)]])
 mutant(sums-of-the-first-chunk ${recurrent_rows} REC-1 "recurrent:chunk=16,normaliser=rows"
   "weights of the first chunk alone are summed" [[attn_set(to, p->d_v, s->t, @1@)]] [[x->first == 0]])
-mutant(state-of-the-head-before ${recurrent_engine} REC-1 "${retention}"
-  "a head begins with the state of the one before it" [[if (!given) memset(r->sums, 0, (size_t)(p->d_qk * r->sums_row) * attn_dtype_size(s->t));]]
-  [[(void)0;]])
 mutant(state-read-from-the-chunk ${recurrent_chunk} PROP-LEN "${retention}"
   "queries in the middle of a chunk read the state as its first one does"
   [[@r->before + from@, 1, out]] [[r->before]])
-mutant(state-end-of-another-chunk ${recurrent_chunk} PROP-LEN "${retention}"
-  "the end of a part of a chunk is taken for that of a whole one" [[!s->rule->carries && @r->made == x->count@ &&]] [[r->made >= x->count]])
 mutant(state-not-taken-up ${recurrent_engine} variants_recurrent/parts_hand_their_state_on ""
   "a part begins without the state of the one before it" [[l < p->d_qk && @given@; l++]] [[false]])
 set(entmax "normaliser:kind=entmax15")
@@ -362,8 +324,6 @@ mutant(ent-no-rounding experiments/evidence/rounding/normaliser_bound.c checks_n
 set(toeplitz "toeplitz:block=16")
 mutant(toeplitz-distance-off core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}"
   "transforms have the bias of the next distance, products have not" [[factor_of(s, x, @m + offset@)]] [[m + offset + 1]])
-mutant(toeplitz-block-short core/engines/toeplitz/toeplitz_engine.c TOEP "${toeplitz}" "the last key of a block enters no transform"
-  [[t.keys = attn_min(@v->span@, x->keys - at);]] [[v->span - 1]])
 mutant(toeplitz-middle-of-a-block core/engines/toeplitz/toeplitz_engine.c PROP-LEN "${toeplitz}"
   "queries that begin in the middle of a block are read from its start" [[.behind = @from - first@}]] [[0]])
 mutant(toeplitz-nan-of-the-future core/engines/toeplitz/toeplitz_engine.c PROP-CAUSAL "${toeplitz}" "a weight of zero multiplies a NaN"
@@ -376,8 +336,6 @@ mutant(retention-next-head variants/recurrent.c REC-1 "${retention}"
   "decays are those of the next head" [[log1p(-exp2(-@5@ - (double)head))]] [[6]])
 mutant(state-adds-what-it-reads ${recurrent_rows} REC-3 "recurrent:rule=delta,chunk=32"
   "what the state says of a key is added" [[combine_rows(d, b, attn_at(v.at, i * v.row, s->t), @-b@]] [[b]])
-mutant(erase-writes variants/recurrent.c REC-1 "recurrent:rule=gated_delta2"
-  "write gates are the erase gates" [[drawn_betas(p, @count@, head, key, betas);]] [[call->context->problem->d_qk]])
 set(mamba3 "recurrent:rule=mamba3")
 mutant(carries-within-a-chunk ${recurrent_chunk} REC-1 "${mamba3}"
   "the last key of a chunk enters once" [[attn_min(x->count + @s->rule->carries@, x->keys - x->first)]] [[0]])
@@ -390,9 +348,6 @@ mutant(pooled-keys-from-the-first core/engines/pooling/pooling_engine.c PROP-LEN
   [[average(attn_row(call->k, p->k, batch, head, @first@, p->dtype)]] [[(first > 2 ? first - 2 : 0)]])
 mutant(pooled-whole-from-the-first core/engines/pooling/pooling.h POOL-1 "pooled:block=4,overlap=6,window=0,whole=yes"
   "entries of fewer keys are left out behind their places" [[block = (entry + @x->first@) * x->block]] [[0]])
-mutant(pooled-sees-all core/engines/pooling/pooling_engine.c POOL-1 "pooled:block=4,overlap=4,window=9,top=5"
-  "the second part sees every entry" [[else if (@x->index.heads@)
-    snprintf(spec, SPEC,]] [[false]])
 mutant(cache-turns-away variants/streaming_cache.c eval:POS-1 "streaming_cache:sink=3,window=13"
   "sinks go further away where keys are given up" [[turn(s, @-gone@, row)]] [[gone]])
 mutant(cache-counts-its-sinks variants/streaming_cache.c POS-1 "streaming_cache:sink=3,window=13"
@@ -413,9 +368,6 @@ mutant(sign-step-missing core/haar.c FAV-3 "performer:features=64" "R's diagonal
   [[if (gsl_matrix_get(&view.matrix, j, j) < 0) gsl_vector_scale(&column.vector, -1);]] [[;]])
 mutant(features-not-orthogonal variants/performer.c FAV-3 "performer:features=64" "the Gaussian block is used as drawn"
   [[rows = q;]] [[for (int64_t i = 0; i < d * d; i++) q[i] = attn_rng_normal(&rng); rows = q;]])
-mutant(norms-exchanged variants/performer.c FAV-3 "performer:features=64,norm=sqrt_d" "chi_d norms in place of sqrt(d)"
-  [[s->p.norm == CHI ? gaussian_norm(&rng, d) : sqrt((double)d)]]
-  [[s->p.norm != CHI ? gaussian_norm(&rng, d) : sqrt((double)d)]])
 mutant(features-two-percent-long variants/performer.c FAV-1 "performer:features=64" "vectors are 2 % too long"
   [[(double)(float)(w * root)]] [[(double)(float)(1.02 * w * root)]])
 mutant(features-eight-percent-long variants/performer.c FAV-4a "performer:features=64" "vectors are 8 % too long"
@@ -443,8 +395,6 @@ mutant(eps-keys-not-counted core/engines/linear/state.c FAV-6 "performer:feature
   [[w->sums[i] += attn_get(w->eps_term, i, s->t) * *x.keys;]] [[;]])
 mutant(key-maximum-of-future core/engines/linear/causal_segment.c PROP-CAUSAL performer "the stabiliser of keys looks ahead"
   [[i ? attn_min(c->before + i, c->keys) : 0; @j < seen@;]] [[j < c->keys]])
-mutant(linear-causal-mask-shifted core/engines/linear/causal_segment.c PROP-CAUSAL performer "a query sees its successor"
-  [[attn_min(c->before + i + 1, c->keys)]] [[attn_min(c->before + i + 2, c->keys)]])
 mutant(products-in-bf16 core/kernels/product.inc FP-6 "performer:features=64" "products of features are kept in bf16"
   [[v_store(at, add ? v_add(v_load(at), sum[i][j]) : sum[i][j]);]]
   [[VEC x = add ? v_add(v_load(at), sum[i][j]) : sum[i][j], y = v_mul(v_set(65537), x);
@@ -486,27 +436,18 @@ mutant(residual-clamped core/engines/linear/residual_rows.c RES-2 "longformer:wi
 mutant(residual-draw-of-another-head core/engines/linear/residual_rows.c PROP-LEN
   "longformer:window=8 + performer:features=64,share_heads=no" "what is taken out is of the first head's draws"
   [[(attn_feature_rows){@h->head@, ATTN_KEY,]] [[0]])
-mutant(residual-denominator-whole core/engines/linear/residual_rows.c RES-1 "scatterbrain:window=8,features=64"
-  "the denominator keeps the features of the head's keys" [[w->sums[i + l] += sum;]] [[;]])
 
 # -- low rank --
 
 mutant(svd-rank-above variants/svd.c LOW-1 "svd:r=8" "one singular value more than the rank is kept"
   [[found = project(@y->r@, p->n_q]] [[y->r + 1]])
-mutant(svd-vectors-transposed variants/svd.c LOW-1 "svd:r=8" "rows of U are taken for its columns"
-  [[attn_add_times(@x->vectors[e * n_q + i]@, along + e * count, x->o + i * d_v + l0, count);]]
-  [[x->vectors[i * n_q + e] ]])
 mutant(svd-scores-rank-above variants/svd.c LOW-2 "svd:r=4,of=scores" "one singular value of the scores more than the rank is kept"
   [[for (int64_t e = 0; @e < r@; e++)
       attn_add_times(attn_inner(x->vectors]] [[e <= r]])
-mutant(svd-scores-of-queries variants/svd.c LOW-2 "svd:r=4,of=scores" "the singular values of K do not enter those of the scores"
-  [[const double root = present ? @sqrt(x->values[e])@ : 0;]] [[1]])
 mutant(svd-scores-without-queries variants/svd.c PROP-LEN "svd:r=4,of=scores" "directions are those of the keys, whatever the queries are"
   [[gram_of(x->q, n_q, d, c);]] [[for (int64_t l = 0; l < d * d; l++) c[l] = l / d == l % d;]])
 mutant(eigenvalues-unsorted core/engines/lowrank/eigen.c LOW-1 "svd:r=8" "eigenvectors stand in the order in which they were found"
   [[sort(n, values, vectors);]] [[;]])
-mutant(eigen-reflection-forgotten core/engines/lowrank/eigen.c LOW-1 "svd:r=8" "eigenvectors are those of the tridiagonal matrix"
-  [[attn_add_times(-inner(row, v, rest), v, row, rest);]] [[;]])
 
 mutant(joint-moment-unweighted experiments/mathematics/pair_moments.c checks_entries/joint_moments_of_two_entries ""
   "the vectors' variance under two weights stays 1 - 4a"
@@ -514,9 +455,6 @@ mutant(joint-moment-unweighted experiments/mathematics/pair_moments.c checks_ent
 
 mutant(nystrom-start-not-transposed core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "the iteration starts from A"
   [[to[j * row + i] = @x[i * row + j]@;]] [[x[j * row + i] ]])
-mutant(nystrom-norm-of-rows core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8"
-  "the start is divided by the norm of rows alone"
-  [[z[i] /= @n.rows * n.columns@;]] [[n.rows / n.columns]])
 mutant(nystrom-wrong-axis core/engines/lowrank/landmarks.c NYS-1 "nystrom:landmarks=8" "A is normalised along the landmarks of the queries"
   [[row[j] = scale * inner(q + i * d, k + j * d, d);]] [[row[j] = scale * inner(k + i * d, q + j * d, d);]])
 mutant(nystrom-landmarks-of-padding core/engines/lowrank/landmark_engine.c PROP-PAD "nystrom:landmarks=8" "padding is averaged into landmarks"
@@ -551,20 +489,14 @@ mutant(cluster-mass-of-own-scores core/engines/lowrank/picked_clusters.c LOW-3 "
     mass = sum / mass;]])
 mutant(cluster-of-a-neighbour core/engines/lowrank/picked_clusters.c CL-1 "cluster:clusters=4096,topk=0"
   "a query has the weights of the cluster after its own" [[x.shared + @h->picked[i]@ * h->v_row]] [[(h->picked[i] + 1) % count]])
-mutant(cluster-means-undivided core/engines/lowrank/picked_clusters.c LOW-3 "cluster:clusters=4,topk=0"
-  "sums of queries stand for their means" [[x->sum[c] > 0 ? @x->sum[c]@ : 1]] [[1]])
 mutant(cluster-padding core/engines/lowrank/picked_engine.c PROP-PAD "cluster:clusters=4,topk=3" "padding is attended to"
   [[h.keys = attn_call_keys(call, batch);]] [[h.keys = p->n_kv;]])
 mutant(coreset-values-unweighted core/engines/lowrank/picked_points.c COR-1 "coreset:keys=9"
   "keys enter without the kernel's diagonal" [[const double by = @exp(x->raise[h->n_q + j] - top)@;]] [[1]])
 mutant(coreset-not-centred core/engines/lowrank/picked_points.c LOW-3 "coreset:keys=9" "keys are not less their mean"
   [[h->k[j * h->d + l] - @sum / (double)h->keys@) / t;]] [[0]])
-mutant(coreset-temperature-of-keys core/engines/lowrank/picked_points.c LOW-3 "coreset:keys=9,temperature=2"
-  "queries are not times the temperature" [[h->q[i] *= @t@;]] [[1]])
 mutant(gauss-root-missing core/engines/lowrank/picked_points.c SKY-1 "skyformer:landmarks=9" "a column is not divided by its pivot's root"
   [[to[i] /= @root@;]] [[1]])
-mutant(gauss-column-before core/engines/lowrank/picked_points.c SKY-1 "skyformer:landmarks=9" "the first column before is not taken off"
-  [[for (int64_t c = @0@; c < column; c++)]] [[1]])
 mutant(gauss-scale-twice core/engines/lowrank/picked_points.c COR-1 "skyformer:landmarks=9" "the distance is not halved"
   [[scale * distance(x + i * d, x + at * d, d) / @2@);]] [[1]])
 
@@ -581,15 +513,11 @@ mutant(taylor-constant-missing core/engines/linear/fixed_features.c TAY-1 "linea
 mutant(taylor-of-scores-unscaled core/engines/linear/fixed_features.c FP-6 "linear:feature=taylor" "the products of q and k are not scaled"
   [[if (!s->w || s->factor != 1) attn_scale_row(c->kernels, s->inner, s->factor, from, to);]]
   [[if (!s->w || s->factor != 1) attn_scale_row(c->kernels, s->inner, 1, from, to);]])
-mutant(elu-without-one core/kernels/features.inc PHI-1 linear "the feature of a positive number lacks its 1"
-  [[v_add(x, v_set(1))]] [[x]])
 mutant(cos-from-zero-for-queries core/engines/linear/fixed_features.c PHI-1 "linear:feature=cos" "positions of queries begin at 0, of keys at 1"
   [[finish_row(s, c->kernels, t, x->first + i, attn_at(f, i * f_row, t));]]
   [[finish_row(s, c->kernels, t, x->first + i - (x->side == ATTN_QUERY), attn_at(f, i * f_row, t));]])
 mutant(positions-of-a-chunk core/engines/linear/causal_segment.c PHI-1 "linear:feature=cos"
   "causal queries are told their place in the chunk, not in the sequence" [[s->p->q.row, @c->first + c->before@, x->count]] [[c->before]])
-mutant(hedgehog-half core/engines/linear/fixed_features.c PHI-1 "linear:feature=hedgehog" "the softmax has no negative half"
-  [[attn_scale_row(simd, n, -1, row, rest);]] [[attn_scale_row(simd, n, 1, row, rest);]])
 mutant(cosine-is-permutable core/engines/linear/fixed_features.c PROP-PERM "linear:feature=cos" "features of positions are declared permutable"
   [[uint32_t lost = @of == COS ? ATTN_CAP_PERMUTATION : 0@;]] [[0]])
 mutant(length-not-declared core/engines/linear/fixed_features.c PROP-PREFIX "linear:feature=cos" "angles in lengths of the sequence are no exemption"
@@ -608,9 +536,6 @@ mutant(columns-draw-alike variants/linformer.c LIN-2 "linformer:k=64" "all colum
   [[PURPOSE_MATRIX + ((uint64_t)draw << 32), @(uint64_t)j@]] [[0]])
 mutant(dct-scale core/engines/compression/fast_transform.c LIN-7 "linformer:projection=dct,k=64" "the DCT lacks the factor sqrt(2)"
   [[(r ? 2 : 1)]] [[1]])
-mutant(signs-missing variants/linformer.c LIN-7 "linformer:projection=srht,k=16"
-  "the transform has no random signs"
-  [[s->signs[draw * s->n + j] = attn_rng_bits(&rng) >> 63 ? 1 : -1;]] [[s->signs[draw * s->n + j] = 1;]])
 mutant(pool-shifted variants/linformer.c LIN-5 "linformer:projection=pool,k=20"
   "blocks overlap by a key, and the last key is in none"
   [[attn_at(x->x, @first@ * x->x_row, t)]] [[(first - (first > 0))]])
@@ -625,9 +550,6 @@ mutant(part-lost core/engines/compression/compression.c LIN-6 "linformer:k=16"
 
 mutant(slices-not-summed variants/linformer.c LIN-6 "linformer:k=16" "slices of keys overwrite each other's slots"
   [[x->accumulate || at]] [[at]])
-mutant(other-head-projected core/engines/compression/compression.c LIN-6 "linformer:k=16,share_heads=no"
-  "every kv head is projected by the draw of the next"
-  [[.head = @head@,]] [[(head + 1) % p->kv_heads]])
 
 # -- what a variant does to memory, and the contract of a pattern --
 
@@ -663,8 +585,6 @@ mutant(grad-d-missing core/kernels/backward.inc GRAD-FP tiled "the row's mean of
   [[v_mul(p, @v_sub(v_load(dp), delta)@)]] [[v_load(dp)]])
 mutant(grad-cap-unsloped core/kernels/backward.inc GRAD-FD tiled "the slope of the soft cap is its share"
   [[v_sub(one, @v_mul(c, c)@)]] [[c]])
-mutant(grad-bias-missing core/kernels/backward.inc GRAD-FD tiled "weights are recomputed without biases"
-  [[if (step->bias) y = @v_add(y, v_load((const REAL *)step->bias[j] + lane))@;]] [[y]])
 mutant(grad-bias-sign core/engines/softmax/bias_back.c GRAD-FD tiled "the gradients by biases have the other sign"
   [[weight * (@product - delta@)]] [[delta - product]])
 mutant(grad-bias-sloped core/engines/softmax/backward.c GRAD-FD tiled "a pair's product is that of its weight and the gradient"
@@ -686,12 +606,8 @@ mutant(grad-lse-in-nats core/engines/softmax/backward.c GRAD-FP tiled "lse is of
   [[lse == -(double)INFINITY ? (double)INFINITY : @lse * ATTN_LOG2E@]] [[lse]])
 mutant(grad-dk-unscaled core/engines/softmax/back_sums.c GRAD-FP tiled "dk lacks the scale"
   [[add_slices(s, call, at / blocks, at % blocks, g->dk, s->k, p->d_qk, @p->scale@);]] [[1]])
-mutant(grad-slice-lost core/engines/softmax/back_sums.c GRAD-FP tiled "the first slice alone gives dk and dv"
-  [[for (int64_t i = 0; i < @s->slices@; i++) {]] [[1]])
 mutant(grad-selection-skipped core/engines/softmax/select.c GRAD-FP "topk:k=8" "a slice begins at its second block"
   [[for (int64_t at = @slice@; at < line_blocks]] [[slice + l->sums.slices]])
-mutant(grad-keys-side-by-side core/engines/softmax/backward.c GRAD-FP "topk:k=8" "keys apart are taken for neighbours"
-  [[if (@keys[j] - keys[j - 1] != step@) return 0;]] [[step > 1 && keys[j] - keys[j - 1] != step]])
 set(chunk_back core/engines/recurrent/recurrent_chunk_back.c)
 set(pairs_back core/engines/recurrent/recurrent_pairs_back.c)
 set(recurrent_back core/engines/recurrent/recurrent_backward.c)
@@ -705,12 +621,6 @@ mutant(back-gates-of-the-first-chunk core/engines/recurrent/recurrent_chunk.c GR
 mutant(back-chunks-of-the-one-before ${recurrent_back} GRAD-FD "recurrent:rule=retention"
   "a segment's chunks begin with the state of the segment before"
   [[memcpy(r->own.sums, recurrent_state(s, sums->edges, h * sums->segments + @segment@)]] [[(segment ? segment - 1 : 0)]])
-mutant(back-falls-of-the-next ${pairs_back} GRAD-FD "recurrent:rule=ssd" "decays have no gradient by their own query"
-  [[if (@t < x->count@) add(s, width, r->sum,]] [[t + 1 < x->count]])
-mutant(back-readers-of-a-straight-length ${chunk_back} GRAD-FD "recurrent:rule=delta" "lengths of keys and queries have no slope"
-  [[@2 * by@ * slope(]] [[0]])
-mutant(back-first-head-alone ${recurrent_back} GRAD-FD "recurrent:rule=retention"
-  "keys have the gradient of the first of the heads that share them" [[to && @h < group@; h++]] [[false]])
 mutant(back-gates-of-the-last variants/recurrent.c GRAD-FD "recurrent:rule=ssd"
   "gates that heads share have the gradient of the last" [[row[to.columns > 1 ? l : 0] += from[l];]]
   [[row[to.columns > 1 ? l : 0] = from[l];]])
@@ -731,12 +641,8 @@ mutant(grad-largest-constant core/kernels/kernels.c GRAD-FD performer:eps=0.01
   [[attn_set(df, largest, t, attn_get(df, largest, t) + @rest@);]] [[0]])
 mutant(grad-performer-length variants/performer.c GRAD-FD performer "the square of the length has the other sign"
   [[const double by = s->p.kernel == TRIG ? c->problem->scale : @-c->problem->scale@;]] [[c->problem->scale]])
-mutant(grad-performer-relu variants/performer.c GRAD-FD performer:kernel=relu,eps=0.01
-  "products below 0 have the slope of those above" [[@!(attn_get(f, r, t) > 0)@) first = 0;]] [[false]])
 mutant(grad-fixed-elu core/engines/linear/fixed_features.c GRAD-FD linear "elu has the slope 1 below 0"
   [=[f64[c] = @f64[c] < 1 ? f64[c] : 1@;]=] [[1]])
-mutant(grad-fixed-weights core/engines/linear/fixed_features.c GRAD-FD linear:feature=hedgehog
-  "the factor of components is forgotten" [[attn_scale_row(simd, d, @s->factor@, attn_at(s->w ? g->dx : inner,]] [[1]])
 mutant(grad-slots-of-keys variants/linformer.c GRAD-FD "linformer:k=16,share=none"
   "values have the transpose of the keys' projection"
   [[s->p.k,
@@ -744,41 +650,22 @@ mutant(grad-slots-of-keys variants/linformer.c GRAD-FD "linformer:k=16,share=non
 mutant(grad-slots-of-first-entry core/engines/compression/slot_gradients.c GRAD-FD "linformer:k=16"
   "slots of all batch entries are the first one's"
   [[slab.x = attn_at(slab.x, @line@ * e->slots * d + column, p->dtype);]] [[slab.head]])
-mutant(grad-pool-sums variants/linformer.c GRAD-FD "linformer:k=16,projection=pool"
-  "keys of a mean have its whole gradient"
-  [[attn_scale_row(c->kernels, x->d, @1 / (double)(end - first)@,]] [[1]])
 mutant(grad-spectrum-twice core/engines/compression/fast_transform.c GRAD-FD "linformer:k=16,projection=dct"
   "numbers of the spectrum count in its upper half, too"
   [[attn_get(x, i * in->x_row + c, type) / @(double)parts@;]] [[1]])
-mutant(grad-walsh-unsigned core/engines/compression/fast_transform.c GRAD-FD "linformer:k=16,projection=srht"
-  "the transposed transform leaves the signs out"
-  [[scale_row(columns, weight * @in->sign[j]@,]] [[1]])
 mutant(grad-newton-term core/engines/lowrank/inverse.c GRAD-FD "nystrom:landmarks=16"
   "the last term of a step's derivative is dropped"
   [[dx[i] -= (t[i] + @room[i]@) / 4;]] [[0]])
-mutant(grad-pinv-turned core/engines/lowrank/inverse.c GRAD-FD "nystrom:landmarks=16,middle=pinv,rcond=0.1"
-  "what is left out of an inverse does not turn"
-  [[kept && other ? -1 / (x * y) : kept ? @1 / (x * (x - y))@ :]] [[0]])
 mutant(grad-landmarks-sums core/engines/lowrank/landmarks.c GRAD-FD "nystrom:landmarks=16"
   "rows of a mean have its whole gradient"
   [[attn_get(to, i, t) + from[l * d + i % d] / @(double)count@);]] [[1]])
-mutant(grad-landmarks-log core/engines/lowrank/landmarks.c GRAD-FD "nystrom:landmarks=16"
-  "the log-sum-exp does not depend on the landmarks' sums"
-  [[scale * row[j] * (by[j] - mean + @dsums[i]@);]] [[0]])
 mutant(grad-landmarks-last-head core/engines/lowrank/landmark_back.c GRAD-FD "nystrom:landmarks=16"
   "the last query head alone gives the gradients of landmark keys"
   [[for (int64_t h = @line * group@; to && h]] [[(line + 1) * group - 1]])
-mutant(grad-landmarks-ratio core/engines/lowrank/landmark_back.c GRAD-FD "nystrom:landmarks=16"
-  "the log-sum-exp's denominator rises with it"
-  [[by == 0 ? 0 : @-by@ * over / under);]] [[by]])
 mutant(grad-weights-tau variants/normaliser.c GRAD-FD "normaliser:kind=sparsemax" "tau does not move with the scores"
   [[for (int64_t j = 0; @sums(p)@ && j < n; j++)]] [[false]])
-mutant(grad-weights-power variants/normaliser.c GRAD-FD "normaliser:kind=relu,power=2" "a power has the slope of the number"
-  [[power * pow(count * w[j], @1 - 1 / power@) / count]] [[0]])
 mutant(grad-rows-slope core/score.c GRAD-FD full "the slope of a soft cap is left out"
   [[(@1 - capped * capped@) *]] [[1]])
-mutant(grad-rows-sink core/engines/normaliser/row_gradients.c GRAD-FD full "a sink takes no weight"
-  [[count ? count + (@p->score.sink@ ? 1 : 0) : 0;]] [[false]])
 
 # -- the meter: certificates, intervals and p-values of the laboratory itself --
 
@@ -864,9 +751,6 @@ mutant(property-threads core/engines/softmax/tiling.c PROP-THREADS tiled
 mutant(property-length variants/full.c PROP-LEN full
   "query heads take key heads in turn, not in groups"
   [[view_of(call, l, b, @kv_head@)]] [[head % p->kv_heads]])
-mutant(property-crowd variants/full.c PROP-LEN full
-  "in groups of three heads, all take the first head of the keys"
-  [[view_of(call, l, b, @kv_head@)]] [[(p->heads == 3 * p->kv_heads ? 0 : kv_head)]])
 mutant(property-prefix variants/bigbird.c PROP-PREFIX "bigbird:block=8,random=2,global=0"
   "random blocks of causal rows depend on the length of the sequence"
   [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)(head * s->blocks + i)]])
@@ -877,8 +761,6 @@ mutant(property-batch core/engines/compression/compression.c PROP-BATCH "linform
 
 # -- targets: transforms of scores, masks, sinks --
 
-mutant(block-causal-neighbour core/score.c FP-2 "tiled:path=fma" "a query sees the block after its own"
-  [[(position / m->size + 1) * m->size]] [[(position / m->size + 2) * m->size]])
 mutant(relative-off-by-one core/engines/softmax/score_maps.c FP-2 "tiled:path=fma" "the table of distances is read one further"
   [[line + i + p->n_kv - 1]] [[line + i + p->n_kv]])
 mutant(leaky-wrong-side core/kernels/score.inc FP-2 "tiled:path=fma" "positive scores are made smaller"
@@ -904,10 +786,6 @@ mutant(cap-after-bias core/score.c FP-1 full "the soft cap is applied after the 
   call->context->kernels->map_row(count, x, 1, (attn_score_map){softcap, leaky});]])
 mutant(sink-of-first-head core/engines/softmax/score_maps.c SINK-1 "tiled:path=fma" "every head has the sink of the first"
   [[p->score.sink[t->head + at / t->tile->row_count] * ATTN_LOG2E]] [[p->score.sink[0] * ATTN_LOG2E]])
-mutant(sink-overflows core/engines/softmax/score_maps.c SINK-1 "tiled:path=fma" "a sink takes no part in the maximum"
-  [[attn_set(tile->sum, at % lanes, p->dtype, 1);]]
-  [[attn_set(tile->max, at % lanes, p->dtype, 0);
-    attn_set(tile->sum, at % lanes, p->dtype, exp(p->score.sink[t->head + at / t->tile->row_count]));]])
 mutant(sink-clamped variants/full.c SINK-1 full "sinks are cut at 20"
   [[if (p->score.sink) attn_set(room->x, count, t, p->score.sink[head]);]]
   [[if (p->score.sink) attn_set(room->x, count, t, p->score.sink[head] > 20 ? 20 : p->score.sink[head]);]])
@@ -917,11 +795,6 @@ mutant(sink-joined-by-maximum experiments/properties/sink.c SINK-1 "tiled:path=f
 
 # -- weights: scales, contractions --
 
-mutant(pattern-lost core/engines/softmax/softmax.c FP-2 tiled "a tile stops one key short"
-  [[(t->keys - seg.first - 1) / seg.step + 1]] [[(t->keys - seg.first - 1) / seg.step]])
-mutant(steep-scale variants/full.c FP-1 full "the scale is a fifth too large"
-  [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);]]
-  [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), 1.2 * p->scale);]])
 mutant(mixing-of-two-rows core/kernels/tile.inc PROP-DOB "tiled:path=fma"
   "a row is divided by its predecessor's sum"
   [[v_load((const REAL *)tile->sum + lane)]] [[v_load((const REAL *)tile->sum + (lane ? lane - VL : 0))]])
@@ -940,17 +813,11 @@ mutant(queries-not-renumbered experiments/checks/patterns/relabel.c checks_patte
   [[memcpy(x->q, p->q, n_q * wide);]])
 mutant(rolling-window-short variants/streaming.c STR-0 "streaming:sink=2,window=8" "the window is one key short"
   [[first = @position - s->p.window + 1@]] [[position - s->p.window + 2]])
-mutant(rolling-sinks-evicted variants/streaming.c STR-0 "streaming:sink=2,window=8"
-  "sinks go once the window has left them"
-  [[if (@sinks@) runs]] [[sinks && first < sinks]])
 
 # -- what a selection knows of scores --
 
 mutant(box-of-first-key variants/pages.c TK-1 "pages:page=8,budget=16" "the box of a page is its first key"
   [[a.most = fmax(a.most, own);]] [[if (j == 0) a.most = own;]])
-mutant(ball-too-small variants/pages.c TK-1 "pages:page=8,budget=16,score=ball" "a ball has half of its radius"
-  [[if (x->score == BALL) sum += sqrt(square) * farthest(p, k, keys);]]
-  [[if (x->score == BALL) sum += sqrt(square) / 2 * farthest(p, k, keys);]])
 mutant(rest-of-one-coordinate variants/topk.c TK-1 "topk:k=8,by=sparq,r=4" "of the other coordinates the last alone counts"
   [[if (!ranked) norm += own * own;]] [[if (!ranked) norm = own * own;]])
 mutant(certificate-of-first-key variants/pages.c SEL-3 "pages:page=8,budget=16"
@@ -1020,12 +887,8 @@ mutant(grad-sum-gates-of-the-first core/expression/sum.c GRAD-SUM "gate*tiled + 
   [[i * x->columns + @gate.first@;]] [[0]])
 mutant(grad-pooled-share core/engines/pooling/pooling_back.c GRAD-FD "pooled:block=16,window=16" "each key has the whole gradient of a mean"
   [[@(double)(end - first)@);]] [[1]])
-mutant(grad-pooled-queries core/engines/pooling/pooling_back.c GRAD-FD "pooled:block=16,window=16" "dq is that of the last keys alone"
-  [[attn_add_row(c->kernels, p->d_qk, @1@, attn_at(l.dq]] [[0]])
 mutant(grad-dyadic-unweighed core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "each part is given the whole"
   [[? @weight * x@ : 0]] [[x]])
-mutant(grad-dyadic-first-keys core/expression/dyadic_backward.c GRAD-FD "dyadic(tiled,base=16)" "dv of a part begins at the first key"
-  [[p->n_kv, @part->key@, s->keys, p->d_v, r->g->dv]] [[0]])
 mutant(grad-store-of-given core/engines/stored/stored_engine.c GRAD-FP "store:k=q8_0,v=q8_0" "gradients read fp32 numbers as codes"
   [[return attn_call_backward(@&inner@, s->reader]] [[call]])
 
@@ -1041,8 +904,6 @@ mutant(dyadic-keys-of-the-row core/expression/dyadic.c DYA-1 "dyadic(topk:k=8,ba
   [[attn_row_behind(call->v, p->v, @part->key@, p->dtype)]] [[(part->exact ? part->key : 0)]])
 mutant(dyadic-join-unweighed core/score.c DYA-1 "dyadic(tiled,base=16)" "the parts of a row have the same share"
   [[other = @exp(more_lse - most)@,]] [[own]])
-mutant(dyadic-padding-of-the-whole core/expression/dyadic.c DYA-1 "dyadic(tiled,base=16)" "a part counts keys that lie before it"
-  [[attn_call_keys(call, b) - @part->key@, keys)]] [[0]])
 mutant(sum-of-large-gates core/expression/caps.c expression_grammar/variants_of_expressions ""
   "gates of 1e20 are taken to add up to 1"
   [[(@fabs(sum - 1) <= rounding && rounding <= 0x1p-32@)]] [[fabs(sum - 1) <= rounding]])
@@ -1082,8 +943,6 @@ mutant(law-weights-unknown experiments/reference/transform.c FP-2 "sample:count=
 mutant(law-pairs-apart experiments/evidence/weights/law.c LAW-1 "lsh_tail:k=3,l=10" "two keys are taken for independent"
   [[(1 + @excess@) * exp(-log_weight - other)]] [[0 * excess]])
 
-mutant(tail-angle-not-centred variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "angles are those of keys as they are"
-  [[direct(attn_row_behind(k, p->k, j, p->dtype), @x.mean@, d,]] [[NULL]])
 mutant(tail-window-weighted variants/lsh_tail.c LAW-5 "lsh_tail:k=3,l=10,window=5"
   "keys that are always taken have weights, too" [=[if (weights && @w.hits[j] != ALWAYS@)]=] [[true]])
 mutant(tail-pairs-independent variants/lsh_tail.c LAW-1 "lsh_tail:k=3,l=10"
@@ -1095,14 +954,10 @@ mutant(tail-window-counts-the-hidden core/score.c variants_lsh_tail/a_window_cou
 mutant(lsh-empty-rows-sum-to-one variants/lsh.c variants_lsh/without_a_window_rows_may_be_empty ""
   "weights of rows that no key shares a bucket with are said to sum to 1" [[if (!x->window) out->caps &= @~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX)@;]]
   [[~(uint32_t)0]])
-mutant(tail-bucket-alone core/engines/hashing/tables.c LAW-1 "lsh_tail:k=12,l=100,hits=1" "signs that name no bucket are not compared"
-  [[(!rest || @rest[at] == wanted@)]] [[true]])
 mutant(sample-quantile-of-one-side variants/sample.c VA-1 "sample:guarantee=clt,base=60,eps=0.2,replacement=yes"
   "an event of two sides has the quantile of one" [[.z = quantile(x->delta / @(x->quantile ? 2 : 1)@)]] [[1]])
 mutant(sample-accuracy-in-percent variants/sample.c VA-1 "sample:guarantee=bernstein,base=48,eps=0.05"
   "the error that is asked for is read as percent" [[a = @x->eps@ * (owned / n + least),]] [[100 * x->eps]])
-mutant(sample-last-never-drawn variants/sample.c LAW-1 "sample:count=20,replacement=yes" "the last key is drawn only where it is alone"
-  [[attn_rng_below(&rng, @last + 1@);]] [[last + !last]])
 mutant(hyper-binary-order core/engines/hashing/order.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
   "buckets are sorted by their number, and neighbours differ in many bits" [[code ^= @code >> shift@;]] [[0]])
 mutant(hyper-queries-by-place variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
@@ -1111,9 +966,6 @@ mutant(hyper-queries-by-place variants/hyper.c LAW-4 "hyper:exact_below=0,block=
 mutant(hyper-padding-sorted variants/hyper.c oracle hyper
   "keys that do not exist are hashed and sorted among the others"
   [[keys = @attn_call_keys(call, batch)@, blocks = blocks_of(&s->p, keys);]] [[p->n_kv]])
-mutant(hyper-pi-not-normalised variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40,sampling=values"
-  "the probabilities do not sum to 1"
-  [=[(mass[key] - (key ? mass[key - 1] : 0)) / @mass[keys - 1]@]=] [[1]])
 mutant(hyper-multiplicity-lost variants/hyper.c LAW-2 "hyper:exact_below=0,block=20,sample=40"
   "a key that is drawn again has no more weight" [=[@log((double)w->times[key])@ - log((double)m * pi)]=] [[0]])
 mutant(hyper-seedless variants/hyper.c LAW-1 "hyper:exact_below=0,block=20,sample=40" "draws do not depend on the seed"
@@ -1146,8 +998,6 @@ mutant(evict-lag-values core/cache/kv_scores.c eval:EVICT-2 "evict:score=lagkv,b
   [[score[first + j] += next[j];]] [[;]])
 mutant(cache-wide-values-stay core/cache/kv_memory.c CACHE-1 "evict:score=lagkv,budget=20,recent=3" "values that scores read stay as keys go"
   [[for (kv_field f = 0; f < @KV_POSITIONS@; f++)]] [[KV_WIDE_VALUES]])
-mutant(evict-expected-heads core/cache/kv_scores.c EVICT-2 "evict:score=expected,budget=24,recent=4"
-  "weights of the heads of a group are not normalised" [[add_logs(score[first + j], @z[j] - all@)]] [=[z[j]]=])
 mutant(cache-copy-filters core/cache/kv_cache.c core_kv_cache/a_copy_is_the_cache_that_is_gone "" "a copy has no filters"
   [[if (own) @memcpy(own, c.rule.filters, (size_t)count * sizeof *own)@;]] [[memset(own, 0, (size_t)count * sizeof *own)]])
 mutant(evict-one-at-a-time core/cache/kv_head.c EVICT-1 "evict:score=knorm,budget=24,recent=4,every=5" "one key fewer goes at a time"
@@ -1158,20 +1008,6 @@ mutant(evict-safeguard core/cache/kv_rule.c EVICT-1 "evict:score=h2o,budget=24,r
   [[pooled = @attn_kv_pooled(r)@]] [[attn_kv_kept(r)]])
 mutant(evict-share-least core/cache/kv_rule.c EVICT-2 "evict:score=knorm,budget=24,recent=4,prompt=48,shared=0.8" "the pool goes to the head of the smaller score"
   [=[@scores[h * row + budget[h]] > scores[next * row + budget[next]]@]=] [=[scores[h * row + budget[h]] < scores[next * row + budget[next]]]=])
-mutant(evict-share-order core/cache/kv_rule.c EVICT-2 "evict:score=snapkv,budget=24,recent=4,prompt=48,shared=0.8" "the worst chunks of a head ask for the pool first"
-  [[return @(x < y) - (x > y)@;]] [[(x > y) - (x < y)]])
-mutant(evict-share-chunk core/cache/kv_rule.c EVICT-1 "evict:score=knorm,budget=24,recent=4,prompt=48,chunk=3,shared=0.8" "a chunk of the pool is one key of a budget"
-  [[budget[h] = r->budget + (budget[h] - kept) * @r->chunk@;]] [[1]])
-mutant(evict-share-first core/cache/eviction.c EVICT-1 "evict:score=snapkv,budget=24,recent=4,prompt=48,shared=0.8" "all heads have the budget of the first"
-  [[return w->budgets[@kv_head@];]] [[0]])
-mutant(evict-prompt-unseen core/cache/eviction.c EVICT-2 "evict:score=snapkv,budget=24,recent=4,prompt=80" "the first query of a window at the prompt's end is missed"
-  [[attn_kv_first(r) - @s->window@]] [[s->window - 1]])
-mutant(evict-judged-late core/cache/kv_head.c EVICT-2 "evict:score=knorm,budget=24,recent=4,admit=-5" "a key is judged a position late"
-  [[judged = @position == r->prompt || h->position[j] == position - r->recent@;]] [[position == r->prompt || h->position[j] == position - r->recent - 1]])
-mutant(evict-prompt-admitted core/cache/kv_head.c eval:EVICT-2 "evict:score=tova,budget=24,recent=4,prompt=40,admit=0.1" "keys of a prompt are not judged"
-  [[judged = @position == r->prompt || h->position[j] == position - r->recent@;]] [[h->position[j] == position - r->recent]])
-mutant(evict-takes-both core/cache/kv_head.c EVICT-1 "evict:score=tova,budget=24,recent=4,admit=0.1" "the budget takes a key beside one that is refused"
-  [[@refused++@;]] [[refused += 1 + (open > 1)]])
 mutant(cache-admits-evenly core/cache/kv_memory.h CACHE-1 "evict:score=random,budget=64,recent=4,admit=0.5" "rows that are no keys have no place in a full cache"
   [[(c->evicts && @attn_kv_admits(&c->rule)@)]] [[false]])
 mutant(cache-share-late core/cache/kv_append.c CACHE-1 "evict:score=snapkv,budget=24,recent=4,prompt=48,shared=0.8"
@@ -1196,13 +1032,8 @@ mutant(cache-truncate-keeps core/cache/kv_cache.c eval:CACHE-5 tiled "keys of st
   [[c->problem.batch; b++) @c->length[b] = length[b]@;]] [[0]])
 mutant(cache-copy-shares core/cache/kv_memory.c CACHE-5 tiled "a copy lacks the values"
   [[if (@to->field[f].at@) memcpy(]] [=[to->field[f].at && (f != KV_VALUES || !memset(to->field[f].at, 0, rows * to->field[f].bytes))]=])
-mutant(cache-rows-for-positions core/cache/kv_cache.c CACHE-3 "evict:score=knorm,budget=24,recent=4" "keys that are left stand where rows do"
-  [[.k_position = @c->evicts@ ? at]] [[false]])
 mutant(cache-truncate-head core/cache/kv_cache.c CACHE-5 "evict:score=knorm,budget=64,recent=4" "a head keeps the count of keys that were taken back"
   [[c->head[line].count -= c->length[b] - length[b];]] [[;]])
-mutant(cache-growth-short core/cache/kv_memory.c CACHE-1 tiled "the last row is not moved as memory grows"
-  [[@(size_t)kv_count(from, line)@ * from->field]]
-  [[(size_t)attn_max(0, kv_count(from, line) - 1)]])
 mutant(cache-plan-uncounted core/cache/kv_cache.c CACHE-2 tiled "the plan's memory is not counted"
   [[c->bytes += attn_plan_bytes(plan);]] [[;]])
 mutant(cache-wide-rows core/cache/kv_memory.c CACHE-2 "store:k=q8_0,v=q4_0" "rows of codes have the room of the numbers that they stand for"
@@ -1214,12 +1045,8 @@ mutant(store-truncates core/kernels/codes.h eval:QNT-1 "store:k=q8_0,v=q8_0" "co
   [[@roundf@(isfinite(inverse)]] [[truncf]])
 mutant(store-code-beyond core/kernels/codes.h QNT-1 "store:k=int4,v=int4" "the range has 2^bits steps"
   [[(float)(@(1 << bits) - 1@)]] [[1 << bits]])
-mutant(store-scale-unrounded core/kernels/codes.h QNT-1 "store:k=int8,v=int8" "codes follow from a scale that is not the stored one"
-  [[const float scale = @codes_half(at)@, from]] [[(most - least) / top]])
 mutant(store-least-missing core/kernels/convert.inc QNT-1 "store:k=int4,v=int4" "the least value is not added"
   [[v_fma(scale, codes_numbers(at + 4, bits, l), @least@)]] [[v_set(0)]])
-mutant(store-third-bit-low core/kernels/convert.inc QNT-1 "store:k=int3,v=int3" "the second plane's bits are read as the first's"
-  [[v_fma(own, v_set((REAL)(@1 << shift@)), sum)]] [[1]])
 mutant(store-values-doubled core/kernels/convert.inc QNT-2 "store:k=q8_0,v=q8_0" "numbers of q8_0 are twice as large"
   [[v_mul(@scale@, v_signed(at + 2 + l))]] [[v_add(scale, scale)]])
 mutant(store-not-finite core/kernels/codes.h variants_codes/what_is_no_number_makes_its_block_one "" "an infinite number is the scale of its block"
@@ -1238,8 +1065,6 @@ mutant(latent-values-of-keys core/engines/lowrank/latents.c MLA-3 latent "output
   [[: @p->kv_heads * p->d_qk + h * p->d_v@)};]] [[h * p->d_v]])
 mutant(latent-rank-below core/engines/lowrank/latents.c eval:MLA-2 "latent:rank=6" "one triplet fewer than the rank is kept"
   [[e < (found ? attn_min(@free@, f.side) : 0)]] [[free - 1]])
-mutant(latent-entry-before core/engines/lowrank/latents.c MLA-1 "latent:rank=6" "projections are those of the batch entry before"
-  [[w += @batch@ * l->rank * width;]] [[(batch ? batch - 1 : p->batch - 1)]])
 mutant(latent-values-unmoved variants/latent.c MLA-1 "latent:rank=6,path=naive" "expanded values are those of the first head"
   [[const int64_t d = key ? p->d_qk : p->d_v, place = @key ? at : at - of_keys@,]] [[key ? at : (at - of_keys) % p->d_v]])
 mutant(latent-gram-of-one-side core/engines/lowrank/latents.c MLA-2 "latent:rank=6"
@@ -1258,38 +1083,26 @@ mutant(latent-cache-first-factors core/cache/kv_latents.c CACHE-1 "latent:rank=6
 mutant(latent-cache-copy-unfitted core/cache/kv_latents.c CACHE-5 "latent:rank=6,prompt=12" "a copy has other factors"
   [[memcpy(to->latents.w, from->latents.w, @(size_t)factor_numbers(to)@ * sizeof *to->latents.w);]]
   [[(size_t)factor_numbers(to) / 2]])
-mutant(latent-cache-stays-long core/cache/kv_latents.c CACHE-5 "latent:rank=6,prompt=48" "what is taken back of a prompt is still there"
-  [[@attn_kv_cache_truncate(c->latents.prompt, c->first)@ : ATTN_OK]] [[ATTN_OK]])
 mutant(latent-cache-keeps-prompt core/cache/kv_latents.c CACHE-2 "latent:rank=6,prompt=12"
   "a prompt that is factored is held as it was given, too" [[if (status || @rests@) return status;]] [[true]])
-mutant(latent-cache-prompt-unread core/cache/kv_latents.c CACHE-1 "latent:rank=6,prompt=48" "a prompt's queries are not answered"
-  [[@attn_kv_cache_attend(c->latents.prompt, n, q, o, lse)@ : ATTN_OK]] [[ATTN_OK]])
 mutant(code-toward-zero core/engines/stored/kv_codes.c QNT-3 turbo "a coordinate takes the level below it"
   [[return copysign(c->level[@k@], t);]] [[k > 0 ? k - 1 : 0]])
 mutant(code-bounds-at-levels core/engines/stored/kv_codes.c QNT-1 turbo "a cell ends at its level"
   [[last ? 1 : @(c->level[k] + c->level[k + 1]) / 2@]] [=[c->level[k]]=])
-mutant(code-signs-of-the-row core/engines/stored/kv_codes.c QNT-1 "turbo:bits=2,prod=yes" "signs are those of the row, not of the rest"
-  [[x[l] -= @kept[l]@;]] [[0]])
 mutant(code-gain-inverted core/engines/stored/kv_codes.c QNT-3 qjl "sqrt(2/pi) in place of sqrt(pi/2)"
   [[sqrt(@acos(0)@)]] [[1 / acos(0)]])
 mutant(code-bits-uncounted core/engines/stored/kv_codes.c checks_stores/bits_are_all_that_is_stored "" "norms are not counted"
   [[(double)(@16@ + bits * d + signs]] [[0]])
 mutant(rotated-not-back variants/rotated.c QNT-1 "rotated:k=q4_0,v=q8_0" "the rotation is not taken back"
   [[turn(c, d, kept);]] [[;]])
-mutant(rotated-not variants/rotated.c QNT-1 "rotated:k=int2" "codes are those of the row as it is given"
-  [[block = @d & -d@;]] [[1]])
 mutant(kivi-top-code core/engines/stored/stored_engine.c QNT-1 "kivi:bits=2,group=8,residual=16" "codes go up to 2^bits"
   [[(float)(@(1 << bits) - 1@);]] [[1 << bits]])
-mutant(kivi-scale-unrounded core/engines/stored/stored_engine.c QNT-1 "kivi:bits=2,group=8,residual=16" "the scale has more than 16 bits"
-  [[scale = @attn_rounded((double)((most - least) / top), ATTN_F16)@,]] [[(double)((most - least) / top)]])
 mutant(kivi-residual-coded core/engines/stored/stored_engine.c eval:QNT-0 "kivi:bits=2,group=8,residual=16" "the newest values are coded"
   [[m - m % s->residual : @m - s->residual@;]] [[m]])
 mutant(kivi-flushed-early core/engines/stored/stored_engine.c PROP-CAUSAL "kivi:bits=2,group=8,residual=16" "groups go before they are complete"
   [[s->group ? @m - m % s->residual@ :]] [[m - m % s->residual + s->residual]])
 mutant(kivi-way-lost core/engines/softmax/settled.c QNT-0 "kivi:bits=2,group=8,residual=16" "keys whose values are not coded are left out"
   [=[return (@some[V] & 1 ? some[K] : 0@) |]=] [=[some[V] & 1 ? some[K] & 1 : 0]=])
-mutant(kivi-complement core/engines/softmax/settled.c QNT-0 "kivi:bits=2,group=8,residual=16" "rows take the keys that are read otherwise"
-  [=[if (@way_of(end, w->keys[j]) != way@)]=] [=[way_of(end, w->keys[j]) == way]=])
 mutant(kivi-mask-lost core/engines/softmax/softmax.c QNT-0 "evict:budget=24,recent=8 | kivi:bits=2,group=4,residual=8" "the first way of a step takes the masks of the second"
   [[if (@mixed && t->picks@) memcpy(w->mask,]] [[false]])
 mutant(sage-not-smoothed core/engines/stored/kv_groups.c QNT-4 sage "nothing is taken from the keys"
@@ -1298,17 +1111,10 @@ mutant(sage-top-code core/engines/stored/kv_groups.c QNT-1 sage "the range is 2^
   [[const double top = (double)(@(1 << (s->k - ATTN_INT1)) - 1@);]] [[1 << (s->k - ATTN_INT1)]])
 mutant(sage-scale-of-keys core/engines/stored/kv_groups.c QNT-4 "sage:bits=4,group=8" "the scale is that of the keys with their mean"
   [[most = fmax(most, fabs(@apart@));]] [[attn_get(x, i, t)]])
-mutant(sage-last-group core/engines/stored/kv_groups.c QNT-1 "sage:group=7" "a group that is not complete is left as it is"
-  [[first < @keys@; first += s->group]] [[keys - s->group + 1]])
 mutant(sage-of-padding core/engines/stored/stored_engine.c PROP-PAD sage "padding is in the mean"
   [[keys = @attn_call_keys(call, line / p->kv_heads)@, first]] [[p->n_kv]])
 mutant(sage-line-behind core/engines/stored/stored_engine.c QNT-0 sage "keys are those of the neighbouring head"
   [[store_row(call, given, call->k, @first + i@, rows, room);]] [[(first + p->n_kv + i) % (p->batch * p->kv_heads * p->n_kv)]])
-mutant(cache-code-rows core/cache/kv_cache.c CACHE-1 tiled "rows of values are as long as those of keys"
-  [[d_v = @attn_row_elements(p.d_v, attn_stored(p.v, p.dtype))@]] [[d_qk]])
-mutant(cache-ranks-as-given core/cache/kv_append.c CACHE-1 "evict:score=knorm,budget=24,recent=4 | store:k=int3,v=f16" "keys are ranked by numbers that are not held"
-  [[attn_convert(k, attn_stored(p->k, p->dtype), d, ATTN_F64, own);]]
-  [[attn_convert(a->k + (size_t)(line * a->n + i) * attn_row_bytes(d, c->k_given), c->k_given, d, ATTN_F64, own);]])
 
 # -- statements of attnlab theory: each must see its own promise break, and miss what should break it --
 

@@ -77,7 +77,11 @@ Test(training_small_model, attention_of_fp32) {
   }
   cr_expect(sqrt(apart) <= 10 * 256 * 0x1p-24 * sqrt(norm), "%g of %g", sqrt(apart), sqrt(norm));
   cr_expect(apart > 0, "attention is not of fp32");
-  small_model_free(&m), small_model_free(&of_single), free(weights), free(g), free(rounded);
+  small_model_free(&m);
+  small_model_free(&of_single);
+  free(weights);
+  free(g);
+  free(rounded);
 }
 
 /* No position hears of a later one: with other last tokens the logits before them keep their bits. */
@@ -126,7 +130,9 @@ Test(training_small_model, declares_what_it_sees_later) {
     }
     cr_expect(seen == cases[c].later, "%s", cases[c].spec);
     cr_expect(!later == !cases[c].later, "%s: %s", cases[c].spec, later ? later : "nothing is declared");
-    small_model_free(&m), attn_spec_destroy(spec), free(later);
+    small_model_free(&m);
+    attn_spec_destroy(spec);
+    free(later);
   }
   free(weights);
 }

@@ -208,7 +208,9 @@ Test(variants_equivalence, draws_do_not_depend_on_the_dtype) {
       }
       if (!(sqrt(same) <= 1e-3 * sqrt(apart)))
         note_failure("%s %s: fp32 is %g off, another seed %g", first, options.isa, sqrt(same), sqrt(apart));
-      free(a), free(b), free(c);
+      free(a);
+      free(b);
+      free(c);
     }
   inputs_free(&in32), inputs_free(&in64);
 }

@@ -33,7 +33,10 @@ static inputs expanded(const inputs *in, const char *spec) {
       if (pass == 0) attn_latent_factor(law, attn_plan_context(plan), keys, x, c, w, room);
     }
   }
-  free(x), free(c), free(w), free(room);
+  free(x);
+  free(c);
+  free(w);
+  free(room);
   attn_plan_destroy(plan);
   return out;
 }

@@ -43,7 +43,9 @@ static bool expect_rounded_once(const char *spec, const char *isa, int threads, 
   attn_tensors x = tensors_of(in);
   x.o = malloc(tensor_bytes(p, TENSOR_O) + 1);
   if (verify_tensors(own, x)) note_failure("%s: %s", spec, attn_last_error());
-  free(x.o), free(o), free(want);
+  free(x.o);
+  free(o);
+  free(want);
 out:
   attn_plan_destroy(own), attn_plan_destroy(plan);
   inputs_free(&wide);
