@@ -29,12 +29,13 @@ static int compare_errors(const void *a, const void *b) {
   return (x > y || (isnan(x) && !isnan(y))) - (x < y || (isnan(y) && !isnan(x)));
 }
 
-/* Of caches, which are not timed, the one of least error; else the fastest whose interval lies below exact
+/* Of caches the one of least error, however fast others are; else the fastest whose interval lies below exact
  * attention's and which leaves keys out, if it reads any. */
 static void choose(const advice_request *r, advice *a) {
   qsort(a->settings, (size_t)a->count, sizeof *a->settings, r->kv_bytes ? compare_errors : compare);
   a->best = r->kv_bytes && a->count && !isnan(a->settings[0].error) ? 0 : -1;
-  for (int64_t i = r->kv_bytes ? 0 : a->count; i-- > 0;) {
+  if (r->kv_bytes) return;
+  for (int64_t i = a->count - 1; i >= 0; i--) {
     const advice_setting *s = &a->settings[i];
     const double slow = isnan(s->time_hi) ? DOUBT * s->time : s->time_hi;
     const double exact = isnan(a->exact.time_lo) ? a->exact.time / DOUBT : a->exact.time_lo;
