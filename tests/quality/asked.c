@@ -419,17 +419,17 @@ Test(quality_asked, defaults_of_a_configuration_are_those_of_its_help) {
   quality_configuration_print_help(out);
   cr_assert_eq(fclose(out), 0);
   for (const char *at = help; sscanf(at, "  %15s %15s", name, value) == 2; at = strchr(at, '\n') + 1)
-    if (strcmp(value, "(needed)") != 0 && strcmp(name, "bos") != 0)
-      snprintf(given + strlen(given), sizeof given - strlen(given), "  %s: %s\n", name, value), count++;
+    if (strcmp(value, "(needed)") != 0 && strcmp(name, "bos") != 0) {
+      snprintf(given + strlen(given), sizeof given - strlen(given), "  %s: %s\n", name, value);
+      count++;
+    }
   quality_configuration *c[] = {load(""), load(given)};
   for (int i = 0; i < 2; i++) quality_configuration_request(c[i], 0, &r[i]);
   cr_expect(count == 10 && r[0].n.count == 1 && r[0].mix_count == 1 && r[0].task_count == 1, "%s", given);
-  const char *const texts[] = {r[0].tasks[0], r[0].layers, r[0].heads, r[0].phase}, *const same[] = {
-                                                                                        r[1].tasks[0],
-                                                                                        r[1].layers,
-                                                                                        r[1].heads,
-                                                                                        r[1].phase};
-  for (int i = 0; i < 4; i++) cr_expect_str_eq(texts[i], same[i]);
+  cr_expect_str_eq(r[0].tasks[0], r[1].tasks[0]);
+  cr_expect_str_eq(r[0].layers, r[1].layers);
+  cr_expect_str_eq(r[0].heads, r[1].heads);
+  cr_expect_str_eq(r[0].phase, r[1].phase);
   cr_expect(r[0].n.items[0] == r[1].n.items[0] && r[0].seed == r[1].seed && r[0].windows == r[1].windows);
   cr_expect(r[0].mixes[0] == r[1].mixes[0] && r[0].margin == r[1].margin && r[0].kl_budget == r[1].kl_budget);
   cr_assert_eq(sscanf(strstr(help, "all, each, "), "all, each, %15s", layers), 1);
