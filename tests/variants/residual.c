@@ -19,9 +19,6 @@ ATTN_VARIANT(toy_residual, TOY,
                      ATTN_CAP_LSE | ATTN_CAP_SCORE,
              .describe = describe, .cost = cost)
 
-static void enter(void) { cr_assert_eq(attn_variant_register(&attn_variant_toy_residual), ATTN_OK); }
-TestSuite(variants_residual, .init = enter);
-
 static const char performer[] = "performer:features=48,seed=3";
 
 /* A head, and performer's features of all other keys. */
@@ -58,6 +55,7 @@ static int64_t one_by_one(const void *state, int64_t head, int64_t position, att
 }
 
 Test(variants_residual, heads_of_nothing_of_everything_and_of_steps) {
+  cr_assert_eq(attn_variant_register(&attn_variant_toy_residual), ATTN_OK);
   const attn_pattern none = {.row = no_runs, .max_runs = 1};
   for (int causal = 0; causal <= 1; causal++) {
     inputs in = make((case_shape){2, 4, 2, 300, 411, 16, 16, causal, true}, ATTN_F32, 1);
@@ -114,6 +112,7 @@ static void steep(const void *state, const attn_context *c, const attn_feature_r
 }
 
 Test(variants_residual, a_lost_denominator_is_no_number) {
+  cr_assert_eq(attn_variant_register(&attn_variant_toy_residual), ATTN_OK);
   const attn_feature_map map = {.columns = 1, .map = steep};
   const attn_pattern pattern = {.row = tall_run, .max_runs = 1};
   parts = (attn_residual){.pattern = &pattern, .features = &map};
@@ -144,6 +143,7 @@ static const int64_t *in_order(const void *state, const attn_call *call, const v
 }
 
 Test(variants_residual, what_cannot_be_joined_is_named) {
+  cr_assert_eq(attn_variant_register(&attn_variant_toy_residual), ATTN_OK);
   const attn_problem p = attn_problem_make(1, 1, 50, 8);
   attn_view head, features;
   attn_plan *of_head = plan_inspected(&p, "topk:k=4", NULL, &head),
