@@ -32,7 +32,8 @@ static int compare_errors(const void *a, const void *b) {
 /* Of caches the one of least error, however fast others are; else the fastest whose interval lies below exact
  * attention's and which leaves keys out, if it reads any. */
 static void choose(const advice_request *r, advice *a) {
-  qsort(a->settings, (size_t)a->count, sizeof *a->settings, r->kv_bytes ? compare_errors : compare);
+  if (a->count)
+    qsort(a->settings, (size_t)a->count, sizeof *a->settings, r->kv_bytes ? compare_errors : compare);
   a->best = r->kv_bytes && a->count && !isnan(a->settings[0].error) ? 0 : -1;
   if (r->kv_bytes) return;
   for (int64_t i = a->count - 1; i >= 0; i--) {
