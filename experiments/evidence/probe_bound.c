@@ -11,7 +11,7 @@
  * division), and what underflow takes from a feature of the query or the key, none of which is larger than
  *   sqrt(k(x, x)); with LOST, what it takes from products of a key's features and a value, times the query's,
  *   |o^_l - o_l| <= (sum_j err_j (|v_jl| + |o_l|) + LOST) / (|sum k| - sum_j err_j).
- * Without a denominator (either way) sum_j err_j |v_jl| (+ LOST).
+ * Without a denominator sum_j err_j |v_jl|, and LOST of fixed features.
  * Compression: FP-1 on the slots with 3 slots + 8 as chain (any number of steps), and the rounding of the
  * projection, gamma_(n+3) max|k|, gamma_(n+3) max|v| for weights that are means. */
 #include "experiments/evidence/probe.h"
