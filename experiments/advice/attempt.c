@@ -234,9 +234,10 @@ static attn_status execute(const attempts *x, const attn_spec *spec, attempt *t,
 
 static bool close_enough(const attempts *x, double error) { return error + x->rounding <= x->request->error; }
 
+/* NaN is worse than any error. */
 static double worst_of(const attempt *t) {
   double worst = t->error[0];
-  for (int i = 1; i < t->draws; i++)
+  for (int i = 1; i < t->draws && !isnan(worst); i++)
     if (!(t->error[i] <= worst)) worst = t->error[i];
   return worst;
 }

@@ -299,6 +299,26 @@ Test(cli_advise, an_output_that_is_not_finite) {
             "%s", result.out);
 }
 
+/* Where all features of a query are zero, which hangs on the draw, its output is NaN: in whichever of the
+ * draws, the setting is not within the error. */
+Test(cli_advise, a_draw_that_is_not_finite) {
+  int found = 0;
+  write_inputs(0.5);
+  for (int seed = 0; seed < 4; seed++) {
+    char arguments[128];
+    snprintf(arguments, sizeof arguments,
+             "advise performer:features=9,kernel=relu,eps=0 --in qkv.h5 --error 99%% --json --seed %d", seed);
+    json_t *all = ask(arguments);
+    const json_t *s = setting_of(all, "performer");
+    const bool told = isnan(number(s, "error"));
+    cr_expect(!told || !json_is_true(json_object_get(s, "within")), "%s", result.out);
+    cr_expect(!told || isnan(number(s, "error_worst")), "%s", result.out);
+    found += told;
+    json_decref(all);
+  }
+  cr_expect(found > 0);
+}
+
 /* Of the same variant with other budgets, named: none within the error reads clearly fewer keys, and where
  * none is within, none is closer. A budget of all keys costs less than a selection of most of them, and is no
  * answer. */
