@@ -9,8 +9,7 @@
 
 /* Values of a skewed population in [0, 1]: 1 with probability `rare`, else below a tenth. */
 static void population(double *x, int64_t n, double rare, uint64_t seed) {
-  attn_rng rng;
-  attn_rng_init(&rng, seed, 1, 1);
+  attn_rng rng = rng_of(seed, 1, 1);
   for (int64_t i = 0; i < n; i++) {
     double u = attn_rng_uniform(&rng);
     x[i] = attn_rng_uniform(&rng) < rare ? 1 : 0.1 * u * u;
@@ -32,8 +31,7 @@ static coverage simulate(int64_t strata, int64_t n, int64_t s, double rare, doub
   population(x, strata * n, rare, (uint64_t)(strata + n + s));
   for (int64_t i = 0; i < strata * n; i++) truth += x[i] / (double)(strata * n);
   for (int t = 0; t < TRIALS; t++) {
-    attn_rng rng;
-    attn_rng_init(&rng, 3, (uint64_t)t, 3);
+    attn_rng rng = rng_of(3, (uint64_t)t, 3);
     double estimate = 0;
     for (int64_t k = 0; k < strata; k++) {
       double sum = 0, squares = 0;

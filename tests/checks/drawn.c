@@ -89,14 +89,13 @@ static uint64_t draw_of(bool alike, int64_t head, attn_side side) {
 }
 
 static double dense_entry(uint64_t seed, uint64_t draw, int64_t s, int64_t j) {
-  attn_rng rng;
   if (wrong == PERIOD) j %= 256;
   if (wrong == SLOTS_ALIKE && s == 5) s = 4;
   if (wrong == HEADS_OVERLAP) {
     j += 7 * (int64_t)(draw / 2);
     draw %= 2;
   }
-  attn_rng_init(&rng, seed, draw + 1, (uint64_t)(j * SLOTS + s));
+  attn_rng rng = rng_of(seed, draw + 1, (uint64_t)(j * SLOTS + s));
   if (projection.law == ATTN_PROJECTION_RADEMACHER) return attn_rng_bits(&rng) >> 63 ? 1 : -1;
   if (wrong == UNIFORM) return sqrt(12) * (attn_rng_uniform(&rng) - 0.5);
   return attn_rng_normal(&rng) * (wrong == TOO_LARGE ? 1.02 : 1);
@@ -109,8 +108,7 @@ static int by_place(const void *a, const void *b) {
 static void transform_draw(uint64_t seed, int64_t head, attn_side side, int64_t n, int64_t order,
                            int rows[SLOTS], double *sign) {
   static int all[LONGEST];
-  attn_rng rng;
-  attn_rng_init(&rng, seed, 77, draw_of(wrong == SIGNS_SHARED, head, side));
+  attn_rng rng = rng_of(seed, 77, draw_of(wrong == SIGNS_SHARED, head, side));
   for (int64_t j = 0; j < n; j++) sign[j] = wrong == SIGNS_MISSING || attn_rng_bits(&rng) >> 63 ? 1 : -1;
   attn_rng_init(&rng, seed, 78, draw_of(wrong == ROWS_SHARED, head, side));
   int64_t most = wrong == ROWS_BIASED ? n : order;

@@ -17,8 +17,7 @@ static void expect_moments(attn_features_kind kind, double a, bool constant, int
   feature_law law = {.kind = kind, .d = d, .a = a, .orthogonal = true, .constant = constant};
   feature_law_resize(&law, m);
   double w[64], sums[4] = {0}, pairs = 0, square = 0;
-  attn_rng rng;
-  attn_rng_init(&rng, 1, 2, 3);
+  attn_rng rng = rng_of(1, 2, 3);
   fault = (generator_fault){.gain = 1, .length = constant ? sqrt((double)d) : 0};
   /* x = b / 2 = +-y: the factor is exp(-+s/4). */
   bool trig = kind == ATTN_FEATURES_TRIG;
@@ -70,8 +69,7 @@ Test(checks_entries, powers_of_weighted_products) {
   const double a = -0.1, s = 0.25;
   feature_law law = {.kind = ATTN_FEATURES_POSITIVE, .d = D, .a = a, .orthogonal = true};
   double w[2 * D], want[4], sum[4] = {0}, squares[4] = {0};
-  attn_rng rng;
-  attn_rng_init(&rng, 6, 7, 8);
+  attn_rng rng = rng_of(6, 7, 8);
   feature_law_resize(&law, 1);
   fault = none;
   want[0] = entry_square(&law, s);
@@ -111,8 +109,7 @@ Test(checks_entries, joint_moments_of_two_entries) {
     const double a = k == 1 ? -0.2 : 0, b = sqrt(1 - 4 * a), *points[3] = {x, y[0], y[1]};
     const feature_law law = {.kind = kinds[k], .d = D, .a = a};
     double sum = 0, squares = 0, want = moment_of_pair(&law, x, y[0], y[1]);
-    attn_rng rng;
-    attn_rng_init(&rng, 9, (uint64_t)k, 1);
+    attn_rng rng = rng_of(9, (uint64_t)k, 1);
     for (int run = 0; run < RUNS; run++) {
       double w[D], t[3], half[3], entry[2];
       for (int l = 0; l < D; l++) w[l] = attn_rng_normal(&rng);
@@ -171,8 +168,7 @@ Test(checks_entries, blocks_against_independent_vectors) {
   for (int64_t d = 2; d <= 5; d++) {
     double w[10 * 8], pair[2] = {0}, square[2] = {0}, spread = 0, width = (double)d;
     feature_law law = {.kind = ATTN_FEATURES_POSITIVE, .d = d, .orthogonal = true};
-    attn_rng rng;
-    attn_rng_init(&rng, 5, 6, (uint64_t)d);
+    attn_rng rng = rng_of(5, 6, (uint64_t)d);
     feature_law_resize(&law, 8);
     for (int run = 0; run < RUNS; run++) {
       double f[8][2], sum = 0;
@@ -207,8 +203,7 @@ Test(checks_entries, collapse_of_normalisers) {
       for (double s = 0.05; s < 3; s *= 3) {
         feature_law law = {.kind = ATTN_FEATURES_POSITIVE, .d = 3, .orthogonal = orthogonal};
         double w[64 * 3], below = 0;
-        attn_rng rng;
-        attn_rng_init(&rng, 8, (uint64_t)m, (uint64_t)orthogonal);
+        attn_rng rng = rng_of(8, (uint64_t)m, (uint64_t)orthogonal);
         feature_law_resize(&law, m);
         fault = none;
         fault.independent = !orthogonal;
@@ -331,8 +326,7 @@ Test(checks_entries, wrong_draws) {
 Test(checks_entries, means_of_any_distribution) {
   enum { COUNT = 310, RUNS = 4000 };
   double values[COUNT], sigma = sqrt(exp(2) - exp(1)), mean = exp(0.5), rejected[2] = {0}, found = 0;
-  attn_rng rng;
-  attn_rng_init(&rng, 4, 4, 4);
+  attn_rng rng = rng_of(4, 4, 4);
   for (int run = 0; run < RUNS; run++) {
     for (int i = 0; i < COUNT; i++) values[i] = exp(attn_rng_normal(&rng));
     double p = mean_p_value(values, COUNT, mean, sigma, 0);

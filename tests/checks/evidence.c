@@ -194,8 +194,7 @@ Test(checks_evidence, the_interval_covers) {
   p.n_kv = 1;
   p.dtype = ATTN_F64;
   run_case *c = case_make(p, 1, 1);
-  attn_rng rng;
-  attn_rng_init(&rng, 4, 4, 4);
+  attn_rng rng = rng_of(4, 4, 4);
   double above = 0, below = 0;
   double *exact = malloc(N * sizeof *exact), *x = c->o;
   for (int64_t i = 0; i < N; i++) {

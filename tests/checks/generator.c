@@ -152,8 +152,7 @@ static int64_t streamed_row(const void *state, int64_t head, int64_t position, a
   for (int64_t r = honest->row(honest->state, 0, 60, drawn) - 1; r >= 0 && !seed_ignored; r--)
     seed = 131 * seed + (uint64_t)drawn[r].first;
   (void)state;
-  attn_rng rng;
-  attn_rng_init(&rng, seed, 5, stream_of(head, own));
+  attn_rng rng = rng_of(seed, 5, stream_of(head, own));
   while (count < 3) {
     int64_t pick = attn_rng_below(&rng, 31), at = 0;
     for (int64_t i = 0; i < count; i++) at += picks[i] == pick;

@@ -83,8 +83,7 @@ Test(checks_normalised, moments_of_the_law) {
                        .a = weighted ? -0.05 : 0,
                        .orthogonal = weighted ? i / 2 % 2 : i % 2};
     feature_law_resize(&law, 12);
-    attn_rng rng;
-    attn_rng_init(&rng, (uint64_t)i, 1, 0);
+    attn_rng rng = rng_of((uint64_t)i, 1, 0);
     estimator *s = estimator_make(&law, i % 4 < 2, &rng);
     cr_assert_not_null(s);
     double sum = 0, squares = 0, sizes = 0, sizes_square = 0;

@@ -317,8 +317,7 @@ Test(checks_selections, keys_that_a_bias_hides_may_be_selected) {
                                       "lsh_tail:k=3,l=10", "streaming:sink=2,window=9 + sample:count=9",
                                       "bigbird:block=8,random=2,global=1,tail=uniform"};
   static double bias[N * N];
-  attn_rng rng;
-  attn_rng_init(&rng, 3, 1, 0);
+  attn_rng rng = rng_of(3, 1, 0);
   for (int64_t at = 0; at < N * N; at++)
     bias[at] = attn_rng_below(&rng, 2) || at % N == 0 ? 0 : -(double)INFINITY;
   attn_problem p = case_problem(1, 2, 1, N, 8, 4, true, ATTN_F32);
@@ -339,8 +338,7 @@ Test(checks_selections, what_biases_hide_takes_no_place) {
                                       "topk:k=8,share=group",
                                       "topk:k=8,by=sparq,r=2"};
   static double bias[HEADS * N * N];
-  attn_rng rng;
-  attn_rng_init(&rng, 3, 1, 0);
+  attn_rng rng = rng_of(3, 1, 0);
   for (int64_t at = 0; at < HEADS * N * N; at++) bias[at] = attn_rng_below(&rng, 10) ? -(double)INFINITY : 0;
   for (size_t s = 0; s < 2 * sizeof specs / sizeof *specs; s++) {
     attn_problem p = case_problem(1, HEADS, 1, N, 8, 4, s & 1, ATTN_F32);

@@ -149,8 +149,7 @@ static void claim_matrix(attn_projection_law law, int64_t slots, double (*entry)
 }
 
 static double gaussian(int64_t s, int64_t j) {
-  attn_rng rng;
-  attn_rng_init(&rng, 9, (uint64_t)s, (uint64_t)j);
+  attn_rng rng = rng_of(9, (uint64_t)s, (uint64_t)j);
   return gain * attn_rng_normal(&rng) / sqrt(8);
 }
 

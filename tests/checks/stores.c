@@ -45,9 +45,8 @@ Test(checks_stores, draws_have_the_moments_of_the_law) {
   static const attn_kv_law laws[] = {{.bits = 1}, {.bits = 3}, {.signs = 24}, {.bits = 2, .signs = D}};
   for (size_t i = 0; i < sizeof laws / sizeof *laws; i++) {
     scheme_levels s;
-    attn_rng rng;
     double room[3 * D], sum = 0, squares = 0;
-    attn_rng_init(&rng, 1, 2, i);
+    attn_rng rng = rng_of(1, 2, i);
     scheme_levels_make(laws[i].bits, D, &s);
     for (int r = 0; r < DRAWS; r++) {
       const double error = scheme_error_draw(&laws[i], &s, &rng, room);

@@ -156,11 +156,10 @@ static attn_problem draw_problem(attn_rng *rng) {
 }
 
 static void run_sweep(int sweep, int *cells) {
-  attn_rng rng;
   result_row rows[SPECS];
   char list[sizeof specs], *rest;
   int count = 0, s = 0;
-  attn_rng_init(&rng, 20, (uint64_t)sweep, 0);
+  attn_rng rng = rng_of(20, (uint64_t)sweep, 0);
   const attn_problem p = draw_problem(&rng);
   const input_kind kind = (input_kind)(sweep / 2);
   const bool padded = attn_rng_below(&rng, 3) == 0;

@@ -101,8 +101,7 @@ Test(reference_census, rows_without_keys_are_zero) {
   static const double sink[] = {0.5, -2};
   attn_problem p = problem_of(&(shape){1, 2, 1, 110, 700, 8, 6, false}, ATTN_F32);
   float *bias = malloc((size_t)(p.n_q * p.n_kv) * sizeof *bias);
-  attn_rng rng;
-  attn_rng_init(&rng, 1, 1, 0);
+  attn_rng rng = rng_of(1, 1, 0);
   for (int64_t i = 0; i < p.n_q * p.n_kv; i++)
     bias[i] = i / p.n_kv % 7 == 3 || attn_rng_below(&rng, 3) ? -INFINITY : (float)attn_rng_normal(&rng);
   p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F32, .row = p.n_kv};
@@ -230,8 +229,7 @@ Test(reference_census, a_wrong_row_is_named) {
 static void expect_weights(weigh *weights, const char *what) {
   enum { COUNT = 4099 };
   double x[COUNT], from[COUNT], worst = 0, sum = 0;
-  attn_rng rng;
-  attn_rng_init(&rng, 3, 1, 0);
+  attn_rng rng = rng_of(3, 1, 0);
   for (int64_t scale = 1; scale < 1000; scale *= 3) {
     weigh_row row = {-(double)INFINITY, 0};
     for (int j = 0; j < COUNT; j++) x[j] = from[j] = j ? -(double)scale * attn_rng_uniform(&rng) : 0;

@@ -6,6 +6,7 @@
 #define TESTS_SUPPORT_CASES_H
 
 #include "attn_variant.h"
+#include "tests/support/basics/rng.h"
 
 enum { MAX_BATCH = 4 };
 

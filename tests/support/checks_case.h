@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "experiments/checks/check.h"
+#include "tests/support/basics/rng.h"
 
 typedef struct run_case {
   attn_problem problem;
@@ -40,8 +41,7 @@ static inline void case_set(const run_case *c, void *at, int64_t i, double x) {
 }
 
 static inline void case_normals(const run_case *c, void *at, int64_t count, double std, uint64_t seed) {
-  attn_rng rng;
-  attn_rng_init(&rng, seed, 1, 0);
+  attn_rng rng = rng_of(seed, 1, 0);
   for (int64_t i = 0; i < count; i++) case_set(c, at, i, std * attn_rng_normal(&rng));
 }
 

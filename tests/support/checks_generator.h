@@ -54,8 +54,7 @@ static void generator_map(const void *state, const attn_context *c, const attn_f
   attn_features_kind kind = fake.view.features->law.kind;
   int64_t m = p->w, d = c->problem->d_qk;
   double *w = malloc((size_t)(m * d) * sizeof *w);
-  attn_rng rng;
-  attn_rng_init(&rng, (uint64_t)(fault.few ? p->r % 1000 : p->r), 3, 3);
+  attn_rng rng = rng_of((uint64_t)(fault.few ? p->r % 1000 : p->r), 3, 3);
   generator_draw(&rng, m, d, w);
   (void)state;
   for (int64_t i = 0; i < rows; i++) {

@@ -69,8 +69,7 @@ Test(variants_projections, streams) {
 Test(variants_projections, normal_cells) {
   enum { CELLS = 4000, DRAWS = 4000000 };
   static int counts[CELLS];
-  attn_rng rng;
-  attn_rng_init(&rng, 5, 6, 7);
+  attn_rng rng = rng_of(5, 6, 7);
   for (int k = 0; k < DRAWS; k++) {
     double u = erfc(-attn_rng_normal(&rng) / sqrt(2)) / 2;
     int cell = (int)(u * CELLS);

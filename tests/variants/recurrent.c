@@ -164,8 +164,7 @@ Test(variants_recurrent, outputs_are_those_of_the_recursion) {
 
 /* Gates of every size: most keep, some keep nothing, some e^-40. */
 static void draw_gates(int of) {
-  attn_rng r;
-  attn_rng_init(&r, 3, 5, (uint64_t)of);
+  attn_rng r = rng_of(3, 5, (uint64_t)of);
   for (int64_t i = 0; i < BATCH * HEADS * N * D; i++) {
     const double u = attn_rng_uniform(&r);
     decay[i] = u < 0.02 ? -(double)INFINITY : u < 0.05 ? -40 : log(u) / 8;

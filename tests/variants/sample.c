@@ -121,8 +121,7 @@ static inputs log_normal(double spread) {
   inputs in = one_query(MANY, ATTN_F64);
   in.problem.scale = 1;
   double *s = malloc(MANY * sizeof *s);
-  attn_rng rng;
-  attn_rng_init(&rng, 9, 1, 1);
+  attn_rng rng = rng_of(9, 1, 1);
   for (int64_t j = 0; j < MANY; j++) s[j] = spread * attn_rng_normal(&rng);
   for (int64_t j = 1; j < MANY; j++)
     for (int64_t a = j; a > 0 && s[a - 1] > s[a]; a--) {
@@ -148,8 +147,7 @@ static long double budget_of(const inputs *in, bool bernstein, bool two, long do
                              int seed) {
   const int64_t n = MANY - 256;
   long double a[BASE], mean = 0, square = 0, cap = 0;
-  attn_rng rng;
-  attn_rng_init(&rng, (uint64_t)seed, 0x5a3ba5e, MANY - 1);
+  attn_rng rng = rng_of((uint64_t)seed, 0x5a3ba5e, MANY - 1);
   for (int t = 0; t < BASE; t++) {
     a[t] = expl((long double)inputs_get(in, TENSOR_K, 0, 0, attn_rng_below(&rng, n), 0));
     mean += a[t] / BASE;

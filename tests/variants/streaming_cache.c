@@ -46,8 +46,7 @@ Test(variants_streaming_cache, outputs_are_those_of_a_cache_that_turns_late) {
     for (int64_t first = 0; first < 2000; first += 1234) { /* the same wherever the text begins */
       char spec[80];
       double row[D], wanted[D_V];
-      attn_rng rng;
-      attn_rng_init(&rng, 7, 0, 0);
+      attn_rng rng = rng_of(7, 0, 0);
       for (int i = 0; i < N; i++) {
         for (int l = 0; l < D; l++) q[i][l] = attn_rng_normal(&rng), k[i][l] = attn_rng_normal(&rng);
         for (int l = 0; l < D_V; l++) v[i][l] = (double)(values[i][l] = (float)attn_rng_normal(&rng));
