@@ -31,9 +31,7 @@ static void expect_prediction(const char *format, double low, double high) {
   double sum = 0, size = 0, want = 0;
   run_case *c = case_make(shape(8), 0.5, 100); /* of 8 rows all moments are taken */
   for (int seed = 0; seed < 60; seed++) {
-    char spec[128];
-    snprintf(spec, sizeof spec, format, seed);
-    case_run(c, spec, NULL);
+    case_run(c, text_of(format, seed), NULL);
     sum += squared_error(c, &size) / 60;
     if (seed == 0) {
       budget b = find(c, 0.1);
@@ -55,9 +53,7 @@ Test(checks_budget, errors_of_random_features) {
 }
 
 static budget linformer(const char *kind, int64_t k, double error) {
-  char spec[128];
-  snprintf(spec, sizeof spec, "linformer:k=%d,%s", (int)k, kind);
-  run_case *c = case_gaussian(spec, shape(64), 1);
+  run_case *c = case_gaussian(text_of("linformer:k=%d,%s", (int)k, kind), shape(64), 1);
   budget b = find(c, error);
   case_free(c);
   return b;
@@ -123,9 +119,7 @@ Test(checks_budget, more_keys_keep_no_less) {
   run_case *c = case_make(p, 1, 7);
   kept_keys before = {.keys_mean = 0};
   for (int window = 64; window < 220; window += 4) {
-    char spec[64];
-    snprintf(spec, sizeof spec, "streaming:sink=0,window=%d", window);
-    case_run(c, spec, NULL);
+    case_run(c, text_of("streaming:sink=0,window=%d", window), NULL);
     const kept_keys now = kept(c);
     cr_expect(now.keys_mean > before.keys_mean && now.mass_mean >= before.mass_mean,
               "window %d: %g keys keep %g, after %g", window, now.keys_mean, now.mass_mean, before.mass_mean);

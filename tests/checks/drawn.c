@@ -12,8 +12,7 @@ static void expect_seldom_of(const char *name, const char *parameters) {
   double mean = 0, squares = 0;
   const double level[3] = {0.5, 0.2, 0.05};
   for (int seed = 0; seed < RUNS; seed++) {
-    char spec[128];
-    snprintf(spec, sizeof spec, "linformer:%s,seed=%d", parameters, 1000 * seed);
+    const char *spec = text_of("linformer:%s,seed=%d", parameters, 1000 * seed);
     const result_bound b = case_judge(spec, shape(), 1, name);
     cr_assert(b.verdict == VERDICT_CONSISTENT && b.kind == KIND_PROB, "%s: %d, %g, %s", spec, (int)b.verdict,
               b.measured, b.message);
@@ -50,8 +49,7 @@ Test(checks_drawn, shapes) {
                                       "k=40,projection=dct,share=none",
                                       "k=2,projection=rademacher"};
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-    char spec[100];
-    snprintf(spec, sizeof spec, "linformer:%s", specs[s]);
+    const char *spec = text_of("linformer:%s", specs[s]);
     expect_gaussian(spec, shape(), 1, "LIN-7", VERDICT_CONSISTENT, spec);
   }
   expect_gaussian("linformer:k=5,projection=pool", shape(), 1, "LIN-7", VERDICT_NOT_APPLICABLE, "pool");

@@ -139,12 +139,11 @@ Test(checks_entries, optimal_weights) {
   static const double widths[] = {4, 64};
   for (int i = 0; i < 2; i++)
     for (double z = 0.25; z < 300; z *= 8) {
-      char spec[80];
       attn_problem p = attn_problem_make(1, 1, 8, (int64_t)widths[i]);
       attn_plan *plan = NULL;
       attn_view view;
       feature_law law;
-      snprintf(spec, sizeof spec, "performer:kernel=optimal,features=4,z=%g", z);
+      const char *spec = text_of("performer:kernel=optimal,features=4,z=%g", z);
       cr_assert_eq(attn_plan_create(&plan, &p, spec, NULL), ATTN_OK, "%s", attn_last_error());
       cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
       cr_assert_null(feature_law_of(view.features, p.d_qk, &law));
@@ -256,8 +255,7 @@ Test(checks_entries, correct_generators_pass) {
   for (int k = 0; k < 5; k++)
     for (int l = 0; l < 3; l++)
       for (int64_t d = 3; d < 9; d += 5) {
-        char spec[128];
-        snprintf(spec, sizeof spec, "performer:features=5,kernel=%s,%s", kernels[k], laws[l]);
+        const char *spec = text_of("performer:features=5,kernel=%s,%s", kernels[k], laws[l]);
         run_case *c = case_gaussian(spec, attn_problem_make(1, 2, 20, d), 0.5);
         static const char *const names[] = {"FAV-1", "FAV-3", "FAV-8"};
         for (int n = 0; n < 3; n++) {

@@ -55,11 +55,9 @@ static void show_lie(attn_view *view) {
 static result_bound lying(const char *name, const char *parameters, const char *check_name, bool causal,
                           int64_t (*how)(int64_t, int64_t, attn_run *)) {
   const char *own = *name == 'b' ? "lying_bigbird" : "lying_longformer";
-  char spec[100];
-  snprintf(spec, sizeof spec, "%s:%s", own, parameters);
   show_as(name, own, show_lie);
   lie = how;
-  return case_judge(spec, sequence(128, causal), 1, check_name);
+  return case_judge(text_of("%s:%s", own, parameters), sequence(128, causal), 1, check_name);
 }
 
 static int64_t honestly(int64_t position, int64_t count, attn_run *runs) {
@@ -210,8 +208,7 @@ Test(checks_generator, honest_draws_are_as_stated) {
     attn_problem p = attn_problem_make(1, 2, 61, 8);
     p.causal = causal;
     for (int s = 0; s < RUNS / 2; s++) {
-      char spec[80];
-      snprintf(spec, sizeof spec, "bigbird:block=7,window=1,random=2,global=1,seed=%d", 100000 * s);
+      const char *spec = text_of("bigbird:block=7,window=1,random=2,global=1,seed=%d", 100000 * s);
       const result_bound b = case_judge(spec, p, 2, "SP-4");
       const double off = b.measured - b.value;
       small += b.p_value < 0.05;

@@ -23,8 +23,7 @@ static sampled sample(const char *name, const char *parameters, attn_problem p, 
   omp_set_num_threads(1); /* the problem is tiny */
   run_case *c = case_make(p, std, 100);
   for (int seed = 0; seed < runs; seed++) {
-    char spec[128];
-    snprintf(spec, sizeof spec, "performer:%s,seed=%d", parameters, seed);
+    const char *spec = text_of("performer:%s,seed=%d", parameters, seed);
     case_run(c, spec, NULL);
     c->e.seed = (uint64_t)seed;
     result_bound b = case_check(&c->e, name);
@@ -136,14 +135,13 @@ Test(checks_normalised, hypotheses) {
   /* As many features as it asks for are enough, and fewer are not. */
   static const char *const kernels[] = {"positive", "trig"};
   for (int i = 0; i < 4; i++) {
-    char spec[80];
     double most, needed;
-    snprintf(spec, sizeof spec, "performer:features=8,kernel=%s", kernels[i / 2]);
+    const char *spec = text_of("performer:features=8,kernel=%s", kernels[i / 2]);
     result_bound b = case_judge(spec, shape(40, false), 0.5, "FAV-4b");
     cr_assert_eq(sscanf(b.message, "rho up to %lf: the normaliser may collapse; %lf", &most, &needed), 2,
                  "%s", b.message);
-    snprintf(spec, sizeof spec, "performer:features=%d,orthogonal=no,kernel=%s",
-             (int)(needed * (i % 2 ? 1.01 : 0.98)), kernels[i / 2]);
+    spec = text_of("performer:features=%d,orthogonal=no,kernel=%s", (int)(needed * (i % 2 ? 1.01 : 0.98)),
+                   kernels[i / 2]);
     b = case_judge(spec, shape(40, false), 0.5, "FAV-4b");
     cr_expect_eq(b.verdict, i % 2 ? VERDICT_CONSISTENT : VERDICT_UNCERTIFIABLE, "%s: %s", spec, b.message);
   }

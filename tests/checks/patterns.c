@@ -60,8 +60,7 @@ Test(checks_patterns, caches_of_latents_and_policies) {
   attn_matrix_reader_set(some_filters);
   expect_gaussian("latent:rank=5,shared=2,prompt=7", p, 1.5, "CACHE-1", VERDICT_PASS, "latents");
   for (int i = 0; attn_kv_score_names[i]; i++) {
-    char spec[96];
-    snprintf(spec, sizeof spec, "evict:score=%s,budget=24,recent=4,%s", attn_kv_score_names[i], rules[i]);
+    const char *spec = text_of("evict:score=%s,budget=24,recent=4,%s", attn_kv_score_names[i], rules[i]);
     expect_gaussian(spec, p, 1.5, "EVICT-2", VERDICT_PASS, spec);
     if (!strstr(spec, "exact")) expect_gaussian(spec, p, 1.5, "CACHE-1", VERDICT_PASS, spec);
   }

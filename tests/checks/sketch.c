@@ -41,10 +41,8 @@ static void expect_mean_on(const char *parameters, const int64_t *kv_len, bool s
   run_case *c = case_make(shape(ATTN_F64), 1.5, 100);
   if (sink) make_sink(c);
   for (int seed = 0; seed < RUNS; seed++) {
-    char spec[128];
     double expected;
-    snprintf(spec, sizeof spec, "linformer:%s,seed=%d", parameters, seed);
-    case_run(c, spec, kv_len);
+    case_run(c, text_of("linformer:%s,seed=%d", parameters, seed), kv_len);
     double error = squared_error(c, &expected);
     cr_assert(seed == 0 || fabs(expected - mean) <= 1e-9 * mean);
     mean = expected;
@@ -63,8 +61,7 @@ static void expect_mean_on(const char *parameters, const int64_t *kv_len, bool s
 static void expect_means(const char *kind) {
   const int64_t keys = 17;
   for (int i = 0; i < 8; i++) {
-    char parameters[60];
-    snprintf(parameters, sizeof parameters, "projection=%s,k=5%s", kind, i & 1 ? ",share=none" : "");
+    const char *parameters = text_of("projection=%s,k=5%s", kind, i & 1 ? ",share=none" : "");
     expect_mean_on(parameters, i & 2 ? &keys : NULL, i & 4);
   }
 }
@@ -105,9 +102,7 @@ Test(checks_sketch, products_of_gaussian_projections) {
   int small = 0;
   run_case *c = case_make(shape(ATTN_F64), 1, 100);
   for (int seed = 0; seed < RUNS; seed++) {
-    char spec[64];
-    snprintf(spec, sizeof spec, "linformer:k=7,seed=%d", seed);
-    case_run(c, spec, NULL);
+    case_run(c, text_of("linformer:k=7,seed=%d", seed), NULL);
     result_bound b = case_check(&c->e, "LIN-2");
     cr_assert_eq(b.verdict, VERDICT_CONSISTENT, "%s", b.message);
     cr_expect((b.measured > b.value) == (b.p_value < 1e-3));
@@ -264,13 +259,11 @@ Test(checks_sketch, outputs_of_real_projections) {
   for (const char *of = strtok_r(specs, ";", &rest); of; of = strtok_r(NULL, ";", &rest))
     for (int wide = 0; wide < 2; wide++)
       for (double std = 0.1; std < 5; std *= 6) {
-        char spec[100];
-        snprintf(spec, sizeof spec, "linformer:%s", of);
         run_case *c =
             case_make(case_problem(2, 4, 2, 130, 6, 20, false, wide ? ATTN_F64 : ATTN_F32), std, 100);
         c->kv_len[0] = 130;
         c->kv_len[1] = 77;
-        case_run(c, spec, c->kv_len);
+        case_run(c, text_of("linformer:%s", of), c->kv_len);
         result_bound b = case_check(&c->e, "LIN-6");
         cr_expect(b.verdict == VERDICT_PASS && b.margin < 0.5, "%s %g: %d, %g of %g, %s", of, std,
                   (int)b.verdict, b.measured, b.value, b.message);

@@ -15,9 +15,7 @@ Test(checks_uniform, coverage) {
     int small = 0;
     run_case *c = case_make(shape(12, 4), 0.5, 100);
     for (int seed = 0; seed < RUNS; seed++) {
-      char spec[128];
-      snprintf(spec, sizeof spec, "performer:kernel=trig,%s,seed=%d", laws[l], seed);
-      case_run(c, spec, NULL);
+      case_run(c, text_of("performer:kernel=trig,%s,seed=%d", laws[l], seed), NULL);
       result_bound b = case_check(&c->e, "FAV-7");
       cr_assert(b.verdict == VERDICT_CONSISTENT || (l == 2 && b.verdict == VERDICT_UNCERTIFIABLE), "%s",
                 b.message);

@@ -31,15 +31,11 @@ typedef struct index_files {
 /* A directory of the form of cpu0/cache, in the current one. */
 static void make_indexes(const index_files *list, int count) {
   for (int i = 0; i < count; i++) {
-    char path[64];
     const char *const names[] = {"level", "type", "size"}, *const texts[] = {list[i].level, list[i].type,
                                                                              list[i].size};
-    snprintf(path, sizeof path, "index%d", i);
-    cr_assert(mkdir(path, 0700) == 0);
-    for (int j = 0; j < 3; j++) {
-      snprintf(path, sizeof path, "index%d/%s", i, names[j]);
-      if (texts[j]) write_file(path, texts[j]);
-    }
+    cr_assert(mkdir(text_of("index%d", i), 0700) == 0);
+    for (int j = 0; j < 3; j++)
+      if (texts[j]) write_file(text_of("index%d/%s", i, names[j]), texts[j]);
   }
 }
 
@@ -48,11 +44,7 @@ static void enter(void) { cr_assert(mkdtemp(directory) && chdir(directory) == 0)
 static void leave(void) {
   for (int i = 0; i < 8; i++) {
     static const char *const names[] = {"/level", "/type", "/size", ""};
-    for (int j = 0; j < 4; j++) {
-      char path[64];
-      snprintf(path, sizeof path, "index%d%s", i, names[j]);
-      remove(path);
-    }
+    for (int j = 0; j < 4; j++) remove(text_of("index%d%s", i, names[j]));
   }
   cr_assert(chdir("/") == 0 && rmdir(directory) == 0);
 }

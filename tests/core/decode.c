@@ -36,9 +36,7 @@ Test(core_decode, splits_and_groups) {
     for (int k = 0; k < SPECS; k++)
       for (const char *const *isa = isas_under_test(); *isa; isa++) {
         attn_problem problem = shape_problem(shapes[s], (s + k) % 3 ? ATTN_F32 : ATTN_F64);
-        char where[96];
-        shape_print(shapes[s], where, sizeof where);
-        note_context("%s %s %s", specs[k], *isa, where);
+        note_context("%s %s %s", specs[k], *isa, shape_text(shapes[s]));
         inputs in = inputs_make(&problem, shapes[s].padded, (uint64_t)s, 1.5);
         try(specs[k], *isa, &in);
         inputs_free(&in);

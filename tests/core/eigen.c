@@ -104,8 +104,7 @@ Test(core_eigen, low_ranks_and_tiny_elements_converge) {
     for (int what = 0; what < 5; what++) {
       attn_rng rng = rng_of(5, (uint64_t)what, (uint64_t)draw);
       const int64_t n = 1 + attn_rng_below(&rng, MOST), rank = 1 + attn_rng_below(&rng, n);
-      char where[64];
-      snprintf(where, sizeof where, "kind %d, draw %d, n = %lld", what, draw, (long long)n);
+      const char *where = text_of("kind %d, draw %d, n = %lld", what, draw, (long long)n);
       for (int64_t i = 0; i < n * n; i++) x[i] = drawn(what, i / n, i % n, rank, &rng);
       for (int64_t i = 0; i < n * n; i++) {
         a[i] = 0;

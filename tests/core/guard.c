@@ -140,9 +140,7 @@ static bool run_drawn(const spec_list *specs, const char *isa, case_shape shape,
   for (int s = 0; s < specs->count; s++) {
     const char *spec = specs->text[(start + s) % specs->count];
     if (attn_estimate(&problem, spec, &options, NULL, NULL)) continue;
-    char what[96];
-    shape_print(shape, what, sizeof what);
-    note_context("%s %s %s %s %s", spec, isa, what, dtype == ATTN_F64 ? "f64" : "f32",
+    note_context("%s %s %s %s %s", spec, isa, shape_text(shape), dtype == ATTN_F64 ? "f64" : "f32",
                  where.at_end ? "at the end" : "at the beginning");
     inputs in = inputs_make(&problem, shape.padded, 9, 1);
     run_fenced(spec, &options, &in, where);

@@ -88,9 +88,7 @@ Test(core_lse, as_fp64_says) {
     for (const char *const *isa = isas_under_test(); *isa; isa++)
       for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
         attn_problem problem = shape_problem(shapes[s], dtype);
-        char where[96];
-        shape_print(shapes[s], where, sizeof where);
-        note_context("%s %s", *isa, where);
+        note_context("%s %s", *isa, shape_text(shapes[s]));
         inputs in = inputs_make(&problem, shapes[s].padded, (uint64_t)s, 1.5);
         try(&in, "tiled", *isa);
         try(&in, "tiled:block_q=5,block_k=32", *isa);

@@ -28,8 +28,7 @@ static void try_shape(case_shape shape, int turn) {
     attn_dtype dtype = (turn + k) % 3 == 2 && has_dtype(specs[k], ATTN_F64) ? ATTN_F64 : ATTN_F32;
     const char *isa = isas[(turn + k) % isa_count];
     attn_problem problem = shape_problem(shape, dtype);
-    char where[96];
-    shape_print(shape, where, sizeof where);
+    const char *where = shape_text(shape);
     note_context("%s %s %s %s", specs[k], isa, where, dtype == ATTN_F64 ? "f64" : "f32");
     inputs in = inputs_make(&problem, shape.padded, (uint64_t)turn, 1.5);
     expect_spec_within(specs[k], &(attn_options){.isa = isa}, &in, where);

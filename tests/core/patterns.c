@@ -35,9 +35,8 @@ static void check_bigbird_row(const blocks *p, const seen_pattern *s, int64_t i,
 }
 
 static void check_bigbird(blocks p, int64_t n_q, int64_t n_kv, bool causal) {
-  char spec[200];
-  snprintf(spec, sizeof spec, "bigbird:block=%d,window=%d,random=%d,global=%d,seed=5", (int)p.block,
-           (int)p.window, (int)p.random, (int)p.global);
+  const char *spec = text_of("bigbird:block=%d,window=%d,random=%d,global=%d,seed=5", (int)p.block,
+                             (int)p.window, (int)p.random, (int)p.global);
   seen_pattern s = open_pattern(spec, 3, n_q, n_kv, causal);
   unsigned char *marks = malloc((size_t)n_kv), *first = calloc((size_t)n_kv, 1);
   cr_assert(marks && first);

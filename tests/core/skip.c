@@ -180,7 +180,6 @@ static void check(setting s, const char *isa, bool padded) {
   attn_problem p =
       shape_problem((case_shape){padded ? 2 : 1, HEADS, 2, s.n_q, N_KV, D, D_V, s.causal, false}, s.dtype);
   double alibi[HEADS * (2 * N_KV - 1)];
-  char spec[128];
   if (s.mask == ATTN_MASK_DOCUMENTS)
     p.mask = (attn_mask){.kind = s.mask, .offsets = documents, .count = 3};
   else
@@ -194,8 +193,8 @@ static void check(setting s, const char *isa, bool padded) {
                            .zero = N_KV - 1,
                            .sink = sinks};
   }
-  snprintf(spec, sizeof spec, "tiled:skip=0.02,order=%s,block_q=%d,block_k=%d", orders[s.order],
-           (int)s.block_q, (int)s.block_k);
+  const char *spec = text_of("tiled:skip=0.02,order=%s,block_q=%d,block_k=%d", orders[s.order],
+                             (int)s.block_q, (int)s.block_k);
   note_context("%s%s mask %d%s %s n_q %d %s", spec, s.causal ? " causal" : "", (int)s.mask,
                s.scores ? " scores" : "", s.dtype == ATTN_F64 ? "f64" : "f32", (int)s.n_q, isa);
   inputs in = inputs_make(&p, padded, 5, 2.2);

@@ -14,13 +14,11 @@ static void *verified(const attn_plan *plan, const inputs *in) {
 
 static void every_setting(case_shape shape, attn_dtype dtype) {
   attn_problem problem = shape_problem(shape, dtype);
-  char what[96];
-  shape_print(shape, what, sizeof what);
   for (size_t v = 0; v < attn_variant_count(); v++) {
     spec_list specs = specs_for(attn_variant_at(v), &problem, 64);
     inputs in = inputs_make(&problem, shape.padded && attn_variant_at(v)->caps & ATTN_CAP_PADDING, 9, 1);
     for (int s = 0; s < specs.count; s++) {
-      note_context("%s %s %s", specs.text[s], what, dtype == ATTN_F64 ? "f64" : "f32");
+      note_context("%s %s %s", specs.text[s], shape_text(shape), dtype == ATTN_F64 ? "f64" : "f32");
       attn_options options = {.threads = 1 + s % 3};
       attn_plan *plan = plan_or_note(&problem, specs.text[s], &options);
       void *plain = run_plain(plan, &in), *watched = verified(plan, &in);

@@ -253,8 +253,7 @@ Test(expression_join, weights_stay_with_their_keys) {
                                       "topk:k=5"};
   for (int h = 0; h < 3; h++)
     for (int causal = 0; causal < 2; causal++) {
-      char spec[128];
-      snprintf(spec, sizeof spec, "%s + thirds", heads[h]);
+      const char *spec = text_of("%s + thirds", heads[h]);
       note_context("%s", spec);
       const attn_problem p = problem_of(causal || h == 0, N);
       inputs in = inputs_make(&p, true, 3, 1);

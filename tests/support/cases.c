@@ -68,10 +68,9 @@ attn_problem shape_problem(case_shape s, attn_dtype dtype) {
   return p;
 }
 
-void shape_print(case_shape s, char *buffer, size_t size) {
-  snprintf(buffer, size, "b%d h%d/%d n%dx%d d%d,%d%s%s", (int)s.batch, (int)s.heads, (int)s.kv_heads,
-           (int)s.n_q, (int)s.n_kv, (int)s.d_qk, (int)s.d_v, s.causal ? " causal" : "",
-           s.padded ? " padded" : "");
+const char *shape_text(case_shape s) {
+  return text_of("b%d h%d/%d n%dx%d d%d,%d%s%s", (int)s.batch, (int)s.heads, (int)s.kv_heads, (int)s.n_q,
+                 (int)s.n_kv, (int)s.d_qk, (int)s.d_v, s.causal ? " causal" : "", s.padded ? " padded" : "");
 }
 
 static uint64_t splitmix(uint64_t *state) {

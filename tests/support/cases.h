@@ -7,6 +7,7 @@
 
 #include "attn_variant.h"
 #include "tests/support/basics/rng.h"
+#include "tests/support/basics/text.h"
 
 enum { MAX_BATCH = 4 };
 
@@ -41,7 +42,7 @@ extern const int property_shape_count;
 
 /* Scale 1/sqrt(d_qk), contiguous. */
 attn_problem shape_problem(case_shape, attn_dtype);
-void shape_print(case_shape, char *buffer, size_t size);
+const char *shape_text(case_shape);
 
 /* -- inputs -- */
 

@@ -10,6 +10,7 @@
 
 #include "experiments/checks/check.h"
 #include "tests/support/basics/rng.h"
+#include "tests/support/basics/text.h"
 
 typedef struct run_case {
   attn_problem problem;

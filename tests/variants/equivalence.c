@@ -104,9 +104,7 @@ static void tiled(const inputs *in) {
   static const int sizes[] = {1, 7, 64, 100, N, 1000};
   for (int a = 0; a < 6; a++)
     for (int b = 0; b < 6; b++) {
-      char spec[64];
-      snprintf(spec, sizeof spec, "tiled:block_q=%d,block_k=%d", sizes[a], sizes[b]);
-      expect_full(spec, in);
+      expect_full(text_of("tiled:block_q=%d,block_k=%d", sizes[a], sizes[b]), in);
     }
 }
 Test(variants_equivalence, tiled) { in_all_forms(tiled, true); }

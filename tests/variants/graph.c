@@ -117,27 +117,22 @@ static void check_all(const char *spec, edge *e, int64_t heads) {
 
 Test(variants_graph, kinds) {
   static const int64_t sizes[] = {1, 7, 40, 41, 64, 200};
-  char spec[128];
   for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
     size = sizes[k];
-    snprintf(spec, sizeof spec, "graph:size=%d", (int)size);
-    check_all(spec, documents, 1);
-    snprintf(spec, sizeof spec, "graph:kind=prefix,size=%d", (int)size);
-    check_all(spec, prefix, 1);
-    snprintf(spec, sizeof spec, "graph:kind=block_causal,size=%d", (int)size);
-    check_all(spec, in_order, 1);
+    check_all(text_of("graph:size=%d", (int)size), documents, 1);
+    check_all(text_of("graph:kind=prefix,size=%d", (int)size), prefix, 1);
+    check_all(text_of("graph:kind=block_causal,size=%d", (int)size), in_order, 1);
   }
   check_all("graph:offsets=3+20+21", listed, 1);
 }
 
 Test(variants_graph, natten) {
   static const int64_t settings[][2] = {{8, 3}, {8, 5}, {12, 1}, {4, 7}, {96, 5}, {1, 3}, {16, 99}};
-  char spec[128];
   for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
     for (int causal = 0; causal < 2; causal++) {
       width = settings[k][0];
       kernel = settings[k][1];
-      snprintf(spec, sizeof spec, "graph:kind=natten,width=%d,kernel=%d", (int)width, (int)kernel);
+      const char *spec = text_of("graph:kind=natten,width=%d,kernel=%d", (int)width, (int)kernel);
       check(spec, natten, 1, 96, 96, causal);
       check(spec, natten, 1, 13, 96, causal);
     }

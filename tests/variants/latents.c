@@ -116,8 +116,7 @@ Test(variants_latents, paths_are_exact_attention_to_what_the_factors_give) {
         p.causal = p.causal || settings[i].prompt;
         const char *spec = settings[i].spec;
         inputs in = inputs_make(&p, shapes[s].padded, 3, 1), of = expanded(&in, spec);
-        char naive[64];
-        snprintf(naive, sizeof naive, "%s%cpath=naive", spec, strchr(spec, ':') ? ',' : ':');
+        const char *naive = text_of("%s%cpath=naive", spec, strchr(spec, ':') ? ',' : ':');
         output want = output_of("tiled", &of), absorbed = output_of(spec, &in), own = output_of(naive, &in),
                given = output_of("tiled", &in);
         note_context("%s, shape %d, kind %d", spec, s, kind);

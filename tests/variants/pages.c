@@ -107,9 +107,8 @@ static void expect(const setting *s, const inputs *in, int64_t b, int64_t h, int
 
 static void check_pages(const setting *s, attn_dtype t, bool causal) {
   inputs in = make(t, causal);
-  char spec[160];
-  snprintf(spec, sizeof spec, "pages:page=%d,budget=%d,score=%s,first=%d,last=%d,share=%s", (int)s->page,
-           (int)s->budget, s->score, (int)s->first, (int)s->last, s->share);
+  const char *spec = text_of("pages:page=%d,budget=%d,score=%s,first=%d,last=%d,share=%s", (int)s->page,
+                             (int)s->budget, s->score, (int)s->first, (int)s->last, s->share);
   note_context("%s%s %s", spec, causal ? " causal" : "", t == ATTN_F64 ? "f64" : "f32");
   picks x = picks_of(spec, &in);
   int64_t wrong = 0, decided = 0, keys[N_KV];

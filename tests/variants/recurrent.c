@@ -191,7 +191,6 @@ static attn_status run_gated(const attn_plan *plan, const inputs *in, const attn
 
 Test(variants_recurrent, gates_are_those_of_the_call) {
   static const int chunks[] = {0, 1, 5, 32, 200};
-  char spec[96];
   for (size_t r = 0; r < sizeof rules / sizeof *rules; r++)
     for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
       for (int64_t n_q = 1; n_q <= N; n_q += n_q == 1 ? 32 : 37) {
@@ -202,8 +201,8 @@ Test(variants_recurrent, gates_are_those_of_the_call) {
         inputs in = inputs_make(&p, true, 7, 1);
         draw_gates((int)r);
         /* delta keeps all: decay=extra gives it the gates of gated_delta */
-        snprintf(spec, sizeof spec, "recurrent:rule=%s,decay=extra,read=%s,chunk=%d", rules[r].name,
-                 before ? "before" : "after", chunks[c]);
+        const char *spec = text_of("recurrent:rule=%s,decay=extra,read=%s,chunk=%d", rules[r].name,
+                                   before ? "before" : "after", chunks[c]);
         attn_plan *plan = plan_or_note(&p, spec, NULL);
         cr_assert_not_null(plan, "%s", spec);
         char *o = malloc(output_bytes(&p));
@@ -237,15 +236,14 @@ Test(variants_recurrent, keys_and_documents_are_as_they_are_said) {
   for (size_t c = 0; c < sizeof norms / sizeof *norms; c++)
     for (int documents = 0; documents < 2; documents++)
       for (int vector = 0; vector < 2; vector++) {
-        char spec[128];
         attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, true}, ATTN_F64);
         if (documents) p.mask = (attn_mask){.kind = ATTN_MASK_DOCUMENTS, .offsets = offsets, .count = 3};
         inputs in = inputs_make(&p, true, 7, 1);
         draw_gates(1);
         for (int64_t i = 0; i < BATCH * HEADS * N; i++) beta[i] /= 2 * D; /* rms: |k|^2 <= D */
-        snprintf(spec, sizeof spec,
-                 "recurrent:rule=%s,key_norm=%s,query_norm=%s,norm_eps=0.25,read=%s,chunk=16",
-                 vector ? "kda" : "gated_delta", norms[c].norm, norms[c].norm, vector ? "before" : "after");
+        const char *spec = text_of(
+            "recurrent:rule=%s,key_norm=%s,query_norm=%s,norm_eps=0.25,read=%s,chunk=16",
+            vector ? "kda" : "gated_delta", norms[c].norm, norms[c].norm, vector ? "before" : "after");
         attn_plan *plan = plan_or_note(&p, spec, NULL);
         cr_assert_not_null(plan, "%s", spec);
         char *o = malloc(output_bytes(&p));
@@ -275,10 +273,9 @@ Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
   inputs in = inputs_make(&p, false, 7, 1);
   float state[D * D_V], o[N * D_V];
   for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) {
-    char spec[64];
     uint16_t held;
     int64_t exact[2] = {0};
-    snprintf(spec, sizeof spec, "recurrent:rule=delta,chunk=7,state=%s", kept[k].name);
+    const char *spec = text_of("recurrent:rule=delta,chunk=7,state=%s", kept[k].name);
     attn_plan *plan = plan_or_note(&p, spec, NULL);
     cr_assert_not_null(plan);
     cr_assert_eq(

@@ -30,8 +30,7 @@ static void check_law(const char *of, bool owned, const inputs *in, const char *
     if (!(owned && is_owned(j)) && !(hidden && hidden[j])) keys[count++] = j;
   memset(found, 0, sizeof found);
   for (int seed = 0; seed < SEEDS; seed++) {
-    char spec[96];
-    snprintf(spec, sizeof spec, "sample:%s,seed=%d", of, seed);
+    const char *spec = text_of("sample:%s,seed=%d", of, seed);
     note_context("%s%s%s", spec, owned ? " beside a head" : "", hidden ? " with hidden keys" : "");
     sampler x = sampler_of(spec, in);
     const attn_selector *s = x.view.selector;
@@ -178,8 +177,7 @@ static tally try(const inputs *in, const char *how, bool bernstein, bool two, do
   const long double owned = mass(in, MANY - 256, MANY), all = mass(in, 0, MANY);
   tally t = {0};
   for (int seed = 0; seed < draws; seed++) {
-    char spec[128];
-    snprintf(spec, sizeof spec, "sample:%s,base=%d,eps=%g,delta=0.1,seed=%d", how, BASE, eps, seed);
+    const char *spec = text_of("sample:%s,base=%d,eps=%g,delta=0.1,seed=%d", how, BASE, eps, seed);
     note_context("%s", spec);
     sampler x = sampler_of(spec, in);
     sample_weights(&x, 0, 0, 0, &last, weights);
