@@ -109,8 +109,7 @@ Test(core_alloc, plans_use_what_they_say_and_execute_nothing) {
     int calls = c.calls;
     void *counted = run_plain(plan, &in), *plain = run_spec(attn_variant_at(v)->name, NULL, &in);
     EXPECT(c.calls == calls);
-    expect_same(&problem, counted, plain, "memory that is not zero at first");
-    free(counted), free(plain);
+    expect_same_outputs(&problem, counted, plain, "memory that is not zero at first");
     size_t bytes;
     attn_allocator allocator = {counted_alloc, counted_release, &c};
     attn_options options = {.allocator = &allocator};

@@ -156,14 +156,13 @@ Test(core_blocks, sizes_out_of_range) {
 /* Sizes named in the options or in the spec give the same bits; other sizes give others. */
 Test(core_blocks, named_sizes_reproduce) {
   for (const char *const *isa = isas_under_test(); *isa; isa++) {
-    attn_problem p = shape_problem((case_shape){1, 2, 2, 300, 300, 16, 16, false, false}, ATTN_F32);
-    inputs in = inputs_make(&p, false, 3, 1);
+    inputs in = inputs_shaped((case_shape){1, 2, 2, 300, 300, 16, 16, false, false}, ATTN_F32, 3, 1);
     attn_options plain = {.isa = *isa}, named = {.isa = *isa, .blocks = {128, 36}};
     float *unnamed = run_spec("tiled:path=fma", &plain, &in);
     float *by_options = run_spec("tiled:path=fma", &named, &in);
     void *by_spec = run_spec("tiled:path=fma,block_q=128,block_k=36", &plain, &in);
     note_context("%s", *isa);
-    expect_same(&p, by_options, by_spec, "sizes named in the spec");
+    expect_same(&in.problem, by_options, by_spec, "sizes named in the spec");
     cr_expect(memcmp(unnamed, by_options, sizeof *unnamed * 2 * 300 * 16) != 0, "%s: sizes do not matter",
               *isa);
     free(unnamed);

@@ -170,6 +170,11 @@ inputs inputs_make(const attn_problem *problem, bool padded, uint64_t seed, doub
   return in;
 }
 
+inputs inputs_shaped(case_shape shape, attn_dtype dtype, uint64_t seed, double std) {
+  const attn_problem problem = shape_problem(shape, dtype);
+  return inputs_make(&problem, shape.padded, seed, std);
+}
+
 inputs inputs_copy(const inputs *from) {
   inputs in = *from;
   unsigned char **to[] = {&in.q, &in.k, &in.v};
@@ -379,4 +384,10 @@ void expect_same_rows(const attn_problem *p, const void *a, const void *b, int64
 
 void expect_same(const attn_problem *p, const void *a, const void *b, const char *what) {
   for (int64_t batch = 0; batch < p->batch; batch++) expect_same_rows(p, a, b, batch, 0, p->n_q, what);
+}
+
+void expect_same_outputs(const attn_problem *p, void *a, void *b, const char *what) {
+  expect_same(p, a, b, what);
+  free(a);
+  free(b);
 }

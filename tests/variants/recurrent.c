@@ -151,8 +151,7 @@ static double of_all(int64_t h) { return h < 0 ? 0 : 1; }
 Test(variants_recurrent, outputs_are_those_of_the_recursion) {
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
     for (int64_t n_q = 1; n_q <= N; n_q += n_q == 1 ? 32 : 37) {
-      const attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, n_q, N, D, D_V, true, true}, dtype);
-      inputs in = inputs_make(&p, true, 7, 1);
+      inputs in = inputs_shaped((case_shape){BATCH, HEADS, 2, n_q, N, D, D_V, true, true}, dtype, 7, 1);
       compare("recurrent:chunk=1", &in, of_head);
       compare("recurrent:chunk=16", &in, of_head);
       compare("recurrent", &in, of_head);
@@ -195,17 +194,15 @@ Test(variants_recurrent, gates_are_those_of_the_call) {
     for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
       for (int64_t n_q = 1; n_q <= N; n_q += n_q == 1 ? 32 : 37) {
         const attn_dtype dtype = c % 2 ? ATTN_F64 : ATTN_F32;
-        const attn_problem p =
-            shape_problem((case_shape){BATCH, HEADS, 2, n_q, N, D, D_V, true, true}, dtype);
         const bool vector = rules[r].of & VECTOR, before = (r + c + (size_t)n_q) % 3 == 0;
-        inputs in = inputs_make(&p, true, 7, 1);
+        inputs in = inputs_shaped((case_shape){BATCH, HEADS, 2, n_q, N, D, D_V, true, true}, dtype, 7, 1);
         draw_gates((int)r);
         /* delta keeps all: decay=extra gives it the gates of gated_delta */
         const char *spec = text_of("recurrent:rule=%s,decay=extra,read=%s,chunk=%d", rules[r].name,
                                    before ? "before" : "after", chunks[c]);
-        attn_plan *plan = plan_or_note(&p, spec, NULL);
+        attn_plan *plan = plan_or_note(&in.problem, spec, NULL);
         cr_assert_not_null(plan, "%s", spec);
-        char *o = malloc(output_bytes(&p));
+        char *o = malloc(output_bytes(&in.problem));
         const attn_extra extra[] = {{"beta", ATTN_F64, beta, BATCH, HEADS, N, 1},
                                     {"erase", ATTN_F64, erase, BATCH, HEADS, N, D},
                                     {"write", ATTN_F64, write, BATCH, HEADS, N, D_V},
@@ -269,14 +266,13 @@ Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
     const char *name;
     attn_dtype type;
   } kept[] = {{"own", ATTN_F32}, {"bf16", ATTN_BF16}, {"f16", ATTN_F16}};
-  attn_problem p = shape_problem((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F32);
-  inputs in = inputs_make(&p, false, 7, 1);
+  inputs in = inputs_shaped((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F32, 7, 1);
   float state[D * D_V], o[N * D_V];
   for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) {
     uint16_t held;
     int64_t exact[2] = {0};
     const char *spec = text_of("recurrent:rule=delta,chunk=7,state=%s", kept[k].name);
-    attn_plan *plan = plan_or_note(&p, spec, NULL);
+    attn_plan *plan = plan_or_note(&in.problem, spec, NULL);
     cr_assert_not_null(plan);
     cr_assert_eq(
         run_tensors(plan, (attn_tensors){.q = in.q, .k = in.k, .v = in.v, .o = o, .state_after = state}),
@@ -299,10 +295,9 @@ Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
 }
 
 Test(variants_recurrent, gates_that_are_wrong_are_refused) {
-  const attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, false}, ATTN_F32);
-  inputs in = inputs_make(&p, false, 7, 1);
-  char *o = malloc(output_bytes(&p));
-  attn_plan *plan = plan_or_note(&p, "recurrent:rule=ssd", NULL);
+  inputs in = inputs_shaped((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, false}, ATTN_F32, 7, 1);
+  char *o = malloc(output_bytes(&in.problem));
+  attn_plan *plan = plan_or_note(&in.problem, "recurrent:rule=ssd", NULL);
   cr_assert_not_null(plan);
   draw_gates(0);
   const attn_extra good = {"decay", ATTN_F64, decay, BATCH, HEADS, N, 1};
@@ -379,8 +374,7 @@ Test(variants_recurrent, parts_hand_their_state_on) {
 
 /* A decay of 0 forgets: what is left is the query's own key. */
 Test(variants_recurrent, what_is_forgotten_leaves_numbers) {
-  const attn_problem p = shape_problem((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F32);
-  inputs in = inputs_make(&p, false, 7, 1);
+  inputs in = inputs_shaped((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F32, 7, 1);
   compare("recurrent:decay=constant,gamma=0,chunk=8", &in, of_nothing);
   inputs_free(&in);
 }
