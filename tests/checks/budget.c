@@ -15,6 +15,13 @@ static budget find(run_case *c, double error) {
   return b;
 }
 
+static budget find_of(const char *spec, attn_problem p, double std, double error) {
+  run_case *c = case_gaussian(spec, p, std);
+  const budget b = find(c, error);
+  case_free(c);
+  return b;
+}
+
 /* Of the first head. */
 static double squared_error(const run_case *c, double *size) {
   double sum = 0;
@@ -53,10 +60,7 @@ Test(checks_budget, errors_of_random_features) {
 }
 
 static budget linformer(const char *kind, int64_t k, double error) {
-  run_case *c = case_gaussian(text_of("linformer:k=%d,%s", (int)k, kind), shape(64), 1);
-  budget b = find(c, error);
-  case_free(c);
-  return b;
+  return find_of(text_of("linformer:k=%d,%s", (int)k, kind), shape(64), 1, error);
 }
 
 /* The least k: one row less predicts more. */
@@ -92,17 +96,13 @@ Test(checks_budget, kept_keys) {
     attn_problem p = shape(30);
     p.n_q = 1;
     p.causal = causal;
-    c = case_gaussian("longformer:window=8", p, 0);
-    b = find(c, 0.1);
+    b = find_of("longformer:window=8", p, 0, 0.1);
     cr_expect_eq(b.best, 27);
     cr_expect_eq(b.needed, causal ? 27 : 30);
-    case_free(c);
   }
   /* Half of them: within 9 of a query are (30 * 19 - 9 * 10) / 900, within 8 fewer than half. */
-  c = case_gaussian("longformer:window=8", shape(30), 0);
-  b = find(c, 0.5);
+  b = find_of("longformer:window=8", shape(30), 0, 0.5);
   cr_expect(b.best == 15 && b.needed == 19, "%g, %g", b.best, b.needed);
-  case_free(c);
 }
 
 static kept_keys kept(run_case *c) {
@@ -149,21 +149,15 @@ Test(checks_budget, the_oracle_has_no_regret) {
 
 /* Equal queries: rank 1 is enough, and a mask breaks the rank. */
 Test(checks_budget, least_ranks) {
-  run_case *c = case_gaussian("linformer:k=4", shape(40), 0);
-  cr_expect_eq(find(c, 0.01).best, 1);
-  case_free(c);
+  cr_expect_eq(find_of("linformer:k=4", shape(40), 0, 0.01).best, 1);
   attn_problem p = shape(40);
   p.causal = true;
-  c = case_gaussian("performer:features=4", p, 1);
-  cr_expect(isnan(find(c, 0.01).best));
-  case_free(c);
-  c = case_gaussian("performer:features=4", shape(40), 3);
+  cr_expect(isnan(find_of("performer:features=4", p, 1, 0.01).best));
+  run_case *c = case_gaussian("performer:features=4", shape(40), 3);
   cr_expect(find(c, 0.01).best > find(c, 0.1).best && find(c, 0.1).best > 1);
   case_free(c);
-  c = case_gaussian("tiled", shape(40), 1);
-  budget b = find(c, 0.1);
+  const budget b = find_of("tiled", shape(40), 1, 0.1);
   cr_expect(isnan(b.used) && b.predicted == 0);
-  case_free(c);
 }
 
 /* What explains a run: the mass left out; all features alike on one key; eps that drowns them; the best of

@@ -136,25 +136,21 @@ Test(checks_entries, joint_moments_of_two_entries) {
 
 /* What performer takes for z makes the mean square of a product least there. */
 Test(checks_entries, optimal_weights) {
-  static const double widths[] = {4, 64};
+  static const int64_t widths[] = {4, 64};
   for (int i = 0; i < 2; i++)
     for (double z = 0.25; z < 300; z *= 8) {
-      attn_problem p = attn_problem_make(1, 1, 8, (int64_t)widths[i]);
-      attn_plan *plan = NULL;
-      attn_view view;
       feature_law law;
-      const char *spec = text_of("performer:kernel=optimal,features=4,z=%g", z);
-      cr_assert_eq(attn_plan_create(&plan, &p, spec, NULL), ATTN_OK, "%s", attn_last_error());
-      cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
-      cr_assert_null(feature_law_of(view.features, p.d_qk, &law));
+      run_case *c = case_gaussian(text_of("performer:kernel=optimal,features=4,z=%g", z),
+                                  attn_problem_make(1, 1, 8, widths[i]), 1);
+      cr_assert_null(feature_law_of(c->view.features, widths[i], &law));
       const double a = law.a, least = entry_square(&law, z);
       cr_expect(a < 0);
       for (int sign = -1; sign <= 1; sign += 2) {
         law.a = a * (1 + 0.02 * sign);
-        cr_expect(entry_square(&law, z) > least, "d %g, z %g: a = %g is no better than %g", widths[i], z, a,
-                  law.a);
+        cr_expect(entry_square(&law, z) > least, "d %d, z %g: a = %g is no better than %g", (int)widths[i], z,
+                  a, law.a);
       }
-      attn_plan_destroy(plan);
+      case_free(c);
     }
 }
 

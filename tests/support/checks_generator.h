@@ -85,14 +85,10 @@ static inline result_bound generator_check(const char *name, attn_feature_law la
                                            generator_fault wrong) {
   int64_t columns = law.kind == ATTN_FEATURES_TRIG ? 2 * law.vectors : law.vectors;
   attn_feature_map map = {.columns = columns, .map = generator_map, .law = law};
-  attn_problem p = attn_problem_make(1, 1, 20, d);
   fake_reset(weight_exact);
   fault = wrong;
   fake.view.features = &map;
-  run_case *c = case_gaussian(text_of("fake:w=%d", (int)law.vectors), p, 0.5);
-  result_bound b = case_check(&c->e, name);
-  case_free(c);
-  return b;
+  return case_judge(text_of("fake:w=%d", (int)law.vectors), attn_problem_make(1, 1, 20, d), 0.5, name);
 }
 
 #endif
