@@ -167,8 +167,7 @@ static void all_columns(run_case *c, result_row *row) {
 }
 
 Test(checks_budget, explaining_columns) {
-  result_row row;
-  result_row_init(&row);
+  result_row row = row_empty();
   run_case *c = case_gaussian("longformer:window=8", case_problem(1, 2, 2, 64, 8, 5, false, ATTN_F32), 1);
   double left = 0; /* of every second row of the first head */
   for (int64_t i = 1; i < 64; i += 2)
@@ -208,9 +207,7 @@ Test(checks_budget, runs_that_share_a_cache) {
                                       "performer:features=32,kernel=trig"};
   struct block_cache *shared = block_cache_create();
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    result_row with, without;
-    result_row_init(&with);
-    result_row_init(&without);
+    result_row with = row_empty(), without = row_empty();
     run_case *c = case_gaussian(specs[i], shape(40), 0.5);
     struct block_cache *own = c->e.cache;
     c->e.cache = shared;

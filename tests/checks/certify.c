@@ -152,8 +152,7 @@ Test(checks_certify, the_interval_of_a_run_holds) {
   for (int t = 0; t < TRIALS; t++) {
     evidence e = {.problem = c->e.problem, .o = c->o, .v = c->v};
     exact_rows *x;
-    result_row row;
-    result_row_init(&row);
+    result_row row = row_empty();
     cr_assert_eq(exact_rows_compute(&p, c->q, c->k, c->v, NULL, (uint64_t)t, &x), ATTN_OK);
     e.exact = x;
     cr_assert_eq(evidence_errors(&e, &row), ATTN_OK);
@@ -176,8 +175,7 @@ Test(checks_certify, a_claim_to_be_exact_is_not_believed) {
   bool *drawn = calloc((size_t)p.n_q, sizeof *drawn);
   for (int64_t r = 0; r < c->exact->judged; r++) drawn[c->exact->rows[r].i] = true;
   const double truth = move_rows(c, 10, 3, drawn);
-  result_row row;
-  result_row_init(&row);
+  result_row row = row_empty();
   cr_assert_eq(evidence_errors(&c->e, &row), ATTN_OK);
   cr_expect_lt(row.err_rel_fro_hi, 1e-5, "%g", row.err_rel_fro_hi); /* of the sample alone */
   cr_expect_geq(row.err_rel_fro_cert_hi, truth, "%g, truth %g", row.err_rel_fro_cert_hi, truth);
@@ -207,8 +205,7 @@ Test(checks_certify, a_certificate_tells_something) {
   }
   case_run(c, "tiled", NULL);
   for (int64_t i = 0; i < case_count_o(&p); i++) size += pow(case_get(c, c->o, i), 2) / (double)p.n_q;
-  result_row row;
-  result_row_init(&row);
+  result_row row = row_empty();
   cr_assert_eq(evidence_errors(&c->e, &row), ATTN_OK);
   const double most = 2 * far * pow(log(8 / CERTIFY_ALPHA) / 2 / (double)c->exact->count, 0.25),
                bound = most / (sqrt(size) - most);

@@ -11,8 +11,7 @@ static attn_problem shape(int64_t heads, int64_t n) {
 }
 
 static result_row errors_of(const evidence *e) {
-  result_row row;
-  memset(&row, 0, sizeof row);
+  result_row row = {0};
   cr_assert_eq(evidence_errors(e, &row), ATTN_OK, "%s", attn_last_error());
   return row;
 }
@@ -225,8 +224,7 @@ Test(checks_evidence, the_interval_covers) {
 }
 
 static result_row described(run_case *c) {
-  result_row row;
-  memset(&row, 0, sizeof row);
+  result_row row = {0};
   cr_assert_eq(evidence_describe_input(&c->e, &row), ATTN_OK);
   return row;
 }
@@ -279,9 +277,7 @@ Test(checks_evidence, inputs_that_are_not_finite_do_not_hang) {
   case_run(c, "tiled", NULL);
   cr_expect(isnan(described(c).eff_rank));
   cr_expect(isnan(errors_of(&c->e).err_max_abs));
-  result_row row;
-  result_row_init(&row);
-  cr_assert_eq(checks_run(&c->e, &row), ATTN_OK);
+  result_row row = case_checks(c);
   cr_expect_eq(bounds_worst(row.bounds, row.bounds_count), VERDICT_UNCERTIFIABLE);
   result_row_free(&row);
   case_free(c);
@@ -299,9 +295,7 @@ Test(checks_evidence, every_variant_survives_inputs_that_are_not_finite) {
       run_case *c = case_make(shape(1, 20), 1, 1);
       case_set(c, kind == 2 ? c->v : c->k, 5, kind ? (double)INFINITY : (double)NAN);
       case_run(c, spec, NULL);
-      result_row row;
-      result_row_init(&row);
-      cr_assert_eq(checks_run(&c->e, &row), ATTN_OK);
+      result_row row = case_checks(c);
       for (const result_bound *b = row.bounds; b < row.bounds + row.bounds_count; b++)
         cr_expect(b->verdict != VERDICT_ERROR && b->verdict != VERDICT_VIOLATED, "%s kind %d %s: %d %g %g %s",
                   spec, kind, b->name, (int)b->verdict, b->measured, b->value, b->message);

@@ -7,8 +7,7 @@
 static attn_problem shape(int64_t n, attn_dtype dtype) { return case_problem(1, 2, 2, n, 8, 5, true, dtype); }
 
 static result_row map_of(const run_case *c) {
-  result_row row;
-  result_row_init(&row);
+  result_row row = row_empty();
   row.n = row.n_kv = c->problem.n_q;
   cr_assert_eq(evidence_map(&c->e, &row), ATTN_OK, "%s", attn_last_error());
   /* Another run of the block: the exact weights are in the cache. */

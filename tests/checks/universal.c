@@ -42,7 +42,6 @@ static void judge(const char *spec, bool causal, attn_dtype dtype, const char *i
   const attn_options options = {.isa = isa};
   attn_plan *plan = NULL;
   attn_view view;
-  result_row row;
   attn_status status = attn_plan_create(&plan, &p, spec, &options);
   if (status == ATTN_EUNSUPPORTED) return;
   cr_assert_eq(status, ATTN_OK, "%s: %s", spec, attn_last_error());
@@ -53,7 +52,7 @@ static void judge(const char *spec, bool causal, attn_dtype dtype, const char *i
   const bool unnamed = view.low_rank || view.residual || view.latent;
   /* A sum describes no keys; its terms do, and SUM-1 holds it against them. */
   const bool of_terms = attn_plan_parsed_spec(plan)->expression && !view.pattern && !view.selector;
-  result_row_init(&row);
+  result_row row = row_empty();
   cr_assert_eq(properties_run(&e, &row), ATTN_OK);
   cr_expect(row.bounds_count >= 8);
   for (int b = 0; b < row.bounds_count; b++) {

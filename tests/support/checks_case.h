@@ -107,6 +107,19 @@ static inline run_case *case_gaussian(const char *spec, attn_problem p, double s
   return case_lengths(spec, p, std, NULL);
 }
 
+static inline result_row row_empty(void) {
+  result_row row;
+  result_row_init(&row);
+  return row;
+}
+
+/* The bounds of every check on the case. */
+static inline result_row case_checks(const run_case *c) {
+  result_row row = row_empty();
+  cr_assert_eq(checks_run(&c->e, &row), ATTN_OK, "%s", attn_last_error());
+  return row;
+}
+
 /* Undoes case_run, so that another spec can be run on the same inputs. */
 static inline void case_forget(run_case *c) {
   attn_plan_destroy(c->plan);
