@@ -14,8 +14,7 @@ static attn_problem sequence(int64_t n, bool causal) {
 
 Test(checks_generator, correct_patterns_pass) {
   static const int64_t kv_len[] = {97, 61};
-  char *rest;
-  for (const char *spec = strtok_r(specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest))
+  for (const char *spec = strtok(specs, ";"); spec; spec = strtok(NULL, ";"))
     for (int causal = 0; causal < 2; causal++)
       for (int cross = 0; cross < 2; cross++) {
         attn_problem p = sequence(97, causal);

@@ -19,10 +19,9 @@ Test(checks_patterns, those_of_the_library) {
                  "bigbird:block=8,random=2;streaming:sink=3,window=10;streaming:sink=0,window=1;"
                  "streaming:sink=100,window=5;sparse_transformer:stride=8;"
                  "sparse_transformer:mode=fixed,stride=8,summary=2;graph:size=20;"
-                 "graph:kind=natten,width=9,kernel=3",
-       *rest;
+                 "graph:kind=natten,width=9,kernel=3";
   static const int64_t kv_len[2] = {61, 90};
-  for (const char *spec = strtok_r(specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest))
+  for (const char *spec = strtok(specs, ";"); spec; spec = strtok(NULL, ";"))
     for (int i = 0; i < 4; i++) {
       attn_problem p = case_problem(2, 4, 2, 90, 12, 5, i & 1, i & 2 ? ATTN_F64 : ATTN_F32);
       if (!(i & 1) && (strncmp(spec, "str", 3) == 0 || strncmp(spec, "sparse", 6) == 0)) continue;

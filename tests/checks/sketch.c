@@ -176,9 +176,8 @@ Test(checks_sketch, ranks) {
 Test(checks_sketch, real_methods_keep_the_rank_bound) {
   char specs[] = "linformer:k=16;linformer:k=16,projection=dct;linformer:k=16,projection=pool;"
                  "performer:features=16;performer:features=16,kernel=trig;"
-                 "performer:features=16,kernel=hyperbolic,eps=1e-3",
-       *rest;
-  for (const char *spec = strtok_r(specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest))
+                 "performer:features=16,kernel=hyperbolic,eps=1e-3";
+  for (const char *spec = strtok(specs, ";"); spec; spec = strtok(NULL, ";"))
     for (double std = 0.1; std < 5; std *= 4) {
       const result_bound b = case_judge(spec, attn_problem_make(1, 2, 130, 16), std, "LIN-3");
       cr_expect_eq(b.verdict, VERDICT_PASS, "%s %g: %s", spec, std, b.message);
@@ -252,9 +251,8 @@ Test(checks_sketch, real_pooling_passes) {
 Test(checks_sketch, outputs_of_real_projections) {
   char specs[] = "k=16;k=16,projection=rademacher,share=none,share_heads=no;"
                  "k=16,projection=srht,share=none;k=16,projection=dct,share_heads=no;k=16,projection=pool;"
-                 "k=33,projection=pool;k=1",
-       *rest;
-  for (const char *of = strtok_r(specs, ";", &rest); of; of = strtok_r(NULL, ";", &rest))
+                 "k=33,projection=pool;k=1";
+  for (const char *of = strtok(specs, ";"); of; of = strtok(NULL, ";"))
     for (int wide = 0; wide < 2; wide++)
       for (double std = 0.1; std < 5; std *= 6) {
         run_case *c =

@@ -157,14 +157,14 @@ static attn_problem draw_problem(attn_rng *rng) {
 
 static void run_sweep(int sweep, int *cells) {
   result_row rows[SPECS];
-  char list[sizeof specs], *rest;
+  char list[sizeof specs];
   int count = 0, s = 0;
   attn_rng rng = rng_of(20, (uint64_t)sweep, 0);
   const attn_problem p = draw_problem(&rng);
   const input_kind kind = (input_kind)(sweep / 2);
   const bool padded = attn_rng_below(&rng, 3) == 0;
   strcpy(list, specs);
-  for (const char *of = strtok_r(list, ";", &rest); of; of = strtok_r(NULL, ";", &rest)) {
+  for (const char *of = strtok(list, ";"); of; of = strtok(NULL, ";")) {
     char spec[128];
     if (s++ % 2 != sweep % 2) continue;
     run_case *c = case_make(p, 1, 1);

@@ -78,9 +78,8 @@ static void judge(const char *spec, bool causal, attn_dtype dtype, const char *i
 Test(checks_universal, the_variants_of_the_library_keep_every_property) {
   const char *const *isas = attn_isa_list();
   gsl_set_error_handler_off();
-  char *rest;
   size_t s = 0;
-  for (const char *spec = strtok_r(specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest), s++)
+  for (const char *spec = strtok(specs, ";"); spec; spec = strtok(NULL, ";"), s++)
     for (size_t i = 0; isas[i]; i++)
       for (size_t k = 0; k < 4; k++)
         if (k == (s + i) % 4 && (i == 0 || (s / 4 + i) % 4 == 0))
