@@ -15,6 +15,13 @@ static budget find(run_case *c, double error) {
   return b;
 }
 
+static budget find_of(const char *spec, attn_problem p, double std, double error) {
+  run_case *c = case_gaussian(spec, p, std);
+  const budget b = find(c, error);
+  case_free(c);
+  return b;
+}
+
 /* Of the first head. */
 static double squared_error(const run_case *c, double *size) {
   double sum = 0;
@@ -31,9 +38,7 @@ static void expect_prediction(const char *format, double low, double high) {
   double sum = 0, size = 0, want = 0;
   run_case *c = case_make(shape(8), 0.5, 100); /* of 8 rows all moments are taken */
   for (int seed = 0; seed < 60; seed++) {
-    char spec[128];
-    snprintf(spec, sizeof spec, format, seed);
-    case_run(c, spec, NULL);
+    case_run(c, text_of(format, seed), NULL);
     sum += squared_error(c, &size) / 60;
     if (seed == 0) {
       budget b = find(c, 0.1);
@@ -55,12 +60,7 @@ Test(checks_budget, errors_of_random_features) {
 }
 
 static budget linformer(const char *kind, int64_t k, double error) {
-  char spec[128];
-  snprintf(spec, sizeof spec, "linformer:k=%d,%s", (int)k, kind);
-  run_case *c = case_gaussian(spec, shape(64), 1);
-  budget b = find(c, error);
-  case_free(c);
-  return b;
+  return find_of(text_of("linformer:k=%d,%s", (int)k, kind), shape(64), 1, error);
 }
 
 /* The least k: one row less predicts more. */
@@ -96,17 +96,13 @@ Test(checks_budget, kept_keys) {
     attn_problem p = shape(30);
     p.n_q = 1;
     p.causal = causal;
-    c = case_gaussian("longformer:window=8", p, 0);
-    b = find(c, 0.1);
+    b = find_of("longformer:window=8", p, 0, 0.1);
     cr_expect_eq(b.best, 27);
     cr_expect_eq(b.needed, causal ? 27 : 30);
-    case_free(c);
   }
   /* Half of them: within 9 of a query are (30 * 19 - 9 * 10) / 900, within 8 fewer than half. */
-  c = case_gaussian("longformer:window=8", shape(30), 0);
-  b = find(c, 0.5);
+  b = find_of("longformer:window=8", shape(30), 0, 0.5);
   cr_expect(b.best == 15 && b.needed == 19, "%g, %g", b.best, b.needed);
-  case_free(c);
 }
 
 static kept_keys kept(run_case *c) {
@@ -123,9 +119,7 @@ Test(checks_budget, more_keys_keep_no_less) {
   run_case *c = case_make(p, 1, 7);
   kept_keys before = {.keys_mean = 0};
   for (int window = 64; window < 220; window += 4) {
-    char spec[64];
-    snprintf(spec, sizeof spec, "streaming:sink=0,window=%d", window);
-    case_run(c, spec, NULL);
+    case_run(c, text_of("streaming:sink=0,window=%d", window), NULL);
     const kept_keys now = kept(c);
     cr_expect(now.keys_mean > before.keys_mean && now.mass_mean >= before.mass_mean,
               "window %d: %g keys keep %g, after %g", window, now.keys_mean, now.mass_mean, before.mass_mean);
@@ -155,21 +149,15 @@ Test(checks_budget, the_oracle_has_no_regret) {
 
 /* Equal queries: rank 1 is enough, and a mask breaks the rank. */
 Test(checks_budget, least_ranks) {
-  run_case *c = case_gaussian("linformer:k=4", shape(40), 0);
-  cr_expect_eq(find(c, 0.01).best, 1);
-  case_free(c);
+  cr_expect_eq(find_of("linformer:k=4", shape(40), 0, 0.01).best, 1);
   attn_problem p = shape(40);
   p.causal = true;
-  c = case_gaussian("performer:features=4", p, 1);
-  cr_expect(isnan(find(c, 0.01).best));
-  case_free(c);
-  c = case_gaussian("performer:features=4", shape(40), 3);
+  cr_expect(isnan(find_of("performer:features=4", p, 1, 0.01).best));
+  run_case *c = case_gaussian("performer:features=4", shape(40), 3);
   cr_expect(find(c, 0.01).best > find(c, 0.1).best && find(c, 0.1).best > 1);
   case_free(c);
-  c = case_gaussian("tiled", shape(40), 1);
-  budget b = find(c, 0.1);
+  const budget b = find_of("tiled", shape(40), 1, 0.1);
   cr_expect(isnan(b.used) && b.predicted == 0);
-  case_free(c);
 }
 
 /* What explains a run: the mass left out; all features alike on one key; eps that drowns them; the best of
@@ -179,8 +167,7 @@ static void all_columns(run_case *c, result_row *row) {
 }
 
 Test(checks_budget, explaining_columns) {
-  result_row row;
-  result_row_init(&row);
+  result_row row = row_empty();
   run_case *c = case_gaussian("longformer:window=8", case_problem(1, 2, 2, 64, 8, 5, false, ATTN_F32), 1);
   double left = 0; /* of every second row of the first head */
   for (int64_t i = 1; i < 64; i += 2)
@@ -220,9 +207,7 @@ Test(checks_budget, runs_that_share_a_cache) {
                                       "performer:features=32,kernel=trig"};
   struct block_cache *shared = block_cache_create();
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    result_row with, without;
-    result_row_init(&with);
-    result_row_init(&without);
+    result_row with = row_empty(), without = row_empty();
     run_case *c = case_gaussian(specs[i], shape(40), 0.5);
     struct block_cache *own = c->e.cache;
     c->e.cache = shared;

@@ -9,8 +9,7 @@
 
 /* Values of a skewed population in [0, 1]: 1 with probability `rare`, else below a tenth. */
 static void population(double *x, int64_t n, double rare, uint64_t seed) {
-  attn_rng rng;
-  attn_rng_init(&rng, seed, 1, 1);
+  attn_rng rng = rng_of(seed, 1, 1);
   for (int64_t i = 0; i < n; i++) {
     double u = attn_rng_uniform(&rng);
     x[i] = attn_rng_uniform(&rng) < rare ? 1 : 0.1 * u * u;
@@ -32,8 +31,7 @@ static coverage simulate(int64_t strata, int64_t n, int64_t s, double rare, doub
   population(x, strata * n, rare, (uint64_t)(strata + n + s));
   for (int64_t i = 0; i < strata * n; i++) truth += x[i] / (double)(strata * n);
   for (int t = 0; t < TRIALS; t++) {
-    attn_rng rng;
-    attn_rng_init(&rng, 3, (uint64_t)t, 3);
+    attn_rng rng = rng_of(3, (uint64_t)t, 3);
     double estimate = 0;
     for (int64_t k = 0; k < strata; k++) {
       double sum = 0, squares = 0;
@@ -154,8 +152,7 @@ Test(checks_certify, the_interval_of_a_run_holds) {
   for (int t = 0; t < TRIALS; t++) {
     evidence e = {.problem = c->e.problem, .o = c->o, .v = c->v};
     exact_rows *x;
-    result_row row;
-    result_row_init(&row);
+    result_row row = row_empty();
     cr_assert_eq(exact_rows_compute(&p, c->q, c->k, c->v, NULL, (uint64_t)t, &x), ATTN_OK);
     e.exact = x;
     cr_assert_eq(evidence_errors(&e, &row), ATTN_OK);
@@ -178,8 +175,7 @@ Test(checks_certify, a_claim_to_be_exact_is_not_believed) {
   bool *drawn = calloc((size_t)p.n_q, sizeof *drawn);
   for (int64_t r = 0; r < c->exact->judged; r++) drawn[c->exact->rows[r].i] = true;
   const double truth = move_rows(c, 10, 3, drawn);
-  result_row row;
-  result_row_init(&row);
+  result_row row = row_empty();
   cr_assert_eq(evidence_errors(&c->e, &row), ATTN_OK);
   cr_expect_lt(row.err_rel_fro_hi, 1e-5, "%g", row.err_rel_fro_hi); /* of the sample alone */
   cr_expect_geq(row.err_rel_fro_cert_hi, truth, "%g, truth %g", row.err_rel_fro_cert_hi, truth);
@@ -209,8 +205,7 @@ Test(checks_certify, a_certificate_tells_something) {
   }
   case_run(c, "tiled", NULL);
   for (int64_t i = 0; i < case_count_o(&p); i++) size += pow(case_get(c, c->o, i), 2) / (double)p.n_q;
-  result_row row;
-  result_row_init(&row);
+  result_row row = row_empty();
   cr_assert_eq(evidence_errors(&c->e, &row), ATTN_OK);
   const double most = 2 * far * pow(log(8 / CERTIFY_ALPHA) / 2 / (double)c->exact->count, 0.25),
                bound = most / (sqrt(size) - most);

@@ -137,8 +137,7 @@ static const record records[] = {
 static inline void group_rows(run_case *c, void *at, int64_t rows, int64_t width, double length) {
   const attn_problem *p = &c->problem;
   for (int64_t r = 0; r < rows; r++) {
-    attn_rng rng;
-    attn_rng_init(&rng, 17, 17, (uint64_t)(r % p->n_kv / width));
+    attn_rng rng = rng_of(17, 17, (uint64_t)(r % p->n_kv / width));
     double direction[64], norm = 0;
     for (int64_t l = 0; l < p->d_qk; l++) {
       direction[l] = attn_rng_normal(&rng);

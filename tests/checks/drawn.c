@@ -12,8 +12,7 @@ static void expect_seldom_of(const char *name, const char *parameters) {
   double mean = 0, squares = 0;
   const double level[3] = {0.5, 0.2, 0.05};
   for (int seed = 0; seed < RUNS; seed++) {
-    char spec[128];
-    snprintf(spec, sizeof spec, "linformer:%s,seed=%d", parameters, 1000 * seed);
+    const char *spec = text_of("linformer:%s,seed=%d", parameters, 1000 * seed);
     const result_bound b = case_judge(spec, shape(), 1, name);
     cr_assert(b.verdict == VERDICT_CONSISTENT && b.kind == KIND_PROB, "%s: %d, %g, %s", spec, (int)b.verdict,
               b.measured, b.message);
@@ -50,8 +49,7 @@ Test(checks_drawn, shapes) {
                                       "k=40,projection=dct,share=none",
                                       "k=2,projection=rademacher"};
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-    char spec[100];
-    snprintf(spec, sizeof spec, "linformer:%s", specs[s]);
+    const char *spec = text_of("linformer:%s", specs[s]);
     expect_gaussian(spec, shape(), 1, "LIN-7", VERDICT_CONSISTENT, spec);
   }
   expect_gaussian("linformer:k=5,projection=pool", shape(), 1, "LIN-7", VERDICT_NOT_APPLICABLE, "pool");
@@ -89,14 +87,13 @@ static uint64_t draw_of(bool alike, int64_t head, attn_side side) {
 }
 
 static double dense_entry(uint64_t seed, uint64_t draw, int64_t s, int64_t j) {
-  attn_rng rng;
   if (wrong == PERIOD) j %= 256;
   if (wrong == SLOTS_ALIKE && s == 5) s = 4;
   if (wrong == HEADS_OVERLAP) {
     j += 7 * (int64_t)(draw / 2);
     draw %= 2;
   }
-  attn_rng_init(&rng, seed, draw + 1, (uint64_t)(j * SLOTS + s));
+  attn_rng rng = rng_of(seed, draw + 1, (uint64_t)(j * SLOTS + s));
   if (projection.law == ATTN_PROJECTION_RADEMACHER) return attn_rng_bits(&rng) >> 63 ? 1 : -1;
   if (wrong == UNIFORM) return sqrt(12) * (attn_rng_uniform(&rng) - 0.5);
   return attn_rng_normal(&rng) * (wrong == TOO_LARGE ? 1.02 : 1);
@@ -109,8 +106,7 @@ static int by_place(const void *a, const void *b) {
 static void transform_draw(uint64_t seed, int64_t head, attn_side side, int64_t n, int64_t order,
                            int rows[SLOTS], double *sign) {
   static int all[LONGEST];
-  attn_rng rng;
-  attn_rng_init(&rng, seed, 77, draw_of(wrong == SIGNS_SHARED, head, side));
+  attn_rng rng = rng_of(seed, 77, draw_of(wrong == SIGNS_SHARED, head, side));
   for (int64_t j = 0; j < n; j++) sign[j] = wrong == SIGNS_MISSING || attn_rng_bits(&rng) >> 63 ? 1 : -1;
   attn_rng_init(&rng, seed, 78, draw_of(wrong == ROWS_SHARED, head, side));
   int64_t most = wrong == ROWS_BIASED ? n : order;

@@ -62,10 +62,9 @@ static void show_wrong(attn_view *view) {
 
 /* One check on the performer with a fault in what checks see of its map. */
 static result_bound judged(const char *name, const char *parameters, attn_problem p, map_fault how) {
-  char spec[128];
   fault = how;
   show_as("performer", "wrong_performer", show_wrong);
-  snprintf(spec, sizeof spec, "%s:%s", how == NO_FAULT ? "performer" : "wrong_performer", parameters);
+  const char *spec = text_of("%s:%s", how == NO_FAULT ? "performer" : "wrong_performer", parameters);
   return case_judge(spec, p, 0.5, name);
 }
 
@@ -117,8 +116,7 @@ Test(checks_draws, p_values_are_conservative, .timeout = 120) {
     int small = 0;
     for (int l = 0; l < 3; l++)
       for (int s = 0; s < RUNS; s++) {
-        char parameters[80];
-        snprintf(parameters, sizeof parameters, "%s,seed=%d", laws[l], 1000 * s);
+        const char *parameters = text_of("%s,seed=%d", laws[l], 1000 * s);
         small += judged(names[n], parameters, attn_problem_make(1, 1, 8, 4), NO_FAULT).p_value < 0.05;
       }
     cr_expect_leq(small, 8, "%s: %d", names[n],
@@ -133,8 +131,7 @@ Test(checks_draws, features_of_every_kind_are_those_of_the_law) {
   for (int k = 0; k < 4; k++)
     for (int64_t d = 1; d < 70; d += 17)
       for (double std = 1e-20; std < 1e21; std = std < 0.1 || std > 30 ? std * 1e10 : std * 4) {
-        char spec[80];
-        snprintf(spec, sizeof spec, "performer:features=20,kernel=%s", kernels[k]);
+        const char *spec = text_of("performer:features=20,kernel=%s", kernels[k]);
         const result_bound b = case_judge(spec, attn_problem_make(1, 1, 40, d), std, "FAV-9");
         cr_expect(b.verdict == VERDICT_PASS || (b.verdict == VERDICT_UNCERTIFIABLE && std > 1e3),
                   "%s, d %d, std %g: verdict %d, %g of %g %s", spec, (int)d, std, (int)b.verdict, b.measured,

@@ -17,8 +17,7 @@ static void expect_moments(attn_features_kind kind, double a, bool constant, int
   feature_law law = {.kind = kind, .d = d, .a = a, .orthogonal = true, .constant = constant};
   feature_law_resize(&law, m);
   double w[64], sums[4] = {0}, pairs = 0, square = 0;
-  attn_rng rng;
-  attn_rng_init(&rng, 1, 2, 3);
+  attn_rng rng = rng_of(1, 2, 3);
   fault = (generator_fault){.gain = 1, .length = constant ? sqrt((double)d) : 0};
   /* x = b / 2 = +-y: the factor is exp(-+s/4). */
   bool trig = kind == ATTN_FEATURES_TRIG;
@@ -70,8 +69,7 @@ Test(checks_entries, powers_of_weighted_products) {
   const double a = -0.1, s = 0.25;
   feature_law law = {.kind = ATTN_FEATURES_POSITIVE, .d = D, .a = a, .orthogonal = true};
   double w[2 * D], want[4], sum[4] = {0}, squares[4] = {0};
-  attn_rng rng;
-  attn_rng_init(&rng, 6, 7, 8);
+  attn_rng rng = rng_of(6, 7, 8);
   feature_law_resize(&law, 1);
   fault = none;
   want[0] = entry_square(&law, s);
@@ -111,8 +109,7 @@ Test(checks_entries, joint_moments_of_two_entries) {
     const double a = k == 1 ? -0.2 : 0, b = sqrt(1 - 4 * a), *points[3] = {x, y[0], y[1]};
     const feature_law law = {.kind = kinds[k], .d = D, .a = a};
     double sum = 0, squares = 0, want = moment_of_pair(&law, x, y[0], y[1]);
-    attn_rng rng;
-    attn_rng_init(&rng, 9, (uint64_t)k, 1);
+    attn_rng rng = rng_of(9, (uint64_t)k, 1);
     for (int run = 0; run < RUNS; run++) {
       double w[D], t[3], half[3], entry[2];
       for (int l = 0; l < D; l++) w[l] = attn_rng_normal(&rng);
@@ -139,26 +136,21 @@ Test(checks_entries, joint_moments_of_two_entries) {
 
 /* What performer takes for z makes the mean square of a product least there. */
 Test(checks_entries, optimal_weights) {
-  static const double widths[] = {4, 64};
+  static const int64_t widths[] = {4, 64};
   for (int i = 0; i < 2; i++)
     for (double z = 0.25; z < 300; z *= 8) {
-      char spec[80];
-      attn_problem p = attn_problem_make(1, 1, 8, (int64_t)widths[i]);
-      attn_plan *plan = NULL;
-      attn_view view;
       feature_law law;
-      snprintf(spec, sizeof spec, "performer:kernel=optimal,features=4,z=%g", z);
-      cr_assert_eq(attn_plan_create(&plan, &p, spec, NULL), ATTN_OK, "%s", attn_last_error());
-      cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
-      cr_assert_null(feature_law_of(view.features, p.d_qk, &law));
+      run_case *c = case_gaussian(text_of("performer:kernel=optimal,features=4,z=%g", z),
+                                  attn_problem_make(1, 1, 8, widths[i]), 1);
+      cr_assert_null(feature_law_of(c->view.features, widths[i], &law));
       const double a = law.a, least = entry_square(&law, z);
       cr_expect(a < 0);
       for (int sign = -1; sign <= 1; sign += 2) {
         law.a = a * (1 + 0.02 * sign);
-        cr_expect(entry_square(&law, z) > least, "d %g, z %g: a = %g is no better than %g", widths[i], z, a,
-                  law.a);
+        cr_expect(entry_square(&law, z) > least, "d %d, z %g: a = %g is no better than %g", (int)widths[i], z,
+                  a, law.a);
       }
-      attn_plan_destroy(plan);
+      case_free(c);
     }
 }
 
@@ -171,8 +163,7 @@ Test(checks_entries, blocks_against_independent_vectors) {
   for (int64_t d = 2; d <= 5; d++) {
     double w[10 * 8], pair[2] = {0}, square[2] = {0}, spread = 0, width = (double)d;
     feature_law law = {.kind = ATTN_FEATURES_POSITIVE, .d = d, .orthogonal = true};
-    attn_rng rng;
-    attn_rng_init(&rng, 5, 6, (uint64_t)d);
+    attn_rng rng = rng_of(5, 6, (uint64_t)d);
     feature_law_resize(&law, 8);
     for (int run = 0; run < RUNS; run++) {
       double f[8][2], sum = 0;
@@ -207,8 +198,7 @@ Test(checks_entries, collapse_of_normalisers) {
       for (double s = 0.05; s < 3; s *= 3) {
         feature_law law = {.kind = ATTN_FEATURES_POSITIVE, .d = 3, .orthogonal = orthogonal};
         double w[64 * 3], below = 0;
-        attn_rng rng;
-        attn_rng_init(&rng, 8, (uint64_t)m, (uint64_t)orthogonal);
+        attn_rng rng = rng_of(8, (uint64_t)m, (uint64_t)orthogonal);
         feature_law_resize(&law, m);
         fault = none;
         fault.independent = !orthogonal;
@@ -261,8 +251,7 @@ Test(checks_entries, correct_generators_pass) {
   for (int k = 0; k < 5; k++)
     for (int l = 0; l < 3; l++)
       for (int64_t d = 3; d < 9; d += 5) {
-        char spec[128];
-        snprintf(spec, sizeof spec, "performer:features=5,kernel=%s,%s", kernels[k], laws[l]);
+        const char *spec = text_of("performer:features=5,kernel=%s,%s", kernels[k], laws[l]);
         run_case *c = case_gaussian(spec, attn_problem_make(1, 2, 20, d), 0.5);
         static const char *const names[] = {"FAV-1", "FAV-3", "FAV-8"};
         for (int n = 0; n < 3; n++) {
@@ -331,8 +320,7 @@ Test(checks_entries, wrong_draws) {
 Test(checks_entries, means_of_any_distribution) {
   enum { COUNT = 310, RUNS = 4000 };
   double values[COUNT], sigma = sqrt(exp(2) - exp(1)), mean = exp(0.5), rejected[2] = {0}, found = 0;
-  attn_rng rng;
-  attn_rng_init(&rng, 4, 4, 4);
+  attn_rng rng = rng_of(4, 4, 4);
   for (int run = 0; run < RUNS; run++) {
     for (int i = 0; i < COUNT; i++) values[i] = exp(attn_rng_normal(&rng));
     double p = mean_p_value(values, COUNT, mean, sigma, 0);

@@ -11,8 +11,7 @@ static attn_problem shape(int64_t heads, int64_t n) {
 }
 
 static result_row errors_of(const evidence *e) {
-  result_row row;
-  memset(&row, 0, sizeof row);
+  result_row row = {0};
   cr_assert_eq(evidence_errors(e, &row), ATTN_OK, "%s", attn_last_error());
   return row;
 }
@@ -194,8 +193,7 @@ Test(checks_evidence, the_interval_covers) {
   p.n_kv = 1;
   p.dtype = ATTN_F64;
   run_case *c = case_make(p, 1, 1);
-  attn_rng rng;
-  attn_rng_init(&rng, 4, 4, 4);
+  attn_rng rng = rng_of(4, 4, 4);
   double above = 0, below = 0;
   double *exact = malloc(N * sizeof *exact), *x = c->o;
   for (int64_t i = 0; i < N; i++) {
@@ -226,8 +224,7 @@ Test(checks_evidence, the_interval_covers) {
 }
 
 static result_row described(run_case *c) {
-  result_row row;
-  memset(&row, 0, sizeof row);
+  result_row row = {0};
   cr_assert_eq(evidence_describe_input(&c->e, &row), ATTN_OK);
   return row;
 }
@@ -280,9 +277,7 @@ Test(checks_evidence, inputs_that_are_not_finite_do_not_hang) {
   case_run(c, "tiled", NULL);
   cr_expect(isnan(described(c).eff_rank));
   cr_expect(isnan(errors_of(&c->e).err_max_abs));
-  result_row row;
-  result_row_init(&row);
-  cr_assert_eq(checks_run(&c->e, &row), ATTN_OK);
+  result_row row = case_checks(c);
   cr_expect_eq(bounds_worst(row.bounds, row.bounds_count), VERDICT_UNCERTIFIABLE);
   result_row_free(&row);
   case_free(c);
@@ -293,16 +288,13 @@ Test(checks_evidence, every_variant_survives_inputs_that_are_not_finite) {
                  "performer:features=7;performer:features=7,kernel=trig;lsh_tail:k=3,l=10;sample:count=5;"
                  "sample:guarantee=clt,base=6,eps=0.3;sample:guarantee=bernstein,base=6,eps=0.9;"
                  "hyper:exact_below=0,block=4,sample=5;hyper:exact_below=0,block=4,sample=5,sampling=values;"
-                 "bigbird:block=4,random=1,tail=uniform;scatterbrain:window=4,features=16",
-       *rest;
-  for (const char *spec = strtok_r(specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest))
+                 "bigbird:block=4,random=1,tail=uniform;scatterbrain:window=4,features=16";
+  for (const char *spec = strtok(specs, ";"); spec; spec = strtok(NULL, ";"))
     for (int kind = 0; kind < 3; kind++) {
       run_case *c = case_make(shape(1, 20), 1, 1);
       case_set(c, kind == 2 ? c->v : c->k, 5, kind ? (double)INFINITY : (double)NAN);
       case_run(c, spec, NULL);
-      result_row row;
-      result_row_init(&row);
-      cr_assert_eq(checks_run(&c->e, &row), ATTN_OK);
+      result_row row = case_checks(c);
       for (const result_bound *b = row.bounds; b < row.bounds + row.bounds_count; b++)
         cr_expect(b->verdict != VERDICT_ERROR && b->verdict != VERDICT_VIOLATED, "%s kind %d %s: %d %g %g %s",
                   spec, kind, b->name, (int)b->verdict, b->measured, b->value, b->message);

@@ -84,8 +84,7 @@ Test(checks_floating, hostile_inputs_stay_inside) {
         run_case *c = case_make(p, 1, 9);
         make_hostile(c, kind);
         case_run(c, specs[s], NULL);
-        char what[80];
-        snprintf(what, sizeof what, "%s kind %d causal %d", specs[s], kind, causal);
+        const char *what = text_of("%s kind %d causal %d", specs[s], kind, causal);
         expect_holds(&c->e, first_bound(specs[s]), what);
         expect_holds(&c->e, "FP-3", what);
         case_free(c);
@@ -244,7 +243,6 @@ Test(checks_floating, what_is_declared_beyond_the_textbook_is_named) {
                                       "kappa_s", "kappa_d", "map",   "operand", "weight", "underflow"};
   const attn_problem p = case_problem(1, 1, 1, 40, 8, 5, false, ATTN_F32);
   for (size_t m = 0; m < sizeof names / sizeof *names; m++) {
-    char text[96];
     fake_reset(weight_exact);
     attn_rounding *r = &fake.view.rounding;
     *r = rounding_textbook(&p);
@@ -254,7 +252,7 @@ Test(checks_floating, what_is_declared_beyond_the_textbook_is_named) {
     if (m > 3) *numbers[m - 4] += 0x1p-22 + *numbers[m - 4] / 4;
     if (m && m <= 3) ++*chains[m - 1];
     const result_bound b = case_judge("fake", p, 1, "FP-0");
-    snprintf(text, sizeof text, "declares more rounding than the textbook's f32: %s = ", names[m]);
+    const char *text = text_of("declares more rounding than the textbook's f32: %s = ", names[m]);
     cr_expect(m ? strstr(b.message, text) && !strchr(b.message, ',') : b.verdict == VERDICT_NOT_APPLICABLE,
               "%s: %s", names[m], b.message);
   }

@@ -14,8 +14,7 @@ static attn_problem sequence(int64_t n, bool causal) {
 
 Test(checks_generator, correct_patterns_pass) {
   static const int64_t kv_len[] = {97, 61};
-  char *rest;
-  for (const char *spec = strtok_r(specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest))
+  for (const char *spec = strtok(specs, ";"); spec; spec = strtok(NULL, ";"))
     for (int causal = 0; causal < 2; causal++)
       for (int cross = 0; cross < 2; cross++) {
         attn_problem p = sequence(97, causal);
@@ -55,11 +54,9 @@ static void show_lie(attn_view *view) {
 static result_bound lying(const char *name, const char *parameters, const char *check_name, bool causal,
                           int64_t (*how)(int64_t, int64_t, attn_run *)) {
   const char *own = *name == 'b' ? "lying_bigbird" : "lying_longformer";
-  char spec[100];
-  snprintf(spec, sizeof spec, "%s:%s", own, parameters);
   show_as(name, own, show_lie);
   lie = how;
-  return case_judge(spec, sequence(128, causal), 1, check_name);
+  return case_judge(text_of("%s:%s", own, parameters), sequence(128, causal), 1, check_name);
 }
 
 static int64_t honestly(int64_t position, int64_t count, attn_run *runs) {
@@ -152,8 +149,7 @@ static int64_t streamed_row(const void *state, int64_t head, int64_t position, a
   for (int64_t r = honest->row(honest->state, 0, 60, drawn) - 1; r >= 0 && !seed_ignored; r--)
     seed = 131 * seed + (uint64_t)drawn[r].first;
   (void)state;
-  attn_rng rng;
-  attn_rng_init(&rng, seed, 5, stream_of(head, own));
+  attn_rng rng = rng_of(seed, 5, stream_of(head, own));
   while (count < 3) {
     int64_t pick = attn_rng_below(&rng, 31), at = 0;
     for (int64_t i = 0; i < count; i++) at += picks[i] == pick;
@@ -211,8 +207,7 @@ Test(checks_generator, honest_draws_are_as_stated) {
     attn_problem p = attn_problem_make(1, 2, 61, 8);
     p.causal = causal;
     for (int s = 0; s < RUNS / 2; s++) {
-      char spec[80];
-      snprintf(spec, sizeof spec, "bigbird:block=7,window=1,random=2,global=1,seed=%d", 100000 * s);
+      const char *spec = text_of("bigbird:block=7,window=1,random=2,global=1,seed=%d", 100000 * s);
       const result_bound b = case_judge(spec, p, 2, "SP-4");
       const double off = b.measured - b.value;
       small += b.p_value < 0.05;

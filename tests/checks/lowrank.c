@@ -103,8 +103,7 @@ Test(checks_lowrank, spectra_of_tiny_rows, .timeout = 60) {
   static double x[ROWS * ROWS], squares[ROWS];
   const double *rows[ROWS];
   for (int draw = 0; draw < DRAWS; draw++) {
-    attn_rng rng;
-    attn_rng_init(&rng, 6, 0, (uint64_t)draw);
+    attn_rng rng = rng_of(6, 0, (uint64_t)draw);
     for (int i = 0; i < ROWS * ROWS; i++) x[i] = attn_rng_normal(&rng) * 1e-160;
     for (int i = 0; i < ROWS; i++) rows[i] = x + i * ROWS;
     cr_assert_eq(spectrum_squares(rows, ROWS, ROWS, squares), ATTN_OK, "%s", attn_last_error());

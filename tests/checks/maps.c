@@ -7,8 +7,7 @@
 static attn_problem shape(int64_t n, attn_dtype dtype) { return case_problem(1, 2, 2, n, 8, 5, true, dtype); }
 
 static result_row map_of(const run_case *c) {
-  result_row row;
-  result_row_init(&row);
+  result_row row = row_empty();
   row.n = row.n_kv = c->problem.n_q;
   cr_assert_eq(evidence_map(&c->e, &row), ATTN_OK, "%s", attn_last_error());
   /* Another run of the block: the exact weights are in the cache. */
@@ -78,12 +77,11 @@ static bool even_or_itself(int64_t i, int64_t j) { return j % 2 == 0 || j == i; 
 /* A file of a graph for each head makes no plan of one head: all compute, and the first is shown. */
 Test(checks_maps, of_a_variant_that_needs_all_heads, .init = fixture_begin, .fini = fixture_end) {
   enum { N = 40 };
-  char spec[200];
   uint8_t seen[2 * N * N];
   for (int i = 0; i < 2 * N * N; i++) seen[i] = i >= N * N || even_or_itself(i / N, i % N);
   attn_graph_reader_set(data_graph_read);
-  snprintf(spec, sizeof spec, "graph:kind=file,file=%s",
-           fixture_npy("seen.npy", "|u1", "2, 40, 40", seen, sizeof seen));
+  const char *spec =
+      text_of("graph:kind=file,file=%s", fixture_npy("seen.npy", "|u1", "2, 40, 40", seen, sizeof seen));
   run_case *c = case_gaussian(spec, shape(N, ATTN_F64), 1);
   result_row row = map_of(c);
   cr_assert_not_null(row.map);

@@ -79,8 +79,7 @@ Test(checks_meter, the_interval_of_the_error_is_of_95_percent) {
   p.dtype = ATTN_F64;
   run_case *c = case_make(p, 1, 1);
   exact_rows *x;
-  result_row row;
-  result_row_init(&row);
+  result_row row = row_empty();
   cr_assert_eq(exact_rows_compute(&p, c->q, c->k, c->v, NULL, 1, &x), ATTN_OK);
   cr_assert_eq(x->count, STRATA * EACH);
   double *o = c->o, variance = 0, mean = 0;

@@ -69,10 +69,8 @@ static bool rejects(const check *c, const result_bound *b) {
 }
 
 static result_bound judged(const record *x, const char *variant) {
-  char spec[200];
-  snprintf(spec, sizeof spec, "%s%s%s", variant, *x->parameters ? ":" : "", x->parameters);
   run_case *c = make_input(x);
-  case_run(c, spec, NULL);
+  case_run(c, text_of("%s%s%s", variant, *x->parameters ? ":" : "", x->parameters), NULL);
   result_bound b = case_check(&c->e, x->check);
   case_free(c);
   return b;

@@ -19,10 +19,9 @@ Test(checks_patterns, those_of_the_library) {
                  "bigbird:block=8,random=2;streaming:sink=3,window=10;streaming:sink=0,window=1;"
                  "streaming:sink=100,window=5;sparse_transformer:stride=8;"
                  "sparse_transformer:mode=fixed,stride=8,summary=2;graph:size=20;"
-                 "graph:kind=natten,width=9,kernel=3",
-       *rest;
+                 "graph:kind=natten,width=9,kernel=3";
   static const int64_t kv_len[2] = {61, 90};
-  for (const char *spec = strtok_r(specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest))
+  for (const char *spec = strtok(specs, ";"); spec; spec = strtok(NULL, ";"))
     for (int i = 0; i < 4; i++) {
       attn_problem p = case_problem(2, 4, 2, 90, 12, 5, i & 1, i & 2 ? ATTN_F64 : ATTN_F32);
       if (!(i & 1) && (strncmp(spec, "str", 3) == 0 || strncmp(spec, "sparse", 6) == 0)) continue;
@@ -60,8 +59,7 @@ Test(checks_patterns, caches_of_latents_and_policies) {
   attn_matrix_reader_set(some_filters);
   expect_gaussian("latent:rank=5,shared=2,prompt=7", p, 1.5, "CACHE-1", VERDICT_PASS, "latents");
   for (int i = 0; attn_kv_score_names[i]; i++) {
-    char spec[96];
-    snprintf(spec, sizeof spec, "evict:score=%s,budget=24,recent=4,%s", attn_kv_score_names[i], rules[i]);
+    const char *spec = text_of("evict:score=%s,budget=24,recent=4,%s", attn_kv_score_names[i], rules[i]);
     expect_gaussian(spec, p, 1.5, "EVICT-2", VERDICT_PASS, spec);
     if (!strstr(spec, "exact")) expect_gaussian(spec, p, 1.5, "CACHE-1", VERDICT_PASS, spec);
   }

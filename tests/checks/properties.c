@@ -154,19 +154,13 @@ static const result_bound *bound_of(const result_row *row, const char *name) {
   return NULL;
 }
 
-static void run_all(const run_case *c, result_row *row) {
-  result_row_init(row);
-  cr_assert_eq(checks_run(&c->e, row), ATTN_OK);
-}
-
 /* What a variant declares and describes chooses its checks: here neither a pattern nor features nor a
  * projection. */
 Test(checks_properties, every_check_of_the_kind_of_variant) {
   static const char *const families[] = {"SP-", "FAV-", "LIN-"};
   fake_reset(weight_exact);
   run_case *c = case_gaussian("fake", shape(false, ATTN_F32), 0.8);
-  result_row row;
-  run_all(c, &row);
+  result_row row = case_checks(c);
   for (const check *const *k = checks_all; *k; k++)
     cr_expect_eq(bound_of(&row, (*k)->name) != NULL,
                  (*k)->kind != KIND_PROPERTY && (*k)->of->holds(c->e.view), "%s", (*k)->name);
@@ -187,8 +181,7 @@ Test(checks_properties, nothing_described_is_unchecked) {
   fake_reset(weight_exact);
   fake.view.rounding.unit = 0;
   run_case *c = case_gaussian("fake", shape(false, ATTN_F32), 0.8);
-  result_row row;
-  run_all(c, &row);
+  result_row row = case_checks(c);
   cr_assert(bound_of(&row, "FP-1") && bound_of(&row, "PROP-ONES"));
   for (const result_bound *b = row.bounds; b < row.bounds + row.bounds_count; b++)
     cr_expect(b->verdict == VERDICT_NOT_APPLICABLE &&

@@ -48,10 +48,8 @@ static void expect_no_verdict(const result_bound *b, const result_bound *usual, 
 }
 
 static run_case *run_record(const record *x, const char *variant) {
-  char spec[200];
-  snprintf(spec, sizeof spec, "%s%s%s", variant, *x->parameters ? ":" : "", x->parameters);
   run_case *c = make_input(x);
-  case_run(c, spec, NULL);
+  case_run(c, text_of("%s%s%s", variant, *x->parameters ? ":" : "", x->parameters), NULL);
   return c;
 }
 
@@ -69,9 +67,8 @@ static void try_refusals(const record *x) {
 }
 
 static void try_failures(const record *x) {
-  char name[80];
   long used;
-  snprintf(name, sizeof name, "failing_%s", x->variant);
+  const char *name = text_of("failing_%s", x->variant);
   shown = (struct shown){x->variant, change_nothing};
   const attn_variant *known;
   if (attn_variant_find(name, &known)) variant_described(x->variant, strdup(name), failing_describe);

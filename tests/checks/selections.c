@@ -129,8 +129,7 @@ Test(checks_selections, other_draws_than_by_the_last_seed) {
                {"performer:features=16", "FAV-3"},
                {"linformer:k=8", "LIN-3"}};
   for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++) {
-    char spec[96];
-    snprintf(spec, sizeof spec, "%s,seed=1000000000000000", drawn[i].spec);
+    const char *spec = text_of("%s,seed=1000000000000000", drawn[i].spec);
     const result_bound b =
         case_judge(spec, case_problem(1, 2, 1, 64, 16, 5, false, ATTN_F32), 1, drawn[i].check);
     cr_expect(b.verdict == VERDICT_PASS || b.verdict == VERDICT_CONSISTENT, "%s: %s, %s", spec,
@@ -271,13 +270,11 @@ Test(checks_selections, selections_that_are_misstated) {
        0.25,
        "selects key 6, whose margin is -0.5 ... -0.25"}};
   for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
-    char spec[64];
-    snprintf(spec, sizeof spec, "said_%s", told[i].of);
     show_as(*told[i].of == 't' ? "topk" : "pages", *told[i].of == 't' ? "said_topk" : "said_pages",
             say_otherwise);
     said = told[i].by;
     moved = told[i].moved;
-    run_case *c = four_pages(spec);
+    run_case *c = four_pages(text_of("said_%s", told[i].of));
     const result_bound b = case_check(&c->e, told[i].check);
     cr_expect(b.verdict == (*told[i].text ? VERDICT_VIOLATED : VERDICT_PASS) &&
                   strstr(b.message, told[i].text) && fabs(b.measured - told[i].measured) < 1e-4,
@@ -317,8 +314,7 @@ Test(checks_selections, keys_that_a_bias_hides_may_be_selected) {
                                       "lsh_tail:k=3,l=10", "streaming:sink=2,window=9 + sample:count=9",
                                       "bigbird:block=8,random=2,global=1,tail=uniform"};
   static double bias[N * N];
-  attn_rng rng;
-  attn_rng_init(&rng, 3, 1, 0);
+  attn_rng rng = rng_of(3, 1, 0);
   for (int64_t at = 0; at < N * N; at++)
     bias[at] = attn_rng_below(&rng, 2) || at % N == 0 ? 0 : -(double)INFINITY;
   attn_problem p = case_problem(1, 2, 1, N, 8, 4, true, ATTN_F32);
@@ -339,8 +335,7 @@ Test(checks_selections, what_biases_hide_takes_no_place) {
                                       "topk:k=8,share=group",
                                       "topk:k=8,by=sparq,r=2"};
   static double bias[HEADS * N * N];
-  attn_rng rng;
-  attn_rng_init(&rng, 3, 1, 0);
+  attn_rng rng = rng_of(3, 1, 0);
   for (int64_t at = 0; at < HEADS * N * N; at++) bias[at] = attn_rng_below(&rng, 10) ? -(double)INFINITY : 0;
   for (size_t s = 0; s < 2 * sizeof specs / sizeof *specs; s++) {
     attn_problem p = case_problem(1, HEADS, 1, N, 8, 4, s & 1, ATTN_F32);

@@ -45,9 +45,8 @@ Test(checks_stores, draws_have_the_moments_of_the_law) {
   static const attn_kv_law laws[] = {{.bits = 1}, {.bits = 3}, {.signs = 24}, {.bits = 2, .signs = D}};
   for (size_t i = 0; i < sizeof laws / sizeof *laws; i++) {
     scheme_levels s;
-    attn_rng rng;
     double room[3 * D], sum = 0, squares = 0;
-    attn_rng_init(&rng, 1, 2, i);
+    attn_rng rng = rng_of(1, 2, i);
     scheme_levels_make(laws[i].bits, D, &s);
     for (int r = 0; r < DRAWS; r++) {
       const double error = scheme_error_draw(&laws[i], &s, &rng, room);
@@ -73,8 +72,7 @@ Test(checks_stores, right_draws_seldom_surprise) {
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
     int low = 0;
     for (int seed = 0; seed < RUNS; seed++) {
-      char spec[64];
-      snprintf(spec, sizeof spec, "%s,seed=%d", specs[s], seed);
+      const char *spec = text_of("%s,seed=%d", specs[s], seed);
       const result_bound b = case_judge(spec, p, 1, "QNT-3");
       cr_assert(b.verdict == VERDICT_CONSISTENT && b.kind == KIND_PROB, "%s: %s", spec, b.message);
       cr_assert_gt(b.p_value, 1e-4, "%s: %s", spec, b.message);
@@ -178,10 +176,9 @@ static void misstate(attn_view *view) {
 }
 
 static result_bound misstated(const char *parameters, attn_kv_rule by, const char *name) {
-  char spec[96];
   show_as("evict", "misstated_rule", misstate);
   more = by;
-  snprintf(spec, sizeof spec, "misstated_rule:score=knorm,%s", parameters);
+  const char *spec = text_of("misstated_rule:score=knorm,%s", parameters);
   return case_judge(spec, case_problem(1, 2, 2, 40, 8, 4, true, ATTN_F32), 1, name);
 }
 

@@ -136,10 +136,9 @@ static void expect_sound(run_case *c, const char *spec, const char *what) {
 Test(checks_tails, few_queries_are_judged) {
   for (int64_t n_q = 1; n_q < 10; n_q++) {
     attn_problem p = case_problem(1, 2, 1, 90, 8, 4, n_q % 2, ATTN_F32);
-    char what[32];
     p.n_q = n_q;
     run_case *c = case_gaussian("planted_sample", p, 1);
-    snprintf(what, sizeof what, "%d queries", (int)n_q);
+    const char *what = text_of("%d queries", (int)n_q);
     expect_sound(c, "planted_sample", what);
     cr_expect_eq(case_check(&c->e, "LAW-1").verdict, VERDICT_CONSISTENT, "%s", what);
     case_free(c);
@@ -184,9 +183,8 @@ Test(checks_tails, keys_that_are_never_drawn_have_no_law) {
 Test(checks_tails, rows_of_features_alone_are_the_features) {
   static const int64_t kv_len[1] = {20};
   for (int seed = 0; seed < 8; seed++) {
-    char spec[80];
     run_case *c = case_make(case_problem(1, 1, 1, 48, 12, 5, false, ATTN_F32), 1, 100);
-    snprintf(spec, sizeof spec, "longformer:window=4 + performer:features=9,kernel=trig,seed=%d", seed);
+    const char *spec = text_of("longformer:window=4 + performer:features=9,kernel=trig,seed=%d", seed);
     case_run(c, spec, kv_len);
     for (int n = 1; n <= 2; n++) {
       const result_bound b = case_check(&c->e, n == 1 ? "RES-1" : "RES-2");
@@ -215,8 +213,7 @@ Test(checks_tails, what_a_sample_spends) {
 /* -- faults: a check a letter -- */
 
 static void expect_found(const char *fault, const char *by) {
-  char spec[80];
-  snprintf(spec, sizeof spec, "planted_sample:fault=%s", fault);
+  const char *spec = text_of("planted_sample:fault=%s", fault);
   run_case *c = case_gaussian(spec, case_problem(1, 2, 1, 96, 8, 4, false, ATTN_F32), 0.5);
   for (int l = 0; l < LAWS; l++) {
     const result_bound b = case_check(&c->e, laws[l]);

@@ -42,7 +42,6 @@ static void judge(const char *spec, bool causal, attn_dtype dtype, const char *i
   const attn_options options = {.isa = isa};
   attn_plan *plan = NULL;
   attn_view view;
-  result_row row;
   attn_status status = attn_plan_create(&plan, &p, spec, &options);
   if (status == ATTN_EUNSUPPORTED) return;
   cr_assert_eq(status, ATTN_OK, "%s: %s", spec, attn_last_error());
@@ -53,7 +52,7 @@ static void judge(const char *spec, bool causal, attn_dtype dtype, const char *i
   const bool unnamed = view.low_rank || view.residual || view.latent;
   /* A sum describes no keys; its terms do, and SUM-1 holds it against them. */
   const bool of_terms = attn_plan_parsed_spec(plan)->expression && !view.pattern && !view.selector;
-  result_row_init(&row);
+  result_row row = row_empty();
   cr_assert_eq(properties_run(&e, &row), ATTN_OK);
   cr_expect(row.bounds_count >= 8);
   for (int b = 0; b < row.bounds_count; b++) {
@@ -79,9 +78,8 @@ static void judge(const char *spec, bool causal, attn_dtype dtype, const char *i
 Test(checks_universal, the_variants_of_the_library_keep_every_property) {
   const char *const *isas = attn_isa_list();
   gsl_set_error_handler_off();
-  char *rest;
   size_t s = 0;
-  for (const char *spec = strtok_r(specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest), s++)
+  for (const char *spec = strtok(specs, ";"); spec; spec = strtok(NULL, ";"), s++)
     for (size_t i = 0; isas[i]; i++)
       for (size_t k = 0; k < 4; k++)
         if (k == (s + i) % 4 && (i == 0 || (s / 4 + i) % 4 == 0))

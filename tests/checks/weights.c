@@ -14,10 +14,9 @@ static void expect_sound(const char *spec, attn_problem p, double std, const int
 Test(checks_weights, sound_variants_violate_nothing) {
   char specs[] = "full;tiled:path=fma;tiled:block_k=16;longformer:window=8,global=2;"
                  "bigbird:block=8,random=2;graph:size=20;topk:k=8;performer:features=32;"
-                 "linformer:projection=pool,k=12",
-       *rest;
+                 "linformer:projection=pool,k=12";
   static const int64_t kv_len[2] = {61, 40};
-  for (const char *spec = strtok_r(specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest))
+  for (const char *spec = strtok(specs, ";"); spec; spec = strtok(NULL, ";"))
     for (int i = 0; i < 8; i++) {
       const bool causal = i & 1, wide = i & 4;
       attn_problem p = case_problem(2, 4, 2, 64, 12, wide ? 12 : 5, causal, i & 2 ? ATTN_F64 : ATTN_F32);

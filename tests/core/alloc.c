@@ -1,52 +1,16 @@
 /* alloc.c - the injected allocator: its nth refusal becomes ATTN_ENOMEM without a leak, execute
  * asks it for nothing, and pieces go back as they were given. */
 #include "tests/support/core.h"
+#include "tests/support/basics/counted.h"
 
-enum { BLOCKS_MAX = 4096 };
-
-typedef struct counter {
-  void *at[BLOCKS_MAX];
-  size_t bytes[BLOCKS_MAX];
-  int live, calls, refuse_at; /* the call that is refused, or -1 */
-  size_t live_bytes;
-} counter;
-
-static void *counted_alloc(void *context, size_t bytes) {
-  counter *c = context;
-  if (c->calls++ == c->refuse_at || c->live == BLOCKS_MAX) return NULL;
-  void *block = aligned_alloc(64, (bytes + 63) / 64 * 64);
-  if (!block) return NULL;
-  memset(block, 0xA7, bytes); /* fresh memory is not zero */
-  c->at[c->live] = block;
-  c->bytes[c->live++] = bytes;
-  c->live_bytes += bytes;
-  return block;
-}
-
-static void counted_release(void *context, void *block, size_t bytes) {
-  counter *c = context;
-  int k = 0;
-  while (k < c->live && c->at[k] != block) k++;
-  if (k == c->live || c->bytes[k] != bytes) {
-    note_failure("release of an unknown block, or of another size than was asked for");
-    return;
-  }
-  memset(block, 0xA7, bytes);
-  free(block);
-  c->at[k] = c->at[--c->live];
-  c->bytes[k] = c->bytes[c->live];
-  c->live_bytes -= bytes;
-}
-
-static attn_status create(attn_plan **plan, const attn_problem *problem, const char *spec, counter *c,
+static attn_status create(attn_plan **plan, const attn_problem *problem, const char *spec, counted *c,
                           int refuse_at) {
-  *c = (counter){.refuse_at = refuse_at};
-  attn_allocator allocator = {counted_alloc, counted_release, c};
+  attn_allocator allocator = counted_begin(c, refuse_at);
   attn_options options = {.threads = 2, .allocator = &allocator};
   return attn_plan_create(plan, problem, spec, &options);
 }
 
-static counter c; /* too large for the stack of a test */
+static counted c;
 
 static void every_refusal(const attn_problem *problem, const char *spec) {
   int needed = 0;
@@ -107,10 +71,9 @@ Test(core_alloc, plans_use_what_they_say_and_execute_nothing) {
     cr_assert_not_null(plan);
     EXPECT(attn_plan_bytes(plan) == c.live_bytes);
     int calls = c.calls;
-    void *counted = run_plain(plan, &in), *plain = run_spec(attn_variant_at(v)->name, NULL, &in);
+    void *watched = run_plain(plan, &in), *plain = run_spec(attn_variant_at(v)->name, NULL, &in);
     EXPECT(c.calls == calls);
-    expect_same(&problem, counted, plain, "memory that is not zero at first");
-    free(counted), free(plain);
+    expect_same_outputs(&problem, watched, plain, "memory that is not zero at first");
     size_t bytes;
     attn_allocator allocator = {counted_alloc, counted_release, &c};
     attn_options options = {.allocator = &allocator};

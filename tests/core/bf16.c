@@ -243,11 +243,10 @@ Test(core_bf16, subnormal_rows_keep_their_digits) {
     for (int64_t l = 0; l < 19; l++) inputs_set(&in, TENSOR_V, 0, 0, j, l, ldexp((double)(j * l), -145));
   for (const char *const *isa = isas_under_test(); *isa; isa++) {
     attn_options options = {.isa = *isa};
-    void *split = run_spec("tiled:path=split,block_k=64", &options, &in),
-         *fma = run_spec("tiled:path=fma,block_k=64", &options, &in);
     note_context("%s", *isa);
-    expect_same(&in.problem, fma, split, "every key goes through fp32");
-    free(split), free(fma);
+    expect_same_outputs(&in.problem, run_spec("tiled:path=fma,block_k=64", &options, &in),
+                        run_spec("tiled:path=split,block_k=64", &options, &in),
+                        "every key goes through fp32");
   }
   inputs_free(&in);
 }
@@ -273,14 +272,13 @@ Test(core_bf16, odd_rows_leave_the_others_alone) {
  * range. */
 Test(core_bf16, split_and_fma_agree) {
   for (double std = 0.1; std < 20; std *= 4) {
-    attn_problem problem = shape_problem((case_shape){1, 2, 1, 100, 300, 64, 33, true, false}, ATTN_F32);
-    inputs in = inputs_make(&problem, false, 4, std);
-    attn_plan *split = plan_or_note(&problem, "tiled:path=split", NULL),
-              *fma = plan_or_note(&problem, "tiled:path=fma", NULL);
+    inputs in = inputs_shaped((case_shape){1, 2, 1, 100, 300, 64, 33, true, false}, ATTN_F32, 4, std);
+    attn_plan *split = plan_or_note(&in.problem, "tiled:path=split", NULL),
+              *fma = plan_or_note(&in.problem, "tiled:path=fma", NULL);
     oracle a = oracle_of(split, &in), b = oracle_of(fma, &in);
     void *x = run_plain(split, &in), *y = run_plain(fma, &in);
     double worst[2] = {0, 0};
-    for (size_t i = 0; i < output_count(&problem); i++) {
+    for (size_t i = 0; i < output_count(&in.problem); i++) {
       double split_o = (double)((float *)x)[i], fma_o = (double)((float *)y)[i];
       if (!(fabs(split_o - fma_o) <= a.bound[i] + b.bound[i])) note_failure("element %d differs", (int)i);
       worst[0] = fmax(worst[0], fabs(split_o - a.o[i]));

@@ -31,15 +31,11 @@ typedef struct index_files {
 /* A directory of the form of cpu0/cache, in the current one. */
 static void make_indexes(const index_files *list, int count) {
   for (int i = 0; i < count; i++) {
-    char path[64];
     const char *const names[] = {"level", "type", "size"}, *const texts[] = {list[i].level, list[i].type,
                                                                              list[i].size};
-    snprintf(path, sizeof path, "index%d", i);
-    cr_assert(mkdir(path, 0700) == 0);
-    for (int j = 0; j < 3; j++) {
-      snprintf(path, sizeof path, "index%d/%s", i, names[j]);
-      if (texts[j]) write_file(path, texts[j]);
-    }
+    cr_assert(mkdir(text_of("index%d", i), 0700) == 0);
+    for (int j = 0; j < 3; j++)
+      if (texts[j]) write_file(text_of("index%d/%s", i, names[j]), texts[j]);
   }
 }
 
@@ -48,11 +44,7 @@ static void enter(void) { cr_assert(mkdtemp(directory) && chdir(directory) == 0)
 static void leave(void) {
   for (int i = 0; i < 8; i++) {
     static const char *const names[] = {"/level", "/type", "/size", ""};
-    for (int j = 0; j < 4; j++) {
-      char path[64];
-      snprintf(path, sizeof path, "index%d%s", i, names[j]);
-      remove(path);
-    }
+    for (int j = 0; j < 4; j++) remove(text_of("index%d%s", i, names[j]));
   }
   cr_assert(chdir("/") == 0 && rmdir(directory) == 0);
 }
@@ -164,14 +156,13 @@ Test(core_blocks, sizes_out_of_range) {
 /* Sizes named in the options or in the spec give the same bits; other sizes give others. */
 Test(core_blocks, named_sizes_reproduce) {
   for (const char *const *isa = isas_under_test(); *isa; isa++) {
-    attn_problem p = shape_problem((case_shape){1, 2, 2, 300, 300, 16, 16, false, false}, ATTN_F32);
-    inputs in = inputs_make(&p, false, 3, 1);
+    inputs in = inputs_shaped((case_shape){1, 2, 2, 300, 300, 16, 16, false, false}, ATTN_F32, 3, 1);
     attn_options plain = {.isa = *isa}, named = {.isa = *isa, .blocks = {128, 36}};
     float *unnamed = run_spec("tiled:path=fma", &plain, &in);
     float *by_options = run_spec("tiled:path=fma", &named, &in);
     void *by_spec = run_spec("tiled:path=fma,block_q=128,block_k=36", &plain, &in);
     note_context("%s", *isa);
-    expect_same(&p, by_options, by_spec, "sizes named in the spec");
+    expect_same(&in.problem, by_options, by_spec, "sizes named in the spec");
     cr_expect(memcmp(unnamed, by_options, sizeof *unnamed * 2 * 300 * 16) != 0, "%s: sizes do not matter",
               *isa);
     free(unnamed);

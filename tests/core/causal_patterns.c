@@ -82,13 +82,11 @@ Test(core_causal_patterns, sparse_transformer) {
 static void expect_alike(const char *spec, const char *other, int64_t n_q, int64_t n_kv) {
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
     for (const char *const *isa = isas_under_test(); *isa; isa++) {
-      attn_problem p = shape_problem((case_shape){2, 4, 2, n_q, n_kv, 9, 6, true, true}, dtype);
-      inputs in = inputs_make(&p, true, 31, 1);
+      inputs in = inputs_shaped((case_shape){2, 4, 2, n_q, n_kv, 9, 6, true, true}, dtype, 31, 1);
       attn_options options = {.isa = *isa, .blocks = {ATTN_TILE, 32}};
       note_context("%s, %s, %s", spec, other, *isa);
-      void *a = run_spec(spec, &options, &in), *b = run_spec(other, &options, &in);
-      expect_same(&p, a, b, "not the same");
-      free(a), free(b);
+      expect_same_outputs(&in.problem, run_spec(spec, &options, &in), run_spec(other, &options, &in),
+                          "not the same");
       inputs_free(&in);
     }
 }

@@ -25,9 +25,8 @@ static void try(const char *spec, const char *isa, const inputs *in) {
   attn_options options = {.isa = isa, .threads = 1};
   attn_plan *plan = plan_or_note(&in->problem, spec, &options);
   if (!plan) return;
-  void *o = run_within(plan, in, "decode"), *other = run_with(spec, isa, 5, in);
-  expect_same(&in->problem, o, other, "1 and 5 threads");
-  free(o), free(other);
+  expect_same_outputs(&in->problem, run_within(plan, in, "decode"), run_with(spec, isa, 5, in),
+                      "1 and 5 threads");
   attn_plan_destroy(plan);
 }
 
@@ -35,11 +34,8 @@ Test(core_decode, splits_and_groups) {
   for (int s = 0; s < SHAPES; s++)
     for (int k = 0; k < SPECS; k++)
       for (const char *const *isa = isas_under_test(); *isa; isa++) {
-        attn_problem problem = shape_problem(shapes[s], (s + k) % 3 ? ATTN_F32 : ATTN_F64);
-        char where[96];
-        shape_print(shapes[s], where, sizeof where);
-        note_context("%s %s %s", specs[k], *isa, where);
-        inputs in = inputs_make(&problem, shapes[s].padded, (uint64_t)s, 1.5);
+        note_context("%s %s %s", specs[k], *isa, shape_text(shapes[s]));
+        inputs in = inputs_shaped(shapes[s], (s + k) % 3 ? ATTN_F32 : ATTN_F64, (uint64_t)s, 1.5);
         try(specs[k], *isa, &in);
         inputs_free(&in);
       }
@@ -50,9 +46,8 @@ Test(core_decode, splits_of_unlike_scores) {
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
     for (int n_q = 2; n_q <= 20; n_q += 18)
       for (const char *const *isa = isas_under_test(); *isa; isa++) {
-        attn_problem problem = shape_problem((case_shape){1, 1, 1, n_q, 3000, 4, 5, true, false}, dtype);
-        problem.scale = 1;
-        inputs in = inputs_make(&problem, false, 5, 1);
+        inputs in = inputs_shaped((case_shape){1, 1, 1, n_q, 3000, 4, 5, true, false}, dtype, 5, 1);
+        in.problem.scale = 1;
         inputs_set_row(&in, TENSOR_K, 0, 0, 1500, 150);
         inputs_set(&in, TENSOR_V, 0, 0, 2999, 2, (double)NAN); /* seen by the last query alone */
         inputs_set(&in, TENSOR_V, 0, 0, 1500, 4, (double)INFINITY);

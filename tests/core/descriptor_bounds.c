@@ -205,12 +205,11 @@ static attn_status with(const struct bounds *b, size_t at, double value) {
 
 static void expect_bound(const struct bounds *b, int m, double bound, double side) {
   const size_t at = b->of[m].at;
-  char said[96];
+  const char *said = b->of[m].said;
   if (isnan(bound)) return;
   const double beyond = b->kind == 'd' ? nextafter(bound, side * (double)INFINITY) : bound + side,
                shown = b->kind == 'e' ? (double)(unsigned)(int)beyond : beyond;
-  snprintf(said, sizeof said, "%s", b->of[m].said);
-  if (!strchr(said, ' ')) snprintf(said, sizeof said, "fake: %s = %.17g, expected", b->of[m].said, shown);
+  if (!strchr(said, ' ')) said = text_of("fake: %s = %.17g, expected", said, shown);
   cr_expect_eq(with(b, at, bound), ATTN_OK, "%s: %.17g: %s", said, bound, attn_last_error());
   cr_expect(with(b, at, beyond) == ATTN_EINVAL && strstr(attn_last_error(), said), "\"%s\" for \"%s\"",
             attn_last_error(), said);

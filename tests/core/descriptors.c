@@ -79,13 +79,15 @@ Test(core_descriptors, tables_of_any_length) {
   expect(attn_spec_parse(&spec, "fake:p129=1,p129=2"), "given twice");
 }
 
-static void expect_plan(const char *word) {
+static attn_plan *made;
+static attn_status make_plan(void) {
   const attn_problem problem = attn_problem_make(1, 1, 32, 8);
-  attn_plan *made = NULL;
-  const attn_variant *found;
-  if (attn_variant_find("fake", &found)) cr_assert_eq(attn_variant_register(&fake), ATTN_OK);
-  expect(attn_plan_create(&made, &problem, "fake", NULL), word);
+  cr_assert_eq(attn_variant_register(&fake), ATTN_OK);
+  made = NULL;
+  return attn_plan_create(&made, &problem, "fake", NULL);
 }
+
+static void expect_plan(const char *word) { expect(make_plan(), word); }
 
 /* Runs of the queries from FAULTY on; those before it see key 0. */
 enum { FAULTY = 17, RUNS_MAX = 4 };
@@ -130,12 +132,10 @@ Test(core_descriptors, an_estimate_of_parts_that_are_none) {
 
 Test(core_descriptors, methods) {
   const attn_method empty = {.execute = NULL}, sound = {.execute = execute};
-  const attn_problem problem = attn_problem_make(1, 1, 32, 8);
-  attn_plan *made = NULL;
   besides.method = &empty;
   expect_plan("variant fake: its method's execute is NULL");
   besides.method = &sound;
-  cr_expect_eq(attn_plan_create(&made, &problem, "fake", NULL), ATTN_OK, "%s", attn_last_error());
+  cr_expect_eq(make_plan(), ATTN_OK, "%s", attn_last_error());
   cr_expect_eq(attn_plan_work_size(made), 0);
   attn_plan_destroy(made);
 }
@@ -199,14 +199,10 @@ Test(core_descriptors, rows_of_too_many_runs) {
 }
 
 static void expect_sound(int64_t count, attn_run a, attn_run b, attn_run c) {
-  const attn_problem problem = attn_problem_make(1, 1, 32, 8);
-  const attn_variant *found;
   const attn_pattern p = {.row = row, .max_runs = 3};
-  attn_plan *made = NULL;
   give(count, a, b, c);
   pattern = &p;
-  if (attn_variant_find("fake", &found)) cr_assert_eq(attn_variant_register(&fake), ATTN_OK);
-  cr_expect_eq(attn_plan_create(&made, &problem, "fake", NULL), ATTN_OK, "%s", attn_last_error());
+  cr_expect_eq(make_plan(), ATTN_OK, "%s", attn_last_error());
   attn_plan_destroy(made);
 }
 
@@ -240,12 +236,9 @@ Test(core_descriptors, work_that_is_too_small) {
 Test(core_descriptors, parts_that_no_engine_takes_together) {
   const attn_feature_map m = {.map = map_none, .columns = 4};
   const attn_projection e = {.project = project_none, .slots = 4};
-  const attn_problem problem = attn_problem_make(1, 1, 32, 8);
-  attn_plan *made = NULL;
-  cr_assert_eq(attn_variant_register(&fake), ATTN_OK);
   map = &m;
   projection = &e;
-  cr_expect_eq(attn_plan_create(&made, &problem, "fake", NULL), ATTN_EUNSUPPORTED);
+  cr_expect_eq(make_plan(), ATTN_EUNSUPPORTED);
   cr_expect(strstr(attn_last_error(), "softmax, selection, linear, residual, compression"), "%s",
             attn_last_error());
 }

@@ -9,8 +9,7 @@ enum { N = 61 };
 /* A = sum_e value(e) u_e u_e^T of reflected unit vectors, n rows. */
 static void make(double *a, int64_t n, double (*value)(int64_t, int64_t)) {
   double u[N], square = 0;
-  attn_rng rng;
-  attn_rng_init(&rng, 3, 0, (uint64_t)n);
+  attn_rng rng = rng_of(3, 0, (uint64_t)n);
   for (int64_t l = 0; l < n; l++) {
     u[l] = attn_rng_normal(&rng);
     square += u[l] * u[l];
@@ -103,11 +102,9 @@ Test(core_eigen, low_ranks_and_tiny_elements_converge) {
   static double x[MOST * MOST], a[MOST * MOST], vectors[MOST * MOST], values[MOST], scratch[2 * MOST];
   for (int draw = 0; draw < DRAWS; draw++)
     for (int what = 0; what < 5; what++) {
-      attn_rng rng;
-      attn_rng_init(&rng, 5, (uint64_t)what, (uint64_t)draw);
+      attn_rng rng = rng_of(5, (uint64_t)what, (uint64_t)draw);
       const int64_t n = 1 + attn_rng_below(&rng, MOST), rank = 1 + attn_rng_below(&rng, n);
-      char where[64];
-      snprintf(where, sizeof where, "kind %d, draw %d, n = %lld", what, draw, (long long)n);
+      const char *where = text_of("kind %d, draw %d, n = %lld", what, draw, (long long)n);
       for (int64_t i = 0; i < n * n; i++) x[i] = drawn(what, i / n, i % n, rank, &rng);
       for (int64_t i = 0; i < n * n; i++) {
         a[i] = 0;

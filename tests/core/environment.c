@@ -94,9 +94,7 @@ static void every_setting(const attn_variant *variant, case_shape shape, attn_dt
       void *plain = run_spec(specs.text[s], &options, &in), *o = run_in(m, specs.text[s], &options, &in);
       note_context("%s %s %s%s%s, %s", specs.text[s], isas[i], dtype == ATTN_F64 ? "f64" : "f32",
                    shape.causal ? " causal" : "", tiny ? " tiny values" : "", m->name);
-      expect_same(&problem, plain, o, "another floating-point environment");
-      free(o);
-      free(plain);
+      expect_same_outputs(&problem, plain, o, "another floating-point environment");
     }
   spec_list_free(&specs);
   inputs_free(&in);

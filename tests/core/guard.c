@@ -52,10 +52,8 @@ static void run_fenced(const char *spec, const attn_options *options, const inpu
                                     in->padded ? in->kv_len : NULL, tensors[TENSOR_O].at, work.at),
                   ATTN_OK);
     EXPECT(fence_intact(&tensors[TENSOR_O], CANARY) && fence_intact(&work, CANARY));
-    void *plain = run_spec(spec, options, in), *fenced = fence_gather(&tensors[TENSOR_O]);
-    expect_same(&in->problem, plain, fenced, "between forbidden pages");
-    free(plain);
-    free(fenced);
+    expect_same_outputs(&in->problem, run_spec(spec, options, in), fence_gather(&tensors[TENSOR_O]),
+                        "between forbidden pages");
     fence_free(&work);
   }
   attn_plan_destroy(plan);
@@ -140,9 +138,7 @@ static bool run_drawn(const spec_list *specs, const char *isa, case_shape shape,
   for (int s = 0; s < specs->count; s++) {
     const char *spec = specs->text[(start + s) % specs->count];
     if (attn_estimate(&problem, spec, &options, NULL, NULL)) continue;
-    char what[96];
-    shape_print(shape, what, sizeof what);
-    note_context("%s %s %s %s %s", spec, isa, what, dtype == ATTN_F64 ? "f64" : "f32",
+    note_context("%s %s %s %s %s", spec, isa, shape_text(shape), dtype == ATTN_F64 ? "f64" : "f32",
                  where.at_end ? "at the end" : "at the beginning");
     inputs in = inputs_make(&problem, shape.padded, 9, 1);
     run_fenced(spec, &options, &in, where);

@@ -1,6 +1,7 @@
 /* inner_plans.c - plans within plans: the same bits as the plan by itself, with the options of the outer one;
  * memory that is the outer plan's, counted and released with it, and nothing left where planning fails. */
 #include "tests/support/core.h"
+#include "tests/support/basics/counted.h"
 #include "tests/support/method.h"
 
 /* A variant that attends as another spec, over a part of the heads of a private work tensor. */
@@ -48,9 +49,8 @@ static DESCRIBE_METHOD(describe, NO_ROUNDING, .work_size = work_size, .plan = pl
 ATTN_VARIANT(outer, TOY, .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE, .describe = describe, .cost = cost)
 
 static void use_outer(const char *spec) {
-  const attn_variant *known;
   inner_spec = spec;
-  if (attn_variant_find("outer", &known)) cr_assert_eq(attn_variant_register(&attn_variant_outer), ATTN_OK);
+  cr_assert_eq(attn_variant_register(&attn_variant_outer), ATTN_OK);
 }
 
 static const char *const specs[] = {"tiled", "longformer:window=16,global=2", "topk:k=9", "streaming"};
@@ -100,31 +100,15 @@ Test(core_inner_plans, have_the_options_and_memory_of_the_outer_plan) {
 
 /* -- memory -- */
 
-typedef struct counter {
-  int live, calls, refuse_at;
-} counter;
-
-static void *counted_alloc(void *context, size_t bytes) {
-  counter *c = context;
-  if (c->calls++ == c->refuse_at) return NULL;
-  c->live++;
-  return aligned_alloc(64, (bytes + 63) / 64 * 64);
-}
-static void counted_release(void *context, void *block, size_t bytes) {
-  (void)bytes;
-  ((counter *)context)->live--;
-  free(block);
-}
-
 Test(core_inner_plans, leave_nothing_where_planning_fails) {
   attn_problem p = attn_problem_make(1, 4, 3000, 64);
-  counter c = {.refuse_at = -1};
-  attn_allocator allocator = {counted_alloc, counted_release, &c};
+  static counted c;
+  attn_allocator allocator;
   attn_options options = {.threads = 2, .allocator = &allocator};
   attn_plan *it = NULL;
   use_outer("bigbird:block=8");
   for (int n = 0; n < 1000; n++) {
-    c = (counter){.refuse_at = n};
+    allocator = counted_begin(&c, n);
     attn_status status = attn_plan_create(&it, &p, "outer", &options);
     if (!status) {
       EXPECT(n > 1);
@@ -135,7 +119,7 @@ Test(core_inner_plans, leave_nothing_where_planning_fails) {
     EXPECT(status == ATTN_ENOMEM && c.live == 0 && !it);
   }
   it = NULL;
-  c = (counter){.refuse_at = -1};
+  allocator = counted_begin(&c, -1);
   fail_afterwards = true;
   EXPECT_STATUS(attn_plan_create(&it, &p, "outer", &options), ATTN_EFOREIGN);
   EXPECT(c.live == 0 && !it);

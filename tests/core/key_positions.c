@@ -131,9 +131,8 @@ Test(core_key_positions, keys_that_are_left) {
                  "bigbird:block=4,window=3,random=2,global=1;graph:kind=documents,size=20;topk:k=6;"
                  "topk:k=6,share=group;lsh:rounds=2,buckets=4,window=3;"
                  "streaming:sink=2,window=5 + topk:k=4;longformer:window=12,dilation=3 + topk:k=4;"
-                 "0.5*tiled + 0.5*streaming:sink=1,window=7",
-       *rest;
-  for (const char *spec = strtok_r(specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest))
+                 "0.5*tiled + 0.5*streaming:sink=1,window=7";
+  for (const char *spec = strtok(specs, ";"); spec; spec = strtok(NULL, ";"))
     for (size_t n = 0; n < sizeof queries / sizeof *queries; n++) {
       const int64_t last[BATCH] = {N_KV - queries[n], 60, 40}; /* some queries do not come last */
       attn_problem p = problem_of(queries[n], n % 2 ? ATTN_F32 : ATTN_F64, true);

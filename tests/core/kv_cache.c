@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "attn_kv_cache.h"
+#include "tests/support/basics/counted.h"
 #include "tests/support/kv_inputs.h"
 
 static bool narrow; /* keys and values are given in bf16 */
@@ -51,23 +52,6 @@ static void attend(attn_kv_cache *c, const inputs *x, int64_t at, float o[BATCH]
   free(q);
 }
 
-typedef struct counted {
-  size_t bytes;
-  int64_t left; /* allocations that succeed before one that does not */
-} counted;
-
-static void *counted_alloc(void *context, size_t bytes) {
-  counted *c = context;
-  if (c->left-- == 0) return NULL;
-  c->bytes += bytes;
-  return aligned_alloc(64, (bytes + 63) / 64 * 64);
-}
-
-static void counted_release(void *context, void *at, size_t bytes) {
-  ((counted *)context)->bytes -= bytes;
-  free(at);
-}
-
 /* And its memory: with filters, rings of queries, budgets that are shared, codes, latents. */
 Test(core_kv_cache, a_copy_is_the_cache_that_is_gone) {
   static const char *const specs[] = {"evict:score=qfilter,filters=f,budget=20,recent=4",
@@ -78,8 +62,8 @@ Test(core_kv_cache, a_copy_is_the_cache_that_is_gone) {
                                       "latent:rank=6,prompt=30",
                                       "latent:rank=6,prompt=60"};
   inputs *x = inputs_make();
-  counted memory = {.left = 1000};
-  const attn_allocator allocator = {counted_alloc, counted_release, &memory};
+  static counted memory;
+  const attn_allocator allocator = counted_begin(&memory, -1);
   const attn_options options = {.threads = 2, .blocks.key = 24, .allocator = &allocator};
   for (size_t i = 0; i < 2 * sizeof specs / sizeof *specs; i++) {
     const char *spec = specs[i / 2];
@@ -89,26 +73,27 @@ Test(core_kv_cache, a_copy_is_the_cache_that_is_gone) {
     float a[BATCH][HEADS][D_V], b[BATCH][HEADS][D_V];
     cr_assert_eq(attn_kv_cache_create(&c, &p, spec, &options), ATTN_OK, "%s", attn_last_error());
     cr_assert_eq(append(c, x, 0, 40, NULL), ATTN_OK);
-    for (int64_t left = 0; !copy; left++) {
-      memory.left = left;
+    for (int left = 0; !copy; left++) { /* allocations that succeed before one that does not */
+      memory.calls = memory.refused = 0;
+      memory.refuse_at = left;
       cr_expect_eq(attn_kv_cache_copy(NULL, &copy), ATTN_EINVAL); /* another error, to be overwritten */
       const attn_status status = attn_kv_cache_copy(c, &copy);
       cr_expect(!status || strstr(attn_last_error(), "bytes"), "%s: %s", spec, attn_last_error());
-      cr_assert_eq(status, memory.left < 0 ? ATTN_ENOMEM : ATTN_OK, "%s: %s", spec, attn_last_error());
-      cr_expect_eq(memory.bytes, attn_kv_cache_bytes(c) + attn_kv_cache_bytes(copy), "%s", spec);
+      cr_assert_eq(status, memory.refused ? ATTN_ENOMEM : ATTN_OK, "%s: %s", spec, attn_last_error());
+      cr_expect_eq(memory.live_bytes, attn_kv_cache_bytes(c) + attn_kv_cache_bytes(copy), "%s", spec);
     }
-    memory.left = 1000;
+    memory.refuse_at = -1;
     cr_expect(attn_kv_cache_bytes(copy) == attn_kv_cache_bytes(c), "%s", spec);
     attn_kv_cache_destroy(c);
-    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", spec);
+    cr_expect_eq(memory.live_bytes, attn_kv_cache_bytes(copy), "%s", spec);
     attend(copy, x, 39, a);
     cr_assert(!append(copy, x, 40, 40, NULL) && !append(never, x, 0, 80, NULL));
     attend(copy, x, 79, a);
     attend(never, x, 79, b);
     cr_expect_eq(memcmp(a, b, sizeof a), 0, "%s", spec);
-    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(copy), "%s", spec);
+    cr_expect_eq(memory.live_bytes, attn_kv_cache_bytes(copy), "%s", spec);
     attn_kv_cache_destroy(copy), attn_kv_cache_destroy(never);
-    cr_expect_eq(memory.bytes, 0, "%s", spec);
+    cr_expect_eq(memory.live_bytes, 0, "%s", spec);
   }
   free(x);
 }
@@ -290,14 +275,13 @@ Test(core_kv_cache, refuses_specs_with_their_reason) {
 }
 
 static void expect_as_it_was(const char *spec, const inputs *x) {
-  for (int64_t left = 0; left < 60; left++) {
-    counted memory = {.left = left};
-    const attn_allocator allocator = {counted_alloc, counted_release, &memory};
+  for (int left = 0; left < 60; left++) {
+    static counted memory;
+    const attn_allocator allocator = counted_begin(&memory, left);
     const attn_options options = {.allocator = &allocator};
     const attn_problem p = problem_of(1);
     attn_kv_cache *c = NULL;
     attn_kv_cache_view view;
-    bool refused = false;
     float o[BATCH][HEADS][D_V], *q = slice(&x->q[0][0][0][0], HEADS, D, 29, 1);
     attn_status status = attn_kv_cache_create(&c, &p, spec, &options);
     if (!status && !(status = append(c, x, 0, 30, NULL))) {
@@ -305,16 +289,14 @@ static void expect_as_it_was(const char *spec, const inputs *x) {
       cr_expect_eq(attn_kv_cache_look(c, 0, 0, &view), ATTN_OK);
       cr_expect(status ? view.length == 30 && view.held == 30 : view.length == 90);
       if (!status) status = attn_kv_cache_attend(c, 1, q, o, NULL);
-      refused = memory.left < 0;
-      memory.left = 1000;
+      memory.refuse_at = -1;
       cr_expect_eq(attn_kv_cache_attend(c, 1, q, o, NULL), ATTN_OK);
     }
     free(q);
-    refused |= memory.left < 0;
-    cr_expect_eq(status, refused ? ATTN_ENOMEM : ATTN_OK, "%s, %d: %s", spec, (int)left, attn_last_error());
-    cr_expect_eq(memory.bytes, attn_kv_cache_bytes(c));
+    cr_expect_eq(status, memory.refused ? ATTN_ENOMEM : ATTN_OK, "%s, %d: %s", spec, left, attn_last_error());
+    cr_expect_eq(memory.live_bytes, attn_kv_cache_bytes(c));
     attn_kv_cache_destroy(c);
-    cr_expect_eq(memory.bytes, 0);
+    cr_expect_eq(memory.live_bytes, 0);
   }
 }
 

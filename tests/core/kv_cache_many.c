@@ -79,9 +79,8 @@ Test(core_kv_cache_many, each_sequence_is_as_if_alone) {
   static const char can_go_back[] = "01237";
   static float together[SEQUENCES][HEADS][D], alone[HEADS][D];
   tensors *x = malloc(sizeof *x);
-  attn_rng rng;
   cr_assert(x);
-  attn_rng_init(&rng, 5, 0, 0);
+  attn_rng rng = rng_of(5, 0, 0);
   for (size_t i = 0; i < sizeof *x / sizeof(float); i++)
     (&x->q[0][0][0][0])[i] = (float)(4 * attn_rng_uniform(&rng) - 2);
   for (int s = 0, size; sscanf(specs, "%79[^;];%n", spec, &size) == 1; s++, specs += size) {

@@ -87,11 +87,8 @@ Test(core_lse, as_fp64_says) {
   for (int s = 0; s < SHAPES; s++)
     for (const char *const *isa = isas_under_test(); *isa; isa++)
       for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
-        attn_problem problem = shape_problem(shapes[s], dtype);
-        char where[96];
-        shape_print(shapes[s], where, sizeof where);
-        note_context("%s %s", *isa, where);
-        inputs in = inputs_make(&problem, shapes[s].padded, (uint64_t)s, 1.5);
+        note_context("%s %s", *isa, shape_text(shapes[s]));
+        inputs in = inputs_shaped(shapes[s], dtype, (uint64_t)s, 1.5);
         try(&in, "tiled", *isa);
         try(&in, "tiled:block_q=5,block_k=32", *isa);
         if (dtype == ATTN_F32) try(&in, "tiled:path=split", *isa);
@@ -141,8 +138,7 @@ Test(core_lse, joins_parts_of_the_keys) {
 /* Scores of -Inf alone sum to 0, whatever weight the kernels keep for them. A NaN is one of its row alone. */
 Test(core_lse, what_is_not_finite) {
   for (const char *const *isa = isas_under_test(); *isa; isa++) {
-    attn_problem problem = shape_problem((case_shape){1, 1, 1, 20, 20, 4, 4, true, false}, ATTN_F32);
-    inputs in = inputs_make(&problem, false, 3, 1);
+    inputs in = inputs_shaped((case_shape){1, 1, 1, 20, 20, 4, 4, true, false}, ATTN_F32, 3, 1);
     inputs_set(&in, TENSOR_Q, 0, 0, 5, 1, (double)NAN);
     for (int64_t l = 0; l < 4; l++) inputs_set(&in, TENSOR_K, 0, 0, 0, l, l ? 0.0 : -(double)INFINITY);
     for (int64_t i = 0; i < 20; i++) inputs_set(&in, TENSOR_Q, 0, 0, i, 0, 1);

@@ -408,8 +408,7 @@ Test(core_null, arguments) {
 }
 
 static char *read_source(const char *path) {
-  char name[512];
-  snprintf(name, sizeof name, "%s/%s", TEST_SOURCE_DIR, path);
+  const char *name = text_of("%s/%s", TEST_SOURCE_DIR, path);
   FILE *f = fopen(name, "r");
   char *text = calloc(1, 1 << 18);
   cr_assert(f && text, "%s", name);

@@ -28,8 +28,7 @@ static void try_shape(case_shape shape, int turn) {
     attn_dtype dtype = (turn + k) % 3 == 2 && has_dtype(specs[k], ATTN_F64) ? ATTN_F64 : ATTN_F32;
     const char *isa = isas[(turn + k) % isa_count];
     attn_problem problem = shape_problem(shape, dtype);
-    char where[96];
-    shape_print(shape, where, sizeof where);
+    const char *where = shape_text(shape);
     note_context("%s %s %s %s", specs[k], isa, where, dtype == ATTN_F64 ? "f64" : "f32");
     inputs in = inputs_make(&problem, shape.padded, (uint64_t)turn, 1.5);
     expect_spec_within(specs[k], &(attn_options){.isa = isa}, &in, where);
@@ -159,8 +158,7 @@ Test(core_numerics, offset_values) {
  * own. */
 static void linear_sums(case_shape shape, const char *spec, double from, double to) {
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
-    attn_problem problem = shape_problem(shape, dtype);
-    inputs in = inputs_make(&problem, shape.padded, 15, 1);
+    inputs in = inputs_shaped(shape, dtype, 15, 1);
     for (int64_t b = 0; b < shape.batch; b++)
       for (int64_t j = 0; j < shape.n_kv; j++)
         for (int64_t l = 0; l < shape.d_qk; l++) {
@@ -170,7 +168,7 @@ static void linear_sums(case_shape shape, const char *spec, double from, double 
     void *alone = NULL;
     for (int threads = 1; threads <= 3; threads++) {
       attn_options options = {.threads = threads};
-      attn_plan *plan = plan_or_note(&problem, spec, &options);
+      attn_plan *plan = plan_or_note(&in.problem, spec, &options);
       cr_assert_not_null(plan);
       note_context("%s n %dx%d%s %s, %d threads", spec, (int)shape.n_q, (int)shape.n_kv,
                    shape.causal ? " causal" : "", dtype == ATTN_F64 ? "f64" : "f32", threads);
@@ -178,7 +176,7 @@ static void linear_sums(case_shape shape, const char *spec, double from, double 
         alone = run_within(plan, &in, "linear sums");
       } else {
         void *o = run_plain(plan, &in);
-        expect_same(&problem, alone, o, "another number of threads");
+        expect_same(&in.problem, alone, o, "another number of threads");
         free(o);
       }
       attn_plan_destroy(plan);

@@ -95,11 +95,8 @@ static void expect_refused(const char *text, const char *parameter) {
 }
 
 static void expect_values_refused(const char *parameter, size_t count, const char *const *values) {
-  for (size_t k = 0; k < count; k++) {
-    char text[64];
-    snprintf(text, sizeof text, "%s=%s", parameter, values[k]);
-    expect_refused(text, strcmp(values[k], "0,5") == 0 ? "5" : parameter);
-  }
+  for (size_t k = 0; k < count; k++)
+    expect_refused(text_of("%s=%s", parameter, values[k]), strcmp(values[k], "0,5") == 0 ? "5" : parameter);
 }
 #define BAD(parameter, ...)                                                              \
   expect_values_refused(parameter, sizeof(const char *[]){__VA_ARGS__} / sizeof(char *), \
@@ -147,8 +144,7 @@ Test(core_params, long_text_is_cut_not_overrun) {
 /* -- every variant's table -- */
 
 static void expect_bad_spec(const attn_variant *variant, const attn_param *p, const char *value) {
-  char text[256];
-  snprintf(text, sizeof text, "%s:%s=%s", variant->name, p->name, value);
+  const char *text = text_of("%s:%s=%s", variant->name, p->name, value);
   attn_spec *spec = NULL;
   attn_status status = attn_spec_parse(&spec, text);
   if (status != ATTN_EINVAL)
@@ -160,10 +156,8 @@ static void expect_bad_spec(const attn_variant *variant, const attn_param *p, co
 }
 
 static void expect_bad_number(const attn_variant *variant, const attn_param *p, double value) {
-  char text[64];
   if (!isfinite(value)) return;
-  snprintf(text, sizeof text, p->type == ATTN_REAL ? "%.17g" : "%.0f", value);
-  expect_bad_spec(variant, p, text);
+  expect_bad_spec(variant, p, text_of(p->type == ATTN_REAL ? "%.17g" : "%.0f", value));
 }
 
 Test(core_params, every_variant_refuses_bad_values) {
@@ -183,10 +177,8 @@ Test(core_params, every_variant_refuses_bad_values) {
       expect_bad_number(variant, p, p->min - step);
       expect_bad_number(variant, p, p->max + (p->type == ATTN_REAL ? step : 1 + fabs(p->max) * 1e-15));
     }
-    char unknown[128];
-    snprintf(unknown, sizeof unknown, "%s:nosuch=1", variant->name);
     attn_spec *spec = NULL;
-    EXPECT_STATUS(attn_spec_parse(&spec, unknown), ATTN_ENOTFOUND);
+    EXPECT_STATUS(attn_spec_parse(&spec, text_of("%s:nosuch=1", variant->name)), ATTN_ENOTFOUND);
     EXPECT(strstr(attn_last_error(), variant->name) && strstr(attn_last_error(), "nosuch"));
   }
 }

@@ -34,17 +34,14 @@ Test(core_plugin, template_in_the_tree) {
 
 /* Both ways, the same bits. */
 Test(core_plugin, both_builds_agree) {
-  attn_problem problem = shape_problem((case_shape){1, 2, 1, 50, 50, 9, 10, true, false}, ATTN_F32);
-  inputs in = inputs_make(&problem, false, 2, 1);
+  inputs in = inputs_shaped((case_shape){1, 2, 1, 50, 50, 9, 10, true, false}, ATTN_F32, 2, 1);
   EXPECT_STATUS(attn_plugin_load(PLUGIN_DIR "/template.so"), ATTN_OK);
   void *loaded = run_spec("template:block=8", NULL, &in);
   attn_variant renamed = attn_variant_template;
   renamed.name = "template_in_tree";
   EXPECT_STATUS(attn_variant_register(&renamed), ATTN_OK);
   void *linked = run_spec("template_in_tree:block=8", NULL, &in);
-  expect_same(&problem, loaded, linked, "a plug-in and the same file in the tree");
-  free(loaded);
-  free(linked);
+  expect_same_outputs(&in.problem, loaded, linked, "a plug-in and the same file in the tree");
   inputs_free(&in);
 }
 

@@ -81,8 +81,7 @@ static bool takes_scores(const char *spec) { return !strstr(spec, "linear") && !
 
 Test(core_query_positions, entries_of_different_lengths) {
   static const int64_t lengths[BATCH] = {23, N_KV, 50};
-  char *rest;
-  for (const char *spec = strtok_r(causal_specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest))
+  for (const char *spec = strtok(causal_specs, ";"); spec; spec = strtok(NULL, ";"))
     for (size_t n = 0; n < sizeof queries / sizeof *queries; n++) {
       attn_problem p = problem_of(queries[n], n % 2 ? ATTN_F32 : ATTN_F64, true);
       check_lengths(spec, &p, lengths, true);

@@ -52,8 +52,7 @@ Test(core_reference, agrees_over_all_shapes) {
   for (int k = 0; k <= property_shape_count; k++)
     for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
       const case_shape shape = k < property_shape_count ? property_shapes[k] : wide;
-      attn_problem problem = shape_problem(shape, dtype);
-      inputs in = inputs_make(&problem, shape.padded, 4, 2);
+      inputs in = inputs_shaped(shape, dtype, 4, 2);
       note_context("shape %d", k);
       compare_all(&in, NULL);
       inputs_free(&in);

@@ -180,7 +180,6 @@ static void check(setting s, const char *isa, bool padded) {
   attn_problem p =
       shape_problem((case_shape){padded ? 2 : 1, HEADS, 2, s.n_q, N_KV, D, D_V, s.causal, false}, s.dtype);
   double alibi[HEADS * (2 * N_KV - 1)];
-  char spec[128];
   if (s.mask == ATTN_MASK_DOCUMENTS)
     p.mask = (attn_mask){.kind = s.mask, .offsets = documents, .count = 3};
   else
@@ -194,8 +193,8 @@ static void check(setting s, const char *isa, bool padded) {
                            .zero = N_KV - 1,
                            .sink = sinks};
   }
-  snprintf(spec, sizeof spec, "tiled:skip=0.02,order=%s,block_q=%d,block_k=%d", orders[s.order],
-           (int)s.block_q, (int)s.block_k);
+  const char *spec = text_of("tiled:skip=0.02,order=%s,block_q=%d,block_k=%d", orders[s.order],
+                             (int)s.block_q, (int)s.block_k);
   note_context("%s%s mask %d%s %s n_q %d %s", spec, s.causal ? " causal" : "", (int)s.mask,
                s.scores ? " scores" : "", s.dtype == ATTN_F64 ? "f64" : "f32", (int)s.n_q, isa);
   inputs in = inputs_make(&p, padded, 5, 2.2);
@@ -247,13 +246,8 @@ Test(core_skip, what_a_bias_hides_is_not_visited) {
 }
 
 static void expect_equal(const inputs *in, const char *spec, const char *other, const char *isa) {
-  attn_plan *plans[] = {plan_or_note(&in->problem, spec, &(attn_options){.isa = isa}),
-                        plan_or_note(&in->problem, other, &(attn_options){.isa = isa})};
-  cr_assert(plans[0] && plans[1]);
-  void *a = run_plain(plans[0], in), *b = run_plain(plans[1], in);
-  EXPECT(memcmp(a, b, tensor_bytes(&in->problem, TENSOR_O)) == 0);
-  free(a), free(b);
-  for (int i = 0; i < 2; i++) attn_plan_destroy(plans[i]);
+  const attn_options options = {.isa = isa};
+  expect_same_outputs(&in->problem, run_spec(spec, &options, in), run_spec(other, &options, in), spec);
 }
 
 /* Where nothing is passed over in ascending order, every sum is the same; and the order says nothing without
@@ -261,9 +255,8 @@ static void expect_equal(const inputs *in, const char *spec, const char *other, 
 Test(core_skip, what_passes_nothing_over_is_tiled) {
   for (const char *const *isa = isas_under_test(); *isa; isa++)
     for (int causal = 0; causal <= 1; causal++) {
-      attn_problem p =
-          shape_problem((case_shape){2, HEADS, HEADS, N_Q, N_KV, D, D_V, causal, true}, ATTN_F32);
-      inputs in = inputs_make(&p, true, 5, 1);
+      inputs in =
+          inputs_shaped((case_shape){2, HEADS, HEADS, N_Q, N_KV, D, D_V, causal, true}, ATTN_F32, 5, 1);
       note_context("%s%s", *isa, causal ? " causal" : "");
       expect_equal(&in, "tiled:skip=1e-30,path=fma,block_q=64,block_k=24",
                    "tiled:path=fma,block_q=64,block_k=24", *isa);
@@ -292,8 +285,7 @@ Test(core_skip, who_sees_nothing_asks_for_nothing) {
 
 /* A NaN is not below anything: its row must be NaN, where all else is passed over. */
 Test(core_skip, a_nan_is_never_passed_over) {
-  attn_problem p = shape_problem((case_shape){1, 1, 1, 64, N_KV, D, D_V, false, false}, ATTN_F32);
-  inputs in = inputs_make(&p, false, 5, 1);
+  inputs in = inputs_shaped((case_shape){1, 1, 1, 64, N_KV, D, D_V, false, false}, ATTN_F32, 5, 1);
   for (int64_t i = 0; i < 64; i++) inputs_set(&in, TENSOR_Q, 0, 0, i, 0, 10);
   inputs_set(&in, TENSOR_K, 0, 0, 0, 0, 40); /* a score of 100, where others have 10 */
   inputs_set(&in, TENSOR_K, 0, 0, 200, 3, (double)NAN);

@@ -69,8 +69,7 @@ static void expect_classes(const inputs *in, const char *what) {
 /* Head 0 or kv head 0 of entry 0 gets `value` at a row and column; everything else is ordinary. */
 static void poison(tensor which, int64_t row, int64_t column, double value, bool causal, attn_dtype dtype,
                    const char *what) {
-  attn_problem problem = shape_problem((case_shape){1, 2, 2, 53, 53, 9, 7, causal, true}, dtype);
-  inputs in = inputs_make(&problem, true, 21, 1);
+  inputs in = inputs_shaped((case_shape){1, 2, 2, 53, 53, 9, 7, causal, true}, dtype, 21, 1);
   in.kv_len[0] = 47;
   inputs_set(&in, which, 0, 0, row, column, value);
   expect_classes(&in, what);
@@ -101,12 +100,11 @@ Test(core_special, infinity_in_v) {
 
 /* Queries e_0, keys s_j e_0: scores are set one by one. */
 static inputs with_scores(attn_dtype dtype, double (*score)(int64_t)) {
-  attn_problem problem = shape_problem((case_shape){1, 1, 1, 20, 101, 3, 5, false, false}, dtype);
-  problem.scale = 1;
-  inputs in = inputs_make(&problem, false, 5, 1);
-  for (int64_t i = 0; i < problem.n_q; i++)
+  inputs in = inputs_shaped((case_shape){1, 1, 1, 20, 101, 3, 5, false, false}, dtype, 5, 1);
+  in.problem.scale = 1;
+  for (int64_t i = 0; i < in.problem.n_q; i++)
     for (int64_t l = 0; l < 3; l++) inputs_set(&in, TENSOR_Q, 0, 0, i, l, l == 0);
-  for (int64_t j = 0; j < problem.n_kv; j++)
+  for (int64_t j = 0; j < in.problem.n_kv; j++)
     for (int64_t l = 0; l < 3; l++) inputs_set(&in, TENSOR_K, 0, 0, j, l, l == 0 ? score(j) : 0);
   return in;
 }
@@ -161,15 +159,14 @@ Test(core_special, infinity_under_a_tiny_weight) {
 Test(core_special, infinity_long_before_the_maximum) {
   for (int64_t n_q = 1; n_q <= 70; n_q += 23)
     for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
-      attn_problem problem = shape_problem((case_shape){1, 4, 2, n_q, 2200, 2, 3, true, true}, dtype);
-      problem.scale = 1;
-      inputs in = inputs_make(&problem, true, 5, 1);
+      inputs in = inputs_shaped((case_shape){1, 4, 2, n_q, 2200, 2, 3, true, true}, dtype, 5, 1);
+      in.problem.scale = 1;
       in.kv_len[0] = 2180;
       for (int64_t h = 0; h < 4; h++)
         for (int64_t i = 0; i < n_q; i++) inputs_set_row(&in, TENSOR_Q, 0, h, i, i % 3 ? 0.5 : -0.5);
       for (int64_t h = 0; h < 2; h++)
-        for (int64_t j = 0; j < problem.n_kv; j++)
-          inputs_set_row(&in, TENSOR_K, 0, h, j, (double)(j / (problem.n_kv / 4)) * 600);
+        for (int64_t j = 0; j < in.problem.n_kv; j++)
+          inputs_set_row(&in, TENSOR_K, 0, h, j, (double)(j / (in.problem.n_kv / 4)) * 600);
       inputs_set(&in, TENSOR_V, 0, 0, 7, 0, (double)INFINITY);
       inputs_set(&in, TENSOR_V, 0, 0, 1500, 1, -(double)INFINITY);
       inputs_set(&in, TENSOR_V, 0, 1, 2170, 2, -(double)INFINITY); /* masked for some */

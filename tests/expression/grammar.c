@@ -58,23 +58,21 @@ Test(expression_grammar, canonical_texts) {
 }
 
 Test(expression_grammar, parentheses_and_dyadic) {
-  char text[1000];
-  snprintf(text, sizeof text, "0.5*(%s + %s) + 0.5*%s", canonical("streaming"), canonical("lsh"),
-           canonical("full"));
+  const char *text =
+      text_of("0.5*(%s + %s) + 0.5*%s", canonical("streaming"), canonical("lsh"), canonical("full"));
   expect_text("0.5*(streaming+lsh)+.5*(full)", text);
-  snprintf(text, sizeof text, "%s + %s + %s", canonical("streaming"), canonical("lsh"), canonical("full"));
+  text = text_of("%s + %s + %s", canonical("streaming"), canonical("lsh"), canonical("full"));
   expect_text("streaming + (lsh + full)", text);
   expect_text("(streaming + lsh) + full", text);
-  snprintf(text, sizeof text, "dyadic(%s,base=1024)", canonical("tiled"));
+  text = text_of("dyadic(%s,base=1024)", canonical("tiled"));
   expect_text("dyadic(tiled)", text);
   expect_text("dyadic ( tiled , base=1Ki )", text);
   /* Whose term has a parameter of this name, too. */
-  snprintf(text, sizeof text, "dyadic(%s,base=8)", canonical("sample:count=4"));
-  expect_text("dyadic(sample:count=4,base=8)", text);
-  snprintf(text, sizeof text, "dyadic(%s,base=8)", canonical("sample:base=64,count=4"));
+  expect_text("dyadic(sample:count=4,base=8)", text_of("dyadic(%s,base=8)", canonical("sample:count=4")));
+  text = text_of("dyadic(%s,base=8)", canonical("sample:base=64,count=4"));
   expect_text("dyadic(sample:base=64,count=4 , base=8 )", text);
   expect_text("dyadic(sample:base=64,count=4,base=8)", text);
-  snprintf(text, sizeof text, "dyadic(%s + %s,base=64)", canonical("lsh:rounds=2"), canonical("topk"));
+  text = text_of("dyadic(%s + %s,base=64)", canonical("lsh:rounds=2"), canonical("topk"));
   expect_text("dyadic(lsh:rounds=2+topk,base=64)", text);
 }
 

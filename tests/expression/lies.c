@@ -49,8 +49,7 @@ static void expect_refusal(const char *fault, const char *reason) {
   const attn_problem p = problem_of();
   inputs in = inputs_make(&p, false, 3, 1);
   for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-    char spec[100];
-    snprintf(spec, sizeof spec, places[i], fault);
+    const char *spec = text_of(places[i], fault);
     note_context("%s", spec);
     const attn_status status = try_spec(spec, &in);
     if (status != ATTN_EINVAL && status != ATTN_EUNSUPPORTED) note_failure("status %d", (int)status);

@@ -166,13 +166,12 @@ Test(expression_oracles, costs_are_those_of_what_is_computed) {
   for (int k = 0; k < 9; k++) {
     const char *a = terms[k / 3], *b = terms[k % 3];
     double sum[3] = {0}, halves[3] = {0}, join[3] = {0}, one[3] = {0}, other[3] = {0};
-    char spec[100];
     add_cost(one, 1, 128, true, a), add_cost(other, 1, 128, true, b);
     add_cost(halves, 4, 32, true, "tiled"), add_cost(halves, 2, 32, false, a),
         add_cost(halves, 1, 64, false, a);
-    snprintf(spec, sizeof spec, "dyadic(%s,base=32)", a), add_cost(halves, -1, 128, true, spec);
-    snprintf(spec, sizeof spec, "0.25*%s - 3*%s", a, b), add_cost(sum, 1, 128, true, spec);
-    snprintf(spec, sizeof spec, "%s + %s", a, b), add_cost(join, 1, 128, true, spec);
+    add_cost(halves, -1, 128, true, text_of("dyadic(%s,base=32)", a));
+    add_cost(sum, 1, 128, true, text_of("0.25*%s - 3*%s", a, b));
+    add_cost(join, 1, 128, true, text_of("%s + %s", a, b));
     for (int i = 0; i < 3; i++) {
       const double all = k / 3 == 0 ? one[i] : k % 3 == 0 ? other[i] : one[i] + other[i];
       EXPECT(fabs(halves[i]) < 1e-3 && fabs(sum[i] - one[i] - other[i]) < 1e-3);

@@ -93,8 +93,7 @@ Test(expression_parts, dyadic_of_exact_attention_has_its_log_sum_exps) {
     for (int k = 0; k < 16; k++) {
       const attn_problem p = problem_of(sizes[s].n_q, sizes[s].n_kv, true, k & 1 ? ATTN_F64 : ATTN_F32);
       const bool padded = k & 2;
-      char spec[64];
-      snprintf(spec, sizeof spec, "dyadic(tiled,base=%d)", (int)bases[k / 4]);
+      const char *spec = text_of("dyadic(tiled,base=%d)", (int)bases[k / 4]);
       note_context("%s, %dx%d%s", spec, (int)p.n_q, (int)p.n_kv, padded ? ", padded" : "");
       inputs in = inputs_make(&p, padded, 7, 1);
       const double units = dyadic_units(&in, bases[k / 4]);

@@ -242,10 +242,10 @@ static catch_answer ask_test(const char *test) {
 /* -- commands: cases/FILE, or cases/FILE:BEGINNING of its remark -- */
 
 static catch_answer ask_cases(const char *cases) {
-  char command[512];
   const int file = (int)strcspn(cases, ":");
-  snprintf(command, sizeof command, "'%s/tests/cli/cases.py' '%s' '%s' '%s/tests/cli/%.*s.txt%s'",
-           TEST_SOURCE_DIR, TEST_BINARY_DIR, TEST_SOURCE_DIR, TEST_SOURCE_DIR, file, cases, cases + file);
+  const char *command =
+      text_of("'%s/tests/cli/cases.py' '%s' '%s' '%s/tests/cli/%.*s.txt%s'", TEST_SOURCE_DIR, TEST_BINARY_DIR,
+              TEST_SOURCE_DIR, TEST_SOURCE_DIR, file, cases, cases + file);
   const int status = system(command);
   if (!WIFEXITED(status) || WEXITSTATUS(status) > 1) return unable(cases, "", "its commands did not run");
   return WEXITSTATUS(status) ? CATCH_REPORTS : CATCH_SILENT;

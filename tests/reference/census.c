@@ -61,8 +61,7 @@ Test(reference_census, rows_are_those_of_the_textbook) {
     for (int kind = 0; kind < 4; kind++) {
       const attn_problem p = problem_of(&shapes[s], kind & 1 ? ATTN_F64 : ATTN_F32);
       const int64_t some[] = {p.n_kv - p.n_kv / 3, 1, 0};
-      char what[64];
-      snprintf(what, sizeof what, "shape %d, kind %d", s, kind);
+      const char *what = text_of("shape %d, kind %d", s, kind);
       expect_textbook(&p, kind & 2 ? 3 : 0.5, kind & 2 ? some : NULL, what);
     }
 }
@@ -89,9 +88,7 @@ Test(reference_census, scores_and_masks_are_those_of_the_problem) {
       attn_problem p = problem_of(&shapes[s], s & 1 ? ATTN_F64 : ATTN_F32);
       if (*targets[t][1]) p.causal = p.causal && strncmp(targets[t][1], "documents", 9) == 0;
       if (data_target_make(targets[t][0], targets[t][1], &p, &made)) continue; /* not of this shape */
-      char what[96];
-      snprintf(what, sizeof what, "%s %s, shape %d", targets[t][0], targets[t][1], s);
-      expect_textbook(&p, 1, NULL, what);
+      expect_textbook(&p, 1, NULL, text_of("%s %s, shape %d", targets[t][0], targets[t][1], s));
       data_target_free(made);
     }
 }
@@ -101,8 +98,7 @@ Test(reference_census, rows_without_keys_are_zero) {
   static const double sink[] = {0.5, -2};
   attn_problem p = problem_of(&(shape){1, 2, 1, 110, 700, 8, 6, false}, ATTN_F32);
   float *bias = malloc((size_t)(p.n_q * p.n_kv) * sizeof *bias);
-  attn_rng rng;
-  attn_rng_init(&rng, 1, 1, 0);
+  attn_rng rng = rng_of(1, 1, 0);
   for (int64_t i = 0; i < p.n_q * p.n_kv; i++)
     bias[i] = i / p.n_kv % 7 == 3 || attn_rng_below(&rng, 3) ? -INFINITY : (float)attn_rng_normal(&rng);
   p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F32, .row = p.n_kv};
@@ -212,9 +208,8 @@ Test(reference_census, a_wrong_row_is_named) {
   for (int64_t r = 0; r < x->judged; r += x->judged / 7) {
     const sample_row *row = &x->rows[r];
     double *at = o + ((row->batch * p.heads + row->head) * p.n_q + row->i) * p.d_v + 5, right = *at;
-    char want[96];
-    snprintf(want, sizeof want, "batch %lld, head %lld, row %lld: element 5 ", (long long)row->batch,
-             (long long)row->head, (long long)row->i);
+    const char *want = text_of("batch %lld, head %lld, row %lld: element 5 ", (long long)row->batch,
+                               (long long)row->head, (long long)row->i);
     *at = right + 1e-10;
     cr_expect_eq(checked(c, &p, NULL), ATTN_ENUMERIC);
     cr_expect(strstr(attn_last_error(), want), "%s: %s", want, attn_last_error());
@@ -230,8 +225,7 @@ Test(reference_census, a_wrong_row_is_named) {
 static void expect_weights(weigh *weights, const char *what) {
   enum { COUNT = 4099 };
   double x[COUNT], from[COUNT], worst = 0, sum = 0;
-  attn_rng rng;
-  attn_rng_init(&rng, 3, 1, 0);
+  attn_rng rng = rng_of(3, 1, 0);
   for (int64_t scale = 1; scale < 1000; scale *= 3) {
     weigh_row row = {-(double)INFINITY, 0};
     for (int j = 0; j < COUNT; j++) x[j] = from[j] = j ? -(double)scale * attn_rng_uniform(&rng) : 0;

@@ -117,9 +117,7 @@ static void check_rows(const inputs *in, const char *spec, const void *o, attn_r
 static void try_shape(case_shape shape, attn_dtype dtype, bool causal, const char *spec) {
   shape.causal = causal;
   attn_problem problem = shape_problem(shape, dtype);
-  char where[96];
-  shape_print(shape, where, sizeof where);
-  note_context("%d ranks %s %s %s", ranks, spec, dtype == ATTN_F64 ? "f64" : "f32", where);
+  note_context("%d ranks %s %s %s", ranks, spec, dtype == ATTN_F64 ? "f64" : "f32", shape_text(shape));
   inputs in = inputs_make(&problem, false, 11, 1.5);
   attn_rounding rounding;
   void *o = run_ring(&in, spec, 1, &rounding), *again = run_ring(&in, spec, 3, &rounding);

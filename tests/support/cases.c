@@ -68,10 +68,9 @@ attn_problem shape_problem(case_shape s, attn_dtype dtype) {
   return p;
 }
 
-void shape_print(case_shape s, char *buffer, size_t size) {
-  snprintf(buffer, size, "b%d h%d/%d n%dx%d d%d,%d%s%s", (int)s.batch, (int)s.heads, (int)s.kv_heads,
-           (int)s.n_q, (int)s.n_kv, (int)s.d_qk, (int)s.d_v, s.causal ? " causal" : "",
-           s.padded ? " padded" : "");
+const char *shape_text(case_shape s) {
+  return text_of("b%d h%d/%d n%dx%d d%d,%d%s%s", (int)s.batch, (int)s.heads, (int)s.kv_heads, (int)s.n_q,
+                 (int)s.n_kv, (int)s.d_qk, (int)s.d_v, s.causal ? " causal" : "", s.padded ? " padded" : "");
 }
 
 static uint64_t splitmix(uint64_t *state) {
@@ -169,6 +168,11 @@ inputs inputs_make(const attn_problem *problem, bool padded, uint64_t seed, doub
   for (int64_t b = 0; b < problem->batch && b < MAX_BATCH; b++)
     in.kv_len[b] = b == 1 ? 0 : (2 * problem->n_kv + 2 - b) / 3;
   return in;
+}
+
+inputs inputs_shaped(case_shape shape, attn_dtype dtype, uint64_t seed, double std) {
+  const attn_problem problem = shape_problem(shape, dtype);
+  return inputs_make(&problem, shape.padded, seed, std);
 }
 
 inputs inputs_copy(const inputs *from) {
@@ -380,4 +384,10 @@ void expect_same_rows(const attn_problem *p, const void *a, const void *b, int64
 
 void expect_same(const attn_problem *p, const void *a, const void *b, const char *what) {
   for (int64_t batch = 0; batch < p->batch; batch++) expect_same_rows(p, a, b, batch, 0, p->n_q, what);
+}
+
+void expect_same_outputs(const attn_problem *p, void *a, void *b, const char *what) {
+  expect_same(p, a, b, what);
+  free(a);
+  free(b);
 }

@@ -6,6 +6,8 @@
 #define TESTS_SUPPORT_CASES_H
 
 #include "attn_variant.h"
+#include "tests/support/basics/rng.h"
+#include "tests/support/basics/text.h"
 
 enum { MAX_BATCH = 4 };
 
@@ -40,7 +42,7 @@ extern const int property_shape_count;
 
 /* Scale 1/sqrt(d_qk), contiguous. */
 attn_problem shape_problem(case_shape, attn_dtype);
-void shape_print(case_shape, char *buffer, size_t size);
+const char *shape_text(case_shape);
 
 /* -- inputs -- */
 
@@ -57,6 +59,8 @@ typedef enum { TENSOR_Q, TENSOR_K, TENSOR_V, TENSOR_O } tensor;
  * entries have about 2/3 of the keys, the second none. The same seed gives the same values whatever the
  * strides and the dtype (up to rounding). */
 inputs inputs_make(const attn_problem *, bool padded, uint64_t seed, double std);
+/* Of a contiguous problem of this shape, padded where the shape is. */
+inputs inputs_shaped(case_shape, attn_dtype, uint64_t seed, double std);
 inputs inputs_copy(const inputs *);
 void inputs_free(inputs *);
 
@@ -113,6 +117,8 @@ size_t output_count(const attn_problem *);
 void expect_same_rows(const attn_problem *, const void *a, const void *b, int64_t batch, int64_t from,
                       int64_t to, const char *what);
 void expect_same(const attn_problem *, const void *a, const void *b, const char *what);
+/* The same of outputs that it frees. */
+void expect_same_outputs(const attn_problem *, void *a, void *b, const char *what);
 
 /* -- specs -- */
 

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "experiments/checks/check.h"
+#include "tests/support/basics/rng.h"
+#include "tests/support/basics/text.h"
 
 typedef struct run_case {
   attn_problem problem;
@@ -40,8 +42,7 @@ static inline void case_set(const run_case *c, void *at, int64_t i, double x) {
 }
 
 static inline void case_normals(const run_case *c, void *at, int64_t count, double std, uint64_t seed) {
-  attn_rng rng;
-  attn_rng_init(&rng, seed, 1, 0);
+  attn_rng rng = rng_of(seed, 1, 0);
   for (int64_t i = 0; i < count; i++) case_set(c, at, i, std * attn_rng_normal(&rng));
 }
 
@@ -104,6 +105,19 @@ static inline run_case *case_lengths(const char *spec, attn_problem p, double st
 
 static inline run_case *case_gaussian(const char *spec, attn_problem p, double std) {
   return case_lengths(spec, p, std, NULL);
+}
+
+static inline result_row row_empty(void) {
+  result_row row;
+  result_row_init(&row);
+  return row;
+}
+
+/* The bounds of every check on the case. */
+static inline result_row case_checks(const run_case *c) {
+  result_row row = row_empty();
+  cr_assert_eq(checks_run(&c->e, &row), ATTN_OK, "%s", attn_last_error());
+  return row;
 }
 
 /* Undoes case_run, so that another spec can be run on the same inputs. */

@@ -127,8 +127,7 @@ static inline double weight_equal(int64_t i, int64_t j, double score) {
 
 /* About one key in four, chosen by position. */
 static inline double weight_random(int64_t i, int64_t j, double score) {
-  attn_rng rng;
-  attn_rng_init(&rng, 77, (uint64_t)i, (uint64_t)j);
+  attn_rng rng = rng_of(77, (uint64_t)i, (uint64_t)j);
   return j == 0 || attn_rng_below(&rng, 4) == 0 ? exp(score) : 0;
 }
 

@@ -54,8 +54,7 @@ static void generator_map(const void *state, const attn_context *c, const attn_f
   attn_features_kind kind = fake.view.features->law.kind;
   int64_t m = p->w, d = c->problem->d_qk;
   double *w = malloc((size_t)(m * d) * sizeof *w);
-  attn_rng rng;
-  attn_rng_init(&rng, (uint64_t)(fault.few ? p->r % 1000 : p->r), 3, 3);
+  attn_rng rng = rng_of((uint64_t)(fault.few ? p->r % 1000 : p->r), 3, 3);
   generator_draw(&rng, m, d, w);
   (void)state;
   for (int64_t i = 0; i < rows; i++) {
@@ -86,16 +85,10 @@ static inline result_bound generator_check(const char *name, attn_feature_law la
                                            generator_fault wrong) {
   int64_t columns = law.kind == ATTN_FEATURES_TRIG ? 2 * law.vectors : law.vectors;
   attn_feature_map map = {.columns = columns, .map = generator_map, .law = law};
-  attn_problem p = attn_problem_make(1, 1, 20, d);
-  char spec[128];
   fake_reset(weight_exact);
   fault = wrong;
   fake.view.features = &map;
-  snprintf(spec, sizeof spec, "fake:w=%d", (int)law.vectors);
-  run_case *c = case_gaussian(spec, p, 0.5);
-  result_bound b = case_check(&c->e, name);
-  case_free(c);
-  return b;
+  return case_judge(text_of("fake:w=%d", (int)law.vectors), attn_problem_make(1, 1, 20, d), 0.5, name);
 }
 
 #endif

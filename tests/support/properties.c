@@ -65,10 +65,8 @@ static int run_on_shape(const property *table, const attn_variant *variant, int 
   int count = specs.count;
   for (int k = 0; k < count; k++) {
     if (!chosen(k, turn, isa)) continue;
-    char what[96], where[400];
-    shape_print(shape, what, sizeof what);
-    snprintf(where, sizeof where, "%s %s %s %s", specs.text[k], what, dtype == ATTN_F64 ? "f64" : "f32",
-             isa ? isa : "");
+    const char *where = text_of("%s %s %s %s", specs.text[k], shape_text(shape),
+                                dtype == ATTN_F64 ? "f64" : "f32", isa ? isa : "");
     note_context("plan %s", where);
     subject s;
     if (!subject_make(&s, specs.text[k], shape, dtype, isa)) continue;

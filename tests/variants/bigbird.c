@@ -18,11 +18,9 @@ static inputs make(int64_t n_q, bool causal) {
  * drawn. */
 static void check_keys(const char *setting, int64_t n_q, bool causal) {
   inputs in = make(n_q, causal);
-  char spec[160];
-  snprintf(spec, sizeof spec, "bigbird:block=%d,%s,seed=7", BLOCK, setting);
-  attn_plan *drop = plan_or_note(&in.problem, spec, NULL);
-  snprintf(spec, sizeof spec, "bigbird:block=%d,%s,seed=7,tail=uniform", BLOCK, setting);
-  attn_plan *own = plan_or_note(&in.problem, spec, NULL);
+  const char *dropping = text_of("bigbird:block=%d,%s,seed=7", BLOCK, setting),
+             *spec = text_of("%s,tail=uniform", dropping);
+  attn_plan *drop = plan_or_note(&in.problem, dropping, NULL), *own = plan_or_note(&in.problem, spec, NULL);
   note_context("%s%s, %d queries", spec, causal ? ", causal" : "", (int)n_q);
   attn_view view;
   static double got[N][N];

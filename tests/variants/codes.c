@@ -97,8 +97,7 @@ Test(variants_codes, every_type_under_every_instruction_set) {
                                       "evict:budget=16,recent=4"};
   for (const char *const *isa = isas_under_test(); *isa; isa++)
     for (int t = ATTN_DTYPES; t < ATTN_STORES; t++) {
-      attn_problem p = shape_problem((case_shape){1, 2, 1, 70, 70, 48, 40, true, false}, ATTN_F32);
-      inputs in = inputs_make(&p, false, (uint64_t)t, 1);
+      inputs in = inputs_shaped((case_shape){1, 2, 1, 70, 70, 48, 40, true, false}, ATTN_F32, (uint64_t)t, 1);
       inputs_set(&in, TENSOR_V, 0, 0, 66, 3, (double)NAN);
       coded c = code_inputs(&in, (attn_dtype)t, (attn_dtype)t);
       note_context("%s, %s", *isa, attn_numbers[t].name);
@@ -107,8 +106,7 @@ Test(variants_codes, every_type_under_every_instruction_set) {
       coded_free(&c);
       inputs_free(&in);
       for (int heads = 1; heads <= 2; heads++) { /* one query a head of keys reads the codes, two do not */
-        p = shape_problem((case_shape){1, heads, 1, 1, 170, 64, 96, false, false}, ATTN_F32);
-        in = inputs_make(&p, false, (uint64_t)t, 1);
+        in = inputs_shaped((case_shape){1, heads, 1, 1, 170, 64, 96, false, false}, ATTN_F32, (uint64_t)t, 1);
         c = code_inputs(&in, (attn_dtype)t, (attn_dtype)t);
         EXPECT(expect_same_bits("tiled", *isa, &in, &c));
         coded_free(&c);
@@ -121,8 +119,7 @@ Test(variants_codes, every_type_under_every_instruction_set) {
 Test(variants_codes, projections_of_columns_read_codes) {
   static const char *const specs[] = {"linformer:projection=dct,k=8", "linformer:projection=srht,k=8",
                                       "linformer:projection=gaussian,k=8", "linformer:projection=pool,k=8"};
-  const attn_problem p = shape_problem((case_shape){1, 4, 2, 90, 90, 80, 56, false, false}, ATTN_F32);
-  inputs in = inputs_make(&p, false, 3, 1);
+  inputs in = inputs_shaped((case_shape){1, 4, 2, 90, 90, 80, 56, false, false}, ATTN_F32, 3, 1);
   coded c = code_inputs(&in, ATTN_Q8_0, ATTN_INT4);
   note_context("d 80, d_v 56");
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) EXPECT(expect_same_bits(specs[i], NULL, &in, &c));
@@ -132,8 +129,7 @@ Test(variants_codes, projections_of_columns_read_codes) {
 
 /* A padded row of blocks, and rows of heads that lie within each other. */
 Test(variants_codes, strides_are_whole_blocks) {
-  const attn_problem p = shape_problem((case_shape){1, 4, 2, 33, 33, 40, 32, true, false}, ATTN_F32);
-  inputs in = inputs_make(&p, false, 5, 1);
+  inputs in = inputs_shaped((case_shape){1, 4, 2, 33, 33, 40, 32, true, false}, ATTN_F32, 5, 1);
   coded c = code_inputs(&in, ATTN_Q8_0, ATTN_INT4);
   attn_plan *plan = plan_or_note(&c.problem, "tiled", NULL), *strided = NULL;
   const size_t row = attn_row_bytes(40, ATTN_Q8_0);

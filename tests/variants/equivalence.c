@@ -104,9 +104,7 @@ static void tiled(const inputs *in) {
   static const int sizes[] = {1, 7, 64, 100, N, 1000};
   for (int a = 0; a < 6; a++)
     for (int b = 0; b < 6; b++) {
-      char spec[64];
-      snprintf(spec, sizeof spec, "tiled:block_q=%d,block_k=%d", sizes[a], sizes[b]);
-      expect_full(spec, in);
+      expect_full(text_of("tiled:block_q=%d,block_k=%d", sizes[a], sizes[b]), in);
     }
 }
 Test(variants_equivalence, tiled) { in_all_forms(tiled, true); }
@@ -137,8 +135,7 @@ Test(variants_equivalence, linformer_pool) { in_all_forms(pool, false); }
 Test(variants_equivalence, linformer_identity) {
   attn_matrix_reader_set(read_identity);
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
-    attn_problem p = shape_problem((case_shape){2, 4, 2, 20, N, 9, 6, false, false}, dtype);
-    inputs in = inputs_make(&p, false, 8, 1);
+    inputs in = inputs_shaped((case_shape){2, 4, 2, 20, N, 9, 6, false, false}, dtype, 8, 1);
     expect_full("linformer:k=67,projection=file,projection_file=identity", &in);
     expect_full("linformer:k=67,projection=file,projection_file=mirror", &in);
     expect_full("linformer:k=67,projection=file,projection_file=identity,share=none,share_heads=no", &in);
@@ -168,12 +165,11 @@ Test(variants_equivalence, performer_optimal_at_zero) {
       {"performer:features=40,kernel=optimal,z=0", "performer:features=40"},
       {"performer:features=40,kernel=optimal,z=0,norm=sqrt_d,eps=1e-3",
        "performer:features=40,norm=sqrt_d,eps=1e-3"}};
-  attn_problem p = shape_problem((case_shape){1, 2, 1, 60, 60, 8, 5, true, false}, ATTN_F32);
-  inputs in = inputs_make(&p, false, 3, 1);
+  inputs in = inputs_shaped((case_shape){1, 2, 1, 60, 60, 8, 5, true, false}, ATTN_F32, 3, 1);
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
     float *got = run_spec(pairs[i][0], NULL, &in), *want = run_spec(pairs[i][1], NULL, &in);
     cr_assert(got && want);
-    cr_assert_arr_eq(got, want, output_count(&p) * sizeof *got, "%s", pairs[i][0]);
+    cr_assert_arr_eq(got, want, output_count(&in.problem) * sizeof *got, "%s", pairs[i][0]);
     free(got), free(want);
   }
   inputs_free(&in);

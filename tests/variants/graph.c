@@ -117,27 +117,22 @@ static void check_all(const char *spec, edge *e, int64_t heads) {
 
 Test(variants_graph, kinds) {
   static const int64_t sizes[] = {1, 7, 40, 41, 64, 200};
-  char spec[128];
   for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
     size = sizes[k];
-    snprintf(spec, sizeof spec, "graph:size=%d", (int)size);
-    check_all(spec, documents, 1);
-    snprintf(spec, sizeof spec, "graph:kind=prefix,size=%d", (int)size);
-    check_all(spec, prefix, 1);
-    snprintf(spec, sizeof spec, "graph:kind=block_causal,size=%d", (int)size);
-    check_all(spec, in_order, 1);
+    check_all(text_of("graph:size=%d", (int)size), documents, 1);
+    check_all(text_of("graph:kind=prefix,size=%d", (int)size), prefix, 1);
+    check_all(text_of("graph:kind=block_causal,size=%d", (int)size), in_order, 1);
   }
   check_all("graph:offsets=3+20+21", listed, 1);
 }
 
 Test(variants_graph, natten) {
   static const int64_t settings[][2] = {{8, 3}, {8, 5}, {12, 1}, {4, 7}, {96, 5}, {1, 3}, {16, 99}};
-  char spec[128];
   for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
     for (int causal = 0; causal < 2; causal++) {
       width = settings[k][0];
       kernel = settings[k][1];
-      snprintf(spec, sizeof spec, "graph:kind=natten,width=%d,kernel=%d", (int)width, (int)kernel);
+      const char *spec = text_of("graph:kind=natten,width=%d,kernel=%d", (int)width, (int)kernel);
       check(spec, natten, 1, 96, 96, causal);
       check(spec, natten, 1, 13, 96, causal);
     }
@@ -171,9 +166,8 @@ static void expect_tiled(const char *spec) {
       inputs in = make_inputs(131, form % 2, form / 2 ? ATTN_F64 : ATTN_F32);
       attn_options options = {.isa = *isa, .blocks = {ATTN_TILE, 32}};
       note_context("%s, %s", spec, *isa);
-      void *a = run_spec(spec, &options, &in), *b = run_spec("tiled", &options, &in);
-      expect_same(&in.problem, a, b, "not tiled");
-      free(a), free(b);
+      expect_same_outputs(&in.problem, run_spec(spec, &options, &in), run_spec("tiled", &options, &in),
+                          "not tiled");
       inputs_free(&in);
     }
 }

@@ -16,8 +16,7 @@ static const char spec[] = "topk:by=index,k=7,index_heads=3,index_width=5",
                   pooled[] = "pooled:block=2,window=1,top=4,index_heads=3,index_width=5";
 
 static void draw(double *x, int64_t count, uint64_t stream) {
-  attn_rng rng;
-  attn_rng_init(&rng, 3, stream, 0);
+  attn_rng rng = rng_of(3, stream, 0);
   for (int64_t i = 0; i < count; i++) x[i] = attn_rng_normal(&rng);
 }
 

@@ -116,8 +116,7 @@ Test(variants_latents, paths_are_exact_attention_to_what_the_factors_give) {
         p.causal = p.causal || settings[i].prompt;
         const char *spec = settings[i].spec;
         inputs in = inputs_make(&p, shapes[s].padded, 3, 1), of = expanded(&in, spec);
-        char naive[64];
-        snprintf(naive, sizeof naive, "%s%cpath=naive", spec, strchr(spec, ':') ? ',' : ':');
+        const char *naive = text_of("%s%cpath=naive", spec, strchr(spec, ':') ? ',' : ':');
         output want = output_of("tiled", &of), absorbed = output_of(spec, &in), own = output_of(naive, &in),
                given = output_of("tiled", &in);
         note_context("%s, shape %d, kind %d", spec, s, kind);
@@ -135,8 +134,7 @@ Test(variants_latents, paths_are_exact_attention_to_what_the_factors_give) {
 
 /* Five columns of rank 2, one of them zeros. */
 Test(variants_latents, a_rank_above_that_of_the_matrix_is_exact) {
-  const attn_problem p = shape_problem((case_shape){1, 2, 1, 30, 30, 3, 2, false, false}, ATTN_F64);
-  inputs in = inputs_make(&p, false, 5, 1);
+  inputs in = inputs_shaped((case_shape){1, 2, 1, 30, 30, 3, 2, false, false}, ATTN_F64, 5, 1);
   for (int64_t j = 0; j < 30; j++) {
     inputs_set(&in, TENSOR_K, 0, 0, j, 2, 2 * inputs_get(&in, TENSOR_K, 0, 0, j, 0));
     inputs_set(&in, TENSOR_V, 0, 0, j, 0, inputs_get(&in, TENSOR_K, 0, 0, j, 1));

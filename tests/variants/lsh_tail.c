@@ -7,8 +7,7 @@ enum { N_Q = 41, N_KV = 90, D = 16 };
 
 /* Keys that others own change nothing but that they are not taken. */
 Test(variants_lsh_tail, keys_that_others_own_are_left_to_them) {
-  attn_problem p = shape_problem((case_shape){1, 1, 1, N_Q, N_KV, D, 7, true, false}, ATTN_F32);
-  inputs in = inputs_make(&p, false, 23, 1);
+  inputs in = inputs_shaped((case_shape){1, 1, 1, N_Q, N_KV, D, 7, true, false}, ATTN_F32, 23, 1);
   sampler x = sampler_of("lsh_tail:k=2,l=4,window=5", &in);
   attn_run runs[] = {{0, 20, 1}, {40, 3, 1}, {83, 5, 1}};
   const attn_picks owned = {.max_runs = 3, .runs = runs, .counts = (int64_t[]){3}};

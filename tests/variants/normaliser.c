@@ -152,9 +152,8 @@ Test(variants_normaliser, gates_dim_keys_whatever_they_sum_to) {
     g[at] = of[at / N];
   }
   for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++) {
-    attn_problem p = shape_problem((case_shape){1, HEADS, 2, N, N, 8, D_V, true, false}, t);
-    inputs in = inputs_make(&p, false, 2, 1);
-    attn_plan *plan = plan_or_note(&p, "forget", NULL);
+    inputs in = inputs_shaped((case_shape){1, HEADS, 2, N, N, 8, D_V, true, false}, t, 2, 1);
+    attn_plan *plan = plan_or_note(&in.problem, "forget", NULL);
     cr_assert_not_null(plan);
     attn_extra decay = {"decay", ATTN_F64, g, 1, HEADS, N, 1};
     const attn_tensors x = {.q = in.q, .k = in.k, .v = in.v, .o = o, .extra = &decay, .extras = 1};

@@ -13,8 +13,7 @@ static const attn_dtype types[] = {ATTN_F32, ATTN_F64};
 
 /* Elements are multiples of 1/2 so that products are exact, and many are equal. */
 static inputs make(attn_dtype t, bool causal) {
-  attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, N_Q, N_KV, D, D_V, causal, true}, t);
-  inputs in = inputs_make(&p, true, 17, 1);
+  inputs in = inputs_shaped((case_shape){BATCH, HEADS, 2, N_Q, N_KV, D, D_V, causal, true}, t, 17, 1);
   inputs_quantise(&in, TENSOR_Q, 1);
   inputs_quantise(&in, TENSOR_K, 1);
   return in;
@@ -107,9 +106,8 @@ static void expect(const setting *s, const inputs *in, int64_t b, int64_t h, int
 
 static void check_pages(const setting *s, attn_dtype t, bool causal) {
   inputs in = make(t, causal);
-  char spec[160];
-  snprintf(spec, sizeof spec, "pages:page=%d,budget=%d,score=%s,first=%d,last=%d,share=%s", (int)s->page,
-           (int)s->budget, s->score, (int)s->first, (int)s->last, s->share);
+  const char *spec = text_of("pages:page=%d,budget=%d,score=%s,first=%d,last=%d,share=%s", (int)s->page,
+                             (int)s->budget, s->score, (int)s->first, (int)s->last, s->share);
   note_context("%s%s %s", spec, causal ? " causal" : "", t == ATTN_F64 ? "f64" : "f32");
   picks x = picks_of(spec, &in);
   int64_t wrong = 0, decided = 0, keys[N_KV];
@@ -145,9 +143,7 @@ Test(variants_pages, keep_what_the_definition_says) {
 }
 
 static void expect_same_output(const char *spec, const char *other, const inputs *in) {
-  void *a = run_spec(spec, NULL, in), *b = run_spec(other, NULL, in);
-  if (!a || !b || memcmp(a, b, tensor_bytes(&in->problem, TENSOR_O)) != 0) note_failure("%s", other);
-  free(a), free(b);
+  expect_same_outputs(&in->problem, run_spec(spec, NULL, in), run_spec(other, NULL, in), other);
 }
 
 Test(variants_pages, what_covers_everything_is_tiled) {
@@ -168,8 +164,7 @@ Test(variants_pages, what_covers_everything_is_tiled) {
 /* More keys than the engine takes in one stretch, in pages that stretches cut. */
 Test(variants_pages, pages_of_a_long_sequence_are_attended_to) {
   enum { LONG = 20000, ROWS = 5 };
-  attn_problem p = shape_problem((case_shape){1, 2, 1, ROWS, LONG, D, D_V, true, false}, ATTN_F32);
-  inputs in = inputs_make(&p, false, 29, 1);
+  inputs in = inputs_shaped((case_shape){1, 2, 1, ROWS, LONG, D, D_V, true, false}, ATTN_F32, 29, 1);
   static const char *const specs[] = {"pages:page=4096,budget=12288",
                                       "pages:page=300,budget=9000,share=group", "pages:page=16,budget=256"};
   for (int k = 0; k < 3; k++) {
@@ -202,12 +197,11 @@ Test(variants_pages, pages_of_a_long_sequence_are_attended_to) {
 Test(variants_pages, stages_of_an_execution) {
   static const char *const specs[] = {"pages:page=8,budget=24", "topk:k=8,share=group", "topk:k=4096",
                                       "tiled"};
-  attn_problem p = shape_problem((case_shape){2, 4, 2, N_Q, N_KV, D, D_V, true, false}, ATTN_F32);
-  inputs in = inputs_make(&p, false, 31, 1);
-  const size_t bytes = output_count(&p) * sizeof(float);
+  inputs in = inputs_shaped((case_shape){2, 4, 2, N_Q, N_KV, D, D_V, true, false}, ATTN_F32, 31, 1);
+  const size_t bytes = output_count(&in.problem) * sizeof(float);
   for (int k = 0; k < 4; k++) {
     attn_stages spent = {-1, -1};
-    attn_plan *plan = plan_or_note(&p, specs[k], NULL);
+    attn_plan *plan = plan_or_note(&in.problem, specs[k], NULL);
     float *plain = run_plain(plan, &in), *o = malloc(bytes);
     note_context("%s", specs[k]);
     EXPECT_STATUS(

@@ -13,15 +13,14 @@ Test(variants_projections, linformer_parts) {
   for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
     for (size_t t = 0; t < sizeof shapes / sizeof *shapes; t++)
       for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
-        attn_problem p = shape_problem(shapes[t], dtype);
-        inputs in = inputs_make(&p, shapes[t].padded, 3, 0.5);
-        attn_plan *plan = plan_or_note(&p, specs[k], &(attn_options){.threads = 1});
+        inputs in = inputs_shaped(shapes[t], dtype, 3, 0.5);
+        attn_plan *plan = plan_or_note(&in.problem, specs[k], &(attn_options){.threads = 1});
         cr_assert_not_null(plan);
-        note_context("%s of %d keys", specs[k], (int)p.n_kv);
+        note_context("%s of %d keys", specs[k], (int)in.problem.n_kv);
         oracle expected = oracle_of_run(plan, &in);
         void *one = run_plain(plan, &in), *three = run_spec(specs[k], &(attn_options){.threads = 3}, &in);
-        expect_within(&p, one, &expected, "parts");
-        expect_same(&p, one, three, "three threads");
+        expect_within(&in.problem, one, &expected, "parts");
+        expect_same(&in.problem, one, three, "three threads");
         oracle_free(&expected);
         free(one), free(three);
         attn_plan_destroy(plan);
@@ -69,8 +68,7 @@ Test(variants_projections, streams) {
 Test(variants_projections, normal_cells) {
   enum { CELLS = 4000, DRAWS = 4000000 };
   static int counts[CELLS];
-  attn_rng rng;
-  attn_rng_init(&rng, 5, 6, 7);
+  attn_rng rng = rng_of(5, 6, 7);
   for (int k = 0; k < DRAWS; k++) {
     double u = erfc(-attn_rng_normal(&rng) / sqrt(2)) / 2;
     int cell = (int)(u * CELLS);

@@ -151,8 +151,7 @@ static double of_all(int64_t h) { return h < 0 ? 0 : 1; }
 Test(variants_recurrent, outputs_are_those_of_the_recursion) {
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
     for (int64_t n_q = 1; n_q <= N; n_q += n_q == 1 ? 32 : 37) {
-      const attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, n_q, N, D, D_V, true, true}, dtype);
-      inputs in = inputs_make(&p, true, 7, 1);
+      inputs in = inputs_shaped((case_shape){BATCH, HEADS, 2, n_q, N, D, D_V, true, true}, dtype, 7, 1);
       compare("recurrent:chunk=1", &in, of_head);
       compare("recurrent:chunk=16", &in, of_head);
       compare("recurrent", &in, of_head);
@@ -164,8 +163,7 @@ Test(variants_recurrent, outputs_are_those_of_the_recursion) {
 
 /* Gates of every size: most keep, some keep nothing, some e^-40. */
 static void draw_gates(int of) {
-  attn_rng r;
-  attn_rng_init(&r, 3, 5, (uint64_t)of);
+  attn_rng r = rng_of(3, 5, (uint64_t)of);
   for (int64_t i = 0; i < BATCH * HEADS * N * D; i++) {
     const double u = attn_rng_uniform(&r);
     decay[i] = u < 0.02 ? -(double)INFINITY : u < 0.05 ? -40 : log(u) / 8;
@@ -192,22 +190,19 @@ static attn_status run_gated(const attn_plan *plan, const inputs *in, const attn
 
 Test(variants_recurrent, gates_are_those_of_the_call) {
   static const int chunks[] = {0, 1, 5, 32, 200};
-  char spec[96];
   for (size_t r = 0; r < sizeof rules / sizeof *rules; r++)
     for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
       for (int64_t n_q = 1; n_q <= N; n_q += n_q == 1 ? 32 : 37) {
         const attn_dtype dtype = c % 2 ? ATTN_F64 : ATTN_F32;
-        const attn_problem p =
-            shape_problem((case_shape){BATCH, HEADS, 2, n_q, N, D, D_V, true, true}, dtype);
         const bool vector = rules[r].of & VECTOR, before = (r + c + (size_t)n_q) % 3 == 0;
-        inputs in = inputs_make(&p, true, 7, 1);
+        inputs in = inputs_shaped((case_shape){BATCH, HEADS, 2, n_q, N, D, D_V, true, true}, dtype, 7, 1);
         draw_gates((int)r);
         /* delta keeps all: decay=extra gives it the gates of gated_delta */
-        snprintf(spec, sizeof spec, "recurrent:rule=%s,decay=extra,read=%s,chunk=%d", rules[r].name,
-                 before ? "before" : "after", chunks[c]);
-        attn_plan *plan = plan_or_note(&p, spec, NULL);
+        const char *spec = text_of("recurrent:rule=%s,decay=extra,read=%s,chunk=%d", rules[r].name,
+                                   before ? "before" : "after", chunks[c]);
+        attn_plan *plan = plan_or_note(&in.problem, spec, NULL);
         cr_assert_not_null(plan, "%s", spec);
-        char *o = malloc(output_bytes(&p));
+        char *o = malloc(output_bytes(&in.problem));
         const attn_extra extra[] = {{"beta", ATTN_F64, beta, BATCH, HEADS, N, 1},
                                     {"erase", ATTN_F64, erase, BATCH, HEADS, N, D},
                                     {"write", ATTN_F64, write, BATCH, HEADS, N, D_V},
@@ -238,15 +233,14 @@ Test(variants_recurrent, keys_and_documents_are_as_they_are_said) {
   for (size_t c = 0; c < sizeof norms / sizeof *norms; c++)
     for (int documents = 0; documents < 2; documents++)
       for (int vector = 0; vector < 2; vector++) {
-        char spec[128];
         attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, true}, ATTN_F64);
         if (documents) p.mask = (attn_mask){.kind = ATTN_MASK_DOCUMENTS, .offsets = offsets, .count = 3};
         inputs in = inputs_make(&p, true, 7, 1);
         draw_gates(1);
         for (int64_t i = 0; i < BATCH * HEADS * N; i++) beta[i] /= 2 * D; /* rms: |k|^2 <= D */
-        snprintf(spec, sizeof spec,
-                 "recurrent:rule=%s,key_norm=%s,query_norm=%s,norm_eps=0.25,read=%s,chunk=16",
-                 vector ? "kda" : "gated_delta", norms[c].norm, norms[c].norm, vector ? "before" : "after");
+        const char *spec = text_of(
+            "recurrent:rule=%s,key_norm=%s,query_norm=%s,norm_eps=0.25,read=%s,chunk=16",
+            vector ? "kda" : "gated_delta", norms[c].norm, norms[c].norm, vector ? "before" : "after");
         attn_plan *plan = plan_or_note(&p, spec, NULL);
         cr_assert_not_null(plan, "%s", spec);
         char *o = malloc(output_bytes(&p));
@@ -272,15 +266,13 @@ Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
     const char *name;
     attn_dtype type;
   } kept[] = {{"own", ATTN_F32}, {"bf16", ATTN_BF16}, {"f16", ATTN_F16}};
-  attn_problem p = shape_problem((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F32);
-  inputs in = inputs_make(&p, false, 7, 1);
+  inputs in = inputs_shaped((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F32, 7, 1);
   float state[D * D_V], o[N * D_V];
   for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) {
-    char spec[64];
     uint16_t held;
     int64_t exact[2] = {0};
-    snprintf(spec, sizeof spec, "recurrent:rule=delta,chunk=7,state=%s", kept[k].name);
-    attn_plan *plan = plan_or_note(&p, spec, NULL);
+    const char *spec = text_of("recurrent:rule=delta,chunk=7,state=%s", kept[k].name);
+    attn_plan *plan = plan_or_note(&in.problem, spec, NULL);
     cr_assert_not_null(plan);
     cr_assert_eq(
         run_tensors(plan, (attn_tensors){.q = in.q, .k = in.k, .v = in.v, .o = o, .state_after = state}),
@@ -303,10 +295,9 @@ Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
 }
 
 Test(variants_recurrent, gates_that_are_wrong_are_refused) {
-  const attn_problem p = shape_problem((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, false}, ATTN_F32);
-  inputs in = inputs_make(&p, false, 7, 1);
-  char *o = malloc(output_bytes(&p));
-  attn_plan *plan = plan_or_note(&p, "recurrent:rule=ssd", NULL);
+  inputs in = inputs_shaped((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, false}, ATTN_F32, 7, 1);
+  char *o = malloc(output_bytes(&in.problem));
+  attn_plan *plan = plan_or_note(&in.problem, "recurrent:rule=ssd", NULL);
   cr_assert_not_null(plan);
   draw_gates(0);
   const attn_extra good = {"decay", ATTN_F64, decay, BATCH, HEADS, N, 1};
@@ -383,8 +374,7 @@ Test(variants_recurrent, parts_hand_their_state_on) {
 
 /* A decay of 0 forgets: what is left is the query's own key. */
 Test(variants_recurrent, what_is_forgotten_leaves_numbers) {
-  const attn_problem p = shape_problem((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F32);
-  inputs in = inputs_make(&p, false, 7, 1);
+  inputs in = inputs_shaped((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F32, 7, 1);
   compare("recurrent:decay=constant,gamma=0,chunk=8", &in, of_nothing);
   inputs_free(&in);
 }

@@ -30,8 +30,7 @@ static void check_law(const char *of, bool owned, const inputs *in, const char *
     if (!(owned && is_owned(j)) && !(hidden && hidden[j])) keys[count++] = j;
   memset(found, 0, sizeof found);
   for (int seed = 0; seed < SEEDS; seed++) {
-    char spec[96];
-    snprintf(spec, sizeof spec, "sample:%s,seed=%d", of, seed);
+    const char *spec = text_of("sample:%s,seed=%d", of, seed);
     note_context("%s%s%s", spec, owned ? " beside a head" : "", hidden ? " with hidden keys" : "");
     sampler x = sampler_of(spec, in);
     const attn_selector *s = x.view.selector;
@@ -121,8 +120,7 @@ static inputs log_normal(double spread) {
   inputs in = one_query(MANY, ATTN_F64);
   in.problem.scale = 1;
   double *s = malloc(MANY * sizeof *s);
-  attn_rng rng;
-  attn_rng_init(&rng, 9, 1, 1);
+  attn_rng rng = rng_of(9, 1, 1);
   for (int64_t j = 0; j < MANY; j++) s[j] = spread * attn_rng_normal(&rng);
   for (int64_t j = 1; j < MANY; j++)
     for (int64_t a = j; a > 0 && s[a - 1] > s[a]; a--) {
@@ -148,8 +146,7 @@ static long double budget_of(const inputs *in, bool bernstein, bool two, long do
                              int seed) {
   const int64_t n = MANY - 256;
   long double a[BASE], mean = 0, square = 0, cap = 0;
-  attn_rng rng;
-  attn_rng_init(&rng, (uint64_t)seed, 0x5a3ba5e, MANY - 1);
+  attn_rng rng = rng_of((uint64_t)seed, 0x5a3ba5e, MANY - 1);
   for (int t = 0; t < BASE; t++) {
     a[t] = expl((long double)inputs_get(in, TENSOR_K, 0, 0, attn_rng_below(&rng, n), 0));
     mean += a[t] / BASE;
@@ -180,8 +177,7 @@ static tally try(const inputs *in, const char *how, bool bernstein, bool two, do
   const long double owned = mass(in, MANY - 256, MANY), all = mass(in, 0, MANY);
   tally t = {0};
   for (int seed = 0; seed < draws; seed++) {
-    char spec[128];
-    snprintf(spec, sizeof spec, "sample:%s,base=%d,eps=%g,delta=0.1,seed=%d", how, BASE, eps, seed);
+    const char *spec = text_of("sample:%s,base=%d,eps=%g,delta=0.1,seed=%d", how, BASE, eps, seed);
     note_context("%s", spec);
     sampler x = sampler_of(spec, in);
     sample_weights(&x, 0, 0, 0, &last, weights);

@@ -71,8 +71,7 @@ Test(variants_stored, every_variant_computes_on_what_is_stored) {
   int ran[64] = {0};
   for (int s = 0; s < SHAPES; s++)
     for (int h = 0; h < 2; h++) {
-      const attn_problem p = shape_problem(shapes[s], halves[h]);
-      inputs in = inputs_make(&p, shapes[s].padded, 7, 1);
+      inputs in = inputs_shaped(shapes[s], halves[h], 7, 1);
       name_case(&in.problem, NULL, "");
       for (size_t v = 0; v < attn_variant_count(); v++) {
         spec_list specs = specs_for(attn_variant_at(v), &in.problem, 6);
@@ -99,8 +98,7 @@ enum { EXPRESSIONS = sizeof expressions / sizeof *expressions };
 Test(variants_stored, expressions_round_what_is_joined_once) {
   for (int s = 0; s < SHAPES; s++)
     for (int h = 0; h < 2; h++) {
-      const attn_problem p = shape_problem(shapes[s], halves[h]);
-      inputs in = inputs_make(&p, shapes[s].padded, 8, 1);
+      inputs in = inputs_shaped(shapes[s], halves[h], 8, 1);
       name_case(&in.problem, NULL, "");
       for (int e = 0; e < EXPRESSIONS; e++)
         EXPECT(expect_rounded_once(expressions[e], NULL, 0, &in) || strstr(expressions[e], "dyadic"));
@@ -150,9 +148,7 @@ Test(variants_stored, few_queries) {
     for (int h = 0; h < 2; h++)
       for (int heads = 1; heads <= 5; heads++)
         for (int64_t d = 60; d <= 64; d += 4) {
-          const attn_problem p =
-              shape_problem((case_shape){1, heads, 1, 1, 170, d, 96, false, false}, halves[h]);
-          inputs in = inputs_make(&p, false, 9, 1);
+          inputs in = inputs_shaped((case_shape){1, heads, 1, 1, 170, d, 96, false, false}, halves[h], 9, 1);
           name_case(&in.problem, *isa, "");
           EXPECT(expect_rounded_once("tiled", *isa, 1, &in));
           inputs_free(&in);
@@ -163,8 +159,7 @@ Test(variants_stored, few_queries) {
 Test(variants_stored, numbers_that_are_none) {
   for (int h = 0; h < 2; h++)
     for (int causal = 0; causal < 2; causal++) {
-      const attn_problem p = shape_problem((case_shape){1, 2, 1, 70, 70, 8, 5, causal, false}, halves[h]);
-      inputs in = inputs_make(&p, false, 10, 1);
+      inputs in = inputs_shaped((case_shape){1, 2, 1, 70, 70, 8, 5, causal, false}, halves[h], 10, 1);
       inputs_set(&in, TENSOR_V, 0, 0, 40, 2, (double)INFINITY);
       inputs_set(&in, TENSOR_V, 0, 0, 50, 3, (double)NAN);
       inputs_set(&in, TENSOR_K, 0, 0, 60, 1, (double)NAN);
@@ -179,8 +174,7 @@ Test(variants_stored, numbers_that_are_none) {
 /* The oracle reads what is stored, and its bound has the last rounding. */
 Test(variants_stored, oracle) {
   for (int h = 0; h < 2; h++) {
-    const attn_problem p = shape_problem((case_shape){2, 4, 2, 37, 53, 17, 9, true, true}, halves[h]);
-    inputs in = inputs_make(&p, true, 11, 1);
+    inputs in = inputs_shaped((case_shape){2, 4, 2, 37, 53, 17, 9, true, true}, halves[h], 11, 1);
     name_case(&in.problem, NULL, ", oracle");
     for (const char *const *spec =
              (const char *const[]){"tiled", "full", "topk:k=8", "longformer:window=8", NULL};

@@ -44,10 +44,8 @@ Test(variants_streaming_cache, outputs_are_those_of_a_cache_that_turns_late) {
   float turned[2][N][D], values[N][D_V], o[N][D_V];
   for (int64_t dims = 8; dims <= D; dims += 4)
     for (int64_t first = 0; first < 2000; first += 1234) { /* the same wherever the text begins */
-      char spec[80];
       double row[D], wanted[D_V];
-      attn_rng rng;
-      attn_rng_init(&rng, 7, 0, 0);
+      attn_rng rng = rng_of(7, 0, 0);
       for (int i = 0; i < N; i++) {
         for (int l = 0; l < D; l++) q[i][l] = attn_rng_normal(&rng), k[i][l] = attn_rng_normal(&rng);
         for (int l = 0; l < D_V; l++) v[i][l] = (double)(values[i][l] = (float)attn_rng_normal(&rng));
@@ -59,8 +57,8 @@ Test(variants_streaming_cache, outputs_are_those_of_a_cache_that_turns_late) {
       attn_problem p = attn_problem_make(1, 1, N, D);
       p.d_v = D_V;
       p.causal = true;
-      snprintf(spec, sizeof spec, "streaming_cache:sink=%d,window=%d,base=100,dims=%d", SINK, WINDOW,
-               dims < D ? (int)dims : 0);
+      const char *spec = text_of("streaming_cache:sink=%d,window=%d,base=100,dims=%d", SINK, WINDOW,
+                                 dims < D ? (int)dims : 0);
       cr_assert_eq(attn_attention(turned[0], turned[1], values, o, &p, spec), ATTN_OK, "%s",
                    attn_last_error());
       for (int i = 0; i < N; i++) {

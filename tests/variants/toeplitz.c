@@ -76,9 +76,8 @@ Test(variants_toeplitz, outputs_are_quadratic_sums) {
     for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
       for (int64_t n_q = 1; n_q <= N; n_q += n_q == 1 ? 32 : 37)
         for (int64_t heads = 0; heads <= 4; heads += heads ? 3 : 1) {
-          attn_problem p = shape_problem((case_shape){3, 4, 2, n_q, N, D, D_V, causal, true}, dtype);
-          if (heads) p.score = biased(heads);
-          inputs in = inputs_make(&p, true, 7, 1);
+          inputs in = inputs_shaped((case_shape){3, 4, 2, n_q, N, D, D_V, causal, true}, dtype, 7, 1);
+          if (heads) in.problem.score = biased(heads);
           compare(heads ? "toeplitz:block=8" : "toeplitz:block=8,slope=0.05", &in, 0.05);
           compare(heads ? "toeplitz" : "toeplitz:slope=0.05", &in, 0.05);
           inputs_free(&in);
@@ -125,9 +124,8 @@ Test(variants_toeplitz, a_denominator_of_rounding_is_nan) {
                bound = D * f * (2 * 3 * sqrt(N / 2) + sqrt(3) * N / 2);
   for (int k = 0; k < 4; k++) {
     const attn_dtype t = k < 2 ? ATTN_F32 : ATTN_F64;
-    attn_problem p = shape_problem((case_shape){1, 1, 1, N, N, D, D_V, k == 1, false}, t);
-    p.score = (attn_score){.relative = near, .relative_heads = 1, .span = 5, .zero = 2};
-    inputs in = inputs_make(&p, false, 5, 1);
+    inputs in = inputs_shaped((case_shape){1, 1, 1, N, N, D, D_V, k == 1, false}, t, 5, 1);
+    in.problem.score = (attn_score){.relative = near, .relative_heads = 1, .span = 5, .zero = 2};
     for (int64_t at = 0; at < N * D; at++) {
       const double early = k < 2 ? 1 + (double)(at % 7) : 1, late = k < 2 ? -1 : times[k] * bound / (3 * D);
       attn_set(in.q, at, t, 1);
@@ -137,7 +135,7 @@ Test(variants_toeplitz, a_denominator_of_rounding_is_nan) {
     cr_assert_not_null(o);
     for (int64_t i = 0; i < N; i++)
       for (int64_t l = 0; l < D_V && i != N / 2; l++)
-        cr_expect_eq(isnan(output_get(&p, o, 0, 0, i, l)) != 0, i > N / 2 && (k < 3 || i == N - 1));
+        cr_expect_eq(isnan(output_get(&in.problem, o, 0, 0, i, l)) != 0, i > N / 2 && (k < 3 || i == N - 1));
     free(o);
     inputs_free(&in);
   }

@@ -50,8 +50,7 @@ static int64_t wrong_picks(const inputs *in, const picks *x, int64_t b, int64_t 
 
 Test(variants_vslash, columns_and_diagonals_of_the_largest_sums) {
   for (int causal = 0; causal < 2; causal++) {
-    const attn_problem p = shape_problem((case_shape){3, HEADS, 2, N_Q, N_KV, D, 5, causal, true}, ATTN_F64);
-    inputs in = inputs_make(&p, true, 31, 1);
+    inputs in = inputs_shaped((case_shape){3, HEADS, 2, N_Q, N_KV, D, 5, causal, true}, ATTN_F64, 31, 1);
     in.kv_len[2] = N_KV - 4; /* the last queries stand at no key */
     picks x = picks_of("vslash:vertical=7,slash=5,last=9,sink=3,window=2", &in);
     for (int64_t b = 0; b < 3; b++)
