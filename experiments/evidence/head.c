@@ -34,12 +34,11 @@ void head_data_measure(head_data *h) {
     h->v_max = fmax(h->v_max, fmax(-h->low[l], h->high[l]));
   }
   for (int64_t j = 0; j < h->keys; j++) {
-    const double *k = h->k + j * d, norm = vector_dot_fast(k, k, d);
-    h->finite = h->finite && isfinite(norm);
+    const double *k = h->k + j * d, norm = vector_norm(k, d);
+    h->finite = h->finite && isfinite(norm * norm);
     h->k_max = fmax(h->k_max, norm);
     far = fmax(far, vector_distance(h->v + j * d_v, h->mean, d_v));
   }
-  h->k_max = sqrt(h->k_max);
   h->diameter = 2 * far;
 }
 

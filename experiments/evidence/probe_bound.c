@@ -194,6 +194,13 @@ static row_verdict weighted_row(const probe *p, const head_data *h, double sum, 
   return ROW_OK;
 }
 
+/* The sum of the absolute values of a row's features. */
+static double size_of(const double *x, int64_t m, double eps) {
+  double sum = 0;
+  for (int64_t c = 0; c < m; c++) sum += fabs(x[c]) + eps;
+  return sum;
+}
+
 static row_verdict linear_bound(const probe *p, const head_data *h, int64_t r, row_space *s) {
   const probe_features *f = &p->features;
   int64_t d_v = p->problem.d_v;
@@ -201,13 +208,22 @@ static row_verdict linear_bound(const probe *p, const head_data *h, int64_t r, r
   memset(s->bound, 0, (size_t)d_v * sizeof *s->bound);
   if (s->count == 0) return ROW_OK;
   if (!h->finite) return ROW_INFINITE;
-  double top = features_weigh(f, p->view.features->eps, r, s), sum = 0, off = 0;
-  double growth = gamma_of(2 * p->problem.n_kv + f->columns + 64, unit);
+  const attn_number *number = &attn_numbers[ATTN_F64];
+  const int64_t m = f->columns;
+  const double eps = p->view.features->eps, columns = (double)m, tiny = number->normal,
+               query = size_of(f->query + r * m, m, eps),
+               growth = gamma_of(2 * p->problem.n_kv + m + 64, unit);
+  double top = features_weigh(f, eps, r, s), sum = 0, off = 0, keys = 0;
   for (int64_t a = 0; a < s->count; a++) {
+    const double key = size_of(f->key + s->index[a] * m, m, eps);
     sum += s->weight[a];
     s->slack[a] *= growth + 2 * unit * (top - f->key_scale[s->index[a]] + 1);
+    s->slack[a] += columns * tiny * (1 + query + key);
     off += s->slack[a];
+    keys += key;
   }
+  if (!((query + 1) * fmax(1, keys) * fmax(1, h->v_max) < number->largest / 8)) return ROW_OVERFLOW;
+  for (int64_t l = 0; l < d_v; l++) s->bound[l] = (double)s->count * columns * tiny * (1 + query);
   return weighted_row(p, h, sum, off, s);
 }
 

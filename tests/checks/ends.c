@@ -1,4 +1,4 @@
-/* ends.c - queries, keys and values at either end of the range of fp32: no bound calls a right variant
+/* ends.c - queries, keys and values at either end of the range of fp32 and of fp64: no bound calls a right variant
  * violated, whatever overflows, underflows or is NaN there. */
 #include "tests/support/checks_case.h"
 
@@ -21,8 +21,8 @@ static char specs[] =
     "landmarks=4;"
     "columns;forget;streaming_cache:sink=2,window=5";
 
-static void judge(const char *spec, bool causal, double q, double k, double v) {
-  run_case *c = case_make(case_problem(1, 2, 1, 20, 4, 3, causal, ATTN_F32), q, 100);
+static void judge(const char *spec, const attn_problem *p, double q, double k, double v) {
+  run_case *c = case_make(*p, q, 100);
   case_normals(c, c->k, case_count_k(&c->problem), k, 102);
   case_normals(c, c->v, case_count_v(&c->problem), v, 103);
   case_run(c, spec, NULL);
@@ -36,15 +36,22 @@ static void judge(const char *spec, bool causal, double q, double k, double v) {
   case_free(c);
 }
 
+/* Each size of queries with each of keys, and each of values with each of both. */
 Test(checks_ends, nothing_is_violated_at_the_ends_of_the_range) {
-  static const double sizes[] = {0, 1e-30, 1e17, 3e37}, values[] = {1e-15, 1, 1e25};
+  enum { CASES = 16 };
+  static const double sizes[2][4] = {{0, 1e-30, 1e17, 3e37}, {0, 1e-200, 1e140, 1e300}},
+                      values[2][3] = {{1e-15, 1, 1e25}, {1e-150, 1, 1e200}};
   int turn = 0;
   for (const char *spec = strtok(specs, ";"); spec; spec = strtok(NULL, ";"), turn++)
-    for (int at = 0; at < 48; at++) {
-      attn_problem p = case_problem(1, 2, 1, 20, 4, 3, (at + turn) % 2, ATTN_F32);
+    for (int at = 0; at < 2 * CASES; at++) {
+      const int wide = at / CASES, query = at % 4, key = at / 4 % 4;
+      attn_problem p = case_problem(1, 2, 1, 20, 4, 3, (query + key + turn) % 2, wide ? ATTN_F64 : ATTN_F32);
       attn_plan *plan = NULL;
-      const bool other = attn_plan_create(&plan, &p, spec, NULL);
+      if (attn_plan_create(&plan, &p, spec, NULL)) p.causal = !p.causal;
       attn_plan_destroy(plan);
-      judge(spec, other ? !p.causal : p.causal, sizes[at % 4], sizes[at / 4 % 4], values[at / 16]);
+      plan = NULL;
+      if (!wide || !attn_plan_create(&plan, &p, spec, NULL)) /* codes are of fp32 alone */
+        judge(spec, &p, sizes[wide][query], sizes[wide][key], values[wide][(query + key + turn) % 3]);
+      attn_plan_destroy(plan);
     }
 }

@@ -40,13 +40,13 @@ static void judge_row(const void *context, const pick_case *c, pick_finding *f) 
   row_support(row->head, NULL, row->row->i, s);
   f->x = (outcome)OUTCOME_NONE;
   if (s->count == 0) return;
-  if (!row->head->finite || !isfinite(vector_norm(s->q, p->d_qk))) {
+  const double largest = fabs(p->scale) * vector_norm(s->q, p->d_qk) * row->head->k_max,
+               room = 4 * gamma_of(4 * p->d_qk + x->grain + 64, 0x1p-53) * largest;
+  if (!row->head->finite || !isfinite(largest)) {
     f->x.why = row_reason(ROW_INFINITE);
     return;
   }
   x->enclose(x->state, &query, all, low, high);
-  const double room = 4 * gamma_of(4 * p->d_qk + x->grain + 64, 0x1p-53) * fabs(p->scale) *
-                      vector_norm(s->q, p->d_qk) * row->head->k_max;
   for (int64_t a = 0; a < s->count; a++) {
     const int64_t key = s->index[a], unit = key / x->grain;
     const double t = p->scale * vector_dot(s->q, row->head->k + key * p->d_qk, p->d_qk),
