@@ -130,6 +130,7 @@ Test(data_capture_text, every_window_begins_with_the_first_token) {
   cr_expect(number("windows") == 1);
   expect_attribute("rotation", "pairs (i, i + rotary_dim/2); q and k are rotated at positions 0 ... n-1");
   EXPECT_SAME("ab ab b", NULL, 5, 4, 3, 2, 3, 4);
+  EXPECT_SAME("ab ab", NULL, 0, 4, 3, 2, 3); /* no window without a token of the text */
   EXPECT_SAME("ab ab b", "none", 0, 3, 2, 3, 2, 1);
   data_capture_request r = request("ab ab b");
   r.n = 8;
