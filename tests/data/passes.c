@@ -207,11 +207,11 @@ Test(data_passes, tokens_one_at_a_time_are_the_whole_text) {
   }
   assert_refused(data_llama_decoder_step(d, next, logits[0]), ATTN_EINVAL, "a token after the last of 20");
   data_llama_decoder_free(d);
-  assert_ok(data_llama_decoder_make(llama, 1, 1, &d));
+  assert_ok(data_llama_decoder_make(llama, 1, model.context, &d));
   next[0] = V;
   assert_refused(data_llama_decoder_step(d, next, logits[0]), ATTN_EINVAL, "token 0 is 11");
   data_llama_decoder_free(d);
-  assert_refused(data_llama_decoder_make(llama, 1, 4000, &d), ATTN_EINVAL, "4000 positions");
+  assert_refused(data_llama_decoder_make(llama, 1, model.context + 1, &d), ATTN_EINVAL, "65 positions");
   free(s);
 }
 
