@@ -351,21 +351,30 @@ Test(data_llama, models_that_it_cannot_compute_are_refused_by_name) {
   check_refusals(unsupported, sizeof unsupported / sizeof *unsupported, ATTN_EUNSUPPORTED);
 }
 
-/* Two experts a layer; files and configurations with another number of them, or of another shape. */
+/* Two experts a layer; files and configurations with another number of them, or of another shape. Where the
+ * router tells them apart by nothing the first is used, which is the MLP of a model without experts. */
 Test(data_llama, experts_are_as_many_as_the_configuration_says) {
   static const struct {
     int64_t experts, used, inner;
     size_t dropped; /* tensors, the last */
     const char *says;
   } cases[] = {{2, 2, 20, 0, NULL},
+               {2, 1, 20, 0, NULL},
                {3, 2, 20, 0, "gate.weight is not a matrix of 3 x 12"},
                {1, 1, 20, 0, "gate.weight is not a matrix of 1 x 12"},
                {2, 1, 24, 0, "experts.0.w1.weight is not a matrix of 24 x 12"},
                {2, 1, 20, 1, "model.layers.2.block_sparse_moe.experts.1.w2.weight is missing"},
                {2, 1, 20, 3, "model.layers.2.block_sparse_moe.experts.1.w1.weight is missing"}};
   static const char *const names[] = {"w1", "w3", "w2"};
+  float logits[20 * 11];
+  double dense[20 * 11];
   reference_model m = model_random(0);
   attn_rng rng;
+  model_write(&m, STORE_F32, 1);
+  data_llama *plain = model_open(fixture_directory);
+  assert_ok(data_llama_logits(plain, some_tokens, 20, logits));
+  for (int i = 0; i < 20 * 11; i++) dense[i] = (double)logits[i];
+  data_llama_close(plain);
   attn_rng_init(&rng, 4, 5, 6);
   for (size_t t = 0, mlp = 0; t < m.count; t++) {
     if (!strstr(m.tensor[t].name, ".mlp.")) continue;
@@ -375,6 +384,7 @@ Test(data_llama, experts_are_as_many_as_the_configuration_says) {
   }
   for (int64_t l = 0; l < m.layers; l++) {
     model_add(&m, l, "block_sparse_moe.gate", 2, m.hidden, &rng);
+    memset(m.tensor[m.count - 1].at, 0, (size_t)(2 * m.hidden) * sizeof(double));
     model_add(&m, l, "block_sparse_moe.experts.1.w1", m.inner, m.hidden, &rng);
     model_add(&m, l, "block_sparse_moe.experts.1.w3", m.inner, m.hidden, &rng);
     model_add(&m, l, "block_sparse_moe.experts.1.w2", m.hidden, m.inner, &rng);
@@ -394,6 +404,10 @@ Test(data_llama, experts_are_as_many_as_the_configuration_says) {
       assert_refused(data_llama_open(fixture_directory, &llama), ATTN_EINVAL, cases[i].says);
     else
       assert_ok(data_llama_open(fixture_directory, &llama));
+    if (llama && cases[i].used == 1) {
+      assert_ok(data_llama_logits(llama, some_tokens, 20, logits));
+      check_close(logits, dense, 20 * 11, "the first of equal experts");
+    }
     data_llama_close(llama);
   }
   reference_free(&m);
