@@ -257,7 +257,7 @@ Test(data_passes, selections_respect_a_models_window) {
 }
 
 Test(data_passes, refusals) {
-  int64_t tokens[N] = {0};
+  int64_t tokens[4 * N] = {0};
   store *s = calloc(1, sizeof *s);
   const struct {
     data_llama_swap swap;
@@ -276,7 +276,7 @@ Test(data_passes, refusals) {
     cr_expect_neq(data_llama_run(llama, &pass), ATTN_OK);
     cr_expect(strstr(attn_last_error(), cases[i].says), "%s", attn_last_error());
   }
-  cr_expect_eq(data_llama_run(llama, &(data_llama_pass){.tokens = tokens, .windows = 1, .n = 4000}),
-               ATTN_EINVAL);
+  const data_llama_pass longer = {.tokens = tokens, .windows = 1, .n = model.context + 1};
+  assert_refused(data_llama_run(llama, &longer), ATTN_EINVAL, "65 positions");
   free(s);
 }
