@@ -64,8 +64,9 @@ static void matrix_free(matrix *m) {
 }
 
 static bool packed; /* and not where it is stored */
-/* y [n, ROWS] of rows x [n, columns], on that number of threads, added to y. */
-static void multiply(const char *isa, const matrix *of, int threads, int64_t n, const float *x, float *y) {
+/* y [n, ROWS] of rows x [n, columns], on that number of threads, in place of y or added to it. */
+static void multiply(const char *isa, const matrix *of, int threads, int64_t n, const float *x,
+                     bool accumulate, float *y) {
   const attn_problem p = attn_problem_make(1, 1, 4, 4);
   attn_plan *plan = NULL;
   product_tools tools;
@@ -75,7 +76,7 @@ static void multiply(const char *isa, const matrix *of, int threads, int64_t n, 
   if (threads < tools.threads) tools.threads = threads;
   assert_ok((packed ? product_matrix_load : product_matrix_place)(&tools, &of->rows, &placed));
   cr_assert(!placed.at == !packed);
-  product_multiply(&tools, &placed, n, x, true, y);
+  product_multiply(&tools, &placed, n, x, accumulate, y);
   product_matrix_free(&placed);
   product_tools_free(&tools);
   attn_plan_destroy(plan);
@@ -91,9 +92,16 @@ static void check(const char *isa, const char *name, const matrix *m, const floa
   for (int i = 0; i < TEXTS * ROWS; i++) before[i] = (float)i;
   memcpy(y, before, sizeof y);
   memcpy(other, before, sizeof other);
-  multiply(isa, m, 3, TEXTS, x, y);
-  for (int i = 0; i < TEXTS; i++) multiply(isa, m, 1, 1, x + i * k, other + i * ROWS);
+  multiply(isa, m, 3, TEXTS, x, true, y);
+  for (int i = 0; i < TEXTS; i++) multiply(isa, m, 1, 1, x + i * k, true, other + i * ROWS);
   cr_assert_arr_eq(other, y, sizeof y, "%s %s: the bits depend on threads or on other rows", isa, name);
+  matrix plain = *m;
+  float sums[TEXTS * ROWS] = {0};
+  plain.rows.bias = NULL;
+  for (int i = 0; i < TEXTS * ROWS; i++) other[i] = (float)NAN;
+  multiply(isa, &plain, 2, TEXTS, x, true, sums);
+  multiply(isa, &plain, 2, TEXTS, x, false, other);
+  cr_assert_arr_eq(other, sums, sizeof sums, "%s %s: they depend on what was there", isa, name);
   for (int i = 0; i < TEXTS; i++)
     for (int r = 0; r < ROWS; r++) {
       const int at = i * ROWS + r;
@@ -149,7 +157,7 @@ Test(data_products, every_number_is_that_of_its_code) {
       for (int64_t i = 0; i < k; i++) x[i * k + i] = 1;
       m.rows.weight = &m.weight;
       assert_ok(product_rows_widen(&m.rows, m.wide));
-      multiply(*isa, &m, 2, k, x, y);
+      multiply(*isa, &m, 2, k, x, true, y);
       for (int64_t i = 0; i < k * ROWS; i++) {
         const float wanted = m.wide[i % ROWS * k + i / ROWS];
         cr_assert(!(y[i] < wanted) && !(y[i] > wanted), "%s %s: column %d of row %d is %.9g, not %.9g", *isa,
