@@ -8,14 +8,7 @@
 #include "experiments/training/small_model.h"
 #include "tests/support/directions.h"
 
-static const small_shape shape = {.vocabulary = 7,
-                                  .n = 6,
-                                  .batch = 2,
-                                  .width = 8,
-                                  .heads = 2,
-                                  .layers = 2,
-                                  .inner = 5,
-                                  .attention = ATTN_F64};
+static const small_shape shape = {7, 6, 2, 8, 2, 2, 5, ATTN_F64}; /* two sequences of 6, 2 heads, 2 layers */
 static const int32_t tokens[12] = {1, 0, 6, 2, 2, 5, 3, 4, 1, 1, 0, 6},
                      targets[12] = {0, -1, 2, 4, 5, 1, -1, -1, 3, 6, 0, 2};
 
