@@ -322,11 +322,21 @@ Test(data_gguf_models, parts_of_a_file_are_one) {
   assert_ok(data_llama_open(gguf_file_write(gguf_model(&m, AS_F16), "m.gguf"), &llama));
   assert_ok(data_llama_logits(llama, tokens, N, whole));
   data_llama_close(llama);
+  sha256 both;
+  char hex[65], wanted[65];
+  size_t size[2];
   write_half(&m, 1, second, 1, 2);
   assert_ok(data_llama_open(write_half(&m, 0, "m-00001-of-00002.gguf", 0, 2), &llama));
   assert_ok(data_llama_logits(llama, tokens, N, halves));
+  data_llama_sha256(llama, hex);
   data_llama_close(llama);
   cr_assert_arr_eq(whole, halves, (size_t)(N * m.vocab) * sizeof *whole);
+  unsigned char *file[] = {fixture_bytes(fixture_path("m-00001-of-00002.gguf"), &size[0]),
+                           fixture_bytes(fixture_path(second), &size[1])};
+  sha256_begin(&both);
+  for (int i = 0; i < 2; i++) sha256_add(&both, file[i], size[i]), free(file[i]);
+  sha256_end(&both, wanted);
+  cr_expect_str_eq(hex, wanted);
   llama = NULL;
   const struct {
     size_t part;
