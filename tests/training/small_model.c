@@ -72,9 +72,7 @@ Test(training_small_model, attention_of_fp32) {
   cr_expect(apart > 0, "attention is not of fp32");
   small_model_free(&m);
   small_model_free(&of_single);
-  free(weights);
-  free(g);
-  free(rounded);
+  free(weights), free(g), free(rounded);
 }
 
 /* No position hears of a later one: with other last tokens the logits before them keep their bits. */
