@@ -129,8 +129,7 @@ Test(data_products, rows_are_multiplied_where_they_are_stored) {
       m.rows.weight = &m.weight;
       m.rows.bias = &m.bias;
       check(*isa, formats[f]->name, &m, x);
-      free(x);
-      matrix_free(&m);
+      free(x), matrix_free(&m);
     }
 }
 
@@ -143,8 +142,7 @@ Test(data_products, wide_matrices_are_packed_in_slices) {
   m.rows.weight = &m.weight;
   m.rows.bias = &m.bias;
   check(attn_isa_list()[0], "F16, packed", &m, x);
-  free(x);
-  matrix_free(&m);
+  free(x), matrix_free(&m);
 }
 
 /* The product with a unit vector is the number itself. */
@@ -190,6 +188,5 @@ Test(data_products, what_kernels_cannot_read_is_widened_first) {
   odd.rows.bias = &odd.bias;
   check(best, "F16 at an odd address", &odd, x);
   free(moved), free(x);
-  matrix_free(&m);
-  matrix_free(&odd);
+  matrix_free(&m), matrix_free(&odd);
 }

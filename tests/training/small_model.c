@@ -70,8 +70,7 @@ Test(training_small_model, attention_of_fp32) {
   }
   cr_expect(sqrt(apart) <= 10 * 256 * 0x1p-24 * sqrt(norm), "%g of %g", sqrt(apart), sqrt(norm));
   cr_expect(apart > 0, "attention is not of fp32");
-  small_model_free(&m);
-  small_model_free(&of_single);
+  small_model_free(&m), small_model_free(&of_single);
   free(weights), free(g), free(rounded);
 }
 
