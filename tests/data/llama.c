@@ -52,8 +52,7 @@ Test(data_llama, logits_of_the_bundled_model_are_those_of_an_independent_computa
   for (int i = 0; i < 64; i++) tokens[i] = text[i];
   reference_model m = model_bundled(BUNDLED "/model.safetensors");
   check_logits(BUNDLED, &m, tokens, 64);
-  reference_free(&m);
-  free(text);
+  reference_free(&m), free(text);
 }
 
 Test(data_llama, the_bundled_model_predicts_held_text_as_its_card_says) {
@@ -117,8 +116,7 @@ Test(data_llama, logits_do_not_depend_on_threads_and_never_on_later_tokens) {
   assert_ok(data_llama_logits(llama, some_tokens, 13, shorter));
   cr_assert_arr_eq(one, three, sizeof one);
   cr_assert_arr_eq(one, shorter, sizeof shorter);
-  data_llama_close(llama);
-  reference_free(&m);
+  data_llama_close(llama), reference_free(&m);
 }
 
 Test(data_llama, configurations_may_leave_out_what_has_a_default) {
@@ -139,13 +137,12 @@ Test(data_llama, configurations_may_leave_out_what_has_a_default) {
   cr_assert(c->max_positions == 2048 && !c->tied && c->kv_heads == 2 && c->head_dim == 4);
   cr_assert_float_eq(c->rope.theta, 500, 0);
   cr_assert_float_eq(c->norm_eps, 1e-6, 0);
-  data_llama_close(llama);
-  reference_free(&m);
+  data_llama_close(llama), reference_free(&m);
 }
 
-/* One scale, one for each of 24 rows, or one for each block of 8 x 5. */
+/* One scale, one for each of 24 rows, or one for each block of 7 x 5. */
 static void add_scales(reference_model *m, int64_t layer, const char *suffix) {
-  const int64_t shapes[][2] = {{1, 0}, {24, 1}, {3, 3}}, *shape = shapes[layer];
+  const int64_t shapes[][2] = {{1, 0}, {24, 1}, {4, 3}}, *shape = shapes[layer];
   reference_tensor *t = &m->tensor[m->count++];
   snprintf(t->name, sizeof t->name, "model.layers.%d.self_attn.q_proj.%s", (int)layer, suffix);
   t->rows = shape[0];
@@ -169,7 +166,7 @@ Test(data_llama, matrices_of_eight_bits_are_times_their_scales) {
           const double code = (double)((r * 7 + c * 5) % 15 - 7) / 8,
                        by = scale[l == 0   ? 0
                                   : l == 1 ? r
-                                           : r / 8 * 3 + c / 5];
+                                           : r / 7 * 3 + c / 5];
           t->at[r * 12 + c] = stored ? code : code * by;
         }
       t->eight_bits = stored;
@@ -180,7 +177,7 @@ Test(data_llama, matrices_of_eight_bits_are_times_their_scales) {
     model_write(&m, STORE_F32, 1);
     json_t *config = model_config(&m);
     json_object_set_new(config, "quantization_config",
-                        json_pack("{s:s, s:[i,i]}", "quant_method", "fp8", "weight_block_size", 8, 5));
+                        json_pack("{s:s, s:[i,i]}", "quant_method", "fp8", "weight_block_size", 7, 5));
     model_write_config(config);
     data_llama *llama = model_open(fixture_directory);
     assert_ok(data_llama_logits(llama, some_tokens, 6, logits[stored]));
@@ -471,6 +468,5 @@ Test(data_llama, tokens_outside_the_vocabulary_are_refused) {
   assert_refused(data_llama_logits(llama, some_tokens, 0, logits), ATTN_EINVAL, "0 tokens");
   assert_refused(data_llama_capture(llama, some_tokens, 3, 3, false, &x), ATTN_EINVAL, "layer 3");
   assert_refused(data_llama_capture(llama, some_tokens, 3, -1, false, &x), ATTN_EINVAL, "layer -1");
-  data_llama_close(llama);
-  reference_free(&m);
+  data_llama_close(llama), reference_free(&m);
 }
