@@ -150,6 +150,12 @@ Test(training_train_study, variants_that_draw) {
                  other = train_study_row(&s, 0, 2, seed)->trained.loss;
     cr_expect_eq(one == other, seed == 1, "seed %d: %.17g, %.17g", seed, one, other);
   }
+  train_study steady = study_of(tasks, 1, drawn, 1);
+  steady.settings = s.settings, steady.settings.decay = 0;
+  run(&steady);
+  cr_expect(train_study_row(&s, 0, 0, 0)->trained.loss != train_study_row(&steady, 0, 0, 0)->trained.loss,
+            "weights do not decay");
+  train_study_free(&steady);
   for (int k = 1; snprintf(text, sizeof text, "topk:k=%d", k) && !train_study_add(&s, text);) k++;
   cr_expect(s.spec_count == TRAIN_SPECS && strstr(attn_last_error(), "at most 63"), "%s", attn_last_error());
   train_study_free(&s);
