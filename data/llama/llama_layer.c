@@ -7,8 +7,9 @@
 
 #include "data/llama/llama_tensors.h"
 
+/* Of the second there is one in every architecture. */
 static bool have_one_name(const llama_architecture *a, llama_part p, llama_part q) {
-  return a->part[p] && a->part[q] && strcmp(a->part[p], a->part[q]) == 0;
+  return a->part[p] && strcmp(a->part[p], a->part[q]) == 0;
 }
 
 /* The rows of a part among those of a tensor that others share. Returns how many it has. */

@@ -31,13 +31,13 @@ Test(data_tokens_models, wordpiece_takes_the_longest_and_then_the_longest) {
                              "'added_tokens':[{'id':8,'content':'[CLS]'},{'id':9,'content':'[SEP]'}],",
                         "'type':'WordPiece','unk_token':'?!','continuing_subword_prefix':'##',"
                         "'max_input_chars_per_word':6,'vocab':{'?!':0,'un':1,'##aff':2,'##a':3,'##ab':4,"
-                        "'una':5,'##le':6,'.':7,'#':10,'##f':12,'##':13,'\u4e2d':11}"));
+                        "'una':5,'##le':6,'.':7,'#':10,'##f':12,'##':13,'\u4e2d':11,'unb':14}"));
   cr_assert_eq(data_tokenizer_bos(t), 8);
   cr_assert_str_eq(tokens_ids(t, "UN\xc3\x81"), "5");  /* lower case, without its accent */
   cr_assert_str_eq(tokens_ids(t, "unaff"), "5 12 12"); /* not un ##aff, which is shorter first */
   cr_assert_str_eq(tokens_ids(t, "unfab"), "1 12 4");
   cr_assert_str_eq(tokens_ids(t, "unab un.le"),
-                   "0 1 7 0"); /* una leaves b, which is none; nor is le without ## */
+                   "0 1 7 0"); /* una leaves b, which is none, as is no end of unb; nor is le without ## */
   cr_assert_str_eq(tokens_ids(t, "unffff unfffff"), "1 12 12 12 12 0"); /* seven characters */
   cr_assert_str_eq(tokens_ids(t, "un\u4e2d\u4e2dun"), "1 11 11 1");
   cr_assert_str_eq(tokens_ids(t, "##"), "10 10");
