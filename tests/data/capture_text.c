@@ -18,10 +18,15 @@ static void write_model(int64_t context, int bos) {
   if (bos >= 0) json_object_set_new(config, "bos_token_id", json_integer(bos));
   model_write_config(config);
   reference_free(&m);
-  tokens_write(json_pack("{s:o, s:{s:{s:i, s:i, s:i, s:i}, s:[s]}, s:[{s:i, s:s}, {s:i, s:s}]}",
-                         "pre_tokenizer", json_loads(GPT2_STEPS, 0, NULL), "model", "vocab", "a", 0, "b", 1,
-                         "\xc4\xa0", 2, "ab", 3, "merges", "a b", "added_tokens", "id", BOS, "content", "<s>",
-                         "id", BEYOND, "content", "<far>"));
+  json_t *file = json_pack("{s:o, s:{s:{s:i, s:i, s:i, s:i}, s:[s]}, s:[{s:i, s:s}, {s:i, s:s}]}",
+                           "pre_tokenizer", json_loads(GPT2_STEPS, 0, NULL), "model", "vocab", "a", 0, "b", 1,
+                           "\xc4\xa0", 2, "ab", 3, "merges", "a b", "added_tokens", "id", BOS, "content",
+                           "<s>", "id", BEYOND, "content", "<far>");
+  if (bos >= 0) /* whose own first token is another */
+    json_object_set_new(
+        file, "post_processor",
+        json_pack("{s:s, s:[s, i], s:[s, i]}", "type", "BertProcessing", "cls", "b", 1, "sep", "a", 0));
+  tokens_write(file);
 }
 
 static void write_ids(const int64_t *ids, size_t count) {
