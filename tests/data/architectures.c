@@ -292,7 +292,14 @@ Test(data_architectures, encoders_are_captured) {
     cr_assert_eq(llama_open(fixture_directory, &m), ATTN_OK, "%s: %s", name, attn_last_error());
     assert_ok(data_llama_capture(m, tokens, N, written.layers - 1, false, &x));
     check_qkv(name, &x);
-    data_qkv_free(&x), data_llama_close(m), reference_free(&written);
+    data_qkv_free(&x), data_llama_close(m);
+    for (size_t t = 0; t < written.count; t++) {
+      if (!strstr(written.tensor[t].name, "token_type")) continue;
+      written.tensor[t].columns--;
+      model_write_part(&written, STORE_F32, 0, 1, "model.safetensors");
+      assert_refused(llama_open(fixture_directory, &m), ATTN_EINVAL, "is not a matrix of 0 x 12");
+    }
+    reference_free(&written);
   }
 }
 

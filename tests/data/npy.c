@@ -10,13 +10,15 @@
 
 TestSuite(data_npy, .init = fixture_begin, .fini = fixture_end);
 
-/* A file with the given version, dictionary and bytes of elements; the header of version 3 is a long one. */
+/* A file with the given version, dictionary and bytes of elements; the header of version 3 is a long one, and
+ * that of 258, which is 2, says that it has 2^24 bytes more. */
 static const char *make_npy(int major, const char *dictionary, size_t elements) {
   const char *path = fixture_path("x.npy");
   unsigned char file[1 << 17] = "\x93NUMPY";
   const size_t length = strlen(dictionary) + (major == 3 ? 1 << 16 : 0), start = major == 1 ? 10 : 12;
   file[6] = (unsigned char)major;
   for (size_t i = 8; i < start; i++) file[i] = (unsigned char)(length >> (8 * (i - 8)));
+  if (major == 258) file[11] = 1;
   memset(file + start, '\t', length);
   memcpy(file + start + length - strlen(dictionary), dictionary, strlen(dictionary));
   cr_assert(start + length + elements <= sizeof file);
@@ -155,6 +157,7 @@ Test(data_npy, refuses_what_it_cannot_read) {
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,)} + 1", 24, "after the dictionary"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,)", 24, "malformed"},
       {1, "", 24, "dictionary"},
+      {258, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", 24, "npy header of 16777"},
       {4, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", 24, "version 4"},
       {0, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", 24, "version 0"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
