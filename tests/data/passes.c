@@ -57,6 +57,8 @@ static attn_status keep_attention(void *to, const data_llama_attention *a) {
 
 static int64_t token(int64_t i) { return (i * i + 3 * i + i / 7) % V; }
 
+static int64_t scored; /* the first position whose logits are asked for */
+
 static store *run_windows(int64_t first, int64_t windows, const data_llama_swap *swaps, int64_t count) {
   int64_t tokens[WINDOWS * N];
   store *s = calloc(1, sizeof *s);
@@ -64,7 +66,7 @@ static store *run_windows(int64_t first, int64_t windows, const data_llama_swap 
   s->heads = model.heads;
   s->d = model.d;
   data_llama_pass pass = {.tokens = tokens + first * N, .windows = windows, .n = N, .swaps = swaps, .to = s};
-  pass.count = count, pass.attention = keep_attention, pass.logits = keep_logits;
+  pass.count = count, pass.scored = scored, pass.attention = keep_attention, pass.logits = keep_logits;
   assert_ok(data_llama_run(llama, &pass));
   return s;
 }
@@ -89,6 +91,13 @@ Test(data_passes, what_changes_nothing_is_exact) {
   for (int i = 1; i <= 4; i++) cr_expect(equal(s, 0, s, i), "stream %d", i);
   cr_expect(!equal(s, 0, s, 5));
   cr_expect(s->swapped[1] == 0 && s->swapped[2] == 0 && s->swapped[3] == LAYERS * WINDOWS);
+  scored = 13;
+  store *late = run(NULL, 0);
+  for (int w = 0; w < WINDOWS; w++)
+    for (int i = 0; i < N; i++)
+      for (int t = 0; t < V; t++)
+        cr_expect_eq(late->logits[0][w][i][t], i < scored ? 0 : s->logits[0][w][i][t], "position %d", i);
+  free(late);
   free(s);
 }
 
