@@ -70,6 +70,9 @@ Test(core_policies, of_equal_keys_the_first_stay) {
   for (int64_t t = 0; t < N; t++)
     for (int64_t j = 0; j <= t; j++)
       cr_expect_eq(held[t][j], j < 12 - 4 || j > t - 4, "%d at %d", (int)j, (int)t);
+  x->k[1][0][5][0] = (float)NAN; /* what has no score goes before all */
+  hold(x, "evict:score=knorm,budget=12,recent=4", 0, held);
+  for (int64_t t = 5; t < N; t++) cr_expect_eq(held[t][5], t < 12, "no score, at %d", (int)t);
   free(x);
 }
 
