@@ -146,13 +146,14 @@ static double pairs_between(const attn_kv_rule *r, double from, double end) {
   return pairs_up_to(r, end) - pairs_up_to(r, from);
 }
 
-/* What scores that look at queries take: weights of a head for the run, and for each replay of its prompt. */
+/* What scores that look at queries take where keys go: weights of a head for the run, and for each replay of
+ * its prompt, which is over before. */
 static double weights_of(const attn_kv_rule *r, const attn_problem *p) {
   const double n = (double)p->n_kv, prompt = (double)r->prompt, first = (double)attn_kv_first(r),
-               from = r->score->sums ? 0 : fmax(0, fmin(first, n) - (double)r->score->window),
-               replays = attn_kv_pooled(r) && prompt < n ? (double)p->kv_heads : 0;
+               from = r->score->sums ? 0 : fmax(0, first - (double)r->score->window),
+               replays = attn_kv_pooled(r) ? (double)p->kv_heads : 0;
   return r->score->future ? (1 + replays) * n * (n + 1)
-                          : pairs_between(r, from, n) + replays * pairs_between(r, from, fmin(prompt, n));
+                          : pairs_between(r, from, n) + replays * pairs_between(r, from, prompt);
 }
 
 attn_cost attn_kv_cost(const attn_context *c, const attn_kv_rule *r) {
@@ -171,8 +172,8 @@ attn_cost attn_kv_cost(const attn_context *c, const attn_kv_rule *r) {
                         weights * 4 * (double)r->score->window / (double)r->every;
   } else if (!r->score->fixed) {
     const double times = (double)(p->n_kv - attn_kv_first(r)) / (double)attn_kv_period(r),
-                 scores = times * (double)r->budget +
-                          (attn_kv_pooled(r) && p->n_kv > r->prompt ? (double)(p->kv_heads * r->prompt) : 0);
+                 scores =
+                     times * (double)r->budget + (attn_kv_pooled(r) ? (double)(p->kv_heads * r->prompt) : 0);
     result.mul_add +=
         (double)(p->batch * p->kv_heads) * scores * 2 * (d + (r->score->values ? (double)p->d_v : 0));
   }

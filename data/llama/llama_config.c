@@ -180,7 +180,7 @@ attn_status llama_read_rope(const char *path, const llama_rope_keys *k, setting_
     status = setting_size(path, k->original, get(from, k->original), required ? 0 : c->max_positions,
                           MOST_POSITIONS, &r.original);
   const double ratio =
-      r.kind == DATA_ROPE_LONGROPE ? fmax((double)c->max_positions / (double)r.original, 1) : (double)NAN;
+      r.kind == DATA_ROPE_LONGROPE ? (double)c->max_positions / (double)r.original : (double)NAN;
   if (!status) status = setting_real(path, k->factor, get(from, k->factor), ratio, 1, 1e6, &r.factor);
   if (!status && r.kind == DATA_ROPE_YARN) status = read_yarn(path, k, get, from, &r);
   if (!status && r.kind == DATA_ROPE_LONGROPE) status = read_longrope(path, k, get, from, &r);

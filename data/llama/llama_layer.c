@@ -7,8 +7,9 @@
 
 #include "data/llama/llama_tensors.h"
 
+/* Of the second there is one in every architecture. */
 static bool have_one_name(const llama_architecture *a, llama_part p, llama_part q) {
-  return a->part[p] && a->part[q] && strcmp(a->part[p], a->part[q]) == 0;
+  return a->part[p] && strcmp(a->part[p], a->part[q]) == 0;
 }
 
 /* The rows of a part among those of a tensor that others share. Returns how many it has. */
@@ -115,13 +116,14 @@ static attn_status find_in(const data_llama *m, int64_t index, const char *part,
   return llama_find(m, name, many, rows, columns, out);
 }
 
-/* The scales of a matrix of 8 bits: one for all of it, for a row, or for a block. */
+/* The scales of a matrix of 8 bits, of which GGUF files have none: one for all of it, for a row, or for a
+ * block. */
 static attn_status find_scale(const data_llama *m, int64_t index, const char *part, int64_t rows,
                               product_rows *r) {
   static const char *const names[] = {".weight_scale_inv", ".weight_scale"};
   const int64_t *block = m->config.scale_block;
   char name[LLAMA_NAME];
-  if (m->in_gguf || r->transposed || r->weight->format->bytes != 1) return ATTN_OK;
+  if (r->transposed || r->weight->format->bytes != 1) return ATTN_OK;
   for (int i = 0; i < 2 && !r->scale; i++) {
     print_name(m, index, part, names[i], name);
     r->scale = weights_find(m->files, name);

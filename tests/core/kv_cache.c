@@ -7,11 +7,12 @@
 #include "tests/support/basics/counted.h"
 #include "tests/support/kv_inputs.h"
 
-static bool narrow; /* keys and values are given in bf16 */
+static int narrow; /* given in bf16: 1 keys, 2 values, 3 both */
 
 static attn_problem step_problem(void) {
   attn_problem p = problem_of(1);
-  p.k.stored = p.v.stored = narrow ? ATTN_BF16 : ATTN_F32;
+  p.k.stored = narrow & 1 ? ATTN_BF16 : ATTN_F32;
+  p.v.stored = narrow & 2 ? ATTN_BF16 : ATTN_F32;
   return p;
 }
 
@@ -36,8 +37,8 @@ static attn_status append(attn_kv_cache *c, const inputs *x, int64_t first, int6
   float *q = slice(&x->q[0][0][0][0], HEADS, D, first, n),
         *k = slice(&x->k[0][0][0][0], KV_HEADS, D, first, n),
         *v = slice(&x->v[0][0][0][0], KV_HEADS, D_V, first, n);
-  if (narrow) attn_convert(k, ATTN_F32, BATCH * KV_HEADS * n * D, ATTN_BF16, k);
-  if (narrow) attn_convert(v, ATTN_F32, BATCH * KV_HEADS * n * D_V, ATTN_BF16, v);
+  if (narrow & 1) attn_convert(k, ATTN_F32, BATCH * KV_HEADS * n * D, ATTN_BF16, k);
+  if (narrow & 2) attn_convert(v, ATTN_F32, BATCH * KV_HEADS * n * D_V, ATTN_BF16, v);
   const attn_status status = attn_kv_cache_append(c, n, length, q, k, v);
   free(q);
   free(k);
@@ -65,9 +66,9 @@ Test(core_kv_cache, a_copy_is_the_cache_that_is_gone) {
   static counted memory;
   const attn_allocator allocator = counted_begin(&memory, -1);
   const attn_options options = {.threads = 2, .blocks.key = 24, .allocator = &allocator};
-  for (size_t i = 0; i < 2 * sizeof specs / sizeof *specs; i++) {
-    const char *spec = specs[i / 2];
-    narrow = i % 2;
+  for (size_t i = 0; i < 4 * sizeof specs / sizeof *specs; i++) {
+    const char *spec = specs[i / 4];
+    narrow = i % 4;
     const attn_problem p = step_problem();
     attn_kv_cache *c = NULL, *copy = NULL, *never = cache_make(spec);
     float a[BATCH][HEADS][D_V], b[BATCH][HEADS][D_V];
@@ -323,7 +324,9 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
   cr_expect_eq(attn_kv_cache_append(c, 0, NULL, x->q, x->k, x->v), ATTN_EINVAL);
   cr_expect_eq(append(c, x, 0, 10, longer), ATTN_EINVAL);
   cr_expect_eq(attn_kv_cache_attend(c, 1, x->q, o, NULL), ATTN_EINVAL, "there is no position");
-  cr_assert_eq(append(c, x, 0, 10, NULL), ATTN_OK);
+  cr_assert_eq(append(c, x, 0, 6, NULL), ATTN_OK);
+  cr_expect_eq(attn_kv_cache_truncate(c, shorter), ATTN_EUNSUPPORTED, "queries were looked at");
+  cr_assert_eq(append(c, x, 6, 4, NULL), ATTN_OK);
   cr_expect_eq(append(c, x, 0, 85, NULL), ATTN_EINVAL, "more than 90 positions");
   cr_expect_eq(attn_kv_cache_truncate(c, longer), ATTN_EINVAL);
   cr_expect_eq(attn_kv_cache_truncate(c, shorter), ATTN_EUNSUPPORTED);

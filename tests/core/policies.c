@@ -70,6 +70,9 @@ Test(core_policies, of_equal_keys_the_first_stay) {
   for (int64_t t = 0; t < N; t++)
     for (int64_t j = 0; j <= t; j++)
       cr_expect_eq(held[t][j], j < 12 - 4 || j > t - 4, "%d at %d", (int)j, (int)t);
+  x->k[1][0][5][0] = (float)NAN; /* what has no score goes before all */
+  hold(x, "evict:score=knorm,budget=12,recent=4", 0, held);
+  for (int64_t t = 5; t < N; t++) cr_expect_eq(held[t][5], t < 12, "no score, at %d", (int)t);
   free(x);
 }
 
@@ -111,14 +114,9 @@ Test(core_policies, counts_keys_and_pairs_in_closed_form) {
   for (int64_t i = 0; i < 2 * 2 * 2 * 3 * 3 * 3; i++) {
     static const int64_t budgets[] = {9, 22}, recents[] = {1, 5}, prompts[] = {0, 14, 40},
                          every[] = {1, 3, 7}, chunks[] = {1, 4, 5};
-    const attn_kv_rule r = {.score = attn_kv_score_at(0),
-                            .budget = budgets[i % 2],
-                            .recent = recents[i / 2 % 2],
-                            .prompt = prompts[i / 4 % 3],
-                            .every = every[i / 12 % 3],
-                            .chunk = chunks[i / 36 % 3],
-                            .shared = i < 108 ? 0 : 0.7,
-                            .admit = i < 12 ? -1.8 : 0};
+    attn_kv_rule r = {.score = attn_kv_score_at(0), .budget = budgets[i % 2], .recent = recents[i / 2 % 2]};
+    r.prompt = prompts[i / 4 % 3], r.every = every[i / 12 % 3], r.chunk = chunks[i / 36 % 3];
+    r.shared = i < 108 ? 0 : 0.7, r.admit = i < 12 ? -1.8 : 0;
     if (r.recent - 1 + (r.every + r.chunk - 1) / r.chunk * r.chunk > r.budget) continue;
     if (r.shared > 0 && r.prompt <= r.budget) continue;
     check_counts(x, &r);

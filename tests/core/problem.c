@@ -192,6 +192,8 @@ Test(core_problem, costs_are_of_heads_that_are_alike) {
 /* Of n numbers, there and back, and the products. */
 static double transform(double n) { return n * (2.5 * log2(n) + 3); }
 
+#define POOL ",budget=16,recent=4,prompt=20,shared=0.5"
+
 /* Each variant's cost by the formula that its head gives, of a problem of which no two sizes are alike. */
 Test(core_problem, costs_are_those_of_the_formulas) {
   enum { H = 6, G = 3, Q = 40, N = 66, D = 12, V = 20, ROW = D + V, M = 8, PAIRS = H * Q * N };
@@ -255,6 +257,11 @@ Test(core_problem, costs_are_those_of_the_formulas) {
       {"evict:score=h2o,budget=16,recent=4", H * 936 * (ROW + D), H * 936 * 2}, /* of all queries */
       {"evict:score=keydiff,budget=16,recent=4", H * 936 * ROW + G * (N - 16) * 16 * 2 * D, H * 936},
       {"evict:score=expected,budget=16,recent=4", H * 936 * (ROW + D + 256) + H * N * 64 * D, H * 936 * 2},
+      {"evict:score=lagkv,budget=16,recent=4", H * 936 * ROW + G * (N - 16) * 16 * 2 * ROW, H * 936},
+      {"evict:score=keydiff" POOL, H * 946 * ROW + G * ((N - 20) * 16 + G * 20) * 2 * D, H * 946},
+      {"evict:score=snapkv" POOL, H * 946 * ROW + H * (946 + G * 210) * D, H * (946 * 2 + G * 210)},
+      {"evict:score=exact" POOL, H * 946 * ROW + H * (1 + G) * N * (N + 1) * D,
+       H * (946 + (1 + G) * N * (N + 1))},
   };
   attn_problem p = shape_problem((case_shape){2, H, G, Q, N, D, V, false, false}, ATTN_F32);
   for (size_t c = 0; c < sizeof costs / sizeof *costs; c++) {

@@ -72,9 +72,7 @@ static void check_model(const char *path, const char *name, const reference_mode
   assert_ok(data_llama_capture(llama, tokens, N, m->layers - 1, false, &x));
   check_qkv(name, &x);
   check_decoder(llama, name, tokens);
-  data_qkv_free(&x);
-  data_llama_close(llama);
-  free(logits);
+  data_qkv_free(&x), data_llama_close(llama), free(logits);
 }
 
 Test(data_architectures, logits_and_captures_are_those_of_numpy) {
@@ -276,8 +274,7 @@ Test(data_architectures, files_of_gguf_have_experts_together) {
     float *first = logits_of(fixture_directory, m.vocab),
           *second = logits_of(gguf_file_write(f, "m.gguf"), m.vocab);
     cr_assert_arr_eq(first, second, (size_t)(N * m.vocab) * sizeof *first, "%s", names[i]);
-    free(first);
-    free(second);
+    free(first), free(second);
     reference_free(&m);
   }
 }
@@ -295,8 +292,13 @@ Test(data_architectures, encoders_are_captured) {
     cr_assert_eq(llama_open(fixture_directory, &m), ATTN_OK, "%s: %s", name, attn_last_error());
     assert_ok(data_llama_capture(m, tokens, N, written.layers - 1, false, &x));
     check_qkv(name, &x);
-    data_qkv_free(&x);
-    data_llama_close(m);
+    data_qkv_free(&x), data_llama_close(m);
+    for (size_t t = 0; t < written.count; t++) {
+      if (!strstr(written.tensor[t].name, "token_type")) continue;
+      written.tensor[t].columns--;
+      model_write_part(&written, STORE_F32, 0, 1, "model.safetensors");
+      assert_refused(llama_open(fixture_directory, &m), ATTN_EINVAL, "is not a matrix of 0 x 12");
+    }
     reference_free(&written);
   }
 }
@@ -319,7 +321,6 @@ Test(data_architectures, what_is_repeated_is_passed_over) {
     model_write(&m, STORE_F32, 1);
     cr_expect_eq(!data_llama_open(fixture_directory, &llama), i < 4 || i == 5, "%s: %s", names[i / 2],
                  attn_last_error());
-    data_llama_close(llama);
-    reference_free(&m);
+    data_llama_close(llama), reference_free(&m);
   }
 }

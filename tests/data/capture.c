@@ -66,9 +66,7 @@ Test(data_capture, the_first_window_is_the_capture_without_windows) {
     cr_assert_arr_eq(row(all.k, 20, h, 0), row(one.k, 8, h, 0), 8 * D * 4);
     cr_assert_arr_eq(row(all.v, 20, h, 0), row(one.v, 8, h, 0), 8 * D * 4);
   }
-  data_qkv_free(&all);
-  data_qkv_free(&one);
-  reference_free(&m);
+  data_qkv_free(&all), data_qkv_free(&one), reference_free(&m);
 }
 
 Test(data_capture, equal_windows_differ_by_their_rotation_alone) {
@@ -148,11 +146,7 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   assert_ok(data_capture(&r, NULL));
   unsigned char *two = fixture_bytes(r.output, &n2);
   cr_assert(n1 == n2 && memcmp(one, two, n1) == 0);
-  free(one);
-  free(two);
-  free(q);
-  free(text);
-  reference_free(&m);
+  free(one), free(two), free(q), free(text), reference_free(&m);
 }
 
 Test(data_capture, token_ids_serve_any_vocabulary) {
@@ -167,8 +161,7 @@ Test(data_capture, token_ids_serve_any_vocabulary) {
   assert_ok(data_capture(&r, NULL));
   hid_t file = H5Fopen(r.output, H5F_ACC_RDONLY, H5P_DEFAULT);
   check_text(file, "tokens", "ids.npy");
-  H5Fclose(file);
-  reference_free(&m);
+  H5Fclose(file), reference_free(&m);
 }
 
 Test(data_capture, wrong_requests_leave_nothing_behind) {
@@ -223,6 +216,10 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
       cr_assert_float_eq(((double *)y.v)[h * 12 * D + i], (double)row(x.v, 20, h, 0)[i], 0);
     }
   data_qkv_free(&y), free(canonical);
+  r = (data_request){1, HEADS, KV, 12, 5, D, D, ATTN_F32, 0};
+  assert_ok(data_source_make(spec, &r, &y, NULL)); /* more queries than keys, and the first of both */
+  cr_assert(y.n_q == 12 && y.n_kv == 5 && !memcmp(y.q, x.q, (size_t)(12 * D) * sizeof(float)));
+  data_qkv_free(&y);
 
   r = (data_request){1, HEADS, KV, 21, 21, D, D, ATTN_F32, 0};
   assert_refused(data_source_make(spec, &r, &y, NULL), ATTN_EUNSUPPORTED, "first 21 positions");
@@ -240,6 +237,21 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
   assert_ok(data_source_make(spec, &r, &y, NULL));
   cr_assert_arr_eq(y.q, x.q, HEADS * 20 * D * 4);
   data_qkv_free(&y);
+  /* A dataset of an extra tensor's name is one, and is cut as keys are. */
+  const hid_t file = H5Fopen(fixture_path("plain.h5"), H5F_ACC_RDWR, H5P_DEFAULT),
+              space = H5Screate_simple(2, (const hsize_t[]){KV, 20}, NULL),
+              beta = H5Dcreate2(file, "beta", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  cr_assert(H5Dwrite(beta, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, x.v) >= 0);
+  H5Dclose(beta), H5Sclose(space), H5Fclose(file);
+  for (int64_t n = 12; n <= 20; n += 8) {
+    r.n_q = r.n_kv = n;
+    assert_ok(data_source_make(spec, &r, &y, NULL));
+    const data_array *read = &y.extra[attn_extra_find("beta")];
+    cr_assert(read->rank == 4 && read->shape[1] == KV && read->shape[2] == n && read->shape[3] == 1);
+    for (int64_t i = 0; i < KV * n; i++)
+      cr_assert_float_eq(attn_get(read->at, i, read->dtype), (double)((float *)x.v)[i / n * 20 + i % n], 0);
+    data_qkv_free(&y);
+  }
 
   static const char *const names[] = {"q.npy", "k.npy", "v.npy"};
   const void *at[] = {x.q, x.k, x.v};

@@ -18,10 +18,15 @@ static void write_model(int64_t context, int bos) {
   if (bos >= 0) json_object_set_new(config, "bos_token_id", json_integer(bos));
   model_write_config(config);
   reference_free(&m);
-  tokens_write(json_pack("{s:o, s:{s:{s:i, s:i, s:i, s:i}, s:[s]}, s:[{s:i, s:s}, {s:i, s:s}]}",
-                         "pre_tokenizer", json_loads(GPT2_STEPS, 0, NULL), "model", "vocab", "a", 0, "b", 1,
-                         "\xc4\xa0", 2, "ab", 3, "merges", "a b", "added_tokens", "id", BOS, "content", "<s>",
-                         "id", BEYOND, "content", "<far>"));
+  json_t *file = json_pack("{s:o, s:{s:{s:i, s:i, s:i, s:i}, s:[s]}, s:[{s:i, s:s}, {s:i, s:s}]}",
+                           "pre_tokenizer", json_loads(GPT2_STEPS, 0, NULL), "model", "vocab", "a", 0, "b", 1,
+                           "\xc4\xa0", 2, "ab", 3, "merges", "a b", "added_tokens", "id", BOS, "content",
+                           "<s>", "id", BEYOND, "content", "<far>");
+  if (bos >= 0) /* whose own first token is another */
+    json_object_set_new(
+        file, "post_processor",
+        json_pack("{s:s, s:[s, i], s:[s, i]}", "type", "BertProcessing", "cls", "b", 1, "sep", "a", 0));
+  tokens_write(file);
 }
 
 static void write_ids(const int64_t *ids, size_t count) {
@@ -35,9 +40,7 @@ static char *attribute(const char *name) {
   hid_t at = H5Aopen(file, name, H5P_DEFAULT), type = H5Aget_type(at);
   char *text = calloc(1, H5Tget_size(type) + 1);
   cr_assert(at >= 0 && H5Aread(at, type, text) >= 0, "%s", name);
-  H5Tclose(type);
-  H5Aclose(at);
-  H5Fclose(file);
+  H5Tclose(type), H5Aclose(at), H5Fclose(file);
   return text;
 }
 
@@ -92,8 +95,7 @@ static void expect_same(const char *text, const char *bos, int64_t n, const int6
   cr_assert_arr_eq(x.q, y.q, heads * count * d * sizeof(float));
   cr_assert_arr_eq(x.k, y.k, kv * count * d * sizeof(float));
   cr_assert_arr_eq(x.v, y.v, kv * count * d * sizeof(float));
-  data_qkv_free(&x);
-  data_qkv_free(&y);
+  data_qkv_free(&x), data_qkv_free(&y);
 }
 
 #define EXPECT_SAME(text, bos, n, ...) \
@@ -130,6 +132,7 @@ Test(data_capture_text, every_window_begins_with_the_first_token) {
   cr_expect(number("windows") == 1);
   expect_attribute("rotation", "pairs (i, i + rotary_dim/2); q and k are rotated at positions 0 ... n-1");
   EXPECT_SAME("ab ab b", NULL, 5, 4, 3, 2, 3, 4);
+  EXPECT_SAME("ab ab", NULL, 0, 4, 3, 2, 3); /* no window without a token of the text */
   EXPECT_SAME("ab ab b", "none", 0, 3, 2, 3, 2, 1);
   data_capture_request r = request("ab ab b");
   r.n = 8;
@@ -210,7 +213,6 @@ Test(data_capture_text, scores_and_turns_of_the_layer, .init = architectures_beg
       const double turn = strtod(next, &next) * cases[i / 2].factor[pair];
       cr_expect_float_eq(turn, pow(wanted[3], -2 * pair / wanted[4]), 1e-15);
     }
-    free(text);
-    reference_free(&m);
+    free(text), reference_free(&m);
   }
 }

@@ -3,6 +3,8 @@
 #include "tests/support/data_fixture.h"
 #include "tests/data/gguf_files.h"
 
+#include "data/llama/llama.h"
+
 TestSuite(data_gguf_models, .init = fixture_begin, .fini = fixture_end);
 
 /* The file holds this number as f32. */
@@ -21,9 +23,9 @@ static reference_model wide_model(void) {
   return m;
 }
 
-static void check_same(const char *gguf, const reference_model *m) {
+static void check_same(const char *path, const reference_model *m) {
   enum { N = 20 };
-  data_llama *a = model_open(fixture_directory), *b = model_open(gguf);
+  data_llama *a = model_open(fixture_directory), *b = model_open(path);
   size_t logits = N * (size_t)m->vocab * sizeof(float);
   float *x = malloc(logits), *y = malloc(logits);
   const data_llama_config *c = data_llama_get_config(a), *d = data_llama_get_config(b);
@@ -43,8 +45,7 @@ static void check_same(const char *gguf, const reference_model *m) {
       cr_assert_arr_eq(p.v, q.v, (size_t)(N * m->kv_heads * m->d) * sizeof(float));
       data_qkv_free(&p), data_qkv_free(&q);
     }
-  data_llama_close(a);
-  data_llama_close(b);
+  data_llama_close(a), data_llama_close(b);
   free(x), free(y);
 }
 
@@ -95,7 +96,26 @@ Test(data_gguf_models, keys_may_leave_out_what_has_a_default) {
   cr_assert(c->kv_heads == 3 && c->head_dim == 4 && !c->tied && c->vocab == 11 && c->max_positions == 64);
   cr_assert_float_eq(c->rope.theta, 10000, 0);
   cr_assert_float_eq(c->norm_eps, 0.5, 0);
-  data_llama_close(llama);
+  data_llama_close(llama), reference_free(&m);
+}
+
+/* Of Gemma 2 and 3 the largest scales scores by hidden / heads, the others by the width of a head. */
+Test(data_gguf_models, the_largest_gemmas_have_scales_of_their_own) {
+  static const struct {
+    const char *name;
+    int64_t layers, divisor;
+  } cases[] = {{"gemma2", 46, 2}, {"gemma2", 62, 4}, {"gemma3", 62, 2}, {"gemma3", 46, 4}, {"qwen3", 46, 4}};
+  reference_model m = random_model(0);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    gguf *file;
+    data_llama_config c;
+    m.architecture = cases[i].name, m.layers = cases[i].layers;
+    assert_ok(gguf_open(gguf_file_write(gguf_model(&m, AS_F32), "m.gguf"), &file));
+    assert_ok(llama_read_gguf(file, &c));
+    cr_expect_float_eq(c.score_scale, 1 / sqrt((double)cases[i].divisor), 1e-15, "case %d", (int)i);
+    llama_config_free(&c);
+    gguf_close(file);
+  }
   reference_free(&m);
 }
 
@@ -300,11 +320,21 @@ Test(data_gguf_models, parts_of_a_file_are_one) {
   assert_ok(data_llama_open(gguf_file_write(gguf_model(&m, AS_F16), "m.gguf"), &llama));
   assert_ok(data_llama_logits(llama, tokens, N, whole));
   data_llama_close(llama);
+  sha256 both;
+  char hex[65], wanted[65];
+  size_t size[2];
   write_half(&m, 1, second, 1, 2);
   assert_ok(data_llama_open(write_half(&m, 0, "m-00001-of-00002.gguf", 0, 2), &llama));
   assert_ok(data_llama_logits(llama, tokens, N, halves));
+  data_llama_sha256(llama, hex);
   data_llama_close(llama);
   cr_assert_arr_eq(whole, halves, (size_t)(N * m.vocab) * sizeof *whole);
+  unsigned char *file[] = {fixture_bytes(fixture_path("m-00001-of-00002.gguf"), &size[0]),
+                           fixture_bytes(fixture_path(second), &size[1])};
+  sha256_begin(&both);
+  for (int i = 0; i < 2; i++) sha256_add(&both, file[i], size[i]), free(file[i]);
+  sha256_end(&both, wanted);
+  cr_expect_str_eq(hex, wanted);
   llama = NULL;
   const struct {
     size_t part;

@@ -10,13 +10,15 @@
 
 TestSuite(data_npy, .init = fixture_begin, .fini = fixture_end);
 
-/* A file with the given version, dictionary and bytes of elements; the header of version 3 is a long one. */
+/* A file with the given version, dictionary and bytes of elements; the header of version 3 is a long one, and
+ * that of 258, which is 2, says that it has 2^24 bytes more. */
 static const char *make_npy(int major, const char *dictionary, size_t elements) {
   const char *path = fixture_path("x.npy");
   unsigned char file[1 << 17] = "\x93NUMPY";
   const size_t length = strlen(dictionary) + (major == 3 ? 1 << 16 : 0), start = major == 1 ? 10 : 12;
   file[6] = (unsigned char)major;
   for (size_t i = 8; i < start; i++) file[i] = (unsigned char)(length >> (8 * (i - 8)));
+  if (major == 258) file[11] = 1;
   memset(file + start, '\t', length);
   memcpy(file + start + length - strlen(dictionary), dictionary, strlen(dictionary));
   cr_assert(start + length + elements <= sizeof file);
@@ -46,9 +48,7 @@ Test(data_npy, round_trip_in_both_dtypes_and_every_rank) {
       unsigned char *file = fixture_bytes(fixture_path("a.npy"), &size);
       cr_assert_eq((size - bytes) % 64, 0, "elements start at %zu", size - bytes);
       cr_assert_eq(file[size - bytes - 1], '\n');
-      free(file);
-      data_array_free(&a);
-      data_array_free(&b);
+      free(file), data_array_free(&a), data_array_free(&b);
     }
   cr_assert_eq(fixture_entries(), 1);
 }
@@ -157,6 +157,7 @@ Test(data_npy, refuses_what_it_cannot_read) {
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,)} + 1", 24, "after the dictionary"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,)", 24, "malformed"},
       {1, "", 24, "dictionary"},
+      {258, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", 24, "npy header of 16777"},
       {4, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", 24, "version 4"},
       {0, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", 24, "version 0"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -212,8 +213,7 @@ Test(data_npy, a_file_is_replaced_whole_and_a_link_stays_a_link) {
   cr_assert_eq(stat(fixture_path("real.npy"), &about), 0);
   cr_assert_eq(about.st_mode & 0777, 0640);
   cr_assert_eq(fixture_entries(), 2);
-  data_array_free(&a);
-  data_array_free(&b);
+  data_array_free(&a), data_array_free(&b);
 }
 
 Test(data_npy, token_ids_are_integers_of_any_shape) {

@@ -26,8 +26,7 @@ static void begin(void) {
   cr_assert(model.layers == LAYERS && model.heads <= 8 && model.vocab == V);
 }
 static void end(void) {
-  data_llama_close(llama);
-  reference_free(&model);
+  data_llama_close(llama), reference_free(&model);
   fixture_end();
 }
 TestSuite(data_passes, .init = begin, .fini = end);
@@ -58,20 +57,17 @@ static attn_status keep_attention(void *to, const data_llama_attention *a) {
 
 static int64_t token(int64_t i) { return (i * i + 3 * i + i / 7) % V; }
 
+static int64_t scored; /* the first position whose logits are asked for */
+
 static store *run_windows(int64_t first, int64_t windows, const data_llama_swap *swaps, int64_t count) {
   int64_t tokens[WINDOWS * N];
   store *s = calloc(1, sizeof *s);
   for (int64_t i = 0; i < WINDOWS * N; i++) tokens[i] = token(i);
   s->heads = model.heads;
   s->d = model.d;
-  assert_ok(data_llama_run(llama, &(data_llama_pass){.tokens = tokens + first * N,
-                                                     .windows = windows,
-                                                     .n = N,
-                                                     .swaps = swaps,
-                                                     .count = count,
-                                                     .to = s,
-                                                     .attention = keep_attention,
-                                                     .logits = keep_logits}));
+  data_llama_pass pass = {.tokens = tokens + first * N, .windows = windows, .n = N, .swaps = swaps, .to = s};
+  pass.count = count, pass.scored = scored, pass.attention = keep_attention, pass.logits = keep_logits;
+  assert_ok(data_llama_run(llama, &pass));
   return s;
 }
 
@@ -95,6 +91,13 @@ Test(data_passes, what_changes_nothing_is_exact) {
   for (int i = 1; i <= 4; i++) cr_expect(equal(s, 0, s, i), "stream %d", i);
   cr_expect(!equal(s, 0, s, 5));
   cr_expect(s->swapped[1] == 0 && s->swapped[2] == 0 && s->swapped[3] == LAYERS * WINDOWS);
+  scored = 13;
+  store *late = run(NULL, 0);
+  for (int w = 0; w < WINDOWS; w++)
+    for (int i = 0; i < N; i++)
+      for (int t = 0; t < V; t++)
+        cr_expect_eq(late->logits[0][w][i][t], i < scored ? 0 : s->logits[0][w][i][t], "position %d", i);
+  free(late);
   free(s);
 }
 
@@ -207,11 +210,11 @@ Test(data_passes, tokens_one_at_a_time_are_the_whole_text) {
   }
   assert_refused(data_llama_decoder_step(d, next, logits[0]), ATTN_EINVAL, "a token after the last of 20");
   data_llama_decoder_free(d);
-  assert_ok(data_llama_decoder_make(llama, 1, 1, &d));
+  assert_ok(data_llama_decoder_make(llama, 1, model.context, &d));
   next[0] = V;
   assert_refused(data_llama_decoder_step(d, next, logits[0]), ATTN_EINVAL, "token 0 is 11");
   data_llama_decoder_free(d);
-  assert_refused(data_llama_decoder_make(llama, 1, 4000, &d), ATTN_EINVAL, "4000 positions");
+  assert_refused(data_llama_decoder_make(llama, 1, model.context + 1, &d), ATTN_EINVAL, "65 positions");
   free(s);
 }
 
@@ -257,7 +260,7 @@ Test(data_passes, selections_respect_a_models_window) {
 }
 
 Test(data_passes, refusals) {
-  int64_t tokens[N] = {0};
+  int64_t tokens[4 * N] = {0};
   store *s = calloc(1, sizeof *s);
   const struct {
     data_llama_swap swap;
@@ -266,17 +269,12 @@ Test(data_passes, refusals) {
                {{.spec = spec_of("tiled"), .phase = DATA_LLAMA_DECODE, .decode = N, .mix = 1}, "1 to 19"},
                {{.spec = spec_of("tiled"), .phase = DATA_LLAMA_PREFILL, .mix = 1}, "1 to 19"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const data_llama_pass pass = {.tokens = tokens,
-                                  .windows = 1,
-                                  .n = N,
-                                  .swaps = &cases[i].swap,
-                                  .count = 1,
-                                  .to = s,
-                                  .logits = keep_logits};
+    data_llama_pass pass = {.tokens = tokens, .windows = 1, .n = N, .swaps = &cases[i].swap, .count = 1};
+    pass.to = s, pass.logits = keep_logits;
     cr_expect_neq(data_llama_run(llama, &pass), ATTN_OK);
     cr_expect(strstr(attn_last_error(), cases[i].says), "%s", attn_last_error());
   }
-  cr_expect_eq(data_llama_run(llama, &(data_llama_pass){.tokens = tokens, .windows = 1, .n = 4000}),
-               ATTN_EINVAL);
+  const data_llama_pass longer = {.tokens = tokens, .windows = 1, .n = model.context + 1};
+  assert_refused(data_llama_run(llama, &longer), ATTN_EINVAL, "65 positions");
   free(s);
 }

@@ -64,8 +64,9 @@ static void matrix_free(matrix *m) {
 }
 
 static bool packed; /* and not where it is stored */
-/* y [n, ROWS] of rows x [n, columns], on that number of threads, added to y. */
-static void multiply(const char *isa, const matrix *of, int threads, int64_t n, const float *x, float *y) {
+/* y [n, ROWS] of rows x [n, columns], on that number of threads, in place of y or added to it. */
+static void multiply(const char *isa, const matrix *of, int threads, int64_t n, const float *x,
+                     bool accumulate, float *y) {
   const attn_problem p = attn_problem_make(1, 1, 4, 4);
   attn_plan *plan = NULL;
   product_tools tools;
@@ -75,7 +76,7 @@ static void multiply(const char *isa, const matrix *of, int threads, int64_t n, 
   if (threads < tools.threads) tools.threads = threads;
   assert_ok((packed ? product_matrix_load : product_matrix_place)(&tools, &of->rows, &placed));
   cr_assert(!placed.at == !packed);
-  product_multiply(&tools, &placed, n, x, true, y);
+  product_multiply(&tools, &placed, n, x, accumulate, y);
   product_matrix_free(&placed);
   product_tools_free(&tools);
   attn_plan_destroy(plan);
@@ -91,9 +92,16 @@ static void check(const char *isa, const char *name, const matrix *m, const floa
   for (int i = 0; i < TEXTS * ROWS; i++) before[i] = (float)i;
   memcpy(y, before, sizeof y);
   memcpy(other, before, sizeof other);
-  multiply(isa, m, 3, TEXTS, x, y);
-  for (int i = 0; i < TEXTS; i++) multiply(isa, m, 1, 1, x + i * k, other + i * ROWS);
+  multiply(isa, m, 3, TEXTS, x, true, y);
+  for (int i = 0; i < TEXTS; i++) multiply(isa, m, 1, 1, x + i * k, true, other + i * ROWS);
   cr_assert_arr_eq(other, y, sizeof y, "%s %s: the bits depend on threads or on other rows", isa, name);
+  matrix plain = *m;
+  float sums[TEXTS * ROWS] = {0};
+  plain.rows.bias = NULL;
+  for (int i = 0; i < TEXTS * ROWS; i++) other[i] = (float)NAN;
+  multiply(isa, &plain, 2, TEXTS, x, true, sums);
+  multiply(isa, &plain, 2, TEXTS, x, false, other);
+  cr_assert_arr_eq(other, sums, sizeof sums, "%s %s: they depend on what was there", isa, name);
   for (int i = 0; i < TEXTS; i++)
     for (int r = 0; r < ROWS; r++) {
       const int at = i * ROWS + r;
@@ -121,8 +129,7 @@ Test(data_products, rows_are_multiplied_where_they_are_stored) {
       m.rows.weight = &m.weight;
       m.rows.bias = &m.bias;
       check(*isa, formats[f]->name, &m, x);
-      free(x);
-      matrix_free(&m);
+      free(x), matrix_free(&m);
     }
 }
 
@@ -135,8 +142,7 @@ Test(data_products, wide_matrices_are_packed_in_slices) {
   m.rows.weight = &m.weight;
   m.rows.bias = &m.bias;
   check(attn_isa_list()[0], "F16, packed", &m, x);
-  free(x);
-  matrix_free(&m);
+  free(x), matrix_free(&m);
 }
 
 /* The product with a unit vector is the number itself. */
@@ -149,14 +155,13 @@ Test(data_products, every_number_is_that_of_its_code) {
       for (int64_t i = 0; i < k; i++) x[i * k + i] = 1;
       m.rows.weight = &m.weight;
       assert_ok(product_rows_widen(&m.rows, m.wide));
-      multiply(*isa, &m, 2, k, x, y);
+      multiply(*isa, &m, 2, k, x, true, y);
       for (int64_t i = 0; i < k * ROWS; i++) {
         const float wanted = m.wide[i % ROWS * k + i / ROWS];
         cr_assert(!(y[i] < wanted) && !(y[i] > wanted), "%s %s: column %d of row %d is %.9g, not %.9g", *isa,
                   formats[f]->name, (int)(i / ROWS), (int)(i % ROWS), (double)y[i], (double)wanted);
       }
-      free(x);
-      free(y);
+      free(x), free(y);
       matrix_free(&m);
     }
 }
@@ -167,11 +172,8 @@ Test(data_products, what_kernels_cannot_read_is_widened_first) {
   const char *best = attn_isa_list()[0];
   matrix m = matrix_make(&tensor_e4m3, WIDE), odd = matrix_make(&tensor_f16, 40);
   float *x = random_numbers(TEXTS * WIDE);
-  m.scale = (tensor){.name = "s",
-                     .file = "f",
-                     .format = &tensor_f32,
-                     .count = 8 * SCALES,
-                     .at = (const uint8_t *)random_numbers(8 * SCALES)};
+  m.scale = (tensor){.name = "s", .file = "f", .format = &tensor_f32, .count = 8 * SCALES};
+  m.scale.at = (const uint8_t *)random_numbers(8 * SCALES);
   m.rows.weight = &m.weight;
   m.rows.bias = &m.bias;
   m.rows.scale = &m.scale;
@@ -185,8 +187,6 @@ Test(data_products, what_kernels_cannot_read_is_widened_first) {
   odd.rows.weight = &at_odd;
   odd.rows.bias = &odd.bias;
   check(best, "F16 at an odd address", &odd, x);
-  free(moved);
-  free(x);
-  matrix_free(&m);
-  matrix_free(&odd);
+  free(moved), free(x);
+  matrix_free(&m), matrix_free(&odd);
 }

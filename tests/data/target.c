@@ -19,6 +19,7 @@ Test(data_target, texts_have_one_form) {
   expect_text(data_score_parse, "sink=0,alibi,softcap=30.0", "softcap=30,alibi,sink=0");
   expect_text(data_score_parse, "alibi=yes", "alibi");
   expect_text(data_score_parse, "leaky=0.20,bias=b.npy", "leaky=0.2,bias=b.npy");
+  expect_text(data_score_parse, "t5=0.5,leaky=0.30000000000000004", "leaky=0.30000000000000004,t5=0.5");
   expect_text(data_score_parse, "t5=0.5,softcap=30", "softcap=30,t5=0.5");
   expect_text(data_score_parse, "t5=table.npy", "t5=table.npy");
   expect_text(data_mask_parse, "none", "");
@@ -180,6 +181,10 @@ Test(data_target, files_must_fit_the_problem) {
   assert_ok(data_target_make("bias=plain.npy", "documents:8", &p, &t));
   cr_expect(p.mask.count == 5 && p.mask.offsets[4] == 32 && p.mask.offsets[5] == 40);
   cr_expect(p.score.dense.head == 0 && p.score.dense.batch == 0);
+  data_target_free(t);
+  put("batch.npy", 4, (int64_t[]){2, 1, 30, 40}, 0);
+  assert_ok(data_target_make("bias=batch.npy", "", &p, &t));
+  cr_expect(p.score.dense.head == 0 && p.score.dense.batch == 1200);
   data_target_free(t);
   expect_refused("bias=plain.npy", "", "plain.npy: shape [1,1,30,40], expected [n_q,n_kv] = [40,40]");
   expect_refused("bias=nan.npy", "", "nan.npy: [0,0,0,0] is nan, expected finite or -inf");

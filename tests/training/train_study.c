@@ -122,9 +122,7 @@ Test(training_train_study, same_bits) {
   unlink(path);
   char *two = file_of(path, 2);
   cr_expect(strcmp(one, two) == 0, "two threads:\n%s\n%s", one, two);
-  free(again);
-  free(two);
-  free(one);
+  free(again), free(two), free(one);
 }
 
 /* The file as it is after each of its models. */
@@ -138,6 +136,29 @@ Test(training_train_study, resumes) {
     free(resumed);
   }
   free(whole);
+}
+
+/* A variant draws by the seed of the model, unless it names one. */
+Test(training_train_study, variants_that_draw) {
+  static const char *const drawn[] = {"lsh:rounds=1,buckets=4", "lsh:rounds=1,buckets=4,seed=1"};
+  char text[32];
+  train_study s = study_of(tasks, 1, drawn, 2);
+  s.settings.steps = 3, s.settings.tests = 1;
+  run(&s);
+  for (int seed = 0; seed < 2; seed++) {
+    const double one = train_study_row(&s, 0, 1, seed)->trained.loss,
+                 other = train_study_row(&s, 0, 2, seed)->trained.loss;
+    cr_expect_eq(one == other, seed == 1, "seed %d: %.17g, %.17g", seed, one, other);
+  }
+  train_study steady = study_of(tasks, 1, drawn, 1);
+  steady.settings = s.settings, steady.settings.decay = 0;
+  run(&steady);
+  cr_expect(train_study_row(&s, 0, 0, 0)->trained.loss != train_study_row(&steady, 0, 0, 0)->trained.loss,
+            "weights do not decay");
+  train_study_free(&steady);
+  for (int k = 1; snprintf(text, sizeof text, "topk:k=%d", k) && !train_study_add(&s, text);) k++;
+  cr_expect(s.spec_count == TRAIN_SPECS && strstr(attn_last_error(), "at most 63"), "%s", attn_last_error());
+  train_study_free(&s);
 }
 
 static attn_status open_file(const char *path, const char *content, int64_t seeds) {
