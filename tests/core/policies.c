@@ -114,9 +114,14 @@ Test(core_policies, counts_keys_and_pairs_in_closed_form) {
   for (int64_t i = 0; i < 2 * 2 * 2 * 3 * 3 * 3; i++) {
     static const int64_t budgets[] = {9, 22}, recents[] = {1, 5}, prompts[] = {0, 14, 40},
                          every[] = {1, 3, 7}, chunks[] = {1, 4, 5};
-    attn_kv_rule r = {.score = attn_kv_score_at(0), .budget = budgets[i % 2], .recent = recents[i / 2 % 2]};
-    r.prompt = prompts[i / 4 % 3], r.every = every[i / 12 % 3], r.chunk = chunks[i / 36 % 3];
-    r.shared = i < 108 ? 0 : 0.7, r.admit = i < 12 ? -1.8 : 0;
+    const attn_kv_rule r = {.score = attn_kv_score_at(0),
+                            .budget = budgets[i % 2],
+                            .recent = recents[i / 2 % 2],
+                            .prompt = prompts[i / 4 % 3],
+                            .every = every[i / 12 % 3],
+                            .chunk = chunks[i / 36 % 3],
+                            .shared = i < 108 ? 0 : 0.7,
+                            .admit = i < 12 ? -1.8 : 0};
     if (r.recent - 1 + (r.every + r.chunk - 1) / r.chunk * r.chunk > r.budget) continue;
     if (r.shared > 0 && r.prompt <= r.budget) continue;
     check_counts(x, &r);

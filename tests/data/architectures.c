@@ -274,7 +274,8 @@ Test(data_architectures, files_of_gguf_have_experts_together) {
     float *first = logits_of(fixture_directory, m.vocab),
           *second = logits_of(gguf_file_write(f, "m.gguf"), m.vocab);
     cr_assert_arr_eq(first, second, (size_t)(N * m.vocab) * sizeof *first, "%s", names[i]);
-    free(first), free(second);
+    free(first);
+    free(second);
     reference_free(&m);
   }
 }

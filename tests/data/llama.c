@@ -42,7 +42,11 @@ static void check_logits(const char *directory, const reference_model *m, const 
                       wanted + first * m->vocab, q, k, v);
   check_close(logits, wanted, n * m->vocab, directory);
   data_llama_close(llama);
-  free(logits), free(wanted), free(q), free(k), free(v);
+  free(logits);
+  free(wanted);
+  free(q);
+  free(k);
+  free(v);
 }
 
 Test(data_llama, logits_of_the_bundled_model_are_those_of_an_independent_computation) {
@@ -76,7 +80,9 @@ Test(data_llama, the_bundled_model_predicts_held_text_as_its_card_says) {
   }
   cr_assert(bits >= 1.87 && bits <= 2.47, "%g bits a byte", bits);
   data_llama_close(m);
-  free(logits), free(tokens), free(text);
+  free(logits);
+  free(tokens);
+  free(text);
 }
 
 Test(data_llama, every_storage_of_a_grouped_model_gives_the_reference_logits) {

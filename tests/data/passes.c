@@ -65,9 +65,15 @@ static store *run_windows(int64_t first, int64_t windows, const data_llama_swap 
   for (int64_t i = 0; i < WINDOWS * N; i++) tokens[i] = token(i);
   s->heads = model.heads;
   s->d = model.d;
-  data_llama_pass pass = {.tokens = tokens + first * N, .windows = windows, .n = N, .swaps = swaps, .to = s};
-  pass.count = count, pass.scored = scored, pass.attention = keep_attention, pass.logits = keep_logits;
-  assert_ok(data_llama_run(llama, &pass));
+  assert_ok(data_llama_run(llama, &(data_llama_pass){.tokens = tokens + first * N,
+                                                     .windows = windows,
+                                                     .n = N,
+                                                     .swaps = swaps,
+                                                     .count = count,
+                                                     .scored = scored,
+                                                     .to = s,
+                                                     .attention = keep_attention,
+                                                     .logits = keep_logits}));
   return s;
 }
 
@@ -269,8 +275,13 @@ Test(data_passes, refusals) {
                {{.spec = spec_of("tiled"), .phase = DATA_LLAMA_DECODE, .decode = N, .mix = 1}, "1 to 19"},
                {{.spec = spec_of("tiled"), .phase = DATA_LLAMA_PREFILL, .mix = 1}, "1 to 19"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    data_llama_pass pass = {.tokens = tokens, .windows = 1, .n = N, .swaps = &cases[i].swap, .count = 1};
-    pass.to = s, pass.logits = keep_logits;
+    const data_llama_pass pass = {.tokens = tokens,
+                                  .windows = 1,
+                                  .n = N,
+                                  .swaps = &cases[i].swap,
+                                  .count = 1,
+                                  .to = s,
+                                  .logits = keep_logits};
     cr_expect_neq(data_llama_run(llama, &pass), ATTN_OK);
     cr_expect(strstr(attn_last_error(), cases[i].says), "%s", attn_last_error());
   }

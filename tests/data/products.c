@@ -161,7 +161,8 @@ Test(data_products, every_number_is_that_of_its_code) {
         cr_assert(!(y[i] < wanted) && !(y[i] > wanted), "%s %s: column %d of row %d is %.9g, not %.9g", *isa,
                   formats[f]->name, (int)(i / ROWS), (int)(i % ROWS), (double)y[i], (double)wanted);
       }
-      free(x), free(y);
+      free(x);
+      free(y);
       matrix_free(&m);
     }
 }
@@ -172,8 +173,11 @@ Test(data_products, what_kernels_cannot_read_is_widened_first) {
   const char *best = attn_isa_list()[0];
   matrix m = matrix_make(&tensor_e4m3, WIDE), odd = matrix_make(&tensor_f16, 40);
   float *x = random_numbers(TEXTS * WIDE);
-  m.scale = (tensor){.name = "s", .file = "f", .format = &tensor_f32, .count = 8 * SCALES};
-  m.scale.at = (const uint8_t *)random_numbers(8 * SCALES);
+  m.scale = (tensor){.name = "s",
+                     .file = "f",
+                     .format = &tensor_f32,
+                     .count = 8 * SCALES,
+                     .at = (const uint8_t *)random_numbers(8 * SCALES)};
   m.rows.weight = &m.weight;
   m.rows.bias = &m.bias;
   m.rows.scale = &m.scale;
@@ -187,6 +191,8 @@ Test(data_products, what_kernels_cannot_read_is_widened_first) {
   odd.rows.weight = &at_odd;
   odd.rows.bias = &odd.bias;
   check(best, "F16 at an odd address", &odd, x);
-  free(moved), free(x);
-  matrix_free(&m), matrix_free(&odd);
+  free(moved);
+  free(x);
+  matrix_free(&m);
+  matrix_free(&odd);
 }

@@ -176,7 +176,9 @@ Test(data_safetensors, shards_are_one_set_of_tensors) {
   data_sha256(both, n1 + n2, wanted);
   weights_sha256(w, hex);
   cr_assert_str_eq(hex, wanted);
-  free(one), free(two), free(both);
+  free(one);
+  free(two);
+  free(both);
   weights_close(w);
 }
 

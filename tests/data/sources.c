@@ -284,22 +284,27 @@ Test(data_sources, the_needle_is_where_it_should_be_with_the_score_asked_for) {
 
 /* Generators mean numbers, whatever their parameters, also of one channel and few keys. */
 Test(data_sources, extreme_parameters_give_finite_numbers) {
-  char specs[] =
-      "needle:distance=0,strength=-12;needle:distance=1,strength=-1e4,std=1e6;peaked:std=1e6;"
-      "needle:distance=1,gap=1e4,std=1e6;heavytailed:dof=1,scale=1e6;outlier:factor=1e6;"
-      "gaussian:std_q=1e6,std_k=1e6;hopfield:beta=1e6,noise=1e6;gat:std=1e6;rope:theta=1e12,std=1e6",
-       *rest;
+  static const char *const specs[] = {"needle:distance=0,strength=-12",
+                                      "needle:distance=1,strength=-1e4,std=1e6",
+                                      "needle:distance=1,gap=1e4,std=1e6",
+                                      "heavytailed:dof=1,scale=1e6",
+                                      "gaussian:std_q=1e6,std_k=1e6",
+                                      "peaked:std=1e6",
+                                      "outlier:factor=1e6",
+                                      "hopfield:beta=1e6,noise=1e6",
+                                      "gat:std=1e6",
+                                      "rope:theta=1e12,std=1e6"};
   static const int64_t widths[] = {1, 2, 8, 17}, lengths[] = {2, 40, 131};
   int made = 0;
-  for (const char *spec = strtok_r(specs, ";", &rest); spec; spec = strtok_r(NULL, ";", &rest))
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
     for (int w = 0; w < 4; w++)
       for (int l = 0; l < 3; l++) {
         const data_request r = {1, 2, 1, lengths[l], lengths[(l + 1) % 3], widths[w], widths[w], ATTN_F32, 5};
         data_qkv x = {0};
-        const attn_status status = data_source_make(spec, &r, &x, NULL);
+        const attn_status status = data_source_make(specs[s], &r, &x, NULL);
         if (status == ATTN_EUNSUPPORTED) continue;
         assert_ok(status);
-        cr_expect_eq(data_qkv_check_finite(&x), ATTN_OK, "%s, d = %d, n = %d: %s", spec, (int)widths[w],
+        cr_expect_eq(data_qkv_check_finite(&x), ATTN_OK, "%s, d = %d, n = %d: %s", specs[s], (int)widths[w],
                      (int)lengths[l], attn_last_error());
         data_qkv_free(&x);
         made++;

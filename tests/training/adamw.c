@@ -20,8 +20,13 @@ Test(training_adamw, steps) {
   const bool decays[WEIGHTS] = {false, true, false};
   double g[STEPS * WEIGHTS], squares[STEPS * WEIGHTS], first[WEIGHTS] = {0}, second[WEIGHTS] = {0},
                                                        w[WEIGHTS] = {1, -2, 3};
-  adamw a = {.count = WEIGHTS, .steps = STEPS, .rate = 0.1, .decay = 0.5, .decays = decays};
-  a.first = first, a.second = second;
+  adamw a = {.count = WEIGHTS,
+             .steps = STEPS,
+             .rate = 0.1,
+             .decay = 0.5,
+             .decays = decays,
+             .first = first,
+             .second = second};
   for (int64_t t = 0; t < STEPS; t++) {
     double given[WEIGHTS], expected[WEIGHTS], norm = 0;
     for (int j = 0; j < WEIGHTS; j++) given[j] = (t % 3 ? 0.1 : 5) * cos((double)(t * WEIGHTS + j));

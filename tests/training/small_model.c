@@ -8,7 +8,14 @@
 #include "experiments/training/small_model.h"
 #include "tests/support/directions.h"
 
-static const small_shape shape = {7, 6, 2, 8, 2, 2, 5, ATTN_F64}; /* two sequences of 6, 2 heads, 2 layers */
+static const small_shape shape = {.vocabulary = 7,
+                                  .n = 6,
+                                  .batch = 2,
+                                  .width = 8,
+                                  .heads = 2,
+                                  .layers = 2,
+                                  .inner = 5,
+                                  .attention = ATTN_F64};
 static const int32_t tokens[12] = {1, 0, 6, 2, 2, 5, 3, 4, 1, 1, 0, 6},
                      targets[12] = {0, -1, 2, 4, 5, 1, -1, -1, 3, 6, 0, 2};
 
@@ -70,8 +77,11 @@ Test(training_small_model, attention_of_fp32) {
   }
   cr_expect(sqrt(apart) <= 10 * 256 * 0x1p-24 * sqrt(norm), "%g of %g", sqrt(apart), sqrt(norm));
   cr_expect(apart > 0, "attention is not of fp32");
-  small_model_free(&m), small_model_free(&of_single);
-  free(weights), free(g), free(rounded);
+  small_model_free(&m);
+  small_model_free(&of_single);
+  free(weights);
+  free(g);
+  free(rounded);
 }
 
 /* No position hears of a later one: with other last tokens the logits before them keep their bits. */
