@@ -69,8 +69,8 @@ Test(cli_drawn, problems_have_what_is_declared_only) {
 /* Each has other numbers, can be given as a case and is done in a moment, apart from the longest; each value
  * of a field that has names is met. */
 Test(cli_drawn, problems_are_cases_of_every_kind) {
-  static const char *const none[] = {"n_kv",  "n_kv=3x", "n_kv=0",    "n_kv=131073",
-                                     "lse=2", "isa=",    "threads=65"};
+  static const char *const none[] = {"n_kv",  "n_kv=3x", "n_kv=0",     "n_kv=131073",
+                                     "lse=2", "isa=",    "threads=65", "seed=9223372036854775807"};
   const drawn_scope scope = drawn_scope_all(~UINT32_C(0));
   problem *list, back;
   int64_t count, known = 0, longest = 0, met[FIELDS] = {0};
