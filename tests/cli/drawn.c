@@ -152,7 +152,7 @@ Test(cli_drawn, inputs_are_those_of_the_problem) {
                   ends[PADDINGS][BATCH] = {{11, 11, 11}, {3, 6, 9}, {11, 11, 8}, {9, 9, 9}};
     cr_expect(made->batch == BATCH && made->n_q == 5 && made->n_kv == KEYS && made->d_qk == WIDTH &&
                   made->d_v == VALUE_WIDTH && made->heads == 4 && made->kv_heads == KV_HEADS &&
-                  made->dtype == ATTN_F64 && !made->causal,
+                  made->dtype == ATTN_F64 && !made->causal && made->mask.kind == ATTN_MASK_DOCUMENTS,
               "%s", text);
     double largest = 0;
     for (int64_t b = 0; b < BATCH; b++) {
@@ -177,6 +177,28 @@ Test(cli_drawn, inputs_are_those_of_the_problem) {
               made->score.relative[6] != 0);
     region_free(&x.memory);
   }
+}
+
+/* All, none, some with the first, a part at the beginning, at the end, between them. */
+Test(cli_drawn, biases_hide_keys_in_every_way) {
+  enum { ROWS = 64, KEYS = 9 };
+  problem p;
+  problem_inputs x;
+  int met[6] = {0};
+  cr_assert(!problem_parse("n_q=64,n_kv=9,heads=2,kv_heads=2,batch=2,score=hidden", &p) &&
+            !problem_inputs_make(&p, &x));
+  const attn_bias *bias = &x.in.problem.score.dense;
+  cr_assert(bias->row == KEYS && bias->head == ROWS * KEYS && bias->batch == 2 * bias->head);
+  for (int64_t i = 0; i < 2 * 2 * ROWS; i++) {
+    unsigned hidden = 0;
+    for (int j = 0; j < KEYS; j++)
+      hidden |= (unsigned)(attn_get(bias->at, i * KEYS + j, bias->dtype) < -10) << j;
+    const bool apart = (hidden + (hidden & (0 - hidden))) & hidden, first = hidden & 1, last = hidden >> 8;
+    cr_expect(!apart || first);
+    met[first && last && !apart ? 0 : !hidden ? 1 : apart ? 2 : first ? 3 : last ? 4 : 5]++;
+  }
+  for (int i = 0; i < 6; i++) cr_expect(met[i] > (i ? 0 : 16), "%d: %d", i, met[i]);
+  region_free(&x.memory);
 }
 
 Test(cli_drawn, sinks_are_near_and_far) {
