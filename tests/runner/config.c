@@ -77,7 +77,7 @@ Test(config, a_range_that_misses_its_end_stops_before_it) {
 Test(config, parameters_make_a_cross_product) {
   config *c =
       parse(HEAD "variants:\n  - full\n  - tiled: {block_q: [16, 32], block_k: 64:128:x2}\n  - tiled\n"
-                 "datasets:\n  - gaussian: {std_q: 0.5:1:0.25}\n  - gaussian:\n",
+                 "datasets:\n  - gaussian: {std_q: [0.5:1:0.25, 0.1:0.3:0.1, 2:32:x4]}\n  - gaussian:\n",
             NULL, 0);
   static const char *const variants[] = {"full",
                                          "tiled:block_q=16,block_k=64",
@@ -85,12 +85,12 @@ Test(config, parameters_make_a_cross_product) {
                                          "tiled:block_q=32,block_k=64",
                                          "tiled:block_q=32,block_k=128",
                                          "tiled"};
-  static const char *const datasets[] = {"gaussian:std_q=0.5", "gaussian:std_q=0.75", "gaussian:std_q=1",
-                                         "gaussian"};
-  cr_assert_eq(c->variants.count, 6);
+  static const char *const deviations[] = {"0.5", "0.75", "1", "0.1", "0.2", "0.3", "2", "8", "32"};
+  cr_assert(c->variants.count == 6 && c->datasets.count == 10);
   for (size_t i = 0; i < 6; i++) cr_expect_str_eq(c->variants.items[i].text, variants[i]);
-  cr_assert_eq(c->datasets.count, 4);
-  for (size_t i = 0; i < 4; i++) cr_expect_str_eq(c->datasets.items[i].text, datasets[i]);
+  for (size_t i = 0; i < 9; i++)
+    cr_expect_str_eq(c->datasets.items[i].text + strlen("gaussian:std_q="), deviations[i]);
+  cr_expect_str_eq(c->datasets.items[9].text, "gaussian");
   config_free(c);
 }
 
@@ -127,8 +127,8 @@ Test(config, the_default_sweep_has_five_settings_of_each_approximation) {
   int64_t methods = 0, settings = 0;
   EXPECT_INTS(c->n, 1024, 4096);
   cr_expect_eq(c->causal.items[0], 1, "causal attention comes first");
-  cr_expect_eq(count_of(&c->datasets, "captured"), 2);
-  cr_expect_eq(c->datasets.count, 3, "and one on which the errors of features have a bound");
+  cr_expect(count_of(&c->datasets, "captured") == 2 && c->datasets.count == 3,
+            "and one on which the errors of features have a bound");
   for (size_t v = 0; v < attn_variant_count(); v++) {
     const attn_variant *variant = attn_variant_at(v);
     const int64_t count = count_of(&c->variants, variant->name);
