@@ -207,19 +207,18 @@ Test(cli_drawn, sinks_are_near_and_far) {
   problem p = problem_plain();
   problem_inputs x;
   int met[3] = {0};
-  p.value[FIELD_SCORE] = SCORE_SINK;
-  p.value[FIELD_HEADS] = 64;
+  p.value[FIELD_SCORE] = SCORE_SINK, p.value[FIELD_HEADS] = 64;
   cr_assert(problem_inputs_make(&p, &x) == ATTN_OK, "%s", attn_last_error());
   for (int h = 0; h < 64; h++) met[x.sink[h] < -100 ? 0 : x.sink[h] < 30 ? 1 : 2]++;
   cr_expect(met[0] > 4 && met[1] > 4 && met[2] > 4, "%d, %d, %d", met[0], met[1], met[2]);
   region_free(&x.memory);
 }
 
-/* Patterns name keys one after the other, in no more runs than they say. */
+/* Patterns name keys one after the other, in no more runs than they say, up to the query's own. */
 Test(cli_drawn, patterns_name_each_key_once) {
   problem p = problem_plain();
   problem_inputs x;
-  p.value[FIELD_MASK] = ATTN_MASK_PATTERN;
+  p.value[FIELD_MASK] = ATTN_MASK_PATTERN, p.value[FIELD_N_KV] = 20;
   for (p.value[FIELD_SEED] = 1; p.value[FIELD_SEED] < 8; p.value[FIELD_SEED]++) {
     cr_assert(problem_inputs_make(&p, &x) == ATTN_OK, "%s", attn_last_error());
     const attn_pattern *by = x.in.problem.mask.pattern;
@@ -227,6 +226,7 @@ Test(cli_drawn, patterns_name_each_key_once) {
       attn_run runs[3] = {{-1, -1, -1}, {-1, -1, -1}, {-1, -1, -1}};
       const int64_t count = by->row(by->state, i % 2, i / 2, runs);
       cr_expect(count <= by->max_runs && (count > 0 || i % 2));
+      cr_expect(!count || i / 2 >= 20 || runs[count - 1].first + runs[count - 1].count > i / 2);
       for (int64_t r = 0, end = 0; r < count; end = runs[r].first + runs[r].count, r++)
         cr_expect(runs[r].first >= end && runs[r].count > 0 && runs[r].step == 1);
     }
