@@ -52,8 +52,8 @@ static bool read_field(int column, const char *text, other_time *out) {
   if (column < OWN) return (out->texts[column] = names_keep(text));
   const struct axis *x = &axes[column - OWN];
   int64_t *value = &out->axis[column - OWN];
-  return x->choices ? (*value = attn_choice_find(x->choices, text)) >= 0
-                    : attn_int_parse(text, value) && *value > 0;
+  if (x->choices && (*value = attn_choice_find(x->choices, text)) >= 0) return true;
+  return axis_numbers((axis_id)(column - OWN)) && attn_int_parse(text, value) && *value >= x->min;
 }
 
 /* line NULL: it has a NUL byte. */
@@ -75,9 +75,11 @@ static attn_status read_line(times_file *file, char *line) {
     if (c == COLUMNS)
       return attn_fail(ATTN_EINVAL, "%s:%zu: unknown column '%s'", file->path, file->number, fields[i]);
     if (file->number > 1 && !read_field(c, fields[i], &one))
-      return attn_fail(
-          ATTN_EINVAL, "%s:%zu: %s '%s': expected %s", file->path, file->number, column_name(c), fields[i],
-          c >= OWN && axes[c - OWN].choices ? "a name that it has in configurations" : "a number above 0");
+      return attn_fail(ATTN_EINVAL, "%s:%zu: %s '%s': expected %s", file->path, file->number, column_name(c),
+                       fields[i],
+                       c >= OWN && axes[c - OWN].choices ? "a name that it has in configurations"
+                       : c >= OWN && !axes[c - OWN].min  ? "a number of at least 0"
+                                                         : "a number above 0");
     file->columns[i] = c;
   }
   if (file->number == 1) return ATTN_OK;
@@ -119,21 +121,25 @@ attn_status other_times_read(const char *path, other_times *out) {
   return status;
 }
 
-/* Adds the cells that the time is of, or says why there are none: of the nearest run. */
+/* Adds the cells with a run that the time is of, or says why there are none: of the nearest run. */
 static bool add_cells(other_time *one, const char *label, const results_model *m, json_t *out) {
   char why[64] = "no run is of this setting";
   bool found = false, ok = true;
   int nearest = 0;
-  for (size_t i = 0, c = 0; i < m->set->count; i += m->cells[c++].count) {
+  for (size_t i = 0, c = 0; i < m->set->count; i++) {
     int a = 0;
+    if (i == m->cells[c].first + m->cells[c].count) c++;
     if (strcmp(setting_label(&m->settings[m->setting_of[i]]), label) != 0) continue;
     while (a < AXES && (one->axis[a] < 0 || one->axis[a] == m->rows[i]->axis[a])) a++;
     if (a == AXES && m->cells[c].ok) {
+      const size_t first = m->cells[c].first;
       json_t *seconds = result_json_number(one->seconds), *source = result_json_text(one->texts[SOURCE]);
-      json_add(out,
-               json_pack("[I,o,o,o]", (json_int_t)i, result_json_text(one->texts[DEVICE]), seconds, source),
-               &ok);
+      json_add(
+          out,
+          json_pack("[I,o,o,o]", (json_int_t)first, result_json_text(one->texts[DEVICE]), seconds, source),
+          &ok);
       found = true;
+      i = first + m->cells[c].count - 1;
     }
     if (a < nearest) continue;
     nearest = a;

@@ -41,7 +41,7 @@ static const field fields[FIELDS] = {
     [FIELD_LATER] = {"later", .choices = {"no", "yes"}},
     [FIELD_THREADS] = {"threads", 1, 1, 64, {NULL}},
     [FIELD_ISA] = {"isa", .choices = {NULL}},
-    [FIELD_SEED] = {"seed", 1, 0, INT64_MAX, {NULL}}};
+    [FIELD_SEED] = {"seed", 1, 0, INT64_MAX / 2, {NULL}}};
 
 /* The names of a field's values, or an empty list: it is a number. */
 static const char *const *names_of(problem_field f) {

@@ -94,7 +94,7 @@ static attn_status expand_ints(const tree_node *node, const char *what, const ra
     if (count == VALUES_MAX) return range_error(node, what);
     if (out->count == VALUES_MAX) return too_many(node, what);
     status = value_ints_add(out, value);
-    if (r->geometric ? value > end / step : value > end - step) break;
+    if (r->geometric ? value > end / step : (uint64_t)end - (uint64_t)value < (uint64_t)step) break;
     value = r->geometric ? value * step : value + step;
   }
   return status;

@@ -47,6 +47,13 @@ static attn_status make_directories(const char *path) {
   return ATTN_OK;
 }
 
+/* Has no earlier block so many threads? */
+static bool is_first(const grid *g, size_t b) {
+  size_t i = 0;
+  while (g->blocks[i].threads != g->blocks[b].threads) i++;
+  return i == b;
+}
+
 /* The grid's variants as a configuration. No turns (max_time 0): each is executed once and reported. */
 static attn_status configure(const grid *g, config **out) {
   names variants = {0};
@@ -74,8 +81,7 @@ static attn_status configure(const grid *g, config **out) {
           "threads: [",
           stream);
     for (size_t b = 0; b < g->count; b++)
-      if (b == 0 || g->blocks[b].threads != g->blocks[b - 1].threads)
-        fprintf(stream, "%s%" PRId64, b ? ", " : "", g->blocks[b].threads);
+      if (is_first(g, b)) fprintf(stream, "%s%" PRId64, b ? ", " : "", g->blocks[b].threads);
     fputs("]\n", stream);
   }
   names_free(&variants);

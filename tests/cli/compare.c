@@ -13,12 +13,6 @@ static void write_file(const char *name, void (*change)(result_set *)) {
   result_set_free(&set);
 }
 
-static void scale_time(result_row *row, double by) {
-  row->time_median *= by;
-  row->time_ci_lo *= by;
-  row->time_ci_hi *= by;
-}
-
 static void slow_down(result_set *s) {
   scale_time(&s->rows[9], 1.5);
   s->rows[10].time_ci_lo = s->rows[10].time_ci_hi = (double)NAN; /* of one sample */
@@ -196,8 +190,7 @@ Test(cli_compare, json) {
                0);
   cr_expect(runs == 40 && strcmp(file, "b.h5") == 0 && strcmp(differs[0], "compiler") == 0);
   cr_expect(fabs(least - 1 / 3e3) + fabs(most - 40 / 3e3) < 1e-15);
-  json_decref(json);
-  result_set_free(&sets[0]), result_set_free(&sets[1]);
+  json_decref(json), result_set_free(&sets[0]), result_set_free(&sets[1]);
 }
 
 /* Several files are one page; an evaluation has another page. */

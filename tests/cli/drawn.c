@@ -23,8 +23,7 @@ Test(cli_drawn, pairs_and_triples_are_covered) {
   for (uint64_t seed = 0; seed < 20; seed++) {
     int *rows, *again;
     int64_t count, same;
-    cr_assert(covering_make(&plan, seed, &rows, &count) == ATTN_OK);
-    cr_assert(covering_make(&plan, seed, &again, &same) == ATTN_OK);
+    cr_assert(!covering_make(&plan, seed, &rows, &count) && !covering_make(&plan, seed, &again, &same));
     cr_expect(count == same && memcmp(rows, again, (size_t)count * 6 * sizeof *rows) == 0);
     cr_expect(count <= 60, "%lld rows; the largest three factors have 55 triples", (long long)count);
     for (int x = 0; x < 6; x++)
@@ -69,8 +68,8 @@ Test(cli_drawn, problems_have_what_is_declared_only) {
 /* Each has other numbers, can be given as a case and is done in a moment, apart from the longest; each value
  * of a field that has names is met. */
 Test(cli_drawn, problems_are_cases_of_every_kind) {
-  static const char *const none[] = {"n_kv",  "n_kv=3x", "n_kv=0",    "n_kv=131073",
-                                     "lse=2", "isa=",    "threads=65"};
+  static const char *const none[] = {"n_kv",  "n_kv=3x", "n_kv=0",     "n_kv=131073",
+                                     "lse=2", "isa=",    "threads=65", "seed=9223372036854775807"};
   const drawn_scope scope = drawn_scope_all(~UINT32_C(0));
   problem *list, back;
   int64_t count, known = 0, longest = 0, met[FIELDS] = {0};
@@ -144,6 +143,7 @@ Test(cli_drawn, inputs_are_those_of_the_problem) {
                       "mask=documents,values=small,later=yes",
                       &p) == ATTN_OK);
     p.value[FIELD_PADDING] = i % PADDINGS;
+    p.value[FIELD_SCALE] = i % SCALES;
     p.value[FIELD_SEED] = 2 + i;
     problem_print(&p, text);
     cr_assert(problem_inputs_make(&p, &x) == ATTN_OK, "%s", attn_last_error());
@@ -152,8 +152,10 @@ Test(cli_drawn, inputs_are_those_of_the_problem) {
                   ends[PADDINGS][BATCH] = {{11, 11, 11}, {3, 6, 9}, {11, 11, 8}, {9, 9, 9}};
     cr_expect(made->batch == BATCH && made->n_q == 5 && made->n_kv == KEYS && made->d_qk == WIDTH &&
                   made->d_v == VALUE_WIDTH && made->heads == 4 && made->kv_heads == KV_HEADS &&
-                  made->dtype == ATTN_F64 && !made->causal,
+                  made->dtype == ATTN_F64 && !made->causal && made->mask.kind == ATTN_MASK_DOCUMENTS,
               "%s", text);
+    const double by = made->scale * sqrt(WIDTH), least[SCALES] = {1, 0, -1, 1.1, 99};
+    cr_expect(by >= least[i % SCALES] - 1e-9 && (i % SCALES > 2 || by <= least[i % SCALES] + 1e-9));
     double largest = 0;
     for (int64_t b = 0; b < BATCH; b++) {
       int64_t end = ends[i % PADDINGS][b];
@@ -179,23 +181,44 @@ Test(cli_drawn, inputs_are_those_of_the_problem) {
   }
 }
 
+/* All, none, some with the first, a part at the beginning, at the end, between them. */
+Test(cli_drawn, biases_hide_keys_in_every_way) {
+  enum { ROWS = 64, KEYS = 9 };
+  problem p;
+  problem_inputs x;
+  int met[6] = {0};
+  cr_assert(!problem_parse("n_q=64,n_kv=9,heads=2,kv_heads=2,batch=2,score=hidden", &p) &&
+            !problem_inputs_make(&p, &x));
+  const attn_bias *bias = &x.in.problem.score.dense;
+  cr_assert(bias->row == KEYS && bias->head == ROWS * KEYS && bias->batch == 2 * bias->head);
+  for (int64_t i = 0; i < 2 * 2 * ROWS; i++) {
+    unsigned hidden = 0;
+    for (int j = 0; j < KEYS; j++)
+      hidden |= (unsigned)(attn_get(bias->at, i * KEYS + j, bias->dtype) < -10) << j;
+    const bool apart = (hidden + (hidden & (0 - hidden))) & hidden, first = hidden & 1, last = hidden >> 8;
+    cr_expect(!apart || first);
+    met[first && last && !apart ? 0 : !hidden ? 1 : apart ? 2 : first ? 3 : last ? 4 : 5]++;
+  }
+  for (int i = 0; i < 6; i++) cr_expect(met[i] > (i ? 0 : 16), "%d: %d", i, met[i]);
+  region_free(&x.memory);
+}
+
 Test(cli_drawn, sinks_are_near_and_far) {
   problem p = problem_plain();
   problem_inputs x;
   int met[3] = {0};
-  p.value[FIELD_SCORE] = SCORE_SINK;
-  p.value[FIELD_HEADS] = 64;
+  p.value[FIELD_SCORE] = SCORE_SINK, p.value[FIELD_HEADS] = 64;
   cr_assert(problem_inputs_make(&p, &x) == ATTN_OK, "%s", attn_last_error());
   for (int h = 0; h < 64; h++) met[x.sink[h] < -100 ? 0 : x.sink[h] < 30 ? 1 : 2]++;
   cr_expect(met[0] > 4 && met[1] > 4 && met[2] > 4, "%d, %d, %d", met[0], met[1], met[2]);
   region_free(&x.memory);
 }
 
-/* Patterns name keys one after the other, in no more runs than they say. */
+/* Patterns name keys one after the other, in no more runs than they say, up to the query's own. */
 Test(cli_drawn, patterns_name_each_key_once) {
   problem p = problem_plain();
   problem_inputs x;
-  p.value[FIELD_MASK] = ATTN_MASK_PATTERN;
+  p.value[FIELD_MASK] = ATTN_MASK_PATTERN, p.value[FIELD_N_KV] = 20;
   for (p.value[FIELD_SEED] = 1; p.value[FIELD_SEED] < 8; p.value[FIELD_SEED]++) {
     cr_assert(problem_inputs_make(&p, &x) == ATTN_OK, "%s", attn_last_error());
     const attn_pattern *by = x.in.problem.mask.pattern;
@@ -203,6 +226,7 @@ Test(cli_drawn, patterns_name_each_key_once) {
       attn_run runs[3] = {{-1, -1, -1}, {-1, -1, -1}, {-1, -1, -1}};
       const int64_t count = by->row(by->state, i % 2, i / 2, runs);
       cr_expect(count <= by->max_runs && (count > 0 || i % 2));
+      cr_expect(!count || i / 2 >= 20 || runs[count - 1].first + runs[count - 1].count > i / 2);
       for (int64_t r = 0, end = 0; r < count; end = runs[r].first + runs[r].count, r++)
         cr_expect(runs[r].first >= end && runs[r].count > 0 && runs[r].step == 1);
     }

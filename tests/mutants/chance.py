@@ -73,7 +73,7 @@ def changes(text, at):
     with contextlib.redirect_stdout(io.StringIO()):
         found = mutator.mutants_regexp([line], ["universal.rules", "c_like.rules"], ignorePatterns=[], ignoreStringOnly=True)
     found = [new for _, new, *_ in found if re.sub(r'"[^"]*"', '""', new) != bare and "//" not in new.replace("://", "")]
-    counted = re.sub(r"(\bfor \([^;]* = 0; \w+) < ([^;&|]+( && !\w+)?;)", r"\1 != \2", line)  # counts are 0 at least
+    counted = re.sub(r"(\bfor \([^;]* = 0; (?:!\w+ && )?\w+) < ([^;&|]+( && !\w+)?;)", r"\1 != \2", line)  # counts are 0 at least
     return [new for new in found if new != counted and not (re.search(r"\n *continue;$", new.rstrip()) and ends_loop(text, at))]
 
 

@@ -1,6 +1,7 @@
 /* fronts.c - which settings are offered to the reader, and on a front of error against time, memory or
  * keys. */
 
+#include "experiments/analysis/doubts.h"
 #include "experiments/analysis/model.h"
 #include "tests/support/results_fixture.h"
 
@@ -72,7 +73,7 @@ Test(report_fronts, what_errs_as_the_mean_of_v_does_is_on_no_front) {
 }
 
 /* Of three settings the first is as small as the second and less accurate, and the third has a seed without a
- * result. */
+ * result, or with a wrong one. */
 Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it) {
   result_row rows[4] = {row_of(2), row_of(3), row_of(5), row_of(5)};
   const result_set set = {.rows = rows, .count = 4};
@@ -86,9 +87,11 @@ Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it)
     rows[i].err_rel_fro_cert_hi = ceilings[i];
     rows[i].seed = i == 3;
   }
-  for (int broken = 0; broken < 2; broken++) {
+  for (int bad = 0; bad < 3; bad++) {
+    const bool broken = bad;
     results_model model;
-    if (broken) rows[2].status = RUN_CRASHED;
+    rows[2].status = bad == 1 ? RUN_CRASHED : RUN_OK;
+    if (bad == 2) rows[2].verdict = VERDICT_VIOLATED;
     cr_assert_eq(model_make(&set, &model), ATTN_OK);
     cr_assert(model.groups_count == 1 && model.groups[0].count == 3);
     const model_line *lines = model.groups[0].lines;
@@ -99,7 +102,7 @@ Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it)
     cr_expect(lines[0].cells[0].front_keys == broken && lines[1].cells[0].front_keys == broken);
     cr_expect_eq(lines[2].cells[0].front_keys, !broken);
     cr_expect(same_number(lines[0].cells[0].ceiling, 0.5) && isnan(lines[1].cells[0].ceiling));
-    cr_expect(same_number(lines[2].cells[0].ceiling, broken ? 0.2 : 0.3));
+    cr_expect(same_number(lines[2].cells[0].ceiling, bad == 1 ? 0.2 : 0.3));
     cr_expect(!model.settings[lines[0].setting].drawn && model.settings[lines[2].setting].drawn);
     model_free(&model);
   }
@@ -107,24 +110,29 @@ Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it)
 }
 
 /* A run of each of two seeds, twice as slow as exact attention in each round, of which it has one less: times
- * of other seeds and rounds are no measure. */
+ * of other seeds and rounds are no measure. Of another seed, the measure is the first exact run that was
+ * timed: exact attention draws nothing, and runs once. */
 Test(report_fronts, speed_ups_are_of_the_same_seed_and_round) {
-  result_row rows[4] = {row_of(1), row_of(1), row_of(2), row_of(2)};
-  const result_set set = {.rows = rows, .count = 4};
+  enum { COUNT = 6 };
+  result_row rows[COUNT] = {row_of(1), row_of(1), row_of(1), row_of(2), row_of(2), row_of(3)};
+  const result_set set = {.rows = rows, .count = COUNT};
   results_model model;
-  for (int i = 0; i < 4; i++) {
-    rows[i].seed = i % 2;
-    if (i > 1) rows[i].n_samples = 20; /* ten of each round */
+  rows[0].status = RUN_CRASHED;
+  for (int i = 0; i < COUNT; i++) {
+    rows[i].seed = i == 5 ? 9 : i % 3 + i / 3;
+    if (i > 2) rows[i].n_samples = 20; /* ten of each round */
     for (int64_t s = 0; s < rows[i].n_samples; s++)
-      rows[i].samples[s] = (i > 1 ? 2 : 1) * (1 + 5 * (double)rows[i].seed) * (1 + rows[i].rounds[s]);
+      rows[i].samples[s] = (i > 2 ? 2 : 1) * (1 + 5 * (double)(rows[i].seed % 8)) * (1 + rows[i].rounds[s]);
   }
   cr_assert_eq(model_make(&set, &model), ATTN_OK);
-  cr_assert(model.groups_count == 1 && model.groups[0].count == 2);
-  const fit_interval *x = &model.groups[0].lines[1].cells[0].speedup;
-  cr_expect(fabs(x->lo - 0.5) < 1e-12 && fabs(x->mid - 0.5) < 1e-12 && fabs(x->hi - 0.5) < 1e-12,
-            "%g, %g, %g", x->lo, x->mid, x->hi);
+  cr_assert(model.groups_count == 1 && model.groups[0].count == 3);
+  for (int l = 1; l < 3; l++) {
+    const fit_interval *x = &model.groups[0].lines[l].cells[0].speedup;
+    cr_expect(fabs(x->lo - 0.5) < 1e-12 && fabs(x->mid - 0.5) < 1e-12 && fabs(x->hi - 0.5) < 1e-12,
+              "%d: %g, %g, %g", l, x->lo, x->mid, x->hi);
+  }
   model_free(&model);
-  for (int i = 0; i < 4; i++) result_row_free(&rows[i]);
+  for (int i = 0; i < COUNT; i++) result_row_free(&rows[i]);
 }
 
 /* Medians over seeds, from the least end of a run's interval to the largest; the exponent over two lengths is
@@ -144,7 +152,11 @@ Test(report_fronts, a_cell_reaches_over_its_runs) {
     rows[i].err_rel_fro = seed;
     rows[i].err_rel_fro_lo = seed - 0.5;
     rows[i].err_rel_fro_hi = seed + 0.5;
+    rows[i].peak_rss = 10 * size - seed;
+    rows[i].kept_mass_mean = 1 - seed / 8;
+    rows[i].regret_mean = seed / 16;
   }
+  rows[0].verdict = VERDICT_UNCHECKED;
   cr_assert_eq(model_make(&set, &model), ATTN_OK);
   cr_assert(model.groups_count == 1 && model.groups[0].count == 1 && model.groups[0].lines[0].count == 2);
   const model_line *line = model.groups[0].lines;
@@ -157,6 +169,12 @@ Test(report_fronts, a_cell_reaches_over_its_runs) {
                  hi = i > 2 ? wanted[i].mid + reach : wanted[i].hi;
     cr_expect(fabs(found[i].mid - wanted[i].mid) + fabs(found[i].lo - lo) + fabs(found[i].hi - hi) < 1e-12,
               "%d: %g, %g, %g", i, found[i].lo, found[i].mid, found[i].hi);
+  }
+  for (int l = 0; l < 2; l++) {
+    const model_cell *cell = &line->cells[l];
+    cr_expect(cell->left_out == 0.25 && cell->regret == 0.125 && cell->unchecked == !l && cell->judged == l);
+    cr_expect(model.groups[0].lengths[l].process == (l ? 39 : 9), "the most of all seeds");
+    cr_expect(cell->doubts == (doubts_of(&rows[2 * l]) | doubts_of(&rows[2 * l + 1])));
   }
   model_free(&model);
   for (int i = 0; i < 4; i++) result_row_free(&rows[i]);

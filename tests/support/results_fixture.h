@@ -169,6 +169,12 @@ static inline result_set fixture_set(int64_t count) {
   return set;
 }
 
+static inline void scale_time(result_row *row, double by) {
+  row->time_median *= by;
+  row->time_ci_lo *= by;
+  row->time_ci_hi *= by;
+}
+
 /* A new journal with rows first, first + step, ... (count of them) of one session. */
 static inline attn_status fixture_journal(const char *path, int64_t first, int64_t step, int64_t count,
                                           double start) {
