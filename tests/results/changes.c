@@ -39,12 +39,6 @@ static const run_change *of(const changed *c, int64_t i) {
   return found;
 }
 
-static void scale_time(result_row *row, double by) {
-  row->time_median *= by;
-  row->time_ci_lo *= by;
-  row->time_ci_hi *= by;
-}
-
 Test(results_changes, a_file_against_itself) {
   changed c = compare(fixture_set(60), fixture_set(60), 1.05);
   cr_assert_eq(c.pairs.count, 60);
