@@ -264,6 +264,27 @@ Test(results_journal, foreign_newer_and_malformed_files_are_refused_with_their_l
   }
 }
 
+/* To 64 MiB; what follows is read, too. */
+Test(results_journal, a_line_may_be_long) {
+  const char *path = fixture_path("long.jsonl");
+  char *rows;
+  cr_assert_eq(fixture_journal(path, 0, 1, 3, 1e9), ATTN_OK);
+  const size_t size = fixture_read(path, &rows), begin = strcspn(rows, "\n") + 1;
+  for (int blanks = 5 << 20; blanks < 100 << 20; blanks *= 13) {
+    FILE *file = fopen(path, "w");
+    result_set set;
+    fwrite(rows, 1, size, file);
+    fprintf(file, "%*s", blanks, HEADER);
+    fwrite(rows + begin, 1, size - begin, file);
+    cr_assert_eq(fclose(file), 0);
+    const attn_status status = results_load(&path, 1, &set);
+    cr_expect_eq(status, blanks > 64 << 20 ? ATTN_EINVAL : ATTN_OK);
+    cr_expect(status ? strstr(attn_last_error(), ":5: a line of more than 64 MiB") != NULL : set.count == 3);
+    if (!status) result_set_free(&set);
+  }
+  free(rows);
+}
+
 Test(results_journal, a_second_process_finds_it_busy) {
   const char *path = fixture_path("busy.jsonl");
   journal *j = open_good(path, "one");
