@@ -21,8 +21,7 @@ Test(claims, file) {
   hid_t file = H5Fopen("claims.h5", H5F_ACC_RDONLY, H5P_DEFAULT);
   hsize_t count;
   const double value = first_of(file, "value", &count);
-  cr_expect(count == 5);
-  cr_expect(first_of(file, "low", &count) <= value && first_of(file, "high", &count) >= value);
+  cr_expect(count == 5 && first_of(file, "low", &count) <= value && first_of(file, "high", &count) >= value);
   cr_expect(fabs(first_of(file, "level", &count) - 0.95) < 1e-12);
   cr_expect(fabs(first_of(file, "said", &count) - (1 - 2 * exp(-8))) < 1e-12);
   cr_expect(H5Lexists(file, "verdict", H5P_DEFAULT) > 0 && H5Lexists(file, "interval", H5P_DEFAULT) > 0);

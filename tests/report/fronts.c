@@ -25,8 +25,7 @@ Test(report_fronts, what_errs_as_zeros_do_is_on_no_front) {
   for (size_t e = 0; e < sizeof errors / sizeof *errors; e++) {
     results_model model;
     for (int i = 0; i < 3; i++) rows[i].err_rel_fro = errors[e][i];
-    cr_assert_eq(model_make(&set, &model), ATTN_OK);
-    cr_assert(model.groups_count == 1 && model.groups[0].count == 3);
+    cr_assert(model_make(&set, &model) == ATTN_OK && model.groups_count == 1 && model.groups[0].count == 3);
     for (size_t l = 0; l < 3; l++) {
       const model_cell *cell = &model.groups[0].lines[l].cells[0];
       const bool worthless = cell->error.mid >= 1;
@@ -55,8 +54,7 @@ Test(report_fronts, what_errs_as_the_mean_of_v_does_is_on_no_front) {
   for (int n = 0; n < 2; n++) {
     results_model model;
     rows[3].variant = nulls[n];
-    cr_assert_eq(model_make(&set, &model), ATTN_OK);
-    cr_assert(model.groups_count == 1 && model.groups[0].count == 4);
+    cr_assert(model_make(&set, &model) == ATTN_OK && model.groups_count == 1 && model.groups[0].count == 4);
     for (size_t l = 0; l < 4; l++) {
       const model_line *line = &model.groups[0].lines[l];
       const model_cell *cell = &line->cells[0];
@@ -89,8 +87,7 @@ Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it)
   for (int broken = 0; broken < 2; broken++) {
     results_model model;
     if (broken) rows[2].status = RUN_CRASHED;
-    cr_assert_eq(model_make(&set, &model), ATTN_OK);
-    cr_assert(model.groups_count == 1 && model.groups[0].count == 3);
+    cr_assert(model_make(&set, &model) == ATTN_OK && model.groups_count == 1 && model.groups[0].count == 3);
     const model_line *lines = model.groups[0].lines;
     for (int l = 0; l < 3; l++)
       cr_expect(lines[l].cells[0].offered == (!broken || l < 2) && lines[l].cells[0].status == RUN_OK);
@@ -118,8 +115,7 @@ Test(report_fronts, speed_ups_are_of_the_same_seed_and_round) {
     for (int64_t s = 0; s < rows[i].n_samples; s++)
       rows[i].samples[s] = (i > 1 ? 2 : 1) * (1 + 5 * (double)rows[i].seed) * (1 + rows[i].rounds[s]);
   }
-  cr_assert_eq(model_make(&set, &model), ATTN_OK);
-  cr_assert(model.groups_count == 1 && model.groups[0].count == 2);
+  cr_assert(model_make(&set, &model) == ATTN_OK && model.groups_count == 1 && model.groups[0].count == 2);
   const fit_interval *x = &model.groups[0].lines[1].cells[0].speedup;
   cr_expect(fabs(x->lo - 0.5) < 1e-12 && fabs(x->mid - 0.5) < 1e-12 && fabs(x->hi - 0.5) < 1e-12,
             "%g, %g, %g", x->lo, x->mid, x->hi);

@@ -35,8 +35,7 @@ Test(report_maps, bytes_and_numbers_are_what_they_say) {
   memcpy(row->map, cells, sizeof cells);
   json_t *maps = maps_of(&set), *pictures = json_object_get(maps, "pictures"),
          *of = json_object_get(maps, "of");
-  cr_assert_eq(json_array_size(pictures), 3);
-  cr_assert_eq(json_array_size(of), 1);
+  cr_assert(json_array_size(pictures) == 3 && json_array_size(of) == 1);
   expect_bytes(json_array_get(pictures, 0), (const unsigned char[]){255, 128, 223, 254}, 4);
   expect_bytes(json_array_get(pictures, 1), (const unsigned char[]){254, 223, 128, 255}, 4);
   expect_bytes(json_array_get(pictures, 2), (const unsigned char[]){33, 223, 33, 223}, 4);

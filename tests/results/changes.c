@@ -64,8 +64,7 @@ Test(results_changes, one_run_got_slower_and_one_faster) {
   cr_expect_eq(c.change.runs[0].time, CHANGE_SLOWER, "worst first");
   cr_expect_str_eq(c.change.runs[0].a->key, c.a.rows[7].key);
   cr_expect_float_eq(of(&c, 7)->ratio.mid, 1.25, 1e-12);
-  cr_expect_eq(of(&c, 8)->time, CHANGE_NONE);
-  cr_expect_eq(of(&c, 9)->time, CHANGE_FASTER);
+  cr_expect(of(&c, 8)->time == CHANGE_NONE && of(&c, 9)->time == CHANGE_FASTER);
   cr_expect_eq(of(&c, 6)->time, CHANGE_UNTIMED);
   changed_free(&c);
 }

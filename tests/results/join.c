@@ -45,10 +45,8 @@ Test(results_join, files_share_groups) {
   results_model alone, model;
   cr_assert_eq(results_join(paths, 2, &set), ATTN_OK, "%s", attn_last_error());
   for (size_t i = 60; i < 120; i++) set.rows[i].isa = "neon";
-  cr_assert_eq(model_make(&single, &alone), ATTN_OK);
-  cr_assert_eq(model_make(&set, &model), ATTN_OK);
-  cr_expect_eq(model.groups_count, alone.groups_count);
-  cr_expect_eq(model.settings_count, 2 * alone.settings_count);
+  cr_assert(model_make(&single, &alone) == ATTN_OK && model_make(&set, &model) == ATTN_OK);
+  cr_expect(model.groups_count == alone.groups_count && model.settings_count == 2 * alone.settings_count);
   for (size_t g = 0; g < model.groups_count; g++)
     for (const model_line *of = model.groups[g].lines, *l = of; l < of + model.groups[g].count; l++) {
       cr_assert_lt(l->exact, model.groups[g].count);
@@ -82,8 +80,6 @@ Test(results_join, names_that_are_alike_are_paths) {
   cr_expect_str_eq(set.rows[0].source, here);
   cr_expect_str_eq(set.rows[2].source, there);
   result_set_free(&set);
-  cr_expect_eq(results_join(twice, 2, &set), ATTN_EINVAL);
-  cr_expect(strstr(attn_last_error(), "twice"));
-  cr_expect_neq(results_join(missing, 2, &set), ATTN_OK);
-  cr_expect(strstr(attn_last_error(), "no.h5"));
+  cr_expect(results_join(twice, 2, &set) == ATTN_EINVAL && strstr(attn_last_error(), "twice"));
+  cr_expect(results_join(missing, 2, &set) != ATTN_OK && strstr(attn_last_error(), "no.h5"));
 }

@@ -66,8 +66,7 @@ static char *summarise(table_format format) {
   journal_close(j);
   result_set set = load_results(path);
   char *text = printed(&set, SUMMARY_RUNS | SUMMARY_BOUNDS, format);
-  cr_assert_eq(summary_violations(&set), 1);
-  cr_assert_eq(summary_failures(&set), 0);
+  cr_assert(summary_violations(&set) == 1 && summary_failures(&set) == 0);
   FILE *file = fopen("/dev/full", "w");
   cr_assert_eq(summary_print(file, &set, SUMMARY_RUNS | SUMMARY_BOUNDS, format), ATTN_EFOREIGN);
   fclose(file);
@@ -340,9 +339,7 @@ Test(results_summary, numbers_are_short) {
 
 Test(results_summary, median_passes_over_nan) {
   double odd[] = {3, (double)NAN, 1, 2}, even[] = {4, 1}, none[] = {(double)NAN};
-  cr_assert_eq(median_of(odd, 4), 2);
-  cr_assert_eq(median_of(even, 2), 2.5);
-  cr_assert(isnan(median_of(none, 1)));
+  cr_assert(median_of(odd, 4) == 2 && median_of(even, 2) == 2.5 && isnan(median_of(none, 1)));
 }
 
 /* Four runs of two settings, read from a file: what was verified of a setting counts once, whoever copied
@@ -368,8 +365,7 @@ Test(results_summary, properties_of_a_setting_count_once) {
   for (size_t i = 0; i < v.count; i++)
     if (v.cells[i].bound->verdict == VERDICT_VIOLATED) violated += v.cells[i].row == &rows[1];
   cr_expect(v.settings == 2 && v.properties == 4 && violated == 1);
-  cr_expect_eq(v.bounds, 4 * (size_t)rows[0].bounds_count);
-  cr_expect_eq(v.count, v.bounds + v.properties);
+  cr_expect(v.bounds == 4 * (size_t)rows[0].bounds_count && v.count == v.bounds + v.properties);
   free(v.cells);
   for (size_t i = 0; i < 4; i++) result_row_free(&rows[i]);
 }

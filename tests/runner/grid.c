@@ -73,8 +73,7 @@ Test(grid, keys_are_canonical) {
   grid g =
       expand("schema: 1\ngrid: {n: 1Ki, heads: 4, kv_heads: 2, d: 32, d_v: 16, causal: yes, dtype: f64}\n"
              "variants: [tiled: {block_k: 1Ki}]\ndatasets: [gaussian: {std_k: 2.50}]\nnulls: no\n");
-  cr_assert_eq(g.count, 1);
-  cr_assert_eq(g.blocks[0].count, 1);
+  cr_assert(g.count == 1 && g.blocks[0].count == 1);
   cr_expect_str_eq(
       g.blocks[0].runs[0].key,
       "dataset=gaussian:std_q=1,std_k=2.5,std_v=1 data_seed=0 n=1024 n_kv=1024 d=32 d_v=16 heads=4 "
@@ -144,8 +143,7 @@ Test(grid, nulls_come_once_for_each_block) {
                   "datasets: [gaussian, 'gaussian:std_q=1']\n");
   size_t baselines = 0;
   while (null_baselines[baselines].name) baselines++;
-  cr_expect_eq(g.count, 2);
-  cr_expect_eq(grid_run_count(&g), 2 * (3 + baselines));
+  cr_expect(g.count == 2 && grid_run_count(&g) == 2 * (3 + baselines));
   cr_expect_eq(count_runs(&g, "variant=null_"), 2 * baselines);
   grid_free(&g);
 }
@@ -192,8 +190,7 @@ Test(grid, shapes_that_cannot_be_are_refused_unless_excluded) {
   "schema: 1\ngrid: {n: 64, heads: [4, 6], kv_heads: 4}\nvariants: full\ndatasets: gaussian\nnulls: no\n"
   config *c = parse(ODD);
   grid g = {0};
-  cr_expect_eq(grid_expand(c, "scalar", 1, &g), ATTN_EINVAL);
-  cr_expect(strstr(attn_last_error(), "heads") != NULL);
+  cr_expect(grid_expand(c, "scalar", 1, &g) == ATTN_EINVAL && strstr(attn_last_error(), "heads") != NULL);
   config_free(c);
   g = expand(ODD "exclude: [{heads: 6}]\n");
   cr_expect_eq(g.count, 1);
@@ -235,8 +232,7 @@ Test(grid, shards_partition_the_work) {
     }
     /* Every key is in the whole and none can be in two shards, since the numbers add up and keys are
      * distinct. */
-    cr_expect_eq(dealt, grid_run_count(&all));
-    cr_expect(largest - smallest <= 1);
+    cr_expect(dealt == grid_run_count(&all) && largest - smallest <= 1);
     expect_distinct_keys(&all);
     grid_free(&all);
   }

@@ -231,8 +231,7 @@ Test(sweep, signals_end_it_with_a_snapshot) {
   for (size_t i = 0; i < 3; i++) {
     cr_expect_eq(end_with(start_hanging(), signals[i].number), signals[i].code);
     result_set set = read_results("x.h5");
-    cr_expect_eq(set.count, 1);
-    cr_expect_eq(set.rows[0].status, RUN_FAILED);
+    cr_expect(set.count == 1 && set.rows[0].status == RUN_FAILED);
     result_set_free(&set);
     unlink("x.jsonl");
     unlink("x.h5");
@@ -241,7 +240,6 @@ Test(sweep, signals_end_it_with_a_snapshot) {
 
 Test(sweep, one_at_a_time) {
   const pid_t child = start_hanging();
-  cr_expect_eq(run("run x.yaml -o x.h5" FAULT), 75);
-  cr_expect_eq(command_diagnostics(&result), 1);
+  cr_expect(run("run x.yaml -o x.h5" FAULT) == 75 && command_diagnostics(&result) == 1);
   end_with(child, SIGTERM);
 }
