@@ -69,6 +69,14 @@ static void expect_as_drawn(int count) {
     medians[b] = 0.5 * (resample[(count - 1) / 2] + resample[count / 2]);
   }
   qsort(medians, DRAWS, sizeof *medians, compare);
+  gsl_rng *draws = gsl_rng_alloc(gsl_rng_mt19937);
+  double sum = 0, squares = 0; /* of medians about the middle, by which they are symmetric */
+  for (int b = 0; b < DRAWS; b++) {
+    const double off = timing_resampled_median(draws, samples, count) - (count - 1) / 2.0;
+    sum += off, squares += off * off;
+  }
+  cr_expect(fabs(sum) <= 6 * sqrt(squares), "n=%d: the mean is off by %g", count, sum / DRAWS);
+  gsl_rng_free(draws);
   const timing_summary s = summarise(samples, count);
   cr_expect(fabs(s.ci_lo - medians[249]) <= 1, "n=%d: %g, drawn %g", count, s.ci_lo, medians[249]);
   cr_expect(fabs(s.ci_hi - medians[9749]) <= 1, "n=%d: %g, drawn %g", count, s.ci_hi, medians[9749]);
