@@ -10,8 +10,7 @@ static double first_of(hid_t file, const char *name, hsize_t *count) {
   hid_t set = H5Dopen2(file, name, H5P_DEFAULT), space = H5Dget_space(set);
   cr_assert(H5Sget_simple_extent_dims(space, count, NULL) == 1 && *count <= 64);
   cr_assert(H5Dread(set, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
-  H5Sclose(space);
-  H5Dclose(set);
+  H5Sclose(space), H5Dclose(set);
   return values[0];
 }
 

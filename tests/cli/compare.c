@@ -216,8 +216,7 @@ Test(cli_compare, json) {
             "%s", result.out);
   cr_expect(
       strstr(result.out, " performer:features=256 n=2048 causal=yes threads=2 mask=prefix:64 captured\n"));
-  json_decref(json);
-  result_set_free(&sets[0]), result_set_free(&sets[1]);
+  json_decref(json), result_set_free(&sets[0]), result_set_free(&sets[1]);
 }
 
 /* Several files are one page; an evaluation has another page. */

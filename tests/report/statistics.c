@@ -338,9 +338,7 @@ Test(report_statistics, estimates_meet_what_the_runs_took) {
     cr_expect_float_eq(json_number_value(json_array_get(time, 2)), 0.25, 1e-12);
     cr_expect_eq(time_n, 4096);
   }
-  json_decref(list);
-  model_free(&model);
-  result_set_free(&set);
+  json_decref(list), model_free(&model), result_set_free(&set);
 }
 
 /* Runs that differ in what makes a group are estimated apart, warm and cold ones among them. */

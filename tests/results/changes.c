@@ -22,10 +22,7 @@ static changed compare(result_set a, result_set b, double limit) {
 }
 
 static void changed_free(changed *c) {
-  change_free(&c->change);
-  pairs_free(&c->pairs);
-  result_set_free(&c->a);
-  result_set_free(&c->b);
+  change_free(&c->change), pairs_free(&c->pairs), result_set_free(&c->a), result_set_free(&c->b);
 }
 
 /* What became of a row of the fixture. */
@@ -221,9 +218,7 @@ Test(results_changes, runs_pair_where_they_are_the_same_run) {
     cr_expect(pairs.count == 2 + cases[i].pairs && pairs.only_a_count == 1 - cases[i].pairs &&
                   pairs.only_b_count == 1 - cases[i].pairs,
               "%zu: %s", i, cases[i].column);
-    pairs_free(&pairs);
-    result_set_free(&a);
-    result_set_free(&b);
+    pairs_free(&pairs), result_set_free(&a), result_set_free(&b);
   }
 }
 
@@ -247,7 +242,5 @@ Test(results_changes, several_instruction_sets) {
   sets[0].rows[0].isa = "sse2"; /* two on each side agree with none: which of them pair is a guess */
   cr_assert_eq(pairs_make(&sets[0], &sets[1], &pairs), ATTN_OK);
   cr_expect(pairs.count == 1 && pairs.only_a_count == 2 && pairs.only_b_count == 2);
-  pairs_free(&pairs);
-  result_set_free(&sets[0]);
-  result_set_free(&sets[1]);
+  pairs_free(&pairs), result_set_free(&sets[0]), result_set_free(&sets[1]);
 }

@@ -69,8 +69,7 @@ static void make_dataset(hid_t file, const char *name, hid_t plist, hsize_t n) {
   const hid_t space = H5Screate_simple(2, (hsize_t[]){n, 8}, NULL);
   const hid_t id = H5Dcreate2(file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, plist, H5P_DEFAULT);
   cr_assert(id >= 0);
-  H5Dclose(id);
-  H5Sclose(space);
+  H5Dclose(id), H5Sclose(space);
   if (plist != H5P_DEFAULT) H5Pclose(plist);
 }
 
@@ -178,8 +177,7 @@ Test(results_damaged, absurd_counts_are_refused) {
   struct rusage before, after;
   const hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), run = H5Dopen2(file, "run", H5P_DEFAULT);
   H5Dset_extent(run, (hsize_t[]){4000000});
-  H5Dclose(run);
-  H5Fclose(file);
+  H5Dclose(run), H5Fclose(file);
   getrusage(RUSAGE_CHILDREN, &before);
   cr_expect_eq(results_read(path, &set), ATTN_EINVAL);
   cr_expect(strstr(attn_last_error(), "4000000 runs are too many"), "%s", attn_last_error());

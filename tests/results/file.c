@@ -60,9 +60,7 @@ static json_t *session_through_file(json_t *provenance) {
   cr_assert_eq(results_merge(file, &source, 1, NULL), ATTN_OK, "%s", attn_last_error());
   result_set back = read_results(file);
   json_t *session = json_incref(json_array_get(back.sessions, 0));
-  result_set_free(&back);
-  result_row_free(&row);
-  json_decref(provenance);
+  result_set_free(&back), result_row_free(&row), json_decref(provenance);
   return session;
 }
 

@@ -122,10 +122,7 @@ Test(results_hostile, texts_reach_no_terminal_raw) {
   expect_harmless(text, "the summary");
   expect_harmless(markdown, "the summary in Markdown");
   expect_harmless(csv, "CSV");
-  free(text);
-  free(markdown);
-  free(csv);
-  result_set_free(&set);
+  free(text), free(markdown), free(csv), result_set_free(&set);
 }
 
 Test(results_hostile, cells_are_no_formulas) {

@@ -62,11 +62,7 @@ Test(results_join, files_share_groups) {
   set.rows[0].isa = "avx512";
   cr_assert_eq(model_make(&set, &model), ATTN_OK);
   cr_expect_eq(model.groups_count, 2 * alone.groups_count + 1);
-  json_decref(one);
-  json_decref(both);
-  model_free(&alone);
-  model_free(&model);
-  result_set_free(&single);
+  json_decref(one), json_decref(both), model_free(&alone), model_free(&model), result_set_free(&single);
   result_set_free(&set);
 }
 

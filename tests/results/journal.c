@@ -74,8 +74,7 @@ Test(results_journal, a_damaged_line_is_found_and_moved_apart) {
   for (int flip = 0; flip < 40; flip++) {
     size_t lines, damaged, found = 0;
     result_set set;
-    unlink(path);
-    unlink(aside);
+    unlink(path), unlink(aside);
     cr_assert_eq(fixture_journal(path, 0, 1, 6, 1e9), ATTN_OK);
     const size_t size = fixture_read(path, &good), header = strcspn(good, "\n") + 1;
     const size_t at = header + (size - header) * (size_t)flip / 40;

@@ -116,9 +116,7 @@ Test(results_json, an_initialised_row_needs_only_a_key) {
   cr_assert_eq(parse(json, &row), ATTN_OK);
   cr_assert_str_eq(rows_difference(&row, &expected), "");
   cr_assert_str_eq(row.message, "");
-  json_decref(json);
-  result_row_free(&row);
-  result_row_free(&expected);
+  json_decref(json), result_row_free(&row), result_row_free(&expected);
 }
 
 static void expect_as_jansson(const char *text, size_t length) {
@@ -134,9 +132,7 @@ static void expect_as_jansson(const char *text, size_t length) {
   if (json_is_real(json)) cr_assert(json_reader_number(&value, &x, NULL) && x == json_real_value(json));
   if (json_is_real(json))
     cr_assert_not(json_reader_number(&(json_reader){.at = text, .end = text + length}, NULL, &i));
-  json_reader_free(&whole);
-  json_reader_free(&value);
-  json_decref(json);
+  json_reader_free(&whole), json_reader_free(&value), json_decref(json);
 }
 
 /* Cut anywhere, without a byte, and with any other in its place: read where jansson reads it. */
@@ -265,10 +261,7 @@ Test(results_json, many_bounds_and_parameters_with_long_names_come_back) {
   cr_assert_eq(results_write(file, &set), ATTN_OK, "%s", attn_last_error());
   result_set read = read_results(file);
   cr_expect_str_eq(rows_difference(&row, &read.rows[0]), "");
-  result_set_free(&read);
-  json_decref(set.sessions);
-  result_row_free(&row);
-  result_row_free(&back);
+  result_set_free(&read), json_decref(set.sessions), result_row_free(&row), result_row_free(&back);
   for (int i = 0; i < 100; i++) free(longs[i]);
 }
 

@@ -45,10 +45,7 @@ static herr_t check_dataset(hid_t root, const char *name, const H5O_info_t *info
   H5Pget_attr_creation_order(create, &order);
   cr_assert_eq(order, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED, "%s", name);
   cr_assert_eq(info->mtime, 0, "%s", name);
-  H5Pclose(create);
-  H5Sclose(space);
-  H5Tclose(type);
-  H5Dclose(id);
+  H5Pclose(create), H5Sclose(space), H5Tclose(type), H5Dclose(id);
   return 0;
 }
 
@@ -73,9 +70,7 @@ Test(results_layout, netcdf_readers_find_what_they_need) {
   cr_assert(H5LTread_dataset_double(file, "time_median", median) >= 0);
   cr_assert(H5LTread_dataset_double(file, "p_window", window) >= 0 && median[5] == 6 / 3e3);
   cr_assert(isnan(median[6]) && window[2] == 256 && isnan(window[1]));
-  H5Pclose(create);
-  H5Gclose(root);
-  H5Fclose(file);
+  H5Pclose(create), H5Gclose(root), H5Fclose(file);
 }
 
 /* The texts of a variable, by number; at most 400. */
@@ -164,8 +159,7 @@ Test(results_layout, more_labels_than_an_attribute_holds) {
     cr_assert(H5LTread_dataset_int(file, "label_id", ids) >= 0);
     for (size_t i = 0; i < set.count; i++) cr_assert_eq(ids[i], (int32_t)i);
     cr_expect_eq(H5Aexists_by_name(file, "label_id", "flag_meanings", H5P_DEFAULT) > 0, !many);
-    H5Fclose(file);
-    result_set_free(&set);
+    H5Fclose(file), result_set_free(&set);
   }
 }
 
@@ -253,7 +247,5 @@ Test(results_layout, csv_has_every_number_and_text) {
     for (size_t g = 0; g < f; g++) cr_expect_str_neq(titles[g], titles[f]);
   }
   cr_expect(!*at && !*line && count > 120, "%zu columns", count);
-  free(text);
-  free(about);
-  result_set_free(&set);
+  free(text), free(about), result_set_free(&set);
 }

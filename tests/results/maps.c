@@ -53,9 +53,7 @@ static void unknown_weight(hid_t file) {
         one = H5Screate(H5S_SCALAR);
   H5Sselect_elements(space, H5S_SELECT_SET, 1, (hsize_t[]){2, 127, 127});
   H5Dwrite(id, H5T_NATIVE_FLOAT, one, space, H5P_DEFAULT, &(float){NAN});
-  H5Sclose(one);
-  H5Sclose(space);
-  H5Dclose(id);
+  H5Sclose(one), H5Sclose(space), H5Dclose(id);
 }
 static void flat_map(hid_t file) {
   H5Ldelete(file, "maps/attn_exact", H5P_DEFAULT);

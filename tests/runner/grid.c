@@ -62,8 +62,7 @@ Test(grid, maps_of_the_first_seed) {
       cr_expect(*run->variant == 'p' || *run->variant == 'l' || run->seed == g.blocks[b].data_seed);
       maps += run->map;
     }
-    grid_block_free(&back.block);
-    json_decref(json);
+    grid_block_free(&back.block), json_decref(json);
   }
   cr_expect_eq(maps, 6);
   grid_free(&g);

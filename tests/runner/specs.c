@@ -63,6 +63,5 @@ Test(specs, expressions_in_a_configuration) {
       fixed += !strcmp(run->variant, "tiled + bigbird") && run->seed == 9;
     }
   cr_expect(runs == 7 && seeded == 4 && sums == 1 && fixed == 2);
-  grid_free(&g);
-  config_free(c);
+  grid_free(&g), config_free(c);
 }
