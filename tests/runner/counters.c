@@ -1,5 +1,7 @@
 /* counters.c - counters of the processor: those of this machine, if any, and energy from files. */
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/support/command.h"
@@ -93,4 +95,25 @@ Test(counters, machine) {
   cr_expect(!*named || strcmp(told, named) == 0, "%s, not %s", told, named);
   file = fopen("/proc/meminfo", "r");
   cr_expect(!file || fscanf(file, "MemTotal: %lf kB", &kibibytes) != 1 || memory == 1024 * kibibytes);
+}
+
+/* What leaves the group of a process ends with it, whenever that is seen. */
+Test(counters, trees_end) {
+  extern char **environ;
+  int ends[2];
+  pid_t below = 0;
+  cr_assert_eq(pipe(ends), 0);
+  processes_adopt(1);
+  for (int i = 0; i < 100; i++) {
+    const pid_t root = fork();
+    if (root == 0 && fork() == 0) {
+      below = setsid();
+      if (write(ends[1], &below, sizeof below) < 0) abort();
+    }
+    if (root == 0) alarm(10), pause();
+    cr_assert_eq(read(ends[0], &below, sizeof below), sizeof below);
+    processes_kill(&(process_tree){root, environ[0]});
+    while (waitpid(root, NULL, 0) < 0) continue;
+    waitpid(below, NULL, 0);
+  }
 }
