@@ -152,8 +152,8 @@ Test(results_summary, markdown_has_the_same_tables) {
   free(text);
 }
 
-/* What nothing checked may be fast and exact: it gets no star, and does not take that of others. What a report
- * warns of is told once for a label; runs of several builds are, too. */
+/* What nothing checked may be fast and exact: it gets no star, and does not take that of others. A report's
+ * warning is told once for a label, and that runs come from several builds. */
 Test(results_summary, unchecked_variants_are_named_and_get_no_star) {
   result_row rows[2] = {fixture_row(0), fixture_row(0)};
   result_set set = {
