@@ -111,11 +111,12 @@ void processes_kill(const process_tree *tree) {
   /* What is killed may have started something meanwhile; its orphans come here. */
   for (int round = 0; round < 1000; round++) {
     pid_list orphans = {.count = 0}, all = {.pid = {tree->root}, .count = 1};
+    add_descendants(&all, 0); /* before the orphans: who loses a parent meanwhile is one of them */
     add_orphans(tree, &orphans);
-    add_orphans(tree, &all);
-    add_descendants(&all, 0);
-    if (all.count == 1) break;
+    add_descendants(&orphans, 0);
+    if (all.count + orphans.count == 1) break;
     for (size_t i = 1; i < all.count; i++) kill(all.pid[i], SIGKILL);
+    for (size_t i = 0; i < orphans.count; i++) kill(orphans.pid[i], SIGKILL);
     for (size_t i = 0; i < orphans.count; i++) waitpid(orphans.pid[i], NULL, WNOHANG);
     nanosleep(&pause, NULL);
   }

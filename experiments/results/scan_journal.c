@@ -91,17 +91,17 @@ attn_status journal_reader_next(journal_reader *r, journal_line *out) {
   for (;;) {
     char *from = r->buffer + r->begin;
     char *end = memchr(from + looked, '\n', r->end - r->begin - looked);
-    if (end) {
-      *out = journal_line_of(from, (size_t)(end - from), ++r->number);
-      r->begin += out->length + 1;
-      r->offset += (int64_t)out->length + 1;
-      return ATTN_OK;
-    }
-    looked = r->end - r->begin;
-    if (r->over) return ATTN_OK;
+    looked = end ? (size_t)(end - from) : r->end - r->begin;
     if (looked > LINE_MAX_BYTES)
       return attn_fail(ATTN_EINVAL, "%s:%lld: a line of more than %d MiB", r->path, (long long)r->number + 1,
                        LINE_MAX_BYTES >> 20);
+    if (end) {
+      *out = journal_line_of(from, looked, ++r->number);
+      r->begin += looked + 1;
+      r->offset += (int64_t)looked + 1;
+      return ATTN_OK;
+    }
+    if (r->over) return ATTN_OK;
     if ((status = fill(r))) return status;
   }
 }

@@ -56,7 +56,7 @@ enum { D = 16, PAIRS = 64, QUERIES = 32, DRAWS = 1024, MOST_PAIRS = 256 };
 typedef struct step_room {
   double k[DRAWS * MOST_PAIRS * D], v[DRAWS * MOST_PAIRS * D], q[DRAWS * D], o[DRAWS * D], zeros[DRAWS * D],
       state[DRAWS * D * D];
-  double target[D * D], before[D * D], after[D * D], error[DRAWS];
+  double target[D * D], before[D * D], after[D * D], error[DRAWS], scaled[PAIRS * D];
 } step_room;
 
 /* to [d_v] = W x of W^T = s [d, d_v] */
@@ -82,9 +82,8 @@ static void gradient_step(const step_room *x, double rate, double *after) {
 static double distance_to_step(theory_report *r, step_room *x) {
   static const double rate = 1. / PAIRS;
   double largest = 0, read[D];
-  double *scaled = x->v + (ptrdiff_t)PAIRS * D;
-  for (int i = 0; i < PAIRS * D; i++) scaled[i] = rate * x->v[i];
-  recall(r, &(memories){1, PAIRS, D, D, QUERIES, x->k, scaled, x->q, x->before, x->zeros, x->state, x->o});
+  for (int i = 0; i < PAIRS * D; i++) x->scaled[i] = rate * x->v[i];
+  recall(r, &(memories){1, PAIRS, D, D, QUERIES, x->k, x->scaled, x->q, x->before, x->zeros, x->state, x->o});
   gradient_step(x, rate, x->after);
   for (int i = 0; i < QUERIES; i++) {
     read_matrix(x->after, D, D, x->q + (ptrdiff_t)i * D, read);

@@ -27,8 +27,7 @@ static void write_inputs(double std) {
     cr_assert(H5Dwrite(data, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) >= 0);
     H5Dclose(data);
   }
-  H5Sclose(space);
-  H5Fclose(file);
+  H5Sclose(space), H5Fclose(file);
 }
 
 static json_t *ask(const char *arguments) {

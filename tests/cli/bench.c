@@ -7,16 +7,57 @@
 
 TestSuite(bench, .init = command_enter, .fini = command_leave);
 
+/* With one blank where there are several. */
+static const char *squeezed(char *text) {
+  char *to = text;
+  for (const char *c = text; *c; c++)
+    if (*c != ' ' || (c[1] && c[1] != ' ')) *to++ = *c;
+  *to = '\0';
+  return text;
+}
+
+/* The table has a line for each row of the file; a ratio is inside its interval, and with a
+ * target has a verdict, or a note. */
+static void expect_table(const json_t *document) {
+  size_t i;
+  json_t *row;
+  char *rest;
+  strtok_r(result.out, "\n", &rest);
+  json_array_foreach(json_object_get(document, "rows"), i, row) {
+    const char *group, *what, *figure, *verdict;
+    int n, d, most;
+    double ratio = (double)NAN, low = ratio, high = ratio, target = ratio;
+    char told[600], *at = told;
+    json_unpack(row, "{s:s, s:s, s:i, s:i, s:s, s:s, s:b}", "group", &group, "what", &what, "n", &n, "d", &d,
+                "figure", &figure, "verdict", &verdict, "at_most", &most);
+    json_unpack(row, "{s:F, s:[F, F]}", "ratio", &ratio, "interval", &low, &high);
+    json_unpack(row, "{s:F}", "target", &target);
+    const bool judged = !isnan(ratio + target), met = most ? ratio <= target : ratio >= target;
+    cr_expect(!strstr("met missed", verdict) || !strcmp(verdict, !judged ? ""
+                                                                 : met   ? "met"
+                                                                         : "missed"),
+              "%s: %s", what, verdict);
+    cr_expect_not(ratio < low || ratio > high, "%s: %g", what, ratio);
+    at += sprintf(at, "%s %s %.0d %.0d %s ", group, what, n, d, figure);
+    if (!isnan(ratio)) at += sprintf(at, "%.3f ", ratio);
+    if (low < high) at += sprintf(at, "%.3f ... %.3f ", low, high);
+    if (!isnan(target)) at += sprintf(at, "%s %.2f ", most ? "<=" : ">=", target);
+    sprintf(at, "%s", verdict);
+    cr_expect_str_eq(squeezed(strtok_r(NULL, "\n", &rest)), squeezed(told));
+  }
+}
+
 static json_t *run(const char *arguments) {
   command_run_good(arguments);
   cr_expect(result.err[0] == '\0', "attnlab %s: %s", arguments, result.err);
   json_error_t error;
   json_t *document = json_load_file("bench.json", 0, &error);
   cr_assert(document, "attnlab %s: line %d: %s", arguments, error.line, error.text);
+  expect_table(document);
   return document;
 }
 
-static const json_t *row_of(const json_t *document, const char *group, const char *what) {
+static json_t *row_of(const json_t *document, const char *group, const char *what) {
   size_t i;
   json_t *row;
   json_array_foreach(json_object_get(document, "rows"), i, row) {
@@ -28,16 +69,13 @@ static const json_t *row_of(const json_t *document, const char *group, const cha
   return NULL;
 }
 
-/* A row with a ratio inside its interval, and a verdict if it has a target. */
+/* A row with a ratio, an interval and a target. */
 static void expect_ratio(const json_t *document, const char *group, const char *what) {
-  const json_t *row = row_of(document, group, what);
-  const double ratio = json_real_value(json_object_get(row, "ratio"));
-  const json_t *interval = json_object_get(row, "interval");
-  const char *verdict = json_string_value(json_object_get(row, "verdict"));
-  cr_expect(ratio > 0, "%s: ratio %g", what, ratio);
-  cr_expect(json_real_value(json_array_get(interval, 0)) <= ratio, "%s", what);
-  cr_expect(json_real_value(json_array_get(interval, 1)) >= ratio, "%s", what);
-  cr_expect(strcmp(verdict, "met") == 0 || strcmp(verdict, "missed") == 0, "%s: '%s'", what, verdict);
+  double ratio = 0, low, high, target;
+  cr_expect(!json_unpack(row_of(document, group, what), "{s:F, s:[F, F], s:F}", "ratio", &ratio, "interval",
+                         &low, &high, "target", &target) &&
+                ratio > 0,
+            "%s: ratio %g", what, ratio);
 }
 
 static void expect_samples(const json_t *document, size_t rounds) {
@@ -181,8 +219,12 @@ Test(bench, one_instruction_set) {
   json_decref(document);
 }
 
+/* One length is no crossing. */
 Test(bench, table) {
-  command_run("bench tiled --n 64 --d 8 --quick --rounds 2 --budget 0 --markdown", &result);
-  cr_expect(result.exit_code == 0);
-  cr_expect(strstr(result.out, "| compare "), "%s", result.out);
+  command_run_good("bench crossover --n 64 --quick --rounds 2 --budget 0 --markdown");
+  cr_expect(strstr(result.out, "| crossover "), "%s", result.out);
+  size_t rows = 0, told = 0;
+  for (const char *at = result.out; (at = strstr(at, "| crossover ")); at++) rows++;
+  for (const char *at = result.out; (at = strstr(at, " fewer than two lengths |\n")); at++) told++;
+  cr_expect(rows == 10 && told == rows, "%s", result.out);
 }

@@ -8,6 +8,7 @@
 /* NAME.h5 of the fixture's first 40 rows, of which some are changed. */
 static void write_file(const char *name, void (*change)(result_set *)) {
   result_set set = fixture_set(40);
+  set.rows[17].mask = "prefix:64";
   if (change) change(&set);
   cr_assert_eq(results_write(name, &set), ATTN_OK, "%s", attn_last_error());
   result_set_free(&set);
@@ -25,6 +26,12 @@ static void violate(result_set *s) {
     fixture_add_bound(row, "SP-0", KIND_HARD, VERDICT_VIOLATED, (double)NAN);
     row->verdict = VERDICT_VIOLATED;
   }
+}
+
+/* Of two sessions, the first of which began last. */
+static void lose_times(result_set *s) {
+  for (size_t i = 0; i < s->count; i++) s->rows[i].time_median = (double)NAN;
+  json_array_append_new(s->sessions, fixture_provenance(1e9));
 }
 
 static void set_flags(result_set *s, const char *flags) {
@@ -72,6 +79,12 @@ Test(cli_compare, nothing_changed) {
   /* 1.7e9 seconds; drifts are (i + 1) / 3000. */
   cr_expect_eq(strncmp(result.out, DATED, strlen(DATED)), 0, "%s", result.out);
   cr_expect(strstr(result.out, "\nAlike: git_commit, git_dirty, compiler, n_cores.\n"), "%s", result.out);
+  write_file("b.h5", lose_times);
+  expect("compare a.h5 b.h5", 0, "\nB: b.h5, 40 runs of 2001-09-09 01:46 UTC.\n");
+  cr_expect(strstr(result.out,
+                   "\n\nNo run was timed in both.\n\nNo error changed by more than a hundredth and by "
+                   "more than rounding.\n\nNo verdict and no status changed.\n"),
+            "%s", result.out);
   write_file("a.h5", flags_of_a);
   write_file("b.h5", flags_of_b);
   expect("compare a.h5 b.h5", 0, "cpu_flags  avx2 avx51  avx avx512\n");
@@ -86,9 +99,11 @@ Test(cli_compare, a_regression) {
   const char *compiler = strstr(differs, "gcc 13"), *cores = strstr(differs, " 77\n");
   cr_expect(compiler && cores && compiler < cores && cores < mean, "where they come from stands first:\n%s",
             result.out);
-  const char *worst = strstr(table, "bigbird:block=64,projection=2.5 n=1024"), *end = strchr(table + 5, '\n');
-  cr_expect(worst && worst < end && strstr(table, "slower") < end, "what is worst is the first line:\n%s",
-            result.out);
+  /* Row 9 took 10 / 3e3 s in A; of what runs differ in, its name has what does not follow from the rest. */
+  const char *worst =
+      strstr(table, "3.33 ms  5.00 ms  slower  bigbird:block=64,projection=2.5 n=1024 causal=yes captured\n");
+  cr_expect(strncmp(table, " run\n x1.5 ", 11) == 0 && worst && worst < strchr(table + 5, '\n'),
+            "what is worst is the first line:\n%s", result.out);
   cr_expect(strstr(result.out, "and 25 more: --all"), "%s", result.out);
   expect("compare a.h5 b.h5 --all", 1, "tiled");
   cr_expect_null(strstr(result.out, "more: --all"));
@@ -105,7 +120,9 @@ Test(cli_compare, errors_verdicts_and_failures) {
   cr_expect(strstr(strstr(result.out, "violated  SP-0") + 1, "violated  SP-0"), "%s", result.out);
   expect("compare violated.h5 a.h5", 0, "became violated: 0");
   expect("compare a.h5 crashed.h5", 3, "crashed");
-  expect("compare a.h5 error.h5", 0, "and by more than rounding: 1.");
+  expect("compare a.h5 error.h5", 0,
+         "and by more than rounding: 1.\n     A     B  run\n"
+         "0.0020  0.10  performer:features=256 n=512 causal=yes captured\n\n");
   expect("compare a.h5 error.h5 --all", 0, "Only in A:\n  run 00000011\nOnly in B:\n  run 00000011\n");
 }
 
@@ -124,10 +141,10 @@ static void change_all(result_set *s) {
   err(s);
   s->rows[4].status = RUN_CRASHED;
   s->rows[7].model_verdict = VERDICT_UNCERTIFIABLE;
-  scale_time(&s->rows[8], 0.5);
+  scale_time(&s->rows[8], 0.5), scale_time(&s->rows[31], 0.5);
   s->rows[14].isa = "neon";
-  s->rows[15].threads = 3;
-  s->rows[16].dataset_sha256 = "0123";
+  s->rows[15].threads = s->rows[32].threads = 3;
+  s->rows[16].dataset_sha256 = s->rows[28].dataset_sha256 = s->rows[29].dataset_sha256 = "0123";
 }
 
 /* Each run says what its rows say, and the counts are those of the runs. */
@@ -148,7 +165,7 @@ Test(cli_compare, json) {
   json_t *json = json_loads(result.out, 0, NULL), *run;
   cr_assert(json, "%s", result.out);
   size_t i, found[3][5] = {[2] = {json_array_size(json_object_get(json, "alone_a")),
-                                  json_array_size(json_object_get(json, "alone_b")), 1, 1, 1}};
+                                  json_array_size(json_object_get(json, "alone_b")), 1, 2, 3}};
   json_array_foreach(json_object_get(json, "runs"), i, run) {
     const long k = strtol(json_string_value(json_object_get(run, "key_a")) + strlen("run "), NULL, 10);
     for (int m = 0; m < 20; m++) { /* of both rows, and of B */
@@ -161,7 +178,7 @@ Test(cli_compare, json) {
     }
     const result_row *x = &sets[0].rows[k], *y = &sets[1].rows[k];
     const json_t *ratio = json_array_get(json_object_get(run, "ratio"), 0);
-    const bool timed = json_is_number(ratio), slower = k == 9, faster = k == 8,
+    const bool timed = json_is_number(ratio), slower = k == 9, faster = k == 8 || k == 31,
                once = json_is_null(json_object_get(run, "p_slower")),
                error = json_is_true(json_object_get(run, "error_changed")),
                verdict = x->verdict != y->verdict || x->model_verdict != y->model_verdict,
@@ -190,6 +207,15 @@ Test(cli_compare, json) {
                0);
   cr_expect(runs == 40 && strcmp(file, "b.h5") == 0 && strcmp(differs[0], "compiler") == 0);
   cr_expect(fabs(least - 1 / 3e3) + fabs(most - 40 / 3e3) < 1e-15);
+  expect(
+      "compare --all a.h5 b.h5", 1,
+      " 1 with another instruction set. 2 with another number of threads. 3 with other data (SHA-256), so");
+  cr_expect(strstr(result.out,
+                   "slower (at 95 %, over all runs together): 1; as much faster: 2. With a single sample, "
+                   "which decides nothing: 1.\n"),
+            "%s", result.out);
+  cr_expect(
+      strstr(result.out, " performer:features=256 n=2048 causal=yes threads=2 mask=prefix:64 captured\n"));
   json_decref(json), result_set_free(&sets[0]), result_set_free(&sets[1]);
 }
 

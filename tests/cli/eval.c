@@ -111,9 +111,7 @@ Test(cli_eval, shards_are_merged) {
     cr_expect(r->kl == whole.records[i].kl && r->word_holm == whole.records[i].word_holm, "%s", r->key);
   }
   cr_expect_eq(all.count, whole.count);
-  result_set_free(&all);
-  result_set_free(&whole);
-  result_set_free(&part);
+  result_set_free(&all), result_set_free(&whole), result_set_free(&part);
   command_write_text("y.h5", "y");
   command_run("merge -o z.h5 x.0-of-2.h5 y.h5", &result);
   cr_expect(result.exit_code == 2 && strstr(result.err, "y.h5"), "%s", result.err);

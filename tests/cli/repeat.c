@@ -71,9 +71,7 @@ Test(cli_repeat, a_run_of_own_tensors_is_repeated_on_them) {
   const result_row *repeated = row_of(&again, "one.h5", "bigbird");
   cr_expect_str_eq(repeated->key, row->key);
   cr_expect(same_number(repeated->err_rel_fro, row->err_rel_fro) && repeated->err_rel_fro > 0);
-  result_set_free(&again);
-  free(apply);
-  free(run);
+  result_set_free(&again), free(apply), free(run);
   command_run_good("report own.h5 --error 5% --time 0.002 --memory 8 -o own.html");
   shell("grep -q '\"limits\":{\"error\":\"5\",\"time\":\"2\",\"memory\":\"8\"}' own.html");
   command_run("report own.h5 --error 5 -o own.html", &result);
@@ -82,10 +80,7 @@ Test(cli_repeat, a_run_of_own_tensors_is_repeated_on_them) {
   apply = repeat_apply(row);
   run = repeat_run(row);
   cr_expect(!*apply && !*run, "a baseline is no variant: %s, %s", apply, run);
-  result_set_free(&again);
-  result_set_free(&set);
-  free(apply);
-  free(run);
+  result_set_free(&again), result_set_free(&set), free(apply), free(run);
 }
 
 /* Every kind of dataset: as the row has it, and what the command reads. */

@@ -26,8 +26,7 @@ Test(report_fronts, what_errs_as_zeros_do_is_on_no_front) {
   for (size_t e = 0; e < sizeof errors / sizeof *errors; e++) {
     results_model model;
     for (int i = 0; i < 3; i++) rows[i].err_rel_fro = errors[e][i];
-    cr_assert_eq(model_make(&set, &model), ATTN_OK);
-    cr_assert(model.groups_count == 1 && model.groups[0].count == 3);
+    cr_assert(model_make(&set, &model) == ATTN_OK && model.groups_count == 1 && model.groups[0].count == 3);
     for (size_t l = 0; l < 3; l++) {
       const model_cell *cell = &model.groups[0].lines[l].cells[0];
       const bool worthless = cell->error.mid >= 1;
@@ -56,8 +55,7 @@ Test(report_fronts, what_errs_as_the_mean_of_v_does_is_on_no_front) {
   for (int n = 0; n < 2; n++) {
     results_model model;
     rows[3].variant = nulls[n];
-    cr_assert_eq(model_make(&set, &model), ATTN_OK);
-    cr_assert(model.groups_count == 1 && model.groups[0].count == 4);
+    cr_assert(model_make(&set, &model) == ATTN_OK && model.groups_count == 1 && model.groups[0].count == 4);
     for (size_t l = 0; l < 4; l++) {
       const model_line *line = &model.groups[0].lines[l];
       const model_cell *cell = &line->cells[0];

@@ -89,8 +89,7 @@ Test(report_maps, many_maps_are_coarser) {
   unsigned char *bytes = malloc(64 * 64);
   cr_assert(base64_decode(text, strlen(text), bytes, 64 * 64));
   for (int i = 0; i < 64 * 64; i++) cr_assert_eq(bytes[i], 214, "%d", bytes[i]); /* 0.05 */
-  free(bytes);
-  json_decref(maps), result_set_free(&set);
+  free(bytes), json_decref(maps), result_set_free(&set);
 }
 
 Test(report_maps, without_maps_there_are_none) {

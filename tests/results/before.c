@@ -33,8 +33,7 @@ static const struct {
 enum { ROWS = sizeof expected / sizeof *expected };
 
 static void expect_rows(const result_set *set) {
-  cr_assert_eq(set->count, ROWS);
-  cr_assert_eq(json_array_size(set->sessions), 1);
+  cr_assert(set->count == ROWS && json_array_size(set->sessions) == 1);
   for (size_t i = 0; i < ROWS; i++) {
     const result_row *row = &set->rows[i];
     cr_expect(strncmp(row->key, BLOCK, strlen(BLOCK)) == 0, "%s", row->key);
@@ -44,8 +43,7 @@ static void expect_rows(const result_set *set) {
     cr_expect(row->heads == 2 && row->kv_heads == 1 && row->batch == 1 && row->threads == 1, "row %zu", i);
     cr_expect(row->causal == expected[i].causal && row->dtype == expected[i].dtype, "row %zu", i);
     cr_expect(row->block_q == 256 && row->block_k == 96 && row->cache == CACHE_WARM, "row %zu", i);
-    cr_expect_eq(row->status, expected[i].status);
-    cr_expect_eq(row->verdict, expected[i].verdict);
+    cr_expect(row->status == expected[i].status && row->verdict == expected[i].verdict);
     cr_expect(same_number(row->err_rel_fro, expected[i].error), "row %zu: %.17g", i, row->err_rel_fro);
     cr_expect_eq(row->bounds_count, expected[i].bounds);
   }
@@ -91,8 +89,7 @@ Test(results_before, a_results_file_is_read_and_says_what_the_journal_says) {
   expect_rows(&set);
   cr_expect_eq(strlen(set.uuid), 36); /* of the text then, of checksums now */
   for (size_t i = 0; i < ROWS; i++) cr_expect_str_eq(rows_difference(&set.rows[i], &lines.rows[i]), "");
-  result_set_free(&set);
-  result_set_free(&lines);
+  result_set_free(&set), result_set_free(&lines);
 }
 
 Test(results_before, a_sweep_goes_on_in_the_journal_and_the_whole_is_exported) {
@@ -108,12 +105,9 @@ Test(results_before, a_sweep_goes_on_in_the_journal_and_the_whole_is_exported) {
   cr_assert_eq(results_merge(file, &path, 1, NULL), ATTN_OK, "%s", attn_last_error());
   result_set set = read_results(file);
   cr_assert_eq(set.count, ROWS + 1);
-  cr_expect(set.rows[0].data_seed == 7 && set.rows[ROWS].data_seed == 11);
-  cr_expect_eq(set.rows[ROWS].session, 1);
+  cr_expect(set.rows[0].data_seed == 7 && set.rows[ROWS].data_seed == 11 && set.rows[ROWS].session == 1);
   char *text = fixture_printed(results_export_csv, &set);
   cr_expect(strstr(text, ",data_seed,n,n_kv,d,") != NULL);
   cr_expect(strstr(text, ",7,48,48,8,4,2,1,1,0,f32,1,256,96,warm,0,0,7,") != NULL);
-  free(text);
-  result_set_free(&set);
-  result_row_free(&row);
+  free(text), result_set_free(&set), result_row_free(&row);
 }

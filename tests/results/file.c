@@ -130,8 +130,7 @@ Test(results_file, the_same_journals_give_the_same_bytes_in_any_order) {
   cr_assert_eq(fixture_journal(even, 0, 2, 20, 2e9), ATTN_OK);
   cr_assert_eq(fixture_journal(odd, 1, 2, 20, 1e9), ATTN_OK);
   const char *const forth[] = {even, odd}, *const back[] = {odd, even, odd};
-  cr_assert_eq(results_merge(a, forth, 2, NULL), ATTN_OK);
-  cr_assert_eq(results_merge(b, back, 3, NULL), ATTN_OK);
+  cr_assert(results_merge(a, forth, 2, NULL) == ATTN_OK && results_merge(b, back, 3, NULL) == ATTN_OK);
   expect_same_bytes(a, b);
   result_set set, other = load_results(even);
   cr_assert_eq(results_load(forth, 2, &set), ATTN_OK, "%s", attn_last_error());
@@ -153,8 +152,7 @@ Test(results_file, a_full_disk_keeps_the_old_file_and_leaves_nothing_beside_it) 
   const char *path = fixture_results("full", 0, 3), *source = fixture_path("full.jsonl");
   char command[256];
   snprintf(command, sizeof command, "cp '%s' '%s.old'", path, path);
-  cr_assert_eq(system(command), 0);
-  cr_assert_eq(fixture_journal(source, 3, 1, 30, 1e9), ATTN_OK);
+  cr_assert(system(command) == 0 && fixture_journal(source, 3, 1, 30, 1e9) == ATTN_OK);
   result_set set = load_results(source);
   const pid_t child = fork();
   if (child == 0) _exit(write_to_full_disk(path, &set));
@@ -251,8 +249,7 @@ Test(results_file, other_files_are_refused_by_name) {
              *h5 = fixture_path("other.h5");
   result_set set;
   fixture_write(text, "notes", 5);
-  cr_assert_eq(results_read(text, &set), ATTN_EINVAL);
-  cr_assert(strstr(attn_last_error(), text));
+  cr_assert(results_read(text, &set) == ATTN_EINVAL && strstr(attn_last_error(), text));
   cr_assert_eq(results_read(missing, &set), ATTN_EFOREIGN, "%s", attn_last_error());
   H5Fclose(H5Fcreate(h5, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
   cr_assert_eq(results_read(h5, &set), ATTN_EINVAL);

@@ -150,8 +150,7 @@ Test(results_hostile, pages_hold_texts_as_texts) {
                attn_last_error());
   char *page;
   fixture_read(path, &page);
-  cr_expect_null(strstr(page, "fake line \xe2\x80\xae\xc2\x9b\xff</script>"));
-  cr_expect_null(strstr(page, "<script>alert"));
+  cr_expect(!strstr(page, "fake line \xe2\x80\xae\xc2\x9b\xff</script>") && !strstr(page, "<script>alert"));
   cr_expect_null(strstr(page, "</title><"));
   free(page), result_set_free(&set);
 }

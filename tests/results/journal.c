@@ -59,11 +59,8 @@ Test(results_journal, the_last_row_of_a_key_wins_and_sessions_count_up) {
   cr_assert_eq(journal_append(j, &row), ATTN_OK);
   journal_close(j);
   result_set set = load_results(path);
-  cr_assert_eq(set.count, 4);
-  cr_assert_eq(set.rows[2].time_median, 42);
-  cr_assert_eq(set.rows[2].session, 1);
-  cr_assert_eq(set.rows[1].session, 0);
-  cr_assert_eq(json_array_size(set.sessions), 2);
+  cr_assert(set.count == 4 && set.rows[2].time_median == 42 && set.rows[2].session == 1);
+  cr_assert(set.rows[1].session == 0 && json_array_size(set.sessions) == 2);
   /* The first session ended with its own last run, though one of its rows was replaced. */
   cr_assert_eq(json_number_value(json_object_get(json_array_get(set.sessions, 0), "end_time")), 1.7e9 + 3.5);
   result_row_free(&row), result_set_free(&set);
@@ -91,11 +88,9 @@ Test(results_journal, a_damaged_line_is_found_and_moved_apart) {
                  attn_last_error());
     cr_expect(damaged == found && damaged >= 1 && damaged <= 2 && lines >= 6, "flip %d: %zu", flip, damaged);
     set = load_results(path);
-    cr_expect_eq(set.count, lines - 1 - damaged);
-    cr_expect_eq(size_of(path) + size_of(aside), (int64_t)size);
+    cr_expect(set.count == lines - 1 - damaged && size_of(path) + size_of(aside) == (int64_t)size);
     result_set_free(&set);
-    cr_expect_eq(journal_repair(path, count_found, &found, &lines, &damaged), ATTN_OK);
-    cr_expect_eq(damaged, 0);
+    cr_expect(journal_repair(path, count_found, &found, &lines, &damaged) == ATTN_OK && damaged == 0);
   }
 }
 
@@ -108,8 +103,7 @@ Test(results_journal, repair_says_what_it_cannot_keep) {
   fputs("{\"key\":\"torn", file);
   fclose(file);
   cr_assert_eq(journal_repair(path, count_found, &found, &lines, &damaged), ATTN_OK, "%s", attn_last_error());
-  cr_expect(damaged == 1 && found == 1 && lines == 5);
-  cr_expect_eq(size_of(aside), 12);
+  cr_expect(damaged == 1 && found == 1 && lines == 5 && size_of(aside) == 12);
   result_set set = load_results(path);
   cr_expect_eq(set.count, 3);
   result_set_free(&set);
@@ -128,8 +122,7 @@ Test(results_journal, known_keys_have_status_and_age) {
   journal_entry entry;
   cr_assert_eq(fixture_journal(path, 0, 1, 7, 1e9), ATTN_OK);
   journal *same = open_good(path, "build one");
-  cr_assert(journal_find(same, "run 00000006", &entry));
-  cr_assert_eq(entry.status, RUN_UNSUPPORTED);
+  cr_assert(journal_find(same, "run 00000006", &entry) && entry.status == RUN_UNSUPPORTED);
   cr_assert_str_eq(entry.made.build, journal_build(same));
   cr_assert(!journal_find(same, "run 00000007", &entry));
   append_good(same, 7);
@@ -166,14 +159,12 @@ Test(results_journal, a_torn_last_line_is_cut_off_wherever_it_ends) {
   for (int64_t cut = whole; cut < (int64_t)all; cut += step) {
     fixture_write(path, bytes, (size_t)cut);
     result_set set = load_results(path); /* reading does not need the repair, and does not make it */
-    cr_assert_eq(size_of(path), cut);
-    cr_assert(set.count == 2 && set.torn == (cut > whole));
+    cr_assert(size_of(path) == cut && set.count == 2 && set.torn == (cut > whole));
     result_set_free(&set);
     j = open_good(path, "build one");
     int64_t lines = cut;
     while (bytes[lines - 1] != '\n') lines--;
-    cr_assert_eq(journal_torn(j), cut > whole);
-    cr_assert_eq(size_of(path), lines);
+    cr_assert(journal_torn(j) == (cut > whole) && size_of(path) == lines);
     append_good(j, 2);
     journal_close(j);
     set = load_results(path);
@@ -190,9 +181,7 @@ Test(results_journal, a_torn_header_is_cut_off_and_other_text_is_not) {
   cr_assert_eq(size_of(path), 0);
   write_text(path, "my precious notes");
   journal *j = NULL;
-  cr_assert_eq(journal_open(path, &rows_of_sweep, "one", NULL, &j), ATTN_EINVAL);
-  cr_assert_null(j);
-  cr_assert_eq(size_of(path), 17);
+  cr_assert(journal_open(path, &rows_of_sweep, "one", NULL, &j) == ATTN_EINVAL && !j && size_of(path) == 17);
 }
 
 static void same_file_as_the_journal(journal *j, const char *path) {
@@ -263,6 +252,27 @@ Test(results_journal, foreign_newer_and_malformed_files_are_refused_with_their_l
   }
 }
 
+/* To 64 MiB; what follows is read, too. */
+Test(results_journal, a_line_may_be_long) {
+  const char *path = fixture_path("long.jsonl");
+  char *rows;
+  cr_assert_eq(fixture_journal(path, 0, 1, 3, 1e9), ATTN_OK);
+  const size_t size = fixture_read(path, &rows), begin = strcspn(rows, "\n") + 1;
+  for (int blanks = 5 << 20; blanks < 100 << 20; blanks *= 13) {
+    FILE *file = fopen(path, "w");
+    result_set set;
+    fwrite(rows, 1, size, file);
+    fprintf(file, "%*s", blanks, HEADER);
+    fwrite(rows + begin, 1, size - begin, file);
+    cr_assert_eq(fclose(file), 0);
+    const attn_status status = results_load(&path, 1, &set);
+    cr_expect_eq(status, blanks > 64 << 20 ? ATTN_EINVAL : ATTN_OK);
+    cr_expect(status ? strstr(attn_last_error(), ":5: a line of more than 64 MiB") != NULL : set.count == 3);
+    if (!status) result_set_free(&set);
+  }
+  free(rows);
+}
+
 Test(results_journal, a_second_process_finds_it_busy) {
   const char *path = fixture_path("busy.jsonl");
   journal *j = open_good(path, "one");
@@ -272,8 +282,7 @@ Test(results_journal, a_second_process_finds_it_busy) {
     _exit(journal_open(path, &rows_of_sweep, "one", NULL, &second) == ATTN_EEXIST && !second ? 0 : 1);
   }
   int code;
-  cr_assert_eq(waitpid(child, &code, 0), child);
-  cr_assert(WIFEXITED(code) && WEXITSTATUS(code) == 0);
+  cr_assert(waitpid(child, &code, 0) == child && WIFEXITED(code) && WEXITSTATUS(code) == 0);
   journal_close(j);
   journal_close(open_good(path, "one"));
 }

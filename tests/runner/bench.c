@@ -95,6 +95,21 @@ static void expect_products(const bench *b) {
   }
 }
 
+/* An output of a plan is verified in two rows of the first head and of the last; that in fp64, in any. */
+static void expect_wrong_refused(bench_meter *m) {
+  double *o = m->owner->scratch, seconds;
+  for (int i = 0; m->owner->outputs && i < 4; i++) {
+    const int64_t head = i < 2 ? 0 : BATCH * HEADS - 1, row = i % 2 ? N_Q - 1 : N_Q / 2;
+    float *x = (float *)m->owner->out + (head * N_Q + row) * D_V + i, right = *x;
+    *x += 1;
+    cr_expect_eq(m->verify(m), ATTN_ENUMERIC, "%s: %d", m->name, i);
+    *x = right;
+  }
+  if (m->owner->outputs) return;
+  for (int i = 0; i < BATCH * HEADS * N * D; i++) o[i] += 1e-6;
+  cr_expect(m->verify(m) == ATTN_ENUMERIC && !m->measure(m, 1e-6, &seconds));
+}
+
 /* Alone, in no more memory than it asks for, it computes what it names; and counts that. */
 Test(runner_bench, a_meter_keeps_to_what_it_asks_for) {
   enum { KINDS = 12 };
@@ -110,37 +125,38 @@ Test(runner_bench, a_meter_keeps_to_what_it_asks_for) {
                bytes_of_codes = (double)(attn_row_bytes(D, ATTN_INT8) + 2 * D_V);
   const struct {
     bench_meter *meter;
-    double counted[3]; /* flops, bytes and tokens; NaN: any */
+    double counted[5]; /* flops, bytes and tokens, NaN: any; n and d */
     double sums;       /* of a transform: its first coefficients over the sums of columns */
   } kinds[KINDS] = {
       {bench_plan(&of[0], "tiled", &plain, NULL, 0),
-       {products * (D + D_V), keys * 4 * (D + D_V), BATCH * N_Q},
+       {products * (D + D_V), keys * 4 * (D + D_V), BATCH * N_Q, N, D},
        0},
       {bench_plan(&of[1], "tiled", &codes, NULL, 0),
-       {products * (D + D_V), keys * bytes_of_codes, BATCH * N_Q},
+       {products * (D + D_V), keys * bytes_of_codes, BATCH * N_Q, N, D},
        0},
-      {bench_step(&of[2], "recurrent:rule=gated_delta", &step), {(double)NAN, (double)NAN, BATCH}, 0},
-      {bench_backward(&of[3], "full", &plain, 0), {products * (3 * D + 2 * D_V), 0, 0}, 0},
-      {bench_arrival(&of[4], "tiled", &cache, N), {0, 0, 1}, 0},
-      {bench_census(&of[5], &p), {4. * BATCH * HEADS * N * N * D, 0, 0}, 0},
-      {bench_dct(&of[6], N, D, COUNT), {0, 4 * N * D * COUNT, 0}, 2},
-      {bench_wht(&of[7], EVEN, D, COUNT), {0, 4 * EVEN * D * COUNT, 0}, 1},
-      {bench_convolutions(&of[8], N, COUNT), {0, 0, 0}, 0},
+      {bench_step(&of[2], "recurrent:rule=gated_delta", &step), {(double)NAN, (double)NAN, BATCH, 1, D}, 0},
+      {bench_backward(&of[3], "full", &plain, 0), {products * (3 * D + 2 * D_V), 0, 0, N, D}, 0},
+      {bench_arrival(&of[4], "tiled", &cache, N), {0, 0, 1, N, D}, 0},
+      {bench_census(&of[5], &p), {4. * BATCH * HEADS * N * N * D, 0, 0, N, D}, 0},
+      {bench_dct(&of[6], N, D, COUNT), {0, 4 * N * D * COUNT, 0, N, D}, 2},
+      {bench_wht(&of[7], EVEN, D, COUNT), {0, 4 * EVEN * D * COUNT, 0, EVEN, D}, 1},
+      {bench_convolutions(&of[8], N, COUNT), {0, 0, 0, N}, 0},
       {bench_bandwidth(&of[9], 0), {0, 1, 0}, 0},
-      {bench_gemm(&of[10], LONG, D), {dense, 0, 0}, 0},
-      {bench_openblas(&of[11], LONG, D), {dense, 0, 0}, 0}};
+      {bench_gemm(&of[10], LONG, D), {dense, 0, 0, LONG, D}, 0},
+      {bench_openblas(&of[11], LONG, D), {dense, 0, 0, LONG, D}, 0}};
   for (int k = 0; k < KINDS; k++) {
     bench *b = &of[k];
     bench_meter *m = kinds[k].meter;
     if (!m && k == KINDS - 1) break; /* OpenBLAS is not installed */
     cr_assert(m && !b->status, "%d: %s", k, attn_last_error());
-    const double counted[] = {m->flops, m->bytes, m->tokens};
+    const double counted[] = {m->flops, m->bytes, m->tokens, (double)m->n, (double)m->d};
     const size_t bytes[] = {b->inputs * sizeof(float), b->outputs * sizeof(float), b->work};
     void **const at[] = {&b->in, &b->out, &b->scratch};
     guard room[3] = {{0}};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++)
       cr_expect(!(counted[i] < kinds[k].counted[i] || counted[i] > kinds[k].counted[i]), "%d, %d: %g, not %g",
                 k, i, counted[i], kinds[k].counted[i]);
+    for (int i = 0; i < 3; i++) {
       cr_assert_eq(guard_open(&room[i], bytes[i] + !bytes[i], 64), ATTN_OK);
       *at[i] = room[i].at;
     }
@@ -150,7 +166,7 @@ Test(runner_bench, a_meter_keeps_to_what_it_asks_for) {
     double seconds = 0;
     if (m->clear) m->clear(m);
     attn_status status = m->measure(m, 1e-6, &seconds);
-    if (!status && m->verify) status = m->verify(m);
+    if (!status && m->verify) expect_wrong_refused(m), status = m->verify(m);
     if (!status) status = m->measure(m, 1e-6, &seconds);
     cr_expect(!status && seconds > 0, "%s: %s", m->name, attn_last_error());
     if (kinds[k].sums > 0) expect_sums(b, m->n, kinds[k].sums);

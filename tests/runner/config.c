@@ -43,8 +43,9 @@ Test(config, presets) {
   EXPECT_INTS(c->threads, 0);
   EXPECT_INTS(c->cache, CACHE_WARM);
   cr_expect(c->nulls && c->maps == 0 && c->budget_time == 60 && c->budget_memory == INT64_C(8) << 30);
-  cr_expect(c->variants.count == 1 && strcmp(c->variants.items[0].text, "full") == 0 &&
-            !c->variants.items[0].seed);
+  cr_expect_eq(c->variants.count, 1);
+  cr_expect_str_eq(c->variants.items[0].text, "full");
+  cr_expect_null(c->variants.items[0].seed);
   cr_expect_str_eq(c->text, HEAD TAIL);
   config_free(c);
 }

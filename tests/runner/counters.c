@@ -1,8 +1,14 @@
 /* counters.c - counters of the processor: those of this machine, if any, and energy from files. */
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/command.h"
 #include "experiments/instruments/counters.h"
+#include "experiments/instruments/machine.h"
+#include "experiments/instruments/memory.h"
+#include "experiments/instruments/processes.h"
 
 TestSuite(counters, .init = command_enter, .fini = command_leave);
 
@@ -61,4 +67,53 @@ Test(counters, counts_are_extended_to_the_time_that_an_event_waited) {
   counters_add(&c, &a, &b, &sum);
   cr_expect_float_eq(sum.event[0], 1000, 1e-9);
   cr_expect(isnan(sum.event[1]));
+}
+
+static int lowest_free(void) {
+  const int at = dup(STDIN_FILENO);
+  close(at);
+  return at;
+}
+
+/* What an instrument opens it closes; processor and memory are what the kernel says. */
+Test(counters, machine) {
+  const int before = lowest_free();
+  char line[8192], named[8192] = "", told[8192];
+  double kibibytes = 0;
+  counters c;
+  counters_open(&c, ".");
+  counters_close(&c);
+  json_decref(machine_facts());
+  machine_processor(told, sizeof told);
+  const double memory = machine_memory();
+  cr_expect(memory_reset_peak() <= memory_peak());
+  cr_expect_gt(processes_memory(&(process_tree){getpid(), "MARK=none"}), 1 << 20);
+  cr_expect_eq(lowest_free(), before);
+  FILE *file = fopen("/proc/cpuinfo", "r");
+  while (file && fgets(line, sizeof line, file) && sscanf(line, "model name : %8000[^\n]", named) != 1)
+    continue;
+  cr_expect(!*named || strcmp(told, named) == 0, "%s, not %s", told, named);
+  file = fopen("/proc/meminfo", "r");
+  cr_expect(!file || fscanf(file, "MemTotal: %lf kB", &kibibytes) != 1 || memory == 1024 * kibibytes);
+}
+
+/* What leaves the group of a process ends with it, whenever that is seen. */
+Test(counters, trees_end) {
+  extern char **environ;
+  int ends[2];
+  pid_t below = 0;
+  cr_assert_eq(pipe(ends), 0);
+  processes_adopt(1);
+  for (int i = 0; i < 100; i++) {
+    const pid_t root = fork();
+    if (root == 0 && fork() == 0) {
+      below = setsid();
+      if (write(ends[1], &below, sizeof below) < 0) abort();
+    }
+    if (root == 0) alarm(10), pause();
+    cr_assert_eq(read(ends[0], &below, sizeof below), sizeof below);
+    processes_kill(&(process_tree){root, environ[0]});
+    while (waitpid(root, NULL, 0) < 0) continue;
+    waitpid(below, NULL, 0);
+  }
 }

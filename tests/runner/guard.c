@@ -56,8 +56,7 @@ static guard adopted(void) {
   void *memory = malloc(3);
   cr_assert_not_null(memory);
   memcpy(memory, "abc", 3);
-  cr_assert_eq(guard_adopt(&g, &memory, 3, 64), ATTN_OK);
-  cr_assert_null(memory);
+  cr_assert(guard_adopt(&g, &memory, 3, 64) == ATTN_OK && !memory);
   return g;
 }
 
@@ -74,8 +73,7 @@ Test(guard, what_is_watched_notes_the_first_touch) {
   for (int t = 0; t < 4; t++) {
     guard g[2];
     const guard *const blocks[GUARD_WATCHED + 1] = {&g[0], &g[1]};
-    cr_assert_eq(guard_open(&g[0], 4090, 8), ATTN_OK);
-    cr_assert_eq(guard_open(&g[1], 8200, 64), ATTN_OK);
+    cr_assert(guard_open(&g[0], 4090, 8) == ATTN_OK && guard_open(&g[1], 8200, 64) == ATTN_OK);
     cr_expect_eq(guard_watch(blocks, GUARD_WATCHED + 1), ATTN_EINVAL);
     cr_assert_eq(guard_watch(blocks, 2), ATTN_OK);
     const guard *of = &g[t % 2];

@@ -71,8 +71,7 @@ Test(rude, a_child_of_a_dead_worker_holds_nothing_up_and_is_killed) {
     cr_expect(timing_now() - start < 30, "it waited %g s", timing_now() - start);
     cr_expect_eq(survivors(), 0, "%s left something", modes[i]);
     cr_expect_eq(the_rude_row(set, 3, modes[i])->status, RUN_CRASHED);
-    unlink("x.h5");
-    unlink("x.jsonl");
+    unlink("x.h5"), unlink("x.jsonl");
   }
 }
 
@@ -93,8 +92,7 @@ Test(rude, what_is_written_to_foreign_descriptors_fails_that_run_alone) {
     const result_row *row = the_rude_row(sweep_again("-q" RUDE, 3), 3, cases[i].mode);
     expect_status(row, i == 0 ? RUN_FAILED : RUN_CRASHED);
     cr_expect(strstr(row->message, cases[i].about), "%s", row->message);
-    unlink("x.h5");
-    unlink("x.jsonl");
+    unlink("x.h5"), unlink("x.jsonl");
   }
 }
 

@@ -128,8 +128,7 @@ Test(survive, a_full_disk_is_an_error_that_a_resumed_sweep_mends) {
 Test(survive, a_torn_last_line_is_run_again) {
   cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=16*variant=full"), 0, "%s", result.err);
   const long whole = size_of("x.jsonl");
-  cr_assert_eq(rows_of("x.h5"), 2);
-  cr_assert_eq(truncate("x.jsonl", whole - 7), 0);
+  cr_assert(rows_of("x.h5") == 2 && truncate("x.jsonl", whole - 7) == 0);
   cr_assert_eq(run("run x.yaml -o x.h5 --only n=16*variant=full"), 0, "%s", result.err);
   cr_expect(strstr(result.err, "1 torn line left out of x.jsonl\n"), "%s", result.err);
   cr_expect_eq(rows_of("x.h5"), 2);
@@ -147,8 +146,7 @@ Test(survive, a_program_that_is_replaced_stops_the_sweep) {
   cr_assert_eq(end_of(child), 74);
   const size_t known = journal_rows();
   cr_assert(known > 0 && known < TINY_RUNS, "%zu rows", known);
-  cr_assert_eq(rows_of("x.h5"), known);
-  cr_assert_eq(end_of(start_program("./program", 0)), 0);
+  cr_assert(rows_of("x.h5") == known && end_of(start_program("./program", 0)) == 0);
   result_set set = read_results("x.h5");
   cr_assert_eq(set.count, TINY_RUNS);
   for (size_t i = 0; i < set.count; i++) cr_assert_eq(set.rows[i].status, RUN_OK, "%s", set.rows[i].key);

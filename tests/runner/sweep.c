@@ -240,7 +240,6 @@ Test(sweep, signals_end_it_with_a_snapshot) {
 
 Test(sweep, one_at_a_time) {
   const pid_t child = start_hanging();
-  cr_expect_eq(run("run x.yaml -o x.h5" FAULT), 75);
-  cr_expect_eq(command_diagnostics(&result), 1);
+  cr_expect(run("run x.yaml -o x.h5" FAULT) == 75 && command_diagnostics(&result) == 1);
   end_with(child, SIGTERM);
 }

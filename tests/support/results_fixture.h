@@ -147,6 +147,10 @@ static inline result_row fixture_row(int64_t i) {
   return row;
 }
 
+static inline void scale_time(result_row *row, double by) {
+  row->time_median *= by, row->time_ci_lo *= by, row->time_ci_hi *= by;
+}
+
 static inline json_t *fixture_provenance(double start) {
   return json_pack("{s:s, s:b, s:s, s:f, s:i, s:s, s:s, s:s}", "git_commit", "0123abc", "git_dirty", 1,
                    "compiler", "gcc 12", "start_time", start, "n_cores", 2, "argv",
