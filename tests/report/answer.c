@@ -32,12 +32,11 @@ static void open_rows(const result_set *set) {
 }
 
 static void set_limit(const char *name, const char *value) {
-  char text[256];
-  snprintf(text, sizeof text,
-           "(f => { f.value = '%s'; f.dispatchEvent(new Event(f.tagName == 'SELECT' ? 'change' : 'input', "
-           "{bubbles: true})); return f.value; })(byId('limit-%s'))",
-           value, name);
-  browser_expect(text, value);
+  const char *set =
+      text_of("(f => { f.value = '%s'; f.dispatchEvent(new Event(f.tagName == 'SELECT' ? 'change' : 'input', "
+              "{bubbles: true})); return f.value; })(byId('limit-%s'))",
+              value, name);
+  browser_expect(set, value);
 }
 
 /* ---- the answer ---------------------------------------------------------------------------------------- */
@@ -90,10 +89,9 @@ Test(report_answer, names_what_the_rows_say) {
   int named = 0, none = 0;
   for (int causal = 0; causal < 2; causal++)
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
-      char choose[160];
-      snprintf(choose, sizeof choose,
-               "(chooseGroup('causal', '%s'), state.n = %lld, refresh(), group().dataset)",
-               causal ? "causal" : "not causal", (long long)lengths[l]);
+      const char *choose =
+          text_of("(chooseGroup('causal', '%s'), state.n = %lld, refresh(), group().dataset)",
+                  causal ? "causal" : "not causal", (long long)lengths[l]);
       browser_expect(choose, "captured");
       for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         set_limit("error", cases[i].error);
@@ -174,16 +172,13 @@ Test(report_answer, only_violated_bounds_are_red) {
 
 static void open_address(const char *hash) {
   json_decref(browser_call("Page.navigate", json_pack("{s:s}", "url", "about:blank")));
-  char file[512];
-  snprintf(file, sizeof file, "report.html#%s", hash);
-  browser_open(fixture_path(file), 1200, 900);
+  browser_open(fixture_path(text_of("report.html#%s", hash)), 1200, 900);
 }
 
 Test(report_answer, the_address_keeps_what_was_chosen) {
   result_set set = rows_made();
   open_rows(&set);
-  char first[4096], chosen[4096], hash[512];
-  snprintf(first, sizeof first, "%s", browser_value(STATE));
+  const char *first = browser_value(STATE);
   browser_click("input[name=choice-causal][value=\"not causal\"]");
   browser_click("input[name=choice-n][value=\"2048\"]");
   browser_value("byId('methods').open = true");
@@ -198,8 +193,7 @@ Test(report_answer, the_address_keeps_what_was_chosen) {
   browser_click("nav a[href=\"#time\"]");
   browser_expect("document.activeElement.id + ' ' + (byId('time').getBoundingClientRect().top < 300)",
                  "time true");
-  snprintf(chosen, sizeof chosen, "%s", browser_value(STATE));
-  snprintf(hash, sizeof hash, "%s", browser_value("location.hash.slice(1)"));
+  const char *chosen = browser_value(STATE), *hash = browser_value("location.hash.slice(1)");
   cr_expect_str_neq(first, chosen);
   open_address("");
   browser_expect(STATE, first);
@@ -291,10 +285,8 @@ Test(report_answer, plots_and_tables_are_saved) {
   cr_expect_eq(strncmp(text, "setting,error,time", 18), 0, "%s", text);
   free(text);
   browser_click("#maps-figures .tools button");
-  char name[64];
-  snprintf(name, sizeof name, "a_b_-%s.svg",
-           browser_value("document.querySelector('.maps canvas').id.replace('-exact', '')"));
-  text = saved(name);
+  text = saved(text_of("a_b_-%s.svg",
+                       browser_value("document.querySelector('.maps canvas').id.replace('-exact', '')")));
   cr_expect(strncmp(text, "<svg", 4) == 0 && strstr(text, "href=\"data:image/png;base64,"), "%.300s", text);
   free(text);
   browser_expect("document.querySelectorAll('img').length", "0");

@@ -17,7 +17,7 @@ static void open_report(int64_t count, int width) {
     set.rows[6].message = strdup("</script><!--<script><img src=x onerror=alert(1)>");
   }
   for (int64_t i = 0; i < count && count > 10000; i++) { /* 225 datasets, 450 groups */
-    set.rows[i].dataset = fixture_kept("gaussian:std_q=%lld", i / 30 % 225);
+    set.rows[i].dataset = names_keep(text_of("gaussian:std_q=%d", (int)(i / 30 % 225)));
   }
   cr_assert_eq(report_write(path, &set, "a <b> & c", NULL), ATTN_OK, "%s", attn_last_error());
   result_set_free(&set);
@@ -259,10 +259,8 @@ Test(report_browser, all_plots_are_printed_and_on_white) {
 Test(report_browser, few_and_many_runs) {
   static const int64_t counts[] = {0, 1, 60, 20000};
   for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-    char total[32];
-    snprintf(total, sizeof total, "%lld", (long long)counts[i]);
     open_report(counts[i], 1200);
-    browser_expect("data.totals.runs", total);
+    browser_expect("data.totals.runs", text_of("%lld", (long long)counts[i]));
     if (counts[i] > 1) browser_expect(BROWSER_BARE_PLOTS, "");
     if (counts[i] == 1) {
       browser_expect("byId('time-plot').dataset.marks", "1");

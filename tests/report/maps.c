@@ -72,7 +72,7 @@ Test(report_maps, many_maps_are_coarser) {
   result_set set = fixture_set(200);
   for (size_t i = 0; i < set.count; i++) {
     result_row *row = &set.rows[i];
-    row->variant = fixture_kept("v%03lld", (int64_t)i);
+    row->variant = names_keep(text_of("v%03d", (int)i));
     row->causal = i % 2;
     row->n = 100;
     row->n_kv = 512;

@@ -69,9 +69,7 @@ static void add(quality_set *set, const asked *a, int status) {
   } else {
     set_text(&r, "message", "</script><img src=x onerror=alert(1)>");
   }
-  char *key = fixture_text("%lld", (int64_t)set->count);
-  set_text(&r, "key", key);
-  free(key);
+  set_text(&r, "key", text_of("%zu", set->count));
   fixture_must(quality_set_add(set, &r));
 }
 
@@ -178,17 +176,14 @@ Test(report_model, choices_stand_in_the_address) {
   open_page(1200);
   browser_click("input[name=choice-where][value=\"layers 1\"]");
   browser_expect("new URLSearchParams(location.hash.slice(1)).get('where')", "layers 1");
-  char *hash = strdup(browser_value("location.hash"));
+  const char *hash = browser_value("location.hash");
   browser_click("input[name=choice-where][value=everywhere]");
   browser_expect("state.where", "everywhere");
-  char expression[512];
-  snprintf(expression, sizeof expression,
-           "(location.hash = '%s', dispatchEvent(new Event('hashchange')), state.where)", hash);
-  browser_expect(expression, "layers 1");
+  browser_expect(text_of("(location.hash = '%s', dispatchEvent(new Event('hashchange')), state.where)", hash),
+                 "layers 1");
   browser_expect("document.querySelectorAll('table').length === document.querySelectorAll('.csv').length",
                  "true");
   browser_expect_quiet();
-  free(hash);
 }
 
 Test(report_model, doubts_are_said) {

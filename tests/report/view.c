@@ -12,12 +12,10 @@
 TestSuite(report_view, .init = browser_start, .fini = browser_stop, .timeout = 300);
 
 static void open_set(const result_set *set, const report_limits *limits, const char *hash) {
-  char file[512];
   cr_assert_eq(report_write(fixture_path("report.html"), set, "view.h5", limits), ATTN_OK, "%s",
                attn_last_error());
   json_decref(browser_call("Page.navigate", json_pack("{s:s}", "url", "about:blank")));
-  snprintf(file, sizeof file, "report.html#%s", hash);
-  browser_open(fixture_path(file), 1200, 900);
+  browser_open(fixture_path(text_of("report.html#%s", hash)), 1200, 900);
 }
 
 /* Of own tensors in two files of one name, and one of another; every second seed of some setting violates a
@@ -55,9 +53,9 @@ Test(report_view, a_run_is_shown_in_full) {
   browser_expect("[...byId('one').querySelectorAll('table')[1].rows[1].cells].map(c => "
                  "c.textContent).slice(1, 7).join() + /row 7 <b>/.test(byId('one').textContent)",
                  "FP-1,violated,2,1,2,-true");
-  char *run = repeat_run(&set.rows[2]), *apply = repeat_apply(&set.rows[2]), commands[2048];
-  snprintf(commands, sizeof commands, "%s | %s", run, apply);
-  browser_expect("[...byId('one').querySelectorAll('pre')].map(p => p.textContent).join(' | ')", commands);
+  char *run = repeat_run(&set.rows[2]), *apply = repeat_apply(&set.rows[2]);
+  browser_expect("[...byId('one').querySelectorAll('pre')].map(p => p.textContent).join(' | ')",
+                 text_of("%s | %s", run, apply));
   cr_expect(strstr(apply, " --q /a/my.npz:q --k /a/my.npz:k --v /a/my.npz:v --layout bnhd "), "%s", apply);
   free(run), free(apply);
   browser_expect("/Doubts.*violated/.test(byId('one').textContent) && /Relative error of a "
@@ -94,10 +92,8 @@ Test(report_view, a_run_is_opened_by_key_by_mark_and_by_address) {
                  ".open && runs.n[state.run] === 1024 && byId('one-title').textContent.startsWith("
                  "plots.get('front-time-plot').marks.reduce((a, b) => (b.px < a.px ? b : a)).point.label)",
                  "true");
-  char hash[1024], title[256];
-  snprintf(title, sizeof title, "%s", browser_value("byId('one-title').textContent + location.hash"));
-  snprintf(hash, sizeof hash, "%s", browser_value("location.hash.slice(1)"));
-  open_set(&set, NULL, hash);
+  const char *title = browser_value("byId('one-title').textContent + location.hash");
+  open_set(&set, NULL, browser_value("location.hash.slice(1)"));
   browser_expect("byId('one-title').textContent + location.hash", title);
   browser_value("byId('one').close()");
   browser_value(
@@ -119,9 +115,8 @@ Test(report_view, a_run_is_opened_by_key_by_mark_and_by_address) {
 Test(report_view, plots_are_zoomed_by_rectangle_key_and_button) {
   result_set set = rows_made();
   open_set(&set, NULL, "causal=not+causal&n=512");
-  char whole[64], part[64], hash[1024];
   browser_value("drawAll()");
-  snprintf(whole, sizeof whole, "%s", browser_value(ZOOMED));
+  const char *whole = browser_value(ZOOMED);
   /* The upper right quarter, which begins above the break. */
   browser_value(
       "(({frame: f, picture}) => { const b = picture.getBoundingClientRect(), s = b.width / "
@@ -130,7 +125,7 @@ Test(report_view, plots_are_zoomed_by_rectangle_key_and_button) {
       "true}); picture.dispatchEvent(new PointerEvent('pointerdown', at((f.left + f.right) / 2, f.top + "
       "1))); dispatchEvent(new PointerEvent('pointermove', at(f.right + 50, f.top + 99))); dispatchEvent(new "
       "PointerEvent('pointerup', at(f.right + 50, (f.top + f.bottom) / 2))); })(plots.get('error-plot'))");
-  snprintf(part, sizeof part, "%s", browser_value(ZOOMED));
+  const char *part = browser_value(ZOOMED);
   cr_expect(atoi(part) > 0 && atoi(part) < atoi(whole) && strstr(part, "false"), "%s of %s", part, whole);
   browser_expect(PANEL ".open", "false");
   browser_expect(
@@ -138,8 +133,7 @@ Test(report_view, plots_are_zoomed_by_rectangle_key_and_button) {
       "/clip-path=\"url\\(#error-plot-clip\\)\"/.test(textOfSvg(picture)) + ' ' + "
       "/rounding/.test(textOfSvg(picture)))(plots.get('error-plot'))",
       "true true false");
-  snprintf(hash, sizeof hash, "%s", browser_value("location.hash.slice(1)"));
-  open_set(&set, NULL, hash);
+  open_set(&set, NULL, browser_value("location.hash.slice(1)"));
   browser_expect("(drawAll(), " ZOOMED ")", part);
   browser_value("byId('error-plot').firstChild.focus()");
   browser_key("0", 48);

@@ -27,11 +27,10 @@ static void changed_free(changed *c) {
 
 /* What became of a row of the fixture. */
 static const run_change *of(const changed *c, int64_t i) {
-  const result_row row = {.key = fixture_text("run %08lld", i)};
+  const char *key = text_of("run %08lld", (long long)i);
   const run_change *found = NULL;
   for (size_t r = 0; r < c->change.count; r++)
-    if (strcmp(c->change.runs[r].a->key, row.key) == 0) found = &c->change.runs[r];
-  free(row.key);
+    if (strcmp(c->change.runs[r].a->key, key) == 0) found = &c->change.runs[r];
   cr_assert(found, "row %lld has no pair", (long long)i);
   return found;
 }

@@ -72,8 +72,8 @@ Test(results_file, more_datasets_than_16_bits_number) {
   int64_t *ids = calloc(COUNT, sizeof *ids);
   for (int64_t i = 0; i < COUNT; i++) {
     result_row_init(&set.rows[i]);
-    set.rows[i].key = fixture_text("run %08lld", (long long)i);
-    set.rows[i].dataset = fixture_kept("made:number=%08lld", (long long)i);
+    set.rows[i].key = strdup(text_of("run %08d", (int)i));
+    set.rows[i].dataset = names_keep(text_of("made:number=%08d", (int)i));
     set.rows[i].variant = "full";
   }
   cr_assert_eq(results_write(path, &set), ATTN_OK, "%s", attn_last_error());
@@ -115,11 +115,9 @@ Test(results_file, python_readers_open_it) {
   static const int64_t rows[] = {0, 1, 60};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     const char *path = fixture_results("python", 0, rows[i]);
-    char command[512];
-    snprintf(command, sizeof command,
-             "for p in python3 /usr/bin/python3; do ! command -v $p >/dev/null || $p "
-             "'%s/tests/results/read_results.py' '%s' %lld >&2 || exit 1; done",
-             TEST_SOURCE_DIR, path, (long long)rows[i]);
+    const char *command = text_of("for p in python3 /usr/bin/python3; do ! command -v $p >/dev/null || $p "
+                                  "'%s/tests/results/read_results.py' '%s' %lld >&2 || exit 1; done",
+                                  TEST_SOURCE_DIR, path, (long long)rows[i]);
     cr_assert_eq(system(command), 0, "%lld rows", (long long)rows[i]);
   }
 }
@@ -150,17 +148,15 @@ static int write_to_full_disk(const char *path, const result_set *set) {
 
 Test(results_file, a_full_disk_keeps_the_old_file_and_leaves_nothing_beside_it) {
   const char *path = fixture_results("full", 0, 3), *source = fixture_path("full.jsonl");
-  char command[256];
-  snprintf(command, sizeof command, "cp '%s' '%s.old'", path, path);
-  cr_assert(system(command) == 0 && fixture_journal(source, 3, 1, 30, 1e9) == ATTN_OK);
+  cr_assert(system(text_of("cp '%s' '%s.old'", path, path)) == 0 &&
+            fixture_journal(source, 3, 1, 30, 1e9) == ATTN_OK);
   result_set set = load_results(source);
   const pid_t child = fork();
   if (child == 0) _exit(write_to_full_disk(path, &set));
   int code;
   cr_assert_eq(waitpid(child, &code, 0), child);
   cr_assert(WIFEXITED(code) && WEXITSTATUS(code) == 0, "step %d", code);
-  snprintf(command, sizeof command, "cmp '%s' '%s.old' && ! ls '%s'.tmp.* >/dev/null 2>&1", path, path, path);
-  cr_assert_eq(system(command), 0);
+  cr_assert_eq(system(text_of("cmp '%s' '%s.old' && ! ls '%s'.tmp.* >/dev/null 2>&1", path, path, path)), 0);
   result_set_free(&set);
 }
 

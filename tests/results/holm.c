@@ -10,7 +10,7 @@ static void make_rows(result_row *rows, const double *p, const double *repeat, s
   for (size_t i = 0; i < count; i++) {
     result_row_init(&rows[i]);
     rows[i].verdict = VERDICT_CONSISTENT;
-    rows[i].variant = fixture_kept("variant%lld", (int64_t)i);
+    rows[i].variant = names_keep(text_of("variant%d", (int)i));
     result_bound *b = fixture_add_bound(&rows[i], "LIN-1", KIND_PROB, VERDICT_CONSISTENT, p[i]);
     if (repeat) b->p_repeat = repeat[i];
     fixture_add_bound(&rows[i], "FP-1", KIND_HARD, VERDICT_PASS, (double)NAN);

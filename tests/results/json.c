@@ -19,9 +19,7 @@ static result_row distinct_row(void) {
     if (c->axis) {
       result_column_set_int(&row, c, c->type == COLUMN_I64 ? (int64_t)c->most - next : 1);
     } else if (c->type == COLUMN_TEXT) {
-      char text[64];
-      snprintf(text, sizeof text, "text \"%d\" \\ \t \xc3\xa9", (int)next);
-      result_column_set_text(&row, c, text);
+      result_column_set_text(&row, c, text_of("text \"%d\" \\ \t \xc3\xa9", (int)next));
     } else if (c->type == COLUMN_F64) {
       *(double *)field = 1.0 / (double)next;
     } else if (c->type == COLUMN_I64) {
@@ -207,8 +205,7 @@ Test(results_json, malformed_members_are_named_and_leave_the_row_alone) {
                    malformed[i].told);
   for (const result_column *c = result_columns; c->name; c++) {
     const bool named = c->flags && c->type != COLUMN_BOOL, number = !named && c->type != COLUMN_TEXT;
-    char told[80];
-    snprintf(told, sizeof told, "%s: expected ", c->name);
+    const char *told = text_of("%s: expected ", c->name);
     expect_refused(c->name, number ? json_string("1") : json_integer(1), told);
     if (named) expect_refused(c->name, json_string("none of them"), told);
     if (!number || c->type == COLUMN_BOOL || c->least >= c->most) continue;
@@ -245,11 +242,10 @@ Test(results_json, base64_is_that_of_the_standard) {
 /* Neither their number nor the length of a name is bounded. */
 Test(results_json, many_bounds_and_parameters_with_long_names_come_back) {
   result_row row = fixture_row(0);
-  char *longs[100];
   for (int i = 0; i < 100; i++) {
-    longs[i] = fixture_text("the bound or parameter of a plug-in that counts its longs up to %08lld", i);
-    fixture_add_bound(&row, longs[i], KIND_HARD, VERDICT_PASS, i);
-    cr_assert_eq(result_row_add_param(&row, longs[i], i), ATTN_OK);
+    const char *name = text_of("the bound or parameter of a plug-in that counts its longs up to %08d", i);
+    fixture_add_bound(&row, name, KIND_HARD, VERDICT_PASS, i);
+    cr_assert_eq(result_row_add_param(&row, name, i), ATTN_OK);
   }
   result_row back = through_text(&row);
   cr_expect_str_eq(rows_difference(&row, &back), "");
@@ -262,7 +258,6 @@ Test(results_json, many_bounds_and_parameters_with_long_names_come_back) {
   result_set read = read_results(file);
   cr_expect_str_eq(rows_difference(&row, &read.rows[0]), "");
   result_set_free(&read), json_decref(set.sessions), result_row_free(&row), result_row_free(&back);
-  for (int i = 0; i < 100; i++) free(longs[i]);
 }
 
 /* Any value of an axis that a key names is read from it, and nothing else. */

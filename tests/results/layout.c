@@ -149,8 +149,8 @@ Test(results_layout, more_labels_than_an_attribute_holds) {
     for (set.count = 0; set.count < (many ? COUNT : 100); set.count++) {
       result_row *row = &set.rows[set.count];
       result_row_init(row);
-      row->key = fixture_text("run %08lld", (int64_t)set.count);
-      row->label = fixture_kept("longformer:window=%08lld", (int64_t)set.count);
+      row->key = strdup(text_of("run %08zu", set.count));
+      row->label = names_keep(text_of("longformer:window=%08zu", set.count));
       row->variant = "longformer";
       row->dataset = "gaussian";
     }

@@ -10,10 +10,8 @@
 static void put(journal *j, const char *variant, const char *params, int64_t n, int64_t seed, double error,
                 double time) {
   result_row row = fixture_row(0);
-  char key[160];
-  snprintf(key, sizeof key, "%s %s n=%lld seed=%lld", variant, params, (long long)n, (long long)seed);
   free(row.key);
-  row.key = strdup(key);
+  row.key = strdup(text_of("%s %s n=%lld seed=%lld", variant, params, (long long)n, (long long)seed));
   row.variant = variant;
   row.params = params;
   fixture_must(result_row_complete(&row, false, true)); /* its label */

@@ -20,7 +20,7 @@ static struct {
   char session[128]; /* empty: the browser itself */
   json_int_t next;
   int errors;
-  char error[1024], value[65536];
+  char error[1024];
 } browser;
 
 static void run_child(const int to[2], const int from[2]) {
@@ -125,43 +125,39 @@ const char *browser_value(const char *expression) {
   json_t *result =
       browser_call("Runtime.evaluate", json_pack("{s:s, s:b}", "expression", expression, "returnByValue", 1));
   const json_t *value = json_object_get(json_object_get(result, "result"), "value");
-  if (json_is_string(value)) {
-    snprintf(browser.value, sizeof browser.value, "%s", json_string_value(value));
-  } else {
-    char *text = json_dumps(value, JSON_ENCODE_ANY);
-    snprintf(browser.value, sizeof browser.value, "%s", text ? text : "undefined");
-    free(text);
-  }
+  char *other = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+  const char *text = text_of("%s", json_is_string(value) ? json_string_value(value)
+                                   : other               ? other
+                                                         : "undefined");
+  free(other);
   json_decref(result);
-  return browser.value;
+  return text;
 }
 
 void browser_open(const char *path, int width, int height) {
-  char url[512];
-  snprintf(url, sizeof url, "file://%s", path);
   call("Emulation.setDeviceMetricsOverride", json_pack("{s:i, s:i, s:i, s:b}", "width", width, "height",
                                                        height, "deviceScaleFactor", 1, "mobile", 0));
-  call("Page.navigate", json_pack("{s:s}", "url", url));
+  call("Page.navigate", json_pack("{s:s}", "url", text_of("file://%s", path)));
   const struct timespec pause = {0, 20000000};
-  for (int i = 0; i < 3000 && strcmp(browser_value("document.documentElement.dataset.ready"), "yes") != 0;
-       i++)
+  bool ready = false;
+  for (int i = 0;
+       i < 3000 && !(ready = !strcmp(browser_value("document.documentElement.dataset.ready"), "yes")); i++)
     nanosleep(&pause, NULL);
-  cr_assert_str_eq(browser.value, "yes", "%s: the script did not finish: %s", path, browser.error);
+  cr_assert(ready, "%s: the script did not finish: %s", path, browser.error);
 }
 
 /* Presses where the element is once nothing waits to be drawn, which would move it, and nothing covers it,
  * and waits until the page has taken the click. */
 void browser_click(const char *selector) {
-  char expression[1024];
   double x, y;
-  snprintf(expression, sizeof expression,
-           "(() => { const e = document.querySelector('%s'); if (!e || (typeof waiting === 'object' && "
-           "waiting.size)) return ''; e.scrollIntoView({block: 'center', behavior: 'instant'}); const r = "
-           "e.getBoundingClientRect(), x = r.x + r.width / 2, y = r.y + r.height / 2; if "
-           "(!e.contains(document.elementFromPoint(x, y))) return ''; window.clicked = false; "
-           "e.addEventListener('click', () => { window.clicked = true; }, {once: true, capture: true}); "
-           "return `${x} ${y}`; })()",
-           selector);
+  const char *expression =
+      text_of("(() => { const e = document.querySelector('%s'); if (!e || (typeof waiting === 'object' && "
+              "waiting.size)) return ''; e.scrollIntoView({block: 'center', behavior: 'instant'}); const r = "
+              "e.getBoundingClientRect(), x = r.x + r.width / 2, y = r.y + r.height / 2; if "
+              "(!e.contains(document.elementFromPoint(x, y))) return ''; window.clicked = false; "
+              "e.addEventListener('click', () => { window.clicked = true; }, {once: true, capture: true}); "
+              "return `${x} ${y}`; })()",
+              selector);
   const struct timespec pause = {.tv_nsec = 20000000};
   const char *place = browser_value(expression);
   for (int i = 0; i < 500 && !*place; i++) {

@@ -5,6 +5,8 @@
 
 #include <jansson.h>
 
+#include "tests/support/basics/text.h"
+
 /* Starts the browser with a fresh profile in the fixture's directory, without a network. Fails the test if it
  * cannot. */
 void browser_start(void);
@@ -16,7 +18,7 @@ void browser_open(const char *path, int width, int height);
 /* A method of the protocol; its result (a new reference). params is released; NULL is {}. */
 json_t *browser_call(const char *method, json_t *params);
 
-/* The value of a JavaScript expression as text, in a buffer that the next call overwrites. */
+/* The value of a JavaScript expression as text, which lives as long as the program. */
 const char *browser_value(const char *expression);
 
 /* A real click on the middle of the element that a CSS selector finds first; a real key in whatever has the

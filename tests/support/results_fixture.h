@@ -12,20 +12,8 @@
 #include "experiments/results/set.h"
 #include "experiments/results/write_journal.h"
 #include "experiments/support/names.h"
+#include "tests/support/basics/text.h"
 #include "tests/support/files.h"
-
-static inline char *fixture_text(const char *format, int64_t i) {
-  char buffer[128];
-  snprintf(buffer, sizeof buffer, format, (long long)i);
-  return strdup(buffer);
-}
-
-/* As the shared texts of rows are. */
-static inline const char *fixture_kept(const char *format, int64_t i) {
-  char buffer[128];
-  snprintf(buffer, sizeof buffer, format, (long long)i);
-  return names_keep(buffer);
-}
 
 static inline result_bound fixture_bound(const char *name, check_kind kind, check_verdict verdict, double p) {
   result_bound b = {.name = name,
@@ -87,7 +75,7 @@ static inline result_row fixture_row(int64_t i) {
   const int64_t v = i % 6, size = i / 6 % 5, source = i / 30 % 2, seed = i / 60;
   result_row row;
   result_row_init(&row);
-  row.key = fixture_text("run %08lld", i);
+  row.key = strdup(text_of("run %08lld", (long long)i));
   row.variant = variants[v];
   row.params = params[v];
   row.label = labels[v];
@@ -145,10 +133,6 @@ static inline result_row fixture_row(int64_t i) {
   if (v == 5) fixture_add_bound(&row, "FAV-5", KIND_HARD, VERDICT_UNCERTIFIABLE, (double)NAN);
   row.verdict = v == 5 ? VERDICT_UNCERTIFIABLE : v == 4 ? VERDICT_CONSISTENT : VERDICT_PASS;
   return row;
-}
-
-static inline void scale_time(result_row *row, double by) {
-  row->time_median *= by, row->time_ci_lo *= by, row->time_ci_hi *= by;
 }
 
 static inline json_t *fixture_provenance(double start) {
