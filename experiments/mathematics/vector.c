@@ -20,8 +20,8 @@ double vector_dot_fast(const double *a, const double *b, int64_t n) {
   return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
-/* |a - b|, b NULL: |a|, of which the sum of squares is at hand. Where squares leave the range of double, those of
- * the differences' ratios to the largest are added. */
+/* |a - b| (b NULL: |a|), whose sum of squares is given. Where that leaves the range of double, the squares of
+ * the differences over the largest are added. */
 static double root(double squares, const double *a, const double *b, int64_t n) {
   double most = 0, sum = 0;
   if (isnan(squares) || (squares > 0x1p-900 && squares < (double)INFINITY)) return sqrt(squares);

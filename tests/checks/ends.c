@@ -1,5 +1,5 @@
-/* ends.c - queries, keys and values at either end of the range of fp32 and of fp64: no bound calls a right variant
- * violated, whatever overflows, underflows or is NaN there. */
+/* ends.c - queries, keys and values at either end of the range of fp32 and of fp64: no bound calls a right
+ * variant violated, whatever overflows, underflows or is NaN there. */
 #include "tests/support/checks_case.h"
 
 static char specs[] =
