@@ -22,7 +22,7 @@ double vector_dot_fast(const double *a, const double *b, int64_t n) {
 
 /* |a - b| (b NULL: |a|), whose sum of squares is given. Where that leaves the range of double, the squares of
  * the differences over the largest are added. */
-static double root(double squares, const double *a, const double *b, int64_t n) {
+static double norm_of(double squares, const double *a, const double *b, int64_t n) {
   double most = 0, sum = 0;
   if (isnan(squares) || (squares > 0x1p-900 && squares < (double)INFINITY)) return sqrt(squares);
   for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(a[i] - (b ? b[i] : 0)));
@@ -34,7 +34,7 @@ static double root(double squares, const double *a, const double *b, int64_t n) 
   return most * sqrt(sum);
 }
 
-double vector_norm(const double *a, int64_t n) { return root(vector_dot(a, a, n), a, NULL, n); }
+double vector_norm(const double *a, int64_t n) { return norm_of(vector_dot(a, a, n), a, NULL, n); }
 
 double vector_distance(const double *a, const double *b, int64_t n) {
   double part[4] = {0};
@@ -42,7 +42,7 @@ double vector_distance(const double *a, const double *b, int64_t n) {
   for (; i + 4 <= n; i += 4)
     for (int t = 0; t < 4; t++) part[t] += (a[i + t] - b[i + t]) * (a[i + t] - b[i + t]);
   for (; i < n; i++) part[0] += (a[i] - b[i]) * (a[i] - b[i]);
-  return root((part[0] + part[1]) + (part[2] + part[3]), a, b, n);
+  return norm_of((part[0] + part[1]) + (part[2] + part[3]), a, b, n);
 }
 
 void matrix_product(const double *a, const double *b, int64_t rows, int64_t inner, int64_t columns,
