@@ -2,11 +2,10 @@
  * honest about what is drawn, impossible or meaningless. Nothing is asked of times. */
 #include <hdf5.h>
 #include <inttypes.h>
-#include <jansson.h>
 
 #include "attn_variant.h"
 #include "data/data.h"
-#include "tests/support/command.h"
+#include "tests/support/command_json.h"
 
 TestSuite(cli_advise, .init = command_enter, .fini = command_leave);
 
@@ -31,28 +30,15 @@ static void write_inputs(double std) {
   H5Fclose(file);
 }
 
-static json_t *ask(const char *arguments) {
-  command_run_good(arguments);
-  json_error_t error;
-  json_t *all = json_loads(result.out, 0, &error);
-  cr_assert(all, "attnlab %s: %s\n%s", arguments, error.text, result.out);
-  return all;
-}
-
 /* The setting of a variant; NULL: there is none. */
 static const json_t *setting_of(const json_t *all, const char *variant) {
   const json_t *settings = json_object_get(all, "settings");
   for (size_t i = 0; i < json_array_size(settings); i++) {
     const json_t *one = json_array_get(settings, i);
-    const char *spec = json_string_value(json_object_get(one, "spec"));
+    const char *spec = json_text(one, "spec");
     if (strncmp(spec, variant, strlen(variant)) == 0 && strchr(":", spec[strlen(variant)])) return one;
   }
   return NULL;
-}
-
-static double number(const json_t *setting, const char *name) {
-  const json_t *x = json_object_get(setting, name);
-  return json_is_number(x) ? json_number_value(x) : (double)NAN;
 }
 
 /* What is within the error comes first, by time, but last of it what reads all keys; then the others by
@@ -71,7 +57,7 @@ static void expect_choice(const json_t *all) {
     const double x = number(s, group < 2 ? "time_s" : "error"), hi = number(s, "time_hi_s");
     cr_expect(group > before || (group == before && !(x < last)), "%s", result.out);
     if (!best && !group && (isnan(hi) ? 2 * x : hi) < (isnan(exact_lo) ? once : exact_lo))
-      best = json_string_value(json_object_get(s, "spec"));
+      best = json_text(s, "spec");
     before = group;
     last = x;
   }
@@ -123,8 +109,8 @@ Test(cli_advise, a_cache_fits_into_its_bytes) {
     cr_expect(number(json_array_get(settings, i - 1), "error") <=
               number(json_array_get(settings, i), "error"));
   const json_t *first = json_array_get(settings, 0);
-  const char *best = json_string_value(json_object_get(first, "spec")), *row;
-  cr_expect_str_eq(json_string_value(json_object_get(all, "best")), best);
+  const char *best = json_text(first, "spec"), *row;
+  cr_expect_str_eq(json_text(all, "best"), best);
   cr_expect(number(first, "error") > 0 && number(first, "certain") >= number(first, "error"));
   /* People are told the same. */
   command_run_good("advise --in qkv.h5 --causal --kv-bytes 2KiB evict:score=tova,recent=3");
@@ -139,7 +125,7 @@ Test(cli_advise, a_cache_fits_into_its_bytes) {
   for (size_t i = 0; i < 6; i++) {
     double error;
     const json_t *s = json_array_get(settings, i);
-    snprintf(said, sizeof said, "\n%s  ", json_string_value(json_object_get(s, "spec")));
+    snprintf(said, sizeof said, "\n%s  ", json_text(s, "spec"));
     cr_assert((row = strstr(result.out, said)) &&
               sscanf(row + strlen(said), "%8s %lf %% %8s", word[0], &error, word[1]) == 3);
     cr_expect(fabs(error / 100 - number(s, "error")) <= 0.05 * number(s, "error") && !strcmp(word[0], "no") &&
@@ -149,7 +135,7 @@ Test(cli_advise, a_cache_fits_into_its_bytes) {
   json_decref(all);
   for (int i = 0; i < 4; i++) { /* of 96 * 128; however long each took */
     all = ask("advise --in qkv.h5 --causal --kv-bytes 12287 -q --json evict:score=tova");
-    cr_expect_str_eq(json_string_value(json_object_get(all, "best")), "store:k=f16,v=f16");
+    cr_expect_str_eq(json_text(all, "best"), "store:k=f16,v=f16");
     json_decref(all);
   }
   command_run("advise --in qkv.h5 --causal --kv-bytes 12288 -q --json evict:score=tova", &result);
@@ -163,7 +149,7 @@ Test(cli_advise, what_is_said_is_what_apply_does) {
   cr_expect(number(input, "heads") == 2 && number(input, "n_kv") == N && number(all, "error") == 0.3);
   const json_t *window = setting_of(all, "longformer");
   cr_assert(window && json_is_true(json_object_get(window, "within")));
-  const char *spec = json_string_value(json_object_get(window, "spec"));
+  const char *spec = json_text(window, "spec");
   /* Exact attention rounds to some 1e-6. */
   cr_expect_float_eq(apply(spec), number(window, "error"), 1e-5, "%s", spec);
   cr_expect(number(window, "error") <= 0.3 && number(window, "certain") >= number(window, "error"));
@@ -216,7 +202,7 @@ Test(cli_advise, draws_follow_the_seed) {
                             : "advise performer:features=64 --in qkv.h5 --json --draws 3 --seed 9");
     const json_t *s = setting_of(all, "performer");
     cr_assert(s && number(s, "draws") == 3);
-    cr_expect_str_eq(json_string_value(json_object_get(s, "spec")), "performer:features=64");
+    cr_expect_str_eq(json_text(s, "spec"), "performer:features=64");
     error[i] = number(s, "error");
     high = i ? high : number(s, "error_hi");
     json_decref(all);
@@ -340,7 +326,7 @@ Test(cli_advise, no_budget_is_passed_over) {
     json_t *rest = ask(arguments), *one;
     size_t s, within = 0;
     json_array_foreach(json_object_get(rest, "settings"), s, one) {
-      const char *spec = json_string_value(json_object_get(one, "spec"));
+      const char *spec = json_text(one, "spec");
       const bool counts = i || json_is_true(json_object_get(one, "within"));
       within += counts;
       cr_expect(!counts || (i ? number(found, "error") <= number(one, "error")
@@ -376,9 +362,8 @@ Test(cli_advise, a_plug_in_with_a_budget) {
           "/tests/plugins/planted_budget.so");
   const json_t *own = setting_of(all, "planted_budget"), *known = setting_of(all, "longformer");
   cr_assert(own && known);
-  cr_assert(
-      sscanf(json_string_value(json_object_get(own, "spec")), "planted_budget:half=%" SCNd64, &half) == 1 &&
-      sscanf(json_string_value(json_object_get(known, "spec")), "longformer:window=%" SCNd64, &window) == 1);
+  cr_assert(sscanf(json_text(own, "spec"), "planted_budget:half=%" SCNd64, &half) == 1 &&
+            sscanf(json_text(known, "spec"), "longformer:window=%" SCNd64, &window) == 1);
   cr_expect(window == 2 * half && number(own, "error") == number(known, "error") &&
             number(own, "error") <= 0.3);
   json_decref(all);

@@ -10,7 +10,7 @@
 #include "experiments/quality/evaluation_file.h"
 #include "tests/data/gguf_files.h"
 #include "tests/data/tokens_fixture.h"
-#include "tests/support/command.h"
+#include "tests/support/command_json.h"
 #include "tests/support/llama_models.h"
 
 enum { TEXT = 1200, LINE = 1024 };
@@ -296,8 +296,7 @@ Test(cli_eval_identity, sweeps_and_evaluations_are_merged_into_one_file) {
             "%s", result.out);
   command_run_good("check e.h5 --bounds -m");
   cr_expect(strstr(result.out, "| EV-1 "), "%s", result.out);
-  command_run_good("check both.h5 --json");
-  json_t *json = json_loads(result.out, 0, NULL);
+  json_t *json = ask("check both.h5 --json");
   cr_expect_eq(json_integer_value(json_object_get(json, "runs")), 1);
   cr_expect_eq(json_integer_value(json_object_get(json_object_get(json, "evaluation"), "runs")), 3);
   json_decref(json);

@@ -1,11 +1,11 @@
 /* sweep.c - whole sweeps through the program: results, resuming, shards, signals. */
-#include <jansson.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/command_json.h"
 #include "tests/support/sweep_fixture.h"
 
 #define SMALL                                                                                     \
@@ -92,15 +92,13 @@ Test(sweep, only_and_dry_run) {
 
 /* A number of the first run of a dry run's document; NaN: null. */
 static double printed(const char *name) {
-  json_error_t error;
-  json_t *document = json_loads(result.out, 0, &error);
-  cr_assert_not_null(document, "%s\n%s", error.text, result.out);
+  json_t *document = answer();
   const json_t *first = json_array_get(json_object_get(document, "runs"), 0),
                *value = json_object_get(first, name);
   cr_assert_not_null(value, "%s: %s", name, result.out);
-  const double number = json_is_number(value) ? json_number_value(value) : (double)NAN;
+  const double given = number(first, name);
   json_decref(document);
-  return number;
+  return given;
 }
 
 Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
