@@ -73,8 +73,7 @@ Test(cli_advise_budget, presets_and_an_assignment) {
     const bool whole = strcmp(r->layers, "all") == 0, mixed = strchr(r->spec, '@');
     cr_expect(r->n == 512 && r->kl_budget == 0.01 && r->margin == 0.01 && !strcmp(r->task, "text:skip=128"));
     for (int p = 0; p < 12 && whole && !mixed; p++) {
-      char start[64];
-      snprintf(start, sizeof start, presets[p / 4], 32 << p % 4);
+      const char *start = text_of(presets[p / 4], 32 << p % 4);
       found += strncmp(r->spec, start, strlen(start)) == 0;
     }
     if (mixed && (!best || r->kl < best->kl)) best = r;

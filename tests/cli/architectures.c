@@ -24,11 +24,7 @@ static void write_tokens(void) {
                     sizeof tokens);
 }
 
-static void run(const char *format) {
-  char arguments[400];
-  snprintf(arguments, sizeof arguments, format, fixture_directory);
-  command_run(arguments, &result);
-}
+static void run(const char *format) { command_run(text_of(format, fixture_directory), &result); }
 
 static const quality_record *find(const quality_set *set, const char *spec) {
   for (size_t i = 0; i < set->count; i++)

@@ -56,10 +56,9 @@ Test(cli_check, a_violation_is_explained_and_runs_again_alone) {
     cr_expect(strstr(json_text(one, "key"), "data_seed=3") && *json_text(one, "statement"));
     cr_expect(number(one, "measured") > number(one, "value"));
 
-    char command[2000];
-    snprintf(command, sizeof command,
-             "rm -f one.*; export PATH=" TEST_BINARY_DIR "/experiments:$PATH; %s 2>/dev/null",
-             json_text(one, "rerun"));
+    const char *command =
+        text_of("rm -f one.*; export PATH=" TEST_BINARY_DIR "/experiments:$PATH; %s 2>/dev/null",
+                json_text(one, "rerun"));
     const int status = system(command);
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%s", command);
     json_t *alone = check_json("check --json one.h5");

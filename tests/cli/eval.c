@@ -172,11 +172,9 @@ Test(cli_eval, a_variant_that_fits_these_windows_alone_is_evaluated) {
   command_write_npy("g.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (144, 144), }", edges, N * N);
   free(edges);
   for (int turn = 0; turn < 2; turn++) {
-    char line[400];
-    snprintf(line, sizeof line, "eval " MODEL " -n 144 -w 2 --task text:skip=8 -o x.h5 -v %s -v %s",
-             turn ? "topk:k=4" : "graph:kind=file,file=g.npy",
-             turn ? "graph:kind=file,file=g.npy" : "topk:k=4");
-    command_run_good(line);
+    command_run_good(text_of("eval " MODEL " -n 144 -w 2 --task text:skip=8 -o x.h5 -v %s -v %s",
+                             turn ? "topk:k=4" : "graph:kind=file,file=g.npy",
+                             turn ? "graph:kind=file,file=g.npy" : "topk:k=4"));
     quality_set set = read_file();
     const quality_record *graph = find(&set, "graph"), *other = find(&set, "topk");
     cr_expect(graph->status == RUN_OK && graph->kl > 0 && graph->verdict == VERDICT_PASS);

@@ -58,15 +58,12 @@ TestSuite(cli_eval_identity, .init = begin, .fini = end, .timeout = 300);
 
 /* Evaluates the model into `file`. */
 static void evaluate(const char *file, const char *rest) {
-  char line[LINE];
-  snprintf(line, sizeof line, "eval %s --text text -n 32 -w 8 --task text:skip=4 -o %s %s", fixture_directory,
-           file, rest);
-  command_run_good(line);
+  command_run_good(
+      text_of("eval %s --text text -n 32 -w 8 --task text:skip=4 -o %s %s", fixture_directory, file, rest));
 }
 
 static void forget_journal(const char *file) {
-  char path[LINE];
-  snprintf(path, sizeof path, "%.*s.jsonl", (int)strlen(file) - 3, file);
+  const char *path = text_of("%.*s.jsonl", (int)strlen(file) - 3, file);
   cr_assert_eq(remove(path), 0, "%s", path);
 }
 
@@ -146,12 +143,11 @@ Test(cli_eval_identity, keys_of_a_gguf_file_are_the_model_s) {
 
 static void write_weights(double value) {
   double weights[64];
-  char header[128];
   reference_model m = small_model();
   cr_assert(m.d * m.d <= 64);
   for (int i = 0; i < 64; i++) weights[i] = value * ((i * 7) % 5 - 2);
-  snprintf(header, sizeof header, "{'descr': '<f8', 'fortran_order': False, 'shape': (%d, %d), }", (int)m.d,
-           (int)m.d);
+  const char *header =
+      text_of("{'descr': '<f8', 'fortran_order': False, 'shape': (%d, %d), }", (int)m.d, (int)m.d);
   command_write_npy("w.npy", header, weights, (size_t)(m.d * m.d) * sizeof *weights);
   reference_free(&m);
 }
@@ -160,8 +156,7 @@ Test(cli_eval_identity, a_file_that_a_spec_names_is_read_again_when_it_changes) 
   static const char *const specs[] = {"linear:weights=w.npy", SETTING "@0;linear:weights=w.npy@1"},
                            *const begins[] = {"linear:", SETTING "@0;linear:"};
   for (size_t i = 0; i < 2; i++) {
-    char rest[256];
-    snprintf(rest, sizeof rest, "-v %s --keep-stale", specs[i]);
+    const char *rest = text_of("-v %s --keep-stale", specs[i]);
     write_weights(0.25);
     evaluate("known.h5", rest);
     evaluate("known.h5", rest);
@@ -395,15 +390,14 @@ static size_t lines_of(const char *path) {
 
 /* Starts an evaluation whose last run never ends, and kills it once the others are in the journal. */
 static void kill_midway(const char *specs, size_t done) {
-  char line[LINE];
-  snprintf(line, sizeof line,
-           "exec " TEST_BINARY_DIR
-           "/experiments/attnlab eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 %s -v "
-           "fault:mode=hang --plugin " TEST_BINARY_DIR "/tests/fault.so >/dev/null 2>&1",
-           fixture_directory, specs);
   const pid_t pid = fork();
   if (pid == 0) {
-    execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+    execl("/bin/sh", "sh", "-c",
+          text_of("exec " TEST_BINARY_DIR
+                  "/experiments/attnlab eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 %s -v "
+                  "fault:mode=hang --plugin " TEST_BINARY_DIR "/tests/fault.so >/dev/null 2>&1",
+                  fixture_directory, specs),
+          (char *)NULL);
     _exit(127);
   }
   for (int i = 0; i < 5000 && lines_of("x.jsonl") < 1 + done; i++) wait_briefly();
@@ -433,10 +427,9 @@ Test(cli_eval_identity, what_is_done_is_kept_when_it_is_killed) {
 Test(cli_eval_identity, a_sweep_and_an_evaluation_do_not_share_a_journal) {
   command_write_text("x.jsonl", "{\"schema\":\"attnlab-journal\",\"version\":2,\"session\":0,\"build\":\"b\","
                                 "\"provenance\":{}}\n");
-  char line[LINE];
-  snprintf(line, sizeof line, "eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 -v topk:k=2",
-           fixture_directory);
-  command_run(line, &result);
+  command_run(
+      text_of("eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 -v topk:k=2", fixture_directory),
+      &result);
   cr_expect(result.exit_code == 2 && command_diagnostics(&result) == 1 &&
                 strstr(result.err, "x.jsonl:1: rows of kind 'sweep'; expected those of an evaluation"),
             "%s", result.err);

@@ -204,10 +204,8 @@ static reference_model with_experts_together(const reference_model *m) {
       gather_expert(&to, &t, at + used);
     else
       for (int half = 0; half <= joined; half++) {
-        char part[20];
-        snprintf(part, sizeof part, "%s_proj.%s", joined ? half ? "up" : "gate" : "down",
-                 bias ? "bias" : "weight");
-        turn_experts(&to, &t, part, half, 1 + joined);
+        const char *of = joined ? half ? "up" : "gate" : "down";
+        turn_experts(&to, &t, text_of("%s_proj.%s", of, bias ? "bias" : "weight"), half, 1 + joined);
       }
     if (at) free(t.at);
   }
@@ -315,8 +313,7 @@ Test(data_architectures, what_is_repeated_is_passed_over) {
   for (int i = 0; i < 12; i++) {
     data_llama *llama = NULL;
     reference_model m = model_random(i % 2);
-    attn_rng rng;
-    attn_rng_init(&rng, 1, 1, 1);
+    attn_rng rng = rng_of(1, 1, 1);
     model_add(&m, -1, "x", 2, 0, &rng);
     snprintf(m.tensor[m.count - 1].name, sizeof m.tensor->name, "%s", names[i / 2]);
     model_write(&m, STORE_F32, 1);

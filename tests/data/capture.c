@@ -197,10 +197,10 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
   reference_model m = model_random(0);
   data_qkv x = capture(&m, 64, some_tokens, 20), y = {0};
   const hdf5_attribute attribute[] = {{.name = "model", .text = "tiny"}, {.name = "layer", .integer = LAYER}};
-  char spec[300], *canonical = NULL;
+  char *canonical = NULL;
   assert_ok(hdf5_write_qkv(fixture_path("c.h5"), &x, attribute, 2));
   assert_ok(hdf5_write_qkv(fixture_path("plain.h5"), &x, NULL, 0));
-  snprintf(spec, sizeof spec, "captured:file=%s", fixture_path("c.h5"));
+  const char *spec = text_of("captured:file=%s", fixture_path("c.h5"));
   data_request r = {1, HEADS, KV, 5, 12, D, D, ATTN_F64, 0};
   assert_ok(data_source_make(spec, &r, &y, &canonical));
   cr_assert_str_eq(canonical, spec);
@@ -231,9 +231,9 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
   assert_refused(data_source_make(spec, &r, &y, NULL), ATTN_EUNSUPPORTED, "batch=1, not 2");
 
   r = (data_request){1, HEADS, KV, 20, 20, D, D, ATTN_F32, 0};
-  snprintf(spec, sizeof spec, "captured:file=%s", fixture_path("plain.h5"));
+  spec = text_of("captured:file=%s", fixture_path("plain.h5"));
   assert_refused(data_source_make(spec, &r, &y, NULL), ATTN_EINVAL, "not a capture");
-  snprintf(spec, sizeof spec, "hdf5:file=%s", fixture_path("plain.h5"));
+  spec = text_of("hdf5:file=%s", fixture_path("plain.h5"));
   assert_ok(data_source_make(spec, &r, &y, NULL));
   cr_assert_arr_eq(y.q, x.q, HEADS * 20 * D * 4);
   data_qkv_free(&y);
@@ -259,8 +259,7 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
     data_array a = {ATTN_F32, 3, {t == 0 ? HEADS : KV, 20, D}, (void *)(uintptr_t)at[t]};
     assert_ok(data_npy_write(fixture_path(names[t]), &a));
   }
-  snprintf(spec, sizeof spec, "npy:q=%s,k=%s,v=%s", fixture_path("q.npy"), fixture_path("k.npy"),
-           fixture_path("v.npy"));
+  spec = text_of("npy:q=%s,k=%s,v=%s", fixture_path("q.npy"), fixture_path("k.npy"), fixture_path("v.npy"));
   r.n_q = r.n_kv = 3;
   assert_ok(data_source_make(spec, &r, &y, NULL));
   for (int64_t h = 0; h < KV; h++) cr_assert_arr_eq(row(y.v, 3, h, 0), row(x.v, 20, h, 0), 3 * D * 4);

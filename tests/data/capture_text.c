@@ -30,9 +30,7 @@ static void write_model(int64_t context, int bos) {
 }
 
 static void write_ids(const int64_t *ids, size_t count) {
-  char shape[32];
-  snprintf(shape, sizeof shape, "1, %zu, 1", count);
-  fixture_npy("ids.npy", "<i8", shape, ids, 8 * count);
+  fixture_npy("ids.npy", "<i8", text_of("1, %zu, 1", count), ids, 8 * count);
 }
 
 static char *attribute(const char *name) {

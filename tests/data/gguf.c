@@ -37,12 +37,9 @@ Test(data_gguf, values_of_every_type_are_found_by_their_keys) {
   enum { COUNT = sizeof cases / sizeof *cases };
   gguf *g = NULL;
   gguf_file *f = gguf_file_new();
-  char name[40];
   for (int i = COUNT - 1; i >= 0; i--) { /* not in their order */
-    snprintf(name, sizeof name, "one.%d", i);
-    gguf_key_number(f, name, cases[i].type, cases[i].bits, cases[i].bytes);
-    snprintf(name, sizeof name, "list.%d", i);
-    list_key(f, name, cases[i].type, 3);
+    gguf_key_number(f, text_of("one.%d", i), cases[i].type, cases[i].bits, cases[i].bytes);
+    list_key(f, text_of("list.%d", i), cases[i].type, 3);
     for (int j = 0; j < 3; j++) gguf_put_number(&f->key, cases[i].bits, cases[i].bytes);
   }
   gguf_key_text(f, "text", "");
@@ -61,10 +58,9 @@ Test(data_gguf, values_of_every_type_are_found_by_their_keys) {
   gguf_key_u32(f, "zlast", 7);
   assert_ok(gguf_open(gguf_file_write(f, "x.gguf"), &g));
   for (int i = 0; i < COUNT; i++) {
-    snprintf(name, sizeof name, "list.%d", i);
-    gguf_list list = gguf_get_list(g, name);
+    const char *name = text_of("one.%d", i);
+    gguf_list list = gguf_get_list(g, text_of("list.%d", i));
     cr_assert_eq(list.count, 3);
-    snprintf(name, sizeof name, "one.%d", i);
     for (int j = 0; j < 4; j++) {
       setting s = j == 3 ? gguf_get(g, name) : gguf_next(&list);
       cr_assert(s.kind == cases[i].kind && s.integer == cases[i].integer, "case %d", i);

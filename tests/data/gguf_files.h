@@ -125,11 +125,8 @@ static inline const char *gguf_architecture(const reference_model *m) {
   return m->architecture ? m->architecture : "llama";
 }
 
-/* Valid until the next call. */
 static inline const char *gguf_model_key(const reference_model *m, const char *rest) {
-  static char key[80];
-  snprintf(key, sizeof key, "%s.%s", gguf_architecture(m), rest);
-  return key;
+  return text_of("%s.%s", gguf_architecture(m), rest);
 }
 
 static inline void gguf_model_keys(gguf_file *f, const reference_model *m) {

@@ -211,20 +211,20 @@ Test(data_gguf_models, tensors_must_be_those_of_the_architecture) {
   data_llama *llama = NULL;
   reference_model m = random_model(0);
   for (size_t i = 0; i < m.count; i++) { /* each of them in turn is not there */
-    char name[80], left_out[120];
+    char name[80];
     gguf_file *f = gguf_file_new();
     gguf_model_keys(f, &m);
     for (size_t j = 0; j < m.count; j++)
       if (j != i) gguf_model_tensor(f, &m, &m.tensor[j], AS_F16);
     gguf_model_name(m.tensor[i].name, name);
-    snprintf(left_out, sizeof left_out, "m.gguf: tensor %s is missing", name);
     const char *path = gguf_file_write(f, "m.gguf");
     if (strcmp(name, "output.weight") == 0) { /* tied, then */
       assert_ok(data_llama_open(path, &llama));
       cr_assert(data_llama_get_config(llama)->tied);
       data_llama_close(llama);
     } else {
-      assert_refused(data_llama_open(path, &llama), ATTN_EINVAL, left_out);
+      assert_refused(data_llama_open(path, &llama), ATTN_EINVAL,
+                     text_of("m.gguf: tensor %s is missing", name));
     }
   }
   gguf_file *f = gguf_model(&m, AS_F16);
@@ -288,12 +288,10 @@ Test(data_gguf_models, a_text_is_captured_from_a_file) {
                             .ids.text = fixture_path("text"),
                             .layer = 1,
                             .output = fixture_path("c.h5")};
-  char spec[200];
   data_qkv x = {0};
   data_request all = {1, m.heads, m.kv_heads, 18, 18, m.d, m.d, ATTN_F32, 0};
   assert_ok(data_capture(&r, NULL));
-  snprintf(spec, sizeof spec, "captured:file=%s", r.output);
-  assert_ok(data_source_make(spec, &all, &x, NULL));
+  assert_ok(data_source_make(text_of("captured:file=%s", r.output), &all, &x, NULL));
   cr_assert_str_eq(x.description, "m.gguf layer 1");
   data_qkv_free(&x), reference_free(&m);
 }

@@ -402,8 +402,7 @@ Test(data_llama, experts_are_as_many_as_the_configuration_says) {
   static const char *const names[] = {"w1", "w3", "w2"};
   float logits[3][20 * 11];
   reference_model m = model_random(0);
-  attn_rng rng;
-  attn_rng_init(&rng, 4, 5, 6);
+  attn_rng rng = rng_of(4, 5, 6);
   for (size_t t = 0, mlp = 0; t < m.count; t++) {
     if (!strstr(m.tensor[t].name, ".mlp.")) continue;
     snprintf(m.tensor[t].name, sizeof m.tensor[t].name,
@@ -455,8 +454,7 @@ Test(data_llama, directories_that_are_not_models_are_refused_by_name) {
   assert_refused(data_llama_open(fixture_directory, &llama), ATTN_EINVAL, "q_proj.weight is missing");
   reference_free(&m);
   m = model_random(0);
-  attn_rng rng;
-  attn_rng_init(&rng, 1, 1, 1);
+  attn_rng rng = rng_of(1, 1, 1);
   model_add(&m, 0, "self_attn.q_norm", 4, 0, &rng);
   model_write(&m, STORE_F32, 1);
   assert_refused(data_llama_open(fixture_directory, &llama), ATTN_EUNSUPPORTED, "q_norm");

@@ -79,12 +79,10 @@ static const char *make_typed(const char *descr, bool fortran) {
   const int element = descr[2] - '0';
   const bool bf16 = strchr("Vui", descr[1]) && element == 2;
   unsigned char file[512] = "\x93NUMPY\x01";
-  char header[119], text[118];
-  snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': %s, 'shape': (2, 3, 2), }", descr,
-           fortran ? "True" : "False");
-  snprintf(header, sizeof header, "%-117s\n", text);
+  const char *text = text_of("{'descr': '%s', 'fortran_order': %s, 'shape': (2, 3, 2), }", descr,
+                             fortran ? "True" : "False");
   file[8] = 118;
-  memcpy(file + 10, header, 118);
+  memcpy(file + 10, text_of("%-117s\n", text), 118);
   for (int place = 0; place < 12; place++) {
     const int i = place % 2, j = place / 2 % 3, k = place / 6, value = fortran ? i * 6 + j * 2 + k : place;
     const float narrow = (float)value;

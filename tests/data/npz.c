@@ -138,9 +138,9 @@ Test(data_npz, members_are_arrays) {
   data_array one = {0};
   assert_refused(data_npy_read(fixture_path("x.npz"), &one), ATTN_EINVAL, "x.npz:NAME");
   /* As datasets of experiments. */
-  char spec[512], *canonical = NULL, hex[65];
-  snprintf(spec, sizeof spec, "npy:q=%s,k=%s,v=%s,layout=bhnd", fixture_path("x.npz:query"),
-           fixture_path("x.npz:key"), fixture_path("x.npz:value"));
+  char *canonical = NULL, hex[65];
+  const char *spec = text_of("npy:q=%s,k=%s,v=%s,layout=bhnd", fixture_path("x.npz:query"),
+                             fixture_path("x.npz:key"), fixture_path("x.npz:value"));
   const data_request r = {1, 1, 1, 20, 20, 30, 30, ATTN_F32, 0};
   assert_ok(data_source_make(spec, &r, &m, &canonical));
   *strrchr(spec, ',') = '\0'; /* a preset is not part of the canonical text */
@@ -196,9 +196,7 @@ Test(data_npz, a_member_is_as_large_as_its_shape) {
 
 static attn_status read_member(const char *path) {
   data_array read = {0};
-  char member[300];
-  snprintf(member, sizeof member, "%s:q", path);
-  const attn_status status = data_npy_read(member, &read);
+  const attn_status status = data_npy_read(text_of("%s:q", path), &read);
   data_array_free(&read);
   return status;
 }

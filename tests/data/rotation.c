@@ -107,14 +107,12 @@ Test(data_rotation, a_pending_rotation_is_said_refused_and_can_be_done) {
   }
   free(at);
 
-  char spec[300];
   const data_request request = {1, 4, 4, 64, 64, 64, 64, ATTN_F32, 0};
   assert_refused(data_qkv_read(&(data_reading){.in = r.output}, &y), ATTN_EUNSUPPORTED, "rope=pending");
   static const char *const sources[] = {"captured", "hdf5"};
-  for (int s = 0; s < 2; s++) {
-    snprintf(spec, sizeof spec, "%s:file=%s", sources[s], r.output);
-    assert_refused(data_source_make(spec, &request, &y, NULL), ATTN_EUNSUPPORTED, "no variant rotates them");
-  }
+  for (int s = 0; s < 2; s++)
+    assert_refused(data_source_make(text_of("%s:file=%s", sources[s], r.output), &request, &y, NULL),
+                   ATTN_EUNSUPPORTED, "no variant rotates them");
   data_qkv_free(&x);
 }
 

@@ -54,9 +54,8 @@ static inline json_t *tokens_letters(void) {
 static inline json_t *tokens_file(const char *steps, const char *const *merges) {
   json_t *vocab = tokens_letters(), *list = json_array();
   for (size_t i = 0; merges && merges[i]; i++) {
-    char whole[64];
     const size_t half = strcspn(merges[i], " ");
-    snprintf(whole, sizeof whole, "%.*s%s", (int)half, merges[i], merges[i] + half + 1);
+    const char *whole = text_of("%.*s%s", (int)half, merges[i], merges[i] + half + 1);
     if (!json_object_get(vocab, whole))
       json_object_set_new(vocab, whole, json_integer((json_int_t)json_object_size(vocab)));
     json_array_append_new(list, json_string(merges[i]));

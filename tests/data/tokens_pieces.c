@@ -103,19 +103,17 @@ Test(data_tokens_pieces, unknown_characters_are_one_token) {
 }
 
 Test(data_tokens_pieces, merges_are_those_of_the_definition) {
-  attn_rng rng;
-  attn_rng_init(&rng, 11, 0, 0);
+  attn_rng rng = rng_of(11, 0, 0);
   for (int trial = 0; trial < 60; trial++) {
     data_sentencepiece s = begin();
     data_tokenizer *t = NULL;
     s.prefix = false;
     for (int i = 0; i < 3; i++) add(&s, (const char *[]){"a", "b", "c"}[i], -50, 1);
     while (s.count < MOST - 4) {
-      char word[16];
       const int64_t l = REST + attn_rng_below(&rng, s.count - REST);
       const int64_t r = REST + attn_rng_below(&rng, s.count - REST);
       bool there = pieces[l].bytes + pieces[r].bytes > 8;
-      snprintf(word, sizeof word, "%.8s%.7s", names[l], names[r]);
+      const char *word = text_of("%.8s%.7s", names[l], names[r]);
       for (int64_t i = REST; i < s.count; i++) there |= !strcmp(names[i], word);
       /* Few scores, so that many are equal. */
       if (!there) add(&s, word, -(float)attn_rng_below(&rng, 6), 1);

@@ -10,6 +10,7 @@
 #include "attn_variant.h"
 #include "experiments/grid/config.h"
 #include "experiments/results/row.h"
+#include "tests/support/basics/text.h"
 
 #define HEAD "schema: 1\ngrid: {n: 64}\n"
 #define TAIL "variants: full\ndatasets: gaussian\n"
@@ -114,10 +115,9 @@ static int64_t count_of(const config_specs *specs, const char *name) {
 }
 
 static config *load(const char *name) {
-  char path[512];
   config *c = NULL;
-  snprintf(path, sizeof path, TEST_SOURCE_DIR "/experiments/configs/%s.yaml", name);
-  cr_assert_eq(config_load(path, NULL, 0, &c), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(config_load(text_of(TEST_SOURCE_DIR "/experiments/configs/%s.yaml", name), NULL, 0, &c),
+               ATTN_OK, "%s", attn_last_error());
   return c;
 }
 

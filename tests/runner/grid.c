@@ -9,6 +9,7 @@
 #include "experiments/runner/job.h"
 #include "experiments/runner/settled_properties.h"
 #include "experiments/evidence/null.h"
+#include "tests/support/basics/text.h"
 
 static config *parse(const char *text) {
   config *c = NULL;
@@ -122,8 +123,7 @@ Test(grid, seeds_multiply_random_variants_alone_and_share_a_block) {
   cr_assert(g.count == 1 && g.blocks[0].count == 1 + 2 * 3 && count_runs(&g, "seed=2") == 2);
   for (size_t r = 0; r < g.blocks[0].count; r++) {
     const grid_run *run = &g.blocks[0].runs[r];
-    char seed[32];
-    snprintf(seed, sizeof seed, "seed=%lld", (long long)run->seed);
+    const char *seed = text_of("seed=%lld", (long long)run->seed);
     cr_expect(strcmp(run->variant, "full") == 0 ? run->seed == 0 : strstr(run->spec->text, seed) != NULL);
   }
   expect_distinct_keys(&g);
@@ -150,9 +150,8 @@ Test(grid, seeds_by_another_name) {
       "datasets: gaussian\nnulls: no\n");
   cr_assert_eq(g.blocks[0].count, 5);
   for (size_t r = 0; r < 5; r++) {
-    char seed[32];
     const int64_t want = (int64_t[]){5, 6, 9, 7, 8}[r];
-    snprintf(seed, sizeof seed, ",r=%lld", (long long)want);
+    const char *seed = text_of(",r=%lld", (long long)want);
     cr_expect(g.blocks[0].runs[r].seed == want && strstr(g.blocks[0].runs[r].spec->text, seed));
     result_row row;
     result_row_init(&row);
@@ -280,13 +279,12 @@ Test(grid, filter) {
 /* What a user would type: no seed, no preset but that of the parameter that buys accuracy. Choices, lists and
  * files are texts; the whole of them is kept. */
 Test(runner_grid, row_of_a_run_has_its_label_and_texts) {
-  char list[1200] = "3", text[2000];
-  for (int i = 4; i < 300; i++) snprintf(list + strlen(list), sizeof list - strlen(list), "+%d", i);
-  snprintf(text, sizeof text,
-           "schema: 1\ngrid: {n: 512, seed: 3}\nvariants: [linformer: {k: 64, projection: srht, share: kv}, "
-           "longformer: {global_at: %s}, full]\ndatasets: gaussian\nnulls: yes\n",
-           list);
-  grid g = expand(text);
+  const char *list = "3";
+  for (int i = 4; i < 300; i++) list = text_of("%s+%d", list, i);
+  grid g =
+      expand(text_of("schema: 1\ngrid: {n: 512, seed: 3}\nvariants: [linformer: {k: 64, projection: srht, "
+                     "share: kv}, longformer: {global_at: %s}, full]\ndatasets: gaussian\nnulls: yes\n",
+                     list));
   static const char *const labels[] = {"linformer:k=64,projection=srht",
                                        "longformer:window=256,global_at=",
                                        "full",

@@ -14,22 +14,19 @@ TestSuite(rude, .init = command_enter, .fini = command_leave, .timeout = 120);
 #define RUDE " --plugin " TEST_BINARY_DIR "/tests/rude.so"
 
 static void write_config(const char *variants, const char *more) {
-  char text[1024];
-  snprintf(text, sizeof text,
-           "schema: 1\ngrid: {n: 24, heads: 2, d: 8}\nvariants: [full, rude: {mode: [%s]}, tiled]\n"
-           "datasets: gaussian\nthreads: 1\nnulls: no\n%s\n" TIMING,
-           variants, more);
-  command_write_text("x.yaml", text);
+  command_write_text(
+      "x.yaml",
+      text_of("schema: 1\ngrid: {n: 24, heads: 2, d: 8}\nvariants: [full, rude: {mode: [%s]}, tiled]\n"
+              "datasets: gaussian\nthreads: 1\nnulls: no\n%s\n" TIMING,
+              variants, more));
 }
 
 /* Every other row is measured; returns the rude one's, of `count` rows. */
 static const result_row *the_rude_row(const result_set *set, size_t count, const char *mode) {
-  char part[64];
   const result_row *found = NULL;
   cr_assert_eq(set->count, count);
-  snprintf(part, sizeof part, "mode=%s,", mode);
   for (size_t i = 0; i < set->count; i++) {
-    if (strstr(set->rows[i].key, part))
+    if (strstr(set->rows[i].key, text_of("mode=%s,", mode)))
       found = &set->rows[i];
     else if (strcmp(set->rows[i].variant, "rude") != 0)
       expect_measured(&set->rows[i]);
@@ -45,8 +42,7 @@ static int survivors(void) {
   char *entry = NULL;
   size_t size = 0;
   for (struct dirent *e; all && (e = readdir(all));) {
-    char path[300];
-    snprintf(path, sizeof path, "/proc/%s/environ", e->d_name);
+    const char *path = text_of("/proc/%s/environ", e->d_name);
     FILE *file = *e->d_name >= '1' && *e->d_name <= '9' ? fopen(path, "r") : NULL;
     int marked = 0, mine = 0;
     while (file && getdelim(&entry, &size, '\0', file) > 0) {

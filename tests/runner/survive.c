@@ -97,10 +97,9 @@ Test(survive, temporary_files_of_the_dead_are_removed) {
   const pid_t gone = fork();
   if (gone == 0) _exit(0);
   end_of(gone);
-  char stale[64], living[64], other[64];
-  snprintf(stale, sizeof stale, "x.h5.tmp.%ld.0", (long)gone);
-  snprintf(living, sizeof living, "x.h5.tmp.%ld.0", (long)getpid());
-  snprintf(other, sizeof other, "x.h5.tmp.%ld.0.bak", (long)gone);
+  const char *stale = text_of("x.h5.tmp.%ld.0", (long)gone),
+             *living = text_of("x.h5.tmp.%ld.0", (long)getpid()),
+             *other = text_of("x.h5.tmp.%ld.0.bak", (long)gone);
   command_write_text(stale, "torn");
   command_write_text(living, "being written");
   command_write_text(other, "kept");

@@ -125,9 +125,7 @@ Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
 }
 
 static double estimated(const char *settings) {
-  char line[128];
-  snprintf(line, sizeof line, "run x.yaml -o x.h5 --dry-run --json %s", settings);
-  cr_assert_eq(run(line), 0, "%s", result.err);
+  cr_assert_eq(run(text_of("run x.yaml -o x.h5 --dry-run --json %s", settings)), 0, "%s", result.err);
   return printed("sweep_time_s");
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "tests/support/basics/text.h"
 #include "tests/support/files.h"
 
 typedef struct command_result {

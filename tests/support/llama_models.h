@@ -35,8 +35,7 @@ static inline void model_add(reference_model *m, int64_t layer, const char *name
 
 /* Random tensors of the shapes that the numbers of a model ask for. */
 static inline void model_fill(reference_model *m) {
-  attn_rng rng;
-  attn_rng_init(&rng, 1, 2, 3);
+  attn_rng rng = rng_of(1, 2, 3);
   model_add(m, -1, "model.embed_tokens", m->vocab, m->hidden, &rng);
   model_add(m, -1, "model.norm", m->hidden, 0, &rng);
   if (!m->tied) model_add(m, -1, "lm_head", m->vocab, m->hidden, &rng);
@@ -151,8 +150,7 @@ static inline void model_write(const reference_model *m, int store, size_t parts
   }
   json_t *map = json_object();
   for (size_t part = 0; part < parts; part++) {
-    char name[64];
-    snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", part + 1, parts);
+    const char *name = text_of("model-%05zu-of-%05zu.safetensors", part + 1, parts);
     model_write_part(m, store, part, parts, name);
     for (size_t i = part; i < m->count; i += parts)
       json_object_set_new(map, m->tensor[i].name, json_string(name));
