@@ -152,7 +152,8 @@ static void write_h5(const char *path, const char *const name[3], const hsize_t 
     cr_assert(H5Dwrite(data, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, x[t]) >= 0);
     H5Dclose(data);
   }
-  H5Sclose(space), H5Fclose(file);
+  H5Sclose(space);
+  H5Fclose(file);
 }
 
 static int64_t turned(int64_t h, int64_t i, int64_t l) { return (i * H + h) * D + l; }

@@ -72,7 +72,9 @@ static void check_model(const char *path, const char *name, const reference_mode
   assert_ok(data_llama_capture(llama, tokens, N, m->layers - 1, false, &x));
   check_qkv(name, &x);
   check_decoder(llama, name, tokens);
-  data_qkv_free(&x), data_llama_close(llama), free(logits);
+  data_qkv_free(&x);
+  data_llama_close(llama);
+  free(logits);
 }
 
 Test(data_architectures, logits_and_captures_are_those_of_numpy) {
@@ -291,7 +293,8 @@ Test(data_architectures, encoders_are_captured) {
     cr_assert_eq(llama_open(fixture_directory, &m), ATTN_OK, "%s: %s", name, attn_last_error());
     assert_ok(data_llama_capture(m, tokens, N, written.layers - 1, false, &x));
     check_qkv(name, &x);
-    data_qkv_free(&x), data_llama_close(m);
+    data_qkv_free(&x);
+    data_llama_close(m);
     for (size_t t = 0; t < written.count; t++) {
       if (!strstr(written.tensor[t].name, "token_type")) continue;
       written.tensor[t].columns--;
@@ -319,6 +322,7 @@ Test(data_architectures, what_is_repeated_is_passed_over) {
     model_write(&m, STORE_F32, 1);
     cr_expect_eq(!data_llama_open(fixture_directory, &llama), i < 4 || i == 5, "%s: %s", names[i / 2],
                  attn_last_error());
-    data_llama_close(llama), reference_free(&m);
+    data_llama_close(llama);
+    reference_free(&m);
   }
 }

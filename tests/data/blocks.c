@@ -225,7 +225,9 @@ Test(data_blocks, a_slice_is_whole_blocks) {
     cr_assert_arr_eq(part, all + block, (size_t)(2 * block) * sizeof *part);
     if (block > 1) assert_refused(tensor_to_f32(&t, 1, block, part), ATTN_EINVAL, "tensor w");
     if (block > 1) assert_refused(tensor_to_f32(&t, block, block / 2, part), ATTN_EINVAL, "whole blocks");
-    free(at), free(all), free(part);
+    free(at);
+    free(all);
+    free(part);
   }
 }
 

@@ -66,7 +66,9 @@ Test(data_capture, the_first_window_is_the_capture_without_windows) {
     cr_assert_arr_eq(row(all.k, 20, h, 0), row(one.k, 8, h, 0), 8 * D * 4);
     cr_assert_arr_eq(row(all.v, 20, h, 0), row(one.v, 8, h, 0), 8 * D * 4);
   }
-  data_qkv_free(&all), data_qkv_free(&one), reference_free(&m);
+  data_qkv_free(&all);
+  data_qkv_free(&one);
+  reference_free(&m);
 }
 
 Test(data_capture, equal_windows_differ_by_their_rotation_alone) {
@@ -146,7 +148,11 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   assert_ok(data_capture(&r, NULL));
   unsigned char *two = fixture_bytes(r.output, &n2);
   cr_assert(n1 == n2 && memcmp(one, two, n1) == 0);
-  free(one), free(two), free(q), free(text), reference_free(&m);
+  free(one);
+  free(two);
+  free(q);
+  free(text);
+  reference_free(&m);
 }
 
 Test(data_capture, token_ids_serve_any_vocabulary) {
@@ -161,7 +167,8 @@ Test(data_capture, token_ids_serve_any_vocabulary) {
   assert_ok(data_capture(&r, NULL));
   hid_t file = H5Fopen(r.output, H5F_ACC_RDONLY, H5P_DEFAULT);
   check_text(file, "tokens", "ids.npy");
-  H5Fclose(file), reference_free(&m);
+  H5Fclose(file);
+  reference_free(&m);
 }
 
 Test(data_capture, wrong_requests_leave_nothing_behind) {
@@ -242,7 +249,9 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
               space = H5Screate_simple(2, (const hsize_t[]){KV, 20}, NULL),
               beta = H5Dcreate2(file, "beta", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   cr_assert(H5Dwrite(beta, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, x.v) >= 0);
-  H5Dclose(beta), H5Sclose(space), H5Fclose(file);
+  H5Dclose(beta);
+  H5Sclose(space);
+  H5Fclose(file);
   for (int64_t n = 12; n <= 20; n += 8) {
     r.n_q = r.n_kv = n;
     assert_ok(data_source_make(spec, &r, &y, NULL));

@@ -115,7 +115,8 @@ static inline const char *gguf_file_write(gguf_file *f, const char *name) {
   unsigned char *at = gguf_file_bytes(f, &size);
   const char *path = fixture_path(name);
   fixture_write(path, at, size);
-  free(at), free(f);
+  free(at);
+  free(f);
   return path;
 }
 

@@ -45,7 +45,8 @@ static void check_same(const char *path, const reference_model *m) {
       cr_assert_arr_eq(p.v, q.v, (size_t)(N * m->kv_heads * m->d) * sizeof(float));
       data_qkv_free(&p), data_qkv_free(&q);
     }
-  data_llama_close(a), data_llama_close(b);
+  data_llama_close(a);
+  data_llama_close(b);
   free(x), free(y);
 }
 
@@ -96,7 +97,8 @@ Test(data_gguf_models, keys_may_leave_out_what_has_a_default) {
   cr_assert(c->kv_heads == 3 && c->head_dim == 4 && !c->tied && c->vocab == 11 && c->max_positions == 64);
   cr_assert_float_eq(c->rope.theta, 10000, 0);
   cr_assert_float_eq(c->norm_eps, 0.5, 0);
-  data_llama_close(llama), reference_free(&m);
+  data_llama_close(llama);
+  reference_free(&m);
 }
 
 /* Of Gemma 2 and 3 the largest scales scores by hidden / heads, the others by the width of a head. */

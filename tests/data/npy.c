@@ -48,7 +48,9 @@ Test(data_npy, round_trip_in_both_dtypes_and_every_rank) {
       unsigned char *file = fixture_bytes(fixture_path("a.npy"), &size);
       cr_assert_eq((size - bytes) % 64, 0, "elements start at %zu", size - bytes);
       cr_assert_eq(file[size - bytes - 1], '\n');
-      free(file), data_array_free(&a), data_array_free(&b);
+      free(file);
+      data_array_free(&a);
+      data_array_free(&b);
     }
   cr_assert_eq(fixture_entries(), 1);
 }
@@ -211,7 +213,8 @@ Test(data_npy, a_file_is_replaced_whole_and_a_link_stays_a_link) {
   cr_assert_eq(stat(fixture_path("real.npy"), &about), 0);
   cr_assert_eq(about.st_mode & 0777, 0640);
   cr_assert_eq(fixture_entries(), 2);
-  data_array_free(&a), data_array_free(&b);
+  data_array_free(&a);
+  data_array_free(&b);
 }
 
 Test(data_npy, token_ids_are_integers_of_any_shape) {

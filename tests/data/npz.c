@@ -147,7 +147,8 @@ Test(data_npz, members_are_arrays) {
   cr_assert_str_eq(canonical, spec);
   assert_ok(data_source_digest(spec, hex));
   cr_assert_eq(strlen(hex), 64);
-  free(canonical), data_qkv_free(&m);
+  free(canonical);
+  data_qkv_free(&m);
 }
 
 Test(data_npz, what_is_wrong_is_named) {

@@ -127,7 +127,8 @@ Test(data_products, rows_are_multiplied_where_they_are_stored) {
       m.rows.weight = &m.weight;
       m.rows.bias = &m.bias;
       check(*isa, formats[f]->name, &m, x);
-      free(x), matrix_free(&m);
+      free(x);
+      matrix_free(&m);
     }
 }
 
@@ -140,7 +141,8 @@ Test(data_products, wide_matrices_are_packed_in_slices) {
   m.rows.weight = &m.weight;
   m.rows.bias = &m.bias;
   check(attn_isa_list()[0], "F16, packed", &m, x);
-  free(x), matrix_free(&m);
+  free(x);
+  matrix_free(&m);
 }
 
 /* The product with a unit vector is the number itself. */

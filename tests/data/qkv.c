@@ -31,7 +31,9 @@ static void write_dataset(hid_t file, const char *name, hid_t type, int rank, co
   hid_t space = H5Screate_simple(rank, shape, NULL);
   hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   cr_assert(dataset >= 0 && H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) >= 0);
-  H5Dclose(dataset), H5Sclose(space), free(x);
+  H5Dclose(dataset);
+  H5Sclose(space);
+  free(x);
 }
 
 static const char *write_hdf5(const shapes *s, hid_t type) {
@@ -137,7 +139,8 @@ Test(data_qkv, a_dataset_names_its_tensors) {
   assert_ok(data_source_make(spec, &r, &m, &canonical));
   cr_assert_str_eq(canonical, spec);
   cr_assert_float_eq(((float *)m.v)[0], (float)value_of(1, 0), 0);
-  free(canonical), data_qkv_free(&m);
+  free(canonical);
+  data_qkv_free(&m);
   static const char *const bad[] = {"+k+v", "q++v", "q+k+", "q+k", "q+k+v+w"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     assert_refused(data_qkv_read(&(data_reading){.in = path, .names = bad[i]}, &m), ATTN_EINVAL,

@@ -254,5 +254,6 @@ Test(data_tokens, a_long_text_without_blanks_takes_no_quadratic_time) {
     cr_assert_eq(count, wanted[k], "'%s': %" PRId64, texts[k], count);
     free(ids);
   }
-  free(text), data_tokenizer_close(t);
+  free(text);
+  data_tokenizer_close(t);
 }

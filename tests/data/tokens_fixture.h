@@ -70,7 +70,8 @@ static inline void tokens_write(json_t *file) {
   char *text = json_dumps(file, JSON_COMPACT);
   cr_assert_not_null(text);
   fixture_write(fixture_path("tokenizer.json"), text, strlen(text));
-  free(text), json_decref(file);
+  free(text);
+  json_decref(file);
 }
 
 /* Writes a text as it is, except that " stands for each '. */
@@ -114,7 +115,8 @@ static inline void tokens_round_trip(const data_tokenizer *t, const char *text, 
   assert_ok(data_tokenizer_encode(t, "text", text, bytes, &ids, &count));
   assert_ok(data_tokenizer_decode(t, ids, count, &again, &length));
   cr_assert(length == bytes && memcmp(text, again, bytes) == 0, "'%s' became '%s'", text, again);
-  free(ids), free(again);
+  free(ids);
+  free(again);
 }
 
 #endif

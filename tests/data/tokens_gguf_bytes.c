@@ -52,7 +52,8 @@ static const char *write_gguf(json_t *json, const char *pre, const char *const *
   gguf_key_u32(f, "tokenizer.ggml.bos_token_id", 7);
   gguf_tensor(f, "none", 0, 1, AS_F32);
   gguf_put_number(&f->data, 0, 4);
-  free(of), json_decref(json);
+  free(of);
+  json_decref(json);
   return gguf_file_write(f, "x.gguf");
 }
 
@@ -66,7 +67,9 @@ static void holds_like(const char *pre, const char *steps, bool whole) {
   cr_assert_str_eq(tokens_ids(gguf, text), wanted, "%s: %s, not %s", pre, tokens_ids(gguf, text), wanted);
   cr_assert_eq(data_tokenizer_bos(gguf), -1);
   tokens_round_trip(gguf, text, sizeof text - 1);
-  free(wanted), data_tokenizer_close(json), data_tokenizer_close(gguf);
+  free(wanted);
+  data_tokenizer_close(json);
+  data_tokenizer_close(gguf);
 }
 
 Test(data_tokens_gguf_bytes, ids_are_those_of_a_tokenizer_json) {

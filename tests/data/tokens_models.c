@@ -150,7 +150,8 @@ static const char *pieces(const char *step, const char *text) {
   assert_ok(data_tokenizer_encode(t, "text", text, strlen(text), &ids, &count));
   for (int64_t i = 0; i < count; i++) line[i] = "|ab-12"[ids[i]];
   line[count] = '\0';
-  free(ids), data_tokenizer_close(t);
+  free(ids);
+  data_tokenizer_close(t);
   return line;
 }
 
@@ -222,7 +223,8 @@ Test(data_tokens_models, normalisers_rewrite) {
     /* A NUL is a character as others are, which no step drops but the cleaning one. */
     assert_ok(data_tokenizer_encode(t, "text", "a\0c", 3, &ids, &count));
     cr_assert(count == 3 - (strstr(normalizer, "Bert") != NULL) && ids[count - 1] == 'c');
-    free(ids), data_tokenizer_close(t);
+    free(ids);
+    data_tokenizer_close(t);
   }
 }
 

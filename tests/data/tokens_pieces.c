@@ -88,7 +88,8 @@ Test(data_tokens_pieces, unknown_characters_are_one_token) {
   cr_assert_str_eq(tokens_ids(t, "acdb"), "263 0 261");
   assert_ok(data_tokenizer_decode(t, (const int64_t[]){1, 263, 0, 261, 2}, 5, &text, &bytes));
   cr_assert_str_eq(text, "a \xe2\x81\x87 b");
-  free(text), data_tokenizer_close(t);
+  free(text);
+  data_tokenizer_close(t);
   s.unknown = -1;
   assert_ok(data_tokenizer_make(&s, &t));
   int64_t *ids, count;
@@ -162,7 +163,9 @@ Test(data_tokens_pieces, a_long_text_takes_no_quadratic_time) {
   memset(text, 'l', LONG);
   assert_ok(data_tokenizer_encode(t, "text", text, LONG, &ids, &count));
   cr_assert_eq(count, LONG / 4);
-  free(ids), free(text), data_tokenizer_close(t);
+  free(ids);
+  free(text);
+  data_tokenizer_close(t);
 }
 
 Test(data_tokens_pieces, wrong_arrays) {

@@ -65,7 +65,8 @@ Test(grid, maps_of_the_first_seed) {
       cr_expect(*run->variant == 'p' || *run->variant == 'l' || run->seed == g.blocks[b].data_seed);
       maps += run->map;
     }
-    grid_block_free(&back.block), json_decref(json);
+    grid_block_free(&back.block);
+    json_decref(json);
   }
   cr_expect_eq(maps, 6);
   grid_free(&g);
@@ -94,10 +95,15 @@ Test(grid, jobs_tell_what_is_settled) {
     bool known, violated;
     cr_assert_eq(properties_settled(back.settled, &rows[i], &known, &violated), ATTN_OK);
     cr_expect(known == (i < 2) && violated == (i == 1), "%s", rows[i].label);
-    result_row_free(&rows[i]), free(found[i]);
+    result_row_free(&rows[i]);
+    free(found[i]);
   }
-  json_decref(json), json_decref(back.settled), json_decref(j.settled);
-  properties_found_free(&all), grid_block_free(&back.block), grid_free(&g);
+  json_decref(json);
+  json_decref(back.settled);
+  json_decref(j.settled);
+  properties_found_free(&all);
+  grid_block_free(&back.block);
+  grid_free(&g);
 }
 
 Test(grid, keys_are_canonical) {

@@ -87,7 +87,8 @@ Test(provenance, a_session_knows_what_files_tell_of_it) {
                   json_object_get(json_object_get(head, "provenance"), name),
               "%s", name);
   cr_expect(count > 20, "%d columns", count);
-  H5Fclose(file), json_decref(head);
+  H5Fclose(file);
+  json_decref(head);
 }
 
 /* As commands of the system tell them. */

@@ -65,5 +65,6 @@ Test(specs, expressions_in_a_configuration) {
     }
   cr_expect(runs == 7 && seeded == 4 && sums == 1 && fixed == 2, "%zu, %zu, %zu, %zu", runs, seeded, sums,
             fixed);
-  grid_free(&g), config_free(c);
+  grid_free(&g);
+  config_free(c);
 }

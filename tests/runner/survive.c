@@ -81,7 +81,8 @@ Test(survive, fifty_kills_lose_nothing_that_was_written_down) {
     if (size_of("x.h5") > 0) cr_assert(rows_of("x.h5") <= known);
     /* A sweep that came to its end starts again, or the other kills would find nothing to do. */
     if (known == TINY_RUNS) {
-      unlink("x.jsonl"), unlink("x.h5");
+      unlink("x.jsonl");
+      unlink("x.h5");
       known = 0;
     }
   }

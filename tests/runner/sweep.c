@@ -230,7 +230,9 @@ Test(sweep, signals_end_it_with_a_snapshot) {
     cr_expect_eq(end_with(start_hanging(), signals[i].number), signals[i].code);
     result_set set = read_results("x.h5");
     cr_expect(set.count == 1 && set.rows[0].status == RUN_FAILED);
-    result_set_free(&set), unlink("x.jsonl"), unlink("x.h5");
+    result_set_free(&set);
+    unlink("x.jsonl");
+    unlink("x.h5");
   }
 }
 

@@ -122,7 +122,9 @@ Test(training_train_study, same_bits) {
   unlink(path);
   char *two = file_of(path, 2);
   cr_expect(strcmp(one, two) == 0, "two threads:\n%s\n%s", one, two);
-  free(again), free(two), free(one);
+  free(again);
+  free(two);
+  free(one);
 }
 
 /* The file as it is after each of its models. */
