@@ -110,7 +110,8 @@ Test(grid, keys_are_canonical) {
   grid g =
       expand("schema: 1\ngrid: {n: 1Ki, heads: 4, kv_heads: 2, d: 32, d_v: 16, causal: yes, dtype: f64}\n"
              "variants: [tiled: {block_k: 1Ki}]\ndatasets: [gaussian: {std_k: 2.50}]\nnulls: no\n");
-  cr_assert(g.count == 1 && g.blocks[0].count == 1);
+  cr_assert_eq(g.count, 1);
+  cr_assert_eq(g.blocks[0].count, 1);
   cr_expect_str_eq(
       g.blocks[0].runs[0].key,
       "dataset=gaussian:std_q=1,std_k=2.5,std_v=1 data_seed=0 n=1024 n_kv=1024 d=32 d_v=16 heads=4 "
@@ -126,7 +127,9 @@ Test(grid, keys_are_canonical) {
 Test(grid, seeds_multiply_random_variants_alone_and_share_a_block) {
   grid g = expand("schema: 1\ngrid: {n: 64, seed: 0:2}\nvariants: [full, performer: {features: [16, 32]}]\n"
                   "datasets: gaussian\nnulls: no\n");
-  cr_assert(g.count == 1 && g.blocks[0].count == 1 + 2 * 3 && count_runs(&g, "seed=2") == 2);
+  cr_assert_eq(g.count, 1);
+  cr_expect_eq(g.blocks[0].count, 1 + 2 * 3);
+  cr_expect_eq(count_runs(&g, "seed=2"), 2);
   for (size_t r = 0; r < g.blocks[0].count; r++) {
     const grid_run *run = &g.blocks[0].runs[r];
     const char *seed = text_of("seed=%lld", (long long)run->seed);
@@ -176,8 +179,9 @@ Test(grid, nulls_come_once_for_each_block) {
                   "datasets: [gaussian, 'gaussian:std_q=1']\n");
   size_t baselines = 0;
   while (null_baselines[baselines].name) baselines++;
-  cr_expect(g.count == 2 && grid_run_count(&g) == 2 * (3 + baselines) &&
-            count_runs(&g, "variant=null_") == 2 * baselines);
+  cr_expect_eq(g.count, 2);
+  cr_expect_eq(grid_run_count(&g), 2 * (3 + baselines));
+  cr_expect_eq(count_runs(&g, "variant=null_"), 2 * baselines);
   grid_free(&g);
 }
 
@@ -186,7 +190,8 @@ Test(grid, numbers_of_keys_are_an_axis) {
   grid g = expand("schema: 1\ngrid: {n: [64, 128], n_kv: [0, 64, 300]}\nvariants: full\n"
                   "datasets: gaussian\nnulls: no\n");
   cr_expect_eq(g.count, 5); /* 64 keys for 64 queries are said twice */
-  cr_expect(count_runs(&g, " n=128 n_kv=300 ") == 1 && count_runs(&g, " n=128 n_kv=128 ") == 1);
+  cr_expect_eq(count_runs(&g, " n=128 n_kv=300 "), 1);
+  cr_expect_eq(count_runs(&g, " n=128 n_kv=128 "), 1);
   for (size_t b = 0; b < g.count; b++) cr_expect_eq(grid_problem(&g.blocks[b]).n_kv, g.blocks[b].n_kv);
   grid_free(&g);
 }
@@ -199,7 +204,8 @@ Test(grid, exclude_by_column_and_parameter) {
       "  - {dataset: lowrank, n: 64}\n");
   cr_expect_eq(count_runs(&g, "variant=full"), 2);     /* gaussian, n = 64, both masks */
   cr_expect_eq(count_runs(&g, "block_k=1024"), 3 + 2); /* not causal */
-  cr_expect(count_runs(&g, "block_k=2048") == 2 * (3 + 2) && g.count == 2 * (3 + 2));
+  cr_expect_eq(count_runs(&g, "block_k=2048"), 2 * (3 + 2));
+  cr_expect_eq(g.count, 2 * (3 + 2));
   cr_expect_eq(count_runs(&g, "dataset=lowrank:rank=8,std=1 data_seed=0 n=64 "), 0);
   grid_free(&g);
 }
@@ -207,8 +213,10 @@ Test(grid, exclude_by_column_and_parameter) {
 Test(grid, warm_and_cold_caches_make_blocks) {
   grid g = expand("schema: 1\ngrid: {n: 64}\nvariants: [full, tiled]\ndatasets: gaussian\nnulls: no\n"
                   "cache: [warm, cold]\nexclude: [{variant: full, cache: cold}]\n");
-  cr_expect(g.count == 2 && count_runs(&g, " cache=warm ") == 2 && count_runs(&g, " cache=cold ") == 1 &&
-            count_runs(&g, " cache=cold variant=tiled") == 1);
+  cr_expect_eq(g.count, 2);
+  cr_expect_eq(count_runs(&g, " cache=warm "), 2);
+  cr_expect_eq(count_runs(&g, " cache=cold variant=tiled"), 1);
+  cr_expect_eq(count_runs(&g, " cache=cold "), 1);
   for (size_t b = 0; b < g.count; b++)
     cr_expect_eq(g.blocks[b].cache == CACHE_COLD, strstr(g.blocks[b].runs[0].key, "cache=cold") != NULL);
   grid_free(&g);
@@ -218,7 +226,8 @@ Test(grid, shapes_that_cannot_be_are_refused_unless_excluded) {
 #define ODD "schema: 1\ngrid: {n: 64, heads: [4, 6], kv_heads: 4}\nvariants: full\ndatasets: gaussian\n"
   config *c = parse(ODD);
   grid g = {0};
-  cr_expect(grid_expand(c, "scalar", 1, &g) == ATTN_EINVAL && strstr(attn_last_error(), "heads"));
+  cr_expect_eq(grid_expand(c, "scalar", 1, &g), ATTN_EINVAL);
+  cr_expect(strstr(attn_last_error(), "heads"));
   config_free(c);
   g = expand(ODD "exclude: [{heads: 6, variant: full}]\n");
   cr_expect_eq(g.count, 1);

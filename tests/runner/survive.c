@@ -88,7 +88,8 @@ Test(survive, fifty_kills_lose_nothing_that_was_written_down) {
   }
   cr_expect(kills >= 25, "only %zu sweeps were killed", kills);
   cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
-  cr_expect(rows_of("x.h5") == TINY_RUNS && journal_rows() == TINY_RUNS);
+  cr_expect_eq(rows_of("x.h5"), TINY_RUNS);
+  cr_expect_eq(journal_rows(), TINY_RUNS);
   cr_expect_eq(fixture_entries(), 3); /* x.yaml x.h5 x.jsonl: no temporary file */
   cr_assert_eq(run("merge -o again.h5 x.jsonl"), 0);
   expect_same_bytes("x.h5", "again.h5");
@@ -118,7 +119,8 @@ Test(survive, a_full_disk_is_an_error_that_a_resumed_sweep_mends) {
   for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
     cr_expect_eq(end_of(start((rlim_t)rooms[i])), 74);
     cr_expect(size_of("x.jsonl") <= rooms[i] && size_of("x.jsonl") >= appended);
-    cr_expect(rows_of("x.h5") >= before && size_of("x.h5") >= snapshot && journal_rows() >= before);
+    cr_expect(rows_of("x.h5") >= before && size_of("x.h5") >= snapshot);
+    cr_expect(journal_rows() >= before);
     cr_expect_eq(fixture_entries(), 3);
   }
   cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
