@@ -7,11 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "experiments/quality/evaluation_file.h"
 #include "tests/data/gguf_files.h"
 #include "tests/data/tokens_fixture.h"
 #include "tests/support/command_json.h"
 #include "tests/support/llama_models.h"
+#include "tests/support/quality_sets.h"
 
 enum { TEXT = 1200, LINE = 1024 };
 
@@ -67,15 +67,9 @@ static void forget_journal(const char *file) {
   cr_assert_eq(remove(path), 0, "%s", path);
 }
 
-static quality_set read_file(const char *file) {
-  quality_set set;
-  cr_assert(!quality_read(file, &set), "%s", attn_last_error());
-  return set;
-}
-
 /* Of the last run of a spec. */
 static double kl_of(const char *file, const char *spec) {
-  quality_set set = read_file(file);
+  quality_set set = quality_set_of(file);
   double kl = -1;
   for (size_t i = 0; i < set.count; i++)
     if (strncmp(set.records[i].spec, spec, strlen(spec)) == 0) kl = set.records[i].kl;
@@ -85,7 +79,7 @@ static double kl_of(const char *file, const char *spec) {
 }
 
 static size_t runs_of(const char *file) {
-  quality_set set = read_file(file);
+  quality_set set = quality_set_of(file);
   const size_t count = set.count;
   result_set_free(&set);
   return count;
@@ -174,7 +168,7 @@ Test(cli_eval_identity, a_file_that_a_spec_names_is_read_again_when_it_changes) 
 }
 
 static double time_of(const char *file, const char *variant) {
-  quality_set set = read_file(file);
+  quality_set set = quality_set_of(file);
   double time = -1;
   for (size_t i = 0; i < set.count; i++)
     if (strcmp(set.records[i].variant, variant) == 0) time = set.records[i].attention_time;
@@ -202,7 +196,7 @@ Test(cli_eval_identity, a_plug_in_that_changed_is_run_again) {
 
 /* As another build, or a program that knew no identity, would have written it, neither with a journal. */
 static void age(const char *file, bool old) {
-  quality_set set = read_file(file);
+  quality_set set = quality_set_of(file);
   for (size_t i = 0; i < set.count; i++) {
     quality_record *r = &set.records[i];
     strcpy(r->build, old ? "" : "another");
@@ -236,12 +230,12 @@ Test(cli_eval_identity, other_builds_and_older_files_are_run_again_unless_kept) 
 Test(cli_eval_identity, a_margin_and_a_budget_are_those_that_are_asked_for) {
   evaluate("x.h5", "--margin 1e-9 --kl 0.04 -v " SETTING);
   const double time = time_of("x.h5", "streaming");
-  quality_set set = read_file("x.h5");
+  quality_set set = quality_set_of("x.h5");
   const double allowed = set.records[0].error_allowed;
   cr_expect_neq(set.records[0].word, QUALITY_NO_WORSE);
   result_set_free(&set);
   evaluate("x.h5", "--margin 100 -v " SETTING);
-  set = read_file("x.h5");
+  set = quality_set_of("x.h5");
   cr_expect(set.records[0].margin == 100 && set.records[0].word == QUALITY_NO_WORSE &&
             set.records[0].word_holm == QUALITY_NO_WORSE);
   cr_expect_float_eq(set.records[0].error_allowed, allowed / 2, 1e-12 * allowed);
@@ -335,7 +329,7 @@ Test(cli_eval_identity, checks_of_either_file_are_kept) {
   evaluate("b.h5", "-v " SETTING);
   for (int turn = 0; turn < 2; turn++) {
     command_run_good(turn ? "merge -o c.h5 b.h5 a.h5" : "merge -o c.h5 a.h5 b.h5");
-    quality_set set = read_file("c.h5");
+    quality_set set = quality_set_of("c.h5");
     for (size_t i = 0; i < set.count; i++)
       if (strncmp(set.records[i].spec, SETTING, strlen(SETTING)) == 0) {
         const quality_record *r = &set.records[i];
@@ -365,7 +359,7 @@ Test(cli_eval_identity, two_at_once_lose_nothing) {
                   fixture_directory, specs[i], i);
   strcpy(to, "wait");
   cr_assert_eq(system(line), 0);
-  quality_set set = read_file("x.h5");
+  quality_set set = quality_set_of("x.h5");
   for (int i = 0; i < 4; i++) {
     size_t found = 0;
     for (size_t r = 0; r < set.count; r++)
