@@ -71,6 +71,13 @@ static inline void gguf_key_text(gguf_file *f, const char *name, const char *tex
   gguf_put_text(&f->key, text);
 }
 
+/* A key with a list of `count` values of a type, which follow. */
+static inline void gguf_key_list(gguf_file *f, const char *name, uint32_t type, uint64_t count) {
+  gguf_key(f, name, IS_LIST);
+  gguf_put_number(&f->key, type, 4);
+  gguf_put_number(&f->key, count, 8);
+}
+
 /* A tensor of `rows` (0: none, a vector) of `columns`, or of `many` (0: one) such matrices; its bytes are
  * those added after this call. */
 static inline void gguf_tensors(gguf_file *f, const char *name, int64_t many, int64_t rows, int64_t columns,

@@ -206,26 +206,20 @@ Test(data_tokens_pieces, wrong_arrays) {
 
 /* ---- from GGUF files ----------------------------------------------------------------------------------- */
 
-static void list_key(gguf_file *f, const char *name, uint32_t type, int64_t count) {
-  gguf_key(f, name, IS_LIST);
-  gguf_put_number(&f->key, type, 4);
-  gguf_put_number(&f->key, (uint64_t)count, 8);
-}
-
 /* A file of these pieces, without the key named `without`, and with one score fewer if `fewer`. */
 static const char *write_gguf(const data_sentencepiece *s, const char *without, bool fewer) {
   gguf_file *f = gguf_file_new();
   gguf_key_text(f, strcmp(without, "model") ? "tokenizer.ggml.model" : "x", "llama");
   if (strcmp(without, "tokens")) {
-    list_key(f, "tokenizer.ggml.tokens", IS_TEXT, s->count);
+    gguf_key_list(f, "tokenizer.ggml.tokens", IS_TEXT, (uint64_t)s->count);
     for (int64_t i = 0; i < s->count; i++) gguf_put_text(&f->key, names[i]);
   }
   if (strcmp(without, "scores")) {
-    list_key(f, "tokenizer.ggml.scores", IS_F32, s->count - fewer);
+    gguf_key_list(f, "tokenizer.ggml.scores", IS_F32, (uint64_t)(s->count - fewer));
     for (int64_t i = 0; i < s->count - fewer; i++) gguf_put(&f->key, &scores[i], 4);
   }
   if (strcmp(without, "token_type")) {
-    list_key(f, "tokenizer.ggml.token_type", IS_I32, s->count);
+    gguf_key_list(f, "tokenizer.ggml.token_type", IS_I32, (uint64_t)s->count);
     for (int64_t i = 0; i < s->count; i++) gguf_put(&f->key, &types[i], 4);
   }
   gguf_key_u32(f, "tokenizer.ggml.bos_token_id", (uint64_t)s->bos);
