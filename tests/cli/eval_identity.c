@@ -372,36 +372,26 @@ Test(cli_eval_identity, two_at_once_lose_nothing) {
   result_set_free(&set);
 }
 
-/* A journal's lines: of its only session the header, and the rows that are done. */
-static size_t lines_of(const char *path) {
-  size_t count = 0, size = 0;
-  if (access(path, F_OK) != 0) return 0;
-  char *bytes = fixture_bytes(path, &size);
-  for (size_t i = 0; i < size; i++) count += bytes[i] == '\n';
-  free(bytes);
-  return count;
-}
-
 /* Starts an evaluation whose last run never ends, and kills it once the others are in the journal. */
 static void kill_midway(const char *specs, size_t done) {
+  const char *line =
+      text_of("exec " TEST_BINARY_DIR
+              "/experiments/attnlab eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 %s -v "
+              "fault:mode=hang --plugin " TEST_BINARY_DIR "/tests/fault.so >/dev/null 2>&1",
+              fixture_directory, specs);
   const pid_t pid = fork();
   if (pid == 0) {
-    execl("/bin/sh", "sh", "-c",
-          text_of("exec " TEST_BINARY_DIR
-                  "/experiments/attnlab eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 %s -v "
-                  "fault:mode=hang --plugin " TEST_BINARY_DIR "/tests/fault.so >/dev/null 2>&1",
-                  fixture_directory, specs),
-          (char *)NULL);
+    execl("/bin/sh", "sh", "-c", line, (char *)NULL);
     _exit(127);
   }
-  for (int i = 0; i < 5000 && lines_of("x.jsonl") < 1 + done; i++) wait_briefly();
+  for (int i = 0; i < 5000 && fixture_lines("x.jsonl") < 1 + done; i++) wait_briefly();
   kill(pid, SIGKILL);
   waitpid(pid, NULL, 0);
 }
 
 Test(cli_eval_identity, what_is_done_is_kept_when_it_is_killed) {
   kill_midway("-v topk:k=2", 1);
-  cr_assert_eq(lines_of("x.jsonl"), 2);
+  cr_assert_eq(fixture_lines("x.jsonl"), 2);
   remove("x.h5"); /* as if it had been killed before the file was written */
   FILE *journal = fopen("x.jsonl", "ab");
   cr_assert(journal && fputs("{\"key\":\"torn", journal) >= 0 && fclose(journal) == 0);

@@ -2,7 +2,6 @@
  * and nothing of theirs survives the sweep. */
 #include <dirent.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -111,9 +110,7 @@ Test(rude, time_in_which_the_parent_is_stopped_is_not_the_runs) {
   kill(child, SIGSTOP);
   sleep(8);
   kill(child, SIGCONT);
-  int status = 0;
-  cr_assert_eq(waitpid(child, &status, 0), child);
-  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
+  cr_expect_eq(command_exit_of(child), 0);
   result_set set = read_results("x.h5");
   cr_assert_eq(set.count, 6);
   for (size_t i = 0; i < set.count; i++) {

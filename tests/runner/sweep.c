@@ -1,7 +1,6 @@
 /* sweep.c - whole sweeps through the program: results, resuming, shards, signals. */
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -192,14 +191,6 @@ Test(sweep, rows_keep_what_a_dry_run_said) {
   cr_expect(strstr(result.err, "no estimates: kept.jsonl:1") != NULL, "%s", result.err);
 }
 
-static int lines_of(const char *path) {
-  FILE *file = fopen(path, "r");
-  int lines = 0;
-  for (int c; file && (c = getc(file)) != EOF;) lines += c == '\n';
-  if (file) fclose(file);
-  return lines;
-}
-
 /* Starts a sweep that hangs in its last variant, and waits until the journal has a row. */
 static pid_t start_hanging(void) {
   command_write_text(
@@ -215,16 +206,15 @@ static pid_t start_hanging(void) {
     _exit(127);
   }
   /* A header and a row. */
-  for (int i = 0; i < 600 && lines_of("x.jsonl") < 2; i++) nanosleep(&(struct timespec){0, 50000000}, NULL);
-  cr_assert(lines_of("x.jsonl") >= 2);
+  for (int i = 0; i < 600 && fixture_lines("x.jsonl") < 2; i++)
+    nanosleep(&(struct timespec){0, 50000000}, NULL);
+  cr_assert(fixture_lines("x.jsonl") >= 2);
   return child;
 }
 
 static int end_with(pid_t child, int signal_number) {
-  int status = 0;
   kill(child, signal_number);
-  cr_assert_eq(waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return command_exit_of(child);
 }
 
 Test(sweep, signals_end_it_with_a_snapshot) {

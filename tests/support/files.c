@@ -77,3 +77,11 @@ void *fixture_bytes(const char *path, size_t *size) {
   fclose(file);
   return bytes;
 }
+
+size_t fixture_lines(const char *path) {
+  FILE *file = fopen(path, "rb");
+  size_t lines = 0;
+  for (int c; file && (c = getc(file)) != EOF;) lines += c == '\n';
+  if (file) fclose(file);
+  return lines;
+}
