@@ -208,7 +208,8 @@ Test(cli_drawn, sinks_are_near_and_far) {
   problem p = problem_plain();
   problem_inputs x;
   int met[3] = {0};
-  p.value[FIELD_SCORE] = SCORE_SINK, p.value[FIELD_HEADS] = 64;
+  p.value[FIELD_SCORE] = SCORE_SINK;
+  p.value[FIELD_HEADS] = 64;
   cr_assert(problem_inputs_make(&p, &x) == ATTN_OK, "%s", attn_last_error());
   for (int h = 0; h < 64; h++) met[x.sink[h] < -100 ? 0 : x.sink[h] < 30 ? 1 : 2]++;
   cr_expect(met[0] > 4 && met[1] > 4 && met[2] > 4, "%d, %d, %d", met[0], met[1], met[2]);
@@ -219,7 +220,8 @@ Test(cli_drawn, sinks_are_near_and_far) {
 Test(cli_drawn, patterns_name_each_key_once) {
   problem p = problem_plain();
   problem_inputs x;
-  p.value[FIELD_MASK] = ATTN_MASK_PATTERN, p.value[FIELD_N_KV] = 20;
+  p.value[FIELD_MASK] = ATTN_MASK_PATTERN;
+  p.value[FIELD_N_KV] = 20;
   for (p.value[FIELD_SEED] = 1; p.value[FIELD_SEED] < 8; p.value[FIELD_SEED]++) {
     cr_assert(problem_inputs_make(&p, &x) == ATTN_OK, "%s", attn_last_error());
     const attn_pattern *by = x.in.problem.mask.pattern;

@@ -5,8 +5,21 @@
 #include "tests/support/llama_models.h"
 
 /* The numbers of types and formats in the file. */
-enum { IS_U8, IS_I8, IS_U16, IS_I16, IS_U32, IS_I32, IS_F32, IS_BOOL, IS_TEXT, IS_LIST };
-enum { IS_U64 = IS_LIST + 1, IS_I64, IS_F64 };
+enum {
+  IS_U8,
+  IS_I8,
+  IS_U16,
+  IS_I16,
+  IS_U32,
+  IS_I32,
+  IS_F32,
+  IS_BOOL,
+  IS_TEXT,
+  IS_LIST,
+  IS_U64,
+  IS_I64,
+  IS_F64
+};
 enum { AS_F32 = 0, AS_F16 = 1, AS_Q8_0 = 8, AS_BF16 = 30 };
 
 typedef struct gguf_bytes {

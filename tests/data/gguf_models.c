@@ -111,7 +111,8 @@ Test(data_gguf_models, the_largest_gemmas_have_scales_of_their_own) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     gguf *file;
     data_llama_config c;
-    m.architecture = cases[i].name, m.layers = cases[i].layers;
+    m.architecture = cases[i].name;
+    m.layers = cases[i].layers;
     assert_ok(gguf_open(gguf_file_write(gguf_model(&m, AS_F32), "m.gguf"), &file));
     assert_ok(llama_read_gguf(file, &c));
     cr_expect_float_eq(c.score_scale, 1 / sqrt((double)cases[i].divisor), 1e-15, "case %d", (int)i);
@@ -332,7 +333,10 @@ Test(data_gguf_models, parts_of_a_file_are_one) {
   unsigned char *file[] = {fixture_bytes(fixture_path("m-00001-of-00002.gguf"), &size[0]),
                            fixture_bytes(fixture_path(second), &size[1])};
   sha256_begin(&both);
-  for (int i = 0; i < 2; i++) sha256_add(&both, file[i], size[i]), free(file[i]);
+  for (int i = 0; i < 2; i++) {
+    sha256_add(&both, file[i], size[i]);
+    free(file[i]);
+  }
   sha256_end(&both, wanted);
   cr_expect_str_eq(hex, wanted);
   llama = NULL;

@@ -54,9 +54,17 @@ static inline void model_fill(reference_model *m) {
 
 /* Grouped heads, and heads * d different from hidden. */
 static inline reference_model model_random(int tied) {
-  reference_model m = {
-      .vocab = 11, .hidden = 12, .inner = 20, .layers = 3, .heads = 6, .kv_heads = 2, .d = 4};
-  m.context = 64, m.eps = 1e-3, m.theta = 500, m.tied = tied;
+  reference_model m = {.vocab = 11,
+                       .hidden = 12,
+                       .inner = 20,
+                       .layers = 3,
+                       .heads = 6,
+                       .kv_heads = 2,
+                       .d = 4,
+                       .context = 64,
+                       .eps = 1e-3,
+                       .theta = 500,
+                       .tied = tied};
   model_fill(&m);
   return m;
 }
@@ -160,9 +168,17 @@ static inline void model_write(const reference_model *m, int store, size_t parts
 
 /* The bundled model (data/bytelm), read as its card describes it: F16, tied. */
 static inline reference_model model_bundled(const char *path) {
-  reference_model m = {
-      .vocab = 256, .hidden = 256, .inner = 704, .layers = 4, .heads = 4, .kv_heads = 4, .d = 64};
-  m.context = 4096, m.eps = 1e-5, m.theta = 10000, m.tied = 1;
+  reference_model m = {.vocab = 256,
+                       .hidden = 256,
+                       .inner = 704,
+                       .layers = 4,
+                       .heads = 4,
+                       .kv_heads = 4,
+                       .d = 64,
+                       .context = 4096,
+                       .eps = 1e-5,
+                       .theta = 10000,
+                       .tied = 1};
   size_t size, length = 0;
   unsigned char *file = fixture_bytes(path, &size);
   for (int i = 7; i >= 0; i--) length = length << 8 | file[i];
