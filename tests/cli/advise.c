@@ -2,11 +2,11 @@
  * honest about what is drawn, impossible or meaningless. Nothing is asked of times. */
 #include <hdf5.h>
 #include <inttypes.h>
-#include <jansson.h>
 
 #include "attn_variant.h"
 #include "data/data.h"
-#include "tests/support/command.h"
+#include "tests/support/basics/rng.h"
+#include "tests/support/command_json.h"
 
 TestSuite(cli_advise, .init = command_enter, .fini = command_leave);
 
@@ -19,8 +19,7 @@ static void write_inputs(double std) {
   static const char *const names[] = {"q", "k", "v"};
   for (int t = 0; t < 3; t++) {
     float x[2 * N * D];
-    attn_rng rng;
-    attn_rng_init(&rng, 1, 2, (uint64_t)t);
+    attn_rng rng = rng_of(1, 2, (uint64_t)t);
     for (int i = 0; i < 2 * N * D; i++) x[i] = (float)(attn_rng_normal(&rng) * (t < 2 ? std : 1));
     const hid_t data =
         H5Dcreate2(file, names[t], H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
@@ -30,28 +29,15 @@ static void write_inputs(double std) {
   H5Sclose(space), H5Fclose(file);
 }
 
-static json_t *ask(const char *arguments) {
-  command_run_good(arguments);
-  json_error_t error;
-  json_t *all = json_loads(result.out, 0, &error);
-  cr_assert(all, "attnlab %s: %s\n%s", arguments, error.text, result.out);
-  return all;
-}
-
 /* The setting of a variant; NULL: there is none. */
 static const json_t *setting_of(const json_t *all, const char *variant) {
   const json_t *settings = json_object_get(all, "settings");
   for (size_t i = 0; i < json_array_size(settings); i++) {
     const json_t *one = json_array_get(settings, i);
-    const char *spec = json_string_value(json_object_get(one, "spec"));
+    const char *spec = json_text(one, "spec");
     if (strncmp(spec, variant, strlen(variant)) == 0 && strchr(":", spec[strlen(variant)])) return one;
   }
   return NULL;
-}
-
-static double number(const json_t *setting, const char *name) {
-  const json_t *x = json_object_get(setting, name);
-  return json_is_number(x) ? json_number_value(x) : (double)NAN;
 }
 
 /* What is within the error comes first, by time, but last of it what reads all keys; then the others by
@@ -70,7 +56,7 @@ static void expect_choice(const json_t *all) {
     const double x = number(s, group < 2 ? "time_s" : "error"), hi = number(s, "time_hi_s");
     cr_expect(group > before || (group == before && !(x < last)), "%s", result.out);
     if (!best && !group && (isnan(hi) ? 2 * x : hi) < (isnan(exact_lo) ? once : exact_lo))
-      best = json_string_value(json_object_get(s, "spec"));
+      best = json_text(s, "spec");
     before = group;
     last = x;
   }
@@ -79,11 +65,9 @@ static void expect_choice(const json_t *all) {
 
 /* Relative distance of what a spec computes from exact attention, through apply. */
 static double apply(const char *spec) {
-  char arguments[256];
   data_array o = {0}, exact = {0};
   double gap = 0, size = 0;
-  snprintf(arguments, sizeof arguments, "apply %s --in qkv.h5 -o o.npy", spec);
-  command_run_good(arguments);
+  command_run_good(text_of("apply %s --in qkv.h5 -o o.npy", spec));
   command_run_good("apply full --in qkv.h5 -o exact.npy");
   cr_assert(!data_npy_read("o.npy", &o) && !data_npy_read("exact.npy", &exact));
   for (int64_t i = 0; i < data_array_count(&o); i++) {
@@ -111,9 +95,8 @@ Test(cli_advise, a_cache_fits_into_its_bytes) {
   const json_t *settings = json_object_get(all, "settings");
   cr_assert_eq(json_array_size(settings), 6);
   for (size_t t = 0, found = 0; t < 6; t++, found = 0) {
-    char spec[128];
-    snprintf(spec, sizeof spec, "evict:score=tova,budget=%d,recent=3%s%s", 2048 / types[t].bytes,
-             t ? " | " : "", types[t].store);
+    const char *spec = text_of("evict:score=tova,budget=%d,recent=3%s%s", 2048 / types[t].bytes,
+                               t ? " | " : "", types[t].store);
     for (size_t i = 0; i < 6; i++)
       found += strcmp(json_string_value(json_object_get(json_array_get(settings, i), "spec")), spec) == 0;
     cr_expect_eq(found, 1, "%s: %s", spec, result.out);
@@ -122,14 +105,14 @@ Test(cli_advise, a_cache_fits_into_its_bytes) {
     cr_expect(number(json_array_get(settings, i - 1), "error") <=
               number(json_array_get(settings, i), "error"));
   const json_t *first = json_array_get(settings, 0);
-  const char *best = json_string_value(json_object_get(first, "spec")), *row;
-  cr_expect_str_eq(json_string_value(json_object_get(all, "best")), best);
+  const char *best = json_text(first, "spec"), *row;
+  cr_expect_str_eq(json_text(all, "best"), best);
   cr_expect(number(first, "error") > 0 && number(first, "certain") >= number(first, "error"));
   /* People are told the same. */
   command_run_good("advise --in qkv.h5 --causal --kv-bytes 2KiB evict:score=tova,recent=3");
   int end = 0;
-  char said[512], word[2][9];
-  snprintf(said, sizeof said, "%s errs least of 6 caches of at most 2.00 KiB on this input: error ", best);
+  char word[2][9];
+  const char *said = text_of("%s errs least of 6 caches of at most 2.00 KiB on this input: error ", best);
   const bool led = strstr(result.out, said) == result.out && (row = strstr(result.out, "\nsetting "));
   cr_assert(led && strstr(result.out, ", certain: nothing is drawn and every row was compared.\n"), "%s",
             said);
@@ -138,7 +121,7 @@ Test(cli_advise, a_cache_fits_into_its_bytes) {
   for (size_t i = 0; i < 6; i++) {
     double error;
     const json_t *s = json_array_get(settings, i);
-    snprintf(said, sizeof said, "\n%s  ", json_string_value(json_object_get(s, "spec")));
+    said = text_of("\n%s  ", json_text(s, "spec"));
     cr_assert((row = strstr(result.out, said)) &&
               sscanf(row + strlen(said), "%8s %lf %% %8s", word[0], &error, word[1]) == 3);
     cr_expect(fabs(error / 100 - number(s, "error")) <= 0.05 * number(s, "error") && !strcmp(word[0], "no") &&
@@ -148,7 +131,7 @@ Test(cli_advise, a_cache_fits_into_its_bytes) {
   json_decref(all);
   for (int i = 0; i < 4; i++) { /* of 96 * 128; however long each took */
     all = ask("advise --in qkv.h5 --causal --kv-bytes 12287 -q --json evict:score=tova");
-    cr_expect_str_eq(json_string_value(json_object_get(all, "best")), "store:k=f16,v=f16");
+    cr_expect_str_eq(json_text(all, "best"), "store:k=f16,v=f16");
     json_decref(all);
   }
   command_run("advise --in qkv.h5 --causal --kv-bytes 12288 -q --json evict:score=tova", &result);
@@ -162,7 +145,7 @@ Test(cli_advise, what_is_said_is_what_apply_does) {
   cr_expect(number(input, "heads") == 2 && number(input, "n_kv") == N && number(all, "error") == 0.3);
   const json_t *window = setting_of(all, "longformer");
   cr_assert(window && json_is_true(json_object_get(window, "within")));
-  const char *spec = json_string_value(json_object_get(window, "spec"));
+  const char *spec = json_text(window, "spec");
   /* Exact attention rounds to some 1e-6. */
   cr_expect_float_eq(apply(spec), number(window, "error"), 1e-5, "%s", spec);
   cr_expect(number(window, "error") <= 0.3 && number(window, "certain") >= number(window, "error"));
@@ -171,9 +154,8 @@ Test(cli_advise, what_is_said_is_what_apply_does) {
   expect_choice(all);
   /* The least window: the next smaller one that a bisection to a sixteenth may leave is not within. */
   int64_t keys = 0;
-  char less[64];
   cr_assert(sscanf(spec, "longformer:window=%" SCNd64, &keys) == 1, "%s", spec);
-  snprintf(less, sizeof less, "longformer:window=%" PRId64, (keys - 2 - keys / 8) / 2 * 2);
+  const char *less = text_of("longformer:window=%" PRId64, (keys - 2 - keys / 8) / 2 * 2);
   cr_expect(apply(less) > 0.3, "%s is within, but %s was found", less, spec);
   /* What is drawn is estimated. */
   const json_t *drawn = setting_of(all, "performer");
@@ -193,9 +175,8 @@ Test(cli_advise, what_is_said_is_what_apply_does) {
       "magicpig",  "vattention",      "pooled", "forget",    "nsa"};
   cr_expect_eq(json_array_size(unsupported), sizeof causal / sizeof *causal + 1, "and svd");
   for (size_t c = 0; c < sizeof causal / sizeof *causal; c++) {
-    char start[64];
     bool found = false;
-    snprintf(start, sizeof start, "variant %s: ", causal[c]);
+    const char *start = text_of("variant %s: ", causal[c]);
     for (size_t i = 0; i < json_array_size(unsupported); i++) {
       const char *why = json_string_value(json_array_get(unsupported, i));
       found |= strncmp(why, start, strlen(start)) == 0 && strstr(why, "only causal attention");
@@ -215,7 +196,7 @@ Test(cli_advise, draws_follow_the_seed) {
                             : "advise performer:features=64 --in qkv.h5 --json --draws 3 --seed 9");
     const json_t *s = setting_of(all, "performer");
     cr_assert(s && number(s, "draws") == 3);
-    cr_expect_str_eq(json_string_value(json_object_get(s, "spec")), "performer:features=64");
+    cr_expect_str_eq(json_text(s, "spec"), "performer:features=64");
     error[i] = number(s, "error");
     high = i ? high : number(s, "error_hi");
     json_decref(all);
@@ -232,13 +213,12 @@ Test(cli_advise, draws_follow_the_seed) {
 
 /* The command that is printed runs, whether or not something is faster than exact attention. */
 Test(cli_advise, a_command_to_paste) {
-  char command[256];
   write_inputs(0.5);
   command_run_good("advise longformer topk --in qkv.h5 --error 0.3 --causal --softcap 20");
   cr_expect(strstr(result.out, " is the cheapest within 30 % on this input"), "%s", result.out);
   const char *at = strstr(result.out, "\n  attnlab apply ");
   cr_assert(at, "%s", result.out);
-  snprintf(command, sizeof command, "%.*s", (int)strcspn(at + 11, "\n"), at + 11);
+  const char *command = text_of("%.*s", (int)strcspn(at + 11, "\n"), at + 11);
   cr_expect(strstr(command, " --causal --in qkv.h5 --softcap 20 -o out.npy"), "%s", command);
   command_run_good(command);
   command_run_good("advise linformer --in qkv.h5 --causal");
@@ -304,10 +284,8 @@ Test(cli_advise, a_draw_that_is_not_finite) {
   int found = 0;
   write_inputs(0.5);
   for (int seed = 0; seed < 4; seed++) {
-    char arguments[128];
-    snprintf(arguments, sizeof arguments,
-             "advise performer:features=9,kernel=relu,eps=0 --in qkv.h5 --error 99%% --json --seed %d", seed);
-    json_t *all = ask(arguments);
+    json_t *all = ask(text_of(
+        "advise performer:features=9,kernel=relu,eps=0 --in qkv.h5 --error 99%% --json --seed %d", seed));
     const json_t *s = setting_of(all, "performer");
     const bool told = isnan(number(s, "error"));
     cr_expect(!told || !json_is_true(json_object_get(s, "within")), "%s", result.out);
@@ -327,19 +305,16 @@ Test(cli_advise, no_budget_is_passed_over) {
       {"nystrom", " nystrom:landmarks=8 nystrom:landmarks=16", "--error 1e-9"}};
   write_inputs(0.5);
   for (int i = 0; i < 2; i++) {
-    char arguments[256];
-    snprintf(arguments, sizeof arguments, "advise %s --in qkv.h5 %s -q --json", asked[i][0], asked[i][2]);
-    json_t *all = ask(arguments);
+    json_t *all = ask(text_of("advise %s --in qkv.h5 %s -q --json", asked[i][0], asked[i][2]));
     cr_expect_str_eq(strchr(result.err, '\n'), "\n", "more than how the file is read: %s", result.err);
     const json_t *found = setting_of(all, asked[i][0]);
     cr_assert(found && json_is_true(json_object_get(found, "within")) == (i == 0));
     cr_expect(i || number(found, "keys_read") < 1);
     cr_expect_eq(json_is_true(json_object_get(json_object_get(all, "exact"), "within")), i == 0);
-    snprintf(arguments, sizeof arguments, "advise%s --in qkv.h5 %s -q --json", asked[i][1], asked[i][2]);
-    json_t *rest = ask(arguments), *one;
+    json_t *rest = ask(text_of("advise%s --in qkv.h5 %s -q --json", asked[i][1], asked[i][2])), *one;
     size_t s, within = 0;
     json_array_foreach(json_object_get(rest, "settings"), s, one) {
-      const char *spec = json_string_value(json_object_get(one, "spec"));
+      const char *spec = json_text(one, "spec");
       const bool counts = i || json_is_true(json_object_get(one, "within"));
       within += counts;
       cr_expect(!counts || (i ? number(found, "error") <= number(one, "error")
@@ -375,9 +350,8 @@ Test(cli_advise, a_plug_in_with_a_budget) {
           "/tests/plugins/planted_budget.so");
   const json_t *own = setting_of(all, "planted_budget"), *known = setting_of(all, "longformer");
   cr_assert(own && known);
-  cr_assert(
-      sscanf(json_string_value(json_object_get(own, "spec")), "planted_budget:half=%" SCNd64, &half) == 1 &&
-      sscanf(json_string_value(json_object_get(known, "spec")), "longformer:window=%" SCNd64, &window) == 1);
+  cr_assert(sscanf(json_text(own, "spec"), "planted_budget:half=%" SCNd64, &half) == 1 &&
+            sscanf(json_text(known, "spec"), "longformer:window=%" SCNd64, &window) == 1);
   cr_expect(window == 2 * half && number(own, "error") == number(known, "error") &&
             number(own, "error") <= 0.3);
   json_decref(all);
@@ -443,8 +417,7 @@ Test(cli_advise, many_rows_are_all_compared) {
   static const char *const names[] = {"q.npy", "k.npy", "v.npy"};
   for (int t = 0; t < 3; t++) {
     data_array x = {0};
-    attn_rng rng;
-    attn_rng_init(&rng, (uint64_t)t, 1, 0);
+    attn_rng rng = rng_of((uint64_t)t, 1, 0);
     cr_assert(!data_array_make(ATTN_F32, 3, (int64_t[]){3, 1500, 8}, &x));
     for (int i = 0; i < 3 * 1500 * 8; i++)
       ((float *)x.at)[i] = (float)(attn_rng_normal(&rng) + (t == 2 ? 3 : 0));

@@ -1,8 +1,8 @@
 /* advise_budget.c - attnlab advise --budget: keys that are shared among the layers of a model. */
 #include <unistd.h>
 
-#include "experiments/quality/evaluation_file.h"
 #include "tests/support/command.h"
+#include "tests/support/quality_sets.h"
 
 TestSuite(cli_advise_budget, .init = command_enter, .fini = command_leave);
 
@@ -22,9 +22,8 @@ Test(cli_advise_budget, a_budget_is_shared_among_the_layers) {
                        &predicted, &kl, &even) == 3,
             "%s", r.out);
   cr_expect(predicted > 0 && kl > predicted / 3 && kl < 3 * predicted && even > 0, "%s", r.out);
-  quality_set set;
   double sum = 0, whole = 0;
-  cr_assert(!quality_read("x.h5", &set), "%s", attn_last_error());
+  quality_set set = quality_set_of("x.h5");
   for (size_t i = 0; i < set.count; i++) /* topk:k=4 of each layer, and of all */
     if (strstr(set.records[i].spec, ":k=4,") && !strchr(set.records[i].spec, '@'))
       *(strlen(set.records[i].layers) == 1 ? &sum : &whole) += set.records[i].kl;
@@ -37,7 +36,7 @@ Test(cli_advise_budget, a_budget_is_shared_among_the_layers) {
               "/tests/fixtures/held.txt -n 32 -w 2 --task text:skip=8 -v @x.txt -o x.h5",
               &r);
   cr_assert_eq(r.exit_code, 0, "%s", r.err);
-  cr_assert(!quality_read("x.h5", &set), "%s", attn_last_error());
+  set = quality_set_of("x.h5");
   size_t same = 0;
   for (size_t i = 0; i < runs; i++) {
     const size_t length = strlen(set.records[i].spec);
@@ -65,16 +64,14 @@ Test(cli_advise_budget, presets_and_an_assignment) {
     cr_expect_eq(result.exit_code, i < 5 ? 2 : 0, "%d: %s", i, result.err);
     cr_expect(i == 5 || strstr(result.err, "not an assignment of settings to layers"), "%s", result.err);
   }
-  quality_set set;
   const quality_record *best = NULL;
   size_t size, found = 0;
-  cr_assert(!quality_read("x.h5", &set), "%s", attn_last_error());
+  quality_set set = quality_set_of("x.h5");
   for (const quality_record *r = set.records; r < set.records + set.count; r++) {
     const bool whole = strcmp(r->layers, "all") == 0, mixed = strchr(r->spec, '@');
     cr_expect(r->n == 512 && r->kl_budget == 0.01 && r->margin == 0.01 && !strcmp(r->task, "text:skip=128"));
     for (int p = 0; p < 12 && whole && !mixed; p++) {
-      char start[64];
-      snprintf(start, sizeof start, presets[p / 4], 32 << p % 4);
+      const char *start = text_of(presets[p / 4], 32 << p % 4);
       found += strncmp(r->spec, start, strlen(start)) == 0;
     }
     if (mixed && (!best || r->kl < best->kl)) best = r;

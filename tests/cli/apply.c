@@ -95,11 +95,8 @@ static void compare(const shape *s, attn_dtype dtype, int rank, const char *opti
   data_array q = make(dtype, rank, q_shape + 4 - rank, 1), k = make(dtype, rank, k_shape + 4 - rank, 2);
   data_array v = make(dtype, rank, v_shape + 4 - rank, 3);
   cr_assert(!data_npy_write("q.npy", &q) && !data_npy_write("k.npy", &k) && !data_npy_write("v.npy", &v));
-  char arguments[512];
-  snprintf(arguments, sizeof arguments, "apply tiled --q q.npy --k k.npy --v v.npy -o o.npy %s", options);
-  run(arguments);
-  snprintf(arguments, sizeof arguments, "matrix tiled --q q.npy --k k.npy -o p.npy %s", options);
-  run(arguments);
+  run(text_of("apply tiled --q q.npy --k k.npy --v v.npy -o o.npy %s", options));
+  run(text_of("matrix tiled --q q.npy --k k.npy -o p.npy %s", options));
   data_array o = read("o.npy"), matrix = read("p.npy");
   cr_expect(o.rank == rank && o.dtype == dtype && matrix.rank == rank && matrix.dtype == dtype,
             "rank or dtype");
@@ -155,7 +152,8 @@ static void write_h5(const char *path, const char *const name[3], const hsize_t 
     cr_assert(H5Dwrite(data, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, x[t]) >= 0);
     H5Dclose(data);
   }
-  H5Sclose(space), H5Fclose(file);
+  H5Sclose(space);
+  H5Fclose(file);
 }
 
 static int64_t turned(int64_t h, int64_t i, int64_t l) { return (i * H + h) * D + l; }
@@ -231,13 +229,9 @@ Test(cli_apply, pattern_is_where_the_matrix_is_not_zero) {
                                       "bigbird:block=8,random=1,global=1", "tiled"};
   for (int i = 0; i < 3; i++)
     for (int causal = 0; causal < 2; causal++) {
-      char arguments[256];
-      snprintf(arguments, sizeof arguments, "matrix %s --q q.npy --k q.npy -o p.npy %s", specs[i],
-               causal ? "--causal" : "");
-      run(arguments);
-      snprintf(arguments, sizeof arguments, "pattern %s --n 48 -o m.npy %s", specs[i],
-               causal ? "--causal" : "");
-      run(arguments);
+      const char *mask_option = causal ? "--causal" : "";
+      run(text_of("matrix %s --q q.npy --k q.npy -o p.npy %s", specs[i], mask_option));
+      run(text_of("pattern %s --n 48 -o m.npy %s", specs[i], mask_option));
       data_array p = read("p.npy");
       unsigned char mask[48 * 48];
       FILE *file = fopen("m.npy", "rb");

@@ -1,9 +1,9 @@
 /* architectures.c - attnlab capture and eval on small random models of each architecture, and on an
  * encoder. */
-#include "experiments/quality/evaluation_file.h"
 #include "experiments/results/row.h"
 #include "tests/models/architectures.h"
 #include "tests/support/command.h"
+#include "tests/support/quality_sets.h"
 
 static void begin(void) {
   architectures_begin();
@@ -24,18 +24,7 @@ static void write_tokens(void) {
                     sizeof tokens);
 }
 
-static void run(const char *format) {
-  char arguments[400];
-  snprintf(arguments, sizeof arguments, format, fixture_directory);
-  command_run(arguments, &result);
-}
-
-static const quality_record *find(const quality_set *set, const char *spec) {
-  for (size_t i = 0; i < set->count; i++)
-    if (strncmp(set->records[i].spec, spec, strlen(spec)) == 0) return &set->records[i];
-  cr_assert_fail("no row of %s", spec);
-  return NULL;
-}
+static void run(const char *format) { command_run(text_of(format, fixture_directory), &result); }
 
 /* Against the model's own attention: what sees at least as much changes nothing, what sees less does. */
 Test(cli_architectures, decoders_are_evaluated_against_their_own_attention) {
@@ -43,15 +32,14 @@ Test(cli_architectures, decoders_are_evaluated_against_their_own_attention) {
                                       "olmo2", "smollm3", "granite", "gpt2",  "pythia"};
   write_tokens();
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    quality_set set;
     reference_model m = architecture_write(names[i]);
     run("eval %s --tokens ids.npy -n 16 -w 2 --task text:skip=2 -v streaming:sink=0,window=5 -o x.h5");
     cr_assert_eq(result.exit_code, 0, "%s: %s", names[i], result.err);
-    cr_assert(!quality_read("x.h5", &set), "%s", attn_last_error());
-    cr_expect(find(&set, "full")->kl < 1e-6, "%s: %g", names[i], find(&set, "full")->kl);
-    cr_expect(find(&set, "null_mean_v")->kl > 1e-5, "%s", names[i]);
-    cr_expect_eq(find(&set, "streaming:sink=0,window=5")->kl < 1e-6, strcmp(names[i], "mistral") == 0, "%s",
-                 names[i]);
+    quality_set set = quality_set_of("x.h5");
+    cr_expect(quality_run_of(&set, "full")->kl < 1e-6, "%s: %g", names[i], quality_run_of(&set, "full")->kl);
+    cr_expect(quality_run_of(&set, "null_mean_v")->kl > 1e-5, "%s", names[i]);
+    cr_expect_eq(quality_run_of(&set, "streaming:sink=0,window=5")->kl < 1e-6,
+                 strcmp(names[i], "mistral") == 0, "%s", names[i]);
     result_set_free(&set);
     cr_assert(remove("x.h5") == 0 && remove("x.jsonl") == 0);
     reference_free(&m);

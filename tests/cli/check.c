@@ -1,9 +1,8 @@
 /* check.c - `attnlab check' on a sweep with a wrong variant: the explanation, its JSON, the run alone
  * again. */
-#include <jansson.h>
 #include <sys/wait.h>
 
-#include "tests/support/command.h"
+#include "tests/support/command_json.h"
 
 static const char config[] =
     "schema: 1\n"
@@ -23,15 +22,7 @@ TestSuite(cli_check, .init = enter, .fini = command_leave, .timeout = 300);
 static json_t *check_json(const char *arguments) {
   command_run(arguments, &result);
   cr_assert_eq(result.exit_code, 1, "attnlab %s: exit %d\n%s", arguments, result.exit_code, result.err);
-  json_t *json = json_loads(result.out, 0, NULL);
-  cr_assert_not_null(json, "%s", result.out);
-  return json;
-}
-
-static const char *text_of(const json_t *object, const char *name) {
-  const char *text = json_string_value(json_object_get(object, name));
-  cr_assert_not_null(text, "%s", name);
-  return text;
+  return answer();
 }
 
 Test(cli_check, a_violation_is_explained_and_runs_again_alone) {
@@ -58,26 +49,23 @@ Test(cli_check, a_violation_is_explained_and_runs_again_alone) {
   size_t explained = 0;
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *one = json_array_get(list, i);
-    if (strcmp(text_of(one, "check"), "FP-1") != 0) continue;
+    if (strcmp(json_text(one, "check"), "FP-1") != 0) continue;
     explained++;
-    cr_expect_str_eq(text_of(one, "kind"), "hard");
-    cr_expect_str_eq(text_of(one, "verdict"), "violated");
-    cr_expect(strstr(text_of(one, "key"), "data_seed=3") && *text_of(one, "statement"));
-    cr_expect(json_number_value(json_object_get(one, "measured")) >
-              json_number_value(json_object_get(one, "value")));
+    cr_expect_str_eq(json_text(one, "kind"), "hard");
+    cr_expect_str_eq(json_text(one, "verdict"), "violated");
+    cr_expect(strstr(json_text(one, "key"), "data_seed=3") && *json_text(one, "statement"));
+    cr_expect(number(one, "measured") > number(one, "value"));
 
-    char command[2000];
-    snprintf(command, sizeof command,
-             "rm -f one.*; export PATH=" TEST_BINARY_DIR "/experiments:$PATH; %s 2>/dev/null",
-             text_of(one, "rerun"));
+    const char *command =
+        text_of("rm -f one.*; export PATH=" TEST_BINARY_DIR "/experiments:$PATH; %s 2>/dev/null",
+                json_text(one, "rerun"));
     const int status = system(command);
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%s", command);
     json_t *alone = check_json("check --json one.h5");
     const json_t *again = json_array_get(json_object_get(alone, "violations"), 0);
     cr_expect_eq(json_integer_value(json_object_get(alone, "runs")), 1);
-    cr_expect_str_eq(text_of(again, "key"), text_of(one, "key"));
-    cr_expect_eq(json_number_value(json_object_get(again, "measured")),
-                 json_number_value(json_object_get(one, "measured")));
+    cr_expect_str_eq(json_text(again, "key"), json_text(one, "key"));
+    cr_expect_eq(number(again, "measured"), number(one, "measured"));
     json_decref(alone);
   }
   cr_expect_eq(explained, 2);

@@ -23,9 +23,7 @@ static bool has_words(const char *out, const char *text) {
 }
 
 static void expect_all(const check *c) {
-  char arguments[40];
-  snprintf(arguments, sizeof arguments, "describe %s", c->name);
-  command_run_good(arguments);
+  command_run_good(text_of("describe %s", c->name));
   const char *const texts[] = {c->name, c->statement, c->formula, c->assumes, c->source};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
     cr_expect(has_words(result.out, texts[i]), "%s: '%s' is missing from\n%s", c->name, texts[i], result.out);
@@ -49,10 +47,8 @@ Test(cli_describe, every_check_says_all_it_knows) {
 Test(cli_describe, families_of_checks) {
   command_run_good("describe selection");
   for (const check *const *c = checks_all; *c; c++) {
-    char start[80];
     const bool own = strcmp(check_family(*c), "selection") == 0;
-    snprintf(start, sizeof start, "%s: ", (*c)->name);
-    const char *at = strstr(result.out, start);
+    const char *at = strstr(result.out, text_of("%s: ", (*c)->name));
     cr_expect_eq(at && (at == result.out || at[-1] == '\n'), own, "%s", (*c)->name);
     cr_expect(!own || has_words(result.out, (*c)->formula), "%s: no formula", (*c)->name);
   }
@@ -61,10 +57,9 @@ Test(cli_describe, families_of_checks) {
 Test(cli_describe, the_table_of_checks) {
   command_run_good("list checks");
   for (const check *const *c = checks_all; *c; c++) {
-    char start[80];
     cr_assert(check_family(*c), "%s has no family", (*c)->name);
-    snprintf(start, sizeof start, "\n%-15s %-8s %-20s ", (*c)->name, check_kind_names[(*c)->kind],
-             check_family(*c));
+    const char *kind = check_kind_names[(*c)->kind];
+    const char *start = text_of("\n%-15s %-8s %-20s ", (*c)->name, kind, check_family(*c));
     cr_expect(strstr(result.out, start), "%s is not listed", (*c)->name);
     cr_expect(strstr(result.out, (*c)->statement), "%s: no statement", (*c)->name);
   }
@@ -76,9 +71,7 @@ Test(cli_describe, the_table_of_checks) {
 Test(cli_describe, a_variant_begins_with_its_formula) {
   for (size_t i = 0; i < attn_variant_count(); i++) {
     const attn_variant *v = attn_variant_at(i);
-    char arguments[80];
-    snprintf(arguments, sizeof arguments, "describe %s", v->name);
-    command_run_good(arguments);
+    command_run_good(text_of("describe %s", v->name));
     cr_assert(v->formula && strstr(v->formula, "; O("), "%s", v->name);
     const char *formula = strstr(result.out, "\nformula "), *example = strstr(result.out, "\nexample ");
     cr_assert(formula && example && formula < example, "%s", result.out);

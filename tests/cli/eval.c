@@ -1,7 +1,7 @@
 /* eval.c - attnlab eval as a user runs it: the table, the file, variants that fail. */
-#include "experiments/quality/evaluation_file.h"
 #include "experiments/results/row.h"
 #include "tests/support/command.h"
+#include "tests/support/quality_sets.h"
 
 TestSuite(cli_eval, .init = command_enter, .fini = command_leave, .timeout = 300);
 
@@ -9,29 +9,16 @@ TestSuite(cli_eval, .init = command_enter, .fini = command_leave, .timeout = 300
 #define SMALL "eval " MODEL " -n 64 -w 8 --task text:skip=8 "
 #define FAULT " --plugin " TEST_BINARY_DIR "/tests/fault.so"
 
-static quality_set read_file(void) {
-  quality_set set;
-  cr_assert(!quality_read("x.h5", &set), "%s", attn_last_error());
-  return set;
-}
-
-static const quality_record *find(const quality_set *set, const char *variant) {
-  for (size_t i = 0; i < set->count; i++)
-    if (strcmp(set->records[i].variant, variant) == 0) return &set->records[i];
-  cr_assert_fail("no row of %s", variant);
-  return NULL;
-}
-
 Test(cli_eval, a_table_and_a_file) {
   command_run_good(SMALL "-v full -v streaming:sink=0,window=4 -o x.h5");
   cr_expect(strstr(result.out, "8 windows of 64") && strstr(result.out, "exact: "), "%s", result.out);
   cr_expect(strstr(result.out, "streaming:sink=0,window=4") && strstr(result.out, "no_worse"), "%s",
             result.out);
-  quality_set set = read_file();
+  quality_set set = quality_set_of("x.h5");
   cr_assert_eq(set.count, 3, "full is asked for and a baseline; a window as dense as the window is itself");
-  const quality_record *mean = find(&set, "null_mean_v");
+  const quality_record *mean = quality_run_of(&set, "null_mean_v");
   cr_expect(mean->status == RUN_OK && mean->kl > 0.1 && mean->density > 0.99);
-  const quality_record *r = find(&set, "streaming");
+  const quality_record *r = quality_run_of(&set, "streaming");
   cr_expect(r->nll_unigram > 0 && r->nll_unigram < r->nll_uniform && fabs(r->nll_uniform - log(256)) < 1e-12);
   cr_expect(r->status == RUN_OK && r->kl > 0 && r->kl_lo < r->kl && r->density < 0.2 &&
             r->attention_time > 0);
@@ -46,7 +33,7 @@ Test(cli_eval, layers_add_up_and_small_changes_are_quadratic) {
   cr_expect(strstr(result.out, "KL/error^2"), "%s", result.out);
   command_run_good(SMALL "-v streaming:sink=0,window=16 --mix 0.0625,0.125,1 --kl 0.02 -o x.h5 --json");
   cr_expect(strstr(result.out, "\"mix\":0.0625,") && strstr(result.out, "\"additivity\":"), "%s", result.out);
-  quality_set set = read_file();
+  quality_set set = quality_set_of("x.h5");
   double kl[2] = {0}, sum = 0;
   const quality_record *whole = NULL;
   for (size_t i = 0; i < set.count; i++) {
@@ -71,7 +58,7 @@ Test(cli_eval, a_policy_sees_the_question_or_not) {
   command_run_good("eval " MODEL
                    " -n 160 -w 1 --task recall:digits=2 --task recall:digits=2,aware=no --cache "
                    "evict:score=snapkv,budget=24,recent=4 --cache store -o x.h5");
-  quality_set set = read_file();
+  quality_set set = quality_set_of("x.h5");
   double prompt[2] = {0}, kl[2] = {0};
   for (size_t i = 0; i < set.count; i++) {
     attn_spec *spec;
@@ -101,9 +88,8 @@ Test(cli_eval, shards_are_merged) {
   command_run_good(
       SMALL "-v topk:k=2 -v topk:k=4 -v streaming:sink=0,window=4 --task copy:length=8 --shard 1/2 -o x.h5");
   command_run_good("merge -o x.h5 x.0-of-2.h5 x.1-of-2.h5");
-  quality_set all = read_file(), whole, part;
-  cr_assert(!quality_read("whole.h5", &whole) && !quality_read("x.0-of-2.h5", &part), "%s",
-            attn_last_error());
+  quality_set all = quality_set_of("x.h5"), whole = quality_set_of("whole.h5"),
+              part = quality_set_of("x.0-of-2.h5");
   cr_expect(part.count < whole.count);
   for (size_t i = 0; i < whole.count; i++) {
     const quality_record *r = quality_set_find(&all, whole.records[i].key);
@@ -124,7 +110,7 @@ Test(cli_eval, a_configuration_asks_every_combination) {
                      "  layers: [all, '1']\n  phase: [both, \"decode:8\"]\n  mix: [0.5, 1]\n"
                      "variants:\n  - topk: {k: [2, 4]}\n");
   command_run_good("run x.yaml -o x.h5");
-  quality_set set = read_file();
+  quality_set set = quality_set_of("x.h5");
   int asked = 0;
   for (size_t i = 0; i < set.count; i++) asked += strcmp(set.records[i].variant, "topk") == 0;
   cr_expect_eq(asked, 2 * 2 * 2 * 2);
@@ -134,14 +120,14 @@ Test(cli_eval, a_configuration_asks_every_combination) {
 /* What is in the file is not computed again, and what is asked besides is added. */
 Test(cli_eval, runs_are_kept) {
   command_run_good(SMALL "-v topk:k=3 -o x.h5");
-  quality_set set = read_file();
-  const double time = find(&set, "topk")->attention_time;
+  quality_set set = quality_set_of("x.h5");
+  const double time = quality_run_of(&set, "topk")->attention_time;
   result_set_free(&set);
   command_run_good(SMALL "-v topk:k=3 -v tiled --layers each -o x.h5");
   command_run_good(SMALL "-v topk:k=3 -o x.h5");
-  set = read_file();
+  set = quality_set_of("x.h5");
   cr_assert_eq(set.count, 4 + 5 * 4, "topk, tiled, full, null_mean_v and a window; tiled only of each layer");
-  cr_expect_eq(find(&set, "topk")->attention_time, time);
+  cr_expect_eq(quality_run_of(&set, "topk")->attention_time, time);
   result_set_free(&set);
 }
 
@@ -149,16 +135,16 @@ Test(cli_eval, a_variant_that_fails_is_a_row) {
   command_run(SMALL "-v topk:k=3 -v fault:mode=crash -v linformer:k=4 -v fault:mode=fail -o x.h5" FAULT,
               &result);
   cr_expect_eq(result.exit_code, 3);
-  quality_set set = read_file();
+  quality_set set = quality_set_of("x.h5");
   int crashed = 0, failed = 0;
   for (size_t i = 0; i < set.count; i++) {
     crashed += set.records[i].status == RUN_CRASHED;
     failed += set.records[i].status == RUN_FAILED && strstr(set.records[i].message, "fails as told");
   }
   cr_expect(crashed == 1 && failed == 1);
-  cr_expect(find(&set, "topk")->status == RUN_OK && find(&set, "topk")->kl > 0);
-  cr_expect(find(&set, "linformer")->status == RUN_UNSUPPORTED &&
-            strstr(find(&set, "linformer")->message, "causal"));
+  cr_expect(quality_run_of(&set, "topk")->status == RUN_OK && quality_run_of(&set, "topk")->kl > 0);
+  cr_expect(quality_run_of(&set, "linformer")->status == RUN_UNSUPPORTED &&
+            strstr(quality_run_of(&set, "linformer")->message, "causal"));
   result_set_free(&set);
 }
 
@@ -170,13 +156,11 @@ Test(cli_eval, a_variant_that_fits_these_windows_alone_is_evaluated) {
   command_write_npy("g.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (144, 144), }", edges, N * N);
   free(edges);
   for (int turn = 0; turn < 2; turn++) {
-    char line[400];
-    snprintf(line, sizeof line, "eval " MODEL " -n 144 -w 2 --task text:skip=8 -o x.h5 -v %s -v %s",
-             turn ? "topk:k=4" : "graph:kind=file,file=g.npy",
-             turn ? "graph:kind=file,file=g.npy" : "topk:k=4");
-    command_run_good(line);
-    quality_set set = read_file();
-    const quality_record *graph = find(&set, "graph"), *other = find(&set, "topk");
+    command_run_good(text_of("eval " MODEL " -n 144 -w 2 --task text:skip=8 -o x.h5 -v %s -v %s",
+                             turn ? "topk:k=4" : "graph:kind=file,file=g.npy",
+                             turn ? "graph:kind=file,file=g.npy" : "topk:k=4"));
+    quality_set set = quality_set_of("x.h5");
+    const quality_record *graph = quality_run_of(&set, "graph"), *other = quality_run_of(&set, "topk");
     cr_expect(graph->status == RUN_OK && graph->kl > 0 && graph->verdict == VERDICT_PASS);
     static const int shorter[] = {EV_6, EV_7, EV_8};
     for (int i = 0; i < 3; i++) {
@@ -193,7 +177,8 @@ Test(cli_eval, a_variant_that_fits_these_windows_alone_is_evaluated) {
 Test(cli_eval, time_has_a_limit) {
   command_run(SMALL "-v fault:mode=hang -v tiled -o x.h5 --limit 15" FAULT, &result);
   cr_expect_eq(result.exit_code, 3);
-  quality_set set = read_file();
-  cr_expect(find(&set, "fault")->status == RUN_TIMEOUT && find(&set, "tiled")->status == RUN_OK);
+  quality_set set = quality_set_of("x.h5");
+  cr_expect(quality_run_of(&set, "fault")->status == RUN_TIMEOUT &&
+            quality_run_of(&set, "tiled")->status == RUN_OK);
   result_set_free(&set);
 }

@@ -7,11 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "experiments/quality/evaluation_file.h"
 #include "tests/data/gguf_files.h"
 #include "tests/data/tokens_fixture.h"
-#include "tests/support/command.h"
+#include "tests/support/command_json.h"
 #include "tests/support/llama_models.h"
+#include "tests/support/quality_sets.h"
 
 enum { TEXT = 1200, LINE = 1024 };
 
@@ -58,27 +58,18 @@ TestSuite(cli_eval_identity, .init = begin, .fini = end, .timeout = 300);
 
 /* Evaluates the model into `file`. */
 static void evaluate(const char *file, const char *rest) {
-  char line[LINE];
-  snprintf(line, sizeof line, "eval %s --text text -n 32 -w 8 --task text:skip=4 -o %s %s", fixture_directory,
-           file, rest);
-  command_run_good(line);
+  command_run_good(
+      text_of("eval %s --text text -n 32 -w 8 --task text:skip=4 -o %s %s", fixture_directory, file, rest));
 }
 
 static void forget_journal(const char *file) {
-  char path[LINE];
-  snprintf(path, sizeof path, "%.*s.jsonl", (int)strlen(file) - 3, file);
+  const char *path = text_of("%.*s.jsonl", (int)strlen(file) - 3, file);
   cr_assert_eq(remove(path), 0, "%s", path);
-}
-
-static quality_set read_file(const char *file) {
-  quality_set set;
-  cr_assert(!quality_read(file, &set), "%s", attn_last_error());
-  return set;
 }
 
 /* Of the last run of a spec. */
 static double kl_of(const char *file, const char *spec) {
-  quality_set set = read_file(file);
+  quality_set set = quality_set_of(file);
   double kl = -1;
   for (size_t i = 0; i < set.count; i++)
     if (strncmp(set.records[i].spec, spec, strlen(spec)) == 0) kl = set.records[i].kl;
@@ -88,7 +79,7 @@ static double kl_of(const char *file, const char *spec) {
 }
 
 static size_t runs_of(const char *file) {
-  quality_set set = read_file(file);
+  quality_set set = quality_set_of(file);
   const size_t count = set.count;
   result_set_free(&set);
   return count;
@@ -146,12 +137,11 @@ Test(cli_eval_identity, keys_of_a_gguf_file_are_the_model_s) {
 
 static void write_weights(double value) {
   double weights[64];
-  char header[128];
   reference_model m = small_model();
   cr_assert(m.d * m.d <= 64);
   for (int i = 0; i < 64; i++) weights[i] = value * ((i * 7) % 5 - 2);
-  snprintf(header, sizeof header, "{'descr': '<f8', 'fortran_order': False, 'shape': (%d, %d), }", (int)m.d,
-           (int)m.d);
+  const char *header =
+      text_of("{'descr': '<f8', 'fortran_order': False, 'shape': (%d, %d), }", (int)m.d, (int)m.d);
   command_write_npy("w.npy", header, weights, (size_t)(m.d * m.d) * sizeof *weights);
   reference_free(&m);
 }
@@ -160,8 +150,7 @@ Test(cli_eval_identity, a_file_that_a_spec_names_is_read_again_when_it_changes) 
   static const char *const specs[] = {"linear:weights=w.npy", SETTING "@0;linear:weights=w.npy@1"},
                            *const begins[] = {"linear:", SETTING "@0;linear:"};
   for (size_t i = 0; i < 2; i++) {
-    char rest[256];
-    snprintf(rest, sizeof rest, "-v %s --keep-stale", specs[i]);
+    const char *rest = text_of("-v %s --keep-stale", specs[i]);
     write_weights(0.25);
     evaluate("known.h5", rest);
     evaluate("known.h5", rest);
@@ -179,7 +168,7 @@ Test(cli_eval_identity, a_file_that_a_spec_names_is_read_again_when_it_changes) 
 }
 
 static double time_of(const char *file, const char *variant) {
-  quality_set set = read_file(file);
+  quality_set set = quality_set_of(file);
   double time = -1;
   for (size_t i = 0; i < set.count; i++)
     if (strcmp(set.records[i].variant, variant) == 0) time = set.records[i].attention_time;
@@ -207,7 +196,7 @@ Test(cli_eval_identity, a_plug_in_that_changed_is_run_again) {
 
 /* As another build, or a program that knew no identity, would have written it, neither with a journal. */
 static void age(const char *file, bool old) {
-  quality_set set = read_file(file);
+  quality_set set = quality_set_of(file);
   for (size_t i = 0; i < set.count; i++) {
     quality_record *r = &set.records[i];
     strcpy(r->build, old ? "" : "another");
@@ -241,12 +230,12 @@ Test(cli_eval_identity, other_builds_and_older_files_are_run_again_unless_kept) 
 Test(cli_eval_identity, a_margin_and_a_budget_are_those_that_are_asked_for) {
   evaluate("x.h5", "--margin 1e-9 --kl 0.04 -v " SETTING);
   const double time = time_of("x.h5", "streaming");
-  quality_set set = read_file("x.h5");
+  quality_set set = quality_set_of("x.h5");
   const double allowed = set.records[0].error_allowed;
   cr_expect_neq(set.records[0].word, QUALITY_NO_WORSE);
   result_set_free(&set);
   evaluate("x.h5", "--margin 100 -v " SETTING);
-  set = read_file("x.h5");
+  set = quality_set_of("x.h5");
   cr_expect(set.records[0].margin == 100 && set.records[0].word == QUALITY_NO_WORSE &&
             set.records[0].word_holm == QUALITY_NO_WORSE);
   cr_expect_float_eq(set.records[0].error_allowed, allowed / 2, 1e-12 * allowed);
@@ -296,8 +285,7 @@ Test(cli_eval_identity, sweeps_and_evaluations_are_merged_into_one_file) {
             "%s", result.out);
   command_run_good("check e.h5 --bounds -m");
   cr_expect(strstr(result.out, "| EV-1 "), "%s", result.out);
-  command_run_good("check both.h5 --json");
-  json_t *json = json_loads(result.out, 0, NULL);
+  json_t *json = ask("check both.h5 --json");
   cr_expect_eq(json_integer_value(json_object_get(json, "runs")), 1);
   cr_expect_eq(json_integer_value(json_object_get(json_object_get(json, "evaluation"), "runs")), 3);
   json_decref(json);
@@ -341,7 +329,7 @@ Test(cli_eval_identity, checks_of_either_file_are_kept) {
   evaluate("b.h5", "-v " SETTING);
   for (int turn = 0; turn < 2; turn++) {
     command_run_good(turn ? "merge -o c.h5 b.h5 a.h5" : "merge -o c.h5 a.h5 b.h5");
-    quality_set set = read_file("c.h5");
+    quality_set set = quality_set_of("c.h5");
     for (size_t i = 0; i < set.count; i++)
       if (strncmp(set.records[i].spec, SETTING, strlen(SETTING)) == 0) {
         const quality_record *r = &set.records[i];
@@ -371,7 +359,7 @@ Test(cli_eval_identity, two_at_once_lose_nothing) {
                   fixture_directory, specs[i], i);
   strcpy(to, "wait");
   cr_assert_eq(system(line), 0);
-  quality_set set = read_file("x.h5");
+  quality_set set = quality_set_of("x.h5");
   for (int i = 0; i < 4; i++) {
     size_t found = 0;
     for (size_t r = 0; r < set.count; r++)
@@ -384,37 +372,26 @@ Test(cli_eval_identity, two_at_once_lose_nothing) {
   result_set_free(&set);
 }
 
-/* A journal's lines: of its only session the header, and the rows that are done. */
-static size_t lines_of(const char *path) {
-  size_t count = 0, size = 0;
-  if (access(path, F_OK) != 0) return 0;
-  char *bytes = fixture_bytes(path, &size);
-  for (size_t i = 0; i < size; i++) count += bytes[i] == '\n';
-  free(bytes);
-  return count;
-}
-
 /* Starts an evaluation whose last run never ends, and kills it once the others are in the journal. */
 static void kill_midway(const char *specs, size_t done) {
-  char line[LINE];
-  snprintf(line, sizeof line,
-           "exec " TEST_BINARY_DIR
-           "/experiments/attnlab eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 %s -v "
-           "fault:mode=hang --plugin " TEST_BINARY_DIR "/tests/fault.so >/dev/null 2>&1",
-           fixture_directory, specs);
+  const char *line =
+      text_of("exec " TEST_BINARY_DIR
+              "/experiments/attnlab eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 %s -v "
+              "fault:mode=hang --plugin " TEST_BINARY_DIR "/tests/fault.so >/dev/null 2>&1",
+              fixture_directory, specs);
   const pid_t pid = fork();
   if (pid == 0) {
     execl("/bin/sh", "sh", "-c", line, (char *)NULL);
     _exit(127);
   }
-  for (int i = 0; i < 5000 && lines_of("x.jsonl") < 1 + done; i++) wait_briefly();
+  for (int i = 0; i < 5000 && fixture_lines("x.jsonl") < 1 + done; i++) wait_briefly();
   kill(pid, SIGKILL);
   waitpid(pid, NULL, 0);
 }
 
 Test(cli_eval_identity, what_is_done_is_kept_when_it_is_killed) {
   kill_midway("-v topk:k=2", 1);
-  cr_assert_eq(lines_of("x.jsonl"), 2);
+  cr_assert_eq(fixture_lines("x.jsonl"), 2);
   remove("x.h5"); /* as if it had been killed before the file was written */
   FILE *journal = fopen("x.jsonl", "ab");
   cr_assert(journal && fputs("{\"key\":\"torn", journal) >= 0 && fclose(journal) == 0);
@@ -434,10 +411,9 @@ Test(cli_eval_identity, what_is_done_is_kept_when_it_is_killed) {
 Test(cli_eval_identity, a_sweep_and_an_evaluation_do_not_share_a_journal) {
   command_write_text("x.jsonl", "{\"schema\":\"attnlab-journal\",\"version\":2,\"session\":0,\"build\":\"b\","
                                 "\"provenance\":{}}\n");
-  char line[LINE];
-  snprintf(line, sizeof line, "eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 -v topk:k=2",
-           fixture_directory);
-  command_run(line, &result);
+  command_run(
+      text_of("eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 -v topk:k=2", fixture_directory),
+      &result);
   cr_expect(result.exit_code == 2 && command_diagnostics(&result) == 1 &&
                 strstr(result.err, "x.jsonl:1: rows of kind 'sweep'; expected those of an evaluation"),
             "%s", result.err);

@@ -5,6 +5,7 @@
 #include "attn_arithmetic.h"
 #include "data/data.h"
 #include "experiments/report/repeat_command.h"
+#include "tests/support/basics/rng.h"
 #include "tests/support/command.h"
 #include "tests/support/results_fixture.h"
 
@@ -13,8 +14,7 @@ enum { ROWS = 24, HEADS = 2, WIDTH = 16 };
 static void write_tensor(const char *path, int64_t heads, uint64_t seed) {
   const int64_t shape[] = {1, ROWS, heads, WIDTH};
   data_array a = {0};
-  attn_rng rng;
-  attn_rng_init(&rng, seed, 0, 0);
+  attn_rng rng = rng_of(seed, 0, 0);
   cr_assert(!data_array_make(ATTN_F32, 4, shape, &a));
   for (int64_t i = 0; i < data_array_count(&a); i++) ((float *)a.at)[i] = (float)attn_rng_normal(&rng);
   cr_assert(!data_npy_write(path, &a));
@@ -31,9 +31,8 @@ static void enter(void) {
 TestSuite(cli_repeat, .init = enter, .fini = command_leave, .timeout = 120);
 
 static void shell(const char *command) {
-  char line[4096];
-  snprintf(line, sizeof line, "export PATH=" TEST_BINARY_DIR "/experiments:$PATH; %s >log 2>&1", command);
-  const int status = system(line);
+  const int status =
+      system(text_of("export PATH=" TEST_BINARY_DIR "/experiments:$PATH; %s >log 2>&1", command));
   cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s", command);
 }
 
@@ -103,17 +102,15 @@ Test(cli_repeat, every_dataset_has_its_options) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     result_row row = fixture_row(2);
-    char wanted[512] = "";
     free(row.key);
     row.dataset = cases[i].dataset;
     row.key = strdup("dataset=x variant=longformer:window=8,dilation=1,global=0,global_at=");
     row.causal = 0;
     row.n_kv = cases[i].n_kv;
     row.dtype = cases[i].dtype;
-    if (cases[i].options)
-      snprintf(wanted, sizeof wanted, "attnlab apply longformer:window=8%s -o out.npy", cases[i].options);
+    const char *given = cases[i].options;
     char *apply = repeat_apply(&row);
-    cr_expect_str_eq(apply, wanted);
+    cr_expect_str_eq(apply, given ? text_of("attnlab apply longformer:window=8%s -o out.npy", given) : "");
     free(apply), result_row_free(&row);
   }
 }

@@ -72,7 +72,9 @@ static void check_model(const char *path, const char *name, const reference_mode
   assert_ok(data_llama_capture(llama, tokens, N, m->layers - 1, false, &x));
   check_qkv(name, &x);
   check_decoder(llama, name, tokens);
-  data_qkv_free(&x), data_llama_close(llama), free(logits);
+  data_qkv_free(&x);
+  data_llama_close(llama);
+  free(logits);
 }
 
 Test(data_architectures, logits_and_captures_are_those_of_numpy) {
@@ -204,10 +206,8 @@ static reference_model with_experts_together(const reference_model *m) {
       gather_expert(&to, &t, at + used);
     else
       for (int half = 0; half <= joined; half++) {
-        char part[20];
-        snprintf(part, sizeof part, "%s_proj.%s", joined ? half ? "up" : "gate" : "down",
-                 bias ? "bias" : "weight");
-        turn_experts(&to, &t, part, half, 1 + joined);
+        const char *of = joined ? half ? "up" : "gate" : "down";
+        turn_experts(&to, &t, text_of("%s_proj.%s", of, bias ? "bias" : "weight"), half, 1 + joined);
       }
     if (at) free(t.at);
   }
@@ -293,7 +293,8 @@ Test(data_architectures, encoders_are_captured) {
     cr_assert_eq(llama_open(fixture_directory, &m), ATTN_OK, "%s: %s", name, attn_last_error());
     assert_ok(data_llama_capture(m, tokens, N, written.layers - 1, false, &x));
     check_qkv(name, &x);
-    data_qkv_free(&x), data_llama_close(m);
+    data_qkv_free(&x);
+    data_llama_close(m);
     for (size_t t = 0; t < written.count; t++) {
       if (!strstr(written.tensor[t].name, "token_type")) continue;
       written.tensor[t].columns--;
@@ -315,13 +316,13 @@ Test(data_architectures, what_is_repeated_is_passed_over) {
   for (int i = 0; i < 12; i++) {
     data_llama *llama = NULL;
     reference_model m = model_random(i % 2);
-    attn_rng rng;
-    attn_rng_init(&rng, 1, 1, 1);
+    attn_rng rng = rng_of(1, 1, 1);
     model_add(&m, -1, "x", 2, 0, &rng);
     snprintf(m.tensor[m.count - 1].name, sizeof m.tensor->name, "%s", names[i / 2]);
     model_write(&m, STORE_F32, 1);
     cr_expect_eq(!data_llama_open(fixture_directory, &llama), i < 4 || i == 5, "%s: %s", names[i / 2],
                  attn_last_error());
-    data_llama_close(llama), reference_free(&m);
+    data_llama_close(llama);
+    reference_free(&m);
   }
 }

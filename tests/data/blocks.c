@@ -184,8 +184,7 @@ static const struct {
 static unsigned char *random_blocks(size_t f, int64_t count) {
   const int64_t bytes = formats[f].format->bytes;
   unsigned char *at = malloc((size_t)(count * bytes));
-  attn_rng rng;
-  attn_rng_init(&rng, 5, f, 0);
+  attn_rng rng = rng_of(5, f, 0);
   for (int64_t i = 0; i < count * bytes; i++) at[i] = (unsigned char)attn_rng_below(&rng, 256);
   for (int64_t i = 0; i < count; i++)
     for (int h = 0; h < 2; h++) {
@@ -226,7 +225,9 @@ Test(data_blocks, a_slice_is_whole_blocks) {
     cr_assert_arr_eq(part, all + block, (size_t)(2 * block) * sizeof *part);
     if (block > 1) assert_refused(tensor_to_f32(&t, 1, block, part), ATTN_EINVAL, "tensor w");
     if (block > 1) assert_refused(tensor_to_f32(&t, block, block / 2, part), ATTN_EINVAL, "whole blocks");
-    free(at), free(all), free(part);
+    free(at);
+    free(all);
+    free(part);
   }
 }
 

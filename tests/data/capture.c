@@ -66,7 +66,9 @@ Test(data_capture, the_first_window_is_the_capture_without_windows) {
     cr_assert_arr_eq(row(all.k, 20, h, 0), row(one.k, 8, h, 0), 8 * D * 4);
     cr_assert_arr_eq(row(all.v, 20, h, 0), row(one.v, 8, h, 0), 8 * D * 4);
   }
-  data_qkv_free(&all), data_qkv_free(&one), reference_free(&m);
+  data_qkv_free(&all);
+  data_qkv_free(&one);
+  reference_free(&m);
 }
 
 Test(data_capture, equal_windows_differ_by_their_rotation_alone) {
@@ -146,7 +148,11 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   assert_ok(data_capture(&r, NULL));
   unsigned char *two = fixture_bytes(r.output, &n2);
   cr_assert(n1 == n2 && memcmp(one, two, n1) == 0);
-  free(one), free(two), free(q), free(text), reference_free(&m);
+  free(one);
+  free(two);
+  free(q);
+  free(text);
+  reference_free(&m);
 }
 
 Test(data_capture, token_ids_serve_any_vocabulary) {
@@ -161,7 +167,8 @@ Test(data_capture, token_ids_serve_any_vocabulary) {
   assert_ok(data_capture(&r, NULL));
   hid_t file = H5Fopen(r.output, H5F_ACC_RDONLY, H5P_DEFAULT);
   check_text(file, "tokens", "ids.npy");
-  H5Fclose(file), reference_free(&m);
+  H5Fclose(file);
+  reference_free(&m);
 }
 
 Test(data_capture, wrong_requests_leave_nothing_behind) {
@@ -197,10 +204,10 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
   reference_model m = model_random(0);
   data_qkv x = capture(&m, 64, some_tokens, 20), y = {0};
   const hdf5_attribute attribute[] = {{.name = "model", .text = "tiny"}, {.name = "layer", .integer = LAYER}};
-  char spec[300], *canonical = NULL;
+  char *canonical = NULL;
   assert_ok(hdf5_write_qkv(fixture_path("c.h5"), &x, attribute, 2));
   assert_ok(hdf5_write_qkv(fixture_path("plain.h5"), &x, NULL, 0));
-  snprintf(spec, sizeof spec, "captured:file=%s", fixture_path("c.h5"));
+  const char *spec = text_of("captured:file=%s", fixture_path("c.h5"));
   data_request r = {1, HEADS, KV, 5, 12, D, D, ATTN_F64, 0};
   assert_ok(data_source_make(spec, &r, &y, &canonical));
   cr_assert_str_eq(canonical, spec);
@@ -231,9 +238,9 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
   assert_refused(data_source_make(spec, &r, &y, NULL), ATTN_EUNSUPPORTED, "batch=1, not 2");
 
   r = (data_request){1, HEADS, KV, 20, 20, D, D, ATTN_F32, 0};
-  snprintf(spec, sizeof spec, "captured:file=%s", fixture_path("plain.h5"));
+  spec = text_of("captured:file=%s", fixture_path("plain.h5"));
   assert_refused(data_source_make(spec, &r, &y, NULL), ATTN_EINVAL, "not a capture");
-  snprintf(spec, sizeof spec, "hdf5:file=%s", fixture_path("plain.h5"));
+  spec = text_of("hdf5:file=%s", fixture_path("plain.h5"));
   assert_ok(data_source_make(spec, &r, &y, NULL));
   cr_assert_arr_eq(y.q, x.q, HEADS * 20 * D * 4);
   data_qkv_free(&y);
@@ -242,7 +249,9 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
               space = H5Screate_simple(2, (const hsize_t[]){KV, 20}, NULL),
               beta = H5Dcreate2(file, "beta", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   cr_assert(H5Dwrite(beta, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, x.v) >= 0);
-  H5Dclose(beta), H5Sclose(space), H5Fclose(file);
+  H5Dclose(beta);
+  H5Sclose(space);
+  H5Fclose(file);
   for (int64_t n = 12; n <= 20; n += 8) {
     r.n_q = r.n_kv = n;
     assert_ok(data_source_make(spec, &r, &y, NULL));
@@ -259,8 +268,7 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
     data_array a = {ATTN_F32, 3, {t == 0 ? HEADS : KV, 20, D}, (void *)(uintptr_t)at[t]};
     assert_ok(data_npy_write(fixture_path(names[t]), &a));
   }
-  snprintf(spec, sizeof spec, "npy:q=%s,k=%s,v=%s", fixture_path("q.npy"), fixture_path("k.npy"),
-           fixture_path("v.npy"));
+  spec = text_of("npy:q=%s,k=%s,v=%s", fixture_path("q.npy"), fixture_path("k.npy"), fixture_path("v.npy"));
   r.n_q = r.n_kv = 3;
   assert_ok(data_source_make(spec, &r, &y, NULL));
   for (int64_t h = 0; h < KV; h++) cr_assert_arr_eq(row(y.v, 3, h, 0), row(x.v, 20, h, 0), 3 * D * 4);

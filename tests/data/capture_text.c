@@ -30,9 +30,7 @@ static void write_model(int64_t context, int bos) {
 }
 
 static void write_ids(const int64_t *ids, size_t count) {
-  char shape[32];
-  snprintf(shape, sizeof shape, "1, %zu, 1", count);
-  fixture_npy("ids.npy", "<i8", shape, ids, 8 * count);
+  fixture_npy("ids.npy", "<i8", text_of("1, %zu, 1", count), ids, 8 * count);
 }
 
 static char *attribute(const char *name) {
@@ -40,7 +38,9 @@ static char *attribute(const char *name) {
   hid_t at = H5Aopen(file, name, H5P_DEFAULT), type = H5Aget_type(at);
   char *text = calloc(1, H5Tget_size(type) + 1);
   cr_assert(at >= 0 && H5Aread(at, type, text) >= 0, "%s", name);
-  H5Tclose(type), H5Aclose(at), H5Fclose(file);
+  H5Tclose(type);
+  H5Aclose(at);
+  H5Fclose(file);
   return text;
 }
 
@@ -95,7 +95,8 @@ static void expect_same(const char *text, const char *bos, int64_t n, const int6
   cr_assert_arr_eq(x.q, y.q, heads * count * d * sizeof(float));
   cr_assert_arr_eq(x.k, y.k, kv * count * d * sizeof(float));
   cr_assert_arr_eq(x.v, y.v, kv * count * d * sizeof(float));
-  data_qkv_free(&x), data_qkv_free(&y);
+  data_qkv_free(&x);
+  data_qkv_free(&y);
 }
 
 #define EXPECT_SAME(text, bos, n, ...) \
@@ -213,6 +214,7 @@ Test(data_capture_text, scores_and_turns_of_the_layer, .init = architectures_beg
       const double turn = strtod(next, &next) * cases[i / 2].factor[pair];
       cr_expect_float_eq(turn, pow(wanted[3], -2 * pair / wanted[4]), 1e-15);
     }
-    free(text), reference_free(&m);
+    free(text);
+    reference_free(&m);
   }
 }

@@ -6,13 +6,6 @@
 
 TestSuite(data_gguf, .init = fixture_begin, .fini = fixture_end);
 
-/* A key with a list of `count` values of a type, which follow. */
-static void list_key(gguf_file *f, const char *name, uint32_t type, uint64_t count) {
-  gguf_key(f, name, IS_LIST);
-  gguf_put_number(&f->key, type, 4);
-  gguf_put_number(&f->key, count, 8);
-}
-
 Test(data_gguf, values_of_every_type_are_found_by_their_keys) {
   static const struct {
     uint32_t type;
@@ -37,22 +30,19 @@ Test(data_gguf, values_of_every_type_are_found_by_their_keys) {
   enum { COUNT = sizeof cases / sizeof *cases };
   gguf *g = NULL;
   gguf_file *f = gguf_file_new();
-  char name[40];
   for (int i = COUNT - 1; i >= 0; i--) { /* not in their order */
-    snprintf(name, sizeof name, "one.%d", i);
-    gguf_key_number(f, name, cases[i].type, cases[i].bits, cases[i].bytes);
-    snprintf(name, sizeof name, "list.%d", i);
-    list_key(f, name, cases[i].type, 3);
+    gguf_key_number(f, text_of("one.%d", i), cases[i].type, cases[i].bits, cases[i].bytes);
+    gguf_key_list(f, text_of("list.%d", i), cases[i].type, 3);
     for (int j = 0; j < 3; j++) gguf_put_number(&f->key, cases[i].bits, cases[i].bytes);
   }
   gguf_key_text(f, "text", "");
   gguf_key_text(f, "words", "two\nwords");
-  list_key(f, "texts", IS_TEXT, 3);
+  gguf_key_list(f, "texts", IS_TEXT, 3);
   gguf_put_text(&f->key, "one");
   gguf_put_text(&f->key, "");
   gguf_put_text(&f->key, "three");
-  list_key(f, "empty", IS_F32, 0);
-  list_key(f, "lists", IS_LIST, 2); /* of lists, which are passed over */
+  gguf_key_list(f, "empty", IS_F32, 0);
+  gguf_key_list(f, "lists", IS_LIST, 2); /* of lists, which are passed over */
   for (int j = 0; j < 2; j++) {
     gguf_put_number(&f->key, IS_TEXT, 4);
     gguf_put_number(&f->key, 1, 8);
@@ -61,10 +51,9 @@ Test(data_gguf, values_of_every_type_are_found_by_their_keys) {
   gguf_key_u32(f, "zlast", 7);
   assert_ok(gguf_open(gguf_file_write(f, "x.gguf"), &g));
   for (int i = 0; i < COUNT; i++) {
-    snprintf(name, sizeof name, "list.%d", i);
-    gguf_list list = gguf_get_list(g, name);
+    const char *name = text_of("one.%d", i);
+    gguf_list list = gguf_get_list(g, text_of("list.%d", i));
     cr_assert_eq(list.count, 3);
-    snprintf(name, sizeof name, "one.%d", i);
     for (int j = 0; j < 4; j++) {
       setting s = j == 3 ? gguf_get(g, name) : gguf_next(&list);
       cr_assert(s.kind == cases[i].kind && s.integer == cases[i].integer, "case %d", i);
@@ -97,7 +86,7 @@ static gguf_file *small_file(uint32_t version, size_t alignment) {
   gguf_key_u32(f, "general.alignment", alignment);
   gguf_key_text(f, "text", "some");
   gguf_key_number(f, "flag", IS_BOOL, 1, 1);
-  list_key(f, "list", IS_U16, 2);
+  gguf_key_list(f, "list", IS_U16, 2);
   gguf_put_number(&f->key, 0x00020001, 4);
   gguf_tensor(f, "second", 2, 3, AS_F32);
   for (int i = 0; i < 6; i++) gguf_put(&f->data, &(float){(float)i}, 4);
@@ -238,7 +227,7 @@ Test(data_gguf, what_must_be_single_or_shallow_is) {
     f = gguf_file_new();
     memset(name, 'n', sizeof name);
     name[65535 + (over == 1)] = '\0';
-    list_key(f, name, IS_LIST, 1);
+    gguf_key_list(f, name, IS_LIST, 1);
     for (int i = over == 2 ? 5 : 4; i > 1; i--) {
       gguf_put_number(&f->key, i > 2 ? IS_LIST : IS_U8, 4);
       gguf_put_number(&f->key, 1, 8);

@@ -5,8 +5,21 @@
 #include "tests/support/llama_models.h"
 
 /* The numbers of types and formats in the file. */
-enum { IS_U8, IS_I8, IS_U16, IS_I16, IS_U32, IS_I32, IS_F32, IS_BOOL, IS_TEXT, IS_LIST };
-enum { IS_U64 = IS_LIST + 1, IS_I64, IS_F64 };
+enum {
+  IS_U8,
+  IS_I8,
+  IS_U16,
+  IS_I16,
+  IS_U32,
+  IS_I32,
+  IS_F32,
+  IS_BOOL,
+  IS_TEXT,
+  IS_LIST,
+  IS_U64,
+  IS_I64,
+  IS_F64
+};
 enum { AS_F32 = 0, AS_F16 = 1, AS_Q8_0 = 8, AS_BF16 = 30 };
 
 typedef struct gguf_bytes {
@@ -71,6 +84,13 @@ static inline void gguf_key_text(gguf_file *f, const char *name, const char *tex
   gguf_put_text(&f->key, text);
 }
 
+/* A key with a list of `count` values of a type, which follow. */
+static inline void gguf_key_list(gguf_file *f, const char *name, uint32_t type, uint64_t count) {
+  gguf_key(f, name, IS_LIST);
+  gguf_put_number(&f->key, type, 4);
+  gguf_put_number(&f->key, count, 8);
+}
+
 /* A tensor of `rows` (0: none, a vector) of `columns`, or of `many` (0: one) such matrices; its bytes are
  * those added after this call. */
 static inline void gguf_tensors(gguf_file *f, const char *name, int64_t many, int64_t rows, int64_t columns,
@@ -115,7 +135,8 @@ static inline const char *gguf_file_write(gguf_file *f, const char *name) {
   unsigned char *at = gguf_file_bytes(f, &size);
   const char *path = fixture_path(name);
   fixture_write(path, at, size);
-  free(at), free(f);
+  free(at);
+  free(f);
   return path;
 }
 
@@ -125,11 +146,8 @@ static inline const char *gguf_architecture(const reference_model *m) {
   return m->architecture ? m->architecture : "llama";
 }
 
-/* Valid until the next call. */
 static inline const char *gguf_model_key(const reference_model *m, const char *rest) {
-  static char key[80];
-  snprintf(key, sizeof key, "%s.%s", gguf_architecture(m), rest);
-  return key;
+  return text_of("%s.%s", gguf_architecture(m), rest);
 }
 
 static inline void gguf_model_keys(gguf_file *f, const reference_model *m) {

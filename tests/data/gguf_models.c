@@ -45,7 +45,8 @@ static void check_same(const char *path, const reference_model *m) {
       cr_assert_arr_eq(p.v, q.v, (size_t)(N * m->kv_heads * m->d) * sizeof(float));
       data_qkv_free(&p), data_qkv_free(&q);
     }
-  data_llama_close(a), data_llama_close(b);
+  data_llama_close(a);
+  data_llama_close(b);
   free(x), free(y);
 }
 
@@ -96,7 +97,8 @@ Test(data_gguf_models, keys_may_leave_out_what_has_a_default) {
   cr_assert(c->kv_heads == 3 && c->head_dim == 4 && !c->tied && c->vocab == 11 && c->max_positions == 64);
   cr_assert_float_eq(c->rope.theta, 10000, 0);
   cr_assert_float_eq(c->norm_eps, 0.5, 0);
-  data_llama_close(llama), reference_free(&m);
+  data_llama_close(llama);
+  reference_free(&m);
 }
 
 /* Of Gemma 2 and 3 the largest scales scores by hidden / heads, the others by the width of a head. */
@@ -109,7 +111,8 @@ Test(data_gguf_models, the_largest_gemmas_have_scales_of_their_own) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     gguf *file;
     data_llama_config c;
-    m.architecture = cases[i].name, m.layers = cases[i].layers;
+    m.architecture = cases[i].name;
+    m.layers = cases[i].layers;
     assert_ok(gguf_open(gguf_file_write(gguf_model(&m, AS_F32), "m.gguf"), &file));
     assert_ok(llama_read_gguf(file, &c));
     cr_expect_float_eq(c.score_scale, 1 / sqrt((double)cases[i].divisor), 1e-15, "case %d", (int)i);
@@ -211,20 +214,20 @@ Test(data_gguf_models, tensors_must_be_those_of_the_architecture) {
   data_llama *llama = NULL;
   reference_model m = random_model(0);
   for (size_t i = 0; i < m.count; i++) { /* each of them in turn is not there */
-    char name[80], left_out[120];
+    char name[80];
     gguf_file *f = gguf_file_new();
     gguf_model_keys(f, &m);
     for (size_t j = 0; j < m.count; j++)
       if (j != i) gguf_model_tensor(f, &m, &m.tensor[j], AS_F16);
     gguf_model_name(m.tensor[i].name, name);
-    snprintf(left_out, sizeof left_out, "m.gguf: tensor %s is missing", name);
     const char *path = gguf_file_write(f, "m.gguf");
     if (strcmp(name, "output.weight") == 0) { /* tied, then */
       assert_ok(data_llama_open(path, &llama));
       cr_assert(data_llama_get_config(llama)->tied);
       data_llama_close(llama);
     } else {
-      assert_refused(data_llama_open(path, &llama), ATTN_EINVAL, left_out);
+      assert_refused(data_llama_open(path, &llama), ATTN_EINVAL,
+                     text_of("m.gguf: tensor %s is missing", name));
     }
   }
   gguf_file *f = gguf_model(&m, AS_F16);
@@ -288,12 +291,10 @@ Test(data_gguf_models, a_text_is_captured_from_a_file) {
                             .ids.text = fixture_path("text"),
                             .layer = 1,
                             .output = fixture_path("c.h5")};
-  char spec[200];
   data_qkv x = {0};
   data_request all = {1, m.heads, m.kv_heads, 18, 18, m.d, m.d, ATTN_F32, 0};
   assert_ok(data_capture(&r, NULL));
-  snprintf(spec, sizeof spec, "captured:file=%s", r.output);
-  assert_ok(data_source_make(spec, &all, &x, NULL));
+  assert_ok(data_source_make(text_of("captured:file=%s", r.output), &all, &x, NULL));
   cr_assert_str_eq(x.description, "m.gguf layer 1");
   data_qkv_free(&x), reference_free(&m);
 }
@@ -332,7 +333,10 @@ Test(data_gguf_models, parts_of_a_file_are_one) {
   unsigned char *file[] = {fixture_bytes(fixture_path("m-00001-of-00002.gguf"), &size[0]),
                            fixture_bytes(fixture_path(second), &size[1])};
   sha256_begin(&both);
-  for (int i = 0; i < 2; i++) sha256_add(&both, file[i], size[i]), free(file[i]);
+  for (int i = 0; i < 2; i++) {
+    sha256_add(&both, file[i], size[i]);
+    free(file[i]);
+  }
   sha256_end(&both, wanted);
   cr_expect_str_eq(hex, wanted);
   llama = NULL;

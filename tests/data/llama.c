@@ -56,7 +56,8 @@ Test(data_llama, logits_of_the_bundled_model_are_those_of_an_independent_computa
   for (int i = 0; i < 64; i++) tokens[i] = text[i];
   reference_model m = model_bundled(BUNDLED "/model.safetensors");
   check_logits(BUNDLED, &m, tokens, 64);
-  reference_free(&m), free(text);
+  reference_free(&m);
+  free(text);
 }
 
 Test(data_llama, the_bundled_model_predicts_held_text_as_its_card_says) {
@@ -122,7 +123,8 @@ Test(data_llama, logits_do_not_depend_on_threads_and_never_on_later_tokens) {
   assert_ok(data_llama_logits(llama, some_tokens, 13, shorter));
   cr_assert_arr_eq(one, three, sizeof one);
   cr_assert_arr_eq(one, shorter, sizeof shorter);
-  data_llama_close(llama), reference_free(&m);
+  data_llama_close(llama);
+  reference_free(&m);
 }
 
 Test(data_llama, configurations_may_leave_out_what_has_a_default) {
@@ -143,7 +145,8 @@ Test(data_llama, configurations_may_leave_out_what_has_a_default) {
   cr_assert(c->max_positions == 2048 && !c->tied && c->kv_heads == 2 && c->head_dim == 4);
   cr_assert_float_eq(c->rope.theta, 500, 0);
   cr_assert_float_eq(c->norm_eps, 1e-6, 0);
-  data_llama_close(llama), reference_free(&m);
+  data_llama_close(llama);
+  reference_free(&m);
 }
 
 /* One scale, one for each of 24 rows, or one for each block of 7 x 5. */
@@ -266,7 +269,8 @@ Test(data_llama, configurations_that_say_the_same) {
     char *a = summary(config_with(&m, pairs[i][0], pairs[i][1])),
          *b = summary(config_with(&m, pairs[i][0], pairs[i][2]));
     cr_expect_str_eq(a, b);
-    free(a), free(b);
+    free(a);
+    free(b);
   }
   reference_free(&m);
 }
@@ -402,8 +406,7 @@ Test(data_llama, experts_are_as_many_as_the_configuration_says) {
   static const char *const names[] = {"w1", "w3", "w2"};
   float logits[3][20 * 11];
   reference_model m = model_random(0);
-  attn_rng rng;
-  attn_rng_init(&rng, 4, 5, 6);
+  attn_rng rng = rng_of(4, 5, 6);
   for (size_t t = 0, mlp = 0; t < m.count; t++) {
     if (!strstr(m.tensor[t].name, ".mlp.")) continue;
     snprintf(m.tensor[t].name, sizeof m.tensor[t].name,
@@ -455,8 +458,7 @@ Test(data_llama, directories_that_are_not_models_are_refused_by_name) {
   assert_refused(data_llama_open(fixture_directory, &llama), ATTN_EINVAL, "q_proj.weight is missing");
   reference_free(&m);
   m = model_random(0);
-  attn_rng rng;
-  attn_rng_init(&rng, 1, 1, 1);
+  attn_rng rng = rng_of(1, 1, 1);
   model_add(&m, 0, "self_attn.q_norm", 4, 0, &rng);
   model_write(&m, STORE_F32, 1);
   assert_refused(data_llama_open(fixture_directory, &llama), ATTN_EUNSUPPORTED, "q_norm");
@@ -474,5 +476,6 @@ Test(data_llama, tokens_outside_the_vocabulary_are_refused) {
   assert_refused(data_llama_logits(llama, some_tokens, 0, logits), ATTN_EINVAL, "0 tokens");
   assert_refused(data_llama_capture(llama, some_tokens, 3, 3, false, &x), ATTN_EINVAL, "layer 3");
   assert_refused(data_llama_capture(llama, some_tokens, 3, -1, false, &x), ATTN_EINVAL, "layer -1");
-  data_llama_close(llama), reference_free(&m);
+  data_llama_close(llama);
+  reference_free(&m);
 }

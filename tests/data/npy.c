@@ -48,7 +48,9 @@ Test(data_npy, round_trip_in_both_dtypes_and_every_rank) {
       unsigned char *file = fixture_bytes(fixture_path("a.npy"), &size);
       cr_assert_eq((size - bytes) % 64, 0, "elements start at %zu", size - bytes);
       cr_assert_eq(file[size - bytes - 1], '\n');
-      free(file), data_array_free(&a), data_array_free(&b);
+      free(file);
+      data_array_free(&a);
+      data_array_free(&b);
     }
   cr_assert_eq(fixture_entries(), 1);
 }
@@ -79,12 +81,10 @@ static const char *make_typed(const char *descr, bool fortran) {
   const int element = descr[2] - '0';
   const bool bf16 = strchr("Vui", descr[1]) && element == 2;
   unsigned char file[512] = "\x93NUMPY\x01";
-  char header[119], text[118];
-  snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': %s, 'shape': (2, 3, 2), }", descr,
-           fortran ? "True" : "False");
-  snprintf(header, sizeof header, "%-117s\n", text);
+  const char *text = text_of("{'descr': '%s', 'fortran_order': %s, 'shape': (2, 3, 2), }", descr,
+                             fortran ? "True" : "False");
   file[8] = 118;
-  memcpy(file + 10, header, 118);
+  memcpy(file + 10, text_of("%-117s\n", text), 118);
   for (int place = 0; place < 12; place++) {
     const int i = place % 2, j = place / 2 % 3, k = place / 6, value = fortran ? i * 6 + j * 2 + k : place;
     const float narrow = (float)value;
@@ -213,7 +213,8 @@ Test(data_npy, a_file_is_replaced_whole_and_a_link_stays_a_link) {
   cr_assert_eq(stat(fixture_path("real.npy"), &about), 0);
   cr_assert_eq(about.st_mode & 0777, 0640);
   cr_assert_eq(fixture_entries(), 2);
-  data_array_free(&a), data_array_free(&b);
+  data_array_free(&a);
+  data_array_free(&b);
 }
 
 Test(data_npy, token_ids_are_integers_of_any_shape) {

@@ -138,16 +138,17 @@ Test(data_npz, members_are_arrays) {
   data_array one = {0};
   assert_refused(data_npy_read(fixture_path("x.npz"), &one), ATTN_EINVAL, "x.npz:NAME");
   /* As datasets of experiments. */
-  char spec[512], *canonical = NULL, hex[65];
-  snprintf(spec, sizeof spec, "npy:q=%s,k=%s,v=%s,layout=bhnd", fixture_path("x.npz:query"),
-           fixture_path("x.npz:key"), fixture_path("x.npz:value"));
+  char *canonical = NULL, hex[65];
+  const char *spec = text_of("npy:q=%s,k=%s,v=%s,layout=bhnd", fixture_path("x.npz:query"),
+                             fixture_path("x.npz:key"), fixture_path("x.npz:value"));
   const data_request r = {1, 1, 1, 20, 20, 30, 30, ATTN_F32, 0};
   assert_ok(data_source_make(spec, &r, &m, &canonical));
   *strrchr(spec, ',') = '\0'; /* a preset is not part of the canonical text */
   cr_assert_str_eq(canonical, spec);
   assert_ok(data_source_digest(spec, hex));
   cr_assert_eq(strlen(hex), 64);
-  free(canonical), data_qkv_free(&m);
+  free(canonical);
+  data_qkv_free(&m);
 }
 
 Test(data_npz, what_is_wrong_is_named) {
@@ -196,9 +197,7 @@ Test(data_npz, a_member_is_as_large_as_its_shape) {
 
 static attn_status read_member(const char *path) {
   data_array read = {0};
-  char member[300];
-  snprintf(member, sizeof member, "%s:q", path);
-  const attn_status status = data_npy_read(member, &read);
+  const attn_status status = data_npy_read(text_of("%s:q", path), &read);
   data_array_free(&read);
   return status;
 }

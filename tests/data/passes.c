@@ -26,7 +26,8 @@ static void begin(void) {
   cr_assert(model.layers == LAYERS && model.heads <= 8 && model.vocab == V);
 }
 static void end(void) {
-  data_llama_close(llama), reference_free(&model);
+  data_llama_close(llama);
+  reference_free(&model);
   fixture_end();
 }
 TestSuite(data_passes, .init = begin, .fini = end);

@@ -104,7 +104,8 @@ Test(data_power, outlier_channels_are_large_and_leave_the_scores_of_gaussian) {
         cr_assert_eq(source_dot(source_row(m.q, 20, D, h, i), source_row(m.k, N, D, h / 2, j), D),
                      source_dot(source_row(plain.q, 20, D, h, i), source_row(plain.k, N, D, h / 2, j), D));
   cr_assert_arr_eq(m.v, plain.v, 2 * N * D * 4);
-  data_qkv_free(&m), data_qkv_free(&plain);
+  data_qkv_free(&m);
+  data_qkv_free(&plain);
 }
 
 Test(data_power, outlier_channels_are_drawn_alike) {
@@ -117,7 +118,8 @@ Test(data_power, outlier_channels_are_drawn_alike) {
       count += source_row(m.k, 1, 5, h, 0)[l] != source_row(plain.k, 1, 5, h, 0)[l];
     cr_expect(abs(count - 800) <= 5 * sqrt(2000 * 0.24), "channel %d: %d", l, count);
   }
-  data_qkv_free(&m), data_qkv_free(&plain);
+  data_qkv_free(&m);
+  data_qkv_free(&plain);
 }
 
 /* The key at the smallest distance from q / length, and that distance. */
@@ -212,7 +214,8 @@ Test(data_power, gat_scores_are_sums_of_two_products_with_the_nodes) {
   data_qkv cross = source_make("gat:std=3", &r);
   for (int h = 0; h < HEADS; h++)
     cr_assert_arr_eq(source_row(cross.q, N_Q, D, h, 0), source_row(m.q, N, D, h, N - N_Q), N_Q * D * 4);
-  data_qkv_free(&cross), data_qkv_free(&m);
+  data_qkv_free(&cross);
+  data_qkv_free(&m);
 }
 
 Test(data_power, a_needle_with_a_gap_leads_by_just_that) {

@@ -17,8 +17,7 @@ static const tensor_format *const formats[] = {
 static uint8_t *random_rows(const tensor_format *f, int64_t count) {
   uint8_t *at = malloc((size_t)(count / f->block * f->bytes));
   float x[256];
-  attn_rng rng;
-  attn_rng_init(&rng, 5, (uint64_t)f->name[1], 0);
+  attn_rng rng = rng_of(5, (uint64_t)f->name[1], 0);
   for (int64_t i = 0; i < count / f->block; i++)
     for (bool fits = false; !fits;) {
       for (int64_t b = 0; b < f->bytes; b++) at[i * f->bytes + b] = (uint8_t)attn_rng_below(&rng, 256);
@@ -31,8 +30,7 @@ static uint8_t *random_rows(const tensor_format *f, int64_t count) {
 
 static float *random_numbers(int64_t count) {
   float *x = malloc((size_t)count * sizeof *x);
-  attn_rng rng;
-  attn_rng_init(&rng, 6, 0, 0);
+  attn_rng rng = rng_of(6, 0, 0);
   for (int64_t i = 0; i < count; i++) x[i] = (float)attn_rng_normal(&rng);
   return x;
 }
@@ -129,7 +127,8 @@ Test(data_products, rows_are_multiplied_where_they_are_stored) {
       m.rows.weight = &m.weight;
       m.rows.bias = &m.bias;
       check(*isa, formats[f]->name, &m, x);
-      free(x), matrix_free(&m);
+      free(x);
+      matrix_free(&m);
     }
 }
 
@@ -142,7 +141,8 @@ Test(data_products, wide_matrices_are_packed_in_slices) {
   m.rows.weight = &m.weight;
   m.rows.bias = &m.bias;
   check(attn_isa_list()[0], "F16, packed", &m, x);
-  free(x), matrix_free(&m);
+  free(x);
+  matrix_free(&m);
 }
 
 /* The product with a unit vector is the number itself. */

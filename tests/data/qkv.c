@@ -31,7 +31,9 @@ static void write_dataset(hid_t file, const char *name, hid_t type, int rank, co
   hid_t space = H5Screate_simple(rank, shape, NULL);
   hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   cr_assert(dataset >= 0 && H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) >= 0);
-  H5Dclose(dataset), H5Sclose(space), free(x);
+  H5Dclose(dataset);
+  H5Sclose(space);
+  free(x);
 }
 
 static const char *write_hdf5(const shapes *s, hid_t type) {
@@ -126,19 +128,19 @@ Test(data_qkv, a_dataset_names_its_tensors) {
   static const shapes s = {3, {6, 4, 3}, {6, 2, 3}, {6, 2, 3}};
   const char *path = write_hdf5(&s, H5T_IEEE_F32LE);
   const data_request r = {1, 4, 2, 6, 6, 3, 3, ATTN_F32, 0};
-  char spec[320], hex[65], plain[65], *canonical = NULL;
+  char hex[65], plain[65], *canonical = NULL;
   data_qkv m = {0};
-  snprintf(spec, sizeof spec, "hdf5:file=%s", path);
-  assert_ok(data_source_digest(spec, plain));
-  snprintf(spec, sizeof spec, "hdf5:file=%s,names=v+k+v,layout=bnhd", path);
+  assert_ok(data_source_digest(text_of("hdf5:file=%s", path), plain));
+  const char *spec = text_of("hdf5:file=%s,names=v+k+v,layout=bnhd", path);
   assert_ok(data_source_digest(spec, hex));
   cr_assert_str_eq(hex, plain);
   assert_refused(data_source_make(spec, &r, &m, NULL), ATTN_EUNSUPPORTED, "heads=2");
-  snprintf(spec, sizeof spec, "hdf5:file=%s,names=q+k+k,layout=bnhd", path);
+  spec = text_of("hdf5:file=%s,names=q+k+k,layout=bnhd", path);
   assert_ok(data_source_make(spec, &r, &m, &canonical));
   cr_assert_str_eq(canonical, spec);
   cr_assert_float_eq(((float *)m.v)[0], (float)value_of(1, 0), 0);
-  free(canonical), data_qkv_free(&m);
+  free(canonical);
+  data_qkv_free(&m);
   static const char *const bad[] = {"+k+v", "q++v", "q+k+", "q+k", "q+k+v+w"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     assert_refused(data_qkv_read(&(data_reading){.in = path, .names = bad[i]}, &m), ATTN_EINVAL,
@@ -153,11 +155,9 @@ Test(data_qkv, a_dataset_is_cut_to_the_positions_asked_for) {
   } cases[] = {{7, 3, 5, 2}, {7, 5, 3, 0}, {9, 3, 5, 0}};
   for (int c = 0; c < 3; c++) {
     const data_request r = {1, 1, 1, cases[c].n_q, cases[c].n_kv, 4, 4, ATTN_F32, 0};
-    char spec[320];
     data_qkv m = {0};
-    snprintf(spec, sizeof spec, "hdf5:file=%s",
-             write_hdf5(&(shapes){2, {cases[c].queries, 4}, {7, 4}, {7, 4}}, H5T_IEEE_F32LE));
-    assert_ok(data_source_make(spec, &r, &m, NULL));
+    const char *path = write_hdf5(&(shapes){2, {cases[c].queries, 4}, {7, 4}, {7, 4}}, H5T_IEEE_F32LE);
+    assert_ok(data_source_make(text_of("hdf5:file=%s", path), &r, &m, NULL));
     cr_expect_eq(attn_get(m.q, 0, ATTN_F32), value_of(0, (hsize_t)cases[c].first * 4), "case %d", c);
     data_qkv_free(&m);
   }

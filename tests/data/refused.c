@@ -31,7 +31,8 @@ static attn_status read_graph(const char *name, char sum[65]) {
   attn_graph g = {0};
   const attn_status status = data_graph_read(fixture_path(name), &want, &g);
   if (!status) data_sha256(g.spans, (size_t)g.starts[g.heads * g.rows] * sizeof *g.spans, sum);
-  free(g.starts), free(g.spans);
+  free(g.starts);
+  free(g.spans);
   return status;
 }
 
@@ -54,7 +55,9 @@ static attn_status tokenize(const char *text, char sum[65]) {
   if (!status) status = data_tokenizer_encode(t, "text", text, strlen(text), &ids, &count);
   if (!status) status = data_tokenizer_decode(t, ids, count, &again, &bytes);
   if (!status) data_sha256(ids, (size_t)count * sizeof *ids, sum);
-  free(again), free(ids), data_tokenizer_close(t);
+  free(again);
+  free(ids);
+  data_tokenizer_close(t);
   return status;
 }
 

@@ -63,7 +63,9 @@ static void read_raw(const char *path, const char *name, size_t count, float *to
   hid_t space = H5Dget_space(set);
   cr_assert_eq((size_t)H5Sget_simple_extent_npoints(space), count);
   cr_assert(H5Dread(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, to) >= 0);
-  H5Sclose(space), H5Dclose(set), H5Fclose(file);
+  H5Sclose(space);
+  H5Dclose(set);
+  H5Fclose(file);
 }
 
 static double number(hid_t file, const char *name) {
@@ -107,14 +109,12 @@ Test(data_rotation, a_pending_rotation_is_said_refused_and_can_be_done) {
   }
   free(at);
 
-  char spec[300];
   const data_request request = {1, 4, 4, 64, 64, 64, 64, ATTN_F32, 0};
   assert_refused(data_qkv_read(&(data_reading){.in = r.output}, &y), ATTN_EUNSUPPORTED, "rope=pending");
   static const char *const sources[] = {"captured", "hdf5"};
-  for (int s = 0; s < 2; s++) {
-    snprintf(spec, sizeof spec, "%s:file=%s", sources[s], r.output);
-    assert_refused(data_source_make(spec, &request, &y, NULL), ATTN_EUNSUPPORTED, "no variant rotates them");
-  }
+  for (int s = 0; s < 2; s++)
+    assert_refused(data_source_make(text_of("%s:file=%s", sources[s], r.output), &request, &y, NULL),
+                   ATTN_EUNSUPPORTED, "no variant rotates them");
   data_qkv_free(&x);
 }
 
@@ -130,7 +130,10 @@ Test(data_rotation, a_list_of_texts_about_rotation_says_nothing) {
   cr_assert(file >= 0 && H5Tset_size(type, 200) >= 0);
   hid_t attribute = H5Acreate2(file, "rope", type, space, H5P_DEFAULT, H5P_DEFAULT);
   cr_assert(H5Awrite(attribute, type, text) >= 0);
-  H5Aclose(attribute), H5Sclose(space), H5Tclose(type), H5Fclose(file);
+  H5Aclose(attribute);
+  H5Sclose(space);
+  H5Tclose(type);
+  H5Fclose(file);
   assert_ok(data_qkv_read(&(data_reading){.in = fixture_path("list.h5")}, &y));
   data_qkv_free(&y);
 }

@@ -111,7 +111,9 @@ Test(data_sources, both_dtypes_and_any_number_of_threads_see_the_same_numbers) {
     cr_assert_arr_eq(c.k, b.k, 2 * 2 * 9 * 8 * 8, "%s", synthetic[s]);
     cr_assert_arr_eq(c.v, b.v, (size_t)(2 * 2 * 9 * d_v * 8), "%s", synthetic[s]);
     assert_ok(data_qkv_check_finite(&c));
-    data_qkv_free(&a), data_qkv_free(&b), data_qkv_free(&c);
+    data_qkv_free(&a);
+    data_qkv_free(&b);
+    data_qkv_free(&c);
   }
 }
 

@@ -129,8 +129,7 @@ static size_t merge_by_definition(const char (*left)[16], const char (*right)[16
 }
 
 Test(data_tokens, merges_are_those_of_the_definition) {
-  attn_rng rng;
-  attn_rng_init(&rng, 7, 0, 0);
+  attn_rng rng = rng_of(7, 0, 0);
   for (int trial = 0; trial < 60; trial++) {
     /* Of few letters, and not learnt from a text: merges that a later one makes possible may come earlier. */
     enum { MERGES = 30, LONGEST = 40 };
@@ -217,9 +216,8 @@ static size_t random_text(attn_rng *rng, char *text, size_t most) {
 }
 
 static void check_round_trips(const data_tokenizer *t) {
-  attn_rng rng;
   char text[400];
-  attn_rng_init(&rng, 3, 0, 0);
+  attn_rng rng = rng_of(3, 0, 0);
   for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
     tokens_round_trip(t, scripts[i], strlen(scripts[i]));
   for (int i = 0; i < 500; i++) {
@@ -256,5 +254,6 @@ Test(data_tokens, a_long_text_without_blanks_takes_no_quadratic_time) {
     cr_assert_eq(count, wanted[k], "'%s': %" PRId64, texts[k], count);
     free(ids);
   }
-  free(text), data_tokenizer_close(t);
+  free(text);
+  data_tokenizer_close(t);
 }

@@ -54,9 +54,8 @@ static inline json_t *tokens_letters(void) {
 static inline json_t *tokens_file(const char *steps, const char *const *merges) {
   json_t *vocab = tokens_letters(), *list = json_array();
   for (size_t i = 0; merges && merges[i]; i++) {
-    char whole[64];
     const size_t half = strcspn(merges[i], " ");
-    snprintf(whole, sizeof whole, "%.*s%s", (int)half, merges[i], merges[i] + half + 1);
+    const char *whole = text_of("%.*s%s", (int)half, merges[i], merges[i] + half + 1);
     if (!json_object_get(vocab, whole))
       json_object_set_new(vocab, whole, json_integer((json_int_t)json_object_size(vocab)));
     json_array_append_new(list, json_string(merges[i]));
@@ -71,7 +70,8 @@ static inline void tokens_write(json_t *file) {
   char *text = json_dumps(file, JSON_COMPACT);
   cr_assert_not_null(text);
   fixture_write(fixture_path("tokenizer.json"), text, strlen(text));
-  free(text), json_decref(file);
+  free(text);
+  json_decref(file);
 }
 
 /* Writes a text as it is, except that " stands for each '. */
@@ -115,7 +115,8 @@ static inline void tokens_round_trip(const data_tokenizer *t, const char *text, 
   assert_ok(data_tokenizer_encode(t, "text", text, bytes, &ids, &count));
   assert_ok(data_tokenizer_decode(t, ids, count, &again, &length));
   cr_assert(length == bytes && memcmp(text, again, bytes) == 0, "'%s' became '%s'", text, again);
-  free(ids), free(again);
+  free(ids);
+  free(again);
 }
 
 #endif

@@ -16,11 +16,10 @@ static data_tokenizer *open_text(const char *file) {
 }
 
 static const char *decoded(const data_tokenizer *t, const int64_t *ids, int64_t count) {
-  static char line[256];
   char *text = NULL;
   size_t bytes;
   assert_ok(data_tokenizer_decode(t, ids, count, &text, &bytes));
-  snprintf(line, sizeof line, "%s", text);
+  const char *line = text_of("%s", text);
   free(text);
   return line;
 }
@@ -92,16 +91,14 @@ Test(data_tokens_models, the_first_piece_is_that_at_the_beginning_of_the_text) {
                {"Digits", "xaa", "0 0"},
                {"Digits", " aa", "0 0"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    char file[900];
-    snprintf(file, sizeof file,
-             "{'normalizer':{'type':'Sequence','normalizers':[{'type':'Nmt'},{'type':'Replace',"
-             "'pattern':{'String':'x'},'content':''},{'type':'NFC'},{'type':'Strip','strip_left':true,"
-             "'strip_right':false},{'type':'Precompiled','precompiled_charsmap':'" CHARSMAP
-             "'}]},'added_tokens':[{'id':2,'content':'<s>'}],'pre_tokenizer':{'type':'Sequence',"
-             "'pretokenizers':[{'type':'%s'},{'type':'Metaspace','prepend_scheme':'first'}]},"
-             "'model':{'vocab':{'a':0,'" BLANK "':1},'merges':[]}}",
-             cases[i].before);
-    data_tokenizer *t = open_text(file);
+    data_tokenizer *t = open_text(
+        text_of("{'normalizer':{'type':'Sequence','normalizers':[{'type':'Nmt'},{'type':'Replace',"
+                "'pattern':{'String':'x'},'content':''},{'type':'NFC'},{'type':'Strip','strip_left':true,"
+                "'strip_right':false},{'type':'Precompiled','precompiled_charsmap':'" CHARSMAP
+                "'}]},'added_tokens':[{'id':2,'content':'<s>'}],'pre_tokenizer':{'type':'Sequence',"
+                "'pretokenizers':[{'type':'%s'},{'type':'Metaspace','prepend_scheme':'first'}]},"
+                "'model':{'vocab':{'a':0,'" BLANK "':1},'merges':[]}}",
+                cases[i].before));
     cr_assert_str_eq(tokens_ids(t, cases[i].text), cases[i].ids, "%s", cases[i].text);
     data_tokenizer_close(t);
   }
@@ -144,18 +141,17 @@ Test(data_tokens_models, bpe_with_a_prefix_and_a_suffix) {
 /* The pieces of a text, each behind a bar, which a second step puts before it. */
 static const char *pieces(const char *step, const char *text) {
   static char line[400];
-  char file[2000];
   int64_t *ids = NULL, count;
-  snprintf(file, sizeof file,
-           "{'pre_tokenizer':{'type':'Sequence','pretokenizers':[%s,{'type':'Metaspace','replacement':'|',"
-           "'prepend_scheme':'always','split':false}]},'model':{'type':'BPE','vocab':{'|':0,'a':1,'b':2,"
-           "'-':3,'1':4,'2':5},'merges':[]}}",
-           step);
-  data_tokenizer *t = open_text(file);
+  data_tokenizer *t = open_text(
+      text_of("{'pre_tokenizer':{'type':'Sequence','pretokenizers':[%s,{'type':'Metaspace','replacement':'|',"
+              "'prepend_scheme':'always','split':false}]},'model':{'type':'BPE','vocab':{'|':0,'a':1,'b':2,"
+              "'-':3,'1':4,'2':5},'merges':[]}}",
+              step));
   assert_ok(data_tokenizer_encode(t, "text", text, strlen(text), &ids, &count));
   for (int64_t i = 0; i < count; i++) line[i] = "|ab-12"[ids[i]];
   line[count] = '\0';
-  free(ids), data_tokenizer_close(t);
+  free(ids);
+  data_tokenizer_close(t);
   return line;
 }
 
@@ -215,9 +211,9 @@ Test(data_tokens_models, normalisers_rewrite) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     /* Whose ids are the bytes of what is left. */
     json_t *file = tokens_file(GPT2_STEPS, NULL);
-    char normalizer[400], left[40] = "";
+    char left[40] = "";
     int64_t *ids = NULL, count;
-    snprintf(normalizer, sizeof normalizer, "{\"type\":%s}", cases[i].step);
+    const char *normalizer = text_of("{\"type\":%s}", cases[i].step);
     json_object_set_new(file, "normalizer", json_loads(normalizer, 0, NULL));
     data_tokenizer *t = tokens_open(file);
     assert_ok(data_tokenizer_encode(t, "text", cases[i].text, strlen(cases[i].text), &ids, &count));
@@ -227,7 +223,8 @@ Test(data_tokens_models, normalisers_rewrite) {
     /* A NUL is a character as others are, which no step drops but the cleaning one. */
     assert_ok(data_tokenizer_encode(t, "text", "a\0c", 3, &ids, &count));
     cr_assert(count == 3 - (strstr(normalizer, "Bert") != NULL) && ids[count - 1] == 'c');
-    free(ids), data_tokenizer_close(t);
+    free(ids);
+    data_tokenizer_close(t);
   }
 }
 

@@ -88,7 +88,8 @@ Test(data_tokens_pieces, unknown_characters_are_one_token) {
   cr_assert_str_eq(tokens_ids(t, "acdb"), "263 0 261");
   assert_ok(data_tokenizer_decode(t, (const int64_t[]){1, 263, 0, 261, 2}, 5, &text, &bytes));
   cr_assert_str_eq(text, "a \xe2\x81\x87 b");
-  free(text), data_tokenizer_close(t);
+  free(text);
+  data_tokenizer_close(t);
   s.unknown = -1;
   assert_ok(data_tokenizer_make(&s, &t));
   int64_t *ids, count;
@@ -103,19 +104,17 @@ Test(data_tokens_pieces, unknown_characters_are_one_token) {
 }
 
 Test(data_tokens_pieces, merges_are_those_of_the_definition) {
-  attn_rng rng;
-  attn_rng_init(&rng, 11, 0, 0);
+  attn_rng rng = rng_of(11, 0, 0);
   for (int trial = 0; trial < 60; trial++) {
     data_sentencepiece s = begin();
     data_tokenizer *t = NULL;
     s.prefix = false;
     for (int i = 0; i < 3; i++) add(&s, (const char *[]){"a", "b", "c"}[i], -50, 1);
     while (s.count < MOST - 4) {
-      char word[16];
       const int64_t l = REST + attn_rng_below(&rng, s.count - REST);
       const int64_t r = REST + attn_rng_below(&rng, s.count - REST);
       bool there = pieces[l].bytes + pieces[r].bytes > 8;
-      snprintf(word, sizeof word, "%.8s%.7s", names[l], names[r]);
+      const char *word = text_of("%.8s%.7s", names[l], names[r]);
       for (int64_t i = REST; i < s.count; i++) there |= !strcmp(names[i], word);
       /* Few scores, so that many are equal. */
       if (!there) add(&s, word, -(float)attn_rng_below(&rng, 6), 1);
@@ -164,7 +163,9 @@ Test(data_tokens_pieces, a_long_text_takes_no_quadratic_time) {
   memset(text, 'l', LONG);
   assert_ok(data_tokenizer_encode(t, "text", text, LONG, &ids, &count));
   cr_assert_eq(count, LONG / 4);
-  free(ids), free(text), data_tokenizer_close(t);
+  free(ids);
+  free(text);
+  data_tokenizer_close(t);
 }
 
 Test(data_tokens_pieces, wrong_arrays) {
@@ -205,26 +206,20 @@ Test(data_tokens_pieces, wrong_arrays) {
 
 /* ---- from GGUF files ----------------------------------------------------------------------------------- */
 
-static void list_key(gguf_file *f, const char *name, uint32_t type, int64_t count) {
-  gguf_key(f, name, IS_LIST);
-  gguf_put_number(&f->key, type, 4);
-  gguf_put_number(&f->key, (uint64_t)count, 8);
-}
-
 /* A file of these pieces, without the key named `without`, and with one score fewer if `fewer`. */
 static const char *write_gguf(const data_sentencepiece *s, const char *without, bool fewer) {
   gguf_file *f = gguf_file_new();
   gguf_key_text(f, strcmp(without, "model") ? "tokenizer.ggml.model" : "x", "llama");
   if (strcmp(without, "tokens")) {
-    list_key(f, "tokenizer.ggml.tokens", IS_TEXT, s->count);
+    gguf_key_list(f, "tokenizer.ggml.tokens", IS_TEXT, (uint64_t)s->count);
     for (int64_t i = 0; i < s->count; i++) gguf_put_text(&f->key, names[i]);
   }
   if (strcmp(without, "scores")) {
-    list_key(f, "tokenizer.ggml.scores", IS_F32, s->count - fewer);
+    gguf_key_list(f, "tokenizer.ggml.scores", IS_F32, (uint64_t)(s->count - fewer));
     for (int64_t i = 0; i < s->count - fewer; i++) gguf_put(&f->key, &scores[i], 4);
   }
   if (strcmp(without, "token_type")) {
-    list_key(f, "tokenizer.ggml.token_type", IS_I32, s->count);
+    gguf_key_list(f, "tokenizer.ggml.token_type", IS_I32, (uint64_t)s->count);
     for (int64_t i = 0; i < s->count; i++) gguf_put(&f->key, &types[i], 4);
   }
   gguf_key_u32(f, "tokenizer.ggml.bos_token_id", (uint64_t)s->bos);

@@ -50,9 +50,7 @@ Test(quality_asked, windows_of_a_text_follow_one_another_and_do_not_overlap) {
 
 Test(quality_asked, a_copy_is_a_copy) {
   for (int gap = -1; gap <= 12; gap += 13) {
-    char spec[64];
-    snprintf(spec, sizeof spec, "copy:length=10,alphabet=5,gap=%d", gap);
-    quality_windows w = fill(spec, 1, 3);
+    quality_windows w = fill(text_of("copy:length=10,alphabet=5,gap=%d", gap), 1, 3);
     bool alike = true;
     for (int64_t i = 0; i < W; i++) {
       const int64_t *t = w.tokens + i * N, *second = t + N - 10, *first = gap < 0 ? t + 1 : second - gap - 10;
@@ -90,24 +88,24 @@ static quality_windows fill_bytes(const char *spec) {
 /* Following the assignments from the value that is asked for gives the answer, whatever else is assigned. */
 Test(quality_asked, variables_are_tracked_through_their_chain) {
   for (int chains = 1; chains <= 4; chains += 3) {
-    char spec[64], window[LONG_TEXT + 1];
-    snprintf(spec, sizeof spec, "track:chains=%d,hops=3", chains);
-    quality_windows w = fill_bytes(spec);
+    char window[LONG_TEXT + 1];
+    quality_windows w = fill_bytes(text_of("track:chains=%d,hops=3", chains));
     for (int64_t i = 0; i < W; i++) {
-      char value[16], wanted[64] = "", sentence[32], *at, *to;
+      const char *wanted = "";
+      char value[16], *at, *to;
       int found = 0;
       read_window(&w, i, window);
       const char *question = strstr(window, "\nQuestion: which variables are ");
       cr_assert(question && sscanf(question, "\nQuestion: which variables are %15[0-9]?", value) == 1, "%s",
                 window);
       for (int hop = 0; hop <= 3; hop++) {
-        snprintf(sentence, sizeof sentence, " = %s.", value);
+        const char *sentence = text_of(" = %s.", value);
         cr_assert((at = strstr(window, sentence)) && at < question, "%s", window);
         cr_expect(!strstr(at + 1, sentence), "%s: of two chains", sentence);
         memcpy(value, at - 5, 5);
         value[5] = '\0';
         cr_expect(strncmp(at - 10, " VAR ", 5) == 0);
-        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), " %s", value);
+        wanted = text_of("%s %s", wanted, value);
       }
       to = window + w.first[i] + 1;
       cr_expect_str_eq(to, wanted);
@@ -121,11 +119,11 @@ Test(quality_asked, variables_are_tracked_through_their_chain) {
 Test(quality_asked, the_answer_is_the_most_frequent_words) {
   quality_windows w = fill_bytes("frequent:alpha=2,words=60");
   for (int64_t i = 0; i < W; i++) {
-    char window[LONG_TEXT + 1], *words[80], answer[32] = "", *question;
+    char window[LONG_TEXT + 1], *words[80], *question;
     int count = 0, often[80] = {0};
     read_window(&w, i, window);
     cr_assert((question = strstr(window, "\nQuestion: ")));
-    snprintf(answer, sizeof answer, "%s", window + w.first[i] + 1);
+    const char *answer = text_of("%s", window + w.first[i] + 1);
     *question = '\0';
     for (char *word = strtok(strchr(window, ' '), " "); word && count < 80; word = strtok(NULL, " ")) {
       int known = 0;
@@ -150,9 +148,8 @@ Test(quality_asked, a_number_is_recalled_from_where_it_stands) {
   double places = 0;
   for (int pairs = 1; pairs <= 3; pairs += 2)
     for (double depth = -1; depth <= 1; depth += depth < 0 ? 1 : 0.5) {
-      char spec[64], window[LONG_TEXT + 1], sentence[64], word[32], number[8];
-      snprintf(spec, sizeof spec, "recall:pairs=%d,digits=4,depth=%g", pairs, depth);
-      quality_windows w = fill_bytes(spec);
+      char window[LONG_TEXT + 1], word[32], number[8];
+      quality_windows w = fill_bytes(text_of("recall:pairs=%d,digits=4,depth=%g", pairs, depth));
       for (int64_t i = 0; i < W; i++) {
         int found = 0;
         read_window(&w, i, window);
@@ -161,7 +158,7 @@ Test(quality_asked, a_number_is_recalled_from_where_it_stands) {
                   "%s", window);
         cr_assert(sscanf(window + w.first[i], "s %7[0-9]", number) == 1 && strlen(number) == 4, "%s",
                   window + w.first[i]);
-        snprintf(sentence, sizeof sentence, " The number of %s is %s.", word, number);
+        const char *sentence = text_of(" The number of %s is %s.", word, number);
         const char *at = strstr(window, sentence);
         cr_assert(at && at < question);
         for (const char *s = window; (s = strstr(s, " The number of ")) && s < question; s++) found++;
@@ -196,7 +193,8 @@ Test(quality_asked, several_numbers_of_several_words) {
   quality_windows w = fill_bytes("recall:pairs=4,values=3,queries=2,digits=3,depth=0.5");
   bool turned = false;
   for (int64_t i = 0; i < W; i++) {
-    char window[LONG_TEXT + 1], word[2][32], start[64], wanted[64] = "";
+    char window[LONG_TEXT + 1], word[2][32];
+    const char *wanted = "";
     int found = 0;
     read_window(&w, i, window);
     const char *question = strstr(window, "\nQuestion: "), *first = question;
@@ -204,10 +202,10 @@ Test(quality_asked, several_numbers_of_several_words) {
                                  word[0], word[1]) == 2,
               "%s", window);
     for (int k = 0; k < 2; k++) {
-      snprintf(start, sizeof start, " The number of %s is ", word[k]);
+      const char *start = text_of(" The number of %s is ", word[k]);
       for (const char *at = window; (at = strstr(at, start)) && at < question; at++) {
         if (k == 0 && at < first) first = at;
-        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), " %.3s", at + strlen(start));
+        wanted = text_of("%s %.3s", wanted, at + strlen(start));
         cr_expect_eq(at[strlen(start) + 3], '.');
       }
     }
@@ -227,9 +225,9 @@ Test(quality_asked, a_cache_is_cut_after_the_question_or_before_it) {
                                       "frequent:words=60,aware=%s"};
   for (int s = 0; s < 3; s++)
     for (int aware = 0; aware < 2; aware++) {
-      char spec[64], window[LONG_TEXT + 1];
+      char window[LONG_TEXT + 1];
       int64_t wanted = LONG_TEXT;
-      snprintf(spec, sizeof spec, specs[s], aware ? "yes" : "no");
+      const char *spec = text_of(specs[s], aware ? "yes" : "no");
       quality_windows w = fill_bytes(spec);
       for (int64_t i = 0; i < W; i++) {
         read_window(&w, i, window);

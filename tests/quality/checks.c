@@ -214,8 +214,7 @@ Test(quality_checks, caches_are_decoded_beyond_the_prompt) {
 /* Against the eigenvalues of W^T W. */
 Test(quality_checks, norms_are_above_the_largest_singular_value) {
   enum { ROWS = 30, COLUMNS = 24 };
-  attn_rng rng;
-  attn_rng_init(&rng, 7, 0, 0);
+  attn_rng rng = rng_of(7, 0, 0);
   for (int c = 0; c < 20; c++) {
     float w[ROWS * COLUMNS];
     double columns[COLUMNS][ROWS], squares[COLUMNS], norm, frobenius, sum = 0;

@@ -4,6 +4,7 @@
 
 #include "attn_variant.h"
 #include "experiments/mathematics/divergence.h"
+#include "tests/support/basics/rng.h"
 
 enum { VOCAB = 97 };
 
@@ -42,8 +43,7 @@ static void expect_near(const char *what, double got, long double want, double s
 }
 
 Test(divergence, is_what_it_is_defined_to_be) {
-  attn_rng rng;
-  attn_rng_init(&rng, 20260102, 0, 0);
+  attn_rng rng = rng_of(20260102, 0, 0);
   for (int c = 0; c < 600; c++) {
     float z[VOCAB], changed[VOCAB], by[VOCAB];
     double p[VOCAB];

@@ -4,13 +4,13 @@
 
 #include "attn_variant.h"
 #include "experiments/mathematics/intervals.h"
+#include "tests/support/basics/rng.h"
 
 /* Exact coverages: 0.95 of the mean's; Clopper and Pearson's at n = 60, p = 0.3 is 0.9665. */
 Test(quality_intervals, cover) {
   enum { TRIALS = 4000, UNITS = 12 };
   int of_mean = 0, of_share = 0;
-  attn_rng rng;
-  attn_rng_init(&rng, 20260103, 0, 0);
+  attn_rng rng = rng_of(20260103, 0, 0);
   for (int t = 0; t < TRIALS; t++) {
     double x[UNITS];
     int64_t hits = 0;

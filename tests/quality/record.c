@@ -29,8 +29,7 @@ static const quality_data data = {.windows = W,
 /* Numbers made up. Divergences and ranges of what is scored are 0 ... SCORED - 1 in some order; the last of
  * the layers is not replaced. */
 static void begin(void) {
-  attn_rng rng;
-  attn_rng_init(&rng, 20261128, 0, 0);
+  attn_rng rng = rng_of(20261128, 0, 0);
   fixture_begin();
   assert_ok(quality_windows_make(W, N, &windows));
   for (int64_t i = 0; i < W * N; i++) windows.tokens[i] = attn_rng_below(&rng, V);
@@ -202,7 +201,7 @@ Test(quality_record, what_a_run_did_is_told) {
   quality_record r[2] = {record(1, "a"), record(1, "b")}, *x = r;
   const quality_record *runs[] = {&r[0], &r[1]};
   result_bound cells[3];
-  char *text = NULL, *tables = NULL, wanted[1024];
+  char *text = NULL, *tables = NULL;
   size_t size;
   quality_teller t = {"attnlab eval", open_memstream(&tables, &size), open_memstream(&text, &size),
                       .json = false};
@@ -244,11 +243,10 @@ Test(quality_record, what_a_run_did_is_told) {
   static const char *const lists[] = {"violations", "errors", "failures"};
   for (int l = 0; l < 3; l++) cr_expect_eq(json_array_size(json_object_get(json, lists[l])), 1);
   json_decref(json);
-  snprintf(wanted, sizeof wanted,
-           "attnlab eval: a: EV-1 violated: 0.5, at most 0.25: %s\n"
-           "attnlab eval: a: EV-6 error: nan, at most nan: %s: why\nattnlab eval: b: because\n",
-           quality_check_find("EV-1")->statement, quality_check_find("EV-6")->statement);
-  cr_expect_str_eq(text, wanted);
+  cr_expect_str_eq(
+      text, text_of("attnlab eval: a: EV-1 violated: 0.5, at most 0.25: %s\n"
+                    "attnlab eval: a: EV-6 error: nan, at most nan: %s: why\nattnlab eval: b: because\n",
+                    quality_check_find("EV-1")->statement, quality_check_find("EV-6")->statement));
   cr_expect(t.violated == 1 && t.failed == 2);
   free(text), free(tables);
   for (int i = 0; i < 2; i++) quality_record_free(&r[i]);

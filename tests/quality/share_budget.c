@@ -21,8 +21,7 @@ static double least(const int64_t *budget, const double *cost, int64_t total) {
 }
 
 Test(quality_share_budget, no_choice_is_better) {
-  attn_rng rng;
-  attn_rng_init(&rng, 20261128, 7, 0);
+  attn_rng rng = rng_of(20261128, 7, 0);
   int fit = 0;
   for (int trial = 0; trial < 300; trial++) {
     const int64_t unit = 1 + trial % 3 * 8;

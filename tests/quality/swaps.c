@@ -53,9 +53,8 @@ static void expect_where(const swap_run *r, const char *wanted) {
 }
 
 static quality_configuration *load(const char *more) {
-  char yaml[1024];
   quality_configuration *c;
-  snprintf(yaml, sizeof yaml, "schema: 1\nvariants: [tiled]\neval:\n  model: m\n  text: t\n%s", more);
+  const char *yaml = text_of("schema: 1\nvariants: [tiled]\neval:\n  model: m\n  text: t\n%s", more);
   fixture_write(fixture_path("x.yaml"), yaml, strlen(yaml));
   assert_ok(quality_configuration_load(fixture_path("x.yaml"), &c));
   return c;
@@ -64,18 +63,18 @@ static quality_configuration *load(const char *more) {
 /* What `attnlab help config' names as the default of a key is what is asked without the key, and its example
  * of layers are layers. */
 Test(quality_swaps, defaults_of_a_configuration_are_those_of_its_help) {
-  char *help = NULL, given[512] = "", name[16], value[16], layers[16] = "";
+  const char *given = "", *spec = "tiled";
+  char *help = NULL, name[16], value[16], layers[16] = "";
   size_t size, count = 0;
   quality_request r[2];
   swap_list l;
-  const char *spec = "tiled";
   fixture_begin();
   FILE *out = open_memstream(&help, &size);
   quality_configuration_print_help(out);
   cr_assert_eq(fclose(out), 0);
   for (const char *at = help; sscanf(at, "  %15s %15s", name, value) == 2; at = strchr(at, '\n') + 1)
     if (strcmp(value, "(needed)") != 0 && strcmp(name, "bos") != 0) {
-      snprintf(given + strlen(given), sizeof given - strlen(given), "  %s: %s\n", name, value);
+      given = text_of("%s  %s: %s\n", given, name, value);
       count++;
     }
   quality_configuration *c[] = {load(""), load(given)};
@@ -174,8 +173,7 @@ Test(quality_swaps, a_spec_from_a_file) {
                {"", 0, "empty"},
                {"topk:k=3@9\n", 11, "layers '9'"}};
   fixture_begin();
-  char spec[512];
-  snprintf(spec, sizeof spec, "@%s", fixture_path("spec.txt"));
+  const char *spec = text_of("@%s", fixture_path("spec.txt"));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *const given = spec;
     swap_list l;

@@ -6,6 +6,7 @@
 #include "attn_variant.h"
 #include "experiments/bench/benchmark.h"
 #include "experiments/instruments/guard.h"
+#include "tests/support/basics/rng.h"
 
 /* The rate of the machine when the limit is measured for the k-th time; between two times their mean. */
 static int64_t probes;
@@ -160,8 +161,7 @@ Test(runner_bench, a_meter_keeps_to_what_it_asks_for) {
       cr_assert_eq(guard_open(&room[i], bytes[i] + !bytes[i], 64), ATTN_OK);
       *at[i] = room[i].at;
     }
-    attn_rng r;
-    attn_rng_init(&r, 1, 1, 0);
+    attn_rng r = rng_of(1, 1, 0);
     attn_rng_normals(&r, attn_min((int64_t)b->inputs, 10000), ATTN_F32, b->in, 0, 1);
     double seconds = 0;
     if (m->clear) m->clear(m);

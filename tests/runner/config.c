@@ -10,6 +10,7 @@
 #include "attn_variant.h"
 #include "experiments/grid/config.h"
 #include "experiments/results/row.h"
+#include "tests/support/basics/text.h"
 
 #define HEAD "schema: 1\ngrid: {n: 64}\n"
 #define TAIL "variants: full\ndatasets: gaussian\n"
@@ -42,7 +43,10 @@ Test(config, presets) {
   EXPECT_INTS(c->dtype, ATTN_F32);
   EXPECT_INTS(c->threads, 0);
   EXPECT_INTS(c->cache, CACHE_WARM);
-  cr_expect(c->nulls && c->maps == 0 && c->budget_time == 60 && c->budget_memory == INT64_C(8) << 30);
+  cr_expect(c->nulls);
+  cr_expect_eq(c->maps, 0);
+  cr_expect_eq(c->budget_time, 60);
+  cr_expect_eq(c->budget_memory, INT64_C(8) << 30);
   cr_expect_eq(c->variants.count, 1);
   cr_expect_str_eq(c->variants.items[0].text, "full");
   cr_expect_null(c->variants.items[0].seed);
@@ -63,9 +67,14 @@ Test(config, ranges_lists_and_suffixes) {
   EXPECT_INTS(c->causal, 0, 1);
   EXPECT_INTS(c->dtype, ATTN_F64, ATTN_F32);
   EXPECT_INTS(c->threads, 1, 2);
-  cr_expect(!c->nulls && c->maps == 1024 && c->budget_time == 2.5 && c->budget_memory == 3 << 20);
-  cr_expect(c->timing.min_time == 0.01 && c->timing.max_time == 0.5 && c->timing.samples == 7 &&
-            c->timing.rounds == timing_defaults().rounds);
+  cr_expect_not(c->nulls);
+  cr_expect_eq(c->maps, 1024);
+  cr_expect_eq(c->budget_time, 2.5);
+  cr_expect_eq(c->budget_memory, 3 << 20);
+  cr_expect_eq(c->timing.min_time, 0.01);
+  cr_expect_eq(c->timing.max_time, 0.5);
+  cr_expect_eq(c->timing.samples, 7);
+  cr_expect_eq(c->timing.rounds, timing_defaults().rounds);
   config_free(c);
 }
 
@@ -87,8 +96,9 @@ Test(config, parameters_make_a_cross_product) {
                                          "tiled:block_q=32,block_k=128",
                                          "tiled"};
   static const char *const deviations[] = {"0.5", "0.75", "1", "0.1", "0.2", "0.3", "2", "8", "32"};
-  cr_assert(c->variants.count == 6 && c->datasets.count == 10);
+  cr_assert_eq(c->variants.count, 6);
   for (size_t i = 0; i < 6; i++) cr_expect_str_eq(c->variants.items[i].text, variants[i]);
+  cr_assert_eq(c->datasets.count, 10);
   for (size_t i = 0; i < 9; i++)
     cr_expect_str_eq(c->datasets.items[i].text + strlen("gaussian:std_q="), deviations[i]);
   cr_expect_str_eq(c->datasets.items[9].text, "gaussian");
@@ -100,7 +110,8 @@ Test(config, overrides) {
   config *c = parse(HEAD TAIL, overrides, 4);
   EXPECT_INTS(c->n, 1024, 2048);
   EXPECT_INTS(c->heads, 2);
-  cr_expect(c->budget_time == 5 && c->variants.count == 2);
+  cr_expect_eq(c->budget_time, 5);
+  cr_expect_eq(c->variants.count, 2);
   cr_expect(strstr(c->text, TAIL "# --set grid.n=1Ki,2Ki\n# --set budget.time=5\n") != NULL);
   config_free(c);
 }
@@ -115,10 +126,9 @@ static int64_t count_of(const config_specs *specs, const char *name) {
 }
 
 static config *load(const char *name) {
-  char path[512];
   config *c = NULL;
-  snprintf(path, sizeof path, TEST_SOURCE_DIR "/experiments/configs/%s.yaml", name);
-  cr_assert_eq(config_load(path, NULL, 0, &c), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(config_load(text_of(TEST_SOURCE_DIR "/experiments/configs/%s.yaml", name), NULL, 0, &c),
+               ATTN_OK, "%s", attn_last_error());
   return c;
 }
 
@@ -128,8 +138,8 @@ Test(config, the_default_sweep_has_five_settings_of_each_approximation) {
   int64_t methods = 0, settings = 0;
   EXPECT_INTS(c->n, 1024, 4096);
   cr_expect_eq(c->causal.items[0], 1, "causal attention comes first");
-  cr_expect(count_of(&c->datasets, "captured") == 2 && c->datasets.count == 3,
-            "and one on which the errors of features have a bound");
+  cr_expect_eq(count_of(&c->datasets, "captured"), 2);
+  cr_expect_eq(c->datasets.count, 3, "and one on which the errors of features have a bound");
   for (size_t v = 0; v < attn_variant_count(); v++) {
     const attn_variant *variant = attn_variant_at(v);
     const int64_t count = count_of(&c->variants, variant->name);
@@ -157,10 +167,10 @@ Test(config, the_atlas_and_the_small_sweep_leave_out_no_variant) {
 Test(config, bytes_that_are_not_text) {
   config *c = NULL;
   static const char nul[] = "schema: \"1\\0\"\n", raw[] = "schema: 1\n\0", utf[] = "schema: \xff\xfe\n";
-  cr_expect(config_parse("x", "", 0, NULL, 0, &c) == ATTN_EINVAL &&
-            config_parse("x", nul, sizeof nul - 1, NULL, 0, &c) == ATTN_EINVAL &&
-            config_parse("x", raw, sizeof raw - 1, NULL, 0, &c) == ATTN_EINVAL &&
-            config_parse("x", utf, sizeof utf - 1, NULL, 0, &c) == ATTN_EINVAL);
+  cr_expect_eq(config_parse("x", "", 0, NULL, 0, &c), ATTN_EINVAL);
+  cr_expect_eq(config_parse("x", nul, sizeof nul - 1, NULL, 0, &c), ATTN_EINVAL);
+  cr_expect_eq(config_parse("x", raw, sizeof raw - 1, NULL, 0, &c), ATTN_EINVAL);
+  cr_expect_eq(config_parse("x", utf, sizeof utf - 1, NULL, 0, &c), ATTN_EINVAL);
   char *large = calloc(1, TREE_BYTES + 1);
   cr_expect_eq(config_parse("x", large, TREE_BYTES + 1, NULL, 0, &c), ATTN_EINVAL);
   free(large);

@@ -38,8 +38,7 @@ Test(faults, failing_runs_are_rows_and_the_others_go_on) {
   expect_measured(find_row(set, "variant=full"));
   expect_measured(find_row(set, "variant=tiled"));
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-    char part[64];
-    snprintf(part, sizeof part, "variant=fault:mode=%s", faults[i].mode);
+    const char *part = text_of("variant=fault:mode=%s", faults[i].mode);
     const result_row *row = NULL;
     for (size_t r = 0; r < set->count; r++)
       if (strcmp(strstr(set->rows[r].key, "variant="), part) == 0) row = &set->rows[r];

@@ -9,6 +9,7 @@
 #include "experiments/runner/job.h"
 #include "experiments/runner/settled_properties.h"
 #include "experiments/evidence/null.h"
+#include "tests/support/basics/text.h"
 
 static config *parse(const char *text) {
   config *c = NULL;
@@ -64,7 +65,8 @@ Test(grid, maps_of_the_first_seed) {
       cr_expect(*run->variant == 'p' || *run->variant == 'l' || run->seed == g.blocks[b].data_seed);
       maps += run->map;
     }
-    grid_block_free(&back.block), json_decref(json);
+    grid_block_free(&back.block);
+    json_decref(json);
   }
   cr_expect_eq(maps, 6);
   grid_free(&g);
@@ -93,17 +95,23 @@ Test(grid, jobs_tell_what_is_settled) {
     bool known, violated;
     cr_assert_eq(properties_settled(back.settled, &rows[i], &known, &violated), ATTN_OK);
     cr_expect(known == (i < 2) && violated == (i == 1), "%s", rows[i].label);
-    result_row_free(&rows[i]), free(found[i]);
+    result_row_free(&rows[i]);
+    free(found[i]);
   }
-  json_decref(json), json_decref(back.settled), json_decref(j.settled);
-  properties_found_free(&all), grid_block_free(&back.block), grid_free(&g);
+  json_decref(json);
+  json_decref(back.settled);
+  json_decref(j.settled);
+  properties_found_free(&all);
+  grid_block_free(&back.block);
+  grid_free(&g);
 }
 
 Test(grid, keys_are_canonical) {
   grid g =
       expand("schema: 1\ngrid: {n: 1Ki, heads: 4, kv_heads: 2, d: 32, d_v: 16, causal: yes, dtype: f64}\n"
              "variants: [tiled: {block_k: 1Ki}]\ndatasets: [gaussian: {std_k: 2.50}]\nnulls: no\n");
-  cr_assert(g.count == 1 && g.blocks[0].count == 1);
+  cr_assert_eq(g.count, 1);
+  cr_assert_eq(g.blocks[0].count, 1);
   cr_expect_str_eq(
       g.blocks[0].runs[0].key,
       "dataset=gaussian:std_q=1,std_k=2.5,std_v=1 data_seed=0 n=1024 n_kv=1024 d=32 d_v=16 heads=4 "
@@ -119,11 +127,12 @@ Test(grid, keys_are_canonical) {
 Test(grid, seeds_multiply_random_variants_alone_and_share_a_block) {
   grid g = expand("schema: 1\ngrid: {n: 64, seed: 0:2}\nvariants: [full, performer: {features: [16, 32]}]\n"
                   "datasets: gaussian\nnulls: no\n");
-  cr_assert(g.count == 1 && g.blocks[0].count == 1 + 2 * 3 && count_runs(&g, "seed=2") == 2);
+  cr_assert_eq(g.count, 1);
+  cr_expect_eq(g.blocks[0].count, 1 + 2 * 3);
+  cr_expect_eq(count_runs(&g, "seed=2"), 2);
   for (size_t r = 0; r < g.blocks[0].count; r++) {
     const grid_run *run = &g.blocks[0].runs[r];
-    char seed[32];
-    snprintf(seed, sizeof seed, "seed=%lld", (long long)run->seed);
+    const char *seed = text_of("seed=%lld", (long long)run->seed);
     cr_expect(strcmp(run->variant, "full") == 0 ? run->seed == 0 : strstr(run->spec->text, seed) != NULL);
   }
   expect_distinct_keys(&g);
@@ -150,9 +159,8 @@ Test(grid, seeds_by_another_name) {
       "datasets: gaussian\nnulls: no\n");
   cr_assert_eq(g.blocks[0].count, 5);
   for (size_t r = 0; r < 5; r++) {
-    char seed[32];
     const int64_t want = (int64_t[]){5, 6, 9, 7, 8}[r];
-    snprintf(seed, sizeof seed, ",r=%lld", (long long)want);
+    const char *seed = text_of(",r=%lld", (long long)want);
     cr_expect(g.blocks[0].runs[r].seed == want && strstr(g.blocks[0].runs[r].spec->text, seed));
     result_row row;
     result_row_init(&row);
@@ -171,8 +179,9 @@ Test(grid, nulls_come_once_for_each_block) {
                   "datasets: [gaussian, 'gaussian:std_q=1']\n");
   size_t baselines = 0;
   while (null_baselines[baselines].name) baselines++;
-  cr_expect(g.count == 2 && grid_run_count(&g) == 2 * (3 + baselines) &&
-            count_runs(&g, "variant=null_") == 2 * baselines);
+  cr_expect_eq(g.count, 2);
+  cr_expect_eq(grid_run_count(&g), 2 * (3 + baselines));
+  cr_expect_eq(count_runs(&g, "variant=null_"), 2 * baselines);
   grid_free(&g);
 }
 
@@ -181,7 +190,8 @@ Test(grid, numbers_of_keys_are_an_axis) {
   grid g = expand("schema: 1\ngrid: {n: [64, 128], n_kv: [0, 64, 300]}\nvariants: full\n"
                   "datasets: gaussian\nnulls: no\n");
   cr_expect_eq(g.count, 5); /* 64 keys for 64 queries are said twice */
-  cr_expect(count_runs(&g, " n=128 n_kv=300 ") == 1 && count_runs(&g, " n=128 n_kv=128 ") == 1);
+  cr_expect_eq(count_runs(&g, " n=128 n_kv=300 "), 1);
+  cr_expect_eq(count_runs(&g, " n=128 n_kv=128 "), 1);
   for (size_t b = 0; b < g.count; b++) cr_expect_eq(grid_problem(&g.blocks[b]).n_kv, g.blocks[b].n_kv);
   grid_free(&g);
 }
@@ -194,7 +204,8 @@ Test(grid, exclude_by_column_and_parameter) {
       "  - {dataset: lowrank, n: 64}\n");
   cr_expect_eq(count_runs(&g, "variant=full"), 2);     /* gaussian, n = 64, both masks */
   cr_expect_eq(count_runs(&g, "block_k=1024"), 3 + 2); /* not causal */
-  cr_expect(count_runs(&g, "block_k=2048") == 2 * (3 + 2) && g.count == 2 * (3 + 2));
+  cr_expect_eq(count_runs(&g, "block_k=2048"), 2 * (3 + 2));
+  cr_expect_eq(g.count, 2 * (3 + 2));
   cr_expect_eq(count_runs(&g, "dataset=lowrank:rank=8,std=1 data_seed=0 n=64 "), 0);
   grid_free(&g);
 }
@@ -202,8 +213,10 @@ Test(grid, exclude_by_column_and_parameter) {
 Test(grid, warm_and_cold_caches_make_blocks) {
   grid g = expand("schema: 1\ngrid: {n: 64}\nvariants: [full, tiled]\ndatasets: gaussian\nnulls: no\n"
                   "cache: [warm, cold]\nexclude: [{variant: full, cache: cold}]\n");
-  cr_expect(g.count == 2 && count_runs(&g, " cache=warm ") == 2 && count_runs(&g, " cache=cold ") == 1 &&
-            count_runs(&g, " cache=cold variant=tiled") == 1);
+  cr_expect_eq(g.count, 2);
+  cr_expect_eq(count_runs(&g, " cache=warm "), 2);
+  cr_expect_eq(count_runs(&g, " cache=cold variant=tiled"), 1);
+  cr_expect_eq(count_runs(&g, " cache=cold "), 1);
   for (size_t b = 0; b < g.count; b++)
     cr_expect_eq(g.blocks[b].cache == CACHE_COLD, strstr(g.blocks[b].runs[0].key, "cache=cold") != NULL);
   grid_free(&g);
@@ -213,7 +226,8 @@ Test(grid, shapes_that_cannot_be_are_refused_unless_excluded) {
 #define ODD "schema: 1\ngrid: {n: 64, heads: [4, 6], kv_heads: 4}\nvariants: full\ndatasets: gaussian\n"
   config *c = parse(ODD);
   grid g = {0};
-  cr_expect(grid_expand(c, "scalar", 1, &g) == ATTN_EINVAL && strstr(attn_last_error(), "heads"));
+  cr_expect_eq(grid_expand(c, "scalar", 1, &g), ATTN_EINVAL);
+  cr_expect(strstr(attn_last_error(), "heads"));
   config_free(c);
   g = expand(ODD "exclude: [{heads: 6, variant: full}]\n");
   cr_expect_eq(g.count, 1);
@@ -279,13 +293,12 @@ Test(grid, filter) {
 /* What a user would type: no seed, no preset but that of the parameter that buys accuracy. Choices, lists and
  * files are texts; the whole of them is kept. */
 Test(runner_grid, row_of_a_run_has_its_label_and_texts) {
-  char list[1200] = "3", text[2000];
-  for (int i = 4; i < 300; i++) snprintf(list + strlen(list), sizeof list - strlen(list), "+%d", i);
-  snprintf(text, sizeof text,
-           "schema: 1\ngrid: {n: 512, seed: 3}\nvariants: [linformer: {k: 64, projection: srht, share: kv}, "
-           "longformer: {global_at: %s}, full]\ndatasets: gaussian\nnulls: yes\n",
-           list);
-  grid g = expand(text);
+  const char *list = "3";
+  for (int i = 4; i < 300; i++) list = text_of("%s+%d", list, i);
+  grid g =
+      expand(text_of("schema: 1\ngrid: {n: 512, seed: 3}\nvariants: [linformer: {k: 64, projection: srht, "
+                     "share: kv}, longformer: {global_at: %s}, full]\ndatasets: gaussian\nnulls: yes\n",
+                     list));
   static const char *const labels[] = {"linformer:k=64,projection=srht",
                                        "longformer:window=256,global_at=",
                                        "full",

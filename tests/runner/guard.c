@@ -13,7 +13,8 @@ Test(guard, blocks_are_aligned_and_end_where_nothing_follows) {
     for (size_t alignment = 1; alignment <= 4096; alignment *= 64) {
       guard g;
       cr_assert_eq(guard_open(&g, sizes[i], alignment), ATTN_OK);
-      cr_expect((uintptr_t)g.at % alignment == 0 && g.bytes == sizes[i]);
+      cr_expect_eq((uintptr_t)g.at % alignment, 0);
+      cr_expect_eq(g.bytes, sizes[i]);
       cr_expect((size_t)(g.end - g.at) - g.bytes < alignment);
       for (size_t b = 0; b < g.bytes; b++) cr_assert_eq(g.at[b], 0);
       memset(g.at, 0xff, g.bytes);
@@ -78,7 +79,8 @@ Test(guard, what_is_watched_notes_the_first_touch) {
     cr_assert_eq(guard_watch(blocks, 2), ATTN_OK);
     const guard *of = &g[t % 2];
     const unsigned char *at = t < 2 ? of->end + 4095 * (t % 2) : of->first - 1 - 4095 * (t % 2);
-    cr_expect(*(const volatile unsigned char *)at == 0 && *(const volatile unsigned char *)g[0].end == 0);
+    cr_expect_eq(*(const volatile unsigned char *)at, 0);
+    cr_expect_eq(*(const volatile unsigned char *)g[0].end, 0);
     const guard_touch found = guard_unwatch();
     cr_expect(found.block == t % 2 && found.byte == at - of->at, "%d, %d", found.block, (int)found.byte);
     for (int b = 0; b < 2; b++) guard_close(&g[b]);

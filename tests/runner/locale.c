@@ -10,10 +10,8 @@ static bool have_locale;
 /* A locale with decimal commas, made for this test: few machines have one. */
 static void enter(void) {
   command_enter();
-  char place[300];
-  snprintf(place, sizeof place, "%s/de_DE.UTF-8", fixture_directory);
-  char command[400];
-  snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s >localedef.out 2>&1", place);
+  const char *command =
+      text_of("localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >localedef.out 2>&1", fixture_directory);
   have_locale = system(command) == 0;
   setenv("LOCPATH", fixture_directory, 1);
   /* glibc keeps the parts of LOCPATH without freeing them. */

@@ -14,9 +14,8 @@ enum { N = 96, D = 16, COUNT = 2 * N * D };
 /* `value` stands in consecutive rows, from element `at` on. */
 static void write_tensor(const char *path, uint64_t stream, int64_t at, int64_t rows, double value) {
   data_array x = {0};
-  attn_rng rng;
   cr_assert_eq(data_array_make(ATTN_F32, 4, (int64_t[]){1, 2, N, D}, &x), ATTN_OK);
-  attn_rng_init(&rng, 4, 0, stream);
+  attn_rng rng = rng_of(4, 0, stream);
   attn_rng_normals(&rng, COUNT, ATTN_F32, x.at, 0, 1);
   for (int64_t r = 0; r < rows; r++) attn_set(x.at, at + r * D, ATTN_F32, value);
   cr_assert_eq(data_npy_write(path, &x), ATTN_OK);

@@ -33,7 +33,7 @@ TestSuite(progress, .init = enter, .fini = command_leave, .timeout = 120);
  * code. */
 static int on_terminal(int columns, int (*work)(void), const char *awaited, const char *typed) {
   const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)columns};
-  int master, status;
+  int master;
   const pid_t child = forkpty(&master, NULL, NULL, &size);
   if (child == 0) _exit(work());
   cr_assert(child > 0, "no pseudo terminal");
@@ -47,9 +47,9 @@ static int on_terminal(int columns, int (*work)(void), const char *awaited, cons
     cr_assert(write(master, typed, strlen(typed)) > 0);
     typed = NULL;
   }
-  cr_assert_eq(waitpid(child, &status, 0), child);
+  const int code = command_exit_of(child);
   close(master);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return code;
 }
 
 static int sweep(void) {

@@ -87,7 +87,8 @@ Test(provenance, a_session_knows_what_files_tell_of_it) {
                   json_object_get(json_object_get(head, "provenance"), name),
               "%s", name);
   cr_expect(count > 20, "%d columns", count);
-  H5Fclose(file), json_decref(head);
+  H5Fclose(file);
+  json_decref(head);
 }
 
 /* As commands of the system tell them. */
@@ -103,9 +104,8 @@ Test(provenance, facts_of_the_machine) {
       {"hostname", "uname -n"}};
   json_t *facts = machine_facts();
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    char command[256], want[8192] = "unknown";
-    snprintf(command, sizeof command, "{ %s; } 2>/dev/null", known[i][1]);
-    FILE *told = popen(command, "r");
+    char want[8192] = "unknown";
+    FILE *told = popen(text_of("{ %s; } 2>/dev/null", known[i][1]), "r");
     if (told && fgets(want, sizeof want, told)) want[strcspn(want, "\n")] = '\0';
     pclose(told);
     cr_expect_str_eq(json_string_value(json_object_get(facts, known[i][0])), want, "%s", known[i][0]);
@@ -139,10 +139,9 @@ Test(provenance, what_is_collected) {
 static void write_matrix(bool data, double value) {
   double x[16 * 8];
   const int rows = data ? 16 : 2, columns = data ? 8 : 16;
-  char shape[16];
   for (int i = 0; i < rows * columns; i++) x[i] = value * (double)(i % 5);
-  snprintf(shape, sizeof shape, "%d, %d", rows, columns);
-  fixture_npy(data ? "q.npy" : "e.npy", "<f8", shape, x, (size_t)(rows * columns) * sizeof *x);
+  fixture_npy(data ? "q.npy" : "e.npy", "<f8", text_of("%d, %d", rows, columns), x,
+              (size_t)(rows * columns) * sizeof *x);
 }
 
 /* The variant's or the dataset's. What was measured stays when they are gone. */
@@ -202,11 +201,9 @@ Test(provenance, a_dry_run_names_datasets_that_do_not_fit) {
       {"needle:distance=16", "not below"},    {"needle:distance=3,gap=2", "a gap needs"},
       {"hopfield", "d_qk=7 and d_v=5 differ"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    char text[400];
-    snprintf(text, sizeof text,
-             "schema: 1\ngrid: {n: 16, heads: 1, d: 7, d_v: 5}\nvariants: full\ndatasets: \"%s\"\n" TIMING,
-             bad[i][0]);
-    command_write_text("x.yaml", text);
+    command_write_text("x.yaml", text_of("schema: 1\ngrid: {n: 16, heads: 1, d: 7, d_v: 5}\nvariants: full\n"
+                                         "datasets: \"%s\"\n" TIMING,
+                                         bad[i][0]));
     cr_expect_eq(run("run x.yaml -o x.h5 --dry-run"), 0, "%s", result.err);
     cr_expect(strstr(result.out, bad[i][1]) && strstr(result.err, "nothing will run"), "%s: %s %s", bad[i][0],
               result.out, result.err);
@@ -248,13 +245,11 @@ Test(provenance, scores_and_masks_under_dyadic_are_refused) {
   static const char *const targets[] = {"mask: \"documents:2\"", "mask: \"prefix:5\"", "score: alibi",
                                         "score: sink=0", "score: softcap=5"};
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
-    char text[600];
-    snprintf(
-        text, sizeof text,
-        "schema: 1\ngrid: {n: 40, heads: 2, d: 8, causal: yes, %s}\nvariants: [\"dyadic(topk:k=4,base=8)\","
-        " \"0.5*dyadic(lsh,base=4) + 0.5*full\"]\ndatasets: gaussian\nnulls: no\n" TIMING,
-        targets[i]);
-    command_write_text("x.yaml", text);
+    command_write_text("x.yaml",
+                       text_of("schema: 1\ngrid: {n: 40, heads: 2, d: 8, causal: yes, %s}\nvariants: "
+                               "[\"dyadic(topk:k=4,base=8)\", \"0.5*dyadic(lsh,base=4) + 0.5*full\"]"
+                               "\ndatasets: gaussian\nnulls: no\n" TIMING,
+                               targets[i]));
     cr_expect_eq(run("run x.yaml -o x.h5"), 2, "%s", result.err);
     cr_expect(strstr(result.err, "every run is refused: ") &&
                   strstr(result.err, "dyadic takes scores as they are"),

@@ -44,10 +44,9 @@ Test(rows, errors_are_of_all_rows_where_that_is_affordable) {
 Test(rows, values_that_are_none) {
   static const char *const wrong[] = {"1", "some", "-4", "2Gi", "[all, 0]"};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-    char text[128];
     config *c;
-    snprintf(text, sizeof text, "schema: 1\ngrid: {n: 64}\nvariants: full\ndatasets: gaussian\nrows: %s\n",
-             wrong[i]);
+    const char *text =
+        text_of("schema: 1\ngrid: {n: 64}\nvariants: full\ndatasets: gaussian\nrows: %s\n", wrong[i]);
     cr_expect_eq(config_parse("x.yaml", text, strlen(text), NULL, 0, &c), ATTN_EINVAL, "%s", wrong[i]);
     cr_expect(strstr(attn_last_error(), "expected auto, all, or an integer from 2 to"), "%s",
               attn_last_error());

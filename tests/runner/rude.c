@@ -2,7 +2,6 @@
  * and nothing of theirs survives the sweep. */
 #include <dirent.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,22 +13,19 @@ TestSuite(rude, .init = command_enter, .fini = command_leave, .timeout = 120);
 #define RUDE " --plugin " TEST_BINARY_DIR "/tests/rude.so"
 
 static void write_config(const char *variants, const char *more) {
-  char text[1024];
-  snprintf(text, sizeof text,
-           "schema: 1\ngrid: {n: 24, heads: 2, d: 8}\nvariants: [full, rude: {mode: [%s]}, tiled]\n"
-           "datasets: gaussian\nthreads: 1\nnulls: no\n%s\n" TIMING,
-           variants, more);
-  command_write_text("x.yaml", text);
+  command_write_text(
+      "x.yaml",
+      text_of("schema: 1\ngrid: {n: 24, heads: 2, d: 8}\nvariants: [full, rude: {mode: [%s]}, tiled]\n"
+              "datasets: gaussian\nthreads: 1\nnulls: no\n%s\n" TIMING,
+              variants, more));
 }
 
 /* Every other row is measured; returns the rude one's, of `count` rows. */
 static const result_row *the_rude_row(const result_set *set, size_t count, const char *mode) {
-  char part[64];
   const result_row *found = NULL;
   cr_assert_eq(set->count, count);
-  snprintf(part, sizeof part, "mode=%s,", mode);
   for (size_t i = 0; i < set->count; i++) {
-    if (strstr(set->rows[i].key, part))
+    if (strstr(set->rows[i].key, text_of("mode=%s,", mode)))
       found = &set->rows[i];
     else if (strcmp(set->rows[i].variant, "rude") != 0)
       expect_measured(&set->rows[i]);
@@ -45,8 +41,7 @@ static int survivors(void) {
   char *entry = NULL;
   size_t size = 0;
   for (struct dirent *e; all && (e = readdir(all));) {
-    char path[300];
-    snprintf(path, sizeof path, "/proc/%s/environ", e->d_name);
+    const char *path = text_of("/proc/%s/environ", e->d_name);
     FILE *file = *e->d_name >= '1' && *e->d_name <= '9' ? fopen(path, "r") : NULL;
     int marked = 0, mine = 0;
     while (file && getdelim(&entry, &size, '\0', file) > 0) {
@@ -113,9 +108,7 @@ Test(rude, time_in_which_the_parent_is_stopped_is_not_the_runs) {
   kill(child, SIGSTOP);
   sleep(8);
   kill(child, SIGCONT);
-  int status = 0;
-  cr_assert_eq(waitpid(child, &status, 0), child);
-  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
+  cr_expect_eq(command_exit_of(child), 0);
   result_set set = read_results("x.h5");
   cr_assert_eq(set.count, 6);
   for (size_t i = 0; i < set.count; i++) {

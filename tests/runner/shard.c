@@ -106,11 +106,7 @@ Test(shards, together_equal_the_whole_but_for_times) {
                      "datasets: gaussian\nthreads: 1\nmaps: 40\n"
                      "timing: {min_time: 0.001, max_time: 0.01, warmup: 0.0005, samples: 4}\n");
   command_run_good("run x.yaml -o whole.h5 -q");
-  for (int i = 0; i < 4; i++) {
-    char arguments[64];
-    snprintf(arguments, sizeof arguments, "run x.yaml -o x.h5 -q --shard %d/4", i);
-    command_run_good(arguments);
-  }
+  for (int i = 0; i < 4; i++) command_run_good(text_of("run x.yaml -o x.h5 -q --shard %d/4", i));
   command_run_good("merge -o all.h5 x.3-of-4.jsonl x.1-of-4.jsonl x.0-of-4.jsonl x.2-of-4.jsonl");
   result_set whole = read_results("whole.h5"), all = read_results("all.h5");
   cr_assert_eq(whole.count, all.count);
@@ -119,5 +115,6 @@ Test(shards, together_equal_the_whole_but_for_times) {
   for (size_t i = 0; i < whole.count; i++, shards |= 1u << all.rows[i - 1].shard)
     expect_same_row(&whole.rows[i], &all.rows[i]);
   cr_expect(shards == 15 && size_of("x.h5") < 0);
-  result_set_free(&whole), result_set_free(&all);
+  result_set_free(&whole);
+  result_set_free(&all);
 }

@@ -62,7 +62,10 @@ Test(specs, expressions_in_a_configuration) {
       sums += !strcmp(run->variant, "0.5*tiled + 0.5*topk:k=8") && g.blocks[b].n == 64;
       fixed += !strcmp(run->variant, "tiled + bigbird") && run->seed == 9;
     }
-  cr_expect(runs == 7 && seeded == 4 && sums == 1 && fixed == 2, "%zu, %zu, %zu, %zu", runs, seeded, sums,
-            fixed);
-  grid_free(&g), config_free(c);
+  cr_expect_eq(runs, 7);
+  cr_expect_eq(seeded, 4);
+  cr_expect_eq(sums, 1);
+  cr_expect_eq(fixed, 2);
+  grid_free(&g);
+  config_free(c);
 }

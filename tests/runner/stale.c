@@ -21,13 +21,11 @@ static const struct stale_case {
              {"idle", "unwritten"}};
 
 static void expect_found(const char *more) {
-  char command[256];
   command_write_text("x.yaml", "schema: 1\ngrid: {n: 24, heads: 2, d: 8, causal: [no, yes]}\n"
                                "variants: [full, stale: {mode: [none, copy, copy_process, late, odd, "
                                "addresses, corner, keys, keys_process, idle]}]\n"
                                "datasets: gaussian\nthreads: 1\nnulls: no\n" TIMING);
-  snprintf(command, sizeof command, "run x.yaml -o x.h5 -q%s" STALE, more);
-  const int code = run(command);
+  const int code = run(text_of("run x.yaml -o x.h5 -q%s" STALE, more));
   cr_expect(code == 1 || code == 3, "%d %s", code, result.err);
   result_set set = read_results("x.h5");
   cr_expect_eq(set.count, 2 * (1 + 10));
@@ -35,10 +33,8 @@ static void expect_found(const char *more) {
     const result_row *row = &set.rows[i];
     if (strstr(row->key, "variant=full") || strstr(row->key, "mode=none")) expect_measured(row);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-      char part[64];
-      snprintf(part, sizeof part, "mode=%s", cases[c].mode);
       if (strcmp(strstr(row->key, "variant="), "variant=full") == 0 || !strstr(row->key, "mode=") ||
-          strcmp(strstr(row->key, "mode="), part) != 0)
+          strcmp(strstr(row->key, "mode="), text_of("mode=%s", cases[c].mode)) != 0)
         continue;
       /* A check that executes other plans may meet the process's memory before a turn does. */
       const bool violated = row->verdict == VERDICT_VIOLATED;

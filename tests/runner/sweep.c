@@ -1,11 +1,10 @@
 /* sweep.c - whole sweeps through the program: results, resuming, shards, signals. */
-#include <jansson.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/command_json.h"
 #include "tests/support/sweep_fixture.h"
 
 #define SMALL                                                                                     \
@@ -63,8 +62,9 @@ Test(sweep, a_second_time_there_is_nothing_to_do) {
   /* A longer grid keeps what is there. */
   cr_assert_eq(run("run x.yaml -o x.h5 -q --set grid.n=32,48,64 --set grid.causal=no"), 0);
   result_set set = read_results("x.h5");
-  cr_expect(set.count == 5 * 5 && find_row(&set, " n=64 ")->session == 1 &&
-            find_row(&set, " n=32 ")->session == 0);
+  cr_expect_eq(set.count, 5 * 5);
+  cr_expect_eq(find_row(&set, " n=64 ")->session, 1);
+  cr_expect_eq(find_row(&set, " n=32 ")->session, 0);
   result_set_free(&set);
 }
 
@@ -92,15 +92,13 @@ Test(sweep, only_and_dry_run) {
 
 /* A number of the first run of a dry run's document; NaN: null. */
 static double printed(const char *name) {
-  json_error_t error;
-  json_t *document = json_loads(result.out, 0, &error);
-  cr_assert_not_null(document, "%s\n%s", error.text, result.out);
+  json_t *document = answer();
   const json_t *first = json_array_get(json_object_get(document, "runs"), 0),
                *value = json_object_get(first, name);
   cr_assert_not_null(value, "%s: %s", name, result.out);
-  const double number = json_is_number(value) ? json_number_value(value) : (double)NAN;
+  const double given = number(first, name);
   json_decref(document);
-  return number;
+  return given;
 }
 
 Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
@@ -108,7 +106,8 @@ Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
   cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --json --only n=48*causal=yes*variant=tiled"), 0);
   cr_expect(isnan(printed("time_s")) && printed("time_s") != 0, "%s", result.out);
   cr_assert_eq(setenv("ATTNLAB_CALIBRATION", "made/here.jsonl", 1), 0);
-  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --json --only n=48*causal=yes*variant=tiled"), 0);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --json --only n=48*causal=yes*variant=tiled"), 0, "%s",
+               result.err);
   const double execution = printed("time_s"), whole = printed("sweep_time_s");
   cr_expect(execution > 0 && whole > execution, "%s", result.out);
   const long kept = size_of("made/here.jsonl");
@@ -127,9 +126,7 @@ Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
 }
 
 static double estimated(const char *settings) {
-  char line[128];
-  snprintf(line, sizeof line, "run x.yaml -o x.h5 --dry-run --json %s", settings);
-  cr_assert_eq(run(line), 0, "%s", result.err);
+  cr_assert_eq(run(text_of("run x.yaml -o x.h5 --dry-run --json %s", settings)), 0, "%s", result.err);
   return printed("sweep_time_s");
 }
 
@@ -153,8 +150,8 @@ Test(sweep, a_dry_run_prices_verification_and_timing) {
   cr_expect_eq(run("run x.yaml -o x.h5 --dry-run --set threads=1,3 --set grid.n=1:2100"), 0, "%s",
                result.err);
   cr_expect_eq(estimated("--set threads=1"), alone);
-  cr_expect(part > 1e-6 && estimated("--only variant=null_zeros") < 1 && printed("time_s") == 0,
-            "a baseline is not timed");
+  cr_expect(part > 1e-6 && estimated("--only variant=null_zeros") < 1, "a baseline is not timed");
+  cr_expect_eq(printed("time_s"), 0);
 }
 
 Test(sweep, a_dry_run_estimates_expressions) {
@@ -176,7 +173,8 @@ Test(sweep, rows_keep_what_a_dry_run_said) {
   cr_assert_eq(setenv("ATTNLAB_CALIBRATION", "kept.jsonl", 1), 0);
   cr_assert_eq(run("run x.yaml -o y.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
   cr_expect(size_of("kept.jsonl") < 0, "a sweep does not calibrate");
-  cr_assert_eq(run("run x.yaml -o z.h5 --dry-run --json --only n=48*causal=yes*variant=tiled"), 0);
+  cr_assert_eq(run("run x.yaml -o z.h5 --dry-run --json --only n=48*causal=yes*variant=tiled"), 0, "%s",
+               result.err);
   const double execution = printed("time_s"), whole = printed("sweep_time_s");
   cr_assert_eq(run("run x.yaml -o z.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
   set = read_results("z.h5");
@@ -191,14 +189,6 @@ Test(sweep, rows_keep_what_a_dry_run_said) {
   command_write_text("kept.jsonl", "no journal\n");
   cr_assert_eq(run("run x.yaml -o w.h5 --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
   cr_expect(strstr(result.err, "no estimates: kept.jsonl:1") != NULL, "%s", result.err);
-}
-
-static int lines_of(const char *path) {
-  FILE *file = fopen(path, "r");
-  int lines = 0;
-  for (int c; file && (c = getc(file)) != EOF;) lines += c == '\n';
-  if (file) fclose(file);
-  return lines;
 }
 
 /* Starts a sweep that hangs in its last variant, and waits until the journal has a row. */
@@ -216,16 +206,15 @@ static pid_t start_hanging(void) {
     _exit(127);
   }
   /* A header and a row. */
-  for (int i = 0; i < 600 && lines_of("x.jsonl") < 2; i++) nanosleep(&(struct timespec){0, 50000000}, NULL);
-  cr_assert(lines_of("x.jsonl") >= 2);
+  for (int i = 0; i < 600 && fixture_lines("x.jsonl") < 2; i++)
+    nanosleep(&(struct timespec){0, 50000000}, NULL);
+  cr_assert(fixture_lines("x.jsonl") >= 2);
   return child;
 }
 
 static int end_with(pid_t child, int signal_number) {
-  int status = 0;
   kill(child, signal_number);
-  cr_assert_eq(waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return command_exit_of(child);
 }
 
 Test(sweep, signals_end_it_with_a_snapshot) {
@@ -233,8 +222,11 @@ Test(sweep, signals_end_it_with_a_snapshot) {
   for (size_t i = 0; i < 3; i++) {
     cr_expect_eq(end_with(start_hanging(), signals[i].number), signals[i].code);
     result_set set = read_results("x.h5");
-    cr_expect(set.count == 1 && set.rows[0].status == RUN_FAILED);
-    result_set_free(&set), unlink("x.jsonl"), unlink("x.h5");
+    cr_expect_eq(set.count, 1);
+    cr_expect_eq(set.rows[0].status, RUN_FAILED);
+    result_set_free(&set);
+    unlink("x.jsonl");
+    unlink("x.h5");
   }
 }
 

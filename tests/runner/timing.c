@@ -6,6 +6,7 @@
 
 #include "experiments/instruments/timing.h"
 #include "attn_variant.h"
+#include "tests/support/basics/rng.h"
 
 static timing_summary summarise(const double *samples, int64_t count) {
   timing_summary s;
@@ -61,8 +62,7 @@ static void expect_as_drawn(int count) {
   static double medians[DRAWS];
   double samples[64], resample[64];
   for (int i = 0; i < count; i++) samples[i] = i;
-  attn_rng rng;
-  attn_rng_init(&rng, 1, 2, (uint64_t)count);
+  attn_rng rng = rng_of(1, 2, (uint64_t)count);
   for (int b = 0; b < DRAWS; b++) {
     for (int i = 0; i < count; i++) resample[i] = samples[attn_rng_below(&rng, count)];
     qsort(resample, (size_t)count, sizeof *resample, compare);
@@ -93,9 +93,8 @@ Test(timing_summary, the_interval_covers_the_median) {
   enum { TRIALS = 400, COUNT = 41 };
   int covered = 0;
   for (int t = 0; t < TRIALS; t++) {
-    attn_rng rng;
     double samples[COUNT];
-    attn_rng_init(&rng, 3, 4, (uint64_t)t);
+    attn_rng rng = rng_of(3, 4, (uint64_t)t);
     for (int i = 0; i < COUNT; i++) samples[i] = exp(attn_rng_normal(&rng)); /* median 1 */
     const timing_summary s = summarise(samples, COUNT);
     covered += s.ci_lo <= 1 && 1 <= s.ci_hi;

@@ -31,6 +31,12 @@ static void read_back(FILE *file, char *text, size_t size) {
   fclose(file);
 }
 
+int command_exit_of(pid_t child) {
+  int status;
+  require(waitpid(child, &status, 0) == child, "waitpid");
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 void command_run(const char *arguments, command_result *to) {
   char copy[2048], *argv[ARGUMENTS_MAX] = {"attnlab"}, *rest = copy;
   require(snprintf(copy, sizeof copy, "%s", arguments) < (int)sizeof copy, "arguments");
@@ -54,9 +60,7 @@ void command_run(const char *arguments, command_result *to) {
     execv(TEST_BINARY_DIR "/experiments/attnlab", argv);
     _exit(127);
   }
-  int status;
-  require(waitpid(child, &status, 0) == child, "waitpid");
-  to->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  to->exit_code = command_exit_of(child);
   read_back(out, to->out, sizeof to->out);
   read_back(err, to->err, sizeof to->err);
 }

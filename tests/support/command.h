@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 
+#include "tests/support/basics/text.h"
 #include "tests/support/files.h"
 
 typedef struct command_result {
@@ -31,6 +33,9 @@ static inline void command_run_good(const char *arguments) {
   command_run(arguments, &result);
   cr_assert(result.exit_code == 0, "attnlab %s: exit %d\n%s", arguments, result.exit_code, result.err);
 }
+
+/* Waits for the end of a program; its exit code, or 128 + signal. */
+int command_exit_of(pid_t child);
 
 /* Number of diagnostic lines on stderr: all but "Try ..." ones and those that say how tensors were read. */
 int command_diagnostics(const command_result *);

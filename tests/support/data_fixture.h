@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "data/data.h"
+#include "tests/support/basics/rng.h"
+#include "tests/support/basics/text.h"
 #include "tests/support/files.h"
 
 /* A refusal has the status, and a line that names `what`. */

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 
 #include "attn_variant.h"
+#include "tests/support/basics/rng.h"
 
 /* The function; size: that of the terms that it sums. */
 typedef double (*directions_function)(const void *context, const double *x, double *size);
 
 static inline void directions_draw(uint64_t seed, int64_t count, double *x) {
-  attn_rng rng;
-  attn_rng_init(&rng, seed, 0, 0);
+  attn_rng rng = rng_of(seed, 0, 0);
   for (int64_t i = 0; i < count; i++) x[i] = attn_rng_normal(&rng);
 }
 

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/support/exact_plugin.h"
+#include "tests/support/plugins/exact_plugin.h"
 
 /* behind_late: the second execution of a plan is timed. */
 #define FAULTS(FAULT)                                                                              \

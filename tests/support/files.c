@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/support/basics/text.h"
+
 char fixture_directory[64];
 
 static void require(int ok, const char *what) {
@@ -40,7 +42,7 @@ int fixture_entries(void) {
 }
 
 const char *fixture_path(const char *name) {
-  static char paths[8][256];
+  static char paths[8][256]; /* no memory is asked for, which tests may refuse */
   static int next;
   char *path = paths[next++ % 8];
   if (!*fixture_directory) fixture_begin();
@@ -56,8 +58,7 @@ void fixture_write(const char *path, const void *at, size_t bytes) {
 const char *fixture_npy(const char *name, const char *descr, const char *shape, const void *at,
                         size_t bytes) {
   const char *path = fixture_path(name);
-  char header[118];
-  snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }", descr, shape);
+  const char *header = text_of("{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }", descr, shape);
   FILE *file = fopen(path, "wb");
   require(file && fprintf(file, "\x93NUMPY%c%c%c%c%-117s\n", 1, 0, 118, 0, header) == 128 &&
               fwrite(at, 1, bytes, file) == bytes && fclose(file) == 0,
@@ -75,4 +76,12 @@ void *fixture_bytes(const char *path, size_t *size) {
   bytes[*size] = '\0';
   fclose(file);
   return bytes;
+}
+
+size_t fixture_lines(const char *path) {
+  FILE *file = fopen(path, "rb");
+  size_t lines = 0;
+  for (int c; file && (c = getc(file)) != EOF;) lines += c == '\n';
+  if (file) fclose(file);
+  return lines;
 }

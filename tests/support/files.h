@@ -21,6 +21,9 @@ void fixture_write(const char *path, const void *at, size_t bytes);
 /* An .npy file in the directory, with a shape such as "2, 3"; its path. */
 const char *fixture_npy(const char *name, const char *descr, const char *shape, const void *at, size_t bytes);
 
+/* Lines of a file; 0: there is none. */
+size_t fixture_lines(const char *path);
+
 /* A whole file, followed by a NUL; to be freed. */
 void *fixture_bytes(const char *path, size_t *size);
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "attn_variant.h"
+#include "tests/support/basics/rng.h"
 
 enum { BATCH = 2, HEADS = 4, KV_HEADS = 2, GROUP = HEADS / KV_HEADS, N = 90, D = 8, D_V = 5 };
 
@@ -16,8 +17,7 @@ typedef struct inputs {
 } inputs;
 
 static inline void draw(float *x, size_t count, uint64_t seed) {
-  attn_rng rng;
-  attn_rng_init(&rng, seed, 1, 0);
+  attn_rng rng = rng_of(seed, 1, 0);
   for (size_t i = 0; i < count; i++) x[i] = (float)attn_rng_normal(&rng);
 }
 

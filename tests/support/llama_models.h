@@ -35,8 +35,7 @@ static inline void model_add(reference_model *m, int64_t layer, const char *name
 
 /* Random tensors of the shapes that the numbers of a model ask for. */
 static inline void model_fill(reference_model *m) {
-  attn_rng rng;
-  attn_rng_init(&rng, 1, 2, 3);
+  attn_rng rng = rng_of(1, 2, 3);
   model_add(m, -1, "model.embed_tokens", m->vocab, m->hidden, &rng);
   model_add(m, -1, "model.norm", m->hidden, 0, &rng);
   if (!m->tied) model_add(m, -1, "lm_head", m->vocab, m->hidden, &rng);
@@ -55,9 +54,17 @@ static inline void model_fill(reference_model *m) {
 
 /* Grouped heads, and heads * d different from hidden. */
 static inline reference_model model_random(int tied) {
-  reference_model m = {
-      .vocab = 11, .hidden = 12, .inner = 20, .layers = 3, .heads = 6, .kv_heads = 2, .d = 4};
-  m.context = 64, m.eps = 1e-3, m.theta = 500, m.tied = tied;
+  reference_model m = {.vocab = 11,
+                       .hidden = 12,
+                       .inner = 20,
+                       .layers = 3,
+                       .heads = 6,
+                       .kv_heads = 2,
+                       .d = 4,
+                       .context = 64,
+                       .eps = 1e-3,
+                       .theta = 500,
+                       .tied = tied};
   model_fill(&m);
   return m;
 }
@@ -151,8 +158,7 @@ static inline void model_write(const reference_model *m, int store, size_t parts
   }
   json_t *map = json_object();
   for (size_t part = 0; part < parts; part++) {
-    char name[64];
-    snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", part + 1, parts);
+    const char *name = text_of("model-%05zu-of-%05zu.safetensors", part + 1, parts);
     model_write_part(m, store, part, parts, name);
     for (size_t i = part; i < m->count; i += parts)
       json_object_set_new(map, m->tensor[i].name, json_string(name));
@@ -162,9 +168,17 @@ static inline void model_write(const reference_model *m, int store, size_t parts
 
 /* The bundled model (data/bytelm), read as its card describes it: F16, tied. */
 static inline reference_model model_bundled(const char *path) {
-  reference_model m = {
-      .vocab = 256, .hidden = 256, .inner = 704, .layers = 4, .heads = 4, .kv_heads = 4, .d = 64};
-  m.context = 4096, m.eps = 1e-5, m.theta = 10000, m.tied = 1;
+  reference_model m = {.vocab = 256,
+                       .hidden = 256,
+                       .inner = 704,
+                       .layers = 4,
+                       .heads = 4,
+                       .kv_heads = 4,
+                       .d = 64,
+                       .context = 4096,
+                       .eps = 1e-5,
+                       .theta = 10000,
+                       .tied = 1};
   size_t size, length = 0;
   unsigned char *file = fixture_bytes(path, &size);
   for (int i = 7; i >= 0; i--) length = length << 8 | file[i];

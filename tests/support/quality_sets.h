@@ -1,9 +1,12 @@
-/* quality_sets.h - sets of runs of evaluations, made by hand. */
+/* quality_sets.h - sets of runs of evaluations, made by hand or read from a file. */
 #ifndef TESTS_SUPPORT_QUALITY_SETS_H
 #define TESTS_SUPPORT_QUALITY_SETS_H
 
+#include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "experiments/quality/evaluation_file.h"
 #include "experiments/quality/evaluation_rows.h"
 
 /* Takes the record over, in place of one with the same key. ENOMEM: it is the caller's still. */
@@ -21,6 +24,20 @@ static inline attn_status quality_set_add(quality_set *s, quality_record *r) {
   *known = *r;
   *r = (quality_record){0};
   return ATTN_OK;
+}
+
+static inline quality_set quality_set_of(const char *path) {
+  quality_set set;
+  cr_assert_eq(quality_read(path, &set), ATTN_OK, "%s", attn_last_error());
+  return set;
+}
+
+/* The first run of a spec that begins so. */
+static inline const quality_record *quality_run_of(const quality_set *set, const char *spec) {
+  for (size_t i = 0; i < set->count; i++)
+    if (strncmp(set->records[i].spec, spec, strlen(spec)) == 0) return &set->records[i];
+  cr_assert_fail("no run of %s", spec);
+  return NULL;
 }
 
 #endif

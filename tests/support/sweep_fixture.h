@@ -19,8 +19,7 @@ static inline int run(const char *arguments) {
 /* Sweeps x.yaml into x.h5, which must end with this exit code; the rows, until the next sweep. */
 static inline const result_set *sweep_again(const char *options, int code) {
   static result_set set;
-  char arguments[512];
-  snprintf(arguments, sizeof arguments, "run x.yaml -o x.h5 %s", options);
+  const char *arguments = text_of("run x.yaml -o x.h5 %s", options);
   cr_assert_eq(run(arguments), code, "attnlab %s: %s", arguments, result.err);
   result_set_free(&set);
   set = read_results("x.h5");

@@ -41,8 +41,7 @@ static double *gradient_of(const small_shape *s, const char *text, const double 
 
 static double *drawn_weights(void) {
   double *weights = malloc((size_t)small_weights_count(&shape) * sizeof *weights);
-  attn_rng rng;
-  attn_rng_init(&rng, 5, 0, 0);
+  attn_rng rng = rng_of(5, 0, 0);
   cr_assert(weights);
   small_weights_draw(&shape, &rng, weights);
   return weights;
@@ -148,8 +147,7 @@ Test(training_small_model, weights_at_first) {
   double *weights = malloc((size_t)count * sizeof *weights);
   bool *decays = malloc((size_t)count * sizeof *decays);
   int64_t at = 0;
-  attn_rng rng;
-  attn_rng_init(&rng, 5, 0, 0);
+  attn_rng rng = rng_of(5, 0, 0);
   cr_assert(weights && decays);
   small_weights_draw(&s, &rng, weights);
   small_weights_decay(&s, decays);

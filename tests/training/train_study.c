@@ -122,7 +122,9 @@ Test(training_train_study, same_bits) {
   unlink(path);
   char *two = file_of(path, 2);
   cr_expect(strcmp(one, two) == 0, "two threads:\n%s\n%s", one, two);
-  free(again), free(two), free(one);
+  free(again);
+  free(two);
+  free(one);
 }
 
 /* The file as it is after each of its models. */
@@ -143,7 +145,8 @@ Test(training_train_study, variants_that_draw) {
   static const char *const drawn[] = {"lsh:rounds=1,buckets=4", "lsh:rounds=1,buckets=4,seed=1"};
   char text[32];
   train_study s = study_of(tasks, 1, drawn, 2);
-  s.settings.steps = 3, s.settings.tests = 1;
+  s.settings.steps = 3;
+  s.settings.tests = 1;
   run(&s);
   for (int seed = 0; seed < 2; seed++) {
     const double one = train_study_row(&s, 0, 1, seed)->trained.loss,
@@ -151,7 +154,8 @@ Test(training_train_study, variants_that_draw) {
     cr_expect_eq(one == other, seed == 1, "seed %d: %.17g, %.17g", seed, one, other);
   }
   train_study steady = study_of(tasks, 1, drawn, 1);
-  steady.settings = s.settings, steady.settings.decay = 0;
+  steady.settings = s.settings;
+  steady.settings.decay = 0;
   run(&steady);
   cr_expect(train_study_row(&s, 0, 0, 0)->trained.loss != train_study_row(&steady, 0, 0, 0)->trained.loss,
             "weights do not decay");

@@ -1,6 +1,7 @@
 /* train_tasks.c - every task is solved from its tokens alone, up to the position that is asked; nothing else
  * is scored. */
 #include "experiments/training/train_tasks.h"
+#include "tests/support/basics/rng.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -117,8 +118,7 @@ Test(training_train_tasks, solved) {
   for (int k = 0; k < TRAIN_TASKS; k++) {
     const train_task *t = &train_tasks[k];
     int answers[MOST] = {0}, forms[MOST] = {0}, uses[MOST] = {0};
-    attn_rng rng;
-    attn_rng_init(&rng, 7, 0, 0);
+    attn_rng rng = rng_of(7, 0, 0);
     for (int s = 0; s < SEQUENCES; s++) {
       int32_t tokens[MOST], targets[MOST];
       for (int i = 0; i < MOST; i++) targets[i] = -1;

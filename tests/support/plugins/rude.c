@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/support/exact_plugin.h"
+#include "tests/support/plugins/exact_plugin.h"
 
 #define FAULTS(FAULT)                                                              \
   FAULT(none),           /* right */                                               \

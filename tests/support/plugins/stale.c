@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/exact_plugin.h"
+#include "tests/support/plugins/exact_plugin.h"
 
 #define FAULTS(FAULT)                                                                 \
   FAULT(none),             /* right */                                                \

@@ -1,6 +1,6 @@
 /* exact_plugin.h - what plug-ins that are made to fail share: exact attention, slowly, in fp64. */
-#ifndef TESTS_SUPPORT_EXACT_PLUGIN_H
-#define TESTS_SUPPORT_EXACT_PLUGIN_H
+#ifndef TESTS_SUPPORT_PLUGINS_EXACT_PLUGIN_H
+#define TESTS_SUPPORT_PLUGINS_EXACT_PLUGIN_H
 
 #include <stdlib.h>
 
