@@ -110,6 +110,7 @@ static attn_status print_frequencies(const data_llama *m, const data_rope *rope,
     return attn_fail(ATTN_EUNSUPPORTED, "%s: heads of %" PRId64 " are too wide to say how they turn", m->path,
                      config->head_dim);
   double frequency[MOST];
+  /* Those that depend on the length are captured in one window (data_llama_capture). */
   data_rope_frequencies(rope, config->rotary_dim, c->n, frequency);
   c->frequencies = print_numbers(frequency, half);
   return c->frequencies ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory for its frequencies", m->path);

@@ -7,7 +7,7 @@
 
 #include "data/llama/llama_tensors.h"
 
-/* Of the second there is one in every architecture. */
+/* Every architecture names q, which is K or UP. */
 static bool have_one_name(const llama_architecture *a, llama_part p, llama_part q) {
   return a->part[p] && strcmp(a->part[p], a->part[q]) == 0;
 }

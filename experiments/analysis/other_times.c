@@ -46,6 +46,9 @@ static int cut(char *at, char *fields[COLUMNS]) {
   return -1;
 }
 
+/* 0 is a seed; of others it is no value of a row, but stands for one in a configuration. */
+static int64_t least_of(const struct axis *x) { return x->max == axes[AXIS_seed].max ? 0 : 1; }
+
 static bool read_field(int column, const char *text, other_time *out) {
   if (!*text) return true;
   if (column == MILLISECONDS) return value_real(text, &out->seconds) && (out->seconds *= 1e-3) > 0;
@@ -53,7 +56,7 @@ static bool read_field(int column, const char *text, other_time *out) {
   const struct axis *x = &axes[column - OWN];
   int64_t *value = &out->axis[column - OWN];
   if (x->choices && (*value = attn_choice_find(x->choices, text)) >= 0) return true;
-  return axis_numbers((axis_id)(column - OWN)) && attn_int_parse(text, value) && *value >= x->min;
+  return axis_numbers((axis_id)(column - OWN)) && attn_int_parse(text, value) && *value >= least_of(x);
 }
 
 /* line NULL: it has a NUL byte. */
@@ -77,9 +80,9 @@ static attn_status read_line(times_file *file, char *line) {
     if (file->number > 1 && !read_field(c, fields[i], &one))
       return attn_fail(ATTN_EINVAL, "%s:%zu: %s '%s': expected %s", file->path, file->number, column_name(c),
                        fields[i],
-                       c >= OWN && axes[c - OWN].choices ? "a name that it has in configurations"
-                       : c >= OWN && !axes[c - OWN].min  ? "a number of at least 0"
-                                                         : "a number above 0");
+                       c >= OWN && axes[c - OWN].choices       ? "a name that it has in configurations"
+                       : c >= OWN && !least_of(&axes[c - OWN]) ? "a number of at least 0"
+                                                               : "a number above 0");
     file->columns[i] = c;
   }
   if (file->number == 1) return ATTN_OK;

@@ -111,7 +111,7 @@ void processes_kill(const process_tree *tree) {
   /* What is killed may have started something meanwhile; its orphans come here. */
   for (int round = 0; round < 1000; round++) {
     pid_list orphans = {.count = 0}, all = {.pid = {tree->root}, .count = 1};
-    add_descendants(&all, 0); /* before the orphans: who loses a parent meanwhile is one of them */
+    add_descendants(&all, 0); /* before the orphans: what loses its parent meanwhile is one of them */
     add_orphans(tree, &orphans);
     add_descendants(&orphans, 0);
     if (all.count + orphans.count == 1) break;

@@ -253,7 +253,7 @@ Test(results_journal, foreign_newer_and_malformed_files_are_refused_with_their_l
 }
 
 /* To 64 MiB; what follows is read, too. */
-Test(results_journal, a_line_may_be_long) {
+Test(results_journal, a_line_may_be_long, .timeout = 300) {
   const char *path = fixture_path("long.jsonl");
   char *rows;
   cr_assert_eq(fixture_journal(path, 0, 1, 3, 1e9), ATTN_OK);
@@ -261,12 +261,13 @@ Test(results_journal, a_line_may_be_long) {
   for (int blanks = 5 << 20; blanks < 100 << 20; blanks *= 13) {
     FILE *file = fopen(path, "w");
     result_set set;
+    cr_assert(file);
     fwrite(rows, 1, size, file);
     fprintf(file, "%*s", blanks, HEADER);
     fwrite(rows + begin, 1, size - begin, file);
     cr_assert_eq(fclose(file), 0);
     const attn_status status = results_load(&path, 1, &set);
-    cr_expect_eq(status, blanks > 64 << 20 ? ATTN_EINVAL : ATTN_OK);
+    cr_expect_eq(status, blanks > 64 << 20 ? ATTN_EINVAL : ATTN_OK, "%d: %s", blanks, attn_last_error());
     cr_expect(status ? strstr(attn_last_error(), ":5: a line of more than 64 MiB") != NULL : set.count == 3);
     if (!status) result_set_free(&set);
   }

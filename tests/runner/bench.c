@@ -96,7 +96,7 @@ static void expect_products(const bench *b) {
   }
 }
 
-/* An output of a plan is verified in two rows of the first head and of the last; that in fp64, in any. */
+/* An output of a plan is verified in two rows of the first head and of the last; one in fp64, whole. */
 static void expect_wrong_refused(bench_meter *m) {
   double *o = m->owner->scratch, seconds;
   for (int i = 0; m->owner->outputs && i < 4; i++) {

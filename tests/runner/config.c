@@ -100,7 +100,7 @@ Test(config, parameters_make_a_cross_product) {
   for (size_t i = 0; i < 6; i++) cr_expect_str_eq(c->variants.items[i].text, variants[i]);
   cr_assert_eq(c->datasets.count, 10);
   for (size_t i = 0; i < 9; i++)
-    cr_expect_str_eq(c->datasets.items[i].text + strlen("gaussian:std_q="), deviations[i]);
+    cr_expect_str_eq(c->datasets.items[i].text, text_of("gaussian:std_q=%s", deviations[i]));
   cr_expect_str_eq(c->datasets.items[9].text, "gaussian");
   config_free(c);
 }

@@ -147,7 +147,7 @@ Test(sweep, a_dry_run_prices_verification_and_timing) {
   cr_expect_eq(estimated("--set budget.time=1"), 1);
   /* Of many blocks, which take turns of threads; what is estimated of other threads does not matter. */
   const double alone = estimated("--set threads=1");
-  cr_expect_eq(run("run x.yaml -o x.h5 --dry-run --set threads=1,3 --set grid.n=1:2100"), 0, "%s",
+  cr_expect_eq(run("run x.yaml -o x.h5 --dry-run --set threads=1,3 --set grid.n=1:2049"), 0, "%s",
                result.err);
   cr_expect_eq(estimated("--set threads=1"), alone);
   cr_expect(part > 1e-6 && estimated("--only variant=null_zeros") < 1, "a baseline is not timed");
