@@ -47,7 +47,7 @@ static attn_status make_directories(const char *path) {
   return ATTN_OK;
 }
 
-/* Has no earlier block so many threads? */
+/* Is the block the first of its number of threads? */
 static bool is_first(const grid *g, size_t b) {
   size_t i = 0;
   while (g->blocks[i].threads != g->blocks[b].threads) i++;
