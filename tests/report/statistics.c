@@ -283,8 +283,8 @@ static bool warned(const result_set *set, const char *part) {
 Test(report_statistics, what_sessions_are_doubted_for) {
   static const char *const sessions[] = {
       "[{\"governor\":\"performance\",\"boost\":\"0\",\"smt\":\"off\",\"cflags\":\"-O2\",\"load_start\":9}]",
-      "[{\"governor\":\"unknown\",\"cflags\":\"-O3\",\"cpu_model\":\"x\"},{\"cflags\":\"-O2\",\"build\":"
-      "\"b\"}]",
+      ("[{\"governor\":\"unknown\",\"cflags\":\"-O3\",\"cpu_model\":\"x\"},"
+       "{\"cflags\":\"-O2\",\"build\":\"another\"}]"),
       "[{\"governor\":\"x\",\"boost\":\"1\",\"smt\":\"on\",\"cflags\":\"-O1\",\"git_dirty\":true}]"};
   static const size_t warnings[] = {0, 4, 5};
   for (int i = 0; i < 3; i++) {
