@@ -342,13 +342,14 @@ Test(report_statistics, estimates_meet_what_the_runs_took) {
                              &(json_t *){0}, &time_n, "run", &run_runs, &median, &worst, "memory",
                              &memory_runs, &memory),
                  0);
-    cr_expect(fabs(median - 2) < 1e-12 && fabs(worst - 2) < 1e-12 && fabs(memory - 2) < 1e-12);
-    cr_expect(memory_runs == run_runs && (strcmp(name, "performer") != 0 || time_runs == 0));
+    cr_expect(fabs(median - 2) < 1e-12 && fabs(worst - 2) < 1e-12 && fabs(memory - 2) < 1e-12,
+              "%s: %g, %g, %g", name, median, worst, memory);
+    cr_expect(memory_runs == run_runs && (strcmp(name, "performer") != 0 || time_runs == 0), "%s", name);
     if (strcmp(name, "tiled") != 0) continue;
     const json_t *time = json_object_get(one, "time");
     /* Runs 1, 7, 13, 19, 25; the run at 4096 took a quarter, and 13 was unsupported. */
-    cr_expect(time_runs == run_runs && time_n == 4096 &&
-              fabs(json_number_value(json_array_get(time, 2)) - 0.25) < 1e-12);
+    cr_expect_float_eq(json_number_value(json_array_get(time, 2)), 0.25, 1e-12);
+    cr_expect(time_runs == run_runs && time_n == 4096, "%d, %d at %d", time_runs, run_runs, time_n);
   }
   json_decref(list), model_free(&model), result_set_free(&set);
 }
