@@ -1,6 +1,7 @@
 /* nulls.c - the null approximations - all zeros, the mean of V, a quarter of the keys at random - in place of
  * a variant's own algorithm, under its own parameters, view and bounds: each check rejects them on the input
- * recorded here, or is as blind to them as it declares, while the variant itself passes. */
+ * recorded here, or is as blind to them as it declares, while the variant itself passes. Of four queries it
+ * also rejects an algorithm that is wrong for one of them alone, in one component. */
 #include "tests/checks/check_records.h"
 #include "tests/support/checks_fake.h"
 #include "tests/support/checks_shown.h"
@@ -22,14 +23,37 @@ static attn_variant named(const char *expression) {
   return v;
 }
 
-enum { MOST = 40 };
+enum { MOST = 40, QUERIES = 4 };
 static attn_variant impostors[MOST];
 static const char *of[MOST];
+/* The first element of the query that is answered with `wrong`, the others by what it stands in for; none: by
+ * the fake. */
+static const double *spoiled;
+static bool last_alone; /* only its last component is wrong */
+static const double none = (double)NAN, wrong = 9;
 
-/* Plans what it stands in for, and shows that; executes the fake. */
+/* Plans what it stands in for, and shows that. */
 static attn_status impostor_plan(attn_builder *b, const attn_parts *parts, void **state) {
   (void)parts;
   return shown_plan_of(b, of[attn_builder_context(b)->variant - impostors], state);
+}
+
+static attn_status impostor_work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
+  (void)parts;
+  return shown_work_size_of(c, of[c->variant - impostors], bytes);
+}
+
+static attn_status impostor_execute(const void *inner, const attn_call *call) {
+  const attn_problem *p = call->context->problem;
+  if (!spoiled) return fake_execute(inner, call);
+  const attn_status status = shown_execute(inner, call);
+  for (int64_t r = 0; r < p->batch * p->heads * p->n_q && !status; r++) {
+    const int64_t batch = r / p->n_q / p->heads, head = r / p->n_q % p->heads, i = r % p->n_q;
+    if (attn_get(attn_row(call->q, p->q, batch, head, i, p->dtype), 0, p->dtype) != *spoiled) continue;
+    void *o = attn_row(call->o, p->o, batch, head, i, p->dtype);
+    for (int64_t l = last_alone ? p->d_v - 1 : 0; l < p->d_v; l++) attn_set(o, l, p->dtype, wrong);
+  }
+  return status;
 }
 
 static void impostor_inspect(const void *state, const attn_context *c, attn_view *view) {
@@ -37,8 +61,8 @@ static void impostor_inspect(const void *state, const attn_context *c, attn_view
   cr_assert_eq(attn_plan_inspect(state, view), ATTN_OK, "%s", attn_last_error());
 }
 
-static DESCRIBE_METHOD(impostor_describe, NO_ROUNDING, .plan = impostor_plan, .execute = fake_execute,
-                       .inspect = impostor_inspect);
+static DESCRIBE_METHOD(impostor_describe, NO_ROUNDING, .work_size = impostor_work_size, .plan = impostor_plan,
+                       .execute = impostor_execute, .inspect = impostor_inspect);
 
 /* The variant, or the expression, with its algorithm replaced by the fake's. */
 static const char *impostor_of(const char *name) {
@@ -68,8 +92,7 @@ static bool rejects(const check *c, const result_bound *b) {
   return b->verdict == VERDICT_VIOLATED;
 }
 
-static result_bound judged(const record *x, const char *variant) {
-  run_case *c = make_input(x);
+static result_bound judged(const record *x, run_case *c, const char *variant) {
   case_run(c, text_of("%s%s%s", variant, *x->parameters ? ":" : "", x->parameters), NULL);
   result_bound b = case_check(&c->e, x->check);
   case_free(c);
@@ -81,7 +104,7 @@ static void try_nulls(const record *x) {
       [CHECK_ZEROS] = NULL, [CHECK_MEAN_V] = weight_equal, [CHECK_RANDOM_KEYS] = weight_random};
   const check *c = check_find(x->check);
   cr_assert_not_null(c, "%s", x->check);
-  result_bound b = judged(x, x->variant);
+  result_bound b = judged(x, make_input(x), x->variant);
   cr_expect(!rejects(c, &b) &&
                 (b.verdict == VERDICT_PASS || b.verdict == VERDICT_CONSISTENT || b.kind == KIND_REPORT),
             "%s on %s itself: verdict %d, %g of %g, p %g, %s", x->check, x->variant, (int)b.verdict,
@@ -90,11 +113,40 @@ static void try_nulls(const record *x) {
             "%s on %s: a bound of %g tells nothing of %g", x->check, x->variant, b.value, b.measured);
   for (int null = 0; null < CHECK_NULLS; null++) {
     fake_reset(weights[null]);
-    b = judged(x, impostor_of(x->variant));
+    b = judged(x, make_input(x), impostor_of(x->variant));
     cr_expect_eq(rejects(c, &b), c->nulls[null].rejected_on != NULL,
                  "%s, null %d: verdict %d, %g of %g, p %g, %s", x->check, null, (int)b.verdict, b.measured,
                  b.value, b.p_value, b.message);
   }
+}
+
+/* Whether the check, which holds the variant, sees that one of few rows is wrong. */
+static bool sees_one_row(const record *x) {
+  const check *c = check_find(x->check);
+  last_alone = strncmp(c->name, "RES-", 4) != 0 && strcmp(c->name, "SP-3") != 0; /* these ask some of them */
+  for (int row = -1; row < QUERIES; row++) {
+    run_case *few = make_sizes(x, 1, QUERIES, 7);
+    const double first = row < 0 ? none : case_get(few, few->q, row * few->problem.d_qk);
+    spoiled = &first;
+    const result_bound b = judged(x, few, impostor_of(x->variant));
+    spoiled = NULL;
+    if (row < 0 && b.verdict != VERDICT_PASS) return false;
+    cr_expect(row < 0 || rejects(c, &b), "%s of %s, row %d: verdict %d, %g of %g, %s", x->check, x->variant,
+              row, (int)b.verdict, b.measured, b.value, b.message);
+  }
+  return true;
+}
+
+/* Checks that hold outputs, each to a bound of its row, look at every row of few. */
+Test(checks_nulls, one_wrong_row_is_seen) {
+  int seen = 0;
+  cr_assert_eq(attn_variant_register(&attn_variant_planted_sample), ATTN_OK);
+  for (size_t r = 0; r < sizeof records / sizeof *records; r++) {
+    const record *x = &records[r];
+    const check *c = check_find(x->check);
+    if (c->nulls[CHECK_ZEROS].rejected_on && x->input != TWO_KINDS) seen += sees_one_row(x);
+  }
+  cr_expect(seen >= 56, "only %d variants are held", seen);
 }
 
 /* Every check but properties has a record, and every record holds. */

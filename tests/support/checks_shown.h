@@ -38,11 +38,15 @@ static inline attn_status shown_plan(attn_builder *b, const attn_parts *parts, v
   return shown_plan_of(b, shown.of, state);
 }
 
-static inline attn_status shown_work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
+static attn_status shown_work_size_of(const attn_context *c, const char *of, size_t *bytes) {
   char spec[400];
-  (void)parts;
-  shown_spec(c, shown.of, spec, sizeof spec);
+  shown_spec(c, of, spec, sizeof spec);
   return attn_context_estimate(c, c->problem, spec, bytes, NULL);
+}
+
+static inline attn_status shown_work_size(const attn_context *c, const attn_parts *parts, size_t *bytes) {
+  (void)parts;
+  return shown_work_size_of(c, shown.of, bytes);
 }
 
 static inline attn_status shown_execute(const void *inner, const attn_call *call) {
