@@ -148,22 +148,19 @@ static inline void group_rows(run_case *c, void *at, int64_t rows, int64_t width
   }
 }
 
-static inline run_case *make_sizes(const record *x, int64_t heads, int64_t n_q, int64_t d_v) {
-  attn_problem p = attn_problem_make(1, heads, 96, 16);
-  p.n_q = n_q;
-  p.d_v = d_v;
+static inline run_case *make_shaped(const record *x, attn_problem p) {
   if (x->input == TWO_KINDS) {
     p = attn_problem_make(1, 1, 24, 4);
     p.n_q = p.d_v = 1;
   }
-  p.causal = x->input == CAUSAL;
+  p.causal = p.causal || x->input == CAUSAL;
   run_case *c = case_make(p, x->input == TWO_KINDS ? 0.01 : x->std, 100);
   for (int64_t i = 0; i < case_count_v(&p) && x->input == POSITIVE; i++)
     case_set(c, c->v, i, 1 + fabs(case_get(c, c->v, i)));
   if (x->input == MATCHING || x->input == BLOCKS) {
     int64_t width = x->input == BLOCKS ? 16 : 1;
-    group_rows(c, c->q, heads * p.n_q, width, 16);
-    group_rows(c, c->k, heads * p.n_kv, width, 16);
+    group_rows(c, c->q, p.batch * p.heads * p.n_q, width, 16);
+    group_rows(c, c->k, p.batch * p.kv_heads * p.n_kv, width, 16);
   }
   /* Keys for and against the query, told apart by their values. */
   for (int64_t j = 0; j < p.n_kv && x->input == TWO_KINDS; j++) {
@@ -175,6 +172,8 @@ static inline run_case *make_sizes(const record *x, int64_t heads, int64_t n_q, 
   return c;
 }
 
-static inline run_case *make_input(const record *x) { return make_sizes(x, 2, 96, 16); }
+static inline run_case *make_input(const record *x) {
+  return make_shaped(x, case_problem(1, 2, 2, 96, 16, 16, false, ATTN_F32));
+}
 
 #endif

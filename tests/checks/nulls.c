@@ -1,7 +1,7 @@
 /* nulls.c - the null approximations - all zeros, the mean of V, a quarter of the keys at random - in place of
  * a variant's own algorithm, under its own parameters, view and bounds: each check rejects them on the input
- * recorded here, or is as blind to them as it declares, while the variant itself passes. Of four queries it
- * also rejects an algorithm that is wrong for one of them alone, in one component. */
+ * recorded here, or is as blind to them as it declares, while the variant itself passes. It also
+ * rejects an algorithm that is wrong in one component, in runs of several shapes, be it for one query alone. */
 #include "tests/checks/check_records.h"
 #include "tests/support/checks_fake.h"
 #include "tests/support/checks_shown.h"
@@ -23,11 +23,11 @@ static attn_variant named(const char *expression) {
   return v;
 }
 
-enum { MOST = 40, QUERIES = 4 };
+enum { MOST = 40 };
 static attn_variant impostors[MOST];
 static const char *of[MOST];
-/* The first element of the query that is answered with `wrong`, the others by what it stands in for; none: by
- * the fake. */
+/* The first element of the query that is answered with `wrong`, Inf for all, the others by what it stands in
+ * for; NULL: by the fake. */
 static const double *spoiled;
 static bool last_alone; /* only its last component is wrong */
 static const double none = (double)NAN, wrong = 9;
@@ -49,7 +49,9 @@ static attn_status impostor_execute(const void *inner, const attn_call *call) {
   const attn_status status = shown_execute(inner, call);
   for (int64_t r = 0; r < p->batch * p->heads * p->n_q && !status; r++) {
     const int64_t batch = r / p->n_q / p->heads, head = r / p->n_q % p->heads, i = r % p->n_q;
-    if (attn_get(attn_row(call->q, p->q, batch, head, i, p->dtype), 0, p->dtype) != *spoiled) continue;
+    if (attn_get(attn_row(call->q, p->q, batch, head, i, p->dtype), 0, p->dtype) != *spoiled &&
+        !isinf(*spoiled))
+      continue;
     void *o = attn_row(call->o, p->o, batch, head, i, p->dtype);
     for (int64_t l = last_alone ? p->d_v - 1 : 0; l < p->d_v; l++) attn_set(o, l, p->dtype, wrong);
   }
@@ -92,11 +94,21 @@ static bool rejects(const check *c, const result_bound *b) {
   return b->verdict == VERDICT_VIOLATED;
 }
 
-static result_bound judged(const record *x, run_case *c, const char *variant) {
-  case_run(c, text_of("%s%s%s", variant, *x->parameters ? ":" : "", x->parameters), NULL);
+static const char *spec_of_record(const record *x, const char *variant) {
+  return text_of("%s%s%s", variant, *x->parameters ? ":" : "", x->parameters);
+}
+
+static result_bound judged(const record *x, run_case *c, const int64_t *lengths, const char *variant) {
+  case_run(c, spec_of_record(x, variant), lengths);
   result_bound b = case_check(&c->e, x->check);
   case_free(c);
   return b;
+}
+
+static void expect_tight(const record *x, const result_bound *b, int loose) {
+  cr_expect(b->kind != KIND_HARD || b->measured <= 0 || b->value <= ldexp(b->measured, loose),
+            "%s on %s itself: a bound of %g tells nothing of %g", x->check, x->variant, b->value,
+            b->measured);
 }
 
 static void try_nulls(const record *x) {
@@ -104,49 +116,75 @@ static void try_nulls(const record *x) {
       [CHECK_ZEROS] = NULL, [CHECK_MEAN_V] = weight_equal, [CHECK_RANDOM_KEYS] = weight_random};
   const check *c = check_find(x->check);
   cr_assert_not_null(c, "%s", x->check);
-  result_bound b = judged(x, make_input(x), x->variant);
+  result_bound b = judged(x, make_input(x), NULL, x->variant);
   cr_expect(!rejects(c, &b) &&
                 (b.verdict == VERDICT_PASS || b.verdict == VERDICT_CONSISTENT || b.kind == KIND_REPORT),
             "%s on %s itself: verdict %d, %g of %g, p %g, %s", x->check, x->variant, (int)b.verdict,
             b.measured, b.value, b.p_value, b.message);
-  cr_expect(b.kind != KIND_HARD || b.measured <= 0 || b.value <= ldexp(b.measured, x->loose),
-            "%s on %s: a bound of %g tells nothing of %g", x->check, x->variant, b.value, b.measured);
+  expect_tight(x, &b, x->loose);
   for (int null = 0; null < CHECK_NULLS; null++) {
     fake_reset(weights[null]);
-    b = judged(x, make_input(x), impostor_of(x->variant));
+    b = judged(x, make_input(x), NULL, impostor_of(x->variant));
     cr_expect_eq(rejects(c, &b), c->nulls[null].rejected_on != NULL,
                  "%s, null %d: verdict %d, %g of %g, p %g, %s", x->check, null, (int)b.verdict, b.measured,
                  b.value, b.p_value, b.message);
   }
 }
 
-/* Whether the check, which holds the variant, sees that one of few rows is wrong. */
-static bool sees_one_row(const record *x) {
+/* A run, and whether one query after the other is answered wrongly, or all of them. */
+typedef struct shape {
+  attn_problem problem;
+  const int64_t *lengths;
+  bool each;
+} shape;
+
+/* Whether the check holds the variant; it then rejects it where answers are wrong. */
+static bool rejects_wrong(const record *x, const shape *s) {
   const check *c = check_find(x->check);
   last_alone = strncmp(c->name, "RES-", 4) != 0 && strcmp(c->name, "SP-3") != 0; /* these ask some of them */
-  for (int row = -1; row < QUERIES; row++) {
-    run_case *few = make_sizes(x, 1, QUERIES, 7);
-    const double first = row < 0 ? none : case_get(few, few->q, row * few->problem.d_qk);
+  for (int64_t row = -1; row < (s->each ? s->problem.n_q : 1); row++) {
+    run_case *input = make_shaped(x, s->problem);
+    const double first = row < 0   ? none
+                         : s->each ? case_get(input, input->q, row * s->problem.d_qk)
+                                   : (double)INFINITY;
     spoiled = &first;
-    const result_bound b = judged(x, few, impostor_of(x->variant));
+    const result_bound b = judged(x, input, s->lengths, impostor_of(x->variant));
     spoiled = NULL;
     if (row < 0 && b.verdict != VERDICT_PASS) return false;
-    cr_expect(row < 0 || rejects(c, &b), "%s of %s, row %d: verdict %d, %g of %g, %s", x->check, x->variant,
-              row, (int)b.verdict, b.measured, b.value, b.message);
+    if (row < 0) expect_tight(x, &b, x->loose + 8);
+    cr_expect(row < 0 || rejects(c, &b), "%s of %s, %d queries, row %d: verdict %d, %g of %g, %s", x->check,
+              x->variant, (int)s->problem.n_q, (int)row, (int)b.verdict, b.measured, b.value, b.message);
   }
   return true;
 }
 
-/* Checks that hold outputs, each to a bound of its row, look at every row of few. */
-Test(checks_nulls, one_wrong_row_is_seen) {
-  int seen = 0;
+static bool planned(const record *x, attn_problem p) {
+  attn_plan *plan = NULL;
+  p.causal = p.causal || x->input == CAUSAL;
+  const attn_status status = attn_plan_create(&plan, &p, spec_of_record(x, x->variant), NULL);
+  attn_plan_destroy(plan);
+  return !status;
+}
+
+/* Checks of outputs look at every row of few, and at runs of any type and shape. */
+Test(checks_nulls, wrong_rows_are_rejected) {
+  static const int64_t kv_len[2] = {61, 96};
+  shape shapes[] = {{case_problem(1, 1, 1, 96, 16, 7, false, ATTN_F32), NULL, true},
+                    {case_problem(2, 4, 2, 96, 16, 5, false, ATTN_F32), kv_len, false},
+                    {case_problem(2, 2, 1, 96, 16, 5, true, ATTN_F64), kv_len, false}};
+  static const int held[] = {56, 56, 37};
+  shapes[0].problem.n_q = 4;
   cr_assert_eq(attn_variant_register(&attn_variant_planted_sample), ATTN_OK);
-  for (size_t r = 0; r < sizeof records / sizeof *records; r++) {
-    const record *x = &records[r];
-    const check *c = check_find(x->check);
-    if (c->nulls[CHECK_ZEROS].rejected_on && x->input != TWO_KINDS) seen += sees_one_row(x);
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+    int holds = 0;
+    for (size_t r = 0; r < sizeof records / sizeof *records; r++) {
+      const record *x = &records[r];
+      if (check_find(x->check)->nulls[CHECK_ZEROS].rejected_on && x->input != TWO_KINDS &&
+          planned(x, shapes[s].problem))
+        holds += rejects_wrong(x, &shapes[s]);
+    }
+    cr_expect(holds >= held[s], "shape %zu: only %d checks hold a variant", s, holds);
   }
-  cr_expect(seen >= 56, "only %d variants are held", seen);
 }
 
 /* Every check but properties has a record, and every record holds. */
