@@ -1,7 +1,8 @@
 /* nulls.c - the null approximations - all zeros, the mean of V, a quarter of the keys at random - in place of
  * a variant's own algorithm, under its own parameters, view and bounds: each check rejects them on the input
  * recorded here, or is as blind to them as it declares, while the variant itself passes. It also
- * rejects an algorithm that is wrong in one component, in runs of several shapes, be it for one query alone. */
+ * rejects an algorithm that is wrong in one component, be it for one query alone, in runs of several
+ * shapes. */
 #include "tests/checks/check_records.h"
 #include "tests/support/checks_fake.h"
 #include "tests/support/checks_shown.h"
