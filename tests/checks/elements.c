@@ -103,3 +103,56 @@ Test(checks_elements, of_outputs_are_compared) {
     }
   case_free(c);
 }
+
+/* What a row must not depend on, of which an element is added to its output: of padding, of the next token or
+ * the last one. */
+typedef enum { PADDING, NEXT, LAST } leak;
+static leak leaks;
+static attn_side leaks_of;
+
+static attn_status leaking_execute(const void *inner, const attn_call *call) {
+  const attn_problem *p = call->context->problem;
+  const attn_status status = shown_execute(inner, call);
+  const void *const from[] = {call->q, call->k, call->v};
+  const attn_stride at[] = {p->q, p->k, p->v};
+  const int64_t d = leaks_of == ATTN_VALUE ? p->d_v : p->d_qk,
+                heads = leaks_of == ATTN_QUERY ? p->heads : p->kv_heads;
+  for (int64_t r = 0; !status && share >= 0 && r < p->batch * p->heads * p->n_q; r++) {
+    const int64_t b = r / p->n_q / p->heads, h = r / p->n_q % p->heads, i = r % p->n_q,
+                  keys = attn_call_keys(call, b), spare = p->n_kv - keys;
+    const int64_t row = leaks == PADDING ? keys + (int64_t)(share * (double)(spare - 1))
+                        : leaks == LAST  ? p->n_kv - 1
+                                         : attn_call_position(call, b, i) + 1;
+    if (row >= p->n_kv || (leaks == PADDING && spare == 0)) continue;
+    const attn_dtype type = attn_stored(at[leaks_of], p->dtype), own = attn_stored(p->o, p->dtype);
+    const double x = attn_get(attn_row(from[leaks_of], at[leaks_of], b, h * heads / p->heads, row, p->dtype),
+                              (int64_t)(share * (double)(d - 1)), type);
+    void *o = attn_row(call->o, p->o, b, h, i, p->dtype);
+    attn_set(o, 0, own, attn_get(o, 0, own) + 0.125 * x);
+  }
+  return status;
+}
+
+static DESCRIBE_METHOD(leaking, NO_ROUNDING, .work_size = shown_work_size, .plan = shown_plan,
+                       .execute = leaking_execute, .inspect = shown_inspect);
+
+Test(checks_elements, of_what_is_hidden_are_changed) {
+  static const struct {
+    leak of;
+    attn_side side;
+    const char *law;
+  } all[] = {{PADDING, ATTN_KEY, "PROP-PAD"},  {PADDING, ATTN_VALUE, "PROP-PAD"},
+             {NEXT, ATTN_KEY, "PROP-CAUSAL"},  {NEXT, ATTN_VALUE, "PROP-CAUSAL"},
+             {NEXT, ATTN_QUERY, "PROP-ROW"},   {LAST, ATTN_KEY, "PROP-CAUSAL"},
+             {LAST, ATTN_VALUE, "PROP-CAUSAL"}};
+  run_case *c = case_spoiled("tiled", "leaking", leaking);
+  for (size_t x = 0; x < sizeof all / sizeof *all; x++)
+    for (share = -0.5; share <= 1; share += 0.5) {
+      leaks = all[x].of;
+      leaks_of = all[x].side;
+      const result_bound b = case_check(&c->e, all[x].law);
+      cr_expect_eq(b.verdict, share < 0 ? VERDICT_PASS : VERDICT_VIOLATED, "%s, leak %zu at %g: %d, %s",
+                   all[x].law, x, share, (int)b.verdict, b.message);
+    }
+  case_free(c);
+}
