@@ -87,15 +87,14 @@ static const result_row *mapped_row(const results_model *m, const model_cell *c)
   return NULL;
 }
 
-/* Runs on the same data have the same exact map, which is shown once. */
+/* Runs of a group on the same data have the same exact map, which is shown once. */
 typedef struct shown_exact {
   const result_row *row;
   json_int_t picture;
 } shown_exact;
 
 static bool same_exact(const result_row *a, const result_row *b) {
-  return a->n == b->n && a->n_kv == b->n_kv &&
-         memcmp(a->map, b->map, result_map_size(a) * sizeof *a->map) == 0;
+  return a->n == b->n && memcmp(a->map, b->map, result_map_size(a) * sizeof *a->map) == 0;
 }
 
 /* Appends to both arrays what the page needs of one map. */

@@ -9,7 +9,6 @@
 #include "data/support/file.h"
 #include "data/support/json_text.h"
 #include "experiments/analysis/setting.h"
-#include "experiments/support/names.h"
 
 /* A run of a file on its way to a pair. */
 typedef struct candidate {
@@ -22,7 +21,6 @@ typedef struct candidate {
 typedef struct candidates {
   candidate *items;
   size_t count;
-  names known; /* "variant parameter" of all */
 } candidates;
 
 static void release(candidates *c) {
@@ -32,62 +30,41 @@ static void release(candidates *c) {
     free(c->items[i].should);
   }
   free(c->items);
-  names_free(&c->known);
 }
 
 static attn_status no_memory(void) { return attn_fail(ATTN_ENOMEM, "out of memory to pair runs"); }
 
-static const char *known_name(const result_row *row, const char *param) {
-  char *text = text_format("%s %s", row->variant, param);
-  const char *kept = text ? names_keep(text) : NULL;
-  free(text);
-  return kept;
-}
-
 static attn_status collect(const result_set *set, candidates *out) {
-  attn_status status = ATTN_OK;
   if (!(out->items = calloc(set->count + 1, sizeof *out->items))) return no_memory();
-  for (size_t i = 0; !status && i < set->count; i++) {
-    candidate *c = &out->items[i];
-    c->row = &set->rows[i];
-    if ((status = setting_make(c->row, &c->setting))) break;
-    out->count++;
-    const char *name;
-    json_t *value;
-    json_object_foreach(c->setting.params, name, value) {
-      const char *known = known_name(c->row, name);
-      if (!known) return no_memory();
-      if ((status = names_add(&out->known, known))) return status;
-    }
+  for (; out->count < set->count; out->count++) {
+    candidate *c = &out->items[out->count];
+    c->row = &set->rows[out->count];
+    const attn_status status = setting_make(c->row, &c->setting);
+    if (status) return status;
   }
-  return status;
+  return ATTN_OK;
 }
 
-/* Leaves out the parameters that the other file does not know, if they have their defaults. */
-static attn_status common_params(candidate *c, const names *others, char **out) {
+/* Without those that have their defaults: a file of an earlier version may not know them. */
+static char *params_beyond_defaults(candidate *c) {
   const char *name;
   json_t *value;
   void *next;
   json_object_foreach_safe(c->setting.params, next, name, value) {
-    const char *known = known_name(c->row, name);
-    if (!known) return no_memory();
-    if (names_find(others, known) == others->count && setting_is_preset(c->row->variant, name, value))
-      json_object_del(c->setting.params, name);
+    if (setting_is_preset(c->row->variant, name, value)) json_object_del(c->setting.params, name);
   }
-  *out = json_print(c->setting.params, JSON_COMPACT | JSON_SORT_KEYS);
-  return *out ? ATTN_OK : ATTN_ENOMEM;
+  return json_print(c->setting.params, JSON_COMPACT | JSON_SORT_KEYS);
 }
 
 /* An axis that follows from the others has no section of the configuration. */
 static bool free_axis(axis_id a) { return a == AXIS_threads || !axes[a].section; }
 
-static attn_status identify(candidates *own, const names *others) {
+static attn_status identify(candidates *own) {
   for (size_t i = 0; i < own->count; i++) {
     candidate *c = &own->items[i];
-    char *params = NULL;
     size_t size;
-    const attn_status status = common_params(c, others, &params);
-    if (status) return status;
+    char *params = params_beyond_defaults(c);
+    if (!params) return no_memory();
     FILE *out = open_memstream(&c->must, &size);
     if (out) {
       fprintf(out, "%s\n%s", c->row->variant, params);
@@ -174,8 +151,8 @@ attn_status pairs_make(const result_set *a, const result_set *b, result_pairs *o
   result_pairs made = {0};
   attn_status status = collect(a, &x);
   if (!status) status = collect(b, &y);
-  if (!status) status = identify(&x, &y.known);
-  if (!status) status = identify(&y, &x.known);
+  if (!status) status = identify(&x);
+  if (!status) status = identify(&y);
   if (!status) {
     made.items = calloc(a->count + 1, sizeof *made.items);
     made.only_a = calloc(a->count + 1, sizeof(result_row *));

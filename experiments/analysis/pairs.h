@@ -2,8 +2,8 @@
  *
  * Runs pair if variant with its parameters, seeds, dataset, score, mask and every axis agree. What depends on
  * the machine may differ: block sizes, and instruction set and number of threads where each file has the run
- * with one of them (with several, those that agree pair). A parameter that only one of the files knows counts
- * as its default. */
+ * with one of them (with several, those that agree pair). A parameter that a run does not have, as in files
+ * of earlier versions, counts as its default. */
 #ifndef EXPERIMENTS_ANALYSIS_PAIRS_H
 #define EXPERIMENTS_ANALYSIS_PAIRS_H
 

@@ -30,10 +30,10 @@ static int open_event(int which) {
 #endif
 }
 
-/* The number in a small file; NaN if there is none. */
+/* The number in a small file; NaN if there is none, or no file. */
 static double read_number(int file) {
   char text[32];
-  const ssize_t length = file < 0 ? -1 : pread(file, text, sizeof text - 1, 0);
+  const ssize_t length = pread(file, text, sizeof text - 1, 0);
   if (length <= 0) return (double)NAN;
   text[length] = '\0';
   return strtod(text, NULL);
@@ -51,7 +51,7 @@ void counters_open(counters *c, const char *powercap) {
   for (int e = 0; e < COUNTER_EVENTS; e++) c->event[e] = open_event(e);
   for (int p = 0; p < COUNTER_PACKAGES; p++) {
     const int file = open_in(powercap, p, "energy_uj"), range = open_in(powercap, p, "max_energy_range_uj");
-    if (file < 0 || range < 0 || isnan(read_number(file))) {
+    if (range < 0 || isnan(read_number(file))) {
       if (file >= 0) close(file);
       if (range >= 0) close(range);
       break;

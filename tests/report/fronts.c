@@ -107,27 +107,78 @@ Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it)
   for (int i = 0; i < 4; i++) result_row_free(&rows[i]);
 }
 
-/* A run of each of two seeds, twice as slow as exact attention in each round, of which it has one less: times
- * of other seeds and rounds are no measure. Of another seed, the measure is the first exact run that was
- * timed: exact attention draws nothing, and runs once. */
+/* Runs of two seeds are slower than exact attention with the same seed, in each round by another factor: each
+ * round counts once, by its geometric mean, if both have samples of it. Of another seed, the measure is the
+ * first exact run that was timed: exact attention draws nothing, and runs once. */
 Test(report_fronts, speed_ups_are_of_the_same_seed_and_round) {
   enum { COUNT = 6 };
+  static const int ends[3][4] = {{4, 6, 12, 14}, {12, 14, 18, 18}, {1, 1, 5, 5}}; /* of the rounds */
+  static const double times[][4] = {
+      {0}, {0.1, 0.1, 0.1, 0.1}, {9, 9, 9, 9}, {0.2, 0.3, 0.4, 1}, {180, 270, 360, 1}, {0.5, 0.6, 0.7, 1}};
   result_row rows[COUNT] = {row_of(1), row_of(1), row_of(1), row_of(2), row_of(2), row_of(3)};
   const result_set set = {.rows = rows, .count = COUNT};
   results_model model;
   rows[0].status = RUN_CRASHED;
   for (int i = 0; i < COUNT; i++) {
     rows[i].seed = i == 5 ? 9 : i % 3 + i / 3;
-    if (i > 2) rows[i].n_samples = 20; /* ten of each round */
-    for (int64_t s = 0; s < rows[i].n_samples; s++)
-      rows[i].samples[s] = (i > 2 ? 2 : 1) * (1 + 5 * (double)(rows[i].seed % 8)) * (1 + rows[i].rounds[s]);
+    rows[i].n_samples = ends[(i - 1) / 2][3];
+    for (int s = 0, r = 0; s < ends[(i - 1) / 2][3]; s++) {
+      while (s >= ends[(i - 1) / 2][r]) r++;
+      rows[i].rounds[s] = r;
+      rows[i].samples[s] = (1 + r) * times[i][r] * exp(i % 5 < 3 ? 0 : s % 2 ? 0.1 : -0.1);
+    }
   }
   cr_assert_eq(model_make(&set, &model), ATTN_OK);
   cr_assert(model.groups_count == 1 && model.groups[0].count == 3);
-  for (int l = 1; l < 3; l++) {
-    const fit_interval *x = &model.groups[0].lines[l].cells[0].speedup;
-    cr_expect(fabs(x->lo - 0.5) < 1e-12 && fabs(x->mid - 0.5) < 1e-12 && fabs(x->hi - 0.5) < 1e-12,
-              "%d: %g, %g, %g", l, x->lo, x->mid, x->hi);
+  const fit_interval *two = &model.groups[0].lines[1].cells[0].speedup,
+                     *one = &model.groups[0].lines[2].cells[0].speedup;
+  cr_expect_float_eq(two->mid, 1 / sqrt(4 * 20), 1e-12);
+  cr_expect(two->lo < two->mid && two->mid < two->hi);
+  cr_expect(fabs(one->lo - 1 / 7.0) + fabs(one->mid - 1 / sqrt(5 * 7)) + fabs(one->hi - 1 / 5.0) < 1e-12);
+  model_free(&model);
+  for (int i = 0; i < COUNT; i++) result_row_free(&rows[i]);
+}
+
+/* Of three files. The first has three exact lines: the measure is the one with the most lengths, of two such
+ * the faster in the geometric mean, where it was run. Other files' are none, nor is what has no time. A front
+ * is of one length. */
+Test(report_fronts, lines_compare_with_the_exact_one_of_their_file) {
+  static const struct {
+    int64_t variant, block, n;
+    double time, speedup;
+    const char *file;
+  } runs[] = {{1, 1, 512, 4, 0, "a"},    {1, 2, 1024, 2, 0, "a"},          {1, 2, 2048, 12, 0, "a"},
+              {1, 3, 1024, 3, 0, "a"},   {1, 3, 2048, 4, 0, "a"},          {2, 0, 512, 5, (double)NAN, "a"},
+              {2, 0, 1024, 6, 0.5, "a"}, {2, 0, 2048, 2, 2, "a"},          {2, 0, 256, 36, 0.25, "b"},
+              {1, 4, 256, 9, 0, "b"},    {1, 5, 256, (double)NAN, 0, "c"}, {2, 0, 256, 8, (double)NAN, "c"}};
+  enum { COUNT = sizeof runs / sizeof *runs };
+  result_row rows[COUNT];
+  const result_set set = {.rows = rows, .count = COUNT};
+  results_model model;
+  for (int i = 0; i < COUNT; i++) {
+    rows[i] = row_of(runs[i].variant);
+    rows[i].params = names_keep(text_of("{\"block_q\":%d}", (int)runs[i].block));
+    rows[i].n = rows[i].n_kv = runs[i].n;
+    rows[i].time_median = runs[i].time;
+    rows[i].source = runs[i].file;
+    rows[i].threads = *runs[i].file; /* the same in a file */
+    if (runs[i].variant == 1) continue;
+    free(rows[i].samples);
+    rows[i].samples = NULL;
+  }
+  cr_assert_eq(model_make(&set, &model), ATTN_OK);
+  const model_group *g = model.groups;
+  cr_assert_eq(model.groups_count, 1);
+  cr_expect_eq(g->lengths_count, 4);
+  for (size_t i = 0; i < g->lengths_count; i++) cr_expect_eq(g->lengths[i].n, 256 << i);
+  for (const model_line *l = g->lines; l < g->lines + g->count; l++) {
+    const char file = *model.settings[l->setting].row->source;
+    cr_expect(file != 'c' || l->exact == g->count);
+    for (size_t c = 0; c < l->count && !model.settings[l->setting].exact; c++) {
+      const int64_t i = model.rows[l->cells[c].first] - rows;
+      cr_expect(same_number(runs[i].speedup, l->cells[c].speedup.mid), "%g", l->cells[c].speedup.mid);
+      cr_expect_eq(l->cells[c].front_time, file == 'c' || runs[i].n == 2048, "%d", (int)i);
+    }
   }
   model_free(&model);
   for (int i = 0; i < COUNT; i++) result_row_free(&rows[i]);
@@ -174,6 +225,7 @@ Test(report_fronts, a_cell_reaches_over_its_runs) {
     cr_expect(model.groups[0].lengths[l].process == (l ? 39 : 9), "the most of all seeds");
     cr_expect(cell->doubts == (doubts_of(&rows[2 * l]) | doubts_of(&rows[2 * l + 1])));
   }
+  cr_expect_float_eq(model.groups[0].process.exponent.mid, log(39 / 9.0) / log(4), 1e-12);
   model_free(&model);
   for (int i = 0; i < 4; i++) result_row_free(&rows[i]);
 }

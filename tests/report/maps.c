@@ -26,42 +26,47 @@ static void expect_numbers(const json_t *array, size_t first, const double *numb
                        i);
 }
 
-/* 1 is the last step of 127, 0.1 three quarters of the way, 1e-4 and less none. */
+/* 1 is the last step of 127, as is what exceeds it, 0.1 three quarters of the way, 1e-4 and less none. */
 Test(report_maps, bytes_and_numbers_are_what_they_say) {
   result_set set = fixture_set(1);
   result_row *row = set.rows;
-  static const float cells[] = {1, 0, 0.1F, 0.9F, /* exact */ 0.9F, 0.1F, -1e-5F, 1 /* implied */};
+  static const float cells[] = {1, 0, 0.1F, 2.5F, /* exact */ 0.9F, 0.1F, -1e-5F, 1 /* implied */};
   row->n = row->n_kv = 2;
   memcpy(row->map, cells, sizeof cells);
   json_t *maps = maps_of(&set), *pictures = json_object_get(maps, "pictures"),
          *of = json_object_get(maps, "of");
   cr_assert(json_array_size(pictures) == 3 && json_array_size(of) == 1);
-  expect_bytes(json_array_get(pictures, 0), (const unsigned char[]){255, 128, 223, 254}, 4);
+  expect_bytes(json_array_get(pictures, 0), (const unsigned char[]){255, 128, 223, 255}, 4);
   expect_bytes(json_array_get(pictures, 1), (const unsigned char[]){254, 223, 128, 255}, 4);
-  expect_bytes(json_array_get(pictures, 2), (const unsigned char[]){33, 223, 33, 223}, 4);
-  expect_numbers(json_object_get(json_array_get(pictures, 0), "numbers"), 0, (double[]){1, 0.95, 0.55, 0}, 4);
+  expect_bytes(json_array_get(pictures, 2), (const unsigned char[]){33, 223, 33, 1}, 4);
+  expect_numbers(json_object_get(json_array_get(pictures, 0), "numbers"), 0, (double[]){1.8, 1.75, 0.55, 0},
+                 4);
   expect_numbers(json_object_get(json_array_get(pictures, 1), "numbers"), 0,
                  (double[]){0.999995, 0.95, 0.449995, -5e-6}, 4);
   cr_expect(json_is_null(json_object_get(json_array_get(pictures, 2), "numbers")));
-  expect_numbers(json_array_get(of, 0), 0, (double[]){0, 0, 0, 0, 1, 2, (0.1 + 0.100005) / 2, 0.100005}, 8);
+  expect_numbers(json_array_get(of, 0), 0, (double[]){0, 0, 0, 0, 1, 2, (0.1 + 0.800005) / 2, 0.800005}, 8);
   json_decref(maps), result_set_free(&set);
 }
 
-/* Of 32 keys two on each side are near, and two are the first. */
+/* Of 32 keys two on each side are near, and two are the first. Of the runs of a cell the second has a map. */
 Test(report_maps, what_is_near_and_what_is_first) {
   enum { SIDE = 32 };
-  result_set set = fixture_set(1);
+  result_set set = fixture_set(2);
+  result_row *row = &set.rows[set.count++];
   double all = 0, near = 0, first = 0;
-  set.rows->n = set.rows->n_kv = SIDE;
+  *row = fixture_row(60);
+  row->map = set.rows->map;
+  set.rows->map = NULL;
+  set.rows->n = set.rows->n_kv = row->n = row->n_kv = SIDE;
   for (int i = 0; i < SIDE * SIDE; i++) {
     const int apart = abs(i / SIDE - i % SIDE);
-    const float weight = set.rows->map[i] = set.rows->map[SIDE * SIDE + i] = 0x1p-5F / (float)(1 + apart);
+    const float weight = row->map[i] = row->map[SIDE * SIDE + i] = 0x1p-5F / (float)(1 + apart);
     all += (double)weight / SIDE;
     near += apart <= 2 ? (double)weight / SIDE : 0;
     first += i % SIDE < 2 ? (double)weight / SIDE : 0;
   }
   json_t *maps = maps_of(&set);
-  const json_t *picture = json_array_get(json_object_get(maps, "pictures"), 0);
+  const json_t *picture = json_array_get(json_object_get(maps, "pictures"), 3);
   expect_numbers(json_object_get(picture, "numbers"), 0, (double[]){all, near, first, 0}, 4);
   json_decref(maps), result_set_free(&set);
 }

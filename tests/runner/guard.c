@@ -63,7 +63,10 @@ static guard adopted(void) {
 
 Test(guard, what_is_adopted_can_be_read) {
   guard g = adopted();
+  cr_expect_eq(g.bytes, 3);
   cr_expect_eq(memcmp(g.at, "abc", 3), 0);
+  cr_assert_eq(guard_thaw(&g), ATTN_OK);
+  cr_expect_eq(++g.at[0], 'b', "it can be written again");
   guard_close(&g);
 }
 
@@ -73,10 +76,10 @@ Test(guard, what_is_adopted_cannot_be_written, .signal = SIGSEGV) { write_to(ado
 Test(guard, what_is_watched_notes_the_first_touch) {
   for (int t = 0; t < 4; t++) {
     guard g[2];
-    const guard *const blocks[GUARD_WATCHED + 1] = {&g[0], &g[1]};
+    const guard *const blocks[GUARD_WATCHED + 1] = {&g[0], &g[1], &g[1], &g[1]};
     cr_assert(guard_open(&g[0], 4090, 8) == ATTN_OK && guard_open(&g[1], 8200, 64) == ATTN_OK);
     cr_expect_eq(guard_watch(blocks, GUARD_WATCHED + 1), ATTN_EINVAL);
-    cr_assert_eq(guard_watch(blocks, 2), ATTN_OK);
+    cr_assert_eq(guard_watch(blocks, GUARD_WATCHED), ATTN_OK);
     const guard *of = &g[t % 2];
     const unsigned char *at = t < 2 ? of->end + 4095 * (t % 2) : of->first - 1 - 4095 * (t % 2);
     cr_expect_eq(*(const volatile unsigned char *)at, 0);

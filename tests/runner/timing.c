@@ -21,6 +21,7 @@ Test(timing_summary, small_samples_by_hand) {
   cr_expect_eq(odd.mad, 1); /* of 0 1 1 2 7 */
   /* Quartiles 2 and 4: fences at -1 and 7. */
   cr_expect_eq(odd.outliers, 1);
+  cr_expect_eq(summarise((const double[]){3, -1.1, 2, 6.9, 4}, 5).outliers, 1);
   const timing_summary even = summarise((const double[]){4, 1, 3, 2}, 4);
   cr_expect(even.median == 2.5 && even.mad == 1 && even.outliers == 0);
 }
