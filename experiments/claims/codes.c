@@ -31,7 +31,7 @@ static attn_status code_error(uint64_t seed, int bits, double *error) {
   data_qkv in = {0};
   estimate e = {NULL, NULL};
   attn_status status = single_keys(seed, CODE_ROWS, CODE_D, &in);
-  snprintf(spec, sizeof spec, "turbo:bits=%d,of=v,seed=%d", bits, (int)(seed % 1000));
+  snprintf(spec, sizeof spec, "turbo:bits=%d,of=v,seed=%llu", bits, (unsigned long long)seed);
   if (!status) status = estimate_make(&in, true, spec, &e);
   *error = 0;
   for (int64_t r = 0; !status && r < CODE_ROWS; r++) {
@@ -143,20 +143,19 @@ const claim claim_turbo_product = {
 /* Groups of keys share the step of a channel, elements of a token theirs. */
 static attn_status axis(const claim_options *options, claim_report *r) {
   static const char *const data[] = {"gaussian", "outlier"};
-  double level[2][2] = {{0}};
+  double level[2] = {0};
   const int count = options->captured ? 1 : 2;
   for (int c = 0; c < count; c++) {
     const claim_figure *f = NULL;
     const attn_status status =
         compare(options, data[c], "store:k=int2,v=int2", "kivi:bits=2,residual=32", r, &f);
     if (status) return status;
-    level[c][0] = f->low;
-    level[c][1] = f->high;
+    level[c] = f->low;
   }
   const double least = log(1.1);
-  if (level[0][0] > least && level[count - 1][0] > least)
+  if (level[0] > least && level[count - 1] > least)
     r->word = CLAIM_REPRODUCED;
-  else if (level[count - 1][0] > least)
+  else if (level[count - 1] > least)
     claim_holds_under(r, "channels of keys that are larger than others");
   return ATTN_OK;
 }
@@ -183,7 +182,7 @@ static attn_status far_products(uint64_t seed, double *share) {
     }
     for (int l = 0; l < QJL_D; l++) q[l] -= product / square * k[l];
   }
-  snprintf(spec, sizeof spec, "qjl:bits=%d,seed=%d", SIGNS / QJL_D, (int)(seed % 1000000));
+  snprintf(spec, sizeof spec, "qjl:bits=%d,seed=%llu", SIGNS / QJL_D, (unsigned long long)seed);
   if (!status) status = estimate_make(&in, true, spec, &e);
   *share = 0;
   q = in.q;
