@@ -166,7 +166,6 @@ static void try_spec(const char *spec, const attn_problem *p, bool padded, const
   inputs in = inputs_make(p, padded, 9, 1), up = upstream_of(&in);
   note_context("%s %s", spec, p->dtype == ATTN_F64 ? "f64" : "f32");
   test(&(setting){.spec = spec, .options = {.threads = 2}, .in = &in, .up = &up, .dlse = dlse});
-  inputs_free(&in), inputs_free(&up);
 }
 
 /* The first specs in either type, with gradients by the log-sum-exp, some with sinks, some with biases. */
@@ -264,7 +263,6 @@ static void keyless(setting *s) {
       EXPECT(attn_get(none.of[which], i, p->dtype) == (i < half ? attn_get(all.of[which], i, p->dtype) : 0));
   gradients_free(&all);
   gradients_free(&none);
-  inputs_free(&without);
 }
 
 /* One alone is what it is with the others; twice the upstream gradient is twice all, and none is zeros; rows
@@ -300,7 +298,6 @@ static void linear(setting *s) {
   expect_times(p, &one, 1, &rows, 0, "a stride of 0");
   gradients_free(&one);
   gradients_free(&rows);
-  inputs_free(&up);
   gradients_free(&all);
 }
 
@@ -363,7 +360,6 @@ static void spoiled(const setting *s, const gradients *before, const bool *seen,
                      reached ? "does not reach" : "reaches", (int)line, "qkv"[which]);
     }
   gradients_free(&after);
-  inputs_free(&in), inputs_free(&up);
 }
 
 static void spoil(setting *s) {
@@ -498,7 +494,4 @@ Test(core_gradients, keys_that_are_left) {
     gradients_free(&all);
     gradients_free(&some);
   }
-  inputs_free(&in);
-  inputs_free(&left);
-  inputs_free(&up);
 }

@@ -120,7 +120,6 @@ static void check_kept(const char *spec, const attn_problem *p, const int64_t *q
     attn_plan_destroy(plan), attn_plan_destroy(whole);
   }
   free(bias);
-  inputs_free(&in), inputs_free(&all);
 }
 
 Test(core_key_positions, keys_that_are_left) {
@@ -193,7 +192,6 @@ static void expect_run(const char *spec, const attn_problem *p, const attn_tenso
   EXPECT(strstr(attn_last_error(), message));
   output_free(&o);
   attn_plan_destroy(plan);
-  inputs_free(&in);
 }
 
 Test(core_key_positions, refused) {

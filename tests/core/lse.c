@@ -132,7 +132,6 @@ Test(core_lse, joins_parts_of_the_keys) {
   attn_plan_destroy(plan);
   run_free(runs[0]);
   run_free(runs[1]);
-  inputs_free(&in);
 }
 
 /* Scores of -Inf alone sum to 0, whatever weight the kernels keep for them. A NaN is one of its row alone. */

@@ -128,7 +128,6 @@ static void rising(attn_dtype dtype, double rise) {
         inputs_set(&in, TENSOR_Q, 0, h, i, l, l == 0 ? (i % 2 ? 1 : -1) : 0);
   for (int64_t j = 0; j < in.problem.n_kv; j++) inputs_set(&in, TENSOR_K, 0, 0, j, 0, rise * (double)j);
   every_spec(&in, "rising and falling scores");
-  inputs_free(&in);
 }
 
 Test(core_numerics, rescaling) {

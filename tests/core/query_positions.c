@@ -58,7 +58,6 @@ static void check_lengths(const char *spec, const attn_problem *p, const int64_t
     output_free(&all);
     attn_plan_destroy(plan);
   }
-  inputs_free(&in);
 }
 
 static char causal_specs[] =
@@ -159,5 +158,4 @@ Test(core_query_positions, infinite_values) {
   }
   output_free(&all);
   attn_plan_destroy(plan);
-  inputs_free(&in);
 }

@@ -63,7 +63,6 @@ static void check(const char *spec, int what, attn_mask_kind mask, bool causal, 
   inputs in = inputs_make(&p, true, 77, std);
   for (const char *const *isa = isas_under_test(); *isa; isa++)
     expect_spec_within(spec, &(attn_options){.isa = *isa, .threads = 2}, &in, *isa);
-  inputs_free(&in);
 }
 
 /* An emulator is left to the kernels: of a setting and a score it has one type, by turns. */
@@ -166,7 +165,6 @@ Test(core_score, a_sink_is_a_sigmoid) {
   free(sunk);
   free(lse);
   free(joined);
-  inputs_free(&in);
 }
 
 /* ---- tables ------------------------------------------------------------------------------------------ */

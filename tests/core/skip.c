@@ -173,7 +173,6 @@ static void judge_output(const attn_plan *plan, const inputs *in) {
   free(o);
   oracle_free(&expected);
   attn_plan_destroy(exact);
-  inputs_free(&alone);
 }
 
 static void check(setting s, const char *isa, bool padded) {
@@ -210,7 +209,6 @@ static void check(setting s, const char *isa, bool padded) {
   if (!padded) judge_output(plan, &in);
   free(r.score);
   attn_plan_destroy(plan);
-  inputs_free(&in);
 }
 
 Test(core_skip, visits_what_the_rule_says) {
@@ -242,7 +240,6 @@ Test(core_skip, what_a_bias_hides_is_not_visited) {
   for (int64_t i = 0; i < N_Q; i++)
     for (int64_t j = 1; j < N_KV; j += 2) cr_assert(!kept[1][i][j], "query %d, key %d", (int)i, (int)j);
   attn_plan_destroy(plan);
-  inputs_free(&in);
 }
 
 static void expect_equal(const inputs *in, const char *spec, const char *other, const char *isa) {
@@ -280,7 +277,6 @@ Test(core_skip, who_sees_nothing_asks_for_nothing) {
   ask(plan, &in, 0, 0);
   cr_expect(kept[0][0][7] && !kept[0][0][8] && !kept[0][0][95] && kept[0][1][100]);
   attn_plan_destroy(plan);
-  inputs_free(&in);
 }
 
 /* A NaN is not below anything: its row must be NaN, where all else is passed over. */
@@ -294,7 +290,6 @@ Test(core_skip, a_nan_is_never_passed_over) {
   ask(plan, &in, 0, 0);
   cr_expect(kept[0][0][7] && !kept[0][0][8] && kept[0][0][200] && !kept[0][0][208]);
   attn_plan_destroy(plan);
-  inputs_free(&in);
 }
 
 /* What the parameters of tiled do not let through. */

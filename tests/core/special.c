@@ -73,7 +73,6 @@ static void poison(tensor which, int64_t row, int64_t column, double value, bool
   in.kv_len[0] = 47;
   inputs_set(&in, which, 0, 0, row, column, value);
   expect_classes(&in, what);
-  inputs_free(&in);
 }
 
 static const int64_t rows[] = {0, 20, 46, 50}; /* the last one is padding for keys */

@@ -184,7 +184,6 @@ static void try_fault(fault which, bool lse, attn_status expected, const char *w
     note_failure("'%s' does not say '%s'", attn_last_error(), word);
   free(x.o);
   attn_plan_destroy(plan_of);
-  inputs_free(&in);
 }
 
 Test(core_verify, maps) {

@@ -177,7 +177,6 @@ static void expect_same_bits(const char *a, const char *b, bool causal) {
   EXPECT(!memcmp(law[0], law[1], sizeof law[0]));
   attn_plan_destroy(one), attn_plan_destroy(other);
   free(x), free(y);
-  inputs_free(&in);
 }
 
 Test(expression_join, of_everything_is_exact_attention) {
@@ -303,7 +302,6 @@ Test(expression_join, law_of_weights) {
   }
   free(m);
   attn_plan_destroy(plan), attn_plan_destroy(head);
-  inputs_free(&in);
 }
 
 static void expect_unjoined(const char *spec, const char *place, const char *reason) {

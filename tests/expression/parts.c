@@ -34,7 +34,6 @@ static void expect_both(const attn_problem *p, bool padded, const char *a, const
   else if (x && y)
     expect_same(p, x, y, "bitwise");
   free(x), free(y);
-  inputs_free(&in);
 }
 
 Test(expression_parts, sums_of_one_thing) {
@@ -65,7 +64,6 @@ Test(expression_parts, sums_add_up) {
   free(a);
   free(b);
   free(sum);
-  inputs_free(&in);
 }
 
 /* Parts of the sequence: a row's softmax is that of the parts that it sees, at most L joins of them. Scores

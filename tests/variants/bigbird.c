@@ -52,7 +52,6 @@ static void check_keys(const char *setting, int64_t n_q, bool causal) {
   if (wrong || !weighed) note_failure("%d of %d weights", (int)wrong, (int)weighed);
   free(runs);
   attn_plan_destroy(drop), attn_plan_destroy(own);
-  inputs_free(&in);
 }
 
 Test(variants_bigbird, drawn_blocks_stand_for_their_candidates) {

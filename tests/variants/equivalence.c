@@ -79,7 +79,6 @@ Test(variants_equivalence, longformer_one_short) {
   inputs in = inputs_make(&p, false, 31, 0.3);
   expect_full("longformer:window=132", &in);
   expect_not_full("longformer:window=130", &in);
-  inputs_free(&in);
 }
 
 static void bigbird(const inputs *in) {
@@ -172,7 +171,6 @@ Test(variants_equivalence, performer_optimal_at_zero) {
     cr_assert_arr_eq(got, want, output_count(&in.problem) * sizeof *got, "%s", pairs[i][0]);
     free(got), free(want);
   }
-  inputs_free(&in);
 }
 
 /* -- the same draws in fp32 and fp64 -- */
@@ -208,5 +206,4 @@ Test(variants_equivalence, draws_do_not_depend_on_the_dtype) {
       free(b);
       free(c);
     }
-  inputs_free(&in32), inputs_free(&in64);
 }

@@ -270,7 +270,6 @@ Test(variants_graph, a_row_without_keys_gives_zeros) {
   for (size_t at = 0; o && at < output_count(&in.problem); at++)
     if (!(o[at] <= 0 && o[at] >= 0)) note_failure("element %d is %g", (int)at, (double)o[at]);
   free(o);
-  inputs_free(&in);
 }
 
 static bool cyclic(int64_t head, int64_t i, int64_t j) { return head == 0 && i == 3 && j == 5; }

@@ -42,7 +42,6 @@ static attn_status run_to(const attn_problem *p, const char *text, const attn_ex
   attn_status status = verify_tensors(plan, x);
   if (!status) status = run_tensors(plan, x);
   attn_plan_destroy(plan);
-  inputs_free(&in);
   return status;
 }
 

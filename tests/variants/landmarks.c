@@ -273,7 +273,6 @@ Test(variants_landmarks, rows_that_there_are_not_are_refused) {
     EXPECT_STATUS(run_tensors(plan, x), ATTN_EFOREIGN);
     attn_plan_destroy(plan);
   }
-  inputs_free(&in);
 }
 
 Test(variants_landmarks, what_they_cannot_be_is_refused) {
@@ -324,5 +323,4 @@ Test(variants_landmarks, segments_of_a_plugin_are_all_that_it_writes) {
   for (int i = 0; i < 8 * 4; i++) EXPECT(memcmp(&own[i], &o[i], sizeof o[i]) == 0);
   free(own);
   attn_plan_destroy(plan);
-  inputs_free(&in);
 }

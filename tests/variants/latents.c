@@ -149,7 +149,6 @@ Test(variants_latents, a_rank_above_that_of_the_matrix_is_exact) {
     output_free(&own);
   }
   output_free(&want);
-  inputs_free(&in);
 }
 
 /* A NaN or an infinity makes its entry NaN wherever a query sees a key, and no other entry. */

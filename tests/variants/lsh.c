@@ -18,5 +18,4 @@ Test(variants_lsh, without_a_window_rows_may_be_empty) {
     EXPECT((x.view.caps & sum_to_one) == (window ? sum_to_one : 0));
     picks_free(&x);
   }
-  inputs_free(&in);
 }

@@ -48,7 +48,6 @@ static void expect_weights(const char *spec, int power, int64_t n, const double 
     note_failure("%s of %d: weights sum to %.17g", spec, (int)n, sum);
   free(o);
   attn_plan_destroy(plan);
-  inputs_free(&in);
 }
 
 static const char *const sparse[] = {"normaliser:kind=sparsemax", "normaliser:kind=entmax15"};
@@ -100,7 +99,6 @@ static double sum_of(const char *spec, bool causal) {
   cr_assert_not_null(o);
   const double sum = output_get(&p, o, 0, 0, 1, 0);
   free(o);
-  inputs_free(&in);
   return sum;
 }
 

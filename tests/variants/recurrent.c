@@ -291,7 +291,6 @@ Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
         cr_expect_gt(D * D_V / 2, exact[type], "%s", spec);
     attn_plan_destroy(plan);
   }
-  inputs_free(&in);
 }
 
 Test(variants_recurrent, gates_that_are_wrong_are_refused) {
@@ -321,7 +320,6 @@ Test(variants_recurrent, gates_that_are_wrong_are_refused) {
   EXPECT_STATUS(run_gated(plan, &in, &good, 1, o), ATTN_EINVAL);
   free(o);
   attn_plan_destroy(plan);
-  inputs_free(&in);
 }
 
 /* Parts of a sequence, from the state that the part before it left, in place; a part of one key is a step. */
@@ -376,5 +374,4 @@ Test(variants_recurrent, parts_hand_their_state_on) {
 Test(variants_recurrent, what_is_forgotten_leaves_numbers) {
   inputs in = inputs_shaped((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F32, 7, 1);
   compare("recurrent:decay=constant,gamma=0,chunk=8", &in, of_nothing);
-  inputs_free(&in);
 }

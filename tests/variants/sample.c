@@ -68,7 +68,6 @@ Test(variants_sample, draws_follow_the_moments) {
   for (int64_t j = 0; j < N; j += 3) hidden[j] = 1, bias[j] = -(double)INFINITY;
   in.problem.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F64, .row = N};
   check_law("count=5", true, &in, hidden);
-  inputs_free(&in);
 }
 
 /* Each key as often, and N / b keys for each, however the rows of a block come. */
@@ -85,7 +84,6 @@ Test(variants_sample, all_that_there_are_are_taken_as_they_are) {
       if (fabs(weights[j] - !is_owned(j)) > 0) note_failure("key %d has the weight %g", (int)j, weights[j]);
     sampler_free(&x);
   }
-  inputs_free(&in);
 }
 
 /* Queries before the first key, of attention that is not causal, have positions below 0. */
@@ -103,7 +101,6 @@ Test(variants_sample, heads_draw_for_themselves) {
   }
   EXPECT(alike[0] < KEYS / 2 && alike[1] < (QUERIES - KEYS) / 2); /* each with probability 1 / 20 */
   sampler_free(&x);
-  inputs_free(&in);
 }
 
 Test(variants_sample, enough_keys_are_exact_attention) { expect_exact_bits("sample:count=90"); }
@@ -206,7 +203,6 @@ Test(variants_sample, keys_are_as_many_as_eps_and_delta_ask_for) {
   const double off = 5 * sqrt(0.09 / DRAWS);
   const tally two = try(&in, "guarantee=clt", false, true, 0.05, DRAWS),
               one = try(&in, "guarantee=clt,quantile=one", false, false, 0.05, DRAWS);
-  inputs_free(&in);
   in = log_normal(4); /* the head has nearly all */
   const tally proven = try(&in, "guarantee=bernstein", true, true, 0.1, DRAWS / 5);
   if (getenv("ATTN_SHOW"))
@@ -219,7 +215,6 @@ Test(variants_sample, keys_are_as_many_as_eps_and_delta_ask_for) {
   EXPECT((double)two.failed / DRAWS < 0.1 + 2 * off);
   EXPECT(proven.failed == 0);
   EXPECT(two.share < 0.5 && two.share > one.share && proven.share < 0.9);
-  inputs_free(&in);
 }
 
 Test(variants_sample, a_promise_is_stated_as_what_it_is) {
@@ -240,5 +235,4 @@ Test(variants_sample, a_promise_is_stated_as_what_it_is) {
     EXPECT(s->claimed == cases[c].claimed);
     sampler_free(&x);
   }
-  inputs_free(&in);
 }

@@ -62,7 +62,6 @@ static void check_ranks(const char *spec, ranked want, attn_dtype t, bool causal
       }
   if (wrong) note_failure("%d keys", (int)wrong);
   picks_free(&x);
-  inputs_free(&in);
 }
 
 Test(variants_select, topk_ranks_all_keys) {
@@ -138,7 +137,6 @@ static void check_loki(attn_dtype t, bool causal) {
     }
   if (wrong) note_failure("%d rows", (int)wrong);
   picks_free(&x);
-  inputs_free(&in);
 }
 
 Test(variants_select, loki_ranks_by_the_leading_directions_of_the_keys) {
@@ -169,7 +167,6 @@ Test(variants_select, random_keys_are_drawn_evenly) {
   EXPECT(fabs((double)same - 8.0 * KEPT * KEPT) < 6 * 45);
   picks_free(&one);
   picks_free(&other);
-  inputs_free(&in);
 }
 
 /* Also of queries before the first key, of attention that is not causal, whose positions are below 0. */
@@ -187,7 +184,6 @@ Test(variants_select, random_keys_are_each_heads_own) {
   }
   EXPECT(early < KEYS / 2); /* each with probability 1 / 20 */
   picks_free(&x);
-  inputs_free(&in);
 }
 
 /* The pattern of one batch entry's selection. */
@@ -227,7 +223,6 @@ static void check_attended(const char *spec, attn_dtype t, bool causal, double s
   if (wrong) note_failure("%d outputs", (int)wrong);
   free(o);
   picks_free(&x);
-  inputs_free(&in);
 }
 
 /* ---- a selector of this test's own ------------------------------------------------------------------- */
@@ -301,7 +296,6 @@ static void expect_broken(toy_fault fault, const char *text) {
   toy_fault_now = SOUND;
   free(x.o);
   attn_plan_destroy(plan);
-  inputs_free(&in);
 }
 
 Test(variants_select, a_broken_selection_is_named) {

@@ -112,7 +112,6 @@ Test(variants_toeplitz, slopes_are_alibis_and_zeros_are_linear) {
     }
     free(o[0]), free(o[1]);
   }
-  inputs_free(&in);
 }
 
 /* Queries see no further than one position, and the keys of the second half have no features, or short ones:

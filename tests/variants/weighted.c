@@ -115,7 +115,6 @@ static void check(attn_dtype t, bool causal, bool relative) {
   if (wrong || unlike) note_failure("%d outputs, %d picks", (int)wrong, (int)unlike);
   free(o);
   picks_free(&x);
-  inputs_free(&in);
 }
 
 Test(variants_weighted, weights_are_biases) {
@@ -142,5 +141,4 @@ Test(variants_weighted, a_weight_that_is_no_number_is_named) {
   spoiled = false;
   free(x.o);
   attn_plan_destroy(made);
-  inputs_free(&in);
 }
