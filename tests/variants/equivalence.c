@@ -4,18 +4,15 @@
 
 /* Full attention as the oracle has it. */
 static oracle truth_of(const inputs *in) {
-  attn_plan *plan = plan_or_note(&in->problem, "full", NULL);
-  cr_assert_not_null(plan);
+  attn_plan *plan = plan_kept(&in->problem, "full", NULL);
   oracle truth = oracle_of(plan, in);
-  attn_plan_destroy(plan);
   return truth;
 }
 
 /* The largest ratio of |o - full| to the bound of the spec's own run. */
 static double excess(const char *spec, const inputs *in) {
   const attn_problem *p = &in->problem;
-  attn_plan *plan = plan_or_note(p, spec, NULL);
-  cr_assert_not_null(plan, "%s", spec);
+  attn_plan *plan = plan_kept(p, spec, NULL);
   void *o = run_plain(plan, in);
   oracle own = oracle_of_run(plan, in), truth = truth_of(in);
   double worst = 0;
@@ -31,7 +28,6 @@ static double excess(const char *spec, const inputs *in) {
   free(o);
   oracle_free(&own);
   oracle_free(&truth);
-  attn_plan_destroy(plan);
   return worst;
 }
 

@@ -20,8 +20,7 @@ static outcome outcome_on(const char *spec, attn_dtype dtype, void (*change)(inp
   x.problem.dtype = dtype;
   x.in = inputs_make(&x.problem, false, 11, 1);
   if (change) change(&x.in);
-  attn_plan *plan = plan_or_note(&x.problem, spec, NULL);
-  cr_assert_not_null(plan);
+  attn_plan *plan = plan_kept(&x.problem, spec, NULL);
   const size_t rows = (size_t)(x.problem.batch * x.problem.heads * N);
   x.o = malloc(rows * 5 * sizeof(double));
   x.lse = malloc(rows * sizeof *x.lse);
@@ -30,7 +29,6 @@ static outcome outcome_on(const char *spec, attn_dtype dtype, void (*change)(inp
   run.o = x.o;
   if (attn_plan_variant(plan)->caps & ATTN_CAP_LSE) run.lse = x.lse;
   cr_assert_eq(run_tensors(plan, run), ATTN_OK, "%s", attn_last_error());
-  attn_plan_destroy(plan);
   return x;
 }
 
@@ -80,8 +78,7 @@ Test(variants_landmarks, rcond_is_relative_to_the_largest) {
   for (int out = 0; out < 2; out++) {
     double o[4];
     attn_plan *plan =
-        plan_or_note(&p, out ? "nystrom:middle=pinv,rcond=0.068" : "nystrom:middle=pinv,rcond=0.066", NULL);
-    cr_assert_not_null(plan);
+        plan_made(&p, out ? "nystrom:middle=pinv,rcond=0.068" : "nystrom:middle=pinv,rcond=0.066", NULL);
     cr_assert_eq(run_tensors(plan, (attn_tensors){.q = q, .k = k, .v = v, .o = o}), ATTN_OK);
     cr_expect(fabs(o[0] * o[3] - o[1] * o[2] - (out ? 0 : 0.1)) < 1e-12 && fabs(o[0] - 0.9) < 0.1,
               "%g %g %g %g", o[0], o[1], o[2], o[3]);
@@ -266,8 +263,7 @@ Test(variants_landmarks, rows_that_there_are_not_are_refused) {
   for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++) {
     picked_count = wrong[w][0];
     picked_first = wrong[w][1];
-    attn_plan *plan = plan_or_note(&p, "picks_wrongly", NULL);
-    cr_assert_not_null(plan);
+    attn_plan *plan = plan_made(&p, "picks_wrongly", NULL);
     attn_tensors x = tensors_of(&in);
     x.o = o;
     EXPECT_STATUS(run_tensors(plan, x), ATTN_EFOREIGN);
@@ -311,9 +307,8 @@ Test(variants_landmarks, segments_of_a_plugin_are_all_that_it_writes) {
   const attn_problem p = attn_problem_make(1, 1, 8, 4);
   inputs in = inputs_make(&p, false, 7, 1);
   cr_assert_eq(attn_variant_register(&attn_variant_halves), ATTN_OK, "%s", attn_last_error());
-  attn_plan *plan = plan_or_note(&p, "halves", NULL);
+  attn_plan *plan = plan_kept(&p, "halves", NULL);
   float o[8 * 4];
-  cr_assert_not_null(plan);
   attn_tensors x = tensors_of(&in);
   x.o = o;
   for (too_many = 0; too_many < 2; too_many++)
@@ -322,5 +317,4 @@ Test(variants_landmarks, segments_of_a_plugin_are_all_that_it_writes) {
   float *own = (void *)run_spec("nystrom:landmarks=2", NULL, &in);
   for (int i = 0; i < 8 * 4; i++) EXPECT(memcmp(&own[i], &o[i], sizeof o[i]) == 0);
   free(own);
-  attn_plan_destroy(plan);
 }

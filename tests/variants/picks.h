@@ -12,9 +12,8 @@ typedef struct picks {
 } picks;
 
 static inline picks picks_of(const char *spec, const inputs *in) {
-  picks x = {.plan = plan_or_note(&in->problem, spec, NULL)};
-  cr_assert_not_null(x.plan);
-  cr_assert_eq(attn_plan_inspect(x.plan, &x.view), ATTN_OK);
+  picks x = {.plan = NULL};
+  x.plan = plan_inspected(&in->problem, spec, NULL, &x.view);
   cr_assert_not_null(x.view.selector);
   const size_t rows = (size_t)(in->problem.batch * in->problem.heads * in->problem.n_q);
   x.runs = calloc(rows * (size_t)x.view.selector->max_runs, sizeof *x.runs);
