@@ -278,15 +278,14 @@ Test(core_problem, costs_are_those_of_the_formulas) {
 Test(core_problem, execute_checks_its_arguments) {
   inputs in = inputs_shaped((case_shape){2, 1, 1, 5, 6, 3, 3, false, false}, ATTN_F32, 1, 1);
   attn_plan *plan = plan_made(&in.problem, "tiled", NULL);
-  float *o = calloc(30, sizeof *o);
-  void *work = malloc(attn_plan_work_size(plan));
+  float *o = kept_memory(calloc(30, sizeof *o));
+  void *work = kept_memory(malloc(attn_plan_work_size(plan)));
   static const int64_t too_many[] = {6, 7}, negative[] = {-1, 6}, fine[] = {6, 0};
   EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, too_many, o, work), ATTN_EINVAL);
   EXPECT(strstr(attn_last_error(), "kv_len"));
   EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, negative, o, work), ATTN_EINVAL);
   for (int k = 0; k < 30; k++) EXPECT(o[k] <= 0 && o[k] >= 0);
   EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, fine, o, work), ATTN_OK);
-  free(o), free(work);
   attn_plan_destroy(plan), attn_plan_destroy(NULL);
 }
 

@@ -149,8 +149,8 @@ Test(core_score, a_sink_is_a_sigmoid) {
   with.score.sink = sinks;
   inputs in = inputs_make(&p, true, 3, 2);
   const size_t rows = (size_t)(2 * HEADS * N_Q);
-  double *o = calloc(9 * rows, sizeof *o), *sunk = calloc(9 * rows, sizeof *sunk),
-         *lse = calloc(rows, sizeof *lse), *joined = calloc(rows, sizeof *joined);
+  double *o = kept_memory(calloc(9 * rows, sizeof *o)), *sunk = kept_memory(calloc(9 * rows, sizeof *sunk)),
+         *lse = kept_memory(calloc(rows, sizeof *lse)), *joined = kept_memory(calloc(rows, sizeof *joined));
   execute_lse(&p, &in, o, lse);
   execute_lse(&with, &in, sunk, joined);
   for (size_t r = 0; r < rows; r++) {
@@ -159,10 +159,6 @@ Test(core_score, a_sink_is_a_sigmoid) {
     EXPECT(fabs(joined[r] - want) <= 1e-13 * (1 + fabs(want)));
     for (size_t l = 9 * r; l < 9 * r + 9; l++) EXPECT(fabs(sunk[l] - share * o[l]) <= 1e-13);
   }
-  free(o);
-  free(sunk);
-  free(lse);
-  free(joined);
 }
 
 /* ---- tables ------------------------------------------------------------------------------------------ */

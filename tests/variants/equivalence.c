@@ -13,7 +13,7 @@ static oracle truth_of(const inputs *in) {
 static double excess(const char *spec, const inputs *in) {
   const attn_problem *p = &in->problem;
   attn_plan *plan = plan_kept(p, spec, NULL);
-  void *o = run_plain(plan, in);
+  void *o = kept_memory(run_plain(plan, in));
   oracle own = oracle_of_run(plan, in), truth = truth_of(in);
   double worst = 0;
   for (int64_t b = 0; b < p->batch; b++)
@@ -25,7 +25,6 @@ static double excess(const char *spec, const inputs *in) {
           if (!(err <= own.bound[at] * worst))
             worst = own.bound[at] > 0 ? err / own.bound[at] : err > 0 ? 1e300 : worst;
         }
-  free(o);
   oracle_free(&own);
   oracle_free(&truth);
   return worst;

@@ -125,7 +125,6 @@ static void check_pages(const setting *s, attn_dtype t, bool causal) {
       }
   if (wrong) note_failure("%d of %d keys", (int)wrong, (int)decided);
   if (decided < HEADS * N_Q * 8) note_failure("only %d keys are decided", (int)decided);
-  picks_free(&x);
 }
 
 Test(variants_pages, keep_what_the_definition_says) {
@@ -186,7 +185,6 @@ Test(variants_pages, pages_of_a_long_sequence_are_attended_to) {
           EXPECT(fabs(output_get(&in.problem, o, 0, h, i, l) - want[l] / sum) <= 1e-4);
       }
     free(o);
-    picks_free(&x);
   }
 }
 

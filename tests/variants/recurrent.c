@@ -137,9 +137,8 @@ static void compare_output(const char *spec, const inputs *in, const void *o, co
 
 static void compare(const char *spec, const inputs *in, double (*of_head)(int64_t head)) {
   attn_plan *plan = plan_kept(&in->problem, spec, NULL);
-  void *o = run_plain(plan, in);
+  void *o = kept_memory(run_plain(plan, in));
   compare_output(spec, in, o, &(gates){.of_head = of_head});
-  free(o);
 }
 
 static double of_head(int64_t h) { return 1 - pow(2, (double)(-5 - h)); }
@@ -290,7 +289,7 @@ Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
 
 Test(variants_recurrent, gates_that_are_wrong_are_refused) {
   inputs in = inputs_shaped((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, false}, ATTN_F32, 7, 1);
-  char *o = malloc(output_bytes(&in.problem));
+  char *o = kept_memory(malloc(output_bytes(&in.problem)));
   attn_plan *plan = plan_kept(&in.problem, "recurrent:rule=ssd", NULL);
   draw_gates(0);
   const attn_extra good = {"decay", ATTN_F64, decay, BATCH, HEADS, N, 1};
@@ -312,7 +311,6 @@ Test(variants_recurrent, gates_that_are_wrong_are_refused) {
   cr_expect(strstr(attn_last_error(), "decay[0, 1, 3, 0] = 0.25"), "%s", attn_last_error());
   decay[N + 3] = (double)NAN;
   EXPECT_STATUS(run_gated(plan, &in, &good, 1, o), ATTN_EINVAL);
-  free(o);
 }
 
 /* Parts of a sequence, from the state that the part before it left, in place; a part of one key is a step. */

@@ -116,7 +116,7 @@ static const attn_picks last = {.max_runs = 1, .runs = last_runs, .counts = last
 static inputs log_normal(double spread) {
   inputs in = one_query(MANY, ATTN_F64);
   in.problem.scale = 1;
-  double *s = malloc(MANY * sizeof *s);
+  double *s = kept_memory(malloc(MANY * sizeof *s));
   attn_rng rng = rng_of(9, 1, 1);
   for (int64_t j = 0; j < MANY; j++) s[j] = spread * attn_rng_normal(&rng);
   for (int64_t j = 1; j < MANY; j++)
@@ -128,7 +128,6 @@ static inputs log_normal(double spread) {
   for (int64_t l = 0; l < D; l++) inputs_set(&in, TENSOR_Q, 0, 0, 0, l, l == 0);
   for (int64_t j = 0; j < MANY; j++)
     for (int64_t l = 0; l < D; l++) inputs_set(&in, TENSOR_K, 0, 0, j, l, l == 0 ? s[j] : 0);
-  free(s);
   return in;
 }
 
