@@ -54,14 +54,14 @@ typedef struct seen_pattern {
   attn_problem problem;
 } seen_pattern;
 
-/* A plan with a pattern, of one batch entry; ends the test if there is none. */
+/* A plan with a pattern, of one batch entry, which goes with the process; ends the test if there is none. */
 static inline seen_pattern open_pattern(const char *spec, int64_t heads, int64_t n_q, int64_t n_kv,
                                         bool causal) {
   seen_pattern s = {.problem = attn_problem_make(1, heads, n_kv, 4)};
   s.problem.n_q = n_q;
   s.problem.causal = causal;
   note_context("%s n %dx%d%s", spec, (int)n_q, (int)n_kv, causal ? " causal" : "");
-  s.plan = plan_inspected(&s.problem, spec, NULL, &s.view);
+  s.plan = keep_object(plan_inspected(&s.problem, spec, NULL, &s.view), destroy_plan);
   cr_assert_not_null(s.view.pattern);
   return s;
 }
@@ -90,6 +90,12 @@ static inline void mark_row(const seen_pattern *s, int64_t head, int64_t i, unsi
     }
   }
   free(runs);
+}
+
+/* The cost of the plan is d_qk + d_v multiply-adds for each pair. */
+static inline void expect_pairs(const seen_pattern *s, double pairs) {
+  double counted = attn_plan_cost(s->plan).mul_add / (double)(s->problem.d_qk + s->problem.d_v);
+  if (!(fabs(counted - pairs) <= 1e-9 * pairs)) note_failure("%g pairs by the cost, %g seen", counted, pairs);
 }
 
 /* The weight of each key for each query of a head, 0 where it is not taken; a row of weights has `width`. */
