@@ -233,7 +233,6 @@ Test(core_bf16, rows_at_the_ends_of_the_range) {
   for (int64_t j = 0; j < 150; j++)
     for (int64_t l = 0; l < 19; l++) inputs_set(&in, TENSOR_V, 0, 0, j, l, ldexp((double)(j + l), -149));
   both_paths(&in, "subnormal values");
-  inputs_free(&in);
 }
 
 /* On rows that fp32 alone can hold the split path is as good as fp32: bound and all. */
@@ -248,7 +247,6 @@ Test(core_bf16, subnormal_rows_keep_their_digits) {
                         run_spec("tiled:path=split,block_k=64", &options, &in),
                         "every key goes through fp32");
   }
-  inputs_free(&in);
 }
 
 /* A query's row depends only on the keys that it sees, whichever path its neighbours take. */

@@ -97,7 +97,6 @@ static void every_setting(const attn_variant *variant, case_shape shape, attn_dt
       expect_same_outputs(&problem, plain, o, "another floating-point environment");
     }
   spec_list_free(&specs);
-  inputs_free(&in);
 }
 
 static void every_variant(attn_dtype dtype) {

@@ -26,7 +26,7 @@ static attn_kv_cache *cache_make(const char *spec) {
 
 /* Positions first ... first + n - 1 of a tensor of all, as one of n. */
 static float *slice(const float *x, int64_t heads, int64_t d, int64_t first, int64_t n) {
-  float *out = malloc((size_t)(BATCH * heads * n * d) * sizeof *out);
+  float *out = kept_memory(malloc((size_t)(BATCH * heads * n * d) * sizeof *out));
   for (int64_t line = 0; line < BATCH * heads; line++)
     memcpy(out + line * n * d, x + (line * N + first) * d, (size_t)(n * d) * sizeof *out);
   return out;
@@ -39,18 +39,13 @@ static attn_status append(attn_kv_cache *c, const inputs *x, int64_t first, int6
         *v = slice(&x->v[0][0][0][0], KV_HEADS, D_V, first, n);
   if (narrow & 1) attn_convert(k, ATTN_F32, BATCH * KV_HEADS * n * D, ATTN_BF16, k);
   if (narrow & 2) attn_convert(v, ATTN_F32, BATCH * KV_HEADS * n * D_V, ATTN_BF16, v);
-  const attn_status status = attn_kv_cache_append(c, n, length, q, k, v);
-  free(q);
-  free(k);
-  free(v);
-  return status;
+  return attn_kv_cache_append(c, n, length, q, k, v);
 }
 
 /* Of the last query of each sequence, at position `at`. */
 static void attend(attn_kv_cache *c, const inputs *x, int64_t at, float o[BATCH][HEADS][D_V]) {
   float *q = slice(&x->q[0][0][0][0], HEADS, D, at, 1);
   cr_assert_eq(attn_kv_cache_attend(c, 1, q, o, NULL), ATTN_OK, "%s", attn_last_error());
-  free(q);
 }
 
 /* And its memory: with filters, rings of queries, budgets that are shared, codes, latents. */
@@ -96,7 +91,6 @@ Test(core_kv_cache, a_copy_is_the_cache_that_is_gone) {
     attn_kv_cache_destroy(copy), attn_kv_cache_destroy(never);
     cr_expect_eq(memory.live_bytes, 0, "%s", spec);
   }
-  free(x);
 }
 
 /* The arrays of the problem are the caller's again when the cache is made. */
@@ -119,7 +113,6 @@ Test(core_kv_cache, keeps_the_sinks_that_it_was_given) {
     cr_expect_eq(memcmp(want, o, sizeof o), 0, "a copy outlives the cache");
     attn_kv_cache_destroy(copy);
   }
-  free(x);
 }
 
 /* Several queries at a time, as of a prompt. Behind it no cache knows what they saw. */
@@ -141,7 +134,6 @@ static void attend_to_prompt(const char *spec, const inputs *x) {
   cr_expect_eq(attn_kv_cache_attend(c, 1, q, NULL, NULL), ATTN_EINVAL);
   cr_expect_eq(attn_kv_cache_truncate(c, prompt), ATTN_EUNSUPPORTED);
   attn_kv_cache_destroy(c);
-  free(q);
 }
 
 Test(core_kv_cache, a_prompt_is_attended_to_at_once) {
@@ -155,7 +147,6 @@ Test(core_kv_cache, a_prompt_is_attended_to_at_once) {
   cr_expect(view.length == 41 && view.held == 41 && !view.position);
   cr_expect_eq(attn_kv_cache_look(c, 1, KV_HEADS, &view), ATTN_EINVAL);
   attn_kv_cache_destroy(c);
-  free(x);
 }
 
 /* Several queries of a full cache whose kv heads share: rows of the shorter head that are no keys stand
@@ -191,7 +182,6 @@ Test(core_kv_cache, kv_heads_hold_different_numbers_of_keys) {
     for (int head = 0; head < HEADS; head++)
       for (int i = 0; i < QUERIES; i++)
         check_row(x, held[b][head / GROUP], b, head, N - QUERIES + i, o[0][b][head][i]);
-  free(q), free(x);
 }
 
 /* A query may be asked for again until a key of any kv head has gone that it saw. */
@@ -217,10 +207,8 @@ Test(core_kv_cache, queries_end_where_the_last_head_lost_a_key) {
   for (int64_t n = 1; n < N; n++) {
     float *q = slice(&x->q[0][0][0][0], HEADS, D, N - n, n);
     cr_expect_eq(attn_kv_cache_attend(c, n, q, o, NULL), N - n < gone[1] ? ATTN_EUNSUPPORTED : ATTN_OK);
-    free(q);
   }
   attn_kv_cache_destroy(c);
-  free(x);
 }
 
 /* ---- memory and refusals ------------------------------------------------------------------------------- */
@@ -293,7 +281,6 @@ static void expect_as_it_was(const char *spec, const inputs *x) {
       memory.refuse_at = -1;
       cr_expect_eq(attn_kv_cache_attend(c, 1, q, o, NULL), ATTN_OK);
     }
-    free(q);
     cr_expect_eq(status, memory.refused ? ATTN_ENOMEM : ATTN_OK, "%s, %d: %s", spec, left, attn_last_error());
     cr_expect_eq(memory.live_bytes, attn_kv_cache_bytes(c));
     attn_kv_cache_destroy(c);
@@ -307,7 +294,6 @@ Test(core_kv_cache, is_as_it_was_where_there_is_no_memory) {
   expect_as_it_was("latent:rank=6,prompt=40", x);
   attn_matrix_reader_set(read_filters);
   expect_as_it_was("evict:score=qfilter,filters=f,budget=80,recent=4", x);
-  free(x);
 }
 
 Test(core_kv_cache, refuses_what_it_cannot_do) {
@@ -334,5 +320,4 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
   cr_assert_eq(attn_kv_cache_look(c, 1, 1, &view), ATTN_OK);
   cr_expect(view.length == 10 && view.held == 8);
   attn_kv_cache_destroy(c), attn_kv_cache_destroy(NULL);
-  free(x);
 }

@@ -49,12 +49,11 @@ static void append(attn_kv_cache *c, const tensors *x, int64_t sequence, int64_t
 /* The last query of each sequence. */
 static void attend(attn_kv_cache *c, const tensors *x, int64_t sequence, int64_t batch, float *o) {
   int64_t first[SEQUENCES], one[SEQUENCES];
-  float *q = calloc((size_t)(batch * HEADS * D), sizeof *q);
+  float *q = kept_memory(calloc((size_t)(batch * HEADS * D), sizeof *q));
   cr_assert(q);
   for (int64_t b = 0; b < batch; b++) first[b] = length_of(sequence + b) - 1, one[b] = 1;
   slice(&x->q[sequence][0][0][0], HEADS, batch, first, one, 1, q);
   cr_assert_eq(attn_kv_cache_attend(c, 1, q, o, NULL), ATTN_OK, "%s", attn_last_error());
-  free(q);
 }
 
 /* Two positions more for sequences that have them, on the same side of a prompt of 24, and back again; below
@@ -78,7 +77,7 @@ Test(core_kv_cache_many, each_sequence_is_as_if_alone) {
   char spec[80];
   static const char can_go_back[] = "01237";
   static float together[SEQUENCES][HEADS][D], alone[HEADS][D];
-  tensors *x = malloc(sizeof *x);
+  tensors *x = kept_memory(malloc(sizeof *x));
   cr_assert(x);
   attn_rng rng = rng_of(5, 0, 0);
   for (size_t i = 0; i < sizeof *x / sizeof(float); i++)
@@ -108,5 +107,4 @@ Test(core_kv_cache_many, each_sequence_is_as_if_alone) {
       attn_kv_cache_destroy(c);
     }
   }
-  free(x);
 }

@@ -69,7 +69,7 @@ static void try(const inputs *in, const char *spec, const char *isa) {
   attn_view view;
   EXPECT_STATUS(attn_plan_inspect(plan, &view), ATTN_OK);
   run r = run_lse(plan, in);
-  void *o = run_plain(plan, in);
+  void *o = kept_memory(run_plain(plan, in));
   const attn_problem *p = &in->problem;
   expect_same(p, r.o, o, "output with and without lse");
   for (int64_t row = 0; row < p->batch * p->heads * p->n_q; row++) {
@@ -78,7 +78,6 @@ static void try(const inputs *in, const char *spec, const char *isa) {
     if (isinf(lse) ? r.lse[row] != lse : !(fabs(r.lse[row] - lse) <= error))
       note_failure("row %lld: lse %.17g, expected %.17g within %g", (long long)row, r.lse[row], lse, error);
   }
-  free(o);
   run_free(r);
   attn_plan_destroy(plan);
 }
@@ -118,7 +117,7 @@ Test(core_lse, joins_parts_of_the_keys) {
   attn_plan *plan = plan_or_note(&all, "tiled", NULL);
   cr_assert(plan);
   oracle exact = oracle_of(plan, &in);
-  double *o = malloc(output_count(&all) * sizeof *o);
+  double *o = kept_memory(malloc(output_count(&all) * sizeof *o));
   for (size_t e = 0; e < output_count(&all); e++) {
     size_t row = e / (size_t)all.d_v;
     double m = fmax(runs[0].lse[row], runs[1].lse[row]), a = exp(runs[0].lse[row] - m),
@@ -127,12 +126,10 @@ Test(core_lse, joins_parts_of_the_keys) {
     exact.bound[e] += 0x1p-45; /* |v| < 4; lse < 16, so a and b within 2^-48 */
   }
   expect_within(&all, o, &exact, "joined");
-  free(o);
   oracle_free(&exact);
   attn_plan_destroy(plan);
   run_free(runs[0]);
   run_free(runs[1]);
-  inputs_free(&in);
 }
 
 /* Scores of -Inf alone sum to 0, whatever weight the kernels keep for them. A NaN is one of its row alone. */
@@ -189,7 +186,7 @@ static void expect_logits(const inputs *in, const char *spec) {
   attn_plan *plan = plan_or_note(p, spec, NULL);
   if (!plan) return;
   run r = run_lse(plan, in);
-  int64_t *keys = calloc((size_t)p->n_kv, sizeof *keys), empty = 0;
+  int64_t *keys = kept_memory(calloc((size_t)p->n_kv, sizeof *keys)), empty = 0;
   for (int64_t row = 0; row < p->batch * p->heads * p->n_q; row++) {
     const int64_t h = row / p->n_q % p->heads;
     const double want = p->score.sink ? p->score.sink[h] : -(double)INFINITY;
@@ -202,7 +199,6 @@ static void expect_logits(const inputs *in, const char *spec) {
     for (int64_t l = 0; l < p->d_v; l++) EXPECT(attn_get(r.o, row * p->d_v + l, p->dtype) == 0);
   }
   EXPECT(empty > 0);
-  free(keys);
   run_free(r);
   attn_plan_destroy(plan);
 }
@@ -244,10 +240,9 @@ Test(core_lse, refusals) {
   double lse[4];
   attn_plan *full = plan_or_note(&problem, "full", NULL), *tiled = plan_or_note(&problem, "tiled", NULL);
   cr_assert(full && tiled);
-  void *work = malloc(attn_plan_work_size(full) + attn_plan_work_size(tiled));
+  void *work = kept_memory(malloc(attn_plan_work_size(full) + attn_plan_work_size(tiled)));
   EXPECT_STATUS(attn_plan_execute_lse(full, x, x, x, NULL, o, lse, work), ATTN_EUNSUPPORTED);
   EXPECT_STATUS(attn_plan_execute_lse(tiled, x, x, x, NULL, o, NULL, work), ATTN_EINVAL);
   EXPECT_STATUS(attn_plan_execute_lse(tiled, x, x, NULL, NULL, o, lse, work), ATTN_EINVAL);
-  free(work);
   attn_plan_destroy(full), attn_plan_destroy(tiled);
 }

@@ -38,7 +38,7 @@ static void check_bigbird(blocks p, int64_t n_q, int64_t n_kv, bool causal) {
   const char *spec = text_of("bigbird:block=%d,window=%d,random=%d,global=%d,seed=5", (int)p.block,
                              (int)p.window, (int)p.random, (int)p.global);
   seen_pattern s = open_pattern(spec, 3, n_q, n_kv, causal);
-  unsigned char *marks = malloc((size_t)n_kv), *first = calloc((size_t)n_kv, 1);
+  unsigned char *marks = kept_memory(malloc((size_t)n_kv)), *first = kept_memory(calloc((size_t)n_kv, 1));
   cr_assert(marks && first);
   for (int64_t head = 0; head < 3; head++)
     for (int64_t i = 0; i < n_q; i++) {
@@ -51,8 +51,6 @@ static void check_bigbird(blocks p, int64_t n_q, int64_t n_kv, bool causal) {
       else if (!causal && memcmp(first, marks, (size_t)n_kv) != 0)
         note_failure("row %d differs within its block", (int)i);
     }
-  free(marks), free(first);
-  attn_plan_destroy(s.plan);
 }
 
 Test(core_patterns, bigbird) {
@@ -83,7 +81,7 @@ static void check_prefix(const char *spec, int64_t n, int64_t longer) {
   p.causal = true;
   if (!is_pattern(&p, spec)) return;
   seen_pattern s = open_pattern(spec, 2, n, n, true), more = open_pattern(spec, 2, longer, longer, true);
-  unsigned char *marks = malloc((size_t)n), *other = malloc((size_t)longer);
+  unsigned char *marks = kept_memory(malloc((size_t)n)), *other = kept_memory(malloc((size_t)longer));
   cr_assert(marks && other);
   for (int64_t head = 0; head < 2; head++)
     for (int64_t i = 0; i < n; i++) {
@@ -93,8 +91,6 @@ static void check_prefix(const char *spec, int64_t n, int64_t longer) {
         note_failure("head %d, row %d: sees other keys if the sequence is %d long", (int)head, (int)i,
                      (int)longer);
     }
-  free(marks), free(other);
-  attn_plan_destroy(s.plan), attn_plan_destroy(more.plan);
 }
 
 Test(core_patterns, causal_rows_do_not_depend_on_the_length) {

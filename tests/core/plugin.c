@@ -42,7 +42,6 @@ Test(core_plugin, both_builds_agree) {
   EXPECT_STATUS(attn_variant_register(&renamed), ATTN_OK);
   void *linked = run_spec("template_in_tree:block=8", NULL, &in);
   expect_same_outputs(&in.problem, loaded, linked, "a plug-in and the same file in the tree");
-  inputs_free(&in);
 }
 
 static void expect_refused(const char *path, attn_status expected, const char *word) {

@@ -58,7 +58,6 @@ Test(core_policies, a_kv_head_has_its_own_filter) {
         cr_expect_eq(held[t][j], held[t - 1][j] && j != gone, "head %d, key %d at %d", h, (int)j, (int)t);
     }
   }
-  free(x);
 }
 
 /* Of equal keys the higher position goes, of those that are not recent. */
@@ -73,7 +72,6 @@ Test(core_policies, of_equal_keys_the_first_stay) {
   x->k[1][0][5][0] = (float)NAN; /* what has no score goes before all */
   hold(x, "evict:score=knorm,budget=12,recent=4", 0, held);
   for (int64_t t = 5; t < N; t++) cr_expect_eq(held[t][5], t < 12, "no score, at %d", (int)t);
-  free(x);
 }
 
 /* Closed forms against counting: keys at a position, in the mean of kv heads, and query-key pairs of the last
@@ -128,5 +126,4 @@ Test(core_policies, counts_keys_and_pairs_in_closed_form) {
     count++;
   }
   cr_expect_gt(count, 80);
-  free(x);
 }

@@ -77,7 +77,6 @@ Test(core_problem, inputs_that_broadcast) {
   inputs copy = inputs_gather(&in, &apart, 0);
   expect_same_outputs(&apart, run_spec("tiled", NULL, &in), run_spec("tiled", NULL, &copy),
                       "a head stride of 0");
-  inputs_free(&in), inputs_free(&copy);
 }
 
 Test(core_problem, products_that_overflow) {
@@ -278,19 +277,16 @@ Test(core_problem, costs_are_those_of_the_formulas) {
 
 Test(core_problem, execute_checks_its_arguments) {
   inputs in = inputs_shaped((case_shape){2, 1, 1, 5, 6, 3, 3, false, false}, ATTN_F32, 1, 1);
-  attn_plan *plan = plan_or_note(&in.problem, "tiled", NULL);
-  cr_assert_not_null(plan);
-  float *o = calloc(30, sizeof *o);
-  void *work = malloc(attn_plan_work_size(plan));
+  attn_plan *plan = plan_made(&in.problem, "tiled", NULL);
+  float *o = kept_memory(calloc(30, sizeof *o));
+  void *work = kept_memory(malloc(attn_plan_work_size(plan)));
   static const int64_t too_many[] = {6, 7}, negative[] = {-1, 6}, fine[] = {6, 0};
   EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, too_many, o, work), ATTN_EINVAL);
   EXPECT(strstr(attn_last_error(), "kv_len"));
   EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, negative, o, work), ATTN_EINVAL);
   for (int k = 0; k < 30; k++) EXPECT(o[k] <= 0 && o[k] >= 0);
   EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, fine, o, work), ATTN_OK);
-  free(o), free(work);
   attn_plan_destroy(plan), attn_plan_destroy(NULL);
-  inputs_free(&in);
 }
 
 Test(core_problem, options) {
@@ -326,8 +322,7 @@ Test(core_problem, environment_forces_an_instruction_set) {
   EXPECT(strcmp(attn_plan_isa(plan), "scalar") == 0);
   attn_plan_destroy(plan);
   attn_options options = {.isa = attn_isa_list()[0]};
-  plan = plan_or_note(&p, "tiled", &options);
-  cr_assert_not_null(plan);
+  plan = plan_made(&p, "tiled", &options);
   EXPECT(strcmp(attn_plan_isa(plan), attn_isa_list()[0]) == 0);
   attn_plan_destroy(plan);
 }
@@ -405,7 +400,6 @@ Test(core_attention, one_call_is_a_plan_executed_once) {
     EXPECT_STATUS(attn_attention(in.q, in.k, in.v, o, &p, specs[s]), ATTN_OK);
     expect_same_outputs(&p, planned, o, "one call");
   }
-  inputs_free(&in);
 }
 
 Test(core_attention, errors_are_those_of_plans) {

@@ -48,17 +48,13 @@ static void check_lengths(const char *spec, const attn_problem *p, const int64_t
       output one;
       run_alone(&in, spec, &options, b, lengths[b], &one);
       expect_entry(&in.problem, &all, &one, b);
-      output_free(&one);
     }
     attn_plan_destroy(plan);
     plan = plan_or_note(&in.problem, spec, &(attn_options){.isa = *isa, .threads = 5});
     EXPECT_STATUS(run(plan, &x, &again), ATTN_OK);
     expect_same(&in.problem, all.o, again.o, "2 and 5 threads");
-    output_free(&again);
-    output_free(&all);
     attn_plan_destroy(plan);
   }
-  inputs_free(&in);
 }
 
 static char causal_specs[] =
@@ -127,7 +123,6 @@ Test(core_query_positions, masks) {
       note_context("documents, position %d", (int)at);
       EXPECT(fabs(output_get(&in.problem, x.o, 0, 1, i, 4) - o / sum) <= tolerance(ATTN_F64, 4));
     }
-    output_free(&x);
     attn_plan_destroy(plan);
     inputs_free(&in);
   }
@@ -155,9 +150,6 @@ Test(core_query_positions, infinite_values) {
                    own = attn_get(one.o, at, ATTN_F64);
       EXPECT(isnan(got) == isnan(own) && isinf(got) == isinf(own));
     }
-    output_free(&one);
   }
-  output_free(&all);
   attn_plan_destroy(plan);
-  inputs_free(&in);
 }

@@ -63,7 +63,6 @@ static void check(const char *spec, int what, attn_mask_kind mask, bool causal, 
   inputs in = inputs_make(&p, true, 77, std);
   for (const char *const *isa = isas_under_test(); *isa; isa++)
     expect_spec_within(spec, &(attn_options){.isa = *isa, .threads = 2}, &in, *isa);
-  inputs_free(&in);
 }
 
 /* An emulator is left to the kernels: of a setting and a score it has one type, by turns. */
@@ -136,13 +135,11 @@ Test(core_score, pairs_are_what_queries_see) {
 /* ---- sinks ------------------------------------------------------------------------------------------- */
 
 static void execute_lse(const attn_problem *p, const inputs *in, double *o, double *lse) {
-  attn_plan *plan = plan_or_note(p, "tiled", NULL);
-  cr_assert_not_null(plan);
+  attn_plan *plan = plan_kept(p, "tiled", NULL);
   attn_tensors x = tensors_of(in);
   x.o = o;
   x.lse = lse;
   EXPECT_STATUS(run_tensors(plan, x), ATTN_OK);
-  attn_plan_destroy(plan);
 }
 
 /* o_sink = sigmoid(lse - z) o and lse_sink = log(e^lse + e^z), also where no key is seen. */
@@ -152,8 +149,8 @@ Test(core_score, a_sink_is_a_sigmoid) {
   with.score.sink = sinks;
   inputs in = inputs_make(&p, true, 3, 2);
   const size_t rows = (size_t)(2 * HEADS * N_Q);
-  double *o = calloc(9 * rows, sizeof *o), *sunk = calloc(9 * rows, sizeof *sunk),
-         *lse = calloc(rows, sizeof *lse), *joined = calloc(rows, sizeof *joined);
+  double *o = kept_memory(calloc(9 * rows, sizeof *o)), *sunk = kept_memory(calloc(9 * rows, sizeof *sunk)),
+         *lse = kept_memory(calloc(rows, sizeof *lse)), *joined = kept_memory(calloc(rows, sizeof *joined));
   execute_lse(&p, &in, o, lse);
   execute_lse(&with, &in, sunk, joined);
   for (size_t r = 0; r < rows; r++) {
@@ -162,11 +159,6 @@ Test(core_score, a_sink_is_a_sigmoid) {
     EXPECT(fabs(joined[r] - want) <= 1e-13 * (1 + fabs(want)));
     for (size_t l = 9 * r; l < 9 * r + 9; l++) EXPECT(fabs(sunk[l] - share * o[l]) <= 1e-13);
   }
-  free(o);
-  free(sunk);
-  free(lse);
-  free(joined);
-  inputs_free(&in);
 }
 
 /* ---- tables ------------------------------------------------------------------------------------------ */

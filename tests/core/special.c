@@ -29,8 +29,9 @@ static const char *class_of(double x) {
 /* Softmax variants (exact, or over a pattern) with all their settings. */
 static void expect_classes(const inputs *in, const char *what) {
   const attn_problem *p = &in->problem;
-  int64_t *keys = calloc((size_t)p->n_kv, sizeof *keys);
-  double *s = calloc((size_t)p->n_kv, sizeof *s), *row = calloc((size_t)p->d_v, sizeof *row);
+  int64_t *keys = kept_memory(calloc((size_t)p->n_kv, sizeof *keys));
+  double *s = kept_memory(calloc((size_t)p->n_kv, sizeof *s)),
+         *row = kept_memory(calloc((size_t)p->d_v, sizeof *row));
   cr_assert(keys && s && row);
   for (size_t v = 0; v < attn_variant_count(); v++) {
     spec_list list = specs_for(attn_variant_at(v), p, 6);
@@ -61,9 +62,6 @@ static void expect_classes(const inputs *in, const char *what) {
       }
     spec_list_free(&list);
   }
-  free(keys);
-  free(s);
-  free(row);
 }
 
 /* Head 0 or kv head 0 of entry 0 gets `value` at a row and column; everything else is ordinary. */
@@ -73,7 +71,6 @@ static void poison(tensor which, int64_t row, int64_t column, double value, bool
   in.kv_len[0] = 47;
   inputs_set(&in, which, 0, 0, row, column, value);
   expect_classes(&in, what);
-  inputs_free(&in);
 }
 
 static const int64_t rows[] = {0, 20, 46, 50}; /* the last one is padding for keys */

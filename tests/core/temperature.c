@@ -81,7 +81,6 @@ static void judge_all(const char *spec, const char *isa, attn_dtype dtype, doubl
     EXPECT(status == ATTN_EUNSUPPORTED); /* path=split has no fp64 */
   }
   attn_plan_destroy(plan);
-  inputs_free(&in);
 }
 
 static void every_variant(double scale) {

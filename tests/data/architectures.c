@@ -49,7 +49,7 @@ static void check_qkv(const char *name, const data_qkv *x) {
 static void check_decoder(const data_llama *m, const char *name, const int64_t tokens[N]) {
   const int64_t vocab = data_llama_get_config(m)->vocab;
   data_llama_decoder *d = NULL;
-  float *logits = malloc((size_t)vocab * sizeof *logits);
+  float *logits = kept_memory(malloc((size_t)vocab * sizeof *logits));
   assert_ok(data_llama_decoder_make(m, 1, N, &d));
   for (int64_t i = 0; i < N; i++) {
     assert_ok(data_llama_decoder_step(d, tokens + i, logits));
@@ -57,14 +57,13 @@ static void check_decoder(const data_llama *m, const char *name, const int64_t t
       check_near(name, "logits", (size_t)(i * vocab + t), (double)logits[t]);
   }
   data_llama_decoder_free(d);
-  free(logits);
 }
 
 static void check_model(const char *path, const char *name, const reference_model *m) {
   int64_t tokens[N];
   data_llama *llama = NULL;
   data_qkv x = {0};
-  float *logits = malloc((size_t)(N * m->vocab) * sizeof *logits);
+  float *logits = kept_memory(malloc((size_t)(N * m->vocab) * sizeof *logits));
   read_tokens(name, tokens);
   cr_assert_eq(data_llama_open(path, &llama), ATTN_OK, "%s: %s", name, attn_last_error());
   assert_ok(data_llama_logits(llama, tokens, N, logits));
@@ -74,7 +73,6 @@ static void check_model(const char *path, const char *name, const reference_mode
   check_decoder(llama, name, tokens);
   data_qkv_free(&x);
   data_llama_close(llama);
-  free(logits);
 }
 
 Test(data_architectures, logits_and_captures_are_those_of_numpy) {
@@ -323,6 +321,5 @@ Test(data_architectures, what_is_repeated_is_passed_over) {
     cr_expect_eq(!data_llama_open(fixture_directory, &llama), i < 4 || i == 5, "%s: %s", names[i / 2],
                  attn_last_error());
     data_llama_close(llama);
-    reference_free(&m);
   }
 }

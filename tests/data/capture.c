@@ -18,16 +18,16 @@ enum { HEADS = 6, KV = 2, D = 4, LAYER = 2 }; /* of model_random */
 
 /* Captures the last layer of a random model with windows of `context`. */
 static data_qkv capture(const reference_model *like, int64_t context, const int64_t *tokens, int64_t n) {
-  data_qkv x = {0};
+  data_qkv *x = kept_qkv();
   reference_model m = *like;
   m.context = context;
   model_write(&m, STORE_F32, 1);
   data_llama *llama = model_open(fixture_directory);
-  assert_ok(data_llama_capture(llama, tokens, n, LAYER, false, &x));
-  cr_assert(x.heads == HEADS && x.kv_heads == KV && x.n_q == n && x.n_kv == n && x.d_qk == D && x.d_v == D);
-  cr_assert(x.batch == 1 && x.rank == 3 && x.dtype == ATTN_F32 && x.description);
-  data_llama_close(llama);
-  return x;
+  assert_ok(data_llama_capture(llama, tokens, n, LAYER, false, x));
+  cr_assert(x->heads == HEADS && x->kv_heads == KV && x->n_q == n && x->n_kv == n && x->d_qk == D &&
+            x->d_v == D);
+  cr_assert(x->batch == 1 && x->rank == 3 && x->dtype == ATTN_F32 && x->description);
+  return *x;
 }
 
 static const float *row(const void *x, int64_t n, int64_t head, int64_t i) {
@@ -55,7 +55,6 @@ Test(data_capture, windows_are_independent_and_rotated_at_global_positions) {
         }
       }
   }
-  data_qkv_free(&x), reference_free(&m);
 }
 
 Test(data_capture, the_first_window_is_the_capture_without_windows) {
@@ -66,9 +65,6 @@ Test(data_capture, the_first_window_is_the_capture_without_windows) {
     cr_assert_arr_eq(row(all.k, 20, h, 0), row(one.k, 8, h, 0), 8 * D * 4);
     cr_assert_arr_eq(row(all.v, 20, h, 0), row(one.v, 8, h, 0), 8 * D * 4);
   }
-  data_qkv_free(&all);
-  data_qkv_free(&one);
-  reference_free(&m);
 }
 
 Test(data_capture, equal_windows_differ_by_their_rotation_alone) {
@@ -99,7 +95,6 @@ Test(data_capture, equal_windows_differ_by_their_rotation_alone) {
         /* The four rows are each rounded once, by 2^-24 of their norm; twice that for the second order. */
         cr_assert(fabs(here - there) <= 8 * 0x1p-24 * sqrt(q * k));
       }
-  data_qkv_free(&x), reference_free(&m);
 }
 
 static void check_text(hid_t file, const char *name, const char *wanted) {
@@ -125,7 +120,7 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   reference_model m = model_bundled(BUNDLED "/model.safetensors");
   int64_t tokens[48];
   for (int i = 0; i < 48; i++) tokens[i] = text[i];
-  double *q = malloc(3 * sizeof *q * 48 * 256), *k = q + 48 * 256, *v = k + 48 * 256;
+  double *q = kept_memory(malloc(3 * sizeof *q * 48 * 256)), *k = q + 48 * 256, *v = k + 48 * 256;
   reference_forward(&m, 2, tokens, 48, 0, NULL, q, k, v);
   data_qkv x = {0};
   assert_ok(data_qkv_read(&(data_reading){.in = r.output}, &x));
@@ -142,17 +137,13 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   data_qkv_free(&x);
   /* The same request gives the same bytes, whatever the number of threads. */
   size_t n1, n2;
-  unsigned char *one = fixture_bytes(r.output, &n1);
+  unsigned char *one = kept_memory(fixture_bytes(r.output, &n1));
   r.output = fixture_path("again.h5");
   omp_set_num_threads(3);
   assert_ok(data_capture(&r, NULL));
-  unsigned char *two = fixture_bytes(r.output, &n2);
+  unsigned char *two = kept_memory(fixture_bytes(r.output, &n2));
   cr_assert(n1 == n2 && memcmp(one, two, n1) == 0);
-  free(one);
-  free(two);
-  free(q);
   free(text);
-  reference_free(&m);
 }
 
 Test(data_capture, token_ids_serve_any_vocabulary) {
@@ -168,7 +159,6 @@ Test(data_capture, token_ids_serve_any_vocabulary) {
   hid_t file = H5Fopen(r.output, H5F_ACC_RDONLY, H5P_DEFAULT);
   check_text(file, "tokens", "ids.npy");
   H5Fclose(file);
-  reference_free(&m);
 }
 
 Test(data_capture, wrong_requests_leave_nothing_behind) {
@@ -197,7 +187,6 @@ Test(data_capture, wrong_requests_leave_nothing_behind) {
   r.ids.model = fixture_path("nowhere");
   assert_refused(data_capture(&r, NULL), ATTN_ENOTFOUND, "nowhere");
   cr_assert_eq(fixture_entries(), before);
-  reference_free(&m);
 }
 
 Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
@@ -280,11 +269,10 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
   assert_refused(data_source_make("captured", &r, &y, NULL), ATTN_EINVAL, "file=PATH");
   assert_refused(data_source_make("hdf5:file=/nowhere/x.h5", &r, &y, NULL), ATTN_EFOREIGN, "/nowhere/x.h5");
   assert_refused(data_source_make("safetensors:file=/nowhere/x", &r, &y, NULL), ATTN_EFOREIGN, "/nowhere/x");
-  data_qkv_free(&x), reference_free(&m);
 }
 
 Test(data_capture, sha256_gives_the_digests_of_the_standard) {
-  char hex[65], *million = malloc(1000000);
+  char hex[65], *million = kept_memory(malloc(1000000));
   data_sha256("abc", 3, hex);
   cr_assert_str_eq(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   data_sha256("", 0, hex);
@@ -306,5 +294,4 @@ Test(data_capture, sha256_gives_the_digests_of_the_standard) {
       sha256_end(&h, parts);
       cr_assert_str_eq(whole, parts);
     }
-  free(million);
 }

@@ -30,34 +30,26 @@ static void check_close(const float *x, const double *wanted, int64_t count, con
 static void check_logits(const char *directory, const reference_model *m, const int64_t *tokens, int64_t n) {
   data_llama *llama = model_open(directory);
   size_t rows = (size_t)n;
-  float *logits = malloc(sizeof *logits * rows * (size_t)m->vocab);
-  double *wanted = malloc(sizeof *wanted * rows * (size_t)m->vocab);
-  double *q = malloc(sizeof *q * rows * (size_t)(m->heads * m->d)),
-         *k = malloc(sizeof *k * rows * (size_t)(m->heads * m->d)),
-         *v = malloc(sizeof *v * rows * (size_t)(m->heads * m->d));
+  float *logits = kept_memory(malloc(sizeof *logits * rows * (size_t)m->vocab));
+  double *wanted = kept_memory(malloc(sizeof *wanted * rows * (size_t)m->vocab));
+  double *q = kept_memory(malloc(sizeof *q * rows * (size_t)(m->heads * m->d))),
+         *k = kept_memory(malloc(sizeof *k * rows * (size_t)(m->heads * m->d))),
+         *v = kept_memory(malloc(sizeof *v * rows * (size_t)(m->heads * m->d)));
   assert_ok(data_llama_logits(llama, tokens, n, logits));
   int64_t context = data_llama_get_config(llama)->max_positions;
   for (int64_t first = 0; first < n; first += context)
     reference_forward(m, m->layers, tokens + first, n - first < context ? n - first : context, 0,
                       wanted + first * m->vocab, q, k, v);
   check_close(logits, wanted, n * m->vocab, directory);
-  data_llama_close(llama);
-  free(logits);
-  free(wanted);
-  free(q);
-  free(k);
-  free(v);
 }
 
 Test(data_llama, logits_of_the_bundled_model_are_those_of_an_independent_computation) {
   size_t size;
   int64_t tokens[64];
-  unsigned char *text = fixture_bytes(HELD, &size);
+  unsigned char *text = kept_memory(fixture_bytes(HELD, &size));
   for (int i = 0; i < 64; i++) tokens[i] = text[i];
   reference_model m = model_bundled(BUNDLED "/model.safetensors");
   check_logits(BUNDLED, &m, tokens, 64);
-  reference_free(&m);
-  free(text);
 }
 
 Test(data_llama, the_bundled_model_predicts_held_text_as_its_card_says) {
@@ -66,9 +58,9 @@ Test(data_llama, the_bundled_model_predicts_held_text_as_its_card_says) {
    * four of them should be within three times 0.2 / sqrt(4) of 2.17. Letters by frequency alone would need
    * more than 4 bits. */
   size_t n;
-  unsigned char *text = fixture_bytes(HELD, &n);
-  int64_t *tokens = malloc(n * sizeof *tokens);
-  float *logits = malloc(n * 256 * sizeof *logits);
+  unsigned char *text = kept_memory(fixture_bytes(HELD, &n));
+  int64_t *tokens = kept_memory(malloc(n * sizeof *tokens));
+  float *logits = kept_memory(malloc(n * 256 * sizeof *logits));
   data_llama *m = model_open(BUNDLED);
   for (size_t i = 0; i < n; i++) tokens[i] = text[i];
   assert_ok(data_llama_logits(m, tokens, (int64_t)n, logits));
@@ -80,10 +72,6 @@ Test(data_llama, the_bundled_model_predicts_held_text_as_its_card_says) {
     bits += log2(sum) / (double)(n - 1);
   }
   cr_assert(bits >= 1.87 && bits <= 2.47, "%g bits a byte", bits);
-  data_llama_close(m);
-  free(logits);
-  free(tokens);
-  free(text);
 }
 
 Test(data_llama, every_storage_of_a_grouped_model_gives_the_reference_logits) {
@@ -105,7 +93,6 @@ Test(data_llama, every_storage_of_a_grouped_model_gives_the_reference_logits) {
     m.context = 520; /* more than the head's rows at a time, in each of two windows */
     model_write_config(model_config(&m));
     if (i == 0) check_logits(fixture_directory, &m, many, MANY);
-    reference_free(&m);
     unlink(fixture_path("model.safetensors"));
   }
 }
@@ -123,8 +110,6 @@ Test(data_llama, logits_do_not_depend_on_threads_and_never_on_later_tokens) {
   assert_ok(data_llama_logits(llama, some_tokens, 13, shorter));
   cr_assert_arr_eq(one, three, sizeof one);
   cr_assert_arr_eq(one, shorter, sizeof shorter);
-  data_llama_close(llama);
-  reference_free(&m);
 }
 
 Test(data_llama, configurations_may_leave_out_what_has_a_default) {
@@ -145,8 +130,6 @@ Test(data_llama, configurations_may_leave_out_what_has_a_default) {
   cr_assert(c->max_positions == 2048 && !c->tied && c->kv_heads == 2 && c->head_dim == 4);
   cr_assert_float_eq(c->rope.theta, 500, 0);
   cr_assert_float_eq(c->norm_eps, 1e-6, 0);
-  data_llama_close(llama);
-  reference_free(&m);
 }
 
 /* One scale, one for each of 24 rows, or one for each block of 7 x 5. */
@@ -156,7 +139,7 @@ static void add_scales(reference_model *m, int64_t layer, const char *suffix) {
   snprintf(t->name, sizeof t->name, "model.layers.%d.self_attn.q_proj.%s", (int)layer, suffix);
   t->rows = shape[0];
   t->columns = shape[1];
-  t->at = calloc(24, sizeof *t->at);
+  t->at = kept_memory(calloc(24, sizeof *t->at));
   for (int64_t i = 0; i < 24; i++) t->at[i] = (double)(i * i % 13 + 1) / 16;
 }
 
@@ -190,9 +173,7 @@ Test(data_llama, matrices_of_eight_bits_are_times_their_scales) {
     model_write_config(config);
     data_llama *llama = model_open(fixture_directory);
     assert_ok(data_llama_logits(llama, some_tokens, 6, logits[stored]));
-    data_llama_close(llama);
     m.count = all;
-    reference_free(&m);
   }
   cr_assert_arr_eq(logits[0], logits[1], sizeof logits[0]);
   cr_assert_arr_eq(logits[0], logits[2], sizeof logits[0]);
@@ -225,7 +206,6 @@ static void check_refusals(const refused *cases, size_t count, attn_status statu
     assert_refused(data_llama_open(fixture_directory, &llama), status, cases[i].says);
     cr_assert_null(llama);
   }
-  reference_free(&m);
 }
 
 /* What a configuration says of positions, layers and tokens; its layers are three. */
@@ -272,7 +252,6 @@ Test(data_llama, configurations_that_say_the_same) {
     free(a);
     free(b);
   }
-  reference_free(&m);
 }
 
 Test(data_llama, models_that_it_cannot_compute_are_refused_by_name) {
@@ -440,7 +419,6 @@ Test(data_llama, experts_are_as_many_as_the_configuration_says) {
     m.tensor[m.count - 1].at[0] += 1;
   }
   cr_expect(memcmp(logits[1], logits[2], sizeof logits[1]) == 0, "the second of equal experts is used");
-  reference_free(&m);
 }
 
 Test(data_llama, directories_that_are_not_models_are_refused_by_name) {
@@ -456,13 +434,11 @@ Test(data_llama, directories_that_are_not_models_are_refused_by_name) {
   snprintf(m.tensor[4].name, sizeof m.tensor[4].name, "model.layers.0.self_attn.q_proj.bias");
   model_write(&m, STORE_F32, 1);
   assert_refused(data_llama_open(fixture_directory, &llama), ATTN_EINVAL, "q_proj.weight is missing");
-  reference_free(&m);
   m = model_random(0);
   attn_rng rng = rng_of(1, 1, 1);
   model_add(&m, 0, "self_attn.q_norm", 4, 0, &rng);
   model_write(&m, STORE_F32, 1);
   assert_refused(data_llama_open(fixture_directory, &llama), ATTN_EUNSUPPORTED, "q_norm");
-  reference_free(&m);
 }
 
 Test(data_llama, tokens_outside_the_vocabulary_are_refused) {
@@ -476,6 +452,4 @@ Test(data_llama, tokens_outside_the_vocabulary_are_refused) {
   assert_refused(data_llama_logits(llama, some_tokens, 0, logits), ATTN_EINVAL, "0 tokens");
   assert_refused(data_llama_capture(llama, some_tokens, 3, 3, false, &x), ATTN_EINVAL, "layer 3");
   assert_refused(data_llama_capture(llama, some_tokens, 3, -1, false, &x), ATTN_EINVAL, "layer -1");
-  data_llama_close(llama);
-  reference_free(&m);
 }

@@ -179,9 +179,9 @@ static attn_status read_array(const char *path) {
 Test(data_npy, every_prefix_is_refused_and_no_flipped_byte_is_fatal) {
   size_t size;
   const float zeros[12] = {0};
-  unsigned char *file = fixture_bytes(fixture_npy("a.npy", "<f4", "3, 4", zeros, sizeof zeros), &size);
+  unsigned char *file =
+      kept_memory(fixture_bytes(fixture_npy("a.npy", "<f4", "3, 4", zeros, sizeof zeros), &size));
   fixture_damage("b.npy", file, size, 8 * 128, 3, read_array);
-  free(file);
 }
 
 Test(data_npy, system_failures_are_foreign) {
@@ -249,11 +249,10 @@ Test(data_npy, a_pattern_is_a_matrix_of_bytes) {
   static const uint8_t mask[6] = {1, 0, 0, 1, 1, 0};
   size_t size;
   assert_ok(data_npy_write_u8(fixture_path("m.npy"), 2, (int64_t[]){2, 3}, mask));
-  unsigned char *file = fixture_bytes(fixture_path("m.npy"), &size);
+  unsigned char *file = kept_memory(fixture_bytes(fixture_path("m.npy"), &size));
   cr_assert_not_null(
       strstr((char *)file + 10, "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }"));
   cr_assert_arr_eq(file + size - 6, mask, 6);
-  free(file);
 }
 
 Test(data_npy, the_first_element_that_is_not_finite_is_named) {

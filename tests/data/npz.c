@@ -101,9 +101,9 @@ static void make(unsigned char npy[NPY], int first) {
   float value[ELEMENTS];
   size_t size;
   for (int i = 0; i < ELEMENTS; i++) value[i] = (float)((first + i) % 7);
-  unsigned char *file = fixture_bytes(fixture_npy("m.npy", "<f4", "20, 30", value, sizeof value), &size);
+  unsigned char *file =
+      kept_memory(fixture_bytes(fixture_npy("m.npy", "<f4", "20, 30", value, sizeof value), &size));
   memcpy(npy, file, NPY);
-  free(file);
 }
 
 static void check(const char *name, int first) {
@@ -180,7 +180,7 @@ Test(data_npz, what_is_wrong_is_named) {
 /* What deflates well is not inflated unless the shape needs it. */
 Test(data_npz, a_member_is_as_large_as_its_shape) {
   enum { MORE = 1 << 22 };
-  unsigned char *content = calloc(NPY + MORE, 1);
+  unsigned char *content = kept_memory(calloc(NPY + MORE, 1));
   for (int more = 0; more < 2; more++) {
     archive a = {.used = 0};
     data_array read = {.rank = 77};
@@ -192,7 +192,6 @@ Test(data_npz, a_member_is_as_large_as_its_shape) {
                         : "x.npz:q: 4 bytes after the end of the array");
     cr_assert(read.rank == 77 && !read.at);
   }
-  free(content);
 }
 
 static attn_status read_member(const char *path) {

@@ -25,12 +25,7 @@ static void begin(void) {
   llama = model_open(fixture_directory);
   cr_assert(model.layers == LAYERS && model.heads <= 8 && model.vocab == V);
 }
-static void end(void) {
-  data_llama_close(llama);
-  reference_free(&model);
-  fixture_end();
-}
-TestSuite(data_passes, .init = begin, .fini = end);
+TestSuite(data_passes, .init = begin, .fini = fixture_end);
 
 static attn_status keep_logits(void *to, const data_llama_rows *r) {
   store *s = to;
@@ -234,7 +229,6 @@ static void open_windowed(void) {
   json_object_set_new(config, "layer_types",
                       json_pack("[s, s, s]", "full_attention", "sliding_attention", "sliding_attention"));
   model_write_config(config);
-  data_llama_close(llama);
   llama = model_open(fixture_directory);
 }
 
@@ -268,7 +262,7 @@ Test(data_passes, selections_respect_a_models_window) {
 
 Test(data_passes, refusals) {
   int64_t tokens[4 * N] = {0};
-  store *s = calloc(1, sizeof *s);
+  store *s = kept_memory(calloc(1, sizeof *s));
   const struct {
     data_llama_swap swap;
     const char *says;
@@ -288,5 +282,4 @@ Test(data_passes, refusals) {
   }
   const data_llama_pass longer = {.tokens = tokens, .windows = 1, .n = model.context + 1};
   assert_refused(data_llama_run(llama, &longer), ATTN_EINVAL, "65 positions");
-  free(s);
 }

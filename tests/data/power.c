@@ -21,7 +21,6 @@ Test(data_power, flat_scores_are_equal_bit_by_bit_though_keys_differ) {
   cr_expect(fabs(square / (9 * HEADS * 20) - 1) <= 5 * sqrt(2.0 / (HEADS * 20)), "%g", square);
   for (int j = 1; j < N; j++)
     cr_assert(memcmp(source_row(m.k, N, D, 0, j), source_row(m.k, N, D, 0, j - 1), 4) != 0, "keys differ");
-  data_qkv_free(&m);
 }
 
 Test(data_power, peaked_scores_are_those_of_one_channel_and_exponential) {
@@ -63,7 +62,6 @@ Test(data_power, peaked_scores_are_those_of_one_channel_and_exponential) {
   /* A mean of 512 numbers in [0, 1], hence of deviation at most 1/2 each. */
   const double error = squares / (D * HEADS) - (1 - 1.0 / STD);
   cr_expect(fabs(error) <= 5 * 0.5 / sqrt(D * HEADS), "%g", error);
-  data_qkv_free(&m);
 }
 
 Test(data_power, duplicate_keys_repeat_and_nothing_else_does) {
@@ -78,7 +76,6 @@ Test(data_power, duplicate_keys_repeat_and_nothing_else_does) {
         cr_assert(memcmp(source_row(m.v, N, D, h, i), source_row(m.v, N, D, h, j), 4) != 0,
                   "values are each its own");
       }
-  data_qkv_free(&m);
 }
 
 Test(data_power, outlier_channels_are_large_and_leave_the_scores_of_gaussian) {
@@ -104,8 +101,6 @@ Test(data_power, outlier_channels_are_large_and_leave_the_scores_of_gaussian) {
         cr_assert_eq(source_dot(source_row(m.q, 20, D, h, i), source_row(m.k, N, D, h / 2, j), D),
                      source_dot(source_row(plain.q, 20, D, h, i), source_row(plain.k, N, D, h / 2, j), D));
   cr_assert_arr_eq(m.v, plain.v, 2 * N * D * 4);
-  data_qkv_free(&m);
-  data_qkv_free(&plain);
 }
 
 Test(data_power, outlier_channels_are_drawn_alike) {
@@ -118,8 +113,6 @@ Test(data_power, outlier_channels_are_drawn_alike) {
       count += source_row(m.k, 1, 5, h, 0)[l] != source_row(plain.k, 1, 5, h, 0)[l];
     cr_expect(abs(count - 800) <= 5 * sqrt(2000 * 0.24), "channel %d: %d", l, count);
   }
-  data_qkv_free(&m);
-  data_qkv_free(&plain);
 }
 
 /* The key at the smallest distance from q / length, and that distance. */
@@ -163,7 +156,6 @@ Test(data_power, hopfield_queries_stand_near_a_visible_pattern) {
     }
   /* Uniform: variance 1/12 at most. */
   cr_expect(fabs(place / (HEADS * N_Q)) <= 5 * sqrt(1.0 / 12 / (HEADS * N_Q)));
-  data_qkv_free(&m);
 }
 
 /* The residual of y = X c, y and the rows of X read from f32 tensors, in units of |y|. */
@@ -214,8 +206,6 @@ Test(data_power, gat_scores_are_sums_of_two_products_with_the_nodes) {
   data_qkv cross = source_make("gat:std=3", &r);
   for (int h = 0; h < HEADS; h++)
     cr_assert_arr_eq(source_row(cross.q, N_Q, D, h, 0), source_row(m.q, N, D, h, N - N_Q), N_Q * D * 4);
-  data_qkv_free(&cross);
-  data_qkv_free(&m);
 }
 
 Test(data_power, a_needle_with_a_gap_leads_by_just_that) {
@@ -233,5 +223,4 @@ Test(data_power, a_needle_with_a_gap_leads_by_just_that) {
       /* Rounding of q, 2^-24 |q|, times |k_t - k_j| of at most 2 sqrt(d). */
       cr_assert(fabs(gap - 5) <= 0x1p-22 * sqrt(source_dot(q, q, D)), "query %d: %.9g", i, gap);
     }
-  data_qkv_free(&m);
 }

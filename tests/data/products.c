@@ -136,12 +136,11 @@ Test(data_products, rows_are_multiplied_where_they_are_stored) {
 Test(data_products, wide_matrices_are_packed_in_slices) {
   enum { WIDE = 1 << 18 };
   matrix m = matrix_make(&tensor_f16, WIDE);
-  float *x = random_numbers(TEXTS * WIDE);
+  float *x = kept_memory(random_numbers(TEXTS * WIDE));
   packed = true;
   m.rows.weight = &m.weight;
   m.rows.bias = &m.bias;
   check(attn_isa_list()[0], "F16, packed", &m, x);
-  free(x);
   matrix_free(&m);
 }
 
@@ -172,7 +171,7 @@ Test(data_products, what_kernels_cannot_read_is_widened_first) {
   enum { WIDE = 5000, BLOCK_ROWS = 3, BLOCK_COLUMNS = 96, SCALES = 53 };
   const char *best = attn_isa_list()[0];
   matrix m = matrix_make(&tensor_e4m3, WIDE), odd = matrix_make(&tensor_f16, 40);
-  float *x = random_numbers(TEXTS * WIDE);
+  float *x = kept_memory(random_numbers(TEXTS * WIDE));
   m.scale = (tensor){.name = "s",
                      .file = "f",
                      .format = &tensor_f32,
@@ -184,15 +183,13 @@ Test(data_products, what_kernels_cannot_read_is_widened_first) {
   m.rows.scale_rows = BLOCK_ROWS;
   m.rows.scale_columns = BLOCK_COLUMNS;
   check(best, "F8_E4M3 with scales", &m, x);
-  uint8_t *moved = malloc((size_t)odd.weight.count * 2 + 1);
+  uint8_t *moved = kept_memory(malloc((size_t)odd.weight.count * 2 + 1));
   memcpy(moved + 1, odd.weight.at, (size_t)odd.weight.count * 2);
   tensor at_odd = odd.weight;
   at_odd.at = moved + 1;
   odd.rows.weight = &at_odd;
   odd.rows.bias = &odd.bias;
   check(best, "F16 at an odd address", &odd, x);
-  free(moved);
-  free(x);
   matrix_free(&m);
   matrix_free(&odd);
 }

@@ -26,14 +26,13 @@ static double value_of(int t, hsize_t i) { return factor * ((t + 1) * 1000 + (do
 
 static void write_dataset(hid_t file, const char *name, hid_t type, int rank, const hsize_t *shape, int t) {
   hsize_t count = count_of(rank, shape);
-  double *x = malloc(count * sizeof *x);
+  double *x = kept_memory(malloc(count * sizeof *x));
   for (hsize_t i = 0; i < count; i++) x[i] = value_of(t, i);
   hid_t space = H5Screate_simple(rank, shape, NULL);
   hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   cr_assert(dataset >= 0 && H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) >= 0);
   H5Dclose(dataset);
   H5Sclose(space);
-  free(x);
 }
 
 static const char *write_hdf5(const shapes *s, hid_t type) {
@@ -265,12 +264,11 @@ Test(data_qkv, a_damaged_hdf5_file_is_refused_quietly) {
   data_qkv m = {0};
   size_t size;
   unsigned char *file =
-      fixture_bytes(write_hdf5(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, H5T_IEEE_F32LE), &size);
+      kept_memory(fixture_bytes(write_hdf5(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, H5T_IEEE_F32LE), &size));
   for (size_t cut = 8; cut < size; cut += 97) {
     fixture_write(fixture_path("cut.h5"), file, cut);
     assert_refused(read_in(fixture_path("cut.h5"), 0, &m), ATTN_EINVAL, "cut.h5");
   }
-  free(file);
   fixture_write(fixture_path("text"), "neither of them", 15);
   assert_refused(read_in(fixture_path("text"), 0, &m), ATTN_EINVAL,
                  "neither an HDF5 nor a safetensors nor an .npz file");

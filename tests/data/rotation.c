@@ -99,7 +99,7 @@ Test(data_rotation, a_pending_rotation_is_said_refused_and_can_be_done) {
   H5Fclose(file);
   static const char *const names[] = {"q", "k", "v"};
   const float *rotated[] = {x.q, x.k, x.v};
-  float *at = malloc(COUNT * sizeof *at);
+  float *at = kept_memory(malloc(COUNT * sizeof *at));
   for (int t = 0; t < 3; t++) {
     read_raw(r.output, names[t], COUNT, at);
     cr_expect((memcmp(at, rotated[t], COUNT * sizeof *at) == 0) == (t == 2), "%s", names[t]);
@@ -107,7 +107,6 @@ Test(data_rotation, a_pending_rotation_is_said_refused_and_can_be_done) {
       for (int h = 0; h < 4; h++) data_rope_f32(at + (size_t)h * N * 64, N, 64, 64, first, frequency, 1);
     cr_expect_eq(memcmp(at, rotated[t], COUNT * sizeof *at), 0, "%s", names[t]);
   }
-  free(at);
 
   const data_request request = {1, 4, 4, 64, 64, 64, 64, ATTN_F32, 0};
   assert_refused(data_qkv_read(&(data_reading){.in = r.output}, &y), ATTN_EUNSUPPORTED, "rope=pending");

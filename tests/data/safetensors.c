@@ -144,9 +144,8 @@ static attn_status read_small(const char *path) {
 Test(data_safetensors, every_prefix_is_refused_and_no_flipped_byte_is_fatal) {
   size_t size;
   make("{" TENSOR("a", "F32", "2", "0", "8") "," TENSOR("b", "BF16", "1,2", "8", "12") "}", 12);
-  unsigned char *file = fixture_bytes(fixture_path("x.safetensors"), &size);
+  unsigned char *file = kept_memory(fixture_bytes(fixture_path("x.safetensors"), &size));
   fixture_damage("y", file, size, 8 * (size - 12), 1, read_small);
-  free(file);
 }
 
 /* Two shards with a, b and c, and this index. */
@@ -169,16 +168,14 @@ Test(data_safetensors, shards_are_one_set_of_tensors) {
   /* The hash is that of the shards one after another. */
   char hex[65], wanted[65];
   size_t n1, n2;
-  unsigned char *one = fixture_bytes(fixture_path("s1"), &n1), *two = fixture_bytes(fixture_path("s2"), &n2);
-  unsigned char *both = malloc(n1 + n2);
+  unsigned char *one = kept_memory(fixture_bytes(fixture_path("s1"), &n1)),
+                *two = kept_memory(fixture_bytes(fixture_path("s2"), &n2));
+  unsigned char *both = kept_memory(malloc(n1 + n2));
   memcpy(both, one, n1);
   memcpy(both + n1, two, n2);
   data_sha256(both, n1 + n2, wanted);
   weights_sha256(w, hex);
   cr_assert_str_eq(hex, wanted);
-  free(one);
-  free(two);
-  free(both);
   weights_close(w);
 }
 

@@ -29,7 +29,6 @@ Test(data_sources, scores_have_unit_variance) {
       }
     const double error = sum / (ROWS * HEADS) - 1, deviation = sqrt((2 + 6 / (double)d) / (ROWS * HEADS));
     cr_expect(fabs(error) <= 4 * deviation, "d = %d: %g +- %g", (int)d, error, deviation);
-    data_qkv_free(&m);
   }
 }
 
@@ -98,7 +97,8 @@ Test(data_sources, both_dtypes_and_any_number_of_threads_see_the_same_numbers) {
     omp_set_num_threads(1);
     data_qkv a = source_make(synthetic[s], &r);
     omp_set_num_threads(3);
-    data_qkv b = source_make(synthetic[s], &r);
+    data_qkv b = {0};
+    assert_ok(data_source_make(synthetic[s], &r, &b, NULL));
     r.dtype = ATTN_F64;
     data_qkv c = source_make(synthetic[s], &r);
     cr_assert(a.batch == 2 && a.heads == 4 && a.kv_heads == 2 && a.n_q == 5 && a.n_kv == 9 && a.d_qk == 8 &&
@@ -111,9 +111,7 @@ Test(data_sources, both_dtypes_and_any_number_of_threads_see_the_same_numbers) {
     cr_assert_arr_eq(c.k, b.k, 2 * 2 * 9 * 8 * 8, "%s", synthetic[s]);
     cr_assert_arr_eq(c.v, b.v, (size_t)(2 * 2 * 9 * d_v * 8), "%s", synthetic[s]);
     assert_ok(data_qkv_check_finite(&c));
-    data_qkv_free(&a);
     data_qkv_free(&b);
-    data_qkv_free(&c);
   }
 }
 
@@ -135,7 +133,6 @@ Test(data_sources, seeds_tensors_batches_and_heads_have_streams_of_their_own) {
         const bool same = lookup && i % 3 == 2 && j == i - 1; /* keys are the values */
         cr_assert((memcmp(block[i], block[j], ROWS * 32) == 0) == same, "%s: %d %d", synthetic[s], i, j);
       }
-    data_qkv_free(&a), data_qkv_free(&b);
   }
 }
 
@@ -149,7 +146,6 @@ Test(data_sources, a_shorter_request_is_the_beginning_of_a_longer_one) {
                        synthetic[s]);
     cr_assert_arr_eq(b.k, a.k, 6 * 8 * 4, "%s", synthetic[s]);
     cr_assert_arr_eq(b.v, a.v, 6 * 8 * 4, "%s", synthetic[s]);
-    data_qkv_free(&a), data_qkv_free(&b);
   }
 }
 
@@ -164,7 +160,6 @@ Test(data_sources, more_queries_than_keys_are_drawn_too) {
       for (int64_t l = 0; l < 8; l++) square += pow((double)((float *)m.q)[i * 8 + l], 2);
       cr_assert(square > 0, "%s: query %d is zero", synthetic[s], (int)i);
     }
-    data_qkv_free(&m);
   }
 }
 
@@ -187,7 +182,6 @@ Test(data_sources, gaussian_has_the_standard_deviations_asked_for) {
   check_normal(m.q, 65536, 3);
   check_normal(m.k, 65536, 0.5);
   check_normal(m.v, 65536, 2);
-  data_qkv_free(&m);
 }
 
 Test(data_sources, clustered_rows_stand_at_common_centres) {
@@ -208,7 +202,6 @@ Test(data_sources, clustered_rows_stand_at_common_centres) {
   cr_assert_eq(count, 3);
   /* 192 uniform draws over 3: five deviations of a binomial round 64. */
   for (int c = 0; c < 3; c++) cr_assert(abs(seen[c] - 64) <= 5 * 6.54);
-  data_qkv_free(&m);
 }
 
 Test(data_sources, lowrank_rows_span_a_subspace) {
@@ -235,7 +228,6 @@ Test(data_sources, lowrank_rows_span_a_subspace) {
   gsl_matrix_free(v);
   gsl_vector_free(s);
   gsl_vector_free(work);
-  data_qkv_free(&m);
 }
 
 Test(data_sources, heavytailed_has_the_quartiles_of_student_t) {
@@ -253,18 +245,17 @@ Test(data_sources, heavytailed_has_the_quartiles_of_student_t) {
     for (int i = 0; i < 32768; i++) below += fabs((double)((float *)m.k)[i]) < cases[c].median;
     cr_assert(fabs(below - 16384) <= 5 * sqrt(32768 * 0.25), "%s: %g", cases[c].spec, below);
     check_normal(m.v, 32768, 1);
-    data_qkv_free(&m);
   }
   data_qkv m = source_make("heavytailed:dof=1e6,scale=2", &r);
   check_normal(m.q, 32768, 2); /* all but normal: the variance is 1 + 2e-6 */
-  data_qkv_free(&m);
 }
 
 Test(data_sources, the_needle_is_where_it_should_be_with_the_score_asked_for) {
   enum { HEADS = 4, D = 64, N_Q = 100, N_KV = 130, DISTANCE = 17 };
   for (int wide = 0; wide < 2; wide++) {
     const data_request r = {1, HEADS, 2, N_Q, N_KV, D, D, wide ? ATTN_F64 : ATTN_F32, 3};
-    data_qkv m = source_make("needle:distance=17,strength=12", &r);
+    data_qkv m = {0};
+    assert_ok(data_source_make("needle:distance=17,strength=12", &r, &m, NULL));
     assert_ok(data_qkv_convert(&m, ATTN_F32)); /* exact: every draw is an f32 */
     for (int h = 0; h < HEADS; h++)
       for (int i = 0; i < N_Q; i++) {
@@ -335,7 +326,6 @@ Test(data_sources, rotated_constant_content_gives_scores_of_the_distance) {
   r.n_q = 5;
   data_qkv cross = source_make("rope:content=constant", &r);
   cr_assert_arr_eq(cross.q, q + (N - 5) * D, 5 * D * 4);
-  data_qkv_free(&cross), data_qkv_free(&m);
 }
 
 Test(data_sources, the_sinusoidal_encoding_is_that_of_the_paper) {
@@ -350,5 +340,4 @@ Test(data_sources, the_sinusoidal_encoding_is_that_of_the_paper) {
       cr_assert(fabs((double)x[2 * i] - sin(angle)) <= 0x1p-24 &&
                 fabs((double)x[2 * i + 1] - cos(angle)) <= 0x1p-24);
     }
-  data_qkv_free(&m);
 }

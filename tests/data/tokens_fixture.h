@@ -82,12 +82,17 @@ static inline void tokens_write_text(const char *text) {
   free(file);
 }
 
-/* The one that is there. */
-static inline data_tokenizer *tokens_open_there(void) {
+static inline void close_tokenizer(void *tokenizer) { data_tokenizer_close(tokenizer); }
+
+/* Of a path; tokenizers go with the process. */
+static inline data_tokenizer *tokens_open_path(const char *path) {
   data_tokenizer *t = NULL;
-  assert_ok(data_tokenizer_open(fixture_directory, &t));
-  return t;
+  assert_ok(data_tokenizer_open(path, &t));
+  return keep_object(t, close_tokenizer);
 }
+
+/* The one that is there. */
+static inline data_tokenizer *tokens_open_there(void) { return tokens_open_path(fixture_directory); }
 
 static inline data_tokenizer *tokens_open(json_t *file) {
   tokens_write(file);

@@ -29,7 +29,7 @@ static const char *write_gguf(json_t *json, const char *pre, const char *const *
   gguf_file *f = gguf_file_new();
   json_t *vocab = json_object_get(json_object_get(json, "model"), "vocab"), *id;
   const size_t count = json_object_size(vocab);
-  const char *name, **of = calloc(count, sizeof *of);
+  const char *name, **of = kept_memory(calloc(count, sizeof *of));
   json_object_foreach(vocab, name, id) of[json_integer_value(id)] = name;
   gguf_key_text(f, "tokenizer.ggml.model", "gpt2");
   if (pre) gguf_key_text(f, "tokenizer.ggml.pre", pre);
@@ -46,24 +46,19 @@ static const char *write_gguf(json_t *json, const char *pre, const char *const *
   gguf_key_u32(f, "tokenizer.ggml.bos_token_id", 7);
   gguf_tensor(f, "none", 0, 1, AS_F32);
   gguf_put_number(&f->data, 0, 4);
-  free(of);
   json_decref(json);
   return gguf_file_write(f, "x.gguf");
 }
 
 static void holds_like(const char *pre, const char *steps, bool whole) {
-  data_tokenizer *json = NULL, *gguf = NULL;
   json_t *file = tokens_file(steps, merges);
   json_object_set_new(json_object_get(file, "model"), "ignore_merges", json_boolean(whole));
-  json = tokens_open(file);
-  assert_ok(data_tokenizer_open(write_gguf(tokens_file(steps, merges), pre, merges), &gguf));
-  char *wanted = strdup(tokens_ids(json, text));
+  const data_tokenizer *json = tokens_open(file),
+                       *gguf = tokens_open_path(write_gguf(tokens_file(steps, merges), pre, merges));
+  char *wanted = kept_memory(strdup(tokens_ids(json, text)));
   cr_assert_str_eq(tokens_ids(gguf, text), wanted, "%s: %s, not %s", pre, tokens_ids(gguf, text), wanted);
   cr_assert_eq(data_tokenizer_bos(gguf), -1);
   tokens_round_trip(gguf, text, sizeof text - 1);
-  free(wanted);
-  data_tokenizer_close(json);
-  data_tokenizer_close(gguf);
 }
 
 Test(data_tokens_gguf_bytes, ids_are_those_of_a_tokenizer_json) {
@@ -85,21 +80,16 @@ Test(data_tokens_gguf_bytes, ids_are_those_of_a_tokenizer_json) {
 /* A change of case ends a word of tekken's and GPT-4o's, and endings belong to the word there. */
 Test(data_tokens_gguf_bytes, words_end_where_the_case_changes) {
   static const char *const across[] = {"b C", "C d", "d '", "d' s", NULL};
-  data_tokenizer *t = NULL;
-  assert_ok(data_tokenizer_open(write_gguf(tokens_file(GPT2_STEPS, across), "tekken", across), &t));
+  data_tokenizer *t = tokens_open_path(write_gguf(tokens_file(GPT2_STEPS, across), "tekken", across));
   cr_assert_str_eq(tokens_ids(t, "abCd's"), "97 98 257 39 115");
-  data_tokenizer_close(t);
-  assert_ok(data_tokenizer_open(write_gguf(tokens_file(GPT2_STEPS, across), "gpt-4o", across), &t));
+  t = tokens_open_path(write_gguf(tokens_file(GPT2_STEPS, across), "gpt-4o", across));
   cr_assert_str_eq(tokens_ids(t, "abCd's"), "97 98 257 39 115");
   cr_assert_str_eq(tokens_ids(t, "abd's"), "97 98 259");
-  data_tokenizer_close(t);
 }
 
 Test(data_tokens_gguf_bytes, a_text_is_cut_at_what_the_user_defined) {
-  data_tokenizer *t = NULL;
-  assert_ok(data_tokenizer_open(write_gguf(tokens_file(GPT2_STEPS, merges), "gpt-2", merges), &t));
+  data_tokenizer *t = tokens_open_path(write_gguf(tokens_file(GPT2_STEPS, merges), "gpt-2", merges));
   cr_assert_str_eq(tokens_ids(t, "a<u><c>"), text_of("97 %" PRId64 " 60 99 62", data_tokenizer_size(t) - 1));
-  data_tokenizer_close(t);
 }
 
 Test(data_tokens_gguf_bytes, wrong_files) {

@@ -43,7 +43,6 @@ Test(data_tokens_models, wordpiece_takes_the_longest_and_then_the_longest) {
   cr_assert_str_eq(tokens_ids(t, "u\x01n\tun"), "1 1");
   cr_assert_str_eq(tokens_ids(t, "[SEP]un"), "9 1");
   cr_assert_str_eq(decoded(t, (const int64_t[]){5, 12, 7, 1}, 4), "unaf . un");
-  data_tokenizer_close(t);
 }
 
 #define META(scheme, split) \
@@ -63,7 +62,6 @@ Test(data_tokens_models, unigram_takes_the_largest_sum) {
   cr_assert_str_eq(tokens_ids(t, "accxb"), "5 0 3");
   cr_assert_str_eq(tokens_ids(t, "cxyzc<unk>.c"), "1 0 7 0 8"); /* as is what is written so */
   cr_assert_str_eq(decoded(t, (const int64_t[]){5, 3, 1, 6}, 4), "ab ba");
-  data_tokenizer_close(t);
 }
 
 Test(data_tokens_models, an_unknown_character_costs_ten_more_than_any_token) {
@@ -71,7 +69,6 @@ Test(data_tokens_models, an_unknown_character_costs_ten_more_than_any_token) {
       "", "'type':'Unigram','unk_id':0,'vocab':[['<unk>',9],['b',10.5],['cb',1],['d',9.5],['cd',1]]"));
   cr_assert_str_eq(tokens_ids(t, "cbcd"),
                    "0 1 4"); /* 1 - 10 + 10.5 is more than 1, which 1 - 10 + 9.5 is not */
-  data_tokenizer_close(t);
 }
 
 /* \x01 becomes ab, \r nothing, ! a; \t\x02 is no grapheme, so that it stays, and of 6 bytes none is. */
@@ -100,7 +97,6 @@ Test(data_tokens_models, the_first_piece_is_that_at_the_beginning_of_the_text) {
                 "'model':{'vocab':{'a':0,'" BLANK "':1},'merges':[]}}",
                 cases[i].before));
     cr_assert_str_eq(tokens_ids(t, cases[i].text), cases[i].ids, "%s", cases[i].text);
-    data_tokenizer_close(t);
   }
 }
 
@@ -125,7 +121,6 @@ Test(data_tokens_models, bpe_falls_back_to_bytes_and_fuses_what_is_unknown) {
     cr_assert_str_eq(tokens_ids(t, "b ab"), "1 3 5");
     cr_assert_str_eq(decoded(t, (const int64_t[]){5, 10, 11, 5}, 4), "ab\u00e9 ab");
     cr_assert_str_eq(decoded(t, (const int64_t[]){4, 5}, 2), "ab ab"); /* only a blank is left out */
-    data_tokenizer_close(t);
   }
 }
 
@@ -135,7 +130,6 @@ Test(data_tokens_models, bpe_with_a_prefix_and_a_suffix) {
               "'continuing_subword_prefix':'##','end_of_word_suffix':'</w>','vocab':{'a':0,'##a':1,'a</w>':2,"
               "'##a</w>':3,'aa</w>':4,'aa':5,'##aa</w>':6},'merges':['a ##a</w>','a ##a']"));
   cr_assert_str_eq(tokens_ids(t, "a aa aaa aaaa"), "2 4 5 3 5 1 3");
-  data_tokenizer_close(t);
 }
 
 /* The pieces of a text, each behind a bar, which a second step puts before it. */
@@ -151,7 +145,6 @@ static const char *pieces(const char *step, const char *text) {
   for (int64_t i = 0; i < count; i++) line[i] = "|ab-12"[ids[i]];
   line[count] = '\0';
   free(ids);
-  data_tokenizer_close(t);
   return line;
 }
 
@@ -224,7 +217,6 @@ Test(data_tokens_models, normalisers_rewrite) {
     assert_ok(data_tokenizer_encode(t, "text", "a\0c", 3, &ids, &count));
     cr_assert(count == 3 - (strstr(normalizer, "Bert") != NULL) && ids[count - 1] == 'c');
     free(ids);
-    data_tokenizer_close(t);
   }
 }
 
@@ -240,5 +232,4 @@ Test(data_tokens_models, added_tokens_take_blanks_and_stand_alone) {
   cr_assert_str_eq(tokens_ids(t, "aab"), "9");
   cr_assert_str_eq(tokens_ids(t, "acb c"), "0 6 1 2 10"); /* inside a word it is no token of the model's */
   cr_assert_str_eq(tokens_ids(t, "AAB"), "0 0 1"); /* not before the normalizer, and no piece becomes it */
-  data_tokenizer_close(t);
 }

@@ -48,12 +48,17 @@ static data_sentencepiece some_pieces(void) {
   return s;
 }
 
+static data_tokenizer *make(const data_sentencepiece *s) {
+  data_tokenizer *t = NULL;
+  assert_ok(data_tokenizer_make(s, &t));
+  return keep_object(t, close_tokenizer);
+}
+
 Test(data_tokens_pieces, the_highest_score_merges_first) {
   data_sentencepiece s = some_pieces();
-  data_tokenizer *t = NULL;
   add(&s, "<x>", 0, 4);
   add(&s, "bb", 0, 5);
-  assert_ok(data_tokenizer_make(&s, &t));
+  data_tokenizer *t = make(&s);
   cr_assert(data_tokenizer_size(t) == 269 && data_tokenizer_bos(t) == 1);
   /* _ a b: ab (-2) before _a (-3), then _ab. */
   cr_assert_str_eq(tokens_ids(t, "ab"), "265");
@@ -69,45 +74,38 @@ Test(data_tokens_pieces, the_highest_score_merges_first) {
   cr_assert_str_eq(tokens_ids(t, "bb<s>"), "259 261 261 63 118 65");
   tokens_round_trip(t, "a\0b", 3);
   tokens_round_trip(t, " ab <x> \xc3\xa9\xe4\xba\xba  a", 16);
-  data_tokenizer_close(t);
   s.prefix = false;
-  assert_ok(data_tokenizer_make(&s, &t));
+  t = make(&s);
   cr_assert_str_eq(tokens_ids(t, "ab"), "262");
   tokens_round_trip(t, " ab", 3);
-  data_tokenizer_close(t);
 }
 
 Test(data_tokens_pieces, unknown_characters_are_one_token) {
   data_sentencepiece s = some_pieces();
-  data_tokenizer *t = NULL;
   char *text = NULL;
   size_t bytes = 0;
   /* No bytes: their names belong to tokens of another type. */
   for (int i = BYTES; i < REST; i++) types[i] = 5;
-  assert_ok(data_tokenizer_make(&s, &t));
+  data_tokenizer *t = make(&s);
   cr_assert_str_eq(tokens_ids(t, "acdb"), "263 0 261");
   assert_ok(data_tokenizer_decode(t, (const int64_t[]){1, 263, 0, 261, 2}, 5, &text, &bytes));
   cr_assert_str_eq(text, "a \xe2\x81\x87 b");
   free(text);
-  data_tokenizer_close(t);
   s.unknown = -1;
-  assert_ok(data_tokenizer_make(&s, &t));
+  t = make(&s);
   int64_t *ids, count;
   assert_refused(data_tokenizer_encode(t, "text", "ac", 2, &ids, &count), ATTN_EINVAL, "model.gguf");
-  data_tokenizer_close(t);
   /* Without types, names tell. */
   s = some_pieces();
   s.types = NULL;
-  assert_ok(data_tokenizer_make(&s, &t));
+  t = make(&s);
   cr_assert_str_eq(tokens_ids(t, "acdb"), "263 102 103 261");
-  data_tokenizer_close(t);
 }
 
 Test(data_tokens_pieces, merges_are_those_of_the_definition) {
   attn_rng rng = rng_of(11, 0, 0);
   for (int trial = 0; trial < 60; trial++) {
     data_sentencepiece s = begin();
-    data_tokenizer *t = NULL;
     s.prefix = false;
     for (int i = 0; i < 3; i++) add(&s, (const char *[]){"a", "b", "c"}[i], -50, 1);
     while (s.count < MOST - 4) {
@@ -119,7 +117,7 @@ Test(data_tokens_pieces, merges_are_those_of_the_definition) {
       /* Few scores, so that many are equal. */
       if (!there) add(&s, word, -(float)attn_rng_below(&rng, 6), 1);
     }
-    assert_ok(data_tokenizer_make(&s, &t));
+    data_tokenizer *t = make(&s);
     for (int sample = 0; sample < 60; sample++) {
       char text[41] = "", parts[40][16];
       size_t count = 1 + (size_t)attn_rng_below(&rng, 40);
@@ -145,27 +143,23 @@ Test(data_tokens_pieces, merges_are_those_of_the_definition) {
       for (size_t i = 0; i < count; i++) cr_assert_str_eq(names[ids[i]], parts[i], "%s", text);
       free(ids);
     }
-    data_tokenizer_close(t);
   }
 }
 
 Test(data_tokens_pieces, a_long_text_takes_no_quadratic_time) {
   enum { LONG = 2 << 20 };
   data_sentencepiece s = begin();
-  data_tokenizer *t = NULL;
   add(&s, "l", -3, 1);
   add(&s, "ll", -1, 1);
   add(&s, "llll", -2, 1);
   s.prefix = false;
-  assert_ok(data_tokenizer_make(&s, &t));
-  char *text = malloc(LONG);
+  data_tokenizer *t = make(&s);
+  char *text = kept_memory(malloc(LONG));
   int64_t *ids = NULL, count = 0;
   memset(text, 'l', LONG);
   assert_ok(data_tokenizer_encode(t, "text", text, LONG, &ids, &count));
   cr_assert_eq(count, LONG / 4);
   free(ids);
-  free(text);
-  data_tokenizer_close(t);
 }
 
 Test(data_tokens_pieces, wrong_arrays) {
@@ -196,11 +190,10 @@ Test(data_tokens_pieces, wrong_arrays) {
   add(&s, "\xe2\x96", 0, 4);
   assert_refused(data_tokenizer_make(&s, &t), ATTN_EINVAL, "token 267 is not UTF-8");
   s = some_pieces();
-  char *huge = calloc(1, 5000);
+  char *huge = kept_memory(calloc(1, 5000));
   memset(huge, 'x', 4999);
   pieces[262] = (data_piece){huge, 4999};
   assert_refused(data_tokenizer_make(&s, &t), ATTN_EINVAL, "token 262 has 4999 bytes");
-  free(huge);
   cr_assert_null(t);
 }
 
@@ -232,20 +225,16 @@ static const char *write_gguf(const data_sentencepiece *s, const char *without, 
 }
 
 Test(data_tokens_pieces, a_gguf_file_has_them) {
-  data_tokenizer *t = NULL;
   data_sentencepiece s = some_pieces();
-  assert_ok(data_tokenizer_open(write_gguf(&s, "", false), &t));
+  data_tokenizer *t = tokens_open_path(write_gguf(&s, "", false));
   cr_assert(data_tokenizer_bos(t) == 1 && data_tokenizer_size(t) == 267);
   cr_assert_str_eq(tokens_ids(t, "aba"), "263 264");
-  data_tokenizer_close(t);
   s.prefix = false;
-  assert_ok(data_tokenizer_open(write_gguf(&s, "bos", false), &t));
+  t = tokens_open_path(write_gguf(&s, "bos", false));
   cr_assert_eq(data_tokenizer_bos(t), -1);
   cr_assert_str_eq(tokens_ids(t, "ab"), "262");
-  data_tokenizer_close(t);
-  assert_ok(data_tokenizer_open(write_gguf(&s, "token_type", false), &t));
+  t = tokens_open_path(write_gguf(&s, "token_type", false));
   cr_assert_str_eq(tokens_ids(t, "ac"), "260 102");
-  data_tokenizer_close(t);
 }
 
 Test(data_tokens_pieces, wrong_gguf_files) {

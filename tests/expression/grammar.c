@@ -137,7 +137,7 @@ Test(expression_grammar, refusals_with_their_place) {
 }
 
 Test(expression_grammar, limits) {
-  char *text = malloc(6000);
+  char *text = kept_memory(malloc(6000));
   cr_assert_not_null(text);
   snprintf(text, 6000, "full");
   for (int i = 1; i < 17; i++) strcat(text, "+full");
@@ -146,7 +146,6 @@ Test(expression_grammar, limits) {
   memset(text + strlen(text), 'x', 5000);
   text[5030] = '\0';
   expect_refusal(text, ATTN_EINVAL, "5028 characters", "at most 4096");
-  free(text);
 }
 
 Test(expression_grammar, variants_of_expressions) {

@@ -28,13 +28,11 @@ static void expect_both(const attn_problem *p, bool padded, const char *a, const
   note_context("%s against %s, n %dx%d%s%s", a, b, (int)p->n_q, (int)p->n_kv, p->causal ? " causal" : "",
                padded ? " padded" : "");
   inputs in = inputs_make(p, padded, 5, 1);
-  void *x = run_spec(a, NULL, &in), *y = run_spec(b, NULL, &in);
+  void *x = kept_memory(run_spec(a, NULL, &in)), *y = kept_memory(run_spec(b, NULL, &in));
   if (units > 0)
     expect_near(p, x, y, units * unit(p->dtype) * inputs_most(&in, TENSOR_V));
   else if (x && y)
     expect_same(p, x, y, "bitwise");
-  free(x), free(y);
-  inputs_free(&in);
 }
 
 Test(expression_parts, sums_of_one_thing) {
@@ -54,18 +52,15 @@ Test(expression_parts, sums_of_one_thing) {
 Test(expression_parts, sums_add_up) {
   const attn_problem p = problem_of(90, 90, true, ATTN_F64);
   inputs in = inputs_make(&p, false, 5, 1);
-  void *a = run_spec("streaming:sink=2,window=9", NULL, &in), *b = run_spec("linear", NULL, &in),
-       *sum = run_spec("0.25*streaming:sink=2,window=9 - 3*linear", NULL, &in);
+  void *a = kept_memory(run_spec("streaming:sink=2,window=9", NULL, &in)),
+       *b = kept_memory(run_spec("linear", NULL, &in)),
+       *sum = kept_memory(run_spec("0.25*streaming:sink=2,window=9 - 3*linear", NULL, &in));
   cr_assert(a && b && sum);
   for (size_t i = 0; i < output_count(&p); i++) {
     const double expected = 0.25 * attn_get(a, (int64_t)i, ATTN_F64) - 3 * attn_get(b, (int64_t)i, ATTN_F64);
     if (!(fabs(attn_get(sum, (int64_t)i, ATTN_F64) - expected) <= 2 * DBL_EPSILON * fabs(expected) + DBL_MIN))
       note_failure("element %zu", i);
   }
-  free(a);
-  free(b);
-  free(sum);
-  inputs_free(&in);
 }
 
 /* Parts of the sequence: a row's softmax is that of the parts that it sees, at most L joins of them. Scores

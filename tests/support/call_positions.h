@@ -23,22 +23,18 @@ static inline attn_score alibi(void) {
   return (attn_score){.relative = table, .relative_heads = HEADS, .span = 2 * N_KV - 1, .zero = N_KV - 1};
 }
 
-/* The output and the log-sum-exps of a run, contiguous; lse NULL without ATTN_CAP_LSE. */
+/* The output and the log-sum-exps of a run, contiguous; lse NULL without ATTN_CAP_LSE.
+ * They go with the process. */
 typedef struct output {
   void *o;
   double *lse;
 } output;
 
 static inline output output_make(const attn_problem *p, bool lse) {
-  output x = {.o = calloc(output_count(p), attn_dtype_size(p->dtype))};
-  if (lse) x.lse = calloc((size_t)(p->batch * p->heads * p->n_q), sizeof *x.lse);
+  output x = {.o = kept_memory(calloc(output_count(p), attn_dtype_size(p->dtype)))};
+  if (lse) x.lse = kept_memory(calloc((size_t)(p->batch * p->heads * p->n_q), sizeof *x.lse));
   cr_assert(x.o && (!lse || x.lse));
   return x;
-}
-
-static inline void output_free(output *x) {
-  free(x->o);
-  free(x->lse);
 }
 
 static inline attn_status run(const attn_plan *plan, const attn_tensors *given, output *x) {

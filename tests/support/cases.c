@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/basics/kept.h"
+
 enum { FAILURES_PRINTED = 20 };
 
 static int failures;
@@ -143,12 +145,14 @@ static void *must_alloc(size_t bytes) {
   return block;
 }
 
+static void *tensor_alloc(size_t bytes) { return kept_memory(must_alloc(bytes)); }
+
 static unsigned char *tensor_fill(const inputs *in, tensor which, uint64_t seed, double std) {
   const attn_problem *p = &in->problem;
   extent e = tensor_extent(p, which);
   const attn_dtype t = attn_stored(e.stride, p->dtype);
   size_t bytes = tensor_bytes(p, which), size = attn_dtype_size(t);
-  unsigned char *base = must_alloc(bytes);
+  unsigned char *base = tensor_alloc(bytes);
   for (size_t index = 0; index < bytes / size; index++) attn_set(base, (int64_t)index, t, (double)NAN);
   uint64_t state = seed * 3 + (uint64_t)which;
   for (int64_t b = 0; b < p->batch; b++)
@@ -180,7 +184,7 @@ inputs inputs_copy(const inputs *from) {
   unsigned char **to[] = {&in.q, &in.k, &in.v};
   for (tensor t = TENSOR_Q; t <= TENSOR_V; t++) {
     size_t bytes = tensor_bytes(&in.problem, t);
-    unsigned char *copy = must_alloc(bytes);
+    unsigned char *copy = tensor_alloc(bytes);
     memcpy(copy, *to[t], bytes);
     *to[t] = copy;
   }
@@ -203,9 +207,9 @@ inputs inputs_gather(const inputs *from, const attn_problem *to, int64_t first) 
 }
 
 void inputs_free(inputs *in) {
-  free(in->q);
-  free(in->k);
-  free(in->v);
+  let_object_go(in->q);
+  let_object_go(in->k);
+  let_object_go(in->v);
   *in = (inputs){0};
 }
 

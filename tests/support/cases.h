@@ -62,7 +62,7 @@ inputs inputs_make(const attn_problem *, bool padded, uint64_t seed, double std)
 /* Of a contiguous problem of this shape, padded where the shape is. */
 inputs inputs_shaped(case_shape, attn_dtype, uint64_t seed, double std);
 inputs inputs_copy(const inputs *);
-void inputs_free(inputs *);
+void inputs_free(inputs *); /* where many are made: else they go with the process */
 
 /* The same values under another problem: batch entries from `first` on, other strides, or more kv heads, each
  * head then repeated. */

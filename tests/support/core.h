@@ -8,15 +8,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/basics/kept.h"
 #include "tests/support/oracle.h"
 
 void fail_test(void) { cr_expect(false, "the failures noted above"); }
 
-/* A plan that must be made, and what it shows. */
+/* A plan that must be made. */
+static inline attn_plan *plan_made(const attn_problem *p, const char *spec, const attn_options *options) {
+  attn_plan *plan = plan_or_note(p, spec, options);
+  cr_assert_not_null(plan, "%s", spec);
+  return plan;
+}
+
+static inline void destroy_plan(void *plan) { attn_plan_destroy(plan); }
+
+/* ... which goes with the process. */
+static inline attn_plan *plan_kept(const attn_problem *p, const char *spec, const attn_options *options) {
+  return keep_object(plan_made(p, spec, options), destroy_plan);
+}
+
+/* ... and what it shows; its maker destroys it. */
 static inline attn_plan *plan_inspected(const attn_problem *p, const char *spec, const attn_options *options,
                                         attn_view *view) {
-  attn_plan *plan = plan_or_note(p, spec, options);
-  cr_assert_not_null(plan);
+  attn_plan *plan = plan_made(p, spec, options);
   cr_assert_eq(attn_plan_inspect(plan, view), ATTN_OK);
   return plan;
 }
@@ -40,16 +54,14 @@ typedef struct seen_pattern {
   attn_problem problem;
 } seen_pattern;
 
-/* A plan with a pattern, of one batch entry; ends the test if there is none. */
+/* A plan with a pattern, of one batch entry, which goes with the process; ends the test if there is none. */
 static inline seen_pattern open_pattern(const char *spec, int64_t heads, int64_t n_q, int64_t n_kv,
                                         bool causal) {
   seen_pattern s = {.problem = attn_problem_make(1, heads, n_kv, 4)};
   s.problem.n_q = n_q;
   s.problem.causal = causal;
   note_context("%s n %dx%d%s", spec, (int)n_q, (int)n_kv, causal ? " causal" : "");
-  s.plan = plan_or_note(&s.problem, spec, NULL);
-  cr_assert_not_null(s.plan);
-  cr_assert_eq(attn_plan_inspect(s.plan, &s.view), ATTN_OK);
+  s.plan = keep_object(plan_inspected(&s.problem, spec, NULL, &s.view), destroy_plan);
   cr_assert_not_null(s.view.pattern);
   return s;
 }
@@ -78,6 +90,12 @@ static inline void mark_row(const seen_pattern *s, int64_t head, int64_t i, unsi
     }
   }
   free(runs);
+}
+
+/* The cost of the plan is d_qk + d_v multiply-adds for each pair. */
+static inline void expect_pairs(const seen_pattern *s, double pairs) {
+  double counted = attn_plan_cost(s->plan).mul_add / (double)(s->problem.d_qk + s->problem.d_v);
+  if (!(fabs(counted - pairs) <= 1e-9 * pairs)) note_failure("%g pairs by the cost, %g seen", counted, pairs);
 }
 
 /* The weight of each key for each query of a head, 0 where it is not taken; a row of weights has `width`. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "data/data.h"
+#include "tests/support/basics/kept.h"
 #include "tests/support/basics/rng.h"
 #include "tests/support/basics/text.h"
 #include "tests/support/files.h"
@@ -49,10 +50,18 @@ static inline data_request source_request(int64_t heads, int64_t kv_heads, int64
   return (data_request){1, heads, kv_heads, n, n, d, d, ATTN_F32, 7};
 }
 
+static inline void free_qkv(void *tensors) {
+  data_qkv_free(tensors);
+  free(tensors);
+}
+
+/* For tensors that go with the process: of a copy, to be read alone, since what converts them frees them. */
+static inline data_qkv *kept_qkv(void) { return keep_object(calloc(1, sizeof(data_qkv)), free_qkv); }
+
 static inline data_qkv source_make(const char *spec, const data_request *r) {
-  data_qkv m = {0};
-  assert_ok(data_source_make(spec, r, &m, NULL));
-  return m;
+  data_qkv *m = kept_qkv();
+  assert_ok(data_source_make(spec, r, m, NULL));
+  return *m;
 }
 
 static inline const float *source_row(const void *x, int64_t n, int64_t d, int64_t head, int64_t i) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "attn_variant.h"
+#include "tests/support/basics/kept.h"
 #include "tests/support/basics/rng.h"
 
 enum { BATCH = 2, HEADS = 4, KV_HEADS = 2, GROUP = HEADS / KV_HEADS, N = 90, D = 8, D_V = 5 };
@@ -32,8 +33,9 @@ static inline attn_status read_filters(const char *path, int64_t *rows, int64_t 
   return ATTN_OK;
 }
 
+/* They go with the process. */
 static inline inputs *inputs_make(void) {
-  inputs *x = malloc(sizeof *x);
+  inputs *x = kept_memory(malloc(sizeof *x));
   attn_matrix_reader_set(read_filters);
   draw(&x->q[0][0][0][0], sizeof x->q / sizeof(float), 1);
   draw(&x->k[0][0][0][0], sizeof x->k / sizeof(float), 2);

@@ -11,10 +11,13 @@
 
 static const int64_t some_tokens[20] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 10};
 
+static inline void close_llama(void *llama) { data_llama_close(llama); }
+
+/* It goes with the process, as the tensors of the models below do. */
 static inline data_llama *model_open(const char *path) {
   data_llama *llama = NULL;
   assert_ok(data_llama_open(path, &llama));
-  return llama;
+  return keep_object(llama, close_llama);
 }
 
 static inline void model_add(reference_model *m, int64_t layer, const char *name, int64_t rows,
@@ -27,7 +30,7 @@ static inline void model_add(reference_model *m, int64_t layer, const char *name
     snprintf(t->name, sizeof t->name, "model.layers.%d.%s.weight", (int)layer, name);
   t->rows = rows;
   t->columns = columns;
-  t->at = malloc(sizeof *t->at * (size_t)count);
+  t->at = kept_memory(malloc(sizeof *t->at * (size_t)count));
   /* Multiples of 1/64 below 2: exact in every storage type. */
   for (int64_t i = 0; i < count; i++)
     t->at[i] = (double)(attn_rng_below(rng, 49) - 24 + (columns ? 0 : 64)) / 64;
@@ -192,7 +195,7 @@ static inline reference_model model_bundled(const char *path) {
     snprintf(t->name, sizeof t->name, "%s", name);
     t->rows = json_integer_value(json_array_get(shape, 0));
     t->columns = json_integer_value(json_array_get(shape, 1));
-    t->at = malloc(count * sizeof *t->at);
+    t->at = kept_memory(malloc(count * sizeof *t->at));
     for (size_t i = 0; i < count; i++) {
       const unsigned char *at = file + 8 + length + begin + 2 * i;
       int bits = at[0] | at[1] << 8, e = bits >> 10 & 31;

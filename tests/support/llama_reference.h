@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/basics/kept.h"
+
 typedef struct reference_tensor {
   char name[80];
   int64_t rows, columns; /* columns 0: a vector */
@@ -40,7 +42,8 @@ static inline const double *reference_find(const reference_model *m, int64_t lay
 }
 
 static inline void reference_free(reference_model *m) {
-  for (size_t i = 0; i < m->count; i++) free(m->tensor[i].at);
+  for (size_t i = 0; i < m->count; i++)
+    if (!let_object_go(m->tensor[i].at)) free(m->tensor[i].at);
   m->count = 0;
 }
 

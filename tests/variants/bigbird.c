@@ -26,7 +26,7 @@ static void check_keys(const char *setting, int64_t n_q, bool causal) {
   static double got[N][N];
   int64_t wrong = 0, weighed = 0;
   cr_assert_eq(attn_plan_inspect(drop, &view), ATTN_OK);
-  attn_run *runs = calloc((size_t)view.pattern->max_runs, sizeof *runs);
+  attn_run *runs = kept_memory(calloc((size_t)view.pattern->max_runs, sizeof *runs));
   for (int64_t h = 0; h < HEADS; h++) {
     selected_weights(own, &in, 0, h, N, got[0]);
     for (int64_t i = 0; i < n_q; i++) {
@@ -50,9 +50,7 @@ static void check_keys(const char *setting, int64_t n_q, bool causal) {
     }
   }
   if (wrong || !weighed) note_failure("%d of %d weights", (int)wrong, (int)weighed);
-  free(runs);
   attn_plan_destroy(drop), attn_plan_destroy(own);
-  inputs_free(&in);
 }
 
 Test(variants_bigbird, drawn_blocks_stand_for_their_candidates) {

@@ -124,7 +124,6 @@ Test(variants_codes, projections_of_columns_read_codes) {
   note_context("d 80, d_v 56");
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) EXPECT(expect_same_bits(specs[i], NULL, &in, &c));
   coded_free(&c);
-  inputs_free(&in);
 }
 
 /* A padded row of blocks, and rows of heads that lie within each other. */
@@ -147,7 +146,6 @@ Test(variants_codes, strides_are_whole_blocks) {
   free(k);
   attn_plan_destroy(plan), attn_plan_destroy(strided);
   coded_free(&c);
-  inputs_free(&in);
 }
 
 Test(variants_codes, refusals) {

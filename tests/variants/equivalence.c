@@ -4,19 +4,16 @@
 
 /* Full attention as the oracle has it. */
 static oracle truth_of(const inputs *in) {
-  attn_plan *plan = plan_or_note(&in->problem, "full", NULL);
-  cr_assert_not_null(plan);
+  attn_plan *plan = plan_kept(&in->problem, "full", NULL);
   oracle truth = oracle_of(plan, in);
-  attn_plan_destroy(plan);
   return truth;
 }
 
 /* The largest ratio of |o - full| to the bound of the spec's own run. */
 static double excess(const char *spec, const inputs *in) {
   const attn_problem *p = &in->problem;
-  attn_plan *plan = plan_or_note(p, spec, NULL);
-  cr_assert_not_null(plan, "%s", spec);
-  void *o = run_plain(plan, in);
+  attn_plan *plan = plan_kept(p, spec, NULL);
+  void *o = kept_memory(run_plain(plan, in));
   oracle own = oracle_of_run(plan, in), truth = truth_of(in);
   double worst = 0;
   for (int64_t b = 0; b < p->batch; b++)
@@ -28,10 +25,8 @@ static double excess(const char *spec, const inputs *in) {
           if (!(err <= own.bound[at] * worst))
             worst = own.bound[at] > 0 ? err / own.bound[at] : err > 0 ? 1e300 : worst;
         }
-  free(o);
   oracle_free(&own);
   oracle_free(&truth);
-  attn_plan_destroy(plan);
   return worst;
 }
 
@@ -79,7 +74,6 @@ Test(variants_equivalence, longformer_one_short) {
   inputs in = inputs_make(&p, false, 31, 0.3);
   expect_full("longformer:window=132", &in);
   expect_not_full("longformer:window=130", &in);
-  inputs_free(&in);
 }
 
 static void bigbird(const inputs *in) {
@@ -172,7 +166,6 @@ Test(variants_equivalence, performer_optimal_at_zero) {
     cr_assert_arr_eq(got, want, output_count(&in.problem) * sizeof *got, "%s", pairs[i][0]);
     free(got), free(want);
   }
-  inputs_free(&in);
 }
 
 /* -- the same draws in fp32 and fp64 -- */
@@ -208,5 +201,4 @@ Test(variants_equivalence, draws_do_not_depend_on_the_dtype) {
       free(b);
       free(c);
     }
-  inputs_free(&in32), inputs_free(&in64);
 }

@@ -10,5 +10,4 @@ Test(variants_hyper, one_block_is_exact_attention) {
   inputs in = inputs_shaped((case_shape){BATCH, HEADS, 2, N_Q, N_KV, D, D_V, false, true}, ATTN_F32, 23, 1);
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
     expect_same_outputs(&in.problem, run_spec("tiled", NULL, &in), run_spec(specs[s], NULL, &in), specs[s]);
-  inputs_free(&in);
 }

@@ -42,14 +42,12 @@ static attn_status run_to(const attn_problem *p, const char *text, const attn_ex
   attn_status status = verify_tensors(plan, x);
   if (!status) status = run_tensors(plan, x);
   attn_plan_destroy(plan);
-  inputs_free(&in);
   return status;
 }
 
 static attn_status run(const attn_problem *p, const char *text, const attn_extra *extra, int64_t extras) {
-  void *o = malloc(output_count(p) * attn_dtype_size(p->dtype));
+  void *o = kept_memory(malloc(output_count(p) * attn_dtype_size(p->dtype)));
   const attn_status status = run_to(p, text, extra, extras, true, o);
-  free(o);
   return status;
 }
 
@@ -93,7 +91,7 @@ Test(variants_index, tensors_are_those_of_the_batch_entry) {
   const attn_problem p = problem_of(ATTN_F64, true);
   const size_t count = output_count(&p);
   static const char *const specs[] = {spec, paged, pooled};
-  double *o = calloc(2 * count, sizeof *o);
+  double *o = kept_memory(calloc(2 * count, sizeof *o));
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
     draw_all();
     EXPECT_STATUS(run_to(&p, specs[s], tensors, 3, false, o), ATTN_OK);
@@ -103,7 +101,6 @@ Test(variants_index, tensors_are_those_of_the_batch_entry) {
       cr_expect_eq(!memcmp(o + half * count / 2, o + count + half * count / 2, count / 2 * sizeof *o), !half,
                    "%s, batch entry %zu", specs[s], half);
   }
-  free(o);
 }
 
 /* Numbers that no arithmetic holds rank last or first, and nothing but the selection depends on them. */

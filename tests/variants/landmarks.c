@@ -20,27 +20,19 @@ static outcome outcome_on(const char *spec, attn_dtype dtype, void (*change)(inp
   x.problem.dtype = dtype;
   x.in = inputs_make(&x.problem, false, 11, 1);
   if (change) change(&x.in);
-  attn_plan *plan = plan_or_note(&x.problem, spec, NULL);
-  cr_assert_not_null(plan);
+  attn_plan *plan = plan_kept(&x.problem, spec, NULL);
   const size_t rows = (size_t)(x.problem.batch * x.problem.heads * N);
-  x.o = malloc(rows * 5 * sizeof(double));
-  x.lse = malloc(rows * sizeof *x.lse);
+  x.o = kept_memory(malloc(rows * 5 * sizeof(double)));
+  x.lse = kept_memory(malloc(rows * sizeof *x.lse));
   cr_assert(x.o && x.lse);
   attn_tensors run = tensors_of(&x.in);
   run.o = x.o;
   if (attn_plan_variant(plan)->caps & ATTN_CAP_LSE) run.lse = x.lse;
   cr_assert_eq(run_tensors(plan, run), ATTN_OK, "%s", attn_last_error());
-  attn_plan_destroy(plan);
   return x;
 }
 
 static outcome outcome_of(const char *spec, attn_dtype dtype) { return outcome_on(spec, dtype, NULL); }
-
-static void release(outcome *x) {
-  inputs_free(&x->in);
-  free(x->o);
-  free(x->lse);
-}
 
 static double largest(const outcome *a, const outcome *b, bool lse) {
   double most = 0;
@@ -58,15 +50,11 @@ Test(variants_landmarks, all_rows_and_an_inverse_are_exact) {
   outcome exact = outcome_of("tiled", ATTN_F64), own = outcome_of("nystrom:middle=pinv,rcond=1e-9", ATTN_F64);
   cr_expect(largest(&exact, &own, false) < 1e-6, "%g", largest(&exact, &own, false));
   cr_expect(largest(&exact, &own, true) < 1e-12, "%g", largest(&exact, &own, true));
-  release(&own);
   own = outcome_of("nystrom:middle=newton,iterations=40", ATTN_F64);
   cr_expect(largest(&exact, &own, false) < 1e-6, "%g", largest(&exact, &own, false));
-  release(&own);
   own = outcome_of("nystrom:middle=agents", ATTN_F64);
   cr_expect(largest(&exact, &own, false) > 0.05, "agents are P of the queries alone, times P V: %g",
             largest(&exact, &own, false));
-  release(&own);
-  release(&exact);
 }
 
 /* P = [0.9 0.1; 0.8 0.2] has the singular values 1.2221 and 0.0818, of the ratio 0.0670: below rcond times
@@ -80,8 +68,7 @@ Test(variants_landmarks, rcond_is_relative_to_the_largest) {
   for (int out = 0; out < 2; out++) {
     double o[4];
     attn_plan *plan =
-        plan_or_note(&p, out ? "nystrom:middle=pinv,rcond=0.068" : "nystrom:middle=pinv,rcond=0.066", NULL);
-    cr_assert_not_null(plan);
+        plan_made(&p, out ? "nystrom:middle=pinv,rcond=0.068" : "nystrom:middle=pinv,rcond=0.066", NULL);
     cr_assert_eq(run_tensors(plan, (attn_tensors){.q = q, .k = k, .v = v, .o = o}), ATTN_OK);
     cr_expect(fabs(o[0] * o[3] - o[1] * o[2] - (out ? 0 : 0.1)) < 1e-12 && fabs(o[0] - 0.9) < 0.1,
               "%g %g %g %g", o[0], o[1], o[2], o[3]);
@@ -94,13 +81,9 @@ Test(variants_landmarks, rows_are_drawn_by_the_seed) {
   outcome mean = outcome_of("nystrom:landmarks=40,middle=agents", ATTN_F32),
           drawn = outcome_of("nystrom:landmarks=40,middle=agents,by=sample", ATTN_F32);
   cr_expect_eq(largest(&mean, &drawn, false), 0);
-  release(&mean);
-  release(&drawn);
   mean = outcome_of("nystrom:landmarks=8,by=sample,seed=1", ATTN_F32);
   drawn = outcome_of("nystrom:landmarks=8,by=sample,seed=2", ATTN_F32);
   cr_expect(largest(&mean, &drawn, false) > 0.01);
-  release(&mean);
-  release(&drawn);
 }
 
 /* Means: nearly equal segments of all rows, in order; draws: a row of each. */
@@ -136,9 +119,7 @@ Test(variants_landmarks, sums_are_estimated) {
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
     outcome own = outcome_of(specs[s], ATTN_F32);
     cr_expect(largest(&exact, &own, true) < 6, "%s: %g", specs[s], largest(&exact, &own, true));
-    release(&own);
   }
-  release(&exact);
 }
 
 Test(variants_landmarks, a_mask_is_refused) {
@@ -154,8 +135,6 @@ static void expect_apart(const char *spec, const char *other, void (*change)(inp
   outcome a = outcome_on(spec, ATTN_F64, change), b = outcome_on(other, ATTN_F64, change);
   const double off = largest(&a, &b, false);
   cr_expect(off >= least && off < most, "%s, %s: %g", spec, other, off);
-  release(&a);
-  release(&b);
 }
 
 /* Queries of one direction in each fifth of the sequence. */
@@ -216,7 +195,6 @@ Test(variants_landmarks, a_kernel_of_all_landmarks_is_its_own) {
       off = fmax(off, fabs(sum - attn_get(x.o, ((4 + 3) * N + i) * 5 + c, ATTN_F64)));
     }
   cr_expect(off < 1e-9, "%g", off);
-  release(&x);
   expect_apart("skyformer:landmarks=6", "skyformer:landmarks=6,seed=1", NULL, 0.001, 1e9);
   /* The queries alone are as good as all points, half of the points are not. */
   expect_apart("skyformer:landmarks=40", "skyformer:landmarks=80", NULL, 0.001, 1e9);
@@ -233,8 +211,6 @@ Test(variants_landmarks, what_is_not_finite_stays_in_its_head) {
     for (int64_t i = N * 5; i < 2 * 4 * N * 5; i++)
       cr_assert_eq(attn_get(plain.o, i, ATTN_F32), attn_get(spoilt.o, i, ATTN_F32), "%s: %d", specs[s],
                    (int)i);
-    release(&plain);
-    release(&spoilt);
   }
 }
 
@@ -266,14 +242,12 @@ Test(variants_landmarks, rows_that_there_are_not_are_refused) {
   for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++) {
     picked_count = wrong[w][0];
     picked_first = wrong[w][1];
-    attn_plan *plan = plan_or_note(&p, "picks_wrongly", NULL);
-    cr_assert_not_null(plan);
+    attn_plan *plan = plan_made(&p, "picks_wrongly", NULL);
     attn_tensors x = tensors_of(&in);
     x.o = o;
     EXPECT_STATUS(run_tensors(plan, x), ATTN_EFOREIGN);
     attn_plan_destroy(plan);
   }
-  inputs_free(&in);
 }
 
 Test(variants_landmarks, what_they_cannot_be_is_refused) {
@@ -312,9 +286,8 @@ Test(variants_landmarks, segments_of_a_plugin_are_all_that_it_writes) {
   const attn_problem p = attn_problem_make(1, 1, 8, 4);
   inputs in = inputs_make(&p, false, 7, 1);
   cr_assert_eq(attn_variant_register(&attn_variant_halves), ATTN_OK, "%s", attn_last_error());
-  attn_plan *plan = plan_or_note(&p, "halves", NULL);
+  attn_plan *plan = plan_kept(&p, "halves", NULL);
   float o[8 * 4];
-  cr_assert_not_null(plan);
   attn_tensors x = tensors_of(&in);
   x.o = o;
   for (too_many = 0; too_many < 2; too_many++)
@@ -323,6 +296,4 @@ Test(variants_landmarks, segments_of_a_plugin_are_all_that_it_writes) {
   float *own = (void *)run_spec("nystrom:landmarks=2", NULL, &in);
   for (int i = 0; i < 8 * 4; i++) EXPECT(memcmp(&own[i], &o[i], sizeof o[i]) == 0);
   free(own);
-  attn_plan_destroy(plan);
-  inputs_free(&in);
 }

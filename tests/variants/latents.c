@@ -11,9 +11,10 @@ static inputs expanded(const inputs *in, const char *spec) {
   const attn_latent *law = view.latent;
   const int64_t width = p->kv_heads * (p->d_qk + p->d_v), r = law->rank;
   inputs out = inputs_copy(in);
-  double *x = malloc((size_t)(p->n_kv * width) * sizeof *x), *c = malloc((size_t)(p->n_kv * r) * sizeof *c),
-         *w = malloc((size_t)(width * r) * sizeof *w);
-  void *room = aligned_alloc(64, (attn_latent_room(law, p) + 63) / 64 * 64);
+  double *x = kept_memory(malloc((size_t)(p->n_kv * width) * sizeof *x)),
+         *c = kept_memory(malloc((size_t)(p->n_kv * r) * sizeof *c)),
+         *w = kept_memory(malloc((size_t)(width * r) * sizeof *w));
+  void *room = kept_memory(aligned_alloc(64, (attn_latent_room(law, p) + 63) / 64 * 64));
   cr_assert(x && c && w && room);
   for (int64_t b = 0; b < p->batch; b++) {
     const int64_t keys = inputs_keys(in, b);
@@ -33,23 +34,17 @@ static inputs expanded(const inputs *in, const char *spec) {
       if (pass == 0) attn_latent_factor(law, attn_plan_context(plan), keys, x, c, w, room);
     }
   }
-  free(x);
-  free(c);
-  free(w);
-  free(room);
   attn_plan_destroy(plan);
   return out;
 }
 
 static output output_of(const char *spec, const inputs *in) {
-  attn_plan *plan = plan_or_note(&in->problem, spec, NULL);
-  cr_assert_not_null(plan);
+  attn_plan *plan = plan_kept(&in->problem, spec, NULL);
   output x = output_make(&in->problem, true);
   EXPECT_STATUS(
       run(plan, &(attn_tensors){.q = in->q, .k = in->k, .v = in->v, .kv_len = in->padded ? in->kv_len : NULL},
           &x),
       ATTN_OK);
-  attn_plan_destroy(plan);
   return x;
 }
 
@@ -124,10 +119,6 @@ Test(variants_latents, paths_are_exact_attention_to_what_the_factors_give) {
         expect_alike(&in.problem, &absorbed, &want, 1e-11);
         expect_alike(&in.problem, &own, &want, 1e-11);
         if (settings[i].exact) expect_alike(&in.problem, &own, &given, 1e-11);
-        output_free(&want);
-        output_free(&absorbed);
-        output_free(&own);
-        output_free(&given);
         inputs_free(&in), inputs_free(&of);
       }
 }
@@ -146,10 +137,7 @@ Test(variants_latents, a_rank_above_that_of_the_matrix_is_exact) {
     output own = output_of(specs[i], &in);
     note_context("%s", specs[i]);
     expect_alike(&in.problem, &own, &want, 1e-12);
-    output_free(&own);
   }
-  output_free(&want);
-  inputs_free(&in);
 }
 
 /* A NaN or an infinity makes its entry NaN wherever a query sees a key, and no other entry. */

@@ -16,7 +16,5 @@ Test(variants_lsh, without_a_window_rows_may_be_empty) {
     const uint32_t sum_to_one = ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX;
     EXPECT(picks_has(&x, 0, 0) == (window > 0));
     EXPECT((x.view.caps & sum_to_one) == (window ? sum_to_one : 0));
-    picks_free(&x);
   }
-  inputs_free(&in);
 }

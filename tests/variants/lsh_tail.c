@@ -24,7 +24,6 @@ Test(variants_lsh_tail, keys_that_others_own_are_left_to_them) {
   }
   EXPECT(left > 5 && taken > 5);
   sampler_free(&x);
-  inputs_free(&in);
 }
 
 /* The moments, and weights, of three keys in a plane before a query (q, 0). */
@@ -46,7 +45,6 @@ static void expect_moments(const char *spec, double q, const double at[3][2], co
     if (!(fabs(m[a] - want[a]) < 1e-12)) note_failure("moment %d is %g", a, m[a]);
   sample_weights(&x, 0, 0, 0, NULL, weights);
   sampler_free(&x);
-  inputs_free(&in);
 }
 
 /* Three vectors by angles in a plane: all have one sign but where a line cuts between them. */
@@ -114,5 +112,4 @@ Test(variants_lsh_tail, a_window_counts_no_hidden_keys) {
     attn_plan_destroy(plan);
     free(o);
   }
-  inputs_free(&in);
 }

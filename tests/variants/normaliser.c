@@ -30,14 +30,13 @@ static void expect_weights(const char *spec, int power, int64_t n, const double 
   p.scale = 1;
   p.dtype = ATTN_F64;
   inputs in = inputs_make(&p, false, 1, 1);
-  attn_plan *plan = plan_or_note(&p, spec, NULL);
-  cr_assert_not_null(plan);
+  attn_plan *plan = plan_kept(&p, spec, NULL);
   inputs_set(&in, TENSOR_Q, 0, 0, 0, 0, power);
   for (int64_t j = 0; j < n; j++) {
     inputs_set(&in, TENSOR_K, 0, 0, j, 0, scores[j] / power);
     for (int64_t l = 0; l < 8; l++) inputs_set(&in, TENSOR_V, 0, 0, j, l, l == 7 || j == l * l);
   }
-  void *o = run_plain(plan, &in);
+  void *o = kept_memory(run_plain(plan, &in));
   for (int64_t l = 0; l < 7 && l * l < n; l++) {
     const double w = output_get(&p, o, 0, 0, 0, l), slack = (double)(4 * n + 64) * 0x1p-53;
     if (!(fabs(w - want[l * l]) <= slack))
@@ -46,9 +45,6 @@ static void expect_weights(const char *spec, int power, int64_t n, const double 
   const double sum = output_get(&p, o, 0, 0, 0, 7);
   if (!(fabs(sum - 1) <= (double)(8 * n + 128) * 0x1p-53))
     note_failure("%s of %d: weights sum to %.17g", spec, (int)n, sum);
-  free(o);
-  attn_plan_destroy(plan);
-  inputs_free(&in);
 }
 
 static const char *const sparse[] = {"normaliser:kind=sparsemax", "normaliser:kind=entmax15"};
@@ -96,11 +92,9 @@ static double sum_of(const char *spec, bool causal) {
     inputs_set(&in, TENSOR_K, 0, 0, j, 0, j < 2 ? (double)j : -2);
     inputs_set(&in, TENSOR_V, 0, 0, j, 0, 1);
   }
-  void *o = run_spec(spec, NULL, &in);
+  void *o = kept_memory(run_spec(spec, NULL, &in));
   cr_assert_not_null(o);
   const double sum = output_get(&p, o, 0, 0, 1, 0);
-  free(o);
-  inputs_free(&in);
   return sum;
 }
 
@@ -153,8 +147,7 @@ Test(variants_normaliser, gates_dim_keys_whatever_they_sum_to) {
   }
   for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++) {
     inputs in = inputs_shaped((case_shape){1, HEADS, 2, N, N, 8, D_V, true, false}, t, 2, 1);
-    attn_plan *plan = plan_or_note(&in.problem, "forget", NULL);
-    cr_assert_not_null(plan);
+    attn_plan *plan = plan_made(&in.problem, "forget", NULL);
     attn_extra decay = {"decay", ATTN_F64, g, 1, HEADS, N, 1};
     const attn_tensors x = {.q = in.q, .k = in.k, .v = in.v, .o = o, .extra = &decay, .extras = 1};
     EXPECT_STATUS(run_tensors(plan, x), ATTN_OK);

@@ -125,8 +125,6 @@ static void check_pages(const setting *s, attn_dtype t, bool causal) {
       }
   if (wrong) note_failure("%d of %d keys", (int)wrong, (int)decided);
   if (decided < HEADS * N_Q * 8) note_failure("only %d keys are decided", (int)decided);
-  picks_free(&x);
-  inputs_free(&in);
 }
 
 Test(variants_pages, keep_what_the_definition_says) {
@@ -187,9 +185,7 @@ Test(variants_pages, pages_of_a_long_sequence_are_attended_to) {
           EXPECT(fabs(output_get(&in.problem, o, 0, h, i, l) - want[l] / sum) <= 1e-4);
       }
     free(o);
-    picks_free(&x);
   }
-  inputs_free(&in);
 }
 
 /* Where keys are selected both stages take time; asking for it changes no bit, and what selects nothing
@@ -212,5 +208,4 @@ Test(variants_pages, stages_of_an_execution) {
     free(plain), free(o);
     attn_plan_destroy(plan);
   }
-  inputs_free(&in);
 }

@@ -11,14 +11,14 @@ typedef struct picks {
   int64_t *counts;
 } picks;
 
+/* They go with the process. */
 static inline picks picks_of(const char *spec, const inputs *in) {
-  picks x = {.plan = plan_or_note(&in->problem, spec, NULL)};
-  cr_assert_not_null(x.plan);
-  cr_assert_eq(attn_plan_inspect(x.plan, &x.view), ATTN_OK);
+  picks x = {.plan = NULL};
+  x.plan = keep_object(plan_inspected(&in->problem, spec, NULL, &x.view), destroy_plan);
   cr_assert_not_null(x.view.selector);
   const size_t rows = (size_t)(in->problem.batch * in->problem.heads * in->problem.n_q);
-  x.runs = calloc(rows * (size_t)x.view.selector->max_runs, sizeof *x.runs);
-  x.counts = calloc(rows, sizeof *x.counts);
+  x.runs = kept_memory(calloc(rows * (size_t)x.view.selector->max_runs, sizeof *x.runs));
+  x.counts = kept_memory(calloc(rows, sizeof *x.counts));
   const int64_t heads = in->problem.heads, n_q = in->problem.n_q;
   int64_t *all = calloc((size_t)n_q, sizeof *all);
   for (int64_t i = 0; i < n_q; i++) all[i] = i;
@@ -36,12 +36,6 @@ static inline picks picks_of(const char *spec, const inputs *in) {
   }
   free(all);
   return x;
-}
-
-static inline void picks_free(picks *x) {
-  free(x->runs);
-  free(x->counts);
-  attn_plan_destroy(x->plan);
 }
 
 static inline bool picks_has(const picks *x, int64_t line, int64_t key) {

@@ -136,12 +136,9 @@ static void compare_output(const char *spec, const inputs *in, const void *o, co
 }
 
 static void compare(const char *spec, const inputs *in, double (*of_head)(int64_t head)) {
-  attn_plan *plan = plan_or_note(&in->problem, spec, NULL);
-  cr_assert_not_null(plan, "%s", spec);
-  void *o = run_plain(plan, in);
+  attn_plan *plan = plan_kept(&in->problem, spec, NULL);
+  void *o = kept_memory(run_plain(plan, in));
   compare_output(spec, in, o, &(gates){.of_head = of_head});
-  free(o);
-  attn_plan_destroy(plan);
 }
 
 static double of_head(int64_t h) { return 1 - pow(2, (double)(-5 - h)); }
@@ -200,8 +197,7 @@ Test(variants_recurrent, gates_are_those_of_the_call) {
         /* delta keeps all: decay=extra gives it the gates of gated_delta */
         const char *spec = text_of("recurrent:rule=%s,decay=extra,read=%s,chunk=%d", rules[r].name,
                                    before ? "before" : "after", chunks[c]);
-        attn_plan *plan = plan_or_note(&in.problem, spec, NULL);
-        cr_assert_not_null(plan, "%s", spec);
+        attn_plan *plan = plan_made(&in.problem, spec, NULL);
         char *o = malloc(output_bytes(&in.problem));
         const attn_extra extra[] = {{"beta", ATTN_F64, beta, BATCH, HEADS, N, 1},
                                     {"erase", ATTN_F64, erase, BATCH, HEADS, N, D},
@@ -241,8 +237,7 @@ Test(variants_recurrent, keys_and_documents_are_as_they_are_said) {
         const char *spec = text_of(
             "recurrent:rule=%s,key_norm=%s,query_norm=%s,norm_eps=0.25,read=%s,chunk=16",
             vector ? "kda" : "gated_delta", norms[c].norm, norms[c].norm, vector ? "before" : "after");
-        attn_plan *plan = plan_or_note(&p, spec, NULL);
-        cr_assert_not_null(plan, "%s", spec);
+        attn_plan *plan = plan_made(&p, spec, NULL);
         char *o = malloc(output_bytes(&p));
         const attn_extra extra[] = {{"beta", ATTN_F64, beta, BATCH, HEADS, N, 1},
                                     {"decay", ATTN_F64, decay, BATCH, HEADS, N, vector ? D : 1}};
@@ -272,8 +267,7 @@ Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
     uint16_t held;
     int64_t exact[2] = {0};
     const char *spec = text_of("recurrent:rule=delta,chunk=7,state=%s", kept[k].name);
-    attn_plan *plan = plan_or_note(&in.problem, spec, NULL);
-    cr_assert_not_null(plan);
+    attn_plan *plan = plan_made(&in.problem, spec, NULL);
     cr_assert_eq(
         run_tensors(plan, (attn_tensors){.q = in.q, .k = in.k, .v = in.v, .o = o, .state_after = state}),
         ATTN_OK);
@@ -291,14 +285,12 @@ Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
         cr_expect_gt(D * D_V / 2, exact[type], "%s", spec);
     attn_plan_destroy(plan);
   }
-  inputs_free(&in);
 }
 
 Test(variants_recurrent, gates_that_are_wrong_are_refused) {
   inputs in = inputs_shaped((case_shape){BATCH, HEADS, 2, N, N, D, D_V, true, false}, ATTN_F32, 7, 1);
-  char *o = malloc(output_bytes(&in.problem));
-  attn_plan *plan = plan_or_note(&in.problem, "recurrent:rule=ssd", NULL);
-  cr_assert_not_null(plan);
+  char *o = kept_memory(malloc(output_bytes(&in.problem)));
+  attn_plan *plan = plan_kept(&in.problem, "recurrent:rule=ssd", NULL);
   draw_gates(0);
   const attn_extra good = {"decay", ATTN_F64, decay, BATCH, HEADS, N, 1};
   attn_extra bad[8];
@@ -319,9 +311,6 @@ Test(variants_recurrent, gates_that_are_wrong_are_refused) {
   cr_expect(strstr(attn_last_error(), "decay[0, 1, 3, 0] = 0.25"), "%s", attn_last_error());
   decay[N + 3] = (double)NAN;
   EXPECT_STATUS(run_gated(plan, &in, &good, 1, o), ATTN_EINVAL);
-  free(o);
-  attn_plan_destroy(plan);
-  inputs_free(&in);
 }
 
 /* Parts of a sequence, from the state that the part before it left, in place; a part of one key is a step. */
@@ -347,8 +336,7 @@ Test(variants_recurrent, parts_hand_their_state_on) {
       part.k = (attn_stride){p.kv_heads * N * D, N * D, D, 0};
       part.v = (attn_stride){p.kv_heads * N * D_V, N * D_V, D_V, 0};
       part.o = (attn_stride){p.heads * N * D_V, N * D_V, D_V, 0};
-      attn_plan *plan = plan_or_note(&part, spec, NULL);
-      cr_assert_not_null(plan);
+      attn_plan *plan = plan_made(&part, spec, NULL);
       cr_expect_eq(attn_plan_state_size(plan), (size_t)(p.heads * D * D_V) * size);
       const attn_tensors x = {.q = in.q + (size_t)(from * D) * size,
                               .k = in.k + (size_t)(from * D) * size,
@@ -376,5 +364,4 @@ Test(variants_recurrent, parts_hand_their_state_on) {
 Test(variants_recurrent, what_is_forgotten_leaves_numbers) {
   inputs in = inputs_shaped((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F32, 7, 1);
   compare("recurrent:decay=constant,gamma=0,chunk=8", &in, of_nothing);
-  inputs_free(&in);
 }

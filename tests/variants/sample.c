@@ -68,7 +68,6 @@ Test(variants_sample, draws_follow_the_moments) {
   for (int64_t j = 0; j < N; j += 3) hidden[j] = 1, bias[j] = -(double)INFINITY;
   in.problem.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F64, .row = N};
   check_law("count=5", true, &in, hidden);
-  inputs_free(&in);
 }
 
 /* Each key as often, and N / b keys for each, however the rows of a block come. */
@@ -85,7 +84,6 @@ Test(variants_sample, all_that_there_are_are_taken_as_they_are) {
       if (fabs(weights[j] - !is_owned(j)) > 0) note_failure("key %d has the weight %g", (int)j, weights[j]);
     sampler_free(&x);
   }
-  inputs_free(&in);
 }
 
 /* Queries before the first key, of attention that is not causal, have positions below 0. */
@@ -103,7 +101,6 @@ Test(variants_sample, heads_draw_for_themselves) {
   }
   EXPECT(alike[0] < KEYS / 2 && alike[1] < (QUERIES - KEYS) / 2); /* each with probability 1 / 20 */
   sampler_free(&x);
-  inputs_free(&in);
 }
 
 Test(variants_sample, enough_keys_are_exact_attention) { expect_exact_bits("sample:count=90"); }
@@ -119,7 +116,7 @@ static const attn_picks last = {.max_runs = 1, .runs = last_runs, .counts = last
 static inputs log_normal(double spread) {
   inputs in = one_query(MANY, ATTN_F64);
   in.problem.scale = 1;
-  double *s = malloc(MANY * sizeof *s);
+  double *s = kept_memory(malloc(MANY * sizeof *s));
   attn_rng rng = rng_of(9, 1, 1);
   for (int64_t j = 0; j < MANY; j++) s[j] = spread * attn_rng_normal(&rng);
   for (int64_t j = 1; j < MANY; j++)
@@ -131,7 +128,6 @@ static inputs log_normal(double spread) {
   for (int64_t l = 0; l < D; l++) inputs_set(&in, TENSOR_Q, 0, 0, 0, l, l == 0);
   for (int64_t j = 0; j < MANY; j++)
     for (int64_t l = 0; l < D; l++) inputs_set(&in, TENSOR_K, 0, 0, j, l, l == 0 ? s[j] : 0);
-  free(s);
   return in;
 }
 
@@ -206,7 +202,6 @@ Test(variants_sample, keys_are_as_many_as_eps_and_delta_ask_for) {
   const double off = 5 * sqrt(0.09 / DRAWS);
   const tally two = try(&in, "guarantee=clt", false, true, 0.05, DRAWS),
               one = try(&in, "guarantee=clt,quantile=one", false, false, 0.05, DRAWS);
-  inputs_free(&in);
   in = log_normal(4); /* the head has nearly all */
   const tally proven = try(&in, "guarantee=bernstein", true, true, 0.1, DRAWS / 5);
   if (getenv("ATTN_SHOW"))
@@ -219,7 +214,6 @@ Test(variants_sample, keys_are_as_many_as_eps_and_delta_ask_for) {
   EXPECT((double)two.failed / DRAWS < 0.1 + 2 * off);
   EXPECT(proven.failed == 0);
   EXPECT(two.share < 0.5 && two.share > one.share && proven.share < 0.9);
-  inputs_free(&in);
 }
 
 Test(variants_sample, a_promise_is_stated_as_what_it_is) {
@@ -240,5 +234,4 @@ Test(variants_sample, a_promise_is_stated_as_what_it_is) {
     EXPECT(s->claimed == cases[c].claimed);
     sampler_free(&x);
   }
-  inputs_free(&in);
 }

@@ -14,9 +14,8 @@ typedef struct sampler {
 } sampler;
 
 static inline sampler sampler_of(const char *spec, const inputs *in) {
-  sampler x = {.plan = plan_or_note(&in->problem, spec, NULL)};
-  cr_assert_not_null(x.plan);
-  cr_assert_eq(attn_plan_inspect(x.plan, &x.view), ATTN_OK);
+  sampler x = {.plan = NULL};
+  x.plan = plan_inspected(&in->problem, spec, NULL, &x.view);
   const attn_selector *s = x.view.selector;
   cr_assert_not_null(s);
   x.call = (attn_call){.context = attn_plan_context(x.plan),

@@ -61,8 +61,6 @@ static void check_ranks(const char *spec, ranked want, attn_dtype t, bool causal
         }
       }
   if (wrong) note_failure("%d keys", (int)wrong);
-  picks_free(&x);
-  inputs_free(&in);
 }
 
 Test(variants_select, topk_ranks_all_keys) {
@@ -137,8 +135,6 @@ static void check_loki(attn_dtype t, bool causal) {
       }
     }
   if (wrong) note_failure("%d rows", (int)wrong);
-  picks_free(&x);
-  inputs_free(&in);
 }
 
 Test(variants_select, loki_ranks_by_the_leading_directions_of_the_keys) {
@@ -167,9 +163,6 @@ Test(variants_select, random_keys_are_drawn_evenly) {
   /* Chi-squared of 255 degrees of freedom: 22.6 on either side is one standard deviation. */
   EXPECT(fabs(deviation - 255) < 6 * 22.6);
   EXPECT(fabs((double)same - 8.0 * KEPT * KEPT) < 6 * 45);
-  picks_free(&one);
-  picks_free(&other);
-  inputs_free(&in);
 }
 
 /* Also of queries before the first key, of attention that is not causal, whose positions are below 0. */
@@ -186,8 +179,6 @@ Test(variants_select, random_keys_are_each_heads_own) {
     early += alike;
   }
   EXPECT(early < KEYS / 2); /* each with probability 1 / 20 */
-  picks_free(&x);
-  inputs_free(&in);
 }
 
 /* The pattern of one batch entry's selection. */
@@ -209,7 +200,7 @@ static void check_attended(const char *spec, attn_dtype t, bool causal, double s
   in.problem.score.softcap = softcap;
   picks x = picks_of(spec, &in);
   const attn_problem *p = &in.problem;
-  void *o = run_plain(x.plan, &in);
+  void *o = kept_memory(run_plain(x.plan, &in));
   note_context("%s%s %s", spec, causal ? " causal" : "", t == ATTN_F64 ? "f64" : "f32");
   double want[D_V], bound[D_V];
   int64_t keys[N_KV], wrong = 0;
@@ -225,9 +216,6 @@ static void check_attended(const char *spec, attn_dtype t, bool causal, double s
           wrong += !(fabs(output_get(p, o, b, h, i, l) - want[l]) <= bound[l]);
       }
   if (wrong) note_failure("%d outputs", (int)wrong);
-  free(o);
-  picks_free(&x);
-  inputs_free(&in);
 }
 
 /* ---- a selector of this test's own ------------------------------------------------------------------- */
@@ -301,7 +289,6 @@ static void expect_broken(toy_fault fault, const char *text) {
   toy_fault_now = SOUND;
   free(x.o);
   attn_plan_destroy(plan);
-  inputs_free(&in);
 }
 
 Test(variants_select, a_broken_selection_is_named) {

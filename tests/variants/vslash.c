@@ -55,7 +55,6 @@ Test(variants_vslash, columns_and_diagonals_of_the_largest_sums) {
     picks x = picks_of("vslash:vertical=7,slash=5,last=9,sink=3,window=2", &in);
     for (int64_t b = 0; b < 3; b++)
       for (int64_t h = 0; h < HEADS; h++) EXPECT(wrong_picks(&in, &x, b, h) == 0);
-    picks_free(&x);
     inputs_free(&in);
   }
 }
