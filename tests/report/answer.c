@@ -104,7 +104,6 @@ Test(report_answer, names_what_the_rows_say) {
       }
     }
   cr_expect(named > 20 && none > 2, "%d answers and %d without", named, none);
-  browser_expect_quiet();
   result_set_free(&set);
 }
 
@@ -133,7 +132,6 @@ Test(report_answer, says_how_sure_it_is) {
                  "full certain,linformer estimated");
   browser_expect("/longformer/.test(byId('answer').textContent)", "false");
   browser_expect("/Not considered.*longformer/.test(byId('not-offered').textContent)", "true");
-  browser_expect_quiet();
   result_set_free(&set);
 }
 
@@ -158,7 +156,6 @@ Test(report_answer, only_violated_bounds_are_red) {
   browser_expect("(drawAll(), plots.get('bounds-plot').sets.filter(s => s.color === alarm()).map(s => "
                  "s.label + s.points.length).join())",
                  "violated1");
-  browser_expect_quiet();
   result_set_free(&set);
 }
 
@@ -208,7 +205,6 @@ Test(report_answer, the_address_keeps_what_was_chosen) {
   open_address("n=x&causal=%3Cimg%3E&hide=%3Cb%3E&error=-1&order=%3Ci%3E&sort=-%27&at=%3Cp%3E&words=%22");
   browser_expect("group().causal + ' ' + state.n + ' ' + document.querySelectorAll('img').length",
                  "causal 8192 0");
-  browser_expect_quiet();
   result_set_free(&set);
 }
 
@@ -243,7 +239,6 @@ Test(report_answer, every_table_is_its_csv_and_repeats_nothing) {
                  "!/same/.test(row.cells[0].className)).length",
                  "0");
   browser_expect("document.querySelectorAll('.same').length > 9", "true");
-  browser_expect_quiet();
   result_set_free(&set);
 }
 
@@ -290,7 +285,6 @@ Test(report_answer, plots_and_tables_are_saved) {
   cr_expect(strncmp(text, "<svg", 4) == 0 && strstr(text, "href=\"data:image/png;base64,"), "%.300s", text);
   free(text);
   browser_expect("document.querySelectorAll('img').length", "0");
-  browser_expect_quiet();
   result_set_free(&set);
 }
 
@@ -318,6 +312,5 @@ Test(report_answer, marks_lead_to_their_doubt_and_plots_can_be_walked) {
                  "true");
   browser_key("Escape", 27);
   browser_expect("byId('time-plot').querySelector('.tip').hidden", "true");
-  browser_expect_quiet();
   result_set_free(&set);
 }

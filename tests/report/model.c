@@ -103,7 +103,6 @@ Test(report_model, answers_by_depth_and_length) {
   browser_expect(
       "/^0.063 \\(0.13\\)$/.test(document.querySelectorAll('#quality-table tbody td')[15].textContent)",
       "true");
-  browser_expect_quiet();
 }
 
 /* The same as text: no map of one depth, or of none. */
@@ -154,7 +153,6 @@ Test(report_model, every_plot_has_marks) {
   browser_expect("/0.75/.test(byId('layers-table').lastChild.textContent)", "true");
   browser_expect("document.querySelectorAll('img').length", "0");
   browser_expect("document.title", "attnlab: a <b> & c");
-  browser_expect_quiet();
 }
 
 Test(report_model, menus_follow_each_other) {
@@ -168,7 +166,6 @@ Test(report_model, menus_follow_each_other) {
   browser_click("input[name=choice-where][value=\"layers 1\"]");
   browser_expect("document.querySelector('#quality-table tbody th').textContent",
                  "streaming:sink=0,window=8");
-  browser_expect_quiet();
 }
 
 /* The address keeps the menus; CSV and rows are as on the page of a sweep. */
@@ -183,7 +180,6 @@ Test(report_model, choices_stand_in_the_address) {
                  "layers 1");
   browser_expect("document.querySelectorAll('table').length === document.querySelectorAll('.csv').length",
                  "true");
-  browser_expect_quiet();
 }
 
 Test(report_model, doubts_are_said) {
@@ -196,7 +192,6 @@ Test(report_model, doubts_are_said) {
                  "true");
   browser_expect("document.querySelectorAll('#summary table')[1].querySelectorAll('tbody tr').length", "1");
   browser_expect("/copies 50 % of the tokens/.test(byId('summary').textContent)", "true");
-  browser_expect_quiet();
 }
 
 Test(report_model, narrow_and_on_paper) {
@@ -217,5 +212,4 @@ Test(report_model, a_file_without_runs) {
   cr_assert_eq(quality_write_page(path, &none, "none"), ATTN_OK, "%s", attn_last_error());
   browser_open(path, 800, 600);
   browser_expect("/no runs/.test(byId('filters').textContent)", "true");
-  browser_expect_quiet();
 }
