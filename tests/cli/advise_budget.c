@@ -31,7 +31,6 @@ Test(cli_advise_budget, a_budget_is_shared_among_the_layers) {
   cr_expect(sum > 0 && predicted <= sum * (1 + 1e-3), "%g, not at most %g", predicted, sum);
   const size_t runs = set.count;
   char *assigned = strdup(spec + strlen("-v '"));
-  result_set_free(&set);
   command_run("eval " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
               "/tests/fixtures/held.txt -n 32 -w 2 --task text:skip=8 -v @x.txt -o x.h5",
               &r);
@@ -44,7 +43,6 @@ Test(cli_advise_budget, a_budget_is_shared_among_the_layers) {
   }
   free(assigned);
   cr_expect(same == 1 && !strstr(r.err, "repeated"), "the run is known: %s", r.err);
-  result_set_free(&set);
   command_run("advise --model " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
               "/tests/fixtures/held.txt -n 32 -w 2 --budget 1 topk:k=2 topk:k=4 -o x.h5",
               &r);
@@ -79,7 +77,7 @@ Test(cli_advise_budget, presets_and_an_assignment) {
   char *written = fixture_bytes("x.txt", &size);
   cr_assert(found == 12 && best && size == strlen(best->spec) + 1);
   cr_expect(memcmp(written, best->spec, size - 1) == 0 && written[size - 1] == '\n');
-  free(written), result_set_free(&set);
+  free(written);
   for (int turn = 0; turn < 2; turn++) {
     command_replace(TEST_BINARY_DIR "/tests/plugins/planted_budget.so", "p.so");
     if (turn) cr_assert_eq(truncate("p.so", 1 << 20), 0);

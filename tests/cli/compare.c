@@ -7,11 +7,10 @@
 
 /* NAME.h5 of the fixture's first 40 rows, of which some are changed. */
 static void write_file(const char *name, void (*change)(result_set *)) {
-  result_set set = fixture_set(40);
+  result_set set = kept_set(fixture_set(40));
   set.rows[17].mask = "prefix:64";
   if (change) change(&set);
   cr_assert_eq(results_write(name, &set), ATTN_OK, "%s", attn_last_error());
-  result_set_free(&set);
 }
 
 static void slow_down(result_set *s) {
@@ -156,7 +155,7 @@ Test(cli_compare, json) {
   static const char *const counts[][5] = {{"timed", "undecided", "slower", "faster", "errors"},
                                           {"verdicts", "statuses", "violated", "failed", "pairs"},
                                           {"only_a", "only_b", "other_isa", "other_threads", "other_data"}};
-  result_set sets[] = {fixture_set(40), fixture_set(40)};
+  result_set sets[] = {kept_set(fixture_set(40)), kept_set(fixture_set(40))};
   violate_others(&sets[0]);
   change_all(&sets[1]);
   write_file("a.h5", violate_others);
@@ -216,7 +215,7 @@ Test(cli_compare, json) {
             "%s", result.out);
   cr_expect(
       strstr(result.out, " performer:features=256 n=2048 causal=yes threads=2 mask=prefix:64 captured\n"));
-  json_decref(json), result_set_free(&sets[0]), result_set_free(&sets[1]);
+  json_decref(json);
 }
 
 /* Several files are one page; an evaluation has another page. */

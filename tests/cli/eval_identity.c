@@ -12,6 +12,7 @@
 #include "tests/support/command_json.h"
 #include "tests/support/llama_models.h"
 #include "tests/support/quality_sets.h"
+#include "tests/support/results_fixture.h"
 
 enum { TEXT = 1200, LINE = 1024 };
 
@@ -73,17 +74,11 @@ static double kl_of(const char *file, const char *spec) {
   double kl = -1;
   for (size_t i = 0; i < set.count; i++)
     if (strncmp(set.records[i].spec, spec, strlen(spec)) == 0) kl = set.records[i].kl;
-  result_set_free(&set);
   cr_assert(kl >= 0, "no run of %s", spec);
   return kl;
 }
 
-static size_t runs_of(const char *file) {
-  quality_set set = quality_set_of(file);
-  const size_t count = set.count;
-  result_set_free(&set);
-  return count;
-}
+static size_t runs_of(const char *file) { return quality_set_of(file).count; }
 
 #define SETTING "streaming:sink=0,window=3"
 
@@ -172,7 +167,6 @@ static double time_of(const char *file, const char *variant) {
   double time = -1;
   for (size_t i = 0; i < set.count; i++)
     if (strcmp(set.records[i].variant, variant) == 0) time = set.records[i].attention_time;
-  result_set_free(&set);
   return time;
 }
 
@@ -206,7 +200,6 @@ static void age(const char *file, bool old) {
     r->config_sha256[0] = r->tokens_sha256[0] = r->isa[0] = '\0';
   }
   cr_assert(!quality_write(file, &set), "%s", attn_last_error());
-  result_set_free(&set);
   forget_journal(file);
 }
 
@@ -233,13 +226,11 @@ Test(cli_eval_identity, a_margin_and_a_budget_are_those_that_are_asked_for) {
   quality_set set = quality_set_of("x.h5");
   const double allowed = set.records[0].error_allowed;
   cr_expect_neq(set.records[0].word, QUALITY_NO_WORSE);
-  result_set_free(&set);
   evaluate("x.h5", "--margin 100 -v " SETTING);
   set = quality_set_of("x.h5");
   cr_expect(set.records[0].margin == 100 && set.records[0].word == QUALITY_NO_WORSE &&
             set.records[0].word_holm == QUALITY_NO_WORSE);
   cr_expect_float_eq(set.records[0].error_allowed, allowed / 2, 1e-12 * allowed);
-  result_set_free(&set);
   cr_expect_eq(time_of("x.h5", "streaming"), time);
 }
 
@@ -274,10 +265,7 @@ Test(cli_eval_identity, sweeps_and_evaluations_are_merged_into_one_file) {
   command_run_good("run s.yaml -o s.h5");
   evaluate("e.h5", "-v " SETTING);
   command_run_good("merge -o both.h5 e.jsonl s.jsonl");
-  result_set rows;
-  cr_assert(!results_read("both.h5", &rows), "%s", attn_last_error());
-  cr_expect_eq(rows.count, 1);
-  result_set_free(&rows);
+  cr_expect_eq(read_results("both.h5").count, 1);
   cr_expect_eq(runs_of("both.h5"), runs_of("e.h5"));
   command_run_good("check both.h5");
   cr_expect(strstr(result.out, "full") && strstr(result.out, SETTING) &&
@@ -340,7 +328,6 @@ Test(cli_eval_identity, checks_of_either_file_are_kept) {
           judged |= strcmp(r->checks[c].name, "SP-1") == 0 && r->checks[c].verdict == VERDICT_PASS;
         cr_expect(judged && r->verdict == VERDICT_PASS, "%d: %s", turn, check_verdict_names[r->verdict]);
       }
-    result_set_free(&set);
   }
 }
 
@@ -369,7 +356,6 @@ Test(cli_eval_identity, two_at_once_lose_nothing) {
     cr_expect_eq(found, (size_t)m.layers, "%s: %zu runs", specs[i], found);
     reference_free(&m);
   }
-  result_set_free(&set);
 }
 
 /* Starts an evaluation whose last run never ends, and kills it once the others are in the journal. */
@@ -393,8 +379,8 @@ Test(cli_eval_identity, what_is_done_is_kept_when_it_is_killed) {
   kill_midway("-v topk:k=2", 1);
   cr_assert_eq(fixture_lines("x.jsonl"), 2);
   remove("x.h5"); /* as if it had been killed before the file was written */
-  FILE *journal = fopen("x.jsonl", "ab");
-  cr_assert(journal && fputs("{\"key\":\"torn", journal) >= 0 && fclose(journal) == 0);
+  FILE *torn = fopen("x.jsonl", "ab");
+  cr_assert(torn && fputs("{\"key\":\"torn", torn) >= 0 && fclose(torn) == 0);
   evaluate("x.h5", "-v topk:k=2 -v topk:k=3");
   cr_expect(strstr(result.err, "1 torn line left out of x.jsonl"), "%s", result.err);
   const double time = time_of("x.h5", "topk");

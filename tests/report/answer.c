@@ -13,7 +13,7 @@ TestSuite(report_answer, .init = browser_start, .fini = browser_stop, .timeout =
 
 /* Sixty runs of one seed, whose errors, times and memory have orders of their own. */
 static result_set rows_made(void) {
-  result_set set = fixture_set(60);
+  result_set set = kept_set(fixture_set(60));
   for (int64_t i = 0; i < (int64_t)set.count; i++) {
     result_row *row = &set.rows[i];
     if (row->status) continue;
@@ -104,7 +104,6 @@ Test(report_answer, names_what_the_rows_say) {
       }
     }
   cr_expect(named > 20 && none > 2, "%d answers and %d without", named, none);
-  result_set_free(&set);
 }
 
 /* A variant that draws nothing, a sample of its rows, one that draws, and one that is exact. */
@@ -132,7 +131,6 @@ Test(report_answer, says_how_sure_it_is) {
                  "full certain,linformer estimated");
   browser_expect("/longformer/.test(byId('answer').textContent)", "false");
   browser_expect("/Not considered.*longformer/.test(byId('not-offered').textContent)", "true");
-  result_set_free(&set);
 }
 
 /* ---- bounds -------------------------------------------------------------------------------------------- */
@@ -156,7 +154,6 @@ Test(report_answer, only_violated_bounds_are_red) {
   browser_expect("(drawAll(), plots.get('bounds-plot').sets.filter(s => s.color === alarm()).map(s => "
                  "s.label + s.points.length).join())",
                  "violated1");
-  result_set_free(&set);
 }
 
 /* ---- the address --------------------------------------------------------------------------------------- */
@@ -205,7 +202,6 @@ Test(report_answer, the_address_keeps_what_was_chosen) {
   open_address("n=x&causal=%3Cimg%3E&hide=%3Cb%3E&error=-1&order=%3Ci%3E&sort=-%27&at=%3Cp%3E&words=%22");
   browser_expect("group().causal + ' ' + state.n + ' ' + document.querySelectorAll('img').length",
                  "causal 8192 0");
-  result_set_free(&set);
 }
 
 /* ---- tables and files ---------------------------------------------------------------------------------- */
@@ -239,7 +235,6 @@ Test(report_answer, every_table_is_its_csv_and_repeats_nothing) {
                  "!/same/.test(row.cells[0].className)).length",
                  "0");
   browser_expect("document.querySelectorAll('.same').length > 9", "true");
-  result_set_free(&set);
 }
 
 /* A file that the browser has saved, waited for: it has its name before it has all that belongs to it. */
@@ -285,7 +280,6 @@ Test(report_answer, plots_and_tables_are_saved) {
   cr_expect(strncmp(text, "<svg", 4) == 0 && strstr(text, "href=\"data:image/png;base64,"), "%.300s", text);
   free(text);
   browser_expect("document.querySelectorAll('img').length", "0");
-  result_set_free(&set);
 }
 
 /* ---- marks --------------------------------------------------------------------------------------------- */
@@ -312,5 +306,4 @@ Test(report_answer, marks_lead_to_their_doubt_and_plots_can_be_walked) {
                  "true");
   browser_key("Escape", 27);
   browser_expect("byId('time-plot').querySelector('.tip').hidden", "true");
-  result_set_free(&set);
 }

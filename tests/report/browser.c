@@ -8,7 +8,7 @@
 TestSuite(report_browser, .init = browser_start, .fini = browser_stop, .timeout = 300);
 
 static void open_report(int64_t count, int width) {
-  result_set set = fixture_set(count);
+  result_set set = kept_set(fixture_set(count));
   const char *path = fixture_path("report.html");
   if (count > 10) { /* one bound that does not hold, and a text that looks like markup */
     set.rows[1].bounds[0].verdict = set.rows[1].verdict = VERDICT_VIOLATED;
@@ -20,7 +20,6 @@ static void open_report(int64_t count, int width) {
     set.rows[i].dataset = names_keep(text_of("gaussian:std_q=%d", (int)(i / 30 % 225)));
   }
   cr_assert_eq(report_write(path, &set, "a <b> & c", NULL), ATTN_OK, "%s", attn_last_error());
-  result_set_free(&set);
   browser_open(path, width, 900);
 }
 
@@ -51,20 +50,18 @@ Test(report_browser, every_plot_has_marks_and_a_table) {
 
 /* A page of two files: both are in every plot, unless one is chosen by File. */
 Test(report_browser, files_share_plots) {
-  result_set set = fixture_set(60);
+  result_set set = kept_set(fixture_set(60));
   const char *paths[] = {fixture_path("first.h5"), fixture_path("second.h5")},
              *page = fixture_path("both.html");
   cr_assert_eq(results_write(paths[0], &set), ATTN_OK);
   for (size_t i = 0; i < set.count; i++) set.rows[i].err_rel_fro *= 2;
   cr_assert_eq(results_write(paths[1], &set), ATTN_OK);
-  result_set_free(&set);
-  cr_assert_eq(results_join(paths, 2, &set), ATTN_OK, "%s", attn_last_error());
+  set = join_results(paths, 2);
   other_time h100 = {.texts = {"performer:features=256", "H100", "paper"}, .seconds = 1e-6};
   memset(h100.axis, -1, sizeof h100.axis);
   const report_limits limits = {(double)NAN, (double)NAN, (double)NAN, {&h100, 1}};
   cr_assert_eq(report_write(page, &set, "two", &limits), ATTN_OK);
   cr_expect_null(h100.unmatched);
-  result_set_free(&set);
   browser_open(page, 1200, 900);
   browser_expect("visibleLines().slice(-2).map(label).join()",
                  "performer:features=256 (first),performer:features=256 (second)");
@@ -124,13 +121,12 @@ Test(report_browser, maps_follow_the_filters) {
 /* Points of a method are joined, the oracle is the one without regret, and what errs as zeros do is crossed
  * out, in the plots as in the tables. */
 Test(report_browser, curves_name_the_oracle_and_cross_out_what_zeros_beat) {
-  result_set set = fixture_set(60);
+  result_set set = kept_set(fixture_set(60));
   const char *path = fixture_path("report.html");
   for (size_t i = 0; i < set.count; i++)
     if (strcmp(set.rows[i].variant, "performer") == 0)
       set.rows[i].err_rel_fro = set.rows[i].err_rel_fro_lo = 1.25;
   cr_assert_eq(report_write(path, &set, "curves", NULL), ATTN_OK, "%s", attn_last_error());
-  result_set_free(&set);
   browser_open(path, 1200, 900);
   browser_expect("(drawAll(), ['front-keys-plot', 'front-time-plot', 'mass-plot'].map(id => "
                  "byId(id).dataset.crosses).join())",

@@ -84,14 +84,13 @@ static quality_set deep_set(void) {
                                {"topk:k=8", "recall:pairs=1,depth=-1,aware=yes", "all", 128, 0.5, 0.1}};
   quality_set set = {0};
   for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) add(&set, &runs[i], RUN_OK);
-  return set;
+  return kept_set(set);
 }
 
 Test(report_model, answers_by_depth_and_length) {
   const char *path = fixture_path("model.html");
   quality_set set = deep_set();
   cr_assert_eq(quality_write_page(path, &set, "deep"), ATTN_OK, "%s", attn_last_error());
-  result_set_free(&set);
   browser_open(path, 1200, 900);
   browser_expect("[...document.querySelectorAll('#depth-maps table')].map(t => [...t.querySelectorAll('tbody "
                  "tr')].map(r => [...r.cells].map(c => c.textContent).join()).join(' ')).join('|')",
@@ -119,7 +118,6 @@ Test(report_model, depths_are_a_table) {
   fclose(out);
   const char *found = strstr(text, wanted);
   cr_expect(found && !strstr(found, "recall"), "one table, not %s", text);
-  result_set_free(&set);
 }
 
 static void open_page(int width) {

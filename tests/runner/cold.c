@@ -72,5 +72,4 @@ Test(cold, rows_of_their_own) {
   cr_assert_eq(single.count, 1);
   const result_row *row = single.rows;
   cr_expect(row->n_samples == 1 && row->iters_per_sample == 1 && row->time_median > 0);
-  result_set_free(&single);
 }

@@ -13,10 +13,8 @@ TestSuite(provenance, .init = command_enter, .fini = command_leave, .timeout = 1
 static int64_t session_of(const char *part) {
   result_set set = read_results("x.h5");
   const result_row *row = find_row(&set, part);
-  const int64_t session = row->session;
   expect_status(row, RUN_OK);
-  result_set_free(&set);
-  return session;
+  return row->session;
 }
 
 Test(provenance, rows_of_a_plug_in_that_changed_are_run_again_and_no_others) {

@@ -115,7 +115,6 @@ Test(rude, time_in_which_the_parent_is_stopped_is_not_the_runs) {
     expect_status(&set.rows[i], RUN_OK);
     cr_expect(set.rows[i].run_time < 4, "%s: %g s", set.rows[i].key, set.rows[i].run_time);
   }
-  result_set_free(&set);
 }
 
 /* Sixteen runs of like plans: none is out of memory, and what each took does not depend on its place. */

@@ -28,7 +28,6 @@ Test(sweep, end_to_end) {
   const json_t *session = json_array_get(set.sessions, 0);
   cr_expect_str_eq(json_string_value(json_object_get(session, "config_text")), SMALL);
   cr_expect_str_empty(json_string_value(json_object_get(session, "hostname")));
-  result_set_free(&set);
 }
 
 Test(sweep, times_what_selections_take) {
@@ -49,7 +48,6 @@ Test(sweep, times_what_selections_take) {
   cr_expect_eq(find_row(&set, "topk:k=4096")->select_share, 0, "all keys are taken");
   cr_expect(isnan(find_row(&set, "longformer")->select_share) &&
             isnan(find_row(&set, "tiled")->select_share));
-  result_set_free(&set);
 }
 
 Test(sweep, a_second_time_there_is_nothing_to_do) {
@@ -65,7 +63,6 @@ Test(sweep, a_second_time_there_is_nothing_to_do) {
   cr_expect_eq(set.count, 5 * 5);
   cr_expect_eq(find_row(&set, " n=64 ")->session, 1);
   cr_expect_eq(find_row(&set, " n=32 ")->session, 0);
-  result_set_free(&set);
 }
 
 Test(sweep, only_and_dry_run) {
@@ -84,9 +81,7 @@ Test(sweep, only_and_dry_run) {
   }
   cr_assert_eq(run("run x.yaml -o x.h5 --json"), 2);
   cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=48*causal=yes*variant=tiled"), 0);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 1);
-  result_set_free(&set);
+  cr_expect_eq(read_results("x.h5").count, 1);
   cr_expect_eq(run("run x.yaml -o x.h5 --only nothing"), 2);
 }
 
@@ -169,7 +164,6 @@ Test(sweep, rows_keep_what_a_dry_run_said) {
   cr_expect(isnan(set.rows[0].est_time) && isnan(set.rows[0].est_run), "nothing was calibrated");
   const double memory = set.rows[0].est_memory;
   cr_expect(memory > set.rows[0].work_bytes && set.rows[0].run_time > 0 && set.rows[0].load >= 0);
-  result_set_free(&set);
   cr_assert_eq(setenv("ATTNLAB_CALIBRATION", "kept.jsonl", 1), 0);
   cr_assert_eq(run("run x.yaml -o y.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
   cr_expect(size_of("kept.jsonl") < 0, "a sweep does not calibrate");
@@ -185,7 +179,6 @@ Test(sweep, rows_keep_what_a_dry_run_said) {
   const json_t *session = json_array_get(set.sessions, 0);
   cr_expect(json_is_number(json_object_get(session, "load_start")));
   cr_expect_eq(json_number_value(json_object_get(session, "load_end")), set.rows[0].load);
-  result_set_free(&set);
   command_write_text("kept.jsonl", "no journal\n");
   cr_assert_eq(run("run x.yaml -o w.h5 --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
   cr_expect(strstr(result.err, "no estimates: kept.jsonl:1") != NULL, "%s", result.err);
@@ -224,7 +217,6 @@ Test(sweep, signals_end_it_with_a_snapshot) {
     result_set set = read_results("x.h5");
     cr_expect_eq(set.count, 1);
     cr_expect_eq(set.rows[0].status, RUN_FAILED);
-    result_set_free(&set);
     unlink("x.jsonl");
     unlink("x.h5");
   }
