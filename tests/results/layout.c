@@ -247,5 +247,4 @@ Test(results_layout, csv_has_every_number_and_text) {
     for (size_t g = 0; g < f; g++) cr_expect_str_neq(titles[g], titles[f]);
   }
   cr_expect(!*at && !*line && count > 120, "%zu columns", count);
-  free(text), free(about);
 }

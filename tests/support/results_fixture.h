@@ -205,14 +205,13 @@ static inline result_set join_results(const char *const *paths, size_t count) {
   return kept_set(set);
 }
 
-/* To be freed. */
+/* As fixture_text. */
 static inline char *fixture_printed(attn_status (*print)(FILE *, const result_set *), const result_set *set) {
   const char *path = fixture_path("printed");
-  size_t size;
   FILE *file = fopen(path, "w");
   cr_assert(file && !print(file, set), "%s", attn_last_error());
   fclose(file);
-  return fixture_bytes(path, &size);
+  return fixture_text(path);
 }
 
 static inline size_t fixture_read(const char *path, char **bytes) {
