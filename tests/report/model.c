@@ -87,11 +87,15 @@ static quality_set deep_set(void) {
   return kept_set(set);
 }
 
-Test(report_model, answers_by_depth_and_length) {
+static void open_set(const quality_set *set, const char *title, int width) {
   const char *path = fixture_path("model.html");
-  quality_set set = deep_set();
-  cr_assert_eq(quality_write_page(path, &set, "deep"), ATTN_OK, "%s", attn_last_error());
-  browser_open(path, 1200, 900);
+  cr_assert_eq(quality_write_page(path, set, title), ATTN_OK, "%s", attn_last_error());
+  browser_open(path, width, 900);
+}
+
+Test(report_model, answers_by_depth_and_length) {
+  const quality_set set = deep_set();
+  open_set(&set, "deep", 1200);
   browser_expect("[...document.querySelectorAll('#depth-maps table')].map(t => [...t.querySelectorAll('tbody "
                  "tr')].map(r => [...r.cells].map(c => c.textContent).join()).join(' ')).join('|')",
                  "0 %,-,75 % 100 %,75 %,75 %|0 %,-,25 % 100 %,100 %,50 %|0 %,12.5 %");
@@ -131,14 +135,12 @@ static void open_page(int width) {
       {"topk:k=8,window=0", "copy:length=64", "all", 256, 0.05, 0.03},
       {"full", "text:skip=8", "all", 128, 1, 1e-12},
   };
-  const char *path = fixture_path("model.html");
   quality_set set = {0};
   for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) add(&set, &runs[i], RUN_OK);
   add(&set, &(asked){"linformer:k=4", "text:skip=8", "all", 128, 0, 0}, RUN_UNSUPPORTED);
   add(&set, &(asked){"linformer:k=4", "text:skip=8", "all", 256, 0, 0}, RUN_UNSUPPORTED);
-  cr_assert_eq(quality_write_page(path, &set, "a <b> & c"), ATTN_OK, "%s", attn_last_error());
+  open_set(&set, "a <b> & c", width);
   result_set_free(&set);
-  browser_open(path, width, 900);
 }
 
 Test(report_model, every_plot_has_marks) {
@@ -205,9 +207,6 @@ Test(report_model, narrow_and_on_paper) {
 }
 
 Test(report_model, a_file_without_runs) {
-  const char *path = fixture_path("model.html");
-  const quality_set none = {0};
-  cr_assert_eq(quality_write_page(path, &none, "none"), ATTN_OK, "%s", attn_last_error());
-  browser_open(path, 800, 600);
+  open_set(&(quality_set){0}, "none", 800);
   browser_expect("/no runs/.test(byId('filters').textContent)", "true");
 }
