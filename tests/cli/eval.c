@@ -11,9 +11,10 @@ TestSuite(cli_eval, .init = command_enter, .fini = command_leave, .timeout = 300
 
 Test(cli_eval, a_table_and_a_file) {
   command_run_good(SMALL "-v full -v streaming:sink=0,window=4 -o x.h5");
-  cr_expect(strstr(result.out, "8 windows of 64") && strstr(result.out, "exact: "), "%s", result.out);
-  cr_expect(strstr(result.out, "streaming:sink=0,window=4") && strstr(result.out, "no_worse"), "%s",
-            result.out);
+  expect_says(result.out, "8 windows of 64");
+  expect_says(result.out, "exact: ");
+  expect_says(result.out, "streaming:sink=0,window=4");
+  expect_says(result.out, "no_worse");
   quality_set set = quality_set_of("x.h5");
   cr_assert_eq(set.count, 3, "full is asked for and a baseline; a window as dense as the window is itself");
   const quality_record *mean = quality_run_of(&set, "null_mean_v");
@@ -29,9 +30,10 @@ Test(cli_eval, a_table_and_a_file) {
  * run. */
 Test(cli_eval, layers_add_up_and_small_changes_are_quadratic) {
   command_run_good(SMALL "-v streaming:sink=0,window=16 --layers each -o x.h5");
-  cr_expect(strstr(result.out, "KL/error^2"), "%s", result.out);
+  expect_says(result.out, "KL/error^2");
   command_run_good(SMALL "-v streaming:sink=0,window=16 --mix 0.0625,0.125,1 --kl 0.02 -o x.h5 --json");
-  cr_expect(strstr(result.out, "\"mix\":0.0625,") && strstr(result.out, "\"additivity\":"), "%s", result.out);
+  expect_says(result.out, "\"mix\":0.0625,");
+  expect_says(result.out, "\"additivity\":");
   quality_set set = quality_set_of("x.h5");
   double kl[2] = {0}, sum = 0;
   const quality_record *whole = NULL;

@@ -47,7 +47,6 @@ Test(rows, values_that_are_none) {
     const char *text =
         text_of("schema: 1\ngrid: {n: 64}\nvariants: full\ndatasets: gaussian\nrows: %s\n", wrong[i]);
     cr_expect_eq(config_parse("x.yaml", text, strlen(text), NULL, 0, &c), ATTN_EINVAL, "%s", wrong[i]);
-    cr_expect(strstr(attn_last_error(), "expected auto, all, or an integer from 2 to"), "%s",
-              attn_last_error());
+    expect_says(attn_last_error(), "expected auto, all, or an integer from 2 to");
   }
 }
