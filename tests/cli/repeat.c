@@ -3,22 +3,20 @@
 #include <sys/wait.h>
 
 #include "attn_arithmetic.h"
-#include "data/data.h"
 #include "experiments/report/repeat_command.h"
 #include "tests/support/basics/rng.h"
 #include "tests/support/command.h"
+#include "tests/support/data_fixture.h"
 #include "tests/support/results_fixture.h"
 
 enum { ROWS = 24, HEADS = 2, WIDTH = 16 };
 
 static void write_tensor(const char *path, int64_t heads, uint64_t seed) {
   const int64_t shape[] = {1, ROWS, heads, WIDTH};
-  data_array a = {0};
+  data_array a = array_make(ATTN_F32, 4, shape);
   attn_rng rng = rng_of(seed, 0, 0);
-  cr_assert(!data_array_make(ATTN_F32, 4, shape, &a));
   for (int64_t i = 0; i < data_array_count(&a); i++) ((float *)a.at)[i] = (float)attn_rng_normal(&rng);
   cr_assert(!data_npy_write(path, &a));
-  data_array_free(&a);
 }
 
 static void enter(void) {
@@ -61,10 +59,8 @@ Test(cli_repeat, a_run_of_own_tensors_is_repeated_on_them) {
                           "--softcap 5 --alibi --mask documents:0+9 -o out.npy"),
             "%s", apply);
   shell(apply);
-  data_array out;
-  cr_assert_eq(data_npy_read("out.npy", &out), ATTN_OK, "%s", attn_last_error());
+  const data_array out = array_read("out.npy");
   cr_expect(out.rank == 4 && out.shape[1] == ROWS && out.shape[2] == HEADS && out.dtype == ATTN_F64);
-  data_array_free(&out);
   shell(run);
   const result_row *repeated = row_of("one.h5", "bigbird");
   cr_expect_str_eq(repeated->key, row->key);
