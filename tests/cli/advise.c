@@ -4,9 +4,8 @@
 #include <inttypes.h>
 
 #include "attn_variant.h"
-#include "data/data.h"
-#include "tests/support/basics/rng.h"
 #include "tests/support/command_json.h"
+#include "tests/support/data_fixture.h"
 
 TestSuite(cli_advise, .init = command_enter, .fini = command_leave);
 
@@ -65,16 +64,14 @@ static void expect_choice(const json_t *all) {
 
 /* Relative distance of what a spec computes from exact attention, through apply. */
 static double apply(const char *spec) {
-  data_array o = {0}, exact = {0};
   double gap = 0, size = 0;
   command_run_good(text_of("apply %s --in qkv.h5 -o o.npy", spec));
   command_run_good("apply full --in qkv.h5 -o exact.npy");
-  cr_assert(!data_npy_read("o.npy", &o) && !data_npy_read("exact.npy", &exact));
+  const data_array o = array_read("o.npy"), exact = array_read("exact.npy");
   for (int64_t i = 0; i < data_array_count(&o); i++) {
     gap += pow(attn_get(o.at, i, o.dtype) - attn_get(exact.at, i, o.dtype), 2);
     size += pow(attn_get(exact.at, i, o.dtype), 2);
   }
-  data_array_free(&o), data_array_free(&exact);
   return sqrt(gap / size);
 }
 
@@ -128,11 +125,9 @@ Test(cli_advise, a_cache_fits_into_its_bytes) {
                   !strcmp(word[1], "certain"),
               "%s", row);
   }
-  json_decref(all);
   for (int i = 0; i < 4; i++) { /* of 96 * 128; however long each took */
     all = ask("advise --in qkv.h5 --causal --kv-bytes 12287 -q --json evict:score=tova");
     cr_expect_str_eq(json_text(all, "best"), "store:k=f16,v=f16");
-    json_decref(all);
   }
   command_run("advise --in qkv.h5 --causal --kv-bytes 12288 -q --json evict:score=tova", &result);
   cr_expect(result.exit_code == 2 && strstr(result.err, "all 96 positions fit"), "%s", result.err);
@@ -183,7 +178,6 @@ Test(cli_advise, what_is_said_is_what_apply_does) {
     }
     cr_expect(found, "%s", causal[c]);
   }
-  json_decref(all);
 }
 
 /* Another seed has other draws, the same seed the same: those of the seeds that follow it, all of which
@@ -199,7 +193,6 @@ Test(cli_advise, draws_follow_the_seed) {
     cr_expect_str_eq(json_text(s, "spec"), "performer:features=64");
     error[i] = number(s, "error");
     high = i ? high : number(s, "error_hi");
-    json_decref(all);
   }
   cr_expect(error[0] == error[1] && error[0] != error[2], "%g %g %g", error[0], error[1], error[2]);
   const double one[] = {apply("performer:features=64"), apply("performer:features=64,seed=1"),
@@ -215,24 +208,22 @@ Test(cli_advise, draws_follow_the_seed) {
 Test(cli_advise, a_command_to_paste) {
   write_inputs(0.5);
   command_run_good("advise longformer topk --in qkv.h5 --error 0.3 --causal --softcap 20");
-  cr_expect(strstr(result.out, " is the cheapest within 30 % on this input"), "%s", result.out);
+  expect_says(result.out, " is the cheapest within 30 % on this input");
   const char *at = strstr(result.out, "\n  attnlab apply ");
   cr_assert(at, "%s", result.out);
   const char *command = text_of("%.*s", (int)strcspn(at + 11, "\n"), at + 11);
   cr_expect(strstr(command, " --causal --in qkv.h5 --softcap 20 -o out.npy"), "%s", command);
   command_run_good(command);
   command_run_good("advise linformer --in qkv.h5 --causal");
-  cr_expect(strstr(result.out, "Exact attention is the cheapest") &&
-                strstr(result.out, "left out:\n  variant linformer: causal attention is impossible"),
-            "%s", result.out);
+  expect_says(result.out, "Exact attention is the cheapest");
+  expect_says(result.out, "left out:\n  variant linformer: causal attention is impossible");
 }
 
 /* Equal scores: the mean of V is exact attention, and an error below it is nothing. */
 Test(cli_advise, an_input_that_the_mean_of_v_fits) {
   write_inputs(0);
   command_run_good("advise longformer --in qkv.h5 --error 0.3");
-  cr_expect(strstr(result.out, "It ignores the keys, so an error within 30 % is uninformative here."), "%s",
-            result.out);
+  expect_says(result.out, "It ignores the keys, so an error within 30 % is uninformative here.");
 }
 
 /* The share of the keys is counted, and a window of all of them is no answer, however accurate. */
@@ -254,11 +245,9 @@ Test(cli_advise, keys_that_are_read) {
                      (48 * 49 / 2 + 48 * 48) / (96 * 97 / 2.0), 1e-12);
   cr_expect(drawn && isnan(number(drawn, "keys_read")));
   cr_expect(number(all, "threads") >= 1 && number(all, "processors") >= 1);
-  json_decref(all);
   command_run_good("advise streaming:sink=4,window=92 --in qkv.h5 --causal");
-  cr_expect(strstr(result.out, "What else is within it reads all keys.") &&
-                strstr(result.out, "\nstreaming:window=92: reads all keys: exact attention in disguise"),
-            "%s", result.out);
+  expect_says(result.out, "What else is within it reads all keys.");
+  expect_says(result.out, "\nstreaming:window=92: reads all keys: exact attention in disguise");
   const char *times = strstr(result.out, "\nTimes: ");
   cr_expect(times && strchr(times + 1, '\n')[-1] == '.', "%s", result.out);
   /* Values end where their titles do. */
@@ -272,10 +261,9 @@ Test(cli_advise, keys_that_are_read) {
 Test(cli_advise, an_output_that_is_not_finite) {
   write_inputs(0.5);
   command_run_good("advise fault:mode=one_nan --in qkv.h5 --plugin " TEST_BINARY_DIR "/tests/fault.so");
-  cr_expect(strstr(result.out, "No other setting has a finite output.") &&
-                strstr(result.out, "     NaN  not finite  ") &&
-                strstr(result.out, "fault:mode=one_nan: output["),
-            "%s", result.out);
+  expect_says(result.out, "No other setting has a finite output.");
+  expect_says(result.out, "     NaN  not finite  ");
+  expect_says(result.out, "fault:mode=one_nan: output[");
 }
 
 /* Where all features of a query are zero, which depends on the draw, its output is NaN: in whichever of the
@@ -292,7 +280,6 @@ Test(cli_advise, a_draw_that_is_not_finite) {
     cr_expect(!told || !json_is_true(json_object_get(s, "within")), "%s", result.out);
     cr_expect(!told || isnan(number(s, "error_worst")), "%s", result.out);
     found += told;
-    json_decref(all);
   }
   cr_expect(found > 0);
 }
@@ -323,7 +310,6 @@ Test(cli_advise, no_budget_is_passed_over) {
                 "%s", spec);
     }
     cr_expect(within && s > 1);
-    json_decref(all), json_decref(rest);
   }
 }
 
@@ -336,10 +322,8 @@ Test(cli_advise, an_oracle_is_named_to_be_tried) {
   bool told = false;
   json_array_foreach(lines, i, why) told |= strstr(json_string_value(why), "variant svd: an oracle") != NULL;
   cr_expect(told && !setting_of(all, "svd"));
-  json_decref(all);
   all = ask("advise svd --in qkv.h5 --error 50% --json");
   cr_expect(setting_of(all, "svd"));
-  json_decref(all);
 }
 
 /* A plug-in is sized as a built-in variant of the same pattern is. */
@@ -355,7 +339,6 @@ Test(cli_advise, a_plug_in_with_a_budget) {
             sscanf(json_text(known, "spec"), "longformer:window=%" SCNd64, &window) == 1);
   cr_expect(window == 2 * half && number(own, "error") == number(known, "error") &&
             number(own, "error") <= 0.3);
-  json_decref(all);
 }
 
 /* Plug-ins that end their process, loop, wait, or write where they may not: each is left out, and the
@@ -394,7 +377,6 @@ Test(cli_advise, what_breaks_down_is_left_out, .timeout = 300) {
     }
     cr_expect(told, "%s: not %s\n%s", faults[i][0], faults[i][1], result.out);
   }
-  json_decref(all);
 }
 
 /* Settings that leave nothing out err by rounding, as exact attention does, and never by nothing. */
@@ -409,7 +391,6 @@ Test(cli_advise, rounding_is_an_error) {
     cr_assert(s && number(s, "error") > 0x1p-26 && number(s, "error") < 0x1p-18, "%g", number(s, "error"));
     cr_expect(number(s, "error_hi") == number(s, "error") && number(s, "certain") == number(s, "error"));
   }
-  json_decref(all);
 }
 
 /* Of many rows, too, errors are those against fp64 on all of them; with values near their mean all are
@@ -417,13 +398,11 @@ Test(cli_advise, rounding_is_an_error) {
 Test(cli_advise, many_rows_are_all_compared) {
   static const char *const names[] = {"q.npy", "k.npy", "v.npy"};
   for (int t = 0; t < 3; t++) {
-    data_array x = {0};
+    data_array x = array_make(ATTN_F32, 3, (int64_t[]){3, 1500, 8});
     attn_rng rng = rng_of((uint64_t)t, 1, 0);
-    cr_assert(!data_array_make(ATTN_F32, 3, (int64_t[]){3, 1500, 8}, &x));
     for (int i = 0; i < 3 * 1500 * 8; i++)
       ((float *)x.at)[i] = (float)(attn_rng_normal(&rng) + (t == 2 ? 3 : 0));
     cr_assert(!data_npy_write(names[t], &x));
-    data_array_free(&x);
   }
   json_t *all =
       ask("advise longformer:window=256 longformer:window=64 longformer:window=16 --q q.npy --k k.npy "
@@ -434,23 +413,19 @@ Test(cli_advise, many_rows_are_all_compared) {
   expect_choice(all);
   cr_expect(number(s, "error_hi") == number(s, "error") && number(s, "certain") == number(s, "error"));
   cr_expect(number(exact, "error_hi") == number(exact, "error") && number(exact, "error") < 1e-5);
-  json_decref(all);
   /* Of a stride near the root of the rows' number a row reads the fewest keys. */
   all = ask("advise sparse_transformer --q q.npy --k k.npy --v v.npy --error 50% --causal --json");
   s = setting_of(all, "sparse_transformer");
   cr_expect(s && number(s, "keys_read") < 0.11, "%s: 8 read 0.13", result.out);
-  json_decref(all);
 }
 
 /* Of queries and keys of opposite signs relu leaves nothing: 0/0. */
 Test(cli_advise, nothing_is_certain_of_nan) {
   static const char *const names[] = {"q.npy", "k.npy", "v.npy"};
   for (int t = 0; t < 3; t++) {
-    data_array x = {0};
-    cr_assert(!data_array_make(ATTN_F32, 2, (int64_t[]){6, 4}, &x));
+    data_array x = array_make(ATTN_F32, 2, (int64_t[]){6, 4});
     for (int i = 0; i < 24; i++) ((float *)x.at)[i] = t == 0 && i < 20 ? 1 : t == 1 ? -1 : (float)(i % 5);
     cr_assert(!data_npy_write(names[t], &x));
-    data_array_free(&x);
   }
   json_t *all = ask("advise linear:feature=relu --q q.npy --k k.npy --v v.npy --json");
   const json_t *s = setting_of(all, "linear");
@@ -461,7 +436,6 @@ Test(cli_advise, nothing_is_certain_of_nan) {
   }
   const char *place = json_string_value(json_object_get(s, "nonfinite"));
   cr_expect_str_eq(place ? place : "", "output[0,0,0,0] is nan, the first of 24 that are not finite");
-  json_decref(all);
   command_run_good("advise linear:feature=relu --q q.npy --k k.npy --v v.npy");
   cr_expect(!strstr(result.out, "certain") && strstr(result.out, "NaN") &&
                 strstr(result.out, "output[0,0,0,0] is nan"),
@@ -475,24 +449,23 @@ Test(cli_advise, nothing_is_certain_of_nan) {
 /* What the layers are predicted to cost together is what the model with them does, within the spread of
  * bytelm's windows, and within the budget; another budget has another assignment. */
 Test(cli_advise, layers_of_a_model) {
-  command_result r;
   double predicted[2], kl[2];
   int end = 0;
-  command_run(ON_MODEL "--kl 0.02 -o x.h5", &r);
-  cr_assert_eq(r.exit_code, 0, "%s", r.err);
-  const char *at[] = {strstr(r.out, "\nstreaming "), strstr(r.out, "\ntopk ")}, *head;
-  cr_expect((head = strstr(r.out, "\nmethod ")) &&
+  command_run_good(ON_MODEL "--kl 0.02 -o x.h5");
+  const char *at[] = {strstr(result.out, "\nstreaming "), strstr(result.out, "\ntopk ")}, *head;
+  cr_expect((head = strstr(result.out, "\nmethod ")) &&
                 !sscanf(head, " method read %% KL predicted KL 95 %% prediction%n", &end) &&
                 at[0] == head + end,
-            "%s", r.out);
+            "%s", result.out);
   for (int m = 0; m < 2; m++) {
     double read;
     cr_assert(at[m] && sscanf(strchr(at[m] + 1, ' '), "%lf %lf %lf", &read, &predicted[m], &kl[m]) == 3, "%s",
-              r.out);
-    cr_expect(predicted[m] > 0 && predicted[m] <= 0.02 && kl[m] < 0.04, "%s", r.out);
+              result.out);
+    cr_expect(predicted[m] > 0 && predicted[m] <= 0.02 && kl[m] < 0.04, "%s", result.out);
     cr_expect(kl[m] > predicted[m] / 3 && kl[m] < 3 * predicted[m], "%g, %g", predicted[m], kl[m]);
   }
-  cr_expect(strstr(r.out, "held") && strstr(r.out, "-v 'topk:k="), "%s", r.out);
-  command_run(ON_MODEL "--kl 1e-9 -o x.h5", &r);
-  cr_expect(r.exit_code == 0 && strstr(r.out, "topk: no setting is close enough in any layer"), "%s", r.out);
+  cr_expect(strstr(result.out, "held") && strstr(result.out, "-v 'topk:k="), "%s", result.out);
+  command_run(ON_MODEL "--kl 1e-9 -o x.h5", &result);
+  cr_expect(result.exit_code == 0 && strstr(result.out, "topk: no setting is close enough in any layer"),
+            "%s", result.out);
 }

@@ -9,19 +9,16 @@ TestSuite(cli_advise_budget, .init = command_enter, .fini = command_leave);
 /* No assignment within a budget is predicted to cost less than the same setting in every layer; what is
  * written is what the model was run with, and is read again. */
 Test(cli_advise_budget, a_budget_is_shared_among_the_layers) {
-  command_result r;
   double predicted, kl, even;
-  command_run(
+  command_run_good(
       "advise --model " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
-      "/tests/fixtures/held.txt -n 32 -w 2 --budget 4 topk:k=2 topk:k=4 topk:k=8 -o x.h5 --assignment x.txt",
-      &r);
-  cr_assert_eq(r.exit_code, 0, "%s", r.err);
-  const char *at = strstr(r.out, "\nmethod "), *spec = strstr(r.out, "-v '");
+      "/tests/fixtures/held.txt -n 32 -w 2 --budget 4 topk:k=2 topk:k=4 topk:k=8 -o x.h5 --assignment x.txt");
+  const char *at = strstr(result.out, "\nmethod "), *spec = strstr(result.out, "-v '");
   cr_assert(at && spec &&
                 sscanf(at, " method KL predicted KL 95 %% in every layer 95 %% topk %lf %lf - %lf",
                        &predicted, &kl, &even) == 3,
-            "%s", r.out);
-  cr_expect(predicted > 0 && kl > predicted / 3 && kl < 3 * predicted && even > 0, "%s", r.out);
+            "%s", result.out);
+  cr_expect(predicted > 0 && kl > predicted / 3 && kl < 3 * predicted && even > 0, "%s", result.out);
   double sum = 0, whole = 0;
   quality_set set = quality_set_of("x.h5");
   for (size_t i = 0; i < set.count; i++) /* topk:k=4 of each layer, and of all */
@@ -31,11 +28,8 @@ Test(cli_advise_budget, a_budget_is_shared_among_the_layers) {
   cr_expect(sum > 0 && predicted <= sum * (1 + 1e-3), "%g, not at most %g", predicted, sum);
   const size_t runs = set.count;
   char *assigned = strdup(spec + strlen("-v '"));
-  result_set_free(&set);
-  command_run("eval " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
-              "/tests/fixtures/held.txt -n 32 -w 2 --task text:skip=8 -v @x.txt -o x.h5",
-              &r);
-  cr_assert_eq(r.exit_code, 0, "%s", r.err);
+  command_run_good("eval " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
+                   "/tests/fixtures/held.txt -n 32 -w 2 --task text:skip=8 -v @x.txt -o x.h5");
   set = quality_set_of("x.h5");
   size_t same = 0;
   for (size_t i = 0; i < runs; i++) {
@@ -43,12 +37,11 @@ Test(cli_advise_budget, a_budget_is_shared_among_the_layers) {
     same += strncmp(assigned, set.records[i].spec, length) == 0 && assigned[length] == '\'';
   }
   free(assigned);
-  cr_expect(same == 1 && !strstr(r.err, "repeated"), "the run is known: %s", r.err);
-  result_set_free(&set);
+  cr_expect(same == 1 && !strstr(result.err, "repeated"), "the run is known: %s", result.err);
   command_run("advise --model " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
               "/tests/fixtures/held.txt -n 32 -w 2 --budget 1 topk:k=2 topk:k=4 -o x.h5",
-              &r);
-  cr_expect(r.exit_code == 2 && strstr(r.err, "no setting is within the budget"), "%s", r.err);
+              &result);
+  cr_expect(result.exit_code == 2 && strstr(result.err, "no setting is within the budget"), "%s", result.err);
 }
 
 /* Of three methods of n / 16 ... n / 2 keys the one of least KL is written, in place of an assignment alone.
@@ -79,7 +72,7 @@ Test(cli_advise_budget, presets_and_an_assignment) {
   char *written = fixture_bytes("x.txt", &size);
   cr_assert(found == 12 && best && size == strlen(best->spec) + 1);
   cr_expect(memcmp(written, best->spec, size - 1) == 0 && written[size - 1] == '\n');
-  free(written), result_set_free(&set);
+  free(written);
   for (int turn = 0; turn < 2; turn++) {
     command_replace(TEST_BINARY_DIR "/tests/plugins/planted_budget.so", "p.so");
     if (turn) cr_assert_eq(truncate("p.so", 1 << 20), 0);

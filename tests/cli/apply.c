@@ -2,7 +2,7 @@
 #include <hdf5.h>
 
 #include "tests/support/command.h"
-#include "data/data.h"
+#include "tests/support/data_fixture.h"
 
 TestSuite(cli_apply, .init = command_enter, .fini = command_leave);
 
@@ -12,8 +12,7 @@ static double draw(uint64_t *state) { /* in (-2, 2); Knuth's MMIX generator */
 }
 
 static data_array make(attn_dtype dtype, int rank, const int64_t *shape, uint64_t seed) {
-  data_array a = {0};
-  cr_assert(!data_array_make(dtype, rank, shape, &a), "%s", attn_last_error());
+  data_array a = array_make(dtype, rank, shape);
   for (int64_t i = 0; i < data_array_count(&a); i++)
     if (dtype == ATTN_F64)
       ((double *)a.at)[i] = draw(&seed);
@@ -71,12 +70,6 @@ static double distance(const shape *s, const double *p, const data_array *v, con
   return sqrt(difference / norm);
 }
 
-static data_array read(const char *name) {
-  data_array a = {0};
-  cr_assert(!data_npy_read(name, &a), "%s", attn_last_error());
-  return a;
-}
-
 /* It prints nothing, or how tensors were read in one line. */
 static void run(const char *arguments) {
   command_run_good(arguments);
@@ -97,7 +90,7 @@ static void compare(const shape *s, attn_dtype dtype, int rank, const char *opti
   cr_assert(!data_npy_write("q.npy", &q) && !data_npy_write("k.npy", &k) && !data_npy_write("v.npy", &v));
   run(text_of("apply tiled --q q.npy --k k.npy --v v.npy -o o.npy %s", options));
   run(text_of("matrix tiled --q q.npy --k k.npy -o p.npy %s", options));
-  data_array o = read("o.npy"), matrix = read("p.npy");
+  data_array o = array_read("o.npy"), matrix = array_read("p.npy");
   cr_expect(o.rank == rank && o.dtype == dtype && matrix.rank == rank && matrix.dtype == dtype,
             "rank or dtype");
   const int64_t o_shape[] = {s->batch, s->heads, s->n_q, s->d_v};
@@ -108,8 +101,6 @@ static void compare(const shape *s, attn_dtype dtype, int rank, const char *opti
   for (int64_t i = 0; i < data_array_count(&matrix); i++) worst = fmax(worst, fabs(at(&matrix, i) - p[i]));
   cr_expect(worst <= tolerance, "matrix %s: error %g", options, worst);
   free(p);
-  data_array_free(&q), data_array_free(&k), data_array_free(&v), data_array_free(&o),
-      data_array_free(&matrix);
 }
 
 #define F32_TOLERANCE 2e-6
@@ -136,9 +127,8 @@ Test(cli_apply, dtype_converts) {
   data_array q = make(ATTN_F32, 2, shape2, 7);
   cr_assert(!data_npy_write("q.npy", &q));
   run("apply full --q q.npy --k q.npy --v q.npy --dtype f64 -o o.npy");
-  data_array o = read("o.npy");
+  data_array o = array_read("o.npy");
   cr_expect(o.dtype == ATTN_F64);
-  data_array_free(&q), data_array_free(&o);
 }
 
 enum { N = 20, H = 3, D = 4 };
@@ -179,24 +169,19 @@ Test(cli_apply, positions_before_heads) {
   run("apply full --in heads.h5 --dtype f32 -o heads.npy");
   run("apply full --in rows.h5 --names query,key,value --layout bnhd -o rows.npy");
   cr_expect(!strstr(result.err, "warning"), "%s", result.err);
-  cr_expect(strstr(result.err, "rows.h5 read as [n, heads, d]: 1 batch, 3 heads of 20 rows, width 4, f32\n"),
-            "%s", result.err);
-  data_array a = read("heads.npy"), b = read("rows.npy");
+  expect_says(result.err, "rows.h5 read as [n, heads, d]: 1 batch, 3 heads of 20 rows, width 4, f32\n");
+  data_array a = array_read("heads.npy"), b = array_read("rows.npy");
   cr_expect(a.dtype == ATTN_F32 && b.dtype == ATTN_F32, "of f8 with --dtype f32, and of f2");
   cr_assert(b.rank == 3 && b.shape[0] == N && b.shape[1] == H && b.shape[2] == D);
   for (int64_t i = 0; i < H * N * D; i++)
     cr_assert_float_eq(at(&a, i), at(&b, turned(i / D / N, i / D % N, i % D)), 0);
-  data_array_free(&a), data_array_free(&b);
   run("matrix full --in rows.h5 --names query,key,value --layout bnhd -o p.npy");
-  a = read("p.npy");
+  a = array_read("p.npy");
   cr_assert(a.shape[0] == H && a.shape[1] == N && a.shape[2] == N);
-  data_array_free(&a);
   command_run_good("apply full --in rows.h5 --names query,key,value -o rows.npy");
-  cr_expect(
-      strstr(
-          result.err,
-          "attnlab apply: warning: more heads than keys: if the file has [n, heads, d], add --layout bnhd\n"),
-      "%s", result.err);
+  expect_says(
+      result.err,
+      "attnlab apply: warning: more heads than keys: if the file has [n, heads, d], add --layout bnhd\n");
 }
 
 /* An output that is not finite where the inputs are, and inputs that are not. */
@@ -207,18 +192,14 @@ Test(cli_apply, what_is_not_finite_is_told) {
   for (int i = 0; i < 15; i++) ((float *)negative.at)[i] = -1;
   cr_assert(!data_npy_write("q.npy", &ones) && !data_npy_write("k.npy", &negative));
   command_run_good("apply linear:feature=relu --q q.npy --k k.npy --v k.npy -o o.npy");
-  cr_expect(strstr(result.err,
-                   "warning: output[0,0] is nan, the first of 15 that are not finite, although q, k "
-                   "and v are finite\n"),
-            "%s", result.err);
+  expect_says(result.err, "warning: output[0,0] is nan, the first of 15 that are not finite, although q, k "
+                          "and v are finite\n");
   command_run_good("apply tiled --q q.npy --k k.npy --v k.npy -o o.npy");
   cr_expect(!strstr(result.err, "warning"), "%s", result.err);
   ((float *)ones.at)[4] = -(float)NAN;
   cr_assert(!data_npy_write("q.npy", &ones));
   command_run_good("apply tiled --q q.npy --k k.npy --v k.npy -o o.npy");
-  cr_expect(strstr(result.err, "warning: q[0,0,1,1] is nan, and so is what depends on it\n"), "%s",
-            result.err);
-  data_array_free(&ones), data_array_free(&negative);
+  expect_says(result.err, "warning: q[0,0,1,1] is nan, and so is what depends on it\n");
 }
 
 Test(cli_apply, pattern_is_where_the_matrix_is_not_zero) {
@@ -232,7 +213,7 @@ Test(cli_apply, pattern_is_where_the_matrix_is_not_zero) {
       const char *mask_option = causal ? "--causal" : "";
       run(text_of("matrix %s --q q.npy --k q.npy -o p.npy %s", specs[i], mask_option));
       run(text_of("pattern %s --n 48 -o m.npy %s", specs[i], mask_option));
-      data_array p = read("p.npy");
+      data_array p = array_read("p.npy");
       unsigned char mask[48 * 48];
       FILE *file = fopen("m.npy", "rb");
       cr_assert(file && fseek(file, -(long)sizeof mask, SEEK_END) == 0 &&
@@ -244,9 +225,7 @@ Test(cli_apply, pattern_is_where_the_matrix_is_not_zero) {
         seen += mask[cell];
       }
       cr_expect(seen >= 48, "%s: %d keys seen", specs[i], seen);
-      data_array_free(&p);
     }
-  data_array_free(&q);
 }
 
 Test(cli_apply, capture_feeds_apply) {
@@ -255,7 +234,7 @@ Test(cli_apply, capture_feeds_apply) {
   cr_expect_str_eq(result.err, "attnlab capture: qkv.h5: q [4,128,64], k and v [4,128,64], f32, layer 1\n");
   run("apply full --in qkv.h5 --causal -o full.npy");
   run("apply tiled --in qkv.h5 --causal -o tiled.npy");
-  data_array full = read("full.npy"), tiled = read("tiled.npy");
+  data_array full = array_read("full.npy"), tiled = array_read("tiled.npy");
   cr_expect(full.rank == 3 && full.shape[0] == 4 && full.shape[1] == 128 && full.shape[2] == 64);
   double difference = 0, norm = 0;
   for (int64_t i = 0; i < data_array_count(&full); i++) {
@@ -264,5 +243,4 @@ Test(cli_apply, capture_feeds_apply) {
   }
   cr_expect(difference <= pow(2 * F32_TOLERANCE, 2) * norm, "full and tiled differ by %g",
             sqrt(difference / norm));
-  data_array_free(&full), data_array_free(&tiled);
 }

@@ -40,7 +40,6 @@ Test(cli_architectures, decoders_are_evaluated_against_their_own_attention) {
     cr_expect(quality_run_of(&set, "null_mean_v")->kl > 1e-5, "%s", names[i]);
     cr_expect_eq(quality_run_of(&set, "streaming:sink=0,window=5")->kl < 1e-6,
                  strcmp(names[i], "mistral") == 0, "%s", names[i]);
-    result_set_free(&set);
     cr_assert(remove("x.h5") == 0 && remove("x.jsonl") == 0);
     reference_free(&m);
   }

@@ -1,9 +1,8 @@
 /* bench.c - attnlab bench: every group on tiny sizes, and the file it writes; cases/errors_commands.txt has
  * what it refuses. No time is asserted. */
-#include <jansson.h>
 #include <sys/stat.h>
 
-#include "tests/support/command.h"
+#include "tests/support/command_json.h"
 
 TestSuite(bench, .init = command_enter, .fini = command_leave);
 
@@ -52,7 +51,7 @@ static json_t *run(const char *arguments) {
   json_t *document = json_load_file("bench.json", 0, &error);
   cr_assert(document, "attnlab %s: line %d: %s", arguments, error.line, error.text);
   expect_table(document);
-  return document;
+  return kept_json(document);
 }
 
 static json_t *row_of(const json_t *document, const char *group, const char *what) {
@@ -146,7 +145,6 @@ Test(bench, every_group) {
   cr_expect(json_is_string(json_object_get(provenance, "cpu_model")));
   cr_expect(json_is_string(json_object_get(provenance, "git_commit")));
   cr_expect(json_integer_value(json_object_get(document, "threads")) == 2);
-  json_decref(document);
 }
 
 Test(bench, transforms) {
@@ -154,7 +152,6 @@ Test(bench, transforms) {
   expect_ratio(document, "variants", "srht: time over its transform's");
   expect_ratio(document, "variants", "dct: time over its transform's");
   expect_ratio(document, "variants", "linformer:k=256: over the peak");
-  json_decref(document);
 }
 
 Test(bench, many_tokens) {
@@ -163,7 +160,6 @@ Test(bench, many_tokens) {
   expect_ratio(document, "long", "performer:features=256, causal: peak GiB");
   cr_expect(isfinite(json_real_value(json_object_get(row_of(document, "long", "tiled: exponent"), "ratio"))));
   row_of(document, "long", "linear: overtakes tiled");
-  json_decref(document);
 }
 
 Test(bench, a_model) {
@@ -172,7 +168,6 @@ Test(bench, a_model) {
   expect_samples(document, 2);
   expect_ratio(document, "model", "a token: weights read over bandwidth");
   expect_ratio(document, "model", "a window: over the peak");
-  json_decref(document);
 }
 
 Test(bench, compares_variants) {
@@ -180,7 +175,6 @@ Test(bench, compares_variants) {
   expect_samples(document, 2);
   cr_expect(json_array_size(json_object_get(document, "rows")) == 2 * 5 + 1);
   row_of(document, "compare", "full: time over tiled's");
-  json_decref(document);
 }
 
 #define PROGRAM TEST_BINARY_DIR "/experiments/attnlab"
@@ -191,37 +185,31 @@ Test(bench, compares_two_builds) {
   cr_expect(json_array_size(json_object_get(document, "rows")) == 2 * 4 + 1);
   row_of(document, "compare", "tiled: time over the other build's");
   row_of(document, "compare", "performer: time over the other build's");
-  json_decref(document);
 }
 
 /* Variants are compared on the score and mask that options give, in the other build, too. */
 Test(bench, compares_on_scores_and_masks) {
-  size_t size;
   json_t *document = run("bench tiled full --softcap 50 --mask documents:16 --n 64 --d 8" TINY);
   row_of(document, "compare", "full on softcap=50, documents:16: time over tiled's");
-  json_decref(document);
   command_write_text("other", "#!/bin/sh\necho \"$@\" > told\nexec " PROGRAM " \"$@\"\n");
   chmod("other", 0700);
   document =
       run("bench tiled --against ./other --causal --sink 0 --alibi --mask documents:9 --n 64 --d 8" TINY);
   row_of(document, "compare", "tiled, causal on alibi,sink=0, documents:9: time over the other build's");
-  json_decref(document);
-  char *told = fixture_bytes("told", &size);
+  const char *told = fixture_text("told");
   cr_expect(strstr(told, "--causal --alibi --sink=0 --mask=documents:9"), "%s", told);
-  free(told);
 }
 
 Test(bench, one_instruction_set) {
   json_t *document = run("bench exact --isa scalar --n 64 --d 8" TINY);
   row_of(document, "exact", "tiled, scalar: over the peak");
   cr_expect(json_array_size(json_object_get(document, "rows")) == 3 + 1);
-  json_decref(document);
 }
 
 /* One length is no crossing. */
 Test(bench, table) {
   command_run_good("bench crossover --n 64 --quick --rounds 2 --budget 0 --markdown");
-  cr_expect(strstr(result.out, "| crossover "), "%s", result.out);
+  expect_says(result.out, "| crossover ");
   size_t rows = 0, told = 0;
   for (const char *at = result.out; (at = strstr(at, "| crossover ")); at++) rows++;
   for (const char *at = result.out; (at = strstr(at, " fewer than two lengths |\n")); at++) told++;

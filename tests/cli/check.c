@@ -66,8 +66,6 @@ Test(cli_check, a_violation_is_explained_and_runs_again_alone) {
     cr_expect_eq(json_integer_value(json_object_get(alone, "runs")), 1);
     cr_expect_str_eq(json_text(again, "key"), json_text(one, "key"));
     cr_expect_eq(number(again, "measured"), number(one, "measured"));
-    json_decref(alone);
   }
   cr_expect_eq(explained, 2);
-  json_decref(json);
 }

@@ -7,11 +7,10 @@
 
 /* NAME.h5 of the fixture's first 40 rows, of which some are changed. */
 static void write_file(const char *name, void (*change)(result_set *)) {
-  result_set set = fixture_set(40);
+  result_set set = kept_set(fixture_set(40));
   set.rows[17].mask = "prefix:64";
   if (change) change(&set);
   cr_assert_eq(results_write(name, &set), ATTN_OK, "%s", attn_last_error());
-  result_set_free(&set);
 }
 
 static void slow_down(result_set *s) {
@@ -74,17 +73,15 @@ static void expect(const char *arguments, int code, const char *text) {
 
 Test(cli_compare, nothing_changed) {
   expect("compare a.h5 a.h5", 0, "40 runs in both; 0 of A and 0 of B without a counterpart.");
-  cr_expect(strstr(result.out, "geometric mean x1 ["), "%s", result.out);
+  expect_says(result.out, "geometric mean x1 [");
   expect("compare a.h5 a.h5 --max-slowdown 0%", 0, "No verdict and no status changed.");
   /* 1.7e9 seconds; drifts are (i + 1) / 3000. */
   cr_expect_eq(strncmp(result.out, DATED, strlen(DATED)), 0, "%s", result.out);
-  cr_expect(strstr(result.out, "\nAlike: git_commit, git_dirty, compiler, n_cores.\n"), "%s", result.out);
+  expect_says(result.out, "\nAlike: git_commit, git_dirty, compiler, n_cores.\n");
   write_file("b.h5", lose_times);
   expect("compare a.h5 b.h5", 0, "\nB: b.h5, 40 runs of 2001-09-09 01:46 UTC.\n");
-  cr_expect(strstr(result.out,
-                   "\n\nNo run was timed in both.\n\nNo error changed by more than a hundredth and by "
-                   "more than rounding.\n\nNo verdict and no status changed.\n"),
-            "%s", result.out);
+  expect_says(result.out, "\n\nNo run was timed in both.\n\nNo error changed by more than a hundredth and by "
+                          "more than rounding.\n\nNo verdict and no status changed.\n");
   write_file("a.h5", flags_of_a);
   write_file("b.h5", flags_of_b);
   expect("compare a.h5 b.h5", 0, "cpu_flags  avx2 avx51  avx avx512\n");
@@ -104,7 +101,7 @@ Test(cli_compare, a_regression) {
       strstr(table, "3.33 ms  5.00 ms  slower  bigbird:block=64,projection=2.5 n=1024 causal=yes captured\n");
   cr_expect(strncmp(table, " run\n x1.5 ", 11) == 0 && worst && worst < strchr(table + 5, '\n'),
             "what is worst is the first line:\n%s", result.out);
-  cr_expect(strstr(result.out, "and 25 more: --all"), "%s", result.out);
+  expect_says(result.out, "and 25 more: --all");
   expect("compare a.h5 b.h5 --all", 1, "tiled");
   cr_expect_null(strstr(result.out, "more: --all"));
   expect("compare a.h5 b.h5 --max-slowdown 60%", 0, "x1.5");
@@ -117,7 +114,7 @@ Test(cli_compare, errors_verdicts_and_failures) {
   write_file("crashed.h5", crash);
   write_file("error.h5", err);
   expect("compare a.h5 violated.h5", 1, "pass  violated  SP-0");
-  cr_expect(strstr(strstr(result.out, "violated  SP-0") + 1, "violated  SP-0"), "%s", result.out);
+  expect_says(strstr(result.out, "violated  SP-0") + 1, "violated  SP-0");
   expect("compare violated.h5 a.h5", 0, "became violated: 0");
   expect("compare a.h5 crashed.h5", 3, "crashed");
   expect("compare a.h5 error.h5", 0,
@@ -156,7 +153,7 @@ Test(cli_compare, json) {
   static const char *const counts[][5] = {{"timed", "undecided", "slower", "faster", "errors"},
                                           {"verdicts", "statuses", "violated", "failed", "pairs"},
                                           {"only_a", "only_b", "other_isa", "other_threads", "other_data"}};
-  result_set sets[] = {fixture_set(40), fixture_set(40)};
+  result_set sets[] = {kept_set(fixture_set(40)), kept_set(fixture_set(40))};
   violate_others(&sets[0]);
   change_all(&sets[1]);
   write_file("a.h5", violate_others);
@@ -210,13 +207,12 @@ Test(cli_compare, json) {
   expect(
       "compare --all a.h5 b.h5", 1,
       " 1 with another instruction set. 2 with another number of threads. 3 with other data (SHA-256), so");
-  cr_expect(strstr(result.out,
-                   "slower (at 95 %, over all runs together): 1; as much faster: 2. With a single sample, "
-                   "which decides nothing: 1.\n"),
-            "%s", result.out);
+  expect_says(result.out,
+              "slower (at 95 %, over all runs together): 1; as much faster: 2. With a single sample, "
+              "which decides nothing: 1.\n");
   cr_expect(
       strstr(result.out, " performer:features=256 n=2048 causal=yes threads=2 mask=prefix:64 captured\n"));
-  json_decref(json), result_set_free(&sets[0]), result_set_free(&sets[1]);
+  json_decref(json);
 }
 
 /* Several files are one page; an evaluation has another page. */

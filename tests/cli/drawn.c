@@ -9,8 +9,19 @@
 #include "experiments/conformance/drawn.h"
 #include "experiments/conformance/inputs.h"
 #include "experiments/properties/placement.h"
+#include "tests/support/basics/kept.h"
 
 TestSuite(cli_drawn, .timeout = 600);
+
+static void release_problems(void *kept) { free(*(problem **)kept); }
+
+/* Kept. */
+static problem *drawn(const drawn_scope *scope, uint64_t seed, int64_t *count) {
+  problem *list;
+  cr_assert(drawn_problems(scope, seed, &list, count) == ATTN_OK);
+  keep_copy(&list, sizeof(problem *), release_problems);
+  return list;
+}
 
 static bool not_both_last(const void *context, const int *row) {
   (void)context;
@@ -46,9 +57,8 @@ Test(cli_drawn, problems_have_what_is_declared_only) {
   const drawn_scope scopes[] = {drawn_scope_all(ATTN_CAP_MASK),
                                 {.caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS, .in_turn = true}};
   for (int s = 0; s < 2; s++) {
-    problem *list;
     int64_t count, crosses = 0, later = 0; /* of 40, half of the half that is not causal */
-    cr_assert(drawn_problems(&scopes[s], 1, &list, &count) == ATTN_OK);
+    const problem *list = drawn(&scopes[s], 1, &count);
     for (int64_t i = 0; i < count; i++) {
       const int64_t *v = list[i].value;
       char text[PROBLEM_TEXT];
@@ -62,7 +72,6 @@ Test(cli_drawn, problems_have_what_is_declared_only) {
       later += i < 40 && v[FIELD_LATER] && !v[FIELD_CAUSAL];
     }
     cr_expect(s ? crosses > 0 && later > 5 && later < 15 : crosses == 0);
-    free(list);
   }
 }
 
@@ -72,9 +81,9 @@ Test(cli_drawn, problems_are_cases_of_every_kind) {
   static const char *const none[] = {"n_kv",  "n_kv=3x", "n_kv=0",     "n_kv=131073",
                                      "lse=2", "isa=",    "threads=65", "seed=9223372036854775807"};
   const drawn_scope scope = drawn_scope_all(~UINT32_C(0));
-  problem *list, back;
+  problem back;
   int64_t count, known = 0, longest = 0, met[FIELDS] = {0};
-  cr_assert(drawn_problems(&scope, 7, &list, &count) == ATTN_OK);
+  const problem *list = drawn(&scope, 7, &count);
   for (int64_t i = 0; i < count; i++) {
     const int64_t *v = list[i].value, rows = v[FIELD_BATCH] * v[FIELD_HEADS] * v[FIELD_N_Q],
                   keys = v[FIELD_BATCH] * v[FIELD_KV_HEADS] * v[FIELD_N_KV],
@@ -106,7 +115,6 @@ Test(cli_drawn, problems_are_cases_of_every_kind) {
   cr_expect(longest <= 6, "%lld are long", (long long)longest);
   for (size_t i = 0; i < sizeof none / sizeof *none; i++)
     cr_expect(problem_parse(none[i], &back) == ATTN_EINVAL, "%s", none[i]);
-  free(list);
 }
 
 /* The names of its parts are the name of a score. */
@@ -254,9 +262,8 @@ Test(cli_drawn, usual_sizes_and_plain_problems_are_there) {
                        sizes[] = {32, 96, 112, 192, 512, 576};
   const drawn_scope scope =
       drawn_scope_all(ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_CROSS | ATTN_CAP_SCORE | ATTN_CAP_MASK);
-  problem *list;
   int64_t count, plain = 0, decode = 0;
-  cr_assert(drawn_problems(&scope, 3, &list, &count) == ATTN_OK);
+  const problem *list = drawn(&scope, 3, &count);
   for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
     cr_expect(is_there(list, count, lengths[l], 0), "one query over %lld keys", (long long)lengths[l]);
   for (size_t w = 0; w < sizeof sizes / sizeof *sizes; w++)
@@ -270,7 +277,6 @@ Test(cli_drawn, usual_sizes_and_plain_problems_are_there) {
   }
   cr_expect(3 * plain > count && 3 * plain < 2 * count && decode > 0, "%lld of %lld, %lld", (long long)plain,
             (long long)count, (long long)decode);
-  free(list);
 }
 
 static bool is_small(const int64_t *v, int64_t n, int64_t heads, int64_t kv_heads, int64_t batch) {
@@ -281,10 +287,9 @@ static bool is_small(const int64_t *v, int64_t n, int64_t heads, int64_t kv_head
 Test(cli_drawn, what_is_called_in_turn_begins_with_the_smallest) {
   static const int64_t heads[][2] = {{1, 1}, {2, 2}, {4, 2}};
   drawn_scope scope = drawn_scope_all(ATTN_CAP_CAUSAL | ATTN_CAP_PADDING);
-  problem *list;
   int64_t count;
   scope.in_turn = true;
-  cr_assert(drawn_problems(&scope, 1, &list, &count) == ATTN_OK);
+  const problem *list = drawn(&scope, 1, &count);
   for (int64_t n = 1; n <= 3; n++)
     for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
       for (int64_t batch = 1; batch <= 2; batch++) {
@@ -297,5 +302,4 @@ Test(cli_drawn, what_is_called_in_turn_begins_with_the_smallest) {
         cr_expect(met == (UINT32_C(1) << 2 * PADDINGS) - 1, "n = %lld, %lld heads, batch %lld: %x",
                   (long long)n, (long long)heads[h][0], (long long)batch, met);
       }
-  free(list);
 }

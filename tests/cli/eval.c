@@ -11,9 +11,10 @@ TestSuite(cli_eval, .init = command_enter, .fini = command_leave, .timeout = 300
 
 Test(cli_eval, a_table_and_a_file) {
   command_run_good(SMALL "-v full -v streaming:sink=0,window=4 -o x.h5");
-  cr_expect(strstr(result.out, "8 windows of 64") && strstr(result.out, "exact: "), "%s", result.out);
-  cr_expect(strstr(result.out, "streaming:sink=0,window=4") && strstr(result.out, "no_worse"), "%s",
-            result.out);
+  expect_says(result.out, "8 windows of 64");
+  expect_says(result.out, "exact: ");
+  expect_says(result.out, "streaming:sink=0,window=4");
+  expect_says(result.out, "no_worse");
   quality_set set = quality_set_of("x.h5");
   cr_assert_eq(set.count, 3, "full is asked for and a baseline; a window as dense as the window is itself");
   const quality_record *mean = quality_run_of(&set, "null_mean_v");
@@ -23,16 +24,16 @@ Test(cli_eval, a_table_and_a_file) {
   cr_expect(r->status == RUN_OK && r->kl > 0 && r->kl_lo < r->kl && r->density < 0.2 &&
             r->attention_time > 0);
   cr_expect(strlen(r->model_sha256) == 64 && strlen(r->data_sha256) == 64);
-  result_set_free(&set);
 }
 
 /* A layer at a time, then all at once at three mixes: the sum of the parts over the whole, and a JSON line a
  * run. */
 Test(cli_eval, layers_add_up_and_small_changes_are_quadratic) {
   command_run_good(SMALL "-v streaming:sink=0,window=16 --layers each -o x.h5");
-  cr_expect(strstr(result.out, "KL/error^2"), "%s", result.out);
+  expect_says(result.out, "KL/error^2");
   command_run_good(SMALL "-v streaming:sink=0,window=16 --mix 0.0625,0.125,1 --kl 0.02 -o x.h5 --json");
-  cr_expect(strstr(result.out, "\"mix\":0.0625,") && strstr(result.out, "\"additivity\":"), "%s", result.out);
+  expect_says(result.out, "\"mix\":0.0625,");
+  expect_says(result.out, "\"additivity\":");
   quality_set set = quality_set_of("x.h5");
   double kl[2] = {0}, sum = 0;
   const quality_record *whole = NULL;
@@ -50,7 +51,6 @@ Test(cli_eval, layers_add_up_and_small_changes_are_quadratic) {
   cr_expect_float_eq(kl[1] / kl[0], 4, 0.2, "%g", kl[1] / kl[0]);
   cr_expect_float_eq(whole->additivity, sum / whole->kl, 1e-9);
   cr_expect_float_eq(whole->error_allowed, sqrt(0.02 / whole->sensitivity), 1e-9);
-  result_set_free(&set);
 }
 
 /* The prompt of a policy ends where the question does, or begins. */
@@ -76,7 +76,6 @@ Test(cli_eval, a_policy_sees_the_question_or_not) {
   cr_expect(question >= fixed + 2 * 4 && question <= fixed + 2 * 7, "words have 4 to 7 letters: %g",
             question);
   cr_expect(kl[0] != kl[1]);
-  result_set_free(&set);
 }
 
 /* Shards together are the whole, and Holm's words are those of all runs. */
@@ -97,7 +96,6 @@ Test(cli_eval, shards_are_merged) {
     cr_expect(r->kl == whole.records[i].kl && r->word_holm == whole.records[i].word_holm, "%s", r->key);
   }
   cr_expect_eq(all.count, whole.count);
-  result_set_free(&all), result_set_free(&whole), result_set_free(&part);
   command_write_text("y.h5", "y");
   command_run("merge -o z.h5 x.0-of-2.h5 y.h5", &result);
   cr_expect(result.exit_code == 2 && strstr(result.err, "y.h5"), "%s", result.err);
@@ -114,7 +112,6 @@ Test(cli_eval, a_configuration_asks_every_combination) {
   int asked = 0;
   for (size_t i = 0; i < set.count; i++) asked += strcmp(set.records[i].variant, "topk") == 0;
   cr_expect_eq(asked, 2 * 2 * 2 * 2);
-  result_set_free(&set);
 }
 
 /* What is in the file is not computed again, and what is asked besides is added. */
@@ -122,13 +119,11 @@ Test(cli_eval, runs_are_kept) {
   command_run_good(SMALL "-v topk:k=3 -o x.h5");
   quality_set set = quality_set_of("x.h5");
   const double time = quality_run_of(&set, "topk")->attention_time;
-  result_set_free(&set);
   command_run_good(SMALL "-v topk:k=3 -v tiled --layers each -o x.h5");
   command_run_good(SMALL "-v topk:k=3 -o x.h5");
   set = quality_set_of("x.h5");
   cr_assert_eq(set.count, 4 + 5 * 4, "topk, tiled, full, null_mean_v and a window; tiled only of each layer");
   cr_expect_eq(quality_run_of(&set, "topk")->attention_time, time);
-  result_set_free(&set);
 }
 
 Test(cli_eval, a_variant_that_fails_is_a_row) {
@@ -145,7 +140,6 @@ Test(cli_eval, a_variant_that_fails_is_a_row) {
   cr_expect(quality_run_of(&set, "topk")->status == RUN_OK && quality_run_of(&set, "topk")->kl > 0);
   cr_expect(quality_run_of(&set, "linformer")->status == RUN_UNSUPPORTED &&
             strstr(quality_run_of(&set, "linformer")->message, "causal"));
-  result_set_free(&set);
 }
 
 /* A file of edges is for one length; checks on shorter windows do not apply. */
@@ -169,7 +163,6 @@ Test(cli_eval, a_variant_that_fits_these_windows_alone_is_evaluated) {
       cr_expect_eq(other->checks[shorter[i]].verdict, VERDICT_PASS);
     }
     cr_expect_eq((turn ? other : graph)->checks[EV_10].verdict, turn ? VERDICT_PASS : VERDICT_NOT_APPLICABLE);
-    result_set_free(&set);
     cr_assert(remove("x.h5") == 0 && remove("x.jsonl") == 0);
   }
 }
@@ -180,5 +173,4 @@ Test(cli_eval, time_has_a_limit) {
   quality_set set = quality_set_of("x.h5");
   cr_expect(quality_run_of(&set, "fault")->status == RUN_TIMEOUT &&
             quality_run_of(&set, "tiled")->status == RUN_OK);
-  result_set_free(&set);
 }

@@ -12,8 +12,9 @@
 #include "tests/support/command_json.h"
 #include "tests/support/llama_models.h"
 #include "tests/support/quality_sets.h"
+#include "tests/support/results_fixture.h"
 
-enum { TEXT = 1200, LINE = 1024 };
+enum { TEXT = 1200 };
 
 /* A model of 11 tokens, its tokenizer, and a text. */
 static void write_tokenizer(int a, int b) {
@@ -73,17 +74,11 @@ static double kl_of(const char *file, const char *spec) {
   double kl = -1;
   for (size_t i = 0; i < set.count; i++)
     if (strncmp(set.records[i].spec, spec, strlen(spec)) == 0) kl = set.records[i].kl;
-  result_set_free(&set);
   cr_assert(kl >= 0, "no run of %s", spec);
   return kl;
 }
 
-static size_t runs_of(const char *file) {
-  quality_set set = quality_set_of(file);
-  const size_t count = set.count;
-  result_set_free(&set);
-  return count;
-}
+static size_t runs_of(const char *file) { return quality_set_of(file).count; }
 
 #define SETTING "streaming:sink=0,window=3"
 
@@ -103,9 +98,7 @@ Test(cli_eval_identity, a_model_is_more_than_its_weights) {
   expect_fresh("rope_theta");
   cr_expect(kl_of("known.h5", SETTING) != before);
   command_run_good("report known.h5 -o x.html");
-  char *page = fixture_bytes("x.html", &(size_t){0});
-  cr_expect(strstr(page, ", config "), "the page does not tell models of one name apart");
-  free(page);
+  cr_expect(strstr(fixture_text("x.html"), ", config "), "the page does not tell models of one name apart");
   write_tokenizer(1, 0);
   expect_fresh("the tokenizer's ids");
   write_config(50, 5);
@@ -157,7 +150,7 @@ Test(cli_eval_identity, a_file_that_a_spec_names_is_read_again_when_it_changes) 
     cr_expect_str_eq(result.err, "");
     write_weights(1);
     evaluate("known.h5", rest);
-    cr_expect(strstr(result.err, "known.h5: 1 run repeated: "), "%s", result.err);
+    expect_says(result.err, "known.h5: 1 run repeated: ");
     evaluate("fresh.h5", rest);
     cr_expect_eq(kl_of("known.h5", begins[i]), kl_of("fresh.h5", begins[i]), "%s", specs[i]);
     remove("known.h5");
@@ -172,7 +165,6 @@ static double time_of(const char *file, const char *variant) {
   double time = -1;
   for (size_t i = 0; i < set.count; i++)
     if (strcmp(set.records[i].variant, variant) == 0) time = set.records[i].attention_time;
-  result_set_free(&set);
   return time;
 }
 
@@ -190,7 +182,7 @@ Test(cli_eval_identity, a_plug_in_that_changed_is_run_again) {
   cr_expect(time_of("x.h5", "fault") == first && !*result.err, "%s", result.err);
   evaluate("x.h5", command);
   cr_expect(time_of("x.h5", "fault") != first && time_of("x.h5", "full") == full);
-  cr_expect(strstr(result.err, "x.h5: 1 run repeated: by another build or plug-in "), "%s", result.err);
+  expect_says(result.err, "x.h5: 1 run repeated: by another build or plug-in ");
   cr_expect_eq(runs_of("x.h5"), 3);
 }
 
@@ -206,7 +198,6 @@ static void age(const char *file, bool old) {
     r->config_sha256[0] = r->tokens_sha256[0] = r->isa[0] = '\0';
   }
   cr_assert(!quality_write(file, &set), "%s", attn_last_error());
-  result_set_free(&set);
   forget_journal(file);
 }
 
@@ -220,7 +211,7 @@ Test(cli_eval_identity, other_builds_and_older_files_are_run_again_unless_kept) 
     cr_expect(kl_of("x.h5", SETTING) == 77 && runs_of("x.h5") == count && !*result.err, "%s", result.err);
     evaluate("x.h5", "-v " SETTING);
     cr_expect(kl_of("x.h5", SETTING) == kl && runs_of("x.h5") == count, "%g", kl_of("x.h5", SETTING));
-    cr_expect(strstr(result.err, " repeated: "), "%s", result.err);
+    expect_says(result.err, " repeated: ");
     remove("x.h5");
     forget_journal("x.h5");
   }
@@ -233,13 +224,11 @@ Test(cli_eval_identity, a_margin_and_a_budget_are_those_that_are_asked_for) {
   quality_set set = quality_set_of("x.h5");
   const double allowed = set.records[0].error_allowed;
   cr_expect_neq(set.records[0].word, QUALITY_NO_WORSE);
-  result_set_free(&set);
   evaluate("x.h5", "--margin 100 -v " SETTING);
   set = quality_set_of("x.h5");
   cr_expect(set.records[0].margin == 100 && set.records[0].word == QUALITY_NO_WORSE &&
             set.records[0].word_holm == QUALITY_NO_WORSE);
   cr_expect_float_eq(set.records[0].error_allowed, allowed / 2, 1e-12 * allowed);
-  result_set_free(&set);
   cr_expect_eq(time_of("x.h5", "streaming"), time);
 }
 
@@ -254,10 +243,12 @@ Test(cli_eval_identity, files_that_disagree_are_not_merged) {
   for (int turn = 0; turn < 2; turn++) {
     command_run(turn ? "merge -o d.h5 b.h5 a.h5" : "merge -o d.h5 a.h5 b.h5", &result);
     cr_expect(result.exit_code == 2 && command_diagnostics(&result) == 1, "%s", result.err);
-    cr_expect(strstr(result.err, "a.h5") && strstr(result.err, "b.h5") && strstr(result.err, "kl is ") &&
-                  strstr(result.err, "77") && strstr(result.err, "by another build") &&
-                  strstr(result.err, " variant="),
-              "%s", result.err);
+    expect_says(result.err, "a.h5");
+    expect_says(result.err, "b.h5");
+    expect_says(result.err, "kl is ");
+    expect_says(result.err, "77");
+    expect_says(result.err, "by another build");
+    expect_says(result.err, " variant=");
     cr_expect(access("d.h5", F_OK) != 0);
   }
   evaluate("e.h5", "-v " SETTING);
@@ -274,26 +265,20 @@ Test(cli_eval_identity, sweeps_and_evaluations_are_merged_into_one_file) {
   command_run_good("run s.yaml -o s.h5");
   evaluate("e.h5", "-v " SETTING);
   command_run_good("merge -o both.h5 e.jsonl s.jsonl");
-  result_set rows;
-  cr_assert(!results_read("both.h5", &rows), "%s", attn_last_error());
-  cr_expect_eq(rows.count, 1);
-  result_set_free(&rows);
+  cr_expect_eq(read_results("both.h5").count, 1);
   cr_expect_eq(runs_of("both.h5"), runs_of("e.h5"));
   command_run_good("check both.h5");
-  cr_expect(strstr(result.out, "full") && strstr(result.out, SETTING) &&
-                strstr(result.out, "3 runs of a model, 0 with a violated bound, 0 failed"),
-            "%s", result.out);
+  expect_says(result.out, "full");
+  expect_says(result.out, SETTING);
+  expect_says(result.out, "3 runs of a model, 0 with a violated bound, 0 failed");
   command_run_good("check e.h5 --bounds -m");
-  cr_expect(strstr(result.out, "| EV-1 "), "%s", result.out);
+  expect_says(result.out, "| EV-1 ");
   json_t *json = ask("check both.h5 --json");
   cr_expect_eq(json_integer_value(json_object_get(json, "runs")), 1);
   cr_expect_eq(json_integer_value(json_object_get(json_object_get(json, "evaluation"), "runs")), 3);
-  json_decref(json);
   command_run_good("report both.h5 e.h5 -o page.html");
-  cr_expect(strstr(result.out, "page.models.html"), "%s", result.out);
-  char *page = fixture_bytes("page.models.html", &(size_t){0});
-  cr_expect(strstr(page, SETTING));
-  free(page);
+  expect_says(result.out, "page.models.html");
+  cr_expect(strstr(fixture_text("page.models.html"), SETTING));
   cr_assert_eq(remove("page.models.html"), 0);
   command_run("report both.h5 e.h5 --times none.csv -o page.html", &result);
   cr_expect(result.exit_code == 74 && access("page.models.html", F_OK), "%d: a page after an error",
@@ -306,17 +291,14 @@ Test(cli_eval_identity, sweeps_and_evaluations_are_merged_into_one_file) {
 /* The lines of an evaluation's journal that are damaged are found by their checksums. */
 Test(cli_eval_identity, a_damaged_journal_is_repaired) {
   evaluate("x.h5", "-v " SETTING);
-  size_t size = 0;
-  char *bytes = fixture_bytes("x.jsonl", &size), *digit = strstr(strchr(bytes, '\n'), "\"kl\":0.");
+  char *text = fixture_text("x.jsonl"), *digit = strstr(strchr(text, '\n'), "\"kl\":0.");
   cr_assert(digit);
   digit[8] ^= 1;
-  FILE *file = fopen("x.jsonl", "wb");
-  cr_assert(file && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
-  free(bytes);
+  command_write_text("x.jsonl", text);
   command_run("merge -o y.h5 x.jsonl", &result);
   cr_expect(result.exit_code == 2 && strstr(result.err, "x.jsonl:2: damaged"), "%s", result.err);
   command_run_good("check --repair x.jsonl");
-  cr_expect(strstr(result.out, "3 of 4 lines are whole"), "%s", result.out);
+  expect_says(result.out, "3 of 4 lines are whole");
   command_run_good("merge -o y.h5 x.jsonl");
   cr_expect_eq(runs_of("y.h5"), 2);
   evaluate("x.h5", "-v " SETTING);
@@ -340,7 +322,6 @@ Test(cli_eval_identity, checks_of_either_file_are_kept) {
           judged |= strcmp(r->checks[c].name, "SP-1") == 0 && r->checks[c].verdict == VERDICT_PASS;
         cr_expect(judged && r->verdict == VERDICT_PASS, "%d: %s", turn, check_verdict_names[r->verdict]);
       }
-    result_set_free(&set);
   }
 }
 
@@ -350,15 +331,13 @@ static void wait_briefly(void) { nanosleep(&(struct timespec){0, 20000000}, NULL
 
 Test(cli_eval_identity, two_at_once_lose_nothing) {
   static const char *const specs[] = {"topk:k=2", "topk:k=3", "topk:k=5", "topk:k=7"};
-  char line[8 * LINE], *to = line;
+  pid_t started[4];
   for (int i = 0; i < 4; i++)
-    to += sprintf(to,
-                  TEST_BINARY_DIR
-                  "/experiments/attnlab eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 "
-                  "--threads 1 --layers each -v %s >out%d 2>&1 & ",
-                  fixture_directory, specs[i], i);
-  strcpy(to, "wait");
-  cr_assert_eq(system(line), 0);
+    started[i] =
+        command_start(text_of("eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 --threads 1 "
+                              "--layers each -v %s",
+                              fixture_directory, specs[i]));
+  for (int i = 0; i < 4; i++) command_exit_of(started[i]);
   quality_set set = quality_set_of("x.h5");
   for (int i = 0; i < 4; i++) {
     size_t found = 0;
@@ -369,21 +348,14 @@ Test(cli_eval_identity, two_at_once_lose_nothing) {
     cr_expect_eq(found, (size_t)m.layers, "%s: %zu runs", specs[i], found);
     reference_free(&m);
   }
-  result_set_free(&set);
 }
 
 /* Starts an evaluation whose last run never ends, and kills it once the others are in the journal. */
 static void kill_midway(const char *specs, size_t done) {
-  const char *line =
-      text_of("exec " TEST_BINARY_DIR
-              "/experiments/attnlab eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 %s -v "
-              "fault:mode=hang --plugin " TEST_BINARY_DIR "/tests/fault.so >/dev/null 2>&1",
-              fixture_directory, specs);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    execl("/bin/sh", "sh", "-c", line, (char *)NULL);
-    _exit(127);
-  }
+  const pid_t pid =
+      command_start(text_of("eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 %s -v fault:mode=hang "
+                            "--plugin " TEST_BINARY_DIR "/tests/fault.so",
+                            fixture_directory, specs));
   for (int i = 0; i < 5000 && fixture_lines("x.jsonl") < 1 + done; i++) wait_briefly();
   kill(pid, SIGKILL);
   waitpid(pid, NULL, 0);
@@ -393,15 +365,14 @@ Test(cli_eval_identity, what_is_done_is_kept_when_it_is_killed) {
   kill_midway("-v topk:k=2", 1);
   cr_assert_eq(fixture_lines("x.jsonl"), 2);
   remove("x.h5"); /* as if it had been killed before the file was written */
-  FILE *journal = fopen("x.jsonl", "ab");
-  cr_assert(journal && fputs("{\"key\":\"torn", journal) >= 0 && fclose(journal) == 0);
+  FILE *torn = fopen("x.jsonl", "ab");
+  cr_assert(torn && fputs("{\"key\":\"torn", torn) >= 0 && fclose(torn) == 0);
   evaluate("x.h5", "-v topk:k=2 -v topk:k=3");
-  cr_expect(strstr(result.err, "1 torn line left out of x.jsonl"), "%s", result.err);
+  expect_says(result.err, "1 torn line left out of x.jsonl");
   const double time = time_of("x.h5", "topk");
-  size_t size = 0, rows = 0;
-  char *text = fixture_bytes("x.jsonl", &size);
-  for (const char *at = text; (at = strstr(at, "\"spec\":\"topk:k=2")) != NULL; at++) rows++;
-  free(text);
+  size_t rows = 0;
+  for (const char *at = fixture_text("x.jsonl"); (at = strstr(at, "\"spec\":\"topk:k=2")) != NULL; at++)
+    rows++;
   cr_expect_eq(rows, 1, "the run that was done is repeated, %zu rows", rows);
   evaluate("x.h5", "-v topk:k=2 -v topk:k=3");
   cr_expect_eq(time_of("x.h5", "topk"), time);

@@ -1,18 +1,13 @@
 /* masks.c - the commands of experiments/docs/masks.md as they stand there; masks from files are in
  * cases/masks.txt. */
 #include "tests/support/command.h"
-#include "data/data.h"
+#include "tests/support/data_fixture.h"
 
 #include <unistd.h>
 
 TestSuite(cli_masks, .init = command_enter, .fini = command_leave);
 
 enum { N = 256, HEADS = 4, COMMANDS = 16, PREPARATIONS = 3 };
-
-static char *document(void) {
-  size_t size;
-  return fixture_bytes(TEST_SOURCE_DIR "/experiments/docs/masks.md", &size);
-}
 
 /* The files of the repository that the commands name, and the commands that stand before the table. Returns
  * how many. */
@@ -36,12 +31,6 @@ static void plant_tree(void) {
                     sizeof parents);
 }
 
-static data_array read_output(void) {
-  data_array o = {0};
-  cr_assert(!data_npy_read("o.npy", &o), "%s", attn_last_error());
-  return o;
-}
-
 static double distance(const data_array *a, const data_array *b) {
   double far = 0;
   for (int64_t i = 0; i < data_array_count(a); i++)
@@ -50,7 +39,7 @@ static double distance(const data_array *a, const data_array *b) {
 }
 
 Test(cli_masks, every_command_of_the_table_works) {
-  char *text = document();
+  char *text = fixture_text(TEST_SOURCE_DIR "/experiments/docs/masks.md");
   data_array first = {0};
   int count = 0;
   cr_assert_eq(prepare(text), PREPARATIONS);
@@ -60,17 +49,15 @@ Test(cli_masks, every_command_of_the_table_works) {
     cr_assert_not_null(end);
     *end = '\0';
     command_run_good(at + strlen("`attnlab "));
-    data_array o = read_output();
+    data_array o = array_read("o.npy");
     cr_expect(o.rank == 3 && o.shape[0] == HEADS && o.shape[1] == N, "%s", at);
     if (count)
       cr_expect(distance(&o, &first) > 1e-3, "%s: no other than plain causal attention", at);
     else
       first = o;
-    if (count) data_array_free(&o);
     at = end + 1;
   }
   cr_expect_eq(count, COMMANDS);
-  data_array_free(&first), free(text);
 }
 
 /* Attention to what was selected is attention to the graph of it. */

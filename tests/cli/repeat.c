@@ -3,22 +3,20 @@
 #include <sys/wait.h>
 
 #include "attn_arithmetic.h"
-#include "data/data.h"
 #include "experiments/report/repeat_command.h"
 #include "tests/support/basics/rng.h"
 #include "tests/support/command.h"
+#include "tests/support/data_fixture.h"
 #include "tests/support/results_fixture.h"
 
 enum { ROWS = 24, HEADS = 2, WIDTH = 16 };
 
 static void write_tensor(const char *path, int64_t heads, uint64_t seed) {
   const int64_t shape[] = {1, ROWS, heads, WIDTH};
-  data_array a = {0};
+  data_array a = array_make(ATTN_F32, 4, shape);
   attn_rng rng = rng_of(seed, 0, 0);
-  cr_assert(!data_array_make(ATTN_F32, 4, shape, &a));
   for (int64_t i = 0; i < data_array_count(&a); i++) ((float *)a.at)[i] = (float)attn_rng_normal(&rng);
   cr_assert(!data_npy_write(path, &a));
-  data_array_free(&a);
 }
 
 static void enter(void) {
@@ -36,10 +34,10 @@ static void shell(const char *command) {
   cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s", command);
 }
 
-static result_row *row_of(result_set *set, const char *path, const char *variant) {
-  cr_assert_eq(results_read(path, set), ATTN_OK, "%s", attn_last_error());
-  for (size_t i = 0; i < set->count; i++)
-    if (strcmp(set->rows[i].variant, variant) == 0) return &set->rows[i];
+static result_row *row_of(const char *path, const char *variant) {
+  const result_set set = read_results(path);
+  for (size_t i = 0; i < set.count; i++)
+    if (strcmp(set.rows[i].variant, variant) == 0) return &set.rows[i];
   cr_assert_fail("%s: no %s", path, variant);
   return NULL;
 }
@@ -54,32 +52,29 @@ Test(cli_repeat, a_run_of_own_tensors_is_repeated_on_them) {
       "datasets: [npy: {q: my \\ q.npy, k: k.npy, v: v.npy, layout: bnhd}]\n"
       "timing: {min_time: 0.0005, max_time: 0.002, warmup: 0.0002, sample_time: 1e-4}\n");
   command_run_good("run own.yaml -o own.h5");
-  result_set set, again;
-  result_row *row = row_of(&set, "own.h5", "bigbird");
+  result_row *row = row_of("own.h5", "bigbird");
   char *apply = repeat_apply(row), *run = repeat_run(row);
   cr_expect(strncmp(apply, "attnlab apply bigbird:block=4,", 30) == 0, "%s", apply);
   cr_expect(strstr(apply, ",seed=3 --q 'my \\ q.npy' --k k.npy --v v.npy --layout bnhd --dtype f64 --causal "
                           "--softcap 5 --alibi --mask documents:0+9 -o out.npy"),
             "%s", apply);
   shell(apply);
-  data_array out;
-  cr_assert_eq(data_npy_read("out.npy", &out), ATTN_OK, "%s", attn_last_error());
+  const data_array out = array_read("out.npy");
   cr_expect(out.rank == 4 && out.shape[1] == ROWS && out.shape[2] == HEADS && out.dtype == ATTN_F64);
-  data_array_free(&out);
   shell(run);
-  const result_row *repeated = row_of(&again, "one.h5", "bigbird");
+  const result_row *repeated = row_of("one.h5", "bigbird");
   cr_expect_str_eq(repeated->key, row->key);
   cr_expect(same_number(repeated->err_rel_fro, row->err_rel_fro) && repeated->err_rel_fro > 0);
-  result_set_free(&again), free(apply), free(run);
+  free(apply), free(run);
   command_run_good("report own.h5 --error 5% --time 0.002 --memory 8 -o own.html");
   shell("grep -q '\"limits\":{\"error\":\"5\",\"time\":\"2\",\"memory\":\"8\"}' own.html");
   command_run("report own.h5 --error 5 -o own.html", &result);
   cr_expect(result.exit_code == 2 && strstr(result.err, "5%"), "%s", result.err);
-  row = row_of(&again, "own.h5", "null_mean_v");
+  row = row_of("own.h5", "null_mean_v");
   apply = repeat_apply(row);
   run = repeat_run(row);
   cr_expect(!*apply && !*run, "a baseline is no variant: %s, %s", apply, run);
-  result_set_free(&again), result_set_free(&set), free(apply), free(run);
+  free(apply), free(run);
 }
 
 /* Every kind of dataset: as the row has it, and what the command reads. */

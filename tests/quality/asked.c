@@ -1,5 +1,6 @@
 /* asked.c - what a model is asked: windows of a text, and tasks. */
 #include "experiments/quality/tasks/tasks.h"
+#include "tests/support/basics/kept.h"
 #include "tests/support/data_fixture.h"
 
 enum { LENGTH = 400, VOCAB = 1000, N = 60, W = 5 };
@@ -11,6 +12,9 @@ static void begin(void) {
 }
 TestSuite(quality_asked, .init = begin);
 
+static void release_windows(void *of) { quality_windows_free(of); }
+
+/* Kept. */
 static quality_windows fill_of(const char *spec, int64_t n, const task_input *in) {
   quality_windows w;
   char *canonical = NULL;
@@ -18,6 +22,7 @@ static quality_windows fill_of(const char *spec, int64_t n, const task_input *in
   assert_ok(task_fill(spec, in, &w, &canonical));
   cr_expect(strncmp(canonical, spec, strcspn(spec, ":")) == 0);
   free(canonical);
+  keep_copy(&w, sizeof w, release_windows);
   return w;
 }
 
@@ -43,7 +48,6 @@ Test(quality_asked, windows_of_a_text_follow_one_another_and_do_not_overlap) {
     }
     moved = moved || w.tokens[1] != 100 + (bos < 0);
     cr_expect(before < 100 + LENGTH);
-    quality_windows_free(&w);
   }
   cr_expect(moved, "every seed takes the text's beginning");
 }
@@ -67,7 +71,6 @@ Test(quality_asked, a_copy_is_a_copy) {
       alike = alike && memcmp(second, w.tokens + N - 10, 10 * sizeof *second) == 0;
     }
     cr_expect(!alike, "windows have strings of their own");
-    quality_windows_free(&w);
   }
 }
 
@@ -112,7 +115,6 @@ Test(quality_asked, variables_are_tracked_through_their_chain) {
       for (at = window; (at = strstr(at, " VAR ")) && at < question; at++) found++;
       cr_expect_eq(found, 4 * chains);
     }
-    quality_windows_free(&w);
   }
 }
 
@@ -140,7 +142,6 @@ Test(quality_asked, the_answer_is_the_most_frequent_words) {
       often[most] = 0;
     }
   }
-  quality_windows_free(&w);
 }
 
 /* Bytes for tokens: the sentences can be read. */
@@ -167,7 +168,6 @@ Test(quality_asked, a_number_is_recalled_from_where_it_stands) {
         if (depth >= 0) cr_expect(fabs(place - depth) < 0.08, "%g at %g", depth, place);
         places += depth < 0 ? place : 0;
       }
-      quality_windows_free(&w);
     }
   cr_expect(places > 0.15 * 2 * W && places < 0.85 * 2 * W, "anywhere: %g on average", places / (2 * W));
 }
@@ -185,7 +185,6 @@ Test(quality_asked, words_are_drawn_without_replacement) {
     cr_expect(!strstr(at + 1, start), "%s, twice", start);
   }
   cr_expect_eq(found, 32);
-  quality_windows_free(&w);
 }
 
 /* The numbers of every word that is asked for, word by word, in the order of the text. */
@@ -216,7 +215,6 @@ Test(quality_asked, several_numbers_of_several_words) {
     turned = turned || strcmp(word[0], word[1]) > 0;
     cr_expect(turned || i + 1 < W, "words are always in order");
   }
-  quality_windows_free(&w);
 }
 
 /* A cache is cut at the first token of an answer, or else before anything of a question has arrived. */
@@ -235,7 +233,6 @@ Test(quality_asked, a_cache_is_cut_after_the_question_or_before_it) {
         wanted = at < wanted ? at : wanted;
       }
       cr_expect_eq(quality_windows_prompt(&w), wanted, "%s: %d", spec, (int)quality_windows_prompt(&w));
-      quality_windows_free(&w);
     }
 }
 

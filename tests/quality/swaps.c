@@ -13,10 +13,14 @@ static attn_status make(const char *const *specs, int count, const char *layers,
   return swap_list_make(&request, &config, l);
 }
 
+static void release_swaps(void *of) { swap_list_free(of); }
+
+/* Kept. */
 static swap_list swaps(const char *layers, const char *heads, const char *phase) {
   static const char *const specs[] = {"tiled", "streaming:window=5"};
   swap_list l;
   assert_ok(make(specs, 2, layers, heads, phase, &l));
+  keep_copy(&l, sizeof l, release_swaps);
   return l;
 }
 
@@ -98,18 +102,15 @@ Test(quality_swaps, sets_of_layers_and_heads) {
   cr_expect_eq(l.count, 2);
   expect_where(&l.runs[0], "111111111111");
   cr_expect_str_eq(l.runs[1].spec, "streaming:sink=4,window=5");
-  swap_list_free(&l);
   l = swaps("0,2-3", "1", "prefill:8");
   cr_expect_eq(l.count, 2);
   expect_where(&l.runs[1], "010000010010");
   cr_expect(l.runs[1].swap.phase == DATA_LLAMA_PREFILL && l.runs[1].swap.decode == 8);
-  swap_list_free(&l);
   l = swaps("each", "each", "decode:1");
   cr_expect_eq(l.count, 24);
   expect_where(&l.runs[12 + 7], "000000010000");
   cr_expect_str_eq(l.runs[12 + 7].layers, "2");
   cr_expect_str_eq(l.runs[12 + 7].heads, "1");
-  swap_list_free(&l);
 }
 
 Test(quality_swaps, variants_with_layers_of_their_own) {

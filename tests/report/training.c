@@ -51,7 +51,6 @@ Test(report_training, curves_and_tables) {
   browser_expect(CELLS("parity", "2"), "vslash:vertical=1|0.875|0.25|0.000|0.000 ... 0.000|1|open|0.625|0.5");
   browser_expect("[...document.querySelectorAll('.later')].map(p => p.textContent.slice(0, 61)).join()",
                  "vslash:vertical=1: answers may depend on later tokens, and so");
-  browser_expect_quiet();
 }
 
 Test(report_training, one_seed_and_narrow) {
@@ -60,5 +59,4 @@ Test(report_training, one_seed_and_narrow) {
   browser_expect("(drawAll(), plots.get('parity-plot').sets[2].points.length)", "3");
   browser_expect(CELLS("copy", "1"), "topk:k=2|0.375|0.25|-0.500||-|open|0.625|0.5");
   browser_expect("/1 seed\\)/.test(byId('headline').textContent)", "true");
-  browser_expect_quiet();
 }

@@ -23,7 +23,7 @@ static void open_set(const result_set *set, const report_limits *limits, const c
 static result_set rows_made(void) {
   static const char *const datasets[] = {"npy:q=/a/my.npz:q,k=/a/my.npz:k,v=/a/my.npz:v,layout=bnhd",
                                          "npy:q=/b/my.npz:q,k=/b/my.npz:k,v=/b/my.npz:v"};
-  result_set set = fixture_set(120);
+  result_set set = kept_set(fixture_set(120));
   for (size_t i = 0; i < set.count; i++) {
     result_row *row = &set.rows[i];
     row->dataset = datasets[i / 30 % 2];
@@ -73,8 +73,6 @@ Test(report_view, a_run_is_shown_in_full) {
   browser_expect(PANEL ".open + ' ' + new URLSearchParams(location.hash.slice(1)).get('run') + state.run",
                  "false null");
   browser_expect("document.querySelectorAll('#one b').length > 1", "false");
-  browser_expect_quiet();
-  result_set_free(&set);
 }
 
 Test(report_view, a_run_is_opened_by_key_by_mark_and_by_address) {
@@ -105,8 +103,6 @@ Test(report_view, a_run_is_opened_by_key_by_mark_and_by_address) {
   browser_expect(PANEL ".open", "true");
   open_set(&set, NULL, "run=99999999");
   browser_expect(PANEL ".open + ' ' + state.run", "false ");
-  browser_expect_quiet();
-  result_set_free(&set);
 }
 
 #define ZOOMED \
@@ -147,8 +143,6 @@ Test(report_view, plots_are_zoomed_by_rectangle_key_and_button) {
   browser_expect(ZOOMED, whole);
   open_set(&set, NULL, "zoom=error-plot+1+0+x+2&zoom=%3Cimg%3E");
   browser_expect("zooms.size + ' ' + document.querySelectorAll('img').length", "0 0");
-  browser_expect_quiet();
-  result_set_free(&set);
 }
 
 /* What is exact lies below a break, at a tick that says so, and not at a number. */
@@ -164,8 +158,6 @@ Test(report_view, rounding_is_no_number) {
   browser_expect("(({marks, y}) => marks.filter(m => /^full/.test(m.point.label || m.set.label)).every(m => "
                  "m.point.y === y.edge && m.py === y.at(y.edge)))(plots.get('error-plot'))",
                  "true");
-  browser_expect_quiet();
-  result_set_free(&set);
 }
 
 Test(report_view, datasets_have_short_names_and_the_head_has_the_only_one) {
@@ -184,8 +176,6 @@ Test(report_view, datasets_have_short_names_and_the_head_has_the_only_one) {
   browser_expect("byId('run-head').cells[0].textContent + ' ' + byId('data-of').textContent + ' ' + "
                  "byId('data-of').title",
                  "mask my.npz npy:q=/a/my.npz:q,k=/a/my.npz:k,v=/a/my.npz:v,layout=bnhd");
-  browser_expect_quiet();
-  result_set_free(&set);
 }
 
 Test(report_view, limits_may_be_given_and_a_view_has_a_link) {
@@ -202,8 +192,6 @@ Test(report_view, limits_may_be_given_and_a_view_has_a_link) {
       "(navigator.clipboard.writeText = text => { window.copied = text; return Promise.resolve(); }, "
       "byId('copy-link').click(), window.copied === location.href)",
       "true");
-  browser_expect_quiet();
-  result_set_free(&set);
 }
 
 /* An exponent whose interval is unknown or wider than 0.5 is not shown, as in the tables of `attnlab
@@ -216,8 +204,6 @@ Test(report_view, exponents_that_are_not_known_are_withheld) {
       ".join(' | ')",
       "n^1.50 [1.40, 1.60] | - | - | only one length");
   browser_expect("/NaN/.test(byId('growth-table').textContent)", "false");
-  browser_expect_quiet();
-  result_set_free(&set);
 }
 
 /* A sweep of which nothing ran: the page says so, and where the reason is; its plots have no break without an
@@ -237,6 +223,4 @@ Test(report_view, nothing_that_ran_is_said) {
       "false");
   browser_value("document.getElementById('no-methods').click()");
   browser_expect("byId('answer').textContent", "No variant is chosen.");
-  browser_expect_quiet();
-  result_set_free(&set);
 }

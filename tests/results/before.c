@@ -64,7 +64,6 @@ static void expect_rows(const result_set *set) {
 Test(results_before, a_journal_is_read) {
   result_set set = load_results(FIXTURES "before.jsonl");
   expect_rows(&set);
-  result_set_free(&set);
 }
 
 /* The seed of the data is read from between the texts of the dataset and of the variant. */
@@ -79,7 +78,6 @@ Test(results_before, texts_of_a_key_that_look_like_an_axis) {
     cr_expect_str_eq(set.rows[i].dataset, "npy:a data_seed=5 n=9");
     cr_expect_eq(set.rows[i].data_seed, 7, "%s", set.rows[i].key);
   }
-  result_set_free(&set);
 }
 
 Test(results_before, a_results_file_is_read_and_says_what_the_journal_says) {
@@ -89,7 +87,6 @@ Test(results_before, a_results_file_is_read_and_says_what_the_journal_says) {
   expect_rows(&set);
   cr_expect_eq(strlen(set.uuid), 36); /* of the text then, of checksums now */
   for (size_t i = 0; i < ROWS; i++) cr_expect_str_eq(rows_difference(&set.rows[i], &lines.rows[i]), "");
-  result_set_free(&set), result_set_free(&lines);
 }
 
 Test(results_before, a_sweep_goes_on_in_the_journal_and_the_whole_is_exported) {
@@ -109,5 +106,5 @@ Test(results_before, a_sweep_goes_on_in_the_journal_and_the_whole_is_exported) {
   char *text = fixture_printed(results_export_csv, &set);
   cr_expect(strstr(text, ",data_seed,n,n_kv,d,") != NULL);
   cr_expect(strstr(text, ",7,48,48,8,4,2,1,1,0,f32,1,256,96,warm,0,0,7,") != NULL);
-  free(text), result_set_free(&set), result_row_free(&row);
+  result_row_free(&row);
 }

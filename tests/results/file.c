@@ -38,10 +38,8 @@ static void round_trip(int64_t rows) {
   /* What was read writes the same file again. */
   cr_assert_eq(results_write(copy, &back), ATTN_OK);
   expect_same_bytes(file, copy);
-  result_set_free(&set);
   set = read_results(copy);
   cr_assert_eq(handles(), open, "HDF5 has %d more open", (int)(handles() - open));
-  result_set_free(&set), result_set_free(&back);
 }
 
 Test(results_file, no_row_comes_back) { round_trip(0); }
@@ -60,7 +58,7 @@ static json_t *session_through_file(json_t *provenance) {
   cr_assert_eq(results_merge(file, &source, 1, NULL), ATTN_OK, "%s", attn_last_error());
   result_set back = read_results(file);
   json_t *session = json_incref(json_array_get(back.sessions, 0));
-  result_set_free(&back), result_row_free(&row), json_decref(provenance);
+  result_row_free(&row), json_decref(provenance);
   return session;
 }
 
@@ -107,7 +105,6 @@ Test(results_file, provenance_comes_back) {
   cr_assert_str_eq(json_string_value(json_object_get(about, "build")), "build one");
   cr_assert_str_eq(json_string_value(json_object_get(about, "weather")), "fine");
   cr_assert_str_eq(json_string_value(json_object_get(about, "config_text")), "schema: 1\n");
-  result_set_free(&back);
 }
 
 /* With whatever Python readers are installed: the script says which, and passes over the others. */
@@ -136,7 +133,7 @@ Test(results_file, the_same_journals_give_the_same_bytes_in_any_order) {
   /* The odd rows' session started earlier, so it has number 0. */
   for (size_t i = 0; i < 40; i++) cr_assert_eq(set.rows[i].session, i % 2 ? 0 : 1);
   cr_assert_str_neq(set.uuid, other.uuid);
-  result_set_free(&set), result_set_free(&other);
+  result_set_free(&set);
 }
 
 static int write_to_full_disk(const char *path, const result_set *set) {
@@ -157,7 +154,6 @@ Test(results_file, a_full_disk_keeps_the_old_file_and_leaves_nothing_beside_it) 
   cr_assert_eq(waitpid(child, &code, 0), child);
   cr_assert(WIFEXITED(code) && WEXITSTATUS(code) == 0, "step %d", code);
   cr_assert_eq(system(text_of("cmp '%s' '%s.old' && ! ls '%s'.tmp.* >/dev/null 2>&1", path, path, path)), 0);
-  result_set_free(&set);
 }
 
 /* A good file with one thing changed by hand: EINVAL, and what else is said; NULL: it can be read. */

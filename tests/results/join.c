@@ -8,21 +8,18 @@
 
 /* FOLDER/NAME.h5 of the fixture's first rows; the runs of each file took `by` times as long. */
 static const char *file_of(const char *name, int64_t count, double by) {
-  result_set set = fixture_set(count);
+  result_set set = kept_set(fixture_set(count));
   const char *path = fixture_path(name);
   for (size_t i = 0; i < set.count; i++) set.rows[i].time_median *= by;
   snprintf(set.uuid, sizeof set.uuid, "00000000-0000-8000-8000-%012lld", (long long)(1000 * by));
   cr_assert_eq(results_write(path, &set), ATTN_OK, "%s", attn_last_error());
-  result_set_free(&set);
   return path;
 }
 
 Test(results_join, rows_and_sessions_know_their_file) {
   const char *one = file_of("one.h5", 12, 1), *two = file_of("two.h5", 6, 3);
   const char *const forth[] = {one, two}, *const back[] = {two, one};
-  result_set set, other;
-  cr_assert_eq(results_join(forth, 2, &set), ATTN_OK, "%s", attn_last_error());
-  cr_assert_eq(results_join(back, 2, &other), ATTN_OK, "%s", attn_last_error());
+  const result_set set = join_results(forth, 2), other = join_results(back, 2);
   cr_assert(set.count == 18 && json_array_size(set.sessions) == 2);
   cr_expect_str_eq(set.uuid, other.uuid, "in any order");
   for (size_t i = 0; i < set.count; i++) {
@@ -33,16 +30,14 @@ Test(results_join, rows_and_sessions_know_their_file) {
                      set.rows[i].source);
   }
   cr_expect_float_eq(set.rows[12].time_median, 3 * set.rows[0].time_median, 1e-15);
-  result_set_free(&set), result_set_free(&other);
 }
 
 /* The same runs in two files share groups, though of other machines, unless one file has several; each file
  * has its own lines, which are compared with its own exact line. */
 Test(results_join, files_share_groups) {
   const char *const paths[] = {file_of("one.h5", 60, 1), file_of("two.h5", 60, 3)};
-  result_set single = read_results(paths[0]), set;
+  result_set single = read_results(paths[0]), set = join_results(paths, 2);
   results_model alone, model;
-  cr_assert_eq(results_join(paths, 2, &set), ATTN_OK, "%s", attn_last_error());
   for (size_t i = 60; i < 120; i++) set.rows[i].isa = "neon", set.rows[i].threads = 64;
   cr_assert_eq(model_make(&single, &alone), ATTN_OK);
   cr_assert_eq(model_make(&set, &model), ATTN_OK);
@@ -66,8 +61,7 @@ Test(results_join, files_share_groups) {
     cr_expect_eq(model.groups_count, 2 * alone.groups_count + 1);
     if (!by) model_free(&model);
   }
-  json_decref(one), json_decref(both), model_free(&alone), model_free(&model), result_set_free(&single);
-  result_set_free(&set);
+  json_decref(one), json_decref(both), model_free(&alone), model_free(&model);
 }
 
 Test(results_join, names_that_are_alike_are_paths) {
@@ -75,11 +69,9 @@ Test(results_join, names_that_are_alike_are_paths) {
   const char *here = file_of("same.h5", 2, 1), *there = file_of("folder/same.h5", 2, 1);
   const char *const paths[] = {here, there}, *const twice[] = {here, here},
                     *const missing[] = {here, "no.h5"};
-  result_set set;
-  cr_assert_eq(results_join(paths, 2, &set), ATTN_OK, "%s", attn_last_error());
+  result_set set = join_results(paths, 2);
   cr_expect_str_eq(set.rows[0].source, here);
   cr_expect_str_eq(set.rows[2].source, there);
-  result_set_free(&set);
   cr_expect(results_join(twice, 2, &set) == ATTN_EINVAL && strstr(attn_last_error(), "twice"));
   cr_expect(results_join(missing, 2, &set) != ATTN_OK && strstr(attn_last_error(), "no.h5"));
 }

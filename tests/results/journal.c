@@ -46,7 +46,6 @@ Test(results_journal, rows_come_back_in_order_of_their_keys) {
     cr_assert_str_eq(rows_difference(&set.rows[i], &row), "");
     result_row_free(&row);
   }
-  result_set_free(&set);
 }
 
 Test(results_journal, the_last_row_of_a_key_wins_and_sessions_count_up) {
@@ -63,7 +62,7 @@ Test(results_journal, the_last_row_of_a_key_wins_and_sessions_count_up) {
   cr_assert(set.rows[1].session == 0 && json_array_size(set.sessions) == 2);
   /* The first session ended with its own last run, though one of its rows was replaced. */
   cr_assert_eq(json_number_value(json_object_get(json_array_get(set.sessions, 0), "end_time")), 1.7e9 + 3.5);
-  result_row_free(&row), result_set_free(&set);
+  result_row_free(&row);
 }
 
 /* Every line ends with a checksum: a byte that changes is seen, wherever it stands, and nothing is lost by
@@ -89,7 +88,6 @@ Test(results_journal, a_damaged_line_is_found_and_moved_apart) {
     cr_expect(damaged == found && damaged >= 1 && damaged <= 2 && lines >= 6, "flip %d: %zu", flip, damaged);
     set = load_results(path);
     cr_expect(set.count == lines - 1 - damaged && size_of(path) + size_of(aside) == (int64_t)size);
-    result_set_free(&set);
     cr_expect(journal_repair(path, count_found, &found, &lines, &damaged) == ATTN_OK && damaged == 0);
   }
 }
@@ -106,7 +104,6 @@ Test(results_journal, repair_says_what_it_cannot_keep) {
   cr_expect(damaged == 1 && found == 1 && lines == 5 && size_of(aside) == 12);
   result_set set = load_results(path);
   cr_expect_eq(set.count, 3);
-  result_set_free(&set);
   write_text(path, "not a journal\n");
   cr_expect_eq(journal_repair(path, count_found, &found, &lines, &damaged), ATTN_EINVAL);
   cr_expect_eq(size_of(path), 14);
@@ -160,7 +157,6 @@ Test(results_journal, a_torn_last_line_is_cut_off_wherever_it_ends) {
     fixture_write(path, bytes, (size_t)cut);
     result_set set = load_results(path); /* reading does not need the repair, and does not make it */
     cr_assert(size_of(path) == cut && set.count == 2 && set.torn == (cut > whole));
-    result_set_free(&set);
     j = open_good(path, "build one");
     int64_t lines = cut;
     while (bytes[lines - 1] != '\n') lines--;
@@ -169,7 +165,6 @@ Test(results_journal, a_torn_last_line_is_cut_off_wherever_it_ends) {
     journal_close(j);
     set = load_results(path);
     cr_assert_eq(set.count, 3);
-    result_set_free(&set);
   }
   free(bytes);
 }
@@ -315,7 +310,6 @@ static int append_to_full_disk(const char *path) {
   result_row_free(&row);
   result_set set;
   if (results_load(&path, 1, &set) || set.count != 2) return 8;
-  result_set_free(&set);
   return 0;
 }
 

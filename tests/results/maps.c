@@ -9,7 +9,7 @@
 Test(results_maps, maps_of_several_lengths_come_back) {
   static const int64_t lengths[] = {1, 40, 128, 200};
   const char *path = fixture_path("maps.h5");
-  result_set set = fixture_set(4);
+  result_set set = kept_set(fixture_set(4));
   for (size_t i = 0; i < 4; i++) {
     free(set.rows[i].map);
     set.rows[i].n = set.rows[i].n_kv = lengths[i];
@@ -23,15 +23,13 @@ Test(results_maps, maps_of_several_lengths_come_back) {
   cr_assert(H5LTread_dataset_float(file, "maps/attn_exact", &cells[0][0][0]) >= 0);
   H5Fclose(file);
   cr_expect(!isnan(cells[1][39][39]) && isnan(cells[1][40][39]) && isnan(cells[1][39][40]));
-  result_set_free(&set), result_set_free(&back);
 }
 
 /* A good file of three runs and maps with one thing changed by hand. */
 static attn_status read_changed(void (*change)(hid_t file)) {
   const char *path = fixture_path("change.h5");
-  result_set set = fixture_set(3), back;
+  result_set set = kept_set(fixture_set(3)), back;
   cr_assert_eq(results_write(path, &set), ATTN_OK, "%s", attn_last_error());
-  result_set_free(&set);
   hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
   change(file);
   H5Fclose(file);

@@ -36,18 +36,19 @@ static void put(journal *j, const char *variant, const char *params, int64_t n, 
   result_row_free(&row);
 }
 
-/* To be freed. */
-static char *printed(const result_set *set, unsigned what, table_format format) {
+static const char *printed(const result_set *set, unsigned what, table_format format) {
   char *text = NULL;
   size_t size = 0;
   FILE *file = open_memstream(&text, &size);
   cr_assert_eq(summary_print(file, set, what, format), ATTN_OK);
   fclose(file);
-  return text;
+  const char *copy = text_of("%s", text);
+  free(text);
+  return copy;
 }
 
-/* The summary of a small sweep, of which the first row by key is violated; to be freed. */
-static char *summarise(table_format format) {
+/* The summary of a small sweep, of which the first row by key is violated. */
+static const char *summarise(table_format format) {
   const char *path = fixture_path("summary.jsonl");
   journal *j = NULL;
   unlink(path);
@@ -63,11 +64,11 @@ static char *summarise(table_format format) {
   put(j, "wrong", "{}", 512, 1, -1, 0);
   journal_close(j);
   result_set set = load_results(path);
-  char *text = printed(&set, SUMMARY_RUNS | SUMMARY_BOUNDS, format);
+  const char *text = printed(&set, SUMMARY_RUNS | SUMMARY_BOUNDS, format);
   cr_assert(summary_violations(&set) == 1 && summary_failures(&set) == 0);
   FILE *file = fopen("/dev/full", "w");
   cr_assert_eq(summary_print(file, &set, SUMMARY_RUNS | SUMMARY_BOUNDS, format), ATTN_EFOREIGN);
-  fclose(file), result_set_free(&set);
+  fclose(file);
   return text;
 }
 
@@ -76,7 +77,7 @@ static void expect_line(const char *text, const char *line) {
 }
 
 Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
-  char *text = summarise(TABLE_TEXT);
+  const char *text = summarise(TABLE_TEXT);
   expect_line(text, "captured: d = 64, 4 heads, not causal, f32, 2 threads, avx2\n");
   /* Medians 0.5 and 2 ms at 512, from 1 to 3 ms: the exponent might be anything from 1.6 to 2.4. */
   expect_line(text, "quick:width=32    0.50 2.00 ms*   0.062 32.0 ms*                 -  2.00 MiB   n^1.0\n");
@@ -97,7 +98,6 @@ Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
   expect_line(text, "9 runs: 8 ok, 1 unsupported.");
   cr_expect(!strstr(text, "builds") && !strstr(text, "NOTE"), "%s", text);
   expect_line(text, "1 violated");
-  free(text);
 }
 
 /* The counts by bound are many lines, below which nobody would find the errors. */
@@ -105,11 +105,10 @@ Test(results_summary, counts_by_bound_are_a_table_of_their_own) {
   result_row row = fixture_row(0);
   result_set set = {.rows = &row, .count = 1};
   for (int bounds = 0; bounds < 2; bounds++) {
-    char *text = printed(&set, bounds ? SUMMARY_BOUNDS : SUMMARY_RUNS, TABLE_TEXT);
+    const char *text = printed(&set, bounds ? SUMMARY_BOUNDS : SUMMARY_RUNS, TABLE_TEXT);
     cr_expect_eq(strstr(text, "error, time") != NULL, !bounds, "%s", text);
     cr_expect_eq(strstr(text, "worst margin") != NULL, bounds, "%s", text);
     expect_line(text, "1 runs: ");
-    free(text);
   }
   result_row_free(&row);
 }
@@ -129,24 +128,22 @@ Test(results_summary, doubtful_times_are_counted) {
   const int64_t samples = rows[1].n_samples;
   for (int few = 0; few < 2; few++) {
     rows[1].n_samples = few ? 3 : samples;
-    char *text = printed(&set, SUMMARY_RUNS, TABLE_TEXT);
+    const char *text = printed(&set, SUMMARY_RUNS, TABLE_TEXT);
     if (few)
       expect_line(text,
                   "\nDoubtful times: of 1 of 2 runs: few 1; `attnlab report' marks them and says why.\n");
     else
       cr_expect_null(strstr(text, "Doubtful"), "%s", text);
-    free(text);
   }
   for (int i = 0; i < 3; i++) result_row_free(&rows[i]);
 }
 
 Test(results_summary, markdown_has_the_same_tables) {
-  char *text = summarise(TABLE_MARKDOWN);
+  const char *text = summarise(TABLE_MARKDOWN);
   expect_line(text, "### captured: d = 64, 4 heads, not causal, f32, 2 threads, avx2\n\n| error, time");
   expect_line(text, "|:----------------|---------------:|");
   expect_line(text, "| quick:width=32  |  0.50 2.00 ms* |");
   expect_line(text, "- VIOLATED FP-1");
-  free(text);
 }
 
 /* What nothing checked may be fast and exact: it gets no star, and does not take that of others. A report's
@@ -167,7 +164,7 @@ Test(results_summary, unchecked_variants_are_named_and_get_no_star) {
   }
   bound_not_applicable(&rows[1].bounds[0], "the variant describes no rounding");
   rows[1].verdict = bounds_worst(rows[1].bounds, 1);
-  char *text = printed(&set, SUMMARY_RUNS | SUMMARY_BOUNDS, TABLE_TEXT);
+  const char *text = printed(&set, SUMMARY_RUNS | SUMMARY_BOUNDS, TABLE_TEXT);
   expect_line(text, "0.50 1.00 ms*");
   expect_line(text, "1.00 ns?");
   expect_line(text, "WARNING stranger: unchecked");
@@ -175,7 +172,6 @@ Test(results_summary, unchecked_variants_are_named_and_get_no_star) {
   const char *note =
       strstr(text, "\nNOTE full: MEM-1: too much\nThese runs come from 2 builds of the program: ");
   cr_expect(note && strstr(text, "\nNOTE") == note, "%s", text);
-  free(text);
   json_t *json = explain_json(&set);
   cr_expect_str_eq(json_string_value(json_array_get(json_object_get(json, "unchecked"), 0)), "stranger");
   json_decref(json), json_decref(set.sessions);
@@ -271,18 +267,17 @@ Test(results_summary, reasons_are_told_once) {
     free(rows[i].message);
     rows[i].message = strdup(of[i].message);
   }
-  char *text = printed(&set, SUMMARY_BOUNDS, TABLE_TEXT);
+  const char *text = printed(&set, SUMMARY_BOUNDS, TABLE_TEXT);
   expect_line(text, "unsupported: a (3 runs): needs 12 keys\ncrashed: a (1 run): needs 12 keys\n"
                     "unsupported: b (1 run): needs 12 keys\nunsupported: a (1 run): needs 12 keys more\n"
                     "unsupported: a (1 run): needs keys\nunsupported: a (1 run): needs 12\n\n");
-  free(text);
   for (int i = 0; i < COUNT; i++) result_row_free(&rows[i]);
 }
 
 Test(results_summary, nothing_to_say_is_no_failure) {
   result_set set;
   result_set_init(&set);
-  free(printed(&set, SUMMARY_RUNS | SUMMARY_BOUNDS, TABLE_TEXT));
+  printed(&set, SUMMARY_RUNS | SUMMARY_BOUNDS, TABLE_TEXT);
 }
 
 /* The last digit is rounded. */

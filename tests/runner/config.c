@@ -10,15 +10,20 @@
 #include "attn_variant.h"
 #include "experiments/grid/config.h"
 #include "experiments/results/row.h"
+#include "tests/support/basics/kept.h"
 #include "tests/support/basics/text.h"
 
 #define HEAD "schema: 1\ngrid: {n: 64}\n"
 #define TAIL "variants: full\ndatasets: gaussian\n"
 
+static void release_config(void *kept) { config_free(*(config **)kept); }
+
+/* Kept, as what is loaded. */
 static config *parse(const char *text, const char *const *overrides, size_t count) {
   config *c = NULL;
   const attn_status status = config_parse("x.yaml", text, strlen(text), overrides, count, &c);
   cr_assert_eq(status, ATTN_OK, "%s", attn_last_error());
+  keep_copy(&c, sizeof c, release_config);
   return c;
 }
 
@@ -51,7 +56,6 @@ Test(config, presets) {
   cr_expect_str_eq(c->variants.items[0].text, "full");
   cr_expect_null(c->variants.items[0].seed);
   cr_expect_str_eq(c->text, HEAD TAIL);
-  config_free(c);
 }
 
 Test(config, ranges_lists_and_suffixes) {
@@ -75,13 +79,11 @@ Test(config, ranges_lists_and_suffixes) {
   cr_expect_eq(c->timing.max_time, 0.5);
   cr_expect_eq(c->timing.samples, 7);
   cr_expect_eq(c->timing.rounds, timing_defaults().rounds);
-  config_free(c);
 }
 
 Test(config, a_range_that_misses_its_end_stops_before_it) {
   config *c = parse("schema: 1\ngrid: {n: [5:12:3, 3:20:x2]}\n" TAIL, NULL, 0);
   EXPECT_INTS(c->n, 5, 8, 11, 3, 6, 12);
-  config_free(c);
 }
 
 Test(config, parameters_make_a_cross_product) {
@@ -102,7 +104,6 @@ Test(config, parameters_make_a_cross_product) {
   for (size_t i = 0; i < 9; i++)
     cr_expect_str_eq(c->datasets.items[i].text, text_of("gaussian:std_q=%s", deviations[i]));
   cr_expect_str_eq(c->datasets.items[9].text, "gaussian");
-  config_free(c);
 }
 
 Test(config, overrides) {
@@ -113,7 +114,6 @@ Test(config, overrides) {
   cr_expect_eq(c->budget_time, 5);
   cr_expect_eq(c->variants.count, 2);
   cr_expect(strstr(c->text, TAIL "# --set grid.n=1Ki,2Ki\n# --set budget.time=5\n") != NULL);
-  config_free(c);
 }
 
 static int64_t count_of(const config_specs *specs, const char *name) {
@@ -129,6 +129,7 @@ static config *load(const char *name) {
   config *c = NULL;
   cr_assert_eq(config_load(text_of(TEST_SOURCE_DIR "/experiments/configs/%s.yaml", name), NULL, 0, &c),
                ATTN_OK, "%s", attn_last_error());
+  keep_copy(&c, sizeof c, release_config);
   return c;
 }
 
@@ -150,7 +151,6 @@ Test(config, the_default_sweep_has_five_settings_of_each_approximation) {
   }
   cr_expect(methods >= 16 && methods <= 24, "%lld methods", (long long)methods);
   cr_expect_eq((size_t)settings, c->variants.count);
-  config_free(c);
 }
 
 Test(config, the_atlas_and_the_small_sweep_leave_out_no_variant) {
@@ -160,7 +160,6 @@ Test(config, the_atlas_and_the_small_sweep_leave_out_no_variant) {
     for (size_t v = 0; v < attn_variant_count(); v++)
       cr_expect(count_of(&c->variants, attn_variant_at(v)->name) > 0, "%s.yaml lacks %s", names[i],
                 attn_variant_at(v)->name);
-    config_free(c);
   }
 }
 

@@ -123,7 +123,7 @@ Test(faults, a_wrong_output_is_a_violation_and_has_no_time) {
       sweep(FAULT, 1,
             "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\nvariants: [fault: {mode: [none, wrong]}]\n"
             "datasets: gaussian\n" TIMING);
-  cr_expect(strstr(result.err, "1 with a violated bound") != NULL, "%s", result.err);
+  expect_says(result.err, "1 with a violated bound");
   const result_row *wrong = find_row(set, "mode=wrong"), *right = find_row(set, "mode=none");
   cr_expect(wrong->verdict == VERDICT_VIOLATED && wrong->n_samples == 0 && isnan(wrong->time_median));
   cr_expect_float_eq(wrong->err_rel_fro, 1, 1e-5);
@@ -149,7 +149,7 @@ Test(faults, tensors_beyond_the_budget_are_skipped) {
   const result_set *set = sweep("-q", 3,
                                 "schema: 1\ngrid: {n: 1Mi, heads: 64}\nvariants: full\ndatasets: gaussian\n"
                                 "budget: {memory: 1Gi}\n");
-  cr_expect(strstr(result.err, "4 runs skipped: ") != NULL, "%s", result.err);
+  expect_says(result.err, "4 runs skipped: ");
   cr_expect_eq(set->count, 4);
   for (size_t i = 0; i < set->count; i++) {
     cr_expect(set->rows[i].status == RUN_SKIPPED && strstr(set->rows[i].message, "budget") != NULL);
@@ -214,8 +214,7 @@ Test(faults, sizes_that_a_file_knows_are_taken_from_it) {
   const result_set *set = sweep("", 0,
                                 "schema: 1\ngrid: {n: [16, 32]}\nvariants: full\n"
                                 "datasets: [npy: {q: q.npy, k: k.npy, v: v.npy}]\nnulls: no\n" TIMING);
-  cr_expect(strstr(result.err, ": 2 runs, 0 with a violated bound, 0 failed, 1 unsupported\n"), "%s",
-            result.err);
+  expect_says(result.err, ": 2 runs, 0 with a violated bound, 0 failed, 1 unsupported\n");
   const result_row *row = find_row(set, "n=16 ");
   cr_expect(row->status == RUN_OK && row->batch == 2 && row->heads == 4 && row->kv_heads == 2 &&
                 row->d == 6 && row->d_v == 3,
@@ -223,18 +222,17 @@ Test(faults, sizes_that_a_file_knows_are_taken_from_it) {
   row = find_row(set, "n=32 ");
   cr_expect(row->status == RUN_UNSUPPORTED && strstr(row->message, "24 queries"), "%s", row->message);
   cr_expect_eq(run("run x.yaml -o y.h5 --set grid.batch=1 --dry-run"), 0, "%s", result.err);
-  cr_expect(strstr(result.out, "the file has batch=2, not 1: set grid.batch"), "%s", result.out);
+  expect_says(result.out, "the file has batch=2, not 1: set grid.batch");
   cr_expect_eq(run("run x.yaml -o y.h5 --set grid.heads=1 --dry-run"), 0, "%s", result.err);
-  cr_expect(strstr(result.out, "the file has heads=4, not 1: set grid.heads"), "%s", result.out);
+  expect_says(result.out, "the file has heads=4, not 1: set grid.heads");
   /* The reason of several settings is said once for each length. */
   cr_expect_eq(run("run x.yaml -o y.h5 --set grid.heads=1 --set nulls=yes --dry-run"), 0, "%s", result.err);
   cr_expect_eq(times_in(result.out, "the file has heads=4, not 1"), times_in(result.out, ": n = "), "%s",
                result.out);
-  cr_expect(strstr(result.out, ", null_zeros"), "%s", result.out);
+  expect_says(result.out, ", null_zeros");
   cr_expect_eq(run("run x.yaml -o y.h5 --set grid.batch=1"), 3, "%s", result.err);
-  cr_expect(strstr(result.err, "2 runs unsupported: dataset npy: the file has batch=2") &&
-                strstr(result.err, "0 failed, 2 unsupported; no variant was measured\n"),
-            "%s", result.err);
+  expect_says(result.err, "2 runs unsupported: dataset npy: the file has batch=2");
+  expect_says(result.err, "0 failed, 2 unsupported; no variant was measured\n");
 }
 
 /* A check whose own problem has other sizes than a term's file cannot judge, and nothing failed. */

@@ -13,10 +13,8 @@ TestSuite(provenance, .init = command_enter, .fini = command_leave, .timeout = 1
 static int64_t session_of(const char *part) {
   result_set set = read_results("x.h5");
   const result_row *row = find_row(&set, part);
-  const int64_t session = row->session;
   expect_status(row, RUN_OK);
-  result_set_free(&set);
-  return session;
+  return row->session;
 }
 
 Test(provenance, rows_of_a_plug_in_that_changed_are_run_again_and_no_others) {
@@ -63,16 +61,15 @@ Test(provenance, a_violation_names_its_files_and_the_command_its_plug_in) {
   command_replace(TEST_BINARY_DIR "/tests/fault.so", "fault.so");
   cr_assert_eq(run("run x.yaml -o x.h5 -q --plugin ./fault.so"), 1, "%s", result.err);
   cr_assert_eq(run("check x.h5"), 1);
-  cr_expect(strstr(result.out, "--plugin ./fault.so"), "%s", result.out);
-  cr_expect(strstr(result.out, "Files of the plug-in: SHA-256 "), "%s", result.out);
+  expect_says(result.out, "--plugin ./fault.so");
+  expect_says(result.out, "Files of the plug-in: SHA-256 ");
 }
 
 /* Each column of /provenance, but those that the file's own sessions have. */
 Test(provenance, a_session_knows_what_files_tell_of_it) {
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\nvariants: full\ndatasets: gaussian\n"
-                     "nulls: no\n" TIMING);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
+  sweep("-q", 0,
+        "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\nvariants: full\ndatasets: gaussian\n"
+        "nulls: no\n" TIMING);
   FILE *lines = fopen("x.jsonl", "r");
   cr_assert(lines);
   json_t *head = json_loadf(lines, JSON_DISABLE_EOF_CHECK, NULL);
@@ -164,7 +161,7 @@ Test(provenance, a_sweep_that_measured_nothing_says_why) {
   command_write_text("x.yaml", "schema: 1\ngrid: {n: 16, heads: [1, 2], d: 8, causal: yes}\n"
                                "variants: [linformer: {k: 2, seed: [1, 2]}]\ndatasets: gaussian\n" TIMING);
   cr_expect_eq(run("run x.yaml -o x.h5 -q"), 3, "%s", result.err);
-  cr_expect(strstr(result.err, "4 runs unsupported: "), "%s", result.err);
+  expect_says(result.err, "4 runs unsupported: ");
   cr_expect_eq(command_diagnostics(&result), 1, "%s", result.err);
   cr_expect_eq(run("run x.yaml -o y.h5 -q --set grid.causal=no,yes"), 0, "%s", result.err);
 }
@@ -178,19 +175,18 @@ Test(provenance, contradictions_are_refused_before_the_sweep) {
                                "  \"0.5*full + 0.5*lsh_tail:l=1,hits=2\"]\n"
                                "datasets: gaussian\n" TIMING);
   cr_expect_eq(run("run x.yaml -o x.h5 --dry-run"), 0, "%s", result.err);
-  cr_expect(strstr(result.err, "hits = 2 > l = 1") && strstr(result.err, "summary=3, expected at most"), "%s",
-            result.err);
+  expect_says(result.err, "hits = 2 > l = 1");
+  expect_says(result.err, "summary=3, expected at most");
   cr_expect(!strstr(result.out, "l=1,hits=2"), "%s", result.out);
   cr_expect_eq(run("run x.yaml -o x.h5"), 0, "%s", result.err);
-  cr_expect(strstr(result.err, "4 runs refused: variant lsh_tail: hits = 2 > l = 1"), "%s", result.err);
-  cr_expect(strstr(result.err, "random=0 draws nothing"), "%s", result.err);
-  cr_expect(strstr(result.err, "1 runs refused: variant graph: natten needs a width that divides n_kv = 18"),
-            "%s", result.err);
-  cr_expect(strstr(result.err, ": 13 runs, 0 with a violated bound, 0 failed\n"), "%s", result.err);
+  expect_says(result.err, "4 runs refused: variant lsh_tail: hits = 2 > l = 1");
+  expect_says(result.err, "random=0 draws nothing");
+  expect_says(result.err, "1 runs refused: variant graph: natten needs a width that divides n_kv = 18");
+  expect_says(result.err, ": 13 runs, 0 with a violated bound, 0 failed\n");
   command_write_text("z.yaml", "schema: 1\ngrid: {n: 16, causal: yes}\nvariants: \"lsh_tail:l=1,hits=2\"\n"
                                "datasets: gaussian\n");
   cr_expect_eq(run("run z.yaml -o y.h5"), 2, "%s", result.err);
-  cr_expect(strstr(result.err, "every run is refused: variant lsh_tail: hits = 2 > l = 1"), "%s", result.err);
+  expect_says(result.err, "every run is refused: variant lsh_tail: hits = 2 > l = 1");
 }
 
 /* Of a generator no file says which shapes it has. */
@@ -209,7 +205,7 @@ Test(provenance, a_dry_run_names_datasets_that_do_not_fit) {
               result.out, result.err);
   }
   cr_expect_eq(run("run x.yaml -o x.h5 --dry-run --set datasets=gat --set grid.d=1"), 0, "%s", result.err);
-  cr_expect(strstr(result.out, "d_qk of 2 or more"), "%s", result.out);
+  expect_says(result.out, "d_qk of 2 or more");
 }
 
 /* Parameters that contradict the problem: where n has room for them they are run. What a variant lacks is
@@ -236,8 +232,7 @@ Test(provenance, what_contradicts_the_problem_is_refused) {
       cr_expect(strstr(result.err, refused[i]), "%s\n%s", refused[i], result.err);
   }
   /* Of n = 16 and 24: hyper twice; streaming is causal alone; the others once. */
-  cr_expect(strstr(result.err, ": 9 runs, 0 with a violated bound, 0 failed, 2 unsupported\n"), "%s",
-            result.err);
+  expect_says(result.err, ": 9 runs, 0 with a violated bound, 0 failed, 2 unsupported\n");
 }
 
 /* Whichever part of an expression refuses them. */
@@ -251,9 +246,8 @@ Test(provenance, scores_and_masks_under_dyadic_are_refused) {
                                "\ndatasets: gaussian\nnulls: no\n" TIMING,
                                targets[i]));
     cr_expect_eq(run("run x.yaml -o x.h5"), 2, "%s", result.err);
-    cr_expect(strstr(result.err, "every run is refused: ") &&
-                  strstr(result.err, "dyadic takes scores as they are"),
-              "%s", result.err);
+    expect_says(result.err, "every run is refused: ");
+    expect_says(result.err, "dyadic takes scores as they are");
   }
 }
 
@@ -263,24 +257,17 @@ Test(provenance, a_dry_run_names_files_that_are_missing) {
                      "variants: [full, linformer: {k: 2, projection: file, projection_file: e.npy}]\n"
                      "datasets: [gaussian, npy: {q: q.npy, k: q.npy, v: q.npy}]\n" TIMING);
   cr_expect_eq(run("run x.yaml -o x.h5 -q --dry-run"), 74, "%d %s", result.exit_code, result.err);
-  cr_expect(strstr(result.err, "q.npy") && strstr(result.err, "e.npy"), "%s", result.err);
+  expect_says(result.err, "q.npy");
+  expect_says(result.err, "e.npy");
 }
 
-static bool file_has(const char *path, const char *text) {
-  size_t size;
-  char *all = fixture_bytes(path, &size);
-  const bool found = strstr(all, text) != NULL;
-  free(all);
-  return found;
-}
+static bool file_has(const char *path, const char *text) { return strstr(fixture_text(path), text); }
 
 /* Threads that wait for work spin briefly, unless the user says how they wait. */
 Test(provenance, how_threads_wait_is_said) {
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\nvariants: full\ndatasets: gaussian\n" TIMING);
   unsetenv("GOMP_SPINCOUNT");
   unsetenv("OMP_WAIT_POLICY");
-  cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
+  sweep("-q", 0, "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\nvariants: full\ndatasets: gaussian\n" TIMING);
   cr_expect(file_has("x.jsonl", "GOMP_SPINCOUNT=2000 "));
   setenv("GOMP_SPINCOUNT", "7", 1);
   cr_expect_eq(run("run x.yaml -o y.h5 -q"), 0, "%s", result.err);

@@ -115,6 +115,4 @@ Test(shards, together_equal_the_whole_but_for_times) {
   for (size_t i = 0; i < whole.count; i++, shards |= 1u << all.rows[i - 1].shard)
     expect_same_row(&whole.rows[i], &all.rows[i]);
   cr_expect(shards == 15 && size_of("x.h5") < 0);
-  result_set_free(&whole);
-  result_set_free(&all);
 }

@@ -1,5 +1,4 @@
 /* sweep.c - whole sweeps through the program: results, resuming, shards, signals. */
-#include <fcntl.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,58 +13,48 @@
 TestSuite(sweep, .init = command_enter, .fini = command_leave, .timeout = 120);
 
 Test(sweep, end_to_end) {
-  command_write_text("x.yaml", SMALL);
-  cr_assert_eq(run("run x.yaml -o x.h5 --no-hostname"), 0, "%s", result.err);
+  const result_set *set = sweep("--no-hostname", 0, SMALL);
   cr_expect_str_empty(result.out);
   cr_expect_eq(fixture_entries(), 3); /* x.yaml x.h5 x.jsonl */
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 4 * (2 + 3));
-  for (size_t i = 0; i < set.count; i++) expect_measured(&set.rows[i]);
+  cr_expect_eq(set->count, 4 * (2 + 3));
+  for (size_t i = 0; i < set->count; i++) expect_measured(&set->rows[i]);
   /* Baselines have a scale of their own; with all keys within the budget, random keys are exact. */
-  cr_expect_float_eq(find_row(&set, "null_zeros")->err_rel_fro, 1, 1e-12);
-  cr_expect(find_row(&set, "null_mean_v")->err_rel_fro > 0.1);
-  cr_expect(find_row(&set, "null_random_keys")->err_rel_fro < 1e-6);
-  const json_t *session = json_array_get(set.sessions, 0);
+  cr_expect_float_eq(find_row(set, "null_zeros")->err_rel_fro, 1, 1e-12);
+  cr_expect(find_row(set, "null_mean_v")->err_rel_fro > 0.1);
+  cr_expect(find_row(set, "null_random_keys")->err_rel_fro < 1e-6);
+  const json_t *session = json_array_get(set->sessions, 0);
   cr_expect_str_eq(json_string_value(json_object_get(session, "config_text")), SMALL);
   cr_expect_str_empty(json_string_value(json_object_get(session, "hostname")));
-  result_set_free(&set);
 }
 
 Test(sweep, times_what_selections_take) {
-  command_write_text(
-      "x.yaml",
-      "schema: 1\ngrid: {n: 256, heads: 4, kv_heads: 2, d: 16, causal: yes}\n"
-      "variants: [{topk: {k: 8}}, {topk: {k: 8, share: group}}, {topk: {k: 4Ki}}, {lsh: {buckets: 8}}, "
-      "{pages: {page: 8, budget: 16, share: tile}}, {longformer: {window: 8}}, {tiled: {skip: 0.1}}]\n"
-      "datasets: gaussian\n" TIMING);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
+  const result_set *set =
+      sweep("-q", 0,
+            "schema: 1\ngrid: {n: 256, heads: 4, kv_heads: 2, d: 16, causal: yes}\n"
+            "variants: [{topk: {k: 8}}, {topk: {k: 8, share: group}}, {topk: {k: 4Ki}}, {lsh: {buckets: 8}}, "
+            "{pages: {page: 8, budget: 16, share: tile}}, {longformer: {window: 8}}, {tiled: {skip: 0.1}}]\n"
+            "datasets: gaussian\n" TIMING);
   static const char *const selecting[] = {"topk:k=8,p=0,by=exact,r=16,sink=0,window=0,share=row",
                                           "share=group", "lsh", "pages"};
   for (size_t i = 0; i < sizeof selecting / sizeof *selecting; i++) {
-    const double share = find_row(&set, selecting[i])->select_share;
+    const double share = find_row(set, selecting[i])->select_share;
     cr_expect(share > 0 && share < 1, "%s: %g", selecting[i], share);
   }
-  cr_expect_eq(find_row(&set, "topk:k=4096")->select_share, 0, "all keys are taken");
-  cr_expect(isnan(find_row(&set, "longformer")->select_share) &&
-            isnan(find_row(&set, "tiled")->select_share));
-  result_set_free(&set);
+  cr_expect_eq(find_row(set, "topk:k=4096")->select_share, 0, "all keys are taken");
+  cr_expect(isnan(find_row(set, "longformer")->select_share) && isnan(find_row(set, "tiled")->select_share));
 }
 
 Test(sweep, a_second_time_there_is_nothing_to_do) {
-  command_write_text("x.yaml", SMALL);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0);
+  sweep("-q", 0, SMALL);
   cr_expect_str_empty(result.err);
   const long bytes = size_of("x.jsonl");
   cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0);
   cr_expect_eq(size_of("x.jsonl"), bytes);
   /* A longer grid keeps what is there. */
-  cr_assert_eq(run("run x.yaml -o x.h5 -q --set grid.n=32,48,64 --set grid.causal=no"), 0);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 5 * 5);
-  cr_expect_eq(find_row(&set, " n=64 ")->session, 1);
-  cr_expect_eq(find_row(&set, " n=32 ")->session, 0);
-  result_set_free(&set);
+  const result_set *set = sweep_again("-q --set grid.n=32,48,64 --set grid.causal=no", 0);
+  cr_expect_eq(set->count, 5 * 5);
+  cr_expect_eq(find_row(set, " n=64 ")->session, 1);
+  cr_expect_eq(find_row(set, " n=32 ")->session, 0);
 }
 
 Test(sweep, only_and_dry_run) {
@@ -75,30 +64,24 @@ Test(sweep, only_and_dry_run) {
   cr_expect(strstr(result.out, ": n = 48, d = ") && strstr(result.out, "\ntiled ") &&
                 !strstr(result.out, "\nfull "),
             "%s", result.out);
-  cr_expect(strstr(result.err, "1 runs, about ") && strstr(result.err, "1 runs of unknown time"), "%s",
-            result.err);
+  expect_says(result.err, "1 runs, about ");
+  expect_says(result.err, "1 runs of unknown time");
   cr_expect(!strstr(result.out, "execution"), "one size does not predict another within a factor of two");
   for (const char *line = result.out; line; line = strchr(line, '\n')) {
     line += *line == '\n';
     cr_expect(strcspn(line, "\n") <= 100, "%.120s", line);
   }
   cr_assert_eq(run("run x.yaml -o x.h5 --json"), 2);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=48*causal=yes*variant=tiled"), 0);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 1);
-  result_set_free(&set);
+  cr_expect_eq(sweep_again("-q --only n=48*causal=yes*variant=tiled", 0)->count, 1);
   cr_expect_eq(run("run x.yaml -o x.h5 --only nothing"), 2);
 }
 
 /* A number of the first run of a dry run's document; NaN: null. */
 static double printed(const char *name) {
-  json_t *document = answer();
-  const json_t *first = json_array_get(json_object_get(document, "runs"), 0),
+  const json_t *first = json_array_get(json_object_get(answer(), "runs"), 0),
                *value = json_object_get(first, name);
   cr_assert_not_null(value, "%s: %s", name, result.out);
-  const double given = number(first, name);
-  json_decref(document);
-  return given;
+  return number(first, name);
 }
 
 Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
@@ -119,9 +102,9 @@ Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
   cr_expect_float_eq(printed("time_s") / shorter, printed("mul_add") / work, 0.02);
   cr_expect_eq(size_of("made/here.jsonl"), kept);
   cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --json --set budget.memory=1Ki"), 0);
-  cr_expect(strstr(result.out, "beyond budget.memory") != NULL, "%s", result.out);
+  expect_says(result.out, "beyond budget.memory");
   cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --set budget.memory=1Ki"), 0);
-  cr_expect(strstr(result.err, " runs: nothing will run\n"), "%s", result.err);
+  expect_says(result.err, " runs: nothing will run\n");
   cr_expect_eq(size_of("x.jsonl"), -1);
 }
 
@@ -163,13 +146,10 @@ Test(sweep, a_dry_run_estimates_expressions) {
 }
 
 Test(sweep, rows_keep_what_a_dry_run_said) {
-  command_write_text("x.yaml", SMALL);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
+  result_set set = *sweep("-q --only n=48*causal=yes*variant=tiled", 0, SMALL);
   cr_expect(isnan(set.rows[0].est_time) && isnan(set.rows[0].est_run), "nothing was calibrated");
   const double memory = set.rows[0].est_memory;
   cr_expect(memory > set.rows[0].work_bytes && set.rows[0].run_time > 0 && set.rows[0].load >= 0);
-  result_set_free(&set);
   cr_assert_eq(setenv("ATTNLAB_CALIBRATION", "kept.jsonl", 1), 0);
   cr_assert_eq(run("run x.yaml -o y.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
   cr_expect(size_of("kept.jsonl") < 0, "a sweep does not calibrate");
@@ -185,10 +165,9 @@ Test(sweep, rows_keep_what_a_dry_run_said) {
   const json_t *session = json_array_get(set.sessions, 0);
   cr_expect(json_is_number(json_object_get(session, "load_start")));
   cr_expect_eq(json_number_value(json_object_get(session, "load_end")), set.rows[0].load);
-  result_set_free(&set);
   command_write_text("kept.jsonl", "no journal\n");
   cr_assert_eq(run("run x.yaml -o w.h5 --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
-  cr_expect(strstr(result.err, "no estimates: kept.jsonl:1") != NULL, "%s", result.err);
+  expect_says(result.err, "no estimates: kept.jsonl:1");
 }
 
 /* Starts a sweep that hangs in its last variant, and waits until the journal has a row. */
@@ -196,15 +175,7 @@ static pid_t start_hanging(void) {
   command_write_text(
       "x.yaml", "schema: 1\ngrid: {n: [32, 48], heads: 1, d: 16}\nvariants: [fault: {mode: [fail, hang]}]\n"
                 "datasets: gaussian\nnulls: no\nbudget: {time: 100}\n" TIMING);
-  const pid_t child = fork();
-  cr_assert(child >= 0);
-  if (child == 0) {
-    const int null = open("/dev/null", O_RDWR);
-    dup2(null, STDERR_FILENO);
-    execl(TEST_BINARY_DIR "/experiments/attnlab", "attnlab", "run", "x.yaml", "-o", "x.h5", "--plugin",
-          TEST_BINARY_DIR "/tests/fault.so", (char *)NULL);
-    _exit(127);
-  }
+  const pid_t child = command_start("run x.yaml -o x.h5" FAULT);
   /* A header and a row. */
   for (int i = 0; i < 600 && fixture_lines("x.jsonl") < 2; i++)
     nanosleep(&(struct timespec){0, 50000000}, NULL);
@@ -224,7 +195,6 @@ Test(sweep, signals_end_it_with_a_snapshot) {
     result_set set = read_results("x.h5");
     cr_expect_eq(set.count, 1);
     cr_expect_eq(set.rows[0].status, RUN_FAILED);
-    result_set_free(&set);
     unlink("x.jsonl");
     unlink("x.h5");
   }

@@ -194,4 +194,5 @@ void browser_expect(const char *expression, const char *value) {
     got = browser_value(expression);
   }
   cr_expect_str_eq(got, value, "%s: %s, not %s", expression, got, value);
+  browser_expect_quiet();
 }

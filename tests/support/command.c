@@ -37,20 +37,18 @@ int command_exit_of(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-void command_run(const char *arguments, command_result *to) {
+static pid_t start(const char *arguments, int out, int err) {
   char copy[2048], *argv[ARGUMENTS_MAX] = {"attnlab"}, *rest = copy;
   require(snprintf(copy, sizeof copy, "%s", arguments) < (int)sizeof copy, "arguments");
   int argc = 1;
   for (char *word; (word = strtok_r(rest, " ", &rest)) && argc < ARGUMENTS_MAX - 1;) argv[argc++] = word;
-  FILE *out = tmpfile(), *err = tmpfile();
-  require(out && err, "tmpfile");
   const pid_t child = fork();
   require(child >= 0, "fork");
   if (child == 0) {
     const int null = open("/dev/null", O_RDONLY);
     dup2(null, STDIN_FILENO);
-    dup2(fileno(out), STDOUT_FILENO);
-    dup2(fileno(err), STDERR_FILENO);
+    dup2(out, STDOUT_FILENO);
+    dup2(err, STDERR_FILENO);
 #ifdef LEAKS
     /* A leak ends in exit code 23. Not of sweeps and benchmarks, whose workers are timed; and children that
      * judge a case leave their memory to the system. */
@@ -60,6 +58,21 @@ void command_run(const char *arguments, command_result *to) {
     execv(TEST_BINARY_DIR "/experiments/attnlab", argv);
     _exit(127);
   }
+  return child;
+}
+
+pid_t command_start(const char *arguments) {
+  const int null = open("/dev/null", O_WRONLY);
+  require(null >= 0, "/dev/null");
+  const pid_t child = start(arguments, null, null);
+  close(null);
+  return child;
+}
+
+void command_run(const char *arguments, command_result *to) {
+  FILE *out = tmpfile(), *err = tmpfile();
+  require(out && err, "tmpfile");
+  const pid_t child = start(arguments, fileno(out), fileno(err));
   to->exit_code = command_exit_of(child);
   read_back(out, to->out, sizeof to->out);
   read_back(err, to->err, sizeof to->err);

@@ -21,6 +21,8 @@ typedef struct command_result {
 
 extern command_result result; /* of what ran last */
 
+#define expect_says(text, part) cr_expect(strstr(text, part), "'%s' is missing from\n%s", part, text)
+
 /* Makes a temporary directory and enters it; command_leave removes it and all that is in it. */
 void command_enter(void);
 void command_leave(void);
@@ -33,6 +35,9 @@ static inline void command_run_good(const char *arguments) {
   command_run(arguments, &result);
   cr_assert(result.exit_code == 0, "attnlab %s: exit %d\n%s", arguments, result.exit_code, result.err);
 }
+
+/* Starts it, without an input; what it prints is lost. */
+pid_t command_start(const char *arguments);
 
 /* Waits for the end of a program; its exit code, or 128 + signal. */
 int command_exit_of(pid_t child);

@@ -4,14 +4,23 @@
 
 #include <jansson.h>
 
+#include "tests/support/basics/kept.h"
 #include "tests/support/command.h"
 
-/* The document that the program printed last; to be released. */
+static inline void release_json(void *kept) { json_decref(*(json_t **)kept); }
+
+/* A document that is released at the end. */
+static inline json_t *kept_json(json_t *document) {
+  keep_copy(&document, sizeof(json_t *), release_json);
+  return document;
+}
+
+/* The document that the program printed last; kept. */
 static inline json_t *answer(void) {
   json_error_t error;
   json_t *document = json_loads(result.out, 0, &error);
   cr_assert_not_null(document, "%s\n%s", error.text, result.out);
-  return document;
+  return kept_json(document);
 }
 
 /* The same of "attnlab <arguments>", which must end with exit code 0. */

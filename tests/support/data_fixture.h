@@ -26,6 +26,22 @@
 
 #define assert_ok(call) cr_assert_eq(call, ATTN_OK, "%s: %s", #call, attn_last_error())
 
+static inline void release_array(void *of) { data_array_free(of); }
+
+/* A new array, and that of an .npy file; kept. */
+static inline data_array array_make(attn_dtype dtype, int rank, const int64_t *shape) {
+  data_array a = {0};
+  assert_ok(data_array_make(dtype, rank, shape, &a));
+  keep_copy(&a, sizeof a, release_array);
+  return a;
+}
+static inline data_array array_read(const char *path) {
+  data_array a = {0};
+  assert_ok(data_npy_read(path, &a));
+  keep_copy(&a, sizeof a, release_array);
+  return a;
+}
+
 /* Every prefix of a file is EINVAL, and with one of its first bits flipped, each step-th, it is read or
  * refused. Returns how often it was read. */
 static inline size_t fixture_damage(const char *name, unsigned char *file, size_t size, size_t bits,

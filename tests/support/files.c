@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/support/basics/kept.h"
 #include "tests/support/basics/text.h"
 
 char fixture_directory[64];
@@ -76,6 +77,15 @@ void *fixture_bytes(const char *path, size_t *size) {
   bytes[*size] = '\0';
   fclose(file);
   return bytes;
+}
+
+static void release_bytes(void *kept) { free(*(void **)kept); }
+
+char *fixture_text(const char *path) {
+  size_t size;
+  char *text = fixture_bytes(path, &size);
+  keep_copy(&text, sizeof text, release_bytes);
+  return text;
 }
 
 size_t fixture_lines(const char *path) {

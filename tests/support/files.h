@@ -27,4 +27,7 @@ size_t fixture_lines(const char *path);
 /* A whole file, followed by a NUL; to be freed. */
 void *fixture_bytes(const char *path, size_t *size);
 
+/* A file as text, which lives as long as the program. */
+char *fixture_text(const char *path);
+
 #endif

@@ -8,6 +8,7 @@
 
 #include "experiments/quality/evaluation_file.h"
 #include "experiments/quality/evaluation_rows.h"
+#include "tests/support/basics/kept.h"
 
 /* Takes the record over, in place of one with the same key. ENOMEM: it is the caller's still. */
 static inline attn_status quality_set_add(quality_set *s, quality_record *r) {
@@ -26,9 +27,13 @@ static inline attn_status quality_set_add(quality_set *s, quality_record *r) {
   return ATTN_OK;
 }
 
+static inline void quality_set_release(void *set) { result_set_free(set); }
+
+/* The runs of a file; kept. */
 static inline quality_set quality_set_of(const char *path) {
   quality_set set;
   cr_assert_eq(quality_read(path, &set), ATTN_OK, "%s", attn_last_error());
+  keep_copy(&set, sizeof set, quality_set_release);
   return set;
 }
 

@@ -12,6 +12,7 @@
 #include "experiments/results/set.h"
 #include "experiments/results/write_journal.h"
 #include "experiments/support/names.h"
+#include "tests/support/basics/kept.h"
 #include "tests/support/basics/text.h"
 #include "tests/support/files.h"
 
@@ -179,26 +180,38 @@ static inline attn_status fixture_journal(const char *path, int64_t first, int64
   return status;
 }
 
-/* The rows of a journal, and of a results file. */
+static inline void release_set(void *set) { result_set_free(set); }
+
+/* A set that is freed at the end. The test may change its rows, and not how many there are. */
+static inline result_set kept_set(result_set set) {
+  keep_copy(&set, sizeof set, release_set);
+  return set;
+}
+
+/* The rows of a journal, of a results file, and of several; kept. */
 static inline result_set load_results(const char *path) {
   result_set set;
   cr_assert_eq(results_load(&path, 1, &set), ATTN_OK, "%s", attn_last_error());
-  return set;
+  return kept_set(set);
 }
 static inline result_set read_results(const char *path) {
   result_set set;
   cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
-  return set;
+  return kept_set(set);
+}
+static inline result_set join_results(const char *const *paths, size_t count) {
+  result_set set;
+  cr_assert_eq(results_join(paths, count, &set), ATTN_OK, "%s", attn_last_error());
+  return kept_set(set);
 }
 
-/* To be freed. */
+/* As fixture_text. */
 static inline char *fixture_printed(attn_status (*print)(FILE *, const result_set *), const result_set *set) {
   const char *path = fixture_path("printed");
-  size_t size;
   FILE *file = fopen(path, "w");
   cr_assert(file && !print(file, set), "%s", attn_last_error());
   fclose(file);
-  return fixture_bytes(path, &size);
+  return fixture_text(path);
 }
 
 static inline size_t fixture_read(const char *path, char **bytes) {

@@ -21,7 +21,6 @@ static inline const result_set *sweep_again(const char *options, int code) {
   static result_set set;
   const char *arguments = text_of("run x.yaml -o x.h5 %s", options);
   cr_assert_eq(run(arguments), code, "attnlab %s: %s", arguments, result.err);
-  result_set_free(&set);
   set = read_results("x.h5");
   return &set;
 }
