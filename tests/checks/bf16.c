@@ -27,7 +27,6 @@ Test(checks_bf16, properties_pass) {
   run_case *c = case_gaussian(specs[0], small(false), 1);
   for (size_t k = 0; k < sizeof names / sizeof *names; k++)
     expect_verdict(&c->e, names[k], VERDICT_PASS, names[k]);
-  case_free(c);
 }
 
 /* A bound that holds, and would hold of an output that is 1 % off. */
@@ -41,7 +40,6 @@ Test(checks_bf16, a_bound_that_says_nothing_is_vacuous) {
   expect_verdict(&c->e, "FP-4", VERDICT_VIOLATED, "a component off by 1");
   case_set(c, c->o, 5, (double)NAN);
   expect_verdict(&c->e, "FP-4", VERDICT_VIOLATED, "a NaN");
-  case_free(c);
 }
 
 /* Scores whose rounding outgrows every exponential. */
@@ -49,7 +47,6 @@ Test(checks_bf16, hopeless_scores_are_uncertifiable) {
   run_case *c = case_gaussian(specs[0], small(false), 300);
   expect_verdict(&c->e, "FP-4", VERDICT_UNCERTIFIABLE, "scores of 1e5");
   expect_verdict(&c->e, "FP-3", VERDICT_UNCERTIFIABLE, "scores of 1e5");
-  case_free(c);
 }
 
 /* The terms of bf16 are needed: without them the bound fails, also on a run of small scores. */
@@ -96,5 +93,4 @@ Test(checks_bf16, the_bound_is_attained) {
   cr_expect_gt(b.measured / b.value, 0.9, "measured %g, value %g", b.measured, b.value);
   case_set(c, c->o, 0, 1.1 * o);
   expect_verdict(&c->e, "FP-4", VERDICT_VIOLATED, "a tenth more");
-  case_free(c);
 }

@@ -50,7 +50,6 @@ static void expect_prediction(const char *format, double low, double high) {
   }
   double ratio = sqrt(sum / size) / want;
   cr_expect(ratio > low && ratio < high, "%s: %g of %g", format, sqrt(sum / size), want);
-  case_free(c);
 }
 
 Test(checks_budget, errors_of_random_features) {
@@ -127,7 +126,6 @@ Test(checks_budget, more_keys_keep_no_less) {
     before = now;
     case_forget(c);
   }
-  case_free(c);
 }
 
 /* The keys of largest score are those of most mass, and their number is the budget. */
@@ -196,7 +194,6 @@ Test(checks_budget, explaining_columns) {
   c = case_gaussian("linformer:k=6", shape(40), 1);
   all_columns(c, &row);
   cr_expect(row.rank_ratio > 1 && row.rank_ratio < 100, "%g", row.rank_ratio);
-  case_free(c);
   result_row_free(&row);
 }
 

@@ -113,7 +113,6 @@ Test(checks_certify, the_tail_is_covered) {
   p = attn_problem_make(1, 1, 100, 4);
   c = case_gaussian("full", p, 1);
   cr_expect_eq(certify_tail(&p, c->exact, c->exact->count, 0.05), 0);
-  case_free(c);
 }
 
 /* -- a run -- */
@@ -163,7 +162,6 @@ Test(checks_certify, the_interval_of_a_run_holds) {
     exact_rows_free(x);
   }
   cr_expect(missed == 0 && t_missed > TRIALS / 4, "certified %d, t %d of %d", missed, t_missed, TRIALS);
-  case_free(c);
 }
 
 /* A variant that claims to be exact, and is not in rows that no sample has: the certificate takes nothing on
@@ -186,7 +184,6 @@ Test(checks_certify, a_claim_to_be_exact_is_not_believed) {
   cr_assert_eq(evidence_errors(&c->e, &row), ATTN_OK);
   cr_expect(isnan(row.err_rel_fro_cert_hi) && !isnan(row.err_rel_fro));
   free(drawn);
-  case_free(c);
 }
 
 /* Of an exact output, of values near 5 in each component: Hoeffding's bound for squares up to that of twice
@@ -211,7 +208,6 @@ Test(checks_certify, a_certificate_tells_something) {
                bound = most / (sqrt(size) - most);
   cr_expect(row.err_rel_fro_cert_lo <= 0 && row.err_rel_fro_cert_hi <= bound && bound < 1, "%g of %g",
             row.err_rel_fro_cert_hi, bound);
-  case_free(c);
 }
 
 /* -- RS-4 -- */
@@ -228,5 +224,4 @@ Test(checks_certify, hard_checks_on_sampled_rows_stay_hard) {
     result_bound b = case_check(&c->e, names[n]);
     cr_expect(b.verdict == VERDICT_VIOLATED && b.kind == KIND_HARD && isnan(b.p_value), "%s", names[n]);
   }
-  case_free(c);
 }

@@ -63,7 +63,6 @@ static void expect_seen(const char *of, const char *law, tensor first, tensor la
       cr_expect_eq(b.verdict, share < 0 ? VERDICT_PASS : VERDICT_VIOLATED, "%s of %s, %s at %g: %d, %s", law,
                    of, names[spoiled], share, (int)b.verdict, b.message);
     }
-  case_free(c);
 }
 
 Test(checks_elements, of_gradients_are_looked_at) {
@@ -101,7 +100,6 @@ Test(checks_elements, of_outputs_are_compared) {
       cr_expect_eq(b.verdict, share < 0 ? VERDICT_PASS : VERDICT_VIOLATED, "%s, element at %g: %d, %s",
                    laws[l], share, (int)b.verdict, b.message);
     }
-  case_free(c);
 }
 
 /* What a row must not depend on, of which an element is added to its output: of padding, of the next token or
@@ -154,5 +152,4 @@ Test(checks_elements, of_what_is_hidden_are_changed) {
       cr_expect_eq(b.verdict, share < 0 ? VERDICT_PASS : VERDICT_VIOLATED, "%s, leak %zu at %g: %d, %s",
                    all[x].law, x, share, (int)b.verdict, b.message);
     }
-  case_free(c);
 }

@@ -269,7 +269,6 @@ Test(checks_entries, wide_vectors_are_not_judged) {
   run_case *c = case_gaussian("performer:features=4", attn_problem_make(1, 1, 20, 130), 0.1);
   expect_verdict(&c->e, "FAV-1", VERDICT_UNCERTIFIABLE, "wide vectors");
   expect_verdict(&c->e, "FAV-3", VERDICT_UNCERTIFIABLE, "wide vectors");
-  case_free(c);
 }
 
 /* -- wrong generators -- */

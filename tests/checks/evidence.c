@@ -50,7 +50,6 @@ Test(checks_evidence, long_problems_take_a_stratified_sample) {
   exact_rows_free(again);
   exact_rows_free(b);
   exact_rows_free(NULL);
-  case_free(c);
 }
 
 /* A head has all its rows where that takes no more than 4 Mi weights, else about as many as are wanted, as
@@ -117,7 +116,6 @@ Test(checks_evidence, error_columns_are_what_they_say) {
   cr_expect(isnan(row.err_rel_fro) && isnan(row.err_rel_fro_lo) && isnan(row.err_rel_fro_hi) &&
             isnan(row.err_max_abs) && isnan(row.err_rel_l2_mean) && isnan(row.err_rel_l2_max) &&
             isnan(row.err_cos_min));
-  case_free(c);
 }
 
 /* Of weights that may be negative, rows that are not finite are counted, and errors are of the others. */
@@ -131,7 +129,6 @@ Test(checks_evidence, rows_whose_weights_cancel) {
   cr_expect(whole.rows_degenerate == 0 && row.rows_degenerate == 2 && row.rows_sampled == whole.rows_sampled);
   cr_expect(row.err_rel_fro > 0 && row.err_rel_fro <= 2 * whole.err_rel_fro &&
             row.err_max_abs <= whole.err_max_abs);
-  case_free(c);
 }
 
 /* Sparse attention: |p_S - p|_1 = 2t and KL(p_S || p) = -ln(1 - t). */
@@ -152,7 +149,6 @@ Test(checks_evidence, weight_columns_of_a_pattern) {
   c = case_gaussian("linformer:k=8", shape(1, 64), 1);
   row = errors_of(&c->e);
   cr_expect(row.err_row_l1_max > 0 && isnan(row.err_kl_mean)); /* weights of mixed sign */
-  case_free(c);
 }
 
 /* Tensors that give a key another weight for each column of V leave no weights to compare. */
@@ -183,7 +179,6 @@ Test(checks_evidence, rows_without_keys_do_not_divide) {
   cr_expect(row.err_rel_l2_max < 1e-5 && row.err_max_abs < 1e-5 && row.err_cos_min > 0.999);
   case_set(c, c->o, 0, 3);
   cr_expect_eq(errors_of(&c->e).err_max_abs, 3);
-  case_free(c);
 }
 
 /* The interval covers the true ratio: skewed errors that grow with the position, 95 % nominal. */
@@ -220,7 +215,6 @@ Test(checks_evidence, the_interval_covers) {
   cr_expect(covered >= 170, "%d of %d", covered, TRIALS);
   cr_expect_lt(widths, truth);
   free(exact);
-  case_free(c);
 }
 
 static result_row described(run_case *c) {
@@ -243,7 +237,6 @@ Test(checks_evidence, peaked_attention) {
   cr_expect_float_eq(row.top16_mass_mean, 1, 1e-12);
   cr_expect_float_eq(row.eff_rank, pow(5, 0.2) * pow(20, 0.8), 1e-4); /* roots of rounding errors of 0 */
   cr_expect_float_eq(row.score_osc, 1600 / sqrt(32), 1e-9);
-  case_free(c);
 }
 
 /* Of grouped causal heads, wider than a part of a product, by definition. */
@@ -268,7 +261,6 @@ Test(checks_evidence, columns_of_an_input) {
   cr_expect_float_eq(row.row_entropy_mean, entropy, 1e-12);
   cr_expect_float_eq(row.top16_mass_mean, mass, 1e-12);
   cr_expect_float_eq(row.score_osc, range, 1e-12);
-  case_free(c);
 }
 
 Test(checks_evidence, inputs_that_are_not_finite_do_not_hang) {
@@ -280,7 +272,6 @@ Test(checks_evidence, inputs_that_are_not_finite_do_not_hang) {
   result_row row = case_checks(c);
   cr_expect_eq(bounds_worst(row.bounds, row.bounds_count), VERDICT_UNCERTIFIABLE);
   result_row_free(&row);
-  case_free(c);
 }
 
 Test(checks_evidence, every_variant_survives_inputs_that_are_not_finite) {

@@ -59,7 +59,6 @@ Test(checks_features, the_hull_bound_is_that_of_its_formula) {
   }
   const double margin = case_hull_margin(c, logs);
   cr_expect_float_eq(case_check(&c->e, "FAV-5").margin, margin, 1e-9, "%.12g", margin);
-  case_free(c);
 }
 
 /* Values of 1, and queries, keys and random vectors of one length each: a weight of positive features is off
@@ -149,5 +148,4 @@ Test(checks_features, too_many_are_not_held) {
     cr_expect(b.verdict == VERDICT_UNCERTIFIABLE && strstr(b.message, "exceed 2^24 numbers"), "%s: %s",
               names[i], b.message);
   }
-  case_free(c);
 }

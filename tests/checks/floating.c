@@ -117,7 +117,6 @@ Test(checks_floating, overflow_and_infinity_are_uncertifiable) {
   case_set(c, c->v, 5, (double)INFINITY);
   case_run(c, "tiled", NULL);
   expect_exact(c, "tiled", VERDICT_UNCERTIFIABLE, "infinite");
-  case_free(c);
 }
 
 /* Of two keys, and of a sink of value 0: what each member of the descriptor adds to the bounds, to first
@@ -216,7 +215,6 @@ Test(checks_floating, the_model_warns_and_never_fails) {
   cr_expect(strncmp(case_check(&c->e, "FP-5").message, "warning", 7) == 0);
   case_set(c, c->o, 0, (double)NAN);
   expect_verdict(&c->e, "FP-5", VERDICT_UNCERTIFIABLE, "NaN");
-  case_free(c);
 }
 
 /* Of one key REC-1 allows as many roundings as its rule has, and certifies nothing that may overflow. */

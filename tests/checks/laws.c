@@ -61,8 +61,6 @@ static void expect_same(const char *spec) {
               (int)a.verdict, a.measured, a.value, a.p_value, strange, (int)b.verdict, b.measured, b.value,
               b.p_value);
   }
-  case_free(plain);
-  case_free(other);
 }
 
 static const char known[] =
@@ -137,7 +135,6 @@ static run_case *disguised(const char *spec, description describe) {
 Test(checks_laws, a_fault_is_found_under_any_name) {
   run_case *c = disguised("bigbird:block=4,random=2,global=1", describe_short);
   expect_verdict(&c->e, "SP-0", VERDICT_VIOLATED, "a run short");
-  case_free(c);
 }
 
 /* A budget whose parameter buys no vectors. */
@@ -165,13 +162,11 @@ static attn_status describe_growing(attn_builder *b, const attn_context *c, attn
 Test(checks_laws, a_law_that_depends_on_the_seed) {
   run_case *c = disguised("bigbird:block=4,random=2,global=1", describe_growing);
   expect_verdict(&c->e, "SP-4", VERDICT_UNCERTIFIABLE, "more runs with another seed");
-  case_free(c);
 }
 
 Test(checks_laws, keys_beyond_the_reach_are_found) {
   run_case *c = disguised("longformer:window=8", describe_short_sighted);
   expect_verdict(&c->e, "SP-0", VERDICT_VIOLATED, "a window of 4 keys to each side, said to reach 3");
-  case_free(c);
 }
 
 /* What judges laws, what has the run's own in their place, and what needs none. */

@@ -88,7 +88,6 @@ Test(checks_maps, of_a_variant_that_needs_all_heads, .init = fixture_begin, .fin
   for (int64_t i = 0; i < N * N; i++)
     cr_expect_float_eq(row.map[N * N + i], cell_of(c, i / N, i % N, even_or_itself), 1e-7);
   result_row_free(&row);
-  case_free(c);
 }
 
 Test(checks_maps, are_the_same_for_any_number_of_threads) {
@@ -115,5 +114,4 @@ Test(checks_maps, a_variant_that_writes_nan_has_none) {
   run_case *c = case_gaussian("fake", shape(40, ATTN_F32), 1);
   result_row row = map_of(c);
   cr_expect_null(row.map);
-  case_free(c);
 }

@@ -103,7 +103,6 @@ Test(checks_meter, the_interval_of_the_error_is_of_95_percent) {
   cr_expect_float_eq(row.err_rel_l2_mean_hi, 1 + apart / 2 + half * apart, 1e-9);
   result_row_free(&row);
   exact_rows_free(x);
-  case_free(c);
 }
 
 /* Of 10,000 values in a row the middle 95 % lie between the 251st and the 9750th. */

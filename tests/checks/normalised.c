@@ -153,7 +153,6 @@ Test(checks_normalised, hypotheses) {
   case_set(c, c->v, 5, (double)INFINITY);
   case_run(c, "performer:features=2048,orthogonal=no", NULL);
   cr_expect_str_eq(case_check(&c->e, "FAV-4b").message, row_reason(ROW_INFINITE));
-  case_free(c);
 }
 
 /* A NaN in the output. */
@@ -174,5 +173,4 @@ Test(checks_normalised, a_nan_is_rejected) {
   const result_bound b = case_judge("fake", shape(20, false), 0.3, "FAV-4b");
   cr_expect(b.p_value < 1 && fabs(b.p_value / 1e-3 * pow(b.measured / b.value, 2) - 1) < 1e-9, "%g, %g of %g",
             b.p_value, b.measured, b.value);
-  case_free(features);
 }

@@ -11,7 +11,6 @@ static void expect_pass(const char *spec, attn_problem p, const int64_t *kv_len)
   run_case *c = case_lengths(spec, p, 1.5, kv_len);
   expect_verdict(&c->e, "GR-1", VERDICT_PASS, spec);
   if (c->view.pattern->cache) expect_verdict(&c->e, "STR-0", VERDICT_PASS, spec);
-  case_free(c);
 }
 
 Test(checks_patterns, those_of_the_library) {
@@ -178,7 +177,6 @@ Test(checks_patterns, what_a_proxy_proves) {
   cr_expect(sscanf(b.message, "proves %lf", &percent) == 1 && percent > 50, "%s", b.message);
   run_case *c = case_gaussian("topk:k=8", case_problem(1, 1, 1, 40, 8, 5, false, ATTN_F64), 1);
   cr_expect_not(check_find("TK-1")->of->holds(&c->view), "exact scores have no proxy");
-  case_free(c);
 }
 
 static double widened;

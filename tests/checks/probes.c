@@ -142,7 +142,6 @@ Test(checks_probes, the_reference_rounds_as_it_says) {
                most = x.spread * row_range(&h, 0) + x.growth;
   cr_expect(off > 500 * 0x1p-53 && off <= most, "%g of %g", off, most);
   head_data_free(&h);
-  case_free(c);
 }
 
 /* One bad row beside an edge of an early tile, of a head that is not the first. */
@@ -164,7 +163,6 @@ Test(checks_probes, bad_rows_at_edges_are_seen) {
     cr_expect_geq(seen, 2, "row %lld: %d of 8", (long long)bad[b], seen);
     case_set(c, c->o, at, right);
   }
-  case_free(c);
 }
 
 /* -- supports -- */
@@ -235,7 +233,6 @@ Test(checks_probes, nothing_compared_is_no_pass) {
   outcome_worsen(&worst, (outcome){.measured = 3, .value = 2});
   outcome_to_verdict(&worst, &b);
   cr_expect_eq(b.verdict, VERDICT_VIOLATED);
-  case_free(c);
 }
 
 /* -- properties: one wrong element -- */
@@ -312,7 +309,6 @@ Test(checks_probes, one_wrong_element_of_any_run_of_a_property_is_found) {
                 "%s, run %d of %d: %s, not %s, %s%s", of[t].name, wrong_call, calls, b.message,
                 wrong_place[0], wrong_place[1], counted);
     }
-  case_free(c);
 }
 
 static attn_rounding declared; /* of operands and weights */

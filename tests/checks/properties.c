@@ -90,7 +90,6 @@ static void expect_verdicts(const char *want, const char *what) {
     cr_expect_eq(letter[b.verdict], want[i], "%s, %s: %c, measured %g value %g %s", what, names[i],
                  letter[b.verdict], b.measured, b.value, b.message);
   }
-  case_free(c);
 }
 
 static double weight_of_key_norm(int64_t i, int64_t j, double score) {
@@ -145,7 +144,6 @@ Test(checks_properties, corrupted_rows_fail) {
   expect_verdict(&c->e, "PROP-SHIFT", VERDICT_VIOLATED, "moved");
   case_set(c, c->o, 0, (double)NAN);
   expect_verdict(&c->e, "PROP-HULL", VERDICT_VIOLATED, "NaN");
-  case_free(c);
 }
 
 static const result_bound *bound_of(const result_row *row, const char *name) {
@@ -172,7 +170,6 @@ Test(checks_properties, every_check_of_the_kind_of_variant) {
       cr_expect(strncmp(row.bounds[b].name, families[f], strlen(families[f])), "a cell of another kind: %s",
                 row.bounds[b].name);
   result_row_free(&row);
-  case_free(c);
 }
 
 /* A variant that says nothing of itself: whatever it computes, its declared checks say why they say nothing,
@@ -189,7 +186,6 @@ Test(checks_properties, nothing_described_is_unchecked) {
               "%s: %d, %s", b->name, (int)b->verdict, b->message);
   cr_expect_eq(bounds_worst(row.bounds, row.bounds_count), VERDICT_UNCHECKED);
   result_row_free(&row);
-  case_free(c);
 }
 
 /* What holds of the rows that are numbers says nothing of the others. */

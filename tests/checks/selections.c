@@ -145,7 +145,6 @@ Test(checks_selections, draws_of_keys_that_are_not_finite) {
   const result_bound b = case_check(&c->e, "LAW-1");
   cr_expect(b.verdict != VERDICT_VIOLATED && strstr(b.message, "are not finite"), "%s, %s",
             check_verdict_names[b.verdict], b.message);
-  case_free(c);
 }
 
 /* Of keys in few directions many meet a query, and those of a window always do. */
@@ -213,7 +212,6 @@ Test(checks_selections, a_certificate_by_hand) {
   cr_expect_float_eq(b.measured, left / (left + kept), 1e-12);
   cr_expect_float_eq(b.value, most / (most + kept), 1e-12);
   cr_expect_str_eq(b.message, "on average 0.274 of a row is left out, and 0.356 is certified");
-  case_free(c);
 }
 
 /* The same keys and laws that say something else: how SEL-1 and SEL-2 tell. */

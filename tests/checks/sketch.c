@@ -54,7 +54,6 @@ static void expect_mean_on(const char *parameters, const int64_t *kv_len, bool s
   cr_expect(fabs(average - mean) <= 5 * error, "%s, sink %d: mean %g, expected %g, standard error %g",
             parameters, sink, average, mean, error);
   cr_expect(error < 0.1 * mean, "%s: the test would not notice", parameters);
-  case_free(c);
 }
 
 /* Of transforms, whose order is 32 or 23, and of entries; with one draw or two; of all keys or some. */
@@ -207,7 +206,6 @@ Test(checks_sketch, the_bound_on_pooling_is_that_of_its_formula) {
   }
   const double margin = case_hull_margin(c, pooled);
   cr_expect_float_eq(case_check(&c->e, "LIN-5").margin, margin, 1e-9, "%.12g", margin);
-  case_free(c);
 }
 
 Test(checks_sketch, what_is_no_pooling_is_violated) {

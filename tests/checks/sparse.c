@@ -51,7 +51,6 @@ Test(checks_sparse, the_claimed_window_passes) {
   for (size_t i = 0; i < 5; i++)
     if (strcmp(names[i], "FP-2") != 0) expect_verdict(&c->e, names[i], VERDICT_PASS, "window");
   expect_verdict(&c->e, "FP-1", VERDICT_PASS, "window");
-  case_free(c);
 }
 
 Test(checks_sparse, a_window_off_by_one_fails) {
@@ -67,7 +66,6 @@ Test(checks_sparse, a_window_off_by_one_fails) {
   c = window_case(3);
   expect_verdict(&c->e, "SP-0", VERDICT_PASS, "reads less than it claims");
   expect_verdict(&c->e, "SP-1", VERDICT_VIOLATED, "one key less");
-  case_free(c);
 }
 
 static double weight_hotter(int64_t i, int64_t j, double score) { return weight_window(i, j, 1.001 * score); }
@@ -77,7 +75,6 @@ Test(checks_sparse, perturbed_weights_fail_the_identity) {
   run_case *c = window_case(96);
   expect_verdict(&c->e, "SP-0", VERDICT_PASS, "hotter");
   expect_verdict(&c->e, "SP-1", VERDICT_VIOLATED, "hotter");
-  case_free(c);
 }
 
 Test(checks_sparse, one_wrong_row_fails) {
@@ -91,7 +88,6 @@ Test(checks_sparse, one_wrong_row_fails) {
   case_set(c, c->o, at, (double)NAN);
   expect_verdict(&c->e, "SP-1", VERDICT_VIOLATED, "NaN");
   expect_verdict(&c->e, "SP-2", VERDICT_VIOLATED, "NaN");
-  case_free(c);
 }
 
 /* SP-2 is attained where the values on S are equal, and those on T. */
@@ -106,7 +102,6 @@ Test(checks_sparse, the_tail_bound_is_sharp) {
   cr_expect_eq(b.verdict, VERDICT_PASS);
   cr_expect_gt(b.margin, 0.98);
   expect_verdict(&c->e, "SP-0", VERDICT_PASS, "one row");
-  case_free(c);
 }
 
 /* -- SP-3 -- */
@@ -156,7 +151,6 @@ Test(checks_sparse, certificates_hold_on_gaussian_inputs) {
   expect_verdict(&c->e, "SP-3", VERDICT_VIOLATED, "one component");
   case_set(c, c->o, 77, (double)NAN);
   expect_verdict(&c->e, "SP-3", VERDICT_VIOLATED, "NaN");
-  case_free(c);
 }
 
 /* The mass left out is below the least normal number: the mass is a subnormal, its certificate 0. */

@@ -150,7 +150,6 @@ Test(checks_tails, rows_with_two_keys_to_draw_from) {
   static const char spec[] = "planted_sample:replacement=yes,window=38,sample=11";
   run_case *c = case_gaussian(spec, case_problem(1, 1, 1, 90, 8, 4, true, ATTN_F32), 1);
   expect_sound(c, spec, "two keys");
-  case_free(c);
 }
 
 /* Keys that are always taken may be drawn, too, where draws repeat keys. */
@@ -175,7 +174,6 @@ Test(checks_tails, keys_that_are_never_drawn_have_no_law) {
   case_free(c);
   c = case_gaussian(spec, case_problem(1, 1, 1, 3, 1, 4, true, ATTN_F64), 1);
   expect_sound(c, spec, "few keys opposite to queries");
-  case_free(c);
 }
 
 /* Queries behind the last key have no key of the window: features that are no weights may sum to less than 0
@@ -207,7 +205,6 @@ Test(checks_tails, what_a_sample_spends) {
   c = case_gaussian("planted_sample:window=96", case_problem(1, 2, 1, 96, 8, 4, false, ATTN_F32), 1);
   cr_assert_eq(budget_kept(&c->e, &kept), ATTN_OK);
   cr_expect(kept.drawn_share == 1 && kept.keys_mean == 96, "%g of %g", kept.drawn_share, kept.keys_mean);
-  case_free(c);
 }
 
 /* -- faults: a check a letter -- */
@@ -223,7 +220,6 @@ static void expect_found(const char *fault, const char *by) {
   const result_bound b = case_check(&c->e, "VA-1");
   cr_expect_eq(rejected(&b), strchr(by, 'V') != NULL, "%s: VA-1: %d, p %g, %s", fault, (int)b.verdict,
                b.p_value, b.message);
-  case_free(c);
 }
 
 Test(checks_tails, faults_are_found) {
@@ -279,7 +275,6 @@ Test(checks_tails, laws_that_are_missing_misstated_or_claimed) {
   const result_bound b = case_check(&c->e, "VA-1");
   cr_expect(b.kind == KIND_MODEL && b.verdict == VERDICT_UNCERTIFIABLE && b.measured > 0.9, "%d, %g, %s",
             (int)b.verdict, b.measured, b.message);
-  case_free(c);
 }
 
 Test(checks_tails, where_nothing_is_drawn) {
@@ -287,5 +282,4 @@ Test(checks_tails, where_nothing_is_drawn) {
   expect_verdict(&c->e, "LAW-1", VERDICT_NOT_APPLICABLE, "a window of all");
   expect_verdict(&c->e, "LAW-3", VERDICT_CONSISTENT, "a window of all");
   expect_verdict(&c->e, "LAW-5", VERDICT_PASS, "a window of all");
-  case_free(c);
 }

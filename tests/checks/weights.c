@@ -8,7 +8,6 @@ static void expect_sound(const char *spec, attn_problem p, double std, const int
   cr_expect(b.verdict == VERDICT_PASS || (b.verdict == VERDICT_NOT_APPLICABLE && *b.message),
             "%s, n = %d%s: verdict %d, measured %g, value %g: %s", spec, (int)p.n_kv,
             p.causal ? ", causal" : "", (int)b.verdict, b.measured, b.value, b.message);
-  case_free(c);
 }
 
 Test(checks_weights, sound_variants_violate_nothing) {
@@ -117,5 +116,4 @@ Test(checks_weights, a_clamped_sink_is_found) {
 Test(checks_weights, sinks_are_asked_of_what_takes_them) {
   run_case *c = case_gaussian("performer:features=16", case_problem(1, 2, 2, 64, 8, 8, false, ATTN_F32), 1);
   cr_expect_not(check_find("SINK-1")->of->holds(&c->view));
-  case_free(c);
 }

@@ -53,7 +53,6 @@ static void expect_textbook(const attn_problem *p, double std, const int64_t *kv
   census_of(c, p, kv_len);
   cr_expect(c->exact->complete);
   cr_expect_eq(checked(c, p, kv_len), ATTN_OK, "%s: %s", what, attn_last_error());
-  case_free(c);
 }
 
 Test(reference_census, rows_are_those_of_the_textbook) {
@@ -110,7 +109,6 @@ Test(reference_census, rows_without_keys_are_zero) {
   double *o = census_of(c, &p, NULL);
   for (int64_t l = 0; l < p.d_v; l++) cr_expect(o[3 * p.d_v + l] == 0 && o[4 * p.d_v + l] != 0);
   free(bias);
-  case_free(c);
 }
 
 Test(reference_census, strides_are_the_problems) {
@@ -121,7 +119,6 @@ Test(reference_census, strides_are_the_problems) {
   cr_expect_eq(checked(c, &turned, NULL), ATTN_OK, "%s", attn_last_error());
   rows_of(c, &p, NULL);
   cr_expect_eq(checked(c, &p, NULL), ATTN_ENUMERIC);
-  case_free(c);
 }
 
 /* What is not finite spreads as by the textbook, and no further. */
@@ -177,7 +174,6 @@ Test(reference_census, hidden_values_reach_no_row) {
     }
   }
   free(bias);
-  case_free(c);
 }
 
 Test(reference_census, bits_do_not_depend_on_threads) {
@@ -194,7 +190,6 @@ Test(reference_census, bits_do_not_depend_on_threads) {
   }
   omp_set_num_threads(before);
   free(one);
-  case_free(c);
 }
 
 /* An element that is off by a little more than rounding, and the same with inputs that leave no bound. */
@@ -219,7 +214,6 @@ Test(reference_census, a_wrong_row_is_named) {
   }
   case_set(c, c->k, 7, 1e20);
   cr_expect_eq(checked(c, &p, NULL), ATTN_OK); /* its head has no bound */
-  case_free(c);
 }
 
 static void expect_weights(weigh *weights, const char *what) {
@@ -307,7 +301,6 @@ Test(reference_census, errors_are_of_all_rows) {
   cr_expect_float_eq(row.err_max_abs, 0.5, 1e-12);
   cr_expect_float_eq(row.profile_max[(hidden - 2500) * RESULT_PROFILE_BINS / 2500], 0.5, 1e-12);
   cr_expect_float_eq(row.profile_max[RESULT_PROFILE_BINS - 1], 1e-3, 1e-12);
-  case_free(c);
 }
 
 /* What auto means: the same on every machine. */

@@ -83,5 +83,4 @@ Test(runner_nonfinite, what_reaches_where) {
   c->exact->o[7 * 8 + 2] = (double)NAN;
   cr_assert_eq(nonfinite_judge(&c->e, fault), ATTN_OK);
   cr_expect_str_eq(fault, "output[0,0,7,2] is a number, but NaN by the definition of attention");
-  case_free(c);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "experiments/checks/check.h"
+#include "tests/support/basics/kept.h"
 #include "tests/support/basics/rng.h"
 #include "tests/support/basics/text.h"
 
@@ -57,9 +58,12 @@ static inline attn_problem case_problem(int64_t batch, int64_t heads, int64_t kv
   return p;
 }
 
-/* Gaussian Q, K, V of the given standard deviation for Q and K; nothing is run yet. */
+static inline void case_end(void *c);
+
+/* Gaussian Q, K, V of the given standard deviation for Q and K; nothing is run yet. Kept to the end, or to
+ * case_free. */
 static inline run_case *case_make(attn_problem p, double std, uint64_t seed) {
-  run_case *c = calloc(1, sizeof *c);
+  run_case *c = keep_object(calloc(1, sizeof *c), case_end);
   gsl_set_error_handler_off();
   c->problem = p;
   size_t size = attn_dtype_size(p.dtype);
@@ -132,7 +136,8 @@ static inline void case_forget(run_case *c) {
   c->work = NULL;
 }
 
-static inline void case_free(run_case *c) {
+static inline void case_end(void *at) {
+  run_case *c = at;
   case_forget(c);
   free(c->q);
   free(c->k);
@@ -140,6 +145,8 @@ static inline void case_free(run_case *c) {
   free(c->o);
   free(c);
 }
+
+static inline void case_free(run_case *c) { let_object_go(c); }
 
 /* Errors, shares and their bounds are none below 0, but by rounding, and a probability lies in 0 ... 1. */
 static inline void expect_in_range(const result_bound *b, const char *what) {
