@@ -42,7 +42,7 @@ static const cli_option options[] = {
     {"output", 'o', "FILE", "Also write every figure to this HDF5 file", CLI_SET(CLI_TEXT, output)},
     {"markdown", 'm', NULL, "Print a Markdown table, one row per claim", CLI_SET(CLI_FLAG, markdown)},
     /* of draws there are 1000 a seed, up to 10^15 */
-    {"seed", 's', "N", "Seed of all draws (default 0)", CLI_RANGE(seed, 0, 1e12 - 1)},
+    {"seed", 's', "N", "Seed of all draws (default 0)", CLI_RANGE(seed, 0, 999999999999)},
     {"captured", 'c', "FILE",
      "File by attnlab capture, for the claims about exactness and time (default: standard normal data)",
      CLI_SET(CLI_TEXT, captured)},
