@@ -32,8 +32,8 @@ static quality_windows fill(const char *spec, int64_t bos, uint64_t seed) {
 }
 
 Test(quality_asked, windows_of_a_text_follow_one_another_and_do_not_overlap) {
-  bool moved = false;
-  for (uint64_t seed = 0; seed < 20; seed++) {
+  bool moved = false, ended = false;
+  for (uint64_t seed = 0; seed < 200; seed++) {
     const int64_t bos = seed % 2 ? 1 : -1;
     quality_windows w = fill("text:skip=7", bos, seed);
     int64_t before = 99;
@@ -48,8 +48,10 @@ Test(quality_asked, windows_of_a_text_follow_one_another_and_do_not_overlap) {
     }
     moved = moved || w.tokens[1] != 100 + (bos < 0);
     cr_expect(before < 100 + LENGTH);
+    ended = ended || before == 99 + LENGTH;
   }
   cr_expect(moved, "every seed takes the text's beginning");
+  cr_expect(ended, "no seed takes the text's end");
 }
 
 Test(quality_asked, a_copy_is_a_copy) {
@@ -120,9 +122,10 @@ Test(quality_asked, variables_are_tracked_through_their_chain) {
 
 Test(quality_asked, the_answer_is_the_most_frequent_words) {
   quality_windows w = fill_bytes("frequent:alpha=2,words=60");
+  int ends_often = 0;
   for (int64_t i = 0; i < W; i++) {
     char window[LONG_TEXT + 1], *words[80], *question;
-    int count = 0, often[80] = {0};
+    int count = 0, last = 0, often[80] = {0};
     read_window(&w, i, window);
     cr_assert((question = strstr(window, "\nQuestion: ")));
     const char *answer = text_of("%s", window + w.first[i] + 1);
@@ -132,7 +135,9 @@ Test(quality_asked, the_answer_is_the_most_frequent_words) {
       while (known < count && strcmp(words[known], word) != 0) known++;
       if (known == count) words[count++] = word;
       often[known]++;
+      last = known;
     }
+    ends_often += often[last] > 1;
     for (int place = 0; place < 3; place++) {
       int most = 0;
       for (int k = 0; k < count; k++) most = often[k] > often[most] ? k : most;
@@ -142,6 +147,7 @@ Test(quality_asked, the_answer_is_the_most_frequent_words) {
       often[most] = 0;
     }
   }
+  cr_expect(ends_often > 0, "a rare word is always the last");
 }
 
 /* Bytes for tokens: the sentences can be read. */
@@ -257,6 +263,7 @@ Test(quality_asked, refusals) {
                {"track:hops=17", "hops=17 is out of range"},
                {"frequent:alpha=8,words=16", "stand 16, 0, 0 and 0 times"},
                {"frequent:alpha=1,words=16", "no three are the most frequent"},
+               {"frequent:alpha=1,words=24", "stand 19, 2, 1 and 1 times"},
                {"sample:prompt=0", "prompt=0 without a first token"},
                {"sample:skip=59", "nothing is scored"},
                {"sample:temperature=-1", "temperature=-1 is out of range"},

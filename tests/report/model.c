@@ -124,6 +124,30 @@ Test(report_model, depths_are_a_table) {
   cr_expect(found && !strstr(found, "recall"), "one table, not %s", text);
 }
 
+/* Runs that differ in anything but depth, length and setting share no map. */
+Test(report_model, maps_are_of_one_question) {
+  static const char *const texts[] = {"layers",      "heads",         "phase", "model_sha256",
+                                      "data_sha256", "config_sha256", "task"};
+  enum { NAMES = sizeof texts / sizeof *texts };
+  for (int which = 0; which < NAMES + 5; which++) {
+    quality_set set = {0};
+    char text[4096] = "";
+    add(&set, &(asked){"topk:k=8", "recall:depth=0,aware=yes", "all", 128, 0.5, 0.1}, RUN_OK);
+    add(&set, &(asked){"topk:k=8", "recall:depth=1,aware=yes", "all", 128, 0.5, 0.1}, RUN_OK);
+    quality_record *r = &set.records[1];
+    if (which < NAMES) set_text(r, texts[which], which < NAMES - 1 ? "x" : "recall:depth=1,aware=no");
+    r->mix += which == NAMES;
+    r->windows += which == NAMES + 1;
+    r->seed += which == NAMES + 2;
+    r->bos += which == NAMES + 3;
+    FILE *out = fmemopen(text, sizeof text, "w");
+    cr_assert_eq(quality_print_depths(out, &set, TABLE_TEXT), ATTN_OK, "%s", attn_last_error());
+    fclose(out);
+    cr_expect_eq(*text != '\0', which == NAMES + 4, "%d: %s", which, text);
+    result_set_free(&set);
+  }
+}
+
 static void open_page(int width) {
   static const asked runs[] = {
       {"topk:k=8,window=0", "text:skip=8", "all", 128, 0.1, 0.01},
