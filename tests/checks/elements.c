@@ -1,6 +1,7 @@
 /* elements.c - variants of which one element is wrong, whichever it is. Of gradients differences of the loss
  * tell, and the definition does of those by queries, keys and values; of outputs that differ from execution
- * to execution every property that compares two of them. */
+ * to execution every property that compares two of them; of an element that a row must not see those that
+ * change it. */
 #include "experiments/properties/gradient_run.h"
 #include "tests/support/checks_shown.h"
 

@@ -337,7 +337,7 @@ Test(cli_eval_identity, two_at_once_lose_nothing) {
         command_start(text_of("eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 --threads 1 "
                               "--layers each -v %s",
                               fixture_directory, specs[i]));
-  for (int i = 0; i < 4; i++) command_exit_of(started[i]);
+  for (int i = 0; i < 4; i++) cr_expect_eq(command_exit_of(started[i]), 0, "%s", specs[i]);
   quality_set set = quality_set_of("x.h5");
   for (int i = 0; i < 4; i++) {
     size_t found = 0;
