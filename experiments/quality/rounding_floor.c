@@ -2,7 +2,7 @@
  *
  * Three streams over a short window: the exact model, the replacement, and the dial, exact attention with a
  * small share of the mean of the values in the same heads. While a model answers in proportion, KL = s e^2, e
- * the relative error of the replaced attention over all layers. The dial's KL and error give s; FP-2 (FP-1
+ * the error of the replaced attention over all layers. The dial's KL and error give s; FP-2 (FP-1
  * where sums have no steps) gives the largest e that rounding makes, of the replacement and of the exact
  * stream. s depends on the error's direction and on its layers, rounding comes nowhere near its bound, and
  * neither is proved to outweigh the other: the check is a model. */
@@ -20,10 +20,10 @@ static const double SHARE = 0x1p-6; /* of the dial */
 typedef struct floor_pass {
   const data_llama_swap *swap;
   int64_t vocab, rows;
-  double kl[STREAMS];                   /* sums over rows */
-  double error[STREAMS], size[STREAMS]; /* squares, over layers; SELF: what rounding allows */
-  double *p;                            /* [vocab] */
-  row_verdict verdict;                  /* of the first row whose rounding is not bounded */
+  double kl[STREAMS];    /* sums over rows */
+  double error[STREAMS]; /* squares, over layers; SELF: what rounding allows */
+  double *p;             /* [vocab] */
+  row_verdict verdict;   /* of the first row whose rounding is not bounded */
 } floor_pass;
 
 /* The rounding of one row of a head: by how much the replacement and the exact stream may differ, squared. */
@@ -64,15 +64,14 @@ static attn_status add_head(floor_pass *f, const data_llama_attention *a, const 
 static attn_status take_attention(void *to, const data_llama_attention *a) {
   floor_pass *f = to;
   const attn_problem *p = attn_plan_problem(a->plan);
-  const int64_t stream = a->stream - 1, count = (a->first + a->count) * p->heads * p->d_v;
+  const int64_t row = p->heads * p->d_v, end = (a->first + a->count) * row;
   attn_view view;
   row_space s;
-  for (int64_t x = a->first * p->heads * p->d_v; x < count; x++) {
-    const double exact = (double)a->exact[x], change = (double)a->output[x] - exact;
-    f->size[stream] += exact * exact;
-    if (stream == DIAL) f->error[DIAL] += change * change;
+  if (a->stream - 1 == DIAL) {
+    for (int64_t x = a->first * row; x < end; x++)
+      f->error[DIAL] += pow((double)a->output[x] - (double)a->exact[x], 2);
+    return ATTN_OK;
   }
-  if (stream == DIAL) return ATTN_OK;
   attn_status status = attn_plan_inspect(a->plan, &view);
   if (!status) status = row_space_make(p, NULL, &s);
   if (status) return status;
@@ -114,25 +113,26 @@ attn_status quality_floor(const quality_checked *c, const data_llama_swap *swap,
   const int64_t n = c->windows->n < LENGTH ? c->windows->n : LENGTH;
   data_llama_swap swaps[STREAMS] = {*swap, *swap};
   floor_pass f = {.swap = &swaps[SELF], .vocab = data_llama_get_config(c->model)->vocab, .verdict = ROW_OK};
-  if (swap->phase != DATA_LLAMA_BOTH && swap->decode > n / 2) swaps[SELF].decode = swaps[DIAL].decode = n / 2;
+  if (swap->decode > n / 2) swaps[SELF].decode = swaps[DIAL].decode = n / 2;
   swaps[DIAL].mix = SHARE;
   swaps[DIAL].scale = 0x1p-100; /* all scores are the same */
   if (!is_exact(c, swap)) return bound_not_applicable(cell, "the replacement is not exact attention");
+  attn_status status = data_llama_try(c->model, n, &swaps[SELF]);
+  if (status) return status == ATTN_ENOMEM ? status : bound_not_applicable(cell, attn_last_error());
   if (!(f.p = malloc((size_t)f.vocab * sizeof *f.p)))
     return attn_fail(ATTN_ENOMEM, "no memory for a distribution over %lld tokens", (long long)f.vocab);
-  const attn_status status = data_llama_run(c->model, &(data_llama_pass){.tokens = c->windows->tokens,
-                                                                         .windows = 1,
-                                                                         .n = n,
-                                                                         .swaps = swaps,
-                                                                         .count = STREAMS,
-                                                                         .to = &f,
-                                                                         .attention = take_attention,
-                                                                         .logits = take_logits});
-  const double slope = f.kl[DIAL] / f.error[DIAL] * f.size[DIAL];
+  status = data_llama_run(c->model, &(data_llama_pass){.tokens = c->windows->tokens,
+                                                       .windows = 1,
+                                                       .n = n,
+                                                       .swaps = swaps,
+                                                       .count = STREAMS,
+                                                       .to = &f,
+                                                       .attention = take_attention,
+                                                       .logits = take_logits});
   free(f.p);
   if (status) return status;
   if (f.verdict != ROW_OK) return bound_uncertifiable(cell, row_reason(f.verdict));
   if (!(f.error[DIAL] > 0)) return bound_not_applicable(cell, "nothing is replaced");
   return bound_model(cell, f.kl[SELF] / (double)f.rows,
-                     slope * f.error[SELF] / f.size[SELF] / (double)f.rows);
+                     f.kl[DIAL] / f.error[DIAL] * f.error[SELF] / (double)f.rows);
 }

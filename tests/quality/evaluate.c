@@ -5,17 +5,14 @@
 
 enum { N = 96, W = 8, FIRST = 40, V = 256 };
 
-#define BUNDLED TEST_SOURCE_DIR "/data/bytelm"
-#define HELD TEST_SOURCE_DIR "/tests/fixtures/held.txt"
-
 static data_llama *llama;
 static quality_windows windows;
 
 static void begin(void) {
   size_t size;
   fixture_begin();
-  unsigned char *text = fixture_bytes(HELD, &size);
-  assert_ok(data_llama_open(BUNDLED, &llama));
+  unsigned char *text = fixture_bytes(TEST_SOURCE_DIR "/tests/fixtures/held.txt", &size);
+  assert_ok(data_llama_open(TEST_SOURCE_DIR "/data/bytelm", &llama));
   assert_ok(quality_windows_make(W, N, &windows));
   for (int64_t i = 0; i < W * N; i++) windows.tokens[i] = text[i];
   for (int64_t w = 0; w < W; w++)
@@ -137,11 +134,6 @@ static attn_status add_left(void *to, const data_llama_attention *a) {
   return ATTN_OK;
 }
 
-static attn_status no_logits(void *to, const data_llama_rows *r) {
-  (void)to, (void)r;
-  return ATTN_OK;
-}
-
 Test(quality_evaluate, what_is_left_out_is_what_log_sum_exps_say) {
   const data_llama_swap swaps[] = {
       {.spec = spec_of("streaming:sink=1,window=5"), .mix = 1},
@@ -151,15 +143,8 @@ Test(quality_evaluate, what_is_left_out_is_what_log_sum_exps_say) {
     double left[8] = {0}, all = 0, judged = 0;
     quality_row row;
     quality_data d = evaluate(&swaps[s], 1);
-    assert_ok(data_llama_run(llama, &(data_llama_pass){.tokens = windows.tokens,
-                                                       .windows = W,
-                                                       .n = N,
-                                                       .scored = FIRST,
-                                                       .swaps = &swaps[s],
-                                                       .count = 1,
-                                                       .to = left,
-                                                       .attention = add_left,
-                                                       .logits = no_logits}));
+    const data_llama_pass whole = {windows.tokens, W, N, N, &swaps[s], 1, left, add_left, NULL};
+    assert_ok(data_llama_run(llama, &whole));
     for (int64_t l = 0; l < d.layers; l++) {
       cr_expect_float_eq(d.layer[l].left, left[l], 1e-4, "%d, layer %d: %g, not %g", s, (int)l,
                          d.layer[l].left, left[l]);

@@ -239,7 +239,8 @@ Test(quality_record, what_a_run_did_is_told) {
                                      "windows; token frequencies alone: ", "  right %  all %  PPL x  error  ",
                                      "KL/error^2  error allowed  additivity\n"};
   for (int k = 0; k < 4; k++) cr_expect(count == 37 && strstr(tables, says[k]), "%s: %s", says[k], tables);
-  json_t *json = quality_verdicts_json(&(quality_set){.records = r, .count = 2});
+  const quality_set both = {.records = r, .count = 2};
+  json_t *json = quality_verdicts_json(&both);
   static const char *const lists[] = {"violations", "errors", "failures"};
   for (int l = 0; l < 3; l++) cr_expect_eq(json_array_size(json_object_get(json, lists[l])), 1);
   json_decref(json);
@@ -248,6 +249,11 @@ Test(quality_record, what_a_run_did_is_told) {
                     "attnlab eval: a: EV-6 error: nan, at most nan: %s: why\nattnlab eval: b: because\n",
                     quality_check_find("EV-1")->statement, quality_check_find("EV-6")->statement));
   cr_expect(t.violated == 1 && t.failed == 2);
+  x->verdict = VERDICT_VIOLATED;
+  cr_expect(quality_violations(&both) == 1 && quality_failures(&both) == 1);
+  x->verdict = VERDICT_ERROR;
+  r[1].status = RUN_UNSUPPORTED;
+  cr_expect(quality_violations(&both) == 0 && quality_failures(&both) == 1);
   free(text), free(tables);
   for (int i = 0; i < 2; i++) quality_record_free(&r[i]);
 }
