@@ -18,7 +18,6 @@ static budget find(run_case *c, double error) {
 static budget find_of(const char *spec, attn_problem p, double std, double error) {
   run_case *c = case_gaussian(spec, p, std);
   const budget b = find(c, error);
-  case_free(c);
   return b;
 }
 
@@ -89,7 +88,6 @@ Test(checks_budget, kept_keys) {
     for (int64_t r = 0; r < count; r++) seen += runs[r].count;
   }
   cr_expect_float_eq(b.used, (double)seen / 30, 1e-9);
-  case_free(c);
   /* Equal scores: nine keys in ten; of the last row's window only the left half is there. */
   for (int causal = 0; causal < 2; causal++) {
     attn_problem p = shape(30);
@@ -134,10 +132,8 @@ Test(checks_budget, the_oracle_has_no_regret) {
   p.causal = true;
   run_case *c = case_gaussian("topk:k=8", p, 1);
   const kept_keys best = kept(c);
-  case_free(c);
   c = case_gaussian("streaming:sink=0,window=8", p, 1);
   const kept_keys last = kept(c);
-  case_free(c);
   cr_expect(last.mass_least >= 0 && last.mass_least < last.mass_mean && best.mass_least >= last.mass_least);
   cr_expect(best.keys_mean == last.keys_mean && best.keys_max == 8 && best.regret_mean < 1e-12);
   cr_expect_float_eq(last.mass_mean + last.regret_mean, best.mass_mean, 1e-12);
@@ -153,7 +149,6 @@ Test(checks_budget, least_ranks) {
   cr_expect(isnan(find_of("performer:features=4", p, 1, 0.01).best));
   run_case *c = case_gaussian("performer:features=4", shape(40), 3);
   cr_expect(find(c, 0.01).best > find(c, 0.1).best && find(c, 0.1).best > 1);
-  case_free(c);
   const budget b = find_of("tiled", shape(40), 1, 0.1);
   cr_expect(isnan(b.used) && b.predicted == 0);
 }
@@ -173,7 +168,6 @@ Test(checks_budget, explaining_columns) {
   all_columns(c, &row);
   cr_expect_float_eq(row.tail_mass, left / 32, 1e-12);
   cr_expect(isnan(row.eps_share) && isnan(row.feature_ess));
-  case_free(c);
   static const struct {
     const char *spec;
     double std, share_low, share_high, ess_low, ess_high;
@@ -189,7 +183,6 @@ Test(checks_budget, explaining_columns) {
     cr_expect(row.feature_ess >= cases[i].ess_low && row.feature_ess <= cases[i].ess_high, "%s %g: %g",
               cases[i].spec, cases[i].std, row.feature_ess);
     cr_expect(isnan(row.rank_ratio)); /* 64 features of 40 keys */
-    case_free(c);
   }
   c = case_gaussian("linformer:k=6", shape(40), 1);
   all_columns(c, &row);
@@ -224,7 +217,6 @@ Test(checks_budget, runs_that_share_a_cache) {
                     memcmp(&with.bounds[b].measured, &without.bounds[b].measured, sizeof(double)) == 0,
                 "%s, %s: %g, alone %g", specs[i], with.bounds[b].name, with.bounds[b].measured,
                 without.bounds[b].measured);
-    case_free(c);
     result_row_free(&with);
     result_row_free(&without);
   }

@@ -28,7 +28,8 @@ static size_t row_bytes(const attn_problem *p, int which) {
   return (size_t)(which == OF_V ? p->d_v : p->d_qk) * attn_dtype_size(p->dtype);
 }
 
-static void gradients_free(gradients *g) {
+static void gradients_free(void *of) {
+  gradients *g = of;
   for (int which = 0; which < RESULTS; which++) free(g->of[which]);
   for (int which = 0; which < OF_SCORE; which++) free(g->by[which]);
 }
@@ -116,7 +117,7 @@ static gradients differentiate(const setting *s) {
   free(o);
   free(after);
   free(lse);
-  return result;
+  return *(gradients *)keep_copy(&result, sizeof result, gradients_free);
 }
 
 static const void *row_at(const attn_problem *p, const gradients *g, int which, int64_t line) {
@@ -229,15 +230,10 @@ static void repeat(setting *s) {
       s->rounding = threads == 3 ? FE_UPWARD : FE_TONEAREST;
       gradients other = differentiate(s);
       expect_times(p, &other, 1, &one, 0, "another number of threads");
-      gradients_free(&other);
     }
     if (first.of[0] && p->dtype == ATTN_F64) expect_times(p, &one, 1, &first, tolerance(p), *isa);
-    if (first.of[0])
-      gradients_free(&one);
-    else
-      first = one;
+    if (!first.of[0]) first = one;
   }
-  gradients_free(&first);
 }
 
 Test(core_gradients, threads_and_instruction_sets) {
@@ -259,8 +255,6 @@ static void keyless(setting *s) {
   for (int which = 0; which < RESULTS; which++)
     for (int64_t i = 0, half = count_of(p, which) / 2; i < 2 * half; i++)
       EXPECT(attn_get(none.of[which], i, p->dtype) == (i < half ? attn_get(all.of[which], i, p->dtype) : 0));
-  gradients_free(&all);
-  gradients_free(&none);
 }
 
 /* One alone is what it is with the others; twice the upstream gradient is twice all, and none is zeros; rows
@@ -274,7 +268,6 @@ static void linear(setting *s) {
     other.left_out = (const char *[]){"kv", "qv", "qk"}[which];
     gradients one = differentiate(&other);
     EXPECT(!memcmp(one.of[which], all.of[which], row_bytes(p, which) * (size_t)rows_of(p, which)));
-    gradients_free(&one);
   }
   double dlse[8 * N_Q];
   inputs up = inputs_copy(s->up);
@@ -286,7 +279,6 @@ static void linear(setting *s) {
       attn_set(up.v, i, p->dtype, times * attn_get(s->up->v, i, p->dtype));
     gradients more = differentiate(&other);
     expect_times(p, &more, times, &all, 0, "the upstream gradient");
-    gradients_free(&more);
   }
   for (int64_t i = 0; i < rows_of(p, OF_Q) * p->d_v; i++)
     attn_set(up.v, i, p->dtype, attn_get(s->up->v, i - i % (p->n_q * p->d_v) + i % p->d_v, p->dtype));
@@ -294,9 +286,6 @@ static void linear(setting *s) {
   other.one_row = true;
   gradients one = differentiate(&other);
   expect_times(p, &one, 1, &rows, 0, "a stride of 0");
-  gradients_free(&one);
-  gradients_free(&rows);
-  gradients_free(&all);
 }
 
 Test(core_gradients, alone_doubled_and_none) {
@@ -357,7 +346,6 @@ static void spoiled(const setting *s, const gradients *before, const bool *seen,
         note_failure("%g in %c %s row %d of d%c", value, "qkvo"[where],
                      reached ? "does not reach" : "reaches", (int)line, "qkv"[which]);
     }
-  gradients_free(&after);
 }
 
 static void spoil(setting *s) {
@@ -368,7 +356,6 @@ static void spoil(setting *s) {
     spoiled(s, &before, seen, where, (double)NAN, false);
     spoiled(s, &before, seen, where, (double)INFINITY, false);
   }
-  gradients_free(&before);
   free(seen);
 }
 
@@ -419,7 +406,6 @@ static void balance(setting *s) {
       note_failure("kv head %d: %g of scores and %g of values are left", (int)line, scores, values);
   }
   free(o);
-  gradients_free(&g);
 }
 
 /* Queries of the last meet queries. */
@@ -489,7 +475,5 @@ Test(core_gradients, keys_that_are_left) {
         EXPECT(fabs((from < 0 ? 0 : attn_get(some.of[which], from, ATTN_F64)) -
                     attn_get(all.of[which], i, ATTN_F64)) <= tolerance(&p));
       }
-    gradients_free(&all);
-    gradients_free(&some);
   }
 }

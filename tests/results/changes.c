@@ -8,22 +8,23 @@
 #include "attn_variant.h"
 #include "tests/support/results_fixture.h"
 
-/* The comparison of two sets, which it releases; the pairs' rows stay until changed_free. */
+/* The comparison of two sets, all of which is kept. */
 typedef struct changed {
   result_set a, b;
   result_pairs pairs;
   results_change change;
 } changed;
 
+static void release(void *of) {
+  changed *c = of;
+  change_free(&c->change), pairs_free(&c->pairs), result_set_free(&c->a), result_set_free(&c->b);
+}
+
 static changed compare(result_set a, result_set b, double limit) {
   changed c = {.a = a, .b = b};
   cr_assert_eq(pairs_make(&a, &b, &c.pairs), ATTN_OK, "%s", attn_last_error());
   cr_assert_eq(change_make(&c.pairs, limit, &c.change), ATTN_OK, "%s", attn_last_error());
-  return c;
-}
-
-static void changed_free(changed *c) {
-  change_free(&c->change), pairs_free(&c->pairs), result_set_free(&c->a), result_set_free(&c->b);
+  return *(changed *)keep_copy(&c, sizeof c, release);
 }
 
 /* What became of a row of the fixture. */
@@ -48,7 +49,6 @@ Test(results_changes, a_file_against_itself) {
   cr_expect(c.change.mean.mid == 1 && c.change.mean.lo < 1 && c.change.mean.hi > 1 && !c.change.mean_slower);
   cr_expect(!c.change.slower && !c.change.faster && !c.change.errors && !c.change.verdicts &&
             !c.change.statuses && !c.change.violated && !c.change.failed && !c.change.undecided);
-  changed_free(&c);
 }
 
 Test(results_changes, one_run_got_slower_and_one_faster) {
@@ -64,7 +64,6 @@ Test(results_changes, one_run_got_slower_and_one_faster) {
   cr_expect_float_eq(of(&c, 7)->ratio.mid, 1.25, 1e-12);
   cr_expect(of(&c, 8)->time == CHANGE_NONE && of(&c, 9)->time == CHANGE_FASTER);
   cr_expect_eq(of(&c, 6)->time, CHANGE_UNTIMED);
-  changed_free(&c);
 }
 
 /* 9 % each is no certain thing of a run among sixty; of all together it is. The mean's error is that of runs
@@ -84,7 +83,6 @@ Test(results_changes, what_all_runs_say_together) {
                        1e-12);
     cr_expect_float_eq(c.change.p_mean, gsl_cdf_tdist_Q(log(by / 1.05) / error, n - 1), 1e-12);
     cr_expect_eq(c.change.mean_slower, slow);
-    changed_free(&c);
   }
 }
 
@@ -98,13 +96,11 @@ Test(results_changes, what_is_settled_is_no_longer_counted) {
       scale_time(&one.rows[7], by);
       changed c = compare(fixture_set(8), one, 1.05);
       if ((p = of(&c, 7)->p_slower) <= 0.05 / 40) scale_time(&b.rows[7], by);
-      changed_free(&c);
     }
     cr_assert(p > 0.05 / 52, "%g", p);
     for (size_t i = 8; settled && i < 40; i++) scale_time(&b.rows[i], 3);
     changed c = compare(fixture_set(60), b, 1.05);
     cr_expect_eq(of(&c, 7)->time, settled ? CHANGE_SLOWER : CHANGE_NONE, "p %g, %d settled", p, settled);
-    changed_free(&c);
   }
 }
 
@@ -134,7 +130,6 @@ Test(results_changes, a_run_alone_is_students) {
     cr_expect_float_eq(r->p_slower, gsl_cdf_tdist_Q(log(1.2 / 1.05) / error, freedom), 1e-12, "%d", i);
     cr_expect_float_eq(r->p_faster, gsl_cdf_tdist_Q(-log(1.2 * 1.05) / error, freedom), 1e-12, "%d", i);
     cr_expect(c.change.mean.lo < c.change.mean.hi, "two runs have a mean");
-    changed_free(&c);
   }
 }
 
@@ -156,7 +151,6 @@ Test(results_changes, what_got_worse) {
     cr_expect_eq(of(&c, i)->time == CHANGE_UNTIMED, i > 0, "%d: only what ended well has a time", i);
     cr_expect(of(&c, i)->failed == worse && of(&c, i)->violated == worse, "%d", i);
   }
-  changed_free(&c);
 }
 
 /* ---- errors ------------------------------------------------------------------------------------------- */
@@ -209,7 +203,6 @@ Test(results_changes, errors_beyond_rounding) {
     cr_expect_eq(again.errors, steps[i].errors, "%d", i);
     change_free(&again);
   }
-  changed_free(&c);
 }
 
 /* An error moves by a fifth: less than a row of 512 keys may round, and far more than an exact run does, in
@@ -237,7 +230,6 @@ Test(results_changes, what_differs_is_another_input_or_another_run) {
     const bool never = strstr(" data_seed block_q block_k seed ", word), host = strstr(" threads isa ", word);
     cr_expect_eq(!setting_group_compare(&c.a.rows[4], &c.b.rows[4], true), never, "%s", name);
     cr_expect_eq(!setting_group_compare(&c.a.rows[4], &c.b.rows[4], false), never || host, "%s", name);
-    changed_free(&c);
   }
 }
 
