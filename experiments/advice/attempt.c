@@ -47,6 +47,8 @@ static evidence evidence_of(const attempts *x, const void *o) {
                     .k = in->k,
                     .v = in->v,
                     .o = o,
+                    .extra = x->extra,
+                    .extras = x->extras,
                     .exact = x->rows,
                     .seed = (uint64_t)x->request->seed,
                     .cache = x->cache};
@@ -133,6 +135,7 @@ attn_status attempts_open(const advice_request *r, data_qkv *input, attempts *ou
   if (!status) status = attn_spec_parse(&x.exact_spec, "tiled");
   if (!status) status = open_guards(&x);
   *input = x.input;
+  x.extras = data_qkv_extras(input, x.extra);
   x.memory = (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
   if (!status) {
     x.cache = block_cache_create();
@@ -183,6 +186,16 @@ attn_status attempts_check(const attempts *x, const attn_spec *spec, const guard
   return status;
 }
 
+attn_status attempts_execute(const attempts *x, const attn_plan *plan, const guard *work) {
+  return attn_plan_run(plan, &(attn_tensors){.q = x->input.q,
+                                             .k = x->input.k,
+                                             .v = x->input.v,
+                                             .o = x->o,
+                                             .work = work->at,
+                                             .extra = x->extra,
+                                             .extras = x->extras});
+}
+
 /* -- one setting -- */
 
 /* The relative error of x->o: against fp64 where all its rows are at hand; else the distance to exact
@@ -193,7 +206,7 @@ static attn_status measure(const attempts *x, attempt *t) {
   const data_array out = {p->dtype, 4, {p->batch, p->heads, p->n_q, p->d_v}, x->o};
   double error = x->reference > 0 ? sqrt(distance(x, x->o, x->exact) / x->reference) : (double)NAN, low, high;
   attn_status status = ATTN_OK;
-  if (x->reference > 0 && isfinite(error) && (x->whole || error <= FAR * x->rounding))
+  if (isfinite(error) && (x->whole || error <= FAR * x->rounding))
     status = error_of(x, x->o, &error, &low, &high);
   if (!isfinite(error) && !*t->nonfinite) data_find_nonfinite(&out, "output", t->nonfinite);
   t->error[t->draws++] = error;
@@ -201,7 +214,6 @@ static attn_status measure(const attempts *x, attempt *t) {
 }
 
 static attn_status execute(const attempts *x, const attn_spec *spec, attempt *t, attn_view *view) {
-  const data_qkv *in = &x->input;
   attn_plan *plan = NULL;
   guard work = {.at = NULL};
   size_t bytes;
@@ -214,7 +226,7 @@ static attn_status execute(const attempts *x, const attn_spec *spec, attempt *t,
   if (!status) status = attempts_take_work(plan, &work);
   if (!status && !t->spec) t->spec = attn_spec_share(spec);
   const double start = timing_now();
-  if (!status) status = attn_plan_execute(plan, in->q, in->k, in->v, NULL, x->o, work.at);
+  if (!status) status = attempts_execute(x, plan, &work);
   if (!status) {
     t->seconds = timing_now() - start;
     t->memory = (double)(attn_plan_bytes(plan) + attn_plan_work_size(plan));
@@ -250,7 +262,8 @@ attn_status attempt_run(const attempts *x, const attn_spec *spec, bool whole, at
   for (int i = 1; !status && t->drawn && i < x->request->draws; i++) {
     attn_spec *other = NULL;
     if (!whole && !close_enough(x, t->error[i - 1])) break;
-    status = attn_spec_with_seed(t->spec, view.seed, x->request->seed + i, &other);
+    const int64_t first = (int64_t)attn_spec_number(t->spec, view.seed);
+    status = attn_spec_with_seed(t->spec, view.seed, first + i, &other);
     if (!status) status = execute(x, other, t, &view);
     attn_spec_destroy(other);
   }

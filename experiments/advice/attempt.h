@@ -14,6 +14,8 @@ typedef struct attempts {
   attn_options options;
   guard q, k, v, out;
   data_qkv input; /* the request's, in these */
+  attn_extra extra[ATTN_EXTRA_KINDS];
+  int64_t extras;
   exact_rows *rows;
   struct block_cache *cache;
   void *exact, *o;  /* outputs of exact attention, and of the attempt: out */
@@ -35,6 +37,8 @@ void attempts_close(attempts *);
 /* Work memory between guards, NULL where none is needed; and whether a plan wrote beside it or its output. */
 attn_status attempts_take_work(const attn_plan *, guard *);
 attn_status attempts_check(const attempts *, const attn_spec *, const guard *work);
+/* Into the attempt's output. */
+attn_status attempts_execute(const attempts *, const attn_plan *, const guard *work);
 
 typedef struct attempt {
   attn_spec *spec;

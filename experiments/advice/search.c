@@ -139,13 +139,15 @@ static double work_of(const search *s, int64_t budget) {
   return cost.mul_add;
 }
 
-/* Doubles the budget until it is within the error: *high is, *low is not. */
+/* Doubles the budget until it is within the error: *high is, *low is not. The first ones may be too few. */
 static attn_status double_budget(search *s, int64_t most, int64_t *low, int64_t *high, found *now) {
   attn_cost exact = {0, 0, 0};
   attn_status status = attn_estimate_spec(&s->x->problem, s->x->exact_spec, &s->x->options, NULL, &exact);
   while (!status) {
     status = try_budget(s, *high, now);
-    if (status || *now != FAR || out_of_time(s)) break;
+    const bool too_few = *now == END && !s->closest.spec && *high < most;
+    if (too_few) s->ended = NULL;
+    if (status || (*now != FAR && !too_few) || out_of_time(s)) break;
     if (*high == most) s->ended = "it sees every key";
     if (s->work > TOO_MUCH * exact.mul_add) s->ended = "it would compute far more than exact attention";
     if (s->ended) break;

@@ -72,8 +72,15 @@ static void print_cache(FILE *out, const advice_request *r, const advice *a, con
 static void print_none(FILE *out, const advice_request *r, const advice *a, const char *operands) {
   const advice_setting *s = a->count ? &a->settings[0] : NULL;
   char goal[SHORT_TEXT], exact[SHORT_TEXT], error[SHORT_TEXT], time[SHORT_TEXT];
-  fprintf(out, "Exact attention is the cheapest within %s on this input: %s, %s.", percent(r->error, goal),
-          a->exact.spec, short_time(a->exact.time, exact));
+  if (r->kv_bytes) {
+    fprintf(out, "No cache of at most %s could be made with a finite output.\n",
+            short_bytes((double)r->kv_bytes, goal));
+    return;
+  }
+  fprintf(out,
+          a->exact.within ? "Exact attention is the cheapest within %s on this input: %s, %s."
+                          : "Nothing is within %s on this input, not even exact attention: %s, %s.",
+          percent(r->error, goal), a->exact.spec, short_time(a->exact.time, exact));
   if (s && s->within && !advice_reads_all(s))
     fprintf(out, " The fastest other setting within it, %s, takes %s, which is %s.", s->spec,
             short_time(s->time, time), s->time > a->exact.time ? "more" : "not clearly less");
@@ -112,7 +119,7 @@ static void add_row(text_table *t, const advice *a, const advice_setting *s, uns
   char x[SHORT_TEXT], y[SHORT_TEXT], interval[2 * SHORT_TEXT + 8], names[DOUBTS_TEXT];
   table_add(t, "%s", s->spec);
   table_add(t, s->within ? "yes" : "no");
-  table_add(t, "%s", isnan(s->error) ? "NaN" : percent(s->error, x));
+  table_add(t, "%s", percent(s->error, x));
   table_add(t, "%s", certainty(s, interval));
   table_add(t, "%s", s->draws > 1 ? percent(s->worst, x) : "");
   table_add(t, "%s", isnan(s->keys_read) ? "-" : s->keys_read >= 1 ? "all" : percent(s->keys_read, x));
@@ -157,7 +164,7 @@ static void print_times(FILE *out, const advice *a, unsigned common) {
 static void print_notes(FILE *out, const advice *a) {
   for (int64_t i = 0; i < a->count; i++) {
     const advice_setting *s = &a->settings[i];
-    const char *notes[] = {NULL, NULL, NULL, NULL};
+    const char *notes[4];
     int count = 0;
     if (advice_reads_all(s)) notes[count++] = "reads all keys: exact attention in disguise";
     if (*s->nonfinite) notes[count++] = s->nonfinite;

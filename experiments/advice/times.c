@@ -66,8 +66,7 @@ static attn_status begin(void *context) {
 
 static attn_status execute(void *context) {
   timed *t = context;
-  const data_qkv *in = &t->x->input;
-  const attn_status status = attn_plan_execute(t->plan, in->q, in->k, in->v, NULL, t->x->o, t->work.at);
+  const attn_status status = attempts_execute(t->x, t->plan, &t->work);
   if (status) snprintf(t->damage, sizeof t->damage, "%s", attn_last_error());
   return status;
 }

@@ -94,19 +94,27 @@ static void read_other(struct argp_state *state, void *input, const char *option
   a->specs[a->count++] = text;
 }
 
+static const char *const of_tensors[] = {"names",  "extra", "layout", "dtype", "error",   "kv-bytes",
+                                         "causal", "limit", "draws",  "json",  "softcap", "leaky",
+                                         "alibi",  "t5",    "bias",   "sink",  "mask",    NULL};
+static const char *const of_models[] = {"text", "tokens",  "bos",    "task",       "kl", "budget",
+                                        "n",    "windows", "output", "assignment", NULL};
+
 static void complete(struct argp_state *state, void *input) {
   const arguments *a = input;
   const data_reading *f = &a->reading.from;
   if (!(a->limit >= 0)) argp_error(state, "--limit %g: expected seconds", a->limit);
   if (!a->model.ids.model == !(f->in || f->q))
     argp_error(state, "expected either --in FILE (or --q, --k and --v) or --model MODEL");
+  const char *other = cli_given(state, a->model.ids.model ? of_tensors : of_models);
+  if (other && a->model.ids.model) argp_error(state, "--%s is for tensors (--in), not for --model", other);
+  if (other) argp_error(state, "--%s is for --model, not for tensors", other);
   if (!a->model.ids.model) {
-    if (a->budget || a->assignment)
-      argp_error(state, "%s is for --model, not for tensors", a->budget ? "--budget" : "--assignment");
     reading_complete(state, &a->reading, true);
     return;
   }
-  if (a->kv_bytes) argp_error(state, "--kv-bytes is for tensors (--in), not for --model");
+  if (a->budget && cli_given(state, (const char *const[]){"kl", NULL}))
+    argp_error(state, "--budget B stands in place of --kl K");
   if (!a->model.ids.text == !a->model.ids.tokens)
     argp_error(state, "--model: expected either --text FILE or --tokens FILE");
   if (!(a->model.kl_budget > 0)) argp_error(state, "--kl %g: expected a positive number", a->model.kl_budget);
@@ -190,16 +198,25 @@ static char *operands_text(const arguments *a) {
                {"bias", t->bias},
                {"sink", t->sink},
                {"mask", t->mask}};
-  char *text = text_format("%s%s", a->causal ? " --causal" : "", t->alibi ? " --alibi" : "");
-  for (size_t i = 0; text && i < sizeof parts / sizeof *parts; i++) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) return NULL;
+  cli_put_plugins(out);
+  fprintf(out, "%s%s", a->causal ? " --causal" : "", t->alibi ? " --alibi" : "");
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
     if (!parts[i].value) continue;
-    char *longer = text_format("%s --%s %s", text, parts[i].name, parts[i].value);
-    free(text);
-    text = longer;
+    fprintf(out, " --%s ", parts[i].name);
+    escape_put_word(out, parts[i].value);
   }
-  char *whole = text ? text_format("%s -o out.npy", text) : NULL;
-  free(text);
-  return whole;
+  for (int x = 0; x < ATTN_EXTRA_KINDS; x++) {
+    if (!f->extra[x]) continue;
+    fprintf(out, " --extra %s=", attn_extra_kinds[x].name);
+    escape_put_word(out, f->extra[x]);
+  }
+  fputs(" -o out.npy", out);
+  attn_stream_text(out, &text);
+  return text;
 }
 
 static attn_status tell(const arguments *a, const advice_request *r, const advice *found) {

@@ -12,6 +12,7 @@
 #include "experiments/functions/function.h"
 #include "experiments/grid/value_texts.h"
 #include "experiments/support/escape.h"
+#include "experiments/support/names.h"
 
 int cli_exit_code(attn_status status) {
   switch (status) {
@@ -82,9 +83,18 @@ void cli_fail(struct argp_state *state) {
   free(message);
 }
 
+static names plugins; /* of the command line */
+
+void cli_put_plugins(FILE *out) {
+  for (size_t i = 0; i < plugins.count; i++) {
+    fputs(" --plugin ", out);
+    escape_put_word(out, plugins.items[i]);
+  }
+}
+
 static error_t parse_plugin(int key, char *arg, struct argp_state *state) {
   if (key != 'P') return ARGP_ERR_UNKNOWN;
-  if (function_load(arg)) cli_fail(state);
+  if (function_load(arg) || names_add(&plugins, arg)) cli_fail(state);
   return 0;
 }
 
@@ -131,6 +141,15 @@ static void set_option(const parsing *p, const cli_option *o, bool given, char *
   case CLI_OTHER:
     p->command->read(state, p->arguments, o->name ? option : NULL, text);
   }
+}
+
+const char *cli_given(const struct argp_state *state, const char *const *wanted) {
+  const parsing *p = state->input;
+  const cli_option *o = p->command->options;
+  for (; *wanted; wanted++)
+    for (int i = 0; o[i].help; i++)
+      if (p->given[i] && o[i].name && strcmp(o[i].name, *wanted) == 0) return *wanted;
+  return NULL;
 }
 
 /* argp's key of an option: its letter, else its place beyond KEYS. */

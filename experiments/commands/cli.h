@@ -78,6 +78,12 @@ typedef struct cli_command {
  * through argp_error. */
 void cli_parse(const cli_command *, int argc, char **argv, void *arguments);
 
+/* In complete: the first of these options, a list that ends with NULL, that was given; NULL: none. */
+const char *cli_given(const struct argp_state *, const char *const *wanted);
+
+/* Writes " --plugin FILE" for each plug-in of the command line, as words of the shell. */
+void cli_put_plugins(FILE *);
+
 /* Ends through argp_error, naming the option or argument that is missing. */
 void cli_require(struct argp_state *, const void *value, const char *name);
 

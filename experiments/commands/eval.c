@@ -119,6 +119,7 @@ static void complete(struct argp_state *state, void *input) {
   if (r->spec_count + r->cache_count == 0) argp_error(state, "--variant SPEC is missing");
   if (r->shards > 1 && !((const arguments *)input)->output)
     argp_error(state, "--shard: -o NAME.h5 is missing");
+  if (!(r->limit > 0)) argp_error(state, "--limit %g: expected seconds", r->limit);
   if (!(r->kl_budget > 0)) argp_error(state, "--kl %g: expected a positive number", r->kl_budget);
 }
 

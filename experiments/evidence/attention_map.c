@@ -17,14 +17,16 @@ static bool has_columns(const evidence *e) {
          (gate && e->problem->d_v > 1 && gate->columns % e->problem->d_v == 0);
 }
 
-/* A plan of only the first head or, where the variant needs the run's number of heads, of all heads on the
- * tensors of the first. */
+/* A plan of only the first head or, where the variant needs the run's number of heads, as an index of its
+ * queries may, of all heads on the tensors of the first. */
 static attn_status plan_first_head(const evidence *e, int64_t cells, attn_plan **plan) {
   attn_problem p = *e->problem;
   transform_one_head(&p, 0, 0);
   p.d_v = cells;
   p.q = p.k = p.v = p.o = (attn_stride){0};
-  attn_status status = evidence_plan(e, &p, NULL, 0, plan, NULL);
+  const attn_call call = evidence_call(e);
+  attn_status status =
+      attn_call_extra(&call, "index_q") ? ATTN_EUNSUPPORTED : evidence_plan(e, &p, NULL, 0, plan, NULL);
   if (status != ATTN_EINVAL && status != ATTN_EUNSUPPORTED) return status;
   p = *e->problem;
   p.batch = 1;

@@ -22,6 +22,8 @@ static attn_status time_stages(measured_run *r, void *work) {
                                   .v = block->v.at,
                                   .o = block->o.at,
                                   .work = work,
+                                  .extra = block->extra,
+                                  .extras = block->extras,
                                   .stages = &spent};
     const attn_status status = attn_plan_run(r->plan, &tensors);
     if (status) return status;

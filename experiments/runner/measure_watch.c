@@ -7,15 +7,15 @@
 
 #include "experiments/properties/log_sum.h"
 
-/* A plan to watch: of the run's problem or, where an execution takes longer than all samples may, of the
- * heads that share its first keys. */
+/* A plan to watch: of the run's problem or, where an execution takes longer than all samples may and no tensor
+ * is of other heads, of the heads that share its first keys. */
 static attn_status plan_watched(measured_run *r, attn_plan **plan) {
   const attn_options options = measure_options(r);
   const attn_problem *whole = &r->block->problem;
   attn_problem part = *whole;
   part.heads /= part.kv_heads;
   part.batch = part.kv_heads = 1;
-  if (r->first > r->block->job->timing.max_time &&
+  if (!r->block->extras && r->first > r->block->job->timing.max_time &&
       !attn_plan_create_spec(plan, &part, r->run->spec, &options))
     return ATTN_OK;
   return attn_plan_create_spec(plan, whole, r->run->spec, &options);

@@ -10,22 +10,24 @@
 TestSuite(cli_advise, .init = command_enter, .fini = command_leave);
 
 enum { N = 96, D = 8 };
+#define FAULT TEST_BINARY_DIR "/tests/fault.so"
 
 static void write_inputs(double std) {
   const hid_t file = H5Fcreate("qkv.h5", H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-  const hsize_t shape[] = {1, 2, N, D};
-  const hid_t space = H5Screate_simple(4, shape, NULL);
-  static const char *const names[] = {"q", "k", "v"};
-  for (int t = 0; t < 3; t++) {
+  static const char *const names[] = {"q", "k", "v", "index_q", "decay", "index_k"};
+  for (int t = 0; t < 6; t++) {
+    const hsize_t shape[] = {1, 2, N, t == 4 ? 1 : D};
     float x[2 * N * D];
     attn_rng rng = rng_of(1, 2, (uint64_t)t);
     for (int i = 0; i < 2 * N * D; i++) x[i] = (float)(attn_rng_normal(&rng) * (t < 2 ? std : 1));
-    const hid_t data =
-        H5Dcreate2(file, names[t], H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    for (int i = 0; t == 4 && i < 2 * N * D; i++) x[i] = -fabsf(x[i]);
+    const hid_t space = H5Screate_simple(t < 5 ? 4 : 2, t < 5 ? shape : shape + 2, NULL),
+                data =
+                    H5Dcreate2(file, names[t], H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     cr_assert(H5Dwrite(data, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) >= 0);
-    H5Dclose(data);
+    H5Dclose(data), H5Sclose(space);
   }
-  H5Sclose(space), H5Fclose(file);
+  H5Fclose(file);
 }
 
 /* The setting of a variant; NULL: there is none. */
@@ -62,11 +64,11 @@ static void expect_choice(const json_t *all) {
   cr_expect_str_eq(said ? said : "none", best ? best : "none", "%s", result.out);
 }
 
-/* Relative distance of what a spec computes from exact attention, through apply. */
+/* Relative distance of what a spec computes from exact attention, through apply; options may follow it. */
 static double apply(const char *spec) {
   double gap = 0, size = 0;
   command_run_good(text_of("apply %s --in qkv.h5 -o o.npy", spec));
-  command_run_good("apply full --in qkv.h5 -o exact.npy");
+  command_run_good(text_of("apply full%s --in qkv.h5 -o exact.npy", spec + strcspn(spec, " ")));
   const data_array o = array_read("o.npy"), exact = array_read("exact.npy");
   for (int64_t i = 0; i < data_array_count(&o); i++) {
     gap += pow(attn_get(o.at, i, o.dtype) - attn_get(exact.at, i, o.dtype), 2);
@@ -131,6 +133,8 @@ Test(cli_advise, a_cache_fits_into_its_bytes) {
   }
   command_run("advise --in qkv.h5 --causal --kv-bytes 12288 -q --json evict:score=tova", &result);
   cr_expect(result.exit_code == 2 && strstr(result.err, "all 96 positions fit"), "%s", result.err);
+  command_run_good("advise --in qkv.h5 --causal --kv-bytes 2KiB evict:recent=64");
+  expect_says(result.out, "No cache of at most 2.00 KiB could be made with a finite output.\n");
 }
 
 Test(cli_advise, what_is_said_is_what_apply_does) {
@@ -195,6 +199,8 @@ Test(cli_advise, draws_follow_the_seed) {
     high = i ? high : number(s, "error_hi");
   }
   cr_expect(error[0] == error[1] && error[0] != error[2], "%g %g %g", error[0], error[1], error[2]);
+  json_t *two = ask("advise performer:features=64,seed=1 --in qkv.h5 --json --draws 2");
+  cr_expect(number(setting_of(two, "performer"), "error_lo") < number(setting_of(two, "performer"), "error"));
   const double one[] = {apply("performer:features=64"), apply("performer:features=64,seed=1"),
                         apply("performer:features=64,seed=2")},
                mean = (one[0] + one[1] + one[2]) / 3,
@@ -202,6 +208,21 @@ Test(cli_advise, draws_follow_the_seed) {
   cr_expect_float_eq(error[0], mean, 1e-5, "%g, not %g", error[0], mean);
   /* Student's quantile of two degrees of freedom */
   cr_expect_float_eq(high - mean, 4.302652729911275 * sqrt(squares / 2 / 3), 1e-4, "%g", high - mean);
+}
+
+/* So do a sweep's runs, of which one takes longer than its samples may. */
+Test(cli_advise, tensors_beside_the_values_are_read) {
+  write_inputs(0.5);
+  for (int i = 0; i < 2; i++) {
+    const char *spec = i ? "forget" : "topk:k=9,by=index";
+    const json_t *all = ask(text_of("advise %s --in qkv.h5 --causal --json", spec));
+    const double error = number(setting_of(all, i ? spec : "topk"), "error");
+    cr_expect_float_eq(apply(text_of("%s --causal", spec)), error, 1e-5, "%s: %g", spec, error);
+  }
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 96, causal: yes}\nvariants: [forget, 'topk:k=9,by=index']\n"
+                     "datasets: [hdf5: {file: qkv.h5}]\ntiming: {min_time: 0, max_time: 0}\n");
+  command_run_good("run x.yaml -o x.h5");
 }
 
 /* The command that is printed runs, whether or not something is faster than exact attention. */
@@ -217,6 +238,12 @@ Test(cli_advise, a_command_to_paste) {
   command_run_good("advise linformer --in qkv.h5 --causal");
   expect_says(result.out, "Exact attention is the cheapest");
   expect_says(result.out, "left out:\n  variant linformer: causal attention is impossible");
+  command_replace("qkv.h5", "$x.h5");
+  command_run_good("advise evict fault:mode=none --in $x.h5 --causal --error 1e-9 -P " FAULT);
+  expect_says(result.out, "Nothing is within 1.0e-9 on this input, not even exact attention");
+  expect_says(result.out, "attnlab apply tiled --plugin " FAULT " --causal --in '$x.h5' -o out.npy\n");
+  cr_expect(!strstr(result.out, "no budget could be tried"), "fewer keys than the recent ones: %s",
+            result.out);
 }
 
 /* Equal scores: the mean of V is exact attention, and an error below it is nothing. */
@@ -260,7 +287,7 @@ Test(cli_advise, keys_that_are_read) {
 /* An output with a NaN has no error, and nothing about it is certain. */
 Test(cli_advise, an_output_that_is_not_finite) {
   write_inputs(0.5);
-  command_run_good("advise fault:mode=one_nan --in qkv.h5 --plugin " TEST_BINARY_DIR "/tests/fault.so");
+  command_run_good("advise fault:mode=one_nan --in qkv.h5 --plugin " FAULT);
   expect_says(result.out, "No other setting has a finite output.");
   expect_says(result.out, "     NaN  not finite  ");
   expect_says(result.out, "fault:mode=one_nan: output[");

@@ -73,6 +73,8 @@ Test(cli_advise_budget, presets_and_an_assignment) {
   cr_assert(found == 12 && best && size == strlen(best->spec) + 1);
   cr_expect(memcmp(written, best->spec, size - 1) == 0 && written[size - 1] == '\n');
   free(written);
+  command_run_good(ON_LICENSE "--kl 0.05 --assignment x.txt"); /* topk's KL is least, but pages read least */
+  expect_says(fixture_text("x.txt"), "pages:page=16,budget=32,");
   for (int turn = 0; turn < 2; turn++) {
     command_replace(TEST_BINARY_DIR "/tests/plugins/planted_budget.so", "p.so");
     if (turn) cr_assert_eq(truncate("p.so", 1 << 20), 0);

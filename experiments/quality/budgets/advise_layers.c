@@ -264,6 +264,14 @@ static void add_kl(text_table *t, const setting *s) {
     table_add(t, "-");
 }
 
+/* Of all keys, over the layers: exact ones read everything. */
+static double read_share(const advice *a, const assignment *x) {
+  double read = 0;
+  for (int64_t l = 0; l < a->layers; l++)
+    read += (x->chosen[l] < 0 ? 1 : a->runs[x->chosen[l]].density) / (double)a->layers;
+  return read;
+}
+
 static attn_status print_outcome(const advice *a, const assignment *all, size_t count, size_t first,
                                  FILE *out) {
   static const char *const titles[] = {"method", "read %", "KL predicted", "KL", "95 %", "prediction"};
@@ -273,9 +281,7 @@ static attn_status print_outcome(const advice *a, const assignment *all, size_t 
     const setting *s = all[m].spec ? find(a, first, all[m].spec) : NULL;
     if (!s) continue;
     table_add(&t, "%s", all[m].variant);
-    double read = 0; /* of all layers: exact ones read everything */
-    for (int64_t l = 0; l < a->layers; l++)
-      read += (all[m].chosen[l] < 0 ? 1 : a->runs[all[m].chosen[l]].density) / (double)a->layers;
+    const double read = read_share(a, &all[m]);
     table_add(&t, read <= 1 ? "%.2f" : "-", 100 * read);
     table_add(&t, "%.4g", all[m].predicted);
     add_kl(&t, s);
@@ -314,12 +320,22 @@ static attn_status print_shares(const advice *a, const assignment *all, size_t c
   return status;
 }
 
-/* The assignment of the least KL, of runs from first on. */
+/* The assignment that reads least of those whose KL is within kl_budget, if one is; else, and of those that
+ * share a budget, the one of the least KL. Of runs from first on. */
 static attn_status copy_best(const advice *a, const assignment *all, size_t count, size_t first, char **out) {
   const setting *best = NULL;
+  bool held = false;
+  double least = 0;
   for (size_t m = 0; m < count; m++) {
     const setting *s = all[m].spec ? find(a, first, all[m].spec) : NULL;
-    if (s && (!best || s->kl < best->kl)) best = s;
+    if (!s) continue;
+    const double read = read_share(a, &all[m]);
+    const bool holds = !a->budget && s->kl <= a->r->kl_budget && isfinite(read);
+    const double cost = holds ? read : s->kl;
+    if (best && (holds == held ? !(cost < least) : held)) continue;
+    best = s;
+    held = holds;
+    least = cost;
   }
   *out = best ? text_format("%s", best->spec) : NULL;
   return *out || !best ? ATTN_OK : ATTN_ENOMEM;
