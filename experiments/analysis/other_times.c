@@ -77,6 +77,9 @@ static attn_status read_line(times_file *file, char *line) {
       c++;
     if (c == COLUMNS)
       return attn_fail(ATTN_EINVAL, "%s:%zu: unknown column '%s'", file->path, file->number, fields[i]);
+    for (int before = 0; file->number == 1 && before < i; before++)
+      if (file->columns[before] == c)
+        return attn_fail(ATTN_EINVAL, "%s:1: column '%s' twice", file->path, fields[i]);
     if (file->number > 1 && !read_field(c, fields[i], &one))
       return attn_fail(ATTN_EINVAL, "%s:%zu: %s '%s': expected %s", file->path, file->number, column_name(c),
                        fields[i],

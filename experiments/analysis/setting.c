@@ -91,7 +91,7 @@ static const char *text_of(const json_t *value, char *number, size_t size) {
   if (json_is_integer(value))
     snprintf(number, size, "%lld", (long long)json_integer_value(value));
   else
-    snprintf(number, size, "%g", json_number_value(value));
+    snprintf(number, size, "%.17g", json_number_value(value));
   return number;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_tools.h"
 #include "data/support/file.h"
 #include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"
@@ -15,6 +16,7 @@
 #include "experiments/quality/configuration.h"
 #include "experiments/quality/evaluation_tables.h"
 #include "experiments/runner/sweep.h"
+#include "experiments/support/escape.h"
 
 typedef struct arguments {
   sweep_options options;
@@ -87,13 +89,22 @@ static const cli_command parser = {
            "for a wrong argument or configuration, 3 if a run failed, 74 if a system call failed, 75 if "
            "another sweep writes to the same file or a signal stopped this one, 130 after an interrupt."};
 
+static attn_status override(const char *path, const char *value, char **out) {
+  size_t size;
+  FILE *text = open_memstream(out, &size);
+  if (text) {
+    fprintf(text, "%s=", path);
+    escape_put_yaml(text, value);
+  }
+  return attn_stream_text(text, out) ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for %s", path);
+}
+
 /* What the options say of scores and mask, in place of the configuration's. */
 static attn_status override_target(arguments *a) {
   char *score = NULL, *mask = NULL;
   attn_status status = target_texts(&a->target, &score, &mask);
-  if (!status && *score && !(a->score = text_format("grid.score=\"%s\"", score))) status = ATTN_ENOMEM;
-  if (!status && a->target.mask && !(a->mask = text_format("grid.mask=\"%s\"", *mask ? mask : "none")))
-    status = ATTN_ENOMEM;
+  if (!status && *score) status = override("grid.score", score, &a->score);
+  if (!status && a->target.mask) status = override("grid.mask", *mask ? mask : "none", &a->mask);
   free(score);
   free(mask);
   if (a->score) a->overrides[a->options.override_count++] = a->score;

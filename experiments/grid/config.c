@@ -134,10 +134,13 @@ static attn_status fill_presets(const tree_node *root, config *c) {
 }
 
 static attn_status check_times(const tree_node *root, const config *c) {
-  const tree_node *timing = tree_get(root, "timing");
+  const tree_node *timing = tree_get(root, "timing"), *least = timing ? tree_get(timing, "min_time") : NULL,
+                  *most = timing ? tree_get(timing, "max_time") : NULL;
   if (c->timing.min_time <= c->timing.max_time) return ATTN_OK;
-  return tree_fail(timing ? timing : root, "timing: min_time %g exceeds max_time %g", c->timing.min_time,
-                   c->timing.max_time);
+  return tree_fail(least  ? least
+                   : most ? most
+                          : root,
+                   "timing: min_time %g exceeds max_time %g", c->timing.min_time, c->timing.max_time);
 }
 
 static attn_status read_root(const tree_node *root, config *c) {
@@ -160,11 +163,12 @@ static attn_status read_root(const tree_node *root, config *c) {
 static attn_status keep_text(config *c, const char *text, size_t length, const char *const *overrides,
                              size_t count) {
   static const char label[] = "# --set ";
-  size_t size = length + 1;
+  size_t size = length + 2;
   for (size_t i = 0; i < count; i++) size += strlen(label) + strlen(overrides[i]) + 1;
   if (!(c->text = malloc(size))) return attn_fail(ATTN_ENOMEM, "no memory for the configuration's text");
   memcpy(c->text, text, length);
   char *end = c->text + length;
+  if (count && length && text[length - 1] != '\n') *end++ = '\n';
   for (size_t i = 0; i < count; i++) end += sprintf(end, "%s%s\n", label, overrides[i]);
   *end = '\0';
   return ATTN_OK;

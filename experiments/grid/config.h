@@ -69,7 +69,7 @@ attn_status config_parse(const char *source, const char *text, size_t length, co
                          size_t count, config **);
 void config_free(config *);
 
-/* The value of a column of a run as text, or NULL if it has none. */
+/* The value of a column of a run as text. */
 typedef const char *config_lookup(const void *context, const char *name);
 /* Does a filter exclude the run that the lookup describes? spec: its parameters, which compare by value (1Ki
  * equals 1024); NULL: it has none. */

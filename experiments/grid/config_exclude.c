@@ -49,7 +49,9 @@ static attn_status read_names(const tree_node *node, bool of_variant, value_text
 static attn_status read_values(const tree_node *node, axis_id a, value_texts *out) {
   value_ints values = {0};
   char text[AXIS_TEXT];
-  attn_status status = config_read_axis(node, a, 0, INT64_MAX, &values);
+  /* Rows have the number of threads, and the axis that a 0 stands for. */
+  const bool resolved = a == AXIS_threads || axes[a].same_as < AXES;
+  attn_status status = config_read_axis(node, a, resolved, axes[a].max, &values);
   for (size_t i = 0; !status && i < values.count; i++)
     status = value_texts_add(out, axis_print(a, values.items[i], text));
   value_ints_free(&values);
@@ -128,8 +130,7 @@ static bool entry_matches(const char *name, const value_texts *values, const att
                           config_lookup *lookup, const void *context) {
   const char *actual = is_column(name) ? lookup(context, name) : NULL;
   for (size_t i = 0; i < values->count; i++)
-    if (is_column(name) ? actual && strcmp(actual, values->items[i]) == 0
-                        : has_value(spec, name, values->items[i]))
+    if (is_column(name) ? strcmp(actual, values->items[i]) == 0 : has_value(spec, name, values->items[i]))
       return true;
   return false;
 }

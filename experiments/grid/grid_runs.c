@@ -51,7 +51,6 @@ static const char *look_up(const void *context, const char *name) {
   if (t < TEXT_AXES) return b->text[t];
   if (strcmp(name, "variant") == 0) return view->run->variant;
   if (a < AXES) return axis_print(a, a == AXIS_seed ? view->run->seed : b->axis[a], buffer);
-  if (strcmp(name, "dataset") != 0) return NULL;
   snprintf(buffer, sizeof *view->buffer, "%.*s", (int)strcspn(b->dataset, ":"), b->dataset);
   return buffer;
 }

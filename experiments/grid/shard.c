@@ -79,7 +79,7 @@ attn_status shard_parse(const char *text, lookup *look, int64_t *index, int64_t 
     status = ask_environment(look, &i, &n);
   } else {
     snprintf(first, sizeof first, "%.*s", (int)(length < sizeof first ? length : 0), text);
-    if (!text[length] || !attn_int_parse(first, &i) || !attn_int_parse(text + length + 1, &n) || n < 1 ||
+    if (!text[length] || !attn_int_parse(first, &i) || !attn_int_parse(text + length + 1, &n) ||
         n > SHARDS_MAX || i < 0 || i >= n)
       status =
           attn_fail(ATTN_EINVAL, "--shard '%s': expected I/N with 0 <= I < N, such as 0/4, or auto", text);

@@ -24,20 +24,6 @@ static void put_plugin(FILE *out, const result_row *row) {
 
 /* ---- run ----------------------------------------------------------------------------------------------- */
 
-/* Escapes a text for double quotes of YAML within single quotes of the shell. */
-static void put_quoted(FILE *out, const char *text) {
-  putc('"', out);
-  for (; *text; text++) {
-    if (*text == '\'')
-      fputs("'\\''", out);
-    else if ((unsigned char)*text < ' ' || *text == 127)
-      fprintf(out, "\\x%02x", *text);
-    else
-      fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
-  }
-  putc('"', out);
-}
-
 /* Axes of a section of a configuration, each after a comma. The seed is part of the spec. What differs most
  * between runs comes last, so that the commands of a page begin alike. */
 static void put_axes(FILE *out, const char *section, const char *separator, const result_row *row) {
@@ -52,7 +38,7 @@ static void put_axes(FILE *out, const char *section, const char *separator, cons
 static void put_target(FILE *out, const char *name, const char *text) {
   if (!text || !*text) return;
   fprintf(out, "%s: [", name);
-  put_quoted(out, text);
+  escape_put_yaml(out, text);
   fputs("], ", out);
 }
 
@@ -65,13 +51,13 @@ char *repeat_run(const result_row *row) {
   fputs("printf '%s\\n' '{schema: 1", out); /* echo of dash and zsh reads backslashes */
   put_axes(out, "", ", ", row);
   fputs(", nulls: no, datasets: [", out);
-  put_quoted(out, row->dataset);
+  escape_put_yaml(out, row->dataset);
   fputs("], grid: {", out);
   for (text_axis_id t = 0; t < TEXT_AXES; t++)
     if (text_axis_in_grid(t)) put_target(out, text_axes[t].name, row->text[t]);
   put_axes(out, "grid", "", row);
   fputs("}, variants: [", out);
-  put_quoted(out, spec_of(row));
+  escape_put_yaml(out, spec_of(row));
   fputs("]}' >one.yaml && ATTN_ISA=", out);
   escape_put_word(out, row->isa);
   fputs(" attnlab run one.yaml -o one.h5", out);

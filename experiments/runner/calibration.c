@@ -9,6 +9,7 @@
 #include "experiments/results/write_journal.h"
 #include "experiments/runner/pool.h"
 #include "experiments/runner/provenance.h"
+#include "experiments/support/escape.h"
 #include "experiments/support/names.h"
 
 #include <inttypes.h>
@@ -71,10 +72,8 @@ static attn_status configure(const grid *g, config **out) {
     fprintf(stream, "schema: 1\ngrid: {n: %d, d: %d, heads: 1, causal: [no, yes]}\nvariants: [",
             CALIBRATION_N, CALIBRATION_D);
     for (size_t i = 0; i < variants.count; i++) {
-      fputs(i ? ", '" : "'", stream);
-      for (const char *at = variants.items[i]; *at; at++) /* an expression may hold whatever a path does */
-        fputs(*at == '\'' ? "''" : (const char[]){*at, '\0'}, stream);
-      putc('\'', stream);
+      fputs(i ? ", " : "", stream);
+      escape_put_yaml(stream, variants.items[i]); /* an expression may hold whatever a path does */
     }
     fputs("]\ndatasets: gaussian\nbudget: {time: 20, memory: 1Gi}\ntiming: {min_time: 0, max_time: 0, "
           "warmup: 0}\n"

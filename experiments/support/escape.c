@@ -72,6 +72,16 @@ void escape_put_word(FILE *out, const char *text) {
   putc('\'', out);
 }
 
+void escape_put_yaml(FILE *out, const char *text) {
+  putc('"', out);
+  for (; *text; text++)
+    if ((unsigned char)*text < ' ' || *text == 127 || *text == '\'')
+      fprintf(out, "\\x%02x", *text);
+    else
+      fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+  putc('"', out);
+}
+
 char *escape_text(const char *text) {
   char out[ESCAPED_MAX + 1];
   const size_t length = strlen(text);

@@ -13,6 +13,10 @@ void escape_put(FILE *, const char *text);
  * quotes. */
 void escape_put_word(FILE *, const char *text);
 
+/* Prints a text in double quotes of YAML, which hold no apostrophe: it may stand in single quotes of the
+ * shell. */
+void escape_put_yaml(FILE *, const char *text);
+
 /* What escape_put prints as a new string, to be freed; NULL without memory. */
 char *escape_text(const char *text);
 
