@@ -7,8 +7,8 @@
 
 #include "experiments/properties/log_sum.h"
 
-/* A plan to watch: of the run's problem or, where an execution takes longer than all samples may and no tensor
- * is of other heads, of the heads that share its first keys. */
+/* A plan to watch: of the run's problem or, where an execution takes longer than all samples may and there
+ * are no extra tensors, of the heads that share its first keys. */
 static attn_status plan_watched(measured_run *r, attn_plan **plan) {
   const attn_options options = measure_options(r);
   const attn_problem *whole = &r->block->problem;

@@ -17,9 +17,9 @@
 #include "experiments/quality/request.h"
 
 /* budget 0: within kl_budget. Of the request: ids, specs (settings of one or several methods), one task, one
- * n, windows, seed, limit and kl_budget. *best: the assignment that reads least of those that keep
- * kl_budget, or else the one of the least KL, to be freed; NULL: every layer stays exact. EUNSUPPORTED: no setting could be run; EINVAL: a variant has no budget, or none as
- * small. */
+ * n, windows, seed, limit and kl_budget. *best: the assignment that reads least of those that keep kl_budget,
+ * or else the one of the least KL, to be freed; NULL: every layer stays exact. EUNSUPPORTED: no setting could
+ * be run; EINVAL: a variant has no budget, or none as small. */
 attn_status quality_advise(const quality_request *, quality_store *, int64_t budget, FILE *out, char **best);
 
 #endif
