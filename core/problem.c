@@ -127,9 +127,11 @@ attn_status attn_problem_resolve(attn_problem *problem) {
   if (p.heads % p.kv_heads)
     return attn_fail(ATTN_EINVAL, "problem: kv_heads = %lld does not divide heads = %lld",
                      (long long)p.kv_heads, (long long)p.heads);
-  if (!isfinite(p.scale))
-    return attn_fail(ATTN_EINVAL, "problem: scale = %g, expected a finite number", p.scale);
   attn_status status = resolve_types(&p);
+  const double most = status ? 0 : ATTN_SCORE_MOST * attn_numbers[p.dtype].largest;
+  if (!status && !(fabs(p.scale) <= most))
+    return attn_fail(ATTN_EINVAL, "problem: scale = %g, expected a number from -%g to %g", p.scale, most,
+                     most);
   if (!status) status = attn_score_check(&p);
   if (status || (status = attn_mask_check(&p))) return status;
   if ((status = check_tensor("q", &p, p.heads, p.n_q, p.d_qk, &p.q))) return status;

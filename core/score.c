@@ -22,9 +22,10 @@ static attn_status check_bias(const attn_bias *b, const attn_problem *p) {
 
 attn_status attn_score_check(const attn_problem *p) {
   const attn_score *s = &p->score;
-  if (!(s->softcap >= 0) || isinf(s->softcap))
-    return attn_fail(ATTN_EINVAL, "score.softcap = %g, expected a positive number, or 0 for none",
-                     s->softcap);
+  const double most = ATTN_SCORE_MOST * attn_numbers[p->dtype].largest;
+  if (!(s->softcap >= 0 && s->softcap <= most))
+    return attn_fail(ATTN_EINVAL, "score.softcap = %g, expected a positive number up to %g, or 0 for none",
+                     s->softcap, most);
   if (!(s->leaky >= 0 && s->leaky < 1))
     return attn_fail(ATTN_EINVAL, "score.leaky = %g, expected a number in (0, 1), or 0 for none", s->leaky);
   if (s->softcap > 0 && s->leaky > 0) return attn_fail(ATTN_EINVAL, "score: give softcap or leaky, not both");
@@ -63,18 +64,20 @@ attn_status attn_mask_check(const attn_problem *p) {
   return attn_fail(ATTN_EINVAL, "mask.kind = %d, no such kind", (int)m->kind);
 }
 
-static attn_status check_numbers(const char *what, const double *x, int64_t count) {
+static attn_status check_numbers(const attn_problem *p, const char *what, const double *x, int64_t count) {
+  const double most = ATTN_SCORE_MOST * attn_numbers[p->dtype].largest;
   for (int64_t i = 0; x && i < count; i++)
-    if (!isfinite(x[i]))
-      return attn_fail(ATTN_EINVAL, "%s[%lld] = %g, expected a finite number", what, (long long)i, x[i]);
+    if (!(fabs(x[i]) <= most))
+      return attn_fail(ATTN_EINVAL, "%s[%lld] = %g, expected a number from -%g to %g", what, (long long)i,
+                       x[i], most, most);
   return ATTN_OK;
 }
 
 attn_status attn_score_check_arrays(const attn_problem *p) {
   const attn_score *s = &p->score;
   const attn_mask *m = &p->mask;
-  attn_status status = check_numbers("score.relative", s->relative, s->relative_heads * s->span);
-  if (!status) status = check_numbers("score.sink", s->sink, p->heads);
+  attn_status status = check_numbers(p, "score.relative", s->relative, s->relative_heads * s->span);
+  if (!status) status = check_numbers(p, "score.sink", s->sink, p->heads);
   if (status || m->kind != ATTN_MASK_DOCUMENTS) return status;
   for (int64_t d = 0; d <= m->count; d++) {
     const int64_t least = d ? m->offsets[d - 1] + 1 : 0, most = d < m->count ? p->n_kv - 1 : p->n_kv;
@@ -165,9 +168,11 @@ void attn_score_row(const attn_call *call, int64_t batch, int64_t head, int64_t 
   call->context->kernels->map_row(count, x, biases.scale, (attn_score_map){s->softcap, s->leaky});
   if (!s->relative && !s->dense.at) return;
   s->softcap = s->leaky = 0;
-  for (int64_t j = 0; j < count; j++)
-    attn_set(x, j, biases.dtype,
-             attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, biases.dtype)));
+  for (int64_t j = 0; j < count; j++) {
+    const double y = attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, biases.dtype)),
+                 most = ATTN_SCORE_MOST * attn_numbers[biases.dtype].largest;
+    attn_set(x, j, biases.dtype, isfinite(y) ? fmin(fmax(y, -most), most) : y);
+  }
 }
 
 /* ---- the keys of a query ------------------------------------------------------------------------------- */
@@ -306,7 +311,7 @@ attn_status attn_t5_bucket(int64_t distance, bool bidirectional, int64_t buckets
     return attn_fail(ATTN_EINVAL, "t5_bucket: %lld buckets for distances up to %lld", (long long)buckets,
                      (long long)most_distance);
   const int64_t after = distance < 0 && bidirectional ? half : 0;
-  int64_t away = distance < 0 ? (bidirectional ? -distance : 0) : distance;
+  int64_t away = distance < 0 ? (bidirectional ? -attn_max(distance, -INT64_MAX) : 0) : distance;
   if (away >= exact) {
     const double part = log((double)away / (double)exact) / log((double)most_distance / (double)exact);
     away = attn_min(exact + (int64_t)(part * (double)(half - exact)), half - 1);

@@ -77,6 +77,8 @@ typedef struct attn_step {
 } attn_step;
 
 #define ATTN_LOG2E 1.4426950408889634
+/* Of the largest number: the largest score whose product with log2(e) is finite. */
+#define ATTN_SCORE_MOST 0.693
 
 /* How a tile of queries takes keys. */
 typedef struct attn_tile_kernels {
@@ -149,10 +151,10 @@ struct attn_kernels {
   void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_packed b, bool accumulate, void *c,
                int64_t c_row, void *scratch);
   /* Of a step's scores s = q.k and dp = d_o.v, [keys][ATTN_LANES], its weights and the gradients by the
-   * scores, in place (backward.inc), for some lanes. scale: times log2(e); lse in units of log 2, and delta,
-   * [ATTN_LANES]. */
+   * scores, in place (backward.inc), for some lanes. scale: times log2(e); lse + rest in units of log 2, and
+   * delta, [ATTN_LANES]. */
   void (*step_back)(const attn_step *, int64_t first, int64_t lanes, double scale, const void *lse,
-                    const void *delta, void *s, void *dp);
+                    const void *rest, const void *delta, void *s, void *dp);
   /* x <- softmax(scale x) over count elements; scale times log2(e), as above. */
   void (*softmax_row)(int64_t count, void *x, double scale);
   int64_t (*count_above)(int64_t count, const void *x, double least); /* how many x are; count below 2^24 */

@@ -189,6 +189,8 @@ Test(core_score, buckets_of_t5) {
     EXPECT_STATUS(attn_t5_bucket(-causal[i][0], false, 32, 128, &bucket), ATTN_OK);
     if (bucket != causal[i][1]) note_failure("causal distance %d: bucket %d", causal[i][0], (int)bucket);
   }
+  EXPECT_STATUS(attn_t5_bucket(INT64_MIN, true, 32, 128, &bucket), ATTN_OK);
+  EXPECT(bucket == 31);
   EXPECT_STATUS(attn_t5_bucket(1, true, 7, 128, &bucket), ATTN_EINVAL);
   EXPECT_STATUS(attn_t5_bucket(1, true, 32, 8, &bucket), ATTN_EINVAL);
 }
@@ -212,6 +214,8 @@ Test(core_score, what_is_wrong_is_named) {
   strided.row = NULL;
   REFUSED(ATTN_EINVAL, "softcap", "tiled", p.score.softcap = -1);
   REFUSED(ATTN_EINVAL, "softcap", "tiled", p.score.softcap = (double)NAN);
+  REFUSED(ATTN_EINVAL, "softcap", "tiled", p.dtype = ATTN_F32, p.score.softcap = 2.4e38);
+  REFUSED(ATTN_EINVAL, "scale", "tiled", p.dtype = ATTN_F32, p.scale = -2.4e38);
   REFUSED(ATTN_EINVAL, "leaky", "tiled", p.score.leaky = 1);
   REFUSED(ATTN_EINVAL, "not both", "tiled", p.score.leaky = 0.5, p.score.softcap = 3);
   REFUSED(ATTN_EINVAL, "relative_heads", "tiled", p.score = score_of(RELATIVE), p.score.relative_heads = 2);

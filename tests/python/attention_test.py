@@ -80,6 +80,9 @@ class Values(unittest.TestCase):
                 np.broadcast_to(wide[0, 0, :1], (N, N)):
             want = oracle.attention(q, k, v, bias=bias.astype("f8"))
             self.close(attnlab.attention(q, k, v, bias=bias), want, q, k, v, bias=bias)
+        for spec in "tiled", "full", "topk:k=999", "columns":  # the least number is no -Inf: where all have it, all weigh alike
+            low = attnlab.attention(*map(np.float32, (q, k, v)), spec, bias=np.full((N, N), np.finfo("f4").min, "f4"))
+            np.testing.assert_allclose(low, np.broadcast_to(oracle.attention(0 * q, k, v), low.shape), atol=1e-5)
 
     def test_masks(self):
         q, k, v = problem()

@@ -345,6 +345,13 @@ class Values(unittest.TestCase):
                 listed = [*SPECS, *STORES, *JUDGED, *FEATURES, *DRAWN, *gradient_formulas.ALL, *recurrence_gradients_test.SPECS]
                 self.assertTrue(any(x.startswith(spec) for x in listed), f"{spec} has a gradient that no line tests")
 
+    def test_scores_that_are_large_and_alike(self):
+        draw = np.random.default_rng(0)
+        q, k, v = (draw.standard_normal((1, 1, 8, 4)).astype("f4") for _ in range(3))
+        for size in 1e4, 1e6, 1e9:  # weights of a row add up to 1, whatever all its scores are raised by
+            dv = attnlab.backward(q, k, v, np.ones_like(v), "tiled", bias=np.full((8, 8), -size, "f4"))[2]
+            np.testing.assert_allclose(dv.sum(2), 8, rtol=1e-5)
+
     def test_differences_of_outputs(self):
         """Those of a step and of half of it, extrapolated; a step that changes what is seen shows nothing."""
         shown = 0

@@ -173,7 +173,7 @@ Test(variants_normaliser, what_it_cannot_is_refused) {
   attn_problem p = attn_problem_make(1, 2, 9, 4), sink = p;
   static const double none[2] = {0, 0};
   sink.score.sink = none;
-  expect_no_plan(&sink, "normaliser", ATTN_EUNSUPPORTED, "a sink is a key of a softmax");
+  expect_no_plan(&sink, "normaliser", ATTN_EUNSUPPORTED, "no sink is added to its sums");
   expect_no_plan(&p, "normaliser:power=0", ATTN_EINVAL, "power");
   expect_no_plan(&p, "forget", ATTN_EUNSUPPORTED, "only causal attention");
   expect_no_plan(&p, "normaliser:kind=entmax", ATTN_EINVAL, "kind");

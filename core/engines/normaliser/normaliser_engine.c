@@ -73,7 +73,7 @@ static layout lay_out(const attn_context *c, const attn_normaliser *by, attn_car
 static attn_status refuse(const attn_context *c, const attn_normaliser *by) {
   const attn_problem *p = c->problem;
   if (p->score.sink)
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: a sink is a key of a softmax", c->variant->name);
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: no sink is added to its sums", c->variant->name);
   if (by->gates && !p->causal)
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: gates are of causal attention", c->variant->name);
   return by->columns <= p->d_qk - by->first

@@ -43,6 +43,7 @@ softmax_back attn_softmax_back_carve(const attn_context *c, const softmax_shape 
                         .d_o_columns = attn_carve(carver, groups * p->d_v, ATTN_LANES, e),
                         .dq = attn_carve(carver, rows, qk, e),
                         .lse = attn_carve(carver, rows, 1, e),
+                        .rest = attn_carve(carver, rows, 1, e),
                         .delta = attn_carve(carver, rows, 1, e),
                         .odd_q = attn_carve(carver, groups, 1, sizeof(uint64_t)),
                         .odd_d_o = attn_carve(carver, groups, 1, sizeof(uint64_t)),
@@ -117,7 +118,10 @@ void attn_softmax_back_begin(const softmax_task *t, softmax_worker *w) {
         attn_load_row(k, attn_stored(p->q, dtype), p->d_qk, w->q[at], attn_at(q, lane * b->qk, dtype));
         memcpy(attn_at(d_o, lane * b->v, dtype), d_o_row(t, b, at), attn_row_bytes(p->d_v, dtype));
       }
-      attn_set(b->lse, at, dtype, used ? lse_of(t, at) : 0);
+      const double lse = used ? lse_of(t, at) : 0;
+      attn_set(b->lse, at, dtype, lse);
+      const double rest = lse - attn_get(b->lse, at, dtype);
+      attn_set(b->rest, at, dtype, isfinite(rest) ? rest : 0);
       attn_set(b->delta, at, dtype, used ? delta_of(t, b, at, attn_at(d_o, lane * b->v, dtype)) : 0);
     }
     k->transpose(ATTN_LANES, p->d_qk, q, b->qk, q_columns, ATTN_LANES);
@@ -250,7 +254,7 @@ static void take_keys(const softmax_task *t, softmax_worker *w, lane_range at, c
              ATTN_LANES, false, ds, ATTN_LANES);
   if (b->biases) memcpy(b->products, b->gradients, attn_row_bytes(step->count * ATTN_LANES, dtype));
   k->step_back(step, at.first, lanes, p->scale * ATTN_LOG2E, attn_at(b->lse, group, dtype),
-               attn_at(b->delta, group, dtype), b->scores, b->gradients);
+               attn_at(b->rest, group, dtype), attn_at(b->delta, group, dtype), b->scores, b->gradients);
   if (b->biases) {
     attn_softmax_back_biases(t, b, step, keys, at.group, at.first, at.rows);
     return;

@@ -11,7 +11,7 @@ struct softmax_back {
   void *q, *d_o;                 /* the tile's rows; those that are not finite are zeros */
   void *q_columns, *d_o_columns; /* [group][d][lane], as they are */
   void *dq;                      /* [row] */
-  void *lse, *delta;             /* [row]; lse in units of log 2 */
+  void *lse, *rest, *delta;      /* [row]; lse in units of log 2, and what its rounding has left of it */
   uint64_t *odd_q, *odd_d_o;     /* [group] lanes whose row is not finite */
   void *scores, *gradients;      /* of a step, [key][ATTN_LANES]: s, then p; dp, then ds */
   void *k, *sums;                /* of a step: keys side by side; values, or what keys are added */
