@@ -64,7 +64,8 @@ static attn_status parse_real(const char *owner, const attn_param *p, const char
   if (end == text || strspn(text, "-+.0123456789eE") != strlen(text) || *text == '+' || *end ||
       !isfinite(value))
     return attn_fail(ATTN_EINVAL, "%s: parameter %s=%s, expected a number", owner, p->name, text);
-  if (!(value >= p->min && value <= p->max)) return range_error(owner, p, text);
+  const bool vanished = value == 0 && strcspn(text, "123456789eE") < strcspn(text, "eE");
+  if (!(value >= p->min && value <= p->max) || vanished) return range_error(owner, p, text);
   *out = value;
   return ATTN_OK;
 }

@@ -115,6 +115,8 @@ attn_status attn_kv_cache_create(attn_kv_cache **out, const attn_problem *proble
   if (!out) return attn_null("cache", "cache");
   if (!problem) return attn_null("cache", "problem");
   if (!spec) return attn_null("cache", "spec");
+  if (!(c.allocator.alloc && c.allocator.release))
+    return attn_null("options", c.allocator.alloc ? "allocator.release" : "allocator.alloc");
   *out = NULL;
   c.arrays.allocator = c.allocator;
   c.problem = *problem;
@@ -127,6 +129,8 @@ attn_status attn_kv_cache_create(attn_kv_cache **out, const attn_problem *proble
   if (status) return status;
   if (!c.problem.causal)
     status = attn_fail(ATTN_EUNSUPPORTED, "cache: only causal attention, whose keys arrive in order");
+  if (!status && c.problem.score.dense.at)
+    status = attn_fail(ATTN_EUNSUPPORTED, "cache: score.dense, whose rows are the queries of one call");
   if (!status)
     status = attn_options_fill(options, c.problem.dtype, c.problem.d_qk, c.problem.d_v, &c.options);
   c.options.allocator = NULL;

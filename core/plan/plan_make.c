@@ -104,6 +104,7 @@ attn_status attn_estimate_spec(const attn_problem *problem, const attn_spec *spe
   if (!problem) return attn_null("estimate", "problem");
   if (!spec) return attn_null("estimate", "spec");
   attn_status status = make_context(problem, options, spec, &resolved, &c);
+  if (!status) status = attn_score_check_arrays(&resolved);
   if (!status && work_size) status = estimate_work_size(&c, work_size);
   if (!status && cost) *cost = spec->variant->cost(&c);
   return status;

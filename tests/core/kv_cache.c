@@ -305,6 +305,9 @@ Test(core_kv_cache, refuses_what_it_cannot_do) {
   const int64_t longer[BATCH] = {20, 20}, shorter[BATCH] = {5, 5};
   p.causal = false;
   cr_expect(attn_kv_cache_create(&c, &p, "tiled", NULL) == ATTN_EUNSUPPORTED && !c);
+  p.causal = true;
+  p.score.dense = (attn_bias){x->k, ATTN_F32, 0, 0, p.n_kv};
+  cr_expect(attn_kv_cache_create(&c, &p, "tiled", NULL) == ATTN_EUNSUPPORTED && !c, "rows of which call?");
   c = cache_make("evict:score=h2o,budget=8,recent=2");
   cr_expect_eq(attn_kv_cache_append(c, 1, NULL, NULL, x->k, x->v), ATTN_EINVAL, "h2o looks at queries");
   cr_expect_eq(attn_kv_cache_append(c, 0, NULL, x->q, x->k, x->v), ATTN_EINVAL);

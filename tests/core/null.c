@@ -1,12 +1,14 @@
 /* null.c - every function of the public headers with NULL for each pointer that must not be: EINVAL with the
  * name of the argument, and never a crash. */
 #include "attn_expression.h"
+#include "attn_kv_cache.h"
 #include "tests/support/core.h"
 
 #include <ctype.h>
 
 static attn_problem problem;
 static attn_plan *plan;
+static attn_kv_cache *cache;
 static attn_transform *transform;
 static float x[64 * 64];
 static double numbers[64];
@@ -61,6 +63,8 @@ static void callers(void) {
   REFUSES(attn_plan_create(&plan, &problem, NULL, NULL), "spec");
   REFUSES(attn_plan_create(&plan, &problem, "tiled", &(attn_options){.allocator = &no_release}), "release");
   REFUSES(attn_plan_create(&plan, &problem, "tiled", &(attn_options){.allocator = &no_alloc}), "alloc");
+  REFUSES(attn_kv_cache_create(&cache, &problem, "tiled", &(attn_options){.allocator = &no_release}),
+          "release");
   REFUSES(attn_plan_execute(NULL, x, x, x, NULL, x, x), "plan");
   REFUSES(attn_plan_execute(plan, NULL, x, x, NULL, x, x), "q must");
   REFUSES(attn_plan_execute(plan, x, NULL, x, NULL, x, x), "k must");

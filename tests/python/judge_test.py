@@ -62,6 +62,7 @@ class Judge(unittest.TestCase):
     def test_right_refusals(self):
         verdict = self.passes(RIGHT["refuses_odd"])
         self.assertEqual(verdict.skipped["PROP-CAUSAL"], "function attention: ValueError: n is odd")
+        self.assertRegex(" ".join(verdict.notes), r"refused [1-9]\d* of [1-9]\d* drawn problems: .*n is odd")
         self.passes(RIGHT["refuses_batches"])
 
     def test_off_by_one(self):

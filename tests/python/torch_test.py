@@ -238,6 +238,9 @@ class HuggingFace(unittest.TestCase):
         self.assertTrue(torch.equal(both, first))
         with self.assertRaisesRegex(ValueError, "expected layers for each variant"):
             attnlab.torch.hf_attention("tiled;streaming@0")
+        for layers in "3-1", "0,,1", "0-2,1":
+            with self.assertRaisesRegex(ValueError, "expected layers such as"):
+                attnlab.torch.hf_attention(f"topk:k=4@{layers}")
         self.assertTrue(torch.equal(self.run_model("streaming:window=4,sink=0", layers=[]), exact))
         self.assertTrue(torch.equal(self.run_model("streaming:window=4,sink=0", phase="decode"), exact))
         self.assertTrue(torch.equal(self.run_model("streaming:window=4,sink=0", phase="prefill"), window))

@@ -38,11 +38,15 @@ class Cache:
                  "d_qk": d, "d_v": d if d_v is None else d_v}
         for name, size in sizes.items():
             _integer(size, name, INT64_MAX)
+            if size < 1:
+                raise ValueError(f"{name}={size}; expected at least 1")
         self._kind = KINDS[dtype]
         self._held: list[Any] = []
         problem = Problem(n_q=1, dtype=tensors.STORED.index(self._kind), causal=True,
                           scale=1 / math.sqrt(d) if scale is None else scale, **sizes)
         if softcap is not None:
+            if not softcap > 0:
+                raise ValueError(f"softcap={softcap}; expected a positive number")
             problem.score.softcap = softcap
         if sink is not None:
             problem.score.sink = (ctypes.c_double * heads)(*_numbers(sink, "sink", heads))
@@ -62,6 +66,7 @@ class Cache:
 
     def _tensor(self, x: Any, name: str, heads: str, width: str, n: int | None = None) -> tuple[Tensor, Any]:
         """The place of a contiguous [batch, heads, n, width], and what keeps it."""
+        tensors.refuse_lossy(x, name)
         if tensors.is_torch(x):
             x = x.detach().contiguous()
         place = look_at(x, name)

@@ -540,7 +540,8 @@ def matrix(q: Any, k: Any, spec: str = "tiled", *, layout: str = "bhnd", **targe
     """The weights that a variant gives to each key, [batch, heads, n_q, n_kv] (or without what q has not), of float32 or
     float64 as q. Rows of an exact variant are its softmax rows; those of an approximation need not add up to 1.
 
-    Every variant is linear in V, so V = I reads them off, some columns at a time. Arguments as those of `attention`, of
+    A variant that does not look at V is linear in it, so V = I reads them off, some columns at a time: not the weights of
+    one whose keys depend on values, as latents' and some evictions' do. Arguments as those of `attention`, of
     which `out` and `return_lse` make no sense here. The result is NumPy's, heads before queries in every layout."""
     import numpy
 

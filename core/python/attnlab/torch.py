@@ -128,8 +128,11 @@ def _by_layer(spec: str) -> dict[int, str] | None:
         if not item:
             raise ValueError(f"{spec!r}: expected layers for each variant, as in \"topk:k=64@0-2,5;streaming@3\"")
         for part in item[2].split(","):
-            first, _, last = part.partition("-")
-            found.update(dict.fromkeys(range(int(first), int(last or first) + 1), item[1]))
+            bounds = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+            layers = range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1) if bounds else ()
+            if not layers or found.keys() & layers:
+                raise ValueError(f"{spec!r}: {part!r}: expected layers such as 3 or 0-2, each once")
+            found.update(dict.fromkeys(layers, item[1]))
     return found
 
 

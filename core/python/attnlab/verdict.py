@@ -115,6 +115,8 @@ def judge(function: Callable[..., Any], spec: str | None = None, *, causal: bool
         verdict = Verdict(served.name, report, served.notes)
         if report.get("drawn", {}).get("failed"):
             verdict.violations.insert(0, _least(served, claims, report["drawn"], pathlib.Path(folder)))
+    if report.get("drawn", {}).get("refused"):
+        verdict.notes.append("refused {refused} of {problems} drawn problems: {reasons}".format(**report["drawn"]))
     verdict.notes += [f"exempt from {name}: {why}" for name, why in claims.exempt.items()]
     if not report["ended"]:
         return verdict
