@@ -25,12 +25,12 @@ static bool widen(const data_array *a, int which, int64_t n, int64_t shape[4]) {
   return shape[2] >= n;
 }
 
-/* The first n positions of every line, in place. */
-static void cut(data_array *a, int64_t n) {
+/* n positions of every line from `first' on, in place. */
+static void cut(data_array *a, int64_t first, int64_t n) {
   const int64_t *s = a->shape;
   const size_t row = (size_t)s[3] * attn_dtype_size(a->dtype), keep = (size_t)n * row;
-  for (int64_t line = 1; line < s[0] * s[1]; line++)
-    memmove((char *)a->at + (size_t)line * keep, (char *)a->at + (size_t)(line * s[2]) * row, keep);
+  for (int64_t line = 0; line < s[0] * s[1]; line++)
+    memmove((char *)a->at + (size_t)line * keep, (char *)a->at + (size_t)(line * s[2] + first) * row, keep);
   a->shape[2] = n;
 }
 
@@ -65,7 +65,7 @@ attn_status qkv_put_extra(const char *where, int which, data_array *a, data_qkv 
   }
   a->rank = 4;
   memcpy(a->shape, shape, sizeof shape);
-  cut(a, rows_of(x, which));
+  cut(a, 0, rows_of(x, which));
   const attn_extra made = extra_of(a, which);
   const attn_status status = attn_extra_check(where, &p, &made);
   if (status) return status;
@@ -75,9 +75,9 @@ attn_status qkv_put_extra(const char *where, int which, data_array *a, data_qkv 
   return ATTN_OK;
 }
 
-void qkv_cut_extras(data_qkv *x) {
+void qkv_cut_extras(data_qkv *x, int64_t first) {
   for (int i = 0; i < ATTN_EXTRA_KINDS; i++)
-    if (x->extra[i].rank) cut(&x->extra[i], rows_of(x, i));
+    if (x->extra[i].rank) cut(&x->extra[i], attn_extra_kinds[i].of_queries ? first : 0, rows_of(x, i));
 }
 
 attn_status qkv_read_extras(const data_reading *how, data_qkv *x) {

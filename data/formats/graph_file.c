@@ -279,7 +279,7 @@ attn_status graph_from_rows(const char *path, const graph_rows *x, const attn_gr
   return status;
 }
 
-attn_status data_graph_read(const char *path, const attn_graph_request *want, attn_graph *out) {
+attn_status graph_read(const char *path, bool parents, const attn_graph_request *want, attn_graph *out) {
   file_map content;
   npy_array file;
   attn_graph_request fit = *want;
@@ -295,6 +295,8 @@ attn_status data_graph_read(const char *path, const attn_graph_request *want, at
   const bool wide = npy_is(&file, "<i8") && file.rank > 1 && file.shape[file.rank - 1] > 3;
   if (npy_is(&file, "|u1") || npy_is(&file, "|b1") || wide)
     status = read_mask(path, &file, &fit, out);
+  else if (npy_is(&file, "<i8") && file.rank == 1 && !parents)
+    status = attn_fail(ATTN_EINVAL, "%s: one axis; a mask is [n_q,n_kv] or [heads,n_q,n_kv]", path);
   else if (npy_is(&file, "<i8"))
     status = read_list(path, &file, &fit, out);
   else
@@ -302,4 +304,8 @@ attn_status data_graph_read(const char *path, const attn_graph_request *want, at
         attn_fail(ATTN_EINVAL, "%s: elements are '%s'; a graph is '|u1', '|b1' or '<i8'", path, file.descr);
   npy_close(&file);
   return status;
+}
+
+attn_status data_graph_read(const char *path, const attn_graph_request *want, attn_graph *out) {
+  return graph_read(path, true, want, out);
 }

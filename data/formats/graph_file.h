@@ -2,6 +2,8 @@
 #ifndef DATA_FORMATS_GRAPH_FILE_H
 #define DATA_FORMATS_GRAPH_FILE_H
 
+#include <stdbool.h>
+
 #include "attn_variant.h"
 
 typedef struct graph_rows {
@@ -12,6 +14,8 @@ typedef struct graph_rows {
 /* Checks the rows against what is wanted. */
 attn_status graph_from_rows(const char *path, const graph_rows *, const attn_graph_request *, attn_graph *);
 
+/* As data_graph_read; parents: a list of one axis is of parents, and else refused. */
+attn_status graph_read(const char *path, bool parents, const attn_graph_request *, attn_graph *);
 attn_status graph_read_hdf5(const char *path, const attn_graph_request *, attn_graph *);
 attn_status graph_read_safetensors(const char *path, const attn_graph_request *, attn_graph *);
 

@@ -29,10 +29,10 @@ attn_status qkv_match(const char *where, const char *const names[3], const data_
 attn_status qkv_alloc(data_qkv *x);
 
 /* Moves an array into x as extra tensor number `which`; EINVAL: it does not fit. The tensors of the files
- * that are named; those that x has, cut to its n_kv. */
+ * that are named; those that x has, cut to its n_kv, or to its n_q from the query `first' of the file on. */
 attn_status qkv_put_extra(const char *where, int which, data_array *, data_qkv *x);
 attn_status qkv_read_extras(const data_reading *, data_qkv *x);
-void qkv_cut_extras(data_qkv *x);
+void qkv_cut_extras(data_qkv *, int64_t first);
 
 /* The first `rows` positions of an array, as [batch, heads, rows, d]. */
 void qkv_copy(void *to, int64_t rows, const data_array *from, data_layout);

@@ -76,7 +76,7 @@ static attn_status fit(const char *source, data_qkv *x, const data_request *r, d
   x->description = NULL;
   memcpy(made.extra, x->extra, sizeof made.extra);
   memset(x->extra, 0, sizeof x->extra);
-  qkv_cut_extras(&made);
+  qkv_cut_extras(&made, first);
   *out = made;
 out:
   data_qkv_free(x);

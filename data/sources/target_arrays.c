@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "attn_variant.h"
+#include "data/formats/graph_file.h"
 
 /* T5's (arXiv:1910.10683): as many buckets of distances, the last from so far away on. */
 enum { T5_BUCKETS = 32, T5_DISTANCE = 128 };
@@ -182,7 +183,7 @@ static bool graph_sees(const void *state, int64_t head, int64_t position, int64_
 /* Rows of a square file are positions, of another queries. */
 static attn_status read_graph(const char *path, attn_problem *p, data_target *t) {
   const attn_graph_request want = {.heads = p->heads, .rows = p->n_q, .columns = p->n_kv};
-  attn_status status = data_graph_read(path, &want, &t->graph);
+  attn_status status = graph_read(path, false, &want, &t->graph);
   if (status) return status;
   const attn_graph *g = &t->graph;
   int64_t most = 1;

@@ -57,6 +57,31 @@ static attn_status resolve(const char *path, char **out) {
   return status;
 }
 
+/* The directory that a path lies in, where links end. */
+static bool stat_directory(const char *path, struct stat *about) {
+  char *copy = text_format("%s", path);
+  const bool found = copy && stat(dirname(copy), about) == 0;
+  free(copy);
+  return found;
+}
+
+static const char *last_part(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+attn_status output_same(const char *a, const char *b, bool *same) {
+  char *x = NULL, *y = NULL;
+  struct stat of_x, of_y;
+  attn_status status = resolve(a, &x);
+  if (!status) status = resolve(b, &y);
+  *same = !status && strcmp(last_part(x), last_part(y)) == 0 && stat_directory(x, &of_x) &&
+          stat_directory(y, &of_y) && of_x.st_dev == of_y.st_dev && of_x.st_ino == of_y.st_ino;
+  free(x);
+  free(y);
+  return status;
+}
+
 typedef struct target {
   char *path;        /* to rename to */
   bool exists, flow; /* flow: written to in place */
@@ -89,6 +114,10 @@ static attn_status find_target(const char *path, const output_kind *kind, target
     return t->path ? ATTN_OK : ATTN_ENOMEM;
   }
   attn_status status = resolve(path, &t->path);
+  if (!status && !stat_directory(t->path, &found)) {
+    status = failed(path, "cannot write");
+    free(t->path);
+  }
   if (status || !t->exists) return status;
   /* /dev/stdout may be a file that has lost its name. */
   if (lstat(t->path, &found) || found.st_dev != t->about.st_dev || found.st_ino != t->about.st_ino)

@@ -25,6 +25,9 @@ attn_status output_check(const char *path, const output_kind *kind, const char *
 attn_status output_check_params(const char *path, const output_kind *kind, const attn_param *table,
                                 const void *params);
 
+/* Whether two outputs would be one file, by whatever names. */
+attn_status output_same(const char *a, const char *b, bool *same);
+
 /* Writes the parts one after another to a temporary file beside `path`, syncs it and renames it to `path`. A
  * symbolic link stays, and what it points to is replaced; a file that was there hands down its mode and
  * owner. FIFOs and character devices are written to in place. Refuses what output_check refuses. */

@@ -113,19 +113,21 @@ attn_status zip_find(zip z, const char *name, zip_member *out) {
   char there[LISTED] = "";
   size_t used = 0;
   zip_member m = {0};
-  bool more = true;
+  bool more = true, found = false;
   while (true) {
     const attn_status status = zip_next(&z, &m, &more);
     if (status) return status;
     if (!more) break;
     if (m.length == strlen(name) && memcmp(m.name, name, m.length) == 0) {
+      if (found) return attn_fail(ATTN_EINVAL, "%s: member %s twice", z.path, name);
       *out = m;
-      return ATTN_OK;
+      found = true;
     }
     const int added = snprintf(there + used, sizeof there - used, used ? ", %.*s" : "%.*s",
                                m.length > LISTED ? LISTED : (int)m.length, m.name);
     used = used + (size_t)added < sizeof there ? used + (size_t)added : sizeof there - 1;
   }
+  if (found) return ATTN_OK;
   return attn_fail(ATTN_EINVAL, "%s: no member %s; it has %s", z.path, name, *there ? there : "none");
 }
 

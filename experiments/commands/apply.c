@@ -116,9 +116,11 @@ static attn_status check_files(arguments *a) {
   attn_status status = operands_check(&a->of);
   for (int i = 0; i < 1 + RESULTS && !status; i++) {
     if (files[i]) status = operands_check_output(&a->of, files[i], a->grad);
-    for (int j = 0; j < i && files[i] && !status; j++)
-      if (files[j] && strcmp(files[i], files[j]) == 0)
-        status = attn_fail(ATTN_EINVAL, "%s: two outputs in one file", files[i]);
+    for (int j = 0; j < i && files[i] && !status; j++) {
+      bool same = false;
+      if (files[j]) status = output_same(files[i], files[j], &same);
+      if (same) status = attn_fail(ATTN_EINVAL, "%s: two outputs in one file", files[i]);
+    }
   }
   return status;
 }

@@ -182,6 +182,7 @@ Test(data_capture, wrong_requests_leave_nothing_behind) {
   r.n = 0;
   r.output = fixture_path("absent/c.h5");
   assert_refused(data_capture(&r, NULL), ATTN_EFOREIGN, "absent/c.h5");
+  r.output = fixture_path("c.h5");
   r.ids.tokens = fixture_path("none.npy");
   assert_refused(data_capture(&r, NULL), ATTN_EFOREIGN, "none.npy");
   r.ids.model = fixture_path("nowhere");

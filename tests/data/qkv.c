@@ -48,12 +48,10 @@ static const char *write_hdf5(const shapes *s, hid_t type) {
 static void write_tensor(int t, int rank, const hsize_t *shape, attn_dtype dtype) {
   static const char *const names[] = {"q.npy", "k.npy", "v.npy"};
   int64_t signed_shape[4];
-  data_array a = {0};
   for (int i = 0; i < rank; i++) signed_shape[i] = (int64_t)shape[i];
-  assert_ok(data_array_make(dtype, rank, signed_shape, &a));
+  const data_array a = array_make(dtype, rank, signed_shape);
   for (int64_t i = 0; i < data_array_count(&a); i++) attn_set(a.at, i, dtype, value_of(t, (hsize_t)i));
   assert_ok(data_npy_write(fixture_path(names[t]), &a));
-  data_array_free(&a);
 }
 
 /* The tensors as npy files with the same elements. */
@@ -154,11 +152,9 @@ Test(data_qkv, a_dataset_is_cut_to_the_positions_asked_for) {
   } cases[] = {{7, 3, 5, 2}, {7, 5, 3, 0}, {9, 3, 5, 0}};
   for (int c = 0; c < 3; c++) {
     const data_request r = {1, 1, 1, cases[c].n_q, cases[c].n_kv, 4, 4, ATTN_F32, 0};
-    data_qkv m = {0};
     const char *path = write_hdf5(&(shapes){2, {cases[c].queries, 4}, {7, 4}, {7, 4}}, H5T_IEEE_F32LE);
-    assert_ok(data_source_make(text_of("hdf5:file=%s", path), &r, &m, NULL));
+    const data_qkv m = source_make(text_of("hdf5:file=%s", path), &r);
     cr_expect_eq(attn_get(m.q, 0, ATTN_F32), value_of(0, (hsize_t)cases[c].first * 4), "case %d", c);
-    data_qkv_free(&m);
   }
 }
 
@@ -341,11 +337,9 @@ Test(data_qkv, conversion_rounds_to_nearest_and_back_is_exact) {
 /* -- tensors besides -- */
 
 static void write_array(const char *name, int rank, const int64_t *shape) {
-  data_array a = {0};
-  assert_ok(data_array_make(ATTN_F32, rank, shape, &a));
+  const data_array a = array_make(ATTN_F32, rank, shape);
   for (int64_t i = 0; i < data_array_count(&a); i++) ((float *)a.at)[i] = (float)value_of(3, (hsize_t)i);
   assert_ok(data_npy_write(fixture_path(name), &a));
-  data_array_free(&a);
 }
 
 static attn_status read_with(const char *name, const char *file, data_qkv *x) {
@@ -434,6 +428,14 @@ Test(data_qkv, extra_tensors_follow_the_keys) {
     cr_expect_eq(read_with("decay", "decay.npy", &x), ATTN_EINVAL, "%zu", c);
     cr_expect_eq(read_beside(&s, "decay", bad[c][2] ? 3 : 2, bad[c], &x), ATTN_EINVAL, "%zu", c);
   }
+  /* The last queries of a square file have the rows that are theirs. */
+  assert_ok(read_beside(&s, "index_q", 4, (int64_t[]){1, 2, 7, 4}, &x));
+  data_qkv_free(&x);
+  const data_request last = {2, 2, 2, 3, 7, 4, 4, ATTN_F32, 0};
+  assert_ok(data_source_make(text_of("hdf5:file=%s", fixture_path("x.h5")), &last, &x, NULL));
+  const float *row = data_qkv_extras(&x, extra) == 1 ? extra->at : NULL;
+  cr_expect(row && extra->n == 3 && row[0] == (float)value_of(3, 16) && row[12] == (float)value_of(3, 44));
+  data_qkv_free(&x);
   write_npy(&(shapes){3, {2, 3, 4}, {2, 3, 4}, {2, 3, 4}}, ATTN_F32);
   write_array("decay.npy", 3, (int64_t[]){2, 4, 4});
   cr_expect_eq(read_with("decay", "decay.npy", &x), ATTN_EINVAL, "either axis may be of positions");
