@@ -169,10 +169,8 @@ static attn_status capture_model(capture *c) {
     status = attn_fail(ATTN_EUNSUPPORTED,
                        "%s: layer %" PRId64 " has no rotary embedding, so --pre-rope does not apply", m->path,
                        r->layer);
-  if (!status && r->ids.text && strcmp(m->kind->name, "bert") == 0)
-    status =
-        attn_fail(ATTN_EUNSUPPORTED,
-                  "%s: WordPiece tokenizers are not read: an encoder needs token ids (--tokens)", m->path);
+  if (!status && r->ids.text && m->kind->encoder)
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: an encoder needs token ids (--tokens)", m->path);
   if (!status) status = read_ids(c, &m->config);
   if (!status) status = data_llama_capture(m, c->tokens, c->n, r->layer, r->pre_rope, &c->x);
   if (!status) {

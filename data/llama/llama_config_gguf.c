@@ -47,6 +47,12 @@ static attn_status refuse_variations(const gguf *file, key_names *names, const d
   attn_status status = expect_number(file, "general.quantization_version", 2);
   for (size_t i = 0; !status && i < sizeof numbers / sizeof *numbers; i++)
     status = expect_number(file, key_of(names, numbers[i].rest), numbers[i].computed);
+  bool causal = true;
+  const char *key = key_of(names, "attention.causal");
+  if (!status && gguf_get(file, key).kind != SETTING_ABSENT)
+    status = setting_flag(gguf_path(file), key, gguf_get(file, key), &causal);
+  if (!status && !causal)
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s=false is not supported", gguf_path(file), key);
   return status;
 }
 
@@ -131,8 +137,8 @@ static attn_status read_scales(const gguf *file, key_names *names, data_llama_co
                  {"embedding_scale", a->multipliers, 1, &c->embedding_scale},
                  {"residual_scale", a->multipliers, 1, &c->residual_scale},
                  {"logit_scale", a->multipliers, 1, &divisor},
-                 {"attn_logit_softcapping", a->capped && a->score_cap > 0, a->score_cap, &c->score_cap},
-                 {"final_logit_softcapping", a->capped && a->logit_cap > 0, a->logit_cap, &c->logit_cap}};
+                 {"attn_logit_softcapping", a->capped, a->score_cap, &c->score_cap},
+                 {"final_logit_softcapping", a->capped, a->logit_cap, &c->logit_cap}};
   const bool largest = a->query_scalar && c->layers == (a->score_cap > 0 ? 46 : 62);
   attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < sizeof numbers / sizeof *numbers; i++)

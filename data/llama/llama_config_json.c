@@ -16,6 +16,13 @@ static setting get(const void *config, const char *key) { return json_setting(co
 
 static bool given(const json_t *config, const char *key) { return get(config, key).kind != SETTING_ABSENT; }
 
+/* A flag with a preset. key NULL: the architecture has none. */
+static attn_status read_flag(const char *path, const json_t *config, const char *key, bool preset,
+                             bool *out) {
+  *out = preset;
+  return key && given(config, key) ? setting_flag(path, key, get(config, key), out) : ATTN_OK;
+}
+
 static attn_status refuse_variations(const char *path, const json_t *config, const llama_architecture *a) {
   static const char *const flags[] = {"use_bidirectional_attention", "add_cross_attention",
                                       "scale_attn_by_inverse_layer_idx", "is_decoder"};
@@ -26,6 +33,10 @@ static attn_status refuse_variations(const char *path, const json_t *config, con
     status = setting_flag(path, flags[i], get(config, flags[i]), &set);
     if (!status && set) status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not supported", path, flags[i]);
   }
+  bool scaled = true;
+  if (!status) status = read_flag(path, config, "scale_attn_weights", true, &scaled);
+  if (!status && !scaled)
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: scale_attn_weights=false is not supported", path);
   return status;
 }
 
@@ -50,13 +61,6 @@ static attn_status read_quantisation(const char *path, const json_t *config, dat
                        "%s: quantization_config: weight_block_size[%zu] is not an integer from 1", path, i);
   }
   return ATTN_OK;
-}
-
-/* A flag with a preset. key NULL: the architecture has none. */
-static attn_status read_flag(const char *path, const json_t *config, const char *key, bool preset,
-                             bool *out) {
-  *out = preset;
-  return key && given(config, key) ? setting_flag(path, key, get(config, key), out) : ATTN_OK;
 }
 
 static attn_status read_biases(const char *path, const json_t *config, const llama_architecture *a,
@@ -89,7 +93,7 @@ static attn_status read_qk_norms(const char *path, const json_t *config, const l
 /* What multiplies and what bends. null is no cap, and absent the preset. */
 static attn_status read_scales(const char *path, const json_t *config, const llama_architecture *a,
                                data_llama_config *c) {
-  double query = (double)c->head_dim, divisor = 1;
+  double query = 256, divisor = 1;
   const struct {
     const char *key;
     bool has;
@@ -226,6 +230,8 @@ static attn_status read_rope(const char *path, const json_t *config, const llama
   if (newer && older)
     return attn_fail(ATTN_EINVAL, "%s: both rope_scaling and rope_parameters are given, expected one of them",
                      path);
+  if (a->exact_range && !*rope)
+    return attn_fail(ATTN_EINVAL, "%s: rope_scaling is missing: without it %s is stretched", path, a->name);
   if (a->window_theta_key && given(*rope, "full_attention")) {
     local = json_object_get(*rope, "sliding_attention");
     *rope = json_object_get(*rope, "full_attention");

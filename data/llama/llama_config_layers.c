@@ -71,7 +71,7 @@ static attn_status read_window(const char *path, const json_t *config, const lla
                           &c->window);
   if (a->encoder) c->window = c->window / 2 + 1;
   if (!status && a->window_from_key && (first.kind != SETTING_INTEGER || first.integer != 0))
-    status = setting_size(path, a->window_from_key, first, 28, LLAMA_LAYERS_MAX, &from);
+    status = setting_size(path, a->window_from_key, first, a->images ? 80 : 28, LLAMA_LAYERS_MAX, &from);
   if (!status && a->period_key)
     status =
         setting_size(path, a->period_key, get(config, a->period_key), a->period, LLAMA_LAYERS_MAX, &period);

@@ -60,6 +60,8 @@ static attn_status make(const gguf *file, data_tokenizer **out) {
   const bool bytes = setting_is(gguf_get(file, model), "gpt2");
   bool first = true, prefix = true;
   const uint64_t count = gguf_get_list(file, "tokenizer.ggml.tokens").count;
+  if (gguf_get(file, model).kind == SETTING_ABSENT)
+    return attn_fail(ATTN_ENOTFOUND, "%s: %s is missing", path, model);
   attn_status status = bytes ? ATTN_OK : setting_expect(path, model, gguf_get(file, model), "llama", true);
   if (!status && (count < 1 || count > TOKENS_MAX))
     status = attn_fail(ATTN_EINVAL, "%s: tokenizer.ggml.tokens has %" PRIu64 " items; expected 1 to %d", path,

@@ -269,6 +269,7 @@ Test(data_architectures, files_of_gguf_have_experts_together) {
       if (number) gguf_key_u32(f, gguf_model_key(&m, keys[k][0]), (uint64_t)number);
     }
     if (i == 1) gguf_key_number(f, "qwen2moe.expert_weights_norm", IS_BOOL, 1, 1);
+    if (i == 2) add_rope_keys(f, &m, "yarn", 4, 64);
     float *first = logits_of(fixture_directory, m.vocab),
           *second = logits_of(gguf_file_write(f, "m.gguf"), m.vocab);
     cr_assert_arr_eq(first, second, (size_t)(N * m.vocab) * sizeof *first, "%s", names[i]);

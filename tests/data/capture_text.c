@@ -185,8 +185,8 @@ Test(data_capture_text, scores_and_turns_of_the_layer, .init = architectures_beg
     double number[7], factor[2];
   } cases[] = {{"gemma2", {5, 0.3779644730092272, 2, 500, 4, 1, 0}, {1, 1}},
                {"gemma2", {-1, 0.3779644730092272, 2, 500, 4, 1, 1}, {1, 1}},
-               {"gemma3", {4, -1, -1, 50, 4, 1, 0}, {1, 1}},
-               {"gemma3", {-1, -1, -1, 500, 4, 1, 1}, {4, 4}},
+               {"gemma3", {4, 0.0625, -1, 50, 4, 1, 0}, {1, 1}},
+               {"gemma3", {-1, 0.0625, -1, 500, 4, 1, 1}, {4, 4}},
                {"longrope-short", {-1, -1, -1, 100, 8, 1.118033988749895, 1}, {1, 1.25}}};
   write_ids((const int64_t[]){3, 1, 4, 1, 5, 9, 2, 6, 5}, 9);
   for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {

@@ -34,23 +34,19 @@ Test(data_npy, round_trip_in_both_dtypes_and_every_rank) {
   static const int64_t shape[] = {2, 3, 5, 7};
   for (int wide = 0; wide < 2; wide++)
     for (int rank = 1; rank <= 4; rank++) {
-      data_array a = {0}, b = {0};
-      assert_ok(data_array_make(wide ? ATTN_F64 : ATTN_F32, rank, shape, &a));
+      data_array a = array_make(wide ? ATTN_F64 : ATTN_F32, rank, shape);
       size_t bytes = (size_t)data_array_count(&a) * attn_dtype_size(a.dtype);
       for (size_t i = 0; i < bytes; i++) ((unsigned char *)a.at)[i] = (unsigned char)(i * 37 + 11);
       assert_ok(data_npy_write(fixture_path("a.npy"), &a));
-      assert_ok(data_npy_read(fixture_path("a.npy"), &b));
+      const data_array b = array_read(fixture_path("a.npy"));
       cr_assert_eq(b.dtype, a.dtype);
       cr_assert_eq(b.rank, rank);
       cr_assert_arr_eq(b.shape, shape, (size_t)rank * sizeof *shape);
       cr_assert_arr_eq(b.at, a.at, bytes);
       size_t size;
-      unsigned char *file = fixture_bytes(fixture_path("a.npy"), &size);
+      unsigned char *file = kept_memory(fixture_bytes(fixture_path("a.npy"), &size));
       cr_assert_eq((size - bytes) % 64, 0, "elements start at %zu", size - bytes);
       cr_assert_eq(file[size - bytes - 1], '\n');
-      free(file);
-      data_array_free(&a);
-      data_array_free(&b);
     }
   cr_assert_eq(fixture_entries(), 1);
 }
@@ -65,11 +61,9 @@ Test(data_npy, reads_every_version_and_spelling_of_the_header) {
                {1, "{\"shape\":(2,3),\"descr\":\"<f4\",\"fortran_order\":False}"},
                {1, "  { 'shape' : ( 2 , 3 , ) , 'fortran_order' : False , 'descr' : '<f4' }  "}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    data_array a = {0};
-    assert_ok(data_npy_read(make_npy(cases[i].major, cases[i].dictionary, 24), &a));
+    const data_array a = array_read(make_npy(cases[i].major, cases[i].dictionary, 24));
     cr_assert(a.rank == 2 && a.shape[0] == 2 && a.shape[1] == 3);
     for (int j = 0; j < 6; j++) cr_assert_float_eq(((float *)a.at)[j], (float)j, 0);
-    data_array_free(&a);
   }
 }
 
@@ -188,18 +182,16 @@ Test(data_npy, system_failures_are_foreign) {
   data_array a = {0};
   assert_refused(data_npy_read(fixture_path("absent.npy"), &a), ATTN_EFOREIGN, "absent.npy");
   assert_refused(data_npy_read(fixture_directory, &a), ATTN_EINVAL, "regular");
-  assert_ok(data_array_make(ATTN_F32, 1, (int64_t[]){3}, &a));
+  a = array_make(ATTN_F32, 1, (int64_t[]){3});
   memset(a.at, 0, 12);
   assert_refused(data_npy_write(fixture_path("absent/x.npy"), &a), ATTN_EFOREIGN, "absent/x.npy");
   assert_ok(data_npy_write("/dev/null", &a)); /* a device is written to in place */
   cr_assert_eq(fixture_entries(), 0);
-  data_array_free(&a);
 }
 
 Test(data_npy, a_file_is_replaced_whole_and_a_link_stays_a_link) {
-  data_array a = {0}, b = {0};
+  const data_array a = array_make(ATTN_F32, 1, (int64_t[]){1});
   struct stat about;
-  assert_ok(data_array_make(ATTN_F32, 1, (int64_t[]){1}, &a));
   *(float *)a.at = 3;
   assert_ok(data_npy_write(fixture_path("real.npy"), &a));
   *(float *)a.at = 5;
@@ -208,13 +200,10 @@ Test(data_npy, a_file_is_replaced_whole_and_a_link_stays_a_link) {
   assert_ok(data_npy_write(fixture_path("link.npy"), &a));
   cr_assert_eq(lstat(fixture_path("link.npy"), &about), 0);
   cr_assert(S_ISLNK(about.st_mode));
-  assert_ok(data_npy_read(fixture_path("real.npy"), &b));
-  cr_assert_float_eq(*(float *)b.at, 5, 0);
+  cr_assert_float_eq(*(float *)array_read(fixture_path("real.npy")).at, 5, 0);
   cr_assert_eq(stat(fixture_path("real.npy"), &about), 0);
   cr_assert_eq(about.st_mode & 0777, 0640);
   cr_assert_eq(fixture_entries(), 2);
-  data_array_free(&a);
-  data_array_free(&b);
 }
 
 Test(data_npy, token_ids_are_integers_of_any_shape) {
@@ -256,8 +245,7 @@ Test(data_npy, a_pattern_is_a_matrix_of_bytes) {
 }
 
 Test(data_npy, the_first_element_that_is_not_finite_is_named) {
-  data_array a = {0};
-  assert_ok(data_array_make(ATTN_F32, 3, (int64_t[]){2, 3, 4}, &a));
+  const data_array a = array_make(ATTN_F32, 3, (int64_t[]){2, 3, 4});
   float *x = a.at;
   for (int i = 0; i < 24; i++) x[i] = 1;
   assert_ok(data_check_finite(&a, "q"));
@@ -269,7 +257,6 @@ Test(data_npy, the_first_element_that_is_not_finite_is_named) {
   x[6] = -NAN; /* printf has a sign for it */
   x[23] = 1;
   assert_refused(data_check_finite(&a, "q"), ATTN_EINVAL, "q[0,1,2] is nan; every element must be finite");
-  data_array_free(&a);
 }
 
 Test(data_npy, impossible_arrays_are_refused) {

@@ -13,9 +13,9 @@ static const tensor_format *const formats[] = {
     &tensor_q4_1, &tensor_q2_k,   &tensor_q3_k,  &tensor_q4_k, &tensor_q5_k,   &tensor_q6_k,
     &tensor_q5_0, &tensor_iq4_xs, &tensor_mxfp4, &tensor_e4m3, &tensor_iq2_xxs};
 
-/* Random bytes whose numbers are finite and below 2^20. */
+/* Random bytes whose numbers are finite and below 2^20; kept, as random numbers and matrices are. */
 static uint8_t *random_rows(const tensor_format *f, int64_t count) {
-  uint8_t *at = malloc((size_t)(count / f->block * f->bytes));
+  uint8_t *at = kept_memory(malloc((size_t)(count / f->block * f->bytes)));
   float x[256];
   attn_rng rng = rng_of(5, (uint64_t)f->name[1], 0);
   for (int64_t i = 0; i < count / f->block; i++)
@@ -29,7 +29,7 @@ static uint8_t *random_rows(const tensor_format *f, int64_t count) {
 }
 
 static float *random_numbers(int64_t count) {
-  float *x = malloc((size_t)count * sizeof *x);
+  float *x = kept_memory(malloc((size_t)count * sizeof *x));
   attn_rng rng = rng_of(6, 0, 0);
   for (int64_t i = 0; i < count; i++) x[i] = (float)attn_rng_normal(&rng);
   return x;
@@ -50,15 +50,8 @@ static matrix matrix_make(const tensor_format *f, int64_t columns) {
   m.bias.count = stored, m.bias.at = (const uint8_t *)random_numbers(stored);
   m.rows = (product_rows){
       .rows = ROWS, .columns = columns, .first = 3, .run = 5, .stride = 6, .head = 8, .turned = 4};
-  m.wide = malloc((size_t)(ROWS * columns) * sizeof *m.wide);
+  m.wide = kept_memory(malloc((size_t)(ROWS * columns) * sizeof *m.wide));
   return m;
-}
-
-static void matrix_free(matrix *m) {
-  free((void *)(uintptr_t)m->weight.at);
-  free((void *)(uintptr_t)m->bias.at);
-  free((void *)(uintptr_t)m->scale.at);
-  free(m->wide);
 }
 
 static bool packed; /* and not where it is stored */
@@ -127,8 +120,6 @@ Test(data_products, rows_are_multiplied_where_they_are_stored) {
       m.rows.weight = &m.weight;
       m.rows.bias = &m.bias;
       check(*isa, formats[f]->name, &m, x);
-      free(x);
-      matrix_free(&m);
     }
 }
 
@@ -136,12 +127,11 @@ Test(data_products, rows_are_multiplied_where_they_are_stored) {
 Test(data_products, wide_matrices_are_packed_in_slices) {
   enum { WIDE = 1 << 18 };
   matrix m = matrix_make(&tensor_f16, WIDE);
-  float *x = kept_memory(random_numbers(TEXTS * WIDE));
+  float *x = random_numbers(TEXTS * WIDE);
   packed = true;
   m.rows.weight = &m.weight;
   m.rows.bias = &m.bias;
   check(attn_isa_list()[0], "F16, packed", &m, x);
-  matrix_free(&m);
 }
 
 /* The product with a unit vector is the number itself. */
@@ -150,7 +140,7 @@ Test(data_products, every_number_is_that_of_its_code) {
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
       const int64_t k = 2 * (formats[f]->block > 32 ? formats[f]->block : 32);
       matrix m = matrix_make(formats[f], k);
-      float *x = calloc((size_t)(k * k), sizeof *x), *y = calloc((size_t)(k * ROWS), sizeof *y);
+      float *x = calloc((size_t)(k * k), sizeof *x), *y = kept_memory(calloc((size_t)(k * ROWS), sizeof *y));
       for (int64_t i = 0; i < k; i++) x[i * k + i] = 1;
       m.rows.weight = &m.weight;
       assert_ok(product_rows_widen(&m.rows, m.wide));
@@ -161,8 +151,6 @@ Test(data_products, every_number_is_that_of_its_code) {
                   formats[f]->name, (int)(i / ROWS), (int)(i % ROWS), (double)y[i], (double)wanted);
       }
       free(x);
-      free(y);
-      matrix_free(&m);
     }
 }
 
@@ -171,7 +159,7 @@ Test(data_products, what_kernels_cannot_read_is_widened_first) {
   enum { WIDE = 5000, BLOCK_ROWS = 3, BLOCK_COLUMNS = 96, SCALES = 53 };
   const char *best = attn_isa_list()[0];
   matrix m = matrix_make(&tensor_e4m3, WIDE), odd = matrix_make(&tensor_f16, 40);
-  float *x = kept_memory(random_numbers(TEXTS * WIDE));
+  float *x = random_numbers(TEXTS * WIDE);
   m.scale = (tensor){.name = "s",
                      .file = "f",
                      .format = &tensor_f32,
@@ -190,6 +178,4 @@ Test(data_products, what_kernels_cannot_read_is_widened_first) {
   odd.rows.weight = &at_odd;
   odd.rows.bias = &odd.bias;
   check(best, "F16 at an odd address", &odd, x);
-  matrix_free(&m);
-  matrix_free(&odd);
 }

@@ -61,19 +61,26 @@ Test(data_target, mistakes_are_named) {
   expect_refused("t5=1,alibi", "", "give alibi or t5, not both");
 }
 
+static void release_target(void *t) { data_target_free(t); }
+
+/* Puts what the texts say into the problem; kept. */
+static void aim(const char *score, const char *mask, attn_problem *p) {
+  data_target *t = NULL;
+  assert_ok(data_target_make(score, mask, p, &t));
+  keep_object(t, release_target);
+}
+
 /* T5's buckets: of 32, those of keys behind the query from 0 on, of keys before it from 16 on; all of keys
  * behind it where no other is seen. */
 Test(data_target, t5_has_a_number_for_each_bucket) {
   const int64_t shape[] = {32, 2}, away[] = {0, 1, 7, 8, 16, 127}, bucket[] = {0, 1, 7, 8, 10, 15};
-  data_array table;
+  const data_array table = array_make(ATTN_F64, 2, shape);
   data_target *t = NULL;
   cr_assert_eq(chdir(fixture_directory), 0);
-  assert_ok(data_array_make(ATTN_F64, 2, shape, &table));
   for (int64_t i = 0; i < 64; i++) ((double *)table.at)[i] = (double)(i / 2) + 100 * (double)(i % 2);
   assert_ok(data_npy_write("t5.npy", &table));
-  data_array_free(&table);
   attn_problem p = attn_problem_make(1, 2, 300, 8);
-  assert_ok(data_target_make("t5=t5.npy", "", &p, &t));
+  aim("t5=t5.npy", "", &p);
   const attn_score *s = &p.score;
   cr_assert(s->relative_heads == 2 && s->span == 599 && s->zero == 299);
   for (int i = 0; i < 6; i++) {
@@ -84,20 +91,17 @@ Test(data_target, t5_has_a_number_for_each_bucket) {
                          (int)away[i]);
   }
   cr_expect_float_eq(s->relative[s->zero + 299], 15, 0);
-  data_target_free(t);
   p = attn_problem_make(1, 2, 300, 8);
   p.causal = true;
-  assert_ok(data_target_make("t5=t5.npy", "", &p, &t));
+  aim("t5=t5.npy", "", &p);
   cr_expect_float_eq(p.score.relative[p.score.zero + 15], 15, 0);
   cr_expect_float_eq(p.score.relative[p.score.zero + 17], 16, 0);
   cr_expect_float_eq(p.score.relative[p.score.zero + 128], 31, 0);
-  data_target_free(t);
   p = attn_problem_make(1, 2, 300, 8);
-  assert_ok(data_target_make("t5=0.5", "", &p, &t));
+  aim("t5=0.5", "", &p);
   cr_assert_eq(p.score.relative_heads, 1);
   cr_expect_float_eq(p.score.relative[p.score.zero + 16], -5, 0);
   cr_expect_float_eq(p.score.relative[p.score.zero - 16], -5, 0);
-  data_target_free(t);
   p = attn_problem_make(1, 3, 300, 8);
   assert_refused(data_target_make("t5=t5.npy", "", &p, &t), ATTN_EINVAL,
                  "t5.npy: [32,2], expected a number for each of 32 buckets and each head, [32,3] or [32,1]");
@@ -120,7 +124,6 @@ Test(data_target, masks_from_files) {
                                          {{0, 1, 0, 1}, {1, 1, 0, 0}, {0, 0, 0, 1}}};
   int64_t wide[12], positions[16] = {0};
   attn_problem p;
-  data_target *t = NULL;
   cr_assert_eq(chdir(fixture_directory), 0);
   for (int i = 0; i < 12; i++) wide[i] = positions[4 + i] = (&bytes[0][0][0])[i];
   fixture_npy("both.npy", "|b1", "2, 3, 4", bytes, sizeof bytes);
@@ -135,36 +138,31 @@ Test(data_target, masks_from_files) {
   for (int f = 0; f < 4; f++) {
     p = attn_problem_make(1, 2, 4, 8);
     p.n_q = 3;
-    assert_ok(data_target_make("", names[f], &p, &t));
+    aim("", names[f], &p);
     cr_assert_eq(p.mask.kind, ATTN_MASK_PATTERN);
     cr_expect_eq(p.mask.pattern->per_head, f == 0);
     for (int64_t at = 0; at < 24; at++)
       cr_expect_eq(mask_sees(&p, at / 12, at / 4 % 3, at % 4),
                    bytes[f ? 0 : at / 12][at / 4 % 3][at % 4] != 0, "%s: %d", names[f], (int)at);
-    data_target_free(t);
   }
   /* Of five queries the first has no position. */
   p = attn_problem_make(1, 2, 4, 8);
   p.n_q = 5;
-  assert_ok(data_target_make("", "square.npy", &p, &t));
+  aim("", "square.npy", &p);
   cr_expect(!mask_sees(&p, 0, 0, 0) && !mask_sees(&p, 0, 1, 0) && mask_sees(&p, 0, 2, 0));
-  data_target_free(t);
   expect_refused("", "square.npy", "square.npy: a mask [4,4], expected [40,40]");
   expect_refused("", "csr.h5", "csr.h5: indptr has 4 elements, expected 41");
 }
 
 static void put(const char *name, int rank, const int64_t *shape, double value) {
-  data_array a;
-  assert_ok(data_array_make(ATTN_F64, rank, shape, &a));
+  const data_array a = array_make(ATTN_F64, rank, shape);
   for (int64_t i = 0; i < data_array_count(&a); i++) ((double *)a.at)[i] = value + (double)i;
   assert_ok(data_npy_write(name, &a));
-  data_array_free(&a);
 }
 
 Test(data_target, files_must_fit_the_problem) {
   const int64_t shape[] = {2, 4, 30, 40};
   attn_problem p = attn_problem_make(2, 4, 40, 8);
-  data_target *t = NULL;
   p.n_q = 30;
   cr_assert_eq(chdir(fixture_directory), 0);
   put("whole.npy", 4, shape, 0);
@@ -173,19 +171,16 @@ Test(data_target, files_must_fit_the_problem) {
   put("short.npy", 1, shape, 0);
   put("nan.npy", 2, (int64_t[]){40, 40}, (double)NAN);
   put("inf.npy", 2, (int64_t[]){40, 40}, (double)INFINITY);
-  assert_ok(data_target_make("bias=whole.npy,sink=heads.npy", "documents:16", &p, &t));
+  aim("bias=whole.npy,sink=heads.npy", "documents:16", &p);
   cr_expect(p.score.dense.head == 1200 && p.score.dense.batch == 4800 && p.score.dense.row == 40);
   cr_expect_float_eq(p.score.sink[3], 3.5, 0);
   cr_expect(p.mask.count == 3 && p.mask.offsets[2] == 32 && p.mask.offsets[3] == 40);
-  data_target_free(t);
-  assert_ok(data_target_make("bias=plain.npy", "documents:8", &p, &t));
+  aim("bias=plain.npy", "documents:8", &p);
   cr_expect(p.mask.count == 5 && p.mask.offsets[4] == 32 && p.mask.offsets[5] == 40);
   cr_expect(p.score.dense.head == 0 && p.score.dense.batch == 0);
-  data_target_free(t);
   put("batch.npy", 4, (int64_t[]){2, 1, 30, 40}, 0);
-  assert_ok(data_target_make("bias=batch.npy", "", &p, &t));
+  aim("bias=batch.npy", "", &p);
   cr_expect(p.score.dense.head == 0 && p.score.dense.batch == 1200);
-  data_target_free(t);
   expect_refused("bias=plain.npy", "", "plain.npy: shape [1,1,30,40], expected [n_q,n_kv] = [40,40]");
   expect_refused("bias=nan.npy", "", "nan.npy: [0,0,0,0] is nan, expected finite or -inf");
   expect_refused("bias=inf.npy", "", "inf.npy: [0,0,0,0] is inf, expected finite or -inf");

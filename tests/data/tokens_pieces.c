@@ -240,7 +240,7 @@ Test(data_tokens_pieces, a_gguf_file_has_them) {
 Test(data_tokens_pieces, wrong_gguf_files) {
   data_tokenizer *t = NULL;
   data_sentencepiece s = some_pieces();
-  assert_refused(data_tokenizer_open(write_gguf(&s, "model", false), &t), ATTN_EINVAL,
+  assert_refused(data_tokenizer_open(write_gguf(&s, "model", false), &t), ATTN_ENOTFOUND,
                  "tokenizer.ggml.model");
   assert_refused(data_tokenizer_open(write_gguf(&s, "tokens", false), &t), ATTN_EINVAL, "tokens has 0 items");
   assert_refused(data_tokenizer_open(write_gguf(&s, "scores", false), &t), ATTN_EINVAL, "scores has 0 items");

@@ -242,7 +242,7 @@ class Decoder:
         n = len(ids)
         at = np.arange(first, first + n)
         scale = c.get("attention_multiplier")
-        scale = c["query_pre_attn_scalar"] ** -0.5 if "query_pre_attn_scalar" in c else scale
+        scale = c.get("query_pre_attn_scalar", 256) ** -0.5 if kind.startswith("gemma") else scale
         times, after, around = c.get("residual_multiplier", 1), kind == "olmo2", kind in ("gemma2", "gemma3_text")
         x = self.embed(ids, first)
         for layer in range(c["num_hidden_layers"]):
