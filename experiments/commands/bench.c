@@ -116,6 +116,9 @@ static void complete(struct argp_state *state, void *input) {
     argp_error(state, "--against needs variants to compare");
   if (a->options.model && (a->options.isa || a->options.threads))
     argp_error(state, "--model: set ATTN_ISA and OMP_NUM_THREADS instead of --isa and --threads");
+  for (size_t i = 0; a->options.model && i < GROUPS; i++)
+    if (groups[i].build == bench_model && !a->chosen[i])
+      argp_error(state, "--model goes with the group model");
   if (!a->options.others.count && (target_given(&a->target) || a->options.causal))
     argp_error(state, "scores and masks are of variants to compare; groups have their own");
 }

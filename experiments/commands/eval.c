@@ -2,6 +2,7 @@
 #include "experiments/commands/commands.h"
 
 #include <omp.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +102,11 @@ static void read_option(struct argp_state *state, void *input, const char *optio
     for (char *item = text, *next; item; item = next) {
       if ((next = strchr(item, ','))) *next++ = '\0';
       if (r->mix_count == LIST_MAX) argp_error(state, "%s '%s': at most %d", option, item, LIST_MAX);
-      a->mixes[r->mix_count++] = cli_real(state, option, item);
+      const double mix = cli_real(state, option, item);
+      if (!(fabs(mix) <= QUALITY_MIX))
+        argp_error(state, "%s '%s': expected a number from -%g to %g", option, item, QUALITY_MIX,
+                   QUALITY_MIX);
+      a->mixes[r->mix_count++] = mix;
     }
   } else {
     r->n.count = 0;

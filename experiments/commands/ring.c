@@ -114,6 +114,8 @@ static void complete(struct argp_state *state, void *input) {
   if (!a->model && a->n.count > 1) argp_error(state, "--n: a list only with --model");
   if (!a->model && a->n.count && a->n.items[0] > INT64_C(1) << 30)
     argp_error(state, "--n %" PRId64 ": more than 2^30 only with --model", a->n.items[0]);
+  const char *measured = cli_given(state, (const char *const[]){"threads", "seed", NULL});
+  if (a->model && measured) argp_error(state, "--model computes nothing: it takes no --%s", measured);
   if (a->options.in && a->model) argp_error(state, "--in %s: excludes --model", a->options.in);
   if (a->options.in && a->for_made) argp_error(state, "--in %s: excludes %s", a->options.in, a->for_made);
   if (r->kv_heads == 0) r->kv_heads = r->heads;

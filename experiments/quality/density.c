@@ -156,7 +156,8 @@ attn_status quality_density(const data_llama_attention *a, int64_t first, int64_
   if (view.cache && attn_kv_admits(view.cache) && !last) queries[count++] = (sampled){.i = a->count - 1};
   for (int64_t h = 0; !status && !isnan(out->pairs) && h < p->heads; h++)
     status = read_head(a, &run, h, queries, count, &held, out);
-  if (!status) out->bits = bits_held(p, own.store, &view, held / (double)p->heads);
+  const double bits = status ? 0 : bits_held(p, own.store, &view, held / (double)p->heads);
+  out->bits += (bits - out->bits) / (double)++out->windows;
   stored_copies_free(&copies);
   attn_plan_destroy(reader);
   return status;

@@ -28,7 +28,8 @@ typedef struct quality_layer {
   double seconds;      /* in the variant */
   double read, pairs;  /* keys that sampled queries read, of those that they may */
   double left, judged; /* exact weight of keys that are not read, summed over queries at scored positions */
-  double bits;         /* of a cache (density.h); 0: the layer is not replaced */
+  double bits;         /* of a cache, a mean over windows (density.h); 0: the layer is not replaced */
+  int64_t windows;
   const attn_plan *by; /* compared, and not looked into once the pass is over */
 } quality_layer;
 

@@ -72,10 +72,12 @@ static attn_status print_answers(FILE *out, const quality_record *const *runs, s
   text_table t;
   attn_status status = ATTN_OK;
   const quality_record *any = NULL;
+  bool one = true;
   add_header(&t, mixed, titles, sizeof titles / sizeof *titles);
   for (size_t i = 0; i < count; i++) {
     const quality_record *r = runs[i];
     if (r->status != RUN_OK || !(is_part(r) || isfinite(r->additivity))) continue;
+    one = one && (!any || (r->kl_budget >= any->kl_budget && r->kl_budget <= any->kl_budget));
     any = r;
     add_name(&t, r, mixed);
     add_number(&t, r->kl);
@@ -86,10 +88,8 @@ static attn_status print_answers(FILE *out, const quality_record *const *runs, s
     add_number(&t, r->additivity);
   }
   if (any) {
-    fprintf(out,
-            "\nerror allowed: what the attention of these layers may have if all layers together may cost KL "
-            "%g\n\n",
-            any->kl_budget);
+    fprintf(out, "\nerror allowed: what the attention of these layers may have if all layers together may ");
+    fprintf(out, one ? "cost KL %g\n\n" : "cost what --kl allowed each run\n\n", any->kl_budget);
     status = table_print(out, &t, format);
   }
   table_free(&t);
@@ -117,9 +117,10 @@ attn_status quality_print(FILE *out, const quality_record *const *runs, size_t c
   enum { OF_ANSWERS = 4 /* the last */ };
   text_table t;
   const quality_record *first = NULL;
-  bool mixed = false, answers = false;
+  bool mixed = false, answers = false, one = true;
   for (size_t i = count; i-- > 0;)
     if (runs[i]->status == RUN_OK) {
+      one = one && (!first || (runs[i]->margin >= first->margin && runs[i]->margin <= first->margin));
       first = runs[i];
       mixed = mixed || first->mix != 1;
       answers = answers || !isnan(first->score_p);
@@ -140,6 +141,7 @@ attn_status quality_print(FILE *out, const quality_record *const *runs, size_t c
     fprintf(out,
             "lost, won: windows that only the exact model answers, and only the replaced one; p: McNemar's "
             "exact test\n\n");
+  if (!one) fprintf(out, "no_worse, worse, open: each against the --margin of its own run\n\n");
   attn_status status = table_print(out, &t, format);
   table_free(&t);
   if (!status) status = print_answers(out, runs, count, mixed, format);

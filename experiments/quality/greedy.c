@@ -1,4 +1,5 @@
 /* greedy.c - EV-10: a greedy loop, and the pass that scores what it wrote (evaluation_checks.h). */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,7 @@ attn_status quality_greedy(const quality_checked *c, result_bound *cell) {
   quality_windows answers = {0};
   quality_data d = {0};
   int64_t wrong = 0;
+  bool finite = true;
   if (why) return bound_not_applicable(cell, why);
   attn_status status = ATTN_OK;
   for (int64_t n = PROMPT; !status && n <= LENGTH; n++) status = data_llama_try(c->model, n, &c->swaps[0]);
@@ -67,9 +69,15 @@ attn_status quality_greedy(const quality_checked *c, result_bound *cell) {
   status = write_answers(c, samples, answers.tokens);
   if (!status) status = quality_evaluate(c->model, &answers, c->swaps, 1, false, &d);
   for (int64_t s = 0; !status && s < samples; s++)
-    for (int64_t i = 0; i < d.scored[s]; i++) wrong += !d.points[s * d.positions + i].right;
-  if (!status) bound_hard(cell, (double)wrong, 0);
-  if (!status && wrong)
+    for (int64_t i = 0; i < d.scored[s]; i++) {
+      wrong += !d.points[s * d.positions + i].right;
+      finite = finite && !isnan(d.points[s * d.positions + i].kl);
+    }
+  if (!status && finite)
+    bound_hard(cell, (double)wrong, 0);
+  else if (!status)
+    bound_uncertifiable(cell, "logits are not finite");
+  if (!status && finite && wrong)
     why = quality_exempt(c->model, LENGTH, &c->swaps[0],
                          ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD);
   if (why) bound_not_applicable(cell, why);

@@ -5,6 +5,8 @@
 
 #include "experiments/quality/passes.h"
 
+#define QUALITY_MIX 1e3 /* the largest share of a replacement, of either sign */
+
 typedef struct quality_request {
   data_ids_request ids; /* the model, and what its windows are taken from */
   const char *const *specs, *const *tasks;

@@ -17,6 +17,7 @@ enum { SPEC_BYTES = 1 << 20 /* of a file */ };
 static bool read_number(const char **text, int64_t limit, int64_t *out) {
   char *end;
   if (**text < '0' || **text > '9') return false;
+  if (**text == '0' && (*text)[1] >= '0' && (*text)[1] <= '9') return false; /* another name of a layer */
   errno = 0;
   *out = strtoll(*text, &end, 10);
   *text = end;
@@ -210,6 +211,11 @@ static attn_status refuse_overlap(const data_llama_swap *first, int64_t layers, 
   return ATTN_OK;
 }
 
+static bool replaces_any(const data_llama_swap *part, int64_t heads) {
+  while (part && part->where && !memchr(part->where, 1, (size_t)heads)) part = part->next;
+  return part;
+}
+
 /* The spec, or after an @ the line of a file. */
 static attn_status read_spec(const char *spec, char **out) {
   file_map file;
@@ -244,6 +250,8 @@ static attn_status make_run(maker *m, const char *spec, swap_run *out) {
   }
   free(copy);
   if (!status) status = refuse_overlap(&out->swap, m->layers->count, m->heads->count, spec);
+  if (!status && !replaces_any(&out->swap, m->layers->count * m->heads->count))
+    status = attn_fail(ATTN_EINVAL, "'%s': none of its layers is among those of --layers", spec);
   if (!status) status = name_set(m->layers, m->layer, &out->layers);
   return status ? status : name_set(m->heads, m->head, &out->heads);
 }

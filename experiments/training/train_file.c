@@ -8,6 +8,7 @@
 
 #include "attn_gradients.h"
 #include "data/support/json_text.h"
+#include "experiments/grid/spec_files.h"
 #include "experiments/results/row_json.h"
 #include "experiments/runner/provenance.h"
 
@@ -29,12 +30,28 @@ static attn_status line_of(json_t *value, bool ok, char **line, size_t *bytes) {
   return status;
 }
 
+/* What the variants are made from beside this program. */
+static attn_status find_files(const train_study *s, spec_made *made) {
+  spec_files *files = NULL;
+  spec_made own;
+  attn_status status = spec_files_make(&files);
+  for (int64_t v = 0; !status && v < s->spec_count; v++) {
+    if ((status = spec_files_find(files, s->specs[v], &own))) break;
+    spec_digest_add(made->plugin_sha256, own.plugin_sha256);
+    spec_digest_add(made->files_sha256, own.files_sha256);
+  }
+  spec_files_free(files);
+  return status;
+}
+
 static attn_status make_head(train_study *s) {
   char build[65];
   bool ok = true;
   size_t bytes;
   attn_options filled;
+  spec_made made = {.plugin = NULL};
   attn_status status = provenance_build(build);
+  if (!status) status = find_files(s, &made);
   if (!status) status = attn_options_fill(NULL, ATTN_F64, s->settings.width, s->settings.width, &filled);
   if (status) return status;
   json_t *head = json_object(), *tasks = json_array(), *steps = json_array(), *specs = json_array();
@@ -50,6 +67,8 @@ static attn_status make_head(train_study *s) {
   json_put(head, "steps", steps, &ok);
   json_put(head, "isa", json_string(filled.isa), &ok);
   json_put(head, "build", json_string(build), &ok);
+  json_put(head, "plugins", json_string(made.plugin_sha256), &ok);
+  json_put(head, "files", json_string(made.files_sha256), &ok);
   return line_of(head, ok, &s->head, &bytes);
 }
 
@@ -61,7 +80,8 @@ static attn_status broken(const train_study *s) {
 
 static bool read_score(const json_t *row, const char *loss, const char *accuracy, train_score *out) {
   return result_json_read_number(json_object_get(row, loss), &out->loss) &&
-         result_json_read_number(json_object_get(row, accuracy), &out->accuracy);
+         result_json_read_number(json_object_get(row, accuracy), &out->accuracy) && out->accuracy >= 0 &&
+         out->accuracy <= 1;
 }
 
 static bool read_curve(const json_t *row, int64_t spans, double *out) {
@@ -75,7 +95,8 @@ static bool read_curve(const json_t *row, int64_t spans, double *out) {
 static attn_status take_row(train_study *s, const json_t *json) {
   const char *task = json_string_value(json_object_get(json, "task")),
              *spec = json_string_value(json_object_get(json, "variant"));
-  const json_int_t seed = json_integer_value(json_object_get(json, "seed"));
+  const json_t *number = json_object_get(json, "seed");
+  const json_int_t seed = json_is_integer(number) ? json_integer_value(number) : -1;
   int64_t t = 0, v = 0;
   train_row row = {.done = true};
   while (task && t < s->task_count && strcmp(s->tasks[t]->name, task) != 0) t++;
@@ -83,7 +104,8 @@ static attn_status take_row(train_study *s, const json_t *json) {
   if (!task || !spec || t == s->task_count || v == s->spec_count || seed < 0 || seed >= s->seeds ||
       !read_score(json, "loss", "accuracy", &row.trained) ||
       !read_score(json, "swapped_loss", "swapped_accuracy", &row.swapped) ||
-      !read_curve(json, train_spans(s->tasks[t], &s->settings), row.curve))
+      !read_curve(json, train_spans(s->tasks[t], &s->settings), row.curve) ||
+      train_study_row(s, t, v, seed)->done)
     return broken(s);
   *train_study_row(s, t, v, seed) = row;
   return ATTN_OK;
@@ -100,8 +122,8 @@ attn_status train_file_read(train_study *s) {
   const char *at = (const char *)map.at, *end = at + map.bytes;
   if (!file_begins(&map, s->head))
     status = attn_fail(ATTN_EINVAL,
-                       "%s: of other tasks, variants, seeds or steps, or of another build of the program: "
-                       "choose another name, or remove it",
+                       "%s: of other tasks, variants, seeds or steps, or of another build of the program, a "
+                       "plug-in or a file that a variant names: choose another name, or remove it",
                        s->path);
   else
     at += strlen(s->head);

@@ -50,7 +50,7 @@ static void begin(void) {
   }
   for (int l = 0; l < SWAPS * LAYERS; l++)
     layer[l] = l % LAYERS == LAYERS - 1 ? (quality_layer){.size = 0}
-                                        : (quality_layer){1 + l, 9, 0, l, 8, 0.1 * l, 2, 3 + l, NULL};
+                                        : (quality_layer){1 + l, 9, 0, l, 8, 0.1 * l, 2, 3 + l, 1, NULL};
 }
 static void end(void) {
   quality_windows_free(&windows);
