@@ -97,7 +97,8 @@ static void add_pair(candidate *a, candidate *b, result_pairs *out) {
 }
 
 bool pair_same_data(const result_pair *p) {
-  return strcmp(text_or_none(p->a->dataset_sha256), text_or_none(p->b->dataset_sha256)) == 0;
+  return strcmp(text_or_none(p->a->dataset_sha256), text_or_none(p->b->dataset_sha256)) == 0 &&
+         strcmp(text_or_none(p->a->files_sha256), text_or_none(p->b->files_sha256)) == 0;
 }
 
 /* The one of count candidates that is without a pair; NULL if there is none or another. */

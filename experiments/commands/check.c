@@ -29,9 +29,17 @@ static const cli_option options[] = {
     {NULL, 0, NULL, "results file", CLI_NEED(results, "RESULTS.h5")},
     {0}};
 
+static void complete(struct argp_state *state, void *input) {
+  const arguments *a = input;
+  if (a->json && (a->markdown || a->bounds)) argp_error(state, "--json: excludes --markdown and --bounds");
+  if (a->repair && (a->json || a->markdown || a->bounds))
+    argp_error(state, "--repair: excludes --json, --markdown and --bounds");
+}
+
 static const cli_command parser = {
     .usage = "RESULTS.h5",
     .options = options,
+    .complete = complete,
     .doc = "Prints errors, times and verdicts of a results file, of a sweep or of evaluations of models.\v"
            "Exit code 1: a bound is violated; each violation is explained in a paragraph with its run and "
            "how to run it again alone. 3: a run or a check failed."};

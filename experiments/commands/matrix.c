@@ -45,8 +45,13 @@ static attn_status compute_weights(operands *o, int64_t width, void *panel) {
   o->problem.o.row = qkv->n_kv;
   o->problem.o.head = qkv->n_q * qkv->n_kv;
   o->problem.o.batch = qkv->heads * qkv->n_q * qkv->n_kv;
+  attn_view view;
   attn_status status = operands_plan(o);
+  if (!status) status = attn_plan_inspect(o->plan, &view);
   if (status) return status;
+  const char *why = attn_exempt(view.exempt, ATTN_EXEMPT_VALUES);
+  if (why && !(view.store && !view.store->v_scheme.decode))
+    return attn_fail(ATTN_EUNSUPPORTED, "%s: no weights but with its values: %s", o->spec, why);
   reading_tell("attnlab matrix", qkv);
   for (int64_t next = 0; next < qkv->n_kv; next += width) {
     const int64_t first = next + width <= qkv->n_kv ? next : qkv->n_kv - width;

@@ -101,9 +101,11 @@ static attn_status override(const char *path, const char *value, char **out) {
 
 /* What the options say of scores and mask, in place of the configuration's. */
 static attn_status override_target(arguments *a) {
+  target_options scores = a->target;
   char *score = NULL, *mask = NULL;
+  scores.mask = NULL;
   attn_status status = target_texts(&a->target, &score, &mask);
-  if (!status && *score) status = override("grid.score", score, &a->score);
+  if (!status && target_given(&scores)) status = override("grid.score", *score ? score : "none", &a->score);
   if (!status && a->target.mask) status = override("grid.mask", *mask ? mask : "none", &a->mask);
   free(score);
   free(mask);

@@ -173,7 +173,10 @@ static json_t *drawn_json(const drawn_result *d) {
   json_t *one = json_object();
   bool ok = one;
   json_put(one, "problems", json_integer(d->tried), &ok);
+  json_put(one, "of", json_integer(d->count), &ok);
   json_put(one, "refused", json_integer(d->refused), &ok);
+  json_put(one, "vacuous", json_integer(d->vacuous), &ok);
+  json_put(one, "undefined", json_integer(d->alone), &ok);
   json_put(one, "reasons", json_string(d->reasons), &ok);
   json_put(one, "failed", json_boolean(d->failed >= 0), &ok);
   if (d->failed >= 0) {

@@ -17,6 +17,12 @@ static bool has_columns(const evidence *e) {
          (gate && e->problem->d_v > 1 && gate->columns % e->problem->d_v == 0);
 }
 
+/* Would other keys be taken, or other weights given, where V = I? What rounds values to a type leaves I. */
+static bool looks_at_values(const attn_view *view) {
+  return view && attn_exempt(view->exempt, ATTN_EXEMPT_VALUES) &&
+         !(view->store && !view->store->v_scheme.decode);
+}
+
 /* A plan of only the first head or, where the variant needs the run's number of heads, as an index of its
  * queries may, of all heads on the tensors of the first. */
 static attn_status plan_first_head(const evidence *e, int64_t cells, attn_plan **plan) {
@@ -42,7 +48,7 @@ attn_status attention_map_weights(const evidence *e, int64_t cells, void **weigh
   size_t v_bytes, o_bytes;
   void *v = NULL, *o = NULL, *work = NULL;
   *weights = NULL;
-  if (has_columns(e)) return ATTN_OK;
+  if (has_columns(e) || looks_at_values(e->view)) return ATTN_OK;
   attn_status status = plan_first_head(e, cells, &plan);
   if (status) return status == ATTN_EUNSUPPORTED ? ATTN_OK : status;
   const attn_problem p = *attn_plan_problem(plan);

@@ -149,24 +149,22 @@ static attn_status pattern_budget(const evidence *e, double error, budget *out) 
   const attn_problem *p = e->problem;
   int64_t have = budget_rows(x), rows = have < CURVE_ROWS ? have : CURVE_ROWS, n = p->n_kv;
   double kept = 0, left = 0, off = 0, size = 0, *o = malloc((size_t)p->d_v * sizeof *o);
-  attn_run *runs = malloc((size_t)e->view->pattern->max_runs * sizeof *runs);
+  attn_run *runs = malloc((size_t)visible_most_runs(e->view->pattern, p) * sizeof *runs);
+  bool *inside = malloc((size_t)n);
   head_data head;
-  attn_status status = o && runs ? head_data_borrow(e, 0, 0, &head)
-                                 : attn_fail(ATTN_ENOMEM, "no memory for the kept keys of a row");
+  attn_status status = o && runs && inside ? head_data_borrow(e, 0, 0, &head)
+                                           : attn_fail(ATTN_ENOMEM, "no memory for the kept keys of a row");
   for (int64_t r = 0; r < rows && !status; r++) {
     int64_t at = (2 * r + 1) * have / (2 * rows), i = x->rows[at].i;
     const double *weights = x->p + at * n, *exact = x->o + at * p->d_v;
-    int64_t count = visible_runs(e->view->pattern, p, 0, i, n, runs);
     double mass = 0;
+    kept += (double)visible_mark(e->view->pattern, p, 0, 0, i, head.keys, runs, inside) / (double)rows;
     memset(o, 0, (size_t)p->d_v * sizeof *o);
-    for (int64_t t = 0; t < count; t++)
-      for (int64_t c = 0; c < runs[t].count; c++) {
-        int64_t j = runs[t].first + c * runs[t].step;
-        if (j >= head.keys) continue;
-        kept += 1 / (double)rows;
-        mass += weights[j];
-        for (int64_t l = 0; l < p->d_v; l++) o[l] += weights[j] * head.v[j * p->d_v + l];
-      }
+    for (int64_t j = 0; j < head.keys; j++) {
+      if (!inside[j]) continue;
+      mass += weights[j];
+      for (int64_t l = 0; l < p->d_v; l++) o[l] += weights[j] * head.v[j * p->d_v + l];
+    }
     left += (1 - mass) / (double)rows;
     for (int64_t l = 0; l < p->d_v; l++) {
       double gap = (mass > 0 ? o[l] / mass : 0) - exact[l];
@@ -185,6 +183,7 @@ static attn_status pattern_budget(const evidence *e, double error, budget *out) 
   }
   free(o);
   free(runs);
+  free(inside);
   return status;
 }
 

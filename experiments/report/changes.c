@@ -44,15 +44,20 @@ static void print_file(FILE *out, char letter, const changes_file *f) {
   fputs(".\n", out);
 }
 
+static bool has_word(const char *list, const char *word) {
+  const size_t length = strlen(word);
+  for (const char *at = list; (at = strstr(at, word)); at++)
+    if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length])) return true;
+  return false;
+}
+
 /* A value, or of a list of words those that the other value has not. */
 static char *shown_value(const char *name, const char *own, const char *other) {
   if (strcmp(name, "cpu_flags") != 0) return strdup(own);
   char *list = strdup(own), *rest = NULL, *out = strdup("");
   for (char *word = list ? strtok_r(list, " ", &rest) : NULL; word && out;
        word = strtok_r(NULL, " ", &rest)) {
-    const char *at = strstr(other, word);
-    const size_t length = strlen(word);
-    if (at && (at == other || at[-1] == ' ') && (at[length] == ' ' || !at[length])) continue;
+    if (has_word(other, word)) continue;
     char *longer = text_format("%s%s%s", out, *out ? " " : "", word);
     free(out);
     out = longer;
@@ -108,7 +113,7 @@ static void print_pairs(FILE *out, const result_pairs *p) {
     const char *what;
   } other[] = {{p->other_isa, "another instruction set"},
                {p->other_threads, "another number of threads"},
-               {p->other_data, "other data (SHA-256), so that their errors do not compare"}};
+               {p->other_data, "other data or files (SHA-256), so that their errors do not compare"}};
   for (size_t i = 0; i < sizeof other / sizeof *other; i++)
     if (other[i].count) fprintf(out, " %zu with %s.", other[i].count, other[i].what);
   fputs("\n\n", out);

@@ -37,8 +37,8 @@ static attn_status stretch(stretches *s, const uint8_t *at, size_t bytes) {
 /* The session of the lines at hand. */
 typedef struct session {
   bool begun;
-  bool
-      sweep; /* its rows are a sweep's, of which lines of older programs have no checksum and are looked at */
+  bool sweep; /* its rows are a sweep's: lines of older programs have no checksum, and are looked at */
+  int64_t number;
 } session;
 
 /* EINVAL: the line is damaged. */
@@ -47,7 +47,9 @@ static attn_status examine(const char *path, const journal_line *line, session *
   result_row row;
   attn_status status = journal_line_classify(path, line, &entry);
   if (status) return status;
-  if (entry.header) *at = (session){true, !json_object_get(entry.header, "rows")};
+  if (entry.header)
+    *at = (session){true, !json_object_get(entry.header, "rows"),
+                    json_integer_value(json_object_get(entry.header, "session"))};
   json_decref(entry.header);
   if (!entry.is_row) return ATTN_OK;
   if (!at->begun)
@@ -57,7 +59,12 @@ static attn_status examine(const char *path, const journal_line *line, session *
                ? ATTN_OK
                : attn_fail(ATTN_EINVAL, "%s:%lld: the line has no checksum", path, (long long)line->number);
   status = journal_line_row(&rows_of_sweep, path, line, &row);
-  if (!status) result_row_free(&row);
+  if (!status && row.session != at->number)
+    status = attn_fail(ATTN_EINVAL, "%s:%lld: a row of session %lld, under the header of session %lld", path,
+                       (long long)line->number, (long long)row.session, (long long)at->number);
+  else if (status)
+    return status;
+  result_row_free(&row);
   return status;
 }
 
@@ -67,7 +74,7 @@ static attn_status sort_lines(int fd, const char *path, const file_map *content,
                               size_t *bad) {
   journal_reader r;
   journal_line line;
-  session at = {false, false};
+  session at = {.begun = false};
   int64_t from = 0;
   attn_status status = journal_reader_open(&r, fd, path);
   for (; !status && !(status = journal_reader_next(&r, &line)) && line.text; from = r.offset) {

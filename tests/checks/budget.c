@@ -159,6 +159,16 @@ static void all_columns(run_case *c, result_row *row) {
   cr_assert_eq(evidence_all(&c->e, false, checks_run, row), ATTN_OK, "%s", attn_last_error());
 }
 
+/* Keys that the problem masks besides are not kept. */
+Test(checks_budget, masked_keys) {
+  attn_problem p = shape(32);
+  result_row row = row_empty();
+  p.mask = (attn_mask){.kind = ATTN_MASK_PREFIX, .size = 9};
+  all_columns(case_gaussian("longformer:window=8,global=2", p, 1), &row);
+  cr_expect_float_eq(row.budget_used, row.keys_mean, 1e-9, "%g, not %g", row.budget_used, row.keys_mean);
+  result_row_free(&row);
+}
+
 Test(checks_budget, explaining_columns) {
   result_row row = row_empty();
   run_case *c = case_gaussian("longformer:window=8", case_problem(1, 2, 2, 64, 8, 5, false, ATTN_F32), 1);
