@@ -48,7 +48,6 @@ Test(checks_floating, padding_and_rows_without_keys) {
     case_set(c, c->o, case_count_o(&p) - 1, 1e-30); /* of a row that sees no key */
     result_bound b = case_check(&c->e, first_bound(specs[s]));
     cr_expect_eq(b.verdict, VERDICT_VIOLATED);
-    case_free(c);
   }
 }
 
@@ -103,7 +102,6 @@ Test(checks_floating, one_wrong_component_fails) {
     expect_exact(c, specs[s], VERDICT_VIOLATED, "one component");
     case_set(c, c->o, at, (double)NAN);
     expect_exact(c, specs[s], VERDICT_VIOLATED, "a NaN");
-    case_free(c);
   }
 }
 
@@ -112,7 +110,6 @@ Test(checks_floating, overflow_and_infinity_are_uncertifiable) {
   case_run(c, "tiled", NULL);
   expect_exact(c, "tiled", VERDICT_UNCERTIFIABLE, "overflow");
   cr_expect_str_eq(case_check(&c->e, "FP-2").message, row_reason(ROW_OVERFLOW));
-  case_free(c);
   c = case_make(small(ATTN_F32, false), 1, 1);
   case_set(c, c->v, 5, (double)INFINITY);
   case_run(c, "tiled", NULL);
@@ -184,7 +181,6 @@ Test(checks_floating, every_member_of_the_rounding_counts) {
               "log-sum %g, %g, not %g, %g", found[0], found[1], log(sum), off);
     row_space_free(&s);
     head_data_free(&head);
-    case_free(c);
   }
 }
 
@@ -201,7 +197,6 @@ Test(checks_floating, the_model_holds_and_is_sharper) {
     cr_expect(model.verdict == VERDICT_CONSISTENT && model.kind == KIND_MODEL, "%s: %g of %g, %s", specs[s],
               model.measured, model.value, model.message);
     cr_expect_lt(model.value, 0.9 * sure.value, "%s", specs[s]);
-    case_free(c);
   }
 }
 
@@ -232,7 +227,6 @@ Test(checks_floating, one_key_of_a_recurrence) {
     const double allowed = roundings[t % 5] * 0x1p-24 * fabs(case_get(c, c->o, 0));
     cr_expect(t > 4 ? b.verdict == VERDICT_UNCERTIFIABLE : fabs(b.value / allowed - 1) < 0.01,
               "%s: %g, not %g", rules[t % 5], b.value, allowed);
-    case_free(c);
   }
 }
 

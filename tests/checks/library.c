@@ -7,6 +7,7 @@
 
 #include "attn_arithmetic.h"
 #include "experiments/verification/attn_check.h"
+#include "tests/support/basics/kept.h"
 
 enum { BATCH = 2, HEADS = 4, KV_HEADS = 2, N_Q = 66, N = 70, D = 16, D_V = 12 };
 enum { COUNT = BATCH * HEADS * N * D, ROOM = 8 * COUNT };
@@ -26,11 +27,9 @@ static void draw(void *at, int64_t count, attn_dtype type, uint64_t seed) {
 }
 
 static attn_status call_run(call *c) {
-  c->t.work = malloc(attn_plan_work_size(c->plan) + 1);
-  const attn_status status = attn_plan_run(c->plan, &c->t);
-  free(c->t.work);
-  c->t.work = NULL;
-  return status;
+  attn_tensors t = c->t;
+  t.work = kept_memory(malloc(attn_plan_work_size(c->plan) + 1));
+  return attn_plan_run(c->plan, &t);
 }
 
 static attn_problem shape(void) {
@@ -44,8 +43,15 @@ static attn_problem shape(void) {
 /* strided: all tensors, or one after the other by some of their strides. */
 enum { DENSE, ALL, ENTRIES_OF_Q, HEADS_OF_K, ROWS_OF_V, HEADS_OF_O, STRIDED };
 
+static void release_call(void *of) {
+  call *c = of;
+  attn_plan_destroy(c->plan);
+  free(c);
+}
+
+/* Kept. */
 static call *call_make(const char *spec, attn_dtype dtype, int strided, bool padded) {
-  call *c = calloc(1, sizeof *c);
+  call *c = keep_object(calloc(1, sizeof *c), release_call);
   attn_problem p = shape();
   p.dtype = dtype;
   const attn_stride wide = {.batch = N * HEADS * 20, .head = 20, .row = HEADS * 20};
@@ -65,16 +71,14 @@ static call *call_make(const char *spec, attn_dtype dtype, int strided, bool pad
   return c;
 }
 
-static void call_free(call *c) {
-  attn_plan_destroy(c->plan);
-  free(c);
-}
+static void release_checked(void *found) { attn_checked_free(found); }
 
-static attn_checked *judged(const call *c) {
+/* Kept. */
+static attn_checked *judged(const call *c, const attn_check_options *options) {
   attn_checked *found = NULL;
-  cr_assert_eq(attn_check(c->plan, &c->t, NULL, &found), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(attn_check(c->plan, &c->t, options, &found), ATTN_OK, "%s", attn_last_error());
   cr_assert_not_null(found);
-  return found;
+  return keep_object(found, release_checked);
 }
 
 static const attn_bound *bound_of(const attn_checked *c, const char *name) {
@@ -94,7 +98,7 @@ Test(checks_library, right_outputs_pass_and_a_wrong_element_is_found) {
     for (int padded = 0; padded < 2; padded++) {
       const attn_dtype type = (strided + padded) % 2 ? ATTN_F64 : ATTN_F32;
       call *c = call_make("tiled", type, strided, padded);
-      attn_checked *found = judged(c);
+      attn_checked *found = judged(c, NULL);
       const attn_bound *fp2 = bound_of(found, "FP-2");
       cr_expect_str_eq(found->verdict, "pass");
       cr_expect(found->error < 1e-5 && found->error_low == found->error_high);
@@ -102,16 +106,13 @@ Test(checks_library, right_outputs_pass_and_a_wrong_element_is_found) {
       cr_expect(!strcmp(fp2->verdict, "pass") && !strcmp(fp2->kind, "hard") && isnan(fp2->p_value));
       cr_expect(fp2->measured > 0 && fp2->measured <= fp2->value && fp2->value < 1e-3);
       cr_expect(strstr(fp2->statement, "online") && strstr(fp2->formula, "<=") && *fp2->source);
-      attn_checked_free(found);
       const int64_t at = last_element(c);
       attn_set(c->o, at, type, attn_get(c->o, at, type) + 0.01);
-      found = judged(c);
+      found = judged(c, NULL);
       cr_expect_str_eq(found->verdict, "violated", "%d %d %d", strided, padded, (int)type);
       fp2 = bound_of(found, "FP-2");
       cr_expect(fabs(fp2->measured - 0.01) < 1e-5 && fp2->value < 1e-3);
       cr_expect(found->error > 1e-5);
-      attn_checked_free(found);
-      call_free(c);
     }
 }
 
@@ -119,15 +120,13 @@ Test(checks_library, sixteen_bits_are_those_of_fp32_rounded_once) {
   for (int type = ATTN_F16; type <= ATTN_BF16; type++)
     for (int strided = 0; strided < 2; strided++) {
       call *c = call_make("longformer:window=16", (attn_dtype)type, strided, false);
-      attn_checked *found = judged(c);
+      attn_checked *found = judged(c, NULL);
       cr_expect_str_eq(found->verdict, "pass");
       cr_expect(found->error > 0.01, "a window leaves keys out: %g", found->error);
-      attn_checked_free(found);
       const int64_t at = last_element(c);
       attn_set(c->o, at, (attn_dtype)type, attn_get(c->o, at, (attn_dtype)type) + 0.25);
       cr_expect_eq(attn_check(c->plan, &c->t, NULL, &found), ATTN_EFOREIGN);
       cr_expect_null(found);
-      call_free(c);
     }
 }
 
@@ -135,10 +134,9 @@ static void expect_judged(call *c, const attn_extra *extra, int64_t extras) {
   c->t.extra = extra;
   c->t.extras = extras;
   cr_assert_eq(call_run(c), ATTN_OK, "%s", attn_last_error());
-  attn_checked *found = judged(c);
+  attn_checked *found = judged(c, NULL);
   cr_expect_str_eq(bound_of(found, "SUM-1")->verdict, "pass", "%s of %d columns: %s", extra->name,
                    (int)extra->columns, bound_of(found, "SUM-1")->message);
-  attn_checked_free(found);
 }
 
 /* Of an entry or all, a head or all, an element of a row or all; and of what terms read. */
@@ -160,32 +158,24 @@ Test(checks_library, sums_read_the_tensors_of_a_call) {
     if (bad[x].columns == 2) gates[7] = (double)INFINITY;
     cr_expect_eq(call_run(c), ATTN_EINVAL, "tensor %zu", x);
   }
-  call_free(c);
   c = call_make("0.5*topk:k=3,by=index,index_heads=2,index_width=3 + gate*tiled", ATTN_F32, false, false);
   const attn_extra index[] = {{"index_q", ATTN_F64, numbers, 1, 2, N_Q, 3},
                               {"index_k", ATTN_F64, numbers + N, 1, 1, N, 3}};
   expect_judged(c, index, 2);
-  call_free(c);
 }
 
 /* A window is no exact attention, a sample of rows has an interval, and properties come with the others. */
 Test(checks_library, options_choose_rows_and_properties) {
   call *c = call_make("longformer:window=16", ATTN_F32, false, false);
-  attn_checked *found = NULL, *again = NULL;
   const attn_check_options sampled = {.seed = 3, .rows = 12}, properties = {.properties = true};
-  cr_assert_eq(attn_check(c->plan, &c->t, &sampled, &found), ATTN_OK);
-  cr_assert_eq(attn_check(c->plan, &c->t, &sampled, &again), ATTN_OK);
+  const attn_checked *found = judged(c, &sampled), *again = judged(c, &sampled);
   cr_expect_eq(found->rows, 12 * BATCH * HEADS);
   cr_expect(found->error_low < found->error && found->error < found->error_high);
   cr_expect_eq(found->error, again->error);
   cr_expect_null(bound_of(found, "PROP-LEN"));
-  attn_checked_free(again);
-  attn_checked_free(found);
-  cr_assert_eq(attn_check(c->plan, &c->t, &properties, &found), ATTN_OK);
+  found = judged(c, &properties);
   cr_expect_str_eq(bound_of(found, "PROP-LEN")->verdict, "pass");
   cr_expect_str_eq(bound_of(found, "PROP-LEN")->kind, "property");
-  attn_checked_free(found);
-  call_free(c);
 }
 
 Test(checks_library, calls_that_cannot_be_judged_are_refused) {
@@ -217,13 +207,12 @@ Test(checks_library, calls_that_cannot_be_judged_are_refused) {
     cr_expect(strstr(attn_last_error(), wrong ? "kv_len[1] = -1, expected 0 ... 70" : "kv_len[1] = 71,"));
   }
   cr_expect_null(found);
-  call_free(c);
   attn_checked_free(NULL);
 }
 
 /* Keys and values that are codes are judged as the numbers that these stand for. */
 Test(checks_library, judges_calls_whose_keys_and_values_are_codes) {
-  call *c = calloc(1, sizeof *c);
+  call *c = keep_object(calloc(1, sizeof *c), release_call);
   attn_problem p = attn_problem_make(BATCH, HEADS, N, D);
   double wide[D];
   p.k.stored = ATTN_Q8_0;
@@ -241,13 +230,11 @@ Test(checks_library, judges_calls_whose_keys_and_values_are_codes) {
   cr_assert_eq(call_run(c), ATTN_OK, "%s", attn_last_error());
   for (int wrong = 0; wrong < 2; wrong++) {
     if (wrong) attn_set(c->o, 777, ATTN_F32, attn_get(c->o, 777, ATTN_F32) + 0.01);
-    attn_checked *found = judged(c);
+    attn_checked *found = judged(c, NULL);
     const attn_bound *fp2 = bound_of(found, "FP-2");
     cr_assert_not_null(fp2);
     cr_expect_str_eq(fp2->verdict, wrong ? "violated" : "pass");
-    attn_checked_free(found);
   }
-  call_free(c);
 }
 
 /* A number that f16 does not hold makes the output infinite: no bound speaks of it, and none is violated. */
@@ -260,13 +247,11 @@ Test(checks_library, judges_no_bound_of_numbers_that_a_store_cannot_hold) {
     call *c = call_make(specs[i], ATTN_F32, false, false);
     attn_set(i == 0 ? c->v : c->k, 40, ATTN_F32, 1e7);
     cr_assert_eq(call_run(c), ATTN_OK, "%s", attn_last_error());
-    attn_checked *found = judged(c);
+    attn_checked *found = judged(c, NULL);
     for (size_t b = 0; b < found->count; b++)
       cr_expect_str_neq(found->bounds[b].verdict, "violated", "%s: %s", specs[i], found->bounds[b].name);
     const attn_bound *output = bound_of(found, "QNT-0");
     cr_assert_not_null(output);
     cr_expect_str_neq(output->verdict, "pass", "%s", specs[i]);
-    attn_checked_free(found);
-    call_free(c);
   }
 }

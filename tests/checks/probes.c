@@ -104,8 +104,8 @@ Test(checks_probes, exact_rows_are_those_of_the_textbook) {
     cr_assert_eq(exact_rows_compute(&p, c->q, c->k, c->v, kv_len, 5, &x), ATTN_OK);
     cr_expect_eq(x->complete, !(kind & 4));
     cr_expect_eq(x->judged > x->count, !x->complete);
-    double *weights = malloc((size_t)p.n_kv * sizeof(double)),
-           *scratch = malloc((size_t)p.n_kv * sizeof(double)), o[7];
+    double *weights = kept_memory(malloc((size_t)p.n_kv * sizeof(double))),
+           *scratch = kept_memory(malloc((size_t)p.n_kv * sizeof(double))), o[7];
     for (int64_t r = 0; r < x->judged; r++) {
       const sample_row *at = &x->rows[r];
       int64_t keys = attn_reference_row(&p, NULL, c->q, c->k, c->v, kv_len, at->batch, at->head, at->i,
@@ -114,10 +114,7 @@ Test(checks_probes, exact_rows_are_those_of_the_textbook) {
       for (int64_t j = 0; j < p.n_kv; j++) cr_assert_float_eq(weights[j], x->p[r * p.n_kv + j], 1e-14);
       for (int64_t l = 0; l < 7; l++) cr_assert_float_eq(o[l], x->o[r * 7 + l], 1e-13);
     }
-    free(weights);
-    free(scratch);
     exact_rows_free(x);
-    case_free(c);
   }
 }
 
@@ -330,6 +327,5 @@ Test(checks_probes, halves_may_be_off_by_what_is_declared) {
     run_case *c = case_gaussian("wrong_tiled", case_problem(1, 1, 1, 20, 6, 5, true, ATTN_F32), 1);
     calls = 0;
     expect_verdict(&c->e, "PROP-HALF", i == 2 ? VERDICT_PASS : VERDICT_VIOLATED, "declared");
-    case_free(c);
   }
 }

@@ -169,7 +169,6 @@ Test(checks_properties, every_check_of_the_kind_of_variant) {
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
       cr_expect(strncmp(row.bounds[b].name, families[f], strlen(families[f])), "a cell of another kind: %s",
                 row.bounds[b].name);
-  result_row_free(&row);
 }
 
 /* A variant that says nothing of itself: whatever it computes, its declared checks say why they say nothing,
@@ -185,7 +184,6 @@ Test(checks_properties, nothing_described_is_unchecked) {
                   strcmp(b->message, "the variant describes no rounding") == 0,
               "%s: %d, %s", b->name, (int)b->verdict, b->message);
   cr_expect_eq(bounds_worst(row.bounds, row.bounds_count), VERDICT_UNCHECKED);
-  result_row_free(&row);
 }
 
 /* What holds of the rows that are numbers says nothing of the others. */

@@ -121,7 +121,6 @@ Test(checks_tails, sound_samples_keep_their_law) {
       }
       for (int n = 2; n < 4; n++)
         expect_verdict(&c->e, n == 2 ? "SP-2" : "SP-3", VERDICT_NOT_APPLICABLE, "keys with weights");
-      case_free(c);
     }
 }
 
@@ -141,7 +140,6 @@ Test(checks_tails, few_queries_are_judged) {
     const char *what = text_of("%d queries", (int)n_q);
     expect_sound(c, "planted_sample", what);
     cr_expect_eq(case_check(&c->e, "LAW-1").verdict, VERDICT_CONSISTENT, "%s", what);
-    case_free(c);
   }
 }
 
@@ -159,7 +157,6 @@ Test(checks_tails, heads_that_depend_on_the_seed) {
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
     run_case *c = case_gaussian(specs[s], case_problem(1, 1, 1, 20, 8, 4, false, ATTN_F32), 0.5);
     expect_sound(c, specs[s], "a head that is drawn");
-    case_free(c);
   }
 }
 
@@ -171,7 +168,6 @@ Test(checks_tails, keys_that_are_never_drawn_have_no_law) {
   expect_verdict(&c->e, "LAW-1", VERDICT_CONSISTENT, "keys opposite to queries");
   expect_verdict(&c->e, "LAW-2", VERDICT_NOT_APPLICABLE, "keys opposite to queries");
   expect_verdict(&c->e, "LAW-3", VERDICT_UNCERTIFIABLE, "keys opposite to queries");
-  case_free(c);
   c = case_gaussian(spec, case_problem(1, 1, 1, 3, 1, 4, true, ATTN_F64), 1);
   expect_sound(c, spec, "few keys opposite to queries");
 }
@@ -188,7 +184,6 @@ Test(checks_tails, rows_of_features_alone_are_the_features) {
       const result_bound b = case_check(&c->e, n == 1 ? "RES-1" : "RES-2");
       cr_expect(!rejected(&b), "RES-%d of %s: measured %g, %g, %s", n, spec, b.measured, b.value, b.message);
     }
-    case_free(c);
   }
   const attn_problem few = case_problem(1, 1, 1, 3, 12, 5, true, ATTN_F32);
   expect_gaussian("longformer:window=2 + linear", few, 1, "RES-2", VERDICT_PASS, "the rest is key 0");
@@ -201,7 +196,6 @@ Test(checks_tails, what_a_sample_spends) {
   cr_assert_eq(budget_kept(&c->e, &kept), ATTN_OK);
   expect_near(kept.drawn_share, 8.0 / 92, "8 keys of 92");
   cr_expect_eq(kept.keys_mean, 12);
-  case_free(c);
   c = case_gaussian("planted_sample:window=96", case_problem(1, 2, 1, 96, 8, 4, false, ATTN_F32), 1);
   cr_assert_eq(budget_kept(&c->e, &kept), ATTN_OK);
   cr_expect(kept.drawn_share == 1 && kept.keys_mean == 96, "%g of %g", kept.drawn_share, kept.keys_mean);
@@ -267,10 +261,8 @@ Test(checks_tails, laws_that_are_missing_misstated_or_claimed) {
   variant_described("planted_sample", "changed_sample", describe_changed);
   run_case *c = changed(forget_law);
   for (int l = 0; l < LAWS; l++) expect_verdict(&c->e, laws[l], VERDICT_NOT_APPLICABLE, "no law");
-  case_free(c);
   c = changed(misstate_weights);
   expect_verdict(&c->e, "LAW-4", VERDICT_VIOLATED, "1e-5 more");
-  case_free(c);
   c = changed(claim);
   const result_bound b = case_check(&c->e, "VA-1");
   cr_expect(b.kind == KIND_MODEL && b.verdict == VERDICT_UNCERTIFIABLE && b.measured > 0.9, "%d, %g, %s",

@@ -77,7 +77,6 @@ static void every_setting(case_shape shape, attn_dtype dtype) {
         run_fenced(specs.text[s], &options, &in, placings[(s + 1) % PLACINGS]);
       }
     spec_list_free(&specs);
-    inputs_free(&in);
   }
 }
 

@@ -16,18 +16,17 @@ typedef struct run {
   double *lse;
 } run;
 
+/* Kept. */
 static run run_lse(const attn_plan *plan, const inputs *in) {
   const attn_problem *p = &in->problem;
-  run r = {calloc(output_count(p), attn_dtype_size(p->dtype)),
-           calloc((size_t)(p->batch * p->heads * p->n_q), sizeof(double))};
+  run r = {kept_memory(calloc(output_count(p), attn_dtype_size(p->dtype))),
+           kept_memory(calloc((size_t)(p->batch * p->heads * p->n_q), sizeof(double)))};
   attn_tensors x = tensors_of(in);
   x.o = r.o;
   x.lse = r.lse;
   EXPECT_STATUS(run_tensors(plan, x), ATTN_OK);
   return r;
 }
-
-static void run_free(run r) { free(r.o), free(r.lse); }
 
 /* The lse of a row in long double; *error: the most that the engine's may differ. A score's error is gamma of
  * its chain times sum |q||k|; the exponents add kappa_s u |m - s| and exp_error, the sum its chain; the
@@ -78,7 +77,6 @@ static void try(const inputs *in, const char *spec, const char *isa) {
     if (isinf(lse) ? r.lse[row] != lse : !(fabs(r.lse[row] - lse) <= error))
       note_failure("row %lld: lse %.17g, expected %.17g within %g", (long long)row, r.lse[row], lse, error);
   }
-  run_free(r);
   attn_plan_destroy(plan);
 }
 
@@ -109,13 +107,9 @@ Test(core_lse, joins_parts_of_the_keys) {
     piece.problem = part;
     piece.k = in.k + (i ? CUT : 0) * all.k.row * 8;
     piece.v = in.v + (i ? CUT : 0) * all.v.row * 8;
-    attn_plan *plan = plan_or_note(&part, "tiled", NULL);
-    cr_assert(plan);
-    runs[i] = run_lse(plan, &piece);
-    attn_plan_destroy(plan);
+    runs[i] = run_lse(plan_kept(&part, "tiled", NULL), &piece);
   }
-  attn_plan *plan = plan_or_note(&all, "tiled", NULL);
-  cr_assert(plan);
+  attn_plan *plan = plan_kept(&all, "tiled", NULL);
   oracle exact = oracle_of(plan, &in);
   double *o = kept_memory(malloc(output_count(&all) * sizeof *o));
   for (size_t e = 0; e < output_count(&all); e++) {
@@ -127,9 +121,6 @@ Test(core_lse, joins_parts_of_the_keys) {
   }
   expect_within(&all, o, &exact, "joined");
   oracle_free(&exact);
-  attn_plan_destroy(plan);
-  run_free(runs[0]);
-  run_free(runs[1]);
 }
 
 /* Scores of -Inf alone sum to 0, whatever weight the kernels keep for them. A NaN is one of its row alone. */
@@ -140,15 +131,11 @@ Test(core_lse, what_is_not_finite) {
     for (int64_t l = 0; l < 4; l++) inputs_set(&in, TENSOR_K, 0, 0, 0, l, l ? 0.0 : -(double)INFINITY);
     for (int64_t i = 0; i < 20; i++) inputs_set(&in, TENSOR_Q, 0, 0, i, 0, 1);
     attn_options options = {.isa = *isa};
-    attn_plan *plan = plan_or_note(&in.problem, "tiled", &options);
-    cr_assert(plan);
+    attn_plan *plan = plan_kept(&in.problem, "tiled", &options);
     run r = run_lse(plan, &in);
     note_context("%s", *isa);
     EXPECT(isinf(r.lse[0]) && r.lse[0] < 0);
     for (int64_t i = 1; i < 20; i++) EXPECT(i == 5 ? isnan(r.lse[i]) : isfinite(r.lse[i]));
-    run_free(r);
-    attn_plan_destroy(plan);
-    inputs_free(&in);
   }
 }
 
@@ -199,7 +186,6 @@ static void expect_logits(const inputs *in, const char *spec) {
     for (int64_t l = 0; l < p->d_v; l++) EXPECT(attn_get(r.o, row * p->d_v + l, p->dtype) == 0);
   }
   EXPECT(empty > 0);
-  run_free(r);
   attn_plan_destroy(plan);
 }
 
@@ -229,7 +215,6 @@ Test(core_lse, rows_without_keys) {
         note_context("%s, hidden %d, %s", expressions[e], how, sink ? "sink" : "no sink");
         expect_logits(&in, expressions[e]);
       }
-      inputs_free(&in);
     }
   cr_expect(tried > 200, "%d", tried);
 }
@@ -238,11 +223,9 @@ Test(core_lse, refusals) {
   attn_problem problem = attn_problem_make(1, 1, 4, 4);
   float x[16] = {0}, o[16];
   double lse[4];
-  attn_plan *full = plan_or_note(&problem, "full", NULL), *tiled = plan_or_note(&problem, "tiled", NULL);
-  cr_assert(full && tiled);
+  attn_plan *full = plan_kept(&problem, "full", NULL), *tiled = plan_kept(&problem, "tiled", NULL);
   void *work = kept_memory(malloc(attn_plan_work_size(full) + attn_plan_work_size(tiled)));
   EXPECT_STATUS(attn_plan_execute_lse(full, x, x, x, NULL, o, lse, work), ATTN_EUNSUPPORTED);
   EXPECT_STATUS(attn_plan_execute_lse(tiled, x, x, x, NULL, o, NULL, work), ATTN_EINVAL);
   EXPECT_STATUS(attn_plan_execute_lse(tiled, x, x, NULL, NULL, o, lse, work), ATTN_EINVAL);
-  attn_plan_destroy(full), attn_plan_destroy(tiled);
 }

@@ -130,7 +130,6 @@ Test(core_special, infinite_and_nan_scores) {
       inputs_set(&in, TENSOR_V, 0, 0, 3, 1, (double)INFINITY);
       inputs_set(&in, TENSOR_V, 0, 0, 3, 2, -(double)INFINITY);
       expect_classes(&in, "scores and Inf in v");
-      inputs_free(&in);
     }
 }
 
@@ -148,7 +147,6 @@ Test(core_special, infinity_under_a_tiny_weight) {
       inputs_set(&in, TENSOR_V, 0, 0, 3, 4, (double)INFINITY);
       inputs_set(&in, TENSOR_V, 0, 0, 90, 4, -(double)INFINITY);
       expect_classes(&in, "tiny weights");
-      inputs_free(&in);
     }
 }
 
@@ -168,7 +166,6 @@ Test(core_special, infinity_long_before_the_maximum) {
       inputs_set(&in, TENSOR_V, 0, 0, 1500, 1, -(double)INFINITY);
       inputs_set(&in, TENSOR_V, 0, 1, 2170, 2, -(double)INFINITY); /* masked for some */
       expect_classes(&in, "rising scores");
-      inputs_free(&in);
     }
 }
 

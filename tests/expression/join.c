@@ -100,10 +100,10 @@ static void expect_union(const char *spec, const char *const *terms) {
   for (int k = 0; k < 8; k++) {
     const attn_problem p = problem_of(k & 1 || strstr(spec, "streaming"), k & 2 ? 90 : N);
     inputs in = inputs_make(&p, k & 4, 3, 1);
-    attn_plan *plan = plan_made(&p, spec, NULL), *own[4] = {NULL};
+    attn_plan *plan = plan_kept(&p, spec, NULL), *own[4] = {NULL};
     int64_t count = 0;
     note_context("%s%s%s", spec, k & 1 ? " causal" : "", k & 4 ? " padded" : "");
-    for (; terms[count]; count++) cr_assert_not_null(own[count] = plan_or_note(&p, terms[count], NULL));
+    for (; terms[count]; count++) own[count] = plan_kept(&p, terms[count], NULL);
     if (strcmp(terms[0], "tiled") != 0) expect_limit(plan, own, count);
     for (int64_t x = 0; x < p.batch * HEADS * p.n_q; x += 7) {
       const int64_t batch = x / p.n_q / HEADS, head = x / p.n_q % HEADS, i = x % p.n_q;
@@ -120,8 +120,6 @@ static void expect_union(const char *spec, const char *const *terms) {
         break;
       }
     }
-    attn_plan_destroy(plan);
-    for (int64_t t = 0; t < count; t++) attn_plan_destroy(own[t]);
     inputs_free(&in);
   }
 }
@@ -168,21 +166,19 @@ static void expect_same_bits(const char *a, const char *b, bool causal) {
   const attn_problem p = problem_of(causal, N);
   note_context("%s against %s", a, b);
   inputs in = inputs_make(&p, true, 5, 1);
-  attn_plan *one = plan_or_note(&p, a, NULL), *other = plan_or_note(&p, b, NULL);
+  attn_plan *one = plan_kept(&p, a, NULL), *other = plan_kept(&p, b, NULL);
   void *x = kept_memory(run_plain(one, &in)), *y = kept_memory(run_plain(other, &in));
   if (x && y) expect_same(&p, x, y, "bitwise");
   double law[2][N + 1][5] = {{{0}}};
   law_of(one, &in, law[0]), law_of(other, &in, law[1]);
   EXPECT(!memcmp(law[0], law[1], sizeof law[0]));
-  attn_plan_destroy(one), attn_plan_destroy(other);
 }
 
 Test(expression_join, of_everything_is_exact_attention) {
   attn_view view;
   const attn_problem p = problem_of(true, N);
-  attn_plan *plan = plan_inspected(&p, "streaming + tiled", NULL, &view);
+  keep_object(plan_inspected(&p, "streaming + tiled", NULL, &view), destroy_plan);
   EXPECT(view.caps & ATTN_CAP_EXACT && view.selector && view.selector->every);
-  attn_plan_destroy(plan);
 }
 
 /* -- a term that minds what others own, with weights -- */
@@ -252,8 +248,7 @@ Test(expression_join, weights_stay_with_their_keys) {
       note_context("%s", spec);
       const attn_problem p = problem_of(causal || h == 0, N);
       inputs in = inputs_make(&p, true, 3, 1);
-      attn_plan *plan = plan_or_note(&p, spec, NULL), *head = plan_or_note(&p, heads[h], NULL);
-      cr_assert(plan && head);
+      attn_plan *plan = plan_kept(&p, spec, NULL), *head = plan_kept(&p, heads[h], NULL);
       for (int64_t x = 0; x < p.batch * HEADS * N; x += 11) {
         const int64_t batch = x / N / HEADS, line = x / N % HEADS, i = x % N, keys = inputs_keys(&in, batch);
         int64_t seen = 0, first, end;
@@ -266,10 +261,7 @@ Test(expression_join, weights_stay_with_their_keys) {
         if (!same(&got, &expected))
           note_failure("batch %d, head %d, query %d", (int)batch, (int)line, (int)i);
       }
-      void *o = run_plain(plan, &in);
-      free(o);
-      attn_plan_destroy(plan), attn_plan_destroy(head);
-      inputs_free(&in);
+      free(run_plain(plan, &in));
     }
 }
 

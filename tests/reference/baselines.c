@@ -5,11 +5,12 @@
 
 #include "experiments/evidence/null.h"
 #include "experiments/reference/census.h"
+#include "tests/support/basics/kept.h"
 
 enum { BATCH = 2, HEADS = 4, KV_HEADS = 2, N_Q = 700, N_KV = 800, D = 3, ROWS = BATCH * HEADS * N_Q };
 
 static double *normals(int64_t count, uint64_t seed) {
-  double *x = malloc((size_t)count * sizeof *x);
+  double *x = kept_memory(malloc((size_t)count * sizeof *x));
   attn_rng rng;
   attn_rng_init(&rng, seed, 1, 0);
   for (int64_t i = 0; i < count; i++) x[i] = attn_rng_normal(&rng);
@@ -55,7 +56,7 @@ static void expect_means(const evidence *e, const double *o, bool masked) {
 
 Test(reference_baselines, every_row_is_filled) {
   double *q = normals(ROWS * D, 1), *k = normals(BATCH * KV_HEADS * N_KV * D, 2),
-         *v = normals(BATCH * KV_HEADS * N_KV * D, 3), *o = malloc(ROWS * D * sizeof *o);
+         *v = normals(BATCH * KV_HEADS * N_KV * D, 3), *o = kept_memory(malloc(ROWS * D * sizeof *o));
   for (int masked = 0; masked < 2; masked++) {
     attn_problem p = attn_problem_make(BATCH, HEADS, N_Q, D);
     const int64_t kv_len[] = {790, 333};
@@ -77,8 +78,4 @@ Test(reference_baselines, every_row_is_filled) {
     fill("null_zeros", &e, o);
     exact_rows_free(x);
   }
-  free(q);
-  free(k);
-  free(v);
-  free(o);
 }

@@ -96,7 +96,7 @@ Test(reference_census, scores_and_masks_are_those_of_the_problem) {
 Test(reference_census, rows_without_keys_are_zero) {
   static const double sink[] = {0.5, -2};
   attn_problem p = problem_of(&(shape){1, 2, 1, 110, 700, 8, 6, false}, ATTN_F32);
-  float *bias = malloc((size_t)(p.n_q * p.n_kv) * sizeof *bias);
+  float *bias = kept_memory(malloc((size_t)(p.n_q * p.n_kv) * sizeof *bias));
   attn_rng rng = rng_of(1, 1, 0);
   for (int64_t i = 0; i < p.n_q * p.n_kv; i++)
     bias[i] = i / p.n_kv % 7 == 3 || attn_rng_below(&rng, 3) ? -INFINITY : (float)attn_rng_normal(&rng);
@@ -108,7 +108,6 @@ Test(reference_census, rows_without_keys_are_zero) {
   run_case *c = case_make(p, 1, 5);
   double *o = census_of(c, &p, NULL);
   for (int64_t l = 0; l < p.d_v; l++) cr_expect(o[3 * p.d_v + l] == 0 && o[4 * p.d_v + l] != 0);
-  free(bias);
 }
 
 Test(reference_census, strides_are_the_problems) {
@@ -155,7 +154,7 @@ Test(reference_census, what_is_not_finite_stays_in_its_rows) {
 Test(reference_census, hidden_values_reach_no_row) {
   enum { KEYS = 600, ROWS = 300, ODD = 430, D_V = 6 };
   attn_problem p = problem_of(&(shape){1, 1, 1, ROWS, KEYS, 8, D_V, false}, ATTN_F32);
-  float *bias = calloc((size_t)ROWS * KEYS, sizeof *bias);
+  float *bias = kept_memory(calloc((size_t)ROWS * KEYS, sizeof *bias));
   for (int64_t i = 0; i < ROWS; i += 2) bias[i * KEYS + ODD] = -INFINITY;
   p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F32, .row = KEYS};
   run_case *c = case_make(p, 1, 5);
@@ -173,7 +172,6 @@ Test(reference_census, hidden_values_reach_no_row) {
                 x->o[i * D_V + l]);
     }
   }
-  free(bias);
 }
 
 Test(reference_census, bits_do_not_depend_on_threads) {
@@ -181,7 +179,7 @@ Test(reference_census, bits_do_not_depend_on_threads) {
   run_case *c = case_make(p, 1, 5);
   const int before = omp_get_max_threads();
   omp_set_num_threads(1);
-  double *one = census_of(c, &p, NULL);
+  double *one = kept_memory(census_of(c, &p, NULL));
   c->o = NULL;
   for (int threads = 2; threads < 6; threads++) {
     omp_set_num_threads(threads);
@@ -189,7 +187,6 @@ Test(reference_census, bits_do_not_depend_on_threads) {
     cr_expect(memcmp(one, o, (size_t)case_count_o(&p) * sizeof *o) == 0, "%d threads", threads);
   }
   omp_set_num_threads(before);
-  free(one);
 }
 
 /* An element that is off by a little more than rounding, and the same with inputs that leave no bound. */

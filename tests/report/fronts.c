@@ -2,16 +2,15 @@
  * keys. */
 
 #include "experiments/analysis/doubts.h"
-#include "experiments/analysis/model.h"
 #include "tests/support/results_fixture.h"
 
-/* Of 512 queries, in one group with others. */
+/* Of 512 queries, in one group with others; kept. */
 static result_row row_of(int64_t variant) {
   result_row row = fixture_row(variant);
   row.causal = 1;
   row.block_k = 96;
   row.verdict = VERDICT_PASS;
-  return row;
+  return kept_row(row);
 }
 
 /* An error of 1 is that of zeros: what has it, or more, is on no front, however fast and small; what is a
@@ -24,9 +23,9 @@ Test(report_fronts, what_errs_as_zeros_do_is_on_no_front) {
     rows[i].time_median = rows[i].peak_alloc = i + 1; /* the worse, the faster and the smaller */
   }
   for (size_t e = 0; e < sizeof errors / sizeof *errors; e++) {
-    results_model model;
     for (int i = 0; i < 3; i++) rows[i].err_rel_fro = errors[e][i];
-    cr_assert(model_make(&set, &model) == ATTN_OK && model.groups_count == 1 && model.groups[0].count == 3);
+    const results_model model = model_of(&set);
+    cr_assert(model.groups_count == 1 && model.groups[0].count == 3);
     for (size_t l = 0; l < 3; l++) {
       const model_cell *cell = &model.groups[0].lines[l].cells[0];
       const bool worthless = cell->error.mid >= 1;
@@ -35,9 +34,7 @@ Test(report_fronts, what_errs_as_zeros_do_is_on_no_front) {
       cr_expect(cell->front_time == !worthless && cell->front_memory == !worthless, "error %g",
                 cell->error.mid);
     }
-    model_free(&model);
   }
-  for (int i = 0; i < 3; i++) result_row_free(&rows[i]);
 }
 
 /* So is what errs as much as the mean of V, where that was run; random keys are no such yardstick, and what
@@ -53,9 +50,9 @@ Test(report_fronts, what_errs_as_the_mean_of_v_does_is_on_no_front) {
   }
   rows[3].verdict = VERDICT_NOT_APPLICABLE;
   for (int n = 0; n < 2; n++) {
-    results_model model;
     rows[3].variant = nulls[n];
-    cr_assert(model_make(&set, &model) == ATTN_OK && model.groups_count == 1 && model.groups[0].count == 4);
+    const results_model model = model_of(&set);
+    cr_assert(model.groups_count == 1 && model.groups[0].count == 4);
     for (size_t l = 0; l < 4; l++) {
       const model_line *line = &model.groups[0].lines[l];
       const model_cell *cell = &line->cells[0];
@@ -65,9 +62,7 @@ Test(report_fronts, what_errs_as_the_mean_of_v_does_is_on_no_front) {
       cr_expect_eq(cell->offered, !beaten && cell->judged, "%s: %s", nulls[n], model.labels[line->setting]);
       cr_expect(!beaten || (!cell->front_time && !cell->front_memory && !cell->front_keys));
     }
-    model_free(&model);
   }
-  for (int i = 0; i < 4; i++) result_row_free(&rows[i]);
 }
 
 /* Of three settings the first is as small as the second and less accurate, and the third has a seed without a
@@ -87,10 +82,9 @@ Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it)
   }
   for (int bad = 0; bad < 3; bad++) {
     const bool broken = bad;
-    results_model model;
     rows[2].status = bad == 1 ? RUN_CRASHED : RUN_OK;
     if (bad == 2) rows[2].verdict = VERDICT_VIOLATED;
-    cr_assert_eq(model_make(&set, &model), ATTN_OK);
+    const results_model model = model_of(&set);
     cr_assert(model.groups_count == 1 && model.groups[0].count == 3);
     const model_line *lines = model.groups[0].lines;
     for (int l = 0; l < 3; l++)
@@ -102,9 +96,7 @@ Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it)
     cr_expect(same_number(lines[0].cells[0].ceiling, 0.5) && isnan(lines[1].cells[0].ceiling));
     cr_expect(same_number(lines[2].cells[0].ceiling, bad == 1 ? 0.2 : 0.3));
     cr_expect(!model.settings[lines[0].setting].drawn && model.settings[lines[2].setting].drawn);
-    model_free(&model);
   }
-  for (int i = 0; i < 4; i++) result_row_free(&rows[i]);
 }
 
 /* Runs of two seeds are slower than exact attention with the same seed, in each round by another factor: each
@@ -117,7 +109,6 @@ Test(report_fronts, speed_ups_are_of_the_same_seed_and_round) {
       {0}, {0.1, 0.1, 0.1, 0.1}, {9, 9, 9, 9}, {0.2, 0.3, 0.4, 1}, {180, 270, 360, 1}, {0.5, 0.6, 0.7, 1}};
   result_row rows[COUNT] = {row_of(1), row_of(1), row_of(1), row_of(2), row_of(2), row_of(3)};
   const result_set set = {.rows = rows, .count = COUNT};
-  results_model model;
   rows[0].status = RUN_CRASHED;
   for (int i = 0; i < COUNT; i++) {
     rows[i].seed = i == 5 ? 9 : i % 3 + i / 3;
@@ -128,15 +119,13 @@ Test(report_fronts, speed_ups_are_of_the_same_seed_and_round) {
       rows[i].samples[s] = (1 + r) * times[i][r] * exp(i % 5 < 3 ? 0 : s % 2 ? 0.1 : -0.1);
     }
   }
-  cr_assert_eq(model_make(&set, &model), ATTN_OK);
+  const results_model model = model_of(&set);
   cr_assert(model.groups_count == 1 && model.groups[0].count == 3);
   const fit_interval *two = &model.groups[0].lines[1].cells[0].speedup,
                      *one = &model.groups[0].lines[2].cells[0].speedup;
   cr_expect_float_eq(two->mid, 1 / sqrt(4 * 20), 1e-12);
   cr_expect(two->lo < two->mid && two->mid < two->hi);
   cr_expect(fabs(one->lo - 1 / 7.0) + fabs(one->mid - 1 / sqrt(5 * 7)) + fabs(one->hi - 1 / 5.0) < 1e-12);
-  model_free(&model);
-  for (int i = 0; i < COUNT; i++) result_row_free(&rows[i]);
 }
 
 /* Of three files. The first has three exact lines: the measure is the one with the most lengths, of two such
@@ -154,7 +143,6 @@ Test(report_fronts, lines_compare_with_the_exact_one_of_their_file) {
   enum { COUNT = sizeof runs / sizeof *runs };
   result_row rows[COUNT];
   const result_set set = {.rows = rows, .count = COUNT};
-  results_model model;
   for (int i = 0; i < COUNT; i++) {
     rows[i] = row_of(runs[i].variant);
     rows[i].params = names_keep(text_of("{\"block_q\":%d}", (int)runs[i].block));
@@ -162,11 +150,9 @@ Test(report_fronts, lines_compare_with_the_exact_one_of_their_file) {
     rows[i].time_median = runs[i].time;
     rows[i].source = runs[i].file;
     rows[i].threads = *runs[i].file; /* the same in a file */
-    if (runs[i].variant == 1) continue;
-    free(rows[i].samples);
-    rows[i].samples = NULL;
+    if (runs[i].variant != 1) rows[i].samples = NULL;
   }
-  cr_assert_eq(model_make(&set, &model), ATTN_OK);
+  const results_model model = model_of(&set);
   const model_group *g = model.groups;
   cr_assert_eq(model.groups_count, 1);
   cr_expect_eq(g->lengths_count, 4);
@@ -180,8 +166,6 @@ Test(report_fronts, lines_compare_with_the_exact_one_of_their_file) {
       cr_expect_eq(l->cells[c].front_time, file == 'c' || runs[i].n == 2048, "%d", (int)i);
     }
   }
-  model_free(&model);
-  for (int i = 0; i < COUNT; i++) result_row_free(&rows[i]);
 }
 
 /* Medians over seeds, from the least end of a run's interval to the largest; the exponent over two lengths is
@@ -189,7 +173,6 @@ Test(report_fronts, lines_compare_with_the_exact_one_of_their_file) {
 Test(report_fronts, a_cell_reaches_over_its_runs) {
   result_row rows[4] = {row_of(2), row_of(2), row_of(2), row_of(2)};
   const result_set set = {.rows = rows, .count = 4};
-  results_model model;
   for (int i = 0; i < 4; i++) {
     const double size = i < 2 ? 1 : 4, seed = i % 2 ? 3 : 1;
     rows[i].n = rows[i].n_kv = 512 * (int64_t)size;
@@ -206,7 +189,7 @@ Test(report_fronts, a_cell_reaches_over_its_runs) {
     rows[i].regret_mean = seed / 16;
   }
   rows[0].verdict = VERDICT_UNCHECKED;
-  cr_assert_eq(model_make(&set, &model), ATTN_OK);
+  const results_model model = model_of(&set);
   cr_assert(model.groups_count == 1 && model.groups[0].count == 1 && model.groups[0].lines[0].count == 2);
   const model_line *line = model.groups[0].lines;
   const fit_interval found[] = {line->cells[0].time, line->cells[0].memory, line->cells[0].error,
@@ -226,6 +209,4 @@ Test(report_fronts, a_cell_reaches_over_its_runs) {
     cr_expect(cell->doubts == (doubts_of(&rows[2 * l]) | doubts_of(&rows[2 * l + 1])));
   }
   cr_expect_float_eq(model.groups[0].process.exponent.mid, log(39 / 9.0) / log(4), 1e-12);
-  model_free(&model);
-  for (int i = 0; i < 4; i++) result_row_free(&rows[i]);
 }

@@ -5,11 +5,9 @@
 #include "tests/support/results_fixture.h"
 
 static json_t *maps_of(const result_set *set) {
-  results_model model;
-  cr_assert_eq(model_make(set, &model), ATTN_OK, "%s", attn_last_error());
+  const results_model model = model_of(set);
   json_t *maps = maps_json(&model);
   cr_assert_not_null(maps);
-  model_free(&model);
   return maps;
 }
 

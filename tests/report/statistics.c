@@ -101,7 +101,7 @@ static bool doubted_for(const result_row *row, const char *name) {
   (row = kept, row.bounds->verdict = VERDICT_PASS, row.member = (value), doubted_for(&row, name))
 
 Test(report_statistics, doubts_name_their_reason) {
-  result_row row = fixture_row(0);
+  result_row row = kept_row(fixture_row(0));
   row.time_median = 1;
   row.time_ci_lo = 0.99, row.time_ci_hi = 1.08;
   row.drift_ratio = 1.04;
@@ -143,8 +143,6 @@ Test(report_statistics, doubts_name_their_reason) {
   cr_expect_eq(doubts_of(&row), 0, "a tenth");
   row.n_samples = row.n_outliers = 0, row.time_median = (double)NAN;
   cr_expect_eq(doubts_of(&row), 0, "not timed");
-  row = kept;
-  result_row_free(&row);
 }
 
 static double log_times(const model_line *line) {
@@ -155,10 +153,9 @@ static double log_times(const model_line *line) {
 
 Test(report_statistics, runs_fall_into_groups_lines_and_cells) {
   enum { COUNT = 120 };
-  result_set set = fixture_set(COUNT);
+  result_set set = kept_set(fixture_set(COUNT));
   for (int i = 0; i < COUNT; i++) set.rows[i].causal = 0, set.rows[i].seed = 1 - i / 60;
-  results_model model;
-  cr_assert_eq(model_make(&set, &model), ATTN_OK);
+  const results_model model = model_of(&set);
   cr_expect(model.groups_count == 2 && model.settings_count == 6, "two datasets");
   for (size_t s = 0; s < model.settings_count; s++)
     cr_expect_eq(model.settings[s].oracle, strcmp(model.settings[s].row->variant, "tiled") == 0);
@@ -192,14 +189,14 @@ Test(report_statistics, runs_fall_into_groups_lines_and_cells) {
   }
   cr_expect_eq(runs, COUNT);
   cr_expect_eq(good, COUNT - COUNT / 7, "every seventh was not run");
-  model_free(&model), result_set_free(&set);
 }
 
+/* Kept. */
 static result_row setting_row(const char *variant, const char *params) {
   result_row row = fixture_row(2);
   row.variant = variant;
   row.params = params;
-  return row;
+  return kept_row(row);
 }
 
 /* A method is what remains of a label without the parameter that buys accuracy, as registered; of
@@ -234,7 +231,7 @@ Test(report_statistics, settings_of_one_method_share_its_name) {
   cr_assert_eq(setting_methods(all, COUNT, methods), ATTN_OK);
   for (int i = 0; i < COUNT; i++) {
     cr_expect_str_eq(methods[i], cases[i][2]);
-    free(methods[i]), setting_free(&all[i]), result_row_free(&rows[i]);
+    free(methods[i]), setting_free(&all[i]);
   }
 }
 
@@ -266,17 +263,15 @@ Test(report_statistics, settings_have_an_order) {
       cr_expect((order > 0) - (order < 0) == (i > j) - (i < j), "%s and %s: %d", sorted[i][1], sorted[j][1],
                 order);
     }
-  for (int i = 0; i < COUNT; i++) setting_free(&all[i]), result_row_free(&rows[i]);
+  for (int i = 0; i < COUNT; i++) setting_free(&all[i]);
 }
 
 /* Of a group the causal runs come first. */
 Test(report_statistics, causal_groups_come_first) {
-  result_set set = fixture_set(60);
-  results_model model;
-  cr_assert_eq(model_make(&set, &model), ATTN_OK);
+  const result_set set = kept_set(fixture_set(60));
+  const results_model model = model_of(&set);
   for (size_t g = 0; g < model.groups_count; g++)
     cr_expect_eq(model.rows[model.groups[g].lines[0].cells[0].first]->causal, g % 2 == 0);
-  model_free(&model), result_set_free(&set);
 }
 
 static bool warned(const result_set *set, const char *part) {
@@ -324,19 +319,18 @@ Test(report_statistics, load_that_the_sweep_does_not_explain_is_warned_of) {
       {(double)NAN, (double)NAN, 1, NULL, NULL}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *start = cases[i].at_start, *meanwhile = cases[i].meanwhile;
-    result_set set = fixture_set(6);
+    result_set set = kept_set(fixture_set(6));
     json_object_set_new(json_array_get(set.sessions, 0), "load_start", result_json_number(cases[i].start));
     for (size_t r = 0; r < set.count; r++)
       set.rows[r].load = r == 3 ? cases[i].rows : 0.5, set.rows[r].threads = r ? 0 : cases[i].threads;
     cr_expect_eq(warned(&set, start ? start : "at its start"), start != NULL, "%zu", i);
     cr_expect_eq(warned(&set, meanwhile ? meanwhile : "rose to"), meanwhile != NULL, "%zu", i);
-    result_set_free(&set);
   }
 }
 
 Test(report_statistics, estimates_meet_what_the_runs_took) {
   static const double ratios[] = {1.1, 0.9, 1.2, 0.25, 2};
-  result_set set = fixture_set(30);
+  result_set set = kept_set(fixture_set(30));
   for (size_t i = 0; i < set.count; i++) {
     result_row *row = &set.rows[i];
     const double ratio = ratios[i / 6];
@@ -346,8 +340,7 @@ Test(report_statistics, estimates_meet_what_the_runs_took) {
     row->peak_alloc = 5e6 + (row->work_bytes = 1e6);
     if (i % 6 == 3) row->time_median = 0; /* of one setting there is nothing to compare */
   }
-  results_model model;
-  cr_assert_eq(model_make(&set, &model), ATTN_OK);
+  const results_model model = model_of(&set);
   json_t *list = estimates_json(&model), *one;
   cr_assert(list && json_array_size(list) == 5);
   size_t s;
@@ -368,7 +361,7 @@ Test(report_statistics, estimates_meet_what_the_runs_took) {
     cr_expect_float_eq(json_number_value(json_array_get(time, 2)), 0.25, 1e-12);
     cr_expect(time_runs == run_runs && time_n == 4096, "%d, %d at %d", time_runs, run_runs, time_n);
   }
-  json_decref(list), model_free(&model), result_set_free(&set);
+  json_decref(list);
 }
 
 /* Runs that differ in what makes a group are estimated apart: warm and cold ones, and those of one file with
@@ -377,14 +370,11 @@ Test(report_statistics, cold_runs_do_not_touch_what_is_said_of_warm_ones) {
   for (int i = 0; i < 4; i++) {
     result_row rows[2] = {setting_row("tiled", "{}"), setting_row("tiled", "{}")};
     const result_set set = {.rows = rows, .count = 2};
-    results_model model;
     rows[1].cache = i == 0;
     rows[1].threads += i % 2;
     if (i > 1) rows[1].isa = "another";
     rows[1].source = i == 3 ? "another" : NULL;
-    cr_assert_eq(model_make(&set, &model), ATTN_OK);
+    const results_model model = model_of(&set);
     cr_expect(model.groups_count == (i < 3 ? 2 : 1) && model.settings_count == (i < 3 ? 1 : 2), "%d", i);
-    model_free(&model);
-    for (int r = 0; r < 2; r++) result_row_free(&rows[r]);
   }
 }

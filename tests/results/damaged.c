@@ -49,7 +49,6 @@ Test(results_damaged, files_that_crash_the_library_are_refused) {
     crashes += status && strstr(attn_last_error(), "the HDF5 library crashes on it");
   }
   cr_log_info("%zu crashes\n", crashes);
-  free(good);
 }
 
 /* A file of three datasets q, k, v, made by `make`. */

@@ -21,7 +21,7 @@ static const check_verdict V = VERDICT_VIOLATED, C = VERDICT_CONSISTENT;
 
 static void expect(const double *p, const double *repeat, size_t count, double alpha,
                    const check_verdict *verdicts) {
-  result_row *rows = calloc(count, sizeof *rows);
+  result_row *rows = kept_memory(calloc(count, sizeof *rows));
   make_rows(rows, p, repeat, count);
   cr_assert_eq(results_holm(rows, count, alpha), ATTN_OK);
   for (size_t i = 0; i < count; i++) {
@@ -34,7 +34,6 @@ static void expect(const double *p, const double *repeat, size_t count, double a
   for (size_t i = 0; i < count; i++)
     cr_assert_eq(rows[i].bounds[0].verdict, verdicts[i], "again, cell %zu", i);
   for (size_t i = 0; i < count; i++) result_row_free(&rows[i]);
-  free(rows);
 }
 
 Test(results_holm, steps_down_as_by_hand) {
@@ -186,10 +185,9 @@ Test(results_holm, loading_a_journal_corrects_over_all_its_rows) {
   journal *j = NULL;
   cr_assert_eq(journal_open(path, &rows_of_sweep, "b", NULL, &j), ATTN_OK);
   for (int64_t i = 0; i < 3; i++) {
-    result_row row = fixture_row(4 + 6 * i); /* linformer, with LIN-1 */
+    result_row row = kept_row(fixture_row(4 + 6 * i)); /* linformer, with LIN-1 */
     row.bounds[1].p_value = i == 0 ? 6e-5 : i == 1 ? 4e-5 : 3e-6;
     cr_assert_eq(journal_append(j, &row), ATTN_OK);
-    result_row_free(&row);
   }
   journal_close(j);
   result_set set = load_results(path);

@@ -37,10 +37,9 @@ Test(results_join, rows_and_sessions_know_their_file) {
 Test(results_join, files_share_groups) {
   const char *const paths[] = {file_of("one.h5", 60, 1), file_of("two.h5", 60, 3)};
   result_set single = read_results(paths[0]), set = join_results(paths, 2);
-  results_model alone, model;
   for (size_t i = 60; i < 120; i++) set.rows[i].isa = "neon", set.rows[i].threads = 64;
-  cr_assert_eq(model_make(&single, &alone), ATTN_OK);
-  cr_assert_eq(model_make(&set, &model), ATTN_OK);
+  const results_model alone = model_of(&single);
+  results_model model = model_of(&set);
   cr_expect(model.groups_count == alone.groups_count && model.settings_count == 2 * alone.settings_count);
   for (size_t g = 0; g < model.groups_count; g++)
     for (const model_line *of = model.groups[g].lines, *l = of; l < of + model.groups[g].count; l++) {
@@ -53,15 +52,13 @@ Test(results_join, files_share_groups) {
       of[strcmp(json_string_value(json_object_get(line, "source")), "two") == 0]++;
   cr_expect(of[0] == alone.settings_count && of[1] == alone.settings_count);
   cr_expect_null(json_object_get(json_array_get(json_object_get(one, "lines"), 0), "source"));
-  model_free(&model);
   for (int by = 0; by < 2; by++) {
     set.rows[0].threads = by ? set.rows[1].threads : 3;
     set.rows[0].isa = by ? "avx512" : set.rows[1].isa;
-    cr_assert_eq(model_make(&set, &model), ATTN_OK);
+    model = model_of(&set);
     cr_expect_eq(model.groups_count, 2 * alone.groups_count + 1);
-    if (!by) model_free(&model);
   }
-  json_decref(one), json_decref(both), model_free(&alone), model_free(&model);
+  json_decref(one), json_decref(both);
 }
 
 Test(results_join, names_that_are_alike_are_paths) {

@@ -24,9 +24,8 @@ static journal *open_good(const char *path, const char *build) {
 }
 
 static void append_good(journal *j, int64_t i) {
-  result_row row = fixture_row(i);
+  const result_row row = kept_row(fixture_row(i));
   cr_assert_eq(journal_append(j, &row), ATTN_OK, "%s", attn_last_error());
-  result_row_free(&row);
 }
 
 static void count_found(void *context, const char *what) {
@@ -42,9 +41,8 @@ Test(results_journal, rows_come_back_in_order_of_their_keys) {
   result_set set = load_results(path);
   cr_assert_eq(set.count, 10);
   for (int64_t i = 0; i < 10; i++) {
-    result_row row = fixture_row(i);
+    const result_row row = kept_row(fixture_row(i));
     cr_assert_str_eq(rows_difference(&set.rows[i], &row), "");
-    result_row_free(&row);
   }
 }
 
@@ -53,7 +51,7 @@ Test(results_journal, the_last_row_of_a_key_wins_and_sessions_count_up) {
   cr_assert_eq(fixture_journal(path, 0, 1, 4, 1e9), ATTN_OK);
   journal *j = open_good(path, "build one");
   cr_assert_eq(journal_session(j), 1);
-  result_row row = fixture_row(2);
+  result_row row = kept_row(fixture_row(2));
   row.time_median = 42;
   cr_assert_eq(journal_append(j, &row), ATTN_OK);
   journal_close(j);
@@ -62,7 +60,6 @@ Test(results_journal, the_last_row_of_a_key_wins_and_sessions_count_up) {
   cr_assert(set.rows[1].session == 0 && json_array_size(set.sessions) == 2);
   /* The first session ended with its own last run, though one of its rows was replaced. */
   cr_assert_eq(json_number_value(json_object_get(json_array_get(set.sessions, 0), "end_time")), 1.7e9 + 3.5);
-  result_row_free(&row);
 }
 
 /* Every line ends with a checksum: a byte that changes is seen, wherever it stands, and nothing is lost by
@@ -192,7 +189,7 @@ static void same_file_as_the_journal(journal *j, const char *path) {
 /* After every row, of keys that return, with texts that are no UTF-8 and p-values that Holm's correction
  * rejects and, when there are more, does not. */
 Test(results_journal, the_table_of_an_open_journal_gives_the_bytes_of_its_file) {
-  char *path = strdup(fixture_path("live.jsonl"));
+  const char *path = kept_memory(strdup(fixture_path("live.jsonl")));
   cr_assert_eq(fixture_journal(path, 0, 1, 3, 1e9), ATTN_OK);
   journal *j = open_good(path, "build two");
   same_file_as_the_journal(j, path);
@@ -205,7 +202,6 @@ Test(results_journal, the_table_of_an_open_journal_gives_the_bytes_of_its_file) 
     same_file_as_the_journal(j, path);
   }
   journal_close(j);
-  free(path);
 }
 
 #define JOURNAL "{\"schema\":\"attnlab-journal\",\"version\":"
@@ -286,7 +282,7 @@ Test(results_journal, a_second_process_finds_it_busy) {
 /* In a child, since the limit stays. 0: as it should be. */
 static int append_to_full_disk(const char *path) {
   journal *j = NULL;
-  result_row row = fixture_row(1);
+  const result_row row = kept_row(fixture_row(1));
   struct stat about;
   signal(SIGXFSZ, SIG_IGN);
   if (journal_open(path, &rows_of_sweep, "build one", NULL, &j) || stat(path, &about)) return 1;
@@ -307,7 +303,6 @@ static int append_to_full_disk(const char *path) {
   const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
   if (setrlimit(RLIMIT_FSIZE, &none) || journal_append(j, &row)) return 7;
   journal_close(j);
-  result_row_free(&row);
   result_set set;
   if (results_load(&path, 1, &set) || set.count != 2) return 8;
   return 0;

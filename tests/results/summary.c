@@ -42,9 +42,7 @@ static const char *printed(const result_set *set, unsigned what, table_format fo
   FILE *file = open_memstream(&text, &size);
   cr_assert_eq(summary_print(file, set, what, format), ATTN_OK);
   fclose(file);
-  const char *copy = text_of("%s", text);
-  free(text);
-  return copy;
+  return kept_memory(text);
 }
 
 /* The summary of a small sweep, of which the first row by key is violated. */
@@ -102,7 +100,7 @@ Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
 
 /* The counts by bound are many lines, below which nobody would find the errors. */
 Test(results_summary, counts_by_bound_are_a_table_of_their_own) {
-  result_row row = fixture_row(0);
+  result_row row = kept_row(fixture_row(0));
   result_set set = {.rows = &row, .count = 1};
   for (int bounds = 0; bounds < 2; bounds++) {
     const char *text = printed(&set, bounds ? SUMMARY_BOUNDS : SUMMARY_RUNS, TABLE_TEXT);
@@ -110,12 +108,11 @@ Test(results_summary, counts_by_bound_are_a_table_of_their_own) {
     cr_expect_eq(strstr(text, "worst margin") != NULL, bounds, "%s", text);
     expect_line(text, "1 runs: ");
   }
-  result_row_free(&row);
 }
 
 /* Of two runs that were timed one has few samples; the third was not timed. */
 Test(results_summary, doubtful_times_are_counted) {
-  result_row rows[3] = {fixture_row(0), fixture_row(0), fixture_row(0)};
+  result_row rows[3] = {kept_row(fixture_row(0)), kept_row(fixture_row(0)), kept_row(fixture_row(0))};
   result_set set = {.rows = rows, .count = 3};
   for (int i = 0; i < 3; i++) {
     rows[i].time_median = i < 2 ? 1e-3 : (double)NAN;
@@ -135,7 +132,6 @@ Test(results_summary, doubtful_times_are_counted) {
     else
       cr_expect_null(strstr(text, "Doubtful"), "%s", text);
   }
-  for (int i = 0; i < 3; i++) result_row_free(&rows[i]);
 }
 
 Test(results_summary, markdown_has_the_same_tables) {
@@ -261,17 +257,15 @@ Test(results_summary, reasons_are_told_once) {
   result_row rows[COUNT];
   const result_set set = {.rows = rows, .count = COUNT};
   for (int i = 0; i < COUNT; i++) {
-    rows[i] = fixture_row(6);
+    rows[i] = kept_row(fixture_row(6));
     rows[i].variant = of[i].variant;
     rows[i].status = of[i].status;
-    free(rows[i].message);
-    rows[i].message = strdup(of[i].message);
+    rows[i].message = kept_memory(strdup(of[i].message));
   }
   const char *text = printed(&set, SUMMARY_BOUNDS, TABLE_TEXT);
   expect_line(text, "unsupported: a (3 runs): needs 12 keys\ncrashed: a (1 run): needs 12 keys\n"
                     "unsupported: b (1 run): needs 12 keys\nunsupported: a (1 run): needs 12 keys more\n"
                     "unsupported: a (1 run): needs keys\nunsupported: a (1 run): needs 12\n\n");
-  for (int i = 0; i < COUNT; i++) result_row_free(&rows[i]);
 }
 
 Test(results_summary, nothing_to_say_is_no_failure) {

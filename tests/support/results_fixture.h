@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "experiments/analysis/model.h"
 #include "experiments/results/set.h"
 #include "experiments/results/write_journal.h"
 #include "experiments/support/names.h"
@@ -180,6 +181,13 @@ static inline attn_status fixture_journal(const char *path, int64_t first, int64
   return status;
 }
 
+static inline void release_row(void *row) { result_row_free(row); }
+
+/* A row that is freed at the end. The test may change it, but for what it owns. */
+static inline result_row kept_row(result_row row) {
+  return *(result_row *)keep_copy(&row, sizeof row, release_row);
+}
+
 static inline void release_set(void *set) { result_set_free(set); }
 
 /* A set that is freed at the end. The test may change its rows, and not how many there are. */
@@ -203,6 +211,15 @@ static inline result_set join_results(const char *const *paths, size_t count) {
   result_set set;
   cr_assert_eq(results_join(paths, count, &set), ATTN_OK, "%s", attn_last_error());
   return kept_set(set);
+}
+
+static inline void release_model(void *model) { model_free(model); }
+
+/* The model of a set; kept. */
+static inline results_model model_of(const result_set *set) {
+  results_model model;
+  cr_assert_eq(model_make(set, &model), ATTN_OK, "%s", attn_last_error());
+  return *(results_model *)keep_copy(&model, sizeof model, release_model);
 }
 
 /* As fixture_text. */

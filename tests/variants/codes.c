@@ -5,7 +5,7 @@
 
 enum { STEP = 24 }; /* keys of a step: where it is not set, few queries take fewer keys that are converted */
 
-/* Keys and values of contiguous inputs as codes; the inputs become the numbers that these stand for. */
+/* Keys and values of contiguous inputs as codes, kept; the inputs become the numbers that these stand for. */
 typedef struct coded {
   attn_problem problem;
   void *k, *v;
@@ -14,7 +14,7 @@ typedef struct coded {
 static void *encode(const inputs *in, void *x, int64_t d, attn_dtype t) {
   const attn_problem *p = &in->problem;
   const int64_t rows = p->batch * p->kv_heads * p->n_kv;
-  char *codes = malloc((size_t)rows * attn_row_bytes(d, t) + 1);
+  char *codes = kept_memory(malloc((size_t)rows * attn_row_bytes(d, t) + 1));
   cr_assert_not_null(codes);
   for (int64_t r = 0; r < rows; r++) {
     char *row = codes + (size_t)r * attn_row_bytes(d, t);
@@ -31,11 +31,6 @@ static coded code_inputs(inputs *in, attn_dtype k, attn_dtype v) {
   c.k = encode(in, in->k, in->problem.d_qk, k);
   c.v = encode(in, in->v, in->problem.d_v, v);
   return c;
-}
-
-static void coded_free(coded *c) {
-  free(c->k);
-  free(c->v);
 }
 
 /* Whether the spec takes the problem. */
@@ -85,8 +80,6 @@ Test(variants_codes, every_variant_reads_codes) {
         for (int i = 0; i < specs.count; i++) ran[v] += expect_same_bits(specs.text[i], NULL, &in, &c);
         spec_list_free(&specs);
       }
-      coded_free(&c);
-      inputs_free(&in);
     }
   for (size_t v = 0; v < attn_variant_count(); v++)
     if (ran[v] < 4) note_failure("%s ran %d times", attn_variant_at(v)->name, ran[v]);
@@ -103,14 +96,10 @@ Test(variants_codes, every_type_under_every_instruction_set) {
       note_context("%s, %s", *isa, attn_numbers[t].name);
       for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
         EXPECT(expect_same_bits(specs[i], *isa, &in, &c));
-      coded_free(&c);
-      inputs_free(&in);
       for (int heads = 1; heads <= 2; heads++) { /* one query a head of keys reads the codes, two do not */
         in = inputs_shaped((case_shape){1, heads, 1, 1, 170, 64, 96, false, false}, ATTN_F32, (uint64_t)t, 1);
         c = code_inputs(&in, (attn_dtype)t, (attn_dtype)t);
         EXPECT(expect_same_bits("tiled", *isa, &in, &c));
-        coded_free(&c);
-        inputs_free(&in);
       }
     }
 }
@@ -123,19 +112,18 @@ Test(variants_codes, projections_of_columns_read_codes) {
   coded c = code_inputs(&in, ATTN_Q8_0, ATTN_INT4);
   note_context("d 80, d_v 56");
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) EXPECT(expect_same_bits(specs[i], NULL, &in, &c));
-  coded_free(&c);
 }
 
 /* A padded row of blocks, and rows of heads that lie within each other. */
 Test(variants_codes, strides_are_whole_blocks) {
   inputs in = inputs_shaped((case_shape){1, 4, 2, 33, 33, 40, 32, true, false}, ATTN_F32, 5, 1);
   coded c = code_inputs(&in, ATTN_Q8_0, ATTN_INT4);
-  attn_plan *plan = plan_or_note(&c.problem, "tiled", NULL), *strided = NULL;
+  attn_plan *plan = plan_kept(&c.problem, "tiled", NULL);
   const size_t row = attn_row_bytes(40, ATTN_Q8_0);
-  char *k = calloc(2 * 33, 2 * row);
+  char *k = kept_memory(calloc(2 * 33, 2 * row));
   c.problem.k = (attn_stride){0, 64, 128, ATTN_Q8_0}; /* [n, heads, 64] */
-  strided = plan_or_note(&c.problem, "tiled", NULL);
-  cr_assert(plan && strided && k);
+  attn_plan *strided = plan_kept(&c.problem, "tiled", NULL);
+  cr_assert(k);
   for (int64_t h = 0; h < 2; h++)
     for (int64_t i = 0; i < 33; i++)
       memcpy(k + (size_t)(2 * i + h) * row, (char *)c.k + (size_t)(33 * h + i) * row, row);
@@ -143,9 +131,6 @@ Test(variants_codes, strides_are_whole_blocks) {
   EXPECT_STATUS(run_tensors(plan, (attn_tensors){.q = in.q, .k = c.k, .v = c.v, .o = o}), ATTN_OK);
   EXPECT_STATUS(run_tensors(strided, (attn_tensors){.q = in.q, .k = k, .v = c.v, .o = other}), ATTN_OK);
   EXPECT(!memcmp(o, other, sizeof o));
-  free(k);
-  attn_plan_destroy(plan), attn_plan_destroy(strided);
-  coded_free(&c);
 }
 
 Test(variants_codes, refusals) {

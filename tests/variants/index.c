@@ -33,22 +33,19 @@ static attn_problem problem_of(attn_dtype t, bool causal) {
 static attn_status run_to(const attn_problem *p, const char *text, const attn_extra *extra, int64_t extras,
                           bool padded, void *o) {
   inputs in = inputs_make(p, padded, 5, 1);
-  attn_plan *plan = plan_or_note(p, text, NULL);
-  cr_assert(plan != NULL);
+  attn_plan *plan = plan_kept(p, text, NULL);
   attn_tensors x = tensors_of(&in);
   x.o = o;
   x.extra = extra;
   x.extras = extras;
   attn_status status = verify_tensors(plan, x);
   if (!status) status = run_tensors(plan, x);
-  attn_plan_destroy(plan);
   return status;
 }
 
 static attn_status run(const attn_problem *p, const char *text, const attn_extra *extra, int64_t extras) {
   void *o = kept_memory(malloc(output_count(p) * attn_dtype_size(p->dtype)));
-  const attn_status status = run_to(p, text, extra, extras, true, o);
-  return status;
+  return run_to(p, text, extra, extras, true, o);
 }
 
 Test(variants_index, tensors_that_do_not_fit_are_refused) {

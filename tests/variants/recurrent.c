@@ -154,7 +154,6 @@ Test(variants_recurrent, outputs_are_those_of_the_recursion) {
       compare("recurrent", &in, of_head);
       compare("recurrent:decay=constant,gamma=1,chunk=32", &in, of_all);
       compare("recurrent:decay=constant,gamma=4.248354255291589e-18,chunk=32", &in, of_nothing);
-      inputs_free(&in);
     }
 }
 
@@ -197,8 +196,8 @@ Test(variants_recurrent, gates_are_those_of_the_call) {
         /* delta keeps all: decay=extra gives it the gates of gated_delta */
         const char *spec = text_of("recurrent:rule=%s,decay=extra,read=%s,chunk=%d", rules[r].name,
                                    before ? "before" : "after", chunks[c]);
-        attn_plan *plan = plan_made(&in.problem, spec, NULL);
-        char *o = malloc(output_bytes(&in.problem));
+        attn_plan *plan = plan_kept(&in.problem, spec, NULL);
+        char *o = kept_memory(malloc(output_bytes(&in.problem)));
         const attn_extra extra[] = {{"beta", ATTN_F64, beta, BATCH, HEADS, N, 1},
                                     {"erase", ATTN_F64, erase, BATCH, HEADS, N, D},
                                     {"write", ATTN_F64, write, BATCH, HEADS, N, D_V},
@@ -209,8 +208,6 @@ Test(variants_recurrent, gates_are_those_of_the_call) {
         compare_output(
             spec, &in, o,
             &(gates){.of = rules[r].of, .before = before, .query_length = rules[r].of & DELTA ? sqrt : NULL});
-        free(o);
-        attn_plan_destroy(plan);
         inputs_free(&in);
       }
 }
@@ -237,8 +234,8 @@ Test(variants_recurrent, keys_and_documents_are_as_they_are_said) {
         const char *spec = text_of(
             "recurrent:rule=%s,key_norm=%s,query_norm=%s,norm_eps=0.25,read=%s,chunk=16",
             vector ? "kda" : "gated_delta", norms[c].norm, norms[c].norm, vector ? "before" : "after");
-        attn_plan *plan = plan_made(&p, spec, NULL);
-        char *o = malloc(output_bytes(&p));
+        attn_plan *plan = plan_kept(&p, spec, NULL);
+        char *o = kept_memory(malloc(output_bytes(&p)));
         const attn_extra extra[] = {{"beta", ATTN_F64, beta, BATCH, HEADS, N, 1},
                                     {"decay", ATTN_F64, decay, BATCH, HEADS, N, vector ? D : 1}};
         cr_assert_eq(run_gated(plan, &in, extra, 2, o), ATTN_OK, "%s", attn_last_error());
@@ -248,9 +245,6 @@ Test(variants_recurrent, keys_and_documents_are_as_they_are_said) {
                                 .query_length = norms[c].length ? norms[c].length : sqrt,
                                 .before = vector,
                                 .document = documents ? 25 : 0});
-        free(o);
-        attn_plan_destroy(plan);
-        inputs_free(&in);
       }
 }
 
@@ -267,7 +261,7 @@ Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
     uint16_t held;
     int64_t exact[2] = {0};
     const char *spec = text_of("recurrent:rule=delta,chunk=7,state=%s", kept[k].name);
-    attn_plan *plan = plan_made(&in.problem, spec, NULL);
+    attn_plan *plan = plan_kept(&in.problem, spec, NULL);
     cr_assert_eq(
         run_tensors(plan, (attn_tensors){.q = in.q, .k = in.k, .v = in.v, .o = o, .state_after = state}),
         ATTN_OK);
@@ -283,7 +277,6 @@ Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {
         cr_expect_eq(exact[type], D * D_V, "%s", spec);
       else if (kept[k].type != ATTN_BF16) /* whose numbers f16 holds, too */
         cr_expect_gt(D * D_V / 2, exact[type], "%s", spec);
-    attn_plan_destroy(plan);
   }
 }
 
@@ -322,8 +315,8 @@ Test(variants_recurrent, parts_hand_their_state_on) {
     const size_t size = attn_dtype_size(dtype);
     const attn_problem p = shape_problem((case_shape){1, 4, 2, N, N, D, D_V, true, false}, dtype);
     inputs in = inputs_make(&p, false, 7, 1);
-    char *whole = malloc((size_t)(p.heads * N * D_V) * size),
-         *state = calloc((size_t)(p.heads * D * D_V), size);
+    char *whole = kept_memory(malloc((size_t)(p.heads * N * D_V) * size)),
+         *state = kept_memory(calloc((size_t)(p.heads * D * D_V), size));
     double own[N * D_V], off[N * D_V];
     cr_assert(whole && state);
     for (int64_t e = 0, from = 0; e < (int64_t)(sizeof ends / sizeof *ends); from = ends[e++]) {
@@ -336,7 +329,7 @@ Test(variants_recurrent, parts_hand_their_state_on) {
       part.k = (attn_stride){p.kv_heads * N * D, N * D, D, 0};
       part.v = (attn_stride){p.kv_heads * N * D_V, N * D_V, D_V, 0};
       part.o = (attn_stride){p.heads * N * D_V, N * D_V, D_V, 0};
-      attn_plan *plan = plan_made(&part, spec, NULL);
+      attn_plan *plan = plan_kept(&part, spec, NULL);
       cr_expect_eq(attn_plan_state_size(plan), (size_t)(p.heads * D * D_V) * size);
       const attn_tensors x = {.q = in.q + (size_t)(from * D) * size,
                               .k = in.k + (size_t)(from * D) * size,
@@ -345,7 +338,6 @@ Test(variants_recurrent, parts_hand_their_state_on) {
                               .state = from ? state : NULL,
                               .state_after = state};
       cr_assert_eq(run_tensors(plan, x), ATTN_OK, "%s", attn_last_error());
-      attn_plan_destroy(plan);
     }
     for (int64_t h = 0; h < p.heads; h++) {
       recur(&in, 0, h, &(gates){.of_head = of_head, .before = c > 1}, own, off);
@@ -355,8 +347,6 @@ Test(variants_recurrent, parts_hand_their_state_on) {
           note_failure("%s: head %d row %d: %.9g, not %.9g", spec, (int)h, (int)(i / D_V), got, own[i]);
       }
     }
-    free(whole), free(state);
-    inputs_free(&in);
   }
 }
 

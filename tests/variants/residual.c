@@ -24,11 +24,9 @@ static const char performer[] = "performer:features=48,seed=3";
 /* A head, and performer's features of all other keys. */
 static void *joined(const inputs *in, const attn_pattern *head) {
   attn_view view;
-  attn_plan *features = plan_inspected(&in->problem, performer, NULL, &view);
+  keep_object(plan_inspected(&in->problem, performer, NULL, &view), destroy_plan);
   parts = (attn_residual){.pattern = head, .features = view.features};
-  void *o = run_spec("toy_residual", NULL, in);
-  attn_plan_destroy(features);
-  return o;
+  return run_spec("toy_residual", NULL, in);
 }
 
 static inputs make(case_shape shape, attn_dtype t, double std) {
@@ -62,16 +60,13 @@ Test(variants_residual, heads_of_nothing_of_everything_and_of_steps) {
     expect_same_outputs(&in.problem, joined(&in, &none), run_spec(performer, NULL, &in), "no head");
     expect_same_outputs(&in.problem, run_spec("longformer:window=1000 + performer:features=48", NULL, &in),
                         run_spec("longformer:window=1000", NULL, &in), "every key");
-    inputs_free(&in);
     in = make((case_shape){2, 4, 2, 300, 411, 16, 16, causal, true}, ATTN_F64, 1);
     attn_view view;
     attn_plan *plan = plan_inspected(&in.problem, "longformer:window=90,dilation=3", NULL, &view);
     const attn_pattern single = {.state = view.pattern, .row = one_by_one, .max_runs = 411};
-    double *steps = joined(&in, view.pattern), *keys = joined(&in, &single);
+    double *steps = kept_memory(joined(&in, view.pattern)), *keys = kept_memory(joined(&in, &single));
     for (size_t x = 0; x < output_count(&in.problem); x++) EXPECT(fabs(steps[x] - keys[x]) < 1e-11);
-    free(steps), free(keys);
     attn_plan_destroy(plan);
-    inputs_free(&in);
   }
 }
 
@@ -85,7 +80,6 @@ Test(variants_residual, threads_change_no_bit) {
       o[t] = run_spec(specs[i / 2], &(attn_options){.threads = 1 + t, .blocks = {64, 96}}, &in);
     for (int t = 1; t < 3; t++) expect_same(&in.problem, o[0], o[t], "threads");
     for (int t = 0; t < 3; t++) free(o[t]);
-    inputs_free(&in);
   }
 }
 
@@ -118,18 +112,15 @@ Test(variants_residual, a_lost_denominator_is_no_number) {
     tall = (int64_t[]){0, 101, 150}[k / 4];
     note_context("%s%s, key %d", attn_numbers[t].name, causal ? ", causal" : "", (int)tall);
     inputs in = make((case_shape){1, 1, 1, 90, 200, 8, 8, causal, false}, t, 0);
-    void *o = run_spec("toy_residual", NULL, &in);
+    void *o = kept_memory(run_spec("toy_residual", NULL, &in));
     /* A_j = 1 of the head; of the rest 200 times 1e-8, lost beside 10 in fp32 if the head were nothing. */
     for (int64_t i = 0; i < 90; i++) EXPECT(isfinite(output_get(&in.problem, o, 0, 0, i, 0)));
-    free(o);
     /* Scores of -40: the head is nothing. */
     for (int64_t i = 0; i < 90; i++) inputs_set_row(&in, TENSOR_Q, 0, 0, i, -20);
     for (int64_t i = 0; i < 200; i++) inputs_set_row(&in, TENSOR_K, 0, 0, i, 1);
-    o = run_spec("toy_residual", NULL, &in);
+    o = kept_memory(run_spec("toy_residual", NULL, &in));
     for (int64_t i = 0; i < 90; i++)
       EXPECT(isnan(output_get(&in.problem, o, 0, 0, i, 0)) == (t == ATTN_F32 && (!causal || tall < i + 111)));
-    free(o);
-    inputs_free(&in);
   }
 }
 
