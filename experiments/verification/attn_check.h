@@ -45,11 +45,11 @@ typedef struct attn_checked {
   attn_bound *bounds; /* [count] in the order of `attnlab list checks` */
 } attn_checked;
 
-/* Judges t->o as the output of the plan's variant for t->q, t->k, t->v, t->kv_len and the extra tensors; work
- * and lse are not read. Tensors are as in attn_plan_run. options may be NULL: all zeros. Release with
- * attn_checked_free. EUNSUPPORTED: positions are given, of which checks know nothing. EFOREIGN: tensors are stored in 16 bits,
- * and the output is not that of the same numbers in fp32, rounded once; or a function of the variant wrote
- * where it may not. ENOMEM. */
+/* Judges t->o as the output of the plan's variant for t->q, t->k, t->v, t->kv_len and the extra tensors;
+ * work and lse are not read. Tensors are as in attn_plan_run. options may be NULL: all zeros. Release with
+ * attn_checked_free. EUNSUPPORTED: positions are given, of which checks know nothing. EFOREIGN: tensors are
+ * stored in 16 bits, and the output is not that of the same numbers in fp32, rounded once; or a function of
+ * the variant wrote where it may not. ENOMEM. */
 ATTN_API attn_status attn_check(const attn_plan *, const attn_tensors *t, const attn_check_options *options,
                                 attn_checked **);
 ATTN_API void attn_checked_free(attn_checked *);
