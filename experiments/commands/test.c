@@ -50,7 +50,8 @@ static void complete(struct argp_state *state, void *opaque) {
     argp_error(state, "--only '%s': no check has this name (see `attnlab list checks')", a->only);
   if (a->only && (a->one || (a->problems && strcmp(a->problems, "fixed") != 0)))
     argp_error(state, "--only: checks are asked on the fixed problems");
-  if (a->one && a->problems) argp_error(state, "--case is one drawn problem, --problems several");
+  if (a->one && a->problems && strcmp(a->problems, "fixed") == 0)
+    argp_error(state, "--case: a drawn problem, of which --problems fixed has none");
   if ((a->one || (a->problems && strcmp(a->problems, "drawn") == 0)) && target_given(&a->target))
     argp_error(state, "scores and masks are of the fixed problems: drawn ones have their own");
   if (a->witness && (a->only || (a->problems && strcmp(a->problems, "fixed") == 0)))
