@@ -774,9 +774,11 @@ mutant(cap-after-bias core/score.c FP-1 full "the soft cap is applied after the 
   [[call->context->kernels->map_row(count, x, biases.scale, (attn_score_map){s->softcap, s->leaky});
   if (!s->relative && !s->dense.at) return;
   s->softcap = s->leaky = 0;
-  for (int64_t j = 0; j < count; j++)
-    attn_set(x, j, biases.dtype,
-             attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, biases.dtype)));]]
+  for (int64_t j = 0; j < count; j++) {
+    const double y = attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, biases.dtype)),
+                 most = ATTN_SCORE_MOST * attn_numbers[biases.dtype].largest;
+    attn_set(x, j, biases.dtype, isfinite(y) ? fmin(fmax(y, -most), most) : y);
+  }]]
   [[const double softcap = s->softcap, leaky = s->leaky;
   call->context->kernels->map_row(count, x, biases.scale, (attn_score_map){0, 0});
   s->softcap = s->leaky = 0;
