@@ -195,6 +195,14 @@ Test(core_score, buckets_of_t5) {
   EXPECT_STATUS(attn_t5_bucket(1, true, 32, 8, &bucket), ATTN_EINVAL);
 }
 
+/* What no plan takes, no estimate does. */
+Test(core_score, estimates_refuse_what_plans_do) {
+  static const double sink[] = {0, (double)NAN};
+  attn_problem p = attn_problem_make(1, 2, 8, 4);
+  p.score.sink = sink;
+  EXPECT_STATUS(attn_estimate(&p, "tiled", NULL, NULL, NULL), ATTN_EINVAL);
+}
+
 /* ---- refusals ---------------------------------------------------------------------------------------- */
 
 #define REFUSED(status, text, spec, ...)                                                                 \

@@ -148,6 +148,7 @@ Test(data_gguf_models, models_that_it_cannot_compute_are_refused_by_name) {
       {REPLACED, "general.architecture", "qwen2", 0, ATTN_EINVAL, "key qwen2.embedding_length is missing"},
       {REPLACED, "general.architecture", NULL, 1, ATTN_EINVAL, "general.architecture"},
       {ADDED, "general.type", "adapter", 0, ATTN_EUNSUPPORTED, "general.type is adapter"},
+      {ADDED, "llama.attention.causal", NULL, 0, ATTN_EINVAL, "llama.attention.causal is neither"},
       {REMOVED, "llama.embedding_length", NULL, 0, ATTN_EINVAL, "key llama.embedding_length is missing"},
       {REPLACED, "llama.embedding_length", NULL, 13, ATTN_EINVAL,
        "token_embd.weight is not a matrix of 11 x 13"},

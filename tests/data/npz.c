@@ -135,7 +135,11 @@ Test(data_npz, members_are_arrays) {
                  "x.npz: no member q.npy; it has query.npy, key.npy, value.npy");
   assert_refused(data_qkv_read(&(data_reading){.in = fixture_path("x.npz"), .names = "a,b"}, &m), ATTN_EINVAL,
                  "three names");
+  archive twice = {.used = 0};
+  for (int t = 0; t < 2; t++) add(&twice, "query.npy", npy, NPY, false, (fault){.wide = false});
+  finish(&twice, "twice.npz");
   data_array one = {0};
+  assert_refused(data_npy_read(fixture_path("twice.npz:query"), &one), ATTN_EINVAL, "query.npy twice");
   assert_refused(data_npy_read(fixture_path("x.npz"), &one), ATTN_EINVAL, "x.npz:NAME");
   /* As datasets of experiments. */
   char *canonical = NULL, hex[65];

@@ -215,6 +215,8 @@ class Caches(unittest.TestCase):
             cache.append(self.q, self.v)
         with self.assertRaisesRegex(ValueError, "float64"):
             cache.append(self.k.astype("f4"), self.v)
+        with self.assertRaisesRegex(ValueError, "d_qk=0"):
+            attnlab.Cache(heads=1, d=0)
         with self.assertRaisesRegex(attnlab.Error, "expected at least recent = 9"):
             self.cache("evict:budget=8,recent=9")
         with self.assertRaisesRegex(attnlab.Error, "score=exact ranks by queries that are still to come"):

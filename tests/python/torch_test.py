@@ -238,6 +238,8 @@ class HuggingFace(unittest.TestCase):
         self.assertTrue(torch.equal(both, first))
         with self.assertRaisesRegex(ValueError, "expected layers for each variant"):
             attnlab.torch.hf_attention("tiled;streaming@0")
+        with self.assertRaisesRegex(TypeError, "k requires a gradient"):
+            attnlab.Cache(heads=1, d=4).append(torch.zeros(1, 1, 1, 4, requires_grad=True), torch.zeros(1, 1, 1, 4))
         for layers in "3-1", "0,,1", "0-2,1":
             with self.assertRaisesRegex(ValueError, "expected layers such as"):
                 attnlab.torch.hf_attention(f"topk:k=4@{layers}")

@@ -155,6 +155,9 @@ Test(quality_checks, the_floor_is_what_both_roundings_allow) {
   const double value = kl / d.layer[1].error * 0.25 * squares / (N - 1);
   cr_expect_float_eq(floor_of(swap).value, value, 0.05 * value, "not %g", value);
   quality_data_free(&d);
+  swap.mix = 0;
+  cr_expect_eq(floor_of(swap).verdict, VERDICT_CONSISTENT, "nothing changes, which is no doubt");
+  swap.mix = 0.5;
   swap.phase = DATA_LLAMA_DECODE;
   swap.decode = (N - 1) / 2;
   const double half = floor_of(swap).value;
