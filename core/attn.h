@@ -138,7 +138,9 @@ typedef struct attn_bias {
  *   t <- t + dense[b][h][i][j]
  * and the row's softmax has sink[h] as one more logit, whose value is 0. All zeros: nothing of it.
  * Soft cap: Gemma 2 (arXiv:2408.00118); leaky: GAT (arXiv:1710.10903); relative: ALiBi (arXiv:2108.12409), T5
- * (arXiv:1910.10683); sink: Xiao et al. 2023 (arXiv:2309.17453), section 4. */
+ * (arXiv:1910.10683); sink: Xiao et al. 2023 (arXiv:2309.17453), section 4. A soft cap, a sink, relative
+ * numbers and the scale are at most 0.693 of the largest number of the arithmetic; beyond it a finite dense
+ * bias counts as that. */
 typedef struct attn_score {
   double softcap;         /* > 0; 0: none */
   double leaky;           /* 0 < leaky < 1; 0: none. Not together with softcap */

@@ -19,7 +19,8 @@ typedef struct attn_kv_cache attn_kv_cache;
  * which alone is read by tiled. Or latent with a prompt: when a position behind the prompt arrives, its keys
  * and values, until then as they are given, make way for latents, to which all heads attend. All memory is
  * the options' allocator's; it grows with the sequences, by doubling, up to the keys that may be held.
- * EINVAL, EUNSUPPORTED as attn_plan_create, ENOMEM. */
+ * EINVAL, EUNSUPPORTED as attn_plan_create, ENOMEM. EUNSUPPORTED, too: score.dense, whose rows are the
+ * queries of one call. */
 ATTN_API attn_status attn_kv_cache_create(attn_kv_cache **, const attn_problem *, const char *spec,
                                           const attn_options *);
 ATTN_API void attn_kv_cache_destroy(attn_kv_cache *);

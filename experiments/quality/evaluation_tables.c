@@ -141,7 +141,7 @@ attn_status quality_print(FILE *out, const quality_record *const *runs, size_t c
     fprintf(out,
             "lost, won: windows that only the exact model answers, and only the replaced one; p: McNemar's "
             "exact test\n\n");
-  if (!one) fprintf(out, "no_worse, worse, open: each against the --margin of its own run\n\n");
+  if (!one) fprintf(out, "no_worse, worse and open: by the margin that was given for each run\n\n");
   attn_status status = table_print(out, &t, format);
   table_free(&t);
   if (!status) status = print_answers(out, runs, count, mixed, format);

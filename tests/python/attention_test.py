@@ -83,6 +83,12 @@ class Values(unittest.TestCase):
         for spec in "tiled", "full", "topk:k=999", "columns":  # the least number is no -Inf: where all have it, all weigh alike
             low = attnlab.attention(*map(np.float32, (q, k, v)), spec, bias=np.full((N, N), np.finfo("f4").min, "f4"))
             np.testing.assert_allclose(low, np.broadcast_to(oracle.attention(0 * q, k, v), low.shape), atol=1e-5)
+            bad = np.zeros((N, N))
+            bad[3, 5] = np.nan
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                rows = np.isnan(attnlab.attention(q, k, v, spec, bias=bad)).all((0, 1, 3))
+            np.testing.assert_array_equal(rows, np.arange(N) == 3, spec)
 
     def test_masks(self):
         q, k, v = problem()

@@ -183,7 +183,7 @@ static inline attn_status fixture_journal(const char *path, int64_t first, int64
 
 static inline void release_row(void *row) { result_row_free(row); }
 
-/* A row that is freed at the end. The test may change it, but for what it owns. */
+/* A row that is freed at the end of the process. Tests may set its numbers, not the pointers that it owns. */
 static inline result_row kept_row(result_row row) {
   return *(result_row *)keep_copy(&row, sizeof row, release_row);
 }
