@@ -18,11 +18,16 @@ static double round_log(const result_row *row, int32_t round) {
 
 static bool has_rounds(const result_row *row) { return row->samples && row->rounds && row->n_samples > 0; }
 
-/* Appends the ratios of a run, one for each round that both runs have. Without samples it is the ratio of
- * the medians. */
+/* Rounds are of the runs on one draw of the data, in one session. */
+static bool share_rounds(const result_row *a, const result_row *b) {
+  return has_rounds(a) && has_rounds(b) && a->data_seed == b->data_seed && a->session == b->session;
+}
+
+/* Appends the ratios of a run, one for each round that both runs have. Without such it is the ratio of the
+ * medians. */
 static size_t add_ratios(const result_row *row, const result_row *exact, double *out) {
   size_t count = 0;
-  if (has_rounds(row) && has_rounds(exact))
+  if (share_rounds(row, exact))
     for (int64_t i = 0; i < row->n_samples; i++) {
       if (i > 0 && row->rounds[i] == row->rounds[i - 1]) continue;
       const double ratio = round_log(row, row->rounds[i]) - round_log(exact, row->rounds[i]);
@@ -35,16 +40,17 @@ static size_t add_ratios(const result_row *row, const result_row *exact, double 
 
 static bool timed(const result_row *row) { return row->status == RUN_OK && row->time_median > 0; }
 
-/* The exact run of a seed, else the first one: exact variants draw nothing and run once. */
-static const result_row *partner(const results_model *m, const model_cell *exact, int64_t seed) {
-  const result_row *first = NULL;
+/* The exact run that shares rounds with a run, of its seed if there is one; else the first: exact variants
+ * draw nothing and run once for all seeds. */
+static const result_row *partner(const results_model *m, const model_cell *exact, const result_row *of) {
+  const result_row *first = NULL, *shared = NULL;
   for (size_t i = 0; i < exact->count; i++) {
     const result_row *row = m->rows[exact->first + i];
     if (!timed(row)) continue;
-    if (row->seed == seed) return row;
     if (!first) first = row;
+    if (share_rounds(of, row) && (!shared || row->seed == of->seed)) shared = row;
   }
-  return first;
+  return shared ? shared : first;
 }
 
 static attn_status fill_ratios(const results_model *m, const model_cell *c, const model_cell *exact,
@@ -57,7 +63,7 @@ static attn_status fill_ratios(const results_model *m, const model_cell *c, cons
   double *log_ratios = calloc(room, sizeof *log_ratios);
   if (!log_ratios) return attn_fail(ATTN_ENOMEM, "out of memory for the speed-ups of a report");
   for (size_t i = 0; i < c->count; i++) {
-    const result_row *row = m->rows[c->first + i], *other = partner(m, exact, row->seed);
+    const result_row *row = m->rows[c->first + i], *other = partner(m, exact, row);
     if (other && timed(row)) count += add_ratios(row, other, log_ratios + count);
   }
   *out = (fit_ratios){(double)c->n, log_ratios, count};

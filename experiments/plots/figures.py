@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.backends.backend_pdf import PdfPages
 
-GROUP = ["dataset", "dtype", "d", "d_v", "heads", "kv_heads", "batch", "threads", "isa"]
+GROUP = ["dataset", "dtype", "d", "d_v", "heads", "kv_heads", "batch", "threads", "isa", "score", "mask", "keys"]
 HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b88600", "#56b4e9", "#8a63d2", "#a0522d", "#332288", "#882255",
         "#7f7f00", "#3a7d44"]
 N, VIOLATED, UNCHECKED = "n (length of the sequence)", 2, 6  # flag_meanings of verdict
@@ -108,9 +108,9 @@ def draw(pdf, title, runs, bounds, profile):
             here = valued & (verdict != VIOLATED) & ((verdict > VIOLATED) == kind) & (runs.line == line).values[:, None]
             plt.plot(value[here], np.maximum(measured[here], edge), label=line if here.any() and not kind else None, markersize=4,
                      **{**look, "linestyle": "", "fillstyle": "none" if kind else "full"})
-    bad = valued & (verdict == VIOLATED)
+    bad = np.isfinite(value) & (verdict == VIOLATED)
     if bad.any():
-        plt.plot(value[bad], measured[bad], "rX", markersize=9, zorder=3, label=f"violated: {bad.sum()}")
+        plt.plot(np.maximum(value[bad], edge), np.where(np.isfinite(measured[bad]), np.maximum(measured[bad], edge), value[valued].max() * 1e3), "rX", markersize=9, zorder=3, label=f"violated: {bad.sum()}")
     plt.axline((edge, edge), (1, 1), color="grey", label="y = x")
     page("Measured against bound (hollow: not judged)", "bound", "measured")
     for line, own in runs[runs.n == longest].groupby("line"):
@@ -124,10 +124,12 @@ def draw(pdf, title, runs, bounds, profile):
 
 plt.rcParams["figure.figsize"] = 8, 5
 runs = xr.open_dataset(sys.argv[1]).to_dataframe()
-runs["line"] = runs.label
+runs["line"], runs["keys"] = runs.label, runs.n_kv.where(runs.n_kv != runs.n, 0)  # 0: as many as n
 runs = runs[(runs.status == 0) & (runs.cache_state == 0) & (runs.causal.astype(bool) == ("causal" in sys.argv[3:]))]
 groups = [xr.open_dataset(sys.argv[1], group=name) for name in ("bounds", "profile")]
 with PdfPages(sys.argv[2]) as pdf:
     for key, own in runs.groupby(GROUP):
         print(f"{len(own)} runs of {key[0]}: {own.time_median.min():.4g} to {own.time_median.max():.4g} s")
-        draw(pdf, "{}, {}, d = {}, {} heads, {} threads".format(*(key[i] for i in (0, 1, 2, 4, 7))), own.copy(), *groups)
+        named = dict(zip(GROUP, key))
+        named["else"] = "".join([f", {named[name]}" for name in ("score", "mask") if named[name]] + [f", n_kv = {named['keys']}"] * bool(named["keys"]))
+        draw(pdf, "{dataset}, {dtype}, d = {d}, {heads} heads, {threads} threads{else}".format(**named), own.copy(), *groups)

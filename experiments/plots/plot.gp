@@ -4,8 +4,8 @@
 # Another dataset than the first, with ; for its commas: -e "...; dataset='gaussian:std_q=1;std_k=1;std_v=1'"
 set datafile separator comma
 set datafile columnheaders
-# gnuplot does not know the doubled quotes of CSV, and cuts quoted texts at their commas.
-runs = "< awk -F '\"' -v OFS= '{for (i = 2; i <= NF; i += 2) gsub(\",\", \";\", $i)} 1' '" . csv . "'"
+# gnuplot does not know the doubled quotes of CSV, cuts quoted texts at their commas, and lists at blanks.
+runs = "< awk -F '\"' -v OFS= '{for (i = 2; i <= NF; i += 2) gsub(\",\", \";\", $i); gsub(\" \", \"_\")} 1' '" . csv . "'"
 if (!exists("dataset")) dataset = ""
 labels = " "
 timed(seconds) = strcol("status") eq "ok" && strcol("cache_state") eq "warm" && column("causal") == 0 && seconds > 0

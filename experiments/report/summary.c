@@ -13,7 +13,7 @@
 #include "experiments/support/escape.h"
 #include "experiments/support/table.h"
 
-enum { PAGE_WIDTH = 150, CELL_WIDTH = 17, TAIL_WIDTH = 38, LABEL_MAX = 48 };
+enum { PAGE_WIDTH = 150, CELL_WIDTH = 17, TAIL_WIDTH = 38 };
 #define GROWTH_WIDEST 0.5 /* an exponent with a wider interval does not tell n from n log n or n sqrt(n) */
 
 static const char legend[] =
@@ -114,7 +114,7 @@ static attn_status print_columns(FILE *file, const results_model *m, const model
   }
   for (size_t i = 0; i < g->count; i++) {
     const model_line *line = &g->lines[i];
-    table_add(&s, "%.*s%s", LABEL_MAX, m->labels[line->setting], oracle_mark(m, line));
+    table_add(&s, "%s%s", m->labels[line->setting], oracle_mark(m, line));
     for (size_t c = first; c < last; c++) add_cell(&s, line, g->lengths[c].n);
     if (tail) add_tail(&s, &line->time, last_memory(line), &line->memory);
   }
@@ -131,13 +131,14 @@ static attn_status print_group(FILE *file, const results_model *m, const model_g
                                table_format format) {
   size_t width = 0;
   for (size_t i = 0; i < g->count; i++) {
-    const size_t label = strlen(m->labels[g->lines[i].setting]);
-    const size_t length = (label < LABEL_MAX ? label : LABEL_MAX) + strlen(oracle_mark(m, &g->lines[i]));
+    const size_t length = strlen(m->labels[g->lines[i].setting]) + strlen(oracle_mark(m, &g->lines[i]));
     if (length > width) width = length;
   }
   attn_status status = print_title(file, m->rows[g->lines[0].cells[0].first], format);
-  const size_t count = g->lengths_count;
-  const size_t step = format == TABLE_MARKDOWN ? count : (PAGE_WIDTH - TAIL_WIDTH - width) / CELL_WIDTH;
+  const size_t count = g->lengths_count, room = PAGE_WIDTH - TAIL_WIDTH;
+  const size_t step = format == TABLE_MARKDOWN            ? count
+                      : width + 2 * CELL_WIDTH <= room ? (room - width) / CELL_WIDTH
+                                                          : 2;
   for (size_t first = 0; !status && first < count; first += step)
     status = print_columns(file, m, g, first, first + step < count ? first + step : count, format);
   return status;

@@ -183,7 +183,7 @@ static void print_totals(FILE *file, const result_set *set, const result_verdict
   size_t statuses[STATUSES] = {0}, verdicts[VERDICTS] = {0};
   for (size_t i = 0; i < set->count; i++) statuses[set->rows[i].status]++;
   for (size_t i = 0; i < found->count; i++) verdicts[found->cells[i].bound->verdict]++;
-  fprintf(file, "%zu runs:", set->count);
+  fprintf(file, "%zu runs%s", set->count, set->count ? ":" : "");
   for (int s = 0, printed = 0; s < STATUSES; s++)
     if (statuses[s]) fprintf(file, "%s %zu %s", printed++ ? "," : "", statuses[s], run_status_names[s]);
   fprintf(file, ". %zu verdicts", found->count);

@@ -149,11 +149,13 @@ Test(report_answer, only_violated_bounds_are_red) {
   browser_expect(SETS, "hard 18 false,probabilistic 1 false,report (cannot fail) 1 true,y = x 2 false");
   set.rows[1].bounds[0].verdict = set.rows[1].verdict = VERDICT_VIOLATED;
   set.rows[1].bounds[0].measured = 2;
+  set.rows[1].bounds[2].verdict = VERDICT_VIOLATED;
+  set.rows[1].bounds[2].measured = (double)NAN;
   open_rows(&set);
   browser_value("(chooseGroup('causal', 'causal'), refresh())");
   browser_expect("(drawAll(), plots.get('bounds-plot').sets.filter(s => s.color === alarm()).map(s => "
                  "s.label + s.points.length).join())",
-                 "violated1");
+                 "violated2");
 }
 
 /* ---- the address --------------------------------------------------------------------------------------- */

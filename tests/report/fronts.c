@@ -101,7 +101,8 @@ Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it)
 
 /* Runs of two seeds are slower than exact attention with the same seed, in each round by another factor: each
  * round counts once, by its geometric mean, if both have samples of it. Of another seed, the measure is the
- * first exact run that was timed: exact attention draws nothing, and runs once. */
+ * first exact run that was timed: exact attention draws nothing, and runs once. Rounds of another draw of the
+ * data are others, and of another session. */
 Test(report_fronts, speed_ups_are_of_the_same_seed_and_round) {
   enum { COUNT = 6 };
   static const int ends[3][4] = {{4, 6, 12, 14}, {12, 14, 18, 18}, {1, 1, 5, 5}}; /* of the rounds */
@@ -126,6 +127,10 @@ Test(report_fronts, speed_ups_are_of_the_same_seed_and_round) {
   cr_expect_float_eq(two->mid, 1 / sqrt(4 * 20), 1e-12);
   cr_expect(two->lo < two->mid && two->mid < two->hi);
   cr_expect(fabs(one->lo - 1 / 7.0) + fabs(one->mid - 1 / sqrt(5 * 7)) + fabs(one->hi - 1 / 5.0) < 1e-12);
+  rows[5].data_seed = rows[2].data_seed = 1;
+  cr_expect_float_eq(model_of(&set).groups[0].lines[2].cells[0].speedup.mid, 9 / sqrt(0.5 * 0.7), 1e-12);
+  rows[5].session = 1;
+  cr_expect(isnan(model_of(&set).groups[0].lines[2].cells[0].speedup.lo));
 }
 
 /* Of three files. The first has three exact lines: the measure is the one with the most lengths, of two such

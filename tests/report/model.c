@@ -161,6 +161,9 @@ static void open_page(int width) {
   };
   quality_set set = {0};
   for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) add(&set, &runs[i], RUN_OK);
+  add(&set, &runs[0], RUN_OK);
+  set.records[set.count - 1].seed = 1; /* another question */
+  set.records[0].kl_lo = -0.01;        /* its bar reaches the edge */
   add(&set, &(asked){"linformer:k=4", "text:skip=8", "all", 128, 0, 0}, RUN_UNSUPPORTED);
   add(&set, &(asked){"linformer:k=4", "text:skip=8", "all", 256, 0, 0}, RUN_UNSUPPORTED);
   open_set(&set, "a <b> & c", width);
@@ -172,6 +175,9 @@ Test(report_model, every_plot_has_marks) {
   browser_expect("document.querySelectorAll('.plot svg').length", "9");
   browser_expect(BROWSER_BARE_PLOTS, "");
   browser_expect("document.querySelectorAll('#quality-table tbody tr').length", "4");
+  browser_expect("[...document.querySelectorAll('#reads-plot g[stroke-opacity] > path')].map(p => "
+                 "p.getAttribute('d')).join('').split('V').length - 1",
+                 "3");
   browser_expect("plots.get('reads-plot').sets.map(set => set.group).join()", "topk,streaming:sink=0,full");
   browser_expect("document.querySelectorAll('#layers-table details tbody tr').length", "2");
   browser_expect("/0.75/.test(byId('layers-table').lastChild.textContent)", "true");

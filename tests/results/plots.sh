@@ -31,7 +31,7 @@ fi
 cat >x.yaml <<'YAML'
 schema: 1
 grid: {n: [64, 128, 256], heads: 1, d: 16, causal: [no, yes]}
-variants: [full, tiled, longformer: {window: [16, 32]}, topk: {k: [4, 8]}, linformer: {k: 32, seed: [0, 1]}, fault: {mode: wrong}]
+variants: [full, tiled, longformer: {window: [16, 32]}, topk: {k: [4, 8]}, "longformer:window=8 + sample:count=4", linformer: {k: 32, seed: [0, 1]}, fault: {mode: wrong}]
 datasets: [gaussian, gaussian: {std_q: 2}]
 threads: 1
 cache: [warm, cold]
@@ -41,6 +41,8 @@ code=0
 "$attnlab" run x.yaml -o x.h5 --plugin "$fault" --quiet || code=$?
 [ "$code" -eq 1 ] || fail "the sweep ended with $code, not with a violated bound"
 "$attnlab" export --csv x.h5 >x.csv
+# Of problems that differ no median is taken.
+"$attnlab" run x.yaml -o y.h5 --set grid.score='[none, softcap=2]' --set grid.causal=no --set cache=warm --plugin "$fault" --quiet || [ $? -eq 1 ]
 
 # expect COLUMN CAUSAL DATASET UNIT - the line that a loader of that column prints; DATASET: its number.
 expect() {
@@ -92,6 +94,9 @@ for causal in 0 1; do
   for page in 05 14; do look "page-$page.png" 3 red; done
 done
 
+"$python" "$plots/figures.py" y.h5 y.pdf >said
+[ "$(wc -l <said)" -eq 4 ] || fail "figures.py: $(cat said)"
+
 # The exponents of the first figure are those of the report.
 "$attnlab" report x.h5 -o x.html
 for page in 1 10; do pdftotext -f "$page" -l "$page" figures0.pdf -; done | sed -n 's/.* n^\(-\{0,1\}[0-9.]*\)$/\1/p' >drawn
@@ -110,6 +115,8 @@ if Rscript -e 'library(ncdf4)' >/dev/null 2>&1; then
   Rscript "$plots/plot.R" x.h5 r.pdf >said
   said "$(expect time_median 0 0 timed)"
   look r.pdf 3
+  Rscript "$plots/plot.R" y.h5 r.pdf >said
+  pdftotext r.pdf - | grep -q 'tiled softcap=2' || fail "plot.R: no line for a problem apart"
 else
   echo "$tool: no R with ncdf4: not tried"
 fi

@@ -147,6 +147,9 @@ def _select(runs: pandas.DataFrame, where: dict[str, Any]) -> pandas.DataFrame:
         raise ValueError(f"no run that ended well has {where}" if where else "no run ended well")
     differ = {column: sorted(map(str, good[column].unique())) for column in PROBLEM
               if column in good and good[column].nunique() > 1}
+    keys = good.groupby("n")["n_kv"].unique() if "n_kv" in good else []
+    if any(len(values) > 1 for values in keys):
+        differ["n_kv"] = [str(value) for value in sorted(good["n_kv"].unique())]
     if differ:
         said = "; ".join(f"{column}: {', '.join(values)}" for column, values in differ.items())
         raise ValueError(f"runs of several problems do not compare; choose one by {' and '.join(differ)} ({said})")

@@ -16,7 +16,7 @@ const counts = (object) => Object.entries(object).filter(([, count]) => count)
 
 function drawHeadline() {
   const {totals} = data, bad = totals.violations.length, line = byId('headline');
-  line.append(`${totals.runs} runs: ${counts(totals.statuses)}. Verdicts on ${totals.bounds} bounds of runs and ${totals.properties} properties of ${totals.settings} settings: ${counts(totals.verdicts) || 'none'}.`);
+  line.append(`${totals.runs} runs${totals.runs ? `: ${counts(totals.statuses)}` : ''}. Verdicts on ${totals.bounds} bounds of runs and ${totals.properties} properties of ${totals.settings} settings: ${counts(totals.verdicts) || 'none'}.`);
   if (datasets.size === 1) line.append(' Data: ', element('span', {id: 'data-of', title: data.groups[0].spec}, data.groups[0].dataset), '.');
   if (!bad && counts(totals.verdicts)) line.append(' No bound is violated.');
   if (bad) line.after(element('p', {}, element('a', {class: 'bad', href: '#doubts'}, `Violated checks: ${bad}.`)));
@@ -69,5 +69,5 @@ function drawEstimates() {
   byId('estimates').hidden = !data.estimates.length;
   byId('estimates-body').append(table('Actual over estimate',
     ['setting', 'runs', ...['time', 'run', 'memory'].flatMap((name) => [name, `${name}, worst`])],
-    data.estimates.map((one) => [named(one), one.run[0], ...ratios(one.time), ...ratios(one.run), ...ratios(one.memory)])));
+    data.estimates.map((one) => [named(one), Math.max(one.time[0], one.run[0], one.memory[0]), ...ratios(one.time), ...ratios(one.run), ...ratios(one.memory)])));
 }

@@ -9,8 +9,12 @@ function whereOf(run) {
 }
 
 const isSingle = (run) => /^\d+$/.test(run.layers) && run.heads === 'all' && run.phase === 'both' && run.mix === 1;
-const menus = [['model', 'model', (run) => run.model], ['task', 'task', (run) => run.task], ['n', 'n', (run) => String(run.n)],
-  ['where', 'replaced', whereOf]];
+// Of which windows a task is asked; a generated one has no text.
+const askedOf = (run) => [run.data && `${run.data} (${run.data_sha256.slice(0, 8)})`, `${run.windows} windows`, `seed ${run.seed}`,
+  run.bos >= 0 && `bos ${run.bos}`].filter(Boolean).join(', ');
+
+const menus = [['model', 'model', (run) => run.model], ['task', 'task', (run) => run.task], ['asked', 'asked of', askedOf],
+  ['n', 'n', (run) => String(run.n)], ['where', 'replaced', whereOf]];
 const state = {at: ''};
 
 // Runs alike in all menus up to this one.
@@ -122,12 +126,13 @@ function refresh() {
   drawFilters();
   writeHash();
   const chosen = runsUpTo(menus.length).filter(good), ofModel = runsUpTo(1).filter(good);
-  const anyLength = ofModel.filter((run) => run.task === state.task && whereOf(run) === state.where);
-  const single = runsUpTo(3).filter((run) => good(run) && isSingle(run));
+  const ofWindows = ofModel.filter((run) => askedOf(run) === state.asked && whereOf(run) === state.where);
+  const anyLength = ofWindows.filter((run) => run.task === state.task);
+  const single = runsUpTo(4).filter((run) => good(run) && isSingle(run));
   qualityTable(chosen);
   positionTable(chosen);
   lengthTable(anyLength);
-  depthMaps(ofModel.filter((run) => whereOf(run) === state.where));
+  depthMaps(ofWindows);
   layersTable(single, chosen);
   drawLater('reads-plot', () => readsPlots(chosen));
   drawLater('cache-plot', () => cachePlot(chosen));
@@ -138,8 +143,8 @@ function refresh() {
   drawLater('layers-plot', () => layersPlots(chosen, single));
 }
 
-const placeOf = (run) => [run.model, run.task, run.n, whereOf(run), labelOf(run)];
-const placeHeader = ['model', 'task', 'n', 'replaced', 'variant'];
+const placeOf = (run) => [...menus.map(([, , value]) => value(run)), labelOf(run)];
+const placeHeader = [...menus.map(([, title]) => title), 'variant'];
 
 // One row for each reason.
 function failedTable(failed) {
@@ -176,10 +181,10 @@ function drawSummary() {
   place.append(element('p', found.length ? {class: 'bad'} : {}, `${judged.length} checks hold, ${found.length} are violated or could not be evaluated.`));
   if (found.length)
     place.append(table('Checks that do not hold', [...placeHeader, 'check', 'verdict', 'measured', 'bound', 'message'], found.map(({run, check}) =>
-      [...placeOf(run), check.name, check.verdict, asRatio(check.measured), asRatio(check.value), check.message || '']), 7));
+      [...placeOf(run), check.name, check.verdict, asRatio(check.measured), asRatio(check.value), check.message || '']), 8));
   if (better.length)
     place.append(table('Perplexity says better, KL says different: the interval of dNLL lies below 0, that of KL above the margin',
-      [...placeHeader, 'dNLL', 'KL'], better.map((run) => [...placeOf(run), interval(run, 'dnll', signed), interval(run, 'kl', asError)]), 5));
+      [...placeHeader, 'dNLL', 'KL'], better.map((run) => [...placeOf(run), interval(run, 'dnll', signed), interval(run, 'kl', asError)]), 6));
   if (failed.length) place.append(failedTable(failed));
 }
 

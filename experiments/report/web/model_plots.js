@@ -34,22 +34,22 @@ function exactLine(sets, value) {
 
 function readsPlots(runs) {
   plot('reads-plot', 'Divergence against pairs read', methodCurves(runs, (run) => run.density, klOf, klNote), axis('causal pairs read', asShare),
-    axis('KL, nats a token', asError, {edge: floor}), about(4));
+    axis('KL, nats a token', asError, {edge: floor}), about(5));
   plot('time-plot', 'Divergence against time', methodCurves(runs, (run) => run.attention_time, klOf,
-    (run) => `${klNote(run)}, ${asTime(run.attention_time)}`), axis('time in the variant', asTime), axis('KL, nats a token', asError, {edge: floor}), about(4));
+    (run) => `${klNote(run)}, ${asTime(run.attention_time)}`), axis('time in the variant', asTime), axis('KL, nats a token', asError, {edge: floor}), about(5));
 }
 
 function cachePlot(runs) {
   plot('cache-plot', 'Divergence against the bits of a cache', methodCurves(runs, (run) => run.kv_bits, klOf,
     (run) => `KL ${asInterval([run.kl, run.kl_lo, run.kl_hi], asError)}, ${asRatio(run.kv_bits)} bits`), axis('bits an element', asRatio),
-  axis('KL, nats a token', asError, {edge: floor}), about(4));
+  axis('KL, nats a token', asError, {edge: floor}), about(5));
 }
 
 function answersPlot(runs) {
   const sets = methodCurves(runs, (run) => run.density, (run) => ({y: number(run.right)}),
     (run) => `${asShare(run.right)} right, all in ${asShare(run.score)} of the windows`);
   const exact = runs.length ? exactLine(sets, number(runs[0].right_exact)) : [];
-  plot('answers-plot', 'Right tokens against pairs read', [...sets, ...exact], axis('causal pairs read', asShare), shares('right'), about(4));
+  plot('answers-plot', 'Right tokens against pairs read', [...sets, ...exact], axis('causal pairs read', asShare), shares('right'), about(5));
 }
 
 // Bins are powers of n; x is where a bin ends.
@@ -61,7 +61,7 @@ function positionPlot(runs) {
   const sets = runs.map((run) => series(run.line, run.by_position.nll.map((value, bin, all) =>
     point(run, number(value) + number(run.by_position.dnll[bin]), bin, all)), {size: 2}));
   const exact = runs.length ? [greyLine('exact model', runs[0].by_position.nll.map((value, bin, all) => point(runs[0], number(value), bin, all)))] : [];
-  plot('position-plot', 'Loss against position', [...sets, ...exact], axis('position', asRatio), axis('nats a token', asRatio), about(4));
+  plot('position-plot', 'Loss against position', [...sets, ...exact], axis('position', asRatio), axis('nats a token', asRatio), about(5));
 }
 
 function lengthPlot(runs) {
@@ -69,7 +69,7 @@ function lengthPlot(runs) {
   const lines = [...new Set(runs.map((run) => run.line))];
   plot('length-plot', 'Divergence against n', lines.map((line) => series(line, runs.filter((run) => run.line === line)
     .sort((a, b) => a.n - b.n).map((run) => ({x: run.n, ...klOf(run), note: `n = ${run.n}: ${klNote(run)}`})))),
-  axis('n (positions of a window)', String, {values: sizes}), axis('KL, nats a token', asError, {edge: floor}), `${about(2)}, ${state.where}`);
+  axis('n (positions of a window)', String, {values: sizes}), axis('KL, nats a token', asError, {edge: floor}), `${about(3)}, ${state.where}`);
 }
 
 function relationPlot(runs) {
@@ -90,9 +90,9 @@ function layersPlots(everywhere, single) {
   const place = () => axis('layer', String, {linear: true, min: -0.5, max: layers - 0.5, values: Array.from({length: layers}, (_, i) => i)});
   plot('layers-plot', 'Error of each layer\'s attention', everywhere.map((run) => series(run.line, run.by_layer.error.map((value, layer) =>
     ({x: layer, y: number(value) < rounding ? NaN : number(value), note: `layer ${layer}: ${asError(value)}`})))), place(),
-  axis('relative error', asError), about(4));
+  axis('relative error', asError), about(5));
   const lines = [...new Set(single.map((run) => run.line))];
   plot('each-plot', 'Divergence if one layer is replaced', lines.map((line) => series(line, single.filter((run) => run.line === line)
     .sort((a, b) => a.layers - b.layers).map((run) => ({x: Number(run.layers), ...klOf(run), note: `layer ${run.layers}: ${klNote(run)}`})))),
-  place(), axis('KL, nats a token', asError, {edge: floor}), about(3));
+  place(), axis('KL, nats a token', asError, {edge: floor}), about(4));
 }

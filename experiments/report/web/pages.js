@@ -35,7 +35,7 @@ function fillContents() {
 
 function writeHash() {
   const hash = hashOf();
-  if (hash && location.hash.slice(1) !== hash) history.replaceState(null, '', `#${hash}`);
+  if ((hash || location.hash.includes('=')) && location.hash.slice(1) !== hash) history.replaceState(null, '', `#${hash}`);
 }
 
 // A button that copies the address, or shows it where the browser has no clipboard for this page.

@@ -37,7 +37,7 @@ function drawSeries(set, marks, y) {
   const path = (d, attributes = {}) => d && parts.append(shape('path', {d, ...attributes}));
   if (set.joined) path(marks.map(({px, py}, i) => (!i ? `M${px} ${py}` : set.stepped ? `H${px}V${py}` : `L${px} ${py}`)).join(''),
     {'stroke-dasharray': set.dash || 'none', 'stroke-opacity': set.shape ? 0.75 * full : full});
-  path(marks.filter(({point}) => point.lo > 0 && point.hi > point.lo && Number.isFinite(point.hi))
+  path(marks.filter(({point}) => point.hi > point.lo && Number.isFinite(point.hi))
     .map(({px, point}) => `M${px} ${y.inside(point.lo)}V${y.inside(point.hi)}`).join(''));
   if (!set.shape) return parts;
   const outlines = (hollow) => marks.filter(({point}) => !point.hollow === !hollow).map(({px, py}) => outline(set.shape, px, py, set.size)).join('');

@@ -118,9 +118,10 @@ function massPlot(lines) {
 const boundKinds = {hard: ['circle', false, 'hard'], property: ['square', false, 'property'], prob: ['triangle', false, 'probabilistic'],
   model: ['diamond', true, 'model (cannot fail)'], report: ['hexagon', true, 'report (cannot fail)']};
 
-// Every bound with a value; red is violated, and nothing else is. What is tiny, or far below every bound, lies on an edge.
+// Every bound with a value; red is violated, and nothing else is. What is tiny, far below every bound or not finite lies on an edge.
 function boundsPlot(lines) {
-  const valued = (bound) => number(bound[3]) > 0 && Number.isFinite(number(bound[3]) + number(bound[4]));
+  const valued = (bound) => (bound[2] === 'violated' ? number(bound[3]) < Infinity :
+    number(bound[3]) > 0 && Number.isFinite(number(bound[3]) + number(bound[4])));
   const least = 1e-18, at = (value) => Math.max(value, least);
   const all = lines.flatMap((line) => line.cells.flatMap((cell) => boundsOf(cell).filter(valued).map((bound) => ({line, cell, bound}))));
   const values = all.map(({bound}) => at(bound[3]));
@@ -128,7 +129,7 @@ function boundsPlot(lines) {
   const bad = ({bound}) => bound[2] === 'violated' && !boundKinds[bound[1]][1];
   const set = (name, [form, hollow], color, found, options) => ({label: name, group: name, color, shape: form, hollow, width: 1.5, size: 4,
     joined: false, dash: '', ...options, points: found.map(({line, cell, bound}) => ({
-      x: at(bound[3]), y: Math.max(bound[4], ends[0] * 1e-3), hollow: hollow || bound[2] === 'uncertifiable', label: `${bound[0]}, ${label(line)}`,
+      x: at(bound[3]), y: Number.isFinite(number(bound[4])) ? Math.max(bound[4], ends[0] * 1e-3) : ends[1] * 1e3, hollow: hollow || bound[2] === 'uncertifiable', label: `${bound[0]}, ${label(line)}`,
       note: `n = ${cell.n}: bound ${asRatio(bound[3])}, measured ${asRatio(bound[4])}, ${bound[2].replace('_', ' ')}`, open: () => openRun(bound[7])}))});
   const sets = Object.entries(boundKinds).map(([kind, look], i) =>
     set(look[2], look, hues[isDark() ? 'dark' : 'light'][[0, 11, 2, 4, 1][i]], all.filter((one) => one.bound[1] === kind && !bad(one))));

@@ -105,7 +105,7 @@ static bool attribute_fill(hid_t object) {
   return good;
 }
 
-/* flag_values 0, 1, ... in the variable's own type, and flag_meanings. */
+/* flag_values 0, 1, ... in the variable's own type, and flag_meanings: words, so that blanks become "_". */
 static bool attribute_flags(hid_t object, h5_type type, const char *const *flags) {
   hsize_t count = 0;
   size_t length = 0;
@@ -118,7 +118,9 @@ static bool attribute_flags(hid_t object, h5_type type, const char *const *flags
     char *out = meanings;
     for (size_t i = 0; i < count; i++) {
       values[i] = (int32_t)i;
+      char *blank = out + (i > 0);
       out += sprintf(out, i ? " %s" : "%s", flags[i]);
+      while ((blank = strchr(blank, ' ')) != NULL) *blank = '_';
     }
     good = attribute(object, "flag_values", type == H5_I8 ? H5T_STD_I8LE : H5T_STD_I32LE, H5T_NATIVE_INT32,
                      space, values) &&

@@ -27,13 +27,12 @@ static bool write_columns(hid_t root, const h5_dim *run, const void *const *rows
 
 enum { MEANINGS = 10000, MEANINGS_SIZE = 50000 }; /* an attribute holds 64 KiB */
 
-/* Meanings are words with blanks between them. */
 static bool are_meanings(const names *texts) {
   size_t size = 0;
   bool good = texts->count > 0 && texts->count <= MEANINGS;
   for (size_t i = 0; good && i < texts->count; i++) {
     size += strlen(texts->items[i]) + 1;
-    good = *texts->items[i] && !strchr(texts->items[i], ' ');
+    good = *texts->items[i] != '\0';
   }
   return good && size <= MEANINGS_SIZE;
 }
