@@ -74,6 +74,7 @@ typedef struct data_qkv {
   data_array
       extra[ATTN_EXTRA_KINDS]; /* attn_extra_kinds, as [batch, heads, n, columns]; of rank 0: not given */
   char *description;           /* owned; one line for people */
+  bool scored;                 /* a capture whose layer's scores are not q k / sqrt(d_qk) of all keys before */
 } data_qkv;
 
 void data_qkv_free(data_qkv *); /* and clears it */
@@ -238,6 +239,7 @@ typedef struct data_llama_config {
   double score_scale, score_cap; /* of the scores; cap 0: none */
   double embedding_scale, residual_scale, logit_scale, logit_cap;
   float (*activation)(float);
+  bool scaled;             /* matrices of 8 bits have scales */
   int64_t scale_block[2];  /* rows and columns of a matrix of 8 bits that share a scale */
   int64_t image_tokens[2]; /* ids that stand for images and videos, which are not read; -1: none */
   int64_t bos; /* what config.json names as the first token of a text; -1: nothing, or a GGUF file */

@@ -11,15 +11,26 @@
 
 enum { NAME_BYTES = 65536 }; /* of a model's name */
 
+/* Whether every chunk was written, however small a filter makes it. */
+static bool has_chunks(hid_t dataset, hid_t plist, hid_t space) {
+  hsize_t dims[DATA_RANK_MAX], chunk[DATA_RANK_MAX], stored = 0, wanted = 1;
+  const int rank = H5Sget_simple_extent_dims(space, dims, NULL);
+  if (rank < 1 || H5Pget_chunk(plist, DATA_RANK_MAX, chunk) != rank ||
+      H5Dget_num_chunks(dataset, space, &stored) < 0)
+    return false;
+  for (int i = 0; i < rank; i++) wanted *= dims[i] / chunk[i] + (dims[i] % chunk[i] > 0);
+  return stored == wanted;
+}
+
 /* HDF5 would read external data from other files, and fill data that is missing with a fill value. */
-static bool stored_here(hid_t dataset, size_t bytes) {
+static bool stored_here(hid_t dataset, hid_t space, size_t bytes) {
   hid_t plist = H5Dget_create_plist(dataset);
   if (plist < 0) return false;
   H5D_layout_t layout = H5Pget_layout(plist);
   bool here = layout == H5D_COMPACT || layout == H5D_CONTIGUOUS || layout == H5D_CHUNKED;
   here = here && H5Pget_external_count(plist) == 0;
-  hsize_t stored = H5Dget_storage_size(dataset);
-  here = here && (H5Pget_nfilters(plist) > 0 ? stored > 0 : stored >= bytes);
+  here = here && (H5Pget_nfilters(plist) > 0 ? has_chunks(dataset, plist, space)
+                                             : H5Dget_storage_size(dataset) >= bytes);
   H5Pclose(plist);
   return here;
 }
@@ -67,7 +78,7 @@ static attn_status open_dataset(const char *path, hid_t file, const char *name, 
     status = attn_fail(ATTN_EINVAL, "%s: dataset %s: the sizes of the shape overflow", path, name);
     goto out;
   }
-  if (!stored_here(dataset, bytes)) {
+  if (!stored_here(dataset, space, bytes)) {
     status = attn_fail(ATTN_EINVAL, "%s: dataset %s: data missing or stored externally", path, name);
     goto out;
   }
@@ -144,6 +155,12 @@ static attn_status read_extras(const char *path, hid_t file, data_qkv *x) {
   return status;
 }
 
+/* Whether a capture says that its layer's scores are not q k / sqrt(d) of all keys before. */
+static bool has_scores(hid_t file) {
+  return H5Aexists(file, "score_scale") > 0 || H5Aexists(file, "score_softcap") > 0 ||
+         H5Aexists(file, "score_sinks") > 0 || H5Aexists(file, "sliding_window") > 0;
+}
+
 static attn_status read_qkv(const data_reading *how, data_qkv *out) {
   const char *path = how->in;
   hid_t file = -1, dataset[3] = {-1, -1, -1};
@@ -170,6 +187,7 @@ static attn_status read_qkv(const data_reading *how, data_qkv *out) {
                          to[i]);
   if (!status) status = read_extras(path, file, &made);
   if (status) goto out;
+  made.scored = has_scores(file);
   made.description = text_format("%s", path);
   if (!made.description) {
     status = ATTN_ENOMEM;

@@ -280,7 +280,6 @@ static const llama_architecture architectures[] = {
      .window_key = "sliding_window",
      .window = 4096,
      .window_optional = true,
-     .window_from_key = "max_window_layers",
      .bias_key = "attention_bias",
      .experts_normed_key = "norm_topk_prob",
      .experts_normed = true},

@@ -176,7 +176,9 @@ attn_status llama_read_rope(const char *path, const llama_rope_keys *k, setting_
   if (r.kind == DATA_ROPE_PLAIN) return ATTN_OK;
   const bool required = r.kind == DATA_ROPE_LLAMA3 || r.kind == DATA_ROPE_LONGROPE;
   attn_status status = ATTN_OK;
-  if (r.kind != DATA_ROPE_LINEAR)
+  if (r.kind == DATA_ROPE_DYNAMIC) /* reads no other length, as transformers */
+    r.original = c->max_positions;
+  else if (r.kind != DATA_ROPE_LINEAR)
     status = setting_size(path, k->original, get(from, k->original), required ? 0 : c->max_positions,
                           MOST_POSITIONS, &r.original);
   const double ratio =

@@ -47,6 +47,7 @@ static attn_status read_quantisation(const char *path, const json_t *config, dat
   const char *method = json_string_value(json_object_get(q, "quant_method")),
              *format = json_string_value(json_object_get(q, "format"));
   if (!given(config, "quantization_config")) return ATTN_OK;
+  c->scaled = true;
   const bool packed = method && strcmp(method, "compressed-tensors") == 0;
   if (!method || (packed ? !format || strcmp(format, "float-quantized") != 0 : strcmp(method, "fp8") != 0))
     return attn_fail(
@@ -237,9 +238,9 @@ static attn_status read_rope(const char *path, const json_t *config, const llama
     *rope = json_object_get(*rope, "full_attention");
   }
   const char *part = a->turned_key && given(config, a->turned_key) ? a->turned_key : "partial_rotary_factor",
-             *theta = newer || !a->theta_key ? "rope_theta" : a->theta_key;
+             *theta = newer || given(*rope, "rope_theta") || !a->theta_key ? "rope_theta" : a->theta_key;
   double share = 1;
-  attn_status status = setting_real(path, theta, get(newer && given(*rope, theta) ? *rope : config, theta),
+  attn_status status = setting_real(path, theta, get(given(*rope, theta) ? *rope : config, theta),
                                     a->theta > 0 ? a->theta : 10000, 1, 1e12, &c->rope.theta);
   if (!status)
     status = setting_real(path, part, get(given(*rope, part) ? *rope : config, part),
@@ -273,6 +274,7 @@ static attn_status read_images(const char *path, const json_t *config, const jso
 }
 
 static attn_status parse(const char *path, const json_t *whole, data_llama_config *c) {
+  static const char tied[] = "tie_word_embeddings";
   const json_t *config = whole;
   const llama_architecture *a = NULL;
   const json_t *rope = NULL;
@@ -290,7 +292,7 @@ static attn_status parse(const char *path, const json_t *whole, data_llama_confi
   if (!status) status = llama_read_numbers(path, &keys, get, config, c);
   if (!status) status = read_scales(path, config, a, c);
   if (!status) status = read_activation(path, config, a, c);
-  if (!status) status = read_flag(path, whole, "tie_word_embeddings", a->tied, &c->tied);
+  if (!status) status = read_flag(path, given(whole, tied) ? whole : config, tied, a->tied, &c->tied);
   if (!status) status = read_flag(path, config, a->parallel_key, a->parallel, &c->parallel);
   if (!status)
     status = read_flag(path, config, a->experts_normed_key, a->experts_normed && !a->experts_normed_key,

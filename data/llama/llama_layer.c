@@ -129,6 +129,9 @@ static attn_status find_scale(const data_llama *m, int64_t index, const char *pa
     r->scale = weights_find(m->files, name);
   }
   const tensor *t = r->scale;
+  if (!t && m->config.scaled)
+    return attn_fail(ATTN_EINVAL, "%s: tensor %s has 8 bits, and no %s beside it", r->weight->file,
+                     r->weight->name, names[0] + 1);
   if (!t) return ATTN_OK;
   const int64_t across = (r->columns - 1) / block[1] + 1, down = (rows - 1) / block[0] + 1;
   const bool blocks = t->rank == 2 && t->shape[0] == down && t->shape[1] == across,

@@ -88,25 +88,36 @@ static bool ends_in(const char *name, const char *end) {
   return length >= tail && strcmp(name + length - tail, end) == 0;
 }
 
+/* Whether it is the embedding once more, which an output layer is that is tied to it. */
+static bool is_embedding(const data_llama *m, const tensor *t) {
+  const tensor *e = m->embedding.weight;
+  return t->format == e->format && t->count == e->count && t->bytes == e->bytes &&
+         memcmp(t->at, e->at, e->bytes) == 0;
+}
+
 /* Old files repeat the rotary frequencies or the causal mask, and some tied ones the output layer; an
  * encoder's have layers behind it for other uses, and a model of images has these. */
-static bool is_redundant(const data_llama *m, const char *name) {
+static bool is_redundant(const data_llama *m, const tensor *t) {
+  const char *name = t->name;
   for (size_t i = 0; i < sizeof m->kind->ignored / sizeof *m->kind->ignored; i++)
     if (m->kind->ignored[i] && ends_in(name, m->kind->ignored[i])) return true;
   if (ends_in(name, ".input_scale")) return true; /* of activations in 8 bits */
   if (m->kind->images && (strncmp(name, "visual.", 7) == 0 || strncmp(name, "model.visual.", 13) == 0))
     return true;
   if (m->kind->encoder) return !strstr(name, m->kind->layer);
-  return m->config.tied && strncmp(name, m->kind->head, strlen(m->kind->head)) == 0;
+  const size_t head = m->config.tied ? strlen(m->kind->head) : 0;
+  return head && strncmp(name, m->kind->head, head) == 0 && strcmp(name + head, ".weight") == 0 &&
+         is_embedding(m, t);
 }
 
 /* A tensor that the forward pass does not use (a bias, an adapter) means another model. */
 static attn_status refuse_unused(const data_llama *m) {
   for (size_t i = 0; i < weights_count(m->files); i++) {
     const tensor *t = weights_at(m->files, i);
-    if (!is_redundant(m, t->name) && !is_used(m, t))
-      return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is not part of the architecture %s", t->file,
-                       t->name, m->config.architecture);
+    if (!is_redundant(m, t) && !is_used(m, t))
+      return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is not part of the architecture %s%s", t->file,
+                       t->name, m->config.architecture,
+                       m->config.tied ? ", whose output layer is the embedding (tie_word_embeddings)" : "");
   }
   return ATTN_OK;
 }

@@ -16,21 +16,25 @@
 #define CASES(ending) BEFORE UPPER "*" LOWER "+" ending "|" BEFORE UPPER "+" LOWER "*" ending
 #define CASES_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
+#define LLAMA3 ENDINGS "|" WORDS "|\\p{N}{1,3}" REST
+
 /* names: of the patterns, each with a blank behind it. */
 typedef struct cutting {
   const char *names;
   bool digits_first; /* every digit is a piece */
   bool whole;        /* a piece that is a token is not merged */
+  bool begins;       /* a text begins with the first token, where no key says otherwise */
   const char *cuts;  /* NULL: GPT-2's */
 } cutting;
 
 static const cutting known[] = {
-    {"gpt-2 gpt2 phi-2 olmo mpt jais dolly jina-v2-en ", false, false, NULL},
-    {"smollm starcoder refact command-r exaone codeshell minerva-7b ", true, false, NULL},
-    {"llama-bpe llama3 llama-v3 falcon3 dbrx smaug-bpe ", false, true, ENDINGS "|" WORDS "|\\p{N}{1,3}" REST},
-    {"qwen2 deepseek-r1-qwen stablelm2 megrez ", false, false, ENDINGS "|" WORDS "|\\p{N}" REST},
-    {"tekken ", false, true, CASES("") "|\\p{N}" CASES_REST},
-    {"gpt-4o llama4 ", false, false, CASES(ENDINGS "?") "|\\p{N}{1,3}" CASES_REST},
+    {"gpt-2 gpt2 phi-2 olmo mpt jais dolly jina-v2-en ", .cuts = NULL},
+    {"smollm starcoder refact command-r exaone codeshell minerva-7b ", .digits_first = true},
+    {"llama-bpe llama3 llama-v3 falcon3 ", .whole = true, .begins = true, .cuts = LLAMA3},
+    {"dbrx smaug-bpe ", .cuts = LLAMA3},
+    {"qwen2 deepseek-r1-qwen stablelm2 megrez ", .cuts = ENDINGS "|" WORDS "|\\p{N}" REST},
+    {"tekken ", .whole = true, .begins = true, .cuts = CASES("") "|\\p{N}" CASES_REST},
+    {"gpt-4o llama4 ", .cuts = CASES(ENDINGS "?") "|\\p{N}{1,3}" CASES_REST},
 };
 
 static const cutting *find_cutting(setting name) {
@@ -40,6 +44,11 @@ static const cutting *find_cutting(setting name) {
           memcmp(at, name.text, name.bytes) == 0)
         return &known[i];
   return NULL;
+}
+
+bool byte_level_begins(const gguf *file) {
+  const cutting *c = find_cutting(gguf_get(file, "tokenizer.ggml.pre"));
+  return c && c->begins;
 }
 
 static attn_status cut_as(data_tokenizer *t, setting name, bool prefix) {
@@ -58,6 +67,7 @@ static attn_status cut_as(data_tokenizer *t, setting name, bool prefix) {
 
 static attn_status add_merges(data_tokenizer *t, gguf_list list) {
   static const char key[] = "tokenizer.ggml.merges";
+  if (!list.at) return attn_fail(ATTN_EINVAL, "%s: %s is missing, or no list", t->file, key);
   attn_status status = bpe_merges(t, list.count);
   for (size_t i = 0, count = list.count; !status && i < count; i++) {
     const setting s = gguf_next(&list);

@@ -25,6 +25,7 @@ static attn_status encode(const data_ids_request *r, const data_llama_config *c,
                           data_ids *s) {
   data_tokenizer *t = NULL;
   attn_status status = data_tokenizer_open(r->model, &t);
+  if (status == ATTN_ENOTFOUND && c->vocab == BYTES) return read_bytes(text, s);
   if (status == ATTN_ENOTFOUND)
     return attn_fail(ATTN_EUNSUPPORTED,
                      "%s has a vocabulary of %" PRId64
@@ -78,7 +79,7 @@ attn_status data_ids_read(const data_ids_request *r, const data_llama_config *c,
   if (r->tokens)
     status = data_npy_read_ids(path, &made.id, &made.count, &shape);
   else
-    status = c->vocab == BYTES ? read_bytes(&map, &made) : encode(r, c, &map, &made);
+    status = encode(r, c, &map, &made);
   if (!status) status = choose_bos(r, c->vocab, &made.bos);
   if (!status) status = check_ids(path, r, c, &made);
   if (!status && shape.rank > 1) {

@@ -73,17 +73,24 @@ static attn_status encode_segment(encoder *e, const uint8_t *text, size_t bytes)
   return status;
 }
 
-static attn_status encode(encoder *e, const uint8_t *text, size_t bytes) {
-  size_t size = bytes + (e->t->prefix ? BLANK : 0), used = 0;
-  for (size_t i = 0; i < bytes; i++) size += text[i] == ' ' ? BLANK - 1 : 0;
-  uint8_t *marked = malloc(size);
-  if (!marked) return attn_fail(ATTN_ENOMEM, "no memory for a text of %zu bytes", size);
-  for (size_t i = 0; i < bytes + e->t->prefix; i++) {
-    const uint8_t next = i < e->t->prefix ? ' ' : text[i - e->t->prefix];
-    const size_t length = next == ' ' ? BLANK : 1;
-    memcpy(marked + used, next == ' ' ? (const void *)blank : &next, length);
-    used += length;
+/* Puts a text with U+2581 for blanks. Returns its bytes, at most BLANK times as many. */
+static size_t put_marked(const void *text, size_t bytes, void *to) {
+  const char *from = text;
+  char *at = to;
+  for (size_t i = 0; i < bytes; i++) {
+    const size_t length = from[i] == ' ' ? BLANK : 1;
+    memcpy(at, from[i] == ' ' ? blank : &from[i], length);
+    at += length;
   }
+  return (size_t)(at - (char *)to);
+}
+
+static attn_status encode(encoder *e, const uint8_t *text, size_t bytes) {
+  const size_t most = BLANK * (bytes + 1);
+  uint8_t *marked = malloc(most);
+  if (!marked) return attn_fail(ATTN_ENOMEM, "no memory for a text of %zu bytes", most);
+  size_t used = put_marked(" ", e->t->prefix, marked);
+  used += put_marked(text, bytes, marked + used);
   const attn_status status = encoder_cut(e, &e->t->plain, marked, used, encode_segment);
   free(marked);
   return status;
@@ -144,10 +151,12 @@ static attn_status kind_of(const data_sentencepiece *s, int64_t i, token_kind *o
 
 static attn_status add_pieces(data_tokenizer *t, const data_sentencepiece *s) {
   size_t bytes = 0;
-  for (int64_t i = 0; i < s->count; i++) bytes += s->pieces[i].bytes;
+  for (int64_t i = 0; i < s->count; i++) bytes += BLANK * s->pieces[i].bytes;
   attn_status status = vocabulary_begin(&t->words, t->file, (size_t)s->count, bytes);
   for (int64_t i = 0; !status && i < s->count; i++) {
     token_kind kind;
+    char marked[BLANK * TOKEN_BYTES_MAX];
+    data_piece p = s->pieces[i];
     status = kind_of(s, i, &kind);
     if (status) return status;
     if (s->scores && isnan(s->scores[i]))
@@ -156,7 +165,9 @@ static attn_status add_pieces(data_tokenizer *t, const data_sentencepiece *s) {
     if (s->pieces[i].bytes && u8_check((const uint8_t *)s->pieces[i].text, s->pieces[i].bytes))
       return attn_fail(ATTN_EINVAL, "%s: token %" PRId64 " is not UTF-8", t->file, i);
     if (kind == TOKEN_BYTE) t->byte_id[piece_byte(s->pieces[i].text, s->pieces[i].bytes)] = (int32_t)i;
-    status = vocabulary_add(&t->words, t->file, s->pieces[i].text, s->pieces[i].bytes, i, kind);
+    if (kind == TOKEN_LITERAL && t->kind == &sentencepiece && p.bytes <= TOKEN_BYTES_MAX)
+      p = (data_piece){marked, put_marked(p.text, p.bytes, marked)};
+    status = vocabulary_add(&t->words, t->file, p.text, p.bytes, i, kind);
   }
   return status ? status : vocabulary_end(&t->words, t->file);
 }

@@ -102,6 +102,8 @@ attn_status bpe_merge_text(data_tokenizer *, const char *where, size_t i, const 
 
 /* byte_level_gguf.c: of the pieces of a GGUF file, which have no scores. */
 attn_status byte_level_open_gguf(const gguf *, const data_sentencepiece *, data_tokenizer **);
+/* Whether a text begins with the first token where tokenizer.ggml.add_bos_token does not say. */
+bool byte_level_begins(const gguf *);
 
 /* byte_level.c: GPT-2's alphabet, the character that encodes a byte, as UTF-8 of 1 or 2 bytes. Returns the
  * length. */

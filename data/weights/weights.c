@@ -134,7 +134,8 @@ out:
 static attn_status open_directory(const char *directory, weights *w) {
   attn_status status = ATTN_ENOMEM;
   char *one = file_join(directory, "model.safetensors"),
-       *index = file_join(directory, "model.safetensors.index.json");
+       *index = file_join(directory, "model.safetensors.index.json"),
+       *pickle = file_join(directory, "pytorch_model.bin");
   if (!one || !index) goto out;
   if (access(one, F_OK) == 0)
     status = open_one(one, w);
@@ -142,11 +143,15 @@ static attn_status open_directory(const char *directory, weights *w) {
     status = open_shards(directory, index, w);
   else
     status = attn_fail(ATTN_ENOTFOUND,
-                       "%s: neither model.safetensors nor model.safetensors.index.json is there", directory);
+                       "%s: neither model.safetensors nor model.safetensors.index.json is there%s", directory,
+                       pickle && access(pickle, F_OK) == 0
+                           ? "; of pytorch_model.bin transformers' save_pretrained makes one"
+                           : "");
   for (size_t i = 0; i < w->shards; i++) w->count += safetensors_count(w->shard[i]);
 out:
   free(one);
   free(index);
+  free(pickle);
   return status;
 }
 

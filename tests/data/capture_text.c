@@ -199,6 +199,10 @@ Test(data_capture_text, scores_and_turns_of_the_layer, .init = architectures_beg
     for (size_t n = 0; n < 10; n++)
       cr_expect_float_eq(number(names[n]), n < 7 ? wanted[n] : behind[n - 7], 1e-15, "%s layer %d: %s",
                          cases[i / 2].model, (int)r.layer, names[n]);
+    data_qkv read = {0};
+    if (!r.pre_rope) assert_ok(data_qkv_read_hdf5(&(data_reading){.in = r.output}, &read));
+    cr_expect_eq(read.scored, !r.pre_rope && fmax(fmax(wanted[0], wanted[1]), wanted[2]) > 0);
+    data_qkv_free(&read);
     if (r.pre_rope) expect_attribute("rope", "pending");
     if (r.pre_rope)
       expect_attribute("rotation",

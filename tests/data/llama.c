@@ -170,9 +170,13 @@ Test(data_llama, matrices_of_eight_bits_are_times_their_scales) {
     json_t *config = model_config(&m);
     json_object_set_new(config, "quantization_config",
                         json_pack("{s:s, s:[i,i]}", "quant_method", "fp8", "weight_block_size", 7, 5));
-    model_write_config(config);
+    model_write_config(json_incref(config));
     data_llama *llama = model_open(fixture_directory);
     assert_ok(data_llama_logits(llama, some_tokens, 6, logits[stored]));
+    m.count = count;
+    model_write(&m, STORE_F32, 1);
+    model_write_config(config);
+    if (stored) assert_refused(data_llama_open(fixture_directory, &llama), ATTN_EINVAL, "has 8 bits, and no");
     m.count = all;
   }
   cr_assert_arr_eq(logits[0], logits[1], sizeof logits[0]);
@@ -224,6 +228,9 @@ static char *summary(json_t *config) {
 
 #define STRETCHED(kind, more) "'rope_scaling':{'type':'" kind "','factor':2" more "}"
 #define FROM ",'original_max_position_embeddings':"
+#define INNER                                                                                                \
+  "'vocab_size':11,'hidden_size':12,'intermediate_size':20,'num_hidden_layers':3,'num_attention_heads':6,"   \
+  "'num_key_value_heads':2,'head_dim':4,'rope_theta':500,'max_position_embeddings':64,'bos_token_id':3,"
 #define EXPERTS "'num_experts':4,'num_experts_per_tok':2,'moe_intermediate_size':20"
 
 /* Presets, keys that others overrule, and the same in other words: what concerns text in an object of a model
@@ -241,9 +248,13 @@ Test(data_llama, configurations_that_say_the_same) {
        "'original_max_position_embeddings':128,"
        "'rope_scaling':{'type':'su','short_factor':[3,4],'long_factor':[5,6]}"},
       {"qwen2_vl", "'bos_token_id':3,'tie_word_embeddings':true",
-       "'tie_word_embeddings':true,'text_config':{'vocab_size':11,'hidden_size':12,'intermediate_size':20,"
-       "'num_hidden_layers':3,'num_attention_heads':6,'num_key_value_heads':2,'head_dim':4,'rope_theta':500,"
-       "'max_position_embeddings':64,'bos_token_id':3,'tie_word_embeddings':false}"}};
+       "'tie_word_embeddings':true,'text_config':{" INNER "'tie_word_embeddings':false}"},
+      {"qwen2_vl", "'tie_word_embeddings':null,'text_config':{" INNER "'tie_word_embeddings':true}",
+       "'tie_word_embeddings':true,'text_config':{" INNER "'tie_word_embeddings':false}"},
+      {"llama", STRETCHED("linear", "") ",'rope_theta':7", STRETCHED("linear", ",'rope_theta':7")},
+      {"llama", STRETCHED("dynamic", ""), STRETCHED("dynamic", FROM "8")},
+      {"qwen3_moe", EXPERTS ",'use_sliding_window':true,'sliding_window':4",
+       EXPERTS ",'use_sliding_window':true,'sliding_window':4,'max_window_layers':2"}};
   reference_model m = model_random(0);
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
     char *a = summary(config_with(&m, pairs[i][0], pairs[i][1])),

@@ -40,8 +40,8 @@ static const char *write_gguf(json_t *json, const char *pre, const char *const *
   gguf_key_list(f, "tokenizer.ggml.token_type", IS_I32, count + 2);
   for (size_t i = 0; i < count + 2; i++) gguf_put_number(&f->key, i < count ? 1 : i == count ? 3 : 4, 4);
   size_t pairs = 0;
-  while (joined[pairs]) pairs++;
-  gguf_key_list(f, "tokenizer.ggml.merges", IS_TEXT, pairs);
+  while (joined && joined[pairs]) pairs++;
+  if (joined) gguf_key_list(f, "tokenizer.ggml.merges", IS_TEXT, pairs);
   for (size_t i = 0; i < pairs; i++) gguf_put_text(&f->key, joined[i]);
   gguf_key_u32(f, "tokenizer.ggml.bos_token_id", 7);
   gguf_tensor(f, "none", 0, 1, AS_F32);
@@ -50,31 +50,32 @@ static const char *write_gguf(json_t *json, const char *pre, const char *const *
   return gguf_file_write(f, "x.gguf");
 }
 
-static void holds_like(const char *pre, const char *steps, bool whole) {
+static void holds_like(const char *pre, const char *steps, bool whole, int64_t bos) {
   json_t *file = tokens_file(steps, merges);
   json_object_set_new(json_object_get(file, "model"), "ignore_merges", json_boolean(whole));
   const data_tokenizer *json = tokens_open(file),
                        *gguf = tokens_open_path(write_gguf(tokens_file(steps, merges), pre, merges));
   char *wanted = kept_memory(strdup(tokens_ids(json, text)));
   cr_assert_str_eq(tokens_ids(gguf, text), wanted, "%s: %s, not %s", pre, tokens_ids(gguf, text), wanted);
-  cr_assert_eq(data_tokenizer_bos(gguf), -1);
+  cr_assert_eq(data_tokenizer_bos(gguf), bos);
   tokens_round_trip(gguf, text, sizeof text - 1);
 }
 
 Test(data_tokens_gguf_bytes, ids_are_those_of_a_tokenizer_json) {
-  holds_like("gpt-2", GPT2_STEPS, false);
-  holds_like("olmo", GPT2_STEPS, false);
+  holds_like("gpt-2", GPT2_STEPS, false, -1);
+  holds_like("olmo", GPT2_STEPS, false, -1);
   holds_like(
       "smollm",
       "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}\"},"
       "\"behavior\":\"Isolated\"}," GPT2_STEPS "]}",
-      false);
-  holds_like("llama-bpe", SPLIT_STEPS(LLAMA3_PATTERN), true);
+      false, -1);
+  holds_like("llama-bpe", SPLIT_STEPS(LLAMA3_PATTERN), true, 7);
+  holds_like("dbrx", SPLIT_STEPS(LLAMA3_PATTERN), false, -1);
   holds_like(
       "qwen2",
       SPLIT_STEPS("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
                   "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"),
-      false);
+      false, -1);
 }
 
 /* A change of case ends a word of tekken's and GPT-4o's, and endings belong to the word there. */
@@ -103,6 +104,7 @@ Test(data_tokens_gguf_bytes, wrong_files) {
       {"poro-chat", none, "tokenizer.ggml.pre is poro-chat, whose patterns are not known", ATTN_EUNSUPPORTED},
       {"gpt-", none, "tokenizer.ggml.pre is gpt-,", ATTN_EUNSUPPORTED},
       {"", none, "tokenizer.ggml.pre is ,", ATTN_EUNSUPPORTED},
+      {"gpt-2", NULL, "tokenizer.ggml.merges is missing", ATTN_EINVAL},
       {"gpt-2", one, "tokenizer.ggml.merges[0] is neither 'a b'", ATTN_EINVAL},
       {"gpt-2", three, "tokenizer.ggml.merges[0] is neither 'a b'", ATTN_EINVAL},
       {"gpt-2", absent, "tokenizer.ggml.merges[0]: 'ab' is no token", ATTN_EINVAL},

@@ -58,8 +58,9 @@ Test(data_tokens_pieces, the_highest_score_merges_first) {
   data_sentencepiece s = some_pieces();
   add(&s, "<x>", 0, 4);
   add(&s, "bb", 0, 5);
+  add(&s, "   ", 0, 4); /* as GGUF files have what SentencePiece marks */
   data_tokenizer *t = make(&s);
-  cr_assert(data_tokenizer_size(t) == 269 && data_tokenizer_bos(t) == 1);
+  cr_assert(data_tokenizer_size(t) == 270 && data_tokenizer_bos(t) == 1);
   /* _ a b: ab (-2) before _a (-3), then _ab. */
   cr_assert_str_eq(tokens_ids(t, "ab"), "265");
   /* _ a b a: ba (-1) first, then _a. */
@@ -71,6 +72,7 @@ Test(data_tokens_pieces, the_highest_score_merges_first) {
                    "259 266 102 231 189 189");
   /* A user-defined token is cut out, others than normal ones do not merge. */
   cr_assert_str_eq(tokens_ids(t, "a<x>b"), "263 267 261");
+  cr_assert_str_eq(tokens_ids(t, "a   b a"), "263 269 261 263");
   cr_assert_str_eq(tokens_ids(t, "bb<s>"), "259 261 261 63 118 65");
   tokens_round_trip(t, "a\0b", 3);
   tokens_round_trip(t, " ab <x> \xc3\xa9\xe4\xba\xba  a", 16);

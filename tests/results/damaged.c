@@ -83,6 +83,16 @@ static void bomb(hid_t file, const char *name) {
   H5Pset_deflate(plist, 9);
   make_dataset(file, name, plist, (hsize_t)1 << 26); /* 2 GiB, of which nothing is stored */
 }
+static void partly_written(hid_t file, const char *name) {
+  const float row[8] = {0};
+  const hid_t plist = chunked(1), space = H5Screate_simple(2, (hsize_t[]){1, 8}, NULL);
+  H5Pset_deflate(plist, 9);
+  make_dataset(file, name, plist, 64);
+  const hid_t id = H5Dopen2(file, name, H5P_DEFAULT), all = H5Dget_space(id);
+  H5Sselect_hyperslab(all, H5S_SELECT_SET, (hsize_t[]){1, 0}, NULL, (hsize_t[]){1, 8}, NULL);
+  cr_assert(H5Dwrite(id, H5T_NATIVE_FLOAT, space, all, H5P_DEFAULT, row) >= 0);
+  H5Dclose(id), H5Sclose(space), H5Sclose(all);
+}
 static void beyond_memory(hid_t file, const char *name) {
   make_dataset(file, name, chunked(1 << 20), (hsize_t)1 << 50);
 }
@@ -113,6 +123,7 @@ static void virtual_data(hid_t file, const char *name) {
 
 Test(results_damaged, data_elsewhere_filters_and_bombs_are_refused) {
   expect_refused(bomb, "decompression bomb");
+  expect_refused(partly_written, "data missing or stored externally");
   expect_refused(beyond_memory, "exceed this machine's memory");
   expect_refused(other_filter, "only deflate, shuffle and fletcher32");
   expect_refused(unknown_filter, "filter 32015");
