@@ -332,7 +332,9 @@ typedef struct attn_extra {
  *   state       of a recurrence: what it carries before the first key, attn_plan_state_size bytes, [batch,
  *               heads, d_qk, d_v] of the problem's dtype. NULL: zeros
  *   state_after of a recurrence: where it is written what it carries behind the last key that exists; may be
- *               state. A sequence is computed in parts, a token a part, by handing it on */
+ *               state. A sequence is computed in parts, a token a part, by handing it on: with its gates, since
+ *               those that are drawn are of a key's number in the call; of mamba3 each part's first key lacks
+ *               the term of the key before it, which is no part of the state */
 typedef struct attn_tensors {
   const void *q, *k, *v;
   const int64_t *kv_len, *q_position;

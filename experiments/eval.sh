@@ -15,7 +15,7 @@ there is not repeated.
              of which the first half is a prompt, into results/caches.h5, .txt and .html
 
 Everything else goes to attnlab eval, e.g.  experiments/eval.sh --windows 32
-(build/release/experiments/attnlab eval --help lists the options). Exit code 3: a run failed.
+(build/release/experiments/attnlab eval --help lists the options). Exit code 1: a check is violated; 3: a run failed.
 TXT
 }
 
@@ -69,7 +69,7 @@ evaluate() {
   # shellcheck disable=SC2046,SC2086 # lists of words
   "$attnlab" eval build/models/minimind2 --text "$text" --windows 8 -n "$lengths" -o "results/$name.h5" \
     $($specs $budgets) "$@" >>"$tables" || code=$?
-  case $code in 0 | 3) ;; *) exit "$code" ;; esac
+  case $code in 0 | 1 | 3) ;; *) exit "$code" ;; esac
 }
 if [ "$name" = caches ]; then
   evaluate 512 '32 64 128' "$@"

@@ -14,7 +14,7 @@ a browser, results/default.html. Can be interrupted and started again: finished 
   --help     this text
 
 Everything else goes to attnlab run, e.g.  experiments/sweep.sh --set grid.n=1Ki,2Ki
-(build/release/experiments/attnlab run --help lists the options). Exit code 1: a bound is violated; 3: a run
+(build/release/experiments/attnlab run --help lists the options), but what changes the file or measures nothing. Exit code 1: a bound is violated; 3: a run
 failed.
 TXT
 }
@@ -28,6 +28,12 @@ while [ $# -gt 0 ]; do
     *) break ;;
   esac
   shift
+done
+
+for option; do
+  case "$option" in
+    --shard* | -o* | --output* | --dry-run) echo "sweep.sh: $option: use attnlab run" >&2; exit 2 ;;
+  esac
 done
 
 cd "$(dirname "$0")/.."

@@ -63,9 +63,11 @@ static attn_status plan_part(attn_ring *ring, int part, int64_t n_q, int64_t n_k
   p.k = p.v = p.o = (attn_stride){0};
   attn_status status = attn_plan_create(&ring->parts[part], &p, spec, options);
   if (status) return status;
-  const attn_variant *v = attn_plan_variant(ring->parts[part]);
-  if (v->caps & ATTN_CAP_EXACT && v->caps & ATTN_CAP_LSE) return ATTN_OK;
-  return attn_fail(ATTN_EUNSUPPORTED, "ring: variant %s is not exact with a log-sum-exp", v->name);
+  attn_view view;
+  status = attn_plan_inspect(ring->parts[part], &view);
+  if (status) return status;
+  if (view.caps & ATTN_CAP_EXACT && view.caps & ATTN_CAP_LSE) return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED, "ring: %s is not exact with a log-sum-exp", spec);
 }
 
 static attn_status make_plans(attn_ring *ring, const char *spec, const attn_options *options) {

@@ -118,9 +118,7 @@ static bool same_input(const result_row *a, const result_row *b) {
 }
 
 static bool is_exact(const result_row *row) {
-  const attn_variant *v;
-  return row->status == RUN_OK && row->err_rel_fro > 0 && !attn_variant_find(row->variant, &v) &&
-         v->caps & ATTN_CAP_EXACT;
+  return row->status == RUN_OK && row->err_rel_fro > 0 && setting_exact(row);
 }
 
 /* The least error of an exact variant on the input of these runs. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "attn_expression.h"
+#include "attn_variant.h"
 #include "data/support/file.h"
 #include "experiments/support/names.h"
 
@@ -15,11 +16,23 @@ static size_t rank_of(const char *variant) {
   return i;
 }
 
+bool setting_exact(const result_row *row) {
+  const attn_problem some = attn_problem_make(1, 1, 64, 16);
+  const attn_variant *v;
+  attn_plan *plan = NULL;
+  attn_view view;
+  if (attn_variant_find(row->variant, &v) || !(v->caps & ATTN_CAP_EXACT)) return false;
+  const char *spec = row->label ? row->label : row->variant;
+  const bool known = !attn_plan_create(&plan, &some, spec, NULL) && !attn_plan_inspect(plan, &view);
+  attn_plan_destroy(plan);
+  return !known || view.caps & ATTN_CAP_EXACT;
+}
+
 /* The name of an expression is a spec of it. A variant that is not here may draw. */
-static attn_status look_up(const char *variant, setting *out) {
+static attn_status look_up(const result_row *row, setting *out) {
   attn_spec *spec = NULL;
-  const attn_status status = attn_spec_parse(&spec, variant);
-  out->exact = !status && spec->variant->caps & ATTN_CAP_EXACT;
+  const attn_status status = attn_spec_parse(&spec, row->variant);
+  out->exact = !status && setting_exact(row);
   out->drawn = status || spec->variant->seed;
   out->expression = !status && attn_spec_is_expression(spec);
   attn_spec_destroy(spec);
@@ -34,7 +47,7 @@ attn_status setting_make(const result_row *row, setting *out) {
     return attn_fail(ATTN_ENOMEM, "out of memory for the settings of %s", row->variant);
   json_object_del(params, "seed"); /* which files of earlier versions hold */
   *out = (setting){.row = row, .params = params, .rank = rank_of(row->variant)};
-  const attn_status looked = look_up(row->variant, out);
+  const attn_status looked = look_up(row, out);
   if (looked) json_decref(params);
   return looked;
 }

@@ -34,6 +34,9 @@ int setting_compare(const setting *, const setting *);
 /* Whether a parameter of a registered variant has its default. */
 bool setting_is_preset(const char *variant, const char *name, const json_t *value);
 
+/* Whether its variant is exact with its parameters. */
+bool setting_exact(const result_row *);
+
 /* The run's label, "longformer:window=256"; of a row without one, the variant. */
 const char *setting_label(const setting *);
 

@@ -131,6 +131,7 @@ int main(int argc, char **argv) {
   setlocale(LC_ALL, "C");
   point_fix();
   gsl_set_error_handler_off();
+  signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of a file's size fails, as on a full disk */
   attn_matrix_reader_set(data_matrix_read);
   attn_graph_reader_set(data_graph_read);
   argp_err_exit_status = EXIT_USAGE;

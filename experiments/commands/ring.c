@@ -116,6 +116,9 @@ static void complete(struct argp_state *state, void *input) {
     argp_error(state, "--n %" PRId64 ": more than 2^30 only with --model", a->n.items[0]);
   const char *measured = cli_given(state, (const char *const[]){"threads", "seed", NULL});
   if (a->model && measured) argp_error(state, "--model computes nothing: it takes no --%s", measured);
+  if (a->model && a->options.spec)
+    argp_error(state, "%s: excludes --model, whose attention is exact", a->options.spec);
+  if (!a->options.spec) a->options.spec = "tiled";
   if (a->options.in && a->model) argp_error(state, "--in %s: excludes --model", a->options.in);
   if (a->options.in && a->for_made) argp_error(state, "--in %s: excludes %s", a->options.in, a->for_made);
   if (r->kv_heads == 0) r->kv_heads = r->heads;
@@ -161,7 +164,7 @@ static int print_model(const char *name, const arguments *a) {
 }
 
 int cmd_ring(int argc, char **argv) {
-  arguments a = {.options = {.spec = "tiled", .request = {.batch = 1, .heads = 8, .d_qk = 64, .d_v = 64}},
+  arguments a = {.options = {.request = {.batch = 1, .heads = 8, .d_qk = 64, .d_v = 64}},
                  .machine = {.rate = 1e12, .link = 12.5e9, .latency = 5e-6}};
   cli_parse(&parser, argc, argv, &a);
   const int code = a.model ? print_model(argv[0], &a) : measure(argv[0], &a);

@@ -30,11 +30,22 @@ static attn_status open_journal(quality_store *s, const char *path, const json_t
   return status;
 }
 
-static attn_status take_over(const quality_store *s) {
+static void close_journal(quality_store *s) {
+  journal_close(s->journal);
+  s->journal = NULL;
+}
+
+/* Writes the runs of the file into its journal, those of each session under its own header. */
+static attn_status take_over(quality_store *s, const char *path) {
   quality_set set;
   attn_status status = quality_read(s->session->path, &set);
   if (status) return status;
-  for (size_t i = 0; !status && i < set.count; i++) status = journal_append(s->journal, &set.records[i]);
+  for (size_t k = 0; !status && k < json_array_size(set.sessions); k++) {
+    close_journal(s);
+    status = open_journal(s, path, json_array_get(set.sessions, k));
+    for (size_t i = 0; !status && i < set.count; i++)
+      if (set.records[i].session == (int64_t)k) status = journal_append(s->journal, &set.records[i]);
+  }
   result_set_free(&set);
   return status;
 }
@@ -65,8 +76,11 @@ attn_status quality_store_begin(quality_store *s) {
   attn_status status = journal_path(session, &path);
   if (!status) status = provenance_collect(session->argc, session->argv, "", session->hostname, &provenance);
   if (!status) status = open_journal(s, path, provenance);
-  if (!status && path && journal_session(s->journal) == 0 && access(session->path, F_OK) == 0)
-    status = take_over(s);
+  if (!status && path && journal_session(s->journal) == 0 && access(session->path, F_OK) == 0) {
+    status = take_over(s, path);
+    close_journal(s);
+    if (!status) status = open_journal(s, path, provenance);
+  }
   json_decref(provenance);
   free(path);
   return status;

@@ -336,7 +336,7 @@ static attn_status choose_among(const quality_job *j, const quality_set *set, pa
     status = quality_describe(j, i, &r);
     if (status) break;
     quality_record *known = (quality_record *)quality_set_find(set, r.key);
-    const bool good = known && known->status == RUN_OK;
+    const bool good = known && (known->status == RUN_OK || known->status == RUN_UNSUPPORTED);
     const identity made = known ? quality_identity(known) : (identity){0}, now = quality_identity(&r);
     if (good && identity_stands(&made, &now, j->keep_stale)) {
       status = ask_anew(j, known, &r, anew);

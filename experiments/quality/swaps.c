@@ -134,12 +134,12 @@ const char *swap_budget_name(const attn_spec *spec) {
 }
 
 /* A part for each layer. */
-static attn_status add_pyramid(maker *m, const attn_spec *spec, double ratio) {
+static attn_status add_pyramid(maker *m, const attn_spec *spec, const char *name, double ratio) {
   const int64_t layers = m->layers->count;
   const char *budget = swap_budget_name(spec);
   unsigned char *own = calloc((size_t)layers, 1);
   attn_status status = own ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for layers");
-  if (!status && !budget) status = attn_fail(ATTN_EINVAL, "%s@pyramid: it has no budget", spec->text);
+  if (!status && !budget) status = attn_fail(ATTN_EINVAL, "%s@pyramid: it has no budget", name);
   const double named = attn_spec_number(spec, "recent"), recent = named > 0 ? named : 0,
                kept = status ? 0 : attn_spec_number(spec, budget) - recent,
                most = fmin(2 * kept - kept / ratio, fmax((double)m->r->n - recent, kept)),
@@ -192,7 +192,7 @@ static attn_status add_item(maker *m, const char *text, char **canonical) {
     *canonical = at ? text_format("%s@%s", name, at) : text_format("%s", name);
     if (!*canonical) status = ATTN_ENOMEM;
   }
-  if (!status) status = falls ? add_pyramid(m, parsed, ratio) : add_part(m, parsed, mean, own.member);
+  if (!status) status = falls ? add_pyramid(m, parsed, mean ? SWAP_MEAN : parsed->text, ratio) : add_part(m, parsed, mean, own.member);
   attn_spec_destroy(parsed);
   free(own.member);
   free(spec);

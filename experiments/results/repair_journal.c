@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "data/support/json_text.h"
 #include "data/support/output.h"
 
 /* Stretches of the file: lines of one sort that follow each other are one. */
@@ -41,6 +42,15 @@ typedef struct session {
   int64_t number;
 } session;
 
+static attn_status session_of(const journal_line *line, int64_t *number) {
+  json_error_t error;
+  json_t *row = NULL;
+  const attn_status status = json_parse(line->text, line->length, &error, &row);
+  *number = json_integer_value(json_object_get(row, "session"));
+  json_decref(row);
+  return status;
+}
+
 /* EINVAL: the line is damaged. */
 static attn_status examine(const char *path, const journal_line *line, session *at) {
   journal_entry_text entry;
@@ -54,18 +64,18 @@ static attn_status examine(const char *path, const journal_line *line, session *
   if (!entry.is_row) return ATTN_OK;
   if (!at->begun)
     return attn_fail(ATTN_EINVAL, "%s:%lld: a row without a header above it", path, (long long)line->number);
-  if (!at->sweep)
-    return line->checksum == CHECKSUM_GOOD
-               ? ATTN_OK
-               : attn_fail(ATTN_EINVAL, "%s:%lld: the line has no checksum", path, (long long)line->number);
-  status = journal_line_row(&rows_of_sweep, path, line, &row);
-  if (!status && row.session != at->number)
-    status = attn_fail(ATTN_EINVAL, "%s:%lld: a row of session %lld, under the header of session %lld", path,
-                       (long long)line->number, (long long)row.session, (long long)at->number);
-  else if (status)
-    return status;
-  result_row_free(&row);
-  return status;
+  int64_t number = -1;
+  if (!at->sweep && line->checksum != CHECKSUM_GOOD)
+    return attn_fail(ATTN_EINVAL, "%s:%lld: the line has no checksum", path, (long long)line->number);
+  status = at->sweep ? journal_line_row(&rows_of_sweep, path, line, &row) : session_of(line, &number);
+  if (status) return status;
+  if (at->sweep) {
+    number = row.session;
+    result_row_free(&row);
+  }
+  if (number == at->number) return ATTN_OK;
+  return attn_fail(ATTN_EINVAL, "%s:%lld: a row of session %lld, under the header of session %lld", path,
+                   (long long)line->number, (long long)number, (long long)at->number);
 }
 
 /* Sorts the lines of the file. */

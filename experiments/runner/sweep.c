@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const double SNAPSHOT_PERIOD = 30;
 enum { FIRST_REASONS = 3, ALL_REASONS = 20 };
@@ -33,8 +34,7 @@ static volatile sig_atomic_t signalled; /* the signal that asks to stop, 0: none
 
 static void note_signal(int number) { signalled = number; }
 
-/* A second interrupt from the keyboard kills at once. A write beyond the limit of a file's size fails, as on
- * a full disk. */
+/* A second interrupt from the keyboard kills at once. */
 static void catch_signals(void) {
   struct sigaction action = {.sa_handler = note_signal};
   sigemptyset(&action.sa_mask);
@@ -42,8 +42,6 @@ static void catch_signals(void) {
   sigaction(SIGUSR1, &action, NULL);
   action.sa_flags = (int)SA_RESETHAND;
   sigaction(SIGINT, &action, NULL);
-  action = (struct sigaction){.sa_handler = SIG_IGN};
-  sigaction(SIGXFSZ, &action, NULL);
 }
 
 typedef struct sweep {
@@ -106,6 +104,8 @@ static attn_status plan_sweep(sweep *s) {
   if (!status) status = grid_expand(s->config, machine.isa, machine.threads, &s->grid);
   /* Dealt before --only, so that a shard's runs are its own with or without it. */
   if (!status) grid_shard(&s->grid, o->shard, o->shards);
+  if (!status && !s->grid.count && !s->grid.refusal_count && o->shards <= 1)
+    status = attn_fail(ATTN_EINVAL, "%s: exclude leaves no run", o->config_path);
   if (!status && o->only) status = keep_only(&s->grid, o->only);
   return status;
 }
@@ -314,8 +314,17 @@ static void put_note(const char *label, const char *text) {
   fputc('\n', stderr);
 }
 
+/* A results file is written anew from its journal. */
+static attn_status check_journal(const sweep *s) {
+  if (access(s->results_path, F_OK) || access(s->journal_path, F_OK) == 0) return ATTN_OK;
+  return attn_fail(ATTN_EINVAL, "%s: its journal %s is not there, so that its runs would be lost: choose another "
+                                "name, or remove it",
+                   s->results_path, s->journal_path);
+}
+
 static attn_status execute(sweep *s, sweep_outcome *out) {
-  attn_status status = open_journal(s);
+  attn_status status = check_journal(s);
+  if (!status) status = open_journal(s);
   if (status) return status;
   out->started = true;
   if (journal_torn(s->journal) && !s->options->quiet) put_note("1 torn line left out of ", s->journal_path);

@@ -111,22 +111,26 @@ static attn_status take_row(train_study *s, const json_t *json) {
   return ATTN_OK;
 }
 
-attn_status train_file_read(train_study *s) {
+/* Maps the file, if there is one; it must be of this study. */
+static attn_status map_own(const train_study *s, file_map *map) {
   struct stat about;
-  file_map map;
+  if (stat(s->path, &about) || !S_ISREG(about.st_mode) || !about.st_size) return ATTN_OK;
+  attn_status status = file_map_open(s->path, map);
+  if (status || file_begins(map, s->head)) return status;
+  file_map_close(map);
+  return attn_fail(ATTN_EINVAL,
+                   "%s: of other tasks, variants, seeds or steps, or of another build of the program, a "
+                   "plug-in or a file that a variant names: choose another name, or remove it",
+                   s->path);
+}
+
+attn_status train_file_read(train_study *s) {
+  file_map map = {0};
   attn_status status = make_head(s);
   if (status || (status = output_check(s->path, &kind_training, NULL, 0))) return status;
   output_clean(s->path);
-  if (stat(s->path, &about) || !S_ISREG(about.st_mode) || !about.st_size) return ATTN_OK;
-  if ((status = file_map_open(s->path, &map))) return status;
-  const char *at = (const char *)map.at, *end = at + map.bytes;
-  if (!file_begins(&map, s->head))
-    status = attn_fail(ATTN_EINVAL,
-                       "%s: of other tasks, variants, seeds or steps, or of another build of the program, a "
-                       "plug-in or a file that a variant names: choose another name, or remove it",
-                       s->path);
-  else
-    at += strlen(s->head);
+  if ((status = map_own(s, &map)) || !map.at) return status;
+  const char *at = (const char *)map.at + strlen(s->head), *end = (const char *)map.at + map.bytes;
   while (!status && at < end) {
     const char *newline = memchr(at, '\n', (size_t)(end - at));
     json_t *row = NULL;
@@ -177,6 +181,9 @@ attn_status train_file_write(const train_study *s) {
                       &bytes);
     if (!status) parts[count++] = (file_part){line, bytes};
   }
+  file_map there = {0}; /* another process may have begun a study there meanwhile */
+  if (!status) status = map_own(s, &there);
+  file_map_close(&there);
   if (!status) status = output_write(s->path, &kind_training, parts, count);
   for (size_t i = 1; i < count; i++) free((void *)(uintptr_t)parts[i].at);
   free(parts);

@@ -38,6 +38,7 @@ static void try_common(void) {
   attn_ring_rows(8, 1, 0, NULL, NULL);
   refused(MPI_COMM_WORLD, &good, "tilde", NULL, ATTN_ENOTFOUND, "tilde");
   refused(MPI_COMM_WORLD, &good, "full", NULL, ATTN_EUNSUPPORTED, "log-sum-exp");
+  refused(MPI_COMM_WORLD, &good, "tiled:skip=0.1", NULL, ATTN_EUNSUPPORTED, "not exact");
   OTHER(true, n_q = 32, ATTN_EINVAL, "n_q");
   OTHER(true, n_q = p.n_kv = 2 * ranks - 1, ATTN_EINVAL, "at least 2 rows");
   OTHER(true, k = ((attn_stride){2048, 1024, 16, 0}), ATTN_EINVAL, "strides");

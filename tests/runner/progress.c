@@ -97,6 +97,7 @@ Test(progress, no_sequences_elsewhere) {
   cr_expect_str_eq(result.err, REASONS "\n" SUMMARY "\n");
   setenv("TERM", "dumb", 1);
   remove("x.jsonl");
+  remove("x.h5");
   cr_expect_eq(on_terminal(100, sweep, NULL, NULL), 1);
   cr_expect_str_eq(bytes, REASONS "\r\n" SUMMARY "\r\n");
 }

@@ -1,6 +1,7 @@
 /* train_study.c - what is trained learns; its file is the same for any number of threads and after an
  * interruption; comparisons are Student's and Holm's. */
 #include "data/support/file.h"
+#include "experiments/training/train_file.h"
 #include "experiments/training/train_results.h"
 #include "experiments/training/train_study.h"
 
@@ -200,6 +201,13 @@ Test(training_train_study, refuses_other_files) {
     free(damaged);
   }
   free(cut);
+  train_study s = study_of(tasks, 2, specs, 2);
+  s.path = path;
+  fixture_write(path, "", 0);
+  cr_expect(train_study_open(&s) == ATTN_OK && train_file_write(&s) == ATTN_OK);
+  fixture_write(path, whole, strlen(whole)); /* by another process */
+  cr_expect(train_file_write(&s) == ATTN_EINVAL && strcmp(fixture_text(path), whole) == 0);
+  train_study_free(&s);
 }
 
 /* Accuracies of 8 seeds: exact attention's, and two variants' below it by 0.1 + each times a deviation. */

@@ -248,6 +248,21 @@ Test(variants_recurrent, keys_and_documents_are_as_they_are_said) {
       }
 }
 
+/* Nor does what is no number: rows of other documents stay as they are. */
+Test(variants_recurrent, documents_do_not_reach_others) {
+  static const char *const specs[] = {"recurrent", "recurrent:rule=kda", "recurrent:rule=mamba3,chunk=16"};
+  const int64_t offsets[] = {0, 25, N};
+  double o[2][N * D_V];
+  for (int i = 0; i < 6; i++) {
+    inputs in = inputs_shaped((case_shape){1, 1, 1, N, N, D, D_V, true, false}, ATTN_F64, 7, 1);
+    in.problem.mask = (attn_mask){.kind = ATTN_MASK_DOCUMENTS, .offsets = offsets, .count = 2};
+    if (i % 2) ((double *)in.k)[3 * D] = ((double *)in.v)[4 * D_V] = (double)NAN;
+    cr_assert(!run_tensors(plan_kept(&in.problem, specs[i / 2], NULL),
+                           (attn_tensors){.q = in.q, .k = in.k, .v = in.v, .o = o[i % 2]}));
+    if (i % 2) cr_expect_arr_eq(o[0] + 25 * D_V, o[1] + 25 * D_V, sizeof o[0] - sizeof(double[25 * D_V]));
+  }
+}
+
 /* Behind its last chunk a state has numbers of its type alone, and where that is wide many that 16 bits do
  * not hold. */
 Test(variants_recurrent, a_state_in_16_bits_is_what_they_hold) {

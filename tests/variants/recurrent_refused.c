@@ -13,6 +13,7 @@ Test(variants_recurrent_refused, what_it_cannot_do_is_refused) {
   p.score.softcap = 3;
   expect_no_plan(&p, "recurrent", ATTN_EUNSUPPORTED, "a transform of the scores");
   p.score.softcap = 0;
+  expect_no_plan(&p, "recurrent:rule=mamba3,beta=one", ATTN_EINVAL, "beta=one");
   expect_no_plan(&p, "recurrent:rule=gated_delta2,normaliser=rows", ATTN_EUNSUPPORTED, "a vector writes");
   float x[64] = {0}, o[64];
   char work[1 << 16];
@@ -29,6 +30,11 @@ Test(variants_recurrent_refused, what_it_cannot_do_is_refused) {
   attn_tensors part = {.q = x, .k = x, .v = x, .o = o, .work = work, .state = x};
   for (int after = 0; after < 2; after++, part.state = NULL, part.state_after = x)
     EXPECT_STATUS(attn_plan_backward(plan, &part, &(attn_gradients){.d_o = x, .dq = o}), ATTN_EUNSUPPORTED);
+  attn_plan_destroy(plan);
+  p.mask = (attn_mask){.kind = ATTN_MASK_DOCUMENTS, .offsets = (const int64_t[]){0, 8}, .count = 1};
+  cr_assert_eq(attn_plan_create(&plan, &p, "recurrent", NULL), ATTN_OK);
+  part = (attn_tensors){.q = x, .k = x, .v = x, .o = o, .work = work, .state = x};
+  EXPECT_STATUS(attn_plan_run(plan, &part), ATTN_EUNSUPPORTED);
   attn_plan_destroy(plan);
 }
 

@@ -227,11 +227,11 @@ static void attend(const block *b, const layout *l, const block_room *room) {
 attn_status normaliser_fill_gates(const attn_normaliser *by, const attn_call *call, double *gates) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
-  bool bad = false;
+  int64_t bad = p->batch * p->heads * p->n_kv;
   if (call->k_position.at)
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: k_position is not supported: gates are of every key",
                      c->variant->name);
-#pragma omp parallel for num_threads(c->threads) schedule(dynamic, 1) reduction(|| : bad)
+#pragma omp parallel for num_threads(c->threads) schedule(dynamic, 1) reduction(min : bad)
   for (int64_t h = 0; h < p->batch * p->heads; h++) {
     const int64_t keys = attn_call_keys(call, h / p->heads);
     fenv_t outer;
@@ -239,12 +239,15 @@ attn_status normaliser_fill_gates(const attn_normaliser *by, const attn_call *ca
     by->gates(by->state, call, h / p->heads, h % p->heads, 0, keys, gates + h * p->n_kv);
     for (int64_t j = 0; j < keys; j++) {
       const double g = gates[h * p->n_kv + j];
-      bad = bad || !(g >= least_gate && g <= 0);
+      if (!(g >= least_gate && g <= 0)) bad = attn_min(bad, h * p->n_kv + j);
     }
     attn_float_leave(&outer);
   }
-  return bad ? attn_fail(ATTN_EINVAL, "variant %s: a gate is not in %g ... 0", c->variant->name, least_gate)
-             : ATTN_OK;
+  if (bad == p->batch * p->heads * p->n_kv) return ATTN_OK;
+  const int64_t h = bad / p->n_kv;
+  return attn_fail(ATTN_EINVAL, "variant %s: the gate of [%lld, %lld, %lld] is %g, expected a number in %g ... 0",
+                   c->variant->name, (long long)(h / p->heads), (long long)(h % p->heads),
+                   (long long)(bad % p->n_kv), gates[bad], least_gate);
 }
 
 static attn_status execute(const void *state, const attn_call *call) {

@@ -21,6 +21,12 @@ double attn_recurrent_later_weight(const recurrent_shape *s, const recurrent_roo
   return b[0] + (j + 1 < known_keys(s, x) ? b[s->betas + 1] : 0);
 }
 
+int64_t attn_recurrent_chunk_end(const recurrent_shape *s, int64_t first, int64_t end) {
+  int64_t next = first + 1;
+  while (next < end && next % s->chunk && !attn_document_begins(s->p, next)) next++;
+  return next;
+}
+
 static void number_products(const recurrent_shape *s, recurrent_room *r, const recurrent_line *x) {
   const bool carries = s->rule->carries && !s->apart;
   const int64_t count = x->count;
@@ -286,6 +292,9 @@ attn_status attn_recurrent_check(const recurrent_shape *s, const attn_call *call
   attn_status status = ATTN_OK;
   if (call->k_position.at)
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: k_position is not supported: a state cannot lose keys",
+                     call->context->variant->name);
+  if (call->state && s->p->mask.kind)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: a state before documents, of which the first begins anew",
                      call->context->variant->name);
   for (int64_t x = 0; !status && x < call->extras; x++) status = check_tensor(s, call, &call->extra[x]);
   return status;

@@ -252,12 +252,7 @@ static void back_chunk(const shape *s, room *r, line *x, const recurrent_gradien
 
 /* -- a segment -- */
 
-/* Where the chunk ends that begins with key `first`, and where that begins which ends behind a key. */
-static int64_t chunk_end(const shape *s, int64_t first, int64_t end) {
-  int64_t next = first + 1;
-  while (next < end && next % s->chunk && !attn_document_begins(s->p, next)) next++;
-  return next;
-}
+/* Where the chunk begins that ends behind a key. */
 static int64_t chunk_begin(const shape *s, int64_t last) {
   while (last % s->chunk && !attn_document_begins(s->p, last)) last--;
   return last;
@@ -266,7 +261,7 @@ static int64_t chunk_begin(const shape *s, int64_t last) {
 void attn_recurrent_pass_chunks(const shape *s, room *r, line *x, int64_t first, int64_t end, bool keep) {
   for (int64_t next = first; next < end;) {
     x->first = next;
-    next = chunk_end(s, x->first, end);
+    next = attn_recurrent_chunk_end(s, x->first, end);
     if (attn_document_begins(s->p, x->first)) memset(r->own.sums, 0, recurrent_state_bytes(s));
     if (keep && x->first % s->chunk == 0)
       memcpy(recurrent_state(s, r->states, (x->first - first) / s->chunk), r->own.sums,

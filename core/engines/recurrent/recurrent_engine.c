@@ -113,8 +113,11 @@ static void run_head(const shape *s, room *r, line *x) {
   r->made = -1;
   take_state(s, r, x);
   if (x->call->state && shift < 0) read_given(s, r, x, -1 - shift);
-  for (x->first = 0; x->first < end; x->first += s->chunk) {
-    const int64_t next = attn_min(x->first + s->chunk, end);
+  for (int64_t next = 0; next < end;) {
+    x->first = next;
+    next = attn_recurrent_chunk_end(s, x->first, end);
+    if (attn_document_begins(p, x->first))
+      memset(r->sums, 0, (size_t)(p->d_qk * r->sums_row) * attn_dtype_size(s->t));
     const recurrent_chunk c = attn_recurrent_take_chunk(s, r, x, next, true);
     if (x->count && at_once) attn_recurrent_add_keys(s, r, x, &c);
     if (c.queries && at_once)
