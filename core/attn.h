@@ -296,10 +296,11 @@ typedef struct attn_stages {
 
 /* A tensor besides q, k and v, contiguous: [batch, heads, n, columns], batch the problem's or 1, heads the
  * problem's, its kv_heads or 1, n its n_kv. name: "decay", logarithms of at most 0 of what a state keeps at
- * each key, of 1 column, or of d_qk where the rule has a decay for each, or of forget's gates; "beta", 1
- * column, by which a key is written; "erase", d_qk columns, and "write", d_v, by which what it says is taken
- * out and its value enters; "previous", 1 column, by which the key before is written once more; "angle",
- * d_qk / 2, by which a state is turned: all finite. Of a tensor with 1 column all columns are the same.
+ * each key, of 1 column, or of d_qk where the rule has a decay for each, or of forget's gates, -1e30 at
+ * least; "beta", 1 column, by which a key is written; "erase", d_qk columns, and "write", d_v, by which what
+ * it says is taken out and its value enters; "previous", 1 column, by which the key before is written once
+ * more; "angle", d_qk / 2, by which a state is turned: all finite. Of a tensor with 1 column all columns are
+ * the same.
  *   Of a ranking by an index: "index_q" [batch, index heads, n_q, width], "index_k" [batch, 1, n_kv, width],
  * which come together, and "index_w" [batch, index heads, n_q, 1]; without it all weights are 1.
  *   Of a sum with gates (attn_expression.h): "gate" [batch, heads, n_q, columns], what the outputs of its
@@ -332,9 +333,9 @@ typedef struct attn_extra {
  *   state       of a recurrence: what it carries before the first key, attn_plan_state_size bytes, [batch,
  *               heads, d_qk, d_v] of the problem's dtype. NULL: zeros
  *   state_after of a recurrence: where it is written what it carries behind the last key that exists; may be
- *               state. A sequence is computed in parts, a token a part, by handing it on: with its gates, since
- *               those that are drawn are of a key's number in the call; of mamba3 each part's first key lacks
- *               the term of the key before it, which is no part of the state */
+ *               state. A sequence is computed in parts, a token a part, by handing it on: with its gates,
+ *               since those that are drawn are of a key's number in the call; of mamba3 each part's first key
+ *               lacks the term of the key before it, which is no part of the state */
 typedef struct attn_tensors {
   const void *q, *k, *v;
   const int64_t *kv_len, *q_position;

@@ -74,7 +74,7 @@ typedef struct data_qkv {
   data_array
       extra[ATTN_EXTRA_KINDS]; /* attn_extra_kinds, as [batch, heads, n, columns]; of rank 0: not given */
   char *description;           /* owned; one line for people */
-  bool scored;                 /* a capture whose layer's scores are not q k / sqrt(d_qk) of all keys before */
+  bool scored; /* a capture whose layer's scores are not q k / sqrt(d_qk) of all keys before */
 } data_qkv;
 
 void data_qkv_free(data_qkv *); /* and clears it */

@@ -67,7 +67,8 @@ static attn_status make(const gguf *file, data_tokenizer **out) {
     status = attn_fail(ATTN_EINVAL, "%s: tokenizer.ggml.tokens has %" PRIu64 " items; expected 1 to %d", path,
                        count, TOKENS_MAX);
   s.count = (int64_t)count;
-  if (!status) status = get_flag(file, "tokenizer.ggml.add_bos_token", !bytes || byte_level_begins(file), &first);
+  if (!status)
+    status = get_flag(file, "tokenizer.ggml.add_bos_token", !bytes || byte_level_begins(file), &first);
   if (!status) status = get_flag(file, "tokenizer.ggml.add_space_prefix", !bytes, &prefix);
   if (!status) status = get_id(file, "tokenizer.ggml.bos_token_id", s.count, &s.bos);
   if (!status) status = get_id(file, "tokenizer.ggml.unknown_token_id", s.count, &s.unknown);

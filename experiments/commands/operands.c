@@ -108,10 +108,11 @@ void reading_tell(const char *command, const data_qkv *x) {
           x->heads, plural(x->heads), x->n_q, plural(x->n_q), keys, x->d_qk, values,
           attn_numbers[x->dtype].name);
   if (x->scored)
-    fprintf(stderr,
-            "%s: note: its attributes name a scale, soft cap, sinks or window of the layer's scores, which only "
-            "options apply\n",
-            command);
+    fprintf(
+        stderr,
+        "%s: note: its attributes name a scale, soft cap, sinks or window of the layer's scores, which only "
+        "options apply\n",
+        command);
   /* There are more keys than heads, but in tests. */
   if (x->rank > 2 && x->heads > x->n_kv)
     fprintf(stderr, "%s: warning: more heads than keys: if the file has %s, add --layout %s\n", command,

@@ -192,7 +192,9 @@ static attn_status add_item(maker *m, const char *text, char **canonical) {
     *canonical = at ? text_format("%s@%s", name, at) : text_format("%s", name);
     if (!*canonical) status = ATTN_ENOMEM;
   }
-  if (!status) status = falls ? add_pyramid(m, parsed, mean ? SWAP_MEAN : parsed->text, ratio) : add_part(m, parsed, mean, own.member);
+  if (!status)
+    status = falls ? add_pyramid(m, parsed, mean ? SWAP_MEAN : parsed->text, ratio)
+                   : add_part(m, parsed, mean, own.member);
   attn_spec_destroy(parsed);
   free(own.member);
   free(spec);

@@ -136,9 +136,9 @@ static attn_status print_group(FILE *file, const results_model *m, const model_g
   }
   attn_status status = print_title(file, m->rows[g->lines[0].cells[0].first], format);
   const size_t count = g->lengths_count, room = PAGE_WIDTH - TAIL_WIDTH;
-  const size_t step = format == TABLE_MARKDOWN            ? count
+  const size_t step = format == TABLE_MARKDOWN         ? count
                       : width + 2 * CELL_WIDTH <= room ? (room - width) / CELL_WIDTH
-                                                          : 2;
+                                                       : 2;
   for (size_t first = 0; !status && first < count; first += step)
     status = print_columns(file, m, g, first, first + step < count ? first + step : count, format);
   return status;

@@ -210,7 +210,8 @@ static void print_totals(const totals *sum) {
   fprintf(stderr, "%zu runs", sum->runs);
   if (sum->skipped) fprintf(stderr, " (%zu of which will not run)", sum->skipped);
   if (sum->seconds > 0) fprintf(stderr, ", about %s together", short_time(sum->seconds, time));
-  fprintf(stderr, ", %s for tensors and work memory, %s of files", short_bytes(sum->memory, memory), short_bytes(sum->disk, disk));
+  fprintf(stderr, ", %s for tensors and work memory, %s of files", short_bytes(sum->memory, memory),
+          short_bytes(sum->disk, disk));
   if (sum->unknown) fprintf(stderr, "; %zu runs of unknown time", sum->unknown);
   fputc('\n', stderr);
 }

@@ -317,8 +317,9 @@ static void put_note(const char *label, const char *text) {
 /* A results file is written anew from its journal. */
 static attn_status check_journal(const sweep *s) {
   if (access(s->results_path, F_OK) || access(s->journal_path, F_OK) == 0) return ATTN_OK;
-  return attn_fail(ATTN_EINVAL, "%s: its journal %s is not there, so that its runs would be lost: choose another "
-                                "name, or remove it",
+  return attn_fail(ATTN_EINVAL,
+                   "%s: its journal %s is not there, so that its runs would be lost: choose another "
+                   "name, or remove it",
                    s->results_path, s->journal_path);
 }
 

@@ -57,7 +57,7 @@ static int64_t scored; /* the first position whose logits are asked for */
 
 static store *run_windows(int64_t first, int64_t windows, const data_llama_swap *swaps, int64_t count) {
   int64_t tokens[WINDOWS * N];
-  store *s = calloc(1, sizeof *s);
+  store *s = kept_memory(calloc(1, sizeof *s));
   for (int64_t i = 0; i < WINDOWS * N; i++) tokens[i] = token(i);
   s->heads = model.heads;
   s->d = model.d;
@@ -99,8 +99,6 @@ Test(data_passes, what_changes_nothing_is_exact) {
     for (int i = 0; i < N; i++)
       for (int t = 0; t < V; t++)
         cr_expect_eq(late->logits[0][w][i][t], i < scored ? 0 : s->logits[0][w][i][t], "position %d", i);
-  free(late);
-  free(s);
 }
 
 /* ... so that a run may be cut into shards, and a crash repeated alone. */
@@ -117,15 +115,12 @@ Test(data_passes, windows_streams_and_threads_do_not_touch_each_other) {
   for (int i = 0; i < 3; i++) {
     store *alone = run(&swaps[i], 1);
     cr_expect(equal(all, 0, alone, 0) && equal(all, i + 1, alone, 1), "stream %d", i + 1);
-    free(alone);
   }
   for (int64_t w = 0; w < WINDOWS; w++) {
     store *alone = run_windows(w, 1, swaps, 3);
     for (int i = 0; i <= 3; i++)
       cr_expect_arr_eq(all->logits[i][w], alone->logits[i][0], sizeof all->logits[i][w], "window %d", (int)w);
-    free(alone);
   }
-  free(all);
 }
 
 Test(data_passes, only_the_heads_and_queries_that_are_named_change) {
@@ -145,7 +140,6 @@ Test(data_passes, only_the_heads_and_queries_that_are_named_change) {
           const bool named = l == 1 && h == 2 && i >= 2 && (c != 2 || i < N - 5) && (c != 3 || i >= N - 5);
           cr_expect_eq(s->changed[c][l][h][i], named, "stream %d layer %d head %d query %d", c, l, h, i);
         }
-  free(s);
 }
 
 /* Several variants in one stream are what each is in its layers; up to the second's first layer it is the
@@ -169,7 +163,6 @@ Test(data_passes, layers_have_variants_of_their_own) {
   cr_expect(!equal(s, 1, s, 3) && !equal(s, 1, s, 4) && !equal(s, 1, s, 0));
   cr_expect_arr_eq(s->output[1], s->output[4], sizeof s->output[1]);
   cr_expect(s->swapped[1] == 2 * WINDOWS && s->swapped[4] == WINDOWS);
-  free(s);
 }
 
 Test(data_passes, phases_and_mixtures_are_parts_of_the_whole) {
@@ -190,7 +183,6 @@ Test(data_passes, phases_and_mixtures_are_parts_of_the_whole) {
     cr_expect_float_eq((double)s->output[4][at], e + 0.25 * (whole - e), 1e-6, "%d", (int)at);
   }
   cr_expect(apart > 0.1);
-  free(s);
 }
 
 /* The logits of a pass, up to rounding, whose order differs. */
@@ -217,7 +209,6 @@ Test(data_passes, tokens_one_at_a_time_are_the_whole_text) {
   assert_refused(data_llama_decoder_step(d, next, logits[0]), ATTN_EINVAL, "token 0 is 11");
   data_llama_decoder_free(d);
   assert_refused(data_llama_decoder_make(llama, 1, model.context + 1, &d), ATTN_EINVAL, "65 positions");
-  free(s);
 }
 
 /* The same weights in layers that see the last WINDOW keys alone, except the first. */
@@ -252,7 +243,6 @@ Test(data_passes, selections_respect_a_models_window) {
           fmax(most[i], fabs((double)(&s->logits[i][0][0][0])[x] - (double)(&s->logits[0][0][0][0])[x]));
   cr_expect(most[1] < 1e-4 && most[2] < 1e-4 && most[5] < 1e-4, "%g, %g, %g", most[1], most[2], most[5]);
   cr_expect(most[3] > 1e-2 && most[4] > 1e-2, "%g, %g", most[3], most[4]);
-  free(s);
   const data_llama_swap fixed = {.spec = spec_of("linear"), .where = others, .mix = 1},
                         free_layer = {.spec = fixed.spec, .where = first, .mix = 1};
   assert_refused(data_llama_try(llama, N, &fixed), ATTN_EUNSUPPORTED,

@@ -95,7 +95,6 @@ Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it)
     cr_expect_eq(lines[2].cells[0].front_keys, !broken);
     cr_expect(same_number(lines[0].cells[0].ceiling, 0.5) && isnan(lines[1].cells[0].ceiling));
     cr_expect(same_number(lines[2].cells[0].ceiling, bad == 1 ? 0.2 : 0.3));
-    cr_expect(setting_exact(&(result_row){.variant = "tiled", .label = "tiled:block_k=64"}));
     cr_expect(!setting_exact(&(result_row){.variant = "tiled", .label = "tiled:skip=0.9"}));
     cr_expect(!model.settings[lines[0].setting].drawn && model.settings[lines[2].setting].drawn);
   }

@@ -93,7 +93,6 @@ for causal in 0 1; do
   [ "$(ls page-*.png | wc -l)" -eq 18 ] || fail "figures.py: not nine pages for each of two datasets"
   for page in 05 14; do look "page-$page.png" 3 red; done
 done
-
 "$python" "$plots/figures.py" y.h5 y.pdf >said
 [ "$(wc -l <said)" -eq 4 ] || fail "figures.py: $(cat said)"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "experiments/training/small_model.h"
+#include "tests/support/basics/kept.h"
 #include "tests/support/directions.h"
 
 static const small_shape shape = {.vocabulary = 7,
@@ -27,10 +28,10 @@ static double loss(const void *context, const double *weights, double *size) {
   return *size = s.loss / (double)s.rows;
 }
 
-/* Of a model of this shape at fixed weights, to be freed. */
+/* Of a model of this shape at fixed weights. */
 static double *gradient_of(const small_shape *s, const char *text, const double *weights, small_model *m) {
   attn_spec *spec;
-  double *g = malloc((size_t)small_weights_count(s) * sizeof *g), size;
+  double *g = kept_memory(malloc((size_t)small_weights_count(s) * sizeof *g)), size;
   cr_assert(attn_spec_parse(&spec, text) == ATTN_OK && g);
   cr_assert(small_model_make(s, spec, m) == ATTN_OK, "%s", attn_last_error());
   attn_spec_destroy(spec);
@@ -40,7 +41,7 @@ static double *gradient_of(const small_shape *s, const char *text, const double 
 }
 
 static double *drawn_weights(void) {
-  double *weights = malloc((size_t)small_weights_count(&shape) * sizeof *weights);
+  double *weights = kept_memory(malloc((size_t)small_weights_count(&shape) * sizeof *weights));
   attn_rng rng = rng_of(5, 0, 0);
   cr_assert(weights);
   small_weights_draw(&shape, &rng, weights);
@@ -56,9 +57,8 @@ Test(training_small_model, gradient) {
     small_model m;
     double *g = gradient_of(&shape, specs[i], weights, &m);
     expect_derivative(specs[i], loss, &m, small_weights_count(&shape), weights, g);
-    small_model_free(&m), free(g);
+    small_model_free(&m);
   }
-  free(weights);
 }
 
 /* Fewer than 256 roundings of fp32 lie between a weight and its gradient, none amplified more than tenfold at
@@ -78,9 +78,6 @@ Test(training_small_model, attention_of_fp32) {
   cr_expect(apart > 0, "attention is not of fp32");
   small_model_free(&m);
   small_model_free(&of_single);
-  free(weights);
-  free(g);
-  free(rounded);
 }
 
 /* No position hears of a later one: with other last tokens the logits before them keep their bits. */
@@ -89,13 +86,13 @@ Test(training_small_model, causal) {
   small_model m;
   int32_t other[12];
   scored s;
-  free(gradient_of(&shape, "tiled", weights, &m));
+  gradient_of(&shape, "tiled", weights, &m);
   cr_assert(small_model_forward(&m, weights, tokens, targets, &s) == ATTN_OK);
   for (int i = 0; i < 12 * 7; i++) before[i] = m.logits[i];
   for (int i = 0; i < 12; i++) other[i] = i % 6 < 4 ? tokens[i] : (tokens[i] + 1) % 7;
   cr_assert(small_model_forward(&m, weights, other, targets, &s) == ATTN_OK);
   for (int i = 0; i < 12 * 7; i++) cr_expect((m.logits[i] == before[i]) == (i / 7 % 6 < 4), "row %d", i / 7);
-  small_model_free(&m), free(weights);
+  small_model_free(&m);
 }
 
 /* Whether another last token changes a logit before it, and whether that is declared: of vslash, alone and in
@@ -133,7 +130,6 @@ Test(training_small_model, declares_what_it_sees_later) {
     attn_spec_destroy(spec);
     free(later);
   }
-  free(weights);
 }
 
 /* E and P, the last gain, and of each layer gains, matrices of its inputs, and those that add to x, whose sum

@@ -245,7 +245,8 @@ attn_status normaliser_fill_gates(const attn_normaliser *by, const attn_call *ca
   }
   if (bad == p->batch * p->heads * p->n_kv) return ATTN_OK;
   const int64_t h = bad / p->n_kv;
-  return attn_fail(ATTN_EINVAL, "variant %s: the gate of [%lld, %lld, %lld] is %g, expected a number in %g ... 0",
+  return attn_fail(ATTN_EINVAL,
+                   "variant %s: the gate of [%lld, %lld, %lld] is %g, expected a number in %g ... 0",
                    c->variant->name, (long long)(h / p->heads), (long long)(h % p->heads),
                    (long long)(bad % p->n_kv), gates[bad], least_gate);
 }

@@ -93,8 +93,8 @@ void attn_recurrent_keep_gates(const recurrent_shape *, recurrent_room *, recurr
 /* The gates of the chunk, and the products of its decays. */
 void attn_recurrent_gates(const recurrent_shape *, recurrent_room *, const recurrent_line *);
 
-/* Where the chunk ends that begins with key `first`: where a document does, or at `end`, at the latest, so that
- * no zero multiplies what another document holds. */
+/* Where the chunk ends that begins with key `first`: at the latest where a document does, so that no zero
+ * multiplies what another holds, or at `end`. */
 int64_t attn_recurrent_chunk_end(const recurrent_shape *, int64_t first, int64_t end);
 /* The weight of key j of the chunk for queries after its own. */
 double attn_recurrent_later_weight(const recurrent_shape *, const recurrent_room *, const recurrent_line *,

@@ -294,7 +294,8 @@ attn_status attn_recurrent_check(const recurrent_shape *s, const attn_call *call
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: k_position is not supported: a state cannot lose keys",
                      call->context->variant->name);
   if (call->state && s->p->mask.kind)
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: a state before documents, of which the first begins anew",
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant %s: a state before documents, of which the first begins anew",
                      call->context->variant->name);
   for (int64_t x = 0; !status && x < call->extras; x++) status = check_tensor(s, call, &call->extra[x]);
   return status;
