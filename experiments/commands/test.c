@@ -232,9 +232,8 @@ static attn_status test(arguments *a, const char *score, const char *mask, int a
   if (function_named(a->spec)) status = function_register(a->spec, a->limit / 2, &a->spec);
   if (!status) status = attn_spec_parse(&a->parsed, a->spec);
   if (!status && fixed) status = run_fixed(a, score, mask, f);
-  /* A function may take other sizes. */
-  const bool goes_on = drawn && !status && drawn_scope_of(a->parsed).in_turn;
-  if (!status && !goes_on && f->count && is_untested(f))
+  /* It may take other sizes, which are drawn. */
+  if (!status && (!drawn || target_given(&a->target)) && f->count && is_untested(f))
     status = attn_fail(ATTN_EUNSUPPORTED, "%s: it rejects every test problem: %s", a->spec, f->refused);
   if (!status && drawn && !f->lost) status = run_drawn(a, f);
   if (!status && a->witness && f->drawn.failed >= 0 && f->drawn.tried)
