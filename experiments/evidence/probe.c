@@ -190,8 +190,8 @@ attn_status probe_get(const evidence *e, probe **out) {
       probe_choose_last(e, &choice);
       status = probe_try(e, &choice, &p);
     }
-    /* A variant may be made for the run's number of queries alone, as a graph in a file is, or for others than
-     * these few. */
+    /* A variant may be made for the run's number of queries alone, as a graph in a file is, or for others
+     * than these few. */
     if ((status == ATTN_EINVAL || status == ATTN_EUNSUPPORTED) && choice.count < e->problem->n_q) {
       probe_choose_all(e, &choice);
       status = probe_try(e, &choice, &p);

@@ -54,7 +54,7 @@ static void check_product(const bench *t, product x) {
        *b = random_block(t->dtype, (size_t)(x.k * x.n) + 1, 2);
   void *before = random_block(t->dtype, (size_t)(x.m * c_row), 3),
        *c = random_block(t->dtype, (size_t)(x.m * c_row), 3);
-  void *scratch = aligned_alloc(64, attn_gemm_scratch(t->kernels) / 64 * 64 + 64);
+  void *scratch = kept_memory(aligned_alloc(64, attn_gemm_scratch(t->kernels) / 64 * 64 + 64));
   /* One element beyond alignment: operands may lie anywhere. */
   attn_matrix ma = {attn_at(a, 1, t->dtype), x.a_transposed ? 1 : x.k, x.a_transposed ? x.m : 1};
   attn_matrix mb = {attn_at(b, 1, t->dtype), x.b_transposed ? 1 : x.n, x.b_transposed ? x.k : 1};
@@ -81,7 +81,7 @@ static void check_product(const bench *t, product x) {
                      (int)j, got, want);
     }
   /* Row i depends on row i of A alone, bitwise. */
-  void *row = aligned_alloc(64, c_bytes / 64 * 64 + 64);
+  void *row = kept_memory(aligned_alloc(64, c_bytes / 64 * 64 + 64));
   for (int64_t i = 0; row && i<x.m; i += x.m> 4 ? x.m / 4 : 1) {
     memcpy(row, attn_at(before, i * c_row, t->dtype), (size_t)c_row * size);
     attn_matrix mi = {attn_at(ma.at, i * ma.row, t->dtype), ma.row, ma.column};
@@ -89,12 +89,10 @@ static void check_product(const bench *t, product x) {
     if (memcmp(row, attn_at(c, i * c_row, t->dtype), (size_t)x.n * size) != 0)
       note_failure("%dx%dx%d: row %d alone differs", (int)x.m, (int)x.n, (int)x.k, (int)i);
   }
-  free(row);
   free(a);
   free(b);
   free(c);
   free(before);
-  free(scratch);
 }
 
 /* A packed B, and its first columns and rows alone, give the bits of attn_gemm. */
@@ -104,7 +102,7 @@ static void check_packed(const bench *t, product x) {
        *b = random_block(t->dtype, (size_t)(x.k * x.n), 5);
   void *want = random_block(t->dtype, (size_t)(x.m * x.n), 6),
        *got = random_block(t->dtype, (size_t)(x.m * x.n), 6);
-  unsigned char *packed = aligned_alloc(64, (bytes + 128) / 64 * 64);
+  unsigned char *packed = kept_memory(aligned_alloc(64, (bytes + 128) / 64 * 64));
   void *scratch = aligned_alloc(64, attn_gemm_scratch(t->kernels) / 64 * 64 + 64);
   cr_assert(packed && scratch);
   packed[bytes] = 0xa5;
@@ -124,7 +122,6 @@ static void check_packed(const bench *t, product x) {
   free(b);
   free(want);
   free(got);
-  free(packed);
   free(scratch);
 }
 
@@ -212,11 +209,11 @@ static double transform_entry(attn_transform_kind kind, int64_t n, int64_t i, in
 static void check_transform(const bench *t, attn_transform_kind kind, int64_t n, int64_t x_rows,
                             int64_t columns) {
   int64_t x_row = columns + 3, y_row = columns + 2, count = (n + 1) / 2,
-          *rows = calloc((size_t)n, sizeof *rows);
+          *rows = kept_memory(calloc((size_t)n, sizeof *rows));
   void *x = random_block(t->dtype, (size_t)(x_rows * x_row), 5);
   void *y = random_block(t->dtype, (size_t)(count * y_row), 6),
        *before = random_block(t->dtype, (size_t)(count * y_row), 6);
-  double *sign = calloc((size_t)n, sizeof *sign), gain = 1.5;
+  double *sign = kept_memory(calloc((size_t)n, sizeof *sign)), gain = 1.5;
   void *scratch = aligned_alloc(64, attn_transform_scratch(kind, n, count, t->dtype) + 64);
   attn_transform *transform = NULL;
   cr_assert(rows && sign && scratch);
@@ -240,11 +237,9 @@ static void check_transform(const bench *t, attn_transform_kind kind, int64_t n,
                      want);
     }
   attn_transform_destroy(transform);
-  free(rows);
   free(x);
   free(y);
   free(before);
-  free(sign);
   free(scratch);
 }
 
@@ -297,12 +292,11 @@ enum { CODES = 512 };
 /* The numbers of a row's codes: its products with unit vectors. */
 static void read_codes(const char *isa, attn_weight_format format, const uint8_t *row, float *numbers) {
   bench b = open_bench(isa, ATTN_F32);
-  float *units = calloc((size_t)CODES * CODES, sizeof *units);
+  float *units = kept_memory(calloc((size_t)CODES * CODES, sizeof *units));
   cr_assert_not_null(units);
   for (int i = 0; i < CODES; i++) units[i * CODES + i] = 1;
   attn_weight_product(b.kernels, format, 1, CODES, CODES, (const void *[]){row}, units, CODES, false, numbers,
                       1);
-  free(units);
   attn_plan_destroy(b.plan);
 }
 

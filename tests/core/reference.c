@@ -5,10 +5,11 @@
 static void compare_row(const inputs *in, const attn_pattern *pattern, int64_t b, int64_t h, int64_t i) {
   const attn_problem *p = &in->problem;
   size_t n = (size_t)p->n_kv, d = (size_t)p->d_v;
-  int64_t *keys = calloc(n, sizeof *keys);
-  double *weights = malloc(n * sizeof *weights), *o = malloc(d * sizeof *o),
-         *scratch = malloc(n * sizeof *scratch);
-  double *want = malloc(d * sizeof *want), *bound = malloc(d * sizeof *bound), total = 0;
+  int64_t *keys = kept_memory(calloc(n, sizeof *keys));
+  double *weights = kept_memory(malloc(n * sizeof *weights)), *o = kept_memory(malloc(d * sizeof *o)),
+         *scratch = kept_memory(malloc(n * sizeof *scratch));
+  double *want = kept_memory(malloc(d * sizeof *want)), *bound = kept_memory(malloc(d * sizeof *bound)),
+         total = 0;
   cr_assert(keys && weights && o && scratch && want && bound);
   attn_problem f64 = *p;
   f64.dtype = ATTN_F64;
@@ -32,12 +33,6 @@ static void compare_row(const inputs *in, const attn_pattern *pattern, int64_t b
   /* Each weight is within a relative n + 1 roundings of a division by the same sum. */
   if (!(fabs(total - (count > 0)) <= 4 * (double)n * ldexp(1, -53)))
     note_failure("weights sum to %.17g", total);
-  free(keys);
-  free(weights);
-  free(o);
-  free(scratch);
-  free(want);
-  free(bound);
 }
 
 static void compare_all(const inputs *in, const attn_pattern *pattern) {

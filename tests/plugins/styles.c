@@ -13,7 +13,7 @@ typedef enum { EXP_PLAIN, EXP_TWO, EXP_SINGLE } exp_kind;
 
 typedef struct params {
   int sum, pass, power, rows;
-  int64_t step, threads, described;
+  int64_t step, threads, described, multiple;
 } params;
 
 static const char *const sums[] = {"single", "double", "kahan", NULL};
@@ -28,6 +28,7 @@ static const attn_param table[] = {
     {"step", ATTN_INT, offsetof(params, step), 1, 4096, "16", NULL, "keys of an online step"},
     {"threads", ATTN_INT, offsetof(params, threads), 0, 1, "0", NULL, "are rows dealt to threads?"},
     {"described", ATTN_INT, offsetof(params, described), 0, 1, "1", NULL, "is the rounding declared?"},
+    {"multiple", ATTN_INT, offsetof(params, multiple), 1, 1024, "1", NULL, "of which lengths are taken"},
     {.name = NULL}};
 
 /* One sum. */
@@ -232,7 +233,14 @@ static attn_status describe(attn_builder *b, const attn_context *c, attn_parts *
   return ATTN_OK;
 }
 
+static attn_status applicable(const attn_context *c) {
+  const int64_t by = ((const params *)c->params)->multiple;
+  return c->problem->n_q % by || c->problem->n_kv % by ? attn_fail(ATTN_EUNSUPPORTED, "other lengths")
+                                                       : ATTN_OK;
+}
+
 ATTN_VARIANT(styles, .summary = "exact attention in many styles", .cite = "none",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
                      ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .describe = describe, .cost = exact_cost)
+             .params = table, .params_size = sizeof(params), .applicable = applicable, .describe = describe,
+             .cost = exact_cost)
