@@ -309,10 +309,10 @@ Test(cli_eval_identity, a_damaged_journal_is_repaired) {
   cr_expect_eq(json_array_size(quality_set_of("x.h5").sessions), 3);
   cr_expect_eq(quality_set_of("x.h5").records[2].session, 1);
   text = fixture_text("x.jsonl");
-  *strstr(strstr(text, "\"session\":1"), "schema") ^= 1;
-  command_write_text("x.jsonl", text);
-  command_run_good("check --repair x.jsonl");
-  expect_says(result.err, "a row of session 1, under the header of session 0");
+  strstr(text, "\"session\":1")[1] ^= 1;
+  command_write_text("z.jsonl", text);
+  command_run_good("check --repair z.jsonl");
+  expect_says(result.out, "a row of session 1, under the header of session 0");
 }
 
 /* A check that is asked of the first run alone is not lost, nor are those of its layers. */
