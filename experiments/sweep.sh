@@ -14,8 +14,8 @@ a browser, results/default.html. Can be interrupted and started again: finished 
   --help     this text
 
 Everything else goes to attnlab run, e.g.  experiments/sweep.sh --set grid.n=1Ki,2Ki
-(build/release/experiments/attnlab run --help lists the options), but what changes the file or measures nothing. Exit code 1: a bound is violated; 3: a run
-failed.
+(build/release/experiments/attnlab run --help lists the options), except -o, --shard and --dry-run, which are
+refused. Exit code 1: a bound is violated; 3: a run failed.
 TXT
 }
 

@@ -136,7 +136,7 @@ static attn_status applicable(const attn_context *c) {
         ATTN_EUNSUPPORTED,
         "variant recurrent: normaliser=rows: of gated_delta2 a vector writes, and keys have no weights");
   if (x->rule == MAMBA_3 && x->beta != AUTO && x->beta != BETA_EXTRA)
-    return attn_fail(ATTN_EINVAL, "variant recurrent: rule=mamba3 has betas of its own: beta=one");
+    return attn_fail(ATTN_EINVAL, "variant recurrent: beta=one does not apply to rule=mamba3");
   attn_problem p = *c->problem;
   if (p.mask.kind == ATTN_MASK_DOCUMENTS) p.mask.kind = ATTN_MASK_NONE;
   return attn_problem_plain(&p)
